@@ -1521,6 +1521,7 @@ struct tensor__row_t {
     const char *name;
     uint8_t family;
     int8_t nin;                         // -1 = any number
+    int8_t required;                    // inputs from here on may be NULL
     uint8_t nout;
     uint8_t kind;                       // TENSOR__FLT .. for pointwise rows
     uint16_t id;                        // TENSOR_OP_ID in its own table
@@ -1587,7 +1588,9 @@ typedef struct tensor__op_t {
     int nin, nout;
     int update;                         // output 0 is input 0, changed in place
     int immediate;                      // input 1 is absent and stands for imm
+    int visible;                        // outputs the user sees (1); the others are dropped after the tape saved them
     double imm;
+    tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
     tensor_t *out[TENSOR__MAX_OUT];
     tensor_params_t *p;                 // NULL = none
     tensor_params_t params;
@@ -1617,15 +1620,17 @@ typedef struct tensor__gemm_t {
 // members of what tensor__internals gives.
 typedef struct tensor__internals_t {
     int version; size_t size_tensor, size_call;
+    tensor_t *poison;
     tensor__thread_t *(*self)(void);
     tensor_t *(*fail)(tensor__thread_t *th, int code, const char *format, ...);
-    int (*begin)(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin);
+    int (*begin)(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin);   // 0 = failed, raised
     tensor_t *(*result)(tensor__op_t *o, int dtype, const int64_t *dims, int ndim);
     tensor_t *(*finish)(tensor__op_t *o);
     tensor_t *(*grad_in)(tensor__grad_t *g, int k);
     tensor_t *(*grad_out)(tensor__grad_t *g, int k);
     int (*grad_need)(const tensor__grad_t *g, int k);
     tensor_t *(*sum_to)(tensor_t *g, const int64_t *dims, int ndim);
+    tensor_generator_t (*next_stream)(tensor__thread_t *th);
     void (*parallel)(int64_t ntasks, tensor__task_fn fn, void *arg);
     int (*thread_count)(void);
     void (*gemm_f32)(const tensor__gemm_t *g);
@@ -1652,6 +1657,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #ifdef __cplusplus
 }
 #endif
+#define TENSOR__(f) (tensor__internals(TENSOR__API_VERSION)->f)
 
 // ------------------------------------------------------------------------------
 // >>ops                                            MARK: op tables
