@@ -3,8 +3,9 @@
 //   static void adds(void) { CHECK(tensor_item(tensor_add_scalar(tensor_ones(1), 1)) == 2); }
 //   int main(void) { RUN(adds); return test_report(); }
 //
-// RUN opens a scope, calls the test, ends the scope, and fails the test if an error is left pending or if tensors or
-// autograd nodes are left alive. The last line printed is "N passed, N failed"; tests/run.sh adds these lines up.
+// RUN opens a scope, calls the test, ends the scope, and fails the test if an error is left pending or if
+// tensors or autograd nodes are left alive. The last line printed is "N passed, N failed"; tests/run.sh adds
+// these lines up.
 #ifndef TEST_H
 #define TEST_H
 
@@ -43,18 +44,19 @@ TEST_FN void test_note(int good, const char *file, int line, const char *format,
     vprintf(format, list);
     va_end(list);
     printf("\n");
-    if (test_lines == TEST_MAX_LINES) printf("(further failures of %s are counted, not printed)\n", test_name);
+    if (test_lines == TEST_MAX_LINES) printf("(more failures of %s are counted, not printed)\n", test_name);
     fflush(stdout);
 }
 
 // A condition; with a printf text; two doubles within tol (both NaN agree); two strings.
 #define CHECK(condition) test_note((condition) != 0, __FILE__, __LINE__, "%s", #condition)
 #define CHECK_MSG(condition, ...) test_note((condition) != 0, __FILE__, __LINE__, __VA_ARGS__)
-#define CHECK_NEAR(got, want, tol) test_near((double)(got), (double)(want), (double)(tol), __FILE__, __LINE__, #got)
+#define CHECK_NEAR(got, want, tol)                                                                           \
+    test_near((double)(got), (double)(want), (double)(tol), __FILE__, __LINE__, #got)
 #define CHECK_TEXT(got, want) test_text((got), (want), __FILE__, __LINE__, #got)
 
-// The error pending now is `code`, its text contains every one of the words (a NULL-ended list or one string);
-// it is cleared. CHECK_POISON also evaluates an expression that must give poison.
+// The error pending now is `code` and its text contains `part` (NULL = any text); it is cleared. CHECK_POISON
+// also evaluates an expression that must give poison.
 #define CHECK_ERROR(code, part) test_error((code), (part), __FILE__, __LINE__)
 #define CHECK_POISON(expression, code, part)                                                                 \
     do {                                                                                                     \
@@ -72,15 +74,16 @@ TEST_FN void test_near(double got, double want, double tol, const char *file, in
 
 TEST_FN void test_text(const char *got, const char *want, const char *file, int line, const char *what) {
     int good = got && want && strcmp(got, want) == 0;
-    test_note(good, file, line, "%s is\n%s\nexpected\n%s", what, got ? got : "(null)", want ? want : "(null)");
+    test_note(good, file, line, "%s is\n%s\nexpected\n%s", what, got ? got : "(null)",
+              want ? want : "(null)");
 }
 
 TEST_FN void test_error(int code, const char *part, const char *file, int line) {
     int got = tensor_error_code();
     const char *text = tensor_error_text();
     test_note(got == code && (!part || strstr(text, part) != NULL), file, line,
-              "error is %s \"%s\", expected %s with \"%s\"", tensor_code_name(got), text, tensor_code_name(code),
-              part ? part : "");
+              "error is %s \"%s\", expected %s with \"%s\"", tensor_code_name(got), text,
+              tensor_code_name(code), part ? part : "");
     tensor_clear_error();
 }
 
