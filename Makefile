@@ -21,11 +21,6 @@ PREFIX  = /usr/local
 B       = build
 PYTHON  = python3
 
-TEXT    =
-STEPS   =
-RESUME  =
-THREADS =
-EPOCHS  =
 DATA    = /usr/share/datasets/fashion-mnist
 
 compile  = $(CC) $(STD) $(WARN) $(CFLAGS) -pthread -I.
@@ -35,7 +30,6 @@ programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
 scripts  = $(addprefix tests/,check.sh examples.sh readme.sh resume.sh compile.sh bits.sh)
 # A file that brings the implementation itself is linked alone.
 impl     = $(if $(shell grep -l 'define TENSOR_IMPLEMENTATION' $<),,$(B)/tensor_impl.o)
-option   = $(if $($(1)),$(2)=$($(1)))
 
 all: examples
 
@@ -60,10 +54,9 @@ $(B)/bench/%: bench/%.c $(B)/tensor_impl.o $(headers)
 examples: $(addprefix $(B)/,$(names))
 
 run: $(B)/char_gpt
-	$(B)/char_gpt $(call option,TEXT,text) $(call option,STEPS,steps) $(call option,RESUME,resume) \
-	    $(call option,THREADS,threads) save=$(B)/char_gpt.safetensors
+	$(B)/char_gpt
 
-# The package dataset-fashion-mnist has the files compressed.
+# What is given on the command line is in the environment of the program. The package dataset-fashion-mnist has the files compressed.
 fashion: $(B)/fashion
 	@mkdir -p $(B)/fashion-mnist
 	@for f in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do \
@@ -72,7 +65,7 @@ fashion: $(B)/fashion
 	        case $$from in *.gz) gunzip -c "$$from";; *) cat "$$from";; esac > $(B)/fashion-mnist/$$f-ubyte; \
 	    done; \
 	done
-	$(B)/fashion data=$(B)/fashion-mnist $(call option,EPOCHS,epochs) $(call option,THREADS,threads)
+	DATA=$(B)/fashion-mnist $(B)/fashion
 
 test: test-build examples
 	@B=$(B) CC='$(CC)' CXX='$(CXX)' sh tests/run.sh $(addprefix $(B)/tests/,$(programs)) $(scripts)

@@ -1,33 +1,38 @@
-// gpt_step.c [threads...] - milliseconds per training step of the main job, with its own model and step.
+// gpt_step.c [threads...] - milliseconds per training step of the main job, by its own code.
 #include "bench.h"
 
-#define CHAR_GPT_NO_MAIN
+#define main char_gpt_main
 #include "../examples/char_gpt.c"
+#undef main
 
 int main(int argc, char **argv) {
-    enum { STEPS = 12 };
+    enum { WARM = 4, TIMED = 12 };
+    (void)char_gpt_main;
     for (int k = 1; k < argc || k == 1; k++) {
         int threads = argc > 1 ? atoi(argv[k]) : 1;
-        double took[STEPS];
+        double took[TIMED];
         char row[64];
-        job_t job = job_defaults();
-        job.threads = threads;
-        if (job_open(&job)) return 1;
-        for (int i = 0; i < 4; i++) job_step(&job, i);
+        static job_t job;
+        memset(&job, 0, sizeof job);
+        job.steps = STEPS;
+        tensor_set_num_threads(threads);
+        if (job_open(&job, NULL)) return 1;
+        tensor_scope_t scope = tensor_scope_begin();
+        for (int i = 0; i < WARM; i++, tensor_scope_reset(scope)) job_step(&job);
         tensor_memory_stats_t before = tensor_memory_stats();
-        for (int i = 0; i < STEPS; i++) {
+        for (int i = 0; i < TIMED; i++, tensor_scope_reset(scope)) {
             took[i] = bench_now();
-            job_step(&job, 4 + i);
+            job_step(&job);
             took[i] = bench_now() - took[i];
         }
         tensor_memory_stats_t after = tensor_memory_stats();
-        qsort(took, STEPS, sizeof took[0], bench_compare);
+        qsort(took, TIMED, sizeof took[0], bench_compare);
         snprintf(row, sizeof row, "gpt_step_%dt", threads);
-        bench_row(row, 1e3 * took[STEPS / 2], "ms");
+        bench_row(row, 1e3 * took[TIMED / 2], "ms");
         snprintf(row, sizeof row, "gpt_mallocs_per_step_%dt", threads);
-        bench_row(row, (double)(after.allocs - before.allocs) / STEPS, "calls");
-        bench_row("gpt_vocabulary", (double)job.vocabulary, "characters");
-        if (job_close(&job)) return 1;
+        bench_row(row, (double)(after.allocs - before.allocs) / TIMED, "calls");
+        bench_row("gpt_vocabulary", (double)tensor_numel(job.symbols), "characters");
+        if (tensor_shutdown()) return 1;
     }
     return 0;
 }

@@ -87,10 +87,15 @@ done
 if [ ! -f "$B/tensor_impl.o" ]; then
     result "$B/tensor_impl.o" "not built"
 else
-    result "exported beside tensor_*, nn_*" "$(nm -g --defined-only "$B/tensor_impl.o" | awk '
-        $3 ~ /^tensor__/ && $3 !~ /^tensor__(internals|at|at_[a-z0-9]+)$/ { print $3; next }
-        $3 ~ /^nn__/ && $3 !~ /^nn__(at|at_[a-z0-9]+)$/ { print $3; next }
-        $3 !~ /^(tensor|nn)_/ { print $3 }')"
+    result "exported beside what the headers declare" "$(
+        {
+            for h in tensor.h tensor_nn.h; do
+                sed '/^\/\/ >>\(nn-\)\{0,1\}shared /,$d' $h |
+                    sed -n 's/^TENSOR_API .*[ *(]\(\(tensor\|nn\)_[a-zA-Z0-9_]*\))\{0,1\}(.*/declared \1/p'
+            done
+            nm -g --defined-only "$B/tensor_impl.o" | awk '{ print "exported", $3 }'
+        } | awk '$1 == "declared" { ok[$2] = 1; next }
+            $2 != "tensor__internals" && !($2 in ok) { print $2 }')"
     result "needed beside libc, libm, pthread" "$(nm -u "$B/tensor_impl.o" | awk '
         BEGIN {
             n = split("abs acos acosf acosh asin asinf asinh atan atan2 atan2f atanf atanh atoi bcmp calloc cbrt " \

@@ -1,5 +1,5 @@
-// compile_bits.c - one line per group of operations with a hash of all result bits, forward and backward. Built with
-// several language modes and optimisation levels by tests/bits.sh, which wants every build to print the same.
+// compile_bits.c - one line per group of operations with a hash of all result bits, forward and backward. Built
+// with several language modes and optimisation levels by tests/bits.sh, which wants every build to print the same.
 #include "test.h"
 
 static void show(const char *name, uint64_t h) { printf("%-12s %016llx\n", name, (unsigned long long)h); }
@@ -76,7 +76,8 @@ static void products(void) {
     h = through(h, tensor_matmul(c, d), in2, 2);
     h = through(h, tensor_matmul(tensor_mT(c), c), in2, 1);
     h = test_hash(h, tensor_matmul(tensor_randn(1, 513), tensor_randn(513, 9)));
-    h = test_hash(h, tensor_matmul(tensor_to(tensor_randn(9, 65), TENSOR_F64), tensor_to(tensor_randn(65, 33), TENSOR_F64)));
+    h = test_hash(h, tensor_matmul(tensor_to(tensor_randn(9, 65), TENSOR_F64),
+                                   tensor_to(tensor_randn(65, 33), TENSOR_F64)));
     show("products", h);
 }
 

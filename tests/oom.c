@@ -1,6 +1,6 @@
-// oom.c - the k-th allocation fails, for every k, while a model is built and while it takes a training step: once
-// (the next allocation works again) and for good (until memory is given back). No crash, no leak, the error is
-// OUT_OF_MEMORY, the parameters are those of before or of after the step, and the next step works.
+// oom.c - the k-th allocation fails, for every k, while a model is built and while it takes a training step:
+// once (the next allocation works again) and for good (until memory is given back). No crash, no leak, the error
+// is OUT_OF_MEMORY, the parameters are those of before or of after the step, and the next step works.
 #include "test.h"
 
 typedef struct heap_t {
@@ -72,7 +72,7 @@ static int world_open(world_t *w, heap_t *h) {
 }
 static int world_build(world_t *w) {
     w->net = nn_sequential(nn_conv2d(1, 4, 3, .padding = 1), nn_relu(), nn_max_pool2d(2), nn_flatten(),
-                           nn_linear(64, 8), nn_layer_norm(8), nn_dropout(.p = 0.1), nn_linear(8, 3));
+                           nn_linear(64, 8), nn_layer_norm(8), nn_dropout(0.1), nn_linear(8, 3));
     w->opt = nn_adam(w->net, .lr = 0.01);
     w->x = tensor_keep(tensor_randn(5, 1, 8, 8));
     w->y = tensor_keep(tensor_randint(0, 3, 5));
@@ -83,7 +83,7 @@ static int world_step(world_t *w) {
     tensor_t *loss = tensor_cross_entropy(nn_forward(w->net, w->x), w->y);
     nn_zero_grad(w->opt);
     tensor_backward(loss);
-    nn_clip_grad_norm(w->net, 1.0);
+    nn_clip_grad_norm(w->opt, 1.0);
     nn_step(w->opt);
     tensor_scope_end(scope);
     return tensor_error_code();
@@ -97,8 +97,9 @@ static void world_close(world_t *w) {
 static uint64_t world_state(world_t *w) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     uint64_t h = TEST_HASH;
-    int i, n = nn_parameter_count(w->net);
-    for (i = 0; i < n; i++) h = test_hash(h, nn_parameter_at(w->net, i));
+    nn_named_list_t list = nn_state(w->net);
+    int64_t i;
+    for (i = 0; i < list.count; i++) h = test_hash(h, list.item[i].tensor);
     tensor_scope_end(scope);
     return h;
 }

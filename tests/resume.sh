@@ -15,12 +15,12 @@ check() {
 }
 rm -rf "$T"
 mkdir -p "$T"
-gpt="$B/char_gpt steps=20"
-check $gpt threads=1 save=$T/whole.safetensors
-check $gpt threads=1 save=$T/parts.safetensors stop=10
+gpt="env STEPS=20 $B/char_gpt"
+check env THREADS=1 SAVE=$T/whole.safetensors $gpt
+check env THREADS=1 SAVE=$T/parts.safetensors STOP=10 $gpt
 cp $T/parts.safetensors $T/half.safetensors
-check $gpt threads=1 save=$T/parts.safetensors resume=1
-check $gpt threads=3 save=$T/threads.safetensors
+check env THREADS=1 SAVE=$T/parts.safetensors RESUME=1 $gpt
+check env THREADS=3 SAVE=$T/threads.safetensors $gpt
 check cmp $T/whole.safetensors $T/parts.safetensors
 check cmp $T/whole.safetensors $T/threads.safetensors
 check sh -c "! cmp -s $T/whole.safetensors $T/half.safetensors"
@@ -36,10 +36,10 @@ refused() {
         passed=$((passed + 1))
     fi
 }
-refused $gpt text=$T/missing.txt
+refused env TEXT=$T/missing.txt $gpt
 head -c 1000 $T/half.safetensors >$T/cut.safetensors
-refused $gpt resume=1 save=$T/cut.safetensors
-refused $gpt resume=1 save=$T/missing.safetensors
-refused $gpt stop=1 save=$T/no/such/folder.safetensors
+refused env RESUME=1 SAVE=$T/cut.safetensors $gpt
+refused env RESUME=1 SAVE=$T/missing.safetensors $gpt
+refused env STOP=1 SAVE=$T/no/such/folder.safetensors $gpt
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
