@@ -76,8 +76,8 @@ static void mlp_infer(void *arg, long repeats) {
     tensor_scope_end(scope);
 }
 
-// Start-up: this program runs itself and the child tells how long it took from the moment it was told to start,
-// and from the first line of its main, until the first operation had its result.
+// Start-up: this program runs itself and the child tells how long it took from the moment it was told to
+// start, and from the first line of its main, until the first operation had its result.
 static int child(const char *spawned_at, double main_at) {
     int wrong = tensor_item(tensor_sum(tensor_ones(4))) != 4.0;
     double done = bench_now();

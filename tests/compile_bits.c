@@ -1,5 +1,6 @@
-// compile_bits.c - one line per group of operations with a hash of all result bits, forward and backward. Built
-// with several language modes and optimisation levels by tests/bits.sh, which wants every build to print the same.
+// compile_bits.c - one line per group of operations with a hash of all result bits, forward and backward.
+// Built with several language modes and optimisation levels by tests/bits.sh, which wants every build to
+// print the same.
 #include "test.h"
 
 static void show(const char *name, uint64_t h) { printf("%-12s %016llx\n", name, (unsigned long long)h); }

@@ -1,6 +1,6 @@
 // oom.c - the k-th allocation fails, for every k, while a model is built and while it takes a training step:
-// once (the next allocation works again) and for good (until memory is given back). No crash, no leak, the error
-// is OUT_OF_MEMORY, the parameters are those of before or of after the step, and the next step works.
+// once (the next allocation works again) and for good (until memory is given back). No crash, no leak, the
+// error is OUT_OF_MEMORY, the parameters are those of before or of after the step, and the next step works.
 #include "test.h"
 
 typedef struct heap_t {

@@ -1,5 +1,6 @@
-// threads.c - one thread trains while another infers on its own copy, both with worker threads; tensors handed
-// from thread to thread; many threads reading one tensor. Meant for the thread sanitizer, true without it too.
+// threads.c - one thread trains while another infers on its own copy, both with worker threads; tensors
+// handed from thread to thread; many threads reading one tensor. Meant for the thread sanitizer, true without
+// it too.
 #include "test.h"
 
 #include <pthread.h>
