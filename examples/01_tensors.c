@@ -27,6 +27,7 @@
 //   tensor([2, 4, 6])
 //   tensor([0.5000, 1.0000, 1.5000])
 //   one check at the end: no error
+//   tensor(poison)
 //   and after a mistake: SHAPE
 #include "tensor_nn.h"
 
@@ -67,7 +68,7 @@ int main(void) {
     printf("one check at the end: %s\n", tensor_ok() ? "no error" : tensor_error_text());
 
     // A failing call gives poison, poison flows through, the first error stays. It is printed to stderr once:
-    //   matmul: ... at examples/01_tensors.c:71
+    //   tensor: matmul: a [2,3] and b [2,3] do not agree on K (3 vs 2) at 01_tensors.c:72
     tensor_print(tensor_relu(tensor_matmul(x, x)));
     printf("and after a mistake: %s\n", tensor_code_name(tensor_error_code()));
     tensor_clear_error();

@@ -5,7 +5,7 @@
 //   d(sum(x * x))/dx = 2x
 //   tensor([2., 4., 6.])
 //   a second backward adds to it
-//   tensor([4., 8., 12.])
+//   tensor([ 4.,  8., 12.])
 //   y = x^3 at 2: y = 8, dy/dx = 12, d2y/dx2 = 12
 //   a line fitted to 8 points: slope 2.000, offset -1.000
 #include "tensor.h"

@@ -95,7 +95,9 @@ else
             done
             nm -g --defined-only "$B/tensor_impl.o" | awk '{ print "exported", $3 }'
         } | awk '$1 == "declared" { ok[$2] = 1; next }
-            $2 != "tensor__internals" && !($2 in ok) { print $2 }')"
+            { there[$2] = 1 }
+            $2 != "tensor__internals" && !($2 in ok) { print $2 }
+            END { for (name in ok) if (!(name in there)) print name " is declared but not there" }')"
     result "needed beside libc, libm, pthread" "$(nm -u "$B/tensor_impl.o" | awk '
         BEGIN {
             n = split("abs acos acosf acosh asin asinf asinh atan atan2 atan2f atanf atanh atoi bcmp calloc cbrt " \
