@@ -27,7 +27,7 @@ compile  = $(CC) $(STD) $(WARN) $(CFLAGS) -pthread -I.
 headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
-scripts  = $(addprefix tests/,check.sh examples.sh readme.sh resume.sh compile.sh bits.sh)
+scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh bits.sh)
 # A file that brings the implementation itself is linked alone.
 impl     = $(if $(shell grep -l 'define TENSOR_IMPLEMENTATION' $<),,$(B)/tensor_impl.o)
 
@@ -58,7 +58,7 @@ run: $(B)/char_gpt
 
 # What is given on the command line is in the environment of the program. The package dataset-fashion-mnist has the files compressed.
 fashion: $(B)/fashion
-	@mkdir -p $(B)/fashion-mnist
+	@rm -rf $(B)/fashion-mnist && mkdir -p $(B)/fashion-mnist
 	@for f in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do \
 	    for from in "$(DATA)/$$f-ubyte" "$(DATA)/$$f-ubyte.gz"; do \
 	        if [ ! -f "$$from" ]; then continue; fi; \
