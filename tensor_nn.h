@@ -28,16 +28,19 @@
 // ------------------------------------------------------------------------------
 // >>nn-manual                                      MARK: manual
 //
-// NAMES      Operations are tensor_ + the name in torch.nn.functional; objects and their verbs are nn_ + snake case:
-//            nn_linear, nn_sequential, nn_adam, nn_forward, nn_step.
-// OPTIONS    Designated initialisers: nn_conv2d(3, 64, 3, .stride = 2, .padding = 1). 0 = PyTorch's default, TENSOR_ZERO a
-//            real zero. Without macros: nn_conv2d_args_t a = nn_conv2d_defaults(); ...; nn_conv2d_with(a).
-// OBJECTS    Modules, optimizers, loaders and readers belong to the context: freed one by one (nn_free, nn_optimizer_free,
-//            nn_data_loader_free, nn_safetensors_close) or all by tensor_shutdown, in any order. Constructors return
-//            NULL on failure, and functions given NULL return poison or the code: one check of tensor_ok() is enough.
-// TRAINING   nn_zero_grad(opt); tensor_backward(loss); nn_step(opt); and tensor_scope_reset for the step's tensors.
-// THREADS    A module may run forward on several threads at once if none of them changes it; dropout draws from the
-//            calling thread's generator. To serve while training: nn_clone and nn_copy_state.
+// NAMES      Operations are tensor_ + the name in torch.nn.functional; objects and their verbs are nn_ +
+//            snake case: nn_linear, nn_sequential, nn_adam, nn_forward, nn_step.
+// OPTIONS    Designated initialisers: nn_conv2d(3, 64, 3, .stride = 2, .padding = 1). 0 = PyTorch's default,
+//            TENSOR_ZERO a real zero. Without macros: nn_conv2d_args_t a = nn_conv2d_defaults(); ...;
+//            nn_conv2d_with(a).
+// OBJECTS    Modules, optimizers, loaders and readers belong to the context: freed one by one (nn_free,
+//            nn_optimizer_free, nn_data_loader_free, nn_safetensors_close) or all by tensor_shutdown, in any
+//            order. Constructors return NULL on failure, and functions given NULL return poison or the code:
+//            one check of tensor_ok() is enough.
+// TRAINING   nn_zero_grad(opt); tensor_backward(loss); nn_step(opt); and tensor_scope_reset for the step's
+//            tensors.
+// THREADS    A module may run forward on several threads at once if none of them changes it; dropout draws
+//            from the calling thread's generator. To serve while training: nn_clone and nn_copy_state.
 // FILES      safetensors, as PyTorch's users exchange them: torch.save(...) files are refused; in Python
 //            safetensors.torch.save_file(model.state_dict(), "m.safetensors") writes what nn_load reads.
 // ------------------------------------------------------------------------------
@@ -399,10 +402,11 @@ TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a);
 // ------------------------------------------------------------------------------
 // >>modules                                        MARK: modules
 //
-// A module is a forward function plus named parameters, buffers and children. The struct is public so that a user's own
-// struct has it as its first member; what it registers hangs in a private block, so that shutdown never reads a user's
-// struct that has no destroy function. Functions given NULL act as on a module that failed: constructors return NULL
-// when they fail. Rejected: a vtable per kind (one function pointer is what users write).
+// A module is a forward function plus named parameters, buffers and children. The struct is public so that a
+// user's own struct has it as its first member; what it registers hangs in a private block, so that shutdown
+// never reads a user's struct that has no destroy function. Functions given NULL act as on a module that
+// failed: constructors return NULL when they fail. Rejected: a vtable per kind (one function pointer is what
+// users write).
 //
 //     typedef struct { nn_module_t base; tensor_t *w; nn_module_t *fc; } my_t;
 //     static tensor_t *my_forward(nn_module_t *m, tensor_t *x) {
@@ -415,9 +419,10 @@ TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a);
 //     my.w = nn_parameter(&my.base, "w", tensor_ones(8));
 //     my.fc = nn_child(&my.base, "fc", nn_linear(8, 2));
 //
-// OWNERSHIP  Modules belong to the context: nn_free early, or tensor_shutdown for all, in any order. A child goes with
-//            its last parent. What a module registers it owns, whatever scope is open. A forward opens a scope and hands
-//            out only its result: state a module carries from call to call goes through tensor_set.
+// OWNERSHIP  Modules belong to the context: nn_free early, or tensor_shutdown for all, in any order. A child
+//            goes with its last parent. What a module registers it owns, whatever scope is open. A forward
+//            opens a scope and hands out only its result: state a module carries from call to call goes
+//            through tensor_set.
 // ------------------------------------------------------------------------------
 
 typedef struct nn_module_t nn_module_t;
@@ -427,7 +432,7 @@ typedef tensor_t *(*nn_forward_fn_t)(nn_module_t *m, tensor_t *x);
 struct nn_module_t {
     const char *name;                       // kind, "Linear"; static string
     nn_forward_fn_t forward;
-    nn_module_t *(*clone)(nn_module_t *m);  // NULL, or makes a module of the same structure (any values); for nn_clone
+    nn_module_t *(*clone)(nn_module_t *m);  // for nn_clone: NULL, or makes a module of the same structure
     int training;                           // 1 after nn_train and at first, 0 after nn_eval
     int code;                               // tensor_code_t of what failed first while it was built, 0 = fine
     const char *site;                       // where it was made
@@ -438,18 +443,22 @@ struct nn_module_t {
 typedef struct nn_named_t { const char *name; tensor_t *tensor; int is_buffer; } nn_named_t;
 typedef struct nn_named_list_t { const nn_named_t *item; int64_t count; } nn_named_list_t;
 
-// Makes m a module without parameters. Cannot fail: when memory is short, m is marked failed and its forward says so.
+// Makes m a module without parameters. Cannot fail: when memory is short, m is marked failed and its forward
+// says so.
 //   m        the user's storage; first member of the user's struct
 //   name     static string
-//   destroy  NULL, or called once when the module is freed: frees what the user allocated (also m, if that was malloc'ed)
+//   destroy  NULL, or called once when the module is freed: frees what the user allocated (also m, if that
+//            was malloc'ed)
 //   -> nothing;  errors OUT_OF_MEMORY
 TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t forward,
                                void (*destroy)(nn_module_t *m));
 
 // Registers a trainable tensor and switches requires_grad on. A name already there is replaced.
 //   name    not empty, without dots; copied
-//   t       leaf, any float dtype, any shape; the same tensor may be a parameter of several modules (tied weights)
-//   -> t (borrowed: the module holds it);  errors SHAPE (name), DTYPE, AUTOGRAD (not a leaf); all mark m failed
+//   t       leaf, any float dtype, any shape; the same tensor may be a parameter of several modules (tied
+//           weights)
+//   -> t (borrowed: the module holds it)
+//   errors  SHAPE (name), DTYPE, AUTOGRAD (not a leaf); all mark m failed
 TENSOR_API tensor_t *nn_parameter(nn_module_t *m, const char *name, tensor_t *t);
 
 // Registers a tensor that is saved but not trained (running statistics).
@@ -473,7 +482,8 @@ TENSOR_API nn_module_t *nn_eval(nn_module_t *m);
 // Switches requires_grad of all parameters (to freeze a part of a net).   -> m;  errors AUTOGRAD
 TENSOR_API nn_module_t *nn_requires_grad_(nn_module_t *m, int on);
 
-// Drops the gradients of all parameters (nn_zero_grad does it for those of an optimizer).   -> code;  errors POISONED
+// Drops the gradients of all parameters (nn_zero_grad does it for those of an optimizer).
+//   -> code;  errors POISONED
 TENSOR_API int nn_module_zero_grad(nn_module_t *m);
 
 // Frees m, and children that have no other parent.
@@ -482,7 +492,8 @@ TENSOR_API int nn_module_zero_grad(nn_module_t *m);
 TENSOR_API int nn_free(nn_module_t *m);
 
 // All parameters with dotted names, own ones before those of children, a shared one once.
-//   -> borrowed list, valid until the next such call on m or its end;  errors OUT_OF_MEMORY, POISONED (then empty)
+//   -> borrowed list, valid until the next such call on m or its end
+//   errors  OUT_OF_MEMORY, POISONED (then empty)
 TENSOR_API nn_named_list_t nn_named_parameters(nn_module_t *m);
 
 // The same with buffers: what a file holds.   -> borrowed list, as above;  errors as above
@@ -537,9 +548,10 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 // ------------------------------------------------------------------------------
 // >>layers                                         MARK: layers
 //
-// Options, defaults, parameter names, shapes and initial distributions are PyTorch's. In nn_conv2d(3, 64, 3, .stride = 2)
-// an option left out or 0 has PyTorch's default and TENSOR_ZERO is a real zero; nn_x_with(args) takes
-// every value literally (a negative _w: as the height's), nn_x_defaults() fills args in. All: -> module, NULL on failure; errors SHAPE, OUT_OF_MEMORY
+// Options, defaults, parameter names, shapes and initial distributions are PyTorch's. In nn_conv2d(3, 64, 3,
+// .stride = 2) an option left out or 0 has PyTorch's default and TENSOR_ZERO is a real zero; nn_x_with(args)
+// takes every value literally (a negative _w: as the height's), nn_x_defaults() fills args in.
+// All: -> module, NULL on failure;  errors SHAPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
 // y = x weightT + bias.  weight [out, in], bias [out], both uniform in +-1/sqrt(in)
@@ -554,7 +566,8 @@ typedef struct nn_linear_args_t {
 TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a);
 TENSOR_API nn_linear_args_t nn_linear_defaults(void);
 
-// 2-d convolution.  weight [out, in / groups, kernel, kernel_w], bias [out], uniform in +-sqrt(groups / (in * kernel area))
+// 2-d convolution.  weight [out, in / groups, kernel, kernel_w], bias [out], uniform in
+// +-sqrt(groups / (in * kernel area))
 //   kernel, stride, padding, dilation   rows; the _w twins are for columns, 0 = the same
 //   same    pads so that y has x's rows and columns (stride 1)
 //   x       [N, in, H, W] or [in, H, W]
@@ -600,7 +613,8 @@ TENSOR_API nn_module_t *nn_layer_norm_with(nn_layer_norm_args_t a);
 TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void);
 
 // Rows of a table.  weight [count, size], standard normal
-//   padding_idx  row that starts as zeros and gets no gradient; row 0 is TENSOR_ZERO; in nn_embedding_with < 0 = none
+//   padding_idx  row that starts as zeros and gets no gradient; row 0 is TENSOR_ZERO; in
+//                nn_embedding_with -1 = none
 //   x       [...] i32/i64, values 0..count-1
 //   -> module, y [..., size];  errors as above
 typedef struct nn_embedding_args_t {
@@ -612,18 +626,21 @@ typedef struct nn_embedding_args_t {
 TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a);
 TENSOR_API nn_embedding_args_t nn_embedding_defaults(void);
 
-// In training: zeros with probability p, the rest times 1 / (1 - p).   -> module;  errors SHAPE (p outside 0..1)
+// In training: zeros with probability p, the rest times 1 / (1 - p).
+//   -> module;  errors SHAPE (p outside 0..1)
 TENSOR_API nn_module_t *nn_dropout(double p);
 // All dims but the first become one.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_flatten(void);
 // y = x.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_identity(void);
 
-// Modules one after the other, named "0", "1", ... Without recording, what lies between two of them is freed at once.
+// Modules one after the other, named "0", "1", ... Without recording, what lies between two of them is freed
+// at once.
 //   list    n modules; NULL or failed ones mark the result failed
 //   -> module;  errors OUT_OF_MEMORY, POISONED
 TENSOR_API nn_module_t *nn_sequential_n(nn_module_t *const *list, int n);
-// Adds one at the end of a nn_sequential.   -> sequential;  errors as nn_child, UNSUPPORTED (another kind of module)
+// Adds one at the end of a nn_sequential.
+//   -> sequential;  errors as nn_child, UNSUPPORTED (another kind of module)
 TENSOR_API nn_module_t *nn_append(nn_module_t *sequential, nn_module_t *m);
 
 // Activations.   -> module;  errors OUT_OF_MEMORY
@@ -655,7 +672,8 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
 #define nn_layer_norm(...) nn__layer_norm(TENSOR_ARGS(nn_layer_norm_args_t, __VA_ARGS__))
 #define nn_embedding(count, ...) nn__embedding(TENSOR_ARGS(nn_embedding_args_t, count, __VA_ARGS__))
 #define NN_LIST(...)                                                                                         \
-    ((nn_module_t *const[]){__VA_ARGS__}), (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *))
+    ((nn_module_t *const[]){__VA_ARGS__}),                                                                   \
+        (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *))
 #define nn_sequential(...) nn_sequential_n(NN_LIST(__VA_ARGS__))
 #endif
 #define nn_dropout(...) nn__stamp(TENSOR_HERE, (nn_dropout)(__VA_ARGS__))
@@ -678,7 +696,8 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
 // ------------------------------------------------------------------------------
 // >>init                                           MARK: initialisation
 //
-// torch.nn.init: each fills t without recording and returns it. Fans of [out, in, ...]: in (out) times the rest.
+// torch.nn.init: each fills t without recording and returns it. Fans of [out, in, ...]: in (out) times the
+// rest.
 // All: -> t;  errors POISONED, DTYPE (not a float), SHAPE (fans need 2 dims)
 // ------------------------------------------------------------------------------
 
@@ -697,14 +716,16 @@ TENSOR_API tensor_t *nn_init_normal_(tensor_t *t, double mean, double std);
 TENSOR_API tensor_t *nn_init_constant_(tensor_t *t, double value);
 TENSOR_API tensor_t *nn_init_zeros_(tensor_t *t);
 TENSOR_API tensor_t *nn_init_ones_(tensor_t *t);
-// Normal, redrawn outside [low, high] (PyTorch: mean 0, std 1, -2, 2).   -> t;  errors as above, SHAPE (low > high)
+// Normal, redrawn outside [low, high] (PyTorch: mean 0, std 1, -2, 2).
+//   -> t;  errors as above, SHAPE (low > high)
 TENSOR_API tensor_t *nn_init_trunc_normal_(tensor_t *t, double mean, double std, double low, double high);
 // Uniform in +-gain sqrt(6 / (fan_in + fan_out)); normal with deviation gain sqrt(2 / (fan_in + fan_out)).
 //   gain    PyTorch's default is 1
 //   -> t;  errors as above
 TENSOR_API tensor_t *nn_init_xavier_uniform_(tensor_t *t, double gain);
 TENSOR_API tensor_t *nn_init_xavier_normal_(tensor_t *t, double gain);
-// Uniform in +-gain sqrt(3 / fan); normal with deviation gain / sqrt(fan). Defaults: fan_in, NN_LEAKY_RELU with a = 0.
+// Uniform in +-gain sqrt(3 / fan); normal with deviation gain / sqrt(fan). Defaults: fan_in, NN_LEAKY_RELU
+// with a = 0.
 typedef struct nn_kaiming_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *t TENSOR_INIT;
@@ -733,17 +754,18 @@ TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a);
 // ------------------------------------------------------------------------------
 // >>optim                                          MARK: optimizers
 //
-// One fused loop per step over all parameters, state and gradients, in the order and rounding of PyTorch's rules, with the
-// same bits for any number of threads. An optimizer holds its parameters by itself, so modules and optimizers may
-// be freed in any order. f16/bf16 parameters have f32 state. Parameters without gradient are left alone.
-// Constructors: nn_adam(module, .lr = 3e-4) takes all parameters of a module, nn_adam(.list = tensors, .count = n) those
-// given. Option rules as in >>layers. -> optimizer, NULL on failure;  errors SHAPE (option out of range), OUT_OF_MEMORY, POISONED
+// One fused loop per step over all parameters, state and gradients, in the order and rounding of PyTorch's
+// rules, with the same bits for any number of threads. An optimizer holds its parameters by itself, so
+// modules and optimizers may be freed in any order. f16/bf16 parameters have f32 state. Parameters without
+// gradient are left alone. nn_adam(module, .lr = 3e-4) takes all of a module, nn_adam(.list = tensors,
+// .count = n) those given. Option rules as in >>layers.
+// All: -> optimizer, NULL on failure;  errors SHAPE (option out of range), OUT_OF_MEMORY, POISONED
 // ------------------------------------------------------------------------------
 
 typedef struct nn_optimizer_t nn_optimizer_t;
 
-// Momentum b = momentum b + (1 - dampening) g (first step: b = g), x -= lr b; nesterov: x -= lr (g + momentum b).
-// weight_decay adds weight_decay x to g.
+// Momentum b = momentum b + (1 - dampening) g (first step: b = g), x -= lr b; nesterov: x -= lr (g + momentum
+// b). weight_decay adds weight_decay x to g.
 typedef struct nn_sgd_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
@@ -757,8 +779,9 @@ typedef struct nn_sgd_args_t {
 TENSOR_API nn_optimizer_t *nn_sgd_with(nn_sgd_args_t a);
 TENSOR_API nn_sgd_args_t nn_sgd_defaults(void);
 
-// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, x -= lr m^ / (sqrt(v^) + eps), m^ and v^ without bias.
-// Adam adds weight_decay x to g; AdamW shrinks x by 1 - lr weight_decay. amsgrad divides by the largest v so far.
+// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, x -= lr m^ / (sqrt(v^) + eps), m^ and v^
+// without bias. Adam adds weight_decay x to g; AdamW shrinks x by 1 - lr weight_decay. amsgrad divides by the
+// largest v so far.
 typedef struct nn_adam_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
@@ -775,7 +798,8 @@ TENSOR_API nn_adam_args_t nn_adam_defaults(void);
 TENSOR_API nn_optimizer_t *nn_adamw_with(nn_adamw_args_t a);
 TENSOR_API nn_adamw_args_t nn_adamw_defaults(void);
 
-// v = alpha v + (1 - alpha) g^2, x -= lr g / (sqrt(v) + eps); centered subtracts the squared mean of g from v.
+// v = alpha v + (1 - alpha) g^2, x -= lr g / (sqrt(v) + eps); centered subtracts the squared mean of g from
+// v.
 typedef struct nn_rmsprop_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
@@ -789,8 +813,9 @@ typedef struct nn_rmsprop_args_t {
 TENSOR_API nn_optimizer_t *nn_rmsprop_with(nn_rmsprop_args_t a);
 TENSOR_API nn_rmsprop_args_t nn_rmsprop_defaults(void);
 
-// Gives some parameters a learning rate or weight decay of their own (0 = the optimizer's, TENSOR_ZERO = none):
-// nn_optimizer_group(opt, biases, n, .weight_decay = TENSOR_ZERO). They move there from the group they are in, or are new.
+// Gives some parameters a learning rate or weight decay of their own (0 = the optimizer's, TENSOR_ZERO =
+// none): nn_optimizer_group(opt, biases, n, .weight_decay = TENSOR_ZERO). They move there from the group they
+// are in, or are new.
 typedef struct nn_group_args_t {
     const char *site_ TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
@@ -803,16 +828,19 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
 //   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY
 TENSOR_API int nn_step(nn_optimizer_t *o);
 
-// Drops the gradients of its parameters, so that the next backward starts from nothing.   -> code;  errors POISONED
+// Drops the gradients of its parameters, so that the next backward starts from nothing.
+//   -> code;  errors POISONED
 TENSOR_API int nn_zero_grad(nn_optimizer_t *o);
 
-// Sets the learning rate (groups with their own keep their ratio to it).   -> code;  errors SHAPE (negative, NaN)
+// Sets the learning rate (groups with their own keep their ratio to it).
+//   -> code;  errors SHAPE (negative, NaN)
 TENSOR_API int nn_set_lr(nn_optimizer_t *o, double lr);
 // The learning rate.   -> value, NaN for NULL;  errors none
 TENSOR_API double nn_get_lr(nn_optimizer_t *o);
 
-// Scales all gradients by min(1, max_norm / (norm + 1e-6)), norm being the 2-norm of all of them together (summed in
-// double in a fixed order). The norm comes back as a double because the usual next step is to print or test it.
+// Scales all gradients by min(1, max_norm / (norm + 1e-6)), norm being the 2-norm of all of them together
+// (summed in double in a fixed order). The norm comes back as a double because the usual next step is to
+// print or test it.
 //   -> norm before scaling (may be infinite or NaN: then gradients become NaN, as in PyTorch), NaN on failure
 //   errors  POISONED, SHAPE (max_norm negative or NaN)
 TENSOR_API double nn_clip_grad_norm(nn_optimizer_t *o, double max_norm);
@@ -850,13 +878,14 @@ TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a);
 // ------------------------------------------------------------------------------
 // >>schedule                                       MARK: learning-rate schedules
 //
-// Plain functions of the step: nn_set_lr(opt, nn_lr_cosine_warmup(step, ...)). They have no state to save, so a resumed
-// run continues exactly. Rejected: scheduler objects that must be stepped in the right order.
+// Plain functions of the step: nn_set_lr(opt, nn_lr_cosine_warmup(step, ...)). They have no state to save, so
+// a resumed run continues exactly. Rejected: scheduler objects that must be stepped in the right order.
 // All: step counts from 0;  -> learning rate;  errors none
 // ------------------------------------------------------------------------------
 
 // Rises linearly over warmup steps to lr_max, then half a cosine down to lr_min at step total.
-TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max, double lr_min);
+TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
+                                      double lr_min);
 // Half a cosine from lr_max to lr_min over total steps, then lr_min.
 TENSOR_API double nn_lr_cosine(int64_t step, int64_t total, double lr_max, double lr_min);
 // lr * gamma^(step / every), whole division.
@@ -869,13 +898,15 @@ TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double st
 // ------------------------------------------------------------------------------
 // >>data                                           MARK: datasets, loaders
 //
-// A dataset states the shape and dtype of one sample, and its get writes a sample straight into its row of the batch: no
-// tensor per sample, no collate. Rejected: get returning tensors (an allocation and a copy more per sample).
+// A dataset states the shape and dtype of one sample, and its get writes a sample straight into its row of
+// the batch: no tensor per sample, no collate. Rejected: get returning tensors (an allocation and a copy more
+// per sample).
 // ------------------------------------------------------------------------------
 
 typedef struct nn_dataset_t {
     int64_t len;                            // samples
-    // Writes sample index: x, y point to one sample's elements (y NULL if there is none). -> 0, or a tensor_code_t
+    // Writes sample index: x, y point to one sample's elements (y NULL if there is none).
+    //   -> 0, or a tensor_code_t
     int (*get)(void *user, int64_t index, void *x, void *y);
     void *user;
     tensor_shape_t x_shape, y_shape;        // of one sample, without the batch dim
@@ -891,13 +922,15 @@ typedef struct nn_dataset_t {
 TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y);
 
 typedef struct nn_data_loader_t nn_data_loader_t;
-typedef struct nn_batch_t { tensor_t *x, *y; int64_t size, index, epoch; } nn_batch_t;   // poison when there is none
+// x and y are poison when there is no batch.
+typedef struct nn_batch_t { tensor_t *x, *y; int64_t size, index, epoch; } nn_batch_t;
 
 // Cuts a dataset into batches. The order of samples depends on seed and epoch alone.
 //   batch_size  samples per batch, 1 = default; the last batch may be smaller unless drop_last
 //   shuffle     another order in each epoch
 //   seed        0 = the seed of the calling thread's generator
-//   num_workers > 0: get is called for the samples of a batch on the kernel threads at once (it must allow that)
+//   num_workers > 0: get is called for the samples of a batch on the kernel threads at once (it must allow
+//   that)
 //   -> loader, NULL on failure;  errors SHAPE, UNSUPPORTED, OUT_OF_MEMORY
 typedef struct nn_data_loader_args_t {
     const char *site_ TENSOR_INIT;
@@ -941,9 +974,10 @@ TENSOR_API tensor_t *nn_read_idx(const char *path);
 // ------------------------------------------------------------------------------
 // >>files                                          MARK: safetensors
 //
-// safetensors: names, dtypes, shapes and raw little-endian bytes, nothing that runs. Every length is checked before it is
-// used; a file is refused as a whole or read as a whole. Writers make path.tmp and rename it, so that a full
-// disk or a crash leaves the old file. Rejected: PyTorch's pickles (they run code; convert with two lines of Python).
+// safetensors: names, dtypes, shapes and raw little-endian bytes, nothing that runs. Every length is checked
+// before it is used; a file is refused as a whole or read as a whole. Writers make path.tmp and rename it, so
+// that a full disk or a crash leaves the old file. Rejected: PyTorch's pickles (they run code; convert with
+// two lines of Python).
 // ------------------------------------------------------------------------------
 
 typedef struct nn_safetensors_t nn_safetensors_t;
@@ -954,7 +988,8 @@ enum { NN_SAFETENSORS_MAX_HEADER = 16 << 20 };      // bytes; a larger header is
 // Opens a safetensors file in memory, which must stay until nn_safetensors_close.
 //   -> reader, NULL on failure;  errors FORMAT, OUT_OF_MEMORY
 TENSOR_API nn_safetensors_t *nn_safetensors_parse(const void *data, size_t size);
-// Number of tensors, name of tensor i in file order.   -> count; borrowed string, NULL if i is out of range;  errors none
+// Number of tensors, name of tensor i in file order.
+//   -> count; borrowed string, NULL if i is out of range;  errors none
 TENSOR_API int64_t nn_safetensors_count(nn_safetensors_t *r);
 TENSOR_API const char *nn_safetensors_name(nn_safetensors_t *r, int64_t i);
 // Value of a __metadata__ key.   -> borrowed string, NULL if there is none;  errors none
@@ -977,17 +1012,19 @@ TENSOR_API tensor_t *nn_save_memory(nn_module_t *m);
 TENSOR_API int nn_load_memory(const void *data, size_t size, nn_module_t *m, int partial);
 
 #ifndef TENSOR_NO_STDIO
-// Opens a file; tensors are read when asked for.   -> reader, NULL on failure;  errors IO, FORMAT, OUT_OF_MEMORY
+// Opens a file; tensors are read when asked for.
+//   -> reader, NULL on failure;  errors IO, FORMAT, OUT_OF_MEMORY
 TENSOR_API nn_safetensors_t *nn_safetensors_open(const char *path);
 // Writes a file.   -> code;  errors IO, FORMAT (names), POISONED, OUT_OF_MEMORY
-TENSOR_API int nn_safetensors_write(const char *path, const char *const *names, tensor_t *const *tensors, int n,
-                                    const nn_metadata_t *metadata, int nmeta);
+TENSOR_API int nn_safetensors_write(const char *path, const char *const *names, tensor_t *const *tensors,
+                                    int n, const nn_metadata_t *metadata, int nmeta);
 
-// Saves parameters and buffers under their dotted names (a shared one once).   -> code;  errors IO, OUT_OF_MEMORY, POISONED
+// Saves parameters and buffers under their dotted names (a shared one once).
+//   -> code;  errors IO, OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_save(const char *path, nn_module_t *m);
 
-// Loads them by name, converting float dtypes. Unless partial, names must match exactly; shapes always. The error text
-// lists what is missing, unexpected or of another shape, and then the module is unchanged.
+// Loads them by name, converting float dtypes. Unless partial, names must match exactly; shapes always. The
+// error text lists what is missing, unexpected or of another shape, and then the module is unchanged.
 typedef struct nn_load_args_t {
     const char *site_ TENSOR_INIT;
     const char *path TENSOR_INIT;
@@ -1005,7 +1042,8 @@ TENSOR_API int nn__load(nn_load_args_t a);
 //   opt     NULL = none
 //   -> code;  errors as nn_save
 TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step);
-// Loads them, so that training continues bit for bit (loader: nn_seek(loader, *step) if each step takes a batch).
+// Loads them, so that training continues bit for bit (loader: nn_seek(loader, *step) if each step takes a
+// batch).
 //   opt     of the same kind, over the same parameters and groups
 //   step    receives the count; may be NULL
 //   -> code;  errors as nn_load
@@ -1023,8 +1061,9 @@ TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer
 // ------------------------------------------------------------------------------
 // >>progress                                       MARK: progress bar
 //
-// A bar on stderr with rate and time left, ten times a second at most; where stderr is no terminal, a line every 30 seconds.
-// It lives in the caller's struct and owns nothing. This and nn_print are all that print here.
+// A bar on stderr with rate and time left, ten times a second at most; where stderr is no terminal, a line
+// every 30 seconds. It lives in the caller's struct and owns nothing. This and nn_print are all that print
+// here.
 // ------------------------------------------------------------------------------
 
 #ifndef TENSOR_NO_STDIO
@@ -1972,22 +2011,25 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 // ------------------------------------------------------------------------------
 // >>nn-kernel-optim                                MARK: optimizer kernels
 //
-// A rule over n contiguous elements. Only + - * / sqrt and max, so every instruction set and every tail give the same bits;
-// roundings are in the order of PyTorch's single-tensor rules. s0, s1, s2 are the states in the order of nn__state_names,
-// NULL where unused.
+// A rule over n contiguous elements. Only + - * / sqrt and max, so every instruction set and every tail give
+// the same bits; roundings are in the order of PyTorch's single-tensor rules. s0, s1, s2 are the states in
+// the order of nn__state_names, NULL where unused.
 // ------------------------------------------------------------------------------
 
 #ifndef NN__UPDATE_7C1E
 #define NN__UPDATE_7C1E
 // The numbers of one group at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
 typedef struct nn__update_t {
-    double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps, minus_step, inverse_root;
+    double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
+    double minus_step, inverse_root;
     int decay, momentum_on, first, nesterov, decoupled, lerp_back, amsgrad, centered, maximize;
 } nn__update_t;
-typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2, int64_t n);
+typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
+                              int64_t n);
 #endif
 
-TENSOR__FN void NN__K(sgd)(const nn__update_t *u, void *px, const void *pg, void *p0, void *p1, void *p2, int64_t n) {
+TENSOR__FN void NN__K(sgd)(const nn__update_t *u, void *px, const void *pg, void *p0, void *p1, void *p2,
+                           int64_t n) {
     NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0;
     const NN__R *qg = (const NN__R *)pg;
     const V_F lr = V_SET(u->minus_lr), decay = V_SET(u->weight_decay), momentum = V_SET(u->momentum);
@@ -2010,7 +2052,8 @@ TENSOR__FN void NN__K(sgd)(const nn__update_t *u, void *px, const void *pg, void
     }
 }
 
-TENSOR__FN void NN__K(adam)(const nn__update_t *u, void *px, const void *pg, void *p0, void *p1, void *p2, int64_t n) {
+TENSOR__FN void NN__K(adam)(const nn__update_t *u, void *px, const void *pg, void *p0, void *p1, void *p2,
+                            int64_t n) {
     NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0, *q1 = (NN__R *)p1, *q2 = (NN__R *)p2;
     const NN__R *qg = (const NN__R *)pg;
     const V_F decay = V_SET(u->weight_decay), shrink = V_SET(u->shrink), beta1 = V_SET(u->beta1);
@@ -4139,8 +4182,8 @@ TENSOR__FN const tensor__row_t *nn__row(int id) { return &nn__rows[id - TENSOR_O
 // ------------------------------------------------------------------------------
 // >>impl-modules                                   MARK: modules
 //
-// A module's private block (nn_module_impl_t) is counted apart from the module: parents hold the block, never the user's
-// struct, so that shutdown may close modules in any order. Blocks are linked into the context.
+// A module's private block (nn_module_impl_t) is counted apart from the module: parents hold the block, never
+// the user's struct, so that shutdown may close modules in any order. Blocks are linked into the context.
 // ------------------------------------------------------------------------------
 
 #include <limits.h>
@@ -4156,35 +4199,47 @@ enum { NN__MAX_NAME = 200 };
 
 typedef struct nn__slot_t {
     char *name;
-    tensor_t *tensor;                       // held; NULL for a child
+    tensor_t *tensor;   // held; NULL for a child
     nn_module_impl_t *child;
     int kind;
 } nn__slot_t;
 
-typedef struct nn__kind_t nn__kind_t;       // a row of the layer table; NULL for a user's module
-typedef struct nn__text_t { char *p; size_t size, len; } nn__text_t;
+typedef struct nn__kind_t nn__kind_t;   // a row of the layer table; NULL for a user's module
+typedef struct nn__text_t {
+    char *p;
+    size_t size, len;
+} nn__text_t;
 struct nn__kind_t {
     const char *name;
     nn_forward_fn_t forward;
     void (*describe)(nn_module_t *m, nn__text_t *t);
-    int composite;                          // its forward opens a scope
+    int composite;   // its forward opens a scope
 };
 
 struct nn_module_impl_t {
-    tensor__owned_t owned;                  // first: the context's list
-    nn_module_t *module;                    // NULL = closed
+    tensor__owned_t owned;   // first: the context's list
+    nn_module_t *module;     // NULL = closed
     const nn__kind_t *kind;
     void (*destroy)(nn_module_t *m);
     nn__slot_t *slot;
     int nslots, cap;
-    int parents, refs;                      // refs = parents + 1 while open
-    const char *key;                        // its name in its first parent, NULL for a root
-    void *list, *names;                     // what nn_named_parameters gave last
+    int parents, refs;    // refs = parents + 1 while open
+    const char *key;      // its name in its first parent, NULL for a root
+    void *list, *names;   // what nn_named_parameters gave last
 };
 
-// A tensor found under m. first is the index of the first entry with the same tensor (its own index if it is that).
-typedef struct nn__item_t { const char *name; tensor_t *tensor; nn__slot_t *slot; int64_t first; } nn__item_t;
-typedef struct nn__items_t { nn__item_t *item; int64_t n; } nn__items_t;
+// A tensor found under m. first is the index of the first entry with the same tensor (its own index if it is
+// that).
+typedef struct nn__item_t {
+    const char *name;
+    tensor_t *tensor;
+    nn__slot_t *slot;
+    int64_t first;
+} nn__item_t;
+typedef struct nn__items_t {
+    nn__item_t *item;
+    int64_t n;
+} nn__items_t;
 
 TENSOR__FN void nn__put(nn__text_t *t, const char *s) {
     for (; *s; s++) {
@@ -4267,6 +4322,9 @@ TENSOR__FN void nn__put_f64(nn__text_t *t, double v) {
     }
 }
 
+// Raises an error on the calling thread. -> poison
+#define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
+
 TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
 }
@@ -4275,7 +4333,7 @@ TENSOR__FN tensor__thread_t *nn__self(void) {
 TENSOR__FN void *nn__memory(uint64_t count, uint64_t size) {
     tensor__thread_t *th = nn__self();
     if (size != 0 && count > ((uint64_t)1 << 62) / size) {
-        TENSOR__(fail)(th, TENSOR_ERR_OUT_OF_MEMORY, "nn: %d elements do not fit memory", (int64_t)(count >> 1));
+        NN__FAIL(TENSOR_ERR_OUT_OF_MEMORY, "nn: %d elements do not fit memory", (int64_t)(count >> 1));
         return NULL;
     }
     return TENSOR__(memory)(th, count != 0 && size != 0 ? count * size : 1);
@@ -4285,7 +4343,8 @@ TENSOR__FN void nn__free(void *p) {
     if (p) TENSOR__(memory_free)(nn__self(), p);
 }
 
-// A block of at least want elements with the first used ones copied; the old one is freed. NULL = out of memory.
+// A block of at least want elements with the first used ones copied; the old one is freed. NULL = out of
+// memory.
 TENSOR__FN void *nn__grow(void *p, uint64_t used, uint64_t want, uint64_t size) {
     void *q = nn__memory(want, size);
     if (!q) return NULL;
@@ -4305,7 +4364,7 @@ TENSOR__FN char *nn__copy_string(const char *s) {
 TENSOR__FN int nn__poisoned(const char *op, const char *what) {
     int code = tensor_error_code();
     if (code != TENSOR_OK) return code;
-    TENSOR__(fail)(nn__self(), TENSOR_ERR_POISONED, "%s: %s failed earlier", op, what);
+    NN__FAIL(TENSOR_ERR_POISONED, "%s: %s failed earlier", op, what);
     return TENSOR_ERR_POISONED;
 }
 
@@ -4393,7 +4452,7 @@ TENSOR_API int (nn_free)(nn_module_t *m) {
     nn_module_impl_t *impl = m ? m->impl : NULL;
     if (!impl) return TENSOR_OK;
     if (impl->parents > 0) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
+        NN__FAIL(TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
         return TENSOR_ERR_OWNER;
     }
     m->impl = NULL;
@@ -4419,8 +4478,10 @@ TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name
     nn__slot_t *s;
     size_t n = name ? strlen(name) : 0;
     if (n == 0 || n > NN__MAX_NAME || strchr(name, '.')) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "%s: a name has 1 to 200 bytes and no dot (got \"%s\")", op,
-                       n > NN__MAX_NAME ? "a longer one" : name ? name : "");
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: a name has 1 to 200 bytes and no dot (got \"%s\")", op,
+                 n > NN__MAX_NAME ? "a longer one"
+                 : name           ? name
+                                  : "");
         nn__mark(m, TENSOR_ERR_SHAPE);
         return NULL;
     }
@@ -4429,8 +4490,8 @@ TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name
         char *copy = nn__copy_string(name);
         if (copy && impl->nslots == impl->cap) {
             int cap = impl->cap ? impl->cap * 2 : 4;
-            nn__slot_t *q = (nn__slot_t *)nn__grow(impl->slot, (uint64_t)impl->nslots, (uint64_t)cap,
-                                                   sizeof(nn__slot_t));
+            nn__slot_t *q =
+                (nn__slot_t *)nn__grow(impl->slot, (uint64_t)impl->nslots, (uint64_t)cap, sizeof(nn__slot_t));
             if (!q) {
                 nn__free(copy);
                 copy = NULL;
@@ -4462,9 +4523,9 @@ TENSOR__FN tensor_t *nn__register(nn_module_t *m, const char *op, const char *na
     }
     if (kind == NN__PARAMETER) {
         if (!(tensor_is_leaf)(t)) {
-            TENSOR__(fail)(nn__self(), TENSOR_ERR_AUTOGRAD,
-                           "parameter: \"%s\" %t is the result of a recorded operation; make it without recording",
-                           name ? name : "", t);
+            NN__FAIL(TENSOR_ERR_AUTOGRAD,
+                     "parameter: \"%s\" %t is the result of a recorded operation; make it without recording",
+                     name ? name : "", t);
             nn__mark(m, TENSOR_ERR_AUTOGRAD);
             return TENSOR__(poison);
         }
@@ -4510,7 +4571,7 @@ TENSOR_API nn_module_t *(nn_child)(nn_module_t *m, const char *name, nn_module_t
     }
     if (child->code != TENSOR_OK) nn__mark(m, child->code);
     if (nn__contains(child->impl, m->impl)) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_OWNER, "child: %s is part of %s already", m->name, child->name);
+        NN__FAIL(TENSOR_ERR_OWNER, "child: %s is part of %s already", m->name, child->name);
         nn__mark(m, TENSOR_ERR_OWNER);
         return child;
     }
@@ -4537,8 +4598,11 @@ TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
     int pushed;
     if (!nn__usable(m) || !m->forward) {
         if (tensor_error_code() == TENSOR_OK) {
-            if (m && m->code != TENSOR_OK) in->fail(th, m->code, "forward: module %s failed when it was made", m->name);
-            else in->fail(th, TENSOR_ERR_POISONED, "forward: the module is NULL, freed or was never initialised");
+            if (m && m->code != TENSOR_OK)
+                in->fail(th, m->code, "forward: module %s failed when it was made", m->name);
+            else
+                in->fail(th, TENSOR_ERR_POISONED,
+                         "forward: the module is NULL, freed or was never initialised");
         }
         return in->poison;
     }
@@ -4579,9 +4643,14 @@ TENSOR_API nn_module_t *nn_eval(nn_module_t *m) {
 // Lists
 // ------------------------------------------------------------------------------
 
-typedef struct nn__prefix_t { const struct nn__prefix_t *up; const char *name; size_t len; } nn__prefix_t;
+typedef struct nn__prefix_t {
+    const struct nn__prefix_t *up;
+    const char *name;
+    size_t len;
+} nn__prefix_t;
 
-TENSOR__FN void nn__count_items(const nn_module_impl_t *impl, size_t prefix, uint64_t *items, uint64_t *bytes) {
+TENSOR__FN void nn__count_items(const nn_module_impl_t *impl, size_t prefix, uint64_t *items,
+                                uint64_t *bytes) {
     int i;
     for (i = 0; i < impl->nslots; i++) {
         const nn__slot_t *s = &impl->slot[i];
@@ -4602,7 +4671,8 @@ TENSOR__FN char *nn__write_name(char *to, const nn__prefix_t *p) {
     return to + p->len + 1;
 }
 
-TENSOR__FN void nn__fill_items(nn_module_impl_t *impl, const nn__prefix_t *up, nn__items_t *out, char **names) {
+TENSOR__FN void nn__fill_items(nn_module_impl_t *impl, const nn__prefix_t *up, nn__items_t *out,
+                               char **names) {
     int kind, i;
     for (kind = NN__PARAMETER; kind <= NN__CHILD; kind++) {
         for (i = 0; i < impl->nslots; i++) {
@@ -4768,7 +4838,7 @@ TENSOR_API tensor_t *(nn_get)(nn_module_t *m, const char *name) {
     }
     s = nn__lookup(m->impl, name);
     if (s && s->tensor) return s->tensor;
-    return TENSOR__(fail)(nn__self(), TENSOR_ERR_INDEX, "get: %s has no parameter or buffer \"%s\"", m->name, name);
+    return NN__FAIL(TENSOR_ERR_INDEX, "get: %s has no parameter or buffer \"%s\"", m->name, name);
 }
 
 TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
@@ -4779,7 +4849,7 @@ TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
     }
     s = nn__lookup(m->impl, name);
     if (s && s->child && s->child->module) return s->child->module;
-    TENSOR__(fail)(nn__self(), TENSOR_ERR_INDEX, "get_child: %s has no module \"%s\"", m->name, name);
+    NN__FAIL(TENSOR_ERR_INDEX, "get_child: %s has no module \"%s\"", m->name, name);
     return NULL;
 }
 
@@ -4827,7 +4897,7 @@ TENSOR_API int nn_print(nn_module_t *m) {
     bad = puts(text) < 0;
     nn__free(text);
     if (!bad) return TENSOR_OK;
-    TENSOR__(fail)(nn__self(), TENSOR_ERR_IO, "print: stdout cannot be written");
+    NN__FAIL(TENSOR_ERR_IO, "print: stdout cannot be written");
     return TENSOR_ERR_IO;
 }
 #endif
@@ -4852,20 +4922,22 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
         return tensor_error_code();
     }
     for (i = 0; i < a.n && i < b.n && code == TENSOR_OK; i++) {
-        if (strcmp(a.item[i].name, b.item[i].name) == 0 && nn__same_shape(a.item[i].tensor, b.item[i].tensor)) continue;
+        if (strcmp(a.item[i].name, b.item[i].name) == 0 && nn__same_shape(a.item[i].tensor, b.item[i].tensor))
+            continue;
         code = TENSOR_ERR_FORMAT;
-        TENSOR__(fail)(nn__self(), code, "copy_state: \"%s\" %t and \"%s\" %t differ", a.item[i].name,
-                       a.item[i].tensor, b.item[i].name, b.item[i].tensor);
+        NN__FAIL(code, "copy_state: \"%s\" %t and \"%s\" %t differ", a.item[i].name, a.item[i].tensor,
+                 b.item[i].name, b.item[i].tensor);
     }
     if (code == TENSOR_OK && a.n != b.n) {
         code = TENSOR_ERR_FORMAT;
-        TENSOR__(fail)(nn__self(), code, "copy_state: modules of %d and %d tensors", a.n, b.n);
+        NN__FAIL(code, "copy_state: modules of %d and %d tensors", a.n, b.n);
     }
     if (code == TENSOR_OK) {
         scope = tensor_scope_begin_no_grad();
         for (i = 0; i < a.n && code == TENSOR_OK; i++) {
             if (a.item[i].first != i || a.item[i].tensor == b.item[i].tensor) continue;
-            if ((tensor_is_poison)((tensor_copy_)(a.item[i].tensor, b.item[i].tensor))) code = tensor_error_code();
+            if ((tensor_is_poison)((tensor_copy_)(a.item[i].tensor, b.item[i].tensor)))
+                code = tensor_error_code();
         }
         (tensor_scope_end)(scope);
     }
@@ -4875,7 +4947,10 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
 }
 
 // Pairs old, new of tensors and modules met so far, so that shared ones stay shared.
-typedef struct nn__clones_t { const void **pair; uint64_t n, cap; } nn__clones_t;
+typedef struct nn__clones_t {
+    const void **pair;
+    uint64_t n, cap;
+} nn__clones_t;
 
 TENSOR__FN void *nn__cloned(const nn__clones_t *c, const void *old) {
     uint64_t i;
@@ -4888,7 +4963,8 @@ TENSOR__FN void *nn__cloned(const nn__clones_t *c, const void *old) {
 TENSOR__FN int nn__remember(nn__clones_t *c, const void *old, const void *fresh) {
     if (c->n == c->cap) {
         uint64_t cap = c->cap ? 2 * c->cap : 16;
-        const void **q = (const void **)nn__grow((void *)(uintptr_t)c->pair, 2 * c->n, 2 * cap, sizeof(void *));
+        const void **q =
+            (const void **)nn__grow((void *)(uintptr_t)c->pair, 2 * c->n, 2 * cap, sizeof(void *));
         if (!q) {
             c->pair = NULL;
             c->n = c->cap = 0;
@@ -4910,8 +4986,7 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
     int i, own = m->impl->kind != NULL;
     if (c) return c;
     if (!own && !m->clone) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_UNSUPPORTED, "clone: module %s has no clone function; set base.clone",
-                       m->name);
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "clone: module %s has no clone function; set base.clone", m->name);
         return NULL;
     }
     c = own ? nn__clone_layer(m) : m->clone(m);
@@ -4968,8 +5043,9 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
 // ------------------------------------------------------------------------------
 // >>impl-layers                                    MARK: layers
 //
-// Every layer is one struct of numbers plus slots; the kind says what the numbers mean. So nn_clone, printing and freeing
-// are written once. Layers read their tensors from the slots, so that nn_parameter may replace (tie) one.
+// Every layer is one struct of numbers plus slots; the kind says what the numbers mean. So nn_clone, printing
+// and freeing are written once. Layers read their tensors from the slots, so that nn_parameter may replace
+// (tie) one.
 // ------------------------------------------------------------------------------
 
 typedef struct nn__layer_t {
@@ -5086,7 +5162,7 @@ TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     tensor_layer_norm_args_t a = tensor_layer_norm_defaults();
     if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0])) {
-        return TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "layer_norm: x %t must end in a dim of %d", x, l->i[0]);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "layer_norm: x %t must end in a dim of %d", x, l->i[0]);
     }
     a.x = x;
     a.weight = nn__tensor(m, 0);
@@ -5146,8 +5222,9 @@ TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
     return x ? x : in->fail(in->self(), TENSOR_ERR_POISONED, "identity: x is NULL");
 }
 
-// What lies between two children is freed as soon as nobody needs it: the tape saves what it wants by itself, so
-// without recording that is at once. The pointer may be in the user's hands only by tensor_keep (keeps > 0).
+// What lies between two children is freed as soon as nobody needs it: the tape saves what it wants by itself,
+// so without recording that is at once. The pointer may be in the user's hands only by tensor_keep (keeps >
+// 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope = tensor_scope_begin();
     int recording = tensor_grad_enabled(), i;
@@ -5182,12 +5259,20 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(TANH, "Tanh", "", (tensor_tanh)(x))
 
 enum {
-    NN__LINEAR_KIND, NN__CONV2D_KIND, NN__MAX_POOL2D_KIND, NN__AVG_POOL2D_KIND, NN__LAYER_NORM_KIND,
-    NN__EMBEDDING_KIND, NN__DROPOUT_KIND, NN__FLATTEN_KIND, NN__IDENTITY_KIND, NN__SEQUENTIAL_KIND,
+    NN__LINEAR_KIND,
+    NN__CONV2D_KIND,
+    NN__MAX_POOL2D_KIND,
+    NN__AVG_POOL2D_KIND,
+    NN__LAYER_NORM_KIND,
+    NN__EMBEDDING_KIND,
+    NN__DROPOUT_KIND,
+    NN__FLATTEN_KIND,
+    NN__IDENTITY_KIND,
+    NN__SEQUENTIAL_KIND,
 #define NN__X(ID, name, option, result) NN__##ID##_KIND,
     NN_ACTIVATIONS(NN__X)
 #undef NN__X
-    NN__KINDS
+        NN__KINDS
 };
 
 #define NN__X(ID, name, option, result)                                                                      \
@@ -5273,7 +5358,7 @@ TENSOR__FN nn_module_t *nn__done(nn__layer_t *l, const char *site) {
 }
 
 TENSOR__FN nn_module_t *nn__refuse(const char *site, const char *layer, const char *what, int64_t got) {
-    TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "%s: %s (got %d)", layer, what, got);
+    NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s (got %d)", layer, what, got);
     if (site) (void)tensor__at_ptr(site, NULL);
     return NULL;
 }
@@ -5421,7 +5506,8 @@ TENSOR__FN nn_module_t *nn__pool2d(nn_pool2d_args_t a, int kind, const char *nam
     if (a.dilation_w < 0) a.dilation_w = a.dilation;
     if (a.stride < 1 || a.stride_w < 1) return nn__refuse(a.site_, name, "stride must be > 0", a.stride);
     if (a.padding < 0) return nn__refuse(a.site_, name, "padding must be >= 0", a.padding);
-    if (a.dilation < 1 || a.dilation_w < 1) return nn__refuse(a.site_, name, "dilation must be > 0", a.dilation);
+    if (a.dilation < 1 || a.dilation_w < 1)
+        return nn__refuse(a.site_, name, "dilation must be > 0", a.dilation);
     if (a.padding > a.kernel / 2 || a.padding_w > a.kernel_w / 2) {
         return nn__refuse(a.site_, name, "padding must be at most half the kernel", a.padding);
     }
@@ -5537,7 +5623,7 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a) {
 TENSOR_API nn_module_t *(nn_dropout)(double p) {
     nn__layer_t *l;
     if (!(p >= 0 && p <= 1)) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "dropout: p must be in 0..1 (got %g)", p);
+        NN__FAIL(TENSOR_ERR_SHAPE, "dropout: p must be in 0..1 (got %g)", p);
         return NULL;
     }
     l = nn__make(NN__DROPOUT_KIND);
@@ -5615,7 +5701,7 @@ TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
         return sequential;
     }
     if (sequential->impl->kind != &nn__kinds[NN__SEQUENTIAL_KIND]) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential", sequential->name);
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential", sequential->name);
         return sequential;
     }
     t.p = name;
@@ -5688,7 +5774,8 @@ TENSOR_API tensor_t *(nn_init_ones_)(tensor_t *t) {
     return nn__init(t, NN__INIT_FILL, 1, 0);
 }
 
-// Inverse of the standard normal distribution function by bisection-safe Newton steps on erfc; |error| < 1e-14.
+// Inverse of the standard normal distribution function by bisection-safe Newton steps on erfc; |error| <
+// 1e-14.
 TENSOR__FN double nn__inverse_normal(double u) {
     double lo = -40, hi = 40, x = 0;
     int k;
@@ -5716,8 +5803,8 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
         return TENSOR__(poison);
     }
     if (!(low <= high) || !(std >= 0)) {
-        return TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "trunc_normal_: needs low <= high and std >= 0 (got %g, %g, %g)",
-                              low, high, std);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "trunc_normal_: needs low <= high and std >= 0 (got %g, %g, %g)",
+                        low, high, std);
     }
     scope = tensor_scope_begin_no_grad();
     u = (tensor_rand_n)(t->dims, t->ndim);
@@ -5742,7 +5829,7 @@ TENSOR__FN int nn__fans(tensor_t *t, const char *op, double fan[2]) {
         return 0;
     }
     if (t->ndim < 2) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "%s: t %t must have at least 2 dims", op, t);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: t %t must have at least 2 dims", op, t);
         return 0;
     }
     for (i = 2; i < t->ndim; i++) area *= (double)t->dims[i];
@@ -5782,9 +5869,9 @@ TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a) {
 // ------------------------------------------------------------------------------
 // >>impl-optim                                     MARK: optimizers
 //
-// A step is two passes: one over the parameters collects pointers and makes missing state (all that can fail), one updates,
-// in fixed chunks over the threads when it is worth it. Rejected: one call per parameter through the gate (the
-// small net of the manual would spend its time there).
+// A step is two passes: one over the parameters collects pointers and makes missing state (all that can
+// fail), one updates, in fixed chunks over the threads when it is worth it. Rejected: one call per parameter
+// through the gate (the small net of the manual would spend its time there).
 // ------------------------------------------------------------------------------
 
 enum { NN__SGD, NN__ADAM, NN__ADAMW, NN__RMSPROP, NN__RULES };
@@ -5801,29 +5888,47 @@ static const char *const nn__rule_names[NN__RULES] = {"sgd", "adam", "adamw", "r
 
 // Options of an optimizer, those that rules do not know being 0. Stored in files in this order.
 enum {
-    NN__LR, NN__DECAY, NN__MOMENTUM, NN__DAMPENING, NN__NESTEROV, NN__MAXIMIZE, NN__BETA1, NN__BETA2, NN__EPS,
-    NN__AMSGRAD, NN__CENTERED, NN__OPTIONS
+    NN__LR,
+    NN__DECAY,
+    NN__MOMENTUM,
+    NN__DAMPENING,
+    NN__NESTEROV,
+    NN__MAXIMIZE,
+    NN__BETA1,
+    NN__BETA2,
+    NN__EPS,
+    NN__AMSGRAD,
+    NN__CENTERED,
+    NN__OPTIONS
 };
 
 typedef struct nn__param_t {
-    tensor_t *t;                            // held
-    tensor_t *state[NN__MAX_STATE];         // held; NULL until the first step
+    tensor_t *t;                      // held
+    tensor_t *state[NN__MAX_STATE];   // held; NULL until the first step
     int64_t step;
     int group;
 } nn__param_t;
-typedef struct nn__group_t { double ratio, weight_decay; } nn__group_t;    // learning rate = ratio * option LR
+typedef struct nn__group_t {
+    double ratio, weight_decay;
+} nn__group_t;   // learning rate = ratio * option LR
 
 // One parameter in one step.
-typedef struct nn__job_t { void *x, *s0, *s1, *s2; const void *g; int64_t n, task; nn__update_fn fn; size_t size; int update; }
-    nn__job_t;
+typedef struct nn__job_t {
+    void *x, *s0, *s1, *s2;
+    const void *g;
+    int64_t n, task;
+    nn__update_fn fn;
+    size_t size;
+    int update;
+} nn__job_t;
 
 struct nn_optimizer_t {
-    tensor__owned_t owned;                  // first: the context's list
+    tensor__owned_t owned;   // first: the context's list
     int rule, nparams, ngroups, cap;
     double option[NN__OPTIONS];
     nn__param_t *param;
     nn__group_t *group;
-    nn__job_t *job;                         // cap each: scratch of a step
+    nn__job_t *job;   // cap each: scratch of a step
     nn__update_t *update;
     int njobs;
     const char *site;
@@ -5860,9 +5965,10 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
     for (i = 0; i < n; i++) {
         tensor_t *t = list[i];
         if (!t || (tensor_is_poison)(t)) return nn__poisoned(nn__rule_names[o->rule], "a parameter");
-        if (t->dtype != TENSOR_F32 && t->dtype != TENSOR_F64 && t->dtype != TENSOR_F16 && t->dtype != TENSOR_BF16) {
-            TENSOR__(fail)(nn__self(), TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
-                           (int64_t)i, t);
+        if (t->dtype != TENSOR_F32 && t->dtype != TENSOR_F64 && t->dtype != TENSOR_F16 &&
+            t->dtype != TENSOR_BF16) {
+            NN__FAIL(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
+                     (int64_t)i, t);
             return TENSOR_ERR_DTYPE;
         }
         for (k = 0; k < o->nparams && o->param[k].t != t; k++) {
@@ -5870,7 +5976,8 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
         if (k == o->nparams) {
             if (o->nparams == o->cap) {
                 int cap = o->cap ? 2 * o->cap : n > 8 ? n : 8;
-                nn__param_t *p = (nn__param_t *)nn__grow(o->param, (uint64_t)o->nparams, (uint64_t)cap, sizeof *p);
+                nn__param_t *p =
+                    (nn__param_t *)nn__grow(o->param, (uint64_t)o->nparams, (uint64_t)cap, sizeof *p);
                 nn__job_t *j;
                 nn__update_t *u;
                 if (!p) return TENSOR_ERR_OUT_OF_MEMORY;
@@ -5892,7 +5999,8 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
 
 // A fresh group; < 0 after raising.
 TENSOR__FN int nn__add_group(nn_optimizer_t *o, double ratio, double weight_decay) {
-    nn__group_t *g = (nn__group_t *)nn__grow(o->group, (uint64_t)o->ngroups, (uint64_t)o->ngroups + 1, sizeof *g);
+    nn__group_t *g =
+        (nn__group_t *)nn__grow(o->group, (uint64_t)o->ngroups, (uint64_t)o->ngroups + 1, sizeof *g);
     if (!g) return -1;
     o->group = g;
     g[o->ngroups].ratio = ratio;
@@ -5900,11 +6008,19 @@ TENSOR__FN int nn__add_group(nn_optimizer_t *o, double ratio, double weight_deca
     return o->ngroups++;
 }
 
-TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_module_t *m, tensor_t *const *list,
-                                         int count, const char *site) {
-    static const struct { int option; double below; const char *name; } checks[] = {
-        {NN__LR, 1e300, "lr"},         {NN__DECAY, 1e300, "weight_decay"}, {NN__MOMENTUM, 1e300, "momentum"},
-        {NN__EPS, 1e300, "eps"},       {NN__BETA1, 1, "beta1"},            {NN__BETA2, 1, "beta2"},
+TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_module_t *m,
+                                         tensor_t *const *list, int count, const char *site) {
+    static const struct {
+        int option;
+        double below;
+        const char *name;
+    } checks[] = {
+        {NN__LR, 1e300, "lr"},
+        {NN__DECAY, 1e300, "weight_decay"},
+        {NN__MOMENTUM, 1e300, "momentum"},
+        {NN__EPS, 1e300, "eps"},
+        {NN__BETA1, 1, "beta1"},
+        {NN__BETA2, 1, "beta2"},
     };
     const char *name = nn__rule_names[rule];
     nn_optimizer_t *o = NULL;
@@ -5917,18 +6033,20 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
         double v = option[checks[i].option];
         if (v >= 0 && v < checks[i].below) continue;
         code = TENSOR_ERR_SHAPE;
-        TENSOR__(fail)(nn__self(), code, "%s: %s must be in 0..%g (got %g)", name, checks[i].name, checks[i].below, v);
+        NN__FAIL(code, "%s: %s must be in 0..%g (got %g)", name, checks[i].name, checks[i].below, v);
     }
-    if (code == TENSOR_OK && option[NN__NESTEROV] != 0 && (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
+    if (code == TENSOR_OK && option[NN__NESTEROV] != 0 &&
+        (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
         code = TENSOR_ERR_SHAPE;
-        TENSOR__(fail)(nn__self(), code, "%s: nesterov needs a momentum and no dampening", name);
+        NN__FAIL(code, "%s: nesterov needs a momentum and no dampening", name);
     }
     if (code == TENSOR_OK && !list) {
         block = nn__collect(m, name, &items);
         if (block) all = (tensor_t **)nn__memory((uint64_t)items.n, sizeof(tensor_t *));
         if (!all) code = TENSOR_ERR_OUT_OF_MEMORY;
         for (i = 0, count = 0; all && i < items.n; i++) {
-            if (items.item[i].first == i && items.item[i].slot->kind == NN__PARAMETER) all[count++] = items.item[i].tensor;
+            if (items.item[i].first == i && items.item[i].slot->kind == NN__PARAMETER)
+                all[count++] = items.item[i].tensor;
         }
         list = all;
     }
@@ -6074,9 +6192,10 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
     lr = nn__option_f64(a.lr, o->option[NN__LR]);
     decay = nn__option_f64(a.weight_decay, o->option[NN__DECAY]);
     if (!(lr >= 0) || !(decay >= 0) || (o->option[NN__LR] == 0 && lr != 0)) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE,
-                       "optimizer_group: lr and weight_decay must be >= 0, and lr 0 if the optimizer's is (got %g, %g)", lr,
-                       decay);
+        NN__FAIL(
+            TENSOR_ERR_SHAPE,
+            "optimizer_group: lr and weight_decay must be >= 0, and lr 0 if the optimizer's is (got %g, %g)",
+            lr, decay);
         return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
     }
     g = nn__add_group(o, o->option[NN__LR] > 0 ? lr / o->option[NN__LR] : 1, decay);
@@ -6131,8 +6250,9 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
 
 TENSOR__FN void nn__run_job(const nn_optimizer_t *o, const nn__job_t *j, int64_t from, int64_t n) {
     size_t at = (size_t)from * j->size;
-    j->fn(&o->update[j->update], (char *)j->x + at, (const char *)j->g + at, j->s0 ? (char *)j->s0 + at : NULL,
-          j->s1 ? (char *)j->s1 + at : NULL, j->s2 ? (char *)j->s2 + at : NULL, n);
+    j->fn(&o->update[j->update], (char *)j->x + at, (const char *)j->g + at,
+          j->s0 ? (char *)j->s0 + at : NULL, j->s1 ? (char *)j->s1 + at : NULL,
+          j->s2 ? (char *)j->s2 + at : NULL, n);
 }
 
 // task counts chunks over all jobs; j->task is the first of job j.
@@ -6170,7 +6290,8 @@ TENSOR__FN nn__update_fn nn__kernel(int rule, int dtype) {
 // A held tensor of zeros, f64 for f64 and else f32; NULL after raising.
 TENSOR__FN tensor_t *nn__zeros_held(const tensor_t *like) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    tensor_t *t = (tensor_zeros_n)(like->dims, like->ndim, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
+    tensor_t *t =
+        (tensor_zeros_n)(like->dims, like->ndim, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
     t = (tensor_is_poison)(t) ? NULL : TENSOR__(hold)(t);
     (tensor_scope_end)(scope);
     return t;
@@ -6195,7 +6316,8 @@ TENSOR__FN int nn__step_copied(nn_optimizer_t *o, nn__param_t *p, const nn__upda
     (void)o;
     if (!bad) {
         fn(u, nn__pointer(x), nn__pointer(g), p->state[0] ? nn__pointer(p->state[0]) : NULL,
-           p->state[1] ? nn__pointer(p->state[1]) : NULL, p->state[2] ? nn__pointer(p->state[2]) : NULL, x->numel);
+           p->state[1] ? nn__pointer(p->state[1]) : NULL, p->state[2] ? nn__pointer(p->state[2]) : NULL,
+           x->numel);
         bad = (tensor_is_poison)((tensor_copy_)(p->t, x));
     }
     (tensor_scope_end)(scope);
@@ -6211,7 +6333,7 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         nn__param_t *p = &o->param[i];
         if (!p->t->grad || p->t->numel == 0) continue;
         if (p->t->device != TENSOR_CPU) {
-            TENSOR__(fail)(nn__self(), TENSOR_ERR_DEVICE, "step: parameter %d %t is not on the CPU", (int64_t)i, p->t);
+            NN__FAIL(TENSOR_ERR_DEVICE, "step: parameter %d %t is not on the CPU", (int64_t)i, p->t);
             return TENSOR_ERR_DEVICE;
         }
         for (k = 0; k < NN__MAX_STATE; k++) {
@@ -6275,7 +6397,7 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
 TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
     if (!o) return nn__poisoned("set_lr", "the optimizer");
     if (!(lr >= 0)) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr);
+        NN__FAIL(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr);
         return TENSOR_ERR_SHAPE;
     }
     o->option[NN__LR] = lr;
@@ -6290,7 +6412,12 @@ TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
 // Clipping
 // ------------------------------------------------------------------------------
 
-typedef struct nn__squares_t { const float *f32; const double *f64; int64_t n; double *sum; } nn__squares_t;
+typedef struct nn__squares_t {
+    const float *f32;
+    const double *f64;
+    int64_t n;
+    double *sum;
+} nn__squares_t;
 
 // Sum of squares of one chunk in 8 lanes of double.
 TENSOR__FN void nn__squares_task(void *arg, int64_t task, int worker) {
@@ -6357,7 +6484,7 @@ TENSOR__FN double nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n,
     int i;
     if (tensor_error_code() != TENSOR_OK) return (double)NAN;
     if (!(max_norm >= 0)) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
+        NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
         return (double)NAN;
     }
     for (i = 0; i < n; i++) {
@@ -6398,7 +6525,7 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
     int i, code = tensor_error_code();
     if (code != TENSOR_OK) return code;
     if (!(limit >= 0)) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got %g)", limit);
+        NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got %g)", limit);
         return TENSOR_ERR_SHAPE;
     }
     scope = tensor_scope_begin_no_grad();
@@ -6429,10 +6556,12 @@ TENSOR_API int (nn_clip_grad_value_n)(tensor_t *const *list, int n, double limit
 TENSOR_API double nn_lr_cosine(int64_t step, int64_t total, double lr_max, double lr_min) {
     if (step >= total) return lr_min;
     if (step <= 0) return lr_max;
-    return lr_min + 0.5 * (lr_max - lr_min) * (1 + cos(3.14159265358979323846 * (double)step / (double)total));
+    return lr_min +
+           0.5 * (lr_max - lr_min) * (1 + cos(3.14159265358979323846 * (double)step / (double)total));
 }
 
-TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max, double lr_min) {
+TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
+                                      double lr_min) {
     if (step < warmup) return lr_max * (double)(step < 0 ? 1 : step + 1) / (double)warmup;
     return nn_lr_cosine(step - warmup, total - warmup, lr_max, lr_min);
 }
@@ -6453,14 +6582,15 @@ TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double st
 // ------------------------------------------------------------------------------
 // >>impl-data                                      MARK: datasets, loaders
 //
-// The order of an epoch is a Fisher-Yates shuffle by Philox(seed, stream = epoch): no state but seed and position.
+// The order of an epoch is a Fisher-Yates shuffle by Philox(seed, stream = epoch): no state but seed and
+// position.
 // ------------------------------------------------------------------------------
 
 struct nn_data_loader_t {
-    tensor__owned_t owned;                  // first: the context's list
-    nn_dataset_t set;                       // its x, y are held and contiguous
+    tensor__owned_t owned;   // first: the context's list
+    nn_dataset_t set;        // its x, y are held and contiguous
     int64_t batch, batches, position, epoch;
-    int64_t *order;                         // len entries; NULL if not shuffled
+    int64_t *order;   // len entries; NULL if not shuffled
     int64_t order_epoch;
     uint64_t seed;
     int workers;
@@ -6480,8 +6610,11 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
             return d;
         }
         if (t->ndim < 1 || (which && y->dims[0] != x->dims[0])) {
-            if (t->ndim < 1) TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "tensor_dataset: %s must have a first dim", which ? "y" : "x");
-            else TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "tensor_dataset: x %t and y %t differ in the number of samples", x, y);
+            if (t->ndim < 1)
+                NN__FAIL(TENSOR_ERR_SHAPE, "tensor_dataset: %s must have a first dim", which ? "y" : "x");
+            else
+                NN__FAIL(TENSOR_ERR_SHAPE, "tensor_dataset: x %t and y %t differ in the number of samples", x,
+                         y);
             return d;
         }
         shape->ndim = t->ndim - 1;
@@ -6530,15 +6663,15 @@ TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a) {
     if (d->x) a.dataset = nn_tensor_dataset(d->x, d->y);
     if (d->len < 0) {
         if (tensor_error_code() == TENSOR_OK) {
-            TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "data_loader: the dataset's len is negative (got %d)", d->len);
+            NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: the dataset's len is negative (got %d)", d->len);
         }
     } else if (size < 1) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "data_loader: batch_size must be > 0 (got %d)", a.batch_size);
+        NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: batch_size must be > 0 (got %d)", a.batch_size);
     } else if (!d->x && !d->get) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "data_loader: the dataset has neither x nor get");
+        NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: the dataset has neither x nor get");
     } else if (d->x_shape.ndim < 0 || d->x_shape.ndim >= TENSOR_MAX_DIMS || d->y_shape.ndim < 0 ||
                d->y_shape.ndim >= TENSOR_MAX_DIMS) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "data_loader: a sample has 0..7 dims");
+        NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: a sample has 0..7 dims");
     } else {
         l = (nn_data_loader_t *)nn__memory(1, sizeof *l);
     }
@@ -6581,7 +6714,7 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
 TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches) {
     if (!l) return nn__poisoned("seek", "the loader");
     if (batches < 0) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
+        NN__FAIL(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
         return TENSOR_ERR_SHAPE;
     }
     l->epoch = l->batches > 0 ? batches / l->batches : 0;
@@ -6590,7 +6723,11 @@ TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches) {
 }
 
 // Uniform in 0..n-1 from 64-bit words of a Philox stream; words that would favour small values are skipped.
-typedef struct nn__draw_t { uint64_t seed, stream, block; uint32_t word[4]; int used; } nn__draw_t;
+typedef struct nn__draw_t {
+    uint64_t seed, stream, block;
+    uint32_t word[4];
+    int used;
+} nn__draw_t;
 
 TENSOR__FN uint64_t nn__draw(nn__draw_t *d, uint64_t n) {
     uint64_t limit = UINT64_MAX - UINT64_MAX % n, v;
@@ -6626,9 +6763,9 @@ TENSOR__FN void nn__shuffle(nn_data_loader_t *l) {
 typedef struct nn__gather_t {
     const nn_data_loader_t *l;
     char *x, *y;
-    size_t x_row, y_row;                    // bytes
+    size_t x_row, y_row;   // bytes
     int64_t from, rows, per_task;
-    tensor__count_t code;                   // of the first failing get
+    tensor__count_t code;   // of the first failing get
     int64_t failed;
 } nn__gather_t;
 
@@ -6636,8 +6773,12 @@ TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
     nn__gather_t *g = (nn__gather_t *)arg;
     const nn_dataset_t *d = &g->l->set;
     int64_t i = task * g->per_task, end = i + g->per_task < g->rows ? i + g->per_task : g->rows;
-    const char *sx = d->x ? (const char *)d->x->storage->data + (size_t)d->x->offset * tensor_dtype_size(d->x_dtype) : NULL;
-    const char *sy = d->y ? (const char *)d->y->storage->data + (size_t)d->y->offset * tensor_dtype_size(d->y_dtype) : NULL;
+    const char *sx =
+        d->x ? (const char *)d->x->storage->data + (size_t)d->x->offset * tensor_dtype_size(d->x_dtype)
+             : NULL;
+    const char *sy =
+        d->y ? (const char *)d->y->storage->data + (size_t)d->y->offset * tensor_dtype_size(d->y_dtype)
+             : NULL;
     (void)worker;
     for (; i < end; i++) {
         int64_t at = g->l->order ? g->l->order[g->from + i] : g->from + i;
@@ -6704,8 +6845,8 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
         for (i = 0; i < tasks; i++) nn__gather_task(&g, i, 0);
     }
     if (g.code != 0) {
-        TENSOR__(fail)(nn__self(), g.code > 0 && g.code < TENSOR_ERR_COUNT ? g.code : TENSOR_ERR_IO,
-                       "next: get failed for sample %d with code %d", g.failed, (int64_t)g.code);
+        NN__FAIL(g.code > 0 && g.code < TENSOR_ERR_COUNT ? g.code : TENSOR_ERR_IO,
+                 "next: get failed for sample %d with code %d", g.failed, (int64_t)g.code);
         b->x = b->y = TENSOR__(poison);
         return 0;
     }
@@ -6720,9 +6861,9 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
 // ------------------------------------------------------------------------------
 
 typedef struct nn__source_t {
-    const unsigned char *data;              // NULL = file
+    const unsigned char *data;   // NULL = file
     void *file;
-    uint64_t size, at;                      // at: the file's position
+    uint64_t size, at;   // at: the file's position
 } nn__source_t;
 
 #ifndef TENSOR_NO_STDIO
@@ -6741,8 +6882,8 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
     int64_t size = -1;
     memset(s, 0, sizeof *s);
     if (!f) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
-                       path ? strerror(errno) : "no path");
+        NN__FAIL(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
+                 path ? strerror(errno) : "no path");
         return 0;
     }
 #if defined(_WIN32)
@@ -6752,7 +6893,7 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
 #endif
     if (size < 0 || size == LONG_MAX || fseek(f, 0, SEEK_SET) != 0) {
         fclose(f);
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
+        NN__FAIL(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
         return 0;
     }
     s->file = f;
@@ -6838,7 +6979,6 @@ TENSOR__FN void nn__widen(void *data, uint64_t n, int from) {
 // ------------------------------------------------------------------------------
 
 TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
-    tensor__thread_t *th = nn__self();
     unsigned char head[4 + 4 * TENSOR_MAX_DIMS];
     int64_t dims[TENSOR_MAX_DIMS];
     uint64_t bytes, numel = 1, got = s->size < 4 ? s->size : 4;
@@ -6846,12 +6986,13 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
     size_t size;
     int widen = -1, rank, k;
     tensor_t *t;
-    if (!nn__read(s, 0, head, got)) return TENSOR__(fail)(th, TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
+    if (!nn__read(s, 0, head, got)) return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
     if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B) {
-        return TENSOR__(fail)(th, TENSOR_ERR_FORMAT, "idx: \"%s\" is gzip-compressed; decompress it first (gunzip)", label);
+        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is gzip-compressed; decompress it first (gunzip)",
+                        label);
     }
     if (got < 4 || head[0] != 0 || head[1] != 0) {
-        return TENSOR__(fail)(th, TENSOR_ERR_FORMAT, "idx: \"%s\" is not an IDX file (first bytes are not 0 0)", label);
+        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is not an IDX file (first bytes are not 0 0)", label);
     }
     rank = head[3];
     switch (head[2]) {
@@ -6862,34 +7003,37 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
     case 0x0D: dtype = TENSOR_F32; break;
     case 0x0E: dtype = TENSOR_F64; break;
     default:
-        return TENSOR__(fail)(th, TENSOR_ERR_FORMAT, "idx: \"%s\" has the unknown type code %d", label, (int64_t)head[2]);
+        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has the unknown type code %d", label,
+                        (int64_t)head[2]);
     }
     size = widen == NN__I8 ? 1 : widen == NN__I16 ? 2 : tensor_dtype_size(dtype);
     if (rank < 1 || rank > TENSOR_MAX_DIMS) {
-        return TENSOR__(fail)(th, TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label, (int64_t)rank);
+        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label,
+                        (int64_t)rank);
     }
     if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank)) {
-        return TENSOR__(fail)(th, TENSOR_ERR_FORMAT, "idx: \"%s\" ends inside its header", label);
+        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" ends inside its header", label);
     }
     for (k = 0; k < rank; k++) {
         const unsigned char *p = head + 4 + 4 * k;
-        dims[k] = (int64_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3]);
-        if (dims[k] == 0) return TENSOR__(fail)(th, TENSOR_ERR_FORMAT, "idx: \"%s\" has a dim of 0", label);
+        dims[k] =
+            (int64_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3]);
+        if (dims[k] == 0) return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has a dim of 0", label);
         if (numel > ((uint64_t)1 << 60) / (uint64_t)dims[k]) {
-            return TENSOR__(fail)(th, TENSOR_ERR_FORMAT, "idx: the sizes in \"%s\" overflow", label);
+            return NN__FAIL(TENSOR_ERR_FORMAT, "idx: the sizes in \"%s\" overflow", label);
         }
         numel *= (uint64_t)dims[k];
     }
     bytes = numel * size;
     if (bytes != s->size - 4 - 4 * (uint64_t)rank) {
-        return TENSOR__(fail)(th, TENSOR_ERR_FORMAT, "idx: \"%s\" must hold %d bytes of data (got %d)", label, (int64_t)bytes,
-                              (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
+        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" must hold %d bytes of data (got %d)", label,
+                        (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
     }
     t = (tensor_empty_n)(dims, rank, dtype);
     if ((tensor_is_poison)(t)) return t;
     if (!nn__read(s, 4 + 4 * (uint64_t)rank, t->storage->data, bytes)) {
         (tensor_free)(t);
-        return TENSOR__(fail)(th, TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
+        return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
     }
     if (nn__little_endian()) nn__swap(t->storage->data, numel, size);
     if (widen >= 0) nn__widen(t->storage->data, numel, widen);
@@ -6919,38 +7063,54 @@ TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
 // ------------------------------------------------------------------------------
 // >>impl-files                                     MARK: safetensors
 //
-// The parser knows only the grammar a header can have, so nesting is bounded by its own text; strings are decoded in place.
-// All numbers are checked while they are read: nothing downstream meets an unchecked one.
+// The parser knows only the grammar a header can have, so nesting is bounded by its own text; strings are
+// decoded in place. All numbers are checked while they are read: nothing downstream meets an unchecked one.
 // ------------------------------------------------------------------------------
 
 typedef struct nn__entry_t {
     const char *name;
     int64_t dims[TENSOR_MAX_DIMS];
-    uint64_t begin, end;                    // in the data
-    int ndim, dtype;                        // row of nn__dtypes
+    uint64_t begin, end;   // in the data
+    int ndim, dtype;       // row of nn__dtypes
 } nn__entry_t;
 
-typedef struct nn__named_index_t { const char *name; int64_t index; } nn__named_index_t;
+typedef struct nn__named_index_t {
+    const char *name;
+    int64_t index;
+} nn__named_index_t;
 
 struct nn_safetensors_t {
-    tensor__owned_t owned;                  // first: the context's list
+    tensor__owned_t owned;   // first: the context's list
     nn__source_t source;
     char *header, *label;
-    uint64_t data;                          // where the data begins in the source
+    uint64_t data;   // where the data begins in the source
     nn__entry_t *entry;
     int64_t count, cap;
-    nn__named_index_t *sorted;              // by name
+    nn__named_index_t *sorted;   // by name
     nn_metadata_t *metadata;
     int64_t nmetadata, metadata_cap;
 };
 
 // Types of the format; of ours for those we can give.
-static const struct { const char *name; int size, dtype, widen; } nn__dtypes[] = {
-    {"F32", 4, TENSOR_F32, -1},      {"F64", 8, TENSOR_F64, -1},       {"I32", 4, TENSOR_I32, -1},
-    {"I64", 8, TENSOR_I64, -1},      {"U8", 1, TENSOR_U8, -1},         {"BOOL", 1, TENSOR_BOOL, -1},
-    {"F16", 2, TENSOR_F16, -1},      {"BF16", 2, TENSOR_BF16, -1},     {"I8", 1, TENSOR_I32, NN__I8},
-    {"I16", 2, TENSOR_I32, NN__I16}, {"U16", 2, TENSOR_I32, NN__U16},  {"U32", 4, TENSOR_I64, NN__U32},
-    {"U64", 8, -1, -1},              {"F8_E4M3", 1, -1, -1},           {"F8_E5M2", 1, -1, -1},
+static const struct {
+    const char *name;
+    int size, dtype, widen;
+} nn__dtypes[] = {
+    {"F32", 4, TENSOR_F32, -1},
+    {"F64", 8, TENSOR_F64, -1},
+    {"I32", 4, TENSOR_I32, -1},
+    {"I64", 8, TENSOR_I64, -1},
+    {"U8", 1, TENSOR_U8, -1},
+    {"BOOL", 1, TENSOR_BOOL, -1},
+    {"F16", 2, TENSOR_F16, -1},
+    {"BF16", 2, TENSOR_BF16, -1},
+    {"I8", 1, TENSOR_I32, NN__I8},
+    {"I16", 2, TENSOR_I32, NN__I16},
+    {"U16", 2, TENSOR_I32, NN__U16},
+    {"U32", 4, TENSOR_I64, NN__U32},
+    {"U64", 8, -1, -1},
+    {"F8_E4M3", 1, -1, -1},
+    {"F8_E5M2", 1, -1, -1},
 };
 enum { NN__DTYPES = (int)(sizeof nn__dtypes / sizeof nn__dtypes[0]) };
 
@@ -6978,13 +7138,17 @@ TENSOR_API int nn_safetensors_close(nn_safetensors_t *r) {
 // The header
 // ------------------------------------------------------------------------------
 
-typedef struct nn__json_t { nn_safetensors_t *r; char *p, *end; int failed; } nn__json_t;
+typedef struct nn__json_t {
+    nn_safetensors_t *r;
+    char *p, *end;
+    int failed;
+} nn__json_t;
 
 // Refuses the file; about is what it concerns (a tensor's name) or "".
 TENSOR__FN int nn__malformed(nn__json_t *j, const char *about, const char *what) {
     if (!j->failed) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s%s%s", j->r->label, about, *about ? ": " : "",
-                       what);
+        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s%s%s", j->r->label, about, *about ? ": " : "",
+                 what);
     }
     j->failed = 1;
     return 0;
@@ -7004,7 +7168,11 @@ TENSOR__FN int nn__expect(nn__json_t *j, int c, const char *about, const char *w
 // Length of the UTF-8 sequence at p, 0 if it is malformed (overlong, surrogate, too large, cut off).
 TENSOR__FN int nn__utf8(const unsigned char *p, const unsigned char *end) {
     uint32_t c;
-    int n = *p < 0x80 ? 1 : *p >= 0xC2 && *p < 0xE0 ? 2 : *p >= 0xE0 && *p < 0xF0 ? 3 : *p >= 0xF0 && *p < 0xF5 ? 4 : 0;
+    int n = *p < 0x80                 ? 1
+            : *p >= 0xC2 && *p < 0xE0 ? 2
+            : *p >= 0xE0 && *p < 0xF0 ? 3
+            : *p >= 0xF0 && *p < 0xF5 ? 4
+                                      : 0;
     int k;
     if (n < 2) return n;
     if (end - p < n) return 0;
@@ -7013,7 +7181,8 @@ TENSOR__FN int nn__utf8(const unsigned char *p, const unsigned char *end) {
         if ((p[k] & 0xC0) != 0x80) return 0;
         c = c << 6 | (p[k] & 0x3Fu);
     }
-    if ((n == 3 && (c < 0x800 || (c >= 0xD800 && c < 0xE000))) || (n == 4 && (c < 0x10000 || c > 0x10FFFF))) return 0;
+    if ((n == 3 && (c < 0x800 || (c >= 0xD800 && c < 0xE000))) || (n == 4 && (c < 0x10000 || c > 0x10FFFF)))
+        return 0;
     return n;
 }
 
@@ -7022,7 +7191,10 @@ TENSOR__FN int nn__hex4(const char *p, const char *end, uint32_t *out) {
     *out = 0;
     if (end - p < 4) return 0;
     for (k = 0; k < 4; k++) {
-        int c = p[k], v = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int c = p[k], v = c >= '0' && c <= '9'   ? c - '0'
+                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                 : -1;
         if (v < 0) return 0;
         *out = *out << 4 | (uint32_t)v;
     }
@@ -7179,8 +7351,10 @@ TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) 
             if (!nn__expect(j, ']', name, "a closing bracket is expected")) return 0;
         } else if (strcmp(key, "data_offsets") == 0) {
             if (have_offsets++) return nn__malformed(j, name, "data_offsets stands twice");
-            if (!nn__expect(j, '[', name, "data_offsets must be a list") || !nn__integer(j, name, &e->begin) ||
-                !nn__expect(j, ',', name, "data_offsets must be two numbers") || !nn__integer(j, name, &e->end) ||
+            if (!nn__expect(j, '[', name, "data_offsets must be a list") ||
+                !nn__integer(j, name, &e->begin) ||
+                !nn__expect(j, ',', name, "data_offsets must be two numbers") ||
+                !nn__integer(j, name, &e->end) ||
                 !nn__expect(j, ']', name, "data_offsets must be two numbers")) {
                 return 0;
             }
@@ -7189,9 +7363,11 @@ TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) 
         }
     } while (nn__peek(j) == ',' && j->p++);
     if (!nn__expect(j, '}', name, "a closing brace is expected")) return 0;
-    if (!have_dtype || !have_shape || !have_offsets) return nn__malformed(j, name, "dtype, shape or data_offsets is missing");
+    if (!have_dtype || !have_shape || !have_offsets)
+        return nn__malformed(j, name, "dtype, shape or data_offsets is missing");
     if (e->begin > e->end) return nn__malformed(j, name, "data_offsets end before they begin");
-    if (e->end > j->r->source.size - j->r->data) return nn__malformed(j, name, "data_offsets lie beyond the file's end");
+    if (e->end > j->r->source.size - j->r->data)
+        return nn__malformed(j, name, "data_offsets lie beyond the file's end");
     for (k = 0; k < e->ndim; k++) {
         uint64_t d = (uint64_t)e->dims[k];
         if (d != 0 && numel > ((uint64_t)1 << 60) / d) return nn__malformed(j, name, "the shape overflows");
@@ -7217,7 +7393,8 @@ TENSOR__FN int nn__parse_metadata(nn__json_t *j) {
         if (!value) return 0;
         if (r->nmetadata == r->metadata_cap) {
             int64_t cap = r->metadata_cap ? 2 * r->metadata_cap : 8;
-            nn_metadata_t *q = (nn_metadata_t *)nn__grow(r->metadata, (uint64_t)r->nmetadata, (uint64_t)cap, sizeof *q);
+            nn_metadata_t *q =
+                (nn_metadata_t *)nn__grow(r->metadata, (uint64_t)r->nmetadata, (uint64_t)cap, sizeof *q);
             if (!q) return 0;
             r->metadata = q;
             r->metadata_cap = cap;
@@ -7264,10 +7441,12 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
                 if (!nn__parse_metadata(&j)) return 0;
                 continue;
             }
-            if (!nn__name_ok(name)) return nn__malformed(&j, "header", "a name is empty, too long or has control characters");
+            if (!nn__name_ok(name))
+                return nn__malformed(&j, "header", "a name is empty, too long or has control characters");
             if (r->count == r->cap) {
                 int64_t cap = r->cap ? 2 * r->cap : 16;
-                nn__entry_t *q = (nn__entry_t *)nn__grow(r->entry, (uint64_t)r->count, (uint64_t)cap, sizeof *q);
+                nn__entry_t *q =
+                    (nn__entry_t *)nn__grow(r->entry, (uint64_t)r->count, (uint64_t)cap, sizeof *q);
                 if (!q) return 0;
                 r->entry = q;
                 r->cap = cap;
@@ -7281,7 +7460,8 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
     if (r->count) qsort(r->entry, (size_t)r->count, sizeof *r->entry, nn__by_offset);
     for (i = 0; i < r->count; i++) {
         if (r->entry[i].begin > at) return nn__malformed(&j, r->entry[i].name, "a hole before its data");
-        if (r->entry[i].begin < at) return nn__malformed(&j, r->entry[i].name, "its data overlap another tensor's");
+        if (r->entry[i].begin < at)
+            return nn__malformed(&j, r->entry[i].name, "its data overlap another tensor's");
         at = r->entry[i].end;
     }
     if (at != r->source.size - r->data) return nn__malformed(&j, "", "bytes after the last tensor");
@@ -7322,19 +7502,20 @@ TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     r->label = nn__copy_string(label);
     if (r->label) {
         if (s->size < 8) {
-            TENSOR__(fail)(nn__self(), TENSOR_ERR_FORMAT, "safetensors: \"%s\": shorter than 8 bytes", label);
+            NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": shorter than 8 bytes", label);
         } else if (!nn__read(&r->source, 0, head, 8)) {
-            TENSOR__(fail)(nn__self(), TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
+            NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
         } else {
             for (k = 7; k >= 0; k--) n = n << 8 | head[k];
             if (n > s->size - 8) {
-                TENSOR__(fail)(nn__self(), TENSOR_ERR_FORMAT, "safetensors: \"%s\": the header's length exceeds the file", label);
+                NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": the header's length exceeds the file",
+                         label);
             } else if (n > NN_SAFETENSORS_MAX_HEADER) {
-                TENSOR__(fail)(nn__self(), TENSOR_ERR_FORMAT, "safetensors: \"%s\": a header of %d bytes is over the limit",
-                               label, (int64_t)n);
+                NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": a header of %d bytes is over the limit",
+                         label, (int64_t)n);
             } else if ((r->header = (char *)nn__memory(n + 1, 1)) != NULL) {
                 if (!nn__read(&r->source, 8, r->header, n)) {
-                    TENSOR__(fail)(nn__self(), TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
+                    NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
                 } else {
                     r->data = 8 + n;
                     ok = nn__parse_header(r, n);
@@ -7383,18 +7564,19 @@ TENSOR__FN nn__entry_t *nn__find_entry(nn_safetensors_t *r, const char *name) {
 }
 
 TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
-    int dtype = nn__dtypes[e->dtype].dtype, size = nn__dtypes[e->dtype].size, widen = nn__dtypes[e->dtype].widen;
+    int dtype = nn__dtypes[e->dtype].dtype, size = nn__dtypes[e->dtype].size,
+        widen = nn__dtypes[e->dtype].widen;
     uint64_t bytes = e->end - e->begin, k;
     tensor_t *t;
     if (dtype < 0) {
-        return TENSOR__(fail)(nn__self(), TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s", r->label, e->name,
-                              nn__dtypes[e->dtype].name);
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s", r->label, e->name,
+                        nn__dtypes[e->dtype].name);
     }
     t = (tensor_empty_n)(e->dims, e->ndim, (tensor_dtype_t)dtype);
     if ((tensor_is_poison)(t) || bytes == 0) return t;
     if (!nn__read(&r->source, r->data + e->begin, t->storage->data, bytes)) {
         (tensor_free)(t);
-        return TENSOR__(fail)(nn__self(), TENSOR_ERR_IO, "safetensors: \"%s\": %s cannot be read", r->label, e->name);
+        return NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\": %s cannot be read", r->label, e->name);
     }
     if (!nn__little_endian()) nn__swap(t->storage->data, bytes / (uint64_t)size, (size_t)size);
     if (widen >= 0) nn__widen(t->storage->data, bytes / (uint64_t)size, widen);
@@ -7413,7 +7595,7 @@ TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name)
     }
     e = nn__find_entry(r, name);
     if (e) return nn__read_entry(r, e);
-    return TENSOR__(fail)(nn__self(), TENSOR_ERR_INDEX, "safetensors: \"%s\" has no tensor \"%s\"", r->label, name);
+    return NN__FAIL(TENSOR_ERR_INDEX, "safetensors: \"%s\" has no tensor \"%s\"", r->label, name);
 }
 
 #ifndef TENSOR_NO_STDIO
@@ -7429,7 +7611,12 @@ TENSOR_API nn_safetensors_t *nn_safetensors_open(const char *path) {
 // ------------------------------------------------------------------------------
 
 // A file or a growing text. A sink that failed stays so.
-typedef struct nn__sink_t { void *file; char *p; uint64_t n, cap; int failed; } nn__sink_t;
+typedef struct nn__sink_t {
+    void *file;
+    char *p;
+    uint64_t n, cap;
+    int failed;
+} nn__sink_t;
 
 TENSOR__FN void nn__write(nn__sink_t *s, const void *data, uint64_t n) {
     if (s->failed || n == 0) return;
@@ -7489,7 +7676,12 @@ TENSOR__FN void nn__write_string(nn__sink_t *s, const char *text) {
 }
 
 // A tensor to be written.
-typedef struct nn__out_t { const char *name; tensor_t *t; uint64_t bytes; int dtype, size; } nn__out_t;
+typedef struct nn__out_t {
+    const char *name;
+    tensor_t *t;
+    uint64_t bytes;
+    int dtype, size;
+} nn__out_t;
 
 // Wide elements first, so that all are aligned; then by name.
 TENSOR__FN int nn__by_size(const void *a, const void *b) {
@@ -7503,8 +7695,8 @@ TENSOR__FN int nn__out_by_name(const void *a, const void *b) {
 }
 
 // Checks, sorts and makes the header (length included). -> block to free, NULL after raising
-TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensors, int n, const nn_metadata_t *metadata,
-                               int nmeta, nn__sink_t *header) {
+TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensors, int n,
+                               const nn_metadata_t *metadata, int nmeta, nn__sink_t *header) {
     nn__out_t *out = (nn__out_t *)nn__memory((uint64_t)(n > 0 ? n : 1), sizeof *out);
     uint64_t at = 0;
     int i, k, bad = 0;
@@ -7515,7 +7707,7 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
         bad = 1;
         if (!t || (tensor_is_poison)(t)) nn__poisoned("safetensors", names[i] ? names[i] : "a tensor");
         else if (!names[i] || !nn__name_ok(names[i]) || strcmp(names[i], "__metadata__") == 0) {
-            TENSOR__(fail)(nn__self(), TENSOR_ERR_FORMAT, "safetensors: tensor %d has a name no file may hold", (int64_t)i);
+            NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: tensor %d has a name no file may hold", (int64_t)i);
         } else {
             bad = 0;
         }
@@ -7532,7 +7724,7 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
     for (i = 1; i < n && !bad; i++) {
         if (strcmp(out[i - 1].name, out[i].name) != 0) continue;
         bad = 1;
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_FORMAT, "safetensors: two tensors are called \"%s\"", out[i].name);
+        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: two tensors are called \"%s\"", out[i].name);
     }
     if (!bad && n > 1) qsort(out, (size_t)n, sizeof *out, nn__by_size);
     nn__write(header, "\0\0\0\0\0\0\0\0{", 9);
@@ -7567,7 +7759,8 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
     while (header->n % 8 != 0 && !header->failed) nn__write_text(header, " ");
     if (!bad && !header->failed && header->n - 8 > NN_SAFETENSORS_MAX_HEADER) {
         bad = 1;
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_FORMAT, "safetensors: a header of %d bytes is over the limit", (int64_t)header->n);
+        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: a header of %d bytes is over the limit",
+                 (int64_t)header->n);
     }
     if (bad || header->failed) {
         nn__free(header->p);
@@ -7588,10 +7781,13 @@ TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_
         if (out[i].bytes > 0) {
             if (!nn__little_endian()) {
                 c = (tensor_clone)(c);
-                nn__swap(c->storage ? c->storage->data : NULL, c->storage ? (uint64_t)c->numel : 0, (size_t)out[i].size);
+                nn__swap(c->storage ? c->storage->data : NULL, c->storage ? (uint64_t)c->numel : 0,
+                         (size_t)out[i].size);
             }
             if ((tensor_is_poison)(c)) s->failed = TENSOR_ERR_OUT_OF_MEMORY;
-            else nn__write(s, (const char *)c->storage->data + (size_t)c->offset * (size_t)out[i].size, out[i].bytes);
+            else
+                nn__write(s, (const char *)c->storage->data + (size_t)c->offset * (size_t)out[i].size,
+                          out[i].bytes);
         }
         (tensor_scope_end)(scope);
     }
@@ -7625,12 +7821,12 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
 
 #ifndef TENSOR_NO_STDIO
 TENSOR__FN int nn__io_failed(const char *what, const char *path, int error) {
-    TENSOR__(fail)(nn__self(), TENSOR_ERR_IO, "safetensors: %s \"%s\": %s", what, path, strerror(error));
+    NN__FAIL(TENSOR_ERR_IO, "safetensors: %s \"%s\": %s", what, path, strerror(error));
     return TENSOR_ERR_IO;
 }
 
-TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names, tensor_t *const *tensors, int n,
-                                      const nn_metadata_t *metadata, int nmeta) {
+TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names, tensor_t *const *tensors,
+                                     int n, const nn_metadata_t *metadata, int nmeta) {
     nn__sink_t header, s;
     nn__out_t *out;
     char *temporary;
@@ -7656,11 +7852,13 @@ TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names
             if (fflush((FILE *)s.file) != 0 && !s.failed) s.failed = TENSOR_ERR_IO;
             if (s.failed == TENSOR_ERR_IO) code = nn__io_failed("cannot write", temporary, errno);
             else if (s.failed) code = s.failed;
-            if (fclose((FILE *)s.file) != 0 && code == TENSOR_OK) code = nn__io_failed("cannot write", temporary, errno);
+            if (fclose((FILE *)s.file) != 0 && code == TENSOR_OK)
+                code = nn__io_failed("cannot write", temporary, errno);
 #if defined(_WIN32)
-            if (code == TENSOR_OK) (void)remove(path);      // rename does not replace there
+            if (code == TENSOR_OK) (void)remove(path);   // rename does not replace there
 #endif
-            if (code == TENSOR_OK && rename(temporary, path) != 0) code = nn__io_failed("cannot rename to", path, errno);
+            if (code == TENSOR_OK && rename(temporary, path) != 0)
+                code = nn__io_failed("cannot rename to", path, errno);
             if (code != TENSOR_OK) (void)remove(temporary);
         }
     }
@@ -7676,7 +7874,13 @@ TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names
 // ------------------------------------------------------------------------------
 
 // Names and tensors of a module's state, then room for more. -> block to free, NULL after raising
-typedef struct nn__save_t { const char **name; tensor_t **t; int n; void *items; nn__items_t all; } nn__save_t;
+typedef struct nn__save_t {
+    const char **name;
+    tensor_t **t;
+    int n;
+    void *items;
+    nn__items_t all;
+} nn__save_t;
 
 TENSOR__FN int nn__save_begin(nn__save_t *s, nn_module_t *m, const char *op, int more) {
     int64_t i;
@@ -7710,8 +7914,11 @@ TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
 }
 
 // Up to a few names per kind go into the text, the rest is counted.
-typedef struct nn__mismatch_t { nn__text_t missing, unexpected, differ; int nmissing, nunexpected, ndiffer; char text[3][200]; }
-    nn__mismatch_t;
+typedef struct nn__mismatch_t {
+    nn__text_t missing, unexpected, differ;
+    int nmissing, nunexpected, ndiffer;
+    char text[3][200];
+} nn__mismatch_t;
 
 TENSOR__FN void nn__mismatch_name(nn__text_t *t, int *count, const char *name) {
     if (t->len + strlen(name) + 8 < t->size) {
@@ -7751,7 +7958,8 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int 
         if (!same) nn__mismatch_name(&m.differ, &m.ndiffer, all->item[i].name);
     }
     for (i = 0; i < all->n && !partial; i++) {
-        if (all->item[i].first == i && !found[i]) nn__mismatch_name(&m.missing, &m.nmissing, all->item[i].name);
+        if (all->item[i].first == i && !found[i])
+            nn__mismatch_name(&m.missing, &m.nmissing, all->item[i].name);
     }
     for (i = 0; i < r->count && !partial; i++) {
         if (!known[i] && (!skip || strncmp(r->entry[i].name, skip, strlen(skip)) != 0)) {
@@ -7761,8 +7969,8 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int 
     nn__free(known);
     nn__free(found);
     if (m.nmissing == 0 && m.nunexpected == 0 && m.ndiffer == 0) return TENSOR_OK;
-    TENSOR__(fail)(nn__self(), TENSOR_ERR_FORMAT, "load: \"%s\": %i missing [%s], %i unexpected [%s], %i of another shape [%s]",
-                   r->label, m.nmissing, m.text[0], m.nunexpected, m.text[1], m.ndiffer, m.text[2]);
+    NN__FAIL(TENSOR_ERR_FORMAT, "load: \"%s\": %i missing [%s], %i unexpected [%s], %i of another shape [%s]",
+             r->label, m.nmissing, m.text[0], m.nunexpected, m.text[1], m.ndiffer, m.text[2]);
     return TENSOR_ERR_FORMAT;
 }
 
@@ -7777,7 +7985,8 @@ TENSOR__FN int nn__copy_in(nn_safetensors_t *r, const nn__items_t *all) {
         if (!e) continue;
         scope = tensor_scope_begin_no_grad();
         t = nn__read_entry(r, e);
-        if ((tensor_is_poison)(t) || (tensor_is_poison)((tensor_copy_)(all->item[i].tensor, t))) code = tensor_error_code();
+        if ((tensor_is_poison)(t) || (tensor_is_poison)((tensor_copy_)(all->item[i].tensor, t)))
+            code = tensor_error_code();
         (tensor_scope_end)(scope);
     }
     return code;
@@ -7824,8 +8033,9 @@ TENSOR_API int nn__load(nn_load_args_t a) {
 // ------------------------------------------------------------------------------
 // Checkpoints
 //
-// Optimizer state is stored as "optimizer/exp_avg/NAME" beside the parameters, with "optimizer/steps" [n] i64 in the order
-// of the optimizer's parameters, "optimizer/groups" [g, 2] f64 and "optimizer/options" f64; the rest is metadata.
+// Optimizer state is stored as "optimizer/exp_avg/NAME" beside the parameters, with "optimizer/steps" [n] i64
+// in the order of the optimizer's parameters, "optimizer/groups" [g, 2] f64 and "optimizer/options" f64; the
+// rest is metadata.
 // ------------------------------------------------------------------------------
 
 // The file's name for state k of parameter i: that of the parameter in the module, or its number.
@@ -7883,7 +8093,8 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
     metadata[2].key = "generator.seed";
     metadata[3].key = "generator.offset";
     scope = tensor_scope_begin_no_grad();
-    if (!nn__save_begin(&s, m, "save_checkpoint", opt ? opt->nparams * NN__MAX_STATE + 3 : 0)) code = tensor_error_code();
+    if (!nn__save_begin(&s, m, "save_checkpoint", opt ? opt->nparams * NN__MAX_STATE + 3 : 0))
+        code = tensor_error_code();
     named = s.n;
     if (opt && code == TENSOR_OK) {
         int64_t dims[2], n;
@@ -7948,13 +8159,15 @@ TENSOR__FN int nn__decimal(const char *text, uint64_t *out) {
 }
 
 // The tensor name of r if it has that dtype and shape (contiguous, scope-owned); poison after raising.
-TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dtype, const int64_t *dims, int ndim) {
+TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dtype, const int64_t *dims,
+                                  int ndim) {
     nn__entry_t *e = nn__find_entry(r, name);
-    int k, same = e && e->ndim == ndim && nn__dtypes[e->dtype].dtype == dtype && nn__dtypes[e->dtype].widen < 0;
+    int k,
+        same = e && e->ndim == ndim && nn__dtypes[e->dtype].dtype == dtype && nn__dtypes[e->dtype].widen < 0;
     for (k = 0; same && k < ndim; k++) same = e->dims[k] == dims[k];
     if (same) return nn__read_entry(r, e);
-    return TENSOR__(fail)(nn__self(), TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\": %s %s", r->label, name,
-                          e ? "does not fit this optimizer" : "is missing");
+    return NN__FAIL(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\": %s %s", r->label, name,
+                    e ? "does not fit this optimizer" : "is missing");
 }
 
 // Reads everything the optimizer needs, then puts it in place.
@@ -7964,8 +8177,8 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
     int64_t dims[2];
     int i, k, code = TENSOR_OK;
     if (!rule || strcmp(rule, nn__rule_names[o->rule]) != 0) {
-        TENSOR__(fail)(nn__self(), TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s", r->label,
-                       rule ? rule : "no optimizer", nn__rule_names[o->rule]);
+        NN__FAIL(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s", r->label,
+                 rule ? rule : "no optimizer", nn__rule_names[o->rule]);
         return TENSOR_ERR_FORMAT;
     }
     dims[0] = o->nparams;
@@ -7975,7 +8188,8 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
     groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2);
     dims[0] = NN__OPTIONS;
     options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1);
-    if ((tensor_is_poison)(steps) || (tensor_is_poison)(groups) || (tensor_is_poison)(options)) return tensor_error_code();
+    if ((tensor_is_poison)(steps) || (tensor_is_poison)(groups) || (tensor_is_poison)(options))
+        return tensor_error_code();
     state = (tensor_t **)nn__memory((uint64_t)o->nparams * NN__MAX_STATE + 1, sizeof(tensor_t *));
     if (!state) return TENSOR_ERR_OUT_OF_MEMORY;
     for (i = 0; i < o->nparams && code == TENSOR_OK; i++) {
@@ -8031,7 +8245,7 @@ TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
                               !nn__decimal(nn_safetensors_metadata(r, "generator.seed"), &g.seed) ||
                               !nn__decimal(nn_safetensors_metadata(r, "generator.offset"), &g.offset))) {
         code = TENSOR_ERR_FORMAT;
-        TENSOR__(fail)(nn__self(), code, "load_checkpoint: \"%s\" has no step or generator; it is no checkpoint", path);
+        NN__FAIL(code, "load_checkpoint: \"%s\" has no step or generator; it is no checkpoint", path);
     }
     scope = tensor_scope_begin_no_grad();
     if (code == TENSOR_OK && opt) code = nn__load_optimizer(r, opt, &all);
@@ -8161,29 +8375,32 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
 //
 // ALTERNATIVE A - MIT No Attribution (MIT-0)
 //
-// Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation
-// files (the "Software"), to deal in the Software without restriction, including without limitation the rights to use,
-// copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit persons to
-// whom the Software is furnished to do so.
+// Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+// associated documentation files (the "Software"), to deal in the Software without restriction, including
+// without limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+// copies of the Software, and to permit persons to whom the Software is furnished to do so.
 //
-// THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
-// WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
-// COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
-// OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+// THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+// LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN
+// NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY,
+// WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE
+// SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 //
 // ALTERNATIVE B - Public domain (www.unlicense.org)
 //
-// This is free and unencumbered software released into the public domain. Anyone is free to copy, modify, publish, use,
-// compile, sell, or distribute this software, either in source code form or as a compiled binary, for any purpose,
-// commercial or non-commercial, and by any means.
+// This is free and unencumbered software released into the public domain. Anyone is free to copy, modify,
+// publish, use, compile, sell, or distribute this software, either in source code form or as a compiled
+// binary, for any purpose, commercial or non-commercial, and by any means.
 //
-// In jurisdictions that recognize copyright laws, the author or authors of this software dedicate any and all copyright
-// interest in the software to the public domain. We make this dedication for the benefit of the public at large and to the
-// detriment of our heirs and successors. We intend this dedication to be an overt act of relinquishment in perpetuity of
-// all present and future rights to this software under copyright law.
+// In jurisdictions that recognize copyright laws, the author or authors of this software dedicate any and
+// all copyright interest in the software to the public domain. We make this dedication for the benefit of
+// the public at large and to the detriment of our heirs and successors. We intend this dedication to be an
+// overt act of relinquishment in perpetuity of all present and future rights to this software under
+// copyright law.
 //
-// THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
-// WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS BE
-// LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT
-// OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+// THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+// LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN
+// NO EVENT SHALL THE AUTHORS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF
+// CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER
+// DEALINGS IN THE SOFTWARE.
 // ------------------------------------------------------------------------------
