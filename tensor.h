@@ -1501,6 +1501,7 @@ typedef struct tensor_call_t {
     int nin, nout;
     const tensor_params_t *p;
     tensor_generator_t rng;             // stream of this call, for random ops
+    uint8_t compute;                    // dtype a pointwise formula is computed in
     void *scratch;                      // row->scratch bytes, aligned to 64
     tensor__thread_t *thread;
 } tensor_call_t;
@@ -1587,6 +1588,8 @@ typedef struct tensor__op_t {
     tensor_t *const *in;
     int nin, nout;
     int update;                         // output 0 is input 0, changed in place
+    tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
+    uint8_t compute;                    // dtype the formula is computed in (pointwise)
     int immediate;                      // input 1 is absent and stands for imm
     int visible;                        // outputs the user sees (1); the others are dropped after the tape saved them
     double imm;
@@ -1772,36 +1775,45 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(ALL, all, REDUCE, 1, 1, tensor__cpu_reduce, NULL, NOGRAD, 0, "whether all are true") \
     X(ANY, any, REDUCE, 1, 1, tensor__cpu_reduce, NULL, NOGRAD, 0, "whether any is true") \
     X(ARANGE, arange, FILL, 0, 1, tensor__cpu_fill, NULL, NOGRAD, 0, "f[0] + i f[1]") \
-    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_rows, NULL, NOGRAD, 0, "index of the largest along the last dim") \
-    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_rows, NULL, NOGRAD, 0, "index of the smallest along the last dim") \
-    X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, "any view; every other view is recorded as this") \
+    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "index of the largest along the last dim") \
+    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "index of the smallest along the last dim") \
+    X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, "any view: offset i[0], strides i[1..8]") \
+    X(AS_STRIDED_BACKWARD, as_strided_backward, INDEX, 1, 1, tensor__cpu_as_strided_backward, NULL, tensor__grad_as_strided_backward, 0, "zeros with g added at the places of a view") \
     X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, "x with a view of it replaced") \
     X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_random, NULL, NOGRAD, 0, "1 with probability p") \
     X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, "tensors joined along dim i[0]") \
-    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_rows, NULL, tensor__grad_cumsum, 0, "running sum along the last dim") \
+    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumsum, 0, "running sum along the last dim") \
     X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, "a user's function") \
+    X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, "sizes of 1 repeated without a copy") \
     X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, "f[0] everywhere") \
     X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, "elements named by index along dim i[0]") \
     X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_add, TENSOR__SB, "rows added at index along dim i[0]") \
     X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, "rows named by index along dim i[0]") \
-    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_rows, NULL, tensor__grad_log_softmax, TENSOR__SY, "x - logsumexp(x) along the last dim") \
-    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_rows, NULL, NOGRAD, 0, "g - exp(y) sum(g); inputs g, y") \
-    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_rows, NULL, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, "log of the sum of e^x along the last dim") \
+    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, "x - logsumexp(x) along the last dim") \
+    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "g - exp(y) sum(g); inputs g, y") \
+    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, "log of the sum of e^x along the last dim") \
     X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__SA | TENSOR__SB, "batched matrix product") \
     X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_mean, 0, "mean over the dims of mask i[0]") \
-    X(NORM, norm, ROWS, 1, 1, tensor__cpu_rows, NULL, tensor__grad_norm, TENSOR__SA | TENSOR__SY, "2-norm along the last dim") \
+    X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, "i[0] indices drawn from rows of weights") \
+    X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, "flat places of the true elements of a mask") \
+    X(NORM, norm, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, "2-norm along the last dim") \
+    X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, "dims in the order i[]") \
     X(PROD, prod, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_prod, TENSOR__SA, "product") \
     X(RAND, rand, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, "uniform in [f[0], f[1])") \
     X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, "integers in [i[0], i[1])") \
     X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, "normal with mean f[0], deviation f[1]") \
+    X(RANDPERM, randperm, RANDOM, 0, 1, tensor__cpu_randperm, NULL, NOGRAD, 0, "a random order of 0..n-1") \
+    X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, "other sizes over the same elements") \
     X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, "elements replaced at index along dim i[0]") \
     X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_add, TENSOR__SB, "elements added at index along dim i[0]") \
-    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_rows, NULL, tensor__grad_softmax, TENSOR__SY, "e^x / sum of e^x along the last dim") \
-    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_rows, NULL, NOGRAD, 0, "y (g - sum(g y)); inputs g, y") \
+    X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, "every i[2]-th index from i[1] along dim i[0]") \
+    X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, "zeros with g at the places of a slice") \
+    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, "e^x / sum of e^x along the last dim") \
+    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "y (g - sum(g y)); inputs g, y") \
     X(SUM, sum, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_sum, 0, "sum over the dims of mask i[0]") \
     X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, "zeros above the i[0]-th diagonal") \
     X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, "zeros below the i[0]-th diagonal") \
-    X(VAR, var, ROWS, 1, 1, tensor__cpu_rows, NULL, tensor__grad_var, TENSOR__SA, "two-pass variance along the last dim, divisor n - i[0]")
+    X(VAR, var, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, "two-pass variance along the last dim, divisor n - i[0]")
 // clang-format on
 
 typedef enum tensor_op_id_t {
@@ -1838,8 +1850,9082 @@ typedef enum tensor_op_id_t {
                 F_MUL(F_C(0.7978845608028654), F_ADD(F_C(1), F_MUL(F_C(0.134145), F_MUL(x, x))))))
 // ------------------------------------------------------------------------------
 
+// What every kernel pass needs once: intrinsics, scalar conversions, the reduction of large angles.
+#if !defined(TENSOR_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
+#define TENSOR__X86_PASSES 1
+#include <immintrin.h>
+#endif
+
+/*
+ * half.h: scalar float16 and bfloat16, and the reduction of huge angles.  Compiled once; every pass calls
+ * it.
+ *
+ * All on bits: no rounding mode, no F16C, no flush-to-zero setting has a say.  To f16/bf16: nearest, ties
+ * to even; f16 overflows to infinity from 65520 on; a NaN keeps its sign and the top of its payload and
+ * turns quiet, which is what vcvtps2ph and vcvtph2ps do, so that the bits never depend on the pass.
+ */
+TENSOR__INLINE uint32_t tensor__bits_from_f32(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
+TENSOR__INLINE float tensor__f32_from_bits(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
+
+TENSOR__FN float tensor__f32_from_f16(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, m = h & 0x7FFFu, e;
+    if (m >= 0x7C00u)
+        return tensor__f32_from_bits(sign | m << 13 | 0x7F800000u | (m > 0x7C00u ? 0x00400000u : 0u));
+    if (m >= 0x0400u)
+        return tensor__f32_from_bits(sign | ((m << 13) + (112u << 23)));
+    if (m == 0)
+        return tensor__f32_from_bits(sign);
+    for (e = 113; !(m & 0x0400u); e--)              /* subnormal: m * 2^-24, normal as a float */
+        m <<= 1;
+    return tensor__f32_from_bits(sign | e << 23 | (m & 0x03FFu) << 13);
+}
+
+TENSOR__FN uint16_t tensor__f16_from_f32(float x)
+{
+    uint32_t u = tensor__bits_from_f32(x), sign = u >> 16 & 0x8000u, a = u & 0x7FFFFFFFu, m, s;
+    if (a > 0x7F800000u)
+        return (uint16_t)(sign | 0x7E00u | (a >> 13 & 0x03FFu));
+    if (a >= 0x477FF000u)                           /* 65520, half way to the 65536 that f16 lacks */
+        return (uint16_t)(sign | 0x7C00u);
+    if (a >= 0x38800000u)                           /* 2^-14: a mantissa's carry is right */
+        return (uint16_t)(sign | (a - (112u << 23) + 0x0FFFu + (a >> 13 & 1u)) >> 13);
+    if (a <= 0x33000000u)                           /* 2^-25 ties to the even 0 */
+        return (uint16_t)sign;
+    s = 126u - (a >> 23);                           /* 14..24 */
+    m = (a & 0x007FFFFFu) | 0x00800000u;
+    return (uint16_t)(sign | (m + (1u << (s - 1)) - 1u + (m >> s & 1u)) >> s);
+}
+
+TENSOR__FN float tensor__f32_from_bf16(uint16_t h)
+{
+    uint32_t u = (uint32_t)h << 16;
+    return tensor__f32_from_bits((u & 0x7FFFFFFFu) > 0x7F800000u ? u | 0x00400000u : u);
+}
+
+TENSOR__FN uint16_t tensor__bf16_from_f32(float x)
+{
+    uint32_t u = tensor__bits_from_f32(x);
+    if ((u & 0x7FFFFFFFu) > 0x7F800000u)
+        return (uint16_t)(u >> 16 | 0x0040u);
+    return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
+}
+
+/*
+ * Payne-Hanek: x = *q pi/2 + result with |result| <= pi/4, for finite |x| >= 2^17.  With x = m 2^e only
+ * bits e-1.. of 2/pi matter modulo 4; 96 of them leave a fixed-point error below 2^-61, and no float comes
+ * nearer to a multiple of pi/2 than 2^-30 (Muller, Elementary Functions, ch. 11): good to 2^-31 relative.
+ * libm would do, but then sin(1e6) depended on the platform.
+ */
+TENSOR__FN double tensor__trig_big(float x, int32_t *q)
+{
+    static const uint32_t two_over_pi[9] = { 0, 0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u, 0xF534DDC0u,
+        0xDB629599u, 0x3C439041u, 0xFE5163ABu, 0xDEBBC561u };
+    uint32_t u = tensor__bits_from_f32(x), m = (u & 0x007FFFFFu) | 0x00800000u, w[3], i;
+    uint32_t p = (u >> 23 & 0xFFu) - 150u + 30u;    /* the table opens with 32 zero bits; 24 <= p <= 134 */
+    const uint32_t *t = two_over_pi + (p >> 5);
+    uint64_t r, n;
+    double d;
+    for (i = 0; i < 3; i++)
+        w[i] = (uint32_t)(((uint64_t)t[i] << 32 | t[i + 1]) >> (32u - (p & 31u)));
+    r = ((uint64_t)m * w[0] << 32) + (uint64_t)m * w[1] + ((uint64_t)m * w[2] >> 32);    /* 2^62 = pi/2 */
+    n = (r + ((uint64_t)1 << 61)) >> 62;
+    r -= n << 62;
+    d = (r >> 63 ? -(double)(0 - r) : (double)r) * 3.4061215800865545e-19;              /* pi/2 2^-62 */
+    *q = (int32_t)(u >> 31 ? 0 - n : n);
+    return u >> 31 ? -d : d;
+}
+
 #endif   // TENSOR_SHARED_7C1E
 #endif   // TENSOR_IMPLEMENTATION || TENSOR_NN_IMPLEMENTATION || TENSOR_BACKEND
 
 #endif   // TENSOR__PASS
 
+// ------------------------------------------------------------------------------
+// >>kernels                                        MARK: CPU kernels, once per instruction set
+//
+// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set (0 scalar,
+// 1 SSE2, 2 AVX2+FMA, 3 AVX-512). Rejected: -march (the user's flags would decide) and intrinsics in macros of 100 lines
+// (no breakpoints). tensor_nn.h opens a pass with TENSOR__PASS_OPEN, adds its kernels, ends it with TENSOR__PASS_CLOSE.
+// ------------------------------------------------------------------------------
+
+#ifdef TENSOR__PASS
+#ifndef TENSOR__PASS_CLOSE
+
+/*
+ * simd.h: one pass of the vector vocabulary.  TENSOR__PASS is 0 scalar, 1 SSE2, 2 AVX2+FMA+F16C, 3 AVX-512
+ * F/DQ/BW/VL; the host includes this once per pass, its kernels next, simd_end.h last.
+ *
+ * Part one spells the primitives of each ISA; part two, from "Built on the vocabulary" on, is one text for
+ * all. FMA is used only where V_FMA or V_FNMA is written and the ISA has it, hence passes may differ in
+ * the last bit, but never for compiler flags.  Stated errors hold with and without FMA.
+ *
+ * V_M is a full-width mask in passes 1 and 2, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
+ * know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
+ * (platform's bits).
+ */
+#if TENSOR__PASS == 0
+#define TENSOR__K(name) tensor__##name##_scalar
+#elif TENSOR__PASS == 1
+#define TENSOR__K(name) tensor__##name##_sse2
+#elif TENSOR__PASS == 2
+#define TENSOR__K(name) tensor__##name##_avx2
+#else
+#define TENSOR__K(name) tensor__##name##_avx512
+#endif
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#if TENSOR__PASS == 1
+#pragma clang attribute push(__attribute__((target("sse2"))), apply_to = function)
+#elif TENSOR__PASS == 2
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#elif TENSOR__PASS == 3
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c"))), \
+                             apply_to = function)
+#endif
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#if TENSOR__PASS == 1
+#pragma GCC target("sse2")
+#elif TENSOR__PASS == 2
+#pragma GCC target("avx2,fma,f16c")
+#elif TENSOR__PASS == 3
+#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c")
+#endif
+/* gcc's avx512fintrin.h: all-ones masks are written (__mmask16)-1 in its -O0 macros; "undefined" vectors draw
+   -Wmaybe-uninitialized (gcc bug 105593). */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+/* ---- Primitives: scalar -------------------------------------------------------------------------------- */
+#if TENSOR__PASS == 0
+
+#define V_N 1
+#define V_F float
+#define V_I int32_t
+#define V_M int
+#define V_D double
+
+/* Signed overflow is undefined: integer lanes are computed unsigned. */
+#define TENSOR__U(a) ((uint32_t)(a))
+#define V_LOAD(p) (*(const float *)(p))
+#define V_STORE(p, v) ((void)(*(float *)(p) = (v)))
+#define V_SET(x) ((float)(x))
+#define V_ZERO() 0.0f
+#define VI_LOAD(p) (*(const int32_t *)(p))
+#define VI_STORE(p, v) ((void)(*(int32_t *)(p) = (v)))
+#define VI_SET(x) ((int32_t)(x))
+#define V_ADD(a, b) ((a) + (b))
+#define V_SUB(a, b) ((a) - (b))
+#define V_MUL(a, b) ((a) * (b))
+#define V_DIV(a, b) ((a) / (b))
+#define V_SQRT(a) sqrtf(a)
+#define V_FMA(a, b, c) ((a) * (b) + (c))
+#define V_FNMA(a, b, c) ((c) - (a) * (b))
+#define V_LT(a, b) ((int)((a) < (b)))
+#define V_LE(a, b) ((int)((a) <= (b)))
+#define V_GT(a, b) ((int)((a) > (b)))
+#define V_GE(a, b) ((int)((a) >= (b)))
+#define V_EQ(a, b) ((int)((a) == (b)))
+#define V_NE(a, b) ((int)((a) != (b)))
+#define M_AND(a, b) ((a) & (b))
+#define M_OR(a, b) ((a) | (b))
+#define M_XOR(a, b) ((a) ^ (b))
+#define M_NOT(a) ((a) ^ 1)
+#define M_ANY(m) ((m) != 0)
+#define M_ALL(m) ((m) != 0)
+#define V_SEL(m, a, b) ((m) ? (a) : (b))
+#define VI_SEL(m, a, b) ((m) ? (a) : (b))
+#define VI_ADD(a, b) ((int32_t)(TENSOR__U(a) + TENSOR__U(b)))
+#define VI_SUB(a, b) ((int32_t)(TENSOR__U(a) - TENSOR__U(b)))
+#define VI_AND(a, b) ((int32_t)(TENSOR__U(a) & TENSOR__U(b)))
+#define VI_OR(a, b) ((int32_t)(TENSOR__U(a) | TENSOR__U(b)))
+#define VI_XOR(a, b) ((int32_t)(TENSOR__U(a) ^ TENSOR__U(b)))
+#define VI_SHL(a, k) ((int32_t)(TENSOR__U(a) << (k)))
+#define VI_SHR(a, k) ((int32_t)(TENSOR__U(a) >> (k)))
+#define VI_SAR(a, k) ((int32_t)((a) >> (k)))
+#define VI_EQ(a, b) ((int)((a) == (b)))
+#define VI_GT(a, b) ((int)((a) > (b)))
+#define VI_MULLO(a, b) ((int32_t)(TENSOR__U(a) * TENSOR__U(b)))
+#define VI_MULHI(a, b) ((int32_t)((uint64_t)TENSOR__U(a) * TENSOR__U(b) >> 32))
+#define V_BITS(v) ((int32_t)tensor__bits_from_f32(v))
+#define V_OF(i) tensor__f32_from_bits(TENSOR__U(i))
+#define V_FROM_I(i) ((float)(i))
+#define V_HSUM(v) (v)
+#define V_HMAX(v) (v)
+#define V_HMIN(v) (v)
+#define V_LOAD_F16(p) tensor__f32_from_f16(*(const uint16_t *)(p))
+#define V_STORE_F16(p, v) ((void)(*(uint16_t *)(p) = tensor__f16_from_f32(v)))
+#define V_LOAD_BF16(p) tensor__f32_from_bf16(*(const uint16_t *)(p))
+#define V_STORE_BF16(p, v) ((void)(*(uint16_t *)(p) = tensor__bf16_from_f32(v)))
+
+#define D_SET(x) ((double)(x))
+#define D_ADD(a, b) ((a) + (b))
+#define D_SUB(a, b) ((a) - (b))
+#define D_MUL(a, b) ((a) * (b))
+#define D_DIV(a, b) ((a) / (b))
+#define D_FMA(a, b, c) ((a) * (b) + (c))
+#define D_OF_F(v) ((double)(v))
+#define F_OF_D(d) ((float)(d))
+
+/* As minps, maxps and cvttps2dq: the second operand if either is NaN; 0x80000000 out of range. */
+TENSOR__INLINE float TENSOR__K(minr)(float a, float b) { return a < b ? a : b; }
+TENSOR__INLINE float TENSOR__K(maxr)(float a, float b) { return a > b ? a : b; }
+TENSOR__INLINE int32_t TENSOR__K(trunci)(float a)
+{
+    return a >= -2147483648.0f && a < 2147483648.0f ? (int32_t)a : (int32_t)(-2147483647 - 1);
+}
+#define V_MINR(a, b) TENSOR__K(minr)(a, b)
+#define V_MAXR(a, b) TENSOR__K(maxr)(a, b)
+#define VI_TRUNC(a) TENSOR__K(trunci)(a)
+#define VI_RINT(a) TENSOR__K(trunci)(V_RINT(a))
+
+/* ---- Primitives: x86 ----------------------------------------------------------------------------------- */
+#else
+
+#if TENSOR__PASS == 1
+#define V_N 4
+#define V_F __m128
+#define V_I __m128i
+#define V_M __m128
+#define TENSOR__MM(op) _mm_##op
+#define TENSOR__SI(op) _mm_##op##_si128
+#define TENSOR__DV __m128d
+#elif TENSOR__PASS == 2
+#define V_N 8
+#define V_F __m256
+#define V_I __m256i
+#define V_M __m256
+#define TENSOR__MM(op) _mm256_##op
+#define TENSOR__SI(op) _mm256_##op##_si256
+#define TENSOR__DV __m256d
+#else
+#define V_N 16
+#define V_F __m512
+#define V_I __m512i
+#define V_M __mmask16
+#define TENSOR__MM(op) _mm512_##op
+#define TENSOR__SI(op) _mm512_##op##_si512
+#define TENSOR__DV __m512d
+#endif
+
+#define V_LOAD(p) TENSOR__MM(loadu_ps)((const float *)(p))
+#define V_STORE(p, v) TENSOR__MM(storeu_ps)((float *)(p), v)
+#define V_SET(x) TENSOR__MM(set1_ps)((float)(x))
+#define V_ZERO() TENSOR__MM(setzero_ps)()
+#define VI_LOAD(p) TENSOR__SI(loadu)((const V_I *)(const void *)(p))
+#define VI_STORE(p, v) TENSOR__SI(storeu)((V_I *)(void *)(p), v)
+#define VI_SET(x) TENSOR__MM(set1_epi32)((int)(x))
+#define V_ADD(a, b) TENSOR__MM(add_ps)(a, b)
+#define V_SUB(a, b) TENSOR__MM(sub_ps)(a, b)
+#define V_MUL(a, b) TENSOR__MM(mul_ps)(a, b)
+#define V_DIV(a, b) TENSOR__MM(div_ps)(a, b)
+#define V_SQRT(a) TENSOR__MM(sqrt_ps)(a)
+#define V_MINR(a, b) TENSOR__MM(min_ps)(a, b)
+#define V_MAXR(a, b) TENSOR__MM(max_ps)(a, b)
+#define VI_ADD(a, b) TENSOR__MM(add_epi32)(a, b)
+#define VI_SUB(a, b) TENSOR__MM(sub_epi32)(a, b)
+#define VI_AND(a, b) TENSOR__SI(and)(a, b)
+#define VI_OR(a, b) TENSOR__SI(or)(a, b)
+#define VI_XOR(a, b) TENSOR__SI(xor)(a, b)
+#define VI_SHL(a, k) TENSOR__MM(slli_epi32)(a, k)
+#define VI_SHR(a, k) TENSOR__MM(srli_epi32)(a, k)
+#define VI_SAR(a, k) TENSOR__MM(srai_epi32)(a, k)
+#define VI_RINT(a) TENSOR__MM(cvtps_epi32)(a)
+#define VI_TRUNC(a) TENSOR__MM(cvttps_epi32)(a)
+#define V_FROM_I(a) TENSOR__MM(cvtepi32_ps)(a)
+
+#if TENSOR__PASS == 1
+#define V_BITS(v) _mm_castps_si128(v)
+#define V_OF(i) _mm_castsi128_ps(i)
+#define V_FMA(a, b, c) _mm_add_ps(_mm_mul_ps(a, b), c)
+#define V_FNMA(a, b, c) _mm_sub_ps(c, _mm_mul_ps(a, b))
+#define V_LT(a, b) _mm_cmplt_ps(a, b)
+#define V_LE(a, b) _mm_cmple_ps(a, b)
+#define V_GT(a, b) _mm_cmplt_ps(b, a)
+#define V_GE(a, b) _mm_cmple_ps(b, a)
+#define V_EQ(a, b) _mm_cmpeq_ps(a, b)
+#define V_NE(a, b) _mm_cmpneq_ps(a, b)
+#define VI_EQ(a, b) V_OF(_mm_cmpeq_epi32(a, b))
+#define VI_GT(a, b) V_OF(_mm_cmpgt_epi32(a, b))
+#define M_AND(a, b) _mm_and_ps(a, b)
+#define M_OR(a, b) _mm_or_ps(a, b)
+#define M_XOR(a, b) _mm_xor_ps(a, b)
+#define M_NOT(a) _mm_xor_ps(a, V_OF(VI_SET(-1)))
+#define M_ANY(m) (_mm_movemask_ps(m) != 0)
+#define M_ALL(m) (_mm_movemask_ps(m) == 15)
+#define V_SEL(m, a, b) TENSOR__K(sel)(m, a, b)
+#define VI_SEL(m, a, b) V_BITS(TENSOR__K(sel)(m, V_OF(a), V_OF(b)))
+TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b)
+{
+    return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
+}
+/* SSE2 multiplies only the even lanes: two products and a shuffle. */
+TENSOR__INLINE V_I TENSOR__K(mullo)(V_I a, V_I b)
+{
+    V_I e = _mm_mul_epu32(a, b), o = _mm_mul_epu32(_mm_srli_epi64(a, 32), _mm_srli_epi64(b, 32));
+    return _mm_unpacklo_epi32(_mm_shuffle_epi32(e, 8), _mm_shuffle_epi32(o, 8));
+}
+#define VI_MULLO(a, b) TENSOR__K(mullo)(a, b)
+#define TENSOR__HI_LANES(o) _mm_and_si128(o, _mm_set_epi32(-1, 0, -1, 0))
+#define TENSOR__FOLD(op, v) (v)
+#define TENSOR__D_LO(v) _mm_cvtps_pd(v)
+#define TENSOR__D_HI(v) _mm_cvtps_pd(_mm_movehl_ps(v, v))
+#define TENSOR__D_JOIN(d) _mm_movelh_ps(_mm_cvtpd_ps((d).lo), _mm_cvtpd_ps((d).hi))
+#define TENSOR__D_FMA(a, b, c) _mm_add_pd(_mm_mul_pd(a, b), c)
+#define TENSOR__LOAD16(p) \
+    _mm_unpacklo_epi16(_mm_loadl_epi64((const __m128i *)(const void *)(p)), _mm_setzero_si128())
+/* packs_epi32 saturates signed numbers: sign-extend first. */
+#define TENSOR__STORE16(p, v) \
+    _mm_storel_epi64((__m128i *)(void *)(p), TENSOR__K(pack16)(_mm_srai_epi32(_mm_slli_epi32(v, 16), 16)))
+TENSOR__INLINE __m128i TENSOR__K(pack16)(__m128i v) { return _mm_packs_epi32(v, v); }
+
+#elif TENSOR__PASS == 2
+#define V_BITS(v) _mm256_castps_si256(v)
+#define V_OF(i) _mm256_castsi256_ps(i)
+#define V_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define V_FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
+#define V_LT(a, b) _mm256_cmp_ps(a, b, _CMP_LT_OQ)
+#define V_LE(a, b) _mm256_cmp_ps(a, b, _CMP_LE_OQ)
+#define V_GT(a, b) _mm256_cmp_ps(a, b, _CMP_GT_OQ)
+#define V_GE(a, b) _mm256_cmp_ps(a, b, _CMP_GE_OQ)
+#define V_EQ(a, b) _mm256_cmp_ps(a, b, _CMP_EQ_OQ)
+#define V_NE(a, b) _mm256_cmp_ps(a, b, _CMP_NEQ_UQ)
+#define VI_EQ(a, b) V_OF(_mm256_cmpeq_epi32(a, b))
+#define VI_GT(a, b) V_OF(_mm256_cmpgt_epi32(a, b))
+#define M_AND(a, b) _mm256_and_ps(a, b)
+#define M_OR(a, b) _mm256_or_ps(a, b)
+#define M_XOR(a, b) _mm256_xor_ps(a, b)
+#define M_NOT(a) _mm256_xor_ps(a, V_OF(VI_SET(-1)))
+#define M_ANY(m) (_mm256_movemask_ps(m) != 0)
+#define M_ALL(m) (_mm256_movemask_ps(m) == 255)
+#define V_SEL(m, a, b) _mm256_blendv_ps(b, a, m)
+#define VI_SEL(m, a, b) V_BITS(_mm256_blendv_ps(V_OF(b), V_OF(a), m))
+#define V_TRUNC(v) _mm256_round_ps(v, 11)
+#define V_FLOOR(v) _mm256_round_ps(v, 9)
+#define V_CEIL(v) _mm256_round_ps(v, 10)
+#define V_RINT(v) _mm256_round_ps(v, 8)
+#define VI_MULLO(a, b) _mm256_mullo_epi32(a, b)
+#define TENSOR__HI_LANES(o) _mm256_blend_epi32(_mm256_setzero_si256(), o, 0xAA)
+#define TENSOR__FOLD(op, v) _mm_##op##_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1))
+#define TENSOR__D_LO(v) _mm256_cvtps_pd(_mm256_castps256_ps128(v))
+#define TENSOR__D_HI(v) _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))
+#define TENSOR__D_JOIN(d) _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps((d).lo)), \
+                                               _mm256_cvtpd_ps((d).hi), 1)
+#define TENSOR__D_FMA(a, b, c) _mm256_fmadd_pd(a, b, c)
+#define TENSOR__LOAD16(p) _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define TENSOR__STORE16(p, v) TENSOR__K(store16)(p, v)
+TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v)
+{
+    __m256i w = _mm256_permute4x64_epi64(_mm256_packus_epi32(v, v), 8);
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(w));
+}
+#define V_LOAD_F16(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define V_STORE_F16(p, v) _mm_storeu_si128((__m128i *)(void *)(p), _mm256_cvtps_ph(v, 0))
+
+#else
+#define V_BITS(v) _mm512_castps_si512(v)
+#define V_OF(i) _mm512_castsi512_ps(i)
+#define V_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define V_FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
+#define V_LT(a, b) _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ)
+#define V_LE(a, b) _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ)
+#define V_GT(a, b) _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ)
+#define V_GE(a, b) _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ)
+#define V_EQ(a, b) _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ)
+#define V_NE(a, b) _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ)
+#define VI_EQ(a, b) _mm512_cmpeq_epi32_mask(a, b)
+#define VI_GT(a, b) _mm512_cmpgt_epi32_mask(a, b)
+#define M_AND(a, b) ((__mmask16)((a) & (b)))
+#define M_OR(a, b) ((__mmask16)((a) | (b)))
+#define M_XOR(a, b) ((__mmask16)((a) ^ (b)))
+#define M_NOT(a) ((__mmask16)~(a))
+#define M_ANY(m) ((m) != 0)
+#define M_ALL(m) ((m) == 0xFFFF)
+#define V_SEL(m, a, b) _mm512_mask_blend_ps(m, b, a)
+#define VI_SEL(m, a, b) _mm512_mask_blend_epi32(m, b, a)
+#define V_TRUNC(v) _mm512_roundscale_ps(v, 11)
+#define V_FLOOR(v) _mm512_roundscale_ps(v, 9)
+#define V_CEIL(v) _mm512_roundscale_ps(v, 10)
+#define V_RINT(v) _mm512_roundscale_ps(v, 8)
+#define VI_MULLO(a, b) _mm512_mullo_epi32(a, b)
+#define TENSOR__HI_LANES(o) _mm512_maskz_mov_epi32(0xAAAA, o)
+#define TENSOR__FOLD(op, v) TENSOR__K(fold_##op)(v)
+#define TENSOR__FOLD_FN(op) TENSOR__INLINE __m128 TENSOR__K(fold_##op)(__m512 v) { \
+    __m256 u = _mm256_##op##_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)); \
+    return _mm_##op##_ps(_mm256_castps256_ps128(u), _mm256_extractf128_ps(u, 1)); }
+TENSOR__FOLD_FN(add)
+TENSOR__FOLD_FN(max)
+TENSOR__FOLD_FN(min)
+#undef TENSOR__FOLD_FN
+#define TENSOR__D_LO(v) _mm512_cvtps_pd(_mm512_castps512_ps256(v))
+#define TENSOR__D_HI(v) _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1))
+#define TENSOR__D_JOIN(d) _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((d).lo)), \
+                                             _mm512_cvtpd_ps((d).hi), 1)
+#define TENSOR__D_FMA(a, b, c) _mm512_fmadd_pd(a, b, c)
+#define TENSOR__LOAD16(p) _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
+#define TENSOR__STORE16(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_cvtepi32_epi16(v))
+#define V_LOAD_F16(p) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
+#define V_STORE_F16(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_cvtps_ph(v, 0))
+/* Any n, and a subnormal result is rounded once. */
+#define V_LDEXP(v, n) _mm512_scalef_ps(v, n)
+#define V_LDEXP1(v, n) _mm512_scalef_ps(v, n)
+#endif
+
+/* High halves of the even products moved down, of the odd ones already in place. */
+TENSOR__INLINE V_I TENSOR__K(mulhi)(V_I a, V_I b)
+{
+    V_I e = TENSOR__MM(mul_epu32)(a, b);
+    V_I o = TENSOR__MM(mul_epu32)(TENSOR__MM(srli_epi64)(a, 32), TENSOR__MM(srli_epi64)(b, 32));
+    return VI_OR(TENSOR__MM(srli_epi64)(e, 32), TENSOR__HI_LANES(o));
+}
+#define VI_MULHI(a, b) TENSOR__K(mulhi)(a, b)
+
+/* Halves until one lane is left: lane i meets i + V_N/2, then i + V_N/4 and so on, always the same tree. */
+#define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
+    __m128 t = TENSOR__FOLD(op, v); \
+    t = _mm_##op##_ps(t, _mm_movehl_ps(t, t)); \
+    return _mm_cvtss_f32(_mm_##op##_ss(t, _mm_shuffle_ps(t, t, 1))); }
+TENSOR__HORIZ(hsum, add)
+TENSOR__HORIZ(hmaxr, max)
+TENSOR__HORIZ(hminr, min)
+#undef TENSOR__HORIZ
+#define V_HSUM(v) TENSOR__K(hsum)(v)
+#define V_HMAX(v) TENSOR__K(hmax)(v)
+#define V_HMIN(v) TENSOR__K(hmin)(v)
+
+/* Doubles come in pairs, as many lanes as a V_F: where 24 bits cannot do (angles, pow). */
+typedef struct { TENSOR__DV lo, hi; } TENSOR__K(double2);
+#define V_D TENSOR__K(double2)
+#define TENSOR__D2(name, op) TENSOR__INLINE V_D TENSOR__K(name)(V_D a, V_D b) { V_D r; \
+    r.lo = TENSOR__MM(op)(a.lo, b.lo); r.hi = TENSOR__MM(op)(a.hi, b.hi); return r; }
+TENSOR__D2(d_add, add_pd)
+TENSOR__D2(d_sub, sub_pd)
+TENSOR__D2(d_mul, mul_pd)
+TENSOR__D2(d_div, div_pd)
+#undef TENSOR__D2
+TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c)
+{
+    V_D r;
+    r.lo = TENSOR__D_FMA(a.lo, b.lo, c.lo);
+    r.hi = TENSOR__D_FMA(a.hi, b.hi, c.hi);
+    return r;
+}
+TENSOR__INLINE V_D TENSOR__K(d_set)(double x) { V_D r; r.lo = r.hi = TENSOR__MM(set1_pd)(x); return r; }
+TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v)
+{
+    V_D r;
+    r.lo = TENSOR__D_LO(v);
+    r.hi = TENSOR__D_HI(v);
+    return r;
+}
+#define D_SET(x) TENSOR__K(d_set)(x)
+#define D_ADD(a, b) TENSOR__K(d_add)(a, b)
+#define D_SUB(a, b) TENSOR__K(d_sub)(a, b)
+#define D_MUL(a, b) TENSOR__K(d_mul)(a, b)
+#define D_DIV(a, b) TENSOR__K(d_div)(a, b)
+#define D_FMA(a, b, c) TENSOR__K(d_fma)(a, b, c)
+#define D_OF_F(v) TENSOR__K(d_of_f)(v)
+#define F_OF_D(d) TENSOR__D_JOIN(d)
+#endif
+
+/* ---- Built on the vocabulary: from here on one text for all passes ------------------------------------- */
+#define V_ABS(v) V_OF(VI_AND(V_BITS(v), VI_SET(0x7FFFFFFF)))
+#define V_NEG(v) V_OF(VI_XOR(V_BITS(v), VI_SET(-0x7FFFFFFF - 1)))
+#define V_COPYSIGN(mag, sgn) V_OF(VI_OR(VI_AND(V_BITS(mag), VI_SET(0x7FFFFFFF)), \
+                                        VI_AND(V_BITS(sgn), VI_SET(-0x7FFFFFFF - 1))))
+/* On bits: -ffast-math folds every test on values. */
+#define V_ISNAN(v) VI_GT(VI_AND(V_BITS(v), VI_SET(0x7FFFFFFF)), VI_SET(0x7F800000))
+#define V_MIN(a, b) TENSOR__K(min)(a, b)
+#define V_MAX(a, b) TENSOR__K(max)(a, b)
+/* The hardware gives b if either is NaN: only a NaN in a is to be saved. */
+TENSOR__INLINE V_F TENSOR__K(min)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MINR(a, b)); }
+TENSOR__INLINE V_F TENSOR__K(max)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MAXR(a, b)); }
+
+#if TENSOR__PASS < 2
+/* From 2^23 on every float is an integer.  RINT leans on the addition's own rounding to even. */
+TENSOR__INLINE V_F TENSOR__K(rint)(V_F x)
+{
+    V_F big = V_COPYSIGN(V_SET(8388608.0f), x), r = V_SUB(V_ADD(x, big), big);
+    return V_SEL(V_LT(V_ABS(x), V_SET(8388608.0f)), V_COPYSIGN(r, x), x);
+}
+TENSOR__INLINE V_F TENSOR__K(trunc)(V_F x)
+{
+    V_F r = V_COPYSIGN(V_FROM_I(VI_TRUNC(x)), x);
+    return V_SEL(V_LT(V_ABS(x), V_SET(8388608.0f)), r, x);
+}
+TENSOR__INLINE V_F TENSOR__K(floor)(V_F x)
+{
+    V_F t = TENSOR__K(trunc)(x);
+    return V_SUB(t, V_SEL(V_GT(t, x), V_SET(1.0f), V_ZERO()));
+}
+#define V_RINT(v) TENSOR__K(rint)(v)
+#define V_TRUNC(v) TENSOR__K(trunc)(v)
+#define V_FLOOR(v) TENSOR__K(floor)(v)
+#define V_CEIL(v) V_NEG(TENSOR__K(floor)(V_NEG(v)))
+#define TENSOR__RINT_S(v) V_SUB(V_ADD(v, V_SET(12582912.0f)), V_SET(12582912.0f))      /* |v| < 2^22 */
+#else
+#define TENSOR__RINT_S(v) V_RINT(v)
+#endif
+
+#if TENSOR__PASS == 1
+/* The integer code of half.h on lanes. */
+TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p)
+{
+    V_I h = TENSOR__LOAD16(p), m = VI_SHL(VI_AND(h, VI_SET(0x7FFF)), 13);
+    V_I s = VI_SHL(VI_AND(h, VI_SET(0x8000)), 16);
+    V_I sub = V_BITS(V_MUL(V_FROM_I(VI_SHR(m, 13)), V_SET(5.9604644775390625e-8f)));    /* m 2^-24, exact */
+    V_I r = VI_SEL(VI_GT(VI_SET(0x00800000), m), sub, VI_ADD(m, VI_SET(112 << 23)));
+    r = VI_SEL(VI_GT(m, VI_SET(0x0F7FFFFF)), VI_OR(m, VI_SET(0x7F800000)), r);
+    r = VI_OR(r, VI_AND(V_BITS(VI_GT(m, VI_SET(0x0F800000))), VI_SET(0x00400000)));
+    return V_OF(VI_OR(s, r));
+}
+TENSOR__INLINE void TENSOR__K(store_f16)(uint16_t *p, V_F v)
+{
+    V_I u = V_BITS(v), a = VI_AND(u, VI_SET(0x7FFFFFFF)), s = VI_AND(VI_SHR(u, 16), VI_SET(0x8000)), r, sub;
+    r = VI_ADD(VI_ADD(a, VI_SET(0x0FFF - (112 << 23))), VI_AND(VI_SHR(a, 13), VI_SET(1)));
+    sub = VI_SUB(V_BITS(V_ADD(V_OF(a), V_SET(0.5f))), VI_SET(0x3F000000));      /* an ulp of 0.5 is 2^-24 */
+    r = VI_SEL(VI_GT(VI_SET(0x38800000), a), sub, VI_SHR(r, 13));
+    r = VI_SEL(VI_GT(a, VI_SET(0x477FEFFF)), VI_SET(0x7C00), r);
+    r = VI_SEL(VI_GT(a, VI_SET(0x7F800000)), VI_OR(VI_SET(0x7E00), VI_AND(VI_SHR(a, 13), VI_SET(0x3FF))), r);
+    TENSOR__STORE16(p, VI_OR(s, r));
+}
+#define V_LOAD_F16(p) TENSOR__K(load_f16)(p)
+#define V_STORE_F16(p, v) TENSOR__K(store_f16)(p, v)
+#endif
+
+#if TENSOR__PASS > 0
+TENSOR__INLINE V_F TENSOR__K(load_bf16)(const uint16_t *p)
+{
+    V_I u = VI_SHL(TENSOR__LOAD16(p), 16);
+    return V_OF(VI_SEL(V_ISNAN(V_OF(u)), VI_OR(u, VI_SET(0x00400000)), u));
+}
+TENSOR__INLINE void TENSOR__K(store_bf16)(uint16_t *p, V_F v)
+{
+    V_I u = V_BITS(v), r = VI_ADD(VI_ADD(u, VI_SET(0x7FFF)), VI_AND(VI_SHR(u, 16), VI_SET(1)));
+    r = VI_SEL(V_ISNAN(v), VI_OR(u, VI_SET(0x00400000)), r);
+    TENSOR__STORE16(p, VI_SHR(r, 16));
+}
+#define V_LOAD_BF16(p) TENSOR__K(load_bf16)(p)
+#define V_STORE_BF16(p, v) TENSOR__K(store_bf16)(p, v)
+
+TENSOR__INLINE float TENSOR__K(hmax)(V_F v)
+{
+    return M_ANY(V_ISNAN(v)) ? tensor__f32_from_bits(0x7FC00000u) : TENSOR__K(hmaxr)(v);
+}
+TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
+{
+    return M_ANY(V_ISNAN(v)) ? tensor__f32_from_bits(0x7FC00000u) : TENSOR__K(hminr)(v);
+}
+#endif
+
+#if TENSOR__PASS < 3
+/* v 2^n for integer |n| <= 252; two factors, for 2^-149 and 2^128 have no float.  The first product is exact
+   for |v| in [1/4, 4]: a subnormal result is rounded once.  LDEXP1 takes -126 <= n <= 127. */
+TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n)
+{
+    V_I i = VI_RINT(n), h = VI_SAR(i, 1);
+    V_F a = V_OF(VI_SHL(VI_ADD(h, VI_SET(127)), 23)), b = V_OF(VI_SHL(VI_ADD(VI_SUB(i, h), VI_SET(127)), 23));
+    return V_MUL(V_MUL(v, a), b);
+}
+#define V_LDEXP(v, n) TENSOR__K(ldexp)(v, n)
+#define V_LDEXP1(v, n) V_MUL(v, V_OF(VI_SHL(VI_ADD(VI_RINT(n), VI_SET(127)), 23)))
+#endif
+
+/*
+ * Elementary functions.  Polynomials are our own: weighted least squares driven to minimax (Lawson),
+ * coefficients rounded to float one at a time with the rest refitted; the comment gives the interval and
+ * the relative error of the function, coefficients as rounded.  NaN gives NaN: clamps put x second, where
+ * minps keeps it. The hot ones are inlined into kernels, the others called.
+ */
+#define TENSOR__C(p, x, c) p = V_FMA(p, x, V_SET(c))
+#define TENSOR__INF V_OF(VI_SET(0x7F800000))
+#define TENSOR__NAN V_OF(VI_SET(0x7FC00000))
+/* ln 2: 16 bits, so that n ln2 is exact for |n| < 256 without FMA, and the rest. */
+#define TENSOR__LN2_HI 0.693145752f
+#define TENSOR__LN2_LO 1.42860677e-6f
+
+/* e^(h+l) = (1 + r + *t) 2^n, |h| <= 200, |l| <= ulp(h): returns r, exact, |r| <= .3476; degree 7,
+   2^-33.2. */
+TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t)
+{
+    V_F k = TENSOR__RINT_S(V_MUL(h, V_SET(1.44269504f))), q = V_SET(0.000197456829f), r;
+    h = V_FNMA(k, V_SET(TENSOR__LN2_HI), h);
+    l = V_FNMA(k, V_SET(TENSOR__LN2_LO), l);
+    r = V_ADD(h, l);
+    TENSOR__C(q, r, 0.00139354682f);
+    TENSOR__C(q, r, 0.00833356474f);
+    TENSOR__C(q, r, 0.0416664593f);
+    TENSOR__C(q, r, 0.166666657f);
+    TENSOR__C(q, r, 0.5f);
+    *n = k;
+    *t = V_FMA(V_MUL(r, r), q, l);
+    return h;
+}
+
+/* 1 + r + t with the first sum's rounding error: .53 ulp, where more roundings follow. */
+TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t)
+{
+    V_F one = V_SET(1.0f), s = V_ADD(one, r);
+    return V_ADD(s, V_ADD(V_SUB(r, V_SUB(s, one)), t));
+}
+
+/* Beyond the clamps the result is 0 or infinite; subnormal results are rounded once more, not flushed. */
+TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
+{
+    V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x)), V_ZERO(), &n, &t);
+    return V_LDEXP(V_ADD(V_SET(1.0f), V_ADD(r, t)), n);
+}
+
+/* 2^r = 1 + r P(r), |r| <= 1/2 (and a little more), degree 7, 2^-32.5. */
+TENSOR__INLINE V_F TENSOR__K(exp2_core)(V_F r)
+{
+    V_F p = V_SET(1.43209054e-5f);
+    TENSOR__C(p, r, 0.000154521971f);
+    TENSOR__C(p, r, 0.00133379665f);
+    TENSOR__C(p, r, 0.00961808674f);
+    TENSOR__C(p, r, 0.0555040501f);
+    TENSOR__C(p, r, 0.240226507f);
+    return TENSOR__K(exp_sum)(V_MUL(r, V_SET(0.693147182f)), V_MUL(V_MUL(r, r), p));
+}
+
+TENSOR__INLINE V_F TENSOR__K(exp2)(V_F x)
+{
+    V_F n;
+    x = V_MINR(V_SET(130.0f), V_MAXR(V_SET(-152.0f), x));
+    n = TENSOR__RINT_S(x);
+    return V_LDEXP(TENSOR__K(exp2_core)(V_SUB(x, n)), n);
+}
+
+/* (2^n - 1) + 2^n r is where digits go: it is summed with its rounding error.  All at half scale, since
+   2^128 has no float; |r| <= .3476, degree 7, 2^-31. */
+TENSOR__FN V_F TENSOR__K(expm1)(V_F x)
+{
+    V_F y = V_MINR(V_SET(89.0f), V_MAXR(V_SET(-20.0f), x)), k = TENSOR__RINT_S(V_MUL(y, V_SET(1.44269504f)));
+    V_F h = V_FNMA(k, V_SET(TENSOR__LN2_HI), y), l = V_MUL(k, V_SET(-TENSOR__LN2_LO)), r = V_ADD(h, l);
+    V_F q = V_SET(0.000197644273f), s = V_LDEXP1(V_SET(1.0f), V_SUB(k, V_SET(1.0f))), a, b, c;
+    TENSOR__C(q, r, 0.00139323866f);
+    TENSOR__C(q, r, 0.00833354332f);
+    TENSOR__C(q, r, 0.0416664928f);
+    TENSOR__C(q, r, 0.166666657f);
+    TENSOR__C(q, r, 0.5f);
+    l = V_FMA(V_MUL(r, r), q, l);
+    a = V_SUB(s, V_SET(0.5f));
+    b = V_MUL(s, h);
+    c = V_ADD(a, b);
+    c = V_ADD(c, V_FMA(s, l, V_ADD(V_SUB(a, c), b)));
+    return V_SEL(V_LT(V_ABS(x), V_SET(2.98023224e-8f)), x, V_ADD(c, c));
+}
+
+/* x = m 2^e with m in [sqrt 1/2, sqrt 2): returns f = m - 1, exact.  Subnormals are scaled; 0 and below:
+   junk. */
+TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e)
+{
+    V_M tiny = V_LT(x, V_SET(1.17549435e-38f));
+    V_I u = V_BITS(V_SEL(tiny, V_MUL(x, V_SET(33554432.0f)), x));
+    V_I k = VI_SAR(VI_SUB(u, VI_SET(0x3F3504F3)), 23);
+    *e = V_ADD(V_FROM_I(k), V_SEL(tiny, V_SET(-25.0f), V_ZERO()));
+    return V_SUB(V_OF(VI_SUB(u, VI_SHL(k, 23))), V_SET(1.0f));
+}
+
+/* log(1+f) = f - f^2/2 + f^3 P(f): returns f^3 P.  f in [-.293, .4143], degree 11, 2^-30.3. */
+TENSOR__INLINE V_F TENSOR__K(log_core)(V_F f)
+{
+    V_F p = V_SET(0.0675075427f);
+    TENSOR__C(p, f, -0.116716243f);
+    TENSOR__C(p, f, 0.118837453f);
+    TENSOR__C(p, f, -0.124060415f);
+    TENSOR__C(p, f, 0.142203152f);
+    TENSOR__C(p, f, -0.166679949f);
+    TENSOR__C(p, f, 0.20002073f);
+    TENSOR__C(p, f, -0.250000089f);
+    TENSOR__C(p, f, 0.333333135f);
+    return V_MUL(V_MUL(V_MUL(f, f), f), p);
+}
+
+/* 0 < x < inf keeps r; 0 gives -inf, inf and NaN themselves, the negative NaN. */
+TENSOR__INLINE V_F TENSOR__K(log_edge)(V_F x, V_F r)
+{
+    r = V_SEL(M_AND(V_GT(x, V_ZERO()), V_LT(x, TENSOR__INF)), r, V_SEL(V_LT(x, V_ZERO()), TENSOR__NAN, x));
+    return V_SEL(V_EQ(x, V_ZERO()), V_NEG(TENSOR__INF), r);
+}
+
+/* e ln 2 + log(1+f), smallest terms first. */
+TENSOR__INLINE V_F TENSOR__K(log_sum)(V_F f, V_F e)
+{
+    V_F y = V_FMA(e, V_SET(TENSOR__LN2_LO), TENSOR__K(log_core)(f));
+    y = V_ADD(f, V_FNMA(V_MUL(f, f), V_SET(0.5f), y));
+    return V_FMA(e, V_SET(TENSOR__LN2_HI), y);
+}
+
+TENSOR__INLINE V_F TENSOR__K(log)(V_F x)
+{
+    V_F e, f = TENSOR__K(log_split)(x, &e);
+    return TENSOR__K(log_edge)(x, TENSOR__K(log_sum)(f, e));
+}
+
+/* log(1+f) = h + *l, h of 12 bits: its product with a constant of 12 bits is exact. */
+TENSOR__INLINE V_F TENSOR__K(log_parts)(V_F f, V_F *l)
+{
+    V_F s = V_MUL(V_MUL(f, f), V_SET(0.5f)), h = V_OF(VI_AND(V_BITS(V_SUB(f, s)), VI_SET(-0x1000)));
+    *l = V_ADD(V_SUB(V_SUB(f, h), s), TENSOR__K(log_core)(f));
+    return h;
+}
+
+/* log2(e) = 1.44238281 (12 bits) + 3.12228389e-4; the sum with e carries its rounding error. */
+TENSOR__FN V_F TENSOR__K(log2)(V_F x)
+{
+    V_F e, f = TENSOR__K(log_split)(x, &e), l, h = TENSOR__K(log_parts)(f, &l), s;
+    l = V_FMA(h, V_SET(3.12228389e-4f), V_MUL(l, V_SET(1.44269504f)));
+    h = V_MUL(h, V_SET(1.44238281f));
+    s = V_ADD(e, h);
+    return TENSOR__K(log_edge)(x, V_ADD(s, V_ADD(V_ADD(V_SUB(e, s), h), l)));
+}
+
+/* log10(e) = .434204102 (12 bits) + 9.03803408e-5, log10(2) = .301025391 (16 bits) + 4.60503898e-6. */
+TENSOR__FN V_F TENSOR__K(log10)(V_F x)
+{
+    V_F e, f = TENSOR__K(log_split)(x, &e), l, h = TENSOR__K(log_parts)(f, &l);
+    l = V_FMA(h, V_SET(9.03803408e-5f), V_MUL(l, V_SET(0.434294482f)));
+    l = V_FMA(h, V_SET(0.434204102f), V_FMA(e, V_SET(4.60503898e-6f), l));
+    return TENSOR__K(log_edge)(x, V_FMA(e, V_SET(0.301025391f), l));
+}
+
+/* The exponent is that of 1 + x, but f = (2^-e - 1) + x 2^-e is formed from x itself and rounds at most
+   once. */
+TENSOR__FN V_F TENSOR__K(log1p)(V_F x)
+{
+    V_I k = VI_SAR(VI_SUB(V_BITS(V_ADD(x, V_SET(1.0f))), VI_SET(0x3F3504F3)), 23), s = VI_SHL(k, 23);
+    V_F one = V_OF(VI_SEL(VI_GT(k, VI_SET(64)), VI_SET(0), VI_SUB(VI_SET(0x3F800000), s)));
+    V_F f = V_ADD(V_SUB(one, V_SET(1.0f)), V_OF(VI_SUB(V_BITS(x), s)));
+    V_F r = TENSOR__K(log_sum)(f, V_FROM_I(k));
+    r = V_SEL(V_LT(V_ABS(x), V_SET(2.98023224e-8f)), x, r);
+    r = V_SEL(V_LT(x, TENSOR__INF), r, x);
+    r = V_SEL(V_LT(x, V_SET(-1.0f)), TENSOR__NAN, r);
+    return V_SEL(V_EQ(x, V_SET(-1.0f)), V_NEG(TENSOR__INF), r);
+}
+
+/* y = 1/(1 + e^|x|), or 1 - y.  2^-n (1 + e^|x|) = (2^-n + 1) + (r + t) cannot overflow and rounds little
+   more than once; subnormal results survive, for 2^-n comes last.  2^-126 adds nothing to 1. */
+TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
+{
+    V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(105.0f), V_ABS(x)), V_ZERO(), &n, &t), one = V_SET(1.0f);
+    V_F p = V_LDEXP1(one, V_NEG(V_MINR(V_SET(126.0f), n))), d = V_ADD(one, p);
+    d = V_ADD(d, V_ADD(r, V_ADD(t, V_SUB(p, V_SUB(d, one)))));
+    d = V_LDEXP(V_DIV(one, d), V_NEG(n));
+    return V_SEL(V_LT(x, V_ZERO()), d, V_SUB(one, d));
+}
+
+/* |x| < .625: x + x^3 P(x^2), degree 11, 2^-27.8; else 1 - 2/(e^2|x| + 1), which is 1 from 9.02 on. */
+TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
+{
+    V_F a = V_ABS(x), s = V_MUL(x, x), one = V_SET(1.0f), p = V_SET(-0.00571549917f), n, t, r;
+    TENSOR__C(p, s, 0.0206491034f);
+    TENSOR__C(p, s, -0.0537430048f);
+    TENSOR__C(p, s, 0.133314848f);
+    TENSOR__C(p, s, -0.333332837f);
+    p = V_FMA(V_MUL(a, s), p, a);
+    r = TENSOR__K(exp_core)(V_MINR(V_SET(20.0f), V_ADD(a, a)), V_ZERO(), &n, &t);
+    t = V_ADD(V_LDEXP1(V_ADD(one, V_ADD(r, t)), n), one);
+    t = V_SUB(one, V_DIV(V_SET(2.0f), t));
+    return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.625f)), p, t), x);
+}
+
+/* erf(x) = x + x P(x^2), |x| < .92: returns x P.  Degree 13, 2^-29.9. */
+TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x)
+{
+    V_F s = V_MUL(x, x), p = V_SET(8.38126871e-5f);
+    TENSOR__C(p, s, -0.000814474828f);
+    TENSOR__C(p, s, 0.00520107616f);
+    TENSOR__C(p, s, -0.0268592779f);
+    TENSOR__C(p, s, 0.112836868f);
+    TENSOR__C(p, s, -0.376126319f);
+    TENSOR__C(p, s, 0.128379166f);
+    return V_MUL(x, p);
+}
+
+/* From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf.  erfc < .2 forgives the
+   rounding. */
+TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
+{
+    V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f), n, r;
+    TENSOR__C(p, t, -0.00321497209f);
+    TENSOR__C(p, t, 0.0228900481f);
+    TENSOR__C(p, t, -0.105262011f);
+    TENSOR__C(p, t, -0.635718167f);
+    TENSOR__C(p, t, -1.12851441f);
+    r = TENSOR__K(exp_core)(V_MUL(p, t), V_ZERO(), &n, &t);
+    t = V_SUB(V_SET(1.0f), V_LDEXP1(V_ADD(V_SET(1.0f), V_ADD(r, t)), n));
+    return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.92f)), V_ADD(a, TENSOR__K(erf_core)(a)), t), x);
+}
+
+/* a^2 - s for s = a^2 rounded: exact. */
+TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s)
+{
+#if TENSOR__PASS >= 2
+    return V_FMA(a, a, V_NEG(s));
+#else
+    V_F h = V_OF(VI_AND(V_BITS(a), VI_SET(-0x1000))), l = V_SUB(a, h);
+    return V_ADD(V_ADD(V_SUB(V_MUL(h, h), s), V_MUL(V_ADD(h, h), l)), V_MUL(l, l));
+#endif
+}
+
+/* e^(z^2) erfc z = d P(q), d = 1/(z + 3), q = (z - 3) d, 0 <= z <= 10.3, degree 9, 2^-27: returns
+   (P(q) - P(0))/q.  The caller adds the last step, in the precision it can afford. */
+#define TENSOR__ERFCX_0 1.07400692f
+TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q)
+{
+    V_F p = V_SET(-0.000315149344f);
+    TENSOR__C(p, q, -0.000470321713f);
+    TENSOR__C(p, q, 0.00307131954f);
+    TENSOR__C(p, q, -0.00123989f);
+    TENSOR__C(p, q, -0.0268374793f);
+    TENSOR__C(p, q, 0.11953342f);
+    TENSOR__C(p, q, -0.31046623f);
+    TENSOR__C(p, q, 0.590227842f);
+    TENSOR__C(p, q, -0.88339448f);
+    return p;
+}
+
+/* |x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last.  Division,
+   last step and product in double: float loses 5 ulp to d and q. */
+TENSOR__FN V_F TENSOR__K(erfc)(V_F x)
+{
+    V_F a = V_MINR(V_SET(10.25f), V_ABS(x)), s = V_MUL(a, a), n, r, t, h = V_SET(0.5f);
+    V_D ad = D_OF_F(a), d = D_DIV(D_SET(1.0), D_ADD(ad, D_SET(3.0))), q = D_MUL(D_SUB(ad, D_SET(3.0)), d);
+    d = D_MUL(d, D_FMA(q, D_OF_F(TENSOR__K(erfcx_core)(F_OF_D(q))), D_SET(TENSOR__ERFCX_0)));
+    r = TENSOR__K(exp_core)(V_NEG(s), V_NEG(TENSOR__K(square_error)(a, s)), &n, &t);
+    r = V_LDEXP(F_OF_D(D_FMA(D_ADD(D_OF_F(r), D_OF_F(t)), d, d)), n);
+    r = V_SEL(V_LT(x, V_ZERO()), V_SUB(V_SET(2.0f), r), r);
+    t = V_SUB(h, V_ADD(V_SUB(x, h), TENSOR__K(erf_core)(x)));
+    return V_SEL(V_LT(a, h), t, r);
+}
+
+/* g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  w = z + 3
+   rounds by up to an ulp of the result: what it lost enters the exponent, times (log erfcx)' = -.282 (1-q)^2
+   or nearly. */
+TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
+{
+    V_F a = V_MINR(V_SET(14.5f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(-0.5f), c = V_SET(3.0f);
+    V_F z = V_MUL(a, V_SET(0.707106781f)), w = V_ADD(z, c), q = V_DIV(V_SUB(w, V_SET(6.0f)), w);
+    V_F one = V_SET(1.0f), u, g, l, n, r, t;
+    g = V_MUL(V_DIV(a, w), V_FMA(q, TENSOR__K(erfcx_core)(q), V_SET(TENSOR__ERFCX_0)));
+    u = V_SUB(one, q);
+    l = V_MUL(V_SUB(z, V_SUB(w, c)), V_MUL(V_MUL(u, u), V_SET(-0.282f)));
+    l = V_FMA(TENSOR__K(square_error)(a, s), h, l);
+    r = TENSOR__K(exp_core)(V_MUL(s, h), l, &n, &t);
+    g = V_FMA(V_ADD(r, t), g, g);
+    return V_SUB(V_MAXR(V_SET(-0.0f), x), V_LDEXP(g, V_SUB(n, one)));
+}
+
+/* Past 20 torch's threshold returns x: so does the sum, for e^-20 is below a quarter ulp. */
+TENSOR__FN V_F TENSOR__K(softplus)(V_F x)
+{
+    return V_ADD(V_MAX(x, V_ZERO()), TENSOR__K(log1p)(TENSOR__K(exp)(V_NEG(V_ABS(x)))));
+}
+
+/* x = q pi/2 + h + l, |h| <= .79.  Below 2^17 in double: q has 17 bits, pi/2's first part 36, their
+   product is exact; beyond per lane by Payne-Hanek. */
+TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l)
+{
+    V_F n = V_RINT(V_MUL(x, V_SET(0.636619772f))), big = V_SET(131072.0f);
+    V_I q = VI_RINT(n);
+    V_D nd = D_OF_F(n), r = D_FMA(nd, D_SET(-1.5707963267923333), D_OF_F(x));
+    r = D_FMA(nd, D_SET(-2.563344151594519e-12), r);
+    *h = F_OF_D(r);
+    *l = F_OF_D(D_SUB(r, D_OF_F(*h)));
+    if (M_ANY(M_AND(V_GE(V_ABS(x), big), V_LT(V_ABS(x), TENSOR__INF)))) {
+        float xs[V_N], hs[V_N], ls[V_N];
+        int32_t qs[V_N];
+        int i;
+        V_STORE(xs, x); V_STORE(hs, *h); V_STORE(ls, *l); VI_STORE(qs, q);
+        for (i = 0; i < V_N; i++) {
+            uint32_t u = tensor__bits_from_f32(xs[i]) & 0x7FFFFFFFu;
+            if (u >= 0x48000000u && u < 0x7F800000u) {
+                double d = tensor__trig_big(xs[i], &qs[i]);
+                hs[i] = (float)d;
+                ls[i] = (float)(d - (double)hs[i]);
+            }
+        }
+        *h = V_LOAD(hs); *l = V_LOAD(ls); q = VI_LOAD(qs);
+    }
+    return q;
+}
+
+/* sin: h + h^3 P(h^2), degree 7, 2^-27.9; cos: 1 - h^2/2 + h^4 Q(h^2), degree 8, 2^-33; |h| <= .79.  q counts
+   quadrants: odd ones swap, bit 1 negates. */
+TENSOR__INLINE V_F TENSOR__K(sincos)(V_I q, V_F h, V_F l)
+{
+    V_F s = V_MUL(h, h), half = V_SET(0.5f), p = V_SET(-0.000195168323f), c = V_SET(2.44306702e-5f), t;
+    TENSOR__C(p, s, 0.00833218265f);
+    TENSOR__C(p, s, -0.166666552f);
+    t = V_FNMA(V_MUL(s, l), half, l);
+    p = V_ADD(h, V_FMA(V_MUL(h, s), p, t));
+    TENSOR__C(c, s, -0.00138873013f);
+    TENSOR__C(c, s, 0.0416666456f);
+    c = V_FNMA(V_MUL(s, s), c, V_MUL(h, l));
+    c = V_SUB(V_SET(1.0f), V_FMA(s, half, c));
+    p = V_SEL(VI_EQ(VI_AND(q, VI_SET(1)), VI_SET(0)), p, c);
+    return V_OF(VI_XOR(V_BITS(p), VI_SHL(VI_AND(q, VI_SET(2)), 30)));
+}
+
+TENSOR__FN V_F TENSOR__K(sin)(V_F x)
+{
+    V_F h, l;
+    V_I q = TENSOR__K(trig_reduce)(x, &h, &l);
+    return V_SEL(V_EQ(x, V_ZERO()), x, TENSOR__K(sincos)(q, h, l));
+}
+
+TENSOR__FN V_F TENSOR__K(cos)(V_F x)
+{
+    V_F h, l;
+    V_I q = TENSOR__K(trig_reduce)(x, &h, &l);
+    return TENSOR__K(sincos)(VI_ADD(q, VI_SET(1)), h, l);
+}
+
+/* h + h^3 P(h^2), |h| <= .79, degree 17, 2^-32.9; -1/tan in odd quadrants, divided in double. */
+TENSOR__FN V_F TENSOR__K(tan)(V_F x)
+{
+    V_F h, l, s, r, p = V_SET(0.00211561657f);
+    V_I q = TENSOR__K(trig_reduce)(x, &h, &l);
+    V_M odd = VI_EQ(VI_AND(q, VI_SET(1)), VI_SET(1));
+    s = V_MUL(h, h);
+    TENSOR__C(p, s, -0.000771383871f);
+    TENSOR__C(p, s, 0.00515999505f);
+    TENSOR__C(p, s, 0.0082489932f);
+    TENSOR__C(p, s, 0.0220069196f);
+    TENSOR__C(p, s, 0.0539514273f);
+    TENSOR__C(p, s, 0.133334324f);
+    TENSOR__C(p, s, 0.333333313f);
+    p = V_FMA(V_MUL(h, s), p, V_FMA(s, l, l));
+    r = F_OF_D(D_DIV(D_SET(-1.0), D_ADD(D_OF_F(h), D_OF_F(p))));
+    p = V_SEL(odd, r, V_ADD(h, p));
+    return V_SEL(V_EQ(x, V_ZERO()), x, p);
+}
+
+/* 1/sqrt of a rounded root: below 1.5 ulp, and right at 0, inf and for subnormals, unlike rsqrtps. */
+#define V_RSQRT(x) V_DIV(V_SET(1.0f), V_SQRT(x))
+
+/* The angle of (|x|, |y|), in the left half-plane where neg: z = min/max, z + z^3 P(z^2), |z| <= 1, degree
+   19, 2^-28.7, then (0, pi/2 or pi) +- that, each with its rest. */
+TENSOR__INLINE V_F TENSOR__K(atan_core)(V_F y, V_F x, V_M neg)
+{
+    V_M steep = V_GT(y, x);
+    V_F lo = V_SEL(steep, x, y), hi = V_SEL(steep, y, x);
+    V_F z = V_DIV(lo, hi), s, p = V_SET(-0.00182261865f), b, c;
+    z = V_SEL(V_EQ(lo, V_ZERO()), V_ZERO(), V_SEL(V_EQ(lo, TENSOR__INF), V_SET(1.0f), z));
+    s = V_MUL(z, z);
+    TENSOR__C(p, s, 0.0110442899f);
+    TENSOR__C(p, s, -0.0314190388f);
+    TENSOR__C(p, s, 0.0581987798f);
+    TENSOR__C(p, s, -0.0841743946f);
+    TENSOR__C(p, s, 0.109569125f);
+    TENSOR__C(p, s, -0.142651245f);
+    TENSOR__C(p, s, 0.199986279f);
+    TENSOR__C(p, s, -0.333333015f);
+    p = V_FMA(V_MUL(z, s), p, z);
+    b = V_SEL(steep, V_SET(1.57079637f), V_SEL(neg, V_SET(3.14159274f), V_ZERO()));
+    c = V_SEL(steep, V_SET(-4.37113883e-8f), V_SEL(neg, V_SET(-8.74227766e-8f), V_ZERO()));
+    return V_ADD(b, V_ADD(V_SEL(M_XOR(steep, neg), V_NEG(p), p), c));
+}
+
+TENSOR__FN V_F TENSOR__K(atan)(V_F x)
+{
+    V_F one = V_SET(1.0f);
+    return V_COPYSIGN(TENSOR__K(atan_core)(V_ABS(x), one, V_LT(one, V_ZERO())), x);
+}
+
+/* The sign bit of x counts, so atan2(0, -0) is pi. */
+TENSOR__FN V_F TENSOR__K(atan2)(V_F y, V_F x)
+{
+    V_F r = TENSOR__K(atan_core)(V_ABS(y), V_ABS(x), VI_GT(VI_SET(0), V_BITS(x)));
+    return V_SEL(M_OR(V_ISNAN(x), V_ISNAN(y)), V_ADD(x, y), V_COPYSIGN(r, y));
+}
+
+/* asin z = z + z P(s), s = z^2 <= 1/4: returns P.  Degree 11, 2^-27.6. */
+TENSOR__INLINE V_F TENSOR__K(asin_core)(V_F s)
+{
+    V_F p = V_SET(0.0422117822f);
+    TENSOR__C(p, s, 0.0241520964f);
+    TENSOR__C(p, s, 0.0454760417f);
+    TENSOR__C(p, s, 0.0749525204f);
+    TENSOR__C(p, s, 0.166667536f);
+    return V_MUL(p, s);
+}
+
+/* Above 1/2: pi/2 - 2 asin(sqrt((1-|x|)/2)), the root as r + c with r of 12 bits, so that r^2 and 2r are
+   exact. */
+TENSOR__FN V_F TENSOR__K(asin)(V_F x)
+{
+    V_F a = V_ABS(x), half = V_SET(0.5f), s, z, r, c, p, t;
+    V_M big = V_GE(a, half);
+    s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a));
+    p = TENSOR__K(asin_core)(s);
+    z = V_SQRT(s);
+    r = V_OF(VI_AND(V_BITS(z), VI_SET(-0x1000)));
+    c = V_SEL(V_GT(z, V_ZERO()), V_DIV(V_FNMA(r, r, s), V_ADD(z, r)), s);
+    t = V_FNMA(V_SET(2.0f), c, V_SET(-4.37113883e-8f));
+    t = V_SUB(V_MUL(V_ADD(z, z), p), t);
+    t = V_SUB(V_SUB(t, V_FNMA(V_SET(2.0f), r, V_SET(0.785398185f))), V_SET(0.785398185f));
+    t = V_SEL(big, V_NEG(t), V_FMA(a, p, a));
+    return V_COPYSIGN(t, x);
+}
+
+/* pi/2 - asin, or 2 asin(sqrt((1-x)/2)) for x > 1/2 with the root's rest, or pi minus that of -x. */
+TENSOR__FN V_F TENSOR__K(acos)(V_F x)
+{
+    V_F a = V_ABS(x), half = V_SET(0.5f), lo = V_SET(-4.37113883e-8f), hi = V_SET(1.57079637f);
+    V_F s, z, r, c, p, t, w;
+    V_M big = V_GE(a, half);
+    s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a));
+    p = TENSOR__K(asin_core)(s);
+    z = V_SQRT(s);
+    r = V_OF(VI_AND(V_BITS(z), VI_SET(-0x1000)));
+    c = V_SEL(V_GT(z, V_ZERO()), V_DIV(V_FNMA(r, r, s), V_ADD(z, r)), s);
+    t = V_ADD(r, V_FMA(z, p, c));
+    w = V_SUB(hi, V_ADD(z, V_SUB(V_MUL(z, p), lo)));
+    t = V_SEL(V_LT(x, V_ZERO()), w, t);
+    return V_SEL(big, V_ADD(t, t), V_SUB(hi, V_SUB(x, V_FNMA(x, p, lo))));
+}
+
+/* h + *l = e^|x| / 4 beyond float's precision, *q = e^-|x| / 4: a quarter, for h may reach 2^128 at half
+   scale where h + *l does not. */
+TENSOR__INLINE V_F TENSOR__K(quarter_exp)(V_F x, V_F *l, V_F *q)
+{
+    V_F one = V_SET(1.0f), n, t, r, s, h;
+    r = TENSOR__K(exp_core)(V_MINR(V_SET(92.0f), V_ABS(x)), V_ZERO(), &n, &t);
+    n = V_SUB(n, V_SET(2.0f));
+    s = V_ADD(one, r);
+    h = V_LDEXP(s, n);
+    *l = V_LDEXP(V_ADD(V_SUB(r, V_SUB(s, one)), t), n);
+    *q = V_DIV(V_SET(0.0625f), V_ADD(h, *l));
+    return h;
+}
+
+/* |x| < 1: x + x^3 P(x^2), degree 9, 2^-31.5. */
+TENSOR__FN V_F TENSOR__K(sinh)(V_F x)
+{
+    V_F l, q, h = TENSOR__K(quarter_exp)(x, &l, &q), s = V_MUL(x, x), p = V_SET(2.78392554e-6f);
+    TENSOR__C(p, s, 0.000198426351f);
+    TENSOR__C(p, s, 0.00833331142f);
+    TENSOR__C(p, s, 0.166666672f);
+    p = V_FMA(V_MUL(x, s), p, x);
+    h = V_ADD(h, V_SUB(l, q));
+    h = V_COPYSIGN(V_ADD(h, h), x);
+    return V_SEL(V_LT(V_ABS(x), V_SET(1.0f)), p, h);
+}
+
+TENSOR__FN V_F TENSOR__K(cosh)(V_F x)
+{
+    V_F l, q, h = TENSOR__K(quarter_exp)(x, &l, &q);
+    h = V_ADD(h, V_ADD(l, q));
+    return V_ADD(h, h);
+}
+
+/* erfinv(x)/x as a polynomial in w = -log(1 - x^2): in w - 3 to w = 6, degree 9, 2^-24.2; in sqrt(w) - 3
+   beyond, degree 7, 2^-24.8 (the idea is Giles', GPU Computing Gems 2, 2011). */
+TENSOR__FN V_F TENSOR__K(erfinv)(V_F x)
+{
+    V_F a = V_ABS(x), one = V_SET(1.0f), w = V_MUL(V_SUB(one, a), V_ADD(one, a)), e, f, p, q, v;
+    f = TENSOR__K(log_split)(w, &e);
+    w = V_NEG(TENSOR__K(log_sum)(f, e));
+    v = V_SUB(w, V_SET(3.0f));
+    p = V_SET(-5.82775606e-9f);
+    TENSOR__C(p, v, -4.39994885e-9f);
+    TENSOR__C(p, v, 4.55562684e-7f);
+    TENSOR__C(p, v, -1.88403703e-6f);
+    TENSOR__C(p, v, -1.27566709e-5f);
+    TENSOR__C(p, v, 0.000195467786f);
+    TENSOR__C(p, v, -0.000836074818f);
+    TENSOR__C(p, v, -0.00573856011f);
+    TENSOR__C(p, v, 0.241630331f);
+    TENSOR__C(p, v, 1.62354207f);
+    v = V_SUB(V_SQRT(V_MAXR(w, V_ZERO())), V_SET(3.0f));
+    q = V_SET(-0.000228385194f);
+    TENSOR__C(q, v, 0.00133324764f);
+    TENSOR__C(q, v, -0.00346171809f);
+    TENSOR__C(q, v, 0.0057072253f);
+    TENSOR__C(q, v, -0.00766425207f);
+    TENSOR__C(q, v, 0.00944441278f);
+    TENSOR__C(q, v, 1.00167632f);
+    TENSOR__C(q, v, 2.83297682f);
+    p = V_MUL(x, V_SEL(V_LT(w, V_SET(6.0f)), p, q));
+    p = V_SEL(V_EQ(a, one), V_COPYSIGN(TENSOR__INF, x), p);
+    return V_SEL(V_LE(a, one), p, V_SEL(V_ISNAN(x), x, TENSOR__NAN));
+}
+
+/*
+ * a^b = 2^(b log2|a|), the logarithm in double: s = f/(2+f), |s| <= .1716, s P(s^2), degree 11, 2^-43.5,
+ * so that b log2|a| <= 151 is good to 2^-36.  IEEE 754 cases as C99 F.9.4.4.
+ */
+TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
+{
+    V_F x = V_ABS(a), one = V_SET(1.0f), zero = V_ZERO(), half = V_SET(0.5f), e, f, n, r, t;
+    V_D fd, s, u, p, y;
+    V_M whole, odd, edge;
+    f = TENSOR__K(log_split)(x, &e);
+    fd = D_OF_F(f);
+    s = D_DIV(fd, D_ADD(fd, D_SET(2.0)));
+    u = D_MUL(s, s);
+    p = D_SET(0.28291348085407586);
+    p = D_FMA(p, u, D_SET(0.31990477667040884));
+    p = D_FMA(p, u, D_SET(0.41220927437557725));
+    p = D_FMA(p, u, D_SET(0.57707794215565733));
+    p = D_FMA(p, u, D_SET(0.96179669411397639));
+    p = D_FMA(p, u, D_SET(2.8853900817778499));
+    y = D_MUL(D_OF_F(b), D_FMA(p, s, D_OF_F(e)));
+    t = V_MINR(V_SET(129.0f), V_MAXR(V_SET(-152.0f), F_OF_D(y)));
+    n = TENSOR__RINT_S(t);
+    r = F_OF_D(D_SUB(y, D_OF_F(n)));
+    r = V_LDEXP(TENSOR__K(exp2_core)(V_MINR(one, V_MAXR(V_NEG(one), r))), n);
+    /* |a| = 0 or inf: 0 or inf, by the sign of b */
+    edge = V_EQ(x, TENSOR__INF);
+    t = V_SEL(M_XOR(edge, V_LT(b, zero)), TENSOR__INF, zero);
+    r = V_SEL(M_OR(edge, V_EQ(x, zero)), t, r);
+    r = V_SEL(M_AND(V_EQ(x, one), V_EQ(V_ABS(b), TENSOR__INF)), one, r);
+    /* a < 0: b odd negates, b fractional has no result unless |a| is 0 or inf */
+    whole = V_EQ(V_TRUNC(b), b);
+    t = V_MUL(b, half);
+    odd = M_AND(whole, V_NE(V_TRUNC(t), t));
+    r = V_SEL(odd, V_COPYSIGN(r, a), r);
+    r = V_SEL(M_AND(M_AND(V_LT(a, zero), M_NOT(whole)), M_NOT(edge)), TENSOR__NAN, r);
+    r = V_SEL(M_OR(V_ISNAN(a), V_ISNAN(b)), V_ADD(a, b), r);
+    return V_SEL(M_OR(V_EQ(a, one), V_EQ(b, zero)), one, r);
+}
+
+#define V_EXP(x) TENSOR__K(exp)(x)
+#define V_EXP2(x) TENSOR__K(exp2)(x)
+#define V_EXPM1(x) TENSOR__K(expm1)(x)
+#define V_LOG(x) TENSOR__K(log)(x)
+#define V_LOG2(x) TENSOR__K(log2)(x)
+#define V_LOG10(x) TENSOR__K(log10)(x)
+#define V_LOG1P(x) TENSOR__K(log1p)(x)
+#define V_SIN(x) TENSOR__K(sin)(x)
+#define V_COS(x) TENSOR__K(cos)(x)
+#define V_TAN(x) TENSOR__K(tan)(x)
+#define V_TANH(x) TENSOR__K(tanh)(x)
+#define V_SIGMOID(x) TENSOR__K(sigmoid)(x)
+#define V_ERF(x) TENSOR__K(erf)(x)
+#define V_ERFC(x) TENSOR__K(erfc)(x)
+#define V_ERFINV(x) TENSOR__K(erfinv)(x)
+#define V_POW(a, b) TENSOR__K(pow)(a, b)
+#define V_ATAN(x) TENSOR__K(atan)(x)
+#define V_ATAN2(y, x) TENSOR__K(atan2)(y, x)
+#define V_ASIN(x) TENSOR__K(asin)(x)
+#define V_ACOS(x) TENSOR__K(acos)(x)
+#define V_SINH(x) TENSOR__K(sinh)(x)
+#define V_COSH(x) TENSOR__K(cosh)(x)
+#define V_GELU(x) TENSOR__K(gelu)(x)
+#define V_SOFTPLUS(x) TENSOR__K(softplus)(x)
+#endif   // !TENSOR__PASS_CLOSE
+
+#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE)
+
+// ------------------------------------------------------------------------------
+// >>kernel-pointwise                               MARK: pointwise bodies
+//
+// One loop per formula: contiguous, n a multiple of V_N. Strides, conversion and tails are the iterator's, so a result
+// does not depend on an element's position. in: A, B, C, Y, G (those the formula reads); out: result, or gradients
+// (NULL = not wanted).
+// ------------------------------------------------------------------------------
+
+#define F_A V_LOAD((const float *)in[0] + i)
+#define F_B V_LOAD((const float *)in[1] + i)
+#define F_C_ V_LOAD((const float *)in[2] + i)
+#define F_Y V_LOAD((const float *)in[3] + i)
+#define F_G V_LOAD((const float *)in[4] + i)
+#define F_P(k) V_SET((float)p[k])
+#define F_C(x) V_SET((float)(x))
+#define F_INF V_SET((float)INFINITY)
+#define F_ADD V_ADD
+#define F_SUB V_SUB
+#define F_MUL V_MUL
+#define F_DIV V_DIV
+#define F_NEG V_NEG
+#define F_ABS V_ABS
+#define F_SQRT V_SQRT
+#define F_RSQRT V_RSQRT
+#define F_MIN V_MIN
+#define F_MAX V_MAX
+#define F_FLOOR V_FLOOR
+#define F_CEIL V_CEIL
+#define F_TRUNC V_TRUNC
+#define F_ROUND V_RINT
+#define F_POW V_POW
+#define F_ATAN2 V_ATAN2
+#define F_EXP V_EXP
+#define F_EXP2 V_EXP2
+#define F_EXPM1 V_EXPM1
+#define F_LOG V_LOG
+#define F_LOG2 V_LOG2
+#define F_LOG10 V_LOG10
+#define F_LOG1P V_LOG1P
+#define F_SIN V_SIN
+#define F_COS V_COS
+#define F_TAN V_TAN
+#define F_ASIN V_ASIN
+#define F_ACOS V_ACOS
+#define F_ATAN V_ATAN
+#define F_SINH V_SINH
+#define F_COSH V_COSH
+#define F_TANH V_TANH
+#define F_SIGMOID V_SIGMOID
+#define F_ERF V_ERF
+#define F_ERFC V_ERFC
+#define F_GELU V_GELU
+#define F_LT V_LT
+#define F_LE V_LE
+#define F_GT V_GT
+#define F_GE V_GE
+#define F_EQ V_EQ
+#define F_NE V_NE
+#define F_ISNAN V_ISNAN
+#define F_AND M_AND
+#define F_OR M_OR
+#define F_XOR M_XOR
+#define F_SEL V_SEL
+#define F_SIGN TENSOR__K(sign)
+#define F_FMOD TENSOR__K(fmod)
+#define F_REMAINDER TENSOR__K(remainder)
+#define F_FLOORDIV TENSOR__K(floordiv)
+
+// NaN stays NaN, -0 gives -0.
+TENSOR__FN V_F TENSOR__K(sign)(V_F x) {
+    V_F one = V_COPYSIGN(V_SET(1.0f), x);
+    return V_SEL(M_OR(V_GT(x, V_ZERO()), V_LT(x, V_ZERO())), one, x);
+}
+
+// Exact remainders need more than float quotients: through double, lane by lane (these three are rare in networks).
+TENSOR__FN V_F TENSOR__K(lanes2)(double (*f)(double, double), V_F a, V_F b) {
+    float u[V_N], v[V_N];
+    V_STORE(u, a);
+    V_STORE(v, b);
+    for (int k = 0; k < V_N; k++) { u[k] = (float)f((double)u[k], (double)v[k]); }
+    return V_LOAD(u);
+}
+TENSOR__FN V_F TENSOR__K(fmod)(V_F a, V_F b) { return TENSOR__K(lanes2)(fmod, a, b); }
+TENSOR__FN V_F TENSOR__K(remainder)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__remainder_f64, a, b); }
+TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__floordiv_f64, a, b); }
+
+#define TENSOR__FORWARD(name, f)                                                                             \
+    TENSOR__FN void TENSOR__K(f_##name)(const void *const *in, void *const *out, const double *p, int64_t n) { \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i += V_N) { V_STORE((float *)out[0] + i, f); }                            \
+    }
+#define TENSOR__BACKWARD_HEAD(name)                                                                          \
+    TENSOR__FN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p, int64_t n) { \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i += V_N)
+#define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
+    TENSOR__FORWARD(name, f)                                                                                 \
+    TENSOR__BACKWARD_HEAD(name) { V_STORE((float *)out[0] + i, dA); } }
+TENSOR_OPS_UNARY(TENSOR__X)
+TENSOR_OPS_COPY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                             \
+    TENSOR__FORWARD(name, f)                                                                                 \
+    TENSOR__BACKWARD_HEAD(name) {                                                                            \
+            V_F da = dA, db = dB;                                                                            \
+            if (out[0]) { V_STORE((float *)out[0] + i, da); }                                                \
+            if (out[1]) { V_STORE((float *)out[1] + i, db); }                                                \
+        } }
+TENSOR_OPS_BINARY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                         \
+    TENSOR__FORWARD(name, f)                                                                                 \
+    TENSOR__BACKWARD_HEAD(name) {                                                                            \
+            if (out[0]) { V_STORE((float *)out[0] + i, dA); }                                                \
+            if (out[1]) { V_STORE((float *)out[1] + i, dB); }                                                \
+            if (out[2]) { V_STORE((float *)out[2] + i, dC); }                                                \
+        } }
+TENSOR_OPS_TERNARY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, nin, kind, f, doc) TENSOR__FORWARD(name, V_SEL(f, V_SET(1.0f), V_ZERO()))
+TENSOR_OPS_COMPARE(TENSOR__X)
+#undef TENSOR__X
+
+static const tensor__body_t TENSOR__K(forward)[TENSOR_OP_POINTWISE_COUNT] = {
+#define TENSOR__X(ID, name, ...) TENSOR__K(f_##name),
+    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
+    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X)
+#undef TENSOR__X
+};
+static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
+#define TENSOR__X(ID, name, ...) TENSOR__K(b_##name),
+    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
+    TENSOR_OPS_TERNARY(TENSOR__X)
+#undef TENSOR__X
+};
+#undef TENSOR__FORWARD
+#undef TENSOR__BACKWARD_HEAD
+
+// ------------------------------------------------------------------------------
+// >>kernel-reduce                                  MARK: leaves of reductions
+//
+// Four vectors of lanes over at most a leaf, folded in a fixed tree. Tails go through a padded vector.
+// ------------------------------------------------------------------------------
+
+#define TENSOR__REDUCE_LEAF(name, init, step, fold)                                                          \
+    TENSOR__FN float TENSOR__K(name)(const float *x, int64_t n) {                                            \
+        V_F a = V_SET(init), b = a, c = a, d = a;                                                            \
+        int64_t i = 0;                                                                                       \
+        for (; i + 4 * V_N <= n; i += 4 * V_N) {                                                             \
+            a = step(a, V_LOAD(x + i));                                                                      \
+            b = step(b, V_LOAD(x + i + V_N));                                                                \
+            c = step(c, V_LOAD(x + i + 2 * V_N));                                                            \
+            d = step(d, V_LOAD(x + i + 3 * V_N));                                                            \
+        }                                                                                                    \
+        for (; i + V_N <= n; i += V_N) { a = step(a, V_LOAD(x + i)); }                                       \
+        if (i < n) {                                                                                         \
+            float t[V_N];                                                                                    \
+            V_STORE(t, V_SET(init));                                                                         \
+            memcpy(t, x + i, (size_t)(n - i) * sizeof(float));                                               \
+            b = step(b, V_LOAD(t));                                                                          \
+        }                                                                                                    \
+        return fold(step(step(a, b), step(c, d)));                                                           \
+    }
+TENSOR__REDUCE_LEAF(leaf_sum, 0.0f, V_ADD, V_HSUM)
+TENSOR__REDUCE_LEAF(leaf_max, -(float)INFINITY, V_MAX, V_HMAX)
+TENSOR__REDUCE_LEAF(leaf_min, (float)INFINITY, V_MIN, V_HMIN)
+#undef TENSOR__REDUCE_LEAF
+
+// acc[i] += x[i]: one row of a sum over leading dims.
+TENSOR__FN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
+    int64_t i = 0;
+    for (; i + V_N <= n; i += V_N) { V_STORE(acc + i, V_ADD(V_LOAD(acc + i), V_LOAD(x + i))); }
+    for (; i < n; i++) { acc[i] += x[i]; }
+}
+
+// ------------------------------------------------------------------------------
+// >>kernel-rows                                    MARK: softmax and its kin, one row
+//
+// Two or three sweeps over a row that stays in L1. Sums in lanes: a row is at most some thousand elements in practice, and
+// the order is fixed by n alone.
+// ------------------------------------------------------------------------------
+
+// Runs `text` over x[i], y[i] for full vectors, then once over a padded copy of the rest.
+#define TENSOR__ROW_LOOP(n, text)                                                                            \
+    for (int64_t i = 0; i + V_N <= (n); i += V_N) { text; }
+
+// y = e^(x - max); gives the sum.
+TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float max) {
+    V_F m = V_SET(max), a = V_ZERO(), b = V_ZERO();
+    int64_t i = 0;
+    for (; i + 2 * V_N <= n; i += 2 * V_N) {
+        V_F u = V_EXP(V_SUB(V_LOAD(x + i), m)), v = V_EXP(V_SUB(V_LOAD(x + i + V_N), m));
+        V_STORE(y + i, u);
+        V_STORE(y + i + V_N, v);
+        a = V_ADD(a, u);
+        b = V_ADD(b, v);
+    }
+    for (; i < n; i += V_N) {
+        float t[V_N];
+        int64_t r = n - i < V_N ? n - i : V_N;
+        V_STORE(t, V_SET(-(float)INFINITY));
+        memcpy(t, x + i, (size_t)r * sizeof(float));
+        V_F u = V_EXP(V_SUB(V_LOAD(t), m));
+        V_STORE(t, u);
+        memcpy(y + i, t, (size_t)r * sizeof(float));
+        for (int64_t k = r; k < V_N; k++) { t[k] = 0; }
+        a = V_ADD(a, V_LOAD(t));
+    }
+    return V_HSUM(V_ADD(a, b));
+}
+TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
+    V_F a = V_ZERO();
+    int64_t i = 0;
+    for (; i + V_N <= n; i += V_N) { a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a); }
+    float s = 0;
+    for (; i < n; i++) { s += x[i] * y[i]; }
+    return V_HSUM(a) + s;
+}
+// z = x * a + b
+TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float a, float b) {
+    V_F va = V_SET(a), vb = V_SET(b);
+    int64_t i = 0;
+    for (; i + V_N <= n; i += V_N) { V_STORE(z + i, V_ADD(V_MUL(V_LOAD(x + i), va), vb)); }
+    for (; i < n; i++) { z[i] = x[i] * a + b; }
+}
+TENSOR__FN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
+    float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_max)(x, n));
+    TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
+}
+TENSOR__FN float TENSOR__K(row_logsumexp)(const float *x, float *work, int64_t n) {
+    float m = TENSOR__K(leaf_max)(x, n);
+    if (m == -(float)INFINITY || m == (float)INFINITY) { return m; }
+    return m + logf(TENSOR__K(row_exp)(x, work, n, m));
+}
+TENSOR__FN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) {
+    float m = TENSOR__K(leaf_max)(x, n);
+    float s = logf(TENSOR__K(row_exp)(x, y, n, m));
+    for (int64_t i = 0; i < n; i++) { y[i] = (x[i] - m) - s; }
+}
+// dx = y (g - sum(g y))
+TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
+    float s = TENSOR__K(row_dot)(g, y, n);
+    V_F vs = V_SET(s);
+    int64_t i = 0;
+    for (; i + V_N <= n; i += V_N) { V_STORE(dx + i, V_MUL(V_LOAD(y + i), V_SUB(V_LOAD(g + i), vs))); }
+    for (; i < n; i++) { dx[i] = y[i] * (g[i] - s); }
+}
+// dx = g - e^y sum(g)
+TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
+    float s = TENSOR__K(leaf_sum)(g, n);
+    V_F vs = V_SET(s);
+    for (int64_t i = 0; i < n; i += V_N) {
+        float u[V_N], v[V_N];
+        int64_t r = n - i < V_N ? n - i : V_N;
+        memset(u, 0, sizeof u);
+        memset(v, 0, sizeof v);
+        memcpy(u, g + i, (size_t)r * sizeof(float));
+        memcpy(v, y + i, (size_t)r * sizeof(float));
+        V_STORE(u, V_SUB(V_LOAD(u), V_MUL(V_EXP(V_LOAD(v)), vs)));
+        memcpy(dx + i, u, (size_t)r * sizeof(float));
+    }
+}
+#undef TENSOR__ROW_LOOP
+
+// ------------------------------------------------------------------------------
+// >>kernel-gemm                                    MARK: matrix product
+// ------------------------------------------------------------------------------
+
+/* f32 GEMM of one pass. Uses V_F V_N V_LOAD V_STORE V_SET V_ZERO V_ADD V_FMA V_HSUM and gemm_common.h.
+ *
+ * A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for every
+ * height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns contiguous (TN), so
+ * A is read in place or copied line by line, never transposed. B is read in place when it has contiguous rows and
+ * is small or hardly reused; else packed into panels [k][NR], by 4-column transposes when its columns run along
+ * k (NT). The order is: block of B (L2), panel of A (L1), tile. */
+
+#undef TENSOR__MR
+#undef TENSOR__NR
+#undef TENSOR__ROWS
+#undef TENSOR__DM
+#if TENSOR__PASS == 3
+#define TENSOR__MR 12       /* 24 sums + 2 of B + 1 of A of 32 registers */
+#define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u) X(8, u) X(9, u) \
+                           X(10, u) X(11, u)
+#define TENSOR__DM 4
+#elif TENSOR__PASS == 2
+#define TENSOR__MR 6        /* 12 + 2 + 1 of 16 */
+#define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u)
+#define TENSOR__DM 2
+#else
+#define TENSOR__MR 4        /* 8 + 2 + 1, and products: no FMA */
+#define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u)
+#define TENSOR__DM 2
+#endif
+#define TENSOR__NR (2 * V_N)
+
+/* Last vector of a line, w of V_N lanes valid. Only AVX-512 masks for free; elsewhere a ragged panel of B is
+ * packed with padding, a ragged tile of C goes through a whole one, and w is always V_N here. */
+#undef TENSOR__LOADW
+#undef TENSOR__STOREW
+#if TENSOR__PASS == 3
+#define TENSOR__LOADW(p) _mm512_maskz_loadu_ps(mask, p)
+#define TENSOR__STOREW(p, v) _mm512_mask_storeu_ps(p, mask, v)
+#else
+#define TENSOR__LOADW(p) V_LOAD(p)
+#define TENSOR__STOREW(p, v) V_STORE(p, v)
+#endif
+
+/* row i of A, u steps ahead: four bases and a scaled stride cover 12 rows without 12 pointers */
+#undef TENSOR__AT
+#define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : a9) + (i % 3) * as) + (u)))
+#undef TENSOR__FMAROW
+#define TENSOR__FMAROW(i, u) if (mr > i) { \
+        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i); }
+#undef TENSOR__STEP
+#define TENSOR__STEP(u) do { \
+        V_F p = nv > 1 ? V_LOAD(b) : TENSOR__LOADW(b), q = p; \
+        if (nv > 1) q = TENSOR__LOADW(b + V_N); \
+        TENSOR__ROWS(TENSOR__FMAROW, u) \
+        b += bs; if (col) a += as; } while (0)
+#undef TENSOR__SUMS
+#define TENSOR__SUMS(i, u) V_F x##i = V_ZERO(), y##i = V_ZERO();
+#undef TENSOR__TOUCH
+#define TENSOR__TOUCH(i, u) if (mr > i) { \
+        __builtin_prefetch(o, 1); \
+        if (nv > 1) __builtin_prefetch(o + V_N, 1); \
+        o += cs; }
+#undef TENSOR__BIAS
+#define TENSOR__BIAS(i, u) if (mr > i) { x##i = V_ADD(x##i, p); if (nv > 1) y##i = V_ADD(y##i, q); }
+#undef TENSOR__OUT
+#define TENSOR__OUT(i, u) if (mr > i) { \
+        if (nv > 1) { V_STORE(o, x##i); TENSOR__STOREW(o + V_N, y##i); } \
+        else TENSOR__STOREW(o, x##i); \
+        o += cs; }
+#undef TENSOR__ADDC
+#define TENSOR__ADDC(i, u) if (mr > i) { \
+        x##i = V_ADD(nv > 1 ? V_LOAD(o) : TENSOR__LOADW(o), x##i); \
+        if (nv > 1) y##i = V_ADD(TENSOR__LOADW(o + V_N), y##i); } TENSOR__OUT(i, u)
+
+/* mr, nv and col are constants where this is expanded */
+TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, int64_t k, const float *a,
+                                         int64_t as, const float *b, int64_t bs, float *c, int64_t cs,
+                                         const float *bias, int add, int w) {
+    const float *a3 = a + 3 * as, *a6 = a + 6 * as, *a9 = a + 9 * as;
+    float *o = c;
+#if TENSOR__PASS == 3
+    __mmask16 mask = (__mmask16)((1u << w) - 1);
+#endif
+    TENSOR__ROWS(TENSOR__SUMS, 0)
+    (void)a3; (void)a6; (void)a9; (void)w;
+    if (k > 32) { TENSOR__ROWS(TENSOR__TOUCH, 0) }
+    o = c;
+    TENSOR__HIDE(o);            /* or the compiler keeps 24 addresses from the touch to the stores, on the stack */
+    for (; k >= 4; k -= 4) {
+        if (col) { TENSOR__STEP(0); TENSOR__STEP(0); TENSOR__STEP(0); TENSOR__STEP(0); }
+        else { TENSOR__STEP(0); TENSOR__STEP(1); TENSOR__STEP(2); TENSOR__STEP(3); a += 4; a3 += 4; a6 += 4; a9 += 4; }
+    }
+    for (; k > 0; k--) {
+        TENSOR__STEP(0);
+        if (!col) { a++; a3++; a6++; a9++; }
+    }
+    if (bias) {
+        V_F p = nv > 1 ? V_LOAD(bias) : TENSOR__LOADW(bias), q = p;
+        if (nv > 1) q = TENSOR__LOADW(bias + V_N);
+        TENSOR__ROWS(TENSOR__BIAS, 0)
+    }
+    if (add) { TENSOR__ROWS(TENSOR__ADDC, 0) }
+    else { TENSOR__ROWS(TENSOR__OUT, 0) }
+}
+
+#undef TENSOR__TILE
+#define TENSOR__TILE(name, mr, nv, col) \
+    TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, float *c, \
+                                    int64_t cs, const float *bias, int add, int w) { \
+        TENSOR__K(gemm_tile)(mr, nv, col, k, a, as, b, bs, c, cs, bias, add, w); }
+#undef TENSOR__TILES
+#define TENSOR__TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_r2_##i, i + 1, 2, 0) \
+                            TENSOR__TILE(gemm_c1_##i, i + 1, 1, 1) TENSOR__TILE(gemm_c2_##i, i + 1, 2, 1)
+TENSOR__ROWS(TENSOR__TILES, 0)
+
+/* [rows - 1][columns of A contiguous][vectors - 1] */
+#undef TENSOR__ENTRY
+#define TENSOR__ENTRY(i, u) { { TENSOR__K(gemm_r1_##i), TENSOR__K(gemm_r2_##i) }, \
+                              { TENSOR__K(gemm_c1_##i), TENSOR__K(gemm_c2_##i) } },
+static const tensor__gemm_tile_fn TENSOR__K(gemm_tiles)[TENSOR__MR][2][2] = { TENSOR__ROWS(TENSOR__ENTRY, 0) };
+
+/* dst[p * V_N * step] gets line p of the V_N columns at src, columns ld apart and w of them valid, k contiguous.
+ * The lanes past w get copies of column w - 1: a lane never looks at another, nobody reads them. */
+TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, int64_t ld, float *dst, int64_t step) {
+    const float *r[V_N];
+    int64_t p = 0;
+    int j;
+    for (j = 0; j < V_N; j++) r[j] = src + TENSOR__MIN(j, w - 1) * ld;
+#undef TENSOR__QUAD
+#undef TENSOR__V
+#if TENSOR__PASS == 3
+#define TENSOR__V(op) _mm512_##op
+#define TENSOR__QUAD(i) _mm512_insertf32x4(_mm512_insertf32x4(_mm512_insertf32x4(_mm512_castps128_ps512( \
+        _mm_loadu_ps(r[i] + p)), _mm_loadu_ps(r[i + 4] + p), 1), _mm_loadu_ps(r[i + 8] + p), 2), \
+        _mm_loadu_ps(r[i + 12] + p), 3)
+#elif TENSOR__PASS == 2
+#define TENSOR__V(op) _mm256_##op
+#define TENSOR__QUAD(i) _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(r[i] + p)), \
+        _mm_loadu_ps(r[i + 4] + p), 1)
+#elif TENSOR__PASS == 1
+#define TENSOR__V(op) _mm_##op
+#define TENSOR__QUAD(i) _mm_loadu_ps(r[i] + p)
+#endif
+#ifdef TENSOR__QUAD
+    /* lane quads of register i hold rows i, i + 4, ..: a 4 x 4 transpose inside each quad finishes */
+    for (; p + 4 <= k; p += 4) {
+        V_F z0 = TENSOR__QUAD(0), z1 = TENSOR__QUAD(1), z2 = TENSOR__QUAD(2), z3 = TENSOR__QUAD(3);
+        V_F t0 = TENSOR__V(unpacklo_ps)(z0, z1), t1 = TENSOR__V(unpackhi_ps)(z0, z1);
+        V_F t2 = TENSOR__V(unpacklo_ps)(z2, z3), t3 = TENSOR__V(unpackhi_ps)(z2, z3);
+        V_STORE(dst, TENSOR__V(shuffle_ps)(t0, t2, 0x44)); dst += step;
+        V_STORE(dst, TENSOR__V(shuffle_ps)(t0, t2, 0xEE)); dst += step;
+        V_STORE(dst, TENSOR__V(shuffle_ps)(t1, t3, 0x44)); dst += step;
+        V_STORE(dst, TENSOR__V(shuffle_ps)(t1, t3, 0xEE)); dst += step;
+    }
+#endif
+    for (; p < k; p++, dst += step)
+        for (j = 0; j < V_N; j++) dst[j] = r[j][p];
+}
+
+/* n columns of b into panels dst[n / NR][k][NR]. Rows are read 4 panels wide: every row may be another page. */
+TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int64_t brs, int64_t bcs, float *dst) {
+    int64_t p, j, j4;
+    int i, w;
+    if (bcs == 1)
+        for (j4 = 0; j4 < n; j4 += 4 * TENSOR__NR)
+            for (p = 0; p < k; p++)
+                for (j = j4; j < TENSOR__MIN(n, j4 + 4 * TENSOR__NR); j += TENSOR__NR) {
+                    const float *s = b + p * brs + j;
+                    float *d = dst + j * k + p * TENSOR__NR;
+                    w = (int)TENSOR__MIN(n - j, (int64_t)TENSOR__NR);
+                    if (w == TENSOR__NR) {
+                        V_STORE(d, V_LOAD(s));
+                        V_STORE(d + V_N, V_LOAD(s + V_N));
+                    } else {
+#if TENSOR__PASS == 3
+                        __mmask16 mask = (__mmask16)((1u << (w % V_N)) - 1);
+                        V_STORE(d, w >= V_N ? V_LOAD(s) : TENSOR__LOADW(s));
+                        if (w > V_N) V_STORE(d + V_N, TENSOR__LOADW(s + V_N));
+#else
+                        for (i = 0; i < w; i++) d[i] = s[i];
+#endif
+                    }
+                }
+    else
+        for (j = 0; j < n; j += TENSOR__NR, b += TENSOR__NR * bcs, dst += TENSOR__NR * k) {
+            w = (int)TENSOR__MIN(n - j, (int64_t)TENSOR__NR);
+            if (brs == 1)
+                for (i = 0; i < w; i += V_N)
+                    TENSOR__K(gemm_transpose)(k, TENSOR__MIN(w - i, V_N), b + i * bcs, bcs, dst + i, TENSOR__NR);
+            else
+                for (p = 0; p < k; p++)
+                    for (i = 0; i < w; i++) dst[p * TENSOR__NR + i] = b[p * brs + i * bcs];
+        }
+}
+
+/* Panels of A, `rows` in all, the first ones up to `high` mr + 1 rows tall, the rest mr: by rows of `ld` when those
+ * are contiguous, else by columns of MR; `size` floats a panel. Columns are read all panels wide. */
+TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, int mr, const float *a, int64_t ars,
+                                       int64_t acs, float *dst, int64_t ld, int64_t size) {
+    int64_t p, i;
+    float *d;
+    int q, h;
+    if (acs == 1)
+        for (i = 0; i < rows; i += h, dst += size) {
+            h = mr + (i < high);
+            for (q = 0, d = dst; q < h; q++, a += ars, d += ld) {
+                for (p = 0; p + V_N <= k; p += V_N) V_STORE(d + p, V_LOAD(a + p));
+                for (; p < k; p++) d[p] = a[p];
+            }
+        }
+    else
+        for (p = 0; p < k; p++, a += acs, dst += TENSOR__MR)
+            for (i = 0, d = dst; i < rows; i += h, d += size) {
+                h = mr + (i < high);
+#if TENSOR__PASS == 3
+                if (ars == 1) {
+                    __mmask16 mask = (__mmask16)((1u << h) - 1);
+                    TENSOR__STOREW(d, TENSOR__LOADW(a + i));
+                } else
+#endif
+                for (q = 0; q < h; q++) d[q] = a[(i + q) * ars];
+            }
+}
+
+/* one tile whose last vector has w < V_N valid columns, where stores have no masks */
+TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int nv, int64_t k, const float *a, int64_t as,
+                                       const float *b, float *c, int64_t cs, const float *bias, int add, int w) {
+    float tile[TENSOR__MR * TENSOR__NR], bs[TENSOR__NR];
+    int i, j, n = (nv - 1) * V_N + w;
+    for (j = 0; j < nv * V_N; j++) bs[j] = bias && j < n ? bias[j] : 0;
+    for (i = 0; i < mr; i++)
+        for (j = 0; j < nv * V_N; j++) tile[i * TENSOR__NR + j] = add && j < n ? c[i * cs + j] : 0;
+    fn(k, a, as, b, TENSOR__NR, tile, TENSOR__NR, bias ? bs : NULL, add, V_N);
+    for (i = 0; i < mr; i++)
+        for (j = 0; j < n; j++) c[i * cs + j] = tile[i * TENSOR__NR + j];
+}
+
+/* rectangle r of one item. Strides arrive normalised: see gemm_f32. */
+TENSOR__FN void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const float *a, const float *b, float *c,
+                                      const int64_t *r, float *scratch) {
+    /* B in place: L1 holds all of it, or at most two panels of rows would reuse a packed one */
+    int b_here = g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 8192);
+    /* A in place, unless 12 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
+    int a_here = g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
+                             : g->ars == 1 && (g->m * k <= 8192 || g->n <= TENSOR__NR);
+    int col = g->acs != 1, mr0, mr;
+    int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(k);
+    int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, high, ic, jc, p, i, j, kb, nb, packed;
+    float *ap = scratch, *bp = scratch + tensor__gemm_panel_floats(g);
+    for (ic = r[0]; ic < r[1]; ic += TENSOR__GEMM_MC)
+    for (p = 0; p < k; p += kc)
+        for (jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC) {
+            int add = g->accumulate || p > 0;
+            const float *bias = p == 0 && g->bias ? (const float *)g->bias + jc : NULL;
+            const float *bb = b + p * g->brs + jc * g->bcs, *aa = ap;
+            kb = TENSOR__MIN(k - p, kc);
+            nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
+            rows = TENSOR__MIN(r[1] - ic, (int64_t)TENSOR__GEMM_MC);
+            /* panels of equal height: 13 rows are 7 + 6, not 12 + 1; the ones before row `high` have mr0 + 1 */
+            mr0 = (int)rows;
+            high = 0;
+            if (rows > TENSOR__MR) {
+                int np = ((int)rows + TENSOR__MR - 1) / TENSOR__MR;
+                mr0 = (int)rows / np;
+                high = ((int)rows - mr0 * np) * (mr0 + 1);
+            }
+            if (!b_here) TENSOR__K(gemm_pack_b)(kb, nb, bb, g->brs, g->bcs, bp);
+#if TENSOR__PASS != 3
+            else if (nb % V_N) {
+                j = nb / TENSOR__NR * TENSOR__NR;
+                TENSOR__K(gemm_pack_b)(kb, nb - j, bb + j, g->brs, 1, bp);
+            }
+#endif
+            /* the first block of B packs the panels of A, a few ahead of their use; the others find them */
+            for (i = 0, packed = jc == r[2] ? 0 : rows; i < rows; i += mr) {
+                const tensor__gemm_tile_fn *fn;
+                int64_t as = col ? g->acs : g->ars;
+                float *cc = c + (ic + i) * g->crs + jc;
+                mr = mr0 + (i < high);
+                fn = TENSOR__K(gemm_tiles)[mr - 1][col];
+                if (a_here) aa = a + (ic + i) * g->ars + p * g->acs;
+                else {
+                    as = col ? TENSOR__MR : lda;
+                    aa = i ? aa + size : ap;
+                    if (i == packed) {
+                        int n;
+                        for (n = 0; n < TENSOR__GEMM_PANELS && packed < rows; n++) packed += mr0 + (packed < high);
+                        TENSOR__K(gemm_pack_a)(kb, packed - i, high - i, mr0, a + (ic + i) * g->ars + p * g->acs,
+                                               g->ars, g->acs, ap + (aa - ap), lda, size);
+                    }
+                }
+                for (j = 0; j < nb; j += TENSOR__NR) {
+                    int w = (int)TENSOR__MIN(nb - j, (int64_t)TENSOR__NR), nv = w > V_N ? 2 : 1;
+                    const float *bj = b_here ? bb + j : bp + j * kb;
+                    int64_t bs = b_here ? g->brs : TENSOR__NR;
+                    w -= (nv - 1) * V_N;
+#if TENSOR__PASS != 3
+                    if (w < V_N) {
+                        TENSOR__K(gemm_ragged)(fn[nv - 1], mr, nv, kb, aa, as, b_here ? bp : bj, cc + j, g->crs,
+                                               bias ? bias + j : NULL, add, w);
+                        continue;
+                    }
+#endif
+                    fn[nv - 1](kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add, w);
+                }
+            }
+        }
+}
+
+/* Dot path: k contiguous in both and few rows. B is read once, in place; packing it would cost more than the sum.
+ * A chunk of KD is summed in V_N lanes, then across; the last lanes of k come from padded copies. */
+#undef TENSOR__DOT
+#define TENSOR__DOT(i, j) if (dm > i && dn > j) s##i##j = V_FMA(x##i, y##j, s##i##j);
+#undef TENSOR__DOTS
+#define TENSOR__DOTS(X) X(0, 0) X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3) \
+                        X(2, 0) X(2, 1) X(2, 2) X(2, 3) X(3, 0) X(3, 1) X(3, 2) X(3, 3)
+#undef TENSOR__DOTZ
+#define TENSOR__DOTZ(i, j) V_F s##i##j = V_ZERO();
+#undef TENSOR__DOTC
+#define TENSOR__DOTC(i, j) if (dm > i && dn > j) { \
+        float v = V_HSUM(s##i##j); \
+        if (bias) v += bias[j]; \
+        c[i * cs + j] = add ? c[i * cs + j] + v : v; }
+#undef TENSOR__DOTSTEP
+#define TENSOR__DOTSTEP(LD) do { \
+        V_F x0 = LD(a), x1 = x0, x2 = x0, x3 = x0, y0 = LD(b), y1 = y0, y2 = y0, y3 = y0; \
+        if (dm > 1) x1 = LD(a + as); \
+        if (dm > 2) x2 = LD(a + 2 * as); \
+        if (dm > 3) x3 = LD(a3); \
+        if (dn > 1) y1 = LD(b + bs); \
+        if (dn > 2) y2 = LD(b + 2 * bs); \
+        if (dn > 3) y3 = LD(b3); \
+        (void)x1; (void)x2; (void)x3; (void)y1; (void)y2; (void)y3; \
+        TENSOR__DOTS(TENSOR__DOT) } while (0)
+
+TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, const float *a, int64_t as,
+                                        const float *b, int64_t bs, float *c, int64_t cs, const float *bias,
+                                        int add) {
+    const float *a3 = a + 3 * as, *b3 = b + 3 * bs;
+    TENSOR__DOTS(TENSOR__DOTZ)
+    (void)a3; (void)b3;
+    for (; k >= V_N; k -= V_N, a += V_N, b += V_N, a3 += V_N, b3 += V_N) TENSOR__DOTSTEP(V_LOAD);
+    if (k > 0) {
+#if TENSOR__PASS == 3
+        __mmask16 mask = (__mmask16)((1u << k) - 1);
+        TENSOR__DOTSTEP(TENSOR__LOADW);
+#else
+        float t[8 * V_N];
+        int i, p;
+        for (i = 0; i < 8; i++)
+            for (p = 0; p < V_N; p++)
+                t[i * V_N + p] = p >= k || i % 4 >= (i < 4 ? dm : dn) ? 0 : i < 4 ? a[i * as + p] : b[(i - 4) * bs + p];
+        a = t; a3 = t + 3 * V_N; as = V_N;
+        b = t + 4 * V_N; b3 = t + 7 * V_N; bs = V_N;
+        TENSOR__DOTSTEP(V_LOAD);
+#endif
+    }
+    TENSOR__DOTS(TENSOR__DOTC)
+}
+
+#undef TENSOR__DOTROWS
+#define TENSOR__DOTROWS(name, dm) \
+    TENSOR__FN void TENSOR__K(name)(int64_t k, int n, const float *a, int64_t as, const float *b, int64_t bs, \
+                                    float *c, int64_t cs, const float *bias, int add) { \
+        if (n == 4) TENSOR__K(gemm_dot)(dm, 4, k, a, as, b, bs, c, cs, bias, add); \
+        else for (; n > 0; n--, b += bs, c++, bias = bias ? bias + 1 : bias) \
+            TENSOR__K(gemm_dot)(dm, 1, k, a, as, b, bs, c, cs, bias, add); }
+TENSOR__DOTROWS(gemm_dot1, 1)
+TENSOR__DOTROWS(gemm_dot2, 2)
+#if TENSOR__DM == 4
+TENSOR__DOTROWS(gemm_dot4, 4)
+#endif
+
+TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, const float *b, float *c,
+                                     const int64_t *r) {
+    int64_t i, j, p, kb;
+    for (p = 0; p < g->k; p += kb) {
+        int add = g->accumulate || p > 0;
+        const float *bias = p == 0 && g->bias ? (const float *)g->bias : NULL;
+        kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KD);
+        for (j = r[2]; j < r[3]; j += 4) {
+            int n = (int)TENSOR__MIN(r[3] - j, (int64_t)4);
+            const float *bb = b + p + j * g->bcs, *bj = bias ? bias + j : bias;
+            for (i = r[0]; i < r[1];) {
+                const float *aa = a + i * g->ars + p;
+                float *cc = c + i * g->crs + j;
+#if TENSOR__DM == 4
+                if (r[1] - i >= 4) {
+                    TENSOR__K(gemm_dot4)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add);
+                    i += 4;
+                } else
+#endif
+                if (r[1] - i >= 2) {
+                    TENSOR__K(gemm_dot2)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add);
+                    i += 2;
+                } else {
+                    TENSOR__K(gemm_dot1)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add);
+                    i++;
+                }
+            }
+        }
+    }
+}
+
+TENSOR__FN int TENSOR__K(gemm_is_dot)(const tensor__gemm_t *g) {
+    return g->acs == 1 && g->brs == 1 && g->bcs != 1 && 20 * g->m <= g->k && g->m <= 40;
+}
+
+TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
+    const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
+    const tensor__gemm_t *g = job->g;
+    int64_t per = job->cut.gm * job->cut.gn, t = task * job->cut.per, n = g->batch * per, r[4];
+    int64_t t1 = TENSOR__MIN(t + job->cut.per, n);
+    float *s = (float *)(void *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63)
+        + (int64_t)tensor__gemm_worker_floats(g) * worker;
+    for (; t < t1; t++) {
+        int64_t item = per == 1 ? t : t / per;
+        const float *a = (const float *)g->a + (g->aoff ? g->aoff[item] : 0);
+        const float *b = (const float *)g->b + (g->boff ? g->boff[item] : 0);
+        float *c = (float *)g->c + (g->coff ? g->coff[item] : 0);
+        tensor__gemm_rect(job, t - item * per, TENSOR__MR, TENSOR__NR, r);
+        if (TENSOR__K(gemm_is_dot)(g)) TENSOR__K(gemm_dots)(g, a, b, c, r);
+        else TENSOR__K(gemm_block)(g, g->k, a, b, c, r, s);
+    }
+}
+
+/* part `task` of a split sum, into its own m x n of scratch */
+TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
+    const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
+    tensor__gemm_t g = *job->g;
+    int64_t k0 = g.k * task / TENSOR__GEMM_SPLIT, r[4];
+    float *s = (float *)(void *)(((uintptr_t)g.scratch + 63) & ~(uintptr_t)63);
+    float *parts = s + (int64_t)tensor__gemm_worker_floats(&g) * job->workers;
+    const float *a = (const float *)g.a + k0 * g.acs, *b = (const float *)g.b + k0 * g.brs;
+    s += (int64_t)tensor__gemm_worker_floats(&g) * worker;
+    g.k = g.k * (task + 1) / TENSOR__GEMM_SPLIT - k0;
+    g.bias = NULL; g.accumulate = 0; g.crs = g.n;
+    r[0] = r[2] = 0; r[1] = g.m; r[3] = g.n;
+    TENSOR__K(gemm_block)(&g, g.k, a, b, parts + task * g.m * g.n, r, s);
+}
+
+TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
+    const tensor__gemm_t *g = job->g;
+    const float *parts = (const float *)(const void *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63)
+        + (int64_t)tensor__gemm_worker_floats(g) * job->workers, *bias = (const float *)g->bias;
+    int64_t i, j, t;
+    if (job->workers > 1) tensor__parallel(TENSOR__GEMM_SPLIT, TENSOR__K(gemm_part), job);
+    else for (t = 0; t < TENSOR__GEMM_SPLIT; t++) TENSOR__K(gemm_part)(job, t, 0);
+    for (i = 0; i < g->m; i++)
+        for (j = 0; j < g->n; j++) {
+            float *c = (float *)g->c + (g->coff ? g->coff[0] : 0) + i * g->crs + j, v = 0;
+            for (t = 0; t < TENSOR__GEMM_SPLIT; t++) v += parts[(t * g->m + i) * g->n + j];
+            if (bias) v += bias[j];
+            *c = g->accumulate ? *c + v : v;
+        }
+}
+
+TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
+    tensor__gemm_job_t job;
+    tensor__gemm_t g = *call;
+    if (g.m <= 0 || g.n <= 0 || g.batch <= 0) return;
+    if (g.k <= 0) { tensor__gemm_empty(&g, 4); return; }
+    /* a stride nobody walks is free: make it say contiguous */
+    if (g.k == 1) g.acs = 1;
+    else if (g.m == 1 && g.acs != 1) g.ars = 1;
+    if (g.n == 1) g.bcs = 1;
+    else if (g.k == 1 && g.bcs != 1) g.brs = 1;
+    /* tiny: one tile, everything in place */
+    if (g.batch == 1 && g.m <= TENSOR__MR && g.n <= TENSOR__NR && g.k <= 128 && g.bcs == 1
+        && (g.acs == 1 || g.ars == 1) && (TENSOR__PASS == 3 || g.n % V_N == 0)) {
+        int col = g.acs != 1, nv = g.n > V_N ? 2 : 1;
+        TENSOR__K(gemm_tiles)[g.m - 1][col][nv - 1](g.k, (const float *)g.a + (g.aoff ? g.aoff[0] : 0),
+            col ? g.acs : g.ars, (const float *)g.b + (g.boff ? g.boff[0] : 0), g.brs,
+            (float *)g.c + (g.coff ? g.coff[0] : 0), g.crs, (const float *)g.bias, g.accumulate,
+            (int)g.n - (nv - 1) * V_N);
+        return;
+    }
+    job.g = &g;
+    job.workers = tensor__thread_count();
+    if (tensor__gemm_splits(&g)) {
+        if (g.aoff) { g.a = (const float *)g.a + g.aoff[0]; g.aoff = NULL; }
+        if (g.boff) { g.b = (const float *)g.b + g.boff[0]; g.boff = NULL; }
+        TENSOR__K(gemm_split)(&job);
+        return;
+    }
+    job.cut = tensor__gemm_cut(&g, job.workers, TENSOR__MR, TENSOR__NR);
+    if (job.cut.tasks == 1) TENSOR__K(gemm_task)(&job, 0, 0);
+    else tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
+}
+
+// ------------------------------------------------------------------------------
+// >>kernel-table                                   MARK: what a pass offers
+// ------------------------------------------------------------------------------
+
+static const tensor__isa_t TENSOR__K(isa) = {
+    TENSOR__K(forward), TENSOR__K(backward), V_N,
+    TENSOR__K(leaf_sum), TENSOR__K(leaf_max), TENSOR__K(leaf_min), TENSOR__K(add_row),
+    TENSOR__K(row_softmax), TENSOR__K(row_log_softmax), TENSOR__K(row_logsumexp),
+    TENSOR__K(row_softmax_backward), TENSOR__K(row_log_softmax_backward), TENSOR__K(row_dot),
+    TENSOR__K(gemm_f32),
+};
+
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_ATAN2
+#undef F_EXP
+#undef F_EXP2
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG2
+#undef F_LOG10
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_TAN
+#undef F_ASIN
+#undef F_ACOS
+#undef F_ATAN
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_GELU
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
+#endif   // core kernels
+
+#ifndef TENSOR__PASS_OPEN
+/* simd_end.h: closes a pass of simd.h. */
+#if defined(__clang__)
+#if TENSOR__PASS > 0
+#pragma clang attribute pop
+#endif
+#elif defined(__GNUC__)
+#pragma GCC diagnostic pop
+#pragma GCC pop_options
+#endif
+#undef D_ADD
+#undef D_DIV
+#undef D_FMA
+#undef D_MUL
+#undef D_OF_F
+#undef D_SET
+#undef D_SUB
+#undef F_OF_D
+#undef M_ALL
+#undef M_AND
+#undef M_ANY
+#undef M_NOT
+#undef M_OR
+#undef M_XOR
+#undef TENSOR__C
+#undef TENSOR__DV
+#undef TENSOR__D_FMA
+#undef TENSOR__D_HI
+#undef TENSOR__D_JOIN
+#undef TENSOR__D_LO
+#undef TENSOR__FOLD
+#undef TENSOR__HI_LANES
+#undef TENSOR__INF
+#undef TENSOR__K
+#undef TENSOR__LN2_HI
+#undef TENSOR__LN2_LO
+#undef TENSOR__LOAD16
+#undef TENSOR__MM
+#undef TENSOR__NAN
+#undef TENSOR__RINT_S
+#undef TENSOR__SI
+#undef TENSOR__STORE16
+#undef TENSOR__U
+#undef VI_ADD
+#undef VI_AND
+#undef VI_EQ
+#undef VI_GT
+#undef VI_LOAD
+#undef VI_MULHI
+#undef VI_MULLO
+#undef VI_OR
+#undef VI_RINT
+#undef VI_SAR
+#undef VI_SEL
+#undef VI_SET
+#undef VI_SHL
+#undef VI_SHR
+#undef VI_STORE
+#undef VI_SUB
+#undef VI_TRUNC
+#undef VI_XOR
+#undef V_ABS
+#undef V_ACOS
+#undef V_ADD
+#undef V_ASIN
+#undef V_ATAN
+#undef V_ATAN2
+#undef V_BITS
+#undef V_CEIL
+#undef V_COPYSIGN
+#undef V_COS
+#undef V_COSH
+#undef V_D
+#undef V_DIV
+#undef V_EQ
+#undef V_ERF
+#undef V_ERFC
+#undef V_ERFINV
+#undef V_EXP
+#undef V_EXP2
+#undef V_EXPM1
+#undef V_F
+#undef V_FLOOR
+#undef V_FMA
+#undef V_FNMA
+#undef V_FROM_I
+#undef V_GE
+#undef V_GELU
+#undef V_GT
+#undef V_HMAX
+#undef V_HMIN
+#undef V_HSUM
+#undef V_I
+#undef V_ISNAN
+#undef V_LDEXP
+#undef V_LDEXP1
+#undef V_LE
+#undef V_LOAD
+#undef V_LOAD_BF16
+#undef V_LOAD_F16
+#undef V_LOG
+#undef V_LOG10
+#undef V_LOG1P
+#undef V_LOG2
+#undef V_LT
+#undef V_M
+#undef V_MAX
+#undef V_MAXR
+#undef V_MIN
+#undef V_MINR
+#undef V_MUL
+#undef V_N
+#undef V_NE
+#undef V_NEG
+#undef V_OF
+#undef V_POW
+#undef V_RINT
+#undef V_RSQRT
+#undef V_SEL
+#undef V_SET
+#undef V_SIGMOID
+#undef V_SIN
+#undef V_SINH
+#undef V_SOFTPLUS
+#undef V_SQRT
+#undef V_STORE
+#undef V_STORE_BF16
+#undef V_STORE_F16
+#undef V_SUB
+#undef V_TAN
+#undef V_TANH
+#undef V_TRUNC
+#undef V_ZERO
+#undef TENSOR__ERFCX_0
+#endif   // !TENSOR__PASS_OPEN
+#endif   // TENSOR__PASS
+
+// ------------------------------------------------------------------------------
+// >>impl                                           MARK: implementation
+// ------------------------------------------------------------------------------
+
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS)
+#define TENSOR_IMPLEMENTATION_DONE
+
+// Inside the implementation a call to a public function leaves the stamp to the user's own call.
+#undef TENSOR_HERE
+#define TENSOR_HERE ((const char *)0)
+
+#include <stdlib.h>
+#ifndef TENSOR_NO_STDIO
+#include <stdio.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ------------------------------------------------------------------------------
+// >>impl-platform                                  MARK: threads, atomics, CPU features, memory
+//
+// The only place that knows operating systems and compilers. Every thread primitive the library uses is here: one mutex
+// with condition variable, thread start and join, one thread-local pointer with a destructor.
+// ------------------------------------------------------------------------------
+
+#if defined(TENSOR_NO_THREADS)
+#define TENSOR__TLS
+typedef int tensor__mutex_t;
+#define TENSOR__MUTEX_INIT 0
+#define TENSOR__LOCK(m) ((void)(m))
+#define TENSOR__UNLOCK(m) ((void)(m))
+#elif defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+#define TENSOR__TLS __declspec(thread)
+typedef SRWLOCK tensor__mutex_t;
+#define TENSOR__MUTEX_INIT SRWLOCK_INIT
+#define TENSOR__LOCK(m) AcquireSRWLockExclusive(m)
+#define TENSOR__UNLOCK(m) ReleaseSRWLockExclusive(m)
+#else
+#include <pthread.h>
+#include <unistd.h>
+#include <sched.h>
+#define TENSOR__TLS __thread
+typedef pthread_mutex_t tensor__mutex_t;
+#define TENSOR__MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
+#define TENSOR__LOCK(m) ((void)pthread_mutex_lock(m))
+#define TENSOR__UNLOCK(m) ((void)pthread_mutex_unlock(m))
+#endif
+
+#if defined(TENSOR_NO_THREADS)
+#define TENSOR__PTR_LOAD(p) (*(p))
+#define TENSOR__PTR_SWAP(p, v) tensor__ptr_swap((void **)(p), v)
+TENSOR__FN void *tensor__ptr_swap(void **p, void *v) { void *old = *p; *p = v; return old; }
+#define TENSOR__PTR_CAS(p, expected, v) (*(p) == *(expected) ? (*(p) = (v), 1) : (*(expected) = *(p), 0))
+#define TENSOR__U64_LOAD(p) (*(p))
+#define TENSOR__U64_CAS(p, expected, v) (*(p) == *(expected) ? (*(p) = (v), 1) : (*(expected) = *(p), 0))
+#define TENSOR__RELAXED_LOAD(p) (*(p))
+#define TENSOR__RELAXED_STORE(p, v) ((void)(*(p) = (v)))
+#define TENSOR__PAUSE() ((void)0)
+#elif defined(__GNUC__) || defined(__clang__)
+#define TENSOR__PTR_LOAD(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define TENSOR__PTR_SWAP(p, v) __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL)
+#define TENSOR__PTR_CAS(p, expected, v)                                                                      \
+    __atomic_compare_exchange_n(p, expected, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+#define TENSOR__U64_LOAD(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define TENSOR__U64_CAS TENSOR__PTR_CAS
+#define TENSOR__RELAXED_LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
+#define TENSOR__RELAXED_STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
+#if defined(__x86_64__) || defined(__i386__)
+#define TENSOR__PAUSE() __builtin_ia32_pause()
+#else
+#define TENSOR__PAUSE() ((void)0)
+#endif
+#else   // MSVC
+#define TENSOR__PTR_LOAD(p) (*(p))
+#define TENSOR__PTR_SWAP(p, v) _InterlockedExchangePointer((void *volatile *)(p), v)
+#define TENSOR__PTR_CAS(p, expected, v) tensor__cas_ptr((void *volatile *)(p), (void **)(expected), v)
+TENSOR__FN int tensor__cas_ptr(void *volatile *p, void **expected, void *v) {
+    void *old = _InterlockedCompareExchangePointer(p, v, *expected);
+    int done = old == *expected;
+    *expected = old;
+    return done;
+}
+#define TENSOR__U64_LOAD(p) ((uint64_t)_InterlockedCompareExchange64((volatile __int64 *)(p), 0, 0))
+#define TENSOR__U64_CAS(p, expected, v) tensor__cas_u64(p, expected, v)
+TENSOR__FN int tensor__cas_u64(uint64_t *p, uint64_t *expected, uint64_t v) {
+    uint64_t old = (uint64_t)_InterlockedCompareExchange64((volatile __int64 *)p, (__int64)v, (__int64)*expected);
+    int done = old == *expected;
+    *expected = old;
+    return done;
+}
+#define TENSOR__RELAXED_LOAD(p) (*(p))
+#define TENSOR__RELAXED_STORE(p, v) ((void)(*(p) = (v)))
+#define TENSOR__PAUSE() _mm_pause()
+#endif
+
+// Aligned memory: the pointer malloc gave is kept in front of the block.
+#ifndef TENSOR_MALLOC
+#define TENSOR_MALLOC(bytes, alignment) tensor__default_alloc(bytes, alignment)
+#define TENSOR_FREE(p, bytes, alignment) tensor__default_free(p)
+TENSOR__FN void *tensor__default_alloc(size_t bytes, size_t alignment) {
+    if (bytes > SIZE_MAX - alignment - sizeof(void *)) { return NULL; }
+    char *raw = (char *)malloc(bytes + alignment + sizeof(void *));
+    if (!raw) { return NULL; }
+    uintptr_t at = ((uintptr_t)raw + sizeof(void *) + alignment - 1) & ~(uintptr_t)(alignment - 1);
+    ((void **)at)[-1] = raw;
+    return (void *)at;
+}
+TENSOR__FN void tensor__default_free(void *p) { free(((void **)p)[-1]); }
+#endif
+TENSOR__FN void *tensor__hook_alloc(void *user, size_t bytes, size_t alignment) {
+    (void)user;
+    return TENSOR_MALLOC(bytes, alignment);
+}
+TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alignment) {
+    (void)user, (void)bytes, (void)alignment;
+    TENSOR_FREE(p, bytes, alignment);
+}
+
+// Highest pass this machine runs: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512 F/DQ/BW/VL.
+TENSOR__FN int tensor__cpu_best(void) {
+#ifdef TENSOR__X86_PASSES
+#if defined(__GNUC__) || defined(__clang__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+        return 3;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) { return 2; }
+    return 1;
+#else
+    int r[4], s[4];
+    __cpuid(r, 1);
+    if (!(r[2] & (1 << 27)) || (_xgetbv(0) & 6) != 6) { return 1; }
+    __cpuidex(s, 7, 0);
+    if (((unsigned)s[1] & 0xC0030000u) == 0xC0030000u && (_xgetbv(0) & 0xE6) == 0xE6) { return 3; }
+    return (s[1] & (1 << 5)) && (r[2] & (1 << 12)) ? 2 : 1;
+#endif
+#else
+    return 0;
+#endif
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-state                                     MARK: context and thread layouts
+//
+// A thread's state holds everything its fast path touches, so an op takes no lock: free lists, scope stack, generator,
+// error. It outlives the thread (it is "home" to its tensors) and is handed to the next thread that comes.
+// ------------------------------------------------------------------------------
+
+enum {
+    TENSOR__CLASSES = 168,          // size classes, four per doubling from 64 bytes up
+    TENSOR__QUARANTINE = 16384,     // dead headers kept back even when no scope is ever reset
+    TENSOR__MAX_THREADS = 256,
+    TENSOR__SLAB = 32,              // headers per slab
+    TENSOR__PATH = 16               // module path depth kept for error texts
+};
+
+// In front of every block from the allocator, which it links into the context.
+typedef struct tensor__raw_t { struct tensor__raw_t *next, **prev; uint64_t bytes; int headers; } tensor__raw_t;
+
+struct tensor__thread_t {
+    tensor_context_t *ctx;
+    tensor_t **stack;               // headers owned by scopes, oldest first; NULL = given away
+    int64_t top, room;
+    uint32_t scope_id;              // last given out
+    int32_t depth;
+    struct { int64_t mark; uint32_t id; int grad_mode; } *scopes;
+    int32_t scope_room;
+    uint8_t grad_mode, in_parallel;
+    uint64_t seq;                   // of the last node
+    uint64_t epoch;                 // resets and ends of user scopes
+    tensor_t *headers, *headers_tail;           // dead headers, oldest first
+    int64_t header_count;
+    tensor_t *fresh_headers;        // never used ones
+    tensor__storage_t *storages;
+    void *bins[TENSOR__CLASSES];
+    tensor_t *foreign_headers;      // freed by other threads: lock-free stacks, drained when a list runs dry
+    tensor__storage_t *foreign_storages;
+    tensor__node_t *foreign_nodes;
+    tensor_generator_t rng;
+    tensor_t *fresh;                // last result not stamped with a call site yet
+    tensor__storage_t *written;     // storage of the last in-place change not stamped yet
+    struct { int code, reported; const char *site; char op[200]; char text[480]; } error;
+    char shown[760];                // tensor_error_text's buffer
+    const char *path[TENSOR__PATH];
+    int path_depth;
+    int64_t live_tensors, live_nodes;
+    int64_t live_bytes, peak_bytes;
+    void *scratch;                  // grows, reused by every call
+    uint64_t scratch_bytes;
+    struct tensor__pass_t *pass;    // cached state of a backward pass
+    const void *owner;              // the thread it serves, by the address of its tensor__tls; NULL = none
+    tensor__thread_t *next, *next_idle;
+};
+
+typedef struct tensor__pool_t {
+    int n;                          // threads, the caller included
+    tensor_parallel_fn_t hook;
+    void *hook_user;
+    uint64_t state;                 // generation << 32 | open << 31 | workers inside
+    tensor__count_t busy, next, stop, parked;
+    tensor__count_t slots[TENSOR__MAX_THREADS];   // worker numbers in use, for the user's hook
+    int64_t ntasks;
+    tensor__task_fn fn;
+    void *arg;
+#if !defined(TENSOR_NO_THREADS)
+    tensor__mutex_t mutex;
+#ifdef _WIN32
+    CONDITION_VARIABLE wake;
+    HANDLE *threads;
+#else
+    pthread_cond_t wake;
+    pthread_t *threads;
+#endif
+#endif
+} tensor__pool_t;
+
+struct tensor_context_t {
+    tensor_allocator_t allocator;
+    int allocator_set;
+    uint64_t limit, reserved, allocs, frees;
+    tensor__raw_t *raw;
+    tensor__mutex_t mutex;
+    tensor__thread_t *threads, *idle;
+    tensor__thread_t first;         // the first thread needs no allocation to come into being
+    int first_used, ready;
+    uint64_t thread_count;
+    tensor_error_fn_t error_fn;
+    void *error_user;
+    tensor__owned_t *owned;
+    int isa, isa_known, reference;
+    tensor__pool_t pool;
+};
+
+static tensor_context_t tensor__default;             // made ready by the first tensor__attach
+static tensor__mutex_t tensor__global = TENSOR__MUTEX_INIT;
+static TENSOR__TLS tensor__thread_t *tensor__tls;
+
+static const int64_t tensor__no_dims[1] = {0};
+static tensor_t tensor__poison_tensor = {
+    TENSOR__POISON_STATE, TENSOR_F32, 0, TENSOR_CPU, 0, 1, 0, 0, 0, NULL, NULL, 0, -1, 0, 0, NULL, NULL, NULL,
+    "poison", NULL, NULL, 0, 0, {0}, {0}};
+#define TENSOR__POISON (&tensor__poison_tensor)
+
+TENSOR__FN tensor__thread_t *tensor__attach(tensor_context_t *ctx);
+TENSOR__INLINE tensor__thread_t *tensor__self(void) {
+    tensor__thread_t *th = tensor__tls;
+    return TENSOR__LIKELY(th != NULL) ? th : tensor__attach(&tensor__default);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-alloc                                     MARK: caching allocator, slabs
+//
+// Size classes, four per doubling; a freed block goes to its home thread's list and comes back from there, so a steady
+// step neither calls malloc nor takes a page fault. Raw blocks are linked into the context: shutdown frees them all.
+// Rejected: per-object malloc (40 ns and fragmentation), one arena per step (its size is always a guess).
+// ------------------------------------------------------------------------------
+
+TENSOR__FN tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...);
+TENSOR__FN void tensor__cache_release(tensor__thread_t *th);
+
+TENSOR__FN int tensor__mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
+    if (b && a > UINT64_MAX / b) { return 0; }
+    *out = a * b;
+    return 1;
+}
+
+TENSOR__INLINE int64_t tensor__least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// A counter that one thread writes and others read now and then.
+TENSOR__INLINE void tensor__count(int64_t *counter, int64_t by) {
+    TENSOR__RELAXED_STORE(counter, TENSOR__RELAXED_LOAD(counter) + by);
+}
+
+// Straight from the user's allocator. NULL if it fails or the limit is reached; raises nothing.
+TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint64_t bytes) {
+    if (bytes > (uint64_t)SIZE_MAX - 64) { return NULL; }
+    TENSOR__LOCK(&ctx->mutex);
+    tensor__raw_t *r = NULL;
+    uint64_t total = bytes + 64;
+    if (!ctx->limit || (ctx->reserved + total >= total && ctx->reserved + total <= ctx->limit)) {
+        if (!ctx->allocator.alloc) {
+            ctx->allocator.alloc = tensor__hook_alloc;
+            ctx->allocator.free = tensor__hook_free;
+        }
+        ctx->allocator_set = 1;
+        r = (tensor__raw_t *)ctx->allocator.alloc(ctx->allocator.user, (size_t)total, 64);
+    }
+    if (r) {
+        r->bytes = total;
+        r->headers = 0;
+        r->next = ctx->raw;
+        r->prev = &ctx->raw;
+        if (ctx->raw) { ctx->raw->prev = &r->next; }
+        ctx->raw = r;
+        ctx->reserved += total;
+        ctx->allocs++;
+    }
+    TENSOR__UNLOCK(&ctx->mutex);
+    return r ? (char *)r + 64 : NULL;
+}
+TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p) {
+    if (!p) { return; }
+    tensor__raw_t *r = (tensor__raw_t *)(void *)((char *)p - 64);
+    TENSOR__LOCK(&ctx->mutex);
+    *r->prev = r->next;
+    if (r->next) { r->next->prev = r->prev; }
+    ctx->reserved -= r->bytes;
+    ctx->frees++;
+    ctx->allocator.free(ctx->allocator.user, r, (size_t)r->bytes, 64);
+    TENSOR__UNLOCK(&ctx->mutex);
+}
+// The cache is given up before an allocation fails.
+TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, uint64_t bytes) {
+    void *p = tensor__raw_alloc(th->ctx, bytes);
+    if (!p) {
+        tensor__cache_release(th);
+        p = tensor__raw_alloc(th->ctx, bytes);
+    }
+    return p;
+}
+
+// Class of a size, and the bytes its blocks have: 64, 128, 192, 256, 320, 384, 448, 512, 640, ...
+TENSOR__INLINE int tensor__class_of(uint64_t bytes) {
+    if (bytes <= 64) { return 0; }
+    uint64_t s = ((bytes + 63) & ~(uint64_t)63) - 1;
+#if defined(__GNUC__) || defined(__clang__)
+    int e = 63 - __builtin_clzll((unsigned long long)s);
+#else
+    int e = 6;
+    while (s >> (e + 1)) { e++; }
+#endif
+    return (e - 6) * 4 + (int)((s >> (e - 2)) & 3) + 1;
+}
+TENSOR__INLINE uint64_t tensor__class_bytes(int k) {
+    return k == 0 ? 64 : (uint64_t)(4 + ((k - 1) & 3) + 1) << ((k - 1) / 4 + 4);
+}
+
+TENSOR__FN void tensor__drain(tensor__thread_t *th);
+
+// A block of a class; its size is tensor__class_bytes. NULL = out of memory (not raised).
+TENSOR__FN TENSOR__NOINLINE void *tensor__block_slow(tensor__thread_t *th, int k) {
+    tensor__drain(th);
+    void *p = th->bins[k];
+    if (p) {
+        th->bins[k] = *(void **)p;
+        return p;
+    }
+    uint64_t bytes = tensor__class_bytes(k);
+    if (bytes > 2048) { return tensor__raw_or_release(th, bytes); }
+    int n = (int)(8192 / bytes);    // small ones are carved from one raw block
+    char *slab = (char *)tensor__raw_or_release(th, bytes * (uint64_t)n);
+    if (!slab) { return NULL; }
+    for (int i = n - 1; i > 0; i--) {
+        *(void **)(void *)(slab + bytes * (uint64_t)i) = th->bins[k];
+        th->bins[k] = slab + bytes * (uint64_t)i;
+    }
+    return slab;
+}
+TENSOR__INLINE void *tensor__block(tensor__thread_t *th, uint64_t bytes, int16_t *klass) {
+    int k = tensor__class_of(bytes);
+    if (k >= TENSOR__CLASSES) { return NULL; }
+    *klass = (int16_t)k;
+    void *p = th->bins[k];
+    if (TENSOR__LIKELY(p != NULL)) {
+        th->bins[k] = *(void **)p;
+    } else {
+        p = tensor__block_slow(th, k);
+        if (!p) { return NULL; }
+    }
+    int64_t live = TENSOR__RELAXED_LOAD(&th->live_bytes) + (int64_t)tensor__class_bytes(k);
+    TENSOR__RELAXED_STORE(&th->live_bytes, live);
+    if (live > TENSOR__RELAXED_LOAD(&th->peak_bytes)) { TENSOR__RELAXED_STORE(&th->peak_bytes, live); }
+    return p;
+}
+TENSOR__INLINE void tensor__block_free(tensor__thread_t *th, void *p, int klass) {
+    *(void **)p = th->bins[klass];
+    th->bins[klass] = p;
+    tensor__count(&th->live_bytes, -(int64_t)tensor__class_bytes(klass));
+}
+
+// Pushes onto a lock-free stack of another thread.
+#define TENSOR__PUSH_FOREIGN(head, item, type)                                                               \
+    do {                                                                                                     \
+        type *old_ = TENSOR__PTR_LOAD(head);                                                                 \
+        do { (item)->next = old_; } while (!TENSOR__PTR_CAS(head, &old_, item));                             \
+    } while (0)
+
+TENSOR__FN void tensor__header_bury(tensor__thread_t *th, tensor_t *t) {
+    t->next = NULL;
+    t->epoch = th->epoch;
+    if (th->headers) { th->headers_tail->next = t; } else { th->headers = t; }
+    th->headers_tail = t;
+    th->header_count++;
+}
+// Takes in what other threads freed for this one.
+TENSOR__FN TENSOR__NOINLINE void tensor__drain(tensor__thread_t *th) {
+    if (TENSOR__PTR_LOAD(&th->foreign_storages)) {
+        tensor__storage_t *s = (tensor__storage_t *)TENSOR__PTR_SWAP(&th->foreign_storages, NULL);
+        while (s) {
+            tensor__storage_t *next = s->next;
+            if (s->klass >= 0) { tensor__block_free(th, s->data, s->klass); }
+            s->next = th->storages;
+            th->storages = s;
+            s = next;
+        }
+    }
+    if (TENSOR__PTR_LOAD(&th->foreign_nodes)) {
+        tensor__node_t *n = (tensor__node_t *)TENSOR__PTR_SWAP(&th->foreign_nodes, NULL);
+        while (n) {
+            tensor__node_t *next = n->next;
+            tensor__block_free(th, n, n->klass);
+            n = next;
+        }
+    }
+    if (TENSOR__PTR_LOAD(&th->foreign_headers)) {
+        tensor_t *t = (tensor_t *)TENSOR__PTR_SWAP(&th->foreign_headers, NULL);
+        while (t) {
+            tensor_t *next = t->next;
+            tensor__header_bury(th, t);
+            t = next;
+        }
+    }
+}
+// Gives cached blocks that are raw blocks of their own (> 2048 bytes) back to the allocator.
+TENSOR__FN void tensor__cache_release(tensor__thread_t *th) {
+    tensor__drain(th);
+    for (int k = 0; k < TENSOR__CLASSES; k++) {
+        if (tensor__class_bytes(k) <= 2048) { continue; }
+        while (th->bins[k]) {
+            void *p = th->bins[k];
+            th->bins[k] = *(void **)p;
+            tensor__raw_free(th->ctx, p);
+        }
+    }
+    if (th->scratch) {
+        tensor__raw_free(th->ctx, th->scratch);
+        th->scratch = NULL;
+        th->scratch_bytes = 0;
+    }
+}
+
+// A header; only a dead one that survived a whole scope reset is used again, so that stale pointers are noticed.
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__header_slow(tensor__thread_t *th) {
+    tensor__drain(th);
+    enum { N = TENSOR__SLAB };
+    tensor_t *slab = (tensor_t *)tensor__raw_or_release(th, N * sizeof(tensor_t));
+    if (!slab) { return NULL; }
+    memset(slab, 0, N * sizeof(tensor_t));
+    ((tensor__raw_t *)(void *)((char *)slab - 64))->headers = N;
+    for (int i = N - 1; i >= 0; i--) {
+        slab[i].state = TENSOR__DEAD;
+        slab[i].home = th;
+        slab[i].next = th->fresh_headers;
+        th->fresh_headers = &slab[i];
+    }
+    tensor_t *t = th->fresh_headers;
+    th->fresh_headers = t->next;
+    return t;
+}
+TENSOR__INLINE tensor_t *tensor__header(tensor__thread_t *th) {
+    tensor_t *t = th->headers;
+    if (TENSOR__LIKELY(t != NULL && (t->epoch < th->epoch || th->header_count > TENSOR__QUARANTINE))) {
+        th->headers = t->next;
+        th->header_count--;
+        return t;
+    }
+    t = th->fresh_headers;
+    if (TENSOR__LIKELY(t != NULL)) {
+        th->fresh_headers = t->next;
+        return t;
+    }
+    return tensor__header_slow(th);
+}
+
+TENSOR__FN TENSOR__NOINLINE int tensor__storage_slow(tensor__thread_t *th) {
+    tensor__drain(th);
+    if (th->storages) { return 1; }
+    enum { N = 32 };
+    tensor__storage_t *slab = (tensor__storage_t *)tensor__raw_or_release(th, N * sizeof(tensor__storage_t));
+    if (!slab) { return 0; }
+    memset(slab, 0, N * sizeof(tensor__storage_t));
+    for (int i = 0; i < N; i++) {
+        slab[i].home = th;
+        slab[i].next = th->storages;
+        th->storages = &slab[i];
+    }
+    return 1;
+}
+// Storage with `bytes` of fresh memory (data = NULL: own), or over foreign memory. NULL = out of memory, not raised.
+TENSOR__FN tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t bytes, void *data) {
+    if (!th->storages && !tensor__storage_slow(th)) { return NULL; }
+    tensor__storage_t *s = th->storages;
+    th->storages = s->next;
+    s->klass = -1;
+    s->data = data;
+    if (!data && !(s->data = tensor__block(th, bytes ? bytes : 1, &s->klass))) {
+        s->next = th->storages;
+        th->storages = s;
+        return NULL;
+    }
+    s->bytes = bytes;
+    s->refs = 1;
+    s->version = 0;
+    s->write_op = s->write_site = NULL;
+    s->deleter = NULL;
+    s->device = TENSOR_CPU;
+    return s;
+}
+TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t *s) {
+    if (!TENSOR__DROP(&s->refs)) { return; }
+    if (s->deleter) {
+        void (*deleter)(void *, void *) = s->deleter;
+        s->deleter = NULL;
+        deleter(s->data, s->user);
+    }
+    if (TENSOR__LIKELY(s->home == th)) {
+        if (s->klass >= 0) { tensor__block_free(th, s->data, s->klass); }
+        s->next = th->storages;
+        th->storages = s;
+    } else {
+        TENSOR__PUSH_FOREIGN(&s->home->foreign_storages, s, tensor__storage_t);
+    }
+}
+
+// Memory for modules and loaders: zeroed, accounted, freed at shutdown at the latest.
+TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
+    void *p = tensor__raw_or_release(th, bytes);
+    if (!p) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %d bytes", (int64_t)bytes);
+        return NULL;
+    }
+    memset(p, 0, (size_t)bytes);
+    return p;
+}
+TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw_free(th->ctx, p); }
+
+// Scratch of a call: one growing block per thread. NULL after raising OUT_OF_MEMORY.
+TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
+    if (bytes > th->scratch_bytes) {
+        if (th->scratch) { tensor__raw_free(th->ctx, th->scratch); }
+        th->scratch_bytes = 0;
+        th->scratch = tensor__raw_or_release(th, bytes + bytes / 4);
+        if (!th->scratch) {
+            tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %d bytes of scratch", (int64_t)bytes);
+            return NULL;
+        }
+        th->scratch_bytes = bytes + bytes / 4;
+    }
+    return th->scratch;
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-errors                                    MARK: error texts
+//
+// An own small formatter: it knows shapes and needs no stdio. The site is stamped by the user's call (tensor__at) after
+// the failing function returned; handler and stderr fire then, or at the thread's next call.
+// ------------------------------------------------------------------------------
+
+typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
+
+TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (s->length + 1 < s->room) { s->p[s->length] = text[i]; }
+        s->length++;
+    }
+    if (s->room) { s->p[s->length < s->room ? s->length : s->room - 1] = 0; }
+}
+TENSOR__FN void tensor__puts(tensor__text_t *s, const char *text) { tensor__put(s, text, strlen(text)); }
+TENSOR__FN void tensor__puti(tensor__text_t *s, int64_t v) {
+    char b[24];
+    int n = 24;
+    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+    do { b[--n] = (char)('0' + (int)(u % 10)); } while (u /= 10);
+    if (v < 0) { b[--n] = '-'; }
+    tensor__put(s, b + n, (size_t)(24 - n));
+}
+// Six significant digits, as %g.
+TENSOR__FN void tensor__putg(tensor__text_t *s, double v) {
+    if (v != v) { tensor__puts(s, "nan"); return; }
+    if (v < 0) { tensor__puts(s, "-"); v = -v; }
+    if (v > 1.7976931348623157e308) { tensor__puts(s, "inf"); return; }
+    if (v == 0) { tensor__puts(s, "0"); return; }
+    int e = (int)floor(log10(v));
+    double m = v / pow(10, e);
+    int64_t digits = (int64_t)(m * 1e5 + 0.5);
+    if (digits >= 1000000) { digits /= 10; e++; }
+    char b[8];
+    for (int i = 5; i >= 0; i--) { b[i] = (char)('0' + (int)(digits % 10)); digits /= 10; }
+    int n = 6;
+    while (n > 1 && b[n - 1] == '0') { n--; }
+    if (e >= -4 && e < 6) {
+        for (int i = e; i < 0; i++) { tensor__puts(s, i == e ? "0." : "0"); }
+        for (int i = 0; i < n || i <= e; i++) {
+            if (i == e + 1 && e >= 0) { tensor__puts(s, "."); }
+            tensor__put(s, i < n ? &b[i] : "0", 1);
+        }
+    } else {
+        tensor__put(s, b, 1);
+        if (n > 1) { tensor__puts(s, "."); tensor__put(s, b + 1, (size_t)n - 1); }
+        tensor__puts(s, e < 0 ? "e-" : "e+");
+        tensor__puti(s, e < 0 ? -e : e);
+    }
+}
+TENSOR__FN void tensor__put_shape(tensor__text_t *s, const int64_t *dims, int ndim) {
+    tensor__puts(s, "[");
+    for (int i = 0; i < ndim; i++) {
+        if (i) { tensor__puts(s, ","); }
+        tensor__puti(s, dims[i]);
+    }
+    tensor__puts(s, "]");
+}
+
+// %s string, %i int, %d int64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const int64_t * and int: a shape.
+TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
+    for (; *f; f++) {
+        if (*f != '%') { tensor__put(s, f, 1); continue; }
+        switch (*++f) {
+        case 's': tensor__puts(s, va_arg(v, const char *)); break;
+        case 'i': tensor__puti(s, va_arg(v, int)); break;
+        case 'd': tensor__puti(s, va_arg(v, int64_t)); break;
+        case 'g': tensor__putg(s, va_arg(v, double)); break;
+        case 't': {
+            const tensor_t *t = va_arg(v, const tensor_t *);
+            tensor__put_shape(s, t->dims, t->ndim);
+            break;
+        }
+        case 'y': tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype)); break;
+        case 'n': {
+            const int64_t *dims = va_arg(v, const int64_t *);
+            tensor__put_shape(s, dims, va_arg(v, int));
+            break;
+        }
+        default: tensor__put(s, f, 1); break;
+        }
+    }
+}
+
+// Raises an error (the first of a thread stays) and gives poison.
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...) {
+    if (th->error.code) { return TENSOR__POISON; }
+    th->error.code = code;
+    th->error.reported = 0;
+    th->error.site = NULL;
+    tensor__text_t s = {th->error.text, sizeof th->error.text, 0};
+    va_list v;
+    va_start(v, format);
+    tensor__format(&s, format, v);
+    va_end(v);
+    tensor__text_t path = {th->error.op, sizeof th->error.op, 0};
+    th->error.op[0] = 0;
+    for (int i = 0; i < th->path_depth && i < TENSOR__PATH; i++) {
+        if (!th->path[i] || !th->path[i][0]) { continue; }
+        if (path.length) { tensor__puts(&path, "."); }
+        tensor__puts(&path, th->path[i]);
+    }
+    return TENSOR__POISON;
+}
+TENSOR__FN const char *tensor__basename(const char *site) {
+    const char *base = site;
+    for (; *site; site++) { if (*site == '/' || *site == '\\') { base = site + 1; } }
+    return base;
+}
+TENSOR_API const char *(tensor_error_text)(void) {
+    tensor__thread_t *th = tensor__self();
+    tensor__text_t s = {th->shown, sizeof th->shown, 0};
+    th->shown[0] = 0;
+    if (!th->error.code) { return th->shown; }
+    tensor__puts(&s, th->error.text);
+    if (th->error.site) { tensor__puts(&s, " at "); tensor__puts(&s, tensor__basename(th->error.site)); }
+    if (th->error.op[0]) { tensor__puts(&s, " in "); tensor__puts(&s, th->error.op); }
+    return th->shown;
+}
+// Tells the handler, or stderr, once.
+TENSOR__FN TENSOR__NOINLINE void tensor__report(tensor__thread_t *th, const char *site) {
+    if (!th->error.code || th->error.reported) { return; }
+    if (!th->error.site) { th->error.site = site; }
+    th->error.reported = 1;
+    tensor_error_fn_t fn = th->ctx ? th->ctx->error_fn : NULL;
+    if (fn) {
+        fn(th->error.code, (tensor_error_text)(), th->ctx->error_user);
+        return;
+    }
+#ifndef TENSOR_NO_STDIO
+    fprintf(stderr, "tensor: %s\n", (tensor_error_text)());
+#endif
+}
+TENSOR_API int (tensor_ok)(void) { return tensor__self()->error.code == 0; }
+TENSOR_API int (tensor_error_code)(void) { return tensor__self()->error.code; }
+TENSOR_API void (tensor_clear_error)(void) {
+    tensor__thread_t *th = tensor__self();
+    tensor__report(th, NULL);
+    th->error.code = 0;
+}
+TENSOR_API const char *(tensor_code_name)(int code) {
+    switch (code) {
+    case TENSOR_OK: return "OK";
+#define TENSOR__X(id, text) case TENSOR_ERR_##id: return #id;
+    TENSOR_ERRORS(TENSOR__X)
+#undef TENSOR__X
+    default: return "?";
+    }
+}
+TENSOR_API int (tensor_raise)(int code, const char *what) {
+    tensor__fail(tensor__self(), code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_INTERNAL, "%s", what);
+    return code;
+}
+TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
+    tensor__thread_t *th = tensor__self();
+    th->ctx->error_fn = fn;
+    th->ctx->error_user = user;
+    return 0;
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-context                                   MARK: contexts, thread states, shutdown
+// ------------------------------------------------------------------------------
+
+#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+static pthread_key_t tensor__exit_key;
+static pthread_once_t tensor__exit_once = PTHREAD_ONCE_INIT;
+TENSOR__FN void tensor__thread_exit(void *th);
+TENSOR__FN void tensor__exit_make(void) { (void)pthread_key_create(&tensor__exit_key, tensor__thread_exit); }
+#endif
+
+TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
+    ctx->pool.n = 1;
+    ctx->ready = 1;
+#if !defined(TENSOR_NO_THREADS)
+#ifdef _WIN32
+    InitializeSRWLock(&ctx->mutex);
+    InitializeSRWLock(&ctx->pool.mutex);
+    InitializeConditionVariable(&ctx->pool.wake);
+#else
+    (void)pthread_mutex_init(&ctx->mutex, NULL);
+    (void)pthread_mutex_init(&ctx->pool.mutex, NULL);
+    (void)pthread_cond_init(&ctx->pool.wake, NULL);
+#endif
+#endif
+}
+
+// A thread state for the calling thread: an idle one, the context's built-in first one, or a new one.
+TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *ctx) {
+    const void *me = &tensor__tls;
+    TENSOR__LOCK(&tensor__global);
+    if (!ctx->ready) { tensor__context_init(ctx); }
+    TENSOR__UNLOCK(&tensor__global);
+    TENSOR__LOCK(&ctx->mutex);
+    tensor__thread_t **at = &ctx->idle, *th = NULL;
+    while (*at && (*at)->owner != me) { at = &(*at)->next_idle; }
+    if (!*at) {
+        for (at = &ctx->idle; *at && (*at)->owner; at = &(*at)->next_idle) { }
+    }
+    if (*at) {
+        th = *at;
+        *at = th->next_idle;
+    } else if (!ctx->first_used) {
+        ctx->first_used = 1;
+        th = &ctx->first;
+    }
+    uint64_t number = ctx->thread_count++;
+    TENSOR__UNLOCK(&ctx->mutex);
+    int made = 0;
+    if (!th) {
+        th = (tensor__thread_t *)tensor__raw_alloc(ctx, sizeof *th);
+        if (!th) {      // no memory for a state: every call of this thread fails with OUT_OF_MEMORY
+            static tensor__thread_t nowhere;
+            static tensor_context_t nothing;
+            nothing.limit = 1;
+            nowhere.ctx = &nothing;
+            return &nowhere;
+        }
+        memset(th, 0, sizeof *th);
+        made = 1;
+    }
+    if (made || !th->ctx) {
+        TENSOR__LOCK(&ctx->mutex);
+        th->next = ctx->threads;
+        ctx->threads = th;
+        TENSOR__UNLOCK(&ctx->mutex);
+    }
+    if (th->owner != me) {
+        th->ctx = ctx;
+        th->owner = me;
+        th->grad_mode = 1;
+        th->rng.seed = 67280421310721u + number;      // PyTorch's default seed; other threads get their own
+        th->rng.offset = 0;
+    }
+    tensor__tls = th;
+#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+    (void)pthread_once(&tensor__exit_once, tensor__exit_make);
+    (void)pthread_setspecific(tensor__exit_key, th);
+#endif
+    return th;
+}
+
+TENSOR__FN void tensor__scopes_close(tensor__thread_t *th);
+TENSOR__FN void tensor__thread_detach(tensor__thread_t *th) {
+    tensor_context_t *ctx = th->ctx;
+    tensor__scopes_close(th);
+    tensor__cache_release(th);
+    th->error.code = 0;
+    th->owner = NULL;
+    TENSOR__LOCK(&ctx->mutex);
+    th->next_idle = ctx->idle;
+    ctx->idle = th;
+    TENSOR__UNLOCK(&ctx->mutex);
+}
+#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+TENSOR__FN void tensor__thread_exit(void *th) {
+    if (tensor__tls != (tensor__thread_t *)th) { return; }
+    tensor__thread_detach((tensor__thread_t *)th);
+    tensor__tls = NULL;
+}
+#endif
+TENSOR_API void (tensor_thread_end)(void) {
+    tensor__thread_t *th = tensor__tls;
+    if (!th) { return; }
+    tensor__report(th, NULL);
+    tensor__thread_detach(th);
+    tensor__tls = NULL;
+#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+    (void)pthread_setspecific(tensor__exit_key, NULL);
+#endif
+}
+
+TENSOR_API int (tensor_version)(void) {
+    return TENSOR_VERSION_MAJOR * 10000 + TENSOR_VERSION_MINOR * 100 + TENSOR_VERSION_PATCH;
+}
+
+TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t);
+TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx);
+
+// Everything the context owns: objects first (they hold tensors), then scopes, then what is still kept, then raw memory.
+TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
+    tensor_context_t *ctx = th->ctx;
+    tensor__report(th, NULL);
+    int code = th->error.code;
+    tensor__pool_stop(ctx);
+    while (ctx->owned) {
+        tensor__owned_t *o = ctx->owned;
+        ctx->owned = o->next;
+        if (o->next) { o->next->prev = &ctx->owned; }
+        o->prev = NULL;
+        o->destroy(o);
+    }
+    for (tensor__thread_t *t = ctx->threads; t; t = t->next) { tensor__scopes_close(t); }
+    for (tensor__raw_t *r = ctx->raw; r; r = r->next) {
+        tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
+        for (int i = 0; i < r->headers; i++) {
+            if (slab[i].state == TENSOR__LIVE) { tensor__header_destroy(th, &slab[i]); }
+        }
+    }
+    TENSOR__LOCK(&ctx->mutex);
+    tensor__raw_t *r = ctx->raw;
+    ctx->raw = NULL;
+    while (r) {
+        tensor__raw_t *next = r->next;
+        ctx->allocator.free(ctx->allocator.user, r, (size_t)r->bytes, 64);
+        r = next;
+    }
+    ctx->reserved = ctx->allocs = ctx->frees = 0;
+    ctx->threads = ctx->idle = NULL;
+    ctx->first_used = 0;
+    ctx->thread_count = 0;
+    memset(&ctx->first, 0, sizeof ctx->first);
+    TENSOR__UNLOCK(&ctx->mutex);
+    tensor__tls = NULL;
+    return code;
+}
+TENSOR_API int (tensor_shutdown)(void) { return tensor__context_close(tensor__self()); }
+
+TENSOR_API tensor_context_t *(tensor_context_new)(void) {
+    tensor_context_t *ctx = (tensor_context_t *)TENSOR_MALLOC(sizeof *ctx, 64);
+    if (!ctx) {
+        tensor__fail(tensor__self(), TENSOR_ERR_OUT_OF_MEMORY, "context_new: out of memory");
+        return NULL;
+    }
+    memset(ctx, 0, sizeof *ctx);
+    tensor__context_init(ctx);
+    return ctx;
+}
+TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
+    tensor__thread_t *th = tensor__self();
+    tensor_context_t *before = th->ctx;
+    if (!context) { context = &tensor__default; }
+    if (context == before) { return before; }
+    // The state stays with its thread: it is found again by the thread that parked it.
+    TENSOR__LOCK(&before->mutex);
+    th->next_idle = before->idle;
+    before->idle = th;
+    TENSOR__UNLOCK(&before->mutex);
+    tensor__tls = NULL;
+    tensor__attach(context);
+    return before;
+}
+TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
+    if (!context || context == &tensor__default) {
+        tensor_context_t *now = (tensor_context_use)(NULL);
+        int r = (tensor_shutdown)();
+        if (now != &tensor__default) { (tensor_context_use)(now); }
+        return r;
+    }
+    tensor_context_t *before = (tensor_context_use)(context);
+    int code = tensor__context_close(tensor__self());
+    TENSOR_FREE(context, sizeof *context, 64);
+    tensor__attach(before == context ? &tensor__default : before);
+    return code;
+}
+
+TENSOR_API int (tensor_set_allocator)(const tensor_allocator_t *a) {
+    tensor__thread_t *th = tensor__self();
+    if (th->ctx->reserved) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "set_allocator: memory was handed out already; call it first");
+        return TENSOR_ERR_OWNER;
+    }
+    if (a) {
+        th->ctx->allocator = *a;
+    } else {
+        th->ctx->allocator.alloc = NULL;
+    }
+    return 0;
+}
+TENSOR_API int (tensor_set_memory_limit)(uint64_t bytes) {
+    tensor_context_t *ctx = tensor__self()->ctx;
+    TENSOR__LOCK(&ctx->mutex);
+    ctx->limit = bytes;
+    TENSOR__UNLOCK(&ctx->mutex);
+    return 0;
+}
+TENSOR_API tensor_memory_stats_t (tensor_memory_stats)(void) {
+    tensor_context_t *ctx = tensor__self()->ctx;
+    tensor_memory_stats_t m;
+    int64_t live = 0, peak = 0;
+    memset(&m, 0, sizeof m);
+    TENSOR__LOCK(&ctx->mutex);
+    for (tensor__thread_t *t = ctx->threads; t; t = t->next) {
+        m.live_tensors += TENSOR__RELAXED_LOAD(&t->live_tensors);
+        m.live_nodes += TENSOR__RELAXED_LOAD(&t->live_nodes);
+        live += TENSOR__RELAXED_LOAD(&t->live_bytes);
+        peak += TENSOR__RELAXED_LOAD(&t->peak_bytes);
+    }
+    m.live_bytes = live > 0 ? (uint64_t)live : 0;
+    m.peak_bytes = peak > 0 ? (uint64_t)peak : 0;
+    m.reserved_bytes = ctx->reserved;
+    m.allocs = ctx->allocs;
+    m.frees = ctx->frees;
+    TENSOR__UNLOCK(&ctx->mutex);
+    return m;
+}
+TENSOR_API void (tensor_reset_peak_memory)(void) {
+    tensor_context_t *ctx = tensor__self()->ctx;
+    TENSOR__LOCK(&ctx->mutex);
+    for (tensor__thread_t *t = ctx->threads; t; t = t->next) {
+        TENSOR__RELAXED_STORE(&t->peak_bytes, TENSOR__RELAXED_LOAD(&t->live_bytes));
+    }
+    TENSOR__UNLOCK(&ctx->mutex);
+}
+TENSOR_API void (tensor_empty_cache)(void) { tensor__cache_release(tensor__self()); }
+
+TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
+    tensor_context_t *ctx = tensor__self()->ctx;
+    tensor__text_t s = {text, size, 0};
+    if (size) { text[0] = 0; }
+    TENSOR__LOCK(&ctx->mutex);
+    // One line per (op, site): each header is counted by the first of its kind in the same walk.
+    for (tensor__raw_t *r = ctx->raw; r; r = r->next) {
+        tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
+        for (int i = 0; i < r->headers; i++) {
+            tensor_t *t = &slab[i];
+            if (t->state != TENSOR__LIVE) { continue; }
+            int64_t n = 0, bytes = 0;
+            int first = 1;
+            for (tensor__raw_t *q = ctx->raw; q && first; q = q->next) {
+                tensor_t *other = (tensor_t *)(void *)((char *)q + 64);
+                for (int k = 0; k < q->headers; k++) {
+                    if (other[k].state != TENSOR__LIVE || other[k].op != t->op || other[k].site != t->site) {
+                        continue;
+                    }
+                    if (n == 0 && &other[k] != t) { first = 0; break; }
+                    n++;
+                    bytes += other[k].numel * (int64_t)tensor_dtype_size((tensor_dtype_t)other[k].dtype);
+                }
+            }
+            if (!first) { continue; }
+            tensor__puti(&s, n);
+            tensor__puts(&s, n == 1 ? " tensor  " : " tensors  ");
+            tensor__puti(&s, bytes);
+            tensor__puts(&s, " bytes  ");
+            tensor__puts(&s, t->op ? t->op : "?");
+            if (t->site) { tensor__puts(&s, " at "); tensor__puts(&s, tensor__basename(t->site)); }
+            tensor__puts(&s, "\n");
+        }
+    }
+    TENSOR__UNLOCK(&ctx->mutex);
+    return s.length;
+}
+
+TENSOR__FN void tensor__own(tensor__thread_t *th, tensor__owned_t *o) {
+    tensor_context_t *ctx = th->ctx;
+    TENSOR__LOCK(&ctx->mutex);
+    o->next = ctx->owned;
+    o->prev = &ctx->owned;
+    if (o->next) { o->next->prev = &o->next; }
+    ctx->owned = o;
+    TENSOR__UNLOCK(&ctx->mutex);
+}
+TENSOR__FN void tensor__disown(tensor__owned_t *o) {
+    if (!o->prev) { return; }
+    tensor_context_t *ctx = tensor__self()->ctx;
+    TENSOR__LOCK(&ctx->mutex);
+    *o->prev = o->next;
+    if (o->next) { o->next->prev = o->prev; }
+    o->prev = NULL;
+    TENSOR__UNLOCK(&ctx->mutex);
+}
+TENSOR__FN void tensor__push_path(tensor__thread_t *th, const char *name) {
+    if (th->path_depth < TENSOR__PATH) { th->path[th->path_depth] = name; }
+    th->path_depth++;
+}
+TENSOR__FN void tensor__pop_path(tensor__thread_t *th) { th->path_depth--; }
+
+// ------------------------------------------------------------------------------
+// >>impl-threads                                   MARK: worker threads
+//
+// One word says which job is open and how many workers are inside, so the caller never waits for a worker that has not
+// come in: a late sleeper finds the job closed. Workers spin for some tens of microseconds between jobs (0.1 us to join,
+// a sleeping one costs 50), then sleep at no cost. Nested calls run inline. Rejected: OpenMP (a runtime of its own).
+// ------------------------------------------------------------------------------
+
+enum { TENSOR__SPINS = 4000 };      // pauses before sleeping, about 60-100 us
+#define TENSOR__OPEN ((uint64_t)1 << 31)
+
+TENSOR__FN void tensor__pool_work(tensor__pool_t *p, int worker) {
+    for (;;) {
+        int64_t i = TENSOR__ATOMIC_ADD(&p->next, 1);
+        if (i >= p->ntasks) { return; }
+        p->fn(p->arg, i, worker);
+    }
+}
+
+#if !defined(TENSOR_NO_THREADS)
+typedef struct { tensor__pool_t *pool; int worker; } tensor__start_t;
+
+TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
+    uint64_t seen = 0;
+    for (;;) {
+        int spins = 0;
+        uint64_t state;
+        while ((state = TENSOR__U64_LOAD(&p->state)) >> 32 == seen || !(state & TENSOR__OPEN)) {
+            seen = state >> 32;
+            if (TENSOR__ATOMIC_LOAD(&p->stop)) { return; }
+            TENSOR__PAUSE();
+            if (++spins < TENSOR__SPINS) { continue; }
+            TENSOR__LOCK(&p->mutex);
+            (void)TENSOR__ATOMIC_ADD(&p->parked, 1);
+            while (TENSOR__U64_LOAD(&p->state) >> 32 == seen && !TENSOR__ATOMIC_LOAD(&p->stop)) {
+#ifdef _WIN32
+                SleepConditionVariableSRW(&p->wake, &p->mutex, INFINITE, 0);
+#else
+                (void)pthread_cond_wait(&p->wake, &p->mutex);
+#endif
+            }
+            (void)TENSOR__ATOMIC_ADD(&p->parked, -1);
+            TENSOR__UNLOCK(&p->mutex);
+            spins = 0;
+        }
+        if (!TENSOR__U64_CAS(&p->state, &state, state + 1)) { continue; }   // come in
+        seen = state >> 32;
+        tensor__pool_work(p, worker);
+        state = TENSOR__U64_LOAD(&p->state);
+        while (!TENSOR__U64_CAS(&p->state, &state, state - 1)) { }          // go out
+    }
+}
+#ifdef _WIN32
+TENSOR__FN DWORD WINAPI tensor__worker_main(LPVOID arg) {
+#else
+TENSOR__FN void *tensor__worker_main(void *arg) {
+#endif
+    tensor__start_t s = *(tensor__start_t *)arg;
+    TENSOR_FREE(arg, sizeof s, 64);
+    tensor__worker(s.pool, s.worker);
+    return 0;
+}
+#endif
+
+TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
+    tensor__pool_t *p = &ctx->pool;
+#if !defined(TENSOR_NO_THREADS)
+    if (p->threads) {
+        TENSOR__LOCK(&p->mutex);
+        TENSOR__ATOMIC_STORE(&p->stop, 1);
+#ifdef _WIN32
+        WakeAllConditionVariable(&p->wake);
+#else
+        (void)pthread_cond_broadcast(&p->wake);
+#endif
+        TENSOR__UNLOCK(&p->mutex);
+        for (int i = 0; i < p->n - 1; i++) {
+#ifdef _WIN32
+            WaitForSingleObject(p->threads[i], INFINITE);
+            CloseHandle(p->threads[i]);
+#else
+            (void)pthread_join(p->threads[i], NULL);
+#endif
+        }
+        TENSOR_FREE(p->threads, 0, 64);
+        p->threads = NULL;
+        TENSOR__ATOMIC_STORE(&p->stop, 0);
+    }
+#endif
+    p->n = 1;
+    p->hook = NULL;
+}
+
+TENSOR_API int (tensor_set_num_threads)(int n) {
+    tensor__thread_t *th = tensor__self();
+    tensor__pool_t *p = &th->ctx->pool;
+    if (n < 1 || n > TENSOR__MAX_THREADS) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "set_num_threads: %i is not in 1..%i", n, (int)TENSOR__MAX_THREADS);
+        return TENSOR_ERR_SHAPE;
+    }
+    if (n == p->n && !p->hook) { return 0; }
+    tensor__pool_stop(th->ctx);
+    if (n == 1) { return 0; }
+#if defined(TENSOR_NO_THREADS)
+    tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "set_num_threads: built with TENSOR_NO_THREADS");
+    return TENSOR_ERR_UNSUPPORTED;
+#else
+    size_t bytes = (size_t)(n - 1) * sizeof p->threads[0];
+#ifdef _WIN32
+    p->threads = (HANDLE *)TENSOR_MALLOC(bytes, 64);
+#else
+    p->threads = (pthread_t *)TENSOR_MALLOC(bytes, 64);
+#endif
+    int started = 0;
+    while (p->threads && started < n - 1) {
+        tensor__start_t *s = (tensor__start_t *)TENSOR_MALLOC(sizeof *s, 64);
+        if (!s) { break; }
+        s->pool = p;
+        s->worker = started + 1;
+#ifdef _WIN32
+        p->threads[started] = CreateThread(NULL, 0, tensor__worker_main, s, 0, NULL);
+        int ok = p->threads[started] != NULL;
+#else
+        int ok = pthread_create(&p->threads[started], NULL, tensor__worker_main, s) == 0;
+#endif
+        if (!ok) { TENSOR_FREE(s, sizeof *s, 64); break; }
+        started++;
+    }
+    p->n = started + 1;
+    if (started == n - 1) { return 0; }
+    tensor__pool_stop(th->ctx);
+    tensor__fail(th, TENSOR_ERR_INTERNAL, "set_num_threads: the system started %i of %i threads", started, n - 1);
+    return TENSOR_ERR_INTERNAL;
+#endif
+}
+TENSOR_API int (tensor_get_num_threads)(void) { return tensor__self()->ctx->pool.n; }
+TENSOR__FN int tensor__thread_count(void) { return tensor__self()->ctx->pool.n; }
+TENSOR_API int (tensor_num_processors)(void) {
+#if defined(TENSOR_NO_THREADS)
+    return 1;
+#elif defined(_WIN32)
+    SYSTEM_INFO info;
+    GetSystemInfo(&info);
+    return (int)info.dwNumberOfProcessors;
+#else
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+#endif
+}
+TENSOR_API int (tensor_set_parallel_for)(tensor_parallel_fn_t fn, void *user, int n) {
+    tensor__thread_t *th = tensor__self();
+    if (n < 1 || n > TENSOR__MAX_THREADS) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "set_parallel_for: %i is not in 1..%i", n, (int)TENSOR__MAX_THREADS);
+        return TENSOR_ERR_SHAPE;
+    }
+    tensor__pool_stop(th->ctx);
+    if (!fn) { return 0; }
+    th->ctx->pool.hook = fn;
+    th->ctx->pool.hook_user = user;
+    th->ctx->pool.n = n;
+    return 0;
+}
+// A task of the user's job system takes a free worker number, so that scratch of two tasks never meets.
+TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
+    tensor__pool_t *p = (tensor__pool_t *)arg;
+    for (int w = 0;; w = w + 1 < p->n ? w + 1 : 0) {
+        if (TENSOR__ATOMIC_ADD(&p->slots[w], 1) == 0) {
+            p->fn(p->arg, i, w);
+            (void)TENSOR__ATOMIC_ADD(&p->slots[w], -1);
+            return;
+        }
+        (void)TENSOR__ATOMIC_ADD(&p->slots[w], -1);
+        TENSOR__PAUSE();
+    }
+}
+
+// Runs fn(arg, 0..ntasks-1, worker) on all threads of the context; the caller takes part.
+TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) {
+    tensor__thread_t *th = tensor__self();
+    tensor__pool_t *p = &th->ctx->pool;
+    if (p->n == 1 || ntasks <= 1 || ntasks > INT32_MAX / 2 || th->in_parallel || TENSOR__ATOMIC_ADD(&p->busy, 1) != 0) {
+        if (p->n > 1 && ntasks > 1 && ntasks <= INT32_MAX / 2 && !th->in_parallel) {
+            (void)TENSOR__ATOMIC_ADD(&p->busy, -1);
+        }
+        for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
+        return;
+    }
+    th->in_parallel = 1;
+    p->fn = fn;
+    p->arg = arg;
+    p->ntasks = ntasks;
+    if (p->hook) {
+        p->hook(p->hook_user, ntasks, tensor__hook_task, p);
+    } else {
+#if !defined(TENSOR_NO_THREADS)
+        TENSOR__ATOMIC_STORE(&p->next, 0);
+        uint64_t state = TENSOR__U64_LOAD(&p->state);       // closed and empty: only we change it now
+        uint64_t open = ((state >> 32) + 1) << 32 | TENSOR__OPEN;
+        while (!TENSOR__U64_CAS(&p->state, &state, open)) { }
+        if (TENSOR__ATOMIC_LOAD(&p->parked)) {
+            TENSOR__LOCK(&p->mutex);
+#ifdef _WIN32
+            WakeAllConditionVariable(&p->wake);
+#else
+            (void)pthread_cond_broadcast(&p->wake);
+#endif
+            TENSOR__UNLOCK(&p->mutex);
+        }
+        tensor__pool_work(p, 0);
+        state = TENSOR__U64_LOAD(&p->state);
+        while (!TENSOR__U64_CAS(&p->state, &state, state & ~TENSOR__OPEN)) { }
+        int spins = 0;
+        while (TENSOR__U64_LOAD(&p->state) & 0x7FFFFFFFu) {
+            TENSOR__PAUSE();
+#ifndef _WIN32
+            if (++spins > 1000) { (void)sched_yield(); spins = 0; }
+#else
+            if (++spins > 1000) { SwitchToThread(); spins = 0; }
+#endif
+        }
+#endif
+    }
+    th->in_parallel = 0;
+    (void)TENSOR__ATOMIC_ADD(&p->busy, -1);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-scopes                                    MARK: scopes, references
+//
+// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable and keep op and
+// site after death, so a stale pointer gives an error text, not a crash.
+// ------------------------------------------------------------------------------
+
+TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node);
+
+TENSOR__FN int tensor__stack_grow(tensor__thread_t *th) {
+    int64_t room = th->room ? th->room * 2 : 256;
+    tensor_t **stack = (tensor_t **)tensor__raw_or_release(th, (uint64_t)room * sizeof *stack);
+    if (!stack) { return 0; }
+    if (th->top) { memcpy(stack, th->stack, (size_t)th->top * sizeof *stack); }
+    if (th->stack) { tensor__raw_free(th->ctx, th->stack); }
+    th->stack = stack;
+    th->room = room;
+    return 1;
+}
+// Puts a header under the innermost scope. 0 = out of memory.
+TENSOR__INLINE int tensor__enlist(tensor__thread_t *th, tensor_t *t) {
+    if (th->top == th->room && !tensor__stack_grow(th)) { return 0; }
+    t->slot = (int32_t)th->top;
+    th->stack[th->top++] = t;
+    return 1;
+}
+
+TENSOR__FN void tensor__drop(tensor_t *t);
+// The end of a header: its references go, its memory waits in quarantine.
+TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
+    t->state = TENSOR__DEAD;
+    tensor__count(&th->live_tensors, -1);
+    if (t->node) {
+        if (t->node->retain) { t->node->retain[t->output] = NULL; }
+        tensor__node_drop(th, t->node);
+        t->node = NULL;
+    }
+    tensor__storage_t *s = t->storage;
+    t->storage = NULL;
+    if (s) { tensor__storage_drop(th, s); }
+    tensor_t *base = t->base, *grad = t->grad;
+    t->base = t->grad = NULL;
+    if (t->slot >= 0 && t->home == th && t->slot < th->top && th->stack[t->slot] == t) { th->stack[t->slot] = NULL; }
+    t->slot = -1;
+    if (t->home == th) {
+        tensor__header_bury(th, t);
+    } else {
+        TENSOR__PUSH_FOREIGN(&t->home->foreign_headers, t, tensor_t);
+    }
+    if (base) { tensor__drop(base); }
+    if (grad) { tensor__drop(grad); }
+}
+TENSOR__FN tensor_t *tensor__hold(tensor_t *t) {
+    TENSOR__HOLD(&t->refs);
+    return t;
+}
+TENSOR__FN void tensor__drop(tensor_t *t) {
+    if (t != TENSOR__POISON && TENSOR__DROP(&t->refs)) { tensor__header_destroy(tensor__self(), t); }
+}
+
+// Pops to a mark.
+TENSOR__FN void tensor__pop(tensor__thread_t *th, int64_t mark) {
+    while (th->top > mark) {
+        tensor_t *t = th->stack[--th->top];
+        if (!t) { continue; }
+        t->slot = -1;
+        if (TENSOR__DROP(&t->refs)) { tensor__header_destroy(th, t); }
+    }
+}
+TENSOR__FN void tensor__scopes_close(tensor__thread_t *th) {
+    tensor__pop(th, 0);
+    if (th->stack) { tensor__raw_free(th->ctx, th->stack); }
+    if (th->scopes) { tensor__raw_free(th->ctx, th->scopes); }
+    th->stack = NULL;
+    th->scopes = NULL;
+    th->room = 0;
+    th->scope_room = 0;
+    th->depth = 0;
+    th->epoch++;
+}
+
+// Is t usable? Poison raises POISONED if nothing else was raised; a dead header tells where it came from.
+TENSOR__FN TENSOR__NOINLINE int tensor__unusable(tensor__thread_t *th, const char *op, const char *arg, tensor_t *t) {
+    if (!t) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is NULL", op, arg);
+    } else if (t->state == TENSOR__POISON_STATE) {
+        tensor__fail(th, TENSOR_ERR_POISONED, "%s: argument %s failed earlier or on another thread", op, arg);
+    } else if (t->state == TENSOR__DEAD) {
+        tensor__fail(th, TENSOR_ERR_OWNER,
+                     "%s: argument %s: tensor used after its scope ended, created by %s%s%s; keep it with "
+                     "tensor_set, or take tensor_item", op, arg, t->op ? t->op : "?", t->site ? " at " : "",
+                     t->site ? tensor__basename(t->site) : "");
+    } else {
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is not a tensor", op, arg);
+    }
+    return 0;
+}
+#define TENSOR__USABLE(th, op, arg, t)                                                                       \
+    (TENSOR__LIKELY((t) != NULL && (t)->state == TENSOR__LIVE) || tensor__unusable(th, op, arg, t))
+
+TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mode) {
+    tensor_scope_t s;
+    s.thread = NULL;
+    s.mark = 0;
+    s.id = 0;
+    s.grad_mode = th->grad_mode;
+    if (th->depth == th->scope_room) {
+        int32_t room = th->scope_room ? th->scope_room * 2 : 32;
+        void *p = tensor__raw_or_release(th, (uint64_t)room * sizeof th->scopes[0]);
+        if (!p) {
+            tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "scope_begin: out of memory");
+            return s;
+        }
+        if (th->depth) { memcpy(p, th->scopes, (size_t)th->depth * sizeof th->scopes[0]); }
+        if (th->scopes) { tensor__raw_free(th->ctx, th->scopes); }
+        *(void **)&th->scopes = p;
+        th->scope_room = room;
+    }
+    s.thread = th;
+    s.mark = th->top;
+    s.id = ++th->scope_id;
+    th->scopes[th->depth].mark = th->top;
+    th->scopes[th->depth].id = s.id;
+    th->scopes[th->depth].grad_mode = th->grad_mode;
+    th->depth++;
+    th->grad_mode = (uint8_t)grad_mode;
+    return s;
+}
+TENSOR_API tensor_scope_t (tensor_scope_begin)(void) {
+    tensor__thread_t *th = tensor__self();
+    return tensor__scope_begin(th, th->grad_mode);
+}
+TENSOR_API tensor_scope_t (tensor_scope_begin_no_grad)(void) { return tensor__scope_begin(tensor__self(), 0); }
+TENSOR_API tensor_scope_t (tensor_scope_begin_grad)(void) { return tensor__scope_begin(tensor__self(), 1); }
+
+// Depth of an open scope of this thread, -1 with an error otherwise.
+TENSOR__FN int tensor__scope_find(tensor__thread_t *th, tensor_scope_t s, const char *what) {
+    if (!s.thread) { return -1; }       // its begin failed and said so
+    if (s.thread == th) {
+        for (int i = th->depth - 1; i >= 0 && th->scopes[i].id >= s.id; i--) {
+            if (th->scopes[i].id == s.id) { return i; }
+        }
+    }
+    tensor__fail(th, TENSOR_ERR_OWNER, "%s: the scope %s", what,
+                 s.thread == th ? "has ended already" : "belongs to another thread");
+    return -1;
+}
+TENSOR_API int (tensor_scope_reset)(tensor_scope_t scope) {
+    tensor__thread_t *th = tensor__self();
+    int i = tensor__scope_find(th, scope, "scope_reset");
+    if (i < 0) { return th->error.code; }
+    if (i + 1 < th->depth) { th->grad_mode = (uint8_t)th->scopes[i + 1].grad_mode; }
+    th->depth = i + 1;
+    th->epoch++;
+    tensor__pop(th, th->scopes[i].mark);
+    return 0;
+}
+TENSOR_API int (tensor_scope_end)(tensor_scope_t scope) {
+    tensor__thread_t *th = tensor__self();
+    int i = tensor__scope_find(th, scope, "scope_end");
+    if (i < 0) { return th->error.code; }
+    th->epoch++;
+    tensor__pop(th, th->scopes[i].mark);
+    th->grad_mode = (uint8_t)th->scopes[i].grad_mode;
+    th->depth = i;
+    return 0;
+}
+// Takes t out of the scope stack above a mark, pops, and puts it back under what is now innermost.
+TENSOR__FN int tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
+    int mine = t->state == TENSOR__LIVE && t->home == th && t->slot >= mark;
+    if (mine) { th->stack[t->slot] = NULL; t->slot = -1; }
+    tensor__pop(th, mark);
+    return !mine || tensor__enlist(th, t);      // cannot fail: popping made room
+}
+TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
+    tensor__thread_t *th = tensor__self();
+    int i = tensor__scope_find(th, scope, "scope_return");
+    if (i < 0) { return th->error.code ? TENSOR__POISON : t; }
+    if (t && t->state == TENSOR__LIVE) {
+        tensor__carry(th, th->scopes[i].mark, t);
+    } else {
+        tensor__pop(th, th->scopes[i].mark);
+    }
+    th->epoch++;
+    th->grad_mode = (uint8_t)th->scopes[i].grad_mode;
+    th->depth = i;
+    if (!t) { return TENSOR__POISON; }
+    if (t->state == TENSOR__LIVE && !t->site) { th->fresh = t; }
+    return t;
+}
+
+TENSOR_API tensor_t *(tensor_keep)(tensor_t *t) {
+    tensor__thread_t *th = tensor__self();
+    if (t && t->state == TENSOR__POISON_STATE) { return t; }
+    if (!TENSOR__USABLE(th, "keep", "t", t)) { return TENSOR__POISON; }
+    TENSOR__HOLD(&t->refs);
+    TENSOR__HOLD(&t->keeps);
+    return t;
+}
+TENSOR_API int (tensor_free)(tensor_t *t) {
+    if (!t || t->state == TENSOR__POISON_STATE) { return 0; }
+    tensor__thread_t *th = tensor__self();
+    if (t->state == TENSOR__LIVE) {
+        tensor__count_t keeps = TENSOR__ATOMIC_LOAD(&t->keeps);
+        if (keeps > 0) {
+            (void)TENSOR__ATOMIC_ADD(&t->keeps, -1);
+            tensor__drop(t);
+            return 0;
+        }
+        if (t->home == th && t->slot >= 0) {
+            th->stack[t->slot] = NULL;
+            if (t->slot == th->top - 1) { th->top--; }
+            t->slot = -1;
+            tensor__drop(t);
+            return 0;
+        }
+    }
+    if (t->state == TENSOR__DEAD) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed twice or after its scope ended, created by %s%s%s",
+                     t->op ? t->op : "?", t->site ? " at " : "", t->site ? tensor__basename(t->site) : "");
+    } else {
+        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor %t is neither kept nor owned by a scope of this thread", t);
+    }
+    return TENSOR_ERR_OWNER;
+}
+TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
+    tensor__thread_t *th = tensor__self();
+    if (!handle) { tensor__fail(th, TENSOR_ERR_OWNER, "set: handle is NULL"); return TENSOR_ERR_OWNER; }
+    if (!TENSOR__USABLE(th, "set", "value", value)) { return th->error.code; }
+    tensor_t *old = *handle;
+    if (old == value) { return 0; }
+    if (!old || old->state != TENSOR__LIVE || TENSOR__ATOMIC_LOAD(&old->keeps) > 0) {
+        (tensor_keep)(value);
+        *handle = value;
+        if (old && old->state == TENSOR__LIVE) { (tensor_free)(old); }
+        return 0;
+    }
+    if (old->home != th || old->slot < 0) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "set: the old value %t belongs to another thread's scope", old);
+        return TENSOR_ERR_OWNER;
+    }
+    // The new value takes the old one's place in the scope stack.
+    int32_t slot = old->slot;
+    old->slot = -1;
+    if (value->home == th && value->slot >= 0) {
+        th->stack[value->slot] = NULL;
+        value->slot = slot;
+        th->stack[slot] = value;
+    } else {
+        (tensor_keep)(value);
+        th->stack[slot] = NULL;
+    }
+    *handle = value;
+    tensor__drop(old);
+    return 0;
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-front                                     MARK: fronts: checks, shapes, results
+//
+// Every op starts with begin (arguments usable?), computes its shape, asks for its results and finishes. Shape and dtype
+// checks stand here, once for all devices.
+// ------------------------------------------------------------------------------
+
+static const uint8_t tensor__sizes[TENSOR_DTYPE_COUNT] = {4, 8, 4, 8, 1, 1, 2, 2};
+static const char *const tensor__dtype_names[TENSOR_DTYPE_COUNT] = {"f32", "f64", "i32", "i64", "u8", "bool", "f16", "bf16"};
+static const char *const tensor__arg_names[TENSOR__MAX_IN] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+
+TENSOR__INLINE int tensor__is_float(int dtype) { return dtype <= TENSOR_F64 || dtype >= TENSOR_F16; }
+// 0 bool, 1 integer, 2 float
+TENSOR__INLINE int tensor__category(int dtype) {
+    return tensor__is_float(dtype) ? 2 : dtype == TENSOR_BOOL ? 0 : 1;
+}
+// PyTorch's promotion of two dtypes of dimensioned tensors.
+TENSOR__FN int tensor__promote2(int a, int b) {
+    if (a == b) { return a; }
+    int ca = tensor__category(a), cb = tensor__category(b);
+    if (ca != cb) { return ca > cb ? a : b; }
+    if (ca == 1) { return a == TENSOR_I64 || b == TENSOR_I64 ? TENSOR_I64 : TENSOR_I32; }
+    return a == TENSOR_F64 || b == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;       // f16 + bf16 = f32
+}
+// With 0-d tensors, which count only when their category is higher.
+TENSOR__FN int tensor__promote(tensor_t *const *in, int n) {
+    int dim = -1, zero = -1;
+    for (int i = 0; i < n; i++) {
+        if (!in[i]) { continue; }
+        int *at = in[i]->ndim ? &dim : &zero;
+        *at = *at < 0 ? in[i]->dtype : tensor__promote2(*at, in[i]->dtype);
+    }
+    if (dim < 0) { return zero; }
+    if (zero < 0 || tensor__category(zero) <= tensor__category(dim)) { return dim; }
+    return zero;
+}
+
+// Right-aligned broadcast of shape b into (dims, ndim). 0 = they do not fit.
+TENSOR__FN int tensor__broadcast(int64_t *dims, int *ndim, const int64_t *b, int nb) {
+    int n = *ndim > nb ? *ndim : nb;
+    for (int i = 1; i <= n; i++) {      // from the right; dims grows at its left end
+        int64_t da = i <= *ndim ? dims[*ndim - i] : 1, db = i <= nb ? b[nb - i] : 1;
+        if (da != db && da != 1 && db != 1) { return 0; }
+    }
+    int64_t r[TENSOR_MAX_DIMS];
+    for (int i = 1; i <= n; i++) {
+        int64_t da = i <= *ndim ? dims[*ndim - i] : 1, db = i <= nb ? b[nb - i] : 1;
+        r[n - i] = da == 1 ? db : da;
+    }
+    memcpy(dims, r, (size_t)n * sizeof *r);
+    *ndim = n;
+    return 1;
+}
+
+// Product of sizes in u64; 0 = negative size or more than 2^62 bytes.
+TENSOR__FN int tensor__numel_of(const int64_t *dims, int ndim, int64_t *numel) {
+    uint64_t n = 1, nonzero = 1;
+    for (int i = 0; i < ndim; i++) {
+        if (dims[i] < 0) { return 0; }
+        if (!tensor__mul_u64(nonzero, dims[i] ? (uint64_t)dims[i] : 1, &nonzero) || nonzero > (uint64_t)1 << 59) {
+            return 0;
+        }
+        n = dims[i] ? n * (uint64_t)dims[i] : 0;
+    }
+    *numel = (int64_t)n;
+    return 1;
+}
+
+// -1 with the error INDEX if dim is outside -ndim..ndim-1.
+TENSOR__FN int tensor__dim(tensor__thread_t *th, const char *op, int64_t dim, int ndim) {
+    int64_t n = ndim ? ndim : 1;        // a 0-d tensor takes 0 and -1, as in PyTorch
+    if (dim < -n || dim >= n) {
+        tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %d is outside %d..%d", op, dim, -n, n - 1);
+        return -1;
+    }
+    return (int)(dim < 0 ? dim + n : dim);
+}
+
+// A live header under the innermost scope, dims and strides not set.
+TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op, int dtype, int ndim) {
+    tensor_t *t = tensor__header(th);
+    if (!t) { return NULL; }
+    if (!tensor__enlist(th, t)) {
+        tensor__header_bury(th, t);
+        return NULL;
+    }
+    t->state = TENSOR__LIVE;
+    t->dtype = (uint8_t)dtype;
+    t->ndim = (uint8_t)ndim;
+    t->device = TENSOR_CPU;
+    t->flags = 0;
+    t->refs = 1;
+    t->keeps = 0;
+    t->offset = 0;
+    t->storage = NULL;
+    t->node = NULL;
+    t->output = 0;
+    t->base_version = t->rebased = 0;
+    t->base = t->grad = NULL;
+    t->op = op;
+    t->site = NULL;
+    t->lock = 0;
+    tensor__count(&th->live_tensors, 1);
+    return t;
+}
+
+// A fresh contiguous tensor; raises SHAPE or OUT_OF_MEMORY.
+TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims, int ndim) {
+    if (ndim < 0 || ndim > TENSOR_MAX_DIMS) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %i dims, at most %i are supported", op, ndim, (int)TENSOR_MAX_DIMS);
+    }
+    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
+        return tensor__fail(th, TENSOR_ERR_DTYPE, "%s: %i is no dtype", op, dtype);
+    }
+    int64_t n;
+    if (!tensor__numel_of(dims, ndim, &n)) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: shape %n has a negative size or too many elements", op, dims, ndim);
+    }
+    tensor_t *t = tensor__new_header(th, op, dtype, ndim);
+    tensor__storage_t *s = t ? tensor__storage(th, (uint64_t)n * tensor__sizes[dtype], NULL) : NULL;
+    if (!s) {
+        if (t) { (tensor_free)(t); }
+        return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for shape %n %s", op, dims, ndim,
+                            tensor__dtype_names[dtype]);
+    }
+    t->storage = s;
+    t->numel = n;
+    t->flags = TENSOR__CONTIGUOUS;
+    int64_t stride = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        t->dims[i] = dims[i];
+        t->strides[i] = stride;
+        stride *= dims[i] > 0 ? dims[i] : 1;
+    }
+    return t;
+}
+
+TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
+    return (char *)t->storage->data + t->offset * (int64_t)tensor__sizes[t->dtype];
+}
+TENSOR__INLINE int tensor__needs_grad(const tensor_t *t) {
+    return t->node != NULL || (t->flags & TENSOR__REQUIRES_GRAD) != 0;
+}
+TENSOR__FN void tensor__rebase_view(tensor__thread_t *th, tensor_t *t);
+// A view whose base was changed in place gets its node anew.
+TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
+    if (t->base && t->base->rebased != t->base_version) { tensor__rebase_view(th, t); }
+    return tensor__needs_grad(t);
+}
+
+TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
+    tensor__thread_t *th = tensor__self();
+    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
+    th->fresh = NULL;
+    o->th = th;
+    o->row = row;
+    o->nin = nin;
+    o->nout = 0;
+    o->update = 0;
+    o->immediate = 0;
+    o->visible = 1;
+    o->original = NULL;
+    o->compute = 0;
+    o->p = NULL;
+    if (nin <= TENSOR__MAX_IN) {
+        for (int i = 0; i < nin; i++) { o->args[i] = in[i]; }
+        o->in = o->args;
+    } else {
+        o->in = in;
+    }
+    for (int i = 0; i < nin; i++) {
+        tensor_t *t = in[i];
+        if (TENSOR__LIKELY(t != NULL && t->state == TENSOR__LIVE)) { continue; }
+        if (!t && i >= row->required && row->nin >= 0) { continue; }
+        return tensor__unusable(th, row->name, nin == 1 ? "x" : i < TENSOR__MAX_IN ? tensor__arg_names[i] : "list", t);
+    }
+    return 1;
+}
+TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *dims, int ndim) {
+    tensor_t *t = tensor__make(o->th, o->row->name, dtype, dims, ndim);
+    o->out[o->nout++] = t;
+    return t;
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-gate                                      MARK: the one door to tensor data
+//
+// Every byte of tensor data is read or written behind tensor__launch: scratch is taken, the kernel chosen and run, the
+// versions of changed storages counted, here and nowhere else.
+// ------------------------------------------------------------------------------
+
+TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
+    a->data = tensor__ptr(t);
+    a->dims = t->dims;
+    a->strides = t->strides;
+    a->numel = t->numel;
+    a->storage = t->storage;
+    a->dtype = t->dtype;
+    a->ndim = t->ndim;
+    a->role = (uint8_t)role;
+    a->contiguous = (t->flags & TENSOR__CONTIGUOUS) != 0;
+}
+TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
+    a->data = NULL;
+    a->storage = NULL;
+    a->dims = a->strides = tensor__no_dims;
+    a->numel = 0;
+    a->ndim = 0;
+    a->role = TENSOR_READ;
+    a->contiguous = 1;
+    a->dtype = 0;
+}
+TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, const char *op) {
+    s->version++;
+    s->write_op = op;
+    s->write_site = NULL;
+    th->written = s;
+}
+
+// -> code; raised if not 0.
+TENSOR__FN int tensor__launch(tensor_call_t *c) {
+    const tensor__row_t *row = c->row;
+    c->scratch = NULL;
+    if (row->scratch) {
+        uint64_t bytes = row->scratch(c);
+        if (bytes && !(c->scratch = tensor__scratch(c->thread, bytes))) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    }
+    int code = row->cpu(c);
+    if (code) { return code; }
+    for (int i = c->nin; i < c->nin + c->nout; i++) {
+        if (c->arg[i].role == TENSOR_UPDATE) { tensor__bump(c->thread, c->arg[i].storage, row->name); }
+    }
+    return 0;
+}
+
+TENSOR__FN int tensor__record(tensor__op_t *o);
+TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording);
+TENSOR__FN int tensor__record_update(tensor__op_t *o);
+
+// Whether the tape wants this op.
+TENSOR__INLINE int tensor__tracks(tensor__op_t *o) {
+    if (!o->th->grad_mode || !o->row->grad) { return 0; }
+    for (int i = 0; i < o->nin; i++) {
+        if (o->in[i] && tensor__sync_needs_grad(o->th, o->in[i])) { return 1; }
+    }
+    return 0;
+}
+
+// Undoes the results of an op that failed.
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__abandon(tensor__op_t *o) {
+    for (int i = o->update ? 1 : 0; i < o->nout; i++) {
+        if (o->out[i] != TENSOR__POISON) { (tensor_free)(o->out[i]); }
+    }
+    return TENSOR__POISON;
+}
+// After the data is there: record, drop what the user does not see.
+TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
+    if (tensor__tracks(o)) {
+        if (!(o->update ? tensor__record_update(o) : tensor__record(o))) { return tensor__abandon(o); }
+    }
+    for (int i = o->visible; i < o->nout; i++) { (tensor_free)(o->out[i]); }
+    o->th->fresh = o->out[0];
+    return o->out[0];
+}
+
+TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
+    for (int i = 0; i < o->nout; i++) {
+        if (o->out[i] == TENSOR__POISON) { return tensor__abandon(o); }
+    }
+    if (o->row->cpu) {
+        tensor_arg_t arg[TENSOR__MAX_IN + TENSOR__MAX_OUT];
+        tensor_call_t c;
+        c.row = o->row;
+        c.arg = arg;
+        c.nin = o->nin;
+        c.nout = o->nout;
+        c.p = o->p;
+        c.rng = o->rng;
+        c.compute = o->compute;
+        c.thread = o->th;
+        for (int i = 0; i < o->nin; i++) {
+            if (o->in[i]) { tensor__arg(&arg[i], o->in[i], TENSOR_READ); } else { tensor__arg_none(&arg[i]); }
+        }
+        if (o->immediate) {
+            tensor__arg_none(&arg[1]);
+            arg[1].data = &o->imm;
+            arg[1].numel = 1;
+            arg[1].dtype = TENSOR_F64;
+        }
+        for (int i = 0; i < o->nout; i++) {
+            tensor__arg(&arg[o->nin + i], o->out[i], o->update && i == 0 ? TENSOR_UPDATE : TENSOR_WRITE);
+        }
+        if (tensor__launch(&c)) { return tensor__abandon(o); }
+    }
+    return tensor__commit(o);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-tape                                      MARK: recording
+//
+// A node is one block: struct, edges, shapes, saved values, all their dims. Saved values hold storage and version, never
+// a header. Graphs are freed by a worklist threaded through the nodes, so depth costs no stack.
+// ------------------------------------------------------------------------------
+
+TENSOR__FN void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) {
+    for (int i = 0; i < n->nsaved; i++) {
+        if (n->saved[i].storage) {
+            tensor__storage_drop(th, n->saved[i].storage);
+            n->saved[i].storage = NULL;
+        }
+    }
+}
+TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom);
+TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
+    if (!TENSOR__DROP(&node->refs)) { return; }
+    tensor__node_t *list = node;
+    node->next = NULL;
+    while (list) {
+        tensor__node_t *n = list;
+        list = n->next;
+        tensor__saved_drop(th, n);
+        for (int i = 0; i < n->nin; i++) {
+            tensor__node_t *to = n->edge[i].node;
+            if (to && TENSOR__DROP(&to->refs)) {
+                to->next = list;
+                list = to;
+            }
+            if (n->edge[i].leaf) { tensor__drop(n->edge[i].leaf); }
+        }
+        if (n->custom) { tensor__custom_free(th, n->custom); }
+        if (n->retain) { tensor__raw_free(th->ctx, n->retain); }
+        tensor__count(&th->live_nodes, -1);
+        if (TENSOR__LIKELY(n->home == th)) {
+            tensor__block_free(th, n, n->klass);
+        } else {
+            TENSOR__PUSH_FOREIGN(&n->home->foreign_nodes, n, tensor__node_t);
+        }
+    }
+}
+
+TENSOR__INLINE const int64_t *tensor__pool_dims(int64_t **pool, const int64_t *dims, int n) {
+    int64_t *at = *pool;
+    for (int i = 0; i < n; i++) { at[i] = dims[i]; }
+    *pool = at + n;
+    return at;
+}
+
+TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const int64_t *dims, int64_t **pool) {
+    TENSOR__HOLD(&t->storage->refs);
+    v->storage = t->storage;
+    v->offset = t->offset;
+    v->version = t->storage->version;
+    v->ndim = t->ndim;
+    v->dtype = t->dtype;
+    v->dims = dims;
+    v->strides = tensor__pool_dims(pool, t->strides, t->ndim);
+}
+
+// The node of an op whose data is there. NULL = out of memory, raised.
+TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
+    tensor__thread_t *th = o->th;
+    int nsaved = 0;
+    size_t dims = 0;
+    for (int i = 0; i < o->nin; i++) {
+        if (o->in[i]) { dims += o->in[i]->ndim; }
+        if (i < 5 && (saves >> i & 1)) {
+            nsaved++;
+            if (o->in[i]) { dims += 2 * (size_t)o->in[i]->ndim; }
+        }
+    }
+    for (int i = 0; i < o->nout; i++) {
+        dims += o->out[i]->ndim;
+        if (saves >> (8 + i) & 1) { nsaved++; dims += 2 * (size_t)o->out[i]->ndim; }
+    }
+    size_t bytes = sizeof(tensor__node_t) + (size_t)o->nin * sizeof(tensor__edge_t) +
+                   (size_t)(o->nin + o->nout) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t) +
+                   dims * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0);
+    int16_t klass;
+    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes, &klass);
+    if (!n) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for the tape", o->row->name);
+        return NULL;
+    }
+    tensor__count(&th->live_nodes, 1);
+    n->refs = 1;
+    n->klass = klass;
+    n->nout = (uint8_t)o->nout;
+    n->used = 0;
+    n->nin = o->nin;
+    n->nsaved = nsaved;
+    n->row = o->row;
+    n->site = NULL;
+    n->home = th;
+    n->rng = o->rng;
+    n->retain = NULL;
+    n->custom = NULL;
+    n->edge = (tensor__edge_t *)(void *)(n + 1);
+    n->in = (tensor__meta_t *)(void *)(n->edge + o->nin);
+    n->out = n->in + o->nin;
+    n->saved = (tensor__saved_t *)(void *)(n->out + o->nout);
+    n->p = (tensor_params_t *)(void *)(n->saved + nsaved);
+    int64_t *pool = (int64_t *)(void *)(n->p + (o->p ? 1 : 0));
+    if (o->p) { *n->p = *o->p; } else { n->p = NULL; }
+    uint64_t seq = th->seq;
+    int s = 0;
+    for (int i = 0; i < o->nin; i++) {
+        tensor_t *t = o->in[i];
+        tensor__edge_t *e = &n->edge[i];
+        e->node = NULL;
+        e->leaf = NULL;
+        e->output = 0;
+        n->in[i].ndim = 0;
+        n->in[i].dtype = 0;
+        n->in[i].dims = tensor__no_dims;
+        if (t) {
+            n->in[i].ndim = t->ndim;
+            n->in[i].dtype = t->dtype;
+            n->in[i].dims = tensor__pool_dims(&pool, t->dims, t->ndim);
+            if (tensor__is_float(t->dtype) && tensor__sync_needs_grad(th, t)) {
+                if (t->node) {
+                    TENSOR__HOLD(&t->node->refs);
+                    e->node = t->node;
+                    e->output = t->output;
+                    if (t->node->seq > seq) { seq = t->node->seq; }
+                } else {
+                    TENSOR__HOLD(&t->refs);
+                    e->leaf = t;
+                }
+            }
+        }
+        if (i < 5 && (saves >> i & 1)) {
+            tensor__saved_t *v = &n->saved[s++];
+            v->source = (int8_t)i;
+            v->storage = NULL;
+            v->is_immediate = 0;
+            if (t) {
+                tensor__save(v, i == 0 && o->original ? o->original : t, n->in[i].dims, &pool);
+            } else if (i == 1 && o->immediate) {
+                v->is_immediate = 1;
+                v->immediate = o->imm;
+            }
+        }
+    }
+    for (int i = 0; i < o->nout; i++) {
+        tensor_t *t = o->out[i];
+        n->out[i].ndim = t->ndim;
+        n->out[i].dtype = t->dtype;
+        n->out[i].dims = tensor__pool_dims(&pool, t->dims, t->ndim);
+        if (saves >> (8 + i) & 1) {
+            tensor__saved_t *v = &n->saved[s++];
+            v->source = (int8_t)(-1 - i);
+            v->is_immediate = 0;
+            tensor__save(v, t, n->out[i].dims, &pool);
+        }
+    }
+    th->seq = n->seq = seq + 1;
+    return n;
+}
+
+TENSOR__FN int tensor__record(tensor__op_t *o) {
+    tensor__node_t *n = tensor__node_make(o, o->row->saves);
+    if (!n) { return 0; }
+    int given = 0;
+    for (int i = 0; i < o->nout; i++) {
+        tensor_t *t = o->out[i];
+        if (!tensor__is_float(t->dtype)) { continue; }
+        if (given++) { TENSOR__HOLD(&n->refs); }
+        t->node = n;
+        t->output = i;
+    }
+    if (!given) { tensor__node_drop(o->th, n); }
+    return 1;
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-iterator                                  MARK: strides, conversion, blocks
+//
+// Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order; contiguous arguments
+// of that type are used where they lie. Bodies see contiguous memory and whole vectors only.
+// ------------------------------------------------------------------------------
+
+enum { TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 8, TENSOR__GRAIN = 16384 };
+typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
+
+// What one instruction set offers; filled by its kernel pass.
+typedef struct tensor__isa_t {
+    const tensor__body_t *forward, *backward;
+    int lanes;
+    float (*leaf_sum)(const float *x, int64_t n);
+    float (*leaf_max)(const float *x, int64_t n);
+    float (*leaf_min)(const float *x, int64_t n);
+    void (*add_row)(float *acc, const float *x, int64_t n);
+    void (*row_softmax)(const float *x, float *y, int64_t n);
+    void (*row_log_softmax)(const float *x, float *y, int64_t n);
+    float (*row_logsumexp)(const float *x, float *work, int64_t n);
+    void (*row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
+    void (*row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
+    float (*row_dot)(const float *x, const float *y, int64_t n);
+    void (*gemm_f32)(const tensor__gemm_t *g);
+} tensor__isa_t;
+
+/* >>gemm  common to all ISA passes: the call, its scratch, the references, the f64 product
+ *
+ * C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0 too).
+ * Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a constant
+ * length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. What is chosen
+ * (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the threads. */
+enum {
+    TENSOR__GEMM_KC = 512,      /* longest chunk of k: a panel of A (12 x 512 f32) is 24 KB of L1 */
+    TENSOR__GEMM_NC = 256,      /* columns of packed B: 512 x 256 f32 = 512 KB of a 1 MB L2 */
+    TENSOR__GEMM_MC = 1024,     /* rows of packed A */
+    TENSOR__GEMM_PANELS = 16,   /* panels of A packed at a time */
+    TENSOR__GEMM_KS = 32,       /* chunk of k where B is read in place and only once: 32 streams of rows */
+    TENSOR__GEMM_KD = 1024,     /* chunk of k of the dot path: 6 rows of B in L1 */
+    TENSOR__GEMM_MR = 16,       /* rows and columns of a tile, upper bounds over the passes */
+    TENSOR__GEMM_NR = 32,
+    TENSOR__GEMM_SPLIT = 8      /* parts of k of a split sum */
+};
+
+#define TENSOR__MIN(a, b) ((a) < (b) ? (a) : (b))
+#define TENSOR__HIDE(p) __asm__("" : "+r"(p))      /* where p came from is forgotten */
+
+/* A tall sum over a small C (dW of a narrow layer) has too few tiles to share: k is cut in 8, the partial
+ * products land in scratch and are added in order. */
+TENSOR__FN int tensor__gemm_splits(const tensor__gemm_t *g) {
+    return g->batch == 1 && g->k >= 4096 && g->m <= 64 && g->n <= 64 && g->m > 4;
+}
+
+/* chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128 */
+TENSOR__FN int64_t tensor__gemm_chunk(int64_t k) {
+    int64_t parts;
+    if (k <= TENSOR__GEMM_KC) return k;
+    parts = (k + TENSOR__GEMM_KC - 1) / TENSOR__GEMM_KC;
+    return ((k + parts - 1) / parts + 15) / 16 * 16;
+}
+
+/* Floats of scratch a worker needs: panels of A (rows padded by 16 against set conflicts), then a block of B. Bounds
+ * by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own. */
+TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
+    return (TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) + 16)
+        * (TENSOR__MIN(g->m, (int64_t)TENSOR__GEMM_MC) + TENSOR__GEMM_MR);
+}
+TENSOR__FN uint64_t tensor__gemm_worker_floats(const tensor__gemm_t *g) {
+    uint64_t nb = (uint64_t)TENSOR__MIN(g->n, (int64_t)TENSOR__GEMM_NC);
+    nb = (nb + TENSOR__GEMM_NR - 1) / TENSOR__GEMM_NR * TENSOR__GEMM_NR;
+    return ((uint64_t)tensor__gemm_panel_floats(g) + (uint64_t)TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) * nb + 15)
+        / 16 * 16;
+}
+
+TENSOR__FN size_t tensor__gemm_scratch_f32(const tensor__gemm_t *g, int threads) {
+    uint64_t bytes;
+    if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->batch <= 0) return 0;
+    bytes = tensor__gemm_worker_floats(g) * 4 * (uint64_t)(threads > 0 ? threads : 1) + 64;
+    if (tensor__gemm_splits(g)) bytes += (uint64_t)g->m * (uint64_t)g->n * 4 * TENSOR__GEMM_SPLIT;
+    return (size_t)bytes;
+}
+
+/* the plain meaning: one chain in double per element */
+TENSOR__FN void tensor__gemm_ref_f32(const tensor__gemm_t *g) {
+    int64_t t, i, j, p;
+    for (t = 0; t < g->batch; t++) {
+        const float *a = (const float *)g->a + (g->aoff ? g->aoff[t] : 0);
+        const float *b = (const float *)g->b + (g->boff ? g->boff[t] : 0);
+        float *c = (float *)g->c + (g->coff ? g->coff[t] : 0);
+        for (i = 0; i < g->m; i++)
+            for (j = 0; j < g->n; j++) {
+                double s = g->bias ? (double)((const float *)g->bias)[j] : 0.0;
+                for (p = 0; p < g->k; p++)
+                    s += (double)a[i * g->ars + p * g->acs] * (double)b[p * g->brs + j * g->bcs];
+                if (g->accumulate) s += (double)c[i * g->crs + j];
+                c[i * g->crs + j] = (float)s;
+            }
+    }
+}
+
+/* The parallel cut: an item of the batch is a grid of gm x gn rectangles of C, and a task is `per` items or one
+ * rectangle. Each rectangle packs for itself, so workers meet only once, at the end; the grid is the one that
+ * packs least for the balance it gives. */
+typedef struct { int64_t tasks, per, gm, gn; } tensor__gemm_cut_t;
+
+TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int threads, int mr, int nr) {
+    tensor__gemm_cut_t cut;
+    double work = (double)g->m * (double)g->n * (double)g->k, best = 0, cost;
+    int64_t want, gm, gn, nrs, mrs, rows, cols;
+    cut.tasks = 1; cut.per = g->batch; cut.gm = cut.gn = 1;
+    /* 512K multiply-adds take about 8 us on one core; a join takes 2 */
+    if (threads < 2 || work * (double)g->batch < 524288.0) return cut;
+    if (g->batch >= 4 * threads || (g->batch >= threads && work < 262144.0)) {
+        cut.per = (g->batch + 8 * threads - 1) / (8 * threads);
+        cut.tasks = (g->batch + cut.per - 1) / cut.per;
+        return cut;
+    }
+    nrs = (g->n + nr - 1) / nr; mrs = (g->m + mr - 1) / mr;
+    want = (threads + g->batch - 1) / g->batch;
+    if (work > 8e6 * (double)want) want *= 4;           /* somebody else may use a core: let the other take more */
+    for (gm = 1; gm <= want && gm <= mrs; gm++) {
+        gn = (want + gm - 1) / gm;
+        if (gn > nrs) gn = nrs;
+        rows = (mrs + gm - 1) / gm * mr;
+        cols = (nrs + gn - 1) / gn * nr;
+        /* per element, in multiply-adds of one lane group: 32 for an element of B to pack, 8 for one of A */
+        cost = (double)rows * (double)cols + 32.0 * 0.3 * (double)cols + 32.0 * 0.15 * (double)rows;
+        cost *= (double)((gm * gn * g->batch + threads - 1) / threads);
+        if (best == 0 || cost < best) { best = cost; cut.gm = gm; cut.gn = gn; }
+    }
+    cut.per = 1;
+    cut.tasks = cut.gm * cut.gn * g->batch;
+    return cut;
+}
+
+/* f64: one text for every machine. Tiles of 4 x 4 in eight vectors of two, B packed, A read in place. */
+typedef double tensor__d2 __attribute__((vector_size(16), aligned(8), may_alias));
+
+enum { TENSOR__GEMM_KC64 = 256, TENSOR__GEMM_NC64 = 64 };
+
+TENSOR__FN size_t tensor__gemm_scratch_f64(const tensor__gemm_t *g, int threads) {
+    uint64_t kb = (uint64_t)TENSOR__MIN(g->k > 0 ? g->k : 0, (int64_t)TENSOR__GEMM_KC64);
+    return (size_t)((kb * TENSOR__GEMM_NC64 + kb * 4) * 8 * (uint64_t)(threads > 0 ? threads : 1) + 64);
+}
+
+/* c[4][4] = sum of a[p][4] b[p][4] */
+TENSOR__FN void tensor__gemm_tile_f64(int64_t k, const double *a, const double *b, double *c) {
+    tensor__d2 c0 = { 0, 0 }, c1 = c0, c2 = c0, c3 = c0, d0 = c0, d1 = c0, d2 = c0, d3 = c0;
+    tensor__d2 *o = (tensor__d2 *)(void *)c;
+    for (; k > 0; k--, a += 4, b += 4) {
+        tensor__d2 x = *(const tensor__d2 *)(const void *)b, y = *(const tensor__d2 *)(const void *)(b + 2);
+        tensor__d2 s = { a[0], a[0] }, t = { a[1], a[1] }, u = { a[2], a[2] }, v = { a[3], a[3] };
+        c0 += s * x; d0 += s * y;
+        c1 += t * x; d1 += t * y;
+        c2 += u * x; d2 += u * y;
+        c3 += v * x; d3 += v * y;
+    }
+    o[0] = c0; o[1] = d0; o[2] = c1; o[3] = d1;
+    o[4] = c2; o[5] = d2; o[6] = c3; o[7] = d3;
+}
+
+/* dst[k][4] from `w` (1..4) lines of src, lanes past w zero; s1 is the stride along the lines' number */
+TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, const double *src, int64_t s1, int64_t sk, double *dst) {
+    int64_t p, i;
+    if (w == 4)
+        for (p = 0; p < k; p++, src += sk, dst += 4) {
+            dst[0] = src[0]; dst[1] = src[s1]; dst[2] = src[2 * s1]; dst[3] = src[3 * s1];
+        }
+    else
+        for (p = 0; p < k; p++, src += sk, dst += 4)
+            for (i = 0; i < 4; i++) dst[i] = i < w ? src[i * s1] : 0.0;
+}
+
+typedef struct { const tensor__gemm_t *g; tensor__gemm_cut_t cut; int workers; } tensor__gemm_job_t;
+
+/* rows and columns of rectangle t of the grid, cut at multiples of mr and nr */
+TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int mr, int nr, int64_t *r) {
+    const tensor__gemm_t *g = job->g;
+    int64_t mrs, nrs, ti, tj;
+    if (job->cut.gm * job->cut.gn == 1) { r[0] = r[2] = 0; r[1] = g->m; r[3] = g->n; return; }
+    mrs = (g->m + mr - 1) / mr; nrs = (g->n + nr - 1) / nr;
+    ti = t / job->cut.gn; tj = t % job->cut.gn;
+    r[0] = mrs * ti / job->cut.gm * mr;
+    r[1] = TENSOR__MIN(mrs * (ti + 1) / job->cut.gm * mr, g->m);
+    r[2] = nrs * tj / job->cut.gn * nr;
+    r[3] = TENSOR__MIN(nrs * (tj + 1) / job->cut.gn * nr, g->n);
+}
+
+TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_t *g, int64_t item, const int64_t *r, double *scratch) {
+    const double *a = (const double *)g->a + (g->aoff ? g->aoff[item] : 0);
+    const double *b = (const double *)g->b + (g->boff ? g->boff[item] : 0);
+    double *c = (double *)g->c + (g->coff ? g->coff[item] : 0), tile[16];
+    int64_t p, q, jc, i, j, x, y, kb, nb, mw, nw;
+    for (jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC64)
+        for (p = 0; p < g->k; p += TENSOR__GEMM_KC64) {
+            double *bp = scratch, *ap = scratch + TENSOR__GEMM_NC64 * TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC64);
+            int add = g->accumulate || p > 0;
+            const double *bias = p == 0 ? (const double *)g->bias : NULL;
+            kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
+            nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
+            for (q = 0; q < nb; q += 4)
+                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, (int64_t)4), b + p * g->brs + (jc + q) * g->bcs, g->bcs,
+                                      g->brs, bp + q * kb);
+            for (i = r[0]; i < r[1]; i += 4) {
+                mw = TENSOR__MIN(r[1] - i, (int64_t)4);
+                tensor__gemm_pack_f64(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, ap);
+                for (j = 0; j < nb; j += 4) {
+                    nw = TENSOR__MIN(nb - j, (int64_t)4);
+                    tensor__gemm_tile_f64(kb, ap, bp + j * kb, tile);
+                    for (x = 0; x < mw; x++) {
+                        double *o = c + (i + x) * g->crs + jc + j;
+                        for (y = 0; y < nw; y++) {
+                            double v = tile[4 * x + y];
+                            if (bias) v += bias[jc + j + y];
+                            o[y] = add ? o[y] + v : v;
+                        }
+                    }
+                }
+            }
+        }
+}
+
+TENSOR__FN void tensor__gemm_task_f64(void *arg, int64_t task, int worker) {
+    const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
+    int64_t per = job->cut.gm * job->cut.gn, t, t1, r[4], n = job->g->batch * per;
+    double *s = (double *)(void *)(((uintptr_t)job->g->scratch + 63) & ~(uintptr_t)63)
+        + (int64_t)(tensor__gemm_scratch_f64(job->g, 1) - 64) / 8 * worker;
+    t = task * job->cut.per;
+    t1 = TENSOR__MIN(t + job->cut.per, n);
+    for (; t < t1; t++) {
+        tensor__gemm_rect(job, t % per, 4, 4, r);
+        tensor__gemm_block_f64(job->g, t / per, r, s);
+    }
+}
+
+/* k == 0: the empty sum. es = 4 or 8 bytes an element */
+TENSOR__FN void tensor__gemm_empty(const tensor__gemm_t *g, size_t es) {
+    int64_t t, i, j;
+    if (g->accumulate && !g->bias) return;
+    for (t = 0; t < g->batch; t++)
+        for (i = 0; i < g->m; i++) {
+            int64_t at = (g->coff ? g->coff[t] : 0) + i * g->crs;
+            if (es == 4) {
+                float *c = (float *)g->c + at;
+                const float *b = (const float *)g->bias;
+                for (j = 0; j < g->n; j++) c[j] = (g->accumulate ? c[j] : 0.0f) + (b ? b[j] : 0.0f);
+            } else {
+                double *c = (double *)g->c + at;
+                const double *b = (const double *)g->bias;
+                for (j = 0; j < g->n; j++) c[j] = (g->accumulate ? c[j] : 0.0) + (b ? b[j] : 0.0);
+            }
+        }
+}
+
+TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
+    tensor__gemm_job_t job;
+    if (g->m <= 0 || g->n <= 0 || g->batch <= 0) return;
+    if (g->k <= 0) { tensor__gemm_empty(g, 8); return; }
+    job.g = g;
+    job.workers = tensor__thread_count();
+    job.cut = tensor__gemm_cut(g, job.workers, 4, 4);
+    if (job.cut.tasks == 1) tensor__gemm_task_f64(&job, 0, 0);
+    else tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
+}
+
+/* one tile: c[mr][.] (+)= a b; as = stride of a's rows (or of k, by variant), bs of b's rows, cs of c's;
+ * w = valid columns of the last vector */
+typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, float *c,
+                                     int64_t cs, const float *bias, int add, int w);
+
+// Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined).
+TENSOR__INLINE int64_t tensor__i64_from(double v) {
+    if (v != v) { return 0; }
+    if (v >= 9223372036854775808.0) { return INT64_MAX; }
+    if (v < -9223372036854775808.0) { return INT64_MIN; }
+    return (int64_t)v;
+}
+TENSOR__INLINE int64_t tensor__clip(double v, double lo, double hi) {
+    if (v != v) { return 0; }
+    return (int64_t)(v < lo ? lo : v > hi ? hi : v);
+}
+TENSOR__FN double tensor__remainder_f64(double a, double b) {
+    double r = fmod(a, b);
+    return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+}
+TENSOR__FN double tensor__floordiv_f64(double a, double b) {
+    if (b == 0) { return a / b; }
+    double m = fmod(a, b), d = (a - m) / b;
+    if (m != 0 && ((b < 0) != (m < 0))) { d -= 1; }
+    if (d == 0) { return copysign(0.0, a / b); }
+    double f = floor(d);
+    return d - f > 0.5 ? f + 1 : f;
+}
+
+// Compute types: f32 for f32 f16 bf16, f64, and int64_t for the integers and bool.
+enum { TENSOR__C_F32, TENSOR__C_F64, TENSOR__C_I64 };
+TENSOR__INLINE int tensor__class(int dtype) {
+    return dtype == TENSOR_F64 ? TENSOR__C_F64 : tensor__is_float(dtype) ? TENSOR__C_F32 : TENSOR__C_I64;
+}
+static const uint8_t tensor__class_size[3] = {4, 8, 8};
+
+// n elements with a stride into a block of a compute type, and back.
+#define TENSOR__LOAD_RUN(type, expr)                                                                         \
+    {                                                                                                        \
+        const type *s = (const type *)from;                                                                  \
+        for (int64_t i = 0; i < n; i++) { type v = s[i * stride]; d[i] = expr; }                             \
+        break;                                                                                               \
+    }
+#define TENSOR__LOAD_FN(name, to_type, from_int)                                                             \
+    TENSOR__FN void name(to_type *d, const void *from, int dtype, int64_t stride, int64_t n) {               \
+        switch (dtype) {                                                                                     \
+        case TENSOR_F32: TENSOR__LOAD_RUN(float, (to_type)v)                                                 \
+        case TENSOR_F64: TENSOR__LOAD_RUN(double, (to_type)v)                                                \
+        case TENSOR_I32: TENSOR__LOAD_RUN(int32_t, (to_type)v)                                               \
+        case TENSOR_I64: TENSOR__LOAD_RUN(int64_t, (to_type)v)                                               \
+        case TENSOR_U8: TENSOR__LOAD_RUN(uint8_t, (to_type)v)                                                \
+        case TENSOR_BOOL: TENSOR__LOAD_RUN(uint8_t, (to_type)(v != 0))                                       \
+        case TENSOR_F16: TENSOR__LOAD_RUN(uint16_t, (to_type)tensor__f32_from_f16(v))                        \
+        case TENSOR_BF16: TENSOR__LOAD_RUN(uint16_t, (to_type)tensor__f32_from_bf16(v))                      \
+        default: break;                                                                                      \
+        }                                                                                                    \
+    }
+TENSOR__LOAD_FN(tensor__load_f32, float, v)
+TENSOR__LOAD_FN(tensor__load_f64, double, v)
+#undef TENSOR__LOAD_FN
+TENSOR__FN void tensor__load_i64(int64_t *d, const void *from, int dtype, int64_t stride, int64_t n) {
+    switch (dtype) {
+    case TENSOR_F32: TENSOR__LOAD_RUN(float, tensor__i64_from((double)v))
+    case TENSOR_F64: TENSOR__LOAD_RUN(double, tensor__i64_from(v))
+    case TENSOR_I32: TENSOR__LOAD_RUN(int32_t, v)
+    case TENSOR_I64: TENSOR__LOAD_RUN(int64_t, v)
+    case TENSOR_U8: TENSOR__LOAD_RUN(uint8_t, v)
+    case TENSOR_BOOL: TENSOR__LOAD_RUN(uint8_t, v != 0)
+    case TENSOR_F16: TENSOR__LOAD_RUN(uint16_t, tensor__i64_from((double)tensor__f32_from_f16(v)))
+    case TENSOR_BF16: TENSOR__LOAD_RUN(uint16_t, tensor__i64_from((double)tensor__f32_from_bf16(v)))
+    default: break;
+    }
+}
+#undef TENSOR__LOAD_RUN
+#define TENSOR__STORE_RUN(type, expr)                                                                        \
+    {                                                                                                        \
+        type *d = (type *)to;                                                                                \
+        for (int64_t i = 0; i < n; i++) { d[i * stride] = expr; }                                            \
+        break;                                                                                               \
+    }
+#define TENSOR__STORE_FN(name, type)                                                                         \
+    TENSOR__FN void name(void *to, int dtype, int64_t stride, const type *s, int64_t n) {                    \
+        switch (dtype) {                                                                                     \
+        case TENSOR_F32: TENSOR__STORE_RUN(float, (float)s[i])                                               \
+        case TENSOR_F64: TENSOR__STORE_RUN(double, (double)s[i])                                             \
+        case TENSOR_I32: TENSOR__STORE_RUN(int32_t, (int32_t)tensor__clip((double)s[i], -2147483648.0, 2147483647.0)) \
+        case TENSOR_I64: TENSOR__STORE_RUN(int64_t, tensor__i64_from((double)s[i]))                          \
+        case TENSOR_U8: TENSOR__STORE_RUN(uint8_t, (uint8_t)tensor__clip((double)s[i], 0.0, 255.0))          \
+        case TENSOR_BOOL: TENSOR__STORE_RUN(uint8_t, (uint8_t)(s[i] != 0))                                   \
+        case TENSOR_F16: TENSOR__STORE_RUN(uint16_t, tensor__f16_from_f32((float)s[i]))                      \
+        case TENSOR_BF16: TENSOR__STORE_RUN(uint16_t, tensor__bf16_from_f32((float)s[i]))                    \
+        default: break;                                                                                      \
+        }                                                                                                    \
+    }
+TENSOR__STORE_FN(tensor__store_f32, float)
+TENSOR__STORE_FN(tensor__store_f64, double)
+#undef TENSOR__STORE_FN
+// Integers wrap, as two's complement does.
+TENSOR__FN void tensor__store_i64(void *to, int dtype, int64_t stride, const int64_t *s, int64_t n) {
+    switch (dtype) {
+    case TENSOR_F32: TENSOR__STORE_RUN(float, (float)s[i])
+    case TENSOR_F64: TENSOR__STORE_RUN(double, (double)s[i])
+    case TENSOR_I32: TENSOR__STORE_RUN(int32_t, (int32_t)(uint32_t)(uint64_t)s[i])
+    case TENSOR_I64: TENSOR__STORE_RUN(int64_t, s[i])
+    case TENSOR_U8: TENSOR__STORE_RUN(uint8_t, (uint8_t)((uint64_t)s[i] & 255))
+    case TENSOR_BOOL: TENSOR__STORE_RUN(uint8_t, (uint8_t)(s[i] != 0))
+    case TENSOR_F16: TENSOR__STORE_RUN(uint16_t, tensor__f16_from_f32((float)s[i]))
+    case TENSOR_BF16: TENSOR__STORE_RUN(uint16_t, tensor__bf16_from_f32((float)s[i]))
+    default: break;
+    }
+}
+#undef TENSOR__STORE_RUN
+TENSOR__FN void tensor__load_run(void *d, int klass, const void *from, int dtype, int64_t stride, int64_t n) {
+    if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) { memcpy(d, from, (size_t)n * 4); return; }
+    switch (klass) {
+    case TENSOR__C_F32: tensor__load_f32((float *)d, from, dtype, stride, n); break;
+    case TENSOR__C_F64: tensor__load_f64((double *)d, from, dtype, stride, n); break;
+    default: tensor__load_i64((int64_t *)d, from, dtype, stride, n); break;
+    }
+}
+TENSOR__FN void tensor__store_run(void *to, int dtype, int64_t stride, const void *s, int klass, int64_t n) {
+    if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) { memcpy(to, s, (size_t)n * 4); return; }
+    switch (klass) {
+    case TENSOR__C_F32: tensor__store_f32(to, dtype, stride, (const float *)s, n); break;
+    case TENSOR__C_F64: tensor__store_f64(to, dtype, stride, (const double *)s, n); break;
+    default: tensor__store_i64(to, dtype, stride, (const int64_t *)s, n); break;
+    }
+}
+// n contiguous elements of one dtype to another.
+TENSOR__FN void tensor__load(void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
+    int64_t block[TENSOR__BLOCK];
+    int klass = tensor__class(from_dtype);
+    if (to_dtype == from_dtype) { memcpy(to, from, (size_t)n * tensor__sizes[to_dtype]); return; }
+    for (int64_t i = 0; i < n; i += TENSOR__BLOCK) {
+        int64_t m = tensor__least(n - i, TENSOR__BLOCK);
+        tensor__load_run(block, klass, (const char *)from + i * tensor__sizes[from_dtype], from_dtype, 1, m);
+        tensor__store_run((char *)to + i * tensor__sizes[to_dtype], to_dtype, 1, block, klass, m);
+    }
+}
+
+typedef struct tensor__iter_arg_t {
+    char *data;
+    int64_t strides[TENSOR_MAX_DIMS];
+    uint8_t dtype, size, direct, uniform;      // direct: used in place; uniform: one value everywhere
+} tensor__iter_arg_t;
+typedef struct tensor__iter_t {
+    int nin, nout, ndim, klass, lanes;
+    int64_t dims[TENSOR_MAX_DIMS], numel;
+    tensor__body_t body;
+    const double *p;
+    int slot[TENSOR__ITER_ARGS];                // where the body expects each input
+    int nslots;
+    tensor__iter_arg_t arg[TENSOR__ITER_ARGS];  // inputs, then outputs
+} tensor__iter_t;
+
+// Broadcasts args to dims and merges dims that every argument walks in one stride.
+TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, int nin, int nout, const int64_t *dims,
+                                  int ndim, int64_t numel, int klass) {
+    int n = nin + nout, plain = 1;
+    it->nin = nin;
+    it->nout = nout;
+    it->klass = klass;
+    it->numel = numel;
+    for (int a = 0; a < n; a++) {
+        const tensor_arg_t *x = &args[a];
+        tensor__iter_arg_t *y = &it->arg[a];
+        y->data = (char *)x->data;
+        y->dtype = x->dtype;
+        y->size = tensor__sizes[x->dtype];
+        y->uniform = a < nin && x->numel == 1;
+        y->direct = x->contiguous && x->numel == numel && tensor__class(x->dtype) == klass &&
+                    y->size == tensor__class_size[klass];
+        if (!y->uniform && !(x->contiguous && x->numel == numel)) { plain = 0; }
+    }
+    if (plain) {            // everything is one run
+        it->ndim = 1;
+        it->dims[0] = numel;
+        for (int a = 0; a < n; a++) { it->arg[a].strides[0] = it->arg[a].uniform ? 0 : 1; }
+        return;
+    }
+    int m = 0;
+    for (int d = 0; d < ndim; d++) {
+        if (dims[d] == 1) { continue; }
+        int64_t s[TENSOR__ITER_ARGS];
+        int merge = m > 0;
+        for (int a = 0; a < n; a++) {
+            int e = args[a].ndim - ndim + d;
+            s[a] = e < 0 || args[a].dims[e] == 1 ? 0 : args[a].strides[e];
+            if (m > 0 && it->arg[a].strides[m - 1] != s[a] * dims[d]) { merge = 0; }
+        }
+        if (merge) {
+            it->dims[m - 1] *= dims[d];
+            for (int a = 0; a < n; a++) { it->arg[a].strides[m - 1] = s[a]; }
+        } else {
+            it->dims[m] = dims[d];
+            for (int a = 0; a < n; a++) { it->arg[a].strides[m] = s[a]; }
+            m++;
+        }
+    }
+    if (m == 0) {
+        it->dims[m] = 1;
+        for (int a = 0; a < n; a++) { it->arg[a].strides[0] = 0; }
+        m = 1;
+    }
+    it->ndim = m;
+}
+
+// Moves elements first..first+n of the row-major order between an argument and a block.
+TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first, int64_t n, void *block, int store) {
+    const tensor__iter_arg_t *x = &it->arg[a];
+    int64_t at[TENSOR_MAX_DIMS], rest = first, offset = 0;
+    int last = it->ndim - 1;
+    for (int d = last; d >= 0; d--) {
+        at[d] = rest % it->dims[d];
+        rest /= it->dims[d];
+        offset += at[d] * x->strides[d];
+    }
+    char *b = (char *)block;
+    int bs = tensor__class_size[it->klass];
+    while (n > 0) {
+        int64_t run = it->dims[last] - at[last];
+        if (run > n) { run = n; }
+        if (store) {
+            tensor__store_run(x->data + offset * x->size, x->dtype, x->strides[last], b, it->klass, run);
+        } else {
+            tensor__load_run(b, it->klass, x->data + offset * x->size, x->dtype, x->strides[last], run);
+        }
+        b += run * bs;
+        n -= run;
+        offset += run * x->strides[last];
+        at[last] += run;
+        for (int d = last; d > 0 && at[d] == it->dims[d]; d--) {
+            offset += x->strides[d - 1] - at[d] * x->strides[d];
+            at[d] = 0;
+            at[d - 1]++;
+        }
+    }
+}
+
+// The body over elements first..end.
+TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int64_t end) {
+    const void *in[TENSOR__ITER_ARGS];
+    void *out[TENSOR__ITER_ARGS];
+    int64_t block[TENSOR__ITER_ARGS][TENSOR__BLOCK + TENSOR__LANES];
+    int bs = tensor__class_size[it->klass], n = it->nin + it->nout, direct = 1;
+    for (int k = 0; k < it->nslots; k++) { in[k] = NULL; }
+    for (int a = 0; a < n; a++) {
+        if (a < it->nin && it->arg[a].uniform && it->arg[a].data) {
+            tensor__load_run(block[a], it->klass, it->arg[a].data, it->arg[a].dtype, 0, TENSOR__BLOCK);
+            in[it->slot[a]] = block[a];
+            direct = 0;
+        } else if (!it->arg[a].direct && it->arg[a].data) {
+            direct = 0;
+        }
+    }
+    while (first < end) {
+        int64_t left = end - first, m = direct ? left : tensor__least(left, TENSOR__BLOCK);
+        int64_t whole = m - m % it->lanes;
+        if (whole) { m = whole; }       // the tail takes a turn of its own
+        int padded = whole == 0;
+        for (int a = 0; a < it->nin; a++) {
+            const tensor__iter_arg_t *x = &it->arg[a];
+            if (!x->data || x->uniform) { continue; }
+            if (x->direct && !padded) {
+                in[it->slot[a]] = x->data + first * bs;
+            } else {
+                if (padded) { memset(block[a], 0, (size_t)(it->lanes * bs)); }
+                if (x->direct) {
+                    memcpy(block[a], x->data + first * bs, (size_t)(m * bs));
+                } else {
+                    tensor__iter_move(it, a, first, m, block[a], 0);
+                }
+                in[it->slot[a]] = block[a];
+            }
+        }
+        for (int k = 0; k < it->nout; k++) {
+            const tensor__iter_arg_t *x = &it->arg[it->nin + k];
+            out[k] = !x->data ? NULL : x->direct && !padded ? (void *)(x->data + first * bs) : (void *)block[it->nin + k];
+        }
+        it->body(in, out, it->p, padded ? it->lanes : m);
+        for (int k = 0; k < it->nout; k++) {
+            const tensor__iter_arg_t *x = &it->arg[it->nin + k];
+            if (!x->data || (x->direct && !padded)) { continue; }
+            if (x->direct) {
+                memcpy(x->data + first * bs, block[it->nin + k], (size_t)(m * bs));
+            } else {
+                tensor__iter_move(it, it->nin + k, first, m, block[it->nin + k], 1);
+            }
+        }
+        first += m;
+    }
+}
+TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
+    const tensor__iter_t *it = (const tensor__iter_t *)arg;
+    int64_t first = task * TENSOR__GRAIN, end = first + TENSOR__GRAIN;
+    (void)worker;
+    tensor__iter_range(it, first, end < it->numel ? end : it->numel);
+}
+TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
+    if (it->numel <= 2 * TENSOR__GRAIN) {
+        tensor__iter_range(it, 0, it->numel);
+    } else {
+        tensor__parallel((it->numel + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__iter_task, it);
+    }
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-cpu                                       MARK: CPU kernels: pointwise families
+//
+// The rows' text in two more meanings: double (which is also the reference for f32) and int64_t. Then the passes per
+// instruction set, and the kernels of the pointwise families that choose among them.
+// ------------------------------------------------------------------------------
+
+#define F_A (((const double *)in[0])[i])
+#define F_B (((const double *)in[1])[i])
+#define F_C_ (((const double *)in[2])[i])
+#define F_Y (((const double *)in[3])[i])
+#define F_G (((const double *)in[4])[i])
+#define F_P(k) p[k]
+#define F_C(x) ((double)(x))
+#define F_INF ((double)INFINITY)
+#define F_ADD(a, b) ((a) + (b))
+#define F_SUB(a, b) ((a) - (b))
+#define F_MUL(a, b) ((a) * (b))
+#define F_DIV(a, b) ((a) / (b))
+#define F_NEG(a) (-(a))
+#define F_ABS(a) fabs(a)
+#define F_SIGN(a) tensor__sign_f64(a)
+#define F_SQRT(a) sqrt(a)
+#define F_RSQRT(a) (1 / sqrt(a))
+#define F_MIN(a, b) tensor__min_f64(a, b)
+#define F_MAX(a, b) tensor__max_f64(a, b)
+#define F_FLOORDIV(a, b) tensor__floordiv_f64(a, b)
+#define F_FMOD(a, b) fmod(a, b)
+#define F_REMAINDER(a, b) tensor__remainder_f64(a, b)
+#define F_FLOOR(a) floor(a)
+#define F_CEIL(a) ceil(a)
+#define F_TRUNC(a) trunc(a)
+#define F_ROUND(a) tensor__round_f64(a)
+#define F_POW(a, b) pow(a, b)
+#define F_ATAN2(a, b) atan2(a, b)
+#define F_EXP(a) exp(a)
+#define F_EXP2(a) exp2(a)
+#define F_EXPM1(a) expm1(a)
+#define F_LOG(a) log(a)
+#define F_LOG2(a) log2(a)
+#define F_LOG10(a) log10(a)
+#define F_LOG1P(a) log1p(a)
+#define F_SIN(a) sin(a)
+#define F_COS(a) cos(a)
+#define F_TAN(a) tan(a)
+#define F_ASIN(a) asin(a)
+#define F_ACOS(a) acos(a)
+#define F_ATAN(a) atan(a)
+#define F_SINH(a) sinh(a)
+#define F_COSH(a) cosh(a)
+#define F_TANH(a) tanh(a)
+#define F_SIGMOID(a) tensor__sigmoid_f64(a)
+#define F_ERF(a) erf(a)
+#define F_ERFC(a) erfc(a)
+#define F_GELU(a) tensor__gelu_f64(a)
+#define F_LT(a, b) ((a) < (b))
+#define F_LE(a, b) ((a) <= (b))
+#define F_GT(a, b) ((a) > (b))
+#define F_GE(a, b) ((a) >= (b))
+#define F_EQ(a, b) ((a) == (b))
+#define F_NE(a, b) ((a) != (b))
+#define F_ISNAN(a) tensor__isnan_f64(a)
+#define F_AND(a, b) ((a) & (b))
+#define F_OR(a, b) ((a) | (b))
+#define F_XOR(a, b) ((a) ^ (b))
+#define F_SEL(m, a, b) ((m) ? (a) : (b))
+
+// NaN is tested on bits: -ffinite-math-only makes x != x constant false.
+TENSOR__INLINE int tensor__isnan_f64(double x) {
+    uint64_t u;
+    memcpy(&u, &x, 8);
+    return (u & 0x7FFFFFFFFFFFFFFFu) > 0x7FF0000000000000u;
+}
+TENSOR__INLINE double tensor__sign_f64(double a) { return a > 0 ? 1.0 : a < 0 ? -1.0 : a; }
+TENSOR__INLINE double tensor__min_f64(double a, double b) {
+    return tensor__isnan_f64(a) ? a : tensor__isnan_f64(b) ? b : a < b ? a : b;
+}
+TENSOR__INLINE double tensor__max_f64(double a, double b) {
+    return tensor__isnan_f64(a) ? a : tensor__isnan_f64(b) ? b : a > b ? a : b;
+}
+TENSOR__INLINE double tensor__sigmoid_f64(double a) {
+    double e = exp(a < 0 ? a : -a);
+    return a < 0 ? e / (1 + e) : 1 / (1 + e);
+}
+TENSOR__INLINE double tensor__gelu_f64(double a) { return a * 0.5 * erfc(a * -0.7071067811865476); }
+// Half to even whatever the rounding mode of the process.
+TENSOR__INLINE double tensor__round_f64(double a) {
+    double f = floor(a), d = a - f;
+    if (d > 0.5 || (d == 0.5 && fmod(f, 2) != 0)) { f += 1; }
+    return tensor__isnan_f64(a) ? a : copysign(f, a);
+}
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#elif defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#endif
+#define TENSOR__FORWARD(name, f)                                                                             \
+    TENSOR__FN void tensor__f_##name##_f64(const void *const *in, void *const *out, const double *p, int64_t n) { \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) { ((double *)out[0])[i] = f; }                                       \
+    }
+#define TENSOR__BACKWARD(name, text)                                                                         \
+    TENSOR__FN void tensor__b_##name##_f64(const void *const *in, void *const *out, const double *p, int64_t n) { \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) { text }                                                             \
+    }
+#define TENSOR__OUT(k, f) if (out[k]) { ((double *)out[k])[i] = f; }
+#define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA))
+TENSOR_OPS_UNARY(TENSOR__X)
+TENSOR_OPS_COPY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                             \
+    TENSOR__FORWARD(name, f)                                                                                 \
+    TENSOR__BACKWARD(name, double da = dA; double db = dB; TENSOR__OUT(0, da) TENSOR__OUT(1, db))
+TENSOR_OPS_BINARY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                         \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB) TENSOR__OUT(2, dC))
+TENSOR_OPS_TERNARY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, nin, kind, f, doc) TENSOR__FORWARD(name, (f) ? 1.0 : 0.0)
+TENSOR_OPS_COMPARE(TENSOR__X)
+#undef TENSOR__X
+#undef TENSOR__OUT
+#undef TENSOR__FORWARD
+#undef TENSOR__BACKWARD
+static const tensor__body_t tensor__forward_f64[TENSOR_OP_POINTWISE_COUNT] = {
+#define TENSOR__X(ID, name, ...) tensor__f_##name##_f64,
+    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
+    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X)
+#undef TENSOR__X
+};
+static const tensor__body_t tensor__backward_f64[TENSOR_OP_POINTWISE_COUNT] = {
+#define TENSOR__X(ID, name, ...) tensor__b_##name##_f64,
+    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
+    TENSOR_OPS_TERNARY(TENSOR__X)
+#undef TENSOR__X
+};
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
+
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_ATAN2
+#undef F_EXP
+#undef F_EXP2
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG2
+#undef F_LOG10
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_TAN
+#undef F_ASIN
+#undef F_ACOS
+#undef F_ATAN
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_GELU
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
+// int64_t with wrap-around, for NUM, CMP and LOG rows.
+#define F_A (((const int64_t *)in[0])[i])
+#define F_B (((const int64_t *)in[1])[i])
+#define F_C_ (((const int64_t *)in[2])[i])
+#define F_P(k) tensor__i64_from(p[k])
+#define F_C(x) ((int64_t)(x))
+#define F_INF INT64_MAX
+#define F_ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define F_SUB(a, b) ((int64_t)((uint64_t)(a) - (uint64_t)(b)))
+#define F_MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+#define F_NEG(a) ((int64_t)(0 - (uint64_t)(a)))
+#define F_ABS(a) ((a) < 0 ? F_NEG(a) : (a))
+#define F_SIGN(a) ((int64_t)((a) > 0) - (int64_t)((a) < 0))
+#define F_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define F_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define F_FLOORDIV(a, b) tensor__floordiv_i64(a, b)
+#define F_FMOD(a, b) ((b) == -1 || (b) == 0 ? 0 : (a) % (b))
+#define F_REMAINDER(a, b) tensor__remainder_i64(a, b)
+#define F_FLOOR(a) (a)
+#define F_CEIL(a) (a)
+#define F_TRUNC(a) (a)
+#define F_ROUND(a) (a)
+#define F_POW(a, b) tensor__pow_i64(a, b)
+#define F_LT(a, b) ((a) < (b))
+#define F_LE(a, b) ((a) <= (b))
+#define F_GT(a, b) ((a) > (b))
+#define F_GE(a, b) ((a) >= (b))
+#define F_EQ(a, b) ((a) == (b))
+#define F_NE(a, b) ((a) != (b))
+#define F_ISNAN(a) ((void)(a), 0)
+#define F_AND(a, b) ((a) & (b))
+#define F_OR(a, b) ((a) | (b))
+#define F_XOR(a, b) ((a) ^ (b))
+#define F_SEL(m, a, b) ((m) ? (a) : (b))
+
+// Divisors are checked for 0 before the first element is written; -1 must not meet INT64_MIN in hardware.
+TENSOR__INLINE int64_t tensor__floordiv_i64(int64_t a, int64_t b) {
+    if (b == -1) { return F_NEG(a); }
+    if (b == 0) { return 0; }
+    int64_t q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+TENSOR__INLINE int64_t tensor__remainder_i64(int64_t a, int64_t b) {
+    int64_t r = F_FMOD(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
+    if (b < 0) { return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0; }
+    uint64_t r = 1, x = (uint64_t)a;
+    for (; b; b >>= 1, x *= x) { if (b & 1) { r *= x; } }
+    return (int64_t)r;
+}
+
+#define TENSOR__FORWARD(name, f)                                                                             \
+    TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *p, int64_t n) { \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) { ((int64_t *)out[0])[i] = f; }                                      \
+    }
+#define TENSOR__FORWARD_NUM(name, f) TENSOR__FORWARD(name, f)
+#define TENSOR__FORWARD_FLT(name, f)
+#define TENSOR__ENTRY_NUM(name) tensor__f_##name##_i64,
+#define TENSOR__ENTRY_FLT(name) NULL,
+#define TENSOR__X(ID, name, kind, f, ...) TENSOR__FORWARD_##kind(name, f)
+TENSOR_OPS_UNARY(TENSOR__X)
+TENSOR_OPS_COPY(TENSOR__X)
+TENSOR_OPS_BINARY(TENSOR__X)
+TENSOR_OPS_TERNARY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, nin, kind, f, doc) TENSOR__FORWARD(name, (f) ? 1 : 0)
+TENSOR_OPS_COMPARE(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, nin, f, doc)                                                                     \
+    TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *q, int64_t n) { \
+        (void)q;                                                                                             \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            int64_t a = ((const int64_t *)in[0])[i], b = nin > 1 ? ((const int64_t *)in[1])[i] : 0;          \
+            (void)b;                                                                                         \
+            ((int64_t *)out[0])[i] = f;                                                                      \
+        }                                                                                                    \
+    }
+TENSOR_OPS_BITWISE(TENSOR__X)
+#undef TENSOR__X
+static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
+#define TENSOR__X(ID, name, kind, ...) TENSOR__ENTRY_##kind(name)
+    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X) TENSOR_OPS_TERNARY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, ...) tensor__f_##name##_i64,
+    TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
+#undef TENSOR__X
+};
+#undef TENSOR__FORWARD
+#undef TENSOR__FORWARD_NUM
+#undef TENSOR__FORWARD_FLT
+#undef TENSOR__ENTRY_NUM
+#undef TENSOR__ENTRY_FLT
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_ATAN2
+#undef F_EXP
+#undef F_EXP2
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG2
+#undef F_LOG10
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_TAN
+#undef F_ASIN
+#undef F_ACOS
+#undef F_ATAN
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_GELU
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
+
+// The passes per instruction set. The quoted name is found beside this file whatever the include path.
+#ifndef TENSOR_SELF
+#define TENSOR_SELF "tensor.h"
+#endif
+#define TENSOR__PASS 0
+#include TENSOR_SELF
+#undef TENSOR__PASS
+#ifdef TENSOR__X86_PASSES
+#define TENSOR__PASS 1
+#include TENSOR_SELF
+#undef TENSOR__PASS
+#define TENSOR__PASS 2
+#include TENSOR_SELF
+#undef TENSOR__PASS
+#define TENSOR__PASS 3
+#include TENSOR_SELF
+#undef TENSOR__PASS
+static const tensor__isa_t *const tensor__isas[4] = {&tensor__isa_scalar, &tensor__isa_sse2, &tensor__isa_avx2,
+                                                     &tensor__isa_avx512};
+#else
+static const tensor__isa_t *const tensor__isas[1] = {&tensor__isa_scalar};
+#endif
+static const char *const tensor__isa_names[4] = {"scalar", "sse2", "avx2", "avx512"};
+
+TENSOR__FN int tensor__isa_find(const char *name) {
+    for (int i = 0; i <= tensor__cpu_best(); i++) {
+        if (!strcmp(name, tensor__isa_names[i])) { return i; }
+    }
+    return -1;
+}
+// The environment is read once per context, at its first kernel.
+TENSOR__FN TENSOR__NOINLINE int tensor__isa_choose(tensor_context_t *ctx) {
+    TENSOR__LOCK(&ctx->mutex);
+    if (!ctx->isa_known) {
+        const char *name = getenv("TENSOR_CPU"), *ref = getenv("TENSOR_REFERENCE");
+        int found = name ? tensor__isa_find(name) : -1;
+        ctx->isa = found >= 0 ? found : tensor__cpu_best();
+        ctx->reference = ref && ref[0] && strcmp(ref, "0") != 0;
+        TENSOR__ATOMIC_STORE(&ctx->isa_known, 1);
+    }
+    TENSOR__UNLOCK(&ctx->mutex);
+    return ctx->isa;
+}
+TENSOR__INLINE int tensor__isa_of(tensor_context_t *ctx) {
+    return TENSOR__LIKELY(TENSOR__ATOMIC_LOAD(&ctx->isa_known)) ? ctx->isa : tensor__isa_choose(ctx);
+}
+TENSOR__FN int tensor__isa(void) { return tensor__isa_of(tensor__self()->ctx); }
+TENSOR__FN int tensor__reference(void) {
+    tensor_context_t *ctx = tensor__self()->ctx;
+    tensor__isa_of(ctx);
+    return ctx->reference;
+}
+TENSOR_API const char *(tensor_cpu_name)(void) {
+    return tensor__reference() ? "reference" : tensor__isa_names[tensor__isa()];
+}
+TENSOR_API int (tensor_set_cpu)(const char *name) {
+    tensor__thread_t *th = tensor__self();
+    int reference = name && !strcmp(name, "reference");
+    int found = !name || reference ? tensor__cpu_best() : tensor__isa_find(name);
+    if (found < 0) {
+        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "set_cpu: this machine or build has no '%s'", name);
+        return TENSOR_ERR_UNSUPPORTED;
+    }
+    tensor__isa_of(th->ctx);
+    TENSOR__LOCK(&th->ctx->mutex);
+    th->ctx->isa = found;
+    th->ctx->reference = reference;
+    TENSOR__UNLOCK(&th->ctx->mutex);
+    return 0;
+}
+#define TENSOR__ISA(th) (tensor__isas[tensor__isa_of((th)->ctx)])
+
+// Integer divisors must not be 0: looked at before anything is written.
+TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it) {
+    int64_t block[TENSOR__BLOCK];
+    const tensor__iter_arg_t *b = &it->arg[1];
+    for (int64_t first = 0; first < it->numel; first += TENSOR__BLOCK) {
+        int64_t m = tensor__least(it->numel - first, TENSOR__BLOCK);
+        if (b->uniform) {
+            tensor__load_run(block, TENSOR__C_I64, b->data, b->dtype, 0, m);
+        } else {
+            tensor__iter_move(it, 1, first, m, block, 0);
+        }
+        for (int64_t i = 0; i < m; i++) {
+            if (block[i] == 0) {
+                tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: integer division by zero at element %d", c->row->name,
+                             first + i);
+                return TENSOR_ERR_INDEX;
+            }
+        }
+        if (b->uniform) { break; }
+    }
+    return 0;
+}
+
+// Forward: inputs A B C, one output that has the broadcast shape.
+TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
+    tensor_arg_t *y = &c->arg[c->nin];
+    const tensor__isa_t *isa = TENSOR__ISA(c->thread);
+    int klass = tensor__class(c->compute);
+    if (y->numel == 0) { return 0; }
+    // The common case by hand: contiguous f32, equal shapes, whole vectors.
+    if (klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous && y->numel % isa->lanes == 0 &&
+        y->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
+        int plain = 1;
+        const void *in[4];
+        for (int i = 0; i < c->nin; i++) {
+            const tensor_arg_t *a = &c->arg[i];
+            plain &= a->dtype == TENSOR_F32 && a->contiguous && a->numel == y->numel;
+            in[i] = a->data;
+        }
+        if (TENSOR__LIKELY(plain)) {
+            void *out[1];
+            out[0] = y->data;
+            isa->forward[c->row->id](in, out, c->p ? c->p->f : NULL, y->numel);
+            return 0;
+        }
+    }
+    tensor__iter_t it;
+    tensor__iter_init(&it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, klass);
+    for (int i = 0; i < c->nin; i++) { it.slot[i] = i; }
+    it.nslots = 5;
+    it.p = c->p ? c->p->f : NULL;
+    it.lanes = 1;
+    if (klass == TENSOR__C_I64) {
+        it.body = tensor__forward_i64[c->row->id];
+        int id = c->row->id;
+        if (id == TENSOR_OP_FLOOR_DIVIDE || id == TENSOR_OP_FMOD || id == TENSOR_OP_REMAINDER) {
+            int code = tensor__check_divisor(c, &it);
+            if (code) { return code; }
+        }
+    } else if (klass == TENSOR__C_F64) {
+        it.body = tensor__forward_f64[c->row->id];
+    } else if (c->thread->ctx->reference) {
+        tensor__iter_init(&it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, TENSOR__C_F64);
+        it.body = tensor__forward_f64[c->row->id];
+    } else {
+        it.body = isa->forward[c->row->id];
+        it.lanes = isa->lanes;
+    }
+    tensor__iter_run(&it);
+    return 0;
+}
+
+// Backward: inputs A B C Y G (absent ones NULL), outputs the gradients wanted, all in the shape of G.
+TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
+    const tensor_arg_t *g = &c->arg[4];
+    const tensor__isa_t *isa = TENSOR__ISA(c->thread);
+    int klass = tensor__class(g->dtype), reference = c->thread->ctx->reference;
+    if (g->numel == 0) { return 0; }
+    if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && g->numel % isa->lanes == 0 && g->numel <= TENSOR__GRAIN &&
+        !reference) {
+        int plain = 1;
+        const void *in[5];
+        void *out[3];
+        for (int i = 0; i < 5; i++) {
+            const tensor_arg_t *a = &c->arg[i];
+            plain &= !a->data || (a->dtype == TENSOR_F32 && a->contiguous && a->numel == g->numel);
+            in[i] = a->data;
+        }
+        for (int i = 0; i < c->nout; i++) { out[i] = c->arg[5 + i].data; }
+        if (TENSOR__LIKELY(plain)) {
+            isa->backward[c->row->id](in, out, c->p ? c->p->f : NULL, g->numel);
+            return 0;
+        }
+    }
+    tensor__iter_t it;
+    tensor_arg_t used[TENSOR__ITER_ARGS];
+    int nin = 0;
+    for (int i = 0; i < 5; i++) {
+        if (!c->arg[i].data) { continue; }
+        used[nin] = c->arg[i];
+        it.slot[nin++] = i;
+    }
+    for (int i = 0; i < c->nout; i++) { used[nin + i] = c->arg[5 + i]; }
+    for (int i = 0; i < c->nout; i++) {
+        if (!used[nin + i].data) {      // not wanted: stands in with the shape of G, never written
+            used[nin + i] = *g;
+            used[nin + i].data = NULL;
+        }
+    }
+    if (reference) { klass = TENSOR__C_F64; }
+    tensor__iter_init(&it, used, nin, c->nout, g->dims, g->ndim, g->numel, klass);
+    it.nslots = 5;
+    it.p = c->p ? c->p->f : NULL;
+    it.lanes = klass == TENSOR__C_F32 ? isa->lanes : 1;
+    it.body = klass == TENSOR__C_F32 ? isa->backward[c->row->id] : tensor__backward_f64[c->row->id];
+    tensor__iter_run(&it);
+    return 0;
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-create                                    MARK: creation
+// ------------------------------------------------------------------------------
+
+TENSOR__FN const tensor__row_t *tensor__row(int id);
+#define TENSOR__ROW(ID) tensor__row(TENSOR_OP_##ID)
+
+// value in x, which is fresh or allowed to change.
+TENSOR__FN tensor_t *tensor__filled(const int64_t *dims, int ndim, int dtype, double value) {
+    tensor__op_t o;
+    tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
+    o.p = &o.params;
+    o.params.f[0] = value;
+    tensor__result(&o, dtype, dims, ndim);
+    return tensor__finish(&o);
+}
+TENSOR_API tensor_t *(tensor_empty_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
+    tensor__op_t o;
+    tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
+    return o.th->fresh = tensor__make(o.th, "empty", (int)dtype, dims, ndim);
+}
+TENSOR_API tensor_t *(tensor_zeros_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
+    return tensor__filled(dims, ndim, (int)dtype, 0);
+}
+TENSOR_API tensor_t *(tensor_ones_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
+    return tensor__filled(dims, ndim, (int)dtype, 1);
+}
+TENSOR_API tensor_t *(tensor_full_n)(const int64_t *dims, int ndim, double value, tensor_dtype_t dtype) {
+    return tensor__filled(dims, ndim, (int)dtype, value);
+}
+TENSOR_API tensor_t *(tensor_scalar)(double value, tensor_dtype_t dtype) {
+    return tensor__filled(tensor__no_dims, 0, (int)dtype, value);
+}
+TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
+    if (!TENSOR__USABLE(tensor__self(), "empty_like", "x", x)) { return TENSOR__POISON; }
+    return (tensor_empty_n)(x->dims, x->ndim, (tensor_dtype_t)x->dtype);
+}
+TENSOR_API tensor_t *(tensor_full_like)(tensor_t *x, double value) {
+    if (!TENSOR__USABLE(tensor__self(), "full_like", "x", x)) { return TENSOR__POISON; }
+    return tensor__filled(x->dims, x->ndim, x->dtype, value);
+}
+TENSOR_API tensor_t *(tensor_zeros_like)(tensor_t *x) { return (tensor_full_like)(x, 0); }
+TENSOR_API tensor_t *(tensor_ones_like)(tensor_t *x) { return (tensor_full_like)(x, 1); }
+
+TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim) {
+    tensor_t *t = (tensor_empty_n)(dims, ndim, dtype);
+    if (t == TENSOR__POISON || !t->numel) { return t; }
+    if (!data) {
+        tensor__thread_t *th = tensor__self();
+        tensor__fail(th, TENSOR_ERR_SHAPE, "from: data is NULL for shape %t", t);
+        (tensor_free)(t);
+        return TENSOR__POISON;
+    }
+    memcpy(tensor__ptr(t), data, (size_t)t->numel * tensor__sizes[t->dtype]);
+    t->op = "from";
+    return t;
+}
+TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
+                                     void (*deleter)(void *, void *), void *user) {
+    tensor__op_t o;
+    tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
+    int64_t n;
+    if (ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n)) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "wrap: shape has %i dims, a negative size or too many elements", ndim);
+    }
+    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "wrap: %i is no dtype", (int)dtype);
+    }
+    if (!data || (uintptr_t)data % tensor__sizes[dtype]) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "wrap: data is %s", data ? "misaligned for its dtype" : "NULL");
+    }
+    const int64_t none = 0;
+    tensor_t *t = tensor__make(o.th, "wrap", (int)dtype, &none, 1);
+    if (t == TENSOR__POISON) { return t; }
+    tensor__storage_t *s = tensor__storage(o.th, (uint64_t)n * tensor__sizes[dtype], data);
+    if (!s) {
+        (tensor_free)(t);
+        return tensor__fail(o.th, TENSOR_ERR_OUT_OF_MEMORY, "wrap: out of memory");
+    }
+    s->deleter = deleter;
+    s->user = user;
+    tensor__storage_drop(o.th, t->storage);
+    t->storage = s;
+    t->numel = n;
+    t->ndim = (uint8_t)ndim;
+    int64_t stride = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        t->dims[i] = dims[i];
+        t->strides[i] = stride;
+        stride *= dims[i] > 0 ? dims[i] : 1;
+    }
+    return o.th->fresh = t;
+}
+
+TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tensor_dtype_t dtype) {
+    tensor__op_t o;
+    tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
+    double count = ceil((end - start) / step);
+    if (step == 0 || !(count >= 0) || count > 1e15) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "arange: step %g does not lead from %g to %g", step, start, end);
+    }
+    int64_t n = (int64_t)count;
+    o.p = &o.params;
+    o.params.f[0] = start;
+    o.params.f[1] = step;
+    tensor__result(&o, (int)dtype, &n, 1);
+    return tensor__finish(&o);
+}
+TENSOR_API tensor_t *(tensor_linspace)(double start, double end, int64_t n) {
+    tensor__op_t o;
+    tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
+    if (n < 0) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "linspace: n %d is negative", n); }
+    o.p = &o.params;
+    o.params.f[0] = start;
+    o.params.f[1] = n > 1 ? (end - start) / (double)(n - 1) : 0;
+    tensor_t *t = tensor__result(&o, TENSOR_F32, &n, 1);
+    tensor_t *r = tensor__finish(&o);
+    if (r != TENSOR__POISON && n > 1) { ((float *)tensor__ptr(t))[n - 1] = (float)end; }
+    return r;
+}
+TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
+    int64_t dims[2] = {n, m};
+    tensor_t *t = (tensor_zeros_n)(dims, 2, TENSOR_F32);
+    if (t == TENSOR__POISON) { return t; }
+    for (int64_t i = 0; i < n && i < m; i++) { ((float *)tensor__ptr(t))[i * m + i] = 1; }
+    return t;
+}
+
+// FILL and ARANGE: f[0] + i f[1], computed in double.
+TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
+    tensor_arg_t *y = &c->arg[c->nin];
+    double first = c->p->f[0], step = c->row->id == TENSOR_OP_ARANGE ? c->p->f[1] : 0;
+    int size = tensor__sizes[y->dtype];
+    if (y->contiguous && first == 0 && step == 0 && !signbit(first)) {
+        memset(y->data, 0, (size_t)(y->numel * size));
+        return 0;
+    }
+    tensor__iter_t it;
+    // Integers beyond 2^53 have no double of their own, but no way to be asked for either.
+    tensor__iter_init(&it, y, 0, 1, y->dims, y->ndim, y->numel, TENSOR__C_F64);
+    double block[TENSOR__BLOCK];
+    for (int64_t i = 0; i < y->numel; i += TENSOR__BLOCK) {
+        int64_t m = tensor__least(y->numel - i, TENSOR__BLOCK);
+        for (int64_t k = 0; k < m; k++) { block[k] = step == 0 ? first : first + (double)(i + k) * step; }
+        tensor__iter_move(&it, 0, i, m, block, 1);
+    }
+    return 0;
+}
+
+// TRIL, TRIU: i[0] = diagonal; x contiguous.
+TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0];
+    tensor_arg_t *y = &c->arg[1];
+    int size = tensor__sizes[x->dtype], lower = c->row->id == TENSOR_OP_TRIL;
+    int64_t rows = x->dims[x->ndim - 2], cols = x->dims[x->ndim - 1], k = c->p->i[0];
+    int64_t lines = cols ? x->numel / cols : 0;
+    for (int64_t r = 0; r < lines; r++) {
+        int64_t edge = r % rows + k + (lower ? 1 : 0);      // columns before it are kept (lower) or zeroed
+        edge = edge < 0 ? 0 : edge > cols ? cols : edge;
+        char *to = (char *)y->data + r * cols * size;
+        const char *from = (const char *)x->data + r * cols * size;
+        if (lower) {
+            memcpy(to, from, (size_t)(edge * size));
+            memset(to + edge * size, 0, (size_t)((cols - edge) * size));
+        } else {
+            memset(to, 0, (size_t)(edge * size));
+            memcpy(to + edge * size, from + edge * size, (size_t)((cols - edge) * size));
+        }
+    }
+    return 0;
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-inspect                                   MARK: getters
+// ------------------------------------------------------------------------------
+
+TENSOR__INLINE int tensor__live(const tensor_t *x) { return x && x->state == TENSOR__LIVE; }
+
+TENSOR_API int (tensor_ndim)(tensor_t *x) { return tensor__live(x) ? x->ndim : 0; }
+TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
+    tensor_shape_t s;
+    memset(&s, 0, sizeof s);
+    if (tensor__live(x)) {
+        s.ndim = x->ndim;
+        for (int i = 0; i < x->ndim; i++) { s.dims[i] = x->dims[i]; }
+    }
+    return s;
+}
+TENSOR_API int64_t (tensor_size)(tensor_t *x, int64_t dim) {
+    if (!tensor__live(x)) { return 0; }
+    int d = x->ndim ? tensor__dim(tensor__self(), "size", dim, x->ndim) : tensor__dim(tensor__self(), "size", 99, 0);
+    return d < 0 ? 0 : x->dims[d];
+}
+TENSOR_API int64_t (tensor_stride)(tensor_t *x, int64_t dim) {
+    if (!tensor__live(x)) { return 0; }
+    int d = x->ndim ? tensor__dim(tensor__self(), "stride", dim, x->ndim) : tensor__dim(tensor__self(), "stride", 99, 0);
+    return d < 0 ? 0 : x->strides[d];
+}
+TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return tensor__live(x) ? x->numel : 0; }
+TENSOR_API tensor_dtype_t (tensor_dtype)(tensor_t *x) { return tensor__live(x) ? (tensor_dtype_t)x->dtype : TENSOR_F32; }
+TENSOR_API tensor_device_t (tensor_device)(tensor_t *x) {
+    return tensor__live(x) ? (tensor_device_t)x->device : TENSOR_CPU;
+}
+TENSOR_API int (tensor_is_contiguous)(tensor_t *x) { return tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) != 0; }
+TENSOR_API int (tensor_is_poison)(tensor_t *x) { return x && x->state == TENSOR__POISON_STATE; }
+TENSOR_API const char *(tensor_dtype_name)(tensor_dtype_t dtype) {
+    return (unsigned)dtype < TENSOR_DTYPE_COUNT ? tensor__dtype_names[dtype] : "?";
+}
+TENSOR_API size_t (tensor_dtype_size)(tensor_dtype_t dtype) {
+    return (unsigned)dtype < TENSOR_DTYPE_COUNT ? tensor__sizes[dtype] : 0;
+}
+
+TENSOR_API const void *(tensor_data)(tensor_t *x) {
+    if (x && x->state == TENSOR__POISON_STATE) { return NULL; }
+    if (!TENSOR__USABLE(tensor__self(), "data", "x", x)) { return NULL; }
+    return x->numel ? tensor__ptr(x) : NULL;
+}
+TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    if (x && x->state == TENSOR__POISON_STATE) { return NULL; }
+    if (!TENSOR__USABLE(th, "data_mut", "x", x)) { return NULL; }
+    if (!tensor__update_allowed(th, "data_mut", x, th->grad_mode && tensor__sync_needs_grad(th, x))) { return NULL; }
+    tensor__bump(th, x->storage, "data_mut");
+    return x->numel ? tensor__ptr(x) : NULL;
+}
+
+TENSOR__FN int tensor__one_element(tensor__thread_t *th, const char *op, tensor_t *x) {
+    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
+    if (!TENSOR__USABLE(th, op, "x", x)) { return 0; }
+    if (x->numel == 1) { return 1; }
+    tensor__fail(th, TENSOR_ERR_SHAPE, "%s: x %t must have exactly one element", op, x);
+    return 0;
+}
+TENSOR_API double (tensor_item)(tensor_t *x) {
+    double v;
+    if (!tensor__one_element(tensor__self(), "item", x)) { return (double)NAN; }
+    tensor__load_f64(&v, tensor__ptr(x), x->dtype, 1, 1);
+    return v;
+}
+TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) {
+    int64_t v;
+    if (!tensor__one_element(tensor__self(), "item_i64", x)) { return 0; }
+    tensor__load_i64(&v, tensor__ptr(x), x->dtype, 1, 1);
+    return v;
+}
+TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "copy_out", "x", x)) { return th->error.code; }
+    size_t want = (size_t)x->numel * tensor__sizes[x->dtype];
+    if (bytes != want || (!data && want)) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "copy_out: x %t %y needs %d bytes, got %d", x, x, (int64_t)want, (int64_t)bytes);
+        return TENSOR_ERR_SHAPE;
+    }
+    if (!want) { return 0; }
+    tensor_t *c = (tensor_contiguous)((tensor_detach)(x));
+    if (c == TENSOR__POISON) { return th->error.code; }
+    memcpy(data, tensor__ptr(c), want);
+    return 0;
+}
+// Runs over pairs of elements in double; 1 = all satisfy.
+TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact, const char *op) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, op, "a", a) || !TENSOR__USABLE(th, op, "b", b)) { return 0; }
+    if (a->ndim != b->ndim || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t))) { return 0; }
+    if (exact && a->dtype != b->dtype) { return 0; }
+    tensor_arg_t arg[2];
+    tensor__arg(&arg[0], a, TENSOR_READ);
+    tensor__arg(&arg[1], b, TENSOR_READ);
+    tensor__iter_t it;
+    int klass = exact && !tensor__is_float(a->dtype) ? TENSOR__C_I64 : TENSOR__C_F64;
+    tensor__iter_init(&it, arg, 2, 0, a->dims, a->ndim, a->numel, klass);
+    for (int64_t i = 0; i < a->numel; i += TENSOR__BLOCK) {
+        int64_t m = tensor__least(a->numel - i, TENSOR__BLOCK);
+        double u[TENSOR__BLOCK], v[TENSOR__BLOCK];
+        tensor__iter_move(&it, 0, i, m, u, 0);
+        tensor__iter_move(&it, 1, i, m, v, 0);
+        if (klass == TENSOR__C_I64) {
+            if (memcmp(u, v, (size_t)m * 8)) { return 0; }
+            continue;
+        }
+        for (int64_t k = 0; k < m; k++) {
+            if (u[k] == v[k]) { continue; }
+            if (exact || !(fabs(u[k] - v[k]) <= atol + rtol * fabs(v[k])) || fabs(v[k]) > 1.7976931348623157e308) { return 0; }
+        }
+    }
+    return 1;
+}
+TENSOR_API int (tensor_allclose)(tensor_t *a, tensor_t *b, double rtol, double atol) {
+    return tensor__compare(a, b, rtol, atol, 0, "allclose");
+}
+TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) { return tensor__compare(a, b, 0, 0, 1, "equal"); }
+
+// ------------------------------------------------------------------------------
+// >>impl-views                                     MARK: views
+//
+// A view is a header over the same storage with a reference to its base, the tensor that owns the history: an in-place
+// change through a view gives the base a new node, and each view makes its own anew when it is asked next.
+// ------------------------------------------------------------------------------
+
+TENSOR__FN void tensor__set_contiguous(tensor_t *t) {
+    int64_t expect = 1;
+    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
+    if (t->numel == 0) { return; }
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        if (t->dims[i] != 1 && t->strides[i] != expect) {
+            t->flags = (uint8_t)(t->flags & ~TENSOR__CONTIGUOUS);
+            return;
+        }
+        expect *= t->dims[i];
+    }
+}
+// A header over x's storage, without history. NULL = out of memory, raised.
+TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_t *x, const int64_t *dims,
+                                   const int64_t *strides, int ndim, int64_t offset) {
+    tensor_t *t = tensor__new_header(th, op, x->dtype, ndim);
+    if (!t) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
+        return NULL;
+    }
+    TENSOR__HOLD(&x->storage->refs);
+    t->storage = x->storage;
+    t->device = x->device;
+    t->offset = offset;
+    int64_t n = 1;
+    for (int i = 0; i < ndim; i++) {
+        t->dims[i] = dims[i];
+        t->strides[i] = strides[i];
+        n *= dims[i];
+    }
+    t->numel = n;
+    tensor__set_contiguous(t);
+    return t;
+}
+// The result of a view op: alias, base, node.
+TENSOR__FN tensor_t *tensor__view(tensor__op_t *o, const int64_t *dims, const int64_t *strides, int ndim, int64_t offset) {
+    tensor_t *x = o->in[0];
+    tensor_t *t = tensor__alias(o->th, o->row->name, x, dims, strides, ndim, offset);
+    if (!t) { return TENSOR__POISON; }
+    int tracks = tensor__tracks(o);
+    t->base = tensor__hold(x->base ? x->base : x);
+    t->base_version = t->base->rebased;
+    if (!o->th->grad_mode) { t->flags = (uint8_t)(t->flags | TENSOR__NO_GRAD_VIEW); }
+    o->out[0] = t;
+    o->nout = 1;
+    if (tracks && !tensor__record(o)) { return tensor__abandon(o); }
+    o->th->fresh = t;
+    return t;
+}
+
+// A node for a view of base as it is now: the view regenerates its history after an in-place change of the base.
+TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
+    tensor_t *base = t->base;
+    t->base_version = base->rebased;
+    tensor__node_t *old = t->node;
+    t->node = NULL;
+    t->output = 0;
+    if (tensor__needs_grad(base)) {
+        tensor__op_t o;
+        memset(&o, 0, sizeof o);
+        o.th = th;
+        o.row = TENSOR__ROW(AS_STRIDED);
+        o.args[0] = base;
+        o.in = o.args;
+        o.nin = 1;
+        o.out[0] = t;
+        o.nout = 1;
+        o.p = &o.params;
+        o.params.i[0] = t->offset - base->offset;
+        for (int i = 0; i < t->ndim; i++) { o.params.i[1 + i] = t->strides[i]; }
+        tensor__record(&o);
+        if (t->node) { t->node->site = t->site; }
+    }
+    if (old) { tensor__node_drop(th, old); }
+}
+
+// Whether x may be changed in place; raises if not.
+TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording) {
+    for (int i = 0; i < x->ndim; i++) {
+        if (x->strides[i] == 0 && x->dims[i] > 1) {
+            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t is expanded, several elements share one place; clone it first",
+                         op, x);
+            return 0;
+        }
+    }
+    if (!th->grad_mode) { return 1; }
+    if (!x->node && (x->flags & TENSOR__REQUIRES_GRAD)) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone",
+                     op, x);
+        return 0;
+    }
+    if (x->base && !x->base->node && (x->base->flags & TENSOR__REQUIRES_GRAD)) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t is a view of a leaf that requires grad; change it under no_grad",
+                     op, x);
+        return 0;
+    }
+    if (recording && x->base && (x->flags & TENSOR__NO_GRAD_VIEW)) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t is a view made under no_grad; an in-place change of it cannot be "
+                     "recorded", op, x);
+        return 0;
+    }
+    return 1;
+}
+
+// After an in-place change: x gets the node of the change; if x is a view, its base gets "base with that view replaced".
+TENSOR__FN int tensor__record_update(tensor__op_t *o) {
+    tensor__thread_t *th = o->th;
+    tensor_t *x = o->out[0];
+    tensor__node_t *n = tensor__node_make(o, o->row->saves);
+    if (!n) { return 0; }
+    tensor__node_t *old = x->node;
+    x->node = n;
+    x->output = 0;
+    if (old) { tensor__node_drop(th, old); }
+    tensor_t *base = x->base;
+    if (!base) {
+        x->rebased++;
+        return 1;
+    }
+    tensor__op_t s;
+    memset(&s, 0, sizeof s);
+    s.th = th;
+    s.row = TENSOR__ROW(AS_STRIDED_SCATTER);
+    s.args[0] = base;
+    s.args[1] = x;
+    s.in = s.args;
+    s.nin = 2;
+    s.out[0] = base;
+    s.nout = 1;
+    s.p = &s.params;
+    s.params.i[0] = x->offset - base->offset;
+    for (int i = 0; i < x->ndim; i++) { s.params.i[1 + i] = x->strides[i]; }
+    tensor__node_t *b = tensor__node_make(&s, 0);
+    if (!b) { return 0; }
+    old = base->node;
+    base->node = b;
+    base->output = 0;
+    if (old) { tensor__node_drop(th, old); }
+    base->rebased++;
+    return 1;
+}
+
+#define TENSOR__BEGIN1(o, ID, x)                                                                             \
+    tensor__op_t o;                                                                                          \
+    tensor_t *const in_[1] = {x};                                                                            \
+    if (!tensor__begin(&o, TENSOR__ROW(ID), in_, 1)) { return TENSOR__POISON; }
+
+// Strides of `dims` over x's elements without a copy. 0 = impossible.
+TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int ndim, int64_t *strides) {
+    if (x->numel == 0 || (x->flags & TENSOR__CONTIGUOUS)) {
+        int64_t s = 1;
+        for (int i = ndim - 1; i >= 0; i--) {
+            strides[i] = s;
+            s *= dims[i] > 0 ? dims[i] : 1;
+        }
+        return 1;
+    }
+    int d = x->ndim - 1, v = ndim - 1;      // match runs of x's dims with runs of the new ones, from the right
+    while (d >= 0) {
+        int64_t run = x->dims[d], step = x->strides[d], got = 1;
+        while (d > 0 && (x->dims[d - 1] == 1 || x->strides[d - 1] == x->strides[d] * x->dims[d] || x->dims[d] == 1)) {
+            if (x->dims[d] == 1) { step = x->strides[d - 1]; }
+            d--;
+            run *= x->dims[d];
+        }
+        while (v >= 0 && (got < run || dims[v] == 1)) {
+            strides[v] = step * got;
+            got *= dims[v];
+            v--;
+        }
+        if (got != run) { return 0; }
+        d--;
+    }
+    while (v >= 0) { strides[v--] = 0; }
+    return 1;
+}
+TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t *want, int ndim, int may_copy) {
+    TENSOR__BEGIN1(o, RESHAPE, x)
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS], known = 1;
+    int infer = -1, bad = ndim < 0 || ndim > TENSOR_MAX_DIMS;
+    for (int i = 0; i < ndim && !bad; i++) {
+        dims[i] = want[i];
+        if (want[i] == -1) {
+            bad = infer >= 0;
+            infer = i;
+        } else {
+            uint64_t k;
+            bad = want[i] < 0 || !tensor__mul_u64((uint64_t)known, (uint64_t)want[i], &k) || k > (uint64_t)1 << 62;
+            known = bad ? 0 : (int64_t)k;
+        }
+    }
+    if (!bad && infer >= 0) {
+        bad = known == 0 || x->numel % known != 0;
+        if (!bad) { dims[infer] = x->numel / known; known = x->numel; }
+    }
+    if (bad || known != x->numel) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t (%d elements) does not fit shape %n", op, x, x->numel, want,
+                            ndim > TENSOR_MAX_DIMS ? (int)TENSOR_MAX_DIMS : ndim);
+    }
+    if (!tensor__view_strides(x, dims, ndim, strides)) {
+        if (!may_copy) {
+            return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: strides of x %t allow no view as %n; use reshape", op, x, dims,
+                                ndim);
+        }
+        tensor_t *c = (tensor_clone)(x);
+        if (c == TENSOR__POISON) { return c; }
+        o.args[0] = c;
+        tensor__view_strides(c, dims, ndim, strides);
+    }
+    return tensor__view(&o, dims, strides, ndim, o.in[0]->offset);
+}
+TENSOR_API tensor_t *(tensor_reshape_n)(tensor_t *x, const int64_t *dims, int ndim) {
+    return tensor__reshape("reshape", x, dims, ndim, 1);
+}
+TENSOR_API tensor_t *(tensor_view_n)(tensor_t *x, const int64_t *dims, int ndim) {
+    return tensor__reshape("view", x, dims, ndim, 0);
+}
+TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
+    TENSOR__BEGIN1(o, RESHAPE, x)
+    int a = tensor__dim(o.th, "flatten", start, x->ndim), b = tensor__dim(o.th, "flatten", end, x->ndim);
+    if (a < 0 || b < 0) { return TENSOR__POISON; }
+    if (a > b) { return tensor__fail(o.th, TENSOR_ERR_INDEX, "flatten: start %d lies behind end %d", start, end); }
+    int64_t dims[TENSOR_MAX_DIMS], run = 1;
+    int n = 0;
+    for (int i = 0; i < x->ndim; i++) {
+        if (i < a || i > b) { dims[n++] = x->dims[i]; continue; }
+        run *= x->dims[i];
+        if (i == b) { dims[n++] = run; }
+    }
+    if (!x->ndim) { dims[n++] = 1; }
+    return (tensor_reshape_n)(x, dims, n);
+}
+TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int ndim) {
+    TENSOR__BEGIN1(o, PERMUTE, x)
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+    unsigned seen = 0;
+    if (ndim != x->ndim) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "permute: x %t has %i dims, the order %i", x, (int)x->ndim, ndim);
+    }
+    o.p = &o.params;
+    for (int i = 0; i < ndim; i++) {
+        int d = tensor__dim(o.th, "permute", order[i], ndim);
+        if (d < 0) { return TENSOR__POISON; }
+        if (seen >> d & 1) { return tensor__fail(o.th, TENSOR_ERR_INDEX, "permute: dim %i appears twice", d); }
+        seen |= 1u << d;
+        o.params.i[i] = d;
+        dims[i] = x->dims[d];
+        strides[i] = x->strides[d];
+    }
+    return tensor__view(&o, dims, strides, ndim, x->offset);
+}
+TENSOR_API tensor_t *(tensor_transpose)(tensor_t *x, int64_t dim0, int64_t dim1) {
+    TENSOR__BEGIN1(o, PERMUTE, x)
+    int a = tensor__dim(o.th, "transpose", dim0, x->ndim), b = tensor__dim(o.th, "transpose", dim1, x->ndim);
+    if (a < 0 || b < 0) { return TENSOR__POISON; }
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+    o.p = &o.params;
+    for (int i = 0; i < x->ndim; i++) {
+        int d = i == a ? b : i == b ? a : i;
+        o.params.i[i] = d;
+        dims[i] = x->dims[d];
+        strides[i] = x->strides[d];
+    }
+    return tensor__view(&o, dims, strides, x->ndim, x->offset);
+}
+TENSOR_API tensor_t *(tensor_mT)(tensor_t *x) {
+    if (tensor__live(x) && x->ndim < 2) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "mT: x %t needs at least 2 dims", x);
+    }
+    return (tensor_transpose)(x, -2, -1);
+}
+TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t destination) {
+    TENSOR__BEGIN1(o, PERMUTE, x)
+    int s = tensor__dim(o.th, "movedim", source, x->ndim), d = tensor__dim(o.th, "movedim", destination, x->ndim);
+    if (s < 0 || d < 0) { return TENSOR__POISON; }
+    int64_t order[TENSOR_MAX_DIMS];
+    int k = 0;
+    for (int i = 0; i < x->ndim; i++) {
+        if (k == s) { k++; }
+        order[i] = i == d ? s : k++;
+    }
+    return (tensor_permute_n)(x, order, x->ndim);
+}
+TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
+    TENSOR__BEGIN1(o, RESHAPE, x)
+    int d = tensor__dim(o.th, "unsqueeze", dim, x->ndim + 1);
+    if (d < 0) { return TENSOR__POISON; }
+    if (x->ndim == TENSOR_MAX_DIMS) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "unsqueeze: x %t has 8 dims already", x); }
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+    for (int i = 0, k = 0; i <= x->ndim; i++) {
+        if (i == d) {
+            dims[i] = 1;
+            strides[i] = k < x->ndim ? x->strides[k] * x->dims[k] : 1;
+        } else {
+            dims[i] = x->dims[k];
+            strides[i] = x->strides[k++];
+        }
+    }
+    return tensor__view(&o, dims, strides, x->ndim + 1, x->offset);
+}
+TENSOR_API tensor_t *(tensor_squeeze)(tensor_t *x, int64_t dim) {
+    TENSOR__BEGIN1(o, RESHAPE, x)
+    int d = tensor__dim(o.th, "squeeze", dim, x->ndim);
+    if (d < 0) { return TENSOR__POISON; }
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+    int n = 0;
+    for (int i = 0; i < x->ndim; i++) {
+        if (i == d && x->dims[i] == 1) { continue; }
+        dims[n] = x->dims[i];
+        strides[n++] = x->strides[i];
+    }
+    return tensor__view(&o, dims, strides, n, x->offset);
+}
+TENSOR_API tensor_t *(tensor_expand_n)(tensor_t *x, const int64_t *want, int ndim) {
+    TENSOR__BEGIN1(o, EXPAND, x)
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+    int bad = ndim < x->ndim || ndim > TENSOR_MAX_DIMS;
+    for (int i = 0; i < ndim && !bad; i++) {
+        int k = i - (ndim - x->ndim);
+        int64_t have = k < 0 ? 1 : x->dims[k];
+        dims[i] = want[i] == -1 && k >= 0 ? have : want[i];
+        strides[i] = k < 0 || (have == 1 && dims[i] != 1) ? 0 : x->strides[k];
+        bad = dims[i] < 0 || (have != 1 && have != dims[i]);
+    }
+    int64_t n;
+    if (bad || !tensor__numel_of(dims, ndim, &n)) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "expand: x %t does not expand to %n", x, want,
+                            ndim < 0 || ndim > TENSOR_MAX_DIMS ? 0 : ndim);
+    }
+    return tensor__view(&o, dims, strides, ndim, x->offset);
+}
+// start, start + step, ... along d; `size` of them.
+TENSOR__FN tensor_t *tensor__slice(tensor_t *x, int d, int64_t start, int64_t step, int64_t size) {
+    TENSOR__BEGIN1(o, SLICE, x)
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) {
+        dims[i] = i == d ? size : x->dims[i];
+        strides[i] = i == d ? x->strides[i] * step : x->strides[i];
+    }
+    o.p = &o.params;
+    o.params.i[0] = d;
+    o.params.i[1] = start;
+    o.params.i[2] = step;
+    return tensor__view(&o, dims, strides, x->ndim, x->offset + (size ? start * x->strides[d] : 0));
+}
+TENSOR__FN int tensor__sliceable(tensor__thread_t *th, const char *op, tensor_t *x) {
+    if (x->ndim) { return 1; }
+    tensor__fail(th, TENSOR_ERR_INDEX, "%s: x is 0-d", op);
+    return 0;
+}
+TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, int64_t length) {
+    TENSOR__BEGIN1(o, SLICE, x)
+    int d = tensor__sliceable(o.th, "narrow", x) ? tensor__dim(o.th, "narrow", dim, x->ndim) : -1;
+    if (d < 0) { return TENSOR__POISON; }
+    if (start < 0) { start += x->dims[d]; }
+    if (start < 0 || length < 0 || start > x->dims[d] || length > x->dims[d] - start) {
+        return tensor__fail(o.th, TENSOR_ERR_INDEX, "narrow: start %d, length %d leave dim %i of x %t", start, length, d, x);
+    }
+    return tensor__slice(x, d, start, 1, length);
+}
+TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
+    TENSOR__BEGIN1(o, SLICE, x)
+    int d = tensor__sliceable(o.th, "select", x) ? tensor__dim(o.th, "select", dim, x->ndim) : -1;
+    if (d < 0) { return TENSOR__POISON; }
+    int64_t i = index < 0 ? index + x->dims[d] : index;
+    if (i < 0 || i >= x->dims[d]) {
+        return tensor__fail(o.th, TENSOR_ERR_INDEX, "select: index %d is outside dim %i of x %t", index, d, x);
+    }
+    return (tensor_squeeze)(tensor__slice(x, d, i, 1, 1), d);
+}
+TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step) {
+    TENSOR__BEGIN1(o, SLICE, x)
+    int d = tensor__sliceable(o.th, "slice", x) ? tensor__dim(o.th, "slice", dim, x->ndim) : -1;
+    if (d < 0) { return TENSOR__POISON; }
+    if (step < 1) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "slice: step %d must be at least 1", step); }
+    int64_t n = x->dims[d];
+    start = start < 0 ? start + n : start;
+    end = end < 0 ? end + n : end;
+    start = start < 0 ? 0 : start > n ? n : start;
+    end = end < start ? start : end > n ? n : end;
+    return tensor__slice(x, d, start, step, (end - start) / step + ((end - start) % step != 0));
+}
+// Reads "1, :, ::2, ..., None" left to right; each item makes one view.
+TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
+    TENSOR__BEGIN1(o, SLICE, x)
+    if (!index) { return tensor__fail(o.th, TENSOR_ERR_FORMAT, "at: index is NULL"); }
+    int items = 0, d = 0;
+    for (const char *s = index; *s;) {      // how many dims the items use, for "..."
+        while (*s == ' ' || *s == ',') { s++; }
+        if (!*s) { break; }
+        if (*s != 'N' && *s != '.') { items++; }
+        while (*s && *s != ',') { s++; }
+    }
+    if (items > x->ndim) {
+        return tensor__fail(o.th, TENSOR_ERR_INDEX, "at: \"%s\" indexes %i dims of x %t", index, items, x);
+    }
+    tensor_t *y = x;
+    for (const char *s = index; *s && y != TENSOR__POISON;) {
+        while (*s == ' ') { s++; }
+        int64_t v[3] = {0, INT64_MAX, 1};
+        int part = 0, given[3] = {0, 0, 0}, bad = 0, colon = 0;
+        if (!strncmp(s, "...", 3)) {
+            d += x->ndim - items;
+            items = x->ndim;
+            s += 3;
+            part = -1;
+        } else if (!strncmp(s, "None", 4)) {
+            y = (tensor_unsqueeze)(y, d++);
+            s += 4;
+            part = -1;
+        } else {
+            for (; *s && *s != ','; s++) {
+                if (*s == ':') { part++; colon = 1; bad |= part > 2; continue; }
+                if (*s == ' ') { continue; }
+                int neg = *s == '-';
+                if (neg) { s++; }
+                if (*s < '0' || *s > '9' || bad) { bad = 1; break; }
+                int64_t k = 0;
+                while (*s >= '0' && *s <= '9') { if (k < INT64_MAX / 20) { k = k * 10 + (*s - '0'); } s++; }
+                v[part] = neg ? -k : k;
+                given[part] = 1;
+                s--;
+            }
+            bad |= !colon && !given[0];
+        }
+        while (*s == ' ') { s++; }
+        if (bad || (*s && *s != ',')) { return tensor__fail(o.th, TENSOR_ERR_FORMAT, "at: cannot read \"%s\"", index); }
+        if (*s == ',') { s++; }
+        if (part < 0) { continue; }
+        if (colon) {
+            if (given[0] || given[1] || given[2]) { y = (tensor_slice)(y, d, v[0], v[1], v[2]); }
+            d++;
+        } else {
+            y = (tensor_select)(y, d, v[0]);
+        }
+    }
+    return y == x ? tensor__reshape("at", x, x->dims, x->ndim, 0) : y;
+}
+
+TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
+                                  int64_t offset) {
+    int64_t n, end = offset, room = (int64_t)(x->storage->bytes / tensor__sizes[x->dtype]);
+    int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || offset < 0 || !tensor__numel_of(dims, ndim, &n);
+    for (int i = 0; i < ndim && !bad; i++) {
+        uint64_t reach;
+        bad = strides[i] < 0 || !tensor__mul_u64((uint64_t)strides[i], (uint64_t)(dims[i] ? dims[i] - 1 : 0), &reach) ||
+              reach > (uint64_t)1 << 60;
+        if (!bad) { end += (int64_t)reach; }
+        bad |= end > (int64_t)1 << 61;
+    }
+    if (bad || (n > 0 && end >= room)) {
+        tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: the view leaves the storage of x %t (%d elements)", o->row->name, x, room);
+        return 0;
+    }
+    return 1;
+}
+TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
+                                         int64_t offset) {
+    TENSOR__BEGIN1(o, AS_STRIDED, x)
+    if (!tensor__in_storage(&o, x, dims, strides, ndim, offset)) { return TENSOR__POISON; }
+    int64_t end = offset - x->offset;
+    for (int i = 0; i < ndim; i++) { end += (dims[i] ? dims[i] - 1 : 0) * strides[i]; }
+    if (tensor__tracks(&o) && (!(x->flags & TENSOR__CONTIGUOUS) || offset < x->offset || end >= x->numel)) {
+        return tensor__fail(o.th, TENSOR_ERR_UNSUPPORTED, "as_strided: x %t must be contiguous and hold the view to have a "
+                            "gradient", x);
+    }
+    o.p = &o.params;
+    o.params.i[0] = offset - x->offset;
+    for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
+    return tensor__view(&o, dims, strides, ndim, offset);
+}
+// Adds each element of g (input 0) at its place of a view over zeros: i[0] offset, i[1..] strides. In order, so overlaps
+// sum the same way every time.
+TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
+    const tensor_arg_t *g = &c->arg[0];
+    tensor_arg_t *y = &c->arg[1];
+    memset(y->data, 0, (size_t)y->numel * tensor__sizes[y->dtype]);
+    int64_t at[TENSOR_MAX_DIMS] = {0}, offset = c->p->i[0], source = 0;
+    for (int64_t n = 0; n < g->numel; n++) {
+        double a, b;
+        char *to = (char *)y->data + offset * tensor__sizes[y->dtype];
+        tensor__load_f64(&a, (const char *)g->data + source * tensor__sizes[g->dtype], g->dtype, 1, 1);
+        tensor__load_f64(&b, to, y->dtype, 1, 1);
+        a += b;
+        tensor__store_f64(to, y->dtype, 1, &a, 1);
+        for (int d = g->ndim - 1; d >= 0; d--) {
+            offset += c->p->i[1 + d];
+            source += g->strides[d];
+            if (++at[d] < g->dims[d]) { break; }
+            offset -= at[d] * c->p->i[1 + d];
+            source -= at[d] * g->strides[d];
+            at[d] = 0;
+        }
+    }
+    return 0;
+}
+TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims, const int64_t *strides,
+                                                 int ndim, int64_t offset) {
+    tensor__op_t o;
+    tensor_t *const in[2] = {x, src};
+    if (!tensor__begin(&o, TENSOR__ROW(AS_STRIDED_SCATTER), in, 2)) { return TENSOR__POISON; }
+    if (src->ndim != ndim || memcmp(src->dims, dims, (size_t)ndim * sizeof *dims) || src->dtype != x->dtype) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "as_strided_scatter: src %t %y is not the view's shape and dtype", src, src);
+    }
+    tensor_scope_t s = tensor__scope_begin(o.th, 0);
+    tensor_t *y = (tensor_clone)(x);
+    tensor_t *v = y == TENSOR__POISON ? y : (tensor_as_strided)(y, dims, strides, ndim, offset);
+    (tensor_copy_)(v, src);
+    y = (tensor_scope_return)(s, v == TENSOR__POISON ? v : y);
+    if (y == TENSOR__POISON) { return y; }
+    y->op = o.row->name;
+    o.out[o.nout++] = y;
+    o.p = &o.params;
+    o.params.i[0] = offset;
+    for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
+    return tensor__commit(&o);
+}
+TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max) {
+    tensor__thread_t *th = tensor__self();
+    for (int i = 0; i < max; i++) { out[i] = TENSOR__POISON; }
+    if (!TENSOR__USABLE(th, "split", "x", x)) { return 0; }
+    int d = tensor__sliceable(th, "split", x) ? tensor__dim(th, "split", dim, x->ndim) : -1;
+    if (d < 0) { return 0; }
+    int64_t n = size < 1 ? -1 : x->dims[d] ? (x->dims[d] - 1) / size + 1 : 1;
+    if (n < 0 || n > max) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "split: dim %i of x %t in parts of %d needs %d places, there are %i", d, x, size, n,
+                     max);
+        return 0;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int64_t start = i * size, left = x->dims[d] - start;
+        out[i] = tensor__slice(x, d, start, 1, left < size ? left : size);
+    }
+    return (int)n;
+}
+TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
+    tensor__thread_t *th = tensor__self();
+    for (int i = 0; i < max; i++) { out[i] = TENSOR__POISON; }
+    if (!TENSOR__USABLE(th, "chunk", "x", x)) { return 0; }
+    int d = tensor__sliceable(th, "chunk", x) ? tensor__dim(th, "chunk", dim, x->ndim) : -1;
+    if (d < 0) { return 0; }
+    if (n < 1) { tensor__fail(th, TENSOR_ERR_SHAPE, "chunk: n %i must be at least 1", n); return 0; }
+    int64_t size = (x->dims[d] + n - 1) / n;
+    return (tensor_split)(x, size ? size : 1, d, out, max);
+}
+TENSOR_API tensor_t *(tensor_detach)(tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "detach", "x", x)) { return TENSOR__POISON; }
+    tensor_t *t = tensor__alias(th, "detach", x, x->dims, x->strides, x->ndim, x->offset);
+    return t ? th->fresh = t : TENSOR__POISON;
+}
+
+TENSOR__FN void tensor__grad_reshape(tensor__grad_t *g) {
+    g->gx[0] = (tensor_reshape_n)(g->gy[0], g->node->in[0].dims, g->node->in[0].ndim);
+}
+TENSOR__FN void tensor__grad_permute(tensor__grad_t *g) {
+    int64_t order[TENSOR_MAX_DIMS];
+    int n = g->node->in[0].ndim;
+    for (int i = 0; i < n; i++) { order[g->p->i[i]] = i; }
+    g->gx[0] = (tensor_permute_n)(g->gy[0], order, n);
+}
+TENSOR__FN void tensor__grad_expand(tensor__grad_t *g) { g->gx[0] = g->gy[0]; }       // the engine sums
+TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x, const tensor_params_t *p) {
+    TENSOR__BEGIN1(o, SLICE_BACKWARD, g)
+    tensor_scope_t s = tensor__scope_begin(o.th, 0);
+    tensor_t *y = (tensor_zeros_n)(x->dims, x->ndim, (tensor_dtype_t)g->dtype);
+    if (y != TENSOR__POISON && g->numel) {
+        tensor_t *v = tensor__slice(y, (int)p->i[0], p->i[1], p->i[2], g->dims[p->i[0]]);
+        if ((tensor_copy_)(v, g) == TENSOR__POISON) { y = TENSOR__POISON; }
+    }
+    y = (tensor_scope_return)(s, y);
+    if (y == TENSOR__POISON) { return y; }
+    o.out[o.nout++] = y;
+    o.p = &o.params;
+    o.params = *p;
+    return tensor__commit(&o);
+}
+TENSOR__FN void tensor__grad_slice(tensor__grad_t *g) {
+    g->gx[0] = tensor__slice_backward(g->gy[0], &g->node->in[0], g->p);
+}
+TENSOR__FN void tensor__grad_slice_backward(tensor__grad_t *g) {
+    const int64_t *i = g->p->i;
+    g->gx[0] = tensor__slice(g->gy[0], (int)i[0], i[1], i[2], g->node->in[0].dims[i[0]]);
+}
+TENSOR__FN void tensor__grad_as_strided(tensor__grad_t *g) {
+    tensor__op_t o;
+    tensor_t *const in[1] = {g->gy[0]};
+    if (!tensor__begin(&o, TENSOR__ROW(AS_STRIDED_BACKWARD), in, 1)) { return; }
+    o.p = &o.params;
+    o.params = *g->p;
+    tensor__result(&o, g->gy[0]->dtype, g->node->in[0].dims, g->node->in[0].ndim);
+    g->gx[0] = tensor__finish(&o);
+}
+TENSOR__FN void tensor__grad_as_strided_backward(tensor__grad_t *g) {
+    tensor_t *c = (tensor_contiguous)(g->gy[0]);
+    if (c == TENSOR__POISON) { return; }
+    g->gx[0] = (tensor_as_strided)(c, g->node->in[0].dims, g->p->i + 1, g->node->in[0].ndim, c->offset + g->p->i[0]);
+}
+TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
+    const tensor__meta_t *v = &g->node->in[1];
+    tensor_t *c = (tensor_contiguous)(g->gy[0]);
+    if (c == TENSOR__POISON) { return; }
+    if (g->node->edge[0].node || g->node->edge[0].leaf) {
+        tensor_t *zero = (tensor_zeros_n)(v->dims, v->ndim, (tensor_dtype_t)c->dtype);
+        g->gx[0] = (tensor_as_strided_scatter)(c, zero, v->dims, g->p->i + 1, v->ndim, c->offset + g->p->i[0]);
+    }
+    g->gx[1] = (tensor_as_strided)(c, v->dims, g->p->i + 1, v->ndim, c->offset + g->p->i[0]);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-pointwise                                 MARK: pointwise fronts, casts, in place
+// ------------------------------------------------------------------------------
+
+TENSOR__FN const tensor__row_t *tensor__backward_row(int id);
+
+// dtypes of a pointwise op: what it is computed in (o->compute) and what it gives. -1 = refused, raised.
+TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
+    int kind = o->row->kind, id = o->row->id;
+    o->compute = (uint8_t)(kind == TENSOR__FLT && !tensor__is_float(promoted) ? TENSOR_F32 : promoted);
+    if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
+    if (kind == TENSOR__BIT && tensor__is_float(promoted)) {
+        tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: %s has no bits to work on; integers and bool have", o->row->name,
+                     tensor__dtype_names[promoted]);
+        return -1;
+    }
+    if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG)) {
+        tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: bool cannot be subtracted or negated; use logical_xor, logical_not",
+                     o->row->name);
+        return -1;
+    }
+    return o->compute;
+}
+
+TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
+    int dtype = tensor__pointwise_dtype(o, promoted);
+    if (dtype < 0) { return TENSOR__POISON; }
+    const tensor_t *a = o->in[0];
+    int same = 1;
+    for (int i = 1; i < o->nin; i++) {
+        const tensor_t *b = o->in[i];
+        if (!b) { continue; }
+        same &= a->ndim == b->ndim;
+        for (int d = 0; same && d < a->ndim; d++) { same &= a->dims[d] == b->dims[d]; }
+    }
+    if (TENSOR__LIKELY(same)) {
+        tensor__result(o, dtype, a->dims, a->ndim);
+        return tensor__finish(o);
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = 0;
+    for (int i = 0; i < o->nin; i++) {
+        const tensor_t *b = o->in[i];
+        if (b && !tensor__broadcast(dims, &ndim, b->dims, b->ndim)) {
+            if (i == 1) {
+                return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: a %t and b %t do not broadcast", o->row->name, a, b);
+            }
+            return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: argument %s %t does not broadcast to %n", o->row->name,
+                                tensor__arg_names[i], b, dims, ndim);
+        }
+    }
+    tensor__result(o, dtype, dims, ndim);
+    return tensor__finish(o);
+}
+
+TENSOR__FN tensor_t *tensor__unary(int id, tensor_t *x, double f0, double f1) {
+    tensor__op_t o;
+    tensor_t *const in[1] = {x};
+    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    if (f0 != 0 || f1 != 0) {
+        o.p = &o.params;
+        o.params.f[0] = f0;
+        o.params.f[1] = f1;
+    }
+    return tensor__pointwise_finish(&o, x->dtype);
+}
+// As above for ops whose formula reads F_P: the parameters are there even if they are 0.
+TENSOR__FN tensor_t *tensor__unary_p(int id, tensor_t *x, double f0, double f1) {
+    tensor__op_t o;
+    tensor_t *const in[1] = {x};
+    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    o.p = &o.params;
+    o.params.f[0] = f0;
+    o.params.f[1] = f1;
+    return tensor__pointwise_finish(&o, x->dtype);
+}
+TENSOR__FN tensor_t *tensor__binary(int id, tensor_t *a, tensor_t *b) {
+    tensor__op_t o;
+    tensor_t *const in[2] = {a, b};
+    if (!tensor__begin(&o, tensor__row(id), in, 2)) { return TENSOR__POISON; }
+    return tensor__pointwise_finish(&o, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype : tensor__promote(in, 2));
+}
+// The dtype of (tensor, number): an integral number does not change it, a fraction turns integers to f32.
+TENSOR__FN int tensor__weak(int dtype, double v) {
+    if (tensor__is_float(dtype)) { return dtype; }
+    if (v != floor(v) || fabs(v) > 9.3e18) { return TENSOR_F32; }
+    return dtype == TENSOR_BOOL && v != 0 && v != 1 ? TENSOR_I64 : dtype;
+}
+TENSOR__FN tensor_t *tensor__scalar_op(int id, tensor_t *a, double b) {
+    tensor__op_t o;
+    tensor_t *const in[1] = {a};
+    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    o.nin = 2;
+    o.args[1] = NULL;
+    o.immediate = 1;
+    o.imm = b;
+    return tensor__pointwise_finish(&o, tensor__weak(a->dtype, b));
+}
+TENSOR__FN tensor_t *tensor__ternary(int id, tensor_t *a, tensor_t *b, tensor_t *c, double f0) {
+    tensor__op_t o;
+    tensor_t *const in[3] = {a, b, c};
+    if (!tensor__begin(&o, tensor__row(id), in, 3)) { return TENSOR__POISON; }
+    o.p = &o.params;
+    o.params.f[0] = f0;
+    return tensor__pointwise_finish(&o, id == TENSOR_OP_WHERE ? tensor__promote(in + 1, 2) : tensor__promote(in, 3));
+}
+
+// Elements of x in memory order: lowest and one past the highest, relative to the storage.
+TENSOR__FN void tensor__extent(const tensor_t *x, int64_t *first, int64_t *end) {
+    *first = *end = x->offset;
+    for (int i = 0; i < x->ndim; i++) { *end += (x->dims[i] ? x->dims[i] - 1 : 0) * x->strides[i]; }
+    *end += x->numel ? 1 : 0;
+}
+TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
+    if (a->offset != b->offset || a->ndim != b->ndim) { return 0; }
+    for (int i = 0; i < a->ndim; i++) {
+        if (a->dims[i] != b->dims[i] || (a->dims[i] > 1 && a->strides[i] != b->strides[i])) { return 0; }
+    }
+    return 1;
+}
+
+// x = op(x, others) in place. nin counts x; imm stands for input 1 when it is NULL and scalar is set.
+TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int scalar, double imm, const double *f,
+                                    int writes_only) {
+    tensor__op_t o;
+    tensor_t *x = list[0];
+    if (!tensor__begin(&o, tensor__row(id), list, scalar ? 1 : nin)) { return TENSOR__POISON; }
+    const char *name = o.row->name;
+    if (scalar) {
+        o.nin = 2;
+        o.args[1] = NULL;
+        o.immediate = 1;
+        o.imm = imm;
+    }
+    int promoted = scalar ? tensor__weak(x->dtype, imm) : tensor__promote(list, nin);
+    if (writes_only) { promoted = list[1]->dtype; }
+    int dtype = tensor__pointwise_dtype(&o, promoted);
+    if (dtype < 0) { return TENSOR__POISON; }
+    if (!writes_only && tensor__category(dtype) > tensor__category(x->dtype)) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s_: a result of %s cannot be stored in x %t %y", name,
+                            tensor__dtype_names[dtype], x, x);
+    }
+    if (x->dtype == TENSOR_F64 && !scalar && !writes_only) { o.compute = TENSOR_F64; }
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = x->ndim, tracks = tensor__tracks(&o);
+    memcpy(dims, x->dims, (size_t)ndim * sizeof *dims);
+    for (int i = 1; i < o.nin; i++) {
+        if (!o.args[i]) { continue; }
+        int fits = tensor__broadcast(dims, &ndim, o.args[i]->dims, o.args[i]->ndim);
+        if (!fits || ndim != x->ndim || memcmp(dims, x->dims, (size_t)ndim * sizeof *dims)) {
+            return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s_: b %t does not broadcast to x %t (an in-place result keeps x's "
+                                "shape)", name, o.args[i], x);
+        }
+    }
+    if (!tensor__update_allowed(o.th, name, x, tracks)) { return TENSOR__POISON; }
+    for (int i = 1; i < o.nin; i++) {
+        tensor_t *b = o.args[i];
+        if (!b || b->storage != x->storage) { continue; }
+        int64_t f0, e0, f1, e1;
+        tensor__extent(x, &f0, &e0);
+        tensor__extent(b, &f1, &e1);
+        if (e0 <= f1 || e1 <= f0) { continue; }
+        if (!tensor__same_view(x, b)) {
+            if ((x->flags & TENSOR__CONTIGUOUS) && (b->flags & TENSOR__CONTIGUOUS)) {
+                return tensor__fail(o.th, TENSOR_ERR_AUTOGRAD, "%s_: x %t and b %t overlap in memory; clone one first", name,
+                                    x, b);
+            }
+            o.args[i] = (tensor_clone)(b);
+        } else if (tracks) {
+            o.args[i] = (tensor_clone)(b);      // its value before the change is what the gradient needs
+        }
+        if (o.args[i] == TENSOR__POISON) { return TENSOR__POISON; }
+    }
+    if (tracks && (o.row->saves & TENSOR__SA)) {
+        tensor_scope_t s = tensor__scope_begin(o.th, 0);
+        o.original = (tensor_scope_return)(s, (tensor_clone)(x));
+        if (o.original == TENSOR__POISON) { return TENSOR__POISON; }
+    }
+    if (f) {
+        o.p = &o.params;
+        o.params.f[0] = f[0];
+        o.params.f[1] = f[1];
+    }
+    o.update = 1;
+    o.out[0] = x;
+    o.nout = 1;
+    if (writes_only) {          // copy_: the formula reads src alone
+        o.args[0] = o.args[1];
+        o.args[1] = x;
+        if (!tracks || !tensor__sync_needs_grad(o.th, x)) { o.nin = 1; }
+    }
+    tensor_t *r = tensor__finish(&o);
+    if (o.original) { (tensor_free)(o.original); }
+    return r;
+}
+
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) { return tensor__unary(TENSOR_OP_##ID, x, 0, 0); }
+// Unary rows without parameters; those with F_P have their own fronts below.
+TENSOR__X(ABS, abs) TENSOR__X(ACOS, acos) TENSOR__X(ASIN, asin) TENSOR__X(ATAN, atan) TENSOR__X(CEIL, ceil)
+TENSOR__X(COS, cos) TENSOR__X(COSH, cosh) TENSOR__X(ERF, erf) TENSOR__X(ERFC, erfc) TENSOR__X(EXP, exp)
+TENSOR__X(EXP2, exp2) TENSOR__X(EXPM1, expm1) TENSOR__X(FLOOR, floor) TENSOR__X(GELU, gelu)
+TENSOR__X(GELU_TANH, gelu_tanh) TENSOR__X(LOG, log) TENSOR__X(LOG10, log10) TENSOR__X(LOG1P, log1p)
+TENSOR__X(LOG2, log2) TENSOR__X(LOGSIGMOID, logsigmoid) TENSOR__X(NEG, neg) TENSOR__X(RECIPROCAL, reciprocal)
+TENSOR__X(RELU, relu) TENSOR__X(ROUND, round) TENSOR__X(RSQRT, rsqrt) TENSOR__X(SIGMOID, sigmoid)
+TENSOR__X(SIGN, sign) TENSOR__X(SILU, silu) TENSOR__X(SIN, sin) TENSOR__X(SINH, sinh) TENSOR__X(SQRT, sqrt)
+TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TANH, tanh) TENSOR__X(TRUNC, trunc)
+TENSOR__X(LOGICAL_NOT, logical_not) TENSOR__X(ISNAN, isnan) TENSOR__X(ISINF, isinf) TENSOR__X(ISFINITE, isfinite)
+TENSOR__X(CLONE, clone)
+#undef TENSOR__X
+TENSOR_API tensor_t *(tensor_bitwise_not)(tensor_t *x) {
+    if (tensor__live(x) && x->dtype == TENSOR_BOOL) { return (tensor_logical_not)(x); }
+    return tensor__unary(TENSOR_OP_BITWISE_NOT, x, 0, 0);
+}
+TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) { return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, hi); }
+TENSOR_API tensor_t *(tensor_elu)(tensor_t *x, double alpha) { return tensor__unary_p(TENSOR_OP_ELU, x, alpha, 0); }
+TENSOR_API tensor_t *(tensor_leaky_relu)(tensor_t *x, double slope) {
+    return tensor__unary_p(TENSOR_OP_LEAKY_RELU, x, slope, 0);
+}
+TENSOR_API tensor_t *(tensor_softplus)(tensor_t *x, double beta, double threshold) {
+    return tensor__unary_p(TENSOR_OP_SOFTPLUS, x, beta, threshold);
+}
+
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, tensor_t *b) { return tensor__binary(TENSOR_OP_##ID, a, b); }
+TENSOR__X(ADD, add) TENSOR__X(ATAN2, atan2) TENSOR__X(DIV, div) TENSOR__X(FLOOR_DIVIDE, floor_divide)
+TENSOR__X(FMOD, fmod) TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(MUL, mul) TENSOR__X(POW, pow)
+TENSOR__X(REMAINDER, remainder) TENSOR__X(SUB, sub)
+TENSOR__X(EQ, eq) TENSOR__X(GE, ge) TENSOR__X(GT, gt) TENSOR__X(LE, le) TENSOR__X(LT, lt) TENSOR__X(NE, ne)
+TENSOR__X(LOGICAL_AND, logical_and) TENSOR__X(LOGICAL_OR, logical_or) TENSOR__X(LOGICAL_XOR, logical_xor)
+TENSOR__X(BITWISE_AND, bitwise_and) TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
+#undef TENSOR__X
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name##_scalar)(tensor_t *a, double b) {                                   \
+        return tensor__scalar_op(TENSOR_OP_##ID, a, b);                                                      \
+    }
+TENSOR__X(ADD, add) TENSOR__X(SUB, sub) TENSOR__X(MUL, mul) TENSOR__X(DIV, div) TENSOR__X(POW, pow)
+TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(FMOD, fmod) TENSOR__X(REMAINDER, remainder)
+TENSOR__X(FLOOR_DIVIDE, floor_divide) TENSOR__X(EQ, eq) TENSOR__X(GE, ge) TENSOR__X(GT, gt) TENSOR__X(LE, le)
+TENSOR__X(LT, lt) TENSOR__X(NE, ne)
+#undef TENSOR__X
+TENSOR_API tensor_t *(tensor_rsub_scalar)(tensor_t *a, double b) {
+    return (tensor_add_scalar)((tensor_neg)(a), b);
+}
+TENSOR_API tensor_t *(tensor_where)(tensor_t *condition, tensor_t *a, tensor_t *b) {
+    return tensor__ternary(TENSOR_OP_WHERE, condition, a, b, 0);
+}
+TENSOR_API tensor_t *(tensor_lerp)(tensor_t *a, tensor_t *b, tensor_t *weight) {
+    return tensor__ternary(TENSOR_OP_LERP, a, b, weight, 0);
+}
+TENSOR_API tensor_t *(tensor_addcmul)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+    return tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value);
+}
+TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+    return tensor__ternary(TENSOR_OP_ADDCDIV, x, a, b, value);
+}
+
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x, tensor_t *b) {                                      \
+        tensor_t *const list[2] = {x, b};                                                                    \
+        return tensor__update(TENSOR_OP_##ID, list, 2, 0, 0, NULL, 0);                                       \
+    }                                                                                                        \
+    TENSOR_API tensor_t *(tensor_##name##_scalar_)(tensor_t *x, double b) {                                  \
+        return tensor__update(TENSOR_OP_##ID, &x, 2, 1, b, NULL, 0);                                         \
+    }
+TENSOR__X(ADD, add) TENSOR__X(SUB, sub) TENSOR__X(MUL, mul) TENSOR__X(DIV, div)
+#undef TENSOR__X
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x) { return tensor__update(TENSOR_OP_##ID, &x, 1, 0, 0, NULL, 0); }
+TENSOR__X(ABS, abs) TENSOR__X(EXP, exp) TENSOR__X(NEG, neg) TENSOR__X(RELU, relu) TENSOR__X(SIGMOID, sigmoid)
+TENSOR__X(SQRT, sqrt) TENSOR__X(TANH, tanh)
+#undef TENSOR__X
+TENSOR_API tensor_t *(tensor_clamp_)(tensor_t *x, double lo, double hi) {
+    double f[2] = {lo, hi};
+    return tensor__update(TENSOR_OP_CLAMP, &x, 1, 0, 0, f, 0);
+}
+TENSOR_API tensor_t *(tensor_addcmul_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+    double f[2] = {value, 0};
+    tensor_t *const list[3] = {x, a, b};
+    return tensor__update(TENSOR_OP_ADDCMUL, list, 3, 0, 0, f, 0);
+}
+TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
+    tensor_t *const list[2] = {x, src};
+    return tensor__update(TENSOR_OP_CLONE, list, 2, 0, 0, NULL, 1);
+}
+TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
+    TENSOR__BEGIN1(o, FILL, x)
+    if (!tensor__update_allowed(o.th, "fill", x, tensor__tracks(&o))) { return TENSOR__POISON; }
+    o.p = &o.params;
+    o.params.f[0] = value;
+    o.update = 1;
+    o.out[o.nout++] = x;
+    return tensor__finish(&o);
+}
+TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { (void)g; }       // nothing of x is left
+TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); }
+TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double value) {
+    TENSOR__BEGIN1(o, WHERE, x)
+    if (tensor__live(mask) && mask->dtype != TENSOR_BOOL) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "masked_fill: mask %t must be bool, not %y", mask, mask);
+    }
+    return (tensor_where)(mask, tensor_scalar(value, (tensor_dtype_t)x->dtype), x);
+}
+TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double value) {
+    return (tensor_copy_)(x, (tensor_masked_fill)(x, mask, value));
+}
+// A copy in another dtype: the formula is the identity, conversion is the iterator's.
+TENSOR_API tensor_t *(tensor_to)(tensor_t *x, tensor_dtype_t dtype) {
+    TENSOR__BEGIN1(o, CLONE, x)
+    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) { return tensor__fail(o.th, TENSOR_ERR_DTYPE, "to: %i is no dtype", (int)dtype); }
+    if ((int)dtype == x->dtype) { return x; }
+    o.compute = x->dtype;
+    tensor__result(&o, (int)dtype, x->dims, x->ndim);
+    return tensor__finish(&o);
+}
+TENSOR_API tensor_t *(tensor_contiguous)(tensor_t *x) {
+    return tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) ? x : (tensor_clone)(x);
+}
+
+// The rows' text as differentiable tensor ops, for the derivative of a derivative.
+TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k);
+TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k);
+TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k);
+#define F_A tensor__grad_in(g, 0)
+#define F_B tensor__grad_in(g, 1)
+#define F_C_ tensor__grad_in(g, 2)
+#define F_Y tensor__grad_out(g, 0)
+#define F_G g->gy[0]
+#define F_C(x) tensor_scalar((double)(x), (tensor_dtype_t)g->gy[0]->dtype)
+#define F_P(k) F_C(p[k])
+#define F_INF F_C(INFINITY)
+#define F_ADD(a, b) tensor_add(a, b)
+#define F_SUB(a, b) tensor_sub(a, b)
+#define F_MUL(a, b) tensor_mul(a, b)
+#define F_DIV(a, b) tensor_div(a, b)
+#define F_NEG(a) tensor_neg(a)
+#define F_ABS(a) tensor_abs(a)
+#define F_SIGN(a) tensor_sign(a)
+#define F_SQRT(a) tensor_sqrt(a)
+#define F_RSQRT(a) tensor_rsqrt(a)
+#define F_FLOOR(a) tensor_floor(a)
+#define F_TRUNC(a) tensor_trunc(a)
+#define F_POW(a, b) tensor_pow(a, b)
+#define F_EXP(a) tensor_exp(a)
+#define F_EXPM1(a) tensor_expm1(a)
+#define F_LOG(a) tensor_log(a)
+#define F_SIN(a) tensor_sin(a)
+#define F_COS(a) tensor_cos(a)
+#define F_SINH(a) tensor_sinh(a)
+#define F_COSH(a) tensor_cosh(a)
+#define F_TANH(a) tensor_tanh(a)
+#define F_SIGMOID(a) tensor_sigmoid(a)
+#define F_ERF(a) tensor_erf(a)
+#define F_ERFC(a) tensor_erfc(a)
+#define F_LT(a, b) tensor_lt(a, b)
+#define F_LE(a, b) tensor_le(a, b)
+#define F_GT(a, b) tensor_gt(a, b)
+#define F_GE(a, b) tensor_ge(a, b)
+#define F_EQ(a, b) tensor_eq(a, b)
+#define F_NE(a, b) tensor_ne(a, b)
+#define F_AND(a, b) tensor_logical_and(a, b)
+#define F_OR(a, b) tensor_logical_or(a, b)
+#define F_SEL(m, a, b) tensor_where(m, a, b)
+typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
+#define TENSOR__D(name, k, f)                                                                                \
+    TENSOR__FN tensor_t *tensor__d##k##_##name(tensor__grad_t *g, const double *p) { (void)g, (void)p; return f; }
+#define TENSOR__X(ID, name, kind, f, dA, ...) TENSOR__D(name, 0, dA)
+TENSOR_OPS_UNARY(TENSOR__X)
+TENSOR_OPS_COPY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, kind, f, dA, dB, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1, dB)
+TENSOR_OPS_BINARY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, kind, f, dA, dB, dC, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1, dB) TENSOR__D(name, 2, dC)
+TENSOR_OPS_TERNARY(TENSOR__X)
+#undef TENSOR__X
+#undef TENSOR__D
+// passes bit k: the derivative for operand k is the incoming gradient itself, nothing to compute.
+typedef struct tensor__formulas_t { tensor__derivative_t d[3]; int passes; } tensor__formulas_t;
+#define TENSOR__IS_G(text) (sizeof(text) == 4 && text[0] == 'F' && text[2] == 'G')
+static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
+#define TENSOR__X(ID, name, kind, f, dA, ...) {{tensor__d0_##name, NULL, NULL}, TENSOR__IS_G(#dA)},
+    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, kind, f, dA, dB, ...)                                                            \
+    {{tensor__d0_##name, tensor__d1_##name, NULL}, TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1},
+    TENSOR_OPS_BINARY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, kind, f, dA, dB, dC, ...)                                                        \
+    {{tensor__d0_##name, tensor__d1_##name, tensor__d2_##name},                                              \
+     TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1 | TENSOR__IS_G(#dC) << 2},
+    TENSOR_OPS_TERNARY(TENSOR__X)
+#undef TENSOR__X
+};
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_ATAN2
+#undef F_EXP
+#undef F_EXP2
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG2
+#undef F_LOG10
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_TAN
+#undef F_ASIN
+#undef F_ACOS
+#undef F_ATAN
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_GELU
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
+
+TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v);
+
+// Gradient of every pointwise row: one fused kernel of the derivative columns, or the same text on tensors.
+TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
+    tensor__node_t *n = g->node;
+    tensor__thread_t *th = g->th;
+    const tensor__formulas_t *d = &tensor__formulas[n->row->id];
+    tensor_t *gy = g->gy[0];
+    int count = n->nin < 3 ? n->nin : 3, wanted = 0;
+    for (int k = 0; k < count; k++) {
+        if (!tensor__grad_need(g, k) || !d->d[k]) { continue; }
+        if (d->passes >> k & 1) {
+            g->gx[k] = gy;
+        } else if (g->create) {
+            tensor_t *t = d->d[k](g, g->p ? g->p->f : NULL);
+            if (t == TENSOR__POISON) { return; }
+            g->gx[k] = t->ndim == gy->ndim ? t : tensor_expand_n(t, gy->dims, gy->ndim);
+        } else {
+            wanted |= 1 << k;
+        }
+    }
+    if (!wanted) { return; }
+    tensor_arg_t arg[8];
+    tensor_call_t c;
+    for (int i = 0; i < 8; i++) {
+        arg[i].data = NULL;
+        arg[i].role = TENSOR_READ;
+    }
+    for (int i = 0; i < n->nsaved; i++) {
+        tensor__saved_t *v = &n->saved[i];
+        int at = v->source < 0 ? 3 : v->source;
+        tensor_arg_t *a = &arg[at];
+        if (v->is_immediate) {
+            tensor__arg_none(a);
+            a->data = &v->immediate;
+            a->dtype = TENSOR_F64;
+            a->numel = 1;
+            continue;
+        }
+        if (!v->storage) { continue; }
+        if (!tensor__check_saved(g, v)) { return; }
+        int64_t numel = 1, expect = 1;
+        int contiguous = 1;
+        for (int k = v->ndim - 1; k >= 0; k--) {
+            contiguous &= v->dims[k] == 1 || v->strides[k] == expect;
+            expect *= v->dims[k];
+        }
+        numel = expect;
+        a->data = (char *)v->storage->data + v->offset * (int64_t)tensor__sizes[v->dtype];
+        a->dims = v->dims;
+        a->strides = v->strides;
+        a->numel = numel;
+        a->storage = v->storage;
+        a->dtype = v->dtype;
+        a->ndim = v->ndim;
+        a->contiguous = (uint8_t)contiguous;
+    }
+    tensor__arg(&arg[4], gy, TENSOR_READ);
+    for (int k = 0; k < count; k++) {
+        if (!(wanted >> k & 1)) { continue; }
+        tensor_t *t = tensor__make(th, n->row->name, n->out[0].dtype, gy->dims, gy->ndim);
+        if (t == TENSOR__POISON) { return; }
+        tensor__arg(&arg[5 + k], t, TENSOR_WRITE);
+        g->gx[k] = t;
+    }
+    c.row = tensor__backward_row(n->row->id);
+    c.arg = arg;
+    c.nin = 5;
+    c.nout = count;
+    c.p = n->p;
+    c.thread = th;
+    c.compute = n->out[0].dtype;
+    tensor__launch(&c);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-reduce                                    MARK: reductions, rows
+//
+// REDUCE keeps the dims outside mask i[0] and runs over the rest: whole rows in leaves of 1024 under a double, leading dims
+// by adding rows into a block, anything else through the iterator's blocks. ROWS works on contiguous rows of the last
+// dim; its fronts move the dim there.
+// ------------------------------------------------------------------------------
+
+enum { TENSOR__LEAF = 1024, TENSOR__CHUNK = 65536 };
+
+typedef struct tensor__acc_t { double d; int64_t i; } tensor__acc_t;
+typedef struct tensor__reduce_t {
+    int id, klass, dtype, size, nk, nr, reference;
+    int64_t kd[TENSOR_MAX_DIMS], ks[TENSOR_MAX_DIMS], rd[TENSOR_MAX_DIMS], rs[TENSOR_MAX_DIMS];
+    int64_t kept, reduced, chunk, chunks;
+    const char *x;
+    tensor_arg_t *y;
+    const tensor__isa_t *isa;
+    tensor__acc_t *part;
+} tensor__reduce_t;
+
+TENSOR__INLINE void tensor__acc_init(const tensor__reduce_t *r, tensor__acc_t *a) {
+    switch (r->id) {
+    case TENSOR_OP_PROD: a->d = 1; a->i = 1; break;
+    case TENSOR_OP_AMAX: a->d = -(double)INFINITY; a->i = INT64_MIN; break;
+    case TENSOR_OP_AMIN: a->d = (double)INFINITY; a->i = INT64_MAX; break;
+    case TENSOR_OP_ALL: a->d = 1; a->i = 1; break;
+    default: a->d = 0; a->i = 0; break;
+    }
+}
+// A leaf in the compute type into the accumulator.
+TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, const void *block, int64_t n) {
+    tensor__acc_t v;
+    tensor__acc_init(r, &v);
+    if (r->klass == TENSOR__C_I64) {
+        const int64_t *b = (const int64_t *)block;
+        switch (r->id) {
+        case TENSOR_OP_PROD: for (int64_t k = 0; k < n; k++) { v.i = (int64_t)((uint64_t)v.i * (uint64_t)b[k]); } break;
+        case TENSOR_OP_AMAX: for (int64_t k = 0; k < n; k++) { v.i = b[k] > v.i ? b[k] : v.i; } break;
+        case TENSOR_OP_AMIN: for (int64_t k = 0; k < n; k++) { v.i = b[k] < v.i ? b[k] : v.i; } break;
+        case TENSOR_OP_ANY: for (int64_t k = 0; k < n; k++) { v.i |= b[k] != 0; } break;
+        case TENSOR_OP_ALL: for (int64_t k = 0; k < n; k++) { v.i &= b[k] != 0; } break;
+        default: for (int64_t k = 0; k < n; k++) { v.i = (int64_t)((uint64_t)v.i + (uint64_t)b[k]); } break;
+        }
+    } else if (r->klass == TENSOR__C_F64) {
+        const double *b = (const double *)block;
+        switch (r->id) {
+        case TENSOR_OP_PROD: for (int64_t k = 0; k < n; k++) { v.d *= b[k]; } break;
+        case TENSOR_OP_AMAX: for (int64_t k = 0; k < n; k++) { v.d = tensor__max_f64(v.d, b[k]); } break;
+        case TENSOR_OP_AMIN: for (int64_t k = 0; k < n; k++) { v.d = tensor__min_f64(v.d, b[k]); } break;
+        case TENSOR_OP_ANY: for (int64_t k = 0; k < n; k++) { v.i |= b[k] != 0; } break;
+        case TENSOR_OP_ALL: for (int64_t k = 0; k < n; k++) { v.i &= b[k] != 0; } break;
+        default: for (int64_t k = 0; k < n; k++) { v.d += b[k]; } break;
+        }
+    } else {
+        const float *b = (const float *)block;
+        switch (r->id) {
+        case TENSOR_OP_PROD: for (int64_t k = 0; k < n; k++) { v.d *= (double)b[k]; } break;
+        case TENSOR_OP_AMAX: v.d = (double)r->isa->leaf_max(b, n); break;
+        case TENSOR_OP_AMIN: v.d = (double)r->isa->leaf_min(b, n); break;
+        case TENSOR_OP_ANY: for (int64_t k = 0; k < n; k++) { v.i |= b[k] != 0; } break;
+        case TENSOR_OP_ALL: for (int64_t k = 0; k < n; k++) { v.i &= b[k] != 0; } break;
+        default: v.d = (double)r->isa->leaf_sum(b, n); break;
+        }
+    }
+    switch (r->id) {
+    case TENSOR_OP_PROD: a->d *= v.d; a->i = (int64_t)((uint64_t)a->i * (uint64_t)v.i); break;
+    case TENSOR_OP_AMAX: a->d = tensor__max_f64(a->d, v.d); a->i = v.i > a->i ? v.i : a->i; break;
+    case TENSOR_OP_AMIN: a->d = tensor__min_f64(a->d, v.d); a->i = v.i < a->i ? v.i : a->i; break;
+    case TENSOR_OP_ANY: a->i |= v.i; break;
+    case TENSOR_OP_ALL: a->i &= v.i; break;
+    default: a->d += v.d; a->i = (int64_t)((uint64_t)a->i + (uint64_t)v.i); break;
+    }
+}
+TENSOR__FN void tensor__acc_store(const tensor__reduce_t *r, int64_t k, const tensor__acc_t *a) {
+    void *to = (char *)r->y->data + k * tensor__sizes[r->y->dtype];
+    if (r->id == TENSOR_OP_MEAN) {
+        double v = a->d / (double)r->reduced;
+        tensor__store_f64(to, r->y->dtype, 1, &v, 1);
+    } else if (r->klass == TENSOR__C_I64 || r->id == TENSOR_OP_ANY || r->id == TENSOR_OP_ALL) {
+        tensor__store_i64(to, r->y->dtype, 1, &a->i, 1);
+    } else {
+        tensor__store_f64(to, r->y->dtype, 1, &a->d, 1);
+    }
+}
+TENSOR__INLINE int64_t tensor__offset_of(int64_t index, const int64_t *dims, const int64_t *strides, int n) {
+    int64_t offset = 0;
+    for (int d = n - 1; d >= 0; d--) {
+        offset += index % dims[d] * strides[d];
+        index /= dims[d];
+    }
+    return offset;
+}
+// Elements first..end of the reduced index space below kept index k.
+TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64_t first, int64_t end, tensor__acc_t *a) {
+    const char *base = r->x + tensor__offset_of(k, r->kd, r->ks, r->nk) * r->size;
+    int last = r->nr - 1, direct = r->klass != TENSOR__C_I64 && tensor__class_size[r->klass] == r->size;
+    int64_t block[TENSOR__LEAF];
+    while (first < end) {
+        int64_t run = r->rd[last] - first % r->rd[last], m = tensor__least(end - first, TENSOR__LEAF);
+        const char *at = base + tensor__offset_of(first, r->rd, r->rs, r->nr) * r->size;
+        if (run > m) { run = m; }
+        if (direct && r->rs[last] == 1 && run == m) {
+            tensor__acc_leaf(r, a, at, m);
+        } else {
+            for (int64_t got = 0; got < m; ) {
+                run = r->rd[last] - (first + got) % r->rd[last];
+                if (run > m - got) { run = m - got; }
+                at = base + tensor__offset_of(first + got, r->rd, r->rs, r->nr) * r->size;
+                tensor__load_run((char *)block + got * tensor__class_size[r->klass], r->klass, at, r->dtype, r->rs[last],
+                                 run);
+                got += run;
+            }
+            tensor__acc_leaf(r, a, block, m);
+        }
+        first += m;
+    }
+}
+TENSOR__FN void tensor__reduce_rows(void *arg, int64_t task, int worker) {
+    tensor__reduce_t *r = (tensor__reduce_t *)arg;
+    (void)worker;
+    int64_t per = (r->kept + r->chunks - 1) / r->chunks, end = (task + 1) * per < r->kept ? (task + 1) * per : r->kept;
+    for (int64_t k = task * per; k < end; k++) {
+        tensor__acc_t a;
+        tensor__acc_init(r, &a);
+        tensor__reduce_range(r, k, 0, r->reduced, &a);
+        tensor__acc_store(r, k, &a);
+    }
+}
+TENSOR__FN void tensor__reduce_chunk(void *arg, int64_t task, int worker) {
+    tensor__reduce_t *r = (tensor__reduce_t *)arg;
+    (void)worker;
+    int64_t k = task / r->chunks, c = task % r->chunks, end = (c + 1) * r->chunk;
+    tensor__acc_init(r, &r->part[task]);
+    tensor__reduce_range(r, k, c * r->chunk, end < r->reduced ? end : r->reduced, &r->part[task]);
+}
+// Sum or mean over leading dims of f32: rows of the kept dim are added in leaves of 64, leaves in double.
+TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
+    tensor__reduce_t *r = (tensor__reduce_t *)arg;
+    (void)worker;
+    int64_t first = task * TENSOR__BLOCK, n = tensor__least(r->kept - first, TENSOR__BLOCK);
+    float leaf[TENSOR__BLOCK];
+    double sum[TENSOR__BLOCK];
+    for (int64_t k = 0; k < n; k++) { sum[k] = 0; }
+    for (int64_t i = 0; i < r->reduced; i += 64) {
+        int64_t end = i + 64 < r->reduced ? i + 64 : r->reduced;
+        memset(leaf, 0, (size_t)n * sizeof *leaf);
+        for (int64_t j = i; j < end; j++) {
+            r->isa->add_row(leaf, (const float *)(const void *)r->x + first + tensor__offset_of(j, r->rd, r->rs, r->nr), n);
+        }
+        for (int64_t k = 0; k < n; k++) { sum[k] += (double)leaf[k]; }
+    }
+    double scale = r->id == TENSOR_OP_MEAN ? 1.0 / (double)r->reduced : 1.0;
+    for (int64_t k = 0; k < n; k++) { ((float *)r->y->data)[first + k] = (float)(sum[k] * scale); }
+}
+TENSOR__FN void tensor__merge_dim(int64_t *dims, int64_t *strides, int *n, int64_t dim, int64_t stride) {
+    if (dim == 1) { return; }
+    if (*n && strides[*n - 1] == stride * dim) {
+        dims[*n - 1] *= dim;
+        strides[*n - 1] = stride;
+        return;
+    }
+    dims[*n] = dim;
+    strides[(*n)++] = stride;
+}
+TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0];
+    tensor__reduce_t r;
+    memset(&r, 0, sizeof r);
+    r.id = c->row->id;
+    r.y = &c->arg[1];
+    r.x = (const char *)x->data;
+    r.dtype = x->dtype;
+    r.size = tensor__sizes[x->dtype];
+    r.isa = TENSOR__ISA(c->thread);
+    r.klass = tensor__class(x->dtype);
+    if (c->thread->ctx->reference && r.klass == TENSOR__C_F32) { r.klass = TENSOR__C_F64; }
+    r.kept = r.reduced = 1;
+    for (int d = 0; d < x->ndim; d++) {
+        if (c->p->i[0] >> d & 1) {
+            tensor__merge_dim(r.rd, r.rs, &r.nr, x->dims[d], x->strides[d]);
+            r.reduced *= x->dims[d];
+        } else {
+            tensor__merge_dim(r.kd, r.ks, &r.nk, x->dims[d], x->strides[d]);
+            r.kept *= x->dims[d];
+        }
+    }
+    if (r.kept == 0) { return 0; }
+    if (!r.nr) { r.rd[0] = r.reduced; r.rs[0] = 1; r.nr = 1; }
+    int sums = r.id == TENSOR_OP_SUM || r.id == TENSOR_OP_MEAN;
+    if (sums && r.klass == TENSOR__C_F32 && x->dtype == TENSOR_F32 && r.y->dtype == TENSOR_F32 && r.nk == 1 &&
+        r.ks[0] == 1 && r.kept >= 8 && r.rs[r.nr - 1] != 1) {
+        int64_t tasks = (r.kept + TENSOR__BLOCK - 1) / TENSOR__BLOCK;
+        if (r.kept * r.reduced < 2 * TENSOR__GRAIN) {
+            for (int64_t t = 0; t < tasks; t++) { tensor__reduce_columns(&r, t, 0); }
+        } else {
+            tensor__parallel(tasks, tensor__reduce_columns, &r);
+        }
+        return 0;
+    }
+    if (r.kept >= 32 || r.reduced <= TENSOR__CHUNK) {
+        r.chunks = r.kept * r.reduced < 2 * TENSOR__GRAIN ? 1 : r.kept < 64 ? r.kept : 64;
+        tensor__parallel(r.chunks, tensor__reduce_rows, &r);
+        return 0;
+    }
+    // Few outputs over much data: chunks of a length that depends on the shape alone, combined in order.
+    tensor__acc_t part[32 * 64];
+    r.part = part;
+    r.chunk = (r.reduced + 63) / 64;
+    if (r.chunk < TENSOR__CHUNK) { r.chunk = TENSOR__CHUNK; }
+    r.chunks = (r.reduced + r.chunk - 1) / r.chunk;
+    tensor__parallel(r.kept * r.chunks, tensor__reduce_chunk, &r);
+    for (int64_t k = 0; k < r.kept; k++) {
+        tensor__acc_t a = part[k * r.chunks];
+        for (int64_t i = 1; i < r.chunks; i++) {
+            const tensor__acc_t *b = &part[k * r.chunks + i];
+            switch (r.id) {
+            case TENSOR_OP_PROD: a.d *= b->d; a.i = (int64_t)((uint64_t)a.i * (uint64_t)b->i); break;
+            case TENSOR_OP_AMAX: a.d = tensor__max_f64(a.d, b->d); a.i = b->i > a.i ? b->i : a.i; break;
+            case TENSOR_OP_AMIN: a.d = tensor__min_f64(a.d, b->d); a.i = b->i < a.i ? b->i : a.i; break;
+            case TENSOR_OP_ANY: a.i |= b->i; break;
+            case TENSOR_OP_ALL: a.i &= b->i; break;
+            default: a.d += b->d; a.i = (int64_t)((uint64_t)a.i + (uint64_t)b->i); break;
+            }
+        }
+        tensor__acc_store(&r, k, &a);
+    }
+    return 0;
+}
+
+// Front of all REDUCE rows: mask of dims to reduce.
+TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keepdim) {
+    tensor__op_t o;
+    tensor_t *const in[1] = {x};
+    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    int64_t dims[TENSOR_MAX_DIMS], reduced = 1;
+    int ndim = 0, dtype = x->dtype;
+    for (int d = 0; d < x->ndim; d++) {
+        if (mask >> d & 1) {
+            reduced *= x->dims[d];
+            if (keepdim) { dims[ndim++] = 1; }
+        } else {
+            dims[ndim++] = x->dims[d];
+        }
+    }
+    int empty = reduced == 0;
+    if ((id == TENSOR_OP_AMAX || id == TENSOR_OP_AMIN) && empty) {
+        int64_t left = 1;
+        for (int i = 0; i < ndim; i++) { left *= dims[i]; }
+        if (left) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from", o.row->name, x); }
+    }
+    if (id == TENSOR_OP_MEAN && !tensor__is_float(dtype)) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "mean: x %t is %y; a mean needs a float dtype", x, x);
+    }
+    if ((id == TENSOR_OP_SUM || id == TENSOR_OP_PROD) && !tensor__is_float(dtype)) { dtype = TENSOR_I64; }
+    if (id == TENSOR_OP_ANY || id == TENSOR_OP_ALL) { dtype = TENSOR_BOOL; }
+    o.p = &o.params;
+    o.params.i[0] = mask;
+    o.params.i[1] = keepdim;
+    tensor__result(&o, dtype, dims, ndim);
+    return tensor__finish(&o);
+}
+TENSOR__FN tensor_t *tensor__reduce_dims(int id, tensor_t *x, const int64_t *dims, int n, int keepdim) {
+    tensor__thread_t *th = tensor__self();
+    const char *name = tensor__row(id)->name;
+    uint32_t mask = 0;
+    if (!TENSOR__USABLE(th, name, "x", x)) { return TENSOR__POISON; }
+    for (int i = 0; i < n; i++) {
+        int d = tensor__dim(th, name, dims[i], x->ndim);
+        if (d < 0) { return TENSOR__POISON; }
+        if (mask >> d & 1) { return tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice", name, d); }
+        mask |= 1u << d;
+    }
+    return tensor__reduce(id, x, x->ndim ? mask : 0, keepdim);
+}
+#define TENSOR__X(ID, name, name_dim)                                                                        \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
+        return tensor__reduce(TENSOR_OP_##ID, x, (1u << TENSOR_MAX_DIMS) - 1, 0);                            \
+    }                                                                                                        \
+    TENSOR_API tensor_t *(tensor_##name_dim)(tensor_t *x, int64_t dim, int keepdim) {                        \
+        return tensor__reduce_dims(TENSOR_OP_##ID, x, &dim, 1, keepdim);                                     \
+    }
+TENSOR__X(SUM, sum, sum_dim) TENSOR__X(MEAN, mean, mean_dim) TENSOR__X(PROD, prod, prod_dim)
+TENSOR__X(AMAX, max, amax_dim) TENSOR__X(AMIN, min, amin_dim) TENSOR__X(ANY, any, any_dim) TENSOR__X(ALL, all, all_dim)
+#undef TENSOR__X
+TENSOR_API tensor_t *(tensor_sum_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
+    return tensor__reduce_dims(TENSOR_OP_SUM, x, dims, n, keepdim);
+}
+TENSOR_API tensor_t *(tensor_mean_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
+    return tensor__reduce_dims(TENSOR_OP_MEAN, x, dims, n, keepdim);
+}
+
+// g summed to a smaller shape that broadcasts to it.
+TENSOR__FN tensor_t *tensor__sum_to(tensor_t *g, const int64_t *dims, int ndim) {
+    uint32_t mask = 0;
+    int lead = g->ndim - ndim;
+    for (int d = 0; d < g->ndim; d++) {
+        if (d < lead || (dims[d - lead] == 1 && g->dims[d] != 1)) { mask |= 1u << d; }
+    }
+    if (!mask) { return g; }
+    tensor_t *s = tensor__reduce(TENSOR_OP_SUM, g, mask, 1);
+    if (s == TENSOR__POISON || !lead) { return s; }
+    return (tensor_reshape_n)(s, dims, ndim);
+}
+
+// The shape a reduction had with keepdim, and a tensor of the reduced shape brought back to it.
+TENSOR__FN tensor_t *tensor__kept(const tensor__grad_t *g, tensor_t *t) {
+    const tensor__meta_t *x = &g->node->in[0];
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int d = 0; d < x->ndim; d++) { dims[d] = g->p->i[0] >> d & 1 ? 1 : x->dims[d]; }
+    return (tensor_reshape_n)(t, dims, x->ndim);
+}
+TENSOR__FN void tensor__grad_sum(tensor__grad_t *g) {
+    g->gx[0] = tensor_expand_n(tensor__kept(g, g->gy[0]), g->node->in[0].dims, g->node->in[0].ndim);
+}
+TENSOR__FN void tensor__grad_mean(tensor__grad_t *g) {
+    int64_t n = 1;
+    for (int d = 0; d < g->node->in[0].ndim; d++) { n *= g->p->i[0] >> d & 1 ? g->node->in[0].dims[d] : 1; }
+    tensor_t *s = tensor_div_scalar(tensor__kept(g, g->gy[0]), (double)n);
+    g->gx[0] = tensor_expand_n(s, g->node->in[0].dims, g->node->in[0].ndim);
+}
+TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
+    tensor_t *x = tensor__grad_in(g, 0), *y = tensor__kept(g, tensor__grad_out(g, 0));
+    // NaN is a maximum too: its places are those that are NaN.
+    tensor_t *hit = tensor_logical_or(tensor_eq(x, y), tensor_logical_and(tensor_isnan(x), tensor_isnan(y)));
+    hit = tensor_to(hit, (tensor_dtype_t)g->gy[0]->dtype);
+    if (hit == TENSOR__POISON) { return; }
+    tensor_t *count = tensor__reduce(TENSOR_OP_SUM, hit, (uint32_t)g->p->i[0], 1);
+    g->gx[0] = tensor_mul(hit, tensor_div(tensor__kept(g, g->gy[0]), count));
+}
+// Exact with zeros: the derivative for an element is the product of the others, from running products of both sides.
+TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
+    tensor_t *x = tensor__grad_in(g, 0);
+    if (!tensor__live(x)) { return; }
+    int64_t dims[TENSOR_MAX_DIMS], back[TENSOR_MAX_DIMS];
+    int n = 0;
+    for (int d = 0; d < x->ndim; d++) { if (!(g->p->i[0] >> d & 1)) { dims[n++] = d; } }
+    for (int d = 0; d < x->ndim; d++) { if (g->p->i[0] >> d & 1) { dims[n++] = d; } }
+    for (int d = 0; d < x->ndim; d++) { back[dims[d]] = d; }
+    tensor_t *p = tensor_permute_n(x, dims, x->ndim);
+    if (p == TENSOR__POISON) { return; }
+    tensor_shape_t shape = tensor_shape(p);
+    int64_t reduced = 1;
+    for (int d = 0; d < x->ndim; d++) { reduced *= g->p->i[0] >> d & 1 ? x->dims[d] : 1; }
+    if (x->numel == 0) { g->gx[0] = x; return; }
+    int64_t flat[2] = {x->numel / reduced, reduced};
+    p = tensor_reshape_n(p, flat, 2);
+    // others[i] = prod over j != i: a table with x_j, or 1 on the diagonal. O(n^2) memory, as exact as it is simple.
+    int64_t square[3] = {flat[0], reduced, reduced};
+    tensor_t *rows = tensor_expand_n(tensor_unsqueeze(p, 1), square, 3);
+    tensor_t *diag = tensor_to(tensor_eye(reduced, reduced), TENSOR_BOOL);
+    tensor_t *others = tensor_prod_dim(tensor_masked_fill(rows, diag, 1), 2, 0);
+    others = tensor_permute_n(tensor_reshape_n(others, shape.dims, shape.ndim), back, x->ndim);
+    g->gx[0] = tensor_mul(others, tensor__kept(g, g->gy[0]));
+}
+
+// ---- rows of the last dim ----
+
+typedef struct tensor__rowcall_t {
+    tensor_call_t *c;
+    int64_t rows, n, per;
+    const tensor__isa_t *isa;
+    int klass, fast;
+} tensor__rowcall_t;
+
+// One row in double: the reference, and all dtypes but f32.
+TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, const double *x2, double *y, int64_t n) {
+    const tensor_params_t *p = r->c->p;
+    double m = -(double)INFINITY, s = 0;
+    int best = 0;
+    switch (r->c->row->id) {
+    case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX: case TENSOR_OP_LOGSUMEXP: {
+        for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
+        int flat = r->c->row->id == TENSOR_OP_LOGSUMEXP && (m == (double)INFINITY || m == -(double)INFINITY);
+        for (int64_t i = 0; i < n; i++) { s += exp(x[i] - m); }
+        if (r->c->row->id == TENSOR_OP_LOGSUMEXP) { y[0] = flat ? m : m + log(s); break; }
+        for (int64_t i = 0; i < n; i++) {
+            y[i] = r->c->row->id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
+        }
+        break;
+    }
+    case TENSOR_OP_SOFTMAX_BACKWARD:
+        for (int64_t i = 0; i < n; i++) { s += x[i] * x2[i]; }
+        for (int64_t i = 0; i < n; i++) { y[i] = x2[i] * (x[i] - s); }
+        break;
+    case TENSOR_OP_LOG_SOFTMAX_BACKWARD:
+        for (int64_t i = 0; i < n; i++) { s += x[i]; }
+        for (int64_t i = 0; i < n; i++) { y[i] = x[i] - exp(x2[i]) * s; }
+        break;
+    case TENSOR_OP_CUMSUM:
+        for (int64_t i = 0; i < n; i++) { y[i] = s += x[i]; }
+        break;
+    case TENSOR_OP_VAR:
+        for (int64_t i = 0; i < n; i++) { s += x[i]; }
+        m = s / (double)n;
+        s = 0;
+        for (int64_t i = 0; i < n; i++) { s += (x[i] - m) * (x[i] - m); }
+        y[0] = n - p->i[0] > 0 ? s / (double)(n - p->i[0]) : (double)NAN;
+        break;
+    case TENSOR_OP_NORM:
+        m = 0;
+        for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, fabs(x[i])); }
+        if (m == 0 || tensor__isnan_f64(m) || m == (double)INFINITY) { y[0] = m; break; }
+        for (int64_t i = 0; i < n; i++) { s += (x[i] / m) * (x[i] / m); }
+        y[0] = m * sqrt(s);
+        break;
+    case TENSOR_OP_ARGMAX: case TENSOR_OP_ARGMIN: {
+        int64_t k = 0;
+        double sign = r->c->row->id == TENSOR_OP_ARGMAX ? 1 : -1;
+        for (int64_t i = 0; i < n; i++) {
+            if (tensor__isnan_f64(x[i])) { k = i; break; }
+            if (i == 0 || x[i] * sign > x[k] * sign) { k = i; }
+        }
+        y[0] = (double)k;
+        break;
+    }
+    default: (void)best; break;
+    }
+}
+// Integers: only cumsum and argmax come here.
+TENSOR__FN void tensor__row_i64(const tensor__rowcall_t *r, const int64_t *x, int64_t *y, int64_t n) {
+    if (r->c->row->id == TENSOR_OP_CUMSUM) {
+        uint64_t s = 0;
+        for (int64_t i = 0; i < n; i++) { s += (uint64_t)x[i]; y[i] = (int64_t)s; }
+        return;
+    }
+    int64_t k = 0;
+    for (int64_t i = 1; i < n; i++) {
+        if (r->c->row->id == TENSOR_OP_ARGMAX ? x[i] > x[k] : x[i] < x[k]) { k = i; }
+    }
+    y[0] = k;
+}
+TENSOR__FN void tensor__row_task(void *arg, int64_t task, int worker) {
+    tensor__rowcall_t *r = (tensor__rowcall_t *)arg;
+    tensor_call_t *c = r->c;
+    const tensor_arg_t *x = &c->arg[0], *x2 = c->nin > 1 ? &c->arg[1] : NULL;
+    tensor_arg_t *y = &c->arg[c->nin];
+    int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, end = (task + 1) * r->per < r->rows ? (task + 1) * r->per : r->rows;
+    int xs = tensor__sizes[x->dtype], ys = tensor__sizes[y->dtype], cs = tensor__class_size[r->klass];
+    char *work = (char *)c->scratch + (size_t)worker * 3 * (size_t)(n + 8) * 8;
+    for (int64_t k = task * r->per; k < end; k++) {
+        const char *a = (const char *)x->data + k * n * xs, *b = x2 ? (const char *)x2->data + k * n * xs : NULL;
+        char *to = (char *)y->data + k * m * ys;
+        if (r->fast) {
+            const float *fa = (const float *)(const void *)a, *fb = (const float *)(const void *)b;
+            float *fy = (float *)(void *)to;
+            switch (c->row->id) {
+            case TENSOR_OP_SOFTMAX: r->isa->row_softmax(fa, fy, n); break;
+            case TENSOR_OP_LOG_SOFTMAX: r->isa->row_log_softmax(fa, fy, n); break;
+            case TENSOR_OP_LOGSUMEXP: fy[0] = r->isa->row_logsumexp(fa, (float *)(void *)work, n); break;
+            case TENSOR_OP_SOFTMAX_BACKWARD: r->isa->row_softmax_backward(fa, fb, fy, n); break;
+            default: r->isa->row_log_softmax_backward(fa, fb, fy, n); break;
+            }
+            continue;
+        }
+        char *bx = work, *bx2 = work + (n + 8) * cs, *by = work + 2 * (n + 8) * cs;
+        tensor__load_run(bx, r->klass, a, x->dtype, 1, n);
+        if (b) { tensor__load_run(bx2, r->klass, b, x2->dtype, 1, n); }
+        if (r->klass == TENSOR__C_I64) {
+            tensor__row_i64(r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, n);
+        } else {
+            tensor__row_f64(r, (const double *)(void *)bx, (const double *)(void *)bx2, (double *)(void *)by, n);
+        }
+        tensor__store_run(to, y->dtype, 1, by, r->klass, m);
+    }
+}
+TENSOR__FN uint64_t tensor__scratch_rows(const tensor_call_t *c) {
+    uint64_t n = c->arg[0].ndim ? (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1] : 1, bytes;
+    return tensor__mul_u64((n + 8) * 24, (uint64_t)c->thread->ctx->pool.n, &bytes) ? bytes : UINT64_MAX;
+}
+TENSOR__FN int tensor__cpu_rows(tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0];
+    tensor__rowcall_t r;
+    int id = c->row->id;
+    r.c = c;
+    r.n = x->ndim ? x->dims[x->ndim - 1] : 1;
+    r.rows = r.n ? x->numel / r.n : c->arg[c->nin].numel;
+    r.isa = TENSOR__ISA(c->thread);
+    r.klass = tensor__is_float(x->dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
+    r.fast = x->dtype == TENSOR_F32 && !c->thread->ctx->reference && r.n > 0 &&
+             (id == TENSOR_OP_SOFTMAX || id == TENSOR_OP_LOG_SOFTMAX || id == TENSOR_OP_LOGSUMEXP ||
+              id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD);
+    if (r.rows == 0) { return 0; }
+    r.per = r.n ? (TENSOR__GRAIN / 4 + r.n - 1) / r.n : r.rows;
+    tensor__parallel((r.rows + r.per - 1) / r.per, tensor__row_task, &r);
+    return 0;
+}
+
+// Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim: size 1).
+TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype, int64_t i0) {
+    tensor__op_t o;
+    tensor_t *in[1] = {x};
+    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    int d = tensor__dim(o.th, o.row->name, dim, x->ndim);
+    if (d < 0) { return TENSOR__POISON; }
+    int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
+    tensor_t *m = tensor_contiguous(moved ? tensor_movedim(x, d, last) : x);
+    if (m == TENSOR__POISON) { return m; }
+    if (!m->ndim) {
+        int64_t one = 1;
+        m = tensor_reshape_n(m, &one, 1);
+        if (m == TENSOR__POISON) { return m; }
+    }
+    o.args[0] = m;
+    o.p = &o.params;
+    o.params.i[0] = i0;
+    tensor__result(&o, dtype < 0 ? m->dtype : dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
+    tensor_t *y = tensor__finish(&o);
+    if (y == TENSOR__POISON || !x->ndim) { return y == TENSOR__POISON || drop ? y : tensor_reshape_n(y, tensor__no_dims, 0); }
+    if (!drop) { return moved ? tensor_movedim(y, last, d) : y; }
+    return keepdim ? tensor_unsqueeze(y, d) : y;
+}
+TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
+    if (!tensor__live(x) || tensor__is_float(x->dtype)) { return 1; }
+    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "%s: x %t is %y, a float dtype is needed", op, x, x);
+    return 0;
+}
+TENSOR_API tensor_t *(tensor_softmax)(tensor_t *x, int64_t dim) {
+    return tensor__needs_float("softmax", x) ? tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0) : TENSOR__POISON;
+}
+TENSOR_API tensor_t *(tensor_log_softmax)(tensor_t *x, int64_t dim) {
+    return tensor__needs_float("log_softmax", x) ? tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0) : TENSOR__POISON;
+}
+TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
+    if (!tensor__needs_float("logsumexp", x)) { return TENSOR__POISON; }
+    return tensor__rows_op(TENSOR_OP_LOGSUMEXP, x, dim, 1, keepdim, -1, 0);
+}
+TENSOR_API tensor_t *(tensor_cumsum)(tensor_t *x, int64_t dim) {
+    int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;
+    return tensor__rows_op(TENSOR_OP_CUMSUM, x, dim, 0, 0, dtype, 0);
+}
+TENSOR_API tensor_t *(tensor_var_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
+    if (!tensor__needs_float("var", x)) { return TENSOR__POISON; }
+    return tensor__rows_op(TENSOR_OP_VAR, x, dim, 1, keepdim, -1, correction);
+}
+TENSOR_API tensor_t *(tensor_norm_dim)(tensor_t *x, int64_t dim, int keepdim) {
+    return tensor__needs_float("norm", x) ? tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0) : TENSOR__POISON;
+}
+TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdim) {
+    if (tensor__live(x)) {
+        int d = tensor__dim(tensor__self(), tensor__row(id)->name, dim, x->ndim);
+        if (d < 0) { return TENSOR__POISON; }
+        if (x->ndim && x->dims[d] == 0) {
+            return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: dim %i of x %t has no element to choose from",
+                                tensor__row(id)->name, d, x);
+        }
+    }
+    return tensor__rows_op(id, x, dim, 1, keepdim, TENSOR_I64, 0);
+}
+TENSOR_API tensor_t *(tensor_argmax_dim)(tensor_t *x, int64_t dim, int keepdim) {
+    return tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, keepdim);
+}
+TENSOR_API tensor_t *(tensor_argmin_dim)(tensor_t *x, int64_t dim, int keepdim) {
+    return tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, keepdim);
+}
+TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
+    int64_t all = -1;
+    return tensor__live(x) && x->numel == 0 ? tensor_reshape_n(x, &x->numel, 1) : tensor_reshape_n(x, &all, 1);
+}
+TENSOR_API tensor_t *(tensor_argmax)(tensor_t *x) { return (tensor_argmax_dim)(tensor__flat(x), 0, 0); }
+TENSOR_API tensor_t *(tensor_argmin)(tensor_t *x) { return (tensor_argmin_dim)(tensor__flat(x), 0, 0); }
+TENSOR_API tensor_t *(tensor_var)(tensor_t *x, int64_t correction) { return (tensor_var_dim)(tensor__flat(x), 0, correction, 0); }
+TENSOR_API tensor_t *(tensor_norm)(tensor_t *x) { return (tensor_norm_dim)(tensor__flat(x), 0, 0); }
+TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
+    return tensor_sqrt((tensor_var_dim)(x, dim, correction, keepdim));
+}
+TENSOR_API tensor_t *(tensor_std)(tensor_t *x, int64_t correction) { return tensor_sqrt((tensor_var)(x, correction)); }
+// Value and index of the extreme along dim; the value is gathered, so its gradient goes to the chosen place alone.
+TENSOR__FN tensor_pair_t tensor__extreme(int id, tensor_t *x, int64_t dim, int keepdim) {
+    tensor_pair_t p;
+    p.values = TENSOR__POISON;
+    p.indices = tensor__arg_op(id, x, dim, 1);
+    if (p.indices == TENSOR__POISON) { return p; }
+    p.values = tensor_gather(x, dim, p.indices);
+    if (!keepdim) {
+        p.values = tensor_squeeze(p.values, dim);
+        p.indices = tensor_squeeze(p.indices, dim);
+    }
+    if (p.values == TENSOR__POISON || p.indices == TENSOR__POISON) { p.values = p.indices = TENSOR__POISON; }
+    return p;
+}
+TENSOR_API tensor_pair_t (tensor_max_dim)(tensor_t *x, int64_t dim, int keepdim) {
+    return tensor__extreme(TENSOR_OP_ARGMAX, x, dim, keepdim);
+}
+TENSOR_API tensor_pair_t (tensor_min_dim)(tensor_t *x, int64_t dim, int keepdim) {
+    return tensor__extreme(TENSOR_OP_ARGMIN, x, dim, keepdim);
+}
+
+TENSOR__FN tensor_t *tensor__rows_backward(int id, tensor_t *g, tensor_t *y) {
+    tensor__op_t o;
+    tensor_t *const in[2] = {tensor_contiguous(g), y};
+    if (!tensor__begin(&o, tensor__row(id), in, 2)) { return TENSOR__POISON; }
+    tensor__result(&o, y->dtype, y->dims, y->ndim);
+    return tensor__finish(&o);
+}
+TENSOR__FN void tensor__grad_softmax(tensor__grad_t *g) {
+    tensor_t *y = tensor__grad_out(g, 0), *gy = g->gy[0];
+    if (!g->create) { g->gx[0] = tensor__rows_backward(TENSOR_OP_SOFTMAX_BACKWARD, gy, y); return; }
+    g->gx[0] = tensor_mul(y, tensor_sub(gy, tensor_sum_dim(tensor_mul(gy, y), -1, 1)));
+}
+TENSOR__FN void tensor__grad_log_softmax(tensor__grad_t *g) {
+    tensor_t *y = tensor__grad_out(g, 0), *gy = g->gy[0];
+    if (!g->create) { g->gx[0] = tensor__rows_backward(TENSOR_OP_LOG_SOFTMAX_BACKWARD, gy, y); return; }
+    g->gx[0] = tensor_sub(gy, tensor_mul(tensor_exp(y), tensor_sum_dim(gy, -1, 1)));
+}
+TENSOR__FN void tensor__grad_logsumexp(tensor__grad_t *g) {
+    tensor_t *x = tensor__grad_in(g, 0), *y = tensor_unsqueeze(tensor__grad_out(g, 0), -1);
+    // An all -inf row has no direction: gradient 0, not NaN.
+    tensor_t *dead = tensor_logical_and(tensor_isinf(y), tensor_lt_scalar(y, 0));
+    tensor_t *w = tensor_exp(tensor_sub(x, tensor_masked_fill(y, dead, 0)));
+    g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), w);
+}
+TENSOR__FN void tensor__grad_cumsum(tensor__grad_t *g) {
+    // Reverse running sum: total - running sum + own.
+    tensor_t *gy = g->gy[0];
+    g->gx[0] = tensor_add(tensor_sub(tensor_sum_dim(gy, -1, 1), tensor_cumsum(gy, -1)), gy);
+}
+TENSOR__FN void tensor__grad_var(tensor__grad_t *g) {
+    tensor_t *x = tensor__grad_in(g, 0);
+    if (!tensor__live(x)) { return; }
+    double n = (double)x->dims[x->ndim - 1] - (double)g->p->i[0];
+    tensor_t *d = tensor_sub(x, tensor_mean_dim(x, -1, 1));
+    g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), tensor_mul_scalar(d, 2.0 / n));
+}
+TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
+    tensor_t *x = tensor__grad_in(g, 0), *y = tensor_unsqueeze(tensor__grad_out(g, 0), -1);
+    tensor_t *zero = tensor_eq_scalar(y, 0);        // the gradient of a zero vector is 0
+    tensor_t *d = tensor_div(x, tensor_masked_fill(y, zero, 1));
+    g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), d);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-linalg                                    MARK: matrix products
+// ------------------------------------------------------------------------------
+
+typedef struct tensor__matmul_t { tensor__gemm_t g; int64_t *offsets; uint64_t offset_bytes; } tensor__matmul_t;
+
+TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
+    int64_t n = 1;
+    for (int d = 0; d < y->ndim - 2; d++) { n *= y->dims[d]; }
+    return n;
+}
+// The call as GEMM, batch offsets not filled yet.
+TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t *m) {
+    const tensor_arg_t *a = &c->arg[0], *b = &c->arg[1], *y = &c->arg[2];
+    memset(m, 0, sizeof *m);
+    m->g.m = a->dims[a->ndim - 2];
+    m->g.k = a->dims[a->ndim - 1];
+    m->g.n = b->dims[b->ndim - 1];
+    m->g.a = a->data;
+    m->g.ars = a->strides[a->ndim - 2];
+    m->g.acs = a->strides[a->ndim - 1];
+    m->g.b = b->data;
+    m->g.brs = b->strides[b->ndim - 2];
+    m->g.bcs = b->strides[b->ndim - 1];
+    m->g.c = y->data;
+    m->g.crs = m->g.n;
+    m->g.batch = tensor__batch_of(y);
+    m->offset_bytes = m->g.batch == 1 ? 0 : ((uint64_t)m->g.batch * 24 + 63) & ~(uint64_t)63;
+}
+TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g) {
+    return tensor__gemm_scratch_f32(g, tensor__thread_count());
+}
+TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
+    tensor__thread_t *th = tensor__self();
+    if (th->ctx->reference) { tensor__gemm_ref_f32(g); return; }
+    TENSOR__ISA(th)->gemm_f32(g);
+}
+TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
+    tensor__matmul_t m;
+    tensor__matmul_describe(c, &m);
+    if (c->arg[0].dtype == TENSOR_F64) { return m.offset_bytes + tensor__gemm_scratch_f64(&m.g, tensor__thread_count()); }
+    return m.offset_bytes + (c->arg[0].dtype == TENSOR_F32 ? tensor__gemm_scratch(&m.g) : 0);
+}
+// Integer products wrap; plain loops.
+TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
+    int size = tensor__sizes[dtype];
+    for (int64_t item = 0; item < g->batch; item++) {
+        const char *a = (const char *)g->a + (g->aoff ? g->aoff[item] : 0) * size;
+        const char *b = (const char *)g->b + (g->boff ? g->boff[item] : 0) * size;
+        char *c = (char *)g->c + (g->coff ? g->coff[item] : 0) * size;
+        for (int64_t i = 0; i < g->m; i++) {
+            for (int64_t j = 0; j < g->n; j++) {
+                uint64_t s = 0;
+                for (int64_t k = 0; k < g->k; k++) {
+                    int64_t u, v;
+                    tensor__load_i64(&u, a + (i * g->ars + k * g->acs) * size, dtype, 1, 1);
+                    tensor__load_i64(&v, b + (k * g->brs + j * g->bcs) * size, dtype, 1, 1);
+                    s += (uint64_t)u * (uint64_t)v;
+                }
+                int64_t r = (int64_t)s;
+                tensor__store_i64(c + (i * g->crs + j) * size, dtype, 1, &r, 1);
+            }
+        }
+    }
+}
+TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
+    const tensor_arg_t *a = &c->arg[0], *b = &c->arg[1], *y = &c->arg[2];
+    tensor__matmul_t m;
+    tensor__matmul_describe(c, &m);
+    if (y->numel == 0) { return 0; }
+    if (m.offset_bytes) {
+        int64_t *off = (int64_t *)c->scratch, n = m.g.batch;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t rest = i, oa = 0, ob = 0;
+            for (int d = y->ndim - 3; d >= 0; d--) {
+                int64_t at = rest % y->dims[d];
+                int da = d - (y->ndim - a->ndim), db = d - (y->ndim - b->ndim);
+                rest /= y->dims[d];
+                if (da >= 0 && a->dims[da] != 1) { oa += at * a->strides[da]; }
+                if (db >= 0 && b->dims[db] != 1) { ob += at * b->strides[db]; }
+            }
+            off[i] = oa;
+            off[n + i] = ob;
+            off[2 * n + i] = i * m.g.m * m.g.n;
+        }
+        m.g.aoff = off;
+        m.g.boff = off + n;
+        m.g.coff = off + 2 * n;
+    }
+    m.g.scratch = (char *)c->scratch + m.offset_bytes;
+    if (a->dtype == TENSOR_F32) {
+        m.g.scratch_bytes = (size_t)tensor__gemm_scratch(&m.g);
+        tensor__gemm_f32(&m.g);
+    } else if (a->dtype == TENSOR_F64) {
+        m.g.scratch_bytes = tensor__gemm_scratch_f64(&m.g, tensor__thread_count());
+        tensor__gemm_f64(&m.g);
+    } else {
+        tensor__gemm_i64(&m.g, a->dtype);
+    }
+    return 0;
+}
+
+TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
+    tensor__op_t o;
+    tensor_t *const in[2] = {a, b};
+    if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    if (!a->ndim || !b->ndim) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
+    }
+    if (a->dtype != b->dtype) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
+    }
+    int64_t ka = a->dims[a->ndim - 1], kb = b->dims[b->ndim > 1 ? b->ndim - 2 : 0];
+    if (ka != kb) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a, b, ka, kb);
+    }
+    if (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16) {
+        tensor_t *y = tensor_matmul(tensor_to(a, TENSOR_F32), tensor_to(b, TENSOR_F32));
+        return tensor_to(y, (tensor_dtype_t)a->dtype);
+    }
+    if (a->ndim == 1) { return tensor_squeeze(tensor_matmul(tensor_unsqueeze(a, 0), b), b->ndim > 1 ? -2 : 0); }
+    if (b->ndim == 1) { return tensor_squeeze(tensor_matmul(a, tensor_unsqueeze(b, 1)), -1); }
+    if (b->ndim == 2 && a->ndim > 2 && a->numel) {      // one matrix for all items: one tall product
+        int64_t tall[2] = {a->numel / ka, ka}, dims[TENSOR_MAX_DIMS];
+        for (int i = 0; i < a->ndim - 1; i++) { dims[i] = a->dims[i]; }
+        dims[a->ndim - 1] = b->dims[1];
+        return tensor_reshape_n(tensor_matmul(tensor_reshape_n(a, tall, 2), b), dims, a->ndim);
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = 0;
+    if (!tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2) || !tensor__broadcast(dims, &ndim, b->dims, b->ndim - 2)) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: the batch dims of a %t and b %t do not broadcast", a, b);
+    }
+    dims[ndim] = a->dims[a->ndim - 2];
+    dims[ndim + 1] = b->dims[b->ndim - 1];
+    tensor__result(&o, a->dtype, dims, ndim + 2);
+    return tensor__finish(&o);
+}
+TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
+    if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_matmul(g->gy[0], tensor_mT(tensor__grad_in(g, 1))); }
+    if (tensor__grad_need(g, 1)) { g->gx[1] = tensor_matmul(tensor_mT(tensor__grad_in(g, 0)), g->gy[0]); }
+}
+TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, op, "a", a) || !TENSOR__USABLE(th, op, "b", b)) { return TENSOR__POISON; }
+    if (a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0])) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t must have %i and %i dims%s", op, a, b, na, nb,
+                            na == 3 ? " and equal batch" : "");
+    }
+    return tensor_matmul(a, b);
+}
+TENSOR_API tensor_t *(tensor_mm)(tensor_t *a, tensor_t *b) { return tensor__product("mm", a, b, 2, 2); }
+TENSOR_API tensor_t *(tensor_bmm)(tensor_t *a, tensor_t *b) { return tensor__product("bmm", a, b, 3, 3); }
+TENSOR_API tensor_t *(tensor_mv)(tensor_t *a, tensor_t *b) { return tensor__product("mv", a, b, 2, 1); }
+TENSOR_API tensor_t *(tensor_dot)(tensor_t *a, tensor_t *b) { return tensor__product("dot", a, b, 1, 1); }
+TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "outer", "a", a) || !TENSOR__USABLE(th, "outer", "b", b)) { return TENSOR__POISON; }
+    if (a->ndim != 1 || b->ndim != 1) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "outer: a %t and b %t must be 1-d", a, b);
+    }
+    return tensor_mul(tensor_unsqueeze(a, 1), b);
+}
+TENSOR_API tensor_t *(tensor_addmm)(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) {
+    tensor_t *y = (tensor_mm)(a, b);
+    if (y != TENSOR__POISON && alpha != 1) { y = tensor_mul_scalar(y, alpha); }
+    if (beta == 0) { return y; }
+    return tensor_add(beta == 1 ? x : tensor_mul_scalar(x, beta), y);
+}
+TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
+    tensor__op_t o;
+    tensor_t *const in[1] = {x};
+    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    if (x->ndim < 2) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t needs at least 2 dims", o.row->name, x); }
+    int64_t far_away = (int64_t)1 << 60;
+    o.args[0] = tensor_contiguous(x);
+    if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
+    o.p = &o.params;
+    o.params.i[0] = diagonal > far_away ? far_away : diagonal < -far_away ? -far_away : diagonal;
+    tensor__result(&o, x->dtype, x->dims, x->ndim);
+    return tensor__finish(&o);
+}
+TENSOR_API tensor_t *(tensor_tril)(tensor_t *x, int64_t diagonal) { return tensor__tri(TENSOR_OP_TRIL, x, diagonal); }
+TENSOR_API tensor_t *(tensor_triu)(tensor_t *x, int64_t diagonal) { return tensor__tri(TENSOR_OP_TRIU, x, diagonal); }
+TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) { g->gx[0] = tensor__tri(g->node->row->id, g->gy[0], g->p->i[0]); }
+
+// ------------------------------------------------------------------------------
+// >>impl-index                                     MARK: joining, indexing
+//
+// All index kernels see x and index contiguous and walk index in order, so sums at one place are deterministic. Every
+// index is looked at before the first element is written.
+// ------------------------------------------------------------------------------
+
+TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t size) {
+    int64_t block[TENSOR__BLOCK];
+    for (int64_t i = 0; i < index->numel; i += TENSOR__BLOCK) {
+        int64_t m = tensor__least(index->numel - i, TENSOR__BLOCK);
+        tensor__load_i64(block, (const char *)index->data + i * tensor__sizes[index->dtype], index->dtype, 1, m);
+        for (int64_t k = 0; k < m; k++) {
+            if (block[k] < 0 || block[k] >= size) {
+                tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: index %d at element %d is outside 0..%d", c->row->name, block[k],
+                             i + k, size - 1);
+                return TENSOR_ERR_INDEX;
+            }
+        }
+    }
+    return 0;
+}
+TENSOR__FN void tensor__add_elements(char *to, const char *from, int dtype, int64_t n) {
+    if (dtype == TENSOR_F32) {
+        float *d = (float *)(void *)to;
+        const float *s = (const float *)(const void *)from;
+        for (int64_t i = 0; i < n; i++) { d[i] += s[i]; }
+        return;
+    }
+    int64_t u[TENSOR__BLOCK], v[TENSOR__BLOCK];
+    int klass = tensor__is_float(dtype) ? TENSOR__C_F64 : TENSOR__C_I64, size = tensor__sizes[dtype];
+    for (int64_t i = 0; i < n; i += TENSOR__BLOCK) {
+        int64_t m = tensor__least(n - i, TENSOR__BLOCK);
+        tensor__load_run(u, klass, to + i * size, dtype, 1, m);
+        tensor__load_run(v, klass, from + i * size, dtype, 1, m);
+        for (int64_t k = 0; k < m; k++) {
+            if (klass == TENSOR__C_I64) {
+                u[k] = (int64_t)((uint64_t)u[k] + (uint64_t)v[k]);
+            } else {
+                ((double *)(void *)u)[k] += ((double *)(void *)v)[k];
+            }
+        }
+        tensor__store_run(to + i * size, dtype, 1, u, klass, m);
+    }
+}
+// GATHER x, index; SCATTER, SCATTER_ADD x, index, src; INDEX_SELECT x, index; INDEX_ADD x, index, src. i[0] = dim.
+TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0], *index = &c->arg[1], *src = &c->arg[2];
+    tensor_arg_t *y = &c->arg[c->nin];
+    int id = c->row->id, d = (int)c->p->i[0], size = tensor__sizes[x->dtype], is = tensor__sizes[index->dtype];
+    int64_t n = x->dims[d], outer = 1, inner = 1;
+    for (int i = 0; i < d; i++) { outer *= x->dims[i]; }
+    for (int i = d + 1; i < x->ndim; i++) { inner *= x->dims[i]; }
+    int code = tensor__check_index(c, index, n);
+    if (code) { return code; }
+    if (id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_SCATTER || id == TENSOR_OP_SCATTER_ADD) {
+        memcpy(y->data, x->data, (size_t)(x->numel * size));
+    }
+    if (id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_INDEX_ADD) {
+        int64_t m = index->numel;
+        for (int64_t o = 0; o < outer; o++) {
+            for (int64_t k = 0; k < m; k++) {
+                int64_t at;
+                tensor__load_i64(&at, (const char *)index->data + k * is, index->dtype, 1, 1);
+                if (id == TENSOR_OP_INDEX_SELECT) {
+                    memcpy((char *)y->data + (o * m + k) * inner * size, (const char *)x->data + (o * n + at) * inner * size,
+                           (size_t)(inner * size));
+                } else {
+                    tensor__add_elements((char *)y->data + (o * n + at) * inner * size,
+                                         (const char *)src->data + (o * m + k) * inner * size, x->dtype, inner);
+                }
+            }
+        }
+        return 0;
+    }
+    int64_t at[TENSOR_MAX_DIMS] = {0};
+    for (int64_t i = 0; i < index->numel; i++) {        // at = the multi-index of index's element i
+        int64_t k, place = 0, from = 0;
+        tensor__load_i64(&k, (const char *)index->data + i * is, index->dtype, 1, 1);
+        for (int e = 0; e < x->ndim; e++) { place += (e == d ? k : at[e]) * x->strides[e]; }
+        if (id == TENSOR_OP_GATHER) {
+            memcpy((char *)y->data + i * size, (const char *)x->data + place * size, (size_t)size);
+        } else {
+            for (int e = 0; e < x->ndim; e++) { from += at[e] * src->strides[e]; }
+            const char *s = (const char *)src->data + from * size;
+            if (id == TENSOR_OP_SCATTER) {
+                memcpy((char *)y->data + place * size, s, (size_t)size);
+            } else {
+                tensor__add_elements((char *)y->data + place * size, s, x->dtype, 1);
+            }
+        }
+        for (int e = x->ndim - 1; e >= 0 && ++at[e] == index->dims[e]; e--) { at[e] = 0; }
+    }
+    return 0;
+}
+
+// Front of the five: checks dtype and shapes, makes everything contiguous.
+TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {
+    tensor__op_t o;
+    tensor_t *const in[3] = {x, index, src};
+    int has_src = id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_SCATTER || id == TENSOR_OP_SCATTER_ADD;
+    if (!tensor__begin(&o, tensor__row(id), in, has_src ? 3 : 2)) { return TENSOR__POISON; }
+    const char *name = o.row->name;
+    int d = tensor__dim(o.th, name, dim, x->ndim), rows = id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_INDEX_ADD;
+    if (d < 0) { return TENSOR__POISON; }
+    if (index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: index %t must be i64 or i32, not %y", name, index, index);
+    }
+    if (has_src && src->dtype != x->dtype) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: src %t is %y, x is %y", name, src, src, x);
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    int bad = x->ndim == 0 || (rows ? index->ndim != 1 : index->ndim != x->ndim) || (has_src && src->ndim != x->ndim);
+    for (int i = 0; i < x->ndim && !bad; i++) {
+        dims[i] = rows ? (i == d ? index->dims[0] : x->dims[i]) : index->dims[i];
+        if (!rows && i != d && index->dims[i] > x->dims[i]) { bad = 1; }
+        if (has_src && (rows ? src->dims[i] != dims[i] : src->dims[i] < dims[i])) { bad = 1; }
+    }
+    if (bad && has_src) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: index %t and src %t do not fit x %t along dim %i", name, index, src, x, d);
+    }
+    if (bad) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: index %t does not fit x %t along dim %i", name, index, x, d); }
+    for (int i = 0; i < o.nin; i++) {
+        o.args[i] = tensor_contiguous(o.args[i]);
+        if (o.args[i] == TENSOR__POISON) { return TENSOR__POISON; }
+    }
+    o.p = &o.params;
+    o.params.i[0] = d;
+    tensor__result(&o, x->dtype, has_src ? x->dims : dims, x->ndim);
+    return tensor__finish(&o);
+}
+TENSOR_API tensor_t *(tensor_index_select)(tensor_t *x, int64_t dim, tensor_t *index) {
+    return tensor__index_op(TENSOR_OP_INDEX_SELECT, x, dim, index, NULL);
+}
+TENSOR_API tensor_t *(tensor_index_add)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {
+    return tensor__index_op(TENSOR_OP_INDEX_ADD, x, dim, index, src);
+}
+TENSOR_API tensor_t *(tensor_gather)(tensor_t *x, int64_t dim, tensor_t *index) {
+    return tensor__index_op(TENSOR_OP_GATHER, x, dim, index, NULL);
+}
+TENSOR_API tensor_t *(tensor_scatter_add)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {
+    return tensor__index_op(TENSOR_OP_SCATTER_ADD, x, dim, index, src);
+}
+TENSOR_API tensor_t *(tensor_scatter)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {
+    return tensor__index_op(TENSOR_OP_SCATTER, x, dim, index, src);
+}
+TENSOR__FN tensor_t *tensor__zeros_meta(const tensor__meta_t *m) {
+    return tensor_zeros_n(m->dims, m->ndim, (tensor_dtype_t)m->dtype);
+}
+// g cut to the sizes of src's part that index reached, and put back into src's shape.
+TENSOR__FN tensor_t *tensor__grad_src(tensor__grad_t *g, tensor_t *part) {
+    const tensor__meta_t *src = &g->node->in[2];
+    if (part == TENSOR__POISON) { return part; }
+    for (int d = 0; d < src->ndim; d++) {
+        if (part->dims[d] == src->dims[d]) { continue; }
+        int64_t dims[TENSOR_MAX_DIMS];
+        for (int e = 0; e < src->ndim; e++) { dims[e] = e == d ? src->dims[d] - part->dims[d] : part->dims[e]; }
+        tensor_t *pair[2] = {part, tensor_zeros_n(dims, src->ndim, (tensor_dtype_t)part->dtype)};
+        part = tensor_cat_n(pair, 2, d);
+        if (part == TENSOR__POISON) { return part; }
+    }
+    return part;
+}
+TENSOR__FN void tensor__grad_index_select(tensor__grad_t *g) {
+    g->gx[0] = tensor_index_add(tensor__zeros_meta(&g->node->in[0]), g->p->i[0], tensor__grad_in(g, 1), g->gy[0]);
+}
+TENSOR__FN void tensor__grad_index_add(tensor__grad_t *g) {
+    g->gx[0] = g->gy[0];
+    if (tensor__grad_need(g, 2)) { g->gx[2] = tensor_index_select(g->gy[0], g->p->i[0], tensor__grad_in(g, 1)); }
+}
+TENSOR__FN void tensor__grad_gather(tensor__grad_t *g) {
+    g->gx[0] = tensor_scatter_add(tensor__zeros_meta(&g->node->in[0]), g->p->i[0], tensor__grad_in(g, 1), g->gy[0]);
+}
+TENSOR__FN void tensor__grad_scatter_add(tensor__grad_t *g) {
+    g->gx[0] = g->gy[0];
+    if (tensor__grad_need(g, 2)) { g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->i[0], tensor__grad_in(g, 1))); }
+}
+TENSOR__FN void tensor__grad_scatter(tensor__grad_t *g) {
+    tensor_t *index = tensor__grad_in(g, 1);
+    if (!tensor__live(index)) { return; }
+    if (tensor__grad_need(g, 0)) {
+        tensor_t *zero = tensor_zeros_n(index->dims, index->ndim, (tensor_dtype_t)g->gy[0]->dtype);
+        g->gx[0] = tensor_scatter(g->gy[0], g->p->i[0], index, zero);
+    }
+    if (tensor__grad_need(g, 2)) { g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->i[0], index)); }
+}
+
+TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
+    tensor__op_t o;
+    if (!list || n < 1) { return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "cat: needs at least one tensor"); }
+    if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
+    int d = tensor__dim(o.th, "cat", dim, list[0]->ndim);
+    if (d < 0) { return TENSOR__POISON; }
+    if (!list[0]->ndim) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: 0-d tensors cannot be joined; use stack"); }
+    int64_t dims[TENSOR_MAX_DIMS], total = 0;
+    int dtype = list[0]->dtype;
+    for (int i = 0; i < list[0]->ndim; i++) { dims[i] = list[0]->dims[i]; }
+    for (int i = 0; i < n; i++) {
+        int bad = list[i]->ndim != list[0]->ndim;
+        for (int k = 0; k < list[0]->ndim && !bad; k++) { bad = k != d && list[i]->dims[k] != dims[k]; }
+        if (bad) {
+            return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: tensor %i %t does not fit the first %t along dim %i", i, list[i],
+                                list[0], d);
+        }
+        dtype = tensor__promote2(dtype, list[i]->dtype);
+        uint64_t sum = (uint64_t)total + (uint64_t)list[i]->dims[d];
+        if (sum > (uint64_t)1 << 60) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: dim %i overflows", d); }
+        total = (int64_t)sum;
+    }
+    dims[d] = total;
+    tensor_t *y = tensor__result(&o, dtype, dims, list[0]->ndim);
+    if (y == TENSOR__POISON) { return y; }
+    tensor_scope_t s = tensor__scope_begin(o.th, 0);
+    int64_t start = 0;
+    int ok = s.thread != NULL;
+    for (int i = 0; i < n && ok; i++) {
+        ok = tensor_copy_(tensor__slice(y, d, start, 1, list[i]->dims[d]), list[i]) != TENSOR__POISON;
+        start += list[i]->dims[d];
+    }
+    if (s.thread) { (tensor_scope_end)(s); }
+    o.p = &o.params;
+    o.params.i[0] = d;
+    return ok ? tensor__commit(&o) : tensor__abandon(&o);
+}
+TENSOR__FN void tensor__grad_cat(tensor__grad_t *g) {
+    int64_t start = 0, d = g->p->i[0];
+    for (int i = 0; i < g->node->nin; i++) {
+        int64_t n = g->node->in[i].dims[d];
+        if (tensor__grad_need(g, i)) { g->gx[i] = tensor__slice(g->gy[0], (int)d, start, 1, n); }
+        start += n;
+    }
+}
+TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim) {
+    tensor__thread_t *th = tensor__self();
+    if (!list || n < 1) { return tensor__fail(th, TENSOR_ERR_SHAPE, "stack: needs at least one tensor"); }
+    for (int i = 0; i < n; i++) {
+        if (!TENSOR__USABLE(th, "stack", "list", list[i])) { return TENSOR__POISON; }
+        if (list[i]->ndim != list[0]->ndim || memcmp(list[i]->dims, list[0]->dims, (size_t)list[0]->ndim * 8)) {
+            return tensor__fail(th, TENSOR_ERR_SHAPE, "stack: tensor %i %t has not the shape of the first %t", i, list[i], list[0]);
+        }
+    }
+    int d = tensor__dim(th, "stack", dim, list[0]->ndim + 1);
+    if (d < 0) { return TENSOR__POISON; }
+    tensor_t **views = (tensor_t **)tensor__memory(th, (uint64_t)n * sizeof *views);
+    if (!views) { return TENSOR__POISON; }
+    for (int i = 0; i < n; i++) { views[i] = tensor_unsqueeze(list[i], d); }
+    tensor_t *y = tensor_cat_n(views, n, d);
+    tensor__memory_free(th, views);
+    return y;
+}
+// NONZERO: flat positions of the true elements of a contiguous mask, in order.
+TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
+    const uint8_t *m = (const uint8_t *)c->arg[0].data;
+    int64_t *to = (int64_t *)c->arg[1].data, k = 0;
+    for (int64_t i = 0; i < c->arg[0].numel; i++) { if (m[i]) { to[k++] = i; } }
+    return 0;
+}
+TENSOR_API tensor_t *(tensor_masked_select)(tensor_t *x, tensor_t *mask) {
+    tensor__op_t o;
+    tensor_t *const in[2] = {x, mask};
+    if (!tensor__begin(&o, TENSOR__ROW(WHERE), in, 2)) { return TENSOR__POISON; }
+    if (mask->dtype != TENSOR_BOOL) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "masked_select: mask %t must be bool, not %y", mask, mask);
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = 0;
+    if (!tensor__broadcast(dims, &ndim, x->dims, x->ndim) || !tensor__broadcast(dims, &ndim, mask->dims, mask->ndim)) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "masked_select: x %t and mask %t do not broadcast", x, mask);
+    }
+    tensor_t *m = tensor_contiguous(tensor_expand_n(mask, dims, ndim));
+    int64_t count = tensor_item_i64(tensor_sum(m));
+    if (!tensor__live(m) || !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) { return TENSOR__POISON; }
+    tensor__result(&o, TENSOR_I64, &count, 1);
+    tensor_t *places = tensor__finish(&o);
+    return tensor_index_select(tensor__flat(tensor_expand_n(x, dims, ndim)), 0, places);
+}
+TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "one_hot", "index", index)) { return TENSOR__POISON; }
+    if (index->ndim == TENSOR_MAX_DIMS || classes < 1) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "one_hot: index %t with %d classes", index, classes);
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int i = 0; i < index->ndim; i++) { dims[i] = index->dims[i]; }
+    dims[index->ndim] = classes;
+    tensor_t *zeros = tensor_zeros_n(dims, index->ndim + 1, TENSOR_I64);
+    tensor_t *at = tensor_unsqueeze(index, -1);
+    if (zeros == TENSOR__POISON || at == TENSOR__POISON) { return TENSOR__POISON; }
+    return tensor_scatter(zeros, -1, at, tensor_ones_n(at->dims, at->ndim, TENSOR_I64));
+}
+TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "repeat", "x", x)) { return TENSOR__POISON; }
+    if (n < x->ndim || n > TENSOR_MAX_DIMS) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: x %t needs at least %i repeats, got %i", x, (int)x->ndim, n);
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int i = 0; i < n; i++) {
+        if (repeats[i] < 0) { return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: %n has a negative count", repeats, n); }
+        dims[i] = i < n - x->ndim ? 1 : x->dims[i - (n - x->ndim)];
+    }
+    tensor_t *y = tensor_reshape_n(x, dims, n);
+    for (int i = 0; i < n && y != TENSOR__POISON; i++) {
+        if (repeats[i] == 1) { continue; }
+        int64_t wide[TENSOR_MAX_DIMS + 1], outer = 1, inner = 1;       // [outer, 1, rest] -> [outer, r, rest]
+        for (int k = 0; k < i; k++) { outer *= dims[k]; }
+        for (int k = i; k < n; k++) { inner *= dims[k]; }
+        wide[0] = outer;
+        wide[1] = 1;
+        wide[2] = inner;
+        y = tensor_reshape_n(y, wide, 3);
+        wide[1] = repeats[i];
+        dims[i] *= repeats[i];
+        y = tensor_reshape_n(tensor_expand_n(y, wide, 3), dims, n);
+    }
+    return y;
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-random                                    MARK: Philox, distributions
+// ------------------------------------------------------------------------------
+
+// Philox4x32-10: counter (block, stream), key seed.
+TENSOR__FN void tensor__philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]) {
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int r = 0; r < 10; r++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+TENSOR__FN tensor_generator_t tensor__next_stream(tensor__thread_t *th) {
+    tensor_generator_t g = th->rng;
+    th->rng.offset++;
+    return g;
+}
+TENSOR_API void (tensor_manual_seed)(uint64_t seed) {
+    tensor__thread_t *th = tensor__self();
+    th->rng.seed = seed;
+    th->rng.offset = 0;
+}
+TENSOR_API tensor_generator_t (tensor_get_generator)(void) { return tensor__self()->rng; }
+TENSOR_API void (tensor_set_generator)(tensor_generator_t g) { tensor__self()->rng = g; }
+
+typedef struct tensor__random_t { tensor_call_t *c; tensor__iter_t it; int64_t n; } tensor__random_t;
+// Values of elements first..first+n (n <= BLOCK, first a multiple of 4), as double.
+TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int64_t n, double *out) {
+    const tensor_params_t *p = c->p;
+    int id = c->row->id, wide = c->arg[c->nin].dtype == TENSOR_F64;
+    uint32_t w[4];
+    for (int64_t i = 0; i < n; ) {
+        int64_t e = first + i;
+        if (id == TENSOR_OP_RANDINT || (id == TENSOR_OP_RAND && wide)) {        // two words an element
+            tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)e >> 1, w);
+            uint64_t u = (uint64_t)w[e & 1 ? 3 : 1] << 32 | w[e & 1 ? 2 : 0];
+            if (id == TENSOR_OP_RANDINT) {
+                // Lemire's multiplication; the bias, range / 2^64, is below anything one could measure.
+                uint64_t range = (uint64_t)p->i[1] - (uint64_t)p->i[0], lo = (uint32_t)u, hi = u >> 32;
+                uint64_t rl = (uint32_t)range, rh = range >> 32, mid = (lo * rl >> 32) + (uint32_t)(hi * rl) + (uint32_t)(lo * rh);
+                uint64_t top = hi * rh + (hi * rl >> 32) + (lo * rh >> 32) + (mid >> 32);
+                ((int64_t *)(void *)out)[i] = (int64_t)((uint64_t)p->i[0] + top);
+            } else {
+                out[i] = p->f[0] + (p->f[1] - p->f[0]) * ((double)(u >> 11) * 1.1102230246251565e-16);
+            }
+            i++;
+            continue;
+        }
+        tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)e >> 2, w);
+        for (int k = (int)(e & 3); k < 4 && i < n; k++, i++) {
+            if (id == TENSOR_OP_RANDN) {
+                // u1 in (0, 1], so the logarithm is finite; the tail ends near 6.7 sigma
+                double u1 = ((double)w[k & ~1] + 1) * 2.3283064365386963e-10, u2 = (double)w[k | 1] * 2.3283064365386963e-10;
+                double r = sqrt(-2 * log(u1)), a = 6.283185307179586 * u2;
+                out[i] = p->f[0] + p->f[1] * r * (k & 1 ? sin(a) : cos(a));
+            } else if (id == TENSOR_OP_RAND) {
+                out[i] = (double)((float)p->f[0] + (float)(p->f[1] - p->f[0]) * ((float)(w[k] >> 8) * 5.9604644775390625e-8f));
+            } else {
+                out[i] = (double)w[k] * 2.3283064365386963e-10;        // BERNOULLI compares this with p
+            }
+        }
+    }
+}
+TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
+    tensor__random_t *r = (tensor__random_t *)arg;
+    tensor_call_t *c = r->c;
+    (void)worker;
+    int64_t end = (task + 1) * TENSOR__GRAIN < r->n ? (task + 1) * TENSOR__GRAIN : r->n;
+    for (int64_t i = task * TENSOR__GRAIN; i < end; i += TENSOR__BLOCK) {
+        int64_t m = tensor__least(end - i, TENSOR__BLOCK);
+        double block[TENSOR__BLOCK], p[TENSOR__BLOCK];
+        tensor__random_block(c, i, m, block);
+        if (c->row->id == TENSOR_OP_BERNOULLI) {
+            tensor__iter_move(&r->it, 0, i, m, p, 0);
+            for (int64_t k = 0; k < m; k++) { block[k] = block[k] < p[k] ? 1 : 0; }
+        }
+        tensor__iter_move(&r->it, c->nin, i, m, block, 1);
+    }
+}
+TENSOR__FN int tensor__cpu_random(tensor_call_t *c) {
+    const tensor_arg_t *y = &c->arg[c->nin];
+    tensor__random_t r;
+    r.c = c;
+    r.n = y->numel;
+    int klass = c->row->id == TENSOR_OP_RANDINT ? TENSOR__C_I64 : TENSOR__C_F64;
+    tensor__iter_init(&r.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, klass);
+    tensor__parallel((r.n + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__random_task, &r);
+    return 0;
+}
+// MULTINOMIAL: rows of weights (double, contiguous) to i[0] indices each, by inverse of the running sum.
+TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
+    const tensor_arg_t *w = &c->arg[0];
+    int64_t k = w->dims[w->ndim - 1], n = c->p->i[0], rows = k ? w->numel / k : 0;
+    const double *at = (const double *)w->data;
+    for (int64_t r = 0; r < rows; r++) {
+        double sum = 0;
+        for (int64_t i = 0; i < k; i++) {
+            double v = at[r * k + i];
+            if (!(v >= 0) || v > 1.7976931348623157e308) {
+                tensor__fail(c->thread, TENSOR_ERR_INDEX, "multinomial: weight %g at row %d, place %d must be finite and >= 0", v, r, i);
+                return TENSOR_ERR_INDEX;
+            }
+            sum += v;
+        }
+        if (!(sum > 0)) {
+            tensor__fail(c->thread, TENSOR_ERR_INDEX, "multinomial: row %d has no weight above 0", r);
+            return TENSOR_ERR_INDEX;
+        }
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        double total = 0;
+        for (int64_t i = 0; i < k; i++) { total += at[r * k + i]; }
+        for (int64_t j = 0; j < n; j++) {
+            uint32_t u[4];
+            uint64_t e = (uint64_t)(r * n + j);
+            tensor__philox(c->rng.seed, c->rng.offset, e >> 1, u);
+            double x = (double)(((uint64_t)u[e & 1 ? 3 : 1] << 32 | u[e & 1 ? 2 : 0]) >> 11) * 1.1102230246251565e-16 * total, s = 0;
+            int64_t pick = -1;
+            for (int64_t i = 0; i < k; i++) {
+                if (at[r * k + i] <= 0) { continue; }
+                s += at[r * k + i];
+                pick = i;
+                if (x < s) { break; }
+            }
+            ((int64_t *)c->arg[1].data)[r * n + j] = pick;
+        }
+    }
+    return 0;
+}
+
+TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dtype, double f0, double f1, int64_t i0, int64_t i1) {
+    tensor__op_t o;
+    tensor__begin(&o, tensor__row(id), NULL, 0);
+    o.p = &o.params;
+    o.params.f[0] = f0;
+    o.params.f[1] = f1;
+    o.params.i[0] = i0;
+    o.params.i[1] = i1;
+    o.rng = tensor__next_stream(o.th);
+    tensor__result(&o, dtype, dims, ndim);
+    return tensor__finish(&o);
+}
+TENSOR_API tensor_t *(tensor_rand_n)(const int64_t *dims, int ndim) {
+    return tensor__drawn(TENSOR_OP_RAND, dims, ndim, TENSOR_F32, 0, 1, 0, 0);
+}
+TENSOR_API tensor_t *(tensor_randn_n)(const int64_t *dims, int ndim) {
+    return tensor__drawn(TENSOR_OP_RANDN, dims, ndim, TENSOR_F32, 0, 1, 0, 0);
+}
+TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t *dims, int ndim) {
+    if (high <= low) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "randint: high %d must be above low %d", high, low);
+    }
+    return tensor__drawn(TENSOR_OP_RANDINT, dims, ndim, TENSOR_I64, 0, 0, low, high);
+}
+TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) {
+    TENSOR__BEGIN1(o, BERNOULLI, p)
+    if (!tensor__needs_float("bernoulli", p)) { return TENSOR__POISON; }
+    o.rng = tensor__next_stream(o.th);
+    tensor__result(&o, p->dtype, p->dims, p->ndim);
+    return tensor__finish(&o);
+}
+// Fisher-Yates on one stream.
+TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
+    int64_t *to = (int64_t *)c->arg[0].data, n = c->arg[0].numel;
+    for (int64_t i = 0; i < n; i++) { to[i] = i; }
+    for (int64_t i = n - 1; i > 0; i--) {
+        uint32_t w[4];
+        tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)i, w);
+        int64_t k = (int64_t)(((uint64_t)w[1] << 32 | w[0]) % (uint64_t)(i + 1)), v = to[i];
+        to[i] = to[k];
+        to[k] = v;
+    }
+    return 0;
+}
+TENSOR_API tensor_t *(tensor_randperm)(int64_t n) {
+    return tensor__drawn(TENSOR_OP_RANDPERM, &n, 1, TENSOR_I64, 0, 0, 0, 0);
+}
+TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
+    TENSOR__BEGIN1(o, MULTINOMIAL, weights)
+    if (!weights->ndim || n < 0) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "multinomial: weights %t need a dim to draw %d from", weights, n);
+    }
+    if (!tensor__needs_float("multinomial", weights)) { return TENSOR__POISON; }
+    o.args[0] = tensor_contiguous(tensor_to(tensor_detach(weights), TENSOR_F64));
+    if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int i = 0; i < weights->ndim; i++) { dims[i] = weights->dims[i]; }
+    dims[weights->ndim - 1] = n;
+    o.p = &o.params;
+    o.params.i[0] = n;
+    o.rng = tensor__next_stream(o.th);
+    tensor__result(&o, TENSOR_I64, dims, weights->ndim);
+    return tensor__finish(&o);
+}
+// x filled by a random row.
+TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1) {
+    tensor__op_t o;
+    tensor__thread_t *th = tensor__self();
+    const char *name = tensor__row(id)->name;
+    if (!TENSOR__USABLE(th, name, "x", x)) { return TENSOR__POISON; }
+    if (!tensor__needs_float(name, x) || !tensor__update_allowed(th, name, x, 0)) { return TENSOR__POISON; }
+    if (th->grad_mode && tensor__sync_needs_grad(th, x)) {
+        return tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t is part of a graph; fill it under no_grad, or a detached tensor",
+                            name, x);
+    }
+    tensor__begin(&o, tensor__row(id), NULL, 0);
+    o.p = &o.params;
+    o.params.f[0] = f0;
+    o.params.f[1] = f1;
+    o.rng = tensor__next_stream(th);
+    o.update = 1;
+    o.out[o.nout++] = x;
+    return tensor__finish(&o);
+}
+TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
+    return tensor__draw_into(TENSOR_OP_RAND, x, low, high);
+}
+TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
+    return tensor__draw_into(TENSOR_OP_RANDN, x, mean, std);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-autograd                                  MARK: leaves, saved values, custom functions
+// ------------------------------------------------------------------------------
+
+TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "requires_grad_", "x", x)) { return TENSOR__POISON; }
+    if (on && !tensor__is_float(x->dtype)) {
+        return tensor__fail(th, TENSOR_ERR_DTYPE, "requires_grad_: x %t is %y; only floats have gradients", x, x);
+    }
+    if (tensor__sync_needs_grad(th, x) && x->node) {
+        if (on) { return x; }
+        return tensor__fail(th, TENSOR_ERR_AUTOGRAD, "requires_grad_: x %t is the result of an operation; use tensor_detach", x);
+    }
+    x->flags = (uint8_t)(on ? x->flags | TENSOR__REQUIRES_GRAD : x->flags & ~TENSOR__REQUIRES_GRAD);
+    return x;
+}
+TENSOR_API int (tensor_requires_grad)(tensor_t *x) {
+    return tensor__live(x) && tensor__sync_needs_grad(tensor__self(), x);
+}
+TENSOR_API int (tensor_is_leaf)(tensor_t *x) {
+    return tensor__live(x) && (!tensor__sync_needs_grad(tensor__self(), x) || !x->node);
+}
+TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) { return tensor__live(x) ? x->grad : NULL; }
+TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "set_grad", "x", x)) { return th->error.code; }
+    if (grad) {
+        if (!TENSOR__USABLE(th, "set_grad", "grad", grad)) { return th->error.code; }
+        if (grad->ndim != x->ndim || memcmp(grad->dims, x->dims, (size_t)x->ndim * 8)) {
+            tensor__fail(th, TENSOR_ERR_SHAPE, "set_grad: grad %t has not the shape of x %t", grad, x);
+            return TENSOR_ERR_SHAPE;
+        }
+        if (grad->dtype != x->dtype) {
+            tensor__fail(th, TENSOR_ERR_DTYPE, "set_grad: grad is %y, x is %y", grad, x);
+            return TENSOR_ERR_DTYPE;
+        }
+        tensor__hold(grad);
+    }
+    tensor_t *old = x->grad;
+    x->grad = grad;
+    if (old) { tensor__drop(old); }
+    return 0;
+}
+TENSOR_API tensor_t *(tensor_retain_grad)(tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "retain_grad", "x", x)) { return TENSOR__POISON; }
+    if (!tensor__sync_needs_grad(th, x)) {
+        return tensor__fail(th, TENSOR_ERR_AUTOGRAD, "retain_grad: x %t does not require grad", x);
+    }
+    if (!x->node) { return x; }
+    if (!x->node->retain) {
+        x->node->retain = (tensor_t **)tensor__memory(th, x->node->nout * sizeof(tensor_t *));
+        if (!x->node->retain) { return TENSOR__POISON; }
+    }
+    x->node->retain[x->output] = x;
+    x->flags = (uint8_t)(x->flags | TENSOR__RETAINS_GRAD);
+    return x;
+}
+TENSOR_API int (tensor_grad_enabled)(void) { return tensor__self()->grad_mode; }
+
+// 1 if a saved value is what it was. The text names who saved it and who changed it.
+TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) {
+    if (TENSOR__LIKELY(v->storage->version == v->version)) { return 1; }
+    const char *by = v->storage->write_op ? v->storage->write_op : "?", *site = v->storage->write_site;
+    const char *saver = g->node->site;
+    tensor__fail(g->th, TENSOR_ERR_AUTOGRAD, "backward: %s %i of %s%s%s, shape %n, was changed in place by %s%s%s after it was "
+                 "saved (version %i, expected %i); change a clone instead", v->source < 0 ? "output" : "input",
+                 v->source < 0 ? -1 - v->source : (int)v->source, g->node->row->name, saver ? " at " : "",
+                 saver ? tensor__basename(saver) : "", v->dims, (int)v->ndim, by, site ? " at " : "",
+                 site ? tensor__basename(site) : "", (int)v->storage->version, (int)v->version);
+    return 0;
+}
+// A saved value as a header of the current scope; with its place in the graph where the gradient is to be differentiable.
+TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
+    tensor__node_t *n = g->node;
+    tensor__thread_t *th = g->th;
+    for (int i = 0; i < n->nsaved; i++) {
+        tensor__saved_t *v = &n->saved[i];
+        if (v->source != source) { continue; }
+        if (v->is_immediate) { return (tensor_scalar)(v->immediate, (tensor_dtype_t)n->out[0].dtype); }
+        if (!v->storage || !tensor__check_saved(g, v)) { return TENSOR__POISON; }
+        tensor__edge_t *e = source >= 0 ? &n->edge[source] : NULL;
+        if (g->create && e && e->leaf && e->leaf->storage == v->storage) { return e->leaf; }
+        tensor_t *t = tensor__new_header(th, n->row->name, v->dtype, v->ndim);
+        if (!t) { return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "backward: out of memory"); }
+        TENSOR__HOLD(&v->storage->refs);
+        t->storage = v->storage;
+        t->offset = v->offset;
+        t->numel = 1;
+        for (int d = 0; d < v->ndim; d++) {
+            t->dims[d] = v->dims[d];
+            t->strides[d] = v->strides[d];
+            t->numel *= v->dims[d];
+        }
+        tensor__set_contiguous(t);
+        t->site = n->site;
+        tensor__node_t *node = !g->create ? NULL : source < 0 ? n : e->node;
+        if (node && tensor__is_float(v->dtype)) {
+            TENSOR__HOLD(&node->refs);
+            t->node = node;
+            t->output = source < 0 ? -1 - source : e->output;
+        }
+        return t;
+    }
+    return tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s did not save value %i", n->row->name, source);
+}
+TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k) {
+    if (!g->value[k]) { g->value[k] = tensor__unpack(g, k); }
+    return g->value[k];
+}
+TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
+    tensor_t **at = &g->value[TENSOR__MAX_IN + k];
+    if (!*at) { *at = tensor__unpack(g, -1 - k); }
+    return *at;
+}
+TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) {
+    return g->node->edge[k].node != NULL || g->node->edge[k].leaf != NULL;
+}
+
+// A user's function: its saved values are inputs or the result, by index; others are kept as constants.
+struct tensor_function_ctx_t {
+    const tensor_function_t *fn;
+    void *user;
+    tensor_t *const *inputs;            // during forward
+    int n;
+    tensor__grad_t *g;                  // during backward
+    struct { tensor__storage_t *storage; tensor_t *tensor; int64_t offset; int64_t dims[TENSOR_MAX_DIMS];
+             int64_t strides[TENSOR_MAX_DIMS]; uint32_t version; uint8_t ndim, dtype; int source; } saved[TENSOR__MAX_IN];
+};
+enum { TENSOR__CONSTANT = 1 << 20 };    // source of a saved value that is neither input nor result
+
+TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
+    tensor_function_ctx_t *c = (tensor_function_ctx_t *)custom;
+    for (int i = 0; i < TENSOR__MAX_IN; i++) {
+        if (c->saved[i].storage) { tensor__storage_drop(th, c->saved[i].storage); }
+    }
+    if (c->fn->destroy) { c->fn->destroy(c->user); }
+    tensor__raw_free(th->ctx, c);
+}
+TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    if (slot < 0 || slot >= TENSOR__MAX_IN) {
+        tensor__fail(th, TENSOR_ERR_INDEX, "save_for_backward: slot %i is outside 0..%i", slot, (int)TENSOR__MAX_IN - 1);
+        return TENSOR_ERR_INDEX;
+    }
+    if (!TENSOR__USABLE(th, "save_for_backward", "x", x)) { return th->error.code; }
+    if (ctx->saved[slot].storage) { tensor__storage_drop(th, ctx->saved[slot].storage); }
+    TENSOR__HOLD(&x->storage->refs);
+    ctx->saved[slot].storage = x->storage;
+    ctx->saved[slot].tensor = x;
+    ctx->saved[slot].offset = x->offset;
+    ctx->saved[slot].version = x->storage->version;
+    ctx->saved[slot].ndim = x->ndim;
+    ctx->saved[slot].dtype = x->dtype;
+    for (int i = 0; i < x->ndim; i++) {
+        ctx->saved[slot].dims[i] = x->dims[i];
+        ctx->saved[slot].strides[i] = x->strides[i];
+    }
+    ctx->saved[slot].source = TENSOR__CONSTANT;
+    for (int i = 0; i < ctx->n; i++) { if (ctx->inputs[i] == x) { ctx->saved[slot].source = i; } }
+    return 0;
+}
+TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
+    tensor__thread_t *th = tensor__self();
+    if (slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g) {
+        return tensor__fail(th, TENSOR_ERR_INDEX, "saved: slot %i holds nothing%s", slot, ctx->g ? "" : " outside backward");
+    }
+    tensor__saved_t v;
+    v.storage = ctx->saved[slot].storage;
+    v.version = ctx->saved[slot].version;
+    v.source = (int8_t)(ctx->saved[slot].source < 100 ? ctx->saved[slot].source : 0);
+    v.dims = ctx->saved[slot].dims;
+    v.ndim = ctx->saved[slot].ndim;
+    if (!tensor__check_saved(ctx->g, &v)) { return TENSOR__POISON; }
+    int source = ctx->saved[slot].source;
+    tensor__node_t *n = ctx->g->node;
+    tensor__edge_t *e = source >= 0 && source != TENSOR__CONSTANT ? &n->edge[source] : NULL;
+    if (ctx->g->create && e && e->leaf) { return e->leaf; }
+    tensor_t *t = tensor__new_header(th, "saved", ctx->saved[slot].dtype, ctx->saved[slot].ndim);
+    if (!t) { return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "saved: out of memory"); }
+    TENSOR__HOLD(&v.storage->refs);
+    t->storage = v.storage;
+    t->offset = ctx->saved[slot].offset;
+    t->numel = 1;
+    for (int d = 0; d < t->ndim; d++) {
+        t->dims[d] = ctx->saved[slot].dims[d];
+        t->strides[d] = ctx->saved[slot].strides[d];
+        t->numel *= t->dims[d];
+    }
+    tensor__set_contiguous(t);
+    tensor__node_t *node = !ctx->g->create ? NULL : source == -1 ? n : e ? e->node : NULL;
+    if (node) {
+        TENSOR__HOLD(&node->refs);
+        t->node = node;
+        t->output = e ? e->output : 0;
+    }
+    return t;
+}
+TENSOR_API int (tensor_needs_input_grad)(tensor_function_ctx_t *ctx, int i) {
+    return ctx->g && i >= 0 && i < ctx->g->node->nin && tensor__grad_need(ctx->g, i);
+}
+TENSOR_API void *(tensor_function_user)(tensor_function_ctx_t *ctx) { return ctx->user; }
+TENSOR__FN void tensor__grad_custom(tensor__grad_t *g) {
+    tensor_function_ctx_t *c = (tensor_function_ctx_t *)g->node->custom;
+    c->g = g;
+    int code = c->fn->backward(c, g->gy[0], g->gx, g->node->nin);
+    c->g = NULL;
+    if (code && !g->th->error.code) { tensor__fail(g->th, code, "%s: backward failed", c->fn->name); }
+}
+TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n) {
+    tensor__op_t o;
+    tensor__thread_t *th = tensor__self();
+    tensor_function_ctx_t *c = NULL;
+    int ready = n >= 0 && tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n);
+    if (ready) { c = (tensor_function_ctx_t *)tensor__memory(th, sizeof *c); }
+    if (!c) {
+        if (fn->destroy) { fn->destroy(user); }
+        return TENSOR__POISON;
+    }
+    c->fn = fn;
+    c->user = user;
+    c->inputs = o.in;
+    c->n = n;
+    int tracks = tensor__tracks(&o);
+    tensor_scope_t s = tensor__scope_begin(th, 0);
+    tensor_t *y = fn->forward(c, o.in, n);
+    for (int i = 0; i < TENSOR__MAX_IN; i++) { if (c->saved[i].storage && c->saved[i].tensor == y) { c->saved[i].source = -1; } }
+    if (tensor__live(y)) {      // an input handed through gets a header of its own
+        for (int i = 0; i < n; i++) { if (y == inputs[i]) { y = (tensor_detach)(y); break; } }
+    }
+    y = s.thread ? (tensor_scope_return)(s, y) : TENSOR__POISON;
+    c->inputs = NULL;
+    c->n = 0;
+    if (!tensor__live(y)) {
+        tensor__fail(th, TENSOR_ERR_POISONED, "%s: forward gave no tensor", fn->name);
+        tensor__custom_free(th, c);
+        return TENSOR__POISON;
+    }
+    if (tracks && tensor__is_float(y->dtype)) {
+        o.out[0] = y;
+        o.nout = 1;
+        tensor__node_t *node = tensor__node_make(&o, 0);
+        if (!node) {
+            tensor__custom_free(th, c);
+            (tensor_free)(y);
+            return TENSOR__POISON;
+        }
+        node->custom = c;
+        y->node = node;
+        y->output = 0;
+    } else {
+        tensor__custom_free(th, c);
+    }
+    y->op = fn->name;
+    y->site = NULL;
+    return th->fresh = y;
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-engine                                    MARK: backward
+//
+// Nodes reached by a gradient wait in a heap by sequence number; the highest goes first, so every consumer of a value is
+// done before its maker. Gradient slots belong to the pass, found by a small hash of the node: passes may nest and run
+// in several threads over one graph. Rejected: counting dependencies first (a second walk of the graph).
+// ------------------------------------------------------------------------------
+
+typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OUT]; } tensor__slot_t;
+typedef struct tensor__pass_t {
+    tensor__slot_t *slots;              // heap order: by node->seq, highest first
+    int32_t count, room;
+    int32_t *table, mask;               // open addressing: slot index + 1
+    struct { uint64_t seq; int32_t slot; } *heap;
+    int32_t *unused, unused_count;      // free places in slots
+    tensor_t *const *inputs;            // autograd_grad: what is asked for, else NULL
+    tensor_t **found;
+    int ninputs, create, retain;
+} tensor__pass_t;
+
+TENSOR__INLINE uint32_t tensor__hash(const void *p) {
+    uint64_t u = (uint64_t)(uintptr_t)p >> 6;
+    return (uint32_t)((u * 0x9E3779B97F4A7C15u) >> 32);
+}
+TENSOR__FN int tensor__pass_grow(tensor__thread_t *th, tensor__pass_t *p) {
+    int32_t room = p->room ? p->room * 2 : 64;
+    uint64_t bytes = (uint64_t)room * (sizeof *p->slots + sizeof *p->heap + sizeof(int32_t) + 2 * sizeof(int32_t));
+    char *m = (char *)tensor__raw_or_release(th, bytes);
+    if (!m) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "backward: out of memory");
+        return 0;
+    }
+    void *old = p->slots;
+    tensor__slot_t *slots = (tensor__slot_t *)(void *)m;
+    if (p->room) { memcpy(slots, p->slots, (size_t)p->room * sizeof *slots); }
+    p->slots = slots;
+    m += (size_t)room * sizeof *slots;
+    if (p->count) { memcpy(m, p->heap, (size_t)p->count * sizeof *p->heap); }
+    *(void **)&p->heap = m;
+    m += (size_t)room * sizeof *p->heap;
+    p->table = (int32_t *)(void *)m;
+    p->mask = 2 * room - 1;
+    memset(p->table, 0, (size_t)(2 * room) * sizeof(int32_t));
+    p->unused = p->table + 2 * room;
+    p->unused_count = 0;
+    for (int32_t i = room - 1; i >= p->room; i--) { p->unused[p->unused_count++] = i; }
+    for (int32_t i = 0; i < p->count; i++) {
+        int32_t slot = p->heap[i].slot;
+        uint32_t h = tensor__hash(p->slots[slot].node) & (uint32_t)p->mask;
+        while (p->table[h]) { h = (h + 1) & (uint32_t)p->mask; }
+        p->table[h] = slot + 1;
+    }
+    p->room = room;
+    if (old) { tensor__raw_free(th->ctx, old); }
+    return 1;
+}
+// The slot of a node, made and put into the heap if it has none. NULL = out of memory.
+TENSOR__FN tensor__slot_t *tensor__pass_slot(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node) {
+    if (p->count == p->room && !tensor__pass_grow(th, p)) { return NULL; }
+    uint32_t h = tensor__hash(node) & (uint32_t)p->mask;
+    while (p->table[h]) {
+        tensor__slot_t *s = &p->slots[p->table[h] - 1];
+        if (s->node == node) { return s; }
+        h = (h + 1) & (uint32_t)p->mask;
+    }
+    int32_t slot = p->unused[--p->unused_count];
+    p->table[h] = slot + 1;
+    tensor__slot_t *s = &p->slots[slot];
+    s->node = node;
+    TENSOR__HOLD(&node->refs);
+    for (int i = 0; i < TENSOR__MAX_OUT; i++) { s->g[i] = NULL; }
+    int32_t i = p->count++;
+    while (i > 0 && p->heap[(i - 1) / 2].seq < node->seq) {
+        p->heap[i] = p->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    p->heap[i].seq = node->seq;
+    p->heap[i].slot = slot;
+    return s;
+}
+// Takes the slot with the highest sequence number out of heap and table.
+TENSOR__FN tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
+    int32_t slot = p->heap[0].slot, n = --p->count, i = 0;
+    uint64_t seq = p->heap[n].seq;
+    int32_t moved = p->heap[n].slot;
+    for (;;) {
+        int32_t k = 2 * i + 1;
+        if (k >= n) { break; }
+        if (k + 1 < n && p->heap[k + 1].seq > p->heap[k].seq) { k++; }
+        if (p->heap[k].seq <= seq) { break; }
+        p->heap[i] = p->heap[k];
+        i = k;
+    }
+    p->heap[i].seq = seq;
+    p->heap[i].slot = moved;
+    tensor__slot_t s = p->slots[slot];
+    uint32_t mask = (uint32_t)p->mask, h = tensor__hash(s.node) & mask;
+    while (p->table[h] != slot + 1) { h = (h + 1) & mask; }
+    for (uint32_t j = h;;) {            // close the gap, so that searches still find what lies behind
+        p->table[h] = 0;
+        for (;;) {
+            j = (j + 1) & mask;
+            if (!p->table[j]) { goto closed; }
+            uint32_t home = tensor__hash(p->slots[p->table[j] - 1].node) & mask;
+            if (((j - home) & mask) >= ((j - h) & mask)) { break; }
+        }
+        p->table[h] = p->table[j];
+        h = j;
+    }
+closed:
+    p->unused[p->unused_count++] = slot;
+    return s;
+}
+
+// Whether nobody else can see t's data: it may be added to in place.
+TENSOR__INLINE int tensor__exclusive(const tensor_t *t, int refs) {
+    return TENSOR__ATOMIC_LOAD(&t->refs) == refs && !t->base && (t->flags & TENSOR__CONTIGUOUS) &&
+           TENSOR__ATOMIC_LOAD(&t->storage->refs) == 1;
+}
+// *sum += g; *sum is a library reference. 0 = failed, raised.
+TENSOR__FN int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t *g, int create) {
+    if (!*sum) {
+        *sum = tensor__hold(g);
+        return 1;
+    }
+    tensor_t *old = *sum;
+    if (!create && tensor__exclusive(old, 1 + (old->slot >= 0)) && old->dtype == g->dtype && !old->node) {
+        tensor_t *const list[2] = {old, g};
+        return tensor__update(TENSOR_OP_ADD, list, 2, 0, 0, NULL, 0) != TENSOR__POISON;
+    }
+    tensor_t *t = (tensor_add)(old, g);
+    (void)th;
+    if (t == TENSOR__POISON) { return 0; }
+    *sum = tensor__hold(t);
+    tensor__drop(old);
+    return 1;
+}
+TENSOR__FN void tensor__lock_leaf(tensor_t *leaf) {
+    while (TENSOR__ATOMIC_ADD(&leaf->lock, 1) != 0) {
+        (void)TENSOR__ATOMIC_ADD(&leaf->lock, -1);
+        TENSOR__PAUSE();
+    }
+}
+// leaf.grad += g. A gradient nobody else sees is taken as it is.
+TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
+    int ok = 1;
+    tensor__lock_leaf(leaf);
+    if (!leaf->grad) {
+        if (!create && !tensor__exclusive(g, 1)) { g = (tensor_clone)(g); }
+        ok = g != TENSOR__POISON;
+        if (ok) {
+            leaf->grad = tensor__hold(g);
+            if (!g->site) { g->site = leaf->site; }
+        }
+    } else if (create || leaf->grad->node) {
+        tensor_t *old = leaf->grad, *t = (tensor_add)(old, g);
+        ok = t != TENSOR__POISON;
+        if (ok) {
+            leaf->grad = tensor__hold(t);
+            tensor__drop(old);
+        }
+    } else {
+        tensor_t *const list[2] = {leaf->grad, g};
+        ok = tensor__update(TENSOR_OP_ADD, list, 2, 0, 0, NULL, 0) != TENSOR__POISON;
+    }
+    (void)th;
+    (void)TENSOR__ATOMIC_ADD(&leaf->lock, -1);
+    return ok;
+}
+
+// A gradient arrives at an edge: shape and dtype of the value, then to its node or leaf.
+TENSOR__FN int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node, int32_t output, tensor_t *leaf,
+                               const tensor__meta_t *m, tensor_t *g) {
+    if (g->dtype != m->dtype) { g = (tensor_to)(g, (tensor_dtype_t)m->dtype); }
+    if (g == TENSOR__POISON) { return 0; }
+    int same = g->ndim == m->ndim;
+    for (int d = 0; same && d < m->ndim; d++) { same = g->dims[d] == m->dims[d]; }
+    if (!same) {
+        g = tensor__sum_to(g, m->dims, m->ndim);
+        if (g == TENSOR__POISON) { return 0; }
+        same = g->ndim == m->ndim;
+        for (int d = 0; same && d < m->ndim; d++) { same = g->dims[d] == m->dims[d]; }
+        if (!same) {
+            tensor__fail(th, TENSOR_ERR_SHAPE, "backward: a gradient %t does not fit the value %n", g, m->dims, (int)m->ndim);
+            return 0;
+        }
+    }
+    if (node) {
+        tensor__slot_t *s = tensor__pass_slot(th, p, node);
+        return s && tensor__accumulate(th, &s->g[output], g, p->create);
+    }
+    if (p->inputs) {
+        for (int i = 0; i < p->ninputs; i++) {
+            if (p->inputs[i] == leaf && !tensor__accumulate(th, &p->found[i], g, p->create)) { return 0; }
+        }
+        return 1;
+    }
+    return tensor__leaf_add(th, leaf, g, p->create);
+}
+
+// Runs one node: gradients of its outputs in, gradients of its inputs delivered. 0 = failed, raised.
+TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
+    tensor__node_t *n = s->node;
+    for (int k = 0; k < n->nout; k++) {
+        if (!s->g[k]) { continue; }
+        if (n->retain && n->retain[k] && !p->inputs) {
+            tensor_t *t = n->retain[k], *old = t->grad;
+            t->grad = tensor__hold(s->g[k]);
+            if (old) { tensor__drop(old); }
+        }
+        for (int i = 0; i < p->ninputs; i++) {
+            if (p->inputs[i]->node == n && p->inputs[i]->output == k && !p->found[i]) {
+                p->found[i] = tensor__hold(s->g[k]);
+            }
+        }
+    }
+    if (n->used) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "backward: the values saved by %s%s%s were freed by an earlier backward; pass "
+                     "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site ? " at " : "",
+                     n->site ? tensor__basename(n->site) : "");
+        return 0;
+    }
+    if (!n->row->grad) { return 1; }
+    tensor_t *gx_small[TENSOR__MAX_IN];
+    tensor_t **gx = gx_small;
+    if (n->nin > TENSOR__MAX_IN) {
+        gx = (tensor_t **)tensor__memory(th, (uint64_t)n->nin * sizeof *gx);
+        if (!gx) { return 0; }
+    } else {
+        for (int i = 0; i < n->nin; i++) { gx[i] = NULL; }
+    }
+    tensor__grad_t g;
+    g.th = th;
+    g.node = n;
+    g.gy = s->g;
+    g.gx = gx;
+    g.p = n->p;
+    g.create = p->create;
+    for (int i = 0; i < TENSOR__MAX_IN + TENSOR__MAX_OUT; i++) { g.value[i] = NULL; }
+    n->row->grad(&g);
+    int ok = th->error.code == 0;
+    for (int i = 0; i < n->nin && ok; i++) {
+        tensor__edge_t *e = &n->edge[i];
+        if (!gx[i] || (!e->node && !e->leaf)) { continue; }
+        if (!tensor__live(gx[i])) {
+            tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s gave no gradient for input %i", n->row->name, i);
+            ok = 0;
+            break;
+        }
+        ok = tensor__deliver(th, p, e->node, e->output, e->leaf, &n->in[i], gx[i]);
+    }
+    if (gx != gx_small) { tensor__memory_free(th, gx); }
+    if (!p->retain) {
+        tensor__saved_drop(th, n);
+        // A view or an addition saves nothing and may run again, as in PyTorch.
+        if (n->nsaved || n->custom) { n->used = 1; }
+    }
+    return ok;
+}
+
+TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int no, tensor_t *const *grads,
+                           tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op) {
+    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
+    for (int i = 0; i < no; i++) {
+        tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
+        if (!TENSOR__USABLE(th, op, "output", y)) { return th->error.code; }
+        if (!tensor__sync_needs_grad(th, y)) {
+            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: %t made by %s%s%s does not require grad and has no graph", op, y,
+                         y->op ? y->op : "?", y->site ? " at " : "", y->site ? tensor__basename(y->site) : "");
+            return TENSOR_ERR_AUTOGRAD;
+        }
+        if (!g && y->numel != 1) {
+            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: a gradient to start from is needed for %t (only one element has the "
+                         "default 1)", op, y);
+            return TENSOR_ERR_AUTOGRAD;
+        }
+        if (g && !TENSOR__USABLE(th, op, "grad", g)) { return th->error.code; }
+        if (g && (g->ndim != y->ndim || memcmp(g->dims, y->dims, (size_t)y->ndim * 8))) {
+            tensor__fail(th, TENSOR_ERR_SHAPE, "%s: grad %t has not the shape of the output %t", op, g, y);
+            return TENSOR_ERR_SHAPE;
+        }
+    }
+    for (int i = 0; i < ni; i++) {
+        if (!TENSOR__USABLE(th, op, "input", inputs[i])) { return th->error.code; }
+        (void)tensor__sync_needs_grad(th, inputs[i]);
+    }
+    tensor__pass_t local, *p = th->pass;
+    if (p) { th->pass = NULL; } else { p = &local; memset(p, 0, sizeof *p); }
+    p->create = (flags & TENSOR_CREATE_GRAPH) != 0;
+    p->retain = p->create || (flags & TENSOR_RETAIN_GRAPH) != 0;
+    p->inputs = inputs;
+    p->found = found;
+    p->ninputs = ni;
+    tensor_scope_t scope = tensor__scope_begin(th, p->create);
+    int ok = scope.thread != NULL;
+    int64_t mark = th->top;
+    for (int i = 0; i < no && ok; i++) {
+        tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
+        if (!g) { g = tensor__filled(y->dims, y->ndim, y->dtype, 1); }
+        tensor__meta_t m;
+        m.dims = y->dims;
+        m.ndim = y->ndim;
+        m.dtype = y->dtype;
+        ok = g != TENSOR__POISON && tensor__deliver(th, p, y->node, y->output, y, &m, g);
+    }
+    while (p->count) {
+        tensor__slot_t s = tensor__pass_pop(p);
+        if (ok) { ok = tensor__run_node(th, p, &s); }
+        tensor__pop(th, mark);
+        for (int k = 0; k < s.node->nout; k++) { if (s.g[k]) { tensor__drop(s.g[k]); } }
+        tensor__node_drop(th, s.node);
+    }
+    if (scope.thread) {
+        tensor__pop(th, mark);
+        th->depth--;
+        th->grad_mode = (uint8_t)scope.grad_mode;
+    }
+    if (p == &local) {      // keep the memory for the next pass
+        tensor__pass_t *kept = (tensor__pass_t *)tensor__raw_alloc(th->ctx, sizeof *p);
+        if (kept) {
+            *kept = local;
+            p = kept;
+        } else if (local.slots) {
+            tensor__raw_free(th->ctx, local.slots);
+        }
+    }
+    if (p != &local) {
+        if (!th->pass) {
+            th->pass = p;
+        } else {
+            if (p->slots) { tensor__raw_free(th->ctx, p->slots); }
+            tensor__raw_free(th->ctx, p);
+        }
+    }
+    return ok ? 0 : th->error.code ? th->error.code : TENSOR_ERR_INTERNAL;
+}
+
+TENSOR_API int (tensor_backward)(tensor_t *loss) {
+    return tensor__run(tensor__self(), &loss, 1, NULL, NULL, 0, NULL, 0, "backward");
+}
+TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
+    return tensor__run(tensor__self(), &y, 1, &grad, NULL, 0, NULL, flags, "backward");
+}
+TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
+                                      tensor_t *const *inputs, int ni, tensor_t **gradients, int flags) {
+    tensor__thread_t *th = tensor__self();
+    for (int i = 0; i < ni; i++) { gradients[i] = NULL; }
+    int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad");
+    for (int i = 0; i < ni; i++) {
+        tensor_t *t = gradients[i];
+        if (!t && !code && !(flags & TENSOR_ALLOW_UNUSED)) {
+            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "autograd_grad: input %i %t was not used to make the outputs; "
+                         "TENSOR_ALLOW_UNUSED gives NULL instead", i, inputs[i]);
+            code = TENSOR_ERR_AUTOGRAD;
+        }
+        if (!t || code) { continue; }
+        // The pass holds a library reference: it becomes the scope's.
+        if (t->slot >= 0 && t->home == th) {
+            tensor__drop(t);
+        } else if (t->home != th || !tensor__enlist(th, t)) {
+            gradients[i] = tensor__alias(th, t->op, t, t->dims, t->strides, t->ndim, t->offset);
+            if (gradients[i] && t->node) {
+                TENSOR__HOLD(&t->node->refs);
+                gradients[i]->node = t->node;
+                gradients[i]->output = t->output;
+            }
+            tensor__drop(t);
+        }
+    }
+    if (code) {
+        for (int i = 0; i < ni; i++) {
+            if (gradients[i] && gradients[i]->slot < 0) { tensor__drop(gradients[i]); }
+            gradients[i] = TENSOR__POISON;
+        }
+    }
+    return code;
+}
+
+// ---- gradcheck ----
+
+typedef tensor_t *(*tensor__check_fn)(tensor_t *const *inputs, int n, void *user);
+
+// Sum of fn's result times fixed weights, so that every output element counts: one number to differentiate.
+TENSOR__FN tensor_t *tensor__weighted(tensor__check_fn fn, void *user, tensor_t *const *inputs, int n) {
+    tensor_t *y = fn(inputs, n, user);
+    if (!tensor__live(y)) { return TENSOR__POISON; }
+    tensor_t *w = tensor_add_scalar(tensor_mul_scalar(tensor_sin(tensor_arange(1, (double)y->numel + 1, 1, TENSOR_F64)), 0.5), 1.25);
+    return tensor_sum(tensor_mul(tensor_to(y, TENSOR_F64), tensor_reshape_n(w, y->dims, y->ndim)));
+}
+TENSOR_API int (tensor_gradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, int n, void *user), void *user,
+                                  tensor_t *const *inputs, int n, double eps, double atol, double rtol) {
+    tensor__thread_t *th = tensor__self();
+    tensor_scope_t s = tensor__scope_begin(th, 1);
+    tensor_t **grads = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * 2 * sizeof *grads);
+    if (!grads) { return th->error.code; }
+    tensor_t **wanted = grads + n;
+    int m = 0, code = 0;
+    for (int i = 0; i < n && !code; i++) {
+        if (!TENSOR__USABLE(th, "gradcheck", "input", inputs[i])) { code = th->error.code; break; }
+        if (!tensor__sync_needs_grad(th, inputs[i])) { continue; }
+        if (inputs[i]->dtype != TENSOR_F64) {
+            tensor__fail(th, TENSOR_ERR_DTYPE, "gradcheck: input %i %t is %y, f64 is needed", i, inputs[i], inputs[i]);
+            code = TENSOR_ERR_DTYPE;
+        }
+        wanted[m++] = inputs[i];
+    }
+    if (!code) {
+        tensor_t *y = tensor__weighted(fn, user, inputs, n);
+        code = tensor_autograd_grad(&y, 1, NULL, wanted, m, grads, TENSOR_ALLOW_UNUSED);
+        if (y == TENSOR__POISON && !code) { code = th->error.code; }
+    }
+    double worst = 0;
+    for (int i = 0; i < m && !code; i++) {
+        tensor_t *x = wanted[i];
+        tensor_t *g = grads[i] ? tensor_contiguous(grads[i]) : NULL;
+        double *values = (double *)x->storage->data;
+        for (int64_t k = 0; k < x->numel && !code; k++) {
+            double *at = values + x->offset + tensor__offset_of(k, x->dims, x->strides, x->ndim), was = *at, v[2];
+            for (int side = 0; side < 2; side++) {
+                tensor_scope_t t = tensor__scope_begin(th, 0);
+                *at = was + (side ? eps : -eps);
+                v[side] = tensor_item(tensor__weighted(fn, user, inputs, n));
+                (tensor_scope_end)(t);
+            }
+            *at = was;
+            if (th->error.code) { code = th->error.code; break; }
+            double numeric = (v[1] - v[0]) / (2 * eps), analytic = g ? ((double *)tensor__ptr(g))[k] : 0;
+            double gap = fabs(numeric - analytic) - (atol + rtol * fabs(numeric));
+            if (!(gap <= 0) && !(gap <= worst)) {
+                worst = gap;
+                code = TENSOR_ERR_AUTOGRAD;
+                tensor__fail(th, code, "gradcheck: input %i, element %d: autograd gives %g, central differences %g", i, k, analytic,
+                             numeric);
+            }
+        }
+    }
+    tensor__memory_free(th, grads);
+    if (s.thread) { (tensor_scope_end)(s); }
+    return code;
+}
+typedef struct tensor__gradgrad_t { tensor__check_fn fn; void *user; } tensor__gradgrad_t;
+// All first gradients of fn, flattened into one vector: what gradgradcheck differentiates.
+TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *user) {
+    tensor__gradgrad_t *gg = (tensor__gradgrad_t *)user;
+    tensor__thread_t *th = tensor__self();
+    tensor_scope_t s = tensor__scope_begin(th, 1);
+    tensor_t *wanted[TENSOR__MAX_IN], *grads[TENSOR__MAX_IN], *parts[TENSOR__MAX_IN];
+    int m = 0, k = 0;
+    for (int i = 0; i < n && m < TENSOR__MAX_IN; i++) { if (tensor__sync_needs_grad(th, inputs[i])) { wanted[m++] = inputs[i]; } }
+    tensor_t *y = tensor__weighted(gg->fn, gg->user, inputs, n), *r = TENSOR__POISON;
+    if (!tensor_autograd_grad(&y, 1, NULL, wanted, m, grads, TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED)) {
+        for (int i = 0; i < m; i++) { if (grads[i]) { parts[k++] = tensor__flat(grads[i]); } }
+        if (k) { r = tensor_cat_n(parts, k, 0); }
+    }
+    return s.thread ? (tensor_scope_return)(s, r) : r;
+}
+TENSOR_API int (tensor_gradgradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, int n, void *user), void *user,
+                                      tensor_t *const *inputs, int n, double eps, double atol, double rtol) {
+    tensor__gradgrad_t gg;
+    gg.fn = fn;
+    gg.user = user;
+    tensor_scope_t s = tensor__scope_begin(tensor__self(), 1);
+    tensor_t *first = tensor__gradients_of(inputs, n, &gg);
+    int linear = tensor__live(first) && !tensor__needs_grad(first);     // a constant gradient has nothing to check
+    int code = first == TENSOR__POISON ? tensor__self()->error.code : 0;
+    if (s.thread) { (tensor_scope_end)(s); }
+    if (linear || code) { return code; }
+    return (tensor_gradcheck)(tensor__gradients_of, &gg, inputs, n, eps, atol, rtol);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-print                                     MARK: printing
+//
+// PyTorch's form: one width for all numbers, 4 digits, integers with a point, exponents when the range is wide, three
+// items from each end of a dim above 1000 elements.
+// ------------------------------------------------------------------------------
+
+#ifndef TENSOR_NO_STDIO
+typedef struct tensor__printer_t { tensor__text_t s; tensor_t *x; int width, integral, sci, summary, is_float, indent; } tensor__printer_t;
+
+TENSOR__FN int tensor__number(const tensor__printer_t *p, int64_t offset, char *b, size_t room) {
+    const char *at = (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype];
+    if (p->x->dtype == TENSOR_BOOL) { return snprintf(b, room, "%s", *at ? "True" : "False"); }
+    if (!p->is_float) {
+        int64_t v;
+        tensor__load_i64(&v, at, p->x->dtype, 1, 1);
+        return snprintf(b, room, "%lld", (long long)v);
+    }
+    double v;
+    tensor__load_f64(&v, at, p->x->dtype, 1, 1);
+    if (tensor__isnan_f64(v)) { return snprintf(b, room, "nan"); }
+    if (fabs(v) > 1.7976931348623157e308) { return snprintf(b, room, v < 0 ? "-inf" : "inf"); }
+    if (p->sci) { return snprintf(b, room, "%.4e", v); }
+    return p->integral ? snprintf(b, room, "%.0f.", v) : snprintf(b, room, "%.4f", v);
+}
+TENSOR__FN void tensor__print_dim(tensor__printer_t *p, int d, int64_t offset) {
+    tensor_t *x = p->x;
+    char b[64];
+    if (d == x->ndim) {
+        int n = tensor__number(p, offset, b, sizeof b);
+        for (int i = n; i < p->width; i++) { tensor__puts(&p->s, " "); }
+        tensor__puts(&p->s, b);
+        return;
+    }
+    tensor__puts(&p->s, "[");
+    int64_t n = x->dims[d];
+    for (int64_t i = 0; i < n; i++) {
+        int last = d == x->ndim - 1;
+        if (i && last) {
+            int64_t per = p->width + 2 > 0 ? (80 - p->indent - d) / (p->width + 2) : 1, k = p->summary && n > 6 && i > 3 ? i - (n - 7) : i;
+            if (per < 1) { per = 1; }
+            tensor__puts(&p->s, ",");
+            if (k % per == 0) {
+                tensor__puts(&p->s, "\n");
+                for (int j = 0; j <= p->indent + d; j++) { tensor__puts(&p->s, " "); }
+            } else {
+                tensor__puts(&p->s, " ");
+            }
+        } else if (i) {
+            tensor__puts(&p->s, ",");
+            for (int j = d; j < x->ndim - 1; j++) { tensor__puts(&p->s, "\n"); }
+            for (int j = 0; j <= p->indent + d; j++) { tensor__puts(&p->s, " "); }
+        }
+        if (p->summary && n > 6 && i == 3) {
+            tensor__puts(&p->s, "...");
+            i = n - 4;
+            continue;
+        }
+        tensor__print_dim(p, d + 1, offset + i * x->strides[d]);
+    }
+    tensor__puts(&p->s, "]");
+}
+// Calls visit for each number that will be printed.
+TENSOR__FN void tensor__print_scan(tensor__printer_t *p, int d, int64_t offset, double *lo, double *hi, int *whole, int *any) {
+    if (d < p->x->ndim) {
+        for (int64_t i = 0, n = p->x->dims[d]; i < n; i++) {
+            if (p->summary && n > 6 && i == 3) { i = n - 3; }
+            tensor__print_scan(p, d + 1, offset + i * p->x->strides[d], lo, hi, whole, any);
+        }
+        return;
+    }
+    double v;
+    tensor__load_f64(&v, (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype], p->x->dtype, 1, 1);
+    if (tensor__isnan_f64(v) || fabs(v) > 1.7976931348623157e308) { return; }
+    *whole &= v == floor(v);
+    *any = 1;
+    v = fabs(v);
+    if (v > *hi) { *hi = v; }
+    if (v != 0 && v < *lo) { *lo = v; }
+}
+TENSOR__FN void tensor__print_width(tensor__printer_t *p, int d, int64_t offset) {
+    char b[64];
+    if (d == p->x->ndim) {
+        int n = tensor__number(p, offset, b, sizeof b);
+        if (n > p->width) { p->width = n; }
+        return;
+    }
+    for (int64_t i = 0, n = p->x->dims[d]; i < n; i++) {
+        if (p->summary && n > 6 && i == 3) { i = n - 3; }
+        tensor__print_width(p, d + 1, offset + i * p->x->strides[d]);
+    }
+}
+TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
+    tensor__thread_t *th = tensor__self();
+    tensor__printer_t p;
+    memset(&p, 0, sizeof p);
+    p.s.p = text;
+    p.s.room = size;
+    if (size) { text[0] = 0; }
+    if (!TENSOR__USABLE(th, "print", "x", x)) {
+        tensor__puts(&p.s, "tensor(poison)");
+        return p.s.length;
+    }
+    p.x = x;
+    p.is_float = tensor__is_float(x->dtype);
+    p.summary = x->numel > 1000;
+    p.indent = 7;
+    tensor__puts(&p.s, "tensor(");
+    if (x->numel == 0) {
+        tensor__puts(&p.s, "[]");
+        if (x->ndim != 1) {
+            tensor__puts(&p.s, ", size=");
+            tensor__put_shape(&p.s, x->dims, x->ndim);
+        }
+    } else {
+        double lo = 1e300, hi = 0;
+        int whole = 1, any = 0;
+        if (p.is_float) { tensor__print_scan(&p, 0, x->offset, &lo, &hi, &whole, &any); }
+        p.integral = whole && any;
+        if (hi == 0) { lo = 0; }
+        p.sci = p.is_float && any && (whole ? hi > 1e8 : (lo > 0 && (hi / lo > 1000 || lo < 1e-4)) || hi > 1e8);
+        if (x->ndim) { tensor__print_width(&p, 0, x->offset); }
+        tensor__print_dim(&p, 0, x->offset);
+    }
+    if (x->dtype != TENSOR_F32 && x->dtype != TENSOR_I64 && x->dtype != TENSOR_BOOL) {
+        tensor__puts(&p.s, ", dtype=");
+        tensor__puts(&p.s, tensor__dtype_names[x->dtype]);
+    } else if (x->numel == 0 && x->dtype != TENSOR_F32) {
+        tensor__puts(&p.s, ", dtype=");
+        tensor__puts(&p.s, tensor__dtype_names[x->dtype]);
+    }
+    if (tensor__sync_needs_grad(th, x)) {
+        if (x->node) {
+            tensor__puts(&p.s, ", grad_fn=<");
+            tensor__puts(&p.s, x->node->row->name);
+            tensor__puts(&p.s, ">");
+        } else {
+            tensor__puts(&p.s, ", requires_grad=True");
+        }
+    }
+    tensor__puts(&p.s, ")");
+    return p.s.length;
+}
+TENSOR_API int (tensor_print)(tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    size_t n = (tensor_to_string)(x, NULL, 0);
+    char *text = (char *)tensor__memory(th, n + 1);
+    if (!text) { return th->error.code; }
+    (tensor_to_string)(x, text, n + 1);
+    printf("%s\n", text);
+    tensor__memory_free(th, text);
+    return tensor__live(x) ? 0 : th->error.code;
+}
+#else
+TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
+    (void)x;
+    if (size) { text[0] = 0; }
+    return 0;
+}
+#endif
+
+// ------------------------------------------------------------------------------
+// >>impl-table                                     MARK: rows, stamps, internals
+// ------------------------------------------------------------------------------
+
+#define NOGRAD NULL
+static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
+#define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
+    {#name, TENSOR_FAMILY_POINTWISE, 1, 1, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise,  \
+     tensor__cpu_pointwise, NULL, lo, hi, doc},
+    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                             \
+    {#name, TENSOR_FAMILY_POINTWISE, 2, 2, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise,  \
+     tensor__cpu_pointwise, NULL, lo, hi, doc},
+    TENSOR_OPS_BINARY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                         \
+    {#name, TENSOR_FAMILY_POINTWISE, 3, 3, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise,  \
+     tensor__cpu_pointwise, NULL, lo, hi, doc},
+    TENSOR_OPS_TERNARY(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, nin, kind, f, doc)                                                               \
+    {#name, TENSOR_FAMILY_POINTWISE, nin, nin, 1, TENSOR__##kind, TENSOR_OP_##ID, 0, NULL, tensor__cpu_pointwise, NULL, \
+     -3, 3, doc},
+    TENSOR_OPS_COMPARE(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, nin, f, doc)                                                                     \
+    {#name, TENSOR_FAMILY_POINTWISE, nin, nin, 1, TENSOR__BIT, TENSOR_OP_##ID, 0, NULL, tensor__cpu_pointwise, NULL, \
+     -3, 3, doc},
+    TENSOR_OPS_BITWISE(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, doc)                               \
+    {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR_OP_##ID, saves, grad, cpu, scratch, -3, 3, doc},
+    TENSOR_OPS_OTHER(TENSOR__X)
+#undef TENSOR__X
+};
+// The fused derivative of a pointwise row is a call of its own, with the row's id and name.
+static const tensor__row_t tensor__pointwise_backward_rows[TENSOR_OP_POINTWISE_COUNT] = {
+#define TENSOR__X(ID, name, ...)                                                                             \
+    {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, TENSOR_OP_##ID, 0, NULL, tensor__cpu_pointwise_backward, NULL, \
+     0, 0, ""},
+    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X) TENSOR_OPS_TERNARY(TENSOR__X)
+#undef TENSOR__X
+};
+TENSOR__FN const tensor__row_t *tensor__row(int id) { return &tensor__rows[id]; }
+TENSOR__FN const tensor__row_t *tensor__backward_row(int id) { return &tensor__pointwise_backward_rows[id]; }
+
+// Stamps what the call just made, or the error it just raised.
+TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const char *site) {
+    if (th->error.code && !th->error.reported) {
+        th->error.site = site;
+        tensor__report(th, site);
+    }
+}
+TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
+    if (!site) { return t; }
+    tensor__thread_t *th = tensor__self();
+    if (TENSOR__LIKELY(th->fresh == t && t != TENSOR__POISON)) {
+        th->fresh = NULL;
+        if (!t->site) { t->site = site; }
+        if (t->node && !t->node->site) { t->node->site = site; }
+        if (th->written) {
+            th->written->write_site = site;
+            th->written = NULL;
+        }
+        return t;
+    }
+    if (t == TENSOR__POISON) { tensor__stamp_error(th, site); }
+    return t;
+}
+TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p) {
+    if (!site) { return p; }
+    tensor__thread_t *th = tensor__self();
+    if (p.values == TENSOR__POISON) { tensor__stamp_error(th, site); return p; }
+    if (!p.values->site) { p.values->site = site; }
+    if (p.values->node && !p.values->node->site) { p.values->node->site = site; }
+    if (!p.indices->site) { p.indices->site = site; }
+    return p;
+}
+TENSOR_API int tensor__at_int(const char *site, int r) {
+    if (site) { tensor__stamp_error(tensor__self(), site); }
+    return r;
+}
+TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r) {
+    if (site) { tensor__stamp_error(tensor__self(), site); }
+    return r;
+}
+TENSOR_API double tensor__at_f64(const char *site, double r) {
+    if (site) { tensor__stamp_error(tensor__self(), site); }
+    return r;
+}
+TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
+    if (site) { tensor__stamp_error(tensor__self(), site); }
+    return p;
+}
+
+static tensor__thread_t *tensor__self_fn(void) { return tensor__self(); }
+static const tensor__internals_t tensor__internals_table = {
+    TENSOR__API_VERSION, sizeof(tensor_t), sizeof(tensor_call_t), TENSOR__POISON, tensor__self_fn, tensor__fail,
+    tensor__begin, tensor__result, tensor__finish, tensor__grad_in, tensor__grad_out, tensor__grad_need, tensor__sum_to,
+    tensor__next_stream, tensor__parallel, tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64,
+    tensor__gemm_scratch, tensor__isa, tensor__reference, tensor__memory, tensor__memory_free, tensor__own,
+    tensor__disown, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox,
+};
+TENSOR_API const tensor__internals_t *tensor__internals(int version) {
+    return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#undef TENSOR_HERE
+#define TENSOR_HERE TENSOR__SITE
+
+#endif   // TENSOR_IMPLEMENTATION
+
+#ifndef TENSOR__PASS
+// ------------------------------------------------------------------------------
+// >>license                                        MARK: licence
+//
+// This software is available under two licences; choose whichever you prefer.
+//
+// ALTERNATIVE A - MIT No Attribution
+// Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
+// documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
+// rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
+// persons to whom the Software is furnished to do so.
+// THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
+// WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
+// COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
+// OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+//
+// ALTERNATIVE B - Public Domain (www.unlicense.org)
+// This is free and unencumbered software released into the public domain. Anyone is free to copy, modify, publish, use,
+// compile, sell, or distribute this software, either in source code form or as a compiled binary, for any purpose,
+// commercial or non-commercial, and by any means.
+// ------------------------------------------------------------------------------
+#endif
