@@ -52,14 +52,16 @@ extern "C" {
 // ------------------------------------------------------------------------------
 // >>functional                                     MARK: torch.nn.functional
 //
-// One args struct per function with options: tensor_conv2d(x, w, b, .stride = 2, .padding = 1). In such a call a member that
-// is 0 has PyTorch's default and TENSOR_ZERO is a real zero; tensor_conv2d_with(a) takes the members literally, and
-// tensor_conv2d_defaults() fills them. A negative stride_w, padding_w, dilation_w or kernel_w means "as the height's".
-// f16 and bf16 are computed in f32. Rejected: long positional lists (PyTorch's own are called by keyword, too).
+// One args struct per function with options: tensor_conv2d(x, w, b, .stride = 2, .padding = 1). In such a
+// call a member that is 0 has PyTorch's default and TENSOR_ZERO is a real zero; tensor_conv2d_with(a) takes
+// the members literally, and tensor_conv2d_defaults() fills them. A negative stride_w, padding_w, dilation_w
+// or kernel_w means "as the height's". f16 and bf16 are computed in f32. Rejected: long positional lists
+// (nobody can read them).
 // All: -> new, contiguous, dtype of the input;  errors SHAPE, DTYPE, OUT_OF_MEMORY, each naming the argument
 // ------------------------------------------------------------------------------
 
-// Members with initialisers make the structs non-POD, which clang++ dislikes to see returned from C; their layout is C's.
+// Members with initialisers make the structs non-POD, which clang++ dislikes to see returned from C; the
+// layout stays C's.
 #if defined(__cplusplus) && defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wreturn-type-c-linkage"
@@ -77,28 +79,29 @@ typedef struct tensor_embedding_args_t {
     tensor_t *index TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
-    int64_t padding_idx TENSOR_INIT;        // row without gradient; 0 = none, TENSOR_ZERO = row 0, < 0 from the end
+    int64_t padding_idx TENSOR_INIT;        // row without gradient; 0 = none, TENSOR_ZERO = row 0
 } tensor_embedding_args_t;
 // Rows of weight named by index: tensor_embedding(index, weight, .padding_idx = TENSOR_ZERO).
 //   index   any shape, i32/i64, values 0..rows-1
 //   weight  [rows, width] f32/f64/f16/bf16
-//   -> new [index's dims, width];  grad dweight = rows of g added in the order of index;  errors INDEX, SHAPE, DTYPE
+//   -> new [index's dims, width];  grad dweight = rows of g added in the order of index
+//   errors  INDEX, SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_embedding_with(tensor_embedding_args_t a);
 TENSOR_API tensor_embedding_args_t tensor_embedding_defaults(void);
 
 typedef struct tensor_layer_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
-    int64_t normalized_dims TENSOR_INIT;    // how many trailing dims; default 1 (PyTorch repeats their sizes here)
+    int64_t normalized_dims TENSOR_INIT;    // how many trailing dims (PyTorch: their sizes); default 1
     tensor_t *weight TENSOR_INIT;
     tensor_t *bias TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_layer_norm_args_t;
-// (x - mean) / sqrt(var + eps) * weight + bias over the last normalized_dims dims: tensor_layer_norm(x, 1, w, b).
+// (x - mean) / sqrt(var + eps) * weight + bias over the last dims: tensor_layer_norm(x, 1, w, b).
 //   x             [..., D...] f32/f64/f16/bf16, D... the normalized dims
 //   weight, bias  [D...], dtype of x; NULL = 1, 0
-//   -> new, shape of x;  grad through mean and variance (two passes, saves mean and 1 / deviation);  errors SHAPE, DTYPE
+//   -> new, shape of x;  grad through mean and variance (saves mean and 1 / deviation);  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_layer_norm_with(tensor_layer_norm_args_t a);
 TENSOR_API tensor_layer_norm_args_t tensor_layer_norm_defaults(void);
 
@@ -157,7 +160,7 @@ typedef struct tensor_avg_pool2d_args_t {
     int64_t padding TENSOR_INIT;            // zeros on both sides, at most kernel / 2
     int64_t padding_w TENSOR_INIT;
     int ceil_mode TENSOR_INIT;
-    int no_count_pad TENSOR_INIT;           // count_include_pad = False: divide by the elements inside the input
+    int no_count_pad TENSOR_INIT;           // count_include_pad = False: divide by elements inside x
     int64_t divisor_override TENSOR_INIT;   // 0 = the window's size
 } tensor_avg_pool2d_args_t;
 // Mean of each window.
@@ -175,7 +178,7 @@ TENSOR_API tensor_t *tensor_adaptive_avg_pool2d(tensor_t *x, int64_t h, int64_t 
 //   x         f32/f64/f16/bf16
 //   p         0..1 (PyTorch's default is 0.5)
 //   training  0 or 1
-//   -> new (x if not training);  grad g by the same mask, drawn again;  errors SHAPE if p is outside 0..1, DTYPE
+//   -> new (x if not training);  grad g by the same mask, drawn again;  errors SHAPE (p outside 0..1), DTYPE
 TENSOR_API tensor_t *tensor_dropout(tensor_t *x, double p, int training);
 
 typedef struct tensor_scaled_dot_product_attention_args_t {
@@ -220,8 +223,8 @@ TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_prod
 // ------------------------------------------------------------------------------
 // >>losses                                         MARK: losses
 //
-// Input and target must have one shape (class indices excepted): a silently broadcast loss trains the wrong thing. Options
-// as in >>functional. .reduction: TENSOR_MEAN (default), TENSOR_SUM, TENSOR_NONE.
+// Input and target must have one shape (class indices excepted): a silently broadcast loss trains the wrong
+// thing. Options as in >>functional. .reduction: TENSOR_MEAN (default), TENSOR_SUM, TENSOR_NONE.
 // All: -> new 0-d (TENSOR_NONE: the shape of the target);  grad fused, differentiable itself
 //      errors SHAPE (shapes differ), DTYPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
@@ -243,7 +246,7 @@ typedef struct tensor_cross_entropy_args_t {
 } tensor_cross_entropy_args_t;
 // Cross entropy between softmax(input) and classes.
 //   input   logits [N, C] or [N, C, d...] f32/f64/f16/bf16 ([C] without a batch)
-//   target  [N] or [N, d...] i32/i64, values 0..C-1 or ignore_index; or probabilities, shape and dtype of input
+//   target  [N] or [N, d...] i32/i64, values 0..C-1 or ignore_index; or probabilities as input
 //   -> new 0-d; the mean is weighted by the targets' weights;  grad (softmax - target) scaled
 //   errors  INDEX (a target outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_cross_entropy_with(tensor_cross_entropy_args_t a);
@@ -261,7 +264,7 @@ typedef struct tensor_nll_loss_args_t {
 // Minus the element of input that target names.
 //   input   log-probabilities [N, C] or [N, C, d...] f32/f64/f16/bf16 ([C] without a batch)
 //   target  [N] or [N, d...] i32/i64, values 0..C-1 or ignore_index
-//   -> new 0-d, the mean weighted as in cross_entropy;  grad -weight at the targets;  errors INDEX, SHAPE, DTYPE
+//   -> new 0-d, weighted as cross_entropy;  grad -weight at the targets;  errors INDEX, SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_nll_loss_with(tensor_nll_loss_args_t a);
 TENSOR_API tensor_nll_loss_args_t tensor_nll_loss_defaults(void);
 
@@ -347,8 +350,10 @@ typedef struct tensor_binary_cross_entropy_with_logits_args_t {
 //   input   logits, any shape, f32/f64/f16/bf16
 //   target  shape and dtype of input
 //   -> new;  grad sigmoid(x) - t;  errors SHAPE, DTYPE
-TENSOR_API tensor_t *tensor_binary_cross_entropy_with_logits_with(tensor_binary_cross_entropy_with_logits_args_t a);
-TENSOR_API tensor_binary_cross_entropy_with_logits_args_t tensor_binary_cross_entropy_with_logits_defaults(void);
+TENSOR_API tensor_t *
+tensor_binary_cross_entropy_with_logits_with(tensor_binary_cross_entropy_with_logits_args_t a);
+TENSOR_API tensor_binary_cross_entropy_with_logits_args_t
+tensor_binary_cross_entropy_with_logits_defaults(void);
 
 typedef struct tensor_kl_div_args_t {
     const char *site_ TENSOR_INIT;
@@ -372,7 +377,8 @@ TENSOR_API tensor_t *tensor__l1_loss(tensor_l1_loss_args_t a);
 TENSOR_API tensor_t *tensor__smooth_l1_loss(tensor_smooth_l1_loss_args_t a);
 TENSOR_API tensor_t *tensor__huber_loss(tensor_huber_loss_args_t a);
 TENSOR_API tensor_t *tensor__binary_cross_entropy(tensor_binary_cross_entropy_args_t a);
-TENSOR_API tensor_t *tensor__binary_cross_entropy_with_logits(tensor_binary_cross_entropy_with_logits_args_t a);
+TENSOR_API tensor_t *
+tensor__binary_cross_entropy_with_logits(tensor_binary_cross_entropy_with_logits_args_t a);
 TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a);
 
 #ifndef __cplusplus
@@ -386,7 +392,8 @@ TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a);
 #define tensor_binary_cross_entropy(...)                                                                     \
     tensor__binary_cross_entropy(TENSOR_ARGS(tensor_binary_cross_entropy_args_t, __VA_ARGS__))
 #define tensor_binary_cross_entropy_with_logits(...)                                                         \
-    tensor__binary_cross_entropy_with_logits(TENSOR_ARGS(tensor_binary_cross_entropy_with_logits_args_t, __VA_ARGS__))
+    tensor__binary_cross_entropy_with_logits(                                                                \
+        TENSOR_ARGS(tensor_binary_cross_entropy_with_logits_args_t, __VA_ARGS__))
 #define tensor_kl_div(...) tensor__kl_div(TENSOR_ARGS(tensor_kl_div_args_t, __VA_ARGS__))
 #endif
 
@@ -1096,8 +1103,8 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // ------------------------------------------------------------------------------
 // >>nn-cpp                                         MARK: C++ face
 //
-// Options in C++: tensor_conv2d(x, w, {.bias = b, .stride = 2}) from C++20 on; before, a filled tensor_conv2d_args_t. The
-// members are those of C, 0 = PyTorch's default.
+// Options in C++: tensor_conv2d(x, w, {.bias = b, .stride = 2}) from C++20 on; before, a filled
+// tensor_conv2d_args_t. The members are those of C, 0 = PyTorch's default.
 // ------------------------------------------------------------------------------
 
 inline tensor_t *tensor_embedding(tensor_t *index, tensor_t *weight,
@@ -1330,15 +1337,16 @@ struct nn_sequential_pack {
 #ifndef TENSOR_NN_SHARED_7C1E
 #define TENSOR_NN_SHARED_7C1E
 
-// params.i of CONV and POOL: kernel, stride, padding before, dilation (height, width), groups, size of the large image.
-// AVG_POOL2D: i[NN__MODE] as below, i[NN__DIVISOR] 0 = the window's size.
-enum { NN__KH, NN__KW, NN__SH, NN__SW, NN__PH, NN__PW, NN__DH, NN__DW, NN__GROUPS, NN__H, NN__W, NN__DIVISOR };
+// params.i of CONV and POOL: kernel, stride, padding before, dilation (height, width), groups, size of the
+// large image. AVG_POOL2D: i[NN__MODE] as below, i[NN__DIVISOR] 0 = the window's size.
+enum { NN__KH, NN__KW, NN__SH, NN__SW, NN__PH, NN__PW, NN__DH, NN__DW,
+       NN__GROUPS, NN__H, NN__W, NN__DIVISOR };
 enum { NN__MODE = NN__GROUPS, NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPTIVE = 2 };
-// params.i of LOSS: which, reduction. f[0] is beta or delta. Order of NN_LOSSES.
-// params.i of CROSS_ENTROPY: reduction, ignore_index, whether input is log-probabilities (nll). f[0] label smoothing.
-// EMBEDDING: i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient).
-// LAYER_NORM: i[0] elements of a row, f[0] eps. ATTENTION: i[0] causal, f[0] scale. DROPOUT: f[0] p; word i & 3 of block
-// i >> 2 of the call's stream decides over element i.
+// params.i of LOSS: which, reduction. f[0] is beta or delta. Order of NN_LOSSES. params.i of CROSS_ENTROPY:
+// reduction, ignore_index, whether input is log-probabilities (nll). f[0] smoothing. EMBEDDING: i[0] row
+// without gradient, -1 = none; i[1] zero it (the gradient of the gradient). LAYER_NORM: i[0] elements of a
+// row, f[0] eps. ATTENTION: i[0] causal, f[0] scale. DROPOUT: f[0] p; word i & 3 of block i >> 2 of the
+// call's stream decides over element i.
 
 // Windows of a convolution or pool over planes [h, w], giving [oh, ow].
 typedef struct nn__window_t {
@@ -1390,15 +1398,15 @@ typedef struct nn__cpu_t {
     void (*max_pool)(const void *x, void *y, int32_t *place, const nn__window_t *g);
     void (*max_unpool)(const void *grad, const int32_t *place, void *gx, int64_t n);
     void (*avg_pool)(void *x, void *y, const nn__window_t *g, int back);
-    void (*layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean, void *rstd, int64_t rows,
-                       int64_t n, double eps);
-    void (*layer_norm_back)(const void *grad, const void *x, const void *w, const void *mean, const void *rstd,
-                            void *gx, void *gw, void *gb, int64_t rows, int64_t n);
+    void (*layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean, void *rstd,
+                       int64_t rows, int64_t n, double eps);
+    void (*layer_norm_back)(const void *grad, const void *x, const void *w, const void *mean,
+                            const void *rstd, void *gx, void *gw, void *gb, int64_t rows, int64_t n);
     void (*softmax_minus)(const void *x, const void *w, void *gx, double lse, double a, double b, int64_t n);
     double (*loss)(int which, const void *x, const void *t, const void *w, const void *q, void *y, int64_t n,
                    double p);
-    void (*loss_back)(int which, const void *g, int64_t step, double c, const void *x, const void *t, const void *w,
-                      const void *q, void *gx, void *gt, int64_t n, double p);
+    void (*loss_back)(int which, const void *g, int64_t step, double c, const void *x, const void *t,
+                      const void *w, const void *q, void *gx, void *gt, int64_t n, double p);
     double (*attend)(void *s, int64_t valid, int64_t n, double scale, double *lse);
     void (*attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double lse, double delta);
     void (*dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t keep,
@@ -1408,11 +1416,12 @@ typedef struct nn__cpu_t {
 // ------------------------------------------------------------------------------
 // >>nn-ops                                         MARK: op table
 //
-// As TENSOR_OPS_OTHER of tensor.h, with one more column: how many inputs are required (the others may be absent).
-// Columns: ID, name, family, inputs, required, outputs, CPU kernel, scratch, gradient, saves, doc. Outputs from 1 on are kept
-// for the gradient only. The three convolutions are bilinear, each the gradient of the others, so they need no rows for
-// gradients of gradients; fused gradients (_BACKWARD) are used when no graph of the gradient is wanted, else the engine
-// differentiates the op composed from smaller ones (nn__composed_*).
+// As TENSOR_OPS_OTHER of tensor.h, with one more column: how many inputs are required (the others may be
+// absent). Columns: ID, name, family, inputs, required, outputs, CPU kernel, scratch, gradient, saves, doc.
+// Outputs from 1 on are kept for the gradient only. The three convolutions are bilinear, each the gradient of
+// the others, so they need no rows for gradients of gradients; fused gradients (_BACKWARD) are used when no
+// graph of the gradient is wanted, else the engine differentiates the op composed from smaller ones
+// (nn__composed_*).
 // ------------------------------------------------------------------------------
 
 // clang-format off
@@ -1444,8 +1453,8 @@ typedef struct nn__cpu_t {
     X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "t (log t - x)") \
     X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "e^t (t - x)")
 
-// Pointwise losses: ID, formula, derivatives by x and t; x input, t target, p = f[0], q pos_weight. W names the words: V_
-// (vectors of each instruction set, and doubles) or T_ (tensors, formulas only).
+// Pointwise losses: ID, formula, derivatives by x and t; x input, t target, p = f[0], q pos_weight. W names
+// the words: V_ (vectors of each instruction set, and doubles) or T_ (tensors, formulas only).
 #define NN_LOSSES(X) \
     X(MSE, NN__MSE, NN__MSE_DX, NN__MSE_DT) \
     X(L1, NN__L1, NN__L1_DX, NN__L1_DT) \
@@ -1525,10 +1534,11 @@ typedef enum nn__loss_t {
 // ------------------------------------------------------------------------------
 // >>nn-kernels                                     MARK: CPU kernels, once per instruction set
 //
-// The file includes itself six times: passes 0..3 are tensor.h's (scalar, SSE2, AVX2, AVX-512, all f32), pass 4 is the same
-// text in doubles on f64, pass 5 in doubles on f32 (TENSOR_REFERENCE). NN__R is the element type, NN__S the type of a
-// sum. Only inner loops stand here; what cuts the work and calls them stands in >>impl-functional. Pointers are void so that
-// one table serves both element types. Rejected: a second, plain text of every kernel for f64 and the reference.
+// The file includes itself six times: passes 0..3 are tensor.h's (scalar, SSE2, AVX2, AVX-512, all f32), pass
+// 4 is the same text in doubles on f64, pass 5 in doubles on f32 (TENSOR_REFERENCE). NN__R is the element
+// type, NN__S the type of a sum. Only inner loops stand here; what cuts the work and calls them stands in
+// >>impl-functional. Pointers are void so that one table serves both element types. Rejected: a second, plain
+// text of every kernel for f64 and the reference.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR_NN__PASS
@@ -1595,7 +1605,8 @@ TENSOR__INLINE double TENSOR__K(nn_larger)(double a, double b) { return a > b ||
 #define NN__EVEN(a, b) NN__PAIRS(_mm256_shuffle_ps(a, b, 0x88))
 #define NN__ODD(a, b) NN__PAIRS(_mm256_shuffle_ps(a, b, 0xDD))
 #elif TENSOR_NN__PASS == 3
-#define NN__PAIRS(v) _mm512_castpd_ps(_mm512_permutexvar_pd(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), _mm512_castps_pd(v)))
+#define NN__PAIRS(v)                                                                                         \
+    _mm512_castpd_ps(_mm512_permutexvar_pd(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), _mm512_castps_pd(v)))
 #define NN__EVEN(a, b) NN__PAIRS(_mm512_shuffle_ps(a, b, 0x88))
 #define NN__ODD(a, b) NN__PAIRS(_mm512_shuffle_ps(a, b, 0xDD))
 #endif
@@ -1686,13 +1697,13 @@ TENSOR__FN double NN__K(lse)(const void *x, int64_t n) {
 // ------------------------------------------------------------------------------
 // >>nn-kernel-conv                                 MARK: convolution
 //
-// Columns (im2col) for a GEMM: row r = (channel, ky, kx), one column per output pixel. Copying them is one text for all element
-// types and stands in >>impl-functional; only the adding back is here.
+// Columns (im2col) for a GEMM: row r = (channel, ky, kx), one column per output pixel. Copying them is one
+// text for all element types and stands in >>impl-functional; only the adding back is here.
 // ------------------------------------------------------------------------------
 
 // Adds the columns of output rows oy0..oy1 of `channels` planes of x back.
-TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window_t *g, int64_t channels, int64_t oy0,
-                              int64_t oy1) {
+TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window_t *g, int64_t channels,
+                              int64_t oy0, int64_t oy1) {
     const NN__R *q = (const NN__R *)columns;
     int64_t c, ky, kx, oy, ox, lo, hi;
     for (c = 0; c < channels; c++)
@@ -1714,7 +1725,8 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
 // ------------------------------------------------------------------------------
 // >>nn-kernel-pool                                 MARK: pooling
 //
-// One plane [H, W] -> [OH, OW] per call. Largest: of equals the first in row-major order, NaN wins (as PyTorch).
+// One plane [H, W] -> [OH, OW] per call. Largest: of equals the first in row-major order, NaN wins (as
+// PyTorch).
 // ------------------------------------------------------------------------------
 
 TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, int64_t oy, int64_t ox, NN__R *y,
@@ -1807,8 +1819,8 @@ TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
 // Two passes over a row for the statistics: one pass (E[x^2] - E[x]^2) cancels.
 // ------------------------------------------------------------------------------
 
-TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean, void *rstd,
-                                  int64_t rows, int64_t n, double eps) {
+TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean,
+                                  void *rstd, int64_t rows, int64_t n, double eps) {
     const NN__R *p = (const NN__R *)x, *wp = (const NN__R *)w, *bp = (const NN__R *)b;
     NN__R *o = (NN__R *)y;
     int64_t r, i;
@@ -1834,7 +1846,8 @@ TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, v
 
 // gx of these rows; gw += g xhat and gb += g (both may be NULL).
 TENSOR__FN void NN__K(layer_norm_back)(const void *grad, const void *x, const void *w, const void *mean,
-                                       const void *rstd, void *gx, void *gw, void *gb, int64_t rows, int64_t n) {
+                                       const void *rstd, void *gx, void *gw, void *gb, int64_t rows,
+                                       int64_t n) {
     const NN__R *gp = (const NN__R *)grad, *p = (const NN__R *)x, *wp = (const NN__R *)w;
     NN__R *o = (NN__R *)gx, *ow = (NN__R *)gw, *ob = (NN__R *)gb;
     int64_t r, i;
@@ -1884,7 +1897,8 @@ TENSOR__FN void NN__K(softmax_minus)(const void *x, const void *w, void *gx, dou
 // Pointwise losses of n elements: into y, or summed if y is NULL. w, q (pos_weight) may be NULL = 1.
 TENSOR__FN double NN__K(loss)(int which, const void *x, const void *t, const void *w, const void *q, void *y,
                               int64_t n, double p) {
-    const NN__R *xp = (const NN__R *)x, *tp = (const NN__R *)t, *wp = (const NN__R *)w, *qp = (const NN__R *)q;
+    const NN__R *xp = (const NN__R *)x, *tp = (const NN__R *)t, *wp = (const NN__R *)w,
+                *qp = (const NN__R *)q;
     NN__R *o = (NN__R *)y;
     V_F s = V_ZERO(), vp = V_SET(p), one = V_SET(1), v;
     int64_t i;
@@ -1909,9 +1923,11 @@ TENSOR__FN double NN__K(loss)(int which, const void *x, const void *t, const voi
 }
 
 // Their gradients (gx or gt may be NULL): g[i * step] c times the derivative.
-TENSOR__FN void NN__K(loss_back)(int which, const void *g, int64_t step, double c, const void *x, const void *t,
-                                 const void *w, const void *q, void *gx, void *gt, int64_t n, double p) {
-    const NN__R *xp = (const NN__R *)x, *tp = (const NN__R *)t, *wp = (const NN__R *)w, *qp = (const NN__R *)q;
+TENSOR__FN void NN__K(loss_back)(int which, const void *g, int64_t step, double c, const void *x,
+                                 const void *t, const void *w, const void *q, void *gx, void *gt, int64_t n,
+                                 double p) {
+    const NN__R *xp = (const NN__R *)x, *tp = (const NN__R *)t, *wp = (const NN__R *)w,
+                *qp = (const NN__R *)q;
     const NN__R *gp = (const NN__R *)g;
     NN__R *ox = (NN__R *)gx, *ot = (NN__R *)gt;
     V_F vp = V_SET(p), one = V_SET(1), vc = V_SET(c), all = V_SET((double)gp[0] * c), a, b;
@@ -1941,7 +1957,8 @@ TENSOR__FN void NN__K(loss_back)(int which, const void *g, int64_t step, double 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-attention                            MARK: attention
 //
-// One row of scores against n keys, of which the first `valid` may be looked at. The products around are the GEMM's.
+// One row of scores against n keys, of which the first `valid` may be looked at. The products around are the
+// GEMM's.
 // ------------------------------------------------------------------------------
 
 // s = e^(scale s - max), 0 from valid on. -> sum of s; *lse = logsumexp (-inf if nothing may be looked at)
@@ -1995,8 +2012,8 @@ TENSOR__FN void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, d
 // ------------------------------------------------------------------------------
 
 // y = x scale where the 24-bit uniform number of element first + i is below keep (in 2^-24), else 0.
-TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t keep,
-                               double scale) {
+TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng,
+                               uint32_t keep, double scale) {
     const NN__R *p = (const NN__R *)x;
     NN__R *o = (NN__R *)y;
     uint32_t word[4];
@@ -2178,9 +2195,10 @@ static const nn__cpu_t NN__K(cpu) = {
 // ------------------------------------------------------------------------------
 // >>impl-functional                                MARK: functional fronts and gradients
 //
-// Per op: kernel driver (cuts the work, calls inner loops and the GEMM), front (checks, shape), gradient. An op with a fused
-// gradient also has a form composed of public ops, which the engine differentiates when a graph of the gradient is wanted:
-// one mechanism for all of them (nn__grad_composed) instead of a second gradient by hand for each.
+// Per op: kernel driver (cuts the work, calls inner loops and the GEMM), front (checks, shape), gradient. An
+// op with a fused gradient also has a form composed of public ops, which the engine differentiates when a
+// graph of the gradient is wanted: one mechanism for all of them (nn__grad_composed) instead of a second
+// gradient by hand for each.
 // ------------------------------------------------------------------------------
 
 #define TENSOR_NN__PASS 0
@@ -2226,8 +2244,8 @@ TENSOR__FN int64_t nn__ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 TENSOR__FN size_t nn__es(int dtype) { return dtype == TENSOR_F64 ? 8 : 4; }
 TENSOR__FN uint64_t nn__line(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Items per task for n items of `cost` element operations each, where the cut has no say in the result: a join costs about as
-// much as 32K operations.
+// Items per task for n items of `cost` element operations each, where the cut has no say in the result: a
+// join costs about as much as 32K operations.
 TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     int64_t tasks = 4 * (int64_t)TENSOR__(thread_count)();
     if (tasks <= 4 || (double)n * (double)cost < 32768.0) return nn__max(n, 1);
@@ -2285,12 +2303,14 @@ TENSOR__FN char *nn__at(const tensor_arg_t *a, int64_t i) {
 // ---- fronts: checks
 
 TENSOR__FN int nn__is_float(const tensor_t *x) {
-    return x->dtype == TENSOR_F32 || x->dtype == TENSOR_F64 || x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16;
+    return x->dtype == TENSOR_F32 || x->dtype == TENSOR_F64 || x->dtype == TENSOR_F16 ||
+           x->dtype == TENSOR_BF16;
 }
 TENSOR__FN int nn__is_half(const tensor_t *x) { return x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16; }
 TENSOR__FN int nn__is_index(const tensor_t *x) { return x->dtype == TENSOR_I32 || x->dtype == TENSOR_I64; }
 
-// Whether the inputs of `mask` (bit k = input k; absent ones do not count) are floats of one dtype; raises if not.
+// Whether the inputs of `mask` (bit k = input k; absent ones do not count) are floats of one dtype; raises if
+// not.
 TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) {
     tensor_t *first = NULL;
     int k;
@@ -2298,13 +2318,14 @@ TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) {
         tensor_t *x = o->in[k];
         if (!(mask >> k & 1u) || !x) continue;
         if (!nn__is_float(x)) {
-            TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: argument %i is %y, must be a float", o->row->name, k + 1, x);
+            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: argument %i is %y, must be a float",
+                                 o->row->name, k + 1, x);
             return 0;
         }
         if (!first) first = x;
         if (x->dtype != first->dtype) {
-            TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: argument %i is %y, the first is %y", o->row->name, k + 1, x,
-                           first);
+            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: argument %i is %y, the first is %y",
+                                 o->row->name, k + 1, x, first);
             return 0;
         }
     }
@@ -2320,7 +2341,8 @@ TENSOR__FN tensor_t *nn__narrow(tensor_t *y, const tensor_t *like) {
 // Whether a positional argument too many was given; raises if so.
 TENSOR__FN int nn__surplus(const char *op, const void *surplus) {
     if (surplus)
-        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_SHAPE, "%s: too many positional arguments, options are named", op);
+        (void)TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_SHAPE,
+                             "%s: too many positional arguments, options are named", op);
     return surplus != NULL;
 }
 
@@ -2393,17 +2415,17 @@ TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bi
     if (weight->ndim != 2)
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "linear: weight %t must be 2-d [out, in]", weight);
     if (x->ndim < 1 || x->dims[x->ndim - 1] != weight->dims[1])
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "linear: the last dim of x %t must be the %d columns of weight %t",
-                              x, weight->dims[1], weight);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "linear: the last dim of x %t must be the %d columns of weight %t", x,
+                              weight->dims[1], weight);
     if (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "linear: bias %t must have the %d rows of weight %t", bias,
-                              weight->dims[0], weight);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "linear: bias %t must have the %d rows of weight %t",
+                              bias, weight->dims[0], weight);
     if (nn__is_half(x)) return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
     ready[0] = nn__contiguous(x);
     ready[1] = weight;
     ready[2] = nn__contiguous(bias);
-    if (ready[0] != x || ready[2] != bias)
-        return (tensor_linear)(ready[0], ready[1], ready[2]);
+    if (ready[0] != x || ready[2] != bias) return (tensor_linear)(ready[0], ready[1], ready[2]);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     dims[x->ndim - 1] = weight->dims[0];
     TENSOR__(result)(&o, x->dtype, dims, x->ndim);
@@ -2431,7 +2453,11 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
 
 // ---- embedding
 
-typedef struct nn__embedding_t { tensor_call_t *c; const nn__cpu_t *k; int64_t per, rows, width; } nn__embedding_t;
+typedef struct nn__embedding_t {
+    tensor_call_t *c;
+    const nn__cpu_t *k;
+    int64_t per, rows, width;
+} nn__embedding_t;
 
 TENSOR__FN void nn__embedding_task(void *arg, int64_t task, int worker) {
     const nn__embedding_t *v = (const nn__embedding_t *)arg;
@@ -2468,8 +2494,9 @@ TENSOR__FN int nn__check_index(tensor_call_t *c, const tensor_arg_t *index, int6
     for (i = 0; i < index->numel; i++) {
         at = nn__index(index, i);
         if (at >= 0 && at < rows) continue;
-        TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX, "%s: index %d at position %d is not in 0..%d (%d rows)",
-                       c->row->name, at, i, rows - 1, rows);
+        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
+                             "%s: index %d at position %d is not in 0..%d (%d rows)", c->row->name, at, i,
+                             rows - 1, rows);
         return TENSOR_ERR_INDEX;
     }
     return TENSOR_OK;
@@ -2533,7 +2560,8 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
 TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
     const tensor__meta_t *w = &g->node->in[1];
     if (TENSOR__(grad_need)(g, 1))
-        g->gx[1] = nn__embedding_gradient(g->gy[0], TENSOR__(grad_in)(g, 0), g->p->i[0], w->dims[0], w->dims[1]);
+        g->gx[1] =
+            nn__embedding_gradient(g->gy[0], TENSOR__(grad_in)(g, 0), g->p->i[0], w->dims[0], w->dims[1]);
 }
 TENSOR__FN void nn__grad_embedding_back(tensor__grad_t *g) {
     if (TENSOR__(grad_need)(g, 0))
@@ -2564,8 +2592,9 @@ TENSOR_API tensor_t *tensor_embedding_with(tensor_embedding_args_t a) {
     else if (a.index->ndim + 1 > TENSOR_MAX_DIMS)
         y = TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", a.index);
     else if (a.padding_idx != 0 && (padding < 0 || padding >= w->dims[0]))
-        y = TENSOR__(fail)(o.th, TENSOR_ERR_INDEX, "embedding: padding_idx %d is outside the %d rows of weight %t",
-                           a.padding_idx, w->dims[0], w);
+        y = TENSOR__(fail)(o.th, TENSOR_ERR_INDEX,
+                           "embedding: padding_idx %d is outside the %d rows of weight %t", a.padding_idx,
+                           w->dims[0], w);
     else if (nn__is_half(w))
         y = nn__narrow(nn__embedding_lookup(a.index, nn__wide(w), padding, 0), w);
     else
@@ -2576,7 +2605,12 @@ TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a) { return tenso
 
 // ---- layer norm
 
-typedef struct nn__norm_t { tensor_call_t *c; const nn__cpu_t *k; int64_t rows, n, per, chunks; size_t es; } nn__norm_t;
+typedef struct nn__norm_t {
+    tensor_call_t *c;
+    const nn__cpu_t *k;
+    int64_t rows, n, per, chunks;
+    size_t es;
+} nn__norm_t;
 
 TENSOR__FN void nn__layer_norm_task(void *arg, int64_t task, int worker) {
     const nn__norm_t *v = (const nn__norm_t *)arg;
@@ -2701,7 +2735,8 @@ TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a) {
     if (nn__surplus("layer_norm", a->surplus_)) return TENSOR__(poison);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (a->normalized_dims < 1 || a->normalized_dims > x->ndim)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "layer_norm: normalized_dims %d must be in 1..%i, the dims of x %t",
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "layer_norm: normalized_dims %d must be in 1..%i, the dims of x %t",
                               a->normalized_dims, (int)x->ndim, x);
     first = x->ndim - a->normalized_dims;
     for (i = first; i < x->ndim; i++) n *= x->dims[i];
@@ -2709,7 +2744,8 @@ TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a) {
         int same = !in[k] || in[k]->ndim == a->normalized_dims;
         for (i = 0; in[k] && same && i < in[k]->ndim; i++) same = in[k]->dims[i] == x->dims[first + i];
         if (!same)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "layer_norm: %s %t must have the last %d dims of x %t",
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                  "layer_norm: %s %t must have the last %d dims of x %t",
                                   k == 1 ? "weight" : "bias", in[k], a->normalized_dims, x);
     }
     if (nn__is_half(x)) {
@@ -2745,15 +2781,15 @@ typedef struct nn__conv_t {
     const nn__cpu_t *k;
     const tensor_call_t *c;
     nn__window_t g;
-    const tensor_arg_t *x, *w, *y;          // the image, the weight, the output, whichever of them is being computed
-    int64_t images, groups, cg, og;         // channels and outputs of a group
-    int64_t taps, kk, pixels;               // KH KW, cg taps, OH OW
-    int64_t rows, blocks;                   // output rows per block, blocks per image
-    int64_t step, steps;                    // channels per task of the input gradient, tasks per image and group
-    int64_t chunks;                         // parts of the images of the weight gradient
-    int dtype, direct;                      // direct: the image is its own columns (1 x 1)
+    const tensor_arg_t *x, *w, *y;   // the image, the weight, the output, whichever of them is being computed
+    int64_t images, groups, cg, og;   // channels and outputs of a group
+    int64_t taps, kk, pixels;         // KH KW, cg taps, OH OW
+    int64_t rows, blocks;             // output rows per block, blocks per image
+    int64_t step, steps;              // channels per task of the input gradient, tasks per image and group
+    int64_t chunks;                   // parts of the images of the weight gradient
+    int dtype, direct;                // direct: the image is its own columns (1 x 1)
     size_t es;
-    uint64_t columns, gemm, worker;         // bytes: columns of a worker, its GEMM, both
+    uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, both
 } nn__conv_t;
 
 TENSOR__FN nn__window_t nn__window(const tensor_params_t *p, const tensor_arg_t *y) {
@@ -2782,8 +2818,8 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->taps = v->g.kh * v->g.kw;
     v->kk = v->cg * v->taps;
     v->pixels = v->g.oh * v->g.ow;
-    v->direct = v->taps == 1 && v->g.sh == 1 && v->g.sw == 1 && v->g.ph == 0 && v->g.pw == 0 && v->g.oh == v->g.h &&
-                v->g.ow == v->g.w;
+    v->direct = v->taps == 1 && v->g.sh == 1 && v->g.sw == 1 && v->g.ph == 0 && v->g.pw == 0 &&
+                v->g.oh == v->g.h && v->g.ow == v->g.w;
     v->step = id == NN_OP_CONV2D_INPUT ? nn__max(1, nn__min(v->cg, 256 / v->taps)) : v->cg;
     v->steps = nn__ceil(v->cg, v->step);
     m = v->step * v->taps;
@@ -2814,8 +2850,8 @@ TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
 }
 
 // Columns of output rows oy0..oy1 of `channels` planes: [channels * KH * KW][rows * OW].
-TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, size_t es, int64_t channels, int64_t oy0,
-                           int64_t oy1) {
+TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, size_t es, int64_t channels,
+                           int64_t oy0, int64_t oy1) {
     int64_t c, ky, kx, oy, ox, lo, hi;
     for (c = 0; c < channels; c++)
         for (ky = 0; ky < g->kh; ky++)
@@ -2830,13 +2866,16 @@ TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, 
                     }
                     memset(columns, 0, (size_t)lo * es);
                     if (g->sw == 1)
-                        memcpy(columns + lo * (int64_t)es, from + (lo + x0) * (int64_t)es, (size_t)(hi - lo) * es);
+                        memcpy(columns + lo * (int64_t)es, from + (lo + x0) * (int64_t)es,
+                               (size_t)(hi - lo) * es);
                     else if (es == 4)
                         for (ox = lo; ox < hi; ox++)
-                            ((float *)(void *)columns)[ox] = ((const float *)(const void *)from)[ox * g->sw + x0];
+                            ((float *)(void *)columns)[ox] =
+                                ((const float *)(const void *)from)[ox * g->sw + x0];
                     else
                         for (ox = lo; ox < hi; ox++)
-                            ((double *)(void *)columns)[ox] = ((const double *)(const void *)from)[ox * g->sw + x0];
+                            ((double *)(void *)columns)[ox] =
+                                ((const double *)(const void *)from)[ox * g->sw + x0];
                     memset(columns + hi * (int64_t)es, 0, (size_t)(g->ow - hi) * es);
                 }
             }
@@ -2992,7 +3031,7 @@ TENSOR__FN void nn__grad_conv(tensor__grad_t *g) {
         g->gx[1] = nn__conv_op(NN_OP_CONV2D_WEIGHT, gy, TENSOR__(grad_in)(g, 0), NULL, g->p, in[1].dims);
     if (TENSOR__(grad_need)(g, 2)) g->gx[2] = (tensor_sum_dims)(gy, others, 3, 0);
 }
-TENSOR__FN void nn__grad_conv_input(tensor__grad_t *g) {     // inputs g, w; the incoming gradient looks like x
+TENSOR__FN void nn__grad_conv_input(tensor__grad_t *g) {   // inputs g, w; the incoming gradient looks like x
     const tensor__meta_t *in = g->node->in;
     tensor_t *x = g->gy[0];
     if (TENSOR__(grad_need)(g, 0))
@@ -3000,7 +3039,7 @@ TENSOR__FN void nn__grad_conv_input(tensor__grad_t *g) {     // inputs g, w; the
     if (TENSOR__(grad_need)(g, 1))
         g->gx[1] = nn__conv_op(NN_OP_CONV2D_WEIGHT, TENSOR__(grad_in)(g, 0), x, NULL, g->p, in[1].dims);
 }
-TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {    // inputs g, x; the incoming gradient looks like w
+TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the incoming gradient looks like w
     const tensor__meta_t *in = g->node->in;
     tensor_t *w = g->gy[0];
     if (TENSOR__(grad_need)(g, 0))
@@ -3010,8 +3049,8 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {    // inputs g, x; the
 }
 
 // Stride, padding, dilation of both dims into params; -1 for the width = as the height.
-TENSOR__FN void nn__window_params(tensor_params_t *p, int64_t kh, int64_t kw, int64_t sh, int64_t sw, int64_t ph,
-                                  int64_t pw, int64_t dh, int64_t dw) {
+TENSOR__FN void nn__window_params(tensor_params_t *p, int64_t kh, int64_t kw, int64_t sh, int64_t sw,
+                                  int64_t ph, int64_t pw, int64_t dh, int64_t dw) {
     memset(p, 0, sizeof *p);
     p->i[NN__KH] = kh;
     p->i[NN__KW] = kw < 0 ? kh : kw;
@@ -3026,11 +3065,12 @@ TENSOR__FN void nn__window_params(tensor_params_t *p, int64_t kh, int64_t kw, in
 TENSOR__FN int nn__window_valid(tensor__thread_t *th, const char *op, const tensor_params_t *p) {
     int k;
     for (k = NN__KH; k <= NN__DW; k++) {
-        static const char *const what[8] = {"kernel", "kernel_w", "stride", "stride_w",
+        static const char *const what[8] = {"kernel",  "kernel_w",  "stride",   "stride_w",
                                             "padding", "padding_w", "dilation", "dilation_w"};
         int64_t low = k == NN__PH || k == NN__PW ? 0 : 1;
         if (p->i[k] >= low && p->i[k] <= 0x3FFFFFFF) continue;
-        TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s %d must be at least %d and below 2^30", op, what[k], p->i[k], low);
+        (void)TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s %d must be at least %d and below 2^30", op,
+                             what[k], p->i[k], low);
         return 0;
     }
     return 1;
@@ -3058,20 +3098,23 @@ TENSOR__FN tensor_t *nn__conv2d_front(const tensor_conv2d_args_t *a) {
     if (w->ndim != 4)
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: weight %t must be [O, C / groups, KH, KW]", w);
     if (a->groups < 1 || w->dims[0] % a->groups != 0)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: groups %d must divide the %d outputs of weight %t",
-                              a->groups, w->dims[0], w);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "conv2d: groups %d must divide the %d outputs of weight %t", a->groups,
+                              w->dims[0], w);
     if (x->dims[x->ndim - 3] != w->dims[1] * a->groups)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: x %t must have %d channels for weight %t, groups %d", x,
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "conv2d: x %t must have %d channels for weight %t, groups %d", x,
                               w->dims[1] * a->groups, w, a->groups);
     if (a->bias && (a->bias->ndim != 1 || a->bias->dims[0] != w->dims[0]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: bias %t must have the %d outputs of weight %t", a->bias,
-                              w->dims[0], w);
-    nn__window_params(&p, w->dims[2], w->dims[3], a->stride, a->stride_w, a->padding, a->padding_w, a->dilation,
-                      a->dilation_w);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: bias %t must have the %d outputs of weight %t",
+                              a->bias, w->dims[0], w);
+    nn__window_params(&p, w->dims[2], w->dims[3], a->stride, a->stride_w, a->padding, a->padding_w,
+                      a->dilation, a->dilation_w);
     if (!nn__window_valid(o.th, "conv2d", &p)) return TENSOR__(poison);
     if (a->same && (p.i[NN__SH] != 1 || p.i[NN__SW] != 1 || p.i[NN__PH] != 0 || p.i[NN__PW] != 0))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: same needs stride 1 and no padding (got stride %d, %d)",
-                              p.i[NN__SH], p.i[NN__SW]);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "conv2d: same needs stride 1 and no padding (got stride %d, %d)", p.i[NN__SH],
+                              p.i[NN__SW]);
     if (nn__is_half(x)) {
         tensor_conv2d_args_t wide = *a;
         wide.x = nn__wide(x);
@@ -3092,14 +3135,18 @@ TENSOR__FN tensor_t *nn__conv2d_front(const tensor_conv2d_args_t *a) {
         }
         k = size + 2 * p.i[NN__PH + d] - span - 1;
         if (k < 0)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: kernel of weight %t (%d with dilation) is larger than "
-                                  "x %t with padding %d", w, span + 1, x, p.i[NN__PH + d]);
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                  "conv2d: kernel of weight %t (%d with dilation) is larger than "
+                                  "x %t with padding %d",
+                                  w, span + 1, x, p.i[NN__PH + d]);
         dims[2 + d] = k / p.i[NN__SH + d] + 1;
     }
     y = nn__conv_op(NN_OP_CONV2D, x->ndim == 4 ? x : (tensor_unsqueeze)(x, 0), w, a->bias, &p, dims);
     return x->ndim == 4 ? y : (tensor_reshape_n)(y, dims + 1, 3);
 }
-TENSOR_API tensor_t *tensor_conv2d_with(tensor_conv2d_args_t a) { return tensor__at(a.site_, nn__conv2d_front(&a)); }
+TENSOR_API tensor_t *tensor_conv2d_with(tensor_conv2d_args_t a) {
+    return tensor__at(a.site_, nn__conv2d_front(&a));
+}
 TENSOR_API tensor_t *tensor__conv2d(tensor_conv2d_args_t a) {
     a.stride = nn__or(a.stride, 1);
     a.dilation = nn__or(a.dilation, 1);
@@ -3117,12 +3164,12 @@ typedef struct nn__pool_t {
     const nn__cpu_t *k;
     nn__window_t g;
     const tensor_arg_t *x, *y, *place;
-    int64_t planes, per, in, out;           // planes, of them per task, elements of an input and an output plane
+    int64_t planes, per, in, out;   // planes, of them per task, elements of an input and an output plane
     int back;
 } nn__pool_t;
 
-TENSOR__FN void nn__pool_plan(nn__pool_t *v, const tensor_params_t *p, const tensor_arg_t *x, const tensor_arg_t *y,
-                              const tensor_arg_t *place, int back) {
+TENSOR__FN void nn__pool_plan(nn__pool_t *v, const tensor_params_t *p, const tensor_arg_t *x,
+                              const tensor_arg_t *y, const tensor_arg_t *place, int back) {
     v->k = nn__cpu(x->dtype);
     v->g = nn__window(p, y);
     v->x = x;
@@ -3178,7 +3225,8 @@ TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
 }
 
 // A pooling op of x (and places, for the gradient of max) with the last two dims h, w.
-TENSOR__FN tensor_t *nn__pool_op(int id, tensor_t *x, tensor_t *place, const tensor_params_t *p, int64_t h, int64_t w) {
+TENSOR__FN tensor_t *nn__pool_op(int id, tensor_t *x, tensor_t *place, const tensor_params_t *p, int64_t h,
+                                 int64_t w) {
     tensor__op_t o;
     tensor_t *const in[2] = {nn__contiguous(x), place};
     int64_t dims[TENSOR_MAX_DIMS];
@@ -3194,8 +3242,8 @@ TENSOR__FN tensor_t *nn__pool_op(int id, tensor_t *x, tensor_t *place, const ten
 }
 TENSOR__FN void nn__grad_max_pool(tensor__grad_t *g) {
     if (TENSOR__(grad_need)(g, 0))
-        g->gx[0] = nn__pool_op(NN_OP_MAX_POOL2D_BACKWARD, g->gy[0], TENSOR__(grad_out)(g, 1), g->p, g->p->i[NN__H],
-                               g->p->i[NN__W]);
+        g->gx[0] = nn__pool_op(NN_OP_MAX_POOL2D_BACKWARD, g->gy[0], TENSOR__(grad_out)(g, 1), g->p,
+                               g->p->i[NN__H], g->p->i[NN__W]);
 }
 // Of the gradient: what was added at the places is gathered from them.
 TENSOR__FN void nn__grad_max_unpool(tensor__grad_t *g) {
@@ -3230,17 +3278,19 @@ TENSOR__FN tensor_t *nn__pool_front(int id, tensor_t *x, tensor_params_t *p, int
         int64_t size = x->dims[x->ndim - 2 + d], pad = p->i[NN__PH + d], stride = p->i[NN__SH + d];
         p->i[NN__H + d] = size;
         if (2 * pad > p->i[NN__KH + d])
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: padding %d must be at most half the kernel %d", op, pad,
-                                  p->i[NN__KH + d]);
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: padding %d must be at most half the kernel %d",
+                                  op, pad, p->i[NN__KH + d]);
         k = size + 2 * pad - p->i[NN__DH + d] * (p->i[NN__KH + d] - 1) - 1;
         if (k < 0 || size == 0)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into x %t with padding %d", op,
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                  "%s: kernel %d does not fit into x %t with padding %d", op,
                                   p->i[NN__KH + d], x, pad);
         out[d] = (k + (ceil ? stride - 1 : 0)) / stride + 1;
         if (ceil && (out[d] - 1) * stride >= size + pad) out[d]--;
     }
     if (p->i[NN__H] * p->i[NN__W] > 0x7FFFFFFF || p->i[NN__H] > 0x7FFFFFFF || p->i[NN__W] > 0x7FFFFFFF)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: planes of x %t must have less than 2^31 elements", op, x);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: planes of x %t must have less than 2^31 elements",
+                              op, x);
     if (nn__is_half(x)) return nn__narrow(nn__pool_op(id, nn__wide(x), NULL, p, out[0], out[1]), x);
     return nn__pool_op(id, x, NULL, p, out[0], out[1]);
 }
@@ -3256,8 +3306,8 @@ TENSOR_API tensor_t *tensor_max_pool2d_with(tensor_max_pool2d_args_t a) {
     tensor_params_t p;
     if (nn__surplus("max_pool2d", a.surplus_)) return tensor__at(a.site_, TENSOR__(poison));
     nn__window_params(&p, a.kernel, a.kernel_w, a.stride ? a.stride : a.kernel,
-                      a.stride_w < 0 && !a.stride ? a.kernel_w : a.stride_w, a.padding, a.padding_w, a.dilation,
-                      a.dilation_w);
+                      a.stride_w < 0 && !a.stride ? a.kernel_w : a.stride_w, a.padding, a.padding_w,
+                      a.dilation, a.dilation_w);
     return tensor__at(a.site_, nn__pool_front(NN_OP_MAX_POOL2D, a.x, &p, a.ceil_mode));
 }
 TENSOR_API tensor_t *tensor__max_pool2d(tensor_max_pool2d_args_t a) {
@@ -3296,9 +3346,12 @@ TENSOR_API tensor_t *(tensor_adaptive_avg_pool2d)(tensor_t *x, int64_t h, int64_
     tensor__op_t o;
     tensor_params_t p;
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_AVG_POOL2D), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
-    if ((x->ndim != 4 && x->ndim != 3) || h < 1 || w < 1 || x->dims[x->ndim - 1] < 1 || x->dims[x->ndim - 2] < 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "adaptive_avg_pool2d: x %t must be [N, C, H, W] or [C, H, W], "
-                              "output %d x %d at least 1 x 1", x, h, w);
+    if ((x->ndim != 4 && x->ndim != 3) || h < 1 || w < 1 || x->dims[x->ndim - 1] < 1 ||
+        x->dims[x->ndim - 2] < 1)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "adaptive_avg_pool2d: x %t must be [N, C, H, W] or [C, H, W], "
+                              "output %d x %d at least 1 x 1",
+                              x, h, w);
     nn__window_params(&p, 1, 1, 1, 1, 0, 0, 1, 1);
     p.i[NN__MODE] = NN__ADAPTIVE;
     p.i[NN__H] = x->dims[x->ndim - 2];
@@ -3309,8 +3362,13 @@ TENSOR_API tensor_t *(tensor_adaptive_avg_pool2d)(tensor_t *x, int64_t h, int64_
 
 // ---- dropout: the mask is a function of the stream and the element's index, so backward draws it again
 
-typedef struct nn__dropout_t { const tensor_call_t *c; const nn__cpu_t *k; uint32_t keep; double scale; } nn__dropout_t;
-enum { NN__DROPOUT_BLOCK = 16384 };         // elements per task, a multiple of 4
+typedef struct nn__dropout_t {
+    const tensor_call_t *c;
+    const nn__cpu_t *k;
+    uint32_t keep;
+    double scale;
+} nn__dropout_t;
+enum { NN__DROPOUT_BLOCK = 16384 };   // elements per task, a multiple of 4
 
 TENSOR__FN void nn__dropout_task(void *arg, int64_t task, int worker) {
     const nn__dropout_t *v = (const nn__dropout_t *)arg;
@@ -3365,7 +3423,7 @@ typedef struct nn__attention_t {
     double scale;
     size_t es;
     char *scratch;
-    uint64_t tile, gemm, worker;            // bytes: one block of scores, a GEMM, a worker
+    uint64_t tile, gemm, worker;   // bytes: one block of scores, a GEMM, a worker
 } nn__attention_t;
 
 TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
@@ -3440,8 +3498,8 @@ TENSOR__FN void nn__attention_product(const nn__attention_t *v, tensor__gemm_t *
 }
 
 // Scores of queries t..t+n of a head against the first `keys` keys.
-TENSOR__FN void nn__attention_scores(const nn__attention_t *v, int64_t head, int64_t t, int64_t n, int64_t keys,
-                                     char *tile, char *scratch) {
+TENSOR__FN void nn__attention_scores(const nn__attention_t *v, int64_t head, int64_t t, int64_t n,
+                                     int64_t keys, char *tile, char *scratch) {
     tensor__gemm_t g = nn__product(n, keys, v->e);
     g.a = nn__head(v->q, head, t);
     g.b = nn__head(v->key, head, 0);
@@ -3451,7 +3509,8 @@ TENSOR__FN void nn__attention_scores(const nn__attention_t *v, int64_t head, int
 
 TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
-    int64_t head = task / v->blocks, t = task % v->blocks * NN__QUERIES, n = nn__min(NN__QUERIES, v->t - t), i;
+    int64_t head = task / v->blocks, t = task % v->blocks * NN__QUERIES, n = nn__min(NN__QUERIES, v->t - t),
+            i;
     int64_t keys = v->causal ? nn__min(v->s, t + n) : v->s;
     char *tile = v->scratch + v->worker * (uint64_t)worker, *y = nn__at(v->y, (head * v->t + t) * v->ev);
     double sum[NN__QUERIES], lse;
@@ -3467,7 +3526,8 @@ TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
     g.b = nn__head(v->v, head, 0);
     g.c = y;
     nn__attention_product(v, &g, NULL, v->v, 0, tile + v->tile);
-    for (i = 0; i < n; i++) v->k->scale(y + i * v->ev * (int64_t)v->es, sum[i] > 0 ? 1 / sum[i] : sum[i], v->ev);
+    for (i = 0; i < n; i++)
+        v->k->scale(y + i * v->ev * (int64_t)v->es, sum[i] > 0 ? 1 / sum[i] : sum[i], v->ev);
 }
 TENSOR__FN int nn__cpu_attention(tensor_call_t *c) {
     nn__attention_t v;
@@ -3477,7 +3537,8 @@ TENSOR__FN int nn__cpu_attention(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q, block after block.
+// One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q, block after
+// block.
 TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     char *p = v->scratch + v->worker * (uint64_t)worker, *d = p + v->tile, *scratch = d + v->tile;
@@ -3594,16 +3655,20 @@ TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attenti
     if (nn__surplus(name, a->surplus_)) return TENSOR__(poison);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_ATTENTION), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t must have at least 2 dims", name, q,
-                              k, v);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "%s: query %t, key %t, value %t must have at least 2 dims", name, q, k, v);
     if (q->dims[q->ndim - 1] != k->dims[k->ndim - 1])
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: query %t and key %t must have one last dim", name, q, k);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: query %t and key %t must have one last dim", name,
+                              q, k);
     if (k->dims[k->ndim - 2] != v->dims[v->ndim - 2])
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: key %t and value %t must have one length", name, k, v);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: key %t and value %t must have one length", name, k,
+                              v);
     if (mask && a->is_causal)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other", name, mask);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other",
+                              name, mask);
     if (mask && mask->state == TENSOR__LIVE && mask->dtype != TENSOR_BOOL && mask->dtype != q->dtype)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query", name, mask, q);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query",
+                              name, mask, q);
     if (!(a->dropout_p >= 0 && a->dropout_p <= 1))
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
     if (nn__is_half(q)) {
@@ -3641,7 +3706,7 @@ TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_prod
 // Sums are cut by shape alone into chunks whose partial sums (double) are added in order.
 // ------------------------------------------------------------------------------
 
-enum { NN__LOSS_CHUNK = 4096 };             // elements per task
+enum { NN__LOSS_CHUNK = 4096 };   // elements per task
 
 // Words of the loss formulas on tensors; constants are 0-d tensors of the dtype dt.
 #define T_ADD(a, b) (tensor_add)(a, b)
@@ -3689,8 +3754,9 @@ TENSOR__FN void nn__loss_task(void *arg, int64_t task, int worker) {
     int64_t first = task * NN__LOSS_CHUNK;
     char *y = v->reduction == TENSOR_NONE ? nn__at(&a[4], first) : NULL;
     (void)worker;
-    v->part[task] = v->k->loss((int)v->c->p->i[0], nn__at(&a[0], first), nn__at(&a[1], first), nn__at(&a[2], first),
-                               nn__at(&a[3], first), y, nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->f[0]);
+    v->part[task] =
+        v->k->loss((int)v->c->p->i[0], nn__at(&a[0], first), nn__at(&a[1], first), nn__at(&a[2], first),
+                   nn__at(&a[3], first), y, nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->f[0]);
 }
 TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
     nn__loss_job_t v;
@@ -3705,7 +3771,8 @@ TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
     for (i = 0; c->p->i[0] == NN__LOSS_BCE && i < v.n; i++) {
         double x = nn__value(c->arg[0].data, v.dtype, i);
         if (x >= 0 && x <= 1) continue;
-        TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX, "%s: input %g at position %d is not in 0..1", c->row->name, x, i);
+        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX, "%s: input %g at position %d is not in 0..1",
+                             c->row->name, x, i);
         return TENSOR_ERR_INDEX;
     }
     tasks = nn__ceil(v.n, NN__LOSS_CHUNK);
@@ -3789,8 +3856,8 @@ TENSOR__FN tensor_t *nn__expanded(tensor_t *w, const tensor_t *x) {
     return w ? nn__contiguous((tensor_expand_n)(w, x->dims, x->ndim)) : w;
 }
 
-TENSOR__FN tensor_t *nn__loss_front(int which, const void *surplus, tensor_t *x, tensor_t *t, tensor_t *w, tensor_t *q,
-                                    double f, tensor_reduction_t reduction) {
+TENSOR__FN tensor_t *nn__loss_front(int which, const void *surplus, tensor_t *x, tensor_t *t, tensor_t *w,
+                                    tensor_t *q, double f, tensor_reduction_t reduction) {
     const tensor__row_t *row = nn__row(NN_OP_LOSS_MSE + which);
     tensor__op_t o;
     tensor_t *in[4];
@@ -3804,18 +3871,20 @@ TENSOR__FN tensor_t *nn__loss_front(int which, const void *surplus, tensor_t *x,
     same = x->ndim == t->ndim;
     for (d = 0; same && d < x->ndim; d++) same = x->dims[d] == t->dims[d];
     if (!same)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape", row->name, x, t);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape",
+                              row->name, x, t);
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
         (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", row->name,
-                              (int)reduction, x);
-    if (which == NN__LOSS_SMOOTH_L1 && f == 0) return nn__loss_front(NN__LOSS_L1, NULL, x, t, w, q, 0, reduction);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own",
+                              row->name, (int)reduction, x);
+    if (which == NN__LOSS_SMOOTH_L1 && f == 0)
+        return nn__loss_front(NN__LOSS_L1, NULL, x, t, w, q, 0, reduction);
     if ((which == NN__LOSS_SMOOTH_L1 && !(f > 0)) || (which == NN__LOSS_HUBER && !(f > 0)))
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", row->name,
                               which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
     if (nn__is_half(x))
-        return nn__narrow(nn__loss_front(which, NULL, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction),
-                          x);
+        return nn__narrow(
+            nn__loss_front(which, NULL, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction), x);
     in[2] = nn__expanded(w, x);
     in[3] = nn__expanded(q, x);
     o.params.i[0] = which;
@@ -3858,8 +3927,7 @@ TENSOR__FN void nn__cross_entropy_task(void *arg, int64_t task, int worker) {
         nn__store(a[4].data, v->dtype, r, lse);
         if (t >= 0) {
             y = (1 - smooth) * w * (lse - nn__value(x, v->dtype, t));
-            if (smooth > 0)
-                y += smooth / (double)classes * (lse * wsum - v->k->dot(x, a[2].data, classes));
+            if (smooth > 0) y += smooth / (double)classes * (lse * wsum - v->k->dot(x, a[2].data, classes));
         }
         if (v->reduction == TENSOR_NONE) nn__store(a[3].data, v->dtype, r, y);
         loss += y;
@@ -3890,8 +3958,9 @@ TENSOR__FN int nn__cpu_cross_entropy(tensor_call_t *c) {
     for (i = 0; i < v.rows; i++) {
         int64_t t = nn__index(&a[1], i);
         if (t == c->p->i[1] || (t >= 0 && t < v.classes)) continue;
-        TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX, "%s: target %d at position %d is not in 0..%d (%d classes)",
-                       c->p->i[2] ? "nll_loss" : c->row->name, t, i, v.classes - 1, v.classes);
+        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
+                             "%s: target %d at position %d is not in 0..%d (%d classes)",
+                             c->p->i[2] ? "nll_loss" : c->row->name, t, i, v.classes - 1, v.classes);
         return TENSOR_ERR_INDEX;
     }
     tasks = nn__ceil(v.rows, v.per);
@@ -4009,10 +4078,12 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     in[1] = t;
     in[2] = w;
     if (nn__surplus(op, a->surplus_)) return TENSOR__(poison);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY), in, 3) || !nn__floats(&o, 5)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY), in, 3) || !nn__floats(&o, 5))
+        return TENSOR__(poison);
     dim = x->ndim > 1;
     if (x->ndim < 1 || x->dims[dim] == 0)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: input %t must be [N, C], [N, C, d...] or [C], C > 0", op, x);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "%s: input %t must be [N, C], [N, C, d...] or [C], C > 0", op, x);
     if ((int)a->reduction < 0 || a->reduction > TENSOR_NONE)
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", op,
                               (int)a->reduction, x);
@@ -4020,10 +4091,11 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: label_smoothing %g (input %t) must be in 0..1", op,
                               a->label_smoothing, x);
     if (w && (w->ndim != 1 || w->dims[0] != x->dims[dim]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t", op, w,
-                              x->dims[dim], x);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t",
+                              op, w, x->dims[dim], x);
     if (w && tensor_grad_enabled() && tensor_requires_grad(w))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_UNSUPPORTED, "%s: weight %t requires grad, which it cannot get", op, w);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_UNSUPPORTED,
+                              "%s: weight %t requires grad, which it cannot get", op, w);
     if (nn__is_half(x)) {
         tensor_cross_entropy_args_t wide = *a;
         wide.input = nn__wide(x);
@@ -4035,8 +4107,8 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
         same = t->ndim == x->ndim;
         for (d = 0; same && d < x->ndim; d++) same = t->dims[d] == x->dims[d];
         if (!same)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: target probabilities %t must have the shape of input %t",
-                                  op, t, x);
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                  "%s: target probabilities %t must have the shape of input %t", op, t, x);
         return nn__cross_entropy_soft(x, t, w, a->label_smoothing, a->reduction);
     }
     if (!nn__is_index(t))
@@ -4045,8 +4117,8 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     same = t->ndim == x->ndim - 1;
     for (d = 0; same && d < t->ndim; d++) same = t->dims[d] == x->dims[d == 0 && dim ? 0 : d + 1];
     if (!same)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t without the classes",
-                              op, t, x);
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "%s: target %t must have the dims of input %t without the classes", op, t, x);
     // Classes last: [rows, C].
     dims[1] = x->dims[dim];
     dims[0] = x->numel / dims[1];
@@ -4124,10 +4196,14 @@ NN__LOSS_DEFAULTS(kl_div, (void)0)
 #define NN__LOSS_RUN(which, w, q, f)                                                                         \
     return tensor__at(a.site_, nn__loss_front(which, a.surplus_, a.input, a.target, w, q, f, a.reduction))
 
-TENSOR_API tensor_t *tensor_mse_loss_with(tensor_mse_loss_args_t a) { NN__LOSS_RUN(NN__LOSS_MSE, NULL, NULL, 0); }
+TENSOR_API tensor_t *tensor_mse_loss_with(tensor_mse_loss_args_t a) {
+    NN__LOSS_RUN(NN__LOSS_MSE, NULL, NULL, 0);
+}
 TENSOR_API tensor_t *tensor__mse_loss(tensor_mse_loss_args_t a) { return tensor_mse_loss_with(a); }
 
-TENSOR_API tensor_t *tensor_l1_loss_with(tensor_l1_loss_args_t a) { NN__LOSS_RUN(NN__LOSS_L1, NULL, NULL, 0); }
+TENSOR_API tensor_t *tensor_l1_loss_with(tensor_l1_loss_args_t a) {
+    NN__LOSS_RUN(NN__LOSS_L1, NULL, NULL, 0);
+}
 TENSOR_API tensor_t *tensor__l1_loss(tensor_l1_loss_args_t a) { return tensor_l1_loss_with(a); }
 
 TENSOR_API tensor_t *tensor_smooth_l1_loss_with(tensor_smooth_l1_loss_args_t a) {
@@ -4153,11 +4229,12 @@ TENSOR_API tensor_t *tensor__binary_cross_entropy(tensor_binary_cross_entropy_ar
     return tensor_binary_cross_entropy_with(a);
 }
 
-TENSOR_API tensor_t *
-tensor_binary_cross_entropy_with_logits_with(tensor_binary_cross_entropy_with_logits_args_t a) {
+TENSOR_API tensor_t *tensor_binary_cross_entropy_with_logits_with(
+    tensor_binary_cross_entropy_with_logits_args_t a) {
     NN__LOSS_RUN(NN__LOSS_BCE_LOGITS, a.weight, a.pos_weight, 0);
 }
-TENSOR_API tensor_t *tensor__binary_cross_entropy_with_logits(tensor_binary_cross_entropy_with_logits_args_t a) {
+TENSOR_API tensor_t *tensor__binary_cross_entropy_with_logits(
+    tensor_binary_cross_entropy_with_logits_args_t a) {
     return tensor_binary_cross_entropy_with_logits_with(a);
 }
 
@@ -4172,7 +4249,8 @@ TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a) { return tensor_kl_d
 static const tensor__row_t nn__rows[NN_OP_COUNT] = {
 #define NOGRAD NULL
 #define TENSOR__X(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, doc)                     \
-    {#name, TENSOR_FAMILY_##family, nin, required, nout, 0, NN_OP_##ID, saves, grad, cpu, scratch, -2, 2, doc},
+    {#name, TENSOR_FAMILY_##family, nin, required, nout, 0, NN_OP_##ID, saves, grad, cpu, scratch, -2, 2,    \
+     doc},
     NN_OPS(TENSOR__X)
 #undef TENSOR__X
 #undef NOGRAD
