@@ -5987,8 +5987,11 @@ typedef struct nn__param_t {
     int group;
 } nn__param_t;
 typedef struct nn__group_t {
-    double ratio, weight_decay;
-} nn__group_t;   // learning rate = ratio * option LR
+    double ratio;   // learning rate = ratio * option LR
+    double weight_decay;
+    int64_t step;   // in a running step: whose numbers are in o->update[update]
+    int update;
+} nn__group_t;
 
 // One parameter in one step.
 typedef struct nn__job_t {
@@ -6075,10 +6078,14 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
     return TENSOR_OK;
 }
 
-// A fresh group; < 0 after raising.
-TENSOR__FN int nn__add_group(nn_optimizer_t *o, double ratio, double weight_decay) {
-    nn__group_t *g =
-        (nn__group_t *)nn__grow(o->group, (uint64_t)o->ngroups, (uint64_t)o->ngroups + 1, sizeof *g);
+// The group with these options, a fresh one if there is none; < 0 after raising.
+TENSOR__FN int nn__find_group(nn_optimizer_t *o, double ratio, double weight_decay) {
+    nn__group_t *g = o->group;
+    int i;
+    for (i = 0; i < o->ngroups; i++) {
+        if (g[i].ratio == ratio && g[i].weight_decay == weight_decay) return i;
+    }
+    g = (nn__group_t *)nn__grow(g, (uint64_t)o->ngroups, (uint64_t)o->ngroups + 1, sizeof *g);
     if (!g) return -1;
     o->group = g;
     g[o->ngroups].ratio = ratio;
@@ -6138,7 +6145,7 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
         memcpy(o->option, option, sizeof o->option);
         o->owned.destroy = nn__optimizer_shutdown;
         TENSOR__(own)(nn__self(), &o->owned);
-        if (nn__add_group(o, 1, option[NN__DECAY]) < 0) code = TENSOR_ERR_OUT_OF_MEMORY;
+        if (nn__find_group(o, 1, option[NN__DECAY]) < 0) code = TENSOR_ERR_OUT_OF_MEMORY;
         else code = nn__add_params(o, list, count, 0);
         if (code != TENSOR_OK) {
             nn__optimizer_close(o);
@@ -6276,7 +6283,7 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
             lr, decay);
         return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
     }
-    g = nn__add_group(o, o->option[NN__LR] > 0 ? lr / o->option[NN__LR] : 1, decay);
+    g = nn__find_group(o, o->option[NN__LR] > 0 ? lr / o->option[NN__LR] : 1, decay);
     code = g < 0 ? TENSOR_ERR_OUT_OF_MEMORY : nn__add_params(o, list, n, g);
     return tensor__at_int(a.site_, code);
 }
@@ -6385,13 +6392,12 @@ TENSOR__FN int nn__plain(const tensor_t *t, int dtype) {
 }
 
 // One parameter that is strided or half precision (or has such a gradient): through contiguous copies.
-TENSOR__FN int nn__step_copied(nn_optimizer_t *o, nn__param_t *p, const nn__update_t *u, nn__update_fn fn) {
+TENSOR__FN int nn__step_copied(nn__param_t *p, const nn__update_t *u, nn__update_fn fn) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_dtype_t dtype = p->t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
     tensor_t *x = (tensor_clone)((tensor_to)(p->t, dtype));
     tensor_t *g = (tensor_contiguous)((tensor_to)(p->t->grad, dtype));
     int bad = (tensor_is_poison)(x) || (tensor_is_poison)(g);
-    (void)o;
     if (!bad) {
         fn(u, nn__pointer(x), nn__pointer(g), p->state[0] ? nn__pointer(p->state[0]) : NULL,
            p->state[1] ? nn__pointer(p->state[1]) : NULL, p->state[2] ? nn__pointer(p->state[2]) : NULL,
@@ -6403,10 +6409,11 @@ TENSOR__FN int nn__step_copied(nn_optimizer_t *o, nn__param_t *p, const nn__upda
 }
 
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
-    int code = tensor_error_code(), i, k, nupdates = 0, group = -1;
-    int64_t step = -1, total = 0, tasks = 0;
+    int code = tensor_error_code(), i, k, nupdates = 0;
+    int64_t total = 0, tasks = 0;
     if (code != TENSOR_OK) return code;
     if (!o) return nn__poisoned("step", "the optimizer");
+    for (i = 0; i < o->ngroups; i++) o->group[i].step = -1;
     for (i = 0; i < o->nparams; i++) {
         nn__param_t *p = &o->param[i];
         if (!p->t->grad || p->t->numel == 0) continue;
@@ -6425,16 +6432,17 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         nn__param_t *p = &o->param[i];
         tensor_t *x = p->t, *g = x->grad;
         int dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+        nn__group_t *group = &o->group[p->group];
         nn__job_t *j;
         if (!g || x->numel == 0) continue;
         p->step++;
-        if (p->group != group || p->step != step) {
-            group = p->group;
-            step = p->step;
-            nn__numbers(o, group, step, &o->update[nupdates++]);
+        if (p->step != group->step) {
+            group->step = p->step;
+            group->update = nupdates;
+            nn__numbers(o, p->group, p->step, &o->update[nupdates++]);
         }
         if (!nn__plain(x, dtype) || !nn__plain(g, dtype)) {
-            code = nn__step_copied(o, p, &o->update[nupdates - 1], nn__kernel(o->rule, dtype));
+            code = nn__step_copied(p, &o->update[group->update], nn__kernel(o->rule, dtype));
             if (code != TENSOR_OK) return code;
             continue;
         }
@@ -6447,7 +6455,7 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         j->n = x->numel;
         j->fn = nn__kernel(o->rule, dtype);
         j->size = dtype == TENSOR_F64 ? 8 : 4;
-        j->update = nupdates - 1;
+        j->update = group->update;
         j->task = tasks;
         tasks += (x->numel + NN__CHUNK - 1) / NN__CHUNK;
         total += x->numel;
