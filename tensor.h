@@ -717,7 +717,7 @@ TENSOR_API tensor_t *tensor_log_softmax(tensor_t *x, int64_t dim);
 // ------------------------------------------------------------------------------
 
 // Matrix product with PyTorch's rules for 1-d, 2-d and batched, broadcast operands.
-//   a       [K], [M, K] or [..., M, K] f32/f64/f16/bf16
+//   a       [K], [M, K] or [..., M, K], any dtype but bool (integers by plain loops, wrapping)
 //   b       [K], [K, N] or [..., K, N], dtype of a
 //   -> new [..., M, N] (1-d operands lose their dim);  grad da = g bT, db = aT g
 //   errors  SHAPE (K differs, batch dims do not broadcast), DTYPE
@@ -1965,14 +1965,20 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
  * know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
  * (platform's bits).
  */
-#if TENSOR__PASS == 0
-#define TENSOR__K(name) tensor__##name##_scalar
-#elif TENSOR__PASS == 1
-#define TENSOR__K(name) tensor__##name##_sse2
-#elif TENSOR__PASS == 2
-#define TENSOR__K(name) tensor__##name##_avx2
+// An opened pass (tensor_nn.h) may stand in one file with the core's own: its functions have names of their own.
+#ifdef TENSOR__PASS_OPEN
+#define TENSOR__K2(name, isa) tensor__##name##_##isa##_open
 #else
-#define TENSOR__K(name) tensor__##name##_avx512
+#define TENSOR__K2(name, isa) tensor__##name##_##isa
+#endif
+#if TENSOR__PASS == 0
+#define TENSOR__K(name) TENSOR__K2(name, scalar)
+#elif TENSOR__PASS == 1
+#define TENSOR__K(name) TENSOR__K2(name, sse2)
+#elif TENSOR__PASS == 2
+#define TENSOR__K(name) TENSOR__K2(name, avx2)
+#else
+#define TENSOR__K(name) TENSOR__K2(name, avx512)
 #endif
 
 #if defined(__clang__)
@@ -3888,6 +3894,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__HI_LANES
 #undef TENSOR__INF
 #undef TENSOR__K
+#undef TENSOR__K2
 #undef TENSOR__LN2_HI
 #undef TENSOR__LN2_LO
 #undef TENSOR__LOAD16
@@ -5674,6 +5681,7 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     o->visible = 1;
     o->original = NULL;
     o->compute = 0;
+    o->rng.seed = o->rng.offset = 0;
     o->p = NULL;
     if (nin <= TENSOR__MAX_IN) {
         for (int i = 0; i < nin; i++) { o->args[i] = in[i]; }
@@ -9203,7 +9211,7 @@ TENSOR_API tensor_t *(tensor_log_softmax)(tensor_t *x, int64_t dim) {
     return tensor__needs_float("log_softmax", x) ? tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0) : TENSOR__POISON;
 }
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
-    if (!tensor__needs_float("logsumexp", x)) { return TENSOR__POISON; }
+    if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     return tensor__rows_op(TENSOR_OP_LOGSUMEXP, x, dim, 1, keepdim, -1, 0);
 }
 TENSOR_API tensor_t *(tensor_cumsum)(tensor_t *x, int64_t dim) {
@@ -9422,6 +9430,7 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     if (a->dtype != b->dtype) {
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
     }
+    if (a->dtype == TENSOR_BOOL) { return tensor__fail(o.th, TENSOR_ERR_DTYPE, "matmul: a %t and b %t are bool", a, b); }
     int64_t ka = a->dims[a->ndim - 1], kb = b->dims[b->ndim > 1 ? b->ndim - 2 : 0];
     if (ka != kb) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a, b, ka, kb);
@@ -10127,7 +10136,8 @@ TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
         tensor__saved_t *v = &n->saved[i];
         if (v->source != source) { continue; }
         if (v->is_immediate) { return (tensor_scalar)(v->immediate, (tensor_dtype_t)n->out[0].dtype); }
-        if (!v->storage || !tensor__check_saved(g, v)) { return TENSOR__POISON; }
+        if (!v->storage) { return NULL; }       // an optional input that was absent
+        if (!tensor__check_saved(g, v)) { return TENSOR__POISON; }
         tensor__edge_t *e = source >= 0 ? &n->edge[source] : NULL;
         if (g->create && e && e->leaf && e->leaf->storage == v->storage) { return e->leaf; }
         tensor_t *t = tensor__new_header(th, n->row->name, v->dtype, v->ndim);
@@ -10993,7 +11003,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
     if (!site) { return t; }
     tensor__thread_t *th = tensor__self();
-    if (TENSOR__LIKELY(th->fresh == t && t != TENSOR__POISON)) {
+    if (TENSOR__LIKELY(th->fresh == t && t && t != TENSOR__POISON)) {
         th->fresh = NULL;
         if (!t->site) { t->site = site; }
         if (t->node && !t->node->site) { t->node->site = site; }
