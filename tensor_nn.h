@@ -754,7 +754,20 @@ typedef enum nn__loss_t {
 
 #ifdef TENSOR_NN__PASS
 
-#define NN__K(name) TENSOR__K(nn_##name)
+#if TENSOR_NN__PASS == 0
+#define NN__K(name) nn__##name##_scalar
+#elif TENSOR_NN__PASS == 1
+#define NN__K(name) nn__##name##_sse2
+#elif TENSOR_NN__PASS == 2
+#define NN__K(name) nn__##name##_avx2
+#elif TENSOR_NN__PASS == 3
+#define NN__K(name) nn__##name##_avx512
+#elif TENSOR_NN__PASS == 4
+#define NN__K(name) nn__##name##_f64
+#else
+#define NN__K(name) nn__##name##_reference
+#endif
+
 #if TENSOR_NN__PASS < 4
 #define TENSOR__PASS TENSOR_NN__PASS
 #define TENSOR__PASS_OPEN
@@ -770,10 +783,8 @@ typedef enum nn__loss_t {
 #pragma GCC optimize("fp-contract=off")
 #endif
 #if TENSOR_NN__PASS == 4
-#define TENSOR__K(name) tensor__##name##_f64
 #define NN__R double
 #else
-#define TENSOR__K(name) tensor__##name##_reference
 #define NN__R float
 #endif
 #define NN__S double
@@ -800,10 +811,10 @@ typedef enum nn__loss_t {
 #define V_GT(a, b) ((a) > (b))
 #define V_EQ(a, b) ((a) == (b))
 #define V_SEL(m, a, b) ((m) ? (a) : (b))
-#define V_MAX(a, b) TENSOR__K(nn_larger)(a, b)
+#define V_MAX(a, b) NN__K(larger)(a, b)
 #define V_HSUM(a) (a)
 #define V_HMAX(a) (a)
-TENSOR__INLINE double TENSOR__K(nn_larger)(double a, double b) { return a > b || a != a ? a : b; }
+TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a ? a : b; }
 #endif
 #if TENSOR_NN__PASS == 0
 #define NN__EVEN(a, b) (a)
@@ -1259,7 +1270,6 @@ static const nn__cpu_t NN__K(cpu) = {
 #undef TENSOR__PASS_CLOSE
 #undef TENSOR__PASS
 #else
-#undef TENSOR__K
 #undef V_N
 #undef V_F
 #undef V_LOAD
@@ -1334,15 +1344,15 @@ static const nn__cpu_t NN__K(cpu) = {
 TENSOR__FN const tensor__row_t *nn__row(int id);
 
 TENSOR__FN const nn__cpu_t *nn__cpu(int dtype) {
-    if (dtype == TENSOR_F64) return &tensor__nn_cpu_f64;
-    if (TENSOR__(reference)()) return &tensor__nn_cpu_reference;
+    if (dtype == TENSOR_F64) return &nn__cpu_f64;
+    if (TENSOR__(reference)()) return &nn__cpu_reference;
     switch (TENSOR__(isa)()) {
 #ifdef TENSOR__X86_PASSES
-    case 1: return &tensor__nn_cpu_sse2;
-    case 2: return &tensor__nn_cpu_avx2;
-    case 3: return &tensor__nn_cpu_avx512;
+    case 1: return &nn__cpu_sse2;
+    case 2: return &nn__cpu_avx2;
+    case 3: return &nn__cpu_avx512;
 #endif
-    default: return &tensor__nn_cpu_scalar;
+    default: return &nn__cpu_scalar;
     }
 }
 
@@ -1464,6 +1474,15 @@ TENSOR__FN double nn__or_f(double value, double otherwise) {
 
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
 
+// Saved input k inside a gradient, NULL if the op was called without it.
+TENSOR__FN tensor_t *nn__saved(tensor__grad_t *g, int k) {
+    const tensor__node_t *n = g->node;
+    int i;
+    for (i = 0; i < n->nsaved; i++)
+        if (n->saved[i].source == k && !n->saved[i].storage && !n->saved[i].is_immediate) return NULL;
+    return TENSOR__(grad_in)(g, k);
+}
+
 // ---- gradients through a composed form
 
 typedef tensor_t *(*nn__composed_fn)(tensor_t *const *in, const tensor_params_t *p);
@@ -1473,7 +1492,7 @@ TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
     tensor_t *in[TENSOR__MAX_IN], *wanted[TENSOR__MAX_IN], *got[TENSOR__MAX_IN], *y;
     int k, n = 0, at[TENSOR__MAX_IN];
     for (k = 0; k < g->node->nin; k++) {
-        in[k] = TENSOR__(grad_in)(g, k);
+        in[k] = nn__saved(g, k);
         if (!in[k] || !TENSOR__(grad_need)(g, k)) continue;
         // A view of its own: a tensor given twice must get two gradients.
         in[k] = (tensor_view_n)(in[k], in[k]->dims, in[k]->ndim);
@@ -1809,7 +1828,7 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
     in[1] = TENSOR__(grad_in)(g, 0);
     in[2] = TENSOR__(grad_out)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 2);
-    in[4] = TENSOR__(grad_in)(g, 1);
+    in[4] = nn__saved(g, 1);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM_BACKWARD), in, 5)) return;
     o.p = &o.params;
     o.params = *g->p;
@@ -2735,7 +2754,7 @@ TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
     }
     in[0] = g->gy[0];
     if (in[0]->strides[in[0]->ndim - 1] != 1) in[0] = nn__contiguous(in[0]);
-    for (k = 0; k < 3; k++) in[1 + k] = TENSOR__(grad_in)(g, k);
+    for (k = 0; k < 3; k++) in[1 + k] = nn__saved(g, k);
     in[4] = TENSOR__(grad_out)(g, 0);
     in[5] = TENSOR__(grad_out)(g, 1);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_ATTENTION_BACKWARD), in, 6)) return;
@@ -2945,7 +2964,7 @@ TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
         return;
     }
     in[0] = nn__contiguous(g->gy[0]);
-    for (k = 0; k < 4; k++) in[1 + k] = TENSOR__(grad_in)(g, k);
+    for (k = 0; k < 4; k++) in[1 + k] = nn__saved(g, k);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_LOSS_BACKWARD), in, 5)) return;
     o.p = &o.params;
     o.params = *g->p;
@@ -3151,7 +3170,7 @@ TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
     in[2] = TENSOR__(grad_in)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 1);
     in[4] = TENSOR__(grad_out)(g, 2);
-    in[5] = TENSOR__(grad_in)(g, 2);
+    in[5] = nn__saved(g, 2);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY_BACKWARD), in, 6)) return;
     o.p = &o.params;
     o.params = *g->p;
