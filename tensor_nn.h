@@ -1560,21 +1560,18 @@ TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bi
 }
 
 TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
-    tensor_t *gy = g->gy[0], *w = TENSOR__(grad_in)(g, 1), *flat;
+    tensor_t *w = TENSOR__(grad_in)(g, 1), *flat;
     const tensor__meta_t *x = &g->node->in[0];
-    int64_t dims[2];
-    dims[0] = -1;
+    int64_t dims[2], d;
+    dims[0] = 1;
+    for (d = 0; d + 1 < x->ndim; d++) dims[0] *= x->dims[d];
     dims[1] = w->dims[0];
-    if (dims[1] == 0 || gy->numel == 0) {
-        dims[0] = 1;
-        for (int i = 0; i + 1 < x->ndim; i++) dims[0] *= x->dims[i];
-    }
-    flat = (tensor_reshape_n)(gy, dims, 2);
+    flat = (tensor_reshape_n)(g->gy[0], dims, 2);
     if (TENSOR__(grad_need)(g, 0)) g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, w), x->dims, x->ndim);
-    if (TENSOR__(grad_need)(g, 1)) {
-        dims[1] = x->dims[x->ndim - 1];
-        g->gx[1] = (tensor_matmul)((tensor_mT)(flat), (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2));
-    }
+    dims[1] = w->dims[1];
+    if (TENSOR__(grad_need)(g, 1))
+        g->gx[1] =
+            (tensor_matmul)((tensor_mT)(flat), (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2));
     if (TENSOR__(grad_need)(g, 2)) g->gx[2] = (tensor_sum_dim)(flat, 0, 0);
 }
 
@@ -2978,9 +2975,22 @@ TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
         if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
 }
 
-// weight w or pos_weight q as large as x; NULL stays.
-TENSOR__FN tensor_t *nn__expanded(tensor_t *w, const tensor_t *x) {
-    return w ? nn__contiguous((tensor_expand_n)(w, x->dims, x->ndim)) : w;
+// Whether *w (weight or pos_weight, may be NULL) broadcasts to x; made as large as x. Raises if not.
+TENSOR__FN int nn__loss_weight(const tensor__op_t *o, const char *what, tensor_t **w, const tensor_t *x) {
+    int d, k, fits;
+    if (!*w) return 1;
+    fits = (*w)->ndim <= x->ndim;
+    for (d = 0; fits && d < (*w)->ndim; d++) {
+        k = x->ndim - (*w)->ndim + d;
+        fits = (*w)->dims[d] == x->dims[k] || (*w)->dims[d] == 1;
+    }
+    if (!fits) {
+        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t", o->row->name,
+                             what, *w, x);
+        return 0;
+    }
+    *w = nn__contiguous((tensor_expand_n)(*w, x->dims, x->ndim));
+    return 1;
 }
 
 TENSOR__FN tensor_t *nn__loss_front(int which, const void *surplus, tensor_t *x, tensor_t *t, tensor_t *w,
@@ -3012,8 +3022,8 @@ TENSOR__FN tensor_t *nn__loss_front(int which, const void *surplus, tensor_t *x,
     if (nn__is_half(x))
         return nn__narrow(
             nn__loss_front(which, NULL, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction), x);
-    in[2] = nn__expanded(w, x);
-    in[3] = nn__expanded(q, x);
+    if (!nn__loss_weight(&o, "weight", &in[2], x) || !nn__loss_weight(&o, "pos_weight", &in[3], x))
+        return TENSOR__(poison);
     o.params.i[0] = which;
     o.params.i[1] = reduction;
     o.params.f[0] = f;
