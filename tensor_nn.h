@@ -816,51 +816,56 @@ typedef enum nn__loss_t {
 #define V_HMAX(a) (a)
 TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a ? a : b; }
 #endif
-#if TENSOR_NN__PASS == 0
-#define NN__EVEN(a, b) (a)
-#define NN__ODD(a, b) (b)
-#elif TENSOR_NN__PASS == 1
+// Lanes 0, 2, 4.. of two vectors.
+#if TENSOR_NN__PASS == 1
 #define NN__EVEN(a, b) _mm_shuffle_ps(a, b, 0x88)
-#define NN__ODD(a, b) _mm_shuffle_ps(a, b, 0xDD)
 #elif TENSOR_NN__PASS == 2
-#define NN__PAIRS(v) _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), 0xD8))
-#define NN__EVEN(a, b) NN__PAIRS(_mm256_shuffle_ps(a, b, 0x88))
-#define NN__ODD(a, b) NN__PAIRS(_mm256_shuffle_ps(a, b, 0xDD))
+#define NN__EVEN(a, b)                                                                                       \
+    _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), 0xD8))
 #elif TENSOR_NN__PASS == 3
-#define NN__PAIRS(v)                                                                                         \
-    _mm512_castpd_ps(_mm512_permutexvar_pd(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), _mm512_castps_pd(v)))
-#define NN__EVEN(a, b) NN__PAIRS(_mm512_shuffle_ps(a, b, 0x88))
-#define NN__ODD(a, b) NN__PAIRS(_mm512_shuffle_ps(a, b, 0xDD))
+#define NN__EVEN(a, b)                                                                                       \
+    _mm512_castpd_ps(_mm512_permutexvar_pd(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0),                         \
+                                           _mm512_castps_pd(_mm512_shuffle_ps(a, b, 0x88))))
 #endif
 #define V_NLS(a) V_ADD(V_LOG1P(V_EXP(V_NEG(V_ABS(a)))), V_MAX(V_NEG(a), V_ZERO()))
 
-// The first n of V_N elements at p, fill in the lanes beyond.
+// Ends of rows, 0 < n < V_N: the first n elements at p with fill in the lanes beyond; the first n lanes stored;
+// the lanes from n on made 0.
+#if TENSOR_NN__PASS == 3
+#define NN__MASK(n) ((__mmask16)((1u << (n)) - 1))
+#define NN__PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), NN__MASK(n), p)
+#define NN__PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, NN__MASK(n), v)
+#define NN__CUT_PART(v, n) _mm512_maskz_mov_ps(NN__MASK(n), v)
+#else
 TENSOR__INLINE V_F NN__K(part)(const NN__R *p, int64_t n, NN__R fill) {
     NN__R t[V_N];
     int64_t i;
     for (i = 0; i < V_N; i++) t[i] = i < n ? p[i] : fill;
     return V_LOAD(t);
 }
-#define NN__LOAD(p, n, fill) (TENSOR__LIKELY((n) >= V_N) ? V_LOAD(p) : NN__K(part)(p, n, (NN__R)(fill)))
-
-TENSOR__INLINE void NN__K(put)(NN__R *p, int64_t n, V_F v) {
+TENSOR__INLINE void NN__K(put_part)(NN__R *p, int64_t n, V_F v) {
     NN__R t[V_N];
     int64_t i;
-    if (TENSOR__LIKELY(n >= V_N)) {
-        V_STORE(p, v);
-        return;
-    }
     V_STORE(t, v);
     for (i = 0; i < n; i++) p[i] = t[i];
 }
-
-// The lanes from n on become 0.
-TENSOR__INLINE V_F NN__K(cut)(V_F v, int64_t n) {
+TENSOR__INLINE V_F NN__K(cut_part)(V_F v, int64_t n) {
     NN__R t[V_N];
-    if (TENSOR__LIKELY(n >= V_N)) return v;
     V_STORE(t, v);
     return NN__K(part)(t, n, 0);
 }
+#define NN__PART(p, n, fill) NN__K(part)(p, n, fill)
+#define NN__PUT_PART(p, n, v) NN__K(put_part)(p, n, v)
+#define NN__CUT_PART(v, n) NN__K(cut_part)(v, n)
+#endif
+#define NN__LOAD(p, n, fill) (TENSOR__LIKELY((n) >= V_N) ? V_LOAD(p) : NN__PART(p, n, (NN__R)(fill)))
+TENSOR__INLINE void NN__K(put)(NN__R *p, int64_t n, V_F v) {
+    if (TENSOR__LIKELY(n >= V_N))
+        V_STORE(p, v);
+    else
+        NN__PUT_PART(p, n, v);
+}
+TENSOR__INLINE V_F NN__K(cut)(V_F v, int64_t n) { return TENSOR__LIKELY(n >= V_N) ? v : NN__CUT_PART(v, n); }
 
 // y[i] = a
 TENSOR__FN void NN__K(fill)(void *y, double a, int64_t n) {
@@ -972,37 +977,76 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, int
     *place = (int32_t)at;
 }
 
+#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
+// V_N windows of one row, n of them kept. The row segment they look at comes from the image, or from a copy
+// with -inf around where it leaves the image. -> 0 if it is too long for that
+TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, int64_t oy, int64_t ox, int64_t n,
+                                float *y, int32_t *place) {
+    enum { LONGEST = 256 };
+    float copy[LONGEST];
+    int32_t at[V_N];
+    int64_t x0 = ox * g->sw - g->pw, length = (g->kw - 1) * g->dw + g->sw * V_N, i, kx, ky, iy;
+    int64_t left = x0 < 0 ? -x0 : 0, right = g->w - x0 < length ? g->w - x0 : length;
+    int inside = left == 0 && right == length;
+    V_F m = V_SET(-INFINITY);
+    V_I best = VI_SET(-1), step;
+    if (length > LONGEST) return 0;
+    for (i = 0; i < V_N; i++) at[i] = (int32_t)(i * g->sw);
+    step = VI_LOAD(at);
+    if (!inside)
+        for (i = 0; i < length; i++) copy[i] = -INFINITY;
+    for (ky = 0, iy = oy * g->sh - g->ph; ky < g->kh; ky++, iy += g->dh) {
+        const float *row;
+        if (iy < 0 || iy >= g->h) continue;
+        row = x + iy * g->w;
+        if (inside) {
+            row += x0;
+        } else {
+            for (i = left; i < right; i++) copy[i] = row[x0 + i];
+            row = copy;
+        }
+        if (M_ANY(VI_EQ(best, VI_SET(-1)))) {
+            // The first element of the window: it wins where all are -inf.
+            for (i = 0; i < V_N; i++) {
+                int64_t c = x0 + i * g->sw;
+                while (c < 0) c += g->dw;
+                at[i] = (int32_t)(iy * g->w + c);
+            }
+            best = VI_LOAD(at);
+        }
+        for (kx = 0; kx < g->kw; kx++) {
+            const float *p = row + kx * g->dw;
+            V_F v;
+            V_M better;
+            if (g->sw == 1) {
+                v = V_LOAD(p);
+            } else if (g->sw == 2) {
+                v = NN__EVEN(V_LOAD(p), V_LOAD(p + V_N));
+            } else {
+                float t[V_N];
+                for (i = 0; i < V_N; i++) t[i] = p[i * g->sw];
+                v = V_LOAD(t);
+            }
+            better = M_OR(V_GT(v, m), V_ISNAN(v));
+            m = V_SEL(better, v, m);
+            best = VI_SEL(better, VI_ADD(step, VI_SET((int32_t)(iy * g->w + x0 + kx * g->dw))), best);
+        }
+    }
+    NN__K(put)(y, n, m);
+    VI_STORE(at, best);
+    memcpy(place, at, (size_t)(n < V_N ? n : V_N) * sizeof at[0]);
+    return 1;
+}
+#endif
+
 TENSOR__FN void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn__window_t *g) {
     const NN__R *p = (const NN__R *)x;
     NN__R *o = (NN__R *)y;
     int64_t oy, ox;
     for (oy = 0; oy < g->oh; oy++, o += g->ow, place += g->ow) {
         ox = 0;
-#if TENSOR_NN__PASS < 4
-        // 2 x 2 windows side by side: even and odd columns of two rows, four candidates per lane.
-        if (g->kh == 2 && g->kw == 2 && g->sh == 2 && g->sw == 2 && g->ph == 0 && g->pw == 0 && g->dh == 1 &&
-            g->dw == 1 && 2 * oy + 2 <= g->h) {
-            static const int32_t twice[16] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
-            const float *r = p + 2 * oy * g->w, *s = r + g->w;
-            for (; ox + V_N <= g->ow && 2 * (ox + V_N) <= g->w; ox += V_N) {
-                V_I at = VI_ADD(VI_LOAD(twice), VI_SET((int32_t)(2 * (oy * g->w + ox)))), best = at;
-                V_F a = V_LOAD(r + 2 * ox), b = V_LOAD(r + 2 * ox + V_N);
-                V_F c = V_LOAD(s + 2 * ox), d = V_LOAD(s + 2 * ox + V_N);
-                V_F m = NN__EVEN(a, b), v;
-                V_M better;
-#define NN__CANDIDATE(x, offset)                                                                             \
-    v = x;                                                                                                   \
-    better = M_OR(V_GT(v, m), V_ISNAN(v));                                                                   \
-    m = V_SEL(better, v, m);                                                                                 \
-    best = VI_SEL(better, VI_ADD(at, VI_SET((int32_t)(offset))), best);
-                NN__CANDIDATE(NN__ODD(a, b), 1)
-                NN__CANDIDATE(NN__EVEN(c, d), g->w)
-                NN__CANDIDATE(NN__ODD(c, d), g->w + 1)
-#undef NN__CANDIDATE
-                V_STORE(o + ox, m);
-                VI_STORE(place + ox, best);
-            }
-        }
+#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
+        while (ox < g->ow && NN__K(max_lanes)(p, g, oy, ox, g->ow - ox, o + ox, place + ox)) ox += V_N;
 #endif
         for (; ox < g->ow; ox++) NN__K(max_window)(p, g, oy, ox, o + ox, place + ox);
     }
@@ -1258,12 +1302,14 @@ static const nn__cpu_t NN__K(cpu) = {
 };
 
 #undef NN__LOAD
+#undef NN__MASK
+#undef NN__PART
+#undef NN__PUT_PART
+#undef NN__CUT_PART
 #undef V_NLS
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
-#undef NN__ODD
-#undef NN__PAIRS
 #if TENSOR_NN__PASS < 4
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
@@ -1988,7 +2034,7 @@ TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, 
                         memset(columns, 0, (size_t)g->ow * es);
                         continue;
                     }
-                    memset(columns, 0, (size_t)lo * es);
+                    if (lo > 0) memset(columns, 0, (size_t)lo * es);
                     if (g->sw == 1)
                         memcpy(columns + lo * (int64_t)es, from + (lo + x0) * (int64_t)es,
                                (size_t)(hi - lo) * es);
@@ -2000,7 +2046,7 @@ TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, 
                         for (ox = lo; ox < hi; ox++)
                             ((double *)(void *)columns)[ox] =
                                 ((const double *)(const void *)from)[ox * g->sw + x0];
-                    memset(columns + hi * (int64_t)es, 0, (size_t)(g->ow - hi) * es);
+                    if (hi < g->ow) memset(columns + hi * (int64_t)es, 0, (size_t)(g->ow - hi) * es);
                 }
             }
 }
@@ -2985,8 +3031,8 @@ TENSOR__FN int nn__loss_weight(const tensor__op_t *o, const char *what, tensor_t
         fits = (*w)->dims[d] == x->dims[k] || (*w)->dims[d] == 1;
     }
     if (!fits) {
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t", o->row->name,
-                             what, *w, x);
+        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t",
+                             o->row->name, what, *w, x);
         return 0;
     }
     *w = nn__contiguous((tensor_expand_n)(*w, x->dims, x->ndim));
