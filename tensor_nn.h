@@ -1543,7 +1543,20 @@ typedef enum nn__loss_t {
 
 #ifdef TENSOR_NN__PASS
 
-#define NN__K(name) TENSOR__K(nn_##name)
+#if TENSOR_NN__PASS == 0
+#define NN__K(name) nn__##name##_scalar
+#elif TENSOR_NN__PASS == 1
+#define NN__K(name) nn__##name##_sse2
+#elif TENSOR_NN__PASS == 2
+#define NN__K(name) nn__##name##_avx2
+#elif TENSOR_NN__PASS == 3
+#define NN__K(name) nn__##name##_avx512
+#elif TENSOR_NN__PASS == 4
+#define NN__K(name) nn__##name##_f64
+#else
+#define NN__K(name) nn__##name##_reference
+#endif
+
 #if TENSOR_NN__PASS < 4
 #define TENSOR__PASS TENSOR_NN__PASS
 #define TENSOR__PASS_OPEN
@@ -1559,10 +1572,8 @@ typedef enum nn__loss_t {
 #pragma GCC optimize("fp-contract=off")
 #endif
 #if TENSOR_NN__PASS == 4
-#define TENSOR__K(name) tensor__##name##_f64
 #define NN__R double
 #else
-#define TENSOR__K(name) tensor__##name##_reference
 #define NN__R float
 #endif
 #define NN__S double
@@ -1589,56 +1600,61 @@ typedef enum nn__loss_t {
 #define V_GT(a, b) ((a) > (b))
 #define V_EQ(a, b) ((a) == (b))
 #define V_SEL(m, a, b) ((m) ? (a) : (b))
-#define V_MAX(a, b) TENSOR__K(nn_larger)(a, b)
+#define V_MAX(a, b) NN__K(larger)(a, b)
 #define V_HSUM(a) (a)
 #define V_HMAX(a) (a)
-TENSOR__INLINE double TENSOR__K(nn_larger)(double a, double b) { return a > b || a != a ? a : b; }
+TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a ? a : b; }
 #endif
-#if TENSOR_NN__PASS == 0
-#define NN__EVEN(a, b) (a)
-#define NN__ODD(a, b) (b)
-#elif TENSOR_NN__PASS == 1
+// Lanes 0, 2, 4.. of two vectors.
+#if TENSOR_NN__PASS == 1
 #define NN__EVEN(a, b) _mm_shuffle_ps(a, b, 0x88)
-#define NN__ODD(a, b) _mm_shuffle_ps(a, b, 0xDD)
 #elif TENSOR_NN__PASS == 2
-#define NN__PAIRS(v) _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), 0xD8))
-#define NN__EVEN(a, b) NN__PAIRS(_mm256_shuffle_ps(a, b, 0x88))
-#define NN__ODD(a, b) NN__PAIRS(_mm256_shuffle_ps(a, b, 0xDD))
+#define NN__EVEN(a, b)                                                                                       \
+    _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), 0xD8))
 #elif TENSOR_NN__PASS == 3
-#define NN__PAIRS(v)                                                                                         \
-    _mm512_castpd_ps(_mm512_permutexvar_pd(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), _mm512_castps_pd(v)))
-#define NN__EVEN(a, b) NN__PAIRS(_mm512_shuffle_ps(a, b, 0x88))
-#define NN__ODD(a, b) NN__PAIRS(_mm512_shuffle_ps(a, b, 0xDD))
+#define NN__EVEN(a, b)                                                                                       \
+    _mm512_castpd_ps(_mm512_permutexvar_pd(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0),                         \
+                                           _mm512_castps_pd(_mm512_shuffle_ps(a, b, 0x88))))
 #endif
 #define V_NLS(a) V_ADD(V_LOG1P(V_EXP(V_NEG(V_ABS(a)))), V_MAX(V_NEG(a), V_ZERO()))
 
-// The first n of V_N elements at p, fill in the lanes beyond.
+// Ends of rows, 0 < n < V_N: the first n elements at p with fill in the lanes beyond; the first n lanes stored;
+// the lanes from n on made 0.
+#if TENSOR_NN__PASS == 3
+#define NN__MASK(n) ((__mmask16)((1u << (n)) - 1))
+#define NN__PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), NN__MASK(n), p)
+#define NN__PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, NN__MASK(n), v)
+#define NN__CUT_PART(v, n) _mm512_maskz_mov_ps(NN__MASK(n), v)
+#else
 TENSOR__INLINE V_F NN__K(part)(const NN__R *p, int64_t n, NN__R fill) {
     NN__R t[V_N];
     int64_t i;
     for (i = 0; i < V_N; i++) t[i] = i < n ? p[i] : fill;
     return V_LOAD(t);
 }
-#define NN__LOAD(p, n, fill) (TENSOR__LIKELY((n) >= V_N) ? V_LOAD(p) : NN__K(part)(p, n, (NN__R)(fill)))
-
-TENSOR__INLINE void NN__K(put)(NN__R *p, int64_t n, V_F v) {
+TENSOR__INLINE void NN__K(put_part)(NN__R *p, int64_t n, V_F v) {
     NN__R t[V_N];
     int64_t i;
-    if (TENSOR__LIKELY(n >= V_N)) {
-        V_STORE(p, v);
-        return;
-    }
     V_STORE(t, v);
     for (i = 0; i < n; i++) p[i] = t[i];
 }
-
-// The lanes from n on become 0.
-TENSOR__INLINE V_F NN__K(cut)(V_F v, int64_t n) {
+TENSOR__INLINE V_F NN__K(cut_part)(V_F v, int64_t n) {
     NN__R t[V_N];
-    if (TENSOR__LIKELY(n >= V_N)) return v;
     V_STORE(t, v);
     return NN__K(part)(t, n, 0);
 }
+#define NN__PART(p, n, fill) NN__K(part)(p, n, fill)
+#define NN__PUT_PART(p, n, v) NN__K(put_part)(p, n, v)
+#define NN__CUT_PART(v, n) NN__K(cut_part)(v, n)
+#endif
+#define NN__LOAD(p, n, fill) (TENSOR__LIKELY((n) >= V_N) ? V_LOAD(p) : NN__PART(p, n, (NN__R)(fill)))
+TENSOR__INLINE void NN__K(put)(NN__R *p, int64_t n, V_F v) {
+    if (TENSOR__LIKELY(n >= V_N))
+        V_STORE(p, v);
+    else
+        NN__PUT_PART(p, n, v);
+}
+TENSOR__INLINE V_F NN__K(cut)(V_F v, int64_t n) { return TENSOR__LIKELY(n >= V_N) ? v : NN__CUT_PART(v, n); }
 
 // y[i] = a
 TENSOR__FN void NN__K(fill)(void *y, double a, int64_t n) {
@@ -1750,37 +1766,76 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, int
     *place = (int32_t)at;
 }
 
+#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
+// V_N windows of one row, n of them kept. The row segment they look at comes from the image, or from a copy
+// with -inf around where it leaves the image. -> 0 if it is too long for that
+TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, int64_t oy, int64_t ox, int64_t n,
+                                float *y, int32_t *place) {
+    enum { LONGEST = 256 };
+    float copy[LONGEST];
+    int32_t at[V_N];
+    int64_t x0 = ox * g->sw - g->pw, length = (g->kw - 1) * g->dw + g->sw * V_N, i, kx, ky, iy;
+    int64_t left = x0 < 0 ? -x0 : 0, right = g->w - x0 < length ? g->w - x0 : length;
+    int inside = left == 0 && right == length;
+    V_F m = V_SET(-INFINITY);
+    V_I best = VI_SET(-1), step;
+    if (length > LONGEST) return 0;
+    for (i = 0; i < V_N; i++) at[i] = (int32_t)(i * g->sw);
+    step = VI_LOAD(at);
+    if (!inside)
+        for (i = 0; i < length; i++) copy[i] = -INFINITY;
+    for (ky = 0, iy = oy * g->sh - g->ph; ky < g->kh; ky++, iy += g->dh) {
+        const float *row;
+        if (iy < 0 || iy >= g->h) continue;
+        row = x + iy * g->w;
+        if (inside) {
+            row += x0;
+        } else {
+            for (i = left; i < right; i++) copy[i] = row[x0 + i];
+            row = copy;
+        }
+        if (M_ANY(VI_EQ(best, VI_SET(-1)))) {
+            // The first element of the window: it wins where all are -inf.
+            for (i = 0; i < V_N; i++) {
+                int64_t c = x0 + i * g->sw;
+                while (c < 0) c += g->dw;
+                at[i] = (int32_t)(iy * g->w + c);
+            }
+            best = VI_LOAD(at);
+        }
+        for (kx = 0; kx < g->kw; kx++) {
+            const float *p = row + kx * g->dw;
+            V_F v;
+            V_M better;
+            if (g->sw == 1) {
+                v = V_LOAD(p);
+            } else if (g->sw == 2) {
+                v = NN__EVEN(V_LOAD(p), V_LOAD(p + V_N));
+            } else {
+                float t[V_N];
+                for (i = 0; i < V_N; i++) t[i] = p[i * g->sw];
+                v = V_LOAD(t);
+            }
+            better = M_OR(V_GT(v, m), V_ISNAN(v));
+            m = V_SEL(better, v, m);
+            best = VI_SEL(better, VI_ADD(step, VI_SET((int32_t)(iy * g->w + x0 + kx * g->dw))), best);
+        }
+    }
+    NN__K(put)(y, n, m);
+    VI_STORE(at, best);
+    memcpy(place, at, (size_t)(n < V_N ? n : V_N) * sizeof at[0]);
+    return 1;
+}
+#endif
+
 TENSOR__FN void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn__window_t *g) {
     const NN__R *p = (const NN__R *)x;
     NN__R *o = (NN__R *)y;
     int64_t oy, ox;
     for (oy = 0; oy < g->oh; oy++, o += g->ow, place += g->ow) {
         ox = 0;
-#if TENSOR_NN__PASS < 4
-        // 2 x 2 windows side by side: even and odd columns of two rows, four candidates per lane.
-        if (g->kh == 2 && g->kw == 2 && g->sh == 2 && g->sw == 2 && g->ph == 0 && g->pw == 0 && g->dh == 1 &&
-            g->dw == 1 && 2 * oy + 2 <= g->h) {
-            static const int32_t twice[16] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
-            const float *r = p + 2 * oy * g->w, *s = r + g->w;
-            for (; ox + V_N <= g->ow && 2 * (ox + V_N) <= g->w; ox += V_N) {
-                V_I at = VI_ADD(VI_LOAD(twice), VI_SET((int32_t)(2 * (oy * g->w + ox)))), best = at;
-                V_F a = V_LOAD(r + 2 * ox), b = V_LOAD(r + 2 * ox + V_N);
-                V_F c = V_LOAD(s + 2 * ox), d = V_LOAD(s + 2 * ox + V_N);
-                V_F m = NN__EVEN(a, b), v;
-                V_M better;
-#define NN__CANDIDATE(x, offset)                                                                             \
-    v = x;                                                                                                   \
-    better = M_OR(V_GT(v, m), V_ISNAN(v));                                                                   \
-    m = V_SEL(better, v, m);                                                                                 \
-    best = VI_SEL(better, VI_ADD(at, VI_SET((int32_t)(offset))), best);
-                NN__CANDIDATE(NN__ODD(a, b), 1)
-                NN__CANDIDATE(NN__EVEN(c, d), g->w)
-                NN__CANDIDATE(NN__ODD(c, d), g->w + 1)
-#undef NN__CANDIDATE
-                V_STORE(o + ox, m);
-                VI_STORE(place + ox, best);
-            }
-        }
+#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
+        while (ox < g->ow && NN__K(max_lanes)(p, g, oy, ox, g->ow - ox, o + ox, place + ox)) ox += V_N;
 #endif
         for (; ox < g->ow; ox++) NN__K(max_window)(p, g, oy, ox, o + ox, place + ox);
     }
@@ -2139,19 +2194,20 @@ static const nn__cpu_t NN__K(cpu) = {
 };
 
 #undef NN__LOAD
+#undef NN__MASK
+#undef NN__PART
+#undef NN__PUT_PART
+#undef NN__CUT_PART
 #undef V_NLS
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
-#undef NN__ODD
-#undef NN__PAIRS
 #if TENSOR_NN__PASS < 4
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
 #undef TENSOR__PASS
 #else
-#undef TENSOR__K
 #undef V_N
 #undef V_F
 #undef V_LOAD
@@ -2226,15 +2282,15 @@ static const nn__cpu_t NN__K(cpu) = {
 TENSOR__FN const tensor__row_t *nn__row(int id);
 
 TENSOR__FN const nn__cpu_t *nn__cpu(int dtype) {
-    if (dtype == TENSOR_F64) return &tensor__nn_cpu_f64;
-    if (TENSOR__(reference)()) return &tensor__nn_cpu_reference;
+    if (dtype == TENSOR_F64) return &nn__cpu_f64;
+    if (TENSOR__(reference)()) return &nn__cpu_reference;
     switch (TENSOR__(isa)()) {
 #ifdef TENSOR__X86_PASSES
-    case 1: return &tensor__nn_cpu_sse2;
-    case 2: return &tensor__nn_cpu_avx2;
-    case 3: return &tensor__nn_cpu_avx512;
+    case 1: return &nn__cpu_sse2;
+    case 2: return &nn__cpu_avx2;
+    case 3: return &nn__cpu_avx512;
 #endif
-    default: return &tensor__nn_cpu_scalar;
+    default: return &nn__cpu_scalar;
     }
 }
 
@@ -2356,6 +2412,15 @@ TENSOR__FN double nn__or_f(double value, double otherwise) {
 
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
 
+// Saved input k inside a gradient, NULL if the op was called without it.
+TENSOR__FN tensor_t *nn__saved(tensor__grad_t *g, int k) {
+    const tensor__node_t *n = g->node;
+    int i;
+    for (i = 0; i < n->nsaved; i++)
+        if (n->saved[i].source == k && !n->saved[i].storage && !n->saved[i].is_immediate) return NULL;
+    return TENSOR__(grad_in)(g, k);
+}
+
 // ---- gradients through a composed form
 
 typedef tensor_t *(*nn__composed_fn)(tensor_t *const *in, const tensor_params_t *p);
@@ -2365,7 +2430,7 @@ TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
     tensor_t *in[TENSOR__MAX_IN], *wanted[TENSOR__MAX_IN], *got[TENSOR__MAX_IN], *y;
     int k, n = 0, at[TENSOR__MAX_IN];
     for (k = 0; k < g->node->nin; k++) {
-        in[k] = TENSOR__(grad_in)(g, k);
+        in[k] = nn__saved(g, k);
         if (!in[k] || !TENSOR__(grad_need)(g, k)) continue;
         // A view of its own: a tensor given twice must get two gradients.
         in[k] = (tensor_view_n)(in[k], in[k]->dims, in[k]->ndim);
@@ -2433,21 +2498,18 @@ TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bi
 }
 
 TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
-    tensor_t *gy = g->gy[0], *w = TENSOR__(grad_in)(g, 1), *flat;
+    tensor_t *w = TENSOR__(grad_in)(g, 1), *flat;
     const tensor__meta_t *x = &g->node->in[0];
-    int64_t dims[2];
-    dims[0] = -1;
+    int64_t dims[2], d;
+    dims[0] = 1;
+    for (d = 0; d + 1 < x->ndim; d++) dims[0] *= x->dims[d];
     dims[1] = w->dims[0];
-    if (dims[1] == 0 || gy->numel == 0) {
-        dims[0] = 1;
-        for (int i = 0; i + 1 < x->ndim; i++) dims[0] *= x->dims[i];
-    }
-    flat = (tensor_reshape_n)(gy, dims, 2);
+    flat = (tensor_reshape_n)(g->gy[0], dims, 2);
     if (TENSOR__(grad_need)(g, 0)) g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, w), x->dims, x->ndim);
-    if (TENSOR__(grad_need)(g, 1)) {
-        dims[1] = x->dims[x->ndim - 1];
-        g->gx[1] = (tensor_matmul)((tensor_mT)(flat), (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2));
-    }
+    dims[1] = w->dims[1];
+    if (TENSOR__(grad_need)(g, 1))
+        g->gx[1] =
+            (tensor_matmul)((tensor_mT)(flat), (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2));
     if (TENSOR__(grad_need)(g, 2)) g->gx[2] = (tensor_sum_dim)(flat, 0, 0);
 }
 
@@ -2701,7 +2763,7 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
     in[1] = TENSOR__(grad_in)(g, 0);
     in[2] = TENSOR__(grad_out)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 2);
-    in[4] = TENSOR__(grad_in)(g, 1);
+    in[4] = nn__saved(g, 1);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM_BACKWARD), in, 5)) return;
     o.p = &o.params;
     o.params = *g->p;
@@ -2864,7 +2926,7 @@ TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, 
                         memset(columns, 0, (size_t)g->ow * es);
                         continue;
                     }
-                    memset(columns, 0, (size_t)lo * es);
+                    if (lo > 0) memset(columns, 0, (size_t)lo * es);
                     if (g->sw == 1)
                         memcpy(columns + lo * (int64_t)es, from + (lo + x0) * (int64_t)es,
                                (size_t)(hi - lo) * es);
@@ -2876,7 +2938,7 @@ TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, 
                         for (ox = lo; ox < hi; ox++)
                             ((double *)(void *)columns)[ox] =
                                 ((const double *)(const void *)from)[ox * g->sw + x0];
-                    memset(columns + hi * (int64_t)es, 0, (size_t)(g->ow - hi) * es);
+                    if (hi < g->ow) memset(columns + hi * (int64_t)es, 0, (size_t)(g->ow - hi) * es);
                 }
             }
 }
@@ -3627,7 +3689,7 @@ TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
     }
     in[0] = g->gy[0];
     if (in[0]->strides[in[0]->ndim - 1] != 1) in[0] = nn__contiguous(in[0]);
-    for (k = 0; k < 3; k++) in[1 + k] = TENSOR__(grad_in)(g, k);
+    for (k = 0; k < 3; k++) in[1 + k] = nn__saved(g, k);
     in[4] = TENSOR__(grad_out)(g, 0);
     in[5] = TENSOR__(grad_out)(g, 1);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_ATTENTION_BACKWARD), in, 6)) return;
@@ -3837,7 +3899,7 @@ TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
         return;
     }
     in[0] = nn__contiguous(g->gy[0]);
-    for (k = 0; k < 4; k++) in[1 + k] = TENSOR__(grad_in)(g, k);
+    for (k = 0; k < 4; k++) in[1 + k] = nn__saved(g, k);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_LOSS_BACKWARD), in, 5)) return;
     o.p = &o.params;
     o.params = *g->p;
@@ -3851,9 +3913,22 @@ TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
         if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
 }
 
-// weight w or pos_weight q as large as x; NULL stays.
-TENSOR__FN tensor_t *nn__expanded(tensor_t *w, const tensor_t *x) {
-    return w ? nn__contiguous((tensor_expand_n)(w, x->dims, x->ndim)) : w;
+// Whether *w (weight or pos_weight, may be NULL) broadcasts to x; made as large as x. Raises if not.
+TENSOR__FN int nn__loss_weight(const tensor__op_t *o, const char *what, tensor_t **w, const tensor_t *x) {
+    int d, k, fits;
+    if (!*w) return 1;
+    fits = (*w)->ndim <= x->ndim;
+    for (d = 0; fits && d < (*w)->ndim; d++) {
+        k = x->ndim - (*w)->ndim + d;
+        fits = (*w)->dims[d] == x->dims[k] || (*w)->dims[d] == 1;
+    }
+    if (!fits) {
+        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t",
+                             o->row->name, what, *w, x);
+        return 0;
+    }
+    *w = nn__contiguous((tensor_expand_n)(*w, x->dims, x->ndim));
+    return 1;
 }
 
 TENSOR__FN tensor_t *nn__loss_front(int which, const void *surplus, tensor_t *x, tensor_t *t, tensor_t *w,
@@ -3885,8 +3960,8 @@ TENSOR__FN tensor_t *nn__loss_front(int which, const void *surplus, tensor_t *x,
     if (nn__is_half(x))
         return nn__narrow(
             nn__loss_front(which, NULL, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction), x);
-    in[2] = nn__expanded(w, x);
-    in[3] = nn__expanded(q, x);
+    if (!nn__loss_weight(&o, "weight", &in[2], x) || !nn__loss_weight(&o, "pos_weight", &in[3], x))
+        return TENSOR__(poison);
     o.params.i[0] = which;
     o.params.i[1] = reduction;
     o.params.f[0] = f;
@@ -4043,7 +4118,7 @@ TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
     in[2] = TENSOR__(grad_in)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 1);
     in[4] = TENSOR__(grad_out)(g, 2);
-    in[5] = TENSOR__(grad_in)(g, 2);
+    in[5] = nn__saved(g, 2);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY_BACKWARD), in, 6)) return;
     o.p = &o.params;
     o.params = *g->p;
