@@ -4421,7 +4421,7 @@ TENSOR__FN void nn__put_i64(nn__text_t *t, int64_t v) {
 }
 
 // Six significant digits, as %g; independent of the locale.
-TENSOR__FN void nn__put_f64(nn__text_t *t, double v) {
+TENSOR__FN void nn__put_real(nn__text_t *t, double v) {
     int e = 0, n = 6, k;
     uint64_t d;
     char b[8];
@@ -5329,7 +5329,7 @@ TENSOR__FN void nn__describe_layer_norm(nn_module_t *m, nn__text_t *t) {
     nn__put(t, "(");
     nn__put_i64(t, l->i[0]);
     nn__put(t, ",), eps=");
-    nn__put_f64(t, l->f[0]);
+    nn__put_real(t, l->f[0]);
     nn__put(t, l->i[1] ? ", elementwise_affine=False" : ", elementwise_affine=True");
     if (!l->i[1] && l->i[2]) nn__put(t, ", bias=False");
 }
@@ -5361,7 +5361,7 @@ TENSOR__FN tensor_t *nn__forward_dropout(nn_module_t *m, tensor_t *x) {
 
 TENSOR__FN void nn__describe_dropout(nn_module_t *m, nn__text_t *t) {
     nn__put(t, "p=");
-    nn__put_f64(t, ((const nn__layer_t *)(const void *)m)->f[0]);
+    nn__put_real(t, ((const nn__layer_t *)(const void *)m)->f[0]);
 }
 
 TENSOR__FN tensor_t *nn__forward_flatten(nn_module_t *m, tensor_t *x) {
@@ -5445,10 +5445,10 @@ TENSOR__FN void nn__describe_activation(nn_module_t *m, const char *option, nn__
     nn__put(t, "=");
     if (strcmp(option, "dim") == 0) nn__put_i64(t, l->i[0]);
     else if (strcmp(option, "approximate") == 0) nn__put(t, "'tanh'");
-    else nn__put_f64(t, l->f[0]);
+    else nn__put_real(t, l->f[0]);
     if (strcmp(option, "beta") != 0) return;
     nn__put(t, ", threshold=");
-    nn__put_f64(t, l->f[1]);
+    nn__put_real(t, l->f[1]);
 }
 NN_ACTIVATIONS(NN__X)
 #undef NN__X
@@ -6435,15 +6435,15 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
 
 TENSOR__FN nn__update_fn nn__kernel(int rule, int dtype) {
     int r = rule == NN__SGD ? 0 : rule == NN__RMSPROP ? 2 : 1;
-    if (dtype == TENSOR_F64) return tensor__nn_optim_f64[r];
-    if (TENSOR__(reference)()) return tensor__nn_optim_reference[r];
+    if (dtype == TENSOR_F64) return nn__optim_f64[r];
+    if (TENSOR__(reference)()) return nn__optim_reference[r];
     switch (TENSOR__(isa)()) {
 #ifdef TENSOR__X86_PASSES
-    case 1: return tensor__nn_optim_sse2[r];
-    case 2: return tensor__nn_optim_avx2[r];
-    case 3: return tensor__nn_optim_avx512[r];
+    case 1: return nn__optim_sse2[r];
+    case 2: return nn__optim_avx2[r];
+    case 3: return nn__optim_avx512[r];
 #endif
-    default: return tensor__nn_optim_scalar[r];
+    default: return nn__optim_scalar[r];
     }
 }
 
@@ -8507,7 +8507,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
         nn__put_i64(&t, done);
     }
     nn__put(&t, "  ");
-    nn__put_f64(&t, rate < 100 ? floor(rate * 100 + 0.5) / 100 : floor(rate + 0.5));
+    nn__put_real(&t, rate < 100 ? floor(rate * 100 + 0.5) / 100 : floor(rate + 0.5));
     nn__put(&t, "/s  ");
     nn__put_time(&t, spent);
     if (p->total > 0 && !finished && rate > 0) {

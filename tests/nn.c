@@ -1,4 +1,7 @@
 // nn.c - modules, layers, initialisation, optimizers, schedules, data, safetensors
+#ifdef __linux__
+#define _XOPEN_SOURCE 600   // symlink
+#endif
 #include "test.h"
 
 #ifdef __linux__
