@@ -198,7 +198,7 @@ static int same_bits(const tensor_t *a, const tensor_t *b) {
 
 typedef struct shape_t { int nd; int64_t d[5]; } shape_t;
 typedef struct config_t { shape_t in[MAX_IN]; } config_t;
-typedef enum { SAME, BOOL, I64, SUMS, FLT, ONLY_FLOAT, FIRST_FLOAT } rule_t;
+typedef enum { SAME, BOOL, I64, SUMS, FLT, ONLY_FLOAT, NUMBERS } rule_t;
 typedef struct op_t op_t;
 struct op_t {
     const char *label;
@@ -211,7 +211,7 @@ struct op_t {
     int64_t p[6];
     int index;                          // input k is an index (0 = none)
     int mask;                           // input k - 1 is bool
-    double atol;                        // factor of the absolute tolerance, 0 = 1
+    double atol, half;                  // factors of the absolute tolerance (of f16 and bf16), 0 = 1
     double lo, hi;                      // 0, 0 = those of the row
     int flags;
     int (*special)(void);               // instead of all that
@@ -235,6 +235,7 @@ static int result_dtype(const op_t *op, int dtype) {
     case SUMS: return is_float(dtype) ? dtype : TENSOR_I64;
     case FLT: return is_float(dtype) ? dtype : TENSOR_F32;
     case ONLY_FLOAT: return is_float(dtype) ? dtype : -1;
+    case NUMBERS: return dtype == TENSOR_BOOL ? -1 : dtype;
     default: return dtype;
     }
 }
@@ -269,7 +270,7 @@ static int compare(const op_t *op, const tensor_t *y, const nd_t *want, int dtyp
     }
     nd_read(&got, y);
     for (k = 0; k < got.n && good; k++) {
-        if (is_float(dtype)) good = value_good(got.v[k], want->v[k], dtype, op->atol);
+        if (is_float(dtype)) good = value_good(got.v[k], want->v[k], dtype, dtype >= TENSOR_F16 && op->half > 0 ? op->half : op->atol);
         else good = got.i[k] == want->i[k];
     }
     CHECK_MSG(good, "%s %s: element %lld is %.9g, expected %.9g", op->label, what, (long long)k - 1,
@@ -554,7 +555,7 @@ static int64_t int_pow(const int64_t *v) {
 }
 I(where, A ? B : C)
 I(eq, A == B) I(ge, A >= B) I(gt, A > B) I(le, A <= B) I(lt, A < B) I(ne, A != B)
-I(isfinite, 1) I(isinf, 0) I(isnan, 0)
+I(isfinite, A == A) I(isinf, A != A) I(isnan, A != A)
 I(logical_and, A &&B) I(logical_or, A || B) I(logical_xor, !A != !B) I(logical_not, !A)
 I(bitwise_and, A &B) I(bitwise_or, A | B) I(bitwise_xor, A ^ B) I(bitwise_not, ~A)
 #undef I
@@ -680,4 +681,907 @@ static void prepare_pointwise(void) {
 static int refuses(const op_t *op, int dtype) {
     if (op->kind == TENSOR__BIT) return is_float(dtype);
     return dtype == TENSOR_BOOL && (op->id == TENSOR_OP_SUB || op->id == TENSOR_OP_NEG);
+}
+
+// ---- the other rows ----
+
+#define REDUCE1(name, expression) call_name(name) { (void)n; return expression; }
+#define DIM (int)P(0)
+#define KEEP (int)P(1)
+REDUCE1(amax, P(0) == ALL ? tensor_max(in[0]) : tensor_amax_dim(in[0], DIM, KEEP))
+REDUCE1(amin, P(0) == ALL ? tensor_min(in[0]) : tensor_amin_dim(in[0], DIM, KEEP))
+REDUCE1(all, P(0) == ALL ? tensor_all(in[0]) : tensor_all_dim(in[0], DIM, KEEP))
+REDUCE1(any, P(0) == ALL ? tensor_any(in[0]) : tensor_any_dim(in[0], DIM, KEEP))
+REDUCE1(argmax, P(0) == ALL ? tensor_argmax(in[0]) : tensor_argmax_dim(in[0], DIM, KEEP))
+REDUCE1(argmin, P(0) == ALL ? tensor_argmin(in[0]) : tensor_argmin_dim(in[0], DIM, KEEP))
+REDUCE1(sum, P(0) == ALL ? tensor_sum(in[0]) : tensor_sum_dim(in[0], DIM, KEEP))
+REDUCE1(mean, P(0) == ALL ? tensor_mean(in[0]) : tensor_mean_dim(in[0], DIM, KEEP))
+REDUCE1(prod, P(0) == ALL ? tensor_prod(in[0]) : tensor_prod_dim(in[0], DIM, KEEP))
+REDUCE1(var, P(0) == ALL ? tensor_var(in[0], P(2)) : tensor_var_dim(in[0], DIM, P(2), KEEP))
+REDUCE1(std, P(0) == ALL ? tensor_std(in[0], P(2)) : tensor_std_dim(in[0], DIM, P(2), KEEP))
+REDUCE1(norm, P(0) == ALL ? tensor_norm(in[0]) : tensor_norm_dim(in[0], DIM, KEEP))
+REDUCE1(logsumexp, tensor_logsumexp(in[0], DIM, KEEP))
+REDUCE1(softmax, tensor_softmax(in[0], DIM))
+REDUCE1(log_softmax, tensor_log_softmax(in[0], DIM))
+REDUCE1(cumsum, tensor_cumsum(in[0], DIM))
+call_name(sum_dims) {
+    int64_t d[2];
+    (void)n;
+    d[0] = P(0), d[1] = P(2);
+    return tensor_sum_dims(in[0], d, 2, KEEP);
+}
+call_name(mean_dims) {
+    int64_t d[2];
+    (void)n;
+    d[0] = P(0), d[1] = P(2);
+    return tensor_mean_dims(in[0], d, 2, KEEP);
+}
+call_name(max_values) { (void)n; return tensor_max_dim(in[0], DIM, KEEP).values; }
+call_name(max_indices) { (void)n; return tensor_max_dim(in[0], DIM, KEEP).indices; }
+call_name(min_values) { (void)n; return tensor_min_dim(in[0], DIM, KEEP).values; }
+call_name(min_indices) { (void)n; return tensor_min_dim(in[0], DIM, KEEP).indices; }
+// d out / d in of an op whose kernel is reached only in backward; in[1] is the incoming gradient.
+static tensor_t *backward_of(tensor_t *(*f)(tensor_t *const *, int, void *), tensor_t *const *in, void *user) {
+    tensor_t *x, *y, *g, *grad = in[1];
+    if (!in[0] || tensor_is_poison(in[0]) || !in[1] || tensor_is_poison(in[1]) || in[0]->state != TENSOR__LIVE ||
+        in[1]->state != TENSOR__LIVE)
+        return tensor_add(in[0], in[1]);
+    if (!is_float(in[0]->dtype)) return f(in, 1, user);
+    x = tensor_requires_grad_(tensor_detach(in[0]), 1);
+    y = f(&x, 1, user);
+    if (tensor_is_poison(y)) return y;
+    if (tensor_autograd_grad(&y, 1, &grad, &x, 1, &g, 0)) return g;
+    return g;
+}
+call_name(softmax_backward) { (void)n; return backward_of(call_softmax, in, user); }
+call_name(log_softmax_backward) { (void)n; return backward_of(call_log_softmax, in, user); }
+
+static int compare_double(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+// One row v[0..n-1] (second input w); results in o, as many as returned.
+static int64_t row_values(const op_t *op, const double *v, const double *w, int64_t n, double *o) {
+    double s = 0, m = -INFINITY;
+    int64_t k, best = 0;
+    (void)compare_double;
+    switch (op->id) {
+    case TENSOR_OP_SUM: for (k = 0; k < n; k++) s += v[k]; o[0] = s; return 1;
+    case TENSOR_OP_MEAN: for (k = 0; k < n; k++) s += v[k]; o[0] = s / (double)n; return 1;
+    case TENSOR_OP_PROD: for (s = 1, k = 0; k < n; k++) s *= v[k]; o[0] = s; return 1;
+    case TENSOR_OP_ALL: for (s = 1, k = 0; k < n; k++) if (v[k] == 0) s = 0; o[0] = s; return 1;
+    case TENSOR_OP_ANY: for (k = 0; k < n; k++) if (v[k] != 0) s = 1; o[0] = s; return 1;
+    case TENSOR_OP_AMAX: case TENSOR_OP_ARGMAX:
+        for (k = 1; k < n; k++) if (v[k] > v[best]) best = k;
+        o[0] = op->id == TENSOR_OP_AMAX ? v[best] : (double)best;
+        return 1;
+    case TENSOR_OP_AMIN: case TENSOR_OP_ARGMIN:
+        for (k = 1; k < n; k++) if (v[k] < v[best]) best = k;
+        o[0] = op->id == TENSOR_OP_AMIN ? v[best] : (double)best;
+        return 1;
+    case TENSOR_OP_VAR:
+        for (k = 0; k < n; k++) s += v[k] / (double)n;
+        for (m = 0, k = 0; k < n; k++) m += (v[k] - s) * (v[k] - s);
+        m = n > op->p[2] ? m / (double)(n - op->p[2]) : NAN;
+        o[0] = op->p[3] ? sqrt(m) : m;
+        return 1;
+    case TENSOR_OP_NORM: for (k = 0; k < n; k++) s += v[k] * v[k]; o[0] = sqrt(s); return 1;
+    case TENSOR_OP_CUMSUM: for (k = 0; k < n; k++) o[k] = s += v[k]; return n;
+    default: break;
+    }
+    for (k = 0; k < n; k++) if (v[k] > m) m = v[k];
+    for (k = 0; k < n; k++) s += exp(v[k] - m);
+    switch (op->id) {
+    case TENSOR_OP_LOGSUMEXP: o[0] = n ? m + log(s) : -INFINITY; return 1;
+    case TENSOR_OP_SOFTMAX: for (k = 0; k < n; k++) o[k] = exp(v[k] - m) / s; return n;
+    case TENSOR_OP_LOG_SOFTMAX: for (k = 0; k < n; k++) o[k] = v[k] - m - log(s); return n;
+    case TENSOR_OP_SOFTMAX_BACKWARD: {
+        double t = 0;
+        for (k = 0; k < n; k++) t += w[k] * exp(v[k] - m) / s;
+        for (k = 0; k < n; k++) o[k] = exp(v[k] - m) / s * (w[k] - t);
+        return n;
+    }
+    case TENSOR_OP_LOG_SOFTMAX_BACKWARD: {
+        double t = 0;
+        for (k = 0; k < n; k++) t += w[k];
+        for (k = 0; k < n; k++) o[k] = w[k] - exp(v[k] - m) / s * t;
+        return n;
+    }
+    default: return 0;
+    }
+}
+// Any reduction or row op over dim p[0] (ALL; p[5]: two dims, the second is p[2]).
+static void ref_rows(const op_t *op, const nd_t *in, nd_t *out) {
+    const nd_t *x = &in[0];
+    int64_t d[MAXD] = {0}, k, j, rows = 1, row = 1;
+    int reduced[MAXD] = {0}, nd = 0, i, dtype = out->dtype, whole;
+    double *v, *w, *o;
+    for (i = 0; i < x->nd; i++) {
+        reduced[i] = op->p[0] == ALL || i == (op->p[0] < 0 ? op->p[0] + x->nd : op->p[0]) || (op->p[5] && i == op->p[2]);
+        if (reduced[i]) row *= x->d[i];
+        else rows *= x->d[i];
+    }
+    whole = op->id == TENSOR_OP_SOFTMAX || op->id == TENSOR_OP_LOG_SOFTMAX || op->id == TENSOR_OP_CUMSUM ||
+            op->id == TENSOR_OP_SOFTMAX_BACKWARD || op->id == TENSOR_OP_LOG_SOFTMAX_BACKWARD;
+    for (i = 0; i < x->nd; i++) {
+        if (whole || !reduced[i]) d[nd++] = x->d[i];
+        else if (op->p[1]) d[nd++] = 1;
+    }
+    nd_make(out, nd, d);
+    out->dtype = dtype;
+    v = (double *)malloc((size_t)(row + 1) * 3 * sizeof *v);
+    w = v + row + 1, o = w + row + 1;
+    for (k = 0; k < rows; k++) {
+        int64_t at = 0, got;
+        for (j = 0; j < row; j++) {
+            int64_t a = k, b = j, step = 1;
+            at = 0;
+            for (i = x->nd - 1; i >= 0; i--) {
+                int64_t *from = reduced[i] ? &b : &a;
+                at += *from % x->d[i] * step;
+                *from /= x->d[i];
+                step *= x->d[i];
+            }
+            v[j] = x->v[at];
+            if (op->nin > 1) w[j] = in[1].v[at];
+        }
+        got = row_values(op, v, op->nin > 1 ? w : NULL, row, o);
+        for (j = 0; j < got; j++) {
+            int64_t to = k;
+            if (whole) {
+                int64_t a = k, b = j, step = 1;
+                to = 0;
+                for (i = x->nd - 1; i >= 0; i--) {
+                    int64_t *from = reduced[i] ? &b : &a;
+                    to += *from % x->d[i] * step;
+                    *from /= x->d[i];
+                    step *= x->d[i];
+                }
+            }
+            out->v[to] = o[j];
+            out->i[to] = o[j] == o[j] ? (int64_t)o[j] : 0;
+        }
+    }
+    free(v);
+}
+static const config_t reduce_configs[] = {{{S2(3, 4)}}, {{S1(1)}}, {{S1(17)}}, {{S1(257)}}, {{S2(5, 7)}}, {{S2(33, 70)}},
+                                          {{S3(4, 3, 2)}}, {{S3(2, 1, 5)}}, {{S4(2, 3, 4, 5)}}, {{S0}}, {{S1(3000)}}};
+static const config_t row_configs[] = {{{S2(3, 4), S2(3, 4)}}, {{S1(1), S1(1)}}, {{S1(17), S1(17)}}, {{S1(257), S1(257)}},
+                                       {{S2(5, 7), S2(5, 7)}}, {{S3(4, 3, 2), S3(4, 3, 2)}}, {{S4(2, 3, 4, 5), S4(2, 3, 4, 5)}},
+                                       {{S2(0, 3), S2(0, 3)}}, {{S2(3, 0), S2(3, 0)}}};
+static const config_t deep_configs[] = {{{S2(3, 4)}}, {{S2(5, 7)}}, {{S2(70, 33)}}, {{S3(4, 3, 2)}}, {{S3(2, 1, 5)}}, {{S4(2, 3, 4, 5)}}};
+static const config_t empty_configs[] = {{{S2(3, 4)}}, {{S1(0)}}, {{S2(0, 3)}}, {{S2(3, 0)}}};
+static const config_t small_configs[] = {{{S2(3, 4)}}, {{S1(1)}}, {{S1(9)}}, {{S3(2, 3, 2)}}, {{S0}}};
+#define ON(c) .configs = c, .nconfigs = COUNT(c)
+#define ROWOP(title, fn, r, ...) {.label = title, .call = call_##fn, .ref = ref_rows, .nin = 1, .rule = r, .p = {__VA_ARGS__}
+
+static const op_t other_amax[] = {
+    ROWOP("max", amax, SAME, ALL), ON(reduce_configs)}, ROWOP("amax_dim 0", amax, SAME, 0, 0), ON(deep_configs)},
+    ROWOP("amax_dim -1 keep", amax, SAME, -1, 1), ON(reduce_configs)},
+    ROWOP("max_dim values", max_values, SAME, 0, 0), ON(deep_configs)},
+    ROWOP("max_dim values keep", max_values, SAME, 1, 1), ON(deep_configs)}};
+static const op_t other_amin[] = {
+    ROWOP("min", amin, SAME, ALL), ON(reduce_configs)}, ROWOP("amin_dim 1", amin, SAME, 1, 0), ON(deep_configs)},
+    ROWOP("amin_dim -2 keep", amin, SAME, -2, 1), ON(deep_configs)},
+    ROWOP("min_dim values", min_values, SAME, 0, 0), ON(deep_configs)}};
+static const op_t other_all[] = {
+    ROWOP("all", all, BOOL, ALL), ON(reduce_configs)}, ROWOP("all_dim 0", all, BOOL, 0, 0), ON(deep_configs)},
+    ROWOP("all_dim -1", all, BOOL, -1, 1), ON(reduce_configs)}, ROWOP("all empty", all, BOOL, -1, 0), ON(empty_configs)}};
+static const op_t other_any[] = {
+    ROWOP("any", any, BOOL, ALL), ON(reduce_configs)}, ROWOP("any_dim 0", any, BOOL, 0, 0), ON(deep_configs)},
+    ROWOP("any_dim -1", any, BOOL, -1, 1), ON(reduce_configs)}, ROWOP("any empty", any, BOOL, -1, 0), ON(empty_configs)}};
+static const op_t other_argmax[] = {
+    ROWOP("argmax", argmax, I64, ALL), ON(reduce_configs)}, ROWOP("argmax_dim 0", argmax, I64, 0, 0), ON(deep_configs)},
+    ROWOP("argmax_dim -1 keep", argmax, I64, -1, 1), ON(reduce_configs)},
+    ROWOP("max_dim indices", max_indices, I64, 1, 0), ON(deep_configs)}};
+static const op_t other_argmin[] = {
+    ROWOP("argmin", argmin, I64, ALL), ON(reduce_configs)}, ROWOP("argmin_dim 0", argmin, I64, 0, 1), ON(deep_configs)},
+    ROWOP("min_dim indices", min_indices, I64, -1, 1), ON(deep_configs)}};
+static const op_t other_sum[] = {
+    ROWOP("sum", sum, SUMS, ALL), .atol = 300, ON(reduce_configs)}, ROWOP("sum_dim 0", sum, SUMS, 0, 0), .atol = 100, ON(deep_configs)},
+    ROWOP("sum_dim -1 keep", sum, SUMS, -1, 1), .atol = 300, ON(reduce_configs)},
+    ROWOP("sum_dims 0 1", sum_dims, SUMS, 0, 0, 1, 0, 0, 1), .atol = 300, ON(deep_configs)},
+    ROWOP("sum empty", sum, SUMS, 0, 0), ON(empty_configs)}};
+static const op_t other_mean[] = {
+    ROWOP("mean", mean, ONLY_FLOAT, ALL), ON(reduce_configs)}, ROWOP("mean_dim 0", mean, ONLY_FLOAT, 0, 0), ON(deep_configs)},
+    ROWOP("mean_dim -1 keep", mean, ONLY_FLOAT, -1, 1), ON(reduce_configs)},
+    ROWOP("mean_dims 0 1", mean_dims, ONLY_FLOAT, 0, 1, 1, 0, 0, 1), ON(deep_configs)},
+    ROWOP("mean empty", mean, ONLY_FLOAT, 0, 0), ON(empty_configs)}};
+static const op_t other_prod[] = {
+    ROWOP("prod", prod, SUMS, ALL), ON(small_configs)}, ROWOP("prod_dim 0", prod, SUMS, 0, 0), ON(small_configs)},
+    ROWOP("prod_dim -1 keep", prod, SUMS, -1, 1), ON(small_configs)}, ROWOP("prod empty", prod, SUMS, -1, 0), ON(empty_configs)}};
+static const op_t other_var[] = {
+    ROWOP("var", var, ONLY_FLOAT, ALL, 0, 1), ON(deep_configs)}, ROWOP("var_dim 0", var, ONLY_FLOAT, 0, 0, 0), ON(deep_configs)},
+    ROWOP("var_dim -1 keep", var, ONLY_FLOAT, -1, 1, 1), ON(deep_configs)},
+    ROWOP("std", std, ONLY_FLOAT, ALL, 0, 1, 1), ON(deep_configs)}, ROWOP("std_dim 1 keep", std, ONLY_FLOAT, 1, 1, 0, 1), .flags = NO_SECOND,
+     ON(empty_configs)}};
+static const op_t other_norm[] = {
+    ROWOP("norm", norm, ONLY_FLOAT, ALL), ON(reduce_configs)}, ROWOP("norm_dim 0", norm, ONLY_FLOAT, 0, 0), ON(deep_configs)},
+    ROWOP("norm_dim -1 keep", norm, ONLY_FLOAT, -1, 1), ON(row_configs)}};
+static const op_t other_logsumexp[] = {
+    ROWOP("logsumexp 0", logsumexp, ONLY_FLOAT, 0, 0), ON(row_configs)}, ROWOP("logsumexp -1 keep", logsumexp, ONLY_FLOAT, -1, 1), ON(row_configs)}};
+static const op_t other_softmax[] = {
+    ROWOP("softmax 0", softmax, ONLY_FLOAT, 0), ON(row_configs)}, ROWOP("softmax -1", softmax, ONLY_FLOAT, -1), ON(row_configs)},
+    ROWOP("softmax 1", softmax, ONLY_FLOAT, 1), ON(deep_configs)}};
+static const op_t other_log_softmax[] = {
+    ROWOP("log_softmax 0", log_softmax, ONLY_FLOAT, 0), ON(row_configs)},
+    ROWOP("log_softmax -1", log_softmax, ONLY_FLOAT, -1), ON(row_configs)},
+    ROWOP("log_softmax 1", log_softmax, ONLY_FLOAT, 1), ON(deep_configs)}};
+#undef ROWOP
+#define ROWOP(title, fn, r, ...) {.label = title, .call = call_##fn, .ref = ref_rows, .nin = 2, .rule = r, .p = {__VA_ARGS__}
+static const op_t other_softmax_backward[] = {
+    ROWOP("softmax backward 0", softmax_backward, ONLY_FLOAT, 0), .flags = NO_BITS, .atol = 3, .half = 3000, ON(row_configs)},
+    ROWOP("softmax backward -1", softmax_backward, ONLY_FLOAT, -1), .flags = NO_BITS, .atol = 3, .half = 3000, ON(row_configs)}};
+static const op_t other_log_softmax_backward[] = {
+    ROWOP("log_softmax backward 0", log_softmax_backward, ONLY_FLOAT, 0), .flags = NO_BITS, .atol = 3, .half = 3000, ON(row_configs)},
+    ROWOP("log_softmax backward -1", log_softmax_backward, ONLY_FLOAT, -1), .flags = NO_BITS, .atol = 3, .half = 3000, ON(row_configs)}};
+#undef ROWOP
+#define ROWOP(title, fn, r, ...) {.label = title, .call = call_##fn, .ref = ref_rows, .nin = 1, .rule = r, .p = {__VA_ARGS__}
+static const op_t other_cumsum[] = {
+    ROWOP("cumsum 0", cumsum, SUMS, 0), .atol = 100, ON(row_configs)}, ROWOP("cumsum -1", cumsum, SUMS, -1), .atol = 100, ON(row_configs)}};
+
+// -- matrix products --
+
+CALL2(matmul, ) CALL2(mm, ) CALL2(bmm, ) CALL2(mv, ) CALL2(dot, ) CALL2(outer, )
+call_name(addmm) { (void)n, (void)user; return tensor_addmm(in[2], in[0], in[1], 3, 2); }
+static void ref_matmul(const op_t *op, const nd_t *in, nd_t *out) {
+    const nd_t *a = &in[0], *b = &in[1];
+    int64_t d[MAXD], m = a->nd > 1 ? a->d[a->nd - 2] : 1, kk = a->d[a->nd - 1], n = b->nd > 1 ? b->d[b->nd - 1] : 1, k, i, j, t;
+    int nd = 0, dtype = out->dtype, l;
+    nd_t batch, pa = *a, pb = *b;
+    if (op->p[0] == 1) kk = 1, m = a->d[0], n = b->d[0];              // outer
+    pa.nd = a->nd > 2 ? a->nd - 2 : 0, pb.nd = b->nd > 2 ? b->nd - 2 : 0;
+    batch.nd = pa.nd > pb.nd ? pa.nd : pb.nd;
+    batch.n = 1;
+    for (l = 0; l < batch.nd; l++) {
+        int la = l - (batch.nd - pa.nd), lb = l - (batch.nd - pb.nd);
+        int64_t da = la >= 0 ? a->d[la] : 1, db = lb >= 0 ? b->d[lb] : 1;
+        batch.n *= batch.d[l] = d[nd++] = da == 1 ? db : da;
+    }
+    if (a->nd > 1 || op->p[0] == 1) d[nd++] = m;
+    if (b->nd > 1 || op->p[0] == 1) d[nd++] = n;
+    nd_make(out, nd, d);
+    out->dtype = dtype;
+    for (k = 0; k < batch.n; k++) {
+        int64_t oa = nd_at(&batch, &pa, k) * m * kk, ob = nd_at(&batch, &pb, k) * kk * n;
+        for (i = 0; i < m; i++)
+            for (j = 0; j < n; j++) {
+                double s = 0;
+                for (t = 0; t < kk; t++) s += a->v[oa + i * kk + t] * b->v[ob + t * n + j];
+                if (op->nin == 3) s = 2 * s + 3 * in[2].v[nd_at(out, &in[2], i * n + j)];
+                out->v[(k * m + i) * n + j] = s;
+                out->i[(k * m + i) * n + j] = dtype == TENSOR_BOOL ? s != 0 : (int64_t)s;
+            }
+    }
+}
+static const config_t matmul_configs[] = {
+    {{S2(3, 4), S2(4, 2)}}, {{S1(5), S1(5)}}, {{S1(4), S2(4, 3)}}, {{S2(3, 4), S1(4)}}, {{S2(1, 1), S2(1, 1)}}, {{S2(17, 33), S2(33, 9)}},
+    {{S2(65, 70), S2(70, 67)}}, {{S3(2, 3, 4), S3(2, 4, 2)}}, {{S3(2, 3, 4), S2(4, 5)}}, {{S2(3, 4), S3(2, 4, 2)}},
+    {{S4(2, 1, 3, 4), S3(3, 4, 2)}}, {{S3(2, 3, 4), S1(4)}}, {{S1(4), S3(2, 4, 3)}}, {{S2(0, 4), S2(4, 3)}}, {{S2(3, 0), S2(0, 3)}},
+    {{S3(0, 3, 4), S3(0, 4, 2)}}, {{S2(1, 64), S2(64, 50)}}, {{S2(50, 64), S2(64, 1)}}, {{S2(2, 300), S2(300, 3)}}};
+static const config_t mm_configs[] = {{{S2(3, 4), S2(4, 2)}}, {{S2(7, 5), S2(5, 6)}}, {{S2(0, 4), S2(4, 2)}}};
+static const config_t bmm_configs[] = {{{S3(2, 3, 4), S3(2, 4, 2)}}, {{S3(5, 7, 9), S3(5, 9, 3)}}};
+static const config_t mv_configs[] = {{{S2(3, 4), S1(4)}}, {{S2(33, 65), S1(65)}}};
+static const config_t dot_configs[] = {{{S1(4), S1(4)}}, {{S1(257), S1(257)}}, {{S1(0), S1(0)}}};
+static const config_t outer_configs[] = {{{S1(4), S1(3)}}, {{S1(17), S1(1)}}};
+static const config_t addmm_configs[] = {{{S2(3, 4), S2(4, 2), S2(3, 2)}}, {{S2(3, 4), S2(4, 2), S1(2)}}, {{S2(3, 4), S2(4, 5), S2(3, 1)}},
+                                         {{S2(33, 40), S2(40, 35), S1(35)}}};
+static const op_t other_matmul[] = {
+    {.label = "matmul", .call = call_matmul, .ref = ref_matmul, .nin = 2, .rule = NUMBERS, .atol = 100, .flags = NO_BITS, ON(matmul_configs)},
+    {.label = "mm", .call = call_mm, .ref = ref_matmul, .nin = 2, .rule = NUMBERS, .atol = 100, .flags = NO_BITS, ON(mm_configs)},
+    {.label = "bmm", .call = call_bmm, .ref = ref_matmul, .nin = 2, .rule = NUMBERS, .atol = 100, .flags = NO_BITS, ON(bmm_configs)},
+    {.label = "mv", .call = call_mv, .ref = ref_matmul, .nin = 2, .rule = NUMBERS, .atol = 100, .flags = NO_BITS, ON(mv_configs)},
+    {.label = "dot", .call = call_dot, .ref = ref_matmul, .nin = 2, .rule = NUMBERS, .atol = 200, .flags = NO_BITS, ON(dot_configs)},
+    {.label = "outer", .call = call_outer, .ref = ref_matmul, .nin = 2, .rule = SAME, .p = {1}, ON(outer_configs)},
+    {.label = "addmm", .call = call_addmm, .ref = ref_matmul, .nin = 3, .rule = NUMBERS, .atol = 300, .flags = NO_BITS, ON(addmm_configs)}};
+
+// -- views: out[k] is in[place(k)] --
+
+enum { V_PERMUTE, V_TRANSPOSE, V_MT, V_MOVEDIM, V_RESHAPE, V_FLATTEN, V_UNSQUEEZE, V_SQUEEZE, V_EXPAND, V_NARROW, V_SELECT, V_SLICE, V_AT,
+       V_AS_STRIDED, V_REPEAT, V_TRIL, V_TRIU, V_FILL, V_SPLIT, V_CHUNK };
+call_name(view) {
+    tensor_t *x = in[0], *part[8];
+    int64_t d[MAXD], s[MAXD];
+    int nd = tensor_ndim(x), k;
+    (void)n;
+    switch (P(5)) {
+    case V_PERMUTE:
+        for (k = 0; k < nd; k++) d[k] = (k + 1) % nd;
+        return tensor_permute_n(x, d, nd);
+    case V_TRANSPOSE: return tensor_transpose(x, P(0), P(1));
+    case V_MT: return tensor_mT(x);
+    case V_MOVEDIM: return tensor_movedim(x, P(0), P(1));
+    case V_RESHAPE:
+        d[0] = -1, d[1] = 1, d[2] = P(0);
+        return tensor_reshape_n(x, d, 3);
+    case V_FLATTEN: return tensor_flatten(x, P(0), P(1));
+    case V_UNSQUEEZE: return tensor_unsqueeze(x, P(0));
+    case V_SQUEEZE: return tensor_squeeze(x, P(0));
+    case V_EXPAND:
+        d[0] = 2;
+        for (k = 0; k < nd; k++) d[k + 1] = tensor_size(x, k) == 1 ? 3 : -1;
+        return tensor_expand_n(x, d, nd + 1);
+    case V_REPEAT:
+        d[0] = 2;
+        for (k = 0; k < nd; k++) d[k + 1] = k % 2 ? 3 : 1;
+        return tensor_repeat_n(x, d, nd + 1);
+    case V_NARROW: return tensor_narrow(x, P(0), P(1), P(2));
+    case V_SELECT: return tensor_select(x, P(0), P(1));
+    case V_SLICE: return tensor_slice(x, P(0), P(1), P(2), P(3));
+    case V_AT: return tensor_at(x, "..., 1, None, ::2");
+    case V_AS_STRIDED:
+        d[0] = 3, d[1] = 3, s[0] = 1, s[1] = 2;
+        return tensor_as_strided(tensor_clone(x), d, s, 2, 1);
+    case V_TRIL: return tensor_tril(x, P(0));
+    case V_TRIU: return tensor_triu(x, P(0));
+    case V_FILL: return tensor_fill_(tensor_clone(x), 2);
+    case V_SPLIT:
+        k = tensor_split(x, P(1), P(0), part, 8);
+        return k ? tensor_add(part[0], part[k - 1]) : tensor_add(part[0], part[0]);
+    default:
+        k = tensor_chunk(x, 2, P(0), part, 8);
+        return k ? part[k - 1] : part[0];
+    }
+}
+static void ref_view(const op_t *op, const nd_t *in, nd_t *out) {
+    const nd_t *x = &in[0];
+    int64_t d[MAXD], k, strides[MAXD], os[MAXD], base = 0, zero = 0;
+    int nd = x->nd, i, dtype = out->dtype, kind = (int)op->p[5];
+    int64_t dim = op->p[0] < 0 ? op->p[0] + x->nd : op->p[0], b = op->p[1], add = -1;
+    for (i = x->nd - 1, k = 1; i >= 0; i--) strides[i] = k, k *= x->d[i];
+    for (i = 0; i < nd; i++) d[i] = x->d[i], os[i] = strides[i];
+    switch (kind) {
+    case V_PERMUTE: for (i = 0; i < nd; i++) d[i] = x->d[(i + 1) % nd], os[i] = strides[(i + 1) % nd]; break;
+    case V_TRANSPOSE: case V_MT:
+        if (kind == V_MT) dim = nd - 1, b = nd - 2;
+        if (b < 0) b += nd;
+        d[dim] = x->d[b], os[dim] = strides[b], d[b] = x->d[dim], os[b] = strides[dim];
+        break;
+    case V_MOVEDIM: {
+        int to = (int)(b < 0 ? b + nd : b), from = (int)dim, j = 0;
+        for (i = 0; i < nd; i++) {
+            if (i == to) {
+                d[i] = x->d[from], os[i] = strides[from];
+                continue;
+            }
+            if (j == from) j++;
+            d[i] = x->d[j], os[i] = strides[j++];
+        }
+        break;
+    }
+    case V_RESHAPE: nd = 3, d[0] = x->n / dim, d[1] = 1, d[2] = dim, os[0] = dim, os[1] = 0, os[2] = 1; break;
+    case V_FLATTEN: {
+        int e = (int)(b < 0 ? b + x->nd : b), j = 0;
+        for (i = 0; i < x->nd; i++) {
+            if (i > dim && i <= e) d[j - 1] *= x->d[i], os[j - 1] = strides[i];
+            else d[j] = x->d[i], os[j++] = strides[i];
+        }
+        nd = j;
+        break;
+    }
+    case V_UNSQUEEZE:
+        dim = op->p[0] < 0 ? op->p[0] + x->nd + 1 : op->p[0];
+        for (i = nd; i > dim; i--) d[i] = d[i - 1], os[i] = os[i - 1];
+        d[dim] = 1, os[dim] = 0, nd++;
+        break;
+    case V_SQUEEZE:
+        if (x->d[dim] == 1) {
+            for (i = (int)dim; i < nd - 1; i++) d[i] = d[i + 1], os[i] = os[i + 1];
+            nd--;
+        }
+        break;
+    case V_EXPAND:
+        for (i = 0; i < nd; i++) d[i + 1] = x->d[i] == 1 ? 3 : x->d[i], os[i + 1] = x->d[i] == 1 ? 0 : strides[i];
+        d[0] = 2, os[0] = 0, nd++;
+        break;
+    case V_REPEAT: for (i = 0; i < nd; i++) d[i + 1] = x->d[i] * (i % 2 ? 3 : 1); d[0] = 2, nd++; break;
+    case V_NARROW: d[dim] = op->p[2], base = b * strides[dim]; break;
+    case V_SELECT:
+        base = (b < 0 ? b + x->d[dim] : b) * strides[dim];
+        for (i = (int)dim; i < nd - 1; i++) d[i] = d[i + 1], os[i] = os[i + 1];
+        nd--;
+        break;
+    case V_SLICE: {
+        int64_t s = b < 0 ? b + x->d[dim] : b, e = op->p[2] < 0 ? op->p[2] + x->d[dim] : op->p[2];
+        if (s < 0) s = 0;
+        if (e > x->d[dim]) e = x->d[dim];
+        if (s > e) e = s;
+        d[dim] = (e - s + op->p[3] - 1) / op->p[3], os[dim] *= op->p[3], base = s * strides[dim];
+        break;
+    }
+    case V_AT:                                     // "..., 1, None, ::2"
+        base = strides[nd - 2];
+        d[nd - 2] = 1, os[nd - 2] = 0;
+        d[nd - 1] = (x->d[nd - 1] + 1) / 2, os[nd - 1] = 2;
+        break;
+    case V_AS_STRIDED: nd = 2, d[0] = d[1] = 3, os[0] = 1, os[1] = 2, base = 1; break;
+    case V_SPLIT: {
+        int64_t parts = (x->d[dim] + b - 1) / b;
+        d[dim] = b, add = (parts - 1) * b * strides[dim];
+        break;
+    }
+    case V_CHUNK: {
+        int64_t per = (x->d[dim] + 1) / 2;
+        base = x->d[dim] > per ? per * strides[dim] : 0, d[dim] = x->d[dim] > per ? x->d[dim] - per : per;
+        break;
+    }
+    default: break;
+    }
+    nd_make(out, nd, d);
+    out->dtype = dtype;
+    for (k = 0; k < out->n; k++) {
+        int64_t rest = k, at = base, idx[MAXD] = {0};
+        for (i = nd - 1; i >= 0; i--) {
+            idx[i] = rest % d[i];
+            rest /= d[i];
+            if (kind == V_REPEAT) at += i ? idx[i] % x->d[i - 1] * strides[i - 1] : 0;
+            else at += idx[i] * os[i];
+        }
+        zero = (kind == V_TRIL && idx[nd - 1] > idx[nd - 2] + op->p[0]) || (kind == V_TRIU && idx[nd - 1] < idx[nd - 2] + op->p[0]);
+        out->v[k] = zero ? 0 : x->v[at];
+        out->i[k] = zero ? 0 : x->i[at];
+        if (kind == V_FILL) out->v[k] = 2, out->i[k] = 2;
+        if (add >= 0) out->v[k] += x->v[at + add], out->i[k] += x->i[at + add];
+    }
+}
+#define VIEWOP(title, kind, ...) {.label = title, .call = call_view, .ref = ref_view, .nin = 1, .p = {__VA_ARGS__, kind}
+static const config_t view_configs[] = {{{S2(3, 4)}}, {{S3(4, 3, 2)}}, {{S3(2, 1, 4)}}, {{S4(2, 3, 1, 4)}}, {{S2(6, 8)}}};
+static const config_t view3_configs[] = {{{S3(4, 3, 2)}}, {{S3(3, 1, 4)}}, {{S3(5, 4, 4)}}};
+static const config_t split_configs[] = {{{S2(4, 3)}}, {{S3(2, 3, 2)}}, {{S2(6, 8)}}};
+static const config_t square_configs[] = {{{S2(4, 4)}}, {{S2(3, 5)}}, {{S3(2, 4, 3)}}, {{S2(1, 1)}}, {{S2(0, 3)}}};
+static const op_t other_permute[] = {
+    VIEWOP("permute", V_PERMUTE, 0, 0, 0, 0, 0), ON(view_configs)}, VIEWOP("transpose", V_TRANSPOSE, 0, -1, 0, 0, 0), ON(view_configs)},
+    VIEWOP("mT", V_MT, 0, 0, 0, 0, 0), ON(view_configs)}, VIEWOP("movedim 0 -1", V_MOVEDIM, 0, -1, 0, 0, 0), ON(view_configs)},
+    VIEWOP("movedim -1 0", V_MOVEDIM, -1, 0, 0, 0, 0), ON(view_configs)}, VIEWOP("movedim 2 1", V_MOVEDIM, 2, 1, 0, 0, 0), ON(view3_configs)}};
+static const op_t other_reshape[] = {
+    VIEWOP("reshape", V_RESHAPE, 2, 0, 0, 0, 0), ON(view_configs)}, VIEWOP("flatten 0 -1", V_FLATTEN, 0, -1, 0, 0, 0), ON(view_configs)},
+    VIEWOP("flatten 1 2", V_FLATTEN, 1, 2, 0, 0, 0), ON(view3_configs)}, VIEWOP("unsqueeze 1", V_UNSQUEEZE, 1, 0, 0, 0, 0), ON(view_configs)},
+    VIEWOP("unsqueeze -1", V_UNSQUEEZE, -1, 0, 0, 0, 0), ON(view_configs)}, VIEWOP("squeeze 1", V_SQUEEZE, 1, 0, 0, 0, 0), ON(view_configs)}};
+static const op_t other_expand[] = {
+    VIEWOP("expand", V_EXPAND, 0, 0, 0, 0, 0), ON(view_configs)}, VIEWOP("repeat", V_REPEAT, 0, 0, 0, 0, 0), ON(view_configs)}};
+static const op_t other_slice[] = {
+    VIEWOP("slice", V_SLICE, 0, 1, 9, 2, 0), ON(view_configs)}, VIEWOP("slice negative", V_SLICE, -1, -3, -1, 1, 0), ON(view_configs)},
+    VIEWOP("narrow", V_NARROW, 0, 1, 1, 0, 0), ON(view_configs)}, VIEWOP("select", V_SELECT, -1, -1, 0, 0, 0), ON(view_configs)},
+    VIEWOP("select 0", V_SELECT, 0, 1, 0, 0, 0), ON(view_configs)}, VIEWOP("at", V_AT, 0, 0, 0, 0, 0), ON(view3_configs)},
+    VIEWOP("split", V_SPLIT, 0, 2, 0, 0, 0), ON(split_configs)}, VIEWOP("chunk", V_CHUNK, 1, 0, 0, 0, 0), ON(view_configs)}};
+static const op_t other_slice_backward[] = {VIEWOP("slice twice", V_SLICE, 0, 1, 9, 2, 0), ON(view_configs)}};   // by its second order
+static const op_t other_as_strided[] = {VIEWOP("as_strided", V_AS_STRIDED, 0, 0, 0, 0, 0), ON(view_configs)}};
+static const op_t other_as_strided_backward[] = {VIEWOP("as_strided overlapping", V_AS_STRIDED, 0, 0, 0, 0, 0), ON(view3_configs)}};
+static const op_t other_tril[] = {VIEWOP("tril 0", V_TRIL, 0, 0, 0, 0, 0), ON(square_configs)}, VIEWOP("tril 1", V_TRIL, 1, 0, 0, 0, 0), ON(square_configs)},
+                                  VIEWOP("tril -2", V_TRIL, -2, 0, 0, 0, 0), ON(square_configs)}};
+static const op_t other_triu[] = {VIEWOP("triu 0", V_TRIU, 0, 0, 0, 0, 0), ON(square_configs)}, VIEWOP("triu 1", V_TRIU, 1, 0, 0, 0, 0), ON(square_configs)},
+                                  VIEWOP("triu -2", V_TRIU, -2, 0, 0, 0, 0), ON(square_configs)}};
+static const op_t other_fill[] = {VIEWOP("fill_", V_FILL, 0, 0, 0, 0, 0), ON(square_configs)}};
+
+// -- joining, indexing --
+
+REDUCE1(cat, (tensor_cat_n)(in, 3, P(0)))
+REDUCE1(stack, (tensor_stack_n)(in, 2, P(0)))
+REDUCE1(index_select, tensor_index_select(in[0], P(0), in[1]))
+REDUCE1(index_add, tensor_index_add(in[0], P(0), in[1], in[2]))
+REDUCE1(gather, tensor_gather(in[0], P(0), in[1]))
+REDUCE1(scatter_add, tensor_scatter_add(in[0], P(0), in[1], in[2]))
+REDUCE1(scatter, tensor_scatter(in[0], P(0), in[1], in[2]))
+// x[i] = src along dim 0 with the indices 1, 2, .. (no place twice, so that the gradient is defined).
+call_name(scatter_once) {
+    tensor_t *index = tensor_expand(tensor_reshape(tensor_arange(1, 3, 1, TENSOR_I64), 2, 1), 2, 4);
+    (void)n;
+    return tensor_scatter(in[0], P(0), index, in[1]);
+}
+call_name(scatter_view) {
+    static const int64_t d[2] = {2, 2}, s[2] = {4, 2};
+    (void)n, (void)user;
+    return tensor_as_strided_scatter(in[0], in[1], d, s, 2, 1);
+}
+call_name(masked_select) {
+    tensor_t *mask;
+    (void)n, (void)user;
+    if (!in[0] || in[0]->state != TENSOR__LIVE) return tensor_masked_select(in[0], in[0]);
+    mask = tensor_eq_scalar(tensor_remainder_scalar(tensor_reshape_n(tensor_arange(0, (double)tensor_numel(in[0]), 1, TENSOR_I64), in[0]->dims,
+                                                                     in[0]->ndim), 3), 1);
+    return tensor_masked_select(in[0], mask);
+}
+call_name(masked_fill) { (void)n, (void)user; return tensor_masked_fill(in[0], in[1], 1); }
+
+static void ref_cat(const op_t *op, const nd_t *in, nd_t *out) {
+    int64_t d[MAXD], k, at = 0;
+    int i, t, dtype = out->dtype, nd = in[0].nd + (op->p[1] != 0), dim = (int)(op->p[0] < 0 ? op->p[0] + nd : op->p[0]);
+    for (i = 0; i < nd; i++) {
+        int from = op->p[1] && i > dim ? i - 1 : i;
+        d[i] = i == dim && op->p[1] ? op->nin : in[0].d[from];
+        if (i == dim && !op->p[1]) for (t = 1; t < op->nin; t++) d[i] += in[t].d[i];
+    }
+    nd_make(out, nd, d);
+    out->dtype = dtype;
+    for (t = 0; t < op->nin; t++) {
+        int64_t inner = 1, len = op->p[1] ? 1 : in[t].d[dim], step;
+        for (i = dim + 1; i < nd; i++) inner *= d[i];
+        step = len * inner;
+        for (k = 0; k < in[t].n; k++) {
+            int64_t to = k / step * d[dim] * inner + at * inner + k % step;
+            out->v[to] = in[t].v[k], out->i[to] = in[t].i[k];
+        }
+        at += len;
+    }
+}
+// The five ops along dim with an index; for rows the index counts along dim only.
+static void ref_index(const op_t *op, const nd_t *in, nd_t *out) {
+    const nd_t *x = &in[0], *index = &in[1], *src = &in[2];
+    int dtype = out->dtype, dim = (int)(op->p[0] < 0 ? op->p[0] + x->nd : op->p[0]), i;
+    int rows = op->id == TENSOR_OP_INDEX_SELECT || op->id == TENSOR_OP_INDEX_ADD;
+    int takes = op->id == TENSOR_OP_INDEX_SELECT || op->id == TENSOR_OP_GATHER;
+    nd_t walk = *x;
+    int64_t k;
+    for (i = 0, walk.n = 1; i < x->nd; i++) {
+        walk.d[i] = rows ? (i == dim ? index->d[0] : x->d[i]) : index->d[i];
+        walk.n *= walk.d[i];
+    }
+    nd_make(out, x->nd, takes ? walk.d : x->d);
+    out->dtype = dtype;
+    if (!takes) memcpy(out->v, x->v, (size_t)x->n * sizeof *x->v), memcpy(out->i, x->i, (size_t)x->n * sizeof *x->i);
+    for (k = 0; k < walk.n; k++) {
+        int64_t idx[MAXD], rest = k, ix = 0, at = 0, from = 0, v;
+        for (i = x->nd - 1; i >= 0; i--) idx[i] = rest % walk.d[i], rest /= walk.d[i];
+        for (i = 0; i < x->nd; i++) ix = rows ? idx[dim] : ix * index->d[i] + idx[i];
+        v = index->i[ix];
+        for (i = 0; i < x->nd; i++) {
+            at = at * x->d[i] + (i == dim ? v : idx[i]);
+            if (!takes) from = from * src->d[i] + idx[i];
+        }
+        if (takes) out->v[k] = x->v[at], out->i[k] = x->i[at];
+        else if (op->id == TENSOR_OP_SCATTER) out->v[at] = src->v[from], out->i[at] = src->i[from];
+        else out->v[at] += src->v[from], out->i[at] = wrap_int(out->i[at] + src->i[from], dtype);
+    }
+}
+static void ref_scatter_once(const op_t *op, const nd_t *in, nd_t *out) {
+    int64_t k;
+    int dtype = out->dtype;
+    (void)op;
+    nd_make(out, 2, in[0].d);
+    out->dtype = dtype;
+    for (k = 0; k < out->n; k++) {
+        int64_t r = k / 4;
+        const nd_t *from = r == 1 || r == 2 ? &in[1] : &in[0];
+        int64_t at = r == 1 || r == 2 ? (r - 1) * in[1].d[1] + k % 4 : k;
+        out->v[k] = from->v[at], out->i[k] = from->i[at];
+    }
+}
+static void ref_scatter_view(const op_t *op, const nd_t *in, nd_t *out) {
+    int64_t k;
+    int dtype = out->dtype;
+    (void)op;
+    nd_make(out, in[0].nd, in[0].d);
+    out->dtype = dtype;
+    memcpy(out->v, in[0].v, (size_t)out->n * sizeof *out->v), memcpy(out->i, in[0].i, (size_t)out->n * sizeof *out->i);
+    for (k = 0; k < 4; k++) out->v[1 + k / 2 * 4 + k % 2 * 2] = in[1].v[k], out->i[1 + k / 2 * 4 + k % 2 * 2] = in[1].i[k];
+}
+static void ref_masked_select(const op_t *op, const nd_t *in, nd_t *out) {
+    int64_t k, n = 0, d;
+    int dtype = out->dtype;
+    (void)op;
+    d = (in[0].n + 1) / 3;
+    nd_make(out, 1, &d);
+    out->dtype = dtype;
+    for (k = 1; k < in[0].n; k += 3, n++) out->v[n] = in[0].v[k], out->i[n] = in[0].i[k];
+}
+static void ref_masked_fill(const op_t *op, const nd_t *in, nd_t *out) {
+    int64_t k;
+    int dtype = out->dtype;
+    (void)op;
+    nd_make(out, in[0].nd, in[0].d);
+    out->dtype = dtype;
+    for (k = 0; k < out->n; k++) {
+        int mask = in[1].i[nd_at(out, &in[1], k)] != 0;
+        out->v[k] = mask ? 1 : in[0].v[k], out->i[k] = mask ? 1 : in[0].i[k];
+    }
+}
+static const config_t cat0_configs[] = {{{S2(3, 4), S2(1, 4), S2(2, 4)}}, {{S1(3), S1(0), S1(2)}}, {{S3(1, 2, 3), S3(2, 2, 3), S3(1, 2, 3)}}};
+static const config_t cat1_configs[] = {{{S2(3, 4), S2(3, 1), S2(3, 2)}}, {{S3(2, 2, 3), S3(2, 2, 1), S3(2, 2, 2)}}};
+static const config_t stack_configs[] = {{{S2(3, 4), S2(3, 4)}}, {{S1(5), S1(5)}}, {{S3(2, 2, 3), S3(2, 2, 3)}}};
+static const config_t select0_configs[] = {{{S2(3, 4), S1(5)}}, {{S1(7), S1(3)}}, {{S3(4, 3, 2), S1(2)}}, {{S2(3, 4), S1(0)}}};
+static const config_t select1_configs[] = {{{S2(3, 4), S1(5)}}, {{S3(4, 3, 2), S1(2)}}};
+static const config_t add0_configs[] = {{{S2(3, 4), S1(5), S2(5, 4)}}, {{S1(7), S1(3), S1(3)}}, {{S3(4, 3, 2), S1(2), S3(2, 3, 2)}}};
+static const config_t add1_configs[] = {{{S2(3, 4), S1(5), S2(3, 5)}}, {{S3(4, 3, 2), S1(2), S3(4, 2, 2)}}};
+static const config_t gather0_configs[] = {{{S2(3, 4), S2(5, 4)}}, {{S2(3, 4), S2(2, 3)}}, {{S1(7), S1(3)}}, {{S3(4, 3, 2), S3(2, 3, 1)}}};
+static const config_t gather1_configs[] = {{{S2(3, 4), S2(3, 6)}}, {{S3(4, 3, 2), S3(4, 5, 2)}}};
+static const config_t scatter0_configs[] = {{{S2(3, 4), S2(5, 4), S2(5, 4)}}, {{S2(3, 4), S2(2, 3), S2(4, 4)}}, {{S1(7), S1(3), S1(3)}}};
+static const config_t scatter1_configs[] = {{{S2(3, 4), S2(3, 6), S2(3, 6)}}, {{S3(4, 3, 2), S3(4, 5, 2), S3(4, 5, 2)}}};
+static const config_t once_configs[] = {{{S2(3, 4), S2(2, 4)}}, {{S2(4, 4), S2(3, 5)}}};
+static const config_t scatter_view_configs[] = {{{S2(3, 4), S2(2, 2)}}};
+static const config_t masked_configs[] = {{{S2(3, 4)}}, {{S1(17)}}, {{S3(4, 3, 2)}}, {{S1(1)}}};
+static const config_t masked_fill_configs[] = {{{S2(3, 4), S2(3, 4)}}, {{S2(3, 4), S1(4)}}, {{S2(3, 4), S0}}};
+#define XOP(title, fn, reference, count, ...) {.label = title, .call = call_##fn, .ref = reference, .nin = count, .p = {__VA_ARGS__}
+static const op_t other_cat[] = {
+    XOP("cat 0", cat, ref_cat, 3, 0), ON(cat0_configs)}, XOP("cat -1", cat, ref_cat, 3, -1), ON(cat1_configs)},
+    XOP("stack 0", stack, ref_cat, 2, 0, 1), ON(stack_configs)}, XOP("stack 1", stack, ref_cat, 2, 1, 1), ON(stack_configs)}};
+static const op_t other_index_select[] = {
+    XOP("index_select 0", index_select, ref_index, 2, 0), .index = 1, ON(select0_configs)},
+    XOP("index_select 1", index_select, ref_index, 2, 1), .index = 1, ON(select1_configs)}};
+static const op_t other_index_add[] = {
+    XOP("index_add 0", index_add, ref_index, 3, 0), .index = 1, .half = 3000, ON(add0_configs)},
+    XOP("index_add 1", index_add, ref_index, 3, 1), .index = 1, .half = 3000, ON(add1_configs)}};
+static const op_t other_gather[] = {
+    XOP("gather 0", gather, ref_index, 2, 0), .index = 1, ON(gather0_configs)},
+    XOP("gather 1", gather, ref_index, 2, 1), .index = 1, ON(gather1_configs)}};
+static const op_t other_scatter_add[] = {
+    XOP("scatter_add 0", scatter_add, ref_index, 3, 0), .index = 1, .half = 3000, ON(scatter0_configs)},
+    XOP("scatter_add 1", scatter_add, ref_index, 3, 1), .index = 1, .half = 3000, ON(scatter1_configs)}};
+static const op_t other_scatter[] = {
+    XOP("scatter 0", scatter, ref_index, 3, 0), .index = 1, .flags = NO_GRAD, ON(scatter0_configs)},
+    XOP("scatter 1", scatter, ref_index, 3, 1), .index = 1, .flags = NO_GRAD, ON(scatter1_configs)},
+    XOP("scatter once", scatter_once, ref_scatter_once, 2, 0), ON(once_configs)}};
+static const op_t other_as_strided_scatter[] = {XOP("as_strided_scatter", scatter_view, ref_scatter_view, 2, 0), ON(scatter_view_configs)}};
+static const op_t other_nonzero[] = {XOP("masked_select", masked_select, ref_masked_select, 1, 0), ON(masked_configs)},
+                                     XOP("masked_fill", masked_fill, ref_masked_fill, 2, 0), .mask = 2, ON(masked_fill_configs)}};
+
+// -- rows without inputs, random rows, custom functions: by hand --
+
+static int special_arange(void) {
+    tensor_t *t = tensor_arange(1, 1.3, 0.1, TENSOR_F64);
+    int dtype;
+    CHECK(tensor_numel(t) == 4);                    // rounding, as PyTorch
+    CHECK_NEAR(((const double *)tensor_data(t))[3], 1.3, 1e-15);
+    t = tensor_arange(5, -1, -2, TENSOR_I64);
+    CHECK(tensor_numel(t) == 3 && ((const int64_t *)tensor_data(t))[2] == 1);
+    CHECK(tensor_numel(tensor_arange(0, 0, 1, TENSOR_F32)) == 0);
+    for (dtype = 0; dtype < TENSOR_DTYPE_COUNT; dtype++) {
+        nd_t a;
+        t = tensor_arange(0, 2, 1, (tensor_dtype_t)dtype);
+        nd_read(&a, t);
+        CHECK_MSG(a.n == 2 && a.v[0] == 0 && a.v[1] == 1 && a.dtype == dtype, "arange %s", dname(dtype));
+        nd_free(&a);
+        n_values++;
+    }
+    CHECK_POISON(tensor_arange(0, 1, 0, TENSOR_F32), TENSOR_ERR_SHAPE, "arange: step 0");
+    CHECK_POISON(tensor_arange(0, 1, -1, TENSOR_F32), TENSOR_ERR_SHAPE, "arange: step");
+    CHECK_POISON(tensor_arange(0, NAN, 1, TENSOR_F32), TENSOR_ERR_SHAPE, "arange");
+    CHECK_POISON(tensor_arange(0, INFINITY, 1, TENSOR_F32), TENSOR_ERR_SHAPE, "arange");
+    CHECK_POISON(tensor_arange(0, 1, 1, (tensor_dtype_t)77), TENSOR_ERR_DTYPE, "77");
+    t = tensor_linspace(-1, 2, 4);
+    CHECK(((const float *)tensor_data(t))[0] == -1 && ((const float *)tensor_data(t))[1] == 0 && ((const float *)tensor_data(t))[3] == 2);
+    CHECK(tensor_numel(tensor_linspace(0, 1, 0)) == 0 && tensor_item(tensor_linspace(3, 9, 1)) == 3);
+    CHECK_POISON(tensor_linspace(0, 1, -1), TENSOR_ERR_SHAPE, "linspace");
+    t = tensor_eye(2, 3);
+    CHECK(tensor_size(t, 1) == 3 && tensor_item(tensor_sum(t)) == 2 && ((const float *)tensor_data(t))[4] == 1);
+    CHECK_POISON(tensor_eye(-1, 2), TENSOR_ERR_SHAPE, "eye");
+    n_values += 6, n_errors += 7;
+    return 0;
+}
+// The first numbers of each distribution after tensor_manual_seed(42), prefix property, threads.
+typedef tensor_t *(*draw_t)(int64_t n);
+static tensor_t *draw_rand(int64_t n) { return tensor_rand(n); }
+static tensor_t *draw_randn(int64_t n) { return tensor_randn(n); }
+static tensor_t *draw_randint(int64_t n) { return tensor_randint(-5, 100, n); }
+static tensor_t *draw_bernoulli(int64_t n) { return tensor_bernoulli(tensor_full(0.25, n)); }
+static tensor_t *draw_uniform(int64_t n) { return tensor_uniform_(tensor_empty_of(TENSOR_F64, n), -1, 3); }
+static tensor_t *draw_normal(int64_t n) { return tensor_normal_(tensor_empty(n), 2, 0.5); }
+static tensor_t *draw_multinomial(int64_t n) { return tensor_multinomial(tensor_from(((float[]){1, 0, 3, 4}), TENSOR_F32, 4), n); }
+static void draws(const char *name, draw_t draw, double mean, double deviation) {
+    tensor_t *a, *b, *c;
+    double m, s;
+    nd_t v;
+    int64_t k;
+    tensor_manual_seed(42);
+    a = draw(100003);
+    b = draw(7);
+    tensor_manual_seed(42);
+    c = draw(1001);
+    CHECK_MSG(same_bits(tensor_narrow(a, 0, 0, 1001), c), "%s: not a prefix of the longer draw", name);
+    CHECK_MSG(same_bits(draw(7), b), "%s: the length of a draw shifts the next", name);
+    tensor_set_num_threads(4);
+    tensor_manual_seed(42);
+    c = draw(100003);
+    tensor_set_num_threads(1);
+    CHECK_MSG(same_bits(a, c), "%s: 1 and 4 threads differ", name);
+    n_threads++;
+    for (k = 0; k < COUNT(isas); k++) {
+        if (!isa_there[k]) continue;
+        tensor_set_cpu(isas[k]);
+        tensor_manual_seed(42);
+        CHECK_MSG(same_bits(a, draw(100003)), "%s: differs on %s", name, isas[k]);
+        n_values++;
+    }
+    tensor_set_cpu(NULL);
+    nd_read(&v, a);
+    for (m = s = 0, k = 0; k < v.n; k++) m += v.v[k] / (double)v.n;
+    for (k = 0; k < v.n; k++) s += (v.v[k] - m) * (v.v[k] - m) / (double)v.n;
+    CHECK_MSG(fabs(m - mean) < 4 * deviation / sqrt((double)v.n), "%s: mean %g, expected %g", name, m, mean);
+    CHECK_MSG(fabs(sqrt(s) - deviation) < 0.02 * deviation, "%s: deviation %g, expected %g", name, sqrt(s), deviation);
+    nd_free(&v);
+}
+static int special_rand(void) {
+    static const struct { uint64_t seed, stream, block; uint32_t out[4]; } kat[] = {
+        {0, 0, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {~(uint64_t)0, ~(uint64_t)0, ~(uint64_t)0, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        // counter 243f6a88 85a308d3 13198a2e 03707344, key a4093822 299f31d0, low words first
+        {0x299f31d0a4093822u, 0x0370734413198a2eu, 0x85a308d3243f6a88u, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
+    uint32_t w[4];
+    tensor_t *t;
+    int k;
+    for (k = 0; k < COUNT(kat); k++) {
+        tensor__philox(kat[k].seed, kat[k].stream, kat[k].block, w);
+        CHECK_MSG(memcmp(w, kat[k].out, sizeof w) == 0, "philox known answer %d", k);
+        n_values++;
+    }
+    // seed 0, stream 0: the first known answer is the first block of rand
+    tensor_manual_seed(0);
+    t = tensor_rand(4);
+    for (k = 0; k < 4; k++) CHECK(((const float *)tensor_data(t))[k] == (float)(kat[0].out[k] >> 8) * 5.9604644775390625e-8f);
+    draws("rand", draw_rand, 0.5, sqrt(1 / 12.0));
+    draws("uniform_", draw_uniform, 1, 4 * sqrt(1 / 12.0));
+    {
+        tensor_generator_t g;
+        tensor_manual_seed(7);
+        tensor_rand(3);
+        g = tensor_get_generator();
+        CHECK(g.seed == 7 && g.offset == 1);
+        t = tensor_rand(5);
+        tensor_set_generator(g);
+        CHECK(same_bits(t, tensor_rand(5)));
+        CHECK(tensor_item(tensor_max(tensor_rand(100000))) < 1 && tensor_item(tensor_min(tensor_rand(100000))) >= 0);
+        CHECK(tensor_numel(tensor_rand(0)) == 0);
+        CHECK_POISON(tensor_rand(-1), TENSOR_ERR_SHAPE, "rand");
+        CHECK_POISON(tensor_uniform_(tensor_zeros_of(TENSOR_I64, 2), 0, 1), TENSOR_ERR_DTYPE, "i64");
+        CHECK_POISON(tensor_uniform_(tensor_requires_grad_(tensor_zeros(2), 1), 0, 1), TENSOR_ERR_AUTOGRAD, "leaf");
+        n_values += 4, n_errors += 3;
+    }
+    return 0;
+}
+static int special_randn(void) {
+    draws("randn", draw_randn, 0, 1);
+    draws("normal_", draw_normal, 2, 0.5);
+    CHECK_POISON(tensor_randn(-1), TENSOR_ERR_SHAPE, "randn");
+    n_errors++;
+    return 0;
+}
+static int special_randint(void) {
+    tensor_t *t;
+    draws("randint", draw_randint, 47, sqrt((105.0 * 105 - 1) / 12));
+    t = tensor_randint(-5, 100, 100000);
+    CHECK(tensor_item_i64(tensor_min(t)) == -5 && tensor_item_i64(tensor_max(t)) == 99);
+    CHECK_POISON(tensor_randint(3, 3, 2), TENSOR_ERR_SHAPE, "randint: high 3 must be above low 3");
+    t = tensor_randint(INT64_MIN, INT64_MAX, 1000);
+    CHECK(tensor_item_i64(tensor_min(t)) < -((int64_t)1 << 60) && tensor_item_i64(tensor_max(t)) > (int64_t)1 << 60);
+    n_errors++, n_values += 2;
+    return 0;
+}
+static int special_randperm(void) {
+    tensor_t *a, *b, *c;
+    int64_t k, sorted = 0;
+    char seen[1000] = {0};
+    tensor_manual_seed(5);
+    a = tensor_randperm(1000);
+    tensor_manual_seed(5);
+    b = tensor_randperm(1000);
+    c = tensor_randperm(1000);
+    CHECK(same_bits(a, b) && !same_bits(a, c));
+    for (k = 0; k < 1000; k++) {
+        int64_t v = ((const int64_t *)tensor_data(a))[k];
+        if (v >= 0 && v < 1000) seen[v]++;
+        sorted += v == k;
+    }
+    CHECK(memchr(seen, 0, 1000) == NULL && sorted < 20);
+    CHECK(tensor_numel(tensor_randperm(0)) == 0 && tensor_item_i64(tensor_randperm(1)) == 0);
+    CHECK_POISON(tensor_randperm(-1), TENSOR_ERR_SHAPE, "randperm");
+    n_values += 3, n_errors++;
+    return 0;
+}
+static int special_bernoulli(void) {
+    float p[2] = {0, 1};
+    tensor_t *t;
+    draws("bernoulli", draw_bernoulli, 0.25, sqrt(0.1875));
+    t = tensor_bernoulli(tensor_expand(tensor_from(p, TENSOR_F32, 2), 1000, 2));
+    CHECK(tensor_item(tensor_sum(tensor_select(t, 1, 0))) == 0 && tensor_item(tensor_sum(tensor_select(t, 1, 1))) == 1000);
+    CHECK_POISON(tensor_bernoulli(tensor_zeros_of(TENSOR_I64, 2)), TENSOR_ERR_DTYPE, "bernoulli");
+    CHECK_POISON((tensor_bernoulli)(NULL), TENSOR_ERR_OWNER, "NULL");
+    n_values++, n_errors += 2;
+    return 0;
+}
+static int special_multinomial(void) {
+    float bad[] = {1, -1, 2}, none[] = {0, 0}, nan[] = {1, NAN};
+    tensor_t *t;
+    draws("multinomial", draw_multinomial, (0 + 3 * 2 + 4 * 3) / 8.0, sqrt((6 * 6 * 0 + 3 * 4 + 4 * 9) / 8.0 - 2.25 * 2.25));
+    t = tensor_multinomial(tensor_rand(3, 5), 7);
+    CHECK(tensor_size(t, 0) == 3 && tensor_size(t, 1) == 7 && tensor_dtype(t) == TENSOR_I64);
+    CHECK_POISON(tensor_multinomial(tensor_from(bad, TENSOR_F32, 3), 2), TENSOR_ERR_INDEX, "weight -1");
+    CHECK_POISON(tensor_multinomial(tensor_from(none, TENSOR_F32, 2), 2), TENSOR_ERR_INDEX, "no weight above 0");
+    CHECK_POISON(tensor_multinomial(tensor_from(nan, TENSOR_F32, 2), 2), TENSOR_ERR_INDEX, "multinomial");
+    CHECK_POISON(tensor_multinomial(tensor_zeros(2, 0), 2), TENSOR_ERR_INDEX, "multinomial");
+    CHECK_POISON(tensor_multinomial(tensor_ones_of(TENSOR_I64, 2), 2), TENSOR_ERR_DTYPE, "multinomial");
+    CHECK_POISON(tensor_multinomial(tensor_scalar(1, TENSOR_F32), 2), TENSOR_ERR_SHAPE, "multinomial");
+    CHECK_POISON(tensor_multinomial(tensor_ones(2), -1), TENSOR_ERR_SHAPE, "multinomial");
+    n_values++, n_errors += 7;
+    return 0;
+}
+// y = a^2 b by hand, differentiable twice.
+static tensor_t *custom_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    (void)n;
+    tensor_save_for_backward(ctx, 0, in[0]);
+    tensor_save_for_backward(ctx, 1, in[1]);
+    return tensor_mul(tensor_square(in[0]), in[1]);
+}
+static int custom_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
+    tensor_t *a = tensor_saved(ctx, 0), *b = tensor_saved(ctx, 1);
+    (void)n;
+    if (tensor_needs_input_grad(ctx, 0)) grads[0] = tensor_mul(g, tensor_mul(tensor_mul_scalar(a, 2), b));
+    if (tensor_needs_input_grad(ctx, 1)) grads[1] = tensor_mul(g, tensor_square(a));
+    return 0;
+}
+static const tensor_function_t square_times = {"square_times", custom_forward, custom_backward, NULL};
+call_name(custom) { (void)user; return tensor_apply(&square_times, NULL, in, n); }
+static double f_custom(const double *v) { return v[0] * v[0] * v[1]; }
+static int64_t g_custom(const int64_t *v) { return (int64_t)((uint64_t)v[0] * (uint64_t)v[0] * (uint64_t)v[1]); }
+static const config_t custom_configs[] = {{{S2(3, 4), S2(3, 4)}}, {{S1(5), S1(5)}}, {{S3(2, 3, 2), S3(2, 3, 2)}}};
+static const op_t other_custom[] = {{.label = "custom", .call = call_custom, .ref = ref_pointwise, .nin = 2, .f = f_custom, .g = g_custom, .atol = 10,
+                                     .half = 300, .lo = -2, .hi = 2, ON(custom_configs)}};
+#define SPECIAL(name) static const op_t other_##name[] = {{.label = #name, .special = special_##name}};
+SPECIAL(arange) SPECIAL(rand) SPECIAL(randn) SPECIAL(randint) SPECIAL(randperm) SPECIAL(bernoulli) SPECIAL(multinomial)
+
+static const struct { const op_t *list; int n; } other_cases[] = {
+#define TENSOR__X(ID, name, ...) {other_##name, COUNT(other_##name)},
+    TENSOR_OPS_OTHER(TENSOR__X)
+#undef TENSOR__X
+};
+typedef char every_other_row_has_its_case[COUNT(other_cases) == TENSOR_OP_COUNT - TENSOR_OP_POINTWISE_COUNT ? 1 : -1];
+
+// ---- main loops ----
+
+static void each(void (*visit)(const op_t *op)) {
+    int k, j;
+    for (k = 0; k < COUNT(pointwise_cases); k++) {
+        if (test_lines > TEST_MAX_LINES - 4) test_lines = TEST_MAX_LINES - 4;
+        visit(&pointwise_cases[k]);
+    }
+    for (k = 0; k < COUNT(other_cases); k++)
+        for (j = 0; j < other_cases[k].n; j++) {
+            op_t op = other_cases[k].list[j];
+            op.id = TENSOR_OP_POINTWISE_COUNT + k;
+            if (test_lines > TEST_MAX_LINES - 4) test_lines = TEST_MAX_LINES - 4;
+            visit(&op);
+        }
+}
+static void visit_values(const op_t *op) {
+    n_ops++;
+    if (op->special) op->special();
+    else run_values(op);
+}
+static void visit_grad(const op_t *op) { if (!op->special) run_grad(op); }
+static void visit_misuse(const op_t *op) { if (!op->special) run_misuse(op); }
+static void visit_threads(const op_t *op) {
+    static const config_t rows = {{S2(301, 257), S2(301, 257), S2(301, 257)}}, product = {{S2(130, 300), S2(300, 257), S1(257)}},
+                          column = {{S2(301, 300), S1(300), S2(300, 300)}}, flat = {{S1(100003), S1(100003), S1(100003)}};
+    if (op->special) return;
+    if (op->ref == ref_pointwise) {
+        run_threads(op, pointwise_big);
+        if (op->nin > 1 && op->id != TENSOR_OP_CUSTOM) run_threads(op, pointwise_big + 1);
+    } else if (op->ref == ref_rows) {
+        run_threads(op, &rows);
+        if (op->p[0] == ALL && op->nin == 1) run_threads(op, &flat);
+    } else if (op->label[0] == 'm' && op->id == TENSOR_OP_MATMUL && op->label[1] != 'v') run_threads(op, &product);
+    else if (op->id == TENSOR_OP_INDEX_SELECT || op->id == TENSOR_OP_INDEX_ADD) { if (op->p[0] == 0) run_threads(op, &column); }
+    else if (op->id == TENSOR_OP_GATHER || op->id == TENSOR_OP_SCATTER_ADD) run_threads(op, &rows);
+    else if (op->id == TENSOR_OP_TRIL || op->id == TENSOR_OP_TRIU || op->id == TENSOR_OP_FILL) run_threads(op, &rows);
+    else run_threads(op, &op->configs[0]);
+}
+static void values(void) { each(visit_values); }
+static void threads(void) { each(visit_threads); }
+static void gradients(void) { each(visit_grad); }
+static void misuse(void) { each(visit_misuse); }
+static void prepare(void) {
+    int isa;
+    for (isa = 0; isa < COUNT(isas); isa++) isa_there[isa] = tensor_set_cpu(isas[isa]) == 0, tensor_clear_error();
+    tensor_set_cpu(NULL);
+    prepare_pointwise();
+}
+
+int main(void) {
+    RUN(prepare);
+    RUN(values);
+    RUN(threads);
+    RUN(gradients);
+    RUN(misuse);
+    printf("%ld ops, %ld value cases, %ld bit comparisons with contiguous, %ld thread cases, %ld gradcheck cases, %ld gradgradcheck cases,\n"
+           "%ld error cases, %ld dtype pairs, %ld combinations skipped (instruction set missing), %ld dtypes accepted beyond PyTorch\n",
+           n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_errors, n_dtypes, n_skipped, n_lenient);
+    return test_report();
 }
