@@ -717,7 +717,7 @@ TENSOR_API tensor_t *tensor_log_softmax(tensor_t *x, int64_t dim);
 // ------------------------------------------------------------------------------
 
 // Matrix product with PyTorch's rules for 1-d, 2-d and batched, broadcast operands.
-//   a       [K], [M, K] or [..., M, K] f32/f64/f16/bf16
+//   a       [K], [M, K] or [..., M, K], any dtype but bool (integers by plain loops, wrapping)
 //   b       [K], [K, N] or [..., K, N], dtype of a
 //   -> new [..., M, N] (1-d operands lose their dim);  grad da = g bT, db = aT g
 //   errors  SHAPE (K differs, batch dims do not broadcast), DTYPE
@@ -1545,8 +1545,9 @@ typedef struct tensor__saved_t {
     int64_t offset;
     const int64_t *dims, *strides;
     double immediate;
+    int64_t numel;
     uint32_t version;
-    uint8_t ndim, dtype, is_immediate;
+    uint8_t ndim, dtype, is_immediate, contiguous;
     int8_t source;                      // input k, or -1 - k for output k
 } tensor__saved_t;
 
@@ -1964,14 +1965,20 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
  * know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
  * (platform's bits).
  */
-#if TENSOR__PASS == 0
-#define TENSOR__K(name) tensor__##name##_scalar
-#elif TENSOR__PASS == 1
-#define TENSOR__K(name) tensor__##name##_sse2
-#elif TENSOR__PASS == 2
-#define TENSOR__K(name) tensor__##name##_avx2
+// An opened pass (tensor_nn.h) may stand in one file with the core's own: its functions have names of their own.
+#ifdef TENSOR__PASS_OPEN
+#define TENSOR__K2(name, isa) tensor__##name##_##isa##_open
 #else
-#define TENSOR__K(name) tensor__##name##_avx512
+#define TENSOR__K2(name, isa) tensor__##name##_##isa
+#endif
+#if TENSOR__PASS == 0
+#define TENSOR__K(name) TENSOR__K2(name, scalar)
+#elif TENSOR__PASS == 1
+#define TENSOR__K(name) TENSOR__K2(name, sse2)
+#elif TENSOR__PASS == 2
+#define TENSOR__K(name) TENSOR__K2(name, avx2)
+#else
+#define TENSOR__K(name) TENSOR__K2(name, avx512)
 #endif
 
 #if defined(__clang__)
@@ -3130,9 +3137,8 @@ TENSOR_OPS_COPY(TENSOR__X)
 #define TENSOR__X(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                             \
     TENSOR__FORWARD(name, f)                                                                                 \
     TENSOR__BACKWARD_HEAD(name) {                                                                            \
-            V_F da = dA, db = dB;                                                                            \
-            if (out[0]) { V_STORE((float *)out[0] + i, da); }                                                \
-            if (out[1]) { V_STORE((float *)out[1] + i, db); }                                                \
+            if (out[0]) { V_STORE((float *)out[0] + i, dA); }                                                \
+            if (out[1]) { V_STORE((float *)out[1] + i, dB); }                                                \
         } }
 TENSOR_OPS_BINARY(TENSOR__X)
 #undef TENSOR__X
@@ -3888,6 +3894,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__HI_LANES
 #undef TENSOR__INF
 #undef TENSOR__K
+#undef TENSOR__K2
 #undef TENSOR__LN2_HI
 #undef TENSOR__LN2_LO
 #undef TENSOR__LOAD16
@@ -4226,11 +4233,14 @@ struct tensor_context_t {
     void *error_user;
     tensor__owned_t *owned;
     int isa, isa_known, reference;
+    const struct tensor__isa_t *plain;      // kernels of the plain door; NULL before the first choice and as reference
     tensor__pool_t pool;
 };
 
 static tensor_context_t tensor__default;             // made ready by the first tensor__attach
 static tensor__mutex_t tensor__global = TENSOR__MUTEX_INIT;
+static int tensor__reads_known;
+TENSOR__FN void tensor__reads_fill(void);
 static TENSOR__TLS tensor__thread_t *tensor__tls;
 
 static const int64_t tensor__no_dims[1] = {0};
@@ -4256,10 +4266,14 @@ TENSOR__INLINE tensor__thread_t *tensor__self(void) {
 TENSOR__FN tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...);
 TENSOR__FN void tensor__cache_release(tensor__thread_t *th);
 
-TENSOR__FN int tensor__mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
+TENSOR__INLINE int tensor__mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
+#if defined(__GNUC__) || defined(__clang__)
+    return !__builtin_mul_overflow(a, b, out);      // a division would cost as much as half an op
+#else
     if (b && a > UINT64_MAX / b) { return 0; }
     *out = a * b;
     return 1;
+#endif
 }
 
 TENSOR__INLINE int64_t tensor__least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -4741,6 +4755,10 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
     const void *me = &tensor__tls;
     TENSOR__LOCK(&tensor__global);
     if (!ctx->ready) { tensor__context_init(ctx); }
+    if (!tensor__reads_known) {
+        tensor__reads_fill();
+        tensor__reads_known = 1;
+    }
     TENSOR__UNLOCK(&tensor__global);
     TENSOR__LOCK(&ctx->mutex);
     tensor__thread_t **at = &ctx->idle, *th = NULL;
@@ -5663,6 +5681,7 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     o->visible = 1;
     o->original = NULL;
     o->compute = 0;
+    o->rng.seed = o->rng.offset = 0;
     o->p = NULL;
     if (nin <= TENSOR__MAX_IN) {
         for (int i = 0; i < nin; i++) { o->args[i] = in[i]; }
@@ -5854,15 +5873,21 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
     v->version = t->storage->version;
     v->ndim = t->ndim;
     v->dtype = t->dtype;
+    v->numel = t->numel;
+    v->contiguous = (t->flags & TENSOR__CONTIGUOUS) != 0;
     v->dims = dims;
     v->strides = tensor__pool_dims(pool, t->strides, t->ndim);
 }
+
+// What the derivatives of a pointwise row read for the operands that want a gradient, from the rows' own text.
+TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o);
 
 // The node of an op whose data is there. NULL = out of memory, raised.
 TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     tensor__thread_t *th = o->th;
     int nsaved = 0;
     size_t dims = 0;
+    if (o->row->family == TENSOR_FAMILY_POINTWISE && saves) { saves = tensor__pointwise_saves(o); }
     for (int i = 0; i < o->nin; i++) {
         if (o->in[i]) { dims += o->in[i]->ndim; }
         if (i < 5 && (saves >> i & 1)) {
@@ -6488,7 +6513,8 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
     for (int k = 0; k < it->nslots; k++) { in[k] = NULL; }
     for (int a = 0; a < n; a++) {
         if (a < it->nin && it->arg[a].uniform && it->arg[a].data) {
-            tensor__load_run(block[a], it->klass, it->arg[a].data, it->arg[a].dtype, 0, TENSOR__BLOCK);
+            int64_t fill = end - first + it->lanes;     // a short run needs no more than its own vectors
+            tensor__load_run(block[a], it->klass, it->arg[a].data, it->arg[a].dtype, 0, tensor__least(fill, TENSOR__BLOCK));
             in[it->slot[a]] = block[a];
             direct = 0;
         } else if (!it->arg[a].direct && it->arg[a].data) {
@@ -6497,7 +6523,7 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
     }
     while (first < end) {
         int64_t left = end - first, m = direct ? left : tensor__least(left, TENSOR__BLOCK);
-        int64_t whole = m - m % it->lanes;
+        int64_t whole = m & ~(int64_t)(it->lanes - 1);     // lanes is a power of two
         if (whole) { m = whole; }       // the tail takes a turn of its own
         int padded = whole == 0;
         for (int a = 0; a < it->nin; a++) {
@@ -6662,7 +6688,7 @@ TENSOR_OPS_COPY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                             \
     TENSOR__FORWARD(name, f)                                                                                 \
-    TENSOR__BACKWARD(name, double da = dA; double db = dB; TENSOR__OUT(0, da) TENSOR__OUT(1, db))
+    TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB))
 TENSOR_OPS_BINARY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                         \
@@ -6943,6 +6969,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__isa_choose(tensor_context_t *ctx) {
         int found = name ? tensor__isa_find(name) : -1;
         ctx->isa = found >= 0 ? found : tensor__cpu_best();
         ctx->reference = ref && ref[0] && strcmp(ref, "0") != 0;
+        ctx->plain = ctx->reference ? NULL : tensor__isas[ctx->isa];
         TENSOR__ATOMIC_STORE(&ctx->isa_known, 1);
     }
     TENSOR__UNLOCK(&ctx->mutex);
@@ -6972,6 +6999,7 @@ TENSOR_API int (tensor_set_cpu)(const char *name) {
     TENSOR__LOCK(&th->ctx->mutex);
     th->ctx->isa = found;
     th->ctx->reference = reference;
+    th->ctx->plain = reference ? NULL : tensor__isas[found];
     TENSOR__UNLOCK(&th->ctx->mutex);
     return 0;
 }
@@ -7007,7 +7035,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     int klass = tensor__class(c->compute);
     if (y->numel == 0) { return 0; }
     // The common case by hand: contiguous f32, equal shapes, whole vectors.
-    if (klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous && y->numel % isa->lanes == 0 &&
+    if (klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous && (y->numel & (isa->lanes - 1)) == 0 &&
         y->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
         int plain = 1;
         const void *in[4];
@@ -7055,7 +7083,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     const tensor__isa_t *isa = TENSOR__ISA(c->thread);
     int klass = tensor__class(g->dtype), reference = c->thread->ctx->reference;
     if (g->numel == 0) { return 0; }
-    if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && g->numel % isa->lanes == 0 && g->numel <= TENSOR__GRAIN &&
+    if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && (g->numel & (isa->lanes - 1)) == 0 && g->numel <= TENSOR__GRAIN &&
         !reference) {
         int plain = 1;
         const void *in[5];
@@ -7104,12 +7132,12 @@ TENSOR__FN const tensor__row_t *tensor__row(int id);
 #define TENSOR__ROW(ID) tensor__row(TENSOR_OP_##ID)
 
 // value in x, which is fresh or allowed to change.
-TENSOR__FN tensor_t *tensor__filled(const int64_t *dims, int ndim, int dtype, double value) {
+TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value) {
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
     o.p = &o.params;
     o.params.f[0] = value;
-    tensor__result(&o, dtype, dims, ndim);
+    o.out[o.nout++] = tensor__make(o.th, op, dtype, dims, ndim);
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_empty_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
@@ -7118,16 +7146,16 @@ TENSOR_API tensor_t *(tensor_empty_n)(const int64_t *dims, int ndim, tensor_dtyp
     return o.th->fresh = tensor__make(o.th, "empty", (int)dtype, dims, ndim);
 }
 TENSOR_API tensor_t *(tensor_zeros_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
-    return tensor__filled(dims, ndim, (int)dtype, 0);
+    return tensor__filled("zeros", dims, ndim, (int)dtype, 0);
 }
 TENSOR_API tensor_t *(tensor_ones_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
-    return tensor__filled(dims, ndim, (int)dtype, 1);
+    return tensor__filled("ones", dims, ndim, (int)dtype, 1);
 }
 TENSOR_API tensor_t *(tensor_full_n)(const int64_t *dims, int ndim, double value, tensor_dtype_t dtype) {
-    return tensor__filled(dims, ndim, (int)dtype, value);
+    return tensor__filled("full", dims, ndim, (int)dtype, value);
 }
 TENSOR_API tensor_t *(tensor_scalar)(double value, tensor_dtype_t dtype) {
-    return tensor__filled(tensor__no_dims, 0, (int)dtype, value);
+    return tensor__filled("scalar", tensor__no_dims, 0, (int)dtype, value);
 }
 TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
     if (!TENSOR__USABLE(tensor__self(), "empty_like", "x", x)) { return TENSOR__POISON; }
@@ -7135,7 +7163,7 @@ TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_full_like)(tensor_t *x, double value) {
     if (!TENSOR__USABLE(tensor__self(), "full_like", "x", x)) { return TENSOR__POISON; }
-    return tensor__filled(x->dims, x->ndim, x->dtype, value);
+    return tensor__filled("full_like", x->dims, x->ndim, x->dtype, value);
 }
 TENSOR_API tensor_t *(tensor_zeros_like)(tensor_t *x) { return (tensor_full_like)(x, 0); }
 TENSOR_API tensor_t *(tensor_ones_like)(tensor_t *x) { return (tensor_full_like)(x, 1); }
@@ -7552,23 +7580,25 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
         }
         return 1;
     }
-    int d = x->ndim - 1, v = ndim - 1;      // match runs of x's dims with runs of the new ones, from the right
+    int64_t xd[TENSOR_MAX_DIMS], xs[TENSOR_MAX_DIMS], step = 1;
+    int d = -1, v = ndim - 1;       // match runs of x's dims (sizes of 1 do not count) with runs of the new ones, from the right
+    for (int i = 0; i < x->ndim; i++) {
+        if (x->dims[i] == 1) { continue; }
+        xd[++d] = x->dims[i];
+        xs[d] = x->strides[i];
+    }
     while (d >= 0) {
-        int64_t run = x->dims[d], step = x->strides[d], got = 1;
-        while (d > 0 && (x->dims[d - 1] == 1 || x->strides[d - 1] == x->strides[d] * x->dims[d] || x->dims[d] == 1)) {
-            if (x->dims[d] == 1) { step = x->strides[d - 1]; }
-            d--;
-            run *= x->dims[d];
-        }
+        int64_t run = xd[d], got = 1;
+        step = xs[d];
+        while (d > 0 && xs[d - 1] == xs[d] * xd[d]) { run *= xd[--d]; }
         while (v >= 0 && (got < run || dims[v] == 1)) {
             strides[v] = step * got;
-            got *= dims[v];
-            v--;
+            got *= dims[v--];
         }
         if (got != run) { return 0; }
         d--;
     }
-    while (v >= 0) { strides[v--] = 0; }
+    while (v >= 0) { strides[v--] = step; }
     return 1;
 }
 TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t *want, int ndim, int may_copy) {
@@ -8028,6 +8058,23 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     return o->compute;
 }
 
+// What the tape needs to know of an op that came through the plain door.
+TENSOR__INLINE void tensor__plain_op(tensor__op_t *o, tensor__thread_t *th, const tensor__row_t *row, tensor_t *a,
+                                     tensor_t *b, tensor_t *y) {
+    o->th = th;
+    o->row = row;
+    o->args[0] = a;
+    o->args[1] = b;
+    o->in = o->args;
+    o->nin = b ? 2 : 1;
+    o->nout = 1;
+    o->immediate = 0;
+    o->original = NULL;
+    o->p = NULL;
+    o->out[0] = y;
+    o->rng.seed = o->rng.offset = 0;
+}
+
 TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     int dtype = tensor__pointwise_dtype(o, promoted);
     if (dtype < 0) { return TENSOR__POISON; }
@@ -8059,7 +8106,61 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     return tensor__finish(o);
 }
 
+// A fresh f32 tensor of contiguous a's shape. NULL = out of memory, not raised.
+TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
+    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, a->ndim);
+    if (!t) { return NULL; }
+    t->storage = tensor__storage(th, (uint64_t)a->numel * sizeof(float), NULL);
+    if (!t->storage) {
+        (tensor_free)(t);
+        return NULL;
+    }
+    t->numel = a->numel;
+    t->flags = TENSOR__CONTIGUOUS;
+    for (int d = 0; d < a->ndim; d++) {
+        t->dims[d] = a->dims[d];
+        t->strides[d] = a->strides[d];
+    }
+    return t;
+}
+// The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small networks
+// are that, and the general way (promotion, broadcast, call, iterator) would cost three times the work itself.
+// b NULL = unary. NULL = not plain, take the general way.
+TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b) {
+    tensor__thread_t *th = tensor__self();
+    const tensor__isa_t *isa = th->ctx->plain;
+    if (!isa || th->error.code || !a || a->state != TENSOR__LIVE || a->dtype != TENSOR_F32) { return NULL; }
+    int64_t n = a->numel;
+    int flags = a->flags;
+    if (b) {
+        if (b->state != TENSOR__LIVE || b->dtype != TENSOR_F32 || b->ndim != a->ndim) { return NULL; }
+        for (int d = 0; d < a->ndim; d++) { if (a->dims[d] != b->dims[d]) { return NULL; } }
+        flags &= b->flags;
+    }
+    if (!(flags & TENSOR__CONTIGUOUS) || (n & (isa->lanes - 1)) || n > TENSOR__GRAIN || n == 0) { return NULL; }
+    const tensor__row_t *row = tensor__row(id);
+    tensor_t *t = tensor__like(th, row->name, a);
+    if (!t) { return NULL; }
+    const void *in[4];
+    void *out[1];
+    in[0] = (const float *)a->storage->data + a->offset;
+    in[1] = b ? (const float *)b->storage->data + b->offset : NULL;
+    out[0] = t->storage->data;
+    isa->forward[id](in, out, NULL, n);
+    if (th->grad_mode && (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)))) {
+        tensor__op_t o;
+        tensor__plain_op(&o, th, row, a, b, t);
+        if (!tensor__record(&o)) {
+            (tensor_free)(t);
+            return TENSOR__POISON;
+        }
+    }
+    return th->fresh = t;
+}
+
 TENSOR__FN tensor_t *tensor__unary(int id, tensor_t *x, double f0, double f1) {
+    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(id, x, NULL) : NULL;
+    if (TENSOR__LIKELY(plain != NULL)) { return plain; }
     tensor__op_t o;
     tensor_t *const in[1] = {x};
     if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
@@ -8081,6 +8182,8 @@ TENSOR__FN tensor_t *tensor__unary_p(int id, tensor_t *x, double f0, double f1) 
     return tensor__pointwise_finish(&o, x->dtype);
 }
 TENSOR__FN tensor_t *tensor__binary(int id, tensor_t *a, tensor_t *b) {
+    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && b ? tensor__plain(id, a, b) : NULL;
+    if (TENSOR__LIKELY(plain != NULL)) { return plain; }
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
     if (!tensor__begin(&o, tensor__row(id), in, 2)) { return TENSOR__POISON; }
@@ -8382,19 +8485,19 @@ TENSOR_OPS_TERNARY(TENSOR__X)
 #undef TENSOR__X
 #undef TENSOR__D
 // passes bit k: the derivative for operand k is the incoming gradient itself, nothing to compute.
-typedef struct tensor__formulas_t { tensor__derivative_t d[3]; int passes; } tensor__formulas_t;
+typedef struct tensor__formulas_t { tensor__derivative_t d[3]; int passes; const char *text[3]; } tensor__formulas_t;
 #define TENSOR__IS_G(text) (sizeof(text) == 4 && text[0] == 'F' && text[2] == 'G')
 static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, kind, f, dA, ...) {{tensor__d0_##name, NULL, NULL}, TENSOR__IS_G(#dA)},
+#define TENSOR__X(ID, name, kind, f, dA, ...) {{tensor__d0_##name, NULL, NULL}, TENSOR__IS_G(#dA), {#dA, "", ""}},
     TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, ...)                                                            \
-    {{tensor__d0_##name, tensor__d1_##name, NULL}, TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1},
+    {{tensor__d0_##name, tensor__d1_##name, NULL}, TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1, {#dA, #dB, ""}},
     TENSOR_OPS_BINARY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, dC, ...)                                                        \
     {{tensor__d0_##name, tensor__d1_##name, tensor__d2_##name},                                              \
-     TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1 | TENSOR__IS_G(#dC) << 2},
+     TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1 | TENSOR__IS_G(#dC) << 2, {#dA, #dB, #dC}},
     TENSOR_OPS_TERNARY(TENSOR__X)
 #undef TENSOR__X
 };
@@ -8458,7 +8561,65 @@ static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
 #undef F_XOR
 #undef F_SEL
 
+// reads[op][k]: TENSOR__SA .. read by the derivative for operand k; filled once, before the first tensor is made.
+static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];
+TENSOR__FN void tensor__reads_fill(void) {
+    for (int id = 0; id < TENSOR_OP_POINTWISE_COUNT; id++) {
+        for (int k = 0; k < 3; k++) {
+            const char *text = tensor__formulas[id].text[k];
+            int mask = 0;
+            for (; text && *text; text++) {
+                if (text[0] != 'F' || text[1] != '_') { continue; }
+                int word = (text[3] >= 'A' && text[3] <= 'Z') || text[3] == '(';       // F_ADD, F_C(1)
+                if (text[2] == 'A' && !word) { mask |= TENSOR__SA; }
+                if (text[2] == 'B' && !word) { mask |= TENSOR__SB; }
+                if (text[2] == 'C' && text[3] == '_') { mask |= TENSOR__SC; }
+                if (text[2] == 'Y' && !word) { mask |= TENSOR__SY; }
+            }
+            tensor__reads[id][k] = (uint16_t)mask;
+        }
+    }
+}
+TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o) {
+    int mask = 0;
+    for (int k = 0; k < o->nin && k < 3; k++) {
+        if (o->in[k] && tensor__needs_grad(o->in[k])) { mask |= tensor__reads[o->row->id][k]; }
+    }
+    return mask;
+}
+
 TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v);
+
+// The plain door for backward: everything contiguous f32 of the shape of g. 0 = not plain.
+TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted) {
+    tensor__node_t *n = g->node;
+    tensor_t *gy = g->gy[0];
+    const tensor__isa_t *isa = g->th->ctx->plain;
+    if (!isa || gy->dtype != TENSOR_F32 || n->out[0].dtype != TENSOR_F32 || !(gy->flags & TENSOR__CONTIGUOUS) ||
+        (gy->numel & (isa->lanes - 1)) || gy->numel > TENSOR__GRAIN || gy->numel == 0) {
+        return 0;
+    }
+    const void *in[5];
+    void *out[3];
+    in[0] = in[1] = in[2] = in[3] = NULL;
+    for (int i = 0; i < n->nsaved; i++) {
+        const tensor__saved_t *v = &n->saved[i];
+        if (!v->storage || v->dtype != TENSOR_F32 || !v->contiguous || v->numel != gy->numel) { return 0; }
+        if (!tensor__check_saved(g, v)) { return 1; }
+        in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset;
+    }
+    in[4] = (const float *)gy->storage->data + gy->offset;
+    for (int k = 0; k < 3; k++) {
+        out[k] = NULL;
+        if (!(wanted >> k & 1)) { continue; }
+        tensor_t *t = tensor__like(g->th, n->row->name, gy);
+        if (!t) { return 0; }
+        g->gx[k] = t;
+        out[k] = t->storage->data;
+    }
+    isa->backward[n->row->id](in, out, n->p ? n->p->f : NULL, gy->numel);
+    return 1;
+}
 
 // Gradient of every pointwise row: one fused kernel of the derivative columns, or the same text on tensors.
 TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
@@ -8479,7 +8640,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
             wanted |= 1 << k;
         }
     }
-    if (!wanted) { return; }
+    if (!wanted || (!g->create && tensor__plain_backward(g, wanted))) { return; }
     tensor_arg_t arg[8];
     tensor_call_t c;
     for (int i = 0; i < 8; i++) {
@@ -8499,21 +8660,14 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
         }
         if (!v->storage) { continue; }
         if (!tensor__check_saved(g, v)) { return; }
-        int64_t numel = 1, expect = 1;
-        int contiguous = 1;
-        for (int k = v->ndim - 1; k >= 0; k--) {
-            contiguous &= v->dims[k] == 1 || v->strides[k] == expect;
-            expect *= v->dims[k];
-        }
-        numel = expect;
         a->data = (char *)v->storage->data + v->offset * (int64_t)tensor__sizes[v->dtype];
         a->dims = v->dims;
         a->strides = v->strides;
-        a->numel = numel;
+        a->numel = v->numel;
         a->storage = v->storage;
         a->dtype = v->dtype;
         a->ndim = v->ndim;
-        a->contiguous = (uint8_t)contiguous;
+        a->contiguous = v->contiguous;
     }
     tensor__arg(&arg[4], gy, TENSOR_READ);
     for (int k = 0; k < count; k++) {
@@ -9057,7 +9211,7 @@ TENSOR_API tensor_t *(tensor_log_softmax)(tensor_t *x, int64_t dim) {
     return tensor__needs_float("log_softmax", x) ? tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0) : TENSOR__POISON;
 }
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
-    if (!tensor__needs_float("logsumexp", x)) { return TENSOR__POISON; }
+    if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     return tensor__rows_op(TENSOR_OP_LOGSUMEXP, x, dim, 1, keepdim, -1, 0);
 }
 TENSOR_API tensor_t *(tensor_cumsum)(tensor_t *x, int64_t dim) {
@@ -9276,6 +9430,7 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     if (a->dtype != b->dtype) {
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
     }
+    if (a->dtype == TENSOR_BOOL) { return tensor__fail(o.th, TENSOR_ERR_DTYPE, "matmul: a %t and b %t are bool", a, b); }
     int64_t ka = a->dims[a->ndim - 1], kb = b->dims[b->ndim > 1 ? b->ndim - 2 : 0];
     if (ka != kb) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a, b, ka, kb);
@@ -9981,7 +10136,8 @@ TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
         tensor__saved_t *v = &n->saved[i];
         if (v->source != source) { continue; }
         if (v->is_immediate) { return (tensor_scalar)(v->immediate, (tensor_dtype_t)n->out[0].dtype); }
-        if (!v->storage || !tensor__check_saved(g, v)) { return TENSOR__POISON; }
+        if (!v->storage) { return NULL; }       // an optional input that was absent
+        if (!tensor__check_saved(g, v)) { return TENSOR__POISON; }
         tensor__edge_t *e = source >= 0 ? &n->edge[source] : NULL;
         if (g->create && e && e->leaf && e->leaf->storage == v->storage) { return e->leaf; }
         tensor_t *t = tensor__new_header(th, n->row->name, v->dtype, v->ndim);
@@ -10457,7 +10613,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     int64_t mark = th->top;
     for (int i = 0; i < no && ok; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
-        if (!g) { g = tensor__filled(y->dims, y->ndim, y->dtype, 1); }
+        if (!g) { g = tensor__filled("ones", y->dims, y->ndim, y->dtype, 1); }
         tensor__meta_t m;
         m.dims = y->dims;
         m.ndim = y->ndim;
@@ -10847,7 +11003,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
     if (!site) { return t; }
     tensor__thread_t *th = tensor__self();
-    if (TENSOR__LIKELY(th->fresh == t && t != TENSOR__POISON)) {
+    if (TENSOR__LIKELY(th->fresh == t && t && t != TENSOR__POISON)) {
         th->fresh = NULL;
         if (!t->site) { t->site = site; }
         if (t->node && !t->node->site) { t->node->site = site; }

@@ -27,6 +27,22 @@
 
 // ------------------------------------------------------------------------------
 // >>nn-manual                                      MARK: manual
+//
+// NAMES      Operations are tensor_ + the name in torch.nn.functional; objects and their verbs are nn_ +
+//            snake case: nn_linear, nn_sequential, nn_adam, nn_forward, nn_step.
+// OPTIONS    Designated initialisers: nn_conv2d(3, 64, 3, .stride = 2, .padding = 1). 0 = PyTorch's default,
+//            TENSOR_ZERO a real zero. Without macros: nn_conv2d_args_t a = nn_conv2d_defaults(); ...;
+//            nn_conv2d_with(a).
+// OBJECTS    Modules, optimizers, loaders and readers belong to the context: freed one by one (nn_free,
+//            nn_optimizer_free, nn_data_loader_free, nn_safetensors_close) or all by tensor_shutdown, in any
+//            order. Constructors return NULL on failure, and functions given NULL return poison or the code:
+//            one check of tensor_ok() is enough.
+// TRAINING   nn_zero_grad(opt); tensor_backward(loss); nn_step(opt); and tensor_scope_reset for the step's
+//            tensors.
+// THREADS    A module may run forward on several threads at once if none of them changes it; dropout draws
+//            from the calling thread's generator. To serve while training: nn_clone and nn_copy_state.
+// FILES      safetensors, as PyTorch's users exchange them: torch.save(...) files are refused; in Python
+//            safetensors.torch.save_file(model.state_dict(), "m.safetensors") writes what nn_load reads.
 // ------------------------------------------------------------------------------
 
 #ifdef __cplusplus
@@ -35,64 +51,1480 @@ extern "C" {
 
 // ------------------------------------------------------------------------------
 // >>functional                                     MARK: torch.nn.functional
+//
+// One args struct per function with options: tensor_conv2d(x, w, b, .stride = 2, .padding = 1). In such a
+// call a member that is 0 has PyTorch's default and TENSOR_ZERO is a real zero; tensor_conv2d_with(a) takes
+// the members literally, and tensor_conv2d_defaults() fills them. A negative stride_w, padding_w, dilation_w
+// or kernel_w means "as the height's". f16 and bf16 are computed in f32. Rejected: long positional lists
+// (nobody can read them).
+// All: -> new, contiguous, dtype of the input;  errors SHAPE, DTYPE, OUT_OF_MEMORY, each naming the argument
 // ------------------------------------------------------------------------------
+
+// Members with initialisers make the structs non-POD, which clang++ dislikes to see returned from C; the
+// layout stays C's.
+#if defined(__cplusplus) && defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wreturn-type-c-linkage"
+#endif
+
+// y = x wT + b over the last dim.
+//   x       [..., in] f32/f64/f16/bf16
+//   weight  [out, in], dtype of x
+//   bias    [out], dtype of x; NULL = none
+//   -> new [..., out];  grad dx = g w, dw = gT x, db = sum of g;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias);
+
+typedef struct tensor_embedding_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *index TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t padding_idx TENSOR_INIT;        // row without gradient; 0 = none, TENSOR_ZERO = row 0
+} tensor_embedding_args_t;
+// Rows of weight named by index: tensor_embedding(index, weight, .padding_idx = TENSOR_ZERO).
+//   index   any shape, i32/i64, values 0..rows-1
+//   weight  [rows, width] f32/f64/f16/bf16
+//   -> new [index's dims, width];  grad dweight = rows of g added in the order of index
+//   errors  INDEX, SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_embedding_with(tensor_embedding_args_t a);
+TENSOR_API tensor_embedding_args_t tensor_embedding_defaults(void);
+
+typedef struct tensor_layer_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    int64_t normalized_dims TENSOR_INIT;    // how many trailing dims (PyTorch: their sizes); default 1
+    tensor_t *weight TENSOR_INIT;
+    tensor_t *bias TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double eps TENSOR_INIT;                 // default 1e-5
+} tensor_layer_norm_args_t;
+// (x - mean) / sqrt(var + eps) * weight + bias over the last dims: tensor_layer_norm(x, 1, w, b).
+//   x             [..., D...] f32/f64/f16/bf16, D... the normalized dims
+//   weight, bias  [D...], dtype of x; NULL = 1, 0
+//   -> new, shape of x;  grad through mean and variance (saves mean and 1 / deviation);  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_layer_norm_with(tensor_layer_norm_args_t a);
+TENSOR_API tensor_layer_norm_args_t tensor_layer_norm_defaults(void);
+
+typedef struct tensor_conv2d_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT;
+    tensor_t *bias TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t stride TENSOR_INIT;             // default 1
+    int64_t stride_w TENSOR_INIT;
+    int64_t padding TENSOR_INIT;            // zeros on both sides, default 0
+    int64_t padding_w TENSOR_INIT;
+    int64_t dilation TENSOR_INIT;           // default 1
+    int64_t dilation_w TENSOR_INIT;
+    int64_t groups TENSOR_INIT;             // default 1
+    int same TENSOR_INIT;                   // padding = 'same' (stride 1): output as large as the input
+} tensor_conv2d_args_t;
+// 2-d convolution (cross-correlation, as in PyTorch).
+//   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
+//   weight  [O, C / groups, KH, KW], dtype of x
+//   bias    [O], dtype of x; NULL = none
+//   -> new [N, O, (H + 2 padding - dilation (KH - 1) - 1) / stride + 1, ...];  grad differentiable itself
+//   errors  SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_conv2d_with(tensor_conv2d_args_t a);
+TENSOR_API tensor_conv2d_args_t tensor_conv2d_defaults(void);
+
+typedef struct tensor_max_pool2d_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    int64_t kernel TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t kernel_w TENSOR_INIT;
+    int64_t stride TENSOR_INIT;             // default (0) the kernel
+    int64_t stride_w TENSOR_INIT;
+    int64_t padding TENSOR_INIT;            // minus infinity on both sides, at most kernel / 2
+    int64_t padding_w TENSOR_INIT;
+    int64_t dilation TENSOR_INIT;           // default 1
+    int64_t dilation_w TENSOR_INIT;
+    int ceil_mode TENSOR_INIT;              // also windows that leave the input on the right
+} tensor_max_pool2d_args_t;
+// Largest element of each window; NaN wins. tensor_max_pool2d(x, 2) halves height and width.
+//   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
+//   -> new [N, C, OH, OW];  grad to the chosen element;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_max_pool2d_with(tensor_max_pool2d_args_t a);
+TENSOR_API tensor_max_pool2d_args_t tensor_max_pool2d_defaults(void);
+
+typedef struct tensor_avg_pool2d_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    int64_t kernel TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t kernel_w TENSOR_INIT;
+    int64_t stride TENSOR_INIT;             // default (0) the kernel
+    int64_t stride_w TENSOR_INIT;
+    int64_t padding TENSOR_INIT;            // zeros on both sides, at most kernel / 2
+    int64_t padding_w TENSOR_INIT;
+    int ceil_mode TENSOR_INIT;
+    int no_count_pad TENSOR_INIT;           // count_include_pad = False: divide by elements inside x
+    int64_t divisor_override TENSOR_INIT;   // 0 = the window's size
+} tensor_avg_pool2d_args_t;
+// Mean of each window.
+//   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
+//   -> new [N, C, OH, OW];  grad spreads g over the window;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_avg_pool2d_with(tensor_avg_pool2d_args_t a);
+TENSOR_API tensor_avg_pool2d_args_t tensor_avg_pool2d_defaults(void);
+
+// Mean of h x w windows that cover the input evenly.
+//   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
+//   -> new [N, C, h, w];  grad spreads g over the window;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_adaptive_avg_pool2d(tensor_t *x, int64_t h, int64_t w);
+
+// Zeroes elements with probability p and scales the others by 1 / (1 - p); x itself when not training.
+//   x         f32/f64/f16/bf16
+//   p         0..1 (PyTorch's default is 0.5)
+//   training  0 or 1
+//   -> new (x if not training);  grad g by the same mask, drawn again;  errors SHAPE (p outside 0..1), DTYPE
+TENSOR_API tensor_t *tensor_dropout(tensor_t *x, double p, int training);
+
+typedef struct tensor_scaled_dot_product_attention_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *query TENSOR_INIT;
+    tensor_t *key TENSOR_INIT;
+    tensor_t *value TENSOR_INIT;
+    tensor_t *attn_mask TENSOR_INIT;        // bool (true = look) or a float to add; broadcasts to [..., T, S]
+    const void *surplus_ TENSOR_INIT;
+    double dropout_p TENSOR_INIT;           // default 0
+    int is_causal TENSOR_INIT;              // element t looks at s <= t; not together with attn_mask
+    double scale TENSOR_INIT;               // 0 = 1 / sqrt(E)
+} tensor_scaled_dot_product_attention_args_t;
+// softmax(q kT scale + mask) v; a row that may look at nothing gives 0.
+//   query, key, value   [..., T, E], [..., S, E], [..., S, V] f32/f64/f16/bf16
+//   -> new [..., T, V];  grad to query, key, value (and a float mask)
+//   errors  SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_scaled_dot_product_attention_with(tensor_scaled_dot_product_attention_args_t a);
+TENSOR_API tensor_scaled_dot_product_attention_args_t tensor_scaled_dot_product_attention_defaults(void);
+
+// Behind the macros: the same functions, 0 standing for the default.
+TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a);
+TENSOR_API tensor_t *tensor__layer_norm(tensor_layer_norm_args_t a);
+TENSOR_API tensor_t *tensor__conv2d(tensor_conv2d_args_t a);
+TENSOR_API tensor_t *tensor__max_pool2d(tensor_max_pool2d_args_t a);
+TENSOR_API tensor_t *tensor__avg_pool2d(tensor_avg_pool2d_args_t a);
+TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a);
+
+#define tensor_linear(...) tensor__at(TENSOR_HERE, (tensor_linear)(__VA_ARGS__))
+#define tensor_adaptive_avg_pool2d(...) tensor__at(TENSOR_HERE, (tensor_adaptive_avg_pool2d)(__VA_ARGS__))
+#define tensor_dropout(...) tensor__at(TENSOR_HERE, (tensor_dropout)(__VA_ARGS__))
+#ifndef __cplusplus
+#define tensor_embedding(...) tensor__embedding(TENSOR_ARGS(tensor_embedding_args_t, __VA_ARGS__))
+#define tensor_layer_norm(...) tensor__layer_norm(TENSOR_ARGS(tensor_layer_norm_args_t, __VA_ARGS__))
+#define tensor_conv2d(...) tensor__conv2d(TENSOR_ARGS(tensor_conv2d_args_t, __VA_ARGS__))
+#define tensor_max_pool2d(...) tensor__max_pool2d(TENSOR_ARGS(tensor_max_pool2d_args_t, __VA_ARGS__))
+#define tensor_avg_pool2d(...) tensor__avg_pool2d(TENSOR_ARGS(tensor_avg_pool2d_args_t, __VA_ARGS__))
+#define tensor_scaled_dot_product_attention(...)                                                             \
+    tensor__scaled_dot_product_attention(TENSOR_ARGS(tensor_scaled_dot_product_attention_args_t, __VA_ARGS__))
+#endif
 
 // ------------------------------------------------------------------------------
 // >>losses                                         MARK: losses
+//
+// Input and target must have one shape (class indices excepted): a silently broadcast loss trains the wrong
+// thing. Options as in >>functional. .reduction: TENSOR_MEAN (default), TENSOR_SUM, TENSOR_NONE.
+// All: -> new 0-d (TENSOR_NONE: the shape of the target);  grad fused, differentiable itself
+//      errors SHAPE (shapes differ), DTYPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
+
+typedef enum tensor_reduction_t {
+    TENSOR_MEAN, TENSOR_SUM, TENSOR_NONE,
+    TENSOR_BATCHMEAN                        // sum / size of dim 0, kl_div only
+} tensor_reduction_t;
+
+typedef struct tensor_cross_entropy_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT;           // [C], NULL = 1
+    const void *surplus_ TENSOR_INIT;
+    int64_t ignore_index TENSOR_INIT;       // default -100
+    double label_smoothing TENSOR_INIT;     // 0..1, default 0
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_cross_entropy_args_t;
+// Cross entropy between softmax(input) and classes.
+//   input   logits [N, C] or [N, C, d...] f32/f64/f16/bf16 ([C] without a batch)
+//   target  [N] or [N, d...] i32/i64, values 0..C-1 or ignore_index; or probabilities as input
+//   -> new 0-d; the mean is weighted by the targets' weights;  grad (softmax - target) scaled
+//   errors  INDEX (a target outside), SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_cross_entropy_with(tensor_cross_entropy_args_t a);
+TENSOR_API tensor_cross_entropy_args_t tensor_cross_entropy_defaults(void);
+
+typedef struct tensor_nll_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT;           // [C], NULL = 1
+    const void *surplus_ TENSOR_INIT;
+    int64_t ignore_index TENSOR_INIT;       // default -100
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_nll_loss_args_t;
+// Minus the element of input that target names.
+//   input   log-probabilities [N, C] or [N, C, d...] f32/f64/f16/bf16 ([C] without a batch)
+//   target  [N] or [N, d...] i32/i64, values 0..C-1 or ignore_index
+//   -> new 0-d, weighted as cross_entropy;  grad -weight at the targets;  errors INDEX, SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_nll_loss_with(tensor_nll_loss_args_t a);
+TENSOR_API tensor_nll_loss_args_t tensor_nll_loss_defaults(void);
+
+typedef struct tensor_mse_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_mse_loss_args_t;
+// (input - target)^2.
+//   input, target   any shape, the same, f32/f64/f16/bf16
+//   -> new;  grad 2 (input - target);  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_mse_loss_with(tensor_mse_loss_args_t a);
+TENSOR_API tensor_mse_loss_args_t tensor_mse_loss_defaults(void);
+
+typedef struct tensor_l1_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_l1_loss_args_t;
+// |input - target|.
+//   input, target   any shape, the same, f32/f64/f16/bf16
+//   -> new;  grad sign(input - target);  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_l1_loss_with(tensor_l1_loss_args_t a);
+TENSOR_API tensor_l1_loss_args_t tensor_l1_loss_defaults(void);
+
+typedef struct tensor_smooth_l1_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double beta TENSOR_INIT;                // default 1
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_smooth_l1_loss_args_t;
+// d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; d = input - target.
+//   input, target   any shape, the same, f32/f64/f16/bf16
+//   -> new;  grad d / beta, sign(d);  errors SHAPE (beta < 0), DTYPE
+TENSOR_API tensor_t *tensor_smooth_l1_loss_with(tensor_smooth_l1_loss_args_t a);
+TENSOR_API tensor_smooth_l1_loss_args_t tensor_smooth_l1_loss_defaults(void);
+
+typedef struct tensor_huber_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double delta TENSOR_INIT;               // default 1
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_huber_loss_args_t;
+// d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2); d = input - target.
+//   input, target   any shape, the same, f32/f64/f16/bf16
+//   -> new;  grad d clamped to +-delta;  errors SHAPE (delta <= 0), DTYPE
+TENSOR_API tensor_t *tensor_huber_loss_with(tensor_huber_loss_args_t a);
+TENSOR_API tensor_huber_loss_args_t tensor_huber_loss_defaults(void);
+
+typedef struct tensor_binary_cross_entropy_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT;           // broadcasts to input, NULL = 1
+    const void *surplus_ TENSOR_INIT;
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_binary_cross_entropy_args_t;
+// -(t log x + (1 - t) log(1 - x)), logs not below -100.
+//   input   probabilities in 0..1, any shape, f32/f64/f16/bf16
+//   target  shape and dtype of input
+//   -> new;  grad (x - t) / (x (1 - x));  errors INDEX (input outside 0..1), SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_binary_cross_entropy_with(tensor_binary_cross_entropy_args_t a);
+TENSOR_API tensor_binary_cross_entropy_args_t tensor_binary_cross_entropy_defaults(void);
+
+typedef struct tensor_binary_cross_entropy_with_logits_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT;           // broadcasts to input, NULL = 1
+    tensor_t *pos_weight TENSOR_INIT;       // the same, for the positive term
+    const void *surplus_ TENSOR_INIT;
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_binary_cross_entropy_with_logits_args_t;
+// Binary cross entropy of sigmoid(input), stable for every input.
+//   input   logits, any shape, f32/f64/f16/bf16
+//   target  shape and dtype of input
+//   -> new;  grad sigmoid(x) - t;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *
+tensor_binary_cross_entropy_with_logits_with(tensor_binary_cross_entropy_with_logits_args_t a);
+TENSOR_API tensor_binary_cross_entropy_with_logits_args_t
+tensor_binary_cross_entropy_with_logits_defaults(void);
+
+typedef struct tensor_kl_div_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int log_target TENSOR_INIT;             // target is log-probabilities, too
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_kl_div_args_t;
+// t (log t - input): Kullback-Leibler divergence, input being log-probabilities.
+//   input, target   any shape, the same, f32/f64/f16/bf16
+//   -> new;  grad -t;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_kl_div_with(tensor_kl_div_args_t a);
+TENSOR_API tensor_kl_div_args_t tensor_kl_div_defaults(void);
+
+// Behind the macros: the same functions, 0 standing for the default.
+TENSOR_API tensor_t *tensor__cross_entropy(tensor_cross_entropy_args_t a);
+TENSOR_API tensor_t *tensor__nll_loss(tensor_nll_loss_args_t a);
+TENSOR_API tensor_t *tensor__mse_loss(tensor_mse_loss_args_t a);
+TENSOR_API tensor_t *tensor__l1_loss(tensor_l1_loss_args_t a);
+TENSOR_API tensor_t *tensor__smooth_l1_loss(tensor_smooth_l1_loss_args_t a);
+TENSOR_API tensor_t *tensor__huber_loss(tensor_huber_loss_args_t a);
+TENSOR_API tensor_t *tensor__binary_cross_entropy(tensor_binary_cross_entropy_args_t a);
+TENSOR_API tensor_t *
+tensor__binary_cross_entropy_with_logits(tensor_binary_cross_entropy_with_logits_args_t a);
+TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a);
+
+#ifndef __cplusplus
+#define tensor_cross_entropy(...) tensor__cross_entropy(TENSOR_ARGS(tensor_cross_entropy_args_t, __VA_ARGS__))
+#define tensor_nll_loss(...) tensor__nll_loss(TENSOR_ARGS(tensor_nll_loss_args_t, __VA_ARGS__))
+#define tensor_mse_loss(...) tensor__mse_loss(TENSOR_ARGS(tensor_mse_loss_args_t, __VA_ARGS__))
+#define tensor_l1_loss(...) tensor__l1_loss(TENSOR_ARGS(tensor_l1_loss_args_t, __VA_ARGS__))
+#define tensor_smooth_l1_loss(...)                                                                           \
+    tensor__smooth_l1_loss(TENSOR_ARGS(tensor_smooth_l1_loss_args_t, __VA_ARGS__))
+#define tensor_huber_loss(...) tensor__huber_loss(TENSOR_ARGS(tensor_huber_loss_args_t, __VA_ARGS__))
+#define tensor_binary_cross_entropy(...)                                                                     \
+    tensor__binary_cross_entropy(TENSOR_ARGS(tensor_binary_cross_entropy_args_t, __VA_ARGS__))
+#define tensor_binary_cross_entropy_with_logits(...)                                                         \
+    tensor__binary_cross_entropy_with_logits(                                                                \
+        TENSOR_ARGS(tensor_binary_cross_entropy_with_logits_args_t, __VA_ARGS__))
+#define tensor_kl_div(...) tensor__kl_div(TENSOR_ARGS(tensor_kl_div_args_t, __VA_ARGS__))
+#endif
+
+#if defined(__cplusplus) && defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+
+#if defined(__cplusplus) && defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wreturn-type-c-linkage"
+#endif
 
 // ------------------------------------------------------------------------------
 // >>modules                                        MARK: modules
+//
+// A module is a forward function plus named parameters, buffers and children. The struct is public so that a
+// user's own struct has it as its first member; what it registers hangs in a private block, so that shutdown
+// never reads a user's struct that has no destroy function. Functions given NULL act as on a module that
+// failed: constructors return NULL when they fail. Rejected: a vtable per kind (one function pointer is what
+// users write).
+//
+//     typedef struct { nn_module_t base; tensor_t *w; nn_module_t *fc; } my_t;
+//     static tensor_t *my_forward(nn_module_t *m, tensor_t *x) {
+//         my_t *my = (my_t *)m;
+//         return nn_forward(my->fc, tensor_mul(x, my->w));
+//     }
+//     ...
+//     my_t my;
+//     nn_module_init(&my.base, "My", my_forward, NULL);
+//     my.w = nn_parameter(&my.base, "w", tensor_ones(8));
+//     my.fc = nn_child(&my.base, "fc", nn_linear(8, 2));
+//
+// OWNERSHIP  Modules belong to the context: nn_free early, or tensor_shutdown for all, in any order. A child
+//            goes with its last parent. What a module registers it owns, whatever scope is open. A forward
+//            opens a scope and hands out only its result: state a module carries from call to call goes
+//            through tensor_set.
 // ------------------------------------------------------------------------------
+
+typedef struct nn_module_t nn_module_t;
+typedef struct nn_module_impl_t nn_module_impl_t;
+typedef tensor_t *(*nn_forward_fn_t)(nn_module_t *m, tensor_t *x);
+
+struct nn_module_t {
+    const char *name;                       // kind, "Linear"; static string
+    nn_forward_fn_t forward;
+    nn_module_t *(*clone)(nn_module_t *m);  // for nn_clone: NULL, or makes a module of the same structure
+    int training;                           // 1 after nn_train and at first, 0 after nn_eval
+    int code;                               // tensor_code_t of what failed first while it was built, 0 = fine
+    const char *site;                       // where it was made
+    nn_module_impl_t *impl;                 // private
+};
+
+// One entry of a module's state. name is dotted: "layer3.0.weight".
+typedef struct nn_named_t { const char *name; tensor_t *tensor; int is_buffer; } nn_named_t;
+typedef struct nn_named_list_t { const nn_named_t *item; int64_t count; } nn_named_list_t;
+
+// Makes m a module without parameters. Cannot fail: when memory is short, m is marked failed and its forward
+// says so.
+//   m        the user's storage; first member of the user's struct
+//   name     static string
+//   destroy  NULL, or called once when the module is freed: frees what the user allocated (also m, if that
+//            was malloc'ed)
+//   -> nothing;  errors OUT_OF_MEMORY
+TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t forward,
+                               void (*destroy)(nn_module_t *m));
+
+// Registers a trainable tensor and switches requires_grad on. A name already there is replaced.
+//   name    not empty, without dots; copied
+//   t       leaf, any float dtype, any shape; the same tensor may be a parameter of several modules (tied
+//           weights)
+//   -> t (borrowed: the module holds it)
+//   errors  SHAPE (name), DTYPE, AUTOGRAD (not a leaf); all mark m failed
+TENSOR_API tensor_t *nn_parameter(nn_module_t *m, const char *name, tensor_t *t);
+
+// Registers a tensor that is saved but not trained (running statistics).
+//   -> t (borrowed);  errors SHAPE (name); mark m failed
+TENSOR_API tensor_t *nn_buffer(nn_module_t *m, const char *name, tensor_t *t);
+
+// Registers a module as part of m.
+//   child   NULL or failed marks m failed; may be the child of several modules
+//   -> child (borrowed);  errors SHAPE (name), OWNER (m is part of child)
+TENSOR_API nn_module_t *nn_child(nn_module_t *m, const char *name, nn_module_t *child);
+
+// Runs the module.
+//   x       what the module takes
+//   -> new;  grad through the operations inside;  errors of those, with the module's path in the text
+TENSOR_API tensor_t *nn_forward(nn_module_t *m, tensor_t *x);
+
+// Switches m and all modules inside to training (dropout acts) or evaluation.   -> m;  errors none
+TENSOR_API nn_module_t *nn_train(nn_module_t *m);
+TENSOR_API nn_module_t *nn_eval(nn_module_t *m);
+
+// Switches requires_grad of all parameters (to freeze a part of a net).   -> m;  errors AUTOGRAD
+TENSOR_API nn_module_t *nn_requires_grad_(nn_module_t *m, int on);
+
+// Drops the gradients of all parameters (nn_zero_grad does it for those of an optimizer).
+//   -> code;  errors POISONED
+TENSOR_API int nn_module_zero_grad(nn_module_t *m);
+
+// Frees m, and children that have no other parent.
+//   m       NULL does nothing
+//   -> code;  errors OWNER if m is the child of another module
+TENSOR_API int nn_free(nn_module_t *m);
+
+// All parameters with dotted names, own ones before those of children, a shared one once.
+//   -> borrowed list, valid until the next such call on m or its end
+//   errors  OUT_OF_MEMORY, POISONED (then empty)
+TENSOR_API nn_named_list_t nn_named_parameters(nn_module_t *m);
+
+// The same with buffers: what a file holds.   -> borrowed list, as above;  errors as above
+TENSOR_API nn_named_list_t nn_state(nn_module_t *m);
+
+// The same parameters as an array.
+//   out     receives at most max; may be NULL if max is 0
+//   -> how many there are (out is not filled beyond max);  errors OUT_OF_MEMORY, POISONED (then 0)
+TENSOR_API int nn_parameters(nn_module_t *m, tensor_t **out, int max);
+
+// Elements of all parameters.   -> count;  errors OUT_OF_MEMORY, POISONED (then 0)
+TENSOR_API int64_t nn_num_parameters(nn_module_t *m);
+
+// The parameter or buffer of a dotted name.   -> borrowed; poison if there is none;  errors INDEX
+TENSOR_API tensor_t *nn_get(nn_module_t *m, const char *name);
+
+// The module of a dotted name, "layer3.0".   -> borrowed; NULL if there is none;  errors INDEX
+TENSOR_API nn_module_t *nn_get_child(nn_module_t *m, const char *name);
+
+// The module's structure in PyTorch's form.
+//   text    buffer of size bytes (may be NULL if size is 0); always terminated
+//   -> length the whole text has;  errors none
+TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size);
+
+#ifndef TENSOR_NO_STDIO
+// Prints that text and a line end to stdout.   -> code;  errors IO
+TENSOR_API int nn_print(nn_module_t *m);
+#endif
+
+// A module of the same structure and values that shares nothing with m.
+//   m       its own kinds, or the user's with .clone set
+//   -> module, NULL on failure;  errors UNSUPPORTED (no .clone), OUT_OF_MEMORY
+TENSOR_API nn_module_t *nn_clone(nn_module_t *m);
+
+// Copies all parameters and buffers by name (e.g. into the copy that serves while the other trains).
+//   -> code;  errors FORMAT (names or shapes differ; then dst is unchanged), POISONED
+TENSOR_API int nn_copy_state(nn_module_t *dst, nn_module_t *src);
+
+// What the macros call: they note the place of a call in the module it made, or in its error.
+TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
+
+#define nn_parameter(...) tensor__at(TENSOR_HERE, (nn_parameter)(__VA_ARGS__))
+#define nn_buffer(...) tensor__at(TENSOR_HERE, (nn_buffer)(__VA_ARGS__))
+#define nn_child(...) nn__stamp(TENSOR_HERE, (nn_child)(__VA_ARGS__))
+#define nn_forward(...) tensor__at(TENSOR_HERE, (nn_forward)(__VA_ARGS__))
+#define nn_get(...) tensor__at(TENSOR_HERE, (nn_get)(__VA_ARGS__))
+#define nn_get_child(...) nn__stamp(TENSOR_HERE, (nn_get_child)(__VA_ARGS__))
+#define nn_clone(...) nn__stamp(TENSOR_HERE, (nn_clone)(__VA_ARGS__))
+#define nn_free(...) tensor__at_int(TENSOR_HERE, (nn_free)(__VA_ARGS__))
+#define nn_copy_state(...) tensor__at_int(TENSOR_HERE, (nn_copy_state)(__VA_ARGS__))
 
 // ------------------------------------------------------------------------------
 // >>layers                                         MARK: layers
+//
+// Options, defaults, parameter names, shapes and initial distributions are PyTorch's. In nn_conv2d(3, 64, 3,
+// .stride = 2) an option left out or 0 has PyTorch's default and TENSOR_ZERO is a real zero; nn_x_with(args)
+// takes every value literally (a negative _w: as the height's), nn_x_defaults() fills args in.
+// All: -> module, NULL on failure;  errors SHAPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
+
+// y = x weightT + bias.  weight [out, in], bias [out], both uniform in +-1/sqrt(in)
+//   x       [..., in] f32/f64
+//   -> module, y [..., out];  errors as above
+typedef struct nn_linear_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t in_features TENSOR_INIT, out_features TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int no_bias TENSOR_INIT;
+} nn_linear_args_t;
+TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a);
+TENSOR_API nn_linear_args_t nn_linear_defaults(void);
+
+// 2-d convolution.  weight [out, in / groups, kernel, kernel_w], bias [out], uniform in
+// +-sqrt(groups / (in * kernel area))
+//   kernel, stride, padding, dilation   rows; the _w twins are for columns, 0 = the same
+//   same    pads so that y has x's rows and columns (stride 1)
+//   x       [N, in, H, W] or [in, H, W]
+//   -> module, y [N, out, H', W'];  errors as above
+typedef struct nn_conv2d_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t in_channels TENSOR_INIT, out_channels TENSOR_INIT, kernel TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t kernel_w TENSOR_INIT, stride TENSOR_INIT, stride_w TENSOR_INIT, padding TENSOR_INIT,
+        padding_w TENSOR_INIT, dilation TENSOR_INIT, dilation_w TENSOR_INIT, groups TENSOR_INIT;
+    int no_bias TENSOR_INIT, same TENSOR_INIT;
+} nn_conv2d_args_t;
+TENSOR_API nn_module_t *nn_conv2d_with(nn_conv2d_args_t a);
+TENSOR_API nn_conv2d_args_t nn_conv2d_defaults(void);
+
+// Largest (mean) value in windows; stride 0 = kernel. The mean counts padding unless exclude_pad.
+//   x       [N, C, H, W] or [C, H, W]
+//   -> module;  errors as above
+typedef struct nn_pool2d_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t kernel TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t kernel_w TENSOR_INIT, stride TENSOR_INIT, stride_w TENSOR_INIT, padding TENSOR_INIT,
+        padding_w TENSOR_INIT, dilation TENSOR_INIT, dilation_w TENSOR_INIT;   // dilation: max only
+    int ceil_mode TENSOR_INIT, exclude_pad TENSOR_INIT;
+} nn_pool2d_args_t;
+TENSOR_API nn_module_t *nn_max_pool2d_with(nn_pool2d_args_t a);
+TENSOR_API nn_pool2d_args_t nn_max_pool2d_defaults(void);
+TENSOR_API nn_module_t *nn_avg_pool2d_with(nn_pool2d_args_t a);
+TENSOR_API nn_pool2d_args_t nn_avg_pool2d_defaults(void);
+
+// (x - mean) / sqrt(var + eps) * weight + bias over the last dim.  weight [size] ones, bias [size] zeros
+//   x       [..., size]
+//   -> module, y as x;  errors as above
+typedef struct nn_layer_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t size TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double eps TENSOR_INIT;                 // 1e-5
+    int no_affine TENSOR_INIT, no_bias TENSOR_INIT;
+} nn_layer_norm_args_t;
+TENSOR_API nn_module_t *nn_layer_norm_with(nn_layer_norm_args_t a);
+TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void);
+
+// Rows of a table.  weight [count, size], standard normal
+//   padding_idx  row that starts as zeros and gets no gradient; row 0 is TENSOR_ZERO; in
+//                nn_embedding_with -1 = none
+//   x       [...] i32/i64, values 0..count-1
+//   -> module, y [..., size];  errors as above
+typedef struct nn_embedding_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t count TENSOR_INIT, size TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t padding_idx TENSOR_INIT;
+} nn_embedding_args_t;
+TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a);
+TENSOR_API nn_embedding_args_t nn_embedding_defaults(void);
+
+// In training: zeros with probability p, the rest times 1 / (1 - p).
+//   -> module;  errors SHAPE (p outside 0..1)
+TENSOR_API nn_module_t *nn_dropout(double p);
+// All dims but the first become one.   -> module;  errors as above
+TENSOR_API nn_module_t *nn_flatten(void);
+// y = x.   -> module;  errors as above
+TENSOR_API nn_module_t *nn_identity(void);
+
+// Modules one after the other, named "0", "1", ... Without recording, what lies between two of them is freed
+// at once.
+//   list    n modules; NULL or failed ones mark the result failed
+//   -> module;  errors OUT_OF_MEMORY, POISONED
+TENSOR_API nn_module_t *nn_sequential_n(nn_module_t *const *list, int n);
+// Adds one at the end of a nn_sequential.
+//   -> sequential;  errors as nn_child, UNSUPPORTED (another kind of module)
+TENSOR_API nn_module_t *nn_append(nn_module_t *sequential, nn_module_t *m);
+
+// Activations.   -> module;  errors OUT_OF_MEMORY
+TENSOR_API nn_module_t *nn_relu(void);
+TENSOR_API nn_module_t *nn_tanh(void);
+TENSOR_API nn_module_t *nn_sigmoid(void);
+TENSOR_API nn_module_t *nn_gelu(void);
+TENSOR_API nn_module_t *nn_gelu_tanh(void);
+TENSOR_API nn_module_t *nn_silu(void);
+TENSOR_API nn_module_t *nn_leaky_relu(double slope);                      // PyTorch's default is 0.01
+TENSOR_API nn_module_t *nn_elu(double alpha);                             // 1
+TENSOR_API nn_module_t *nn_softplus(double beta, double threshold);       // 1, 20
+TENSOR_API nn_module_t *nn_softmax(int64_t dim);
+TENSOR_API nn_module_t *nn_log_softmax(int64_t dim);
+
+// Behind the macros: the same functions, 0 standing for the default.
+TENSOR_API nn_module_t *nn__linear(nn_linear_args_t a);
+TENSOR_API nn_module_t *nn__conv2d(nn_conv2d_args_t a);
+TENSOR_API nn_module_t *nn__max_pool2d(nn_pool2d_args_t a);
+TENSOR_API nn_module_t *nn__avg_pool2d(nn_pool2d_args_t a);
+TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a);
+TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
+
+#ifndef __cplusplus
+#define nn_linear(in_features, ...) nn__linear(TENSOR_ARGS(nn_linear_args_t, in_features, __VA_ARGS__))
+#define nn_conv2d(in_channels, ...) nn__conv2d(TENSOR_ARGS(nn_conv2d_args_t, in_channels, __VA_ARGS__))
+#define nn_max_pool2d(...) nn__max_pool2d(TENSOR_ARGS(nn_pool2d_args_t, __VA_ARGS__))
+#define nn_avg_pool2d(...) nn__avg_pool2d(TENSOR_ARGS(nn_pool2d_args_t, __VA_ARGS__))
+#define nn_layer_norm(...) nn__layer_norm(TENSOR_ARGS(nn_layer_norm_args_t, __VA_ARGS__))
+#define nn_embedding(count, ...) nn__embedding(TENSOR_ARGS(nn_embedding_args_t, count, __VA_ARGS__))
+#define NN_LIST(...)                                                                                         \
+    ((nn_module_t *const[]){__VA_ARGS__}),                                                                   \
+        (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *))
+#define nn_sequential(...) nn_sequential_n(NN_LIST(__VA_ARGS__))
+#endif
+#define nn_dropout(...) nn__stamp(TENSOR_HERE, (nn_dropout)(__VA_ARGS__))
+#define nn_flatten(...) nn__stamp(TENSOR_HERE, (nn_flatten)(__VA_ARGS__))
+#define nn_identity(...) nn__stamp(TENSOR_HERE, (nn_identity)(__VA_ARGS__))
+#define nn_sequential_n(...) nn__stamp(TENSOR_HERE, (nn_sequential_n)(__VA_ARGS__))
+#define nn_append(...) nn__stamp(TENSOR_HERE, (nn_append)(__VA_ARGS__))
+#define nn_relu(...) nn__stamp(TENSOR_HERE, (nn_relu)(__VA_ARGS__))
+#define nn_tanh(...) nn__stamp(TENSOR_HERE, (nn_tanh)(__VA_ARGS__))
+#define nn_sigmoid(...) nn__stamp(TENSOR_HERE, (nn_sigmoid)(__VA_ARGS__))
+#define nn_gelu(...) nn__stamp(TENSOR_HERE, (nn_gelu)(__VA_ARGS__))
+#define nn_gelu_tanh(...) nn__stamp(TENSOR_HERE, (nn_gelu_tanh)(__VA_ARGS__))
+#define nn_silu(...) nn__stamp(TENSOR_HERE, (nn_silu)(__VA_ARGS__))
+#define nn_leaky_relu(...) nn__stamp(TENSOR_HERE, (nn_leaky_relu)(__VA_ARGS__))
+#define nn_elu(...) nn__stamp(TENSOR_HERE, (nn_elu)(__VA_ARGS__))
+#define nn_softplus(...) nn__stamp(TENSOR_HERE, (nn_softplus)(__VA_ARGS__))
+#define nn_softmax(...) nn__stamp(TENSOR_HERE, (nn_softmax)(__VA_ARGS__))
+#define nn_log_softmax(...) nn__stamp(TENSOR_HERE, (nn_log_softmax)(__VA_ARGS__))
 
 // ------------------------------------------------------------------------------
 // >>init                                           MARK: initialisation
+//
+// torch.nn.init: each fills t without recording and returns it. Fans of [out, in, ...]: in (out) times the
+// rest.
+// All: -> t;  errors POISONED, DTYPE (not a float), SHAPE (fans need 2 dims)
 // ------------------------------------------------------------------------------
+
+typedef enum nn_nonlinearity_t {
+    NN_LEAKY_RELU, NN_RELU, NN_TANH, NN_SIGMOID, NN_LINEAR, NN_SELU
+} nn_nonlinearity_t;
+
+// Recommended gain: sqrt(2 / (1 + a^2)), sqrt 2, 5/3, 1, 1, 3/4.
+//   a       negative slope of NN_LEAKY_RELU, else unused
+//   -> factor;  errors none
+TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a);
+
+// Uniform in [low, high), normal, one value.   -> t;  errors as above
+TENSOR_API tensor_t *nn_init_uniform_(tensor_t *t, double low, double high);
+TENSOR_API tensor_t *nn_init_normal_(tensor_t *t, double mean, double std);
+TENSOR_API tensor_t *nn_init_constant_(tensor_t *t, double value);
+TENSOR_API tensor_t *nn_init_zeros_(tensor_t *t);
+TENSOR_API tensor_t *nn_init_ones_(tensor_t *t);
+// Normal, redrawn outside [low, high] (PyTorch: mean 0, std 1, -2, 2).
+//   -> t;  errors as above, SHAPE (low > high)
+TENSOR_API tensor_t *nn_init_trunc_normal_(tensor_t *t, double mean, double std, double low, double high);
+// Uniform in +-gain sqrt(6 / (fan_in + fan_out)); normal with deviation gain sqrt(2 / (fan_in + fan_out)).
+//   gain    PyTorch's default is 1
+//   -> t;  errors as above
+TENSOR_API tensor_t *nn_init_xavier_uniform_(tensor_t *t, double gain);
+TENSOR_API tensor_t *nn_init_xavier_normal_(tensor_t *t, double gain);
+// Uniform in +-gain sqrt(3 / fan); normal with deviation gain / sqrt(fan). Defaults: fan_in, NN_LEAKY_RELU
+// with a = 0.
+typedef struct nn_kaiming_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *t TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double a TENSOR_INIT;
+    int fan_out TENSOR_INIT;
+    nn_nonlinearity_t nonlinearity TENSOR_INIT;
+} nn_kaiming_args_t;
+//   -> t;  errors as above
+TENSOR_API tensor_t *nn__init_kaiming_uniform_(nn_kaiming_args_t a);
+TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a);
+
+#ifndef __cplusplus
+#define nn_init_kaiming_uniform_(...) nn__init_kaiming_uniform_(TENSOR_ARGS(nn_kaiming_args_t, __VA_ARGS__))
+#define nn_init_kaiming_normal_(...) nn__init_kaiming_normal_(TENSOR_ARGS(nn_kaiming_args_t, __VA_ARGS__))
+#endif
+#define nn_init_uniform_(...) tensor__at(TENSOR_HERE, (nn_init_uniform_)(__VA_ARGS__))
+#define nn_init_normal_(...) tensor__at(TENSOR_HERE, (nn_init_normal_)(__VA_ARGS__))
+#define nn_init_constant_(...) tensor__at(TENSOR_HERE, (nn_init_constant_)(__VA_ARGS__))
+#define nn_init_zeros_(...) tensor__at(TENSOR_HERE, (nn_init_zeros_)(__VA_ARGS__))
+#define nn_init_ones_(...) tensor__at(TENSOR_HERE, (nn_init_ones_)(__VA_ARGS__))
+#define nn_init_trunc_normal_(...) tensor__at(TENSOR_HERE, (nn_init_trunc_normal_)(__VA_ARGS__))
+#define nn_init_xavier_uniform_(...) tensor__at(TENSOR_HERE, (nn_init_xavier_uniform_)(__VA_ARGS__))
+#define nn_init_xavier_normal_(...) tensor__at(TENSOR_HERE, (nn_init_xavier_normal_)(__VA_ARGS__))
 
 // ------------------------------------------------------------------------------
 // >>optim                                          MARK: optimizers
+//
+// One fused loop per step over all parameters, state and gradients, in the order and rounding of PyTorch's
+// rules, with the same bits for any number of threads. An optimizer holds its parameters by itself, so
+// modules and optimizers may be freed in any order. f16/bf16 parameters have f32 state. Parameters without
+// gradient are left alone. nn_adam(module, .lr = 3e-4) takes all of a module, nn_adam(.list = tensors,
+// .count = n) those given. Option rules as in >>layers.
+// All: -> optimizer, NULL on failure;  errors SHAPE (option out of range), OUT_OF_MEMORY, POISONED
 // ------------------------------------------------------------------------------
+
+typedef struct nn_optimizer_t nn_optimizer_t;
+
+// Momentum b = momentum b + (1 - dampening) g (first step: b = g), x -= lr b; nesterov: x -= lr (g + momentum
+// b). weight_decay adds weight_decay x to g.
+typedef struct nn_sgd_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_module_t *module TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_t *const *list TENSOR_INIT;      // instead of module
+    int count TENSOR_INIT;                  // tensors in list
+    double lr TENSOR_INIT;                  // 1e-3
+    double momentum TENSOR_INIT, dampening TENSOR_INIT, weight_decay TENSOR_INIT;
+    int nesterov TENSOR_INIT, maximize TENSOR_INIT;
+} nn_sgd_args_t;
+TENSOR_API nn_optimizer_t *nn_sgd_with(nn_sgd_args_t a);
+TENSOR_API nn_sgd_args_t nn_sgd_defaults(void);
+
+// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, x -= lr m^ / (sqrt(v^) + eps), m^ and v^
+// without bias. Adam adds weight_decay x to g; AdamW shrinks x by 1 - lr weight_decay. amsgrad divides by the
+// largest v so far.
+typedef struct nn_adam_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_module_t *module TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_t *const *list TENSOR_INIT;      // instead of module
+    int count TENSOR_INIT;                  // tensors in list
+    double lr TENSOR_INIT, beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;   // 1e-3 0.9 0.999 1e-8
+    double weight_decay TENSOR_INIT;        // Adam 0, AdamW 0.01
+    int amsgrad TENSOR_INIT, maximize TENSOR_INIT;
+} nn_adam_args_t;
+typedef nn_adam_args_t nn_adamw_args_t;
+TENSOR_API nn_optimizer_t *nn_adam_with(nn_adam_args_t a);
+TENSOR_API nn_adam_args_t nn_adam_defaults(void);
+TENSOR_API nn_optimizer_t *nn_adamw_with(nn_adamw_args_t a);
+TENSOR_API nn_adamw_args_t nn_adamw_defaults(void);
+
+// v = alpha v + (1 - alpha) g^2, x -= lr g / (sqrt(v) + eps); centered subtracts the squared mean of g from
+// v.
+typedef struct nn_rmsprop_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_module_t *module TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_t *const *list TENSOR_INIT;      // instead of module
+    int count TENSOR_INIT;                  // tensors in list
+    double lr TENSOR_INIT, alpha TENSOR_INIT, eps TENSOR_INIT;                      // 1e-2 0.99 1e-8
+    double weight_decay TENSOR_INIT, momentum TENSOR_INIT;
+    int centered TENSOR_INIT, maximize TENSOR_INIT;
+} nn_rmsprop_args_t;
+TENSOR_API nn_optimizer_t *nn_rmsprop_with(nn_rmsprop_args_t a);
+TENSOR_API nn_rmsprop_args_t nn_rmsprop_defaults(void);
+
+// Gives some parameters a learning rate or weight decay of their own (0 = the optimizer's, TENSOR_ZERO =
+// none): nn_optimizer_group(opt, biases, n, .weight_decay = TENSOR_ZERO). They move there from the group they
+// are in, or are new.
+typedef struct nn_group_args_t {
+    const char *site_ TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double lr TENSOR_INIT, weight_decay TENSOR_INIT;
+} nn_group_args_t;
+//   -> code;  errors SHAPE, OUT_OF_MEMORY, POISONED
+TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a);
+
+// Updates all parameters that have a gradient. Does nothing while an error is pending.
+//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY
+TENSOR_API int nn_step(nn_optimizer_t *o);
+
+// Drops the gradients of its parameters, so that the next backward starts from nothing.
+//   -> code;  errors POISONED
+TENSOR_API int nn_zero_grad(nn_optimizer_t *o);
+
+// Sets the learning rate (groups with their own keep their ratio to it).
+//   -> code;  errors SHAPE (negative, NaN)
+TENSOR_API int nn_set_lr(nn_optimizer_t *o, double lr);
+// The learning rate.   -> value, NaN for NULL;  errors none
+TENSOR_API double nn_get_lr(nn_optimizer_t *o);
+
+// Scales all gradients by min(1, max_norm / (norm + 1e-6)), norm being the 2-norm of all of them together
+// (summed in double in a fixed order). The norm comes back as a double because the usual next step is to
+// print or test it.
+//   -> norm before scaling (may be infinite or NaN: then gradients become NaN, as in PyTorch), NaN on failure
+//   errors  POISONED, SHAPE (max_norm negative or NaN)
+TENSOR_API double nn_clip_grad_norm(nn_optimizer_t *o, double max_norm);
+// The same for a list of parameters.   -> norm;  errors as above
+TENSOR_API double nn_clip_grad_norm_n(tensor_t *const *list, int n, double max_norm);
+// Clamps every gradient element to -limit..limit.   -> code;  errors POISONED, SHAPE
+TENSOR_API int nn_clip_grad_value(nn_optimizer_t *o, double limit);
+TENSOR_API int nn_clip_grad_value_n(tensor_t *const *list, int n, double limit);
+
+// Frees it before tensor_shutdown does.   -> code;  errors none
+TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
+
+// Behind the macros: the same functions, 0 standing for the default.
+TENSOR_API nn_optimizer_t *nn__sgd(nn_sgd_args_t a);
+TENSOR_API nn_optimizer_t *nn__adam(nn_adam_args_t a);
+TENSOR_API nn_optimizer_t *nn__adamw(nn_adamw_args_t a);
+TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a);
+
+#ifndef __cplusplus
+#define nn_sgd(...) nn__sgd(TENSOR_ARGS(nn_sgd_args_t, __VA_ARGS__))
+#define nn_adam(...) nn__adam(TENSOR_ARGS(nn_adam_args_t, __VA_ARGS__))
+#define nn_adamw(...) nn__adamw(TENSOR_ARGS(nn_adamw_args_t, __VA_ARGS__))
+#define nn_rmsprop(...) nn__rmsprop(TENSOR_ARGS(nn_rmsprop_args_t, __VA_ARGS__))
+#define nn_optimizer_group(o, list, n, ...)                                                                  \
+    nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_group_args_t, __VA_ARGS__))
+#endif
+#define nn_step(...) tensor__at_int(TENSOR_HERE, (nn_step)(__VA_ARGS__))
+#define nn_zero_grad(...) tensor__at_int(TENSOR_HERE, (nn_zero_grad)(__VA_ARGS__))
+#define nn_set_lr(...) tensor__at_int(TENSOR_HERE, (nn_set_lr)(__VA_ARGS__))
+#define nn_clip_grad_norm(...) tensor__at_f64(TENSOR_HERE, (nn_clip_grad_norm)(__VA_ARGS__))
+#define nn_clip_grad_norm_n(...) tensor__at_f64(TENSOR_HERE, (nn_clip_grad_norm_n)(__VA_ARGS__))
+#define nn_clip_grad_value(...) tensor__at_int(TENSOR_HERE, (nn_clip_grad_value)(__VA_ARGS__))
+#define nn_clip_grad_value_n(...) tensor__at_int(TENSOR_HERE, (nn_clip_grad_value_n)(__VA_ARGS__))
 
 // ------------------------------------------------------------------------------
 // >>schedule                                       MARK: learning-rate schedules
+//
+// Plain functions of the step: nn_set_lr(opt, nn_lr_cosine_warmup(step, ...)). They have no state to save, so
+// a resumed run continues exactly. Rejected: scheduler objects that must be stepped in the right order.
+// All: step counts from 0;  -> learning rate;  errors none
 // ------------------------------------------------------------------------------
+
+// Rises linearly over warmup steps to lr_max, then half a cosine down to lr_min at step total.
+TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
+                                      double lr_min);
+// Half a cosine from lr_max to lr_min over total steps, then lr_min.
+TENSOR_API double nn_lr_cosine(int64_t step, int64_t total, double lr_max, double lr_min);
+// lr * gamma^(step / every), whole division.
+TENSOR_API double nn_lr_step(int64_t step, int64_t every, double lr, double gamma);
+// lr * gamma^step.
+TENSOR_API double nn_lr_exponential(int64_t step, double lr, double gamma);
+// A straight line from lr * start to lr * end over total steps, then lr * end.
+TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double start, double end);
 
 // ------------------------------------------------------------------------------
 // >>data                                           MARK: datasets, loaders
+//
+// A dataset states the shape and dtype of one sample, and its get writes a sample straight into its row of
+// the batch: no tensor per sample, no collate. Rejected: get returning tensors (an allocation and a copy more
+// per sample).
 // ------------------------------------------------------------------------------
+
+typedef struct nn_dataset_t {
+    int64_t len;                            // samples
+    // Writes sample index: x, y point to one sample's elements (y NULL if there is none).
+    //   -> 0, or a tensor_code_t
+    int (*get)(void *user, int64_t index, void *x, void *y);
+    void *user;
+    tensor_shape_t x_shape, y_shape;        // of one sample, without the batch dim
+    tensor_dtype_t x_dtype, y_dtype;
+    int has_y;
+    tensor_t *x, *y;                        // in memory instead of get: sample i is x[i]; loaders hold them
+} nn_dataset_t;
+
+// A dataset over tensors in memory.
+//   x       [N, ...] any dtype
+//   y       [N, ...] any dtype, or NULL
+//   -> struct that borrows both (len -1 on failure);  errors SHAPE (no dims, N differs), POISONED
+TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y);
+
+typedef struct nn_data_loader_t nn_data_loader_t;
+// x and y are poison when there is no batch.
+typedef struct nn_batch_t { tensor_t *x, *y; int64_t size, index, epoch; } nn_batch_t;
+
+// Cuts a dataset into batches. The order of samples depends on seed and epoch alone.
+//   batch_size  samples per batch, 1 = default; the last batch may be smaller unless drop_last
+//   shuffle     another order in each epoch
+//   seed        0 = the seed of the calling thread's generator
+//   num_workers > 0: get is called for the samples of a batch on the kernel threads at once (it must allow
+//   that)
+//   -> loader, NULL on failure;  errors SHAPE, UNSUPPORTED, OUT_OF_MEMORY
+typedef struct nn_data_loader_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_dataset_t dataset TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t batch_size TENSOR_INIT;
+    int shuffle TENSOR_INIT, drop_last TENSOR_INIT, num_workers TENSOR_INIT;
+    uint64_t seed TENSOR_INIT;
+} nn_data_loader_args_t;
+TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a);
+#ifndef __cplusplus
+#define nn_data_loader(...) nn__data_loader(TENSOR_ARGS(nn_data_loader_args_t, __VA_ARGS__))
+#endif
+
+// The next batch: while (nn_next(loader, &b)) is one epoch; the call after it starts the next one.
+//   b       filled: x [size, ...], y [size, ...] or NULL, new tensors of the current scope
+//   -> 1, or 0 at the end of the epoch or on failure;  errors what get returns, OUT_OF_MEMORY
+TENSOR_API int nn_next(nn_data_loader_t *l, nn_batch_t *b);
+
+// Batches in an epoch.   -> count;  errors none
+TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l);
+
+// Goes to where the loader stands after that many batches since its making (to resume from a checkpoint).
+//   -> code;  errors SHAPE (negative), POISONED
+TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches);
+
+// Frees it before tensor_shutdown does.   -> code;  errors none
+TENSOR_API int nn_data_loader_free(nn_data_loader_t *l);
+
+// Reads an IDX file's bytes (MNIST and its kin). i8 and i16 become i32.
+//   -> new u8 i32 f32 or f64;  errors FORMAT (not IDX, truncated, trailing bytes, gzip), SHAPE, OUT_OF_MEMORY
+TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
+#ifndef TENSOR_NO_STDIO
+// The same from a file.   -> as above;  errors as above, IO
+TENSOR_API tensor_t *nn_read_idx(const char *path);
+#endif
+#define nn_next(...) tensor__at_int(TENSOR_HERE, (nn_next)(__VA_ARGS__))
+#define nn_parse_idx(...) tensor__at(TENSOR_HERE, (nn_parse_idx)(__VA_ARGS__))
+#define nn_read_idx(...) tensor__at(TENSOR_HERE, (nn_read_idx)(__VA_ARGS__))
 
 // ------------------------------------------------------------------------------
 // >>files                                          MARK: safetensors
+//
+// safetensors: names, dtypes, shapes and raw little-endian bytes, nothing that runs. Every length is checked
+// before it is used; a file is refused as a whole or read as a whole. Writers make path.tmp and rename it, so
+// that a full disk or a crash leaves the old file. Rejected: PyTorch's pickles (they run code; convert with
+// two lines of Python).
 // ------------------------------------------------------------------------------
+
+typedef struct nn_safetensors_t nn_safetensors_t;
+typedef struct nn_metadata_t { const char *key, *value; } nn_metadata_t;
+
+enum { NN_SAFETENSORS_MAX_HEADER = 16 << 20 };      // bytes; a larger header is refused
+
+// Opens a safetensors file in memory, which must stay until nn_safetensors_close.
+//   -> reader, NULL on failure;  errors FORMAT, OUT_OF_MEMORY
+TENSOR_API nn_safetensors_t *nn_safetensors_parse(const void *data, size_t size);
+// Number of tensors, name of tensor i in file order.
+//   -> count; borrowed string, NULL if i is out of range;  errors none
+TENSOR_API int64_t nn_safetensors_count(nn_safetensors_t *r);
+TENSOR_API const char *nn_safetensors_name(nn_safetensors_t *r, int64_t i);
+// Value of a __metadata__ key.   -> borrowed string, NULL if there is none;  errors none
+TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *key);
+// Reads one tensor. I8 I16 U16 become i32, U32 becomes i64.
+//   -> new;  errors INDEX (no such name), UNSUPPORTED (U64, F8), IO, OUT_OF_MEMORY
+TENSOR_API tensor_t *nn_safetensors_get(nn_safetensors_t *r, const char *name);
+// Ends the reader (tensors it gave stay).   -> code;  errors none
+TENSOR_API int nn_safetensors_close(nn_safetensors_t *r);
+
+// The bytes of a safetensors file with these tensors.
+//   names     n distinct UTF-8 strings, 1..4096 bytes
+//   metadata  nmeta pairs; may be NULL if nmeta is 0
+//   -> new u8 [bytes];  errors FORMAT (names), POISONED, OUT_OF_MEMORY
+TENSOR_API tensor_t *nn_safetensors_format(const char *const *names, tensor_t *const *tensors, int n,
+                                           const nn_metadata_t *metadata, int nmeta);
+// The bytes nn_save writes.   -> new u8 [bytes];  errors POISONED, OUT_OF_MEMORY
+TENSOR_API tensor_t *nn_save_memory(nn_module_t *m);
+// nn_load from memory.   -> code;  errors as nn_load
+TENSOR_API int nn_load_memory(const void *data, size_t size, nn_module_t *m, int partial);
+
+#ifndef TENSOR_NO_STDIO
+// Opens a file; tensors are read when asked for.
+//   -> reader, NULL on failure;  errors IO, FORMAT, OUT_OF_MEMORY
+TENSOR_API nn_safetensors_t *nn_safetensors_open(const char *path);
+// Writes a file.   -> code;  errors IO, FORMAT (names), POISONED, OUT_OF_MEMORY
+TENSOR_API int nn_safetensors_write(const char *path, const char *const *names, tensor_t *const *tensors,
+                                    int n, const nn_metadata_t *metadata, int nmeta);
+
+// Saves parameters and buffers under their dotted names (a shared one once).
+//   -> code;  errors IO, OUT_OF_MEMORY, POISONED
+TENSOR_API int nn_save(const char *path, nn_module_t *m);
+
+// Loads them by name, converting float dtypes. Unless partial, names must match exactly; shapes always. The
+// error text lists what is missing, unexpected or of another shape, and then the module is unchanged.
+typedef struct nn_load_args_t {
+    const char *site_ TENSOR_INIT;
+    const char *path TENSOR_INIT;
+    nn_module_t *module TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int partial TENSOR_INIT;                // missing and unexpected names are left alone
+} nn_load_args_t;
+//   -> code;  errors IO, FORMAT, OUT_OF_MEMORY, POISONED
+TENSOR_API int nn__load(nn_load_args_t a);
+#ifndef __cplusplus
+#define nn_load(path, ...) nn__load(TENSOR_ARGS(nn_load_args_t, path, __VA_ARGS__))
+#endif
+
+// Saves the module, the optimizer's state and options, the calling thread's generator and a step count.
+//   opt     NULL = none
+//   -> code;  errors as nn_save
+TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step);
+// Loads them, so that training continues bit for bit (loader: nn_seek(loader, *step) if each step takes a
+// batch).
+//   opt     of the same kind, over the same parameters and groups
+//   step    receives the count; may be NULL
+//   -> code;  errors as nn_load
+TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step);
+#endif
+#define nn_safetensors_get(...) tensor__at(TENSOR_HERE, (nn_safetensors_get)(__VA_ARGS__))
+#define nn_safetensors_format(...) tensor__at(TENSOR_HERE, (nn_safetensors_format)(__VA_ARGS__))
+#define nn_save_memory(...) tensor__at(TENSOR_HERE, (nn_save_memory)(__VA_ARGS__))
+#define nn_load_memory(...) tensor__at_int(TENSOR_HERE, (nn_load_memory)(__VA_ARGS__))
+#define nn_safetensors_write(...) tensor__at_int(TENSOR_HERE, (nn_safetensors_write)(__VA_ARGS__))
+#define nn_save(...) tensor__at_int(TENSOR_HERE, (nn_save)(__VA_ARGS__))
+#define nn_save_checkpoint(...) tensor__at_int(TENSOR_HERE, (nn_save_checkpoint)(__VA_ARGS__))
+#define nn_load_checkpoint(...) tensor__at_int(TENSOR_HERE, (nn_load_checkpoint)(__VA_ARGS__))
 
 // ------------------------------------------------------------------------------
 // >>progress                                       MARK: progress bar
+//
+// A bar on stderr with rate and time left, ten times a second at most; where stderr is no terminal, a line
+// every 30 seconds. It lives in the caller's struct and owns nothing. This and nn_print are all that print
+// here.
 // ------------------------------------------------------------------------------
+
+#ifndef TENSOR_NO_STDIO
+typedef struct nn_progress_t {
+    const char *label;
+    int64_t total, first;                   // first: done when it began
+    double start, shown;                    // seconds
+    int terminal, width;
+    int64_t last;
+} nn_progress_t;
+
+// Starts a bar.
+//   label   stays the caller's
+//   total   units of work, <= 0 = unknown
+//   first   units done already (a resumed run)
+//   -> struct;  errors none
+TENSOR_API nn_progress_t nn_progress_begin(const char *label, int64_t total, int64_t first);
+// Shows done units; the last one (done == total) ends the line.
+//   note    NULL, or a text behind the bar ("loss 0.31")
+//   -> nothing;  errors none
+TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
+#endif
+
+#if defined(__cplusplus) && defined(__clang__)
+#pragma clang diagnostic pop
+#endif
 
 #ifdef __cplusplus
 }
 // ------------------------------------------------------------------------------
 // >>nn-cpp                                         MARK: C++ face
+//
+// Options in C++: tensor_conv2d(x, w, {.bias = b, .stride = 2}) from C++20 on; before, a filled
+// tensor_conv2d_args_t. The members are those of C, 0 = PyTorch's default.
 // ------------------------------------------------------------------------------
+
+inline tensor_t *tensor_embedding(tensor_t *index, tensor_t *weight,
+        tensor_embedding_args_t a = tensor_embedding_args_t()) {
+    a.index = index;
+    a.weight = weight;
+    return tensor__embedding(a);
+}
+inline tensor_t *tensor_layer_norm(tensor_t *x, int64_t normalized_dims,
+        tensor_layer_norm_args_t a = tensor_layer_norm_args_t()) {
+    a.x = x;
+    a.normalized_dims = normalized_dims;
+    return tensor__layer_norm(a);
+}
+inline tensor_t *tensor_conv2d(tensor_t *x, tensor_t *weight,
+        tensor_conv2d_args_t a = tensor_conv2d_args_t()) {
+    a.x = x;
+    a.weight = weight;
+    return tensor__conv2d(a);
+}
+inline tensor_t *tensor_max_pool2d(tensor_t *x, int64_t kernel,
+        tensor_max_pool2d_args_t a = tensor_max_pool2d_args_t()) {
+    a.x = x;
+    a.kernel = kernel;
+    return tensor__max_pool2d(a);
+}
+inline tensor_t *tensor_avg_pool2d(tensor_t *x, int64_t kernel,
+        tensor_avg_pool2d_args_t a = tensor_avg_pool2d_args_t()) {
+    a.x = x;
+    a.kernel = kernel;
+    return tensor__avg_pool2d(a);
+}
+inline tensor_t *tensor_scaled_dot_product_attention(tensor_t *query, tensor_t *key, tensor_t *value,
+        tensor_scaled_dot_product_attention_args_t a = tensor_scaled_dot_product_attention_args_t()) {
+    a.query = query;
+    a.key = key;
+    a.value = value;
+    return tensor__scaled_dot_product_attention(a);
+}
+inline tensor_t *tensor_cross_entropy(tensor_t *input, tensor_t *target,
+        tensor_cross_entropy_args_t a = tensor_cross_entropy_args_t()) {
+    a.input = input;
+    a.target = target;
+    return tensor__cross_entropy(a);
+}
+inline tensor_t *tensor_nll_loss(tensor_t *input, tensor_t *target,
+        tensor_nll_loss_args_t a = tensor_nll_loss_args_t()) {
+    a.input = input;
+    a.target = target;
+    return tensor__nll_loss(a);
+}
+inline tensor_t *tensor_mse_loss(tensor_t *input, tensor_t *target,
+        tensor_mse_loss_args_t a = tensor_mse_loss_args_t()) {
+    a.input = input;
+    a.target = target;
+    return tensor__mse_loss(a);
+}
+inline tensor_t *tensor_l1_loss(tensor_t *input, tensor_t *target,
+        tensor_l1_loss_args_t a = tensor_l1_loss_args_t()) {
+    a.input = input;
+    a.target = target;
+    return tensor__l1_loss(a);
+}
+inline tensor_t *tensor_smooth_l1_loss(tensor_t *input, tensor_t *target,
+        tensor_smooth_l1_loss_args_t a = tensor_smooth_l1_loss_args_t()) {
+    a.input = input;
+    a.target = target;
+    return tensor__smooth_l1_loss(a);
+}
+inline tensor_t *tensor_huber_loss(tensor_t *input, tensor_t *target,
+        tensor_huber_loss_args_t a = tensor_huber_loss_args_t()) {
+    a.input = input;
+    a.target = target;
+    return tensor__huber_loss(a);
+}
+inline tensor_t *tensor_binary_cross_entropy(tensor_t *input, tensor_t *target,
+        tensor_binary_cross_entropy_args_t a = tensor_binary_cross_entropy_args_t()) {
+    a.input = input;
+    a.target = target;
+    return tensor__binary_cross_entropy(a);
+}
+inline tensor_t *tensor_binary_cross_entropy_with_logits(tensor_t *input, tensor_t *target,
+        tensor_binary_cross_entropy_with_logits_args_t a = tensor_binary_cross_entropy_with_logits_args_t()) {
+    a.input = input;
+    a.target = target;
+    return tensor__binary_cross_entropy_with_logits(a);
+}
+inline tensor_t *tensor_kl_div(tensor_t *input, tensor_t *target,
+        tensor_kl_div_args_t a = tensor_kl_div_args_t()) {
+    a.input = input;
+    a.target = target;
+    return tensor__kl_div(a);
+}
+#define tensor_embedding(...) tensor__at(TENSOR_HERE, (tensor_embedding)(__VA_ARGS__))
+#define tensor_layer_norm(...) tensor__at(TENSOR_HERE, (tensor_layer_norm)(__VA_ARGS__))
+#define tensor_conv2d(...) tensor__at(TENSOR_HERE, (tensor_conv2d)(__VA_ARGS__))
+#define tensor_max_pool2d(...) tensor__at(TENSOR_HERE, (tensor_max_pool2d)(__VA_ARGS__))
+#define tensor_avg_pool2d(...) tensor__at(TENSOR_HERE, (tensor_avg_pool2d)(__VA_ARGS__))
+#define tensor_scaled_dot_product_attention(...)                                                             \
+    tensor__at(TENSOR_HERE, (tensor_scaled_dot_product_attention)(__VA_ARGS__))
+#define tensor_cross_entropy(...) tensor__at(TENSOR_HERE, (tensor_cross_entropy)(__VA_ARGS__))
+#define tensor_nll_loss(...) tensor__at(TENSOR_HERE, (tensor_nll_loss)(__VA_ARGS__))
+#define tensor_mse_loss(...) tensor__at(TENSOR_HERE, (tensor_mse_loss)(__VA_ARGS__))
+#define tensor_l1_loss(...) tensor__at(TENSOR_HERE, (tensor_l1_loss)(__VA_ARGS__))
+#define tensor_smooth_l1_loss(...) tensor__at(TENSOR_HERE, (tensor_smooth_l1_loss)(__VA_ARGS__))
+#define tensor_huber_loss(...) tensor__at(TENSOR_HERE, (tensor_huber_loss)(__VA_ARGS__))
+#define tensor_binary_cross_entropy(...) tensor__at(TENSOR_HERE, (tensor_binary_cross_entropy)(__VA_ARGS__))
+#define tensor_binary_cross_entropy_with_logits(...)                                                         \
+    tensor__at(TENSOR_HERE, (tensor_binary_cross_entropy_with_logits)(__VA_ARGS__))
+#define tensor_kl_div(...) tensor__at(TENSOR_HERE, (tensor_kl_div)(__VA_ARGS__))
+// Modules, optimizers, data, files: options as the last argument, nn_conv2d(3, 64, 3, {.stride = 2}) in C++20, a filled
+// nn_conv2d_args_t in C++11.
+inline nn_module_t *nn_linear(int64_t in_features, int64_t out_features, nn_linear_args_t a = nn_linear_args_t()) {
+    a.in_features = in_features;
+    a.out_features = out_features;
+    return nn__linear(a);
+}
+inline nn_module_t *nn_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel, nn_conv2d_args_t a = nn_conv2d_args_t()) {
+    a.in_channels = in_channels;
+    a.out_channels = out_channels;
+    a.kernel = kernel;
+    return nn__conv2d(a);
+}
+inline nn_module_t *nn_max_pool2d(int64_t kernel, nn_pool2d_args_t a = nn_pool2d_args_t()) {
+    a.kernel = kernel;
+    return nn__max_pool2d(a);
+}
+inline nn_module_t *nn_avg_pool2d(int64_t kernel, nn_pool2d_args_t a = nn_pool2d_args_t()) {
+    a.kernel = kernel;
+    return nn__avg_pool2d(a);
+}
+inline nn_module_t *nn_layer_norm(int64_t size, nn_layer_norm_args_t a = nn_layer_norm_args_t()) {
+    a.size = size;
+    return nn__layer_norm(a);
+}
+inline nn_module_t *nn_embedding(int64_t count, int64_t size, nn_embedding_args_t a = nn_embedding_args_t()) {
+    a.count = count;
+    a.size = size;
+    return nn__embedding(a);
+}
+inline tensor_t *nn_init_kaiming_uniform_(tensor_t *t, nn_kaiming_args_t a = nn_kaiming_args_t()) {
+    a.t = t;
+    return nn__init_kaiming_uniform_(a);
+}
+inline tensor_t *nn_init_kaiming_normal_(tensor_t *t, nn_kaiming_args_t a = nn_kaiming_args_t()) {
+    a.t = t;
+    return nn__init_kaiming_normal_(a);
+}
+inline nn_optimizer_t *nn_sgd(nn_module_t *module, nn_sgd_args_t a = nn_sgd_args_t()) {
+    a.module = module;
+    return nn__sgd(a);
+}
+inline nn_optimizer_t *nn_adam(nn_module_t *module, nn_adam_args_t a = nn_adam_args_t()) {
+    a.module = module;
+    return nn__adam(a);
+}
+inline nn_optimizer_t *nn_adamw(nn_module_t *module, nn_adamw_args_t a = nn_adamw_args_t()) {
+    a.module = module;
+    return nn__adamw(a);
+}
+inline nn_optimizer_t *nn_rmsprop(nn_module_t *module, nn_rmsprop_args_t a = nn_rmsprop_args_t()) {
+    a.module = module;
+    return nn__rmsprop(a);
+}
+inline nn_data_loader_t *nn_data_loader(nn_dataset_t dataset, nn_data_loader_args_t a = nn_data_loader_args_t()) {
+    a.dataset = dataset;
+    return nn__data_loader(a);
+}
+inline nn_optimizer_t *nn_sgd(nn_sgd_args_t a) { return nn__sgd(a); }
+inline nn_optimizer_t *nn_adam(nn_adam_args_t a) { return nn__adam(a); }
+inline nn_optimizer_t *nn_adamw(nn_adamw_args_t a) { return nn__adamw(a); }
+inline nn_optimizer_t *nn_rmsprop(nn_rmsprop_args_t a) { return nn__rmsprop(a); }
+inline int nn_optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
+    return nn__optimizer_group(o, list, n, a);
+}
+#ifndef TENSOR_NO_STDIO
+inline int nn_load(const char *path, nn_module_t *module, nn_load_args_t a = nn_load_args_t()) {
+    a.path = path;
+    a.module = module;
+    return nn__load(a);
+}
+#define nn_load(...) tensor__at_int(TENSOR_HERE, (nn_load)(__VA_ARGS__))
+#endif
+inline int (nn_zero_grad)(nn_module_t *m) { return nn_module_zero_grad(m); }
+inline int (nn_free)(nn_optimizer_t *o) { return nn_optimizer_free(o); }
+inline int (nn_free)(nn_data_loader_t *l) { return nn_data_loader_free(l); }
+inline nn_optimizer_t *nn__stamp(const char *site, nn_optimizer_t *o) {
+    (void)tensor__at_ptr(site, o);
+    return o;
+}
+inline nn_data_loader_t *nn__stamp(const char *site, nn_data_loader_t *l) {
+    (void)tensor__at_ptr(site, l);
+    return l;
+}
+
+// A braced list, because only there C++ evaluates from left to right: the layers draw their weights in that order.
+struct nn_sequential_pack {
+    nn_module_t *m;
+    template <class... M> explicit nn_sequential_pack(M *...list) : m(nullptr) {
+        nn_module_t *const all[] = {list..., nullptr};
+        m = (nn_sequential_n)(all, static_cast<int>(sizeof...(M)));
+    }
+};
+#define nn_sequential(...) nn__stamp(TENSOR_HERE, nn_sequential_pack{__VA_ARGS__}.m)
+#define nn_linear(...) nn__stamp(TENSOR_HERE, (nn_linear)(__VA_ARGS__))
+#define nn_conv2d(...) nn__stamp(TENSOR_HERE, (nn_conv2d)(__VA_ARGS__))
+#define nn_max_pool2d(...) nn__stamp(TENSOR_HERE, (nn_max_pool2d)(__VA_ARGS__))
+#define nn_avg_pool2d(...) nn__stamp(TENSOR_HERE, (nn_avg_pool2d)(__VA_ARGS__))
+#define nn_layer_norm(...) nn__stamp(TENSOR_HERE, (nn_layer_norm)(__VA_ARGS__))
+#define nn_embedding(...) nn__stamp(TENSOR_HERE, (nn_embedding)(__VA_ARGS__))
+#define nn_init_kaiming_uniform_(...) tensor__at(TENSOR_HERE, (nn_init_kaiming_uniform_)(__VA_ARGS__))
+#define nn_init_kaiming_normal_(...) tensor__at(TENSOR_HERE, (nn_init_kaiming_normal_)(__VA_ARGS__))
+#define nn_sgd(...) nn__stamp(TENSOR_HERE, (nn_sgd)(__VA_ARGS__))
+#define nn_adam(...) nn__stamp(TENSOR_HERE, (nn_adam)(__VA_ARGS__))
+#define nn_adamw(...) nn__stamp(TENSOR_HERE, (nn_adamw)(__VA_ARGS__))
+#define nn_rmsprop(...) nn__stamp(TENSOR_HERE, (nn_rmsprop)(__VA_ARGS__))
+#define nn_data_loader(...) nn__stamp(TENSOR_HERE, (nn_data_loader)(__VA_ARGS__))
+#define nn_optimizer_group(...) tensor__at_int(TENSOR_HERE, (nn_optimizer_group)(__VA_ARGS__))
 #endif
 
 #endif   // TENSOR_NN_H_INCLUDED_7C1E
 
 // ------------------------------------------------------------------------------
 // >>nn-shared                                      MARK: layouts shared with backends
+//
+// What the parameters of a call mean, for whoever writes a kernel of these families.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #ifndef TENSOR_NN_SHARED_7C1E
 #define TENSOR_NN_SHARED_7C1E
 
+// params.i of CONV and POOL: kernel, stride, padding before, dilation (height, width), groups, size of the
+// large image. AVG_POOL2D: i[NN__MODE] as below, i[NN__DIVISOR] 0 = the window's size.
+enum { NN__KH, NN__KW, NN__SH, NN__SW, NN__PH, NN__PW, NN__DH, NN__DW,
+       NN__GROUPS, NN__H, NN__W, NN__DIVISOR };
+enum { NN__MODE = NN__GROUPS, NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPTIVE = 2 };
+// params.i of LOSS: which, reduction. f[0] is beta or delta. Order of NN_LOSSES. params.i of CROSS_ENTROPY:
+// reduction, ignore_index, whether input is log-probabilities (nll). f[0] smoothing. EMBEDDING: i[0] row
+// without gradient, -1 = none; i[1] zero it (the gradient of the gradient). LAYER_NORM: i[0] elements of a
+// row, f[0] eps. ATTENTION: i[0] causal, f[0] scale. DROPOUT: f[0] p; word i & 3 of block i >> 2 of the
+// call's stream decides over element i.
+
+// Windows of a convolution or pool over planes [h, w], giving [oh, ow].
+typedef struct nn__window_t {
+    int64_t kh, kw, sh, sw, ph, pw, dh, dw, mode, h, w, divisor, oh, ow;
+} nn__window_t;
+
+// The output columns lo..hi-1 whose input column (for kernel column kx) lies inside the image.
+TENSOR__INLINE void nn__window_range(const nn__window_t *g, int64_t kx, int64_t *lo, int64_t *hi) {
+    int64_t first = g->pw - kx * g->dw, end = g->w + first;
+    *lo = first > 0 ? (first + g->sw - 1) / g->sw : 0;
+    *hi = end > 0 ? (end + g->sw - 1) / g->sw : 0;
+    if (*hi > g->ow) *hi = g->ow;
+    if (*lo > *hi) *lo = *hi;
+}
+
+// Averaging window (oy, ox): r = {y0, y1, x0, x1} inside the image. -> what its sum is divided by
+TENSOR__INLINE double nn__window_mean(const nn__window_t *g, int64_t oy, int64_t ox, int64_t *r) {
+    int64_t all;
+    if (g->mode == NN__ADAPTIVE) {
+        r[0] = oy * g->h / g->oh;
+        r[1] = ((oy + 1) * g->h + g->oh - 1) / g->oh;
+        r[2] = ox * g->w / g->ow;
+        r[3] = ((ox + 1) * g->w + g->ow - 1) / g->ow;
+        return (double)((r[1] - r[0]) * (r[3] - r[2]));
+    }
+    r[0] = oy * g->sh - g->ph;
+    r[1] = r[0] + g->kh < g->h + g->ph ? r[0] + g->kh : g->h + g->ph;
+    r[2] = ox * g->sw - g->pw;
+    r[3] = r[2] + g->kw < g->w + g->pw ? r[2] + g->kw : g->w + g->pw;
+    all = (r[1] - r[0]) * (r[3] - r[2]);
+    if (r[0] < 0) r[0] = 0;
+    if (r[2] < 0) r[2] = 0;
+    if (r[1] > g->h) r[1] = g->h;
+    if (r[3] > g->w) r[3] = g->w;
+    if (g->divisor) return (double)g->divisor;
+    if (g->mode == NN__NO_COUNT_PAD) all = (r[1] - r[0]) * (r[3] - r[2]);
+    return all > 0 ? (double)all : 1;
+}
+
+// Inner loops of one instruction set and element type; what each does stands at its text in >>nn-kernels.
+typedef struct nn__cpu_t {
+    void (*fill)(void *y, double a, int64_t n);
+    void (*add)(void *y, const void *x, int64_t n);
+    void (*scale)(void *y, double a, int64_t n);
+    double (*dot)(const void *x, const void *y, int64_t n);
+    double (*lse)(const void *x, int64_t n);
+    void (*col2im)(const void *columns, void *image, const nn__window_t *g, int64_t channels, int64_t oy0,
+                   int64_t oy1);
+    void (*max_pool)(const void *x, void *y, int32_t *place, const nn__window_t *g);
+    void (*max_unpool)(const void *grad, const int32_t *place, void *gx, int64_t n);
+    void (*avg_pool)(void *x, void *y, const nn__window_t *g, int back);
+    void (*layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean, void *rstd,
+                       int64_t rows, int64_t n, double eps);
+    void (*layer_norm_back)(const void *grad, const void *x, const void *w, const void *mean,
+                            const void *rstd, void *gx, void *gw, void *gb, int64_t rows, int64_t n);
+    void (*softmax_minus)(const void *x, const void *w, void *gx, double lse, double a, double b, int64_t n);
+    double (*loss)(int which, const void *x, const void *t, const void *w, const void *q, void *y, int64_t n,
+                   double p);
+    void (*loss_back)(int which, const void *g, int64_t step, double c, const void *x, const void *t,
+                      const void *w, const void *q, void *gx, void *gt, int64_t n, double p);
+    double (*attend)(void *s, int64_t valid, int64_t n, double scale, double *lse);
+    void (*attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double lse, double delta);
+    void (*dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t keep,
+                    double scale);
+} nn__cpu_t;
+
 // ------------------------------------------------------------------------------
 // >>nn-ops                                         MARK: op table
+//
+// As TENSOR_OPS_OTHER of tensor.h, with one more column: how many inputs are required (the others may be
+// absent). Columns: ID, name, family, inputs, required, outputs, CPU kernel, scratch, gradient, saves, doc.
+// Outputs from 1 on are kept for the gradient only. The three convolutions are bilinear, each the gradient of
+// the others, so they need no rows for gradients of gradients; fused gradients (_BACKWARD) are used when no
+// graph of the gradient is wanted, else the engine differentiates the op composed from smaller ones
+// (nn__composed_*).
 // ------------------------------------------------------------------------------
+
+// clang-format off
+#define NN_OPS(X) \
+    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, "softmax(q kT scale) v; logsumexp") \
+    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, "dq, dk, dv from g, q, k, v, y, logsumexp") \
+    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "mean of windows") \
+    X(AVG_POOL2D_BACKWARD, avg_pool2d_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "g spread over windows") \
+    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "convolution of x, w, bias") \
+    X(CONV2D_INPUT, conv2d_input, CONV, 2, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv_input, TENSOR__SA | TENSOR__SB, "gradient of the input from g, w") \
+    X(CONV2D_WEIGHT, conv2d_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, "gradient of the weight from g, x") \
+    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []") \
+    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, "from g, logits, classes, logsumexp, divisor, weight") \
+    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, "x or 0, scaled") \
+    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, "rows of weight named by index") \
+    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, NULL, nn__grad_embedding_back, TENSOR__SA, "rows of g added at index; i[2] rows") \
+    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "normalised rows, weight, bias; mean, 1 / deviation") \
+    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, "dx, dweight, dbias from g, x, mean, 1 / deviation, weight") \
+    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, "x wT + bias") \
+    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, "dinput, dtarget from g, input, target, weight, pos_weight") \
+    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "largest of windows; its place in the plane, i32") \
+    X(MAX_POOL2D_BACKWARD, max_pool2d_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, "g added at places") \
+    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "(x - t)^2") \
+    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "|x - t|") \
+    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "d^2 / 2p near 0, else |d| - p / 2") \
+    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "d^2 / 2 near 0, else p (|d| - p / 2)") \
+    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "-(t log x + (1 - t) log(1 - x))") \
+    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "binary cross entropy of sigmoid(x)") \
+    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "t (log t - x)") \
+    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "e^t (t - x)")
+
+// Pointwise losses: ID, formula, derivatives by x and t; x input, t target, p = f[0], q pos_weight. W names
+// the words: V_ (vectors of each instruction set, and doubles) or T_ (tensors, formulas only).
+#define NN_LOSSES(X) \
+    X(MSE, NN__MSE, NN__MSE_DX, NN__MSE_DT) \
+    X(L1, NN__L1, NN__L1_DX, NN__L1_DT) \
+    X(SMOOTH_L1, NN__SMOOTH, NN__SMOOTH_DX, NN__SMOOTH_DT) \
+    X(HUBER, NN__HUBER, NN__HUBER_DX, NN__HUBER_DT) \
+    X(BCE, NN__BCE, NN__BCE_DX, NN__BCE_DT) \
+    X(BCE_LOGITS, NN__BCEL, NN__BCEL_DX, NN__BCEL_DT) \
+    X(KL_DIV, NN__KL, NN__KL_DX, NN__KL_DT) \
+    X(KL_DIV_LOG, NN__KLL, NN__KLL_DX, NN__KLL_DT)
+
+#define NN__SQ(W, a) W##MUL(a, a)
+#define NN__SIGN(W, a) W##SEL(W##LT(a, W##SET(0)), W##SET(-1), W##SEL(W##GT(a, W##SET(0)), W##SET(1), a))
+#define NN__MSE(W, x, t, p, q) NN__SQ(W, W##SUB(x, t))
+#define NN__MSE_DX(W, x, t, p, q) W##MUL(W##SET(2), W##SUB(x, t))
+#define NN__MSE_DT(W, x, t, p, q) W##MUL(W##SET(2), W##SUB(t, x))
+#define NN__L1(W, x, t, p, q) W##ABS(W##SUB(x, t))
+#define NN__L1_DX(W, x, t, p, q) NN__SIGN(W, W##SUB(x, t))
+#define NN__L1_DT(W, x, t, p, q) NN__SIGN(W, W##SUB(t, x))
+#define NN__HALF(W, a) W##MUL(W##SET(0.5), a)
+#define NN__SMOOTH(W, x, t, p, q)                                                                            \
+    W##SEL(W##LT(W##ABS(W##SUB(x, t)), p), NN__HALF(W, W##DIV(NN__SQ(W, W##SUB(x, t)), p)),                  \
+           W##SUB(W##ABS(W##SUB(x, t)), NN__HALF(W, p)))
+#define NN__SMOOTH_D(W, d, p) W##SEL(W##LT(W##ABS(d), p), W##DIV(d, p), NN__SIGN(W, d))
+#define NN__SMOOTH_DX(W, x, t, p, q) NN__SMOOTH_D(W, W##SUB(x, t), p)
+#define NN__SMOOTH_DT(W, x, t, p, q) NN__SMOOTH_D(W, W##SUB(t, x), p)
+#define NN__HUBER(W, x, t, p, q)                                                                             \
+    W##SEL(W##LE(W##ABS(W##SUB(x, t)), p), NN__HALF(W, NN__SQ(W, W##SUB(x, t))),                             \
+           W##MUL(p, W##SUB(W##ABS(W##SUB(x, t)), NN__HALF(W, p))))
+#define NN__HUBER_D(W, d, p) W##SEL(W##LE(W##ABS(d), p), d, W##MUL(p, NN__SIGN(W, d)))
+#define NN__HUBER_DX(W, x, t, p, q) NN__HUBER_D(W, W##SUB(x, t), p)
+#define NN__HUBER_DT(W, x, t, p, q) NN__HUBER_D(W, W##SUB(t, x), p)
+#define NN__LOG100(W, a) W##MAX(W##LOG(a), W##SET(-100))
+#define NN__LOG1M100(W, a) W##MAX(W##LOG1P(W##NEG(a)), W##SET(-100))
+#define NN__BCE(W, x, t, p, q)                                                                               \
+    W##NEG(W##ADD(W##MUL(t, NN__LOG100(W, x)), W##MUL(W##SUB(W##SET(1), t), NN__LOG1M100(W, x))))
+#define NN__BCE_DX(W, x, t, p, q)                                                                            \
+    W##DIV(W##SUB(x, t), W##MAX(W##MUL(W##SUB(W##SET(1), x), x), W##SET(1e-12)))
+#define NN__BCE_DT(W, x, t, p, q) W##SUB(NN__LOG1M100(W, x), NN__LOG100(W, x))
+// NLS is -log(sigmoid(x)), stable.
+#define NN__POS(W, t, q) W##ADD(W##SET(1), W##MUL(W##SUB(q, W##SET(1)), t))
+#define NN__BCEL(W, x, t, p, q) W##ADD(W##MUL(W##SUB(W##SET(1), t), x), W##MUL(NN__POS(W, t, q), W##NLS(x)))
+#define NN__BCEL_DX(W, x, t, p, q)                                                                           \
+    W##SUB(W##SUB(W##SET(1), t), W##MUL(NN__POS(W, t, q), W##SIGMOID(W##NEG(x))))
+#define NN__BCEL_DT(W, x, t, p, q) W##SUB(W##MUL(W##SUB(q, W##SET(1)), W##NLS(x)), x)
+// t log t is 0 at 0; the inner SEL keeps the log finite there.
+#define NN__KL(W, x, t, p, q)                                                                                \
+    W##MUL(t, W##SUB(W##LOG(W##SEL(W##EQ(t, W##SET(0)), W##SET(1), t)), x))
+#define NN__KL_DX(W, x, t, p, q) W##NEG(t)
+#define NN__KL_DT(W, x, t, p, q)                                                                             \
+    W##SEL(W##GT(t, W##SET(0)), W##ADD(W##SUB(W##LOG(t), x), W##SET(1)), W##SET(0))
+#define NN__KLL(W, x, t, p, q) W##MUL(W##EXP(t), W##SUB(t, x))
+#define NN__KLL_DX(W, x, t, p, q) W##NEG(W##EXP(t))
+#define NN__KLL_DT(W, x, t, p, q) W##MUL(W##EXP(t), W##ADD(W##SUB(t, x), W##SET(1)))
+// clang-format on
+
+typedef enum nn_op_id_t {
+    NN__OP_BEFORE_FIRST = TENSOR_OP_NN_FIRST - 1,
+#define TENSOR__X(ID, ...) NN_OP_##ID,
+    NN_OPS(TENSOR__X)
+#undef TENSOR__X
+    NN_OP_END
+} nn_op_id_t;
+enum { NN_OP_COUNT = (int)NN_OP_END - (int)TENSOR_OP_NN_FIRST };
+
+typedef enum nn__loss_t {
+#define TENSOR__X(ID, f, dx, dt) NN__LOSS_##ID,
+    NN_LOSSES(TENSOR__X)
+#undef TENSOR__X
+    NN__LOSS_COUNT
+} nn__loss_t;
 
 #endif   // TENSOR_NN_SHARED_7C1E
 #endif
@@ -101,9 +1533,712 @@ extern "C" {
 
 // ------------------------------------------------------------------------------
 // >>nn-kernels                                     MARK: CPU kernels, once per instruction set
+//
+// The file includes itself six times: passes 0..3 are tensor.h's (scalar, SSE2, AVX2, AVX-512, all f32), pass
+// 4 is the same text in doubles on f64, pass 5 in doubles on f32 (TENSOR_REFERENCE). NN__R is the element
+// type, NN__S the type of a sum. Only inner loops stand here; what cuts the work and calls them stands in
+// >>impl-functional. Pointers are void so that one table serves both element types. Rejected: a second, plain
+// text of every kernel for f64 and the reference.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR_NN__PASS
+
+#if TENSOR_NN__PASS == 0
+#define NN__K(name) nn__##name##_scalar
+#elif TENSOR_NN__PASS == 1
+#define NN__K(name) nn__##name##_sse2
+#elif TENSOR_NN__PASS == 2
+#define NN__K(name) nn__##name##_avx2
+#elif TENSOR_NN__PASS == 3
+#define NN__K(name) nn__##name##_avx512
+#elif TENSOR_NN__PASS == 4
+#define NN__K(name) nn__##name##_f64
+#else
+#define NN__K(name) nn__##name##_reference
+#endif
+
+#if TENSOR_NN__PASS < 4
+#define TENSOR__PASS TENSOR_NN__PASS
+#define TENSOR__PASS_OPEN
+#include "tensor.h"
+#undef TENSOR__PASS_OPEN
+#define NN__R float
+#define NN__S float
+#else
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#endif
+#if TENSOR_NN__PASS == 4
+#define NN__R double
+#else
+#define NN__R float
+#endif
+#define NN__S double
+#define V_N 1
+#define V_F double
+#define V_LOAD(p) ((double)*(const NN__R *)(p))
+#define V_STORE(p, v) ((void)(*(NN__R *)(p) = (NN__R)(v)))
+#define V_SET(x) ((double)(x))
+#define V_ZERO() 0.0
+#define V_ADD(a, b) ((a) + (b))
+#define V_SUB(a, b) ((a) - (b))
+#define V_MUL(a, b) ((a) * (b))
+#define V_DIV(a, b) ((a) / (b))
+#define V_FMA(a, b, c) ((a) * (b) + (c))
+#define V_NEG(a) (-(a))
+#define V_ABS(a) fabs(a)
+#define V_SQRT(a) sqrt(a)
+#define V_EXP(a) exp(a)
+#define V_LOG(a) log(a)
+#define V_LOG1P(a) log1p(a)
+#define V_SIGMOID(a) (1 / (1 + exp(-(a))))
+#define V_LT(a, b) ((a) < (b))
+#define V_LE(a, b) ((a) <= (b))
+#define V_GT(a, b) ((a) > (b))
+#define V_EQ(a, b) ((a) == (b))
+#define V_SEL(m, a, b) ((m) ? (a) : (b))
+#define V_MAX(a, b) NN__K(larger)(a, b)
+#define V_HSUM(a) (a)
+#define V_HMAX(a) (a)
+TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a ? a : b; }
+#endif
+// Lanes 0, 2, 4.. of two vectors.
+#if TENSOR_NN__PASS == 1
+#define NN__EVEN(a, b) _mm_shuffle_ps(a, b, 0x88)
+#elif TENSOR_NN__PASS == 2
+#define NN__EVEN(a, b)                                                                                       \
+    _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), 0xD8))
+#elif TENSOR_NN__PASS == 3
+#define NN__EVEN(a, b)                                                                                       \
+    _mm512_castpd_ps(_mm512_permutexvar_pd(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0),                         \
+                                           _mm512_castps_pd(_mm512_shuffle_ps(a, b, 0x88))))
+#endif
+#define V_NLS(a) V_ADD(V_LOG1P(V_EXP(V_NEG(V_ABS(a)))), V_MAX(V_NEG(a), V_ZERO()))
+
+// Ends of rows, 0 < n < V_N: the first n elements at p with fill in the lanes beyond; the first n lanes stored;
+// the lanes from n on made 0.
+#if TENSOR_NN__PASS == 3
+#define NN__MASK(n) ((__mmask16)((1u << (n)) - 1))
+#define NN__PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), NN__MASK(n), p)
+#define NN__PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, NN__MASK(n), v)
+#define NN__CUT_PART(v, n) _mm512_maskz_mov_ps(NN__MASK(n), v)
+#else
+TENSOR__INLINE V_F NN__K(part)(const NN__R *p, int64_t n, NN__R fill) {
+    NN__R t[V_N];
+    int64_t i;
+    for (i = 0; i < V_N; i++) t[i] = i < n ? p[i] : fill;
+    return V_LOAD(t);
+}
+TENSOR__INLINE void NN__K(put_part)(NN__R *p, int64_t n, V_F v) {
+    NN__R t[V_N];
+    int64_t i;
+    V_STORE(t, v);
+    for (i = 0; i < n; i++) p[i] = t[i];
+}
+TENSOR__INLINE V_F NN__K(cut_part)(V_F v, int64_t n) {
+    NN__R t[V_N];
+    V_STORE(t, v);
+    return NN__K(part)(t, n, 0);
+}
+#define NN__PART(p, n, fill) NN__K(part)(p, n, fill)
+#define NN__PUT_PART(p, n, v) NN__K(put_part)(p, n, v)
+#define NN__CUT_PART(v, n) NN__K(cut_part)(v, n)
+#endif
+#define NN__LOAD(p, n, fill) (TENSOR__LIKELY((n) >= V_N) ? V_LOAD(p) : NN__PART(p, n, (NN__R)(fill)))
+TENSOR__INLINE void NN__K(put)(NN__R *p, int64_t n, V_F v) {
+    if (TENSOR__LIKELY(n >= V_N))
+        V_STORE(p, v);
+    else
+        NN__PUT_PART(p, n, v);
+}
+TENSOR__INLINE V_F NN__K(cut)(V_F v, int64_t n) { return TENSOR__LIKELY(n >= V_N) ? v : NN__CUT_PART(v, n); }
+
+// y[i] = a
+TENSOR__FN void NN__K(fill)(void *y, double a, int64_t n) {
+    NN__R *p = (NN__R *)y;
+    int64_t i;
+    for (i = 0; i < n; i += V_N) NN__K(put)(p + i, n - i, V_SET(a));
+}
+
+// y[i] += x[i]
+TENSOR__FN void NN__K(add)(void *y, const void *x, int64_t n) {
+    NN__R *p = (NN__R *)y;
+    const NN__R *q = (const NN__R *)x;
+    int64_t i;
+    for (i = 0; i < n; i += V_N)
+        NN__K(put)(p + i, n - i, V_ADD(NN__LOAD(p + i, n - i, 0), NN__LOAD(q + i, n - i, 0)));
+}
+
+// y[i] *= a
+TENSOR__FN void NN__K(scale)(void *y, double a, int64_t n) {
+    NN__R *p = (NN__R *)y;
+    int64_t i;
+    for (i = 0; i < n; i += V_N) NN__K(put)(p + i, n - i, V_MUL(NN__LOAD(p + i, n - i, 0), V_SET(a)));
+}
+
+// sum of x[i] y[i]; of x[i] if y is NULL
+TENSOR__FN double NN__K(dot)(const void *x, const void *y, int64_t n) {
+    const NN__R *p = (const NN__R *)x, *q = (const NN__R *)y;
+    V_F s = V_ZERO();
+    int64_t i;
+    if (!q)
+        for (i = 0; i < n; i += V_N) s = V_ADD(s, NN__LOAD(p + i, n - i, 0));
+    else
+        for (i = 0; i < n; i += V_N) s = V_FMA(NN__LOAD(p + i, n - i, 0), NN__LOAD(q + i, n - i, 0), s);
+    return (double)V_HSUM(s);
+}
+
+TENSOR__INLINE NN__S NN__K(row_max)(const NN__R *p, int64_t n) {
+    V_F m = V_SET(-INFINITY);
+    int64_t i;
+    for (i = 0; i < n; i += V_N) m = V_MAX(m, NN__LOAD(p + i, n - i, -INFINITY));
+    return V_HMAX(m);
+}
+
+// log(sum of e^x[i])
+TENSOR__FN double NN__K(lse)(const void *x, int64_t n) {
+    const NN__R *p = (const NN__R *)x;
+    NN__S m = NN__K(row_max)(p, n);
+    V_F s = V_ZERO(), vm;
+    int64_t i;
+    if (m == (NN__S)-INFINITY || m == (NN__S)INFINITY) return (double)m;
+    vm = V_SET(m);
+    for (i = 0; i < n; i += V_N) s = V_ADD(s, NN__K(cut)(V_EXP(V_SUB(NN__LOAD(p + i, n - i, 0), vm)), n - i));
+    return (double)m + log((double)V_HSUM(s));
+}
+
+// ------------------------------------------------------------------------------
+// >>nn-kernel-conv                                 MARK: convolution
+//
+// Columns (im2col) for a GEMM: row r = (channel, ky, kx), one column per output pixel. Copying them is one
+// text for all element types and stands in >>impl-functional; only the adding back is here.
+// ------------------------------------------------------------------------------
+
+// Adds the columns of output rows oy0..oy1 of `channels` planes of x back.
+TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window_t *g, int64_t channels,
+                              int64_t oy0, int64_t oy1) {
+    const NN__R *q = (const NN__R *)columns;
+    int64_t c, ky, kx, oy, ox, lo, hi;
+    for (c = 0; c < channels; c++)
+        for (ky = 0; ky < g->kh; ky++)
+            for (kx = 0; kx < g->kw; kx++) {
+                nn__window_range(g, kx, &lo, &hi);
+                for (oy = oy0; oy < oy1; oy++, q += g->ow) {
+                    int64_t iy = oy * g->sh - g->ph + ky * g->dh;
+                    NN__R *p = (NN__R *)image + (c * g->h + iy) * g->w + (kx * g->dw - g->pw);
+                    if (iy < 0 || iy >= g->h) continue;
+                    if (g->sw == 1)
+                        NN__K(add)(p + lo, q + lo, hi - lo);
+                    else
+                        for (ox = lo; ox < hi; ox++) p[ox * g->sw] = (NN__R)(p[ox * g->sw] + q[ox]);
+                }
+            }
+}
+
+// ------------------------------------------------------------------------------
+// >>nn-kernel-pool                                 MARK: pooling
+//
+// One plane [H, W] -> [OH, OW] per call. Largest: of equals the first in row-major order, NaN wins (as
+// PyTorch).
+// ------------------------------------------------------------------------------
+
+TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, int64_t oy, int64_t ox, NN__R *y,
+                                      int32_t *place) {
+    int64_t y0 = oy * g->sh - g->ph, x0 = ox * g->sw - g->pw, iy, ix, at = -1;
+    int64_t y1 = y0 + (g->kh - 1) * g->dh + 1, x1 = x0 + (g->kw - 1) * g->dw + 1;
+    NN__R best = (NN__R)-INFINITY;
+    while (y0 < 0) y0 += g->dh;
+    while (x0 < 0) x0 += g->dw;
+    if (y1 > g->h) y1 = g->h;
+    if (x1 > g->w) x1 = g->w;
+    for (iy = y0; iy < y1; iy += g->dh)
+        for (ix = x0; ix < x1; ix += g->dw) {
+            NN__R v = x[iy * g->w + ix];
+            if (v > best || v != v || at < 0) {
+                best = v;
+                at = iy * g->w + ix;
+            }
+        }
+    *y = best;
+    *place = (int32_t)at;
+}
+
+#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
+// V_N windows of one row, n of them kept. The row segment they look at comes from the image, or from a copy
+// with -inf around where it leaves the image. -> 0 if it is too long for that
+TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, int64_t oy, int64_t ox, int64_t n,
+                                float *y, int32_t *place) {
+    enum { LONGEST = 256 };
+    float copy[LONGEST];
+    int32_t at[V_N];
+    int64_t x0 = ox * g->sw - g->pw, length = (g->kw - 1) * g->dw + g->sw * V_N, i, kx, ky, iy;
+    int64_t left = x0 < 0 ? -x0 : 0, right = g->w - x0 < length ? g->w - x0 : length;
+    int inside = left == 0 && right == length;
+    V_F m = V_SET(-INFINITY);
+    V_I best = VI_SET(-1), step;
+    if (length > LONGEST) return 0;
+    for (i = 0; i < V_N; i++) at[i] = (int32_t)(i * g->sw);
+    step = VI_LOAD(at);
+    if (!inside)
+        for (i = 0; i < length; i++) copy[i] = -INFINITY;
+    for (ky = 0, iy = oy * g->sh - g->ph; ky < g->kh; ky++, iy += g->dh) {
+        const float *row;
+        if (iy < 0 || iy >= g->h) continue;
+        row = x + iy * g->w;
+        if (inside) {
+            row += x0;
+        } else {
+            for (i = left; i < right; i++) copy[i] = row[x0 + i];
+            row = copy;
+        }
+        if (M_ANY(VI_EQ(best, VI_SET(-1)))) {
+            // The first element of the window: it wins where all are -inf.
+            for (i = 0; i < V_N; i++) {
+                int64_t c = x0 + i * g->sw;
+                while (c < 0) c += g->dw;
+                at[i] = (int32_t)(iy * g->w + c);
+            }
+            best = VI_LOAD(at);
+        }
+        for (kx = 0; kx < g->kw; kx++) {
+            const float *p = row + kx * g->dw;
+            V_F v;
+            V_M better;
+            if (g->sw == 1) {
+                v = V_LOAD(p);
+            } else if (g->sw == 2) {
+                v = NN__EVEN(V_LOAD(p), V_LOAD(p + V_N));
+            } else {
+                float t[V_N];
+                for (i = 0; i < V_N; i++) t[i] = p[i * g->sw];
+                v = V_LOAD(t);
+            }
+            better = M_OR(V_GT(v, m), V_ISNAN(v));
+            m = V_SEL(better, v, m);
+            best = VI_SEL(better, VI_ADD(step, VI_SET((int32_t)(iy * g->w + x0 + kx * g->dw))), best);
+        }
+    }
+    NN__K(put)(y, n, m);
+    VI_STORE(at, best);
+    memcpy(place, at, (size_t)(n < V_N ? n : V_N) * sizeof at[0]);
+    return 1;
+}
+#endif
+
+TENSOR__FN void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn__window_t *g) {
+    const NN__R *p = (const NN__R *)x;
+    NN__R *o = (NN__R *)y;
+    int64_t oy, ox;
+    for (oy = 0; oy < g->oh; oy++, o += g->ow, place += g->ow) {
+        ox = 0;
+#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
+        while (ox < g->ow && NN__K(max_lanes)(p, g, oy, ox, g->ow - ox, o + ox, place + ox)) ox += V_N;
+#endif
+        for (; ox < g->ow; ox++) NN__K(max_window)(p, g, oy, ox, o + ox, place + ox);
+    }
+}
+
+// gx[place] += g over one plane.
+TENSOR__FN void NN__K(max_unpool)(const void *grad, const int32_t *place, void *gx, int64_t n) {
+    const NN__R *q = (const NN__R *)grad;
+    NN__R *p = (NN__R *)gx;
+    int64_t i;
+    for (i = 0; i < n; i++) p[place[i]] = (NN__R)(p[place[i]] + q[i]);
+}
+
+// back 0: x -> y means; 1: x += y spread over the windows.
+TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int back) {
+    NN__R *p = (NN__R *)x, *o = (NN__R *)y;
+    int64_t oy, ox, iy, ix, r[4];
+    for (oy = 0; oy < g->oh; oy++)
+        for (ox = 0; ox < g->ow; ox++, o++) {
+            NN__S divisor = (NN__S)nn__window_mean(g, oy, ox, r), s = 0;
+            if (back) {
+                s = (NN__S)*o / divisor;
+                for (iy = r[0]; iy < r[1]; iy++)
+                    for (ix = r[2]; ix < r[3]; ix++) p[iy * g->w + ix] = (NN__R)(p[iy * g->w + ix] + s);
+                continue;
+            }
+            for (iy = r[0]; iy < r[1]; iy++)
+                for (ix = r[2]; ix < r[3]; ix++) s += (NN__S)p[iy * g->w + ix];
+            *o = (NN__R)(s / divisor);
+        }
+}
+
+// ------------------------------------------------------------------------------
+// >>nn-kernel-norm                                 MARK: layer norm
+//
+// Two passes over a row for the statistics: one pass (E[x^2] - E[x]^2) cancels.
+// ------------------------------------------------------------------------------
+
+TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean,
+                                  void *rstd, int64_t rows, int64_t n, double eps) {
+    const NN__R *p = (const NN__R *)x, *wp = (const NN__R *)w, *bp = (const NN__R *)b;
+    NN__R *o = (NN__R *)y;
+    int64_t r, i;
+    for (r = 0; r < rows; r++, p += n, o += n) {
+        double m = NN__K(dot)(p, NULL, n) / (double)n, d;
+        V_F vm = V_SET(m), s = V_ZERO(), vr;
+        for (i = 0; i < n; i += V_N) {
+            V_F v = NN__K(cut)(V_SUB(NN__LOAD(p + i, n - i, 0), vm), n - i);
+            s = V_FMA(v, v, s);
+        }
+        d = 1 / sqrt((double)V_HSUM(s) / (double)n + eps);
+        vr = V_SET(d);
+        ((NN__R *)mean)[r] = (NN__R)m;
+        ((NN__R *)rstd)[r] = (NN__R)d;
+        for (i = 0; i < n; i += V_N) {
+            V_F v = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
+            if (wp) v = V_MUL(v, NN__LOAD(wp + i, n - i, 0));
+            if (bp) v = V_ADD(v, NN__LOAD(bp + i, n - i, 0));
+            NN__K(put)(o + i, n - i, v);
+        }
+    }
+}
+
+// gx of these rows; gw += g xhat and gb += g (both may be NULL).
+TENSOR__FN void NN__K(layer_norm_back)(const void *grad, const void *x, const void *w, const void *mean,
+                                       const void *rstd, void *gx, void *gw, void *gb, int64_t rows,
+                                       int64_t n) {
+    const NN__R *gp = (const NN__R *)grad, *p = (const NN__R *)x, *wp = (const NN__R *)w;
+    NN__R *o = (NN__R *)gx, *ow = (NN__R *)gw, *ob = (NN__R *)gb;
+    int64_t r, i;
+    for (r = 0; r < rows; r++, p += n, gp += n, o += n) {
+        V_F vm = V_SET(((const NN__R *)mean)[r]), vr = V_SET(((const NN__R *)rstd)[r]);
+        V_F s = V_ZERO(), t = V_ZERO();
+        for (i = 0; i < n; i += V_N) {
+            V_F gv = NN__LOAD(gp + i, n - i, 0);
+            V_F h = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
+            if (ow) {
+                NN__K(put)(ow + i, n - i, V_FMA(gv, h, NN__LOAD(ow + i, n - i, 0)));
+                NN__K(put)(ob + i, n - i, V_ADD(gv, NN__LOAD(ob + i, n - i, 0)));
+            }
+            if (wp) gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0));
+            s = V_ADD(s, gv);
+            t = V_FMA(gv, h, t);
+        }
+        s = V_SET((double)V_HSUM(s) / (double)n);
+        t = V_SET((double)V_HSUM(t) / (double)n);
+        for (i = 0; i < n; i += V_N) {
+            V_F gv = NN__LOAD(gp + i, n - i, 0);
+            V_F h = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
+            if (wp) gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0));
+            NN__K(put)(o + i, n - i, V_MUL(vr, V_SUB(V_SUB(gv, s), V_MUL(h, t))));
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------
+// >>nn-kernel-loss                                 MARK: losses
+// ------------------------------------------------------------------------------
+
+// One row of cross entropy's gradient: gx = a softmax(x) - b w (w NULL = 1), softmax(x) = e^(x - lse).
+TENSOR__FN void NN__K(softmax_minus)(const void *x, const void *w, void *gx, double lse, double a, double b,
+                                     int64_t n) {
+    const NN__R *p = (const NN__R *)x, *wp = (const NN__R *)w;
+    NN__R *o = (NN__R *)gx;
+    V_F vl = V_SET(lse), va = V_SET(a), vb = V_SET(b);
+    int64_t i;
+    for (i = 0; i < n; i += V_N) {
+        V_F v = V_MUL(V_EXP(V_SUB(NN__LOAD(p + i, n - i, 0), vl)), va);
+        if (b != 0) v = V_SUB(v, wp ? V_MUL(vb, NN__LOAD(wp + i, n - i, 0)) : vb);
+        NN__K(put)(o + i, n - i, v);
+    }
+}
+
+// Pointwise losses of n elements: into y, or summed if y is NULL. w, q (pos_weight) may be NULL = 1.
+TENSOR__FN double NN__K(loss)(int which, const void *x, const void *t, const void *w, const void *q, void *y,
+                              int64_t n, double p) {
+    const NN__R *xp = (const NN__R *)x, *tp = (const NN__R *)t, *wp = (const NN__R *)w,
+                *qp = (const NN__R *)q;
+    NN__R *o = (NN__R *)y;
+    V_F s = V_ZERO(), vp = V_SET(p), one = V_SET(1), v;
+    int64_t i;
+    (void)vp;
+    for (i = 0; i < n; i += V_N) {
+        V_F vx = NN__LOAD(xp + i, n - i, 0.5), vt = NN__LOAD(tp + i, n - i, 0.5);
+        V_F vq = qp ? NN__LOAD(qp + i, n - i, 0) : one;
+        switch (which) {
+#define TENSOR__X(ID, f, dx, dt)                                                                             \
+    case NN__LOSS_##ID: v = f(V_, vx, vt, vp, vq); break;
+            NN_LOSSES(TENSOR__X)
+#undef TENSOR__X
+        default: v = vx;
+        }
+        if (wp) v = V_MUL(v, NN__LOAD(wp + i, n - i, 0));
+        if (o)
+            NN__K(put)(o + i, n - i, v);
+        else
+            s = V_ADD(s, NN__K(cut)(v, n - i));
+    }
+    return (double)V_HSUM(s);
+}
+
+// Their gradients (gx or gt may be NULL): g[i * step] c times the derivative.
+TENSOR__FN void NN__K(loss_back)(int which, const void *g, int64_t step, double c, const void *x,
+                                 const void *t, const void *w, const void *q, void *gx, void *gt, int64_t n,
+                                 double p) {
+    const NN__R *xp = (const NN__R *)x, *tp = (const NN__R *)t, *wp = (const NN__R *)w,
+                *qp = (const NN__R *)q;
+    const NN__R *gp = (const NN__R *)g;
+    NN__R *ox = (NN__R *)gx, *ot = (NN__R *)gt;
+    V_F vp = V_SET(p), one = V_SET(1), vc = V_SET(c), all = V_SET((double)gp[0] * c), a, b;
+    int64_t i;
+    (void)vp;
+    for (i = 0; i < n; i += V_N) {
+        V_F vx = NN__LOAD(xp + i, n - i, 0.5), vt = NN__LOAD(tp + i, n - i, 0.5);
+        V_F vq = qp ? NN__LOAD(qp + i, n - i, 0) : one;
+        V_F k = step ? V_MUL(NN__LOAD(gp + i, n - i, 0), vc) : all;
+        if (wp) k = V_MUL(k, NN__LOAD(wp + i, n - i, 0));
+        a = b = k;
+        switch (which) {
+#define TENSOR__X(ID, f, dx, dt)                                                                             \
+    case NN__LOSS_##ID:                                                                                      \
+        if (ox) a = V_MUL(k, dx(V_, vx, vt, vp, vq));                                                        \
+        if (ot) b = V_MUL(k, dt(V_, vx, vt, vp, vq));                                                        \
+        break;
+            NN_LOSSES(TENSOR__X)
+#undef TENSOR__X
+        default: break;
+        }
+        if (ox) NN__K(put)(ox + i, n - i, a);
+        if (ot) NN__K(put)(ot + i, n - i, b);
+    }
+}
+
+// ------------------------------------------------------------------------------
+// >>nn-kernel-attention                            MARK: attention
+//
+// One row of scores against n keys, of which the first `valid` may be looked at. The products around are the
+// GEMM's.
+// ------------------------------------------------------------------------------
+
+// s = e^(scale s - max), 0 from valid on. -> sum of s; *lse = logsumexp (-inf if nothing may be looked at)
+TENSOR__FN double NN__K(attend)(void *s, int64_t valid, int64_t n, double scale, double *lse) {
+    NN__R *p = (NN__R *)s;
+    V_F vs = V_SET(scale), m = V_SET(-INFINITY), sum = V_ZERO(), vm;
+    double top, total;
+    int64_t i;
+    for (i = 0; i < valid; i += V_N) {
+        // Lanes past valid repeat an element that counts.
+        V_F v = V_MUL(NN__LOAD(p + i, valid - i, p[i]), vs);
+        m = V_MAX(m, v);
+    }
+    top = (double)V_HMAX(m);
+    if (valid <= 0 || top == -INFINITY) {
+        NN__K(fill)(p, 0, n);
+        *lse = -INFINITY;
+        return 0;
+    }
+    vm = V_SET(-top);
+    for (i = 0; i < valid; i += V_N) {
+        V_F v = NN__K(cut)(V_EXP(V_FMA(NN__LOAD(p + i, valid - i, 0), vs, vm)), valid - i);
+        sum = V_ADD(sum, v);
+        NN__K(put)(p + i, valid - i, v);
+    }
+    NN__K(fill)(p + valid, 0, n - valid);
+    total = (double)V_HSUM(sum);
+    *lse = top + log(total);
+    return total;
+}
+
+// s = probabilities e^(scale s - lse); d = s (d - delta) scale; both 0 from valid on.
+TENSOR__FN void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double lse,
+                                   double delta) {
+    NN__R *p = (NN__R *)s, *q = (NN__R *)d;
+    V_F vs = V_SET(scale), vl = V_SET(-lse), vd = V_SET(delta);
+    int64_t i;
+    if (lse == -INFINITY) valid = 0;
+    for (i = 0; i < valid; i += V_N) {
+        V_F v = V_EXP(V_FMA(NN__LOAD(p + i, valid - i, 0), vs, vl));
+        V_F e = V_MUL(V_MUL(v, V_SUB(NN__LOAD(q + i, valid - i, 0), vd)), vs);
+        NN__K(put)(p + i, valid - i, v);
+        NN__K(put)(q + i, valid - i, e);
+    }
+    NN__K(fill)(p + valid, 0, n - valid);
+    NN__K(fill)(q + valid, 0, n - valid);
+}
+
+// ------------------------------------------------------------------------------
+// >>nn-kernel-dropout                              MARK: dropout
+// ------------------------------------------------------------------------------
+
+// y = x scale where the 24-bit uniform number of element first + i is below keep (in 2^-24), else 0.
+TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng,
+                               uint32_t keep, double scale) {
+    const NN__R *p = (const NN__R *)x;
+    NN__R *o = (NN__R *)y;
+    uint32_t word[4];
+    int64_t i, k;
+    for (i = 0; i < n; i += 4) {
+        TENSOR__(philox)(rng.seed, rng.offset, (uint64_t)(first + i) >> 2, word);
+        for (k = 0; k < 4 && i + k < n; k++)
+            o[i + k] = (NN__R)(p[i + k] * ((word[k] >> 8) < keep ? (NN__R)scale : (NN__R)0));
+    }
+}
+
+// ------------------------------------------------------------------------------
+// >>nn-kernel-optim                                MARK: optimizer kernels
+//
+// A rule over n contiguous elements. Only + - * / sqrt and max, so every instruction set and every tail give
+// the same bits; roundings are in the order of PyTorch's single-tensor rules. s0, s1, s2 are the states in
+// the order of nn__state_names, NULL where unused.
+// ------------------------------------------------------------------------------
+
+#ifndef NN__UPDATE_7C1E
+#define NN__UPDATE_7C1E
+// The numbers of one group at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
+typedef struct nn__update_t {
+    double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
+    double minus_step, inverse_root;
+    int decay, momentum_on, first, nesterov, decoupled, lerp_back, amsgrad, centered, maximize;
+} nn__update_t;
+typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
+                              int64_t n);
+#endif
+
+TENSOR__FN void NN__K(sgd)(const nn__update_t *u, void *px, const void *pg, void *p0, void *p1, void *p2,
+                           int64_t n) {
+    NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0;
+    const NN__R *qg = (const NN__R *)pg;
+    const V_F lr = V_SET(u->minus_lr), decay = V_SET(u->weight_decay), momentum = V_SET(u->momentum);
+    const V_F rest = V_SET(u->rest), sign = V_SET(-1);
+    int64_t i;
+    (void)p1;
+    (void)p2;
+    for (i = 0; i < n; i += V_N) {
+        int64_t left = n - i;
+        V_F x = NN__LOAD(qx + i, left, 0), g = NN__LOAD(qg + i, left, 0);
+        if (u->maximize) g = V_MUL(g, sign);
+        if (u->decay) g = V_ADD(g, V_MUL(decay, x));
+        if (q0) {
+            V_F b = g;
+            if (!u->first) b = V_ADD(V_MUL(NN__LOAD(q0 + i, left, 0), momentum), V_MUL(rest, g));
+            NN__K(put)(q0 + i, left, b);
+            g = u->nesterov ? V_ADD(g, V_MUL(momentum, b)) : b;
+        }
+        NN__K(put)(qx + i, left, V_ADD(x, V_MUL(lr, g)));
+    }
+}
+
+TENSOR__FN void NN__K(adam)(const nn__update_t *u, void *px, const void *pg, void *p0, void *p1, void *p2,
+                            int64_t n) {
+    NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0, *q1 = (NN__R *)p1, *q2 = (NN__R *)p2;
+    const NN__R *qg = (const NN__R *)pg;
+    const V_F decay = V_SET(u->weight_decay), shrink = V_SET(u->shrink), beta1 = V_SET(u->beta1);
+    const V_F rest1 = V_SET(u->rest1), beta2 = V_SET(u->beta2), rest2 = V_SET(u->rest2), eps = V_SET(u->eps);
+    const V_F step = V_SET(u->minus_step), inverse_root = V_SET(u->inverse_root), sign = V_SET(-1);
+    int64_t i;
+    for (i = 0; i < n; i += V_N) {
+        int64_t left = n - i;
+        V_F x = NN__LOAD(qx + i, left, 0), g = NN__LOAD(qg + i, left, 0);
+        V_F m = NN__LOAD(q0 + i, left, 0), v = NN__LOAD(q1 + i, left, 0);
+        if (u->maximize) g = V_MUL(g, sign);
+        if (u->decoupled) x = V_MUL(x, shrink);
+        else if (u->decay) g = V_ADD(g, V_MUL(decay, x));
+        m = u->lerp_back ? V_SUB(g, V_MUL(V_SUB(g, m), beta1)) : V_ADD(m, V_MUL(V_SUB(g, m), rest1));
+        v = V_ADD(V_MUL(v, beta2), V_MUL(V_MUL(rest2, g), g));
+        NN__K(put)(q0 + i, left, m);
+        NN__K(put)(q1 + i, left, v);
+        if (q2) {
+            v = V_MAX(NN__LOAD(q2 + i, left, 0), v);
+            NN__K(put)(q2 + i, left, v);
+        }
+        v = V_ADD(V_MUL(V_SQRT(v), inverse_root), eps);
+        NN__K(put)(qx + i, left, V_ADD(x, V_DIV(V_MUL(step, m), v)));
+    }
+}
+
+TENSOR__FN void NN__K(rmsprop)(const nn__update_t *u, void *px, const void *pg, void *p0, void *p1, void *p2,
+                               int64_t n) {
+    NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0, *q1 = (NN__R *)p1, *q2 = (NN__R *)p2;
+    const NN__R *qg = (const NN__R *)pg;
+    const V_F lr = V_SET(u->minus_lr), decay = V_SET(u->weight_decay), momentum = V_SET(u->momentum);
+    const V_F alpha = V_SET(u->beta2), rest = V_SET(u->rest2), eps = V_SET(u->eps), sign = V_SET(-1);
+    int64_t i;
+    for (i = 0; i < n; i += V_N) {
+        int64_t left = n - i;
+        V_F x = NN__LOAD(qx + i, left, 0), g = NN__LOAD(qg + i, left, 0), v = NN__LOAD(q0 + i, left, 0);
+        if (u->maximize) g = V_MUL(g, sign);
+        if (u->decay) g = V_ADD(g, V_MUL(decay, x));
+        v = V_ADD(V_MUL(v, alpha), V_MUL(V_MUL(rest, g), g));
+        NN__K(put)(q0 + i, left, v);
+        if (q2) {
+            V_F mean = NN__LOAD(q2 + i, left, 0);
+            mean = V_ADD(mean, V_MUL(V_SUB(g, mean), rest));
+            NN__K(put)(q2 + i, left, mean);
+            v = V_SUB(v, V_MUL(mean, mean));
+        }
+        g = V_DIV(g, V_ADD(V_SQRT(v), eps));
+        if (q1) {
+            g = V_ADD(V_MUL(NN__LOAD(q1 + i, left, 0), momentum), g);
+            NN__K(put)(q1 + i, left, g);
+        }
+        NN__K(put)(qx + i, left, V_ADD(x, V_MUL(lr, g)));
+    }
+}
+
+static const nn__update_fn NN__K(optim)[3] = {NN__K(sgd), NN__K(adam), NN__K(rmsprop)};
+
+// ------------------------------------------------------------------------------
+// >>nn-kernel-table                                MARK: table of a pass
+// ------------------------------------------------------------------------------
+
+static const nn__cpu_t NN__K(cpu) = {
+    NN__K(fill), NN__K(add), NN__K(scale), NN__K(dot), NN__K(lse), NN__K(col2im), NN__K(max_pool),
+    NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(softmax_minus),
+    NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout)
+};
+
+#undef NN__LOAD
+#undef NN__MASK
+#undef NN__PART
+#undef NN__PUT_PART
+#undef NN__CUT_PART
+#undef V_NLS
+#undef NN__R
+#undef NN__S
+#undef NN__EVEN
+#if TENSOR_NN__PASS < 4
+#define TENSOR__PASS_CLOSE
+#include "tensor.h"
+#undef TENSOR__PASS_CLOSE
+#undef TENSOR__PASS
+#else
+#undef V_N
+#undef V_F
+#undef V_LOAD
+#undef V_STORE
+#undef V_SET
+#undef V_ZERO
+#undef V_ADD
+#undef V_SUB
+#undef V_MUL
+#undef V_DIV
+#undef V_FMA
+#undef V_NEG
+#undef V_ABS
+#undef V_SQRT
+#undef V_EXP
+#undef V_LOG
+#undef V_LOG1P
+#undef V_SIGMOID
+#undef V_LT
+#undef V_LE
+#undef V_GT
+#undef V_EQ
+#undef V_SEL
+#undef V_MAX
+#undef V_HSUM
+#undef V_HMAX
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
+#endif
+#undef NN__K
 #endif   // TENSOR_NN__PASS
 
 // ------------------------------------------------------------------------------
@@ -115,46 +2250,6318 @@ extern "C" {
 
 // ------------------------------------------------------------------------------
 // >>impl-functional                                MARK: functional fronts and gradients
+//
+// Per op: kernel driver (cuts the work, calls inner loops and the GEMM), front (checks, shape), gradient. An
+// op with a fused gradient also has a form composed of public ops, which the engine differentiates when a
+// graph of the gradient is wanted: one mechanism for all of them (nn__grad_composed) instead of a second
+// gradient by hand for each.
 // ------------------------------------------------------------------------------
+
+#define TENSOR_NN__PASS 0
+#include "tensor_nn.h"
+#undef TENSOR_NN__PASS
+#ifdef TENSOR__X86_PASSES
+#define TENSOR_NN__PASS 1
+#include "tensor_nn.h"
+#undef TENSOR_NN__PASS
+#define TENSOR_NN__PASS 2
+#include "tensor_nn.h"
+#undef TENSOR_NN__PASS
+#define TENSOR_NN__PASS 3
+#include "tensor_nn.h"
+#undef TENSOR_NN__PASS
+#endif
+#define TENSOR_NN__PASS 4
+#include "tensor_nn.h"
+#undef TENSOR_NN__PASS
+#define TENSOR_NN__PASS 5
+#include "tensor_nn.h"
+#undef TENSOR_NN__PASS
+
+// Row of an NN_OP_x; the table stands behind the functions it names, at the end of >>impl-losses.
+TENSOR__FN const tensor__row_t *nn__row(int id);
+
+TENSOR__FN const nn__cpu_t *nn__cpu(int dtype) {
+    if (dtype == TENSOR_F64) return &nn__cpu_f64;
+    if (TENSOR__(reference)()) return &nn__cpu_reference;
+    switch (TENSOR__(isa)()) {
+#ifdef TENSOR__X86_PASSES
+    case 1: return &nn__cpu_sse2;
+    case 2: return &nn__cpu_avx2;
+    case 3: return &nn__cpu_avx512;
+#endif
+    default: return &nn__cpu_scalar;
+    }
+}
+
+TENSOR__FN int64_t nn__min(int64_t a, int64_t b) { return a < b ? a : b; }
+TENSOR__FN int64_t nn__max(int64_t a, int64_t b) { return a > b ? a : b; }
+TENSOR__FN int64_t nn__ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+TENSOR__FN size_t nn__es(int dtype) { return dtype == TENSOR_F64 ? 8 : 4; }
+TENSOR__FN uint64_t nn__line(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Items per task for n items of `cost` element operations each, where the cut has no say in the result: a
+// join costs about as much as 32K operations.
+TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
+    int64_t tasks = 4 * (int64_t)TENSOR__(thread_count)();
+    if (tasks <= 4 || (double)n * (double)cost < 32768.0) return nn__max(n, 1);
+    return nn__max(nn__ceil(n, tasks), 1);
+}
+
+// Runs the tasks; a single one on the calling thread, so that a GEMM in it may use the others.
+TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
+    if (tasks == 1)
+        fn(arg, 0, 0);
+    else if (tasks > 1)
+        TENSOR__(parallel)(tasks, fn, arg);
+}
+
+TENSOR__FN void nn__gemm(const tensor__gemm_t *g, int dtype) {
+    if (dtype == TENSOR_F64)
+        TENSOR__(gemm_f64)(g);
+    else
+        TENSOR__(gemm_f32)(g);
+}
+
+// c[m, n] (+)= a b for one item, strides in elements.
+TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
+    tensor__gemm_t g;
+    memset(&g, 0, sizeof g);
+    g.m = m;
+    g.n = n;
+    g.k = k;
+    g.batch = 1;
+    g.ars = k;
+    g.acs = 1;
+    g.brs = n;
+    g.bcs = 1;
+    g.crs = n;
+    return g;
+}
+
+// i-th index of an i32/i64 argument without gaps.
+TENSOR__FN int64_t nn__index(const tensor_arg_t *a, int64_t i) {
+    return a->dtype == TENSOR_I32 ? ((const int32_t *)a->data)[i] : ((const int64_t *)a->data)[i];
+}
+TENSOR__FN double nn__value(const void *p, int dtype, int64_t i) {
+    return dtype == TENSOR_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
+}
+TENSOR__FN void nn__store(void *p, int dtype, int64_t i, double v) {
+    if (dtype == TENSOR_F64)
+        ((double *)p)[i] = v;
+    else
+        ((float *)p)[i] = (float)v;
+}
+TENSOR__FN char *nn__at(const tensor_arg_t *a, int64_t i) {
+    return a->data ? (char *)a->data + i * (int64_t)nn__es(a->dtype) : NULL;
+}
+
+// ---- fronts: checks
+
+TENSOR__FN int nn__is_float(const tensor_t *x) {
+    return x->dtype == TENSOR_F32 || x->dtype == TENSOR_F64 || x->dtype == TENSOR_F16 ||
+           x->dtype == TENSOR_BF16;
+}
+TENSOR__FN int nn__is_half(const tensor_t *x) { return x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16; }
+TENSOR__FN int nn__is_index(const tensor_t *x) { return x->dtype == TENSOR_I32 || x->dtype == TENSOR_I64; }
+
+// Whether the inputs of `mask` (bit k = input k; absent ones do not count) are floats of one dtype; raises if
+// not.
+TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) {
+    tensor_t *first = NULL;
+    int k;
+    for (k = 0; k < o->nin; k++) {
+        tensor_t *x = o->in[k];
+        if (!(mask >> k & 1u) || !x) continue;
+        if (!nn__is_float(x)) {
+            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: argument %i is %y, must be a float",
+                                 o->row->name, k + 1, x);
+            return 0;
+        }
+        if (!first) first = x;
+        if (x->dtype != first->dtype) {
+            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: argument %i is %y, the first is %y",
+                                 o->row->name, k + 1, x, first);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+// Half precision is computed in f32: the operands widened, the result narrowed.
+TENSOR__FN tensor_t *nn__wide(tensor_t *x) { return x && nn__is_half(x) ? (tensor_to)(x, TENSOR_F32) : x; }
+TENSOR__FN tensor_t *nn__narrow(tensor_t *y, const tensor_t *like) {
+    return (tensor_to)(y, (tensor_dtype_t)like->dtype);
+}
+
+// Whether a positional argument too many was given; raises if so.
+TENSOR__FN int nn__surplus(const char *op, const void *surplus) {
+    if (surplus)
+        (void)TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_SHAPE,
+                             "%s: too many positional arguments, options are named", op);
+    return surplus != NULL;
+}
+
+// 0 = the default, TENSOR_ZERO = 0.
+TENSOR__FN int64_t nn__or(int64_t value, int64_t otherwise) {
+    return value == 0 ? otherwise : value == TENSOR_ZERO ? 0 : value;
+}
+TENSOR__FN double nn__or_f(double value, double otherwise) {
+    return value == 0 ? otherwise : value == (double)TENSOR_ZERO ? 0 : value;
+}
+
+TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
+
+// Saved input k inside a gradient, NULL if the op was called without it.
+TENSOR__FN tensor_t *nn__saved(tensor__grad_t *g, int k) {
+    const tensor__node_t *n = g->node;
+    int i;
+    for (i = 0; i < n->nsaved; i++)
+        if (n->saved[i].source == k && !n->saved[i].storage && !n->saved[i].is_immediate) return NULL;
+    return TENSOR__(grad_in)(g, k);
+}
+
+// ---- gradients through a composed form
+
+typedef tensor_t *(*nn__composed_fn)(tensor_t *const *in, const tensor_params_t *p);
+
+// Gradients of node's op by differentiating fn(inputs), which is the same function made of public ops.
+TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
+    tensor_t *in[TENSOR__MAX_IN], *wanted[TENSOR__MAX_IN], *got[TENSOR__MAX_IN], *y;
+    int k, n = 0, at[TENSOR__MAX_IN];
+    for (k = 0; k < g->node->nin; k++) {
+        in[k] = nn__saved(g, k);
+        if (!in[k] || !TENSOR__(grad_need)(g, k)) continue;
+        // A view of its own: a tensor given twice must get two gradients.
+        in[k] = (tensor_view_n)(in[k], in[k]->dims, in[k]->ndim);
+        wanted[n] = in[k];
+        at[n++] = k;
+    }
+    if (n == 0) return;
+    y = fn(in, g->p);
+    (tensor_autograd_grad)(&y, 1, &g->gy[0], wanted, n, got, TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED);
+    for (k = 0; k < n; k++) g->gx[at[k]] = got[k];
+}
+
+// ---- linear
+
+TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
+    const tensor_arg_t *x = &c->arg[0], *w = &c->arg[1];
+    int64_t k = w->dims[1];
+    *g = nn__product(k ? x->numel / k : c->arg[3].numel / nn__max(w->dims[0], 1), w->dims[0], k);
+    g->a = x->data;
+    g->b = w->data;
+    g->brs = w->strides[1];
+    g->bcs = w->strides[0];
+    g->c = c->arg[3].data;
+    g->bias = c->arg[2].data;
+}
+TENSOR__FN uint64_t nn__scratch_linear(const tensor_call_t *c) {
+    tensor__gemm_t g;
+    nn__linear_product(c, &g);
+    return TENSOR__(gemm_scratch)(&g);
+}
+TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
+    tensor__gemm_t g;
+    nn__linear_product(c, &g);
+    g.scratch = c->scratch;
+    g.scratch_bytes = (size_t)TENSOR__(gemm_scratch)(&g);
+    nn__gemm(&g, c->arg[0].dtype);
+    return TENSOR_OK;
+}
+
+TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
+    tensor__op_t o;
+    tensor_t *const in[3] = {x, weight, bias};
+    tensor_t *ready[3];
+    int64_t dims[TENSOR_MAX_DIMS];
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_LINEAR), in, 3)) return TENSOR__(poison);
+    if (!nn__floats(&o, 7)) return TENSOR__(poison);
+    if (weight->ndim != 2)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "linear: weight %t must be 2-d [out, in]", weight);
+    if (x->ndim < 1 || x->dims[x->ndim - 1] != weight->dims[1])
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "linear: the last dim of x %t must be the %d columns of weight %t", x,
+                              weight->dims[1], weight);
+    if (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0]))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "linear: bias %t must have the %d rows of weight %t",
+                              bias, weight->dims[0], weight);
+    if (nn__is_half(x)) return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
+    ready[0] = nn__contiguous(x);
+    ready[1] = weight;
+    ready[2] = nn__contiguous(bias);
+    if (ready[0] != x || ready[2] != bias) return (tensor_linear)(ready[0], ready[1], ready[2]);
+    memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
+    dims[x->ndim - 1] = weight->dims[0];
+    TENSOR__(result)(&o, x->dtype, dims, x->ndim);
+    return TENSOR__(finish)(&o);
+}
+
+TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
+    tensor_t *w = TENSOR__(grad_in)(g, 1), *flat;
+    const tensor__meta_t *x = &g->node->in[0];
+    int64_t dims[2], d;
+    dims[0] = 1;
+    for (d = 0; d + 1 < x->ndim; d++) dims[0] *= x->dims[d];
+    dims[1] = w->dims[0];
+    flat = (tensor_reshape_n)(g->gy[0], dims, 2);
+    if (TENSOR__(grad_need)(g, 0)) g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, w), x->dims, x->ndim);
+    dims[1] = w->dims[1];
+    if (TENSOR__(grad_need)(g, 1))
+        g->gx[1] =
+            (tensor_matmul)((tensor_mT)(flat), (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2));
+    if (TENSOR__(grad_need)(g, 2)) g->gx[2] = (tensor_sum_dim)(flat, 0, 0);
+}
+
+// ---- embedding
+
+typedef struct nn__embedding_t {
+    tensor_call_t *c;
+    const nn__cpu_t *k;
+    int64_t per, rows, width;
+} nn__embedding_t;
+
+TENSOR__FN void nn__embedding_task(void *arg, int64_t task, int worker) {
+    const nn__embedding_t *v = (const nn__embedding_t *)arg;
+    const tensor_call_t *c = v->c;
+    size_t bytes = (size_t)v->width * nn__es(c->arg[1].dtype);
+    int64_t i = task * v->per, end = nn__min(i + v->per, c->arg[0].numel);
+    (void)worker;
+    for (; i < end; i++) {
+        int64_t at = nn__index(&c->arg[0], i);
+        char *to = nn__at(&c->arg[2], i * v->width);
+        if (c->p->i[1] && at == c->p->i[0])
+            memset(to, 0, bytes);
+        else
+            memcpy(to, nn__at(&c->arg[1], at * v->width), bytes);
+    }
+}
+
+// The task owns rows of the result: it scans all indices and adds, in their order, those that are its.
+TENSOR__FN void nn__embedding_back_task(void *arg, int64_t task, int worker) {
+    const nn__embedding_t *v = (const nn__embedding_t *)arg;
+    const tensor_call_t *c = v->c;
+    int64_t first = task * v->per, end = nn__min(first + v->per, v->rows), i;
+    (void)worker;
+    v->k->fill(nn__at(&c->arg[2], first * v->width), 0, (end - first) * v->width);
+    for (i = 0; i < c->arg[1].numel; i++) {
+        int64_t at = nn__index(&c->arg[1], i);
+        if (at < first || at >= end || at == c->p->i[0]) continue;
+        v->k->add(nn__at(&c->arg[2], at * v->width), nn__at(&c->arg[0], i * v->width), v->width);
+    }
+}
+
+TENSOR__FN int nn__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t rows) {
+    int64_t i, at;
+    for (i = 0; i < index->numel; i++) {
+        at = nn__index(index, i);
+        if (at >= 0 && at < rows) continue;
+        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
+                             "%s: index %d at position %d is not in 0..%d (%d rows)", c->row->name, at, i,
+                             rows - 1, rows);
+        return TENSOR_ERR_INDEX;
+    }
+    return TENSOR_OK;
+}
+
+TENSOR__FN int nn__cpu_embedding(tensor_call_t *c) {
+    nn__embedding_t v;
+    int code = nn__check_index(c, &c->arg[0], c->arg[1].dims[0]);
+    if (code != TENSOR_OK) return code;
+    v.c = c;
+    v.k = NULL;
+    v.rows = c->arg[1].dims[0];
+    v.width = c->arg[1].dims[1];
+    v.per = nn__per(c->arg[0].numel, v.width + 16);
+    nn__run(nn__ceil(c->arg[0].numel, v.per), nn__embedding_task, &v);
+    return TENSOR_OK;
+}
+
+TENSOR__FN int nn__cpu_embedding_back(tensor_call_t *c) {
+    nn__embedding_t v;
+    v.c = c;
+    v.k = nn__cpu(c->arg[0].dtype);
+    v.rows = c->arg[2].dims[0];
+    v.width = c->arg[2].dims[1];
+    v.per = nn__max(nn__ceil(v.rows, TENSOR__(thread_count)()), 1);
+    if (c->arg[0].numel + c->arg[2].numel < 32768) v.per = nn__max(v.rows, 1);
+    nn__run(nn__ceil(v.rows, v.per), nn__embedding_back_task, &v);
+    return TENSOR_OK;
+}
+
+// padding: a row or -1; zero: rows of that index are 0.
+TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int64_t padding, int zero) {
+    tensor__op_t o;
+    tensor_t *const in[2] = {nn__contiguous(index), nn__contiguous(weight)};
+    int64_t dims[TENSOR_MAX_DIMS];
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2)) return TENSOR__(poison);
+    o.p = &o.params;
+    o.params.i[0] = padding;
+    o.params.i[1] = zero;
+    memcpy(dims, index->dims, (size_t)index->ndim * sizeof dims[0]);
+    dims[index->ndim] = weight->dims[1];
+    TENSOR__(result)(&o, weight->dtype, dims, index->ndim + 1);
+    return TENSOR__(finish)(&o);
+}
+
+TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64_t padding, int64_t rows,
+                                            int64_t width) {
+    tensor__op_t o;
+    tensor_t *const in[2] = {nn__contiguous(gy), nn__contiguous(index)};
+    int64_t dims[2];
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING_BACKWARD), in, 2)) return TENSOR__(poison);
+    o.p = &o.params;
+    o.params.i[0] = padding;
+    o.params.i[1] = 1;
+    dims[0] = rows;
+    dims[1] = width;
+    TENSOR__(result)(&o, gy->dtype, dims, 2);
+    return TENSOR__(finish)(&o);
+}
+
+TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
+    const tensor__meta_t *w = &g->node->in[1];
+    if (TENSOR__(grad_need)(g, 1))
+        g->gx[1] =
+            nn__embedding_gradient(g->gy[0], TENSOR__(grad_in)(g, 0), g->p->i[0], w->dims[0], w->dims[1]);
+}
+TENSOR__FN void nn__grad_embedding_back(tensor__grad_t *g) {
+    if (TENSOR__(grad_need)(g, 0))
+        g->gx[0] = nn__embedding_lookup(TENSOR__(grad_in)(g, 1), g->gy[0], g->p->i[0], 1);
+}
+
+TENSOR_API tensor_embedding_args_t tensor_embedding_defaults(void) {
+    tensor_embedding_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    return a;
+}
+TENSOR_API tensor_t *tensor_embedding_with(tensor_embedding_args_t a) {
+    tensor__op_t o;
+    tensor_t *const in[2] = {a.index, a.weight};
+    tensor_t *y = TENSOR__(poison), *w = a.weight;
+    int64_t padding = -1;
+    if (nn__surplus("embedding", a.surplus_) || !TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2) ||
+        !nn__floats(&o, 2))
+        return tensor__at(a.site_, y);
+    if (a.padding_idx != 0) {
+        padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
+        if (w->ndim == 2 && padding < 0) padding += w->dims[0];
+    }
+    if (w->ndim != 2)
+        y = TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "embedding: weight %t must be 2-d [rows, width]", w);
+    else if (!nn__is_index(a.index))
+        y = TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", a.index);
+    else if (a.index->ndim + 1 > TENSOR_MAX_DIMS)
+        y = TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", a.index);
+    else if (a.padding_idx != 0 && (padding < 0 || padding >= w->dims[0]))
+        y = TENSOR__(fail)(o.th, TENSOR_ERR_INDEX,
+                           "embedding: padding_idx %d is outside the %d rows of weight %t", a.padding_idx,
+                           w->dims[0], w);
+    else if (nn__is_half(w))
+        y = nn__narrow(nn__embedding_lookup(a.index, nn__wide(w), padding, 0), w);
+    else
+        y = nn__embedding_lookup(a.index, w, padding, 0);
+    return tensor__at(a.site_, y);
+}
+TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a) { return tensor_embedding_with(a); }
+
+// ---- layer norm
+
+typedef struct nn__norm_t {
+    tensor_call_t *c;
+    const nn__cpu_t *k;
+    int64_t rows, n, per, chunks;
+    size_t es;
+} nn__norm_t;
+
+TENSOR__FN void nn__layer_norm_task(void *arg, int64_t task, int worker) {
+    const nn__norm_t *v = (const nn__norm_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    int64_t r = task * v->per;
+    (void)worker;
+    v->k->layer_norm(nn__at(&a[0], r * v->n), a[1].data, a[2].data, nn__at(&a[3], r * v->n), nn__at(&a[4], r),
+                     nn__at(&a[5], r), nn__min(v->per, v->rows - r), v->n, v->c->p->f[0]);
+}
+TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
+    nn__norm_t v;
+    v.c = c;
+    v.k = nn__cpu(c->arg[0].dtype);
+    v.n = c->p->i[0];
+    v.rows = c->arg[4].numel;
+    v.per = nn__per(v.rows, 4 * v.n);
+    if (c->arg[0].numel > 0) nn__run(nn__ceil(v.rows, v.per), nn__layer_norm_task, &v);
+    return TENSOR_OK;
+}
+
+// dweight and dbias: chunks of rows (by shape alone) into scratch, added in order.
+TENSOR__FN int64_t nn__norm_chunks(int64_t rows, int64_t n) {
+    return nn__max(1, nn__min(nn__min(rows, 16), rows * n / 16384));
+}
+TENSOR__FN uint64_t nn__scratch_layer_norm_back(const tensor_call_t *c) {
+    int64_t n = c->p->i[0];
+    return (uint64_t)(nn__norm_chunks(c->arg[2].numel, n) * 2 * n) * nn__es(c->arg[0].dtype);
+}
+TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
+    const nn__norm_t *v = (const nn__norm_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    int64_t r = v->rows * task / v->chunks, end = v->rows * (task + 1) / v->chunks;
+    char *gw = NULL, *gb = NULL;
+    (void)worker;
+    if (a[6].numel) {
+        gw = (char *)v->c->scratch + task * 2 * v->n * (int64_t)v->es;
+        gb = gw + v->n * (int64_t)v->es;
+        v->k->fill(gw, 0, 2 * v->n);
+    }
+    v->k->layer_norm_back(nn__at(&a[0], r * v->n), nn__at(&a[1], r * v->n), a[4].data, nn__at(&a[2], r),
+                          nn__at(&a[3], r), nn__at(&a[5], r * v->n), gw, gb, end - r, v->n);
+}
+TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
+    nn__norm_t v;
+    int64_t i;
+    v.c = c;
+    v.k = nn__cpu(c->arg[0].dtype);
+    v.es = nn__es(c->arg[0].dtype);
+    v.n = c->p->i[0];
+    v.rows = c->arg[2].numel;
+    v.chunks = nn__norm_chunks(v.rows, v.n);
+    if (c->arg[0].numel > 0) nn__run(v.chunks, nn__layer_norm_back_task, &v);
+    if (!c->arg[6].numel) return TENSOR_OK;
+    v.k->fill(c->arg[6].data, 0, v.n);
+    v.k->fill(c->arg[7].data, 0, v.n);
+    for (i = 0; i < v.chunks && c->arg[0].numel > 0; i++) {
+        char *part = (char *)c->scratch + i * 2 * v.n * (int64_t)v.es;
+        v.k->add(c->arg[6].data, part, v.n);
+        v.k->add(c->arg[7].data, part + v.n * (int64_t)v.es, v.n);
+    }
+    return TENSOR_OK;
+}
+
+TENSOR__FN tensor_t *nn__composed_layer_norm(tensor_t *const *in, const tensor_params_t *p) {
+    tensor_t *x = in[0], *d, *y;
+    int64_t dims[2];
+    dims[0] = x->numel / nn__max(p->i[0], 1);
+    dims[1] = p->i[0];
+    d = (tensor_reshape_n)(x, dims, 2);
+    d = (tensor_sub)(d, (tensor_mean_dim)(d, -1, 1));
+    y = (tensor_add_scalar)((tensor_mean_dim)((tensor_square)(d), -1, 1), p->f[0]);
+    y = (tensor_mul)(d, (tensor_rsqrt)(y));
+    if (in[1]) y = (tensor_mul)(y, (tensor_reshape_n)(in[1], dims + 1, 1));
+    if (in[2]) y = (tensor_add)(y, (tensor_reshape_n)(in[2], dims + 1, 1));
+    return (tensor_reshape_n)(y, x->dims, x->ndim);
+}
+
+TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
+    tensor__op_t o;
+    tensor_t *in[5], *r;
+    int k, parameters = TENSOR__(grad_need)(g, 1) || TENSOR__(grad_need)(g, 2);
+    int64_t n[1];
+    if (g->create) {
+        nn__grad_composed(g, nn__composed_layer_norm);
+        return;
+    }
+    in[0] = nn__contiguous(g->gy[0]);
+    in[1] = TENSOR__(grad_in)(g, 0);
+    in[2] = TENSOR__(grad_out)(g, 1);
+    in[3] = TENSOR__(grad_out)(g, 2);
+    in[4] = nn__saved(g, 1);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM_BACKWARD), in, 5)) return;
+    o.p = &o.params;
+    o.params = *g->p;
+    o.visible = 3;
+    n[0] = parameters ? g->p->i[0] : 0;
+    TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim);
+    TENSOR__(result)(&o, in[0]->dtype, n, 1);
+    TENSOR__(result)(&o, in[0]->dtype, n, 1);
+    r = TENSOR__(finish)(&o);
+    for (k = 0; k < 3; k++)
+        if (TENSOR__(grad_need)(g, k)) {
+            const tensor__meta_t *m = &g->node->in[k];
+            g->gx[k] = r->state == TENSOR__POISON_STATE ? r : (tensor_reshape_n)(o.out[k], m->dims, m->ndim);
+        }
+}
+
+TENSOR_API tensor_layer_norm_args_t tensor_layer_norm_defaults(void) {
+    tensor_layer_norm_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.normalized_dims = 1;
+    a.eps = 1e-5;
+    return a;
+}
+TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a) {
+    tensor__op_t o;
+    tensor_t *in[3], *x = a->x;
+    int64_t lead[TENSOR_MAX_DIMS], n = 1, k, i, first;
+    in[0] = x;
+    in[1] = a->weight;
+    in[2] = a->bias;
+    if (nn__surplus("layer_norm", a->surplus_)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
+    if (a->normalized_dims < 1 || a->normalized_dims > x->ndim)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "layer_norm: normalized_dims %d must be in 1..%i, the dims of x %t",
+                              a->normalized_dims, (int)x->ndim, x);
+    first = x->ndim - a->normalized_dims;
+    for (i = first; i < x->ndim; i++) n *= x->dims[i];
+    for (k = 1; k < 3; k++) {
+        int same = !in[k] || in[k]->ndim == a->normalized_dims;
+        for (i = 0; in[k] && same && i < in[k]->ndim; i++) same = in[k]->dims[i] == x->dims[first + i];
+        if (!same)
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                  "layer_norm: %s %t must have the last %d dims of x %t",
+                                  k == 1 ? "weight" : "bias", in[k], a->normalized_dims, x);
+    }
+    if (nn__is_half(x)) {
+        tensor_layer_norm_args_t wide = *a;
+        wide.x = nn__wide(x);
+        wide.weight = nn__wide(a->weight);
+        wide.bias = nn__wide(a->bias);
+        return nn__narrow(nn__layer_norm_front(&wide), x);
+    }
+    for (k = 0; k < 3; k++) in[k] = nn__contiguous(in[k]);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM), in, 3)) return TENSOR__(poison);
+    o.p = &o.params;
+    o.params.i[0] = n;
+    o.params.f[0] = a->eps;
+    memcpy(lead, x->dims, (size_t)first * sizeof lead[0]);
+    TENSOR__(result)(&o, x->dtype, x->dims, x->ndim);
+    TENSOR__(result)(&o, x->dtype, lead, (int)first);
+    TENSOR__(result)(&o, x->dtype, lead, (int)first);
+    return TENSOR__(finish)(&o);
+}
+TENSOR_API tensor_t *tensor_layer_norm_with(tensor_layer_norm_args_t a) {
+    return tensor__at(a.site_, nn__layer_norm_front(&a));
+}
+TENSOR_API tensor_t *tensor__layer_norm(tensor_layer_norm_args_t a) {
+    a.normalized_dims = nn__or(a.normalized_dims, 1);
+    a.eps = nn__or_f(a.eps, 1e-5);
+    return tensor_layer_norm_with(a);
+}
+
+// ---- conv2d: y = W columns per image and group, the columns in blocks of whole output rows that stay in L2
+
+typedef struct nn__conv_t {
+    const nn__cpu_t *k;
+    const tensor_call_t *c;
+    nn__window_t g;
+    const tensor_arg_t *x, *w, *y;   // the image, the weight, the output, whichever of them is being computed
+    int64_t images, groups, cg, og;   // channels and outputs of a group
+    int64_t taps, kk, pixels;         // KH KW, cg taps, OH OW
+    int64_t rows, blocks;             // output rows per block, blocks per image
+    int64_t step, steps;              // channels per task of the input gradient, tasks per image and group
+    int64_t chunks;                   // parts of the images of the weight gradient
+    int dtype, direct;                // direct: the image is its own columns (1 x 1)
+    size_t es;
+    uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, both
+} nn__conv_t;
+
+TENSOR__FN nn__window_t nn__window(const tensor_params_t *p, const tensor_arg_t *y) {
+    nn__window_t g;
+    memcpy(&g, p->i, sizeof p->i);
+    g.oh = y->dims[y->ndim - 2];
+    g.ow = y->dims[y->ndim - 1];
+    return g;
+}
+
+TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
+    int id = c->row->id;
+    tensor__gemm_t g;
+    int64_t m, rows;
+    v->c = c;
+    v->y = id == NN_OP_CONV2D ? &c->arg[3] : &c->arg[0];
+    v->x = id == NN_OP_CONV2D ? &c->arg[0] : id == NN_OP_CONV2D_INPUT ? &c->arg[2] : &c->arg[1];
+    v->w = id == NN_OP_CONV2D_WEIGHT ? &c->arg[2] : &c->arg[1];
+    v->dtype = v->x->dtype;
+    v->es = nn__es(v->dtype);
+    v->g = nn__window(c->p, v->y);
+    v->groups = v->g.mode;
+    v->images = v->x->dims[0];
+    v->cg = v->w->dims[1];
+    v->og = v->w->dims[0] / v->groups;
+    v->taps = v->g.kh * v->g.kw;
+    v->kk = v->cg * v->taps;
+    v->pixels = v->g.oh * v->g.ow;
+    v->direct = v->taps == 1 && v->g.sh == 1 && v->g.sw == 1 && v->g.ph == 0 && v->g.pw == 0 &&
+                v->g.oh == v->g.h && v->g.ow == v->g.w;
+    v->step = id == NN_OP_CONV2D_INPUT ? nn__max(1, nn__min(v->cg, 256 / v->taps)) : v->cg;
+    v->steps = nn__ceil(v->cg, v->step);
+    m = v->step * v->taps;
+    rows = 262144 / nn__max(1, m * v->g.ow * (int64_t)v->es);
+    rows = nn__min(nn__max(rows, nn__ceil(64, nn__max(v->g.ow, 1))), nn__max(v->g.oh, 1));
+    v->blocks = nn__max(1, nn__ceil(v->g.oh, rows));
+    v->rows = nn__ceil(v->g.oh, v->blocks);
+    v->chunks = nn__min(v->images, 8);
+    if ((double)v->w->numel * (double)v->es * (double)v->chunks > 33554432.0) v->chunks = 1;
+    g = nn__product(v->og, v->rows * v->g.ow, v->kk);
+    if (id == NN_OP_CONV2D_INPUT) g = nn__product(m, v->rows * v->g.ow, v->og);
+    if (id == NN_OP_CONV2D_WEIGHT) g = nn__product(v->og, v->kk, v->rows * v->g.ow);
+    v->columns = v->direct ? 0 : nn__line((uint64_t)(m * v->rows * v->g.ow) * v->es);
+    v->gemm = nn__line(TENSOR__(gemm_scratch)(&g));
+    // The last block or step may be narrow, and a GEMM over a small result may want more.
+    g.m = nn__min(g.m, 64);
+    g.n = nn__min(g.n, 64);
+    if (TENSOR__(gemm_scratch)(&g) > v->gemm) v->gemm = nn__line(TENSOR__(gemm_scratch)(&g));
+    v->worker = v->columns + v->gemm;
+}
+TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
+    nn__conv_t v;
+    uint64_t bytes;
+    nn__conv_plan(c, &v);
+    bytes = v.worker * (uint64_t)TENSOR__(thread_count)();
+    if (c->row->id == NN_OP_CONV2D_WEIGHT) bytes += (uint64_t)v.chunks * (uint64_t)v.w->numel * v.es;
+    return bytes;
+}
+
+// Columns of output rows oy0..oy1 of `channels` planes: [channels * KH * KW][rows * OW].
+TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, size_t es, int64_t channels,
+                           int64_t oy0, int64_t oy1) {
+    int64_t c, ky, kx, oy, ox, lo, hi;
+    for (c = 0; c < channels; c++)
+        for (ky = 0; ky < g->kh; ky++)
+            for (kx = 0; kx < g->kw; kx++) {
+                nn__window_range(g, kx, &lo, &hi);
+                for (oy = oy0; oy < oy1; oy++, columns += g->ow * (int64_t)es) {
+                    int64_t iy = oy * g->sh - g->ph + ky * g->dh, x0 = kx * g->dw - g->pw;
+                    const char *from = x + (c * g->h + iy) * g->w * (int64_t)es;
+                    if (iy < 0 || iy >= g->h) {
+                        memset(columns, 0, (size_t)g->ow * es);
+                        continue;
+                    }
+                    if (lo > 0) memset(columns, 0, (size_t)lo * es);
+                    if (g->sw == 1)
+                        memcpy(columns + lo * (int64_t)es, from + (lo + x0) * (int64_t)es,
+                               (size_t)(hi - lo) * es);
+                    else if (es == 4)
+                        for (ox = lo; ox < hi; ox++)
+                            ((float *)(void *)columns)[ox] =
+                                ((const float *)(const void *)from)[ox * g->sw + x0];
+                    else
+                        for (ox = lo; ox < hi; ox++)
+                            ((double *)(void *)columns)[ox] =
+                                ((const double *)(const void *)from)[ox * g->sw + x0];
+                    if (hi < g->ow) memset(columns + hi * (int64_t)es, 0, (size_t)(g->ow - hi) * es);
+                }
+            }
+}
+
+// Addresses of a task: plane 0 of image i and group q, of x and of y; group q of w.
+TENSOR__FN char *nn__conv_x(const nn__conv_t *v, int64_t i, int64_t q) {
+    return nn__at(v->x, (i * v->groups + q) * v->cg * v->g.h * v->g.w);
+}
+TENSOR__FN char *nn__conv_y(const nn__conv_t *v, int64_t i, int64_t q) {
+    return nn__at(v->y, (i * v->groups + q) * v->og * v->pixels);
+}
+
+TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
+    const nn__conv_t *v = (const nn__conv_t *)arg;
+    int64_t b = task % v->blocks, q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, o;
+    int64_t oy = b * v->rows, end = nn__min(oy + v->rows, v->g.oh), n = (end - oy) * v->g.ow;
+    char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker;
+    char *y = nn__conv_y(v, i, q) + oy * v->g.ow * (int64_t)v->es;
+    const tensor_arg_t *bias = &v->c->arg[2];
+    tensor__gemm_t g = nn__product(v->og, n, v->kk);
+    g.a = nn__at(v->w, q * v->og * v->kk);
+    g.b = columns;
+    if (v->direct) {
+        g.b = nn__conv_x(v, i, q) + oy * v->g.ow * (int64_t)v->es;
+        g.brs = v->pixels;
+    } else
+        nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, oy, end);
+    g.c = y;
+    g.crs = v->pixels;
+    if (bias->data) {
+        g.accumulate = 1;
+        for (o = 0; o < v->og; o++)
+            v->k->fill(y + o * v->pixels * (int64_t)v->es, nn__value(bias->data, v->dtype, q * v->og + o), n);
+    }
+    g.scratch = columns + v->columns;
+    g.scratch_bytes = (size_t)v->gemm;
+    nn__gemm(&g, v->dtype);
+}
+TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
+    nn__conv_t v;
+    nn__conv_plan(c, &v);
+    v.k = nn__cpu(v.dtype);
+    if (v.y->numel) nn__run(v.images * v.groups * v.blocks, nn__conv_task, &v);
+    return TENSOR_OK;
+}
+
+// Columns = WT g, added back; a task has some channels of one image, which no other task writes.
+TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
+    const nn__conv_t *v = (const nn__conv_t *)arg;
+    int64_t s = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups, oy, end;
+    int64_t c0 = s * v->step, nc = nn__min(v->step, v->cg - c0), plane = v->g.h * v->g.w;
+    char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker;
+    char *x = nn__conv_x(v, i, q) + c0 * plane * (int64_t)v->es;
+    v->k->fill(x, 0, nc * plane);
+    for (oy = 0; oy < v->g.oh; oy = end) {
+        tensor__gemm_t g;
+        end = nn__min(oy + v->rows, v->g.oh);
+        g = nn__product(nc * v->taps, (end - oy) * v->g.ow, v->og);
+        g.a = nn__at(v->w, q * v->og * v->kk + c0 * v->taps);
+        g.ars = 1;
+        g.acs = v->kk;
+        g.b = nn__conv_y(v, i, q) + oy * v->g.ow * (int64_t)v->es;
+        g.brs = v->pixels;
+        g.c = columns;
+        if (v->direct) {
+            g.c = x + oy * v->g.ow * (int64_t)v->es;
+            g.crs = v->pixels;
+        }
+        g.scratch = columns + v->columns;
+        g.scratch_bytes = (size_t)v->gemm;
+        nn__gemm(&g, v->dtype);
+        if (!v->direct) v->k->col2im(columns, x, &v->g, nc, oy, end);
+    }
+}
+TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
+    nn__conv_t v;
+    nn__conv_plan(c, &v);
+    v.k = nn__cpu(v.dtype);
+    if (v.x->numel) nn__run(v.images * v.groups * v.steps, nn__conv_input_task, &v);
+    return TENSOR_OK;
+}
+
+// gw = sum over images of g columnsT: each chunk of images sums into its own copy, copies are added in order.
+TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
+    const nn__conv_t *v = (const nn__conv_t *)arg;
+    int64_t q = task / v->chunks, part = task % v->chunks, i, oy, end;
+    int64_t first = v->images * part / v->chunks, last = v->images * (part + 1) / v->chunks;
+    char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker, *to = (char *)v->w->data;
+    if (v->chunks > 1)
+        to = (char *)v->c->scratch + v->worker * (uint64_t)TENSOR__(thread_count)() +
+             (uint64_t)part * (uint64_t)v->w->numel * v->es;
+    to += q * v->og * v->kk * (int64_t)v->es;
+    for (i = first; i < last; i++)
+        for (oy = 0; oy < v->g.oh; oy = end) {
+            tensor__gemm_t g;
+            end = nn__min(oy + v->rows, v->g.oh);
+            g = nn__product(v->og, v->kk, (end - oy) * v->g.ow);
+            g.a = nn__conv_y(v, i, q) + oy * v->g.ow * (int64_t)v->es;
+            g.ars = v->pixels;
+            g.b = columns;
+            g.brs = 1;
+            g.bcs = g.k;
+            if (v->direct) {
+                g.b = nn__conv_x(v, i, q) + oy * v->g.ow * (int64_t)v->es;
+                g.bcs = v->pixels;
+            } else
+                nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, oy, end);
+            g.c = to;
+            g.accumulate = i > first || oy > 0;
+            g.scratch = columns + v->columns;
+            g.scratch_bytes = (size_t)v->gemm;
+            nn__gemm(&g, v->dtype);
+        }
+}
+TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
+    nn__conv_t v;
+    int64_t i;
+    const char *parts;
+    nn__conv_plan(c, &v);
+    v.k = nn__cpu(v.dtype);
+    if (v.y->numel == 0 || v.x->numel == 0) {
+        v.k->fill(v.w->data, 0, v.w->numel);
+        return TENSOR_OK;
+    }
+    nn__run(v.groups * v.chunks, nn__conv_weight_task, &v);
+    if (v.chunks == 1) return TENSOR_OK;
+    parts = (const char *)c->scratch + v.worker * (uint64_t)TENSOR__(thread_count)();
+    memcpy(v.w->data, parts, (size_t)v.w->numel * v.es);
+    for (i = 1; i < v.chunks; i++)
+        v.k->add(v.w->data, parts + (uint64_t)i * (uint64_t)v.w->numel * v.es, v.w->numel);
+    return TENSOR_OK;
+}
+
+// The three convolutions as recorded ops: out has `dims`.
+TENSOR__FN tensor_t *nn__conv_op(int id, tensor_t *a, tensor_t *b, tensor_t *bias, const tensor_params_t *p,
+                                 const int64_t *dims) {
+    tensor__op_t o;
+    tensor_t *const in[3] = {nn__contiguous(a), nn__contiguous(b), nn__contiguous(bias)};
+    if (!TENSOR__(begin)(&o, nn__row(id), in, id == NN_OP_CONV2D ? 3 : 2)) return TENSOR__(poison);
+    o.p = &o.params;
+    o.params = *p;
+    TENSOR__(result)(&o, in[0]->dtype, dims, 4);
+    return TENSOR__(finish)(&o);
+}
+TENSOR__FN void nn__grad_conv(tensor__grad_t *g) {
+    static const int64_t others[3] = {0, 2, 3};
+    const tensor__meta_t *in = g->node->in;
+    tensor_t *gy = g->gy[0];
+    if (TENSOR__(grad_need)(g, 0))
+        g->gx[0] = nn__conv_op(NN_OP_CONV2D_INPUT, gy, TENSOR__(grad_in)(g, 1), NULL, g->p, in[0].dims);
+    if (TENSOR__(grad_need)(g, 1))
+        g->gx[1] = nn__conv_op(NN_OP_CONV2D_WEIGHT, gy, TENSOR__(grad_in)(g, 0), NULL, g->p, in[1].dims);
+    if (TENSOR__(grad_need)(g, 2)) g->gx[2] = (tensor_sum_dims)(gy, others, 3, 0);
+}
+TENSOR__FN void nn__grad_conv_input(tensor__grad_t *g) {   // inputs g, w; the incoming gradient looks like x
+    const tensor__meta_t *in = g->node->in;
+    tensor_t *x = g->gy[0];
+    if (TENSOR__(grad_need)(g, 0))
+        g->gx[0] = nn__conv_op(NN_OP_CONV2D, x, TENSOR__(grad_in)(g, 1), NULL, g->p, in[0].dims);
+    if (TENSOR__(grad_need)(g, 1))
+        g->gx[1] = nn__conv_op(NN_OP_CONV2D_WEIGHT, TENSOR__(grad_in)(g, 0), x, NULL, g->p, in[1].dims);
+}
+TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the incoming gradient looks like w
+    const tensor__meta_t *in = g->node->in;
+    tensor_t *w = g->gy[0];
+    if (TENSOR__(grad_need)(g, 0))
+        g->gx[0] = nn__conv_op(NN_OP_CONV2D, TENSOR__(grad_in)(g, 1), w, NULL, g->p, in[0].dims);
+    if (TENSOR__(grad_need)(g, 1))
+        g->gx[1] = nn__conv_op(NN_OP_CONV2D_INPUT, TENSOR__(grad_in)(g, 0), w, NULL, g->p, in[1].dims);
+}
+
+// Stride, padding, dilation of both dims into params; -1 for the width = as the height.
+TENSOR__FN void nn__window_params(tensor_params_t *p, int64_t kh, int64_t kw, int64_t sh, int64_t sw,
+                                  int64_t ph, int64_t pw, int64_t dh, int64_t dw) {
+    memset(p, 0, sizeof *p);
+    p->i[NN__KH] = kh;
+    p->i[NN__KW] = kw < 0 ? kh : kw;
+    p->i[NN__SH] = sh;
+    p->i[NN__SW] = sw < 0 ? sh : sw;
+    p->i[NN__PH] = ph;
+    p->i[NN__PW] = pw < 0 ? ph : pw;
+    p->i[NN__DH] = dh;
+    p->i[NN__DW] = dw < 0 ? dh : dw;
+}
+// Whether they are in range (large ones would overflow the sizes); raises if not.
+TENSOR__FN int nn__window_valid(tensor__thread_t *th, const char *op, const tensor_params_t *p) {
+    int k;
+    for (k = NN__KH; k <= NN__DW; k++) {
+        static const char *const what[8] = {"kernel",  "kernel_w",  "stride",   "stride_w",
+                                            "padding", "padding_w", "dilation", "dilation_w"};
+        int64_t low = k == NN__PH || k == NN__PW ? 0 : 1;
+        if (p->i[k] >= low && p->i[k] <= 0x3FFFFFFF) continue;
+        (void)TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s %d must be at least %d and below 2^30", op,
+                             what[k], p->i[k], low);
+        return 0;
+    }
+    return 1;
+}
+
+TENSOR_API tensor_conv2d_args_t tensor_conv2d_defaults(void) {
+    tensor_conv2d_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.stride = a.dilation = a.groups = 1;
+    a.stride_w = a.padding_w = a.dilation_w = -1;
+    return a;
+}
+TENSOR__FN tensor_t *nn__conv2d_front(const tensor_conv2d_args_t *a) {
+    tensor__op_t o;
+    tensor_t *in[3], *x = a->x, *w = a->weight, *y;
+    tensor_params_t p;
+    int64_t dims[4], d, k;
+    in[0] = x;
+    in[1] = w;
+    in[2] = a->bias;
+    if (nn__surplus("conv2d", a->surplus_)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CONV2D), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
+    if (x->ndim != 4 && x->ndim != 3)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: x %t must be [N, C, H, W] or [C, H, W]", x);
+    if (w->ndim != 4)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: weight %t must be [O, C / groups, KH, KW]", w);
+    if (a->groups < 1 || w->dims[0] % a->groups != 0)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "conv2d: groups %d must divide the %d outputs of weight %t", a->groups,
+                              w->dims[0], w);
+    if (x->dims[x->ndim - 3] != w->dims[1] * a->groups)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "conv2d: x %t must have %d channels for weight %t, groups %d", x,
+                              w->dims[1] * a->groups, w, a->groups);
+    if (a->bias && (a->bias->ndim != 1 || a->bias->dims[0] != w->dims[0]))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: bias %t must have the %d outputs of weight %t",
+                              a->bias, w->dims[0], w);
+    nn__window_params(&p, w->dims[2], w->dims[3], a->stride, a->stride_w, a->padding, a->padding_w,
+                      a->dilation, a->dilation_w);
+    if (!nn__window_valid(o.th, "conv2d", &p)) return TENSOR__(poison);
+    if (a->same && (p.i[NN__SH] != 1 || p.i[NN__SW] != 1 || p.i[NN__PH] != 0 || p.i[NN__PW] != 0))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "conv2d: same needs stride 1 and no padding (got stride %d, %d)", p.i[NN__SH],
+                              p.i[NN__SW]);
+    if (nn__is_half(x)) {
+        tensor_conv2d_args_t wide = *a;
+        wide.x = nn__wide(x);
+        wide.weight = nn__wide(w);
+        wide.bias = nn__wide(a->bias);
+        return nn__narrow(nn__conv2d_front(&wide), x);
+    }
+    p.i[NN__GROUPS] = a->groups;
+    dims[0] = x->ndim == 4 ? x->dims[0] : 1;
+    dims[1] = w->dims[0];
+    for (d = 0; d < 2; d++) {
+        int64_t size = x->dims[x->ndim - 2 + d], span = p.i[NN__DH + d] * (p.i[NN__KH + d] - 1);
+        p.i[NN__H + d] = size;
+        if (a->same) {
+            p.i[NN__PH + d] = span / 2;
+            dims[2 + d] = size;
+            continue;
+        }
+        k = size + 2 * p.i[NN__PH + d] - span - 1;
+        if (k < 0)
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                  "conv2d: kernel of weight %t (%d with dilation) is larger than "
+                                  "x %t with padding %d",
+                                  w, span + 1, x, p.i[NN__PH + d]);
+        dims[2 + d] = k / p.i[NN__SH + d] + 1;
+    }
+    y = nn__conv_op(NN_OP_CONV2D, x->ndim == 4 ? x : (tensor_unsqueeze)(x, 0), w, a->bias, &p, dims);
+    return x->ndim == 4 ? y : (tensor_reshape_n)(y, dims + 1, 3);
+}
+TENSOR_API tensor_t *tensor_conv2d_with(tensor_conv2d_args_t a) {
+    return tensor__at(a.site_, nn__conv2d_front(&a));
+}
+TENSOR_API tensor_t *tensor__conv2d(tensor_conv2d_args_t a) {
+    a.stride = nn__or(a.stride, 1);
+    a.dilation = nn__or(a.dilation, 1);
+    a.groups = nn__or(a.groups, 1);
+    a.stride_w = nn__or(a.stride_w, -1);
+    a.padding = nn__or(a.padding, 0);
+    a.padding_w = nn__or(a.padding_w, -1);
+    a.dilation_w = nn__or(a.dilation_w, -1);
+    return tensor_conv2d_with(a);
+}
+
+// ---- pooling: one plane after another
+
+typedef struct nn__pool_t {
+    const nn__cpu_t *k;
+    nn__window_t g;
+    const tensor_arg_t *x, *y, *place;
+    int64_t planes, per, in, out;   // planes, of them per task, elements of an input and an output plane
+    int back;
+} nn__pool_t;
+
+TENSOR__FN void nn__pool_plan(nn__pool_t *v, const tensor_params_t *p, const tensor_arg_t *x,
+                              const tensor_arg_t *y, const tensor_arg_t *place, int back) {
+    v->k = nn__cpu(x->dtype);
+    v->g = nn__window(p, y);
+    v->x = x;
+    v->y = y;
+    v->place = place;
+    v->back = back;
+    v->in = v->g.h * v->g.w;
+    v->out = v->g.oh * v->g.ow;
+    v->planes = v->out ? y->numel / v->out : 0;
+    v->per = nn__per(v->planes, v->in + v->out * 4);
+}
+TENSOR__FN void nn__max_pool_task(void *arg, int64_t task, int worker) {
+    const nn__pool_t *v = (const nn__pool_t *)arg;
+    int64_t i = task * v->per, end = nn__min(i + v->per, v->planes);
+    (void)worker;
+    for (; i < end; i++) {
+        int32_t *place = (int32_t *)v->place->data + i * v->out;
+        if (!v->back) {
+            v->k->max_pool(nn__at(v->x, i * v->in), nn__at(v->y, i * v->out), place, &v->g);
+            continue;
+        }
+        v->k->fill(nn__at(v->x, i * v->in), 0, v->in);
+        v->k->max_unpool(nn__at(v->y, i * v->out), place, nn__at(v->x, i * v->in), v->out);
+    }
+}
+TENSOR__FN void nn__avg_pool_task(void *arg, int64_t task, int worker) {
+    const nn__pool_t *v = (const nn__pool_t *)arg;
+    int64_t i = task * v->per, end = nn__min(i + v->per, v->planes);
+    (void)worker;
+    for (; i < end; i++) {
+        if (v->back) v->k->fill(nn__at(v->x, i * v->in), 0, v->in);
+        v->k->avg_pool(nn__at(v->x, i * v->in), nn__at(v->y, i * v->out), &v->g, v->back);
+    }
+}
+TENSOR__FN int nn__cpu_max_pool(tensor_call_t *c) {
+    nn__pool_t v;
+    nn__pool_plan(&v, c->p, &c->arg[0], &c->arg[1], &c->arg[2], 0);
+    nn__run(nn__ceil(v.planes, v.per), nn__max_pool_task, &v);
+    return TENSOR_OK;
+}
+TENSOR__FN int nn__cpu_max_unpool(tensor_call_t *c) {
+    nn__pool_t v;
+    nn__pool_plan(&v, c->p, &c->arg[2], &c->arg[0], &c->arg[1], 1);
+    nn__run(nn__ceil(v.planes, v.per), nn__max_pool_task, &v);
+    return TENSOR_OK;
+}
+TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
+    nn__pool_t v;
+    int back = c->row->id == NN_OP_AVG_POOL2D_BACKWARD;
+    nn__pool_plan(&v, c->p, &c->arg[back], &c->arg[1 - back], NULL, back);
+    nn__run(nn__ceil(v.planes, v.per), nn__avg_pool_task, &v);
+    return TENSOR_OK;
+}
+
+// A pooling op of x (and places, for the gradient of max) with the last two dims h, w.
+TENSOR__FN tensor_t *nn__pool_op(int id, tensor_t *x, tensor_t *place, const tensor_params_t *p, int64_t h,
+                                 int64_t w) {
+    tensor__op_t o;
+    tensor_t *const in[2] = {nn__contiguous(x), place};
+    int64_t dims[TENSOR_MAX_DIMS];
+    if (!TENSOR__(begin)(&o, nn__row(id), in, place ? 2 : 1)) return TENSOR__(poison);
+    o.p = &o.params;
+    o.params = *p;
+    memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
+    dims[x->ndim - 2] = h;
+    dims[x->ndim - 1] = w;
+    TENSOR__(result)(&o, x->dtype, dims, x->ndim);
+    if (id == NN_OP_MAX_POOL2D) TENSOR__(result)(&o, TENSOR_I32, dims, x->ndim);
+    return TENSOR__(finish)(&o);
+}
+TENSOR__FN void nn__grad_max_pool(tensor__grad_t *g) {
+    if (TENSOR__(grad_need)(g, 0))
+        g->gx[0] = nn__pool_op(NN_OP_MAX_POOL2D_BACKWARD, g->gy[0], TENSOR__(grad_out)(g, 1), g->p,
+                               g->p->i[NN__H], g->p->i[NN__W]);
+}
+// Of the gradient: what was added at the places is gathered from them.
+TENSOR__FN void nn__grad_max_unpool(tensor__grad_t *g) {
+    tensor_t *place = TENSOR__(grad_in)(g, 1), *flat;
+    const tensor__meta_t *in = &g->node->in[0];
+    int64_t from[2], to[2];
+    if (!TENSOR__(grad_need)(g, 0)) return;
+    to[1] = in->dims[in->ndim - 2] * in->dims[in->ndim - 1];
+    to[0] = from[0] = place->numel / nn__max(to[1], 1);
+    from[1] = g->p->i[NN__H] * g->p->i[NN__W];
+    flat = (tensor_gather)((tensor_reshape_n)(g->gy[0], from, 2), 1, (tensor_reshape_n)(place, to, 2));
+    g->gx[0] = (tensor_reshape_n)(flat, in->dims, in->ndim);
+}
+TENSOR__FN void nn__grad_avg_pool(tensor__grad_t *g) {
+    int back = g->node->row->id == NN_OP_AVG_POOL2D_BACKWARD;
+    const tensor__meta_t *in = &g->node->in[0];
+    if (TENSOR__(grad_need)(g, 0))
+        g->gx[0] = nn__pool_op(back ? NN_OP_AVG_POOL2D : NN_OP_AVG_POOL2D_BACKWARD, g->gy[0], NULL, g->p,
+                               in->dims[in->ndim - 2], in->dims[in->ndim - 1]);
+}
+
+// The common front. ceil: windows may start inside the padded image and end outside.
+TENSOR__FN tensor_t *nn__pool_front(int id, tensor_t *x, tensor_params_t *p, int ceil) {
+    tensor__op_t o;
+    const char *op = nn__row(id)->name;
+    int64_t out[2], d, k;
+    if (!TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
+    if (x->ndim != 4 && x->ndim != 3)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be [N, C, H, W] or [C, H, W]", op, x);
+    if (!nn__window_valid(o.th, op, p)) return TENSOR__(poison);
+    for (d = 0; d < 2; d++) {
+        int64_t size = x->dims[x->ndim - 2 + d], pad = p->i[NN__PH + d], stride = p->i[NN__SH + d];
+        p->i[NN__H + d] = size;
+        if (2 * pad > p->i[NN__KH + d])
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: padding %d must be at most half the kernel %d",
+                                  op, pad, p->i[NN__KH + d]);
+        k = size + 2 * pad - p->i[NN__DH + d] * (p->i[NN__KH + d] - 1) - 1;
+        if (k < 0 || size == 0)
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                  "%s: kernel %d does not fit into x %t with padding %d", op,
+                                  p->i[NN__KH + d], x, pad);
+        out[d] = (k + (ceil ? stride - 1 : 0)) / stride + 1;
+        if (ceil && (out[d] - 1) * stride >= size + pad) out[d]--;
+    }
+    if (p->i[NN__H] * p->i[NN__W] > 0x7FFFFFFF || p->i[NN__H] > 0x7FFFFFFF || p->i[NN__W] > 0x7FFFFFFF)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: planes of x %t must have less than 2^31 elements",
+                              op, x);
+    if (nn__is_half(x)) return nn__narrow(nn__pool_op(id, nn__wide(x), NULL, p, out[0], out[1]), x);
+    return nn__pool_op(id, x, NULL, p, out[0], out[1]);
+}
+
+TENSOR_API tensor_max_pool2d_args_t tensor_max_pool2d_defaults(void) {
+    tensor_max_pool2d_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.dilation = 1;
+    a.kernel_w = a.stride_w = a.padding_w = a.dilation_w = -1;
+    return a;
+}
+TENSOR_API tensor_t *tensor_max_pool2d_with(tensor_max_pool2d_args_t a) {
+    tensor_params_t p;
+    if (nn__surplus("max_pool2d", a.surplus_)) return tensor__at(a.site_, TENSOR__(poison));
+    nn__window_params(&p, a.kernel, a.kernel_w, a.stride ? a.stride : a.kernel,
+                      a.stride_w < 0 && !a.stride ? a.kernel_w : a.stride_w, a.padding, a.padding_w,
+                      a.dilation, a.dilation_w);
+    return tensor__at(a.site_, nn__pool_front(NN_OP_MAX_POOL2D, a.x, &p, a.ceil_mode));
+}
+TENSOR_API tensor_t *tensor__max_pool2d(tensor_max_pool2d_args_t a) {
+    a.kernel_w = nn__or(a.kernel_w, -1);
+    a.stride_w = nn__or(a.stride_w, -1);
+    a.padding = nn__or(a.padding, 0);
+    a.padding_w = nn__or(a.padding_w, -1);
+    a.dilation = nn__or(a.dilation, 1);
+    a.dilation_w = nn__or(a.dilation_w, -1);
+    return tensor_max_pool2d_with(a);
+}
+
+TENSOR_API tensor_avg_pool2d_args_t tensor_avg_pool2d_defaults(void) {
+    tensor_avg_pool2d_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.kernel_w = a.stride_w = a.padding_w = -1;
+    return a;
+}
+TENSOR_API tensor_t *tensor_avg_pool2d_with(tensor_avg_pool2d_args_t a) {
+    tensor_params_t p;
+    if (nn__surplus("avg_pool2d", a.surplus_)) return tensor__at(a.site_, TENSOR__(poison));
+    nn__window_params(&p, a.kernel, a.kernel_w, a.stride ? a.stride : a.kernel,
+                      a.stride_w < 0 && !a.stride ? a.kernel_w : a.stride_w, a.padding, a.padding_w, 1, 1);
+    p.i[NN__MODE] = a.no_count_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
+    p.i[NN__DIVISOR] = a.divisor_override;
+    return tensor__at(a.site_, nn__pool_front(NN_OP_AVG_POOL2D, a.x, &p, a.ceil_mode));
+}
+TENSOR_API tensor_t *tensor__avg_pool2d(tensor_avg_pool2d_args_t a) {
+    a.kernel_w = nn__or(a.kernel_w, -1);
+    a.stride_w = nn__or(a.stride_w, -1);
+    a.padding = nn__or(a.padding, 0);
+    a.padding_w = nn__or(a.padding_w, -1);
+    return tensor_avg_pool2d_with(a);
+}
+TENSOR_API tensor_t *(tensor_adaptive_avg_pool2d)(tensor_t *x, int64_t h, int64_t w) {
+    tensor__op_t o;
+    tensor_params_t p;
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_AVG_POOL2D), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
+    if ((x->ndim != 4 && x->ndim != 3) || h < 1 || w < 1 || x->dims[x->ndim - 1] < 1 ||
+        x->dims[x->ndim - 2] < 1)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "adaptive_avg_pool2d: x %t must be [N, C, H, W] or [C, H, W], "
+                              "output %d x %d at least 1 x 1",
+                              x, h, w);
+    nn__window_params(&p, 1, 1, 1, 1, 0, 0, 1, 1);
+    p.i[NN__MODE] = NN__ADAPTIVE;
+    p.i[NN__H] = x->dims[x->ndim - 2];
+    p.i[NN__W] = x->dims[x->ndim - 1];
+    if (nn__is_half(x)) return nn__narrow(nn__pool_op(NN_OP_AVG_POOL2D, nn__wide(x), NULL, &p, h, w), x);
+    return nn__pool_op(NN_OP_AVG_POOL2D, x, NULL, &p, h, w);
+}
+
+// ---- dropout: the mask is a function of the stream and the element's index, so backward draws it again
+
+typedef struct nn__dropout_t {
+    const tensor_call_t *c;
+    const nn__cpu_t *k;
+    uint32_t keep;
+    double scale;
+} nn__dropout_t;
+enum { NN__DROPOUT_BLOCK = 16384 };   // elements per task, a multiple of 4
+
+TENSOR__FN void nn__dropout_task(void *arg, int64_t task, int worker) {
+    const nn__dropout_t *v = (const nn__dropout_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    int64_t first = task * NN__DROPOUT_BLOCK;
+    (void)worker;
+    v->k->dropout(nn__at(&a[0], first), nn__at(&a[1], first), first,
+                  nn__min(NN__DROPOUT_BLOCK, a[0].numel - first), v->c->rng, v->keep, v->scale);
+}
+TENSOR__FN int nn__cpu_dropout(tensor_call_t *c) {
+    nn__dropout_t v;
+    double p = c->p->f[0];
+    v.c = c;
+    v.k = nn__cpu(c->arg[0].dtype);
+    v.keep = (uint32_t)((1 - p) * 16777216.0 + 0.5);
+    v.scale = p < 1 ? 1 / (1 - p) : 0;
+    nn__run(nn__ceil(c->arg[0].numel, NN__DROPOUT_BLOCK), nn__dropout_task, &v);
+    return TENSOR_OK;
+}
+TENSOR__FN tensor_t *nn__dropout_op(tensor_t *x, double p, const tensor_generator_t *rng) {
+    tensor__op_t o;
+    tensor_t *const in[1] = {nn__contiguous(x)};
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_DROPOUT), in, 1)) return TENSOR__(poison);
+    o.p = &o.params;
+    o.params.f[0] = p;
+    o.rng = rng ? *rng : TENSOR__(next_stream)(o.th);
+    TENSOR__(result)(&o, x->dtype, x->dims, x->ndim);
+    return TENSOR__(finish)(&o);
+}
+TENSOR__FN void nn__grad_dropout(tensor__grad_t *g) {
+    if (TENSOR__(grad_need)(g, 0)) g->gx[0] = nn__dropout_op(g->gy[0], g->p->f[0], &g->node->rng);
+}
+TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_DROPOUT), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
+    if (!(p >= 0 && p <= 1))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "dropout: p %g must be in 0..1 (x %t)", p, x);
+    if (!training || p == 0) return x;
+    if (nn__is_half(x)) return nn__narrow(nn__dropout_op(nn__wide(x), p, NULL), x);
+    return nn__dropout_op(x, p, NULL);
+}
+
+// ---- attention: blocks of 64 queries of one head against all keys; scores never leave the worker's scratch
+
+enum { NN__QUERIES = 64 };
+
+typedef struct nn__attention_t {
+    const nn__cpu_t *k;
+    const tensor_arg_t *q, *key, *v, *y, *lse, *g, *dq, *dk, *dv;
+    int64_t heads, t, s, e, ev, blocks;
+    int causal, dtype;
+    double scale;
+    size_t es;
+    char *scratch;
+    uint64_t tile, gemm, worker;   // bytes: one block of scores, a GEMM, a worker
+} nn__attention_t;
+
+TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
+    int back = c->row->id == NN_OP_ATTENTION_BACKWARD, k;
+    const tensor_arg_t *a = c->arg;
+    int64_t bq, sizes[5][3];
+    v->g = back ? a++ : NULL;
+    v->q = a++;
+    v->key = a++;
+    v->v = a++;
+    v->y = a++;
+    v->lse = a++;
+    v->dq = a;
+    v->dk = a + 1;
+    v->dv = a + 2;
+    v->dtype = v->q->dtype;
+    v->es = nn__es(v->dtype);
+    v->t = v->q->dims[v->q->ndim - 2];
+    v->e = v->q->dims[v->q->ndim - 1];
+    v->s = v->key->dims[v->key->ndim - 2];
+    v->ev = v->v->dims[v->v->ndim - 1];
+    v->heads = v->lse->numel / nn__max(v->t, 1);
+    v->blocks = nn__ceil(v->t, NN__QUERIES);
+    v->causal = (int)c->p->i[0];
+    v->scale = c->p->f[0];
+    v->scratch = (char *)c->scratch;
+    bq = nn__min(v->t, NN__QUERIES);
+    sizes[0][0] = bq, sizes[0][1] = v->s, sizes[0][2] = v->e;
+    sizes[1][0] = bq, sizes[1][1] = v->ev, sizes[1][2] = v->s;
+    sizes[2][0] = bq, sizes[2][1] = v->s, sizes[2][2] = v->ev;
+    sizes[3][0] = bq, sizes[3][1] = v->e, sizes[3][2] = v->s;
+    sizes[4][0] = v->s, sizes[4][1] = nn__max(v->e, v->ev), sizes[4][2] = bq;
+    for (v->gemm = 0, k = 0; k < 5; k++) {
+        tensor__gemm_t g = nn__product(sizes[k][0], sizes[k][1], sizes[k][2]);
+        uint64_t bytes = nn__line(TENSOR__(gemm_scratch)(&g));
+        if (bytes > v->gemm) v->gemm = bytes;
+    }
+    v->tile = nn__line((uint64_t)bq * (uint64_t)v->s * v->es);
+    v->worker = v->tile * (back ? 2 : 1) + v->gemm;
+}
+TENSOR__FN uint64_t nn__scratch_attention(const tensor_call_t *c) {
+    nn__attention_t v;
+    nn__attention_plan(c, &v);
+    return v.worker * (uint64_t)TENSOR__(thread_count)();
+}
+
+// Address of row t of head `head`, for any strides.
+TENSOR__FN char *nn__head(const tensor_arg_t *a, int64_t head, int64_t t) {
+    int64_t offset = t * a->strides[a->ndim - 2];
+    int d;
+    for (d = a->ndim - 3; d >= 0; d--) {
+        offset += head % a->dims[d] * a->strides[d];
+        head /= a->dims[d];
+    }
+    return nn__at(a, offset);
+}
+
+// c (+)= a b; a and b are rows of heads (their own strides; bt: b transposed) or tiles (NULL argument).
+TENSOR__FN void nn__attention_product(const nn__attention_t *v, tensor__gemm_t *g, const tensor_arg_t *a,
+                                      const tensor_arg_t *b, int bt, char *scratch) {
+    if (a) {
+        g->ars = a->strides[a->ndim - 2];
+        g->acs = a->strides[a->ndim - 1];
+    }
+    if (b) {
+        g->brs = b->strides[b->ndim - 2 + bt];
+        g->bcs = b->strides[b->ndim - 1 - bt];
+    }
+    g->scratch = scratch;
+    g->scratch_bytes = (size_t)v->gemm;
+    nn__gemm(g, v->dtype);
+}
+
+// Scores of queries t..t+n of a head against the first `keys` keys.
+TENSOR__FN void nn__attention_scores(const nn__attention_t *v, int64_t head, int64_t t, int64_t n,
+                                     int64_t keys, char *tile, char *scratch) {
+    tensor__gemm_t g = nn__product(n, keys, v->e);
+    g.a = nn__head(v->q, head, t);
+    g.b = nn__head(v->key, head, 0);
+    g.c = tile;
+    nn__attention_product(v, &g, v->q, v->key, 1, scratch);
+}
+
+TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
+    const nn__attention_t *v = (const nn__attention_t *)arg;
+    int64_t head = task / v->blocks, t = task % v->blocks * NN__QUERIES, n = nn__min(NN__QUERIES, v->t - t),
+            i;
+    int64_t keys = v->causal ? nn__min(v->s, t + n) : v->s;
+    char *tile = v->scratch + v->worker * (uint64_t)worker, *y = nn__at(v->y, (head * v->t + t) * v->ev);
+    double sum[NN__QUERIES], lse;
+    tensor__gemm_t g;
+    nn__attention_scores(v, head, t, n, keys, tile, tile + v->tile);
+    for (i = 0; i < n; i++) {
+        int64_t valid = v->causal ? nn__min(keys, t + i + 1) : keys;
+        sum[i] = v->k->attend(tile + i * keys * (int64_t)v->es, valid, keys, v->scale, &lse);
+        nn__store(v->lse->data, v->dtype, head * v->t + t + i, lse);
+    }
+    g = nn__product(n, v->ev, keys);
+    g.a = tile;
+    g.b = nn__head(v->v, head, 0);
+    g.c = y;
+    nn__attention_product(v, &g, NULL, v->v, 0, tile + v->tile);
+    for (i = 0; i < n; i++)
+        v->k->scale(y + i * v->ev * (int64_t)v->es, sum[i] > 0 ? 1 / sum[i] : sum[i], v->ev);
+}
+TENSOR__FN int nn__cpu_attention(tensor_call_t *c) {
+    nn__attention_t v;
+    nn__attention_plan(c, &v);
+    v.k = nn__cpu(v.dtype);
+    if (v.y->numel || v.lse->numel) nn__run(v.heads * v.blocks, nn__attention_task, &v);
+    return TENSOR_OK;
+}
+
+// One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q, block after
+// block.
+TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
+    const nn__attention_t *v = (const nn__attention_t *)arg;
+    char *p = v->scratch + v->worker * (uint64_t)worker, *d = p + v->tile, *scratch = d + v->tile;
+    char *dk = nn__at(v->dk, head * v->s * v->e), *dv = nn__at(v->dv, head * v->s * v->ev);
+    int64_t t, i;
+    v->k->fill(dk, 0, v->s * v->e);
+    v->k->fill(dv, 0, v->s * v->ev);
+    for (t = 0; t < v->t; t += NN__QUERIES) {
+        int64_t n = nn__min(NN__QUERIES, v->t - t), keys = v->causal ? nn__min(v->s, t + n) : v->s;
+        tensor__gemm_t m = nn__product(n, keys, v->ev);
+        nn__attention_scores(v, head, t, n, keys, p, scratch);
+        m.a = nn__head(v->g, head, t);
+        m.b = nn__head(v->v, head, 0);
+        m.c = d;
+        nn__attention_product(v, &m, v->g, v->v, 1, scratch);
+        for (i = 0; i < n; i++) {
+            int64_t row = head * v->t + t + i, at = i * keys * (int64_t)v->es;
+            double delta = v->k->dot(nn__head(v->g, head, t + i), nn__at(v->y, row * v->ev), v->ev);
+            v->k->attend_back(p + at, d + at, v->causal ? nn__min(keys, t + i + 1) : keys, keys, v->scale,
+                              nn__value(v->lse->data, v->dtype, row), delta);
+        }
+        m = nn__product(keys, v->ev, n);
+        m.a = p;
+        m.ars = 1;
+        m.acs = keys;
+        m.b = nn__head(v->g, head, t);
+        m.c = dv;
+        m.accumulate = 1;
+        nn__attention_product(v, &m, NULL, v->g, 0, scratch);
+        m = nn__product(keys, v->e, n);
+        m.a = d;
+        m.ars = 1;
+        m.acs = keys;
+        m.b = nn__head(v->q, head, t);
+        m.c = dk;
+        m.accumulate = 1;
+        nn__attention_product(v, &m, NULL, v->q, 0, scratch);
+        m = nn__product(n, v->e, keys);
+        m.a = d;
+        m.b = nn__head(v->key, head, 0);
+        m.c = nn__at(v->dq, (head * v->t + t) * v->e);
+        nn__attention_product(v, &m, NULL, v->key, 0, scratch);
+    }
+}
+TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
+    nn__attention_t v;
+    nn__attention_plan(c, &v);
+    v.k = nn__cpu(v.dtype);
+    if (v.dq->numel || v.dk->numel || v.dv->numel) nn__run(v.heads, nn__attention_back_task, &v);
+    return TENSOR_OK;
+}
+
+// mask: bool (true = look) or float to add, NULL = none.
+TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask, int causal,
+                                            double scale, double dropout) {
+    tensor_t *s = (tensor_mul_scalar)((tensor_matmul)(q, (tensor_mT)(k)), scale), *dead;
+    int64_t dims[2];
+    if (causal) {
+        dims[0] = q->dims[q->ndim - 2];
+        dims[1] = k->dims[k->ndim - 2];
+        mask = (tensor_tril)((tensor_ones_n)(dims, 2, TENSOR_BOOL), 0);
+    }
+    if (mask && mask->dtype == TENSOR_BOOL)
+        s = (tensor_masked_fill)(s, (tensor_logical_not)(mask), -INFINITY);
+    else if (mask)
+        s = (tensor_add)(s, mask);
+    // A row of -inf alone would be NaN; it counts as zeros.
+    dead = mask ? (tensor_eq_scalar)((tensor_amax_dim)((tensor_detach)(s), -1, 1), -INFINITY) : NULL;
+    if (dead) s = (tensor_masked_fill)(s, dead, 0);
+    s = (tensor_softmax)(s, -1);
+    if (dead) s = (tensor_masked_fill)(s, dead, 0);
+    if (dropout > 0) s = (tensor_dropout)(s, dropout, 1);
+    return (tensor_matmul)(s, v);
+}
+TENSOR__FN tensor_t *nn__composed_attention(tensor_t *const *in, const tensor_params_t *p) {
+    return nn__attention_composed(in[0], in[1], in[2], NULL, (int)p->i[0], p->f[0], 0);
+}
+
+TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
+    tensor__op_t o;
+    tensor_t *in[6], *r;
+    int k;
+    if (g->create) {
+        nn__grad_composed(g, nn__composed_attention);
+        return;
+    }
+    in[0] = g->gy[0];
+    if (in[0]->strides[in[0]->ndim - 1] != 1) in[0] = nn__contiguous(in[0]);
+    for (k = 0; k < 3; k++) in[1 + k] = nn__saved(g, k);
+    in[4] = TENSOR__(grad_out)(g, 0);
+    in[5] = TENSOR__(grad_out)(g, 1);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_ATTENTION_BACKWARD), in, 6)) return;
+    o.p = &o.params;
+    o.params = *g->p;
+    o.visible = 3;
+    for (k = 0; k < 3; k++) TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim);
+    r = TENSOR__(finish)(&o);
+    for (k = 0; k < 3; k++)
+        if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
+}
+
+TENSOR_API tensor_scaled_dot_product_attention_args_t tensor_scaled_dot_product_attention_defaults(void) {
+    tensor_scaled_dot_product_attention_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    return a;
+}
+TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attention_args_t *a) {
+    static const char name[] = "scaled_dot_product_attention";
+    tensor__op_t o;
+    tensor_t *const in[3] = {a->query, a->key, a->value};
+    tensor_t *q = a->query, *k = a->key, *v = a->value, *mask = a->attn_mask;
+    int64_t dims[TENSOR_MAX_DIMS], d, same;
+    double scale;
+    if (nn__surplus(name, a->surplus_)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_ATTENTION), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
+    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "%s: query %t, key %t, value %t must have at least 2 dims", name, q, k, v);
+    if (q->dims[q->ndim - 1] != k->dims[k->ndim - 1])
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: query %t and key %t must have one last dim", name,
+                              q, k);
+    if (k->dims[k->ndim - 2] != v->dims[v->ndim - 2])
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: key %t and value %t must have one length", name, k,
+                              v);
+    if (mask && a->is_causal)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other",
+                              name, mask);
+    if (mask && mask->state == TENSOR__LIVE && mask->dtype != TENSOR_BOOL && mask->dtype != q->dtype)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query",
+                              name, mask, q);
+    if (!(a->dropout_p >= 0 && a->dropout_p <= 1))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
+    if (nn__is_half(q)) {
+        tensor_scaled_dot_product_attention_args_t wide = *a;
+        wide.query = nn__wide(q);
+        wide.key = nn__wide(k);
+        wide.value = nn__wide(v);
+        wide.attn_mask = nn__wide(mask);
+        return nn__narrow(nn__attention_front(&wide), q);
+    }
+    scale = a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(q->dims[q->ndim - 1], 1));
+    same = q->ndim == k->ndim && q->ndim == v->ndim;
+    for (d = 0; same && d + 2 < q->ndim; d++) same = q->dims[d] == k->dims[d] && q->dims[d] == v->dims[d];
+    if (mask || a->dropout_p > 0 || !same || k->dims[k->ndim - 2] == 0)
+        return nn__attention_composed(q, k, v, mask, a->is_causal, scale, a->dropout_p);
+    o.p = &o.params;
+    o.params.i[0] = a->is_causal != 0;
+    o.params.f[0] = scale;
+    memcpy(dims, q->dims, (size_t)q->ndim * sizeof dims[0]);
+    dims[q->ndim - 1] = v->dims[v->ndim - 1];
+    TENSOR__(result)(&o, q->dtype, dims, q->ndim);
+    TENSOR__(result)(&o, q->dtype, dims, q->ndim - 1);
+    return TENSOR__(finish)(&o);
+}
+TENSOR_API tensor_t *tensor_scaled_dot_product_attention_with(tensor_scaled_dot_product_attention_args_t a) {
+    return tensor__at(a.site_, nn__attention_front(&a));
+}
+TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a) {
+    return tensor_scaled_dot_product_attention_with(a);
+}
 
 // ------------------------------------------------------------------------------
 // >>impl-losses                                    MARK: losses
+//
+// Sums are cut by shape alone into chunks whose partial sums (double) are added in order.
 // ------------------------------------------------------------------------------
+
+enum { NN__LOSS_CHUNK = 4096 };   // elements per task
+
+// Words of the loss formulas on tensors; constants are 0-d tensors of the dtype dt.
+#define T_ADD(a, b) (tensor_add)(a, b)
+#define T_SUB(a, b) (tensor_sub)(a, b)
+#define T_MUL(a, b) (tensor_mul)(a, b)
+#define T_DIV(a, b) (tensor_div)(a, b)
+#define T_NEG(a) (tensor_neg)(a)
+#define T_ABS(a) (tensor_abs)(a)
+#define T_EXP(a) (tensor_exp)(a)
+#define T_LOG(a) (tensor_log)(a)
+#define T_LOG1P(a) (tensor_log1p)(a)
+#define T_MAX(a, b) (tensor_maximum)(a, b)
+#define T_LT(a, b) (tensor_lt)(a, b)
+#define T_LE(a, b) (tensor_le)(a, b)
+#define T_EQ(a, b) (tensor_eq)(a, b)
+#define T_SEL(m, a, b) (tensor_where)(m, a, b)
+#define T_SET(c) (tensor_scalar)(c, dt)
+#define T_NLS(a) (tensor_neg)((tensor_logsigmoid)(a))
+
+// ---- pointwise losses
+
+typedef struct nn__loss_job_t {
+    const tensor_call_t *c;
+    const nn__cpu_t *k;
+    int64_t n, rows, per, classes;
+    double scale;
+    int reduction, dtype;
+    double *part;
+} nn__loss_job_t;
+
+// What a loss of n terms is multiplied with. batch: size of dim 0.
+TENSOR__FN double nn__loss_factor(int reduction, int64_t n, int64_t batch) {
+    return reduction == TENSOR_MEAN ? 1 / (double)n : reduction == TENSOR_BATCHMEAN ? 1 / (double)batch : 1;
+}
+TENSOR__FN double nn__loss_scale(const tensor_params_t *p, const tensor_arg_t *x) {
+    return nn__loss_factor((int)p->i[1], x->numel, x->ndim ? x->dims[0] : 1);
+}
+
+TENSOR__FN uint64_t nn__scratch_loss(const tensor_call_t *c) {
+    return (uint64_t)(c->arg[0].numel / NN__LOSS_CHUNK + 1) * 2 * sizeof(double);
+}
+TENSOR__FN void nn__loss_task(void *arg, int64_t task, int worker) {
+    const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    int64_t first = task * NN__LOSS_CHUNK;
+    char *y = v->reduction == TENSOR_NONE ? nn__at(&a[4], first) : NULL;
+    (void)worker;
+    v->part[task] =
+        v->k->loss((int)v->c->p->i[0], nn__at(&a[0], first), nn__at(&a[1], first), nn__at(&a[2], first),
+                   nn__at(&a[3], first), y, nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->f[0]);
+}
+TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
+    nn__loss_job_t v;
+    int64_t i, tasks;
+    double s = 0;
+    v.c = c;
+    v.dtype = c->arg[0].dtype;
+    v.k = nn__cpu(v.dtype);
+    v.n = c->arg[0].numel;
+    v.reduction = (int)c->p->i[1];
+    v.part = (double *)c->scratch;
+    for (i = 0; c->p->i[0] == NN__LOSS_BCE && i < v.n; i++) {
+        double x = nn__value(c->arg[0].data, v.dtype, i);
+        if (x >= 0 && x <= 1) continue;
+        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX, "%s: input %g at position %d is not in 0..1",
+                             c->row->name, x, i);
+        return TENSOR_ERR_INDEX;
+    }
+    tasks = nn__ceil(v.n, NN__LOSS_CHUNK);
+    nn__run(tasks, nn__loss_task, &v);
+    if (v.reduction == TENSOR_NONE) return TENSOR_OK;
+    for (i = 0; i < tasks; i++) s += v.part[i];
+    nn__store(c->arg[4].data, v.dtype, 0, s * nn__loss_scale(c->p, &c->arg[0]));
+    return TENSOR_OK;
+}
+
+TENSOR__FN void nn__loss_back_task(void *arg, int64_t task, int worker) {
+    const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    int64_t first = task * NN__LOSS_CHUNK, step = v->reduction == TENSOR_NONE;
+    (void)worker;
+    v->k->loss_back((int)v->c->p->i[0], nn__at(&a[0], first * step), step, v->scale, nn__at(&a[1], first),
+                    nn__at(&a[2], first), nn__at(&a[3], first), nn__at(&a[4], first),
+                    a[5].numel ? nn__at(&a[5], first) : NULL, a[6].numel ? nn__at(&a[6], first) : NULL,
+                    nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->f[0]);
+}
+TENSOR__FN int nn__cpu_loss_back(tensor_call_t *c) {
+    nn__loss_job_t v;
+    v.c = c;
+    v.dtype = c->arg[1].dtype;
+    v.k = nn__cpu(v.dtype);
+    v.n = c->arg[1].numel;
+    v.reduction = (int)c->p->i[1];
+    v.scale = nn__loss_scale(c->p, &c->arg[1]);
+    nn__run(nn__ceil(v.n, NN__LOSS_CHUNK), nn__loss_back_task, &v);
+    return TENSOR_OK;
+}
+
+TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const tensor_t *x) {
+    if (p->i[1] == TENSOR_NONE) return y;
+    y = (tensor_sum)(y);
+    return (tensor_mul_scalar)(y, nn__loss_factor((int)p->i[1], x->numel, x->ndim ? x->dims[0] : 1));
+}
+
+TENSOR__FN tensor_t *nn__composed_loss(tensor_t *const *in, const tensor_params_t *params) {
+    tensor_t *x = in[0], *t = in[1], *p, *q, *y;
+    tensor_dtype_t dt = (tensor_dtype_t)x->dtype;
+    p = T_SET(params->f[0]);
+    q = in[3] ? in[3] : T_SET(1);
+    switch (params->i[0]) {
+#define TENSOR__X(ID, f, dx, dt_)                                                                            \
+    case NN__LOSS_##ID: y = f(T_, x, t, p, q); break;
+        NN_LOSSES(TENSOR__X)
+#undef TENSOR__X
+    default: y = TENSOR__(poison);
+    }
+    if (in[2]) y = (tensor_mul)(y, in[2]);
+    return nn__reduced(y, params, x);
+}
+
+TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
+    tensor__op_t o;
+    tensor_t *in[5], *r;
+    int64_t none[1] = {0};
+    int k;
+    if (g->create) {
+        nn__grad_composed(g, nn__composed_loss);
+        return;
+    }
+    in[0] = nn__contiguous(g->gy[0]);
+    for (k = 0; k < 4; k++) in[1 + k] = nn__saved(g, k);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_LOSS_BACKWARD), in, 5)) return;
+    o.p = &o.params;
+    o.params = *g->p;
+    o.visible = 2;
+    for (k = 0; k < 2; k++) {
+        int need = TENSOR__(grad_need)(g, k);
+        TENSOR__(result)(&o, in[1]->dtype, need ? in[1]->dims : none, need ? in[1]->ndim : 1);
+    }
+    r = TENSOR__(finish)(&o);
+    for (k = 0; k < 2; k++)
+        if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
+}
+
+// Whether *w (weight or pos_weight, may be NULL) broadcasts to x; made as large as x. Raises if not.
+TENSOR__FN int nn__loss_weight(const tensor__op_t *o, const char *what, tensor_t **w, const tensor_t *x) {
+    int d, k, fits;
+    if (!*w) return 1;
+    fits = (*w)->ndim <= x->ndim;
+    for (d = 0; fits && d < (*w)->ndim; d++) {
+        k = x->ndim - (*w)->ndim + d;
+        fits = (*w)->dims[d] == x->dims[k] || (*w)->dims[d] == 1;
+    }
+    if (!fits) {
+        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t",
+                             o->row->name, what, *w, x);
+        return 0;
+    }
+    *w = nn__contiguous((tensor_expand_n)(*w, x->dims, x->ndim));
+    return 1;
+}
+
+TENSOR__FN tensor_t *nn__loss_front(int which, const void *surplus, tensor_t *x, tensor_t *t, tensor_t *w,
+                                    tensor_t *q, double f, tensor_reduction_t reduction) {
+    const tensor__row_t *row = nn__row(NN_OP_LOSS_MSE + which);
+    tensor__op_t o;
+    tensor_t *in[4];
+    int d, same;
+    in[0] = x;
+    in[1] = t;
+    in[2] = w;
+    in[3] = q;
+    if (nn__surplus(row->name, surplus)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, row, in, 4) || !nn__floats(&o, 15)) return TENSOR__(poison);
+    same = x->ndim == t->ndim;
+    for (d = 0; same && d < x->ndim; d++) same = x->dims[d] == t->dims[d];
+    if (!same)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape",
+                              row->name, x, t);
+    if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
+        (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own",
+                              row->name, (int)reduction, x);
+    if (which == NN__LOSS_SMOOTH_L1 && f == 0)
+        return nn__loss_front(NN__LOSS_L1, NULL, x, t, w, q, 0, reduction);
+    if ((which == NN__LOSS_SMOOTH_L1 && !(f > 0)) || (which == NN__LOSS_HUBER && !(f > 0)))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", row->name,
+                              which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
+    if (nn__is_half(x))
+        return nn__narrow(
+            nn__loss_front(which, NULL, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction), x);
+    if (!nn__loss_weight(&o, "weight", &in[2], x) || !nn__loss_weight(&o, "pos_weight", &in[3], x))
+        return TENSOR__(poison);
+    o.params.i[0] = which;
+    o.params.i[1] = reduction;
+    o.params.f[0] = f;
+    // The fused gradient knows input and target only.
+    if (tensor_grad_enabled() && ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q))))
+        return nn__composed_loss(in, &o.params);
+    in[0] = nn__contiguous(x);
+    in[1] = nn__contiguous(t);
+    if (!TENSOR__(begin)(&o, row, in, 4)) return TENSOR__(poison);
+    o.p = &o.params;
+    o.params.i[0] = which;
+    o.params.i[1] = reduction;
+    o.params.f[0] = f;
+    TENSOR__(result)(&o, x->dtype, x->dims, reduction == TENSOR_NONE ? x->ndim : 0);
+    return TENSOR__(finish)(&o);
+}
+
+// ---- cross entropy and nll of logits [rows, classes]
+
+// Label of row r, -1 if it is ignored.
+TENSOR__FN int64_t nn__label(const nn__loss_job_t *v, const tensor_arg_t *labels, int64_t r) {
+    int64_t t = nn__index(labels, r);
+    return t == v->c->p->i[1] ? -1 : t;
+}
+
+TENSOR__FN void nn__cross_entropy_task(void *arg, int64_t task, int worker) {
+    const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), classes = v->classes;
+    double loss = 0, weights = 0, smooth = v->c->p->f[0], wsum = (double)classes;
+    (void)worker;
+    if (a[2].data && smooth > 0) wsum = v->k->dot(a[2].data, NULL, classes);
+    for (; r < end; r++) {
+        const char *x = nn__at(&a[0], r * classes);
+        int64_t t = nn__label(v, &a[1], r);
+        double w = t < 0 ? 0 : a[2].data ? nn__value(a[2].data, v->dtype, t) : 1, y = 0;
+        double lse = v->c->p->i[2] ? 0 : v->k->lse(x, classes);
+        nn__store(a[4].data, v->dtype, r, lse);
+        if (t >= 0) {
+            y = (1 - smooth) * w * (lse - nn__value(x, v->dtype, t));
+            if (smooth > 0) y += smooth / (double)classes * (lse * wsum - v->k->dot(x, a[2].data, classes));
+        }
+        if (v->reduction == TENSOR_NONE) nn__store(a[3].data, v->dtype, r, y);
+        loss += y;
+        weights += w;
+    }
+    v->part[2 * task] = loss;
+    v->part[2 * task + 1] = weights;
+}
+TENSOR__FN void nn__cross_entropy_plan(nn__loss_job_t *v, const tensor_call_t *c, const tensor_arg_t *x) {
+    v->c = c;
+    v->dtype = x->dtype;
+    v->k = nn__cpu(v->dtype);
+    v->rows = x->dims[0];
+    v->classes = x->dims[1];
+    v->per = nn__max(1, NN__LOSS_CHUNK / nn__max(v->classes, 1));
+    v->reduction = (int)c->p->i[0];
+    v->part = (double *)c->scratch;
+}
+TENSOR__FN uint64_t nn__scratch_cross_entropy(const tensor_call_t *c) {
+    return (uint64_t)(c->arg[0].dims[0] + 1) * 2 * sizeof(double);
+}
+TENSOR__FN int nn__cpu_cross_entropy(tensor_call_t *c) {
+    nn__loss_job_t v;
+    const tensor_arg_t *a = c->arg;
+    int64_t i, tasks;
+    double loss = 0, weights = 0;
+    nn__cross_entropy_plan(&v, c, &a[0]);
+    for (i = 0; i < v.rows; i++) {
+        int64_t t = nn__index(&a[1], i);
+        if (t == c->p->i[1] || (t >= 0 && t < v.classes)) continue;
+        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
+                             "%s: target %d at position %d is not in 0..%d (%d classes)",
+                             c->p->i[2] ? "nll_loss" : c->row->name, t, i, v.classes - 1, v.classes);
+        return TENSOR_ERR_INDEX;
+    }
+    tasks = nn__ceil(v.rows, v.per);
+    nn__run(tasks, nn__cross_entropy_task, &v);
+    for (i = 0; i < tasks; i++) {
+        loss += v.part[2 * i];
+        weights += v.part[2 * i + 1];
+    }
+    nn__store(a[5].data, v.dtype, 0, weights);
+    if (v.reduction != TENSOR_NONE)
+        nn__store(a[3].data, v.dtype, 0, v.reduction == TENSOR_MEAN ? loss / weights : loss);
+    return TENSOR_OK;
+}
+
+TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker) {
+    const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), classes = v->classes;
+    double smooth = v->c->p->f[0], wsum = (double)classes;
+    (void)worker;
+    if (a[5].data && smooth > 0) wsum = v->k->dot(a[5].data, NULL, classes);
+    for (; r < end; r++) {
+        int64_t t = nn__label(v, &a[2], r);
+        char *gx = nn__at(&a[6], r * classes);
+        double g, w, flat;
+        if (t < 0) {
+            v->k->fill(gx, 0, classes);
+            continue;
+        }
+        g = nn__value(a[0].data, v->dtype, v->reduction == TENSOR_NONE ? r : 0);
+        if (v->reduction == TENSOR_MEAN) g /= nn__value(a[4].data, v->dtype, 0);
+        w = g * (1 - smooth) * (a[5].data ? nn__value(a[5].data, v->dtype, t) : 1);
+        flat = g * smooth / (double)classes;
+        // nll: no softmax. A factor 0 times e^x would be NaN where that overflows.
+        if (v->c->p->i[2])
+            v->k->fill(gx, 0, classes);
+        else
+            v->k->softmax_minus(nn__at(&a[1], r * classes), a[5].data, gx, nn__value(a[3].data, v->dtype, r),
+                                w + flat * wsum, flat, classes);
+        nn__store(gx, v->dtype, t, nn__value(gx, v->dtype, t) - w);
+    }
+}
+TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
+    nn__loss_job_t v;
+    nn__cross_entropy_plan(&v, c, &c->arg[1]);
+    v.per = nn__per(v.rows, v.classes * 4);
+    nn__run(nn__ceil(v.rows, v.per), nn__cross_entropy_back_task, &v);
+    return TENSOR_OK;
+}
+
+TENSOR__FN tensor_t *nn__composed_cross_entropy(tensor_t *const *in, const tensor_params_t *p) {
+    tensor_t *x = in[0], *ignored, *t, *lp, *y, *w, *flat;
+    int64_t rows = x->dims[0], classes = x->dims[1];
+    ignored = (tensor_eq_scalar)(in[1], (double)p->i[1]);
+    t = (tensor_masked_fill)(in[1], ignored, 0);
+    lp = p->i[2] ? x : (tensor_log_softmax)(x, 1);
+    y = (tensor_neg)((tensor_reshape_n)((tensor_gather)(lp, 1, (tensor_unsqueeze)(t, 1)), &rows, 1));
+    w = in[2] ? (tensor_index_select)(in[2], 0, t) : (tensor_ones_n)(&rows, 1, (tensor_dtype_t)x->dtype);
+    w = (tensor_masked_fill)(w, ignored, 0);
+    y = (tensor_mul_scalar)((tensor_mul)(y, w), 1 - p->f[0]);
+    if (p->f[0] > 0) {
+        flat = (tensor_sum_dim)(in[2] ? (tensor_mul)(lp, in[2]) : lp, 1, 0);
+        y = (tensor_sub)(y, (tensor_mul_scalar)(flat, p->f[0] / (double)classes));
+    }
+    y = (tensor_masked_fill)(y, ignored, 0);
+    if (p->i[0] == TENSOR_NONE) return y;
+    y = (tensor_sum)(y);
+    return p->i[0] == TENSOR_SUM ? y : (tensor_div)(y, (tensor_sum)(w));
+}
+
+TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
+    tensor__op_t o;
+    tensor_t *in[6];
+    if (g->create) {
+        nn__grad_composed(g, nn__composed_cross_entropy);
+        return;
+    }
+    in[0] = nn__contiguous(g->gy[0]);
+    in[1] = TENSOR__(grad_in)(g, 0);
+    in[2] = TENSOR__(grad_in)(g, 1);
+    in[3] = TENSOR__(grad_out)(g, 1);
+    in[4] = TENSOR__(grad_out)(g, 2);
+    in[5] = nn__saved(g, 2);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY_BACKWARD), in, 6)) return;
+    o.p = &o.params;
+    o.params = *g->p;
+    TENSOR__(result)(&o, in[1]->dtype, in[1]->dims, 2);
+    g->gx[0] = TENSOR__(finish)(&o);
+}
+
+// Probability targets, any layout with the classes in dim 1 (0 without a batch).
+TENSOR__FN tensor_t *nn__cross_entropy_soft(tensor_t *x, tensor_t *t, tensor_t *w, double smooth,
+                                            tensor_reduction_t reduction) {
+    int64_t dim = x->ndim > 1, classes = x->dims[dim], shape[TENSOR_MAX_DIMS], d;
+    tensor_t *y = (tensor_log_softmax)(x, dim);
+    if (smooth > 0) t = (tensor_add_scalar)((tensor_mul_scalar)(t, 1 - smooth), smooth / (double)classes);
+    y = (tensor_mul)(y, t);
+    if (w) {
+        for (d = 0; d < x->ndim; d++) shape[d] = d == dim ? classes : 1;
+        y = (tensor_mul)(y, (tensor_reshape_n)(w, shape, x->ndim));
+    }
+    y = (tensor_neg)((tensor_sum_dim)(y, dim, 0));
+    if (reduction == TENSOR_NONE) return y;
+    if (reduction == TENSOR_SUM) return (tensor_sum)(y);
+    return (tensor_mean)(y);
+}
+
+// nll: input is log-probabilities.
+TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *a, int nll) {
+    const char *op = nll ? "nll_loss" : "cross_entropy";
+    tensor__op_t o;
+    tensor_t *in[3], *x = a->input, *t = a->target, *w = a->weight, *y;
+    int64_t dims[2], dim, d, same;
+    in[0] = x;
+    in[1] = t;
+    in[2] = w;
+    if (nn__surplus(op, a->surplus_)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY), in, 3) || !nn__floats(&o, 5))
+        return TENSOR__(poison);
+    dim = x->ndim > 1;
+    if (x->ndim < 1 || x->dims[dim] == 0)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "%s: input %t must be [N, C], [N, C, d...] or [C], C > 0", op, x);
+    if ((int)a->reduction < 0 || a->reduction > TENSOR_NONE)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", op,
+                              (int)a->reduction, x);
+    if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: label_smoothing %g (input %t) must be in 0..1", op,
+                              a->label_smoothing, x);
+    if (w && (w->ndim != 1 || w->dims[0] != x->dims[dim]))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t",
+                              op, w, x->dims[dim], x);
+    if (w && tensor_grad_enabled() && tensor_requires_grad(w))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_UNSUPPORTED,
+                              "%s: weight %t requires grad, which it cannot get", op, w);
+    if (nn__is_half(x)) {
+        tensor_cross_entropy_args_t wide = *a;
+        wide.input = nn__wide(x);
+        wide.target = nn__wide(t);
+        wide.weight = nn__wide(w);
+        return nn__narrow(nn__cross_entropy_front(&wide, nll), x);
+    }
+    if (!nll && t->dtype == x->dtype) {
+        same = t->ndim == x->ndim;
+        for (d = 0; same && d < x->ndim; d++) same = t->dims[d] == x->dims[d];
+        if (!same)
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                  "%s: target probabilities %t must have the shape of input %t", op, t, x);
+        return nn__cross_entropy_soft(x, t, w, a->label_smoothing, a->reduction);
+    }
+    if (!nn__is_index(t))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64%s", op, t,
+                              nll ? "" : ", or the dtype of input");
+    same = t->ndim == x->ndim - 1;
+    for (d = 0; same && d < t->ndim; d++) same = t->dims[d] == x->dims[d == 0 && dim ? 0 : d + 1];
+    if (!same)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "%s: target %t must have the dims of input %t without the classes", op, t, x);
+    // Classes last: [rows, C].
+    dims[1] = x->dims[dim];
+    dims[0] = x->numel / dims[1];
+    if (x->ndim > 2) x = nn__contiguous((tensor_movedim)(x, 1, -1));
+    in[0] = nn__contiguous((tensor_reshape_n)(x, dims, 2));
+    in[1] = nn__contiguous((tensor_reshape_n)(t, dims, 1));
+    in[2] = nn__contiguous(w);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY), in, 3)) return TENSOR__(poison);
+    o.p = &o.params;
+    o.params.i[0] = a->reduction;
+    o.params.i[1] = a->ignore_index;
+    o.params.i[2] = nll;
+    o.params.f[0] = a->label_smoothing;
+    TENSOR__(result)(&o, x->dtype, dims, a->reduction == TENSOR_NONE ? 1 : 0);
+    TENSOR__(result)(&o, x->dtype, dims, 1);
+    TENSOR__(result)(&o, x->dtype, dims, 0);
+    y = TENSOR__(finish)(&o);
+    return a->reduction == TENSOR_NONE ? (tensor_reshape_n)(y, t->dims, t->ndim) : y;
+}
+
+TENSOR_API tensor_cross_entropy_args_t tensor_cross_entropy_defaults(void) {
+    tensor_cross_entropy_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.ignore_index = -100;
+    return a;
+}
+TENSOR_API tensor_t *tensor_cross_entropy_with(tensor_cross_entropy_args_t a) {
+    return tensor__at(a.site_, nn__cross_entropy_front(&a, 0));
+}
+TENSOR_API tensor_t *tensor__cross_entropy(tensor_cross_entropy_args_t a) {
+    a.ignore_index = nn__or(a.ignore_index, -100);
+    return tensor_cross_entropy_with(a);
+}
+
+TENSOR_API tensor_nll_loss_args_t tensor_nll_loss_defaults(void) {
+    tensor_nll_loss_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.ignore_index = -100;
+    return a;
+}
+TENSOR_API tensor_t *tensor_nll_loss_with(tensor_nll_loss_args_t a) {
+    tensor_cross_entropy_args_t b = tensor_cross_entropy_defaults();
+    b.input = a.input;
+    b.target = a.target;
+    b.weight = a.weight;
+    b.surplus_ = a.surplus_;
+    b.ignore_index = a.ignore_index;
+    b.reduction = a.reduction;
+    return tensor__at(a.site_, nn__cross_entropy_front(&b, 1));
+}
+TENSOR_API tensor_t *tensor__nll_loss(tensor_nll_loss_args_t a) {
+    a.ignore_index = nn__or(a.ignore_index, -100);
+    return tensor_nll_loss_with(a);
+}
+
+// ---- public functions of the pointwise losses
+
+#define NN__LOSS_DEFAULTS(name, set)                                                                         \
+    TENSOR_API tensor_##name##_args_t tensor_##name##_defaults(void) {                                       \
+        tensor_##name##_args_t a;                                                                            \
+        memset((void *)&a, 0, sizeof a);                                                                     \
+        set;                                                                                                 \
+        return a;                                                                                            \
+    }
+NN__LOSS_DEFAULTS(mse_loss, (void)0)
+NN__LOSS_DEFAULTS(l1_loss, (void)0)
+NN__LOSS_DEFAULTS(smooth_l1_loss, a.beta = 1)
+NN__LOSS_DEFAULTS(huber_loss, a.delta = 1)
+NN__LOSS_DEFAULTS(binary_cross_entropy, (void)0)
+NN__LOSS_DEFAULTS(binary_cross_entropy_with_logits, (void)0)
+NN__LOSS_DEFAULTS(kl_div, (void)0)
+#undef NN__LOSS_DEFAULTS
+
+// Body of a _with function: which loss, weights, parameter.
+#define NN__LOSS_RUN(which, w, q, f)                                                                         \
+    return tensor__at(a.site_, nn__loss_front(which, a.surplus_, a.input, a.target, w, q, f, a.reduction))
+
+TENSOR_API tensor_t *tensor_mse_loss_with(tensor_mse_loss_args_t a) {
+    NN__LOSS_RUN(NN__LOSS_MSE, NULL, NULL, 0);
+}
+TENSOR_API tensor_t *tensor__mse_loss(tensor_mse_loss_args_t a) { return tensor_mse_loss_with(a); }
+
+TENSOR_API tensor_t *tensor_l1_loss_with(tensor_l1_loss_args_t a) {
+    NN__LOSS_RUN(NN__LOSS_L1, NULL, NULL, 0);
+}
+TENSOR_API tensor_t *tensor__l1_loss(tensor_l1_loss_args_t a) { return tensor_l1_loss_with(a); }
+
+TENSOR_API tensor_t *tensor_smooth_l1_loss_with(tensor_smooth_l1_loss_args_t a) {
+    NN__LOSS_RUN(NN__LOSS_SMOOTH_L1, NULL, NULL, a.beta);
+}
+TENSOR_API tensor_t *tensor__smooth_l1_loss(tensor_smooth_l1_loss_args_t a) {
+    a.beta = nn__or_f(a.beta, 1);
+    return tensor_smooth_l1_loss_with(a);
+}
+
+TENSOR_API tensor_t *tensor_huber_loss_with(tensor_huber_loss_args_t a) {
+    NN__LOSS_RUN(NN__LOSS_HUBER, NULL, NULL, a.delta);
+}
+TENSOR_API tensor_t *tensor__huber_loss(tensor_huber_loss_args_t a) {
+    a.delta = nn__or_f(a.delta, 1);
+    return tensor_huber_loss_with(a);
+}
+
+TENSOR_API tensor_t *tensor_binary_cross_entropy_with(tensor_binary_cross_entropy_args_t a) {
+    NN__LOSS_RUN(NN__LOSS_BCE, a.weight, NULL, 0);
+}
+TENSOR_API tensor_t *tensor__binary_cross_entropy(tensor_binary_cross_entropy_args_t a) {
+    return tensor_binary_cross_entropy_with(a);
+}
+
+TENSOR_API tensor_t *tensor_binary_cross_entropy_with_logits_with(
+    tensor_binary_cross_entropy_with_logits_args_t a) {
+    NN__LOSS_RUN(NN__LOSS_BCE_LOGITS, a.weight, a.pos_weight, 0);
+}
+TENSOR_API tensor_t *tensor__binary_cross_entropy_with_logits(
+    tensor_binary_cross_entropy_with_logits_args_t a) {
+    return tensor_binary_cross_entropy_with_logits_with(a);
+}
+
+TENSOR_API tensor_t *tensor_kl_div_with(tensor_kl_div_args_t a) {
+    NN__LOSS_RUN(a.log_target ? NN__LOSS_KL_DIV_LOG : NN__LOSS_KL_DIV, NULL, NULL, 0);
+}
+TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a) { return tensor_kl_div_with(a); }
+#undef NN__LOSS_RUN
+
+// ---- the table
+
+static const tensor__row_t nn__rows[NN_OP_COUNT] = {
+#define NOGRAD NULL
+#define TENSOR__X(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, doc)                     \
+    {#name, TENSOR_FAMILY_##family, nin, required, nout, 0, NN_OP_##ID, saves, grad, cpu, scratch, -2, 2,    \
+     doc},
+    NN_OPS(TENSOR__X)
+#undef TENSOR__X
+#undef NOGRAD
+};
+TENSOR__FN const tensor__row_t *nn__row(int id) { return &nn__rows[id - TENSOR_OP_NN_FIRST]; }
 
 // ------------------------------------------------------------------------------
 // >>impl-modules                                   MARK: modules
+//
+// A module's private block (nn_module_impl_t) is counted apart from the module: parents hold the block, never
+// the user's struct, so that shutdown may close modules in any order. Blocks are linked into the context.
 // ------------------------------------------------------------------------------
+
+#include <limits.h>
+#include <stdlib.h>
+#ifndef TENSOR_NO_STDIO
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+#endif
+
+enum { NN__PARAMETER, NN__BUFFER, NN__CHILD };
+enum { NN__MAX_NAME = 200 };
+
+typedef struct nn__slot_t {
+    char *name;
+    tensor_t *tensor;   // held; NULL for a child
+    nn_module_impl_t *child;
+    int kind;
+} nn__slot_t;
+
+typedef struct nn__kind_t nn__kind_t;   // a row of the layer table; NULL for a user's module
+typedef struct nn__text_t {
+    char *p;
+    size_t size, len;
+} nn__text_t;
+struct nn__kind_t {
+    const char *name;
+    nn_forward_fn_t forward;
+    void (*describe)(nn_module_t *m, nn__text_t *t);
+    int composite;   // its forward opens a scope
+};
+
+struct nn_module_impl_t {
+    tensor__owned_t owned;   // first: the context's list
+    nn_module_t *module;     // NULL = closed
+    const nn__kind_t *kind;
+    void (*destroy)(nn_module_t *m);
+    nn__slot_t *slot;
+    int nslots, cap;
+    int parents, refs;    // refs = parents + 1 while open
+    const char *key;      // its name in its first parent, NULL for a root
+    void *list, *names;   // what nn_named_parameters gave last
+};
+
+// A tensor found under m. first is the index of the first entry with the same tensor (its own index if it is
+// that).
+typedef struct nn__item_t {
+    const char *name;
+    tensor_t *tensor;
+    nn__slot_t *slot;
+    int64_t first;
+} nn__item_t;
+typedef struct nn__items_t {
+    nn__item_t *item;
+    int64_t n;
+} nn__items_t;
+
+TENSOR__FN void nn__put(nn__text_t *t, const char *s) {
+    for (; *s; s++) {
+        if (t->len + 1 < t->size) {
+            t->p[t->len] = *s;
+            t->p[t->len + 1] = 0;
+        }
+        t->len++;
+    }
+}
+
+TENSOR__FN void nn__put_u64(nn__text_t *t, uint64_t v) {
+    char b[24];
+    int n = 23;
+    b[n] = 0;
+    do {
+        b[--n] = (char)('0' + (int)(v % 10));
+        v /= 10;
+    } while (v);
+    nn__put(t, b + n);
+}
+
+TENSOR__FN void nn__put_i64(nn__text_t *t, int64_t v) {
+    if (v < 0) nn__put(t, "-");
+    nn__put_u64(t, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
+}
+
+// Six significant digits, as %g; independent of the locale.
+TENSOR__FN void nn__put_real(nn__text_t *t, double v) {
+    int e = 0, n = 6, k;
+    uint64_t d;
+    char b[8];
+    if (v != v) {
+        nn__put(t, "nan");
+        return;
+    }
+    if (v < 0) nn__put(t, "-");
+    v = fabs(v);
+    if (v > 1.7976931348623157e308) {
+        nn__put(t, "inf");
+        return;
+    }
+    if (v == 0) {
+        nn__put(t, "0");
+        return;
+    }
+    e = (int)floor(log10(v));
+    d = (uint64_t)floor((e > 300 ? v / pow(10, e) * 1e5 : v * pow(10, 5 - e)) + 0.5);
+    if (d >= 1000000) {
+        d /= 10;
+        e++;
+    }
+    for (k = 5; k >= 0; k--) {
+        b[k] = (char)('0' + (int)(d % 10));
+        d /= 10;
+    }
+    while (n > 1 && b[n - 1] == '0') n--;
+    b[n] = 0;
+    if (e >= -5 && e < 0) {
+        nn__put(t, "0.");
+        for (k = -1; k > e; k--) nn__put(t, "0");
+        nn__put(t, b);
+    } else if (e >= 0 && e < 9) {
+        char one[2];
+        one[1] = 0;
+        for (k = 0; k < n || k <= e; k++) {
+            if (k == e + 1) nn__put(t, ".");
+            one[0] = k < n ? b[k] : '0';
+            nn__put(t, one);
+        }
+    } else {
+        char one[2];
+        one[0] = b[0];
+        one[1] = 0;
+        nn__put(t, one);
+        if (n > 1) nn__put(t, ".");
+        nn__put(t, b + 1);
+        nn__put(t, "e");
+        nn__put_i64(t, e);
+    }
+}
+
+// Raises an error on the calling thread. -> poison
+#define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
+
+TENSOR__FN tensor__thread_t *nn__self(void) {
+    return TENSOR__(self)();
+}
+
+// Zeroed; NULL after raising OUT_OF_MEMORY.
+TENSOR__FN void *nn__memory(uint64_t count, uint64_t size) {
+    tensor__thread_t *th = nn__self();
+    if (size != 0 && count > ((uint64_t)1 << 62) / size) {
+        NN__FAIL(TENSOR_ERR_OUT_OF_MEMORY, "nn: %d elements do not fit memory", (int64_t)(count >> 1));
+        return NULL;
+    }
+    return TENSOR__(memory)(th, count != 0 && size != 0 ? count * size : 1);
+}
+
+TENSOR__FN void nn__free(void *p) {
+    if (p) TENSOR__(memory_free)(nn__self(), p);
+}
+
+// A block of at least want elements with the first used ones copied; the old one is freed. NULL = out of
+// memory.
+TENSOR__FN void *nn__grow(void *p, uint64_t used, uint64_t want, uint64_t size) {
+    void *q = nn__memory(want, size);
+    if (!q) return NULL;
+    if (p && used) memcpy(q, p, (size_t)(used * size));
+    nn__free(p);
+    return q;
+}
+
+TENSOR__FN char *nn__copy_string(const char *s) {
+    size_t n = strlen(s) + 1;
+    char *q = (char *)nn__memory(n, 1);
+    if (q) memcpy(q, s, n);
+    return q;
+}
+
+// The error of a call on something that failed earlier: nothing new if the thread has one pending.
+TENSOR__FN int nn__poisoned(const char *op, const char *what) {
+    int code = tensor_error_code();
+    if (code != TENSOR_OK) return code;
+    NN__FAIL(TENSOR_ERR_POISONED, "%s: %s failed earlier", op, what);
+    return TENSOR_ERR_POISONED;
+}
+
+TENSOR__FN void nn__mark(nn_module_t *m, int code) {
+    if (m && m->code == TENSOR_OK) m->code = code != TENSOR_OK ? code : TENSOR_ERR_POISONED;
+}
+
+TENSOR__FN int nn__usable(const nn_module_t *m) {
+    return m && m->impl && m->code == TENSOR_OK;
+}
+
+TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m) {
+    if (m && !m->site) m->site = site;
+    (void)tensor__at_ptr(site, m);
+    return m;
+}
+
+// ------------------------------------------------------------------------------
+// Life
+// ------------------------------------------------------------------------------
+
+TENSOR__FN void nn__close(nn_module_impl_t *impl);
+
+TENSOR__FN void nn__leave_child(nn__slot_t *s) {
+    nn_module_impl_t *c = s->child;
+    if (c->key == s->name) c->key = NULL;
+    c->parents--;
+    c->refs--;
+    if (c->refs == 0) nn__free(c);
+    else if (c->parents == 0 && c->module) nn__close(c);
+}
+
+TENSOR__FN void nn__clear_slot(nn__slot_t *s) {
+    if (s->tensor) TENSOR__(drop)(s->tensor);
+    if (s->child) nn__leave_child(s);
+    s->tensor = NULL;
+    s->child = NULL;
+}
+
+TENSOR__FN void nn__close(nn_module_impl_t *impl) {
+    nn_module_t *m = impl->module;
+    int i;
+    if (!m) return;
+    impl->module = NULL;
+    TENSOR__(disown)(&impl->owned);
+    for (i = 0; i < impl->nslots; i++) {
+        nn__clear_slot(&impl->slot[i]);
+        nn__free(impl->slot[i].name);
+    }
+    nn__free(impl->slot);
+    nn__free(impl->list);
+    nn__free(impl->names);
+    impl->slot = NULL;
+    impl->list = NULL;
+    impl->names = NULL;
+    impl->nslots = 0;
+    if (impl->destroy) impl->destroy(m);
+    if (--impl->refs == 0) nn__free(impl);
+}
+
+// At shutdown: children may be closed before or after their parents.
+TENSOR__FN void nn__module_shutdown(tensor__owned_t *o) {
+    nn__close((nn_module_impl_t *)(void *)o);
+}
+
+TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t forward,
+                               void (*destroy)(nn_module_t *m)) {
+    nn_module_impl_t *impl = (nn_module_impl_t *)nn__memory(1, sizeof(nn_module_impl_t));
+    m->name = name ? name : "Module";
+    m->forward = forward;
+    m->clone = NULL;
+    m->training = 1;
+    m->code = impl ? TENSOR_OK : TENSOR_ERR_OUT_OF_MEMORY;
+    m->site = NULL;
+    m->impl = impl;
+    if (!impl) return;
+    impl->module = m;
+    impl->destroy = destroy;
+    impl->refs = 1;
+    impl->owned.destroy = nn__module_shutdown;
+    TENSOR__(own)(nn__self(), &impl->owned);
+}
+
+TENSOR_API int (nn_free)(nn_module_t *m) {
+    nn_module_impl_t *impl = m ? m->impl : NULL;
+    if (!impl) return TENSOR_OK;
+    if (impl->parents > 0) {
+        NN__FAIL(TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
+        return TENSOR_ERR_OWNER;
+    }
+    m->impl = NULL;
+    nn__close(impl);
+    return TENSOR_OK;
+}
+
+// ------------------------------------------------------------------------------
+// Registration
+// ------------------------------------------------------------------------------
+
+TENSOR__FN nn__slot_t *nn__find_slot(const nn_module_impl_t *impl, const char *name, size_t n) {
+    int i;
+    for (i = 0; i < impl->nslots; i++) {
+        if (strncmp(impl->slot[i].name, name, n) == 0 && impl->slot[i].name[n] == 0) return &impl->slot[i];
+    }
+    return NULL;
+}
+
+// The slot for name: the old one of that name, emptied, or a new one. NULL after raising (and marking m).
+TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name, int kind) {
+    nn_module_impl_t *impl = m->impl;
+    nn__slot_t *s;
+    size_t n = name ? strlen(name) : 0;
+    if (n == 0 || n > NN__MAX_NAME || strchr(name, '.')) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: a name has 1 to 200 bytes and no dot (got \"%s\")", op,
+                 n > NN__MAX_NAME ? "a longer one"
+                 : name           ? name
+                                  : "");
+        nn__mark(m, TENSOR_ERR_SHAPE);
+        return NULL;
+    }
+    s = nn__find_slot(impl, name, n);
+    if (!s) {
+        char *copy = nn__copy_string(name);
+        if (copy && impl->nslots == impl->cap) {
+            int cap = impl->cap ? impl->cap * 2 : 4;
+            nn__slot_t *q =
+                (nn__slot_t *)nn__grow(impl->slot, (uint64_t)impl->nslots, (uint64_t)cap, sizeof(nn__slot_t));
+            if (!q) {
+                nn__free(copy);
+                copy = NULL;
+            } else {
+                impl->slot = q;
+                impl->cap = cap;
+            }
+        }
+        if (!copy) {
+            nn__mark(m, TENSOR_ERR_OUT_OF_MEMORY);
+            return NULL;
+        }
+        s = &impl->slot[impl->nslots++];
+        s->name = copy;
+    }
+    s->kind = kind;
+    return s;
+}
+
+TENSOR__FN tensor_t *nn__register(nn_module_t *m, const char *op, const char *name, tensor_t *t, int kind) {
+    nn__slot_t *s;
+    if (!m || !m->impl) {
+        nn__poisoned(op, "the module");
+        return TENSOR__(poison);
+    }
+    if (!t || (tensor_is_poison)(t)) {
+        nn__mark(m, nn__poisoned(op, "the tensor"));
+        return TENSOR__(poison);
+    }
+    if (kind == NN__PARAMETER) {
+        if (!(tensor_is_leaf)(t)) {
+            NN__FAIL(TENSOR_ERR_AUTOGRAD,
+                     "parameter: \"%s\" %t is the result of a recorded operation; make it without recording",
+                     name ? name : "", t);
+            nn__mark(m, TENSOR_ERR_AUTOGRAD);
+            return TENSOR__(poison);
+        }
+        if ((tensor_is_poison)((tensor_requires_grad_)(t, 1))) {
+            nn__mark(m, tensor_error_code());
+            return TENSOR__(poison);
+        }
+    }
+    s = nn__slot(m, op, name, kind);
+    if (!s) return TENSOR__(poison);
+    TENSOR__(hold)(t);
+    nn__clear_slot(s);
+    s->tensor = t;
+    return t;
+}
+
+TENSOR_API tensor_t *(nn_parameter)(nn_module_t *m, const char *name, tensor_t *t) {
+    return nn__register(m, "parameter", name, t, NN__PARAMETER);
+}
+
+TENSOR_API tensor_t *(nn_buffer)(nn_module_t *m, const char *name, tensor_t *t) {
+    return nn__register(m, "buffer", name, t, NN__BUFFER);
+}
+
+TENSOR__FN int nn__contains(const nn_module_impl_t *outer, const nn_module_impl_t *inner) {
+    int i;
+    if (outer == inner) return 1;
+    for (i = 0; i < outer->nslots; i++) {
+        if (outer->slot[i].child && nn__contains(outer->slot[i].child, inner)) return 1;
+    }
+    return 0;
+}
+
+TENSOR_API nn_module_t *(nn_child)(nn_module_t *m, const char *name, nn_module_t *child) {
+    nn__slot_t *s;
+    if (!m || !m->impl) {
+        nn__poisoned("child", "the module");
+        return child;
+    }
+    if (!child || !child->impl) {
+        nn__mark(m, nn__poisoned("child", "the child"));
+        return child;
+    }
+    if (child->code != TENSOR_OK) nn__mark(m, child->code);
+    if (nn__contains(child->impl, m->impl)) {
+        NN__FAIL(TENSOR_ERR_OWNER, "child: %s is part of %s already", m->name, child->name);
+        nn__mark(m, TENSOR_ERR_OWNER);
+        return child;
+    }
+    s = nn__slot(m, "child", name, NN__CHILD);
+    if (!s) return child;
+    if (s->child == child->impl) return child;
+    child->impl->parents++;
+    child->impl->refs++;
+    nn__clear_slot(s);
+    s->child = child->impl;
+    if (!child->impl->key) child->impl->key = s->name;
+    return child;
+}
+
+// ------------------------------------------------------------------------------
+// Use
+// ------------------------------------------------------------------------------
+
+TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
+    const tensor__internals_t *in = tensor__internals(TENSOR__API_VERSION);
+    tensor__thread_t *th = in->self();
+    nn_module_impl_t *impl;
+    tensor_t *y;
+    int pushed;
+    if (!nn__usable(m) || !m->forward) {
+        if (tensor_error_code() == TENSOR_OK) {
+            if (m && m->code != TENSOR_OK)
+                in->fail(th, m->code, "forward: module %s failed when it was made", m->name);
+            else
+                in->fail(th, TENSOR_ERR_POISONED,
+                         "forward: the module is NULL, freed or was never initialised");
+        }
+        return in->poison;
+    }
+    impl = m->impl;
+    pushed = impl->key != NULL;
+    if (pushed) in->push_path(th, impl->key);
+    if (impl->kind && !impl->kind->composite) {
+        y = m->forward(m, x);
+    } else {
+        tensor_scope_t scope = tensor_scope_begin();
+        y = m->forward(m, x);
+        if (!y) y = in->fail(th, TENSOR_ERR_INTERNAL, "forward: that of %s returned NULL", m->name);
+        y = (tensor_scope_return)(scope, y);
+    }
+    if (pushed) in->pop_path(th);
+    return y;
+}
+
+TENSOR__FN void nn__set_training(nn_module_impl_t *impl, int on) {
+    int i;
+    if (impl->module) impl->module->training = on;
+    for (i = 0; i < impl->nslots; i++) {
+        if (impl->slot[i].child) nn__set_training(impl->slot[i].child, on);
+    }
+}
+
+TENSOR_API nn_module_t *nn_train(nn_module_t *m) {
+    if (m && m->impl) nn__set_training(m->impl, 1);
+    return m;
+}
+
+TENSOR_API nn_module_t *nn_eval(nn_module_t *m) {
+    if (m && m->impl) nn__set_training(m->impl, 0);
+    return m;
+}
+
+// ------------------------------------------------------------------------------
+// Lists
+// ------------------------------------------------------------------------------
+
+typedef struct nn__prefix_t {
+    const struct nn__prefix_t *up;
+    const char *name;
+    size_t len;
+} nn__prefix_t;
+
+TENSOR__FN void nn__count_items(const nn_module_impl_t *impl, size_t prefix, uint64_t *items,
+                                uint64_t *bytes) {
+    int i;
+    for (i = 0; i < impl->nslots; i++) {
+        const nn__slot_t *s = &impl->slot[i];
+        size_t n = prefix + strlen(s->name) + 1;
+        if (s->child) {
+            nn__count_items(s->child, n, items, bytes);
+            continue;
+        }
+        *items += 1;
+        *bytes += n;
+    }
+}
+
+TENSOR__FN char *nn__write_name(char *to, const nn__prefix_t *p) {
+    if (p->up) to = nn__write_name(to, p->up);
+    memcpy(to, p->name, p->len);
+    to[p->len] = '.';
+    return to + p->len + 1;
+}
+
+TENSOR__FN void nn__fill_items(nn_module_impl_t *impl, const nn__prefix_t *up, nn__items_t *out,
+                               char **names) {
+    int kind, i;
+    for (kind = NN__PARAMETER; kind <= NN__CHILD; kind++) {
+        for (i = 0; i < impl->nslots; i++) {
+            nn__slot_t *s = &impl->slot[i];
+            nn__prefix_t p;
+            if (s->kind != kind || (!s->tensor && !s->child)) continue;
+            p.up = up;
+            p.name = s->name;
+            p.len = strlen(s->name);
+            if (kind == NN__CHILD) {
+                nn__fill_items(s->child, &p, out, names);
+            } else {
+                nn__item_t *it = &out->item[out->n++];
+                it->name = *names;
+                it->tensor = s->tensor;
+                it->slot = s;
+                *names = nn__write_name(*names, &p);
+                (*names)[-1] = 0;
+            }
+        }
+    }
+}
+
+// Every tensor under m by each of its names. -> block to free, NULL after raising; out->item lies in it
+TENSOR__FN void *nn__collect(nn_module_t *m, const char *op, nn__items_t *out) {
+    uint64_t items = 0, bytes = 0, slots = 16, k;
+    unsigned char *block;
+    int32_t *table;
+    char *names;
+    int64_t i;
+    out->item = NULL;
+    out->n = 0;
+    if (!nn__usable(m)) {
+        nn__poisoned(op, "the module");
+        return NULL;
+    }
+    nn__count_items(m->impl, 0, &items, &bytes);
+    while (slots < 2 * items) slots *= 2;
+    block = (unsigned char *)nn__memory(items * sizeof(nn__item_t) + slots * sizeof(int32_t) + bytes, 1);
+    if (!block) return NULL;
+    out->item = (nn__item_t *)(void *)block;
+    table = (int32_t *)(void *)(block + items * sizeof(nn__item_t));
+    names = (char *)(table + slots);
+    nn__fill_items(m->impl, NULL, out, &names);
+    for (i = 0; i < out->n; i++) {
+        uint64_t h = (uint64_t)(uintptr_t)out->item[i].tensor;
+        h = (h ^ (h >> 33)) * 0xFF51AFD7ED558CCDu;
+        for (k = (h >> 32) & (slots - 1); table[k] != 0; k = (k + 1) & (slots - 1)) {
+            if (out->item[table[k] - 1].tensor == out->item[i].tensor) break;
+        }
+        if (table[k] == 0) table[k] = (int32_t)(i + 1);
+        out->item[i].first = table[k] - 1;
+    }
+    return block;
+}
+
+TENSOR__FN nn_named_list_t nn__named(nn_module_t *m, const char *op, int buffers) {
+    nn_named_list_t r;
+    nn__items_t all;
+    nn_named_t *list;
+    void *block = nn__collect(m, op, &all);
+    int64_t i;
+    r.item = NULL;
+    r.count = 0;
+    if (!block) return r;
+    list = (nn_named_t *)nn__memory((uint64_t)all.n, sizeof(nn_named_t));
+    if (!list) {
+        nn__free(block);
+        return r;
+    }
+    for (i = 0; i < all.n; i++) {
+        if (all.item[i].first != i || (all.item[i].slot->kind == NN__BUFFER && !buffers)) continue;
+        list[r.count].name = all.item[i].name;
+        list[r.count].tensor = all.item[i].tensor;
+        list[r.count].is_buffer = all.item[i].slot->kind == NN__BUFFER;
+        r.count++;
+    }
+    r.item = list;
+    nn__free(m->impl->list);
+    nn__free(m->impl->names);
+    m->impl->list = list;
+    m->impl->names = block;
+    return r;
+}
+
+TENSOR_API nn_named_list_t nn_named_parameters(nn_module_t *m) {
+    return nn__named(m, "named_parameters", 0);
+}
+
+TENSOR_API nn_named_list_t nn_state(nn_module_t *m) {
+    return nn__named(m, "state", 1);
+}
+
+TENSOR_API int nn_parameters(nn_module_t *m, tensor_t **out, int max) {
+    nn__items_t all;
+    void *block = nn__collect(m, "parameters", &all);
+    int64_t i;
+    int n = 0;
+    if (!block) return 0;
+    for (i = 0; i < all.n; i++) {
+        if (all.item[i].first != i || all.item[i].slot->kind != NN__PARAMETER) continue;
+        if (n < max) out[n] = all.item[i].tensor;
+        n++;
+    }
+    nn__free(block);
+    return n;
+}
+
+TENSOR_API int64_t nn_num_parameters(nn_module_t *m) {
+    nn__items_t all;
+    void *block = nn__collect(m, "num_parameters", &all);
+    int64_t i, n = 0;
+    if (!block) return 0;
+    for (i = 0; i < all.n; i++) {
+        if (all.item[i].first == i && all.item[i].slot->kind == NN__PARAMETER) n += all.item[i].tensor->numel;
+    }
+    nn__free(block);
+    return n;
+}
+
+TENSOR_API nn_module_t *nn_requires_grad_(nn_module_t *m, int on) {
+    nn__items_t all;
+    void *block = nn__collect(m, "requires_grad_", &all);
+    int64_t i;
+    if (!block) return m;
+    for (i = 0; i < all.n; i++) {
+        if (all.item[i].slot->kind == NN__PARAMETER) (tensor_requires_grad_)(all.item[i].tensor, on);
+    }
+    nn__free(block);
+    return m;
+}
+
+TENSOR_API int nn_module_zero_grad(nn_module_t *m) {
+    nn__items_t all;
+    void *block = nn__collect(m, "zero_grad", &all);
+    int64_t i;
+    if (!block) return tensor_error_code();
+    for (i = 0; i < all.n; i++) {
+        if (all.item[i].tensor->grad) (tensor_set_grad)(all.item[i].tensor, NULL);
+    }
+    nn__free(block);
+    return TENSOR_OK;
+}
+
+// The slot of a dotted name, NULL if there is none.
+TENSOR__FN nn__slot_t *nn__lookup(const nn_module_impl_t *impl, const char *name) {
+    nn__slot_t *s = NULL;
+    while (impl) {
+        const char *dot = strchr(name, '.');
+        s = nn__find_slot(impl, name, dot ? (size_t)(dot - name) : strlen(name));
+        if (!s || !dot) return s;
+        impl = s->child;
+        name = dot + 1;
+    }
+    return NULL;
+}
+
+TENSOR_API tensor_t *(nn_get)(nn_module_t *m, const char *name) {
+    nn__slot_t *s;
+    if (!nn__usable(m)) {
+        nn__poisoned("get", "the module");
+        return TENSOR__(poison);
+    }
+    s = nn__lookup(m->impl, name);
+    if (s && s->tensor) return s->tensor;
+    return NN__FAIL(TENSOR_ERR_INDEX, "get: %s has no parameter or buffer \"%s\"", m->name, name);
+}
+
+TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
+    nn__slot_t *s;
+    if (!nn__usable(m)) {
+        nn__poisoned("get_child", "the module");
+        return NULL;
+    }
+    s = nn__lookup(m->impl, name);
+    if (s && s->child && s->child->module) return s->child->module;
+    NN__FAIL(TENSOR_ERR_INDEX, "get_child: %s has no module \"%s\"", m->name, name);
+    return NULL;
+}
+
+TENSOR__FN void nn__describe(nn_module_impl_t *impl, nn__text_t *t, int depth) {
+    int i, k, children = 0;
+    if (!impl->module) return;
+    nn__put(t, impl->module->name);
+    nn__put(t, "(");
+    if (impl->kind && impl->kind->describe) impl->kind->describe(impl->module, t);
+    for (i = 0; i < impl->nslots; i++) {
+        if (!impl->slot[i].child) continue;
+        children++;
+        nn__put(t, "\n");
+        for (k = 0; k <= depth; k++) nn__put(t, "  ");
+        nn__put(t, "(");
+        nn__put(t, impl->slot[i].name);
+        nn__put(t, "): ");
+        nn__describe(impl->slot[i].child, t, depth + 1);
+    }
+    if (children) {
+        nn__put(t, "\n");
+        for (k = 0; k < depth; k++) nn__put(t, "  ");
+    }
+    nn__put(t, ")");
+}
+
+TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size) {
+    nn__text_t t;
+    t.p = text;
+    t.size = size;
+    t.len = 0;
+    if (size) text[0] = 0;
+    if (m && m->impl) nn__describe(m->impl, &t, 0);
+    else nn__put(&t, "None");
+    return t.len;
+}
+
+#ifndef TENSOR_NO_STDIO
+TENSOR_API int nn_print(nn_module_t *m) {
+    size_t n = nn_to_string(m, NULL, 0);
+    char *text = (char *)nn__memory(n + 1, 1);
+    int bad;
+    if (!text) return TENSOR_ERR_OUT_OF_MEMORY;
+    nn_to_string(m, text, n + 1);
+    bad = puts(text) < 0;
+    nn__free(text);
+    if (!bad) return TENSOR_OK;
+    NN__FAIL(TENSOR_ERR_IO, "print: stdout cannot be written");
+    return TENSOR_ERR_IO;
+}
+#endif
+
+// ------------------------------------------------------------------------------
+// Copies
+// ------------------------------------------------------------------------------
+
+TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
+    return a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t)) == 0);
+}
+
+TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
+    nn__items_t a, b;
+    void *ba = nn__collect(dst, "copy_state", &a), *bb = ba ? nn__collect(src, "copy_state", &b) : NULL;
+    tensor_scope_t scope;
+    int64_t i;
+    int code = TENSOR_OK;
+    if (!ba || !bb) {
+        nn__free(ba);
+        return tensor_error_code();
+    }
+    for (i = 0; i < a.n && i < b.n && code == TENSOR_OK; i++) {
+        if (strcmp(a.item[i].name, b.item[i].name) == 0 && nn__same_shape(a.item[i].tensor, b.item[i].tensor))
+            continue;
+        code = TENSOR_ERR_FORMAT;
+        NN__FAIL(code, "copy_state: \"%s\" %t and \"%s\" %t differ", a.item[i].name, a.item[i].tensor,
+                 b.item[i].name, b.item[i].tensor);
+    }
+    if (code == TENSOR_OK && a.n != b.n) {
+        code = TENSOR_ERR_FORMAT;
+        NN__FAIL(code, "copy_state: modules of %d and %d tensors", a.n, b.n);
+    }
+    if (code == TENSOR_OK) {
+        scope = tensor_scope_begin_no_grad();
+        for (i = 0; i < a.n && code == TENSOR_OK; i++) {
+            if (a.item[i].first != i || a.item[i].tensor == b.item[i].tensor) continue;
+            if ((tensor_is_poison)((tensor_copy_)(a.item[i].tensor, b.item[i].tensor)))
+                code = tensor_error_code();
+        }
+        (tensor_scope_end)(scope);
+    }
+    nn__free(ba);
+    nn__free(bb);
+    return code;
+}
+
+// Pairs old, new of tensors and modules met so far, so that shared ones stay shared.
+typedef struct nn__clones_t {
+    const void **pair;
+    uint64_t n, cap;
+} nn__clones_t;
+
+TENSOR__FN void *nn__cloned(const nn__clones_t *c, const void *old) {
+    uint64_t i;
+    for (i = 0; i < c->n; i++) {
+        if (c->pair[2 * i] == old) return (void *)(uintptr_t)c->pair[2 * i + 1];
+    }
+    return NULL;
+}
+
+TENSOR__FN int nn__remember(nn__clones_t *c, const void *old, const void *fresh) {
+    if (c->n == c->cap) {
+        uint64_t cap = c->cap ? 2 * c->cap : 16;
+        const void **q =
+            (const void **)nn__grow((void *)(uintptr_t)c->pair, 2 * c->n, 2 * cap, sizeof(void *));
+        if (!q) {
+            c->pair = NULL;
+            c->n = c->cap = 0;
+            return 0;
+        }
+        c->pair = q;
+        c->cap = cap;
+    }
+    c->pair[2 * c->n] = old;
+    c->pair[2 * c->n + 1] = fresh;
+    c->n++;
+    return 1;
+}
+
+TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m);
+
+TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
+    nn_module_t *c = (nn_module_t *)nn__cloned(known, m);
+    int i, own = m->impl->kind != NULL;
+    if (c) return c;
+    if (!own && !m->clone) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "clone: module %s has no clone function; set base.clone", m->name);
+        return NULL;
+    }
+    c = own ? nn__clone_layer(m) : m->clone(m);
+    if (!nn__usable(c)) {
+        nn__poisoned("clone", "the copy");
+        if (c) (nn_free)(c);
+        return NULL;
+    }
+    c->training = m->training;
+    if (!own) {
+        if ((nn_copy_state)(c, m) != TENSOR_OK) {
+            (nn_free)(c);
+            return NULL;
+        }
+    }
+    for (i = 0; own && i < m->impl->nslots; i++) {
+        nn__slot_t *s = &m->impl->slot[i];
+        if (s->child) {
+            (nn_child)(c, s->name, s->child->module ? nn__clone(s->child->module, known) : NULL);
+        } else {
+            tensor_scope_t scope = tensor_scope_begin_no_grad();
+            tensor_t *t = (tensor_t *)nn__cloned(known, s->tensor);
+            if (!t) {
+                t = (tensor_clone)(s->tensor);
+                if (s->kind == NN__PARAMETER) (tensor_requires_grad_)(t, 1);
+                if (!nn__remember(known, s->tensor, t)) nn__mark(c, TENSOR_ERR_OUT_OF_MEMORY);
+            }
+            nn__register(c, "clone", s->name, t, s->kind);
+            if (s->kind == NN__PARAMETER && !(tensor_requires_grad)(s->tensor)) (tensor_requires_grad_)(t, 0);
+            (tensor_scope_end)(scope);
+        }
+    }
+    if (c->code != TENSOR_OK || !nn__remember(known, m, c)) {
+        (nn_free)(c);
+        return NULL;
+    }
+    return c;
+}
+
+TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
+    nn__clones_t known;
+    nn_module_t *c;
+    if (!nn__usable(m)) {
+        nn__poisoned("clone", "the module");
+        return NULL;
+    }
+    known.pair = NULL;
+    known.n = known.cap = 0;
+    c = nn__clone(m, &known);
+    nn__free((void *)(uintptr_t)known.pair);
+    return c;
+}
 
 // ------------------------------------------------------------------------------
 // >>impl-layers                                    MARK: layers
+//
+// Every layer is one struct of numbers plus slots; the kind says what the numbers mean. So nn_clone, printing
+// and freeing are written once. Layers read their tensors from the slots, so that nn_parameter may replace
+// (tie) one.
 // ------------------------------------------------------------------------------
+
+typedef struct nn__layer_t {
+    nn_module_t base;
+    int64_t i[10];
+    double f[2];
+} nn__layer_t;
+
+// The tensor of slot k, NULL if the layer has fewer.
+TENSOR__FN tensor_t *nn__tensor(const nn_module_t *m, int k) {
+    return k < m->impl->nslots ? m->impl->slot[k].tensor : NULL;
+}
+
+// i: in, out, no_bias
+TENSOR__FN tensor_t *nn__forward_linear(nn_module_t *m, tensor_t *x) {
+    return (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1));
+}
+
+TENSOR__FN void nn__put_pair(nn__text_t *t, const char *before, int64_t a, int64_t b) {
+    nn__put(t, before);
+    nn__put(t, "(");
+    nn__put_i64(t, a);
+    nn__put(t, ", ");
+    nn__put_i64(t, b);
+    nn__put(t, ")");
+}
+
+TENSOR__FN void nn__describe_linear(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__put(t, "in_features=");
+    nn__put_i64(t, l->i[0]);
+    nn__put(t, ", out_features=");
+    nn__put_i64(t, l->i[1]);
+    nn__put(t, l->i[2] ? ", bias=False" : ", bias=True");
+}
+
+// i: in, out, stride, stride_w, padding, padding_w, dilation, dilation_w, groups, same
+TENSOR__FN tensor_t *nn__forward_conv2d(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    tensor_conv2d_args_t a = tensor_conv2d_defaults();
+    a.x = x;
+    a.weight = nn__tensor(m, 0);
+    a.bias = nn__tensor(m, 1);
+    a.stride = l->i[2];
+    a.stride_w = l->i[3];
+    a.padding = l->i[4];
+    a.padding_w = l->i[5];
+    a.dilation = l->i[6];
+    a.dilation_w = l->i[7];
+    a.groups = l->i[8];
+    a.same = l->i[9] != 0;
+    return (tensor_conv2d_with)(a);
+}
+
+TENSOR__FN void nn__describe_conv2d(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const tensor_t *w = nn__tensor(m, 0);
+    nn__put_i64(t, l->i[0]);
+    nn__put(t, ", ");
+    nn__put_i64(t, l->i[1]);
+    if (w && w->ndim == 4) nn__put_pair(t, ", kernel_size=", w->dims[2], w->dims[3]);
+    nn__put_pair(t, ", stride=", l->i[2], l->i[3]);
+    if (l->i[9]) nn__put(t, ", padding=same");
+    else if (l->i[4] || l->i[5]) nn__put_pair(t, ", padding=", l->i[4], l->i[5]);
+    if (l->i[6] != 1 || l->i[7] != 1) nn__put_pair(t, ", dilation=", l->i[6], l->i[7]);
+    if (l->i[8] != 1) {
+        nn__put(t, ", groups=");
+        nn__put_i64(t, l->i[8]);
+    }
+    if (!nn__tensor(m, 1)) nn__put(t, ", bias=False");
+}
+
+// i: kernel, kernel_w, stride, stride_w, padding, padding_w, dilation, dilation_w, ceil_mode, exclude_pad
+TENSOR__FN tensor_t *nn__forward_max_pool2d(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    tensor_max_pool2d_args_t a = tensor_max_pool2d_defaults();
+    a.x = x;
+    a.kernel = l->i[0];
+    a.kernel_w = l->i[1];
+    a.stride = l->i[2];
+    a.stride_w = l->i[3];
+    a.padding = l->i[4];
+    a.padding_w = l->i[5];
+    a.dilation = l->i[6];
+    a.dilation_w = l->i[7];
+    a.ceil_mode = l->i[8] != 0;
+    return (tensor_max_pool2d_with)(a);
+}
+
+TENSOR__FN tensor_t *nn__forward_avg_pool2d(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    tensor_avg_pool2d_args_t a = tensor_avg_pool2d_defaults();
+    a.x = x;
+    a.kernel = l->i[0];
+    a.kernel_w = l->i[1];
+    a.stride = l->i[2];
+    a.stride_w = l->i[3];
+    a.padding = l->i[4];
+    a.padding_w = l->i[5];
+    a.ceil_mode = l->i[8] != 0;
+    a.no_count_pad = l->i[9] != 0;
+    return (tensor_avg_pool2d_with)(a);
+}
+
+TENSOR__FN void nn__describe_pool2d(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__put_pair(t, "kernel_size=", l->i[0], l->i[1]);
+    nn__put_pair(t, ", stride=", l->i[2], l->i[3]);
+    nn__put_pair(t, ", padding=", l->i[4], l->i[5]);
+}
+
+// i: size, no_affine, no_bias; f: eps
+TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    tensor_layer_norm_args_t a = tensor_layer_norm_defaults();
+    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0])) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "layer_norm: x %t must end in a dim of %d", x, l->i[0]);
+    }
+    a.x = x;
+    a.weight = nn__tensor(m, 0);
+    a.bias = nn__tensor(m, 1);
+    a.eps = l->f[0];
+    return (tensor_layer_norm_with)(a);
+}
+
+TENSOR__FN void nn__describe_layer_norm(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__put(t, "(");
+    nn__put_i64(t, l->i[0]);
+    nn__put(t, ",), eps=");
+    nn__put_real(t, l->f[0]);
+    nn__put(t, l->i[1] ? ", elementwise_affine=False" : ", elementwise_affine=True");
+    if (!l->i[1] && l->i[2]) nn__put(t, ", bias=False");
+}
+
+// i: count, size, padding row or -1
+TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    tensor_embedding_args_t a = tensor_embedding_defaults();
+    a.index = x;
+    a.weight = nn__tensor(m, 0);
+    if (l->i[2] >= 0) a.padding_idx = l->i[2] == 0 ? TENSOR_ZERO : l->i[2];
+    return (tensor_embedding_with)(a);
+}
+
+TENSOR__FN void nn__describe_embedding(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__put_i64(t, l->i[0]);
+    nn__put(t, ", ");
+    nn__put_i64(t, l->i[1]);
+    if (l->i[2] < 0) return;
+    nn__put(t, ", padding_idx=");
+    nn__put_i64(t, l->i[2]);
+}
+
+// f: p
+TENSOR__FN tensor_t *nn__forward_dropout(nn_module_t *m, tensor_t *x) {
+    return (tensor_dropout)(x, ((const nn__layer_t *)(const void *)m)->f[0], m->training);
+}
+
+TENSOR__FN void nn__describe_dropout(nn_module_t *m, nn__text_t *t) {
+    nn__put(t, "p=");
+    nn__put_real(t, ((const nn__layer_t *)(const void *)m)->f[0]);
+}
+
+TENSOR__FN tensor_t *nn__forward_flatten(nn_module_t *m, tensor_t *x) {
+    (void)m;
+    return (tensor_flatten)(x, 1, -1);
+}
+
+TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
+    const tensor__internals_t *in = tensor__internals(TENSOR__API_VERSION);
+    (void)m;
+    return x ? x : in->fail(in->self(), TENSOR_ERR_POISONED, "identity: x is NULL");
+}
+
+// What lies between two children is freed as soon as nobody needs it: the tape saves what it wants by itself,
+// so without recording that is at once. The pointer may be in the user's hands only by tensor_keep (keeps >
+// 0).
+TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
+    tensor_scope_t scope = tensor_scope_begin();
+    int recording = tensor_grad_enabled(), i;
+    tensor_t *y = x;
+    for (i = 0; i < m->impl->nslots; i++) {
+        tensor_t *before = y;
+        nn_module_impl_t *c = m->impl->slot[i].child;
+        if (!c) continue;
+        y = (nn_forward)(c->module, before);
+        if ((tensor_is_poison)(y)) break;
+        if (!recording && before != x && before != y && before->keeps == 0 && before->home == scope.thread &&
+            before->slot >= scope.mark) {
+            (tensor_free)(before);
+        }
+    }
+    if (!y) y = nn__forward_identity(m, y);
+    return (tensor_scope_return)(scope, y);
+}
+
+// Activations: name, printed name, what prints after it (f: first number, F: both, d: dim), result.
+#define NN_ACTIVATIONS(X)                                                                                    \
+    X(ELU, "ELU", "alpha", (tensor_elu)(x, l->f[0]))                                                         \
+    X(GELU, "GELU", "", (tensor_gelu)(x))                                                                    \
+    X(GELU_TANH, "GELU", "approximate", (tensor_gelu_tanh)(x))                                               \
+    X(LEAKY_RELU, "LeakyReLU", "negative_slope", (tensor_leaky_relu)(x, l->f[0]))                            \
+    X(LOG_SOFTMAX, "LogSoftmax", "dim", (tensor_log_softmax)(x, l->i[0]))                                    \
+    X(RELU, "ReLU", "", (tensor_relu)(x))                                                                    \
+    X(SIGMOID, "Sigmoid", "", (tensor_sigmoid)(x))                                                           \
+    X(SILU, "SiLU", "", (tensor_silu)(x))                                                                    \
+    X(SOFTMAX, "Softmax", "dim", (tensor_softmax)(x, l->i[0]))                                               \
+    X(SOFTPLUS, "Softplus", "beta", (tensor_softplus)(x, l->f[0], l->f[1]))                                  \
+    X(TANH, "Tanh", "", (tensor_tanh)(x))
+
+enum {
+    NN__LINEAR_KIND,
+    NN__CONV2D_KIND,
+    NN__MAX_POOL2D_KIND,
+    NN__AVG_POOL2D_KIND,
+    NN__LAYER_NORM_KIND,
+    NN__EMBEDDING_KIND,
+    NN__DROPOUT_KIND,
+    NN__FLATTEN_KIND,
+    NN__IDENTITY_KIND,
+    NN__SEQUENTIAL_KIND,
+#define NN__X(ID, name, option, result) NN__##ID##_KIND,
+    NN_ACTIVATIONS(NN__X)
+#undef NN__X
+        NN__KINDS
+};
+
+#define NN__X(ID, name, option, result)                                                                      \
+    TENSOR__FN tensor_t *nn__forward_##ID(nn_module_t *m, tensor_t *x) {                                     \
+        const nn__layer_t *l = (const nn__layer_t *)(const void *)m;                                         \
+        (void)l;                                                                                             \
+        return result;                                                                                       \
+    }                                                                                                        \
+    TENSOR__FN void nn__describe_##ID(nn_module_t *m, nn__text_t *t) {                                       \
+        nn__describe_activation(m, option, t);                                                               \
+    }
+
+TENSOR__FN void nn__describe_activation(nn_module_t *m, const char *option, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    if (!*option) return;
+    nn__put(t, option);
+    nn__put(t, "=");
+    if (strcmp(option, "dim") == 0) nn__put_i64(t, l->i[0]);
+    else if (strcmp(option, "approximate") == 0) nn__put(t, "'tanh'");
+    else nn__put_real(t, l->f[0]);
+    if (strcmp(option, "beta") != 0) return;
+    nn__put(t, ", threshold=");
+    nn__put_real(t, l->f[1]);
+}
+NN_ACTIVATIONS(NN__X)
+#undef NN__X
+
+static const nn__kind_t nn__kinds[NN__KINDS] = {
+    {"Linear", nn__forward_linear, nn__describe_linear, 0},
+    {"Conv2d", nn__forward_conv2d, nn__describe_conv2d, 0},
+    {"MaxPool2d", nn__forward_max_pool2d, nn__describe_pool2d, 0},
+    {"AvgPool2d", nn__forward_avg_pool2d, nn__describe_pool2d, 0},
+    {"LayerNorm", nn__forward_layer_norm, nn__describe_layer_norm, 0},
+    {"Embedding", nn__forward_embedding, nn__describe_embedding, 0},
+    {"Dropout", nn__forward_dropout, nn__describe_dropout, 0},
+    {"Flatten", nn__forward_flatten, NULL, 0},
+    {"Identity", nn__forward_identity, NULL, 0},
+    {"Sequential", nn__forward_sequential, NULL, 0},   // opens its scope by itself
+#define NN__X(ID, name, option, result) {name, nn__forward_##ID, nn__describe_##ID, 0},
+    NN_ACTIVATIONS(NN__X)
+#undef NN__X
+};
+
+// ------------------------------------------------------------------------------
+// Construction
+// ------------------------------------------------------------------------------
+
+TENSOR__FN void nn__destroy_layer(nn_module_t *m) {
+    nn__free(m);
+}
+
+// NULL after raising OUT_OF_MEMORY.
+TENSOR__FN nn__layer_t *nn__make(int kind) {
+    nn__layer_t *l = (nn__layer_t *)nn__memory(1, sizeof(nn__layer_t));
+    if (!l) return NULL;
+    nn_module_init(&l->base, nn__kinds[kind].name, nn__kinds[kind].forward, nn__destroy_layer);
+    if (!l->base.impl) {
+        nn__free(l);
+        return NULL;
+    }
+    l->base.impl->kind = &nn__kinds[kind];
+    return l;
+}
+
+TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__layer_t *c = nn__make((int)(m->impl->kind - nn__kinds));
+    if (!c) return NULL;
+    memcpy(c->i, l->i, sizeof c->i);
+    memcpy(c->f, l->f, sizeof c->f);
+    c->base.site = m->site;
+    return &c->base;
+}
+
+// The finished layer, or NULL if anything in it failed; stamps the place.
+TENSOR__FN nn_module_t *nn__done(nn__layer_t *l, const char *site) {
+    nn_module_t *m = l ? &l->base : NULL;
+    if (m && m->code != TENSOR_OK) {
+        (nn_free)(m);
+        m = NULL;
+    }
+    return site ? nn__stamp(site, m) : m;
+}
+
+TENSOR__FN nn_module_t *nn__refuse(const char *site, const char *layer, const char *what, int64_t got) {
+    NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s (got %d)", layer, what, got);
+    if (site) (void)tensor__at_ptr(site, NULL);
+    return NULL;
+}
+
+// Registers a fresh f32 parameter: uniform in +-bound, all ones or all zeros.
+enum { NN__UNIFORM, NN__NORMAL, NN__ONES, NN__ZEROS };
+TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_t *dims, int ndim, int how,
+                                  double bound) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *t;
+    if (how == NN__ONES) t = (tensor_ones_n)(dims, ndim, TENSOR_F32);
+    else if (how == NN__ZEROS || bound == 0) t = (tensor_zeros_n)(dims, ndim, TENSOR_F32);
+    else if (how == NN__NORMAL) t = (tensor_normal_)((tensor_empty_n)(dims, ndim, TENSOR_F32), 0, bound);
+    else t = (tensor_uniform_)((tensor_empty_n)(dims, ndim, TENSOR_F32), -bound, bound);
+    (nn_parameter)(&l->base, name, t);
+    (tensor_scope_end)(scope);
+}
+
+TENSOR_API nn_linear_args_t nn_linear_defaults(void) {
+    nn_linear_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    return a;
+}
+
+TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a) {
+    int64_t dims[2];
+    double bound;
+    nn__layer_t *l;
+    if (a.in_features < 1) return nn__refuse(a.site_, "linear", "in_features must be > 0", a.in_features);
+    if (a.out_features < 1) return nn__refuse(a.site_, "linear", "out_features must be > 0", a.out_features);
+    l = nn__make(NN__LINEAR_KIND);
+    if (!l) return nn__done(l, a.site_);
+    l->i[0] = a.in_features;
+    l->i[1] = a.out_features;
+    l->i[2] = a.no_bias != 0;
+    dims[0] = a.out_features;
+    dims[1] = a.in_features;
+    bound = 1 / sqrt((double)a.in_features);
+    nn__add_parameter(l, "weight", dims, 2, NN__UNIFORM, bound);
+    if (!a.no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, bound);
+    return nn__done(l, a.site_);
+}
+
+TENSOR_API nn_module_t *nn__linear(nn_linear_args_t a) {
+    return nn_linear_with(a);
+}
+
+TENSOR__FN int64_t nn__option(int64_t v, int64_t otherwise) {
+    return v == TENSOR_ZERO ? 0 : v == 0 ? otherwise : v;
+}
+
+TENSOR__FN double nn__option_f64(double v, double otherwise) {
+    return v == (double)TENSOR_ZERO ? 0 : v == 0 ? otherwise : v;
+}
+
+TENSOR_API nn_conv2d_args_t nn_conv2d_defaults(void) {
+    nn_conv2d_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.kernel_w = a.stride_w = a.padding_w = a.dilation_w = -1;
+    a.stride = a.dilation = a.groups = 1;
+    return a;
+}
+
+TENSOR_API nn_module_t *nn_conv2d_with(nn_conv2d_args_t a) {
+    int64_t dims[4];
+    double bound;
+    nn__layer_t *l;
+    if (a.kernel_w < 0) a.kernel_w = a.kernel;
+    if (a.stride_w < 0) a.stride_w = a.stride;
+    if (a.padding_w < 0) a.padding_w = a.padding;
+    if (a.dilation_w < 0) a.dilation_w = a.dilation;
+    if (a.in_channels < 1) return nn__refuse(a.site_, "conv2d", "in_channels must be > 0", a.in_channels);
+    if (a.out_channels < 1) return nn__refuse(a.site_, "conv2d", "out_channels must be > 0", a.out_channels);
+    if (a.kernel < 1) return nn__refuse(a.site_, "conv2d", "kernel must be > 0", a.kernel);
+    if (a.kernel_w < 1) return nn__refuse(a.site_, "conv2d", "kernel_w must be > 0", a.kernel_w);
+    if (a.stride < 1) return nn__refuse(a.site_, "conv2d", "stride must be > 0", a.stride);
+    if (a.stride_w < 1) return nn__refuse(a.site_, "conv2d", "stride_w must be > 0", a.stride_w);
+    if (a.padding < 0) return nn__refuse(a.site_, "conv2d", "padding must be >= 0", a.padding);
+    if (a.dilation < 1) return nn__refuse(a.site_, "conv2d", "dilation must be > 0", a.dilation);
+    if (a.dilation_w < 1) return nn__refuse(a.site_, "conv2d", "dilation_w must be > 0", a.dilation_w);
+    if (a.groups < 1) return nn__refuse(a.site_, "conv2d", "groups must be > 0", a.groups);
+    if (a.in_channels % a.groups != 0) {
+        return nn__refuse(a.site_, "conv2d", "in_channels must be a multiple of groups", a.in_channels);
+    }
+    if (a.out_channels % a.groups != 0) {
+        return nn__refuse(a.site_, "conv2d", "out_channels must be a multiple of groups", a.out_channels);
+    }
+    if (a.same && (a.stride != 1 || a.stride_w != 1)) {
+        return nn__refuse(a.site_, "conv2d", "same needs stride 1", a.stride);
+    }
+    l = nn__make(NN__CONV2D_KIND);
+    if (!l) return nn__done(l, a.site_);
+    l->i[0] = a.in_channels;
+    l->i[1] = a.out_channels;
+    l->i[2] = a.stride;
+    l->i[3] = a.stride_w;
+    l->i[4] = a.padding;
+    l->i[5] = a.padding_w;
+    l->i[6] = a.dilation;
+    l->i[7] = a.dilation_w;
+    l->i[8] = a.groups;
+    l->i[9] = a.same != 0;
+    dims[0] = a.out_channels;
+    dims[1] = a.in_channels / a.groups;
+    dims[2] = a.kernel;
+    dims[3] = a.kernel_w;
+    bound = 1 / sqrt((double)dims[1] * (double)dims[2] * (double)dims[3]);
+    nn__add_parameter(l, "weight", dims, 4, NN__UNIFORM, bound);
+    if (!a.no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, bound);
+    return nn__done(l, a.site_);
+}
+
+TENSOR_API nn_module_t *nn__conv2d(nn_conv2d_args_t a) {
+    a.kernel_w = nn__option(a.kernel_w, -1);
+    a.stride = nn__option(a.stride, 1);
+    a.stride_w = nn__option(a.stride_w, -1);
+    a.padding_w = nn__option(a.padding_w, -1);
+    a.padding = nn__option(a.padding, 0);
+    a.dilation = nn__option(a.dilation, 1);
+    a.dilation_w = nn__option(a.dilation_w, -1);
+    a.groups = nn__option(a.groups, 1);
+    return nn_conv2d_with(a);
+}
+
+TENSOR_API nn_pool2d_args_t nn_max_pool2d_defaults(void) {
+    nn_pool2d_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.kernel_w = a.stride = a.stride_w = a.padding_w = a.dilation_w = -1;
+    a.dilation = 1;
+    return a;
+}
+
+TENSOR_API nn_pool2d_args_t nn_avg_pool2d_defaults(void) {
+    return nn_max_pool2d_defaults();
+}
+
+TENSOR__FN nn_module_t *nn__pool2d(nn_pool2d_args_t a, int kind, const char *name) {
+    nn__layer_t *l;
+    int stride_given = a.stride >= 0;
+    if (a.kernel < 1) return nn__refuse(a.site_, name, "kernel must be > 0", a.kernel);
+    if (a.kernel_w < 0) a.kernel_w = a.kernel;
+    if (a.stride < 0) a.stride = a.kernel;
+    if (a.stride_w < 0) a.stride_w = stride_given ? a.stride : a.kernel_w;
+    if (a.padding_w < 0) a.padding_w = a.padding;
+    if (a.dilation_w < 0) a.dilation_w = a.dilation;
+    if (a.stride < 1 || a.stride_w < 1) return nn__refuse(a.site_, name, "stride must be > 0", a.stride);
+    if (a.padding < 0) return nn__refuse(a.site_, name, "padding must be >= 0", a.padding);
+    if (a.dilation < 1 || a.dilation_w < 1)
+        return nn__refuse(a.site_, name, "dilation must be > 0", a.dilation);
+    if (a.padding > a.kernel / 2 || a.padding_w > a.kernel_w / 2) {
+        return nn__refuse(a.site_, name, "padding must be at most half the kernel", a.padding);
+    }
+    l = nn__make(kind);
+    if (!l) return nn__done(l, a.site_);
+    l->i[0] = a.kernel;
+    l->i[1] = a.kernel_w;
+    l->i[2] = a.stride;
+    l->i[3] = a.stride_w;
+    l->i[4] = a.padding;
+    l->i[5] = a.padding_w;
+    l->i[6] = a.dilation;
+    l->i[7] = a.dilation_w;
+    l->i[8] = a.ceil_mode != 0;
+    l->i[9] = a.exclude_pad != 0;
+    return nn__done(l, a.site_);
+}
+
+TENSOR__FN nn_pool2d_args_t nn__pool2d_options(nn_pool2d_args_t a) {
+    a.kernel_w = nn__option(a.kernel_w, -1);
+    a.stride = nn__option(a.stride, -1);
+    a.stride_w = nn__option(a.stride_w, -1);
+    a.padding = nn__option(a.padding, 0);
+    a.padding_w = nn__option(a.padding_w, -1);
+    a.dilation = nn__option(a.dilation, 1);
+    a.dilation_w = nn__option(a.dilation_w, -1);
+    return a;
+}
+
+TENSOR_API nn_module_t *nn_max_pool2d_with(nn_pool2d_args_t a) {
+    return nn__pool2d(a, NN__MAX_POOL2D_KIND, "max_pool2d");
+}
+
+TENSOR_API nn_module_t *nn_avg_pool2d_with(nn_pool2d_args_t a) {
+    return nn__pool2d(a, NN__AVG_POOL2D_KIND, "avg_pool2d");
+}
+
+TENSOR_API nn_module_t *nn__max_pool2d(nn_pool2d_args_t a) {
+    return nn_max_pool2d_with(nn__pool2d_options(a));
+}
+
+TENSOR_API nn_module_t *nn__avg_pool2d(nn_pool2d_args_t a) {
+    return nn_avg_pool2d_with(nn__pool2d_options(a));
+}
+
+TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void) {
+    nn_layer_norm_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.eps = 1e-5;
+    return a;
+}
+
+TENSOR_API nn_module_t *nn_layer_norm_with(nn_layer_norm_args_t a) {
+    nn__layer_t *l;
+    if (a.size < 1) return nn__refuse(a.site_, "layer_norm", "size must be > 0", a.size);
+    l = nn__make(NN__LAYER_NORM_KIND);
+    if (!l) return nn__done(l, a.site_);
+    l->i[0] = a.size;
+    l->i[1] = a.no_affine != 0;
+    l->i[2] = a.no_bias != 0;
+    l->f[0] = a.eps;
+    if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
+    if (!a.no_affine && !a.no_bias) nn__add_parameter(l, "bias", &a.size, 1, NN__ZEROS, 0);
+    return nn__done(l, a.site_);
+}
+
+TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a) {
+    a.eps = nn__option_f64(a.eps, 1e-5);
+    return nn_layer_norm_with(a);
+}
+
+TENSOR_API nn_embedding_args_t nn_embedding_defaults(void) {
+    nn_embedding_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.padding_idx = -1;
+    return a;
+}
+
+TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a) {
+    nn__layer_t *l;
+    int64_t dims[2];
+    if (a.count < 1) return nn__refuse(a.site_, "embedding", "count must be > 0", a.count);
+    if (a.size < 1) return nn__refuse(a.site_, "embedding", "size must be > 0", a.size);
+    if (a.padding_idx >= a.count) {
+        return nn__refuse(a.site_, "embedding", "padding_idx must be below count", a.padding_idx);
+    }
+    l = nn__make(NN__EMBEDDING_KIND);
+    if (!l) return nn__done(l, a.site_);
+    l->i[0] = dims[0] = a.count;
+    l->i[1] = dims[1] = a.size;
+    l->i[2] = a.padding_idx < 0 ? -1 : a.padding_idx;
+    nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
+    if (a.padding_idx >= 0 && l->base.code == TENSOR_OK) {
+        tensor_scope_t scope = tensor_scope_begin_no_grad();
+        (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, a.padding_idx));
+        (tensor_scope_end)(scope);
+    }
+    return nn__done(l, a.site_);
+}
+
+TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a) {
+    if (a.padding_idx == TENSOR_ZERO) a.padding_idx = 0;
+    else if (a.padding_idx == 0) a.padding_idx = -1;
+    else if (a.padding_idx < 0) {
+        if (a.padding_idx < -a.count) {
+            return nn__refuse(a.site_, "embedding", "padding_idx must be at least -count", a.padding_idx);
+        }
+        a.padding_idx += a.count;
+    }
+    return nn_embedding_with(a);
+}
+
+TENSOR_API nn_module_t *(nn_dropout)(double p) {
+    nn__layer_t *l;
+    if (!(p >= 0 && p <= 1)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "dropout: p must be in 0..1 (got %g)", p);
+        return NULL;
+    }
+    l = nn__make(NN__DROPOUT_KIND);
+    if (l) l->f[0] = p;
+    return nn__done(l, NULL);
+}
+
+TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int64_t dim) {
+    nn__layer_t *l = nn__make(kind);
+    if (l) {
+        l->f[0] = f0;
+        l->f[1] = f1;
+        l->i[0] = dim;
+    }
+    return nn__done(l, NULL);
+}
+
+TENSOR_API nn_module_t *(nn_flatten)(void) {
+    return nn__make_activation(NN__FLATTEN_KIND, 0, 0, 0);
+}
+
+TENSOR_API nn_module_t *(nn_identity)(void) {
+    return nn__make_activation(NN__IDENTITY_KIND, 0, 0, 0);
+}
+
+TENSOR_API nn_module_t *(nn_relu)(void) {
+    return nn__make_activation(NN__RELU_KIND, 0, 0, 0);
+}
+
+TENSOR_API nn_module_t *(nn_tanh)(void) {
+    return nn__make_activation(NN__TANH_KIND, 0, 0, 0);
+}
+
+TENSOR_API nn_module_t *(nn_sigmoid)(void) {
+    return nn__make_activation(NN__SIGMOID_KIND, 0, 0, 0);
+}
+
+TENSOR_API nn_module_t *(nn_gelu)(void) {
+    return nn__make_activation(NN__GELU_KIND, 0, 0, 0);
+}
+
+TENSOR_API nn_module_t *(nn_gelu_tanh)(void) {
+    return nn__make_activation(NN__GELU_TANH_KIND, 0, 0, 0);
+}
+
+TENSOR_API nn_module_t *(nn_silu)(void) {
+    return nn__make_activation(NN__SILU_KIND, 0, 0, 0);
+}
+
+TENSOR_API nn_module_t *(nn_leaky_relu)(double slope) {
+    return nn__make_activation(NN__LEAKY_RELU_KIND, slope, 0, 0);
+}
+
+TENSOR_API nn_module_t *(nn_elu)(double alpha) {
+    return nn__make_activation(NN__ELU_KIND, alpha, 0, 0);
+}
+
+TENSOR_API nn_module_t *(nn_softplus)(double beta, double threshold) {
+    return nn__make_activation(NN__SOFTPLUS_KIND, beta, threshold, 0);
+}
+
+TENSOR_API nn_module_t *(nn_softmax)(int64_t dim) {
+    return nn__make_activation(NN__SOFTMAX_KIND, 0, 0, dim);
+}
+
+TENSOR_API nn_module_t *(nn_log_softmax)(int64_t dim) {
+    return nn__make_activation(NN__LOG_SOFTMAX_KIND, 0, 0, dim);
+}
+
+TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
+    char name[24];
+    nn__text_t t;
+    if (!sequential || !sequential->impl) {
+        nn__poisoned("append", "the sequential");
+        return sequential;
+    }
+    if (sequential->impl->kind != &nn__kinds[NN__SEQUENTIAL_KIND]) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential", sequential->name);
+        return sequential;
+    }
+    t.p = name;
+    t.size = sizeof name;
+    t.len = 0;
+    nn__put_i64(&t, sequential->impl->nslots);
+    (nn_child)(sequential, name, m);
+    return sequential;
+}
+
+TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
+    nn__layer_t *l = nn__make(NN__SEQUENTIAL_KIND);
+    int i;
+    for (i = 0; l && i < n; i++) (nn_append)(&l->base, list[i]);
+    return l ? &l->base : NULL;   // a failed child shows in its code
+}
 
 // ------------------------------------------------------------------------------
 // >>impl-init                                      MARK: initialisation
+//
+// Distributions come from the core's generator, one stream per call.
 // ------------------------------------------------------------------------------
+
+TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a) {
+    switch (nonlinearity) {
+    case NN_LEAKY_RELU: return sqrt(2 / (1 + a * a));
+    case NN_RELU: return sqrt(2.0);
+    case NN_TANH: return 5.0 / 3;
+    case NN_SELU: return 0.75;
+    case NN_SIGMOID:
+    case NN_LINEAR:
+    default: return 1;
+    }
+}
+
+enum { NN__INIT_UNIFORM, NN__INIT_NORMAL, NN__INIT_FILL };
+
+TENSOR__FN tensor_t *nn__init(tensor_t *t, int how, double a, double b) {
+    tensor_scope_t scope;
+    tensor_t *r;
+    if (!t) {
+        nn__poisoned("init", "the tensor");
+        return TENSOR__(poison);
+    }
+    scope = tensor_scope_begin_no_grad();
+    if (how == NN__INIT_UNIFORM) r = (tensor_uniform_)(t, a, b);
+    else if (how == NN__INIT_NORMAL) r = (tensor_normal_)(t, a, b);
+    else r = (tensor_fill_)(t, a);
+    (tensor_scope_end)(scope);
+    return (tensor_is_poison)(r) ? r : t;
+}
+
+TENSOR_API tensor_t *(nn_init_uniform_)(tensor_t *t, double low, double high) {
+    return nn__init(t, NN__INIT_UNIFORM, low, high);
+}
+
+TENSOR_API tensor_t *(nn_init_normal_)(tensor_t *t, double mean, double std) {
+    return nn__init(t, NN__INIT_NORMAL, mean, std);
+}
+
+TENSOR_API tensor_t *(nn_init_constant_)(tensor_t *t, double value) {
+    return nn__init(t, NN__INIT_FILL, value, 0);
+}
+
+TENSOR_API tensor_t *(nn_init_zeros_)(tensor_t *t) {
+    return nn__init(t, NN__INIT_FILL, 0, 0);
+}
+
+TENSOR_API tensor_t *(nn_init_ones_)(tensor_t *t) {
+    return nn__init(t, NN__INIT_FILL, 1, 0);
+}
+
+// Inverse of the standard normal distribution function by bisection-safe Newton steps on erfc; |error| <
+// 1e-14.
+TENSOR__FN double nn__inverse_normal(double u) {
+    double lo = -40, hi = 40, x = 0;
+    int k;
+    for (k = 0; k < 200; k++) {
+        double f = 0.5 * erfc(-x * 0.70710678118654752) - u;
+        double d = 0.39894228040143268 * exp(-0.5 * x * x), next;
+        if (f > 0) hi = x;
+        else lo = x;
+        next = d > 0 ? x - f / d : lo;
+        if (!(next > lo && next < hi)) next = 0.5 * (lo + hi);
+        if (fabs(next - x) <= 1e-15 * (1 + fabs(x))) return next;
+        x = next;
+    }
+    return x;
+}
+
+TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double std, double low, double high) {
+    tensor_scope_t scope;
+    tensor_t *u, *r;
+    double a, b;
+    int64_t i;
+    float *v;
+    if (!t || (tensor_is_poison)(t)) {
+        nn__poisoned("trunc_normal_", "the tensor");
+        return TENSOR__(poison);
+    }
+    if (!(low <= high) || !(std >= 0)) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "trunc_normal_: needs low <= high and std >= 0 (got %g, %g, %g)",
+                        low, high, std);
+    }
+    scope = tensor_scope_begin_no_grad();
+    u = (tensor_rand_n)(t->dims, t->ndim);
+    v = (float *)tensor_data_mut(u);
+    a = std > 0 ? 0.5 * erfc(-(low - mean) / std * 0.70710678118654752) : 0;
+    b = std > 0 ? 0.5 * erfc(-(high - mean) / std * 0.70710678118654752) : 1;
+    for (i = 0; v && i < u->numel; i++) {
+        double x = mean + std * nn__inverse_normal(a + (b - a) * ((double)v[i] + 2.9802322387695312e-8));
+        v[i] = (float)(x < low ? low : x > high ? high : x);
+    }
+    r = (tensor_copy_)(t, u);
+    (tensor_scope_end)(scope);
+    return (tensor_is_poison)(r) ? r : t;
+}
+
+// Fans of t into fan[0] (in), fan[1] (out); 0 after raising.
+TENSOR__FN int nn__fans(tensor_t *t, const char *op, double fan[2]) {
+    double area = 1;
+    int i;
+    if (!t || (tensor_is_poison)(t)) {
+        nn__poisoned(op, "the tensor");
+        return 0;
+    }
+    if (t->ndim < 2) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: t %t must have at least 2 dims", op, t);
+        return 0;
+    }
+    for (i = 2; i < t->ndim; i++) area *= (double)t->dims[i];
+    fan[0] = (double)t->dims[1] * area;
+    fan[1] = (double)t->dims[0] * area;
+    if (fan[0] < 1) fan[0] = 1;
+    if (fan[1] < 1) fan[1] = 1;
+    return 1;
+}
+
+TENSOR_API tensor_t *(nn_init_xavier_uniform_)(tensor_t *t, double gain) {
+    double fan[2], bound;
+    if (!nn__fans(t, "xavier_uniform_", fan)) return TENSOR__(poison);
+    bound = gain * sqrt(6 / (fan[0] + fan[1]));
+    return nn__init(t, NN__INIT_UNIFORM, -bound, bound);
+}
+
+TENSOR_API tensor_t *(nn_init_xavier_normal_)(tensor_t *t, double gain) {
+    double fan[2];
+    if (!nn__fans(t, "xavier_normal_", fan)) return TENSOR__(poison);
+    return nn__init(t, NN__INIT_NORMAL, 0, gain * sqrt(2 / (fan[0] + fan[1])));
+}
+
+TENSOR_API tensor_t *nn__init_kaiming_uniform_(nn_kaiming_args_t a) {
+    double fan[2], bound;
+    if (!nn__fans(a.t, "kaiming_uniform_", fan)) return tensor__at(a.site_, TENSOR__(poison));
+    bound = nn_gain(a.nonlinearity, a.a) * sqrt(3 / fan[a.fan_out != 0]);
+    return nn__init(a.t, NN__INIT_UNIFORM, -bound, bound);
+}
+
+TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a) {
+    double fan[2];
+    if (!nn__fans(a.t, "kaiming_normal_", fan)) return tensor__at(a.site_, TENSOR__(poison));
+    return nn__init(a.t, NN__INIT_NORMAL, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan[a.fan_out != 0]));
+}
 
 // ------------------------------------------------------------------------------
 // >>impl-optim                                     MARK: optimizers
+//
+// A step is two passes: one over the parameters collects pointers and makes missing state (all that can
+// fail), one updates, in fixed chunks over the threads when it is worth it. Rejected: one call per parameter
+// through the gate (the small net of the manual would spend its time there).
 // ------------------------------------------------------------------------------
+
+enum { NN__SGD, NN__ADAM, NN__ADAMW, NN__RMSPROP, NN__RULES };
+enum { NN__MAX_STATE = 3, NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
+
+// What the three states are called in files, by rule.
+static const char *const nn__state_names[NN__RULES][NN__MAX_STATE] = {
+    {"momentum_buffer", NULL, NULL},
+    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+    {"square_avg", "momentum_buffer", "grad_avg"},
+};
+static const char *const nn__rule_names[NN__RULES] = {"sgd", "adam", "adamw", "rmsprop"};
+
+// Options of an optimizer, those that rules do not know being 0. Stored in files in this order.
+enum {
+    NN__LR,
+    NN__DECAY,
+    NN__MOMENTUM,
+    NN__DAMPENING,
+    NN__NESTEROV,
+    NN__MAXIMIZE,
+    NN__BETA1,
+    NN__BETA2,
+    NN__EPS,
+    NN__AMSGRAD,
+    NN__CENTERED,
+    NN__OPTIONS
+};
+
+typedef struct nn__param_t {
+    tensor_t *t;                      // held
+    tensor_t *state[NN__MAX_STATE];   // held; NULL until the first step
+    int64_t step;
+    int group;
+} nn__param_t;
+typedef struct nn__group_t {
+    double ratio;   // learning rate = ratio * option LR
+    double weight_decay;
+    int64_t step;   // in a running step: whose numbers are in o->update[update]
+    int update;
+} nn__group_t;
+
+// One parameter in one step.
+typedef struct nn__job_t {
+    void *x, *s0, *s1, *s2;
+    const void *g;
+    int64_t n, task;
+    nn__update_fn fn;
+    size_t size;
+    int update;
+} nn__job_t;
+
+struct nn_optimizer_t {
+    tensor__owned_t owned;   // first: the context's list
+    int rule, nparams, ngroups, cap;
+    double option[NN__OPTIONS];
+    nn__param_t *param;
+    nn__group_t *group;
+    nn__job_t *job;   // cap each: scratch of a step
+    nn__update_t *update;
+    int njobs;
+    const char *site;
+};
+
+TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
+    int i, k;
+    TENSOR__(disown)(&o->owned);
+    for (i = 0; i < o->nparams; i++) {
+        TENSOR__(drop)(o->param[i].t);
+        for (k = 0; k < NN__MAX_STATE; k++) {
+            if (o->param[i].state[k]) TENSOR__(drop)(o->param[i].state[k]);
+        }
+    }
+    nn__free(o->param);
+    nn__free(o->group);
+    nn__free(o->job);
+    nn__free(o->update);
+    nn__free(o);
+}
+
+TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
+    nn__optimizer_close((nn_optimizer_t *)(void *)o);
+}
+
+TENSOR_API int nn_optimizer_free(nn_optimizer_t *o) {
+    if (o) nn__optimizer_close(o);
+    return TENSOR_OK;
+}
+
+// Puts tensors into group g, moving those that are in another one.
+TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, int g) {
+    int i, k;
+    for (i = 0; i < n; i++) {
+        tensor_t *t = list[i];
+        if (!t || (tensor_is_poison)(t)) return nn__poisoned(nn__rule_names[o->rule], "a parameter");
+        if (t->dtype != TENSOR_F32 && t->dtype != TENSOR_F64 && t->dtype != TENSOR_F16 &&
+            t->dtype != TENSOR_BF16) {
+            NN__FAIL(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
+                     (int64_t)i, t);
+            return TENSOR_ERR_DTYPE;
+        }
+        for (k = 0; k < o->nparams && o->param[k].t != t; k++) {
+        }
+        if (k == o->nparams) {
+            if (o->nparams == o->cap) {
+                int cap = o->cap ? 2 * o->cap : n > 8 ? n : 8;
+                nn__param_t *p =
+                    (nn__param_t *)nn__grow(o->param, (uint64_t)o->nparams, (uint64_t)cap, sizeof *p);
+                nn__job_t *j;
+                nn__update_t *u;
+                if (!p) return TENSOR_ERR_OUT_OF_MEMORY;
+                o->param = p;
+                j = (nn__job_t *)nn__grow(o->job, 0, (uint64_t)cap, sizeof *j);
+                if (!j) return TENSOR_ERR_OUT_OF_MEMORY;
+                o->job = j;
+                u = (nn__update_t *)nn__grow(o->update, 0, (uint64_t)cap, sizeof *u);
+                if (!u) return TENSOR_ERR_OUT_OF_MEMORY;
+                o->update = u;
+                o->cap = cap;
+            }
+            o->param[o->nparams++].t = TENSOR__(hold)(t);
+        }
+        o->param[k].group = g;
+    }
+    return TENSOR_OK;
+}
+
+// The group with these options, a fresh one if there is none; < 0 after raising.
+TENSOR__FN int nn__find_group(nn_optimizer_t *o, double ratio, double weight_decay) {
+    nn__group_t *g = o->group;
+    int i;
+    for (i = 0; i < o->ngroups; i++) {
+        if (g[i].ratio == ratio && g[i].weight_decay == weight_decay) return i;
+    }
+    g = (nn__group_t *)nn__grow(g, (uint64_t)o->ngroups, (uint64_t)o->ngroups + 1, sizeof *g);
+    if (!g) return -1;
+    o->group = g;
+    g[o->ngroups].ratio = ratio;
+    g[o->ngroups].weight_decay = weight_decay;
+    return o->ngroups++;
+}
+
+TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_module_t *m,
+                                         tensor_t *const *list, int count, const char *site) {
+    static const struct {
+        int option;
+        double below;
+        const char *name;
+    } checks[] = {
+        {NN__LR, 1e300, "lr"},
+        {NN__DECAY, 1e300, "weight_decay"},
+        {NN__MOMENTUM, 1e300, "momentum"},
+        {NN__EPS, 1e300, "eps"},
+        {NN__BETA1, 1, "beta1"},
+        {NN__BETA2, 1, "beta2"},
+    };
+    const char *name = nn__rule_names[rule];
+    nn_optimizer_t *o = NULL;
+    tensor_t **all = NULL;
+    nn__items_t items;
+    void *block = NULL;
+    int64_t i;
+    int code = TENSOR_OK;
+    for (i = 0; i < (int64_t)(sizeof checks / sizeof checks[0]) && code == TENSOR_OK; i++) {
+        double v = option[checks[i].option];
+        if (v >= 0 && v < checks[i].below) continue;
+        code = TENSOR_ERR_SHAPE;
+        NN__FAIL(code, "%s: %s must be in 0..%g (got %g)", name, checks[i].name, checks[i].below, v);
+    }
+    if (code == TENSOR_OK && option[NN__NESTEROV] != 0 &&
+        (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
+        code = TENSOR_ERR_SHAPE;
+        NN__FAIL(code, "%s: nesterov needs a momentum and no dampening", name);
+    }
+    if (code == TENSOR_OK && !list) {
+        block = nn__collect(m, name, &items);
+        if (block) all = (tensor_t **)nn__memory((uint64_t)items.n, sizeof(tensor_t *));
+        if (!all) code = TENSOR_ERR_OUT_OF_MEMORY;
+        for (i = 0, count = 0; all && i < items.n; i++) {
+            if (items.item[i].first == i && items.item[i].slot->kind == NN__PARAMETER)
+                all[count++] = items.item[i].tensor;
+        }
+        list = all;
+    }
+    if (code == TENSOR_OK) {
+        o = (nn_optimizer_t *)nn__memory(1, sizeof *o);
+        if (!o) code = TENSOR_ERR_OUT_OF_MEMORY;
+    }
+    if (o) {
+        o->rule = rule;
+        o->site = site;
+        memcpy(o->option, option, sizeof o->option);
+        o->owned.destroy = nn__optimizer_shutdown;
+        TENSOR__(own)(nn__self(), &o->owned);
+        if (nn__find_group(o, 1, option[NN__DECAY]) < 0) code = TENSOR_ERR_OUT_OF_MEMORY;
+        else code = nn__add_params(o, list, count, 0);
+        if (code != TENSOR_OK) {
+            nn__optimizer_close(o);
+            o = NULL;
+        }
+    }
+    nn__free(all);
+    nn__free(block);
+    if (site) (void)tensor__at_ptr(site, o);
+    return o;
+}
+
+TENSOR_API nn_sgd_args_t nn_sgd_defaults(void) {
+    nn_sgd_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.lr = 1e-3;
+    return a;
+}
+
+TENSOR_API nn_optimizer_t *nn_sgd_with(nn_sgd_args_t a) {
+    double v[NN__OPTIONS] = {0};
+    v[NN__LR] = a.lr;
+    v[NN__DECAY] = a.weight_decay;
+    v[NN__MOMENTUM] = a.momentum;
+    v[NN__DAMPENING] = a.dampening;
+    v[NN__NESTEROV] = a.nesterov != 0;
+    v[NN__MAXIMIZE] = a.maximize != 0;
+    return nn__optimizer(NN__SGD, v, a.module, a.list, a.count, a.site_);
+}
+
+TENSOR_API nn_optimizer_t *nn__sgd(nn_sgd_args_t a) {
+    a.lr = nn__option_f64(a.lr, 1e-3);
+    a.weight_decay = nn__option_f64(a.weight_decay, 0);
+    a.momentum = nn__option_f64(a.momentum, 0);
+    a.dampening = nn__option_f64(a.dampening, 0);
+    return nn_sgd_with(a);
+}
+
+TENSOR_API nn_adam_args_t nn_adam_defaults(void) {
+    nn_adam_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.lr = 1e-3;
+    a.beta1 = 0.9;
+    a.beta2 = 0.999;
+    a.eps = 1e-8;
+    return a;
+}
+
+TENSOR_API nn_adamw_args_t nn_adamw_defaults(void) {
+    nn_adamw_args_t a = nn_adam_defaults();
+    a.weight_decay = 0.01;
+    return a;
+}
+
+TENSOR__FN nn_optimizer_t *nn__adam_rule(int rule, nn_adam_args_t a) {
+    double v[NN__OPTIONS] = {0};
+    v[NN__LR] = a.lr;
+    v[NN__DECAY] = a.weight_decay;
+    v[NN__BETA1] = a.beta1;
+    v[NN__BETA2] = a.beta2;
+    v[NN__EPS] = a.eps;
+    v[NN__AMSGRAD] = a.amsgrad != 0;
+    v[NN__MAXIMIZE] = a.maximize != 0;
+    return nn__optimizer(rule, v, a.module, a.list, a.count, a.site_);
+}
+
+TENSOR__FN nn_adam_args_t nn__adam_options(nn_adam_args_t a, nn_adam_args_t d) {
+    a.lr = nn__option_f64(a.lr, d.lr);
+    a.beta1 = nn__option_f64(a.beta1, d.beta1);
+    a.beta2 = nn__option_f64(a.beta2, d.beta2);
+    a.eps = nn__option_f64(a.eps, d.eps);
+    a.weight_decay = nn__option_f64(a.weight_decay, d.weight_decay);
+    return a;
+}
+
+TENSOR_API nn_optimizer_t *nn_adam_with(nn_adam_args_t a) {
+    return nn__adam_rule(NN__ADAM, a);
+}
+
+TENSOR_API nn_optimizer_t *nn__adam(nn_adam_args_t a) {
+    return nn__adam_rule(NN__ADAM, nn__adam_options(a, nn_adam_defaults()));
+}
+
+TENSOR_API nn_optimizer_t *nn_adamw_with(nn_adamw_args_t a) {
+    return nn__adam_rule(NN__ADAMW, a);
+}
+
+TENSOR_API nn_optimizer_t *nn__adamw(nn_adamw_args_t a) {
+    return nn__adam_rule(NN__ADAMW, nn__adam_options(a, nn_adamw_defaults()));
+}
+
+TENSOR_API nn_rmsprop_args_t nn_rmsprop_defaults(void) {
+    nn_rmsprop_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.lr = 1e-2;
+    a.alpha = 0.99;
+    a.eps = 1e-8;
+    return a;
+}
+
+TENSOR_API nn_optimizer_t *nn_rmsprop_with(nn_rmsprop_args_t a) {
+    double v[NN__OPTIONS] = {0};
+    v[NN__LR] = a.lr;
+    v[NN__DECAY] = a.weight_decay;
+    v[NN__MOMENTUM] = a.momentum;
+    v[NN__BETA2] = a.alpha;
+    v[NN__EPS] = a.eps;
+    v[NN__CENTERED] = a.centered != 0;
+    v[NN__MAXIMIZE] = a.maximize != 0;
+    return nn__optimizer(NN__RMSPROP, v, a.module, a.list, a.count, a.site_);
+}
+
+TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a) {
+    a.lr = nn__option_f64(a.lr, 1e-2);
+    a.alpha = nn__option_f64(a.alpha, 0.99);
+    a.eps = nn__option_f64(a.eps, 1e-8);
+    a.weight_decay = nn__option_f64(a.weight_decay, 0);
+    a.momentum = nn__option_f64(a.momentum, 0);
+    return nn_rmsprop_with(a);
+}
+
+TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
+    double lr, decay;
+    int code, g;
+    if (!o) {
+        code = nn__poisoned("optimizer_group", "the optimizer");
+        return tensor__at_int(a.site_, code);
+    }
+    lr = nn__option_f64(a.lr, o->option[NN__LR]);
+    decay = nn__option_f64(a.weight_decay, o->option[NN__DECAY]);
+    if (!(lr >= 0) || !(decay >= 0) || (o->option[NN__LR] == 0 && lr != 0)) {
+        NN__FAIL(
+            TENSOR_ERR_SHAPE,
+            "optimizer_group: lr and weight_decay must be >= 0, and lr 0 if the optimizer's is (got %g, %g)",
+            lr, decay);
+        return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
+    }
+    g = nn__find_group(o, o->option[NN__LR] > 0 ? lr / o->option[NN__LR] : 1, decay);
+    code = g < 0 ? TENSOR_ERR_OUT_OF_MEMORY : nn__add_params(o, list, n, g);
+    return tensor__at_int(a.site_, code);
+}
+
+// ------------------------------------------------------------------------------
+// The step
+// ------------------------------------------------------------------------------
+
+// Which states this optimizer's options use.
+TENSOR__FN int nn__uses_state(const nn_optimizer_t *o, int k) {
+    const double *v = o->option;
+    if (o->rule == NN__SGD) return k == 0 && v[NN__MOMENTUM] != 0;
+    if (o->rule == NN__RMSPROP) return k == 0 || (k == 1 ? v[NN__MOMENTUM] != 0 : v[NN__CENTERED] != 0);
+    return k < 2 || v[NN__AMSGRAD] != 0;
+}
+
+// The numbers of group g at step t (1 = first).
+TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__update_t *u) {
+    const double *v = o->option;
+    double lr = v[NN__LR] * o->group[g].ratio, decay = o->group[g].weight_decay;
+    memset(u, 0, sizeof *u);
+    u->minus_lr = -lr;
+    u->weight_decay = decay;
+    u->decay = decay != 0;
+    u->maximize = v[NN__MAXIMIZE] != 0;
+    u->momentum = v[NN__MOMENTUM];
+    u->momentum_on = v[NN__MOMENTUM] != 0;
+    u->rest = 1 - v[NN__DAMPENING];
+    u->first = t == 1;
+    u->nesterov = v[NN__NESTEROV] != 0;
+    u->beta1 = v[NN__BETA1];
+    u->beta2 = v[NN__BETA2];
+    u->rest1 = 1 - u->beta1;
+    u->rest2 = 1 - u->beta2;
+    u->lerp_back = u->rest1 >= 0.5;
+    u->eps = v[NN__EPS];
+    u->amsgrad = v[NN__AMSGRAD] != 0;
+    u->centered = v[NN__CENTERED] != 0;
+    if (o->rule == NN__ADAM || o->rule == NN__ADAMW) {
+        u->minus_step = -lr / (1 - pow(u->beta1, (double)t));
+        u->inverse_root = 1 / sqrt(1 - pow(u->beta2, (double)t));
+        if (o->rule == NN__ADAMW) {
+            u->shrink = 1 - lr * decay;
+            u->decoupled = u->decay;
+            u->decay = 0;
+        }
+    }
+}
+
+TENSOR__FN void nn__run_job(const nn_optimizer_t *o, const nn__job_t *j, int64_t from, int64_t n) {
+    size_t at = (size_t)from * j->size;
+    j->fn(&o->update[j->update], (char *)j->x + at, (const char *)j->g + at,
+          j->s0 ? (char *)j->s0 + at : NULL, j->s1 ? (char *)j->s1 + at : NULL,
+          j->s2 ? (char *)j->s2 + at : NULL, n);
+}
+
+// task counts chunks over all jobs; j->task is the first of job j.
+TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
+    const nn_optimizer_t *o = (const nn_optimizer_t *)arg;
+    int lo = 0, hi = o->njobs - 1;
+    const nn__job_t *j;
+    int64_t from, n;
+    (void)worker;
+    while (lo < hi) {
+        int mid = (lo + hi + 1) / 2;
+        if (o->job[mid].task <= task) lo = mid;
+        else hi = mid - 1;
+    }
+    j = &o->job[lo];
+    from = (task - j->task) * NN__CHUNK;
+    n = nn__min(j->n - from, NN__CHUNK);
+    nn__run_job(o, j, from, n);
+}
+
+TENSOR__FN nn__update_fn nn__kernel(int rule, int dtype) {
+    int r = rule == NN__SGD ? 0 : rule == NN__RMSPROP ? 2 : 1;
+    if (dtype == TENSOR_F64) return nn__optim_f64[r];
+    if (TENSOR__(reference)()) return nn__optim_reference[r];
+    switch (TENSOR__(isa)()) {
+#ifdef TENSOR__X86_PASSES
+    case 1: return nn__optim_sse2[r];
+    case 2: return nn__optim_avx2[r];
+    case 3: return nn__optim_avx512[r];
+#endif
+    default: return nn__optim_scalar[r];
+    }
+}
+
+// A held tensor of zeros, f64 for f64 and else f32; NULL after raising.
+TENSOR__FN tensor_t *nn__zeros_held(const tensor_t *like) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *t =
+        (tensor_zeros_n)(like->dims, like->ndim, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
+    t = (tensor_is_poison)(t) ? NULL : TENSOR__(hold)(t);
+    (tensor_scope_end)(scope);
+    return t;
+}
+
+TENSOR__FN void *nn__pointer(const tensor_t *t) {
+    size_t size = t->dtype == TENSOR_F64 ? 8 : t->dtype == TENSOR_F32 ? 4 : 2;
+    return t->storage && t->storage->data ? (char *)t->storage->data + (size_t)t->offset * size : NULL;
+}
+
+TENSOR__FN int nn__plain(const tensor_t *t, int dtype) {
+    return t->dtype == dtype && (t->flags & TENSOR__CONTIGUOUS) != 0;
+}
+
+// One parameter that is strided or half precision (or has such a gradient): through contiguous copies.
+TENSOR__FN int nn__step_copied(nn__param_t *p, const nn__update_t *u, nn__update_fn fn) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_dtype_t dtype = p->t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+    tensor_t *x = (tensor_clone)((tensor_to)(p->t, dtype));
+    tensor_t *g = (tensor_contiguous)((tensor_to)(p->t->grad, dtype));
+    int bad = (tensor_is_poison)(x) || (tensor_is_poison)(g);
+    if (!bad) {
+        fn(u, nn__pointer(x), nn__pointer(g), p->state[0] ? nn__pointer(p->state[0]) : NULL,
+           p->state[1] ? nn__pointer(p->state[1]) : NULL, p->state[2] ? nn__pointer(p->state[2]) : NULL,
+           x->numel);
+        bad = (tensor_is_poison)((tensor_copy_)(p->t, x));
+    }
+    (tensor_scope_end)(scope);
+    return bad ? tensor_error_code() : TENSOR_OK;
+}
+
+TENSOR_API int (nn_step)(nn_optimizer_t *o) {
+    int code = tensor_error_code(), i, k, nupdates = 0;
+    int64_t total = 0, tasks = 0;
+    if (code != TENSOR_OK) return code;
+    if (!o) return nn__poisoned("step", "the optimizer");
+    for (i = 0; i < o->ngroups; i++) o->group[i].step = -1;
+    for (i = 0; i < o->nparams; i++) {
+        nn__param_t *p = &o->param[i];
+        if (!p->t->grad || p->t->numel == 0) continue;
+        if (p->t->device != TENSOR_CPU) {
+            NN__FAIL(TENSOR_ERR_DEVICE, "step: parameter %d %t is not on the CPU", (int64_t)i, p->t);
+            return TENSOR_ERR_DEVICE;
+        }
+        for (k = 0; k < NN__MAX_STATE; k++) {
+            if (p->state[k] || !nn__uses_state(o, k)) continue;
+            p->state[k] = nn__zeros_held(p->t);
+            if (!p->state[k]) return tensor_error_code();
+        }
+    }
+    o->njobs = 0;
+    for (i = 0; i < o->nparams; i++) {
+        nn__param_t *p = &o->param[i];
+        tensor_t *x = p->t, *g = x->grad;
+        int dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+        nn__group_t *group = &o->group[p->group];
+        nn__job_t *j;
+        if (!g || x->numel == 0) continue;
+        p->step++;
+        if (p->step != group->step) {
+            group->step = p->step;
+            group->update = nupdates;
+            nn__numbers(o, p->group, p->step, &o->update[nupdates++]);
+        }
+        if (!nn__plain(x, dtype) || !nn__plain(g, dtype)) {
+            code = nn__step_copied(p, &o->update[group->update], nn__kernel(o->rule, dtype));
+            if (code != TENSOR_OK) return code;
+            continue;
+        }
+        j = &o->job[o->njobs++];
+        j->x = nn__pointer(x);
+        j->g = nn__pointer(g);
+        j->s0 = p->state[0] ? nn__pointer(p->state[0]) : NULL;
+        j->s1 = p->state[1] ? nn__pointer(p->state[1]) : NULL;
+        j->s2 = p->state[2] ? nn__pointer(p->state[2]) : NULL;
+        j->n = x->numel;
+        j->fn = nn__kernel(o->rule, dtype);
+        j->size = dtype == TENSOR_F64 ? 8 : 4;
+        j->update = group->update;
+        j->task = tasks;
+        tasks += (x->numel + NN__CHUNK - 1) / NN__CHUNK;
+        total += x->numel;
+        x->storage->version++;
+        x->storage->write_op = "step";
+        x->storage->write_site = NULL;
+    }
+    if (total >= NN__PARALLEL_FROM && TENSOR__(thread_count)() > 1) {
+        TENSOR__(parallel)(tasks, nn__step_task, o);
+    } else {
+        for (i = 0; i < o->njobs; i++) nn__run_job(o, &o->job[i], 0, o->job[i].n);
+    }
+    return TENSOR_OK;
+}
+
+TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
+    int i;
+    if (!o) return nn__poisoned("zero_grad", "the optimizer");
+    for (i = 0; i < o->nparams; i++) {
+        if (o->param[i].t->grad) (tensor_set_grad)(o->param[i].t, NULL);
+    }
+    return TENSOR_OK;
+}
+
+TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
+    if (!o) return nn__poisoned("set_lr", "the optimizer");
+    if (!(lr >= 0)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr);
+        return TENSOR_ERR_SHAPE;
+    }
+    o->option[NN__LR] = lr;
+    return TENSOR_OK;
+}
+
+TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
+    return o ? o->option[NN__LR] : (double)NAN;
+}
+
+// ------------------------------------------------------------------------------
+// Clipping
+// ------------------------------------------------------------------------------
+
+typedef struct nn__squares_t {
+    const float *f32;
+    const double *f64;
+    int64_t n;
+    double *sum;
+} nn__squares_t;
+
+// Sum of squares of one chunk in 8 lanes of double.
+TENSOR__FN void nn__squares_task(void *arg, int64_t task, int worker) {
+    const nn__squares_t *s = (const nn__squares_t *)arg;
+    int64_t from = task * NN__CHUNK, to = from + NN__CHUNK < s->n ? from + NN__CHUNK : s->n, i;
+    double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int k;
+    (void)worker;
+    for (i = from; i + 8 <= to; i += 8) {
+        for (k = 0; k < 8; k++) {
+            double v = s->f32 ? (double)s->f32[i + k] : s->f64[i + k];
+            double q = v * v;
+            lane[k] += q;
+        }
+    }
+    for (k = 0; i < to; i++, k++) {
+        double v = s->f32 ? (double)s->f32[i] : s->f64[i];
+        double q = v * v;
+        lane[k] += q;
+    }
+    s->sum[task] = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+// Sum of squares of g; NaN after raising.
+TENSOR__FN double nn__squares(tensor_t *g) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    nn__squares_t s;
+    double small[16], total = 0, *sums = small;
+    int64_t chunks, i;
+    tensor_t *c = (tensor_contiguous)(g->dtype == TENSOR_F64 ? g : (tensor_to)(g, TENSOR_F32));
+    if ((tensor_is_poison)(c)) {
+        (tensor_scope_end)(scope);
+        return (double)NAN;
+    }
+    s.f32 = c->dtype == TENSOR_F32 ? (const float *)nn__pointer(c) : NULL;
+    s.f64 = c->dtype == TENSOR_F64 ? (const double *)nn__pointer(c) : NULL;
+    s.n = c->numel;
+    chunks = (c->numel + NN__CHUNK - 1) / NN__CHUNK;
+    if (chunks > 16) sums = (double *)nn__memory((uint64_t)chunks, sizeof(double));
+    if (!sums) {
+        (tensor_scope_end)(scope);
+        return (double)NAN;
+    }
+    s.sum = sums;
+    if (s.n >= NN__PARALLEL_FROM) {
+        TENSOR__(parallel)(chunks, nn__squares_task, &s);
+    } else {
+        for (i = 0; i < chunks; i++) nn__squares_task(&s, i, 0);
+    }
+    for (i = 0; i < chunks; i++) total += sums[i];
+    if (sums != small) nn__free(sums);
+    (tensor_scope_end)(scope);
+    return total;
+}
+
+// Either o or list.
+TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
+    return o ? o->param[i].t : list[i];
+}
+
+TENSOR__FN double nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
+    double total = 0, norm, factor;
+    tensor_scope_t scope;
+    int i;
+    if (tensor_error_code() != TENSOR_OK) return (double)NAN;
+    if (!(max_norm >= 0)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
+        return (double)NAN;
+    }
+    for (i = 0; i < n; i++) {
+        tensor_t *t = nn__listed(o, list, i);
+        if (!t || (tensor_is_poison)(t)) {
+            nn__poisoned("clip_grad_norm", "a parameter");
+            return (double)NAN;
+        }
+        if (t->grad) total += nn__squares(t->grad);
+    }
+    if (tensor_error_code() != TENSOR_OK) return (double)NAN;
+    norm = sqrt(total);
+    factor = max_norm / (norm + 1e-6);
+    if (factor >= 1) return norm;
+    scope = tensor_scope_begin_no_grad();
+    for (i = 0; i < n; i++) {
+        tensor_t *t = nn__listed(o, list, i);
+        if (t->grad) (tensor_mul_scalar_)(t->grad, factor);
+    }
+    (tensor_scope_end)(scope);
+    return tensor_error_code() == TENSOR_OK ? norm : (double)NAN;
+}
+
+TENSOR_API double (nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
+    if (!o) {
+        nn__poisoned("clip_grad_norm", "the optimizer");
+        return (double)NAN;
+    }
+    return nn__clip_norm(o, NULL, o->nparams, max_norm);
+}
+
+TENSOR_API double (nn_clip_grad_norm_n)(tensor_t *const *list, int n, double max_norm) {
+    return nn__clip_norm(NULL, list, n, max_norm);
+}
+
+TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, double limit) {
+    tensor_scope_t scope;
+    int i, code = tensor_error_code();
+    if (code != TENSOR_OK) return code;
+    if (!(limit >= 0)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got %g)", limit);
+        return TENSOR_ERR_SHAPE;
+    }
+    scope = tensor_scope_begin_no_grad();
+    for (i = 0; i < n; i++) {
+        tensor_t *t = nn__listed(o, list, i);
+        if (!t || (tensor_is_poison)(t)) nn__poisoned("clip_grad_value", "a parameter");
+        else if (t->grad) (tensor_clamp_)(t->grad, -limit, limit);
+    }
+    (tensor_scope_end)(scope);
+    return tensor_error_code();
+}
+
+TENSOR_API int (nn_clip_grad_value)(nn_optimizer_t *o, double limit) {
+    if (!o) return nn__poisoned("clip_grad_value", "the optimizer");
+    return nn__clip_value(o, NULL, o->nparams, limit);
+}
+
+TENSOR_API int (nn_clip_grad_value_n)(tensor_t *const *list, int n, double limit) {
+    return nn__clip_value(NULL, list, n, limit);
+}
 
 // ------------------------------------------------------------------------------
 // >>impl-schedule                                  MARK: schedules
+//
+// Closed forms, so that a step can be asked for in any order.
 // ------------------------------------------------------------------------------
+
+TENSOR_API double nn_lr_cosine(int64_t step, int64_t total, double lr_max, double lr_min) {
+    if (step >= total) return lr_min;
+    if (step <= 0) return lr_max;
+    return lr_min +
+           0.5 * (lr_max - lr_min) * (1 + cos(3.14159265358979323846 * (double)step / (double)total));
+}
+
+TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
+                                      double lr_min) {
+    if (step < warmup) return lr_max * (double)(step < 0 ? 1 : step + 1) / (double)warmup;
+    return nn_lr_cosine(step - warmup, total - warmup, lr_max, lr_min);
+}
+
+TENSOR_API double nn_lr_step(int64_t step, int64_t every, double lr, double gamma_) {
+    return lr * pow(gamma_, every > 0 ? (double)(step / every) : 0);
+}
+
+TENSOR_API double nn_lr_exponential(int64_t step, double lr, double gamma_) {
+    return lr * pow(gamma_, (double)step);
+}
+
+TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double start, double end) {
+    double t = step <= 0 ? 0 : step >= total ? 1 : (double)step / (double)total;
+    return lr * (start + (end - start) * t);
+}
 
 // ------------------------------------------------------------------------------
 // >>impl-data                                      MARK: datasets, loaders
+//
+// The order of an epoch is a Fisher-Yates shuffle by Philox(seed, stream = epoch): no state but seed and
+// position.
 // ------------------------------------------------------------------------------
+
+struct nn_data_loader_t {
+    tensor__owned_t owned;   // first: the context's list
+    nn_dataset_t set;        // its x, y are held and contiguous
+    int64_t batch, batches, position, epoch;
+    int64_t *order;   // len entries; NULL if not shuffled
+    int64_t order_epoch;
+    uint64_t seed;
+    int workers;
+};
+
+TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
+    nn_dataset_t d;
+    int k, which;
+    memset((void *)&d, 0, sizeof d);
+    d.len = -1;
+    for (which = 0; which < 2; which++) {
+        tensor_t *t = which ? y : x;
+        tensor_shape_t *shape = which ? &d.y_shape : &d.x_shape;
+        if (which && !y) break;
+        if (!t || (tensor_is_poison)(t)) {
+            nn__poisoned("tensor_dataset", which ? "y" : "x");
+            return d;
+        }
+        if (t->ndim < 1 || (which && y->dims[0] != x->dims[0])) {
+            if (t->ndim < 1)
+                NN__FAIL(TENSOR_ERR_SHAPE, "tensor_dataset: %s must have a first dim", which ? "y" : "x");
+            else
+                NN__FAIL(TENSOR_ERR_SHAPE, "tensor_dataset: x %t and y %t differ in the number of samples", x,
+                         y);
+            return d;
+        }
+        shape->ndim = t->ndim - 1;
+        for (k = 1; k < t->ndim; k++) shape->dims[k - 1] = t->dims[k];
+    }
+    d.x = x;
+    d.y = y;
+    d.x_dtype = (tensor_dtype_t)x->dtype;
+    d.y_dtype = y ? (tensor_dtype_t)y->dtype : TENSOR_F32;
+    d.has_y = y != NULL;
+    d.len = x->dims[0];
+    return d;
+}
+
+TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
+    TENSOR__(disown)(&l->owned);
+    if (l->set.x) TENSOR__(drop)(l->set.x);
+    if (l->set.y) TENSOR__(drop)(l->set.y);
+    nn__free(l->order);
+    nn__free(l);
+}
+
+TENSOR__FN void nn__loader_shutdown(tensor__owned_t *o) {
+    nn__loader_close((nn_data_loader_t *)(void *)o);
+}
+
+TENSOR_API int nn_data_loader_free(nn_data_loader_t *l) {
+    if (l) nn__loader_close(l);
+    return TENSOR_OK;
+}
+
+// A held contiguous tensor with t's elements; NULL after raising.
+TENSOR__FN tensor_t *nn__held_contiguous(tensor_t *t) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *c = (tensor_contiguous)(t);
+    c = (tensor_is_poison)(c) ? NULL : TENSOR__(hold)(c);
+    (tensor_scope_end)(scope);
+    return c;
+}
+
+TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a) {
+    nn_data_loader_t *l = NULL;
+    const nn_dataset_t *d = &a.dataset;
+    int64_t size = a.batch_size == 0 ? 1 : a.batch_size;
+    int bad = 0;
+    if (d->x) a.dataset = nn_tensor_dataset(d->x, d->y);
+    if (d->len < 0) {
+        if (tensor_error_code() == TENSOR_OK) {
+            NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: the dataset's len is negative (got %d)", d->len);
+        }
+    } else if (size < 1) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: batch_size must be > 0 (got %d)", a.batch_size);
+    } else if (!d->x && !d->get) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: the dataset has neither x nor get");
+    } else if (d->x_shape.ndim < 0 || d->x_shape.ndim >= TENSOR_MAX_DIMS || d->y_shape.ndim < 0 ||
+               d->y_shape.ndim >= TENSOR_MAX_DIMS) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: a sample has 0..7 dims");
+    } else {
+        l = (nn_data_loader_t *)nn__memory(1, sizeof *l);
+    }
+    if (l) {
+        memcpy((void *)&l->set, d, sizeof l->set);
+        l->set.x = NULL;
+        l->set.y = NULL;
+        l->batch = size;
+        l->batches = d->len / size + (d->len % size != 0 && !a.drop_last);
+        l->seed = a.seed ? a.seed : tensor_get_generator().seed;
+        l->workers = a.num_workers;
+        l->order_epoch = -1;
+        l->owned.destroy = nn__loader_shutdown;
+        TENSOR__(own)(nn__self(), &l->owned);
+        if (d->x) {
+            l->set.x = nn__held_contiguous(d->x);
+            bad |= !l->set.x;
+        }
+        if (d->x && d->y) {
+            l->set.y = nn__held_contiguous(d->y);
+            bad |= !l->set.y;
+        }
+        if (a.shuffle) {
+            l->order = (int64_t *)nn__memory((uint64_t)d->len, sizeof(int64_t));
+            bad |= !l->order;
+        }
+        if (bad) {
+            nn__loader_close(l);
+            l = NULL;
+        }
+    }
+    if (a.site_) (void)tensor__at_ptr(a.site_, l);
+    return l;
+}
+
+TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
+    return l ? l->batches : 0;
+}
+
+TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches) {
+    if (!l) return nn__poisoned("seek", "the loader");
+    if (batches < 0) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
+        return TENSOR_ERR_SHAPE;
+    }
+    l->epoch = l->batches > 0 ? batches / l->batches : 0;
+    l->position = l->batches > 0 ? batches % l->batches : 0;
+    return TENSOR_OK;
+}
+
+// Uniform in 0..n-1 from 64-bit words of a Philox stream; words that would favour small values are skipped.
+typedef struct nn__draw_t {
+    uint64_t seed, stream, block;
+    uint32_t word[4];
+    int used;
+} nn__draw_t;
+
+TENSOR__FN uint64_t nn__draw(nn__draw_t *d, uint64_t n) {
+    uint64_t limit = UINT64_MAX - UINT64_MAX % n, v;
+    do {
+        if (d->used == 4) {
+            TENSOR__(philox)(d->seed, d->stream, d->block++, d->word);
+            d->used = 0;
+        }
+        v = (uint64_t)d->word[d->used] << 32 | d->word[d->used + 1];
+        d->used += 2;
+    } while (v >= limit);
+    return v % n;
+}
+
+TENSOR__FN void nn__shuffle(nn_data_loader_t *l) {
+    nn__draw_t d;
+    int64_t i;
+    if (!l->order || l->order_epoch == l->epoch) return;
+    memset(&d, 0, sizeof d);
+    d.seed = l->seed;
+    d.stream = (uint64_t)l->epoch;
+    d.used = 4;
+    for (i = 0; i < l->set.len; i++) l->order[i] = i;
+    for (i = l->set.len - 1; i > 0; i--) {
+        int64_t k = (int64_t)nn__draw(&d, (uint64_t)i + 1), t = l->order[i];
+        l->order[i] = l->order[k];
+        l->order[k] = t;
+    }
+    l->order_epoch = l->epoch;
+}
+
+// Rows of one batch, cut into tasks of a fixed number of rows.
+typedef struct nn__gather_t {
+    const nn_data_loader_t *l;
+    char *x, *y;
+    size_t x_row, y_row;   // bytes
+    int64_t from, rows, per_task;
+    tensor__count_t code;   // of the first failing get
+    int64_t failed;
+} nn__gather_t;
+
+TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
+    nn__gather_t *g = (nn__gather_t *)arg;
+    const nn_dataset_t *d = &g->l->set;
+    int64_t i = task * g->per_task, end = i + g->per_task < g->rows ? i + g->per_task : g->rows;
+    const char *sx =
+        d->x ? (const char *)d->x->storage->data + (size_t)d->x->offset * tensor_dtype_size(d->x_dtype)
+             : NULL;
+    const char *sy =
+        d->y ? (const char *)d->y->storage->data + (size_t)d->y->offset * tensor_dtype_size(d->y_dtype)
+             : NULL;
+    (void)worker;
+    for (; i < end; i++) {
+        int64_t at = g->l->order ? g->l->order[g->from + i] : g->from + i;
+        char *x = g->x + (size_t)i * g->x_row, *y = g->y ? g->y + (size_t)i * g->y_row : NULL;
+        if (d->x) {
+            if (g->x_row) memcpy(x, sx + (size_t)at * g->x_row, g->x_row);
+            if (y && g->y_row) memcpy(y, sy + (size_t)at * g->y_row, g->y_row);
+        } else {
+            int code = d->get(d->user, at, x, y);
+            if (code != 0 && TENSOR__ATOMIC_LOAD(&g->code) == 0) {
+                TENSOR__ATOMIC_STORE(&g->code, (tensor__count_t)code);
+                g->failed = at;
+            }
+        }
+    }
+}
+
+// A batch tensor [rows, sample...].
+TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype_t dtype, int64_t rows) {
+    int64_t dims[TENSOR_MAX_DIMS];
+    int k;
+    dims[0] = rows;
+    for (k = 0; k < sample->ndim; k++) dims[k + 1] = sample->dims[k];
+    return (tensor_empty_n)(dims, sample->ndim + 1, dtype);
+}
+
+TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
+    nn__gather_t g;
+    int64_t tasks, i;
+    b->x = b->y = TENSOR__(poison);
+    b->size = b->index = b->epoch = 0;
+    if (tensor_error_code() != TENSOR_OK) return 0;
+    if (!l) {
+        nn__poisoned("next", "the loader");
+        return 0;
+    }
+    if (l->position >= l->batches) {
+        l->position = 0;
+        l->epoch++;
+        return 0;
+    }
+    nn__shuffle(l);
+    g.l = l;
+    g.from = l->position * l->batch;
+    g.rows = l->set.len - g.from < l->batch ? l->set.len - g.from : l->batch;
+    b->x = nn__batch_tensor(&l->set.x_shape, l->set.x_dtype, g.rows);
+    b->y = l->set.has_y ? nn__batch_tensor(&l->set.y_shape, l->set.y_dtype, g.rows) : NULL;
+    if ((tensor_is_poison)(b->x) || (b->y && (tensor_is_poison)(b->y))) {
+        b->x = b->y = TENSOR__(poison);
+        return 0;
+    }
+    g.x_row = (size_t)(b->x->numel / g.rows) * tensor_dtype_size(l->set.x_dtype);
+    g.y_row = b->y ? (size_t)(b->y->numel / g.rows) * tensor_dtype_size(l->set.y_dtype) : 0;
+    g.x = (char *)b->x->storage->data;
+    g.y = b->y ? (char *)b->y->storage->data : NULL;
+    g.code = 0;
+    g.failed = 0;
+    g.per_task = 1 + (int64_t)(65536 / (g.x_row + g.y_row + 1));
+    if (!l->set.x) g.per_task = 1;
+    tasks = (g.rows + g.per_task - 1) / g.per_task;
+    if (tasks > 1 && (l->set.x || l->workers > 0)) {
+        TENSOR__(parallel)(tasks, nn__gather_task, &g);
+    } else {
+        for (i = 0; i < tasks; i++) nn__gather_task(&g, i, 0);
+    }
+    if (g.code != 0) {
+        NN__FAIL(g.code > 0 && g.code < TENSOR_ERR_COUNT ? g.code : TENSOR_ERR_IO,
+                 "next: get failed for sample %d with code %d", g.failed, (int64_t)g.code);
+        b->x = b->y = TENSOR__(poison);
+        return 0;
+    }
+    b->size = g.rows;
+    b->index = l->position++;
+    b->epoch = l->epoch;
+    return 1;
+}
+
+// ------------------------------------------------------------------------------
+// Bytes from memory or a file
+// ------------------------------------------------------------------------------
+
+typedef struct nn__source_t {
+    const unsigned char *data;   // NULL = file
+    void *file;
+    uint64_t size, at;   // at: the file's position
+} nn__source_t;
+
+#ifndef TENSOR_NO_STDIO
+TENSOR__FN int nn__seek_file(FILE *f, uint64_t at) {
+#if defined(_WIN32)
+    return _fseeki64(f, (int64_t)at, SEEK_SET);
+#else
+    if (at > (uint64_t)LONG_MAX) return -1;
+    return fseek(f, (long)at, SEEK_SET);
+#endif
+}
+
+// Opens path and finds its size; 0 after raising IO.
+TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
+    FILE *f = path ? fopen(path, "rb") : NULL;
+    int64_t size = -1;
+    memset(s, 0, sizeof *s);
+    if (!f) {
+        NN__FAIL(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
+                 path ? strerror(errno) : "no path");
+        return 0;
+    }
+#if defined(_WIN32)
+    if (_fseeki64(f, 0, SEEK_END) == 0) size = _ftelli64(f);
+#else
+    if (fseek(f, 0, SEEK_END) == 0) size = (int64_t)ftell(f);
+#endif
+    if (size < 0 || size == LONG_MAX || fseek(f, 0, SEEK_SET) != 0) {
+        fclose(f);
+        NN__FAIL(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
+        return 0;
+    }
+    s->file = f;
+    s->size = (uint64_t)size;
+    return 1;
+}
+#endif
+
+// n bytes from at; 0 (nothing raised) if the source does not have them.
+TENSOR__FN int nn__read(nn__source_t *s, uint64_t at, void *to, uint64_t n) {
+    if (at > s->size || n > s->size - at) return 0;
+    if (n == 0) return 1;
+    if (s->data) {
+        memcpy(to, s->data + at, (size_t)n);
+        return 1;
+    }
+#ifndef TENSOR_NO_STDIO
+    if (s->at != at && nn__seek_file((FILE *)s->file, at) != 0) return 0;
+    s->at = at + n;
+    if (fread(to, 1, (size_t)n, (FILE *)s->file) == (size_t)n) return 1;
+    s->at = UINT64_MAX;
+#endif
+    return 0;
+}
+
+TENSOR__FN void nn__close_source(nn__source_t *s) {
+#ifndef TENSOR_NO_STDIO
+    if (s->file) fclose((FILE *)s->file);
+#endif
+    s->file = NULL;
+}
+
+// Reverses the bytes of n elements.
+TENSOR__FN void nn__swap(void *data, uint64_t n, size_t size) {
+    unsigned char *p = (unsigned char *)data;
+    uint64_t i;
+    size_t k;
+    for (i = 0; size > 1 && i < n; i++, p += size) {
+        for (k = 0; k < size / 2; k++) {
+            unsigned char t = p[k];
+            p[k] = p[size - 1 - k];
+            p[size - 1 - k] = t;
+        }
+    }
+}
+
+TENSOR__FN int nn__little_endian(void) {
+    uint16_t one = 1;
+    unsigned char first;
+    memcpy(&first, &one, 1);
+    return first == 1;
+}
+
+// Widens n elements of 1 or 2 bytes at the start of data to i32 (u32 to i64), from the last to the first.
+enum { NN__I8, NN__I16, NN__U16, NN__U32 };
+TENSOR__FN void nn__widen(void *data, uint64_t n, int from) {
+    unsigned char *p = (unsigned char *)data;
+    while (n-- > 0) {
+        if (from == NN__I8) {
+            int8_t v;
+            int32_t w;
+            memcpy(&v, p + n, 1);
+            w = v;
+            memcpy(p + 4 * n, &w, 4);
+        } else if (from == NN__U32) {
+            uint32_t v;
+            int64_t w;
+            memcpy(&v, p + 4 * n, 4);
+            w = (int64_t)v;
+            memcpy(p + 8 * n, &w, 8);
+        } else {
+            uint16_t v;
+            int32_t w;
+            memcpy(&v, p + 2 * n, 2);
+            w = from == NN__I16 && v > 32767 ? (int32_t)v - 65536 : (int32_t)v;
+            memcpy(p + 4 * n, &w, 4);
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------
+// IDX
+// ------------------------------------------------------------------------------
+
+TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
+    unsigned char head[4 + 4 * TENSOR_MAX_DIMS];
+    int64_t dims[TENSOR_MAX_DIMS];
+    uint64_t bytes, numel = 1, got = s->size < 4 ? s->size : 4;
+    tensor_dtype_t dtype = TENSOR_I32;
+    size_t size;
+    int widen = -1, rank, k;
+    tensor_t *t;
+    if (!nn__read(s, 0, head, got)) return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
+    if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B) {
+        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is gzip-compressed; decompress it first (gunzip)",
+                        label);
+    }
+    if (got < 4 || head[0] != 0 || head[1] != 0) {
+        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is not an IDX file (first bytes are not 0 0)", label);
+    }
+    rank = head[3];
+    switch (head[2]) {
+    case 0x08: dtype = TENSOR_U8; break;
+    case 0x09: widen = NN__I8; break;
+    case 0x0B: widen = NN__I16; break;
+    case 0x0C: break;
+    case 0x0D: dtype = TENSOR_F32; break;
+    case 0x0E: dtype = TENSOR_F64; break;
+    default:
+        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has the unknown type code %d", label,
+                        (int64_t)head[2]);
+    }
+    size = widen == NN__I8 ? 1 : widen == NN__I16 ? 2 : tensor_dtype_size(dtype);
+    if (rank < 1 || rank > TENSOR_MAX_DIMS) {
+        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label,
+                        (int64_t)rank);
+    }
+    if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank)) {
+        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" ends inside its header", label);
+    }
+    for (k = 0; k < rank; k++) {
+        const unsigned char *p = head + 4 + 4 * k;
+        dims[k] =
+            (int64_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3]);
+        if (dims[k] == 0) return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has a dim of 0", label);
+        if (numel > ((uint64_t)1 << 60) / (uint64_t)dims[k]) {
+            return NN__FAIL(TENSOR_ERR_FORMAT, "idx: the sizes in \"%s\" overflow", label);
+        }
+        numel *= (uint64_t)dims[k];
+    }
+    bytes = numel * size;
+    if (bytes != s->size - 4 - 4 * (uint64_t)rank) {
+        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" must hold %d bytes of data (got %d)", label,
+                        (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
+    }
+    t = (tensor_empty_n)(dims, rank, dtype);
+    if ((tensor_is_poison)(t)) return t;
+    if (!nn__read(s, 4 + 4 * (uint64_t)rank, t->storage->data, bytes)) {
+        (tensor_free)(t);
+        return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
+    }
+    if (nn__little_endian()) nn__swap(t->storage->data, numel, size);
+    if (widen >= 0) nn__widen(t->storage->data, numel, widen);
+    return t;
+}
+
+TENSOR_API tensor_t *(nn_parse_idx)(const void *data, size_t size) {
+    static const unsigned char none = 0;
+    nn__source_t s;
+    memset(&s, 0, sizeof s);
+    s.data = data ? (const unsigned char *)data : &none;
+    s.size = data ? size : 0;
+    return nn__idx(&s, "memory");
+}
+
+#ifndef TENSOR_NO_STDIO
+TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
+    nn__source_t s;
+    tensor_t *t;
+    if (!nn__open(&s, "read_idx", path)) return TENSOR__(poison);
+    t = nn__idx(&s, path);
+    nn__close_source(&s);
+    return t;
+}
+#endif
 
 // ------------------------------------------------------------------------------
 // >>impl-files                                     MARK: safetensors
+//
+// The parser knows only the grammar a header can have, so nesting is bounded by its own text; strings are
+// decoded in place. All numbers are checked while they are read: nothing downstream meets an unchecked one.
 // ------------------------------------------------------------------------------
+
+typedef struct nn__entry_t {
+    const char *name;
+    int64_t dims[TENSOR_MAX_DIMS];
+    uint64_t begin, end;   // in the data
+    int ndim, dtype;       // row of nn__dtypes
+} nn__entry_t;
+
+typedef struct nn__named_index_t {
+    const char *name;
+    int64_t index;
+} nn__named_index_t;
+
+struct nn_safetensors_t {
+    tensor__owned_t owned;   // first: the context's list
+    nn__source_t source;
+    char *header, *label;
+    uint64_t data;   // where the data begins in the source
+    nn__entry_t *entry;
+    int64_t count, cap;
+    nn__named_index_t *sorted;   // by name
+    nn_metadata_t *metadata;
+    int64_t nmetadata, metadata_cap;
+};
+
+// Types of the format; of ours for those we can give.
+static const struct {
+    const char *name;
+    int size, dtype, widen;
+} nn__dtypes[] = {
+    {"F32", 4, TENSOR_F32, -1},
+    {"F64", 8, TENSOR_F64, -1},
+    {"I32", 4, TENSOR_I32, -1},
+    {"I64", 8, TENSOR_I64, -1},
+    {"U8", 1, TENSOR_U8, -1},
+    {"BOOL", 1, TENSOR_BOOL, -1},
+    {"F16", 2, TENSOR_F16, -1},
+    {"BF16", 2, TENSOR_BF16, -1},
+    {"I8", 1, TENSOR_I32, NN__I8},
+    {"I16", 2, TENSOR_I32, NN__I16},
+    {"U16", 2, TENSOR_I32, NN__U16},
+    {"U32", 4, TENSOR_I64, NN__U32},
+    {"U64", 8, -1, -1},
+    {"F8_E4M3", 1, -1, -1},
+    {"F8_E5M2", 1, -1, -1},
+};
+enum { NN__DTYPES = (int)(sizeof nn__dtypes / sizeof nn__dtypes[0]) };
+
+TENSOR__FN void nn__reader_close(nn_safetensors_t *r) {
+    TENSOR__(disown)(&r->owned);
+    nn__close_source(&r->source);
+    nn__free(r->header);
+    nn__free(r->label);
+    nn__free(r->entry);
+    nn__free(r->sorted);
+    nn__free(r->metadata);
+    nn__free(r);
+}
+
+TENSOR__FN void nn__reader_shutdown(tensor__owned_t *o) {
+    nn__reader_close((nn_safetensors_t *)(void *)o);
+}
+
+TENSOR_API int nn_safetensors_close(nn_safetensors_t *r) {
+    if (r) nn__reader_close(r);
+    return TENSOR_OK;
+}
+
+// ------------------------------------------------------------------------------
+// The header
+// ------------------------------------------------------------------------------
+
+typedef struct nn__json_t {
+    nn_safetensors_t *r;
+    char *p, *end;
+    int failed;
+} nn__json_t;
+
+// Refuses the file; about is what it concerns (a tensor's name) or "".
+TENSOR__FN int nn__malformed(nn__json_t *j, const char *about, const char *what) {
+    if (!j->failed) {
+        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s%s%s", j->r->label, about, *about ? ": " : "",
+                 what);
+    }
+    j->failed = 1;
+    return 0;
+}
+
+TENSOR__FN int nn__peek(nn__json_t *j) {
+    while (j->p < j->end && (*j->p == ' ' || *j->p == '\n' || *j->p == '\r' || *j->p == '\t')) j->p++;
+    return j->p < j->end ? (unsigned char)*j->p : -1;
+}
+
+TENSOR__FN int nn__expect(nn__json_t *j, int c, const char *about, const char *what) {
+    if (nn__peek(j) != c) return nn__malformed(j, about, what);
+    j->p++;
+    return 1;
+}
+
+// Length of the UTF-8 sequence at p, 0 if it is malformed (overlong, surrogate, too large, cut off).
+TENSOR__FN int nn__utf8(const unsigned char *p, const unsigned char *end) {
+    uint32_t c;
+    int n = *p < 0x80                 ? 1
+            : *p >= 0xC2 && *p < 0xE0 ? 2
+            : *p >= 0xE0 && *p < 0xF0 ? 3
+            : *p >= 0xF0 && *p < 0xF5 ? 4
+                                      : 0;
+    int k;
+    if (n < 2) return n;
+    if (end - p < n) return 0;
+    c = *p & (0x7Fu >> n);
+    for (k = 1; k < n; k++) {
+        if ((p[k] & 0xC0) != 0x80) return 0;
+        c = c << 6 | (p[k] & 0x3Fu);
+    }
+    if ((n == 3 && (c < 0x800 || (c >= 0xD800 && c < 0xE000))) || (n == 4 && (c < 0x10000 || c > 0x10FFFF)))
+        return 0;
+    return n;
+}
+
+TENSOR__FN int nn__hex4(const char *p, const char *end, uint32_t *out) {
+    int k;
+    *out = 0;
+    if (end - p < 4) return 0;
+    for (k = 0; k < 4; k++) {
+        int c = p[k], v = c >= '0' && c <= '9'   ? c - '0'
+                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                 : -1;
+        if (v < 0) return 0;
+        *out = *out << 4 | (uint32_t)v;
+    }
+    return 1;
+}
+
+// A string, decoded in place and terminated. NULL after refusing.
+TENSOR__FN char *nn__string(nn__json_t *j, const char *about) {
+    char *start, *to;
+    if (nn__peek(j) != '"') {
+        nn__malformed(j, about, "a string is expected");
+        return NULL;
+    }
+    start = to = ++j->p;
+    for (;;) {
+        unsigned char c;
+        int n;
+        if (j->p >= j->end) {
+            nn__malformed(j, about, "unterminated string");
+            return NULL;
+        }
+        c = (unsigned char)*j->p;
+        if (c == '"') break;
+        if (c < 0x20) {
+            nn__malformed(j, about, "control character in a string");
+            return NULL;
+        }
+        if (c == '\\') {
+            static const char escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
+            const char *e = NULL;
+            uint32_t v, low;
+            if (j->end - j->p < 2) {
+                nn__malformed(j, about, "unterminated escape");
+                return NULL;
+            }
+            if (j->p[1] != 'u') {
+                for (e = escapes; *e && *e != j->p[1]; e += 2) {
+                }
+                if (!*e) {
+                    nn__malformed(j, about, "unknown escape");
+                    return NULL;
+                }
+                *to++ = e[1];
+                j->p += 2;
+                continue;
+            }
+            if (!nn__hex4(j->p + 2, j->end, &v)) {
+                nn__malformed(j, about, "malformed \\u escape");
+                return NULL;
+            }
+            j->p += 6;
+            if (v >= 0xD800 && v < 0xE000) {
+                if (v >= 0xDC00 || j->end - j->p < 6 || j->p[0] != '\\' || j->p[1] != 'u' ||
+                    !nn__hex4(j->p + 2, j->end, &low) || low < 0xDC00 || low > 0xDFFF) {
+                    nn__malformed(j, about, "unpaired surrogate");
+                    return NULL;
+                }
+                v = 0x10000 + ((v - 0xD800) << 10) + (low - 0xDC00);
+                j->p += 6;
+            }
+            if (v == 0) {
+                nn__malformed(j, about, "NUL in a string");
+                return NULL;
+            }
+            if (v < 0x80) {
+                *to++ = (char)v;
+            } else if (v < 0x800) {
+                *to++ = (char)(0xC0 | v >> 6);
+                *to++ = (char)(0x80 | (v & 0x3F));
+            } else if (v < 0x10000) {
+                *to++ = (char)(0xE0 | v >> 12);
+                *to++ = (char)(0x80 | (v >> 6 & 0x3F));
+                *to++ = (char)(0x80 | (v & 0x3F));
+            } else {
+                *to++ = (char)(0xF0 | v >> 18);
+                *to++ = (char)(0x80 | (v >> 12 & 0x3F));
+                *to++ = (char)(0x80 | (v >> 6 & 0x3F));
+                *to++ = (char)(0x80 | (v & 0x3F));
+            }
+            continue;
+        }
+        n = nn__utf8((const unsigned char *)j->p, (const unsigned char *)j->end);
+        if (n == 0) {
+            nn__malformed(j, about, "a string is not UTF-8");
+            return NULL;
+        }
+        while (n-- > 0) *to++ = *j->p++;
+    }
+    j->p++;
+    *to = 0;
+    return start;
+}
+
+// Whether a tensor may have this name: 1..4096 bytes, no control characters.
+TENSOR__FN int nn__name_ok(const char *s) {
+    const unsigned char *p = (const unsigned char *)s, *end = p + strlen(s);
+    if (p == end || end - p > 4096) return 0;
+    while (p < end) {
+        int n = nn__utf8(p, end);
+        if (n == 0 || *p < 0x20 || *p == 0x7F) return 0;
+        p += n;
+    }
+    return 1;
+}
+
+// A JSON integer 0 .. 2^53; no sign, fraction, exponent or leading zero.
+TENSOR__FN int nn__integer(nn__json_t *j, const char *about, uint64_t *out) {
+    int first = nn__peek(j);
+    uint64_t v = 0;
+    if (first < '0' || first > '9') return nn__malformed(j, about, "a whole number >= 0 is expected");
+    while (j->p < j->end && *j->p >= '0' && *j->p <= '9') {
+        v = v * 10 + (uint64_t)(*j->p - '0');
+        if (v > (uint64_t)1 << 53) return nn__malformed(j, about, "a number is too large");
+        j->p++;
+        if (first == '0' && j->p < j->end && *j->p >= '0' && *j->p <= '9') {
+            return nn__malformed(j, about, "a number with a leading zero");
+        }
+    }
+    if (j->p < j->end && (*j->p == '.' || *j->p == 'e' || *j->p == 'E')) {
+        return nn__malformed(j, about, "a whole number is expected");
+    }
+    *out = v;
+    return 1;
+}
+
+TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) {
+    int have_dtype = 0, have_shape = 0, have_offsets = 0, k;
+    uint64_t v, numel = 1;
+    if (!nn__expect(j, '{', name, "an object is expected")) return 0;
+    e->name = name;
+    do {
+        const char *key = nn__string(j, name);
+        if (!key || !nn__expect(j, ':', name, "a colon is expected")) return 0;
+        if (strcmp(key, "dtype") == 0) {
+            const char *d = nn__string(j, name);
+            if (!d) return 0;
+            if (have_dtype++) return nn__malformed(j, name, "dtype stands twice");
+            for (k = 0; k < NN__DTYPES && strcmp(nn__dtypes[k].name, d) != 0; k++) {
+            }
+            if (k == NN__DTYPES) return nn__malformed(j, name, "unknown dtype");
+            e->dtype = k;
+        } else if (strcmp(key, "shape") == 0) {
+            if (have_shape++) return nn__malformed(j, name, "shape stands twice");
+            if (!nn__expect(j, '[', name, "shape must be a list")) return 0;
+            if (nn__peek(j) == ']') {
+                j->p++;
+                continue;
+            }
+            do {
+                if (e->ndim == TENSOR_MAX_DIMS) return nn__malformed(j, name, "more than 8 dims");
+                if (!nn__integer(j, name, &v)) return 0;
+                e->dims[e->ndim++] = (int64_t)v;
+            } while (nn__peek(j) == ',' && j->p++);
+            if (!nn__expect(j, ']', name, "a closing bracket is expected")) return 0;
+        } else if (strcmp(key, "data_offsets") == 0) {
+            if (have_offsets++) return nn__malformed(j, name, "data_offsets stands twice");
+            if (!nn__expect(j, '[', name, "data_offsets must be a list") ||
+                !nn__integer(j, name, &e->begin) ||
+                !nn__expect(j, ',', name, "data_offsets must be two numbers") ||
+                !nn__integer(j, name, &e->end) ||
+                !nn__expect(j, ']', name, "data_offsets must be two numbers")) {
+                return 0;
+            }
+        } else {
+            return nn__malformed(j, name, "unknown key");
+        }
+    } while (nn__peek(j) == ',' && j->p++);
+    if (!nn__expect(j, '}', name, "a closing brace is expected")) return 0;
+    if (!have_dtype || !have_shape || !have_offsets)
+        return nn__malformed(j, name, "dtype, shape or data_offsets is missing");
+    if (e->begin > e->end) return nn__malformed(j, name, "data_offsets end before they begin");
+    if (e->end > j->r->source.size - j->r->data)
+        return nn__malformed(j, name, "data_offsets lie beyond the file's end");
+    for (k = 0; k < e->ndim; k++) {
+        uint64_t d = (uint64_t)e->dims[k];
+        if (d != 0 && numel > ((uint64_t)1 << 60) / d) return nn__malformed(j, name, "the shape overflows");
+        numel *= d;
+    }
+    if (numel * (uint64_t)nn__dtypes[e->dtype].size != e->end - e->begin) {
+        return nn__malformed(j, name, "shape and data_offsets disagree on the size");
+    }
+    return 1;
+}
+
+TENSOR__FN int nn__parse_metadata(nn__json_t *j) {
+    nn_safetensors_t *r = j->r;
+    if (!nn__expect(j, '{', "__metadata__", "an object is expected")) return 0;
+    if (nn__peek(j) == '}') {
+        j->p++;
+        return 1;
+    }
+    do {
+        const char *key = nn__string(j, "__metadata__"), *value;
+        if (!key || !nn__expect(j, ':', "__metadata__", "a colon is expected")) return 0;
+        value = nn__string(j, "__metadata__");
+        if (!value) return 0;
+        if (r->nmetadata == r->metadata_cap) {
+            int64_t cap = r->metadata_cap ? 2 * r->metadata_cap : 8;
+            nn_metadata_t *q =
+                (nn_metadata_t *)nn__grow(r->metadata, (uint64_t)r->nmetadata, (uint64_t)cap, sizeof *q);
+            if (!q) return 0;
+            r->metadata = q;
+            r->metadata_cap = cap;
+        }
+        r->metadata[r->nmetadata].key = key;
+        r->metadata[r->nmetadata++].value = value;
+    } while (nn__peek(j) == ',' && j->p++);
+    return nn__expect(j, '}', "__metadata__", "a closing brace is expected");
+}
+
+TENSOR__FN int nn__by_name(const void *a, const void *b) {
+    return strcmp(((const nn__named_index_t *)a)->name, ((const nn__named_index_t *)b)->name);
+}
+
+TENSOR__FN int nn__by_offset(const void *a, const void *b) {
+    const nn__entry_t *x = (const nn__entry_t *)a, *y = (const nn__entry_t *)b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return x->end < y->end ? -1 : x->end > y->end;
+}
+
+TENSOR__FN int nn__by_key(const void *a, const void *b) {
+    return strcmp(((const nn_metadata_t *)a)->key, ((const nn_metadata_t *)b)->key);
+}
+
+// Parses header[0..n-1] of r. 0 after raising.
+TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
+    nn__json_t j;
+    uint64_t at = 0;
+    int64_t i;
+    int seen_metadata = 0;
+    j.r = r;
+    j.p = r->header;
+    j.end = r->header + n;
+    j.failed = 0;
+    if (!nn__expect(&j, '{', "", "the header does not begin with {")) return 0;
+    if (nn__peek(&j) == '}') {
+        j.p++;
+    } else {
+        do {
+            char *name = nn__string(&j, "header");
+            if (!name || !nn__expect(&j, ':', name, "a colon is expected")) return 0;
+            if (strcmp(name, "__metadata__") == 0) {
+                if (seen_metadata++) return nn__malformed(&j, name, "stands twice");
+                if (!nn__parse_metadata(&j)) return 0;
+                continue;
+            }
+            if (!nn__name_ok(name))
+                return nn__malformed(&j, "header", "a name is empty, too long or has control characters");
+            if (r->count == r->cap) {
+                int64_t cap = r->cap ? 2 * r->cap : 16;
+                nn__entry_t *q =
+                    (nn__entry_t *)nn__grow(r->entry, (uint64_t)r->count, (uint64_t)cap, sizeof *q);
+                if (!q) return 0;
+                r->entry = q;
+                r->cap = cap;
+            }
+            if (!nn__parse_entry(&j, &r->entry[r->count], name)) return 0;
+            r->count++;
+        } while (nn__peek(&j) == ',' && j.p++);
+        if (!nn__expect(&j, '}', "", "a closing brace is expected")) return 0;
+    }
+    if (nn__peek(&j) != -1) return nn__malformed(&j, "", "text after the header's object");
+    if (r->count) qsort(r->entry, (size_t)r->count, sizeof *r->entry, nn__by_offset);
+    for (i = 0; i < r->count; i++) {
+        if (r->entry[i].begin > at) return nn__malformed(&j, r->entry[i].name, "a hole before its data");
+        if (r->entry[i].begin < at)
+            return nn__malformed(&j, r->entry[i].name, "its data overlap another tensor's");
+        at = r->entry[i].end;
+    }
+    if (at != r->source.size - r->data) return nn__malformed(&j, "", "bytes after the last tensor");
+    r->sorted = (nn__named_index_t *)nn__memory((uint64_t)r->count, sizeof *r->sorted);
+    if (!r->sorted) return 0;
+    for (i = 0; i < r->count; i++) {
+        r->sorted[i].name = r->entry[i].name;
+        r->sorted[i].index = i;
+    }
+    if (r->count) qsort(r->sorted, (size_t)r->count, sizeof *r->sorted, nn__by_name);
+    for (i = 1; i < r->count; i++) {
+        if (strcmp(r->sorted[i - 1].name, r->sorted[i].name) == 0) {
+            return nn__malformed(&j, r->sorted[i].name, "two tensors of this name");
+        }
+    }
+    if (r->nmetadata) qsort(r->metadata, (size_t)r->nmetadata, sizeof *r->metadata, nn__by_key);
+    for (i = 1; i < r->nmetadata; i++) {
+        if (strcmp(r->metadata[i - 1].key, r->metadata[i].key) == 0) {
+            return nn__malformed(&j, "__metadata__", "two entries of one key");
+        }
+    }
+    return 1;
+}
+
+// Takes over the source, also when it fails.
+TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
+    nn_safetensors_t *r = (nn_safetensors_t *)nn__memory(1, sizeof *r);
+    unsigned char head[8];
+    uint64_t n = 0;
+    int k, ok = 0;
+    if (!r) {
+        nn__close_source(s);
+        return NULL;
+    }
+    r->source = *s;
+    r->owned.destroy = nn__reader_shutdown;
+    TENSOR__(own)(nn__self(), &r->owned);
+    r->label = nn__copy_string(label);
+    if (r->label) {
+        if (s->size < 8) {
+            NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": shorter than 8 bytes", label);
+        } else if (!nn__read(&r->source, 0, head, 8)) {
+            NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
+        } else {
+            for (k = 7; k >= 0; k--) n = n << 8 | head[k];
+            if (n > s->size - 8) {
+                NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": the header's length exceeds the file",
+                         label);
+            } else if (n > NN_SAFETENSORS_MAX_HEADER) {
+                NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": a header of %d bytes is over the limit",
+                         label, (int64_t)n);
+            } else if ((r->header = (char *)nn__memory(n + 1, 1)) != NULL) {
+                if (!nn__read(&r->source, 8, r->header, n)) {
+                    NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
+                } else {
+                    r->data = 8 + n;
+                    ok = nn__parse_header(r, n);
+                }
+            }
+        }
+    }
+    if (ok) return r;
+    nn__reader_close(r);
+    return NULL;
+}
+
+TENSOR_API nn_safetensors_t *nn_safetensors_parse(const void *data, size_t size) {
+    static const unsigned char none = 0;
+    nn__source_t s;
+    memset(&s, 0, sizeof s);
+    s.data = data ? (const unsigned char *)data : &none;
+    s.size = data ? size : 0;
+    return nn__reader(&s, "memory");
+}
+
+TENSOR_API int64_t nn_safetensors_count(nn_safetensors_t *r) {
+    return r ? r->count : 0;
+}
+
+TENSOR_API const char *nn_safetensors_name(nn_safetensors_t *r, int64_t i) {
+    return r && i >= 0 && i < r->count ? r->entry[i].name : NULL;
+}
+
+TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *key) {
+    nn_metadata_t want, *found;
+    if (!r || !key || r->nmetadata == 0) return NULL;
+    want.key = key;
+    want.value = NULL;
+    found = (nn_metadata_t *)bsearch(&want, r->metadata, (size_t)r->nmetadata, sizeof want, nn__by_key);
+    return found ? found->value : NULL;
+}
+
+TENSOR__FN nn__entry_t *nn__find_entry(nn_safetensors_t *r, const char *name) {
+    nn__named_index_t want, *found;
+    if (r->count == 0) return NULL;
+    want.name = name;
+    want.index = 0;
+    found = (nn__named_index_t *)bsearch(&want, r->sorted, (size_t)r->count, sizeof want, nn__by_name);
+    return found ? &r->entry[found->index] : NULL;
+}
+
+TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
+    int dtype = nn__dtypes[e->dtype].dtype, size = nn__dtypes[e->dtype].size,
+        widen = nn__dtypes[e->dtype].widen;
+    uint64_t bytes = e->end - e->begin, k;
+    tensor_t *t;
+    if (dtype < 0) {
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s", r->label, e->name,
+                        nn__dtypes[e->dtype].name);
+    }
+    t = (tensor_empty_n)(e->dims, e->ndim, (tensor_dtype_t)dtype);
+    if ((tensor_is_poison)(t) || bytes == 0) return t;
+    if (!nn__read(&r->source, r->data + e->begin, t->storage->data, bytes)) {
+        (tensor_free)(t);
+        return NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\": %s cannot be read", r->label, e->name);
+    }
+    if (!nn__little_endian()) nn__swap(t->storage->data, bytes / (uint64_t)size, (size_t)size);
+    if (widen >= 0) nn__widen(t->storage->data, bytes / (uint64_t)size, widen);
+    if (dtype == TENSOR_BOOL) {
+        unsigned char *b = (unsigned char *)t->storage->data;
+        for (k = 0; k < bytes; k++) b[k] = b[k] != 0;
+    }
+    return t;
+}
+
+TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name) {
+    nn__entry_t *e;
+    if (!r || !name) {
+        nn__poisoned("safetensors_get", "the reader");
+        return TENSOR__(poison);
+    }
+    e = nn__find_entry(r, name);
+    if (e) return nn__read_entry(r, e);
+    return NN__FAIL(TENSOR_ERR_INDEX, "safetensors: \"%s\" has no tensor \"%s\"", r->label, name);
+}
+
+#ifndef TENSOR_NO_STDIO
+TENSOR_API nn_safetensors_t *nn_safetensors_open(const char *path) {
+    nn__source_t s;
+    if (!nn__open(&s, "safetensors", path)) return NULL;
+    return nn__reader(&s, path);
+}
+#endif
+
+// ------------------------------------------------------------------------------
+// Writing
+// ------------------------------------------------------------------------------
+
+// A file or a growing text. A sink that failed stays so.
+typedef struct nn__sink_t {
+    void *file;
+    char *p;
+    uint64_t n, cap;
+    int failed;
+} nn__sink_t;
+
+TENSOR__FN void nn__write(nn__sink_t *s, const void *data, uint64_t n) {
+    if (s->failed || n == 0) return;
+#ifndef TENSOR_NO_STDIO
+    if (s->file) {
+        if (fwrite(data, 1, (size_t)n, (FILE *)s->file) != (size_t)n) s->failed = TENSOR_ERR_IO;
+        s->n += n;
+        return;
+    }
+#endif
+    if (n > s->cap - s->n) {
+        uint64_t cap = 2 * s->cap > s->n + n ? 2 * s->cap : s->n + n + 256;
+        char *q = (char *)nn__grow(s->p, s->n, cap, 1);
+        if (!q) {
+            s->failed = TENSOR_ERR_OUT_OF_MEMORY;
+            return;
+        }
+        s->p = q;
+        s->cap = cap;
+    }
+    memcpy(s->p + s->n, data, (size_t)n);
+    s->n += n;
+}
+
+TENSOR__FN void nn__write_text(nn__sink_t *s, const char *text) {
+    nn__write(s, text, strlen(text));
+}
+
+TENSOR__FN void nn__write_u64(nn__sink_t *s, uint64_t v) {
+    char b[24];
+    nn__text_t t;
+    t.p = b;
+    t.size = sizeof b;
+    t.len = 0;
+    nn__put_u64(&t, v);
+    nn__write(s, b, t.len);
+}
+
+TENSOR__FN void nn__write_string(nn__sink_t *s, const char *text) {
+    static const char hex[] = "0123456789abcdef";
+    nn__write(s, "\"", 1);
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\') {
+            nn__write(s, "\\", 1);
+            nn__write(s, text, 1);
+        } else if (c < 0x20) {
+            char e[6] = {'\\', 'u', '0', '0', '0', '0'};
+            e[4] = hex[c >> 4];
+            e[5] = hex[c & 15];
+            nn__write(s, e, 6);
+        } else {
+            nn__write(s, text, 1);
+        }
+    }
+    nn__write(s, "\"", 1);
+}
+
+// A tensor to be written.
+typedef struct nn__out_t {
+    const char *name;
+    tensor_t *t;
+    uint64_t bytes;
+    int dtype, size;
+} nn__out_t;
+
+// Wide elements first, so that all are aligned; then by name.
+TENSOR__FN int nn__by_size(const void *a, const void *b) {
+    const nn__out_t *x = (const nn__out_t *)a, *y = (const nn__out_t *)b;
+    if (x->size != y->size) return x->size > y->size ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+TENSOR__FN int nn__out_by_name(const void *a, const void *b) {
+    return strcmp(((const nn__out_t *)a)->name, ((const nn__out_t *)b)->name);
+}
+
+// Checks, sorts and makes the header (length included). -> block to free, NULL after raising
+TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensors, int n,
+                               const nn_metadata_t *metadata, int nmeta, nn__sink_t *header) {
+    nn__out_t *out = (nn__out_t *)nn__memory((uint64_t)(n > 0 ? n : 1), sizeof *out);
+    uint64_t at = 0;
+    int i, k, bad = 0;
+    memset(header, 0, sizeof *header);
+    if (!out) return NULL;
+    for (i = 0; i < n && !bad; i++) {
+        tensor_t *t = tensors[i];
+        bad = 1;
+        if (!t || (tensor_is_poison)(t)) nn__poisoned("safetensors", names[i] ? names[i] : "a tensor");
+        else if (!names[i] || !nn__name_ok(names[i]) || strcmp(names[i], "__metadata__") == 0) {
+            NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: tensor %d has a name no file may hold", (int64_t)i);
+        } else {
+            bad = 0;
+        }
+        for (k = 0; !bad && nn__dtypes[k].dtype != (int)t->dtype; k++) {
+        }
+        if (bad) break;
+        out[i].name = names[i];
+        out[i].t = t;
+        out[i].dtype = k;
+        out[i].size = nn__dtypes[k].size;
+        out[i].bytes = (uint64_t)t->numel * (uint64_t)nn__dtypes[k].size;
+    }
+    if (!bad && n > 1) qsort(out, (size_t)n, sizeof *out, nn__out_by_name);
+    for (i = 1; i < n && !bad; i++) {
+        if (strcmp(out[i - 1].name, out[i].name) != 0) continue;
+        bad = 1;
+        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: two tensors are called \"%s\"", out[i].name);
+    }
+    if (!bad && n > 1) qsort(out, (size_t)n, sizeof *out, nn__by_size);
+    nn__write(header, "\0\0\0\0\0\0\0\0{", 9);
+    if (nmeta > 0) {
+        nn__write_text(header, "\"__metadata__\":{");
+        for (i = 0; i < nmeta; i++) {
+            if (i) nn__write_text(header, ",");
+            nn__write_string(header, metadata[i].key);
+            nn__write_text(header, ":");
+            nn__write_string(header, metadata[i].value);
+        }
+        nn__write_text(header, n > 0 ? "}," : "}");
+    }
+    for (i = 0; i < n && !bad; i++) {
+        if (i) nn__write_text(header, ",");
+        nn__write_string(header, out[i].name);
+        nn__write_text(header, ":{\"dtype\":\"");
+        nn__write_text(header, nn__dtypes[out[i].dtype].name);
+        nn__write_text(header, "\",\"shape\":[");
+        for (k = 0; k < out[i].t->ndim; k++) {
+            if (k) nn__write_text(header, ",");
+            nn__write_u64(header, (uint64_t)out[i].t->dims[k]);
+        }
+        nn__write_text(header, "],\"data_offsets\":[");
+        nn__write_u64(header, at);
+        at += out[i].bytes;
+        nn__write_text(header, ",");
+        nn__write_u64(header, at);
+        nn__write_text(header, "]}");
+    }
+    nn__write_text(header, "}");
+    while (header->n % 8 != 0 && !header->failed) nn__write_text(header, " ");
+    if (!bad && !header->failed && header->n - 8 > NN_SAFETENSORS_MAX_HEADER) {
+        bad = 1;
+        NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: a header of %d bytes is over the limit",
+                 (int64_t)header->n);
+    }
+    if (bad || header->failed) {
+        nn__free(header->p);
+        nn__free(out);
+        return NULL;
+    }
+    for (k = 0; k < 8; k++) header->p[k] = (char)(unsigned char)((header->n - 8) >> (8 * k));
+    return out;
+}
+
+// Header and data into s; s->failed tells.
+TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_t *out, int n) {
+    int i;
+    nn__write(s, header->p, header->n);
+    for (i = 0; i < n && !s->failed; i++) {
+        tensor_scope_t scope = tensor_scope_begin_no_grad();
+        tensor_t *c = (tensor_contiguous)(out[i].t);
+        if (out[i].bytes > 0) {
+            if (!nn__little_endian()) {
+                c = (tensor_clone)(c);
+                nn__swap(c->storage ? c->storage->data : NULL, c->storage ? (uint64_t)c->numel : 0,
+                         (size_t)out[i].size);
+            }
+            if ((tensor_is_poison)(c)) s->failed = TENSOR_ERR_OUT_OF_MEMORY;
+            else
+                nn__write(s, (const char *)c->storage->data + (size_t)c->offset * (size_t)out[i].size,
+                          out[i].bytes);
+        }
+        (tensor_scope_end)(scope);
+    }
+}
+
+TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t *const *tensors, int n,
+                                             const nn_metadata_t *metadata, int nmeta) {
+    nn__sink_t header, s;
+    nn__out_t *out = nn__plan(names, tensors, n, metadata, nmeta, &header);
+    tensor_t *t;
+    int64_t bytes;
+    int i;
+    if (!out) return TENSOR__(poison);
+    memset(&s, 0, sizeof s);
+    s.cap = header.n;
+    for (i = 0; i < n; i++) s.cap += out[i].bytes;
+    bytes = (int64_t)s.cap;
+    t = (tensor_empty_n)(&bytes, 1, TENSOR_U8);
+    if (!(tensor_is_poison)(t)) {
+        s.p = (char *)t->storage->data;
+        nn__emit(&s, &header, out, n);
+        if (s.failed) {
+            (tensor_free)(t);
+            t = TENSOR__(poison);
+        }
+    }
+    nn__free(header.p);
+    nn__free(out);
+    return t;
+}
+
+#ifndef TENSOR_NO_STDIO
+TENSOR__FN int nn__io_failed(const char *what, const char *path, int error) {
+    NN__FAIL(TENSOR_ERR_IO, "safetensors: %s \"%s\": %s", what, path, strerror(error));
+    return TENSOR_ERR_IO;
+}
+
+TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names, tensor_t *const *tensors,
+                                     int n, const nn_metadata_t *metadata, int nmeta) {
+    nn__sink_t header, s;
+    nn__out_t *out;
+    char *temporary;
+    size_t len;
+    int code = TENSOR_OK;
+    if (!path) return nn__io_failed("cannot write", "(null)", EINVAL);
+    out = nn__plan(names, tensors, n, metadata, nmeta, &header);
+    if (!out) return tensor_error_code();
+    len = strlen(path);
+    temporary = (char *)nn__memory(len + 5, 1);
+    if (!temporary) {
+        code = TENSOR_ERR_OUT_OF_MEMORY;
+    } else {
+        memcpy(temporary, path, len);
+        memcpy(temporary + len, ".tmp", 5);
+        memset(&s, 0, sizeof s);
+        errno = 0;
+        s.file = fopen(temporary, "wb");
+        if (!s.file) {
+            code = nn__io_failed("cannot create", temporary, errno);
+        } else {
+            nn__emit(&s, &header, out, n);
+            if (fflush((FILE *)s.file) != 0 && !s.failed) s.failed = TENSOR_ERR_IO;
+            if (s.failed == TENSOR_ERR_IO) code = nn__io_failed("cannot write", temporary, errno);
+            else if (s.failed) code = s.failed;
+            if (fclose((FILE *)s.file) != 0 && code == TENSOR_OK)
+                code = nn__io_failed("cannot write", temporary, errno);
+#if defined(_WIN32)
+            if (code == TENSOR_OK) (void)remove(path);   // rename does not replace there
+#endif
+            if (code == TENSOR_OK && rename(temporary, path) != 0)
+                code = nn__io_failed("cannot rename to", path, errno);
+            if (code != TENSOR_OK) (void)remove(temporary);
+        }
+    }
+    nn__free(temporary);
+    nn__free(header.p);
+    nn__free(out);
+    return code;
+}
+#endif
+
+// ------------------------------------------------------------------------------
+// Modules
+// ------------------------------------------------------------------------------
+
+// Names and tensors of a module's state, then room for more. -> block to free, NULL after raising
+typedef struct nn__save_t {
+    const char **name;
+    tensor_t **t;
+    int n;
+    void *items;
+    nn__items_t all;
+} nn__save_t;
+
+TENSOR__FN int nn__save_begin(nn__save_t *s, nn_module_t *m, const char *op, int more) {
+    int64_t i;
+    memset(s, 0, sizeof *s);
+    s->items = nn__collect(m, op, &s->all);
+    if (!s->items) return 0;
+    s->name = (const char **)nn__memory((uint64_t)s->all.n + (uint64_t)more, sizeof(char *));
+    s->t = (tensor_t **)nn__memory((uint64_t)s->all.n + (uint64_t)more, sizeof(tensor_t *));
+    if (!s->name || !s->t) return 0;
+    for (i = 0; i < s->all.n; i++) {
+        if (s->all.item[i].first != i) continue;
+        s->name[s->n] = s->all.item[i].name;
+        s->t[s->n++] = s->all.item[i].tensor;
+    }
+    return 1;
+}
+
+TENSOR__FN void nn__save_end(nn__save_t *s) {
+    nn__free((void *)(uintptr_t)s->name);
+    nn__free(s->t);
+    nn__free(s->items);
+}
+
+TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
+    static const nn_metadata_t format[1] = {{"format", "pt"}};
+    nn__save_t s;
+    tensor_t *t = TENSOR__(poison);
+    if (nn__save_begin(&s, m, "save", 0)) t = (nn_safetensors_format)(s.name, s.t, s.n, format, 1);
+    nn__save_end(&s);
+    return t;
+}
+
+// Up to a few names per kind go into the text, the rest is counted.
+typedef struct nn__mismatch_t {
+    nn__text_t missing, unexpected, differ;
+    int nmissing, nunexpected, ndiffer;
+    char text[3][200];
+} nn__mismatch_t;
+
+TENSOR__FN void nn__mismatch_name(nn__text_t *t, int *count, const char *name) {
+    if (t->len + strlen(name) + 8 < t->size) {
+        if (*count) nn__put(t, ", ");
+        nn__put(t, name);
+    } else if (t->len + 6 < t->size && (t->len < 3 || strcmp(t->p + t->len - 3, "...") != 0)) {
+        nn__put(t, *count ? ", ..." : "...");
+    }
+    *count += 1;
+}
+
+// Compares what the file holds with what m needs. Names that begin with skip are not unexpected.
+TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int partial, const char *skip) {
+    nn__mismatch_t m;
+    unsigned char *known = (unsigned char *)nn__memory((uint64_t)r->count + 1, 1);
+    unsigned char *found = (unsigned char *)nn__memory((uint64_t)all->n + 1, 1);
+    int64_t i;
+    if (!known || !found) {
+        nn__free(known);
+        nn__free(found);
+        return TENSOR_ERR_OUT_OF_MEMORY;
+    }
+    memset(&m, 0, sizeof m);
+    m.missing.p = m.text[0];
+    m.unexpected.p = m.text[1];
+    m.differ.p = m.text[2];
+    m.missing.size = m.unexpected.size = m.differ.size = sizeof m.text[0];
+    for (i = 0; i < all->n; i++) {
+        nn__entry_t *e = nn__find_entry(r, all->item[i].name);
+        tensor_t *t = all->item[i].tensor;
+        int k, same;
+        if (!e) continue;
+        known[e - r->entry] = 1;
+        found[all->item[i].first] = 1;
+        same = e->ndim == t->ndim && nn__dtypes[e->dtype].dtype >= 0;
+        for (k = 0; same && k < e->ndim; k++) same = e->dims[k] == t->dims[k];
+        if (!same) nn__mismatch_name(&m.differ, &m.ndiffer, all->item[i].name);
+    }
+    for (i = 0; i < all->n && !partial; i++) {
+        if (all->item[i].first == i && !found[i])
+            nn__mismatch_name(&m.missing, &m.nmissing, all->item[i].name);
+    }
+    for (i = 0; i < r->count && !partial; i++) {
+        if (!known[i] && (!skip || strncmp(r->entry[i].name, skip, strlen(skip)) != 0)) {
+            nn__mismatch_name(&m.unexpected, &m.nunexpected, r->entry[i].name);
+        }
+    }
+    nn__free(known);
+    nn__free(found);
+    if (m.nmissing == 0 && m.nunexpected == 0 && m.ndiffer == 0) return TENSOR_OK;
+    NN__FAIL(TENSOR_ERR_FORMAT, "load: \"%s\": %i missing [%s], %i unexpected [%s], %i of another shape [%s]",
+             r->label, m.nmissing, m.text[0], m.nunexpected, m.text[1], m.ndiffer, m.text[2]);
+    return TENSOR_ERR_FORMAT;
+}
+
+// Copies what the file has into the module. The checks were made.
+TENSOR__FN int nn__copy_in(nn_safetensors_t *r, const nn__items_t *all) {
+    int64_t i;
+    int code = TENSOR_OK;
+    for (i = 0; i < all->n && code == TENSOR_OK; i++) {
+        nn__entry_t *e = nn__find_entry(r, all->item[i].name);
+        tensor_scope_t scope;
+        tensor_t *t;
+        if (!e) continue;
+        scope = tensor_scope_begin_no_grad();
+        t = nn__read_entry(r, e);
+        if ((tensor_is_poison)(t) || (tensor_is_poison)((tensor_copy_)(all->item[i].tensor, t)))
+            code = tensor_error_code();
+        (tensor_scope_end)(scope);
+    }
+    return code;
+}
+
+TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, int partial) {
+    nn__items_t all;
+    void *block;
+    int code;
+    if (!r) return tensor_error_code();
+    block = nn__collect(m, "load", &all);
+    if (!block) return tensor_error_code();
+    code = nn__check_state(r, &all, partial, NULL);
+    if (code == TENSOR_OK) code = nn__copy_in(r, &all);
+    nn__free(block);
+    return code;
+}
+
+TENSOR_API int (nn_load_memory)(const void *data, size_t size, nn_module_t *m, int partial) {
+    nn_safetensors_t *r = nn_safetensors_parse(data, size);
+    int code = nn__load_from(r, m, partial);
+    nn_safetensors_close(r);
+    return code;
+}
+
+#ifndef TENSOR_NO_STDIO
+TENSOR_API int (nn_save)(const char *path, nn_module_t *m) {
+    static const nn_metadata_t format[1] = {{"format", "pt"}};
+    nn__save_t s;
+    int code;
+    if (nn__save_begin(&s, m, "save", 0)) code = (nn_safetensors_write)(path, s.name, s.t, s.n, format, 1);
+    else code = tensor_error_code();
+    nn__save_end(&s);
+    return code;
+}
+
+TENSOR_API int nn__load(nn_load_args_t a) {
+    nn_safetensors_t *r = nn_safetensors_open(a.path);
+    int code = nn__load_from(r, a.module, a.partial);
+    nn_safetensors_close(r);
+    return tensor__at_int(a.site_, code);
+}
+
+// ------------------------------------------------------------------------------
+// Checkpoints
+//
+// Optimizer state is stored as "optimizer/exp_avg/NAME" beside the parameters, with "optimizer/steps" [n] i64
+// in the order of the optimizer's parameters, "optimizer/groups" [g, 2] f64 and "optimizer/options" f64; the
+// rest is metadata.
+// ------------------------------------------------------------------------------
+
+// The file's name for state k of parameter i: that of the parameter in the module, or its number.
+TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn__items_t *all) {
+    nn__text_t t;
+    char number[24];
+    const char *name = number, *state = nn__state_names[o->rule][k];
+    int64_t a;
+    t.p = number;
+    t.size = sizeof number;
+    t.len = 0;
+    nn__put(&t, "#");
+    nn__put_i64(&t, i);
+    for (a = 0; a < all->n; a++) {
+        if (all->item[a].tensor == o->param[i].t) {
+            name = all->item[a].name;
+            break;
+        }
+    }
+    t.size = strlen("optimizer//") + strlen(state) + strlen(name) + 1;
+    t.p = (char *)nn__memory(t.size, 1);
+    t.len = 0;
+    if (!t.p) return NULL;
+    nn__put(&t, "optimizer/");
+    nn__put(&t, state);
+    nn__put(&t, "/");
+    nn__put(&t, name);
+    return t.p;
+}
+
+TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step) {
+    static const char *const fixed[3] = {"optimizer/steps", "optimizer/groups", "optimizer/options"};
+    tensor_generator_t g = tensor_get_generator();
+    nn_metadata_t metadata[5];
+    char number[3][24];
+    uint64_t values[3];
+    nn__save_t s;
+    tensor_scope_t scope;
+    int i, k, own = 0, code = TENSOR_OK, nmeta = 4, named = 0;
+    if (tensor_error_code() != TENSOR_OK) return tensor_error_code();
+    values[0] = (uint64_t)step;
+    values[1] = g.seed;
+    values[2] = g.offset;
+    for (i = 0; i < 3; i++) {
+        nn__text_t t;
+        t.p = number[i];
+        t.size = sizeof number[i];
+        t.len = 0;
+        nn__put_u64(&t, values[i]);
+        metadata[i + 1].value = number[i];
+    }
+    metadata[0].key = "format";
+    metadata[0].value = "pt";
+    metadata[1].key = "step";
+    metadata[2].key = "generator.seed";
+    metadata[3].key = "generator.offset";
+    scope = tensor_scope_begin_no_grad();
+    if (!nn__save_begin(&s, m, "save_checkpoint", opt ? opt->nparams * NN__MAX_STATE + 3 : 0))
+        code = tensor_error_code();
+    named = s.n;
+    if (opt && code == TENSOR_OK) {
+        int64_t dims[2], n;
+        int64_t *steps;
+        double *groups;
+        tensor_t *extra[3];
+        metadata[nmeta].key = "optimizer";
+        metadata[nmeta++].value = nn__rule_names[opt->rule];
+        for (i = 0; i < opt->nparams && code == TENSOR_OK; i++) {
+            for (k = 0; k < NN__MAX_STATE && code == TENSOR_OK; k++) {
+                if (!opt->param[i].state[k]) continue;
+                s.name[s.n] = nn__state_name(opt, i, k, &s.all);
+                if (!s.name[s.n]) {
+                    code = TENSOR_ERR_OUT_OF_MEMORY;
+                    continue;
+                }
+                s.t[s.n++] = opt->param[i].state[k];
+                own++;
+            }
+        }
+        n = opt->nparams;
+        extra[0] = (tensor_zeros_n)(&n, 1, TENSOR_I64);
+        dims[0] = opt->ngroups;
+        dims[1] = 2;
+        extra[1] = (tensor_zeros_n)(dims, 2, TENSOR_F64);
+        n = NN__OPTIONS;
+        extra[2] = (tensor_from_n)(opt->option, TENSOR_F64, &n, 1);
+        if ((tensor_is_poison)(extra[0]) || (tensor_is_poison)(extra[1]) || (tensor_is_poison)(extra[2])) {
+            code = tensor_error_code();
+        } else if (code == TENSOR_OK) {
+            steps = (int64_t *)extra[0]->storage->data;
+            groups = (double *)extra[1]->storage->data;
+            for (i = 0; i < opt->nparams; i++) steps[i] = opt->param[i].step;
+            for (i = 0; i < opt->ngroups; i++) {
+                groups[2 * i] = opt->group[i].ratio;
+                groups[2 * i + 1] = opt->group[i].weight_decay;
+            }
+            for (i = 0; i < 3; i++) {
+                s.name[s.n] = fixed[i];
+                s.t[s.n++] = extra[i];
+            }
+        }
+    }
+    if (code == TENSOR_OK) code = (nn_safetensors_write)(path, s.name, s.t, s.n, metadata, nmeta);
+    for (i = named; i < named + own; i++) nn__free((void *)(uintptr_t)s.name[i]);
+    nn__save_end(&s);
+    (tensor_scope_end)(scope);
+    return code;
+}
+
+// A decimal u64; 0 if text is not one.
+TENSOR__FN int nn__decimal(const char *text, uint64_t *out) {
+    uint64_t v = 0;
+    if (!text || !*text) return 0;
+    for (; *text; text++) {
+        uint64_t d = (uint64_t)(unsigned char)*text - '0';
+        if (d > 9 || v > (UINT64_MAX - d) / 10) return 0;
+        v = v * 10 + d;
+    }
+    *out = v;
+    return 1;
+}
+
+// The tensor name of r if it has that dtype and shape (contiguous, scope-owned); poison after raising.
+TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dtype, const int64_t *dims,
+                                  int ndim) {
+    nn__entry_t *e = nn__find_entry(r, name);
+    int k,
+        same = e && e->ndim == ndim && nn__dtypes[e->dtype].dtype == dtype && nn__dtypes[e->dtype].widen < 0;
+    for (k = 0; same && k < ndim; k++) same = e->dims[k] == dims[k];
+    if (same) return nn__read_entry(r, e);
+    return NN__FAIL(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\": %s %s", r->label, name,
+                    e ? "does not fit this optimizer" : "is missing");
+}
+
+// Reads everything the optimizer needs, then puts it in place.
+TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const nn__items_t *all) {
+    const char *rule = nn_safetensors_metadata(r, "optimizer");
+    tensor_t **state, *steps, *groups, *options;
+    int64_t dims[2];
+    int i, k, code = TENSOR_OK;
+    if (!rule || strcmp(rule, nn__rule_names[o->rule]) != 0) {
+        NN__FAIL(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s", r->label,
+                 rule ? rule : "no optimizer", nn__rule_names[o->rule]);
+        return TENSOR_ERR_FORMAT;
+    }
+    dims[0] = o->nparams;
+    steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1);
+    dims[0] = o->ngroups;
+    dims[1] = 2;
+    groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2);
+    dims[0] = NN__OPTIONS;
+    options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1);
+    if ((tensor_is_poison)(steps) || (tensor_is_poison)(groups) || (tensor_is_poison)(options))
+        return tensor_error_code();
+    state = (tensor_t **)nn__memory((uint64_t)o->nparams * NN__MAX_STATE + 1, sizeof(tensor_t *));
+    if (!state) return TENSOR_ERR_OUT_OF_MEMORY;
+    for (i = 0; i < o->nparams && code == TENSOR_OK; i++) {
+        for (k = 0; k < NN__MAX_STATE && code == TENSOR_OK && nn__state_names[o->rule][k]; k++) {
+            const tensor_t *p = o->param[i].t;
+            char *name = nn__state_name(o, i, k, all);
+            tensor_t *t = NULL;
+            if (!name) {
+                code = TENSOR_ERR_OUT_OF_MEMORY;
+                continue;
+            }
+            if (nn__find_entry(r, name)) {
+                t = nn__expected(r, name, p->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32, p->dims, p->ndim);
+            }
+            if (t && (tensor_is_poison)(t)) code = tensor_error_code();
+            else state[i * NN__MAX_STATE + k] = t;
+            nn__free(name);
+        }
+    }
+    if (code == TENSOR_OK) {
+        memcpy(o->option, options->storage->data, sizeof o->option);
+        for (i = 0; i < o->ngroups; i++) {
+            o->group[i].ratio = ((const double *)groups->storage->data)[2 * i];
+            o->group[i].weight_decay = ((const double *)groups->storage->data)[2 * i + 1];
+        }
+        for (i = 0; i < o->nparams; i++) {
+            o->param[i].step = ((const int64_t *)steps->storage->data)[i];
+            for (k = 0; k < NN__MAX_STATE; k++) {
+                tensor_t *t = state[i * NN__MAX_STATE + k], *old = o->param[i].state[k];
+                o->param[i].state[k] = t ? TENSOR__(hold)(t) : NULL;
+                if (old) TENSOR__(drop)(old);
+            }
+        }
+    }
+    nn__free(state);
+    return code;
+}
+
+TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step) {
+    nn_safetensors_t *r;
+    nn__items_t all;
+    tensor_generator_t g;
+    tensor_scope_t scope;
+    uint64_t count = 0;
+    void *block;
+    int code;
+    if (tensor_error_code() != TENSOR_OK) return tensor_error_code();
+    r = nn_safetensors_open(path);
+    if (!r) return tensor_error_code();
+    block = nn__collect(m, "load_checkpoint", &all);
+    code = block ? nn__check_state(r, &all, 0, "optimizer/") : tensor_error_code();
+    if (code == TENSOR_OK && (!nn__decimal(nn_safetensors_metadata(r, "step"), &count) ||
+                              !nn__decimal(nn_safetensors_metadata(r, "generator.seed"), &g.seed) ||
+                              !nn__decimal(nn_safetensors_metadata(r, "generator.offset"), &g.offset))) {
+        code = TENSOR_ERR_FORMAT;
+        NN__FAIL(code, "load_checkpoint: \"%s\" has no step or generator; it is no checkpoint", path);
+    }
+    scope = tensor_scope_begin_no_grad();
+    if (code == TENSOR_OK && opt) code = nn__load_optimizer(r, opt, &all);
+    (tensor_scope_end)(scope);
+    if (code == TENSOR_OK) code = nn__copy_in(r, &all);
+    if (code == TENSOR_OK) {
+        tensor_set_generator(g);
+        if (step) *step = (int64_t)count;
+    }
+    nn__free(block);
+    nn_safetensors_close(r);
+    return code;
+}
+#endif
 
 // ------------------------------------------------------------------------------
 // >>impl-progress                                  MARK: progress bar
+//
+// Seconds come from the best clock that the language mode shows; with time() the bar moves once a second.
 // ------------------------------------------------------------------------------
+
+#ifndef TENSOR_NO_STDIO
+#if defined(_WIN32)
+#include <io.h>
+#define NN__IS_TERMINAL() (_isatty(2) != 0)
+#elif defined(__unix__) || defined(__APPLE__)
+#include <unistd.h>
+#define NN__IS_TERMINAL() (isatty(2) != 0)
+#else
+#define NN__IS_TERMINAL() 0
+#endif
+
+TENSOR__FN double nn__seconds(void) {
+#if defined(CLOCK_MONOTONIC)
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+#elif defined(TIME_UTC)
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+#else
+    return (double)time(NULL);
+#endif
+}
+
+TENSOR_API nn_progress_t nn_progress_begin(const char *label, int64_t total, int64_t first) {
+    nn_progress_t p;
+    memset(&p, 0, sizeof p);
+    p.label = label ? label : "";
+    p.total = total;
+    p.first = first;
+    p.last = first;
+    p.start = nn__seconds();
+    p.shown = -1e9;
+    p.terminal = NN__IS_TERMINAL();
+    return p;
+}
+
+TENSOR__FN void nn__put_time(nn__text_t *t, double seconds) {
+    int64_t s = seconds < 0 ? 0 : seconds > 3.6e9 ? (int64_t)3600000000 : (int64_t)seconds;
+    if (s >= 3600) {
+        nn__put_i64(t, s / 3600);
+        nn__put(t, s / 60 % 60 < 10 ? ":0" : ":");
+    }
+    nn__put_i64(t, s / 60 % 60);
+    nn__put(t, s % 60 < 10 ? ":0" : ":");
+    nn__put_i64(t, s % 60);
+}
+
+TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
+    double now = nn__seconds(), spent = now - p->start, rate;
+    int finished = p->total > 0 && done >= p->total, width, k;
+    char line[400];
+    nn__text_t t;
+    if (!finished && now - p->shown < (p->terminal ? 0.1 : 30)) return;
+    if (finished && p->last >= p->total) return;
+    p->shown = now;
+    p->last = done;
+    rate = spent > 0 ? (double)(done - p->first) / spent : 0;
+    t.p = line;
+    t.size = sizeof line;
+    t.len = 0;
+    nn__put(&t, p->terminal ? "\r" : "");
+    nn__put(&t, p->label);
+    nn__put(&t, *p->label ? " " : "");
+    if (p->total > 0) {
+        int filled = (int)(24 * (done < p->total ? (double)done / (double)p->total : 1));
+        if (p->terminal) {
+            nn__put(&t, "[");
+            for (k = 0; k < 24; k++) nn__put(&t, k < filled ? "#" : "-");
+            nn__put(&t, "] ");
+        }
+        nn__put_i64(&t, done);
+        nn__put(&t, "/");
+        nn__put_i64(&t, p->total);
+    } else {
+        nn__put_i64(&t, done);
+    }
+    nn__put(&t, "  ");
+    nn__put_real(&t, rate < 100 ? floor(rate * 100 + 0.5) / 100 : floor(rate + 0.5));
+    nn__put(&t, "/s  ");
+    nn__put_time(&t, spent);
+    if (p->total > 0 && !finished && rate > 0) {
+        nn__put(&t, "<");
+        nn__put_time(&t, (double)(p->total - done) / rate);
+    }
+    if (note) {
+        nn__put(&t, "  ");
+        nn__put(&t, note);
+    }
+    width = (int)(t.len < sizeof line ? t.len : sizeof line - 1);
+    fputs(line, stderr);
+    for (k = width; p->terminal && k < p->width; k++) fputc(' ', stderr);
+    p->width = width;
+    if (finished || !p->terminal) fputc('\n', stderr);
+    fflush(stderr);
+}
+#endif
 
 #endif   // TENSOR_NN_IMPLEMENTATION
 
 // ------------------------------------------------------------------------------
 // >>nn-license                                     MARK: licence
+//
+// This file is available under two licences; choose whichever you prefer.
+//
+// ALTERNATIVE A - MIT No Attribution (MIT-0)
+//
+// Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+// associated documentation files (the "Software"), to deal in the Software without restriction, including
+// without limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+// copies of the Software, and to permit persons to whom the Software is furnished to do so.
+//
+// THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+// LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN
+// NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY,
+// WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE
+// SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+//
+// ALTERNATIVE B - Public domain (www.unlicense.org)
+//
+// This is free and unencumbered software released into the public domain. Anyone is free to copy, modify,
+// publish, use, compile, sell, or distribute this software, either in source code form or as a compiled
+// binary, for any purpose, commercial or non-commercial, and by any means.
+//
+// In jurisdictions that recognize copyright laws, the author or authors of this software dedicate any and
+// all copyright interest in the software to the public domain. We make this dedication for the benefit of
+// the public at large and to the detriment of our heirs and successors. We intend this dedication to be an
+// overt act of relinquishment in perpetuity of all present and future rights to this software under
+// copyright law.
+//
+// THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+// LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN
+// NO EVENT SHALL THE AUTHORS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF
+// CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER
+// DEALINGS IN THE SOFTWARE.
 // ------------------------------------------------------------------------------

@@ -1,0 +1,50 @@
+// bench.h - clock, medians and output of the benchmark programs: one line "row value unit" each.
+#ifndef BENCH_H
+#define BENCH_H
+
+#if !defined(_POSIX_C_SOURCE)
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static double bench_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int bench_compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Seconds per call of fn(arg, repeats), which does its work `repeats` times: median of 9 samples of about 20 ms.
+static double bench_median(void (*fn)(void *arg, long repeats), void *arg) {
+    enum { SAMPLES = 9 };
+    double s[SAMPLES], took = 0;
+    long repeats = 1;
+    int i;
+    fn(arg, 3);
+    for (; repeats < 1L << 30; repeats *= 2) {
+        took = bench_now();
+        fn(arg, repeats);
+        took = bench_now() - took;
+        if (took > 0.02) break;
+    }
+    for (i = 0; i < SAMPLES; i++) {
+        s[i] = bench_now();
+        fn(arg, repeats);
+        s[i] = (bench_now() - s[i]) / (double)repeats;
+    }
+    qsort(s, SAMPLES, sizeof s[0], bench_compare);
+    return s[SAMPLES / 2];
+}
+
+static void bench_row(const char *row, double value, const char *unit) {
+    printf("%-28s %14.6g %s\n", row, value, unit);
+    fflush(stdout);
+}
+
+#endif

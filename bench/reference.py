@@ -1,0 +1,154 @@
+"""reference.py rows... - the rows of micro.c and gpt_step.c in PyTorch, printed in the same form.
+
+usage: reference.py micro | gpt THREADS VOCABULARY
+"""
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+NODES = 64
+now = time.perf_counter
+
+
+def median(f, seconds=0.02, samples=9):
+    """Seconds per call: median of samples of about 20 ms, as bench.h."""
+    for _ in range(3):
+        f()
+    repeats = 1
+    while True:
+        t = now()
+        for _ in range(repeats):
+            f()
+        if now() - t > seconds:
+            break
+        repeats *= 2
+    taken = []
+    for _ in range(samples):
+        t = now()
+        for _ in range(repeats):
+            f()
+        taken.append((now() - t) / repeats)
+    return statistics.median(taken)
+
+
+def row(name, value, unit):
+    print(f"{name:<28} {value:14.6g} {unit}", flush=True)
+
+
+def micro():
+    torch.set_num_threads(1)
+    a, b = torch.rand(16), torch.rand(16)
+    row("add16", 1e9 * median(lambda: a + b), "ns")
+    row("mul16", 1e9 * median(lambda: a * b), "ns")
+    a.requires_grad_()
+    b.requires_grad_()
+    row("add16_tape", 1e9 * median(lambda: a + b), "ns")
+    row("mul16_tape", 1e9 * median(lambda: a * b), "ns")
+    ones = torch.ones(16)
+
+    def chain():
+        y = a
+        for _ in range(NODES):
+            y = y * b
+        return y
+
+    def both():
+        chain().backward(ones)
+        a.grad = b.grad = None
+
+    row("backward_node", 1e9 * (median(both) - median(chain)) / NODES, "ns")
+
+    net = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+    opt = torch.optim.Adam(net.parameters(), 1e-3)
+    x, y, one = torch.randn(32, 8), torch.randn(32, 4), torch.randn(1, 8)
+
+    def step():
+        opt.zero_grad()
+        F.mse_loss(net(x), y).backward()
+        opt.step()
+
+    row("mlp_step", 1e6 * median(step), "us")
+    with torch.no_grad():
+        row("mlp_infer", 1e6 * median(lambda: net(one)), "us")
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1 = nn.LayerNorm(width, bias=False)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.norm2 = nn.LayerNorm(width, bias=False)
+        self.up = nn.Linear(width, 4 * width, bias=False)
+        self.down = nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = (y.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+                   for y in self.qkv(self.norm1(x)).split(c, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).contiguous().view(b, t, c))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Gpt(nn.Module):
+    def __init__(self, vocabulary, layers=4, heads=4, width=128, context=64):
+        super().__init__()
+        self.token = nn.Embedding(vocabulary, width)
+        self.place = nn.Embedding(context, width)
+        self.blocks = nn.ModuleList([Block(width, heads) for _ in range(layers)])
+        self.norm = nn.LayerNorm(width, bias=False)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.token.weight
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, 0, 0.02)
+
+    def forward(self, x):
+        x = self.token(x) + self.place(torch.arange(x.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def gpt(threads, vocabulary, batch=12, context=64, steps=12):
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+    net = Gpt(vocabulary)
+    matrices = [p for p in net.parameters() if p.dim() > 1]
+    vectors = [p for p in net.parameters() if p.dim() < 2]
+    opt = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
+                            lr=1e-3, betas=(0.9, 0.99))
+    data = torch.randint(0, vocabulary, (100000,))
+
+    def step():
+        start = torch.randint(0, len(data) - context - 1, (batch,))
+        x = torch.stack([data[i:i + context] for i in start])
+        y = torch.stack([data[i + 1:i + 1 + context] for i in start])
+        for group in opt.param_groups:
+            group["lr"] = 1e-3
+        loss = F.cross_entropy(net(x).view(-1, vocabulary), y.view(-1))
+        opt.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        opt.step()
+
+    for _ in range(4):
+        step()
+    taken = []
+    for _ in range(steps):
+        t = now()
+        step()
+        taken.append(now() - t)
+    row(f"gpt_step_{threads}t", 1e3 * statistics.median(taken), "ms")
+
+
+if sys.argv[1] == "micro":
+    micro()
+else:
+    gpt(int(sys.argv[2]), int(sys.argv[3]))

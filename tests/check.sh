@@ -1,0 +1,125 @@
+# check.sh - form of the sources: contents against tags, docs of public functions, sizes, characters, symbols.
+# Needs sh, awk, nm. Ends with "N passed, N failed".
+B=${B:-build}
+passed=0
+failed=0
+headers="tensor.h tensor_nn.h"
+for h in tensor_cuda.h tensor_cuda.cu; do if [ -f $h ]; then headers="$headers $h"; fi; done
+
+# result NAME TEXT: passes if TEXT is empty, else shows it.
+result() {
+    if [ -z "$2" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$1:"
+        printf '%s\n' "$2" | sed 's/^/    /' | head -n 25
+    fi
+}
+
+budget() {
+    case $1 in
+        tensor.h) echo 13000 ;;
+        tensor_nn.h) echo 11000 ;;
+        tensor_cuda.h) echo 500 ;;
+        tensor_cuda.cu) echo 7000 ;;
+        Makefile | examples/*) echo 149 ;;
+    esac
+}
+
+for h in $headers; do
+    result "$h: contents and >>tags differ (< contents, > file)" "$(awk '
+        /^\/\/ CONTENTS/ { toc = 1; next }
+        toc && !/^\/\/   >>/ { toc = 0 }
+        toc { for (i = 2; i <= NF; i++) want[++n] = substr($i, 3); next }
+        /^\/\/ >>[a-z0-9-]+( |$)/ { got[++m] = substr($2, 3) }
+        END {
+            for (i = 1; i <= n || i <= m; i++)
+                if (want[i] != got[i]) { print i ": < " want[i] "  > " got[i]; exit }
+            if (!n) print "no contents"
+        }' $h)"
+    result "$h: tag or end of section head without its rule of 78 dashes" "$(awk '
+        BEGIN { rule = "// "; for (i = 0; i < 78; i++) rule = rule "-" }
+        /^\/\/ >>[a-z0-9-]+( |$)/ && before != rule { print FNR ": " $0 }
+        /^\/\/ -----/ && $0 != rule { print FNR ": rule of another length" }
+        { before = $0 }' $h)"
+    result "$h: tag without MARK:" "$(awk '/^\/\/ >>[a-z0-9-]+( |$)/ && !/MARK: / { print FNR ": " $0 }' $h)"
+done
+
+# Public declarations end where the layouts shared with backends begin. A comment serves all declarations that
+# follow it without a blank line.
+for h in tensor.h tensor_nn.h; do
+    result "$h: declaration without a comment that says '->' and 'errors'" "$(awk '
+        /^\/\/ >>(shared|nn-shared)( |$)/ { exit }
+        /^[ \t]*$/ { doc = ""; comment = 0; next }
+        /^[ \t]*\/\// { if (!comment) doc = ""; comment = 1; doc = doc $0; next }
+        { comment = 0 }
+        /^TENSOR_API / && !/tensor__/ && !/nn__/ {
+            if (doc !~ /->/ || doc !~ /errors/) print FNR ": " $0
+        }' $h)"
+done
+
+for f in $headers Makefile examples/*.c; do
+    most=$(budget $f)
+    lines=$(wc -l <$f)
+    result "$f: size" "$(if [ "$lines" -gt "$most" ]; then echo "$lines lines, at most $most"; fi)"
+done
+
+for f in $headers examples/*.c tests/*.c tests/*.cpp tests/*.h bench/*.c; do
+    [ -f "$f" ] || continue
+    result "$f: not ASCII, tab, or blank at line end" "$(LC_ALL=C awk '
+        /[^ -~]/ || / $/ { print FNR ": " substr($0, 1, 100) }' $f)"
+    result "$f: over 110 columns outside clang-format off" "$(awk '
+        /clang-format off/ { off = 1 }
+        /clang-format on/ { off = 0 }
+        !off && length($0) > 110 { print FNR ": " length($0) " columns" }' $f)"
+done
+
+for f in examples/*.c; do
+    result "$f: first comment lacks Build: or Output:" "$(awk '
+        !/^\/\// { exit }
+        /^\/\/ Build: / { b = 1 }
+        /^\/\/ Output/ { o = 1 }
+        END { if (!b || !o) print "see examples/01_tensors.c" }' $f)"
+done
+
+# What the compiled implementation exports and needs.
+if [ ! -f "$B/tensor_impl.o" ]; then
+    result "$B/tensor_impl.o" "not built"
+else
+    result "exported beside what the headers declare" "$(
+        {
+            for h in tensor.h tensor_nn.h; do
+                sed '/^\/\/ >>\(nn-\)\{0,1\}shared /,$d' $h |
+                    sed -n 's/^TENSOR_API .*[ *(]\(\(tensor\|nn\)_[a-zA-Z0-9_]*\))\{0,1\}(.*/declared \1/p'
+            done
+            nm -g --defined-only "$B/tensor_impl.o" | awk '{ print "exported", $3 }'
+        } | awk '$1 == "declared" { ok[$2] = 1; next }
+            { there[$2] = 1 }
+            $2 != "tensor__internals" && !($2 in ok) { print $2 }
+            END { for (name in ok) if (!(name in there)) print name " is declared but not there" }')"
+    result "needed beside libc, libm, pthread" "$(nm -u "$B/tensor_impl.o" | awk '
+        BEGIN {
+            n = split("abs acos acosf acosh asin asinf asinh atan atan2 atan2f atanf atanh atoi bcmp calloc cbrt " \
+                "ceil ceilf cos cosf cosh coshf erf erfc erfcf erff exp exp2 exp2f expf expm1 expm1f fabs fabsf " \
+                "fclose feof ferror fflush fgetc fileno floor floorf fmaf fma fmod fmodf fopen fprintf fputc fputs " \
+                "fread free frexp fseek fseeko fstat fsync ftell ftello fwrite getenv getline getpid " \
+                "hypot isatty ldexp lgamma log log10 log10f log1p log1pf log2 log2f logf lrint lround malloc memchr " \
+                "memcmp memcpy memmove memset mmap munmap madvise nearbyint nearbyintf open close pow powf putc putchar puts " \
+                "qsort read realloc remainder remove rename rewind rint rintf round roundf scalbn setvbuf sin sincos " \
+                "sincosf sinf sinh sinhf snprintf sprintf sqrt sqrtf stat stderr stdin stdout strchr strcmp strcpy strlen strncmp " \
+                "strncpy strrchr strstr strtod strtol strtoll strtoul strtoull tan tanf tanh tanhf tgamma trunc truncf " \
+                "unlink vsnprintf write posix_memalign aligned_alloc clock clock_gettime time nanosleep usleep " \
+                "sched_yield sysconf syscall __errno_location __assert_fail __stack_chk_fail __tls_get_addr " \
+                "__isoc99_sscanf _GLOBAL_OFFSET_TABLE_ __cpu_model __cpu_indicator_init", w, " ")
+            for (i = 1; i <= n; i++) ok[w[i]] = 1
+        }
+        {
+            name = $2
+            sub(/@.*/, "", name)
+            if (!(name in ok) && name !~ /^(pthread_|sem_|__memcpy_chk|__memset_chk|__memmove_chk|__snprintf_chk|__vsnprintf_chk|__fprintf_chk|__(asan|ubsan|tsan|lsan|sanitizer)_)/) print name
+        }')"
+fi
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

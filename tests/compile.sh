@@ -1,0 +1,126 @@
+# compile.sh - every way the headers can be compiled, all warnings as errors; each program is linked and run.
+#   CC, CXX      a C and a C++ compiler (one that is missing is left out), or
+#   COMPILERS    "gcc:g++ clang:clang++": pairs that must all be there
+# Ends with "N passed, N failed".
+B=${B:-build}
+M=$B/compile
+CC=${CC:-cc}
+CXX=${CXX:-c++}
+if [ -z "$COMPILERS" ]; then
+    COMPILERS=$CC:
+    if command -v "$CXX" >/dev/null 2>&1; then COMPILERS=$CC:$CXX; else echo "no $CXX: C++ is not tested"; fi
+fi
+jobs=${JOBS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}
+warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -O1 -I. -pthread"
+count=0
+rm -rf "$M"
+mkdir -p "$M"
+
+# job PHASE NAME COMMAND: phase 1 makes objects, phase 2 links them and runs the result.
+job() {
+    count=$((count + 1))
+    id=$(printf '%s/%s-%03d' "$M" "$1" $count)
+    echo "$2" >"$id.name"
+    printf '%s\n' "$3" >"$id.sh"
+}
+run() {
+    find "$M" -name "$1-*.sh" | sort |
+        xargs -P "$jobs" -n 1 sh -c 'sh "$0" >"$0.out" 2>&1; echo $? >"$0.rc"'
+}
+# program NAME LINKER OBJECTS: must print "fine".
+program() {
+    job 2 "$1" "$2 -pthread $3 -lm -o $M/$1 && test \"\$($M/$1)\" = fine"
+}
+# unit NAME LINES...: a source file of these lines.
+unit() {
+    name=$1
+    shift
+    printf '%s\n' "$@" >"$M/$name"
+}
+
+unit impl.c '#define TENSOR_IMPLEMENTATION' '#define TENSOR_NN_IMPLEMENTATION' '#include "tensor_nn.h"'
+unit core.c '#define TENSOR_IMPLEMENTATION' '#include "tensor.h"'
+unit nn.c '#define TENSOR_NN_IMPLEMENTATION' '#include "tensor_nn.h"'
+unit order.c '#include "tensor_nn.h"' '#define TENSOR_IMPLEMENTATION' '#include "tensor.h"' \
+    '#define TENSOR_NN_IMPLEMENTATION' '#include "tensor_nn.h"' '#include "tensor.h"' '#include "tensor_nn.h"'
+unit static.c '#define TENSOR_STATIC' '#define TENSOR_IMPLEMENTATION' '#define TENSOR_NN_IMPLEMENTATION' \
+    '#include "tests/compile_use.c"' '#include "tests/compile_other.c"'
+unit only.c '#include "tensor.h"' 'int main(void) { return 0; }'
+
+# Words that windows.h, complex.h and old Unix compilers define: none may be a parameter or member of ours.
+hostile="-Dnear= -Dfar= -Dsmall=char -Dinterface=struct -Dunix=1 -Dlinux=1 -DI=1i -DIN= -DOUT= -DCONST=const \
+-DTRUE=1 -DFALSE=0 -DERROR=0 '-Dmin(a,b)=((a)<(b)?(a):(b))' '-Dmax(a,b)=((a)>(b)?(a):(b))'"
+
+
+for pair in $COMPILERS; do
+    c=${pair%%:*}
+    cxx=${pair#*:}
+    n=$(basename "$c" | tr -c 'a-zA-Z0-9\n' _)
+    strict="$warn -Wstrict-prototypes -Wmissing-prototypes"
+    for s in c99 c11 gnu17; do
+        for u in impl core nn order; do
+            case $s.$u in c11.core | c11.nn | gnu17.core | gnu17.nn | c11.order | gnu17.order) continue ;; esac
+            job 1 "$n $s $u" "$c -std=$s $strict -c $M/$u.c -o $M/$n-$s-$u.o"
+        done
+        for u in use other; do
+            job 1 "$n $s $u" "$c -std=$s $strict -c tests/compile_$u.c -o $M/$n-$s-$u.o"
+        done
+        o="$M/$n-$s-use.o $M/$n-$s-other.o"
+        program "$n-$s-whole" "$c" "$M/$n-$s-impl.o $o"
+        [ $s = c99 ] || continue
+        program "$n-$s-apart" "$c" "$M/$n-$s-core.o $M/$n-$s-nn.o $o"
+        program "$n-$s-order" "$c" "$M/$n-$s-order.o $o"
+        job 1 "$n $s static" "$c -std=$s $warn -c $M/static.c -o $M/$n-$s-static.o"
+        program "$n-$s-static" "$c" "$M/$n-$s-static.o"
+        job 1 "$n $s header alone" "$c -std=$s $strict -fsyntax-only $M/only.c"
+        job 1 "$n $s -DNDEBUG -O3" "$c -std=$s $strict -DNDEBUG -O3 -c $M/impl.c -o $M/$n-$s-ndebug.o"
+        program "$n-$s-ndebug" "$c" "$M/$n-$s-ndebug.o $o"
+        job 1 "$n $s other people's macros" "$c -std=$s $warn $hostile -fsyntax-only $M/static.c"
+        for d in NO_STDIO NO_THREADS NO_SIMD NO_CALL_SITES; do
+            job 1 "$n $s TENSOR_$d" "$c -std=$s $strict -DTENSOR_$d -c $M/impl.c -o $M/$n-$d.o"
+            for u in use other; do
+                job 1 "$n $s TENSOR_$d $u" "$c -std=$s $strict -DTENSOR_$d -c tests/compile_$u.c -o $M/$n-$d-$u.o"
+            done
+            program "$n-$d" "$c" "$M/$n-$d.o $M/$n-$d-use.o $M/$n-$d-other.o"
+            # The switches change no struct: files of one program may differ in them.
+            program "$n-$d-mixed" "$c" "$M/$n-$d.o $o"
+        done
+    done
+    [ -n "$cxx" ] || continue
+    for s in c++11 c++20; do
+        job 1 "$n $s impl" "$cxx -x c++ -std=$s $warn -c $M/impl.c -o $M/$n-$s-impl.o"
+        for u in use other; do
+            job 1 "$n $s $u" "$cxx -x c++ -std=$s $warn -c tests/compile_$u.c -o $M/$n-$s-$u.o"
+        done
+        job 1 "$n $s face" "$cxx -std=$s $warn -c tests/compile_face.cpp -o $M/$n-$s-face.o"
+        program "$n-$s-whole" "$cxx" "$M/$n-$s-impl.o $M/$n-$s-use.o $M/$n-$s-other.o"
+        program "$n-$s-user-of-c" "$cxx" "$M/$n-c99-impl.o $M/$n-$s-use.o $M/$n-$s-other.o"
+        program "$n-$s-face" "$cxx" "$M/$n-c99-impl.o $M/$n-$s-face.o"
+    done
+done
+
+# What must not compile silently.
+unit surplus.c '#include "tensor_nn.h"' 'nn_module_t *f(void);' \
+    'nn_module_t *f(void) { return nn_linear(2, 3, 4); }'
+unit missing.c '#include "tensor_nn.h"' 'nn_module_t *f(void);' 'nn_module_t *f(void) { return nn_linear(); }'
+c=${COMPILERS%%:*}
+for u in surplus missing; do
+    job 1 "$u argument is refused" "! $c -std=c99 $warn -fsyntax-only $M/$u.c"
+done
+
+run 1
+run 2
+passed=0
+failed=0
+for name in $(find "$M" -name '*.name' | sort); do
+    id=${name%.name}
+    if [ "$(cat "$id.sh.rc" 2>/dev/null)" = 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$(cat "$name"): $(cat "$id.sh" | head -n 1)"
+        head -n 12 "$id.sh.out" | sed 's/^/    /'
+    fi
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,34 @@
+// compile_face.cpp - the C++ face: variadic templates, options, scope guard, tensor_ref and its operators.
+// Prints "fine" when all of it works.
+#include "tensor_nn.h"
+
+#include <cstdio>
+
+static int use() {
+    int bad = 0;
+    tensor_ref kept;
+    {
+        tensor_scope_guard scope;
+        tensor_t *a = tensor_full(2, 2, 3), *b = tensor_ones(3);
+        tensor_ref r = tensor_clone(a);
+        kept = r * b + r;
+        bad += tensor_item(tensor_sum(r / b)) != 12;
+        bad += tensor_item(tensor_sum(b - r)) != -6;
+        bad += tensor_size(tensor_cat(0, a, a), 0) != 4;
+        bad += tensor_ndim(tensor_reshape(a, -1)) != 1;
+        bad += tensor_dtype(tensor_zeros_of(TENSOR_I64, 2)) != TENSOR_I64;
+        tensor_ref moved = static_cast<tensor_ref &&>(r);
+        bad += r.get() != nullptr || moved.get() == nullptr;
+        bad += scope.reset() != 0;
+    }
+    bad += tensor_item(tensor_sum(kept)) != 12;
+    return bad;
+}
+
+int main() {
+    int bad = use();
+    bad += tensor_shutdown();
+    if (bad) std::printf("%d bad\n", bad);
+    else std::printf("fine\n");
+    return bad != 0;
+}

@@ -1,0 +1,957 @@
+// nn.c - modules, layers, initialisation, optimizers, schedules, data, safetensors
+#ifdef __linux__
+#define _XOPEN_SOURCE 600   // symlink
+#endif
+#include "test.h"
+
+#ifdef __linux__
+#include <unistd.h>
+#endif
+
+// ---- modules ----
+
+typedef struct { nn_module_t base; tensor_t *w; nn_module_t *fc; int destroyed; } my_t;
+
+static tensor_t *my_forward(nn_module_t *m, tensor_t *x) {
+    my_t *my = (my_t *)m;
+    return nn_forward(my->fc, tensor_mul(x, my->w));
+}
+
+static int destroyed;
+static void my_destroy(nn_module_t *m) {
+    (void)m;
+    destroyed++;
+}
+
+static void my_init(my_t *my) {
+    nn_module_init(&my->base, "My", my_forward, my_destroy);
+    my->w = nn_parameter(&my->base, "w", tensor_full(2, 4));
+    my->fc = nn_child(&my->base, "fc", nn_linear(4, 2));
+    nn_buffer(&my->base, "seen", tensor_zeros(1));
+}
+
+static void user_module(void) {
+    my_t my;
+    nn_named_list_t list;
+    tensor_t *y, *out[8];
+    char text[400];
+    destroyed = 0;
+    my_init(&my);
+    CHECK(my.base.code == 0 && my.base.training);
+    y = nn_forward(&my.base, tensor_ones(3, 4));
+    CHECK(tensor_size(y, 0) == 3 && tensor_size(y, 1) == 2);
+    list = nn_named_parameters(&my.base);
+    CHECK(list.count == 3);
+    CHECK_TEXT(list.item[0].name, "w");
+    CHECK_TEXT(list.item[1].name, "fc.weight");
+    CHECK_TEXT(list.item[2].name, "fc.bias");
+    list = nn_state(&my.base);
+    CHECK(list.count == 4);
+    CHECK_TEXT(list.item[1].name, "seen");
+    CHECK(list.item[1].is_buffer && !list.item[0].is_buffer);
+    CHECK(nn_parameters(&my.base, out, 8) == 3 && out[0] == my.w);
+    CHECK(nn_parameters(&my.base, NULL, 0) == 3);
+    CHECK(nn_num_parameters(&my.base) == 4 + 8 + 2);
+    CHECK(nn_get(&my.base, "fc.bias") == out[2]);
+    CHECK(nn_get_child(&my.base, "fc") == my.fc);
+    CHECK_POISON(nn_get(&my.base, "fc.nothing"), TENSOR_ERR_INDEX, "fc.nothing");
+    CHECK(nn_get_child(&my.base, "w") == NULL);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "no module");
+    nn_to_string(&my.base, text, sizeof text);
+    CHECK_TEXT(text, "My(\n  (fc): Linear(in_features=4, out_features=2, bias=True)\n)");
+    CHECK(nn_to_string(&my.base, NULL, 0) == strlen(text));
+    nn_eval(&my.base);
+    CHECK(!my.base.training && !my.fc->training);
+    nn_train(&my.base);
+    CHECK(my.base.training && my.fc->training);
+    nn_requires_grad_(&my.base, 0);
+    CHECK(!tensor_requires_grad(my.w));
+    nn_requires_grad_(&my.base, 1);
+    tensor_backward(tensor_sum(nn_forward(&my.base, tensor_ones(3, 4))));
+    CHECK(tensor_grad(my.w) != NULL);
+    nn_module_zero_grad(&my.base);
+    CHECK((tensor_grad)(my.w) == NULL);
+    CHECK(nn_free(my.fc) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "part of another");
+    CHECK(nn_free(&my.base) == 0 && destroyed == 1);
+    CHECK(nn_free(&my.base) == 0 && destroyed == 1);
+}
+
+static void failed_modules(void) {
+    my_t my;
+    nn_module_t *m, *s;
+    tensor_t *g = tensor_requires_grad_(tensor_ones(2), 1);
+    CHECK(nn_linear(0, 3) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "in_features");
+    CHECK(nn_conv2d(3, 4, 0) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "conv2d: kernel must be > 0 (got 0) at ");
+    s = nn_sequential(nn_linear(2, 2), nn_conv2d(3, 4, 3, .groups = 2), nn_relu());
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "multiple of groups");
+    CHECK_POISON(nn_forward(s, tensor_ones(2, 2)), TENSOR_ERR_SHAPE, "Sequential failed when it was made");
+    CHECK(nn_adam(s) == NULL);
+    CHECK_ERROR(TENSOR_ERR_POISONED, NULL);
+    CHECK(nn_save("nn_failed.safetensors", s) != 0);
+    CHECK_ERROR(TENSOR_ERR_POISONED, NULL);
+    CHECK(fopen("nn_failed.safetensors", "rb") == NULL);
+    nn_free(s);
+    CHECK_POISON(nn_forward(NULL, g), TENSOR_ERR_POISONED, "forward");
+    CHECK(nn_step(NULL) == TENSOR_ERR_POISONED);
+    CHECK_ERROR(TENSOR_ERR_POISONED, NULL);
+    nn_module_init(&my.base, "My", my_forward, NULL);
+    CHECK_POISON(nn_parameter(&my.base, "a.b", tensor_ones(1)), TENSOR_ERR_SHAPE, "dot");
+    CHECK(my.base.code == TENSOR_ERR_SHAPE);
+    nn_free(&my.base);
+    nn_module_init(&my.base, "My", my_forward, NULL);
+    CHECK_POISON(nn_parameter(&my.base, "w", tensor_mul_scalar(g, 2)), TENSOR_ERR_AUTOGRAD, "recorded");
+    nn_free(&my.base);
+    nn_module_init(&my.base, "My", my_forward, NULL);
+    CHECK_POISON(nn_parameter(&my.base, "w", tensor_zeros_of(TENSOR_I64, 2)), TENSOR_ERR_DTYPE, NULL);
+    nn_free(&my.base);
+    m = nn_sequential(nn_identity());
+    s = nn_sequential(m);
+    nn_append(m, s);
+    CHECK_ERROR(TENSOR_ERR_OWNER, NULL);
+    nn_free(s);
+}
+
+static void paths(void) {
+    nn_module_t *net = nn_sequential(nn_linear(4, 4), nn_sequential(nn_relu(), nn_linear(3, 3)));
+    CHECK_POISON(nn_forward(net, tensor_ones(2, 4)), TENSOR_ERR_SHAPE, "1.1");
+    nn_free(net);
+}
+
+static void sharing(void) {
+    nn_module_t *a = nn_linear(3, 3), *b = nn_linear(3, 3), *net = nn_sequential(a, b, a), *c;
+    tensor_t *w = nn_get(a, "weight");
+    CHECK(nn_parameters(net, NULL, 0) == 4);
+    nn_parameter(b, "weight", w);
+    CHECK(nn_parameters(net, NULL, 0) == 3);
+    c = nn_clone(net);
+    CHECK(nn_parameters(c, NULL, 0) == 3);
+    CHECK(nn_get(c, "0.weight") == nn_get(c, "1.weight") && nn_get(c, "0.weight") != w);
+    CHECK(tensor_equal(nn_get(c, "2.weight"), w));
+    CHECK(tensor_equal(nn_forward(c, tensor_ones(2, 3)), nn_forward(net, tensor_ones(2, 3))));
+    nn_init_zeros_(w);
+    CHECK(!tensor_equal(nn_get(c, "0.weight"), w));
+    CHECK(nn_copy_state(c, net) == 0);
+    CHECK(tensor_equal(nn_get(c, "0.weight"), w));
+    CHECK(nn_copy_state(c, a) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "copy_state");
+    CHECK(nn_free(net) == 0);
+    CHECK(nn_free(c) == 0);
+}
+
+// Tensors alive while a sequence runs without recording: x, the input and the output of one child.
+static int64_t most_alive;
+static tensor_t *watch(nn_module_t *m, tensor_t *x) {
+    tensor_memory_stats_t s = tensor_memory_stats();
+    (void)m;
+    if (s.live_tensors > most_alive) most_alive = s.live_tensors;
+    return tensor_add_scalar(x, 1);
+}
+
+static void sequence_frees(void) {
+    nn_module_t w[6], *list[6], *net;
+    tensor_scope_t s;
+    tensor_t *x = tensor_ones(3), *kept;
+    int64_t before;
+    int i;
+    for (i = 0; i < 6; i++) {
+        nn_module_init(&w[i], "Watch", watch, NULL);
+        list[i] = &w[i];
+    }
+    net = nn_sequential_n(list, 6);
+    before = tensor_memory_stats().live_tensors;
+    s = tensor_scope_begin_no_grad();
+    most_alive = 0;
+    CHECK(tensor_item(tensor_sum(nn_forward(net, x))) == 21);
+    CHECK_MSG(most_alive <= before + 1, "%d alive, %d before", (int)most_alive, (int)before);
+    kept = tensor_keep(nn_forward(net, x));
+    tensor_scope_end(s);
+    CHECK(tensor_item(tensor_sum(kept)) == 21);
+    tensor_free(kept);
+    nn_free(net);
+}
+
+// ---- layers ----
+
+static void near_bound(const char *what, tensor_t *t, double bound) {
+    double low = tensor_item(tensor_min(t)), high = tensor_item(tensor_max(t));
+    CHECK_MSG(low >= -bound && high < bound && low < -0.9 * bound && high > 0.9 * bound, "%s %g %g in +-%g", what, low,
+              high, bound);
+}
+
+static void initial_distributions(void) {
+    nn_module_t *lin = nn_linear(100, 200), *conv = nn_conv2d(8, 64, 3, .groups = 2), *emb, *norm = nn_layer_norm(6);
+    tensor_t *t = tensor_empty(200, 300), *u;
+    near_bound("linear", nn_get(lin, "weight"), 0.1);
+    near_bound("linear bias", nn_get(lin, "bias"), 0.1);
+    near_bound("conv", nn_get(conv, "weight"), sqrt(2.0 / (8 * 9)));
+    emb = nn_embedding(500, 20, .padding_idx = TENSOR_ZERO);
+    CHECK_NEAR(tensor_item(tensor_mean(nn_get(emb, "weight"))), 0, 0.05);
+    CHECK_NEAR(tensor_item(tensor_std(nn_get(emb, "weight"), 1)), 1, 0.05);
+    CHECK(tensor_item(tensor_norm(tensor_select(nn_get(emb, "weight"), 0, 0))) == 0);
+    CHECK(tensor_item(tensor_min(nn_get(norm, "weight"))) == 1 && tensor_item(tensor_norm(nn_get(norm, "bias"))) == 0);
+    near_bound("xavier", nn_init_xavier_uniform_(t, 2), 2 * sqrt(6.0 / 500));
+    CHECK_NEAR(tensor_item(tensor_std(nn_init_xavier_normal_(t, 1), 1)), sqrt(2.0 / 500), 2e-3);
+    near_bound("kaiming", nn_init_kaiming_uniform_(t), sqrt(2.0) * sqrt(3.0 / 300));
+    near_bound("kaiming", nn_init_kaiming_uniform_(t, .a = sqrt(5.0)), 1 / sqrt(300.0));
+    CHECK_NEAR(tensor_item(tensor_std(nn_init_kaiming_normal_(t, .fan_out = 1, .nonlinearity = NN_TANH), 1)),
+               5.0 / 3 / sqrt(200.0), 2e-3);
+    CHECK_NEAR(tensor_item(tensor_mean(nn_init_constant_(t, 3))), 3, 1e-6);
+    u = nn_init_trunc_normal_(t, 1, 0.5, 0, 1.5);
+    CHECK(u == t && tensor_item(tensor_min(t)) >= 0 && tensor_item(tensor_max(t)) <= 1.5);
+    // phi(-2) = 0.0539910, phi(1) = 0.2419707; Phi(1) - Phi(-2) = 0.8185946
+    CHECK_NEAR(tensor_item(tensor_mean(t)), 1 + 0.5 * (0.0539910 - 0.2419707) / 0.8185946, 5e-3);
+    CHECK_POISON(nn_init_xavier_uniform_(tensor_ones(3), 1), TENSOR_ERR_SHAPE, "2 dims");
+    nn_free(lin);
+    nn_free(conv);
+    nn_free(emb);
+    nn_free(norm);
+}
+
+static void layers_run(void) {
+    nn_module_t *net = nn_sequential(nn_conv2d(1, 4, 3, .padding = 1), nn_relu(), nn_max_pool2d(2),
+                                     nn_conv2d(4, 6, 3, .stride = 2, .no_bias = 1), nn_leaky_relu(0.1), nn_avg_pool2d(2),
+                                     nn_flatten(), nn_layer_norm(24), nn_linear(24, 10), nn_log_softmax(-1));
+    nn_module_t *emb = nn_embedding(7, 5), *drop = nn_dropout(0.5), *same = nn_conv2d(2, 3, 4, .kernel_w = 3, .same = 1);
+    tensor_t *x = tensor_randn(2, 1, 20, 20), *y = nn_forward(net, x), *d;
+    char text[1500];
+    CHECK(tensor_ndim(y) == 2 && tensor_size(y, 1) == 10);
+    CHECK_NEAR(tensor_item(tensor_sum(tensor_exp(y))), 2, 1e-5);
+    nn_to_string(net, text, sizeof text);
+    CHECK(strstr(text, "(0): Conv2d(1, 4, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))") != NULL);
+    CHECK(strstr(text, "(4): LeakyReLU(negative_slope=0.1)") != NULL);
+    CHECK(strstr(text, "(7): LayerNorm((24,), eps=1e-05, elementwise_affine=True)") != NULL ||
+          strstr(text, "(7): LayerNorm((24,), eps=0.00001, elementwise_affine=True)") != NULL);
+    y = nn_forward(emb, tensor_arange(0, 6, 1, TENSOR_I64));
+    CHECK(tensor_size(y, 0) == 6 && tensor_size(y, 1) == 5);
+    y = nn_forward(same, tensor_ones(1, 2, 9, 8));
+    CHECK(tensor_size(y, 2) == 9 && tensor_size(y, 3) == 8);
+    d = nn_forward(drop, tensor_ones(1000));
+    CHECK(tensor_item(tensor_max(d)) == 2 && tensor_item(tensor_min(d)) == 0);
+    nn_eval(drop);
+    CHECK(tensor_item(tensor_min(nn_forward(drop, tensor_ones(1000)))) == 1);
+    CHECK(nn_dropout(1.5) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "dropout: p must be in 0..1 (got 1.5)");
+    CHECK_POISON(nn_forward(net, tensor_ones(2, 2, 20, 20)), TENSOR_ERR_SHAPE, "conv2d");
+    nn_free(net);
+    nn_free(emb);
+    nn_free(drop);
+    nn_free(same);
+}
+
+static void activations(void) {
+    nn_module_t *list[11];
+    tensor_t *x = tensor_linspace(-2, 2, 5), *want[11];
+    int i;
+    list[0] = nn_relu();
+    want[0] = tensor_relu(x);
+    list[1] = nn_tanh();
+    want[1] = tensor_tanh(x);
+    list[2] = nn_sigmoid();
+    want[2] = tensor_sigmoid(x);
+    list[3] = nn_gelu();
+    want[3] = tensor_gelu(x);
+    list[4] = nn_gelu_tanh();
+    want[4] = tensor_gelu_tanh(x);
+    list[5] = nn_silu();
+    want[5] = tensor_silu(x);
+    list[6] = nn_leaky_relu(0.2);
+    want[6] = tensor_leaky_relu(x, 0.2);
+    list[7] = nn_elu(1.5);
+    want[7] = tensor_elu(x, 1.5);
+    list[8] = nn_softplus(2, 20);
+    want[8] = tensor_softplus(x, 2, 20);
+    list[9] = nn_softmax(0);
+    want[9] = tensor_softmax(x, 0);
+    list[10] = nn_log_softmax(-1);
+    want[10] = tensor_log_softmax(x, -1);
+    for (i = 0; i < 11; i++) {
+        CHECK_MSG(tensor_equal(nn_forward(list[i], x), want[i]), "activation %s", list[i]->name);
+        nn_free(list[i]);
+    }
+}
+
+// ---- optimizers ----
+
+enum { OPT_N = 19 };
+// torch.optim 2.15.0, 10 steps; see optimizer_case.
+static const double trajectories[9][OPT_N] = {
+    // sgd
+    {-0.435335074, 0.302176963, -0.046905098, -0.274725662, 0.442518123, 0.183031749, -0.129904718,
+     -0.485334674, 0.332108488, -0.00446787121, -0.33221493, 0.462770335, 0.152492728, -0.196589333,
+     -0.424409897, 0.292833888, 0.0333475142, -0.279588953, 0.412770735},
+    // sgd_momentum
+    {-0.0857520909, 0.0564252211, -0.044934939, -0.11131793, 0.0804164452, 0.162741157, -0.104319338,
+     -0.137804387, 0.159051928, 0.0104427831, -0.14626182, 0.236873847, 0.00265423137, -0.0987059287,
+     -0.165088919, 0.0266454555, 0.108970167, -0.158090327, 0.184821551},
+    // sgd_nesterov
+    {-2.21459033, 1.49274823, 0.0692094141, -1.23403071, 2.13038002, 0.399324026, -0.539634271,
+     -1.98901679, 1.15519289, -0.0555059089, -1.16579575, 1.68884803, 0.842175166, -0.581363646,
+     -1.88460377, 1.47980696, -0.251249034, -1.19020733, 1.91442157},
+    // adam
+    {-0.380295109, 0.191128382, -0.00974661119, -0.296303898, 0.36089854, 0.207823182, -0.168689263,
+     -0.370815428, 0.308123872, 0.00838992652, -0.238894425, 0.496030927, 0.0338815285, -0.102038471,
+     -0.475875953, 0.170204724, 0.118060579, -0.308751253, 0.388743808},
+    // adam_l2
+    {-0.441446372, 0.24747172, -0.0498508342, -0.247050099, 0.399548046, 0.147889457, -0.111116753,
+     -0.415572416, 0.281297914, -0.0288274146, -0.229974192, 0.408595064, 0.0979928835, -0.143552345,
+     -0.436198828, 0.213517204, 0.0562136291, -0.260530223, 0.370649933},
+    // adamw
+    {-0.377777539, 0.189731195, -0.00986006103, -0.294302085, 0.35834748, 0.206760067, -0.167690395,
+     -0.368276277, 0.306160978, 0.00839714593, -0.237329346, 0.492864714, 0.0334600599, -0.101463648,
+     -0.472767382, 0.168783148, 0.117682538, -0.306809703, 0.3861733},
+    // adamw_ams
+    {-0.332417642, 0.164614914, -0.0118953851, -0.258186261, 0.312394442, 0.187514955, -0.149630301,
+     -0.322563906, 0.270767887, 0.00848955856, -0.209126174, 0.435695983, 0.0259581799, -0.0911279337,
+     -0.416647998, 0.143248819, 0.110739958, -0.271774561, 0.339854426},
+    // rmsprop
+    {-0.278771127, 0.13461683, -0.101257431, -0.179587981, 0.217821997, 0.112480968, -0.0869622711,
+     -0.284287861, 0.193966657, -0.0491517825, -0.197819241, 0.259324846, 0.0311095593, -0.157912352,
+     -0.328822797, 0.0939868921, 0.0531733947, -0.205593759, 0.134925432},
+    // rmsprop_c
+    {-0.335060331, 0.156324272, -0.0580289236, -0.220364205, 0.25686718, 0.132044727, -0.12841326,
+     -0.287465371, 0.22024891, -0.0432512901, -0.173842921, 0.320252557, 0.0305417066, -0.121062661,
+     -0.381108857, 0.104807553, 0.0680909724, -0.251849239, 0.246030155},
+};
+static nn_optimizer_t *optimizer_case(int k, tensor_t *const *w) {
+    switch (k) {
+    case 0: return nn_sgd(.list = w, .count = 1, .lr = 0.1);
+    case 1: return nn_sgd(.list = w, .count = 1, .lr = 0.05, .momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01);
+    case 2: return nn_sgd(.list = w, .count = 1, .lr = 0.05, .momentum = 0.9, .nesterov = 1, .maximize = 1);
+    case 3: return nn_adam(.list = w, .count = 1, .lr = 0.05);
+    case 4: return nn_adam(.list = w, .count = 1, .lr = 0.05, .beta1 = 0.4, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1);
+    case 5: return nn_adamw(.list = w, .count = 1, .lr = 0.05);
+    case 6: return nn_adamw(.list = w, .count = 1, .lr = 0.05, .weight_decay = 0.2, .amsgrad = 1);
+    case 7: return nn_rmsprop(.list = w, .count = 1, .lr = 0.02);
+    default:
+        return nn_rmsprop(.list = w, .count = 1, .lr = 0.02, .alpha = 0.9, .momentum = 0.5, .centered = 1,
+                          .weight_decay = 0.1);
+    }
+}
+
+// Sets the gradient of w for step t as the script that made the numbers did.
+static void set_gradient(tensor_t *w, int t) {
+    double v[OPT_N], g[OPT_N];
+    tensor_scope_t s = tensor_scope_begin_no_grad();
+    int i;
+    tensor_copy_out(tensor_to(w, TENSOR_F64), v, sizeof v);
+    for (i = 0; i < OPT_N; i++) g[i] = 0.5 * v[i] + ((i * 7 + t * 3) % 11 - 5) * 0.1;
+    tensor_set_grad(w, tensor_to(tensor_from(g, TENSOR_F64, OPT_N), tensor_dtype(w)));
+    tensor_scope_end(s);
+}
+
+static tensor_t *first_weight(tensor_dtype_t dtype) {
+    double v[OPT_N];
+    int i;
+    for (i = 0; i < OPT_N; i++) v[i] = ((i * 5) % 7 - 3) * 0.25;
+    return tensor_requires_grad_(tensor_to(tensor_from(v, TENSOR_F64, OPT_N), dtype), 1);
+}
+
+static void optimizers_follow_pytorch(void) {
+    static const tensor_dtype_t dtypes[3] = {TENSOR_F32, TENSOR_F64, TENSOR_BF16};
+    static const double tolerance[3] = {1e-6, 1e-8, 3e-2};
+    int k, d, t, i;
+    for (k = 0; k < 9; k++) {
+        for (d = 0; d < 3; d++) {
+            tensor_t *w = first_weight(dtypes[d]);
+            nn_optimizer_t *o = optimizer_case(k, &w);
+            double got[OPT_N], worst = 0;
+            for (t = 0; t < 10; t++) {
+                set_gradient(w, t);
+                CHECK(nn_step(o) == 0);
+            }
+            tensor_copy_out(tensor_to(w, TENSOR_F64), got, sizeof got);
+            for (i = 0; i < OPT_N; i++) worst = fmax(worst, fabs(got[i] - trajectories[k][i]));
+            CHECK_MSG(worst <= tolerance[d], "optimizer %d, %s: off by %g", k, tensor_dtype_name(dtypes[d]), worst);
+            CHECK(nn_zero_grad(o) == 0 && (tensor_grad)(w) == NULL);
+            nn_optimizer_free(o);
+        }
+    }
+}
+
+static void same_bits_everywhere(void) {
+    static const char *const names[4] = {"scalar", "sse2", "avx2", "avx512"};
+    int k, n, i;
+    for (k = 0; k < 9; k++) {
+        uint64_t want = 0;
+        for (i = 0; i < 4; i++) {
+            if (tensor_set_cpu(names[i]) != 0) {
+                tensor_clear_error();
+                continue;
+            }
+            {
+                tensor_t *w = first_weight(TENSOR_F32);
+                nn_optimizer_t *o = optimizer_case(k, &w);
+                uint64_t h;
+                for (n = 0; n < 5; n++) {
+                    set_gradient(w, n);
+                    nn_step(o);
+                }
+                h = test_hash(TEST_HASH, w);
+                if (!want) want = h;
+                CHECK_MSG(h == want, "optimizer %d differs on %s", k, names[i]);
+                nn_optimizer_free(o);
+            }
+        }
+    }
+    tensor_set_cpu(NULL);
+}
+
+static void same_bits_for_threads(void) {
+    uint64_t want = 0;
+    double want_norm = 0;
+    int threads;
+    for (threads = 1; threads <= 3; threads++) {
+        tensor_t *list[3], *g;
+        nn_optimizer_t *o;
+        uint64_t h;
+        double norm;
+        int i;
+        if (tensor_set_num_threads(threads) != 0) {
+            tensor_clear_error();
+            break;
+        }
+        tensor_manual_seed(3);
+        for (i = 0; i < 3; i++) {
+            list[i] = tensor_requires_grad_(i == 1 ? tensor_randn(5) : tensor_randn(300, 333), 1);
+            g = tensor_randn_n(tensor_shape(list[i]).dims, tensor_ndim(list[i]));
+            tensor_set_grad(list[i], g);
+        }
+        o = nn_adamw(.list = list, .count = 3);
+        norm = nn_clip_grad_norm(o, 1);
+        nn_step(o);
+        h = test_hash(test_hash(test_hash(TEST_HASH, list[0]), list[1]), list[2]);
+        if (threads == 1) {
+            want = h;
+            want_norm = norm;
+        }
+        CHECK(h == want && norm == want_norm);
+        nn_optimizer_free(o);
+    }
+    tensor_set_num_threads(1);
+}
+
+static void groups_and_rates(void) {
+    tensor_t *p[3];
+    nn_optimizer_t *o;
+    int i;
+    for (i = 0; i < 3; i++) {
+        p[i] = tensor_requires_grad_(tensor_ones(4), 1);
+        tensor_set_grad(p[i], tensor_zeros(4));
+    }
+    o = nn_adamw(.list = p, .count = 2, .lr = 0.1, .weight_decay = 0.5);
+    CHECK(nn_optimizer_group(o, p + 1, 1, .weight_decay = TENSOR_ZERO) == 0);
+    CHECK(nn_optimizer_group(o, p + 2, 1, .lr = 0.2) == 0);
+    nn_step(o);
+    CHECK_NEAR(tensor_item(tensor_mean(p[0])), 0.95, 1e-6);
+    CHECK_NEAR(tensor_item(tensor_mean(p[1])), 1, 0);
+    CHECK_NEAR(tensor_item(tensor_mean(p[2])), 0.9, 1e-6);
+    CHECK(nn_set_lr(o, 0.2) == 0 && nn_get_lr(o) == 0.2);
+    nn_step(o);
+    CHECK_NEAR(tensor_item(tensor_mean(p[0])), 0.95 * 0.9, 1e-6);
+    CHECK_NEAR(tensor_item(tensor_mean(p[2])), 0.9 * 0.8, 1e-6);
+    CHECK(nn_set_lr(o, -1) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "set_lr");
+    tensor_raise(TENSOR_ERR_IO, "pending");
+    CHECK(nn_step(o) == TENSOR_ERR_IO);
+    tensor_clear_error();
+    CHECK_NEAR(tensor_item(tensor_mean(p[0])), 0.95 * 0.9, 1e-6);
+    nn_optimizer_free(o);
+    CHECK(nn_sgd(.list = p, .count = 3, .nesterov = 1) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "nesterov");
+    CHECK(nn_adam(.list = p, .count = 3, .beta2 = 1) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "beta2");
+}
+
+static void step_counts_as_write(void) {
+    tensor_t *w = tensor_requires_grad_(tensor_ones(3), 1), *y = tensor_sum(tensor_mul(w, w));
+    nn_optimizer_t *o = nn_sgd(.list = &w, .count = 1, .lr = 0.1);
+    tensor_set_grad(w, tensor_ones(3));
+    nn_step(o);
+    CHECK(tensor_backward(y) == TENSOR_ERR_AUTOGRAD);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "step");
+    nn_optimizer_free(o);
+}
+
+static void clipping(void) {
+    tensor_t *a = tensor_requires_grad_(tensor_zeros(2), 1), *b = tensor_requires_grad_(tensor_zeros(1), 1), *list[2];
+    list[0] = a;
+    list[1] = b;
+    tensor_set_grad(a, tensor_full(2, 2));
+    tensor_set_grad(b, tensor_full(1, 1));
+    CHECK_NEAR(nn_clip_grad_norm_n(list, 2, 30), 3, 1e-12);
+    CHECK(tensor_item(tensor_max(tensor_grad(a))) == 2);
+    CHECK_NEAR(nn_clip_grad_norm_n(list, 2, 1.5), 3, 1e-12);
+    CHECK_NEAR(tensor_item(tensor_max(tensor_grad(a))), 1, 1e-6);
+    CHECK_NEAR(tensor_item(tensor_grad(b)), 0.5, 1e-6);
+    CHECK(nn_clip_grad_value_n(list, 2, 0.75) == 0);
+    CHECK_NEAR(tensor_item(tensor_max(tensor_grad(a))), 0.75, 0);
+    tensor_set_grad(b, tensor_full(INFINITY, 1));
+    CHECK(isinf(nn_clip_grad_norm_n(list, 2, 1)));
+    CHECK(isnan(tensor_item(tensor_grad(b))) && tensor_item(tensor_norm(tensor_grad(a))) == 0);
+    CHECK(isnan(nn_clip_grad_norm_n(list, 2, -1)));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "max_norm");
+}
+
+static void schedules(void) {
+    CHECK_NEAR(nn_lr_cosine_warmup(0, 10, 110, 1, 0.1), 0.1, 1e-12);
+    CHECK_NEAR(nn_lr_cosine_warmup(9, 10, 110, 1, 0.1), 1, 1e-12);
+    CHECK_NEAR(nn_lr_cosine_warmup(60, 10, 110, 1, 0.1), 0.55, 1e-12);
+    CHECK_NEAR(nn_lr_cosine_warmup(500, 10, 110, 1, 0.1), 0.1, 1e-12);
+    CHECK_NEAR(nn_lr_step(29, 10, 1, 0.1), 0.01, 1e-15);
+    CHECK_NEAR(nn_lr_exponential(3, 2, 0.5), 0.25, 1e-15);
+    CHECK_NEAR(nn_lr_linear(2, 4, 1, 0.5, 1), 0.75, 1e-15);
+    CHECK_NEAR(nn_lr_linear(9, 4, 1, 0.5, 1), 1, 1e-15);
+}
+
+// ---- data ----
+
+static int squares(void *user, int64_t index, void *x, void *y) {
+    float *p = (float *)x;
+    int64_t *label = (int64_t *)y;
+    if (user && index == *(int64_t *)user) return TENSOR_ERR_IO;
+    p[0] = (float)index;
+    p[1] = (float)(index * index);
+    *label = index;
+    return 0;
+}
+
+static void loaders(void) {
+    tensor_t *x = tensor_reshape(tensor_arange(0, 20, 1, TENSOR_F32), 10, 2), *y = tensor_arange(0, 10, 1, TENSOR_I64);
+    nn_data_loader_t *l = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 4, .shuffle = 1, .seed = 7), *l2;
+    nn_dataset_t d;
+    nn_batch_t b;
+    uint64_t epochs[2][4];
+    int64_t seen, bad = 5;
+    int e, n = 0, i;
+    CHECK(nn_num_batches(l) == 3);
+    for (e = 0; e < 2; e++) {
+        for (n = 0, seen = 0; nn_next(l, &b); n++) {
+            const float *px = (const float *)tensor_data(b.x);
+            const int64_t *py = (const int64_t *)tensor_data(b.y);
+            CHECK(b.size == (n < 2 ? 4 : 2) && b.index == n && b.epoch == e && tensor_size(b.x, 0) == b.size);
+            for (i = 0; i < b.size; i++) {
+                CHECK(px[2 * i] == 2 * (float)py[i] && px[2 * i + 1] == 2 * (float)py[i] + 1);
+                seen |= (int64_t)1 << py[i];
+            }
+            epochs[e][n] = test_hash(TEST_HASH, b.y);
+        }
+        CHECK(n == 3 && seen == 1023);
+    }
+    CHECK(epochs[0][0] != epochs[1][0]);
+    l2 = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 4, .shuffle = 1, .seed = 7);
+    nn_seek(l2, 4);
+    CHECK(nn_next(l2, &b) && test_hash(TEST_HASH, b.y) == epochs[1][1] && b.epoch == 1 && b.index == 1);
+    nn_data_loader_free(l);
+    nn_data_loader_free(l2);
+    l = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 4, .drop_last = 1);
+    for (n = 0; nn_next(l, &b); n++) CHECK(b.y == NULL && b.size == 4);
+    CHECK(n == 2);
+    nn_data_loader_free(l);
+    memset(&d, 0, sizeof d);
+    d.len = 9;
+    d.get = squares;
+    d.x_shape.ndim = 1;
+    d.x_shape.dims[0] = 2;
+    d.x_dtype = TENSOR_F32;
+    d.y_dtype = TENSOR_I64;
+    d.has_y = 1;
+    l = nn_data_loader(d, .batch_size = 9, .num_workers = 2);
+    CHECK(nn_next(l, &b) == 1 && ((const float *)tensor_data(b.x))[17] == 64);
+    CHECK(nn_next(l, &b) == 0 && tensor_is_poison(b.x));
+    nn_data_loader_free(l);
+    d.user = &bad;
+    l = nn_data_loader(d, .batch_size = 3);
+    CHECK(nn_next(l, &b) == 1 && nn_next(l, &b) == 0);
+    CHECK_ERROR(TENSOR_ERR_IO, "sample 5");
+    nn_data_loader_free(l);
+    CHECK(nn_data_loader(nn_tensor_dataset(x, tensor_ones(3))) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "number of samples");
+    CHECK(nn_data_loader(nn_tensor_dataset(x, y), .batch_size = -1) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "batch_size");
+}
+
+static void idx_files(void) {
+    static const unsigned char good[] = {0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 255};
+    static const unsigned char i16[] = {0, 0, 0x0B, 1, 0, 0, 0, 2, 0x01, 0x02, 0xFF, 0xFE};
+    static const unsigned char f32[] = {0, 0, 0x0D, 1, 0, 0, 0, 1, 0x3F, 0xC0, 0, 0};
+    static const unsigned char i8[] = {0, 0, 9, 1, 0, 0, 0, 3, 0x80, 0x7F, 0xFF};
+    unsigned char bad[32];
+    size_t n;
+    tensor_t *t = nn_parse_idx(good, sizeof good);
+    CHECK(tensor_dtype(t) == TENSOR_U8 && tensor_size(t, 0) == 2 && tensor_size(t, 1) == 3);
+    CHECK(((const unsigned char *)tensor_data(t))[5] == 255);
+    t = nn_parse_idx(i16, sizeof i16);
+    CHECK(tensor_dtype(t) == TENSOR_I32 && ((const int32_t *)tensor_data(t))[0] == 258);
+    CHECK(((const int32_t *)tensor_data(t))[1] == -2);
+    t = nn_parse_idx(i8, sizeof i8);
+    CHECK(((const int32_t *)tensor_data(t))[0] == -128 && ((const int32_t *)tensor_data(t))[1] == 127);
+    CHECK(tensor_item(nn_parse_idx(f32, sizeof f32)) == 1.5);
+    for (n = 0; n < sizeof good; n++) CHECK_POISON(nn_parse_idx(good, n), TENSOR_ERR_FORMAT, "idx");
+    memcpy(bad, good, sizeof good);
+    bad[sizeof good] = 0;
+    CHECK_POISON(nn_parse_idx(bad, sizeof good + 1), TENSOR_ERR_FORMAT, "must hold 6 bytes of data (got 7)");
+    bad[0] = 0x1F;
+    bad[1] = 0x8B;
+    CHECK_POISON(nn_parse_idx(bad, sizeof good), TENSOR_ERR_FORMAT, "gzip");
+    memcpy(bad, good, sizeof good);
+    bad[2] = 7;
+    CHECK_POISON(nn_parse_idx(bad, sizeof good), TENSOR_ERR_FORMAT, "type code 7");
+    bad[2] = 8;
+    bad[3] = 0;
+    CHECK_POISON(nn_parse_idx(bad, sizeof good), TENSOR_ERR_FORMAT, "0 dims");
+    bad[3] = 9;
+    CHECK_POISON(nn_parse_idx(bad, sizeof good), TENSOR_ERR_FORMAT, "9 dims");
+    memcpy(bad, good, sizeof good);
+    bad[7] = 0;
+    CHECK_POISON(nn_parse_idx(bad, sizeof good), TENSOR_ERR_FORMAT, "dim of 0");
+    memset(bad + 4, 0xFF, 8);
+    CHECK_POISON(nn_parse_idx(bad, sizeof good), TENSOR_ERR_FORMAT, "overflow");
+    CHECK_POISON(nn_parse_idx(NULL, 0), TENSOR_ERR_FORMAT, NULL);
+    CHECK_POISON(nn_read_idx("no/such/file"), TENSOR_ERR_IO, "no/such/file");
+}
+
+// ---- safetensors ----
+
+// A file of one header text and n data bytes.
+static tensor_t *file_of(const char *header, size_t len, size_t n) {
+    int64_t size = (int64_t)(8 + len + n);
+    tensor_t *t = tensor_zeros_n(&size, 1, TENSOR_U8);
+    unsigned char *p = (unsigned char *)tensor_data_mut(t);
+    int k;
+    for (k = 0; k < 8; k++) p[k] = (unsigned char)((uint64_t)len >> (8 * k));
+    memcpy(p + 8, header, len);
+    return t;
+}
+
+static void refused(const char *header, size_t n, const char *part) {
+    tensor_t *t = file_of(header, strlen(header), n);
+    nn_safetensors_t *r = nn_safetensors_parse(tensor_data(t), (size_t)tensor_numel(t));
+    CHECK_MSG(r == NULL, "accepted: %s", header);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, part);
+    nn_safetensors_close(r);
+}
+
+static void accepted(const char *header, size_t n) {
+    tensor_t *t = file_of(header, strlen(header), n);
+    nn_safetensors_t *r = nn_safetensors_parse(tensor_data(t), (size_t)tensor_numel(t));
+    CHECK_MSG(r != NULL, "refused: %s: %s", header, tensor_error_text());
+    nn_safetensors_close(r);
+}
+
+static void malformed_files(void) {
+    static const unsigned char lengths[][8] = {{1, 0, 0, 0, 0, 0, 0, 0},
+                                               {255, 255, 255, 127, 0, 0, 0, 0},
+                                               {0, 0, 0, 128, 0, 0, 0, 0},
+                                               {255, 255, 255, 255, 0, 0, 0, 0},
+                                               {255, 255, 255, 255, 255, 255, 255, 127},
+                                               {255, 255, 255, 255, 255, 255, 255, 255},
+                                               {0, 0, 0, 0, 0, 0, 0, 0}};
+    char big[400];
+    size_t i;
+    accepted("{}", 0);
+    accepted(" {\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}  \n", 4);
+    accepted("{\"a\":{\"data_offsets\":[0,0],\"shape\":[0, 5],\"dtype\":\"I64\"}}", 0);
+    accepted("{\"__metadata__\":{\"k\":\"v\\u00e9\\n\"},\"\\u0061\\ud83d\\ude00\":"
+             "{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2);
+    accepted("{\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]},"
+             "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 3);
+    for (i = 0; i < 8; i++) {
+        nn_safetensors_t *r = nn_safetensors_parse("\0\0\0\0\0\0\0", i);
+        CHECK(r == NULL);
+        CHECK_ERROR(TENSOR_ERR_FORMAT, "shorter than 8");
+    }
+    for (i = 0; i < sizeof lengths / 8; i++) {
+        CHECK(nn_safetensors_parse(lengths[i], 8) == NULL);
+        CHECK_ERROR(TENSOR_ERR_FORMAT, NULL);
+    }
+#define ENTRY(dtype, shape, offsets) \
+    "{\"a\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
+    refused("[]", 0, "does not begin with {");
+    refused("x", 0, "does not begin with {");
+    refused("{", 0, "string is expected");
+    refused("{\"a", 0, "unterminated string");
+    refused("{\"a\\", 0, "unterminated escape");
+    refused("{\"a\\x\":1}", 0, "unknown escape");
+    refused("{\"a\\u12\":1}", 0, "\\u escape");
+    refused("{\"a\\ud800\":1}", 0, "surrogate");
+    refused("{\"a\\udc00\":1}", 0, "surrogate");
+    refused("{\"a\\u0000\":1}", 0, "NUL");
+    refused("{\"a\n\":1}", 0, "control character");
+    refused("{\"a\xff\":1}", 0, "UTF-8");
+    refused("{\"a\xc0\x80\":1}", 0, "UTF-8");
+    refused("{\"a\xed\xa0\x80\":1}", 0, "UTF-8");
+    refused("{\"\":{}}", 0, "empty");
+    refused("{\"a\\u001f\":{}}", 0, "control characters");
+    refused("{\"a\"}", 0, "colon");
+    refused("{\"a\":1}", 0, "object is expected");
+    refused("{\"a\":{}}", 0, "string is expected");
+    refused("{\"a\":[[[[[[1]]]]]]}", 0, "object is expected");
+    refused("{} x", 0, "after the header");
+    refused("{}", 1, "after the last tensor");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "missing");
+    refused("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "dtype stands twice");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "shape stands twice");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1, "unknown key");
+    refused("{\"a\":{\"dtype\":8,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "string is expected");
+    refused(ENTRY("C64", "[1]", "[0,1]"), 1, "unknown dtype");
+    refused(ENTRY("U8", "1", "[0,1]"), 1, "shape must be a list");
+    refused(ENTRY("U8", "[-1]", "[0,1]"), 1, "whole number");
+    refused(ENTRY("U8", "[1.0]", "[0,1]"), 1, "whole number");
+    refused(ENTRY("U8", "[1e0]", "[0,1]"), 1, "whole number");
+    refused(ENTRY("U8", "[01]", "[0,1]"), 1, "leading zero");
+    refused(ENTRY("U8", "[1,]", "[0,1]"), 1, "whole number");
+    refused(ENTRY("U8", "[\"1\"]", "[0,1]"), 1, "whole number");
+    refused(ENTRY("U8", "[9007199254740993]", "[0,1]"), 1, "too large");
+    refused(ENTRY("U8", "[18446744073709551617]", "[0,1]"), 1, "too large");
+    refused(ENTRY("U8", "[4294967296,4294967296]", "[0,0]"), 0, "overflows");
+    refused(ENTRY("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]"), 1, "8 dims");
+    refused(ENTRY("U8", "[1]", "[1,0]"), 1, "before they begin");
+    refused(ENTRY("U8", "[2]", "[0,2]"), 1, "beyond the file");
+    refused(ENTRY("U8", "[1]", "[0]"), 1, "two numbers");
+    refused(ENTRY("U8", "[1]", "[0,1,2]"), 1, "two numbers");
+    refused(ENTRY("F32", "[1]", "[0,1]"), 1, "disagree");
+    refused(ENTRY("U8", "[1]", "[1,2]"), 2, "hole");
+    refused(ENTRY("U8", "[1]", "[0,1]"), 2, "after the last");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+            "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3, "overlap");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+            "\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, "two tensors of this name");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},}", 1, "string is expected");
+    refused("{\"__metadata__\":1}", 0, "object is expected");
+    refused("{\"__metadata__\":{\"a\":1}}", 0, "string is expected");
+    refused("{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "one key");
+    refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "twice");
+    memset(big, ' ', sizeof big);
+    memcpy(big, "{}", 2);
+    big[sizeof big - 1] = 0;
+    accepted(big, 0);
+}
+
+// Every truncation and every flipped bit of the header of a small file: refused, or read without harm.
+static void damaged_files(void) {
+    const char *const names[3] = {"a", "layer.b", "c"};
+    const nn_metadata_t meta[1] = {{"key", "value \"quoted\" \\ \n"}};
+    tensor_t *list[3], *file;
+    unsigned char *p;
+    size_t n, i;
+    int bit;
+    list[0] = tensor_ones(2, 3);
+    list[1] = tensor_arange(0, 3, 1, TENSOR_I64);
+    list[2] = tensor_zeros_of(TENSOR_U8, 0, 4);
+    file = nn_safetensors_format(names, list, 3, meta, 1);
+    n = (size_t)tensor_numel(file);
+    p = (unsigned char *)tensor_data_mut(file);
+    for (i = 0; i < n; i++) {
+        unsigned char *copy = (unsigned char *)malloc(i + 1);
+        nn_safetensors_t *r;
+        memcpy(copy, p, i);
+        r = nn_safetensors_parse(copy, i);
+        CHECK(r == NULL);
+        CHECK_ERROR(TENSOR_ERR_FORMAT, NULL);
+        nn_safetensors_close(r);
+        free(copy);
+    }
+    for (i = 0; i < n - 48; i++) {
+        for (bit = 0; bit < 8; bit++) {
+            nn_safetensors_t *r;
+            p[i] = (unsigned char)(p[i] ^ 1 << bit);
+            r = nn_safetensors_parse(p, n);
+            if (r) {
+                int64_t k;
+                for (k = 0; k < nn_safetensors_count(r); k++) (void)nn_safetensors_get(r, nn_safetensors_name(r, k));
+            }
+            tensor_clear_error();
+            nn_safetensors_close(r);
+            p[i] = (unsigned char)(p[i] ^ 1 << bit);
+        }
+    }
+}
+
+static void safetensors_round_trip(void) {
+    static const tensor_dtype_t dtypes[8] = {TENSOR_F32, TENSOR_F64, TENSOR_I32, TENSOR_I64,
+                                             TENSOR_U8,  TENSOR_BOOL, TENSOR_F16, TENSOR_BF16};
+    const char *names[8], *path = "nn_round_trip.safetensors";
+    const nn_metadata_t meta[2] = {{"format", "pt"}, {"note", "caf\xc3\xa9 \"x\"\\"}};
+    tensor_t *list[8];
+    nn_safetensors_t *r;
+    int i;
+    for (i = 0; i < 8; i++) {
+        names[i] = tensor_dtype_name(dtypes[i]);
+        list[i] = tensor_transpose(tensor_to(tensor_randint(0, 2 + 50 * i, 3, 4), dtypes[i]), 0, 1);
+    }
+    CHECK(nn_safetensors_write(path, names, list, 8, meta, 2) == 0);
+    r = nn_safetensors_open(path);
+    CHECK(nn_safetensors_count(r) == 8);
+    CHECK_TEXT(nn_safetensors_metadata(r, "note"), meta[1].value);
+    CHECK(nn_safetensors_metadata(r, "nothing") == NULL);
+    for (i = 0; i < 8; i++) CHECK_MSG(tensor_equal(nn_safetensors_get(r, names[i]), list[i]), "%s", names[i]);
+    CHECK_POISON(nn_safetensors_get(r, "nothing"), TENSOR_ERR_INDEX, "nothing");
+    nn_safetensors_close(r);
+    names[1] = names[0];
+    CHECK(nn_safetensors_write(path, names, list, 8, NULL, 0) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "f32");
+    names[1] = "a\x01";
+    CHECK(nn_safetensors_write(path, names, list, 8, NULL, 0) == TENSOR_ERR_FORMAT);
+    tensor_clear_error();
+    r = nn_safetensors_open(path);
+    CHECK(nn_safetensors_count(r) == 8);
+    nn_safetensors_close(r);
+    CHECK(nn_safetensors_write("no/such/dir/x", names, list, 1, NULL, 0) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "no/such/dir/x.tmp");
+    CHECK(nn_safetensors_open("no/such/file") == NULL);
+    CHECK_ERROR(TENSOR_ERR_IO, "no/such/file");
+    remove(path);
+}
+
+static void full_disk(void) {
+#ifdef __linux__
+    const char *const name = "x";
+    tensor_t *big = tensor_zeros(100000);
+    if (symlink("/dev/full", "nn_full.tmp") != 0) return;
+    CHECK(nn_safetensors_write("nn_full", &name, &big, 1, NULL, 0) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "cannot write");
+    CHECK(fopen("nn_full.tmp", "rb") == NULL);
+#endif
+}
+
+static void save_and_load(void) {
+    const char *path = "nn_save.safetensors";
+    nn_module_t *a = nn_sequential(nn_linear(3, 4), nn_linear(4, 2)), *b = nn_sequential(nn_linear(3, 4), nn_linear(4, 2));
+    nn_module_t *c = nn_sequential(nn_linear(3, 5), nn_linear(5, 2), nn_linear(2, 2)), *one = nn_sequential(nn_linear(3, 4));
+    tensor_t *x = tensor_randn(2, 3), *file, *before = tensor_clone(tensor_detach(nn_get(c, "0.weight")));
+    CHECK(nn_save(path, a) == 0);
+    CHECK(nn_load(path, b) == 0);
+    CHECK(tensor_equal(nn_forward(a, x), nn_forward(b, x)));
+    CHECK(nn_load(path, c) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "2 missing [2.weight, 2.bias], 0 unexpected [], 3 of another shape [0.weight, 0.bias, 1.weight]");
+    CHECK(tensor_equal(nn_get(c, "0.weight"), before));
+    CHECK(nn_load(path, one) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "2 unexpected [1.");
+    CHECK(nn_load(path, one, .partial = 1) == 0);
+    CHECK(tensor_equal(nn_get(one, "0.weight"), nn_get(a, "0.weight")));
+    file = nn_save_memory(a);
+    nn_init_zeros_(nn_get(b, "1.bias"));
+    CHECK(nn_load_memory(tensor_data(file), (size_t)tensor_numel(file), b, 0) == 0);
+    CHECK(tensor_equal(nn_get(b, "1.bias"), nn_get(a, "1.bias")));
+    nn_free(a);
+    nn_free(b);
+    nn_free(c);
+    nn_free(one);
+    remove(path);
+}
+
+static nn_module_t *resumed_net(void) {
+    return nn_sequential(nn_linear(6, 8), nn_gelu(), nn_dropout(0.25), nn_linear(8, 3));
+}
+
+static void train(nn_module_t *net, nn_optimizer_t *o, nn_data_loader_t *l, int64_t from, int64_t to) {
+    nn_batch_t b;
+    tensor_scope_t s = tensor_scope_begin();
+    int64_t i;
+    for (i = from; i < to; i++, tensor_scope_reset(s)) {
+        if (!nn_next(l, &b)) nn_next(l, &b);
+        nn_zero_grad(o);
+        tensor_backward(tensor_mean(tensor_square(tensor_sub(nn_forward(net, b.x), b.y))));
+        nn_clip_grad_norm(o, 0.5);
+        nn_set_lr(o, nn_lr_cosine(i, 20, 0.01, 0.001));
+        nn_step(o);
+    }
+    tensor_scope_end(s);
+}
+
+static uint64_t state_hash(nn_module_t *m) {
+    nn_named_list_t list = nn_state(m);
+    uint64_t h = TEST_HASH;
+    int64_t i;
+    for (i = 0; i < list.count; i++) h = test_hash(h, list.item[i].tensor);
+    return h;
+}
+
+static void resume_bit_for_bit(void) {
+    const char *path = "nn_resume.safetensors";
+    tensor_t *x = tensor_randn(10, 6), *y = tensor_randn(10, 3);
+    nn_data_loader_t *l = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 4, .shuffle = 1, .seed = 5);
+    nn_module_t *net, *again;
+    nn_optimizer_t *o;
+    tensor_t *bias;
+    int64_t step = 0;
+    uint64_t want;
+    tensor_manual_seed(1);
+    net = resumed_net();
+    o = nn_adamw(net, .lr = 0.01, .amsgrad = 1);
+    bias = nn_get(net, "0.bias");
+    nn_optimizer_group(o, &bias, 1, .weight_decay = TENSOR_ZERO, .lr = 0.02);
+    train(net, o, l, 0, 7);
+    CHECK(nn_save_checkpoint(path, net, o, 7) == 0);
+    train(net, o, l, 7, 15);
+    want = state_hash(net);
+    nn_optimizer_free(o);
+    nn_data_loader_free(l);
+    tensor_manual_seed(99);
+    again = resumed_net();
+    o = nn_adamw(again, .amsgrad = 1);
+    bias = nn_get(again, "0.bias");
+    nn_optimizer_group(o, &bias, 1, .weight_decay = TENSOR_ZERO);
+    l = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 4, .shuffle = 1, .seed = 5);
+    CHECK(nn_load_checkpoint(path, again, o, &step) == 0 && step == 7);
+    nn_seek(l, step);
+    train(again, o, l, step, 15);
+    CHECK(state_hash(again) == want);
+    nn_optimizer_free(o);
+    o = nn_sgd(again);
+    CHECK(nn_load_checkpoint(path, again, o, NULL) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "state of adamw, not of sgd");
+    nn_optimizer_free(o);
+    CHECK(nn_load_checkpoint(path, again, NULL, &step) == 0);
+    CHECK(nn_save(path, again) == 0);
+    CHECK(nn_load_checkpoint(path, again, NULL, &step) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "no checkpoint");
+    nn_data_loader_free(l);
+    nn_free(net);
+    nn_free(again);
+    remove(path);
+}
+
+static void shutdown_frees_all(void) {
+    static my_t my;
+    nn_module_t *shared = nn_linear(2, 2), *a = nn_sequential(shared, nn_relu()), *b = nn_sequential(shared, a);
+    nn_adam(b);
+    destroyed = 0;
+    my_init(&my);
+    nn_child(&my.base, "b", b);
+    nn_named_parameters(&my.base);
+    nn_data_loader(nn_tensor_dataset(tensor_ones(3, 1), NULL), .shuffle = 1);
+    nn_safetensors_parse("\2\0\0\0\0\0\0\0{}", 10);
+    CHECK(tensor_ok());
+}
+
+int main(void) {
+    RUN(user_module);
+    RUN(failed_modules);
+    RUN(paths);
+    RUN(sharing);
+    RUN(sequence_frees);
+    RUN(initial_distributions);
+    RUN(layers_run);
+    RUN(activations);
+    RUN(optimizers_follow_pytorch);
+    RUN(same_bits_everywhere);
+    RUN(same_bits_for_threads);
+    RUN(groups_and_rates);
+    RUN(step_counts_as_write);
+    RUN(clipping);
+    RUN(schedules);
+    RUN(loaders);
+    RUN(idx_files);
+    RUN(malformed_files);
+    RUN(damaged_files);
+    RUN(safetensors_round_trip);
+    RUN(full_disk);
+    RUN(save_and_load);
+    RUN(resume_bit_for_bit);
+    shutdown_frees_all();
+    return test_report();
+}

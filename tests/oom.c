@@ -1,0 +1,195 @@
+// oom.c - the k-th allocation fails, for every k, while a model is built and while it takes a training step:
+// once (the next allocation works again) and for good (until memory is given back). No crash, no leak, the
+// error is OUT_OF_MEMORY, the parameters are those of before or of after the step, and the next step works.
+#include "test.h"
+
+typedef struct heap_t {
+    long calls, fail_at;               // fail_at < 0: never
+    int persistent;
+    long blocks;                       // handed out and not yet given back
+    long long bytes;
+    int misuse;                        // freed with another size, or twice
+} heap_t;
+
+enum { GUARD = 64 };                   // bytes before and behind each block, checked when it is freed
+
+static void *heap_alloc(void *user, size_t bytes, size_t alignment) {
+    heap_t *h = (heap_t *)user;
+    size_t pad = alignment > GUARD ? alignment : GUARD;
+    unsigned char *raw, *p;
+    long call = h->calls++;
+    if (h->fail_at >= 0 && (h->persistent ? call >= h->fail_at : call == h->fail_at)) return NULL;
+    raw = (unsigned char *)malloc(bytes + 2 * pad + alignment + sizeof(void *));
+    if (!raw) return NULL;
+    p = raw + sizeof(void *) + pad;
+    p += (alignment - (size_t)((uintptr_t)p % alignment)) % alignment;
+    memcpy(p - GUARD / 2, &raw, sizeof raw);
+    memcpy(p - GUARD / 2 + sizeof raw, &bytes, sizeof bytes);
+    memset(p + bytes, 0x5A, GUARD / 2);
+    h->blocks++;
+    h->bytes += (long long)bytes;
+    return p;
+}
+
+static void heap_free(void *user, void *block, size_t bytes, size_t alignment) {
+    heap_t *h = (heap_t *)user;
+    unsigned char *p = (unsigned char *)block, *raw;
+    size_t had;
+    int i;
+    (void)alignment;
+    memcpy(&raw, p - GUARD / 2, sizeof raw);
+    memcpy(&had, p - GUARD / 2 + sizeof raw, sizeof had);
+    if (had != bytes) h->misuse++;
+    for (i = 0; i < GUARD / 2; i++)
+        if (p[had + (size_t)i] != 0x5A) h->misuse++;
+    h->blocks--;
+    h->bytes -= (long long)had;
+    free(raw);
+}
+
+typedef struct world_t {
+    tensor_context_t *context, *before;
+    nn_module_t *net;
+    nn_optimizer_t *opt;
+    tensor_t *x, *y;
+} world_t;
+
+// A context of its own on the failing heap, and in it a small convolutional network.
+static int world_open(world_t *w, heap_t *h) {
+    tensor_allocator_t a;
+    a.alloc = heap_alloc;
+    a.free = heap_free;
+    a.user = h;
+    w->context = tensor_context_new();
+    if (!w->context) return 0;
+    w->before = tensor_context_use(w->context);
+    tensor_set_allocator(&a);
+    tensor_set_error_handler(test_quiet, NULL);
+    tensor_manual_seed(7);
+    w->net = NULL;
+    w->opt = NULL;
+    return 1;
+}
+static int world_build(world_t *w) {
+    w->net = nn_sequential(nn_conv2d(1, 4, 3, .padding = 1), nn_relu(), nn_max_pool2d(2), nn_flatten(),
+                           nn_linear(64, 8), nn_layer_norm(8), nn_dropout(0.1), nn_linear(8, 3));
+    w->opt = nn_adam(w->net, .lr = 0.01);
+    w->x = tensor_keep(tensor_randn(5, 1, 8, 8));
+    w->y = tensor_keep(tensor_randint(0, 3, 5));
+    return tensor_error_code();
+}
+static int world_step(world_t *w) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *loss = tensor_cross_entropy(nn_forward(w->net, w->x), w->y);
+    nn_zero_grad(w->opt);
+    tensor_backward(loss);
+    nn_clip_grad_norm(w->opt, 1.0);
+    nn_step(w->opt);
+    tensor_scope_end(scope);
+    return tensor_error_code();
+}
+static void world_close(world_t *w) {
+    tensor_context_use(w->before);
+    tensor_context_free(w->context);
+}
+
+// Hash of all parameters.
+static uint64_t world_state(world_t *w) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    uint64_t h = TEST_HASH;
+    nn_named_list_t list = nn_state(w->net);
+    int64_t i;
+    for (i = 0; i < list.count; i++) h = test_hash(h, list.item[i].tensor);
+    tensor_scope_end(scope);
+    return h;
+}
+
+static void balanced(heap_t *h, long k) {
+    CHECK_MSG(h->blocks == 0 && h->bytes == 0, "k = %ld: %ld blocks, %lld bytes not given back", k, h->blocks,
+              h->bytes);
+    CHECK_MSG(h->misuse == 0, "k = %ld: %d blocks freed with another size or written past their end", k,
+              h->misuse);
+}
+
+// States after the first and the second step when nothing fails.
+static uint64_t state0, state1, state2;
+static long build_calls, step_calls;
+
+static void without_failure(void) {
+    heap_t h = {0, -1, 0, 0, 0, 0};
+    world_t w;
+    if (!world_open(&w, &h)) return;
+    CHECK(world_build(&w) == 0);
+    build_calls = h.calls;
+    state0 = world_state(&w);
+    build_calls = h.calls;
+    CHECK(world_step(&w) == 0);
+    step_calls = h.calls - build_calls;
+    state1 = world_state(&w);
+    CHECK(world_step(&w) == 0);
+    state2 = world_state(&w);
+    CHECK(state0 != state1 && state1 != state2);
+    world_close(&w);
+    balanced(&h, -1);
+    printf("allocations: %ld to build, %ld in the first step\n", build_calls, step_calls);
+}
+
+static void in_a_step(int persistent) {
+    long k;
+    for (k = 0; k < step_calls; k++) {
+        heap_t h = {0, -1, 0, 0, 0, 0};
+        world_t w;
+        uint64_t state;
+        int code;
+        if (!world_open(&w, &h)) return;
+        CHECK(world_build(&w) == 0);
+        world_state(&w);
+        h.persistent = persistent;
+        h.fail_at = h.calls + k;
+        code = world_step(&w);
+        h.fail_at = -1;
+        CHECK_MSG(code == 0 || code == TENSOR_ERR_OUT_OF_MEMORY, "k = %ld: %s %s", k, tensor_code_name(code),
+                  tensor_error_text());
+        tensor_clear_error();
+        state = world_state(&w);
+        CHECK_MSG(state == state0 || state == state1, "k = %ld: the parameters are those of half a step", k);
+        CHECK_MSG(world_step(&w) == 0, "k = %ld: the next step fails: %s", k, tensor_error_text());
+        tensor_clear_error();
+        CHECK_MSG(world_state(&w) != state, "k = %ld: the next step changes nothing", k);
+        world_close(&w);
+        balanced(&h, k);
+    }
+}
+static void in_a_step_once(void) { in_a_step(0); }
+static void in_a_step_for_good(void) { in_a_step(1); }
+
+static void while_building(int persistent) {
+    long k;
+    for (k = 0; k < build_calls + step_calls; k++) {
+        heap_t h = {0, k, 0, 0, 0, 0};
+        world_t w;
+        int code;
+        h.persistent = persistent;
+        if (!world_open(&w, &h)) return;
+        code = world_build(&w);
+        if (!code) code = world_step(&w);
+        else {
+            CHECK_MSG(world_step(&w) != 0, "k = %ld: a model that could not be built trains", k);
+        }
+        CHECK_MSG(code == 0 || code == TENSOR_ERR_OUT_OF_MEMORY, "k = %ld: %s %s", k, tensor_code_name(code),
+                  tensor_error_text());
+        world_close(&w);
+        balanced(&h, k);
+    }
+}
+static void while_building_once(void) { while_building(0); }
+static void while_building_for_good(void) { while_building(1); }
+
+int main(void) {
+    RUN(without_failure);
+    RUN(in_a_step_once);
+    RUN(in_a_step_for_good);
+    RUN(while_building_once);
+    RUN(while_building_for_good);
+    return test_report();
+}

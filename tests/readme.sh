@@ -1,0 +1,55 @@
+# readme.sh - compiles every ```c and ```cpp block of README.md with warnings as errors. A block with main() is run,
+# and what it prints is compared with the ```text block right after it. A block that begins with #include, static,
+# typedef or struct stands at file scope, any other is the body of a function.
+# Ends with "N passed, N failed".
+B=${B:-build}
+R=$B/readme
+CC=${CC:-cc}
+CXX=${CXX:-c++}
+warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -O1 -I. -pthread"
+passed=0
+failed=0
+rm -rf "$R"
+mkdir -p "$R"
+awk -v dir="$R" '
+    /^```(c|cpp)$/ { n++; kind = substr($0, 4); file = sprintf("%s/%02d.%s", dir, n, kind); on = 1; next }
+    /^```text$/ && after { file = sprintf("%s/%02d.want", dir, n); on = 1; after = 0; next }
+    /^```$/ && on { on = 0; after = file !~ /want$/; close(file); next }
+    on { print > file; next }
+    NF { after = 0 }' README.md
+
+for f in "$R"/*.c "$R"/*.cpp; do
+    [ -f "$f" ] || continue
+    id=${f%.*}
+    compile="$CC -std=c99 -Wstrict-prototypes"
+    case $f in
+        *.cpp)
+            compile="$CXX -std=c++20"
+            command -v "$CXX" >/dev/null 2>&1 || { echo "no $CXX: $f is not tested"; continue; } ;;
+    esac
+    if grep -q 'main(' "$f"; then
+        objects=
+        grep -q 'define TENSOR_IMPLEMENTATION' "$f" || objects=$B/tensor_impl.o
+        $compile $warn "$f" $objects -lm -o "$id.out" >"$id.err" 2>&1 && "$id.out" >"$id.got" 2>>"$id.err" &&
+            { [ ! -f "$id.want" ] || diff "$id.want" "$id.got" >>"$id.err"; }
+    else
+        whole=$id-whole.${f##*.}
+        {
+            printf '#include "tensor_nn.h"\n#include <stdio.h>\n'
+            case $(head -n 1 "$f") in
+                '#include'* | static* | typedef* | struct*) cat "$f" ;;
+                *) printf 'void snippet(void);\nvoid snippet(void) {\n'; cat "$f"; printf '}\n' ;;
+            esac
+        } >"$whole"
+        $compile $warn -Wno-unused-variable -Wno-unused-function -c "$whole" -o "$id.o" >"$id.err" 2>&1
+    fi
+    if [ $? -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "README.md, block $(basename "$id"): $(head -n 1 "$f")"
+        head -n 20 "$id.err" | sed 's/^/    /'
+    fi
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

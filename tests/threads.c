@@ -1,0 +1,153 @@
+// threads.c - one thread trains while another infers on its own copy, both with worker threads; tensors
+// handed from thread to thread; many threads reading one tensor. Meant for the thread sanitizer, true without
+// it too.
+#include "test.h"
+
+#include <pthread.h>
+
+enum { TURNS = 60, READERS = 4 };
+
+typedef struct shared_t {
+    pthread_mutex_t lock;
+    nn_module_t *trained, *served;     // trained by one thread, served by the other
+    tensor_t *x, *y;
+    int stop, swaps, bad;
+    double first_loss, last_loss;
+} shared_t;
+
+static nn_module_t *network(void) {
+    return nn_sequential(nn_linear(4, 64), nn_tanh(), nn_linear(64, 64), nn_tanh(), nn_linear(64, 1));
+}
+
+static void *train(void *arg) {
+    shared_t *s = (shared_t *)arg;
+    nn_optimizer_t *opt = nn_adam(s->trained, .lr = 0.01);
+    tensor_scope_t scope = tensor_scope_begin();
+    int turn;
+    for (turn = 0; turn < TURNS; turn++, tensor_scope_reset(scope)) {
+        tensor_t *loss = tensor_mse_loss(nn_forward(s->trained, s->x), s->y);
+        nn_zero_grad(opt);
+        tensor_backward(loss);
+        nn_step(opt);
+        if (turn == 0) s->first_loss = tensor_item(loss);
+        s->last_loss = tensor_item(loss);
+        if (turn % 10 == 9) {          // hand the weights over: nobody may run the copy meanwhile
+            pthread_mutex_lock(&s->lock);
+            s->bad += nn_copy_state(s->served, s->trained) != 0;
+            s->swaps++;
+            pthread_mutex_unlock(&s->lock);
+        }
+    }
+    tensor_scope_end(scope);
+    pthread_mutex_lock(&s->lock);
+    s->bad += tensor_error_code() != 0;
+    s->stop = 1;
+    pthread_mutex_unlock(&s->lock);
+    nn_optimizer_free(opt);
+    return NULL;
+}
+
+static void *infer(void *arg) {
+    shared_t *s = (shared_t *)arg;
+    int stop = 0;
+    tensor_t *x = tensor_keep(tensor_randn(16, 4));
+    while (!stop) {
+        tensor_scope_t scope;
+        pthread_mutex_lock(&s->lock);
+        stop = s->stop;
+        scope = tensor_scope_begin_no_grad();
+        s->bad += !isfinite(tensor_item(tensor_sum(nn_forward(s->served, x))));
+        tensor_scope_end(scope);
+        pthread_mutex_unlock(&s->lock);
+    }
+    s->bad += tensor_free(x) != 0;
+    return NULL;
+}
+
+static void train_and_infer(void) {
+    shared_t s;
+    pthread_t a, b;
+    memset(&s, 0, sizeof s);
+    pthread_mutex_init(&s.lock, NULL);
+    tensor_manual_seed(3);
+    s.trained = network();
+    s.served = nn_clone(s.trained);
+    s.x = tensor_randn(64, 4);
+    s.y = tensor_sum_dim(tensor_square(s.x), 1, 1);
+    CHECK_OK();
+    CHECK(pthread_create(&a, NULL, train, &s) == 0);
+    CHECK(pthread_create(&b, NULL, infer, &s) == 0);
+    pthread_join(a, NULL);
+    pthread_join(b, NULL);
+    CHECK(s.bad == 0);
+    CHECK(s.swaps == TURNS / 10);
+    CHECK_MSG(s.last_loss < 0.5 * s.first_loss, "loss went from %g to %g", s.first_loss, s.last_loss);
+    nn_free(s.trained);
+    nn_free(s.served);
+    pthread_mutex_destroy(&s.lock);
+}
+
+// A thread keeps what it made, hands it over and ends; the receiver uses and frees it.
+static void *make(void *arg) {
+    tensor_t **out = (tensor_t **)arg;
+    tensor_scope_t scope = tensor_scope_begin();
+    *out = tensor_keep(tensor_mul_scalar(tensor_ones(1000), 2));
+    tensor_scope_end(scope);
+    return NULL;
+}
+static void hand_over(void) {
+    tensor_t *t = NULL;
+    pthread_t a;
+    int i;
+    for (i = 0; i < 20; i++) {
+        CHECK(pthread_create(&a, NULL, make, &t) == 0);
+        pthread_join(a, NULL);
+        CHECK(tensor_item(tensor_sum(t)) == 2000);
+        CHECK(tensor_free(t) == 0);
+    }
+}
+
+// Errors, scopes and generators belong to a thread; a tensor may be read by many.
+typedef struct reader_t { tensor_t *shared; double sum, draw; int code; } reader_t;
+static void *read_it(void *arg) {
+    reader_t *r = (reader_t *)arg;
+    int i;
+    tensor_manual_seed(11);
+    for (i = 0; i < 50; i++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        r->sum = tensor_item(tensor_sum(tensor_mul(r->shared, r->shared)));
+        tensor_scope_end(scope);
+    }
+    r->draw = tensor_item(tensor_rand(1));
+    tensor_add(r->shared, tensor_ones(3));             // an error in this thread only
+    r->code = tensor_error_code();
+    return NULL;
+}
+static void many_readers(void) {
+    reader_t r[READERS];
+    pthread_t t[READERS];
+    tensor_t *x = tensor_requires_grad_(tensor_full(0.5, 40, 100), 1);
+    int i;
+    for (i = 0; i < READERS; i++) {
+        r[i].shared = x;
+        CHECK(pthread_create(&t[i], NULL, read_it, &r[i]) == 0);
+    }
+    for (i = 0; i < READERS; i++) pthread_join(t[i], NULL);
+    for (i = 0; i < READERS; i++) {
+        CHECK(r[i].sum == 1000);
+        CHECK(r[i].draw == r[0].draw);
+        CHECK(r[i].code == TENSOR_ERR_SHAPE);
+    }
+    CHECK_OK();
+}
+
+int main(void) {
+    RUN(train_and_infer);
+    RUN(hand_over);
+    RUN(many_readers);
+    CHECK(tensor_set_num_threads(3) == 0);
+    RUN(train_and_infer);
+    RUN(hand_over);
+    RUN(many_readers);
+    return test_report();
+}
