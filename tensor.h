@@ -7246,7 +7246,7 @@ TENSOR_API tensor_t *(tensor_linspace)(double start, double end, int64_t n) {
 }
 TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
     int64_t dims[2] = {n, m};
-    tensor_t *t = (tensor_zeros_n)(dims, 2, TENSOR_F32);
+    tensor_t *t = tensor__filled("eye", dims, 2, TENSOR_F32, 0);
     if (t == TENSOR__POISON) { return t; }
     for (int64_t i = 0; i < n && i < m; i++) { ((float *)tensor__ptr(t))[i * m + i] = 1; }
     return t;
@@ -10017,6 +10017,9 @@ TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "multinomial: weights %t need a dim to draw %d from", weights, n);
     }
     if (!tensor__needs_float("multinomial", weights)) { return TENSOR__POISON; }
+    if (n && !weights->dims[weights->ndim - 1]) {
+        return tensor__fail(o.th, TENSOR_ERR_INDEX, "multinomial: rows of weights %t have nothing to draw from", weights);
+    }
     o.args[0] = tensor_contiguous(tensor_to(tensor_detach(weights), TENSOR_F64));
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS];
@@ -10781,7 +10784,7 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, i
     int linear = tensor__live(first) && !tensor__needs_grad(first);     // a constant gradient has nothing to check
     int code = first == TENSOR__POISON ? tensor__self()->error.code : 0;
     if (s.thread) { (tensor_scope_end)(s); }
-    if (linear || code) { return code; }
+    if (linear || code || first == TENSOR__POISON) { return code; }
     return (tensor_gradcheck)(tensor__gradients_of, &gg, inputs, n, eps, atol, rtol);
 }
 
