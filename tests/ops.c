@@ -10,7 +10,8 @@
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 enum { MAXD = TENSOR_MAX_DIMS, MAX_IN = 3, ALL = 99 };
 
-static long n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_errors, n_dtypes, n_skipped, n_lenient;
+static long n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_errors, n_dtypes, n_lenient, n_skipped, n_skipped_half,
+    n_skipped_twins, n_skipped_dtypes;
 
 // ---- plain arrays ----
 
@@ -1569,6 +1570,630 @@ static void values(void) { each(visit_values); }
 static void threads(void) { each(visit_threads); }
 static void gradients(void) { each(visit_grad); }
 static void misuse(void) { each(visit_misuse); }
+// ---- dtypes: the table from PyTorch ----
+
+static const op_t *case_named(const char *name) {
+    int k;
+    for (k = 0; k < COUNT(pointwise_cases); k++) if (strcmp(pointwise_cases[k].label, name) == 0) return &pointwise_cases[k];
+    return NULL;
+}
+static const char dtype_letters[] = "fdilubhg";
+// Whether (got a result, letter) agree. Dtypes PyTorch refuses and this library takes are counted, except those it
+// promises to refuse.
+static void promotion_check(const char *op, const char *what, const tensor_t *y, char want, int must_refuse) {
+    n_dtypes++;
+    if (want == 'x') {
+        if (must_refuse)
+            CHECK_MSG(y->state == TENSOR__POISON_STATE && tensor_error_code() == TENSOR_ERR_DTYPE, "%s %s: expected a DTYPE error, got %s",
+                      op, what, y->state == TENSOR__POISON_STATE ? tensor_error_text() : dname(y->dtype));
+        else n_lenient += y->state == TENSOR__LIVE;
+        tensor_clear_error();
+        return;
+    }
+    CHECK_MSG(y->state == TENSOR__LIVE && dtype_letters[y->dtype] == want, "%s %s: result is %s, PyTorch's %s", op, what,
+              y->state == TENSOR__LIVE ? dname(y->dtype) : tensor_error_text(), dname((int)(strchr(dtype_letters, want) - dtype_letters)));
+    tensor_clear_error();
+}
+// The value of a mixed pair is that of both operands converted to the computing dtype first.
+static void promotion_value(const op_t *op, tensor_t *const *in, tensor_t *y) {
+    tensor_t *same[2], *z;
+    nd_t a, b;
+    int compute = tensor__promote(in, 2), k, good = 1;
+    int64_t j;
+    for (k = 0; k < 2; k++) same[k] = tensor_to(in[k], (tensor_dtype_t)compute);
+    z = op->call(same, 2, NULL);
+    if (!tensor_ok()) {
+        CHECK_OK();
+        return;
+    }
+    nd_read(&a, y), nd_read(&b, z);
+    for (j = 0; j < a.n; j++) good &= (a.v[j] == b.v[j] || a.v[j] != a.v[j]) && a.i[j] == b.i[j];
+    CHECK_MSG(good && a.dtype == b.dtype, "%s %s %s: differs from operands converted first", op->label, dname(in[0]->dtype),
+              dname(in[1]->dtype));
+    n_values++;
+    nd_free(&a), nd_free(&b);
+}
+static void promotion(void) {
+    int k, form, a, b;
+    for (k = 0; k < COUNT(promotion_binary); k++) {
+        const op_t *op = case_named(promotion_binary[k].op);
+        int bits;
+        CHECK_MSG(op != NULL && op->nin == 2, "%s is in promotion.h and not in the table", promotion_binary[k].op);
+        if (!op) continue;
+        bits = op->kind == TENSOR__BIT;
+        for (form = 0; form < 4; form++)
+            for (a = 0; a < TENSOR_DTYPE_COUNT; a++)
+                for (b = 0; b < TENSOR_DTYPE_COUNT; b++) {
+                    static const int64_t three[1] = {3};
+                    tensor_scope_t s = tensor_scope_begin();
+                    tensor_t *in[2], *y;
+                    char what[64], want = promotion_binary[k].pair[form][a * TENSOR_DTYPE_COUNT + b];
+                    lcg_state = 5;
+                    in[0] = make(a, form < 2, three, LC, 0.5, 3, SIGNED, 0);
+                    in[1] = make(b, form == 0 || form == 2, three, LC, 0.5, 3, SIGNED, 0);
+                    if (b == TENSOR_BOOL) in[1] = tensor_ones_like(in[1]);
+                    sprintf(what, "%s%s %s%s", dname(a), form < 2 ? "" : " 0-d", dname(b), form == 0 || form == 2 ? "" : " 0-d");
+                    y = op->call(in, 2, NULL);
+                    promotion_check(op->label, what, y, want, bits || op->id == TENSOR_OP_SUB);
+                    // a 0-d operand of a half result takes part unrounded
+                    if (form % 3 && tensor__promote(in, 2) >= TENSOR_F16) n_skipped_half++;
+                    else if (want != 'x' && y->state == TENSOR__LIVE && a != b) promotion_value(op, in, y);
+                    tensor_scope_end(s);
+                }
+    }
+    for (k = 0; k < COUNT(promotion_unary) + COUNT(promotion_reduce); k++) {
+        int reduce = k >= COUNT(promotion_unary);
+        const promotion1_t *row = reduce ? &promotion_reduce[k - COUNT(promotion_unary)] : &promotion_unary[k];
+        for (a = 0; a < TENSOR_DTYPE_COUNT; a++) {
+            tensor_scope_t s = tensor_scope_begin();
+            tensor_t *x = tensor_ones_of((tensor_dtype_t)a, 3), *y;
+            const op_t *op = reduce ? NULL : case_named(row->op);
+            int firm = 0, j;
+            for (j = 0; reduce && j < COUNT(other_cases); j++)
+                if (strcmp(tensor__rows[TENSOR_OP_POINTWISE_COUNT + j].name, strcmp(row->op, "max") ? strcmp(row->op, "std") ? row->op : "var" : "amax") == 0) {
+                    int v;
+                    op = other_cases[j].list;
+                    for (v = 0; v < other_cases[j].n; v++) if (strcmp(other_cases[j].list[v].label, row->op) == 0) op = &other_cases[j].list[v];
+                }
+            CHECK_MSG(op != NULL, "%s is in promotion.h and not in a table", row->op);
+            if (!op) continue;
+            firm = reduce ? strcmp(row->op, "argmax") != 0 : op->id == TENSOR_OP_NEG || op->kind == TENSOR__BIT;
+            // any and all give bool for u8 too, where PyTorch keeps an old habit; clamp takes its bounds weakly
+            if (a == TENSOR_U8 && (strcmp(row->op, "any") == 0 || strcmp(row->op, "all") == 0)) n_skipped_dtypes++;
+            else if (a == TENSOR_BOOL && (strcmp(row->op, "clamp") == 0 || strcmp(row->op, "square") == 0)) n_skipped_dtypes++;
+            else {
+                tensor_t *in[2];
+                in[0] = in[1] = x;
+                y = op->call(in, op->nin, (void *)(uintptr_t)op);
+                promotion_check(row->op, dname(a), y, row->result[a], firm);
+            }
+            tensor_clear_error();
+            tensor_scope_end(s);
+        }
+    }
+}
+
+// ---- scalar twins, in place ----
+
+typedef tensor_t *(*with_number_t)(tensor_t *a, double b);
+typedef tensor_t *(*two_t)(tensor_t *a, tensor_t *b);
+typedef tensor_t *(*one_t)(tensor_t *a);
+static tensor_t *rsub(tensor_t *a, tensor_t *b) { return tensor_sub(b, a); }
+static void scalar_twins(void) {
+    static const struct { const char *name; with_number_t number; two_t two; } twins[] = {
+#define TWIN(name) {#name, (tensor_##name##_scalar), (tensor_##name)}
+        TWIN(add), TWIN(div), TWIN(floor_divide), TWIN(fmod), TWIN(maximum), TWIN(minimum), TWIN(mul), TWIN(pow), TWIN(remainder), TWIN(sub),
+        TWIN(eq), TWIN(ge), TWIN(gt), TWIN(le), TWIN(lt), TWIN(ne), {"rsub", (tensor_rsub_scalar), rsub}};
+    static const double numbers[] = {2, 0.5, 3, -1.5, 1, -1};
+    int k, dtype, j, isa;
+    for (k = 0; k < COUNT(twins); k++)
+        for (dtype = 0; dtype < TENSOR_DTYPE_COUNT; dtype++)
+            for (j = 0; j < COUNT(numbers); j++)
+                for (isa = 0; isa < COUNT(isas); isa++) {
+                    static const int64_t dims[2] = {7, 9};
+                    tensor_scope_t s = tensor_scope_begin();
+                    double v = numbers[j];
+                    tensor_t *a, *y, *z;
+                    int weak = is_float(dtype) ? dtype : v != floor(v) ? TENSOR_F32 : dtype == TENSOR_BOOL && v != 0 && v != 1 ? TENSOR_I64 : dtype;
+                    if (!isa_there[isa] || (isa && j > 1) || (!is_float(dtype) && weak != TENSOR_F32 && v < 0 && (dtype == TENSOR_U8 || k == 7))) {
+                        n_skipped_twins++;
+                        tensor_scope_end(s);
+                        continue;
+                    }
+                    tensor_set_cpu(isas[isa]);
+                    lcg_state = (uint64_t)(k * 10 + j + 1);
+                    a = make(dtype, 2, dims, j % 2 ? LT : LC, -3, 3, VALUES, 0);
+                    y = twins[k].number(a, v);
+                    z = twins[k].two(tensor_to(a, (tensor_dtype_t)weak), tensor_scalar(v, (tensor_dtype_t)weak));
+                    n_values++;
+                    if (k == COUNT(twins) - 1 && dtype == TENSOR_BOOL) CHECK_MSG(tensor_is_poison(y), "rsub_scalar of bool");
+                    else if (tensor_is_poison(z)) CHECK_MSG(tensor_is_poison(y), "%s_scalar %s %g: the twin refuses", twins[k].name, dname(dtype), v);
+                    else CHECK_MSG(same_bits(y, z), "%s_scalar(%s, %g) on %s differs from the tensor form (%s)", twins[k].name, dname(dtype), v,
+                                   isas[isa], tensor_error_text());
+                    tensor_clear_error();
+                    tensor_set_cpu(NULL);
+                    tensor_scope_end(s);
+                }
+    {   // 64-bit integers that a double does not hold
+        int64_t big[2] = {((int64_t)1 << 53) + 1, INT64_MAX};
+        tensor_t *a = tensor_from(big, TENSOR_I64, 2), *y = tensor_add_scalar(a, 1);
+        CHECK(((const int64_t *)tensor_data(y))[0] == big[0] + 1 && ((const int64_t *)tensor_data(y))[1] == INT64_MIN);
+        y = tensor_mul_scalar(a, 3);
+        CHECK(((const int64_t *)tensor_data(y))[0] == big[0] * 3);
+        y = tensor_eq_scalar(a, (double)((int64_t)1 << 53));
+        CHECK(((const uint8_t *)tensor_data(y))[0] == 0);
+        n_values += 3;
+    }
+}
+static void in_place(void) {
+    static const struct { const char *name; one_t there, here; } unary[] = {
+#define HERE(name) {#name "_", (tensor_##name), (tensor_##name##_)}
+        HERE(abs), HERE(exp), HERE(neg), HERE(relu), HERE(sigmoid), HERE(sqrt), HERE(tanh)};
+    static const struct { const char *name; two_t there, here; with_number_t number, number_here; } binary[] = {
+#define HERE2(name) {#name "_", (tensor_##name), (tensor_##name##_), (tensor_##name##_scalar), (tensor_##name##_scalar_)}
+        HERE2(add), HERE2(sub), HERE2(mul), HERE2(div)};
+    static const int64_t dims[2] = {6, 9}, row[1] = {9};
+    int k, dtype, layout, form;
+    for (dtype = 0; dtype < TENSOR_DTYPE_COUNT; dtype++)
+        for (layout = LC; layout <= LN; layout++) {
+            for (k = 0; k < COUNT(unary); k++) {
+                tensor_scope_t s = tensor_scope_begin();
+                tensor_t *x = make(dtype, 2, dims, layout, 0.5, 3, VALUES, 0), *y = unary[k].there(x), *z;
+                if (tensor_is_poison(y) || tensor__category(y->dtype) > tensor__category(dtype)) {
+                    tensor_clear_error();
+                    z = unary[k].here(x);
+                    CHECK_MSG(tensor_is_poison(z) && tensor_error_code() == TENSOR_ERR_DTYPE, "%s %s: expected DTYPE", unary[k].name, dname(dtype));
+                    n_errors++;
+                } else {
+                    z = unary[k].here(x);
+                    CHECK_MSG(z == x && same_bits(y, z), "%s %s %c differs from the new one", unary[k].name, dname(dtype), layout_names[layout]);
+                    n_values++;
+                }
+                tensor_clear_error();
+                tensor_scope_end(s);
+            }
+            for (k = 0; k < COUNT(binary); k++)
+                for (form = 0; form < 4; form++) {      // same shape, broadcast row, 0-d, number
+                    tensor_scope_t s = tensor_scope_begin();
+                    tensor_t *x = make(dtype, 2, dims, layout, 0.5, 3, VALUES, 0), *y, *z;
+                    tensor_t *b = form == 0 ? make(dtype, 2, dims, LT, 0.5, 3, SIGNED, 0) : form == 1 ? make(dtype, 1, row, LS, 0.5, 3, SIGNED, 0)
+                                                                                         : tensor_scalar(2, (tensor_dtype_t)dtype);
+                    y = form == 3 ? binary[k].number(x, 2) : binary[k].there(x, b);
+                    if (tensor_is_poison(y) || tensor__category(y->dtype) > tensor__category(dtype)) {
+                        tensor_clear_error();
+                        z = form == 3 ? binary[k].number_here(x, 2) : binary[k].here(x, b);
+                        CHECK_MSG(tensor_is_poison(z) && tensor_error_code() == TENSOR_ERR_DTYPE, "%s %s: expected DTYPE, got %s", binary[k].name,
+                                  dname(dtype), tensor_error_text());
+                        n_errors++;
+                    } else {
+                        z = form == 3 ? binary[k].number_here(x, 2) : binary[k].here(x, b);
+                        CHECK_MSG(z == x && same_bits(y, z), "%s %s %c form %d differs from the new one: %s", binary[k].name, dname(dtype),
+                                  layout_names[layout], form, tensor_error_text());
+                        n_values++;
+                    }
+                    tensor_clear_error();
+                    tensor_scope_end(s);
+                }
+            {
+                tensor_scope_t s = tensor_scope_begin();
+                tensor_t *x = make(dtype, 2, dims, layout, -3, 3, VALUES, 0), *c = packed(x), *y, *m = tensor_gt_scalar(c, 1);
+                int from;
+                CHECK_MSG(same_bits(tensor_clamp_(x, -1, 2), tensor_clamp(c, -1, 2)), "clamp_ %s", dname(dtype));
+                y = tensor_masked_fill(c, m, 1);
+                CHECK_MSG(same_bits(tensor_masked_fill_(tensor_copy_(x, c), m, 1), y), "masked_fill_ %s", dname(dtype));
+                CHECK_MSG(same_bits(tensor_fill_(x, 1), tensor_ones_n(dims, 2, (tensor_dtype_t)dtype)), "fill_ %s", dname(dtype));
+                CHECK_MSG(same_bits(tensor_zero_(x), tensor_zeros_n(dims, 2, (tensor_dtype_t)dtype)), "zero_ %s", dname(dtype));
+                for (from = 0; from < TENSOR_DTYPE_COUNT; from++) {
+                    tensor_t *src = make(from, 1, row, LS, 0, 100, VALUES, 0);
+                    CHECK_MSG(same_bits(tensor_copy_(x, src), tensor_contiguous(tensor_expand(tensor_to(src, (tensor_dtype_t)dtype), 6, 9))),
+                              "copy_ %s to %s %c", dname(from), dname(dtype), layout_names[layout]);
+                    n_values++;
+                }
+                if (is_float(dtype)) {
+                    y = tensor_addcmul(c, c, c, 0.5);
+                    CHECK_MSG(same_bits(tensor_addcmul_(tensor_copy_(x, c), c, c, 0.5), y), "addcmul_ %s", dname(dtype));
+                }
+                n_values += 5;
+                CHECK_OK();
+                tensor_scope_end(s);
+            }
+        }
+}
+
+// ---- edge values (the table of semantics in the manual's terms) ----
+
+static float one_f32(tensor_t *y, int k) { return tensor_is_poison(y) ? 12345.f : ((const float *)tensor_data(tensor_contiguous(y)))[k]; }
+#define F32(...) tensor_from(((const float[]){__VA_ARGS__}), TENSOR_F32, COUNT(((const float[]){__VA_ARGS__})))
+#define I32(...) tensor_from(((const int32_t[]){__VA_ARGS__}), TENSOR_I32, COUNT(((const int32_t[]){__VA_ARGS__})))
+#define I64S(...) tensor_from(((const int64_t[]){__VA_ARGS__}), TENSOR_I64, COUNT(((const int64_t[]){__VA_ARGS__})))
+static void is_values(tensor_t *y, const double *want, int n, int line) {
+    nd_t a;
+    int k;
+    n_values++;
+    if (tensor_is_poison(y)) {
+        test_note(0, __FILE__, line, "%s on %s", tensor_error_text(), tensor_cpu_name());
+        tensor_clear_error();
+        return;
+    }
+    nd_read(&a, y);
+    test_note(a.n == n, __FILE__, line, "%lld numbers, expected %d", (long long)a.n, n);
+    for (k = 0; k < n && k < a.n; k++) {
+        double v = is_float(a.dtype) ? a.v[k] : (double)a.i[k];
+        test_note((v != v && want[k] != want[k]) || (v == want[k] && signbit(v) == signbit(want[k])), __FILE__, line,
+                  "number %d is %g, expected %g on %s %s", k, v, want[k], tensor_cpu_name(), dname(a.dtype));
+    }
+    nd_free(&a);
+}
+#define IS(y, ...) is_values(y, (const double[]){__VA_ARGS__}, COUNT(((const double[]){__VA_ARGS__})), __LINE__)
+static void edges_of_isa(void) {
+    const float nan = NAN, inf = INFINITY;
+    tensor_t *a = F32(nan, 1, -inf, 0, -0.f, inf, 2.5f, -2.5f), *b = F32(1, nan, nan, -0.f, 0, -inf, inf, -inf);
+    int dtype;
+    for (dtype = 0; dtype < 4; dtype++) {
+        static const tensor_dtype_t floats[] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16};
+        tensor_t *x = tensor_to(a, floats[dtype]), *y = tensor_to(b, floats[dtype]);
+        IS(tensor_gt_scalar(tensor_maximum(tensor_narrow(x, 0, 5, 3), tensor_narrow(y, 0, 5, 3)), 2), 1, 1, 0);
+        IS(tensor_isnan(tensor_maximum(x, y)), 1, 1, 1, 0, 0, 0, 0, 0);
+        IS(tensor_isnan(tensor_minimum(x, y)), 1, 1, 1, 0, 0, 0, 0, 0);
+        IS(tensor_isnan(tensor_clamp(x, -1, 1)), 1, 0, 0, 0, 0, 0, 0, 0);
+        IS(tensor_clamp(tensor_narrow(x, 0, 1, 2), 2, -3), -3, -3);                          // lo > hi gives hi
+        IS(tensor_relu(x), NAN, 1, 0, 0, -0.0, INFINITY, 2.5, 0);
+        IS(tensor_sign(x), NAN, 1, -1, 0, tensor_item(tensor_sign(tensor_scalar(-0.0, floats[dtype]))), 1, 1, -1);
+        IS(tensor_abs(x), NAN, 1, INFINITY, 0, 0, INFINITY, 2.5, 2.5);
+        IS(tensor_neg(tensor_narrow(x, 0, 3, 3)), -0.0, 0, -INFINITY);
+        IS(tensor_isinf(x), 0, 0, 1, 0, 0, 1, 0, 0);
+        IS(tensor_isfinite(x), 0, 1, 0, 1, 1, 0, 1, 1);
+        IS(tensor_eq(x, x), 0, 1, 1, 1, 1, 1, 1, 1);
+        IS(tensor_ne(x, x), 1, 0, 0, 0, 0, 0, 0, 0);
+        IS(tensor_lt(x, y), 0, 0, 0, 0, 0, 0, 1, 0);
+        IS(tensor_ge(x, y), 0, 0, 0, 1, 1, 1, 0, 1);
+        IS(tensor_logical_not(x), 0, 0, 0, 1, 1, 0, 0, 0);
+        IS(tensor_to(x, TENSOR_BOOL), 1, 1, 1, 0, 0, 1, 1, 1);                               // NaN is true
+        IS(tensor_where(tensor_isnan(x), y, x), 1, 1, -INFINITY, 0, -0.0, INFINITY, 2.5, -2.5);
+        IS(tensor_max(x), NAN), IS(tensor_min(x), NAN), IS(tensor_argmax(x), 0), IS(tensor_argmin(y), 1), IS(tensor_sum(x), NAN);
+        IS(tensor_argmax(tensor_slice(x, 0, 1, 8, 1)), 4), IS(tensor_argmin(tensor_slice(x, 0, 1, 8, 1)), 1);
+        IS(tensor_exp(tensor_narrow(x, 0, 2, 4)), 0, 1, 1, INFINITY);
+        IS(tensor_log(tensor_narrow(x, 0, 2, 4)), NAN, -INFINITY, -INFINITY, INFINITY);
+        IS(tensor_sqrt(tensor_narrow(x, 0, 2, 4)), NAN, 0, -0.0, INFINITY);
+        IS(tensor_tanh(tensor_narrow(x, 0, 2, 4)), -1, 0, -0.0, 1);
+        IS(tensor_sigmoid(tensor_narrow(x, 0, 2, 4)), 0, 0.5, 0.5, 1);
+        IS(tensor_erf(tensor_narrow(x, 0, 2, 4)), -1, 0, -0.0, 1);
+        IS(tensor_isnan(tensor_sin(x)), 1, 0, 1, 0, 0, 1, 0, 0);
+        IS(tensor_reciprocal(tensor_narrow(x, 0, 2, 4)), -0.0, INFINITY, -INFINITY, 0);
+        IS(tensor_logsumexp(tensor_narrow(x, 0, 2, 1), 0, 0), -INFINITY);
+        IS(tensor_logsumexp(tensor_narrow(x, 0, 0, 0), 0, 0), -INFINITY);
+        IS(tensor_softmax(tensor_narrow(x, 0, 2, 1), 0), NAN);
+        IS(tensor_any(tensor_narrow(x, 0, 0, 1)), 1), IS(tensor_all(tensor_narrow(x, 0, 2, 3)), 0);
+    }
+    // half to even
+    IS(tensor_round(F32(0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 8388609.f, 1e30f)), 0, 2, 2, -0.0, -2, 8388609, (double)1e30f);
+    IS(tensor_ceil(F32(-0.5f, 0.1f, 8388607.5f)), -0.0, 1, 8388608), IS(tensor_floor(F32(-0.5f, 0.9f, -1e30f)), -1, 0, (double)-1e30f);
+    IS(tensor_trunc(F32(-1.9f, 1.9f, -0.1f)), -1, 1, -0.0);
+    // division: sign of the divisor (floor, remainder), of the dividend (fmod)
+    IS(tensor_floor_divide(I32(-7, 7, -7, 7), I32(2, -2, -2, 2)), -4, -4, 3, 3);
+    IS(tensor_remainder(I32(-7, 7, -7, 7), I32(3, -3, -3, 3)), 2, -2, -1, 1);
+    IS(tensor_fmod(I32(-7, 7, -7, 7), I32(3, -3, -3, 3)), -1, 1, -1, 1);
+    IS(tensor_remainder(F32(-7, 7, -7.5f), F32(3, -3, 2)), 2, -2, 0.5), IS(tensor_fmod(F32(-7, 7, 5.5f), F32(3, -3, inf)), -1, 1, 5.5);
+    IS(tensor_floor_divide(F32(-7, 1, 1, 0), F32(2, 0, -0.f, 0)), -4, INFINITY, -INFINITY, NAN);
+    IS(tensor_div(I32(1, -7), I32(2, 2)), 0.5, -3.5), IS(tensor_div(I32(1, 0), I32(0, 0)), INFINITY, NAN);
+    // overflow wraps
+    IS(tensor_abs(I32(INT32_MIN, INT32_MAX)), INT32_MIN, INT32_MAX), IS(tensor_neg(I32(INT32_MIN)), INT32_MIN);
+    IS(tensor_add(I32(INT32_MAX), I32(1)), INT32_MIN), IS(tensor_mul(I32(65536), I32(65537)), 65536);
+    IS(tensor_floor_divide(I32(INT32_MIN), I32(-1)), INT32_MIN), IS(tensor_remainder(I32(INT32_MIN), I32(-1)), 0), IS(tensor_fmod(I32(INT32_MIN), I32(-1)), 0);
+    IS(tensor_eq(tensor_floor_divide(I64S(INT64_MIN), I64S(-1)), I64S(INT64_MIN)), 1), IS(tensor_remainder(I64S(INT64_MIN), I64S(-1)), 0);
+    IS(tensor_eq(tensor_abs(I64S(INT64_MIN)), I64S(INT64_MIN)), 1), IS(tensor_fmod(I64S(INT64_MIN), I64S(-1)), 0);
+    IS(tensor_sub(tensor_to(I32(1, 0), TENSOR_U8), tensor_to(I32(2, 255), TENSOR_U8)), 255, 1);
+    // pow
+    IS(tensor_pow(F32(0, -8, 2, nan, 1, 0, -2), F32(0, 1 / 3.f, -1, 0, nan, -1, 3)), 1, NAN, 0.5, 1, 1, INFINITY, -8);
+    IS(tensor_pow(I32(2, 1, -1, -1, 0, 3), I32(-1, -5, -1, -2, 0, 4)), 0, 1, -1, 1, 1, 81);
+    // float to integer: saturates, NaN gives 0
+    a = F32(nan, inf, -inf, 300.7f, -1.5f, 3e9f, -3e9f, 1e19f, 255.9f, -0.9f);
+    IS(tensor_to(a, TENSOR_I32), 0, INT32_MAX, INT32_MIN, 300, -1, INT32_MAX, INT32_MIN, INT32_MAX, 255, 0);
+    IS(tensor_to(a, TENSOR_U8), 0, 255, 0, 255, 0, 255, 0, 255, 255, 0);
+    IS(tensor_to(a, TENSOR_I64), 0, 9223372036854775807.0, -9223372036854775808.0, 300, -1, (double)3e9f, (double)-3e9f, 9223372036854775807.0, 255, 0);
+    IS(tensor_to(tensor_to(a, TENSOR_F64), TENSOR_I32), 0, INT32_MAX, INT32_MIN, 300, -1, INT32_MAX, INT32_MIN, INT32_MAX, 255, 0);
+    IS(tensor_to(tensor_to(a, TENSOR_F16), TENSOR_U8), 0, 255, 0, 255, 0, 255, 0, 255, 255, 0);
+    IS(tensor_to(tensor_to(a, TENSOR_BF16), TENSOR_I32), 0, INT32_MAX, INT32_MIN, 300, -1, INT32_MAX, INT32_MIN, INT32_MAX, 256, 0);
+    // f16 and bf16: to nearest even
+    IS(tensor_to(F32(65504, 65519.996f, 65520, -65520, 1e-8f, 5.9604645e-8f, 2.9802322e-8f, 2.9802326e-8f, 2049, 2051, nan, -0.f), TENSOR_F16), 65504, 65504,
+       INFINITY, -INFINITY, 0, 5.9604644775390625e-8, 0, 5.9604644775390625e-8, 2048, 2052, NAN, -0.0);
+    IS(tensor_to(tensor_to(F32(65519.996f, 65520), TENSOR_F64), TENSOR_F16), 65504, INFINITY);
+    IS(tensor_to(F32(257, 259, 3.4028235e38f, nan, -0.f, 1e-45f), TENSOR_BF16), 256, 260, INFINITY, NAN, -0.0, 0);
+    {
+        uint32_t u = 0xFFA5A5A5u;                   // a signalling negative NaN stays a NaN with its sign
+        uint16_t h;
+        float f;
+        memcpy(&f, &u, 4);
+        tensor_copy_out(tensor_to(tensor_from(&f, TENSOR_F32, 1), TENSOR_BF16), &h, 2);
+        CHECK_MSG(h == 0xFFE5, "bf16 of a NaN is %04x on %s", h, tensor_cpu_name());
+        tensor_copy_out(tensor_to(tensor_from(&f, TENSOR_F32, 1), TENSOR_F16), &h, 2);
+        CHECK_MSG((h & 0xFE00) == 0xFE00, "f16 of a NaN is %04x on %s", h, tensor_cpu_name());
+    }
+    CHECK(tensor_item(tensor_sum(tensor_ones_of(TENSOR_F16, 70000))) == (double)INFINITY);
+    CHECK(tensor_item(tensor_mean(tensor_ones_of(TENSOR_F16, 70000))) == 1);
+    CHECK(tensor_item(tensor_sum(tensor_ones(20000000))) == 20000000);                     // does not stick at 2^24
+    // ranges of the exponential functions
+    IS(tensor_gt_scalar(tensor_exp(F32(88.7f, -103.f)), 0), 1, 1), IS(tensor_exp(F32(89, -104.f)), INFINITY, 0);
+    CHECK_NEAR(one_f32(tensor_log1p(F32(1e38f)), 0), log1p(1e38), 1e-4), CHECK_NEAR(one_f32(tensor_log1p(F32(1e-20f)), 0), 1e-20, 1e-26);
+    CHECK_NEAR(one_f32(tensor_expm1(F32(1e-10f)), 0), 1e-10, 1e-16), CHECK_NEAR(one_f32(tensor_tanh(F32(1e-10f)), 0), 1e-10, 1e-16);
+    CHECK_NEAR(one_f32(tensor_sin(F32(1e6f)), 0), sin(1e6), 1e-6), CHECK_NEAR(one_f32(tensor_cos(F32(1e30f)), 0), cos((double)1e30f), 1e-6);
+    CHECK(one_f32(tensor_gelu(F32(-7)), 0) < 0 && fabs(one_f32(tensor_gelu(F32(-7)), 0) / (-7 * 0.5 * erfc(7 / sqrt(2.0))) - 1) < 1e-5);
+    CHECK_NEAR(one_f32(tensor_norm(F32(3e30f, 4e30f)), 0) / 5e30, 1, 1e-6), CHECK_NEAR(one_f32(tensor_norm(F32(3e-30f, 4e-30f)), 0) / 5e-30, 1, 1e-6);
+    CHECK_NEAR(one_f32(tensor_var(F32(1e4f, 1e4f + 1e-3f, 1e4f - 1e-3f), 1), 0), 9.5367431640625e-7, 1e-12);      // the floats are 1e4 +- 2^-10
+    CHECK(one_f32(tensor_softplus(F32(30, -30), 1, 20), 0) == 30 && one_f32(tensor_softplus(F32(30, -30), 1, 20), 1) > 9e-14f);
+    CHECK(one_f32(tensor_logsigmoid(F32(-200, 200)), 0) == -200 && one_f32(tensor_logsigmoid(F32(-200, 200)), 1) <= 0);
+    IS(tensor_log_softmax(F32(1000, -1000), 0), 0, -2000), IS(tensor_softmax(F32(1000, 1000), 0), 0.5, 0.5);
+    n_values += 14;
+}
+static void edges(void) {
+    int isa;
+    tensor_t *e = tensor_zeros(0, 3), *t;
+    for (isa = 0; isa < COUNT(isas); isa++) {
+        if (!isa_there[isa]) continue;
+        tensor_set_cpu(isas[isa]);
+        edges_of_isa();
+        CHECK_OK();
+    }
+    tensor_set_cpu(NULL);
+    IS(tensor_sum(e), 0), IS(tensor_prod(e), 1), IS(tensor_mean(e), NAN), IS(tensor_all(e), 1), IS(tensor_any(e), 0), IS(tensor_norm(e), 0);
+    IS(tensor_var(e, 1), NAN), IS(tensor_var(F32(1), 1), NAN), IS(tensor_var(F32(1), 0), 0), IS(tensor_std(F32(2, 2, 2), 1), 0);
+    CHECK(tensor_numel(tensor_amax_dim(e, 1, 0)) == 0 && tensor_ok());                      // (0,3).max(1) is empty
+    CHECK(tensor_numel(tensor_max_dim(e, 1, 0).values) == 0 && tensor_ok());
+    CHECK_POISON(tensor_max(e), TENSOR_ERR_SHAPE, "amax: x [0,3] has no element");
+    CHECK_POISON(tensor_amin_dim(e, 0, 0), TENSOR_ERR_SHAPE, "amin: x [0,3]");
+    CHECK_POISON(tensor_argmax(e), TENSOR_ERR_SHAPE, "argmax");
+    CHECK_POISON(tensor_max_dim(e, 0, 0).values, TENSOR_ERR_SHAPE, "argmax");
+    IS(tensor_sum(tensor_to(F32(1, 0, 3), TENSOR_BOOL)), 2);
+    IS(tensor_sum(tensor_full_of(TENSOR_U8, 255, 1000)), 255000), IS(tensor_sum(tensor_full_of(TENSOR_I32, 2e9, 10)), 2e10);
+    IS(tensor_argmax(F32(1, 3, 3, 2)), 1), IS(tensor_argmin(F32(1, 0, 3, 0)), 1), IS(tensor_argmax(F32(1, NAN, NAN, 5)), 1);
+    IS(tensor_max_dim(F32(1, NAN, 5), 0, 0).values, NAN), IS(tensor_max_dim(F32(1, NAN, 5), 0, 0).indices, 1);
+    IS(tensor_cumsum(F32(1, NAN, 1), 0), 1, NAN, NAN);
+    t = tensor_matmul(tensor_zeros(2, 0), tensor_zeros(0, 3));
+    IS(t, 0, 0, 0, 0, 0, 0);
+    // matmul lets NaN and infinity through
+    t = tensor_matmul(tensor_reshape(F32(NAN, 0), 1, 2), tensor_reshape(F32(0, 1), 2, 1));
+    IS(t, NAN);
+    CHECK(tensor_equal(F32(1, 2), F32(1, 2)) && !tensor_equal(F32(NAN), F32(NAN)) && !tensor_equal(F32(1), I32(1)));
+    CHECK(tensor_allclose(F32(1, 2), F32(1.000001f, 2), 1e-5, 1e-8) && !tensor_allclose(F32(1), F32(1.1f), 1e-5, 1e-8));
+    CHECK(!tensor_allclose(F32(NAN), F32(NAN), 1e-5, 1e-8));
+    IS(tensor_one_hot(I64S(1, 0), 3), 0, 1, 0, 1, 0, 0);
+    t = tensor_repeat(tensor_ones(1), 3);           // new, not a view with stride 0
+    CHECK(!tensor_is_poison(tensor_add_scalar_(t, 1)));
+    tensor_clear_error();
+    t = F32(1, 2);
+    CHECK(tensor_data(tensor_repeat(t, 1)) != tensor_data(t));
+    CHECK(tensor_item_i64(tensor_scalar(9007199254740992.0, TENSOR_I64)) == 9007199254740992);
+    CHECK_MSG(one_f32(tensor_where(tensor_scalar(1, TENSOR_BOOL), F32(1, 2), F32(3, 4)), 1) == 2, "where with a 0-d condition");
+}
+// Gradients at kinks and of degenerate inputs.
+static void kinks(void) {
+    static const struct { const char *name; tensor_t *(*f)(tensor_t *); double x[3], g[3]; } rows[] = {
+        {"relu", (tensor_relu), {0, -1, NAN}, {0, 0, NAN}}, {"abs", (tensor_abs), {0, -2, 2}, {0, -1, 1}},
+        {"sqrt", (tensor_sqrt), {0, 1, 4}, {INFINITY, 0.5, 0.25}}, {"norm", (tensor_norm), {0, 0, 0}, {0, 0, 0}},
+        {"max", (tensor_max), {2, 1, 2}, {0.5, 0, 0.5}}, {"min", (tensor_min), {2, 1, 1}, {0, 0.5, 0.5}},
+        {"prod", (tensor_prod), {0, 2, 3}, {6, 0, 0}}};
+    tensor_t *x, *g, *y, *z, *in[2], *out[2];
+    int k;
+    for (k = 0; k < COUNT(rows); k++) {
+        x = tensor_requires_grad_(tensor_from(rows[k].x, TENSOR_F64, 3), 1);
+        y = rows[k].f(x);
+        if (tensor_ndim(y)) y = tensor_sum(y);
+        CHECK_MSG(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0) == 0, "%s: %s", rows[k].name, tensor_error_text());
+        if (k == 0) is_values(g, (const double[]){0, 0, tensor_is_poison(g) ? 0 : ((const double *)tensor_data(g))[2]}, 3, __LINE__);
+        else is_values(g, rows[k].g, 3, __LINE__);
+        n_grad++;
+    }
+    x = tensor_requires_grad_(F32(-1, 0.5f, 1), 1);
+    y = tensor_sum(tensor_clamp(x, -1, 1));         // 1 at the bounds
+    tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0);
+    IS(g, 1, 1, 1);
+    y = tensor_max_dim(tensor_requires_grad_(tensor_set_grad(x, NULL) ? x : x, 1), 0, 0).values;
+    tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0);
+    IS(g, 0, 0, 1);
+    x = tensor_requires_grad_(F32(2, 2, 1), 1);
+    y = tensor_max_dim(x, 0, 0).values;             // the chosen place alone
+    tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0);
+    IS(g, 1, 0, 0);
+    z = tensor_requires_grad_(F32(2, 3, 1), 1);
+    in[0] = x, in[1] = z;
+    y = tensor_sum(tensor_maximum(x, z));           // half each
+    tensor_autograd_grad(&y, 1, NULL, in, 2, out, 0);
+    IS(out[0], 0.5, 0, 0.5), IS(out[1], 0.5, 1, 0.5);
+    x = tensor_requires_grad_(tensor_full(-INFINITY, 3), 1);
+    y = tensor_logsumexp(x, 0, 0);
+    tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0);
+    IS(g, 0, 0, 0);
+    x = tensor_requires_grad_(F32(3, 3, 3), 1);
+    y = tensor_std(x, 1);
+    tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0);
+    IS(g, 0, 0, 0);
+    x = tensor_requires_grad_(F32(-1, 4, 1), 1);    // a known trap, as PyTorch
+    y = tensor_sum(tensor_where(tensor_gt_scalar(x, 0), tensor_sqrt(x), tensor_zeros(3)));
+    tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0);
+    IS(g, NAN, 0.25, 0.5);
+    x = tensor_requires_grad_(F32(0, 2, 0), 1);     // pow at 0
+    y = tensor_sum(tensor_pow(x, F32(2, 3, 0)));
+    tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0);
+    IS(g, 0, 12, 0);
+    n_grad += 9;
+}
+
+// ---- wrong arguments ----
+
+static void errors(void) {
+    tensor_t *a = tensor_ones(2, 3), *i = I64S(0, 5), *out[4], *v = tensor_ones(4);
+    static const int64_t nine[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, huge[3] = {(int64_t)1 << 40, (int64_t)1 << 40, 2}, twice[2] = {0, 0};
+    int k;
+#define BAD(expression, code, part) do { CHECK_POISON(expression, TENSOR_ERR_##code, part); n_errors++; } while (0)
+    for (k = 0; k < COUNT(pointwise_cases); k++) {
+        const op_t *op = &pointwise_cases[k];
+        tensor_t *in[3];
+        if (op->nin < 2) continue;
+        in[0] = tensor_ones_of(op->kind == TENSOR__BIT ? TENSOR_I32 : k == TENSOR_OP_WHERE ? TENSOR_BOOL : TENSOR_F32, 2, 3);
+        in[1] = tensor_ones_of(op->kind == TENSOR__BIT ? TENSOR_I32 : TENSOR_F32, 4);
+        in[2] = tensor_ones(1);
+        CHECK_MSG(tensor_is_poison(op->call(in, op->nin, NULL)) && tensor_error_code() == TENSOR_ERR_SHAPE && strstr(tensor_error_text(), op->label) &&
+                      strstr(tensor_error_text(), "[2,3]") && strstr(tensor_error_text(), "[4]") && strstr(tensor_error_text(), "ops.c:"),
+                  "%s of [2,3] and [4]: \"%s\"", op->label, tensor_error_text());
+        tensor_clear_error();
+        n_errors++;
+    }
+    BAD(tensor_floor_divide(I32(1, 2), I32(1, 0)), INDEX, "floor_divide: integer division by zero at element 1");
+    BAD(tensor_remainder(I64S(1, 2), I64S(0, 1)), INDEX, "remainder: integer division by zero at element 0");
+    BAD(tensor_fmod(tensor_ones_of(TENSOR_U8, 3), tensor_zeros_of(TENSOR_U8, 1)), INDEX, "division by zero");
+    BAD(tensor_floor_divide_scalar(I32(1), 0), INDEX, "division by zero");
+    BAD(tensor_remainder_scalar(I32(1), 0), INDEX, "division by zero");
+    {   // and nothing is written: beyond the first block, in place too
+        tensor_t *big = tensor_ones_of(TENSOR_I32, 100000), *d = tensor_ones_of(TENSOR_I32, 100000);
+        ((int32_t *)tensor_data_mut(d))[99999] = 0;
+        BAD(tensor_floor_divide(big, d), INDEX, "at element 99999");
+        tensor_set_num_threads(4);
+        BAD(tensor_remainder(big, d), INDEX, "at element 99999");
+        tensor_set_num_threads(1);
+    }
+    BAD(tensor_sub(tensor_ones_of(TENSOR_BOOL, 2), tensor_ones_of(TENSOR_BOOL, 2)), DTYPE, "sub: bool");
+    BAD(tensor_neg(tensor_ones_of(TENSOR_BOOL, 2)), DTYPE, "neg: bool");
+    BAD(tensor_bitwise_and(v, v), DTYPE, "bitwise_and: f32");
+    BAD(tensor_bitwise_not(v), DTYPE, "bitwise_not: f32");
+    BAD(tensor_where(v, v, v), DTYPE, "where");
+    BAD(tensor_masked_fill(v, v, 0), DTYPE, "masked_fill: mask [4] must be bool, not f32");
+    BAD(tensor_masked_select(v, v), DTYPE, "masked_select: mask [4] must be bool");
+    BAD(tensor_masked_select(v, tensor_ones_of(TENSOR_BOOL, 3)), SHAPE, "masked_select");
+    BAD(tensor_masked_fill(v, tensor_ones_of(TENSOR_BOOL, 3), 0), SHAPE, "[3]");
+    BAD(tensor_to(v, (tensor_dtype_t)9), DTYPE, "to: 9 is no dtype");
+    // shapes
+    BAD(tensor_zeros_n(nine, 9, TENSOR_F32), SHAPE, "9 dims");
+    BAD(tensor_zeros_n(nine, -1, TENSOR_F32), SHAPE, "-1 dims");
+    BAD(tensor_zeros_n(huge, 3, TENSOR_F32), SHAPE, "too many elements");
+    BAD(tensor_empty(2, -3), SHAPE, "[2,-3]");
+    BAD(tensor_zeros_n(nine, 1, (tensor_dtype_t)-1), DTYPE, "no dtype");
+    BAD(tensor_from_n(NULL, TENSOR_F32, nine, 1), SHAPE, "from: data is NULL");
+    BAD(tensor_wrap_n(NULL, TENSOR_F32, nine, 1, NULL, NULL), SHAPE, "wrap: data is NULL");
+    BAD(tensor_wrap_n((void *)(uintptr_t)3, TENSOR_F32, nine, 1, NULL, NULL), SHAPE, "misaligned");
+    CHECK(!tensor_is_poison(tensor_from_n(NULL, TENSOR_F32, (const int64_t[]){0}, 1)));
+    BAD(tensor_reshape(a, 4, 2), SHAPE, "reshape: x [2,3] (6 elements) does not fit shape [4,2]");
+    BAD(tensor_reshape(a, -1, -1), SHAPE, "reshape");
+    BAD(tensor_reshape(a, -1, 4), SHAPE, "reshape");
+    BAD(tensor_reshape(a, -2, 3), SHAPE, "reshape");
+    BAD(tensor_reshape(tensor_zeros(0), -1, 0), SHAPE, "reshape");
+    BAD(tensor_view(tensor_mT(a), 6), SHAPE, "use reshape");
+    BAD(tensor_transpose(a, 0, 2), INDEX, "dim 2 is outside -2..1");
+    BAD(tensor_mT(v), SHAPE, "mT: x [4] needs at least 2 dims");
+    BAD(tensor_permute(a, 0), SHAPE, "permute: x [2,3] has 2 dims, the order 1");
+    BAD(tensor_permute(a, 0, 0), INDEX, "dim 0 appears twice");
+    BAD(tensor_permute(a, 0, 5), INDEX, "dim 5");
+    BAD(tensor_movedim(a, 0, 2), INDEX, "dim 2");
+    BAD(tensor_unsqueeze(a, 4), INDEX, "dim 4");
+    BAD(tensor_squeeze(a, 2), INDEX, "dim 2");
+    BAD(tensor_unsqueeze(tensor_zeros_n(nine, 8, TENSOR_F32), 0), SHAPE, "8 dims already");
+    BAD(tensor_expand(a, 4, 3), SHAPE, "expand: x [2,3] does not expand to [4,3]");
+    BAD(tensor_expand(a, 3), SHAPE, "expand");
+    BAD(tensor_expand(v, -1, 4), SHAPE, "expand");
+    BAD(tensor_narrow(a, 0, 1, 2), INDEX, "narrow: start 1, length 2 leave dim 0 of x [2,3]");
+    BAD(tensor_narrow(a, 0, 0, -1), INDEX, "narrow");
+    BAD(tensor_narrow(a, 0, INT64_MAX, INT64_MAX), INDEX, "narrow");
+    BAD(tensor_narrow(tensor_scalar(1, TENSOR_F32), 0, 0, 1), INDEX, "0-d");
+    BAD(tensor_select(a, 1, 3), INDEX, "select: index 3 is outside dim 1 of x [2,3]");
+    BAD(tensor_select(a, 1, -4), INDEX, "index -4");
+    BAD(tensor_select(a, 1, INT64_MIN), INDEX, "select");
+    BAD(tensor_slice(a, 0, 0, 2, 0), SHAPE, "slice: step 0");
+    BAD(tensor_slice(a, 2, 0, 2, 1), INDEX, "dim 2");
+    BAD(tensor_at(a, "0, 0, 0"), INDEX, "indexes 3 dims of x [2,3]");
+    BAD(tensor_at(a, "5"), INDEX, "index 5");
+    BAD(tensor_at(a, "::-1"), SHAPE, "step");
+    BAD(tensor_at(a, "x"), FORMAT, "cannot read \"x\"");
+    BAD(tensor_at(a, "0,,1"), FORMAT, "cannot read");
+    BAD(tensor_at(a, "..., ..."), FORMAT, "cannot read");
+    BAD(tensor_at(a, "99999999999999999999"), INDEX, "select: index");
+    BAD(tensor_at(a, NULL), FORMAT, "NULL");
+    BAD(tensor_as_strided(a, nine, nine, 2, 6), SHAPE, "leaves the storage");
+    BAD(tensor_as_strided(a, (const int64_t[]){7}, nine, 1, 0), SHAPE, "leaves the storage of x [2,3] (6 elements)");
+    BAD(tensor_as_strided(a, nine, nine, 1, -1), SHAPE, "leaves the storage");
+    BAD(tensor_as_strided(a, (const int64_t[]){2}, (const int64_t[]){INT64_MAX}, 1, 0), SHAPE, "leaves the storage");
+    BAD(tensor_as_strided_scatter(a, v, nine, nine, 1, 0), SHAPE, "as_strided_scatter");
+    CHECK(tensor_split(a, 1, 0, out, 1) == 0 && tensor_is_poison(out[0]));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "split: dim 0 of x [2,3] in parts of 1 needs 2 places, there are 1");
+    CHECK(tensor_split(a, 0, 0, out, 4) == 0 && tensor_is_poison(out[3]));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "split");
+    CHECK(tensor_split(a, 1, 2, out, 4) == 0 && tensor_is_poison(out[0]));
+    CHECK_ERROR(TENSOR_ERR_INDEX, "dim 2");
+    CHECK(tensor_chunk(a, 0, 0, out, 4) == 0 && tensor_is_poison(out[0]));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "chunk");
+    BAD(tensor_flatten(a, 1, 0), INDEX, "flatten: start 1 lies behind end 0");
+    BAD(tensor_repeat(a, 2), SHAPE, "repeat: x [2,3] needs at least 2 repeats, got 1");
+    BAD(tensor_repeat(a, 2, -1), SHAPE, "repeat");
+    // reductions
+    BAD(tensor_sum_dim(a, 2, 0), INDEX, "sum: dim 2 is outside -2..1");
+    BAD(tensor_sum_dims(a, twice, 2, 0), INDEX, "sum: dim 0 appears twice");
+    BAD(tensor_mean(I32(1)), DTYPE, "mean: x [1] is i32");
+    BAD(tensor_softmax(I32(1), 0), DTYPE, "softmax: x [1] is i32");
+    BAD(tensor_softmax(a, -3), INDEX, "softmax: dim -3");
+    BAD(tensor_var(I32(1), 0), DTYPE, "var");
+    BAD(tensor_norm(I32(1)), DTYPE, "norm");
+    BAD(tensor_cumsum(a, 5), INDEX, "cumsum: dim 5");
+    BAD(tensor_logsumexp(a, 5, 0), INDEX, "logsumexp: dim 5");
+    BAD(tensor_argmax_dim(a, 9, 0), INDEX, "argmax: dim 9");
+    BAD(tensor_max_dim(a, 9, 0).indices, INDEX, "argmax: dim 9");
+    // products
+    BAD(tensor_matmul(a, a), SHAPE, "matmul: a [2,3] and b [2,3] do not agree on K (3 vs 2)");
+    BAD(tensor_matmul(a, tensor_scalar(1, TENSOR_F32)), SHAPE, "at least 1 dim");
+    BAD(tensor_matmul(a, tensor_to(a, TENSOR_F64)), DTYPE, "convert one with tensor_to");
+    BAD(tensor_matmul(tensor_ones(2, 2, 3), tensor_ones(3, 3, 2)), SHAPE, "batch dims");
+    BAD(tensor_mm(a, v), SHAPE, "mm: a [2,3] and b [4] must have 2 and 2 dims");
+    BAD(tensor_bmm(tensor_ones(2, 2, 3), tensor_ones(3, 3, 2)), SHAPE, "bmm");
+    BAD(tensor_mv(a, v), SHAPE, "K (3 vs 4)");
+    BAD(tensor_dot(v, tensor_ones(3)), SHAPE, "K (4 vs 3)");
+    BAD(tensor_dot(a, v), SHAPE, "dot");
+    BAD(tensor_outer(a, v), SHAPE, "outer");
+    BAD(tensor_addmm(tensor_ones(5), a, tensor_ones(3, 2), 1, 1), SHAPE, "[5]");
+    BAD(tensor_addmm(tensor_ones(4, 2, 2), a, tensor_ones(3, 2), 1, 1), SHAPE, "addmm");     // x must broadcast to [M, N]
+    BAD(tensor_tril(v, 0), SHAPE, "tril: x [4] needs at least 2 dims");
+    BAD(tensor_triu(v, 0), SHAPE, "triu");
+    // joining, indices
+    BAD((tensor_cat_n)(NULL, 0, 0), SHAPE, "cat: needs at least one tensor");
+    BAD(tensor_cat(0, a, v), SHAPE, "cat: tensor 1 [4] does not fit the first [2,3] along dim 0");
+    BAD(tensor_cat(2, a, a), INDEX, "cat: dim 2");
+    BAD(tensor_cat(0, tensor_scalar(1, TENSOR_F32), tensor_scalar(1, TENSOR_F32)), SHAPE, "0-d");
+    BAD(tensor_cat(0, a, (tensor_t *)NULL), OWNER, "NULL");
+    BAD(tensor_stack(0, a, v), SHAPE, "stack: tensor 1 [4] has not the shape of the first [2,3]");
+    BAD(tensor_stack(3, a, a), INDEX, "stack: dim 3");
+    BAD(tensor_index_select(a, 0, i), INDEX, "index_select: index 5 at element 1 is outside 0..1");
+    BAD(tensor_index_select(a, 0, I64S(-1)), INDEX, "index -1 at element 0");
+    BAD(tensor_index_select(a, 0, v), DTYPE, "index [4] must be i64 or i32, not f32");
+    BAD(tensor_index_select(a, 2, i), INDEX, "dim 2");
+    BAD(tensor_index_select(a, 0, tensor_zeros_of(TENSOR_I64, 1, 1)), SHAPE, "index_select");
+    BAD(tensor_index_add(a, 0, I64S(2), tensor_ones(1, 3)), INDEX, "index 2 at element 0 is outside 0..1");
+    BAD(tensor_index_add(a, 0, I64S(0), tensor_ones(2, 3)), SHAPE, "index_add");
+    BAD(tensor_index_add(a, 0, I64S(0), tensor_ones_of(TENSOR_F64, 1, 3)), DTYPE, "src [1,3] is f64, x is f32");
+    BAD(tensor_gather(a, 1, tensor_full_of(TENSOR_I64, 3, 2, 1)), INDEX, "gather: index 3 at element 0 is outside 0..2");
+    BAD(tensor_gather(a, 1, tensor_zeros_of(TENSOR_I64, 3, 1)), SHAPE, "gather: index [3,1] does not fit x [2,3] along dim 1");
+    BAD(tensor_gather(a, 1, i), SHAPE, "gather");
+    BAD(tensor_scatter(a, 1, tensor_full_of(TENSOR_I64, -1, 2, 1), a), INDEX, "scatter: index -1");
+    BAD(tensor_scatter(a, 1, tensor_zeros_of(TENSOR_I64, 2, 4), a), SHAPE, "scatter");
+    BAD(tensor_scatter_add(a, 0, tensor_full_of(TENSOR_I32, 7, 1, 3), a), INDEX, "scatter_add: index 7");
+    BAD(tensor_one_hot(I64S(0, 3), 3), INDEX, "index 3");
+    BAD(tensor_one_hot(I64S(0), 0), SHAPE, "one_hot");
+    BAD(tensor_one_hot(v, 3), DTYPE, "f32");
+    // getters and the rest
+    CHECK(tensor_size(a, 2) == 0);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "dim 2");
+    CHECK(tensor_stride(a, -3) == 0);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "dim -3");
+    CHECK(tensor_item(a) != tensor_item(a));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "item: x [2,3] must have exactly one element");
+    CHECK(tensor_item_i64(tensor_zeros(0)) == 0);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "[0]");
+    CHECK(tensor_copy_out(a, out, 5) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "copy_out: x [2,3] f32 needs 24 bytes, got 5");
+    CHECK(tensor_set_cpu("mmx") == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "mmx");
+    CHECK(tensor_set_num_threads(0) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "set_num_threads");
+    CHECK(tensor_set_num_threads(1000) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "256");
+    n_errors += 13;
+}
+
 static void prepare(void) {
     int isa;
     for (isa = 0; isa < COUNT(isas); isa++) isa_there[isa] = tensor_set_cpu(isas[isa]) == 0, tensor_clear_error();
@@ -1582,8 +2207,18 @@ int main(void) {
     RUN(threads);
     RUN(gradients);
     RUN(misuse);
-    printf("%ld ops, %ld value cases, %ld bit comparisons with contiguous, %ld thread cases, %ld gradcheck cases, %ld gradgradcheck cases,\n"
-           "%ld error cases, %ld dtype pairs, %ld combinations skipped (instruction set missing), %ld dtypes accepted beyond PyTorch\n",
-           n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_errors, n_dtypes, n_skipped, n_lenient);
+    RUN(promotion);
+    RUN(scalar_twins);
+    RUN(in_place);
+    RUN(edges);
+    RUN(kinks);
+    RUN(errors);
+    printf("%ld ops, %ld value cases, %ld compared bitwise with contiguous, %ld thread cases, %ld gradcheck cases, "
+           "%ld gradgradcheck cases, %ld error cases, %ld dtype pairs\n",
+           n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_errors, n_dtypes);
+    printf("skipped: %ld for an instruction set this machine lacks, %ld of half results with a 0-d operand, %ld scalar twins "
+           "(negative numbers on unsigned dtypes; all instruction sets only for the first two numbers), %ld dtypes where "
+           "PyTorch keeps u8 or widens bool; %ld dtypes are accepted that PyTorch refuses\n",
+           n_skipped, n_skipped_half, n_skipped_twins, n_skipped_dtypes, n_lenient);
     return test_report();
 }
