@@ -3302,11 +3302,11 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 
 /* f32 GEMM of one pass. Uses V_F V_N V_LOAD V_STORE V_SET V_ZERO V_ADD V_FMA V_HSUM and gemm_common.h.
  *
- * A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for every
- * height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns contiguous (TN), so
- * A is read in place or copied line by line, never transposed. B is read in place when it has contiguous rows and
- * is small or hardly reused; else packed into panels [k][NR], by 4-column transposes when its columns run along
- * k (NT). The order is: block of B (L2), panel of A (L1), tile. */
+ * A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for
+ * every height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns
+ * contiguous (TN), so A is read in place or copied line by line, never transposed. B is read in place when
+ * it has contiguous rows and is small or hardly reused; else packed into panels [k][NR], by 4-column
+ * transposes when its columns run along k (NT). The order is: block of B (L2), panel of A (L1), tile. */
 
 #undef TENSOR__MR
 #undef TENSOR__NR
@@ -3384,15 +3384,14 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
     (void)a3; (void)a6; (void)a9; (void)w;
     if (k > 32) { TENSOR__ROWS(TENSOR__TOUCH, 0) }
     o = c;
-    TENSOR__HIDE(o);            /* or the compiler keeps 24 addresses from the touch to the stores, on the stack */
-    for (; k >= 4; k -= 4) {
-        if (col) { TENSOR__STEP(0); TENSOR__STEP(0); TENSOR__STEP(0); TENSOR__STEP(0); }
-        else { TENSOR__STEP(0); TENSOR__STEP(1); TENSOR__STEP(2); TENSOR__STEP(3); a += 4; a3 += 4; a6 += 4; a9 += 4; }
-    }
-    for (; k > 0; k--) {
+    /* or the compiler keeps 24 addresses from the touch to the stores, on the stack */
+    TENSOR__HIDE(o);
+    for (; k >= 2; k -= 2) {
         TENSOR__STEP(0);
-        if (!col) { a++; a3++; a6++; a9++; }
+        if (col) TENSOR__STEP(0);
+        else { TENSOR__STEP(1); a += 2; a3 += 2; a6 += 2; a9 += 2; }
     }
+    if (k > 0) TENSOR__STEP(0);
     if (bias) {
         V_F p = nv > 1 ? V_LOAD(bias) : TENSOR__LOADW(bias), q = p;
         if (nv > 1) q = TENSOR__LOADW(bias + V_N);
@@ -3404,8 +3403,8 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
 
 #undef TENSOR__TILE
 #define TENSOR__TILE(name, mr, nv, col) \
-    TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, float *c, \
-                                    int64_t cs, const float *bias, int add, int w) { \
+    TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, \
+                                    float *c, int64_t cs, const float *bias, int add, int w) { \
         TENSOR__K(gemm_tile)(mr, nv, col, k, a, as, b, bs, c, cs, bias, add, w); }
 #undef TENSOR__TILES
 #define TENSOR__TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_r2_##i, i + 1, 2, 0) \
@@ -3416,48 +3415,65 @@ TENSOR__ROWS(TENSOR__TILES, 0)
 #undef TENSOR__ENTRY
 #define TENSOR__ENTRY(i, u) { { TENSOR__K(gemm_r1_##i), TENSOR__K(gemm_r2_##i) }, \
                               { TENSOR__K(gemm_c1_##i), TENSOR__K(gemm_c2_##i) } },
-static const tensor__gemm_tile_fn TENSOR__K(gemm_tiles)[TENSOR__MR][2][2] = { TENSOR__ROWS(TENSOR__ENTRY, 0) };
+static const tensor__gemm_tile_fn TENSOR__K(gemm_tiles)[TENSOR__MR][2][2] = {
+    TENSOR__ROWS(TENSOR__ENTRY, 0)
+};
 
-/* dst[p * V_N * step] gets line p of the V_N columns at src, columns ld apart and w of them valid, k contiguous.
- * The lanes past w get copies of column w - 1: a lane never looks at another, nobody reads them. */
-TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, int64_t ld, float *dst, int64_t step) {
+/* dst[p * V_N * step] gets line p of the V_N columns at src, columns ld apart and w of them valid, k
+ * contiguous. The lanes past w get copies of column w - 1: a lane never looks at another, nobody reads
+ * them. */
+TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, int64_t ld, float *dst,
+                                          int64_t step) {
     const float *r[V_N];
     int64_t p = 0;
     int j;
     for (j = 0; j < V_N; j++) r[j] = src + TENSOR__MIN(j, w - 1) * ld;
 #undef TENSOR__QUAD
-#undef TENSOR__V
+#undef TENSOR__LO
+#undef TENSOR__HI
+#undef TENSOR__SHUF
+#undef TENSOR__INS
 #if TENSOR__PASS == 3
-#define TENSOR__V(op) _mm512_##op
-#define TENSOR__QUAD(i) _mm512_insertf32x4(_mm512_insertf32x4(_mm512_insertf32x4(_mm512_castps128_ps512( \
+/* the forms without a mask warn in g++ 12: its own header reads an undefined vector */
+#define TENSOR__LO(a, b) _mm512_maskz_unpacklo_ps(0xFFFF, a, b)
+#define TENSOR__HI(a, b) _mm512_maskz_unpackhi_ps(0xFFFF, a, b)
+#define TENSOR__INS(a, b, i) _mm512_maskz_insertf32x4(0xFFFF, a, b, i)
+#define TENSOR__SHUF(a, b, i) _mm512_maskz_shuffle_ps(0xFFFF, a, b, i)
+#define TENSOR__QUAD(i) TENSOR__INS(TENSOR__INS(TENSOR__INS(_mm512_castps128_ps512( \
         _mm_loadu_ps(r[i] + p)), _mm_loadu_ps(r[i + 4] + p), 1), _mm_loadu_ps(r[i + 8] + p), 2), \
         _mm_loadu_ps(r[i + 12] + p), 3)
 #elif TENSOR__PASS == 2
-#define TENSOR__V(op) _mm256_##op
+#define TENSOR__LO _mm256_unpacklo_ps
+#define TENSOR__HI _mm256_unpackhi_ps
+#define TENSOR__SHUF _mm256_shuffle_ps
 #define TENSOR__QUAD(i) _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(r[i] + p)), \
         _mm_loadu_ps(r[i + 4] + p), 1)
 #elif TENSOR__PASS == 1
-#define TENSOR__V(op) _mm_##op
+#define TENSOR__LO _mm_unpacklo_ps
+#define TENSOR__HI _mm_unpackhi_ps
+#define TENSOR__SHUF _mm_shuffle_ps
 #define TENSOR__QUAD(i) _mm_loadu_ps(r[i] + p)
 #endif
 #ifdef TENSOR__QUAD
     /* lane quads of register i hold rows i, i + 4, ..: a 4 x 4 transpose inside each quad finishes */
     for (; p + 4 <= k; p += 4) {
         V_F z0 = TENSOR__QUAD(0), z1 = TENSOR__QUAD(1), z2 = TENSOR__QUAD(2), z3 = TENSOR__QUAD(3);
-        V_F t0 = TENSOR__V(unpacklo_ps)(z0, z1), t1 = TENSOR__V(unpackhi_ps)(z0, z1);
-        V_F t2 = TENSOR__V(unpacklo_ps)(z2, z3), t3 = TENSOR__V(unpackhi_ps)(z2, z3);
-        V_STORE(dst, TENSOR__V(shuffle_ps)(t0, t2, 0x44)); dst += step;
-        V_STORE(dst, TENSOR__V(shuffle_ps)(t0, t2, 0xEE)); dst += step;
-        V_STORE(dst, TENSOR__V(shuffle_ps)(t1, t3, 0x44)); dst += step;
-        V_STORE(dst, TENSOR__V(shuffle_ps)(t1, t3, 0xEE)); dst += step;
+        V_F t0 = TENSOR__LO(z0, z1), t1 = TENSOR__HI(z0, z1);
+        V_F t2 = TENSOR__LO(z2, z3), t3 = TENSOR__HI(z2, z3);
+        V_STORE(dst, TENSOR__SHUF(t0, t2, 0x44)); dst += step;
+        V_STORE(dst, TENSOR__SHUF(t0, t2, 0xEE)); dst += step;
+        V_STORE(dst, TENSOR__SHUF(t1, t3, 0x44)); dst += step;
+        V_STORE(dst, TENSOR__SHUF(t1, t3, 0xEE)); dst += step;
     }
 #endif
     for (; p < k; p++, dst += step)
         for (j = 0; j < V_N; j++) dst[j] = r[j][p];
 }
 
-/* n columns of b into panels dst[n / NR][k][NR]. Rows are read 4 panels wide: every row may be another page. */
-TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int64_t brs, int64_t bcs, float *dst) {
+/* n columns of b into panels dst[n / NR][k][NR]. Rows are read 4 panels wide: every row may be another
+ * page. */
+TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int64_t brs, int64_t bcs,
+                                       float *dst) {
     int64_t p, j, j4;
     int i, w;
     if (bcs == 1)
@@ -3485,17 +3501,19 @@ TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int
             w = (int)TENSOR__MIN(n - j, (int64_t)TENSOR__NR);
             if (brs == 1)
                 for (i = 0; i < w; i += V_N)
-                    TENSOR__K(gemm_transpose)(k, TENSOR__MIN(w - i, V_N), b + i * bcs, bcs, dst + i, TENSOR__NR);
+                    TENSOR__K(gemm_transpose)(k, TENSOR__MIN(w - i, V_N), b + i * bcs, bcs, dst + i,
+                                              TENSOR__NR);
             else
                 for (p = 0; p < k; p++)
                     for (i = 0; i < w; i++) dst[p * TENSOR__NR + i] = b[p * brs + i * bcs];
         }
 }
 
-/* Panels of A, `rows` in all, the first ones up to `high` mr + 1 rows tall, the rest mr: by rows of `ld` when those
- * are contiguous, else by columns of MR; `size` floats a panel. Columns are read all panels wide. */
-TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, int mr, const float *a, int64_t ars,
-                                       int64_t acs, float *dst, int64_t ld, int64_t size) {
+/* Panels of A, `rows` in all, the first ones up to `high` mr + 1 rows tall, the rest mr: by rows of `ld`
+ * when those are contiguous, else by columns of MR; `size` floats a panel. Columns are read all panels
+ * wide. */
+TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, int mr, const float *a,
+                                       int64_t ars, int64_t acs, float *dst, int64_t ld, int64_t size) {
     int64_t p, i;
     float *d;
     int q, h;
@@ -3522,8 +3540,9 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
 }
 
 /* one tile whose last vector has w < V_N valid columns, where stores have no masks */
-TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int nv, int64_t k, const float *a, int64_t as,
-                                       const float *b, float *c, int64_t cs, const float *bias, int add, int w) {
+TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int nv, int64_t k, const float *a,
+                                       int64_t as, const float *b, float *c, int64_t cs,
+                                       const float *bias, int add, int w) {
     float tile[TENSOR__MR * TENSOR__NR], bs[TENSOR__NR];
     int i, j, n = (nv - 1) * V_N + w;
     for (j = 0; j < nv * V_N; j++) bs[j] = bias && j < n ? bias[j] : 0;
@@ -3535,8 +3554,8 @@ TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int nv, 
 }
 
 /* rectangle r of one item. Strides arrive normalised: see gemm_f32. */
-TENSOR__FN void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const float *a, const float *b, float *c,
-                                      const int64_t *r, float *scratch) {
+TENSOR__FN void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const float *a, const float *b,
+                                      float *c, const int64_t *r, float *scratch) {
     /* B in place: L1 holds all of it, or at most two panels of rows would reuse a packed one */
     int b_here = g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 8192);
     /* A in place, unless 12 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
@@ -3547,7 +3566,7 @@ TENSOR__FN void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const 
     int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, high, ic, jc, p, i, j, kb, nb, packed;
     float *ap = scratch, *bp = scratch + tensor__gemm_panel_floats(g);
     for (ic = r[0]; ic < r[1]; ic += TENSOR__GEMM_MC)
-    for (p = 0; p < k; p += kc)
+      for (p = 0; p < k; p += kc)
         for (jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC) {
             int add = g->accumulate || p > 0;
             const float *bias = p == 0 && g->bias ? (const float *)g->bias + jc : NULL;
@@ -3555,7 +3574,7 @@ TENSOR__FN void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const 
             kb = TENSOR__MIN(k - p, kc);
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
             rows = TENSOR__MIN(r[1] - ic, (int64_t)TENSOR__GEMM_MC);
-            /* panels of equal height: 13 rows are 7 + 6, not 12 + 1; the ones before row `high` have mr0 + 1 */
+            /* panels of equal height: 13 rows are 7 + 6, not 12 + 1; before row `high` they have mr0 + 1 */
             mr0 = (int)rows;
             high = 0;
             if (rows > TENSOR__MR) {
@@ -3579,12 +3598,14 @@ TENSOR__FN void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const 
                 fn = TENSOR__K(gemm_tiles)[mr - 1][col];
                 if (a_here) aa = a + (ic + i) * g->ars + p * g->acs;
                 else {
-                    as = col ? TENSOR__MR : lda;
+                    as = col ? (int64_t)TENSOR__MR : lda;
                     aa = i ? aa + size : ap;
                     if (i == packed) {
                         int n;
-                        for (n = 0; n < TENSOR__GEMM_PANELS && packed < rows; n++) packed += mr0 + (packed < high);
-                        TENSOR__K(gemm_pack_a)(kb, packed - i, high - i, mr0, a + (ic + i) * g->ars + p * g->acs,
+                        for (n = 0; n < TENSOR__GEMM_PANELS && packed < rows; n++)
+                            packed += mr0 + (packed < high);
+                        TENSOR__K(gemm_pack_a)(kb, packed - i, high - i, mr0,
+                                               a + (ic + i) * g->ars + p * g->acs,
                                                g->ars, g->acs, ap + (aa - ap), lda, size);
                     }
                 }
@@ -3595,8 +3616,8 @@ TENSOR__FN void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const 
                     w -= (nv - 1) * V_N;
 #if TENSOR__PASS != 3
                     if (w < V_N) {
-                        TENSOR__K(gemm_ragged)(fn[nv - 1], mr, nv, kb, aa, as, b_here ? bp : bj, cc + j, g->crs,
-                                               bias ? bias + j : NULL, add, w);
+                        TENSOR__K(gemm_ragged)(fn[nv - 1], mr, nv, kb, aa, as, b_here ? bp : bj, cc + j,
+                                               g->crs, bias ? bias + j : NULL, add, w);
                         continue;
                     }
 #endif
@@ -3606,8 +3627,8 @@ TENSOR__FN void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const 
         }
 }
 
-/* Dot path: k contiguous in both and few rows. B is read once, in place; packing it would cost more than the sum.
- * A chunk of KD is summed in V_N lanes, then across; the last lanes of k come from padded copies. */
+/* Dot path: k contiguous in both and few rows. B is read once, in place; packing it would cost more than
+ * the sum. A chunk of KD is summed in V_N lanes, then across; the last lanes of k come from padded copies. */
 #undef TENSOR__DOT
 #define TENSOR__DOT(i, j) if (dm > i && dn > j) s##i##j = V_FMA(x##i, y##j, s##i##j);
 #undef TENSOR__DOTS
@@ -3648,7 +3669,8 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
         int i, p;
         for (i = 0; i < 8; i++)
             for (p = 0; p < V_N; p++)
-                t[i * V_N + p] = p >= k || i % 4 >= (i < 4 ? dm : dn) ? 0 : i < 4 ? a[i * as + p] : b[(i - 4) * bs + p];
+                t[i * V_N + p] = p >= k || i % 4 >= (i < 4 ? dm : dn) ? 0
+                    : i < 4 ? a[i * as + p] : b[(i - 4) * bs + p];
         a = t; a3 = t + 3 * V_N; as = V_N;
         b = t + 4 * V_N; b3 = t + 7 * V_N; bs = V_N;
         TENSOR__DOTSTEP(V_LOAD);
@@ -3659,8 +3681,8 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
 
 #undef TENSOR__DOTROWS
 #define TENSOR__DOTROWS(name, dm) \
-    TENSOR__FN void TENSOR__K(name)(int64_t k, int n, const float *a, int64_t as, const float *b, int64_t bs, \
-                                    float *c, int64_t cs, const float *bias, int add) { \
+    TENSOR__FN void TENSOR__K(name)(int64_t k, int n, const float *a, int64_t as, const float *b, \
+                                    int64_t bs, float *c, int64_t cs, const float *bias, int add) { \
         if (n == 4) TENSOR__K(gemm_dot)(dm, 4, k, a, as, b, bs, c, cs, bias, add); \
         else for (; n > 0; n--, b += bs, c++, bias = bias ? bias + 1 : bias) \
             TENSOR__K(gemm_dot)(dm, 1, k, a, as, b, bs, c, cs, bias, add); }
@@ -3754,6 +3776,30 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
         }
 }
 
+/* The layers of a tiny net: A and B in place, one chunk of k, whole vectors or masks. The same tiles as
+ * gemm_block, so the same bits, without what only larger sizes need. */
+TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g) {
+    const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
+    const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
+    float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
+    int m = (int)g->m, n = (int)g->n, col = g->acs != 1, mr0 = m, high = 0, i, j, mr;
+    if (m > TENSOR__MR) {
+        int np = (m + TENSOR__MR - 1) / TENSOR__MR;
+        mr0 = m / np;
+        high = (m - mr0 * np) * (mr0 + 1);
+    }
+    for (i = 0; i < m; i += mr, a += mr * g->ars, c += mr * g->crs) {
+        const tensor__gemm_tile_fn *fn;
+        mr = mr0 + (i < high);
+        fn = TENSOR__K(gemm_tiles)[mr - 1][col];
+        for (j = 0; j < n; j += TENSOR__NR) {
+            int w = TENSOR__MIN(n - j, TENSOR__NR), two = w > V_N;
+            fn[two](g->k, a, col ? g->acs : g->ars, b + j, g->brs, c + j, g->crs, bias ? bias + j : bias,
+                    g->accumulate, w - two * V_N);
+        }
+    }
+}
+
 TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     tensor__gemm_job_t job;
     tensor__gemm_t g = *call;
@@ -3764,14 +3810,9 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     else if (g.m == 1 && g.acs != 1) g.ars = 1;
     if (g.n == 1) g.bcs = 1;
     else if (g.k == 1 && g.bcs != 1) g.brs = 1;
-    /* tiny: one tile, everything in place */
-    if (g.batch == 1 && g.m <= TENSOR__MR && g.n <= TENSOR__NR && g.k <= 128 && g.bcs == 1
-        && (g.acs == 1 || g.ars == 1) && (TENSOR__PASS == 3 || g.n % V_N == 0)) {
-        int col = g.acs != 1, nv = g.n > V_N ? 2 : 1;
-        TENSOR__K(gemm_tiles)[g.m - 1][col][nv - 1](g.k, (const float *)g.a + (g.aoff ? g.aoff[0] : 0),
-            col ? g.acs : g.ars, (const float *)g.b + (g.boff ? g.boff[0] : 0), g.brs,
-            (float *)g.c + (g.coff ? g.coff[0] : 0), g.crs, (const float *)g.bias, g.accumulate,
-            (int)g.n - (nv - 1) * V_N);
+    if (g.batch == 1 && g.bcs == 1 && (g.acs == 1 || g.ars == 1) && g.m <= 64 && g.n <= 64 && g.k <= 128
+        && (TENSOR__PASS == 3 || g.n % V_N == 0)) {
+        TENSOR__K(gemm_tiny)(&g);
         return;
     }
     job.g = &g;
@@ -6026,12 +6067,13 @@ typedef struct tensor__isa_t {
     void (*gemm_f32)(const tensor__gemm_t *g);
 } tensor__isa_t;
 
-/* >>gemm  common to all ISA passes: the call, its scratch, the references, the f64 product
+/* >>gemm common to all ISA passes: the call, its scratch, the references, the f64 product
  *
- * C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0 too).
- * Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a constant
- * length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. What is chosen
- * (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the threads. */
+ * C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
+ * too). Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a
+ * constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. What
+ * is chosen (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the
+ * threads. */
 enum {
     TENSOR__GEMM_KC = 512,      /* longest chunk of k: a panel of A (12 x 512 f32) is 24 KB of L1 */
     TENSOR__GEMM_NC = 256,      /* columns of packed B: 512 x 256 f32 = 512 KB of a 1 MB L2 */
@@ -6061,8 +6103,8 @@ TENSOR__FN int64_t tensor__gemm_chunk(int64_t k) {
     return ((k + parts - 1) / parts + 15) / 16 * 16;
 }
 
-/* Floats of scratch a worker needs: panels of A (rows padded by 16 against set conflicts), then a block of B. Bounds
- * by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own. */
+/* Floats of scratch a worker needs: panels of A (rows padded by 16 against set conflicts), then a block of
+ * B. Bounds by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own. */
 TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
     return (TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) + 16)
         * (TENSOR__MIN(g->m, (int64_t)TENSOR__GEMM_MC) + TENSOR__GEMM_MR);
@@ -6070,7 +6112,9 @@ TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
 TENSOR__FN uint64_t tensor__gemm_worker_floats(const tensor__gemm_t *g) {
     uint64_t nb = (uint64_t)TENSOR__MIN(g->n, (int64_t)TENSOR__GEMM_NC);
     nb = (nb + TENSOR__GEMM_NR - 1) / TENSOR__GEMM_NR * TENSOR__GEMM_NR;
-    return ((uint64_t)tensor__gemm_panel_floats(g) + (uint64_t)TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) * nb + 15)
+    return ((uint64_t)tensor__gemm_panel_floats(g) + (uint64_t)TENSOR__MIN(g->k,
+                                                                           (int64_t)TENSOR__GEMM_KC) * nb
+                                                                               + 15)
         / 16 * 16;
 }
 
@@ -6100,9 +6144,9 @@ TENSOR__FN void tensor__gemm_ref_f32(const tensor__gemm_t *g) {
     }
 }
 
-/* The parallel cut: an item of the batch is a grid of gm x gn rectangles of C, and a task is `per` items or one
- * rectangle. Each rectangle packs for itself, so workers meet only once, at the end; the grid is the one that
- * packs least for the balance it gives. */
+/* The parallel cut: an item of the batch is a grid of gm x gn rectangles of C, and a task is `per` items
+ * or one rectangle. Each rectangle packs for itself, so workers meet only once, at the end; the grid is
+ * the one that packs least for the balance it gives. */
 typedef struct { int64_t tasks, per, gm, gn; } tensor__gemm_cut_t;
 
 TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int threads, int mr, int nr) {
@@ -6119,7 +6163,8 @@ TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int thre
     }
     nrs = (g->n + nr - 1) / nr; mrs = (g->m + mr - 1) / mr;
     want = (threads + g->batch - 1) / g->batch;
-    if (work > 8e6 * (double)want) want *= 4;           /* somebody else may use a core: let the other take more */
+    /* somebody else may use a core: let the other take more */
+    if (work > 8e6 * (double)want) want *= 4;
     for (gm = 1; gm <= want && gm <= mrs; gm++) {
         gn = (want + gm - 1) / gm;
         if (gn > nrs) gn = nrs;
@@ -6162,7 +6207,8 @@ TENSOR__FN void tensor__gemm_tile_f64(int64_t k, const double *a, const double *
 }
 
 /* dst[k][4] from `w` (1..4) lines of src, lanes past w zero; s1 is the stride along the lines' number */
-TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, const double *src, int64_t s1, int64_t sk, double *dst) {
+TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, const double *src, int64_t s1, int64_t sk,
+                                      double *dst) {
     int64_t p, i;
     if (w == 4)
         for (p = 0; p < k; p++, src += sk, dst += 4) {
@@ -6188,20 +6234,23 @@ TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int 
     r[3] = TENSOR__MIN(nrs * (tj + 1) / job->cut.gn * nr, g->n);
 }
 
-TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_t *g, int64_t item, const int64_t *r, double *scratch) {
+TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_t *g, int64_t item, const int64_t *r,
+                                       double *scratch) {
     const double *a = (const double *)g->a + (g->aoff ? g->aoff[item] : 0);
     const double *b = (const double *)g->b + (g->boff ? g->boff[item] : 0);
     double *c = (double *)g->c + (g->coff ? g->coff[item] : 0), tile[16];
     int64_t p, q, jc, i, j, x, y, kb, nb, mw, nw;
     for (jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC64)
         for (p = 0; p < g->k; p += TENSOR__GEMM_KC64) {
-            double *bp = scratch, *ap = scratch + TENSOR__GEMM_NC64 * TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC64);
+            double *bp = scratch, *ap = scratch + TENSOR__GEMM_NC64 * TENSOR__MIN(g->k,
+                                                                                  (int64_t)TENSOR__GEMM_KC64);
             int add = g->accumulate || p > 0;
             const double *bias = p == 0 ? (const double *)g->bias : NULL;
             kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
             for (q = 0; q < nb; q += 4)
-                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, (int64_t)4), b + p * g->brs + (jc + q) * g->bcs, g->bcs,
+                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, (int64_t)4), b + p * g->brs + (jc + q) * g->bcs,
+                                      g->bcs,
                                       g->brs, bp + q * kb);
             for (i = r[0]; i < r[1]; i += 4) {
                 mw = TENSOR__MIN(r[1] - i, (int64_t)4);
@@ -6267,7 +6316,8 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
 
 /* one tile: c[mr][.] (+)= a b; as = stride of a's rows (or of k, by variant), bs of b's rows, cs of c's;
  * w = valid columns of the last vector */
-typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, float *c,
+typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,
+                                     float *c,
                                      int64_t cs, const float *bias, int add, int w);
 
 // Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined).
@@ -8106,6 +8156,20 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     return tensor__finish(o);
 }
 
+// body with the value v everywhere in input `slot`: in pieces, since bodies read memory.
+TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in, int nin, void *const *out, int nout,
+                                      const double *p, int64_t n, int slot, float v) {
+    float block[TENSOR__BLOCK];
+    const void *i2[5];
+    void *o2[3];
+    for (int64_t k = 0; k < n && k < TENSOR__BLOCK; k++) { block[k] = v; }
+    for (int64_t first = 0; first < n; first += TENSOR__BLOCK) {
+        for (int k = 0; k < nin; k++) { i2[k] = in[k] ? (const float *)in[k] + first : NULL; }
+        for (int k = 0; k < nout; k++) { o2[k] = out[k] ? (float *)out[k] + first : NULL; }
+        i2[slot] = block;
+        body(i2, o2, p, tensor__least(n - first, TENSOR__BLOCK));
+    }
+}
 // A fresh f32 tensor of contiguous a's shape. NULL = out of memory, not raised.
 TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
     tensor_t *t = tensor__new_header(th, op, TENSOR_F32, a->ndim);
@@ -8125,8 +8189,8 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
 }
 // The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small networks
 // are that, and the general way (promotion, broadcast, call, iterator) would cost three times the work itself.
-// b NULL = unary. NULL = not plain, take the general way.
-TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b) {
+// b NULL = unary, or *scalar in its place. NULL = not plain, take the general way.
+TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const double *scalar) {
     tensor__thread_t *th = tensor__self();
     const tensor__isa_t *isa = th->ctx->plain;
     if (!isa || th->error.code || !a || a->state != TENSOR__LIVE || a->dtype != TENSOR_F32) { return NULL; }
@@ -8146,10 +8210,20 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b) {
     in[0] = (const float *)a->storage->data + a->offset;
     in[1] = b ? (const float *)b->storage->data + b->offset : NULL;
     out[0] = t->storage->data;
-    isa->forward[id](in, out, NULL, n);
+    if (scalar) {
+        tensor__plain_uniform(isa->forward[id], in, 2, out, 1, NULL, n, 1, (float)*scalar);
+    } else {
+        isa->forward[id](in, out, NULL, n);
+    }
     if (th->grad_mode && (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)))) {
         tensor__op_t o;
         tensor__plain_op(&o, th, row, a, b, t);
+        if (scalar) {
+            o.args[1] = NULL;
+            o.nin = 2;
+            o.immediate = 1;
+            o.imm = *scalar;
+        }
         if (!tensor__record(&o)) {
             (tensor_free)(t);
             return TENSOR__POISON;
@@ -8159,7 +8233,7 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b) {
 }
 
 TENSOR__FN tensor_t *tensor__unary(int id, tensor_t *x, double f0, double f1) {
-    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(id, x, NULL) : NULL;
+    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(id, x, NULL, NULL) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
     tensor__op_t o;
     tensor_t *const in[1] = {x};
@@ -8182,7 +8256,7 @@ TENSOR__FN tensor_t *tensor__unary_p(int id, tensor_t *x, double f0, double f1) 
     return tensor__pointwise_finish(&o, x->dtype);
 }
 TENSOR__FN tensor_t *tensor__binary(int id, tensor_t *a, tensor_t *b) {
-    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && b ? tensor__plain(id, a, b) : NULL;
+    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && b ? tensor__plain(id, a, b, NULL) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
@@ -8196,6 +8270,8 @@ TENSOR__FN int tensor__weak(int dtype, double v) {
     return dtype == TENSOR_BOOL && v != 0 && v != 1 ? TENSOR_I64 : dtype;
 }
 TENSOR__FN tensor_t *tensor__scalar_op(int id, tensor_t *a, double b) {
+    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM ? tensor__plain(id, a, NULL, &b) : NULL;
+    if (TENSOR__LIKELY(plain != NULL)) { return plain; }
     tensor__op_t o;
     tensor_t *const in[1] = {a};
     if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
@@ -8601,9 +8677,16 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted) {
     }
     const void *in[5];
     void *out[3];
+    int slot = -1;
+    float value = 0;
     in[0] = in[1] = in[2] = in[3] = NULL;
     for (int i = 0; i < n->nsaved; i++) {
         const tensor__saved_t *v = &n->saved[i];
+        if (v->is_immediate) {
+            slot = v->source;
+            value = (float)v->immediate;
+            continue;
+        }
         if (!v->storage || v->dtype != TENSOR_F32 || !v->contiguous || v->numel != gy->numel) { return 0; }
         if (!tensor__check_saved(g, v)) { return 1; }
         in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset;
@@ -8617,7 +8700,12 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted) {
         g->gx[k] = t;
         out[k] = t->storage->data;
     }
-    isa->backward[n->row->id](in, out, n->p ? n->p->f : NULL, gy->numel);
+    const double *p = n->p ? n->p->f : NULL;
+    if (slot >= 0) {
+        tensor__plain_uniform(isa->backward[n->row->id], in, 5, out, 3, p, gy->numel, slot, value);
+    } else {
+        isa->backward[n->row->id](in, out, p, gy->numel);
+    }
     return 1;
 }
 
@@ -10437,6 +10525,23 @@ TENSOR__INLINE int tensor__exclusive(const tensor_t *t, int refs) {
     return TENSOR__ATOMIC_LOAD(&t->refs) == refs && !t->base && (t->flags & TENSOR__CONTIGUOUS) &&
            TENSOR__ATOMIC_LOAD(&t->storage->refs) == 1;
 }
+// sum += g, where nothing is recorded. 0 = failed, raised.
+TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g) {
+    const tensor__isa_t *isa = th->ctx->plain;
+    int64_t n = sum->numel;
+    if (isa && sum->dtype == TENSOR_F32 && g->dtype == TENSOR_F32 && (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
+        g->numel == n && !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN) {
+        const void *in[2];
+        void *out[1];
+        in[0] = out[0] = (float *)sum->storage->data + sum->offset;
+        in[1] = (const float *)g->storage->data + g->offset;
+        isa->forward[TENSOR_OP_ADD](in, out, NULL, n);
+        tensor__bump(th, sum->storage, "backward");
+        return 1;
+    }
+    tensor_t *const list[2] = {sum, g};
+    return tensor__update(TENSOR_OP_ADD, list, 2, 0, 0, NULL, 0) != TENSOR__POISON;
+}
 // *sum += g; *sum is a library reference. 0 = failed, raised.
 TENSOR__FN int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t *g, int create) {
     if (!*sum) {
@@ -10445,11 +10550,9 @@ TENSOR__FN int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t
     }
     tensor_t *old = *sum;
     if (!create && tensor__exclusive(old, 1 + (old->slot >= 0)) && old->dtype == g->dtype && !old->node) {
-        tensor_t *const list[2] = {old, g};
-        return tensor__update(TENSOR_OP_ADD, list, 2, 0, 0, NULL, 0) != TENSOR__POISON;
+        return tensor__add_into(th, old, g);
     }
     tensor_t *t = (tensor_add)(old, g);
-    (void)th;
     if (t == TENSOR__POISON) { return 0; }
     *sum = tensor__hold(t);
     tensor__drop(old);
@@ -10480,10 +10583,8 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
             tensor__drop(old);
         }
     } else {
-        tensor_t *const list[2] = {leaf->grad, g};
-        ok = tensor__update(TENSOR_OP_ADD, list, 2, 0, 0, NULL, 0) != TENSOR__POISON;
+        ok = tensor__add_into(th, leaf->grad, g);
     }
-    (void)th;
     (void)TENSOR__ATOMIC_ADD(&leaf->lock, -1);
     return ok;
 }
