@@ -1,5 +1,5 @@
-// autograd.c - the tape and the scopes: misuse, in-place changes of views, higher derivatives, custom functions,
-// long chains, ownership
+// autograd.c - the tape and the scopes: misuse, in-place changes of views, higher derivatives, custom
+// functions, long chains, ownership
 //
 // Numbers named "PyTorch" come from runs of PyTorch 2.15 of the same lines.
 #include "test.h"
@@ -13,26 +13,32 @@ static void expect(tensor_t *x, const double *want, int n, double tol, int line)
     tensor_t *d = tensor_is_poison(x) ? x : tensor_to(tensor_contiguous(tensor_detach(x)), TENSOR_F64);
     const double *v = (const double *)tensor_data(d);
     int k;
-    test_note(v && tensor_numel(d) == n, __FILE__, line, "%d numbers expected, there are %lld", n, (long long)tensor_numel(d));
+    test_note(v && tensor_numel(d) == n, __FILE__, line, "%d numbers expected, there are %lld", n,
+              (long long)tensor_numel(d));
     for (k = 0; k < n && v && k < tensor_numel(d); k++)
-        test_note(fabs(v[k] - want[k]) <= tol * (1 + fabs(want[k])), __FILE__, line, "number %d is %.12g, expected %.12g", k, v[k], want[k]);
+        test_note(fabs(v[k] - want[k]) <= tol * (1 + fabs(want[k])), __FILE__, line,
+                  "number %d is %.12g, expected %.12g", k, v[k], want[k]);
     tensor_scope_end(s);
 }
 #define EXPECT(x, ...) EXPECT_TOL(x, 1e-6, __VA_ARGS__)
-#define EXPECT_TOL(x, tol, ...) expect(x, (const double[]){__VA_ARGS__}, N(((const double[]){__VA_ARGS__})), tol, __LINE__)
+#define EXPECT_TOL(x, tol, ...)                                                                              \
+    expect(x, (const double[]){__VA_ARGS__}, N(((const double[]){__VA_ARGS__})), tol, __LINE__)
 
 static tensor_t *leaf_of(const double *v, int n, tensor_dtype_t dtype) {
     return tensor_requires_grad_(tensor_clone(tensor_to(tensor_from(v, TENSOR_F64, n), dtype)), 1);
 }
 #define LEAF(...) leaf_of((const double[]){__VA_ARGS__}, N(((const double[]){__VA_ARGS__})), TENSOR_F32)
 #define LEAF64(...) leaf_of((const double[]){__VA_ARGS__}, N(((const double[]){__VA_ARGS__})), TENSOR_F64)
-#define DATA(...) tensor_to(tensor_from(((const double[]){__VA_ARGS__}), TENSOR_F64, N(((const double[]){__VA_ARGS__}))), TENSOR_F32)
+#define DATA(...)                                                                                            \
+    tensor_to(tensor_from(((const double[]){__VA_ARGS__}), TENSOR_F64, N(((const double[]){__VA_ARGS__}))),  \
+              TENSOR_F32)
 
 // An error of a function that returns a code: the code, parts of its text, both naming the place.
 static void fails(int code, int want, const char *a, const char *b, int line) {
     const char *text = tensor_error_text();
-    test_note(code == want && tensor_error_code() == want && strstr(text, a) && strstr(text, b), __FILE__, line,
-              "error is %s \"%s\", expected %s with \"%s\" and \"%s\"", tensor_code_name(tensor_error_code()), text, tensor_code_name(want), a, b);
+    test_note(code == want && tensor_error_code() == want && strstr(text, a) && strstr(text, b), __FILE__,
+              line, "error is %s \"%s\", expected %s with \"%s\" and \"%s\"",
+              tensor_code_name(tensor_error_code()), text, tensor_code_name(want), a, b);
     tensor_clear_error();
 }
 #define FAILS(code, want, a, b) fails(code, want, a, b, __LINE__)
@@ -43,28 +49,33 @@ static void fails(int code, int want, const char *a, const char *b, int line) {
 static void changed_saved_value(void) {
     tensor_t *x = LEAF(1, 2), *y = tensor_exp(x), *z;
     tensor_add_scalar_(y, 1);
-    FAILS(tensor_backward(tensor_sum(y)), TENSOR_ERR_AUTOGRAD, "exp at autograd.c:", "changed in place by add at autograd.c:");
+    FAILS(tensor_backward(tensor_sum(y)), TENSOR_ERR_AUTOGRAD,
+          "exp at autograd.c:", "changed in place by add at autograd.c:");
     y = tensor_mul(x, x);
     z = tensor_mul(y, y);
     tensor_zero_(y);
-    FAILS(tensor_backward(tensor_sum(z)), TENSOR_ERR_AUTOGRAD, "mul at autograd.c:", "changed in place by fill at autograd.c:");
+    FAILS(tensor_backward(tensor_sum(z)), TENSOR_ERR_AUTOGRAD,
+          "mul at autograd.c:", "changed in place by fill at autograd.c:");
     y = tensor_mul_scalar(x, 2);
     z = tensor_square(y);
     tensor_data_mut(y);
-    FAILS(tensor_backward(tensor_sum(z)), TENSOR_ERR_AUTOGRAD, "square at autograd.c:", "changed in place by");
-    y = tensor_mul_scalar(x, 2);                    // through a view of it
+    FAILS(tensor_backward(tensor_sum(z)), TENSOR_ERR_AUTOGRAD,
+          "square at autograd.c:", "changed in place by");
+    y = tensor_mul_scalar(x, 2); // through a view of it
     z = tensor_square(y);
     tensor_mul_scalar_(tensor_narrow(y, 0, 1, 1), 3);
-    FAILS(tensor_backward(tensor_sum(z)), TENSOR_ERR_AUTOGRAD, "square at autograd.c:", "changed in place by mul at autograd.c:");
-    y = tensor_mul_scalar(x, 2);                    // under no_grad
+    FAILS(tensor_backward(tensor_sum(z)), TENSOR_ERR_AUTOGRAD,
+          "square at autograd.c:", "changed in place by mul at autograd.c:");
+    y = tensor_mul_scalar(x, 2); // under no_grad
     z = tensor_square(y);
     {
         tensor_scope_t s = tensor_scope_begin_no_grad();
         tensor_zero_(y);
         tensor_scope_end(s);
     }
-    FAILS(tensor_backward(tensor_sum(z)), TENSOR_ERR_AUTOGRAD, "square at autograd.c:", "fill at autograd.c:");
-    y = tensor_mul_scalar(x, 2);                    // a value no gradient reads may change
+    FAILS(tensor_backward(tensor_sum(z)), TENSOR_ERR_AUTOGRAD,
+          "square at autograd.c:", "fill at autograd.c:");
+    y = tensor_mul_scalar(x, 2); // a value no gradient reads may change
     z = tensor_add_scalar(y, 1);
     tensor_zero_(y);
     CHECK(tensor_backward(tensor_sum(z)) == 0);
@@ -101,16 +112,20 @@ static void changed_overlapping(void) {
     POISONS(tensor_copy_(a, b), TENSOR_ERR_AUTOGRAD, "overlap", "autograd.c:");
     POISONS(tensor_add_(b, a), TENSOR_ERR_AUTOGRAD, "add_: x [4] and b [4] overlap", "autograd.c:");
     EXPECT(x, 1, 2, 3, 4, 5);
-    tensor_add_(a, a);                              // the same view is fine
+    tensor_add_(a, a); // the same view is fine
     EXPECT(x, 2, 4, 6, 8, 5);
-    w = tensor_reshape(tensor_arange(0, 9, 1, TENSOR_F32), 3, 3);               // a transpose onto itself: never garbage
+    w = tensor_reshape(tensor_arange(0, 9, 1, TENSOR_F32), 3, 3); // a transpose onto itself: never garbage
     t = tensor_copy_(w, tensor_mT(w));
-    if (tensor_is_poison(t)) FAILS(tensor_error_code(), TENSOR_ERR_AUTOGRAD, "overlap", "autograd.c:");
-    else EXPECT(w, 0, 3, 6, 1, 4, 7, 2, 5, 8);
+    if (tensor_is_poison(t))
+        FAILS(tensor_error_code(), TENSOR_ERR_AUTOGRAD, "overlap", "autograd.c:");
+    else
+        EXPECT(w, 0, 3, 6, 1, 4, 7, 2, 5, 8);
     w = tensor_reshape(tensor_arange(0, 9, 1, TENSOR_F32), 3, 3);
-    t = tensor_add_(w, tensor_select(w, 0, 0));     // b broadcast from a row of x
-    if (tensor_is_poison(t)) FAILS(tensor_error_code(), TENSOR_ERR_AUTOGRAD, "overlap", "autograd.c:");
-    else EXPECT(w, 0, 2, 4, 3, 5, 7, 6, 8, 10);
+    t = tensor_add_(w, tensor_select(w, 0, 0)); // b broadcast from a row of x
+    if (tensor_is_poison(t))
+        FAILS(tensor_error_code(), TENSOR_ERR_AUTOGRAD, "overlap", "autograd.c:");
+    else
+        EXPECT(w, 0, 2, 4, 3, 5, 7, 6, 8, 10);
 }
 static void backward_twice(void) {
     tensor_t *x = LEAF(1, 2, 3), *y = tensor_sum(tensor_mul(x, x));
@@ -126,28 +141,36 @@ static void backward_twice(void) {
 }
 static void backward_of_many(void) {
     tensor_t *x = LEAF(1, 2, 3), *y = tensor_mul(x, x);
-    FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD, "a gradient to start from is needed for [3]", "autograd.c:");
-    FAILS(tensor_backward_with(y, tensor_ones(2), 0), TENSOR_ERR_SHAPE, "grad [2] has not the shape of the output [3]", "autograd.c:");
+    FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD, "a gradient to start from is needed for [3]",
+          "autograd.c:");
+    FAILS(tensor_backward_with(y, tensor_ones(2), 0), TENSOR_ERR_SHAPE,
+          "grad [2] has not the shape of the output [3]", "autograd.c:");
     CHECK(tensor_backward_with(y, DATA(1, 10, 100), 0) == 0);
     EXPECT(tensor_grad(x), 2, 40, 600);
-    FAILS(tensor_backward(tensor_ones(1)), TENSOR_ERR_AUTOGRAD, "does not require grad", "ones at autograd.c:");
+    FAILS(tensor_backward(tensor_ones(1)), TENSOR_ERR_AUTOGRAD, "does not require grad",
+          "ones at autograd.c:");
     FAILS(tensor_backward((tensor_t *)NULL), TENSOR_ERR_OWNER, "NULL", "autograd.c:");
     FAILS(tensor_backward_with(y, tensor_ones(3), 0), TENSOR_ERR_AUTOGRAD, "mul at autograd.c:", "freed");
 }
 static void integer_gradient(void) {
-    POISONS(tensor_requires_grad_(tensor_zeros_of(TENSOR_I64, 2), 1), TENSOR_ERR_DTYPE, "requires_grad_: x [2] is i64", "autograd.c:");
-    POISONS(tensor_requires_grad_(tensor_zeros_of(TENSOR_BOOL, 2), 1), TENSOR_ERR_DTYPE, "bool", "autograd.c:");
+    POISONS(tensor_requires_grad_(tensor_zeros_of(TENSOR_I64, 2), 1), TENSOR_ERR_DTYPE,
+            "requires_grad_: x [2] is i64", "autograd.c:");
+    POISONS(tensor_requires_grad_(tensor_zeros_of(TENSOR_BOOL, 2), 1), TENSOR_ERR_DTYPE, "bool",
+            "autograd.c:");
     CHECK(tensor_requires_grad(tensor_requires_grad_(tensor_zeros_of(TENSOR_BF16, 2), 1)));
     CHECK(!tensor_requires_grad(tensor_requires_grad_(tensor_zeros_of(TENSOR_I64, 2), 0)));
-    POISONS(tensor_requires_grad_(tensor_exp(LEAF(1)), 0), TENSOR_ERR_AUTOGRAD, "requires_grad_", "tensor_detach");
+    POISONS(tensor_requires_grad_(tensor_exp(LEAF(1)), 0), TENSOR_ERR_AUTOGRAD, "requires_grad_",
+            "tensor_detach");
 }
 static void growing(void) {
     tensor_t *x = tensor_ones(3), *y = tensor_mul_scalar(LEAF(1, 2, 3), 1);
-    POISONS(tensor_add_(x, tensor_ones(2, 3)), TENSOR_ERR_SHAPE, "add_: b [2,3] does not broadcast to x [3]", "autograd.c:");
+    POISONS(tensor_add_(x, tensor_ones(2, 3)), TENSOR_ERR_SHAPE, "add_: b [2,3] does not broadcast to x [3]",
+            "autograd.c:");
     POISONS(tensor_mul_(y, tensor_ones(2, 3)), TENSOR_ERR_SHAPE, "mul_: b [2,3]", "autograd.c:");
     POISONS(tensor_add_(tensor_ones(1), tensor_ones(4)), TENSOR_ERR_SHAPE, "add_", "autograd.c:");
     POISONS(tensor_copy_(x, tensor_ones(2, 3)), TENSOR_ERR_SHAPE, "[2,3]", "autograd.c:");
-    POISONS(tensor_add_(tensor_ones_of(TENSOR_I32, 3), x), TENSOR_ERR_DTYPE, "add_: a result of f32 cannot be stored in x [3] i32", "autograd.c:");
+    POISONS(tensor_add_(tensor_ones_of(TENSOR_I32, 3), x), TENSOR_ERR_DTYPE,
+            "add_: a result of f32 cannot be stored in x [3] i32", "autograd.c:");
     CHECK(!tensor_is_poison(tensor_add_(tensor_ones(3, 1), tensor_ones(1))));
     EXPECT(x, 1, 1, 1);
 }
@@ -165,7 +188,9 @@ static void view_changes_base(void) {
     EXPECT(tensor_grad(x), 0, 72, 144, 24, 32, 40);
 }
 static void base_changes_view(void) {
-    tensor_t *x = tensor_requires_grad_(tensor_clone(tensor_reshape(tensor_arange(0, 6, 1, TENSOR_F32), 2, 3)), 1), *b, *v;
+    tensor_t *x = tensor_requires_grad_(
+                 tensor_clone(tensor_reshape(tensor_arange(0, 6, 1, TENSOR_F32), 2, 3)), 1),
+             *b, *v;
     b = tensor_mul_scalar(x, 2);
     v = tensor_select(b, 0, 1);
     tensor_mul_scalar_(b, 3);
@@ -191,7 +216,8 @@ static void view_copied_into(void) {
     EXPECT(tensor_grad(y), 8, 18);
 }
 static void two_views(void) {
-    tensor_t *x = LEAF(1, 1, 1, 1), *b = tensor_mul_scalar(x, 2), *v = tensor_narrow(b, 0, 0, 2), *w = tensor_narrow(b, 0, 1, 3);
+    tensor_t *x = LEAF(1, 1, 1, 1), *b = tensor_mul_scalar(x, 2), *v = tensor_narrow(b, 0, 0, 2),
+             *w = tensor_narrow(b, 0, 1, 3);
     tensor_mul_scalar_(v, 3);
     tensor_mul_scalar_(w, 5);
     CHECK(tensor_backward(tensor_sum(tensor_mul(b, DATA(1, 2, 3, 4)))) == 0);
@@ -201,7 +227,7 @@ static void two_views(void) {
     b = tensor_mul_scalar(x, 2);
     v = tensor_narrow(b, 0, 0, 2);
     w = tensor_narrow(b, 0, 1, 3);
-    tensor_mul_scalar_(v, 3);                       // reaches w, which overlaps it
+    tensor_mul_scalar_(v, 3); // reaches w, which overlaps it
     CHECK(tensor_backward(tensor_sum(tensor_mul(w, DATA(1, 2, 3)))) == 0);
     EXPECT(w, 6, 2, 2);
     EXPECT(tensor_grad(x), 0, 6, 4, 6);
@@ -213,7 +239,7 @@ static void view_overwritten(void) {
     CHECK(tensor_backward(tensor_sum(tensor_mul(b, b))) == 0);
     EXPECT(b, 1, 0, 0, 7);
     EXPECT(tensor_grad(x), 4, 0, 0, 0);
-    y = LEAF(1, 1);                                 // a base without grad receives one
+    y = LEAF(1, 1); // a base without grad receives one
     b = tensor_zeros(4);
     tensor_copy_(tensor_narrow(b, 0, 1, 2), tensor_mul_scalar(y, 3));
     CHECK(tensor_requires_grad(b));
@@ -228,18 +254,25 @@ static void view_under_no_grad(void) {
     tensor_scope_end(s);
     POISONS(tensor_mul_scalar_(v, 2), TENSOR_ERR_AUTOGRAD, "view made under no_grad", "autograd.c:");
     tensor_free(v);
-    d = tensor_detach(b);                           // detached views may change; nothing is recorded
+    d = tensor_detach(b); // detached views may change; nothing is recorded
     tensor_mul_scalar_(d, 10);
     CHECK(tensor_backward(tensor_sum(b)) == 0);
     EXPECT(b, 20, 40);
     EXPECT(tensor_grad(x), 2, 2);
 }
 static void in_place_ops(void) {
-    static const struct { const char *name; tensor_t *(*f)(tensor_t *); double y[3], g[3]; } unary[] = {
+    static const struct {
+        const char *name;
+        tensor_t *(*f)(tensor_t *);
+        double y[3], g[3];
+    } unary[] = {
         {"exp_", (tensor_exp_), {1.64872122, 2.71828175, 7.38905621}, {1.64872122, 2.71828175, 7.38905621}},
         {"sqrt_", (tensor_sqrt_), {0.70710677, 1.0, 1.41421354}, {0.70710677, 0.5, 0.35355338}},
         {"tanh_", (tensor_tanh_), {0.46211717, 0.76159418, 0.96402758}, {0.7864477, 0.4199743, 0.07065082}},
-        {"sigmoid_", (tensor_sigmoid_), {0.62245935, 0.7310586, 0.88079703}, {0.23500371, 0.19661193, 0.10499363}},
+        {"sigmoid_",
+         (tensor_sigmoid_),
+         {0.62245935, 0.7310586, 0.88079703},
+         {0.23500371, 0.19661193, 0.10499363}},
         {"relu_", (tensor_relu_), {0.5, 1, 2}, {1, 1, 1}},
         {"neg_", (tensor_neg_), {-0.5, -1, -2}, {-1, -1, -1}},
         {"abs_", (tensor_abs_), {0.5, 1, 2}, {1, 1, 1}}};
@@ -282,7 +315,7 @@ static void in_place_ops(void) {
     EXPECT(tensor_grad(x), 0, 4, 0);
     x = LEAF(1, 2, 3);
     y = tensor_mul_scalar(x, 2);
-    tensor_mul_(y, y);                              // PyTorch refuses this one in backward; here it is right
+    tensor_mul_(y, y); // PyTorch refuses this one in backward; here it is right
     CHECK(tensor_backward(tensor_sum(y)) == 0);
     EXPECT(y, 4, 16, 36);
     EXPECT(tensor_grad(x), 8, 16, 24);
@@ -297,7 +330,8 @@ static void in_place_ops(void) {
 // ---- derivatives of derivatives ----
 
 static void higher(void) {
-    static const double fourth[4] = {13.5, 27, 36, 24}, mixed[4] = {0.051838372656894394, -4.524837766032626, -11.572975432110942, 7.364872155454744};
+    static const double fourth[4] = {13.5, 27, 36, 24}, mixed[4] = {0.051838372656894394, -4.524837766032626,
+                                                                    -11.572975432110942, 7.364872155454744};
     tensor_t *x = LEAF64(1.5), *y = tensor_pow_scalar(x, 4), *g, *w;
     int k;
     for (k = 0; k < 4; k++) {
@@ -313,14 +347,14 @@ static void higher(void) {
         CHECK_NEAR(tensor_item(g), mixed[k], 1e-11);
         y = g;
     }
-    x = LEAF64(1, 2);                               // gradient penalty
+    x = LEAF64(1, 2); // gradient penalty
     w = LEAF64(3, -1);
     y = tensor_sum(tensor_sigmoid(tensor_mul(x, w)));
     CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, TENSOR_CREATE_GRAPH) == 0);
     CHECK(tensor_backward(tensor_square(tensor_sub_scalar(tensor_sum(tensor_mul(g, g)), 1))) == 0);
     EXPECT_TOL(tensor_grad(w), 1e-12, 0.04077838968405241, -0.02239171777744655);
     EXPECT_TOL(tensor_grad(x), 1e-12, 0.19364913487493732, 0.03259514980143098);
-    x = LEAF64(2);                                  // backward with CREATE_GRAPH gives a grad that has a graph
+    x = LEAF64(2); // backward with CREATE_GRAPH gives a grad that has a graph
     y = tensor_mul(tensor_mul(x, x), x);
     CHECK(tensor_backward_with(y, NULL, TENSOR_CREATE_GRAPH) == 0);
     CHECK(tensor_requires_grad(tensor_grad(x)));
@@ -337,23 +371,25 @@ static void several(void) {
     in[0] = a, in[1] = b, in[2] = c;
     seed[0] = tensor_to(DATA(1, 10), TENSOR_F64);
     seed[1] = NULL;
-    FAILS(tensor_autograd_grad(out, 2, seed, in, 3, g, TENSOR_RETAIN_GRAPH), TENSOR_ERR_AUTOGRAD, "input 2 [2] was not used", "autograd.c:");
+    FAILS(tensor_autograd_grad(out, 2, seed, in, 3, g, TENSOR_RETAIN_GRAPH), TENSOR_ERR_AUTOGRAD,
+          "input 2 [2] was not used", "autograd.c:");
     CHECK(tensor_is_poison(g[0]) && tensor_is_poison(g[1]) && tensor_is_poison(g[2]));
     CHECK(tensor_autograd_grad(out, 2, seed, in, 3, g, TENSOR_ALLOW_UNUSED) == 0);
     EXPECT(g[0], 5 + 4, 70 + 6);
     EXPECT(g[1], 2, 30);
     CHECK(g[2] == NULL && tensor_grad(a) == NULL && tensor_grad(b) == NULL);
-    out[0] = tensor_mul(a, b);                      // with respect to a value inside the graph
+    out[0] = tensor_mul(a, b); // with respect to a value inside the graph
     out[1] = tensor_exp(out[0]);
     out[0] = tensor_sum(tensor_mul(out[1], a));
     in[0] = out[1];
     CHECK(tensor_autograd_grad(out, 1, NULL, in, 1, g, TENSOR_RETAIN_GRAPH) == 0);
     EXPECT(g[0], 2, 3);
-    in[0] = in[1] = a;                              // the same input twice
+    in[0] = in[1] = a; // the same input twice
     CHECK(tensor_autograd_grad(out + 1, 1, &seed[0], in, 2, g, 0) == 0);
     CHECK(tensor_equal(g[0], g[1]));
     out[0] = tensor_mul(a, b);
-    FAILS(tensor_autograd_grad(out, 1, NULL, in, 1, g, 0), TENSOR_ERR_AUTOGRAD, "gradient to start from", "autograd.c:");
+    FAILS(tensor_autograd_grad(out, 1, NULL, in, 1, g, 0), TENSOR_ERR_AUTOGRAD, "gradient to start from",
+          "autograd.c:");
     CHECK(tensor_is_poison(g[0]));
     FAILS(tensor_autograd_grad(&c, 1, &seed[0], in, 1, g, 0), TENSOR_ERR_AUTOGRAD, "not used", "autograd.c:");
 }
@@ -415,7 +451,7 @@ static void non_leaves(void) {
     tensor_backward(tensor_sum(y));
     EXPECT(tensor_grad(x), 1, 2);
     tensor_set_grad(x, NULL);
-    y = tensor_mul(x, x);                           // a value and its retained grad dropped before backward
+    y = tensor_mul(x, x); // a value and its retained grad dropped before backward
     {
         tensor_scope_t s = tensor_scope_begin();
         tensor_t *inner = tensor_retain_grad(tensor_mul_scalar(x, 2));
@@ -438,16 +474,16 @@ static void modes(void) {
     CHECK(!tensor_grad_enabled());
     t = tensor_scope_begin();
     CHECK(!tensor_grad_enabled());
-    tensor_scope_begin_grad();                      // left open
+    tensor_scope_begin_grad(); // left open
     CHECK(tensor_grad_enabled());
-    tensor_scope_end(s);                            // closes all three and restores
+    tensor_scope_end(s); // closes all three and restores
     CHECK(tensor_grad_enabled());
     FAILS(tensor_scope_end(t), TENSOR_ERR_OWNER, "scope", "autograd.c:");
     FAILS(tensor_scope_end(s), TENSOR_ERR_OWNER, "scope_end", "autograd.c:");
     FAILS(tensor_scope_reset(s), TENSOR_ERR_OWNER, "scope_reset", "autograd.c:");
     s = tensor_scope_begin_no_grad();
     tensor_scope_reset(s);
-    CHECK(!tensor_grad_enabled());                  // reset leaves it open
+    CHECK(!tensor_grad_enabled()); // reset leaves it open
     tensor_scope_end(s);
 }
 
@@ -468,7 +504,7 @@ static int cube_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **gra
     grads[0] = tensor_mul(g, tensor_mul_scalar(tensor_mul(x, x), 3));
     return 0;
 }
-static tensor_t *sigm_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {      // saves its result
+static tensor_t *sigm_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) { // saves its result
     tensor_t *y = tensor_sigmoid(in[0]);
     (void)n;
     tensor_save_for_backward(ctx, 3, y);
@@ -506,9 +542,12 @@ static int half_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **gra
     return 0;
 }
 static void custom(void) {
-    static const tensor_function_t cube = {"cube", cube_forward, cube_backward, count_destroyed}, sigm = {"sigm", sigm_forward, sigm_backward, NULL},
-                                   bad = {"bad", bad_forward, bad_backward, NULL}, fails_later = {"later", pass_forward, bad_backward, NULL},
-                                   wrong = {"wrong", pass_forward, wrong_backward, NULL}, half = {"half", pass_forward, half_backward, NULL};
+    static const tensor_function_t cube = {"cube", cube_forward, cube_backward, count_destroyed},
+                                   sigm = {"sigm", sigm_forward, sigm_backward, NULL},
+                                   bad = {"bad", bad_forward, bad_backward, NULL},
+                                   fails_later = {"later", pass_forward, bad_backward, NULL},
+                                   wrong = {"wrong", pass_forward, wrong_backward, NULL},
+                                   half = {"half", pass_forward, half_backward, NULL};
     int one = 1;
     tensor_t *x = LEAF64(2), *y, *g, *h, *in[2];
     tensor_scope_t s;
@@ -525,7 +564,7 @@ static void custom(void) {
     CHECK(destroyed == 0);
     tensor_scope_end(s);
     CHECK(destroyed == 1);
-    s = tensor_scope_begin_no_grad();               // nothing recorded: the user pointer is freed all the same
+    s = tensor_scope_begin_no_grad(); // nothing recorded: the user pointer is freed all the same
     EXPECT(tensor_apply(&cube, &one, &x, 1), 8);
     tensor_scope_end(s);
     CHECK(destroyed == 2);
@@ -580,8 +619,9 @@ static double chain(int n) {
 }
 static void long_chain(void) {
     double small = chain(LONG / 10), large = chain(LONG);
-    CHECK_MSG(large < 40 * small + 0.5, "%d ops take %.2f s, %d take %.2f s: not linear", LONG / 10, small, LONG, large);
-    {                                               // freed without a backward
+    CHECK_MSG(large < 40 * small + 0.5, "%d ops take %.2f s, %d take %.2f s: not linear", LONG / 10, small,
+              LONG, large);
+    { // freed without a backward
         tensor_t *x = LEAF(1), *y = tensor_mul_scalar(x, 1);
         int k;
         tensor_scope_t s = tensor_scope_begin();
@@ -593,7 +633,7 @@ static void long_chain(void) {
         tensor_free(y);
         CHECK(tensor_memory_stats().live_nodes == 0);
     }
-    {                                               // a chain of in-place changes of one view
+    { // a chain of in-place changes of one view
         tensor_t *x = LEAF(1, 2), *b = tensor_mul_scalar(x, 1), *v = tensor_narrow(b, 0, 0, 1);
         int k;
         for (k = 0; k < 20000; k++) tensor_add_scalar_(v, 1);
@@ -601,7 +641,7 @@ static void long_chain(void) {
         EXPECT(b, 20001, 2);
         EXPECT(tensor_grad(x), 1, 1);
     }
-    {                                               // a wide one
+    { // a wide one
         tensor_t *x = LEAF(1), *y = tensor_mul_scalar(x, 0);
         int k;
         tensor_scope_t s = tensor_scope_begin();
@@ -619,7 +659,7 @@ static void through_time(void) {
     tensor_t *w = tensor_requires_grad_(tensor_from(w0, TENSOR_F64, 2, 2), 1), *h = NULL, *loss;
     tensor_scope_t s;
     int t, k;
-    for (k = 0; k < 3; k++) {                       // by NULL (kept), by a scope's own, by a kept handle
+    for (k = 0; k < 3; k++) { // by NULL (kept), by a scope's own, by a kept handle
         s = tensor_scope_begin();
         h = k ? tensor_from(h0, TENSOR_F64, 1, 2) : NULL;
         if (k == 2) tensor_keep(h);
@@ -627,12 +667,13 @@ static void through_time(void) {
         for (t = 0; t < 5; t++) {
             tensor_scope_t inner = tensor_scope_begin();
             CHECK(tensor_set(&h, tensor_add_scalar(tensor_tanh(tensor_matmul(h, w)), 0.1)) == 0);
-            tensor_scope_end(inner);                // h survives, the temporaries go
+            tensor_scope_end(inner); // h survives, the temporaries go
         }
         loss = tensor_sum(h);
         CHECK(tensor_backward(loss) == 0);
         EXPECT_TOL(h, 1e-12, 0.24038386965939787, 0.057614139550918785);
-        EXPECT_TOL(tensor_grad(w), 1e-12, 0.3873834208658172, 0.5286325595618271, 0.0435997887430722, 0.1197293003203879);
+        EXPECT_TOL(tensor_grad(w), 1e-12, 0.3873834208658172, 0.5286325595618271, 0.0435997887430722,
+                   0.1197293003203879);
         tensor_set_grad(w, NULL);
         if (k != 1) CHECK(tensor_free(h) == 0);
         CHECK(tensor_scope_end(s) == 0);
@@ -653,7 +694,7 @@ static int64_t live(void) { return tensor_memory_stats().live_tensors; }
 static tensor_t *early_return(tensor_t *x, int early) {
     tensor_scope_t s = tensor_scope_begin();
     tensor_t *y = tensor_exp(x);
-    if (early) return y;                            // forgets its scope
+    if (early) return y; // forgets its scope
     return tensor_scope_return(s, tensor_mul(y, y));
 }
 static void scopes(void) {
@@ -671,33 +712,34 @@ static void scopes(void) {
     CHECK(live() == start + 2);
     EXPECT(c, 4, 4, 4);
     t = tensor_scope_begin();
-    CHECK(tensor_scope_return(t, a) == a);          // not owned by it: passes through
+    CHECK(tensor_scope_return(t, a) == a); // not owned by it: passes through
     EXPECT(a, 1, 1, 1);
-    t = tensor_scope_begin();                       // a view keeps the storage, the header goes
+    t = tensor_scope_begin(); // a view keeps the storage, the header goes
     b = tensor_narrow(tensor_arange(0, 9, 1, TENSOR_F32), 0, 4, 2);
     b = tensor_scope_return(t, b);
     EXPECT(b, 4, 5);
     k = early_return(a, 0);
     CHECK_NEAR(tensor_item(tensor_select(k, 0, 0)), exp(2), 1e-5);
-    early_return(a, 1);                             // its scope is healed by the end of s
+    early_return(a, 1); // its scope is healed by the end of s
     CHECK(tensor_scope_end(s) == 0);
     CHECK(live() == start);
     s = tensor_scope_begin();
     k = tensor_keep(tensor_ones(2));
-    CHECK(tensor_keep(k) == k);                     // kept twice
+    CHECK(tensor_keep(k) == k); // kept twice
     CHECK(tensor_scope_end(s) == 0 && live() == start + 1);
     EXPECT(k, 1, 1);
     CHECK(tensor_free(k) == 0);
     EXPECT(k, 1, 1);
     CHECK(tensor_free(k) == 0 && live() == start);
-    FAILS(tensor_free(k), TENSOR_ERR_OWNER, "freed twice or after its scope ended, created by", "autograd.c:");
+    FAILS(tensor_free(k), TENSOR_ERR_OWNER, "freed twice or after its scope ended, created by",
+          "autograd.c:");
     CHECK(tensor_free(NULL) == 0);
-    a = tensor_ones(2);                             // freed before its scope ends
+    a = tensor_ones(2); // freed before its scope ends
     CHECK(tensor_free(a) == 0 && live() == start);
     FAILS(tensor_free(a), TENSOR_ERR_OWNER, "freed twice", "autograd.c:");
     s = tensor_scope_begin();
     t = tensor_scope_begin();
-    CHECK(tensor_scope_return(s, tensor_ones(1)) != NULL);      // t goes with it
+    CHECK(tensor_scope_return(s, tensor_ones(1)) != NULL); // t goes with it
     FAILS(tensor_scope_end(t), TENSOR_ERR_OWNER, "scope", "autograd.c:");
 }
 static void stale(void) {
@@ -705,8 +747,9 @@ static void stale(void) {
     tensor_t *prev = NULL, *t;
     int step;
     for (step = 0; step < 4; step++, tensor_scope_reset(s)) {
-        if (prev) {                                 // the usual mistake: last turn's tensor
-            POISONS(tensor_add_scalar(prev, 1), TENSOR_ERR_OWNER, "used after its scope ended, created by mul at autograd.c:", "tensor_set");
+        if (prev) { // the usual mistake: last turn's tensor
+            POISONS(tensor_add_scalar(prev, 1), TENSOR_ERR_OWNER,
+                    "used after its scope ended, created by mul at autograd.c:", "tensor_set");
             CHECK(tensor_item(prev) != tensor_item(prev));
             FAILS(tensor_error_code(), TENSOR_ERR_OWNER, "scope ended", "autograd.c:");
             CHECK(tensor_data(prev) == NULL);
@@ -725,7 +768,7 @@ static void stale(void) {
     s = tensor_scope_begin();
     t = tensor_ones(2);
     tensor_scope_end(s);
-    tensor_zeros(2), tensor_zeros(2), tensor_zeros(2);          // quarantine: the header is not given out at once
+    tensor_zeros(2), tensor_zeros(2), tensor_zeros(2); // quarantine: the header is not given out at once
     POISONS(tensor_exp(t), TENSOR_ERR_OWNER, "created by ones at autograd.c:", "exp: argument x");
     // graph outlives the header
     {
@@ -741,11 +784,12 @@ static void poison(void) {
     CHECK(tensor_error_code() == TENSOR_ERR_SHAPE);
     CHECK(strstr(tensor_error_text(), "autograd.c:") != NULL);
     y = tensor_matmul(tensor_exp(p), tensor_ones(3, 3));
-    CHECK(tensor_is_poison(y) && tensor_error_code() == TENSOR_ERR_SHAPE);      // the first error stays
+    CHECK(tensor_is_poison(y) && tensor_error_code() == TENSOR_ERR_SHAPE); // the first error stays
     tensor_clear_error();
     y = tensor_exp(p);
     CHECK_ERROR(TENSOR_ERR_POISONED, "exp: argument x failed earlier");
-    CHECK(tensor_ndim(p) == 0 && tensor_numel(p) == 0 && tensor_data(p) == NULL && tensor_dtype(p) == TENSOR_F32);
+    CHECK(tensor_ndim(p) == 0 && tensor_numel(p) == 0 && tensor_data(p) == NULL &&
+          tensor_dtype(p) == TENSOR_F32);
     CHECK_OK();
     CHECK(tensor_item(p) != tensor_item(p));
     tensor_clear_error();
