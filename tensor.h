@@ -4234,7 +4234,8 @@ struct tensor__thread_t {
     void *scratch;                  // grows, reused by every call
     uint64_t scratch_bytes;
     struct tensor__pass_t *pass;    // cached state of a backward pass
-    const void *owner;              // the thread it serves, by the address of its tensor__tls; NULL = none
+    int64_t pass_mark;              // scope stack below it was there before the running pass
+    uint64_t owner;                 // number of the thread it serves, 0 = none
     tensor__thread_t *next, *next_idle;
 };
 
@@ -4283,6 +4284,7 @@ static tensor__mutex_t tensor__global = TENSOR__MUTEX_INIT;
 static int tensor__reads_known;
 TENSOR__FN void tensor__reads_fill(void);
 static TENSOR__TLS tensor__thread_t *tensor__tls;
+static TENSOR__TLS uint64_t tensor__me;               // this thread's number, never used again
 
 static const int64_t tensor__no_dims[1] = {0};
 static tensor_t tensor__poison_tensor = {
@@ -4591,6 +4593,7 @@ TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw
 TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
     if (bytes > th->scratch_bytes) {
         if (th->scratch) { tensor__raw_free(th->ctx, th->scratch); }
+        th->scratch = NULL;         // the cache may be released below
         th->scratch_bytes = 0;
         th->scratch = tensor__raw_or_release(th, bytes + bytes / 4);
         if (!th->scratch) {
@@ -4793,8 +4796,10 @@ TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
 
 // A thread state for the calling thread: an idle one, the context's built-in first one, or a new one.
 TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *ctx) {
-    const void *me = &tensor__tls;
+    static uint64_t numbers;
     TENSOR__LOCK(&tensor__global);
+    if (!tensor__me) { tensor__me = ++numbers; }
+    uint64_t me = tensor__me;
     if (!ctx->ready) { tensor__context_init(ctx); }
     if (!tensor__reads_known) {
         tensor__reads_fill();
@@ -4856,7 +4861,7 @@ TENSOR__FN void tensor__thread_detach(tensor__thread_t *th) {
     tensor__scopes_close(th);
     tensor__cache_release(th);
     th->error.code = 0;
-    th->owner = NULL;
+    th->owner = 0;
     TENSOR__LOCK(&ctx->mutex);
     th->next_idle = ctx->idle;
     ctx->idle = th;
@@ -5335,7 +5340,7 @@ TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     t->state = TENSOR__DEAD;
     tensor__count(&th->live_tensors, -1);
     if (t->node) {
-        if (t->node->retain) { t->node->retain[t->output] = NULL; }
+        if (t->node->retain && t->node->retain[t->output] == t) { t->node->retain[t->output] = NULL; }
         tensor__node_drop(th, t->node);
         t->node = NULL;
     }
@@ -5355,7 +5360,7 @@ TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     if (grad) { tensor__drop(grad); }
 }
 TENSOR__FN tensor_t *tensor__hold(tensor_t *t) {
-    TENSOR__HOLD(&t->refs);
+    if (t != TENSOR__POISON) { TENSOR__HOLD(&t->refs); }
     return t;
 }
 TENSOR__FN void tensor__drop(tensor_t *t) {
@@ -5476,16 +5481,24 @@ TENSOR__FN int tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
     tensor__pop(th, mark);
     return !mine || tensor__enlist(th, t);      // cannot fail: popping made room
 }
+// The end of an op made of others: what it made on the way goes, y stays. Cheaper than a scope and not one (a stale
+// pointer is still noticed until the user's own scope moves on).
+TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *y) {
+    if (th->top == mark) { return y; }
+    if (y && y->state == TENSOR__LIVE) { tensor__carry(th, mark, y); } else { tensor__pop(th, mark); }
+    if (y && y->state == TENSOR__LIVE) { th->fresh = y->site ? NULL : y; }
+    return y;
+}
 TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
     tensor__thread_t *th = tensor__self();
     int i = tensor__scope_find(th, scope, "scope_return");
     if (i < 0) { return th->error.code ? TENSOR__POISON : t; }
+    th->epoch++;
     if (t && t->state == TENSOR__LIVE) {
         tensor__carry(th, th->scopes[i].mark, t);
     } else {
         tensor__pop(th, th->scopes[i].mark);
     }
-    th->epoch++;
     th->grad_mode = (uint8_t)th->scopes[i].grad_mode;
     th->depth = i;
     if (!t) { return TENSOR__POISON; }
@@ -5513,7 +5526,7 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
         }
         if (t->home == th && t->slot >= 0) {
             th->stack[t->slot] = NULL;
-            if (t->slot == th->top - 1) { th->top--; }
+            if (t->slot == th->top - 1 && (!th->depth || t->slot >= th->scopes[th->depth - 1].mark)) { th->top--; }
             t->slot = -1;
             tensor__drop(t);
             return 0;
@@ -5533,6 +5546,7 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
     if (!TENSOR__USABLE(th, "set", "value", value)) { return th->error.code; }
     tensor_t *old = *handle;
     if (old == value) { return 0; }
+    if (old && old->state == TENSOR__DEAD) { tensor__unusable(th, "set", "*handle", old); return th->error.code; }
     if (!old || old->state != TENSOR__LIVE || TENSOR__ATOMIC_LOAD(&old->keeps) > 0) {
         (tensor_keep)(value);
         *handle = value;
@@ -5665,11 +5679,17 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     return t;
 }
 
+TENSOR__FN int tensor__dims_given(tensor__thread_t *th, const char *op, const int64_t *dims, int ndim) {
+    if (dims || ndim <= 0) { return 1; }
+    tensor__fail(th, TENSOR_ERR_SHAPE, "%s: dims is NULL", op);
+    return 0;
+}
 // A fresh contiguous tensor; raises SHAPE or OUT_OF_MEMORY.
 TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims, int ndim) {
     if (ndim < 0 || ndim > TENSOR_MAX_DIMS) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %i dims, at most %i are supported", op, ndim, (int)TENSOR_MAX_DIMS);
     }
+    if (!tensor__dims_given(th, op, dims, ndim)) { return TENSOR__POISON; }
     if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
         return tensor__fail(th, TENSOR_ERR_DTYPE, "%s: %i is no dtype", op, dtype);
     }
@@ -5732,7 +5752,11 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     }
     for (int i = 0; i < nin; i++) {
         tensor_t *t = in[i];
-        if (TENSOR__LIKELY(t != NULL && t->state == TENSOR__LIVE)) { continue; }
+        if (TENSOR__LIKELY(t != NULL && t->state == TENSOR__LIVE)) {
+            if (TENSOR__LIKELY(t->home == th || t->home->ctx == th->ctx)) { continue; }
+            tensor__fail(th, TENSOR_ERR_OWNER, "%s: a tensor %t of another context", row->name, t);
+            return 0;
+        }
         if (!t && i >= row->required && row->nin >= 0) { continue; }
         return tensor__unusable(th, row->name, nin == 1 ? "x" : i < TENSOR__MAX_IN ? tensor__arg_names[i] : "list", t);
     }
@@ -7174,6 +7198,10 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     return 0;
 }
 
+// For ops made of others: returns y and drops every other tensor made since `mark_`.
+#define TENSOR__MARK tensor__thread_t *th_ = tensor__self(); int64_t mark_ = th_->top;
+#define TENSOR__RETURN(y) return tensor__tidy(th_, mark_, y)
+
 // ------------------------------------------------------------------------------
 // >>impl-create                                    MARK: creation
 // ------------------------------------------------------------------------------
@@ -7236,6 +7264,7 @@ TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
     int64_t n;
+    if (!tensor__dims_given(o.th, "wrap", dims, ndim)) { return TENSOR__POISON; }
     if (ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n)) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "wrap: shape has %i dims, a negative size or too many elements", ndim);
     }
@@ -7428,10 +7457,15 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
         return TENSOR_ERR_SHAPE;
     }
     if (!want) { return 0; }
+    if (x->flags & TENSOR__CONTIGUOUS) {
+        memcpy(data, tensor__ptr(x), want);
+        return 0;
+    }
+    TENSOR__MARK
     tensor_t *c = (tensor_contiguous)((tensor_detach)(x));
-    if (c == TENSOR__POISON) { return th->error.code; }
-    memcpy(data, tensor__ptr(c), want);
-    return 0;
+    if (c != TENSOR__POISON) { memcpy(data, tensor__ptr(c), want); }
+    tensor__tidy(th_, mark_, NULL);
+    return c == TENSOR__POISON ? th->error.code : 0;
 }
 // Runs over pairs of elements in double; 1 = all satisfy.
 TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact, const char *op) {
@@ -7523,14 +7557,33 @@ TENSOR__FN tensor_t *tensor__view(tensor__op_t *o, const int64_t *dims, const in
     return t;
 }
 
+// x gets another node. A retained gradient is the tensor's, not the node's: it moves along.
+TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t *node) {
+    tensor__node_t *old = x->node;
+    if (old && old->retain && old->retain[x->output] == x) {
+        old->retain[x->output] = NULL;
+        if (node && !node->retain) {
+            node->retain = (tensor_t **)tensor__raw_alloc(th->ctx, node->nout * sizeof(tensor_t *));
+            if (node->retain) { memset(node->retain, 0, node->nout * sizeof(tensor_t *)); }
+        }
+        if (node && node->retain) { node->retain[0] = x; }
+    }
+    x->node = node;
+    x->output = 0;
+    if (old) { tensor__node_drop(th, old); }
+}
+
 // A node for a view of base as it is now: the view regenerates its history after an in-place change of the base.
 TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
     tensor_t *base = t->base;
+    tensor__node_t *node = NULL;
     t->base_version = base->rebased;
-    tensor__node_t *old = t->node;
-    t->node = NULL;
-    t->output = 0;
     if (tensor__needs_grad(base)) {
+        if (!(base->flags & TENSOR__CONTIGUOUS)) {
+            tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: a view %t of a non-contiguous tensor that was changed in place has no "
+                         "history; change a contiguous copy", t->op, t);
+            return;
+        }
         tensor__op_t o;
         memset(&o, 0, sizeof o);
         o.th = th;
@@ -7543,10 +7596,10 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
         o.p = &o.params;
         o.params.i[0] = t->offset - base->offset;
         for (int i = 0; i < t->ndim; i++) { o.params.i[1 + i] = t->strides[i]; }
-        tensor__record(&o);
-        if (t->node) { t->node->site = t->site; }
+        node = tensor__node_make(&o, 0);
+        if (node) { node->site = t->site; }
     }
-    if (old) { tensor__node_drop(th, old); }
+    tensor__renode(th, t, node);
 }
 
 // Whether x may be changed in place; raises if not.
@@ -7569,7 +7622,7 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
                      op, x);
         return 0;
     }
-    if (recording && x->base && (x->flags & TENSOR__NO_GRAD_VIEW)) {
+    if (x->base && (x->flags & TENSOR__NO_GRAD_VIEW) && (recording || tensor__sync_needs_grad(th, x->base))) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t is a view made under no_grad; an in-place change of it cannot be "
                      "recorded", op, x);
         return 0;
@@ -7581,13 +7634,15 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
 TENSOR__FN int tensor__record_update(tensor__op_t *o) {
     tensor__thread_t *th = o->th;
     tensor_t *x = o->out[0];
+    tensor_t *base = x->base;
+    if (base && !(base->flags & TENSOR__CONTIGUOUS)) {
+        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s_: x %t is a view of a non-contiguous tensor; change a contiguous copy",
+                     o->row->name, x);
+        return 0;
+    }
     tensor__node_t *n = tensor__node_make(o, o->row->saves);
     if (!n) { return 0; }
-    tensor__node_t *old = x->node;
-    x->node = n;
-    x->output = 0;
-    if (old) { tensor__node_drop(th, old); }
-    tensor_t *base = x->base;
+    tensor__renode(th, x, n);
     if (!base) {
         x->rebased++;
         return 1;
@@ -7607,10 +7662,7 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
     for (int i = 0; i < x->ndim; i++) { s.params.i[1 + i] = x->strides[i]; }
     tensor__node_t *b = tensor__node_make(&s, 0);
     if (!b) { return 0; }
-    old = base->node;
-    base->node = b;
-    base->output = 0;
-    if (old) { tensor__node_drop(th, old); }
+    tensor__renode(th, base, b);
     base->rebased++;
     return 1;
 }
@@ -7655,6 +7707,7 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
     TENSOR__BEGIN1(o, RESHAPE, x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS], known = 1;
     int infer = -1, bad = ndim < 0 || ndim > TENSOR_MAX_DIMS;
+    if (!tensor__dims_given(o.th, op, want, ndim)) { return TENSOR__POISON; }
     for (int i = 0; i < ndim && !bad; i++) {
         dims[i] = want[i];
         if (want[i] == -1) {
@@ -7679,12 +7732,14 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
             return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: strides of x %t allow no view as %n; use reshape", op, x, dims,
                                 ndim);
         }
+        int64_t mark = o.th->top;
         tensor_t *c = (tensor_clone)(x);
         if (c == TENSOR__POISON) { return c; }
         o.args[0] = c;
         tensor__view_strides(c, dims, ndim, strides);
+        return tensor__tidy(o.th, mark, tensor__view(&o, dims, strides, ndim, c->offset));
     }
-    return tensor__view(&o, dims, strides, ndim, o.in[0]->offset);
+    return tensor__view(&o, dims, strides, ndim, x->offset);
 }
 TENSOR_API tensor_t *(tensor_reshape_n)(tensor_t *x, const int64_t *dims, int ndim) {
     return tensor__reshape("reshape", x, dims, ndim, 1);
@@ -7711,6 +7766,7 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
     TENSOR__BEGIN1(o, PERMUTE, x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     unsigned seen = 0;
+    if (!tensor__dims_given(o.th, "permute", order, ndim)) { return TENSOR__POISON; }
     if (ndim != x->ndim) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "permute: x %t has %i dims, the order %i", x, (int)x->ndim, ndim);
     }
@@ -7792,6 +7848,7 @@ TENSOR_API tensor_t *(tensor_expand_n)(tensor_t *x, const int64_t *want, int ndi
     TENSOR__BEGIN1(o, EXPAND, x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     int bad = ndim < x->ndim || ndim > TENSOR_MAX_DIMS;
+    if (!tensor__dims_given(o.th, "expand", want, ndim)) { return TENSOR__POISON; }
     for (int i = 0; i < ndim && !bad; i++) {
         int k = i - (ndim - x->ndim);
         int64_t have = k < 0 ? 1 : x->dims[k];
@@ -7812,12 +7869,12 @@ TENSOR__FN tensor_t *tensor__slice(tensor_t *x, int d, int64_t start, int64_t st
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) {
         dims[i] = i == d ? size : x->dims[i];
-        strides[i] = i == d ? x->strides[i] * step : x->strides[i];
+        strides[i] = i == d && size > 1 ? x->strides[i] * step : x->strides[i];
     }
     o.p = &o.params;
     o.params.i[0] = d;
     o.params.i[1] = start;
-    o.params.i[2] = step;
+    o.params.i[2] = size > 1 ? step : 1;
     return tensor__view(&o, dims, strides, x->ndim, x->offset + (size ? start * x->strides[d] : 0));
 }
 TENSOR__FN int tensor__sliceable(tensor__thread_t *th, const char *op, tensor_t *x) {
@@ -7836,6 +7893,7 @@ TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, in
     return tensor__slice(x, d, start, 1, length);
 }
 TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
+    TENSOR__MARK
     TENSOR__BEGIN1(o, SLICE, x)
     int d = tensor__sliceable(o.th, "select", x) ? tensor__dim(o.th, "select", dim, x->ndim) : -1;
     if (d < 0) { return TENSOR__POISON; }
@@ -7843,7 +7901,7 @@ TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
     if (i < 0 || i >= x->dims[d]) {
         return tensor__fail(o.th, TENSOR_ERR_INDEX, "select: index %d is outside dim %i of x %t", index, d, x);
     }
-    return (tensor_squeeze)(tensor__slice(x, d, i, 1, 1), d);
+    TENSOR__RETURN((tensor_squeeze)(tensor__slice(x, d, i, 1, 1), d));
 }
 TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step) {
     TENSOR__BEGIN1(o, SLICE, x)
@@ -7859,6 +7917,7 @@ TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int
 }
 // Reads "1, :, ::2, ..., None" left to right; each item makes one view.
 TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
+    TENSOR__MARK
     TENSOR__BEGIN1(o, SLICE, x)
     if (!index) { return tensor__fail(o.th, TENSOR_ERR_FORMAT, "at: index is NULL"); }
     int items = 0, d = 0;
@@ -7911,12 +7970,16 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             y = (tensor_select)(y, d, v[0]);
         }
     }
-    return y == x ? tensor__reshape("at", x, x->dims, x->ndim, 0) : y;
+    TENSOR__RETURN(y == x ? tensor__reshape("at", x, x->dims, x->ndim, 0) : y);
 }
 
 TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
                                   int64_t offset) {
     int64_t n, end = offset, room = (int64_t)(x->storage->bytes / tensor__sizes[x->dtype]);
+    if (!tensor__dims_given(o->th, o->row->name, dims, ndim) ||
+        !tensor__dims_given(o->th, o->row->name, strides, ndim)) {
+        return 0;
+    }
     int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || offset < 0 || !tensor__numel_of(dims, ndim, &n);
     for (int i = 0; i < ndim && !bad; i++) {
         uint64_t reach;
@@ -7954,7 +8017,7 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     memset(y->data, 0, (size_t)y->numel * tensor__sizes[y->dtype]);
     int64_t at[TENSOR_MAX_DIMS] = {0}, offset = c->p->i[0], source = 0;
     for (int64_t n = 0; n < g->numel; n++) {
-        double a, b;
+        double a = 0, b = 0;
         char *to = (char *)y->data + offset * tensor__sizes[y->dtype];
         tensor__load_f64(&a, (const char *)g->data + source * tensor__sizes[g->dtype], g->dtype, 1, 1);
         tensor__load_f64(&b, to, y->dtype, 1, 1);
@@ -8196,8 +8259,10 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const d
     if (!isa || th->error.code || !a || a->state != TENSOR__LIVE || a->dtype != TENSOR_F32) { return NULL; }
     int64_t n = a->numel;
     int flags = a->flags;
+    if (a->home != th && a->home->ctx != th->ctx) { return NULL; }
     if (b) {
         if (b->state != TENSOR__LIVE || b->dtype != TENSOR_F32 || b->ndim != a->ndim) { return NULL; }
+        if (b->home != th && b->home->ctx != th->ctx) { return NULL; }
         for (int d = 0; d < a->ndim; d++) { if (a->dims[d] != b->dims[d]) { return NULL; } }
         flags &= b->flags;
     }
@@ -8425,7 +8490,8 @@ TENSOR__X(FLOOR_DIVIDE, floor_divide) TENSOR__X(EQ, eq) TENSOR__X(GE, ge) TENSOR
 TENSOR__X(LT, lt) TENSOR__X(NE, ne)
 #undef TENSOR__X
 TENSOR_API tensor_t *(tensor_rsub_scalar)(tensor_t *a, double b) {
-    return (tensor_add_scalar)((tensor_neg)(a), b);
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_add_scalar)((tensor_neg)(a), b));
 }
 TENSOR_API tensor_t *(tensor_where)(tensor_t *condition, tensor_t *a, tensor_t *b) {
     return tensor__ternary(TENSOR_OP_WHERE, condition, a, b, 0);
@@ -8480,14 +8546,16 @@ TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
 TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { (void)g; }       // nothing of x is left
 TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); }
 TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double value) {
+    TENSOR__MARK
     TENSOR__BEGIN1(o, WHERE, x)
     if (tensor__live(mask) && mask->dtype != TENSOR_BOOL) {
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "masked_fill: mask %t must be bool, not %y", mask, mask);
     }
-    return (tensor_where)(mask, tensor_scalar(value, (tensor_dtype_t)x->dtype), x);
+    TENSOR__RETURN((tensor_where)(mask, tensor_scalar(value, (tensor_dtype_t)x->dtype), x));
 }
 TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double value) {
-    return (tensor_copy_)(x, (tensor_masked_fill)(x, mask, value));
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_copy_)(x, (tensor_masked_fill)(x, mask, value)));
 }
 // A copy in another dtype: the formula is the identity, conversion is the iterator's.
 TENSOR_API tensor_t *(tensor_to)(tensor_t *x, tensor_dtype_t dtype) {
@@ -9041,7 +9109,7 @@ TENSOR__FN tensor_t *tensor__reduce_dims(int id, tensor_t *x, const int64_t *dim
     tensor__thread_t *th = tensor__self();
     const char *name = tensor__row(id)->name;
     uint32_t mask = 0;
-    if (!TENSOR__USABLE(th, name, "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(th, name, "x", x) || !tensor__dims_given(th, name, dims, n)) { return TENSOR__POISON; }
     for (int i = 0; i < n; i++) {
         int d = tensor__dim(th, name, dims[i], x->ndim);
         if (d < 0) { return TENSOR__POISON; }
@@ -9265,6 +9333,7 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c) {
 
 // Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim: size 1).
 TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype, int64_t i0) {
+    TENSOR__MARK
     tensor__op_t o;
     tensor_t *in[1] = {x};
     if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
@@ -9272,20 +9341,20 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     if (d < 0) { return TENSOR__POISON; }
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
     tensor_t *m = tensor_contiguous(moved ? tensor_movedim(x, d, last) : x);
-    if (m == TENSOR__POISON) { return m; }
+    if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
     if (!m->ndim) {
         int64_t one = 1;
         m = tensor_reshape_n(m, &one, 1);
-        if (m == TENSOR__POISON) { return m; }
+        if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
     }
     o.args[0] = m;
     o.p = &o.params;
     o.params.i[0] = i0;
     tensor__result(&o, dtype < 0 ? m->dtype : dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
     tensor_t *y = tensor__finish(&o);
-    if (y == TENSOR__POISON || !x->ndim) { return y == TENSOR__POISON || drop ? y : tensor_reshape_n(y, tensor__no_dims, 0); }
-    if (!drop) { return moved ? tensor_movedim(y, last, d) : y; }
-    return keepdim ? tensor_unsqueeze(y, d) : y;
+    if (y == TENSOR__POISON || !x->ndim) { TENSOR__RETURN(y == TENSOR__POISON || drop ? y : tensor_reshape_n(y, tensor__no_dims, 0)); }
+    if (!drop) { TENSOR__RETURN(moved ? tensor_movedim(y, last, d) : y); }
+    TENSOR__RETURN(keepdim ? tensor_unsqueeze(y, d) : y);
 }
 TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
     if (!tensor__live(x) || tensor__is_float(x->dtype)) { return 1; }
@@ -9299,8 +9368,9 @@ TENSOR_API tensor_t *(tensor_log_softmax)(tensor_t *x, int64_t dim) {
     return tensor__needs_float("log_softmax", x) ? tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0) : TENSOR__POISON;
 }
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
+    TENSOR__MARK
     if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
-    return tensor__rows_op(TENSOR_OP_LOGSUMEXP, x, dim, 1, keepdim, -1, 0);
+    TENSOR__RETURN(tensor__rows_op(TENSOR_OP_LOGSUMEXP, x, dim, 1, keepdim, -1, 0));
 }
 TENSOR_API tensor_t *(tensor_cumsum)(tensor_t *x, int64_t dim) {
     int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;
@@ -9334,24 +9404,46 @@ TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
     int64_t all = -1;
     return tensor__live(x) && x->numel == 0 ? tensor_reshape_n(x, &x->numel, 1) : tensor_reshape_n(x, &all, 1);
 }
-TENSOR_API tensor_t *(tensor_argmax)(tensor_t *x) { return (tensor_argmax_dim)(tensor__flat(x), 0, 0); }
-TENSOR_API tensor_t *(tensor_argmin)(tensor_t *x) { return (tensor_argmin_dim)(tensor__flat(x), 0, 0); }
-TENSOR_API tensor_t *(tensor_var)(tensor_t *x, int64_t correction) { return (tensor_var_dim)(tensor__flat(x), 0, correction, 0); }
-TENSOR_API tensor_t *(tensor_norm)(tensor_t *x) { return (tensor_norm_dim)(tensor__flat(x), 0, 0); }
-TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
-    return tensor_sqrt((tensor_var_dim)(x, dim, correction, keepdim));
+TENSOR_API tensor_t *(tensor_argmax)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_argmax_dim)(tensor__flat(x), 0, 0));
 }
-TENSOR_API tensor_t *(tensor_std)(tensor_t *x, int64_t correction) { return tensor_sqrt((tensor_var)(x, correction)); }
+TENSOR_API tensor_t *(tensor_argmin)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_argmin_dim)(tensor__flat(x), 0, 0));
+}
+TENSOR_API tensor_t *(tensor_var)(tensor_t *x, int64_t correction) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_var_dim)(tensor__flat(x), 0, correction, 0));
+}
+TENSOR_API tensor_t *(tensor_norm)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_norm_dim)(tensor__flat(x), 0, 0));
+}
+TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_sqrt((tensor_var_dim)(x, dim, correction, keepdim)));
+}
+TENSOR_API tensor_t *(tensor_std)(tensor_t *x, int64_t correction) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_sqrt((tensor_var)(x, correction)));
+}
 // Value and index of the extreme along dim; the value is gathered, so its gradient goes to the chosen place alone.
 TENSOR__FN tensor_pair_t tensor__extreme(int id, tensor_t *x, int64_t dim, int keepdim) {
     tensor_pair_t p;
     p.values = TENSOR__POISON;
-    p.indices = tensor__arg_op(id, x, dim, 1);
-    if (p.indices == TENSOR__POISON) { return p; }
-    p.values = tensor_gather(x, dim, p.indices);
+    tensor_t *at = tensor__arg_op(id, x, dim, 1);
+    p.indices = at;
+    if (at == TENSOR__POISON) { return p; }
+    {
+        TENSOR__MARK
+        p.values = tensor_gather(x, dim, at);
+        if (!keepdim) { p.values = tensor_squeeze(p.values, dim); }
+        p.values = tensor__tidy(th_, mark_, p.values);
+    }
     if (!keepdim) {
-        p.values = tensor_squeeze(p.values, dim);
-        p.indices = tensor_squeeze(p.indices, dim);
+        p.indices = tensor_squeeze(at, dim);
+        (tensor_free)(at);
     }
     if (p.values == TENSOR__POISON || p.indices == TENSOR__POISON) { p.values = p.indices = TENSOR__POISON; }
     return p;
@@ -9460,7 +9552,7 @@ TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
             for (int64_t j = 0; j < g->n; j++) {
                 uint64_t s = 0;
                 for (int64_t k = 0; k < g->k; k++) {
-                    int64_t u, v;
+                    int64_t u = 0, v = 0;
                     tensor__load_i64(&u, a + (i * g->ars + k * g->acs) * size, dtype, 1, 1);
                     tensor__load_i64(&v, b + (k * g->brs + j * g->bcs) * size, dtype, 1, 1);
                     s += (uint64_t)u * (uint64_t)v;
@@ -9509,6 +9601,7 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
     if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
@@ -9525,15 +9618,15 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     }
     if (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16) {
         tensor_t *y = tensor_matmul(tensor_to(a, TENSOR_F32), tensor_to(b, TENSOR_F32));
-        return tensor_to(y, (tensor_dtype_t)a->dtype);
+        TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)a->dtype));
     }
-    if (a->ndim == 1) { return tensor_squeeze(tensor_matmul(tensor_unsqueeze(a, 0), b), b->ndim > 1 ? -2 : 0); }
-    if (b->ndim == 1) { return tensor_squeeze(tensor_matmul(a, tensor_unsqueeze(b, 1)), -1); }
+    if (a->ndim == 1) { TENSOR__RETURN(tensor_squeeze(tensor_matmul(tensor_unsqueeze(a, 0), b), b->ndim > 1 ? -2 : 0)); }
+    if (b->ndim == 1) { TENSOR__RETURN(tensor_squeeze(tensor_matmul(a, tensor_unsqueeze(b, 1)), -1)); }
     if (b->ndim == 2 && a->ndim > 2 && a->numel) {      // one matrix for all items: one tall product
         int64_t tall[2] = {a->numel / ka, ka}, dims[TENSOR_MAX_DIMS];
         for (int i = 0; i < a->ndim - 1; i++) { dims[i] = a->dims[i]; }
         dims[a->ndim - 1] = b->dims[1];
-        return tensor_reshape_n(tensor_matmul(tensor_reshape_n(a, tall, 2), b), dims, a->ndim);
+        TENSOR__RETURN(tensor_reshape_n(tensor_matmul(tensor_reshape_n(a, tall, 2), b), dims, a->ndim));
     }
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
@@ -9543,7 +9636,7 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     dims[ndim] = a->dims[a->ndim - 2];
     dims[ndim + 1] = b->dims[b->ndim - 1];
     tensor__result(&o, a->dtype, dims, ndim + 2);
-    return tensor__finish(&o);
+    TENSOR__RETURN(tensor__finish(&o));
 }
 TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
     if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_matmul(g->gy[0], tensor_mT(tensor__grad_in(g, 1))); }
@@ -9563,20 +9656,27 @@ TENSOR_API tensor_t *(tensor_bmm)(tensor_t *a, tensor_t *b) { return tensor__pro
 TENSOR_API tensor_t *(tensor_mv)(tensor_t *a, tensor_t *b) { return tensor__product("mv", a, b, 2, 1); }
 TENSOR_API tensor_t *(tensor_dot)(tensor_t *a, tensor_t *b) { return tensor__product("dot", a, b, 1, 1); }
 TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "outer", "a", a) || !TENSOR__USABLE(th, "outer", "b", b)) { return TENSOR__POISON; }
     if (a->ndim != 1 || b->ndim != 1) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "outer: a %t and b %t must be 1-d", a, b);
     }
-    return tensor_mul(tensor_unsqueeze(a, 1), b);
+    TENSOR__RETURN(tensor_mul(tensor_unsqueeze(a, 1), b));
 }
 TENSOR_API tensor_t *(tensor_addmm)(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) {
+    TENSOR__MARK
+    if (tensor__live(x) && tensor__live(a) && tensor__live(b) && (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16)) {
+        tensor_t *f = tensor_addmm(tensor_to(x, TENSOR_F32), tensor_to(a, TENSOR_F32), tensor_to(b, TENSOR_F32), beta, alpha);
+        TENSOR__RETURN(tensor_to(f, (tensor_dtype_t)a->dtype));      // rounded once
+    }
     tensor_t *y = (tensor_mm)(a, b);
     if (y != TENSOR__POISON && alpha != 1) { y = tensor_mul_scalar(y, alpha); }
-    if (beta == 0) { return y; }
-    return tensor_add(beta == 1 ? x : tensor_mul_scalar(x, beta), y);
+    if (beta == 0) { TENSOR__RETURN(y); }
+    TENSOR__RETURN(tensor_add(beta == 1 ? x : tensor_mul_scalar(x, beta), y));
 }
 TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
+    TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[1] = {x};
     if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
@@ -9587,7 +9687,7 @@ TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
     o.p = &o.params;
     o.params.i[0] = diagonal > far_away ? far_away : diagonal < -far_away ? -far_away : diagonal;
     tensor__result(&o, x->dtype, x->dims, x->ndim);
-    return tensor__finish(&o);
+    TENSOR__RETURN(tensor__finish(&o));
 }
 TENSOR_API tensor_t *(tensor_tril)(tensor_t *x, int64_t diagonal) { return tensor__tri(TENSOR_OP_TRIL, x, diagonal); }
 TENSOR_API tensor_t *(tensor_triu)(tensor_t *x, int64_t diagonal) { return tensor__tri(TENSOR_OP_TRIU, x, diagonal); }
@@ -9691,6 +9791,7 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
 
 // Front of the five: checks dtype and shapes, makes everything contiguous.
 TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {
+    TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[3] = {x, index, src};
     int has_src = id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_SCATTER || id == TENSOR_OP_SCATTER_ADD;
@@ -9722,7 +9823,7 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
     o.p = &o.params;
     o.params.i[0] = d;
     tensor__result(&o, x->dtype, has_src ? x->dims : dims, x->ndim);
-    return tensor__finish(&o);
+    TENSOR__RETURN(tensor__finish(&o));
 }
 TENSOR_API tensor_t *(tensor_index_select)(tensor_t *x, int64_t dim, tensor_t *index) {
     return tensor__index_op(TENSOR_OP_INDEX_SELECT, x, dim, index, NULL);
@@ -9826,6 +9927,7 @@ TENSOR__FN void tensor__grad_cat(tensor__grad_t *g) {
     }
 }
 TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim) {
+    TENSOR__MARK
     tensor__thread_t *th = tensor__self();
     if (!list || n < 1) { return tensor__fail(th, TENSOR_ERR_SHAPE, "stack: needs at least one tensor"); }
     for (int i = 0; i < n; i++) {
@@ -9841,7 +9943,7 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     for (int i = 0; i < n; i++) { views[i] = tensor_unsqueeze(list[i], d); }
     tensor_t *y = tensor_cat_n(views, n, d);
     tensor__memory_free(th, views);
-    return y;
+    TENSOR__RETURN(y);
 }
 // NONZERO: flat positions of the true elements of a contiguous mask, in order.
 TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
@@ -9851,6 +9953,7 @@ TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
     return 0;
 }
 TENSOR_API tensor_t *(tensor_masked_select)(tensor_t *x, tensor_t *mask) {
+    TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[2] = {x, mask};
     if (!tensor__begin(&o, TENSOR__ROW(WHERE), in, 2)) { return TENSOR__POISON; }
@@ -9867,9 +9970,10 @@ TENSOR_API tensor_t *(tensor_masked_select)(tensor_t *x, tensor_t *mask) {
     if (!tensor__live(m) || !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) { return TENSOR__POISON; }
     tensor__result(&o, TENSOR_I64, &count, 1);
     tensor_t *places = tensor__finish(&o);
-    return tensor_index_select(tensor__flat(tensor_expand_n(x, dims, ndim)), 0, places);
+    TENSOR__RETURN(tensor_index_select(tensor__flat(tensor_expand_n(x, dims, ndim)), 0, places));
 }
 TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
+    TENSOR__MARK
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "one_hot", "index", index)) { return TENSOR__POISON; }
     if (index->ndim == TENSOR_MAX_DIMS || classes < 1) {
@@ -9881,11 +9985,12 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     tensor_t *zeros = tensor_zeros_n(dims, index->ndim + 1, TENSOR_I64);
     tensor_t *at = tensor_unsqueeze(index, -1);
     if (zeros == TENSOR__POISON || at == TENSOR__POISON) { return TENSOR__POISON; }
-    return tensor_scatter(zeros, -1, at, tensor_ones_n(at->dims, at->ndim, TENSOR_I64));
+    TENSOR__RETURN(tensor_scatter(zeros, -1, at, tensor_ones_n(at->dims, at->ndim, TENSOR_I64)));
 }
 TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
+    TENSOR__MARK
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "repeat", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(th, "repeat", "x", x) || !tensor__dims_given(th, "repeat", repeats, n)) { return TENSOR__POISON; }
     if (n < x->ndim || n > TENSOR_MAX_DIMS) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: x %t needs at least %i repeats, got %i", x, (int)x->ndim, n);
     }
@@ -9908,7 +10013,7 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
         dims[i] *= repeats[i];
         y = tensor_reshape_n(tensor_expand_n(y, wide, 3), dims, n);
     }
-    return y;
+    TENSOR__RETURN(y);
 }
 
 // ------------------------------------------------------------------------------
@@ -10100,6 +10205,7 @@ TENSOR_API tensor_t *(tensor_randperm)(int64_t n) {
     return tensor__drawn(TENSOR_OP_RANDPERM, &n, 1, TENSOR_I64, 0, 0, 0, 0);
 }
 TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
+    TENSOR__MARK
     TENSOR__BEGIN1(o, MULTINOMIAL, weights)
     if (!weights->ndim || n < 0) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "multinomial: weights %t need a dim to draw %d from", weights, n);
@@ -10117,7 +10223,7 @@ TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     o.params.i[0] = n;
     o.rng = tensor__next_stream(o.th);
     tensor__result(&o, TENSOR_I64, dims, weights->ndim);
-    return tensor__finish(&o);
+    TENSOR__RETURN(tensor__finish(&o));
 }
 // x filled by a random row.
 TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1) {
@@ -10375,8 +10481,9 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
     tensor_scope_t s = tensor__scope_begin(th, 0);
     tensor_t *y = fn->forward(c, o.in, n);
     for (int i = 0; i < TENSOR__MAX_IN; i++) { if (c->saved[i].storage && c->saved[i].tensor == y) { c->saved[i].source = -1; } }
-    if (tensor__live(y)) {      // an input handed through gets a header of its own
-        for (int i = 0; i < n; i++) { if (y == inputs[i]) { y = (tensor_detach)(y); break; } }
+    // What forward did not make itself, an input or a captured tensor, gets a header of its own.
+    if (tensor__live(y) && (y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1)) {
+        y = (tensor_detach)(y);
     }
     y = s.thread ? (tensor_scope_return)(s, y) : TENSOR__POISON;
     c->inputs = NULL;
@@ -10521,7 +10628,8 @@ closed:
 }
 
 // Whether nobody else can see t's data: it may be added to in place.
-TENSOR__INLINE int tensor__exclusive(const tensor_t *t, int refs) {
+TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t *t, int refs) {
+    if (t->slot >= 0 && (t->home != th || t->slot < th->pass_mark)) { return 0; }      // the user's
     return TENSOR__ATOMIC_LOAD(&t->refs) == refs && !t->base && (t->flags & TENSOR__CONTIGUOUS) &&
            TENSOR__ATOMIC_LOAD(&t->storage->refs) == 1;
 }
@@ -10549,7 +10657,7 @@ TENSOR__FN int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t
         return 1;
     }
     tensor_t *old = *sum;
-    if (!create && tensor__exclusive(old, 1 + (old->slot >= 0)) && old->dtype == g->dtype && !old->node) {
+    if (!create && tensor__exclusive(th, old, 1 + (old->slot >= 0)) && old->dtype == g->dtype && !old->node) {
         return tensor__add_into(th, old, g);
     }
     tensor_t *t = (tensor_add)(old, g);
@@ -10569,7 +10677,7 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
     int ok = 1;
     tensor__lock_leaf(leaf);
     if (!leaf->grad) {
-        if (!create && !tensor__exclusive(g, 1)) { g = (tensor_clone)(g); }
+        if (!create && !tensor__exclusive(th, g, 1)) { g = (tensor_clone)(g); }
         ok = g != TENSOR__POISON;
         if (ok) {
             leaf->grad = tensor__hold(g);
@@ -10660,6 +10768,9 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     for (int i = 0; i < TENSOR__MAX_IN + TENSOR__MAX_OUT; i++) { g.value[i] = NULL; }
     n->row->grad(&g);
     int ok = th->error.code == 0;
+    for (int i = 1; i < n->nin && n->nin <= TENSOR__MAX_IN; i++) {     // one tensor for two inputs: sums must not meet
+        for (int k = 0; k < i; k++) { if (gx[i] && gx[i] == gx[k] && gx[i] != s->g[0]) { gx[i] = (tensor_clone)(gx[i]); } }
+    }
     for (int i = 0; i < n->nin && ok; i++) {
         tensor__edge_t *e = &n->edge[i];
         if (!gx[i] || (!e->node && !e->leaf)) { continue; }
@@ -10714,7 +10825,8 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->ninputs = ni;
     tensor_scope_t scope = tensor__scope_begin(th, p->create);
     int ok = scope.thread != NULL;
-    int64_t mark = th->top;
+    int64_t mark = th->top, outer_mark = th->pass_mark;
+    th->pass_mark = mark;
     for (int i = 0; i < no && ok; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!g) { g = tensor__filled("ones", y->dims, y->ndim, y->dtype, 1); }
@@ -10731,6 +10843,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         for (int k = 0; k < s.node->nout; k++) { if (s.g[k]) { tensor__drop(s.g[k]); } }
         tensor__node_drop(th, s.node);
     }
+    th->pass_mark = outer_mark;
     if (scope.thread) {
         tensor__pop(th, mark);
         th->depth--;
@@ -10767,15 +10880,20 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
     tensor__thread_t *th = tensor__self();
     for (int i = 0; i < ni; i++) { gradients[i] = NULL; }
     int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad");
-    for (int i = 0; i < ni; i++) {
+    for (int i = 0; i < ni && !code && !(flags & TENSOR_ALLOW_UNUSED); i++) {
+        if (gradients[i]) { continue; }
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "autograd_grad: input %i %t was not used to make the outputs; "
+                     "TENSOR_ALLOW_UNUSED gives NULL instead", i, inputs[i]);
+        code = TENSOR_ERR_AUTOGRAD;
+    }
+    for (int i = 0; i < ni; i++) {      // each is a library reference of the pass: it becomes the scope's
         tensor_t *t = gradients[i];
-        if (!t && !code && !(flags & TENSOR_ALLOW_UNUSED)) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "autograd_grad: input %i %t was not used to make the outputs; "
-                         "TENSOR_ALLOW_UNUSED gives NULL instead", i, inputs[i]);
-            code = TENSOR_ERR_AUTOGRAD;
+        if (code) {
+            if (t) { tensor__drop(t); }
+            gradients[i] = TENSOR__POISON;
+            continue;
         }
-        if (!t || code) { continue; }
-        // The pass holds a library reference: it becomes the scope's.
+        if (!t) { continue; }
         if (t->slot >= 0 && t->home == th) {
             tensor__drop(t);
         } else if (t->home != th || !tensor__enlist(th, t)) {
@@ -10786,12 +10904,7 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
                 gradients[i]->output = t->output;
             }
             tensor__drop(t);
-        }
-    }
-    if (code) {
-        for (int i = 0; i < ni; i++) {
-            if (gradients[i] && gradients[i]->slot < 0) { tensor__drop(gradients[i]); }
-            gradients[i] = TENSOR__POISON;
+            if (!gradients[i]) { gradients[i] = TENSOR__POISON; }
         }
     }
     return code;

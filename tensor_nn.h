@@ -6606,7 +6606,7 @@ TENSOR__FN void nn__squares_task(void *arg, int64_t task, int worker) {
 TENSOR__FN double nn__squares(tensor_t *g) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     nn__squares_t s;
-    double small[16], total = 0, *sums = small;
+    double few[16], total = 0, *sums = few;
     int64_t chunks, i;
     tensor_t *c = (tensor_contiguous)(g->dtype == TENSOR_F64 ? g : (tensor_to)(g, TENSOR_F32));
     if ((tensor_is_poison)(c)) {
@@ -6629,7 +6629,7 @@ TENSOR__FN double nn__squares(tensor_t *g) {
         for (i = 0; i < chunks; i++) nn__squares_task(&s, i, 0);
     }
     for (i = 0; i < chunks; i++) total += sums[i];
-    if (sums != small) nn__free(sums);
+    if (sums != few) nn__free(sums);
     (tensor_scope_end)(scope);
     return total;
 }
@@ -8392,7 +8392,7 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
 TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step) {
     nn_safetensors_t *r;
     nn__items_t all;
-    tensor_generator_t g;
+    tensor_generator_t g = {0, 0};
     tensor_scope_t scope;
     uint64_t count = 0;
     void *block;

@@ -2,7 +2,10 @@
 //
 // Build: cc -std=c99 -O2 -I. examples/03_xor.c -lm -pthread -o xor        (or: make build/03_xor)
 // Output:
-//   LATER
+//   tensor([[0.0013],
+//           [0.9986],
+//           [0.9990],
+//           [0.0014]], grad_fn=<sigmoid>)
 #define TENSOR_IMPLEMENTATION
 #define TENSOR_NN_IMPLEMENTATION
 #include "tensor_nn.h"

@@ -14,7 +14,14 @@
 //
 // Build: make build/04_custom_layer && build/04_custom_layer
 // Output:
-//   LATER
+//   FullBasicModel(
+//     (conv): Conv2d(1, 128, kernel_size=(3, 3), stride=(1, 1))
+//     (fc): LinearLayer()
+//   )
+//   2570 parameters
+//   output [4, 10], each row sums to
+//   tensor([1.0000, 1.0000, 1.0000, 1.0000])
+//   loss fell below a tenth in 50 steps: yes
 #include "tensor_nn.h"
 
 #include <stdio.h>

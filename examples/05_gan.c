@@ -22,7 +22,8 @@
 //
 // Build: make build/05_gan && build/05_gan
 // Output:
-//   LATER
+//   real: mean 4, deviation 0.5
+//   fake: mean within 0.5 of it: yes, deviation between 0.1 and 1: yes
 #include "tensor_nn.h"
 
 #include <math.h>

@@ -123,8 +123,8 @@ static void write_text(job_t *j, int characters) {
         tensor_set(&seen, tensor_at(tensor_cat(1, seen, tensor_unsqueeze(next, 0)), ":, -64:"));
     }
     tensor_scope_end(scope);
+    putchar('\n');
 }
-
 static int number(const char *name, int otherwise) { return getenv(name) ? atoi(getenv(name)) : otherwise; }
 int main(void) {
     static job_t j;

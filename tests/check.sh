@@ -47,16 +47,20 @@ for h in $headers; do
 done
 
 # Public declarations end where the layouts shared with backends begin. A comment serves all declarations that
-# follow it without a blank line.
+# follow it without a blank line; a section whose head says "All: -> ...;  errors ..." needs to say the rest only.
+public() { sed '/^\/\/ >>\(nn-\)\{0,1\}shared /,$d' "$1"; }
 for h in tensor.h tensor_nn.h; do
-    result "$h: declaration without a comment that says '->' and 'errors'" "$(awk '
-        /^\/\/ >>(shared|nn-shared)( |$)/ { exit }
+    result "$h: declaration without a comment that says '->' and 'errors'" "$(public $h | awk '
+        /^\/\/ >>[a-z0-9-]+( |$)/ { head = 1; all = "" }
+        /^\/\/ -----/ && all != "" { head = 0 }
+        head { all = all $0 }
         /^[ \t]*$/ { doc = ""; comment = 0; next }
         /^[ \t]*\/\// { if (!comment) doc = ""; comment = 1; doc = doc $0; next }
         { comment = 0 }
         /^TENSOR_API / && !/tensor__/ && !/nn__/ {
-            if (doc !~ /->/ || doc !~ /errors/) print FNR ": " $0
-        }' $h)"
+            if (doc ~ /->/ && doc ~ /errors/) next
+            if (doc == "" || all !~ /All: .*->.*errors|-> .*errors/) print FNR ": " $0
+        }')"
 done
 
 for f in $headers Makefile examples/*.c; do
@@ -90,7 +94,7 @@ else
     result "exported beside what the headers declare" "$(
         {
             for h in tensor.h tensor_nn.h; do
-                sed '/^\/\/ >>\(nn-\)\{0,1\}shared /,$d' $h |
+                public $h | awk '/^TENSOR_API/ && !/\(/ { printf "%s ", $0; next } { print }' |
                     sed -n 's/^TENSOR_API .*[ *(]\(\(tensor\|nn\)_[a-zA-Z0-9_]*\))\{0,1\}(.*/declared \1/p'
             done
             nm -g --defined-only "$B/tensor_impl.o" | awk '{ print "exported", $3 }'
@@ -107,7 +111,7 @@ else
                 "hypot isatty ldexp lgamma log log10 log10f log1p log1pf log2 log2f logf lrint lround malloc memchr " \
                 "memcmp memcpy memmove memset mmap munmap madvise nearbyint nearbyintf open close pow powf putc putchar puts " \
                 "qsort read realloc remainder remove rename rewind rint rintf round roundf scalbn setvbuf sin sincos " \
-                "sincosf sinf sinh sinhf snprintf sprintf sqrt sqrtf stat stderr stdin stdout strchr strcmp strcpy strlen strncmp " \
+                "sincosf sinf sinh sinhf snprintf sprintf sqrt sqrtf stat stderr stdin stdout strchr strcmp strcpy strerror strlen strncmp " \
                 "strncpy strrchr strstr strtod strtol strtoll strtoul strtoull tan tanf tanh tanhf tgamma trunc truncf " \
                 "unlink vsnprintf write posix_memalign aligned_alloc clock clock_gettime time nanosleep usleep " \
                 "sched_yield sysconf syscall __errno_location __assert_fail __stack_chk_fail __tls_get_addr " \
