@@ -15,9 +15,8 @@
 //   >>manual  >>config  >>types  >>errors  >>context  >>scopes  >>create  >>inspect  >>views
 //   >>pointwise  >>reduce  >>linalg  >>index  >>random  >>autograd  >>sites  >>cpp
 //   >>shared  >>ops  >>vocabulary
-//   >>kernels  >>simd  >>simd-math  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-random
-//   >>kernel-gemm  >>kernel-table
-//   >>impl  >>impl-platform  >>impl-alloc  >>impl-errors  >>impl-context  >>impl-threads  >>impl-scopes
+//   >>kernels  >>simd  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm  >>kernel-table
+//   >>impl  >>impl-platform  >>impl-state  >>impl-alloc  >>impl-errors  >>impl-context  >>impl-threads  >>impl-scopes
 //   >>impl-front  >>impl-gate  >>impl-tape  >>impl-iterator  >>impl-cpu  >>impl-create  >>impl-inspect
 //   >>impl-views  >>impl-pointwise  >>impl-reduce  >>impl-linalg  >>impl-index  >>impl-random
 //   >>impl-autograd  >>impl-engine  >>impl-print  >>impl-table
@@ -261,7 +260,8 @@ TENSOR_API void tensor_reset_peak_memory(void);
 //   -> nothing;  errors none
 TENSOR_API void tensor_empty_cache(void);
 
-// Lists live tensors by creation site: "3 tensors  12288 bytes  mul at net.c:41".
+// Lists live tensors by creation site: "3 tensors  12288 bytes  mul at net.c:41". No other thread may be inside the
+// library meanwhile.
 //   text    buffer of size bytes (may be NULL if size is 0); always terminated
 //   -> length the whole text has;  errors none
 TENSOR_API size_t tensor_memory_report(char *text, size_t size);
@@ -1126,6 +1126,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_item_i64(...) tensor__at_i64(TENSOR_HERE, (tensor_item_i64)(__VA_ARGS__))
 #define tensor_item(...) tensor__at_f64(TENSOR_HERE, (tensor_item)(__VA_ARGS__))
 #define tensor_data(...) tensor__at_ptr(TENSOR_HERE, (tensor_data)(__VA_ARGS__))
+#define tensor_data_mut(...) ((void *)(intptr_t)tensor__at_ptr(TENSOR_HERE, (tensor_data_mut)(__VA_ARGS__)))
 #define tensor_max_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_max_dim)(__VA_ARGS__))
 #define tensor_min_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_min_dim)(__VA_ARGS__))
 // Options are designated initialisers over one args struct per function: site_ first (which also allows an empty list), the
@@ -1158,9 +1159,10 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 
 #ifndef __cplusplus
 
-#define TENSOR__C1(a) (int64_t)(a)
-#define TENSOR__C2(a, b) (int64_t)(a), (int64_t)(b)
-#define TENSOR__C3(a, b, c) (int64_t)(a), (int64_t)(b), (int64_t)(c)
+// | 0: a double or a pointer among the dims does not compile.
+#define TENSOR__C1(a) (int64_t)((a) | 0)
+#define TENSOR__C2(a, b) TENSOR__C1(a), TENSOR__C1(b)
+#define TENSOR__C3(a, b, c) TENSOR__C1(a), TENSOR__C1(b), TENSOR__C1(c)
 #define TENSOR__C4(a, b, c, d) TENSOR__C2(a, b), TENSOR__C2(c, d)
 #define TENSOR__C5(a, b, c, d, e) TENSOR__C3(a, b, c), TENSOR__C2(d, e)
 #define TENSOR__C6(a, b, c, d, e, f) TENSOR__C3(a, b, c), TENSOR__C3(d, e, f)
@@ -1210,7 +1212,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 struct tensor_dims_pack {
     int64_t d[TENSOR_MAX_DIMS];
     int n;
-    template <class... D> explicit tensor_dims_pack(D... dims) : d{static_cast<int64_t>(dims)...}, n(sizeof...(D)) {
+    template <class... D> explicit tensor_dims_pack(D... dims) : d{static_cast<int64_t>(dims | 0)...}, n(sizeof...(D)) {
         static_assert(sizeof...(D) <= TENSOR_MAX_DIMS, "at most 8 dims");
     }
 };
@@ -1286,12 +1288,12 @@ template <class... D> inline tensor_t *tensor_randint(int64_t low, int64_t high,
     tensor_dims_pack p(dims...);
     return (tensor_randint_n)(low, high, p.d, p.n);
 }
-template <class... T> inline tensor_t *tensor_cat(int64_t dim, T... list) {
-    tensor_t *const l[] = {list...};
+template <class... T> inline tensor_t *tensor_cat(int64_t dim, const T &... list) {
+    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
     return (tensor_cat_n)(l, static_cast<int>(sizeof...(T)), dim);
 }
-template <class... T> inline tensor_t *tensor_stack(int64_t dim, T... list) {
-    tensor_t *const l[] = {list...};
+template <class... T> inline tensor_t *tensor_stack(int64_t dim, const T &... list) {
+    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
     return (tensor_stack_n)(l, static_cast<int>(sizeof...(T)), dim);
 }
 #define tensor_empty(...) tensor__at(TENSOR_HERE, (tensor_empty)(__VA_ARGS__))
@@ -1329,12 +1331,40 @@ class tensor_scope_guard {
     tensor_scope_t scope_;
 };
 
-// A kept tensor, move-only: tensor_keep on construction, tensor_free at the end. Converts to tensor_t *.
-class tensor_ref {
+// A tensor with operators: wraps a tensor_t * without owning it, so that a * b + 1 is a sum and not pointer arithmetic.
+class tensor_val {
   public:
-    tensor_ref() : t_(nullptr), born_(tensor__shutdowns()) {}
-    tensor_ref(tensor_t *t) : t_((tensor_keep)(t)), born_(tensor__shutdowns()) {}
-    tensor_ref(tensor_ref &&o) noexcept : t_(o.t_), born_(o.born_) { o.t_ = nullptr; }
+    tensor_val(tensor_t *t) : t_(t) {}
+    operator tensor_t *() const { return t_; }
+    tensor_t *get() const { return t_; }
+
+  protected:
+    tensor_t *t_;
+};
+inline tensor_val operator-(const tensor_val &a) { return (tensor_neg)(a.get()); }
+#define TENSOR__OPERATOR(sign, name, reverse)                                                                \
+    inline tensor_val operator sign(const tensor_val &a, const tensor_val &b) {                              \
+        return (tensor_##name)(a.get(), b.get());                                                            \
+    }                                                                                                        \
+    inline tensor_val operator sign(const tensor_val &a, tensor_t *b) { return (tensor_##name)(a.get(), b); } \
+    inline tensor_val operator sign(tensor_t *a, const tensor_val &b) { return (tensor_##name)(a, b.get()); } \
+    inline tensor_val operator sign(const tensor_val &a, double b) { return (tensor_##name##_scalar)(a.get(), b); } \
+    inline tensor_val operator sign(const tensor_val &a, int b) { return (tensor_##name##_scalar)(a.get(), b); } \
+    inline tensor_val operator sign(double a, const tensor_val &b) { return reverse; }                       \
+    inline tensor_val operator sign(int a, const tensor_val &b) { return reverse; }
+TENSOR__OPERATOR(+, add, (tensor_add_scalar)(b.get(), a))
+TENSOR__OPERATOR(-, sub, (tensor_rsub_scalar)(b.get(), a))
+TENSOR__OPERATOR(*, mul, (tensor_mul_scalar)(b.get(), a))
+TENSOR__OPERATOR(/, div, (tensor_mul_scalar)((tensor_reciprocal)(b.get()), a))
+#undef TENSOR__OPERATOR
+
+// A kept tensor, move-only: tensor_keep on construction, tensor_free at the end.
+class tensor_ref : public tensor_val {
+  public:
+    tensor_ref() : tensor_val(nullptr), born_(tensor__shutdowns()) {}
+    tensor_ref(tensor_t *t) : tensor_val((tensor_keep)(t)), born_(tensor__shutdowns()) {}
+    tensor_ref(const tensor_val &t) : tensor_val((tensor_keep)(t.get())), born_(tensor__shutdowns()) {}
+    tensor_ref(tensor_ref &&o) noexcept : tensor_val(o.t_), born_(o.born_) { o.t_ = nullptr; }
     tensor_ref &operator=(tensor_ref &&o) noexcept {
         if (this != &o) { drop(); t_ = o.t_; born_ = o.born_; o.t_ = nullptr; }
         return *this;
@@ -1344,9 +1374,8 @@ class tensor_ref {
         (tensor_set)(&t_, t);
         return *this;
     }
+    tensor_ref &operator=(const tensor_val &t) { return *this = t.get(); }
     ~tensor_ref() { drop(); }
-    operator tensor_t *() const { return t_; }
-    tensor_t *get() const { return t_; }
 
   private:
     tensor_ref(const tensor_ref &);
@@ -1355,25 +1384,8 @@ class tensor_ref {
         if (born_ == tensor__shutdowns()) { (tensor_free)(t_); }
         t_ = nullptr;
     }
-    tensor_t *t_;
     int born_;
 };
-inline tensor_t *operator+(const tensor_ref &a, const tensor_ref &b) { return (tensor_add)(a.get(), b.get()); }
-inline tensor_t *operator+(const tensor_ref &a, tensor_t *b) { return (tensor_add)(a.get(), b); }
-inline tensor_t *operator+(tensor_t *a, const tensor_ref &b) { return (tensor_add)(a, b.get()); }
-inline tensor_t *operator+(const tensor_ref &a, double b) { return (tensor_add_scalar)(a.get(), b); }
-inline tensor_t *operator-(const tensor_ref &a, const tensor_ref &b) { return (tensor_sub)(a.get(), b.get()); }
-inline tensor_t *operator-(const tensor_ref &a, tensor_t *b) { return (tensor_sub)(a.get(), b); }
-inline tensor_t *operator-(tensor_t *a, const tensor_ref &b) { return (tensor_sub)(a, b.get()); }
-inline tensor_t *operator-(const tensor_ref &a, double b) { return (tensor_sub_scalar)(a.get(), b); }
-inline tensor_t *operator*(const tensor_ref &a, const tensor_ref &b) { return (tensor_mul)(a.get(), b.get()); }
-inline tensor_t *operator*(const tensor_ref &a, tensor_t *b) { return (tensor_mul)(a.get(), b); }
-inline tensor_t *operator*(tensor_t *a, const tensor_ref &b) { return (tensor_mul)(a, b.get()); }
-inline tensor_t *operator*(const tensor_ref &a, double b) { return (tensor_mul_scalar)(a.get(), b); }
-inline tensor_t *operator/(const tensor_ref &a, const tensor_ref &b) { return (tensor_div)(a.get(), b.get()); }
-inline tensor_t *operator/(const tensor_ref &a, tensor_t *b) { return (tensor_div)(a.get(), b); }
-inline tensor_t *operator/(tensor_t *a, const tensor_ref &b) { return (tensor_div)(a, b.get()); }
-inline tensor_t *operator/(const tensor_ref &a, double b) { return (tensor_div_scalar)(a.get(), b); }
 
 #endif
 
@@ -1611,8 +1623,11 @@ typedef struct tensor__op_t {
 } tensor__op_t;
 
 // An object that tensor_shutdown must free (modules, optimizers): embedded, linked into the context.
-typedef struct tensor__owned_t { struct tensor__owned_t *next, **prev; void (*destroy)(struct tensor__owned_t *); }
-    tensor__owned_t;
+typedef struct tensor__owned_t {
+    struct tensor__owned_t *next, **prev;
+    tensor_context_t *ctx;
+    void (*destroy)(struct tensor__owned_t *);
+} tensor__owned_t;
 
 typedef void (*tensor__task_fn)(void *arg, int64_t task, int worker);   // worker 0..threads-1
 
@@ -1661,6 +1676,8 @@ typedef struct tensor__internals_t {
     void (*pop_path)(tensor__thread_t *th);
     void (*load)(void *to, int to_dtype, const void *from, int from_dtype, int64_t n);   // converts n elements
     void (*philox)(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]);
+    tensor_scope_t (*scope)(int grad_mode);               // the library's own: no epoch; grad_mode < 0 = as it is
+    tensor_t *(*tidy)(tensor__thread_t *th, int64_t mark, tensor_t *y);
 } tensor__internals_t;
 
 #ifdef __cplusplus
@@ -1677,11 +1694,11 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 //
 // One row per op, alphabetical inside its group. Pointwise rows hold their formula and its derivatives in the vocabulary
 // below; the others name functions. To add an op: a row here, its public prototype with docs above, its cases in
-// tests/ops.c; a pointwise op needs nothing else, another one a front (checks, shape) and a kernel or gradient.
+// tests/ops.c; a pointwise op needs its name in >>sites and in
+// the list of fronts in >>impl-pointwise besides, another one a front (checks, shape) and a kernel or gradient.
 //
 // Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what the derivatives
-// read, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps integers; SAV as NUM, but integers
-// only ever as operands of a scalar-parameter op computed in double.
+// read, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps integers.
 // ------------------------------------------------------------------------------
 
 // clang-format off
@@ -1963,18 +1980,20 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 #ifdef TENSOR__PASS
 #ifndef TENSOR__PASS_CLOSE
 
-/*
- * simd.h: one pass of the vector vocabulary.  TENSOR__PASS is 0 scalar, 1 SSE2, 2 AVX2+FMA+F16C, 3 AVX-512
- * F/DQ/BW/VL; the host includes this once per pass, its kernels next, simd_end.h last.
- *
- * Part one spells the primitives of each ISA; part two, from "Built on the vocabulary" on, is one text for
- * all. FMA is used only where V_FMA or V_FNMA is written and the ISA has it, hence passes may differ in
- * the last bit, but never for compiler flags.  Stated errors hold with and without FMA.
- *
- * V_M is a full-width mask in passes 1 and 2, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
- * know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
- * (platform's bits).
- */
+// ------------------------------------------------------------------------------
+// >>simd                                           MARK: vector vocabulary and math
+//
+// One pass of the vector vocabulary.  TENSOR__PASS is 0 scalar, 1 SSE2, 2 AVX2+FMA+F16C, 3 AVX-512
+// F/DQ/BW/VL; the host includes this once per pass, its kernels next, simd_end.h last.
+//
+// Part one spells the primitives of each ISA; part two, from "Built on the vocabulary" on, is one text for
+// all. FMA is used only where V_FMA or V_FNMA is written and the ISA has it, hence passes may differ in
+// the last bit, but never for compiler flags.  Stated errors hold with and without FMA.
+//
+// V_M is a full-width mask in passes 1 and 2, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
+// know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
+// (platform's bits).
+// ------------------------------------------------------------------------------
 // An opened pass (tensor_nn.h) may stand in one file with the core's own: its functions have names of their own.
 #ifdef TENSOR__PASS_OPEN
 #define TENSOR__K2(name, isa) tensor__##name##_##isa##_open
@@ -3308,15 +3327,15 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 
 // ------------------------------------------------------------------------------
 // >>kernel-gemm                                    MARK: matrix product
+//
+// f32 GEMM of one pass. The call and what all passes share: tensor__gemm_cut and its neighbours in >>impl-iterator.
+//
+// A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for
+// every height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns
+// contiguous (TN), so A is read in place or copied line by line, never transposed. B is read in place when
+// it has contiguous rows and is small or hardly reused; else packed into panels [k][NR], by 4-column
+// transposes when its columns run along k (NT). The order is: block of B (L2), panel of A (L1), tile.
 // ------------------------------------------------------------------------------
-
-/* f32 GEMM of one pass. Uses V_F V_N V_LOAD V_STORE V_SET V_ZERO V_ADD V_FMA V_HSUM and gemm_common.h.
- *
- * A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for
- * every height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns
- * contiguous (TN), so A is read in place or copied line by line, never transposed. B is read in place when
- * it has contiguous rows and is small or hardly reused; else packed into panels [k][NR], by 4-column
- * transposes when its columns run along k (NT). The order is: block of B (L2), panel of A (L1), tile. */
 
 #undef TENSOR__MR
 #undef TENSOR__NR
@@ -4211,7 +4230,12 @@ enum {
 };
 
 // In front of every block from the allocator, which it links into the context.
-typedef struct tensor__raw_t { struct tensor__raw_t *next, **prev; uint64_t bytes; int headers; } tensor__raw_t;
+typedef struct tensor__raw_t {
+    struct tensor__raw_t *next, **prev;
+    tensor_context_t *ctx;
+    uint64_t bytes;
+    int headers;
+} tensor__raw_t;
 
 struct tensor__thread_t {
     tensor_context_t *ctx;
@@ -4219,7 +4243,7 @@ struct tensor__thread_t {
     int64_t top, room;
     uint32_t scope_id;              // last given out
     int32_t depth;
-    struct { int64_t mark; uint32_t id; int grad_mode; } *scopes;
+    struct { int64_t mark; uint32_t id; uint8_t grad_mode, user; } *scopes;     // user: not one of the library's own
     int32_t scope_room;
     uint8_t grad_mode, in_parallel;
     uint64_t seq;                   // of the last node
@@ -4260,6 +4284,7 @@ typedef struct tensor__pool_t {
     tensor__task_fn fn;
     void *arg;
 #if !defined(TENSOR_NO_THREADS)
+    size_t threads_bytes;
     tensor__mutex_t mutex;
 #ifdef _WIN32
     CONDITION_VARIABLE wake;
@@ -4353,6 +4378,7 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint6
     }
     if (r) {
         r->bytes = total;
+        r->ctx = ctx;
         r->headers = 0;
         r->next = ctx->raw;
         r->prev = &ctx->raw;
@@ -4367,6 +4393,7 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint6
 TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p) {
     if (!p) { return; }
     tensor__raw_t *r = (tensor__raw_t *)(void *)((char *)p - 64);
+    ctx = r->ctx;           // the block's own, whatever context the caller uses now
     TENSOR__LOCK(&ctx->mutex);
     *r->prev = r->next;
     if (r->next) { r->next->prev = r->prev; }
@@ -5103,7 +5130,7 @@ TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
 }
 
 TENSOR__FN void tensor__own(tensor__thread_t *th, tensor__owned_t *o) {
-    tensor_context_t *ctx = th->ctx;
+    tensor_context_t *ctx = o->ctx = th->ctx;
     TENSOR__LOCK(&ctx->mutex);
     o->next = ctx->owned;
     o->prev = &ctx->owned;
@@ -5113,7 +5140,7 @@ TENSOR__FN void tensor__own(tensor__thread_t *th, tensor__owned_t *o) {
 }
 TENSOR__FN void tensor__disown(tensor__owned_t *o) {
     if (!o->prev) { return; }
-    tensor_context_t *ctx = tensor__self()->ctx;
+    tensor_context_t *ctx = o->ctx;
     TENSOR__LOCK(&ctx->mutex);
     *o->prev = o->next;
     if (o->next) { o->next->prev = o->prev; }
@@ -5210,7 +5237,7 @@ TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
             (void)pthread_join(p->threads[i], NULL);
 #endif
         }
-        TENSOR_FREE(p->threads, 0, 64);
+        TENSOR_FREE(p->threads, p->threads_bytes, 64);
         p->threads = NULL;
         TENSOR__ATOMIC_STORE(&p->stop, 0);
     }
@@ -5239,6 +5266,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
 #else
     p->threads = (pthread_t *)TENSOR_MALLOC(bytes, 64);
 #endif
+    p->threads_bytes = bytes;
     int started = 0;
     while (p->threads && started < n - 1) {
         tensor__start_t *s = (tensor__start_t *)TENSOR_MALLOC(sizeof *s, 64);
@@ -5441,7 +5469,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(tensor__thread_t *th, const cha
         tensor__fail(th, TENSOR_ERR_POISONED, "%s: argument %s failed earlier or on another thread", op, arg);
     } else if (t->state == TENSOR__DEAD) {
         tensor__fail(th, TENSOR_ERR_OWNER,
-                     "%s: argument %s: tensor used after its scope ended, created by %s%s%s; keep it with "
+                     "%s: argument %s: tensor used after its scope ended or it was freed, created by %s%s%s; keep it with "
                      "tensor_set, or take tensor_item", op, arg, t->op ? t->op : "?", t->site ? " at " : "",
                      t->site ? tensor__basename(t->site) : "");
     } else {
@@ -5476,16 +5504,29 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
     th->scopes[th->depth].mark = th->top;
     th->scopes[th->depth].id = s.id;
     th->scopes[th->depth].grad_mode = th->grad_mode;
+    th->scopes[th->depth].user = 0;
     th->depth++;
     th->grad_mode = (uint8_t)grad_mode;
     return s;
 }
+// A scope of the user's: its resets and ends count as epochs, the library's own scopes do not, so that a stale pointer is
+// noticed however many layers ran since.
+TENSOR__FN tensor_scope_t tensor__user_scope(tensor__thread_t *th, int grad_mode) {
+    tensor_scope_t s = tensor__scope_begin(th, grad_mode);
+    if (s.thread) { th->scopes[th->depth - 1].user = 1; }
+    return s;
+}
 TENSOR_API tensor_scope_t (tensor_scope_begin)(void) {
     tensor__thread_t *th = tensor__self();
-    return tensor__scope_begin(th, th->grad_mode);
+    return tensor__user_scope(th, th->grad_mode);
 }
-TENSOR_API tensor_scope_t (tensor_scope_begin_no_grad)(void) { return tensor__scope_begin(tensor__self(), 0); }
-TENSOR_API tensor_scope_t (tensor_scope_begin_grad)(void) { return tensor__scope_begin(tensor__self(), 1); }
+TENSOR_API tensor_scope_t (tensor_scope_begin_no_grad)(void) { return tensor__user_scope(tensor__self(), 0); }
+TENSOR_API tensor_scope_t (tensor_scope_begin_grad)(void) { return tensor__user_scope(tensor__self(), 1); }
+// For tensor_nn.h: a scope that is no epoch. grad_mode < 0 = as it is.
+TENSOR__FN tensor_scope_t tensor__inner_scope(int grad_mode) {
+    tensor__thread_t *th = tensor__self();
+    return tensor__scope_begin(th, grad_mode < 0 ? th->grad_mode : grad_mode);
+}
 
 // Depth of an open scope of this thread, -1 with an error otherwise.
 TENSOR__FN int tensor__scope_find(tensor__thread_t *th, tensor_scope_t s, const char *what) {
@@ -5505,7 +5546,7 @@ TENSOR_API int (tensor_scope_reset)(tensor_scope_t scope) {
     if (i < 0) { return th->error.code; }
     if (i + 1 < th->depth) { th->grad_mode = (uint8_t)th->scopes[i + 1].grad_mode; }
     th->depth = i + 1;
-    th->epoch++;
+    th->epoch += th->scopes[i].user;
     tensor__pop(th, th->scopes[i].mark);
     return 0;
 }
@@ -5513,7 +5554,7 @@ TENSOR_API int (tensor_scope_end)(tensor_scope_t scope) {
     tensor__thread_t *th = tensor__self();
     int i = tensor__scope_find(th, scope, "scope_end");
     if (i < 0) { return th->error.code; }
-    th->epoch++;
+    th->epoch += th->scopes[i].user;
     tensor__pop(th, th->scopes[i].mark);
     th->grad_mode = (uint8_t)th->scopes[i].grad_mode;
     th->depth = i;
@@ -5551,7 +5592,7 @@ TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
     tensor__thread_t *th = tensor__self();
     int i = tensor__scope_find(th, scope, "scope_return");
     if (i < 0) { return th->error.code ? TENSOR__POISON : t; }
-    th->epoch++;
+    th->epoch += th->scopes[i].user;
     if (t && t->state == TENSOR__LIVE) {
         tensor__carry(th, th->scopes[i].mark, t);
     } else {
@@ -5810,6 +5851,7 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     tensor__thread_t *th = tensor__self();
     if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
     th->fresh = NULL;
+    th->written = NULL;
     o->th = th;
     o->row = row;
     o->nin = nin;
@@ -6168,7 +6210,7 @@ typedef struct tensor__isa_t {
     void (*gemm_f32)(const tensor__gemm_t *g);
 } tensor__isa_t;
 
-/* >>gemm common to all ISA passes: the call, its scratch, the references, the f64 product
+/* GEMM, common to all ISA passes: the call, its scratch, the references, the f64 product
  *
  * C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
  * too). Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a
@@ -8354,6 +8396,7 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const d
     if (!isa || th->error.code || !a || a->state != TENSOR__LIVE || a->dtype != TENSOR_F32) { return NULL; }
     int64_t n = a->numel;
     int flags = a->flags;
+    th->written = NULL;
     if (a->home != th && a->home->ctx != th->ctx) { return NULL; }
     if (b) {
         if (b->state != TENSOR__LIVE || b->dtype != TENSOR_F32 || b->ndim != a->ndim) { return NULL; }
@@ -8470,7 +8513,7 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
     tensor__op_t o;
     tensor_t *x = list[0];
     if (!tensor__begin(&o, tensor__row(id), list, scalar ? 1 : nin)) { return TENSOR__POISON; }
-    const char *name = o.row->name;
+    const char *name = writes_only ? "copy" : o.row->name;
     if (scalar) {
         o.nin = 2;
         o.args[1] = NULL;
@@ -8586,9 +8629,13 @@ TENSOR__X(LT, lt) TENSOR__X(NE, ne)
 #undef TENSOR__X
 TENSOR_API tensor_t *(tensor_rsub_scalar)(tensor_t *a, double b) {
     TENSOR__MARK
-    TENSOR__RETURN((tensor_add_scalar)((tensor_neg)(a), b));
+    if (!TENSOR__USABLE(th_, "rsub_scalar", "a", a)) { return TENSOR__POISON; }
+    TENSOR__RETURN(tensor_sub(tensor_scalar(b, (tensor_dtype_t)tensor__weak(a->dtype, b)), a));
 }
 TENSOR_API tensor_t *(tensor_where)(tensor_t *condition, tensor_t *a, tensor_t *b) {
+    if (tensor__live(condition) && condition->dtype != TENSOR_BOOL) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "where: condition %t must be bool, not %y", condition, condition);
+    }
     return tensor__ternary(TENSOR_OP_WHERE, condition, a, b, 0);
 }
 TENSOR_API tensor_t *(tensor_lerp)(tensor_t *a, tensor_t *b, tensor_t *weight) {
@@ -9533,11 +9580,13 @@ TENSOR_API tensor_t *(tensor_norm)(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_sqrt((tensor_var_dim)(x, dim, correction, keepdim)));
+    // The gradient of constants is 0, not 0 * inf.
+    tensor_t *v = (tensor_var_dim)(x, dim, correction, keepdim), *zero = tensor_eq_scalar(v, 0);
+    TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(v, zero, 1)), zero, 0));
 }
 TENSOR_API tensor_t *(tensor_std)(tensor_t *x, int64_t correction) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_sqrt((tensor_var)(x, correction)));
+    TENSOR__RETURN((tensor_std_dim)(tensor__flat(x), 0, correction, 0));
 }
 // Value and index of the extreme along dim; the value is gathered, so its gradient goes to the chosen place alone.
 TENSOR__FN tensor_pair_t tensor__extreme(int id, tensor_t *x, int64_t dim, int keepdim) {
@@ -9781,6 +9830,14 @@ TENSOR_API tensor_t *(tensor_addmm)(tensor_t *x, tensor_t *a, tensor_t *b, doubl
         TENSOR__RETURN(tensor_to(f, (tensor_dtype_t)a->dtype));      // rounded once
     }
     tensor_t *y = (tensor_mm)(a, b);
+    if (y != TENSOR__POISON && tensor__live(x)) {
+        int64_t dims[TENSOR_MAX_DIMS] = {y->dims[0], y->dims[1]};
+        int ndim = 2;
+        if (!tensor__broadcast(dims, &ndim, x->dims, x->ndim) || ndim != 2 || dims[0] != y->dims[0] || dims[1] != y->dims[1]) {
+            tensor__fail(th_, TENSOR_ERR_SHAPE, "addmm: x %t does not broadcast to the product %t", x, y);
+            TENSOR__RETURN(TENSOR__POISON);
+        }
+    }
     if (y != TENSOR__POISON && alpha != 1) { y = tensor_mul_scalar(y, alpha); }
     if (beta == 0) { TENSOR__RETURN(y); }
     TENSOR__RETURN(tensor_add(beta == 1 ? x : tensor_mul_scalar(x, beta), y));
@@ -10130,6 +10187,7 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
         dims[i] *= repeats[i];
         y = tensor_reshape_n(tensor_expand_n(y, wide, 3), dims, n);
     }
+    if (y != TENSOR__POISON && y->storage == x->storage) { y = tensor_clone(y); }
     TENSOR__RETURN(y);
 }
 
@@ -10968,6 +11026,8 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         tensor__node_drop(th, s.node);
     }
     th->pass_mark = outer_mark;
+    th->written = NULL;
+    th->fresh = NULL;
     if (scope.thread) {
         tensor__pop(th, mark);
         th->depth--;
@@ -11389,7 +11449,13 @@ TENSOR_API double tensor__at_f64(const char *site, double r) {
     return r;
 }
 TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
-    if (site) { tensor__stamp_error(tensor__self(), site); }
+    if (!site) { return p; }
+    tensor__thread_t *th = tensor__self();
+    tensor__stamp_error(th, site);
+    if (th->written) {          // tensor_data_mut
+        th->written->write_site = site;
+        th->written = NULL;
+    }
     return p;
 }
 
@@ -11402,6 +11468,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__next_stream, tensor__parallel, tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64,
     tensor__gemm_scratch, tensor__isa, tensor__reference, tensor__memory, tensor__memory_free, tensor__own,
     tensor__disown, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox,
+    tensor__inner_scope, tensor__tidy,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;
