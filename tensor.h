@@ -229,8 +229,9 @@ TENSOR_API tensor_context_t *tensor_context_use(tensor_context_t *context);
 //   -> first error pending in it on the calling thread, else 0;  errors none
 TENSOR_API int tensor_context_free(tensor_context_t *context);
 
-// Frees everything the calling thread's context owns (tensors, modules, threads, caches); the library can be used
-// again afterwards. No other thread may be inside the library.
+// Frees everything the calling thread's context owns (tensors, modules, threads, caches). Every pointer the library gave
+// is invalid afterwards, kept ones too (a C++ tensor_ref knows); the library itself can be used again. No other thread
+// may be inside the library.
 //   -> the calling thread's first error, 0 if none;  errors none
 TENSOR_API int tensor_shutdown(void);
 
@@ -897,6 +898,7 @@ TENSOR_API int tensor__at_int(const char *site, int r);
 TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r);
 TENSOR_API double tensor__at_f64(const char *site, double r);
 TENSOR_API const void *tensor__at_ptr(const char *site, const void *p);
+TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref from before one frees nothing
 
 #ifdef __cplusplus
 }
@@ -1330,25 +1332,31 @@ class tensor_scope_guard {
 // A kept tensor, move-only: tensor_keep on construction, tensor_free at the end. Converts to tensor_t *.
 class tensor_ref {
   public:
-    tensor_ref() : t_(nullptr) {}
-    tensor_ref(tensor_t *t) : t_((tensor_keep)(t)) {}
-    tensor_ref(tensor_ref &&o) noexcept : t_(o.t_) { o.t_ = nullptr; }
+    tensor_ref() : t_(nullptr), born_(tensor__shutdowns()) {}
+    tensor_ref(tensor_t *t) : t_((tensor_keep)(t)), born_(tensor__shutdowns()) {}
+    tensor_ref(tensor_ref &&o) noexcept : t_(o.t_), born_(o.born_) { o.t_ = nullptr; }
     tensor_ref &operator=(tensor_ref &&o) noexcept {
-        if (this != &o) { (tensor_free)(t_); t_ = o.t_; o.t_ = nullptr; }
+        if (this != &o) { drop(); t_ = o.t_; born_ = o.born_; o.t_ = nullptr; }
         return *this;
     }
     tensor_ref &operator=(tensor_t *t) {
+        if (born_ != tensor__shutdowns()) { drop(); born_ = tensor__shutdowns(); }
         (tensor_set)(&t_, t);
         return *this;
     }
-    ~tensor_ref() { (tensor_free)(t_); }
+    ~tensor_ref() { drop(); }
     operator tensor_t *() const { return t_; }
     tensor_t *get() const { return t_; }
 
   private:
     tensor_ref(const tensor_ref &);
     tensor_ref &operator=(const tensor_ref &);
+    void drop() {
+        if (born_ == tensor__shutdowns()) { (tensor_free)(t_); }
+        t_ = nullptr;
+    }
     tensor_t *t_;
+    int born_;
 };
 inline tensor_t *operator+(const tensor_ref &a, const tensor_ref &b) { return (tensor_add)(a.get(), b.get()); }
 inline tensor_t *operator+(const tensor_ref &a, tensor_t *b) { return (tensor_add)(a.get(), b); }
@@ -1532,6 +1540,7 @@ struct tensor__row_t {
     tensor_scratch_t scratch;           // NULL = none
     double lo, hi;                      // domain of test inputs
     const char *doc;
+    const char *args;                   // names of the inputs in error texts, "x index src"; NULL = a b c (x if alone)
 };
 enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,   // saves input 0, 1, ..
        TENSOR__SY = 256, TENSOR__SY1 = 512, TENSOR__SY2 = 1024 };                         // saves output 0, 1, 2
@@ -1783,7 +1792,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, "x with a view of it replaced") \
     X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_random, NULL, NOGRAD, 0, "1 with probability p") \
     X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, "tensors joined along dim i[0]") \
-    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumsum, 0, "running sum along the last dim") \
+    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumsum, 0, "running sum along the last dim, from its end if i[0]") \
     X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, "a user's function") \
     X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, "sizes of 1 repeated without a copy") \
     X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, "f[0] everywhere") \
@@ -1800,6 +1809,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(NORM, norm, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, "2-norm along the last dim") \
     X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, "dims in the order i[]") \
     X(PROD, prod, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_prod, TENSOR__SA, "product") \
+    X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "product of all elements of the last dim but the own one") \
     X(RAND, rand, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, "uniform in [f[0], f[1])") \
     X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, "integers in [i[0], i[1])") \
     X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, "normal with mean f[0], deviation f[1]") \
@@ -4282,6 +4292,7 @@ struct tensor_context_t {
 static tensor_context_t tensor__default;             // made ready by the first tensor__attach
 static tensor__mutex_t tensor__global = TENSOR__MUTEX_INIT;
 static int tensor__reads_known;
+static tensor__count_t tensor__shutdown_count;
 TENSOR__FN void tensor__reads_fill(void);
 static TENSOR__TLS tensor__thread_t *tensor__tls;
 static TENSOR__TLS uint64_t tensor__me;               // this thread's number, never used again
@@ -4757,7 +4768,7 @@ TENSOR_API const char *(tensor_code_name)(int code) {
     }
 }
 TENSOR_API int (tensor_raise)(int code, const char *what) {
-    tensor__fail(tensor__self(), code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_INTERNAL, "%s", what);
+    tensor__fail(tensor__self(), code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_INTERNAL, "%s", what ? what : "?");
     return code;
 }
 TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
@@ -4794,6 +4805,18 @@ TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
 #endif
 }
 
+// States are not raw blocks: a shutdown must leave those of other living threads in place.
+TENSOR__FN tensor__thread_t *tensor__thread_alloc(tensor_context_t *ctx) {
+    TENSOR__LOCK(&ctx->mutex);
+    if (!ctx->allocator.alloc) {
+        ctx->allocator.alloc = tensor__hook_alloc;
+        ctx->allocator.free = tensor__hook_free;
+    }
+    void *p = ctx->allocator.alloc(ctx->allocator.user, sizeof(tensor__thread_t), 64);
+    TENSOR__UNLOCK(&ctx->mutex);
+    return (tensor__thread_t *)p;
+}
+
 // A thread state for the calling thread: an idle one, the context's built-in first one, or a new one.
 TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *ctx) {
     static uint64_t numbers;
@@ -4823,7 +4846,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
     TENSOR__UNLOCK(&ctx->mutex);
     int made = 0;
     if (!th) {
-        th = (tensor__thread_t *)tensor__raw_alloc(ctx, sizeof *th);
+        th = tensor__thread_alloc(ctx);
         if (!th) {      // no memory for a state: every call of this thread fails with OUT_OF_MEMORY
             static tensor__thread_t nowhere;
             static tensor_context_t nothing;
@@ -4897,6 +4920,7 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
     tensor_context_t *ctx = th->ctx;
     tensor__report(th, NULL);
     int code = th->error.code;
+    (void)TENSOR__ATOMIC_ADD(&tensor__shutdown_count, 1);
     tensor__pool_stop(ctx);
     while (ctx->owned) {
         tensor__owned_t *o = ctx->owned;
@@ -4921,10 +4945,30 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
         r = next;
     }
     ctx->reserved = ctx->allocs = ctx->frees = 0;
+    // States of other living threads stay, emptied: those threads may go on, or just end.
+    tensor__thread_t *states = ctx->threads;
     ctx->threads = ctx->idle = NULL;
     ctx->first_used = 0;
     ctx->thread_count = 0;
-    memset(&ctx->first, 0, sizeof ctx->first);
+    while (states) {
+        tensor__thread_t *t = states;
+        uint64_t owner = t->owner;
+        states = t->next;
+        if (t != th && owner) {
+            memset(t, 0, sizeof *t);
+            t->ctx = ctx;
+            t->owner = owner;
+            t->grad_mode = 1;
+            t->rng.seed = 67280421310721u + owner;
+            t->next = ctx->threads;
+            ctx->threads = t;
+            ctx->first_used |= t == &ctx->first;
+        } else if (t == &ctx->first) {
+            memset(t, 0, sizeof *t);
+        } else {
+            ctx->allocator.free(ctx->allocator.user, t, sizeof *t, 64);
+        }
+    }
     TENSOR__UNLOCK(&ctx->mutex);
     tensor__tls = NULL;
     return code;
@@ -5021,6 +5065,7 @@ TENSOR_API void (tensor_empty_cache)(void) { tensor__cache_release(tensor__self(
 
 TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
     tensor_context_t *ctx = tensor__self()->ctx;
+    if (!text) { size = 0; }
     tensor__text_t s = {text, size, 0};
     if (size) { text[0] = 0; }
     TENSOR__LOCK(&ctx->mutex);
@@ -5481,11 +5526,24 @@ TENSOR__FN int tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
     tensor__pop(th, mark);
     return !mine || tensor__enlist(th, t);      // cannot fail: popping made room
 }
+// A view whose source nobody else can see any more is a tensor of its own.
+TENSOR__FN void tensor__unbase(tensor_t *t) {
+    tensor_t *base = t->base;
+    if (!base || TENSOR__ATOMIC_LOAD(&base->refs) != 1 || t->base_version != base->rebased) { return; }
+    t->base = NULL;
+    t->flags = (uint8_t)(t->flags & ~TENSOR__NO_GRAD_VIEW);
+    tensor__drop(base);
+}
 // The end of an op made of others: what it made on the way goes, y stays. Cheaper than a scope and not one (a stale
 // pointer is still noticed until the user's own scope moves on).
 TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *y) {
     if (th->top == mark) { return y; }
-    if (y && y->state == TENSOR__LIVE) { tensor__carry(th, mark, y); } else { tensor__pop(th, mark); }
+    if (y && y->state == TENSOR__LIVE) {
+        tensor__carry(th, mark, y);
+        tensor__unbase(y);
+    } else {
+        tensor__pop(th, mark);
+    }
     if (y && y->state == TENSOR__LIVE) { th->fresh = y->site ? NULL : y; }
     return y;
 }
@@ -5502,6 +5560,7 @@ TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
     th->grad_mode = (uint8_t)th->scopes[i].grad_mode;
     th->depth = i;
     if (!t) { return TENSOR__POISON; }
+    if (t->state == TENSOR__LIVE) { tensor__unbase(t); }
     if (t->state == TENSOR__LIVE && !t->site) { th->fresh = t; }
     return t;
 }
@@ -5725,10 +5784,28 @@ TENSOR__INLINE int tensor__needs_grad(const tensor_t *t) {
 TENSOR__FN void tensor__rebase_view(tensor__thread_t *th, tensor_t *t);
 // A view whose base was changed in place gets its node anew.
 TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
-    if (t->base && t->base->rebased != t->base_version) { tensor__rebase_view(th, t); }
+    if (t->base && t->base->rebased != TENSOR__ATOMIC_LOAD(&t->base_version)) { tensor__rebase_view(th, t); }
     return tensor__needs_grad(t);
 }
 
+TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(tensor__thread_t *th, const tensor__row_t *row, int i, int nin, tensor_t *t) {
+    char name[32];
+    tensor__text_t s = {name, sizeof name, 0};
+    const char *a = row->args;
+    if (a) {
+        for (int k = 0; k < i && *a; a++) { k += *a == ' '; }
+        size_t n = 0;
+        while (a[n] && a[n] != ' ') { n++; }
+        tensor__put(&s, a, n);
+    } else if (row->nin < 0) {
+        tensor__puts(&s, "list[");
+        tensor__puti(&s, i);
+        tensor__puts(&s, "]");
+    } else {
+        tensor__puts(&s, nin == 1 ? "x" : tensor__arg_names[i < TENSOR__MAX_IN ? i : 0]);
+    }
+    return tensor__unusable(th, row->name, name, t);
+}
 TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
     tensor__thread_t *th = tensor__self();
     if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
@@ -5758,7 +5835,7 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
             return 0;
         }
         if (!t && i >= row->required && row->nin >= 0) { continue; }
-        return tensor__unusable(th, row->name, nin == 1 ? "x" : i < TENSOR__MAX_IN ? tensor__arg_names[i] : "list", t);
+        return tensor__bad_arg(th, row, i, nin, t);
     }
     return 1;
 }
@@ -7318,7 +7395,7 @@ TENSOR_API tensor_t *(tensor_linspace)(double start, double end, int64_t n) {
     o.p = &o.params;
     o.params.f[0] = start;
     o.params.f[1] = n > 1 ? (end - start) / (double)(n - 1) : 0;
-    tensor_t *t = tensor__result(&o, TENSOR_F32, &n, 1);
+    tensor_t *t = o.out[o.nout++] = tensor__make(o.th, "linspace", TENSOR_F32, &n, 1);
     tensor_t *r = tensor__finish(&o);
     if (r != TENSOR__POISON && n > 1) { ((float *)tensor__ptr(t))[n - 1] = (float)end; }
     return r;
@@ -7453,7 +7530,8 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     if (!TENSOR__USABLE(th, "copy_out", "x", x)) { return th->error.code; }
     size_t want = (size_t)x->numel * tensor__sizes[x->dtype];
     if (bytes != want || (!data && want)) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "copy_out: x %t %y needs %d bytes, got %d", x, x, (int64_t)want, (int64_t)bytes);
+        tensor__fail(th, TENSOR_ERR_SHAPE, "copy_out: x %t %y needs %d bytes, got %d%s", x, x, (int64_t)want, (int64_t)bytes,
+                     data ? "" : " at NULL");
         return TENSOR_ERR_SHAPE;
     }
     if (!want) { return 0; }
@@ -7557,6 +7635,12 @@ TENSOR__FN tensor_t *tensor__view(tensor__op_t *o, const int64_t *dims, const in
     return t;
 }
 
+TENSOR__FN void tensor__lock_header(tensor_t *t) {
+    while (TENSOR__ATOMIC_ADD(&t->lock, 1) != 0) {
+        (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
+        TENSOR__PAUSE();
+    }
+}
 // x gets another node. A retained gradient is the tensor's, not the node's: it moves along.
 TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t *node) {
     tensor__node_t *old = x->node;
@@ -7577,9 +7661,14 @@ TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t
 TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
     tensor_t *base = t->base;
     tensor__node_t *node = NULL;
-    t->base_version = base->rebased;
+    tensor__lock_header(t);             // several threads may read one view
+    if (t->base_version == base->rebased) {
+        (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
+        return;
+    }
     if (tensor__needs_grad(base)) {
         if (!(base->flags & TENSOR__CONTIGUOUS)) {
+            (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
             tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: a view %t of a non-contiguous tensor that was changed in place has no "
                          "history; change a contiguous copy", t->op, t);
             return;
@@ -7600,6 +7689,8 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
         if (node) { node->site = t->site; }
     }
     tensor__renode(th, t, node);
+    TENSOR__ATOMIC_STORE(&t->base_version, base->rebased);
+    (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
 }
 
 // Whether x may be changed in place; raises if not.
@@ -7920,13 +8011,15 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     TENSOR__MARK
     TENSOR__BEGIN1(o, SLICE, x)
     if (!index) { return tensor__fail(o.th, TENSOR_ERR_FORMAT, "at: index is NULL"); }
-    int items = 0, d = 0;
+    int items = 0, d = 0, dots = 0;
     for (const char *s = index; *s;) {      // how many dims the items use, for "..."
         while (*s == ' ' || *s == ',') { s++; }
         if (!*s) { break; }
         if (*s != 'N' && *s != '.') { items++; }
+        dots += *s == '.';
         while (*s && *s != ',') { s++; }
     }
+    if (dots > 1) { return tensor__fail(o.th, TENSOR_ERR_FORMAT, "at: \"%s\" has more than one ...", index); }
     if (items > x->ndim) {
         return tensor__fail(o.th, TENSOR_ERR_INDEX, "at: \"%s\" indexes %i dims of x %t", index, items, x);
     }
@@ -8057,6 +8150,7 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
 }
 TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max) {
     tensor__thread_t *th = tensor__self();
+    if (!out) { max = 0; }
     for (int i = 0; i < max; i++) { out[i] = TENSOR__POISON; }
     if (!TENSOR__USABLE(th, "split", "x", x)) { return 0; }
     int d = tensor__sliceable(th, "split", x) ? tensor__dim(th, "split", dim, x->ndim) : -1;
@@ -8075,6 +8169,7 @@ TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t *
 }
 TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
     tensor__thread_t *th = tensor__self();
+    if (!out) { max = 0; }
     for (int i = 0; i < max; i++) { out[i] = TENSOR__POISON; }
     if (!TENSOR__USABLE(th, "chunk", "x", x)) { return 0; }
     int d = tensor__sliceable(th, "chunk", x) ? tensor__dim(th, "chunk", dim, x->ndim) : -1;
@@ -9173,6 +9268,7 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
     tensor_t *count = tensor__reduce(TENSOR_OP_SUM, hit, (uint32_t)g->p->i[0], 1);
     g->gx[0] = tensor_mul(hit, tensor_div(tensor__kept(g, g->gy[0]), count));
 }
+TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype, int64_t i0);
 // Exact with zeros: the derivative for an element is the product of the others, from running products of both sides.
 TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0);
@@ -9190,11 +9286,16 @@ TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
     if (x->numel == 0) { g->gx[0] = x; return; }
     int64_t flat[2] = {x->numel / reduced, reduced};
     p = tensor_reshape_n(p, flat, 2);
-    // others[i] = prod over j != i: a table with x_j, or 1 on the diagonal. O(n^2) memory, as exact as it is simple.
-    int64_t square[3] = {flat[0], reduced, reduced};
-    tensor_t *rows = tensor_expand_n(tensor_unsqueeze(p, 1), square, 3);
-    tensor_t *diag = tensor_to(tensor_eye(reduced, reduced), TENSOR_BOOL);
-    tensor_t *others = tensor_prod_dim(tensor_masked_fill(rows, diag, 1), 2, 0);
+    tensor_t *others;
+    if (!g->create) {
+        others = tensor__rows_op(TENSOR_OP_PROD_OTHERS, p, -1, 0, 0, -1, 0);
+    } else {
+        // A table with x_j, or 1 on the diagonal: n^2 memory, but differentiable again.
+        int64_t square[3] = {flat[0], reduced, reduced};
+        tensor_t *rows = tensor_expand_n(tensor_unsqueeze(p, 1), square, 3);
+        tensor_t *diag = tensor_to(tensor_eye(reduced, reduced), TENSOR_BOOL);
+        others = tensor_prod_dim(tensor_masked_fill(rows, diag, 1), 2, 0);
+    }
     others = tensor_permute_n(tensor_reshape_n(others, shape.dims, shape.ndim), back, x->ndim);
     g->gx[0] = tensor_mul(others, tensor__kept(g, g->gy[0]));
 }
@@ -9233,7 +9334,13 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
         for (int64_t i = 0; i < n; i++) { y[i] = x[i] - exp(x2[i]) * s; }
         break;
     case TENSOR_OP_CUMSUM:
-        for (int64_t i = 0; i < n; i++) { y[i] = s += x[i]; }
+        for (int64_t i = 0; i < n; i++) { int64_t k = p->i[0] ? n - 1 - i : i; y[k] = s += x[k]; }
+        break;
+    case TENSOR_OP_PROD_OTHERS:         // from both sides; exact with zeros, no division
+        s = 1;
+        for (int64_t i = 0; i < n; i++) { y[i] = s; s *= x[i]; }
+        s = 1;
+        for (int64_t i = n - 1; i >= 0; i--) { y[i] *= s; s *= x[i]; }
         break;
     case TENSOR_OP_VAR:
         for (int64_t i = 0; i < n; i++) { s += x[i]; }
@@ -9266,7 +9373,11 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
 TENSOR__FN void tensor__row_i64(const tensor__rowcall_t *r, const int64_t *x, int64_t *y, int64_t n) {
     if (r->c->row->id == TENSOR_OP_CUMSUM) {
         uint64_t s = 0;
-        for (int64_t i = 0; i < n; i++) { s += (uint64_t)x[i]; y[i] = (int64_t)s; }
+        for (int64_t i = 0; i < n; i++) {
+            int64_t k = r->c->p->i[0] ? n - 1 - i : i;
+            s += (uint64_t)x[k];
+            y[k] = (int64_t)s;
+        }
         return;
     }
     int64_t k = 0;
@@ -9479,10 +9590,9 @@ TENSOR__FN void tensor__grad_logsumexp(tensor__grad_t *g) {
     tensor_t *w = tensor_exp(tensor_sub(x, tensor_masked_fill(y, dead, 0)));
     g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), w);
 }
+// The same row the other way round.
 TENSOR__FN void tensor__grad_cumsum(tensor__grad_t *g) {
-    // Reverse running sum: total - running sum + own.
-    tensor_t *gy = g->gy[0];
-    g->gx[0] = tensor_add(tensor_sub(tensor_sum_dim(gy, -1, 1), tensor_cumsum(gy, -1)), gy);
+    g->gx[0] = tensor__rows_op(TENSOR_OP_CUMSUM, g->gy[0], -1, 0, 0, -1, !g->p->i[0]);
 }
 TENSOR__FN void tensor__grad_var(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0);
@@ -9994,10 +10104,17 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
     if (n < x->ndim || n > TENSOR_MAX_DIMS) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: x %t needs at least %i repeats, got %i", x, (int)x->ndim, n);
     }
-    int64_t dims[TENSOR_MAX_DIMS];
+    int64_t dims[TENSOR_MAX_DIMS], final[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
         if (repeats[i] < 0) { return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: %n has a negative count", repeats, n); }
         dims[i] = i < n - x->ndim ? 1 : x->dims[i - (n - x->ndim)];
+        uint64_t wide;
+        int64_t total;
+        if (!tensor__mul_u64((uint64_t)dims[i], (uint64_t)repeats[i], &wide) || wide > (uint64_t)1 << 60) { wide = (uint64_t)1 << 60; }
+        final[i] = (int64_t)wide;
+        if (i == n - 1 && !tensor__numel_of(final, n, &total)) {
+            return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: x %t repeated %n has too many elements", x, repeats, n);
+        }
     }
     tensor_t *y = tensor_reshape_n(x, dims, n);
     for (int i = 0; i < n && y != TENSOR__POISON; i++) {
@@ -10184,6 +10301,16 @@ TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t
 TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) {
     TENSOR__BEGIN1(o, BERNOULLI, p)
     if (!tensor__needs_float("bernoulli", p)) { return TENSOR__POISON; }
+    if (p->numel) {         // values are looked at before anything is drawn
+        TENSOR__MARK
+        tensor_t *c = tensor_detach(p);
+        double lo = tensor_item(tensor_min(c)), hi = tensor_item(tensor_max(c));
+        tensor__tidy(th_, mark_, NULL);
+        if (!(lo >= 0 && hi <= 1)) {
+            return tensor__fail(o.th, TENSOR_ERR_INDEX, "bernoulli: p %t must lie in 0..1 (from %g to %g)", p, lo, hi);
+        }
+        tensor__begin(&o, TENSOR__ROW(BERNOULLI), &p, 1);
+    }
     o.rng = tensor__next_stream(o.th);
     tensor__result(&o, p->dtype, p->dims, p->ndim);
     return tensor__finish(&o);
@@ -10395,7 +10522,7 @@ TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
 }
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (slot < 0 || slot >= TENSOR__MAX_IN) {
+    if (!ctx || slot < 0 || slot >= TENSOR__MAX_IN) {
         tensor__fail(th, TENSOR_ERR_INDEX, "save_for_backward: slot %i is outside 0..%i", slot, (int)TENSOR__MAX_IN - 1);
         return TENSOR_ERR_INDEX;
     }
@@ -10418,8 +10545,8 @@ TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, 
 }
 TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     tensor__thread_t *th = tensor__self();
-    if (slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g) {
-        return tensor__fail(th, TENSOR_ERR_INDEX, "saved: slot %i holds nothing%s", slot, ctx->g ? "" : " outside backward");
+    if (!ctx || slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g) {
+        return tensor__fail(th, TENSOR_ERR_INDEX, "saved: slot %i holds nothing%s", slot, ctx && ctx->g ? "" : " outside backward");
     }
     tensor__saved_t v;
     v.storage = ctx->saved[slot].storage;
@@ -10467,7 +10594,10 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
     tensor__op_t o;
     tensor__thread_t *th = tensor__self();
     tensor_function_ctx_t *c = NULL;
-    int ready = n >= 0 && tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n);
+    if (!fn || !fn->forward || !fn->backward || n < 0 || (n && !inputs)) {
+        return tensor__fail(th, TENSOR_ERR_OWNER, "apply: fn, its forward, its backward or inputs is NULL");
+    }
+    int ready = tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n);
     if (ready) { c = (tensor_function_ctx_t *)tensor__memory(th, sizeof *c); }
     if (!c) {
         if (fn->destroy) { fn->destroy(user); }
@@ -10666,16 +10796,10 @@ TENSOR__FN int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t
     tensor__drop(old);
     return 1;
 }
-TENSOR__FN void tensor__lock_leaf(tensor_t *leaf) {
-    while (TENSOR__ATOMIC_ADD(&leaf->lock, 1) != 0) {
-        (void)TENSOR__ATOMIC_ADD(&leaf->lock, -1);
-        TENSOR__PAUSE();
-    }
-}
 // leaf.grad += g. A gradient nobody else sees is taken as it is.
 TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
     int ok = 1;
-    tensor__lock_leaf(leaf);
+    tensor__lock_header(leaf);
     if (!leaf->grad) {
         if (!create && !tensor__exclusive(th, g, 1)) { g = (tensor_clone)(g); }
         ok = g != TENSOR__POISON;
@@ -10878,6 +11002,10 @@ TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
 TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                       tensor_t *const *inputs, int ni, tensor_t **gradients, int flags) {
     tensor__thread_t *th = tensor__self();
+    if (no < 0 || ni < 0 || (no && !outputs) || (ni && (!inputs || !gradients))) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "autograd_grad: outputs, inputs or gradients is NULL");
+        return TENSOR_ERR_OWNER;
+    }
     for (int i = 0; i < ni; i++) { gradients[i] = NULL; }
     int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad");
     for (int i = 0; i < ni && !code && !(flags & TENSOR_ALLOW_UNUSED); i++) {
@@ -10924,6 +11052,10 @@ TENSOR__FN tensor_t *tensor__weighted(tensor__check_fn fn, void *user, tensor_t 
 TENSOR_API int (tensor_gradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, int n, void *user), void *user,
                                   tensor_t *const *inputs, int n, double eps, double atol, double rtol) {
     tensor__thread_t *th = tensor__self();
+    if (!fn || n < 0 || (n && !inputs)) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "gradcheck: fn or inputs is NULL");
+        return TENSOR_ERR_OWNER;
+    }
     tensor_scope_t s = tensor__scope_begin(th, 1);
     tensor_t **grads = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * 2 * sizeof *grads);
     if (!grads) { return th->error.code; }
@@ -11098,6 +11230,7 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     tensor__thread_t *th = tensor__self();
     tensor__printer_t p;
     memset(&p, 0, sizeof p);
+    if (!text) { size = 0; }
     p.s.p = text;
     p.s.room = size;
     if (size) { text[0] = 0; }
@@ -11171,31 +11304,32 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
 #define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
     {#name, TENSOR_FAMILY_POINTWISE, 1, 1, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise,  \
-     tensor__cpu_pointwise, NULL, lo, hi, doc},
+     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
     TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                             \
     {#name, TENSOR_FAMILY_POINTWISE, 2, 2, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise,  \
-     tensor__cpu_pointwise, NULL, lo, hi, doc},
+     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
     TENSOR_OPS_BINARY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                         \
     {#name, TENSOR_FAMILY_POINTWISE, 3, 3, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise,  \
-     tensor__cpu_pointwise, NULL, lo, hi, doc},
+     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
     TENSOR_OPS_TERNARY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, nin, kind, f, doc)                                                               \
     {#name, TENSOR_FAMILY_POINTWISE, nin, nin, 1, TENSOR__##kind, TENSOR_OP_##ID, 0, NULL, tensor__cpu_pointwise, NULL, \
-     -3, 3, doc},
+     -3, 3, doc, NULL},
     TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, nin, f, doc)                                                                     \
     {#name, TENSOR_FAMILY_POINTWISE, nin, nin, 1, TENSOR__BIT, TENSOR_OP_##ID, 0, NULL, tensor__cpu_pointwise, NULL, \
-     -3, 3, doc},
+     -3, 3, doc, NULL},
     TENSOR_OPS_BITWISE(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, doc)                               \
-    {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR_OP_##ID, saves, grad, cpu, scratch, -3, 3, doc},
+    {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR_OP_##ID, saves, grad, cpu, scratch, -3, 3, doc, \
+     TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL},
     TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
 };
@@ -11203,7 +11337,7 @@ static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
 static const tensor__row_t tensor__pointwise_backward_rows[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...)                                                                             \
     {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, TENSOR_OP_##ID, 0, NULL, tensor__cpu_pointwise_backward, NULL, \
-     0, 0, ""},
+     0, 0, "", NULL},
     TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X) TENSOR_OPS_TERNARY(TENSOR__X)
 #undef TENSOR__X
 };
@@ -11258,6 +11392,8 @@ TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
     if (site) { tensor__stamp_error(tensor__self(), site); }
     return p;
 }
+
+TENSOR_API int tensor__shutdowns(void) { return TENSOR__ATOMIC_LOAD(&tensor__shutdown_count); }
 
 static tensor__thread_t *tensor__self_fn(void) { return tensor__self(); }
 static const tensor__internals_t tensor__internals_table = {
