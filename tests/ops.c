@@ -605,9 +605,7 @@ static void run_threads(const op_t *op, const config_t *big) {
             four = op->call(in, op->nin, (void *)(uintptr_t)op);
             tensor_set_num_threads(1);
             n_threads++;
-            // prod's gradient takes numel^2 memory: none of this size
-            if (dtypes[dtype] == TENSOR_F32 && tensor__rows[op->id].grad && !(op->flags & NO_GRAD) &&
-                op->id != TENSOR_OP_PROD) {
+            if (dtypes[dtype] == TENSOR_F32 && tensor__rows[op->id].grad && !(op->flags & NO_GRAD)) {
                 tensor_t *g1[MAX_IN], *g4[MAX_IN];
                 int n1 = gradients_of(op, in, g1, 0), n4;
                 tensor_set_num_threads(4);
@@ -981,12 +979,15 @@ static tensor_t *backward_of(tensor_t *(*f)(tensor_t *const *, int, void *), ten
     if (!in[0] || tensor_is_poison(in[0]) || !in[1] || tensor_is_poison(in[1]) ||
         in[0]->state != TENSOR__LIVE || in[1]->state != TENSOR__LIVE)
         return tensor_add(in[0], in[1]);
-    if (!is_float(in[0]->dtype)) return f(in, 1, user);
     x = tensor_requires_grad_(tensor_detach(in[0]), 1);
     y = f(&x, 1, user);
     if (tensor_is_poison(y)) return y;
     if (tensor_autograd_grad(&y, 1, &grad, &x, 1, &g, 0)) return g;
     return g;
+}
+call_name(prod_backward) {
+    (void)n;
+    return backward_of(call_prod, in, user);
 }
 call_name(softmax_backward) {
     (void)n;
@@ -1136,6 +1137,22 @@ static void ref_rows(const op_t *op, const nd_t *in, nd_t *out) {
     }
     free(v);
 }
+// The gradient of prod_dim(x, 0): every element's is the product of the others times g.
+static void ref_prod_others(const op_t *op, const nd_t *in, nd_t *out) {
+    const nd_t *x = &in[0];
+    int64_t rows = x->d[0], n = rows ? x->n / rows : 0, k, i, j;
+    int dtype = out->dtype;
+    (void)op;
+    nd_make(out, x->nd, x->d);
+    out->dtype = dtype;
+    for (k = 0; k < n; k++)
+        for (i = 0; i < rows; i++) {
+            double p = in[1].v[k];
+            for (j = 0; j < rows; j++)
+                if (j != i) p *= x->v[j * n + k];
+            out->v[i * n + k] = p;
+        }
+}
 static const config_t reduce_configs[] = {
     {{S2(3, 4)}},    {{S1(1)}},       {{S1(17)}},         {{S1(257)}}, {{S2(5, 7)}}, {{S2(33, 70)}},
     {{S3(4, 3, 2)}}, {{S3(2, 1, 5)}}, {{S4(2, 3, 4, 5)}}, {{S0}},      {{S1(3000)}}};
@@ -1204,6 +1221,11 @@ static const op_t other_prod[] = {
     {ROWOP("prod_dim 0", prod, SUMS, 0, 0), ON(small_configs)},
     {ROWOP("prod_dim -1 keep", prod, SUMS, -1, 1), ON(small_configs)},
     {ROWOP("prod empty", prod, SUMS, -1, 0), ON(empty_configs)}};
+static const config_t others_configs[] = {{{S2(3, 4), S1(4)}}, {{S1(1), S0}}, {{S1(9), S0}}, {{S3(2, 3, 2), S2(3, 2)}},
+                                          {{S2(12, 3000), S1(3000)}}};
+static const op_t other_prod_others[] = {
+    {.label = "prod backward", .call = call_prod_backward, .ref = ref_prod_others, .nin = 2, .rule = ONLY_FLOAT,
+     .kind = TENSOR__CMP, .lo = -1.5, .hi = 2, .half = 100, ON(others_configs)}};
 static const op_t other_var[] = {
     {ROWOP("var", var, ONLY_FLOAT, ALL, 0, 1), ON(deep_configs)},
     {ROWOP("var_dim 0", var, ONLY_FLOAT, 0, 0, 0), ON(deep_configs)},
@@ -2083,6 +2105,8 @@ static void visit_threads(const op_t *op) {
         if (op->p[0] == 0) run_threads(op, &column);
     } else if (op->id == TENSOR_OP_GATHER || op->id == TENSOR_OP_SCATTER_ADD)
         run_threads(op, &rows);
+    else if (op->id == TENSOR_OP_PROD_OTHERS)
+        run_threads(op, &op->configs[op->nconfigs - 1]);
     else if (op->id == TENSOR_OP_TRIL || op->id == TENSOR_OP_TRIU || op->id == TENSOR_OP_FILL)
         run_threads(op, &rows);
     else
@@ -2768,7 +2792,7 @@ static void errors(void) {
     BAD(tensor_at(a, "::-1"), SHAPE, "step");
     BAD(tensor_at(a, "x"), FORMAT, "cannot read \"x\"");
     BAD(tensor_at(a, "0,,1"), FORMAT, "cannot read");
-    BAD(tensor_at(a, "..., ..."), FORMAT, "cannot read");
+    BAD(tensor_at(a, "..., ..."), FORMAT, "more than one");
     BAD(tensor_at(a, "99999999999999999999"), INDEX, "select: index");
     BAD(tensor_at(a, NULL), FORMAT, "NULL");
     BAD(tensor_as_strided(a, nine, nine, 2, 6), SHAPE, "leaves the storage");
