@@ -1,7 +1,7 @@
 // tensor.h - v0.1.0 - n-d tensors, define-by-run autograd and a CPU engine in one C header
 // Licence: MIT-0 or public domain, at your choice; full text at the end of this file.
 //
-//   #define TENSOR_IMPLEMENTATION          in exactly ONE .c/.cpp file of the program (best: a file of its own)
+//   #define TENSOR_IMPLEMENTATION          // in exactly ONE .c/.cpp file of the program, best a file of its own
 //   #include "tensor.h"
 //
 //   float v[] = {1, 2, 3, 4};
@@ -16,7 +16,8 @@
 //   >>pointwise  >>reduce  >>linalg  >>index  >>random  >>autograd  >>sites  >>cpp
 //   >>shared  >>ops  >>vocabulary
 //   >>kernels  >>simd  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm  >>kernel-table
-//   >>impl  >>impl-platform  >>impl-state  >>impl-alloc  >>impl-errors  >>impl-context  >>impl-threads  >>impl-scopes
+//   >>impl  >>impl-platform  >>impl-state  >>impl-alloc  >>impl-errors  >>impl-context  >>impl-threads
+//   >>impl-scopes
 //   >>impl-front  >>impl-gate  >>impl-tape  >>impl-iterator  >>impl-cpu  >>impl-create  >>impl-inspect
 //   >>impl-views  >>impl-pointwise  >>impl-reduce  >>impl-linalg  >>impl-index  >>impl-random
 //   >>impl-autograd  >>impl-engine  >>impl-print  >>impl-table
@@ -37,32 +38,34 @@
 //            NaN rules are PyTorch's, except: sign(NaN) is NaN; float to integer conversion saturates (NaN
 //            gives 0); shifts by too much give 0 or the sign; a scalar that is an integral number keeps an
 //            integer tensor's dtype, a fraction turns it to f32 (C has no weak scalar types).
-// SHAPES     variadic in C and C++: tensor_zeros(2, 3). Every such function has a plain twin ending in _n that
-//            takes (const int64_t *dims, int ndim). At most 8 dimensions. A dim counts from the end when < 0.
+// SHAPES     variadic in C and C++: tensor_zeros(2, 3). Every such function has a plain twin ending in _n
+//            that takes (const int64_t *dims, int ndim). At most 8 dimensions. A dim counts from the end when
+//            < 0.
 // OWNERSHIP  A tensor_t * returned by the library belongs to the innermost open scope of the calling thread.
-//            There is nothing to free. tensor_scope_begin / _reset / _end empty it; tensor_scope_return hands a
-//            result to the scope around; tensor_keep makes a tensor outlive every scope until tensor_free;
+//            There is nothing to free. tensor_scope_begin / _reset / _end empty it; tensor_scope_return hands
+//            a result to the scope around; tensor_keep makes a tensor outlive every scope until tensor_free;
 //            tensor_set carries a value from one loop turn to the next. Functions borrow their arguments.
 // ERRORS     A function that fails returns the poison tensor (never NULL), and every function given poison
-//            returns poison, so expressions nest and one check is enough: tensor_ok(), tensor_error_text(). The
-//            first error of a thread stays until tensor_clear_error(). Functions that make no tensor return
-//            the code (0 = fine). Nothing aborts or exits. With no handler set, a thread's first error is
-//            printed to stderr once (not under TENSOR_NO_STDIO).
+//            returns poison, so expressions nest and one check is enough: tensor_ok(), tensor_error_text().
+//            The first error of a thread stays until tensor_clear_error(). Functions that make no tensor
+//            return the code (0 = fine). Nothing aborts or exits. With no handler set, a thread's first error
+//            is printed to stderr once (not under TENSOR_NO_STDIO).
 // THREADS    Any number of threads may use the library. A tensor may be read by many threads; no two threads
 //            may write one tensor at once. The library starts threads only after tensor_set_num_threads(n).
 //            Results have the same bits for every number of threads.
 // AUTOGRAD   Define-by-run: tensor_requires_grad_ marks a leaf, operations record themselves, tensor_backward
-//            adds d loss / d leaf into tensor_grad(leaf). Under tensor_scope_begin_no_grad nothing is recorded.
-// DTYPES     f32 f64 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with correct
-//            rounding. No complex numbers, no FFT.
+//            adds d loss / d leaf into tensor_grad(leaf). Under tensor_scope_begin_no_grad nothing is
+//            recorded.
+// DTYPES     f32 f64 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with
+//            correct rounding. No complex numbers, no FFT.
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
-//            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_NO_SIMD, TENSOR_ASSERT(x), TENSOR_SELF (this file's name
-//            when renamed). Everywhere: TENSOR_STATIC (all in one file), TENSOR_NO_CALL_SITES.
-//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512 forces an instruction set, TENSOR_REFERENCE=1 the
-//            plain double-precision formulas.
+//            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_NO_SIMD, TENSOR_ASSERT(x), TENSOR_SELF (this file's
+//            name when renamed). Everywhere: TENSOR_STATIC (all in one file), TENSOR_NO_CALL_SITES.
+//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512 forces an instruction set, TENSOR_REFERENCE=1
+//            the plain double-precision formulas.
 // COMPILE    The implementation takes some seconds at -O2: give it a file of its own and never pass
-//            -DTENSOR_IMPLEMENTATION for all files. -ffast-math is refused (define TENSOR_ALLOW_FAST_MATH to get
-//            memory safety and tolerances only).
+//            -DTENSOR_IMPLEMENTATION for all files. -ffast-math is refused (define TENSOR_ALLOW_FAST_MATH to
+//            get memory safety and tolerances only).
 // ------------------------------------------------------------------------------
 
 #include <stddef.h>
@@ -71,8 +74,8 @@
 // ------------------------------------------------------------------------------
 // >>config                                         MARK: config
 //
-// No macro here changes a public struct or the meaning of a public function, so files of one program may differ in
-// everything but TENSOR_STATIC.
+// No macro here changes a public struct or the meaning of a public function, so files of one program may
+// differ in everything but TENSOR_STATIC.
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
@@ -111,8 +114,8 @@ extern "C" {
 // ------------------------------------------------------------------------------
 // >>types                                          MARK: types
 //
-// tensor_t is opaque here; its layout stands in >>shared, so that a debugger shows it. Enumerators are stable within a
-// major version; files store names, never numbers.
+// tensor_t is opaque here; its layout stands in >>shared, so that a debugger shows it. Enumerators are stable
+// within a major version; files store names, never numbers.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR_MAX_DIMS = 8 };
@@ -159,8 +162,8 @@ typedef struct tensor_memory_stats_t {
 // ------------------------------------------------------------------------------
 // >>errors                                         MARK: errors
 //
-// Poison plus one sticky text per thread instead of codes from every call: expressions must nest, and nobody checks 200
-// return values. Thread-safe: everything here is about the calling thread.
+// Poison plus one sticky text per thread instead of codes from every call: expressions must nest, and nobody
+// checks 200 return values. Thread-safe: everything here is about the calling thread.
 // ------------------------------------------------------------------------------
 
 typedef void (*tensor_error_fn_t)(int code, const char *text, void *user);
@@ -185,7 +188,8 @@ TENSOR_API void tensor_clear_error(void);
 //   -> borrowed string;  errors none
 TENSOR_API const char *tensor_code_name(int code);
 
-// Sets the function called once per first error (instead of the line on stderr), for all threads of the context.
+// Sets the function called once per first error (instead of the line on stderr), for all threads of the
+// context.
 //   fn      NULL restores the line on stderr
 //   -> 0;  errors none
 TENSOR_API int tensor_set_error_handler(tensor_error_fn_t fn, void *user);
@@ -199,18 +203,20 @@ TENSOR_API int tensor_raise(int code, const char *what);
 // ------------------------------------------------------------------------------
 // >>context                                        MARK: context, memory, threads
 //
-// Every byte of mutable state hangs in a context; a default one serves those who never name one. Rejected: plain globals
-// (two users of the library in one program would share allocator, limits and handlers).
+// Every byte of mutable state hangs in a context; a default one serves those who never name one. Rejected:
+// plain globals (two users of the library in one program would share allocator, limits and handlers).
 // ------------------------------------------------------------------------------
 
 typedef struct tensor_allocator_t {
-    void *(*alloc)(void *user, size_t bytes, size_t alignment);      // NULL = failed; never called with 0 bytes
+    // NULL = failed; never called with 0 bytes
+    void *(*alloc)(void *user, size_t bytes, size_t alignment);
     void (*free)(void *user, void *p, size_t bytes, size_t alignment);
     void *user;
 } tensor_allocator_t;
 
 // Runs task(arg, i) for each i in 0..ntasks-1, in any order, on any threads, and returns when all are done.
-typedef void (*tensor_parallel_fn_t)(void *user, int64_t ntasks, void (*task)(void *arg, int64_t i), void *arg);
+typedef void (*tensor_parallel_fn_t)(void *user, int64_t ntasks, void (*task)(void *arg, int64_t i),
+                                     void *arg);
 
 // Version of the implementation linked in, major * 10000 + minor * 100 + patch.
 //   -> int;  errors none
@@ -228,13 +234,14 @@ TENSOR_API tensor_context_t *tensor_context_use(tensor_context_t *context);
 //   -> first error pending in it on the calling thread, else 0;  errors none
 TENSOR_API int tensor_context_free(tensor_context_t *context);
 
-// Frees everything the calling thread's context owns (tensors, modules, threads, caches). Every pointer the library gave
-// is invalid afterwards, kept ones too (a C++ tensor_ref knows); the library itself can be used again. No other thread
-// may be inside the library.
+// Frees everything the calling thread's context owns (tensors, modules, threads, caches). Every pointer the
+// library gave is invalid afterwards, kept ones too (a C++ tensor_ref knows); the library itself can be used
+// again. No other thread may be inside the library.
 //   -> the calling thread's first error, 0 if none;  errors none
 TENSOR_API int tensor_shutdown(void);
 
-// Closes the calling thread's root scope and gives its caches back to the context (done by itself at thread exit).
+// Closes the calling thread's root scope and gives its caches back to the context (done by itself at thread
+// exit).
 //   -> nothing;  errors none
 TENSOR_API void tensor_thread_end(void);
 
@@ -260,8 +267,8 @@ TENSOR_API void tensor_reset_peak_memory(void);
 //   -> nothing;  errors none
 TENSOR_API void tensor_empty_cache(void);
 
-// Lists live tensors by creation site: "3 tensors  12288 bytes  mul at net.c:41". No other thread may be inside the
-// library meanwhile.
+// Lists live tensors by creation site: "3 tensors  12288 bytes  mul at net.c:41". No other thread may be
+// inside the library meanwhile.
 //   text    buffer of size bytes (may be NULL if size is 0); always terminated
 //   -> length the whole text has;  errors none
 TENSOR_API size_t tensor_memory_report(char *text, size_t size);
@@ -296,9 +303,9 @@ TENSOR_API int tensor_set_cpu(const char *name);
 // ------------------------------------------------------------------------------
 // >>scopes                                         MARK: ownership
 //
-// Scopes over reference counts: seven ecosystems without destructors ended there. Rejected: one free per handle (nobody
-// gets it right and expressions do not nest), arenas (the guess of their size is always wrong).
-// ------------------------------------------------------------------------------
+// Scopes over reference counts: seven ecosystems without destructors ended there. Rejected: one free per
+// handle (nobody gets it right and expressions do not nest), arenas (the guess of their size is always
+// wrong). ------------------------------------------------------------------------------
 
 // Opens a scope: tensors made from now on by this thread belong to it. Remembers the grad mode.
 //   -> scope, to be given to reset, end or return;  errors OUT_OF_MEMORY
@@ -344,10 +351,10 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 // ------------------------------------------------------------------------------
 // >>create                                         MARK: creation
 //
-// Variadic names take the dims as arguments and make f32: tensor_zeros(2, 3); tensor_zeros_of(TENSOR_I64, 2, 3) names
-// the dtype. The twins below (_n) are the plain functions behind them.
-// All: -> new, contiguous;  grad none;  errors SHAPE (negative dim, too many dims, product over 2^63), OUT_OF_MEMORY
-// ------------------------------------------------------------------------------
+// Variadic names take the dims as arguments and make f32: tensor_zeros(2, 3); tensor_zeros_of(TENSOR_I64, 2,
+// 3) names the dtype. The twins below (_n) are the plain functions behind them.
+// All: -> new, contiguous;  grad none;  errors SHAPE (negative dim, too many dims, product over 2^63),
+// OUT_OF_MEMORY ------------------------------------------------------------------------------
 
 // Uninitialised elements.                                                    -> new;  errors as above
 TENSOR_API tensor_t *tensor_empty_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
@@ -473,9 +480,9 @@ TENSOR_API int tensor_print(tensor_t *x);
 // ------------------------------------------------------------------------------
 // >>views                                          MARK: views
 //
-// A view shares its source's storage: writing one writes the other, and in-place changes through a view are followed by
-// autograd. All: -> view;  grad flows to x;  errors SHAPE, INDEX (dim or index out of range), UNSUPPORTED
-// ------------------------------------------------------------------------------
+// A view shares its source's storage: writing one writes the other, and in-place changes through a view are
+// followed by autograd. All: -> view;  grad flows to x;  errors SHAPE, INDEX (dim or index out of range),
+// UNSUPPORTED ------------------------------------------------------------------------------
 
 // Other sizes over the same elements, at most one -1 is inferred. Copies when strides do not allow a view.
 //   -> view (new if copied);  errors SHAPE
@@ -502,7 +509,8 @@ TENSOR_API tensor_t *tensor_expand_n(tensor_t *x, const int64_t *dims, int ndim)
 TENSOR_API tensor_t *tensor_narrow(tensor_t *x, int64_t dim, int64_t start, int64_t length);
 // One index along dim, which disappears.                 -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_select(tensor_t *x, int64_t dim, int64_t index);
-// start:end:step along dim, as Python slices (bounds are clamped).   -> view;  errors INDEX, SHAPE if step < 1
+// start:end:step along dim, as Python slices (bounds are clamped).   -> view;  errors INDEX, SHAPE if step <
+// 1
 TENSOR_API tensor_t *tensor_slice(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step);
 // Indexing in NumPy's notation: "1, :, ::2, ..., None".  -> view;  errors FORMAT, INDEX
 TENSOR_API tensor_t *tensor_at(tensor_t *x, const char *index);
@@ -517,7 +525,8 @@ TENSOR_API tensor_t *tensor_as_strided_scatter(tensor_t *x, tensor_t *src, const
 //   out     receives at most max views, in order; always filled (poison on failure)
 //   -> how many there are;  errors SHAPE if size < 1 or max is too small, INDEX
 TENSOR_API int tensor_split(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max);
-// x cut along dim into n views of nearly equal size (PyTorch's chunk).   -> how many, as tensor_split;  errors SHAPE
+// x cut along dim into n views of nearly equal size (PyTorch's chunk).   -> how many, as tensor_split;
+// errors SHAPE
 TENSOR_API int tensor_chunk(tensor_t *x, int n, int64_t dim, tensor_t **out, int max);
 // The same elements outside the graph.                   -> view;  grad none;  errors none
 TENSOR_API tensor_t *tensor_detach(tensor_t *x);
@@ -525,9 +534,9 @@ TENSOR_API tensor_t *tensor_detach(tensor_t *x);
 // ------------------------------------------------------------------------------
 // >>pointwise                                      MARK: pointwise
 //
-// Formulas, derivatives and docs are the rows of >>ops. Operands broadcast and promote as in PyTorch; float functions turn
-// integers into f32. Scalar twins take the scalar weakly: it does not widen the tensor's dtype.
-// All: -> new, contiguous;  errors SHAPE (no broadcast), DTYPE, OUT_OF_MEMORY; integer x / 0: INDEX
+// Formulas, derivatives and docs are the rows of >>ops. Operands broadcast and promote as in PyTorch; float
+// functions turn integers into f32. Scalar twins take the scalar weakly: it does not widen the tensor's
+// dtype. All: -> new, contiguous;  errors SHAPE (no broadcast), DTYPE, OUT_OF_MEMORY; integer x / 0: INDEX
 // ------------------------------------------------------------------------------
 
 // One operand.  -> new;  grad as the row says;  errors as above
@@ -599,7 +608,8 @@ TENSOR_API tensor_t *tensor_sub_scalar(tensor_t *a, double b);
 
 // Three operands.  -> new;  grad as the row says;  errors as above
 TENSOR_API tensor_t *tensor_where(tensor_t *condition, tensor_t *a, tensor_t *b);
-TENSOR_API tensor_t *tensor_lerp(tensor_t *a, tensor_t *b, tensor_t *weight);             // a + weight * (b - a)
+// a + weight * (b - a)
+TENSOR_API tensor_t *tensor_lerp(tensor_t *a, tensor_t *b, tensor_t *weight);
 TENSOR_API tensor_t *tensor_addcmul(tensor_t *x, tensor_t *a, tensor_t *b, double value); // x + value * a * b
 TENSOR_API tensor_t *tensor_addcdiv(tensor_t *x, tensor_t *a, tensor_t *b, double value); // x + value * a / b
 
@@ -658,9 +668,9 @@ TENSOR_API tensor_t *tensor_masked_fill_(tensor_t *x, tensor_t *mask, double val
 // ------------------------------------------------------------------------------
 // >>reduce                                         MARK: reductions, softmax
 //
-// Sums run in fixed lanes and leaves with double on top, so the error is O(log n) and bits do not depend on threads.
-// NaN propagates; ties and empty inputs as PyTorch. A _dim function takes one dim and keepdim (0 or 1).
-// All: -> new;  errors INDEX (dim), SHAPE (empty where there is no neutral value), DTYPE, OUT_OF_MEMORY
+// Sums run in fixed lanes and leaves with double on top, so the error is O(log n) and bits do not depend on
+// threads. NaN propagates; ties and empty inputs as PyTorch. A _dim function takes one dim and keepdim (0 or
+// 1). All: -> new;  errors INDEX (dim), SHAPE (empty where there is no neutral value), DTYPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
 // All elements.  -> new 0-d;  grad spreads g;  errors as above
@@ -669,15 +679,18 @@ TENSOR_API tensor_t *tensor_mean(tensor_t *x);
 TENSOR_API tensor_t *tensor_prod(tensor_t *x);
 TENSOR_API tensor_t *tensor_max(tensor_t *x);                           // grad split evenly among ties
 TENSOR_API tensor_t *tensor_min(tensor_t *x);
-TENSOR_API tensor_t *tensor_argmax(tensor_t *x);                        // i64, first of ties, NaN wins; no grad
+// i64, first of ties, NaN wins; no grad
+TENSOR_API tensor_t *tensor_argmax(tensor_t *x);
 TENSOR_API tensor_t *tensor_argmin(tensor_t *x);
 TENSOR_API tensor_t *tensor_any(tensor_t *x);                           // bool; no grad
 TENSOR_API tensor_t *tensor_all(tensor_t *x);
-TENSOR_API tensor_t *tensor_var(tensor_t *x, int64_t correction);       // divides by n - correction (PyTorch: 1)
+// divides by n - correction (PyTorch: 1)
+TENSOR_API tensor_t *tensor_var(tensor_t *x, int64_t correction);
 TENSOR_API tensor_t *tensor_std(tensor_t *x, int64_t correction);
 TENSOR_API tensor_t *tensor_norm(tensor_t *x);                          // 2-norm, scaled against overflow
 
-// One dim.  -> new;  grad as above, amax/amin split ties, max_dim/min_dim to the chosen index;  errors as above
+// One dim.  -> new;  grad as above, amax/amin split ties, max_dim/min_dim to the chosen index;  errors as
+// above
 TENSOR_API tensor_t *tensor_sum_dim(tensor_t *x, int64_t dim, int keepdim);
 TENSOR_API tensor_t *tensor_mean_dim(tensor_t *x, int64_t dim, int keepdim);
 TENSOR_API tensor_t *tensor_prod_dim(tensor_t *x, int64_t dim, int keepdim);
@@ -713,8 +726,8 @@ TENSOR_API tensor_t *tensor_log_softmax(tensor_t *x, int64_t dim);
 // ------------------------------------------------------------------------------
 // >>linalg                                         MARK: matrix products
 //
-// One packed, register-tiled GEMM serves all of them in all transposes (views cost nothing). Accumulation order depends
-// on shapes alone.
+// One packed, register-tiled GEMM serves all of them in all transposes (views cost nothing). Accumulation
+// order depends on shapes alone.
 // ------------------------------------------------------------------------------
 
 // Matrix product with PyTorch's rules for 1-d, 2-d and batched, broadcast operands.
@@ -733,7 +746,8 @@ TENSOR_API tensor_t *tensor_mv(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_dot(tensor_t *a, tensor_t *b);
 // a [M], b [N].                        -> new [M, N];  grad as mul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_outer(tensor_t *a, tensor_t *b);
-// beta * x + alpha * (a b), x broadcasts to [M, N].     -> new [M, N];  grad as mul/matmul;  errors SHAPE, DTYPE
+// beta * x + alpha * (a b), x broadcasts to [M, N].     -> new [M, N];  grad as mul/matmul;  errors SHAPE,
+// DTYPE
 TENSOR_API tensor_t *tensor_addmm(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
 // Keeps the elements on and below (above) the diagonal-th diagonal of the last two dims, zeros the rest.
 //   -> new, shape of x;  grad dx = tril(g) (triu);  errors SHAPE if x has fewer than 2 dims
@@ -743,8 +757,8 @@ TENSOR_API tensor_t *tensor_triu(tensor_t *x, int64_t diagonal);
 // ------------------------------------------------------------------------------
 // >>index                                          MARK: joining, indexing
 //
-// Index values are checked in a whole pass before the first write, in release too; an index outside is the error INDEX.
-// ------------------------------------------------------------------------------
+// Index values are checked in a whole pass before the first write, in release too; an index outside is the
+// error INDEX. ------------------------------------------------------------------------------
 
 // Joins n tensors along dim (all other dims equal).
 //   -> new, promoted dtype;  grad slices g;  errors SHAPE, INDEX, DTYPE
@@ -772,7 +786,8 @@ TENSOR_API tensor_t *tensor_scatter(tensor_t *x, int64_t dim, tensor_t *index, t
 // value where mask (bool, broadcasts to x) is true, else x.
 //   -> new;  grad dx = g where mask is false;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_masked_fill(tensor_t *x, tensor_t *mask, double value);
-// The elements of x where mask (bool, shape of x after broadcast) is true, in row-major order. Reads the mask.
+// The elements of x where mask (bool, shape of x after broadcast) is true, in row-major order. Reads the
+// mask.
 //   -> new 1-d;  grad dx = g at those places;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_masked_select(tensor_t *x, tensor_t *mask);
 // 1 at the class, 0 elsewhere.
@@ -786,9 +801,9 @@ TENSOR_API tensor_t *tensor_repeat_n(tensor_t *x, const int64_t *repeats, int n)
 // ------------------------------------------------------------------------------
 // >>random                                         MARK: random numbers
 //
-// Philox4x32-10 (Salmon et al., SC 2011) with the element index as counter: the same seed gives the same numbers for any
-// thread count, instruction set and device, and rand(n) is a prefix of rand(m). Each call takes one stream number of the
-// calling thread's generator, so a longer result never shifts the next one.
+// Philox4x32-10 (Salmon et al., SC 2011) with the element index as counter: the same seed gives the same
+// numbers for any thread count, instruction set and device, and rand(n) is a prefix of rand(m). Each call
+// takes one stream number of the calling thread's generator, so a longer result never shifts the next one.
 // ------------------------------------------------------------------------------
 
 // Seeds the calling thread's generator.   -> nothing;  errors none
@@ -807,7 +822,8 @@ TENSOR_API tensor_t *tensor_randint_n(int64_t low, int64_t high, const int64_t *
 TENSOR_API tensor_t *tensor_randperm(int64_t n);
 // 1 with probability p (elementwise), else 0.   -> new, shape and dtype of p;  grad zero;  errors DTYPE
 TENSOR_API tensor_t *tensor_bernoulli(tensor_t *p);
-// Rows of weights (>= 0) give n indices each, drawn with replacement.   -> new i64 [..., n];  errors SHAPE, DTYPE
+// Rows of weights (>= 0) give n indices each, drawn with replacement.   -> new i64 [..., n];  errors SHAPE,
+// DTYPE
 TENSOR_API tensor_t *tensor_multinomial(tensor_t *weights, int64_t n);
 // Fills x with uniform numbers from [low, high) (normal ones).   -> x;  errors AUTOGRAD, DTYPE
 TENSOR_API tensor_t *tensor_uniform_(tensor_t *x, double low, double high);
@@ -816,9 +832,9 @@ TENSOR_API tensor_t *tensor_normal_(tensor_t *x, double mean, double std);
 // ------------------------------------------------------------------------------
 // >>autograd                                       MARK: autograd
 //
-// A tape of nodes ordered by sequence number; backward pops them from a heap on the calling thread, never recursing.
-// Values saved for backward are checked against their storage's version: "no error" means the gradients are right.
-// ------------------------------------------------------------------------------
+// A tape of nodes ordered by sequence number; backward pops them from a heap on the calling thread, never
+// recursing. Values saved for backward are checked against their storage's version: "no error" means the
+// gradients are right. ------------------------------------------------------------------------------
 
 // Marks a leaf as wanting a gradient (or not).
 //   x       f32 f64 f16 bf16; not the result of a recorded operation
@@ -872,7 +888,8 @@ struct tensor_function_t {
 //   user    handed to ctx; freed by fn->destroy
 //   -> new;  grad by fn->backward (differentiable itself if made of tensor ops);  errors what forward raises
 TENSOR_API tensor_t *tensor_apply(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n);
-// Inside forward: keeps x (an input or the result) for backward, as saved value slot (0..7).   -> code;  errors INDEX
+// Inside forward: keeps x (an input or the result) for backward, as saved value slot (0..7).   -> code;
+// errors INDEX
 TENSOR_API int tensor_save_for_backward(tensor_function_ctx_t *ctx, int slot, tensor_t *x);
 // Inside backward: the saved value.   -> borrowed;  errors AUTOGRAD if it was changed since
 TENSOR_API tensor_t *tensor_saved(tensor_function_ctx_t *ctx, int slot);
@@ -907,10 +924,10 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 // ------------------------------------------------------------------------------
 // >>sites                                          MARK: call sites, variadic sugar
 //
-// Each function is hidden behind a macro of its name that calls it and then stamps the place of the call on what it made
-// (or on the error it raised). Afterwards rather than as an argument: functions keep their plain signature for bindings
-// and function pointers, and nested calls evaluate in the right order. (name)(args) calls without a stamp.
-// ------------------------------------------------------------------------------
+// Each function is hidden behind a macro of its name that calls it and then stamps the place of the call on
+// what it made (or on the error it raised). Afterwards rather than as an argument: functions keep their plain
+// signature for bindings and function pointers, and nested calls evaluate in the right order. (name)(args)
+// calls without a stamp. ------------------------------------------------------------------------------
 
 #define tensor_scope_return(...) tensor__at(TENSOR_HERE, (tensor_scope_return)(__VA_ARGS__))
 #define tensor_keep(...) tensor__at(TENSOR_HERE, (tensor_keep)(__VA_ARGS__))
@@ -1129,9 +1146,9 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_data_mut(...) ((void *)(intptr_t)tensor__at_ptr(TENSOR_HERE, (tensor_data_mut)(__VA_ARGS__)))
 #define tensor_max_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_max_dim)(__VA_ARGS__))
 #define tensor_min_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_min_dim)(__VA_ARGS__))
-// Options are designated initialisers over one args struct per function: site_ first (which also allows an empty list), the
-// positional arguments, surplus_ (a surplus positional argument warns), the options. In C++14 and later the members
-// have initialisers, so that a partial list stays silent.
+// Options are designated initialisers over one args struct per function: site_ first (which also allows an
+// empty list), the positional arguments, surplus_ (a surplus positional argument warns), the options. In
+// C++14 and later the members have initialisers, so that a partial list stays silent.
 #define TENSOR_ARGS(type, ...) ((type){.site_ = TENSOR_HERE, __VA_ARGS__})
 #if defined(__cplusplus) && __cplusplus >= 201402L
 #define TENSOR_INIT {}
@@ -1205,14 +1222,15 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 // ------------------------------------------------------------------------------
 // >>cpp                                            MARK: C++ face
 //
-// Variadic templates instead of compound literals, so that nothing here is an extension in C++11. tensor_scope_guard ends
-// its scope at the closing brace; tensor_ref keeps a tensor and frees it, and has the operators.
-// ------------------------------------------------------------------------------
+// Variadic templates instead of compound literals, so that nothing here is an extension in C++11.
+// tensor_scope_guard ends its scope at the closing brace; tensor_ref keeps a tensor and frees it, and has the
+// operators. ------------------------------------------------------------------------------
 
 struct tensor_dims_pack {
     int64_t d[TENSOR_MAX_DIMS];
     int n;
-    template <class... D> explicit tensor_dims_pack(D... dims) : d{static_cast<int64_t>(dims | 0)...}, n(sizeof...(D)) {
+    template <class... D> explicit tensor_dims_pack(D... dims) : d{static_cast<int64_t>(dims | 0)...},
+        n(sizeof...(D)) {
         static_assert(sizeof...(D) <= TENSOR_MAX_DIMS, "at most 8 dims");
     }
 };
@@ -1331,7 +1349,8 @@ class tensor_scope_guard {
     tensor_scope_t scope_;
 };
 
-// A tensor with operators: wraps a tensor_t * without owning it, so that a * b + 1 is a sum and not pointer arithmetic.
+// A tensor with operators: wraps a tensor_t * without owning it, so that a * b + 1 is a sum and not pointer
+// arithmetic.
 class tensor_val {
   public:
     tensor_val(tensor_t *t) : t_(t) {}
@@ -1346,10 +1365,14 @@ inline tensor_val operator-(const tensor_val &a) { return (tensor_neg)(a.get());
     inline tensor_val operator sign(const tensor_val &a, const tensor_val &b) {                              \
         return (tensor_##name)(a.get(), b.get());                                                            \
     }                                                                                                        \
-    inline tensor_val operator sign(const tensor_val &a, tensor_t *b) { return (tensor_##name)(a.get(), b); } \
-    inline tensor_val operator sign(tensor_t *a, const tensor_val &b) { return (tensor_##name)(a, b.get()); } \
-    inline tensor_val operator sign(const tensor_val &a, double b) { return (tensor_##name##_scalar)(a.get(), b); } \
-    inline tensor_val operator sign(const tensor_val &a, int b) { return (tensor_##name##_scalar)(a.get(), b); } \
+    inline tensor_val operator sign(const tensor_val &a, tensor_t *b) { return (tensor_##name)(a.get(), b);  \
+        }                                                                                                    \
+    inline tensor_val operator sign(tensor_t *a, const tensor_val &b) { return (tensor_##name)(a, b.get());  \
+        }                                                                                                    \
+    inline tensor_val operator sign(const tensor_val &a,                                                     \
+                                    double b) { return (tensor_##name##_scalar)(a.get(), b); }               \
+    inline tensor_val operator sign(const tensor_val &a, int b) { return (tensor_##name##_scalar)(a.get(),   \
+            b); }                                                                                            \
     inline tensor_val operator sign(double a, const tensor_val &b) { return reverse; }                       \
     inline tensor_val operator sign(int a, const tensor_val &b) { return reverse; }
 TENSOR__OPERATOR(+, add, (tensor_add_scalar)(b.get(), a))
@@ -1394,9 +1417,9 @@ class tensor_ref : public tensor_val {
 // ------------------------------------------------------------------------------
 // >>shared                                         MARK: layouts shared with tensor_nn.h and backends
 //
-// What a separately compiled tensor_nn.h or backend needs: layouts, the call, the op tables. At link time they meet in
-// one symbol, tensor__internals(). Rejected: exporting every private function (clashes, frozen signatures).
-// ------------------------------------------------------------------------------
+// What a separately compiled tensor_nn.h or backend needs: layouts, the call, the op tables. At link time
+// they meet in one symbol, tensor__internals(). Rejected: exporting every private function (clashes, frozen
+// signatures). ------------------------------------------------------------------------------
 
 #if defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #ifndef TENSOR_SHARED_7C1E
@@ -1407,7 +1430,7 @@ class tensor_ref : public tensor_val {
 #include <string.h>
 
 #if (defined(__FAST_MATH__) || defined(_M_FP_FAST)) && !defined(TENSOR_ALLOW_FAST_MATH)
-#error "tensor.h: -ffast-math breaks NaN rules and equal bits; define TENSOR_ALLOW_FAST_MATH to build all the same"
+#error "tensor.h: -ffast-math breaks NaN rules and equal bits; TENSOR_ALLOW_FAST_MATH builds all the same"
 #endif
 
 #define TENSOR__FN static TENSOR__UNUSED
@@ -1463,7 +1486,8 @@ typedef struct tensor__storage_t tensor__storage_t;
 typedef struct tensor__row_t tensor__row_t;
 typedef struct tensor__grad_t tensor__grad_t;
 
-// Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error texts.
+// Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
+// texts.
 struct tensor__storage_t {
     void *data;
     uint64_t bytes;
@@ -1525,15 +1549,18 @@ typedef struct tensor_call_t {
     void *scratch;                      // row->scratch bytes, aligned to 64
     tensor__thread_t *thread;
 } tensor_call_t;
-typedef int (*tensor_kernel_t)(tensor_call_t *call);                    // -> tensor_code_t, after tensor__fail
+// -> tensor_code_t, after tensor__fail
+typedef int (*tensor_kernel_t)(tensor_call_t *call);
 typedef uint64_t (*tensor_scratch_t)(const tensor_call_t *call);        // bytes wanted
 
-// Kernel families: a backend has one kernel per family. nn's are here too, so that one number names a family anywhere.
+// Kernel families: a backend has one kernel per family. nn's are here too, so that one number names a family
+// anywhere.
 typedef enum tensor_family_t {
     TENSOR_FAMILY_POINTWISE, TENSOR_FAMILY_POINTWISE_BACKWARD, TENSOR_FAMILY_REDUCE, TENSOR_FAMILY_ROWS,
     TENSOR_FAMILY_MATMUL, TENSOR_FAMILY_INDEX, TENSOR_FAMILY_RANDOM, TENSOR_FAMILY_FILL, TENSOR_FAMILY_VIEW,
     TENSOR_FAMILY_COMPOSED, TENSOR_FAMILY_CUSTOM,
-    TENSOR_FAMILY_CONV, TENSOR_FAMILY_POOL, TENSOR_FAMILY_NORM, TENSOR_FAMILY_EMBEDDING, TENSOR_FAMILY_DROPOUT,
+    TENSOR_FAMILY_CONV, TENSOR_FAMILY_POOL, TENSOR_FAMILY_NORM, TENSOR_FAMILY_EMBEDDING,
+        TENSOR_FAMILY_DROPOUT,
     TENSOR_FAMILY_ATTENTION, TENSOR_FAMILY_LOSS, TENSOR_FAMILY_OPTIMIZER, TENSOR_FAMILY_COUNT
 } tensor_family_t;
 
@@ -1552,10 +1579,13 @@ struct tensor__row_t {
     tensor_scratch_t scratch;           // NULL = none
     double lo, hi;                      // domain of test inputs
     const char *doc;
-    const char *args;                   // names of the inputs in error texts, "x index src"; NULL = a b c (x if alone)
+    // names of the inputs in error texts, "x index src"; NULL = a b c (x if alone)
+    const char *args;
 };
-enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,   // saves input 0, 1, ..
-       TENSOR__SY = 256, TENSOR__SY1 = 512, TENSOR__SY2 = 1024 };                         // saves output 0, 1, 2
+// saves input 0, 1, ..
+enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,
+       // saves output 0, 1, 2
+       TENSOR__SY = 256, TENSOR__SY1 = 512, TENSOR__SY2 = 1024 };
 
 // Where a gradient goes: an output of another node, or a leaf.
 typedef struct tensor__edge_t { tensor__node_t *node; tensor_t *leaf; int32_t output; } tensor__edge_t;
@@ -1592,7 +1622,8 @@ struct tensor__node_t {
     tensor__node_t *next;               // worklist of nodes being freed; free list
 };
 
-// What a gradient function sees. It fills gx[k] for the inputs that need one, with differentiable ops where create is set.
+// What a gradient function sees. It fills gx[k] for the inputs that need one, with differentiable ops where
+// create is set.
 struct tensor__grad_t {
     tensor__thread_t *th;
     tensor__node_t *node;
@@ -1613,7 +1644,8 @@ typedef struct tensor__op_t {
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
     uint8_t compute;                    // dtype the formula is computed in (pointwise)
     int immediate;                      // input 1 is absent and stands for imm
-    int visible;                        // outputs the user sees (1); the others are dropped after the tape saved them
+    // outputs the user sees (1); the others are dropped after the tape saved them
+    int visible;
     double imm;
     tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
     tensor_t *out[TENSOR__MAX_OUT];
@@ -1631,8 +1663,8 @@ typedef struct tensor__owned_t {
 
 typedef void (*tensor__task_fn)(void *arg, int64_t task, int worker);   // worker 0..threads-1
 
-// C[m,n] (+)= sum over k of A[m,k] B[k,n] (+ bias[n]), for each batch item. Strides and offsets in elements; any
-// strides for A and B, C's column stride is 1.
+// C[m,n] (+)= sum over k of A[m,k] B[k,n] (+ bias[n]), for each batch item. Strides and offsets in elements;
+// any strides for A and B, C's column stride is 1.
 typedef struct tensor__gemm_t {
     int64_t m, n, k;
     const void *a; int64_t ars, acs;
@@ -1644,14 +1676,15 @@ typedef struct tensor__gemm_t {
     void *scratch; size_t scratch_bytes;
 } tensor__gemm_t;
 
-// The private functions other parts may call. In a file without the implementation the names below the struct stand for
-// members of what tensor__internals gives.
+// The private functions other parts may call. In a file without the implementation the names below the struct
+// stand for members of what tensor__internals gives.
 typedef struct tensor__internals_t {
     int version; size_t size_tensor, size_call;
     tensor_t *poison;
     tensor__thread_t *(*self)(void);
     tensor_t *(*fail)(tensor__thread_t *th, int code, const char *format, ...);
-    int (*begin)(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin);   // 0 = failed, raised
+    // 0 = failed, raised
+    int (*begin)(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin);
     tensor_t *(*result)(tensor__op_t *o, int dtype, const int64_t *dims, int ndim);
     tensor_t *(*finish)(tensor__op_t *o);
     tensor_t *(*grad_in)(tensor__grad_t *g, int k);
@@ -1666,7 +1699,8 @@ typedef struct tensor__internals_t {
     uint64_t (*gemm_scratch)(const tensor__gemm_t *g);
     int (*isa)(void);                                     // pass whose kernels to use: 0 scalar .. 3 AVX-512
     int (*reference)(void);                               // TENSOR_REFERENCE: plain double formulas
-    void *(*memory)(tensor__thread_t *th, uint64_t bytes);   // zeroed, counted; NULL after raising OUT_OF_MEMORY
+    // zeroed, counted; NULL after raising OUT_OF_MEMORY
+    void *(*memory)(tensor__thread_t *th, uint64_t bytes);
     void (*memory_free)(tensor__thread_t *th, void *p);
     void (*own)(tensor__thread_t *th, tensor__owned_t *o);
     void (*disown)(tensor__owned_t *o);
@@ -1674,9 +1708,11 @@ typedef struct tensor__internals_t {
     void (*drop)(tensor_t *t);
     void (*push_path)(tensor__thread_t *th, const char *name);   // module path for error texts
     void (*pop_path)(tensor__thread_t *th);
-    void (*load)(void *to, int to_dtype, const void *from, int from_dtype, int64_t n);   // converts n elements
+    // converts n elements
+    void (*load)(void *to, int to_dtype, const void *from, int from_dtype, int64_t n);
     void (*philox)(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]);
-    tensor_scope_t (*scope)(int grad_mode);               // the library's own: no epoch; grad_mode < 0 = as it is
+    // the library's own: no epoch; grad_mode < 0 = as it is
+    tensor_scope_t (*scope)(int grad_mode);
     tensor_t *(*tidy)(tensor__thread_t *th, int64_t mark, tensor_t *y);
 } tensor__internals_t;
 
@@ -1692,13 +1728,14 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // ------------------------------------------------------------------------------
 // >>ops                                            MARK: op tables
 //
-// One row per op, alphabetical inside its group. Pointwise rows hold their formula and its derivatives in the vocabulary
-// below; the others name functions. To add an op: a row here, its public prototype with docs above, its cases in
-// tests/ops.c; a pointwise op needs its name in >>sites and in
-// the list of fronts in >>impl-pointwise besides, another one a front (checks, shape) and a kernel or gradient.
+// One row per op, alphabetical inside its group. Pointwise rows hold their formula and its derivatives in the
+// vocabulary below; the others name functions. To add an op: a row here, its public prototype with docs
+// above, its cases in tests/ops.c; a pointwise op needs its name in >>sites and in
+// the list of fronts in >>impl-pointwise besides, another one a front (checks, shape) and a kernel or
+// gradient.
 //
-// Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what the derivatives
-// read, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps integers.
+// Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what
+// the derivatives read, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps integers.
 // ------------------------------------------------------------------------------
 
 // clang-format off
@@ -1858,16 +1895,16 @@ typedef enum tensor_op_id_t {
 // ------------------------------------------------------------------------------
 // >>vocabulary                                     MARK: words of the formulas
 //
-// A row's text means five things: f64 (the reference, libm allowed), f32 in scalar or vector registers (once per instruction
-// set), int64_t with wrap-around (NUM rows on integers), CUDA, and tensor_t * (the derivative of a derivative). Each
-// meaning defines these words before it expands the rows:
+// A row's text means five things: f64 (the reference, libm allowed), f32 in scalar or vector registers (once
+// per instruction set), int64_t with wrap-around (NUM rows on integers), CUDA, and tensor_t * (the derivative
+// of a derivative). Each meaning defines these words before it expands the rows:
 //
 //   F_A F_B F_C_      operands        F_Y  result        F_G  incoming gradient    F_P(k) parameter f[k]
 //   F_C(x)            constant        F_INF infinity
 //   F_ADD F_SUB F_MUL F_DIV F_NEG F_ABS F_SIGN F_SQRT F_RSQRT F_MIN F_MAX (both NaN-propagating)
 //   F_FLOORDIV F_FMOD F_REMAINDER F_FLOOR F_CEIL F_TRUNC F_ROUND F_POW F_ATAN2
-//   F_EXP F_EXP2 F_EXPM1 F_LOG F_LOG2 F_LOG10 F_LOG1P F_SIN F_COS F_TAN F_ASIN F_ACOS F_ATAN F_SINH F_COSH F_TANH
-//   F_SIGMOID F_ERF F_ERFC F_GELU
+//   F_EXP F_EXP2 F_EXPM1 F_LOG F_LOG2 F_LOG10 F_LOG1P F_SIN F_COS F_TAN F_ASIN F_ACOS F_ATAN F_SINH F_COSH
+//   F_TANH F_SIGMOID F_ERF F_ERFC F_GELU
 //   F_LT F_LE F_GT F_GE F_EQ F_NE F_ISNAN give masks; F_AND F_OR F_XOR combine them; F_SEL(mask, x, y)
 //
 // and these are spelt in the others, for all meanings at once:
@@ -1972,9 +2009,10 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 // ------------------------------------------------------------------------------
 // >>kernels                                        MARK: CPU kernels, once per instruction set
 //
-// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set (0 scalar,
-// 1 SSE2, 2 AVX2+FMA, 3 AVX-512). Rejected: -march (the user's flags would decide) and intrinsics in macros of 100 lines
-// (no breakpoints). tensor_nn.h opens a pass with TENSOR__PASS_OPEN, adds its kernels, ends it with TENSOR__PASS_CLOSE.
+// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set
+// (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512). Rejected: -march (the user's flags would decide) and intrinsics
+// in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with TENSOR__PASS_OPEN, adds its kernels,
+// ends it with TENSOR__PASS_CLOSE.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
@@ -1994,7 +2032,8 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 // know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
 // (platform's bits).
 // ------------------------------------------------------------------------------
-// An opened pass (tensor_nn.h) may stand in one file with the core's own: its functions have names of their own.
+// An opened pass (tensor_nn.h) may stand in one file with the core's own: its functions have names of their
+// own.
 #ifdef TENSOR__PASS_OPEN
 #define TENSOR__K2(name, isa) tensor__##name##_##isa##_open
 #else
@@ -3065,9 +3104,9 @@ TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
 // ------------------------------------------------------------------------------
 // >>kernel-pointwise                               MARK: pointwise bodies
 //
-// One loop per formula: contiguous, n a multiple of V_N. Strides, conversion and tails are the iterator's, so a result
-// does not depend on an element's position. in: A, B, C, Y, G (those the formula reads); out: result, or gradients
-// (NULL = not wanted).
+// One loop per formula: contiguous, n a multiple of V_N. Strides, conversion and tails are the iterator's, so
+// a result does not depend on an element's position. in: A, B, C, Y, G (those the formula reads); out:
+// result, or gradients (NULL = not wanted).
 // ------------------------------------------------------------------------------
 
 #define F_A V_LOAD((const float *)in[0] + i)
@@ -3136,7 +3175,8 @@ TENSOR__FN V_F TENSOR__K(sign)(V_F x) {
     return V_SEL(M_OR(V_GT(x, V_ZERO()), V_LT(x, V_ZERO())), one, x);
 }
 
-// Exact remainders need more than float quotients: through double, lane by lane (these three are rare in networks).
+// Exact remainders need more than float quotients: through double, lane by lane (these three are rare in
+// networks).
 TENSOR__FN V_F TENSOR__K(lanes2)(double (*f)(double, double), V_F a, V_F b) {
     float u[V_N], v[V_N];
     V_STORE(u, a);
@@ -3149,12 +3189,14 @@ TENSOR__FN V_F TENSOR__K(remainder)(V_F a, V_F b) { return TENSOR__K(lanes2)(ten
 TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__floordiv_f64, a, b); }
 
 #define TENSOR__FORWARD(name, f)                                                                             \
-    TENSOR__FN void TENSOR__K(f_##name)(const void *const *in, void *const *out, const double *p, int64_t n) { \
+    TENSOR__FN void TENSOR__K(f_##name)(const void *const *in, void *const *out, const double *p,            \
+                                        int64_t n) {                                                         \
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i += V_N) { V_STORE((float *)out[0] + i, f); }                            \
     }
 #define TENSOR__BACKWARD_HEAD(name)                                                                          \
-    TENSOR__FN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p, int64_t n) { \
+    TENSOR__FN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p,            \
+                                        int64_t n) {                                                         \
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i += V_N)
 #define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
@@ -3239,8 +3281,8 @@ TENSOR__FN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
 // ------------------------------------------------------------------------------
 // >>kernel-rows                                    MARK: softmax and its kin, one row
 //
-// Two or three sweeps over a row that stays in L1. Sums in lanes: a row is at most some thousand elements in practice, and
-// the order is fixed by n alone.
+// Two or three sweeps over a row that stays in L1. Sums in lanes: a row is at most some thousand elements in
+// practice, and the order is fixed by n alone.
 // ------------------------------------------------------------------------------
 
 // Runs `text` over x[i], y[i] for full vectors, then once over a padded copy of the rest.
@@ -3328,7 +3370,8 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 // ------------------------------------------------------------------------------
 // >>kernel-gemm                                    MARK: matrix product
 //
-// f32 GEMM of one pass. The call and what all passes share: tensor__gemm_cut and its neighbours in >>impl-iterator.
+// f32 GEMM of one pass. The call and what all passes share: tensor__gemm_cut and its neighbours in
+// >>impl-iterator.
 //
 // A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for
 // every height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns
@@ -4091,8 +4134,8 @@ extern "C" {
 // ------------------------------------------------------------------------------
 // >>impl-platform                                  MARK: threads, atomics, CPU features, memory
 //
-// The only place that knows operating systems and compilers. Every thread primitive the library uses is here: one mutex
-// with condition variable, thread start and join, one thread-local pointer with a destructor.
+// The only place that knows operating systems and compilers. Every thread primitive the library uses is here:
+// one mutex with condition variable, thread start and join, one thread-local pointer with a destructor.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_THREADS)
@@ -4157,7 +4200,8 @@ TENSOR__FN int tensor__cas_ptr(void *volatile *p, void **expected, void *v) {
 #define TENSOR__U64_LOAD(p) ((uint64_t)_InterlockedCompareExchange64((volatile __int64 *)(p), 0, 0))
 #define TENSOR__U64_CAS(p, expected, v) tensor__cas_u64(p, expected, v)
 TENSOR__FN int tensor__cas_u64(uint64_t *p, uint64_t *expected, uint64_t v) {
-    uint64_t old = (uint64_t)_InterlockedCompareExchange64((volatile __int64 *)p, (__int64)v, (__int64)*expected);
+    uint64_t old = (uint64_t)_InterlockedCompareExchange64((volatile __int64 *)p, (__int64)v,
+                                                           (__int64)*expected);
     int done = old == *expected;
     *expected = old;
     return done;
@@ -4217,9 +4261,9 @@ TENSOR__FN int tensor__cpu_best(void) {
 // ------------------------------------------------------------------------------
 // >>impl-state                                     MARK: context and thread layouts
 //
-// A thread's state holds everything its fast path touches, so an op takes no lock: free lists, scope stack, generator,
-// error. It outlives the thread (it is "home" to its tensors) and is handed to the next thread that comes.
-// ------------------------------------------------------------------------------
+// A thread's state holds everything its fast path touches, so an op takes no lock: free lists, scope stack,
+// generator, error. It outlives the thread (it is "home" to its tensors) and is handed to the next thread
+// that comes. ------------------------------------------------------------------------------
 
 enum {
     TENSOR__CLASSES = 168,          // size classes, four per doubling from 64 bytes up
@@ -4243,7 +4287,8 @@ struct tensor__thread_t {
     int64_t top, room;
     uint32_t scope_id;              // last given out
     int32_t depth;
-    struct { int64_t mark; uint32_t id; uint8_t grad_mode, user; } *scopes;     // user: not one of the library's own
+    // user: not one of the library's own
+    struct { int64_t mark; uint32_t id; uint8_t grad_mode, user; } *scopes;
     int32_t scope_room;
     uint8_t grad_mode, in_parallel;
     uint64_t seq;                   // of the last node
@@ -4310,7 +4355,8 @@ struct tensor_context_t {
     void *error_user;
     tensor__owned_t *owned;
     int isa, isa_known, reference;
-    const struct tensor__isa_t *plain;      // kernels of the plain door; NULL before the first choice and as reference
+    // kernels of the plain door; NULL before the first choice and as reference
+    const struct tensor__isa_t *plain;
     tensor__pool_t pool;
 };
 
@@ -4337,10 +4383,10 @@ TENSOR__INLINE tensor__thread_t *tensor__self(void) {
 // ------------------------------------------------------------------------------
 // >>impl-alloc                                     MARK: caching allocator, slabs
 //
-// Size classes, four per doubling; a freed block goes to its home thread's list and comes back from there, so a steady
-// step neither calls malloc nor takes a page fault. Raw blocks are linked into the context: shutdown frees them all.
-// Rejected: per-object malloc (40 ns and fragmentation), one arena per step (its size is always a guess).
-// ------------------------------------------------------------------------------
+// Size classes, four per doubling; a freed block goes to its home thread's list and comes back from there, so
+// a steady step neither calls malloc nor takes a page fault. Raw blocks are linked into the context: shutdown
+// frees them all. Rejected: per-object malloc (40 ns and fragmentation), one arena per step (its size is
+// always a guess). ------------------------------------------------------------------------------
 
 TENSOR__FN tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...);
 TENSOR__FN void tensor__cache_release(tensor__thread_t *th);
@@ -4532,7 +4578,8 @@ TENSOR__FN void tensor__cache_release(tensor__thread_t *th) {
     }
 }
 
-// A header; only a dead one that survived a whole scope reset is used again, so that stale pointers are noticed.
+// A header; only a dead one that survived a whole scope reset is used again, so that stale pointers are
+// noticed.
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__header_slow(tensor__thread_t *th) {
     tensor__drain(th);
     enum { N = TENSOR__SLAB };
@@ -4579,7 +4626,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__storage_slow(tensor__thread_t *th) {
     }
     return 1;
 }
-// Storage with `bytes` of fresh memory (data = NULL: own), or over foreign memory. NULL = out of memory, not raised.
+// Storage with `bytes` of fresh memory (data = NULL: own), or over foreign memory. NULL = out of memory, not
+// raised.
 TENSOR__FN tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t bytes, void *data) {
     if (!th->storages && !tensor__storage_slow(th)) { return NULL; }
     tensor__storage_t *s = th->storages;
@@ -4646,9 +4694,9 @@ TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
 // ------------------------------------------------------------------------------
 // >>impl-errors                                    MARK: error texts
 //
-// An own small formatter: it knows shapes and needs no stdio. The site is stamped by the user's call (tensor__at) after
-// the failing function returned; handler and stderr fire then, or at the thread's next call.
-// ------------------------------------------------------------------------------
+// An own small formatter: it knows shapes and needs no stdio. The site is stamped by the user's call
+// (tensor__at) after the failing function returned; handler and stderr fire then, or at the thread's next
+// call. ------------------------------------------------------------------------------
 
 typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
 
@@ -4704,7 +4752,8 @@ TENSOR__FN void tensor__put_shape(tensor__text_t *s, const int64_t *dims, int nd
     tensor__puts(s, "]");
 }
 
-// %s string, %i int, %d int64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const int64_t * and int: a shape.
+// %s string, %i int, %d int64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const int64_t * and
+// int: a shape.
 TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
     for (; *f; f++) {
         if (*f != '%') { tensor__put(s, f, 1); continue; }
@@ -4718,7 +4767,8 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
             tensor__put_shape(s, t->dims, t->ndim);
             break;
         }
-        case 'y': tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype)); break;
+        case 'y': tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype));
+        break;
         case 'n': {
             const int64_t *dims = va_arg(v, const int64_t *);
             tensor__put_shape(s, dims, va_arg(v, int));
@@ -4795,7 +4845,8 @@ TENSOR_API const char *(tensor_code_name)(int code) {
     }
 }
 TENSOR_API int (tensor_raise)(int code, const char *what) {
-    tensor__fail(tensor__self(), code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_INTERNAL, "%s", what ? what : "?");
+    tensor__fail(tensor__self(), code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_INTERNAL, "%s",
+                 what ? what : "?");
     return code;
 }
 TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
@@ -4942,7 +4993,8 @@ TENSOR_API int (tensor_version)(void) {
 TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t);
 TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx);
 
-// Everything the context owns: objects first (they hold tensors), then scopes, then what is still kept, then raw memory.
+// Everything the context owns: objects first (they hold tensors), then scopes, then what is still kept, then
+// raw memory.
 TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
     tensor_context_t *ctx = th->ctx;
     tensor__report(th, NULL);
@@ -5156,9 +5208,10 @@ TENSOR__FN void tensor__pop_path(tensor__thread_t *th) { th->path_depth--; }
 // ------------------------------------------------------------------------------
 // >>impl-threads                                   MARK: worker threads
 //
-// One word says which job is open and how many workers are inside, so the caller never waits for a worker that has not
-// come in: a late sleeper finds the job closed. Workers spin for some tens of microseconds between jobs (0.1 us to join,
-// a sleeping one costs 50), then sleep at no cost. Nested calls run inline. Rejected: OpenMP (a runtime of its own).
+// One word says which job is open and how many workers are inside, so the caller never waits for a worker
+// that has not come in: a late sleeper finds the job closed. Workers spin for some tens of microseconds
+// between jobs (0.1 us to join, a sleeping one costs 50), then sleep at no cost. Nested calls run inline.
+// Rejected: OpenMP (a runtime of its own).
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__SPINS = 4000 };      // pauses before sleeping, about 60-100 us
@@ -5250,7 +5303,8 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
     if (n < 1 || n > TENSOR__MAX_THREADS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "set_num_threads: %i is not in 1..%i", n, (int)TENSOR__MAX_THREADS);
+        tensor__fail(th, TENSOR_ERR_SHAPE, "set_num_threads: %i is not in 1..%i", n,
+                     (int)TENSOR__MAX_THREADS);
         return TENSOR_ERR_SHAPE;
     }
     if (n == p->n && !p->hook) { return 0; }
@@ -5285,7 +5339,8 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     p->n = started + 1;
     if (started == n - 1) { return 0; }
     tensor__pool_stop(th->ctx);
-    tensor__fail(th, TENSOR_ERR_INTERNAL, "set_num_threads: the system started %i of %i threads", started, n - 1);
+    tensor__fail(th, TENSOR_ERR_INTERNAL, "set_num_threads: the system started %i of %i threads", started,
+                 n - 1);
     return TENSOR_ERR_INTERNAL;
 #endif
 }
@@ -5306,7 +5361,8 @@ TENSOR_API int (tensor_num_processors)(void) {
 TENSOR_API int (tensor_set_parallel_for)(tensor_parallel_fn_t fn, void *user, int n) {
     tensor__thread_t *th = tensor__self();
     if (n < 1 || n > TENSOR__MAX_THREADS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "set_parallel_for: %i is not in 1..%i", n, (int)TENSOR__MAX_THREADS);
+        tensor__fail(th, TENSOR_ERR_SHAPE, "set_parallel_for: %i is not in 1..%i", n,
+                     (int)TENSOR__MAX_THREADS);
         return TENSOR_ERR_SHAPE;
     }
     tensor__pool_stop(th->ctx);
@@ -5334,7 +5390,8 @@ TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
 TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) {
     tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
-    if (p->n == 1 || ntasks <= 1 || ntasks > INT32_MAX / 2 || th->in_parallel || TENSOR__ATOMIC_ADD(&p->busy, 1) != 0) {
+    if (p->n == 1 || ntasks <= 1 || ntasks > INT32_MAX / 2 || th->in_parallel || TENSOR__ATOMIC_ADD(&p->busy,
+            1) != 0) {
         if (p->n > 1 && ntasks > 1 && ntasks <= INT32_MAX / 2 && !th->in_parallel) {
             (void)TENSOR__ATOMIC_ADD(&p->busy, -1);
         }
@@ -5383,8 +5440,8 @@ TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) 
 // ------------------------------------------------------------------------------
 // >>impl-scopes                                    MARK: scopes, references
 //
-// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable and keep op and
-// site after death, so a stale pointer gives an error text, not a crash.
+// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable and
+// keep op and site after death, so a stale pointer gives an error text, not a crash.
 // ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node);
@@ -5422,7 +5479,9 @@ TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     if (s) { tensor__storage_drop(th, s); }
     tensor_t *base = t->base, *grad = t->grad;
     t->base = t->grad = NULL;
-    if (t->slot >= 0 && t->home == th && t->slot < th->top && th->stack[t->slot] == t) { th->stack[t->slot] = NULL; }
+    if (t->slot >= 0 && t->home == th && t->slot < th->top && th->stack[t->slot] == t) {
+        th->stack[t->slot] = NULL;
+    }
     t->slot = -1;
     if (t->home == th) {
         tensor__header_bury(th, t);
@@ -5433,7 +5492,7 @@ TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     if (grad) { tensor__drop(grad); }
 }
 TENSOR__FN tensor_t *tensor__hold(tensor_t *t) {
-    if (t != TENSOR__POISON) { TENSOR__HOLD(&t->refs); }
+    if (t && t != TENSOR__POISON) { TENSOR__HOLD(&t->refs); }
     return t;
 }
 TENSOR__FN void tensor__drop(tensor_t *t) {
@@ -5462,14 +5521,15 @@ TENSOR__FN void tensor__scopes_close(tensor__thread_t *th) {
 }
 
 // Is t usable? Poison raises POISONED if nothing else was raised; a dead header tells where it came from.
-TENSOR__FN TENSOR__NOINLINE int tensor__unusable(tensor__thread_t *th, const char *op, const char *arg, tensor_t *t) {
+TENSOR__FN TENSOR__NOINLINE int tensor__unusable(tensor__thread_t *th, const char *op, const char *arg,
+                                                 tensor_t *t) {
     if (!t) {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is NULL", op, arg);
     } else if (t->state == TENSOR__POISON_STATE) {
         tensor__fail(th, TENSOR_ERR_POISONED, "%s: argument %s failed earlier or on another thread", op, arg);
     } else if (t->state == TENSOR__DEAD) {
         tensor__fail(th, TENSOR_ERR_OWNER,
-                     "%s: argument %s: tensor used after its scope ended or it was freed, created by %s%s%s; keep it with "
+                     "%s: argument %s: tensor used after its scope ended, created by %s%s%s; keep it with "
                      "tensor_set, or take tensor_item", op, arg, t->op ? t->op : "?", t->site ? " at " : "",
                      t->site ? tensor__basename(t->site) : "");
     } else {
@@ -5509,8 +5569,8 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
     th->grad_mode = (uint8_t)grad_mode;
     return s;
 }
-// A scope of the user's: its resets and ends count as epochs, the library's own scopes do not, so that a stale pointer is
-// noticed however many layers ran since.
+// A scope of the user's: its resets and ends count as epochs, the library's own scopes do not, so that a
+// stale pointer is noticed however many layers ran since.
 TENSOR__FN tensor_scope_t tensor__user_scope(tensor__thread_t *th, int grad_mode) {
     tensor_scope_t s = tensor__scope_begin(th, grad_mode);
     if (s.thread) { th->scopes[th->depth - 1].user = 1; }
@@ -5575,8 +5635,8 @@ TENSOR__FN void tensor__unbase(tensor_t *t) {
     t->flags = (uint8_t)(t->flags & ~TENSOR__NO_GRAD_VIEW);
     tensor__drop(base);
 }
-// The end of an op made of others: what it made on the way goes, y stays. Cheaper than a scope and not one (a stale
-// pointer is still noticed until the user's own scope moves on).
+// The end of an op made of others: what it made on the way goes, y stays. Cheaper than a scope and not one (a
+// stale pointer is still noticed until the user's own scope moves on).
 TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *y) {
     if (th->top == mark) { return y; }
     if (y && y->state == TENSOR__LIVE) {
@@ -5626,17 +5686,21 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
         }
         if (t->home == th && t->slot >= 0) {
             th->stack[t->slot] = NULL;
-            if (t->slot == th->top - 1 && (!th->depth || t->slot >= th->scopes[th->depth - 1].mark)) { th->top--; }
+            if (t->slot == th->top - 1 && (!th->depth || t->slot >= th->scopes[th->depth - 1].mark)) {
+                th->top--;
+            }
             t->slot = -1;
             tensor__drop(t);
             return 0;
         }
     }
     if (t->state == TENSOR__DEAD) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed twice or after its scope ended, created by %s%s%s",
+        tensor__fail(th, TENSOR_ERR_OWNER,
+                     "free: tensor freed twice or after its scope ended, created by %s%s%s",
                      t->op ? t->op : "?", t->site ? " at " : "", t->site ? tensor__basename(t->site) : "");
     } else {
-        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor %t is neither kept nor owned by a scope of this thread", t);
+        tensor__fail(th, TENSOR_ERR_OWNER,
+                     "free: tensor %t is neither kept nor owned by a scope of this thread", t);
     }
     return TENSOR_ERR_OWNER;
 }
@@ -5646,7 +5710,9 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
     if (!TENSOR__USABLE(th, "set", "value", value)) { return th->error.code; }
     tensor_t *old = *handle;
     if (old == value) { return 0; }
-    if (old && old->state == TENSOR__DEAD) { tensor__unusable(th, "set", "*handle", old); return th->error.code; }
+    if (old && old->state == TENSOR__DEAD) {
+        tensor__unusable(th, "set", "*handle", old); return th->error.code;
+    }
     if (!old || old->state != TENSOR__LIVE || TENSOR__ATOMIC_LOAD(&old->keeps) > 0) {
         (tensor_keep)(value);
         *handle = value;
@@ -5676,12 +5742,13 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
 // ------------------------------------------------------------------------------
 // >>impl-front                                     MARK: fronts: checks, shapes, results
 //
-// Every op starts with begin (arguments usable?), computes its shape, asks for its results and finishes. Shape and dtype
-// checks stand here, once for all devices.
+// Every op starts with begin (arguments usable?), computes its shape, asks for its results and finishes.
+// Shape and dtype checks stand here, once for all devices.
 // ------------------------------------------------------------------------------
 
 static const uint8_t tensor__sizes[TENSOR_DTYPE_COUNT] = {4, 8, 4, 8, 1, 1, 2, 2};
-static const char *const tensor__dtype_names[TENSOR_DTYPE_COUNT] = {"f32", "f64", "i32", "i64", "u8", "bool", "f16", "bf16"};
+static const char *const tensor__dtype_names[TENSOR_DTYPE_COUNT] = {"f32", "f64", "i32", "i64", "u8", "bool",
+    "f16", "bf16"};
 static const char *const tensor__arg_names[TENSOR__MAX_IN] = {"a", "b", "c", "d", "e", "f", "g", "h"};
 
 TENSOR__INLINE int tensor__is_float(int dtype) { return dtype <= TENSOR_F64 || dtype >= TENSOR_F16; }
@@ -5732,7 +5799,8 @@ TENSOR__FN int tensor__numel_of(const int64_t *dims, int ndim, int64_t *numel) {
     uint64_t n = 1, nonzero = 1;
     for (int i = 0; i < ndim; i++) {
         if (dims[i] < 0) { return 0; }
-        if (!tensor__mul_u64(nonzero, dims[i] ? (uint64_t)dims[i] : 1, &nonzero) || nonzero > (uint64_t)1 << 59) {
+        if (!tensor__mul_u64(nonzero, dims[i] ? (uint64_t)dims[i] : 1, &nonzero) ||
+            nonzero > (uint64_t)1 << 59) {
             return 0;
         }
         n = dims[i] ? n * (uint64_t)dims[i] : 0;
@@ -5785,9 +5853,11 @@ TENSOR__FN int tensor__dims_given(tensor__thread_t *th, const char *op, const in
     return 0;
 }
 // A fresh contiguous tensor; raises SHAPE or OUT_OF_MEMORY.
-TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims, int ndim) {
+TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims,
+                                  int ndim) {
     if (ndim < 0 || ndim > TENSOR_MAX_DIMS) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %i dims, at most %i are supported", op, ndim, (int)TENSOR_MAX_DIMS);
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %i dims, at most %i are supported", op, ndim,
+                            (int)TENSOR_MAX_DIMS);
     }
     if (!tensor__dims_given(th, op, dims, ndim)) { return TENSOR__POISON; }
     if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
@@ -5795,7 +5865,8 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     }
     int64_t n;
     if (!tensor__numel_of(dims, ndim, &n)) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: shape %n has a negative size or too many elements", op, dims, ndim);
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: shape %n has a negative size or too many elements",
+                            op, dims, ndim);
     }
     tensor_t *t = tensor__new_header(th, op, dtype, ndim);
     tensor__storage_t *s = t ? tensor__storage(th, (uint64_t)n * tensor__sizes[dtype], NULL) : NULL;
@@ -5829,7 +5900,8 @@ TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
     return tensor__needs_grad(t);
 }
 
-TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(tensor__thread_t *th, const tensor__row_t *row, int i, int nin, tensor_t *t) {
+TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(tensor__thread_t *th, const tensor__row_t *row, int i,
+                                                int nin, tensor_t *t) {
     char name[32];
     tensor__text_t s = {name, sizeof name, 0};
     const char *a = row->args;
@@ -5890,8 +5962,8 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 // ------------------------------------------------------------------------------
 // >>impl-gate                                      MARK: the one door to tensor data
 //
-// Every byte of tensor data is read or written behind tensor__launch: scratch is taken, the kernel chosen and run, the
-// versions of changed storages counted, here and nowhere else.
+// Every byte of tensor data is read or written behind tensor__launch: scratch is taken, the kernel chosen and
+// run, the versions of changed storages counted, here and nowhere else.
 // ------------------------------------------------------------------------------
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
@@ -6003,9 +6075,9 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
 // ------------------------------------------------------------------------------
 // >>impl-tape                                      MARK: recording
 //
-// A node is one block: struct, edges, shapes, saved values, all their dims. Saved values hold storage and version, never
-// a header. Graphs are freed by a worklist threaded through the nodes, so depth costs no stack.
-// ------------------------------------------------------------------------------
+// A node is one block: struct, edges, shapes, saved values, all their dims. Saved values hold storage and
+// version, never a header. Graphs are freed by a worklist threaded through the nodes, so depth costs no
+// stack. ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) {
     for (int i = 0; i < n->nsaved; i++) {
@@ -6063,7 +6135,8 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
     v->strides = tensor__pool_dims(pool, t->strides, t->ndim);
 }
 
-// What the derivatives of a pointwise row read for the operands that want a gradient, from the rows' own text.
+// What the derivatives of a pointwise row read for the operands that want a gradient, from the rows' own
+// text.
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o);
 
 // The node of an op whose data is there. NULL = out of memory, raised.
@@ -6084,7 +6157,8 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
         if (saves >> (8 + i) & 1) { nsaved++; dims += 2 * (size_t)o->out[i]->ndim; }
     }
     size_t bytes = sizeof(tensor__node_t) + (size_t)o->nin * sizeof(tensor__edge_t) +
-                   (size_t)(o->nin + o->nout) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t) +
+                   (size_t)(o->nin + o->nout) * sizeof(tensor__meta_t) +
+                       (size_t)nsaved * sizeof(tensor__saved_t) +
                    dims * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0);
     int16_t klass;
     tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes, &klass);
@@ -6186,8 +6260,8 @@ TENSOR__FN int tensor__record(tensor__op_t *o) {
 // ------------------------------------------------------------------------------
 // >>impl-iterator                                  MARK: strides, conversion, blocks
 //
-// Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order; contiguous arguments
-// of that type are used where they lie. Bodies see contiguous memory and whole vectors only.
+// Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order; contiguous
+// arguments of that type are used where they lie. Bodies see contiguous memory and whole vectors only.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 8, TENSOR__GRAIN = 16384 };
@@ -6230,7 +6304,11 @@ enum {
 };
 
 #define TENSOR__MIN(a, b) ((a) < (b) ? (a) : (b))
+#if defined(__GNUC__) || defined(__clang__)
 #define TENSOR__HIDE(p) __asm__("" : "+r"(p))      /* where p came from is forgotten */
+#else
+#define TENSOR__HIDE(p) ((void)0)
+#endif
 
 /* A tall sum over a small C (dW of a narrow layer) has too few tiles to share: k is cut in 8, the partial
  * products land in scratch and are added in order. */
@@ -6543,7 +6621,8 @@ TENSOR__FN void tensor__load_i64(int64_t *d, const void *from, int dtype, int64_
         switch (dtype) {                                                                                     \
         case TENSOR_F32: TENSOR__STORE_RUN(float, (float)s[i])                                               \
         case TENSOR_F64: TENSOR__STORE_RUN(double, (double)s[i])                                             \
-        case TENSOR_I32: TENSOR__STORE_RUN(int32_t, (int32_t)tensor__clip((double)s[i], -2147483648.0, 2147483647.0)) \
+        case TENSOR_I32: TENSOR__STORE_RUN(int32_t, (int32_t)tensor__clip((double)s[i], -2147483648.0,       \
+                                                                          2147483647.0))                     \
         case TENSOR_I64: TENSOR__STORE_RUN(int64_t, tensor__i64_from((double)s[i]))                          \
         case TENSOR_U8: TENSOR__STORE_RUN(uint8_t, (uint8_t)tensor__clip((double)s[i], 0.0, 255.0))          \
         case TENSOR_BOOL: TENSOR__STORE_RUN(uint8_t, (uint8_t)(s[i] != 0))                                   \
@@ -6571,7 +6650,9 @@ TENSOR__FN void tensor__store_i64(void *to, int dtype, int64_t stride, const int
 }
 #undef TENSOR__STORE_RUN
 TENSOR__FN void tensor__load_run(void *d, int klass, const void *from, int dtype, int64_t stride, int64_t n) {
-    if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) { memcpy(d, from, (size_t)n * 4); return; }
+    if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) {
+        memcpy(d, from, (size_t)n * 4); return;
+    }
     switch (klass) {
     case TENSOR__C_F32: tensor__load_f32((float *)d, from, dtype, stride, n); break;
     case TENSOR__C_F64: tensor__load_f64((double *)d, from, dtype, stride, n); break;
@@ -6579,7 +6660,9 @@ TENSOR__FN void tensor__load_run(void *d, int klass, const void *from, int dtype
     }
 }
 TENSOR__FN void tensor__store_run(void *to, int dtype, int64_t stride, const void *s, int klass, int64_t n) {
-    if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) { memcpy(to, s, (size_t)n * 4); return; }
+    if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) {
+        memcpy(to, s, (size_t)n * 4); return;
+    }
     switch (klass) {
     case TENSOR__C_F32: tensor__store_f32(to, dtype, stride, (const float *)s, n); break;
     case TENSOR__C_F64: tensor__store_f64(to, dtype, stride, (const double *)s, n); break;
@@ -6614,7 +6697,8 @@ typedef struct tensor__iter_t {
 } tensor__iter_t;
 
 // Broadcasts args to dims and merges dims that every argument walks in one stride.
-TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, int nin, int nout, const int64_t *dims,
+TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, int nin, int nout,
+                                  const int64_t *dims,
                                   int ndim, int64_t numel, int klass) {
     int n = nin + nout, plain = 1;
     it->nin = nin;
@@ -6666,7 +6750,8 @@ TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, 
 }
 
 // Moves elements first..first+n of the row-major order between an argument and a block.
-TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first, int64_t n, void *block, int store) {
+TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first, int64_t n, void *block,
+                                  int store) {
     const tensor__iter_arg_t *x = &it->arg[a];
     int64_t at[TENSOR_MAX_DIMS], rest = first, offset = 0;
     int last = it->ndim - 1;
@@ -6707,7 +6792,8 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
     for (int a = 0; a < n; a++) {
         if (a < it->nin && it->arg[a].uniform && it->arg[a].data) {
             int64_t fill = end - first + it->lanes;     // a short run needs no more than its own vectors
-            tensor__load_run(block[a], it->klass, it->arg[a].data, it->arg[a].dtype, 0, tensor__least(fill, TENSOR__BLOCK));
+            tensor__load_run(block[a], it->klass, it->arg[a].data, it->arg[a].dtype, 0,
+                             tensor__least(fill, TENSOR__BLOCK));
             in[it->slot[a]] = block[a];
             direct = 0;
         } else if (!it->arg[a].direct && it->arg[a].data) {
@@ -6736,7 +6822,8 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
         }
         for (int k = 0; k < it->nout; k++) {
             const tensor__iter_arg_t *x = &it->arg[it->nin + k];
-            out[k] = !x->data ? NULL : x->direct && !padded ? (void *)(x->data + first * bs) : (void *)block[it->nin + k];
+            out[k] = !x->data ? NULL : x->direct && !padded ? (void *)(x->data + first * bs) :
+                (void *)block[it->nin + k];
         }
         it->body(in, out, it->p, padded ? it->lanes : m);
         for (int k = 0; k < it->nout; k++) {
@@ -6768,8 +6855,8 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 // ------------------------------------------------------------------------------
 // >>impl-cpu                                       MARK: CPU kernels: pointwise families
 //
-// The rows' text in two more meanings: double (which is also the reference for f32) and int64_t. Then the passes per
-// instruction set, and the kernels of the pointwise families that choose among them.
+// The rows' text in two more meanings: double (which is also the reference for f32) and int64_t. Then the
+// passes per instruction set, and the kernels of the pointwise families that choose among them.
 // ------------------------------------------------------------------------------
 
 #define F_A (((const double *)in[0])[i])
@@ -6864,12 +6951,14 @@ TENSOR__INLINE double tensor__round_f64(double a) {
 #pragma STDC FP_CONTRACT OFF
 #endif
 #define TENSOR__FORWARD(name, f)                                                                             \
-    TENSOR__FN void tensor__f_##name##_f64(const void *const *in, void *const *out, const double *p, int64_t n) { \
+    TENSOR__FN void tensor__f_##name##_f64(const void *const *in, void *const *out, const double *p,         \
+                                           int64_t n) {                                                      \
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i++) { ((double *)out[0])[i] = f; }                                       \
     }
 #define TENSOR__BACKWARD(name, text)                                                                         \
-    TENSOR__FN void tensor__b_##name##_f64(const void *const *in, void *const *out, const double *p, int64_t n) { \
+    TENSOR__FN void tensor__b_##name##_f64(const void *const *in, void *const *out, const double *p,         \
+                                           int64_t n) {                                                      \
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i++) { text }                                                             \
     }
@@ -7023,7 +7112,8 @@ TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
 }
 
 #define TENSOR__FORWARD(name, f)                                                                             \
-    TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *p, int64_t n) { \
+    TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *p,         \
+                                           int64_t n) {                                                      \
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i++) { ((int64_t *)out[0])[i] = f; }                                      \
     }
@@ -7041,7 +7131,8 @@ TENSOR_OPS_TERNARY(TENSOR__X)
 TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, nin, f, doc)                                                                     \
-    TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *q, int64_t n) { \
+    TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *q,         \
+                                           int64_t n) {                                                      \
         (void)q;                                                                                             \
         for (int64_t i = 0; i < n; i++) {                                                                    \
             int64_t a = ((const int64_t *)in[0])[i], b = nin > 1 ? ((const int64_t *)in[1])[i] : 0;          \
@@ -7053,7 +7144,8 @@ TENSOR_OPS_BITWISE(TENSOR__X)
 #undef TENSOR__X
 static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, kind, ...) TENSOR__ENTRY_##kind(name)
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X) TENSOR_OPS_TERNARY(TENSOR__X)
+    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
+    TENSOR_OPS_TERNARY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, ...) tensor__f_##name##_i64,
     TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
@@ -7141,7 +7233,8 @@ static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__PASS 3
 #include TENSOR_SELF
 #undef TENSOR__PASS
-static const tensor__isa_t *const tensor__isas[4] = {&tensor__isa_scalar, &tensor__isa_sse2, &tensor__isa_avx2,
+static const tensor__isa_t *const tensor__isas[4] = {&tensor__isa_scalar, &tensor__isa_sse2,
+    &tensor__isa_avx2,
                                                      &tensor__isa_avx512};
 #else
 static const tensor__isa_t *const tensor__isas[1] = {&tensor__isa_scalar};
@@ -7211,7 +7304,8 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
         }
         for (int64_t i = 0; i < m; i++) {
             if (block[i] == 0) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: integer division by zero at element %d", c->row->name,
+                tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: integer division by zero at element %d",
+                             c->row->name,
                              first + i);
                 return TENSOR_ERR_INDEX;
             }
@@ -7228,7 +7322,8 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     int klass = tensor__class(c->compute);
     if (y->numel == 0) { return 0; }
     // The common case by hand: contiguous f32, equal shapes, whole vectors.
-    if (klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous && (y->numel & (isa->lanes - 1)) == 0 &&
+    if (klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
+        (y->numel & (isa->lanes - 1)) == 0 &&
         y->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
         int plain = 1;
         const void *in[4];
@@ -7276,7 +7371,8 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     const tensor__isa_t *isa = TENSOR__ISA(c->thread);
     int klass = tensor__class(g->dtype), reference = c->thread->ctx->reference;
     if (g->numel == 0) { return 0; }
-    if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && (g->numel & (isa->lanes - 1)) == 0 && g->numel <= TENSOR__GRAIN &&
+    if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && (g->numel & (isa->lanes - 1)) == 0 &&
+        g->numel <= TENSOR__GRAIN &&
         !reference) {
         int plain = 1;
         const void *in[5];
@@ -7385,13 +7481,15 @@ TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int
     int64_t n;
     if (!tensor__dims_given(o.th, "wrap", dims, ndim)) { return TENSOR__POISON; }
     if (ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "wrap: shape has %i dims, a negative size or too many elements", ndim);
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
+                            "wrap: shape has %i dims, a negative size or too many elements", ndim);
     }
     if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "wrap: %i is no dtype", (int)dtype);
     }
     if (!data || (uintptr_t)data % tensor__sizes[dtype]) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "wrap: data is %s", data ? "misaligned for its dtype" : "NULL");
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "wrap: data is %s", data ? "misaligned for its dtype" :
+                            "NULL");
     }
     const int64_t none = 0;
     tensor_t *t = tensor__make(o.th, "wrap", (int)dtype, &none, 1);
@@ -7421,7 +7519,8 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
     double count = ceil((end - start) / step);
     if (step == 0 || !(count >= 0) || count > 1e15) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "arange: step %g does not lead from %g to %g", step, start, end);
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "arange: step %g does not lead from %g to %g", step,
+                            start, end);
     }
     int64_t n = (int64_t)count;
     o.p = &o.params;
@@ -7512,20 +7611,26 @@ TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
 }
 TENSOR_API int64_t (tensor_size)(tensor_t *x, int64_t dim) {
     if (!tensor__live(x)) { return 0; }
-    int d = x->ndim ? tensor__dim(tensor__self(), "size", dim, x->ndim) : tensor__dim(tensor__self(), "size", 99, 0);
+    int d = x->ndim ? tensor__dim(tensor__self(), "size", dim, x->ndim) : tensor__dim(tensor__self(), "size",
+            99, 0);
     return d < 0 ? 0 : x->dims[d];
 }
 TENSOR_API int64_t (tensor_stride)(tensor_t *x, int64_t dim) {
     if (!tensor__live(x)) { return 0; }
-    int d = x->ndim ? tensor__dim(tensor__self(), "stride", dim, x->ndim) : tensor__dim(tensor__self(), "stride", 99, 0);
+    int d = x->ndim ? tensor__dim(tensor__self(), "stride", dim, x->ndim) : tensor__dim(tensor__self(),
+            "stride", 99, 0);
     return d < 0 ? 0 : x->strides[d];
 }
 TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return tensor__live(x) ? x->numel : 0; }
-TENSOR_API tensor_dtype_t (tensor_dtype)(tensor_t *x) { return tensor__live(x) ? (tensor_dtype_t)x->dtype : TENSOR_F32; }
+TENSOR_API tensor_dtype_t (tensor_dtype)(tensor_t *x) {
+    return tensor__live(x) ? (tensor_dtype_t)x->dtype : TENSOR_F32;
+}
 TENSOR_API tensor_device_t (tensor_device)(tensor_t *x) {
     return tensor__live(x) ? (tensor_device_t)x->device : TENSOR_CPU;
 }
-TENSOR_API int (tensor_is_contiguous)(tensor_t *x) { return tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) != 0; }
+TENSOR_API int (tensor_is_contiguous)(tensor_t *x) {
+    return tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) != 0;
+}
 TENSOR_API int (tensor_is_poison)(tensor_t *x) { return x && x->state == TENSOR__POISON_STATE; }
 TENSOR_API const char *(tensor_dtype_name)(tensor_dtype_t dtype) {
     return (unsigned)dtype < TENSOR_DTYPE_COUNT ? tensor__dtype_names[dtype] : "?";
@@ -7543,7 +7648,9 @@ TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (x && x->state == TENSOR__POISON_STATE) { return NULL; }
     if (!TENSOR__USABLE(th, "data_mut", "x", x)) { return NULL; }
-    if (!tensor__update_allowed(th, "data_mut", x, th->grad_mode && tensor__sync_needs_grad(th, x))) { return NULL; }
+    if (!tensor__update_allowed(th, "data_mut", x, th->grad_mode && tensor__sync_needs_grad(th, x))) {
+        return NULL;
+    }
     tensor__bump(th, x->storage, "data_mut");
     return x->numel ? tensor__ptr(x) : NULL;
 }
@@ -7572,7 +7679,8 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     if (!TENSOR__USABLE(th, "copy_out", "x", x)) { return th->error.code; }
     size_t want = (size_t)x->numel * tensor__sizes[x->dtype];
     if (bytes != want || (!data && want)) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "copy_out: x %t %y needs %d bytes, got %d%s", x, x, (int64_t)want, (int64_t)bytes,
+        tensor__fail(th, TENSOR_ERR_SHAPE, "copy_out: x %t %y needs %d bytes, got %d%s", x, x, (int64_t)want,
+                     (int64_t)bytes,
                      data ? "" : " at NULL");
         return TENSOR_ERR_SHAPE;
     }
@@ -7588,7 +7696,8 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     return c == TENSOR__POISON ? th->error.code : 0;
 }
 // Runs over pairs of elements in double; 1 = all satisfy.
-TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact, const char *op) {
+TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
+                               const char *op) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, op, "a", a) || !TENSOR__USABLE(th, op, "b", b)) { return 0; }
     if (a->ndim != b->ndim || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t))) { return 0; }
@@ -7610,7 +7719,10 @@ TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double ato
         }
         for (int64_t k = 0; k < m; k++) {
             if (u[k] == v[k]) { continue; }
-            if (exact || !(fabs(u[k] - v[k]) <= atol + rtol * fabs(v[k])) || fabs(v[k]) > 1.7976931348623157e308) { return 0; }
+            if (exact || !(fabs(u[k] - v[k]) <= atol + rtol * fabs(v[k])) ||
+                fabs(v[k]) > 1.7976931348623157e308) {
+                return 0;
+            }
         }
     }
     return 1;
@@ -7623,9 +7735,9 @@ TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) { return tensor__compare
 // ------------------------------------------------------------------------------
 // >>impl-views                                     MARK: views
 //
-// A view is a header over the same storage with a reference to its base, the tensor that owns the history: an in-place
-// change through a view gives the base a new node, and each view makes its own anew when it is asked next.
-// ------------------------------------------------------------------------------
+// A view is a header over the same storage with a reference to its base, the tensor that owns the history: an
+// in-place change through a view gives the base a new node, and each view makes its own anew when it is asked
+// next. ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__set_contiguous(tensor_t *t) {
     int64_t expect = 1;
@@ -7662,7 +7774,8 @@ TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_
     return t;
 }
 // The result of a view op: alias, base, node.
-TENSOR__FN tensor_t *tensor__view(tensor__op_t *o, const int64_t *dims, const int64_t *strides, int ndim, int64_t offset) {
+TENSOR__FN tensor_t *tensor__view(tensor__op_t *o, const int64_t *dims, const int64_t *strides, int ndim,
+                                  int64_t offset) {
     tensor_t *x = o->in[0];
     tensor_t *t = tensor__alias(o->th, o->row->name, x, dims, strides, ndim, offset);
     if (!t) { return TENSOR__POISON; }
@@ -7699,7 +7812,8 @@ TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t
     if (old) { tensor__node_drop(th, old); }
 }
 
-// A node for a view of base as it is now: the view regenerates its history after an in-place change of the base.
+// A node for a view of base as it is now: the view regenerates its history after an in-place change of the
+// base.
 TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
     tensor_t *base = t->base;
     tensor__node_t *node = NULL;
@@ -7711,7 +7825,8 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
     if (tensor__needs_grad(base)) {
         if (!(base->flags & TENSOR__CONTIGUOUS)) {
             (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
-            tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: a view %t of a non-contiguous tensor that was changed in place has no "
+            tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
+                         "%s: a view %t of a non-contiguous tensor that was changed in place has no "
                          "history; change a contiguous copy", t->op, t);
             return;
         }
@@ -7739,37 +7854,43 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
 TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording) {
     for (int i = 0; i < x->ndim; i++) {
         if (x->strides[i] == 0 && x->dims[i] > 1) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t is expanded, several elements share one place; clone it first",
+            tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                         "%s: x %t is expanded, several elements share one place; clone it first",
                          op, x);
             return 0;
         }
     }
     if (!th->grad_mode) { return 1; }
     if (!x->node && (x->flags & TENSOR__REQUIRES_GRAD)) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone",
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                     "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone",
                      op, x);
         return 0;
     }
     if (x->base && !x->base->node && (x->base->flags & TENSOR__REQUIRES_GRAD)) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t is a view of a leaf that requires grad; change it under no_grad",
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                     "%s: x %t is a view of a leaf that requires grad; change it under no_grad",
                      op, x);
         return 0;
     }
     if (x->base && (x->flags & TENSOR__NO_GRAD_VIEW) && (recording || tensor__sync_needs_grad(th, x->base))) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t is a view made under no_grad; an in-place change of it cannot be "
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                     "%s: x %t is a view made under no_grad; an in-place change of it cannot be "
                      "recorded", op, x);
         return 0;
     }
     return 1;
 }
 
-// After an in-place change: x gets the node of the change; if x is a view, its base gets "base with that view replaced".
+// After an in-place change: x gets the node of the change; if x is a view, its base gets "base with that view
+// replaced".
 TENSOR__FN int tensor__record_update(tensor__op_t *o) {
     tensor__thread_t *th = o->th;
     tensor_t *x = o->out[0];
     tensor_t *base = x->base;
     if (base && !(base->flags & TENSOR__CONTIGUOUS)) {
-        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s_: x %t is a view of a non-contiguous tensor; change a contiguous copy",
+        tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
+                     "%s_: x %t is a view of a non-contiguous tensor; change a contiguous copy",
                      o->row->name, x);
         return 0;
     }
@@ -7816,7 +7937,8 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
         return 1;
     }
     int64_t xd[TENSOR_MAX_DIMS], xs[TENSOR_MAX_DIMS], step = 1;
-    int d = -1, v = ndim - 1;       // match runs of x's dims (sizes of 1 do not count) with runs of the new ones, from the right
+    // match runs of x's dims (sizes of 1 do not count) with runs of the new ones, from the right
+    int d = -1, v = ndim - 1;
     for (int i = 0; i < x->ndim; i++) {
         if (x->dims[i] == 1) { continue; }
         xd[++d] = x->dims[i];
@@ -7836,7 +7958,8 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
     while (v >= 0) { strides[v--] = step; }
     return 1;
 }
-TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t *want, int ndim, int may_copy) {
+TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t *want, int ndim,
+                                     int may_copy) {
     TENSOR__BEGIN1(o, RESHAPE, x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS], known = 1;
     int infer = -1, bad = ndim < 0 || ndim > TENSOR_MAX_DIMS;
@@ -7848,7 +7971,8 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
             infer = i;
         } else {
             uint64_t k;
-            bad = want[i] < 0 || !tensor__mul_u64((uint64_t)known, (uint64_t)want[i], &k) || k > (uint64_t)1 << 62;
+            bad = want[i] < 0 || !tensor__mul_u64((uint64_t)known, (uint64_t)want[i], &k) ||
+                k > (uint64_t)1 << 62;
             known = bad ? 0 : (int64_t)k;
         }
     }
@@ -7857,12 +7981,14 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
         if (!bad) { dims[infer] = x->numel / known; known = x->numel; }
     }
     if (bad || known != x->numel) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t (%d elements) does not fit shape %n", op, x, x->numel, want,
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t (%d elements) does not fit shape %n", op, x,
+                            x->numel, want,
                             ndim > TENSOR_MAX_DIMS ? (int)TENSOR_MAX_DIMS : ndim);
     }
     if (!tensor__view_strides(x, dims, ndim, strides)) {
         if (!may_copy) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: strides of x %t allow no view as %n; use reshape", op, x, dims,
+            return tensor__fail(o.th, TENSOR_ERR_SHAPE,
+                                "%s: strides of x %t allow no view as %n; use reshape", op, x, dims,
                                 ndim);
         }
         int64_t mark = o.th->top;
@@ -7884,7 +8010,9 @@ TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
     TENSOR__BEGIN1(o, RESHAPE, x)
     int a = tensor__dim(o.th, "flatten", start, x->ndim), b = tensor__dim(o.th, "flatten", end, x->ndim);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
-    if (a > b) { return tensor__fail(o.th, TENSOR_ERR_INDEX, "flatten: start %d lies behind end %d", start, end); }
+    if (a > b) {
+        return tensor__fail(o.th, TENSOR_ERR_INDEX, "flatten: start %d lies behind end %d", start, end);
+    }
     int64_t dims[TENSOR_MAX_DIMS], run = 1;
     int n = 0;
     for (int i = 0; i < x->ndim; i++) {
@@ -7901,13 +8029,16 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
     unsigned seen = 0;
     if (!tensor__dims_given(o.th, "permute", order, ndim)) { return TENSOR__POISON; }
     if (ndim != x->ndim) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "permute: x %t has %i dims, the order %i", x, (int)x->ndim, ndim);
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "permute: x %t has %i dims, the order %i", x,
+                            (int)x->ndim, ndim);
     }
     o.p = &o.params;
     for (int i = 0; i < ndim; i++) {
         int d = tensor__dim(o.th, "permute", order[i], ndim);
         if (d < 0) { return TENSOR__POISON; }
-        if (seen >> d & 1) { return tensor__fail(o.th, TENSOR_ERR_INDEX, "permute: dim %i appears twice", d); }
+        if (seen >> d & 1) {
+            return tensor__fail(o.th, TENSOR_ERR_INDEX, "permute: dim %i appears twice", d);
+        }
         seen |= 1u << d;
         o.params.i[i] = d;
         dims[i] = x->dims[d];
@@ -7937,7 +8068,8 @@ TENSOR_API tensor_t *(tensor_mT)(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t destination) {
     TENSOR__BEGIN1(o, PERMUTE, x)
-    int s = tensor__dim(o.th, "movedim", source, x->ndim), d = tensor__dim(o.th, "movedim", destination, x->ndim);
+    int s = tensor__dim(o.th, "movedim", source, x->ndim), d = tensor__dim(o.th, "movedim", destination,
+                                                                           x->ndim);
     if (s < 0 || d < 0) { return TENSOR__POISON; }
     int64_t order[TENSOR_MAX_DIMS];
     int k = 0;
@@ -7951,7 +8083,9 @@ TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
     TENSOR__BEGIN1(o, RESHAPE, x)
     int d = tensor__dim(o.th, "unsqueeze", dim, x->ndim + 1);
     if (d < 0) { return TENSOR__POISON; }
-    if (x->ndim == TENSOR_MAX_DIMS) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "unsqueeze: x %t has 8 dims already", x); }
+    if (x->ndim == TENSOR_MAX_DIMS) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "unsqueeze: x %t has 8 dims already", x);
+    }
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int i = 0, k = 0; i <= x->ndim; i++) {
         if (i == d) {
@@ -8021,7 +8155,8 @@ TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, in
     if (d < 0) { return TENSOR__POISON; }
     if (start < 0) { start += x->dims[d]; }
     if (start < 0 || length < 0 || start > x->dims[d] || length > x->dims[d] - start) {
-        return tensor__fail(o.th, TENSOR_ERR_INDEX, "narrow: start %d, length %d leave dim %i of x %t", start, length, d, x);
+        return tensor__fail(o.th, TENSOR_ERR_INDEX, "narrow: start %d, length %d leave dim %i of x %t",
+                            start, length, d, x);
     }
     return tensor__slice(x, d, start, 1, length);
 }
@@ -8032,7 +8167,8 @@ TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
     if (d < 0) { return TENSOR__POISON; }
     int64_t i = index < 0 ? index + x->dims[d] : index;
     if (i < 0 || i >= x->dims[d]) {
-        return tensor__fail(o.th, TENSOR_ERR_INDEX, "select: index %d is outside dim %i of x %t", index, d, x);
+        return tensor__fail(o.th, TENSOR_ERR_INDEX, "select: index %d is outside dim %i of x %t", index, d,
+                            x);
     }
     TENSOR__RETURN((tensor_squeeze)(tensor__slice(x, d, i, 1, 1), d));
 }
@@ -8096,7 +8232,9 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             bad |= !colon && !given[0];
         }
         while (*s == ' ') { s++; }
-        if (bad || (*s && *s != ',')) { return tensor__fail(o.th, TENSOR_ERR_FORMAT, "at: cannot read \"%s\"", index); }
+        if (bad || (*s && *s != ',')) {
+            return tensor__fail(o.th, TENSOR_ERR_FORMAT, "at: cannot read \"%s\"", index);
+        }
         if (*s == ',') { s++; }
         if (part < 0) { continue; }
         if (colon) {
@@ -8109,7 +8247,8 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     TENSOR__RETURN(y == x ? tensor__reshape("at", x, x->dims, x->ndim, 0) : y);
 }
 
-TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
+TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *dims, const int64_t *strides,
+                                  int ndim,
                                   int64_t offset) {
     int64_t n, end = offset, room = (int64_t)(x->storage->bytes / tensor__sizes[x->dtype]);
     if (!tensor__dims_given(o->th, o->row->name, dims, ndim) ||
@@ -8119,13 +8258,15 @@ TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *d
     int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || offset < 0 || !tensor__numel_of(dims, ndim, &n);
     for (int i = 0; i < ndim && !bad; i++) {
         uint64_t reach;
-        bad = strides[i] < 0 || !tensor__mul_u64((uint64_t)strides[i], (uint64_t)(dims[i] ? dims[i] - 1 : 0), &reach) ||
+        bad = strides[i] < 0 || !tensor__mul_u64((uint64_t)strides[i], (uint64_t)(dims[i] ? dims[i] - 1 : 0),
+                                                 &reach) ||
               reach > (uint64_t)1 << 60;
         if (!bad) { end += (int64_t)reach; }
         bad |= end > (int64_t)1 << 61;
     }
     if (bad || (n > 0 && end >= room)) {
-        tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: the view leaves the storage of x %t (%d elements)", o->row->name, x, room);
+        tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: the view leaves the storage of x %t (%d elements)",
+                     o->row->name, x, room);
         return 0;
     }
     return 1;
@@ -8137,7 +8278,8 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
     int64_t end = offset - x->offset;
     for (int i = 0; i < ndim; i++) { end += (dims[i] ? dims[i] - 1 : 0) * strides[i]; }
     if (tensor__tracks(&o) && (!(x->flags & TENSOR__CONTIGUOUS) || offset < x->offset || end >= x->numel)) {
-        return tensor__fail(o.th, TENSOR_ERR_UNSUPPORTED, "as_strided: x %t must be contiguous and hold the view to have a "
+        return tensor__fail(o.th, TENSOR_ERR_UNSUPPORTED,
+                            "as_strided: x %t must be contiguous and hold the view to have a "
                             "gradient", x);
     }
     o.p = &o.params;
@@ -8145,8 +8287,8 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
     for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
     return tensor__view(&o, dims, strides, ndim, offset);
 }
-// Adds each element of g (input 0) at its place of a view over zeros: i[0] offset, i[1..] strides. In order, so overlaps
-// sum the same way every time.
+// Adds each element of g (input 0) at its place of a view over zeros: i[0] offset, i[1..] strides. In order,
+// so overlaps sum the same way every time.
 TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     const tensor_arg_t *g = &c->arg[0];
     tensor_arg_t *y = &c->arg[1];
@@ -8170,13 +8312,15 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     }
     return 0;
 }
-TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims, const int64_t *strides,
+TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims,
+                                                 const int64_t *strides,
                                                  int ndim, int64_t offset) {
     tensor__op_t o;
     tensor_t *const in[2] = {x, src};
     if (!tensor__begin(&o, TENSOR__ROW(AS_STRIDED_SCATTER), in, 2)) { return TENSOR__POISON; }
     if (src->ndim != ndim || memcmp(src->dims, dims, (size_t)ndim * sizeof *dims) || src->dtype != x->dtype) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "as_strided_scatter: src %t %y is not the view's shape and dtype", src, src);
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
+                            "as_strided_scatter: src %t %y is not the view's shape and dtype", src, src);
     }
     tensor_scope_t s = tensor__scope_begin(o.th, 0);
     tensor_t *y = (tensor_clone)(x);
@@ -8200,7 +8344,8 @@ TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t *
     if (d < 0) { return 0; }
     int64_t n = size < 1 ? -1 : x->dims[d] ? (x->dims[d] - 1) / size + 1 : 1;
     if (n < 0 || n > max) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "split: dim %i of x %t in parts of %d needs %d places, there are %i", d, x, size, n,
+        tensor__fail(th, TENSOR_ERR_SHAPE,
+                     "split: dim %i of x %t in parts of %d needs %d places, there are %i", d, x, size, n,
                      max);
         return 0;
     }
@@ -8272,7 +8417,8 @@ TENSOR__FN void tensor__grad_as_strided(tensor__grad_t *g) {
 TENSOR__FN void tensor__grad_as_strided_backward(tensor__grad_t *g) {
     tensor_t *c = (tensor_contiguous)(g->gy[0]);
     if (c == TENSOR__POISON) { return; }
-    g->gx[0] = (tensor_as_strided)(c, g->node->in[0].dims, g->p->i + 1, g->node->in[0].ndim, c->offset + g->p->i[0]);
+    g->gx[0] = (tensor_as_strided)(c, g->node->in[0].dims, g->p->i + 1, g->node->in[0].ndim, c->offset +
+                                   g->p->i[0]);
 }
 TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
     const tensor__meta_t *v = &g->node->in[1];
@@ -8280,7 +8426,8 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
     if (c == TENSOR__POISON) { return; }
     if (g->node->edge[0].node || g->node->edge[0].leaf) {
         tensor_t *zero = (tensor_zeros_n)(v->dims, v->ndim, (tensor_dtype_t)c->dtype);
-        g->gx[0] = (tensor_as_strided_scatter)(c, zero, v->dims, g->p->i + 1, v->ndim, c->offset + g->p->i[0]);
+        g->gx[0] = (tensor_as_strided_scatter)(c, zero, v->dims, g->p->i + 1, v->ndim, c->offset +
+                                               g->p->i[0]);
     }
     g->gx[1] = (tensor_as_strided)(c, v->dims, g->p->i + 1, v->ndim, c->offset + g->p->i[0]);
 }
@@ -8297,12 +8444,14 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     o->compute = (uint8_t)(kind == TENSOR__FLT && !tensor__is_float(promoted) ? TENSOR_F32 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
     if (kind == TENSOR__BIT && tensor__is_float(promoted)) {
-        tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: %s has no bits to work on; integers and bool have", o->row->name,
+        tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: %s has no bits to work on; integers and bool have",
+                     o->row->name,
                      tensor__dtype_names[promoted]);
         return -1;
     }
     if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG)) {
-        tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: bool cannot be subtracted or negated; use logical_xor, logical_not",
+        tensor__fail(o->th, TENSOR_ERR_DTYPE,
+                     "%s: bool cannot be subtracted or negated; use logical_xor, logical_not",
                      o->row->name);
         return -1;
     }
@@ -8310,7 +8459,8 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
 }
 
 // What the tape needs to know of an op that came through the plain door.
-TENSOR__INLINE void tensor__plain_op(tensor__op_t *o, tensor__thread_t *th, const tensor__row_t *row, tensor_t *a,
+TENSOR__INLINE void tensor__plain_op(tensor__op_t *o, tensor__thread_t *th, const tensor__row_t *row,
+                                     tensor_t *a,
                                      tensor_t *b, tensor_t *y) {
     o->th = th;
     o->row = row;
@@ -8347,9 +8497,11 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
         const tensor_t *b = o->in[i];
         if (b && !tensor__broadcast(dims, &ndim, b->dims, b->ndim)) {
             if (i == 1) {
-                return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: a %t and b %t do not broadcast", o->row->name, a, b);
+                return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: a %t and b %t do not broadcast",
+                                    o->row->name, a, b);
             }
-            return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: argument %s %t does not broadcast to %n", o->row->name,
+            return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: argument %s %t does not broadcast to %n",
+                                o->row->name,
                                 tensor__arg_names[i], b, dims, ndim);
         }
     }
@@ -8358,7 +8510,8 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
 }
 
 // body with the value v everywhere in input `slot`: in pieces, since bodies read memory.
-TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in, int nin, void *const *out, int nout,
+TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in, int nin, void *const *out,
+                                      int nout,
                                       const double *p, int64_t n, int slot, float v) {
     float block[TENSOR__BLOCK];
     const void *i2[5];
@@ -8388,9 +8541,9 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
     }
     return t;
 }
-// The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small networks
-// are that, and the general way (promotion, broadcast, call, iterator) would cost three times the work itself.
-// b NULL = unary, or *scalar in its place. NULL = not plain, take the general way.
+// The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small
+// networks are that, and the general way (promotion, broadcast, call, iterator) would cost three times the
+// work itself. b NULL = unary, or *scalar in its place. NULL = not plain, take the general way.
 TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const double *scalar) {
     tensor__thread_t *th = tensor__self();
     const tensor__isa_t *isa = th->ctx->plain;
@@ -8405,7 +8558,9 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const d
         for (int d = 0; d < a->ndim; d++) { if (a->dims[d] != b->dims[d]) { return NULL; } }
         flags &= b->flags;
     }
-    if (!(flags & TENSOR__CONTIGUOUS) || (n & (isa->lanes - 1)) || n > TENSOR__GRAIN || n == 0) { return NULL; }
+    if (!(flags & TENSOR__CONTIGUOUS) || (n & (isa->lanes - 1)) || n > TENSOR__GRAIN || n == 0) {
+        return NULL;
+    }
     const tensor__row_t *row = tensor__row(id);
     tensor_t *t = tensor__like(th, row->name, a);
     if (!t) { return NULL; }
@@ -8437,7 +8592,8 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const d
 }
 
 TENSOR__FN tensor_t *tensor__unary(int id, tensor_t *x, double f0, double f1) {
-    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(id, x, NULL, NULL) : NULL;
+    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(id, x, NULL, NULL) :
+        NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
     tensor__op_t o;
     tensor_t *const in[1] = {x};
@@ -8465,7 +8621,8 @@ TENSOR__FN tensor_t *tensor__binary(int id, tensor_t *a, tensor_t *b) {
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
     if (!tensor__begin(&o, tensor__row(id), in, 2)) { return TENSOR__POISON; }
-    return tensor__pointwise_finish(&o, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype : tensor__promote(in, 2));
+    return tensor__pointwise_finish(&o, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype :
+                                    tensor__promote(in, 2));
 }
 // The dtype of (tensor, number): an integral number does not change it, a fraction turns integers to f32.
 TENSOR__FN int tensor__weak(int dtype, double v) {
@@ -8491,7 +8648,8 @@ TENSOR__FN tensor_t *tensor__ternary(int id, tensor_t *a, tensor_t *b, tensor_t 
     if (!tensor__begin(&o, tensor__row(id), in, 3)) { return TENSOR__POISON; }
     o.p = &o.params;
     o.params.f[0] = f0;
-    return tensor__pointwise_finish(&o, id == TENSOR_OP_WHERE ? tensor__promote(in + 1, 2) : tensor__promote(in, 3));
+    return tensor__pointwise_finish(&o, id == TENSOR_OP_WHERE ? tensor__promote(in + 1, 2) :
+                                    tensor__promote(in, 3));
 }
 
 // Elements of x in memory order: lowest and one past the highest, relative to the storage.
@@ -8509,7 +8667,8 @@ TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
 }
 
 // x = op(x, others) in place. nin counts x; imm stands for input 1 when it is NULL and scalar is set.
-TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int scalar, double imm, const double *f,
+TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int scalar, double imm,
+                                    const double *f,
                                     int writes_only) {
     tensor__op_t o;
     tensor_t *x = list[0];
@@ -8537,7 +8696,8 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
         if (!o.args[i]) { continue; }
         int fits = tensor__broadcast(dims, &ndim, o.args[i]->dims, o.args[i]->ndim);
         if (!fits || ndim != x->ndim || memcmp(dims, x->dims, (size_t)ndim * sizeof *dims)) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s_: b %t does not broadcast to x %t (an in-place result keeps x's "
+            return tensor__fail(o.th, TENSOR_ERR_SHAPE,
+                                "%s_: b %t does not broadcast to x %t (an in-place result keeps x's "
                                 "shape)", name, o.args[i], x);
         }
     }
@@ -8551,7 +8711,8 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
         if (e0 <= f1 || e1 <= f0) { continue; }
         if (!tensor__same_view(x, b)) {
             if ((x->flags & TENSOR__CONTIGUOUS) && (b->flags & TENSOR__CONTIGUOUS)) {
-                return tensor__fail(o.th, TENSOR_ERR_AUTOGRAD, "%s_: x %t and b %t overlap in memory; clone one first", name,
+                return tensor__fail(o.th, TENSOR_ERR_AUTOGRAD,
+                                    "%s_: x %t and b %t overlap in memory; clone one first", name,
                                     x, b);
             }
             o.args[i] = (tensor_clone)(b);
@@ -8594,15 +8755,20 @@ TENSOR__X(LOG2, log2) TENSOR__X(LOGSIGMOID, logsigmoid) TENSOR__X(NEG, neg) TENS
 TENSOR__X(RELU, relu) TENSOR__X(ROUND, round) TENSOR__X(RSQRT, rsqrt) TENSOR__X(SIGMOID, sigmoid)
 TENSOR__X(SIGN, sign) TENSOR__X(SILU, silu) TENSOR__X(SIN, sin) TENSOR__X(SINH, sinh) TENSOR__X(SQRT, sqrt)
 TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TANH, tanh) TENSOR__X(TRUNC, trunc)
-TENSOR__X(LOGICAL_NOT, logical_not) TENSOR__X(ISNAN, isnan) TENSOR__X(ISINF, isinf) TENSOR__X(ISFINITE, isfinite)
+TENSOR__X(LOGICAL_NOT, logical_not) TENSOR__X(ISNAN, isnan) TENSOR__X(ISINF, isinf) TENSOR__X(ISFINITE,
+        isfinite)
 TENSOR__X(CLONE, clone)
 #undef TENSOR__X
 TENSOR_API tensor_t *(tensor_bitwise_not)(tensor_t *x) {
     if (tensor__live(x) && x->dtype == TENSOR_BOOL) { return (tensor_logical_not)(x); }
     return tensor__unary(TENSOR_OP_BITWISE_NOT, x, 0, 0);
 }
-TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) { return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, hi); }
-TENSOR_API tensor_t *(tensor_elu)(tensor_t *x, double alpha) { return tensor__unary_p(TENSOR_OP_ELU, x, alpha, 0); }
+TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
+    return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, hi);
+}
+TENSOR_API tensor_t *(tensor_elu)(tensor_t *x, double alpha) {
+    return tensor__unary_p(TENSOR_OP_ELU, x, alpha, 0);
+}
 TENSOR_API tensor_t *(tensor_leaky_relu)(tensor_t *x, double slope) {
     return tensor__unary_p(TENSOR_OP_LEAKY_RELU, x, slope, 0);
 }
@@ -8611,9 +8777,11 @@ TENSOR_API tensor_t *(tensor_softplus)(tensor_t *x, double beta, double threshol
 }
 
 #define TENSOR__X(ID, name)                                                                                  \
-    TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, tensor_t *b) { return tensor__binary(TENSOR_OP_##ID, a, b); }
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, tensor_t *b) { return tensor__binary(TENSOR_OP_##ID,   \
+            a, b); }
 TENSOR__X(ADD, add) TENSOR__X(ATAN2, atan2) TENSOR__X(DIV, div) TENSOR__X(FLOOR_DIVIDE, floor_divide)
-TENSOR__X(FMOD, fmod) TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(MUL, mul) TENSOR__X(POW, pow)
+TENSOR__X(FMOD, fmod) TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(MUL,
+        mul) TENSOR__X(POW, pow)
 TENSOR__X(REMAINDER, remainder) TENSOR__X(SUB, sub)
 TENSOR__X(EQ, eq) TENSOR__X(GE, ge) TENSOR__X(GT, gt) TENSOR__X(LE, le) TENSOR__X(LT, lt) TENSOR__X(NE, ne)
 TENSOR__X(LOGICAL_AND, logical_and) TENSOR__X(LOGICAL_OR, logical_or) TENSOR__X(LOGICAL_XOR, logical_xor)
@@ -8631,11 +8799,16 @@ TENSOR__X(LT, lt) TENSOR__X(NE, ne)
 TENSOR_API tensor_t *(tensor_rsub_scalar)(tensor_t *a, double b) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "rsub_scalar", "a", a)) { return TENSOR__POISON; }
+    if (a->dtype == TENSOR_BOOL) {
+        return tensor__fail(th_, TENSOR_ERR_DTYPE,
+                            "rsub_scalar: bool cannot be negated; use logical_xor or logical_not");
+    }
     TENSOR__RETURN(tensor_sub(tensor_scalar(b, (tensor_dtype_t)tensor__weak(a->dtype, b)), a));
 }
 TENSOR_API tensor_t *(tensor_where)(tensor_t *condition, tensor_t *a, tensor_t *b) {
     if (tensor__live(condition) && condition->dtype != TENSOR_BOOL) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "where: condition %t must be bool, not %y", condition, condition);
+        return tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "where: condition %t must be bool, not %y",
+                            condition, condition);
     }
     return tensor__ternary(TENSOR_OP_WHERE, condition, a, b, 0);
 }
@@ -8660,7 +8833,8 @@ TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, dou
 TENSOR__X(ADD, add) TENSOR__X(SUB, sub) TENSOR__X(MUL, mul) TENSOR__X(DIV, div)
 #undef TENSOR__X
 #define TENSOR__X(ID, name)                                                                                  \
-    TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x) { return tensor__update(TENSOR_OP_##ID, &x, 1, 0, 0, NULL, 0); }
+    TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x) { return tensor__update(TENSOR_OP_##ID, &x, 1, 0,   \
+            0, NULL, 0); }
 TENSOR__X(ABS, abs) TENSOR__X(EXP, exp) TENSOR__X(NEG, neg) TENSOR__X(RELU, relu) TENSOR__X(SIGMOID, sigmoid)
 TENSOR__X(SQRT, sqrt) TENSOR__X(TANH, tanh)
 #undef TENSOR__X
@@ -8703,7 +8877,9 @@ TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double v
 // A copy in another dtype: the formula is the identity, conversion is the iterator's.
 TENSOR_API tensor_t *(tensor_to)(tensor_t *x, tensor_dtype_t dtype) {
     TENSOR__BEGIN1(o, CLONE, x)
-    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) { return tensor__fail(o.th, TENSOR_ERR_DTYPE, "to: %i is no dtype", (int)dtype); }
+    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "to: %i is no dtype", (int)dtype);
+    }
     if ((int)dtype == x->dtype) { return x; }
     o.compute = x->dtype;
     tensor__result(&o, (int)dtype, x->dims, x->ndim);
@@ -8759,7 +8935,8 @@ TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k);
 #define F_SEL(m, a, b) tensor_where(m, a, b)
 typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
 #define TENSOR__D(name, k, f)                                                                                \
-    TENSOR__FN tensor_t *tensor__d##k##_##name(tensor__grad_t *g, const double *p) { (void)g, (void)p; return f; }
+    TENSOR__FN tensor_t *tensor__d##k##_##name(tensor__grad_t *g, const double *p) { (void)g, (void)p;       \
+        return f; }
 #define TENSOR__X(ID, name, kind, f, dA, ...) TENSOR__D(name, 0, dA)
 TENSOR_OPS_UNARY(TENSOR__X)
 TENSOR_OPS_COPY(TENSOR__X)
@@ -8767,19 +8944,23 @@ TENSOR_OPS_COPY(TENSOR__X)
 #define TENSOR__X(ID, name, kind, f, dA, dB, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1, dB)
 TENSOR_OPS_BINARY(TENSOR__X)
 #undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, dC, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1, dB) TENSOR__D(name, 2, dC)
+#define TENSOR__X(ID, name, kind, f, dA, dB, dC, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1,              \
+        dB) TENSOR__D(name, 2, dC)
 TENSOR_OPS_TERNARY(TENSOR__X)
 #undef TENSOR__X
 #undef TENSOR__D
 // passes bit k: the derivative for operand k is the incoming gradient itself, nothing to compute.
-typedef struct tensor__formulas_t { tensor__derivative_t d[3]; int passes; const char *text[3]; } tensor__formulas_t;
+typedef struct tensor__formulas_t { tensor__derivative_t d[3]; int passes; const char *text[3];
+    } tensor__formulas_t;
 #define TENSOR__IS_G(text) (sizeof(text) == 4 && text[0] == 'F' && text[2] == 'G')
 static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, kind, f, dA, ...) {{tensor__d0_##name, NULL, NULL}, TENSOR__IS_G(#dA), {#dA, "", ""}},
+#define TENSOR__X(ID, name, kind, f, dA, ...) {{tensor__d0_##name, NULL, NULL}, TENSOR__IS_G(#dA),           \
+    {#dA, "", ""}},
     TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, ...)                                                            \
-    {{tensor__d0_##name, tensor__d1_##name, NULL}, TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1, {#dA, #dB, ""}},
+    {{tensor__d0_##name, tensor__d1_##name, NULL}, TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1,               \
+        {#dA, #dB, ""}},
     TENSOR_OPS_BINARY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, dC, ...)                                                        \
@@ -8848,7 +9029,8 @@ static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
 #undef F_XOR
 #undef F_SEL
 
-// reads[op][k]: TENSOR__SA .. read by the derivative for operand k; filled once, before the first tensor is made.
+// reads[op][k]: TENSOR__SA .. read by the derivative for operand k; filled once, before the first tensor is
+// made.
 static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];
 TENSOR__FN void tensor__reads_fill(void) {
     for (int id = 0; id < TENSOR_OP_POINTWISE_COUNT; id++) {
@@ -8882,7 +9064,8 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted) {
     tensor__node_t *n = g->node;
     tensor_t *gy = g->gy[0];
     const tensor__isa_t *isa = g->th->ctx->plain;
-    if (!isa || gy->dtype != TENSOR_F32 || n->out[0].dtype != TENSOR_F32 || !(gy->flags & TENSOR__CONTIGUOUS) ||
+    if (!isa || gy->dtype != TENSOR_F32 || n->out[0].dtype != TENSOR_F32 ||
+        !(gy->flags & TENSOR__CONTIGUOUS) ||
         (gy->numel & (isa->lanes - 1)) || gy->numel > TENSOR__GRAIN || gy->numel == 0) {
         return 0;
     }
@@ -8989,9 +9172,9 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 // >>impl-reduce                                    MARK: reductions, rows
 //
-// REDUCE keeps the dims outside mask i[0] and runs over the rest: whole rows in leaves of 1024 under a double, leading dims
-// by adding rows into a block, anything else through the iterator's blocks. ROWS works on contiguous rows of the last
-// dim; its fronts move the dim there.
+// REDUCE keeps the dims outside mask i[0] and runs over the rest: whole rows in leaves of 1024 under a
+// double, leading dims by adding rows into a block, anything else through the iterator's blocks. ROWS works
+// on contiguous rows of the last dim; its fronts move the dim there.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__LEAF = 1024, TENSOR__CHUNK = 65536 };
@@ -9023,7 +9206,8 @@ TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, co
     if (r->klass == TENSOR__C_I64) {
         const int64_t *b = (const int64_t *)block;
         switch (r->id) {
-        case TENSOR_OP_PROD: for (int64_t k = 0; k < n; k++) { v.i = (int64_t)((uint64_t)v.i * (uint64_t)b[k]); } break;
+        case TENSOR_OP_PROD: for (int64_t k = 0; k < n;
+                                  k++) { v.i = (int64_t)((uint64_t)v.i * (uint64_t)b[k]); } break;
         case TENSOR_OP_AMAX: for (int64_t k = 0; k < n; k++) { v.i = b[k] > v.i ? b[k] : v.i; } break;
         case TENSOR_OP_AMIN: for (int64_t k = 0; k < n; k++) { v.i = b[k] < v.i ? b[k] : v.i; } break;
         case TENSOR_OP_ANY: for (int64_t k = 0; k < n; k++) { v.i |= b[k] != 0; } break;
@@ -9080,7 +9264,8 @@ TENSOR__INLINE int64_t tensor__offset_of(int64_t index, const int64_t *dims, con
     return offset;
 }
 // Elements first..end of the reduced index space below kept index k.
-TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64_t first, int64_t end, tensor__acc_t *a) {
+TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64_t first, int64_t end,
+                                     tensor__acc_t *a) {
     const char *base = r->x + tensor__offset_of(k, r->kd, r->ks, r->nk) * r->size;
     int last = r->nr - 1, direct = r->klass != TENSOR__C_I64 && tensor__class_size[r->klass] == r->size;
     int64_t block[TENSOR__LEAF];
@@ -9095,7 +9280,8 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
                 run = r->rd[last] - (first + got) % r->rd[last];
                 if (run > m - got) { run = m - got; }
                 at = base + tensor__offset_of(first + got, r->rd, r->rs, r->nr) * r->size;
-                tensor__load_run((char *)block + got * tensor__class_size[r->klass], r->klass, at, r->dtype, r->rs[last],
+                tensor__load_run((char *)block + got * tensor__class_size[r->klass], r->klass, at, r->dtype,
+                                 r->rs[last],
                                  run);
                 got += run;
             }
@@ -9107,7 +9293,8 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
 TENSOR__FN void tensor__reduce_rows(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
-    int64_t per = (r->kept + r->chunks - 1) / r->chunks, end = (task + 1) * per < r->kept ? (task + 1) * per : r->kept;
+    int64_t per = (r->kept + r->chunks - 1) / r->chunks, end = (task + 1) * per < r->kept ?
+        (task + 1) * per : r->kept;
     for (int64_t k = task * per; k < end; k++) {
         tensor__acc_t a;
         tensor__acc_init(r, &a);
@@ -9134,7 +9321,8 @@ TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
         int64_t end = i + 64 < r->reduced ? i + 64 : r->reduced;
         memset(leaf, 0, (size_t)n * sizeof *leaf);
         for (int64_t j = i; j < end; j++) {
-            r->isa->add_row(leaf, (const float *)(const void *)r->x + first + tensor__offset_of(j, r->rd, r->rs, r->nr), n);
+            r->isa->add_row(leaf, (const float *)(const void *)r->x + first + tensor__offset_of(j, r->rd,
+                    r->rs, r->nr), n);
         }
         for (int64_t k = 0; k < n; k++) { sum[k] += (double)leaf[k]; }
     }
@@ -9235,7 +9423,10 @@ TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keep
     if ((id == TENSOR_OP_AMAX || id == TENSOR_OP_AMIN) && empty) {
         int64_t left = 1;
         for (int i = 0; i < ndim; i++) { left *= dims[i]; }
-        if (left) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from", o.row->name, x); }
+        if (left) {
+            return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from",
+                                o.row->name, x);
+        }
     }
     if (id == TENSOR_OP_MEAN && !tensor__is_float(dtype)) {
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "mean: x %t is %y; a mean needs a float dtype", x, x);
@@ -9252,7 +9443,9 @@ TENSOR__FN tensor_t *tensor__reduce_dims(int id, tensor_t *x, const int64_t *dim
     tensor__thread_t *th = tensor__self();
     const char *name = tensor__row(id)->name;
     uint32_t mask = 0;
-    if (!TENSOR__USABLE(th, name, "x", x) || !tensor__dims_given(th, name, dims, n)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(th, name, "x", x) || !tensor__dims_given(th, name, dims, n)) {
+        return TENSOR__POISON;
+    }
     for (int i = 0; i < n; i++) {
         int d = tensor__dim(th, name, dims[i], x->ndim);
         if (d < 0) { return TENSOR__POISON; }
@@ -9269,7 +9462,8 @@ TENSOR__FN tensor_t *tensor__reduce_dims(int id, tensor_t *x, const int64_t *dim
         return tensor__reduce_dims(TENSOR_OP_##ID, x, &dim, 1, keepdim);                                     \
     }
 TENSOR__X(SUM, sum, sum_dim) TENSOR__X(MEAN, mean, mean_dim) TENSOR__X(PROD, prod, prod_dim)
-TENSOR__X(AMAX, max, amax_dim) TENSOR__X(AMIN, min, amin_dim) TENSOR__X(ANY, any, any_dim) TENSOR__X(ALL, all, all_dim)
+TENSOR__X(AMAX, max, amax_dim) TENSOR__X(AMIN, min, amin_dim) TENSOR__X(ANY, any, any_dim) TENSOR__X(ALL,
+        all, all_dim)
 #undef TENSOR__X
 TENSOR_API tensor_t *(tensor_sum_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     return tensor__reduce_dims(TENSOR_OP_SUM, x, dims, n, keepdim);
@@ -9316,8 +9510,10 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
     tensor_t *count = tensor__reduce(TENSOR_OP_SUM, hit, (uint32_t)g->p->i[0], 1);
     g->gx[0] = tensor_mul(hit, tensor_div(tensor__kept(g, g->gy[0]), count));
 }
-TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype, int64_t i0);
-// Exact with zeros: the derivative for an element is the product of the others, from running products of both sides.
+TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype,
+                                     int64_t i0);
+// Exact with zeros: the derivative for an element is the product of the others, from running products of both
+// sides.
 TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0);
     if (!tensor__live(x)) { return; }
@@ -9358,7 +9554,8 @@ typedef struct tensor__rowcall_t {
 } tensor__rowcall_t;
 
 // One row in double: the reference, and all dtypes but f32.
-TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, const double *x2, double *y, int64_t n) {
+TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, const double *x2, double *y,
+                                int64_t n) {
     const tensor_params_t *p = r->c->p;
     double m = -(double)INFINITY, s = 0;
     int best = 0;
@@ -9439,11 +9636,13 @@ TENSOR__FN void tensor__row_task(void *arg, int64_t task, int worker) {
     tensor_call_t *c = r->c;
     const tensor_arg_t *x = &c->arg[0], *x2 = c->nin > 1 ? &c->arg[1] : NULL;
     tensor_arg_t *y = &c->arg[c->nin];
-    int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, end = (task + 1) * r->per < r->rows ? (task + 1) * r->per : r->rows;
+    int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, end = (task + 1) * r->per < r->rows ?
+        (task + 1) * r->per : r->rows;
     int xs = tensor__sizes[x->dtype], ys = tensor__sizes[y->dtype], cs = tensor__class_size[r->klass];
     char *work = (char *)c->scratch + (size_t)worker * 3 * (size_t)(n + 8) * 8;
     for (int64_t k = task * r->per; k < end; k++) {
-        const char *a = (const char *)x->data + k * n * xs, *b = x2 ? (const char *)x2->data + k * n * xs : NULL;
+        const char *a = (const char *)x->data + k * n * xs, *b = x2 ? (const char *)x2->data + k * n * xs :
+            NULL;
         char *to = (char *)y->data + k * m * ys;
         if (r->fast) {
             const float *fa = (const float *)(const void *)a, *fb = (const float *)(const void *)b;
@@ -9463,7 +9662,8 @@ TENSOR__FN void tensor__row_task(void *arg, int64_t task, int worker) {
         if (r->klass == TENSOR__C_I64) {
             tensor__row_i64(r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, n);
         } else {
-            tensor__row_f64(r, (const double *)(void *)bx, (const double *)(void *)bx2, (double *)(void *)by, n);
+            tensor__row_f64(r, (const double *)(void *)bx, (const double *)(void *)bx2, (double *)(void *)by,
+                            n);
         }
         tensor__store_run(to, y->dtype, 1, by, r->klass, m);
     }
@@ -9490,8 +9690,10 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c) {
     return 0;
 }
 
-// Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim: size 1).
-TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype, int64_t i0) {
+// Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim:
+// size 1).
+TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype,
+                                     int64_t i0) {
     TENSOR__MARK
     tensor__op_t o;
     tensor_t *in[1] = {x};
@@ -9511,7 +9713,9 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     o.params.i[0] = i0;
     tensor__result(&o, dtype < 0 ? m->dtype : dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
     tensor_t *y = tensor__finish(&o);
-    if (y == TENSOR__POISON || !x->ndim) { TENSOR__RETURN(y == TENSOR__POISON || drop ? y : tensor_reshape_n(y, tensor__no_dims, 0)); }
+    if (y == TENSOR__POISON || !x->ndim) {
+        TENSOR__RETURN(y == TENSOR__POISON || drop ? y : tensor_reshape_n(y, tensor__no_dims, 0));
+    }
     if (!drop) { TENSOR__RETURN(moved ? tensor_movedim(y, last, d) : y); }
     TENSOR__RETURN(keepdim ? tensor_unsqueeze(y, d) : y);
 }
@@ -9521,10 +9725,12 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
     return 0;
 }
 TENSOR_API tensor_t *(tensor_softmax)(tensor_t *x, int64_t dim) {
-    return tensor__needs_float("softmax", x) ? tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0) : TENSOR__POISON;
+    return tensor__needs_float("softmax", x) ? tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0) :
+        TENSOR__POISON;
 }
 TENSOR_API tensor_t *(tensor_log_softmax)(tensor_t *x, int64_t dim) {
-    return tensor__needs_float("log_softmax", x) ? tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0) : TENSOR__POISON;
+    return tensor__needs_float("log_softmax", x) ? tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1,
+                                                                   0) : TENSOR__POISON;
 }
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
     TENSOR__MARK
@@ -9540,14 +9746,16 @@ TENSOR_API tensor_t *(tensor_var_dim)(tensor_t *x, int64_t dim, int64_t correcti
     return tensor__rows_op(TENSOR_OP_VAR, x, dim, 1, keepdim, -1, correction);
 }
 TENSOR_API tensor_t *(tensor_norm_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    return tensor__needs_float("norm", x) ? tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0) : TENSOR__POISON;
+    return tensor__needs_float("norm", x) ? tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0) :
+        TENSOR__POISON;
 }
 TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdim) {
     if (tensor__live(x)) {
         int d = tensor__dim(tensor__self(), tensor__row(id)->name, dim, x->ndim);
         if (d < 0) { return TENSOR__POISON; }
         if (x->ndim && x->dims[d] == 0) {
-            return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: dim %i of x %t has no element to choose from",
+            return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
+                                "%s: dim %i of x %t has no element to choose from",
                                 tensor__row(id)->name, d, x);
         }
     }
@@ -9561,7 +9769,8 @@ TENSOR_API tensor_t *(tensor_argmin_dim)(tensor_t *x, int64_t dim, int keepdim) 
 }
 TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
     int64_t all = -1;
-    return tensor__live(x) && x->numel == 0 ? tensor_reshape_n(x, &x->numel, 1) : tensor_reshape_n(x, &all, 1);
+    return tensor__live(x) && x->numel == 0 ? tensor_reshape_n(x, &x->numel, 1) : tensor_reshape_n(x, &all,
+            1);
 }
 TENSOR_API tensor_t *(tensor_argmax)(tensor_t *x) {
     TENSOR__MARK
@@ -9589,7 +9798,8 @@ TENSOR_API tensor_t *(tensor_std)(tensor_t *x, int64_t correction) {
     TENSOR__MARK
     TENSOR__RETURN((tensor_std_dim)(tensor__flat(x), 0, correction, 0));
 }
-// Value and index of the extreme along dim; the value is gathered, so its gradient goes to the chosen place alone.
+// Value and index of the extreme along dim; the value is gathered, so its gradient goes to the chosen place
+// alone.
 TENSOR__FN tensor_pair_t tensor__extreme(int id, tensor_t *x, int64_t dim, int keepdim) {
     tensor_pair_t p;
     p.values = TENSOR__POISON;
@@ -9662,7 +9872,8 @@ TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
 // >>impl-linalg                                    MARK: matrix products
 // ------------------------------------------------------------------------------
 
-typedef struct tensor__matmul_t { tensor__gemm_t g; int64_t *offsets; uint64_t offset_bytes; } tensor__matmul_t;
+typedef struct tensor__matmul_t { tensor__gemm_t g; int64_t *offsets; uint64_t offset_bytes;
+    } tensor__matmul_t;
 
 TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     int64_t n = 1;
@@ -9698,7 +9909,9 @@ TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
 TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     tensor__matmul_t m;
     tensor__matmul_describe(c, &m);
-    if (c->arg[0].dtype == TENSOR_F64) { return m.offset_bytes + tensor__gemm_scratch_f64(&m.g, tensor__thread_count()); }
+    if (c->arg[0].dtype == TENSOR_F64) {
+        return m.offset_bytes + tensor__gemm_scratch_f64(&m.g, tensor__thread_count());
+    }
     return m.offset_bytes + (c->arg[0].dtype == TENSOR_F32 ? tensor__gemm_scratch(&m.g) : 0);
 }
 // Integer products wrap; plain loops.
@@ -9766,21 +9979,28 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     tensor_t *const in[2] = {a, b};
     if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
     if (!a->ndim || !b->ndim) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
+                            "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
     }
     if (a->dtype != b->dtype) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE,
+                            "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
     }
-    if (a->dtype == TENSOR_BOOL) { return tensor__fail(o.th, TENSOR_ERR_DTYPE, "matmul: a %t and b %t are bool", a, b); }
+    if (a->dtype == TENSOR_BOOL) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "matmul: a %t and b %t are bool", a, b);
+    }
     int64_t ka = a->dims[a->ndim - 1], kb = b->dims[b->ndim > 1 ? b->ndim - 2 : 0];
     if (ka != kb) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a, b, ka, kb);
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a,
+                            b, ka, kb);
     }
     if (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16) {
         tensor_t *y = tensor_matmul(tensor_to(a, TENSOR_F32), tensor_to(b, TENSOR_F32));
         TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)a->dtype));
     }
-    if (a->ndim == 1) { TENSOR__RETURN(tensor_squeeze(tensor_matmul(tensor_unsqueeze(a, 0), b), b->ndim > 1 ? -2 : 0)); }
+    if (a->ndim == 1) {
+        TENSOR__RETURN(tensor_squeeze(tensor_matmul(tensor_unsqueeze(a, 0), b), b->ndim > 1 ? -2 : 0));
+    }
     if (b->ndim == 1) { TENSOR__RETURN(tensor_squeeze(tensor_matmul(a, tensor_unsqueeze(b, 1)), -1)); }
     if (b->ndim == 2 && a->ndim > 2 && a->numel) {      // one matrix for all items: one tall product
         int64_t tall[2] = {a->numel / ka, ka}, dims[TENSOR_MAX_DIMS];
@@ -9790,8 +10010,10 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     }
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
-    if (!tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2) || !tensor__broadcast(dims, &ndim, b->dims, b->ndim - 2)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: the batch dims of a %t and b %t do not broadcast", a, b);
+    if (!tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2) || !tensor__broadcast(dims, &ndim, b->dims,
+            b->ndim - 2)) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
+                            "matmul: the batch dims of a %t and b %t do not broadcast", a, b);
     }
     dims[ndim] = a->dims[a->ndim - 2];
     dims[ndim + 1] = b->dims[b->ndim - 1];
@@ -9806,7 +10028,8 @@ TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, i
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, op, "a", a) || !TENSOR__USABLE(th, op, "b", b)) { return TENSOR__POISON; }
     if (a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0])) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t must have %i and %i dims%s", op, a, b, na, nb,
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t must have %i and %i dims%s", op, a, b,
+                            na, nb,
                             na == 3 ? " and equal batch" : "");
     }
     return tensor_matmul(a, b);
@@ -9818,7 +10041,9 @@ TENSOR_API tensor_t *(tensor_dot)(tensor_t *a, tensor_t *b) { return tensor__pro
 TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "outer", "a", a) || !TENSOR__USABLE(th, "outer", "b", b)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(th, "outer", "a", a) || !TENSOR__USABLE(th, "outer", "b", b)) {
+        return TENSOR__POISON;
+    }
     if (a->ndim != 1 || b->ndim != 1) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "outer: a %t and b %t must be 1-d", a, b);
     }
@@ -9826,15 +10051,18 @@ TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
 }
 TENSOR_API tensor_t *(tensor_addmm)(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) {
     TENSOR__MARK
-    if (tensor__live(x) && tensor__live(a) && tensor__live(b) && (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16)) {
-        tensor_t *f = tensor_addmm(tensor_to(x, TENSOR_F32), tensor_to(a, TENSOR_F32), tensor_to(b, TENSOR_F32), beta, alpha);
+    if (tensor__live(x) && tensor__live(a) && tensor__live(b) && (a->dtype == TENSOR_F16 ||
+                                                                  a->dtype == TENSOR_BF16)) {
+        tensor_t *f = tensor_addmm(tensor_to(x, TENSOR_F32), tensor_to(a, TENSOR_F32),
+                                   tensor_to(b, TENSOR_F32), beta, alpha);
         TENSOR__RETURN(tensor_to(f, (tensor_dtype_t)a->dtype));      // rounded once
     }
     tensor_t *y = (tensor_mm)(a, b);
     if (y != TENSOR__POISON && tensor__live(x)) {
         int64_t dims[TENSOR_MAX_DIMS] = {y->dims[0], y->dims[1]};
         int ndim = 2;
-        if (!tensor__broadcast(dims, &ndim, x->dims, x->ndim) || ndim != 2 || dims[0] != y->dims[0] || dims[1] != y->dims[1]) {
+        if (!tensor__broadcast(dims, &ndim, x->dims, x->ndim) || ndim != 2 || dims[0] != y->dims[0] ||
+            dims[1] != y->dims[1]) {
             tensor__fail(th_, TENSOR_ERR_SHAPE, "addmm: x %t does not broadcast to the product %t", x, y);
             TENSOR__RETURN(TENSOR__POISON);
         }
@@ -9848,7 +10076,9 @@ TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
     tensor__op_t o;
     tensor_t *const in[1] = {x};
     if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    if (x->ndim < 2) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t needs at least 2 dims", o.row->name, x); }
+    if (x->ndim < 2) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t needs at least 2 dims", o.row->name, x);
+    }
     int64_t far_away = (int64_t)1 << 60;
     o.args[0] = tensor_contiguous(x);
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
@@ -9857,25 +10087,33 @@ TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
-TENSOR_API tensor_t *(tensor_tril)(tensor_t *x, int64_t diagonal) { return tensor__tri(TENSOR_OP_TRIL, x, diagonal); }
-TENSOR_API tensor_t *(tensor_triu)(tensor_t *x, int64_t diagonal) { return tensor__tri(TENSOR_OP_TRIU, x, diagonal); }
-TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) { g->gx[0] = tensor__tri(g->node->row->id, g->gy[0], g->p->i[0]); }
+TENSOR_API tensor_t *(tensor_tril)(tensor_t *x, int64_t diagonal) {
+    return tensor__tri(TENSOR_OP_TRIL, x, diagonal);
+}
+TENSOR_API tensor_t *(tensor_triu)(tensor_t *x, int64_t diagonal) {
+    return tensor__tri(TENSOR_OP_TRIU, x, diagonal);
+}
+TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
+    g->gx[0] = tensor__tri(g->node->row->id, g->gy[0], g->p->i[0]);
+}
 
 // ------------------------------------------------------------------------------
 // >>impl-index                                     MARK: joining, indexing
 //
-// All index kernels see x and index contiguous and walk index in order, so sums at one place are deterministic. Every
-// index is looked at before the first element is written.
+// All index kernels see x and index contiguous and walk index in order, so sums at one place are
+// deterministic. Every index is looked at before the first element is written.
 // ------------------------------------------------------------------------------
 
 TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t size) {
     int64_t block[TENSOR__BLOCK];
     for (int64_t i = 0; i < index->numel; i += TENSOR__BLOCK) {
         int64_t m = tensor__least(index->numel - i, TENSOR__BLOCK);
-        tensor__load_i64(block, (const char *)index->data + i * tensor__sizes[index->dtype], index->dtype, 1, m);
+        tensor__load_i64(block, (const char *)index->data + i * tensor__sizes[index->dtype], index->dtype, 1,
+                         m);
         for (int64_t k = 0; k < m; k++) {
             if (block[k] < 0 || block[k] >= size) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: index %d at element %d is outside 0..%d", c->row->name, block[k],
+                tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: index %d at element %d is outside 0..%d",
+                             c->row->name, block[k],
                              i + k, size - 1);
                 return TENSOR_ERR_INDEX;
             }
@@ -9906,11 +10144,13 @@ TENSOR__FN void tensor__add_elements(char *to, const char *from, int dtype, int6
         tensor__store_run(to + i * size, dtype, 1, u, klass, m);
     }
 }
-// GATHER x, index; SCATTER, SCATTER_ADD x, index, src; INDEX_SELECT x, index; INDEX_ADD x, index, src. i[0] = dim.
+// GATHER x, index; SCATTER, SCATTER_ADD x, index, src; INDEX_SELECT x, index; INDEX_ADD x, index, src. i[0] =
+// dim.
 TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *index = &c->arg[1], *src = &c->arg[2];
     tensor_arg_t *y = &c->arg[c->nin];
-    int id = c->row->id, d = (int)c->p->i[0], size = tensor__sizes[x->dtype], is = tensor__sizes[index->dtype];
+    int id = c->row->id, d = (int)c->p->i[0], size = tensor__sizes[x->dtype], is =
+        tensor__sizes[index->dtype];
     int64_t n = x->dims[d], outer = 1, inner = 1;
     for (int i = 0; i < d; i++) { outer *= x->dims[i]; }
     for (int i = d + 1; i < x->ndim; i++) { inner *= x->dims[i]; }
@@ -9926,11 +10166,13 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
                 int64_t at;
                 tensor__load_i64(&at, (const char *)index->data + k * is, index->dtype, 1, 1);
                 if (id == TENSOR_OP_INDEX_SELECT) {
-                    memcpy((char *)y->data + (o * m + k) * inner * size, (const char *)x->data + (o * n + at) * inner * size,
+                    memcpy((char *)y->data + (o * m + k) * inner * size, (const char *)x->data +
+                           (o * n + at) * inner * size,
                            (size_t)(inner * size));
                 } else {
                     tensor__add_elements((char *)y->data + (o * n + at) * inner * size,
-                                         (const char *)src->data + (o * m + k) * inner * size, x->dtype, inner);
+                                         (const char *)src->data + (o * m + k) * inner * size, x->dtype,
+                                             inner);
                 }
             }
         }
@@ -9965,25 +10207,32 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
     int has_src = id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_SCATTER || id == TENSOR_OP_SCATTER_ADD;
     if (!tensor__begin(&o, tensor__row(id), in, has_src ? 3 : 2)) { return TENSOR__POISON; }
     const char *name = o.row->name;
-    int d = tensor__dim(o.th, name, dim, x->ndim), rows = id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_INDEX_ADD;
+    int d = tensor__dim(o.th, name, dim, x->ndim), rows = id == TENSOR_OP_INDEX_SELECT ||
+        id == TENSOR_OP_INDEX_ADD;
     if (d < 0) { return TENSOR__POISON; }
     if (index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: index %t must be i64 or i32, not %y", name, index, index);
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: index %t must be i64 or i32, not %y", name, index,
+                            index);
     }
     if (has_src && src->dtype != x->dtype) {
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: src %t is %y, x is %y", name, src, src, x);
     }
     int64_t dims[TENSOR_MAX_DIMS];
-    int bad = x->ndim == 0 || (rows ? index->ndim != 1 : index->ndim != x->ndim) || (has_src && src->ndim != x->ndim);
+    int bad = x->ndim == 0 || (rows ? index->ndim != 1 : index->ndim != x->ndim) ||
+        (has_src && src->ndim != x->ndim);
     for (int i = 0; i < x->ndim && !bad; i++) {
         dims[i] = rows ? (i == d ? index->dims[0] : x->dims[i]) : index->dims[i];
         if (!rows && i != d && index->dims[i] > x->dims[i]) { bad = 1; }
         if (has_src && (rows ? src->dims[i] != dims[i] : src->dims[i] < dims[i])) { bad = 1; }
     }
     if (bad && has_src) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: index %t and src %t do not fit x %t along dim %i", name, index, src, x, d);
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: index %t and src %t do not fit x %t along dim %i",
+                            name, index, src, x, d);
     }
-    if (bad) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: index %t does not fit x %t along dim %i", name, index, x, d); }
+    if (bad) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: index %t does not fit x %t along dim %i", name,
+                            index, x, d);
+    }
     for (int i = 0; i < o.nin; i++) {
         o.args[i] = tensor_contiguous(o.args[i]);
         if (o.args[i] == TENSOR__POISON) { return TENSOR__POISON; }
@@ -10018,7 +10267,9 @@ TENSOR__FN tensor_t *tensor__grad_src(tensor__grad_t *g, tensor_t *part) {
     for (int d = 0; d < src->ndim; d++) {
         if (part->dims[d] == src->dims[d]) { continue; }
         int64_t dims[TENSOR_MAX_DIMS];
-        for (int e = 0; e < src->ndim; e++) { dims[e] = e == d ? src->dims[d] - part->dims[d] : part->dims[e]; }
+        for (int e = 0; e < src->ndim; e++) {
+            dims[e] = e == d ? src->dims[d] - part->dims[d] : part->dims[e];
+        }
         tensor_t *pair[2] = {part, tensor_zeros_n(dims, src->ndim, (tensor_dtype_t)part->dtype)};
         part = tensor_cat_n(pair, 2, d);
         if (part == TENSOR__POISON) { return part; }
@@ -10026,18 +10277,24 @@ TENSOR__FN tensor_t *tensor__grad_src(tensor__grad_t *g, tensor_t *part) {
     return part;
 }
 TENSOR__FN void tensor__grad_index_select(tensor__grad_t *g) {
-    g->gx[0] = tensor_index_add(tensor__zeros_meta(&g->node->in[0]), g->p->i[0], tensor__grad_in(g, 1), g->gy[0]);
+    g->gx[0] = tensor_index_add(tensor__zeros_meta(&g->node->in[0]), g->p->i[0], tensor__grad_in(g, 1),
+                                g->gy[0]);
 }
 TENSOR__FN void tensor__grad_index_add(tensor__grad_t *g) {
     g->gx[0] = g->gy[0];
-    if (tensor__grad_need(g, 2)) { g->gx[2] = tensor_index_select(g->gy[0], g->p->i[0], tensor__grad_in(g, 1)); }
+    if (tensor__grad_need(g, 2)) {
+        g->gx[2] = tensor_index_select(g->gy[0], g->p->i[0], tensor__grad_in(g, 1));
+    }
 }
 TENSOR__FN void tensor__grad_gather(tensor__grad_t *g) {
-    g->gx[0] = tensor_scatter_add(tensor__zeros_meta(&g->node->in[0]), g->p->i[0], tensor__grad_in(g, 1), g->gy[0]);
+    g->gx[0] = tensor_scatter_add(tensor__zeros_meta(&g->node->in[0]), g->p->i[0], tensor__grad_in(g, 1),
+                                  g->gy[0]);
 }
 TENSOR__FN void tensor__grad_scatter_add(tensor__grad_t *g) {
     g->gx[0] = g->gy[0];
-    if (tensor__grad_need(g, 2)) { g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->i[0], tensor__grad_in(g, 1))); }
+    if (tensor__grad_need(g, 2)) {
+        g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->i[0], tensor__grad_in(g, 1)));
+    }
 }
 TENSOR__FN void tensor__grad_scatter(tensor__grad_t *g) {
     tensor_t *index = tensor__grad_in(g, 1);
@@ -10046,16 +10303,22 @@ TENSOR__FN void tensor__grad_scatter(tensor__grad_t *g) {
         tensor_t *zero = tensor_zeros_n(index->dims, index->ndim, (tensor_dtype_t)g->gy[0]->dtype);
         g->gx[0] = tensor_scatter(g->gy[0], g->p->i[0], index, zero);
     }
-    if (tensor__grad_need(g, 2)) { g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->i[0], index)); }
+    if (tensor__grad_need(g, 2)) {
+        g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->i[0], index));
+    }
 }
 
 TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
     tensor__op_t o;
-    if (!list || n < 1) { return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "cat: needs at least one tensor"); }
+    if (!list || n < 1) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "cat: needs at least one tensor");
+    }
     if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
     int d = tensor__dim(o.th, "cat", dim, list[0]->ndim);
     if (d < 0) { return TENSOR__POISON; }
-    if (!list[0]->ndim) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: 0-d tensors cannot be joined; use stack"); }
+    if (!list[0]->ndim) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: 0-d tensors cannot be joined; use stack");
+    }
     int64_t dims[TENSOR_MAX_DIMS], total = 0;
     int dtype = list[0]->dtype;
     for (int i = 0; i < list[0]->ndim; i++) { dims[i] = list[0]->dims[i]; }
@@ -10063,12 +10326,15 @@ TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
         int bad = list[i]->ndim != list[0]->ndim;
         for (int k = 0; k < list[0]->ndim && !bad; k++) { bad = k != d && list[i]->dims[k] != dims[k]; }
         if (bad) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: tensor %i %t does not fit the first %t along dim %i", i, list[i],
+            return tensor__fail(o.th, TENSOR_ERR_SHAPE,
+                                "cat: tensor %i %t does not fit the first %t along dim %i", i, list[i],
                                 list[0], d);
         }
         dtype = tensor__promote2(dtype, list[i]->dtype);
         uint64_t sum = (uint64_t)total + (uint64_t)list[i]->dims[d];
-        if (sum > (uint64_t)1 << 60) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: dim %i overflows", d); }
+        if (sum > (uint64_t)1 << 60) {
+            return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: dim %i overflows", d);
+        }
         total = (int64_t)sum;
     }
     dims[d] = total;
@@ -10100,8 +10366,10 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     if (!list || n < 1) { return tensor__fail(th, TENSOR_ERR_SHAPE, "stack: needs at least one tensor"); }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th, "stack", "list", list[i])) { return TENSOR__POISON; }
-        if (list[i]->ndim != list[0]->ndim || memcmp(list[i]->dims, list[0]->dims, (size_t)list[0]->ndim * 8)) {
-            return tensor__fail(th, TENSOR_ERR_SHAPE, "stack: tensor %i %t has not the shape of the first %t", i, list[i], list[0]);
+        if (list[i]->ndim != list[0]->ndim || memcmp(list[i]->dims, list[0]->dims,
+                                                     (size_t)list[0]->ndim * 8)) {
+            return tensor__fail(th, TENSOR_ERR_SHAPE,
+                                "stack: tensor %i %t has not the shape of the first %t", i, list[i], list[0]);
         }
     }
     int d = tensor__dim(th, "stack", dim, list[0]->ndim + 1);
@@ -10126,12 +10394,15 @@ TENSOR_API tensor_t *(tensor_masked_select)(tensor_t *x, tensor_t *mask) {
     tensor_t *const in[2] = {x, mask};
     if (!tensor__begin(&o, TENSOR__ROW(WHERE), in, 2)) { return TENSOR__POISON; }
     if (mask->dtype != TENSOR_BOOL) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "masked_select: mask %t must be bool, not %y", mask, mask);
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "masked_select: mask %t must be bool, not %y", mask,
+                            mask);
     }
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
-    if (!tensor__broadcast(dims, &ndim, x->dims, x->ndim) || !tensor__broadcast(dims, &ndim, mask->dims, mask->ndim)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "masked_select: x %t and mask %t do not broadcast", x, mask);
+    if (!tensor__broadcast(dims, &ndim, x->dims, x->ndim) || !tensor__broadcast(dims, &ndim, mask->dims,
+            mask->ndim)) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "masked_select: x %t and mask %t do not broadcast", x,
+                            mask);
     }
     tensor_t *m = tensor_contiguous(tensor_expand_n(mask, dims, ndim));
     int64_t count = tensor_item_i64(tensor_sum(m));
@@ -10158,20 +10429,28 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
 TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
     TENSOR__MARK
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "repeat", "x", x) || !tensor__dims_given(th, "repeat", repeats, n)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(th, "repeat", "x", x) || !tensor__dims_given(th, "repeat", repeats, n)) {
+        return TENSOR__POISON;
+    }
     if (n < x->ndim || n > TENSOR_MAX_DIMS) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: x %t needs at least %i repeats, got %i", x, (int)x->ndim, n);
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: x %t needs at least %i repeats, got %i", x,
+                            (int)x->ndim, n);
     }
     int64_t dims[TENSOR_MAX_DIMS], final[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
-        if (repeats[i] < 0) { return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: %n has a negative count", repeats, n); }
+        if (repeats[i] < 0) {
+            return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: %n has a negative count", repeats, n);
+        }
         dims[i] = i < n - x->ndim ? 1 : x->dims[i - (n - x->ndim)];
         uint64_t wide;
         int64_t total;
-        if (!tensor__mul_u64((uint64_t)dims[i], (uint64_t)repeats[i], &wide) || wide > (uint64_t)1 << 60) { wide = (uint64_t)1 << 60; }
+        if (!tensor__mul_u64((uint64_t)dims[i], (uint64_t)repeats[i], &wide) || wide > (uint64_t)1 << 60) {
+            wide = (uint64_t)1 << 60;
+        }
         final[i] = (int64_t)wide;
         if (i == n - 1 && !tensor__numel_of(final, n, &total)) {
-            return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: x %t repeated %n has too many elements", x, repeats, n);
+            return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: x %t repeated %n has too many elements", x,
+                                repeats, n);
         }
     }
     tensor_t *y = tensor_reshape_n(x, dims, n);
@@ -10198,7 +10477,8 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
 
 // Philox4x32-10: counter (block, stream), key seed.
 TENSOR__FN void tensor__philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]) {
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)stream, c3 =
+        (uint32_t)(stream >> 32);
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     for (int r = 0; r < 10; r++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
@@ -10242,7 +10522,8 @@ TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int6
             if (id == TENSOR_OP_RANDINT) {
                 // Lemire's multiplication; the bias, range / 2^64, is below anything one could measure.
                 uint64_t range = (uint64_t)p->i[1] - (uint64_t)p->i[0], lo = (uint32_t)u, hi = u >> 32;
-                uint64_t rl = (uint32_t)range, rh = range >> 32, mid = (lo * rl >> 32) + (uint32_t)(hi * rl) + (uint32_t)(lo * rh);
+                uint64_t rl = (uint32_t)range, rh = range >> 32, mid = (lo * rl >> 32) +
+                    (uint32_t)(hi * rl) + (uint32_t)(lo * rh);
                 uint64_t top = hi * rh + (hi * rl >> 32) + (lo * rh >> 32) + (mid >> 32);
                 ((int64_t *)(void *)out)[i] = (int64_t)((uint64_t)p->i[0] + top);
             } else {
@@ -10255,11 +10536,13 @@ TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int6
         for (int k = (int)(e & 3); k < 4 && i < n; k++, i++) {
             if (id == TENSOR_OP_RANDN) {
                 // u1 in (0, 1], so the logarithm is finite; the tail ends near 6.7 sigma
-                double u1 = ((double)w[k & ~1] + 1) * 2.3283064365386963e-10, u2 = (double)w[k | 1] * 2.3283064365386963e-10;
+                double u1 = ((double)w[k & ~1] + 1) * 2.3283064365386963e-10, u2 =
+                    (double)w[k | 1] * 2.3283064365386963e-10;
                 double r = sqrt(-2 * log(u1)), a = 6.283185307179586 * u2;
                 out[i] = p->f[0] + p->f[1] * r * (k & 1 ? sin(a) : cos(a));
             } else if (id == TENSOR_OP_RAND) {
-                out[i] = (double)((float)p->f[0] + (float)(p->f[1] - p->f[0]) * ((float)(w[k] >> 8) * 5.9604644775390625e-8f));
+                out[i] = (double)((float)p->f[0] +
+                                  (float)(p->f[1] - p->f[0]) * ((float)(w[k] >> 8) * 5.9604644775390625e-8f));
             } else {
                 out[i] = (double)w[k] * 2.3283064365386963e-10;        // BERNOULLI compares this with p
             }
@@ -10302,7 +10585,8 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
         for (int64_t i = 0; i < k; i++) {
             double v = at[r * k + i];
             if (!(v >= 0) || v > 1.7976931348623157e308) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX, "multinomial: weight %g at row %d, place %d must be finite and >= 0", v, r, i);
+                tensor__fail(c->thread, TENSOR_ERR_INDEX,
+                             "multinomial: weight %g at row %d, place %d must be finite and >= 0", v, r, i);
                 return TENSOR_ERR_INDEX;
             }
             sum += v;
@@ -10319,7 +10603,8 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
             uint32_t u[4];
             uint64_t e = (uint64_t)(r * n + j);
             tensor__philox(c->rng.seed, c->rng.offset, e >> 1, u);
-            double x = (double)(((uint64_t)u[e & 1 ? 3 : 1] << 32 | u[e & 1 ? 2 : 0]) >> 11) * 1.1102230246251565e-16 * total, s = 0;
+            double x = (double)(((uint64_t)u[e & 1 ? 3 : 1] << 32 |
+                                 u[e & 1 ? 2 : 0]) >> 11) * 1.1102230246251565e-16 * total, s = 0;
             int64_t pick = -1;
             for (int64_t i = 0; i < k; i++) {
                 if (at[r * k + i] <= 0) { continue; }
@@ -10333,7 +10618,8 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     return 0;
 }
 
-TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dtype, double f0, double f1, int64_t i0, int64_t i1) {
+TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dtype, double f0, double f1,
+                                   int64_t i0, int64_t i1) {
     tensor__op_t o;
     tensor__begin(&o, tensor__row(id), NULL, 0);
     o.p = &o.params;
@@ -10353,7 +10639,8 @@ TENSOR_API tensor_t *(tensor_randn_n)(const int64_t *dims, int ndim) {
 }
 TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t *dims, int ndim) {
     if (high <= low) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "randint: high %d must be above low %d", high, low);
+        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "randint: high %d must be above low %d", high,
+                            low);
     }
     return tensor__drawn(TENSOR_OP_RANDINT, dims, ndim, TENSOR_I64, 0, 0, low, high);
 }
@@ -10366,7 +10653,8 @@ TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) {
         double lo = tensor_item(tensor_min(c)), hi = tensor_item(tensor_max(c));
         tensor__tidy(th_, mark_, NULL);
         if (!(lo >= 0 && hi <= 1)) {
-            return tensor__fail(o.th, TENSOR_ERR_INDEX, "bernoulli: p %t must lie in 0..1 (from %g to %g)", p, lo, hi);
+            return tensor__fail(o.th, TENSOR_ERR_INDEX, "bernoulli: p %t must lie in 0..1 (from %g to %g)",
+                                p, lo, hi);
         }
         tensor__begin(&o, TENSOR__ROW(BERNOULLI), &p, 1);
     }
@@ -10394,11 +10682,13 @@ TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     TENSOR__MARK
     TENSOR__BEGIN1(o, MULTINOMIAL, weights)
     if (!weights->ndim || n < 0) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "multinomial: weights %t need a dim to draw %d from", weights, n);
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "multinomial: weights %t need a dim to draw %d from",
+                            weights, n);
     }
     if (!tensor__needs_float("multinomial", weights)) { return TENSOR__POISON; }
     if (n && !weights->dims[weights->ndim - 1]) {
-        return tensor__fail(o.th, TENSOR_ERR_INDEX, "multinomial: rows of weights %t have nothing to draw from", weights);
+        return tensor__fail(o.th, TENSOR_ERR_INDEX,
+                            "multinomial: rows of weights %t have nothing to draw from", weights);
     }
     o.args[0] = tensor_contiguous(tensor_to(tensor_detach(weights), TENSOR_F64));
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
@@ -10419,7 +10709,8 @@ TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1
     if (!TENSOR__USABLE(th, name, "x", x)) { return TENSOR__POISON; }
     if (!tensor__needs_float(name, x) || !tensor__update_allowed(th, name, x, 0)) { return TENSOR__POISON; }
     if (th->grad_mode && tensor__sync_needs_grad(th, x)) {
-        return tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t is part of a graph; fill it under no_grad, or a detached tensor",
+        return tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                            "%s: x %t is part of a graph; fill it under no_grad, or a detached tensor",
                             name, x);
     }
     tensor__begin(&o, tensor__row(id), NULL, 0);
@@ -10446,11 +10737,13 @@ TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "requires_grad_", "x", x)) { return TENSOR__POISON; }
     if (on && !tensor__is_float(x->dtype)) {
-        return tensor__fail(th, TENSOR_ERR_DTYPE, "requires_grad_: x %t is %y; only floats have gradients", x, x);
+        return tensor__fail(th, TENSOR_ERR_DTYPE, "requires_grad_: x %t is %y; only floats have gradients",
+                            x, x);
     }
     if (tensor__sync_needs_grad(th, x) && x->node) {
         if (on) { return x; }
-        return tensor__fail(th, TENSOR_ERR_AUTOGRAD, "requires_grad_: x %t is the result of an operation; use tensor_detach", x);
+        return tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                            "requires_grad_: x %t is the result of an operation; use tensor_detach", x);
     }
     x->flags = (uint8_t)(on ? x->flags | TENSOR__REQUIRES_GRAD : x->flags & ~TENSOR__REQUIRES_GRAD);
     return x;
@@ -10504,14 +10797,17 @@ TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) 
     if (TENSOR__LIKELY(v->storage->version == v->version)) { return 1; }
     const char *by = v->storage->write_op ? v->storage->write_op : "?", *site = v->storage->write_site;
     const char *saver = g->node->site;
-    tensor__fail(g->th, TENSOR_ERR_AUTOGRAD, "backward: %s %i of %s%s%s, shape %n, was changed in place by %s%s%s after it was "
-                 "saved (version %i, expected %i); change a clone instead", v->source < 0 ? "output" : "input",
+    tensor__fail(g->th, TENSOR_ERR_AUTOGRAD,
+                 "backward: %s %i of %s%s%s, shape %n, was changed in place by %s%s%s after it was "
+                 "saved (version %i, expected %i); change a clone instead", v->source < 0 ? "output" :
+                     "input",
                  v->source < 0 ? -1 - v->source : (int)v->source, g->node->row->name, saver ? " at " : "",
                  saver ? tensor__basename(saver) : "", v->dims, (int)v->ndim, by, site ? " at " : "",
                  site ? tensor__basename(site) : "", (int)v->storage->version, (int)v->version);
     return 0;
 }
-// A saved value as a header of the current scope; with its place in the graph where the gradient is to be differentiable.
+// A saved value as a header of the current scope; with its place in the graph where the gradient is to be
+// differentiable.
 TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
     tensor__node_t *n = g->node;
     tensor__thread_t *th = g->th;
@@ -10567,7 +10863,8 @@ struct tensor_function_ctx_t {
     int n;
     tensor__grad_t *g;                  // during backward
     struct { tensor__storage_t *storage; tensor_t *tensor; int64_t offset; int64_t dims[TENSOR_MAX_DIMS];
-             int64_t strides[TENSOR_MAX_DIMS]; uint32_t version; uint8_t ndim, dtype; int source; } saved[TENSOR__MAX_IN];
+             int64_t strides[TENSOR_MAX_DIMS]; uint32_t version; uint8_t ndim, dtype; int source;
+             } saved[TENSOR__MAX_IN];
 };
 enum { TENSOR__CONSTANT = 1 << 20 };    // source of a saved value that is neither input nor result
 
@@ -10587,7 +10884,8 @@ TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!ctx || slot < 0 || slot >= TENSOR__MAX_IN) {
-        tensor__fail(th, TENSOR_ERR_INDEX, "save_for_backward: slot %i is outside 0..%i", slot, (int)TENSOR__MAX_IN - 1);
+        tensor__fail(th, TENSOR_ERR_INDEX, "save_for_backward: slot %i is outside 0..%i", slot,
+                     (int)TENSOR__MAX_IN - 1);
         return TENSOR_ERR_INDEX;
     }
     if (!TENSOR__USABLE(th, "save_for_backward", "x", x)) { return th->error.code; }
@@ -10610,7 +10908,8 @@ TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, 
 TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     tensor__thread_t *th = tensor__self();
     if (!ctx || slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g) {
-        return tensor__fail(th, TENSOR_ERR_INDEX, "saved: slot %i holds nothing%s", slot, ctx && ctx->g ? "" : " outside backward");
+        return tensor__fail(th, TENSOR_ERR_INDEX, "saved: slot %i holds nothing%s", slot, ctx && ctx->g ?
+                            "" : " outside backward");
     }
     tensor__saved_t v;
     v.storage = ctx->saved[slot].storage;
@@ -10674,9 +10973,11 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
     int tracks = tensor__tracks(&o);
     tensor_scope_t s = tensor__scope_begin(th, 0);
     tensor_t *y = fn->forward(c, o.in, n);
-    for (int i = 0; i < TENSOR__MAX_IN; i++) { if (c->saved[i].storage && c->saved[i].tensor == y) { c->saved[i].source = -1; } }
+    for (int i = 0; i < TENSOR__MAX_IN;
+         i++) { if (c->saved[i].storage && c->saved[i].tensor == y) { c->saved[i].source = -1; } }
     // What forward did not make itself, an input or a captured tensor, gets a header of its own.
-    if (tensor__live(y) && (y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1)) {
+    if (tensor__live(y) && (y->home != th || y->slot < s.mark || y->base ||
+                            TENSOR__ATOMIC_LOAD(&y->refs) != 1)) {
         y = (tensor_detach)(y);
     }
     y = s.thread ? (tensor_scope_return)(s, y) : TENSOR__POISON;
@@ -10710,10 +11011,10 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
 // ------------------------------------------------------------------------------
 // >>impl-engine                                    MARK: backward
 //
-// Nodes reached by a gradient wait in a heap by sequence number; the highest goes first, so every consumer of a value is
-// done before its maker. Gradient slots belong to the pass, found by a small hash of the node: passes may nest and run
-// in several threads over one graph. Rejected: counting dependencies first (a second walk of the graph).
-// ------------------------------------------------------------------------------
+// Nodes reached by a gradient wait in a heap by sequence number; the highest goes first, so every consumer of
+// a value is done before its maker. Gradient slots belong to the pass, found by a small hash of the node:
+// passes may nest and run in several threads over one graph. Rejected: counting dependencies first (a second
+// walk of the graph). ------------------------------------------------------------------------------
 
 typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OUT]; } tensor__slot_t;
 typedef struct tensor__pass_t {
@@ -10733,7 +11034,8 @@ TENSOR__INLINE uint32_t tensor__hash(const void *p) {
 }
 TENSOR__FN int tensor__pass_grow(tensor__thread_t *th, tensor__pass_t *p) {
     int32_t room = p->room ? p->room * 2 : 64;
-    uint64_t bytes = (uint64_t)room * (sizeof *p->slots + sizeof *p->heap + sizeof(int32_t) + 2 * sizeof(int32_t));
+    uint64_t bytes = (uint64_t)room * (sizeof *p->slots + sizeof *p->heap + sizeof(int32_t) +
+                                       2 * sizeof(int32_t));
     char *m = (char *)tensor__raw_or_release(th, bytes);
     if (!m) {
         tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "backward: out of memory");
@@ -10831,7 +11133,8 @@ TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t 
 TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g) {
     const tensor__isa_t *isa = th->ctx->plain;
     int64_t n = sum->numel;
-    if (isa && sum->dtype == TENSOR_F32 && g->dtype == TENSOR_F32 && (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
+    if (isa && sum->dtype == TENSOR_F32 && g->dtype == TENSOR_F32 &&
+        (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
         g->numel == n && !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN) {
         const void *in[2];
         void *out[1];
@@ -10886,7 +11189,8 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
 }
 
 // A gradient arrives at an edge: shape and dtype of the value, then to its node or leaf.
-TENSOR__FN int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node, int32_t output, tensor_t *leaf,
+TENSOR__FN int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node, int32_t output,
+                               tensor_t *leaf,
                                const tensor__meta_t *m, tensor_t *g) {
     if (g->dtype != m->dtype) { g = (tensor_to)(g, (tensor_dtype_t)m->dtype); }
     if (g == TENSOR__POISON) { return 0; }
@@ -10898,7 +11202,8 @@ TENSOR__FN int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__
         same = g->ndim == m->ndim;
         for (int d = 0; same && d < m->ndim; d++) { same = g->dims[d] == m->dims[d]; }
         if (!same) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "backward: a gradient %t does not fit the value %n", g, m->dims, (int)m->ndim);
+            tensor__fail(th, TENSOR_ERR_SHAPE, "backward: a gradient %t does not fit the value %n", g,
+                         m->dims, (int)m->ndim);
             return 0;
         }
     }
@@ -10932,7 +11237,8 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         }
     }
     if (n->used) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "backward: the values saved by %s%s%s were freed by an earlier backward; pass "
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                     "backward: the values saved by %s%s%s were freed by an earlier backward; pass "
                      "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site ? " at " : "",
                      n->site ? tensor__basename(n->site) : "");
         return 0;
@@ -10956,14 +11262,17 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     for (int i = 0; i < TENSOR__MAX_IN + TENSOR__MAX_OUT; i++) { g.value[i] = NULL; }
     n->row->grad(&g);
     int ok = th->error.code == 0;
-    for (int i = 1; i < n->nin && n->nin <= TENSOR__MAX_IN; i++) {     // one tensor for two inputs: sums must not meet
-        for (int k = 0; k < i; k++) { if (gx[i] && gx[i] == gx[k] && gx[i] != s->g[0]) { gx[i] = (tensor_clone)(gx[i]); } }
+    // one tensor for two inputs: sums must not meet
+    for (int i = 1; i < n->nin && n->nin <= TENSOR__MAX_IN; i++) {
+        for (int k = 0; k < i; k++) { if (gx[i] && gx[i] == gx[k] && gx[i] != s->g[0]) { gx[i] =
+            (tensor_clone)(gx[i]); } }
     }
     for (int i = 0; i < n->nin && ok; i++) {
         tensor__edge_t *e = &n->edge[i];
         if (!gx[i] || (!e->node && !e->leaf)) { continue; }
         if (!tensor__live(gx[i])) {
-            tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s gave no gradient for input %i", n->row->name, i);
+            tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s gave no gradient for input %i", n->row->name,
+                         i);
             ok = 0;
             break;
         }
@@ -10986,12 +11295,15 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!TENSOR__USABLE(th, op, "output", y)) { return th->error.code; }
         if (!tensor__sync_needs_grad(th, y)) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: %t made by %s%s%s does not require grad and has no graph", op, y,
-                         y->op ? y->op : "?", y->site ? " at " : "", y->site ? tensor__basename(y->site) : "");
+            tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                         "%s: %t made by %s%s%s does not require grad and has no graph", op, y,
+                         y->op ? y->op : "?", y->site ? " at " : "", y->site ? tensor__basename(y->site) :
+                             "");
             return TENSOR_ERR_AUTOGRAD;
         }
         if (!g && y->numel != 1) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: a gradient to start from is needed for %t (only one element has the "
+            tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                         "%s: a gradient to start from is needed for %t (only one element has the "
                          "default 1)", op, y);
             return TENSOR_ERR_AUTOGRAD;
         }
@@ -11113,7 +11425,8 @@ typedef tensor_t *(*tensor__check_fn)(tensor_t *const *inputs, int n, void *user
 TENSOR__FN tensor_t *tensor__weighted(tensor__check_fn fn, void *user, tensor_t *const *inputs, int n) {
     tensor_t *y = fn(inputs, n, user);
     if (!tensor__live(y)) { return TENSOR__POISON; }
-    tensor_t *w = tensor_add_scalar(tensor_mul_scalar(tensor_sin(tensor_arange(1, (double)y->numel + 1, 1, TENSOR_F64)), 0.5), 1.25);
+    tensor_t *w = tensor_add_scalar(tensor_mul_scalar(tensor_sin(tensor_arange(1, (double)y->numel + 1, 1,
+            TENSOR_F64)), 0.5), 1.25);
     return tensor_sum(tensor_mul(tensor_to(y, TENSOR_F64), tensor_reshape_n(w, y->dims, y->ndim)));
 }
 TENSOR_API int (tensor_gradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, int n, void *user), void *user,
@@ -11132,7 +11445,8 @@ TENSOR_API int (tensor_gradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, int n
         if (!TENSOR__USABLE(th, "gradcheck", "input", inputs[i])) { code = th->error.code; break; }
         if (!tensor__sync_needs_grad(th, inputs[i])) { continue; }
         if (inputs[i]->dtype != TENSOR_F64) {
-            tensor__fail(th, TENSOR_ERR_DTYPE, "gradcheck: input %i %t is %y, f64 is needed", i, inputs[i], inputs[i]);
+            tensor__fail(th, TENSOR_ERR_DTYPE, "gradcheck: input %i %t is %y, f64 is needed", i, inputs[i],
+                         inputs[i]);
             code = TENSOR_ERR_DTYPE;
         }
         wanted[m++] = inputs[i];
@@ -11148,7 +11462,8 @@ TENSOR_API int (tensor_gradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, int n
         tensor_t *g = grads[i] ? tensor_contiguous(grads[i]) : NULL;
         double *values = (double *)x->storage->data;
         for (int64_t k = 0; k < x->numel && !code; k++) {
-            double *at = values + x->offset + tensor__offset_of(k, x->dims, x->strides, x->ndim), was = *at, v[2];
+            double *at = values + x->offset + tensor__offset_of(k, x->dims, x->strides, x->ndim), was = *at,
+                v[2];
             for (int side = 0; side < 2; side++) {
                 tensor_scope_t t = tensor__scope_begin(th, 0);
                 *at = was + (side ? eps : -eps);
@@ -11162,7 +11477,9 @@ TENSOR_API int (tensor_gradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, int n
             if (!(gap <= 0) && !(gap <= worst)) {
                 worst = gap;
                 code = TENSOR_ERR_AUTOGRAD;
-                tensor__fail(th, code, "gradcheck: input %i, element %d: autograd gives %g, central differences %g", i, k, analytic,
+                tensor__fail(th, code,
+                             "gradcheck: input %i, element %d: autograd gives %g, central differences %g", i,
+                                 k, analytic,
                              numeric);
             }
         }
@@ -11179,7 +11496,8 @@ TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *
     tensor_scope_t s = tensor__scope_begin(th, 1);
     tensor_t *wanted[TENSOR__MAX_IN], *grads[TENSOR__MAX_IN], *parts[TENSOR__MAX_IN];
     int m = 0, k = 0;
-    for (int i = 0; i < n && m < TENSOR__MAX_IN; i++) { if (tensor__sync_needs_grad(th, inputs[i])) { wanted[m++] = inputs[i]; } }
+    for (int i = 0; i < n && m < TENSOR__MAX_IN;
+         i++) { if (tensor__sync_needs_grad(th, inputs[i])) { wanted[m++] = inputs[i]; } }
     tensor_t *y = tensor__weighted(gg->fn, gg->user, inputs, n), *r = TENSOR__POISON;
     if (!tensor_autograd_grad(&y, 1, NULL, wanted, m, grads, TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED)) {
         for (int i = 0; i < m; i++) { if (grads[i]) { parts[k++] = tensor__flat(grads[i]); } }
@@ -11194,7 +11512,8 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, i
     gg.user = user;
     tensor_scope_t s = tensor__scope_begin(tensor__self(), 1);
     tensor_t *first = tensor__gradients_of(inputs, n, &gg);
-    int linear = tensor__live(first) && !tensor__needs_grad(first);     // a constant gradient has nothing to check
+    // a constant gradient has nothing to check
+    int linear = tensor__live(first) && !tensor__needs_grad(first);
     int code = first == TENSOR__POISON ? tensor__self()->error.code : 0;
     if (s.thread) { (tensor_scope_end)(s); }
     if (linear || code || first == TENSOR__POISON) { return code; }
@@ -11204,12 +11523,13 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, i
 // ------------------------------------------------------------------------------
 // >>impl-print                                     MARK: printing
 //
-// PyTorch's form: one width for all numbers, 4 digits, integers with a point, exponents when the range is wide, three
-// items from each end of a dim above 1000 elements.
+// PyTorch's form: one width for all numbers, 4 digits, integers with a point, exponents when the range is
+// wide, three items from each end of a dim above 1000 elements.
 // ------------------------------------------------------------------------------
 
 #ifndef TENSOR_NO_STDIO
-typedef struct tensor__printer_t { tensor__text_t s; tensor_t *x; int width, integral, sci, summary, is_float, indent; } tensor__printer_t;
+typedef struct tensor__printer_t { tensor__text_t s; tensor_t *x; int width, integral, sci, summary,
+    is_float, indent; } tensor__printer_t;
 
 TENSOR__FN int tensor__number(const tensor__printer_t *p, int64_t offset, char *b, size_t room) {
     const char *at = (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype];
@@ -11240,7 +11560,8 @@ TENSOR__FN void tensor__print_dim(tensor__printer_t *p, int d, int64_t offset) {
     for (int64_t i = 0; i < n; i++) {
         int last = d == x->ndim - 1;
         if (i && last) {
-            int64_t per = p->width + 2 > 0 ? (80 - p->indent - d) / (p->width + 2) : 1, k = p->summary && n > 6 && i > 3 ? i - (n - 7) : i;
+            int64_t per = p->width + 2 > 0 ? (80 - p->indent - d) / (p->width + 2) : 1, k = p->summary &&
+                n > 6 && i > 3 ? i - (n - 7) : i;
             if (per < 1) { per = 1; }
             tensor__puts(&p->s, ",");
             if (k % per == 0) {
@@ -11264,7 +11585,8 @@ TENSOR__FN void tensor__print_dim(tensor__printer_t *p, int d, int64_t offset) {
     tensor__puts(&p->s, "]");
 }
 // Calls visit for each number that will be printed.
-TENSOR__FN void tensor__print_scan(tensor__printer_t *p, int d, int64_t offset, double *lo, double *hi, int *whole, int *any) {
+TENSOR__FN void tensor__print_scan(tensor__printer_t *p, int d, int64_t offset, double *lo, double *hi,
+                                   int *whole, int *any) {
     if (d < p->x->ndim) {
         for (int64_t i = 0, n = p->x->dims[d]; i < n; i++) {
             if (p->summary && n > 6 && i == 3) { i = n - 3; }
@@ -11273,7 +11595,8 @@ TENSOR__FN void tensor__print_scan(tensor__printer_t *p, int d, int64_t offset, 
         return;
     }
     double v;
-    tensor__load_f64(&v, (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype], p->x->dtype, 1, 1);
+    tensor__load_f64(&v, (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype],
+                     p->x->dtype, 1, 1);
     if (tensor__isnan_f64(v) || fabs(v) > 1.7976931348623157e308) { return; }
     *whole &= v == floor(v);
     *any = 1;
@@ -11322,7 +11645,8 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
         if (p.is_float) { tensor__print_scan(&p, 0, x->offset, &lo, &hi, &whole, &any); }
         p.integral = whole && any;
         if (hi == 0) { lo = 0; }
-        p.sci = p.is_float && any && (whole ? hi > 1e8 : (lo > 0 && (hi / lo > 1000 || lo < 1e-4)) || hi > 1e8);
+        p.sci = p.is_float && any && (whole ? hi > 1e8 : (lo > 0 && (hi / lo > 1000 || lo < 1e-4)) ||
+                                      hi > 1e8);
         if (x->ndim) { tensor__print_width(&p, 0, x->offset); }
         tensor__print_dim(&p, 0, x->offset);
     }
@@ -11370,32 +11694,35 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 #define NOGRAD NULL
 static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
 #define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
-    {#name, TENSOR_FAMILY_POINTWISE, 1, 1, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise,  \
+    {#name, TENSOR_FAMILY_POINTWISE, 1, 1, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise, \
      tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
     TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                             \
-    {#name, TENSOR_FAMILY_POINTWISE, 2, 2, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise,  \
+    {#name, TENSOR_FAMILY_POINTWISE, 2, 2, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise, \
      tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
     TENSOR_OPS_BINARY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                         \
-    {#name, TENSOR_FAMILY_POINTWISE, 3, 3, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise,  \
+    {#name, TENSOR_FAMILY_POINTWISE, 3, 3, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise, \
      tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
     TENSOR_OPS_TERNARY(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, nin, kind, f, doc)                                                               \
-    {#name, TENSOR_FAMILY_POINTWISE, nin, nin, 1, TENSOR__##kind, TENSOR_OP_##ID, 0, NULL, tensor__cpu_pointwise, NULL, \
+    {#name, TENSOR_FAMILY_POINTWISE, nin, nin, 1, TENSOR__##kind, TENSOR_OP_##ID, 0, NULL,                   \
+        tensor__cpu_pointwise, NULL,                                                                         \
      -3, 3, doc, NULL},
     TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, nin, f, doc)                                                                     \
-    {#name, TENSOR_FAMILY_POINTWISE, nin, nin, 1, TENSOR__BIT, TENSOR_OP_##ID, 0, NULL, tensor__cpu_pointwise, NULL, \
+    {#name, TENSOR_FAMILY_POINTWISE, nin, nin, 1, TENSOR__BIT, TENSOR_OP_##ID, 0, NULL,                      \
+        tensor__cpu_pointwise, NULL,                                                                         \
      -3, 3, doc, NULL},
     TENSOR_OPS_BITWISE(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, doc)                               \
-    {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR_OP_##ID, saves, grad, cpu, scratch, -3, 3, doc, \
+    {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR_OP_##ID, saves, grad, cpu, scratch,  \
+        -3, 3, doc,                                                                                          \
      TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL},
     TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
@@ -11403,9 +11730,11 @@ static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
 // The fused derivative of a pointwise row is a call of its own, with the row's id and name.
 static const tensor__row_t tensor__pointwise_backward_rows[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...)                                                                             \
-    {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, TENSOR_OP_##ID, 0, NULL, tensor__cpu_pointwise_backward, NULL, \
+    {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, TENSOR_OP_##ID, 0, NULL,                           \
+        tensor__cpu_pointwise_backward, NULL,                                                                \
      0, 0, "", NULL},
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X) TENSOR_OPS_TERNARY(TENSOR__X)
+    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
+    TENSOR_OPS_TERNARY(TENSOR__X)
 #undef TENSOR__X
 };
 TENSOR__FN const tensor__row_t *tensor__row(int id) { return &tensor__rows[id]; }
@@ -11470,11 +11799,14 @@ TENSOR_API int tensor__shutdowns(void) { return TENSOR__ATOMIC_LOAD(&tensor__shu
 
 static tensor__thread_t *tensor__self_fn(void) { return tensor__self(); }
 static const tensor__internals_t tensor__internals_table = {
-    TENSOR__API_VERSION, sizeof(tensor_t), sizeof(tensor_call_t), TENSOR__POISON, tensor__self_fn, tensor__fail,
-    tensor__begin, tensor__result, tensor__finish, tensor__grad_in, tensor__grad_out, tensor__grad_need, tensor__sum_to,
+    TENSOR__API_VERSION, sizeof(tensor_t), sizeof(tensor_call_t), TENSOR__POISON, tensor__self_fn,
+        tensor__fail,
+    tensor__begin, tensor__result, tensor__finish, tensor__grad_in, tensor__grad_out, tensor__grad_need,
+        tensor__sum_to,
     tensor__next_stream, tensor__parallel, tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64,
     tensor__gemm_scratch, tensor__isa, tensor__reference, tensor__memory, tensor__memory_free, tensor__own,
-    tensor__disown, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox,
+    tensor__disown, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path, tensor__load,
+        tensor__philox,
     tensor__inner_scope, tensor__tidy,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
@@ -11497,18 +11829,19 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version) {
 // This software is available under two licences; choose whichever you prefer.
 //
 // ALTERNATIVE A - MIT No Attribution
-// Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
-// documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
-// rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
-// persons to whom the Software is furnished to do so.
-// THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
-// WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
-// COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
-// OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+// Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+// associated documentation files (the "Software"), to deal in the Software without restriction, including
+// without limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+// copies of the Software, and to permit persons to whom the Software is furnished to do so.
+// THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+// LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO
+// EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER
+// IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE
+// USE OR OTHER DEALINGS IN THE SOFTWARE.
 //
 // ALTERNATIVE B - Public Domain (www.unlicense.org)
-// This is free and unencumbered software released into the public domain. Anyone is free to copy, modify, publish, use,
-// compile, sell, or distribute this software, either in source code form or as a compiled binary, for any purpose,
-// commercial or non-commercial, and by any means.
+// This is free and unencumbered software released into the public domain. Anyone is free to copy, modify,
+// publish, use, compile, sell, or distribute this software, either in source code form or as a compiled
+// binary, for any purpose, commercial or non-commercial, and by any means.
 // ------------------------------------------------------------------------------
 #endif
