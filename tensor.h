@@ -1,7 +1,7 @@
 // tensor.h - v0.1.0 - n-d tensors, define-by-run autograd and a CPU engine in one C header
 // Licence: MIT-0 or public domain, at your choice; full text at the end of this file.
 //
-//   #define TENSOR_IMPLEMENTATION          // in exactly ONE .c/.cpp file of the program, best a file of its own
+//   #define TENSOR_IMPLEMENTATION          // in exactly ONE .c/.cpp file, best a file of its own
 //   #include "tensor.h"
 //
 //   float v[] = {1, 2, 3, 4};
