@@ -21,7 +21,7 @@ static int use() {
         bad += r.get() != nullptr || moved.get() == nullptr;
         bad += scope.reset() != 0;
     }
-    bad += tensor_item(tensor_sum(kept)) != 12;
+    bad += tensor_item(tensor_sum(kept)) != 24;
     return bad;
 }
 
