@@ -8087,6 +8087,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
                 if (neg) { s++; }
                 if (*s < '0' || *s > '9' || bad) { bad = 1; break; }
                 int64_t k = 0;
+                bad |= given[part];         // "1 2"
                 while (*s >= '0' && *s <= '9') { if (k < INT64_MAX / 20) { k = k * 10 + (*s - '0'); } s++; }
                 v[part] = neg ? -k : k;
                 given[part] = 1;
@@ -10570,11 +10571,16 @@ struct tensor_function_ctx_t {
 };
 enum { TENSOR__CONSTANT = 1 << 20 };    // source of a saved value that is neither input nor result
 
-TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
+TENSOR__FN void tensor__custom_drop(tensor__thread_t *th, void *custom) {
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)custom;
     for (int i = 0; i < TENSOR__MAX_IN; i++) {
         if (c->saved[i].storage) { tensor__storage_drop(th, c->saved[i].storage); }
+        c->saved[i].storage = NULL;
     }
+}
+TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
+    tensor_function_ctx_t *c = (tensor_function_ctx_t *)custom;
+    tensor__custom_drop(th, custom);
     if (c->fn->destroy) { c->fn->destroy(c->user); }
     tensor__raw_free(th->ctx, c);
 }
@@ -10966,6 +10972,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     if (gx != gx_small) { tensor__memory_free(th, gx); }
     if (!p->retain) {
         tensor__saved_drop(th, n);
+        if (n->custom) { tensor__custom_drop(th, n->custom); }
         // A view or an addition saves nothing and may run again, as in PyTorch.
         if (n->nsaved || n->custom) { n->used = 1; }
     }

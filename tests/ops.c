@@ -11,7 +11,7 @@
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 enum { MAXD = TENSOR_MAX_DIMS, MAX_IN = 3, ALL = 99 };
 
-static long n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_errors, n_dtypes, n_lenient, n_skipped,
+static long n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_errors, n_dtypes, n_gradvalues, n_lenient, n_skipped,
     n_skipped_half, n_skipped_twins, n_skipped_dtypes;
 
 // ---- plain arrays ----
@@ -409,6 +409,8 @@ static void run_values(const op_t *op) {
 
 // ---- gradients ----
 
+static int row_grad[TENSOR_OP_COUNT], row_gradgrad[TENSOR_OP_COUNT];
+
 typedef struct graph_t {
     const op_t *op;
     int mode, nin;
@@ -487,11 +489,13 @@ static void run_grad(const op_t *op) {
             CHECK_OK();
             code = tensor_gradcheck(graph_call, &g, in, op->nin, 1e-6, 1e-5, 1e-3);
             n_grad++;
+            row_grad[op->id]++;
             CHECK_MSG(code == 0, "%s config %d variant %d: %s", op->label, c, v, tensor_error_text());
             tensor_clear_error();
             if (!(op->flags & NO_GRADGRAD) && biggest <= 24) {
                 code = tensor_gradgradcheck(graph_call, &g, in, op->nin, 1e-6, 1e-5, 1e-3);
                 n_gradgrad++;
+                row_gradgrad[op->id]++;
                 CHECK_MSG(code == 0, "%s config %d variant %d second order: %s", op->label, c, v,
                           tensor_error_text());
                 tensor_clear_error();
@@ -499,6 +503,84 @@ static void run_grad(const op_t *op) {
             tensor_scope_end(s);
         }
     }
+}
+
+// Gradients in every dtype and on every instruction set against those in f64, and the fused kernels (first order)
+// against the same formula made of tensors (CREATE_GRAPH).
+static int gradients_of(const op_t *op, tensor_t *const *in, tensor_t **grads, int flags) {
+    tensor_t *leaf[MAX_IN], *v[MAX_IN], *y, *w;
+    int k, n = 0;
+    for (k = 0; k < op->nin; k++) {
+        v[k] = in[k];
+        if (!is_float(in[k]->dtype)) continue;
+        v[k] = leaf[n++] = tensor_requires_grad_(tensor_detach(in[k]), 1);
+    }
+    y = op->call(v, op->nin, (void *)(uintptr_t)op);
+    if (tensor_is_poison(y)) return -1;
+    w = tensor_arange(0, (double)tensor_numel(y), 1, TENSOR_F64);       // weights with few bits, some negative
+    w = tensor_sub_scalar(tensor_div_scalar(tensor_remainder_scalar(w, 13), 8), 0.5);
+    w = tensor_to(tensor_reshape_n(w, y->dims, y->ndim), (tensor_dtype_t)y->dtype);
+    return tensor_autograd_grad(&y, 1, &w, leaf, n, grads, flags | TENSOR_ALLOW_UNUSED) ? -1 : n;
+}
+static void run_grad_values(const op_t *op) {
+    static const int dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16};
+    static const double rtol[] = {3e-5, 1e-11, 2e-2, 1e-1}, atol[] = {3e-5, 1e-11, 2e-2, 1e-1};
+    static const char layouts[][MAX_IN] = {{LC, LC, LC}, {LT, LT, LT}, {LS, LC, LO}};
+    int c, l, t, isa, k, flags;
+    if ((op->flags & NO_GRAD) || !tensor__rows[op->id].grad) return;
+    for (c = 0; c < op->nconfigs; c++)
+        for (l = 0; l < COUNT(layouts); l++)
+            for (t = 0; t < COUNT(dtypes); t++) {
+                tensor_scope_t s = tensor_scope_begin();
+                tensor_t *in[MAX_IN] = {0}, *wide[MAX_IN] = {0}, *got[MAX_IN], *want[MAX_IN];
+                double scale = op->atol > 0 ? op->atol : 1;
+                int n;
+                lcg_state = (uint64_t)(c * 100 + l * 10 + t + 3);
+                for (k = 0; k < op->nin; k++) {
+                    in[k] = input(op, &op->configs[c], k, dtypes[t], layouts[l][k]);
+                    wide[k] = is_float(in[k]->dtype) ? tensor_to(packed(in[k]), TENSOR_F64) : in[k];
+                }
+                if (gradients_of(op, wide, want, 0) < 0) {
+                    CHECK_OK();
+                    tensor_scope_end(s);
+                    continue;
+                }
+                for (isa = 0; isa < COUNT(isas); isa++)
+                    for (flags = 0; flags <= TENSOR_CREATE_GRAPH; flags += TENSOR_CREATE_GRAPH) {
+                        if (!isa_there[isa] || (flags && (l || isa < 3 || (op->flags & NO_GRADGRAD)))) continue;
+                        // made of tensors, the quotient is rounded to half precision before it is cut
+                        if (flags && t >= 2 && (op->id == TENSOR_OP_FMOD || op->id == TENSOR_OP_REMAINDER)) continue;
+                        tensor_set_cpu(isas[isa]);
+                        n = gradients_of(op, in, got, flags);
+                        n_gradvalues++;
+                        CHECK_MSG(n >= 0, "%s config %d: %s", op->label, c, tensor_error_text());
+                        tensor_clear_error();
+                        for (k = 0; k < n; k++) {
+                            nd_t a, b;
+                            int64_t j;
+                            int good = 1;
+                            if (!got[k] || !want[k]) {
+                                CHECK_MSG(got[k] == want[k], "%s: a gradient is there in one dtype only", op->label);
+                                continue;
+                            }
+                            nd_read(&a, got[k]), nd_read(&b, want[k]);
+                            good = a.n == b.n && a.nd == b.nd && a.dtype == dtypes[t];
+                            for (j = 0; j < a.n && good; j++)
+                                good = (a.v[j] != a.v[j] && b.v[j] != b.v[j]) || a.v[j] == b.v[j] ||
+                                       fabs(a.v[j] - b.v[j]) <= scale * atol[t] + rtol[t] * fabs(b.v[j]);
+                            if (good) j = 1;
+                            CHECK_MSG(good,
+                                      "%s config %d layout %c %s %s%s: gradient of input %d, element %lld is %.9g, "
+                                      "in f64 %.9g",
+                                      op->label, c, layout_names[(int)layouts[l][0]], dname(dtypes[t]), isas[isa],
+                                      flags ? " CREATE_GRAPH" : "", k, (long long)j - 1, a.v[j ? j - 1 : 0],
+                                      b.v[j ? j - 1 : 0]);
+                            nd_free(&a), nd_free(&b);
+                        }
+                    }
+                tensor_set_cpu(NULL);
+                tensor_scope_end(s);
+            }
 }
 
 // ---- threads ----
@@ -522,10 +604,22 @@ static void run_threads(const op_t *op, const config_t *big) {
             tensor_set_num_threads(4);
             four = op->call(in, op->nin, (void *)(uintptr_t)op);
             tensor_set_num_threads(1);
-            tensor_set_cpu(NULL);
             n_threads++;
+            if (dtypes[dtype] == TENSOR_F32 && tensor__rows[op->id].grad && !(op->flags & NO_GRAD)) {
+                tensor_t *g1[MAX_IN], *g4[MAX_IN];
+                int n1 = gradients_of(op, in, g1, 0), n4;
+                tensor_set_num_threads(4);
+                n4 = gradients_of(op, in, g4, 0);
+                tensor_set_num_threads(1);
+                for (k = 0; k < n1 && n1 == n4; k++)
+                    CHECK_MSG((!g1[k] && !g4[k]) || (g1[k] && g4[k] && same_bits(g1[k], g4[k])),
+                              "%s %s: gradient %d differs between 1 and 4 threads", op->label, isas[isa], k);
+                CHECK_MSG(n1 == n4 && n1 >= 0, "%s: %s", op->label, tensor_error_text());
+                n_threads++;
+            }
             CHECK_MSG(same_bits(one, four), "%s %s %s: 1 and 4 threads differ (%s)", op->label,
                       dname(dtypes[dtype]), isas[isa], tensor_error_text());
+            tensor_set_cpu(NULL);
             CHECK_OK();
             tensor_scope_end(s);
         }
@@ -885,12 +979,15 @@ static tensor_t *backward_of(tensor_t *(*f)(tensor_t *const *, int, void *), ten
     if (!in[0] || tensor_is_poison(in[0]) || !in[1] || tensor_is_poison(in[1]) ||
         in[0]->state != TENSOR__LIVE || in[1]->state != TENSOR__LIVE)
         return tensor_add(in[0], in[1]);
-    if (!is_float(in[0]->dtype)) return f(in, 1, user);
     x = tensor_requires_grad_(tensor_detach(in[0]), 1);
     y = f(&x, 1, user);
     if (tensor_is_poison(y)) return y;
     if (tensor_autograd_grad(&y, 1, &grad, &x, 1, &g, 0)) return g;
     return g;
+}
+call_name(prod_backward) {
+    (void)n;
+    return backward_of(call_prod, in, user);
 }
 call_name(softmax_backward) {
     (void)n;
@@ -1040,6 +1137,22 @@ static void ref_rows(const op_t *op, const nd_t *in, nd_t *out) {
     }
     free(v);
 }
+// The gradient of prod_dim(x, 0): every element's is the product of the others times g.
+static void ref_prod_others(const op_t *op, const nd_t *in, nd_t *out) {
+    const nd_t *x = &in[0];
+    int64_t rows = x->d[0], n = rows ? x->n / rows : 0, k, i, j;
+    int dtype = out->dtype;
+    (void)op;
+    nd_make(out, x->nd, x->d);
+    out->dtype = dtype;
+    for (k = 0; k < n; k++)
+        for (i = 0; i < rows; i++) {
+            double p = in[1].v[k];
+            for (j = 0; j < rows; j++)
+                if (j != i) p *= x->v[j * n + k];
+            out->v[i * n + k] = p;
+        }
+}
 static const config_t reduce_configs[] = {
     {{S2(3, 4)}},    {{S1(1)}},       {{S1(17)}},         {{S1(257)}}, {{S2(5, 7)}}, {{S2(33, 70)}},
     {{S3(4, 3, 2)}}, {{S3(2, 1, 5)}}, {{S4(2, 3, 4, 5)}}, {{S0}},      {{S1(3000)}}};
@@ -1108,6 +1221,11 @@ static const op_t other_prod[] = {
     {ROWOP("prod_dim 0", prod, SUMS, 0, 0), ON(small_configs)},
     {ROWOP("prod_dim -1 keep", prod, SUMS, -1, 1), ON(small_configs)},
     {ROWOP("prod empty", prod, SUMS, -1, 0), ON(empty_configs)}};
+static const config_t others_configs[] = {{{S2(3, 4), S1(4)}}, {{S1(1), S0}}, {{S1(9), S0}}, {{S3(2, 3, 2), S2(3, 2)}},
+                                          {{S2(12, 3000), S1(3000)}}};
+static const op_t other_prod_others[] = {
+    {.label = "prod backward", .call = call_prod_backward, .ref = ref_prod_others, .nin = 2, .rule = ONLY_FLOAT,
+     .kind = TENSOR__CMP, .lo = -1.5, .hi = 2, .half = 100, ON(others_configs)}};
 static const op_t other_var[] = {
     {ROWOP("var", var, ONLY_FLOAT, ALL, 0, 1), ON(deep_configs)},
     {ROWOP("var_dim 0", var, ONLY_FLOAT, 0, 0, 0), ON(deep_configs)},
@@ -1987,6 +2105,8 @@ static void visit_threads(const op_t *op) {
         if (op->p[0] == 0) run_threads(op, &column);
     } else if (op->id == TENSOR_OP_GATHER || op->id == TENSOR_OP_SCATTER_ADD)
         run_threads(op, &rows);
+    else if (op->id == TENSOR_OP_PROD_OTHERS)
+        run_threads(op, &op->configs[op->nconfigs - 1]);
     else if (op->id == TENSOR_OP_TRIL || op->id == TENSOR_OP_TRIU || op->id == TENSOR_OP_FILL)
         run_threads(op, &rows);
     else
@@ -1994,7 +2114,18 @@ static void visit_threads(const op_t *op) {
 }
 static void values(void) { each(visit_values); }
 static void threads(void) { each(visit_threads); }
-static void gradients(void) { each(visit_grad); }
+static void visit_grad_values(const op_t *op) {
+    if (!op->special) run_grad_values(op);
+}
+static void gradients(void) {
+    int k;
+    each(visit_grad);
+    for (k = 0; k < TENSOR_OP_COUNT; k++)
+        CHECK_MSG(!tensor__rows[k].grad || (row_grad[k] >= 5 && row_gradgrad[k] >= 5),
+                  "%s: %d gradcheck and %d gradgradcheck cases, at least 5 are wanted", tensor__rows[k].name, row_grad[k],
+                  row_gradgrad[k]);
+}
+static void gradient_values(void) { each(visit_grad_values); }
 static void misuse(void) { each(visit_misuse); }
 // ---- dtypes: the table from PyTorch ----
 
@@ -2661,7 +2792,7 @@ static void errors(void) {
     BAD(tensor_at(a, "::-1"), SHAPE, "step");
     BAD(tensor_at(a, "x"), FORMAT, "cannot read \"x\"");
     BAD(tensor_at(a, "0,,1"), FORMAT, "cannot read");
-    BAD(tensor_at(a, "..., ..."), FORMAT, "cannot read");
+    BAD(tensor_at(a, "..., ..."), FORMAT, "more than one");
     BAD(tensor_at(a, "99999999999999999999"), INDEX, "select: index");
     BAD(tensor_at(a, NULL), FORMAT, "NULL");
     BAD(tensor_as_strided(a, nine, nine, 2, 6), SHAPE, "leaves the storage");
@@ -2771,6 +2902,7 @@ int main(void) {
     RUN(values);
     RUN(threads);
     RUN(gradients);
+    RUN(gradient_values);
     RUN(misuse);
     RUN(promotion);
     RUN(scalar_twins);
@@ -2780,8 +2912,8 @@ int main(void) {
     RUN(errors);
     printf("%ld ops, %ld value cases, %ld compared bitwise with contiguous, %ld thread cases, %ld gradcheck "
            "cases, "
-           "%ld gradgradcheck cases, %ld error cases, %ld dtype pairs\n",
-           n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_errors, n_dtypes);
+           "%ld gradgradcheck cases, %ld gradients against f64, %ld error cases, %ld dtype pairs\n",
+           n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_gradvalues, n_errors, n_dtypes);
     printf("skipped: %ld for an instruction set this machine lacks, %ld of half results with a 0-d operand, "
            "%ld scalar twins "
            "(negative numbers on unsigned dtypes; all instruction sets only for the first two numbers), %ld "
