@@ -14,7 +14,7 @@ BUILD = sys.argv[1]
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 3
 CPUS = sorted(os.sched_getaffinity(0))
 
-# row, what it is, unit, goal (text), check(ours, reference) -> bool. Figures of the goals: see the issue tracker.
+# row, what it is, unit, goal (text), check(ours, reference) -> bool.
 ROWS = [
     ("add16", "add, 16 elements, no tape", "ns", "<= 50 ns", lambda o, r: o <= 50),
     ("mul16", "mul, 16 elements, no tape", "ns", "<= 50 ns", lambda o, r: o <= 50),

@@ -11,7 +11,7 @@ static int use() {
         tensor_scope_guard scope;
         tensor_t *a = tensor_full(2, 2, 3), *b = tensor_ones(3);
         tensor_ref r = tensor_clone(a);
-        kept = r * b + r;
+        kept = 2 * r * b + 1.0 - r;
         bad += tensor_item(tensor_sum(r / b)) != 12;
         bad += tensor_item(tensor_sum(b - r)) != -6;
         bad += tensor_size(tensor_cat(0, a, a), 0) != 4;
@@ -21,7 +21,7 @@ static int use() {
         bad += r.get() != nullptr || moved.get() == nullptr;
         bad += scope.reset() != 0;
     }
-    bad += tensor_item(tensor_sum(kept)) != 12;
+    bad += tensor_item(tensor_sum(kept)) != 18;
     return bad;
 }
 

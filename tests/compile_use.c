@@ -14,7 +14,6 @@ static int same(double a, double b) { return a - b < 1e-5 && b - a < 1e-5; }
 static int use(void) {
     const int64_t dims[] = {2, 3};
     float data[] = {1, 2, 3, 4, 5, 6};
-    char text[64];
     tensor_scope_t scope = tensor_scope_begin();
     tensor_t *x = tensor_requires_grad_(tensor_from(data, TENSOR_F32, 2, 3), 1);
     tensor_t *w = tensor_ones(3, 1);
@@ -31,13 +30,12 @@ static int use(void) {
     bad += tensor_item_i64(tensor_max(tensor_arange(0, 5, 1, TENSOR_I64))) != 4;
     top = tensor_max_dim(x, 1, 0);
     bad += tensor_item_i64(tensor_select(top.indices, 0, 0)) != 2;
-    bad += tensor_to_string(tensor_scalar(2, TENSOR_F32), text, sizeof text) != 10;
-    bad += strcmp(text, "tensor(2.)") != 0;
     tensor_manual_seed(1);
     bad += tensor_numel(tensor_randn(4, 4)) != 16;
     bad += !tensor_ok();
     bad += !tensor_is_poison(tensor_add(x, tensor_ones(7)));
     bad += tensor_error_code() != TENSOR_ERR_SHAPE;
+    bad += strstr(tensor_error_text(), "add: ") != tensor_error_text();
     tensor_clear_error();
     bad += tensor_scope_end(scope) != 0;
     return bad;
