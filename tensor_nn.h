@@ -983,8 +983,9 @@ TENSOR_API tensor_t *nn_read_idx(const char *path);
 //
 // safetensors: names, dtypes, shapes and raw little-endian bytes, nothing that runs. Every length is checked
 // before it is used; a file is refused as a whole or read as a whole. Writers make path.tmp and rename it, so
-// that a full disk or a crash leaves the old file. Rejected: PyTorch's pickles (they run code; convert with
-// two lines of Python).
+// that a full disk or a crash leaves the old file; links are followed, permissions kept, and what is no regular
+// file (device, FIFO, directory) is refused. Rejected: PyTorch's pickles (they run code; convert with two lines
+// of Python).
 // ------------------------------------------------------------------------------
 
 typedef struct nn_safetensors_t nn_safetensors_t;
@@ -1416,8 +1417,9 @@ typedef struct nn__cpu_t {
 // ------------------------------------------------------------------------------
 // >>nn-ops                                         MARK: op table
 //
-// As TENSOR_OPS_OTHER of tensor.h, with one more column: how many inputs are required (the others may be
-// absent). Columns: ID, name, family, inputs, required, outputs, CPU kernel, scratch, gradient, saves, doc.
+// As TENSOR_OPS_OTHER of tensor.h, with two more columns: how many inputs are required (the others may be
+// absent), and what error texts call them. Columns: ID, name, family, inputs, required, outputs, CPU kernel,
+// scratch, gradient, saves, names of the inputs, doc.
 // Outputs from 1 on are kept for the gradient only. The three convolutions are bilinear, each the gradient of
 // the others, so they need no rows for gradients of gradients; fused gradients (_BACKWARD) are used when no
 // graph of the gradient is wanted, else the engine differentiates the op composed from smaller ones
@@ -1426,32 +1428,32 @@ typedef struct nn__cpu_t {
 
 // clang-format off
 #define NN_OPS(X) \
-    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, "softmax(q kT scale) v; logsumexp") \
-    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, "dq, dk, dv from g, q, k, v, y, logsumexp") \
-    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "mean of windows") \
-    X(AVG_POOL2D_BACKWARD, avg_pool2d_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "g spread over windows") \
-    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "convolution of x, w, bias") \
-    X(CONV2D_INPUT, conv2d_input, CONV, 2, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv_input, TENSOR__SA | TENSOR__SB, "gradient of the input from g, w") \
-    X(CONV2D_WEIGHT, conv2d_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, "gradient of the weight from g, x") \
-    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []") \
-    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, "from g, logits, classes, logsumexp, divisor, weight") \
-    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, "x or 0, scaled") \
-    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, "rows of weight named by index") \
-    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, NULL, nn__grad_embedding_back, TENSOR__SA, "rows of g added at index; i[2] rows") \
-    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "normalised rows, weight, bias; mean, 1 / deviation") \
-    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, "dx, dweight, dbias from g, x, mean, 1 / deviation, weight") \
-    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, "x wT + bias") \
-    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, "dinput, dtarget from g, input, target, weight, pos_weight") \
-    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "largest of windows; its place in the plane, i32") \
-    X(MAX_POOL2D_BACKWARD, max_pool2d_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, "g added at places") \
-    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "(x - t)^2") \
-    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "|x - t|") \
-    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "d^2 / 2p near 0, else |d| - p / 2") \
-    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "d^2 / 2 near 0, else p (|d| - p / 2)") \
-    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "-(t log x + (1 - t) log(1 - x))") \
-    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "binary cross entropy of sigmoid(x)") \
-    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "t (log t - x)") \
-    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "e^t (t - x)")
+    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, "query key value", "softmax(q kT scale) v; logsumexp") \
+    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, "grad query key value y logsumexp", "dq, dk, dv from g, q, k, v, y, logsumexp") \
+    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "x", "mean of windows") \
+    X(AVG_POOL2D_BACKWARD, avg_pool2d_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "grad", "g spread over windows") \
+    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "convolution of x, w, bias") \
+    X(CONV2D_INPUT, conv2d_input, CONV, 2, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv_input, TENSOR__SA | TENSOR__SB, "grad weight", "gradient of the input from g, w") \
+    X(CONV2D_WEIGHT, conv2d_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, "grad x", "gradient of the weight from g, x") \
+    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "input target weight", "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []") \
+    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, "grad input target logsumexp divisor weight", "from g, logits, classes, logsumexp, divisor, weight") \
+    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, "x", "x or 0, scaled") \
+    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, "index weight", "rows of weight named by index") \
+    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, NULL, nn__grad_embedding_back, TENSOR__SA, "grad index", "rows of g added at index; i[2] rows") \
+    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised rows, weight, bias; mean, 1 / deviation") \
+    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, "grad x mean rstd weight", "dx, dweight, dbias from g, x, mean, 1 / deviation, weight") \
+    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, "x weight bias", "x wT + bias") \
+    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, "grad input target weight pos_weight", "dinput, dtarget from g, input, target, weight, pos_weight") \
+    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "x", "largest of windows; its place in the plane, i32") \
+    X(MAX_POOL2D_BACKWARD, max_pool2d_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, "grad place", "g added at places") \
+    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "(x - t)^2") \
+    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "|x - t|") \
+    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "d^2 / 2p near 0, else |d| - p / 2") \
+    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "d^2 / 2 near 0, else p (|d| - p / 2)") \
+    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "-(t log x + (1 - t) log(1 - x))") \
+    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "binary cross entropy of sigmoid(x)") \
+    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "t (log t - x)") \
+    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "e^t (t - x)")
 
 // Pointwise losses: ID, formula, derivatives by x and t; x input, t target, p = f[0], q pos_weight. W names
 // the words: V_ (vectors of each instruction set, and doubles) or T_ (tensors, formulas only).
@@ -2365,23 +2367,41 @@ TENSOR__FN int nn__is_float(const tensor_t *x) {
 TENSOR__FN int nn__is_half(const tensor_t *x) { return x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16; }
 TENSOR__FN int nn__is_index(const tensor_t *x) { return x->dtype == TENSOR_I32 || x->dtype == TENSOR_I64; }
 
+// Name of input k in error texts. -> name
+TENSOR__FN const char *nn__arg_name(const tensor__row_t *row, int k, char name[16]) {
+    const char *a = row->args;
+    int n = 0;
+    for (; k > 0 && *a; a++) k -= *a == ' ';
+    while (n < 15 && a[n] && a[n] != ' ') {
+        name[n] = a[n];
+        n++;
+    }
+    name[n] = 0;
+    return name;
+}
+
 // Whether the inputs of `mask` (bit k = input k; absent ones do not count) are floats of one dtype; raises if
 // not.
 TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) {
     tensor_t *first = NULL;
-    int k;
+    int k, at = 0;
+    char name[16], other[16];
     for (k = 0; k < o->nin; k++) {
         tensor_t *x = o->in[k];
         if (!(mask >> k & 1u) || !x) continue;
         if (!nn__is_float(x)) {
-            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: argument %i is %y, must be a float",
-                                 o->row->name, k + 1, x);
+            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: %s %t is %y, must be a float",
+                                 o->row->name, nn__arg_name(o->row, k, name), x, x);
             return 0;
         }
-        if (!first) first = x;
+        if (!first) {
+            first = x;
+            at = k;
+        }
         if (x->dtype != first->dtype) {
-            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: argument %i is %y, the first is %y",
-                                 o->row->name, k + 1, x, first);
+            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: %s is %y, %s is %y; use tensor_to",
+                                 o->row->name, nn__arg_name(o->row, k, name), x,
+                                 nn__arg_name(o->row, at, other), first);
             return 0;
         }
     }
@@ -4146,6 +4166,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_soft(tensor_t *x, tensor_t *t, tensor_t *
 // nll: input is log-probabilities.
 TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *a, int nll) {
     const char *op = nll ? "nll_loss" : "cross_entropy";
+    tensor__row_t shown = *nn__row(NN_OP_CROSS_ENTROPY);
     tensor__op_t o;
     tensor_t *in[3], *x = a->input, *t = a->target, *w = a->weight, *y;
     int64_t dims[2], dim, d, same;
@@ -4153,8 +4174,8 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     in[1] = t;
     in[2] = w;
     if (nn__surplus(op, a->surplus_)) return TENSOR__(poison);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY), in, 3) || !nn__floats(&o, 5))
-        return TENSOR__(poison);
+    shown.name = op;
+    if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) return TENSOR__(poison);
     dim = x->ndim > 1;
     if (x->ndim < 1 || x->dims[dim] == 0)
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
@@ -4323,9 +4344,9 @@ TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a) { return tensor_kl_d
 
 static const tensor__row_t nn__rows[NN_OP_COUNT] = {
 #define NOGRAD NULL
-#define TENSOR__X(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, doc)                     \
+#define TENSOR__X(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, args, doc)               \
     {#name, TENSOR_FAMILY_##family, nin, required, nout, 0, NN_OP_##ID, saves, grad, cpu, scratch, -2, 2,    \
-     doc},
+     doc, args},
     NN_OPS(TENSOR__X)
 #undef TENSOR__X
 #undef NOGRAD
@@ -4345,6 +4366,19 @@ TENSOR__FN const tensor__row_t *nn__row(int id) { return &nn__rows[id - TENSOR_O
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>
+#if defined(_WIN32)
+#include <sys/stat.h>
+#define NN__HAS_STAT
+#elif defined(__unix__) || defined(__APPLE__)
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+#define NN__HAS_STAT
+#define NN__HAS_LINKS
+#ifndef S_IFLNK   // strict C: the header hides readlink, the library has it
+extern ssize_t readlink(const char *path, char *to, size_t size);
+#endif
+#endif
 #endif
 
 enum { NN__PARAMETER, NN__BUFFER, NN__CHILD };
@@ -7037,11 +7071,42 @@ TENSOR__FN int nn__seek_file(FILE *f, uint64_t at) {
 #endif
 }
 
+enum { NN__ABSENT, NN__REGULAR, NN__NO_FILE };
+
+// What path is, links followed: absent, a regular file or something else (device, FIFO, directory). mode, if
+// not NULL, receives the permissions of a regular file, -1 where there are none.
+TENSOR__FN int nn__file_kind(const char *path, int *mode) {
+    if (mode) *mode = -1;
+#if defined(NN__HAS_STAT) && defined(_WIN32)
+    {
+        struct _stat64 st;
+        if (_stat64(path, &st) != 0) return NN__ABSENT;
+        return (st.st_mode & _S_IFMT) == _S_IFREG ? NN__REGULAR : NN__NO_FILE;
+    }
+#elif defined(NN__HAS_STAT)
+    {
+        struct stat st;
+        if (stat(path, &st) != 0) return errno == EOVERFLOW ? NN__NO_FILE : NN__ABSENT;
+        if (!S_ISREG(st.st_mode)) return NN__NO_FILE;
+        if (mode) *mode = (int)(st.st_mode & 0777);
+        return NN__REGULAR;
+    }
+#else
+    (void)path;
+    return NN__ABSENT;
+#endif
+}
+
 // Opens path and finds its size; 0 after raising IO.
 TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
-    FILE *f = path ? fopen(path, "rb") : NULL;
+    FILE *f;
     int64_t size = -1;
     memset(s, 0, sizeof *s);
+    if (path && nn__file_kind(path, NULL) == NN__NO_FILE) {   // opening a FIFO would wait for its writer
+        NN__FAIL(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
+        return 0;
+    }
+    f = path ? fopen(path, "rb") : NULL;
     if (!f) {
         NN__FAIL(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
                  path ? strerror(errno) : "no path");
@@ -7986,44 +8051,117 @@ TENSOR__FN int nn__io_failed(const char *what, const char *path, int error) {
     return TENSOR_ERR_IO;
 }
 
+enum { NN__MAX_LINKS = 40 };   // as Linux
+
+// path with the links at its end followed, so that they stay. -> block to free, NULL after raising
+TENSOR__FN char *nn__follow(const char *path) {
+    char *at = nn__copy_string(path);
+#ifdef NN__HAS_LINKS
+    char to[4097];
+    int k;
+    for (k = 0; at; k++) {
+        ssize_t n = readlink(at, to, sizeof to - 1);
+        size_t keep;
+        char *slash, *next;
+        if (n < 0) break;
+        if (k == NN__MAX_LINKS || (size_t)n == sizeof to - 1) {
+            nn__io_failed("cannot write", path, ELOOP);
+            nn__free(at);
+            return NULL;
+        }
+        to[n] = 0;
+        slash = strrchr(at, '/');
+        keep = to[0] == '/' || !slash ? 0 : (size_t)(slash - at) + 1;
+        next = (char *)nn__memory(keep + (size_t)n + 1, 1);
+        if (next) {
+            memcpy(next, at, keep);
+            memcpy(next + keep, to, (size_t)n + 1);
+        }
+        nn__free(at);
+        at = next;
+    }
+#endif
+    return at;
+}
+
+// Whether path can be written: it is absent or a regular file, as itself or as what its links lead to.
+TENSOR__FN int nn__writable(const char *path, int *mode) {
+    if (nn__file_kind(path, mode) != NN__NO_FILE) return 1;
+    NN__FAIL(TENSOR_ERR_IO, "save: %s is no regular file", path);
+    return 0;
+}
+
+// Creates path.tmp, empty. NULL after raising.
+TENSOR__FN FILE *nn__create(const char *path, int mode) {
+    FILE *f;
+    int bad = 0;
+#ifdef NN__HAS_LINKS
+    char c;
+    bad = readlink(path, &c, 1) >= 0;
+#endif
+    if (bad) {
+        NN__FAIL(TENSOR_ERR_IO, "save: %s is no regular file", path);
+        return NULL;
+    }
+    if (!nn__writable(path, NULL)) return NULL;
+    errno = 0;
+    f = fopen(path, "wb");
+    if (!f) nn__io_failed("cannot create", path, errno);
+#ifdef NN__HAS_LINKS
+    // While it is empty: what was private stays so.
+    if (f && mode >= 0 && chmod(path, (mode_t)mode) != 0) {
+        nn__io_failed("cannot create", path, errno);
+        fclose(f);
+        (void)remove(path);
+        f = NULL;
+    }
+#else
+    (void)mode;
+#endif
+    return f;
+}
+
 TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names, tensor_t *const *tensors,
                                      int n, const nn_metadata_t *metadata, int nmeta) {
     nn__sink_t header, s;
     nn__out_t *out;
-    char *temporary;
-    size_t len;
-    int code = TENSOR_OK;
+    char *target, *temporary = NULL;
+    int code = TENSOR_OK, mode = -1;
     if (!path) return nn__io_failed("cannot write", "(null)", EINVAL);
+    if (!nn__writable(path, &mode)) return TENSOR_ERR_IO;
+    target = nn__follow(path);
+    if (!target) return tensor_error_code();
     out = nn__plan(names, tensors, n, metadata, nmeta, &header);
-    if (!out) return tensor_error_code();
-    len = strlen(path);
-    temporary = (char *)nn__memory(len + 5, 1);
-    if (!temporary) {
-        code = TENSOR_ERR_OUT_OF_MEMORY;
+    if (!out) {
+        nn__free(target);
+        return tensor_error_code();
+    }
+    memset(&s, 0, sizeof s);
+    temporary = (char *)nn__memory(strlen(target) + 5, 1);
+    if (temporary) {
+        memcpy(temporary, target, strlen(target));
+        memcpy(temporary + strlen(target), ".tmp", 5);
+        s.file = nn__create(temporary, mode);
+    }
+    if (!s.file) {
+        code = tensor_error_code();
     } else {
-        memcpy(temporary, path, len);
-        memcpy(temporary + len, ".tmp", 5);
-        memset(&s, 0, sizeof s);
         errno = 0;
-        s.file = fopen(temporary, "wb");
-        if (!s.file) {
-            code = nn__io_failed("cannot create", temporary, errno);
-        } else {
-            nn__emit(&s, &header, out, n);
-            if (fflush((FILE *)s.file) != 0 && !s.failed) s.failed = TENSOR_ERR_IO;
-            if (s.failed == TENSOR_ERR_IO) code = nn__io_failed("cannot write", temporary, errno);
-            else if (s.failed) code = s.failed;
-            if (fclose((FILE *)s.file) != 0 && code == TENSOR_OK)
-                code = nn__io_failed("cannot write", temporary, errno);
+        nn__emit(&s, &header, out, n);
+        if (fflush((FILE *)s.file) != 0 && !s.failed) s.failed = TENSOR_ERR_IO;
+        if (s.failed == TENSOR_ERR_IO) code = nn__io_failed("cannot write", temporary, errno);
+        else if (s.failed) code = s.failed;
+        if (fclose((FILE *)s.file) != 0 && code == TENSOR_OK)
+            code = nn__io_failed("cannot write", temporary, errno);
 #if defined(_WIN32)
-            if (code == TENSOR_OK) (void)remove(path);   // rename does not replace there
+        if (code == TENSOR_OK) (void)remove(target);   // rename does not replace there
 #endif
-            if (code == TENSOR_OK && rename(temporary, path) != 0)
-                code = nn__io_failed("cannot rename to", path, errno);
-            if (code != TENSOR_OK) (void)remove(temporary);
-        }
+        if (code == TENSOR_OK && rename(temporary, target) != 0)
+            code = nn__io_failed("cannot rename to", target, errno);
+        if (code != TENSOR_OK) (void)remove(temporary);
     }
     nn__free(temporary);
+    nn__free(target);
     nn__free(header.p);
     nn__free(out);
     return code;

@@ -1,10 +1,13 @@
 // nn.c - modules, layers, initialisation, optimizers, schedules, data, safetensors
 #ifdef __linux__
-#define _XOPEN_SOURCE 600   // symlink
+#define _XOPEN_SOURCE 600   // symlink, lstat
 #endif
 #include "test.h"
 
 #ifdef __linux__
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #endif
 
@@ -806,14 +809,85 @@ static void safetensors_round_trip(void) {
     remove(path);
 }
 
+// A disk that is full: the process may write no file over 64 KiB.
 static void full_disk(void) {
 #ifdef __linux__
     const char *const name = "x";
-    tensor_t *big = tensor_zeros(100000);
-    if (symlink("/dev/full", "nn_full.tmp") != 0) return;
+    tensor_t *few = tensor_ones(10), *big = tensor_zeros(100000);
+    struct rlimit before, limit;
+    nn_safetensors_t *r;
+    CHECK(nn_safetensors_write("nn_full", &name, &few, 1, NULL, 0) == 0);
+    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    limit = before;
+    limit.rlim_cur = 65536;
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     CHECK(nn_safetensors_write("nn_full", &name, &big, 1, NULL, 0) == TENSOR_ERR_IO);
     CHECK_ERROR(TENSOR_ERR_IO, "cannot write");
+    CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    signal(SIGXFSZ, SIG_DFL);
     CHECK(fopen("nn_full.tmp", "rb") == NULL);
+    r = nn_safetensors_open("nn_full");
+    CHECK(tensor_equal(nn_safetensors_get(r, "x"), few));
+    nn_safetensors_close(r);
+    remove("nn_full");
+#endif
+}
+
+// Whether path is of this kind (S_IFIFO, S_IFDIR, S_IFLNK), the last link not followed.
+#ifdef __linux__
+static int is_still(const char *path, mode_t kind) {
+    struct stat st;
+    return lstat(path, &st) == 0 && (st.st_mode & S_IFMT) == kind;
+}
+#endif
+
+static void no_regular_file(void) {
+#ifdef __linux__
+    const char *const name = "x";
+    tensor_t *x = tensor_ones(10);
+    nn_module_t *m = nn_linear(2, 2);
+    struct stat st;
+    CHECK(mkfifo("nn_fifo", 0600) == 0 && mkdir("nn_dir", 0700) == 0);
+    CHECK(nn_save("nn_fifo", m) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_fifo is no regular file");
+    CHECK(nn_save_checkpoint("nn_fifo", m, NULL, 1) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_fifo is no regular file");
+    CHECK(nn_load("nn_fifo", m) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "\"nn_fifo\" is no regular file");
+    CHECK(nn_safetensors_write("nn_dir", &name, &x, 1, NULL, 0) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_dir is no regular file");
+    CHECK(is_still("nn_fifo", S_IFIFO) && is_still("nn_dir", S_IFDIR));
+    CHECK(fopen("nn_fifo.tmp", "rb") == NULL && fopen("nn_dir.tmp", "rb") == NULL);
+    // Links stay and lead to the new file; one to a FIFO is refused like it.
+    CHECK(symlink("target", "nn_dir/link") == 0 && symlink("nn_dir/link", "nn_link") == 0);
+    CHECK(nn_save("nn_link", m) == 0 && nn_load("nn_dir/target", m) == 0);
+    CHECK(nn_save("nn_link", m) == 0 && nn_load("nn_link", m) == 0);
+    CHECK(is_still("nn_link", S_IFLNK) && is_still("nn_dir/link", S_IFLNK) && is_still("nn_dir/target", S_IFREG));
+    remove("nn_link");
+    CHECK(symlink("nn_fifo", "nn_link") == 0);
+    CHECK(nn_save("nn_link", m) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_link is no regular file");
+    remove("nn_link");
+    CHECK(symlink("nn_link", "nn_link") == 0);
+    CHECK(nn_save("nn_link", m) == TENSOR_ERR_IO);
+    tensor_clear_error();
+    remove("nn_link");
+    // What lies in the temporary file's place is not written through either.
+    CHECK(symlink("nn_fifo", "nn_plain.tmp") == 0);
+    CHECK(nn_save("nn_plain", m) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_plain.tmp is no regular file");
+    CHECK(is_still("nn_plain.tmp", S_IFLNK));
+    remove("nn_plain.tmp");
+    // Permissions stay.
+    CHECK(nn_save("nn_plain", m) == 0 && chmod("nn_plain", 0600) == 0 && nn_save("nn_plain", m) == 0);
+    CHECK(stat("nn_plain", &st) == 0 && (st.st_mode & 0777) == 0600);
+    remove("nn_plain");
+    remove("nn_dir/target");
+    remove("nn_dir/link");
+    remove("nn_dir");
+    remove("nn_fifo");
+    nn_free(m);
 #endif
 }
 
@@ -950,6 +1024,7 @@ int main(void) {
     RUN(damaged_files);
     RUN(safetensors_round_trip);
     RUN(full_disk);
+    RUN(no_regular_file);
     RUN(save_and_load);
     RUN(resume_bit_for_bit);
     shutdown_frees_all();
