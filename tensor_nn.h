@@ -494,8 +494,9 @@ TENSOR_API nn_module_t *nn_requires_grad_(nn_module_t *m, int on);
 TENSOR_API int nn_module_zero_grad(nn_module_t *m);
 
 // Frees m, and children that have no other parent.
-//   m       NULL does nothing
-//   -> code;  errors OWNER if m is the child of another module
+//   m       NULL does nothing. A freed layer leaves about 200 bytes until tensor_shutdown, so that its use is
+//           noticed
+//   -> code;  errors OWNER if m is the child of another module or was freed already
 TENSOR_API int nn_free(nn_module_t *m);
 
 // All parameters with dotted names, own ones before those of children, a shared one once.
@@ -507,7 +508,7 @@ TENSOR_API nn_named_list_t nn_named_parameters(nn_module_t *m);
 TENSOR_API nn_named_list_t nn_state(nn_module_t *m);
 
 // The same parameters as an array.
-//   out     receives at most max; may be NULL if max is 0
+//   out     receives at most max; NULL = count only
 //   -> how many there are (out is not filled beyond max);  errors OUT_OF_MEMORY, POISONED (then 0)
 TENSOR_API int nn_parameters(nn_module_t *m, tensor_t **out, int max);
 
@@ -766,7 +767,8 @@ TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a);
 // modules and optimizers may be freed in any order. f16/bf16 parameters have f32 state. Parameters without
 // gradient are left alone. nn_adam(module, .lr = 3e-4) takes all of a module, nn_adam(.list = tensors,
 // .count = n) those given. Option rules as in >>layers.
-// All: -> optimizer, NULL on failure;  errors SHAPE (option out of range), OUT_OF_MEMORY, POISONED
+// All: -> optimizer, NULL on failure;  errors SHAPE (option out of range, no parameters), OUT_OF_MEMORY,
+// POISONED
 // ------------------------------------------------------------------------------
 
 typedef struct nn_optimizer_t nn_optimizer_t;
@@ -4547,11 +4549,26 @@ TENSOR__FN char *nn__copy_string(const char *s) {
     return q;
 }
 
-// The error of a call on something that failed earlier: nothing new if the thread has one pending.
-TENSOR__FN int nn__poisoned(const char *op, const char *what) {
+// The error of a call on something that is NULL or failed earlier: nothing new if the thread has one pending.
+TENSOR__FN int nn__poisoned(const char *op, const char *what, const void *p) {
     int code = tensor_error_code();
     if (code != TENSOR_OK) return code;
-    NN__FAIL(TENSOR_ERR_POISONED, "%s: %s failed earlier", op, what);
+    NN__FAIL(TENSOR_ERR_POISONED, "%s: %s %s", op, what, p ? "failed earlier" : "is NULL");
+    return TENSOR_ERR_POISONED;
+}
+
+// Whether m is initialised and not freed. Blocks of freed modules stay until shutdown, so that it can be told.
+TENSOR__FN int nn__open_module(const nn_module_t *m) {
+    return m && m->impl && m->impl->module == m;
+}
+
+// The same for a module that cannot be used.
+TENSOR__FN int nn__unusable(const char *op, const char *what, const nn_module_t *m) {
+    int code = tensor_error_code();
+    if (code != TENSOR_OK || !m || nn__open_module(m) || (!m->impl && m->code == TENSOR_ERR_OUT_OF_MEMORY))
+        return nn__poisoned(op, what, m);
+    NN__FAIL(TENSOR_ERR_POISONED, "%s: %s %s", op, what,
+             m->impl || m->code != TENSOR_OK ? "was freed" : "was never initialised");
     return TENSOR_ERR_POISONED;
 }
 
@@ -4560,7 +4577,7 @@ TENSOR__FN void nn__mark(nn_module_t *m, int code) {
 }
 
 TENSOR__FN int nn__usable(const nn_module_t *m) {
-    return m && m->impl && m->code == TENSOR_OK;
+    return nn__open_module(m) && m->code == TENSOR_OK;
 }
 
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m) {
@@ -4575,12 +4592,17 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m) {
 
 TENSOR__FN void nn__close(nn_module_impl_t *impl);
 
+// A layer's own struct stays and tells that it was freed; for a user's, which may be gone, the block does.
+TENSOR__FN void nn__let_go(nn_module_impl_t *impl) {
+    if (impl->kind) nn__free(impl);
+}
+
 TENSOR__FN void nn__leave_child(nn__slot_t *s) {
     nn_module_impl_t *c = s->child;
     if (c->key == s->name) c->key = NULL;
     c->parents--;
     c->refs--;
-    if (c->refs == 0) nn__free(c);
+    if (c->refs == 0) nn__let_go(c);
     else if (c->parents == 0 && c->module) nn__close(c);
 }
 
@@ -4609,7 +4631,7 @@ TENSOR__FN void nn__close(nn_module_impl_t *impl) {
     impl->names = NULL;
     impl->nslots = 0;
     if (impl->destroy) impl->destroy(m);
-    if (--impl->refs == 0) nn__free(impl);
+    if (--impl->refs == 0) nn__let_go(impl);
 }
 
 // At shutdown: children may be closed before or after their parents.
@@ -4619,7 +4641,12 @@ TENSOR__FN void nn__module_shutdown(tensor__owned_t *o) {
 
 TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t forward,
                                void (*destroy)(nn_module_t *m)) {
-    nn_module_impl_t *impl = (nn_module_impl_t *)nn__memory(1, sizeof(nn_module_impl_t));
+    nn_module_impl_t *impl;
+    if (!m) {
+        nn__poisoned("module_init", "the module", m);
+        return;
+    }
+    impl = (nn_module_impl_t *)nn__memory(1, sizeof(nn_module_impl_t));
     m->name = name ? name : "Module";
     m->forward = forward;
     m->clone = NULL;
@@ -4637,12 +4664,17 @@ TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t
 
 TENSOR_API int (nn_free)(nn_module_t *m) {
     nn_module_impl_t *impl = m ? m->impl : NULL;
+    if (m && (impl ? impl->module != m : m->code == TENSOR_ERR_OWNER)) {
+        NN__FAIL(TENSOR_ERR_OWNER, "free: the module was freed already");
+        return TENSOR_ERR_OWNER;
+    }
     if (!impl) return TENSOR_OK;
     if (impl->parents > 0) {
         NN__FAIL(TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
         return TENSOR_ERR_OWNER;
     }
     m->impl = NULL;
+    m->code = TENSOR_ERR_OWNER;
     nn__close(impl);
     return TENSOR_OK;
 }
@@ -4700,12 +4732,12 @@ TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name
 
 TENSOR__FN tensor_t *nn__register(nn_module_t *m, const char *op, const char *name, tensor_t *t, int kind) {
     nn__slot_t *s;
-    if (!m || !m->impl) {
-        nn__poisoned(op, "the module");
+    if (!nn__open_module(m)) {
+        nn__unusable(op, "the module", m);
         return TENSOR__(poison);
     }
     if (!t || (tensor_is_poison)(t)) {
-        nn__mark(m, nn__poisoned(op, "the tensor"));
+        nn__mark(m, nn__poisoned(op, "the tensor", t));
         return TENSOR__(poison);
     }
     if (kind == NN__PARAMETER) {
@@ -4748,12 +4780,12 @@ TENSOR__FN int nn__contains(const nn_module_impl_t *outer, const nn_module_impl_
 
 TENSOR_API nn_module_t *(nn_child)(nn_module_t *m, const char *name, nn_module_t *child) {
     nn__slot_t *s;
-    if (!m || !m->impl) {
-        nn__poisoned("child", "the module");
+    if (!nn__open_module(m)) {
+        nn__unusable("child", "the module", m);
         return child;
     }
-    if (!child || !child->impl) {
-        nn__mark(m, nn__poisoned("child", "the child"));
+    if (!nn__open_module(child)) {
+        nn__mark(m, nn__unusable("child", "the child", child));
         return child;
     }
     if (child->code != TENSOR_OK) nn__mark(m, child->code);
@@ -4785,11 +4817,12 @@ TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
     int pushed;
     if (!nn__usable(m) || !m->forward) {
         if (tensor_error_code() == TENSOR_OK) {
-            if (m && m->code != TENSOR_OK)
+            if (nn__open_module(m) && m->code != TENSOR_OK)
                 in->fail(th, m->code, "forward: module %s failed when it was made", m->name);
+            else if (nn__open_module(m))
+                in->fail(th, TENSOR_ERR_POISONED, "forward: module %s has no forward", m->name);
             else
-                in->fail(th, TENSOR_ERR_POISONED,
-                         "forward: the module is NULL, freed or was never initialised");
+                nn__unusable("forward", "the module", m);
         }
         return in->poison;
     }
@@ -4817,12 +4850,12 @@ TENSOR__FN void nn__set_training(nn_module_impl_t *impl, int on) {
 }
 
 TENSOR_API nn_module_t *nn_train(nn_module_t *m) {
-    if (m && m->impl) nn__set_training(m->impl, 1);
+    if (nn__open_module(m)) nn__set_training(m->impl, 1);
     return m;
 }
 
 TENSOR_API nn_module_t *nn_eval(nn_module_t *m) {
-    if (m && m->impl) nn__set_training(m->impl, 0);
+    if (nn__open_module(m)) nn__set_training(m->impl, 0);
     return m;
 }
 
@@ -4893,7 +4926,7 @@ TENSOR__FN void *nn__collect(nn_module_t *m, const char *op, nn__items_t *out) {
     out->item = NULL;
     out->n = 0;
     if (!nn__usable(m)) {
-        nn__poisoned(op, "the module");
+        nn__unusable(op, "the module", m);
         return NULL;
     }
     nn__count_items(m->impl, 0, &items, &bytes);
@@ -4961,7 +4994,7 @@ TENSOR_API int nn_parameters(nn_module_t *m, tensor_t **out, int max) {
     if (!block) return 0;
     for (i = 0; i < all.n; i++) {
         if (all.item[i].first != i || all.item[i].slot->kind != NN__PARAMETER) continue;
-        if (n < max) out[n] = all.item[i].tensor;
+        if (out && n < max) out[n] = all.item[i].tensor;
         n++;
     }
     nn__free(block);
@@ -5020,7 +5053,11 @@ TENSOR__FN nn__slot_t *nn__lookup(const nn_module_impl_t *impl, const char *name
 TENSOR_API tensor_t *(nn_get)(nn_module_t *m, const char *name) {
     nn__slot_t *s;
     if (!nn__usable(m)) {
-        nn__poisoned("get", "the module");
+        nn__unusable("get", "the module", m);
+        return TENSOR__(poison);
+    }
+    if (!name) {
+        nn__poisoned("get", "name", name);
         return TENSOR__(poison);
     }
     s = nn__lookup(m->impl, name);
@@ -5031,7 +5068,11 @@ TENSOR_API tensor_t *(nn_get)(nn_module_t *m, const char *name) {
 TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
     nn__slot_t *s;
     if (!nn__usable(m)) {
-        nn__poisoned("get_child", "the module");
+        nn__unusable("get_child", "the module", m);
+        return NULL;
+    }
+    if (!name) {
+        nn__poisoned("get_child", "name", name);
         return NULL;
     }
     s = nn__lookup(m->impl, name);
@@ -5068,8 +5109,9 @@ TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size) {
     t.p = text;
     t.size = size;
     t.len = 0;
-    if (size) text[0] = 0;
-    if (m && m->impl) nn__describe(m->impl, &t, 0);
+    if (size && text) text[0] = 0;
+    if (!text) t.size = 0;
+    if (nn__open_module(m)) nn__describe(m->impl, &t, 0);
     else nn__put(&t, "None");
     return t.len;
 }
@@ -5178,7 +5220,7 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
     }
     c = own ? nn__clone_layer(m) : m->clone(m);
     if (!nn__usable(c)) {
-        nn__poisoned("clone", "the copy");
+        nn__unusable("clone", "the copy", c);
         if (c) (nn_free)(c);
         return NULL;
     }
@@ -5217,7 +5259,7 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
     nn__clones_t known;
     nn_module_t *c;
     if (!nn__usable(m)) {
-        nn__poisoned("clone", "the module");
+        nn__unusable("clone", "the module", m);
         return NULL;
     }
     known.pair = NULL;
@@ -5507,20 +5549,24 @@ static const nn__kind_t nn__kinds[NN__KINDS] = {
 // Construction
 // ------------------------------------------------------------------------------
 
+// The struct stays until shutdown: a later use is noticed.
 TENSOR__FN void nn__destroy_layer(nn_module_t *m) {
-    nn__free(m);
+    m->impl = NULL;
+    m->code = TENSOR_ERR_OWNER;
 }
 
 // NULL after raising OUT_OF_MEMORY.
 TENSOR__FN nn__layer_t *nn__make(int kind) {
-    nn__layer_t *l = (nn__layer_t *)nn__memory(1, sizeof(nn__layer_t));
-    if (!l) return NULL;
-    nn_module_init(&l->base, nn__kinds[kind].name, nn__kinds[kind].forward, nn__destroy_layer);
-    if (!l->base.impl) {
+    nn__layer_t *l;
+    TENSOR__(push_path)(nn__self(), nn__kinds[kind].name);
+    l = (nn__layer_t *)nn__memory(1, sizeof(nn__layer_t));
+    if (l) nn_module_init(&l->base, nn__kinds[kind].name, nn__kinds[kind].forward, nn__destroy_layer);
+    TENSOR__(pop_path)(nn__self());
+    if (l && !l->base.impl) {
         nn__free(l);
-        return NULL;
+        l = NULL;
     }
-    l->base.impl->kind = &nn__kinds[kind];
+    if (l) l->base.impl->kind = &nn__kinds[kind];
     return l;
 }
 
@@ -5554,14 +5600,22 @@ TENSOR__FN nn_module_t *nn__refuse(const char *site, const char *layer, const ch
 enum { NN__UNIFORM, NN__NORMAL, NN__ONES, NN__ZEROS };
 TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_t *dims, int ndim, int how,
                                   double bound) {
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_scope_t scope;
     tensor_t *t;
-    if (how == NN__ONES) t = (tensor_ones_n)(dims, ndim, TENSOR_F32);
-    else if (how == NN__ZEROS || bound == 0) t = (tensor_zeros_n)(dims, ndim, TENSOR_F32);
-    else if (how == NN__NORMAL) t = (tensor_normal_)((tensor_empty_n)(dims, ndim, TENSOR_F32), 0, bound);
-    else t = (tensor_uniform_)((tensor_empty_n)(dims, ndim, TENSOR_F32), -bound, bound);
+    if (l->base.code != TENSOR_OK) return;
+    TENSOR__(push_path)(nn__self(), l->base.name);
+    scope = tensor_scope_begin_no_grad();
+    t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
+    // No call after a failure before the constructor gave the error its place: a call reports it without one.
+    if (!(tensor_is_poison)(t)) {
+        if (how == NN__ONES) t = (tensor_fill_)(t, 1);
+        else if (how == NN__ZEROS || bound == 0) t = (tensor_zero_)(t);
+        else if (how == NN__NORMAL) t = (tensor_normal_)(t, 0, bound);
+        else t = (tensor_uniform_)(t, -bound, bound);
+    }
     (nn_parameter)(&l->base, name, t);
     (tensor_scope_end)(scope);
+    TENSOR__(pop_path)(nn__self());
 }
 
 TENSOR_API nn_linear_args_t nn_linear_defaults(void) {
@@ -5883,8 +5937,8 @@ TENSOR_API nn_module_t *(nn_log_softmax)(int64_t dim) {
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     char name[24];
     nn__text_t t;
-    if (!sequential || !sequential->impl) {
-        nn__poisoned("append", "the sequential");
+    if (!nn__open_module(sequential)) {
+        nn__unusable("append", "the sequential", sequential);
         return sequential;
     }
     if (sequential->impl->kind != &nn__kinds[NN__SEQUENTIAL_KIND]) {
@@ -5902,7 +5956,8 @@ TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
 TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
     nn__layer_t *l = nn__make(NN__SEQUENTIAL_KIND);
     int i;
-    for (i = 0; l && i < n; i++) (nn_append)(&l->base, list[i]);
+    if (l && !list && n > 0) nn__mark(&l->base, nn__poisoned("sequential", "the list", list));
+    for (i = 0; l && list && i < n; i++) (nn_append)(&l->base, list[i]);
     return l ? &l->base : NULL;   // a failed child shows in its code
 }
 
@@ -5930,7 +5985,7 @@ TENSOR__FN tensor_t *nn__init(tensor_t *t, int how, double a, double b) {
     tensor_scope_t scope;
     tensor_t *r;
     if (!t) {
-        nn__poisoned("init", "the tensor");
+        nn__poisoned("init", "the tensor", t);
         return TENSOR__(poison);
     }
     scope = tensor_scope_begin_no_grad();
@@ -5986,7 +6041,7 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
     int64_t i;
     float *v;
     if (!t || (tensor_is_poison)(t)) {
-        nn__poisoned("trunc_normal_", "the tensor");
+        nn__poisoned("trunc_normal_", "the tensor", t);
         return TENSOR__(poison);
     }
     if (!(low <= high) || !(std >= 0)) {
@@ -6012,7 +6067,7 @@ TENSOR__FN int nn__fans(tensor_t *t, const char *op, double fan[2]) {
     double area = 1;
     int i;
     if (!t || (tensor_is_poison)(t)) {
-        nn__poisoned(op, "the tensor");
+        nn__poisoned(op, "the tensor", t);
         return 0;
     }
     if (t->ndim < 2) {
@@ -6114,6 +6169,7 @@ typedef struct nn__job_t {
 
 struct nn_optimizer_t {
     tensor__owned_t owned;   // first: the context's list
+    int dead;                // freed; the struct stays until shutdown: a later use is noticed
     int rule, nparams, ngroups, cap;
     double option[NN__OPTIONS];
     nn__param_t *param;
@@ -6137,7 +6193,20 @@ TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
     nn__free(o->group);
     nn__free(o->job);
     nn__free(o->update);
-    nn__free(o);
+    o->param = NULL;
+    o->group = NULL;
+    o->job = NULL;
+    o->update = NULL;
+    o->nparams = o->ngroups = o->cap = 0;
+    o->dead = 1;
+}
+
+// The code after raising if o cannot be used, else 0.
+TENSOR__FN int nn__bad_optimizer(const char *op, const nn_optimizer_t *o) {
+    if (!o) return nn__poisoned(op, "the optimizer", o);
+    if (!o->dead) return TENSOR_OK;
+    NN__FAIL(TENSOR_ERR_OWNER, "%s: the optimizer was freed", op);
+    return TENSOR_ERR_OWNER;
 }
 
 TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
@@ -6145,8 +6214,9 @@ TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
 }
 
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o) {
-    if (o) nn__optimizer_close(o);
-    return TENSOR_OK;
+    int code = o ? nn__bad_optimizer("optimizer_free", o) : TENSOR_OK;
+    if (o && code == TENSOR_OK) nn__optimizer_close(o);
+    return code;
 }
 
 // Puts tensors into group g, moving those that are in another one.
@@ -6154,7 +6224,7 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
     int i, k;
     for (i = 0; i < n; i++) {
         tensor_t *t = list[i];
-        if (!t || (tensor_is_poison)(t)) return nn__poisoned(nn__rule_names[o->rule], "a parameter");
+        if (!t || (tensor_is_poison)(t)) return nn__poisoned(nn__rule_names[o->rule], "a parameter", t);
         if (t->dtype != TENSOR_F32 && t->dtype != TENSOR_F64 && t->dtype != TENSOR_F16 &&
             t->dtype != TENSOR_BF16) {
             NN__FAIL(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
@@ -6223,17 +6293,19 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
     void *block = NULL;
     int64_t i;
     int code = TENSOR_OK;
+    TENSOR__(push_path)(nn__self(), name);
     for (i = 0; i < (int64_t)(sizeof checks / sizeof checks[0]) && code == TENSOR_OK; i++) {
         double v = option[checks[i].option];
         if (v >= 0 && v < checks[i].below) continue;
         code = TENSOR_ERR_SHAPE;
-        NN__FAIL(code, "%s: %s must be in 0..%g (got %g)", name, checks[i].name, checks[i].below, v);
+        NN__FAIL(code, "%s: %s must be >= 0 and < %g (got %g)", name, checks[i].name, checks[i].below, v);
     }
     if (code == TENSOR_OK && option[NN__NESTEROV] != 0 &&
         (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
         code = TENSOR_ERR_SHAPE;
         NN__FAIL(code, "%s: nesterov needs a momentum and no dampening", name);
     }
+    if (code == TENSOR_OK && !list && !m && count > 0) code = nn__poisoned(name, "the list", list);
     if (code == TENSOR_OK && !list) {
         block = nn__collect(m, name, &items);
         if (block) all = (tensor_t **)nn__memory((uint64_t)items.n, sizeof(tensor_t *));
@@ -6243,6 +6315,10 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
                 all[count++] = items.item[i].tensor;
         }
         list = all;
+    }
+    if (code == TENSOR_OK && count < 1) {
+        code = TENSOR_ERR_SHAPE;
+        NN__FAIL(code, "%s: no parameters", name);
     }
     if (code == TENSOR_OK) {
         o = (nn_optimizer_t *)nn__memory(1, sizeof *o);
@@ -6263,6 +6339,7 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
     }
     nn__free(all);
     nn__free(block);
+    TENSOR__(pop_path)(nn__self());
     if (site) (void)tensor__at_ptr(site, o);
     return o;
 }
@@ -6379,10 +6456,9 @@ TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a) {
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
     double lr, decay;
     int code, g;
-    if (!o) {
-        code = nn__poisoned("optimizer_group", "the optimizer");
-        return tensor__at_int(a.site_, code);
-    }
+    code = nn__bad_optimizer("optimizer_group", o);
+    if (code == TENSOR_OK && !list && n > 0) code = nn__poisoned("optimizer_group", "the list", list);
+    if (code != TENSOR_OK) return tensor__at_int(a.site_, code);
     lr = nn__option_f64(a.lr, o->option[NN__LR]);
     decay = nn__option_f64(a.weight_decay, o->option[NN__DECAY]);
     if (!(lr >= 0) || !(decay >= 0) || (o->option[NN__LR] == 0 && lr != 0)) {
@@ -6521,7 +6597,8 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     int code = tensor_error_code(), i, k, nupdates = 0;
     int64_t total = 0, tasks = 0;
     if (code != TENSOR_OK) return code;
-    if (!o) return nn__poisoned("step", "the optimizer");
+    code = nn__bad_optimizer("step", o);
+    if (code != TENSOR_OK) return code;
     for (i = 0; i < o->ngroups; i++) o->group[i].step = -1;
     for (i = 0; i < o->nparams; i++) {
         nn__param_t *p = &o->param[i];
@@ -6581,8 +6658,8 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
 }
 
 TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
-    int i;
-    if (!o) return nn__poisoned("zero_grad", "the optimizer");
+    int i, code = nn__bad_optimizer("zero_grad", o);
+    if (code != TENSOR_OK) return code;
     for (i = 0; i < o->nparams; i++) {
         if (o->param[i].t->grad) (tensor_set_grad)(o->param[i].t, NULL);
     }
@@ -6590,7 +6667,8 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
 }
 
 TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
-    if (!o) return nn__poisoned("set_lr", "the optimizer");
+    int code = nn__bad_optimizer("set_lr", o);
+    if (code != TENSOR_OK) return code;
     if (!(lr >= 0)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr);
         return TENSOR_ERR_SHAPE;
@@ -6600,7 +6678,7 @@ TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
 }
 
 TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
-    return o ? o->option[NN__LR] : (double)NAN;
+    return o && !o->dead ? o->option[NN__LR] : (double)NAN;
 }
 
 // ------------------------------------------------------------------------------
@@ -6685,7 +6763,7 @@ TENSOR__FN double nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n,
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
         if (!t || (tensor_is_poison)(t)) {
-            nn__poisoned("clip_grad_norm", "a parameter");
+            nn__poisoned("clip_grad_norm", "a parameter", t);
             return (double)NAN;
         }
         if (t->grad) total += nn__squares(t->grad);
@@ -6704,14 +6782,15 @@ TENSOR__FN double nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n,
 }
 
 TENSOR_API double (nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
-    if (!o) {
-        nn__poisoned("clip_grad_norm", "the optimizer");
-        return (double)NAN;
-    }
+    if (nn__bad_optimizer("clip_grad_norm", o) != TENSOR_OK) return (double)NAN;
     return nn__clip_norm(o, NULL, o->nparams, max_norm);
 }
 
 TENSOR_API double (nn_clip_grad_norm_n)(tensor_t *const *list, int n, double max_norm) {
+    if (!list && n > 0) {
+        nn__poisoned("clip_grad_norm", "the list", list);
+        return (double)NAN;
+    }
     return nn__clip_norm(NULL, list, n, max_norm);
 }
 
@@ -6726,7 +6805,7 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
     scope = tensor_scope_begin_no_grad();
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
-        if (!t || (tensor_is_poison)(t)) nn__poisoned("clip_grad_value", "a parameter");
+        if (!t || (tensor_is_poison)(t)) nn__poisoned("clip_grad_value", "a parameter", t);
         else if (t->grad) (tensor_clamp_)(t->grad, -limit, limit);
     }
     (tensor_scope_end)(scope);
@@ -6734,11 +6813,13 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
 }
 
 TENSOR_API int (nn_clip_grad_value)(nn_optimizer_t *o, double limit) {
-    if (!o) return nn__poisoned("clip_grad_value", "the optimizer");
+    int code = nn__bad_optimizer("clip_grad_value", o);
+    if (code != TENSOR_OK) return code;
     return nn__clip_value(o, NULL, o->nparams, limit);
 }
 
 TENSOR_API int (nn_clip_grad_value_n)(tensor_t *const *list, int n, double limit) {
+    if (!list && n > 0) return nn__poisoned("clip_grad_value", "the list", list);
     return nn__clip_value(NULL, list, n, limit);
 }
 
@@ -6801,7 +6882,7 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
         tensor_shape_t *shape = which ? &d.y_shape : &d.x_shape;
         if (which && !y) break;
         if (!t || (tensor_is_poison)(t)) {
-            nn__poisoned("tensor_dataset", which ? "y" : "x");
+            nn__poisoned("tensor_dataset", which ? "y" : "x", t);
             return d;
         }
         if (t->ndim < 1 || (which && y->dims[0] != x->dims[0])) {
@@ -6907,7 +6988,7 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
 }
 
 TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches) {
-    if (!l) return nn__poisoned("seek", "the loader");
+    if (!l) return nn__poisoned("seek", "the loader", l);
     if (batches < 0) {
         NN__FAIL(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
         return TENSOR_ERR_SHAPE;
@@ -7003,11 +7084,15 @@ TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype
 TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     nn__gather_t g;
     int64_t tasks, i;
+    if (!b) {
+        nn__poisoned("next", "the batch", b);
+        return 0;
+    }
     b->x = b->y = TENSOR__(poison);
     b->size = b->index = b->epoch = 0;
     if (tensor_error_code() != TENSOR_OK) return 0;
     if (!l) {
-        nn__poisoned("next", "the loader");
+        nn__poisoned("next", "the loader", l);
         return 0;
     }
     if (l->position >= l->batches) {
@@ -7816,7 +7901,7 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
 TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name) {
     nn__entry_t *e;
     if (!r || !name) {
-        nn__poisoned("safetensors_get", "the reader");
+        nn__poisoned("safetensors_get", r ? "name" : "the reader", NULL);
         return TENSOR__(poison);
     }
     e = nn__find_entry(r, name);
@@ -7923,15 +8008,25 @@ TENSOR__FN int nn__out_by_name(const void *a, const void *b) {
 // Checks, sorts and makes the header (length included). -> block to free, NULL after raising
 TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensors, int n,
                                const nn_metadata_t *metadata, int nmeta, nn__sink_t *header) {
-    nn__out_t *out = (nn__out_t *)nn__memory((uint64_t)(n > 0 ? n : 1), sizeof *out);
+    nn__out_t *out;
     uint64_t at = 0;
     int i, k, bad = 0;
     memset(header, 0, sizeof *header);
+    if (n > 0 && (!names || !tensors)) {
+        nn__poisoned("safetensors", names ? "tensors" : "names", NULL);
+        return NULL;
+    }
+    for (i = 0; i < nmeta; i++) {
+        if (metadata && metadata[i].key && metadata[i].value) continue;
+        nn__poisoned("safetensors", metadata ? "a metadata string" : "metadata", NULL);
+        return NULL;
+    }
+    out = (nn__out_t *)nn__memory((uint64_t)(n > 0 ? n : 1), sizeof *out);
     if (!out) return NULL;
     for (i = 0; i < n && !bad; i++) {
         tensor_t *t = tensors[i];
         bad = 1;
-        if (!t || (tensor_is_poison)(t)) nn__poisoned("safetensors", names[i] ? names[i] : "a tensor");
+        if (!t || (tensor_is_poison)(t)) nn__poisoned("safetensors", names[i] ? names[i] : "a tensor", t);
         else if (!names[i] || !nn__name_ok(names[i]) || strcmp(names[i], "__metadata__") == 0) {
             NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: tensor %d has a name no file may hold", (int64_t)i);
         } else {
@@ -8616,10 +8711,13 @@ TENSOR__FN void nn__put_time(nn__text_t *t, double seconds) {
 }
 
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
-    double now = nn__seconds(), spent = now - p->start, rate;
-    int finished = p->total > 0 && done >= p->total, width, k;
+    double now = nn__seconds(), spent, rate;
+    int finished, width, k;
     char line[400];
     nn__text_t t;
+    if (!p) return;
+    spent = now - p->start;
+    finished = p->total > 0 && done >= p->total;
     if (!finished && now - p->shown < (p->terminal ? 0.1 : 30)) return;
     if (finished && p->last >= p->total) return;
     p->shown = now;
