@@ -494,8 +494,9 @@ TENSOR_API nn_module_t *nn_requires_grad_(nn_module_t *m, int on);
 TENSOR_API int nn_module_zero_grad(nn_module_t *m);
 
 // Frees m, and children that have no other parent.
-//   m       NULL does nothing
-//   -> code;  errors OWNER if m is the child of another module
+//   m       NULL does nothing. A freed layer leaves about 200 bytes until tensor_shutdown, so that its use is
+//           noticed
+//   -> code;  errors OWNER if m is the child of another module or was freed already
 TENSOR_API int nn_free(nn_module_t *m);
 
 // All parameters with dotted names, own ones before those of children, a shared one once.
@@ -507,7 +508,7 @@ TENSOR_API nn_named_list_t nn_named_parameters(nn_module_t *m);
 TENSOR_API nn_named_list_t nn_state(nn_module_t *m);
 
 // The same parameters as an array.
-//   out     receives at most max; may be NULL if max is 0
+//   out     receives at most max; NULL = count only
 //   -> how many there are (out is not filled beyond max);  errors OUT_OF_MEMORY, POISONED (then 0)
 TENSOR_API int nn_parameters(nn_module_t *m, tensor_t **out, int max);
 
@@ -766,7 +767,8 @@ TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a);
 // modules and optimizers may be freed in any order. f16/bf16 parameters have f32 state. Parameters without
 // gradient are left alone. nn_adam(module, .lr = 3e-4) takes all of a module, nn_adam(.list = tensors,
 // .count = n) those given. Option rules as in >>layers.
-// All: -> optimizer, NULL on failure;  errors SHAPE (option out of range), OUT_OF_MEMORY, POISONED
+// All: -> optimizer, NULL on failure;  errors SHAPE (option out of range, no parameters), OUT_OF_MEMORY,
+// POISONED
 // ------------------------------------------------------------------------------
 
 typedef struct nn_optimizer_t nn_optimizer_t;
@@ -983,8 +985,9 @@ TENSOR_API tensor_t *nn_read_idx(const char *path);
 //
 // safetensors: names, dtypes, shapes and raw little-endian bytes, nothing that runs. Every length is checked
 // before it is used; a file is refused as a whole or read as a whole. Writers make path.tmp and rename it, so
-// that a full disk or a crash leaves the old file. Rejected: PyTorch's pickles (they run code; convert with
-// two lines of Python).
+// that a full disk or a crash leaves the old file; links are followed, permissions kept, and what is no regular
+// file (device, FIFO, directory) is refused. Rejected: PyTorch's pickles (they run code; convert with two lines
+// of Python).
 // ------------------------------------------------------------------------------
 
 typedef struct nn_safetensors_t nn_safetensors_t;
@@ -1416,8 +1419,9 @@ typedef struct nn__cpu_t {
 // ------------------------------------------------------------------------------
 // >>nn-ops                                         MARK: op table
 //
-// As TENSOR_OPS_OTHER of tensor.h, with one more column: how many inputs are required (the others may be
-// absent). Columns: ID, name, family, inputs, required, outputs, CPU kernel, scratch, gradient, saves, doc.
+// As TENSOR_OPS_OTHER of tensor.h, with two more columns: how many inputs are required (the others may be
+// absent), and what error texts call them. Columns: ID, name, family, inputs, required, outputs, CPU kernel,
+// scratch, gradient, saves, names of the inputs, doc.
 // Outputs from 1 on are kept for the gradient only. The three convolutions are bilinear, each the gradient of
 // the others, so they need no rows for gradients of gradients; fused gradients (_BACKWARD) are used when no
 // graph of the gradient is wanted, else the engine differentiates the op composed from smaller ones
@@ -1426,32 +1430,32 @@ typedef struct nn__cpu_t {
 
 // clang-format off
 #define NN_OPS(X) \
-    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, "softmax(q kT scale) v; logsumexp") \
-    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, "dq, dk, dv from g, q, k, v, y, logsumexp") \
-    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "mean of windows") \
-    X(AVG_POOL2D_BACKWARD, avg_pool2d_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "g spread over windows") \
-    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "convolution of x, w, bias") \
-    X(CONV2D_INPUT, conv2d_input, CONV, 2, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv_input, TENSOR__SA | TENSOR__SB, "gradient of the input from g, w") \
-    X(CONV2D_WEIGHT, conv2d_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, "gradient of the weight from g, x") \
-    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []") \
-    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, "from g, logits, classes, logsumexp, divisor, weight") \
-    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, "x or 0, scaled") \
-    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, "rows of weight named by index") \
-    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, NULL, nn__grad_embedding_back, TENSOR__SA, "rows of g added at index; i[2] rows") \
-    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "normalised rows, weight, bias; mean, 1 / deviation") \
-    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, "dx, dweight, dbias from g, x, mean, 1 / deviation, weight") \
-    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, "x wT + bias") \
-    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, "dinput, dtarget from g, input, target, weight, pos_weight") \
-    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "largest of windows; its place in the plane, i32") \
-    X(MAX_POOL2D_BACKWARD, max_pool2d_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, "g added at places") \
-    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "(x - t)^2") \
-    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "|x - t|") \
-    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "d^2 / 2p near 0, else |d| - p / 2") \
-    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "d^2 / 2 near 0, else p (|d| - p / 2)") \
-    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "-(t log x + (1 - t) log(1 - x))") \
-    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "binary cross entropy of sigmoid(x)") \
-    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "t (log t - x)") \
-    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "e^t (t - x)")
+    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, "query key value", "softmax(q kT scale) v; logsumexp") \
+    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, "grad query key value y logsumexp", "dq, dk, dv from g, q, k, v, y, logsumexp") \
+    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "x", "mean of windows") \
+    X(AVG_POOL2D_BACKWARD, avg_pool2d_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "grad", "g spread over windows") \
+    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "convolution of x, w, bias") \
+    X(CONV2D_INPUT, conv2d_input, CONV, 2, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv_input, TENSOR__SA | TENSOR__SB, "grad weight", "gradient of the input from g, w") \
+    X(CONV2D_WEIGHT, conv2d_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, "grad x", "gradient of the weight from g, x") \
+    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "input target weight", "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []") \
+    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, "grad input target logsumexp divisor weight", "from g, logits, classes, logsumexp, divisor, weight") \
+    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, "x", "x or 0, scaled") \
+    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, "index weight", "rows of weight named by index") \
+    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, NULL, nn__grad_embedding_back, TENSOR__SA, "grad index", "rows of g added at index; i[2] rows") \
+    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised rows, weight, bias; mean, 1 / deviation") \
+    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, "grad x mean rstd weight", "dx, dweight, dbias from g, x, mean, 1 / deviation, weight") \
+    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, "x weight bias", "x wT + bias") \
+    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, "grad input target weight pos_weight", "dinput, dtarget from g, input, target, weight, pos_weight") \
+    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "x", "largest of windows; its place in the plane, i32") \
+    X(MAX_POOL2D_BACKWARD, max_pool2d_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, "grad place", "g added at places") \
+    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "(x - t)^2") \
+    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "|x - t|") \
+    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "d^2 / 2p near 0, else |d| - p / 2") \
+    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "d^2 / 2 near 0, else p (|d| - p / 2)") \
+    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "-(t log x + (1 - t) log(1 - x))") \
+    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "binary cross entropy of sigmoid(x)") \
+    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "t (log t - x)") \
+    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "e^t (t - x)")
 
 // Pointwise losses: ID, formula, derivatives by x and t; x input, t target, p = f[0], q pos_weight. W names
 // the words: V_ (vectors of each instruction set, and doubles) or T_ (tensors, formulas only).
@@ -2365,23 +2369,41 @@ TENSOR__FN int nn__is_float(const tensor_t *x) {
 TENSOR__FN int nn__is_half(const tensor_t *x) { return x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16; }
 TENSOR__FN int nn__is_index(const tensor_t *x) { return x->dtype == TENSOR_I32 || x->dtype == TENSOR_I64; }
 
+// Name of input k in error texts. -> name
+TENSOR__FN const char *nn__arg_name(const tensor__row_t *row, int k, char name[16]) {
+    const char *a = row->args;
+    int n = 0;
+    for (; k > 0 && *a; a++) k -= *a == ' ';
+    while (n < 15 && a[n] && a[n] != ' ') {
+        name[n] = a[n];
+        n++;
+    }
+    name[n] = 0;
+    return name;
+}
+
 // Whether the inputs of `mask` (bit k = input k; absent ones do not count) are floats of one dtype; raises if
 // not.
 TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) {
     tensor_t *first = NULL;
-    int k;
+    int k, at = 0;
+    char name[16], other[16];
     for (k = 0; k < o->nin; k++) {
         tensor_t *x = o->in[k];
         if (!(mask >> k & 1u) || !x) continue;
         if (!nn__is_float(x)) {
-            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: argument %i is %y, must be a float",
-                                 o->row->name, k + 1, x);
+            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: %s %t is %y, must be a float",
+                                 o->row->name, nn__arg_name(o->row, k, name), x, x);
             return 0;
         }
-        if (!first) first = x;
+        if (!first) {
+            first = x;
+            at = k;
+        }
         if (x->dtype != first->dtype) {
-            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: argument %i is %y, the first is %y",
-                                 o->row->name, k + 1, x, first);
+            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: %s is %y, %s is %y; use tensor_to",
+                                 o->row->name, nn__arg_name(o->row, k, name), x,
+                                 nn__arg_name(o->row, at, other), first);
             return 0;
         }
     }
@@ -4146,6 +4168,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_soft(tensor_t *x, tensor_t *t, tensor_t *
 // nll: input is log-probabilities.
 TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *a, int nll) {
     const char *op = nll ? "nll_loss" : "cross_entropy";
+    tensor__row_t shown = *nn__row(NN_OP_CROSS_ENTROPY);
     tensor__op_t o;
     tensor_t *in[3], *x = a->input, *t = a->target, *w = a->weight, *y;
     int64_t dims[2], dim, d, same;
@@ -4153,8 +4176,8 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     in[1] = t;
     in[2] = w;
     if (nn__surplus(op, a->surplus_)) return TENSOR__(poison);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY), in, 3) || !nn__floats(&o, 5))
-        return TENSOR__(poison);
+    shown.name = op;
+    if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) return TENSOR__(poison);
     dim = x->ndim > 1;
     if (x->ndim < 1 || x->dims[dim] == 0)
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
@@ -4323,9 +4346,9 @@ TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a) { return tensor_kl_d
 
 static const tensor__row_t nn__rows[NN_OP_COUNT] = {
 #define NOGRAD NULL
-#define TENSOR__X(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, doc)                     \
+#define TENSOR__X(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, args, doc)               \
     {#name, TENSOR_FAMILY_##family, nin, required, nout, 0, NN_OP_##ID, saves, grad, cpu, scratch, -2, 2,    \
-     doc},
+     doc, args},
     NN_OPS(TENSOR__X)
 #undef TENSOR__X
 #undef NOGRAD
@@ -4345,6 +4368,19 @@ TENSOR__FN const tensor__row_t *nn__row(int id) { return &nn__rows[id - TENSOR_O
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>
+#if defined(_WIN32)
+#include <sys/stat.h>
+#define NN__HAS_STAT
+#elif defined(__unix__) || defined(__APPLE__)
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+#define NN__HAS_STAT
+#define NN__HAS_LINKS
+#ifndef S_IFLNK   // strict C: the header hides readlink, the library has it
+extern ssize_t readlink(const char *path, char *to, size_t size);
+#endif
+#endif
 #endif
 
 enum { NN__PARAMETER, NN__BUFFER, NN__CHILD };
@@ -4513,11 +4549,26 @@ TENSOR__FN char *nn__copy_string(const char *s) {
     return q;
 }
 
-// The error of a call on something that failed earlier: nothing new if the thread has one pending.
-TENSOR__FN int nn__poisoned(const char *op, const char *what) {
+// The error of a call on something that is NULL or failed earlier: nothing new if the thread has one pending.
+TENSOR__FN int nn__poisoned(const char *op, const char *what, const void *p) {
     int code = tensor_error_code();
     if (code != TENSOR_OK) return code;
-    NN__FAIL(TENSOR_ERR_POISONED, "%s: %s failed earlier", op, what);
+    NN__FAIL(TENSOR_ERR_POISONED, "%s: %s %s", op, what, p ? "failed earlier" : "is NULL");
+    return TENSOR_ERR_POISONED;
+}
+
+// Whether m is initialised and not freed. Blocks of freed modules stay until shutdown, so that it can be told.
+TENSOR__FN int nn__open_module(const nn_module_t *m) {
+    return m && m->impl && m->impl->module == m;
+}
+
+// The same for a module that cannot be used.
+TENSOR__FN int nn__unusable(const char *op, const char *what, const nn_module_t *m) {
+    int code = tensor_error_code();
+    if (code != TENSOR_OK || !m || nn__open_module(m) || (!m->impl && m->code == TENSOR_ERR_OUT_OF_MEMORY))
+        return nn__poisoned(op, what, m);
+    NN__FAIL(TENSOR_ERR_POISONED, "%s: %s %s", op, what,
+             m->impl || m->code != TENSOR_OK ? "was freed" : "was never initialised");
     return TENSOR_ERR_POISONED;
 }
 
@@ -4526,7 +4577,7 @@ TENSOR__FN void nn__mark(nn_module_t *m, int code) {
 }
 
 TENSOR__FN int nn__usable(const nn_module_t *m) {
-    return m && m->impl && m->code == TENSOR_OK;
+    return nn__open_module(m) && m->code == TENSOR_OK;
 }
 
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m) {
@@ -4541,12 +4592,17 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m) {
 
 TENSOR__FN void nn__close(nn_module_impl_t *impl);
 
+// A layer's own struct stays and tells that it was freed; for a user's, which may be gone, the block does.
+TENSOR__FN void nn__let_go(nn_module_impl_t *impl) {
+    if (impl->kind) nn__free(impl);
+}
+
 TENSOR__FN void nn__leave_child(nn__slot_t *s) {
     nn_module_impl_t *c = s->child;
     if (c->key == s->name) c->key = NULL;
     c->parents--;
     c->refs--;
-    if (c->refs == 0) nn__free(c);
+    if (c->refs == 0) nn__let_go(c);
     else if (c->parents == 0 && c->module) nn__close(c);
 }
 
@@ -4575,7 +4631,7 @@ TENSOR__FN void nn__close(nn_module_impl_t *impl) {
     impl->names = NULL;
     impl->nslots = 0;
     if (impl->destroy) impl->destroy(m);
-    if (--impl->refs == 0) nn__free(impl);
+    if (--impl->refs == 0) nn__let_go(impl);
 }
 
 // At shutdown: children may be closed before or after their parents.
@@ -4585,7 +4641,12 @@ TENSOR__FN void nn__module_shutdown(tensor__owned_t *o) {
 
 TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t forward,
                                void (*destroy)(nn_module_t *m)) {
-    nn_module_impl_t *impl = (nn_module_impl_t *)nn__memory(1, sizeof(nn_module_impl_t));
+    nn_module_impl_t *impl;
+    if (!m) {
+        nn__poisoned("module_init", "the module", m);
+        return;
+    }
+    impl = (nn_module_impl_t *)nn__memory(1, sizeof(nn_module_impl_t));
     m->name = name ? name : "Module";
     m->forward = forward;
     m->clone = NULL;
@@ -4603,12 +4664,17 @@ TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t
 
 TENSOR_API int (nn_free)(nn_module_t *m) {
     nn_module_impl_t *impl = m ? m->impl : NULL;
+    if (m && (impl ? impl->module != m : m->code == TENSOR_ERR_OWNER)) {
+        NN__FAIL(TENSOR_ERR_OWNER, "free: the module was freed already");
+        return TENSOR_ERR_OWNER;
+    }
     if (!impl) return TENSOR_OK;
     if (impl->parents > 0) {
         NN__FAIL(TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
         return TENSOR_ERR_OWNER;
     }
     m->impl = NULL;
+    m->code = TENSOR_ERR_OWNER;
     nn__close(impl);
     return TENSOR_OK;
 }
@@ -4666,12 +4732,12 @@ TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name
 
 TENSOR__FN tensor_t *nn__register(nn_module_t *m, const char *op, const char *name, tensor_t *t, int kind) {
     nn__slot_t *s;
-    if (!m || !m->impl) {
-        nn__poisoned(op, "the module");
+    if (!nn__open_module(m)) {
+        nn__unusable(op, "the module", m);
         return TENSOR__(poison);
     }
     if (!t || (tensor_is_poison)(t)) {
-        nn__mark(m, nn__poisoned(op, "the tensor"));
+        nn__mark(m, nn__poisoned(op, "the tensor", t));
         return TENSOR__(poison);
     }
     if (kind == NN__PARAMETER) {
@@ -4714,12 +4780,12 @@ TENSOR__FN int nn__contains(const nn_module_impl_t *outer, const nn_module_impl_
 
 TENSOR_API nn_module_t *(nn_child)(nn_module_t *m, const char *name, nn_module_t *child) {
     nn__slot_t *s;
-    if (!m || !m->impl) {
-        nn__poisoned("child", "the module");
+    if (!nn__open_module(m)) {
+        nn__unusable("child", "the module", m);
         return child;
     }
-    if (!child || !child->impl) {
-        nn__mark(m, nn__poisoned("child", "the child"));
+    if (!nn__open_module(child)) {
+        nn__mark(m, nn__unusable("child", "the child", child));
         return child;
     }
     if (child->code != TENSOR_OK) nn__mark(m, child->code);
@@ -4751,11 +4817,12 @@ TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
     int pushed;
     if (!nn__usable(m) || !m->forward) {
         if (tensor_error_code() == TENSOR_OK) {
-            if (m && m->code != TENSOR_OK)
+            if (nn__open_module(m) && m->code != TENSOR_OK)
                 in->fail(th, m->code, "forward: module %s failed when it was made", m->name);
+            else if (nn__open_module(m))
+                in->fail(th, TENSOR_ERR_POISONED, "forward: module %s has no forward", m->name);
             else
-                in->fail(th, TENSOR_ERR_POISONED,
-                         "forward: the module is NULL, freed or was never initialised");
+                nn__unusable("forward", "the module", m);
         }
         return in->poison;
     }
@@ -4783,12 +4850,12 @@ TENSOR__FN void nn__set_training(nn_module_impl_t *impl, int on) {
 }
 
 TENSOR_API nn_module_t *nn_train(nn_module_t *m) {
-    if (m && m->impl) nn__set_training(m->impl, 1);
+    if (nn__open_module(m)) nn__set_training(m->impl, 1);
     return m;
 }
 
 TENSOR_API nn_module_t *nn_eval(nn_module_t *m) {
-    if (m && m->impl) nn__set_training(m->impl, 0);
+    if (nn__open_module(m)) nn__set_training(m->impl, 0);
     return m;
 }
 
@@ -4859,7 +4926,7 @@ TENSOR__FN void *nn__collect(nn_module_t *m, const char *op, nn__items_t *out) {
     out->item = NULL;
     out->n = 0;
     if (!nn__usable(m)) {
-        nn__poisoned(op, "the module");
+        nn__unusable(op, "the module", m);
         return NULL;
     }
     nn__count_items(m->impl, 0, &items, &bytes);
@@ -4927,7 +4994,7 @@ TENSOR_API int nn_parameters(nn_module_t *m, tensor_t **out, int max) {
     if (!block) return 0;
     for (i = 0; i < all.n; i++) {
         if (all.item[i].first != i || all.item[i].slot->kind != NN__PARAMETER) continue;
-        if (n < max) out[n] = all.item[i].tensor;
+        if (out && n < max) out[n] = all.item[i].tensor;
         n++;
     }
     nn__free(block);
@@ -4986,7 +5053,11 @@ TENSOR__FN nn__slot_t *nn__lookup(const nn_module_impl_t *impl, const char *name
 TENSOR_API tensor_t *(nn_get)(nn_module_t *m, const char *name) {
     nn__slot_t *s;
     if (!nn__usable(m)) {
-        nn__poisoned("get", "the module");
+        nn__unusable("get", "the module", m);
+        return TENSOR__(poison);
+    }
+    if (!name) {
+        nn__poisoned("get", "name", name);
         return TENSOR__(poison);
     }
     s = nn__lookup(m->impl, name);
@@ -4997,7 +5068,11 @@ TENSOR_API tensor_t *(nn_get)(nn_module_t *m, const char *name) {
 TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
     nn__slot_t *s;
     if (!nn__usable(m)) {
-        nn__poisoned("get_child", "the module");
+        nn__unusable("get_child", "the module", m);
+        return NULL;
+    }
+    if (!name) {
+        nn__poisoned("get_child", "name", name);
         return NULL;
     }
     s = nn__lookup(m->impl, name);
@@ -5034,8 +5109,9 @@ TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size) {
     t.p = text;
     t.size = size;
     t.len = 0;
-    if (size) text[0] = 0;
-    if (m && m->impl) nn__describe(m->impl, &t, 0);
+    if (size && text) text[0] = 0;
+    if (!text) t.size = 0;
+    if (nn__open_module(m)) nn__describe(m->impl, &t, 0);
     else nn__put(&t, "None");
     return t.len;
 }
@@ -5144,7 +5220,7 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
     }
     c = own ? nn__clone_layer(m) : m->clone(m);
     if (!nn__usable(c)) {
-        nn__poisoned("clone", "the copy");
+        nn__unusable("clone", "the copy", c);
         if (c) (nn_free)(c);
         return NULL;
     }
@@ -5183,7 +5259,7 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
     nn__clones_t known;
     nn_module_t *c;
     if (!nn__usable(m)) {
-        nn__poisoned("clone", "the module");
+        nn__unusable("clone", "the module", m);
         return NULL;
     }
     known.pair = NULL;
@@ -5473,20 +5549,24 @@ static const nn__kind_t nn__kinds[NN__KINDS] = {
 // Construction
 // ------------------------------------------------------------------------------
 
+// The struct stays until shutdown: a later use is noticed.
 TENSOR__FN void nn__destroy_layer(nn_module_t *m) {
-    nn__free(m);
+    m->impl = NULL;
+    m->code = TENSOR_ERR_OWNER;
 }
 
 // NULL after raising OUT_OF_MEMORY.
 TENSOR__FN nn__layer_t *nn__make(int kind) {
-    nn__layer_t *l = (nn__layer_t *)nn__memory(1, sizeof(nn__layer_t));
-    if (!l) return NULL;
-    nn_module_init(&l->base, nn__kinds[kind].name, nn__kinds[kind].forward, nn__destroy_layer);
-    if (!l->base.impl) {
+    nn__layer_t *l;
+    TENSOR__(push_path)(nn__self(), nn__kinds[kind].name);
+    l = (nn__layer_t *)nn__memory(1, sizeof(nn__layer_t));
+    if (l) nn_module_init(&l->base, nn__kinds[kind].name, nn__kinds[kind].forward, nn__destroy_layer);
+    TENSOR__(pop_path)(nn__self());
+    if (l && !l->base.impl) {
         nn__free(l);
-        return NULL;
+        l = NULL;
     }
-    l->base.impl->kind = &nn__kinds[kind];
+    if (l) l->base.impl->kind = &nn__kinds[kind];
     return l;
 }
 
@@ -5520,14 +5600,22 @@ TENSOR__FN nn_module_t *nn__refuse(const char *site, const char *layer, const ch
 enum { NN__UNIFORM, NN__NORMAL, NN__ONES, NN__ZEROS };
 TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_t *dims, int ndim, int how,
                                   double bound) {
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_scope_t scope;
     tensor_t *t;
-    if (how == NN__ONES) t = (tensor_ones_n)(dims, ndim, TENSOR_F32);
-    else if (how == NN__ZEROS || bound == 0) t = (tensor_zeros_n)(dims, ndim, TENSOR_F32);
-    else if (how == NN__NORMAL) t = (tensor_normal_)((tensor_empty_n)(dims, ndim, TENSOR_F32), 0, bound);
-    else t = (tensor_uniform_)((tensor_empty_n)(dims, ndim, TENSOR_F32), -bound, bound);
+    if (l->base.code != TENSOR_OK) return;
+    TENSOR__(push_path)(nn__self(), l->base.name);
+    scope = tensor_scope_begin_no_grad();
+    t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
+    // No call after a failure before the constructor gave the error its place: a call reports it without one.
+    if (!(tensor_is_poison)(t)) {
+        if (how == NN__ONES) t = (tensor_fill_)(t, 1);
+        else if (how == NN__ZEROS || bound == 0) t = (tensor_zero_)(t);
+        else if (how == NN__NORMAL) t = (tensor_normal_)(t, 0, bound);
+        else t = (tensor_uniform_)(t, -bound, bound);
+    }
     (nn_parameter)(&l->base, name, t);
     (tensor_scope_end)(scope);
+    TENSOR__(pop_path)(nn__self());
 }
 
 TENSOR_API nn_linear_args_t nn_linear_defaults(void) {
@@ -5849,8 +5937,8 @@ TENSOR_API nn_module_t *(nn_log_softmax)(int64_t dim) {
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     char name[24];
     nn__text_t t;
-    if (!sequential || !sequential->impl) {
-        nn__poisoned("append", "the sequential");
+    if (!nn__open_module(sequential)) {
+        nn__unusable("append", "the sequential", sequential);
         return sequential;
     }
     if (sequential->impl->kind != &nn__kinds[NN__SEQUENTIAL_KIND]) {
@@ -5868,7 +5956,8 @@ TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
 TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
     nn__layer_t *l = nn__make(NN__SEQUENTIAL_KIND);
     int i;
-    for (i = 0; l && i < n; i++) (nn_append)(&l->base, list[i]);
+    if (l && !list && n > 0) nn__mark(&l->base, nn__poisoned("sequential", "the list", list));
+    for (i = 0; l && list && i < n; i++) (nn_append)(&l->base, list[i]);
     return l ? &l->base : NULL;   // a failed child shows in its code
 }
 
@@ -5896,7 +5985,7 @@ TENSOR__FN tensor_t *nn__init(tensor_t *t, int how, double a, double b) {
     tensor_scope_t scope;
     tensor_t *r;
     if (!t) {
-        nn__poisoned("init", "the tensor");
+        nn__poisoned("init", "the tensor", t);
         return TENSOR__(poison);
     }
     scope = tensor_scope_begin_no_grad();
@@ -5952,7 +6041,7 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
     int64_t i;
     float *v;
     if (!t || (tensor_is_poison)(t)) {
-        nn__poisoned("trunc_normal_", "the tensor");
+        nn__poisoned("trunc_normal_", "the tensor", t);
         return TENSOR__(poison);
     }
     if (!(low <= high) || !(std >= 0)) {
@@ -5978,7 +6067,7 @@ TENSOR__FN int nn__fans(tensor_t *t, const char *op, double fan[2]) {
     double area = 1;
     int i;
     if (!t || (tensor_is_poison)(t)) {
-        nn__poisoned(op, "the tensor");
+        nn__poisoned(op, "the tensor", t);
         return 0;
     }
     if (t->ndim < 2) {
@@ -6080,6 +6169,7 @@ typedef struct nn__job_t {
 
 struct nn_optimizer_t {
     tensor__owned_t owned;   // first: the context's list
+    int dead;                // freed; the struct stays until shutdown: a later use is noticed
     int rule, nparams, ngroups, cap;
     double option[NN__OPTIONS];
     nn__param_t *param;
@@ -6103,7 +6193,20 @@ TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
     nn__free(o->group);
     nn__free(o->job);
     nn__free(o->update);
-    nn__free(o);
+    o->param = NULL;
+    o->group = NULL;
+    o->job = NULL;
+    o->update = NULL;
+    o->nparams = o->ngroups = o->cap = 0;
+    o->dead = 1;
+}
+
+// The code after raising if o cannot be used, else 0.
+TENSOR__FN int nn__bad_optimizer(const char *op, const nn_optimizer_t *o) {
+    if (!o) return nn__poisoned(op, "the optimizer", o);
+    if (!o->dead) return TENSOR_OK;
+    NN__FAIL(TENSOR_ERR_OWNER, "%s: the optimizer was freed", op);
+    return TENSOR_ERR_OWNER;
 }
 
 TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
@@ -6111,8 +6214,9 @@ TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
 }
 
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o) {
-    if (o) nn__optimizer_close(o);
-    return TENSOR_OK;
+    int code = o ? nn__bad_optimizer("optimizer_free", o) : TENSOR_OK;
+    if (o && code == TENSOR_OK) nn__optimizer_close(o);
+    return code;
 }
 
 // Puts tensors into group g, moving those that are in another one.
@@ -6120,7 +6224,7 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
     int i, k;
     for (i = 0; i < n; i++) {
         tensor_t *t = list[i];
-        if (!t || (tensor_is_poison)(t)) return nn__poisoned(nn__rule_names[o->rule], "a parameter");
+        if (!t || (tensor_is_poison)(t)) return nn__poisoned(nn__rule_names[o->rule], "a parameter", t);
         if (t->dtype != TENSOR_F32 && t->dtype != TENSOR_F64 && t->dtype != TENSOR_F16 &&
             t->dtype != TENSOR_BF16) {
             NN__FAIL(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
@@ -6189,17 +6293,19 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
     void *block = NULL;
     int64_t i;
     int code = TENSOR_OK;
+    TENSOR__(push_path)(nn__self(), name);
     for (i = 0; i < (int64_t)(sizeof checks / sizeof checks[0]) && code == TENSOR_OK; i++) {
         double v = option[checks[i].option];
         if (v >= 0 && v < checks[i].below) continue;
         code = TENSOR_ERR_SHAPE;
-        NN__FAIL(code, "%s: %s must be in 0..%g (got %g)", name, checks[i].name, checks[i].below, v);
+        NN__FAIL(code, "%s: %s must be >= 0 and < %g (got %g)", name, checks[i].name, checks[i].below, v);
     }
     if (code == TENSOR_OK && option[NN__NESTEROV] != 0 &&
         (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
         code = TENSOR_ERR_SHAPE;
         NN__FAIL(code, "%s: nesterov needs a momentum and no dampening", name);
     }
+    if (code == TENSOR_OK && !list && !m && count > 0) code = nn__poisoned(name, "the list", list);
     if (code == TENSOR_OK && !list) {
         block = nn__collect(m, name, &items);
         if (block) all = (tensor_t **)nn__memory((uint64_t)items.n, sizeof(tensor_t *));
@@ -6209,6 +6315,10 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
                 all[count++] = items.item[i].tensor;
         }
         list = all;
+    }
+    if (code == TENSOR_OK && count < 1) {
+        code = TENSOR_ERR_SHAPE;
+        NN__FAIL(code, "%s: no parameters", name);
     }
     if (code == TENSOR_OK) {
         o = (nn_optimizer_t *)nn__memory(1, sizeof *o);
@@ -6229,6 +6339,7 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
     }
     nn__free(all);
     nn__free(block);
+    TENSOR__(pop_path)(nn__self());
     if (site) (void)tensor__at_ptr(site, o);
     return o;
 }
@@ -6345,10 +6456,9 @@ TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a) {
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
     double lr, decay;
     int code, g;
-    if (!o) {
-        code = nn__poisoned("optimizer_group", "the optimizer");
-        return tensor__at_int(a.site_, code);
-    }
+    code = nn__bad_optimizer("optimizer_group", o);
+    if (code == TENSOR_OK && !list && n > 0) code = nn__poisoned("optimizer_group", "the list", list);
+    if (code != TENSOR_OK) return tensor__at_int(a.site_, code);
     lr = nn__option_f64(a.lr, o->option[NN__LR]);
     decay = nn__option_f64(a.weight_decay, o->option[NN__DECAY]);
     if (!(lr >= 0) || !(decay >= 0) || (o->option[NN__LR] == 0 && lr != 0)) {
@@ -6487,7 +6597,8 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     int code = tensor_error_code(), i, k, nupdates = 0;
     int64_t total = 0, tasks = 0;
     if (code != TENSOR_OK) return code;
-    if (!o) return nn__poisoned("step", "the optimizer");
+    code = nn__bad_optimizer("step", o);
+    if (code != TENSOR_OK) return code;
     for (i = 0; i < o->ngroups; i++) o->group[i].step = -1;
     for (i = 0; i < o->nparams; i++) {
         nn__param_t *p = &o->param[i];
@@ -6547,8 +6658,8 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
 }
 
 TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
-    int i;
-    if (!o) return nn__poisoned("zero_grad", "the optimizer");
+    int i, code = nn__bad_optimizer("zero_grad", o);
+    if (code != TENSOR_OK) return code;
     for (i = 0; i < o->nparams; i++) {
         if (o->param[i].t->grad) (tensor_set_grad)(o->param[i].t, NULL);
     }
@@ -6556,7 +6667,8 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
 }
 
 TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
-    if (!o) return nn__poisoned("set_lr", "the optimizer");
+    int code = nn__bad_optimizer("set_lr", o);
+    if (code != TENSOR_OK) return code;
     if (!(lr >= 0)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr);
         return TENSOR_ERR_SHAPE;
@@ -6566,7 +6678,7 @@ TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
 }
 
 TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
-    return o ? o->option[NN__LR] : (double)NAN;
+    return o && !o->dead ? o->option[NN__LR] : (double)NAN;
 }
 
 // ------------------------------------------------------------------------------
@@ -6651,7 +6763,7 @@ TENSOR__FN double nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n,
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
         if (!t || (tensor_is_poison)(t)) {
-            nn__poisoned("clip_grad_norm", "a parameter");
+            nn__poisoned("clip_grad_norm", "a parameter", t);
             return (double)NAN;
         }
         if (t->grad) total += nn__squares(t->grad);
@@ -6670,14 +6782,15 @@ TENSOR__FN double nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n,
 }
 
 TENSOR_API double (nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
-    if (!o) {
-        nn__poisoned("clip_grad_norm", "the optimizer");
-        return (double)NAN;
-    }
+    if (nn__bad_optimizer("clip_grad_norm", o) != TENSOR_OK) return (double)NAN;
     return nn__clip_norm(o, NULL, o->nparams, max_norm);
 }
 
 TENSOR_API double (nn_clip_grad_norm_n)(tensor_t *const *list, int n, double max_norm) {
+    if (!list && n > 0) {
+        nn__poisoned("clip_grad_norm", "the list", list);
+        return (double)NAN;
+    }
     return nn__clip_norm(NULL, list, n, max_norm);
 }
 
@@ -6692,7 +6805,7 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
     scope = tensor_scope_begin_no_grad();
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
-        if (!t || (tensor_is_poison)(t)) nn__poisoned("clip_grad_value", "a parameter");
+        if (!t || (tensor_is_poison)(t)) nn__poisoned("clip_grad_value", "a parameter", t);
         else if (t->grad) (tensor_clamp_)(t->grad, -limit, limit);
     }
     (tensor_scope_end)(scope);
@@ -6700,11 +6813,13 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
 }
 
 TENSOR_API int (nn_clip_grad_value)(nn_optimizer_t *o, double limit) {
-    if (!o) return nn__poisoned("clip_grad_value", "the optimizer");
+    int code = nn__bad_optimizer("clip_grad_value", o);
+    if (code != TENSOR_OK) return code;
     return nn__clip_value(o, NULL, o->nparams, limit);
 }
 
 TENSOR_API int (nn_clip_grad_value_n)(tensor_t *const *list, int n, double limit) {
+    if (!list && n > 0) return nn__poisoned("clip_grad_value", "the list", list);
     return nn__clip_value(NULL, list, n, limit);
 }
 
@@ -6767,7 +6882,7 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
         tensor_shape_t *shape = which ? &d.y_shape : &d.x_shape;
         if (which && !y) break;
         if (!t || (tensor_is_poison)(t)) {
-            nn__poisoned("tensor_dataset", which ? "y" : "x");
+            nn__poisoned("tensor_dataset", which ? "y" : "x", t);
             return d;
         }
         if (t->ndim < 1 || (which && y->dims[0] != x->dims[0])) {
@@ -6873,7 +6988,7 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
 }
 
 TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches) {
-    if (!l) return nn__poisoned("seek", "the loader");
+    if (!l) return nn__poisoned("seek", "the loader", l);
     if (batches < 0) {
         NN__FAIL(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
         return TENSOR_ERR_SHAPE;
@@ -6969,11 +7084,15 @@ TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype
 TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     nn__gather_t g;
     int64_t tasks, i;
+    if (!b) {
+        nn__poisoned("next", "the batch", b);
+        return 0;
+    }
     b->x = b->y = TENSOR__(poison);
     b->size = b->index = b->epoch = 0;
     if (tensor_error_code() != TENSOR_OK) return 0;
     if (!l) {
-        nn__poisoned("next", "the loader");
+        nn__poisoned("next", "the loader", l);
         return 0;
     }
     if (l->position >= l->batches) {
@@ -7037,11 +7156,42 @@ TENSOR__FN int nn__seek_file(FILE *f, uint64_t at) {
 #endif
 }
 
+enum { NN__ABSENT, NN__REGULAR, NN__NO_FILE };
+
+// What path is, links followed: absent, a regular file or something else (device, FIFO, directory). mode, if
+// not NULL, receives the permissions of a regular file, -1 where there are none.
+TENSOR__FN int nn__file_kind(const char *path, int *mode) {
+    if (mode) *mode = -1;
+#if defined(NN__HAS_STAT) && defined(_WIN32)
+    {
+        struct _stat64 st;
+        if (_stat64(path, &st) != 0) return NN__ABSENT;
+        return (st.st_mode & _S_IFMT) == _S_IFREG ? NN__REGULAR : NN__NO_FILE;
+    }
+#elif defined(NN__HAS_STAT)
+    {
+        struct stat st;
+        if (stat(path, &st) != 0) return errno == EOVERFLOW ? NN__NO_FILE : NN__ABSENT;
+        if (!S_ISREG(st.st_mode)) return NN__NO_FILE;
+        if (mode) *mode = (int)(st.st_mode & 0777);
+        return NN__REGULAR;
+    }
+#else
+    (void)path;
+    return NN__ABSENT;
+#endif
+}
+
 // Opens path and finds its size; 0 after raising IO.
 TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
-    FILE *f = path ? fopen(path, "rb") : NULL;
+    FILE *f;
     int64_t size = -1;
     memset(s, 0, sizeof *s);
+    if (path && nn__file_kind(path, NULL) == NN__NO_FILE) {   // opening a FIFO would wait for its writer
+        NN__FAIL(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
+        return 0;
+    }
+    f = path ? fopen(path, "rb") : NULL;
     if (!f) {
         NN__FAIL(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
                  path ? strerror(errno) : "no path");
@@ -7751,7 +7901,7 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
 TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name) {
     nn__entry_t *e;
     if (!r || !name) {
-        nn__poisoned("safetensors_get", "the reader");
+        nn__poisoned("safetensors_get", r ? "name" : "the reader", NULL);
         return TENSOR__(poison);
     }
     e = nn__find_entry(r, name);
@@ -7858,15 +8008,25 @@ TENSOR__FN int nn__out_by_name(const void *a, const void *b) {
 // Checks, sorts and makes the header (length included). -> block to free, NULL after raising
 TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensors, int n,
                                const nn_metadata_t *metadata, int nmeta, nn__sink_t *header) {
-    nn__out_t *out = (nn__out_t *)nn__memory((uint64_t)(n > 0 ? n : 1), sizeof *out);
+    nn__out_t *out;
     uint64_t at = 0;
     int i, k, bad = 0;
     memset(header, 0, sizeof *header);
+    if (n > 0 && (!names || !tensors)) {
+        nn__poisoned("safetensors", names ? "tensors" : "names", NULL);
+        return NULL;
+    }
+    for (i = 0; i < nmeta; i++) {
+        if (metadata && metadata[i].key && metadata[i].value) continue;
+        nn__poisoned("safetensors", metadata ? "a metadata string" : "metadata", NULL);
+        return NULL;
+    }
+    out = (nn__out_t *)nn__memory((uint64_t)(n > 0 ? n : 1), sizeof *out);
     if (!out) return NULL;
     for (i = 0; i < n && !bad; i++) {
         tensor_t *t = tensors[i];
         bad = 1;
-        if (!t || (tensor_is_poison)(t)) nn__poisoned("safetensors", names[i] ? names[i] : "a tensor");
+        if (!t || (tensor_is_poison)(t)) nn__poisoned("safetensors", names[i] ? names[i] : "a tensor", t);
         else if (!names[i] || !nn__name_ok(names[i]) || strcmp(names[i], "__metadata__") == 0) {
             NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: tensor %d has a name no file may hold", (int64_t)i);
         } else {
@@ -7986,44 +8146,117 @@ TENSOR__FN int nn__io_failed(const char *what, const char *path, int error) {
     return TENSOR_ERR_IO;
 }
 
+enum { NN__MAX_LINKS = 40 };   // as Linux
+
+// path with the links at its end followed, so that they stay. -> block to free, NULL after raising
+TENSOR__FN char *nn__follow(const char *path) {
+    char *at = nn__copy_string(path);
+#ifdef NN__HAS_LINKS
+    char to[4097];
+    int k;
+    for (k = 0; at; k++) {
+        ssize_t n = readlink(at, to, sizeof to - 1);
+        size_t keep;
+        char *slash, *next;
+        if (n < 0) break;
+        if (k == NN__MAX_LINKS || (size_t)n == sizeof to - 1) {
+            nn__io_failed("cannot write", path, ELOOP);
+            nn__free(at);
+            return NULL;
+        }
+        to[n] = 0;
+        slash = strrchr(at, '/');
+        keep = to[0] == '/' || !slash ? 0 : (size_t)(slash - at) + 1;
+        next = (char *)nn__memory(keep + (size_t)n + 1, 1);
+        if (next) {
+            memcpy(next, at, keep);
+            memcpy(next + keep, to, (size_t)n + 1);
+        }
+        nn__free(at);
+        at = next;
+    }
+#endif
+    return at;
+}
+
+// Whether path can be written: it is absent or a regular file, as itself or as what its links lead to.
+TENSOR__FN int nn__writable(const char *path, int *mode) {
+    if (nn__file_kind(path, mode) != NN__NO_FILE) return 1;
+    NN__FAIL(TENSOR_ERR_IO, "save: %s is no regular file", path);
+    return 0;
+}
+
+// Creates path.tmp, empty. NULL after raising.
+TENSOR__FN FILE *nn__create(const char *path, int mode) {
+    FILE *f;
+    int bad = 0;
+#ifdef NN__HAS_LINKS
+    char c;
+    bad = readlink(path, &c, 1) >= 0;
+#endif
+    if (bad) {
+        NN__FAIL(TENSOR_ERR_IO, "save: %s is no regular file", path);
+        return NULL;
+    }
+    if (!nn__writable(path, NULL)) return NULL;
+    errno = 0;
+    f = fopen(path, "wb");
+    if (!f) nn__io_failed("cannot create", path, errno);
+#ifdef NN__HAS_LINKS
+    // While it is empty: what was private stays so.
+    if (f && mode >= 0 && chmod(path, (mode_t)mode) != 0) {
+        nn__io_failed("cannot create", path, errno);
+        fclose(f);
+        (void)remove(path);
+        f = NULL;
+    }
+#else
+    (void)mode;
+#endif
+    return f;
+}
+
 TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names, tensor_t *const *tensors,
                                      int n, const nn_metadata_t *metadata, int nmeta) {
     nn__sink_t header, s;
     nn__out_t *out;
-    char *temporary;
-    size_t len;
-    int code = TENSOR_OK;
+    char *target, *temporary = NULL;
+    int code = TENSOR_OK, mode = -1;
     if (!path) return nn__io_failed("cannot write", "(null)", EINVAL);
+    if (!nn__writable(path, &mode)) return TENSOR_ERR_IO;
+    target = nn__follow(path);
+    if (!target) return tensor_error_code();
     out = nn__plan(names, tensors, n, metadata, nmeta, &header);
-    if (!out) return tensor_error_code();
-    len = strlen(path);
-    temporary = (char *)nn__memory(len + 5, 1);
-    if (!temporary) {
-        code = TENSOR_ERR_OUT_OF_MEMORY;
+    if (!out) {
+        nn__free(target);
+        return tensor_error_code();
+    }
+    memset(&s, 0, sizeof s);
+    temporary = (char *)nn__memory(strlen(target) + 5, 1);
+    if (temporary) {
+        memcpy(temporary, target, strlen(target));
+        memcpy(temporary + strlen(target), ".tmp", 5);
+        s.file = nn__create(temporary, mode);
+    }
+    if (!s.file) {
+        code = tensor_error_code();
     } else {
-        memcpy(temporary, path, len);
-        memcpy(temporary + len, ".tmp", 5);
-        memset(&s, 0, sizeof s);
         errno = 0;
-        s.file = fopen(temporary, "wb");
-        if (!s.file) {
-            code = nn__io_failed("cannot create", temporary, errno);
-        } else {
-            nn__emit(&s, &header, out, n);
-            if (fflush((FILE *)s.file) != 0 && !s.failed) s.failed = TENSOR_ERR_IO;
-            if (s.failed == TENSOR_ERR_IO) code = nn__io_failed("cannot write", temporary, errno);
-            else if (s.failed) code = s.failed;
-            if (fclose((FILE *)s.file) != 0 && code == TENSOR_OK)
-                code = nn__io_failed("cannot write", temporary, errno);
+        nn__emit(&s, &header, out, n);
+        if (fflush((FILE *)s.file) != 0 && !s.failed) s.failed = TENSOR_ERR_IO;
+        if (s.failed == TENSOR_ERR_IO) code = nn__io_failed("cannot write", temporary, errno);
+        else if (s.failed) code = s.failed;
+        if (fclose((FILE *)s.file) != 0 && code == TENSOR_OK)
+            code = nn__io_failed("cannot write", temporary, errno);
 #if defined(_WIN32)
-            if (code == TENSOR_OK) (void)remove(path);   // rename does not replace there
+        if (code == TENSOR_OK) (void)remove(target);   // rename does not replace there
 #endif
-            if (code == TENSOR_OK && rename(temporary, path) != 0)
-                code = nn__io_failed("cannot rename to", path, errno);
-            if (code != TENSOR_OK) (void)remove(temporary);
-        }
+        if (code == TENSOR_OK && rename(temporary, target) != 0)
+            code = nn__io_failed("cannot rename to", target, errno);
+        if (code != TENSOR_OK) (void)remove(temporary);
     }
     nn__free(temporary);
+    nn__free(target);
     nn__free(header.p);
     nn__free(out);
     return code;
@@ -8478,10 +8711,13 @@ TENSOR__FN void nn__put_time(nn__text_t *t, double seconds) {
 }
 
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
-    double now = nn__seconds(), spent = now - p->start, rate;
-    int finished = p->total > 0 && done >= p->total, width, k;
+    double now = nn__seconds(), spent, rate;
+    int finished, width, k;
     char line[400];
     nn__text_t t;
+    if (!p) return;
+    spent = now - p->start;
+    finished = p->total > 0 && done >= p->total;
     if (!finished && now - p->shown < (p->terminal ? 0.1 : 30)) return;
     if (finished && p->last >= p->total) return;
     p->shown = now;

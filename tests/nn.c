@@ -1,10 +1,13 @@
 // nn.c - modules, layers, initialisation, optimizers, schedules, data, safetensors
 #ifdef __linux__
-#define _XOPEN_SOURCE 600   // symlink
+#define _XOPEN_SOURCE 600   // symlink, lstat
 #endif
 #include "test.h"
 
 #ifdef __linux__
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #endif
 
@@ -74,7 +77,8 @@ static void user_module(void) {
     CHECK(nn_free(my.fc) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "part of another");
     CHECK(nn_free(&my.base) == 0 && destroyed == 1);
-    CHECK(nn_free(&my.base) == 0 && destroyed == 1);
+    CHECK(nn_free(&my.base) == TENSOR_ERR_OWNER && destroyed == 1);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "freed already");
 }
 
 static void failed_modules(void) {
@@ -112,6 +116,119 @@ static void failed_modules(void) {
     nn_append(m, s);
     CHECK_ERROR(TENSOR_ERR_OWNER, NULL);
     nn_free(s);
+}
+
+// Freed twice, used after: told, not followed.
+static void freed_objects(void) {
+    nn_module_t *inner = nn_linear(2, 2), *m = nn_sequential(inner, nn_relu()), *other;
+    nn_optimizer_t *o = nn_adam(m);
+    tensor_t *x = tensor_ones(1, 2);
+    my_t my;
+    CHECK(nn_free(m) == 0);
+    other = nn_sequential(nn_relu());
+    CHECK(nn_free(m) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "freed already at nn.c");
+    CHECK(nn_free(inner) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "freed already at nn.c");
+    CHECK_POISON(nn_forward(m, x), TENSOR_ERR_POISONED, "forward: the module was freed");
+    CHECK_POISON(nn_get(inner, "weight"), TENSOR_ERR_POISONED, "get: the module was freed");
+    CHECK(nn_named_parameters(m).count == 0);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "was freed");
+    nn_append(other, m);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "the child was freed");
+    nn_free(other);
+    // A user's module that went with its parent.
+    my_init(&my);
+    other = nn_sequential(&my.base);
+    nn_free(other);
+    CHECK(nn_free(&my.base) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "freed already");
+    CHECK_POISON(nn_forward(&my.base, x), TENSOR_ERR_POISONED, "was freed");
+    memset(&my, 0, sizeof my);
+    CHECK_POISON(nn_forward(&my.base, x), TENSOR_ERR_POISONED, "never initialised");
+    CHECK(nn_free(&my.base) == 0);
+    CHECK(nn_step(o) == 0 && nn_optimizer_free(o) == 0);
+    CHECK(nn_optimizer_free(o) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "optimizer_free: the optimizer was freed");
+    CHECK(nn_step(o) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "step: the optimizer was freed");
+    CHECK(nn_zero_grad(o) == TENSOR_ERR_OWNER);
+    tensor_clear_error();
+}
+
+static void null_arguments(void) {
+    nn_module_t *m = nn_linear(2, 2), *s;
+    const char *const name = "x";
+    const nn_metadata_t half = {"key", NULL};
+    tensor_t *x = tensor_ones(2);
+    CHECK_POISON(nn_get(m, NULL), TENSOR_ERR_POISONED, "get: name is NULL");
+    CHECK_POISON(nn_get(NULL, "x"), TENSOR_ERR_POISONED, "get: the module is NULL");
+    CHECK(nn_get_child(m, NULL) == NULL);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "get_child: name is NULL");
+    s = nn_sequential_n(NULL, 3);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "sequential: the list is NULL");
+    CHECK(s && s->code == TENSOR_ERR_POISONED);
+    nn_free(s);
+    nn_module_init(NULL, "My", my_forward, NULL);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "module_init: the module is NULL");
+    CHECK(nn_next(NULL, NULL) == 0);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "next: ");
+    CHECK(nn_parameters(m, NULL, 3) == 2);
+    CHECK_POISON(nn_safetensors_format(NULL, &x, 1, NULL, 0), TENSOR_ERR_POISONED, "names is NULL");
+    CHECK_POISON(nn_safetensors_format(&name, NULL, 1, NULL, 0), TENSOR_ERR_POISONED, "tensors is NULL");
+    CHECK_POISON(nn_safetensors_format(&name, &x, 1, NULL, 1), TENSOR_ERR_POISONED, "metadata is NULL");
+    CHECK_POISON(nn_safetensors_format(&name, &x, 1, &half, 1), TENSOR_ERR_POISONED, "metadata string is NULL");
+    CHECK(nn_safetensors_write("nn_null", NULL, NULL, 1, NULL, 0) == TENSOR_ERR_POISONED);
+    tensor_clear_error();
+    CHECK(fopen("nn_null", "rb") == NULL);
+    nn_clip_grad_norm_n(NULL, 3, 1);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "clip_grad_norm: the list is NULL");
+    CHECK(nn_clip_grad_value_n(NULL, 3, 1) == TENSOR_ERR_POISONED);
+    tensor_clear_error();
+    nn_progress(NULL, 1, NULL);
+    CHECK(nn_adam(NULL) == NULL);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "adam: the module is NULL");
+    CHECK(nn_adam(.list = NULL, .count = 3) == NULL);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "adam: the list is NULL");
+    CHECK(nn_step(NULL) == TENSOR_ERR_POISONED);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "step: the optimizer is NULL");
+    CHECK(nn_adam(m, .beta1 = 1.0) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "beta1 must be >= 0 and < 1 (got 1)");
+    nn_free(m);
+    m = nn_relu();
+    CHECK(nn_adam(m) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "adam: no parameters");
+    nn_free(m);
+}
+
+// Error texts name an argument as the signature does.
+static void argument_names(void) {
+    tensor_t *x = tensor_ones(2, 3), *d = tensor_ones_of(TENSOR_F64, 2, 3), *i = tensor_zeros_of(TENSOR_I64, 2, 3);
+    CHECK_POISON(tensor_linear(x, NULL, NULL), TENSOR_ERR_OWNER, "linear: argument weight is NULL");
+    CHECK_POISON(tensor_conv2d(NULL, x), TENSOR_ERR_OWNER, "conv2d: argument x is NULL");
+    CHECK_POISON(tensor_conv2d(x, NULL), TENSOR_ERR_OWNER, "conv2d: argument weight is NULL");
+    CHECK_POISON(tensor_cross_entropy(x, NULL), TENSOR_ERR_OWNER, "cross_entropy: argument target is NULL");
+    CHECK_POISON(tensor_nll_loss(x, NULL), TENSOR_ERR_OWNER, "nll_loss: argument target is NULL");
+    CHECK_POISON(tensor_embedding(NULL, x), TENSOR_ERR_OWNER, "embedding: argument index is NULL");
+    CHECK_POISON(tensor_layer_norm(NULL), TENSOR_ERR_OWNER, "layer_norm: argument x is NULL");
+    CHECK_POISON(tensor_scaled_dot_product_attention(x, NULL, x), TENSOR_ERR_OWNER, "argument key is NULL");
+    CHECK_POISON(tensor_mse_loss(x, d), TENSOR_ERR_DTYPE, "mse_loss: target is f64, input is f32");
+    CHECK_POISON(tensor_linear(i, x, NULL), TENSOR_ERR_DTYPE, "linear: x [2,3] is i64, must be a float");
+}
+
+// A constructor that finds no memory says which and where.
+static void constructors_out_of_memory(void) {
+    tensor_set_memory_limit(1);
+    CHECK(nn_linear(4, 300) == NULL);
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "at nn.c:");
+    CHECK(nn_relu() == NULL);
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "ReLU");
+    tensor_set_memory_limit((uint64_t)1 << 30);
+    CHECK(nn_linear(1 << 15, 1 << 14) == NULL);
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "Linear");
+    CHECK(nn_embedding(1 << 15, 1 << 14) == NULL);
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "at nn.c:");
+    tensor_set_memory_limit(0);
 }
 
 static void paths(void) {
@@ -806,14 +923,85 @@ static void safetensors_round_trip(void) {
     remove(path);
 }
 
+// A disk that is full: the process may write no file over 64 KiB.
 static void full_disk(void) {
 #ifdef __linux__
     const char *const name = "x";
-    tensor_t *big = tensor_zeros(100000);
-    if (symlink("/dev/full", "nn_full.tmp") != 0) return;
+    tensor_t *few = tensor_ones(10), *big = tensor_zeros(100000);
+    struct rlimit before, limit;
+    nn_safetensors_t *r;
+    CHECK(nn_safetensors_write("nn_full", &name, &few, 1, NULL, 0) == 0);
+    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    limit = before;
+    limit.rlim_cur = 65536;
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     CHECK(nn_safetensors_write("nn_full", &name, &big, 1, NULL, 0) == TENSOR_ERR_IO);
     CHECK_ERROR(TENSOR_ERR_IO, "cannot write");
+    CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    signal(SIGXFSZ, SIG_DFL);
     CHECK(fopen("nn_full.tmp", "rb") == NULL);
+    r = nn_safetensors_open("nn_full");
+    CHECK(tensor_equal(nn_safetensors_get(r, "x"), few));
+    nn_safetensors_close(r);
+    remove("nn_full");
+#endif
+}
+
+// Whether path is of this kind (S_IFIFO, S_IFDIR, S_IFLNK), the last link not followed.
+#ifdef __linux__
+static int is_still(const char *path, mode_t kind) {
+    struct stat st;
+    return lstat(path, &st) == 0 && (st.st_mode & S_IFMT) == kind;
+}
+#endif
+
+static void no_regular_file(void) {
+#ifdef __linux__
+    const char *const name = "x";
+    tensor_t *x = tensor_ones(10);
+    nn_module_t *m = nn_linear(2, 2);
+    struct stat st;
+    CHECK(mkfifo("nn_fifo", 0600) == 0 && mkdir("nn_dir", 0700) == 0);
+    CHECK(nn_save("nn_fifo", m) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_fifo is no regular file");
+    CHECK(nn_save_checkpoint("nn_fifo", m, NULL, 1) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_fifo is no regular file");
+    CHECK(nn_load("nn_fifo", m) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "\"nn_fifo\" is no regular file");
+    CHECK(nn_safetensors_write("nn_dir", &name, &x, 1, NULL, 0) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_dir is no regular file");
+    CHECK(is_still("nn_fifo", S_IFIFO) && is_still("nn_dir", S_IFDIR));
+    CHECK(fopen("nn_fifo.tmp", "rb") == NULL && fopen("nn_dir.tmp", "rb") == NULL);
+    // Links stay and lead to the new file; one to a FIFO is refused like it.
+    CHECK(symlink("target", "nn_dir/link") == 0 && symlink("nn_dir/link", "nn_link") == 0);
+    CHECK(nn_save("nn_link", m) == 0 && nn_load("nn_dir/target", m) == 0);
+    CHECK(nn_save("nn_link", m) == 0 && nn_load("nn_link", m) == 0);
+    CHECK(is_still("nn_link", S_IFLNK) && is_still("nn_dir/link", S_IFLNK) && is_still("nn_dir/target", S_IFREG));
+    remove("nn_link");
+    CHECK(symlink("nn_fifo", "nn_link") == 0);
+    CHECK(nn_save("nn_link", m) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_link is no regular file");
+    remove("nn_link");
+    CHECK(symlink("nn_link", "nn_link") == 0);
+    CHECK(nn_save("nn_link", m) == TENSOR_ERR_IO);
+    tensor_clear_error();
+    remove("nn_link");
+    // What lies in the temporary file's place is not written through either.
+    CHECK(symlink("nn_fifo", "nn_plain.tmp") == 0);
+    CHECK(nn_save("nn_plain", m) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_plain.tmp is no regular file");
+    CHECK(is_still("nn_plain.tmp", S_IFLNK));
+    remove("nn_plain.tmp");
+    // Permissions stay.
+    CHECK(nn_save("nn_plain", m) == 0 && chmod("nn_plain", 0600) == 0 && nn_save("nn_plain", m) == 0);
+    CHECK(stat("nn_plain", &st) == 0 && (st.st_mode & 0777) == 0600);
+    remove("nn_plain");
+    remove("nn_dir/target");
+    remove("nn_dir/link");
+    remove("nn_dir");
+    remove("nn_fifo");
+    nn_free(m);
 #endif
 }
 
@@ -931,6 +1119,10 @@ static void shutdown_frees_all(void) {
 int main(void) {
     RUN(user_module);
     RUN(failed_modules);
+    RUN(freed_objects);
+    RUN(null_arguments);
+    RUN(argument_names);
+    RUN(constructors_out_of_memory);
     RUN(paths);
     RUN(sharing);
     RUN(sequence_frees);
@@ -950,6 +1142,7 @@ int main(void) {
     RUN(damaged_files);
     RUN(safetensors_round_trip);
     RUN(full_disk);
+    RUN(no_regular_file);
     RUN(save_and_load);
     RUN(resume_bit_for_bit);
     shutdown_frees_all();
