@@ -8799,10 +8799,6 @@ TENSOR__X(LT, lt) TENSOR__X(NE, ne)
 TENSOR_API tensor_t *(tensor_rsub_scalar)(tensor_t *a, double b) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "rsub_scalar", "a", a)) { return TENSOR__POISON; }
-    if (a->dtype == TENSOR_BOOL) {
-        return tensor__fail(th_, TENSOR_ERR_DTYPE,
-                            "rsub_scalar: bool cannot be negated; use logical_xor or logical_not");
-    }
     TENSOR__RETURN(tensor_sub(tensor_scalar(b, (tensor_dtype_t)tensor__weak(a->dtype, b)), a));
 }
 TENSOR_API tensor_t *(tensor_where)(tensor_t *condition, tensor_t *a, tensor_t *b) {

@@ -4837,7 +4837,7 @@ TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
     if (impl->kind && !impl->kind->composite) {
         y = m->forward(m, x);
     } else {
-        tensor_scope_t scope = tensor_scope_begin();
+        tensor_scope_t scope = TENSOR__(scope)(-1);
         y = m->forward(m, x);
         if (!y) y = in->fail(th, TENSOR_ERR_INTERNAL, "forward: that of %s returned NULL", m->name);
         y = (tensor_scope_return)(scope, y);
@@ -5167,7 +5167,7 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
         NN__FAIL(code, "copy_state: modules of %d and %d tensors", a.n, b.n);
     }
     if (code == TENSOR_OK) {
-        scope = tensor_scope_begin_no_grad();
+        scope = TENSOR__(scope)(0);
         for (i = 0; i < a.n && code == TENSOR_OK; i++) {
             if (a.item[i].first != i || a.item[i].tensor == b.item[i].tensor) continue;
             if ((tensor_is_poison)((tensor_copy_)(a.item[i].tensor, b.item[i].tensor)))
@@ -5241,7 +5241,7 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
         if (s->child) {
             (nn_child)(c, s->name, s->child->module ? nn__clone(s->child->module, known) : NULL);
         } else {
-            tensor_scope_t scope = tensor_scope_begin_no_grad();
+            tensor_scope_t scope = TENSOR__(scope)(0);
             tensor_t *t = (tensor_t *)nn__cloned(known, s->tensor);
             if (!t) {
                 t = (tensor_clone)(s->tensor);
@@ -5460,7 +5460,7 @@ TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
 // so without recording that is at once. The pointer may be in the user's hands only by tensor_keep (keeps >
 // 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
-    tensor_scope_t scope = tensor_scope_begin();
+    tensor_scope_t scope = TENSOR__(scope)(-1);
     int recording = tensor_grad_enabled(), i;
     tensor_t *y = x;
     for (i = 0; i < m->impl->nslots; i++) {
@@ -5609,7 +5609,7 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
     tensor_t *t;
     if (l->base.code != TENSOR_OK) return;
     TENSOR__(push_path)(nn__self(), l->base.name);
-    scope = tensor_scope_begin_no_grad();
+    scope = TENSOR__(scope)(0);
     t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
     // No call after a failure before the constructor gave the error its place: a call reports it without one.
     if (!(tensor_is_poison)(t)) {
@@ -5847,7 +5847,7 @@ TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a) {
     l->i[2] = a.padding_idx < 0 ? -1 : a.padding_idx;
     nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
     if (a.padding_idx >= 0 && l->base.code == TENSOR_OK) {
-        tensor_scope_t scope = tensor_scope_begin_no_grad();
+        tensor_scope_t scope = TENSOR__(scope)(0);
         (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, a.padding_idx));
         (tensor_scope_end)(scope);
     }
@@ -5993,7 +5993,7 @@ TENSOR__FN tensor_t *nn__init(tensor_t *t, int how, double a, double b) {
         nn__poisoned("init", "the tensor", t);
         return TENSOR__(poison);
     }
-    scope = tensor_scope_begin_no_grad();
+    scope = TENSOR__(scope)(0);
     if (how == NN__INIT_UNIFORM) r = (tensor_uniform_)(t, a, b);
     else if (how == NN__INIT_NORMAL) r = (tensor_normal_)(t, a, b);
     else r = (tensor_fill_)(t, a);
@@ -6053,7 +6053,7 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
         return NN__FAIL(TENSOR_ERR_SHAPE, "trunc_normal_: needs low <= high and std >= 0 (got %g, %g, %g)",
                         low, high, std);
     }
-    scope = tensor_scope_begin_no_grad();
+    scope = TENSOR__(scope)(0);
     u = (tensor_rand_n)(t->dims, t->ndim);
     v = (float *)tensor_data_mut(u);
     a = std > 0 ? 0.5 * erfc(-(low - mean) / std * 0.70710678118654752) : 0;
@@ -6564,7 +6564,7 @@ TENSOR__FN nn__update_fn nn__kernel(int rule, int dtype) {
 
 // A held tensor of zeros, f64 for f64 and else f32; NULL after raising.
 TENSOR__FN tensor_t *nn__zeros_held(const tensor_t *like) {
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *t =
         (tensor_zeros_n)(like->dims, like->ndim, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
     t = (tensor_is_poison)(t) ? NULL : TENSOR__(hold)(t);
@@ -6583,7 +6583,7 @@ TENSOR__FN int nn__plain(const tensor_t *t, int dtype) {
 
 // One parameter that is strided or half precision (or has such a gradient): through contiguous copies.
 TENSOR__FN int nn__step_copied(nn__param_t *p, const nn__update_t *u, nn__update_fn fn) {
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_dtype_t dtype = p->t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
     tensor_t *x = (tensor_clone)((tensor_to)(p->t, dtype));
     tensor_t *g = (tensor_contiguous)((tensor_to)(p->t->grad, dtype));
@@ -6721,7 +6721,7 @@ TENSOR__FN void nn__squares_task(void *arg, int64_t task, int worker) {
 
 // Sum of squares of g; NaN after raising.
 TENSOR__FN double nn__squares(tensor_t *g) {
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_scope_t scope = TENSOR__(scope)(0);
     nn__squares_t s;
     double few[16], total = 0, *sums = few;
     int64_t chunks, i;
@@ -6777,7 +6777,7 @@ TENSOR__FN double nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n,
     norm = sqrt(total);
     factor = max_norm / (norm + 1e-6);
     if (factor >= 1) return norm;
-    scope = tensor_scope_begin_no_grad();
+    scope = TENSOR__(scope)(0);
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
         if (t->grad) (tensor_mul_scalar_)(t->grad, factor);
@@ -6807,7 +6807,7 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
         NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got %g)", limit);
         return TENSOR_ERR_SHAPE;
     }
-    scope = tensor_scope_begin_no_grad();
+    scope = TENSOR__(scope)(0);
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
         if (!t || (tensor_is_poison)(t)) nn__poisoned("clip_grad_value", "a parameter", t);
@@ -6929,7 +6929,7 @@ TENSOR_API int nn_data_loader_free(nn_data_loader_t *l) {
 
 // A held contiguous tensor with t's elements; NULL after raising.
 TENSOR__FN tensor_t *nn__held_contiguous(tensor_t *t) {
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *c = (tensor_contiguous)(t);
     c = (tensor_is_poison)(c) ? NULL : TENSOR__(hold)(c);
     (tensor_scope_end)(scope);
@@ -8102,7 +8102,7 @@ TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_
     int i;
     nn__write(s, header->p, header->n);
     for (i = 0; i < n && !s->failed; i++) {
-        tensor_scope_t scope = tensor_scope_begin_no_grad();
+        tensor_scope_t scope = TENSOR__(scope)(0);
         tensor_t *c = (tensor_contiguous)(out[i].t);
         if (out[i].bytes > 0) {
             if (!nn__little_endian()) {
@@ -8382,7 +8382,7 @@ TENSOR__FN int nn__copy_in(nn_safetensors_t *r, const nn__items_t *all) {
         tensor_scope_t scope;
         tensor_t *t;
         if (!e) continue;
-        scope = tensor_scope_begin_no_grad();
+        scope = TENSOR__(scope)(0);
         t = nn__read_entry(r, e);
         if ((tensor_is_poison)(t) || (tensor_is_poison)((tensor_copy_)(all->item[i].tensor, t)))
             code = tensor_error_code();
@@ -8491,7 +8491,7 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
     metadata[1].key = "step";
     metadata[2].key = "generator.seed";
     metadata[3].key = "generator.offset";
-    scope = tensor_scope_begin_no_grad();
+    scope = TENSOR__(scope)(0);
     if (!nn__save_begin(&s, m, "save_checkpoint", opt ? opt->nparams * NN__MAX_STATE + 3 : 0))
         code = tensor_error_code();
     named = s.n;
@@ -8646,7 +8646,7 @@ TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
         code = TENSOR_ERR_FORMAT;
         NN__FAIL(code, "load_checkpoint: \"%s\" has no step or generator; it is no checkpoint", path);
     }
-    scope = tensor_scope_begin_no_grad();
+    scope = TENSOR__(scope)(0);
     if (code == TENSOR_OK && opt) code = nn__load_optimizer(r, opt, &all);
     (tensor_scope_end)(scope);
     if (code == TENSOR_OK) code = nn__copy_in(r, &all);

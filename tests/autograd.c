@@ -749,7 +749,7 @@ static void stale(void) {
     for (step = 0; step < 4; step++, tensor_scope_reset(s)) {
         if (prev) { // the usual mistake: last turn's tensor
             POISONS(tensor_add_scalar(prev, 1), TENSOR_ERR_OWNER,
-                    "used after its scope ended or it was freed, created by mul at autograd.c:", "tensor_set");
+                    "used after its scope ended, created by mul at autograd.c:", "tensor_set");
             CHECK(tensor_item(prev) != tensor_item(prev));
             FAILS(tensor_error_code(), TENSOR_ERR_OWNER, "scope ended", "autograd.c:");
             CHECK(tensor_data(prev) == NULL);

@@ -251,6 +251,7 @@ struct op_t {
     int64_t (*g)(const int64_t *v);
     int kind;
 };
+// NO_BITS: sums whose order follows the strides in memory (for a given layout it does not depend on threads).
 enum { NO_GRAD = 1, NO_GRADGRAD = 2, VIEW = 4, NO_BITS = 8, NO_SECOND = 16 };
 #define P(k) (((const op_t *)user)->p[k])
 
@@ -1206,15 +1207,15 @@ static const op_t other_argmin[] = {
     {ROWOP("min_dim indices", min_indices, I64, -1, 1), ON(deep_configs)}};
 static const op_t other_sum[] = {
     {ROWOP("sum", sum, SUMS, ALL), .atol = 300, ON(reduce_configs)},
-    {ROWOP("sum_dim 0", sum, SUMS, 0, 0), .atol = 100, ON(deep_configs)},
-    {ROWOP("sum_dim -1 keep", sum, SUMS, -1, 1), .atol = 300, ON(reduce_configs)},
-    {ROWOP("sum_dims 0 1", sum_dims, SUMS, 0, 0, 1, 0, 0, 1), .atol = 300, ON(deep_configs)},
+    {ROWOP("sum_dim 0", sum, SUMS, 0, 0), .flags = NO_BITS, .atol = 100, ON(deep_configs)},
+    {ROWOP("sum_dim -1 keep", sum, SUMS, -1, 1), .flags = NO_BITS, .atol = 300, ON(reduce_configs)},
+    {ROWOP("sum_dims 0 1", sum_dims, SUMS, 0, 0, 1, 0, 0, 1), .flags = NO_BITS, .atol = 300, ON(deep_configs)},
     {ROWOP("sum empty", sum, SUMS, 0, 0), ON(empty_configs)}};
 static const op_t other_mean[] = {
     {ROWOP("mean", mean, ONLY_FLOAT, ALL), ON(reduce_configs)},
-    {ROWOP("mean_dim 0", mean, ONLY_FLOAT, 0, 0), ON(deep_configs)},
-    {ROWOP("mean_dim -1 keep", mean, ONLY_FLOAT, -1, 1), ON(reduce_configs)},
-    {ROWOP("mean_dims 0 1", mean_dims, ONLY_FLOAT, 0, 1, 1, 0, 0, 1), ON(deep_configs)},
+    {ROWOP("mean_dim 0", mean, ONLY_FLOAT, 0, 0), .flags = NO_BITS, ON(deep_configs)},
+    {ROWOP("mean_dim -1 keep", mean, ONLY_FLOAT, -1, 1), .flags = NO_BITS, ON(reduce_configs)},
+    {ROWOP("mean_dims 0 1", mean_dims, ONLY_FLOAT, 0, 1, 1, 0, 0, 1), .flags = NO_BITS, ON(deep_configs)},
     {ROWOP("mean empty", mean, ONLY_FLOAT, 0, 0), ON(empty_configs)}};
 static const op_t other_prod[] = {
     {ROWOP("prod", prod, SUMS, ALL), ON(small_configs)},
