@@ -494,7 +494,7 @@ TENSOR_API nn_module_t *nn_requires_grad_(nn_module_t *m, int on);
 TENSOR_API int nn_module_zero_grad(nn_module_t *m);
 
 // Frees m, and children that have no other parent.
-//   m       NULL does nothing. A freed layer leaves about 200 bytes until tensor_shutdown, so that its use is
+//   m       NULL does nothing. A freed module leaves about 200 bytes until tensor_shutdown, so that its use is
 //           noticed
 //   -> code;  errors OWNER if m is the child of another module or was freed already
 TENSOR_API int nn_free(nn_module_t *m);
@@ -859,7 +859,8 @@ TENSOR_API double nn_clip_grad_norm_n(tensor_t *const *list, int n, double max_n
 TENSOR_API int nn_clip_grad_value(nn_optimizer_t *o, double limit);
 TENSOR_API int nn_clip_grad_value_n(tensor_t *const *list, int n, double limit);
 
-// Frees it before tensor_shutdown does.   -> code;  errors none
+// Frees it before tensor_shutdown does; NULL does nothing. Some bytes stay until then, so that later use is
+// noticed.   -> code;  errors OWNER if it was freed already
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 
 // Behind the macros: the same functions, 0 standing for the default.

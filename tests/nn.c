@@ -334,7 +334,8 @@ static void initial_distributions(void) {
 static void layers_run(void) {
     nn_module_t *net = nn_sequential(nn_conv2d(1, 4, 3, .padding = 1), nn_relu(), nn_max_pool2d(2),
                                      nn_conv2d(4, 6, 3, .stride = 2, .no_bias = 1), nn_leaky_relu(0.1),
-                                     nn_avg_pool2d(2), nn_flatten(), nn_layer_norm(24), nn_linear(24, 10), nn_log_softmax(-1));
+                                     nn_avg_pool2d(2), nn_flatten(), nn_layer_norm(24), nn_linear(24, 10),
+                                     nn_log_softmax(-1));
     nn_module_t *emb = nn_embedding(7, 5), *drop = nn_dropout(0.5),
         *same = nn_conv2d(2, 3, 4, .kernel_w = 3, .same = 1);
     tensor_t *x = tensor_randn(2, 1, 20, 20), *y = nn_forward(net, x), *d;
