@@ -1,7 +1,7 @@
 // tensor_nn.h - v0.1.0 - layers, losses, optimizers, data and files on tensor.h
 // Licence: MIT-0 or public domain, at your choice; full text at the end of this file.
 //
-//   #define TENSOR_IMPLEMENTATION          in exactly ONE .c/.cpp file of the program (best: a file of its own)
+//   #define TENSOR_IMPLEMENTATION          in exactly ONE .c/.cpp file (best: a file of its own)
 //   #define TENSOR_NN_IMPLEMENTATION
 //   #include "tensor_nn.h"
 //
@@ -494,7 +494,7 @@ TENSOR_API nn_module_t *nn_requires_grad_(nn_module_t *m, int on);
 TENSOR_API int nn_module_zero_grad(nn_module_t *m);
 
 // Frees m, and children that have no other parent.
-//   m       NULL does nothing. A freed layer leaves about 200 bytes until tensor_shutdown, so that its use is
+//   m       NULL does nothing. A freed module leaves about 200 bytes until tensor_shutdown, so that its use is
 //           noticed
 //   -> code;  errors OWNER if m is the child of another module or was freed already
 TENSOR_API int nn_free(nn_module_t *m);
@@ -859,7 +859,8 @@ TENSOR_API double nn_clip_grad_norm_n(tensor_t *const *list, int n, double max_n
 TENSOR_API int nn_clip_grad_value(nn_optimizer_t *o, double limit);
 TENSOR_API int nn_clip_grad_value_n(tensor_t *const *list, int n, double limit);
 
-// Frees it before tensor_shutdown does.   -> code;  errors none
+// Frees it before tensor_shutdown does; NULL does nothing. Some bytes stay until then, so that later use is
+// noticed.   -> code;  errors OWNER if it was freed already
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 
 // Behind the macros: the same functions, 0 standing for the default.
@@ -985,9 +986,9 @@ TENSOR_API tensor_t *nn_read_idx(const char *path);
 //
 // safetensors: names, dtypes, shapes and raw little-endian bytes, nothing that runs. Every length is checked
 // before it is used; a file is refused as a whole or read as a whole. Writers make path.tmp and rename it, so
-// that a full disk or a crash leaves the old file; links are followed, permissions kept, and what is no regular
-// file (device, FIFO, directory) is refused. Rejected: PyTorch's pickles (they run code; convert with two lines
-// of Python).
+// that a full disk or a crash leaves the old file; links are followed, permissions kept, and what is no
+// regular file (device, FIFO, directory) is refused. Rejected: PyTorch's pickles (they run code; convert with
+// two lines of Python).
 // ------------------------------------------------------------------------------
 
 typedef struct nn_safetensors_t nn_safetensors_t;
@@ -1218,14 +1219,16 @@ inline tensor_t *tensor_kl_div(tensor_t *input, tensor_t *target,
 #define tensor_binary_cross_entropy_with_logits(...)                                                         \
     tensor__at(TENSOR_HERE, (tensor_binary_cross_entropy_with_logits)(__VA_ARGS__))
 #define tensor_kl_div(...) tensor__at(TENSOR_HERE, (tensor_kl_div)(__VA_ARGS__))
-// Modules, optimizers, data, files: options as the last argument, nn_conv2d(3, 64, 3, {.stride = 2}) in C++20, a filled
-// nn_conv2d_args_t in C++11.
-inline nn_module_t *nn_linear(int64_t in_features, int64_t out_features, nn_linear_args_t a = nn_linear_args_t()) {
+// Modules, optimizers, data, files: options as the last argument, nn_conv2d(3, 64, 3, {.stride = 2}) in
+// C++20, a filled nn_conv2d_args_t in C++11.
+inline nn_module_t *nn_linear(int64_t in_features, int64_t out_features,
+                              nn_linear_args_t a = nn_linear_args_t()) {
     a.in_features = in_features;
     a.out_features = out_features;
     return nn__linear(a);
 }
-inline nn_module_t *nn_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel, nn_conv2d_args_t a = nn_conv2d_args_t()) {
+inline nn_module_t *nn_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                              nn_conv2d_args_t a = nn_conv2d_args_t()) {
     a.in_channels = in_channels;
     a.out_channels = out_channels;
     a.kernel = kernel;
@@ -1272,7 +1275,8 @@ inline nn_optimizer_t *nn_rmsprop(nn_module_t *module, nn_rmsprop_args_t a = nn_
     a.module = module;
     return nn__rmsprop(a);
 }
-inline nn_data_loader_t *nn_data_loader(nn_dataset_t dataset, nn_data_loader_args_t a = nn_data_loader_args_t()) {
+inline nn_data_loader_t *nn_data_loader(nn_dataset_t dataset,
+                                        nn_data_loader_args_t a = nn_data_loader_args_t()) {
     a.dataset = dataset;
     return nn__data_loader(a);
 }
@@ -1303,7 +1307,8 @@ inline nn_data_loader_t *nn__stamp(const char *site, nn_data_loader_t *l) {
     return l;
 }
 
-// A braced list, because only there C++ evaluates from left to right: the layers draw their weights in that order.
+// A braced list, because only there C++ evaluates from left to right: the layers draw their weights in that
+// order.
 struct nn_sequential_pack {
     nn_module_t *m;
     template <class... M> explicit nn_sequential_pack(M *...list) : m(nullptr) {
@@ -1622,8 +1627,8 @@ TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a
 #endif
 #define V_NLS(a) V_ADD(V_LOG1P(V_EXP(V_NEG(V_ABS(a)))), V_MAX(V_NEG(a), V_ZERO()))
 
-// Ends of rows, 0 < n < V_N: the first n elements at p with fill in the lanes beyond; the first n lanes stored;
-// the lanes from n on made 0.
+// Ends of rows, 0 < n < V_N: the first n elements at p with fill in the lanes beyond; the first n lanes
+// stored; the lanes from n on made 0.
 #if TENSOR_NN__PASS == 3
 #define NN__MASK(n) ((__mmask16)((1u << (n)) - 1))
 #define NN__PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), NN__MASK(n), p)
@@ -4557,7 +4562,8 @@ TENSOR__FN int nn__poisoned(const char *op, const char *what, const void *p) {
     return TENSOR_ERR_POISONED;
 }
 
-// Whether m is initialised and not freed. Blocks of freed modules stay until shutdown, so that it can be told.
+// Whether m is initialised and not freed. Blocks of freed modules stay until shutdown, so that it can be
+// told.
 TENSOR__FN int nn__open_module(const nn_module_t *m) {
     return m && m->impl && m->impl->module == m;
 }

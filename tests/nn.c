@@ -177,7 +177,8 @@ static void null_arguments(void) {
     CHECK_POISON(nn_safetensors_format(NULL, &x, 1, NULL, 0), TENSOR_ERR_POISONED, "names is NULL");
     CHECK_POISON(nn_safetensors_format(&name, NULL, 1, NULL, 0), TENSOR_ERR_POISONED, "tensors is NULL");
     CHECK_POISON(nn_safetensors_format(&name, &x, 1, NULL, 1), TENSOR_ERR_POISONED, "metadata is NULL");
-    CHECK_POISON(nn_safetensors_format(&name, &x, 1, &half, 1), TENSOR_ERR_POISONED, "metadata string is NULL");
+    CHECK_POISON(nn_safetensors_format(&name, &x, 1, &half, 1), TENSOR_ERR_POISONED,
+                 "metadata string is NULL");
     CHECK(nn_safetensors_write("nn_null", NULL, NULL, 1, NULL, 0) == TENSOR_ERR_POISONED);
     tensor_clear_error();
     CHECK(fopen("nn_null", "rb") == NULL);
@@ -203,7 +204,8 @@ static void null_arguments(void) {
 
 // Error texts name an argument as the signature does.
 static void argument_names(void) {
-    tensor_t *x = tensor_ones(2, 3), *d = tensor_ones_of(TENSOR_F64, 2, 3), *i = tensor_zeros_of(TENSOR_I64, 2, 3);
+    tensor_t *x = tensor_ones(2, 3), *d = tensor_ones_of(TENSOR_F64, 2, 3),
+        *i = tensor_zeros_of(TENSOR_I64, 2, 3);
     CHECK_POISON(tensor_linear(x, NULL, NULL), TENSOR_ERR_OWNER, "linear: argument weight is NULL");
     CHECK_POISON(tensor_conv2d(NULL, x), TENSOR_ERR_OWNER, "conv2d: argument x is NULL");
     CHECK_POISON(tensor_conv2d(x, NULL), TENSOR_ERR_OWNER, "conv2d: argument weight is NULL");
@@ -294,12 +296,13 @@ static void sequence_frees(void) {
 
 static void near_bound(const char *what, tensor_t *t, double bound) {
     double low = tensor_item(tensor_min(t)), high = tensor_item(tensor_max(t));
-    CHECK_MSG(low >= -bound && high < bound && low < -0.9 * bound && high > 0.9 * bound, "%s %g %g in +-%g", what, low,
-              high, bound);
+    CHECK_MSG(low >= -bound && high < bound && low < -0.9 * bound && high > 0.9 * bound, "%s %g %g in +-%g",
+              what, low, high, bound);
 }
 
 static void initial_distributions(void) {
-    nn_module_t *lin = nn_linear(100, 200), *conv = nn_conv2d(8, 64, 3, .groups = 2), *emb, *norm = nn_layer_norm(6);
+    nn_module_t *lin = nn_linear(100, 200), *conv = nn_conv2d(8, 64, 3, .groups = 2), *emb,
+        *norm = nn_layer_norm(6);
     tensor_t *t = tensor_empty(200, 300), *u;
     near_bound("linear", nn_get(lin, "weight"), 0.1);
     near_bound("linear bias", nn_get(lin, "bias"), 0.1);
@@ -308,7 +311,8 @@ static void initial_distributions(void) {
     CHECK_NEAR(tensor_item(tensor_mean(nn_get(emb, "weight"))), 0, 0.05);
     CHECK_NEAR(tensor_item(tensor_std(nn_get(emb, "weight"), 1)), 1, 0.05);
     CHECK(tensor_item(tensor_norm(tensor_select(nn_get(emb, "weight"), 0, 0))) == 0);
-    CHECK(tensor_item(tensor_min(nn_get(norm, "weight"))) == 1 && tensor_item(tensor_norm(nn_get(norm, "bias"))) == 0);
+    CHECK(tensor_item(tensor_min(nn_get(norm, "weight"))) == 1 &&
+          tensor_item(tensor_norm(nn_get(norm, "bias"))) == 0);
     near_bound("xavier", nn_init_xavier_uniform_(t, 2), 2 * sqrt(6.0 / 500));
     CHECK_NEAR(tensor_item(tensor_std(nn_init_xavier_normal_(t, 1), 1)), sqrt(2.0 / 500), 2e-3);
     near_bound("kaiming", nn_init_kaiming_uniform_(t), sqrt(2.0) * sqrt(3.0 / 300));
@@ -329,9 +333,11 @@ static void initial_distributions(void) {
 
 static void layers_run(void) {
     nn_module_t *net = nn_sequential(nn_conv2d(1, 4, 3, .padding = 1), nn_relu(), nn_max_pool2d(2),
-                                     nn_conv2d(4, 6, 3, .stride = 2, .no_bias = 1), nn_leaky_relu(0.1), nn_avg_pool2d(2),
-                                     nn_flatten(), nn_layer_norm(24), nn_linear(24, 10), nn_log_softmax(-1));
-    nn_module_t *emb = nn_embedding(7, 5), *drop = nn_dropout(0.5), *same = nn_conv2d(2, 3, 4, .kernel_w = 3, .same = 1);
+                                     nn_conv2d(4, 6, 3, .stride = 2, .no_bias = 1), nn_leaky_relu(0.1),
+                                     nn_avg_pool2d(2), nn_flatten(), nn_layer_norm(24), nn_linear(24, 10),
+                                     nn_log_softmax(-1));
+    nn_module_t *emb = nn_embedding(7, 5), *drop = nn_dropout(0.5),
+        *same = nn_conv2d(2, 3, 4, .kernel_w = 3, .same = 1);
     tensor_t *x = tensor_randn(2, 1, 20, 20), *y = nn_forward(net, x), *d;
     char text[1500];
     CHECK(tensor_ndim(y) == 2 && tensor_size(y, 1) == 10);
@@ -435,10 +441,12 @@ static const double trajectories[9][OPT_N] = {
 static nn_optimizer_t *optimizer_case(int k, tensor_t *const *w) {
     switch (k) {
     case 0: return nn_sgd(.list = w, .count = 1, .lr = 0.1);
-    case 1: return nn_sgd(.list = w, .count = 1, .lr = 0.05, .momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01);
+    case 1: return nn_sgd(.list = w, .count = 1, .lr = 0.05, .momentum = 0.9, .dampening = 0.1,
+                          .weight_decay = 0.01);
     case 2: return nn_sgd(.list = w, .count = 1, .lr = 0.05, .momentum = 0.9, .nesterov = 1, .maximize = 1);
     case 3: return nn_adam(.list = w, .count = 1, .lr = 0.05);
-    case 4: return nn_adam(.list = w, .count = 1, .lr = 0.05, .beta1 = 0.4, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1);
+    case 4: return nn_adam(.list = w, .count = 1, .lr = 0.05, .beta1 = 0.4, .beta2 = 0.99, .eps = 1e-6,
+                           .weight_decay = 0.1);
     case 5: return nn_adamw(.list = w, .count = 1, .lr = 0.05);
     case 6: return nn_adamw(.list = w, .count = 1, .lr = 0.05, .weight_decay = 0.2, .amsgrad = 1);
     case 7: return nn_rmsprop(.list = w, .count = 1, .lr = 0.02);
@@ -481,7 +489,8 @@ static void optimizers_follow_pytorch(void) {
             }
             tensor_copy_out(tensor_to(w, TENSOR_F64), got, sizeof got);
             for (i = 0; i < OPT_N; i++) worst = fmax(worst, fabs(got[i] - trajectories[k][i]));
-            CHECK_MSG(worst <= tolerance[d], "optimizer %d, %s: off by %g", k, tensor_dtype_name(dtypes[d]), worst);
+            CHECK_MSG(worst <= tolerance[d], "optimizer %d, %s: off by %g", k, tensor_dtype_name(dtypes[d]),
+                      worst);
             CHECK(nn_zero_grad(o) == 0 && (tensor_grad)(w) == NULL);
             nn_optimizer_free(o);
         }
@@ -593,7 +602,8 @@ static void step_counts_as_write(void) {
 }
 
 static void clipping(void) {
-    tensor_t *a = tensor_requires_grad_(tensor_zeros(2), 1), *b = tensor_requires_grad_(tensor_zeros(1), 1), *list[2];
+    tensor_t *a = tensor_requires_grad_(tensor_zeros(2), 1), *b = tensor_requires_grad_(tensor_zeros(1), 1),
+        *list[2];
     list[0] = a;
     list[1] = b;
     tensor_set_grad(a, tensor_full(2, 2));
@@ -636,8 +646,10 @@ static int squares(void *user, int64_t index, void *x, void *y) {
 }
 
 static void loaders(void) {
-    tensor_t *x = tensor_reshape(tensor_arange(0, 20, 1, TENSOR_F32), 10, 2), *y = tensor_arange(0, 10, 1, TENSOR_I64);
-    nn_data_loader_t *l = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 4, .shuffle = 1, .seed = 7), *l2;
+    tensor_t *x = tensor_reshape(tensor_arange(0, 20, 1, TENSOR_F32), 10, 2),
+        *y = tensor_arange(0, 10, 1, TENSOR_I64);
+    nn_data_loader_t *l = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 4, .shuffle = 1, .seed = 7),
+        *l2;
     nn_dataset_t d;
     nn_batch_t b;
     uint64_t epochs[2][4];
@@ -809,8 +821,10 @@ static void malformed_files(void) {
     refused("{} x", 0, "after the header");
     refused("{}", 1, "after the last tensor");
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "missing");
-    refused("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "dtype stands twice");
-    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "shape stands twice");
+    refused("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+            "dtype stands twice");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+            "shape stands twice");
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1, "unknown key");
     refused("{\"a\":{\"dtype\":8,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "string is expected");
     refused(ENTRY("C64", "[1]", "[0,1]"), 1, "unknown dtype");
@@ -835,7 +849,8 @@ static void malformed_files(void) {
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
             "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3, "overlap");
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-            "\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, "two tensors of this name");
+            "\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2,
+            "two tensors of this name");
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},}", 1, "string is expected");
     refused("{\"__metadata__\":1}", 0, "object is expected");
     refused("{\"__metadata__\":{\"a\":1}}", 0, "string is expected");
@@ -878,7 +893,8 @@ static void damaged_files(void) {
             r = nn_safetensors_parse(p, n);
             if (r) {
                 int64_t k;
-                for (k = 0; k < nn_safetensors_count(r); k++) (void)nn_safetensors_get(r, nn_safetensors_name(r, k));
+                for (k = 0; k < nn_safetensors_count(r); k++)
+                    (void)nn_safetensors_get(r, nn_safetensors_name(r, k));
             }
             tensor_clear_error();
             nn_safetensors_close(r);
@@ -977,7 +993,8 @@ static void no_regular_file(void) {
     CHECK(symlink("target", "nn_dir/link") == 0 && symlink("nn_dir/link", "nn_link") == 0);
     CHECK(nn_save("nn_link", m) == 0 && nn_load("nn_dir/target", m) == 0);
     CHECK(nn_save("nn_link", m) == 0 && nn_load("nn_link", m) == 0);
-    CHECK(is_still("nn_link", S_IFLNK) && is_still("nn_dir/link", S_IFLNK) && is_still("nn_dir/target", S_IFREG));
+    CHECK(is_still("nn_link", S_IFLNK) && is_still("nn_dir/link", S_IFLNK) &&
+          is_still("nn_dir/target", S_IFREG));
     remove("nn_link");
     CHECK(symlink("nn_fifo", "nn_link") == 0);
     CHECK(nn_save("nn_link", m) == TENSOR_ERR_IO);
@@ -1007,14 +1024,17 @@ static void no_regular_file(void) {
 
 static void save_and_load(void) {
     const char *path = "nn_save.safetensors";
-    nn_module_t *a = nn_sequential(nn_linear(3, 4), nn_linear(4, 2)), *b = nn_sequential(nn_linear(3, 4), nn_linear(4, 2));
-    nn_module_t *c = nn_sequential(nn_linear(3, 5), nn_linear(5, 2), nn_linear(2, 2)), *one = nn_sequential(nn_linear(3, 4));
+    nn_module_t *a = nn_sequential(nn_linear(3, 4), nn_linear(4, 2)),
+        *b = nn_sequential(nn_linear(3, 4), nn_linear(4, 2));
+    nn_module_t *c = nn_sequential(nn_linear(3, 5), nn_linear(5, 2), nn_linear(2, 2)),
+        *one = nn_sequential(nn_linear(3, 4));
     tensor_t *x = tensor_randn(2, 3), *file, *before = tensor_clone(tensor_detach(nn_get(c, "0.weight")));
     CHECK(nn_save(path, a) == 0);
     CHECK(nn_load(path, b) == 0);
     CHECK(tensor_equal(nn_forward(a, x), nn_forward(b, x)));
     CHECK(nn_load(path, c) == TENSOR_ERR_FORMAT);
-    CHECK_ERROR(TENSOR_ERR_FORMAT, "2 missing [2.weight, 2.bias], 0 unexpected [], 3 of another shape [0.weight, 0.bias, 1.weight]");
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "2 missing [2.weight, 2.bias], 0 unexpected [], "
+                                   "3 of another shape [0.weight, 0.bias, 1.weight]");
     CHECK(tensor_equal(nn_get(c, "0.weight"), before));
     CHECK(nn_load(path, one) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "2 unexpected [1.");
@@ -1105,7 +1125,8 @@ static void resume_bit_for_bit(void) {
 
 static void shutdown_frees_all(void) {
     static my_t my;
-    nn_module_t *shared = nn_linear(2, 2), *a = nn_sequential(shared, nn_relu()), *b = nn_sequential(shared, a);
+    nn_module_t *shared = nn_linear(2, 2), *a = nn_sequential(shared, nn_relu()),
+        *b = nn_sequential(shared, a);
     nn_adam(b);
     destroyed = 0;
     my_init(&my);
