@@ -8458,24 +8458,6 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     return o->compute;
 }
 
-// What the tape needs to know of an op that came through the plain door.
-TENSOR__INLINE void tensor__plain_op(tensor__op_t *o, tensor__thread_t *th, const tensor__row_t *row,
-                                     tensor_t *a,
-                                     tensor_t *b, tensor_t *y) {
-    o->th = th;
-    o->row = row;
-    o->args[0] = a;
-    o->args[1] = b;
-    o->in = o->args;
-    o->nin = b ? 2 : 1;
-    o->nout = 1;
-    o->immediate = 0;
-    o->original = NULL;
-    o->p = NULL;
-    o->out[0] = y;
-    o->rng.seed = o->rng.offset = 0;
-}
-
 TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     int dtype = tensor__pointwise_dtype(o, promoted);
     if (dtype < 0) { return TENSOR__POISON; }
@@ -8541,6 +8523,94 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
     }
     return t;
 }
+static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];        // see tensor__reads_fill
+// What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node once.
+TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *row, tensor_t *a, tensor_t *b,
+                                    const double *scalar, tensor_t *y) {
+    int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0, s = 0;
+    if (tensor__needs_grad(a)) { reads = tensor__reads[row->id][0]; }
+    if (b && tensor__needs_grad(b)) { reads |= tensor__reads[row->id][1]; }
+    int nsaved = (reads & 1) + (reads >> 1 & 1) + (reads >> 8 & 1);
+    size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
+                   (size_t)(nin + 1) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t) +
+                   2 * (size_t)nd * sizeof(int64_t);
+    int16_t klass;
+    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes, &klass);
+    if (!n) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for the tape", row->name);
+        return 0;
+    }
+    tensor__count(&th->live_nodes, 1);
+    n->refs = 1;
+    n->klass = klass;
+    n->nout = 1;
+    n->used = 0;
+    n->nin = nin;
+    n->nsaved = nsaved;
+    n->row = row;
+    n->site = NULL;
+    n->home = th;
+    n->retain = NULL;
+    n->custom = NULL;
+    n->p = NULL;
+    n->edge = (tensor__edge_t *)(void *)(n + 1);
+    n->in = (tensor__meta_t *)(void *)(n->edge + nin);
+    n->out = n->in + nin;
+    n->saved = (tensor__saved_t *)(void *)(n->out + 1);
+    int64_t *dims = (int64_t *)(void *)(n->saved + nsaved), *strides = dims + nd;
+    for (int d = 0; d < nd; d++) {
+        dims[d] = y->dims[d];
+        strides[d] = y->strides[d];
+    }
+    uint64_t seq = th->seq;
+    for (int i = 0; i <= nin; i++) {            // the last is the output's
+        tensor__meta_t *m = &n->in[i];
+        tensor_t *t = i == 0 ? a : i < nin ? b : NULL;
+        m->dims = dims;
+        m->ndim = (uint8_t)nd;
+        m->dtype = TENSOR_F32;
+        if (i == nin) { break; }
+        tensor__edge_t *e = &n->edge[i];
+        e->node = NULL;
+        e->leaf = NULL;
+        e->output = 0;
+        if (!t) { continue; }
+        if (t->node) {
+            TENSOR__HOLD(&t->node->refs);
+            e->node = t->node;
+            e->output = t->output;
+            if (t->node->seq > seq) { seq = t->node->seq; }
+        } else if (t->flags & TENSOR__REQUIRES_GRAD) {
+            TENSOR__HOLD(&t->refs);
+            e->leaf = t;
+        }
+    }
+    for (int k = 0; k < 3; k++) {
+        if (!(reads & (k < 2 ? 1 << k : TENSOR__SY))) { continue; }
+        tensor_t *t = k == 0 ? a : k == 1 ? b : y;
+        tensor__saved_t *v = &n->saved[s++];
+        v->source = (int8_t)(k < 2 ? k : -1);
+        v->is_immediate = t == NULL;
+        v->storage = NULL;
+        if (!t) {
+            v->immediate = *scalar;
+            continue;
+        }
+        TENSOR__HOLD(&t->storage->refs);
+        v->storage = t->storage;
+        v->offset = t->offset;
+        v->dims = dims;
+        v->strides = strides;
+        v->numel = t->numel;
+        v->version = t->storage->version;
+        v->ndim = (uint8_t)nd;
+        v->dtype = TENSOR_F32;
+        v->contiguous = 1;
+    }
+    th->seq = n->seq = seq + 1;
+    y->node = n;
+    return 1;
+}
 // The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small
 // networks are that, and the general way (promotion, broadcast, call, iterator) would cost three times the
 // work itself. b NULL = unary, or *scalar in its place. NULL = not plain, take the general way.
@@ -8575,15 +8645,7 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const d
         isa->forward[id](in, out, NULL, n);
     }
     if (th->grad_mode && (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)))) {
-        tensor__op_t o;
-        tensor__plain_op(&o, th, row, a, b, t);
-        if (scalar) {
-            o.args[1] = NULL;
-            o.nin = 2;
-            o.immediate = 1;
-            o.imm = *scalar;
-        }
-        if (!tensor__record(&o)) {
+        if (!tensor__plain_record(th, row, a, b, scalar, t)) {
             (tensor_free)(t);
             return TENSOR__POISON;
         }
