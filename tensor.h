@@ -1467,10 +1467,31 @@ typedef int32_t tensor__count_t;
 #define TENSOR__ATOMIC_ADD(p, v) _InterlockedExchangeAdd((volatile long *)(p), (long)(v))
 #endif
 
-// Adds a reference.
-#define TENSOR__HOLD(p) ((void)TENSOR__ATOMIC_ADD(p, 1))
-// Drops one; true if it was the last. The sole owner (count 1) needs no locked instruction.
-#define TENSOR__DROP(p) (TENSOR__ATOMIC_LOAD(p) == 1 || TENSOR__ATOMIC_ADD(p, -1) == 1)
+// References. glibc says whether the process has a second thread at all: without one, a locked instruction (some 8 ns, and
+// a recorded op has eight) is not needed. The flag falls before a thread starts and never rises while one runs.
+#if !defined(TENSOR_NO_THREADS) && defined(__GLIBC__) && (defined(__GNUC__) || defined(__clang__))
+#if __GLIBC__ > 2 || (__GLIBC__ == 2 && __GLIBC_MINOR__ >= 32)
+#include <sys/single_threaded.h>
+#define TENSOR__ALONE (__libc_single_threaded != 0)
+#endif
+#endif
+#ifndef TENSOR__ALONE
+#define TENSOR__ALONE 0
+#endif
+// Adds one.
+TENSOR__INLINE void tensor__ref(tensor__count_t *p) {
+    if (TENSOR__ALONE) { TENSOR__ATOMIC_STORE(p, TENSOR__ATOMIC_LOAD(p) + 1); } else { (void)TENSOR__ATOMIC_ADD(p, 1); }
+}
+// Drops one; 1 if it was the last. The sole owner (count 1) needs no locked instruction.
+TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
+    tensor__count_t n = TENSOR__ATOMIC_LOAD(p);
+    if (n == 1) { return 1; }
+    if (!TENSOR__ALONE) { return TENSOR__ATOMIC_ADD(p, -1) == 1; }
+    TENSOR__ATOMIC_STORE(p, n - 1);
+    return 0;
+}
+#define TENSOR__HOLD(p) tensor__ref(p)
+#define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__API_VERSION = 1, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0 };
@@ -10018,7 +10039,7 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
         m.g.boff = off + n;
         m.g.coff = off + 2 * n;
     }
-    m.g.scratch = (char *)c->scratch + m.offset_bytes;
+    m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
     if (a->dtype == TENSOR_F32) {
         m.g.scratch_bytes = (size_t)tensor__gemm_scratch(&m.g);
         tensor__gemm_f32(&m.g);

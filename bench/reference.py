@@ -49,16 +49,17 @@ def micro():
     row("add16_tape", 1e9 * median(lambda: a + b), "ns")
     row("mul16_tape", 1e9 * median(lambda: a * b), "ns")
     ones = torch.ones(16)
+    b.requires_grad_(False)
 
     def chain():
         y = a
-        for _ in range(NODES):
-            y = y * b
+        for _ in range(NODES // 2):
+            y = torch.tanh(y * b)
         return y
 
     def both():
         chain().backward(ones)
-        a.grad = b.grad = None
+        a.grad = None
 
     row("backward_node", 1e9 * (median(both) - median(chain)) / NODES, "ns")
 
