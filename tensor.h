@@ -1467,8 +1467,9 @@ typedef int32_t tensor__count_t;
 #define TENSOR__ATOMIC_ADD(p, v) _InterlockedExchangeAdd((volatile long *)(p), (long)(v))
 #endif
 
-// References. glibc says whether the process has a second thread at all: without one, a locked instruction (some 8 ns, and
-// a recorded op has eight) is not needed. The flag falls before a thread starts and never rises while one runs.
+// References. glibc says whether the process has a second thread at all: without one, a locked instruction
+// (some 8 ns, and a recorded op has eight) is not needed. The flag falls before a thread starts and never
+// rises while one runs.
 #if !defined(TENSOR_NO_THREADS) && defined(__GLIBC__) && (defined(__GNUC__) || defined(__clang__))
 #if __GLIBC__ > 2 || (__GLIBC__ == 2 && __GLIBC_MINOR__ >= 32)
 #include <sys/single_threaded.h>
@@ -1480,7 +1481,11 @@ typedef int32_t tensor__count_t;
 #endif
 // Adds one.
 TENSOR__INLINE void tensor__ref(tensor__count_t *p) {
-    if (TENSOR__ALONE) { TENSOR__ATOMIC_STORE(p, TENSOR__ATOMIC_LOAD(p) + 1); } else { (void)TENSOR__ATOMIC_ADD(p, 1); }
+    if (TENSOR__ALONE) {
+        TENSOR__ATOMIC_STORE(p, TENSOR__ATOMIC_LOAD(p) + 1);
+    } else {
+        (void)TENSOR__ATOMIC_ADD(p, 1);
+    }
 }
 // Drops one; 1 if it was the last. The sole owner (count 1) needs no locked instruction.
 TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
@@ -8545,7 +8550,8 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
     return t;
 }
 static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];        // see tensor__reads_fill
-// What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node once.
+// What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
+// once.
 TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                     const double *scalar, tensor_t *y) {
     int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0, s = 0;

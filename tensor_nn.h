@@ -494,7 +494,8 @@ TENSOR_API nn_module_t *nn_requires_grad_(nn_module_t *m, int on);
 TENSOR_API int nn_module_zero_grad(nn_module_t *m);
 
 // Frees m, and children that have no other parent.
-//   m       NULL does nothing. A freed module leaves about 200 bytes until tensor_shutdown, so that its use is
+//   m       NULL does nothing. A freed module leaves about 200 bytes until tensor_shutdown, so that its
+//           use is
 //           noticed
 //   -> code;  errors OWNER if m is the child of another module or was freed already
 TENSOR_API int nn_free(nn_module_t *m);

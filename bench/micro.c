@@ -33,7 +33,8 @@ static void muls(void *arg, long repeats) {
     tensor_scope_end(scope);
 }
 
-// A chain of NODES operations, products with a constant and tanh in turn: forward only, and forward with backward.
+// A chain of NODES operations, products with a constant and tanh in turn: forward only, and forward with
+// backward.
 static tensor_t *chain(pair_t *p) {
     tensor_t *y = p->a;
     for (int i = 0; i < NODES; i += 2) y = tensor_tanh(tensor_mul(y, p->b));

@@ -111,7 +111,7 @@ else
                 "hypot isatty ldexp lgamma log log10 log10f log1p log1pf log2 log2f logf lrint lround malloc memchr " \
                 "memcmp memcpy memmove memset mmap munmap madvise nearbyint nearbyintf open close pow powf putc putchar puts " \
                 "qsort read realloc chmod readlink remainder remove rename rewind rint rintf round roundf scalbn setvbuf sin sincos " \
-                "sincosf sinf sinh sinhf snprintf sprintf sqrt sqrtf stat stderr stdin stdout strchr strcmp strcpy strerror strlen strncmp " \
+                "sincosf sinf sinh sinhf snprintf sprintf sqrt sqrtf stat stderr stdin stdout strchr strcmp strcpy strerror __libc_single_threaded strlen strncmp " \
                 "strncpy strrchr strstr strtod strtol strtoll strtoul strtoull tan tanf tanh tanhf tgamma trunc truncf " \
                 "unlink vsnprintf write posix_memalign aligned_alloc clock clock_gettime time nanosleep usleep " \
                 "sched_yield sysconf syscall __errno_location __assert_fail __stack_chk_fail __tls_get_addr " \

@@ -11,7 +11,8 @@
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 enum { MAXD = TENSOR_MAX_DIMS, MAX_IN = 3, ALL = 99 };
 
-static long n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_errors, n_dtypes, n_gradvalues, n_lenient, n_skipped,
+static long n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_errors, n_dtypes, n_gradvalues,
+    n_lenient, n_skipped,
     n_skipped_half, n_skipped_twins, n_skipped_dtypes;
 
 // ---- plain arrays ----
@@ -506,8 +507,8 @@ static void run_grad(const op_t *op) {
     }
 }
 
-// Gradients in every dtype and on every instruction set against those in f64, and the fused kernels (first order)
-// against the same formula made of tensors (CREATE_GRAPH).
+// Gradients in every dtype and on every instruction set against those in f64, and the fused kernels (first
+// order) against the same formula made of tensors (CREATE_GRAPH).
 static int gradients_of(const op_t *op, tensor_t *const *in, tensor_t **grads, int flags) {
     tensor_t *leaf[MAX_IN], *v[MAX_IN], *y, *w;
     int k, n = 0;
@@ -518,7 +519,8 @@ static int gradients_of(const op_t *op, tensor_t *const *in, tensor_t **grads, i
     }
     y = op->call(v, op->nin, (void *)(uintptr_t)op);
     if (tensor_is_poison(y)) return -1;
-    w = tensor_arange(0, (double)tensor_numel(y), 1, TENSOR_F64);       // weights with few bits, some negative
+    // weights with few bits, some negative
+    w = tensor_arange(0, (double)tensor_numel(y), 1, TENSOR_F64);
     w = tensor_sub_scalar(tensor_div_scalar(tensor_remainder_scalar(w, 13), 8), 0.5);
     w = tensor_to(tensor_reshape_n(w, y->dims, y->ndim), (tensor_dtype_t)y->dtype);
     return tensor_autograd_grad(&y, 1, &w, leaf, n, grads, flags | TENSOR_ALLOW_UNUSED) ? -1 : n;
@@ -548,9 +550,11 @@ static void run_grad_values(const op_t *op) {
                 }
                 for (isa = 0; isa < COUNT(isas); isa++)
                     for (flags = 0; flags <= TENSOR_CREATE_GRAPH; flags += TENSOR_CREATE_GRAPH) {
-                        if (!isa_there[isa] || (flags && (l || isa < 3 || (op->flags & NO_GRADGRAD)))) continue;
+                        if (!isa_there[isa] ||
+                            (flags && (l || isa < 3 || (op->flags & NO_GRADGRAD)))) continue;
                         // made of tensors, the quotient is rounded to half precision before it is cut
-                        if (flags && t >= 2 && (op->id == TENSOR_OP_FMOD || op->id == TENSOR_OP_REMAINDER)) continue;
+                        if (flags && t >= 2 && (op->id == TENSOR_OP_FMOD ||
+                                                op->id == TENSOR_OP_REMAINDER)) continue;
                         tensor_set_cpu(isas[isa]);
                         n = gradients_of(op, in, got, flags);
                         n_gradvalues++;
@@ -561,7 +565,8 @@ static void run_grad_values(const op_t *op) {
                             int64_t j;
                             int good = 1;
                             if (!got[k] || !want[k]) {
-                                CHECK_MSG(got[k] == want[k], "%s: a gradient is there in one dtype only", op->label);
+                                CHECK_MSG(got[k] == want[k], "%s: a gradient is there in one dtype only",
+                                          op->label);
                                 continue;
                             }
                             nd_read(&a, got[k]), nd_read(&b, want[k]);
@@ -573,7 +578,8 @@ static void run_grad_values(const op_t *op) {
                             CHECK_MSG(good,
                                       "%s config %d layout %c %s %s%s: gradient of input %d, element %lld is %.9g, "
                                       "in f64 %.9g",
-                                      op->label, c, layout_names[(int)layouts[l][0]], dname(dtypes[t]), isas[isa],
+                                      op->label, c, layout_names[(int)layouts[l][0]], dname(dtypes[t]),
+                                          isas[isa],
                                       flags ? " CREATE_GRAPH" : "", k, (long long)j - 1, a.v[j ? j - 1 : 0],
                                       b.v[j ? j - 1 : 0]);
                             nd_free(&a), nd_free(&b);
@@ -2123,7 +2129,8 @@ static void gradients(void) {
     each(visit_grad);
     for (k = 0; k < TENSOR_OP_COUNT; k++)
         CHECK_MSG(!tensor__rows[k].grad || (row_grad[k] >= 5 && row_gradgrad[k] >= 5),
-                  "%s: %d gradcheck and %d gradgradcheck cases, at least 5 are wanted", tensor__rows[k].name, row_grad[k],
+                  "%s: %d gradcheck and %d gradgradcheck cases, at least 5 are wanted", tensor__rows[k].name,
+                      row_grad[k],
                   row_gradgrad[k]);
 }
 static void gradient_values(void) { each(visit_grad_values); }
