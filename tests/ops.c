@@ -576,8 +576,8 @@ static void run_grad_values(const op_t *op) {
                                        fabs(a.v[j] - b.v[j]) <= scale * atol[t] + rtol[t] * fabs(b.v[j]);
                             if (good) j = 1;
                             CHECK_MSG(good,
-                                      "%s config %d layout %c %s %s%s: gradient of input %d, element %lld is %.9g, "
-                                      "in f64 %.9g",
+                                      "%s config %d layout %c %s %s%s: gradient of input %d, "
+                                      "element %lld is %.9g, in f64 %.9g",
                                       op->label, c, layout_names[(int)layouts[l][0]], dname(dtypes[t]),
                                           isas[isa],
                                       flags ? " CREATE_GRAPH" : "", k, (long long)j - 1, a.v[j ? j - 1 : 0],
