@@ -4654,7 +4654,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__storage_slow(tensor__thread_t *th) {
 }
 // Storage with `bytes` of fresh memory (data = NULL: own), or over foreign memory. NULL = out of memory, not
 // raised.
-TENSOR__FN tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t bytes, void *data) {
+TENSOR__INLINE tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t bytes, void *data) {
     if (!th->storages && !tensor__storage_slow(th)) { return NULL; }
     tensor__storage_t *s = th->storages;
     th->storages = s->next;
