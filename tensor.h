@@ -6616,7 +6616,7 @@ static const uint8_t tensor__class_size[3] = {4, 8, 8};
         case TENSOR_BOOL: TENSOR__LOAD_RUN(uint8_t, (to_type)(v != 0))                                       \
         case TENSOR_F16: TENSOR__LOAD_RUN(uint16_t, (to_type)tensor__f32_from_f16(v))                        \
         case TENSOR_BF16: TENSOR__LOAD_RUN(uint16_t, (to_type)tensor__f32_from_bf16(v))                      \
-        default: break;                                                                                      \
+        default: memset(d, 0, (size_t)n * sizeof *d); break; \
         }                                                                                                    \
     }
 TENSOR__LOAD_FN(tensor__load_f32, float, v)
@@ -6632,7 +6632,7 @@ TENSOR__FN void tensor__load_i64(int64_t *d, const void *from, int dtype, int64_
     case TENSOR_BOOL: TENSOR__LOAD_RUN(uint8_t, v != 0)
     case TENSOR_F16: TENSOR__LOAD_RUN(uint16_t, tensor__i64_from((double)tensor__f32_from_f16(v)))
     case TENSOR_BF16: TENSOR__LOAD_RUN(uint16_t, tensor__i64_from((double)tensor__f32_from_bf16(v)))
-    default: break;
+    default: memset(d, 0, (size_t)n * sizeof *d); break;
     }
 }
 #undef TENSOR__LOAD_RUN
@@ -8549,7 +8549,8 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
     }
     return t;
 }
-static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];        // see tensor__reads_fill
+// reads[op][k]: TENSOR__SA .. read by the derivative for operand k; filled once, before the first tensor is made.
+static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];
 // What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
 // once.
 TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *row, tensor_t *a, tensor_t *b,
@@ -9114,9 +9115,6 @@ static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
 #undef F_XOR
 #undef F_SEL
 
-// reads[op][k]: TENSOR__SA .. read by the derivative for operand k; filled once, before the first tensor is
-// made.
-static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];
 TENSOR__FN void tensor__reads_fill(void) {
     for (int id = 0; id < TENSOR_OP_POINTWISE_COUNT; id++) {
         for (int k = 0; k < 3; k++) {
