@@ -4727,11 +4727,11 @@ TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
 typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
 
 TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (s->length + 1 < s->room) { s->p[s->length] = text[i]; }
-        s->length++;
+    for (size_t i = 0; i < n; i++, s->length++) {
+        if (s->length + 1 >= s->room) { continue; }     // counts on, writes no more
+        s->p[s->length] = text[i];
+        s->p[s->length + 1] = 0;
     }
-    if (s->room) { s->p[s->length < s->room ? s->length : s->room - 1] = 0; }
 }
 TENSOR__FN void tensor__puts(tensor__text_t *s, const char *text) { tensor__put(s, text, strlen(text)); }
 TENSOR__FN void tensor__puti(tensor__text_t *s, int64_t v) {
