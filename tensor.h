@@ -8549,7 +8549,8 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
     }
     return t;
 }
-// reads[op][k]: TENSOR__SA .. read by the derivative for operand k; filled once, before the first tensor is made.
+// reads[op][k]: TENSOR__SA .. read by the derivative for operand k; filled once, before the first tensor
+// is made.
 static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];
 // What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
 // once.
