@@ -4153,6 +4153,14 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #include <stdio.h>
 #endif
 
+// Same bits whatever the flags: a product and a sum fuse only where F_FMA or V_FMA says so.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#elif defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -6970,12 +6978,6 @@ TENSOR__INLINE double tensor__round_f64(double a) {
     return tensor__isnan_f64(a) ? a : copysign(f, a);
 }
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")
-#elif defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#endif
 #define TENSOR__FORWARD(name, f)                                                                             \
     TENSOR__FN void tensor__f_##name##_f64(const void *const *in, void *const *out, const double *p,         \
                                            int64_t n) {                                                      \
@@ -7021,9 +7023,6 @@ static const tensor__body_t tensor__backward_f64[TENSOR_OP_POINTWISE_COUNT] = {
     TENSOR_OPS_TERNARY(TENSOR__X)
 #undef TENSOR__X
 };
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#endif
 
 #undef F_A
 #undef F_B
@@ -11899,6 +11898,10 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version) {
 
 #ifdef __cplusplus
 }
+#endif
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
 #endif
 
 #undef TENSOR_HERE

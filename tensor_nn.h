@@ -1575,12 +1575,6 @@ typedef enum nn__loss_t {
 #define NN__R float
 #define NN__S float
 #else
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#elif defined(__GNUC__)
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")
-#endif
 #if TENSOR_NN__PASS == 4
 #define NN__R double
 #else
@@ -2244,9 +2238,6 @@ static const nn__cpu_t NN__K(cpu) = {
 #undef V_MAX
 #undef V_HSUM
 #undef V_HMAX
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#endif
 #endif
 #undef NN__K
 #endif   // TENSOR_NN__PASS
@@ -2257,6 +2248,14 @@ static const nn__cpu_t NN__K(cpu) = {
 
 #if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE) && !defined(TENSOR_NN__PASS)
 #define TENSOR_NN_IMPLEMENTATION_DONE
+
+// As in tensor.h: nothing fuses a product and a sum but V_FMA.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#elif defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#endif
 
 // ------------------------------------------------------------------------------
 // >>impl-functional                                MARK: functional fronts and gradients
@@ -8768,6 +8767,10 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     if (finished || !p->terminal) fputc('\n', stderr);
     fflush(stderr);
 }
+#endif
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
 #endif
 
 #endif   // TENSOR_NN_IMPLEMENTATION
