@@ -3467,7 +3467,8 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #undef TENSOR__ADDC
 #define TENSOR__ADDC(i, u) if (mr > i) { \
         x##i = V_ADD(nv > 1 ? V_LOAD(o) : TENSOR__LOADW(o), x##i); \
-        if (nv > 1) y##i = V_ADD(TENSOR__LOADW(o + V_N), y##i); } TENSOR__OUT(i, u)
+        if (nv > 1) y##i = V_ADD(TENSOR__LOADW(o + V_N), y##i); \
+        o += cs; }
 
 /* mr, nv and col are constants where this is expanded */
 TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, int64_t k, const float *a,
@@ -3495,8 +3496,12 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
         if (nv > 1) q = TENSOR__LOADW(bias + V_N);
         TENSOR__ROWS(TENSOR__BIAS, 0)
     }
-    if (add) { TENSOR__ROWS(TENSOR__ADDC, 0) }
-    else { TENSOR__ROWS(TENSOR__OUT, 0) }
+    if (add) {
+        TENSOR__ROWS(TENSOR__ADDC, 0)
+        o = c;
+        TENSOR__HIDE(o);
+    }
+    TENSOR__ROWS(TENSOR__OUT, 0)
 }
 
 #undef TENSOR__TILE
@@ -3652,7 +3657,7 @@ TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int nv, 
 }
 
 /* rectangle r of one item. Strides arrive normalised: see gemm_f32. */
-TENSOR__FN void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const float *a, const float *b,
+TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const float *a, const float *b,
                                       float *c, const int64_t *r, float *scratch) {
     /* B in place: L1 holds all of it, or at most two panels of rows would reuse a packed one */
     int b_here = g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 8192);
