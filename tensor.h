@@ -4343,7 +4343,7 @@ struct tensor__thread_t {
     tensor_generator_t rng;
     tensor_t *fresh;                // last result not stamped with a call site yet
     tensor__storage_t *written;     // storage of the last in-place change not stamped yet
-    struct { int code, reported; const char *site; char op[200]; char text[480]; } error;
+    struct { int code, reported; const char *site, *outer; char op[200]; char text[480]; } error;
     char shown[760];                // tensor_error_text's buffer
     const char *path[TENSOR__PATH];
     int path_depth;
@@ -4824,6 +4824,7 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int cod
     th->error.code = code;
     th->error.reported = 0;
     th->error.site = NULL;
+    th->error.outer = NULL;
     tensor__text_t s = {th->error.text, sizeof th->error.text, 0};
     va_list v;
     va_start(v, format);
@@ -4838,6 +4839,13 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int cod
     }
     return TENSOR__POISON;
 }
+// y, the result of an op made of others, whose error was raised by one of those: the text says both names.
+TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char *function) {
+    if (y == TENSOR__POISON && th->error.code && !th->error.site && !th->error.reported) {
+        if (strncmp(function, "tensor_", 7) == 0 && function[7] != '_') { th->error.outer = function + 7; }
+    }
+    return y;
+}
 TENSOR__FN const char *tensor__basename(const char *site) {
     const char *base = site;
     for (; *site; site++) { if (*site == '/' || *site == '\\') { base = site + 1; } }
@@ -4848,6 +4856,14 @@ TENSOR_API const char *(tensor_error_text)(void) {
     tensor__text_t s = {th->shown, sizeof th->shown, 0};
     th->shown[0] = 0;
     if (!th->error.code) { return th->shown; }
+    if (th->error.outer) {
+        size_t n = strlen(th->error.outer);
+        if (n > 2 && strcmp(th->error.outer + n - 2, "_n") == 0) { n -= 2; }
+        if (strncmp(th->error.text, th->error.outer, n) != 0 || th->error.text[n] != ':') {
+            tensor__put(&s, th->error.outer, n);
+            tensor__puts(&s, ": ");
+        }
+    }
     tensor__puts(&s, th->error.text);
     if (th->error.site) { tensor__puts(&s, " at "); tensor__puts(&s, tensor__basename(th->error.site)); }
     if (th->error.op[0]) { tensor__puts(&s, " in "); tensor__puts(&s, th->error.op); }
@@ -5960,7 +5976,6 @@ TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(tensor__thread_t *th, const tens
 }
 TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
     tensor__thread_t *th = tensor__self();
-    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
     th->fresh = NULL;
     th->written = NULL;
     o->th = th;
@@ -5990,6 +6005,8 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
         if (!t && i >= row->required && row->nin >= 0) { continue; }
         return tensor__bad_arg(th, row, i, nin, t);
     }
+    // Not for poison arguments: those are the error on its way out to the call that stamps it.
+    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
     return 1;
 }
 TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *dims, int ndim) {
@@ -7445,7 +7462,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
 
 // For ops made of others: returns y and drops every other tensor made since `mark_`.
 #define TENSOR__MARK tensor__thread_t *th_ = tensor__self(); int64_t mark_ = th_->top;
-#define TENSOR__RETURN(y) return tensor__tidy(th_, mark_, y)
+#define TENSOR__RETURN(y) return tensor__named(th_, tensor__tidy(th_, mark_, y), __func__)
 
 // ------------------------------------------------------------------------------
 // >>impl-create                                    MARK: creation
