@@ -6165,6 +6165,8 @@ typedef struct nn__group_t {
 
 // One parameter in one step.
 typedef struct nn__job_t {
+    nn__param_t *param;
+    tensor_t *from;   // whose elements x are: the parameter or a copy of it
     void *x, *s0, *s1, *s2;
     const void *g;
     int64_t n, task;
@@ -6236,6 +6238,11 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
             NN__FAIL(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
                      (int64_t)i, t);
             return TENSOR_ERR_DTYPE;
+        }
+        if (!(tensor_is_leaf)(t)) {
+            NN__FAIL(TENSOR_ERR_AUTOGRAD, "%s: parameter %d %t is no leaf but the result of an operation",
+                     nn__rule_names[o->rule], (int64_t)i, t);
+            return TENSOR_ERR_AUTOGRAD;
         }
         for (k = 0; k < o->nparams && o->param[k].t != t; k++) {
         }
@@ -6582,85 +6589,80 @@ TENSOR__FN int nn__plain(const tensor_t *t, int dtype) {
     return t->dtype == dtype && (t->flags & TENSOR__CONTIGUOUS) != 0;
 }
 
-// One parameter that is strided or half precision (or has such a gradient): through contiguous copies.
-TENSOR__FN int nn__step_copied(nn__param_t *p, const nn__update_t *u, nn__update_fn fn) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
-    tensor_dtype_t dtype = p->t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
-    tensor_t *x = (tensor_clone)((tensor_to)(p->t, dtype));
-    tensor_t *g = (tensor_contiguous)((tensor_to)(p->t->grad, dtype));
-    int bad = (tensor_is_poison)(x) || (tensor_is_poison)(g);
-    if (!bad) {
-        fn(u, nn__pointer(x), nn__pointer(g), p->state[0] ? nn__pointer(p->state[0]) : NULL,
-           p->state[1] ? nn__pointer(p->state[1]) : NULL, p->state[2] ? nn__pointer(p->state[2]) : NULL,
-           x->numel);
-        bad = (tensor_is_poison)((tensor_copy_)(p->t, x));
-    }
-    (tensor_scope_end)(scope);
-    return bad ? tensor_error_code() : TENSOR_OK;
+// t itself if the kernels can read it as it is, else a contiguous copy, whole before anything changes.
+TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, int dtype) {
+    return nn__plain(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
 }
 
+// All that can fail comes before the first change: a step happens to every parameter or to none.
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     int code = tensor_error_code(), i, k, nupdates = 0;
     int64_t total = 0, tasks = 0;
+    tensor_scope_t scope;
     if (code != TENSOR_OK) return code;
     code = nn__bad_optimizer("step", o);
     if (code != TENSOR_OK) return code;
     for (i = 0; i < o->ngroups; i++) o->group[i].step = -1;
+    scope = TENSOR__(scope)(0);
+    o->njobs = 0;
     for (i = 0; i < o->nparams; i++) {
         nn__param_t *p = &o->param[i];
+        nn__group_t *group = &o->group[p->group];
+        int dtype = p->t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+        nn__job_t *j = &o->job[o->njobs];
+        tensor_t *g;
         if (!p->t->grad || p->t->numel == 0) continue;
         if (p->t->device != TENSOR_CPU) {
             NN__FAIL(TENSOR_ERR_DEVICE, "step: parameter %d %t is not on the CPU", (int64_t)i, p->t);
-            return TENSOR_ERR_DEVICE;
+            break;
         }
         for (k = 0; k < NN__MAX_STATE; k++) {
             if (p->state[k] || !nn__uses_state(o, k)) continue;
             p->state[k] = nn__zeros_held(p->t);
-            if (!p->state[k]) return tensor_error_code();
+            if (!p->state[k]) break;
         }
-    }
-    o->njobs = 0;
-    for (i = 0; i < o->nparams; i++) {
-        nn__param_t *p = &o->param[i];
-        tensor_t *x = p->t, *g = x->grad;
-        int dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
-        nn__group_t *group = &o->group[p->group];
-        nn__job_t *j;
-        if (!g || x->numel == 0) continue;
-        p->step++;
-        if (p->step != group->step) {
-            group->step = p->step;
+        if (k < NN__MAX_STATE) break;
+        j->param = p;
+        j->from = nn__step_operand(p->t, dtype);
+        g = nn__step_operand(p->t->grad, dtype);
+        if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) break;
+        if (p->step + 1 != group->step) {
+            group->step = p->step + 1;
             group->update = nupdates;
-            nn__numbers(o, p->group, p->step, &o->update[nupdates++]);
+            nn__numbers(o, p->group, p->step + 1, &o->update[nupdates++]);
         }
-        if (!nn__plain(x, dtype) || !nn__plain(g, dtype)) {
-            code = nn__step_copied(p, &o->update[group->update], nn__kernel(o->rule, dtype));
-            if (code != TENSOR_OK) return code;
-            continue;
-        }
-        j = &o->job[o->njobs++];
-        j->x = nn__pointer(x);
+        j->x = nn__pointer(j->from);
         j->g = nn__pointer(g);
         j->s0 = p->state[0] ? nn__pointer(p->state[0]) : NULL;
         j->s1 = p->state[1] ? nn__pointer(p->state[1]) : NULL;
         j->s2 = p->state[2] ? nn__pointer(p->state[2]) : NULL;
-        j->n = x->numel;
+        j->n = p->t->numel;
         j->fn = nn__kernel(o->rule, dtype);
         j->size = dtype == TENSOR_F64 ? 8 : 4;
         j->update = group->update;
         j->task = tasks;
-        tasks += (x->numel + NN__CHUNK - 1) / NN__CHUNK;
-        total += x->numel;
-        x->storage->version++;
-        x->storage->write_op = "step";
-        x->storage->write_site = NULL;
+        tasks += (j->n + NN__CHUNK - 1) / NN__CHUNK;
+        total += j->n;
+        o->njobs++;
     }
-    if (total >= NN__PARALLEL_FROM && TENSOR__(thread_count)() > 1) {
-        TENSOR__(parallel)(tasks, nn__step_task, o);
-    } else {
-        for (i = 0; i < o->njobs; i++) nn__run_job(o, &o->job[i], 0, o->job[i].n);
+    code = i < o->nparams ? tensor_error_code() : TENSOR_OK;
+    if (code == TENSOR_OK) {
+        if (total >= NN__PARALLEL_FROM && TENSOR__(thread_count)() > 1) {
+            TENSOR__(parallel)(tasks, nn__step_task, o);
+        } else {
+            for (i = 0; i < o->njobs; i++) nn__run_job(o, &o->job[i], 0, o->job[i].n);
+        }
+        for (i = 0; i < o->njobs; i++) {
+            nn__param_t *p = o->job[i].param;
+            p->step++;
+            if (o->job[i].from != p->t) (tensor_copy_)(p->t, o->job[i].from);
+            else p->t->storage->version++;
+            p->t->storage->write_op = "step";
+            p->t->storage->write_site = NULL;
+        }
     }
-    return TENSOR_OK;
+    (tensor_scope_end)(scope);
+    return code;
 }
 
 TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
@@ -6870,10 +6872,12 @@ TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double st
 
 struct nn_data_loader_t {
     tensor__owned_t owned;   // first: the context's list
+    int dead;                // as an optimizer's
     nn_dataset_t set;        // its x, y are held and contiguous
     int64_t batch, batches, position, epoch;
     int64_t *order;   // len entries; NULL if not shuffled
     int64_t order_epoch;
+    int *codes;       // what get said for each row of a batch; NULL if the samples are in memory
     uint64_t seed;
     int workers;
 };
@@ -6916,7 +6920,19 @@ TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
     if (l->set.x) TENSOR__(drop)(l->set.x);
     if (l->set.y) TENSOR__(drop)(l->set.y);
     nn__free(l->order);
-    nn__free(l);
+    nn__free(l->codes);
+    l->order = NULL;
+    l->codes = NULL;
+    l->batches = 0;
+    l->dead = 1;
+}
+
+// The code after raising if l cannot be used, else 0.
+TENSOR__FN int nn__bad_loader(const char *op, const nn_data_loader_t *l) {
+    if (!l) return nn__poisoned(op, "the loader", l);
+    if (!l->dead) return TENSOR_OK;
+    NN__FAIL(TENSOR_ERR_OWNER, "%s: the loader was freed", op);
+    return TENSOR_ERR_OWNER;
 }
 
 TENSOR__FN void nn__loader_shutdown(tensor__owned_t *o) {
@@ -6924,8 +6940,9 @@ TENSOR__FN void nn__loader_shutdown(tensor__owned_t *o) {
 }
 
 TENSOR_API int nn_data_loader_free(nn_data_loader_t *l) {
-    if (l) nn__loader_close(l);
-    return TENSOR_OK;
+    int code = l ? nn__bad_loader("data_loader_free", l) : TENSOR_OK;
+    if (l && code == TENSOR_OK) nn__loader_close(l);
+    return code;
 }
 
 // A held contiguous tensor with t's elements; NULL after raising.
@@ -6980,8 +6997,13 @@ TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a) {
             l->order = (int64_t *)nn__memory((uint64_t)d->len, sizeof(int64_t));
             bad |= !l->order;
         }
+        if (!d->x) {
+            l->codes = (int *)nn__memory((uint64_t)(size < d->len ? size : d->len) + 1, sizeof(int));
+            bad |= !l->codes;
+        }
         if (bad) {
             nn__loader_close(l);
+            nn__free(l);
             l = NULL;
         }
     }
@@ -6994,7 +7016,8 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
 }
 
 TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches) {
-    if (!l) return nn__poisoned("seek", "the loader", l);
+    int code = nn__bad_loader("seek", l);
+    if (code != TENSOR_OK) return code;
     if (batches < 0) {
         NN__FAIL(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
         return TENSOR_ERR_SHAPE;
@@ -7047,8 +7070,6 @@ typedef struct nn__gather_t {
     char *x, *y;
     size_t x_row, y_row;   // bytes
     int64_t from, rows, per_task;
-    tensor__count_t code;   // of the first failing get
-    int64_t failed;
 } nn__gather_t;
 
 TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
@@ -7069,11 +7090,7 @@ TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
             if (g->x_row) memcpy(x, sx + (size_t)at * g->x_row, g->x_row);
             if (y && g->y_row) memcpy(y, sy + (size_t)at * g->y_row, g->y_row);
         } else {
-            int code = d->get(d->user, at, x, y);
-            if (code != 0 && TENSOR__ATOMIC_LOAD(&g->code) == 0) {
-                TENSOR__ATOMIC_STORE(&g->code, (tensor__count_t)code);
-                g->failed = at;
-            }
+            g->l->codes[i] = d->get(d->user, at, x, y);
         }
     }
 }
@@ -7097,10 +7114,7 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     b->x = b->y = TENSOR__(poison);
     b->size = b->index = b->epoch = 0;
     if (tensor_error_code() != TENSOR_OK) return 0;
-    if (!l) {
-        nn__poisoned("next", "the loader", l);
-        return 0;
-    }
+    if (nn__bad_loader("next", l) != TENSOR_OK) return 0;
     if (l->position >= l->batches) {
         l->position = 0;
         l->epoch++;
@@ -7120,8 +7134,6 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     g.y_row = b->y ? (size_t)(b->y->numel / g.rows) * tensor_dtype_size(l->set.y_dtype) : 0;
     g.x = (char *)b->x->storage->data;
     g.y = b->y ? (char *)b->y->storage->data : NULL;
-    g.code = 0;
-    g.failed = 0;
     g.per_task = 1 + (int64_t)(65536 / (g.x_row + g.y_row + 1));
     if (!l->set.x) g.per_task = 1;
     tasks = (g.rows + g.per_task - 1) / g.per_task;
@@ -7130,9 +7142,12 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     } else {
         for (i = 0; i < tasks; i++) nn__gather_task(&g, i, 0);
     }
-    if (g.code != 0) {
-        NN__FAIL(g.code > 0 && g.code < TENSOR_ERR_COUNT ? g.code : TENSOR_ERR_IO,
-                 "next: get failed for sample %d with code %d", g.failed, (int64_t)g.code);
+    for (i = 0; l->codes && i < g.rows; i++) {
+        int code = l->codes[i];
+        if (code == 0) continue;
+        NN__FAIL(code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_IO,
+                 "next: get failed for sample %d with code %d", l->order ? l->order[g.from + i] : g.from + i,
+                 (int64_t)code);
         b->x = b->y = TENSOR__(poison);
         return 0;
     }
@@ -7398,6 +7413,7 @@ typedef struct nn__named_index_t {
 
 struct nn_safetensors_t {
     tensor__owned_t owned;   // first: the context's list
+    int dead;                // as an optimizer's
     nn__source_t source;
     char *header, *label;
     uint64_t data;   // where the data begins in the source
@@ -7439,7 +7455,8 @@ TENSOR__FN void nn__reader_close(nn_safetensors_t *r) {
     nn__free(r->entry);
     nn__free(r->sorted);
     nn__free(r->metadata);
-    nn__free(r);
+    r->count = r->nmetadata = 0;
+    r->dead = 1;
 }
 
 TENSOR__FN void nn__reader_shutdown(tensor__owned_t *o) {
@@ -7447,6 +7464,10 @@ TENSOR__FN void nn__reader_shutdown(tensor__owned_t *o) {
 }
 
 TENSOR_API int nn_safetensors_close(nn_safetensors_t *r) {
+    if (r && r->dead) {
+        NN__FAIL(TENSOR_ERR_OWNER, "safetensors_close: the reader was closed already");
+        return TENSOR_ERR_OWNER;
+    }
     if (r) nn__reader_close(r);
     return TENSOR_OK;
 }
@@ -7842,6 +7863,7 @@ TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     }
     if (ok) return r;
     nn__reader_close(r);
+    nn__free(r);
     return NULL;
 }
 
@@ -7910,6 +7932,7 @@ TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name)
         nn__poisoned("safetensors_get", r ? "name" : "the reader", NULL);
         return TENSOR__(poison);
     }
+    if (r->dead) return NN__FAIL(TENSOR_ERR_OWNER, "safetensors_get: the reader was closed");
     e = nn__find_entry(r, name);
     if (e) return nn__read_entry(r, e);
     return NN__FAIL(TENSOR_ERR_INDEX, "safetensors: \"%s\" has no tensor \"%s\"", r->label, name);
