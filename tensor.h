@@ -6151,7 +6151,7 @@ TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
     while (list) {
         tensor__node_t *n = list;
         list = n->next;
-        tensor__saved_drop(th, n);
+        if (!n->used) { tensor__saved_drop(th, n); }
         for (int i = 0; i < n->nin; i++) {
             tensor__node_t *to = n->edge[i].node;
             if (to && TENSOR__DROP(&to->refs)) {
@@ -8567,6 +8567,7 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
     for (int d = 0; d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
+        TENSOR__HIDE(d);                                // or two calls of memcpy for a number or two
     }
     return t;
 }
@@ -9187,17 +9188,20 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted) {
             continue;
         }
         if (!v->storage || v->dtype != TENSOR_F32 || !v->contiguous || v->numel != gy->numel) { return 0; }
-        if (!tensor__check_saved(g, v)) { return 1; }
+        if (v->storage->version != v->version && !tensor__check_saved(g, v)) { return 1; }
         in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset;
     }
     in[4] = (const float *)gy->storage->data + gy->offset;
+    int shared = g->gx[0] == gy || (n->nin > 1 && g->gx[1] == gy) || (n->nin > 2 && g->gx[2] == gy);
     for (int k = 0; k < 3; k++) {
         out[k] = NULL;
         if (!(wanted >> k & 1)) { continue; }
-        tensor_t *t = tensor__like(g->th, n->row->name, gy);
+        // The last result takes the place of a gradient nobody else holds: each element is read before.
+        int mine = !(wanted >> (k + 1)) && gy->refs == 1 && gy->storage->refs == 1 && !shared;
+        tensor_t *t = mine ? gy : tensor__like(g->th, n->row->name, gy);
         if (!t) { return 0; }
         g->gx[k] = t;
-        out[k] = t->storage->data;
+        out[k] = (float *)t->storage->data + t->offset;
     }
     const double *p = n->p ? n->p->f : NULL;
     if (slot >= 0) {
@@ -11125,7 +11129,7 @@ typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OU
 typedef struct tensor__pass_t {
     tensor__slot_t *slots;              // heap order: by node->seq, highest first
     int32_t count, room;
-    int32_t *table, mask;               // open addressing: slot index + 1
+    int32_t *table, mask, hashed;       // open addressing: slot index + 1; unused while few nodes wait
     struct { uint64_t seq; int32_t slot; } *heap;
     int32_t *unused, unused_count;      // free places in slots
     tensor_t *const *inputs;            // autograd_grad: what is asked for, else NULL
@@ -11136,6 +11140,17 @@ typedef struct tensor__pass_t {
 TENSOR__INLINE uint32_t tensor__hash(const void *p) {
     uint64_t u = (uint64_t)(uintptr_t)p >> 6;
     return (uint32_t)((u * 0x9E3779B97F4A7C15u) >> 32);
+}
+enum { TENSOR__FEW = 8 };               // waiting nodes that are looked through one by one
+// All waiting nodes into the table, which is empty.
+TENSOR__FN void tensor__pass_hash(tensor__pass_t *p) {
+    p->hashed = 1;
+    for (int32_t i = 0; i < p->count; i++) {
+        int32_t slot = p->heap[i].slot;
+        uint32_t h = tensor__hash(p->slots[slot].node) & (uint32_t)p->mask;
+        while (p->table[h]) { h = (h + 1) & (uint32_t)p->mask; }
+        p->table[h] = slot + 1;
+    }
 }
 TENSOR__FN int tensor__pass_grow(tensor__thread_t *th, tensor__pass_t *p) {
     int32_t room = p->room ? p->room * 2 : 64;
@@ -11160,12 +11175,7 @@ TENSOR__FN int tensor__pass_grow(tensor__thread_t *th, tensor__pass_t *p) {
     p->unused = p->table + 2 * room;
     p->unused_count = 0;
     for (int32_t i = room - 1; i >= p->room; i--) { p->unused[p->unused_count++] = i; }
-    for (int32_t i = 0; i < p->count; i++) {
-        int32_t slot = p->heap[i].slot;
-        uint32_t h = tensor__hash(p->slots[slot].node) & (uint32_t)p->mask;
-        while (p->table[h]) { h = (h + 1) & (uint32_t)p->mask; }
-        p->table[h] = slot + 1;
-    }
+    if (p->hashed) { tensor__pass_hash(p); }
     p->room = room;
     if (old) { tensor__raw_free(th->ctx, old); }
     return 1;
@@ -11173,14 +11183,24 @@ TENSOR__FN int tensor__pass_grow(tensor__thread_t *th, tensor__pass_t *p) {
 // The slot of a node, made and put into the heap if it has none. NULL = out of memory.
 TENSOR__FN tensor__slot_t *tensor__pass_slot(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node) {
     if (p->count == p->room && !tensor__pass_grow(th, p)) { return NULL; }
-    uint32_t h = tensor__hash(node) & (uint32_t)p->mask;
-    while (p->table[h]) {
-        tensor__slot_t *s = &p->slots[p->table[h] - 1];
-        if (s->node == node) { return s; }
-        h = (h + 1) & (uint32_t)p->mask;
+    uint32_t h = 0;
+    if (!p->hashed) {
+        for (int32_t i = 0; i < p->count; i++) {
+            tensor__slot_t *s = &p->slots[p->heap[i].slot];
+            if (s->node == node) { return s; }
+        }
+        if (p->count == TENSOR__FEW) { tensor__pass_hash(p); }
+    }
+    if (p->hashed) {
+        h = tensor__hash(node) & (uint32_t)p->mask;
+        while (p->table[h]) {
+            tensor__slot_t *s = &p->slots[p->table[h] - 1];
+            if (s->node == node) { return s; }
+            h = (h + 1) & (uint32_t)p->mask;
+        }
     }
     int32_t slot = p->unused[--p->unused_count];
-    p->table[h] = slot + 1;
+    if (p->hashed) { p->table[h] = slot + 1; }
     tensor__slot_t *s = &p->slots[slot];
     s->node = node;
     TENSOR__HOLD(&node->refs);
@@ -11210,22 +11230,22 @@ TENSOR__FN tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
     p->heap[i].seq = seq;
     p->heap[i].slot = moved;
     tensor__slot_t s = p->slots[slot];
+    p->unused[p->unused_count++] = slot;
+    if (!p->hashed) { return s; }
+    p->hashed = n > 0;
     uint32_t mask = (uint32_t)p->mask, h = tensor__hash(s.node) & mask;
     while (p->table[h] != slot + 1) { h = (h + 1) & mask; }
     for (uint32_t j = h;;) {            // close the gap, so that searches still find what lies behind
         p->table[h] = 0;
         for (;;) {
             j = (j + 1) & mask;
-            if (!p->table[j]) { goto closed; }
+            if (!p->table[j]) { return s; }
             uint32_t home = tensor__hash(p->slots[p->table[j] - 1].node) & mask;
             if (((j - home) & mask) >= ((j - h) & mask)) { break; }
         }
         p->table[h] = p->table[j];
         h = j;
     }
-closed:
-    p->unused[p->unused_count++] = slot;
-    return s;
 }
 
 // Whether nobody else can see t's data: it may be added to in place.
