@@ -9002,12 +9002,16 @@ TENSOR_API tensor_t *(tensor_contiguous)(tensor_t *x) {
 TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k);
 TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k);
 TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k);
-#define F_A tensor__grad_in(g, 0)
-#define F_B tensor__grad_in(g, 1)
-#define F_C_ tensor__grad_in(g, 2)
-#define F_Y tensor__grad_out(g, 0)
-#define F_G g->gy[0]
-#define F_C(x) tensor_scalar((double)(x), (tensor_dtype_t)g->gy[0]->dtype)
+// Halves are computed in f32 and rounded once, by the edge: as the fused kernel does.
+TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
+    return t->dtype == TENSOR_F16 || t->dtype == TENSOR_BF16 ? (tensor_to)(t, TENSOR_F32) : t;
+}
+#define F_A tensor__wide(tensor__grad_in(g, 0))
+#define F_B tensor__wide(tensor__grad_in(g, 1))
+#define F_C_ tensor__wide(tensor__grad_in(g, 2))
+#define F_Y tensor__wide(tensor__grad_out(g, 0))
+#define F_G tensor__wide(g->gy[0])
+#define F_C(x) tensor_scalar((double)(x), g->gy[0]->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32)
 #define F_P(k) F_C(p[k])
 #define F_INF F_C(INFINITY)
 #define F_ADD(a, b) tensor_add(a, b)

@@ -552,9 +552,6 @@ static void run_grad_values(const op_t *op) {
                     for (flags = 0; flags <= TENSOR_CREATE_GRAPH; flags += TENSOR_CREATE_GRAPH) {
                         if (!isa_there[isa] ||
                             (flags && (l || isa < 3 || (op->flags & NO_GRADGRAD)))) continue;
-                        // made of tensors, the quotient is rounded to half precision before it is cut
-                        if (flags && t >= 2 && (op->id == TENSOR_OP_FMOD ||
-                                                op->id == TENSOR_OP_REMAINDER)) continue;
                         tensor_set_cpu(isas[isa]);
                         n = gradients_of(op, in, got, flags);
                         n_gradvalues++;
