@@ -1,6 +1,6 @@
-"""reference.py rows... - the rows of micro.c and gpt_step.c in PyTorch, printed in the same form.
+"""reference.py rows... - the rows of micro.c, ops.c and gpt_step.c in PyTorch, printed in the same form.
 
-usage: reference.py micro | gpt THREADS VOCABULARY
+usage: reference.py micro | ops THREADS | gpt THREADS VOCABULARY
 """
 import statistics
 import sys
@@ -149,7 +149,76 @@ def gpt(threads, vocabulary, batch=12, context=64, steps=12):
     row(f"gpt_step_{threads}t", 1e3 * statistics.median(taken), "ms")
 
 
+def ops(threads):
+    """The rows of ops.c."""
+    torch.set_num_threads(threads)
+
+    def measure(name, work, f, *leaves):
+        def both():
+            y = f()
+            y.backward(y.detach() if y.numel() > 1 else None)
+            for leaf in leaves:
+                leaf.grad = None
+        with torch.set_grad_enabled(bool(leaves)):
+            seconds = median(both if leaves else f)
+        row(name, 1e-9 * work / seconds, "")
+
+    def product(name, m, n, k, nt):
+        a, b = torch.randn(m, k), torch.randn(n, k) if nt else torch.randn(k, n)
+        measure(name, 2.0 * m * n * k, (lambda: F.linear(a, b)) if nt else (lambda: a @ b))
+
+    def convolution(name, n, i, o, kernel, size, stride, groups, both):
+        x = torch.randn(n, i, size, size, requires_grad=both)
+        w = torch.randn(o, i // groups, kernel, kernel, requires_grad=both)
+        s = (size + kernel // 2 * 2 - kernel) // stride + 1
+        work = 2.0 * n * o * s * s * (i // groups * kernel * kernel) * (3 if both else 1)
+        measure(name, work, lambda: F.conv2d(x, w, None, stride, kernel // 2, 1, groups), *([x, w] if both else []))
+
+    def elements(name, f, rows, columns, both=False):
+        x = torch.rand(rows, columns, requires_grad=both)
+        measure(name, rows * columns, lambda: f(x), *([x] if both else []))
+
+    for n in (16, 32, 64, 128, 256, 512, 1024):
+        product(f"sgemm_{n}", n, n, n, False)
+    for m, n, k in ((1, 1024, 1024), (8, 1024, 1024), (20, 800, 400), (64, 512, 784), (128, 3072, 768)):
+        product(f"linear_{m}x{n}x{k}", m, n, k, True)
+    for name, *shape in (("lenet1", 64, 1, 32, 5, 28, 1, 1), ("lenet2", 64, 32, 64, 5, 12, 1, 1),
+                         ("64_3x3", 32, 64, 64, 3, 32, 1, 1), ("256_3x3", 32, 256, 256, 3, 8, 1, 1),
+                         ("1x1", 4, 256, 64, 1, 56, 1, 1), ("7x7_stem", 4, 3, 64, 7, 224, 2, 1),
+                         ("depthwise", 4, 128, 128, 3, 56, 1, 128)):
+        convolution(f"conv_{name}", *shape, False)
+        if name != "7x7_stem":
+            convolution(f"conv_{name}_both", *shape, True)
+    other = {n: torch.randn(n, 1024) for n in (64, 1024, 16384)}
+    some = torch.rand(1024, 1024) > 0.5
+    classes = torch.randint(0, 1000, (1024,))
+    ones = torch.ones(768)
+    elements("add", lambda x: x + other[64], 64, 1024)
+    elements("relu", torch.relu, 64, 1024)
+    elements("sum", torch.sum, 64, 1024)
+    elements("add_64MB", lambda x: x + other[16384], 16384, 1024)
+    for name in ("exp", "sigmoid", "tanh", "erf"):
+        elements(name, getattr(torch, name), 1024, 1024)
+    elements("gelu", F.gelu, 1024, 1024)
+    elements("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), 1024, 1024)
+    elements("pow", lambda x: x ** 2.5, 1024, 1024)
+    elements("where", lambda x: torch.where(some, x, other[1024]), 1024, 1024)
+    elements("argmax", torch.argmax, 1024, 1024)
+    elements("argmax_dim", lambda x: x.argmax(1), 1024, 1024)
+    elements("rand", lambda x: torch.rand(1 << 20), 1024, 1024)
+    elements("randn", lambda x: torch.randn(1 << 20), 1024, 1024)
+    elements("dropout", lambda x: F.dropout(x, 0.1), 1024, 1024)
+    elements("max_pool2d", lambda x: F.max_pool2d(x.view(16, 64, 32, 32), 2), 1024, 1024)
+    elements("transpose", lambda x: x.t().contiguous(), 1024, 1024)
+    for suffix, both in (("", False), ("_both", True)):
+        elements("softmax" + suffix, lambda x: torch.softmax(x, 1), 1024, 1000, both)
+        elements("layer_norm" + suffix, lambda x: F.layer_norm(x, (768,), ones, ones), 1024, 768, both)
+        elements("cross_entropy" + suffix, lambda x: F.cross_entropy(x, classes), 1024, 1000, both)
+
+
 if sys.argv[1] == "micro":
     micro()
+elif sys.argv[1] == "ops":
+    ops(int(sys.argv[2]))
 else:
     gpt(int(sys.argv[2]), int(sys.argv[3]))
