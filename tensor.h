@@ -15,7 +15,8 @@
 //   >>manual  >>config  >>types  >>errors  >>context  >>scopes  >>create  >>inspect  >>views
 //   >>pointwise  >>reduce  >>linalg  >>index  >>random  >>autograd  >>sites  >>cpp
 //   >>shared  >>ops  >>vocabulary
-//   >>kernels  >>simd  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm  >>kernel-table
+//   >>kernels  >>simd  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm  >>kernel-random
+//   >>kernel-table
 //   >>impl  >>impl-platform  >>impl-state  >>impl-alloc  >>impl-errors  >>impl-context  >>impl-threads
 //   >>impl-scopes
 //   >>impl-front  >>impl-gate  >>impl-tape  >>impl-iterator  >>impl-cpu  >>impl-create  >>impl-inspect
@@ -1957,6 +1958,7 @@ typedef enum tensor_op_id_t {
  */
 TENSOR__INLINE uint32_t tensor__bits_from_f32(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
 TENSOR__INLINE float tensor__f32_from_bits(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
+TENSOR__INLINE int tensor__isnan_f32(float x) { return (tensor__bits_from_f32(x) & 0x7FFFFFFFu) > 0x7F800000u; }
 
 TENSOR__FN float tensor__f32_from_f16(uint16_t h)
 {
@@ -2164,6 +2166,8 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 #define V_STORE_F16(p, v) ((void)(*(uint16_t *)(p) = tensor__f16_from_f32(v)))
 #define V_LOAD_BF16(p) tensor__f32_from_bf16(*(const uint16_t *)(p))
 #define V_STORE_BF16(p, v) ((void)(*(uint16_t *)(p) = tensor__bf16_from_f32(v)))
+#define VI_LOAD_U8(p) ((int32_t)*(const uint8_t *)(p))
+#define VI_STORE_U8(p, v) ((void)(*(uint8_t *)(p) = (uint8_t)(v)))
 
 #define D_SET(x) ((double)(x))
 #define D_ADD(a, b) ((a) + (b))
@@ -2285,6 +2289,21 @@ TENSOR__INLINE V_I TENSOR__K(mullo)(V_I a, V_I b)
 #define TENSOR__STORE16(p, v) \
     _mm_storel_epi64((__m128i *)(void *)(p), TENSOR__K(pack16)(_mm_srai_epi32(_mm_slli_epi32(v, 16), 16)))
 TENSOR__INLINE __m128i TENSOR__K(pack16)(__m128i v) { return _mm_packs_epi32(v, v); }
+TENSOR__INLINE __m128i TENSOR__K(load_u8)(const void *p)
+{
+    int32_t i;
+    memcpy(&i, p, 4);
+    return _mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(i), _mm_setzero_si128()), _mm_setzero_si128());
+}
+TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v)
+{
+    int32_t i;
+    v = _mm_packs_epi32(v, v);
+    i = _mm_cvtsi128_si32(_mm_packus_epi16(v, v));
+    memcpy(p, &i, 4);
+}
+#define VI_LOAD_U8(p) TENSOR__K(load_u8)(p)
+#define VI_STORE_U8(p, v) TENSOR__K(store_u8)(p, v)
 
 #elif TENSOR__PASS == 2
 #define V_BITS(v) _mm256_castps_si256(v)
@@ -2321,6 +2340,13 @@ TENSOR__INLINE __m128i TENSOR__K(pack16)(__m128i v) { return _mm_packs_epi32(v, 
 #define TENSOR__D_FMA(a, b, c) _mm256_fmadd_pd(a, b, c)
 #define TENSOR__LOAD16(p) _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 #define TENSOR__STORE16(p, v) TENSOR__K(store16)(p, v)
+#define VI_LOAD_U8(p) _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p)))
+#define VI_STORE_U8(p, v) TENSOR__K(store_u8)(p, v)
+TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m256i v)
+{
+    __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    _mm_storel_epi64((__m128i *)p, _mm_packus_epi16(w, w));
+}
 TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v)
 {
     __m256i w = _mm256_permute4x64_epi64(_mm256_packus_epi32(v, v), 8);
@@ -2371,6 +2397,8 @@ TENSOR__FOLD_FN(min)
 #define TENSOR__D_FMA(a, b, c) _mm512_fmadd_pd(a, b, c)
 #define TENSOR__LOAD16(p) _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
 #define TENSOR__STORE16(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_cvtepi32_epi16(v))
+#define VI_LOAD_U8(p) _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define VI_STORE_U8(p, v) _mm_storeu_si128((__m128i *)(void *)(p), _mm512_cvtepi32_epi8(v))
 #define V_LOAD_F16(p) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
 #define V_STORE_F16(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_cvtps_ph(v, 0))
 /* Any n, and a subnormal result is rounded once. */
@@ -2524,6 +2552,65 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
     return M_ANY(V_ISNAN(v)) ? tensor__f32_from_bits(0x7FC00000u) : TENSOR__K(hminr)(v);
 }
 #endif
+
+/* The 4 x 4 matrices that stand at lanes 4q .. 4q + 3 of four vectors are transposed. */
+#if TENSOR__PASS == 0
+#define TENSOR__QUADS(z) ((void)(z))
+#else
+#if TENSOR__PASS == 3
+/* the forms without a mask warn in g++ 12: its own header reads an undefined vector */
+#define TENSOR__LO(a, b) _mm512_maskz_unpacklo_ps(0xFFFF, a, b)
+#define TENSOR__HI(a, b) _mm512_maskz_unpackhi_ps(0xFFFF, a, b)
+#define TENSOR__SHUF(a, b, i) _mm512_maskz_shuffle_ps(0xFFFF, a, b, i)
+#else
+#define TENSOR__LO(a, b) TENSOR__MM(unpacklo_ps)(a, b)
+#define TENSOR__HI(a, b) TENSOR__MM(unpackhi_ps)(a, b)
+#define TENSOR__SHUF(a, b, i) TENSOR__MM(shuffle_ps)(a, b, i)
+#endif
+#define TENSOR__QUADS(z) TENSOR__K(quads)(z)
+TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
+{
+    V_F a = TENSOR__LO(z[0], z[1]), b = TENSOR__HI(z[0], z[1]), c = TENSOR__LO(z[2], z[3]), d = TENSOR__HI(z[2], z[3]);
+    z[0] = TENSOR__SHUF(a, c, 0x44);
+    z[1] = TENSOR__SHUF(a, c, 0xEE);
+    z[2] = TENSOR__SHUF(b, d, 0x44);
+    z[3] = TENSOR__SHUF(b, d, 0xEE);
+}
+#undef TENSOR__LO
+#undef TENSOR__HI
+#undef TENSOR__SHUF
+#endif
+
+/* Philox4x32-10 of V_N blocks: z[w] gets word w of all. Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS
+   leaves the words of all blocks in order, z[0] first. */
+TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I *z)
+{
+    int32_t low[V_N], high[V_N];
+    V_I m0 = VI_SET((int32_t)0xD2511F53u), m1 = VI_SET((int32_t)0xCD9E8D57u), c2, c3;
+    uint32_t k0 = (uint32_t)g.seed, k1 = (uint32_t)(g.seed >> 32);
+    int i;
+    for (i = 0; i < V_N; i++) {
+        uint64_t b = block + (uint64_t)(V_N < 4 ? i : i % 4 * (V_N / 4) + i / 4);
+        low[i] = (int32_t)(uint32_t)b;
+        high[i] = (int32_t)(uint32_t)(b >> 32);
+    }
+    z[0] = VI_LOAD(low);
+    z[1] = VI_LOAD(high);
+    c2 = VI_SET((int32_t)(uint32_t)g.offset);
+    c3 = VI_SET((int32_t)(uint32_t)(g.offset >> 32));
+    for (i = 0; i < 10; i++) {
+        V_I n0 = VI_XOR(VI_XOR(VI_MULHI(m1, c2), z[1]), VI_SET((int32_t)k0));
+        V_I n2 = VI_XOR(VI_XOR(VI_MULHI(m0, z[0]), c3), VI_SET((int32_t)k1));
+        z[1] = VI_MULLO(m1, c2);
+        c3 = VI_MULLO(m0, z[0]);
+        z[0] = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    z[2] = c2;
+    z[3] = c3;
+}
 
 #if TENSOR__PASS < 3
 /* v 2^n for integer |n| <= 252; two factors, for 2^-149 and 2^128 have no float.  The first product is exact
@@ -3340,12 +3427,18 @@ TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float m
     return V_HSUM(V_ADD(a, b));
 }
 TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
-    V_F a = V_ZERO();
+    V_F a = V_ZERO(), b = a, c = a, d = a;
     int64_t i = 0;
+    for (; i + 4 * V_N <= n; i += 4 * V_N) {
+        a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a);
+        b = V_FMA(V_LOAD(x + i + V_N), V_LOAD(y + i + V_N), b);
+        c = V_FMA(V_LOAD(x + i + 2 * V_N), V_LOAD(y + i + 2 * V_N), c);
+        d = V_FMA(V_LOAD(x + i + 3 * V_N), V_LOAD(y + i + 3 * V_N), d);
+    }
     for (; i + V_N <= n; i += V_N) { a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a); }
     float s = 0;
     for (; i < n; i++) { s += x[i] * y[i]; }
-    return V_HSUM(a) + s;
+    return V_HSUM(V_ADD(V_ADD(a, b), V_ADD(c, d))) + s;
 }
 // z = x * a + b
 TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float a, float b) {
@@ -3532,41 +3625,27 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
     int j;
     for (j = 0; j < V_N; j++) r[j] = src + TENSOR__MIN(j, w - 1) * ld;
 #undef TENSOR__QUAD
-#undef TENSOR__LO
-#undef TENSOR__HI
-#undef TENSOR__SHUF
-#undef TENSOR__INS
 #if TENSOR__PASS == 3
-/* the forms without a mask warn in g++ 12: its own header reads an undefined vector */
-#define TENSOR__LO(a, b) _mm512_maskz_unpacklo_ps(0xFFFF, a, b)
-#define TENSOR__HI(a, b) _mm512_maskz_unpackhi_ps(0xFFFF, a, b)
 #define TENSOR__INS(a, b, i) _mm512_maskz_insertf32x4(0xFFFF, a, b, i)
-#define TENSOR__SHUF(a, b, i) _mm512_maskz_shuffle_ps(0xFFFF, a, b, i)
 #define TENSOR__QUAD(i) TENSOR__INS(TENSOR__INS(TENSOR__INS(_mm512_castps128_ps512( \
         _mm_loadu_ps(r[i] + p)), _mm_loadu_ps(r[i + 4] + p), 1), _mm_loadu_ps(r[i + 8] + p), 2), \
         _mm_loadu_ps(r[i + 12] + p), 3)
 #elif TENSOR__PASS == 2
-#define TENSOR__LO _mm256_unpacklo_ps
-#define TENSOR__HI _mm256_unpackhi_ps
-#define TENSOR__SHUF _mm256_shuffle_ps
 #define TENSOR__QUAD(i) _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(r[i] + p)), \
         _mm_loadu_ps(r[i + 4] + p), 1)
 #elif TENSOR__PASS == 1
-#define TENSOR__LO _mm_unpacklo_ps
-#define TENSOR__HI _mm_unpackhi_ps
-#define TENSOR__SHUF _mm_shuffle_ps
 #define TENSOR__QUAD(i) _mm_loadu_ps(r[i] + p)
 #endif
 #ifdef TENSOR__QUAD
     /* lane quads of register i hold rows i, i + 4, ..: a 4 x 4 transpose inside each quad finishes */
     for (; p + 4 <= k; p += 4) {
-        V_F z0 = TENSOR__QUAD(0), z1 = TENSOR__QUAD(1), z2 = TENSOR__QUAD(2), z3 = TENSOR__QUAD(3);
-        V_F t0 = TENSOR__LO(z0, z1), t1 = TENSOR__HI(z0, z1);
-        V_F t2 = TENSOR__LO(z2, z3), t3 = TENSOR__HI(z2, z3);
-        V_STORE(dst, TENSOR__SHUF(t0, t2, 0x44)); dst += step;
-        V_STORE(dst, TENSOR__SHUF(t0, t2, 0xEE)); dst += step;
-        V_STORE(dst, TENSOR__SHUF(t1, t3, 0x44)); dst += step;
-        V_STORE(dst, TENSOR__SHUF(t1, t3, 0xEE)); dst += step;
+        V_F z[4];
+        z[0] = TENSOR__QUAD(0);
+        z[1] = TENSOR__QUAD(1);
+        z[2] = TENSOR__QUAD(2);
+        z[3] = TENSOR__QUAD(3);
+        TENSOR__K(quads)(z);
+        for (j = 0; j < 4; j++, dst += step) V_STORE(dst, z[j]);
     }
 #endif
     for (; p < k; p++, dst += step)
@@ -3932,6 +4011,143 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
 }
 
 // ------------------------------------------------------------------------------
+// >>kernel-random                                  MARK: random numbers, conversions
+//
+// Only products and sums that no FMA joins, so a number is the same whatever the instruction set.
+// ------------------------------------------------------------------------------
+
+// Two normal numbers by Box and Muller from two words: u1 in (0, 1], so the logarithm is finite.
+TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
+    V_F f = V_ADD(V_MUL(V_FROM_I(VI_SHR(w1, 16)), V_SET(65536.0f)),
+                  V_ADD(V_FROM_I(VI_AND(w1, VI_SET(0xFFFF))), V_SET(0.5f)));
+    V_I bits = VI_SUB(V_BITS(f), VI_SET(0x3F3504F3)), e = VI_SAR(bits, 23);      // f = (1 + t) 2^e, t from sqrt(1/2) - 1
+    V_F t = V_SUB(V_OF(VI_ADD(VI_AND(bits, VI_SET(0x007FFFFF)), VI_SET(0x3F3504F3))), V_SET(1.0f)), s, c, r, a, p;
+    // ln(1 + t) = t - t^2 / 2 + t^3 p(t), relative error 2^-24.9
+    p = V_SET(0.08700430393218994f);
+    p = V_ADD(V_MUL(p, t), V_SET(-0.14267486333847046f));
+    p = V_ADD(V_MUL(p, t), V_SET(0.14914768934249878f));
+    p = V_ADD(V_MUL(p, t), V_SET(-0.1657758504152298f));
+    p = V_ADD(V_MUL(p, t), V_SET(0.19963063299655914f));
+    p = V_ADD(V_MUL(p, t), V_SET(-0.2500133812427521f));
+    p = V_ADD(V_MUL(p, t), V_SET(0.3333390951156616f));
+    a = V_MUL(t, t);
+    p = V_ADD(V_SUB(t, V_MUL(V_SET(0.5f), a)), V_MUL(V_MUL(a, t), p));
+    p = V_ADD(V_MUL(V_FROM_I(VI_SUB(e, VI_SET(32))), V_SET(0.6931471805599453f)), p);
+    r = V_SQRT(V_MAXR(V_MUL(V_SET(-2.0f), p), V_ZERO()));
+    // the angle is q quarter turns and a, |a| <= pi/4: Taylor to a^9 and a^10
+    e = VI_SHR(VI_ADD(w2, VI_SET(1 << 29)), 30);
+    a = V_MUL(V_FROM_I(VI_SUB(w2, VI_SHL(e, 30))), V_SET(1.4629180792671596e-9f));
+    t = V_MUL(a, a);
+    s = V_SET(2.7557319e-6f);
+    s = V_ADD(V_MUL(s, t), V_SET(-1.98412698e-4f));
+    s = V_ADD(V_MUL(s, t), V_SET(8.33333333e-3f));
+    s = V_ADD(V_MUL(s, t), V_SET(-1.66666667e-1f));
+    s = V_ADD(a, V_MUL(V_MUL(a, t), s));
+    c = V_SET(-2.75573192e-7f);
+    c = V_ADD(V_MUL(c, t), V_SET(2.48015873e-5f));
+    c = V_ADD(V_MUL(c, t), V_SET(-1.38888889e-3f));
+    c = V_ADD(V_MUL(c, t), V_SET(4.16666667e-2f));
+    c = V_ADD(V_MUL(c, t), V_SET(-0.5f));
+    c = V_ADD(V_MUL(c, t), V_SET(1.0f));
+    {
+        V_M odd = VI_EQ(VI_AND(e, VI_SET(1)), VI_SET(1));
+        V_I minus_s = VI_SHL(VI_AND(e, VI_SET(2)), 30), minus_c = VI_SHL(VI_AND(VI_ADD(e, VI_SET(1)), VI_SET(2)), 30);
+        p = V_SEL(odd, s, c);
+        s = V_SEL(odd, c, s);
+        *x = V_MUL(r, V_OF(VI_XOR(V_BITS(p), minus_c)));
+        *y = V_MUL(r, V_OF(VI_XOR(V_BITS(s), minus_s)));
+    }
+}
+// Elements first .. first + n of a stream, first a multiple of 4: a + b u, u uniform in [0, 1), or a + b z, z normal.
+TENSOR__FN void TENSOR__K(random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a, float b,
+                                  float *out) {
+    for (int64_t i = 0; i < n; i += 4 * V_N) {
+        V_I w[4];
+        V_F y[4];
+        TENSOR__K(philox)(g, (uint64_t)(first + i) >> 2, w);
+        if (normal) {
+            TENSOR__K(box_muller)(w[0], w[1], &y[0], &y[1]);
+            TENSOR__K(box_muller)(w[2], w[3], &y[2], &y[3]);
+        }
+        for (int k = 0; k < 4; k++) {
+            if (!normal) { y[k] = V_MUL(V_FROM_I(VI_SHR(w[k], 8)), V_SET(5.9604644775390625e-8f)); }
+            y[k] = V_ADD(V_SET(a), V_MUL(V_SET(b), y[k]));
+        }
+        TENSOR__QUADS(y);
+        float t[4 * V_N], *to = n - i < 4 * V_N ? t : out + i;
+        for (int k = 0; k < 4; k++) { V_STORE(to + k * V_N, y[k]); }
+        if (to == t) { memcpy(out + i, t, (size_t)(n - i) * sizeof(float)); }
+    }
+}
+
+// n elements to f32 and back; 0 = not a dtype they know. BOOL: 1 where the value is not 0.
+TENSOR__FN int64_t TENSOR__K(load)(float *d, const void *p, int dtype, int64_t n) {
+    const uint8_t *b = (const uint8_t *)p;
+    const uint16_t *h = (const uint16_t *)p;
+    int64_t i = 0;
+    switch (dtype) {
+    case TENSOR_U8: for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_FROM_I(VI_LOAD_U8(b + i))); } break;
+    case TENSOR_BOOL:
+        for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_MINR(V_FROM_I(VI_LOAD_U8(b + i)), V_SET(1.0f))); }
+        break;
+    case TENSOR_I32:
+        for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_FROM_I(VI_LOAD((const int32_t *)p + i))); }
+        break;
+    case TENSOR_F16: for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_LOAD_F16(h + i)); } break;
+    case TENSOR_BF16: for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_LOAD_BF16(h + i)); } break;
+    default: break;
+    }
+    return i;
+}
+TENSOR__FN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int64_t n) {
+    uint16_t *h = (uint16_t *)p;
+    int64_t i = 0;
+    switch (dtype) {
+    case TENSOR_BOOL:
+        for (; i + V_N <= n; i += V_N) {
+            V_F one = V_SEL(V_NE(V_LOAD(s + i), V_ZERO()), V_SET(1.0f), V_ZERO());
+            VI_STORE_U8((uint8_t *)p + i, VI_TRUNC(one));
+        }
+        break;
+    case TENSOR_F16: for (; i + V_N <= n; i += V_N) { V_STORE_F16(h + i, V_LOAD(s + i)); } break;
+    case TENSOR_BF16: for (; i + V_N <= n; i += V_N) { V_STORE_BF16(h + i, V_LOAD(s + i)); } break;
+    default: break;
+    }
+    return i;
+}
+
+// Where x first has the value v, the first NaN if v is one; n if nowhere.
+TENSOR__FN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
+    int nan = tensor__isnan_f32(v);
+    int64_t i = 0;
+    for (; i + V_N <= n; i += V_N) {
+        V_F u = V_LOAD(x + i);
+        if (nan ? M_ANY(V_ISNAN(u)) : M_ANY(V_EQ(u, V_SET(v)))) { break; }
+    }
+    while (i < n && !(nan ? tensor__isnan_f32(x[i]) : x[i] == v)) { i++; }
+    return i;
+}
+
+// y[c][r] = x[r][c] for all rows and columns; ld elements from line to line.
+TENSOR__FN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const float *x, int64_t xld, float *y,
+                                     int64_t yld) {
+    float t[64 * V_N];
+    for (int64_t c = 0; c < columns; c += 64) {
+        int64_t n = columns - c < 64 ? columns - c : 64;
+        for (int64_t r = 0; r < rows; r += V_N) {
+            int w = (int)(rows - r < V_N ? rows - r : V_N);
+            const float *from = x + r * xld + c;
+            if (w == V_N) {
+                TENSOR__K(gemm_transpose)(n, w, from, xld, y + c * yld + r, yld);
+                continue;
+            }
+            TENSOR__K(gemm_transpose)(n, w, from, xld, t, V_N);
+            for (int64_t k = 0; k < n; k++) { memcpy(y + (c + k) * yld + r, t + k * V_N, (size_t)w * sizeof(float)); }
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------
 // >>kernel-table                                   MARK: what a pass offers
 // ------------------------------------------------------------------------------
 
@@ -3940,7 +4156,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
     TENSOR__K(leaf_sum), TENSOR__K(leaf_max), TENSOR__K(leaf_min), TENSOR__K(add_row),
     TENSOR__K(row_softmax), TENSOR__K(row_log_softmax), TENSOR__K(row_logsumexp),
     TENSOR__K(row_softmax_backward), TENSOR__K(row_log_softmax_backward), TENSOR__K(row_dot),
-    TENSOR__K(gemm_f32),
+    TENSOR__K(gemm_f32), TENSOR__K(random), TENSOR__K(load), TENSOR__K(store), TENSOR__K(find), TENSOR__K(transpose),
 };
 
 #undef F_A
@@ -4104,6 +4320,9 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_LE
 #undef V_LOAD
 #undef V_LOAD_BF16
+#undef VI_LOAD_U8
+#undef VI_STORE_U8
+#undef TENSOR__QUADS
 #undef V_LOAD_F16
 #undef V_LOG
 #undef V_LOG10
@@ -6338,6 +6557,11 @@ typedef struct tensor__isa_t {
     void (*row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
     float (*row_dot)(const float *x, const float *y, int64_t n);
     void (*gemm_f32)(const tensor__gemm_t *g);
+    void (*random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a, float b, float *out);
+    int64_t (*load)(float *d, const void *p, int dtype, int64_t n);
+    int64_t (*store)(void *p, int dtype, const float *s, int64_t n);
+    int64_t (*find)(const float *x, int64_t n, float v);
+    void (*transpose)(int64_t rows, int64_t columns, const float *x, int64_t xld, float *y, int64_t yld);
 } tensor__isa_t;
 
 /* GEMM, common to all ISA passes: the call, its scratch, the references, the f64 product
@@ -6746,6 +6970,7 @@ typedef struct tensor__iter_t {
     int nin, nout, ndim, klass, lanes;
     int64_t dims[TENSOR_MAX_DIMS], numel;
     tensor__body_t body;
+    const tensor__isa_t *isa;                   // whose conversions may be used, or NULL
     const double *p;
     int slot[TENSOR__ITER_ARGS];                // where the body expects each input
     int nslots;
@@ -6761,6 +6986,7 @@ TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, 
     it->nout = nout;
     it->klass = klass;
     it->numel = numel;
+    it->isa = NULL;
     for (int a = 0; a < n; a++) {
         const tensor_arg_t *x = &args[a];
         tensor__iter_arg_t *y = &it->arg[a];
@@ -6821,10 +7047,16 @@ TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first
     while (n > 0) {
         int64_t run = it->dims[last] - at[last];
         if (run > n) { run = n; }
+        char *p = x->data + offset * x->size;
+        int64_t fast = 0;               // elements the vector conversions took
+        if (it->isa && x->strides[last] == 1) {
+            fast = store ? it->isa->store(p, x->dtype, (const float *)(const void *)b, run)
+                         : it->isa->load((float *)(void *)b, p, x->dtype, run);
+        }
         if (store) {
-            tensor__store_run(x->data + offset * x->size, x->dtype, x->strides[last], b, it->klass, run);
+            tensor__store_run(p + fast * x->size, x->dtype, x->strides[last], b + fast * bs, it->klass, run - fast);
         } else {
-            tensor__load_run(b, it->klass, x->data + offset * x->size, x->dtype, x->strides[last], run);
+            tensor__load_run(b + fast * bs, it->klass, p + fast * x->size, x->dtype, x->strides[last], run - fast);
         }
         b += run * bs;
         n -= run;
@@ -7363,6 +7595,45 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
 }
 
 // Forward: inputs A B C, one output that has the broadcast shape.
+// A copy that turns rows into columns: in squares, so that every line of both is fetched once.
+typedef struct tensor__turn_t {
+    const tensor__isa_t *isa;
+    const tensor__iter_t *it;
+    int dim;                            // where x runs along; y runs along the last
+} tensor__turn_t;
+enum { TENSOR__TURN = 64 };             // columns of x a task takes
+TENSOR__FN void tensor__turn_task(void *arg, int64_t task, int worker) {
+    const tensor__turn_t *v = (const tensor__turn_t *)arg;
+    const tensor__iter_t *it = v->it;
+    const int64_t *xs = it->arg[0].strides, *ys = it->arg[1].strides;
+    int last = it->ndim - 1;
+    int64_t per = (it->dims[v->dim] + TENSOR__TURN - 1) / TENSOR__TURN, c = task % per * TENSOR__TURN, rest = task / per;
+    const float *x = (const float *)(const void *)it->arg[0].data + c;
+    float *y = (float *)(void *)it->arg[1].data + c * ys[v->dim];
+    (void)worker;
+    for (int d = last - 1; d >= 0; d--) {
+        if (d == v->dim) { continue; }
+        x += rest % it->dims[d] * xs[d];
+        y += rest % it->dims[d] * ys[d];
+        rest /= it->dims[d];
+    }
+    v->isa->transpose(it->dims[last], tensor__least(TENSOR__TURN, it->dims[v->dim] - c), x, xs[last], y, ys[v->dim]);
+}
+// 1 = done
+TENSOR__FN int tensor__turn(const tensor__isa_t *isa, const tensor__iter_t *it) {
+    tensor__turn_t v;
+    int last = it->ndim - 1;
+    v.isa = isa;
+    v.it = it;
+    if (last < 1 || it->arg[0].dtype != it->arg[1].dtype || it->arg[0].size != 4 || it->arg[1].strides[last] != 1 ||
+        it->arg[0].strides[last] == 1 || it->dims[last] < 4) { return 0; }
+    for (v.dim = last - 1; v.dim >= 0 && it->arg[0].strides[v.dim] != 1; v.dim--) { }
+    if (v.dim < 0 || it->dims[v.dim] < 4) { return 0; }
+    int64_t tasks = it->numel / it->dims[last] / it->dims[v.dim];
+    tensor__parallel(tasks * ((it->dims[v.dim] + TENSOR__TURN - 1) / TENSOR__TURN), tensor__turn_task, &v);
+    return 1;
+}
+
 TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     tensor_arg_t *y = &c->arg[c->nin];
     const tensor__isa_t *isa = TENSOR__ISA(c->thread);
@@ -7388,6 +7659,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     }
     tensor__iter_t it;
     tensor__iter_init(&it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, klass);
+    if (c->row->id == TENSOR_OP_CLONE && tensor__turn(isa, &it)) { return 0; }
     for (int i = 0; i < c->nin; i++) { it.slot[i] = i; }
     it.nslots = 5;
     it.p = c->p ? c->p->f : NULL;
@@ -7407,6 +7679,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     } else {
         it.body = isa->forward[c->row->id];
         it.lanes = isa->lanes;
+        it.isa = isa;
     }
     tensor__iter_run(&it);
     return 0;
@@ -7455,6 +7728,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     it.nslots = 5;
     it.p = c->p ? c->p->f : NULL;
     it.lanes = klass == TENSOR__C_F32 ? isa->lanes : 1;
+    it.isa = klass == TENSOR__C_F32 ? isa : NULL;
     it.body = klass == TENSOR__C_F32 ? isa->backward[c->row->id] : tensor__backward_f64[c->row->id];
     tensor__iter_run(&it);
     return 0;
@@ -9765,6 +10039,8 @@ TENSOR__FN void tensor__row_task(void *arg, int64_t task, int worker) {
             case TENSOR_OP_LOG_SOFTMAX: r->isa->row_log_softmax(fa, fy, n); break;
             case TENSOR_OP_LOGSUMEXP: fy[0] = r->isa->row_logsumexp(fa, (float *)(void *)work, n); break;
             case TENSOR_OP_SOFTMAX_BACKWARD: r->isa->row_softmax_backward(fa, fb, fy, n); break;
+            case TENSOR_OP_ARGMAX: ((int64_t *)(void *)to)[0] = r->isa->find(fa, n, r->isa->leaf_max(fa, n)); break;
+            case TENSOR_OP_ARGMIN: ((int64_t *)(void *)to)[0] = r->isa->find(fa, n, r->isa->leaf_min(fa, n)); break;
             default: r->isa->row_log_softmax_backward(fa, fb, fy, n); break;
             }
             continue;
@@ -9796,7 +10072,8 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c) {
     r.klass = tensor__is_float(x->dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
     r.fast = x->dtype == TENSOR_F32 && !c->thread->ctx->reference && r.n > 0 &&
              (id == TENSOR_OP_SOFTMAX || id == TENSOR_OP_LOG_SOFTMAX || id == TENSOR_OP_LOGSUMEXP ||
-              id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD);
+              id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD || id == TENSOR_OP_ARGMAX ||
+              id == TENSOR_OP_ARGMIN);
     if (r.rows == 0) { return 0; }
     r.per = r.n ? (TENSOR__GRAIN / 4 + r.n - 1) / r.n : r.rows;
     tensor__parallel((r.rows + r.per - 1) / r.per, tensor__row_task, &r);
@@ -10621,15 +10898,15 @@ TENSOR_API void (tensor_manual_seed)(uint64_t seed) {
 TENSOR_API tensor_generator_t (tensor_get_generator)(void) { return tensor__self()->rng; }
 TENSOR_API void (tensor_set_generator)(tensor_generator_t g) { tensor__self()->rng = g; }
 
-typedef struct tensor__random_t { tensor_call_t *c; tensor__iter_t it; int64_t n; } tensor__random_t;
+typedef struct tensor__random_t { tensor_call_t *c; tensor__iter_t it; int64_t n; int direct; } tensor__random_t;
 // Values of elements first..first+n (n <= BLOCK, first a multiple of 4), as double.
 TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int64_t n, double *out) {
     const tensor_params_t *p = c->p;
-    int id = c->row->id, wide = c->arg[c->nin].dtype == TENSOR_F64;
+    int id = c->row->id;
     uint32_t w[4];
     for (int64_t i = 0; i < n; ) {
         int64_t e = first + i;
-        if (id == TENSOR_OP_RANDINT || (id == TENSOR_OP_RAND && wide)) {        // two words an element
+        if (id == TENSOR_OP_RANDINT || id == TENSOR_OP_RAND) {        // two words an element
             tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)e >> 1, w);
             uint64_t u = (uint64_t)w[e & 1 ? 3 : 1] << 32 | w[e & 1 ? 2 : 0];
             if (id == TENSOR_OP_RANDINT) {
@@ -10653,9 +10930,6 @@ TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int6
                     (double)w[k | 1] * 2.3283064365386963e-10;
                 double r = sqrt(-2 * log(u1)), a = 6.283185307179586 * u2;
                 out[i] = p->f[0] + p->f[1] * r * (k & 1 ? sin(a) : cos(a));
-            } else if (id == TENSOR_OP_RAND) {
-                out[i] = (double)((float)p->f[0] +
-                                  (float)(p->f[1] - p->f[0]) * ((float)(w[k] >> 8) * 5.9604644775390625e-8f));
             } else {
                 out[i] = (double)w[k] * 2.3283064365386963e-10;        // BERNOULLI compares this with p
             }
@@ -10670,6 +10944,13 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
     for (int64_t i = task * TENSOR__GRAIN; i < end; i += TENSOR__BLOCK) {
         int64_t m = tensor__least(end - i, TENSOR__BLOCK);
         double block[TENSOR__BLOCK], p[TENSOR__BLOCK];
+        if (r->it.klass == TENSOR__C_F32) {
+            float *f = r->direct ? (float *)c->arg[c->nin].data + i : (float *)(void *)block;
+            TENSOR__ISA(c->thread)->random(c->row->id == TENSOR_OP_RANDN, c->rng, i, m, (float)c->p->f[0],
+                                           (float)(c->row->id == TENSOR_OP_RANDN ? c->p->f[1] : c->p->f[1] - c->p->f[0]), f);
+            if (!r->direct) { tensor__iter_move(&r->it, c->nin, i, m, f, 1); }
+            continue;
+        }
         tensor__random_block(c, i, m, block);
         if (c->row->id == TENSOR_OP_BERNOULLI) {
             tensor__iter_move(&r->it, 0, i, m, p, 0);
@@ -10683,8 +10964,10 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c) {
     tensor__random_t r;
     r.c = c;
     r.n = y->numel;
-    int klass = c->row->id == TENSOR_OP_RANDINT ? TENSOR__C_I64 : TENSOR__C_F64;
+    int klass = c->row->id == TENSOR_OP_RANDINT ? TENSOR__C_I64
+              : c->row->id == TENSOR_OP_BERNOULLI || y->dtype == TENSOR_F64 ? TENSOR__C_F64 : TENSOR__C_F32;
     tensor__iter_init(&r.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, klass);
+    r.direct = y->dtype == TENSOR_F32 && y->contiguous;
     tensor__parallel((r.n + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__random_task, &r);
     return 0;
 }
