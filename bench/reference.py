@@ -1,6 +1,6 @@
-"""reference.py rows... - the rows of micro.c, ops.c and gpt_step.c in PyTorch, printed in the same form.
+"""reference.py rows... - the rows of micro.c, ops.c, models.c and gpt_step.c in PyTorch, printed in the same form.
 
-usage: reference.py micro | ops THREADS | gpt THREADS VOCABULARY
+usage: reference.py micro | ops THREADS | models THREADS | gpt THREADS VOCABULARY
 """
 import statistics
 import sys
@@ -216,8 +216,42 @@ def ops(threads):
         elements("cross_entropy" + suffix, lambda x: F.cross_entropy(x, classes), 1024, 1000, both)
 
 
+def models(threads):
+    """The rows of models.c."""
+    torch.set_num_threads(threads)
+
+    def infer(name, net, x):
+        with torch.no_grad():
+            row(name, 1e6 * median(lambda: net(x).argmax().item()), "us")
+
+    def train(name, net, opt, x, y):
+        def step():
+            loss = F.cross_entropy(net(x), y)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        row(name, 1e6 * median(step), "us")
+
+    net = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+    infer("rl_act", net, torch.randn(1, 8))
+    train("rl_train_32", net, torch.optim.Adam(net.parameters()), torch.randn(32, 8), torch.randint(0, 4, (32,)))
+    net = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10))
+    infer("mlp_infer_1", net, torch.randn(1, 784))
+    opt = torch.optim.Adam(net.parameters())
+    for batch in (1, 32, 128):
+        train(f"mlp_train_{batch}", net, opt, torch.randn(batch, 784), torch.randint(0, 10, (batch,)))
+    net = nn.Sequential(nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 5, padding=2),
+                        nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1568, 128), nn.ReLU(), nn.Linear(128, 10))
+    infer("cnn_infer_1", net, torch.randn(1, 1, 28, 28))
+    opt = torch.optim.SGD(net.parameters(), 0.02, 0.9)
+    for batch in (1, 64):
+        train(f"cnn_train_{batch}", net, opt, torch.randn(batch, 1, 28, 28), torch.randint(0, 10, (batch,)))
+
+
 if sys.argv[1] == "micro":
     micro()
+elif sys.argv[1] == "models":
+    models(int(sys.argv[2]))
 elif sys.argv[1] == "ops":
     ops(int(sys.argv[2]))
 else:
