@@ -13,14 +13,14 @@
 //
 // CONTENTS (search for the tag)
 //   >>manual  >>config  >>types  >>errors  >>context  >>scopes  >>create  >>inspect  >>views
-//   >>pointwise  >>reduce  >>linalg  >>index  >>random  >>autograd  >>sites  >>cpp
+//   >>pointwise  >>reduce  >>sort  >>linalg  >>index  >>random  >>autograd  >>sites  >>cpp
 //   >>shared  >>ops  >>vocabulary
 //   >>kernels  >>simd  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm  >>kernel-random
 //   >>kernel-table
 //   >>impl  >>impl-platform  >>impl-state  >>impl-alloc  >>impl-errors  >>impl-context  >>impl-threads
 //   >>impl-scopes
 //   >>impl-front  >>impl-gate  >>impl-tape  >>impl-iterator  >>impl-cpu  >>impl-create  >>impl-inspect
-//   >>impl-views  >>impl-pointwise  >>impl-reduce  >>impl-linalg  >>impl-index  >>impl-random
+//   >>impl-views  >>impl-pointwise  >>impl-reduce  >>impl-linalg  >>impl-index  >>impl-sort  >>impl-random
 //   >>impl-autograd  >>impl-engine  >>impl-print  >>impl-table
 //   >>license
 //
@@ -708,13 +708,66 @@ TENSOR_API tensor_t *tensor_std_dim(tensor_t *x, int64_t dim, int64_t correction
 TENSOR_API tensor_t *tensor_norm_dim(tensor_t *x, int64_t dim, int keepdim);
 TENSOR_API tensor_t *tensor_logsumexp(tensor_t *x, int64_t dim, int keepdim);
 
-// Several dims at once.  -> new;  grad spreads g;  errors as above
+// Several dims at once, n = 0 means all. PyTorch's dtype= is tensor_sum_dims(tensor_to(x, dtype), ...).
+//   -> new;  grad as the function of one dim;  errors as above
 TENSOR_API tensor_t *tensor_sum_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_mean_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+TENSOR_API tensor_t *tensor_prod_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+TENSOR_API tensor_t *tensor_amax_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+TENSOR_API tensor_t *tensor_amin_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+TENSOR_API tensor_t *tensor_any_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+TENSOR_API tensor_t *tensor_all_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+TENSOR_API tensor_t *tensor_logsumexp_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+TENSOR_API tensor_t *tensor_var_dims(tensor_t *x, const int64_t *dims, int n, int64_t correction,
+                                     int keepdim);
+TENSOR_API tensor_t *tensor_std_dims(tensor_t *x, const int64_t *dims, int n, int64_t correction,
+                                     int keepdim);
+// How many elements are not 0.   -> new i64;  grad none;  errors as above
+TENSOR_API tensor_t *tensor_count_nonzero(tensor_t *x);
+TENSOR_API tensor_t *tensor_count_nonzero_dims(tensor_t *x, const int64_t *dims, int n);
+// Sum and mean of the elements that are not NaN.   -> new;  grad as sum and mean, 0 at NaN;  errors as above
+TENSOR_API tensor_t *tensor_nansum(tensor_t *x);
+TENSOR_API tensor_t *tensor_nansum_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+TENSOR_API tensor_t *tensor_nanmean(tensor_t *x);
+TENSOR_API tensor_t *tensor_nanmean_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
+// p-norm (sum |x|^p)^(1/p) of all elements or over dims; p = INFINITY: largest |x|, -INFINITY: smallest,
+// 0: how many are not 0.
+//   -> new, dtype of x;  grad 0 where the norm or x is 0;  errors as above
+TENSOR_API tensor_t *tensor_norm_p(tensor_t *x, double p);
+TENSOR_API tensor_t *tensor_norm_p_dims(tensor_t *x, double p, const int64_t *dims, int n, int keepdim);
+
+// Two results: the first is returned, the second stored (poison on failure).
+//   mean, largest   receives the second, owned like the first
+//   -> variance (deviation, minimum), new;  grad as the single functions;  errors as above
+TENSOR_API tensor_t *tensor_var_mean(tensor_t *x, int64_t correction, tensor_t **mean);
+TENSOR_API tensor_t *tensor_var_mean_dims(tensor_t *x, const int64_t *dims, int n, int64_t correction,
+                                          int keepdim, tensor_t **mean);
+TENSOR_API tensor_t *tensor_std_mean(tensor_t *x, int64_t correction, tensor_t **mean);
+TENSOR_API tensor_t *tensor_std_mean_dims(tensor_t *x, const int64_t *dims, int n, int64_t correction,
+                                          int keepdim, tensor_t **mean);
+TENSOR_API tensor_t *tensor_aminmax(tensor_t *x, tensor_t **largest);
+TENSOR_API tensor_t *tensor_aminmax_dim(tensor_t *x, int64_t dim, int keepdim, tensor_t **largest);
 
 // Running sum along dim (integers give i64).
 //   -> new, shape of x;  grad dx = reverse cumsum of g;  errors INDEX
 TENSOR_API tensor_t *tensor_cumsum(tensor_t *x, int64_t dim);
+// Running product along dim (integers give i64).
+//   -> new, shape of x;  grad exact with zeros, no division;  errors INDEX
+TENSOR_API tensor_t *tensor_cumprod(tensor_t *x, int64_t dim);
+// Running log(sum(exp)) along dim, stable.   -> new, shape of x;  grad by weights <= 1;  errors INDEX, DTYPE
+TENSOR_API tensor_t *tensor_logcumsumexp(tensor_t *x, int64_t dim);
+// Running maximum (minimum) along dim and where it stood, the last of ties; NaN stays.
+//   -> pair of new, shape of x, indices i64;  grad to the chosen index;  errors INDEX
+TENSOR_API tensor_pair_t tensor_cummax(tensor_t *x, int64_t dim);
+TENSOR_API tensor_pair_t tensor_cummin(tensor_t *x, int64_t dim);
+// n-th difference of neighbours along dim (bool: whether they differ).
+//   -> new, n fewer along dim, at least 0;  grad as sub;  errors INDEX, SHAPE (0-d, n < 0)
+TENSOR_API tensor_t *tensor_diff(tensor_t *x, int64_t n, int64_t dim);
+// Integral of y along dim by the trapezoidal rule; cumulative: the running one, one element fewer than y.
+//   x       places of the samples, [size of dim] or broadcasting to y; NULL = dx apart
+//   -> new;  grad as sub, mul, sum;  errors INDEX, SHAPE
+TENSOR_API tensor_t *tensor_trapezoid(tensor_t *y, tensor_t *x, double dx, int64_t dim);
+TENSOR_API tensor_t *tensor_cumulative_trapezoid(tensor_t *y, tensor_t *x, double dx, int64_t dim);
 
 // exp(x) / sum(exp(x)) along dim, stable: the maximum is subtracted first.
 //   -> new, shape of x;  grad dx = y * (g - sum(g * y)), saves y;  errors INDEX, DTYPE (not a float)
@@ -723,6 +776,90 @@ TENSOR_API tensor_t *tensor_softmax(tensor_t *x, int64_t dim);
 // x - logsumexp(x) along dim.
 //   -> new, shape of x;  grad dx = g - exp(y) * sum(g), saves y;  errors INDEX, DTYPE (not a float)
 TENSOR_API tensor_t *tensor_log_softmax(tensor_t *x, int64_t dim);
+
+// p-norm of a - b (they broadcast).   -> new 0-d;  grad as norm_p;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_dist(tensor_t *a, tensor_t *b, double p);
+// p-norm of the difference of every row of a and every row of b. p = 2 with more than 25 rows goes by matmul,
+// as PyTorch (faster, less exact for near rows).
+//   a, b    [..., M, K], [..., N, K]; leading dims broadcast
+//   -> new [..., M, N];  grad as norm_p;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_cdist(tensor_t *a, tensor_t *b, double p);
+// Slices along dim whose p-norm is above maxnorm are scaled down to it.
+//   -> new, shape of x;  grad as norm_p, mul;  errors INDEX, SHAPE (fewer than 2 dims, p <= 0, maxnorm < 0)
+TENSOR_API tensor_t *tensor_renorm(tensor_t *x, double p, int64_t dim, double maxnorm);
+// Covariance of variables (rows) over observations (columns).
+//   x         [variables, observations] or [observations]
+//   correction  the divisor is observations - correction (PyTorch: 1)
+//   fweights  i64 [observations], how often each counts; aweights  float >= 0, its weight; NULL = 1
+//   -> new [variables, variables] or 0-d;  grad as matmul;  errors SHAPE, DTYPE, INDEX (a negative weight)
+TENSOR_API tensor_t *tensor_cov(tensor_t *x, int64_t correction, tensor_t *fweights, tensor_t *aweights);
+// Correlation coefficients, within -1..1.   -> new, shapes as cov;  grad as cov, div;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_corrcoef(tensor_t *x);
+
+// ------------------------------------------------------------------------------
+// >>sort                                           MARK: sorting, selection, counting
+//
+// NaN is the largest value and -0 equals 0; sorts are stable always. The value of a pair is gathered, so its
+// gradient goes to the chosen places. All: -> new;  errors INDEX (dim), SHAPE, DTYPE, OUT_OF_MEMORY
+// ------------------------------------------------------------------------------
+
+// Sorted along dim, and where each element stood (msort: along dim 0, values alone).
+//   -> pair of new, shape of x, indices i64;  grad to those places;  errors INDEX
+TENSOR_API tensor_pair_t tensor_sort(tensor_t *x, int64_t dim, int descending);
+TENSOR_API tensor_t *tensor_msort(tensor_t *x);
+// The indices alone.   -> new i64, shape of x;  grad none;  errors INDEX
+TENSOR_API tensor_t *tensor_argsort(tensor_t *x, int64_t dim, int descending);
+// The k largest (or smallest) along dim, best first if sorted, else in the order of x; the first of ties.
+//   k       0..size of dim
+//   largest, sorted   PyTorch: 1, 1
+//   -> pair of new, k along dim, indices i64;  grad to those places;  errors INDEX, SHAPE (k out of range)
+TENSOR_API tensor_pair_t tensor_topk(tensor_t *x, int64_t k, int64_t dim, int largest, int sorted);
+// The k-th smallest along dim, k from 1.   -> pair of new;  grad to that place;  errors INDEX, SHAPE (k)
+TENSOR_API tensor_pair_t tensor_kthvalue(tensor_t *x, int64_t k, int64_t dim, int keepdim);
+// Median, the lower of two; NaN if there is one (nanmedian: of the others). Without dim: of all elements, NaN
+// if there are none.
+//   -> new 0-d, or pair of new;  grad to that place;  errors INDEX, SHAPE (no element along dim)
+TENSOR_API tensor_t *tensor_median(tensor_t *x);
+TENSOR_API tensor_t *tensor_nanmedian(tensor_t *x);
+TENSOR_API tensor_pair_t tensor_median_dim(tensor_t *x, int64_t dim, int keepdim);
+TENSOR_API tensor_pair_t tensor_nanmedian_dim(tensor_t *x, int64_t dim, int keepdim);
+// The most frequent value along dim, the smallest of ties, and its last place.
+//   -> pair of new;  grad to that place;  errors INDEX, SHAPE (no element along dim)
+TENSOR_API tensor_pair_t tensor_mode(tensor_t *x, int64_t dim, int keepdim);
+// q-quantiles of all elements or along dim; NaN if there is one (nanquantile: of the others).
+//   x       f32 or f64
+//   q       0-d or [Q], values 0..1
+//   interpolation   "linear" (NULL), "lower", "higher", "midpoint", "nearest"
+//   -> new, [Q] in front of the dims left if q is 1-d;  grad to the two places;  errors as above, SHAPE (q)
+TENSOR_API tensor_t *tensor_quantile(tensor_t *x, tensor_t *q);
+TENSOR_API tensor_t *tensor_nanquantile(tensor_t *x, tensor_t *q);
+TENSOR_API tensor_t *tensor_quantile_dim(tensor_t *x, tensor_t *q, int64_t dim, int keepdim,
+                                         const char *interpolation);
+TENSOR_API tensor_t *tensor_nanquantile_dim(tensor_t *x, tensor_t *q, int64_t dim, int keepdim,
+                                            const char *interpolation);
+// The different values of x in rising order (unique_consecutive: each run of equal ones, in the order of x).
+//   inverse   NULL, or receives i64 [shape of x]: which value each element is
+//   counts    NULL, or receives i64 [n]: how often each value is there (in the run)
+//   -> new [n];  grad none;  errors as above
+TENSOR_API tensor_t *tensor_unique(tensor_t *x, tensor_t **inverse, tensor_t **counts);
+TENSOR_API tensor_t *tensor_unique_consecutive(tensor_t *x, tensor_t **inverse, tensor_t **counts);
+// Where values would go into sorted so that it stays so: before its equals, or behind them if right.
+//   sorted  [n] for all values, or [..., n] with the leading dims of values; rising
+//   values  dtype of sorted
+//   -> new i64, shape of values, 0..n;  grad none;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values, int right);
+// The same with one list of boundaries.   -> new i64, shape of x;  grad none;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_bucketize(tensor_t *x, tensor_t *boundaries, int right);
+// How often each integer 0, 1, .. is in x, or the sum of the weights of its places.
+//   x         integers >= 0, [n]
+//   weights   NULL, or [n]
+//   -> new [max(largest + 1, minlength)], i64, or dtype of weights (f64 if not f32);  grad none;  errors as
+//      above, INDEX (a negative value)
+TENSOR_API tensor_t *tensor_bincount(tensor_t *x, tensor_t *weights, int64_t minlength);
+// How many elements lie in each of equal bins from low to high, high included; others are left out.
+//   low, high   both 0: the smallest and the largest element
+//   -> new [bins], dtype of x;  grad none;  errors SHAPE (bins < 1, high < low, infinite range), DTYPE
+TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double high);
 
 // ------------------------------------------------------------------------------
 // >>linalg                                         MARK: matrix products
@@ -1092,9 +1229,55 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_logsumexp(...) tensor__at(TENSOR_HERE, (tensor_logsumexp)(__VA_ARGS__))
 #define tensor_sum_dims(...) tensor__at(TENSOR_HERE, (tensor_sum_dims)(__VA_ARGS__))
 #define tensor_mean_dims(...) tensor__at(TENSOR_HERE, (tensor_mean_dims)(__VA_ARGS__))
+#define tensor_prod_dims(...) tensor__at(TENSOR_HERE, (tensor_prod_dims)(__VA_ARGS__))
+#define tensor_amax_dims(...) tensor__at(TENSOR_HERE, (tensor_amax_dims)(__VA_ARGS__))
+#define tensor_amin_dims(...) tensor__at(TENSOR_HERE, (tensor_amin_dims)(__VA_ARGS__))
+#define tensor_any_dims(...) tensor__at(TENSOR_HERE, (tensor_any_dims)(__VA_ARGS__))
+#define tensor_all_dims(...) tensor__at(TENSOR_HERE, (tensor_all_dims)(__VA_ARGS__))
+#define tensor_logsumexp_dims(...) tensor__at(TENSOR_HERE, (tensor_logsumexp_dims)(__VA_ARGS__))
+#define tensor_var_dims(...) tensor__at(TENSOR_HERE, (tensor_var_dims)(__VA_ARGS__))
+#define tensor_std_dims(...) tensor__at(TENSOR_HERE, (tensor_std_dims)(__VA_ARGS__))
+#define tensor_count_nonzero(...) tensor__at(TENSOR_HERE, (tensor_count_nonzero)(__VA_ARGS__))
+#define tensor_count_nonzero_dims(...) tensor__at(TENSOR_HERE, (tensor_count_nonzero_dims)(__VA_ARGS__))
+#define tensor_nansum(...) tensor__at(TENSOR_HERE, (tensor_nansum)(__VA_ARGS__))
+#define tensor_nansum_dims(...) tensor__at(TENSOR_HERE, (tensor_nansum_dims)(__VA_ARGS__))
+#define tensor_nanmean(...) tensor__at(TENSOR_HERE, (tensor_nanmean)(__VA_ARGS__))
+#define tensor_nanmean_dims(...) tensor__at(TENSOR_HERE, (tensor_nanmean_dims)(__VA_ARGS__))
+#define tensor_norm_p(...) tensor__at(TENSOR_HERE, (tensor_norm_p)(__VA_ARGS__))
+#define tensor_norm_p_dims(...) tensor__at(TENSOR_HERE, (tensor_norm_p_dims)(__VA_ARGS__))
+#define tensor_var_mean(...) tensor__at(TENSOR_HERE, (tensor_var_mean)(__VA_ARGS__))
+#define tensor_var_mean_dims(...) tensor__at(TENSOR_HERE, (tensor_var_mean_dims)(__VA_ARGS__))
+#define tensor_std_mean(...) tensor__at(TENSOR_HERE, (tensor_std_mean)(__VA_ARGS__))
+#define tensor_std_mean_dims(...) tensor__at(TENSOR_HERE, (tensor_std_mean_dims)(__VA_ARGS__))
+#define tensor_aminmax(...) tensor__at(TENSOR_HERE, (tensor_aminmax)(__VA_ARGS__))
+#define tensor_aminmax_dim(...) tensor__at(TENSOR_HERE, (tensor_aminmax_dim)(__VA_ARGS__))
 #define tensor_cumsum(...) tensor__at(TENSOR_HERE, (tensor_cumsum)(__VA_ARGS__))
+#define tensor_cumprod(...) tensor__at(TENSOR_HERE, (tensor_cumprod)(__VA_ARGS__))
+#define tensor_logcumsumexp(...) tensor__at(TENSOR_HERE, (tensor_logcumsumexp)(__VA_ARGS__))
+#define tensor_diff(...) tensor__at(TENSOR_HERE, (tensor_diff)(__VA_ARGS__))
+#define tensor_trapezoid(...) tensor__at(TENSOR_HERE, (tensor_trapezoid)(__VA_ARGS__))
+#define tensor_cumulative_trapezoid(...) tensor__at(TENSOR_HERE, (tensor_cumulative_trapezoid)(__VA_ARGS__))
 #define tensor_softmax(...) tensor__at(TENSOR_HERE, (tensor_softmax)(__VA_ARGS__))
 #define tensor_log_softmax(...) tensor__at(TENSOR_HERE, (tensor_log_softmax)(__VA_ARGS__))
+#define tensor_dist(...) tensor__at(TENSOR_HERE, (tensor_dist)(__VA_ARGS__))
+#define tensor_cdist(...) tensor__at(TENSOR_HERE, (tensor_cdist)(__VA_ARGS__))
+#define tensor_renorm(...) tensor__at(TENSOR_HERE, (tensor_renorm)(__VA_ARGS__))
+#define tensor_cov(...) tensor__at(TENSOR_HERE, (tensor_cov)(__VA_ARGS__))
+#define tensor_corrcoef(...) tensor__at(TENSOR_HERE, (tensor_corrcoef)(__VA_ARGS__))
+#define tensor_msort(...) tensor__at(TENSOR_HERE, (tensor_msort)(__VA_ARGS__))
+#define tensor_argsort(...) tensor__at(TENSOR_HERE, (tensor_argsort)(__VA_ARGS__))
+#define tensor_median(...) tensor__at(TENSOR_HERE, (tensor_median)(__VA_ARGS__))
+#define tensor_nanmedian(...) tensor__at(TENSOR_HERE, (tensor_nanmedian)(__VA_ARGS__))
+#define tensor_quantile(...) tensor__at(TENSOR_HERE, (tensor_quantile)(__VA_ARGS__))
+#define tensor_nanquantile(...) tensor__at(TENSOR_HERE, (tensor_nanquantile)(__VA_ARGS__))
+#define tensor_quantile_dim(...) tensor__at(TENSOR_HERE, (tensor_quantile_dim)(__VA_ARGS__))
+#define tensor_nanquantile_dim(...) tensor__at(TENSOR_HERE, (tensor_nanquantile_dim)(__VA_ARGS__))
+#define tensor_unique(...) tensor__at(TENSOR_HERE, (tensor_unique)(__VA_ARGS__))
+#define tensor_unique_consecutive(...) tensor__at(TENSOR_HERE, (tensor_unique_consecutive)(__VA_ARGS__))
+#define tensor_searchsorted(...) tensor__at(TENSOR_HERE, (tensor_searchsorted)(__VA_ARGS__))
+#define tensor_bucketize(...) tensor__at(TENSOR_HERE, (tensor_bucketize)(__VA_ARGS__))
+#define tensor_bincount(...) tensor__at(TENSOR_HERE, (tensor_bincount)(__VA_ARGS__))
+#define tensor_histc(...) tensor__at(TENSOR_HERE, (tensor_histc)(__VA_ARGS__))
 #define tensor_matmul(...) tensor__at(TENSOR_HERE, (tensor_matmul)(__VA_ARGS__))
 #define tensor_mm(...) tensor__at(TENSOR_HERE, (tensor_mm)(__VA_ARGS__))
 #define tensor_bmm(...) tensor__at(TENSOR_HERE, (tensor_bmm)(__VA_ARGS__))
@@ -1147,6 +1330,14 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_data_mut(...) ((void *)(intptr_t)tensor__at_ptr(TENSOR_HERE, (tensor_data_mut)(__VA_ARGS__)))
 #define tensor_max_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_max_dim)(__VA_ARGS__))
 #define tensor_min_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_min_dim)(__VA_ARGS__))
+#define tensor_cummax(...) tensor__at_pair(TENSOR_HERE, (tensor_cummax)(__VA_ARGS__))
+#define tensor_cummin(...) tensor__at_pair(TENSOR_HERE, (tensor_cummin)(__VA_ARGS__))
+#define tensor_sort(...) tensor__at_pair(TENSOR_HERE, (tensor_sort)(__VA_ARGS__))
+#define tensor_topk(...) tensor__at_pair(TENSOR_HERE, (tensor_topk)(__VA_ARGS__))
+#define tensor_kthvalue(...) tensor__at_pair(TENSOR_HERE, (tensor_kthvalue)(__VA_ARGS__))
+#define tensor_median_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_median_dim)(__VA_ARGS__))
+#define tensor_nanmedian_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_nanmedian_dim)(__VA_ARGS__))
+#define tensor_mode(...) tensor__at_pair(TENSOR_HERE, (tensor_mode)(__VA_ARGS__))
 // Options are designated initialisers over one args struct per function: site_ first (which also allows an
 // empty list), the positional arguments, surplus_ (a surplus positional argument warns), the options. In
 // C++14 and later the members have initialisers, so that a partial list stays silent.
@@ -1873,6 +2064,9 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, "x with a view of it replaced") \
     X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_random, NULL, NOGRAD, 0, "1 with probability p") \
     X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, "tensors joined along dim i[0]") \
+    X(CUMMAX, cummax, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "index of the largest so far along the last dim, last of ties") \
+    X(CUMMIN, cummin, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "index of the smallest so far along the last dim, last of ties") \
+    X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, "running product along the last dim") \
     X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumsum, 0, "running sum along the last dim, from its end if i[0]") \
     X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, "a user's function") \
     X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, "sizes of 1 repeated without a copy") \
@@ -1880,11 +2074,15 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, "elements named by index along dim i[0]") \
     X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_add, TENSOR__SB, "rows added at index along dim i[0]") \
     X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, "rows named by index along dim i[0]") \
+    X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "index of the i[0]-th smallest along the last dim; 0: median, -1: nanmedian") \
+    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, "y_k = a_k + b_k y_(k-1) along the last dim, from its end if i[0]") \
     X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, "x - logsumexp(x) along the last dim") \
     X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "g - exp(y) sum(g); inputs g, y") \
+    X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, "running logsumexp along the last dim") \
     X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, "log of the sum of e^x along the last dim") \
     X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__SA | TENSOR__SB, "batched matrix product") \
     X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_mean, 0, "mean over the dims of mask i[0]") \
+    X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "last index of the most frequent value along the last dim") \
     X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, "i[0] indices drawn from rows of weights") \
     X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, "flat places of the true elements of a mask") \
     X(NORM, norm, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, "2-norm along the last dim") \
@@ -1898,11 +2096,14 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, "other sizes over the same elements") \
     X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, "elements replaced at index along dim i[0]") \
     X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_add, TENSOR__SB, "elements added at index along dim i[0]") \
+    X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, "places of b in sorted rows of a, behind equals if i[0]") \
     X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, "every i[2]-th index from i[1] along dim i[0]") \
     X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, "zeros with g at the places of a slice") \
     X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, "e^x / sum of e^x along the last dim") \
     X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "y (g - sum(g y)); inputs g, y") \
+    X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "indices that sort the last dim stably, falling if i[0]") \
     X(SUM, sum, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_sum, 0, "sum over the dims of mask i[0]") \
+    X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "indices of the i[0] largest (smallest if not i[1]) along the last dim, sorted if i[2]") \
     X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, "zeros above the i[0]-th diagonal") \
     X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, "zeros below the i[0]-th diagonal") \
     X(VAR, var, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, "two-pass variance along the last dim, divisor n - i[0]")
@@ -9826,19 +10027,23 @@ TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keep
     tensor__result(&o, dtype, dims, ndim);
     return tensor__finish(&o);
 }
-TENSOR__FN tensor_t *tensor__reduce_dims(int id, tensor_t *x, const int64_t *dims, int n, int keepdim) {
+// Dims as a mask, none given = all. 0 = failed, raised.
+TENSOR__FN int tensor__mask(const char *name, tensor_t *x, const int64_t *dims, int n, uint32_t *mask) {
     tensor__thread_t *th = tensor__self();
-    const char *name = tensor__row(id)->name;
-    uint32_t mask = 0;
-    if (!TENSOR__USABLE(th, name, "x", x) || !tensor__dims_given(th, name, dims, n)) {
-        return TENSOR__POISON;
-    }
+    if (!TENSOR__USABLE(th, name, "x", x) || !tensor__dims_given(th, name, dims, n)) { return 0; }
+    *mask = n ? 0 : (1u << TENSOR_MAX_DIMS) - 1;
     for (int i = 0; i < n; i++) {
         int d = tensor__dim(th, name, dims[i], x->ndim);
-        if (d < 0) { return TENSOR__POISON; }
-        if (mask >> d & 1) { return tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice", name, d); }
-        mask |= 1u << d;
+        if (d < 0) { return 0; }
+        if (*mask >> d & 1) { tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice", name,
+                                           d); return 0; }
+        *mask |= 1u << d;
     }
+    return 1;
+}
+TENSOR__FN tensor_t *tensor__reduce_dims(int id, tensor_t *x, const int64_t *dims, int n, int keepdim) {
+    uint32_t mask;
+    if (!tensor__mask(tensor__row(id)->name, x, dims, n, &mask)) { return TENSOR__POISON; }
     return tensor__reduce(id, x, x->ndim ? mask : 0, keepdim);
 }
 #define TENSOR__X(ID, name, name_dim)                                                                        \
@@ -9852,12 +10057,13 @@ TENSOR__X(SUM, sum, sum_dim) TENSOR__X(MEAN, mean, mean_dim) TENSOR__X(PROD, pro
 TENSOR__X(AMAX, max, amax_dim) TENSOR__X(AMIN, min, amin_dim) TENSOR__X(ANY, any, any_dim) TENSOR__X(ALL,
         all, all_dim)
 #undef TENSOR__X
-TENSOR_API tensor_t *(tensor_sum_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
-    return tensor__reduce_dims(TENSOR_OP_SUM, x, dims, n, keepdim);
-}
-TENSOR_API tensor_t *(tensor_mean_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
-    return tensor__reduce_dims(TENSOR_OP_MEAN, x, dims, n, keepdim);
-}
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, const int64_t *dims, int n, int keepdim) {             \
+        return tensor__reduce_dims(TENSOR_OP_##ID, x, dims, n, keepdim);                                     \
+    }
+TENSOR__X(SUM, sum_dims) TENSOR__X(MEAN, mean_dims) TENSOR__X(PROD, prod_dims) TENSOR__X(AMAX, amax_dims)
+TENSOR__X(AMIN, amin_dims) TENSOR__X(ANY, any_dims) TENSOR__X(ALL, all_dims)
+#undef TENSOR__X
 
 // g summed to a smaller shape that broadcasts to it.
 TENSOR__FN tensor_t *tensor__sum_to(tensor_t *g, const int64_t *dims, int ndim) {
@@ -9968,6 +10174,22 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
     case TENSOR_OP_CUMSUM:
         for (int64_t i = 0; i < n; i++) { int64_t k = p->i[0] ? n - 1 - i : i; y[k] = s += x[k]; }
         break;
+    case TENSOR_OP_CUMPROD:
+        s = 1;
+        for (int64_t i = 0; i < n; i++) { y[i] = s *= x[i]; }
+        break;
+    case TENSOR_OP_LINEAR_SCAN:
+        for (int64_t i = 0; i < n; i++) {
+            int64_t k = p->i[0] ? n - 1 - i : i;
+            y[k] = s = i ? x[k] + x2[k] * s : x[k];
+        }
+        break;
+    case TENSOR_OP_LOGCUMSUMEXP:        // m is the sum so far; equal infinities have no difference
+        for (int64_t i = 0; i < n; i++) {
+            double hi = x[i] > m ? x[i] : m, lo = x[i] > m ? m : x[i];
+            y[i] = m = hi == lo && hi - lo != 0 ? hi : hi + log1p(exp(lo - hi));
+        }
+        break;
     case TENSOR_OP_PROD_OTHERS:         // from both sides; exact with zeros, no division
         s = 1;
         for (int64_t i = 0; i < n; i++) { y[i] = s; s *= x[i]; }
@@ -10001,7 +10223,7 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
     default: (void)best; break;
     }
 }
-// Integers: only cumsum and argmax come here.
+// Integers: only cumsum, cumprod and argmax come here.
 TENSOR__FN void tensor__row_i64(const tensor__rowcall_t *r, const int64_t *x, int64_t *y, int64_t n) {
     if (r->c->row->id == TENSOR_OP_CUMSUM) {
         uint64_t s = 0;
@@ -10010,6 +10232,11 @@ TENSOR__FN void tensor__row_i64(const tensor__rowcall_t *r, const int64_t *x, in
             s += (uint64_t)x[k];
             y[k] = (int64_t)s;
         }
+        return;
+    }
+    if (r->c->row->id == TENSOR_OP_CUMPROD) {
+        uint64_t s = 1;
+        for (int64_t i = 0; i < n; i++) { y[i] = (int64_t)(s *= (uint64_t)x[i]); }
         return;
     }
     int64_t k = 0;
@@ -10131,6 +10358,14 @@ TENSOR_API tensor_t *(tensor_cumsum)(tensor_t *x, int64_t dim) {
     int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;
     return tensor__rows_op(TENSOR_OP_CUMSUM, x, dim, 0, 0, dtype, 0);
 }
+TENSOR_API tensor_t *(tensor_cumprod)(tensor_t *x, int64_t dim) {
+    int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;
+    return tensor__rows_op(TENSOR_OP_CUMPROD, x, dim, 0, 0, dtype, 0);
+}
+TENSOR_API tensor_t *(tensor_logcumsumexp)(tensor_t *x, int64_t dim) {
+    return tensor__needs_float("logcumsumexp", x) ?
+        tensor__rows_op(TENSOR_OP_LOGCUMSUMEXP, x, dim, 0, 0, -1, 0) : TENSOR__POISON;
+}
 TENSOR_API tensor_t *(tensor_var_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
     if (!tensor__needs_float("var", x)) { return TENSOR__POISON; }
     return tensor__rows_op(TENSOR_OP_VAR, x, dim, 1, keepdim, -1, correction);
@@ -10188,32 +10423,51 @@ TENSOR_API tensor_t *(tensor_std)(tensor_t *x, int64_t correction) {
     TENSOR__MARK
     TENSOR__RETURN((tensor_std_dim)(tensor__flat(x), 0, correction, 0));
 }
-// Value and index of the extreme along dim; the value is gathered, so its gradient goes to the chosen place
-// alone.
-TENSOR__FN tensor_pair_t tensor__extreme(int id, tensor_t *x, int64_t dim, int keepdim) {
+// x at indices along dim, and these; drop: dim, of size 1, goes. The value is gathered, so its gradient goes
+// to the chosen places alone.
+TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, int drop) {
     tensor_pair_t p;
-    p.values = TENSOR__POISON;
-    tensor_t *at = tensor__arg_op(id, x, dim, 1);
     p.indices = at;
-    if (at == TENSOR__POISON) { return p; }
-    {
-        TENSOR__MARK
-        p.values = tensor_gather(x, dim, at);
-        if (!keepdim) { p.values = tensor_squeeze(p.values, dim); }
-        p.values = tensor__tidy(th_, mark_, p.values);
-    }
-    if (!keepdim) {
-        p.indices = tensor_squeeze(at, dim);
-        (tensor_free)(at);
-    }
-    if (p.values == TENSOR__POISON || p.indices == TENSOR__POISON) { p.values = p.indices = TENSOR__POISON; }
+    p.values = at == TENSOR__POISON ? at : x->ndim ? tensor_gather(x, dim, at) : tensor_clone(x);
+    if (drop) { p.values = tensor_squeeze(p.values, dim); p.indices = tensor_squeeze(at, dim); }
     return p;
 }
+// The end of an op with several results, or poison in all of them.
+TENSOR__FN tensor_t *tensor__tidy_n(tensor__thread_t *th, int64_t mark, tensor_t **list, int n,
+                                    const char *function) {
+    uint32_t mine = 0, poison = 0;
+    for (int i = 0; i < n; i++) { poison |= (uint32_t)(list[i] == TENSOR__POISON) << i; }
+    for (int i = 0; i < n; i++) {
+        if (poison) { list[i] = TENSOR__POISON; }
+        if (!tensor__live(list[i]) || list[i]->home != th || list[i]->slot < mark) { continue; }
+        mine |= 1u << i;
+        th->stack[list[i]->slot] = NULL;
+        list[i]->slot = -1;
+    }
+    tensor__pop(th, mark);
+    for (int i = 0; i < n; i++) {
+        if (!(mine >> i & 1)) { continue; }
+        tensor__enlist(th, list[i]);        // cannot fail: popping made room
+        tensor__unbase(list[i]);
+    }
+    th->fresh = list[0] == TENSOR__POISON || list[0]->site ? NULL : list[0];
+    return tensor__named(th, list[0], function);
+}
+TENSOR__FN tensor_pair_t tensor__tidy_pair(tensor__thread_t *th, int64_t mark, tensor_pair_t p,
+                                           const char *function) {
+    tensor_t *list[2] = {p.values, p.indices};
+    p.values = tensor__tidy_n(th, mark, list, 2, function);
+    p.indices = list[1];
+    return p;
+}
+#define TENSOR__RETURN_PAIR(p) return tensor__tidy_pair(th_, mark_, p, __func__)
 TENSOR_API tensor_pair_t (tensor_max_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    return tensor__extreme(TENSOR_OP_ARGMAX, x, dim, keepdim);
+    TENSOR__MARK
+    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, 1), !keepdim));
 }
 TENSOR_API tensor_pair_t (tensor_min_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    return tensor__extreme(TENSOR_OP_ARGMIN, x, dim, keepdim);
+    TENSOR__MARK
+    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, 1), !keepdim));
 }
 
 TENSOR__FN tensor_t *tensor__rows_backward(int id, tensor_t *g, tensor_t *y) {
@@ -10256,6 +10510,302 @@ TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
     tensor_t *zero = tensor_eq_scalar(y, 0);        // the gradient of a zero vector is 0
     tensor_t *d = tensor_div(x, tensor_masked_fill(y, zero, 1));
     g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), d);
+}
+
+// ---- over several dims, of several results ----
+
+// x with dims (none given = all) moved last and made one. shape, *ndim: what reducing that one leaves.
+TENSOR__FN tensor_t *tensor__fold(const char *name, tensor_t *x, const int64_t *dims, int n, int keepdim,
+                                  int64_t *shape, int *ndim) {
+    uint32_t mask;
+    *ndim = 0;
+    if (!tensor__mask(name, x, dims, n, &mask)) { return TENSOR__POISON; }
+    int64_t order[TENSOR_MAX_DIMS], flat[TENSOR_MAX_DIMS + 1], last = 1;
+    int k = 0;
+    for (int d = 0; d < x->ndim; d++) {
+        if (mask >> d & 1) { last *= x->dims[d]; if (keepdim) { shape[(*ndim)++] = 1; } continue; }
+        flat[k] = x->dims[d];
+        order[k++] = d;
+        shape[(*ndim)++] = x->dims[d];
+    }
+    flat[k] = last;
+    int kept = k;
+    for (int d = 0; d < x->ndim; d++) { if (mask >> d & 1) { order[k++] = d; } }
+    return tensor_reshape_n(tensor_permute_n(x, order, k), flat, kept + 1);
+}
+#define TENSOR__FOLDED(name, row)                                                                            \
+    TENSOR__MARK                                                                                             \
+    int64_t shape[TENSOR_MAX_DIMS];                                                                          \
+    int ndim;                                                                                                \
+    tensor_t *f = tensor__fold(name, x, dims, n, keepdim, shape, &ndim);                                     \
+    TENSOR__RETURN(tensor_reshape_n(row, shape, ndim))
+TENSOR_API tensor_t *(tensor_logsumexp_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
+    TENSOR__FOLDED("logsumexp", tensor_logsumexp(f, -1, 0));
+}
+TENSOR_API tensor_t *(tensor_var_dims)(tensor_t *x, const int64_t *dims, int n, int64_t correction,
+                                       int keepdim) {
+    TENSOR__FOLDED("var", tensor_var_dim(f, -1, correction, 0));
+}
+TENSOR_API tensor_t *(tensor_std_dims)(tensor_t *x, const int64_t *dims, int n, int64_t correction,
+                                       int keepdim) {
+    TENSOR__FOLDED("std", tensor_std_dim(f, -1, correction, 0));
+}
+TENSOR__FN tensor_t *tensor__norm_2(tensor_t *x, const int64_t *dims, int n, int keepdim) {
+    TENSOR__FOLDED("norm", tensor_norm_dim(f, -1, 0));
+}
+#undef TENSOR__FOLDED
+TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *dims, int n, int keepdim) {
+    TENSOR__MARK
+    if (!tensor__live(x) || !tensor__needs_float("norm", x) || p == 2) {
+        TENSOR__RETURN(tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR__POISON :
+                       tensor__norm_2(x, dims, n, keepdim));
+    }
+    int half = x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64;
+    tensor_t *w = half ? tensor_to(x, TENSOR_F32) : x, *y;
+    if (p == 0) {
+        y = tensor_to(tensor_sum_dims(tensor_ne_scalar(w, 0), dims, n, keepdim), (tensor_dtype_t)w->dtype);
+    } else if (p == 1) {
+        y = tensor_sum_dims(tensor_abs(w), dims, n, keepdim);
+    } else if (p == (double)INFINITY || p == -(double)INFINITY) {
+        y = (p > 0 ? tensor_amax_dims : tensor_amin_dims)(tensor_abs(w), dims, n, keepdim);
+    } else {        // where x or the sum is 0 the power has no slope: gradient 0
+        tensor_t *none = tensor_eq_scalar(w, 0);
+        y = tensor_masked_fill(tensor_pow_scalar(tensor_abs(tensor_masked_fill(w, none, 1)), p), none,
+                               p > 0 ? 0 : (double)INFINITY);
+        y = tensor_sum_dims(y, dims, n, keepdim);
+        none = tensor_eq_scalar(y, 0);
+        y = tensor_masked_fill(tensor_pow_scalar(tensor_masked_fill(y, none, 1), 1 / p), none,
+                               p > 0 ? 0 : (double)INFINITY);
+    }
+    TENSOR__RETURN(half ? tensor_to(y, (tensor_dtype_t)x->dtype) : y);
+}
+TENSOR_API tensor_t *(tensor_norm_p)(tensor_t *x, double p) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_norm_p_dims)(x, p, NULL, 0, 0));
+}
+TENSOR_API tensor_t *(tensor_count_nonzero_dims)(tensor_t *x, const int64_t *dims, int n) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_sum_dims(tensor_ne_scalar(x, 0), dims, n, 0));
+}
+TENSOR_API tensor_t *(tensor_count_nonzero)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_sum(tensor_ne_scalar(x, 0)));
+}
+TENSOR_API tensor_t *(tensor_nansum_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
+    TENSOR__MARK
+    int has = tensor__live(x) && tensor__is_float(x->dtype);
+    TENSOR__RETURN(tensor_sum_dims(has ? tensor_masked_fill(x, tensor_isnan(x), 0) : x, dims, n, keepdim));
+}
+TENSOR_API tensor_t *(tensor_nansum)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_nansum_dims)(x, NULL, 0, 0));
+}
+TENSOR_API tensor_t *(tensor_nanmean_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
+    TENSOR__MARK
+    if (!tensor__needs_float("nanmean", x)) { return TENSOR__POISON; }
+    tensor_t *count = tensor_sum_dims(tensor_logical_not(tensor_isnan(x)), dims, n, keepdim);
+    TENSOR__RETURN(tensor_div((tensor_nansum_dims)(x, dims, n, keepdim), count));
+}
+TENSOR_API tensor_t *(tensor_nanmean)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_nanmean_dims)(x, NULL, 0, 0));
+}
+#define TENSOR__RETURN_TWO(first, second, to)                                                                \
+    tensor_t *list[2] = {first, second};                                                                     \
+    tensor__tidy_n(th_, mark_, list, 2, __func__);                                                           \
+    *(to) = list[1];                                                                                         \
+    return list[0]
+#define TENSOR__X(name)                                                                                      \
+    TENSOR_API tensor_t *(tensor_##name##_mean_dims)(tensor_t *x, const int64_t *dims, int n,                \
+                                                     int64_t correction, int keepdim, tensor_t **mean) {     \
+        TENSOR__MARK                                                                                         \
+        TENSOR__RETURN_TWO((tensor_##name##_dims)(x, dims, n, correction, keepdim),                          \
+                           tensor_mean_dims(x, dims, n, keepdim), mean);                                     \
+    }                                                                                                        \
+    TENSOR_API tensor_t *(tensor_##name##_mean)(tensor_t *x, int64_t correction, tensor_t **mean) {          \
+        return (tensor_##name##_mean_dims)(x, NULL, 0, correction, 0, mean);                                 \
+    }
+TENSOR__X(var) TENSOR__X(std)
+#undef TENSOR__X
+TENSOR_API tensor_t *(tensor_aminmax)(tensor_t *x, tensor_t **largest) {
+    TENSOR__MARK
+    TENSOR__RETURN_TWO(tensor_min(x), tensor_max(x), largest);
+}
+TENSOR_API tensor_t *(tensor_aminmax_dim)(tensor_t *x, int64_t dim, int keepdim, tensor_t **largest) {
+    TENSOR__MARK
+    TENSOR__RETURN_TWO(tensor_amin_dim(x, dim, keepdim), tensor_amax_dim(x, dim, keepdim), largest);
+}
+#undef TENSOR__RETURN_TWO
+
+// x moved along the last dim by one place, value where none is left: x_(k-1), or x_(k+1) if back.
+TENSOR__FN tensor_t *tensor__shift(tensor_t *x, int back, double value) {
+    if (!tensor__live(x) || x->numel == 0) { return x; }
+    int64_t n = x->dims[x->ndim - 1];
+    tensor_t *edge = tensor_full_like(tensor_narrow(x, -1, 0, 1), value),
+        *rest = tensor_narrow(x, -1, back, n - 1);
+    tensor_t *pair[2] = {back ? rest : edge, back ? edge : rest};
+    return tensor_cat_n(pair, 2, -1);
+}
+// y_k = a_k + b_k y_(k-1) along the last dim, the other way round if back.
+TENSOR__FN tensor_t *tensor__linear_scan(tensor_t *a, tensor_t *b, int back) {
+    tensor__op_t o;
+    tensor_t *const in[2] = {tensor_contiguous(a), tensor_contiguous(b)};
+    if (!tensor__begin(&o, TENSOR__ROW(LINEAR_SCAN), in, 2)) { return TENSOR__POISON; }
+    o.p = &o.params;
+    o.params.i[0] = back;
+    tensor__result(&o, a->dtype, a->dims, a->ndim);
+    return tensor__finish(&o);
+}
+TENSOR__FN void tensor__grad_linear_scan(tensor__grad_t *g) {
+    int back = g->p->i[0] != 0;
+    g->gx[0] = tensor__linear_scan(g->gy[0], tensor__shift(tensor__grad_in(g, 1), !back, 0), !back);
+    if (tensor__grad_need(g, 1)) {
+        g->gx[1] = tensor_mul(g->gx[0], tensor__shift(tensor__grad_out(g, 0), back, 0));
+    }
+}
+// dx_k = (product of those before k) s_k, where s_k = g_k + x_(k+1) s_(k+1).
+TENSOR__FN void tensor__grad_cumprod(tensor__grad_t *g) {
+    tensor_t *s = tensor__linear_scan(g->gy[0], tensor__shift(tensor__grad_in(g, 0), 1, 0), 1);
+    g->gx[0] = tensor_mul(s, tensor__shift(tensor__grad_out(g, 0), 0, 1));
+}
+// dx_k = e^(x_k - y_k) t_k, where t_k = g_k + e^(y_k - y_(k+1)) t_(k+1): no weight above 1.
+TENSOR__FN void tensor__grad_logcumsumexp(tensor__grad_t *g) {
+    tensor_t *x = tensor__grad_in(g, 0), *y = tensor__grad_out(g, 0);
+    tensor_t *dead = tensor_logical_and(tensor_isinf(y), tensor_lt_scalar(y, 0));   // nothing but -inf so far
+    y = tensor_masked_fill(y, dead, 0);
+    tensor_t *w = tensor_masked_fill(tensor_exp(tensor_sub(y, tensor__shift(y, 1, 0))), dead, 0);
+    tensor_t *t = tensor__linear_scan(g->gy[0], w, 1);
+    g->gx[0] = tensor_mul(tensor_exp(tensor_sub(x, y)), t);
+}
+
+TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "diff", "x", x)) { return TENSOR__POISON; }
+    if (!x->ndim || n < 0) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "diff: x %t must have a dim and n be >= 0 (got %d)", x, n);
+    }
+    int d = tensor__dim(th_, "diff", dim, x->ndim);
+    if (d < 0) { return TENSOR__POISON; }
+    for (tensor_t *from = x; n > 0 && x != TENSOR__POISON && x->dims[d]; n--) {
+        int64_t m = x->dims[d] - 1;
+        tensor_t *a = tensor_narrow(x, d, 1, m), *b = tensor_narrow(x, d, 0, m);
+        x = from->dtype == TENSOR_BOOL ? tensor_ne(a, b) : tensor_sub(a, b);
+    }
+    TENSOR__RETURN(x);
+}
+TENSOR__FN tensor_t *tensor__trapezoids(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "trapezoid", "y", y)) { return TENSOR__POISON; }
+    int d = tensor__dim(th, "trapezoid", dim, y->ndim);
+    if (d < 0 || (x && !TENSOR__USABLE(th, "trapezoid", "x", x))) { return TENSOR__POISON; }
+    int one = x && x->ndim == 1, e = one ? 0 : x ? x->ndim - y->ndim + d : 0;
+    if (!y->ndim || (x && (!x->ndim || e < 0 || x->dims[e] != y->dims[d]))) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "trapezoid: y %t must have a dim %i and x as many places",
+                            y, d);
+    }
+    int64_t n = y->dims[d] - 1, to[TENSOR_MAX_DIMS];
+    if (n < 0) { return y; }
+    y = tensor_add(tensor_narrow(y, d, 1, n), tensor_narrow(y, d, 0, n));
+    if (!x) { return tensor_mul_scalar(y, dx / 2); }
+    x = tensor_diff(x, 1, e);
+    if (y == TENSOR__POISON) { return y; }
+    for (int i = 0; i < y->ndim; i++) { to[i] = i == d ? n : 1; }
+    return tensor_mul_scalar(tensor_mul(y, one ? tensor_reshape_n(x, to, y->ndim) : x), 0.5);
+}
+TENSOR_API tensor_t *(tensor_trapezoid)(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_sum_dim(tensor__trapezoids(y, x, dx, dim), dim, 0));
+}
+TENSOR_API tensor_t *(tensor_cumulative_trapezoid)(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_cumsum(tensor__trapezoids(y, x, dx, dim), dim));
+}
+TENSOR_API tensor_t *(tensor_dist)(tensor_t *a, tensor_t *b, double p) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_norm_p)(tensor_sub(a, b), p));
+}
+TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "cdist", "a", a) ||
+        !TENSOR__USABLE(th_, "cdist", "b", b)) { return TENSOR__POISON; }
+    if (a->ndim < 2 || b->ndim < 2 || a->dims[a->ndim - 1] != b->dims[b->ndim - 1] || !(p >= 0)) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE,
+                            "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a,
+                                b, p);
+    }
+    const int64_t k = -1;
+    if (p == 2 && (a->dims[a->ndim - 2] > 25 || b->dims[b->ndim - 2] > 25)) {
+        tensor_t *aa = tensor_sum_dim(tensor_square(a), -1, 1), *bb = tensor_sum_dim(tensor_square(b), -1, 1);
+        tensor_t *d = tensor_sub(tensor_add(aa, tensor_mT(bb)),
+                                 tensor_mul_scalar(tensor_matmul(a, tensor_mT(b)), 2));
+        tensor_t *none = tensor_le_scalar(d, 0);        // distance 0 has gradient 0
+        TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(d, none, 1)), none, 0));
+    }
+    if (p == (double)INFINITY && a->dims[a->ndim - 1] == 0) { p = 1; }       // no coordinate: 0, no error
+    TENSOR__RETURN(tensor_norm_p_dims(tensor_sub(tensor_unsqueeze(a, -2), tensor_unsqueeze(b, -3)), p, &k, 1,
+                                      0));
+}
+TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double maxnorm) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "renorm", "x", x)) { return TENSOR__POISON; }
+    int d = tensor__dim(th_, "renorm", dim, x->ndim);
+    if (d < 0) { return TENSOR__POISON; }
+    if (x->ndim < 2 || !(p > 0) || !(maxnorm >= 0)) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE,
+                            "renorm: x %t must have 2 dims, p be > 0 (got %g), maxnorm >= 0 "
+                            "(got %g)", x, p, maxnorm);
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    int n = 0;
+    for (int i = 0; i < x->ndim; i++) { if (i != d) { dims[n++] = i; } }
+    tensor_t *norm = tensor_norm_p_dims(x, p, dims, n, 1), *low = tensor_le_scalar(norm, maxnorm);
+    tensor_t *scale = tensor_mul_scalar(tensor_reciprocal(tensor_add_scalar(norm, 1e-7)), maxnorm);
+    TENSOR__RETURN(tensor_mul(x, tensor_masked_fill(scale, low, 1)));
+}
+TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fweights, tensor_t *aweights) {
+    TENSOR__MARK
+    tensor_t *const given[2] = {fweights, aweights};
+    tensor_t *w = NULL;
+    if (!TENSOR__USABLE(th_, "cov", "x", x)) { return TENSOR__POISON; }
+    if (x->ndim > 2) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "cov: x %t must have at most 2 dims", x); }
+    int one = x->ndim < 2;
+    if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
+    if (one) { x = tensor_unsqueeze(tensor__flat(x), 0); }
+    if (x == TENSOR__POISON) { TENSOR__RETURN(x); }
+    for (int i = 0; i < 2; i++) {
+        if (!given[i]) { continue; }
+        if (!TENSOR__USABLE(th_, "cov", i ? "aweights" : "fweights", given[i])) { return TENSOR__POISON; }
+        if (given[i]->ndim != 1 || given[i]->dims[0] != x->dims[1] ||
+            tensor__is_float(given[i]->dtype) != i) {
+            return tensor__fail(th_, TENSOR_ERR_SHAPE, "cov: %s %t must be %s [%d], one for each observation",
+                                i ? "aweights" : "fweights", given[i], i ? "float" : "integer", x->dims[1]);
+        }
+        if (tensor_item_i64(tensor_any(tensor_lt_scalar(given[i], 0)))) {
+            return tensor__fail(th_, TENSOR_ERR_INDEX, "cov: %s must not be negative",
+                                i ? "aweights" : "fweights");
+        }
+        tensor_t *v = tensor_to(given[i], (tensor_dtype_t)x->dtype);
+        w = w ? tensor_mul(w, v) : v;
+    }
+    tensor_t *total = w ? tensor_sum(w) : tensor_scalar((double)x->dims[1], (tensor_dtype_t)x->dtype),
+        *lost = total;
+    tensor_t *mean = w ? tensor_div(tensor_sum_dim(tensor_mul(x, w), 1, 1), total) : tensor_mean_dim(x, 1, 1);
+    if (aweights) { lost = tensor_div(tensor_sum(tensor_mul(w, aweights)), total); }
+    tensor_t *by = tensor_sub(total, aweights ? tensor_mul_scalar(lost, (double)correction) :
+                              tensor_scalar((double)correction, (tensor_dtype_t)x->dtype));
+    x = tensor_sub(x, mean);
+    tensor_t *y = tensor_matmul(x, tensor_mT(w ? tensor_mul(x, w) : x));
+    y = tensor_div(y, tensor_clamp(by, 0, (double)INFINITY));
+    TENSOR__RETURN(one ? tensor_reshape_n(y, tensor__no_dims, 0) : y);
+}
+TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
+    TENSOR__MARK
+    tensor_t *c = (tensor_cov)(x, 1, NULL, NULL);
+    if (c == TENSOR__POISON || !c->ndim) { TENSOR__RETURN(c == TENSOR__POISON ? c : tensor_div(c, c)); }
+    int64_t n = c->dims[0];
+    tensor_t *sd = tensor_sqrt(tensor_slice(tensor__flat(c), 0, 0, n * n, n + 1));
+    c = tensor_div(tensor_div(c, tensor_unsqueeze(sd, 1)), sd);
+    TENSOR__RETURN(tensor_clamp(c, -1, 1));
 }
 
 // ------------------------------------------------------------------------------
@@ -10859,6 +11409,493 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
     }
     if (y != TENSOR__POISON && y->storage == x->storage) { y = tensor_clone(y); }
     TENSOR__RETURN(y);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-sort                                      MARK: sorting, selection, counting
+//
+// Kernels turn a row into unsigned keys in PyTorch's order and give indices only: sorted by radix passes
+// (skipped where all keys share the digit), selected digit by digit from the top. Values are gathered by the
+// fronts, so gather's gradient serves all. Rows are cut over threads. Rejected: comparison sorts (every dtype
+// and NaN in each comparison).
+// ------------------------------------------------------------------------------
+
+typedef struct tensor__entry_t { uint64_t key; int64_t i; } tensor__entry_t;
+
+// Entries of a row. back: falling order. NaN comes last in both, first if nan_first.
+TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int klass, int64_t n, int back,
+                                   int nan_first) {
+    for (int64_t k = 0; k < n; k++) {
+        uint64_t u = 0;
+        int nan = 0;
+        if (klass == TENSOR__C_F32) {
+            uint32_t b;
+            float v = ((const float *)x)[k] + 0.0f;         // -0 becomes 0
+            memcpy(&b, &v, 4);
+            nan = (b & 0x7FFFFFFF) > 0x7F800000;
+            u = b >> 31 ? (uint32_t)~b : b | 0x80000000;
+        } else if (klass == TENSOR__C_F64) {
+            double v = ((const double *)x)[k] + 0.0;
+            memcpy(&u, &v, 8);
+            nan = (u & INT64_MAX) > 0x7FF0000000000000;
+            u = u >> 63 ? ~u : u | (uint64_t)1 << 63;
+        } else {
+            u = (uint64_t)((const int64_t *)x)[k] ^ (uint64_t)1 << 63;
+        }
+        if (back) { u = klass == TENSOR__C_F32 ? u ^ UINT32_MAX : ~u; }
+        if (nan) { u = nan_first ? 0 : klass == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX; }
+        e[k].key = u;
+        e[k].i = k;
+    }
+}
+// Stable; t is room for as many. -> e or t, where the result is
+TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__entry_t *e, tensor__entry_t *t, int64_t n) {
+    if (n <= 48) {
+        for (int64_t i = 1; i < n; i++) {
+            tensor__entry_t v = e[i];
+            int64_t k = i;
+            for (; k > 0 && e[k - 1].key > v.key; k--) { e[k] = e[k - 1]; }
+            e[k] = v;
+        }
+        return e;
+    }
+    int64_t count[8][256];
+    memset(count, 0, sizeof count);
+    for (int64_t i = 0; i < n; i++) {
+        for (int b = 0; b < 8; b++) { count[b][e[i].key >> 8 * b & 255]++; }
+    }
+    for (int b = 0; b < 8; b++) {
+        if (count[b][e[0].key >> 8 * b & 255] == n) { continue; }
+        int64_t at = 0;
+        for (int d = 0; d < 256; d++) { int64_t m = count[b][d]; count[b][d] = at; at += m; }
+        for (int64_t i = 0; i < n; i++) { t[count[b][e[i].key >> 8 * b & 255]++] = e[i]; }
+        tensor__entry_t *swap = e;
+        e = t;
+        t = swap;
+    }
+    return e;
+}
+// The key of rank *k (from 0); *k becomes its rank among the entries of that key.
+TENSOR__FN uint64_t tensor__order_select(const tensor__entry_t *e, int64_t n, int64_t *k) {
+    uint64_t prefix = 0, mask = 0;
+    for (int shift = 56; shift >= 0; shift -= 8) {
+        int64_t count[256] = {0};
+        for (int64_t i = 0; i < n; i++) { count[e[i].key >> shift & 255] += (e[i].key & mask) == prefix; }
+        uint64_t d = 0;
+        while (*k >= count[d]) { *k -= count[d++]; }
+        prefix |= d << shift;
+        mask |= (uint64_t)255 << shift;
+    }
+    return prefix;
+}
+typedef struct tensor__order_t { tensor_call_t *c; int64_t rows, n, m, per; int klass; } tensor__order_t;
+TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
+    const tensor__order_t *r = (const tensor__order_t *)arg;
+    const tensor_call_t *c = r->c;
+    const int64_t *p = c->p->i, n = r->n, m = r->m;
+    int id = c->row->id, cls = r->klass;
+    int low = id == TENSOR_OP_CUMMIN;
+    int falling = id == TENSOR_OP_SORT ? p[0] != 0 : id == TENSOR_OP_TOPK ? p[1] != 0 : low;
+    int nan_first = falling && !low;        // NaN is the largest, but the running minimum is NaN too
+    uint64_t nan = cls == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
+    tensor__entry_t *work = (tensor__entry_t *)c->scratch + (int64_t)worker * 2 * n;
+    int64_t end = (task + 1) * r->per < r->rows ? (task + 1) * r->per : r->rows;
+    for (int64_t row = task * r->per; row < end; row++) {
+        tensor__entry_t *e = work, *t = work + n;
+        int64_t *y = (int64_t *)c->arg[1].data + row * m, at = 0, k, best = 0;
+        tensor__load_run(t, cls, (const char *)c->arg[0].data + row * n * tensor__sizes[c->arg[0].dtype],
+                         c->arg[0].dtype, 1, n);
+        tensor__order_keys(e, t, cls, n, falling, nan_first);
+        switch (id) {
+        case TENSOR_OP_SORT:
+            e = tensor__order_sort(e, t, n);
+            for (int64_t i = 0; i < n; i++) { y[i] = e[i].i; }
+            break;
+        case TENSOR_OP_TOPK: {
+            if (m == 0) { break; }
+            k = m - 1;
+            uint64_t key = tensor__order_select(e, n, &k);
+            for (int64_t i = 0; i < n; i++) {               // all below key, and the first k + 1 of key
+                if (e[i].key < key || (e[i].key == key && k-- >= 0)) { e[at++] = e[i]; }
+            }
+            if (p[2]) { e = tensor__order_sort(e, t, m); }
+            for (int64_t i = 0; i < m; i++) { y[i] = e[i].i; }
+            break;
+        }
+        case TENSOR_OP_KTHVALUE: {
+            int64_t nans = 0, first = 0;
+            for (int64_t i = n - 1; i >= 0 && cls != TENSOR__C_I64 && p[0] < 1; i--) {
+                if (e[i].key == nan) { nans++; first = i; }
+            }
+            y[0] = first;
+            if (p[0] == 0 ? nans > 0 : nans == n) { break; }
+            k = p[0] > 0 ? p[0] - 1 : (n - nans - 1) / 2;
+            uint64_t key = tensor__order_select(e, n, &k);
+            while (e[at].key != key || k-- > 0) { at++; }
+            y[0] = at;
+            break;
+        }
+        case TENSOR_OP_MODE:
+            e = tensor__order_sort(e, t, n);
+            for (int64_t i = 0; i < n; i += k) {
+                for (k = 1; i + k < n && e[i + k].key == e[i].key; k++) { }
+                if (k > best) { best = k; y[0] = e[i + k - 1].i; }
+            }
+            break;
+        default:                                            // CUMMAX, CUMMIN: which key wins and stays
+            for (int64_t i = 0; i < n; i++) {
+                if (e[i].key >= e[at].key) { at = i; }
+                y[i] = at;
+            }
+            break;
+        }
+    }
+}
+TENSOR__FN uint64_t tensor__scratch_order(const tensor_call_t *c) {
+    uint64_t n = (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1], bytes;
+    return tensor__mul_u64(2 * n * sizeof(tensor__entry_t), (uint64_t)c->thread->ctx->pool.n,
+                           &bytes) ? bytes :
+        UINT64_MAX;
+}
+TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0];
+    tensor__order_t r;
+    r.c = c;
+    r.n = x->dims[x->ndim - 1];
+    r.m = c->arg[1].dims[x->ndim - 1];
+    if (!x->numel) { return 0; }
+    r.rows = x->numel / r.n;
+    r.klass = tensor__class(x->dtype);
+    r.per = (TENSOR__GRAIN / 16 + r.n - 1) / r.n;
+    tensor__parallel((r.rows + r.per - 1) / r.per, tensor__order_task, &r);
+    return 0;
+}
+// Front of these rows: dim moved last, where the result has count indices (< 0: as many as x).
+TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t count, int64_t i0, int64_t i1,
+                                   int64_t i2) {
+    TENSOR__MARK
+    tensor__op_t o;
+    tensor_t *const in[1] = {x};
+    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    int d = tensor__dim(o.th, o.row->name, dim, x->ndim);
+    if (d < 0) { return TENSOR__POISON; }
+    int64_t n = x->ndim ? x->dims[d] : 1, dims[TENSOR_MAX_DIMS];
+    int last = x->ndim ? x->ndim - 1 : 0;
+    if (count == 1 && !n && id != TENSOR_OP_TOPK && id != TENSOR_OP_SORT) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: dim %i of x %t has no element to choose from",
+                            o.row->name, d, x);
+    }
+    tensor_t *m = tensor_contiguous(x->ndim ? tensor_movedim(x, d, last) : tensor_unsqueeze(x, 0));
+    if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
+    for (int i = 0; i < last; i++) { dims[i] = m->dims[i]; }
+    dims[last] = count < 0 ? n : count;
+    o.args[0] = m;
+    o.p = &o.params;
+    o.params.i[0] = i0;
+    o.params.i[1] = i1;
+    o.params.i[2] = i2;
+    tensor__result(&o, TENSOR_I64, dims, last + 1);
+    m = tensor__finish(&o);
+    TENSOR__RETURN(x->ndim ? tensor_movedim(m, last, d) : tensor_reshape_n(m, tensor__no_dims, 0));
+}
+TENSOR_API tensor_pair_t (tensor_sort)(tensor_t *x, int64_t dim, int descending) {
+    TENSOR__MARK
+    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0),
+                                       0));
+}
+TENSOR_API tensor_t *(tensor_argsort)(tensor_t *x, int64_t dim, int descending) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0));
+}
+TENSOR_API tensor_t *(tensor_msort)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_sort)(x, 0, 0).values);
+}
+TENSOR_API tensor_pair_t (tensor_cummax)(tensor_t *x, int64_t dim) {
+    TENSOR__MARK
+    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMAX, x, dim, -1, 0, 0, 0), 0));
+}
+TENSOR_API tensor_pair_t (tensor_cummin)(tensor_t *x, int64_t dim) {
+    TENSOR__MARK
+    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMIN, x, dim, -1, 0, 0, 0), 0));
+}
+// Whether k elements can be taken along dim, 0 = no, raised.
+TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t lowest, int64_t dim) {
+    tensor__thread_t *th = tensor__self();
+    int d = TENSOR__USABLE(th, name, "x", x) ? tensor__dim(th, name, dim, x->ndim) : -1;
+    int64_t n = d >= 0 && x->ndim ? x->dims[d] : 1;
+    if (d < 0 || (k >= lowest && k <= n)) { return d >= 0; }
+    tensor__fail(th, TENSOR_ERR_SHAPE, "%s: k must be %d..%d for dim %i of x %t (got %d)", name, lowest, n,
+                 d, x, k);
+    return 0;
+}
+TENSOR_API tensor_pair_t (tensor_topk)(tensor_t *x, int64_t k, int64_t dim, int largest, int sorted) {
+    TENSOR__MARK
+    int fits = tensor__k_fits("topk", x, k, tensor__live(x) && !x->ndim, dim);
+    tensor_t *at = fits ? tensor__order(TENSOR_OP_TOPK, x, dim, k, k, largest, sorted) : TENSOR__POISON;
+    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, at, 0));
+}
+TENSOR__FN tensor_t *tensor__rank(tensor_t *x, int64_t k, int64_t dim) {
+    return tensor__order(TENSOR_OP_KTHVALUE, x, dim, 1, k, 0, 0);
+}
+TENSOR_API tensor_pair_t (tensor_kthvalue)(tensor_t *x, int64_t k, int64_t dim, int keepdim) {
+    TENSOR__MARK
+    tensor_t *at = tensor__k_fits("kthvalue", x, k, 1, dim) ? tensor__rank(x, k, dim) : TENSOR__POISON;
+    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, at, !keepdim));
+}
+TENSOR_API tensor_pair_t (tensor_median_dim)(tensor_t *x, int64_t dim, int keepdim) {
+    TENSOR__MARK
+    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__rank(x, 0, dim), !keepdim));
+}
+TENSOR_API tensor_pair_t (tensor_nanmedian_dim)(tensor_t *x, int64_t dim, int keepdim) {
+    TENSOR__MARK
+    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__rank(x, -1, dim), !keepdim));
+}
+TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
+    if (tensor__live(x) && !x->numel && tensor__is_float(x->dtype)) {
+        return tensor_scalar((double)NAN, (tensor_dtype_t)x->dtype);
+    }
+    x = tensor__flat(x);
+    return tensor__chosen(x, 0, tensor__rank(x, k, 0), 1).values;
+}
+TENSOR_API tensor_t *(tensor_median)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor__median_all(x, 0));
+}
+TENSOR_API tensor_t *(tensor_nanmedian)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor__median_all(x, -1));
+}
+TENSOR_API tensor_pair_t (tensor_mode)(tensor_t *x, int64_t dim, int keepdim) {
+    TENSOR__MARK
+    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_MODE, x, dim, 1, 0, 0, 0), !keepdim));
+}
+
+// dim < 0 with flat: all elements. ignore: NaN does not count.
+TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int keepdim, const char *mode,
+                                      int ignore, int flat) {
+    static const char *const modes[5] = {"linear", "lower", "higher", "midpoint", "nearest"};
+    tensor__thread_t *th = tensor__self();
+    const char *name = ignore ? "nanquantile" : "quantile";
+    int how = 0;
+    if (!TENSOR__USABLE(th, name, "x", x) || !TENSOR__USABLE(th, name, "q", q)) { return TENSOR__POISON; }
+    int d = tensor__dim(th, name, dim, flat ? 1 : x->ndim);
+    if (d < 0) { return TENSOR__POISON; }
+    while (mode && how < 5 && strcmp(mode, modes[how])) { how++; }
+    if (how == 5) {
+        return tensor__fail(th, TENSOR_ERR_FORMAT,
+                            "%s: interpolation \"%s\" must be linear, lower, higher, midpoint "
+                            "or nearest", name, mode);
+    }
+    if ((x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64) || !tensor__is_float(q->dtype)) {
+        return tensor__fail(th, TENSOR_ERR_DTYPE, "%s: x %t must be f32 or f64 and q float (got %y and %y)",
+                            name, x,
+                            x, q);
+    }
+    if (q->ndim > 1) { return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: q %t must have at most one dim", name,
+                                           q); }
+    tensor_t *outside = tensor_logical_not(tensor_logical_and(tensor_ge_scalar(q, 0),
+                                                              tensor_le_scalar(q, 1)));
+    if (tensor_item_i64(tensor_any(outside))) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: q must lie within 0..1", name);
+    }
+    if (flat || !x->ndim) { x = tensor__flat(x); d = 0; }
+    if (!tensor__live(x)) { return x; }
+    int last = x->ndim - 1, one = q->ndim == 0;
+    int64_t n = x->dims[d];
+    if (!n) { return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: x %t has no element along dim %i", name, x, d); }
+    x = tensor_movedim((tensor_sort)(x, d, 0).values, d, last);
+    tensor_t *nan = tensor_isnan(x), *top;                  // top: the rank of q = 1
+    if (ignore) {
+        top = tensor_clamp(tensor_rsub_scalar(tensor_sum_dim(nan, last, 1), (double)(n - 1)), 0,
+                           (double)INFINITY);
+    } else {
+        top = tensor_full_like(tensor_narrow(x, last, 0, 1), (double)(n - 1));
+    }
+    tensor_dtype_t exact = n > 1 << 24 ? TENSOR_F64 : (tensor_dtype_t)x->dtype;     // PyTorch's, given room
+    tensor_t *rank = tensor_mul(tensor_to(q, exact), tensor_to(top, exact));        // [..., Q]
+    if (!ignore) { rank = tensor_masked_fill(rank, tensor_any_dim(nan, last, 1), (double)(n - 1)); }
+    if (how == 4) { rank = tensor_round(rank); }
+    tensor_t *below = how == 2 ? tensor_ceil(rank) : tensor_floor(rank);
+    tensor_t *y = tensor_gather(x, last, tensor_to(below, TENSOR_I64));
+    if (how == 0 || how == 3) {
+        tensor_t *above = tensor_gather(x, last, tensor_to(tensor_ceil(rank), TENSOR_I64));
+        tensor_t *weight = how == 3 ? tensor_full_like(rank, 0.5) : tensor_sub(rank, below);
+        y = tensor_lerp(y, above, tensor_to(weight, (tensor_dtype_t)x->dtype));
+    }
+    // The dim of q goes in front, where dim was stays a 1 if kept.
+    y = tensor_movedim(keepdim ? tensor_movedim(tensor_unsqueeze(y, last), last, d) : y, -1, 0);
+    return one ? tensor_squeeze(y, 0) : y;
+}
+#define TENSOR__X(name, ignore)                                                                              \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t *q) {                                         \
+        TENSOR__MARK                                                                                         \
+        TENSOR__RETURN(tensor__quantile(x, q, 0, 0, NULL, ignore, 1));                                       \
+    }                                                                                                        \
+    TENSOR_API tensor_t *(tensor_##name##_dim)(tensor_t *x, tensor_t *q, int64_t dim, int keepdim,           \
+                                               const char *interpolation) {                                  \
+        TENSOR__MARK                                                                                         \
+        TENSOR__RETURN(tensor__quantile(x, q, dim, keepdim, interpolation, ignore, 0));                      \
+    }
+TENSOR__X(quantile, 0) TENSOR__X(nanquantile, 1)
+#undef TENSOR__X
+
+// Runs of equal elements in x, flat, or in its sorted order.
+TENSOR__FN tensor_t *tensor__unique(tensor_t *x, tensor_t **inverse, tensor_t **counts, int sorted,
+                                    const char *function) {
+    TENSOR__MARK
+    tensor_t *list[3] = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
+    tensor_t *f = tensor_detach(tensor__flat(x)), *perm = NULL;
+    if (f != TENSOR__POISON) {
+        int64_t n = f->numel;
+        if (sorted) {
+            perm = tensor__order(TENSOR_OP_SORT, f, 0, -1, 0, 0, 0);
+            f = tensor_index_select(f, 0, perm);
+        }
+        int64_t first = n ? 1 : 0;
+        tensor_t *starts[2] = {tensor_ones_n(&first, 1, TENSOR_BOOL),
+                               tensor_ne(tensor_narrow(f, 0, first, n - first),
+                                         tensor_narrow(f, 0, 0, n - first))};
+        tensor_t *start = tensor_cat_n(starts, 2, 0);
+        list[0] = tensor_masked_select(f, start);
+        list[1] = list[2] = list[0];
+        if (inverse) {
+            tensor_t *run = tensor_sub_scalar(tensor_cumsum(start, 0), 1);
+            if (perm) { run = tensor_scatter(run, 0, perm, run); }
+            list[1] = tensor_reshape_n(run, x->dims, x->ndim);
+        }
+        if (counts) {
+            tensor_t *at[2] = {tensor_masked_select(tensor_arange(0, (double)n, 1, TENSOR_I64), start),
+                               tensor_full_n(&first, 1, (double)n, TENSOR_I64)};
+            list[2] = tensor_diff(tensor_cat_n(at, 2, 0), 1, 0);
+        }
+    }
+    if (!inverse) { inverse = &list[1]; }       // list[1] is then list[0], which tidy_n takes once
+    if (!counts) { counts = &list[2]; }
+    tensor__tidy_n(th_, mark_, list, 3, function);
+    *inverse = list[1];
+    *counts = list[2];
+    return list[0];
+}
+TENSOR_API tensor_t *(tensor_unique)(tensor_t *x, tensor_t **inverse, tensor_t **counts) {
+    return tensor__unique(x, inverse, counts, 1, __func__);
+}
+TENSOR_API tensor_t *(tensor_unique_consecutive)(tensor_t *x, tensor_t **inverse, tensor_t **counts) {
+    return tensor__unique(x, inverse, counts, 0, __func__);
+}
+
+// SEARCHSORTED: sorted rows, values; i[0] = right. As PyTorch: NaN goes last, NaN in sorted is never below.
+typedef struct tensor__search_t { const tensor_call_t *c; int64_t n, per_row; } tensor__search_t;
+TENSOR__FN void tensor__search_task(void *arg, int64_t task, int worker) {
+    const tensor__search_t *r = (const tensor__search_t *)arg;
+    const tensor_arg_t *s = &r->c->arg[0], *v = &r->c->arg[1];
+    int whole = !tensor__is_float(s->dtype), right = r->c->p->i[0] != 0, size = tensor__sizes[s->dtype];
+    int64_t first = task * TENSOR__LEAF, m = tensor__least(v->numel - first, TENSOR__LEAF);
+    (void)worker;
+    for (int64_t k = first; k < first + m; k++) {
+        const char *row = (const char *)s->data + (s->ndim == 1 ? 0 : k / r->per_row * r->n) * size;
+        int64_t lo = 0, hi = r->n, a = 0, b = 0;
+        double x = 0, y = 0;
+        tensor__load_run(whole ? (void *)&a : (void *)&x, whole ? TENSOR__C_I64 : TENSOR__C_F64,
+                         (const char *)v->data + k * size, v->dtype, 1, 1);
+        while (lo < hi) {
+            int64_t mid = lo + (hi - lo) / 2;
+            tensor__load_run(whole ? (void *)&b : (void *)&y, whole ? TENSOR__C_I64 : TENSOR__C_F64,
+                             row + mid * size, s->dtype, 1, 1);
+            int stop = whole ? (right ? b > a : b >= a) : right ? y > x : y >= x;
+            if (stop) { hi = mid; } else { lo = mid + 1; }
+        }
+        ((int64_t *)r->c->arg[2].data)[k] = lo;
+    }
+}
+TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
+    tensor__search_t r;
+    const tensor_arg_t *s = &c->arg[0], *v = &c->arg[1];
+    r.c = c;
+    r.n = s->dims[s->ndim - 1];
+    r.per_row = v->ndim ? v->dims[v->ndim - 1] : 1;
+    tensor__parallel((v->numel + TENSOR__LEAF - 1) / TENSOR__LEAF, tensor__search_task, &r);
+    return 0;
+}
+TENSOR_API tensor_t *(tensor_searchsorted)(tensor_t *sorted, tensor_t *values, int right) {
+    TENSOR__MARK
+    tensor__op_t o;
+    tensor_t *const in[2] = {sorted, values};
+    if (!TENSOR__USABLE(th_, "searchsorted", "sorted", sorted) ||
+        !TENSOR__USABLE(th_, "searchsorted", "values", values) ||
+        !tensor__begin(&o, TENSOR__ROW(SEARCHSORTED), in, 2)) {
+        return TENSOR__POISON;
+    }
+    if (sorted->dtype != values->dtype) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "searchsorted: values %t must be %y as sorted (got %y)",
+                            values,
+                            sorted, values);
+    }
+    int n = sorted->ndim;
+    if (n < 1 || (n > 1 && (n != values->ndim || memcmp(sorted->dims, values->dims, (size_t)(n - 1) * 8)))) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
+                            "searchsorted: sorted %t must be 1-d or have the leading dims of values %t",
+                                sorted,
+                            values);
+    }
+    o.args[0] = tensor_contiguous(sorted);
+    o.args[1] = tensor_contiguous(values);
+    if (o.args[0] == TENSOR__POISON || o.args[1] == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
+    o.p = &o.params;
+    o.params.i[0] = right;
+    tensor__result(&o, TENSOR_I64, values->dims, values->ndim);
+    TENSOR__RETURN(tensor__finish(&o));
+}
+TENSOR_API tensor_t *(tensor_bucketize)(tensor_t *x, tensor_t *boundaries, int right) {
+    TENSOR__MARK
+    if (tensor__live(boundaries) && boundaries->ndim != 1) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "bucketize: boundaries %t must be 1-d", boundaries);
+    }
+    TENSOR__RETURN((tensor_searchsorted)(boundaries, x, right));
+}
+TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t minlength) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "bincount", "x", x) ||
+        (weights && !TENSOR__USABLE(th_, "bincount", "weights", weights))) {
+        return TENSOR__POISON;
+    }
+    if (tensor__category(x->dtype) != 1) {
+        return tensor__fail(th_, TENSOR_ERR_DTYPE, "bincount: x %t must be of an integer dtype (got %y)", x,
+                            x);
+    }
+    if (x->ndim != 1 || minlength < 0 ||
+        (weights && (weights->ndim != 1 || weights->dims[0] != x->dims[0]))) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE,
+                            "bincount: x %t must be 1-d, weights as long, minlength >= 0 "
+                            "(got %d)", x, minlength);
+    }
+    int64_t n = minlength;
+    if (x->numel) {
+        int64_t low = tensor_item_i64(tensor_min(x)), high = tensor_item_i64(tensor_max(x));
+        if (low < 0) { return tensor__fail(th_, TENSOR_ERR_INDEX,
+                                           "bincount: x must not be negative (got %d)", low); }
+        if (high >= n) { n = high == INT64_MAX ? high : high + 1; }
+    }
+    tensor_dtype_t dtype = !weights ? TENSOR_I64 : weights->dtype == TENSOR_F32 ? TENSOR_F32 : TENSOR_F64;
+    tensor_t *w = weights ? tensor_detach(tensor_to(weights, dtype)) : tensor_ones_n(x->dims, 1, dtype);
+    TENSOR__RETURN(tensor_index_add(tensor_zeros_n(&n, 1, dtype), 0, tensor_to(x, TENSOR_I64), w));
+}
+TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, double high) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "histc", "x", x) || !tensor__needs_float("histc", x)) { return TENSOR__POISON; }
+    tensor_t *f = tensor_detach(tensor_to(tensor__flat(x), TENSOR_F64));
+    if (low == 0 && high == 0 &&
+        x->numel) { low = tensor_item(tensor_min(f)); high = tensor_item(tensor_max(f)); }
+    if (low == high) { low -= 1; high += 1; }
+    if (bins < 1 || !(high > low) || high - low > 1.7976931348623157e308) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE,
+                            "histc: bins must be >= 1 (got %d), the range %g..%g finite and "
+                            "rising", bins, low, high);
+    }
+    f = tensor_masked_select(f, tensor_logical_and(tensor_ge_scalar(f, low), tensor_le_scalar(f, high)));
+    f = tensor_mul_scalar(tensor_div_scalar(tensor_sub_scalar(f, low), high - low), (double)bins);
+    f = tensor_to(tensor_clamp(f, 0, (double)(bins - 1)), TENSOR_I64);
+    TENSOR__RETURN(tensor_to((tensor_bincount)(f, NULL, bins), (tensor_dtype_t)x->dtype));
 }
 
 // ------------------------------------------------------------------------------

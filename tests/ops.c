@@ -946,6 +946,22 @@ REDUCE1(logsumexp, tensor_logsumexp(in[0], DIM, KEEP))
 REDUCE1(softmax, tensor_softmax(in[0], DIM))
 REDUCE1(log_softmax, tensor_log_softmax(in[0], DIM))
 REDUCE1(cumsum, tensor_cumsum(in[0], DIM))
+REDUCE1(cumprod, tensor_cumprod(in[0], DIM))
+REDUCE1(logcumsumexp, tensor_logcumsumexp(in[0], DIM))
+REDUCE1(cummax, tensor_cummax(in[0], DIM).indices)
+REDUCE1(cummin, tensor_cummin(in[0], DIM).indices)
+REDUCE1(cummax_values, tensor_cummax(in[0], DIM).values)
+REDUCE1(argsort, tensor_argsort(in[0], DIM, (int)P(2)))
+REDUCE1(sort_values, tensor_sort(in[0], DIM, (int)P(2)).values)
+REDUCE1(topk, tensor_topk(in[0], tensor_ndim(in[0]) ? tensor_size(in[0], DIM) : 1, DIM, (int)P(2), 1).indices)
+REDUCE1(kthvalue, tensor_kthvalue(in[0], 1, DIM, KEEP).indices)
+REDUCE1(kthvalue_values, tensor_kthvalue(in[0], 1, DIM, KEEP).values)
+REDUCE1(median_values, tensor_median_dim(in[0], DIM, KEEP).values)
+REDUCE1(mode, tensor_mode(in[0], DIM, KEEP).indices)
+REDUCE1(linear_scan, !tensor__live(in[0]) || !tensor__live(in[1]) ? tensor_add(in[0], in[1]) :
+                     !tensor__needs_float("linear_scan", in[0]) ? TENSOR__POISON :
+                     tensor__linear_scan(in[0], in[1], (int)P(2)))
+REDUCE1(searchsorted, tensor_searchsorted(tensor_sort(in[0], -1, 0).values, in[1], (int)P(2)))
 // clang-format on
 
 call_name(sum_dims) {
@@ -1054,6 +1070,47 @@ static int64_t row_values(const op_t *op, const double *v, const double *w, int6
     case TENSOR_OP_CUMSUM:
         for (k = 0; k < n; k++) o[k] = s += v[k];
         return n;
+    case TENSOR_OP_CUMPROD:
+        for (s = 1, k = 0; k < n; k++) o[k] = s *= v[k];
+        return n;
+    case TENSOR_OP_LOGCUMSUMEXP:
+        for (k = 0; k < n; k++) o[k] = log(s += exp(v[k]));
+        return n;
+    case TENSOR_OP_LINEAR_SCAN:
+        for (k = 0; k < n; k++) {
+            int64_t i = op->p[2] ? n - 1 - k : k;
+            o[i] = s = v[i] + (k ? w[i] * s : 0);
+        }
+        return n;
+    case TENSOR_OP_CUMMAX:
+    case TENSOR_OP_CUMMIN:
+        for (k = 0; k < n; k++) {
+            if (op->id == TENSOR_OP_CUMMAX ? v[k] >= v[best] : v[k] <= v[best]) best = k;
+            o[k] = op->p[3] ? v[best] : (double)best;
+        }
+        return n;
+    case TENSOR_OP_SORT:
+    case TENSOR_OP_TOPK: // the place of k: how many go before it
+        for (k = 0; k < n; k++) {
+            int64_t i, at = 0;
+            for (i = 0; i < n; i++) at += (op->p[2] ? v[i] > v[k] : v[i] < v[k]) || (v[i] == v[k] && i < k);
+            o[at] = op->p[3] ? v[k] : (double)k;
+        }
+        return n;
+    case TENSOR_OP_KTHVALUE: // p[4]: lower median, else the smallest
+    case TENSOR_OP_MODE: {
+        int64_t i, most = 0, less, same;
+        for (k = n - 1; k >= 0; k--) {
+            for (less = same = i = 0; i < n; i++) less += v[i] < v[k], same += v[i] == v[k];
+            if (op->id == TENSOR_OP_KTHVALUE) {
+                int64_t rank = op->p[4] ? (n - 1) / 2 : 0;
+                if (less <= rank && rank < less + same) best = k;
+            } else if (same > most || (same == most && v[k] < v[best]))
+                best = k, most = same;
+        }
+        o[0] = op->p[3] ? v[best] : (double)best;
+        return 1;
+    }
     default: break;
     }
     for (k = 0; k < n; k++)
@@ -1097,7 +1154,10 @@ static void ref_rows(const op_t *op, const nd_t *in, nd_t *out) {
             rows *= x->d[i];
     }
     whole = op->id == TENSOR_OP_SOFTMAX || op->id == TENSOR_OP_LOG_SOFTMAX || op->id == TENSOR_OP_CUMSUM ||
-            op->id == TENSOR_OP_SOFTMAX_BACKWARD || op->id == TENSOR_OP_LOG_SOFTMAX_BACKWARD;
+            op->id == TENSOR_OP_SOFTMAX_BACKWARD || op->id == TENSOR_OP_LOG_SOFTMAX_BACKWARD ||
+            op->id == TENSOR_OP_CUMPROD || op->id == TENSOR_OP_LOGCUMSUMEXP || op->id == TENSOR_OP_LINEAR_SCAN ||
+            op->id == TENSOR_OP_CUMMAX || op->id == TENSOR_OP_CUMMIN || op->id == TENSOR_OP_SORT ||
+            op->id == TENSOR_OP_TOPK;
     for (i = 0; i < x->nd; i++) {
         if (whole || !reduced[i])
             d[nd++] = x->d[i];
@@ -1156,6 +1216,18 @@ static void ref_prod_others(const op_t *op, const nd_t *in, nd_t *out) {
                 if (j != i) p *= x->v[j * n + k];
             out->v[i * n + k] = p;
         }
+}
+// How many elements of in[0]'s row lie below each value (or not above).
+static void ref_searchsorted(const op_t *op, const nd_t *in, nd_t *out) {
+    const nd_t *x = &in[0], *v = &in[1];
+    int64_t k, i, n = x->d[x->nd - 1], row = v->nd ? v->d[v->nd - 1] : 1;
+    nd_make(out, v->nd, v->d);
+    out->dtype = TENSOR_I64;
+    for (k = 0; k < v->n; k++) {
+        const double *r = x->v + (x->nd == 1 ? 0 : k / row * n);
+        for (i = 0; i < n; i++) out->i[k] += op->p[2] ? r[i] <= v->v[k] : r[i] < v->v[k];
+        out->v[k] = (double)out->i[k];
+    }
 }
 static const config_t reduce_configs[] = {
     {{S2(3, 4)}},    {{S1(1)}},       {{S1(17)}},         {{S1(257)}}, {{S2(5, 7)}}, {{S2(33, 70)}},
@@ -1270,6 +1342,49 @@ static const op_t other_log_softmax_backward[] = {
 static const op_t other_cumsum[] = {
     {ROWOP("cumsum 0", cumsum, SUMS, 0), .atol = 100, ON(row_configs)},
     {ROWOP("cumsum -1", cumsum, SUMS, -1), .atol = 100, ON(row_configs)}};
+static const op_t other_cumprod[] = {
+    {ROWOP("cumprod 0", cumprod, SUMS, 0), .half = 300, ON(small_configs)},
+    {ROWOP("cumprod -1", cumprod, SUMS, -1), .half = 300, ON(small_configs)}};
+static const op_t other_logcumsumexp[] = {
+    {ROWOP("logcumsumexp 0", logcumsumexp, ONLY_FLOAT, 0), ON(row_configs)},
+    {ROWOP("logcumsumexp -1", logcumsumexp, ONLY_FLOAT, -1), ON(row_configs)}};
+static const op_t other_cummax[] = {
+    {ROWOP("cummax 0", cummax, I64, 0), ON(reduce_configs)},
+    {ROWOP("cummax -1", cummax, I64, -1), ON(row_configs)},
+    {ROWOP("cummax values", cummax_values, SAME, 0, 0, 0, 1), ON(row_configs)}};
+static const op_t other_cummin[] = {
+    {ROWOP("cummin 0", cummin, I64, 0), ON(reduce_configs)},
+    {ROWOP("cummin -1", cummin, I64, -1), ON(row_configs)}};
+static const op_t other_sort[] = {
+    {ROWOP("argsort 0", argsort, I64, 0), ON(reduce_configs)},
+    {ROWOP("argsort -1 descending", argsort, I64, -1, 0, 1), ON(row_configs)},
+    {ROWOP("sort values", sort_values, SAME, 0, 0, 0, 1), ON(row_configs)},
+    {ROWOP("sort values descending", sort_values, SAME, -1, 0, 1, 1), ON(reduce_configs)}};
+static const op_t other_topk[] = {
+    {ROWOP("topk 0", topk, I64, 0, 0, 1), ON(reduce_configs)},
+    {ROWOP("topk -1 smallest", topk, I64, -1, 0, 0), ON(row_configs)}};
+static const op_t other_kthvalue[] = {
+    {ROWOP("kthvalue 0", kthvalue, I64, 0), ON(deep_configs)},
+    {ROWOP("kthvalue -1 keep", kthvalue_values, SAME, -1, 1, 0, 1), ON(reduce_configs)},
+    {ROWOP("median 0", median_values, SAME, 0, 0, 0, 1, 1), ON(reduce_configs)}};
+static const op_t other_mode[] = {
+    {ROWOP("mode 0", mode, I64, 0), ON(deep_configs)},
+    {ROWOP("mode -1 keep", mode, I64, -1, 1), ON(reduce_configs)}};
+static const config_t scan_configs[] = {{{S2(3, 4), S2(3, 4)}}, {{S1(1), S1(1)}}, {{S1(9), S1(9)}},
+                                        {{S3(2, 3, 2), S3(2, 3, 2)}}, {{S2(3, 0), S2(3, 0)}}};
+static const config_t search_configs[] = {{{S2(3, 4), S2(3, 5)}}, {{S1(1), S0}}, {{S1(9), S2(5, 7)}}, {{S1(0), S1(3)}},
+                                          {{S3(2, 3, 7), S3(2, 3, 2)}}, {{S1(300), S1(3000)}}};
+#undef ROWOP
+#define ROWOP(title, fn, r, reference, ...) .label = title, .call = call_##fn, .ref = reference, .nin = 2,   \
+    .rule = r, .p = {__VA_ARGS__}
+static const op_t other_linear_scan[] = {
+    {ROWOP("linear_scan", linear_scan, ONLY_FLOAT, ref_rows, -1), .lo = -1.2, .hi = 1.2, .half = 100,
+     ON(scan_configs)},
+    {ROWOP("linear_scan back", linear_scan, ONLY_FLOAT, ref_rows, -1, 0, 1), .lo = -1.2, .hi = 1.2, .half = 100,
+     ON(scan_configs)}};
+static const op_t other_searchsorted[] = {
+    {ROWOP("searchsorted", searchsorted, I64, ref_searchsorted, -1), ON(search_configs)},
+    {ROWOP("searchsorted right", searchsorted, I64, ref_searchsorted, -1, 0, 1), ON(search_configs)}};
 // clang-format on
 
 // -- matrix products --
