@@ -1155,7 +1155,8 @@ static void ref_rows(const op_t *op, const nd_t *in, nd_t *out) {
     }
     whole = op->id == TENSOR_OP_SOFTMAX || op->id == TENSOR_OP_LOG_SOFTMAX || op->id == TENSOR_OP_CUMSUM ||
             op->id == TENSOR_OP_SOFTMAX_BACKWARD || op->id == TENSOR_OP_LOG_SOFTMAX_BACKWARD ||
-            op->id == TENSOR_OP_CUMPROD || op->id == TENSOR_OP_LOGCUMSUMEXP || op->id == TENSOR_OP_LINEAR_SCAN ||
+            op->id == TENSOR_OP_CUMPROD || op->id == TENSOR_OP_LOGCUMSUMEXP ||
+                op->id == TENSOR_OP_LINEAR_SCAN ||
             op->id == TENSOR_OP_CUMMAX || op->id == TENSOR_OP_CUMMIN || op->id == TENSOR_OP_SORT ||
             op->id == TENSOR_OP_TOPK;
     for (i = 0; i < x->nd; i++) {
