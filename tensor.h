@@ -843,6 +843,11 @@ TENSOR_API tensor_t *tensor_nanquantile_dim(tensor_t *x, tensor_t *q, int64_t di
 //   -> new [n];  grad none;  errors as above
 TENSOR_API tensor_t *tensor_unique(tensor_t *x, tensor_t **inverse, tensor_t **counts);
 TENSOR_API tensor_t *tensor_unique_consecutive(tensor_t *x, tensor_t **inverse, tensor_t **counts);
+// The same for slices along dim, ordered by their first difference; inverse is [size of dim].
+//   -> new, shape of x but n along dim;  grad none;  errors as above
+TENSOR_API tensor_t *tensor_unique_dim(tensor_t *x, int64_t dim, tensor_t **inverse, tensor_t **counts);
+TENSOR_API tensor_t *tensor_unique_consecutive_dim(tensor_t *x, int64_t dim, tensor_t **inverse,
+                                                   tensor_t **counts);
 // Where values would go into sorted so that it stays so: before its equals, or behind them if right.
 //   sorted  [n] for all values, or [..., n] with the leading dims of values; rising
 //   values  dtype of sorted
@@ -1273,7 +1278,10 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_quantile_dim(...) tensor__at(TENSOR_HERE, (tensor_quantile_dim)(__VA_ARGS__))
 #define tensor_nanquantile_dim(...) tensor__at(TENSOR_HERE, (tensor_nanquantile_dim)(__VA_ARGS__))
 #define tensor_unique(...) tensor__at(TENSOR_HERE, (tensor_unique)(__VA_ARGS__))
+#define tensor_unique_dim(...) tensor__at(TENSOR_HERE, (tensor_unique_dim)(__VA_ARGS__))
 #define tensor_unique_consecutive(...) tensor__at(TENSOR_HERE, (tensor_unique_consecutive)(__VA_ARGS__))
+#define tensor_unique_consecutive_dim(...)                                                                   \
+    tensor__at(TENSOR_HERE, (tensor_unique_consecutive_dim)(__VA_ARGS__))
 #define tensor_searchsorted(...) tensor__at(TENSOR_HERE, (tensor_searchsorted)(__VA_ARGS__))
 #define tensor_bucketize(...) tensor__at(TENSOR_HERE, (tensor_bucketize)(__VA_ARGS__))
 #define tensor_bincount(...) tensor__at(TENSOR_HERE, (tensor_bincount)(__VA_ARGS__))
@@ -11420,6 +11428,7 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
 // and NaN in each comparison).
 // ------------------------------------------------------------------------------
 
+enum { TENSOR__SMALL_SORT = 48 };       // by insertion
 typedef struct tensor__entry_t { uint64_t key; int64_t i; } tensor__entry_t;
 
 // Entries of a row. back: falling order. NaN comes last in both, first if nan_first.
@@ -11450,7 +11459,7 @@ TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int klass,
 }
 // Stable; t is room for as many. -> e or t, where the result is
 TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__entry_t *e, tensor__entry_t *t, int64_t n) {
-    if (n <= 48) {
+    if (n <= TENSOR__SMALL_SORT) {
         for (int64_t i = 1; i < n; i++) {
             tensor__entry_t v = e[i];
             int64_t k = i;
@@ -11475,18 +11484,29 @@ TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__entry_t *e, tensor__entry
     }
     return e;
 }
-// The key of rank *k (from 0); *k becomes its rank among the entries of that key.
-TENSOR__FN uint64_t tensor__order_select(const tensor__entry_t *e, int64_t n, int64_t *k) {
-    uint64_t prefix = 0, mask = 0;
-    for (int shift = 56; shift >= 0; shift -= 8) {
-        int64_t count[256] = {0};
-        for (int64_t i = 0; i < n; i++) { count[e[i].key >> shift & 255] += (e[i].key & mask) == prefix; }
+// The key of rank *k (from 0) in e; *k becomes its rank among the entries of that key. t is room for as many.
+TENSOR__FN uint64_t tensor__order_select(const tensor__entry_t *e, tensor__entry_t *t, int64_t n,
+                                         int64_t *k) {
+    uint64_t differ = 0;
+    for (int64_t i = 1; i < n; i++) { differ |= e[i].key ^ e[0].key; }
+    for (int shift = 56; shift >= 0 && n > TENSOR__SMALL_SORT; shift -= 8) {
+        if (!(differ >> shift & 255)) { continue; }
+        int64_t count[256] = {0}, m = 0;
+        for (int64_t i = 0; i < n; i++) { count[e[i].key >> shift & 255]++; }
         uint64_t d = 0;
         while (*k >= count[d]) { *k -= count[d++]; }
-        prefix |= d << shift;
-        mask |= (uint64_t)255 << shift;
+        for (int64_t i = 0; i < n; i++) { if ((e[i].key >> shift & 255) == d) { t[m++] = e[i]; } }
+        e = t;
+        n = m;
     }
-    return prefix;
+    if (n > TENSOR__SMALL_SORT) { return e[0].key; }
+    memmove(t, e, (size_t)n * sizeof *t);
+    tensor__order_sort(t, t, n);
+    uint64_t key = t[*k].key;
+    int64_t rank = 0;
+    while (rank < *k && t[*k - 1 - rank].key == key) { rank++; }
+    *k = rank;
+    return key;
 }
 typedef struct tensor__order_t { tensor_call_t *c; int64_t rows, n, m, per; int klass; } tensor__order_t;
 TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
@@ -11514,7 +11534,7 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
         case TENSOR_OP_TOPK: {
             if (m == 0) { break; }
             k = m - 1;
-            uint64_t key = tensor__order_select(e, n, &k);
+            uint64_t key = tensor__order_select(e, t, n, &k);
             for (int64_t i = 0; i < n; i++) {               // all below key, and the first k + 1 of key
                 if (e[i].key < key || (e[i].key == key && k-- >= 0)) { e[at++] = e[i]; }
             }
@@ -11530,7 +11550,7 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
             y[0] = first;
             if (p[0] == 0 ? nans > 0 : nans == n) { break; }
             k = p[0] > 0 ? p[0] - 1 : (n - nans - 1) / 2;
-            uint64_t key = tensor__order_select(e, n, &k);
+            uint64_t key = tensor__order_select(e, t, n, &k);
             while (e[at].key != key || k-- > 0) { at++; }
             y[0] = at;
             break;
@@ -11740,34 +11760,47 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
 TENSOR__X(quantile, 0) TENSOR__X(nanquantile, 1)
 #undef TENSOR__X
 
-// Runs of equal elements in x, flat, or in its sorted order.
-TENSOR__FN tensor_t *tensor__unique(tensor_t *x, tensor_t **inverse, tensor_t **counts, int sorted,
-                                    const char *function) {
+// Runs of equal slices of x along dim (flat: of equal elements), in their sorted order or as they stand.
+TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t **inverse, tensor_t **counts,
+                                    int sorted, const char *function) {
     TENSOR__MARK
     tensor_t *list[3] = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
-    tensor_t *f = tensor_detach(tensor__flat(x)), *perm = NULL;
-    if (f != TENSOR__POISON) {
-        int64_t n = f->numel;
-        if (sorted) {
-            perm = tensor__order(TENSOR_OP_SORT, f, 0, -1, 0, 0, 0);
-            f = tensor_index_select(f, 0, perm);
+    int d = !TENSOR__USABLE(th_, "unique", "x", x) ? -1 : flat ? 0 : tensor__dim(th_, "unique", dim, x->ndim);
+    if (d >= 0 && !flat && (!x->ndim || (!x->numel && x->dims[d]))) {
+        tensor__fail(th_, TENSOR_ERR_SHAPE, "unique: x %t must have dims, none of them 0 but dim %i", x, d);
+        d = -1;
+    }
+    if (d >= 0) {
+        tensor_t *f = tensor_detach(flat ? tensor__flat(x) : tensor_movedim(x, d, 0)), *perm = NULL;
+        tensor_shape_t shape = tensor_shape(f);
+        int64_t n = shape.dims[0], first = n ? 1 : 0, table[2] = {n, n ? f->numel / n : 1};
+        f = tensor_reshape_n(f, table, 2);
+        for (int64_t c = table[1] - 1; sorted && c >= 0; c--) {     // stable, the last column first
+            int64_t mark = th_->top;
+            tensor_t *column = tensor_select(f, 1, c), *order;
+            order = tensor__order(TENSOR_OP_SORT, perm ? tensor_index_select(column, 0, perm) : column, 0,
+                                  -1, 0, 0, 0);
+            order = tensor__tidy(th_, mark, perm ? tensor_index_select(perm, 0, order) : order);
+            if (perm) { (tensor_free)(perm); }
+            perm = order;
         }
-        int64_t first = n ? 1 : 0;
-        tensor_t *starts[2] = {tensor_ones_n(&first, 1, TENSOR_BOOL),
-                               tensor_ne(tensor_narrow(f, 0, first, n - first),
-                                         tensor_narrow(f, 0, 0, n - first))};
+        if (perm) { f = tensor_index_select(f, 0, perm); }
+        tensor_t *a = tensor_narrow(f, 0, first, n - first), *b = tensor_narrow(f, 0, 0, n - first);
+        tensor_t *starts[2] = {tensor_ones_n(&first, 1, TENSOR_BOOL), tensor_any_dim(tensor_ne(a, b), 1, 0)};
         tensor_t *start = tensor_cat_n(starts, 2, 0);
-        list[0] = tensor_masked_select(f, start);
+        tensor_t *places = tensor_masked_select(tensor_arange(0, (double)n, 1, TENSOR_I64), start);
+        f = tensor_index_select(f, 0, places);
+        shape.dims[0] = tensor_numel(places);
+        list[0] = tensor_movedim(tensor_reshape_n(f, shape.dims, shape.ndim), 0, d);
         list[1] = list[2] = list[0];
         if (inverse) {
             tensor_t *run = tensor_sub_scalar(tensor_cumsum(start, 0), 1);
             if (perm) { run = tensor_scatter(run, 0, perm, run); }
-            list[1] = tensor_reshape_n(run, x->dims, x->ndim);
+            list[1] = flat ? tensor_reshape_n(run, x->dims, x->ndim) : run;
         }
         if (counts) {
-            tensor_t *at[2] = {tensor_masked_select(tensor_arange(0, (double)n, 1, TENSOR_I64), start),
-                               tensor_full_n(&first, 1, (double)n, TENSOR_I64)};
-            list[2] = tensor_diff(tensor_cat_n(at, 2, 0), 1, 0);
+            tensor_t *ends[2] = {places, tensor_full_n(&first, 1, (double)n, TENSOR_I64)};
+            list[2] = tensor_diff(tensor_cat_n(ends, 2, 0), 1, 0);
         }
     }
     if (!inverse) { inverse = &list[1]; }       // list[1] is then list[0], which tidy_n takes once
@@ -11777,12 +11810,16 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, tensor_t **inverse, tensor_t **
     *counts = list[2];
     return list[0];
 }
-TENSOR_API tensor_t *(tensor_unique)(tensor_t *x, tensor_t **inverse, tensor_t **counts) {
-    return tensor__unique(x, inverse, counts, 1, __func__);
-}
-TENSOR_API tensor_t *(tensor_unique_consecutive)(tensor_t *x, tensor_t **inverse, tensor_t **counts) {
-    return tensor__unique(x, inverse, counts, 0, __func__);
-}
+#define TENSOR__X(name, sorted)                                                                              \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t **inverse, tensor_t **counts) {               \
+        return tensor__unique(x, 0, 1, inverse, counts, sorted, __func__);                                   \
+    }                                                                                                        \
+    TENSOR_API tensor_t *(tensor_##name##_dim)(tensor_t *x, int64_t dim, tensor_t **inverse,                 \
+                                               tensor_t **counts) {                                          \
+        return tensor__unique(x, dim, 0, inverse, counts, sorted, __func__);                                 \
+    }
+TENSOR__X(unique, 1) TENSOR__X(unique_consecutive, 0)
+#undef TENSOR__X
 
 // SEARCHSORTED: sorted rows, values; i[0] = right. As PyTorch: NaN goes last, NaN in sorted is never below.
 typedef struct tensor__search_t { const tensor_call_t *c; int64_t n, per_row; } tensor__search_t;

@@ -193,6 +193,32 @@ static void counts(void) {
     IS(tensor_unique(i, &inverse, &count), TENSOR_I64, "7", 1, 2, 3, 4, 5, 6, 9);
     IS(inverse, TENSOR_I64, "2x5", 2, 0, 3, 0, 4, 6, 1, 5, 4, 2);
     IS(count, TENSOR_I64, "7", 2, 1, 2, 1, 2, 1, 1);
+    tensor_t *k = make(TENSOR_I64, "3x5", (const double[]){1, 2, 1, 1, 2, 0, 5, 0, -1, 5, 7, 7, 7, 7, 7});
+    IS(tensor_unique_dim(k, 1, &inverse, &count), TENSOR_I64, "3x3", 1, 1, 2, -1, 0, 5, 7, 7, 7);
+    IS(inverse, TENSOR_I64, "5", 1, 2, 1, 0, 2);
+    IS(count, TENSOR_I64, "3", 1, 2, 2);
+        IS(tensor_unique_dim(k, 0, &inverse, &count), TENSOR_I64, "3x5", 0, 5, 0, -1, 5, 1, 2, 1, 1,
+       2, 7, 7, 7, 7, 7);
+    IS(inverse, TENSOR_I64, "3", 1, 0, 2);
+    IS(count, TENSOR_I64, "3", 1, 1, 1);
+    IS(tensor_unique_dim(tensor_mT(k), 0, &inverse, &count), TENSOR_I64, "3x3", 1, -1, 7, 1, 0, 7, 2, 5, 7);
+    IS(inverse, TENSOR_I64, "5", 1, 2, 1, 0, 2);
+    IS(count, TENSOR_I64, "3", 1, 2, 2);
+        IS(tensor_unique_dim(tensor_reshape(k, 3, 1, 5), -1, &inverse, &count), TENSOR_I64, "3x1x3",
+       1, 1, 2, -1, 0, 5, 7, 7, 7);
+    IS(inverse, TENSOR_I64, "5", 1, 2, 1, 0, 2);
+    IS(count, TENSOR_I64, "3", 1, 2, 2);
+        IS(tensor_unique_consecutive_dim(k, 1, &inverse, &count), TENSOR_I64, "3x5", 1, 2, 1, 1, 2,
+       0, 5, 0, -1, 5, 7, 7, 7, 7, 7);
+    IS(inverse, TENSOR_I64, "5", 0, 1, 2, 3, 4);
+    IS(count, TENSOR_I64, "5", 1, 1, 1, 1, 1);
+        IS(tensor_unique_consecutive_dim(tensor_stack(1, k, k), 1, &inverse, &count), TENSOR_I64,
+       "3x1x5", 1, 2, 1, 1, 2, 0, 5, 0, -1, 5, 7, 7, 7, 7, 7);
+    IS(inverse, TENSOR_I64, "2", 0, 0);
+    IS(count, TENSOR_I64, "1", 2);
+    NONE(tensor_unique_dim(tensor_zeros(0, 3), 0, &inverse, &count), TENSOR_F32, "0x3");
+    NONE(inverse, TENSOR_I64, "0");
+    NONE(count, TENSOR_I64, "0");
     IS(tensor_unique(z, &inverse, &count), TENSOR_F32, "4", -1, 0, 2, 3);
     IS(inverse, TENSOR_I64, "6", 1, 2, 1, 3, 1, 0);
     IS(count, TENSOR_I64, "4", 1, 3, 1, 1);
@@ -720,6 +746,11 @@ static void errors(void) {
     CHECK(tensor_is_poison(second));
     CHECK_POISON(tensor_unique(NULL, &inverse, NULL), TENSOR_ERR_OWNER, "x");
     CHECK(tensor_is_poison(inverse));
+    CHECK_POISON(tensor_unique_dim(x, 2, NULL, &second), TENSOR_ERR_INDEX,
+                 "unique_dim: unique: dim 2 is outside");
+    CHECK(tensor_is_poison(second));
+    CHECK_POISON(tensor_unique_dim(e, 0, NULL, NULL), TENSOR_ERR_SHAPE,
+                 "unique: x [2,0] must have dims, none of them 0");
 }
 
 int main(void) {
