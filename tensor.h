@@ -855,6 +855,9 @@ TENSOR_API tensor_t *tensor_unique_consecutive_dim(tensor_t *x, int64_t dim, ten
 TENSOR_API tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values, int right);
 // The same with one list of boundaries.   -> new i64, shape of x;  grad none;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_bucketize(tensor_t *x, tensor_t *boundaries, int right);
+// Which elements of x are among those of test (dtypes promote; NaN is in nothing).
+//   -> new bool, shape of x;  grad none;  errors DTYPE
+TENSOR_API tensor_t *tensor_isin(tensor_t *x, tensor_t *test);
 // How often each integer 0, 1, .. is in x, or the sum of the weights of its places.
 //   x         integers >= 0, [n]
 //   weights   NULL, or [n]
@@ -1284,6 +1287,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
     tensor__at(TENSOR_HERE, (tensor_unique_consecutive_dim)(__VA_ARGS__))
 #define tensor_searchsorted(...) tensor__at(TENSOR_HERE, (tensor_searchsorted)(__VA_ARGS__))
 #define tensor_bucketize(...) tensor__at(TENSOR_HERE, (tensor_bucketize)(__VA_ARGS__))
+#define tensor_isin(...) tensor__at(TENSOR_HERE, (tensor_isin)(__VA_ARGS__))
 #define tensor_bincount(...) tensor__at(TENSOR_HERE, (tensor_bincount)(__VA_ARGS__))
 #define tensor_histc(...) tensor__at(TENSOR_HERE, (tensor_histc)(__VA_ARGS__))
 #define tensor_matmul(...) tensor__at(TENSOR_HERE, (tensor_matmul)(__VA_ARGS__))
@@ -11889,6 +11893,19 @@ TENSOR_API tensor_t *(tensor_bucketize)(tensor_t *x, tensor_t *boundaries, int r
         return tensor__fail(th_, TENSOR_ERR_SHAPE, "bucketize: boundaries %t must be 1-d", boundaries);
     }
     TENSOR__RETURN((tensor_searchsorted)(boundaries, x, right));
+}
+TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "isin", "x", x) ||
+        !TENSOR__USABLE(th_, "isin", "test", test)) { return TENSOR__POISON; }
+    tensor_t *const in[2] = {x, test};
+    if (!test->numel) { TENSOR__RETURN(tensor_zeros_n(x->dims, x->ndim, TENSOR_BOOL)); }
+    tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(in, 2);
+    tensor_t *s = (tensor_sort)(tensor_detach(tensor__flat(tensor_to(test, dtype))), 0, 0).values;
+    tensor_t *f = tensor_detach(tensor_to(x, dtype));
+    tensor_t *at = tensor_clamp((tensor_searchsorted)(s, f, 0), 0, (double)(test->numel - 1));
+    s = tensor_index_select(s, 0, tensor__flat(at));
+    TENSOR__RETURN(tensor_eq(f, tensor_reshape_n(s, x->dims, x->ndim)));
 }
 TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t minlength) {
     TENSOR__MARK

@@ -100,6 +100,10 @@ static void selects(void) {
     tensor_t *h = make(TENSOR_F32, "2x5", (const double[]){NAN, 1, 2, NAN, 4, 1, 2, 3, 4, NAN});
     tensor_t *i = make(TENSOR_I64, "2x5", (const double[]){3, 1, 4, 1, 5, 9, 2, 6, 5, 3});
     tensor_t *b = make(TENSOR_BOOL, "5", (const double[]){1, 0, 1, 0, 0});
+    IS(tensor_max_dim(tensor_scalar(3, TENSOR_F32), 0, 1).values, TENSOR_F32, "", 3);
+    IS(tensor_max_dim(tensor_scalar(3, TENSOR_F32), 0, 1).indices, TENSOR_I64, "", 0);
+    IS(tensor_min_dim(tensor_scalar(3, TENSOR_I64), -1, 0).values, TENSOR_I64, "", 3);
+    IS(tensor_min_dim(tensor_scalar(3, TENSOR_I64), -1, 0).indices, TENSOR_I64, "", 0);
     IS(tensor_topk(x, 4, 0, 1, 1).values, TENSOR_F32, "4", NAN, INFINITY, 5, 3);
     IS(tensor_topk(x, 4, 0, 1, 1).indices, TENSOR_I64, "4", 4, 9, 7, 0);
     IS(tensor_topk(x, 2, 0, 0, 1).values, TENSOR_F32, "2", -INFINITY, -0);
@@ -258,6 +262,13 @@ static void counts(void) {
     IS(tensor_searchsorted(rows, tensor_narrow(i, 1, 1, 3), 1), TENSOR_I64, "2x3", 2, 4, 2, 1, 4, 3);
     IS(tensor_bucketize(tensor_scalar(1, TENSOR_F32), e, 0), TENSOR_I64, "", 3);
     IS(tensor_bucketize(z, tensor_zeros(0), 0), TENSOR_I64, "6", 0, 0, 0, 0, 0, 0);
+    IS(tensor_isin(x, e), TENSOR_BOOL, "10", 1, 0, 0, 0, 0, 1, 1, 0, 0, 0);
+    IS(tensor_isin(i, w), TENSOR_BOOL, "2x5", 0, 0, 1, 0, 0, 0, 1, 0, 0, 0);
+    IS(tensor_isin(z, i), TENSOR_BOOL, "6", 0, 1, 0, 1, 0, 0);
+    IS(tensor_isin(x, x), TENSOR_BOOL, "10", 1, 1, 1, 1, 0, 1, 1, 1, 1, 1);
+    IS(tensor_isin(z, tensor_zeros(0)), TENSOR_BOOL, "6", 0, 0, 0, 0, 0, 0);
+    IS(tensor_isin(tensor_scalar(3, TENSOR_F32), z), TENSOR_BOOL, "", 1);
+    IS(tensor_isin(i, tensor_scalar(5, TENSOR_F32)), TENSOR_BOOL, "2x5", 0, 0, 0, 0, 1, 0, 0, 0, 1, 0);
     IS(tensor_bincount(w, NULL, 0), TENSOR_I64, "8", 2, 0, 2, 0, 1, 0, 0, 1);
     IS(tensor_bincount(w, NULL, 10), TENSOR_I64, "10", 2, 0, 2, 0, 1, 0, 0, 1, 0, 0);
     IS(tensor_bincount(w, z, 0), TENSOR_F32, "8", 1, 0, 3, 0, 0, 0, 0, 0);
@@ -671,6 +682,84 @@ static void gradients_at_edges(void) {
           !tensor_requires_grad(tensor_unique(x, NULL, NULL)));
 }
 
+// ---- no memory from the k-th allocation on ----
+
+typedef struct heap_t { long calls, fail_at, blocks; } heap_t;
+static void *heap_alloc(void *user, size_t bytes, size_t alignment) {
+    heap_t *h = (heap_t *)user;
+    char *raw, *p;
+    if ((h->calls++ >= h->fail_at && h->fail_at >= 0) ||
+        !(raw = (char *)malloc(bytes + alignment + sizeof raw))) return NULL;
+    p = raw + sizeof raw;
+    p += (alignment - (size_t)((uintptr_t)p % alignment)) % alignment;
+    memcpy(p - sizeof raw, &raw, sizeof raw);
+    h->blocks++;
+    return p;
+}
+static void heap_free(void *user, void *block, size_t bytes, size_t alignment) {
+    char *raw;
+    (void)bytes, (void)alignment;
+    memcpy(&raw, (char *)block - sizeof raw, sizeof raw);
+    ((heap_t *)user)->blocks--;
+    free(raw);
+}
+// Results of a function with several are all there or all poison.
+static void alike(tensor_t *a, tensor_t *b, tensor_t *c) {
+    CHECK(a && b && c && tensor_is_poison(a) == tensor_is_poison(b) &&
+          tensor_is_poison(a) == tensor_is_poison(c));
+}
+static void work(void) {
+    tensor_t *x = tensor_requires_grad_(tensor_randn(5, 400), 1), *q = tensor_full(0.3, 2), *a, *b, *c;
+    tensor_pair_t p = tensor_sort(x, 0, 0);
+    alike(p.values, p.indices, p.values);
+    p = tensor_topk(x, 3, 1, 1, 1);
+    alike(p.values, p.indices, p.values);
+    tensor_backward(tensor_sum(p.values));
+    p = tensor_mode(x, 0, 0);
+    alike(p.values, p.indices, p.values);
+    a = tensor_unique_dim(x, 1, &b, &c);
+    alike(a, b, c);
+    a = tensor_var_mean(x, 1, &b);
+    alike(a, b, b);
+    tensor_backward(tensor_add(a, b));
+    tensor_backward(tensor_sum(tensor_cumprod(x, 1)));
+    tensor_backward(tensor_sum(tensor_logcumsumexp(x, 1)));
+    tensor_backward(tensor_sum(tensor_cdist(x, x, 1)));
+    tensor_backward(tensor_sum(tensor_quantile_dim(x, q, 1, 1, NULL)));
+    tensor_histc(x, 5, 0, 0);
+    tensor_cov(x, 1, NULL, NULL);
+    tensor_corrcoef(x);
+    tensor_trapezoid(x, x, 1, 0);
+    tensor_isin(x, q);
+    tensor_norm_p(x, 3);
+}
+static void out_of_memory(void) {
+    tensor_allocator_t a = {heap_alloc, heap_free, NULL};
+    long k, last = 0, failed = 0;
+    for (k = -1; k < last; k++) {
+        heap_t h = {0, k, 0};
+        tensor_context_t *context = tensor_context_new(), *mine = tensor_context_use(context);
+        a.user = &h;
+        tensor_set_allocator(&a);
+        tensor_set_error_handler(test_quiet, NULL);
+        {
+            tensor_scope_t s = tensor_scope_begin();
+            work();
+            tensor_scope_end(s);
+        }
+        if (k < 0) last = h.calls;
+        failed += tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY;
+        CHECK_MSG(tensor_ok() ? k < 0 : tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY,
+                  "k = %ld of %ld: %s", k, last,
+                  tensor_error_text());
+        tensor_clear_error();
+        tensor_context_use(mine);
+        tensor_context_free(context);
+        CHECK_MSG(h.blocks == 0, "k = %ld: %ld blocks left", k, h.blocks);
+    }
+    CHECK(last > 20 && failed > 10);
+}
+
 // ---- errors ----
 
 static void errors(void) {
@@ -768,6 +857,7 @@ int main(void) {
     RUN(same_bits_for_any_threads);
     RUN(gradients);
     RUN(gradients_at_edges);
+    RUN(out_of_memory);
     RUN(errors);
     return test_report();
 }
