@@ -818,7 +818,7 @@ TENSOR_API tensor_pair_t tensor_topk(tensor_t *x, int64_t k, int64_t dim, int la
 TENSOR_API tensor_pair_t tensor_kthvalue(tensor_t *x, int64_t k, int64_t dim, int keepdim);
 // Median, the lower of two; NaN if there is one (nanmedian: of the others). Without dim: of all elements, NaN
 // if there are none.
-//   -> new 0-d, or pair of new;  grad to that place;  errors INDEX, SHAPE (no element along dim)
+//   -> new 0-d, or pair of new;  grad split evenly among ties, with dim to that place;  errors INDEX, SHAPE
 TENSOR_API tensor_t *tensor_median(tensor_t *x);
 TENSOR_API tensor_t *tensor_nanmedian(tensor_t *x);
 TENSOR_API tensor_pair_t tensor_median_dim(tensor_t *x, int64_t dim, int keepdim);
@@ -10213,7 +10213,7 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
         m = s / (double)n;
         s = 0;
         for (int64_t i = 0; i < n; i++) { s += (x[i] - m) * (x[i] - m); }
-        y[0] = n - p->i[0] > 0 ? s / (double)(n - p->i[0]) : (double)NAN;
+        y[0] = s / (double)(n > p->i[0] ? n - p->i[0] : 0);
         break;
     case TENSOR_OP_NORM:
         m = 0;
@@ -11679,8 +11679,11 @@ TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     if (tensor__live(x) && !x->numel && tensor__is_float(x->dtype)) {
         return tensor_scalar((double)NAN, (tensor_dtype_t)x->dtype);
     }
-    x = tensor__flat(x);
-    return tensor__chosen(x, 0, tensor__rank(x, k, 0), 1).values;
+    tensor_t *f = tensor__flat(x), *y = tensor__chosen(tensor_detach(f), 0, tensor__rank(f, k, 0), 1).values;
+    if (y == TENSOR__POISON || !tensor_grad_enabled() || !tensor__needs_grad(f)) { return y; }
+    // The largest of those equal to it: its gradient is split evenly, as max's.
+    tensor_t *same = tensor_logical_or(tensor_eq(f, y), tensor_logical_and(tensor_isnan(f), tensor_isnan(y)));
+    return tensor_max(tensor_masked_select(f, same));
 }
 TENSOR_API tensor_t *(tensor_median)(tensor_t *x) {
     TENSOR__MARK

@@ -677,6 +677,8 @@ static void gradients_at_edges(void) {
     IS(grad_of(tensor_nanmean(h), h), TENSOR_F32, "4", 0, 1. / 3, 1. / 3, 1. / 3);
     IS(grad_of(tensor_nanmedian(h), h), TENSOR_F32, "4", 0, 0, 0, 1);
     IS(grad_of(tensor_median(h), h), TENSOR_F32, "4", 1, 0, 0, 0);
+    IS(grad_of(tensor_median(x), x), TENSOR_F32, "4", 0, 0.5, 0, 0.5);
+    IS(tensor_var_dims(x, TENSOR_DIMS(0), 4, 0), TENSOR_F32, "", INFINITY);
     IS(grad_of(tensor_topk(x, 2, 0, 0, 1).values, x), TENSOR_F32, "4", 0, 1, 0, 1);
     CHECK(!tensor_requires_grad(tensor_argsort(x, 0, 0)) &&
           !tensor_requires_grad(tensor_unique(x, NULL, NULL)));
