@@ -791,7 +791,7 @@ TENSOR_API tensor_t *tensor_renorm(tensor_t *x, double p, int64_t dim, double ma
 //   x         [variables, observations] or [observations]
 //   correction  the divisor is observations - correction (PyTorch: 1)
 //   fweights  i64 [observations], how often each counts; aweights  float >= 0, its weight; NULL = 1
-//   -> new [variables, variables] or 0-d;  grad as matmul;  errors SHAPE, DTYPE, INDEX (a negative weight)
+//   -> new [variables, variables], 0-d for one;  grad as matmul;  errors SHAPE, DTYPE, INDEX (weight < 0)
 TENSOR_API tensor_t *tensor_cov(tensor_t *x, int64_t correction, tensor_t *fweights, tensor_t *aweights);
 // Correlation coefficients, within -1..1.   -> new, shapes as cov;  grad as cov, div;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_corrcoef(tensor_t *x);
@@ -10784,6 +10784,7 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     if (one) { x = tensor_unsqueeze(tensor__flat(x), 0); }
     if (x == TENSOR__POISON) { TENSOR__RETURN(x); }
+    one = x->dims[0] == 1;
     for (int i = 0; i < 2; i++) {
         if (!given[i]) { continue; }
         if (!TENSOR__USABLE(th_, "cov", i ? "aweights" : "fweights", given[i])) { return TENSOR__POISON; }
@@ -11726,7 +11727,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
     if (tensor_item_i64(tensor_any(outside))) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: q must lie within 0..1", name);
     }
-    if (flat || !x->ndim) { x = tensor__flat(x); d = 0; }
+    if (flat || !x->ndim) { x = tensor__flat(x); d = keepdim = 0; }
     if (!tensor__live(x)) { return x; }
     int last = x->ndim - 1, one = q->ndim == 0;
     int64_t n = x->dims[d];

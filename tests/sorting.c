@@ -183,7 +183,7 @@ static void quantiles(void) {
     IS(tensor_nanquantile_dim(h, one, 0, 0, "nearest"), TENSOR_F32, "5", 1, 1, 2, 4, 4);
     IS(tensor_nanquantile(tensor_full(NAN, 2), one), TENSOR_F32, "", NAN);
     IS(tensor_quantile_dim(h, q, 1, 0, NULL), TENSOR_F32, "3x2", NAN, NAN, NAN, NAN, NAN, NAN);
-    IS(tensor_quantile_dim(tensor_scalar(3, TENSOR_F32), q, 0, 0, NULL), TENSOR_F32, "3", 3, 3, 3);
+    IS(tensor_quantile_dim(tensor_scalar(3, TENSOR_F32), q, 0, 1, NULL), TENSOR_F32, "3", 3, 3, 3);
         IS(tensor_quantile_dim(tensor_to(m, TENSOR_F64), q, -1, 1, NULL), TENSOR_F64, "3x3x1", 1,
        2.40000001, 5.80000001, 3, 5, 8, 5, 9, 9);
 }
@@ -462,6 +462,8 @@ static void distances(void) {
        0.719723225, 5.06574392, -2.29757786, 0.581314862, -2.29757786, 1.38408303);
         IS(tensor_corrcoef(m), TENSOR_F32, "3x3", 0.99999994, 0.153093085, 0.384188056, 0.1530931,
        0.99999994, -0.70920819, 0.384188056, -0.70920819, 1);
+    IS(tensor_cov(tensor_narrow(m, 0, 0, 1), 1, f, a), TENSOR_F32, "", 3.52136779);
+    IS(tensor_corrcoef(tensor_narrow(m, 0, 0, 1)), TENSOR_F32, "", 1);
     IS(tensor_corrcoef(tensor_select(m, 0, 1)), TENSOR_F32, "", 1);
 }
 
