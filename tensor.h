@@ -11097,6 +11097,30 @@ TENSOR__FN void tensor__add_elements(char *to, const char *from, int dtype, int6
         tensor__store_run(to + i * size, dtype, 1, u, klass, m);
     }
 }
+// GATHER where index has x's sizes but along dim: a piece of the flat result, no multi-index to carry on.
+typedef struct tensor__gather_t {
+    const char *x, *index;
+    char *y;
+    int64_t n, m, inner, numel;
+    int size, wide;
+} tensor__gather_t;
+TENSOR__FN void tensor__gather_task(void *arg, int64_t task, int worker) {
+    const tensor__gather_t *g = (const tensor__gather_t *)arg;
+    int64_t j = task * TENSOR__GRAIN, end = j + tensor__least(g->numel - j, TENSOR__GRAIN);
+    int64_t i = j % g->inner, k = j / g->inner % g->m, row = j / g->inner / g->m * g->n;
+    (void)worker;
+#define TENSOR__X(S)                                                                                         \
+    case S:                                                                                                  \
+        for (; j < end; j++) {                                                                               \
+            int64_t at = g->wide ? ((const int64_t *)(const void *)g->index)[j]                              \
+                                 : ((const int32_t *)(const void *)g->index)[j];                             \
+            memcpy(g->y + j * S, g->x + ((row + at) * g->inner + i) * S, S);                                 \
+            if (++i == g->inner) { i = 0; if (++k == g->m) { k = 0; row += g->n; } }                         \
+        }                                                                                                    \
+        break;
+    switch (g->size) { TENSOR__X(1) TENSOR__X(2) TENSOR__X(4) TENSOR__X(8) default: break; }
+#undef TENSOR__X
+}
 // GATHER x, index; SCATTER, SCATTER_ADD x, index, src; INDEX_SELECT x, index; INDEX_ADD x, index, src. i[0] =
 // dim.
 TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
@@ -11129,6 +11153,12 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
                 }
             }
         }
+        return 0;
+    }
+    if (id == TENSOR_OP_GATHER && index->numel && index->numel / index->dims[d] == x->numel / n) {
+        tensor__gather_t g = {(const char *)x->data, (const char *)index->data, (char *)y->data, n,
+                              index->dims[d], inner, y->numel, size, index->dtype == TENSOR_I64};
+        tensor__parallel((y->numel + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__gather_task, &g);
         return 0;
     }
     int64_t at[TENSOR_MAX_DIMS] = {0};
@@ -11578,6 +11608,7 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
 }
 TENSOR__FN uint64_t tensor__scratch_order(const tensor_call_t *c) {
     uint64_t n = (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1], bytes;
+    if (c->arg[0].numel == c->arg[0].dims[c->arg[0].ndim - 1]) { return 2 * n * sizeof(tensor__entry_t); }
     return tensor__mul_u64(2 * n * sizeof(tensor__entry_t), (uint64_t)c->thread->ctx->pool.n,
                            &bytes) ? bytes :
         UINT64_MAX;
