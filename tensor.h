@@ -2171,7 +2171,10 @@ typedef enum tensor_op_id_t {
  */
 TENSOR__INLINE uint32_t tensor__bits_from_f32(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
 TENSOR__INLINE float tensor__f32_from_bits(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
-TENSOR__INLINE int tensor__isnan_f32(float x) { return (tensor__bits_from_f32(x) & 0x7FFFFFFFu) > 0x7F800000u; }
+TENSOR__INLINE int tensor__isnan_f32(float x)
+{
+    return (tensor__bits_from_f32(x) & 0x7FFFFFFFu) > 0x7F800000u;
+}
 
 TENSOR__FN float tensor__f32_from_f16(uint16_t h)
 {
@@ -2506,7 +2509,8 @@ TENSOR__INLINE __m128i TENSOR__K(load_u8)(const void *p)
 {
     int32_t i;
     memcpy(&i, p, 4);
-    return _mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(i), _mm_setzero_si128()), _mm_setzero_si128());
+    return _mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(i), _mm_setzero_si128()),
+                              _mm_setzero_si128());
 }
 TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v)
 {
@@ -2783,7 +2787,8 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
 #define TENSOR__QUADS(z) TENSOR__K(quads)(z)
 TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
 {
-    V_F a = TENSOR__LO(z[0], z[1]), b = TENSOR__HI(z[0], z[1]), c = TENSOR__LO(z[2], z[3]), d = TENSOR__HI(z[2], z[3]);
+    V_F a = TENSOR__LO(z[0], z[1]), b = TENSOR__HI(z[0], z[1]);
+    V_F c = TENSOR__LO(z[2], z[3]), d = TENSOR__HI(z[2], z[3]);
     z[0] = TENSOR__SHUF(a, c, 0x44);
     z[1] = TENSOR__SHUF(a, c, 0xEE);
     z[2] = TENSOR__SHUF(b, d, 0x44);
@@ -2794,8 +2799,8 @@ TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
 #undef TENSOR__SHUF
 #endif
 
-/* Philox4x32-10 of V_N blocks: z[w] gets word w of all. Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS
-   leaves the words of all blocks in order, z[0] first. */
+/* Philox4x32-10 of V_N blocks: z[w] gets word w of all. Lane 4q + k holds block k V_N/4 + q, so that
+   TENSOR__QUADS leaves the words of all blocks in order, z[0] first. */
 TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I *z)
 {
     int32_t low[V_N], high[V_N];
@@ -3949,8 +3954,9 @@ TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int nv, 
 }
 
 /* rectangle r of one item. Strides arrive normalised: see gemm_f32. */
-TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const float *a, const float *b,
-                                      float *c, const int64_t *r, float *scratch) {
+TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const float *a,
+                                                       const float *b, float *c, const int64_t *r,
+                                                       float *scratch) {
     /* B in place: L1 holds all of it, or at most two panels of rows would reuse a packed one */
     int b_here = g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 8192);
     /* A in place, unless 12 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
@@ -4233,8 +4239,11 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
 TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
     V_F f = V_ADD(V_MUL(V_FROM_I(VI_SHR(w1, 16)), V_SET(65536.0f)),
                   V_ADD(V_FROM_I(VI_AND(w1, VI_SET(0xFFFF))), V_SET(0.5f)));
-    V_I bits = VI_SUB(V_BITS(f), VI_SET(0x3F3504F3)), e = VI_SAR(bits, 23);      // f = (1 + t) 2^e, t from sqrt(1/2) - 1
-    V_F t = V_SUB(V_OF(VI_ADD(VI_AND(bits, VI_SET(0x007FFFFF)), VI_SET(0x3F3504F3))), V_SET(1.0f)), s, c, r, a, p;
+    // f = (1 + t) 2^e, t from sqrt(1/2) - 1
+    V_I bits = VI_SUB(V_BITS(f), VI_SET(0x3F3504F3)), e = VI_SAR(bits, 23), minus_s, minus_c;
+    V_F t = V_SUB(V_OF(VI_ADD(VI_AND(bits, VI_SET(0x007FFFFF)), VI_SET(0x3F3504F3))), V_SET(1.0f));
+    V_F s, c, r, a, p;
+    V_M odd;
     // ln(1 + t) = t - t^2 / 2 + t^3 p(t), relative error 2^-24.9
     p = V_SET(0.08700430393218994f);
     p = V_ADD(V_MUL(p, t), V_SET(-0.14267486333847046f));
@@ -4262,18 +4271,18 @@ TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
     c = V_ADD(V_MUL(c, t), V_SET(4.16666667e-2f));
     c = V_ADD(V_MUL(c, t), V_SET(-0.5f));
     c = V_ADD(V_MUL(c, t), V_SET(1.0f));
-    {
-        V_M odd = VI_EQ(VI_AND(e, VI_SET(1)), VI_SET(1));
-        V_I minus_s = VI_SHL(VI_AND(e, VI_SET(2)), 30), minus_c = VI_SHL(VI_AND(VI_ADD(e, VI_SET(1)), VI_SET(2)), 30);
-        p = V_SEL(odd, s, c);
-        s = V_SEL(odd, c, s);
-        *x = V_MUL(r, V_OF(VI_XOR(V_BITS(p), minus_c)));
-        *y = V_MUL(r, V_OF(VI_XOR(V_BITS(s), minus_s)));
-    }
+    odd = VI_EQ(VI_AND(e, VI_SET(1)), VI_SET(1));
+    minus_s = VI_SHL(VI_AND(e, VI_SET(2)), 30);
+    minus_c = VI_SHL(VI_AND(VI_ADD(e, VI_SET(1)), VI_SET(2)), 30);
+    p = V_SEL(odd, s, c);
+    s = V_SEL(odd, c, s);
+    *x = V_MUL(r, V_OF(VI_XOR(V_BITS(p), minus_c)));
+    *y = V_MUL(r, V_OF(VI_XOR(V_BITS(s), minus_s)));
 }
-// Elements first .. first + n of a stream, first a multiple of 4: a + b u, u uniform in [0, 1), or a + b z, z normal.
-TENSOR__FN void TENSOR__K(random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a, float b,
-                                  float *out) {
+// Elements first .. first + n of a stream, first a multiple of 4: a + b u, u uniform in [0, 1), or a + b z, z
+// normal.
+TENSOR__FN void TENSOR__K(random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a,
+                                  float b, float *out) {
     for (int64_t i = 0; i < n; i += 4 * V_N) {
         V_I w[4];
         V_F y[4];
@@ -4355,7 +4364,9 @@ TENSOR__FN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const float 
                 continue;
             }
             TENSOR__K(gemm_transpose)(n, w, from, xld, t, V_N);
-            for (int64_t k = 0; k < n; k++) { memcpy(y + (c + k) * yld + r, t + k * V_N, (size_t)w * sizeof(float)); }
+            for (int64_t k = 0; k < n; k++) {
+                memcpy(y + (c + k) * yld + r, t + k * V_N, (size_t)w * sizeof(float));
+            }
         }
     }
 }
@@ -4369,7 +4380,8 @@ static const tensor__isa_t TENSOR__K(isa) = {
     TENSOR__K(leaf_sum), TENSOR__K(leaf_max), TENSOR__K(leaf_min), TENSOR__K(add_row),
     TENSOR__K(row_softmax), TENSOR__K(row_log_softmax), TENSOR__K(row_logsumexp),
     TENSOR__K(row_softmax_backward), TENSOR__K(row_log_softmax_backward), TENSOR__K(row_dot),
-    TENSOR__K(gemm_f32), TENSOR__K(random), TENSOR__K(load), TENSOR__K(store), TENSOR__K(find), TENSOR__K(transpose),
+    TENSOR__K(gemm_f32), TENSOR__K(random), TENSOR__K(load), TENSOR__K(store), TENSOR__K(find),
+    TENSOR__K(transpose),
 };
 
 #undef F_A
@@ -7267,9 +7279,11 @@ TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first
                          : it->isa->load((float *)(void *)b, p, x->dtype, run);
         }
         if (store) {
-            tensor__store_run(p + fast * x->size, x->dtype, x->strides[last], b + fast * bs, it->klass, run - fast);
+            tensor__store_run(p + fast * x->size, x->dtype, x->strides[last], b + fast * bs, it->klass,
+                              run - fast);
         } else {
-            tensor__load_run(b + fast * bs, it->klass, p + fast * x->size, x->dtype, x->strides[last], run - fast);
+            tensor__load_run(b + fast * bs, it->klass, p + fast * x->size, x->dtype, x->strides[last],
+                             run - fast);
         }
         b += run * bs;
         n -= run;
@@ -7820,7 +7834,8 @@ TENSOR__FN void tensor__turn_task(void *arg, int64_t task, int worker) {
     const tensor__iter_t *it = v->it;
     const int64_t *xs = it->arg[0].strides, *ys = it->arg[1].strides;
     int last = it->ndim - 1;
-    int64_t per = (it->dims[v->dim] + TENSOR__TURN - 1) / TENSOR__TURN, c = task % per * TENSOR__TURN, rest = task / per;
+    int64_t per = (it->dims[v->dim] + TENSOR__TURN - 1) / TENSOR__TURN;
+    int64_t c = task % per * TENSOR__TURN, rest = task / per;
     const float *x = (const float *)(const void *)it->arg[0].data + c;
     float *y = (float *)(void *)it->arg[1].data + c * ys[v->dim];
     (void)worker;
@@ -7830,7 +7845,8 @@ TENSOR__FN void tensor__turn_task(void *arg, int64_t task, int worker) {
         y += rest % it->dims[d] * ys[d];
         rest /= it->dims[d];
     }
-    v->isa->transpose(it->dims[last], tensor__least(TENSOR__TURN, it->dims[v->dim] - c), x, xs[last], y, ys[v->dim]);
+    v->isa->transpose(it->dims[last], tensor__least(TENSOR__TURN, it->dims[v->dim] - c), x, xs[last], y,
+                      ys[v->dim]);
 }
 // 1 = done
 TENSOR__FN int tensor__turn(const tensor__isa_t *isa, const tensor__iter_t *it) {
@@ -7838,8 +7854,8 @@ TENSOR__FN int tensor__turn(const tensor__isa_t *isa, const tensor__iter_t *it) 
     int last = it->ndim - 1;
     v.isa = isa;
     v.it = it;
-    if (last < 1 || it->arg[0].dtype != it->arg[1].dtype || it->arg[0].size != 4 || it->arg[1].strides[last] != 1 ||
-        it->arg[0].strides[last] == 1 || it->dims[last] < 4) { return 0; }
+    if (last < 1 || it->arg[0].dtype != it->arg[1].dtype || it->arg[0].size != 4 ||
+        it->arg[1].strides[last] != 1 || it->arg[0].strides[last] == 1 || it->dims[last] < 4) { return 0; }
     for (v.dim = last - 1; v.dim >= 0 && it->arg[0].strides[v.dim] != 1; v.dim--) { }
     if (v.dim < 0 || it->dims[v.dim] < 4) { return 0; }
     int64_t tasks = it->numel / it->dims[last] / it->dims[v.dim];
@@ -10278,8 +10294,12 @@ TENSOR__FN void tensor__row_task(void *arg, int64_t task, int worker) {
             case TENSOR_OP_LOG_SOFTMAX: r->isa->row_log_softmax(fa, fy, n); break;
             case TENSOR_OP_LOGSUMEXP: fy[0] = r->isa->row_logsumexp(fa, (float *)(void *)work, n); break;
             case TENSOR_OP_SOFTMAX_BACKWARD: r->isa->row_softmax_backward(fa, fb, fy, n); break;
-            case TENSOR_OP_ARGMAX: ((int64_t *)(void *)to)[0] = r->isa->find(fa, n, r->isa->leaf_max(fa, n)); break;
-            case TENSOR_OP_ARGMIN: ((int64_t *)(void *)to)[0] = r->isa->find(fa, n, r->isa->leaf_min(fa, n)); break;
+            case TENSOR_OP_ARGMAX:
+                ((int64_t *)(void *)to)[0] = r->isa->find(fa, n, r->isa->leaf_max(fa, n));
+                break;
+            case TENSOR_OP_ARGMIN:
+                ((int64_t *)(void *)to)[0] = r->isa->find(fa, n, r->isa->leaf_min(fa, n));
+                break;
             default: r->isa->row_log_softmax_backward(fa, fb, fy, n); break;
             }
             continue;
@@ -10311,8 +10331,8 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c) {
     r.klass = tensor__is_float(x->dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
     r.fast = x->dtype == TENSOR_F32 && !c->thread->ctx->reference && r.n > 0 &&
              (id == TENSOR_OP_SOFTMAX || id == TENSOR_OP_LOG_SOFTMAX || id == TENSOR_OP_LOGSUMEXP ||
-              id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD || id == TENSOR_OP_ARGMAX ||
-              id == TENSOR_OP_ARGMIN);
+              id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD ||
+              id == TENSOR_OP_ARGMAX || id == TENSOR_OP_ARGMIN);
     if (r.rows == 0) { return 0; }
     r.per = r.n ? (TENSOR__GRAIN / 4 + r.n - 1) / r.n : r.rows;
     tensor__parallel((r.rows + r.per - 1) / r.per, tensor__row_task, &r);
@@ -12024,7 +12044,12 @@ TENSOR_API void (tensor_manual_seed)(uint64_t seed) {
 TENSOR_API tensor_generator_t (tensor_get_generator)(void) { return tensor__self()->rng; }
 TENSOR_API void (tensor_set_generator)(tensor_generator_t g) { tensor__self()->rng = g; }
 
-typedef struct tensor__random_t { tensor_call_t *c; tensor__iter_t it; int64_t n; int direct; } tensor__random_t;
+typedef struct tensor__random_t {
+    tensor_call_t *c;
+    tensor__iter_t it;
+    int64_t n;
+    int direct;                         // y is contiguous f32
+} tensor__random_t;
 // Values of elements first..first+n (n <= BLOCK, first a multiple of 4), as double.
 TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int64_t n, double *out) {
     const tensor_params_t *p = c->p;
@@ -12072,8 +12097,9 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
         double block[TENSOR__BLOCK], p[TENSOR__BLOCK];
         if (r->it.klass == TENSOR__C_F32) {
             float *f = r->direct ? (float *)c->arg[c->nin].data + i : (float *)(void *)block;
-            TENSOR__ISA(c->thread)->random(c->row->id == TENSOR_OP_RANDN, c->rng, i, m, (float)c->p->f[0],
-                                           (float)(c->row->id == TENSOR_OP_RANDN ? c->p->f[1] : c->p->f[1] - c->p->f[0]), f);
+            int normal = c->row->id == TENSOR_OP_RANDN;
+            double scale = normal ? c->p->f[1] : c->p->f[1] - c->p->f[0];
+            TENSOR__ISA(c->thread)->random(normal, c->rng, i, m, (float)c->p->f[0], (float)scale, f);
             if (!r->direct) { tensor__iter_move(&r->it, c->nin, i, m, f, 1); }
             continue;
         }

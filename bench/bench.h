@@ -20,7 +20,7 @@ static int bench_compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Seconds per call of fn(arg, repeats), which does its work `repeats` times: median of 9 samples of about 20 ms.
+// Seconds per call of fn(arg, repeats), which does its work `repeats` times: median of 9 samples of some 20 ms.
 static double bench_median(void (*fn)(void *arg, long repeats), void *arg) {
     enum { SAMPLES = 9 };
     double s[SAMPLES], took = 0;

@@ -1,4 +1,4 @@
-// models.c [threads] - whole training steps and single inferences of small networks: forward, loss, backward, optimizer.
+// models.c [threads] - training steps (forward, loss, backward, optimizer) and single inferences of small nets.
 #include "bench.h"
 
 #include "tensor_nn.h"

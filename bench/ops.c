@@ -1,5 +1,5 @@
-// ops.c [threads] - single operations of the sizes deep learning uses: matrix products, convolutions, elementwise
-// work in and beyond the caches, reductions, random numbers, and what they cost with their gradients.
+// ops.c [threads] - single operations of the sizes deep learning uses: matrix products, convolutions,
+// elementwise work in and beyond the caches, reductions, random numbers, and what they cost with gradients.
 #include "bench.h"
 
 #include "tensor_nn.h"
@@ -35,7 +35,8 @@ static tensor_t *conv(const case_t *c) {
     return tensor_conv2d(c->a, c->b, .stride = c->stride, .padding = c->padding, .groups = c->groups);
 }
 #define UNARY(name) static tensor_t *run_##name(const case_t *c) { return tensor_##name(c->a); }
-UNARY(relu) UNARY(exp) UNARY(tanh) UNARY(erf) UNARY(gelu) UNARY(gelu_tanh) UNARY(sigmoid) UNARY(sum) UNARY(argmax)
+UNARY(relu) UNARY(exp) UNARY(tanh) UNARY(erf) UNARY(gelu) UNARY(gelu_tanh) UNARY(sigmoid) UNARY(sum)
+UNARY(argmax)
 
 static void repeat(void *arg, long repeats) {
     const case_t *c = (const case_t *)arg;
@@ -69,7 +70,8 @@ static void product(const char *row, int64_t m, int64_t n, int64_t k, int nt) {
     measure(c);
     tensor_scope_end(scope);
 }
-static void elements(const char *row, tensor_t *(*run)(const case_t *c), int64_t rows, int64_t columns, int backward) {
+static void elements(const char *row, tensor_t *(*run)(const case_t *c), int64_t rows, int64_t columns,
+                     int backward) {
     tensor_scope_t scope = tensor_scope_begin();
     case_t c;
     memset(&c, 0, sizeof c);
@@ -79,8 +81,10 @@ static void elements(const char *row, tensor_t *(*run)(const case_t *c), int64_t
     c.run = run;
     c.a = tensor_rand(rows, columns);
     if (run == max_pool) c.a = tensor_reshape(c.a, 16, rows / 16, columns / 32, 32);
-    c.b = run == layer_norm ? tensor_ones(columns) : run == add || run == where ? tensor_randn(rows, columns) : NULL;
-    c.i = run == where ? tensor_gt_scalar(c.a, 0.5) : run == cross_entropy ? tensor_randint(0, columns, rows) : NULL;
+    if (run == layer_norm) c.b = tensor_ones(columns);
+    if (run == add || run == where) c.b = tensor_randn(rows, columns);
+    if (run == where) c.i = tensor_gt_scalar(c.a, 0.5);
+    if (run == cross_entropy) c.i = tensor_randint(0, columns, rows);
     measure(c);
     tensor_scope_end(scope);
 }
