@@ -1,4 +1,4 @@
-// models.c [threads] - training steps (forward, loss, backward, optimizer) and single inferences of small nets.
+// models.c [threads] - training steps (forward, loss, backward, optimizer) and inferences of small nets.
 #include "bench.h"
 
 #include "tensor_nn.h"
