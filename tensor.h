@@ -57,7 +57,7 @@
 // AUTOGRAD   Define-by-run: tensor_requires_grad_ marks a leaf, operations record themselves, tensor_backward
 //            adds d loss / d leaf into tensor_grad(leaf). Under tensor_scope_begin_no_grad nothing is
 //            recorded.
-// DTYPES     f32 f64 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with
+// DTYPES     f32 f64 i8 i16 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with
 //            correct rounding. No complex numbers, no FFT.
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
 //            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_NO_SIMD, TENSOR_ASSERT(x), TENSOR_SELF (this file's
@@ -126,7 +126,7 @@ typedef struct tensor_context_t tensor_context_t;
 
 typedef enum tensor_dtype_t {
     TENSOR_F32, TENSOR_F64, TENSOR_I32, TENSOR_I64, TENSOR_U8, TENSOR_BOOL, TENSOR_F16, TENSOR_BF16,
-    TENSOR_DTYPE_COUNT
+    TENSOR_I8, TENSOR_I16, TENSOR_DTYPE_COUNT
 } tensor_dtype_t;
 
 typedef enum tensor_device_t { TENSOR_CPU, TENSOR_CUDA } tensor_device_t;
@@ -6245,12 +6245,14 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
 // Shape and dtype checks stand here, once for all devices.
 // ------------------------------------------------------------------------------
 
-static const uint8_t tensor__sizes[TENSOR_DTYPE_COUNT] = {4, 8, 4, 8, 1, 1, 2, 2};
+static const uint8_t tensor__sizes[TENSOR_DTYPE_COUNT] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
 static const char *const tensor__dtype_names[TENSOR_DTYPE_COUNT] = {"f32", "f64", "i32", "i64", "u8", "bool",
-    "f16", "bf16"};
+    "f16", "bf16", "i8", "i16"};
 static const char *const tensor__arg_names[TENSOR__MAX_IN] = {"a", "b", "c", "d", "e", "f", "g", "h"};
 
-TENSOR__INLINE int tensor__is_float(int dtype) { return dtype <= TENSOR_F64 || dtype >= TENSOR_F16; }
+TENSOR__INLINE int tensor__is_float(int dtype) {
+    return dtype <= TENSOR_F64 || dtype == TENSOR_F16 || dtype == TENSOR_BF16;
+}
 // 0 bool, 1 integer, 2 float
 TENSOR__INLINE int tensor__category(int dtype) {
     return tensor__is_float(dtype) ? 2 : dtype == TENSOR_BOOL ? 0 : 1;
@@ -6260,7 +6262,10 @@ TENSOR__FN int tensor__promote2(int a, int b) {
     if (a == b) { return a; }
     int ca = tensor__category(a), cb = tensor__category(b);
     if (ca != cb) { return ca > cb ? a : b; }
-    if (ca == 1) { return a == TENSOR_I64 || b == TENSOR_I64 ? TENSOR_I64 : TENSOR_I32; }
+    if (ca == 1) {
+        if (tensor__sizes[a] == tensor__sizes[b]) { return TENSOR_I16; }        // u8 + i8
+        return tensor__sizes[a] > tensor__sizes[b] ? a : b;
+    }
     return a == TENSOR_F64 || b == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;       // f16 + bf16 = f32
 }
 // With 0-d tensors, which count only when their category is higher.
@@ -7092,6 +7097,8 @@ static const uint8_t tensor__class_size[3] = {4, 8, 8};
         case TENSOR_I32: TENSOR__LOAD_RUN(int32_t, (to_type)v)                                               \
         case TENSOR_I64: TENSOR__LOAD_RUN(int64_t, (to_type)v)                                               \
         case TENSOR_U8: TENSOR__LOAD_RUN(uint8_t, (to_type)v)                                                \
+        case TENSOR_I8: TENSOR__LOAD_RUN(int8_t, (to_type)v)                                                 \
+        case TENSOR_I16: TENSOR__LOAD_RUN(int16_t, (to_type)v)                                               \
         case TENSOR_BOOL: TENSOR__LOAD_RUN(uint8_t, (to_type)(v != 0))                                       \
         case TENSOR_F16: TENSOR__LOAD_RUN(uint16_t, (to_type)tensor__f32_from_f16(v))                        \
         case TENSOR_BF16: TENSOR__LOAD_RUN(uint16_t, (to_type)tensor__f32_from_bf16(v))                      \
@@ -7108,6 +7115,8 @@ TENSOR__FN void tensor__load_i64(int64_t *d, const void *from, int dtype, int64_
     case TENSOR_I32: TENSOR__LOAD_RUN(int32_t, v)
     case TENSOR_I64: TENSOR__LOAD_RUN(int64_t, v)
     case TENSOR_U8: TENSOR__LOAD_RUN(uint8_t, v)
+    case TENSOR_I8: TENSOR__LOAD_RUN(int8_t, v)
+    case TENSOR_I16: TENSOR__LOAD_RUN(int16_t, v)
     case TENSOR_BOOL: TENSOR__LOAD_RUN(uint8_t, v != 0)
     case TENSOR_F16: TENSOR__LOAD_RUN(uint16_t, tensor__i64_from((double)tensor__f32_from_f16(v)))
     case TENSOR_BF16: TENSOR__LOAD_RUN(uint16_t, tensor__i64_from((double)tensor__f32_from_bf16(v)))
@@ -7130,6 +7139,8 @@ TENSOR__FN void tensor__load_i64(int64_t *d, const void *from, int dtype, int64_
                                                                           2147483647.0))                     \
         case TENSOR_I64: TENSOR__STORE_RUN(int64_t, tensor__i64_from((double)s[i]))                          \
         case TENSOR_U8: TENSOR__STORE_RUN(uint8_t, (uint8_t)tensor__clip((double)s[i], 0.0, 255.0))          \
+        case TENSOR_I8: TENSOR__STORE_RUN(int8_t, (int8_t)tensor__clip((double)s[i], -128.0, 127.0))         \
+        case TENSOR_I16: TENSOR__STORE_RUN(int16_t, (int16_t)tensor__clip((double)s[i], -32768.0, 32767.0))  \
         case TENSOR_BOOL: TENSOR__STORE_RUN(uint8_t, (uint8_t)(s[i] != 0))                                   \
         case TENSOR_F16: TENSOR__STORE_RUN(uint16_t, tensor__f16_from_f32((float)s[i]))                      \
         case TENSOR_BF16: TENSOR__STORE_RUN(uint16_t, tensor__bf16_from_f32((float)s[i]))                    \
@@ -7147,6 +7158,8 @@ TENSOR__FN void tensor__store_i64(void *to, int dtype, int64_t stride, const int
     case TENSOR_I32: TENSOR__STORE_RUN(int32_t, (int32_t)(uint32_t)(uint64_t)s[i])
     case TENSOR_I64: TENSOR__STORE_RUN(int64_t, s[i])
     case TENSOR_U8: TENSOR__STORE_RUN(uint8_t, (uint8_t)((uint64_t)s[i] & 255))
+    case TENSOR_I8: TENSOR__STORE_RUN(int8_t, (int8_t)(uint8_t)((uint64_t)s[i] & 255))
+    case TENSOR_I16: TENSOR__STORE_RUN(int16_t, (int16_t)(uint16_t)((uint64_t)s[i] & 65535))
     case TENSOR_BOOL: TENSOR__STORE_RUN(uint8_t, (uint8_t)(s[i] != 0))
     case TENSOR_F16: TENSOR__STORE_RUN(uint16_t, tensor__f16_from_f32((float)s[i]))
     case TENSOR_BF16: TENSOR__STORE_RUN(uint16_t, tensor__bf16_from_f32((float)s[i]))

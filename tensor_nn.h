@@ -971,8 +971,8 @@ TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches);
 // Frees it before tensor_shutdown does.   -> code;  errors none
 TENSOR_API int nn_data_loader_free(nn_data_loader_t *l);
 
-// Reads an IDX file's bytes (MNIST and its kin). i8 and i16 become i32.
-//   -> new u8 i32 f32 or f64;  errors FORMAT (not IDX, truncated, trailing bytes, gzip), SHAPE, OUT_OF_MEMORY
+// Reads an IDX file's bytes (MNIST and its kin).
+//   -> new u8 i8 i16 i32 f32 or f64;  errors FORMAT (not IDX, truncated, trailing bytes, gzip), SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
 #ifndef TENSOR_NO_STDIO
 // The same from a file.   -> as above;  errors as above, IO
@@ -1006,7 +1006,7 @@ TENSOR_API int64_t nn_safetensors_count(nn_safetensors_t *r);
 TENSOR_API const char *nn_safetensors_name(nn_safetensors_t *r, int64_t i);
 // Value of a __metadata__ key.   -> borrowed string, NULL if there is none;  errors none
 TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *key);
-// Reads one tensor. I8 I16 U16 become i32, U32 becomes i64.
+// Reads one tensor. U16 becomes i32, U32 becomes i64.
 //   -> new;  errors INDEX (no such name), UNSUPPORTED (U64, F8), IO, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_safetensors_get(nn_safetensors_t *r, const char *name);
 // Ends the reader (tensors it gave stay).   -> code;  errors none
@@ -7290,18 +7290,12 @@ TENSOR__FN int nn__little_endian(void) {
     return first == 1;
 }
 
-// Widens n elements of 1 or 2 bytes at the start of data to i32 (u32 to i64), from the last to the first.
-enum { NN__I8, NN__I16, NN__U16, NN__U32 };
+// Widens n u16 at the start of data to i32 (u32 to i64), from the last to the first.
+enum { NN__U16, NN__U32 };
 TENSOR__FN void nn__widen(void *data, uint64_t n, int from) {
     unsigned char *p = (unsigned char *)data;
     while (n-- > 0) {
-        if (from == NN__I8) {
-            int8_t v;
-            int32_t w;
-            memcpy(&v, p + n, 1);
-            w = v;
-            memcpy(p + 4 * n, &w, 4);
-        } else if (from == NN__U32) {
+        if (from == NN__U32) {
             uint32_t v;
             int64_t w;
             memcpy(&v, p + 4 * n, 4);
@@ -7311,7 +7305,7 @@ TENSOR__FN void nn__widen(void *data, uint64_t n, int from) {
             uint16_t v;
             int32_t w;
             memcpy(&v, p + 2 * n, 2);
-            w = from == NN__I16 && v > 32767 ? (int32_t)v - 65536 : (int32_t)v;
+            w = (int32_t)v;
             memcpy(p + 4 * n, &w, 4);
         }
     }
@@ -7327,7 +7321,7 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
     uint64_t bytes, numel = 1, got = s->size < 4 ? s->size : 4;
     tensor_dtype_t dtype = TENSOR_I32;
     size_t size;
-    int widen = -1, rank, k;
+    int rank, k;
     tensor_t *t;
     if (!nn__read(s, 0, head, got)) return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
     if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B) {
@@ -7340,8 +7334,8 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
     rank = head[3];
     switch (head[2]) {
     case 0x08: dtype = TENSOR_U8; break;
-    case 0x09: widen = NN__I8; break;
-    case 0x0B: widen = NN__I16; break;
+    case 0x09: dtype = TENSOR_I8; break;
+    case 0x0B: dtype = TENSOR_I16; break;
     case 0x0C: break;
     case 0x0D: dtype = TENSOR_F32; break;
     case 0x0E: dtype = TENSOR_F64; break;
@@ -7349,7 +7343,7 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has the unknown type code %d", label,
                         (int64_t)head[2]);
     }
-    size = widen == NN__I8 ? 1 : widen == NN__I16 ? 2 : tensor_dtype_size(dtype);
+    size = tensor_dtype_size(dtype);
     if (rank < 1 || rank > TENSOR_MAX_DIMS) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label,
                         (int64_t)rank);
@@ -7379,7 +7373,6 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
         return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
     }
     if (nn__little_endian()) nn__swap(t->storage->data, numel, size);
-    if (widen >= 0) nn__widen(t->storage->data, numel, widen);
     return t;
 }
 
@@ -7448,8 +7441,8 @@ static const struct {
     {"BOOL", 1, TENSOR_BOOL, -1},
     {"F16", 2, TENSOR_F16, -1},
     {"BF16", 2, TENSOR_BF16, -1},
-    {"I8", 1, TENSOR_I32, NN__I8},
-    {"I16", 2, TENSOR_I32, NN__I16},
+    {"I8", 1, TENSOR_I8, -1},
+    {"I16", 2, TENSOR_I16, -1},
     {"U16", 2, TENSOR_I32, NN__U16},
     {"U32", 4, TENSOR_I64, NN__U32},
     {"U64", 8, -1, -1},

@@ -763,10 +763,11 @@ static void idx_files(void) {
     CHECK(tensor_dtype(t) == TENSOR_U8 && tensor_size(t, 0) == 2 && tensor_size(t, 1) == 3);
     CHECK(((const unsigned char *)tensor_data(t))[5] == 255);
     t = nn_parse_idx(i16, sizeof i16);
-    CHECK(tensor_dtype(t) == TENSOR_I32 && ((const int32_t *)tensor_data(t))[0] == 258);
-    CHECK(((const int32_t *)tensor_data(t))[1] == -2);
+    CHECK(tensor_dtype(t) == TENSOR_I16 && ((const int16_t *)tensor_data(t))[0] == 258);
+    CHECK(((const int16_t *)tensor_data(t))[1] == -2);
     t = nn_parse_idx(i8, sizeof i8);
-    CHECK(((const int32_t *)tensor_data(t))[0] == -128 && ((const int32_t *)tensor_data(t))[1] == 127);
+    CHECK(tensor_dtype(t) == TENSOR_I8 && ((const int8_t *)tensor_data(t))[0] == -128);
+    CHECK(((const int8_t *)tensor_data(t))[1] == 127);
     CHECK(tensor_item(nn_parse_idx(f32, sizeof f32)) == 1.5);
     for (n = 0; n < sizeof good; n++) CHECK_POISON(nn_parse_idx(good, n), TENSOR_ERR_FORMAT, "idx");
     memcpy(bad, good, sizeof good);
@@ -954,36 +955,37 @@ static void damaged_files(void) {
 }
 
 static void safetensors_round_trip(void) {
-    static const tensor_dtype_t dtypes[8] = {TENSOR_F32, TENSOR_F64, TENSOR_I32, TENSOR_I64,
-                                             TENSOR_U8,  TENSOR_BOOL, TENSOR_F16, TENSOR_BF16};
-    const char *names[8], *path = "nn_round_trip.safetensors";
+    static const tensor_dtype_t dtypes[10] = {TENSOR_F32, TENSOR_F64, TENSOR_I32, TENSOR_I64,
+                                             TENSOR_U8,  TENSOR_BOOL, TENSOR_F16, TENSOR_BF16,
+                                              TENSOR_I8,  TENSOR_I16};
+    const char *names[10], *path = "nn_round_trip.safetensors";
     const nn_metadata_t meta[2] = {{"format", "pt"}, {"note", "caf\xc3\xa9 \"x\"\\"}};
-    tensor_t *list[8];
+    tensor_t *list[10];
     nn_safetensors_t *r;
     int i;
-    for (i = 0; i < 8; i++) {
+    for (i = 0; i < 10; i++) {
         names[i] = tensor_dtype_name(dtypes[i]);
         list[i] = tensor_transpose(tensor_to(tensor_randint(0, 2 + 50 * i, 3, 4), dtypes[i]), 0, 1);
     }
-    CHECK(nn_safetensors_write(path, names, list, 8, meta, 2) == 0);
+    CHECK(nn_safetensors_write(path, names, list, 10, meta, 2) == 0);
     r = nn_safetensors_open(path);
-    CHECK(nn_safetensors_count(r) == 8);
+    CHECK(nn_safetensors_count(r) == 10);
     CHECK_TEXT(nn_safetensors_metadata(r, "note"), meta[1].value);
     CHECK(nn_safetensors_metadata(r, "nothing") == NULL);
-    for (i = 0; i < 8; i++) CHECK_MSG(tensor_equal(nn_safetensors_get(r, names[i]), list[i]), "%s", names[i]);
+    for (i = 0; i < 10; i++) CHECK_MSG(tensor_equal(nn_safetensors_get(r, names[i]), list[i]), "%s", names[i]);
     CHECK_POISON(nn_safetensors_get(r, "nothing"), TENSOR_ERR_INDEX, "nothing");
     CHECK(nn_safetensors_close(r) == 0 && nn_safetensors_close(r) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "closed already");
     CHECK_POISON(nn_safetensors_get(r, names[0]), TENSOR_ERR_OWNER, "closed");
     CHECK(nn_safetensors_count(r) == 0 && nn_safetensors_name(r, 0) == NULL);
     names[1] = names[0];
-    CHECK(nn_safetensors_write(path, names, list, 8, NULL, 0) == TENSOR_ERR_FORMAT);
+    CHECK(nn_safetensors_write(path, names, list, 10, NULL, 0) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "f32");
     names[1] = "a\x01";
-    CHECK(nn_safetensors_write(path, names, list, 8, NULL, 0) == TENSOR_ERR_FORMAT);
+    CHECK(nn_safetensors_write(path, names, list, 10, NULL, 0) == TENSOR_ERR_FORMAT);
     tensor_clear_error();
     r = nn_safetensors_open(path);
-    CHECK(nn_safetensors_count(r) == 8);
+    CHECK(nn_safetensors_count(r) == 10);
     nn_safetensors_close(r);
     CHECK(nn_safetensors_write("no/such/dir/x", names, list, 1, NULL, 0) == TENSOR_ERR_IO);
     CHECK_ERROR(TENSOR_ERR_IO, "no/such/dir/x.tmp");

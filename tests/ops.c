@@ -33,7 +33,9 @@ static void nd_make(nd_t *a, int nd, const int64_t *d) {
     a->i = (int64_t *)calloc((size_t)a->n + 1, sizeof *a->i);
 }
 static void nd_free(nd_t *a) { free(a->v), free(a->i), a->v = NULL, a->i = NULL; }
-static int is_float(int dtype) { return dtype == TENSOR_F32 || dtype == TENSOR_F64 || dtype >= TENSOR_F16; }
+static int is_float(int dtype) {
+    return dtype == TENSOR_F32 || dtype == TENSOR_F64 || dtype == TENSOR_F16 || dtype == TENSOR_BF16;
+}
 static const char *dname(int dtype) { return tensor_dtype_name((tensor_dtype_t)dtype); }
 
 // Own decoders: exact, and nothing of the library takes part.
@@ -67,6 +69,14 @@ static void element(const void *p, int dtype, double *v, int64_t *i) {
         *i = *(const uint8_t *)p;
         *v = (double)*i;
         return;
+    case TENSOR_I8:
+        *i = *(const int8_t *)p;
+        *v = (double)*i;
+        return;
+    case TENSOR_I16:
+        *i = *(const int16_t *)p;
+        *v = (double)*i;
+        return;
     case TENSOR_F16: *v = half_value(*(const uint16_t *)p); break;
     default: *v = bhalf_value(*(const uint16_t *)p); break;
     }
@@ -74,7 +84,7 @@ static void element(const void *p, int dtype, double *v, int64_t *i) {
 }
 // Walks the strides itself.
 static void nd_read(nd_t *a, const tensor_t *t) {
-    static const int size[] = {4, 8, 4, 8, 1, 1, 2, 2};
+    static const int size[] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
     int64_t k;
     nd_make(a, t->ndim, t->dims);
     a->dtype = t->dtype;
@@ -120,6 +130,8 @@ static void store(void *p, int dtype, double v) {
     case TENSOR_I32: *(int32_t *)p = (int32_t)v; break;
     case TENSOR_I64: *(int64_t *)p = (int64_t)v; break;
     case TENSOR_U8: *(uint8_t *)p = (uint8_t)v; break;
+    case TENSOR_I8: *(int8_t *)p = (int8_t)v; break;
+    case TENSOR_I16: *(int16_t *)p = (int16_t)v; break;
     case TENSOR_BOOL: *(uint8_t *)p = (uint8_t)(v != 0); break;
     case TENSOR_F16: { // values of moderate size: round the mantissa to 11 bits
         int e;
@@ -144,7 +156,7 @@ static void release(void *data, void *user) { (void)user, free(data); }
 // bound: index values are below it.
 static tensor_t *make(int dtype, int nd, const int64_t *dims, int layout, double lo, double hi, fill_t fill,
                       int64_t bound) {
-    static const int size[] = {4, 8, 4, 8, 1, 1, 2, 2};
+    static const int size[] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
     int64_t p[MAXD], n = 1, k;
     int d, pn = nd;
     int64_t perm[MAXD];
@@ -192,7 +204,7 @@ static tensor_t *make(int dtype, int nd, const int64_t *dims, int layout, double
 }
 // The same values in a fresh contiguous tensor, without the library's own copy kernels.
 static tensor_t *packed(const tensor_t *t) {
-    static const int size[] = {4, 8, 4, 8, 1, 1, 2, 2};
+    static const int size[] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
     tensor_t *r = tensor_empty_n(t->dims, t->ndim, (tensor_dtype_t)t->dtype);
     int64_t k;
     for (k = 0; k < t->numel; k++) {
@@ -208,7 +220,7 @@ static tensor_t *packed(const tensor_t *t) {
     return r;
 }
 static int same_bits(const tensor_t *a, const tensor_t *b) {
-    static const int size[] = {4, 8, 4, 8, 1, 1, 2, 2};
+    static const int size[] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
     int d;
     if (a->state != TENSOR__LIVE || b->state != TENSOR__LIVE || a->ndim != b->ndim || a->dtype != b->dtype)
         return 0;
@@ -276,13 +288,15 @@ static int64_t wrap_int(int64_t i, int dtype) {
     switch (dtype) {
     case TENSOR_I32: return (int32_t)(uint32_t)(uint64_t)i;
     case TENSOR_U8: return (uint8_t)(uint64_t)i;
+    case TENSOR_I8: return (int8_t)(uint8_t)(uint64_t)i;
+    case TENSOR_I16: return (int16_t)(uint16_t)(uint64_t)i;
     case TENSOR_BOOL: return i != 0;
     default: return i;
     }
 }
 static int value_good(double got, double want, int dtype, double atol) {
-    static const double rt[] = {1e-5, 1e-12, 0, 0, 0, 0, 1.0e-3, 8e-3},
-                        at[] = {1e-6, 1e-12, 0, 0, 0, 0, 3e-6, 1e-5};
+    static const double rt[] = {1e-5, 1e-12, 0, 0, 0, 0, 1.0e-3, 8e-3, 0, 0},
+                        at[] = {1e-6, 1e-12, 0, 0, 0, 0, 3e-6, 1e-5, 0, 0};
     if (want != want) return got != got;
     if (got == want) return 1;
     return fabs(got - want) <= at[dtype] * (atol > 0 ? atol : 1) + rt[dtype] * fabs(want);
@@ -2256,7 +2270,7 @@ static const op_t *case_named(const char *name) {
         if (strcmp(pointwise_cases[k].label, name) == 0) return &pointwise_cases[k];
     return NULL;
 }
-static const char dtype_letters[] = "fdilubhg";
+static const char dtype_letters[] = "fdilubhgcs";
 // Whether (got a result, letter) agree. Dtypes PyTorch refuses and this library takes are counted, except
 // those it promises to refuse.
 static void promotion_check(const char *op, const char *what, const tensor_t *y, char want, int must_refuse) {
@@ -2323,7 +2337,7 @@ static void promotion(void) {
                                     bits ||
                                         (op->id == TENSOR_OP_SUB && a == TENSOR_BOOL && b == TENSOR_BOOL));
                     // a 0-d operand of a half result takes part unrounded
-                    if (form % 3 && tensor__promote(in, 2) >= TENSOR_F16)
+                    if (form % 3 && is_float(tensor__promote(in, 2)) && tensor__promote(in, 2) >= TENSOR_F16)
                         n_skipped_half++;
                     else if (want != 'x' && y->state == TENSOR__LIVE && a != b)
                         promotion_value(op, in, y);
@@ -2868,7 +2882,7 @@ static void errors(void) {
     BAD(tensor_masked_select(v, v), DTYPE, "masked_select: mask [4] must be bool");
     BAD(tensor_masked_select(v, tensor_ones_of(TENSOR_BOOL, 3)), SHAPE, "masked_select");
     BAD(tensor_masked_fill(v, tensor_ones_of(TENSOR_BOOL, 3), 0), SHAPE, "[3]");
-    BAD(tensor_to(v, (tensor_dtype_t)9), DTYPE, "to: 9 is no dtype");
+    BAD(tensor_to(v, (tensor_dtype_t)99), DTYPE, "to: 99 is no dtype");
     // shapes
     BAD(tensor_zeros_n(nine, 9, TENSOR_F32), SHAPE, "9 dims");
     BAD(tensor_zeros_n(nine, -1, TENSOR_F32), SHAPE, "-1 dims");

@@ -1,8 +1,9 @@
 # Writes promotion.h: result dtypes of torch for all dtype pairs.  python3 promotion.py > promotion.h
 import torch, warnings
 warnings.simplefilter("ignore")
-dt = [torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, torch.bool, torch.float16, torch.bfloat16]
-ch = "fdilubhg"
+dt = [torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, torch.bool, torch.float16, torch.bfloat16,
+      torch.int8, torch.int16]
+ch = "fdilubhgcs"
 def code(f):
     try: return ch[dt.index(f().dtype)]
     except Exception: return "x"
@@ -12,8 +13,9 @@ unary = "abs acos asin atan ceil cos cosh erf erfc exp exp2 expm1 floor log log1
 reduce = "sum mean prod max argmax any all var std norm cumsum logsumexp softmax log_softmax amax matmul".split()
 print("""// promotion.h - result dtypes of PyTorch %s, written by tests/promotion.py
 //
-// f f32, d f64, i i32, l i64, u u8, b bool, h f16, g bf16, x refused. A string has the 8 x 8 pairs (a, b)
-// in the order of tensor_dtype_t, b fastest; four strings a row: a and b with dims, b 0-d, a 0-d, both 0-d.
+// f f32, d f64, i i32, l i64, u u8, b bool, h f16, g bf16, c i8, s i16, x refused. A string has the 10 x 10
+// pairs (a, b) in the order of tensor_dtype_t, b fastest; four strings a row: a and b with dims, b 0-d, a 0-d,
+// both 0-d.
 typedef struct promotion_t { const char *op, *pair[4]; } promotion_t;
 typedef struct promotion1_t { const char *op, *result; } promotion1_t;
 """ % torch.__version__.split("+")[0])
