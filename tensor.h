@@ -543,36 +543,58 @@ TENSOR_API tensor_t *tensor_detach(tensor_t *x);
 // One operand.  -> new;  grad as the row says;  errors as above
 TENSOR_API tensor_t *tensor_abs(tensor_t *x);
 TENSOR_API tensor_t *tensor_acos(tensor_t *x);
+TENSOR_API tensor_t *tensor_acosh(tensor_t *x);
 TENSOR_API tensor_t *tensor_asin(tensor_t *x);
+TENSOR_API tensor_t *tensor_asinh(tensor_t *x);
 TENSOR_API tensor_t *tensor_atan(tensor_t *x);
+TENSOR_API tensor_t *tensor_atanh(tensor_t *x);
 TENSOR_API tensor_t *tensor_ceil(tensor_t *x);
 TENSOR_API tensor_t *tensor_clamp(tensor_t *x, double lo, double hi);   // -INFINITY / INFINITY = no bound
+TENSOR_API tensor_t *tensor_clamp_max(tensor_t *x, double hi);
+TENSOR_API tensor_t *tensor_clamp_min(tensor_t *x, double lo);
 TENSOR_API tensor_t *tensor_cos(tensor_t *x);
 TENSOR_API tensor_t *tensor_cosh(tensor_t *x);
+TENSOR_API tensor_t *tensor_deg2rad(tensor_t *x);
+TENSOR_API tensor_t *tensor_digamma(tensor_t *x);                       // derivative of lgamma
 TENSOR_API tensor_t *tensor_elu(tensor_t *x, double alpha);             // PyTorch's default alpha is 1
 TENSOR_API tensor_t *tensor_erf(tensor_t *x);
 TENSOR_API tensor_t *tensor_erfc(tensor_t *x);
+TENSOR_API tensor_t *tensor_erfinv(tensor_t *x);
 TENSOR_API tensor_t *tensor_exp(tensor_t *x);
 TENSOR_API tensor_t *tensor_exp2(tensor_t *x);
 TENSOR_API tensor_t *tensor_expm1(tensor_t *x);
 TENSOR_API tensor_t *tensor_floor(tensor_t *x);
+TENSOR_API tensor_t *tensor_frac(tensor_t *x);                          // x - trunc(x), floats
 TENSOR_API tensor_t *tensor_gelu(tensor_t *x);                          // x * Phi(x), by erf
 TENSOR_API tensor_t *tensor_gelu_tanh(tensor_t *x);                     // its tanh approximation
+TENSOR_API tensor_t *tensor_hardsigmoid(tensor_t *x);
+TENSOR_API tensor_t *tensor_hardswish(tensor_t *x);
+TENSOR_API tensor_t *tensor_hardtanh(tensor_t *x, double lo, double hi);   // PyTorch: -1, 1
 TENSOR_API tensor_t *tensor_leaky_relu(tensor_t *x, double slope);      // PyTorch's default slope is 0.01
+TENSOR_API tensor_t *tensor_lgamma(tensor_t *x);                        // log |gamma(x)|
 TENSOR_API tensor_t *tensor_log(tensor_t *x);
 TENSOR_API tensor_t *tensor_log10(tensor_t *x);
 TENSOR_API tensor_t *tensor_log1p(tensor_t *x);
 TENSOR_API tensor_t *tensor_log2(tensor_t *x);
 TENSOR_API tensor_t *tensor_logsigmoid(tensor_t *x);
+TENSOR_API tensor_t *tensor_logit(tensor_t *x, double eps);             // x clamped to eps..1-eps; < 0 = not
+TENSOR_API tensor_t *tensor_mish(tensor_t *x);
+// NaN and infinities replaced (PyTorch: 0, NAN, NAN); posinf, neginf NaN = the dtype's largest, lowest number
+TENSOR_API tensor_t *tensor_nan_to_num(tensor_t *x, double nan, double posinf, double neginf);
 TENSOR_API tensor_t *tensor_neg(tensor_t *x);
+TENSOR_API tensor_t *tensor_polygamma(int n, tensor_t *x);              // n-th derivative of digamma
+TENSOR_API tensor_t *tensor_positive(tensor_t *x);                      // x itself; not bool
+TENSOR_API tensor_t *tensor_rad2deg(tensor_t *x);
 TENSOR_API tensor_t *tensor_reciprocal(tensor_t *x);
 TENSOR_API tensor_t *tensor_relu(tensor_t *x);
 TENSOR_API tensor_t *tensor_round(tensor_t *x);                         // half to even
 TENSOR_API tensor_t *tensor_rsqrt(tensor_t *x);
+TENSOR_API tensor_t *tensor_sgn(tensor_t *x);                           // sign
 TENSOR_API tensor_t *tensor_sigmoid(tensor_t *x);
 TENSOR_API tensor_t *tensor_sign(tensor_t *x);
 TENSOR_API tensor_t *tensor_silu(tensor_t *x);
 TENSOR_API tensor_t *tensor_sin(tensor_t *x);
+TENSOR_API tensor_t *tensor_sinc(tensor_t *x);                          // sin(pi x) / (pi x)
 TENSOR_API tensor_t *tensor_sinh(tensor_t *x);
 TENSOR_API tensor_t *tensor_softplus(tensor_t *x, double beta, double threshold);   // PyTorch: 1, 20
 TENSOR_API tensor_t *tensor_sqrt(tensor_t *x);
@@ -584,19 +606,33 @@ TENSOR_API tensor_t *tensor_trunc(tensor_t *x);
 // Two operands.  -> new;  grad as the row says, summed over broadcast dims;  errors as above
 TENSOR_API tensor_t *tensor_add(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_atan2(tensor_t *a, tensor_t *b);
+TENSOR_API tensor_t *tensor_copysign(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_div(tensor_t *a, tensor_t *b);              // true division: integers give f32
+// The quotient cut by rounding_mode: "trunc", "floor", NULL = true division (PyTorch's div; no grad if cut)
+TENSOR_API tensor_t *tensor_div_mode(tensor_t *a, tensor_t *b, const char *rounding_mode);
+TENSOR_API tensor_t *tensor_float_power(tensor_t *a, tensor_t *b);      // a^b in f64
 TENSOR_API tensor_t *tensor_floor_divide(tensor_t *a, tensor_t *b);
+TENSOR_API tensor_t *tensor_fmax(tensor_t *a, tensor_t *b);             // a NaN gives the other
+TENSOR_API tensor_t *tensor_fmin(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_fmod(tensor_t *a, tensor_t *b);             // sign of a, as C
+TENSOR_API tensor_t *tensor_heaviside(tensor_t *x, tensor_t *values);   // x > 0, values where x is 0; no grad
+TENSOR_API tensor_t *tensor_hypot(tensor_t *a, tensor_t *b);
+TENSOR_API tensor_t *tensor_ldexp(tensor_t *a, tensor_t *b);            // a 2^b
+TENSOR_API tensor_t *tensor_logaddexp(tensor_t *a, tensor_t *b);        // log(e^a + e^b)
+TENSOR_API tensor_t *tensor_logaddexp2(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_maximum(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_minimum(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_mul(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_pow(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_remainder(tensor_t *a, tensor_t *b);        // sign of b, as Python
 TENSOR_API tensor_t *tensor_sub(tensor_t *a, tensor_t *b);
+TENSOR_API tensor_t *tensor_xlogy(tensor_t *a, tensor_t *b);            // a log(b), 0 where a is 0
 
 // A tensor and a number.  -> new;  grad as the twin;  errors as above
 TENSOR_API tensor_t *tensor_add_scalar(tensor_t *a, double b);
+TENSOR_API tensor_t *tensor_copysign_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_div_scalar(tensor_t *a, double b);
+TENSOR_API tensor_t *tensor_float_power_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_floor_divide_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_fmod_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_maximum_scalar(tensor_t *a, double b);
@@ -606,11 +642,15 @@ TENSOR_API tensor_t *tensor_pow_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_remainder_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_rsub_scalar(tensor_t *a, double b);         // b - a
 TENSOR_API tensor_t *tensor_sub_scalar(tensor_t *a, double b);
+TENSOR_API tensor_t *tensor_xlogy_scalar(tensor_t *a, double b);
 
 // Three operands.  -> new;  grad as the row says;  errors as above
 TENSOR_API tensor_t *tensor_where(tensor_t *condition, tensor_t *a, tensor_t *b);
 // a + weight * (b - a)
 TENSOR_API tensor_t *tensor_lerp(tensor_t *a, tensor_t *b, tensor_t *weight);
+TENSOR_API tensor_t *tensor_lerp_scalar(tensor_t *a, tensor_t *b, double weight);
+// min(max(x, lo), hi) with tensors as bounds, which broadcast; one of them may be NULL (PyTorch: clamp)
+TENSOR_API tensor_t *tensor_clamp_tensor(tensor_t *x, tensor_t *lo, tensor_t *hi);
 TENSOR_API tensor_t *tensor_addcmul(tensor_t *x, tensor_t *a, tensor_t *b, double value); // x + value * a * b
 TENSOR_API tensor_t *tensor_addcdiv(tensor_t *x, tensor_t *a, tensor_t *b, double value); // x + value * a / b
 
@@ -634,12 +674,24 @@ TENSOR_API tensor_t *tensor_logical_not(tensor_t *x);
 TENSOR_API tensor_t *tensor_isnan(tensor_t *x);
 TENSOR_API tensor_t *tensor_isinf(tensor_t *x);
 TENSOR_API tensor_t *tensor_isfinite(tensor_t *x);
+TENSOR_API tensor_t *tensor_isneginf(tensor_t *x);
+TENSOR_API tensor_t *tensor_isposinf(tensor_t *x);
+TENSOR_API tensor_t *tensor_signbit(tensor_t *x);
+// |a - b| <= atol + rtol |b| (PyTorch: 1e-5, 1e-8, 0); equal_nan: NaN equals NaN. One dtype.
+TENSOR_API tensor_t *tensor_isclose(tensor_t *a, tensor_t *b, double rtol, double atol, int equal_nan);
 
 // Bits of integers and bools.  -> new;  grad none;  errors as above, DTYPE for floats
 TENSOR_API tensor_t *tensor_bitwise_and(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_bitwise_or(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_bitwise_xor(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_bitwise_not(tensor_t *x);
+TENSOR_API tensor_t *tensor_bitwise_left_shift(tensor_t *a, tensor_t *b);
+TENSOR_API tensor_t *tensor_bitwise_right_shift(tensor_t *a, tensor_t *b);
+TENSOR_API tensor_t *tensor_bitwise_and_scalar(tensor_t *a, double b);
+TENSOR_API tensor_t *tensor_bitwise_or_scalar(tensor_t *a, double b);
+TENSOR_API tensor_t *tensor_bitwise_xor_scalar(tensor_t *a, double b);
+TENSOR_API tensor_t *tensor_bitwise_left_shift_scalar(tensor_t *a, double b);
+TENSOR_API tensor_t *tensor_bitwise_right_shift_scalar(tensor_t *a, double b);
 
 // In place: x keeps shape and dtype, may be a view; the other operand broadcasts to x.
 //   -> x;  grad as the twin;  errors SHAPE (x would grow), DTYPE (category would change), AUTOGRAD (leaf that
@@ -652,9 +704,51 @@ TENSOR_API tensor_t *tensor_add_scalar_(tensor_t *x, double b);
 TENSOR_API tensor_t *tensor_sub_scalar_(tensor_t *x, double b);
 TENSOR_API tensor_t *tensor_mul_scalar_(tensor_t *x, double b);
 TENSOR_API tensor_t *tensor_div_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_pow_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_pow_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_remainder_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_remainder_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_fmod_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_fmod_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_floor_divide_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_floor_divide_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_bitwise_and_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_bitwise_and_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_bitwise_or_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_bitwise_or_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_bitwise_xor_(tensor_t *x, tensor_t *b);
+TENSOR_API tensor_t *tensor_bitwise_xor_scalar_(tensor_t *x, double b);
+TENSOR_API tensor_t *tensor_lerp_(tensor_t *x, tensor_t *b, tensor_t *weight);
+TENSOR_API tensor_t *tensor_lerp_scalar_(tensor_t *x, tensor_t *b, double weight);
+TENSOR_API tensor_t *tensor_addcdiv_(tensor_t *x, tensor_t *a, tensor_t *b, double value);
 TENSOR_API tensor_t *tensor_addcmul_(tensor_t *x, tensor_t *a, tensor_t *b, double value);
 TENSOR_API tensor_t *tensor_abs_(tensor_t *x);
 TENSOR_API tensor_t *tensor_clamp_(tensor_t *x, double lo, double hi);
+TENSOR_API tensor_t *tensor_ceil_(tensor_t *x);
+TENSOR_API tensor_t *tensor_cos_(tensor_t *x);
+TENSOR_API tensor_t *tensor_erf_(tensor_t *x);
+TENSOR_API tensor_t *tensor_erfinv_(tensor_t *x);
+TENSOR_API tensor_t *tensor_exp2_(tensor_t *x);
+TENSOR_API tensor_t *tensor_expm1_(tensor_t *x);
+TENSOR_API tensor_t *tensor_floor_(tensor_t *x);
+TENSOR_API tensor_t *tensor_log_(tensor_t *x);
+TENSOR_API tensor_t *tensor_log10_(tensor_t *x);
+TENSOR_API tensor_t *tensor_log1p_(tensor_t *x);
+TENSOR_API tensor_t *tensor_log2_(tensor_t *x);
+TENSOR_API tensor_t *tensor_reciprocal_(tensor_t *x);
+TENSOR_API tensor_t *tensor_round_(tensor_t *x);
+TENSOR_API tensor_t *tensor_rsqrt_(tensor_t *x);
+TENSOR_API tensor_t *tensor_sign_(tensor_t *x);
+TENSOR_API tensor_t *tensor_sin_(tensor_t *x);
+TENSOR_API tensor_t *tensor_square_(tensor_t *x);
+TENSOR_API tensor_t *tensor_tan_(tensor_t *x);
+TENSOR_API tensor_t *tensor_trunc_(tensor_t *x);
+TENSOR_API tensor_t *tensor_clamp_max_(tensor_t *x, double hi);
+TENSOR_API tensor_t *tensor_clamp_min_(tensor_t *x, double lo);
+TENSOR_API tensor_t *tensor_elu_(tensor_t *x, double alpha);
+TENSOR_API tensor_t *tensor_hardtanh_(tensor_t *x, double lo, double hi);
+TENSOR_API tensor_t *tensor_leaky_relu_(tensor_t *x, double slope);
+TENSOR_API tensor_t *tensor_nan_to_num_(tensor_t *x, double nan, double posinf, double neginf);
 TENSOR_API tensor_t *tensor_exp_(tensor_t *x);
 TENSOR_API tensor_t *tensor_neg_(tensor_t *x);
 TENSOR_API tensor_t *tensor_relu_(tensor_t *x);
@@ -1210,6 +1304,98 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_fill_(...) tensor__at(TENSOR_HERE, (tensor_fill_)(__VA_ARGS__))
 #define tensor_zero_(...) tensor__at(TENSOR_HERE, (tensor_zero_)(__VA_ARGS__))
 #define tensor_masked_fill_(...) tensor__at(TENSOR_HERE, (tensor_masked_fill_)(__VA_ARGS__))
+#define tensor_acosh(...) tensor__at(TENSOR_HERE, (tensor_acosh)(__VA_ARGS__))
+#define tensor_asinh(...) tensor__at(TENSOR_HERE, (tensor_asinh)(__VA_ARGS__))
+#define tensor_atanh(...) tensor__at(TENSOR_HERE, (tensor_atanh)(__VA_ARGS__))
+#define tensor_clamp_max(...) tensor__at(TENSOR_HERE, (tensor_clamp_max)(__VA_ARGS__))
+#define tensor_clamp_min(...) tensor__at(TENSOR_HERE, (tensor_clamp_min)(__VA_ARGS__))
+#define tensor_deg2rad(...) tensor__at(TENSOR_HERE, (tensor_deg2rad)(__VA_ARGS__))
+#define tensor_digamma(...) tensor__at(TENSOR_HERE, (tensor_digamma)(__VA_ARGS__))
+#define tensor_erfinv(...) tensor__at(TENSOR_HERE, (tensor_erfinv)(__VA_ARGS__))
+#define tensor_frac(...) tensor__at(TENSOR_HERE, (tensor_frac)(__VA_ARGS__))
+#define tensor_hardsigmoid(...) tensor__at(TENSOR_HERE, (tensor_hardsigmoid)(__VA_ARGS__))
+#define tensor_hardswish(...) tensor__at(TENSOR_HERE, (tensor_hardswish)(__VA_ARGS__))
+#define tensor_hardtanh(...) tensor__at(TENSOR_HERE, (tensor_hardtanh)(__VA_ARGS__))
+#define tensor_lgamma(...) tensor__at(TENSOR_HERE, (tensor_lgamma)(__VA_ARGS__))
+#define tensor_logit(...) tensor__at(TENSOR_HERE, (tensor_logit)(__VA_ARGS__))
+#define tensor_mish(...) tensor__at(TENSOR_HERE, (tensor_mish)(__VA_ARGS__))
+#define tensor_nan_to_num(...) tensor__at(TENSOR_HERE, (tensor_nan_to_num)(__VA_ARGS__))
+#define tensor_polygamma(...) tensor__at(TENSOR_HERE, (tensor_polygamma)(__VA_ARGS__))
+#define tensor_positive(...) tensor__at(TENSOR_HERE, (tensor_positive)(__VA_ARGS__))
+#define tensor_rad2deg(...) tensor__at(TENSOR_HERE, (tensor_rad2deg)(__VA_ARGS__))
+#define tensor_sgn(...) tensor__at(TENSOR_HERE, (tensor_sgn)(__VA_ARGS__))
+#define tensor_sinc(...) tensor__at(TENSOR_HERE, (tensor_sinc)(__VA_ARGS__))
+#define tensor_copysign(...) tensor__at(TENSOR_HERE, (tensor_copysign)(__VA_ARGS__))
+#define tensor_div_mode(...) tensor__at(TENSOR_HERE, (tensor_div_mode)(__VA_ARGS__))
+#define tensor_float_power(...) tensor__at(TENSOR_HERE, (tensor_float_power)(__VA_ARGS__))
+#define tensor_fmax(...) tensor__at(TENSOR_HERE, (tensor_fmax)(__VA_ARGS__))
+#define tensor_fmin(...) tensor__at(TENSOR_HERE, (tensor_fmin)(__VA_ARGS__))
+#define tensor_heaviside(...) tensor__at(TENSOR_HERE, (tensor_heaviside)(__VA_ARGS__))
+#define tensor_hypot(...) tensor__at(TENSOR_HERE, (tensor_hypot)(__VA_ARGS__))
+#define tensor_ldexp(...) tensor__at(TENSOR_HERE, (tensor_ldexp)(__VA_ARGS__))
+#define tensor_logaddexp(...) tensor__at(TENSOR_HERE, (tensor_logaddexp)(__VA_ARGS__))
+#define tensor_logaddexp2(...) tensor__at(TENSOR_HERE, (tensor_logaddexp2)(__VA_ARGS__))
+#define tensor_xlogy(...) tensor__at(TENSOR_HERE, (tensor_xlogy)(__VA_ARGS__))
+#define tensor_copysign_scalar(...) tensor__at(TENSOR_HERE, (tensor_copysign_scalar)(__VA_ARGS__))
+#define tensor_float_power_scalar(...) tensor__at(TENSOR_HERE, (tensor_float_power_scalar)(__VA_ARGS__))
+#define tensor_xlogy_scalar(...) tensor__at(TENSOR_HERE, (tensor_xlogy_scalar)(__VA_ARGS__))
+#define tensor_lerp_scalar(...) tensor__at(TENSOR_HERE, (tensor_lerp_scalar)(__VA_ARGS__))
+#define tensor_clamp_tensor(...) tensor__at(TENSOR_HERE, (tensor_clamp_tensor)(__VA_ARGS__))
+#define tensor_isneginf(...) tensor__at(TENSOR_HERE, (tensor_isneginf)(__VA_ARGS__))
+#define tensor_isposinf(...) tensor__at(TENSOR_HERE, (tensor_isposinf)(__VA_ARGS__))
+#define tensor_signbit(...) tensor__at(TENSOR_HERE, (tensor_signbit)(__VA_ARGS__))
+#define tensor_isclose(...) tensor__at(TENSOR_HERE, (tensor_isclose)(__VA_ARGS__))
+#define tensor_bitwise_left_shift(...) tensor__at(TENSOR_HERE, (tensor_bitwise_left_shift)(__VA_ARGS__))
+#define tensor_bitwise_right_shift(...) tensor__at(TENSOR_HERE, (tensor_bitwise_right_shift)(__VA_ARGS__))
+#define tensor_bitwise_and_scalar(...) tensor__at(TENSOR_HERE, (tensor_bitwise_and_scalar)(__VA_ARGS__))
+#define tensor_bitwise_or_scalar(...) tensor__at(TENSOR_HERE, (tensor_bitwise_or_scalar)(__VA_ARGS__))
+#define tensor_bitwise_xor_scalar(...) tensor__at(TENSOR_HERE, (tensor_bitwise_xor_scalar)(__VA_ARGS__))
+#define tensor_bitwise_left_shift_scalar(...)                                                                \
+    tensor__at(TENSOR_HERE, (tensor_bitwise_left_shift_scalar)(__VA_ARGS__))
+#define tensor_bitwise_right_shift_scalar(...)                                                               \
+    tensor__at(TENSOR_HERE, (tensor_bitwise_right_shift_scalar)(__VA_ARGS__))
+#define tensor_pow_(...) tensor__at(TENSOR_HERE, (tensor_pow_)(__VA_ARGS__))
+#define tensor_pow_scalar_(...) tensor__at(TENSOR_HERE, (tensor_pow_scalar_)(__VA_ARGS__))
+#define tensor_remainder_(...) tensor__at(TENSOR_HERE, (tensor_remainder_)(__VA_ARGS__))
+#define tensor_remainder_scalar_(...) tensor__at(TENSOR_HERE, (tensor_remainder_scalar_)(__VA_ARGS__))
+#define tensor_fmod_(...) tensor__at(TENSOR_HERE, (tensor_fmod_)(__VA_ARGS__))
+#define tensor_fmod_scalar_(...) tensor__at(TENSOR_HERE, (tensor_fmod_scalar_)(__VA_ARGS__))
+#define tensor_floor_divide_(...) tensor__at(TENSOR_HERE, (tensor_floor_divide_)(__VA_ARGS__))
+#define tensor_floor_divide_scalar_(...) tensor__at(TENSOR_HERE, (tensor_floor_divide_scalar_)(__VA_ARGS__))
+#define tensor_bitwise_and_(...) tensor__at(TENSOR_HERE, (tensor_bitwise_and_)(__VA_ARGS__))
+#define tensor_bitwise_and_scalar_(...) tensor__at(TENSOR_HERE, (tensor_bitwise_and_scalar_)(__VA_ARGS__))
+#define tensor_bitwise_or_(...) tensor__at(TENSOR_HERE, (tensor_bitwise_or_)(__VA_ARGS__))
+#define tensor_bitwise_or_scalar_(...) tensor__at(TENSOR_HERE, (tensor_bitwise_or_scalar_)(__VA_ARGS__))
+#define tensor_bitwise_xor_(...) tensor__at(TENSOR_HERE, (tensor_bitwise_xor_)(__VA_ARGS__))
+#define tensor_bitwise_xor_scalar_(...) tensor__at(TENSOR_HERE, (tensor_bitwise_xor_scalar_)(__VA_ARGS__))
+#define tensor_lerp_(...) tensor__at(TENSOR_HERE, (tensor_lerp_)(__VA_ARGS__))
+#define tensor_lerp_scalar_(...) tensor__at(TENSOR_HERE, (tensor_lerp_scalar_)(__VA_ARGS__))
+#define tensor_addcdiv_(...) tensor__at(TENSOR_HERE, (tensor_addcdiv_)(__VA_ARGS__))
+#define tensor_ceil_(...) tensor__at(TENSOR_HERE, (tensor_ceil_)(__VA_ARGS__))
+#define tensor_cos_(...) tensor__at(TENSOR_HERE, (tensor_cos_)(__VA_ARGS__))
+#define tensor_erf_(...) tensor__at(TENSOR_HERE, (tensor_erf_)(__VA_ARGS__))
+#define tensor_erfinv_(...) tensor__at(TENSOR_HERE, (tensor_erfinv_)(__VA_ARGS__))
+#define tensor_exp2_(...) tensor__at(TENSOR_HERE, (tensor_exp2_)(__VA_ARGS__))
+#define tensor_expm1_(...) tensor__at(TENSOR_HERE, (tensor_expm1_)(__VA_ARGS__))
+#define tensor_floor_(...) tensor__at(TENSOR_HERE, (tensor_floor_)(__VA_ARGS__))
+#define tensor_log_(...) tensor__at(TENSOR_HERE, (tensor_log_)(__VA_ARGS__))
+#define tensor_log10_(...) tensor__at(TENSOR_HERE, (tensor_log10_)(__VA_ARGS__))
+#define tensor_log1p_(...) tensor__at(TENSOR_HERE, (tensor_log1p_)(__VA_ARGS__))
+#define tensor_log2_(...) tensor__at(TENSOR_HERE, (tensor_log2_)(__VA_ARGS__))
+#define tensor_reciprocal_(...) tensor__at(TENSOR_HERE, (tensor_reciprocal_)(__VA_ARGS__))
+#define tensor_round_(...) tensor__at(TENSOR_HERE, (tensor_round_)(__VA_ARGS__))
+#define tensor_rsqrt_(...) tensor__at(TENSOR_HERE, (tensor_rsqrt_)(__VA_ARGS__))
+#define tensor_sign_(...) tensor__at(TENSOR_HERE, (tensor_sign_)(__VA_ARGS__))
+#define tensor_sin_(...) tensor__at(TENSOR_HERE, (tensor_sin_)(__VA_ARGS__))
+#define tensor_square_(...) tensor__at(TENSOR_HERE, (tensor_square_)(__VA_ARGS__))
+#define tensor_tan_(...) tensor__at(TENSOR_HERE, (tensor_tan_)(__VA_ARGS__))
+#define tensor_trunc_(...) tensor__at(TENSOR_HERE, (tensor_trunc_)(__VA_ARGS__))
+#define tensor_clamp_max_(...) tensor__at(TENSOR_HERE, (tensor_clamp_max_)(__VA_ARGS__))
+#define tensor_clamp_min_(...) tensor__at(TENSOR_HERE, (tensor_clamp_min_)(__VA_ARGS__))
+#define tensor_elu_(...) tensor__at(TENSOR_HERE, (tensor_elu_)(__VA_ARGS__))
+#define tensor_hardtanh_(...) tensor__at(TENSOR_HERE, (tensor_hardtanh_)(__VA_ARGS__))
+#define tensor_leaky_relu_(...) tensor__at(TENSOR_HERE, (tensor_leaky_relu_)(__VA_ARGS__))
+#define tensor_nan_to_num_(...) tensor__at(TENSOR_HERE, (tensor_nan_to_num_)(__VA_ARGS__))
 #define tensor_sum(...) tensor__at(TENSOR_HERE, (tensor_sum)(__VA_ARGS__))
 #define tensor_mean(...) tensor__at(TENSOR_HERE, (tensor_mean)(__VA_ARGS__))
 #define tensor_prod(...) tensor__at(TENSOR_HERE, (tensor_prod)(__VA_ARGS__))
@@ -1965,7 +2151,8 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // gradient.
 //
 // Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what
-// the derivatives read, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps integers.
+// the derivatives read, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps integers; DBL
+// as FLT, but all floats are computed in double by libm: rare functions need no vector body.
 // ------------------------------------------------------------------------------
 
 // clang-format off
@@ -1974,6 +2161,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__CMP 2
 #define TENSOR__LOG 3
 #define TENSOR__BIT 4
+#define TENSOR__DBL 5
 
 #define TENSOR_OPS_UNARY(X) \
     X(ABS, abs, NUM, F_ABS(F_A), F_MUL(F_G, F_SIGN(F_A)), TENSOR__SA, -3, 3, "|x|") \
@@ -1993,12 +2181,16 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(FLOOR, floor, NUM, F_FLOOR(F_A), F_C(0), 0, -3, 3, "largest integer <= x") \
     X(GELU, gelu, FLT, F_GELU(F_A), F_MUL(F_G, F_ADD(F_MUL(F_C(0.5), F_ERFC(F_MUL(F_A, F_C(-0.7071067811865476)))), F_MUL(F_MUL(F_A, F_C(0.3989422804014327)), F_EXP(F_MUL(F_C(-0.5), F_MUL(F_A, F_A)))))), TENSOR__SA, -4, 4, "x Phi(x)") \
     X(GELU_TANH, gelu_tanh, FLT, F_MUL(F_MUL(F_C(0.5), F_A), F_ADD(F_C(1), F_TANH(F_GELU_U(F_A)))), F_MUL(F_G, F_GELU_TANH_D(F_A, F_TANH(F_GELU_U(F_A)))), TENSOR__SA, -4, 4, "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))") \
+    X(HARDSIGMOID, hardsigmoid, FLT, F_DIV(F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6)), F_C(6)), F_SEL(F_AND(F_GT(F_A, F_C(-3)), F_LT(F_A, F_C(3))), F_DIV(F_G, F_C(6)), F_C(0)), TENSOR__SA, -5, 5, "clamp(x + 3, 0, 6) / 6") \
+    X(HARDSWISH, hardswish, FLT, F_DIV(F_MUL(F_A, F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6))), F_C(6)), F_SEL(F_LE(F_A, F_C(-3)), F_C(0), F_SEL(F_LT(F_A, F_C(3)), F_MUL(F_G, F_ADD(F_DIV(F_A, F_C(3)), F_C(0.5))), F_G)), TENSOR__SA, -5, 5, "x hardsigmoid(x)") \
+    X(HARDTANH, hardtanh, NUM, F_MIN(F_MAX(F_A, F_P(0)), F_P(1)), F_SEL(F_OR(F_LE(F_A, F_P(0)), F_GE(F_A, F_P(1))), F_C(0), F_G), TENSOR__SA, -3, 3, "min(max(x, lo), hi); gradient 0 at the bounds") \
     X(LEAKY_RELU, leaky_relu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_A, F_P(0))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_P(0))), TENSOR__SA, -3, 3, "x > 0 ? x : slope x") \
     X(LOG, log, FLT, F_LOG(F_A), F_DIV(F_G, F_A), TENSOR__SA, 0.1, 5, "natural logarithm") \
     X(LOG10, log10, FLT, F_LOG10(F_A), F_DIV(F_G, F_MUL(F_A, F_C(2.302585092994046))), TENSOR__SA, 0.1, 5, "decimal logarithm") \
     X(LOG1P, log1p, FLT, F_LOG1P(F_A), F_DIV(F_G, F_ADD(F_C(1), F_A)), TENSOR__SA, -0.9, 4, "log(1 + x)") \
     X(LOG2, log2, FLT, F_LOG2(F_A), F_DIV(F_G, F_MUL(F_A, F_C(0.6931471805599453))), TENSOR__SA, 0.1, 5, "binary logarithm") \
     X(LOGSIGMOID, logsigmoid, FLT, F_SUB(F_MIN(F_A, F_C(0)), F_LOG1P(F_EXP(F_NEG(F_ABS(F_A))))), F_MUL(F_G, F_SIGMOID(F_NEG(F_A))), TENSOR__SA, -4, 4, "log(sigmoid(x))") \
+    X(MISH, mish, FLT, F_MUL(F_A, F_TANH(F_LOG1P(F_EXP(F_A)))), F_MUL(F_G, F_MISH_D(F_A, F_TANH(F_LOG1P(F_EXP(F_A))))), TENSOR__SA, -4, 4, "x tanh(log(1 + e^x))") \
     X(NEG, neg, NUM, F_NEG(F_A), F_NEG(F_G), 0, -3, 3, "-x") \
     X(RECIPROCAL, reciprocal, FLT, F_DIV(F_C(1), F_A), F_NEG(F_MUL(F_G, F_MUL(F_Y, F_Y))), TENSOR__SY, 0.3, 3, "1 / x") \
     X(RELU, relu, NUM, F_SEL(F_LT(F_A, F_C(0)), F_C(0), F_A), F_SEL(F_LE(F_Y, F_C(0)), F_C(0), F_G), TENSOR__SY, -3, 3, "max(x, 0); gradient 0 at 0") \
@@ -2058,9 +2250,27 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // Integers and bool; no gradient. Columns: ID, name, operands, formula on int64_t a, b, doc.
 #define TENSOR_OPS_BITWISE(X) \
     X(BITWISE_AND, bitwise_and, 2, a & b, "bits in both") \
+    X(BITWISE_LEFT_SHIFT, bitwise_left_shift, 2, b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b), "a 2^b; 0 if b is too large") \
     X(BITWISE_NOT, bitwise_not, 1, ~a, "bits flipped; logical not for bool") \
     X(BITWISE_OR, bitwise_or, 2, a | b, "bits in either") \
+    X(BITWISE_RIGHT_SHIFT, bitwise_right_shift, 2, a >> (b < 0 || b > 63 ? 63 : b), "floor(a / 2^b); 0 or -1 if b is too large") \
     X(BITWISE_XOR, bitwise_xor, 2, a ^ b, "bits in one only")
+
+// Kind DBL: formula in C on doubles, derivatives in the vocabulary (and p).
+#define TENSOR_OPS_DOUBLE1(X) \
+    X(ACOSH, acosh, DBL, acosh(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, 1.1, 4, "inverse of cosh") \
+    X(ASINH, asinh, DBL, asinh(F_A), F_MUL(F_G, F_RSQRT(F_ADD(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, -3, 3, "inverse of sinh") \
+    X(ATANH, atanh, DBL, atanh(F_A), F_DIV(F_G, F_SUB(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, -0.9, 0.9, "inverse of tanh") \
+    X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_MUL(F_Y, F_Y)))), TENSOR__SY, -0.9, 0.9, "inverse of erf") \
+    X(LGAMMA, lgamma, DBL, tensor__lgamma_f64(F_A), F_MUL(F_G, F_POLYGAMMA(0, F_A)), TENSOR__SA, 0.3, 5, "log of |gamma(x)|") \
+    X(POLYGAMMA, polygamma, DBL, tensor__polygamma_f64(F_P(0), F_A), F_MUL(F_G, F_POLYGAMMA(p[0] + 1, F_A)), TENSOR__SA, 0.6, 5, "n-th derivative of digamma") \
+    X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_Y)), F_A)), TENSOR__SA | TENSOR__SY, 0.2, 3, "sin(pi x) / (pi x), 1 at 0")
+#define TENSOR_OPS_DOUBLE2(X) \
+    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), TENSOR__SA | TENSOR__SY, -3, 3, "|a| with the sign of b") \
+    X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), TENSOR__SA | TENSOR__SB | TENSOR__SY, 0.3, 3, "sqrt(a^2 + b^2)") \
+    X(LOGADDEXP, logaddexp, DBL, tensor__logaddexp_f64(F_A, F_B, 1), F_MUL(F_G, F_SIGMOID(F_SUB(F_A, F_B))), F_MUL(F_G, F_SIGMOID(F_SUB(F_B, F_A))), TENSOR__SA | TENSOR__SB, -3, 3, "log(e^a + e^b)") \
+    X(LOGADDEXP2, logaddexp2, DBL, tensor__logaddexp_f64(F_A, F_B, 0.6931471805599453), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_A, F_B)))), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_B, F_A)))), TENSOR__SA | TENSOR__SB, -3, 3, "log2(2^a + 2^b)") \
+    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), TENSOR__SA | TENSOR__SB, 0.3, 3, "a log(b), 0 where a is 0")
 
 // The rest. Columns: ID, name, family, inputs, outputs, CPU kernel, scratch, gradient (NOGRAD), saves, doc.
 #define TENSOR_OPS_OTHER(X) \
@@ -2125,6 +2335,7 @@ typedef enum tensor_op_id_t {
 #define TENSOR__X(ID, ...) TENSOR_OP_##ID,
     TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
     TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
+    TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
     TENSOR_OP_POINTWISE_COUNT, TENSOR__OP_BEFORE_OTHER = TENSOR_OP_POINTWISE_COUNT - 1,
     TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
@@ -2145,10 +2356,12 @@ typedef enum tensor_op_id_t {
 //   F_FLOORDIV F_FMOD F_REMAINDER F_FLOOR F_CEIL F_TRUNC F_ROUND F_POW F_ATAN2
 //   F_EXP F_EXP2 F_EXPM1 F_LOG F_LOG2 F_LOG10 F_LOG1P F_SIN F_COS F_TAN F_ASIN F_ACOS F_ATAN F_SINH F_COSH
 //   F_TANH F_SIGMOID F_ERF F_ERFC F_GELU
+//   F_POLYGAMMA(n, x) in derivatives of DBL rows only
 //   F_LT F_LE F_GT F_GE F_EQ F_NE F_ISNAN give masks; F_AND F_OR F_XOR combine them; F_SEL(mask, x, y)
 //
 // and these are spelt in the others, for all meanings at once:
 #define F_GELU_U(x) F_MUL(F_C(0.7978845608028654), F_ADD(x, F_MUL(F_C(0.044715), F_MUL(x, F_MUL(x, x)))))
+#define F_MISH_D(x, t) F_ADD(t, F_MUL(F_MUL(x, F_SIGMOID(x)), F_SUB(F_C(1), F_MUL(t, t))))
 #define F_GELU_TANH_D(x, t)                                                                                  \
     F_ADD(F_MUL(F_C(0.5), F_ADD(F_C(1), t)),                                                                 \
           F_MUL(F_MUL(F_MUL(F_C(0.5), x), F_SUB(F_C(1), F_MUL(t, t))),                                       \
@@ -7472,6 +7685,77 @@ TENSOR__INLINE double tensor__round_f64(double a) {
     return tensor__isnan_f64(a) ? a : copysign(f, a);
 }
 
+TENSOR__FN double tensor__logaddexp_f64(double a, double b, double log_base) {
+    if (a == b) { return a + 0.6931471805599453 / log_base; }      // infinities too
+    return tensor__max_f64(a, b) + log1p(exp(-fabs(a - b) * log_base)) / log_base;
+}
+// Giles' polynomials (relative error 1e-7), then two steps of Halley's method on erfc, which has no
+// cancellation near 1.
+TENSOR__FN double tensor__erfinv_f64(double x) {
+    static const double near0[9] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
+        0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941};
+    static const double near1[9] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844,
+        0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682};
+    double a = fabs(x), w = -log((1 - a) * (1 + a)), y;
+    if (!(a < 1)) { return a == 1 ? copysign((double)INFINITY, x) : (double)NAN; }
+    const double *c = w < 5 ? near0 : near1;
+    w = w < 5 ? w - 2.5 : sqrt(w) - 3;
+    y = c[0];
+    for (int i = 1; i < 9; i++) { y = y * w + c[i]; }
+    y *= a;
+    for (int i = 0; i < 2; i++) {
+        double t = (a < 0.5 ? a - erf(y) : erfc(y) - (1 - a)) * 0.886226925452758 * exp(y * y);
+        y += t / (1 - y * t);
+    }
+    return copysign(y, x);
+}
+// log |gamma(x)|: Stirling's series from 15 on, recurrence below, reflection left of 1/2. libm's lgamma
+// writes a global variable.
+TENSOR__FN double tensor__lgamma_f64(double x) {
+    if (tensor__isnan_f64(x)) { return x; }
+    if (fabs(x) > 1.7976931348623157e308 || (x <= 0 && x == floor(x))) { return (double)INFINITY; }
+    if (x < 0.5) {
+        double sine = sin(3.141592653589793 * fmod(x, 2));
+        return 1.1447298858494002 - log(fabs(sine)) - tensor__lgamma_f64(1 - x);
+    }
+    if (x == 1 || x == 2) { return 0; }
+    double p = 1, r;
+    for (; x < 15; x += 1) { p *= x; }
+    r = 1 / (x * x);
+    r = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / x;
+    return (x - 0.5) * log(x) - x + 0.9189385332046727 + r - log(p);
+}
+// n-th derivative of digamma: asymptotic series from 15 on, recurrence below, reflection left of 1/2 (n < 2).
+TENSOR__FN double tensor__polygamma_f64(double n, double x) {
+    static const double b[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
+                                -3617.0 / 510};                 // Bernoulli numbers B2, B4, ..
+    double sum = 0, s = n + 1, factorial = 1, term, sine;
+    if (tensor__isnan_f64(x) || (n > 1 && x < -1e5)) { return (double)NAN; }
+    if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
+    if (n < 2 && x < 0.5 && x != floor(x)) {
+        sine = sin(3.141592653589793 * fmod(x, 2));
+        if (n == 1) { return 9.869604401089358 / (sine * sine) - tensor__polygamma_f64(1, 1 - x); }
+        term = 3.141592653589793 * cos(3.141592653589793 * fmod(x, 2)) / sine;
+        return tensor__polygamma_f64(0, 1 - x) - term;
+    }
+    if (x > 1e300) { return n == 0 ? log(x) : 0; }
+    for (int k = 2; k <= n; k++) { factorial *= k; }
+    for (; x < 15 + n; x += 1) { sum += n == 0 ? -1 / x : pow(x, -s); }
+    if (n == 0) {
+        sum += log(x) - 0.5 / x;
+        for (int k = 0; k < 8; k++) { sum -= b[k] / ((2 * k + 2) * pow(x, 2 * k + 2)); }
+        return sum;
+    }
+    sum += pow(x, -n) / n + 0.5 * pow(x, -s);                   // zeta(s, x)
+    term = s * pow(x, -s - 1) / 2;
+    for (int k = 0; k < 8; k++) {
+        sum += b[k] * term;
+        term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
+    }
+    return (fmod(n, 2) == 0 ? -1 : 1) * factorial * sum;
+}
+#define F_POLYGAMMA(n, x) tensor__polygamma_f64(n, x)
+
 #define TENSOR__FORWARD(name, f)                                                                             \
     TENSOR__FN void tensor__f_##name##_f64(const void *const *in, void *const *out, const double *p,         \
                                            int64_t n) {                                                      \
@@ -7489,11 +7773,13 @@ TENSOR__INLINE double tensor__round_f64(double a) {
     TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA))
 TENSOR_OPS_UNARY(TENSOR__X)
 TENSOR_OPS_COPY(TENSOR__X)
+TENSOR_OPS_DOUBLE1(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                             \
     TENSOR__FORWARD(name, f)                                                                                 \
     TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB))
 TENSOR_OPS_BINARY(TENSOR__X)
+TENSOR_OPS_DOUBLE2(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                         \
     TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB) TENSOR__OUT(2, dC))
@@ -7507,15 +7793,19 @@ TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__BACKWARD
 static const tensor__body_t tensor__forward_f64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...) tensor__f_##name##_f64,
+#define TENSOR__NONE(...) NULL,
     TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X)
+    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__NONE)
+    TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
 #undef TENSOR__X
 };
 static const tensor__body_t tensor__backward_f64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...) tensor__b_##name##_f64,
     TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X)
+    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__NONE) TENSOR_OPS_BITWISE(TENSOR__NONE)
+    TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
 #undef TENSOR__X
+#undef TENSOR__NONE
 };
 
 #undef F_A
@@ -7566,6 +7856,7 @@ static const tensor__body_t tensor__backward_f64[TENSOR_OP_POINTWISE_COUNT] = {
 #undef F_ERF
 #undef F_ERFC
 #undef F_GELU
+#undef F_POLYGAMMA
 #undef F_LT
 #undef F_LE
 #undef F_GT
@@ -7931,7 +8222,8 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
 TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     const tensor_arg_t *g = &c->arg[4];
     const tensor__isa_t *isa = TENSOR__ISA(c->thread);
-    int klass = tensor__class(g->dtype), reference = c->thread->ctx->reference;
+    int klass = isa->backward[c->row->id] ? tensor__class(g->dtype) : TENSOR__C_F64;
+    int reference = c->thread->ctx->reference;
     if (g->numel == 0) { return 0; }
     if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && (g->numel & (isa->lanes - 1)) == 0 &&
         g->numel <= TENSOR__GRAIN &&
@@ -9004,7 +9296,9 @@ TENSOR__FN const tensor__row_t *tensor__backward_row(int id);
 // dtypes of a pointwise op: what it is computed in (o->compute) and what it gives. -1 = refused, raised.
 TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     int kind = o->row->kind, id = o->row->id;
-    o->compute = (uint8_t)(kind == TENSOR__FLT && !tensor__is_float(promoted) ? TENSOR_F32 : promoted);
+    int floats = kind == TENSOR__FLT || kind == TENSOR__DBL;
+    if (floats && !tensor__is_float(promoted)) { promoted = TENSOR_F32; }
+    o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
     if (kind == TENSOR__BIT && tensor__is_float(promoted)) {
         tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: %s has no bits to work on; integers and bool have",
@@ -9018,7 +9312,12 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
                      o->row->name);
         return -1;
     }
-    return o->compute;
+    int shifts = id == TENSOR_OP_BITWISE_LEFT_SHIFT || id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
+    if (promoted == TENSOR_BOOL && (shifts || id == TENSOR_OP_HARDTANH)) {
+        tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: bool is refused; integers are taken", o->row->name);
+        return -1;
+    }
+    return promoted;
 }
 
 TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
@@ -9386,7 +9685,9 @@ TENSOR__X(SIGN, sign) TENSOR__X(SILU, silu) TENSOR__X(SIN, sin) TENSOR__X(SINH, 
 TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TANH, tanh) TENSOR__X(TRUNC, trunc)
 TENSOR__X(LOGICAL_NOT, logical_not) TENSOR__X(ISNAN, isnan) TENSOR__X(ISINF, isinf) TENSOR__X(ISFINITE,
         isfinite)
-TENSOR__X(CLONE, clone)
+TENSOR__X(CLONE, clone) TENSOR__X(HARDSIGMOID, hardsigmoid) TENSOR__X(HARDSWISH, hardswish)
+TENSOR__X(MISH, mish) TENSOR__X(ACOSH, acosh) TENSOR__X(ASINH, asinh) TENSOR__X(ATANH, atanh)
+TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc)
 #undef TENSOR__X
 TENSOR_API tensor_t *(tensor_bitwise_not)(tensor_t *x) {
     if (tensor__live(x) && x->dtype == TENSOR_BOOL) { return (tensor_logical_not)(x); }
@@ -9395,6 +9696,16 @@ TENSOR_API tensor_t *(tensor_bitwise_not)(tensor_t *x) {
 TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
     return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, hi);
 }
+TENSOR_API tensor_t *(tensor_hardtanh)(tensor_t *x, double lo, double hi) {
+    return tensor__unary_p(TENSOR_OP_HARDTANH, x, lo, hi);
+}
+TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
+    if (n < 0 || n > 100) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "polygamma: n %i must be in 0..100", n);
+    }
+    return tensor__unary_p(TENSOR_OP_POLYGAMMA, x, n, 0);
+}
+TENSOR_API tensor_t *(tensor_digamma)(tensor_t *x) { return (tensor_polygamma)(0, x); }
 TENSOR_API tensor_t *(tensor_elu)(tensor_t *x, double alpha) {
     return tensor__unary_p(TENSOR_OP_ELU, x, alpha, 0);
 }
@@ -9415,6 +9726,9 @@ TENSOR__X(REMAINDER, remainder) TENSOR__X(SUB, sub)
 TENSOR__X(EQ, eq) TENSOR__X(GE, ge) TENSOR__X(GT, gt) TENSOR__X(LE, le) TENSOR__X(LT, lt) TENSOR__X(NE, ne)
 TENSOR__X(LOGICAL_AND, logical_and) TENSOR__X(LOGICAL_OR, logical_or) TENSOR__X(LOGICAL_XOR, logical_xor)
 TENSOR__X(BITWISE_AND, bitwise_and) TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
+TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT, bitwise_right_shift)
+TENSOR__X(COPYSIGN, copysign) TENSOR__X(HYPOT, hypot) TENSOR__X(LOGADDEXP, logaddexp)
+TENSOR__X(LOGADDEXP2, logaddexp2) TENSOR__X(XLOGY, xlogy)
 #undef TENSOR__X
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name##_scalar)(tensor_t *a, double b) {                                   \
@@ -9423,7 +9737,9 @@ TENSOR__X(BITWISE_AND, bitwise_and) TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(
 TENSOR__X(ADD, add) TENSOR__X(SUB, sub) TENSOR__X(MUL, mul) TENSOR__X(DIV, div) TENSOR__X(POW, pow)
 TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(FMOD, fmod) TENSOR__X(REMAINDER, remainder)
 TENSOR__X(FLOOR_DIVIDE, floor_divide) TENSOR__X(EQ, eq) TENSOR__X(GE, ge) TENSOR__X(GT, gt) TENSOR__X(LE, le)
-TENSOR__X(LT, lt) TENSOR__X(NE, ne)
+TENSOR__X(LT, lt) TENSOR__X(NE, ne) TENSOR__X(COPYSIGN, copysign) TENSOR__X(XLOGY, xlogy)
+TENSOR__X(BITWISE_AND, bitwise_and) TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
+TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT, bitwise_right_shift)
 #undef TENSOR__X
 TENSOR_API tensor_t *(tensor_rsub_scalar)(tensor_t *a, double b) {
     TENSOR__MARK
@@ -9455,22 +9771,55 @@ TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, dou
     TENSOR_API tensor_t *(tensor_##name##_scalar_)(tensor_t *x, double b) {                                  \
         return tensor__update(TENSOR_OP_##ID, &x, 2, 1, b, NULL, 0);                                         \
     }
-TENSOR__X(ADD, add) TENSOR__X(SUB, sub) TENSOR__X(MUL, mul) TENSOR__X(DIV, div)
+TENSOR__X(ADD, add) TENSOR__X(SUB, sub) TENSOR__X(MUL, mul) TENSOR__X(DIV, div) TENSOR__X(POW, pow)
+TENSOR__X(REMAINDER, remainder) TENSOR__X(FMOD, fmod) TENSOR__X(FLOOR_DIVIDE, floor_divide)
+TENSOR__X(BITWISE_AND, bitwise_and) TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
 #undef TENSOR__X
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x) { return tensor__update(TENSOR_OP_##ID, &x, 1, 0,   \
             0, NULL, 0); }
 TENSOR__X(ABS, abs) TENSOR__X(EXP, exp) TENSOR__X(NEG, neg) TENSOR__X(RELU, relu) TENSOR__X(SIGMOID, sigmoid)
-TENSOR__X(SQRT, sqrt) TENSOR__X(TANH, tanh)
+TENSOR__X(SQRT, sqrt) TENSOR__X(TANH, tanh) TENSOR__X(CEIL, ceil) TENSOR__X(COS, cos) TENSOR__X(ERF, erf)
+TENSOR__X(ERFINV, erfinv) TENSOR__X(EXP2, exp2) TENSOR__X(EXPM1, expm1) TENSOR__X(FLOOR, floor)
+TENSOR__X(LOG, log) TENSOR__X(LOG10, log10) TENSOR__X(LOG1P, log1p) TENSOR__X(LOG2, log2)
+TENSOR__X(RECIPROCAL, reciprocal) TENSOR__X(ROUND, round) TENSOR__X(RSQRT, rsqrt) TENSOR__X(SIGN, sign)
+TENSOR__X(SIN, sin) TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TRUNC, trunc)
 #undef TENSOR__X
-TENSOR_API tensor_t *(tensor_clamp_)(tensor_t *x, double lo, double hi) {
-    double f[2] = {lo, hi};
-    return tensor__update(TENSOR_OP_CLAMP, &x, 1, 0, 0, f, 0);
-}
-TENSOR_API tensor_t *(tensor_addcmul_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+// With one or two numbers; those of three operands.
+#define TENSOR__X(ID, name, params, f0, f1)                                                                  \
+    TENSOR_API tensor_t *(tensor_##name) params {                                                            \
+        double f[2] = {f0, f1};                                                                              \
+        return tensor__update(TENSOR_OP_##ID, &x, 1, 0, 0, f, 0);                                            \
+    }
+TENSOR__X(CLAMP, clamp_, (tensor_t *x, double lo, double hi), lo, hi)
+TENSOR__X(CLAMP, clamp_max_, (tensor_t *x, double hi), -(double)INFINITY, hi)
+TENSOR__X(CLAMP, clamp_min_, (tensor_t *x, double lo), lo, (double)INFINITY)
+TENSOR__X(ELU, elu_, (tensor_t *x, double alpha), alpha, 0)
+TENSOR__X(HARDTANH, hardtanh_, (tensor_t *x, double lo, double hi), lo, hi)
+TENSOR__X(LEAKY_RELU, leaky_relu_, (tensor_t *x, double slope), slope, 0)
+#undef TENSOR__X
+TENSOR__FN tensor_t *tensor__update3(int id, tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     double f[2] = {value, 0};
     tensor_t *const list[3] = {x, a, b};
-    return tensor__update(TENSOR_OP_ADDCMUL, list, 3, 0, 0, f, 0);
+    return tensor__update(id, list, 3, 0, 0, f, 0);
+}
+TENSOR_API tensor_t *(tensor_addcmul_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+    return tensor__update3(TENSOR_OP_ADDCMUL, x, a, b, value);
+}
+TENSOR_API tensor_t *(tensor_addcdiv_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+    return tensor__update3(TENSOR_OP_ADDCDIV, x, a, b, value);
+}
+TENSOR_API tensor_t *(tensor_lerp_)(tensor_t *x, tensor_t *b, tensor_t *weight) {
+    return tensor__update3(TENSOR_OP_LERP, x, b, weight, 0);
+}
+TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weight) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "lerp_scalar_", "x", x)) { return TENSOR__POISON; }
+    TENSOR__RETURN((tensor_lerp_)(x, b, tensor_scalar(weight, (tensor_dtype_t)x->dtype)));
+}
+TENSOR_API tensor_t *(tensor_nan_to_num_)(tensor_t *x, double nan, double posinf, double neginf) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)));
 }
 TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
     tensor_t *const list[2] = {x, src};
@@ -9498,6 +9847,132 @@ TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double va
 TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double value) {
     TENSOR__MARK
     TENSOR__RETURN((tensor_copy_)(x, (tensor_masked_fill)(x, mask, value)));
+}
+
+// Made of the rows above.
+TENSOR_API tensor_t *(tensor_clamp_max)(tensor_t *x, double hi) {
+    return tensor__unary_p(TENSOR_OP_CLAMP, x, -(double)INFINITY, hi);
+}
+TENSOR_API tensor_t *(tensor_clamp_min)(tensor_t *x, double lo) {
+    return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, (double)INFINITY);
+}
+TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *hi) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "clamp_tensor", "x", x)) { return TENSOR__POISON; }
+    if (!lo && !hi) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "clamp_tensor: lo and hi are both NULL"); }
+    if (lo) { x = tensor_where(tensor_logical_or(tensor_lt(x, lo), tensor_isnan(lo)), lo, x); }
+    if (hi) { x = tensor_where(tensor_logical_or(tensor_gt(x, hi), tensor_isnan(hi)), hi, x); }
+    TENSOR__RETURN(x);
+}
+TENSOR_API tensor_t *(tensor_deg2rad)(tensor_t *x) { return (tensor_mul_scalar)(x, 0.017453292519943295); }
+TENSOR_API tensor_t *(tensor_rad2deg)(tensor_t *x) { return (tensor_mul_scalar)(x, 57.29577951308232); }
+TENSOR_API tensor_t *(tensor_sgn)(tensor_t *x) { return (tensor_sign)(x); }
+TENSOR_API tensor_t *(tensor_isneginf)(tensor_t *x) { return (tensor_eq_scalar)(x, -(double)INFINITY); }
+TENSOR_API tensor_t *(tensor_isposinf)(tensor_t *x) { return (tensor_eq_scalar)(x, (double)INFINITY); }
+TENSOR_API tensor_t *(tensor_positive)(tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "positive", "x", x)) { return TENSOR__POISON; }
+    return x->dtype == TENSOR_BOOL ? tensor__fail(th, TENSOR_ERR_DTYPE, "positive: x %t is bool", x) : x;
+}
+TENSOR_API tensor_t *(tensor_frac)(tensor_t *x) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "frac", "x", x)) { return TENSOR__POISON; }
+    if (!tensor__is_float(x->dtype)) {
+        return tensor__fail(th_, TENSOR_ERR_DTYPE, "frac: x %t is %y, must be a float", x, x);
+    }
+    TENSOR__RETURN(tensor_sub(x, tensor_trunc(x)));
+}
+TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "logit", "x", x)) { return TENSOR__POISON; }
+    if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
+    if (eps >= 0) { x = tensor_clamp(x, eps, 1 - eps); }
+    TENSOR__RETURN(tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
+}
+TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf, double neginf) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "nan_to_num", "x", x)) { return TENSOR__POISON; }
+    if (!tensor__is_float(x->dtype)) { TENSOR__RETURN(tensor_clone(x)); }
+    tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
+    double top = dtype == TENSOR_F64 ? 1.7976931348623157e308 : dtype == TENSOR_F32 ? 3.4028234663852886e38 :
+        dtype == TENSOR_F16 ? 65504 : 3.3895313892515355e38;
+    tensor_t *y = tensor_where(tensor_isnan(x), tensor_scalar(nan, dtype), x);
+    y = tensor_where(tensor_isposinf(x), tensor_scalar(tensor__isnan_f64(posinf) ? top : posinf, dtype), y);
+    TENSOR__RETURN(tensor_where(tensor_isneginf(x), tensor_scalar(tensor__isnan_f64(neginf) ? -top : neginf,
+                                                                  dtype), y));
+}
+TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "signbit", "x", x)) { return TENSOR__POISON; }
+    if (tensor__is_float(x->dtype)) { x = tensor_copysign(tensor_scalar(1, (tensor_dtype_t)x->dtype), x); }
+    TENSOR__RETURN(tensor_lt_scalar(x, 0));
+}
+TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rounding_mode) {
+    TENSOR__MARK
+    if (!rounding_mode) { return (tensor_div)(a, b); }
+    if (!strcmp(rounding_mode, "floor")) { TENSOR__RETURN(tensor_floor_divide(a, b)); }
+    if (strcmp(rounding_mode, "trunc") != 0) {
+        return tensor__fail(th_, TENSOR_ERR_FORMAT, "div_mode: rounding mode \"%s\" must be trunc or floor",
+                            rounding_mode);
+    }
+    tensor_t *const in[2] = {a, b};
+    if (tensor__live(a) && tensor__live(b) && !tensor__is_float(tensor__promote(in, 2))) {
+        TENSOR__RETURN(tensor_floor_divide(tensor_sub(a, tensor_fmod(a, b)), b));
+    }
+    TENSOR__RETURN(tensor_trunc(tensor_div(a, b)));
+}
+TENSOR_API tensor_t *(tensor_float_power)(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_pow(tensor_to(a, TENSOR_F64), tensor_to(b, TENSOR_F64)));
+}
+TENSOR_API tensor_t *(tensor_float_power_scalar)(tensor_t *a, double b) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_pow_scalar(tensor_to(a, TENSOR_F64), b));
+}
+TENSOR_API tensor_t *(tensor_fmax)(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_where(tensor_logical_or(tensor_ge(a, b), tensor_isnan(b)), a, b));
+}
+TENSOR_API tensor_t *(tensor_fmin)(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_where(tensor_logical_or(tensor_le(a, b), tensor_isnan(b)), a, b));
+}
+TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "heaviside", "x", x)) { return TENSOR__POISON; }
+    if (tensor__live(values) && x->dtype != values->dtype) {
+        return tensor__fail(th_, TENSOR_ERR_DTYPE, "heaviside: x %t is %y and values %t is %y", x, x, values,
+                            values);
+    }
+    tensor_t *step = tensor_to(tensor_gt_scalar(x, 0), (tensor_dtype_t)x->dtype);
+    TENSOR__RETURN(tensor_where(tensor_eq_scalar(x, 0), tensor_detach(values), step));
+}
+TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_mul(a, tensor_exp2(b)));
+}
+TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "lerp_scalar", "a", a)) { return TENSOR__POISON; }
+    TENSOR__RETURN(tensor_lerp(a, b, tensor_scalar(weight, (tensor_dtype_t)a->dtype)));
+}
+TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, double atol, int equal_nan) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "isclose", "a", a) || !TENSOR__USABLE(th_, "isclose", "b", b)) {
+        return TENSOR__POISON;
+    }
+    if (a->dtype != b->dtype) {
+        return tensor__fail(th_, TENSOR_ERR_DTYPE, "isclose: a %t is %y and b %t is %y", a, a, b, b);
+    }
+    if (!(rtol >= 0 && atol >= 0)) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "isclose: rtol %g and atol %g must be >= 0", rtol, atol);
+    }
+    tensor_t *y = tensor_eq(a, b), *d;
+    if (equal_nan) { y = tensor_logical_or(y, tensor_logical_and(tensor_isnan(a), tensor_isnan(b))); }
+    if (!tensor__is_float(a->dtype)) { a = tensor_to(a, TENSOR_F64); b = tensor_to(b, TENSOR_F64); }
+    d = tensor_abs(tensor_sub(a, b));
+    b = tensor_add_scalar(tensor_mul_scalar(tensor_abs(b), rtol), atol);
+    TENSOR__RETURN(tensor_logical_or(y, tensor_logical_and(tensor_isfinite(d), tensor_le(d, b))));
 }
 // A copy in another dtype: the formula is the identity, conversion is the iterator's.
 TENSOR_API tensor_t *(tensor_to)(tensor_t *x, tensor_dtype_t dtype) {
@@ -9545,6 +10020,7 @@ TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
 #define F_EXP(a) tensor_exp(a)
 #define F_EXPM1(a) tensor_expm1(a)
 #define F_LOG(a) tensor_log(a)
+#define F_LOG1P(a) tensor_log1p(a)
 #define F_SIN(a) tensor_sin(a)
 #define F_COS(a) tensor_cos(a)
 #define F_SINH(a) tensor_sinh(a)
@@ -9553,6 +10029,7 @@ TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
 #define F_SIGMOID(a) tensor_sigmoid(a)
 #define F_ERF(a) tensor_erf(a)
 #define F_ERFC(a) tensor_erfc(a)
+#define F_POLYGAMMA(n, x) (tensor_polygamma)((int)(n), x)
 #define F_LT(a, b) tensor_lt(a, b)
 #define F_LE(a, b) tensor_le(a, b)
 #define F_GT(a, b) tensor_gt(a, b)
@@ -9569,9 +10046,11 @@ typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
 #define TENSOR__X(ID, name, kind, f, dA, ...) TENSOR__D(name, 0, dA)
 TENSOR_OPS_UNARY(TENSOR__X)
 TENSOR_OPS_COPY(TENSOR__X)
+TENSOR_OPS_DOUBLE1(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1, dB)
 TENSOR_OPS_BINARY(TENSOR__X)
+TENSOR_OPS_DOUBLE2(TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, kind, f, dA, dB, dC, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1,              \
         dB) TENSOR__D(name, 2, dC)
@@ -9582,22 +10061,24 @@ TENSOR_OPS_TERNARY(TENSOR__X)
 typedef struct tensor__formulas_t { tensor__derivative_t d[3]; int passes; const char *text[3];
     } tensor__formulas_t;
 #define TENSOR__IS_G(text) (sizeof(text) == 4 && text[0] == 'F' && text[2] == 'G')
-static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, kind, f, dA, ...) {{tensor__d0_##name, NULL, NULL}, TENSOR__IS_G(#dA),           \
-    {#dA, "", ""}},
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, ...)                                                            \
+#define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
+    {{tensor__d0_##name, NULL, NULL}, TENSOR__IS_G(#dA), {#dA, "", ""}},
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
     {{tensor__d0_##name, tensor__d1_##name, NULL}, TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1,               \
         {#dA, #dB, ""}},
-    TENSOR_OPS_BINARY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, dC, ...)                                                        \
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
     {{tensor__d0_##name, tensor__d1_##name, tensor__d2_##name},                                              \
      TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1 | TENSOR__IS_G(#dC) << 2, {#dA, #dB, #dC}},
-    TENSOR_OPS_TERNARY(TENSOR__X)
-#undef TENSOR__X
+#define TENSOR__NONE(...) {{NULL, NULL, NULL}, 0, {"", "", ""}},
+static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
+    TENSOR_OPS_UNARY(TENSOR__ONE) TENSOR_OPS_COPY(TENSOR__ONE) TENSOR_OPS_BINARY(TENSOR__TWO)
+    TENSOR_OPS_TERNARY(TENSOR__THREE) TENSOR_OPS_COMPARE(TENSOR__NONE) TENSOR_OPS_BITWISE(TENSOR__NONE)
+    TENSOR_OPS_DOUBLE1(TENSOR__ONE) TENSOR_OPS_DOUBLE2(TENSOR__TWO)
 };
+#undef TENSOR__ONE
+#undef TENSOR__TWO
+#undef TENSOR__THREE
+#undef TENSOR__NONE
 #undef F_A
 #undef F_B
 #undef F_C_
@@ -9646,6 +10127,7 @@ static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
 #undef F_ERF
 #undef F_ERFC
 #undef F_GELU
+#undef F_POLYGAMMA
 #undef F_LT
 #undef F_LE
 #undef F_GT
@@ -9690,7 +10172,7 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted) {
     tensor__node_t *n = g->node;
     tensor_t *gy = g->gy[0];
     const tensor__isa_t *isa = g->th->ctx->plain;
-    if (!isa || gy->dtype != TENSOR_F32 || n->out[0].dtype != TENSOR_F32 ||
+    if (!isa || !isa->backward[n->row->id] || gy->dtype != TENSOR_F32 || n->out[0].dtype != TENSOR_F32 ||
         !(gy->flags & TENSOR__CONTIGUOUS) ||
         (gy->numel & (isa->lanes - 1)) || gy->numel > TENSOR__GRAIN || gy->numel == 0) {
         return 0;
@@ -13297,6 +13779,13 @@ static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
      -3, 3, doc, NULL},
     TENSOR_OPS_BITWISE(TENSOR__X)
 #undef TENSOR__X
+#define TENSOR__ONE(ID, name, kind, f, dA, saves, lo, hi, doc)                                               \
+    {#name, TENSOR_FAMILY_POINTWISE, 1, 1, 1, TENSOR__DBL, TENSOR_OP_##ID, saves, tensor__grad_pointwise,    \
+     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                           \
+    {#name, TENSOR_FAMILY_POINTWISE, 2, 2, 1, TENSOR__DBL, TENSOR_OP_##ID, saves, tensor__grad_pointwise,    \
+     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
+    TENSOR_OPS_DOUBLE1(TENSOR__ONE) TENSOR_OPS_DOUBLE2(TENSOR__TWO)
 #define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, doc)                               \
     {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR_OP_##ID, saves, grad, cpu, scratch,  \
         -3, 3, doc,                                                                                          \
@@ -13311,7 +13800,8 @@ static const tensor__row_t tensor__pointwise_backward_rows[TENSOR_OP_POINTWISE_C
         tensor__cpu_pointwise_backward, NULL,                                                                \
      0, 0, "", NULL},
     TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X)
+    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
+    TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
 #undef TENSOR__X
 };
 TENSOR__FN const tensor__row_t *tensor__row(int id) { return &tensor__rows[id]; }

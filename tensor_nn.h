@@ -972,7 +972,8 @@ TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches);
 TENSOR_API int nn_data_loader_free(nn_data_loader_t *l);
 
 // Reads an IDX file's bytes (MNIST and its kin).
-//   -> new u8 i8 i16 i32 f32 or f64;  errors FORMAT (not IDX, truncated, trailing bytes, gzip), SHAPE, OUT_OF_MEMORY
+//   -> new u8 i8 i16 i32 f32 or f64
+//   errors  FORMAT (not IDX, truncated, trailing bytes, gzip), SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
 #ifndef TENSOR_NO_STDIO
 // The same from a file.   -> as above;  errors as above, IO

@@ -104,8 +104,8 @@ else
             END { for (name in ok) if (!(name in there)) print name " is declared but not there" }')"
     result "needed beside libc, libm, pthread" "$(nm -u "$B/tensor_impl.o" | awk '
         BEGIN {
-            n = split("abs acos acosf acosh asin asinf asinh atan atan2 atan2f atanf atanh atoi bcmp calloc cbrt " \
-                "ceil ceilf cos cosf cosh coshf erf erfc erfcf erff exp exp2 exp2f expf expm1 expm1f fabs fabsf " \
+            n = split("abs acos acosf acosh asin asinf asinh atan atan2 atan2f atanf atanh atoi bcmp bsearch calloc cbrt " \
+                "ceil ceilf copysign cos cosf cosh coshf erf erfc erfcf erff exp exp2 exp2f expf expm1 expm1f fabs fabsf " \
                 "fclose feof ferror fflush fgetc fileno floor floorf fmaf fma fmod fmodf fopen fprintf fputc fputs " \
                 "fread free frexp fseek fseeko fstat fsync ftell ftello fwrite getenv getline getpid " \
                 "hypot isatty ldexp lgamma log log10 log10f log1p log1pf log2 log2f logf lrint lround malloc memchr " \

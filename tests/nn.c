@@ -972,7 +972,8 @@ static void safetensors_round_trip(void) {
     CHECK(nn_safetensors_count(r) == 10);
     CHECK_TEXT(nn_safetensors_metadata(r, "note"), meta[1].value);
     CHECK(nn_safetensors_metadata(r, "nothing") == NULL);
-    for (i = 0; i < 10; i++) CHECK_MSG(tensor_equal(nn_safetensors_get(r, names[i]), list[i]), "%s", names[i]);
+    for (i = 0; i < 10; i++)
+        CHECK_MSG(tensor_equal(nn_safetensors_get(r, names[i]), list[i]), "%s", names[i]);
     CHECK_POISON(nn_safetensors_get(r, "nothing"), TENSOR_ERR_INDEX, "nothing");
     CHECK(nn_safetensors_close(r) == 0 && nn_safetensors_close(r) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "closed already");

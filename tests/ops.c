@@ -692,6 +692,8 @@ F(clamp, A < -1 ? -1 : A > 2 ? 2 : A)
 F(elu, A > 0 ? A : 1.25 * expm1(A)) F(erf, erf(A)) F(erfc, erfc(A)) F(exp, exp(A)) F(exp2, exp2(A))
 F(expm1, expm1(A)) F(floor, floor(A)) F(gelu, 0.5 * A * erfc(-A / sqrt(2.0)))
 F(gelu_tanh, 0.5 * A * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (A + 0.044715 * A * A * A))))
+F(hardsigmoid, A < -3 ? 0 : A > 3 ? 1 : (A + 3) / 6) F(hardswish, A < -3 ? 0 : A > 3 ? A : A * (A + 3) / 6)
+F(hardtanh, A < -1 ? -1 : A > 2 ? 2 : A) F(mish, A *tanh(log1p(exp(A))))
 F(leaky_relu, A > 0 ? A : 0.125 * A) F(log, log(A)) F(log10, log10(A)) F(log1p, log1p(A)) F(log2, log2(A))
 F(logsigmoid, -log1p(exp(-A))) F(neg, -A) F(reciprocal, 1 / A) F(relu, A > 0 ? A : 0) F(round, rint(A))
 F(rsqrt, 1 / sqrt(A)) F(sigmoid, 1 / (1 + exp(-A))) F(sign, A > 0 ? 1 : A < 0 ? -1 : 0)
@@ -706,11 +708,34 @@ F(eq, A == B) F(ge, A >= B) F(gt, A > B) F(le, A <= B) F(lt, A < B) F(ne, A != B
 F(isfinite, A - A == 0) F(isinf, fabs(A) > 1.7976931348623157e308) F(isnan, A != A)
 F(logical_and, A != 0 && B != 0) F(logical_or, A != 0 || B != 0) F(logical_xor, (A != 0) != (B != 0))
 F(logical_not, A == 0)
+F(acosh, log(A + sqrt(A * A - 1))) F(asinh, log(A + sqrt(A * A + 1))) F(atanh, 0.5 * log((1 + A) / (1 - A)))
+static double ref_erfinv(const double *v) { // bisection
+    double lo = -40, hi = 40;
+    int k;
+    if (!(fabs(A) < 1)) return fabs(A) == 1 ? A * (double)INFINITY : (double)NAN;
+    for (k = 0; k < 200; k++) {
+        double mid = (lo + hi) / 2;
+        if (erf(mid) < A) lo = mid;
+        else hi = mid;
+    }
+    return (lo + hi) / 2;
+}
+F(lgamma, lgamma(A))
+static double ref_polygamma(const double *v) { // n = 1
+    double s = 0, x = A;
+    int k;
+    for (k = 0; k < 1000; k++, x += 1) s += 1 / (x * x);
+    return s + 1 / x + 1 / (2 * x * x) + 1 / (6 * x * x * x);
+}
+F(sinc, A == 0 ? 1 : sin(3.14159265358979323846 * A) / (3.14159265358979323846 * A))
+F(copysign, signbit(B) ? -fabs(A) : fabs(A)) F(hypot, sqrt(A * A + B * B)) F(logaddexp, log(exp(A) + exp(B)))
+F(logaddexp2, log2(exp2(A) + exp2(B))) F(xlogy, A == 0 ? 0 : A * log(B))
 #undef F
 // Integers wrap: computed on uint64_t.
 #define U(x) ((uint64_t)(x))
 #define I(name, expression) static int64_t int_##name(const int64_t *v) { return (int64_t)(expression); }
 I(abs, A < 0 ? 0 - U(A) : U(A)) I(ceil, A) I(clamp, A < -1 ? -1 : A > 2 ? 2 : A) I(floor, A) I(neg, 0 - U(A))
+I(hardtanh, A < -1 ? -1 : A > 2 ? 2 : A)
 I(relu, A > 0 ? A : 0) I(round, A) I(sign, (A > 0) - (A < 0)) I(square, U(A) * U(A)) I(trunc, A) I(clone, A)
 I(add, U(A) + U(B)) I(mul, U(A) * U(B)) I(sub, U(A) - U(B)) I(maximum, A > B ? A : B)
 I(minimum, A < B ? A : B)
@@ -727,6 +752,7 @@ I(where, A ? B : C)
 I(eq, A == B) I(ge, A >= B) I(gt, A > B) I(le, A <= B) I(lt, A < B) I(ne, A != B)
 I(isfinite, A == A) I(isinf, A != A) I(isnan, A != A)
 I(logical_and, A &&B) I(logical_or, A || B) I(logical_xor, !A != !B) I(logical_not, !A)
+I(bitwise_left_shift, B < 0 || B > 63 ? 0 : U(A) << B) I(bitwise_right_shift, A >> (B < 0 || B > 63 ? 63 : B))
 I(bitwise_and, A &B) I(bitwise_or, A | B) I(bitwise_xor, A ^ B) I(bitwise_not, ~A)
 #undef I
 #undef A
@@ -744,6 +770,7 @@ CALL1(abs, ) CALL1(acos, ) CALL1(asin, ) CALL1(atan, ) CALL1(ceil, ) CALL1(clamp
 CALL1(cosh, )
 CALL1(elu, , 1.25) CALL1(erf, ) CALL1(erfc, ) CALL1(exp, ) CALL1(exp2, ) CALL1(expm1, ) CALL1(floor, )
 CALL1(gelu, )
+CALL1(hardsigmoid, ) CALL1(hardswish, ) CALL1(hardtanh, , -1, 2) CALL1(mish, )
 CALL1(gelu_tanh, ) CALL1(leaky_relu, , 0.125) CALL1(log, ) CALL1(log10, ) CALL1(log1p, ) CALL1(log2, )
 CALL1(logsigmoid, ) CALL1(neg, ) CALL1(reciprocal, ) CALL1(relu, ) CALL1(round, ) CALL1(rsqrt, )
 CALL1(sigmoid, )
@@ -756,6 +783,10 @@ CALL2(eq, ) CALL2(ge, ) CALL2(gt, ) CALL2(le, ) CALL2(lt, ) CALL2(ne, ) CALL1(is
 CALL1(isnan, )
 CALL2(logical_and, ) CALL2(logical_or, ) CALL2(logical_xor, ) CALL1(logical_not, )
 CALL2(bitwise_and, ) CALL2(bitwise_or, ) CALL2(bitwise_xor, ) CALL1(bitwise_not, )
+CALL2(bitwise_left_shift, ) CALL2(bitwise_right_shift, )
+CALL1(acosh, ) CALL1(asinh, ) CALL1(atanh, ) CALL1(erfinv, ) CALL1(lgamma, ) CALL1(sinc, )
+CALL2(copysign, ) CALL2(hypot, ) CALL2(logaddexp, ) CALL2(logaddexp2, ) CALL2(xlogy, )
+call_name(polygamma) { (void)n, (void)user; return tensor_polygamma(1, in[0]); }
     // clang-format on
 
     static void ref_pointwise(const op_t *op, const nd_t *in, nd_t *out) {
@@ -916,6 +947,14 @@ static op_t pointwise_cases[] = {
      .kind = TENSOR__BIT},
                     TENSOR_OPS_BITWISE(TENSOR__X)
 #undef TENSOR__X
+#define TENSOR__X(ID, name, ...)                                                                             \
+    {.label = #name, .id = TENSOR_OP_##ID, .call = call_##name, .f = ref_##name, .nin = 1, .rule = FLT},
+                        TENSOR_OPS_DOUBLE1(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, ...)                                                                             \
+    {.label = #name, .id = TENSOR_OP_##ID, .call = call_##name, .f = ref_##name, .nin = 2, .rule = FLT},
+                            TENSOR_OPS_DOUBLE2(TENSOR__X)
+#undef TENSOR__X
 };
 typedef char every_pointwise_row_has_its_case[COUNT(pointwise_cases) == TENSOR_OP_POINTWISE_COUNT ? 1 : -1];
 
@@ -934,8 +973,10 @@ static void prepare_pointwise(void) {
 }
 // Some dtypes are refused by single ops: integers below keep the table above simple.
 static int refuses(const op_t *op, int dtype) {
-    if (op->kind == TENSOR__BIT) return is_float(dtype);
-    return dtype == TENSOR_BOOL && (op->id == TENSOR_OP_SUB || op->id == TENSOR_OP_NEG);
+    int shifts = op->id == TENSOR_OP_BITWISE_LEFT_SHIFT || op->id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
+    if (op->kind == TENSOR__BIT) return is_float(dtype) || (shifts && dtype == TENSOR_BOOL);
+    return dtype == TENSOR_BOOL && (op->id == TENSOR_OP_SUB || op->id == TENSOR_OP_NEG ||
+                                    op->id == TENSOR_OP_HARDTANH);
 }
 
 // ---- the other rows ----
@@ -2325,6 +2366,7 @@ static void promotion(void) {
                     static const int64_t three[1] = {3};
                     tensor_scope_t s = tensor_scope_begin();
                     tensor_t *in[2], *y;
+                    int a_half;
                     char what[64], want = promotion_binary[k].pair[form][a * TENSOR_DTYPE_COUNT + b];
                     lcg_state = 5;
                     in[0] = make(a, form < 2, three, LC, 0.5, 3, SIGNED, 0);
@@ -2336,8 +2378,9 @@ static void promotion(void) {
                     promotion_check(op->label, what, y, want,
                                     bits ||
                                         (op->id == TENSOR_OP_SUB && a == TENSOR_BOOL && b == TENSOR_BOOL));
-                    // a 0-d operand of a half result takes part unrounded
-                    if (form % 3 && is_float(tensor__promote(in, 2)) && tensor__promote(in, 2) >= TENSOR_F16)
+                    // a 0-d operand of a half result (of a row computed in double) takes part unrounded
+                    a_half = is_float(tensor__promote(in, 2)) && tensor__promote(in, 2) >= TENSOR_F16;
+                    if (form % 3 && (a_half || tensor__rows[op->id].kind == TENSOR__DBL))
                         n_skipped_half++;
                     else if (want != 'x' && y->state == TENSOR__LIVE && a != b)
                         promotion_value(op, in, y);
@@ -2412,6 +2455,13 @@ static void scalar_twins(void) {
         TWIN(le),
         TWIN(lt),
         TWIN(ne),
+        TWIN(bitwise_and),
+        TWIN(bitwise_or),
+        TWIN(bitwise_xor),
+        TWIN(bitwise_left_shift),
+        TWIN(bitwise_right_shift),
+        TWIN(copysign),
+        TWIN(xlogy),
         {"rsub", (tensor_rsub_scalar), rsub}};
     static const double numbers[] = {2, 0.5, 3, -1.5, 1, -1};
     int k, dtype, j, isa;
@@ -2469,7 +2519,10 @@ static void in_place(void) {
         one_t there, here;
     } unary[] = {
 #define HERE(name) {#name "_", (tensor_##name), (tensor_##name##_)}
-        HERE(abs), HERE(exp), HERE(neg), HERE(relu), HERE(sigmoid), HERE(sqrt), HERE(tanh)};
+        HERE(abs), HERE(exp), HERE(neg), HERE(relu), HERE(sigmoid), HERE(sqrt), HERE(tanh), HERE(ceil),
+        HERE(cos), HERE(erf), HERE(erfinv), HERE(exp2), HERE(expm1), HERE(floor), HERE(log), HERE(log10),
+        HERE(log1p), HERE(log2), HERE(reciprocal), HERE(round), HERE(rsqrt), HERE(sign), HERE(sin),
+        HERE(square), HERE(tan), HERE(trunc)};
     static const struct {
         const char *name;
         two_t there, here;
@@ -2477,7 +2530,8 @@ static void in_place(void) {
     } binary[] = {
 #define HERE2(name)                                                                                          \
     {#name "_", (tensor_##name), (tensor_##name##_), (tensor_##name##_scalar), (tensor_##name##_scalar_)}
-        HERE2(add), HERE2(sub), HERE2(mul), HERE2(div)};
+        HERE2(add), HERE2(sub), HERE2(mul), HERE2(div), HERE2(pow), HERE2(remainder), HERE2(fmod),
+        HERE2(floor_divide), HERE2(bitwise_and), HERE2(bitwise_or), HERE2(bitwise_xor)};
     static const int64_t dims[2] = {6, 9}, row[1] = {9};
     int k, dtype, layout, form;
     for (dtype = 0; dtype < TENSOR_DTYPE_COUNT; dtype++)

@@ -8,8 +8,8 @@ def code(f):
     try: return ch[dt.index(f().dtype)]
     except Exception: return "x"
 def t(d, z, v=1): return torch.ones((), dtype=d) if z else torch.ones(3, dtype=d)
-binary = "add atan2 div floor_divide fmod maximum minimum mul pow remainder sub eq ge gt le logical_and logical_or logical_xor lt ne bitwise_and bitwise_or bitwise_xor".split()
-unary = "abs acos asin atan ceil cos cosh erf erfc exp exp2 expm1 floor log log10 log1p log2 logsigmoid neg reciprocal relu round rsqrt sigmoid sign silu sin sinh sqrt square tan tanh trunc gelu elu leaky_relu softplus isfinite isinf isnan logical_not bitwise_not clamp clone".split()
+binary = "add atan2 div floor_divide fmod maximum minimum mul pow remainder sub eq ge gt le logical_and logical_or logical_xor lt ne bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift copysign hypot logaddexp logaddexp2 xlogy".split()
+unary = "abs acos asin atan ceil cos cosh erf erfc exp exp2 expm1 floor log log10 log1p log2 logsigmoid neg reciprocal relu round rsqrt sigmoid sign silu sin sinh sqrt square tan tanh trunc gelu elu leaky_relu softplus isfinite isinf isnan logical_not bitwise_not clamp clone acosh asinh atanh erfinv lgamma sinc".split()
 reduce = "sum mean prod max argmax any all var std norm cumsum logsumexp softmax log_softmax amax matmul".split()
 print("""// promotion.h - result dtypes of PyTorch %s, written by tests/promotion.py
 //
@@ -25,7 +25,7 @@ for b in binary:
     rows = []
     for za, zb in ((0,0),(0,1),(1,0),(1,1)):
         rows.append("".join(code(lambda: f(t(x, za), t(y, zb))) for x in dt for y in dt))
-    print('    {"%s",\n     {%s}},' % (b, ",\n      ".join('"%s"' % r for r in rows)))
+    print('    {"%s",\n    {%s}},' % (b, ",\n     ".join('"%s"' % r for r in rows)))
 print("};\n\nstatic const promotion1_t promotion_unary[] = {")
 F = torch.nn.functional
 for u in unary:
