@@ -9697,6 +9697,9 @@ TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
     return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, hi);
 }
 TENSOR_API tensor_t *(tensor_hardtanh)(tensor_t *x, double lo, double hi) {
+    if (lo > hi) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "hardtanh: lo %g is above hi %g", lo, hi);
+    }
     return tensor__unary_p(TENSOR_OP_HARDTANH, x, lo, hi);
 }
 TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {

@@ -180,6 +180,40 @@ TENSOR_API tensor_t *tensor_adaptive_avg_pool2d(tensor_t *x, int64_t h, int64_t 
 //   training  0 or 1
 //   -> new (x if not training);  grad g by the same mask, drawn again;  errors SHAPE (p outside 0..1), DTYPE
 TENSOR_API tensor_t *tensor_dropout(tensor_t *x, double p, int training);
+// The same for whole channels (dim 1; dim 0 of an input without a batch, 2-d for 1d and 4-d for 3d).
+//   -> as above;  errors as above, SHAPE (dims)
+TENSOR_API tensor_t *tensor_dropout1d(tensor_t *x, double p, int training);      // [N, C, L], [C, L]
+TENSOR_API tensor_t *tensor_dropout2d(tensor_t *x, double p, int training);      // [N, C, H, W], [N, C, L]
+TENSOR_API tensor_t *tensor_dropout3d(tensor_t *x, double p, int training);   // [N, C, D, H, W], [C, D, H, W]
+// Keeps mean 0 and variance 1 (for selu).   -> as above;  errors as above
+TENSOR_API tensor_t *tensor_alpha_dropout(tensor_t *x, double p, int training);
+
+// Activations beside those of tensor.h (relu, gelu, silu, elu, hardtanh, mish, ...).
+//   x   f32/f64/f16/bf16
+//   -> new, shape and dtype of x (glu: half of dim);  grad as PyTorch's
+//   errors  DTYPE, SHAPE (celu: alpha 0; glu: odd size; prelu: weight; rrelu: lower > upper; lambd < 0)
+TENSOR_API tensor_t *tensor_celu(tensor_t *x, double alpha);                     // PyTorch's default is 1
+TENSOR_API tensor_t *tensor_glu(tensor_t *x, int64_t dim);                       // -1
+TENSOR_API tensor_t *tensor_hardshrink(tensor_t *x, double lambd);               // 0.5
+TENSOR_API tensor_t *tensor_prelu(tensor_t *x, tensor_t *weight);                // weight [channels] or [1]
+TENSOR_API tensor_t *tensor_relu6(tensor_t *x);
+TENSOR_API tensor_t *tensor_rrelu(tensor_t *x, double lower, double upper, int training);   // 1/8, 1/3, 0
+TENSOR_API tensor_t *tensor_selu(tensor_t *x);
+TENSOR_API tensor_t *tensor_softmin(tensor_t *x, int64_t dim);
+TENSOR_API tensor_t *tensor_softshrink(tensor_t *x, double lambd);               // 0.5
+TENSOR_API tensor_t *tensor_softsign(tensor_t *x);
+TENSOR_API tensor_t *tensor_tanhshrink(tensor_t *x);
+TENSOR_API tensor_t *tensor_threshold(tensor_t *x, double threshold, double value);
+// softmax((x + Gumbel noise) / tau) along dim; hard: one-hot forward, the soft gradient backward.
+TENSOR_API tensor_t *tensor_gumbel_softmax(tensor_t *x, double tau, int hard, int64_t dim);   // 1, 0, -1
+
+// x divided by max(p-norm along dim, eps) (PyTorch: 2, 1, 1e-12).   -> new, as x;  grad;  errors DTYPE, INDEX
+TENSOR_API tensor_t *tensor_normalize(tensor_t *x, double p, int64_t dim, double eps);
+// Cosine of the angle between a and b along dim, norms at least eps (PyTorch: 1, 1e-8); a and b broadcast.
+//   -> new without dim;  grad to both;  errors DTYPE, INDEX, SHAPE
+TENSOR_API tensor_t *tensor_cosine_similarity(tensor_t *a, tensor_t *b, int64_t dim, double eps);
+// p-norm of a - b + eps along the last dim (PyTorch: 2, 1e-6, 0).   -> new;  grad to both;  errors as above
+TENSOR_API tensor_t *tensor_pairwise_distance(tensor_t *a, tensor_t *b, double p, double eps, int keepdim);
 
 typedef struct tensor_scaled_dot_product_attention_args_t {
     const char *site_ TENSOR_INIT;
@@ -210,6 +244,26 @@ TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_prod
 #define tensor_linear(...) tensor__at(TENSOR_HERE, (tensor_linear)(__VA_ARGS__))
 #define tensor_adaptive_avg_pool2d(...) tensor__at(TENSOR_HERE, (tensor_adaptive_avg_pool2d)(__VA_ARGS__))
 #define tensor_dropout(...) tensor__at(TENSOR_HERE, (tensor_dropout)(__VA_ARGS__))
+#define tensor_dropout1d(...) tensor__at(TENSOR_HERE, (tensor_dropout1d)(__VA_ARGS__))
+#define tensor_dropout2d(...) tensor__at(TENSOR_HERE, (tensor_dropout2d)(__VA_ARGS__))
+#define tensor_dropout3d(...) tensor__at(TENSOR_HERE, (tensor_dropout3d)(__VA_ARGS__))
+#define tensor_alpha_dropout(...) tensor__at(TENSOR_HERE, (tensor_alpha_dropout)(__VA_ARGS__))
+#define tensor_celu(...) tensor__at(TENSOR_HERE, (tensor_celu)(__VA_ARGS__))
+#define tensor_glu(...) tensor__at(TENSOR_HERE, (tensor_glu)(__VA_ARGS__))
+#define tensor_hardshrink(...) tensor__at(TENSOR_HERE, (tensor_hardshrink)(__VA_ARGS__))
+#define tensor_prelu(...) tensor__at(TENSOR_HERE, (tensor_prelu)(__VA_ARGS__))
+#define tensor_relu6(...) tensor__at(TENSOR_HERE, (tensor_relu6)(__VA_ARGS__))
+#define tensor_rrelu(...) tensor__at(TENSOR_HERE, (tensor_rrelu)(__VA_ARGS__))
+#define tensor_selu(...) tensor__at(TENSOR_HERE, (tensor_selu)(__VA_ARGS__))
+#define tensor_softmin(...) tensor__at(TENSOR_HERE, (tensor_softmin)(__VA_ARGS__))
+#define tensor_softshrink(...) tensor__at(TENSOR_HERE, (tensor_softshrink)(__VA_ARGS__))
+#define tensor_softsign(...) tensor__at(TENSOR_HERE, (tensor_softsign)(__VA_ARGS__))
+#define tensor_tanhshrink(...) tensor__at(TENSOR_HERE, (tensor_tanhshrink)(__VA_ARGS__))
+#define tensor_threshold(...) tensor__at(TENSOR_HERE, (tensor_threshold)(__VA_ARGS__))
+#define tensor_gumbel_softmax(...) tensor__at(TENSOR_HERE, (tensor_gumbel_softmax)(__VA_ARGS__))
+#define tensor_normalize(...) tensor__at(TENSOR_HERE, (tensor_normalize)(__VA_ARGS__))
+#define tensor_cosine_similarity(...) tensor__at(TENSOR_HERE, (tensor_cosine_similarity)(__VA_ARGS__))
+#define tensor_pairwise_distance(...) tensor__at(TENSOR_HERE, (tensor_pairwise_distance)(__VA_ARGS__))
 #ifndef __cplusplus
 #define tensor_embedding(...) tensor__embedding(TENSOR_ARGS(tensor_embedding_args_t, __VA_ARGS__))
 #define tensor_layer_norm(...) tensor__layer_norm(TENSOR_ARGS(tensor_layer_norm_args_t, __VA_ARGS__))
@@ -638,6 +692,10 @@ TENSOR_API nn_embedding_args_t nn_embedding_defaults(void);
 // In training: zeros with probability p, the rest times 1 / (1 - p).
 //   -> module;  errors SHAPE (p outside 0..1)
 TENSOR_API nn_module_t *nn_dropout(double p);
+TENSOR_API nn_module_t *nn_dropout1d(double p);
+TENSOR_API nn_module_t *nn_dropout2d(double p);
+TENSOR_API nn_module_t *nn_dropout3d(double p);
+TENSOR_API nn_module_t *nn_alpha_dropout(double p);
 // All dims but the first become one.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_flatten(void);
 // y = x.   -> module;  errors as above
@@ -662,8 +720,27 @@ TENSOR_API nn_module_t *nn_silu(void);
 TENSOR_API nn_module_t *nn_leaky_relu(double slope);                      // PyTorch's default is 0.01
 TENSOR_API nn_module_t *nn_elu(double alpha);                             // 1
 TENSOR_API nn_module_t *nn_softplus(double beta, double threshold);       // 1, 20
+TENSOR_API nn_module_t *nn_celu(double alpha);                            // 1
+TENSOR_API nn_module_t *nn_hardshrink(double lambd);                      // 0.5
+TENSOR_API nn_module_t *nn_hardsigmoid(void);
+TENSOR_API nn_module_t *nn_hardswish(void);
+TENSOR_API nn_module_t *nn_hardtanh(double lo, double hi);                // -1, 1
+TENSOR_API nn_module_t *nn_logsigmoid(void);
+TENSOR_API nn_module_t *nn_mish(void);
+TENSOR_API nn_module_t *nn_relu6(void);
+TENSOR_API nn_module_t *nn_rrelu(double lower, double upper);             // 1/8, 1/3
+TENSOR_API nn_module_t *nn_selu(void);
+TENSOR_API nn_module_t *nn_softshrink(double lambd);                      // 0.5
+TENSOR_API nn_module_t *nn_softsign(void);
+TENSOR_API nn_module_t *nn_tanhshrink(void);
+TENSOR_API nn_module_t *nn_threshold(double threshold, double value);
 TENSOR_API nn_module_t *nn_softmax(int64_t dim);
+TENSOR_API nn_module_t *nn_softmin(int64_t dim);
 TENSOR_API nn_module_t *nn_log_softmax(int64_t dim);
+TENSOR_API nn_module_t *nn_glu(int64_t dim);                              // -1
+// weight [num_parameters], all init (PyTorch: 1, 0.25).
+//   -> module;  errors SHAPE (num_parameters < 1), OUT_OF_MEMORY
+TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 
 // Behind the macros: the same functions, 0 standing for the default.
 TENSOR_API nn_module_t *nn__linear(nn_linear_args_t a);
@@ -699,6 +776,27 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
 #define nn_leaky_relu(...) nn__stamp(TENSOR_HERE, (nn_leaky_relu)(__VA_ARGS__))
 #define nn_elu(...) nn__stamp(TENSOR_HERE, (nn_elu)(__VA_ARGS__))
 #define nn_softplus(...) nn__stamp(TENSOR_HERE, (nn_softplus)(__VA_ARGS__))
+#define nn_dropout1d(...) nn__stamp(TENSOR_HERE, (nn_dropout1d)(__VA_ARGS__))
+#define nn_dropout2d(...) nn__stamp(TENSOR_HERE, (nn_dropout2d)(__VA_ARGS__))
+#define nn_dropout3d(...) nn__stamp(TENSOR_HERE, (nn_dropout3d)(__VA_ARGS__))
+#define nn_alpha_dropout(...) nn__stamp(TENSOR_HERE, (nn_alpha_dropout)(__VA_ARGS__))
+#define nn_celu(...) nn__stamp(TENSOR_HERE, (nn_celu)(__VA_ARGS__))
+#define nn_hardshrink(...) nn__stamp(TENSOR_HERE, (nn_hardshrink)(__VA_ARGS__))
+#define nn_hardsigmoid(...) nn__stamp(TENSOR_HERE, (nn_hardsigmoid)(__VA_ARGS__))
+#define nn_hardswish(...) nn__stamp(TENSOR_HERE, (nn_hardswish)(__VA_ARGS__))
+#define nn_hardtanh(...) nn__stamp(TENSOR_HERE, (nn_hardtanh)(__VA_ARGS__))
+#define nn_logsigmoid(...) nn__stamp(TENSOR_HERE, (nn_logsigmoid)(__VA_ARGS__))
+#define nn_mish(...) nn__stamp(TENSOR_HERE, (nn_mish)(__VA_ARGS__))
+#define nn_relu6(...) nn__stamp(TENSOR_HERE, (nn_relu6)(__VA_ARGS__))
+#define nn_rrelu(...) nn__stamp(TENSOR_HERE, (nn_rrelu)(__VA_ARGS__))
+#define nn_selu(...) nn__stamp(TENSOR_HERE, (nn_selu)(__VA_ARGS__))
+#define nn_softshrink(...) nn__stamp(TENSOR_HERE, (nn_softshrink)(__VA_ARGS__))
+#define nn_softsign(...) nn__stamp(TENSOR_HERE, (nn_softsign)(__VA_ARGS__))
+#define nn_tanhshrink(...) nn__stamp(TENSOR_HERE, (nn_tanhshrink)(__VA_ARGS__))
+#define nn_threshold(...) nn__stamp(TENSOR_HERE, (nn_threshold)(__VA_ARGS__))
+#define nn_softmin(...) nn__stamp(TENSOR_HERE, (nn_softmin)(__VA_ARGS__))
+#define nn_glu(...) nn__stamp(TENSOR_HERE, (nn_glu)(__VA_ARGS__))
+#define nn_prelu(...) nn__stamp(TENSOR_HERE, (nn_prelu)(__VA_ARGS__))
 #define nn_softmax(...) nn__stamp(TENSOR_HERE, (nn_softmax)(__VA_ARGS__))
 #define nn_log_softmax(...) nn__stamp(TENSOR_HERE, (nn_log_softmax)(__VA_ARGS__))
 
@@ -2299,6 +2397,13 @@ static const nn__cpu_t NN__K(cpu) = {
 #include "tensor_nn.h"
 #undef TENSOR_NN__PASS
 
+// Raises an error on the calling thread. -> poison
+#define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
+
+TENSOR__FN tensor__thread_t *nn__self(void) {
+    return TENSOR__(self)();
+}
+
 // Row of an NN_OP_x; the table stands behind the functions it names, at the end of >>impl-losses.
 TENSOR__FN const tensor__row_t *nn__row(int id);
 
@@ -3512,6 +3617,187 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
     return nn__dropout_op(x, p, NULL);
 }
 
+// ---- functions made of others
+
+// Whether the n first tensors (names in args) are usable floats; raises if not.
+TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in, int n) {
+    tensor__row_t row;
+    tensor__op_t o;
+    int k;
+    memset((void *)&row, 0, sizeof row);
+    row.name = name;
+    row.args = args;
+    row.nin = row.required = (int8_t)n;
+    if (!TENSOR__(begin)(&o, &row, in, n)) return 0;
+    for (k = 0; k < n; k++)
+        if (!nn__floats(&o, 1u << k)) return 0;
+    return 1;
+}
+// A function of x computed in f32 for halves. refused: a condition that makes it an error with this text.
+#define NN__COMPOSED(name, params, refused, text, result)                                                    \
+    TENSOR_API tensor_t *(tensor_##name) params {                                                            \
+        tensor_t *const x_ = x;                                                                              \
+        tensor_scope_t scope_;                                                                               \
+        if (!nn__ready(#name, "x", &x_, 1)) return TENSOR__(poison);                                         \
+        if (refused) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": " text);                                     \
+        scope_ = TENSOR__(scope)(-1);                                                                        \
+        x = nn__wide(x);                                                                                     \
+        return (tensor_scope_return)(scope_, nn__narrow(result, x_));                                        \
+    }
+// 0-d, of x's dtype
+TENSOR__FN tensor_t *nn__number(double v, const tensor_t *x) {
+    return (tensor_scalar)(v, (tensor_dtype_t)x->dtype);
+}
+TENSOR__FN tensor_t *nn__celu(tensor_t *x, double alpha) {
+    tensor_t *low = (tensor_expm1)((tensor_div_scalar)((tensor_clamp_max)(x, 0), alpha));
+    return (tensor_add)((tensor_relu)(x), (tensor_mul_scalar)(low, alpha));
+}
+TENSOR__FN tensor_t *nn__random_slopes(tensor_t *x, double lower, double upper) {
+    tensor_t *r = (tensor_uniform_)((tensor_empty_like)(x), lower, upper);
+    return (tensor_where)((tensor_le_scalar)(x, 0), (tensor_mul)(x, r), x);
+}
+TENSOR__FN tensor_t *nn__gumbel(tensor_t *x, double tau, int hard, int64_t dim) {
+    tensor_t *u = (tensor_uniform_)((tensor_empty_like)(x), 0, 1), *y, *best;
+    y = (tensor_sub)(x, (tensor_log)((tensor_neg)((tensor_log)(u))));
+    y = (tensor_softmax)((tensor_div_scalar)(y, tau), dim);
+    if (!hard) return y;
+    best = (tensor_argmax_dim)(y, dim, 1);
+    if ((tensor_is_poison)(best)) return best;
+    u = (tensor_ones_n)(best->dims, best->ndim, (tensor_dtype_t)y->dtype);
+    u = (tensor_scatter)((tensor_zeros_like)(y), dim, best, u);
+    return (tensor_add)((tensor_sub)(u, (tensor_detach)(y)), y);
+}
+TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim) {
+    tensor_t *a;
+    if (p == 2) return (tensor_norm_dim)(x, dim, keepdim);
+    a = (tensor_abs)(x);
+    if (p > 1.7976931348623157e308) return (tensor_amax_dim)(a, dim, keepdim);
+    if (p < -1.7976931348623157e308) return (tensor_amin_dim)(a, dim, keepdim);
+    if (p == 0) a = (tensor_to)((tensor_ne_scalar)(a, 0), (tensor_dtype_t)x->dtype);
+    else if (p != 1) a = (tensor_pow_scalar)(a, p);
+    a = (tensor_sum_dim)(a, dim, keepdim);
+    return p == 0 || p == 1 ? a : (tensor_pow_scalar)(a, 1 / p);
+}
+// x dropped in whole channels: the mask is [N, C, 1, ...], [C, 1, ...] for an input of `single` dims.
+TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
+    int64_t dims[TENSOR_MAX_DIMS];
+    int k;
+    for (k = 0; k < x->ndim; k++) dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1;
+    return (tensor_mul)(x, (tensor_dropout)((tensor_ones_n)(dims, x->ndim, (tensor_dtype_t)x->dtype), p, 1));
+}
+// Mean 0 and variance 1 stay: dropped elements become -1.758 = selu(-infinity), then a x + b.
+TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p) {
+    double alpha = -1.7580993408473766, a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
+    tensor_t *keep = (tensor_bernoulli)((tensor_full_like)(x, 1 - p)), *shift;
+    if (p == 1) return (tensor_mul_scalar)(x, 0);
+    shift = (tensor_mul_scalar)((tensor_add_scalar)((tensor_neg)(keep), 1 - p), a * alpha);
+    return (tensor_add)((tensor_mul)(x, (tensor_mul_scalar)(keep, a)), shift);
+}
+
+// clang-format off
+NN__COMPOSED(alpha_dropout, (tensor_t *x, double p, int training), !(p >= 0 && p <= 1), "p must be in 0..1",
+             !training || p == 0 ? x_ : nn__alpha_dropout(x, p))
+NN__COMPOSED(celu, (tensor_t *x, double alpha), alpha == 0, "alpha must not be 0", nn__celu(x, alpha))
+NN__COMPOSED(gumbel_softmax, (tensor_t *x, double tau, int hard, int64_t dim), 0, "",
+             nn__gumbel(x, tau, hard, dim))
+NN__COMPOSED(hardshrink, (tensor_t *x, double lambd), !(lambd >= 0), "lambd must be >= 0",
+             (tensor_where)((tensor_le_scalar)((tensor_abs)(x), lambd), nn__number(0, x), x))
+NN__COMPOSED(normalize, (tensor_t *x, double p, int64_t dim, double eps), 0, "",
+             (tensor_div)(x, (tensor_clamp_min)(nn__p_norm(x, p, dim, 1), eps)))
+NN__COMPOSED(relu6, (tensor_t *x), 0, "", (tensor_hardtanh)(x, 0, 6))
+NN__COMPOSED(rrelu, (tensor_t *x, double lower, double upper, int training), !(lower <= upper),
+             "lower is above upper", training ? nn__random_slopes(x, lower, upper) : (tensor_leaky_relu)(x, (lower + upper) / 2))
+NN__COMPOSED(selu, (tensor_t *x), 0, "",
+             (tensor_mul_scalar)((tensor_elu)(x, 1.6732632423543772), 1.0507009873554805))
+NN__COMPOSED(softmin, (tensor_t *x, int64_t dim), 0, "", (tensor_softmax)((tensor_neg)(x), dim))
+NN__COMPOSED(softshrink, (tensor_t *x, double lambd), !(lambd >= 0), "lambd must be >= 0",
+             (tensor_sub)(x, (tensor_clamp)(x, -lambd, lambd)))
+NN__COMPOSED(softsign, (tensor_t *x), 0, "", (tensor_div)(x, (tensor_add_scalar)((tensor_abs)(x), 1)))
+NN__COMPOSED(tanhshrink, (tensor_t *x), 0, "", (tensor_sub)(x, (tensor_tanh)(x)))
+NN__COMPOSED(threshold, (tensor_t *x, double threshold, double value), 0, "",
+             (tensor_where)((tensor_le_scalar)(x, threshold), nn__number(value, x), x))
+// clang-format on
+#define NN__X(name, single, least, most)                                                                     \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, double p, int training) {                              \
+        tensor_scope_t scope;                                                                                \
+        if (!nn__ready(#name, "x", &x, 1)) return TENSOR__(poison);                                          \
+        if (x->ndim < least || x->ndim > most)                                                               \
+            return NN__FAIL(TENSOR_ERR_SHAPE, #name ": x %t must have %i to %i dims", x, least, most);       \
+        if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": p %g must be in 0..1", p);       \
+        if (!training || p == 0) return x;                                                                   \
+        scope = TENSOR__(scope)(-1);                                                                         \
+        return (tensor_scope_return)(scope, nn__dropout_channels(x, p, single));                             \
+    }
+NN__X(dropout1d, 2, 2, 3)
+NN__X(dropout2d, 0, 3, 4)
+NN__X(dropout3d, 4, 4, 5)
+#undef NN__X
+TENSOR_API tensor_t *(tensor_glu)(tensor_t *x, int64_t dim) {
+    tensor_scope_t scope;
+    int64_t half, d;
+    tensor_t *w, *gate;
+    if (!nn__ready("glu", "x", &x, 1)) return TENSOR__(poison);
+    d = dim < 0 ? dim + x->ndim : dim;
+    if (d < 0 || d >= x->ndim || x->dims[d] % 2)
+        return NN__FAIL(d < 0 || d >= x->ndim ? TENSOR_ERR_INDEX : TENSOR_ERR_SHAPE,
+                        "glu: x %t must have dim %d, of even size", x, dim);
+    half = x->dims[d] / 2;
+    scope = TENSOR__(scope)(-1);
+    w = nn__wide(x);
+    gate = (tensor_sigmoid)((tensor_narrow)(w, d, half, half));
+    return (tensor_scope_return)(scope, nn__narrow((tensor_mul)((tensor_narrow)(w, d, 0, half), gate), x));
+}
+TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
+    tensor_t *in[2];
+    int64_t dims[TENSOR_MAX_DIMS];
+    tensor_scope_t scope;
+    int k;
+    in[0] = x;
+    in[1] = weight;
+    if (!nn__ready("prelu", "x weight", in, 2)) return TENSOR__(poison);
+    if (weight->ndim > 1 || (weight->numel != 1 && (x->ndim < 2 || weight->numel != x->dims[1])))
+        return NN__FAIL(TENSOR_ERR_SHAPE, "prelu: weight %t must be [1] or have the %d channels of x %t",
+                        weight, x->ndim > 1 ? x->dims[1] : 1, x);
+    for (k = 0; k < x->ndim; k++) dims[k] = k == 1 ? weight->numel : 1;
+    if (x->ndim == 1) dims[0] = 1;
+    scope = TENSOR__(scope)(-1);
+    in[0] = nn__wide(x);
+    in[1] = (tensor_reshape_n)(nn__wide(weight), dims, x->ndim);
+    in[1] = (tensor_where)((tensor_gt_scalar)(in[0], 0), in[0], (tensor_mul)(in[0], in[1]));
+    return (tensor_scope_return)(scope, nn__narrow(in[1], x));
+}
+TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_t dim, double eps) {
+    tensor_t *in[2], *shape;
+    tensor_scope_t scope;
+    int k;
+    in[0] = a;
+    in[1] = b;
+    if (!nn__ready("cosine_similarity", "a b", in, 2)) return TENSOR__(poison);
+    scope = TENSOR__(scope)(-1);
+    shape = (tensor_mul)(a, b);
+    for (k = 0; k < 2 && !(tensor_is_poison)(shape); k++) {
+        in[k] = (tensor_expand_n)(nn__wide(in[k]), shape->dims, shape->ndim);
+        in[k] = (tensor_div)(in[k], (tensor_clamp_min)((tensor_norm_dim)(in[k], dim, 1), eps));
+    }
+    if (!(tensor_is_poison)(shape)) {
+        in[0] = (tensor_sum_dim)((tensor_mul)(in[0], in[1]), dim, 0);
+        shape = nn__narrow(in[0], shape);
+    }
+    return (tensor_scope_return)(scope, shape);
+}
+TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double p, double eps, int keepdim) {
+    tensor_t *in[2];
+    tensor_scope_t scope;
+    in[0] = a;
+    in[1] = b;
+    if (!nn__ready("pairwise_distance", "a b", in, 2)) return TENSOR__(poison);
+    scope = TENSOR__(scope)(-1);
+    in[0] = (tensor_sub)(nn__wide(a), nn__wide(b));
+    in[0] = nn__p_norm((tensor_add_scalar)(in[0], eps), p, -1, keepdim);
+    if (nn__is_half(a) && a->dtype == b->dtype) in[0] = nn__narrow(in[0], a);
+    return (tensor_scope_return)(scope, in[0]);
+}
+
 // ---- attention: blocks of 64 queries of one head against all keys; scores never leave the worker's scratch
 
 enum { NN__QUERIES = 64 };
@@ -4528,13 +4814,6 @@ TENSOR__FN void nn__put_real(nn__text_t *t, double v) {
     }
 }
 
-// Raises an error on the calling thread. -> poison
-#define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
-
-TENSOR__FN tensor__thread_t *nn__self(void) {
-    return TENSOR__(self)();
-}
-
 // Zeroed; NULL after raising OUT_OF_MEMORY.
 TENSOR__FN void *nn__memory(uint64_t count, uint64_t size) {
     tensor__thread_t *th = nn__self();
@@ -5491,19 +5770,40 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-// Activations: name, printed name, what prints after it (f: first number, F: both, d: dim), result.
+// Activations: name, printed name, names of the numbers that print after it ("-" without a name), result.
 #define NN_ACTIVATIONS(X)                                                                                    \
+    X(ALPHA_DROPOUT, "AlphaDropout", "p", (tensor_alpha_dropout)(x, l->f[0], m->training))                   \
+    X(CELU, "CELU", "alpha", (tensor_celu)(x, l->f[0]))                                                      \
+    X(DROPOUT1D, "Dropout1d", "p", (tensor_dropout1d)(x, l->f[0], m->training))                              \
+    X(DROPOUT2D, "Dropout2d", "p", (tensor_dropout2d)(x, l->f[0], m->training))                              \
+    X(DROPOUT3D, "Dropout3d", "p", (tensor_dropout3d)(x, l->f[0], m->training))                              \
     X(ELU, "ELU", "alpha", (tensor_elu)(x, l->f[0]))                                                         \
     X(GELU, "GELU", "", (tensor_gelu)(x))                                                                    \
     X(GELU_TANH, "GELU", "approximate", (tensor_gelu_tanh)(x))                                               \
+    X(GLU, "GLU", "dim", (tensor_glu)(x, l->i[0]))                                                           \
+    X(HARDSHRINK, "Hardshrink", "-", (tensor_hardshrink)(x, l->f[0]))                                        \
+    X(HARDSIGMOID, "Hardsigmoid", "", (tensor_hardsigmoid)(x))                                               \
+    X(HARDSWISH, "Hardswish", "", (tensor_hardswish)(x))                                                     \
+    X(HARDTANH, "Hardtanh", "min_val max_val", (tensor_hardtanh)(x, l->f[0], l->f[1]))                       \
     X(LEAKY_RELU, "LeakyReLU", "negative_slope", (tensor_leaky_relu)(x, l->f[0]))                            \
     X(LOG_SOFTMAX, "LogSoftmax", "dim", (tensor_log_softmax)(x, l->i[0]))                                    \
+    X(LOGSIGMOID, "LogSigmoid", "", (tensor_logsigmoid)(x))                                                  \
+    X(MISH, "Mish", "", (tensor_mish)(x))                                                                    \
+    X(PRELU, "PReLU", "num_parameters", (tensor_prelu)(x, nn__tensor(m, 0)))                                 \
     X(RELU, "ReLU", "", (tensor_relu)(x))                                                                    \
+    X(RELU6, "ReLU6", "", (tensor_relu6)(x))                                                                 \
+    X(RRELU, "RReLU", "lower upper", (tensor_rrelu)(x, l->f[0], l->f[1], m->training))                       \
+    X(SELU, "SELU", "", (tensor_selu)(x))                                                                    \
     X(SIGMOID, "Sigmoid", "", (tensor_sigmoid)(x))                                                           \
     X(SILU, "SiLU", "", (tensor_silu)(x))                                                                    \
     X(SOFTMAX, "Softmax", "dim", (tensor_softmax)(x, l->i[0]))                                               \
-    X(SOFTPLUS, "Softplus", "beta", (tensor_softplus)(x, l->f[0], l->f[1]))                                  \
-    X(TANH, "Tanh", "", (tensor_tanh)(x))
+    X(SOFTMIN, "Softmin", "dim", (tensor_softmin)(x, l->i[0]))                                               \
+    X(SOFTPLUS, "Softplus", "beta threshold", (tensor_softplus)(x, l->f[0], l->f[1]))                        \
+    X(SOFTSHRINK, "Softshrink", "-", (tensor_softshrink)(x, l->f[0]))                                        \
+    X(SOFTSIGN, "Softsign", "", (tensor_softsign)(x))                                                        \
+    X(TANH, "Tanh", "", (tensor_tanh)(x))                                                                    \
+    X(TANHSHRINK, "Tanhshrink", "", (tensor_tanhshrink)(x))                                                  \
+    X(THRESHOLD, "Threshold", "threshold value", (tensor_threshold)(x, l->f[0], l->f[1]))
 
 enum {
     NN__LINEAR_KIND,
@@ -5534,15 +5834,30 @@ enum {
 
 TENSOR__FN void nn__describe_activation(nn_module_t *m, const char *option, nn__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    if (!*option) return;
-    nn__put(t, option);
-    nn__put(t, "=");
-    if (strcmp(option, "dim") == 0) nn__put_i64(t, l->i[0]);
-    else if (strcmp(option, "approximate") == 0) nn__put(t, "'tanh'");
-    else nn__put_real(t, l->f[0]);
-    if (strcmp(option, "beta") != 0) return;
-    nn__put(t, ", threshold=");
-    nn__put_real(t, l->f[1]);
+    int k;
+    for (k = 0; *option; k++) {
+        char c[2] = {0, 0};
+        if (k) nn__put(t, ", ");
+        if (*option == '-') option++;
+        else {
+            const char *name = option;
+            for (; *option && *option != ' '; option++) {
+                c[0] = *option;
+                nn__put(t, c);
+            }
+            nn__put(t, "=");
+            if (*option) option++;
+            if (strcmp(name, "approximate") == 0) {
+                nn__put(t, "'tanh'");
+                continue;
+            }
+            if (strcmp(name, "dim") == 0 || strcmp(name, "num_parameters") == 0) {
+                nn__put_i64(t, l->i[0]);
+                continue;
+            }
+        }
+        nn__put_real(t, l->f[k]);
+    }
 }
 NN_ACTIVATIONS(NN__X)
 #undef NN__X
@@ -5614,8 +5929,8 @@ TENSOR__FN nn_module_t *nn__refuse(const char *site, const char *layer, const ch
     return NULL;
 }
 
-// Registers a fresh f32 parameter: uniform in +-bound, all ones or all zeros.
-enum { NN__UNIFORM, NN__NORMAL, NN__ONES, NN__ZEROS };
+// Registers a fresh f32 parameter: uniform in +-bound, normal, all ones, all zeros or all bound.
+enum { NN__UNIFORM, NN__NORMAL, NN__ONES, NN__ZEROS, NN__FILL };
 TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_t *dims, int ndim, int how,
                                   double bound) {
     tensor_scope_t scope;
@@ -5626,7 +5941,7 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
     t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
     // No call after a failure before the constructor gave the error its place: a call reports it without one.
     if (!(tensor_is_poison)(t)) {
-        if (how == NN__ONES) t = (tensor_fill_)(t, 1);
+        if (how == NN__ONES || how == NN__FILL) t = (tensor_fill_)(t, how == NN__FILL ? bound : 1);
         else if (how == NN__ZEROS || bound == 0) t = (tensor_zero_)(t);
         else if (how == NN__NORMAL) t = (tensor_normal_)(t, 0, bound);
         else t = (tensor_uniform_)(t, -bound, bound);
@@ -5879,17 +6194,6 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a) {
     return nn_embedding_with(a);
 }
 
-TENSOR_API nn_module_t *(nn_dropout)(double p) {
-    nn__layer_t *l;
-    if (!(p >= 0 && p <= 1)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "dropout: p must be in 0..1 (got %g)", p);
-        return NULL;
-    }
-    l = nn__make(NN__DROPOUT_KIND);
-    if (l) l->f[0] = p;
-    return nn__done(l, NULL);
-}
-
 TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int64_t dim) {
     nn__layer_t *l = nn__make(kind);
     if (l) {
@@ -5899,57 +6203,55 @@ TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int6
     }
     return nn__done(l, NULL);
 }
-
-TENSOR_API nn_module_t *(nn_flatten)(void) {
-    return nn__make_activation(NN__FLATTEN_KIND, 0, 0, 0);
-}
-
-TENSOR_API nn_module_t *(nn_identity)(void) {
-    return nn__make_activation(NN__IDENTITY_KIND, 0, 0, 0);
-}
-
-TENSOR_API nn_module_t *(nn_relu)(void) {
-    return nn__make_activation(NN__RELU_KIND, 0, 0, 0);
-}
-
-TENSOR_API nn_module_t *(nn_tanh)(void) {
-    return nn__make_activation(NN__TANH_KIND, 0, 0, 0);
-}
-
-TENSOR_API nn_module_t *(nn_sigmoid)(void) {
-    return nn__make_activation(NN__SIGMOID_KIND, 0, 0, 0);
-}
-
-TENSOR_API nn_module_t *(nn_gelu)(void) {
-    return nn__make_activation(NN__GELU_KIND, 0, 0, 0);
-}
-
-TENSOR_API nn_module_t *(nn_gelu_tanh)(void) {
-    return nn__make_activation(NN__GELU_TANH_KIND, 0, 0, 0);
-}
-
-TENSOR_API nn_module_t *(nn_silu)(void) {
-    return nn__make_activation(NN__SILU_KIND, 0, 0, 0);
-}
-
-TENSOR_API nn_module_t *(nn_leaky_relu)(double slope) {
-    return nn__make_activation(NN__LEAKY_RELU_KIND, slope, 0, 0);
-}
-
-TENSOR_API nn_module_t *(nn_elu)(double alpha) {
-    return nn__make_activation(NN__ELU_KIND, alpha, 0, 0);
-}
-
-TENSOR_API nn_module_t *(nn_softplus)(double beta, double threshold) {
-    return nn__make_activation(NN__SOFTPLUS_KIND, beta, threshold, 0);
-}
-
-TENSOR_API nn_module_t *(nn_softmax)(int64_t dim) {
-    return nn__make_activation(NN__SOFTMAX_KIND, 0, 0, dim);
-}
-
-TENSOR_API nn_module_t *(nn_log_softmax)(int64_t dim) {
-    return nn__make_activation(NN__LOG_SOFTMAX_KIND, 0, 0, dim);
+#define NN__X(ID, name)                                                                                      \
+    TENSOR_API nn_module_t *(nn_##name)(double p) {                                                          \
+        if (p >= 0 && p <= 1) return nn__make_activation(NN__##ID##_KIND, p, 0, 0);                          \
+        NN__FAIL(TENSOR_ERR_SHAPE, #name ": p must be in 0..1 (got %g)", p);                                 \
+        return NULL;                                                                                         \
+    }
+NN__X(DROPOUT, dropout) NN__X(DROPOUT1D, dropout1d) NN__X(DROPOUT2D, dropout2d) NN__X(DROPOUT3D, dropout3d)
+NN__X(ALPHA_DROPOUT, alpha_dropout)
+#undef NN__X
+#define NN__X(ID, name, params, f0, f1, dim)                                                                 \
+    TENSOR_API nn_module_t *(nn_##name) params { return nn__make_activation(NN__##ID##_KIND, f0, f1, dim); }
+NN__X(FLATTEN, flatten, (void), 0, 0, 0)
+NN__X(IDENTITY, identity, (void), 0, 0, 0)
+NN__X(CELU, celu, (double alpha), alpha, 0, 0)
+NN__X(ELU, elu, (double alpha), alpha, 0, 0)
+NN__X(GELU, gelu, (void), 0, 0, 0)
+NN__X(GELU_TANH, gelu_tanh, (void), 0, 0, 0)
+NN__X(GLU, glu, (int64_t dim), 0, 0, dim)
+NN__X(HARDSHRINK, hardshrink, (double lambd), lambd, 0, 0)
+NN__X(HARDSIGMOID, hardsigmoid, (void), 0, 0, 0)
+NN__X(HARDSWISH, hardswish, (void), 0, 0, 0)
+NN__X(HARDTANH, hardtanh, (double lo, double hi), lo, hi, 0)
+NN__X(LEAKY_RELU, leaky_relu, (double slope), slope, 0, 0)
+NN__X(LOG_SOFTMAX, log_softmax, (int64_t dim), 0, 0, dim)
+NN__X(LOGSIGMOID, logsigmoid, (void), 0, 0, 0)
+NN__X(MISH, mish, (void), 0, 0, 0)
+NN__X(RELU, relu, (void), 0, 0, 0)
+NN__X(RELU6, relu6, (void), 0, 0, 0)
+NN__X(RRELU, rrelu, (double lower, double upper), lower, upper, 0)
+NN__X(SELU, selu, (void), 0, 0, 0)
+NN__X(SIGMOID, sigmoid, (void), 0, 0, 0)
+NN__X(SILU, silu, (void), 0, 0, 0)
+NN__X(SOFTMAX, softmax, (int64_t dim), 0, 0, dim)
+NN__X(SOFTMIN, softmin, (int64_t dim), 0, 0, dim)
+NN__X(SOFTPLUS, softplus, (double beta, double threshold), beta, threshold, 0)
+NN__X(SOFTSHRINK, softshrink, (double lambd), lambd, 0, 0)
+NN__X(SOFTSIGN, softsign, (void), 0, 0, 0)
+NN__X(TANH, tanh, (void), 0, 0, 0)
+NN__X(TANHSHRINK, tanhshrink, (void), 0, 0, 0)
+NN__X(THRESHOLD, threshold, (double threshold, double value), threshold, value, 0)
+#undef NN__X
+TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
+    nn__layer_t *l;
+    if (num_parameters < 1) return nn__refuse(NULL, "prelu", "num_parameters must be > 0", num_parameters);
+    l = nn__make(NN__PRELU_KIND);
+    if (!l) return nn__done(l, NULL);
+    l->i[0] = num_parameters;
+    nn__add_parameter(l, "weight", &num_parameters, 1, NN__FILL, init);
+    return nn__done(l, NULL);
 }
 
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {

@@ -14,8 +14,8 @@ reduce = "sum mean prod max argmax any all var std norm cumsum logsumexp softmax
 print("""// promotion.h - result dtypes of PyTorch %s, written by tests/promotion.py
 //
 // f f32, d f64, i i32, l i64, u u8, b bool, h f16, g bf16, c i8, s i16, x refused. A string has the 10 x 10
-// pairs (a, b) in the order of tensor_dtype_t, b fastest; four strings a row: a and b with dims, b 0-d, a 0-d,
-// both 0-d.
+// pairs (a, b) in the order of tensor_dtype_t, b fastest; four strings a row: a and b with dims, b 0-d,
+// a 0-d, both 0-d.
 typedef struct promotion_t { const char *op, *pair[4]; } promotion_t;
 typedef struct promotion1_t { const char *op, *result; } promotion1_t;
 """ % torch.__version__.split("+")[0])
