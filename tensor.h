@@ -2469,11 +2469,11 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 // This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set
 // (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512). Rejected: -march (the user's flags would decide) and intrinsics
 // in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with TENSOR__PASS_OPEN, adds its kernels,
-// ends it with TENSOR__PASS_CLOSE.
+// ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS: only undefines the words of the formulas.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
-#ifndef TENSOR__PASS_CLOSE
+#if !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
 
 // ------------------------------------------------------------------------------
 // >>simd                                           MARK: vector vocabulary and math
@@ -3643,7 +3643,7 @@ TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
 #define V_SOFTPLUS(x) TENSOR__K(softplus)(x)
 #endif   // !TENSOR__PASS_CLOSE
 
-#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE)
+#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
 
 // ------------------------------------------------------------------------------
 // >>kernel-pointwise                               MARK: pointwise bodies
@@ -4596,69 +4596,72 @@ static const tensor__isa_t TENSOR__K(isa) = {
     TENSOR__K(gemm_f32), TENSOR__K(random), TENSOR__K(load), TENSOR__K(store), TENSOR__K(find),
     TENSOR__K(transpose),
 };
+#endif   // core kernels
 
+#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE)     // the words of the formulas end
 #undef F_A
-#undef F_B
-#undef F_C_
-#undef F_Y
-#undef F_G
-#undef F_P
-#undef F_C
-#undef F_INF
-#undef F_ADD
-#undef F_SUB
-#undef F_MUL
-#undef F_DIV
-#undef F_NEG
 #undef F_ABS
-#undef F_SIGN
-#undef F_SQRT
-#undef F_RSQRT
-#undef F_MIN
-#undef F_MAX
-#undef F_FLOORDIV
-#undef F_FMOD
-#undef F_REMAINDER
-#undef F_FLOOR
-#undef F_CEIL
-#undef F_TRUNC
-#undef F_ROUND
-#undef F_POW
+#undef F_ACOS
+#undef F_ADD
+#undef F_AND
+#undef F_ASIN
+#undef F_ATAN
 #undef F_ATAN2
+#undef F_B
+#undef F_C
+#undef F_CEIL
+#undef F_COS
+#undef F_COSH
+#undef F_C_
+#undef F_DIV
+#undef F_EQ
+#undef F_ERF
+#undef F_ERFC
 #undef F_EXP
 #undef F_EXP2
 #undef F_EXPM1
+#undef F_FLOOR
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_G
+#undef F_GE
+#undef F_GELU
+#undef F_GT
+#undef F_INF
+#undef F_ISNAN
+#undef F_LE
 #undef F_LOG
-#undef F_LOG2
 #undef F_LOG10
 #undef F_LOG1P
-#undef F_SIN
-#undef F_COS
-#undef F_TAN
-#undef F_ASIN
-#undef F_ACOS
-#undef F_ATAN
-#undef F_SINH
-#undef F_COSH
-#undef F_TANH
-#undef F_SIGMOID
-#undef F_ERF
-#undef F_ERFC
-#undef F_GELU
+#undef F_LOG2
 #undef F_LT
-#undef F_LE
-#undef F_GT
-#undef F_GE
-#undef F_EQ
+#undef F_MAX
+#undef F_MIN
+#undef F_MUL
 #undef F_NE
-#undef F_ISNAN
-#undef F_AND
+#undef F_NEG
 #undef F_OR
-#undef F_XOR
+#undef F_P
+#undef F_POLYGAMMA
+#undef F_POW
+#undef F_REMAINDER
+#undef F_ROUND
+#undef F_RSQRT
 #undef F_SEL
-#endif   // core kernels
+#undef F_SIGMOID
+#undef F_SIGN
+#undef F_SIN
+#undef F_SINH
+#undef F_SQRT
+#undef F_SUB
+#undef F_TAN
+#undef F_TANH
+#undef F_TRUNC
+#undef F_XOR
+#undef F_Y
+#endif
 
-#ifndef TENSOR__PASS_OPEN
+#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_WORDS)
 /* simd_end.h: closes a pass of simd.h. */
 #if defined(__clang__)
 #if TENSOR__PASS > 0
@@ -7808,66 +7811,16 @@ static const tensor__body_t tensor__backward_f64[TENSOR_OP_POINTWISE_COUNT] = {
 #undef TENSOR__NONE
 };
 
-#undef F_A
-#undef F_B
-#undef F_C_
-#undef F_Y
-#undef F_G
-#undef F_P
-#undef F_C
-#undef F_INF
-#undef F_ADD
-#undef F_SUB
-#undef F_MUL
-#undef F_DIV
-#undef F_NEG
-#undef F_ABS
-#undef F_SIGN
-#undef F_SQRT
-#undef F_RSQRT
-#undef F_MIN
-#undef F_MAX
-#undef F_FLOORDIV
-#undef F_FMOD
-#undef F_REMAINDER
-#undef F_FLOOR
-#undef F_CEIL
-#undef F_TRUNC
-#undef F_ROUND
-#undef F_POW
-#undef F_ATAN2
-#undef F_EXP
-#undef F_EXP2
-#undef F_EXPM1
-#undef F_LOG
-#undef F_LOG2
-#undef F_LOG10
-#undef F_LOG1P
-#undef F_SIN
-#undef F_COS
-#undef F_TAN
-#undef F_ASIN
-#undef F_ACOS
-#undef F_ATAN
-#undef F_SINH
-#undef F_COSH
-#undef F_TANH
-#undef F_SIGMOID
-#undef F_ERF
-#undef F_ERFC
-#undef F_GELU
-#undef F_POLYGAMMA
-#undef F_LT
-#undef F_LE
-#undef F_GT
-#undef F_GE
-#undef F_EQ
-#undef F_NE
-#undef F_ISNAN
-#undef F_AND
-#undef F_OR
-#undef F_XOR
-#undef F_SEL
+// The quoted name is found beside this file whatever the include path.
+#ifndef TENSOR_SELF
+#define TENSOR_SELF "tensor.h"
+#endif
+// Ends the words of the formulas, here and below.
+#define TENSOR__PASS 0
+#define TENSOR__PASS_WORDS
+#include TENSOR_SELF
+#undef TENSOR__PASS_WORDS
+#undef TENSOR__PASS
 // int64_t with wrap-around, for NUM, CMP and LOG rows.
 #define F_A (((const int64_t *)in[0])[i])
 #define F_B (((const int64_t *)in[1])[i])
@@ -7966,70 +7919,13 @@ static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
 #undef TENSOR__FORWARD_FLT
 #undef TENSOR__ENTRY_NUM
 #undef TENSOR__ENTRY_FLT
-#undef F_A
-#undef F_B
-#undef F_C_
-#undef F_Y
-#undef F_G
-#undef F_P
-#undef F_C
-#undef F_INF
-#undef F_ADD
-#undef F_SUB
-#undef F_MUL
-#undef F_DIV
-#undef F_NEG
-#undef F_ABS
-#undef F_SIGN
-#undef F_SQRT
-#undef F_RSQRT
-#undef F_MIN
-#undef F_MAX
-#undef F_FLOORDIV
-#undef F_FMOD
-#undef F_REMAINDER
-#undef F_FLOOR
-#undef F_CEIL
-#undef F_TRUNC
-#undef F_ROUND
-#undef F_POW
-#undef F_ATAN2
-#undef F_EXP
-#undef F_EXP2
-#undef F_EXPM1
-#undef F_LOG
-#undef F_LOG2
-#undef F_LOG10
-#undef F_LOG1P
-#undef F_SIN
-#undef F_COS
-#undef F_TAN
-#undef F_ASIN
-#undef F_ACOS
-#undef F_ATAN
-#undef F_SINH
-#undef F_COSH
-#undef F_TANH
-#undef F_SIGMOID
-#undef F_ERF
-#undef F_ERFC
-#undef F_GELU
-#undef F_LT
-#undef F_LE
-#undef F_GT
-#undef F_GE
-#undef F_EQ
-#undef F_NE
-#undef F_ISNAN
-#undef F_AND
-#undef F_OR
-#undef F_XOR
-#undef F_SEL
+#define TENSOR__PASS 0
+#define TENSOR__PASS_WORDS
+#include TENSOR_SELF
+#undef TENSOR__PASS_WORDS
+#undef TENSOR__PASS
 
-// The passes per instruction set. The quoted name is found beside this file whatever the include path.
-#ifndef TENSOR_SELF
-#define TENSOR_SELF "tensor.h"
-#endif
+// The passes per instruction set.
 #define TENSOR__PASS 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
@@ -10082,66 +9978,11 @@ static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
 #undef TENSOR__TWO
 #undef TENSOR__THREE
 #undef TENSOR__NONE
-#undef F_A
-#undef F_B
-#undef F_C_
-#undef F_Y
-#undef F_G
-#undef F_P
-#undef F_C
-#undef F_INF
-#undef F_ADD
-#undef F_SUB
-#undef F_MUL
-#undef F_DIV
-#undef F_NEG
-#undef F_ABS
-#undef F_SIGN
-#undef F_SQRT
-#undef F_RSQRT
-#undef F_MIN
-#undef F_MAX
-#undef F_FLOORDIV
-#undef F_FMOD
-#undef F_REMAINDER
-#undef F_FLOOR
-#undef F_CEIL
-#undef F_TRUNC
-#undef F_ROUND
-#undef F_POW
-#undef F_ATAN2
-#undef F_EXP
-#undef F_EXP2
-#undef F_EXPM1
-#undef F_LOG
-#undef F_LOG2
-#undef F_LOG10
-#undef F_LOG1P
-#undef F_SIN
-#undef F_COS
-#undef F_TAN
-#undef F_ASIN
-#undef F_ACOS
-#undef F_ATAN
-#undef F_SINH
-#undef F_COSH
-#undef F_TANH
-#undef F_SIGMOID
-#undef F_ERF
-#undef F_ERFC
-#undef F_GELU
-#undef F_POLYGAMMA
-#undef F_LT
-#undef F_LE
-#undef F_GT
-#undef F_GE
-#undef F_EQ
-#undef F_NE
-#undef F_ISNAN
-#undef F_AND
-#undef F_OR
-#undef F_XOR
-#undef F_SEL
+#define TENSOR__PASS 0
+#define TENSOR__PASS_WORDS
+#include TENSOR_SELF
+#undef TENSOR__PASS_WORDS
+#undef TENSOR__PASS
 
 TENSOR__FN void tensor__reads_fill(void) {
     for (int id = 0; id < TENSOR_OP_POINTWISE_COUNT; id++) {
