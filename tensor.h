@@ -588,6 +588,7 @@ TENSOR_API tensor_t *tensor_rad2deg(tensor_t *x);
 TENSOR_API tensor_t *tensor_reciprocal(tensor_t *x);
 TENSOR_API tensor_t *tensor_relu(tensor_t *x);
 TENSOR_API tensor_t *tensor_round(tensor_t *x);                         // half to even
+TENSOR_API tensor_t *tensor_round_decimals(tensor_t *x, int decimals);  // floats; < 0 = before the point
 TENSOR_API tensor_t *tensor_rsqrt(tensor_t *x);
 TENSOR_API tensor_t *tensor_sgn(tensor_t *x);                           // sign
 TENSOR_API tensor_t *tensor_sigmoid(tensor_t *x);
@@ -640,6 +641,7 @@ TENSOR_API tensor_t *tensor_minimum_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_mul_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_pow_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_remainder_scalar(tensor_t *a, double b);
+TENSOR_API tensor_t *tensor_rpow_scalar(tensor_t *a, double b);         // b^a
 TENSOR_API tensor_t *tensor_rsub_scalar(tensor_t *a, double b);         // b - a
 TENSOR_API tensor_t *tensor_sub_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_xlogy_scalar(tensor_t *a, double b);
@@ -1255,6 +1257,8 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_pow_scalar(...) tensor__at(TENSOR_HERE, (tensor_pow_scalar)(__VA_ARGS__))
 #define tensor_remainder_scalar(...) tensor__at(TENSOR_HERE, (tensor_remainder_scalar)(__VA_ARGS__))
 #define tensor_rsub_scalar(...) tensor__at(TENSOR_HERE, (tensor_rsub_scalar)(__VA_ARGS__))
+#define tensor_rpow_scalar(...) tensor__at(TENSOR_HERE, (tensor_rpow_scalar)(__VA_ARGS__))
+#define tensor_round_decimals(...) tensor__at(TENSOR_HERE, (tensor_round_decimals)(__VA_ARGS__))
 #define tensor_sub_scalar(...) tensor__at(TENSOR_HERE, (tensor_sub_scalar)(__VA_ARGS__))
 #define tensor_where(...) tensor__at(TENSOR_HERE, (tensor_where)(__VA_ARGS__))
 #define tensor_lerp(...) tensor__at(TENSOR_HERE, (tensor_lerp)(__VA_ARGS__))
@@ -9640,11 +9644,14 @@ TENSOR__X(LT, lt) TENSOR__X(NE, ne) TENSOR__X(COPYSIGN, copysign) TENSOR__X(XLOG
 TENSOR__X(BITWISE_AND, bitwise_and) TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
 TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT, bitwise_right_shift)
 #undef TENSOR__X
-TENSOR_API tensor_t *(tensor_rsub_scalar)(tensor_t *a, double b) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "rsub_scalar", "a", a)) { return TENSOR__POISON; }
-    TENSOR__RETURN(tensor_sub(tensor_scalar(b, (tensor_dtype_t)tensor__weak(a->dtype, b)), a));
-}
+#define TENSOR__X(name, op)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, double b) {                                            \
+        TENSOR__MARK                                                                                         \
+        if (!TENSOR__USABLE(th_, #name, "a", a)) { return TENSOR__POISON; }                                  \
+        TENSOR__RETURN(op(tensor_scalar(b, (tensor_dtype_t)tensor__weak(a->dtype, b)), a));                  \
+    }
+TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
+#undef TENSOR__X
 TENSOR_API tensor_t *(tensor_where)(tensor_t *condition, tensor_t *a, tensor_t *b) {
     if (tensor__live(condition) && condition->dtype != TENSOR_BOOL) {
         return tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "where: condition %t must be bool, not %y",
@@ -9780,6 +9787,18 @@ TENSOR_API tensor_t *(tensor_frac)(tensor_t *x) {
         return tensor__fail(th_, TENSOR_ERR_DTYPE, "frac: x %t is %y, must be a float", x, x);
     }
     TENSOR__RETURN(tensor_sub(x, tensor_trunc(x)));
+}
+TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "round_decimals", "x", x)) { return TENSOR__POISON; }
+    if (!tensor__is_float(x->dtype)) {
+        return tensor__fail(th_, TENSOR_ERR_DTYPE, "round_decimals: x %t is %y, must be a float", x, x);
+    }
+    tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+    tensor_t *scale = tensor_scalar(pow(10, abs(decimals)), dtype), *y = tensor_to(x, dtype);
+    y = decimals < 0 ? tensor_mul(tensor_round(tensor_div(y, scale)), scale) :
+        tensor_div(tensor_round(tensor_mul(y, scale)), scale);
+    TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)x->dtype));
 }
 TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     TENSOR__MARK

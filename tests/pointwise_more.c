@@ -72,7 +72,7 @@ static void small_integers(void) {
 static tensor_t *edges(void) { return X(-2.5, -1, -0.0, 0, 0.5, 1, 3, NANF, INF, -INF); }
 static void unary_values(void) {
     const double e = 1e-15, pi = 3.141592653589793;
-    tensor_t *x = edges();
+    tensor_t *x = edges(), *a;
     IS(e, tensor_acosh(x), NANF, NANF, NANF, NANF, NANF, 0, 1.762747174039086, NANF, INF, NANF);
     IS(e, tensor_asinh(x), -1.6472311463710958, -0.881373587019543, -0.0, 0, 0.48121182505960347,
        0.881373587019543, 1.8184464592320668, NANF, INF, -INF);
@@ -105,6 +105,16 @@ static void unary_values(void) {
     IS(0, tensor_isneginf(x), 0, 0, 0, 0, 0, 0, 0, 0, 0, 1);
     IS(0, tensor_isposinf(tensor_to(x, TENSOR_I64)), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     IS(0, tensor_sgn(X(-3, 0, 2)), -1, 0, 1);
+    a = tensor_to(X(1.25, -1.35, 2.675, 149, NANF, INF), TENSOR_F32);
+    IS(0, tensor_round_decimals(a, 1), 1.2000000476837158, -1.399999976158142, 2.700000047683716, 149, NANF,
+       INF);
+    IS(0, tensor_round_decimals(a, 2), 1.25, -1.350000023841858, 2.680000066757202, 149, NANF, INF);
+    IS(0, tensor_round_decimals(a, -1), 0, -0.0, 0, 150, NANF, INF);
+    IS(0, tensor_round_decimals(X(2.675, 0.5), 2), 2.68, 0.5);
+    IS(0, tensor_round_decimals(X(2.5, 149), 0), 2, 149);
+    IS(0, tensor_rpow_scalar(X(-1, 0, 0.5, 3), 2), 0.5, 1, 1.4142135623730951, 8);
+    IS(0, tensor_rpow_scalar(tensor_to(X(0, 3), TENSOR_I16), 2), 1, 8);
+    CHECK(tensor_dtype(tensor_rpow_scalar(tensor_to(X(0, 3), TENSOR_I16), 2)) == TENSOR_I16);
     IS(0, tensor_positive(x), -2.5, -1, -0.0, 0, 0.5, 1, 3, NANF, INF, -INF);
     IS(e, tensor_logit(X(-.5, 0, .2, .5, .9, 1, 1.5), -1), NANF, -INF, -1.3862943611198906, 0,
        2.1972245773362196, INF, NANF);
@@ -123,6 +133,7 @@ static void unary_values(void) {
     IS(0, tensor_clamp_max(X(-INF, NANF, 3), 2), -INF, NANF, 2);
     CHECK_POISON(tensor_positive(tensor_ones_of(TENSOR_BOOL, 2)), TENSOR_ERR_DTYPE, "x [2] is bool");
     CHECK_POISON(tensor_frac(tensor_ones_of(TENSOR_I8, 2)), TENSOR_ERR_DTYPE, "frac: x [2] is i8");
+    CHECK_POISON(tensor_round_decimals(tensor_ones_of(TENSOR_I8, 2), 1), TENSOR_ERR_DTYPE, "x [2] is i8");
     CHECK_POISON(tensor_polygamma(-1, x), TENSOR_ERR_SHAPE, "polygamma: n -1");
     CHECK_POISON(tensor_nan_to_num(NULL, 0, 0, 0), TENSOR_ERR_OWNER, "nan_to_num");
 }
@@ -221,6 +232,7 @@ static tensor_t *lerp_in_place(tensor_t *x) {
     tensor_t *y = tensor_erfinv_(tensor_mul_scalar(x, 0.2));
     return tensor_mul(y, tensor_lerp_scalar_(tensor_sin_(tensor_mul_scalar(x, 0.2)), tensor_square(x), 0.3));
 }
+static tensor_t *rpow_of(tensor_t *x) { return tensor_rpow_scalar(x, 1.7); }
 static tensor_t *nan_of(tensor_t *x) { return tensor_nan_to_num(tensor_square(x), 0, NANF, NANF); }
 static tensor_t *call(tensor_t *const *in, int n, void *user) {
     one_t f;
@@ -242,7 +254,8 @@ static void gradients(void) {
         one_t f;
     } list[] = {
 #define G(f) {#f, f}
-        G((tensor_frac)), G((tensor_deg2rad)), G((tensor_digamma)), G(logit_eps), G(lerp_half), G(clamp_both),
+        G(rpow_of), G((tensor_frac)), G((tensor_deg2rad)), G((tensor_digamma)), G(logit_eps), G(lerp_half),
+        G(clamp_both),
         G(fmax_of), G(fmin_of), G(ldexp_of), G(digamma_in_place), G(lerp_in_place), G(nan_of)};
     int k;
     for (k = 0; k < COUNT(list); k++) {
