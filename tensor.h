@@ -9608,7 +9608,10 @@ TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
     }
     return tensor__unary_p(TENSOR_OP_POLYGAMMA, x, n, 0);
 }
-TENSOR_API tensor_t *(tensor_digamma)(tensor_t *x) { return (tensor_polygamma)(0, x); }
+TENSOR_API tensor_t *(tensor_digamma)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_polygamma)(0, x));
+}
 TENSOR_API tensor_t *(tensor_elu)(tensor_t *x, double alpha) {
     return tensor__unary_p(TENSOR_OP_ELU, x, alpha, 0);
 }
@@ -9770,11 +9773,26 @@ TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *
     if (hi) { x = tensor_where(tensor_logical_or(tensor_gt(x, hi), tensor_isnan(hi)), hi, x); }
     TENSOR__RETURN(x);
 }
-TENSOR_API tensor_t *(tensor_deg2rad)(tensor_t *x) { return (tensor_mul_scalar)(x, 0.017453292519943295); }
-TENSOR_API tensor_t *(tensor_rad2deg)(tensor_t *x) { return (tensor_mul_scalar)(x, 57.29577951308232); }
-TENSOR_API tensor_t *(tensor_sgn)(tensor_t *x) { return (tensor_sign)(x); }
-TENSOR_API tensor_t *(tensor_isneginf)(tensor_t *x) { return (tensor_eq_scalar)(x, -(double)INFINITY); }
-TENSOR_API tensor_t *(tensor_isposinf)(tensor_t *x) { return (tensor_eq_scalar)(x, (double)INFINITY); }
+TENSOR_API tensor_t *(tensor_deg2rad)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_mul_scalar)(x, 0.017453292519943295));
+}
+TENSOR_API tensor_t *(tensor_rad2deg)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_mul_scalar)(x, 57.29577951308232));
+}
+TENSOR_API tensor_t *(tensor_sgn)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_sign)(x));
+}
+TENSOR_API tensor_t *(tensor_isneginf)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_eq_scalar)(x, -(double)INFINITY));
+}
+TENSOR_API tensor_t *(tensor_isposinf)(tensor_t *x) {
+    TENSOR__MARK
+    TENSOR__RETURN((tensor_eq_scalar)(x, (double)INFINITY));
+}
 TENSOR_API tensor_t *(tensor_positive)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "positive", "x", x)) { return TENSOR__POISON; }

@@ -136,6 +136,8 @@ static void unary_values(void) {
     CHECK_POISON(tensor_round_decimals(tensor_ones_of(TENSOR_I8, 2), 1), TENSOR_ERR_DTYPE, "x [2] is i8");
     CHECK_POISON(tensor_polygamma(-1, x), TENSOR_ERR_SHAPE, "polygamma: n -1");
     CHECK_POISON(tensor_nan_to_num(NULL, 0, 0, 0), TENSOR_ERR_OWNER, "nan_to_num");
+    CHECK_POISON(tensor_deg2rad(NULL), TENSOR_ERR_OWNER, "deg2rad: mul");
+    CHECK_POISON(tensor_digamma(NULL), TENSOR_ERR_OWNER, "digamma: polygamma");
 }
 static void binary_values(void) {
     const double e = 1e-15;
