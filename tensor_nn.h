@@ -3706,7 +3706,8 @@ NN__COMPOSED(normalize, (tensor_t *x, double p, int64_t dim, double eps), 0, "",
              (tensor_div)(x, (tensor_clamp_min)(nn__p_norm(x, p, dim, 1), eps)))
 NN__COMPOSED(relu6, (tensor_t *x), 0, "", (tensor_hardtanh)(x, 0, 6))
 NN__COMPOSED(rrelu, (tensor_t *x, double lower, double upper, int training), !(lower <= upper),
-             "lower is above upper", training ? nn__random_slopes(x, lower, upper) : (tensor_leaky_relu)(x, (lower + upper) / 2))
+             "lower is above upper",
+             training ? nn__random_slopes(x, lower, upper) : (tensor_leaky_relu)(x, (lower + upper) / 2))
 NN__COMPOSED(selu, (tensor_t *x), 0, "",
              (tensor_mul_scalar)((tensor_elu)(x, 1.6732632423543772), 1.0507009873554805))
 NN__COMPOSED(softmin, (tensor_t *x, int64_t dim), 0, "", (tensor_softmax)((tensor_neg)(x), dim))
