@@ -320,6 +320,11 @@ TENSOR_API tensor_scope_t tensor_scope_begin_no_grad(void);
 //   -> scope;  errors OUT_OF_MEMORY
 TENSOR_API tensor_scope_t tensor_scope_begin_grad(void);
 
+// Opens a scope of inference mode: nothing is recorded, not even inside tensor_scope_begin_grad, and what is
+// made in it can never be saved for backward, nor be changed in place outside of it.
+//   -> scope;  errors OUT_OF_MEMORY
+TENSOR_API tensor_scope_t tensor_scope_begin_inference(void);
+
 // Releases what the scope owns and leaves it open.
 //   scope   also closes scopes opened inside it and left open
 //   -> code;  errors OWNER if the scope has ended or is another thread's
@@ -1085,14 +1090,45 @@ TENSOR_API tensor_t *tensor_requires_grad_(tensor_t *x, int on);
 // Whether x requires grad / was made by the user rather than a recorded op.   -> 1 or 0;  errors none
 TENSOR_API int tensor_requires_grad(tensor_t *x);
 TENSOR_API int tensor_is_leaf(tensor_t *x);
+// Whether x was made in inference mode.   -> 1 or 0;  errors none
+TENSOR_API int tensor_is_inference(tensor_t *x);
+// Name of the operation that made x, "mul" or a custom function's.   -> borrowed string, NULL for a leaf;
+// errors none
+TENSOR_API const char *tensor_grad_fn_name(tensor_t *x);
+// Takes x, which is no view, out of its graph.   -> x;  errors AUTOGRAD (a view: use tensor_detach)
+TENSOR_API tensor_t *tensor_detach_(tensor_t *x);
 // The accumulated gradient.   -> borrowed (owned by x); NULL if there is none;  errors none
 TENSOR_API tensor_t *tensor_grad(tensor_t *x);
 // Sets the gradient (NULL drops it).   -> code;  errors SHAPE, DTYPE
 TENSOR_API int tensor_set_grad(tensor_t *x, tensor_t *grad);
-// Keeps the gradient of a non-leaf in tensor_grad(x) during backward.   -> x;  errors AUTOGRAD
+// Adds the gradient of a non-leaf, as its hooks left it, to tensor_grad(x) in every pass (those of
+// tensor_autograd_grad too).   -> x;  errors AUTOGRAD
 TENSOR_API tensor_t *tensor_retain_grad(tensor_t *x);
 // Whether operations of the calling thread are recorded.   -> 1 or 0;  errors none
 TENSOR_API int tensor_grad_enabled(void);
+// Switches recording on (not in inference mode) or off until the innermost scope ends.   -> what it was;
+// errors none
+TENSOR_API int tensor_set_grad_enabled(int on);
+// Anomaly mode, until the innermost scope ends: backward fails at the first node that makes a NaN and names
+// its operation and where that was called. Costs a look at every gradient.   -> what it was;  errors none
+TENSOR_API int tensor_set_detect_anomaly(int on);
+
+typedef tensor_t *(*tensor_hook_t)(tensor_t *grad, void *user);
+typedef void (*tensor_post_hook_t)(tensor_t *x, void *user);
+
+// Calls fn with the gradient of x, summed over all its uses, in every backward pass; several hooks run in the
+// order of registration. Gone with the graph of x.
+//   x       requires grad; an in-place change of x later on leaves the hook with the old value
+//   fn      returns the gradient to go on with (shape and dtype of grad), NULL = grad as it is
+//   -> handle for tensor_remove_hook, 0 on failure;  errors AUTOGRAD, OWNER if fn is NULL
+TENSOR_API int64_t tensor_register_hook(tensor_t *x, tensor_hook_t fn, void *user);
+// Calls fn(x, user) in every backward pass as soon as tensor_grad(x) is complete: an optimizer may step and
+// drop the gradient there.
+//   x       leaf that requires grad
+//   -> handle, 0 on failure;  errors AUTOGRAD, OWNER if fn is NULL
+TENSOR_API int64_t tensor_register_post_accumulate_grad_hook(tensor_t *x, tensor_post_hook_t fn, void *user);
+// Removes a hook.   -> 1, 0 if it is gone already;  errors none
+TENSOR_API int tensor_remove_hook(int64_t handle);
 
 // Adds d loss / d leaf into the grad of every leaf that requires it; frees the graph's saved values.
 //   loss    one element
@@ -1109,7 +1145,8 @@ TENSOR_API int tensor_backward_with(tensor_t *y, tensor_t *grad, int flags);
 
 // Gradients of outputs with respect to inputs, without touching any .grad (torch.autograd.grad).
 //   outputs  no tensors; grad_outputs their gradients (NULL, or NULL entries, = 1 for one element)
-//   inputs   ni tensors, leaves or not; gradients[i] receives d / d inputs[i], always filled
+//   inputs   ni tensors that require grad, leaves or not; gradients[i] receives d / d inputs[i], always
+//            filled. Nodes that lead to none of them are left alone.
 //   flags    as above; TENSOR_ALLOW_UNUSED gives NULL instead of an error for an input outside the graph
 //   -> code (gradients are new, poison on failure);  errors AUTOGRAD, SHAPE
 TENSOR_API int tensor_autograd_grad(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
@@ -1130,25 +1167,85 @@ struct tensor_function_t {
 //   user    handed to ctx; freed by fn->destroy
 //   -> new;  grad by fn->backward (differentiable itself if made of tensor ops);  errors what forward raises
 TENSOR_API tensor_t *tensor_apply(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n);
+// The same with 1..4 results: forward returns the first and gives the others to tensor_set_output.
+//   outputs  receives nout tensors; always filled (poison on failure)
+//   -> code;  errors what forward raises
+TENSOR_API int tensor_apply_n(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n,
+                              tensor_t **outputs, int nout);
+// Inside forward: result k (1..3).   -> code;  errors INDEX
+TENSOR_API int tensor_set_output(tensor_function_ctx_t *ctx, int k, tensor_t *y);
+// Inside forward: input i is changed in place and is one of the results.   -> code;  errors INDEX, AUTOGRAD
+// (leaf that requires grad)
+TENSOR_API int tensor_mark_dirty(tensor_function_ctx_t *ctx, int i);
+// Inside forward: result k has no gradient.   -> code;  errors INDEX
+TENSOR_API int tensor_mark_non_differentiable(tensor_function_ctx_t *ctx, int k);
 // Inside forward: keeps x (an input or the result) for backward, as saved value slot (0..7).   -> code;
 // errors INDEX
 TENSOR_API int tensor_save_for_backward(tensor_function_ctx_t *ctx, int slot, tensor_t *x);
 // Inside backward: the saved value.   -> borrowed;  errors AUTOGRAD if it was changed since
 TENSOR_API tensor_t *tensor_saved(tensor_function_ctx_t *ctx, int slot);
-// Inside backward: whether the gradient of input i is wanted.   -> 1 or 0;  errors none
+// Inside backward: the gradient of result k, zeros if it was not used.   -> borrowed;  errors INDEX
+TENSOR_API tensor_t *tensor_grad_output(tensor_function_ctx_t *ctx, int k);
+// Inside forward or backward: whether the gradient of input i is wanted.   -> 1 or 0;  errors none
 TENSOR_API int tensor_needs_input_grad(tensor_function_ctx_t *ctx, int i);
 // The user pointer given to tensor_apply.   -> borrowed;  errors none
 TENSOR_API void *tensor_function_user(tensor_function_ctx_t *ctx);
 
-// Compares autograd with central differences in f64 (PyTorch: eps 1e-6, atol 1e-5, rtol 1e-3).
-//   fn      scalar or tensor function of n inputs; called many times
-//   inputs  n f64 leaves that require grad (others are constants)
-//   -> code, AUTOGRAD with the worst element in the text if they disagree;  errors AUTOGRAD, DTYPE
-TENSOR_API int tensor_gradcheck(tensor_t *(*fn)(tensor_t *const *inputs, int n, void *user), void *user,
-                                tensor_t *const *inputs, int n, double eps, double atol, double rtol);
+// What the functions below differentiate: a tensor computed from n tensors.
+typedef tensor_t *(*tensor_fn_t)(tensor_t *const *inputs, int n, void *user);
+
+// fn(inputs, n, user) that keeps no intermediate values: backward calls fn again, with the same random
+// numbers, and so gets the same bits for less memory (torch.utils.checkpoint without reentrance).
+//   fn      makes the same operations each time; parameters it captures get their gradients as usual
+//   user    must live until backward
+//   inputs  not changed in place until then
+//   -> new;  grad that of fn;  errors what fn raises; backward: AUTOGRAD if an input was changed
+TENSOR_API tensor_t *tensor_checkpoint(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n);
+
+// torch.autograd.functional. y = fn(inputs); inputs that are no floats are constants, their results NULL;
+// what y does not depend on has zeros. flags: TENSOR_CREATE_GRAPH makes the results differentiable. All
+// -> results new, always filled (poison on failure);  errors AUTOGRAD, SHAPE, OWNER (NULL), what fn raises
+
+// v times the Jacobian.
+//   v       shape of y; NULL = 1 (y of one element)
+//   vjp     n results of the shapes of the inputs
+//   -> y;  errors as above
+TENSOR_API tensor_t *tensor_vjp(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, tensor_t *v,
+                                tensor_t **vjp, int flags);
+// The Jacobian times v, by two backward passes.
+//   v       n tensors of the shapes of the inputs (not read for constants)
+//   jvp     one result of the shape of y
+//   -> y;  errors as above
+TENSOR_API tensor_t *tensor_jvp(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
+                                tensor_t *const *v, tensor_t **jvp, int flags);
+// The Jacobians: jacobian[i] has the shape of y followed by that of inputs[i].
+//   -> code;  errors as above
+TENSOR_API int tensor_jacobian(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
+                               tensor_t **jacobian, int flags);
+// Second derivatives of y, which has one element: hessian[i * n + j] has the shape of inputs[i] followed by
+// that of inputs[j].
+//   -> code;  errors as above
+TENSOR_API int tensor_hessian(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, tensor_t **hessian,
+                              int flags);
+// The Hessian times v, and v times the Hessian (cheaper; equal where second derivatives are continuous).
+//   v       n tensors of the shapes of the inputs (not read for constants)
+//   hvp     n results of the shapes of the inputs
+//   -> y;  errors as above
+TENSOR_API tensor_t *tensor_hvp(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
+                                tensor_t *const *v, tensor_t **hvp, int flags);
+TENSOR_API tensor_t *tensor_vhp(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
+                                tensor_t *const *v, tensor_t **vhp, int flags);
+
+// Compares autograd with central differences in f64, and two backward passes with each other.
+//   fn              called many times
+//   inputs          n f64 leaves that require grad, without elements that share memory (others are constants)
+//   eps atol rtol   0 = PyTorch's: 1e-6, 1e-5, 1e-3
+//   -> code, AUTOGRAD with the first mismatch in the text;  errors AUTOGRAD, DTYPE
+TENSOR_API int tensor_gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
+                                double atol, double rtol);
 // The same for the gradient of the gradient.   -> code;  errors AUTOGRAD, DTYPE
-TENSOR_API int tensor_gradgradcheck(tensor_t *(*fn)(tensor_t *const *inputs, int n, void *user), void *user,
-                                    tensor_t *const *inputs, int n, double eps, double atol, double rtol);
+TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
+                                    double atol, double rtol);
 
 // What the macros of >>sites call: they note the place of a call in its result, or in its error.
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t);
@@ -1504,8 +1601,15 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_normal_(...) tensor__at(TENSOR_HERE, (tensor_normal_)(__VA_ARGS__))
 #define tensor_requires_grad_(...) tensor__at(TENSOR_HERE, (tensor_requires_grad_)(__VA_ARGS__))
 #define tensor_grad(...) tensor__at(TENSOR_HERE, (tensor_grad)(__VA_ARGS__))
+#define tensor_detach_(...) tensor__at(TENSOR_HERE, (tensor_detach_)(__VA_ARGS__))
 #define tensor_retain_grad(...) tensor__at(TENSOR_HERE, (tensor_retain_grad)(__VA_ARGS__))
 #define tensor_apply(...) tensor__at(TENSOR_HERE, (tensor_apply)(__VA_ARGS__))
+#define tensor_checkpoint(...) tensor__at(TENSOR_HERE, (tensor_checkpoint)(__VA_ARGS__))
+#define tensor_vjp(...) tensor__at(TENSOR_HERE, (tensor_vjp)(__VA_ARGS__))
+#define tensor_jvp(...) tensor__at(TENSOR_HERE, (tensor_jvp)(__VA_ARGS__))
+#define tensor_hvp(...) tensor__at(TENSOR_HERE, (tensor_hvp)(__VA_ARGS__))
+#define tensor_vhp(...) tensor__at(TENSOR_HERE, (tensor_vhp)(__VA_ARGS__))
+#define tensor_grad_output(...) tensor__at(TENSOR_HERE, (tensor_grad_output)(__VA_ARGS__))
 #define tensor_saved(...) tensor__at(TENSOR_HERE, (tensor_saved)(__VA_ARGS__))
 #define tensor_scope_reset(...) tensor__at_int(TENSOR_HERE, (tensor_scope_reset)(__VA_ARGS__))
 #define tensor_scope_end(...) tensor__at_int(TENSOR_HERE, (tensor_scope_end)(__VA_ARGS__))
@@ -1522,8 +1626,18 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_backward_with(...) tensor__at_int(TENSOR_HERE, (tensor_backward_with)(__VA_ARGS__))
 #define tensor_autograd_grad(...) tensor__at_int(TENSOR_HERE, (tensor_autograd_grad)(__VA_ARGS__))
 #define tensor_save_for_backward(...) tensor__at_int(TENSOR_HERE, (tensor_save_for_backward)(__VA_ARGS__))
+#define tensor_apply_n(...) tensor__at_int(TENSOR_HERE, (tensor_apply_n)(__VA_ARGS__))
+#define tensor_set_output(...) tensor__at_int(TENSOR_HERE, (tensor_set_output)(__VA_ARGS__))
+#define tensor_mark_dirty(...) tensor__at_int(TENSOR_HERE, (tensor_mark_dirty)(__VA_ARGS__))
+#define tensor_mark_non_differentiable(...)                                                                  \
+    tensor__at_int(TENSOR_HERE, (tensor_mark_non_differentiable)(__VA_ARGS__))
+#define tensor_jacobian(...) tensor__at_int(TENSOR_HERE, (tensor_jacobian)(__VA_ARGS__))
+#define tensor_hessian(...) tensor__at_int(TENSOR_HERE, (tensor_hessian)(__VA_ARGS__))
 #define tensor_gradcheck(...) tensor__at_int(TENSOR_HERE, (tensor_gradcheck)(__VA_ARGS__))
 #define tensor_gradgradcheck(...) tensor__at_int(TENSOR_HERE, (tensor_gradgradcheck)(__VA_ARGS__))
+#define tensor_register_hook(...) tensor__at_i64(TENSOR_HERE, (tensor_register_hook)(__VA_ARGS__))
+#define tensor_register_post_accumulate_grad_hook(...)                                                       \
+    tensor__at_i64(TENSOR_HERE, (tensor_register_post_accumulate_grad_hook)(__VA_ARGS__))
 #define tensor_size(...) tensor__at_i64(TENSOR_HERE, (tensor_size)(__VA_ARGS__))
 #define tensor_stride(...) tensor__at_i64(TENSOR_HERE, (tensor_stride)(__VA_ARGS__))
 #define tensor_item_i64(...) tensor__at_i64(TENSOR_HERE, (tensor_item_i64)(__VA_ARGS__))
@@ -1896,15 +2010,21 @@ enum { TENSOR__API_VERSION = 1, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0 };
 enum {                                  // tensor_t.flags
     TENSOR__REQUIRES_GRAD = 1,          // leaf marked by the user
-    TENSOR__RETAINS_GRAD = 2, TENSOR__CONTIGUOUS = 4,
-    TENSOR__NO_GRAD_VIEW = 8            // view made under no_grad: an in-place change cannot be recorded
+    TENSOR__HOOKED = 2,                 // leaf with hooks: next is its tensor__extra_t
+    TENSOR__CONTIGUOUS = 4,
+    TENSOR__NO_GRAD_VIEW = 8,           // view made under no_grad: an in-place change cannot be recorded
+    TENSOR__MULTI_VIEW = 16,            // one of several views of one call (split): the same
+    TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
+    TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
+enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2 };    // tensor__thread_t.modes
 
 typedef struct tensor__thread_t tensor__thread_t;
 typedef struct tensor__node_t tensor__node_t;
 typedef struct tensor__storage_t tensor__storage_t;
 typedef struct tensor__row_t tensor__row_t;
 typedef struct tensor__grad_t tensor__grad_t;
+typedef struct tensor__extra_t tensor__extra_t;
 
 // Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
 // texts.
@@ -1939,7 +2059,7 @@ struct tensor_t {
     tensor_t *grad;
     tensor__thread_t *home;             // owner of slot and of the header's memory
     const char *op, *site;              // what made it, where
-    tensor_t *next;                     // in a free list
+    tensor_t *next;                     // in a free list; of a hooked leaf: its tensor__extra_t
     uint64_t epoch;                     // scope resets of the home thread at its death
     tensor__count_t lock;               // guards grad during accumulation
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -2026,7 +2146,8 @@ typedef struct tensor__saved_t {
 struct tensor__node_t {
     tensor__count_t refs;
     int16_t klass;
-    uint8_t nout, used;                 // used: its saved values were dropped by a backward pass
+    // used: its saved values were dropped, 1 by a backward pass, 2 by a checkpoint that can make them anew
+    uint8_t nout, used;
     int32_t nin, nsaved;
     const tensor__row_t *row;
     uint64_t seq;                       // larger than that of every input
@@ -2037,7 +2158,7 @@ struct tensor__node_t {
     tensor__meta_t *in, *out;           // shapes of inputs and outputs
     tensor_params_t *p;                 // NULL if the op takes none
     tensor_generator_t rng;
-    tensor_t **retain;                  // nout headers whose grad is to be kept (not counted), or NULL
+    tensor__extra_t *extra;             // what few nodes have, or NULL
     void *custom;                       // tensor_function_ctx_t of a user function
     tensor__node_t *next;               // worklist of nodes being freed; free list
 };
@@ -2051,6 +2172,7 @@ struct tensor__grad_t {
     tensor_t **gx;
     const tensor_params_t *p;
     int create;
+    const struct tensor__pass_t *pass;  // NULL = the gradients of all inputs are wanted
     tensor_t *value[TENSOR__MAX_IN + TENSOR__MAX_OUT];   // unpacked saved values
 };
 
@@ -4991,9 +5113,10 @@ struct tensor__thread_t {
     uint32_t scope_id;              // last given out
     int32_t depth;
     // user: not one of the library's own
-    struct { int64_t mark; uint32_t id; uint8_t grad_mode, user; } *scopes;
+    struct { int64_t mark; uint32_t id; uint8_t grad_mode, modes, user; } *scopes;
     int32_t scope_room;
-    uint8_t grad_mode, in_parallel;
+    uint8_t grad_mode, modes, in_parallel;
+    uint8_t born;                   // flags of new headers: TENSOR__INFERENCE or none
     uint64_t seq;                   // of the last node
     uint64_t epoch;                 // resets and ends of user scopes
     tensor_t *headers, *headers_tail;           // dead headers, oldest first
@@ -5057,6 +5180,8 @@ struct tensor_context_t {
     tensor_error_fn_t error_fn;
     void *error_user;
     tensor__owned_t *owned;
+    struct tensor__hook_t *hooks;   // all there are
+    int64_t last_hook;
     int isa, isa_known, reference;
     // kernels of the plain door; NULL before the first choice and as reference
     const struct tensor__isa_t *plain;
@@ -5737,6 +5862,7 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
     TENSOR__LOCK(&ctx->mutex);
     tensor__raw_t *r = ctx->raw;
     ctx->raw = NULL;
+    ctx->hooks = NULL;
     while (r) {
         tensor__raw_t *next = r->next;
         ctx->allocator.free(ctx->allocator.user, r, (size_t)r->bytes, 64);
@@ -6183,13 +6309,53 @@ TENSOR__INLINE int tensor__enlist(tensor__thread_t *th, tensor_t *t) {
     return 1;
 }
 
+// What few nodes and leaves have. A hook is in the list of its owner and in that of the context.
+typedef struct tensor__hook_t {
+    struct tensor__hook_t *next, *other, **prev;
+    tensor__extra_t *owner;
+    int64_t id;
+    int32_t output;                     // of the node; < 0: after the sum went into a leaf's grad
+    tensor_hook_t fn;
+    tensor_post_hook_t post;
+    void *user;
+} tensor__hook_t;
+struct tensor__extra_t {
+    tensor_t *retain[TENSOR__MAX_OUT];  // headers whose grad is to be kept (not counted)
+    tensor__hook_t *hooks;              // in the order of registration
+    struct tensor__region_t *region;    // the checkpoint it lies in, at place index
+    int32_t index;
+};
+TENSOR__INLINE tensor__extra_t *tensor__leaf_extra(const tensor_t *t) {
+    return (tensor__extra_t *)(void *)t->next;
+}
+TENSOR__FN void tensor__region_leave(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
+TENSOR__FN void tensor__hook_unlink(tensor__hook_t *h) {
+    *h->prev = h->other;
+    if (h->other) { h->other->prev = h->prev; }
+}
+TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor__extra_t *e) {
+    while (e->hooks) {
+        tensor__hook_t *h = e->hooks;
+        e->hooks = h->next;
+        TENSOR__LOCK(&th->ctx->mutex);
+        tensor__hook_unlink(h);
+        TENSOR__UNLOCK(&th->ctx->mutex);
+        tensor__raw_free(th->ctx, h);
+    }
+    if (e->region) { tensor__region_leave(th, e->region, e->index); }
+    tensor__raw_free(th->ctx, e);
+}
+
 TENSOR__FN void tensor__drop(tensor_t *t);
 // The end of a header: its references go, its memory waits in quarantine.
 TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     t->state = TENSOR__DEAD;
     tensor__count(&th->live_tensors, -1);
+    if (t->flags & TENSOR__HOOKED) { tensor__extra_free(th, tensor__leaf_extra(t)); }
     if (t->node) {
-        if (t->node->retain && t->node->retain[t->output] == t) { t->node->retain[t->output] = NULL; }
+        if (t->node->extra && t->node->extra->retain[t->output] == t) {
+            t->node->extra->retain[t->output] = NULL;
+        }
         tensor__node_drop(th, t->node);
         t->node = NULL;
     }
@@ -6283,10 +6449,21 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
     th->scopes[th->depth].mark = th->top;
     th->scopes[th->depth].id = s.id;
     th->scopes[th->depth].grad_mode = th->grad_mode;
+    th->scopes[th->depth].modes = th->modes;
     th->scopes[th->depth].user = 0;
     th->depth++;
-    th->grad_mode = (uint8_t)grad_mode;
+    th->grad_mode = (uint8_t)(grad_mode && !(th->modes & TENSOR__INFERRING));
     return s;
+}
+TENSOR__INLINE void tensor__set_modes(tensor__thread_t *th, int modes) {
+    th->modes = (uint8_t)modes;
+    th->born = modes & TENSOR__INFERRING ? TENSOR__INFERENCE : 0;
+}
+// Scope i and those inside it are no more: modes are what they were before.
+TENSOR__INLINE void tensor__scope_restore(tensor__thread_t *th, int i) {
+    th->grad_mode = th->scopes[i].grad_mode;
+    if (th->modes != th->scopes[i].modes) { tensor__set_modes(th, th->scopes[i].modes); }
+    th->depth = i;
 }
 // A scope of the user's: its resets and ends count as epochs, the library's own scopes do not, so that a
 // stale pointer is noticed however many layers ran since.
@@ -6301,6 +6478,12 @@ TENSOR_API tensor_scope_t (tensor_scope_begin)(void) {
 }
 TENSOR_API tensor_scope_t (tensor_scope_begin_no_grad)(void) { return tensor__user_scope(tensor__self(), 0); }
 TENSOR_API tensor_scope_t (tensor_scope_begin_grad)(void) { return tensor__user_scope(tensor__self(), 1); }
+TENSOR_API tensor_scope_t (tensor_scope_begin_inference)(void) {
+    tensor__thread_t *th = tensor__self();
+    tensor_scope_t s = tensor__user_scope(th, 0);
+    if (s.thread) { tensor__set_modes(th, th->modes | TENSOR__INFERRING); }
+    return s;
+}
 // For tensor_nn.h: a scope that is no epoch. grad_mode < 0 = as it is.
 TENSOR__FN tensor_scope_t tensor__inner_scope(int grad_mode) {
     tensor__thread_t *th = tensor__self();
@@ -6323,8 +6506,7 @@ TENSOR_API int (tensor_scope_reset)(tensor_scope_t scope) {
     tensor__thread_t *th = tensor__self();
     int i = tensor__scope_find(th, scope, "scope_reset");
     if (i < 0) { return th->error.code; }
-    if (i + 1 < th->depth) { th->grad_mode = (uint8_t)th->scopes[i + 1].grad_mode; }
-    th->depth = i + 1;
+    if (i + 1 < th->depth) { tensor__scope_restore(th, i + 1); }
     th->epoch += th->scopes[i].user;
     tensor__pop(th, th->scopes[i].mark);
     return 0;
@@ -6335,8 +6517,7 @@ TENSOR_API int (tensor_scope_end)(tensor_scope_t scope) {
     if (i < 0) { return th->error.code; }
     th->epoch += th->scopes[i].user;
     tensor__pop(th, th->scopes[i].mark);
-    th->grad_mode = (uint8_t)th->scopes[i].grad_mode;
-    th->depth = i;
+    tensor__scope_restore(th, i);
     return 0;
 }
 // Takes t out of the scope stack above a mark, pops, and puts it back under what is now innermost.
@@ -6351,7 +6532,7 @@ TENSOR__FN void tensor__unbase(tensor_t *t) {
     tensor_t *base = t->base;
     if (!base || TENSOR__ATOMIC_LOAD(&base->refs) != 1 || t->base_version != base->rebased) { return; }
     t->base = NULL;
-    t->flags = (uint8_t)(t->flags & ~TENSOR__NO_GRAD_VIEW);
+    t->flags = (uint8_t)(t->flags & ~TENSOR__INHERITED);
     tensor__drop(base);
 }
 // The end of an op made of others: what it made on the way goes, y stays. Cheaper than a scope and not one (a
@@ -6377,8 +6558,7 @@ TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
     } else {
         tensor__pop(th, th->scopes[i].mark);
     }
-    th->grad_mode = (uint8_t)th->scopes[i].grad_mode;
-    th->depth = i;
+    tensor__scope_restore(th, i);
     if (!t) { return TENSOR__POISON; }
     if (t->state == TENSOR__LIVE) { tensor__unbase(t); }
     if (t->state == TENSOR__LIVE && !t->site) { th->fresh = t; }
@@ -6555,7 +6735,7 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     t->dtype = (uint8_t)dtype;
     t->ndim = (uint8_t)ndim;
     t->device = TENSOR_CPU;
-    t->flags = 0;
+    t->flags = th->born;
     t->refs = 1;
     t->keeps = 0;
     t->offset = 0;
@@ -6601,7 +6781,7 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     }
     t->storage = s;
     t->numel = n;
-    t->flags = TENSOR__CONTIGUOUS;
+    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
     int64_t stride = 1;
     for (int i = ndim - 1; i >= 0; i--) {
         t->dims[i] = dims[i];
@@ -6830,7 +7010,7 @@ TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
             if (n->edge[i].leaf) { tensor__drop(n->edge[i].leaf); }
         }
         if (n->custom) { tensor__custom_free(th, n->custom); }
-        if (n->retain) { tensor__raw_free(th->ctx, n->retain); }
+        if (n->extra) { tensor__extra_free(th, n->extra); }
         tensor__count(&th->live_nodes, -1);
         if (TENSOR__LIKELY(n->home == th)) {
             tensor__block_free(th, n, n->klass);
@@ -6864,6 +7044,11 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
 // text.
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o);
 
+TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const char *op, tensor_t *t) {
+    tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                 "%s: %t made by %s in inference mode cannot be saved for backward; use a clone of it, or "
+                 "no_grad in place of inference mode", op, t, t->op ? t->op : "?");
+}
 // The node of an op whose data is there. NULL = out of memory, raised.
 TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     tensor__thread_t *th = o->th;
@@ -6874,7 +7059,12 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
         if (o->in[i]) { dims += o->in[i]->ndim; }
         if (i < 5 && (saves >> i & 1)) {
             nsaved++;
-            if (o->in[i]) { dims += 2 * (size_t)o->in[i]->ndim; }
+            if (!o->in[i]) { continue; }
+            dims += 2 * (size_t)o->in[i]->ndim;
+            if (o->in[i]->flags & TENSOR__INFERENCE) {
+                tensor__not_saved(th, o->row->name, o->in[i]);
+                return NULL;
+            }
         }
     }
     for (int i = 0; i < o->nout; i++) {
@@ -6902,7 +7092,7 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     n->site = NULL;
     n->home = th;
     n->rng = o->rng;
-    n->retain = NULL;
+    n->extra = NULL;
     n->custom = NULL;
     n->edge = (tensor__edge_t *)(void *)(n + 1);
     n->in = (tensor__meta_t *)(void *)(n->edge + o->nin);
@@ -8525,6 +8715,7 @@ TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_
         n *= dims[i];
     }
     t->numel = n;
+    t->flags = (uint8_t)(x->flags & TENSOR__INFERENCE);
     tensor__set_contiguous(t);
     return t;
 }
@@ -8537,7 +8728,8 @@ TENSOR__FN tensor_t *tensor__view(tensor__op_t *o, const int64_t *dims, const in
     int tracks = tensor__tracks(o);
     t->base = tensor__hold(x->base ? x->base : x);
     t->base_version = t->base->rebased;
-    if (!o->th->grad_mode) { t->flags = (uint8_t)(t->flags | TENSOR__NO_GRAD_VIEW); }
+    t->flags = (uint8_t)(t->flags | (x->flags & TENSOR__INHERITED) |
+                         (o->th->grad_mode ? 0 : TENSOR__NO_GRAD_VIEW));
     o->out[0] = t;
     o->nout = 1;
     if (tracks && !tensor__record(o)) { return tensor__abandon(o); }
@@ -8551,19 +8743,21 @@ TENSOR__FN void tensor__lock_header(tensor_t *t) {
         TENSOR__PAUSE();
     }
 }
-// x gets another node. A retained gradient is the tensor's, not the node's: it moves along.
-TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t *node) {
+// The extras of a node. NULL = out of memory, raised.
+TENSOR__FN tensor__extra_t *tensor__node_extra(tensor__thread_t *th, tensor__node_t *n) {
+    if (!n->extra) { n->extra = (tensor__extra_t *)tensor__memory(th, sizeof *n->extra); }
+    return n->extra;
+}
+// x becomes output k of another node. A retained gradient is the tensor's, not the node's: it moves along;
+// hooks stay with the value they were registered for.
+TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t *node, int32_t k) {
     tensor__node_t *old = x->node;
-    if (old && old->retain && old->retain[x->output] == x) {
-        old->retain[x->output] = NULL;
-        if (node && !node->retain) {
-            node->retain = (tensor_t **)tensor__raw_alloc(th->ctx, node->nout * sizeof(tensor_t *));
-            if (node->retain) { memset(node->retain, 0, node->nout * sizeof(tensor_t *)); }
-        }
-        if (node && node->retain) { node->retain[0] = x; }
+    if (old && old->extra && old->extra->retain[x->output] == x) {
+        old->extra->retain[x->output] = NULL;
+        if (node && tensor__node_extra(th, node)) { node->extra->retain[k] = x; }
     }
     x->node = node;
-    x->output = 0;
+    x->output = k;
     if (old) { tensor__node_drop(th, old); }
 }
 
@@ -8600,7 +8794,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
         node = tensor__node_make(&o, 0);
         if (node) { node->site = t->site; }
     }
-    tensor__renode(th, t, node);
+    tensor__renode(th, t, node, 0);
     TENSOR__ATOMIC_STORE(&t->base_version, base->rebased);
     (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
 }
@@ -8615,6 +8809,12 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
             return 0;
         }
     }
+    if ((x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING)) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                     "%s: x %t was made in inference mode and cannot be changed outside of it; change a "
+                     "clone", op, x);
+        return 0;
+    }
     if (!th->grad_mode) { return 1; }
     if (!x->node && (x->flags & TENSOR__REQUIRES_GRAD)) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD,
@@ -8628,10 +8828,11 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
                      op, x);
         return 0;
     }
-    if (x->base && (x->flags & TENSOR__NO_GRAD_VIEW) && (recording || tensor__sync_needs_grad(th, x->base))) {
+    if (x->base && (x->flags & TENSOR__INHERITED) && (recording || tensor__sync_needs_grad(th, x->base))) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "%s: x %t is a view made under no_grad; an in-place change of it cannot be "
-                     "recorded", op, x);
+                     "%s: x %t is %s; an in-place change of it cannot be recorded", op, x,
+                     x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad" :
+                     "one of several views made by one call (split, chunk, unbind)");
         return 0;
     }
     return 1;
@@ -8639,19 +8840,22 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
 
 // After an in-place change: x gets the node of the change; if x is a view, its base gets "base with that view
 // replaced".
+TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k);
 TENSOR__FN int tensor__record_update(tensor__op_t *o) {
-    tensor__thread_t *th = o->th;
-    tensor_t *x = o->out[0];
-    tensor_t *base = x->base;
+    tensor_t *base = o->out[0]->base;
     if (base && !(base->flags & TENSOR__CONTIGUOUS)) {
-        tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
+        tensor__fail(o->th, TENSOR_ERR_UNSUPPORTED,
                      "%s_: x %t is a view of a non-contiguous tensor; change a contiguous copy",
-                     o->row->name, x);
+                     o->row->name, o->out[0]);
         return 0;
     }
     tensor__node_t *n = tensor__node_make(o, o->row->saves);
-    if (!n) { return 0; }
-    tensor__renode(th, x, n);
+    return n && tensor__rehistory(o->th, o->out[0], n, 0);
+}
+// x is output k of n from now on, and so is its place in its base. Takes over the reference n.
+TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k) {
+    tensor_t *base = x->base;
+    tensor__renode(th, x, n, k);
     if (!base) {
         x->rebased++;
         return 1;
@@ -8671,7 +8875,7 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
     for (int i = 0; i < x->ndim; i++) { s.params.i[1 + i] = x->strides[i]; }
     tensor__node_t *b = tensor__node_make(&s, 0);
     if (!b) { return 0; }
-    tensor__renode(th, base, b);
+    tensor__renode(th, base, b, 0);
     base->rebased++;
     return 1;
 }
@@ -9107,6 +9311,7 @@ TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t *
     for (int64_t i = 0; i < n; i++) {
         int64_t start = i * size, left = x->dims[d] - start;
         out[i] = tensor__slice(x, d, start, 1, left < size ? left : size);
+        if (out[i] != TENSOR__POISON) { out[i]->flags = (uint8_t)(out[i]->flags | TENSOR__MULTI_VIEW); }
     }
     return (int)n;
 }
@@ -9278,7 +9483,7 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
         return NULL;
     }
     t->numel = a->numel;
-    t->flags = TENSOR__CONTIGUOUS;
+    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
     for (int d = 0; d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
@@ -9316,7 +9521,7 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
     n->row = row;
     n->site = NULL;
     n->home = th;
-    n->retain = NULL;
+    n->extra = NULL;
     n->custom = NULL;
     n->p = NULL;
     n->edge = (tensor__edge_t *)(void *)(n + 1);
@@ -9411,6 +9616,10 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const d
         isa->forward[id](in, out, NULL, n);
     }
     if (th->grad_mode && (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)))) {
+        if ((a->flags | (b ? b->flags : 0)) & TENSOR__INFERENCE) {      // may not be saved: asked there
+            (tensor_free)(t);
+            return NULL;
+        }
         if (!tensor__plain_record(th, row, a, b, scalar, t)) {
             (tensor_free)(t);
             return TENSOR__POISON;
@@ -12664,6 +12873,10 @@ TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
         return tensor__fail(th, TENSOR_ERR_DTYPE, "requires_grad_: x %t is %y; only floats have gradients",
                             x, x);
     }
+    if (on && (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING)) {
+        return tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                            "requires_grad_: x %t was made in inference mode; use a clone of it", x);
+    }
     if (tensor__sync_needs_grad(th, x) && x->node) {
         if (on) { return x; }
         return tensor__fail(th, TENSOR_ERR_AUTOGRAD,
@@ -12677,6 +12890,20 @@ TENSOR_API int (tensor_requires_grad)(tensor_t *x) {
 }
 TENSOR_API int (tensor_is_leaf)(tensor_t *x) {
     return tensor__live(x) && (!tensor__sync_needs_grad(tensor__self(), x) || !x->node);
+}
+TENSOR_API int (tensor_is_inference)(tensor_t *x) {
+    return tensor__live(x) && (x->flags & TENSOR__INFERENCE) != 0;
+}
+TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "detach_", "x", x)) { return TENSOR__POISON; }
+    if (x->base) {
+        return tensor__fail(th, TENSOR_ERR_AUTOGRAD, "detach_: x %t is a view; use tensor_detach", x);
+    }
+    tensor__renode(th, x, NULL, 0);
+    x->flags = (uint8_t)(x->flags & ~TENSOR__REQUIRES_GRAD);
+    x->rebased++;
+    return x;
 }
 TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) { return tensor__live(x) ? x->grad : NULL; }
 TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
@@ -12706,15 +12933,102 @@ TENSOR_API tensor_t *(tensor_retain_grad)(tensor_t *x) {
         return tensor__fail(th, TENSOR_ERR_AUTOGRAD, "retain_grad: x %t does not require grad", x);
     }
     if (!x->node) { return x; }
-    if (!x->node->retain) {
-        x->node->retain = (tensor_t **)tensor__memory(th, x->node->nout * sizeof(tensor_t *));
-        if (!x->node->retain) { return TENSOR__POISON; }
-    }
-    x->node->retain[x->output] = x;
-    x->flags = (uint8_t)(x->flags | TENSOR__RETAINS_GRAD);
+    if (!tensor__node_extra(th, x->node)) { return TENSOR__POISON; }
+    x->node->extra->retain[x->output] = x;
     return x;
 }
 TENSOR_API int (tensor_grad_enabled)(void) { return tensor__self()->grad_mode; }
+TENSOR_API int (tensor_set_grad_enabled)(int on) {
+    tensor__thread_t *th = tensor__self();
+    int was = th->grad_mode;
+    th->grad_mode = (uint8_t)(on && !(th->modes & TENSOR__INFERRING));
+    return was;
+}
+TENSOR_API int (tensor_set_detect_anomaly)(int on) {
+    tensor__thread_t *th = tensor__self();
+    int was = th->modes & TENSOR__ANOMALY;
+    tensor__set_modes(th, (th->modes & ~TENSOR__ANOMALY) | (on ? TENSOR__ANOMALY : 0));
+    return was;
+}
+
+TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn, tensor_post_hook_t post,
+                                void *user) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, name, "x", x)) { return 0; }
+    if (!fn && !post) { tensor__fail(th, TENSOR_ERR_OWNER, "%s: fn is NULL", name); return 0; }
+    if (!tensor__sync_needs_grad(th, x) || (post && x->node)) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t %s", name, x,
+                     tensor__needs_grad(x) ? "is not a leaf" : "does not require grad");
+        return 0;
+    }
+    tensor__extra_t *e = x->node ? tensor__node_extra(th, x->node) : x->flags & TENSOR__HOOKED ?
+        tensor__leaf_extra(x) : (tensor__extra_t *)tensor__memory(th, sizeof *e);
+    if (e && !x->node) {
+        x->next = (tensor_t *)(void *)e;
+        x->flags = (uint8_t)(x->flags | TENSOR__HOOKED);
+    }
+    tensor__hook_t *h = e ? (tensor__hook_t *)tensor__memory(th, sizeof *h) : NULL, **at;
+    if (!h) { return 0; }
+    h->owner = e;
+    h->output = post ? -1 : x->output;
+    h->fn = fn;
+    h->post = post;
+    h->user = user;
+    for (at = &e->hooks; *at; at = &(*at)->next) {}
+    *at = h;
+    TENSOR__LOCK(&th->ctx->mutex);
+    h->id = ++th->ctx->last_hook;
+    h->other = th->ctx->hooks;
+    h->prev = &th->ctx->hooks;
+    if (h->other) { h->other->prev = &h->other; }
+    th->ctx->hooks = h;
+    TENSOR__UNLOCK(&th->ctx->mutex);
+    return h->id;
+}
+TENSOR_API int64_t (tensor_register_hook)(tensor_t *x, tensor_hook_t fn, void *user) {
+    return tensor__hook("register_hook", x, fn, NULL, user);
+}
+TENSOR_API int64_t (tensor_register_post_accumulate_grad_hook)(tensor_t *x, tensor_post_hook_t fn,
+                                                               void *user) {
+    return tensor__hook("register_post_accumulate_grad_hook", x, NULL, fn, user);
+}
+TENSOR_API int (tensor_remove_hook)(int64_t handle) {
+    tensor__thread_t *th = tensor__self();
+    TENSOR__LOCK(&th->ctx->mutex);
+    tensor__hook_t *h = th->ctx->hooks, **at;
+    while (h && h->id != handle) { h = h->other; }
+    if (h) { tensor__hook_unlink(h); }
+    TENSOR__UNLOCK(&th->ctx->mutex);
+    if (!h) { return 0; }
+    for (at = &h->owner->hooks; *at != h; at = &(*at)->next) {}
+    *at = h->next;
+    tensor__raw_free(th->ctx, h);
+    return 1;
+}
+// The hooks of output k on *g, a library reference; k < 0: those that look at a leaf. A hook may remove any.
+// 0 = failed, raised.
+TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g,
+                                 tensor_t *leaf) {
+    for (int64_t last = 0;;) {
+        tensor__hook_t *h = e->hooks;
+        while (h && (h->id <= last || h->output != k)) { h = h->next; }
+        if (!h) { return 1; }
+        last = h->id;
+        if (k < 0) { h->post(leaf, h->user); }
+        tensor_t *r = k < 0 ? NULL : h->fn(*g, h->user), *old = k < 0 ? NULL : *g;
+        if (th->error.code) { return 0; }
+        if (!r || r == old) { continue; }
+        if (!TENSOR__USABLE(th, "backward", "result of a hook", r)) { return 0; }
+        if (r->dtype != old->dtype || r->ndim != old->ndim ||
+            memcmp(r->dims, old->dims, (size_t)r->ndim * sizeof *r->dims)) {
+            tensor__fail(th, r->dtype == old->dtype ? TENSOR_ERR_SHAPE : TENSOR_ERR_DTYPE,
+                         "backward: a hook gave %t %y for a gradient %t %y", r, r, old, old);
+            return 0;
+        }
+        *g = tensor__hold(r);
+        tensor__drop(old);
+    }
+}
 
 // 1 if a saved value is what it was. The text names who saved it and who changed it.
 TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) {
@@ -12775,8 +13089,10 @@ TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
     if (!*at) { *at = tensor__unpack(g, -1 - k); }
     return *at;
 }
+TENSOR__FN int tensor__wants(const struct tensor__pass_t *p, const tensor__edge_t *e);
 TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) {
-    return g->node->edge[k].node != NULL || g->node->edge[k].leaf != NULL;
+    const tensor__edge_t *e = &g->node->edge[k];
+    return (e->node || e->leaf) && (!g->pass || tensor__wants(g->pass, e));
 }
 
 // A user's function: its saved values are inputs or the result, by index; others are kept as constants.
@@ -12784,7 +13100,9 @@ struct tensor_function_ctx_t {
     const tensor_function_t *fn;
     void *user;
     tensor_t *const *inputs;            // during forward
-    int n;
+    int n, nout, tracks;
+    uint32_t dirty, constant;           // bit i: input i is changed, result i has no gradient
+    tensor_t *out[TENSOR__MAX_OUT];
     tensor__grad_t *g;                  // during backward
     struct { tensor__storage_t *storage; tensor_t *tensor; int64_t offset; int64_t dims[TENSOR_MAX_DIMS];
              int64_t strides[TENSOR_MAX_DIMS]; uint32_t version; uint8_t ndim, dtype; int source;
@@ -12813,6 +13131,10 @@ TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, 
         return TENSOR_ERR_INDEX;
     }
     if (!TENSOR__USABLE(th, "save_for_backward", "x", x)) { return th->error.code; }
+    if (ctx->tracks && (x->flags & TENSOR__INFERENCE)) {
+        tensor__not_saved(th, ctx->fn->name, x);
+        return TENSOR_ERR_AUTOGRAD;
+    }
     if (ctx->saved[slot].storage) { tensor__storage_drop(th, ctx->saved[slot].storage); }
     TENSOR__HOLD(&x->storage->refs);
     ctx->saved[slot].storage = x->storage;
@@ -12858,78 +13180,200 @@ TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
         t->numel *= t->dims[d];
     }
     tensor__set_contiguous(t);
-    tensor__node_t *node = !ctx->g->create ? NULL : source == -1 ? n : e ? e->node : NULL;
+    tensor__node_t *node = !ctx->g->create ? NULL : source < 0 ? n : e ? e->node : NULL;
     if (node) {
         TENSOR__HOLD(&node->refs);
         t->node = node;
-        t->output = e ? e->output : 0;
+        t->output = e ? e->output : -1 - source;
     }
     return t;
 }
 TENSOR_API int (tensor_needs_input_grad)(tensor_function_ctx_t *ctx, int i) {
+    if (i >= 0 && i < ctx->n) { return ctx->tracks && tensor__needs_grad(ctx->inputs[i]); }
     return ctx->g && i >= 0 && i < ctx->g->node->nin && tensor__grad_need(ctx->g, i);
+}
+// Whether k names one of n things while forward runs (or backward, if ctx->g must be there).
+TENSOR__FN int tensor__custom_index(tensor_function_ctx_t *ctx, const char *name, int k, int n,
+                                    int backward) {
+    if (ctx && k >= 0 && k < n && (backward ? ctx->g != NULL : ctx->inputs != NULL)) { return 1; }
+    tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "%s: %i is outside 0..%i, or this is not %s", name, k,
+                 n - 1, backward ? "backward" : "forward");
+    return 0;
+}
+TENSOR_API int (tensor_set_output)(tensor_function_ctx_t *ctx, int k, tensor_t *y) {
+    if (!tensor__custom_index(ctx, "set_output", k, ctx ? ctx->nout : 0, 0)) { return TENSOR_ERR_INDEX; }
+    ctx->out[k] = y;
+    return 0;
+}
+TENSOR_API int (tensor_mark_non_differentiable)(tensor_function_ctx_t *ctx, int k) {
+    if (!tensor__custom_index(ctx, "mark_non_differentiable", k, ctx ? ctx->nout : 0, 0)) {
+        return TENSOR_ERR_INDEX;
+    }
+    ctx->constant |= 1u << k;
+    return 0;
+}
+TENSOR_API int (tensor_mark_dirty)(tensor_function_ctx_t *ctx, int i) {
+    tensor__thread_t *th = tensor__self();
+    int n = ctx && ctx->n > 32 ? 32 : ctx ? ctx->n : 0;
+    if (!tensor__custom_index(ctx, "mark_dirty", i, n, 0)) { return TENSOR_ERR_INDEX; }
+    tensor_t *x = ctx->inputs[i];
+    th->grad_mode = (uint8_t)ctx->tracks;       // the caller's rules, not those inside forward
+    int ok = tensor__update_allowed(th, ctx->fn->name, x, ctx->tracks);
+    th->grad_mode = 0;
+    if (ok && ctx->tracks && x->base && !(x->base->flags & TENSOR__CONTIGUOUS)) {
+        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: x %t is a view of a non-contiguous tensor",
+                     ctx->fn->name, x);
+        ok = 0;
+    }
+    if (!ok) { return th->error.code; }
+    ctx->dirty |= 1u << i;
+    tensor__bump(th, x->storage, ctx->fn->name);
+    return 0;
+}
+TENSOR_API tensor_t *(tensor_grad_output)(tensor_function_ctx_t *ctx, int k) {
+    int n = ctx && ctx->g ? ctx->g->node->nout : 0;
+    if (!tensor__custom_index(ctx, "grad_output", k, n, 1)) { return TENSOR__POISON; }
+    tensor__grad_t *g = ctx->g;
+    if (!g->gy[k]) {
+        const tensor__meta_t *m = &g->node->out[k];
+        tensor_t *zeros = tensor__filled("zeros", m->dims, m->ndim, m->dtype, 0);
+        if (zeros == TENSOR__POISON) { return zeros; }
+        g->gy[k] = tensor__hold(zeros);         // the pass drops it with the others
+    }
+    return g->gy[k];
+}
+TENSOR_API const char *(tensor_grad_fn_name)(tensor_t *x) {
+    if (!tensor__live(x) || !tensor__sync_needs_grad(tensor__self(), x) || !x->node) { return NULL; }
+    tensor_function_ctx_t *c = (tensor_function_ctx_t *)x->node->custom;
+    return c ? c->fn->name : x->node->row->name;
 }
 TENSOR_API void *(tensor_function_user)(tensor_function_ctx_t *ctx) { return ctx->user; }
 TENSOR__FN void tensor__grad_custom(tensor__grad_t *g) {
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)g->node->custom;
     c->g = g;
-    int code = c->fn->backward(c, g->gy[0], g->gx, g->node->nin);
+    int code = c->fn->backward(c, (tensor_grad_output)(c, 0), g->gx, g->node->nin);
     c->g = NULL;
     if (code && !g->th->error.code) { tensor__fail(g->th, code, "%s: backward failed", c->fn->name); }
 }
-TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n) {
+// Ends an inner scope; y (NULL = none) and the tensors of the list, if it owns them, go to the scope around.
+TENSOR__FN void tensor__scope_hand(tensor__thread_t *th, tensor_scope_t s, tensor_t *y, tensor_t **list,
+                                   int n) {
+    if (!s.thread) { return; }
+    for (int i = -1; i < n; i++) {
+        tensor_t *t = i < 0 ? y : list[i];
+        if (!t || t->state != TENSOR__LIVE || t->home != th || t->slot < s.mark) { continue; }
+        th->stack[t->slot] = NULL;
+        t->slot = -2;
+    }
+    (tensor_scope_end)(s);
+    for (int i = -1; i < n; i++) {
+        tensor_t *t = i < 0 ? y : list[i];
+        if (!t || t->slot != -2) { continue; }
+        tensor__enlist(th, t);                  // cannot fail: they left room
+        tensor__unbase(t);
+    }
+}
+// Which input a result is that forward changed in place, -1 = it is none.
+TENSOR__FN int tensor__dirty_input(const tensor_function_ctx_t *c, const tensor_t *y) {
+    for (int i = 0; i < c->n && i < 32; i++) {
+        if ((c->dirty >> i & 1) && c->inputs[i] == y) { return i; }
+    }
+    return -1;
+}
+// Runs forward; its results are in c->out. 0 = failed, raised.
+TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_t *c) {
+    tensor_scope_t s = tensor__scope_begin(th, 0);
+    if (!s.thread) { return 0; }
+    tensor_t *y = c->fn->forward(c, c->inputs, c->n);
+    c->out[0] = y;
+    uint32_t returned = 0;
+    int ok = 1;
+    for (int k = 0; k < c->nout && ok; k++) {
+        y = c->out[k];
+        if (!tensor__live(y)) {
+            tensor__fail(th, TENSOR_ERR_POISONED, "%s: forward gave no tensor", c->fn->name);
+            ok = 0;
+            break;
+        }
+        int i = tensor__dirty_input(c, y), again = 0;
+        for (int j = 0; j < TENSOR__MAX_IN; j++) {
+            int from = c->saved[j].source;
+            if (!c->saved[j].storage || c->saved[j].tensor != y || from < 0) { continue; }
+            if (from == TENSOR__CONSTANT || from == i) { c->saved[j].source = -1 - k; }
+        }
+        if (i >= 0) { returned |= 1u << i; continue; }
+        for (int j = 0; j < k; j++) { again |= c->out[j] == y; }
+        // What forward did not make itself, an input or a captured tensor, gets a header of its own.
+        if (again || y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
+            c->out[k] = (tensor_detach)(y);
+        }
+    }
+    if (ok && returned != c->dirty) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: an input marked as dirty is not among the results",
+                     c->fn->name);
+        ok = 0;
+    }
+    tensor__scope_hand(th, s, NULL, c->out, ok ? c->nout : 0);
+    return ok && th->error.code == 0;
+}
+TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n,
+                                tensor_t **outputs, int nout) {
     tensor__op_t o;
     tensor__thread_t *th = tensor__self();
     tensor_function_ctx_t *c = NULL;
-    if (!fn || !fn->forward || !fn->backward || n < 0 || (n && !inputs)) {
-        return tensor__fail(th, TENSOR_ERR_OWNER, "apply: fn, its forward, its backward or inputs is NULL");
+    for (int k = 0; outputs && k < nout; k++) { outputs[k] = TENSOR__POISON; }
+    if (!fn || !fn->forward || !fn->backward || n < 0 || (n && !inputs) || !outputs) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "apply: fn, its forward, its backward, inputs or outputs is NULL");
+        return TENSOR_ERR_OWNER;
     }
-    int ready = tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n);
-    if (ready) { c = (tensor_function_ctx_t *)tensor__memory(th, sizeof *c); }
+    if (nout < 1 || nout > TENSOR__MAX_OUT) {
+        tensor__fail(th, TENSOR_ERR_INDEX, "apply: %i results, 1..%i are supported", nout,
+                     (int)TENSOR__MAX_OUT);
+        return TENSOR_ERR_INDEX;
+    }
+    if (tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n)) {
+        c = (tensor_function_ctx_t *)tensor__memory(th, sizeof *c);
+    }
     if (!c) {
         if (fn->destroy) { fn->destroy(user); }
-        return TENSOR__POISON;
+        return th->error.code;
     }
     c->fn = fn;
     c->user = user;
     c->inputs = o.in;
     c->n = n;
-    int tracks = tensor__tracks(&o);
-    tensor_scope_t s = tensor__scope_begin(th, 0);
-    tensor_t *y = fn->forward(c, o.in, n);
-    for (int i = 0; i < TENSOR__MAX_IN;
-         i++) { if (c->saved[i].storage && c->saved[i].tensor == y) { c->saved[i].source = -1; } }
-    // What forward did not make itself, an input or a captured tensor, gets a header of its own.
-    if (tensor__live(y) && (y->home != th || y->slot < s.mark || y->base ||
-                            TENSOR__ATOMIC_LOAD(&y->refs) != 1)) {
-        y = (tensor_detach)(y);
+    c->nout = o.nout = nout;
+    c->tracks = tensor__tracks(&o);
+    int ok = tensor__custom_forward(th, c), given = 0;
+    for (int k = 0; k < nout && ok; k++) { o.out[k] = c->out[k]; }
+    tensor__node_t *node = ok && c->tracks ? tensor__node_make(&o, 0) : NULL;
+    ok = ok && (node || !c->tracks);
+    for (int k = 0; k < nout && ok; k++) {
+        tensor_t *y = outputs[k] = c->out[k];
+        int dirty = tensor__dirty_input(c, y) >= 0;
+        if (!dirty) {
+            y->op = fn->name;
+            y->site = NULL;
+        }
+        if (!node || !tensor__is_float(y->dtype) || (c->constant >> k & 1)) { continue; }
+        if (given++) { TENSOR__HOLD(&node->refs); }
+        if (dirty) {
+            ok = tensor__rehistory(th, y, node, k);
+        } else {
+            y->node = node;
+            y->output = k;
+        }
     }
-    y = s.thread ? (tensor_scope_return)(s, y) : TENSOR__POISON;
     c->inputs = NULL;
     c->n = 0;
-    if (!tensor__live(y)) {
-        tensor__fail(th, TENSOR_ERR_POISONED, "%s: forward gave no tensor", fn->name);
-        tensor__custom_free(th, c);
-        return TENSOR__POISON;
-    }
-    if (tracks && tensor__is_float(y->dtype)) {
-        o.out[0] = y;
-        o.nout = 1;
-        tensor__node_t *node = tensor__node_make(&o, 0);
-        if (!node) {
-            tensor__custom_free(th, c);
-            (tensor_free)(y);
-            return TENSOR__POISON;
-        }
-        node->custom = c;
-        y->node = node;
-        y->output = 0;
-    } else {
-        tensor__custom_free(th, c);
-    }
-    y->op = fn->name;
-    y->site = NULL;
-    return th->fresh = y;
+    if (node) { node->custom = c; } else { tensor__custom_free(th, c); }
+    if (node && !given) { tensor__node_drop(th, node); }
+    th->fresh = ok ? outputs[0] : NULL;
+    return ok ? 0 : th->error.code;
+}
+TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n) {
+    tensor_t *y;
+    return (tensor_apply_n)(fn, user, inputs, n, &y, 1) ? TENSOR__POISON : y;
 }
 
 // ------------------------------------------------------------------------------
@@ -12938,9 +13382,12 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
 // Nodes reached by a gradient wait in a heap by sequence number; the highest goes first, so every consumer of
 // a value is done before its maker. Gradient slots belong to the pass, found by a small hash of the node:
 // passes may nest and run in several threads over one graph. Rejected: counting dependencies first (a second
-// walk of the graph). ------------------------------------------------------------------------------
+// walk of the graph); only a pass that asks for some inputs, or meets hooks, looks ahead.
+// ------------------------------------------------------------------------------
 
 typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OUT]; } tensor__slot_t;
+// A leaf with hooks: they see the sum of what arrives, when the last of the edges to it is done.
+typedef struct tensor__hooked_t { tensor_t *leaf, *sum; int64_t waiting; } tensor__hooked_t;
 typedef struct tensor__pass_t {
     tensor__slot_t *slots;              // heap order: by node->seq, highest first
     int32_t count, room;
@@ -12949,7 +13396,11 @@ typedef struct tensor__pass_t {
     int32_t *unused, unused_count;      // free places in slots
     tensor_t *const *inputs;            // autograd_grad: what is asked for, else NULL
     tensor_t **found;
-    int ninputs, create, retain;
+    tensor__node_t **wanted;            // set of nodes on the way to inputs, NULL = all are
+    uint64_t wanted_mask;
+    tensor__hooked_t *hooked;
+    int32_t hooked_count, hooked_room;
+    int ninputs, create, retain, anomaly;
 } tensor__pass_t;
 
 TENSOR__INLINE uint32_t tensor__hash(const void *p) {
@@ -13063,6 +13514,111 @@ TENSOR__FN tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
     }
 }
 
+// Room for one more in a growing list of things of some bytes. 0 = out of memory, raised.
+TENSOR__FN int tensor__list_room(tensor__thread_t *th, void **list, int64_t count, int64_t *room,
+                                 size_t bytes) {
+    if (count < *room) { return 1; }
+    int64_t more = *room ? *room * 2 : 64;
+    void *m = tensor__memory(th, (uint64_t)more * bytes);
+    if (!m) { return 0; }
+    if (*list) {
+        memcpy(m, *list, (size_t)count * bytes);
+        tensor__memory_free(th, *list);
+    }
+    *list = m;
+    *room = more;
+    return 1;
+}
+// The nodes some tensors depend on, consumers first, to be freed with tensor__memory_free; since > 0: only
+// those this thread made after that sequence number. Their number; -1 = out of memory, raised.
+TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
+                                tensor__node_t ***list) {
+    tensor__pass_t q;
+    memset(&q, 0, sizeof q);
+    int64_t count = 0, room = 0;
+    int ok = 1;
+    void *nodes = NULL;
+#define TENSOR__REACH(node_)                                                                                 \
+    if (ok && (node_) && (!since || ((node_)->seq > since && (node_)->home == th))) {                        \
+        ok = tensor__pass_slot(th, &q, node_) != NULL;                                                       \
+    }
+    for (int i = 0; i < n; i++) { TENSOR__REACH(y[i]->node) }
+    while (q.count) {
+        tensor__node_t *node = tensor__pass_pop(&q).node;
+        ok = ok && tensor__list_room(th, &nodes, count, &room, sizeof node);
+        if (ok) { ((tensor__node_t **)nodes)[count++] = node; }
+        for (int i = 0; i < node->nin; i++) { TENSOR__REACH(node->edge[i].node) }
+        tensor__node_drop(th, node);            // y holds it still
+    }
+#undef TENSOR__REACH
+    if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
+    if (!ok && nodes) { tensor__memory_free(th, nodes); nodes = NULL; }
+    *list = (tensor__node_t **)nodes;
+    return ok ? count : -1;
+}
+// Whether a gradient at this edge leads to what is asked for.
+TENSOR__FN int tensor__wants(const tensor__pass_t *p, const tensor__edge_t *e) {
+    if (!e->node) {
+        for (int i = 0; i < p->ninputs; i++) { if (p->inputs[i] == e->leaf) { return 1; } }
+        return 0;
+    }
+    uint64_t h = tensor__hash(e->node) & p->wanted_mask;
+    while (p->wanted[h] && p->wanted[h] != e->node) { h = (h + 1) & p->wanted_mask; }
+    return p->wanted[h] != NULL;
+}
+TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf) {
+    int32_t *hint = &tensor__leaf_extra(leaf)->index, i = TENSOR__ATOMIC_LOAD(hint);
+    if (i >= p->hooked_count || p->hooked[i].leaf != leaf) {
+        for (i = 0; i < p->hooked_count && p->hooked[i].leaf != leaf; i++) {}
+        TENSOR__ATOMIC_STORE(hint, i);
+    }
+    if (i < p->hooked_count) { return &p->hooked[i]; }
+    int64_t room = p->hooked_room;
+    void *list = p->hooked;
+    if (!tensor__list_room(th, &list, i, &room, sizeof *p->hooked)) { return NULL; }
+    p->hooked = (tensor__hooked_t *)list;
+    p->hooked_room = (int32_t)room;
+    p->hooked_count++;
+    p->hooked[i].leaf = tensor__hold(leaf);
+    p->hooked[i].sum = NULL;
+    p->hooked[i].waiting = 0;
+    return &p->hooked[i];
+}
+// Looks ahead: which nodes lead to p->inputs, or how many edges to each leaf with hooks. 0 = failed, raised.
+TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *const *outputs, int no) {
+    tensor__node_t **list;
+    int64_t count = tensor__walk(th, outputs, no, 0, &list);
+    int ok = count >= 0;
+    if (ok && p->inputs) {
+        uint64_t size = 4;
+        while (size < 2 * (uint64_t)count + 2) { size *= 2; }
+        p->wanted_mask = size - 1;
+        p->wanted = (tensor__node_t **)tensor__memory(th, size * sizeof *p->wanted);
+        ok = p->wanted != NULL;
+    }
+    for (int64_t k = count - 1; k >= 0 && ok; k--) {        // from the leaves on
+        tensor__node_t *n = list[k];
+        int wanted = 0;
+        for (int i = 0; i < n->nin && ok; i++) {
+            tensor__edge_t *e = &n->edge[i];
+            if (p->inputs) {
+                wanted |= tensor__wants(p, e);
+            } else if (e->leaf && (e->leaf->flags & TENSOR__HOOKED)) {
+                tensor__hooked_t *h = tensor__pass_hooked(th, p, e->leaf);
+                ok = h != NULL;
+                if (h) { h->waiting++; }
+            }
+        }
+        for (int i = 0; i < p->ninputs; i++) { wanted |= p->inputs[i]->node == n; }
+        if (!wanted) { continue; }
+        uint64_t h = tensor__hash(n) & p->wanted_mask;
+        while (p->wanted[h]) { h = (h + 1) & p->wanted_mask; }
+        p->wanted[h] = n;
+    }
+    if (list) { tensor__memory_free(th, list); }
+    return ok;
+}
+
 // Whether nobody else can see t's data: it may be added to in place.
 TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t *t, int refs) {
     if (t->slot >= 0 && (t->home != th || t->slot < th->pass_mark)) { return 0; }      // the user's
@@ -13157,18 +13713,33 @@ TENSOR__FN int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__
         }
         return 1;
     }
+    if (leaf->flags & TENSOR__HOOKED) {
+        tensor__hooked_t *h = tensor__pass_hooked(th, p, leaf);
+        return h && tensor__accumulate(th, &h->sum, g, p->create);
+    }
     return tensor__leaf_add(th, leaf, g, p->create);
 }
-
-// Runs one node: gradients of its outputs in, gradients of its inputs delivered. 0 = failed, raised.
-TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
+// The gradient of a leaf with hooks is complete. 0 = failed, raised.
+TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor__hooked_t *h) {
+    tensor_t *sum = h->sum, *leaf = h->leaf;
+    if (!sum) { return 1; }
+    h->sum = NULL;                      // h may move: hooks may run passes of their own, not this one
+    int ok = tensor__run_hooks(th, tensor__leaf_extra(leaf), 0, &sum, leaf) &&
+             tensor__leaf_add(th, leaf, sum, p->create);
+    tensor__drop(sum);
+    return ok && tensor__run_hooks(th, tensor__leaf_extra(leaf), -1, NULL, leaf);
+}
+// The gradients of n's outputs are complete. 1 = go on with n, 0 = nothing beyond it is asked for, -1 =
+// failed, raised.
+TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
+    int go = !p->wanted;
     for (int k = 0; k < n->nout; k++) {
         if (!s->g[k]) { continue; }
-        if (n->retain && n->retain[k] && !p->inputs) {
-            tensor_t *t = n->retain[k], *old = t->grad;
-            t->grad = tensor__hold(s->g[k]);
-            if (old) { tensor__drop(old); }
+        if (n->extra) {
+            if (!tensor__run_hooks(th, n->extra, k, &s->g[k], NULL)) { return -1; }
+            tensor_t *t = n->extra->retain[k];
+            if (t && !tensor__leaf_add(th, t, s->g[k], p->create)) { return -1; }
         }
         for (int i = 0; i < p->ninputs; i++) {
             if (p->inputs[i]->node == n && p->inputs[i]->output == k && !p->found[i]) {
@@ -13176,7 +13747,37 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
             }
         }
     }
-    if (n->used) {
+    for (int i = 0; i < n->nin && !go; i++) { go = tensor__wants(p, &n->edge[i]); }
+    return go;
+}
+TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__grad_t *g, int i) {
+    tensor__node_t *n = g->node;
+    tensor_t *x = g->gx[i];
+    if (!tensor__live(x) || !x->numel) { return 1; }
+    int mode = th->grad_mode;
+    th->grad_mode = 0;
+    int nan = tensor_item(tensor_any(tensor_isnan(x))) != 0;
+    th->grad_mode = (uint8_t)mode;
+    tensor_function_ctx_t *c = (tensor_function_ctx_t *)n->custom;
+    if (nan) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "backward: %s%s%s made a NaN in the gradient of its input %i %t",
+                     c ? c->fn->name : n->row->name, n->site ? " at " : "",
+                     n->site ? tensor__basename(n->site) : "", i, x);
+    }
+    return !nan;
+}
+TENSOR__FN int tensor__region_restore(tensor__thread_t *th, struct tensor__region_t *r);
+
+// Runs one node: gradients of its outputs in, gradients of its inputs delivered. 0 = failed, raised.
+TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
+    tensor__node_t *n = s->node;
+    if (n->extra || p->inputs) {
+        int go = tensor__arrived(th, p, s);
+        if (go <= 0) { return go == 0; }
+    }
+    if (n->used == 2) {
+        if (!tensor__region_restore(th, n->extra->region)) { return 0; }
+    } else if (n->used) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD,
                      "backward: the values saved by %s%s%s were freed by an earlier backward; pass "
                      "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site ? " at " : "",
@@ -13199,6 +13800,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     g.gx = gx;
     g.p = n->p;
     g.create = p->create;
+    g.pass = p->wanted ? p : NULL;
     for (int i = 0; i < TENSOR__MAX_IN + TENSOR__MAX_OUT; i++) { g.value[i] = NULL; }
     n->row->grad(&g);
     int ok = th->error.code == 0;
@@ -13209,14 +13811,20 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     }
     for (int i = 0; i < n->nin && ok; i++) {
         tensor__edge_t *e = &n->edge[i];
-        if (!gx[i] || (!e->node && !e->leaf)) { continue; }
-        if (!tensor__live(gx[i])) {
-            tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s gave no gradient for input %i", n->row->name,
-                         i);
-            ok = 0;
-            break;
+        if (gx[i] && tensor__grad_need(&g, i)) {
+            if (!tensor__live(gx[i])) {
+                tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s gave no gradient for input %i",
+                             n->row->name, i);
+                ok = 0;
+                break;
+            }
+            ok = (!p->anomaly || tensor__no_nan(th, &g, i)) &&
+                 tensor__deliver(th, p, e->node, e->output, e->leaf, &n->in[i], gx[i]);
         }
-        ok = tensor__deliver(th, p, e->node, e->output, e->leaf, &n->in[i], gx[i]);
+        if (p->hooked_count && ok && e->leaf && (e->leaf->flags & TENSOR__HOOKED)) {
+            tensor__hooked_t *h = tensor__pass_hooked(th, p, e->leaf);
+            ok = h && (--h->waiting != 0 || tensor__leaf_done(th, p, h));
+        }
     }
     if (gx != gx_small) { tensor__memory_free(th, gx); }
     if (!p->retain) {
@@ -13255,7 +13863,10 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     }
     for (int i = 0; i < ni; i++) {
         if (!TENSOR__USABLE(th, op, "input", inputs[i])) { return th->error.code; }
-        (void)tensor__sync_needs_grad(th, inputs[i]);
+        if (!tensor__sync_needs_grad(th, inputs[i])) {
+            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: input %i %t does not require grad", op, i, inputs[i]);
+            return TENSOR_ERR_AUTOGRAD;
+        }
     }
     tensor__pass_t local, *p = th->pass;
     if (p) { th->pass = NULL; } else { p = &local; memset(p, 0, sizeof *p); }
@@ -13264,8 +13875,13 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->inputs = inputs;
     p->found = found;
     p->ninputs = ni;
+    p->wanted = NULL;
+    p->hooked = NULL;
+    p->hooked_count = p->hooked_room = 0;
+    p->anomaly = th->modes & TENSOR__ANOMALY;
+    int32_t depth = th->depth;
     tensor_scope_t scope = tensor__scope_begin(th, p->create);
-    int ok = scope.thread != NULL;
+    int ok = scope.thread != NULL && ((!ni && !th->ctx->hooks) || tensor__plan(th, p, outputs, no));
     int64_t mark = th->top, outer_mark = th->pass_mark;
     th->pass_mark = mark;
     for (int i = 0; i < no && ok; i++) {
@@ -13284,13 +13900,30 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         for (int k = 0; k < s.node->nout; k++) { if (s.g[k]) { tensor__drop(s.g[k]); } }
         tensor__node_drop(th, s.node);
     }
+    for (int i = 0; i < ni; i++) {              // the hooks of leaves that were asked for
+        if (!ok || inputs[i]->node || !found[i] || !(inputs[i]->flags & TENSOR__HOOKED)) { continue; }
+        int same = 0;
+        while (inputs[same] != inputs[i]) { same++; }
+        if (same == i) {
+            ok = tensor__run_hooks(th, tensor__leaf_extra(inputs[i]), 0, &found[i], NULL);
+        } else {
+            tensor__drop(found[i]);
+            found[i] = tensor__hold(found[same]);
+        }
+    }
+    for (int i = 0; i < p->hooked_count; i++) {     // those an edge of which got no gradient
+        if (ok) { ok = tensor__leaf_done(th, p, &p->hooked[i]); }
+        if (p->hooked[i].sum) { tensor__drop(p->hooked[i].sum); }
+        tensor__drop(p->hooked[i].leaf);
+    }
+    if (p->hooked) { tensor__memory_free(th, p->hooked); }
+    if (p->wanted) { tensor__memory_free(th, p->wanted); }
     th->pass_mark = outer_mark;
     th->written = NULL;
     th->fresh = NULL;
     if (scope.thread) {
         tensor__pop(th, mark);
-        th->depth--;
-        th->grad_mode = (uint8_t)scope.grad_mode;
+        tensor__scope_restore(th, depth);
     }
     if (p == &local) {      // keep the memory for the next pass
         tensor__pass_t *kept = (tensor__pass_t *)tensor__raw_alloc(th->ctx, sizeof *p);
@@ -13357,29 +13990,370 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
     return code;
 }
 
+// ---- checkpoint ----
+
+// The nodes that fn made: their saved values are dropped at once, and taken from the nodes that fn makes when
+// it is run again. Rejected: one node for the whole of fn (no autograd_grad, no second derivatives, captured
+// parameters need a pass inside the pass).
+typedef struct tensor__region_t {
+    tensor__count_t refs;               // nodes alive, and who works on it
+    tensor_fn_t fn;
+    void *user;
+    tensor_generator_t rng;
+    int n;
+    int64_t count;
+    tensor_t **inputs;                  // detached; their versions
+    uint32_t *versions;
+    tensor__node_t **node;              // in the order of tensor__walk; NULL = freed, or another checkpoint's
+} tensor__region_t;
+
+TENSOR__FN void tensor__region_leave(tensor__thread_t *th, tensor__region_t *r, int32_t index) {
+    if (index >= 0) { r->node[index] = NULL; }
+    if (!TENSOR__DROP(&r->refs)) { return; }
+    for (int i = 0; i < r->n; i++) { tensor__drop(r->inputs[i]); }
+    tensor__memory_free(th, r);
+}
+// An input as a leaf of its own, in the innermost scope.
+TENSOR__FN tensor_t *tensor__as_leaf(tensor_t *x, int requires_grad) {
+    tensor_t *t = (tensor_detach)(x);
+    if (t != TENSOR__POISON && requires_grad) { t->flags = (uint8_t)(t->flags | TENSOR__REQUIRES_GRAD); }
+    return t;
+}
+// Whether something besides the nodes of a list holds a storage for as long as they live: a leaf, an input.
+TENSOR__FN int tensor__held_outside(const tensor__region_t *r, tensor__node_t *const *list,
+                                    const tensor__storage_t *s) {
+    for (int i = 0; i < r->n; i++) { if (r->inputs[i]->storage == s) { return 1; } }
+    for (int64_t k = 0; k < r->count; k++) {
+        for (int i = 0; i < list[k]->nin; i++) {
+            if (list[k]->edge[i].leaf && list[k]->edge[i].leaf->storage == s) { return 1; }
+        }
+    }
+    return 0;
+}
+TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
+    tensor__thread_t *th = tensor__self();
+    if (!fn || n < 0 || (n && !inputs)) {
+        return tensor__fail(th, TENSOR_ERR_OWNER, "checkpoint: fn or inputs is NULL");
+    }
+    for (int i = 0; i < n; i++) {
+        if (!TENSOR__USABLE(th, "checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
+        if (tensor__sync_needs_grad(th, inputs[i]) && inputs[i]->node && inputs[i]->node->seq > th->seq) {
+            th->seq = inputs[i]->node->seq;
+        }
+    }
+    uint64_t since = th->seq ? th->seq : (th->seq = 1);
+    tensor_generator_t rng = th->rng;
+    tensor_scope_t s = tensor__scope_begin(th, th->grad_mode);
+    tensor_t *y = fn(inputs, n, user);
+    if (!y) { y = tensor__fail(th, TENSOR_ERR_OWNER, "checkpoint: fn gave no tensor"); }
+    y = s.thread ? (tensor_scope_return)(s, y) : TENSOR__POISON;
+    if (!tensor__live(y) || !tensor__sync_needs_grad(th, y)) { return y; }
+    tensor__node_t **list;
+    int64_t count = tensor__walk(th, &y, 1, since, &list);
+    if (count < 0) { return TENSOR__POISON; }
+    tensor__region_t *r = (tensor__region_t *)tensor__memory(th, sizeof *r +
+        (uint64_t)count * sizeof *r->node + (uint64_t)n * (sizeof *r->inputs + sizeof *r->versions));
+    if (!r) {
+        if (list) { tensor__memory_free(th, list); }
+        return TENSOR__POISON;
+    }
+    r->refs = 1;
+    r->fn = fn;
+    r->user = user;
+    r->rng = rng;
+    r->count = count;
+    r->node = (tensor__node_t **)(void *)(r + 1);
+    r->inputs = (tensor_t **)(void *)(r->node + count);
+    r->versions = (uint32_t *)(void *)(r->inputs + n);
+    int ok = 1;
+    for (; r->n < n && ok; r->n++) {            // library references only
+        tensor_t *x = tensor__as_leaf(inputs[r->n], tensor__needs_grad(inputs[r->n]));
+        ok = x != TENSOR__POISON;
+        r->inputs[r->n] = tensor__hold(x);
+        r->versions[r->n] = ok ? x->storage->version : 0;
+        (tensor_free)(x);
+    }
+    for (int64_t k = 0; k < count && ok; k++) {
+        tensor__node_t *m = list[k];
+        if (m->used || (!m->nsaved && !m->custom)) { continue; }        // used: a checkpoint inside fn
+        if (!tensor__node_extra(th, m)) { ok = 0; break; }
+        for (int i = 0; i < m->nsaved; i++) {
+            tensor__storage_t *kept = m->saved[i].storage;
+            if (!kept || tensor__held_outside(r, list, kept)) { continue; }
+            m->saved[i].storage = NULL;
+            tensor__storage_drop(th, kept);
+        }
+        if (m->custom) { tensor__custom_drop(th, m->custom); }
+        m->used = 2;
+        m->extra->region = r;
+        m->extra->index = (int32_t)k;
+        TENSOR__HOLD(&r->refs);
+        r->node[k] = m;
+    }
+    if (list) { tensor__memory_free(th, list); }
+    tensor__region_leave(th, r, -1);
+    return ok ? th->fresh = y : TENSOR__POISON;
+}
+// Takes what m saved. 0 = it is not the operation n was.
+TENSOR__FN int tensor__region_take(tensor__thread_t *th, tensor__node_t *n, tensor__node_t *m) {
+    int same = n->row == m->row && n->nin == m->nin && n->nsaved == m->nsaved && !n->custom == !m->custom;
+    for (int i = 0; i < n->nsaved && same; i++) {
+        const tensor__saved_t *v = &n->saved[i], *w = &m->saved[i];
+        same = v->is_immediate == w->is_immediate;
+        if (same && !v->is_immediate && w->storage) {
+            same = v->ndim == w->ndim && v->dtype == w->dtype &&
+                   !memcmp(v->dims, w->dims, v->ndim * sizeof *v->dims) &&
+                   !memcmp(v->strides, w->strides, v->ndim * sizeof *v->strides);
+        }
+    }
+    if (!same) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn does other operations when it is run again: "
+                     "%s where %s was", m->row->name, n->row->name);
+        return 0;
+    }
+    for (int i = 0; i < n->nsaved; i++) {
+        tensor__saved_t *v = &n->saved[i], *w = &m->saved[i];
+        if (v->is_immediate || v->storage || !w->storage) { continue; }
+        v->storage = w->storage;
+        v->offset = w->offset;
+        v->version = w->version;
+        w->storage = NULL;
+    }
+    void *custom = n->custom;
+    n->custom = m->custom;
+    m->custom = custom;
+    n->used = 0;
+    return 1;
+}
+// Runs fn again for the saved values of its nodes. 0 = failed, raised.
+TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__region_t *r) {
+    for (int i = 0; i < r->n; i++) {
+        const tensor__storage_t *s = r->inputs[i]->storage;
+        if (s->version == r->versions[i]) { continue; }
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: input %i %t was changed in place by %s%s%s after "
+                     "the forward pass", i, r->inputs[i], s->write_op ? s->write_op : "?",
+                     s->write_site ? " at " : "", s->write_site ? tensor__basename(s->write_site) : "");
+        return 0;
+    }
+    tensor_t **in = (tensor_t **)tensor__memory(th, ((uint64_t)r->n + 1) * sizeof *in);
+    if (!in) { return 0; }
+    tensor_scope_t s = tensor__scope_begin(th, 1);
+    tensor_generator_t rng = th->rng;
+    uint64_t since = th->seq;
+    tensor__node_t **list = NULL;
+    TENSOR__HOLD(&r->refs);
+    th->rng = r->rng;
+    for (int i = 0; i < r->n; i++) {
+        in[i] = tensor__as_leaf(r->inputs[i], r->inputs[i]->flags & TENSOR__REQUIRES_GRAD);
+    }
+    tensor_t *y = s.thread ? r->fn(in, r->n, r->user) : NULL;
+    th->rng = rng;
+    int64_t count = tensor__live(y) ? tensor__walk(th, &y, 1, since, &list) : -1;
+    int ok = count == r->count;
+    if (!ok && count >= 0) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn does %d operations when it is run again, %d at "
+                     "first", count, r->count);
+    } else if (!ok) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn gave no tensor when it was run again");
+    }
+    for (int64_t k = 0; k < count && ok; k++) {
+        if (r->node[k] && r->node[k]->used == 2) { ok = tensor__region_take(th, r->node[k], list[k]); }
+    }
+    if (list) { tensor__memory_free(th, list); }
+    tensor__memory_free(th, in);
+    if (s.thread) { (tensor_scope_end)(s); }
+    tensor__region_leave(th, r, -1);
+    return ok;
+}
+
+// ---- vjp, jvp, jacobian, hessian ----
+
+// Seeds times d outs / d x: a tensor for each x, zeros where nothing depends on it; NULL for x that is NULL or
+// wants no gradient. outs may be NULL or without graph. 0 = failed, raised.
+TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_t *const *seeds, int m,
+                            tensor_t *const *x, int n, tensor_t **results, int flags) {
+    tensor_t **o = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)m + (uint64_t)n + 1) * sizeof *o);
+    if (!o) { return 0; }
+    tensor_t **v = o + m, **want = v + m, **got = want + n;
+    int no = 0, ni = 0, ok = 1;
+    for (int i = 0; i < m; i++) {
+        if (!outs[i] || !tensor__sync_needs_grad(th, outs[i])) { continue; }
+        v[no] = seeds ? seeds[i] : NULL;
+        o[no++] = outs[i];
+    }
+    for (int i = 0; i < n; i++) { if (x[i] && tensor__sync_needs_grad(th, x[i])) { want[ni++] = x[i]; } }
+    if (no && ni) { ok = !(tensor_autograd_grad)(o, no, v, want, ni, got, flags | TENSOR_ALLOW_UNUSED); }
+    for (int i = 0, k = 0; i < n && ok; i++) {
+        results[i] = NULL;
+        if (!x[i] || !tensor__needs_grad(x[i])) { continue; }
+        results[i] = got[k] ? got[k] : (tensor_zeros_like)(x[i]);
+        k++;
+        ok = results[i] != TENSOR__POISON;
+    }
+    tensor__memory_free(th, o);
+    return ok;
+}
+// d outs / d x times v, as the derivative by u of what pulls u back.
+TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, tensor_t *const *x, int n,
+                            tensor_t *const *v, tensor_t **results, int flags) {
+    tensor_t **u = (tensor_t **)tensor__memory(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u), **w = u + m;
+    if (!u) { return 0; }
+    int ok = 1;
+    for (int i = 0; i < m && ok; i++) {
+        if (!outs[i]) { continue; }
+        u[i] = (tensor_zeros_like)(outs[i]);
+        ok = u[i] != TENSOR__POISON;
+        if (ok) { u[i]->flags = (uint8_t)(u[i]->flags | TENSOR__REQUIRES_GRAD); }
+    }
+    ok = ok && tensor__pull(th, outs, u, m, x, n, w, TENSOR_CREATE_GRAPH) &&
+         tensor__pull(th, w, v, n, u, m, results, flags);
+    tensor__memory_free(th, u);
+    return ok;
+}
+TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *const *x, int n,
+                                   tensor_t **results, int flags) {
+    for (int i = 0; i < n; i++) { results[i] = NULL; }
+    if (!y) { return 1; }
+    int64_t rows = y->numel;
+    tensor_t **part = (tensor_t **)tensor__memory(th, ((uint64_t)rows + 1) * ((uint64_t)n + 1) * sizeof *part);
+    tensor_t **list = part + n;
+    int ok = part != NULL;
+    for (int64_t k = 0; k < rows && ok; k++) {
+        tensor_t *e = (tensor_zeros_n)(&rows, 1, (tensor_dtype_t)y->dtype);
+        (tensor_fill_)((tensor_select)(e, 0, k), 1);
+        e = (tensor_reshape_n)(e, y->dims, y->ndim);
+        ok = tensor__pull(th, &y, &e, 1, x, n, part, flags | TENSOR_RETAIN_GRAPH);
+        for (int i = 0; i < n && ok; i++) { list[i * rows + k] = part[i]; }
+    }
+    for (int i = 0; i < n && ok; i++) {
+        int64_t dims[2 * TENSOR_MAX_DIMS];
+        int nd = y->ndim + (x[i] ? x[i]->ndim : 0);
+        if (!x[i] || !tensor__needs_grad(x[i])) { continue; }
+        memcpy(dims, y->dims, (size_t)y->ndim * sizeof *dims);
+        memcpy(dims + y->ndim, x[i]->dims, (size_t)x[i]->ndim * sizeof *dims);
+        results[i] = !rows || nd > TENSOR_MAX_DIMS ? (tensor_zeros_n)(dims, nd, (tensor_dtype_t)x[i]->dtype) :
+            (tensor_reshape_n)((tensor_stack_n)(list + i * rows, (int)rows, 0), dims, nd);
+        ok = results[i] != TENSOR__POISON;
+    }
+    if (part) { tensor__memory_free(th, part); }
+    return ok;
+}
+
+// What all of them begin and end with: leaves of their own for fn (under CREATE_GRAPH views that belong to
+// the inputs' graph), fn's value, gradients where those are wanted; the results go to the scope around.
+typedef struct tensor__calculus_t { tensor__thread_t *th; tensor_scope_t s; tensor_t **x, **g, *y;
+    } tensor__calculus_t;
+TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn_t fn, void *user,
+                                tensor_t *const *inputs, int n, int given, int flags) {
+    tensor__thread_t *th = c->th = tensor__self();
+    c->x = NULL;
+    c->s.thread = NULL;
+    if (!fn || n < 0 || (n && !inputs) || !given) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: fn, inputs, v or results is NULL", op);
+        return 0;
+    }
+    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
+    c->s = tensor__scope_begin(th, 1);
+    if (c->s.thread) { c->x = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
+    if (!c->x) { return 0; }
+    c->g = c->x + n;
+    for (int i = 0; i < n; i++) {
+        tensor_t *x = inputs[i];
+        if (!TENSOR__USABLE(th, op, "inputs", x)) { return 0; }
+        int joins = (flags & TENSOR_CREATE_GRAPH) && tensor__sync_needs_grad(th, x);
+        c->x[i] = joins ? (tensor_reshape_n)(x, x->dims, x->ndim) :
+            tensor__as_leaf(x, tensor__is_float(x->dtype));
+        if (c->x[i] == TENSOR__POISON) { return 0; }
+    }
+    c->y = fn(c->x, n, user);
+    return TENSOR__USABLE(th, op, "the result of fn", c->y);
+}
+TENSOR__FN tensor_t *tensor__calculus_end(tensor__calculus_t *c, int ok, tensor_t **results, int64_t n,
+                                          int flags) {
+    tensor_t *y = ok ? c->y : TENSOR__POISON;
+    int keep = (flags & TENSOR_CREATE_GRAPH) != 0;
+    for (int64_t i = 0; results && i < n; i++) {
+        if (!ok) { results[i] = TENSOR__POISON; }
+        if (results[i] && ok && !keep) { results[i] = (tensor_detach)(results[i]); }
+    }
+    if (ok && !keep) { y = (tensor_detach)(y); }
+    if (c->x) { tensor__memory_free(c->th, c->x); }
+    tensor__scope_hand(c->th, c->s, y, results, results ? (int)n : 0);
+    return c->th->fresh = y;
+}
+TENSOR_API tensor_t *(tensor_vjp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, tensor_t *v,
+                                  tensor_t **vjp, int flags) {
+    tensor__calculus_t c;
+    int ok = tensor__calculus(&c, "vjp", fn, user, inputs, n, vjp || !n, flags) &&
+             tensor__pull(c.th, &c.y, &v, 1, c.x, n, vjp, flags);
+    return tensor__calculus_end(&c, ok, vjp, n, flags);
+}
+TENSOR_API tensor_t *(tensor_jvp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
+                                  tensor_t *const *v, tensor_t **jvp, int flags) {
+    tensor__calculus_t c;
+    int ok = tensor__calculus(&c, "jvp", fn, user, inputs, n, jvp && (v || !n), flags) &&
+             tensor__push(c.th, &c.y, 1, c.x, n, v, jvp, flags);
+    return tensor__calculus_end(&c, ok, jvp, 1, flags);
+}
+TENSOR_API int (tensor_jacobian)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
+                                 tensor_t **jacobian, int flags) {
+    tensor__calculus_t c;
+    int ok = tensor__calculus(&c, "jacobian", fn, user, inputs, n, jacobian || !n, flags) &&
+             tensor__jacobian_of(c.th, c.y, c.x, n, jacobian, flags);
+    return tensor__calculus_end(&c, ok, jacobian, n, flags) == TENSOR__POISON ? c.th->error.code : 0;
+}
+TENSOR_API int (tensor_hessian)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
+                                tensor_t **hessian, int flags) {
+    tensor__calculus_t c;
+    int ok = tensor__calculus(&c, "hessian", fn, user, inputs, n, hessian || !n, flags) &&
+             tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH);
+    for (int i = 0; i < n && ok; i++) {
+        ok = tensor__jacobian_of(c.th, c.g[i], c.x, n, hessian + (int64_t)i * n, flags);
+    }
+    return tensor__calculus_end(&c, ok, hessian, (int64_t)n * n, flags) == TENSOR__POISON ?
+        c.th->error.code : 0;
+}
+TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
+                                  tensor_t *const *v, tensor_t **hvp, int flags) {
+    tensor__calculus_t c;
+    int ok = tensor__calculus(&c, "hvp", fn, user, inputs, n, (hvp && v) || !n, flags) &&
+             tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH) &&
+             tensor__push(c.th, c.g, n, c.x, n, v, hvp, flags);
+    return tensor__calculus_end(&c, ok, hvp, n, flags);
+}
+TENSOR_API tensor_t *(tensor_vhp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
+                                  tensor_t *const *v, tensor_t **vhp, int flags) {
+    tensor__calculus_t c;
+    int ok = tensor__calculus(&c, "vhp", fn, user, inputs, n, (vhp && v) || !n, flags) &&
+             tensor__pull(c.th, &c.y, NULL, 1, c.x, n, c.g, TENSOR_CREATE_GRAPH) &&
+             tensor__pull(c.th, c.g, v, n, c.x, n, vhp, flags);
+    return tensor__calculus_end(&c, ok, vhp, n, flags);
+}
+
 // ---- gradcheck ----
 
-typedef tensor_t *(*tensor__check_fn)(tensor_t *const *inputs, int n, void *user);
-
 // Sum of fn's result times fixed weights, so that every output element counts: one number to differentiate.
-TENSOR__FN tensor_t *tensor__weighted(tensor__check_fn fn, void *user, tensor_t *const *inputs, int n) {
+TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor_t *y = fn(inputs, n, user);
     if (!tensor__live(y)) { return TENSOR__POISON; }
     tensor_t *w = tensor_add_scalar(tensor_mul_scalar(tensor_sin(tensor_arange(1, (double)y->numel + 1, 1,
             TENSOR_F64)), 0.5), 1.25);
     return tensor_sum(tensor_mul(tensor_to(y, TENSOR_F64), tensor_reshape_n(w, y->dims, y->ndim)));
 }
-TENSOR_API int (tensor_gradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, int n, void *user), void *user,
-                                  tensor_t *const *inputs, int n, double eps, double atol, double rtol) {
+TENSOR_API int (tensor_gradcheck)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
+                                  double atol, double rtol) {
     tensor__thread_t *th = tensor__self();
     if (!fn || n < 0 || (n && !inputs)) {
         tensor__fail(th, TENSOR_ERR_OWNER, "gradcheck: fn or inputs is NULL");
         return TENSOR_ERR_OWNER;
     }
-    tensor_scope_t s = tensor__scope_begin(th, 1);
-    tensor_t **grads = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * 2 * sizeof *grads);
+    if (eps == 0) { eps = 1e-6; }
+    if (atol == 0) { atol = 1e-5; }
+    if (rtol == 0) { rtol = 1e-3; }
+    tensor_t **grads = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * 3 * sizeof *grads);
     if (!grads) { return th->error.code; }
-    tensor_t **wanted = grads + n;
+    tensor_scope_t s = tensor__scope_begin(th, 1);
+    tensor_t **wanted = grads + n, **again = wanted + n;
     int m = 0, code = 0;
     for (int i = 0; i < n && !code; i++) {
         if (!TENSOR__USABLE(th, "gradcheck", "input", inputs[i])) { code = th->error.code; break; }
@@ -13389,12 +14363,28 @@ TENSOR_API int (tensor_gradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, int n
                          inputs[i]);
             code = TENSOR_ERR_DTYPE;
         }
+        for (int d = 0; d < inputs[i]->ndim; d++) {
+            if (code || inputs[i]->strides[d] || inputs[i]->dims[d] < 2) { continue; }
+            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "gradcheck: elements of input %i %t share memory", i,
+                         inputs[i]);
+            code = TENSOR_ERR_AUTOGRAD;
+        }
         wanted[m++] = inputs[i];
     }
-    if (!code) {
+    for (int k = 0; k < 2 && !code; k++) {
         tensor_t *y = tensor__weighted(fn, user, inputs, n);
-        code = tensor_autograd_grad(&y, 1, NULL, wanted, m, grads, TENSOR_ALLOW_UNUSED);
+        code = tensor_autograd_grad(&y, 1, NULL, wanted, m, k ? again : grads, TENSOR_ALLOW_UNUSED);
         if (y == TENSOR__POISON && !code) { code = th->error.code; }
+    }
+    for (int i = 0; i < m && !code; i++) {
+        int same = !grads[i] == !again[i];
+        if (same && grads[i]) {
+            tensor_t *a = tensor_contiguous(grads[i]), *b = tensor_contiguous(again[i]);
+            same = a->numel == b->numel && !memcmp(tensor__ptr(a), tensor__ptr(b), (size_t)a->numel * 8);
+        }
+        if (same) { continue; }
+        code = TENSOR_ERR_AUTOGRAD;
+        tensor__fail(th, code, "gradcheck: input %i: a second backward pass gives another gradient", i);
     }
     double worst = 0;
     for (int i = 0; i < m && !code; i++) {
@@ -13428,7 +14418,7 @@ TENSOR_API int (tensor_gradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, int n
     if (s.thread) { (tensor_scope_end)(s); }
     return code;
 }
-typedef struct tensor__gradgrad_t { tensor__check_fn fn; void *user; } tensor__gradgrad_t;
+typedef struct tensor__gradgrad_t { tensor_fn_t fn; void *user; } tensor__gradgrad_t;
 // All first gradients of fn, flattened into one vector: what gradgradcheck differentiates.
 TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *user) {
     tensor__gradgrad_t *gg = (tensor__gradgrad_t *)user;
@@ -13445,8 +14435,8 @@ TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *
     }
     return s.thread ? (tensor_scope_return)(s, r) : r;
 }
-TENSOR_API int (tensor_gradgradcheck)(tensor_t *(*fn)(tensor_t *const *inputs, int n, void *user), void *user,
-                                      tensor_t *const *inputs, int n, double eps, double atol, double rtol) {
+TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
+                                      double atol, double rtol) {
     tensor__gradgrad_t gg;
     gg.fn = fn;
     gg.user = user;
