@@ -6781,7 +6781,7 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     }
     t->storage = s;
     t->numel = n;
-    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
+    t->flags = (uint8_t)(th->born | TENSOR__CONTIGUOUS);
     int64_t stride = 1;
     for (int i = ndim - 1; i >= 0; i--) {
         t->dims[i] = dims[i];
@@ -9483,7 +9483,7 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
         return NULL;
     }
     t->numel = a->numel;
-    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
+    t->flags = (uint8_t)(th->born | TENSOR__CONTIGUOUS);
     for (int d = 0; d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
@@ -13447,7 +13447,7 @@ TENSOR__FN int tensor__pass_grow(tensor__thread_t *th, tensor__pass_t *p) {
     return 1;
 }
 // The slot of a node, made and put into the heap if it has none. NULL = out of memory.
-TENSOR__FN tensor__slot_t *tensor__pass_slot(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node) {
+TENSOR__INLINE tensor__slot_t *tensor__pass_slot(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node) {
     if (p->count == p->room && !tensor__pass_grow(th, p)) { return NULL; }
     uint32_t h = 0;
     if (!p->hashed) {
@@ -13481,7 +13481,7 @@ TENSOR__FN tensor__slot_t *tensor__pass_slot(tensor__thread_t *th, tensor__pass_
     return s;
 }
 // Takes the slot with the highest sequence number out of heap and table.
-TENSOR__FN tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
+TENSOR__INLINE tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
     int32_t slot = p->heap[0].slot, n = --p->count, i = 0;
     uint64_t seq = p->heap[n].seq;
     int32_t moved = p->heap[n].slot;

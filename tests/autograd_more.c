@@ -536,7 +536,7 @@ static void custom(void) {
     static const tensor_function_t many = {"many", many_forward, many_backward, NULL},
                                    twice = {"twice", twice_forward, twice_backward, NULL},
                                    wrong = {"wrong", wrong_calls_forward, many_backward, NULL};
-    tensor_t *x = LEAF64(2, 3), *y = LEAF64(5, 7), *in[2], *out[4], *b, *v, *g;
+    tensor_t *x = LEAF64(2, 3), *y = LEAF64(5, 7), *in[2], *out[5], *b, *v, *g;
     ops_t o;
     in[0] = x;
     in[1] = y;
@@ -877,6 +877,96 @@ static void checks(void) {
     FAILS(tensor_gradcheck(poly, NULL, in, 2, 0, 0, 0), TENSOR_ERR_DTYPE, "f64 is needed", HERE);
 }
 
+// ---- second derivatives of the rows of tensor_nn.h ----
+
+typedef struct nn_case_t {
+    const char *name;
+    tensor_fn_t fn;
+    int64_t dims[3][4]; // of the inputs, 0-terminated; positive values if .positive
+    int n, positive;
+} nn_case_t;
+#define NN_FN(name, expression)                                                                              \
+    static tensor_t *name(tensor_t *const *in, int n, void *user) {                                          \
+        tensor_t *const a = in[0], *const b = n > 1 ? in[1] : NULL, *const c = n > 2 ? in[2] : NULL;         \
+        (void)a, (void)b, (void)c, (void)user;                                                               \
+        return expression;                                                                                   \
+    }
+static tensor_t *classes(int n) { return tensor_to(tensor_remainder_scalar(tensor_arange(0, n, 1, TENSOR_F32), 3), TENSOR_I64); }
+NN_FN(nn_linear_, tensor_linear(a, b, c))
+NN_FN(nn_conv_, tensor_conv2d(a, b, c, .stride = 2, .padding = 1))
+NN_FN(nn_conv_groups, tensor_conv2d(a, b, NULL, .groups = 2, .dilation = 2))
+NN_FN(nn_max_pool, tensor_max_pool2d(a, 2, .stride = 1))
+NN_FN(nn_avg_pool, tensor_avg_pool2d(a, 3, .stride = 2, .padding = 1))
+NN_FN(nn_adaptive, tensor_adaptive_avg_pool2d(a, 2, 2))
+NN_FN(nn_layer_norm_, tensor_layer_norm(a, 1, b, c))
+NN_FN(nn_layer_norm_2, tensor_layer_norm(a, 2, NULL, NULL))
+NN_FN(nn_embedding_, tensor_square(tensor_embedding(classes(5), a)))
+NN_FN(nn_attention, tensor_scaled_dot_product_attention(a, b, c, NULL))
+NN_FN(nn_attention_causal, tensor_scaled_dot_product_attention(a, b, c, NULL, .is_causal = 1))
+NN_FN(nn_cross_entropy_, tensor_cross_entropy(a, classes(4), DATA64(0.5, 1, 2)))
+NN_FN(nn_cross_entropy_smooth, tensor_cross_entropy(a, classes(4), NULL, .label_smoothing = 0.2))
+NN_FN(nn_cross_entropy_soft, tensor_cross_entropy(a, tensor_softmax(b, 1), NULL))
+NN_FN(nn_nll, tensor_nll_loss(tensor_log_softmax(a, 1), classes(4), NULL))
+NN_FN(nn_mse, tensor_mse_loss(a, b))
+NN_FN(nn_l1, tensor_l1_loss(tensor_square(a), b))
+NN_FN(nn_smooth_l1, tensor_smooth_l1_loss(a, b))
+NN_FN(nn_huber, tensor_huber_loss(a, b, .delta = 0.5))
+NN_FN(nn_bce, tensor_binary_cross_entropy(tensor_sigmoid(a), tensor_sigmoid(b), c))
+NN_FN(nn_bce_logits, tensor_binary_cross_entropy_with_logits(a, tensor_sigmoid(b), NULL, c))
+NN_FN(nn_kl, tensor_kl_div(a, b))
+NN_FN(nn_kl_log, tensor_kl_div(a, b, .log_target = 1))
+static tensor_t *nn_dropped(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    tensor_manual_seed(3);
+    return tensor_square(tensor_dropout(in[0], 0.3, 1));
+}
+static void nn_second_derivatives(void) {
+    static const nn_case_t cases[] = {
+        {"linear", nn_linear_, {{3, 4}, {2, 4}, {2}}, 3, 0},
+        {"conv2d", nn_conv_, {{1, 2, 5, 4}, {3, 2, 3, 3}, {3}}, 3, 0},
+        {"conv2d groups", nn_conv_groups, {{1, 4, 5, 5}, {4, 2, 2, 2}}, 2, 0},
+        {"max_pool2d", nn_max_pool, {{1, 2, 4, 4}}, 1, 0},
+        {"avg_pool2d", nn_avg_pool, {{1, 2, 5, 5}}, 1, 0},
+        {"adaptive_avg_pool2d", nn_adaptive, {{1, 2, 5, 5}}, 1, 0},
+        {"layer_norm", nn_layer_norm_, {{3, 4}, {4}, {4}}, 3, 0},
+        {"layer_norm 2", nn_layer_norm_2, {{2, 3, 4}}, 1, 0},
+        {"embedding", nn_embedding_, {{4, 3}}, 1, 0},
+        {"attention", nn_attention, {{1, 3, 4}, {1, 5, 4}, {1, 5, 2}}, 3, 0},
+        {"attention causal", nn_attention_causal, {{1, 4, 2}, {1, 4, 2}, {1, 4, 3}}, 3, 0},
+        {"cross_entropy", nn_cross_entropy_, {{4, 3}}, 1, 0},
+        {"cross_entropy smooth", nn_cross_entropy_smooth, {{4, 3}}, 1, 0},
+        {"cross_entropy soft", nn_cross_entropy_soft, {{4, 3}, {4, 3}}, 2, 0},
+        {"nll_loss", nn_nll, {{4, 3}}, 1, 0},
+        {"mse_loss", nn_mse, {{3, 4}, {3, 4}}, 2, 0},
+        {"l1_loss", nn_l1, {{3, 4}, {3, 4}}, 2, 0},
+        {"smooth_l1_loss", nn_smooth_l1, {{3, 4}, {3, 4}}, 2, 0},
+        {"huber_loss", nn_huber, {{3, 4}, {3, 4}}, 2, 0},
+        {"bce", nn_bce, {{3, 4}, {3, 4}, {3, 4}}, 3, 1},
+        {"bce_with_logits", nn_bce_logits, {{3, 4}, {3, 4}, {4}}, 3, 1},
+        {"kl_div", nn_kl, {{3, 4}, {3, 4}}, 2, 1},
+        {"kl_div log", nn_kl_log, {{3, 4}, {3, 4}}, 2, 0},
+        {"dropout", nn_dropped, {{3, 4}}, 1, 0}};
+    int k, i, nd;
+    for (k = 0; k < N(cases); k++) {
+        tensor_scope_t s = tensor_scope_begin();
+        tensor_t *in[3];
+        tensor_manual_seed(100 + (uint64_t)k);
+        for (i = 0; i < cases[k].n; i++) {
+            for (nd = 0; nd < 4 && cases[k].dims[i][nd]; nd++) {}
+            in[i] = tensor_to(cases[k].positive ? tensor_add_scalar(tensor_rand_n(cases[k].dims[i], nd), 0.3)
+                                                : tensor_randn_n(cases[k].dims[i], nd), TENSOR_F64);
+            tensor_requires_grad_(in[i], 1);
+        }
+        CHECK_MSG(tensor_gradcheck(cases[k].fn, NULL, in, cases[k].n, 0, 0, 0) == 0, "%s: %s", cases[k].name,
+                  tensor_error_text());
+        tensor_clear_error();
+        CHECK_MSG(tensor_gradgradcheck(cases[k].fn, NULL, in, cases[k].n, 0, 0, 0) == 0, "%s: %s",
+                  cases[k].name, tensor_error_text());
+        tensor_clear_error();
+        tensor_scope_end(s);
+    }
+}
+
 int main(void) {
     RUN(grad_of_part);
     RUN(grad_long);
@@ -897,5 +987,6 @@ int main(void) {
     RUN(checkpoint_twice);
     RUN(functional);
     RUN(checks);
+    RUN(nn_second_derivatives);
     return test_report();
 }
