@@ -7000,7 +7000,7 @@ TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
     while (list) {
         tensor__node_t *n = list;
         list = n->next;
-        if (!n->used) { tensor__saved_drop(th, n); }
+        if (n->used != 1) { tensor__saved_drop(th, n); }
         for (int i = 0; i < n->nin; i++) {
             tensor__node_t *to = n->edge[i].node;
             if (to && TENSOR__DROP(&to->refs)) {
@@ -13447,7 +13447,8 @@ TENSOR__FN int tensor__pass_grow(tensor__thread_t *th, tensor__pass_t *p) {
     return 1;
 }
 // The slot of a node, made and put into the heap if it has none. NULL = out of memory.
-TENSOR__INLINE tensor__slot_t *tensor__pass_slot(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node) {
+TENSOR__INLINE tensor__slot_t *tensor__pass_slot(tensor__thread_t *th, tensor__pass_t *p,
+                                                tensor__node_t *node) {
     if (p->count == p->room && !tensor__pass_grow(th, p)) { return NULL; }
     uint32_t h = 0;
     if (!p->hashed) {
@@ -13529,6 +13530,11 @@ TENSOR__FN int tensor__list_room(tensor__thread_t *th, void **list, int64_t coun
     *room = more;
     return 1;
 }
+TENSOR__FN TENSOR__NOINLINE int tensor__reach(tensor__thread_t *th, tensor__pass_t *q, tensor__node_t *n,
+                                              uint64_t since) {
+    if (!n || (since && (n->seq <= since || n->home != th))) { return 1; }
+    return tensor__pass_slot(th, q, n) != NULL;
+}
 // The nodes some tensors depend on, consumers first, to be freed with tensor__memory_free; since > 0: only
 // those this thread made after that sequence number. Their number; -1 = out of memory, raised.
 TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
@@ -13538,19 +13544,14 @@ TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n,
     int64_t count = 0, room = 0;
     int ok = 1;
     void *nodes = NULL;
-#define TENSOR__REACH(node_)                                                                                 \
-    if (ok && (node_) && (!since || ((node_)->seq > since && (node_)->home == th))) {                        \
-        ok = tensor__pass_slot(th, &q, node_) != NULL;                                                       \
-    }
-    for (int i = 0; i < n; i++) { TENSOR__REACH(y[i]->node) }
+    for (int i = 0; i < n && ok; i++) { ok = tensor__reach(th, &q, y[i]->node, since); }
     while (q.count) {
         tensor__node_t *node = tensor__pass_pop(&q).node;
         ok = ok && tensor__list_room(th, &nodes, count, &room, sizeof node);
         if (ok) { ((tensor__node_t **)nodes)[count++] = node; }
-        for (int i = 0; i < node->nin; i++) { TENSOR__REACH(node->edge[i].node) }
+        for (int i = 0; i < node->nin && ok; i++) { ok = tensor__reach(th, &q, node->edge[i].node, since); }
         tensor__node_drop(th, node);            // y holds it still
     }
-#undef TENSOR__REACH
     if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
     if (!ok && nodes) { tensor__memory_free(th, nodes); nodes = NULL; }
     *list = (tensor__node_t **)nodes;

@@ -536,6 +536,23 @@ TENSOR_API nn_module_t *nn_child(nn_module_t *m, const char *name, nn_module_t *
 //   -> new;  grad through the operations inside;  errors of those, with the module's path in the text
 TENSOR_API tensor_t *nn_forward(nn_module_t *m, tensor_t *x);
 
+typedef tensor_t *(*nn_forward_pre_hook_t)(nn_module_t *m, tensor_t *x, void *user);
+typedef tensor_t *(*nn_forward_hook_t)(nn_module_t *m, tensor_t *x, tensor_t *y, void *user);
+typedef tensor_t *(*nn_full_backward_hook_t)(nn_module_t *m, tensor_t *grad_input, tensor_t *grad_output,
+                                             void *user);
+
+// Hooks that nn_forward runs in the order of registration; a clone of m has none.
+//   fn      before the forward of m: returns what takes the place of x, NULL = x as it is
+//           after it: the same for the result y
+//           in backward, when the gradients of x and y are there (grad_input is NULL if x requires none):
+//           the same for grad_input
+//   -> handle for nn_remove_hook, 0 on failure;  errors OWNER (fn is NULL), POISONED, OUT_OF_MEMORY
+TENSOR_API int64_t nn_register_forward_pre_hook(nn_module_t *m, nn_forward_pre_hook_t fn, void *user);
+TENSOR_API int64_t nn_register_forward_hook(nn_module_t *m, nn_forward_hook_t fn, void *user);
+TENSOR_API int64_t nn_register_full_backward_hook(nn_module_t *m, nn_full_backward_hook_t fn, void *user);
+// Removes a hook.   -> 1, 0 if m has no such hook;  errors none
+TENSOR_API int nn_remove_hook(nn_module_t *m, int64_t handle);
+
 // Switches m and all modules inside to training (dropout acts) or evaluation.   -> m;  errors none
 TENSOR_API nn_module_t *nn_train(nn_module_t *m);
 TENSOR_API nn_module_t *nn_eval(nn_module_t *m);
@@ -4709,6 +4726,15 @@ struct nn__kind_t {
     int composite;   // its forward opens a scope
 };
 
+typedef struct nn__hook_t {
+    struct nn__hook_t *next;
+    int64_t id;
+    nn_forward_pre_hook_t pre;   // one of the three is there
+    nn_forward_hook_t post;
+    nn_full_backward_hook_t back;
+    void *user;
+} nn__hook_t;
+
 struct nn_module_impl_t {
     tensor__owned_t owned;   // first: the context's list
     nn_module_t *module;     // NULL = closed
@@ -4716,7 +4742,9 @@ struct nn_module_impl_t {
     void (*destroy)(nn_module_t *m);
     nn__slot_t *slot;
     int nslots, cap;
-    int parents, refs;    // refs = parents + 1 while open
+    int parents, refs;    // refs = parents + 1 while open + calls whose backward hooks wait
+    nn__hook_t *hooks;    // in the order of registration
+    int64_t last_hook;
     const char *key;      // its name in its first parent, NULL for a root
     void *list, *names;   // what nn_named_parameters gave last
 };
@@ -4924,6 +4952,11 @@ TENSOR__FN void nn__close(nn_module_impl_t *impl) {
     nn__free(impl->slot);
     nn__free(impl->list);
     nn__free(impl->names);
+    while (impl->hooks) {
+        nn__hook_t *h = impl->hooks;
+        impl->hooks = h->next;
+        nn__free(h);
+    }
     impl->slot = NULL;
     impl->list = NULL;
     impl->names = NULL;
@@ -5107,6 +5140,143 @@ TENSOR_API nn_module_t *(nn_child)(nn_module_t *m, const char *name, nn_module_t
 // Use
 // ------------------------------------------------------------------------------
 
+TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x) {
+    tensor_scope_t scope;
+    tensor_t *y;
+    if (m->impl->kind && !m->impl->kind->composite) return m->forward(m, x);
+    scope = TENSOR__(scope)(-1);
+    y = m->forward(m, x);
+    if (!y) y = (tensor_t *)NN__FAIL(TENSOR_ERR_INTERNAL, "forward: that of %s returned NULL", m->name);
+    return (tensor_scope_return)(scope, y);
+}
+
+// One call whose backward hooks wait: identities round x and y hand it their gradients.
+typedef struct nn__hooked_t {
+    tensor__count_t refs;          // the two identities
+    nn_module_impl_t *impl;
+    tensor_t *grad_output;         // held
+    int input;                     // x requires grad
+} nn__hooked_t;
+TENSOR__FN void nn__hooked_destroy(void *user) {
+    nn__hooked_t *c = (nn__hooked_t *)user;
+    if (!TENSOR__DROP(&c->refs)) return;
+    if (c->grad_output) TENSOR__(drop)(c->grad_output);
+    if (--c->impl->refs == 0) nn__let_go(c->impl);
+    nn__free(c);
+}
+TENSOR__FN tensor_t *nn__hooked_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    (void)ctx, (void)n;
+    return in[0];
+}
+TENSOR__FN int nn__hooked_run(nn__hooked_t *c, tensor_t *grad, tensor_t **result) {
+    nn__hook_t *h;
+    int64_t last = 0;
+    *result = grad;
+    for (;;) {                     // a hook may remove any
+        for (h = c->impl->module ? c->impl->hooks : NULL; h && (h->id <= last || !h->back); h = h->next) {}
+        if (!h) return tensor_error_code();
+        last = h->id;
+        grad = h->back(c->impl->module, *result, c->grad_output, h->user);
+        if (grad && *result) *result = grad;
+        if (tensor_error_code()) return tensor_error_code();
+    }
+}
+TENSOR__FN int nn__hooked_input(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
+    nn__hooked_t *c = (nn__hooked_t *)tensor_function_user(ctx);
+    (void)n;
+    return nn__hooked_run(c, grad, &grads[0]);
+}
+TENSOR__FN int nn__hooked_output(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
+    nn__hooked_t *c = (nn__hooked_t *)tensor_function_user(ctx);
+    tensor_t *nothing = NULL, *old = c->grad_output;
+    (void)n;
+    grads[0] = grad;
+    c->grad_output = TENSOR__(hold)(grad);
+    if (old) TENSOR__(drop)(old);
+    return c->input ? TENSOR_OK : nn__hooked_run(c, NULL, &nothing);
+}
+TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x) {
+    static const tensor_function_t input = {"backward_hook", nn__hooked_forward, nn__hooked_input,
+                                            nn__hooked_destroy},
+                                   output = {"backward_hook", nn__hooked_forward, nn__hooked_output,
+                                             nn__hooked_destroy};
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    nn__hooked_t *c = NULL;
+    nn__hook_t *h;
+    tensor_t *y, *r;
+    int64_t last;
+    int back = 0;
+    for (last = 0;;) {
+        for (h = m->impl->hooks; h && (h->id <= last || !h->pre); h = h->next) {}
+        if (!h) break;
+        last = h->id;
+        r = h->pre(m, x, h->user);
+        if (r) x = r;
+    }
+    for (h = m->impl->hooks; h; h = h->next) back |= h->back != NULL;
+    if (back && tensor_grad_enabled() && x && !(tensor_is_poison)(x)) {
+        c = (nn__hooked_t *)nn__memory(1, sizeof *c);
+        if (!c) return (tensor_scope_return)(scope, TENSOR__(poison));
+        c->refs = 2;
+        c->impl = m->impl;
+        c->impl->refs++;
+        c->input = tensor_requires_grad(x);
+        x = (tensor_apply)(&input, c, &x, 1);
+    }
+    y = nn__forward_plain(m, x);
+    for (last = 0;;) {
+        for (h = m->impl->hooks; h && (h->id <= last || !h->post); h = h->next) {}
+        if (!h) break;
+        last = h->id;
+        r = h->post(m, x, y, h->user);
+        if (r) y = r;
+    }
+    if (c) y = (tensor_apply)(&output, c, &y, 1);      // frees c's share if y is poison
+    return (tensor_scope_return)(scope, y);
+}
+
+TENSOR__FN int64_t nn__add_hook(nn_module_t *m, const char *op, nn_forward_pre_hook_t pre,
+                                nn_forward_hook_t post, nn_full_backward_hook_t back, void *user) {
+    nn__hook_t *h, **at;
+    if (!nn__open_module(m)) {
+        nn__unusable(op, "the module", m);
+        return 0;
+    }
+    if (!pre && !post && !back) {
+        NN__FAIL(TENSOR_ERR_OWNER, "%s: fn is NULL", op);
+        return 0;
+    }
+    h = (nn__hook_t *)nn__memory(1, sizeof *h);
+    if (!h) return 0;
+    h->id = ++m->impl->last_hook;
+    h->pre = pre;
+    h->post = post;
+    h->back = back;
+    h->user = user;
+    for (at = &m->impl->hooks; *at; at = &(*at)->next) {}
+    *at = h;
+    return h->id;
+}
+TENSOR_API int64_t nn_register_forward_pre_hook(nn_module_t *m, nn_forward_pre_hook_t fn, void *user) {
+    return nn__add_hook(m, "register_forward_pre_hook", fn, NULL, NULL, user);
+}
+TENSOR_API int64_t nn_register_forward_hook(nn_module_t *m, nn_forward_hook_t fn, void *user) {
+    return nn__add_hook(m, "register_forward_hook", NULL, fn, NULL, user);
+}
+TENSOR_API int64_t nn_register_full_backward_hook(nn_module_t *m, nn_full_backward_hook_t fn, void *user) {
+    return nn__add_hook(m, "register_full_backward_hook", NULL, NULL, fn, user);
+}
+TENSOR_API int nn_remove_hook(nn_module_t *m, int64_t handle) {
+    nn__hook_t *h, **at;
+    if (!nn__open_module(m)) return 0;
+    for (at = &m->impl->hooks; *at && (*at)->id != handle; at = &(*at)->next) {}
+    h = *at;
+    if (!h) return 0;
+    *at = h->next;
+    nn__free(h);
+    return 1;
+}
+
 TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
     const tensor__internals_t *in = tensor__internals(TENSOR__API_VERSION);
     tensor__thread_t *th = in->self();
@@ -5127,14 +5297,7 @@ TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
     impl = m->impl;
     pushed = impl->key != NULL;
     if (pushed) in->push_path(th, impl->key);
-    if (impl->kind && !impl->kind->composite) {
-        y = m->forward(m, x);
-    } else {
-        tensor_scope_t scope = TENSOR__(scope)(-1);
-        y = m->forward(m, x);
-        if (!y) y = in->fail(th, TENSOR_ERR_INTERNAL, "forward: that of %s returned NULL", m->name);
-        y = (tensor_scope_return)(scope, y);
-    }
+    y = impl->hooks ? nn__forward_hooked(m, x) : nn__forward_plain(m, x);
     if (pushed) in->pop_path(th);
     return y;
 }

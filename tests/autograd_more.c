@@ -877,6 +877,93 @@ static void checks(void) {
     FAILS(tensor_gradcheck(poly, NULL, in, 2, 0, 0, 0), TENSOR_ERR_DTYPE, "f64 is needed", HERE);
 }
 
+// ---- hooks of modules, against PyTorch ----
+
+typedef struct modlog_t { int pre, post, back, no_input; double gi, go; int64_t remove; } modlog_t;
+static tensor_t *mod_pre(nn_module_t *m, tensor_t *x, void *user) {
+    modlog_t *l = (modlog_t *)user;
+    l->pre++;
+    if (l->remove) CHECK(nn_remove_hook(m, l->remove) == 1);
+    l->remove = 0;
+    return tensor_mul_scalar(x, 2);
+}
+static tensor_t *mod_post(nn_module_t *m, tensor_t *x, tensor_t *y, void *user) {
+    (void)m;
+    ((modlog_t *)user)->post++;
+    CHECK(tensor_size(x, 1) == 2 && tensor_size(y, 1) == 1);
+    return tensor_add_scalar(y, 1);
+}
+static tensor_t *mod_back(nn_module_t *m, tensor_t *gi, tensor_t *go, void *user) {
+    modlog_t *l = (modlog_t *)user;
+    (void)m;
+    l->back++;
+    l->no_input = gi == NULL;
+    l->go = tensor_item(go);
+    if (!gi) return NULL;
+    l->gi = tensor_item(tensor_select(tensor_select(gi, 0, 0), 0, 0));
+    return tensor_mul_scalar(gi, 10);
+}
+static tensor_t *mod_seen(nn_module_t *m, tensor_t *x, tensor_t *y, void *user) {
+    (void)m, (void)x, (void)y;
+    ++*(int *)user;
+    return NULL;
+}
+static void module_hooks(void) {
+    static const float wv[] = {3, 5}, bv[] = {1};
+    nn_module_t *lin = nn_linear(2, 1), *net;
+    modlog_t l;
+    tensor_t *x = tensor_reshape(DATA(1, 2), 1, 2), *y;
+    tensor_scope_t s;
+    int64_t h[3], before;
+    int seen = 0;
+    memset(&l, 0, sizeof l);
+    s = tensor_scope_begin_no_grad();
+    tensor_copy_(nn_get(lin, "weight"), tensor_from(wv, TENSOR_F32, 1, 2));
+    tensor_copy_(nn_get(lin, "bias"), tensor_from(bv, TENSOR_F32, 1));
+    tensor_scope_end(s);
+    h[0] = nn_register_forward_pre_hook(lin, mod_pre, &l);
+    h[1] = nn_register_forward_hook(lin, mod_post, &l);
+    h[2] = nn_register_full_backward_hook(lin, mod_back, &l);
+    CHECK(h[0] > 0 && h[1] > h[0] && h[2] > h[1]);
+    tensor_requires_grad_(x, 1);
+    s = tensor_scope_begin();
+    y = nn_forward(lin, x);
+    EXPECT(y, 2 * 13 + 1 + 1);
+    CHECK(tensor_backward(tensor_sum(tensor_mul_scalar(y, 4))) == 0);
+    CHECK(l.pre == 1 && l.post == 1 && l.back == 1 && !l.no_input && l.gi == 12 && l.go == 4);
+    EXPECT(tensor_grad(x), 4 * 3 * 10 * 2, 4 * 5 * 10 * 2);
+    EXPECT(tensor_grad(nn_get(lin, "weight")), 4 * 2, 4 * 4);
+    tensor_scope_end(s);
+    s = tensor_scope_begin(); // x without grad: grad_input is NULL; inside a net; a hook removes another
+    net = nn_sequential(lin, nn_tanh());
+    l.remove = h[1];
+    y = nn_forward(net, tensor_detach(x));
+    CHECK(l.pre == 2 && l.post == 1);
+    CHECK(tensor_backward(tensor_sum(y)) == 0);
+    CHECK(l.back == 2 && l.no_input);
+    tensor_scope_end(s);
+    CHECK(nn_remove_hook(lin, h[2]) == 1 && nn_remove_hook(lin, h[2]) == 0);
+    CHECK(nn_remove_hook(lin, h[0]) == 1);
+    s = tensor_scope_begin_no_grad();
+    CHECK(nn_register_forward_hook(net, mod_seen, &seen) > 0);
+    before = tensor_memory_stats().live_tensors;
+    y = nn_forward(net, x);
+    CHECK(seen == 1 && tensor_memory_stats().live_tensors == before + 1); // what is between goes at once
+    tensor_scope_end(s);
+    CHECK(nn_register_full_backward_hook(net, mod_back, &l) > 0); // freed before its backward: no call
+    x = tensor_requires_grad_(tensor_detach(x), 1);
+    y = nn_forward(net, x);
+    l.back = 0;
+    CHECK(nn_free(net) == 0);
+    CHECK(tensor_backward(tensor_sum(y)) == 0 && l.back == 0 && tensor_grad(x) != NULL);
+    lin = nn_linear(2, 1);
+    CHECK(nn_register_forward_hook(lin, NULL, NULL) == 0);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "register_forward_hook: fn is NULL");
+    nn_free(lin);
+    CHECK(nn_register_forward_pre_hook(NULL, mod_pre, &l) == 0);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "register_forward_pre_hook");
+}
+
 // ---- second derivatives of the rows of tensor_nn.h ----
 
 typedef struct nn_case_t {
@@ -987,6 +1074,7 @@ int main(void) {
     RUN(checkpoint_twice);
     RUN(functional);
     RUN(checks);
+    RUN(module_hooks);
     RUN(nn_second_derivatives);
     return test_report();
 }
