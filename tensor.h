@@ -5116,7 +5116,6 @@ struct tensor__thread_t {
     struct { int64_t mark; uint32_t id; uint8_t grad_mode, modes, user; } *scopes;
     int32_t scope_room;
     uint8_t grad_mode, modes, in_parallel;
-    uint8_t born;                   // flags of new headers: TENSOR__INFERENCE or none
     uint64_t seq;                   // of the last node
     uint64_t epoch;                 // resets and ends of user scopes
     tensor_t *headers, *headers_tail;           // dead headers, oldest first
@@ -6455,14 +6454,10 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
     th->grad_mode = (uint8_t)(grad_mode && !(th->modes & TENSOR__INFERRING));
     return s;
 }
-TENSOR__INLINE void tensor__set_modes(tensor__thread_t *th, int modes) {
-    th->modes = (uint8_t)modes;
-    th->born = modes & TENSOR__INFERRING ? TENSOR__INFERENCE : 0;
-}
 // Scope i and those inside it are no more: modes are what they were before.
 TENSOR__INLINE void tensor__scope_restore(tensor__thread_t *th, int i) {
     th->grad_mode = th->scopes[i].grad_mode;
-    if (th->modes != th->scopes[i].modes) { tensor__set_modes(th, th->scopes[i].modes); }
+    th->modes = th->scopes[i].modes;
     th->depth = i;
 }
 // A scope of the user's: its resets and ends count as epochs, the library's own scopes do not, so that a
@@ -6481,7 +6476,7 @@ TENSOR_API tensor_scope_t (tensor_scope_begin_grad)(void) { return tensor__user_
 TENSOR_API tensor_scope_t (tensor_scope_begin_inference)(void) {
     tensor__thread_t *th = tensor__self();
     tensor_scope_t s = tensor__user_scope(th, 0);
-    if (s.thread) { tensor__set_modes(th, th->modes | TENSOR__INFERRING); }
+    if (s.thread) { th->modes |= TENSOR__INFERRING; }
     return s;
 }
 // For tensor_nn.h: a scope that is no epoch. grad_mode < 0 = as it is.
@@ -6735,7 +6730,7 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     t->dtype = (uint8_t)dtype;
     t->ndim = (uint8_t)ndim;
     t->device = TENSOR_CPU;
-    t->flags = th->born;
+    t->flags = 0;
     t->refs = 1;
     t->keeps = 0;
     t->offset = 0;
@@ -6781,7 +6776,8 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     }
     t->storage = s;
     t->numel = n;
-    t->flags = (uint8_t)(th->born | TENSOR__CONTIGUOUS);
+    t->flags = TENSOR__CONTIGUOUS;
+    if (th->modes & TENSOR__INFERRING) { t->flags = TENSOR__CONTIGUOUS | TENSOR__INFERENCE; }
     int64_t stride = 1;
     for (int i = ndim - 1; i >= 0; i--) {
         t->dims[i] = dims[i];
@@ -9483,7 +9479,8 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
         return NULL;
     }
     t->numel = a->numel;
-    t->flags = (uint8_t)(th->born | TENSOR__CONTIGUOUS);
+    t->flags = TENSOR__CONTIGUOUS;
+    if (th->modes & TENSOR__INFERRING) { t->flags = TENSOR__CONTIGUOUS | TENSOR__INFERENCE; }
     for (int d = 0; d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
@@ -9495,12 +9492,13 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
 // is made.
 static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];
 // What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
-// once.
+// once. 0 = failed, raised; -1 = ask the general way whether these inputs may be saved.
 TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                     const double *scalar, tensor_t *y) {
     int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0, s = 0;
     if (tensor__needs_grad(a)) { reads = tensor__reads[row->id][0]; }
     if (b && tensor__needs_grad(b)) { reads |= tensor__reads[row->id][1]; }
+    if ((a->flags | (b ? b->flags : 0)) & TENSOR__INFERENCE) { return -1; }
     int nsaved = (reads & 1) + (reads >> 1 & 1) + (reads >> 8 & 1);
     size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
                    (size_t)(nin + 1) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t) +
@@ -9616,13 +9614,10 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const d
         isa->forward[id](in, out, NULL, n);
     }
     if (th->grad_mode && (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)))) {
-        if ((a->flags | (b ? b->flags : 0)) & TENSOR__INFERENCE) {      // may not be saved: asked there
+        int done = tensor__plain_record(th, row, a, b, scalar, t);
+        if (done <= 0) {
             (tensor_free)(t);
-            return NULL;
-        }
-        if (!tensor__plain_record(th, row, a, b, scalar, t)) {
-            (tensor_free)(t);
-            return TENSOR__POISON;
+            return done ? NULL : TENSOR__POISON;
         }
     }
     return th->fresh = t;
@@ -12947,7 +12942,7 @@ TENSOR_API int (tensor_set_grad_enabled)(int on) {
 TENSOR_API int (tensor_set_detect_anomaly)(int on) {
     tensor__thread_t *th = tensor__self();
     int was = th->modes & TENSOR__ANOMALY;
-    tensor__set_modes(th, (th->modes & ~TENSOR__ANOMALY) | (on ? TENSOR__ANOMALY : 0));
+    th->modes = (uint8_t)((th->modes & ~TENSOR__ANOMALY) | (on ? TENSOR__ANOMALY : 0));
     return was;
 }
 
@@ -13761,7 +13756,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
     th->grad_mode = (uint8_t)mode;
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)n->custom;
     if (nan) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "backward: %s%s%s made a NaN in the gradient of its input %i %t",
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                     "backward: %s%s%s made a NaN in the gradient of its input %i %t",
                      c ? c->fn->name : n->row->name, n->site ? " at " : "",
                      n->site ? tensor__basename(n->site) : "", i, x);
     }
@@ -14169,8 +14165,8 @@ TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__region_t *r)
 
 // ---- vjp, jvp, jacobian, hessian ----
 
-// Seeds times d outs / d x: a tensor for each x, zeros where nothing depends on it; NULL for x that is NULL or
-// wants no gradient. outs may be NULL or without graph. 0 = failed, raised.
+// Seeds times d outs / d x: a tensor for each x, zeros where nothing depends on it; NULL for x that is NULL
+// or wants no gradient. outs may be NULL or without graph. 0 = failed, raised.
 TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_t *const *seeds, int m,
                             tensor_t *const *x, int n, tensor_t **results, int flags) {
     tensor_t **o = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)m + (uint64_t)n + 1) * sizeof *o);
@@ -14216,8 +14212,8 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
     for (int i = 0; i < n; i++) { results[i] = NULL; }
     if (!y) { return 1; }
     int64_t rows = y->numel;
-    tensor_t **part = (tensor_t **)tensor__memory(th, ((uint64_t)rows + 1) * ((uint64_t)n + 1) * sizeof *part);
-    tensor_t **list = part + n;
+    uint64_t places = ((uint64_t)rows + 1) * ((uint64_t)n + 1);
+    tensor_t **part = (tensor_t **)tensor__memory(th, places * sizeof *part), **list = part + n;
     int ok = part != NULL;
     for (int64_t k = 0; k < rows && ok; k++) {
         tensor_t *e = (tensor_zeros_n)(&rows, 1, (tensor_dtype_t)y->dtype);

@@ -327,7 +327,7 @@ static void anomaly(void) {
     tensor_scope_end(s);
     CHECK(tensor_set_detect_anomaly(0) == 0);
     CHECK(tensor_backward(tensor_sum(root_of_zero(x))) == 0);
-    CHECK(tensor_item(tensor_select(tensor_grad(x), 0, 0)) != tensor_item(tensor_select(tensor_grad(x), 0, 0)));
+    CHECK(tensor_item(tensor_any(tensor_isnan(tensor_grad(x)))) == 1);
 }
 static void switches(void) {
     tensor_t *x = LEAF(1, 2), *y, *v;
@@ -554,7 +554,8 @@ static void custom(void) {
     EXPECT(b, 2 * 7 + 10, 3 * 10 + 21);
     CHECK(tensor_gradcheck(only_first, (void *)(intptr_t)&many, in, 2, 0, 0, 0) == TENSOR_ERR_AUTOGRAD);
     tensor_clear_error(); // out[2] counts in the numbers, not in the gradient: found
-    FAILS(tensor_apply_n(&many, NULL, in, 2, out, 2), TENSOR_ERR_INDEX, "set_output: 2 is outside 0..1", HERE);
+    FAILS(tensor_apply_n(&many, NULL, in, 2, out, 2), TENSOR_ERR_INDEX, "set_output: 2 is outside 0..1",
+          HERE);
     CHECK(tensor_is_poison(out[0]) && tensor_is_poison(out[1]));
     FAILS(tensor_apply_n(&many, NULL, in, 2, out, 5), TENSOR_ERR_INDEX, "5 results, 1..4", HERE);
     CHECK(!tensor_is_poison(tensor_apply(&wrong, NULL, &x, 1)));
@@ -828,7 +829,8 @@ static void functional(void) {
     EXPECT(tensor_grad(a), 2, 4);
     tensor_set_grad(a, NULL);
     // errors
-    POISONS(tensor_vjp(outer, NULL, in, 2, NULL, out, 0), TENSOR_ERR_AUTOGRAD, "a gradient to start from", HERE);
+    POISONS(tensor_vjp(outer, NULL, in, 2, NULL, out, 0), TENSOR_ERR_AUTOGRAD, "a gradient to start from",
+            HERE);
     CHECK(tensor_is_poison(out[0]) && tensor_is_poison(out[1]));
     FAILS(tensor_jacobian(broken, NULL, in, 2, out, 0), TENSOR_ERR_DTYPE, "matmul", HERE);
     CHECK(tensor_is_poison(out[1]));
@@ -978,7 +980,9 @@ typedef struct nn_case_t {
         (void)a, (void)b, (void)c, (void)user;                                                               \
         return expression;                                                                                   \
     }
-static tensor_t *classes(int n) { return tensor_to(tensor_remainder_scalar(tensor_arange(0, n, 1, TENSOR_F32), 3), TENSOR_I64); }
+static tensor_t *classes(int n) { // 0, 1, 2, 0, 1, ..
+    return tensor_remainder_scalar(tensor_arange(0, n, 1, TENSOR_I64), 3);
+}
 NN_FN(nn_linear_, tensor_linear(a, b, c))
 NN_FN(nn_conv_, tensor_conv2d(a, b, c, .stride = 2, .padding = 1))
 NN_FN(nn_conv_groups, tensor_conv2d(a, b, NULL, .groups = 2, .dilation = 2))
