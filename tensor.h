@@ -56,7 +56,9 @@
 //            Results have the same bits for every number of threads.
 // AUTOGRAD   Define-by-run: tensor_requires_grad_ marks a leaf, operations record themselves, tensor_backward
 //            adds d loss / d leaf into tensor_grad(leaf). Under tensor_scope_begin_no_grad nothing is
-//            recorded.
+//            recorded. Every gradient is made of differentiable operations (TENSOR_CREATE_GRAPH). Beyond
+//            PyTorch: x.mul_(x) and other changes by the own value have right gradients; tensor_autograd_grad
+//            gives hooked gradients for every input; a checkpoint notices changed inputs.
 // DTYPES     f32 f64 i8 i16 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with
 //            correct rounding. No complex numbers, no FFT.
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
@@ -1152,6 +1154,19 @@ TENSOR_API int tensor_backward_with(tensor_t *y, tensor_t *grad, int flags);
 TENSOR_API int tensor_autograd_grad(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                     tensor_t *const *inputs, int ni, tensor_t **gradients, int flags);
 
+// What becomes of a value that an operation saves for backward (offloading, compression).
+typedef struct tensor_saved_hooks_t {
+    void *(*pack)(tensor_t *x, void *user);         // x goes afterwards unless kept; NULL = failed
+    tensor_t *(*unpack)(void *packed, void *user);  // shape and dtype of x; once per backward pass
+    void (*drop)(void *packed, void *user);         // nobody needs it any more; NULL = nothing to do
+    void *user;
+} tensor_saved_hooks_t;
+// Until the innermost scope ends, values that operations save go through hooks, leaves and what custom
+// functions save excepted.
+//   hooks   must live as long as what is recorded; NULL = values are kept as they are
+//   -> what was set before;  errors none
+TENSOR_API const tensor_saved_hooks_t *tensor_set_saved_tensors_hooks(const tensor_saved_hooks_t *hooks);
+
 // A user-defined differentiable operation (torch.autograd.Function).
 typedef struct tensor_function_t tensor_function_t;
 typedef struct tensor_function_ctx_t tensor_function_ctx_t;
@@ -2017,7 +2032,7 @@ enum {                                  // tensor_t.flags
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
-enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2 };    // tensor__thread_t.modes
+enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4 };    // tensor__thread_t.modes
 
 typedef struct tensor__thread_t tensor__thread_t;
 typedef struct tensor__node_t tensor__node_t;
@@ -2146,7 +2161,8 @@ typedef struct tensor__saved_t {
 struct tensor__node_t {
     tensor__count_t refs;
     int16_t klass;
-    // used: its saved values were dropped, 1 by a backward pass, 2 by a checkpoint that can make them anew
+    // used: its saved values are not there, 1 dropped by a backward pass, 2 by a checkpoint that can make them
+    // anew, 3 packed
     uint8_t nout, used;
     int32_t nin, nsaved;
     const tensor__row_t *row;
@@ -5113,7 +5129,9 @@ struct tensor__thread_t {
     uint32_t scope_id;              // last given out
     int32_t depth;
     // user: not one of the library's own
-    struct { int64_t mark; uint32_t id; uint8_t grad_mode, modes, user; } *scopes;
+    struct { int64_t mark; const tensor_saved_hooks_t *packing; uint32_t id; uint8_t grad_mode, modes, user;
+             } *scopes;
+    const tensor_saved_hooks_t *packing;
     int32_t scope_room;
     uint8_t grad_mode, modes, in_parallel;
     uint64_t seq;                   // of the last node
@@ -5179,8 +5197,9 @@ struct tensor_context_t {
     tensor_error_fn_t error_fn;
     void *error_user;
     tensor__owned_t *owned;
-    struct tensor__hook_t *hooks;   // all there are
+    struct tensor__hook_t *hooks;   // all there are, hook_count of them
     int64_t last_hook;
+    tensor__count_t hook_count;
     int isa, isa_known, reference;
     // kernels of the plain door; NULL before the first choice and as reference
     const struct tensor__isa_t *plain;
@@ -5862,6 +5881,7 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
     tensor__raw_t *r = ctx->raw;
     ctx->raw = NULL;
     ctx->hooks = NULL;
+    ctx->hook_count = 0;
     while (r) {
         tensor__raw_t *next = r->next;
         ctx->allocator.free(ctx->allocator.user, r, (size_t)r->bytes, 64);
@@ -6323,21 +6343,34 @@ struct tensor__extra_t {
     tensor__hook_t *hooks;              // in the order of registration
     struct tensor__region_t *region;    // the checkpoint it lies in, at place index
     int32_t index;
+    int32_t packed_count;
+    const tensor_saved_hooks_t *packing;
+    void **packed;                      // of each saved value, NULL = it is kept
 };
 TENSOR__INLINE tensor__extra_t *tensor__leaf_extra(const tensor_t *t) {
     return (tensor__extra_t *)(void *)t->next;
 }
 TENSOR__FN void tensor__region_leave(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
-TENSOR__FN void tensor__hook_unlink(tensor__hook_t *h) {
+TENSOR__FN void tensor__hook_unlink(tensor_context_t *ctx, tensor__hook_t *h) {
     *h->prev = h->other;
     if (h->other) { h->other->prev = h->prev; }
+    (void)TENSOR__ATOMIC_ADD(&ctx->hook_count, -1);
+}
+TENSOR__FN void tensor__packed_drop(tensor__thread_t *th, tensor__extra_t *e) {
+    for (int i = 0; i < e->packed_count; i++) {
+        if (e->packed[i] && e->packing->drop) { e->packing->drop(e->packed[i], e->packing->user); }
+    }
+    if (e->packed) { tensor__raw_free(th->ctx, e->packed); }
+    e->packed = NULL;
+    e->packed_count = 0;
 }
 TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor__extra_t *e) {
+    tensor__packed_drop(th, e);
     while (e->hooks) {
         tensor__hook_t *h = e->hooks;
         e->hooks = h->next;
         TENSOR__LOCK(&th->ctx->mutex);
-        tensor__hook_unlink(h);
+        tensor__hook_unlink(th->ctx, h);
         TENSOR__UNLOCK(&th->ctx->mutex);
         tensor__raw_free(th->ctx, h);
     }
@@ -6449,6 +6482,7 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
     th->scopes[th->depth].id = s.id;
     th->scopes[th->depth].grad_mode = th->grad_mode;
     th->scopes[th->depth].modes = th->modes;
+    th->scopes[th->depth].packing = th->packing;
     th->scopes[th->depth].user = 0;
     th->depth++;
     th->grad_mode = (uint8_t)(grad_mode && !(th->modes & TENSOR__INFERRING));
@@ -6458,6 +6492,7 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
 TENSOR__INLINE void tensor__scope_restore(tensor__thread_t *th, int i) {
     th->grad_mode = th->scopes[i].grad_mode;
     th->modes = th->scopes[i].modes;
+    th->packing = th->scopes[i].packing;
     th->depth = i;
 }
 // A scope of the user's: its resets and ends count as epochs, the library's own scopes do not, so that a
@@ -7045,6 +7080,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const c
                  "%s: %t made by %s in inference mode cannot be saved for backward; use a clone of it, or "
                  "no_grad in place of inference mode", op, t, t->op ? t->op : "?");
 }
+TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n);
 // The node of an op whose data is there. NULL = out of memory, raised.
 TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     tensor__thread_t *th = o->th;
@@ -7150,6 +7186,10 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
         }
     }
     th->seq = n->seq = seq + 1;
+    if ((th->modes & TENSOR__PACKING) && !tensor__pack(th, n)) {
+        tensor__node_drop(th, n);
+        return NULL;
+    }
     return n;
 }
 
@@ -9492,13 +9532,18 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
 // is made.
 static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];
 // What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
-// once. 0 = failed, raised; -1 = ask the general way whether these inputs may be saved.
+// once.
 TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                     const double *scalar, tensor_t *y) {
     int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0, s = 0;
     if (tensor__needs_grad(a)) { reads = tensor__reads[row->id][0]; }
     if (b && tensor__needs_grad(b)) { reads |= tensor__reads[row->id][1]; }
-    if ((a->flags | (b ? b->flags : 0)) & TENSOR__INFERENCE) { return -1; }
+    tensor_t *bad = (a->flags & TENSOR__INFERENCE) && (reads & TENSOR__SA) ? a :
+        b && (b->flags & TENSOR__INFERENCE) && (reads & TENSOR__SB) ? b : NULL;
+    if (bad) {
+        tensor__not_saved(th, row->name, bad);
+        return 0;
+    }
     int nsaved = (reads & 1) + (reads >> 1 & 1) + (reads >> 8 & 1);
     size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
                    (size_t)(nin + 1) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t) +
@@ -9577,6 +9622,10 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
         v->contiguous = 1;
     }
     th->seq = n->seq = seq + 1;
+    if ((th->modes & TENSOR__PACKING) && !tensor__pack(th, n)) {
+        tensor__node_drop(th, n);
+        return 0;
+    }
     y->node = n;
     return 1;
 }
@@ -9614,10 +9663,9 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const d
         isa->forward[id](in, out, NULL, n);
     }
     if (th->grad_mode && (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)))) {
-        int done = tensor__plain_record(th, row, a, b, scalar, t);
-        if (done <= 0) {
+        if (!tensor__plain_record(th, row, a, b, scalar, t)) {
             (tensor_free)(t);
-            return done ? NULL : TENSOR__POISON;
+            return TENSOR__POISON;
         }
     }
     return th->fresh = t;
@@ -12977,6 +13025,7 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
     h->prev = &th->ctx->hooks;
     if (h->other) { h->other->prev = &h->other; }
     th->ctx->hooks = h;
+    (void)TENSOR__ATOMIC_ADD(&th->ctx->hook_count, 1);
     TENSOR__UNLOCK(&th->ctx->mutex);
     return h->id;
 }
@@ -12992,7 +13041,7 @@ TENSOR_API int (tensor_remove_hook)(int64_t handle) {
     TENSOR__LOCK(&th->ctx->mutex);
     tensor__hook_t *h = th->ctx->hooks, **at;
     while (h && h->id != handle) { h = h->other; }
-    if (h) { tensor__hook_unlink(h); }
+    if (h) { tensor__hook_unlink(th->ctx, h); }
     TENSOR__UNLOCK(&th->ctx->mutex);
     if (!h) { return 0; }
     for (at = &h->owner->hooks; *at != h; at = &(*at)->next) {}
@@ -13039,6 +13088,83 @@ TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) 
                  site ? tensor__basename(site) : "", (int)v->storage->version, (int)v->version);
     return 0;
 }
+TENSOR__FN tensor_t *tensor__saved_header(tensor__thread_t *th, tensor__node_t *n, const tensor__saved_t *v) {
+    tensor_t *t = tensor__new_header(th, n->row->name, v->dtype, v->ndim);
+    if (!t) { return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", n->row->name); }
+    TENSOR__HOLD(&v->storage->refs);
+    t->storage = v->storage;
+    t->offset = v->offset;
+    t->numel = 1;
+    for (int d = 0; d < v->ndim; d++) {
+        t->dims[d] = v->dims[d];
+        t->strides[d] = v->strides[d];
+        t->numel *= v->dims[d];
+    }
+    tensor__set_contiguous(t);
+    t->site = n->site;
+    return t;
+}
+// Hands the values n saved to the hooks. 0 = failed, raised.
+TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
+    tensor__extra_t *e = n->nsaved ? tensor__node_extra(th, n) : NULL;
+    if (!n->nsaved) { return 1; }
+    if (e) { e->packed = (void **)tensor__memory(th, (uint64_t)n->nsaved * sizeof *e->packed); }
+    if (!e || !e->packed) { return 0; }
+    e->packed_count = n->nsaved;
+    e->packing = th->packing;
+    tensor__storage_t *written = th->written;
+    tensor_scope_t s = tensor__scope_begin(th, 0);
+    int ok = s.thread != NULL;
+    th->modes &= (uint8_t)~TENSOR__PACKING;
+    for (int i = 0; i < n->nsaved && ok; i++) {
+        tensor__saved_t *v = &n->saved[i];
+        const tensor_t *leaf = v->source >= 0 ? n->edge[v->source].leaf : NULL;
+        if (!v->storage || (leaf && leaf->storage == v->storage)) { continue; }
+        tensor_t *t = tensor__saved_header(th, n, v);
+        void *p = t != TENSOR__POISON ? e->packing->pack(t, e->packing->user) : NULL;
+        ok = p != NULL && th->error.code == 0;
+        if (!p) { tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: pack gave NULL", n->row->name); }
+        e->packed[i] = p;
+        if (!ok) { break; }
+        tensor__storage_drop(th, v->storage);
+        v->storage = NULL;
+    }
+    if (s.thread) { (tensor_scope_end)(s); }
+    th->written = written;
+    n->used = 3;
+    return ok;
+}
+// Gets them back for one run of n.
+TENSOR__FN int tensor__unpack_saved(tensor__thread_t *th, tensor__node_t *n) {
+    tensor__extra_t *e = n->extra;
+    for (int i = 0; i < n->nsaved; i++) {
+        tensor__saved_t *v = &n->saved[i];
+        if (!e->packed[i]) { continue; }
+        tensor_t *t = e->packing->unpack(e->packed[i], e->packing->user);
+        if (!TENSOR__USABLE(th, "backward", "result of unpack", t)) { return 0; }
+        if (t->dtype != v->dtype || t->ndim != v->ndim || memcmp(t->dims, v->dims, v->ndim * sizeof *t->dims)) {
+            tensor__fail(th, TENSOR_ERR_SHAPE, "backward: unpack gave %t %y for a value %n of %s", t, t, v->dims,
+                         (int)v->ndim, n->row->name);
+            return 0;
+        }
+        t = (tensor_contiguous)(t);
+        if (t == TENSOR__POISON) { return 0; }
+        TENSOR__HOLD(&t->storage->refs);
+        v->storage = t->storage;
+        v->offset = t->offset;
+        v->version = t->storage->version;
+        v->contiguous = 1;
+        memcpy((void *)(intptr_t)v->strides, t->strides, t->ndim * sizeof *t->strides);
+    }
+    return 1;
+}
+TENSOR_API const tensor_saved_hooks_t *(tensor_set_saved_tensors_hooks)(const tensor_saved_hooks_t *hooks) {
+    tensor__thread_t *th = tensor__self();
+    const tensor_saved_hooks_t *was = th->packing;
+    th->packing = hooks;
+    th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | (hooks ? TENSOR__PACKING : 0));
+    return was;
+}
 // A saved value as a header of the current scope; with its place in the graph where the gradient is to be
 // differentiable.
 TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
@@ -13052,19 +13178,8 @@ TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
         if (!tensor__check_saved(g, v)) { return TENSOR__POISON; }
         tensor__edge_t *e = source >= 0 ? &n->edge[source] : NULL;
         if (g->create && e && e->leaf && e->leaf->storage == v->storage) { return e->leaf; }
-        tensor_t *t = tensor__new_header(th, n->row->name, v->dtype, v->ndim);
-        if (!t) { return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "backward: out of memory"); }
-        TENSOR__HOLD(&v->storage->refs);
-        t->storage = v->storage;
-        t->offset = v->offset;
-        t->numel = 1;
-        for (int d = 0; d < v->ndim; d++) {
-            t->dims[d] = v->dims[d];
-            t->strides[d] = v->strides[d];
-            t->numel *= v->dims[d];
-        }
-        tensor__set_contiguous(t);
-        t->site = n->site;
+        tensor_t *t = tensor__saved_header(th, n, v);
+        if (t == TENSOR__POISON) { return t; }
         tensor__node_t *node = !g->create ? NULL : source < 0 ? n : e->node;
         if (node && tensor__is_float(v->dtype)) {
             TENSOR__HOLD(&node->refs);
@@ -13774,6 +13889,8 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     }
     if (n->used == 2) {
         if (!tensor__region_restore(th, n->extra->region)) { return 0; }
+    } else if (n->used == 3) {
+        if (!tensor__unpack_saved(th, n)) { return 0; }
     } else if (n->used) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD,
                      "backward: the values saved by %s%s%s were freed by an earlier backward; pass "
@@ -13824,7 +13941,15 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         }
     }
     if (gx != gx_small) { tensor__memory_free(th, gx); }
+    if (p->retain && n->used == 3) {
+        for (int i = 0; i < n->nsaved; i++) {       // in their packed form again
+            if (!n->extra->packed[i] || !n->saved[i].storage) { continue; }
+            tensor__storage_drop(th, n->saved[i].storage);
+            n->saved[i].storage = NULL;
+        }
+    }
     if (!p->retain) {
+        if (n->used == 3) { tensor__packed_drop(th, n->extra); }
         tensor__saved_drop(th, n);
         if (n->custom) { tensor__custom_drop(th, n->custom); }
         // A view or an addition saves nothing and may run again, as in PyTorch.
@@ -13878,7 +14003,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->anomaly = th->modes & TENSOR__ANOMALY;
     int32_t depth = th->depth;
     tensor_scope_t scope = tensor__scope_begin(th, p->create);
-    int ok = scope.thread != NULL && ((!ni && !th->ctx->hooks) || tensor__plan(th, p, outputs, no));
+    int ok = scope.thread != NULL && ((!ni && !TENSOR__ATOMIC_LOAD(&th->ctx->hook_count)) || tensor__plan(th, p, outputs, no));
     int64_t mark = th->top, outer_mark = th->pass_mark;
     th->pass_mark = mark;
     for (int i = 0; i < no && ok; i++) {
@@ -14140,6 +14265,7 @@ TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__region_t *r)
     tensor__node_t **list = NULL;
     TENSOR__HOLD(&r->refs);
     th->rng = r->rng;
+    th->modes &= (uint8_t)~TENSOR__PACKING;
     for (int i = 0; i < r->n; i++) {
         in[i] = tensor__as_leaf(r->inputs[i], r->inputs[i]->flags & TENSOR__REQUIRES_GRAD);
     }

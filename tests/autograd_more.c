@@ -2,6 +2,7 @@
 // rules of views, vjp, jvp, jacobian, hessian
 //
 // Numbers named "PyTorch" come from runs of PyTorch 2.15 of the same lines.
+#define _POSIX_C_SOURCE 200809L
 #include "test.h"
 
 #define N(a) ((int)(sizeof(a) / sizeof((a)[0])))
@@ -966,6 +967,71 @@ static void module_hooks(void) {
     CHECK_ERROR(TENSOR_ERR_POISONED, "register_forward_pre_hook");
 }
 
+// ---- saved values through hooks ----
+
+typedef struct store_t { int packed, unpacked, dropped, bad; } store_t;
+static void *pack_half(tensor_t *x, void *user) { // keeps f32 values as f16
+    store_t *s = (store_t *)user;
+    CHECK(!tensor_grad_enabled());
+    if (s->bad == 1) return NULL;
+    s->packed++;
+    return tensor_keep(tensor_to(tensor_contiguous(x), TENSOR_F16));
+}
+static tensor_t *unpack_half(void *packed, void *user) {
+    store_t *s = (store_t *)user;
+    s->unpacked++;
+    return s->bad == 2 ? (tensor_t *)packed : tensor_to((tensor_t *)packed, TENSOR_F32);
+}
+static void drop_half(void *packed, void *user) {
+    ((store_t *)user)->dropped++;
+    tensor_free((tensor_t *)packed);
+}
+static void saved_hooks(void) {
+    store_t st;
+    tensor_saved_hooks_t hooks;
+    tensor_t *x = LEAF(0.1, 0.2, 0.3, 0.4), *y, *z, *w, *g;
+    tensor_scope_t s;
+    int k;
+    memset(&st, 0, sizeof st);
+    hooks.pack = pack_half;
+    hooks.unpack = unpack_half;
+    hooks.drop = drop_half;
+    hooks.user = &st;
+    s = tensor_scope_begin();
+    CHECK(tensor_set_saved_tensors_hooks(&hooks) == NULL && tensor_set_saved_tensors_hooks(&hooks) == &hooks);
+    y = tensor_exp(tensor_mul_scalar(x, 1)); // saves its result
+    z = tensor_mul(x, y);                    // x is a leaf: stays; y is packed
+    w = tensor_sum(tensor_matmul(tensor_reshape(z, 2, 2), tensor_mT(tensor_reshape(y, 2, 2)))); // two more
+    CHECK(st.packed == 4);
+    tensor_set_saved_tensors_hooks(NULL);
+    for (k = 0; k < 2; k++) {
+        CHECK(tensor_autograd_grad(&w, 1, NULL, &x, 1, &g, k ? 0 : TENSOR_RETAIN_GRAPH) == 0);
+        CHECK(st.unpacked == 4 * (k + 1) && st.dropped == (k ? 4 : 0));
+        EXPECT_TOL(g, 2e-3, 3.5542383, 5.0039448, 5.0039458, 6.9213638); // f16 between, all but x
+    }
+    FAILS(tensor_backward(w), TENSOR_ERR_AUTOGRAD, "freed by an earlier backward", HERE);
+    tensor_set_saved_tensors_hooks(&hooks);
+    y = tensor_square(tensor_mul_scalar(x, 1)); // dropped without a backward; CREATE_GRAPH
+    CHECK(st.packed == 5);
+    y = tensor_sum(tensor_mul(tensor_mul(y, x), y));
+    CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, TENSOR_CREATE_GRAPH) == 0);
+    EXPECT_TOL(g, 2e-3, 5 * 1e-4, 5 * 16e-4, 5 * 81e-4, 5 * 256e-4);
+    z = tensor_sum(g);
+    CHECK(tensor_autograd_grad(&z, 1, NULL, &x, 1, &g, 0) == 0);
+    EXPECT_TOL(g, 2e-3, 20 * 1e-3, 20 * 8e-3, 20 * 27e-3, 20 * 64e-3);
+    st.bad = 1;
+    POISONS(tensor_exp(x), TENSOR_ERR_AUTOGRAD, "exp: pack gave NULL", HERE);
+    POISONS(tensor_matmul(tensor_reshape(y, 1, 1), tensor_ones(1, 1)), TENSOR_ERR_AUTOGRAD, "pack gave NULL",
+            HERE);
+    st.bad = 2;
+    y = tensor_sum(tensor_exp(x));
+    FAILS(tensor_backward(y), TENSOR_ERR_SHAPE, "unpack gave [4] f16 for a value [4] of exp", HERE);
+    st.bad = 0;
+    tensor_scope_end(s);
+    CHECK(st.packed == st.dropped);
+    CHECK(tensor_set_saved_tensors_hooks(NULL) == NULL); // restored
+}
+
 // ---- second derivatives of the rows of tensor_nn.h ----
 
 typedef struct nn_case_t {
@@ -1058,6 +1124,88 @@ static void nn_second_derivatives(void) {
     }
 }
 
+// ---- the k-th allocation fails ----
+
+typedef struct heap_t { long calls, fail_at, blocks; } heap_t;
+static void *heap_alloc(void *user, size_t bytes, size_t alignment) {
+    heap_t *h = (heap_t *)user;
+    void *p = NULL;
+    if (h->calls++ == h->fail_at || posix_memalign(&p, alignment < 64 ? 64 : alignment, bytes)) return NULL;
+    h->blocks++;
+    return p;
+}
+static void heap_free(void *user, void *p, size_t bytes, size_t alignment) {
+    (void)bytes, (void)alignment;
+    ((heap_t *)user)->blocks--;
+    free(p);
+}
+static tensor_t *pass_on(tensor_t *g, void *user) {
+    (void)user;
+    return tensor_mul_scalar(g, 2);
+}
+static void stay(tensor_t *x, void *user) { (void)x, (void)user; }
+static int everything(void) {
+    static const tensor_function_t many = {"many", many_forward, many_backward, NULL};
+    tensor_scope_t s = tensor_scope_begin();
+    tensor_t *x = LEAF64(0.5, -1), *y = LEAF64(1, 2, 3), *in[2], *out[4], *z, *g, *v[2];
+    block_t b;
+    int k;
+    in[0] = x;
+    in[1] = y;
+    tensor_register_hook(x, pass_on, NULL);
+    tensor_register_post_accumulate_grad_hook(x, stay, NULL);
+    z = tensor_mul(x, x);
+    tensor_retain_grad(z);
+    tensor_register_hook(z, pass_on, NULL);
+    tensor_backward_with(tensor_sum(tensor_mul(z, z)), NULL, TENSOR_RETAIN_GRAPH);
+    z = tensor_sum(z);
+    tensor_autograd_grad(&z, 1, NULL, &x, 1, &g, 0);
+    for (k = 0; k < 2; k++) {
+        if (k) tensor_set_detect_anomaly(1);
+        in[1] = x;
+        if (tensor_apply_n(&many, NULL, in, 2, out, 3) == 0) tensor_backward(tensor_sum(out[1]));
+        in[1] = y;
+    }
+    memset(&b, 0, sizeof b);
+    b.w = tensor_requires_grad_(tensor_randn(4, 4), 1);
+    b.inner = 1;
+    z = tensor_ones(3, 4);
+    tensor_backward(tensor_sum(tensor_checkpoint(block, &b, &z, 1)));
+    v[0] = tensor_ones_like(x);
+    v[1] = tensor_ones_like(y);
+    tensor_jvp(outer, NULL, in, 2, v, &g, 0);
+    tensor_hessian(energy, NULL, in, 2, out, 0);
+    tensor_scope_end(s);
+    return tensor_error_code();
+}
+static void out_of_memory(void) {
+    long k, n = 0;
+    int code = 1;
+    for (k = 0; code != 0 && k < 2000; k++) {
+        heap_t h;
+        tensor_allocator_t a;
+        tensor_context_t *c = tensor_context_new(), *before = tensor_context_use(c);
+        h.calls = h.blocks = 0;
+        h.fail_at = k;
+        a.alloc = heap_alloc;
+        a.free = heap_free;
+        a.user = &h;
+        tensor_set_error_handler(test_quiet, NULL);
+        CHECK(tensor_set_allocator(&a) == 0);
+        code = everything();
+        CHECK_MSG(code == (h.calls > k ? TENSOR_ERR_OUT_OF_MEMORY : 0) || (h.calls > k && code == 0),
+                  "allocation %ld of %ld failed: %s", k, h.calls, tensor_error_text());
+        if (h.calls > k && code == 0) code = 1; // it could do without
+        tensor_clear_error();
+        CHECK(tensor_memory_stats().live_nodes == 0);
+        tensor_context_use(before);
+        tensor_context_free(c);
+        CHECK_MSG(h.blocks == 0, "allocation %ld failed: %ld blocks left", k, h.blocks);
+        n++;
+    }
+    CHECK(code == 0 && n > 20);
+}
+
 int main(void) {
     RUN(grad_of_part);
     RUN(grad_long);
@@ -1078,7 +1226,9 @@ int main(void) {
     RUN(checkpoint_twice);
     RUN(functional);
     RUN(checks);
+    RUN(saved_hooks);
     RUN(module_hooks);
     RUN(nn_second_derivatives);
+    RUN(out_of_memory);
     return test_report();
 }
