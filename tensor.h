@@ -2032,7 +2032,7 @@ enum {                                  // tensor_t.flags
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
-enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4 };    // tensor__thread_t.modes
+enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4 };  // tensor__thread_t.modes
 
 typedef struct tensor__thread_t tensor__thread_t;
 typedef struct tensor__node_t tensor__node_t;
@@ -13142,9 +13142,10 @@ TENSOR__FN int tensor__unpack_saved(tensor__thread_t *th, tensor__node_t *n) {
         if (!e->packed[i]) { continue; }
         tensor_t *t = e->packing->unpack(e->packed[i], e->packing->user);
         if (!TENSOR__USABLE(th, "backward", "result of unpack", t)) { return 0; }
-        if (t->dtype != v->dtype || t->ndim != v->ndim || memcmp(t->dims, v->dims, v->ndim * sizeof *t->dims)) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "backward: unpack gave %t %y for a value %n of %s", t, t, v->dims,
-                         (int)v->ndim, n->row->name);
+        if (t->dtype != v->dtype || t->ndim != v->ndim ||
+            memcmp(t->dims, v->dims, v->ndim * sizeof *t->dims)) {
+            tensor__fail(th, TENSOR_ERR_SHAPE, "backward: unpack gave %t %y for a value %n of %s", t, t,
+                         v->dims, (int)v->ndim, n->row->name);
             return 0;
         }
         t = (tensor_contiguous)(t);
@@ -14003,7 +14004,8 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->anomaly = th->modes & TENSOR__ANOMALY;
     int32_t depth = th->depth;
     tensor_scope_t scope = tensor__scope_begin(th, p->create);
-    int ok = scope.thread != NULL && ((!ni && !TENSOR__ATOMIC_LOAD(&th->ctx->hook_count)) || tensor__plan(th, p, outputs, no));
+    int ok = scope.thread != NULL;
+    if (ok && (ni || TENSOR__ATOMIC_LOAD(&th->ctx->hook_count))) { ok = tensor__plan(th, p, outputs, no); }
     int64_t mark = th->top, outer_mark = th->pass_mark;
     th->pass_mark = mark;
     for (int i = 0; i < no && ok; i++) {
