@@ -2161,8 +2161,8 @@ typedef struct tensor__saved_t {
 struct tensor__node_t {
     tensor__count_t refs;
     int16_t klass;
-    // used: its saved values are not there, 1 dropped by a backward pass, 2 by a checkpoint that can make them
-    // anew, 3 packed
+    // used: its saved values are not there: 1 dropped by a backward pass, 2 by a checkpoint that can make
+    // them anew, 3 packed
     uint8_t nout, used;
     int32_t nin, nsaved;
     const tensor__row_t *row;

@@ -482,6 +482,88 @@ static void views_in_place(void) {
     EXPECT(w, 34992, 1677312, 17010, 1071360, 4500, 7776); // PyTorch
 }
 
+// Random programs that change views of one tensor in place, against the same written with pure functions: each
+// change replaces the tensor by a copy with the view replaced.
+static uint32_t dice_state;
+static int dice(int n) {
+    dice_state = dice_state * 1664525u + 1013904223u;
+    return (int)(dice_state >> 8) % n;
+}
+static tensor_t *some_view(tensor_t *x) {
+    int d = tensor_ndim(x) ? dice(tensor_ndim(x)) : 0, k;
+    int64_t n = tensor_ndim(x) ? tensor_size(x, d) : 0;
+    if (!n) return x;
+    switch (dice(5)) {
+    case 0: k = dice((int)n); return tensor_narrow(x, d, k, 1 + dice((int)n - k));
+    case 1: return tensor_ndim(x) > 1 ? tensor_select(x, d, dice((int)n)) : x;
+    case 2: return tensor_slice(x, d, dice((int)n), n, 2);
+    case 3: return tensor_ndim(x) > 1 ? tensor_transpose(x, 0, -1) : tensor_unsqueeze(x, dice(2));
+    default: return tensor_is_contiguous(x) ? tensor_reshape(x, -1) : x;
+    }
+}
+static tensor_t *same_place(tensor_t *pure, tensor_t *v, tensor_t *base, tensor_t *replace) {
+    int64_t dims[8], strides[8];
+    int k, n = tensor_ndim(v);
+    int64_t at = (const double *)tensor_data(v) - (const double *)tensor_data(base);
+    for (k = 0; k < n; k++) dims[k] = tensor_size(v, k), strides[k] = tensor_stride(v, k);
+    return replace ? tensor_as_strided_scatter(pure, replace, dims, strides, n, at)
+                   : tensor_as_strided(pure, dims, strides, n, at);
+}
+static tensor_t *read_value(tensor_t *v) { return tensor_sum(tensor_square(tensor_clone(v))); }
+static void random_changes(void) {
+    int seed, step;
+    for (seed = 0; seed < 300; seed++) {
+        tensor_scope_t s = tensor_scope_begin();
+        tensor_t *x, *w, *base, *pure, *loss[2], *g[2][2], *in[2], *view[4];
+        int nview = 0, k;
+        dice_state = (uint32_t)seed * 7919u + 1;
+        tensor_manual_seed((uint64_t)seed);
+        in[0] = x = tensor_requires_grad_(tensor_to(tensor_randn(4, 6), TENSOR_F64), 1);
+        in[1] = w = tensor_requires_grad_(tensor_to(tensor_randn(1), TENSOR_F64), 1);
+        base = dice(3) ? tensor_mul_scalar(x, 1) : tensor_zeros_of(TENSOR_F64, 4, 6);
+        pure = tensor_clone(base);
+        loss[0] = loss[1] = tensor_sum(tensor_mul(x, w));
+        for (step = 0; step < 8; step++) {
+            tensor_t *v, *old, *now;
+            double c = 0.5 + 0.25 * dice(5);
+            k = nview && dice(2) ? dice(nview) : -1; // a view from before, or a new one, kept for later
+            v = k >= 0 ? view[k] : some_view(base);
+            if (k < 0 && dice(2)) v = some_view(v);
+            if (k < 0 && nview < 4) view[nview++] = v;
+            if (!dice(6)) v = base;
+            old = same_place(pure, v, base, NULL);
+            switch (dice(7)) {
+            case 0: now = tensor_mul_scalar(old, c), tensor_mul_scalar_(v, c); break;
+            case 1: now = tensor_add(old, w), tensor_add_(v, w); break;
+            case 2: now = tensor_mul(old, w), tensor_mul_(v, w); break;
+            case 3: now = tensor_full_like(old, c), tensor_fill_(v, c); break;
+            case 4: now = tensor_mul(old, old), tensor_mul_(v, v); break;
+            case 5: now = tensor_expand_n(tensor_square(w), tensor_shape(v).dims, tensor_ndim(v)),
+                    tensor_copy_(v, tensor_square(w)); break;
+            default: // only looked at
+                now = NULL;
+                loss[0] = tensor_add(loss[0], read_value(v));
+                loss[1] = tensor_add(loss[1], read_value(old));
+            }
+            if (now) pure = same_place(pure, v, base, tensor_contiguous(now));
+        }
+        for (k = 0; k < nview; k++) {
+            loss[0] = tensor_add(loss[0], read_value(view[k]));
+            loss[1] = tensor_add(loss[1], read_value(same_place(pure, view[k], base, NULL)));
+        }
+        loss[0] = tensor_add(loss[0], read_value(base));
+        loss[1] = tensor_add(loss[1], read_value(pure));
+        for (k = 0; k < 2; k++)
+            CHECK(tensor_autograd_grad(&loss[k], 1, NULL, in, 2, g[k], TENSOR_RETAIN_GRAPH) == 0);
+        CHECK_MSG(tensor_allclose(base, pure, 1e-10, 1e-10), "seed %d: values", seed);
+        for (k = 0; k < 2; k++)
+            CHECK_MSG(tensor_allclose(g[0][k], g[1][k], 1e-9, 1e-9), "seed %d: gradient %d: %s", seed, k,
+                      tensor_error_text());
+        CHECK_OK();
+        tensor_scope_end(s);
+    }
+}
+
 // ---- custom functions ----
 
 typedef struct ops_t { int mode; } ops_t;
@@ -1220,6 +1302,7 @@ int main(void) {
     RUN(inference);
     RUN(multi_views);
     RUN(views_in_place);
+    RUN(random_changes);
     RUN(custom);
     RUN(custom_twice);
     RUN(checkpoint);
