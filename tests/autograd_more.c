@@ -482,8 +482,8 @@ static void views_in_place(void) {
     EXPECT(w, 34992, 1677312, 17010, 1071360, 4500, 7776); // PyTorch
 }
 
-// Random programs that change views of one tensor in place, against the same written with pure functions: each
-// change replaces the tensor by a copy with the view replaced.
+// Random programs that change views of one tensor in place, against the same written with pure functions:
+// each change replaces the tensor by a copy with the view replaced.
 static uint32_t dice_state;
 static int dice(int n) {
     dice_state = dice_state * 1664525u + 1013904223u;
