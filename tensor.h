@@ -998,6 +998,38 @@ TENSOR_API tensor_t *tensor_outer(tensor_t *a, tensor_t *b);
 // beta * x + alpha * (a b), x broadcasts to [M, N].     -> new [M, N];  grad as mul/matmul;  errors SHAPE,
 // DTYPE
 TENSOR_API tensor_t *tensor_addmm(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
+// The same for a batch of products, their sum, a matrix times a vector, an outer product.
+//   -> new, shape of the product;  grad as mul/matmul;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_baddbmm(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
+TENSOR_API tensor_t *tensor_addbmm(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
+TENSOR_API tensor_t *tensor_addmv(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
+TENSOR_API tensor_t *tensor_addr(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
+// a [N], b [N] (dot for real numbers).                  -> new 0-d;  grad as dot;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_vdot(tensor_t *a, tensor_t *b);
+// Sum over the last dims of both; a product if one is 0-d.   -> new;  grad as matmul;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_inner(tensor_t *a, tensor_t *b);
+// Sum over the last n dims of a and the first n of b.   -> new;  grad as matmul;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_tensordot(tensor_t *a, tensor_t *b, int n);
+// Sum over dims_a[i] of a with dims_b[i] of b.          -> new;  grad as matmul;  errors SHAPE, INDEX, DTYPE
+TENSOR_API tensor_t *tensor_tensordot_dims(tensor_t *a, tensor_t *b, const int64_t *dims_a,
+                                           const int64_t *dims_b, int n);
+// Sums of products in Einstein's notation, as torch.einsum: "bij,bjk->bik", "ii", "...ij->...ji".
+//   list    n tensors, contracted from left to right, one batched product per pair
+//   -> new (a view if nothing is summed);  grad as matmul;  errors FORMAT (equation), SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_einsum_n(const char *equation, tensor_t *const *list, int n);
+// Product of n matrices in the cheapest order; in multi_dot the first and last may be vectors.
+//   -> new;  grad as matmul;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_linalg_multi_dot_n(tensor_t *const *list, int n);
+TENSOR_API tensor_t *tensor_chain_matmul_n(tensor_t *const *list, int n);
+// Sum of the diagonal of x [M, N].                      -> new 0-d (i64 for integers);  grad g on the
+// diagonal;  errors SHAPE
+TENSOR_API tensor_t *tensor_trace(tensor_t *x);
+// Kronecker product, dims aligned from the right (at most 4).   -> new;  grad as mul;  errors SHAPE
+TENSOR_API tensor_t *tensor_kron(tensor_t *a, tensor_t *b);
+// Cross product along a dim of size 3; a and b broadcast (torch's default dim is -1).
+//   -> new;  grad as mul;  errors SHAPE, INDEX
+TENSOR_API tensor_t *tensor_linalg_cross(tensor_t *a, tensor_t *b, int64_t dim);
+TENSOR_API tensor_t *tensor_cross(tensor_t *a, tensor_t *b, int64_t dim);
 // Keeps the elements on and below (above) the diagonal-th diagonal of the last two dims, zeros the rest.
 //   -> new, shape of x;  grad dx = tril(g) (triu);  errors SHAPE if x has fewer than 2 dims
 TENSOR_API tensor_t *tensor_tril(tensor_t *x, int64_t diagonal);
@@ -1599,6 +1631,21 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_dot(...) tensor__at(TENSOR_HERE, (tensor_dot)(__VA_ARGS__))
 #define tensor_outer(...) tensor__at(TENSOR_HERE, (tensor_outer)(__VA_ARGS__))
 #define tensor_addmm(...) tensor__at(TENSOR_HERE, (tensor_addmm)(__VA_ARGS__))
+#define tensor_baddbmm(...) tensor__at(TENSOR_HERE, (tensor_baddbmm)(__VA_ARGS__))
+#define tensor_addbmm(...) tensor__at(TENSOR_HERE, (tensor_addbmm)(__VA_ARGS__))
+#define tensor_addmv(...) tensor__at(TENSOR_HERE, (tensor_addmv)(__VA_ARGS__))
+#define tensor_addr(...) tensor__at(TENSOR_HERE, (tensor_addr)(__VA_ARGS__))
+#define tensor_vdot(...) tensor__at(TENSOR_HERE, (tensor_vdot)(__VA_ARGS__))
+#define tensor_inner(...) tensor__at(TENSOR_HERE, (tensor_inner)(__VA_ARGS__))
+#define tensor_tensordot(...) tensor__at(TENSOR_HERE, (tensor_tensordot)(__VA_ARGS__))
+#define tensor_tensordot_dims(...) tensor__at(TENSOR_HERE, (tensor_tensordot_dims)(__VA_ARGS__))
+#define tensor_trace(...) tensor__at(TENSOR_HERE, (tensor_trace)(__VA_ARGS__))
+#define tensor_kron(...) tensor__at(TENSOR_HERE, (tensor_kron)(__VA_ARGS__))
+#define tensor_linalg_cross(...) tensor__at(TENSOR_HERE, (tensor_linalg_cross)(__VA_ARGS__))
+#define tensor_cross(...) tensor__at(TENSOR_HERE, (tensor_cross)(__VA_ARGS__))
+#define tensor_einsum_n(...) tensor__at(TENSOR_HERE, (tensor_einsum_n)(__VA_ARGS__))
+#define tensor_linalg_multi_dot_n(...) tensor__at(TENSOR_HERE, (tensor_linalg_multi_dot_n)(__VA_ARGS__))
+#define tensor_chain_matmul_n(...) tensor__at(TENSOR_HERE, (tensor_chain_matmul_n)(__VA_ARGS__))
 #define tensor_tril(...) tensor__at(TENSOR_HERE, (tensor_tril)(__VA_ARGS__))
 #define tensor_triu(...) tensor__at(TENSOR_HERE, (tensor_triu)(__VA_ARGS__))
 #define tensor_index_select(...) tensor__at(TENSOR_HERE, (tensor_index_select)(__VA_ARGS__))
@@ -1739,6 +1786,9 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_randint(low, high, ...) tensor_randint_n(low, high, TENSOR_DIMS(__VA_ARGS__))
 #define tensor_cat(dim, ...) tensor_cat_n(TENSOR_LIST(__VA_ARGS__), dim)
 #define tensor_stack(dim, ...) tensor_stack_n(TENSOR_LIST(__VA_ARGS__), dim)
+#define tensor_einsum(equation, ...) tensor_einsum_n(equation, TENSOR_LIST(__VA_ARGS__))
+#define tensor_linalg_multi_dot(...) tensor_linalg_multi_dot_n(TENSOR_LIST(__VA_ARGS__))
+#define tensor_chain_matmul(...) tensor_chain_matmul_n(TENSOR_LIST(__VA_ARGS__))
 
 #else   // C++
 
@@ -1837,6 +1887,18 @@ template <class... T> inline tensor_t *tensor_stack(int64_t dim, const T &... li
     tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
     return (tensor_stack_n)(l, static_cast<int>(sizeof...(T)), dim);
 }
+template <class... T> inline tensor_t *tensor_einsum(const char *equation, const T &... list) {
+    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
+    return (tensor_einsum_n)(equation, l, static_cast<int>(sizeof...(T)));
+}
+template <class... T> inline tensor_t *tensor_linalg_multi_dot(const T &... list) {
+    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
+    return (tensor_linalg_multi_dot_n)(l, static_cast<int>(sizeof...(T)));
+}
+template <class... T> inline tensor_t *tensor_chain_matmul(const T &... list) {
+    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
+    return (tensor_chain_matmul_n)(l, static_cast<int>(sizeof...(T)));
+}
 #define tensor_empty(...) tensor__at(TENSOR_HERE, (tensor_empty)(__VA_ARGS__))
 #define tensor_zeros(...) tensor__at(TENSOR_HERE, (tensor_zeros)(__VA_ARGS__))
 #define tensor_ones(...) tensor__at(TENSOR_HERE, (tensor_ones)(__VA_ARGS__))
@@ -1857,6 +1919,9 @@ template <class... T> inline tensor_t *tensor_stack(int64_t dim, const T &... li
 #define tensor_randint(...) tensor__at(TENSOR_HERE, (tensor_randint)(__VA_ARGS__))
 #define tensor_cat(...) tensor__at(TENSOR_HERE, (tensor_cat)(__VA_ARGS__))
 #define tensor_stack(...) tensor__at(TENSOR_HERE, (tensor_stack)(__VA_ARGS__))
+#define tensor_einsum(...) tensor__at(TENSOR_HERE, (tensor_einsum)(__VA_ARGS__))
+#define tensor_linalg_multi_dot(...) tensor__at(TENSOR_HERE, (tensor_linalg_multi_dot)(__VA_ARGS__))
+#define tensor_chain_matmul(...) tensor__at(TENSOR_HERE, (tensor_chain_matmul)(__VA_ARGS__))
 
 // tensor_scope_begin now, tensor_scope_end at the closing brace.
 class tensor_scope_guard {
@@ -11650,27 +11715,447 @@ TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
     }
     TENSOR__RETURN(tensor_mul(tensor_unsqueeze(a, 1), b));
 }
-TENSOR_API tensor_t *(tensor_addmm)(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) {
+// beta * x + alpha * product(a, b); x broadcasts to the product.
+TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(tensor_t *a, tensor_t *b),
+                                         tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) {
     TENSOR__MARK
     if (tensor__live(x) && tensor__live(a) && tensor__live(b) && (a->dtype == TENSOR_F16 ||
                                                                   a->dtype == TENSOR_BF16)) {
-        tensor_t *f = tensor_addmm(tensor_to(x, TENSOR_F32), tensor_to(a, TENSOR_F32),
-                                   tensor_to(b, TENSOR_F32), beta, alpha);
+        tensor_t *f = tensor__add_product(op, product, tensor_to(x, TENSOR_F32), tensor_to(a, TENSOR_F32),
+                                          tensor_to(b, TENSOR_F32), beta, alpha);
         TENSOR__RETURN(tensor_to(f, (tensor_dtype_t)a->dtype));      // rounded once
     }
-    tensor_t *y = (tensor_mm)(a, b);
+    tensor_t *y = product(a, b);
     if (y != TENSOR__POISON && tensor__live(x)) {
-        int64_t dims[TENSOR_MAX_DIMS] = {y->dims[0], y->dims[1]};
-        int ndim = 2;
-        if (!tensor__broadcast(dims, &ndim, x->dims, x->ndim) || ndim != 2 || dims[0] != y->dims[0] ||
-            dims[1] != y->dims[1]) {
-            tensor__fail(th_, TENSOR_ERR_SHAPE, "addmm: x %t does not broadcast to the product %t", x, y);
+        int64_t dims[TENSOR_MAX_DIMS];
+        int ndim = y->ndim;
+        for (int d = 0; d < ndim; d++) { dims[d] = y->dims[d]; }
+        if (!tensor__broadcast(dims, &ndim, x->dims, x->ndim) || ndim != y->ndim ||
+            memcmp(dims, y->dims, (size_t)ndim * sizeof *dims)) {
+            tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t does not broadcast to the product %t", op, x, y);
             TENSOR__RETURN(TENSOR__POISON);
         }
     }
     if (y != TENSOR__POISON && alpha != 1) { y = tensor_mul_scalar(y, alpha); }
     if (beta == 0) { TENSOR__RETURN(y); }
     TENSOR__RETURN(tensor_add(beta == 1 ? x : tensor_mul_scalar(x, beta), y));
+}
+// Sum of a batch of products: one product over batch and K together.
+TENSOR__FN tensor_t *tensor__summed_bmm(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK
+    if (tensor__live(a) && tensor__live(b) && (a->ndim != 3 || b->ndim != 3 || a->dims[0] != b->dims[0] ||
+                                               a->dims[2] != b->dims[1])) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "addbmm: a %t and b %t are no batches of products", a, b);
+    }
+    if (!tensor__live(a) || !tensor__live(b)) { return (tensor_bmm)(a, b); }
+    int64_t da[2] = {a->dims[1], a->dims[0] * a->dims[2]}, db[2] = {da[1], b->dims[2]};
+    a = tensor_reshape_n(tensor_transpose(a, 0, 1), da, 2);
+    TENSOR__RETURN(tensor_mm(a, tensor_reshape_n(b, db, 2)));
+}
+#define TENSOR__X(name, product)                                                                             \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) { \
+        tensor_t *y = tensor__add_product(#name, product, x, a, b, beta, alpha);                             \
+        return tensor__named(tensor__self(), y, __func__);                                                   \
+    }
+TENSOR__X(addmm, (tensor_mm)) TENSOR__X(baddbmm, (tensor_bmm)) TENSOR__X(addbmm, tensor__summed_bmm)
+TENSOR__X(addmv, (tensor_mv)) TENSOR__X(addr, (tensor_outer))
+#undef TENSOR__X
+TENSOR_API tensor_t *(tensor_vdot)(tensor_t *a, tensor_t *b) {
+    return tensor__product("vdot", a, b, 1, 1);
+}
+
+// The diagonal of the last two dims, moved to one last dim: every (n + 1)-th element of the rows end to end.
+TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
+    TENSOR__MARK
+    if (!tensor__live(x)) { return TENSOR__POISON; }
+    int64_t m = x->dims[x->ndim - 2], n = x->dims[x->ndim - 1], k = m < n ? m : n, dims[TENSOR_MAX_DIMS];
+    for (int d = 0; d < x->ndim - 2; d++) { dims[d] = x->dims[d]; }
+    dims[x->ndim - 2] = k * n;
+    x = tensor_reshape_n(tensor_narrow(x, -2, 0, k), dims, x->ndim - 1);
+    TENSOR__RETURN(tensor_slice(x, -1, 0, k * n, n + 1));
+}
+TENSOR_API tensor_t *(tensor_trace)(tensor_t *x) {
+    TENSOR__MARK
+    if (tensor__live(x) && x->ndim != 2) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "trace: x %t must have 2 dims", x);
+    }
+    if (!TENSOR__USABLE(th_, "trace", "x", x)) { return TENSOR__POISON; }
+    TENSOR__RETURN(tensor_sum(tensor__diagonal(x)));
+}
+
+// A tensor whose dims have labels (0..63).
+typedef struct tensor__labelled_t { tensor_t *x; int n; int8_t label[TENSOR_MAX_DIMS]; } tensor__labelled_t;
+
+TENSOR__FN int tensor__label_at(const tensor__labelled_t *a, int label) {
+    for (int d = 0; d < a->n; d++) { if (a->label[d] == label) { return d; } }
+    return -1;
+}
+TENSOR__FN void tensor__label_drop(tensor__labelled_t *a, int d) {
+    for (a->n--; d < a->n; d++) { a->label[d] = a->label[d + 1]; }
+}
+// Sums over the dims whose label is not kept.
+TENSOR__FN void tensor__label_sum(tensor__labelled_t *a, uint64_t keep) {
+    int64_t dims[TENSOR_MAX_DIMS];
+    int n = 0;
+    for (int d = 0; d < a->n; d++) { if (!(keep >> a->label[d] & 1)) { dims[n++] = d; } }
+    if (n) { a->x = tensor_sum_dims(a->x, dims, n, 0); }
+    while (n) { tensor__label_drop(a, (int)dims[--n]); }
+}
+// The dims in the order of labels given.
+TENSOR__FN tensor_t *tensor__label_order(const tensor__labelled_t *a, const int8_t *order, int n) {
+    int64_t perm[TENSOR_MAX_DIMS];
+    for (int d = 0; d < n; d++) { perm[d] = tensor__label_at(a, order[d]); }
+    return tensor_permute_n(a->x, perm, n);
+}
+// a = sum over the labels that are not kept of a b, its dims: those of both, of a alone, of b alone. Sizes of
+// 1 broadcast. 0 = failed, raised.
+TENSOR__FN int tensor__contract(tensor__thread_t *th, const char *op, tensor__labelled_t *a,
+                                tensor__labelled_t *b, uint64_t keep) {
+    uint64_t in_a = 0, in_b = 0;
+    for (int d = 0; d < a->n; d++) { in_a |= (uint64_t)1 << a->label[d]; }
+    for (int d = 0; d < b->n; d++) { in_b |= (uint64_t)1 << b->label[d]; }
+    for (int l = 0; l < 64; l++) {      // a summed label of sizes 1 and n: the sum over n alone
+        if (!((in_a & in_b & ~keep) >> l & 1)) { continue; }
+        int da = tensor__label_at(a, l), db = tensor__label_at(b, l);
+        if (a->x == TENSOR__POISON || b->x == TENSOR__POISON) { return 0; }
+        if (a->x->dims[da] == b->x->dims[db]) { continue; }
+        tensor__label_sum(a, ~((uint64_t)1 << l));
+        tensor__label_sum(b, ~((uint64_t)1 << l));
+        in_a &= ~((uint64_t)1 << l);
+        in_b &= ~((uint64_t)1 << l);
+    }
+    tensor__label_sum(a, keep | in_b);
+    tensor__label_sum(b, keep | in_a);
+    if (a->x == TENSOR__POISON || b->x == TENSOR__POISON) { return 0; }
+    // batch labels, those of a, of b; summed ones
+    int8_t oa[TENSOR_MAX_DIMS], ob[TENSOR_MAX_DIMS], sum[TENSOR_MAX_DIMS];
+    int64_t dims[2 * TENSOR_MAX_DIMS], three[3] = {1, 1, 1}, batch[TENSOR_MAX_DIMS], cols = 1;
+    int nb = 0, na = 0, ns = 0, n = 0;
+    tensor__labelled_t y;
+    for (int d = 0; d < a->n; d++) {
+        int l = a->label[d], db = tensor__label_at(b, l);
+        if (db < 0) { continue; }
+        if (!(keep >> l & 1)) { sum[ns++] = (int8_t)l; three[2] *= a->x->dims[d]; continue; }
+        batch[nb] = dims[nb] = a->x->dims[d] == 1 ? b->x->dims[db] : a->x->dims[d];
+        three[0] *= dims[nb];
+        oa[nb] = ob[nb] = (int8_t)l;
+        nb++;
+    }
+    na = n = nb;
+    for (int d = 0; d < a->n; d++) {
+        if (tensor__label_at(b, a->label[d]) >= 0) { continue; }
+        three[1] *= dims[n++] = a->x->dims[d];
+        oa[na++] = a->label[d];
+    }
+    int out = na, lb = nb;
+    for (int d = 0; d < b->n; d++) {
+        if (tensor__label_at(a, b->label[d]) >= 0) { continue; }
+        cols *= dims[n++] = b->x->dims[d];
+        ob[lb++] = b->label[d];
+    }
+    if (n > TENSOR_MAX_DIMS) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a product of %t and %t has %i dims, at most 8 are supported",
+                     op, a->x, b->x, n);
+        return 0;
+    }
+    y.n = n;
+    for (int i = 0; i < out; i++) { y.label[i] = oa[i]; }
+    for (int i = nb; i < lb; i++) { y.label[out + i - nb] = ob[i]; }
+    int8_t order[TENSOR_MAX_DIMS];
+    int64_t full[TENSOR_MAX_DIMS], two[3] = {three[0], three[2], cols};
+    for (int i = 0; i < nb; i++) { order[i] = ob[i]; }
+    for (int i = 0; i < ns; i++) { oa[na + i] = order[nb + i] = sum[i]; }
+    for (int i = nb; i < lb; i++) { order[ns + i] = ob[i]; }
+    tensor_t *p = tensor__label_order(a, oa, na + ns), *q = tensor__label_order(b, order, lb + ns);
+    if (p == TENSOR__POISON || q == TENSOR__POISON) { return 0; }
+    for (int i = 0; i < p->ndim; i++) { full[i] = i < nb ? batch[i] : p->dims[i]; }
+    p = tensor_reshape_n(tensor_expand_n(p, full, p->ndim), three, 3);
+    for (int i = 0; i < q->ndim; i++) { full[i] = i < nb ? batch[i] : q->dims[i]; }
+    q = tensor_reshape_n(tensor_expand_n(q, full, q->ndim), two, 3);
+    y.x = tensor_reshape_n(ns ? tensor_bmm(p, q) : tensor_mul(p, q), dims, n);
+    *a = y;
+    return y.x != TENSOR__POISON;
+}
+
+TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int64_t *dims_a,
+                                             const int64_t *dims_b, int n) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "tensordot", "a", a) || !TENSOR__USABLE(th_, "tensordot", "b", b) ||
+        !tensor__dims_given(th_, "tensordot", dims_a, n) ||
+        !tensor__dims_given(th_, "tensordot", dims_b, n)) {
+        return TENSOR__POISON;
+    }
+    tensor__labelled_t l = {a, a->ndim, {0}}, r = {b, b->ndim, {0}};
+    uint64_t keep = ~(uint64_t)0;
+    for (int d = 0; d < a->ndim; d++) { l.label[d] = (int8_t)d; }
+    for (int d = 0; d < b->ndim; d++) { r.label[d] = (int8_t)(8 + d); }
+    for (int i = 0; i < n; i++) {
+        int d = tensor__dim(th_, "tensordot", dims_a[i], a->ndim);
+        int e = d < 0 ? d : tensor__dim(th_, "tensordot", dims_b[i], b->ndim);
+        if (e < 0) { return TENSOR__POISON; }
+        if (!a->ndim || !b->ndim || !(keep >> d & 1) || r.label[e] < 8) {
+            return tensor__fail(th_, TENSOR_ERR_INDEX,
+                                "tensordot: dim %i of a %t or %i of b %t appears twice", d, a, e, b);
+        }
+        if (a->dims[d] != b->dims[e] && a->dims[d] != 1 && b->dims[e] != 1) {
+            return tensor__fail(th_, TENSOR_ERR_SHAPE,
+                                "tensordot: dim %i of a %t and dim %i of b %t do not agree", d, a, e, b);
+        }
+        keep &= ~((uint64_t)1 << d);
+        r.label[e] = (int8_t)d;
+    }
+    TENSOR__RETURN(tensor__contract(th_, "tensordot", &l, &r, keep) ? l.x : TENSOR__POISON);
+}
+TENSOR_API tensor_t *(tensor_tensordot)(tensor_t *a, tensor_t *b, int n) {
+    int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS];
+    if (tensor__live(a) && tensor__live(b) && (n < 0 || n > a->ndim || n > b->ndim)) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
+                            "tensordot: a %t and b %t have no %i dims to sum", a, b, n);
+    }
+    for (int i = 0; i < n && i < TENSOR_MAX_DIMS; i++) { da[i] = i - n; db[i] = i; }
+    return (tensor_tensordot_dims)(a, b, da, db, n);
+}
+TENSOR_API tensor_t *(tensor_inner)(tensor_t *a, tensor_t *b) {
+    int64_t last = -1;
+    if (tensor__live(a) && tensor__live(b)) {
+        if (!a->ndim || !b->ndim) { return (tensor_mul)(a, b); }
+        if (a->dims[a->ndim - 1] != b->dims[b->ndim - 1]) {
+            return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
+                                "inner: the last dims of a %t and b %t do not agree", a, b);
+        }
+    }
+    return tensor__named(tensor__self(), (tensor_tensordot_dims)(a, b, &last, &last, 1), __func__);
+}
+
+// The labels of one term: letters are 0..51 (A-Z, a-z), the dims of ... the labels up to 59. Gives the end of
+// the term, NULL after raising.
+TENSOR__FN const char *tensor__einsum_term(tensor__thread_t *th, const char *s, tensor__labelled_t *a,
+                                           const char *equation, int k) {
+    int letters = 0, dots = 0, n = 0;
+    const char *e = s;
+    for (; *e && *e != ',' && *e != '-'; e++) {
+        int upper = *e >= 'A' && *e <= 'Z', lower = *e >= 'a' && *e <= 'z';
+        if (*e == '.' && e[1] == '.' && e[2] == '.' && !dots) { dots = 1; e += 2; continue; }
+        if (!upper && !lower && *e != ' ') {
+            tensor__fail(th, TENSOR_ERR_FORMAT, "einsum: cannot read \"%s\" in \"%s\"", e, equation);
+            return NULL;
+        }
+        letters += upper || lower;
+    }
+    if (letters > a->x->ndim || (!dots && letters < a->x->ndim)) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "einsum: tensor %i %t has %i dims, its term in \"%s\" names %i", k,
+                     a->x, (int)a->x->ndim, equation, letters);
+        return NULL;
+    }
+    for (; s < e; s++) {
+        if (*s == '.') {
+            for (int i = a->x->ndim - letters; i > 0; i--) { a->label[n++] = (int8_t)(60 - i); }
+            s += 2;
+        } else if (*s != ' ') {
+            a->label[n++] = (int8_t)(*s >= 'a' ? *s - 'a' + 26 : *s - 'A');
+        }
+    }
+    a->n = n;
+    return e;
+}
+TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *list, int n) {
+    TENSOR__MARK
+    int64_t size[64];
+    int last[64], count[64], nout = 0;
+    int8_t out[64];
+    uint64_t keep = 0;
+    for (int l = 0; l < 64; l++) { size[l] = -1; last[l] = -1; count[l] = 0; }
+    if (!equation || !list || n < 1) {
+        return tensor__fail(th_, TENSOR_ERR_FORMAT, "einsum: needs an equation and at least one tensor");
+    }
+    const char *s = equation;
+    for (int k = 0; k < n; k++) {       // sizes, and which operand has a label last
+        if (!TENSOR__USABLE(th_, "einsum", "list", list[k])) { return TENSOR__POISON; }
+        tensor__labelled_t a = {list[k], 0, {0}};
+        if (!(s = tensor__einsum_term(th_, s, &a, equation, k))) { return TENSOR__POISON; }
+        for (int d = 0; d < a.n; d++) {
+            int l = a.label[d];
+            if (size[l] >= 0 && size[l] != a.x->dims[d] && size[l] != 1 && a.x->dims[d] != 1) {
+                return tensor__fail(th_, TENSOR_ERR_SHAPE,
+                                    "einsum: dim %i of tensor %i %t does not fit the size %d it has before "
+                                    "in \"%s\"", d, k, a.x, size[l], equation);
+            }
+            if (size[l] < 0 || size[l] == 1) { size[l] = a.x->dims[d]; }
+            last[l] = k;
+            count[l]++;
+        }
+        if ((*s == ',') != (k + 1 < n)) {
+            return tensor__fail(th_, TENSOR_ERR_FORMAT, "einsum: \"%s\" has not %i terms", equation, n);
+        }
+        if (*s == ',') { s++; }
+    }
+    if (*s == '-') {
+        int dots = 0;
+        if (*++s != '>') {
+            return tensor__fail(th_, TENSOR_ERR_FORMAT, "einsum: cannot read \"%s\" in \"%s\"", s, equation);
+        }
+        for (s++; *s; s++) {
+            if (*s == ' ') { continue; }
+            int first = *s >= 'a' ? *s - 'a' + 26 : *s - 'A', end = first + 1;
+            int ok = (*s >= 'A' && *s <= 'Z') || (*s >= 'a' && *s <= 'z');
+            if (*s == '.' && s[1] == '.' && s[2] == '.' && !dots) {
+                s += 2;
+                dots = 1;
+                first = 52;
+                end = 60;
+            } else if (!ok || size[first] < 0 || (keep >> first & 1)) {
+                return tensor__fail(th_, TENSOR_ERR_FORMAT,
+                                    "einsum: \"%s\" in \"%s\" is no label of the inputs, or there twice", s,
+                                    equation);
+            }
+            for (int l = first; l < end; l++) {
+                if (size[l] >= 0) { out[nout++] = (int8_t)l; keep |= (uint64_t)1 << l; }
+            }
+        }
+    } else {                            // what is not repeated, in alphabetical order
+        for (int i = 0; i < 64; i++) {
+            int l = i < 8 ? 52 + i : i - 8;
+            if (l < 60 && (l >= 52 ? count[l] > 0 : count[l] == 1)) {
+                out[nout++] = (int8_t)l;
+                keep |= (uint64_t)1 << l;
+            }
+        }
+    }
+    tensor__labelled_t acc = {NULL, 0, {0}};
+    s = equation;
+    for (int k = 0; k < n; k++) {
+        tensor__labelled_t a = {list[k], 0, {0}};
+        s = tensor__einsum_term(th_, s, &a, equation, k) + 1;
+        for (int d = 0; d < a.n; d++) { // a label twice: the diagonal
+            for (int e = d + 1; e < a.n; e++) {
+                if (a.label[e] != a.label[d]) { continue; }
+                int8_t label = a.label[d];
+                if (a.x->dims[d] != a.x->dims[e]) {
+                    tensor__fail(th_, TENSOR_ERR_SHAPE,
+                                 "einsum: dims %i and %i of %t have one label in \"%s\" but differ", d, e,
+                                 a.x, equation);
+                    TENSOR__RETURN(TENSOR__POISON);
+                }
+                a.x = tensor__diagonal(tensor_movedim(tensor_movedim(a.x, e, -1), d, -2));
+                if (a.x == TENSOR__POISON) { TENSOR__RETURN(a.x); }
+                tensor__label_drop(&a, e);
+                tensor__label_drop(&a, d);
+                a.label[a.n++] = label;
+                d = -1;
+                break;
+            }
+        }
+        uint64_t later = keep;
+        for (int l = 0; l < 60; l++) { if (last[l] > k) { later |= (uint64_t)1 << l; } }
+        if (!k) {
+            acc = a;
+            tensor__label_sum(&acc, later);
+        } else if (!tensor__contract(th_, "einsum", &acc, &a, later)) {
+            TENSOR__RETURN(TENSOR__POISON);
+        }
+    }
+    TENSOR__RETURN(tensor__label_order(&acc, out, acc.n));
+}
+
+// Best brackets for products of matrices dims[i] x dims[i+1] (Cormen et al., Introduction to Algorithms,
+// 15.2): cut[i][j] is where the product of i..j is split.
+TENSOR__FN tensor_t *tensor__chain(tensor_t *const *list, const int64_t *cut, int n, int i, int j) {
+    if (i == j) { return list[i]; }
+    int k = (int)cut[i * n + j];
+    return tensor_matmul(tensor__chain(list, cut, n, i, k), tensor__chain(list, cut, n, k + 1, j));
+}
+TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, int n, int vectors) {
+    TENSOR__MARK
+    if (!list || n < 1) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: needs at least one tensor", op); }
+    for (int i = 0; i < n; i++) {
+        if (!TENSOR__USABLE(th_, op, "list", list[i])) { return TENSOR__POISON; }
+        int vector = vectors && n > 1 && (i == 0 || i == n - 1) && list[i]->ndim == 1;
+        if (list[i]->ndim != 2 && !vector) {
+            return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: tensor %i %t must be a matrix", op, i, list[i]);
+        }
+        if (i && list[i - 1]->dims[list[i - 1]->ndim - 1] != list[i]->dims[0]) {
+            return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: tensors %i %t and %i %t do not agree on K", op,
+                                i - 1, list[i - 1], i, list[i]);
+        }
+    }
+    uint64_t cells = (uint64_t)n * (uint64_t)n;
+    char *memory = (char *)tensor__memory(th_, cells * 16);
+    if (!memory) { return TENSOR__POISON; }
+    double *cost = (double *)(void *)memory;
+    int64_t *cut = (int64_t *)(void *)(memory + cells * 8);
+    for (int len = 1; len < n; len++) {
+        for (int i = 0; i + len < n; i++) {
+            int j = i + len;
+            double rows = list[i]->ndim == 2 ? (double)list[i]->dims[0] : 1;
+            double cols = list[j]->ndim == 2 ? (double)list[j]->dims[1] : 1;
+            for (int k = i; k < j; k++) {
+                double c = cost[i * n + k] + cost[(k + 1) * n + j] +
+                           rows * (double)list[k + 1]->dims[0] * cols;
+                if (k == i || c < cost[i * n + j]) { cost[i * n + j] = c; cut[i * n + j] = k; }
+            }
+        }
+    }
+    tensor_t *y = n == 1 ? tensor_clone(list[0]) : tensor__chain(list, cut, n, 0, n - 1);
+    tensor__memory_free(th_, memory);
+    TENSOR__RETURN(y);
+}
+TENSOR_API tensor_t *(tensor_linalg_multi_dot_n)(tensor_t *const *list, int n) {
+    if (list && n == 1) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "linalg_multi_dot: needs at least 2 tensors");
+    }
+    return tensor__multi_dot("linalg_multi_dot", list, n, 1);
+}
+TENSOR_API tensor_t *(tensor_chain_matmul_n)(tensor_t *const *list, int n) {
+    return tensor__multi_dot("chain_matmul", list, n, 0);
+}
+TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "kron", "a", a) || !TENSOR__USABLE(th_, "kron", "b", b)) {
+        return TENSOR__POISON;
+    }
+    int n = a->ndim > b->ndim ? a->ndim : b->ndim;
+    int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS], dims[TENSOR_MAX_DIMS];
+    if (n > TENSOR_MAX_DIMS / 2) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "kron: a %t and b %t have more than 4 dims", a, b);
+    }
+    for (int d = 0; d < n; d++) {
+        int ka = d - (n - a->ndim), kb = d - (n - b->ndim);
+        da[2 * d] = ka < 0 ? 1 : a->dims[ka];
+        db[2 * d + 1] = kb < 0 ? 1 : b->dims[kb];
+        da[2 * d + 1] = db[2 * d] = 1;
+        dims[d] = da[2 * d] * db[2 * d + 1];
+    }
+    tensor_t *y = tensor_mul(tensor_reshape_n(a, da, 2 * n), tensor_reshape_n(b, db, 2 * n));
+    TENSOR__RETURN(tensor_reshape_n(y, dims, n));
+}
+// The three places along d moved on by k.
+TENSOR__FN tensor_t *tensor__roll3(tensor_t *x, int d, int k) {
+    if (x == TENSOR__POISON) { return x; }
+    tensor_t *const parts[2] = {tensor__slice(x, d, k, 1, 3 - k), tensor__slice(x, d, 0, 1, k)};
+    return tensor_cat_n(parts, 2, d);
+}
+TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int64_t dim) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, op, "a", a) || !TENSOR__USABLE(th_, op, "b", b)) { return TENSOR__POISON; }
+    int64_t dims[TENSOR_MAX_DIMS];
+    int n = 0, d = a->ndim == b->ndim ? tensor__dim(th_, op, dim, a->ndim) : 0;
+    if (d < 0) { return TENSOR__POISON; }
+    if (a->ndim != b->ndim || !a->ndim || a->dims[d] != 3 || b->dims[d] != 3 ||
+        !tensor__broadcast(dims, &n, a->dims, a->ndim) || !tensor__broadcast(dims, &n, b->dims, n)) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE,
+                            "%s: a %t and b %t must have size 3 along dim %d and broadcast otherwise", op, a,
+                            b, dim);
+    }
+    a = tensor_expand_n(a, dims, n);
+    b = tensor_expand_n(b, dims, n);
+    TENSOR__RETURN(tensor_sub(tensor_mul(tensor__roll3(a, d, 1), tensor__roll3(b, d, 2)),
+                              tensor_mul(tensor__roll3(a, d, 2), tensor__roll3(b, d, 1))));
+}
+TENSOR_API tensor_t *(tensor_linalg_cross)(tensor_t *a, tensor_t *b, int64_t dim) {
+    return tensor__cross("linalg_cross", a, b, dim);
+}
+TENSOR_API tensor_t *(tensor_cross)(tensor_t *a, tensor_t *b, int64_t dim) {
+    return tensor__cross("cross", a, b, dim);
 }
 TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
     TENSOR__MARK
