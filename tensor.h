@@ -138,7 +138,7 @@ typedef enum tensor_device_t { TENSOR_CPU, TENSOR_CUDA } tensor_device_t;
     X(DEVICE, "wrong device")           X(INDEX, "index out of range")    X(IO, "input/output failed")       \
     X(FORMAT, "malformed file")         X(AUTOGRAD, "autograd misuse")    X(OWNER, "ownership misuse")       \
     X(POISONED, "argument failed earlier") X(UNSUPPORTED, "unsupported")  X(CUDA, "CUDA failed")             \
-    X(INTERNAL, "internal error")
+    X(INTERNAL, "internal error")         X(LINALG, "matrix has no such result")
 
 typedef enum tensor_code_t {
     TENSOR_OK = 0,
@@ -1035,6 +1035,115 @@ TENSOR_API tensor_t *tensor_cross(tensor_t *a, tensor_t *b, int64_t dim);
 TENSOR_API tensor_t *tensor_tril(tensor_t *x, int64_t diagonal);
 TENSOR_API tensor_t *tensor_triu(tensor_t *x, int64_t diagonal);
 
+// ---- torch.linalg: decompositions, solvers, norms ----
+// Matrices are the last two dims, the dims before them a batch; f32 and f64, computed in double. Errors of
+// all: SHAPE (not a matrix, not square), DTYPE (not f32/f64), LINALG (no result; the text says which
+// matrix of the batch).
+
+typedef struct tensor_qr_t { tensor_t *q, *r; } tensor_qr_t;
+typedef struct tensor_svd_t { tensor_t *u, *s, *vh; } tensor_svd_t;
+typedef struct tensor_eigh_t { tensor_t *eigenvalues, *eigenvectors; } tensor_eigh_t;
+typedef struct tensor_slogdet_t { tensor_t *sign, *logabsdet; } tensor_slogdet_t;
+typedef struct tensor_lu_factor_t { tensor_t *lu, *pivots; } tensor_lu_factor_t;
+typedef struct tensor_lu_t { tensor_t *p, *l, *u; } tensor_lu_t;
+typedef struct tensor_lstsq_t { tensor_t *solution, *residuals; } tensor_lstsq_t;
+
+// Lower L with L LT = x (upper: U with UT U = x); only that triangle of x is read.
+//   -> new, shape of x;  grad symmetric;  errors LINALG if x is not positive definite, as above
+TENSOR_API tensor_t *tensor_linalg_cholesky(tensor_t *x, int upper);
+TENSOR_API tensor_t *tensor_cholesky(tensor_t *x, int upper);
+// X of (L LT) X = b, and (L LT)^-1, from a Cholesky factor.
+//   -> new;  grad through the solves;  errors as above
+TENSOR_API tensor_t *tensor_cholesky_solve(tensor_t *b, tensor_t *l, int upper);
+TENSOR_API tensor_t *tensor_cholesky_inverse(tensor_t *l, int upper);
+// X of a X = b by LU with partial pivoting.
+//   a       [..., N, N]
+//   b       [..., N, K], or vectors: [N], or a's shape without its last dim
+//   -> new, shape of b broadcast;  grad db = solve(aT, g), da = -db XT;  errors LINALG if singular, as above
+TENSOR_API tensor_t *tensor_linalg_solve(tensor_t *a, tensor_t *b);
+// X of a X = b (left) or X a = b, where a is triangular; its other triangle is not read.
+//   unitriangular  1 = the diagonal is taken as ones
+//   -> new;  grad as solve, on the triangle;  errors as above (a zero on the diagonal gives inf, NaN)
+TENSOR_API tensor_t *tensor_linalg_solve_triangular(tensor_t *a, tensor_t *b, int upper, int left,
+                                                    int unitriangular);
+// The inverse.   -> new;  grad -yT g yT;  errors LINALG if singular, as above
+TENSOR_API tensor_t *tensor_linalg_inv(tensor_t *x);
+TENSOR_API tensor_t *tensor_inverse(tensor_t *x);
+// Determinant.   -> new [...];  grad g * cofactors (exact for singular x);  errors as above
+TENSOR_API tensor_t *tensor_linalg_det(tensor_t *x);
+TENSOR_API tensor_t *tensor_det(tensor_t *x);
+// Sign and log of the absolute value of the determinant (0 and -inf if singular).
+//   -> struct of two new;  grad of logabsdet x^-T;  errors as above
+TENSOR_API tensor_slogdet_t tensor_linalg_slogdet(tensor_t *x);
+TENSOR_API tensor_slogdet_t tensor_slogdet(tensor_t *x);
+// Log of the determinant, NaN if it is negative.   -> new [...];  grad x^-T;  errors as above
+TENSOR_API tensor_t *tensor_logdet(tensor_t *x);
+// x = P L U: L below the diagonal and U in one matrix, pivots i32: row i was swapped with row pivots[i] - 1.
+//   -> struct of two new;  grad of lu;  errors as above (a singular x is none)
+TENSOR_API tensor_lu_factor_t tensor_linalg_lu_factor(tensor_t *x);
+// The same as three matrices.   -> struct of three new;  grad of l and u;  errors as above
+TENSOR_API tensor_lu_t tensor_linalg_lu(tensor_t *x);
+TENSOR_API tensor_lu_t tensor_lu_unpack(tensor_t *lu, tensor_t *pivots);
+// X of x X = b from lu_factor(x).   -> new;  grad through the solves;  errors as above, INDEX (pivots)
+TENSOR_API tensor_t *tensor_linalg_lu_solve(tensor_t *lu, tensor_t *pivots, tensor_t *b);
+// x = Q R by Householder reflections, signs as LAPACK's.
+//   mode    "reduced" (NULL): Q [..., M, K], R [..., K, N], K = min(M, N); "complete": Q square; "r": no q
+//   -> struct of two new;  grad for independent columns, not "complete" with M > N;  errors as above, FORMAT
+TENSOR_API tensor_qr_t tensor_linalg_qr(tensor_t *x, const char *mode);
+TENSOR_API tensor_qr_t tensor_qr(tensor_t *x);
+// x = U diag(S) Vh, S descending. Signs of the vectors are not determined.
+//   full_matrices  1 (torch's default) = U and Vh square, 0 = K = min(M, N) columns and rows
+//   -> struct of three new;  grad for distinct S;  errors LINALG if x has inf or NaN, as above
+TENSOR_API tensor_svd_t tensor_linalg_svd(tensor_t *x, int full_matrices);
+// The same with V in place of its transpose and K columns (torch.svd).
+//   -> struct of three new;  grad as above;  errors as above
+TENSOR_API tensor_svd_t tensor_svd(tensor_t *x);
+// The singular values alone, descending.   -> new [..., K];  grad U diag(g) Vh;  errors as above
+TENSOR_API tensor_t *tensor_linalg_svdvals(tensor_t *x);
+// Eigenvalues, ascending, and eigenvectors (columns) of a symmetric x; one triangle is read.
+//   upper   0 = the lower one, 1 = the upper one
+//   -> struct of two new;  grad for distinct eigenvalues;  errors LINALG if x has inf or NaN, as above
+TENSOR_API tensor_eigh_t tensor_linalg_eigh(tensor_t *x, int upper);
+TENSOR_API tensor_t *tensor_linalg_eigvalsh(tensor_t *x, int upper);
+// Moore-Penrose inverse; singular values at most rtol * the largest count as 0.
+//   rtol    < 0 = max(M, N) * epsilon (pinverse: 1e-15)
+//   -> new [..., N, M];  grad for constant rank;  errors as above
+TENSOR_API tensor_t *tensor_linalg_pinv(tensor_t *x, double rtol);
+TENSOR_API tensor_t *tensor_pinverse(tensor_t *x);
+// Number of singular values above rtol * the largest (rtol as above).   -> new i64 [...];  grad none;  errors
+// as above
+TENSOR_API tensor_t *tensor_linalg_matrix_rank(tensor_t *x, double rtol);
+// X with the least |a X - b| by QR (the shortest one if a is wide); a has full rank.
+//   a, b    [..., M, N], [..., M, K]
+//   -> struct of two new: X [..., N, K], residuals [..., K] (M > N, else empty);  grad through QR;
+//   errors LINALG if the rank is not full, as above
+TENSOR_API tensor_lstsq_t tensor_linalg_lstsq(tensor_t *a, tensor_t *b);
+// x^n by repeated squaring, of the inverse if n < 0.
+//   -> new (x itself if n is 1);  grad as matmul;  errors as above
+TENSOR_API tensor_t *tensor_linalg_matrix_power(tensor_t *x, int64_t n);
+TENSOR_API tensor_t *tensor_matrix_power(tensor_t *x, int64_t n);
+// e^x by scaling and squaring of a Pade approximation.   -> new;  grad through it;  errors as above
+TENSOR_API tensor_t *tensor_linalg_matrix_exp(tensor_t *x);
+TENSOR_API tensor_t *tensor_matrix_exp(tensor_t *x);
+// ord-norm of the elements: (sum |x|^ord)^(1/ord), 0 counts non-zeros, +-INFINITY the largest (smallest).
+//   dims    n dims to reduce; n = 0 = all
+//   -> new;  grad 0 where the norm is 0;  errors SHAPE (nothing to choose from), INDEX, DTYPE (not a float)
+TENSOR_API tensor_t *tensor_linalg_vector_norm(tensor_t *x, double ord, const int64_t *dims, int n,
+                                               int keepdim);
+// Norm of the matrices in two dims (torch's default: -2, -1).
+//   ord     "fro" (NULL), "nuc", "1", "-1", "2", "-2", "inf", "-inf"
+//   -> new;  grad as svdvals, vector_norm;  errors as above, FORMAT (ord)
+TENSOR_API tensor_t *tensor_linalg_matrix_norm(tensor_t *x, const char *ord, int64_t dim0, int64_t dim1,
+                                               int keepdim);
+// Both: ord NULL is the 2-norm of all elements in dims; else one dim (or a 1-d x) takes a vector norm, two a
+// matrix norm.   -> new;  grad as they;  errors as above
+TENSOR_API tensor_t *tensor_linalg_norm(tensor_t *x, const char *ord, const int64_t *dims, int n,
+                                        int keepdim);
+// Condition number: the matrix norm of x times that of its inverse.
+//   p       NULL = "2" (largest by smallest singular value), else as matrix_norm's ord
+//   -> new [...], inf if singular;  grad as they;  errors as above
+TENSOR_API tensor_t *tensor_linalg_cond(tensor_t *x, const char *p);
+
 // ------------------------------------------------------------------------------
 // >>index                                          MARK: joining, indexing
 //
@@ -1297,6 +1406,13 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 // What the macros of >>sites call: they note the place of a call in its result, or in its error.
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t);
 TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p);
+TENSOR_API tensor_qr_t tensor__at_qr(const char *site, tensor_qr_t t);
+TENSOR_API tensor_svd_t tensor__at_svd(const char *site, tensor_svd_t t);
+TENSOR_API tensor_eigh_t tensor__at_eigh(const char *site, tensor_eigh_t t);
+TENSOR_API tensor_slogdet_t tensor__at_slogdet(const char *site, tensor_slogdet_t t);
+TENSOR_API tensor_lu_factor_t tensor__at_lu_factor(const char *site, tensor_lu_factor_t t);
+TENSOR_API tensor_lu_t tensor__at_lu(const char *site, tensor_lu_t t);
+TENSOR_API tensor_lstsq_t tensor__at_lstsq(const char *site, tensor_lstsq_t t);
 TENSOR_API int tensor__at_int(const char *site, int r);
 TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r);
 TENSOR_API double tensor__at_f64(const char *site, double r);
@@ -1642,6 +1758,43 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_trace(...) tensor__at(TENSOR_HERE, (tensor_trace)(__VA_ARGS__))
 #define tensor_kron(...) tensor__at(TENSOR_HERE, (tensor_kron)(__VA_ARGS__))
 #define tensor_linalg_cross(...) tensor__at(TENSOR_HERE, (tensor_linalg_cross)(__VA_ARGS__))
+#define tensor_linalg_cholesky(...) tensor__at(TENSOR_HERE, (tensor_linalg_cholesky)(__VA_ARGS__))
+#define tensor_cholesky(...) tensor__at(TENSOR_HERE, (tensor_cholesky)(__VA_ARGS__))
+#define tensor_cholesky_solve(...) tensor__at(TENSOR_HERE, (tensor_cholesky_solve)(__VA_ARGS__))
+#define tensor_cholesky_inverse(...) tensor__at(TENSOR_HERE, (tensor_cholesky_inverse)(__VA_ARGS__))
+#define tensor_linalg_solve(...) tensor__at(TENSOR_HERE, (tensor_linalg_solve)(__VA_ARGS__))
+#define tensor_linalg_solve_triangular(...)                                                                  \
+    tensor__at(TENSOR_HERE, (tensor_linalg_solve_triangular)(__VA_ARGS__))
+#define tensor_linalg_inv(...) tensor__at(TENSOR_HERE, (tensor_linalg_inv)(__VA_ARGS__))
+#define tensor_inverse(...) tensor__at(TENSOR_HERE, (tensor_inverse)(__VA_ARGS__))
+#define tensor_linalg_det(...) tensor__at(TENSOR_HERE, (tensor_linalg_det)(__VA_ARGS__))
+#define tensor_det(...) tensor__at(TENSOR_HERE, (tensor_det)(__VA_ARGS__))
+#define tensor_linalg_slogdet(...) tensor__at_slogdet(TENSOR_HERE, (tensor_linalg_slogdet)(__VA_ARGS__))
+#define tensor_slogdet(...) tensor__at_slogdet(TENSOR_HERE, (tensor_slogdet)(__VA_ARGS__))
+#define tensor_logdet(...) tensor__at(TENSOR_HERE, (tensor_logdet)(__VA_ARGS__))
+#define tensor_linalg_lu_factor(...) tensor__at_lu_factor(TENSOR_HERE, (tensor_linalg_lu_factor)(__VA_ARGS__))
+#define tensor_linalg_lu(...) tensor__at_lu(TENSOR_HERE, (tensor_linalg_lu)(__VA_ARGS__))
+#define tensor_lu_unpack(...) tensor__at_lu(TENSOR_HERE, (tensor_lu_unpack)(__VA_ARGS__))
+#define tensor_linalg_lu_solve(...) tensor__at(TENSOR_HERE, (tensor_linalg_lu_solve)(__VA_ARGS__))
+#define tensor_linalg_qr(...) tensor__at_qr(TENSOR_HERE, (tensor_linalg_qr)(__VA_ARGS__))
+#define tensor_qr(...) tensor__at_qr(TENSOR_HERE, (tensor_qr)(__VA_ARGS__))
+#define tensor_linalg_svd(...) tensor__at_svd(TENSOR_HERE, (tensor_linalg_svd)(__VA_ARGS__))
+#define tensor_svd(...) tensor__at_svd(TENSOR_HERE, (tensor_svd)(__VA_ARGS__))
+#define tensor_linalg_svdvals(...) tensor__at(TENSOR_HERE, (tensor_linalg_svdvals)(__VA_ARGS__))
+#define tensor_linalg_eigh(...) tensor__at_eigh(TENSOR_HERE, (tensor_linalg_eigh)(__VA_ARGS__))
+#define tensor_linalg_eigvalsh(...) tensor__at(TENSOR_HERE, (tensor_linalg_eigvalsh)(__VA_ARGS__))
+#define tensor_linalg_pinv(...) tensor__at(TENSOR_HERE, (tensor_linalg_pinv)(__VA_ARGS__))
+#define tensor_pinverse(...) tensor__at(TENSOR_HERE, (tensor_pinverse)(__VA_ARGS__))
+#define tensor_linalg_matrix_rank(...) tensor__at(TENSOR_HERE, (tensor_linalg_matrix_rank)(__VA_ARGS__))
+#define tensor_linalg_lstsq(...) tensor__at_lstsq(TENSOR_HERE, (tensor_linalg_lstsq)(__VA_ARGS__))
+#define tensor_linalg_matrix_power(...) tensor__at(TENSOR_HERE, (tensor_linalg_matrix_power)(__VA_ARGS__))
+#define tensor_matrix_power(...) tensor__at(TENSOR_HERE, (tensor_matrix_power)(__VA_ARGS__))
+#define tensor_linalg_matrix_exp(...) tensor__at(TENSOR_HERE, (tensor_linalg_matrix_exp)(__VA_ARGS__))
+#define tensor_matrix_exp(...) tensor__at(TENSOR_HERE, (tensor_matrix_exp)(__VA_ARGS__))
+#define tensor_linalg_vector_norm(...) tensor__at(TENSOR_HERE, (tensor_linalg_vector_norm)(__VA_ARGS__))
+#define tensor_linalg_matrix_norm(...) tensor__at(TENSOR_HERE, (tensor_linalg_matrix_norm)(__VA_ARGS__))
+#define tensor_linalg_norm(...) tensor__at(TENSOR_HERE, (tensor_linalg_norm)(__VA_ARGS__))
+#define tensor_linalg_cond(...) tensor__at(TENSOR_HERE, (tensor_linalg_cond)(__VA_ARGS__))
 #define tensor_cross(...) tensor__at(TENSOR_HERE, (tensor_cross)(__VA_ARGS__))
 #define tensor_einsum_n(...) tensor__at(TENSOR_HERE, (tensor_einsum_n)(__VA_ARGS__))
 #define tensor_linalg_multi_dot_n(...) tensor__at(TENSOR_HERE, (tensor_linalg_multi_dot_n)(__VA_ARGS__))
@@ -2177,8 +2330,8 @@ typedef uint64_t (*tensor_scratch_t)(const tensor_call_t *call);        // bytes
 // anywhere.
 typedef enum tensor_family_t {
     TENSOR_FAMILY_POINTWISE, TENSOR_FAMILY_POINTWISE_BACKWARD, TENSOR_FAMILY_REDUCE, TENSOR_FAMILY_ROWS,
-    TENSOR_FAMILY_MATMUL, TENSOR_FAMILY_INDEX, TENSOR_FAMILY_RANDOM, TENSOR_FAMILY_FILL, TENSOR_FAMILY_VIEW,
-    TENSOR_FAMILY_COMPOSED, TENSOR_FAMILY_CUSTOM,
+    TENSOR_FAMILY_MATMUL, TENSOR_FAMILY_LINALG, TENSOR_FAMILY_INDEX, TENSOR_FAMILY_RANDOM,
+    TENSOR_FAMILY_FILL, TENSOR_FAMILY_VIEW, TENSOR_FAMILY_COMPOSED, TENSOR_FAMILY_CUSTOM,
     TENSOR_FAMILY_CONV, TENSOR_FAMILY_POOL, TENSOR_FAMILY_NORM, TENSOR_FAMILY_EMBEDDING,
         TENSOR_FAMILY_DROPOUT,
     TENSOR_FAMILY_ATTENTION, TENSOR_FAMILY_LOSS, TENSOR_FAMILY_OPTIMIZER, TENSOR_FAMILY_COUNT
@@ -2504,6 +2657,16 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_add, TENSOR__SB, "rows added at index along dim i[0]") \
     X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, "rows named by index along dim i[0]") \
     X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "index of the i[0]-th smallest along the last dim; 0: median, -1: nanmedian") \
+    X(LINALG_CHOLESKY, linalg_cholesky, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, "lower L of L LT = x") \
+    X(LINALG_DET, linalg_det, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_det, TENSOR__SA | TENSOR__SY, "determinant, its sign, log of its absolute value") \
+    X(LINALG_EIGH, linalg_eigh, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_eigh, TENSOR__SY | TENSOR__SY1, "eigenvalues and eigenvectors of a symmetric matrix, ascending") \
+    X(LINALG_LU_FACTOR, linalg_lu_factor, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_lu_factor, TENSOR__SY | TENSOR__SY1, "L and U in one matrix, row swaps from 1") \
+    X(LINALG_PINV, linalg_pinv, COMPOSED, 1, 1, NULL, NULL, tensor__grad_pinv, TENSOR__SA | TENSOR__SY, "Moore-Penrose inverse") \
+    X(LINALG_QR, linalg_qr, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_qr, TENSOR__SA | TENSOR__SY | TENSOR__SY1, "Q and R, Q square if i[0]") \
+    X(LINALG_SOLVE, linalg_solve, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve, TENSOR__SA | TENSOR__SY, "X of a X = b") \
+    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, "X of a X = b, a upper if i[0], ones on its diagonal if i[1]") \
+    X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, "singular vectors and values, descending") \
+    X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, "row swaps as one order of i[0] rows") \
     X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, "y_k = a_k + b_k y_(k-1) along the last dim, from its end if i[0]") \
     X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, "x - logsumexp(x) along the last dim") \
     X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "g - exp(y) sum(g); inputs g, y") \
@@ -10826,6 +10989,14 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
 }
 TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype,
                                      int64_t i0);
+// The product of the others of a row, for each element of x [rows, n].
+TENSOR__FN tensor_t *tensor__prod_others(tensor_t *x, int create) {
+    if (!create || x == TENSOR__POISON) { return tensor__rows_op(TENSOR_OP_PROD_OTHERS, x, -1, 0, 0, -1, 0); }
+    // A table with x_j, or 1 on the diagonal: n^2 memory, but differentiable again.
+    int64_t n = x->dims[1], square[3] = {x->dims[0], n, n};
+    tensor_t *rows = tensor_expand_n(tensor_unsqueeze(x, 1), square, 3);
+    return tensor_prod_dim(tensor_masked_fill(rows, tensor_to(tensor_eye(n, n), TENSOR_BOOL), 1), 2, 0);
+}
 // Exact with zeros: the derivative for an element is the product of the others, from running products of both
 // sides.
 TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
@@ -10844,16 +11015,7 @@ TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
     if (x->numel == 0) { g->gx[0] = x; return; }
     int64_t flat[2] = {x->numel / reduced, reduced};
     p = tensor_reshape_n(p, flat, 2);
-    tensor_t *others;
-    if (!g->create) {
-        others = tensor__rows_op(TENSOR_OP_PROD_OTHERS, p, -1, 0, 0, -1, 0);
-    } else {
-        // A table with x_j, or 1 on the diagonal: n^2 memory, but differentiable again.
-        int64_t square[3] = {flat[0], reduced, reduced};
-        tensor_t *rows = tensor_expand_n(tensor_unsqueeze(p, 1), square, 3);
-        tensor_t *diag = tensor_to(tensor_eye(reduced, reduced), TENSOR_BOOL);
-        others = tensor_prod_dim(tensor_masked_fill(rows, diag, 1), 2, 0);
-    }
+    tensor_t *others = tensor__prod_others(p, g->create);
     others = tensor_permute_n(tensor_reshape_n(others, shape.dims, shape.ndim), back, x->ndim);
     g->gx[0] = tensor_mul(others, tensor__kept(g, g->gy[0]));
 }
@@ -12182,6 +12344,1215 @@ TENSOR_API tensor_t *(tensor_triu)(tensor_t *x, int64_t diagonal) {
 TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
     g->gx[0] = tensor__tri(g->node->row->id, g->gy[0], g->p->i[0]);
 }
+
+// ---- torch.linalg: kernels ----
+// A matrix is copied into the worker's scratch as doubles in rows, worked on there, rounded once on its way
+// out. Items of a batch are cut over threads. Rejected: f32 arithmetic (half the memory, but a condition
+// number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
+
+typedef struct tensor__la_t {
+    tensor_call_t *c;
+    int64_t m, n, k, items, per, room;  // matrices m x n, k the smaller; items per task, doubles per worker
+    int64_t *info;                      // what went wrong with an item, 0 = nothing
+    double *work;
+} tensor__la_t;
+
+// Four chains: the sum does not wait for each addition.
+TENSOR__FN double tensor__la_dot(const double *x, const double *y, int64_t n) {
+    double s[4] = {0, 0, 0, 0};
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) { for (int k = 0; k < 4; k++) { s[k] += x[i + k] * y[i + k]; } }
+    for (; i < n; i++) { s[0] += x[i] * y[i]; }
+    return (s[0] + s[1]) + (s[2] + s[3]);
+}
+TENSOR__FN void tensor__la_axpy(double *TENSOR__RESTRICT y, double a, const double *TENSOR__RESTRICT x,
+                                int64_t n) {
+    for (int64_t i = 0; i < n; i++) { y[i] += a * x[i]; }
+}
+// (x, y) turned: c x + s y, c y - s x.
+TENSOR__FN void tensor__la_turn(double *TENSOR__RESTRICT x, double *TENSOR__RESTRICT y, double c, double s,
+                                int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        double a = x[i], b = y[i];
+        x[i] = c * a + s * b;
+        y[i] = c * b - s * a;
+    }
+}
+TENSOR__FN void tensor__la_swap(double *x, double *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) { double a = x[i]; x[i] = y[i]; y[i] = a; }
+}
+TENSOR__FN void tensor__la_identity(double *x, int64_t m, int64_t n) {
+    memset(x, 0, (size_t)(m * n) * sizeof *x);
+    for (int64_t i = 0; i < m && i < n; i++) { x[i * n + i] = 1; }
+}
+// The power of two that brings the largest element to about 1; 0 if x is 0, NaN if an element is no number.
+TENSOR__FN double tensor__la_scale(const double *x, int64_t n) {
+    double big = 0;
+    int e;
+    for (int64_t i = 0; i < n; i++) { big = tensor__max_f64(big, fabs(x[i])); }
+    if (!(big <= 1.7976931348623157e308)) { return (double)NAN; }
+    if (big == 0) { return 0; }
+    (void)frexp(big, &e);
+    return ldexp(1, e > 1000 ? -1000 : e < -1000 ? 1000 : -e);
+}
+// Makes x = (beta, v[1], v[2], ..) so that I - tau v vT, v[0] = 1, takes the old x to (beta, 0, ..). -> tau
+// (Golub & Van Loan, Matrix Computations, 5.1; sign of beta and tau = 0 for a zero tail as LAPACK's dlarfg).
+TENSOR__FN double tensor__la_house(double *x, int64_t stride, int64_t n) {
+    double big = 0, sum = 0, a = x[0];
+    for (int64_t i = 1; i < n; i++) { big = tensor__max_f64(big, fabs(x[i * stride])); }
+    if (big == 0) { return 0; }
+    for (int64_t i = 1; i < n; i++) { double t = x[i * stride] / big; sum += t * t; }
+    double r = hypot(a, big * sqrt(sum)), beta = a >= 0 ? -r : r;
+    for (int64_t i = 1; i < n; i++) { x[i * stride] /= a - beta; }
+    x[0] = beta;
+    return (beta - a) / beta;
+}
+// (I - tau v vT) b for m rows of b; w: cols doubles.
+TENSOR__FN void tensor__la_reflect(const double *v, int64_t stride, int64_t m, double tau, double *b,
+                                   int64_t row, int64_t cols, double *w) {
+    if (tau == 0) { return; }
+    for (int64_t i = 0; i < cols; i++) { w[i] = b[i]; }
+    for (int64_t i = 1; i < m; i++) { tensor__la_axpy(w, v[i * stride], b + i * row, cols); }
+    for (int64_t i = 0; i < m; i++) {
+        tensor__la_axpy(b + i * row, i ? -tau * v[i * stride] : -tau, w, cols);
+    }
+}
+// LU with partial pivoting, row by row (Golub & Van Loan 3.4).
+TENSOR__FN void tensor__la_lu(double *a, int64_t m, int64_t n, int64_t *swaps) {
+    for (int64_t j = 0; j < m && j < n; j++) {
+        int64_t p = j;
+        for (int64_t i = j + 1; i < m; i++) { if (fabs(a[i * n + j]) > fabs(a[p * n + j])) { p = i; } }
+        swaps[j] = p;
+        if (p != j) { tensor__la_swap(a + p * n, a + j * n, n); }
+        if (a[j * n + j] == 0) { continue; }
+        for (int64_t i = j + 1; i < m; i++) {
+            double f = a[i * n + j] /= a[j * n + j];
+            tensor__la_axpy(a + i * n + j + 1, -f, a + j * n + j + 1, n - j - 1);
+        }
+    }
+}
+// b = a^-1 b for one triangle of a, r columns of b.
+TENSOR__FN void tensor__la_triangular(const double *a, int64_t n, double *b, int64_t r, int upper, int unit) {
+    for (int64_t k = 0; k < n; k++) {
+        int64_t i = upper ? n - 1 - k : k, end = upper ? n : i;
+        for (int64_t j = upper ? i + 1 : 0; j < end; j++) {
+            tensor__la_axpy(b + i * r, -a[i * n + j], b + j * r, r);
+        }
+        for (int64_t j = 0; j < r && !unit; j++) { b[i * r + j] /= a[i * n + i]; }
+    }
+}
+// Eigenvalues d, ascending, eigenvectors in the rows of z; a is used up, w: 3 n doubles. Householder
+// tridiagonalisation, implicit QR steps with Wilkinson's shift (Golub & Van Loan 8.3). 0 = no convergence.
+TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, double *w) {
+    double scale = tensor__la_scale(a, n * n), *e = w + n, *tau = w + 2 * n;
+    tensor__la_identity(z, n, n);
+    for (int64_t i = 0; i < n; i++) { d[i] = 0; }
+    if (scale == 0) { return 1; }
+    for (int64_t i = 0; i < n * n; i++) { a[i] *= scale; }
+    for (int64_t k = 0; k + 2 < n; k++) {
+        double *v = a + k * n + k + 1, *rest = v + n;
+        int64_t l = n - k - 1;
+        tau[k] = tensor__la_house(v, 1, l);
+        e[k] = v[0];
+        v[0] = 1;
+        if (tau[k] == 0) { continue; }
+        memset(w, 0, (size_t)l * sizeof *w);    // rest -= v uT + u vT, u = tau (rest v) - (tau/2)(..) v
+        for (int64_t i = 0; i < l; i++) { tensor__la_axpy(w, tau[k] * v[i], rest + i * n, l); }
+        tensor__la_axpy(w, -0.5 * tau[k] * tensor__la_dot(w, v, l), v, l);
+        for (int64_t i = 0; i < l; i++) {
+            tensor__la_axpy(rest + i * n, -v[i], w, l);
+            tensor__la_axpy(rest + i * n, -w[i], v, l);
+        }
+    }
+    for (int64_t i = 0; i < n; i++) { d[i] = a[i * n + i]; }
+    if (n > 1) { e[n - 2] = a[(n - 2) * n + n - 1]; }
+    for (int64_t k = n - 3; k >= 0; k--) {
+        tensor__la_reflect(a + k * n + k + 1, 1, n - k - 1, tau[k], z + (k + 1) * n + k + 1, n, n - k - 1, w);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < i; j++) { tensor__la_swap(z + i * n + j, z + j * n + i, 1); }
+    }
+    int64_t hi = n - 1, turns = 0;
+    while (hi > 0) {
+        int64_t lo = hi;
+        while (lo > 0 && fabs(e[lo - 1]) > 2.2204460492503131e-16 * (fabs(d[lo - 1]) + fabs(d[lo])) + 1e-40) {
+            lo--;
+        }
+        if (lo == hi) { hi--; continue; }
+        if (++turns > 60 * n) { return 0; }
+        double h = (d[hi - 1] - d[hi]) / 2, b = e[hi - 1], r = hypot(h, b);
+        double x = d[lo] - (d[hi] - b * (b / (h >= 0 ? h + r : h - r))), y = e[lo];
+        for (int64_t k = lo; k < hi; k++) {
+            r = hypot(x, y);
+            double c = r == 0 ? 1 : x / r, s = r == 0 ? 0 : y / r, p = d[k], q = d[k + 1], f = e[k];
+            if (k > lo) { e[k - 1] = r; }
+            d[k] = c * c * p + 2 * c * s * f + s * s * q;
+            d[k + 1] = s * s * p - 2 * c * s * f + c * c * q;
+            e[k] = c * s * (q - p) + (c * c - s * s) * f;
+            x = e[k];
+            if (k + 1 < hi) { y = s * e[k + 1]; e[k + 1] *= c; }
+            tensor__la_turn(z + k * n, z + (k + 1) * n, c, s, n);
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int64_t least = i;
+        for (int64_t j = i + 1; j < n; j++) { if (d[j] < d[least]) { least = j; } }
+        if (least != i) {
+            double t = d[i];
+            d[i] = d[least];
+            d[least] = t;
+            tensor__la_swap(z + i * n, z + least * n, n);
+        }
+        d[i] /= scale;
+    }
+    return 1;
+}
+// Singular values s, descending, of the matrix whose n columns are the rows of a (length m >= n): left
+// vectors in the rows of u (`rows` of them, n or m), right ones in the rows of v. g: n n, w: 3 n doubles.
+// One-sided Jacobi (Golub & Van Loan 8.6.3) after a change of basis that leaves it little to do, to the
+// eigenvectors of aT a (preconditioning it: Drmac & Veselic, SIAM J. Matrix Anal. Appl. 29, 2008).
+TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_t rows, double *s, double *v,
+                              double *g, double *w) {
+    double scale = tensor__la_scale(a, m * n), most = 0;
+    for (int64_t i = 0; i < m * n; i++) { a[i] *= scale; }
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j <= i; j++) {
+            g[i * n + j] = g[j * n + i] = tensor__la_dot(a + i * m, a + j * m, m);
+        }
+    }
+    if (!tensor__la_eigh(g, n, s, v, w)) { return 0; }
+    for (int64_t i = 0; i < n / 2; i++) { tensor__la_swap(v + i * n, v + (n - 1 - i) * n, n); }
+    memset(u, 0, (size_t)(rows * m) * sizeof *u);
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) { tensor__la_axpy(u + i * m, v[i * n + j], a + j * m, m); }
+    }
+    for (int sweep = 0, turned = 1; turned; sweep++) {
+        if (sweep == 60) { return 0; }
+        turned = 0;
+        for (int64_t i = 0; i < n; i++) {
+            s[i] = tensor__la_dot(u + i * m, u + i * m, m);
+            most = s[i] > most ? s[i] : most;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = i + 1; j < n; j++) {
+                double cross = tensor__la_dot(u + i * m, u + j * m, m);
+                if (!(s[i] > 1e-36 * most && s[j] > 1e-36 * most) ||
+                    fabs(cross) <= 2.2204460492503131e-16 * sqrt((double)m * s[i] * s[j])) {
+                    continue;
+                }
+                double zeta = (s[j] - s[i]) / (2 * cross);
+                double t = (zeta >= 0 ? 1 : -1) / (fabs(zeta) + hypot(1, zeta)), c = 1 / hypot(1, t);
+                tensor__la_turn(u + i * m, u + j * m, c, -t * c, m);
+                tensor__la_turn(v + i * n, v + j * n, c, -t * c, n);
+                s[i] -= t * cross;
+                s[j] += t * cross;
+                turned = 1;
+            }
+        }
+    }
+    int64_t have = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t best = i;
+        for (int64_t j = i; j < n; j++) {
+            if (i == 0) { s[j] = sqrt(tensor__la_dot(u + j * m, u + j * m, m)); }
+            if (s[j] > s[best]) { best = j; }
+        }
+        if (best != i) {
+            double t = s[i];
+            s[i] = s[best];
+            s[best] = t;
+            tensor__la_swap(u + i * m, u + best * m, m);
+            tensor__la_swap(v + i * n, v + best * n, n);
+        }
+        if (s[i] <= 1e-18 * sqrt(most)) { continue; }
+        for (int64_t j = 0; j < m; j++) { u[i * m + j] /= s[i]; }
+        have++;
+    }
+    for (int64_t i = 0; i < n && scale != 0; i++) { s[i] /= scale; }
+    // The rest of an orthonormal basis: the unit vector least covered, made orthogonal twice to all.
+    for (; have < rows; have++) {
+        double *x = u + have * m, least = 2;
+        int64_t best = 0;
+        for (int64_t j = 0; j < m; j++) {
+            double sum = 0;
+            for (int64_t i = 0; i < have; i++) { sum += u[i * m + j] * u[i * m + j]; }
+            if (sum < least) { least = sum; best = j; }
+        }
+        memset(x, 0, (size_t)m * sizeof *x);
+        x[best] = 1;
+        for (int64_t i = 0; i < 2 * have; i++) {
+            const double *y = u + i % have * m;
+            tensor__la_axpy(x, -tensor__la_dot(x, y, m), y, m);
+        }
+        double norm = sqrt(tensor__la_dot(x, x, m));
+        for (int64_t j = 0; j < m; j++) { x[j] /= norm; }
+    }
+    return 1;
+}
+
+// One item in and out; turn: transposed. rows x cols are those of the copy in scratch.
+TENSOR__FN void tensor__la_load(double *to, const tensor_arg_t *x, int64_t item, int turn) {
+    int d = x->ndim - 2, r = d + turn, c = d + 1 - turn, size = tensor__sizes[x->dtype];
+    const char *at = (const char *)x->data + tensor__offset_of(item, x->dims, x->strides, d) * size;
+    for (int64_t i = 0; i < x->dims[r]; i++) {
+        tensor__load_f64(to + i * x->dims[c], at + i * x->strides[r] * size, x->dtype, x->strides[c],
+                         x->dims[c]);
+    }
+}
+TENSOR__FN void tensor__la_store(const tensor_arg_t *y, int64_t item, const double *from, int64_t rows,
+                                 int64_t cols, int turn) {
+    int size = tensor__sizes[y->dtype];
+    char *to = (char *)y->data + item * rows * cols * size;
+    for (int64_t i = 0; i < rows; i++) {
+        tensor__store_f64(to + i * (turn ? 1 : cols) * size, y->dtype, turn ? rows : 1, from + i * cols,
+                          cols);
+    }
+}
+TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *w) {
+    tensor_call_t *c = l->c;
+    const tensor_arg_t *x = &c->arg[0], *y = &c->arg[c->nin];
+    int64_t m = l->m, n = l->n, k = l->k, bad = 0, *swaps = (int64_t *)(void *)w;
+    double *a = w + 8 * (m + n + 8), *b = a + m * n;    // w: small vectors
+    if (c->row->id == TENSOR_OP_LINALG_SWAPS) {
+        int64_t *order = swaps + n;
+        tensor__load_i64(swaps, (const char *)x->data + item * n * 4, x->dtype, 1, n);
+        for (int64_t i = 0; i < m; i++) { order[i] = i; }
+        for (int64_t i = 0; i < n; i++) {
+            if (swaps[i] < 1 || swaps[i] > m) { return i + 1; }
+            int64_t t = order[i];
+            order[i] = order[swaps[i] - 1];
+            order[swaps[i] - 1] = t;
+        }
+        tensor__store_i64((char *)y->data + item * m * 8, y->dtype, 1, order, m);
+        return 0;
+    }
+    int wide = c->row->id == TENSOR_OP_LINALG_SVD && m < n;
+    tensor__la_load(a, x, item, c->row->id == TENSOR_OP_LINALG_SVD && !wide);
+    switch (c->row->id) {
+    case TENSOR_OP_LINALG_CHOLESKY:     // by rows (Golub & Van Loan 4.2)
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = 0; j <= i; j++) {
+                double s = a[i * n + j] - tensor__la_dot(a + i * n, a + j * n, j);
+                if (i == j && !(s > 0)) { return i + 1; }
+                a[i * n + j] = i == j ? sqrt(s) : s / a[j * n + j];
+            }
+            for (int64_t j = i + 1; j < n; j++) { a[i * n + j] = 0; }
+        }
+        tensor__la_store(y, item, a, n, n, 0);
+        break;
+    case TENSOR_OP_LINALG_DET: {
+        double r[3] = {1, 1, 0};        // determinant, sign, log
+        tensor__la_lu(a, n, n, swaps);
+        for (int64_t i = 0; i < n; i++) {
+            double p = swaps[i] == i ? a[i * n + i] : -a[i * n + i];
+            r[0] *= p;
+            r[1] *= p > 0 ? 1 : p < 0 ? -1 : p;
+            r[2] += log(fabs(p));
+        }
+        for (int i = 0; i < 3; i++) { tensor__la_store(y + i, item, r + i, 1, 1, 0); }
+        break;
+    }
+    case TENSOR_OP_LINALG_LU_FACTOR:
+        tensor__la_lu(a, m, n, swaps);
+        for (int64_t i = 0; i < k; i++) { swaps[i]++; }
+        tensor__la_store(y, item, a, m, n, 0);
+        tensor__store_i64((char *)y[1].data + item * k * 4, y[1].dtype, 1, swaps, k);
+        break;
+    case TENSOR_OP_LINALG_SOLVE: case TENSOR_OP_LINALG_SOLVE_TRIANGULAR: {
+        int64_t r = y->dims[y->ndim - 1];
+        tensor__la_load(b, x + 1, item, 0);
+        if (c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR) {
+            tensor__la_triangular(a, n, b, r, (int)c->p->i[0], (int)c->p->i[1]);
+        } else {
+            tensor__la_lu(a, n, n, swaps);
+            for (int64_t i = 0; i < n; i++) {
+                if (a[i * n + i] == 0) { return i + 1; }
+                if (swaps[i] != i) { tensor__la_swap(b + i * r, b + swaps[i] * r, r); }
+            }
+            tensor__la_triangular(a, n, b, r, 0, 1);
+            tensor__la_triangular(a, n, b, r, 1, 0);
+        }
+        tensor__la_store(y, item, b, n, r, 0);
+        break;
+    }
+    case TENSOR_OP_LINALG_QR: {         // Golub & Van Loan 5.2
+        int64_t cols = y->dims[y->ndim - 1];
+        double *tau = w, *v = w + k;
+        for (int64_t j = 0; j < k; j++) {
+            tau[j] = tensor__la_house(a + j * n + j, n, m - j);
+            tensor__la_reflect(a + j * n + j, n, m - j, tau[j], a + j * n + j + 1, n, n - j - 1, v);
+        }
+        tensor__la_identity(b, m, cols);
+        for (int64_t j = k - 1; j >= 0; j--) {
+            tensor__la_reflect(a + j * n + j, n, m - j, tau[j], b + j * cols + j, cols, cols - j, v);
+        }
+        for (int64_t i = 1; i < m; i++) { for (int64_t j = 0; j < i && j < n; j++) { a[i * n + j] = 0; } }
+        tensor__la_store(y, item, b, m, cols, 0);
+        tensor__la_store(y + 1, item, a, cols, n, 0);
+        break;
+    }
+    case TENSOR_OP_LINALG_EIGH:
+        for (int64_t i = 0; i < n; i++) {       // one triangle counts
+            for (int64_t j = 0; j < i; j++) {
+                if (c->p->i[0]) { a[i * n + j] = a[j * n + i]; } else { a[j * n + i] = a[i * n + j]; }
+            }
+        }
+        if (tensor__isnan_f64(tensor__la_scale(a, n * n))) { return 1; }
+        if (!tensor__la_eigh(a, n, w, b, w + n)) { return 2; }
+        tensor__la_store(y, item, w, 1, n, 0);
+        tensor__la_store(y + 1, item, b, n, n, 1);
+        break;
+    default: {                          // SVD; a has the longer side in its rows
+        int64_t big = wide ? n : m, rows = y[wide ? 2 : 1].dims[y[wide ? 2 : 1].ndim - (wide ? 2 : 1)];
+        double *v = b + rows * big;
+        if (tensor__isnan_f64(tensor__la_scale(a, m * n))) { return 1; }
+        if (!tensor__la_svd(a, big, k, b, rows, w, v, v + k * k, w + k)) { return 2; }
+        tensor__la_store(y, item, w, 1, k, 0);
+        tensor__la_store(y + 1, item, wide ? v : b, wide ? k : rows, wide ? k : big, 1);
+        tensor__la_store(y + 2, item, wide ? b : v, wide ? rows : k, wide ? big : k, 0);
+        break;
+    }
+    }
+    return bad;
+}
+TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
+    tensor__la_t *l = (tensor__la_t *)arg;
+    int64_t end = (task + 1) * l->per < l->items ? (task + 1) * l->per : l->items;
+    for (int64_t i = task * l->per; i < end; i++) {
+        l->info[i] = tensor__la_item(l, i, l->work + worker * l->room);
+    }
+}
+// Sizes; -> bytes of scratch, UINT64_MAX = too many.
+TENSOR__FN uint64_t tensor__la_describe(const tensor_call_t *c, tensor__la_t *l) {
+    const tensor_arg_t *x = &c->arg[0];
+    int swaps = c->row->id == TENSOR_OP_LINALG_SWAPS;
+    uint64_t room, bytes;
+    l->n = x->dims[x->ndim - 1];
+    l->m = swaps ? c->p->i[0] : x->dims[x->ndim - 2];
+    l->k = l->m < l->n ? l->m : l->n;
+    l->items = 1;
+    for (int d = 0; d < x->ndim - (swaps ? 1 : 2); d++) { l->items *= x->dims[d]; }
+    if (!l->items) { return 0; }
+    room = 8 * ((uint64_t)l->m + (uint64_t)l->n + 8) + (swaps ? 0 : (uint64_t)l->k * (uint64_t)l->k);
+    for (int i = 0; i < c->nin + c->nout && !swaps; i++) { room += (uint64_t)(c->arg[i].numel / l->items); }
+    l->room = (int64_t)room;
+    l->per = 1 + 4096 / ((int64_t)room + 1);
+    return tensor__mul_u64(room * 8, (uint64_t)c->thread->ctx->pool.n, &bytes) ?
+        bytes + (uint64_t)l->items * 8 : UINT64_MAX;
+}
+TENSOR__FN uint64_t tensor__scratch_linalg(const tensor_call_t *c) {
+    tensor__la_t l;
+    return tensor__la_describe(c, &l);
+}
+TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
+    tensor__la_t l;
+    const tensor_arg_t *x = &c->arg[0];
+    if (!tensor__la_describe(c, &l)) { return 0; }
+    l.c = c;
+    l.info = (int64_t *)c->scratch;
+    l.work = (double *)c->scratch + l.items;
+    tensor__parallel((l.items + l.per - 1) / l.per, tensor__la_task, &l);
+    for (int64_t i = 0; i < l.items; i++) {
+        const char *op = c->row->name;
+        int64_t bad = l.info[i];
+        if (!bad) { continue; }
+        switch (c->row->id) {
+        case TENSOR_OP_LINALG_CHOLESKY:
+            tensor__fail(c->thread, TENSOR_ERR_LINALG, "%s: matrix %d of x %n is not positive definite: its "
+                         "leading minor of order %d is not positive", op, i, x->dims, (int)x->ndim, bad);
+            break;
+        case TENSOR_OP_LINALG_SOLVE:
+            tensor__fail(c->thread, TENSOR_ERR_LINALG, "%s: matrix %d of a %n is singular: pivot %d is 0", op,
+                         i, x->dims, (int)x->ndim, bad);
+            break;
+        case TENSOR_OP_LINALG_SWAPS:
+            tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: pivot %d of matrix %d is outside 1..%d", op,
+                         bad - 1, i, l.m);
+            return TENSOR_ERR_INDEX;
+        default:
+            tensor__fail(c->thread, TENSOR_ERR_LINALG, bad == 1 ? "%s: matrix %d of x %n has inf or NaN" :
+                         "%s: no convergence for matrix %d of x %n", op, i, x->dims, (int)x->ndim);
+            break;
+        }
+        return TENSOR_ERR_LINALG;
+    }
+    return 0;
+}
+
+// ---- torch.linalg: fronts ----
+
+TENSOR__FN int tensor__la_usable(tensor__thread_t *th, const char *op, const char *arg, tensor_t *x,
+                                 int square) {
+    if (!TENSOR__USABLE(th, op, arg, x)) { return 0; }
+    if (x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64) {
+        tensor__fail(th, TENSOR_ERR_DTYPE, "%s: %s %t is %y, f32 or f64 is needed", op, arg, x, x);
+        return 0;
+    }
+    if (x->ndim < 2 || (square && x->dims[x->ndim - 1] != x->dims[x->ndim - 2])) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %s %t must be %s", op, arg, x,
+                     square ? "a square matrix or a batch of them" : "a matrix or a batch of them");
+        return 0;
+    }
+    return 1;
+}
+TENSOR__FN int tensor__la_begin(tensor__op_t *o, int id, tensor_t *x, tensor_t *b, int square) {
+    const tensor__row_t *row = tensor__row(id);
+    tensor_t *const in[2] = {x, b};
+    if (!tensor__begin(o, row, in, row->nin)) { return 0; }
+    o->p = &o->params;
+    o->params.i[0] = o->params.i[1] = 0;
+    o->visible = row->nout;
+    return tensor__la_usable(o->th, row->name, b ? "a" : "x", x, square);
+}
+// A result with the batch dims of input 0, then rows and cols (< 0 = no such dim).
+TENSOR__FN tensor_t *tensor__la_result(tensor__op_t *o, int dtype, int64_t rows, int64_t cols) {
+    const tensor_t *x = o->in[0];
+    int64_t dims[TENSOR_MAX_DIMS];
+    int n = x->ndim - 2;
+    for (int d = 0; d < n; d++) { dims[d] = x->dims[d]; }
+    if (rows >= 0) { dims[n++] = rows; }
+    if (cols >= 0) { dims[n++] = cols; }
+    return tensor__result(o, dtype, dims, n);
+}
+#define TENSOR__HIGH(x) (x)->dims[(x)->ndim - 2]
+#define TENSOR__WIDE(x) (x)->dims[(x)->ndim - 1]
+
+// The identity, n x m, dtype of x; broadcasts over batches.
+TENSOR__FN tensor_t *tensor__la_eye(tensor_t *x, int64_t n, int64_t m) {
+    return tensor_to(tensor_eye(n, m), (tensor_dtype_t)x->dtype);
+}
+TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
+    TENSOR__MARK
+    tensor__op_t o;
+    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_CHOLESKY, x, NULL, 1)) { return TENSOR__POISON; }
+    if (upper) { o.args[0] = tensor_mT(x); }
+    if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
+    tensor__la_result(&o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
+    tensor_t *l = tensor__finish(&o);
+    TENSOR__RETURN(upper && l != TENSOR__POISON ? tensor_mT(l) : l);
+}
+TENSOR_API tensor_t *(tensor_cholesky)(tensor_t *x, int upper) { return (tensor_linalg_cholesky)(x, upper); }
+
+// Both with the batch dims of both. 0 = they do not fit, raised.
+TENSOR__FN int tensor__la_pair(tensor__thread_t *th, const char *op, tensor_t **a, tensor_t **b) {
+    int64_t dims[TENSOR_MAX_DIMS];
+    int n = 0;
+    if ((*a)->dtype != (*b)->dtype) {
+        tensor__fail(th, TENSOR_ERR_DTYPE, "%s: a %t is %y and b %t is %y; convert one with tensor_to", op,
+                     *a, *a, *b, *b);
+        return 0;
+    }
+    if (TENSOR__WIDE(*a) != TENSOR__HIGH(*b) || !tensor__broadcast(dims, &n, (*a)->dims, (*a)->ndim - 2) ||
+        !tensor__broadcast(dims, &n, (*b)->dims, (*b)->ndim - 2)) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t do not fit", op, *a, *b);
+        return 0;
+    }
+    for (int i = 0; i < 2; i++) {
+        tensor_t **x = i ? b : a;
+        dims[n] = TENSOR__HIGH(*x);
+        dims[n + 1] = TENSOR__WIDE(*x);
+        *x = tensor_expand_n(*x, dims, n + 2);
+        if (*x == TENSOR__POISON) { return 0; }
+    }
+    return 1;
+}
+// X of a X = b for matrices.
+TENSOR__FN tensor_t *tensor__solve(int id, tensor_t *a, tensor_t *b, int upper, int unit) {
+    TENSOR__MARK
+    tensor__op_t o;
+    if (!tensor__la_begin(&o, id, a, b, 1) || !tensor__la_usable(o.th, o.row->name, "b", b, 0)) {
+        return TENSOR__POISON;
+    }
+    if (!tensor__la_pair(o.th, o.row->name, &o.args[0], &o.args[1])) { TENSOR__RETURN(TENSOR__POISON); }
+    o.params.i[0] = upper;
+    o.params.i[1] = unit;
+    tensor__result(&o, b->dtype, o.args[1]->dims, o.args[1]->ndim);
+    TENSOR__RETURN(tensor__finish(&o));
+}
+TENSOR_API tensor_t *(tensor_linalg_solve)(tensor_t *a, tensor_t *b) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "linalg_solve", "a", a) || !TENSOR__USABLE(th_, "linalg_solve", "b", b)) {
+        return TENSOR__POISON;
+    }
+    int vector = b->ndim == 1 || (b->ndim == a->ndim - 1 && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8));
+    if (!vector) { return tensor__solve(TENSOR_OP_LINALG_SOLVE, a, b, 0, 0); }
+    tensor_t *x = tensor__solve(TENSOR_OP_LINALG_SOLVE, a, tensor_unsqueeze(b, -1), 0, 0);
+    TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_squeeze(x, -1));
+}
+TENSOR_API tensor_t *(tensor_linalg_solve_triangular)(tensor_t *a, tensor_t *b, int upper, int left,
+                                                      int unitriangular) {
+    TENSOR__MARK
+    const int id = TENSOR_OP_LINALG_SOLVE_TRIANGULAR;
+    if (left) { return tensor__solve(id, a, b, upper != 0, unitriangular != 0); }
+    if (!tensor__la_usable(th_, "linalg_solve_triangular", "a", a, 1) ||
+        !tensor__la_usable(th_, "linalg_solve_triangular", "b", b, 0)) {
+        return TENSOR__POISON;
+    }
+    tensor_t *x = tensor__solve(id, tensor_mT(a), tensor_mT(b), !upper, unitriangular != 0);
+    TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_mT(x));
+}
+TENSOR_API tensor_t *(tensor_cholesky_solve)(tensor_t *b, tensor_t *l, int upper) {
+    TENSOR__MARK
+    if (!tensor__la_usable(th_, "cholesky_solve", "l", l, 1)) { return TENSOR__POISON; }
+    tensor_t *lower = upper ? tensor_mT(l) : l;
+    tensor_t *x = tensor_linalg_solve_triangular(lower, b, 0, 1, 0);
+    TENSOR__RETURN(tensor_linalg_solve_triangular(tensor_mT(lower), x, 1, 1, 0));
+}
+TENSOR_API tensor_t *(tensor_cholesky_inverse)(tensor_t *l, int upper) {
+    TENSOR__MARK
+    if (!tensor__la_usable(th_, "cholesky_inverse", "l", l, 1)) { return TENSOR__POISON; }
+    TENSOR__RETURN((tensor_cholesky_solve)(tensor__la_eye(l, TENSOR__HIGH(l), TENSOR__HIGH(l)), l, upper));
+}
+TENSOR__FN tensor_t *tensor__inv(const char *op, tensor_t *x) {
+    TENSOR__MARK
+    if (!tensor__la_usable(th_, op, "x", x, 1)) { return TENSOR__POISON; }
+    tensor_t *eye = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
+    TENSOR__RETURN(tensor__solve(TENSOR_OP_LINALG_SOLVE, x, eye, 0, 0));
+}
+TENSOR_API tensor_t *(tensor_linalg_inv)(tensor_t *x) {
+    return tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__);
+}
+TENSOR_API tensor_t *(tensor_inverse)(tensor_t *x) {
+    return tensor__named(tensor__self(), tensor__inv("inverse", x), __func__);
+}
+// Determinant, sign, log; the determinant alone stays unless `all`.
+TENSOR__FN int tensor__det(tensor__op_t *o, tensor_t *x, int all) {
+    if (!tensor__la_begin(o, TENSOR_OP_LINALG_DET, x, NULL, 1)) { return 0; }
+    for (int i = 0; i < 3; i++) { tensor__la_result(o, x->dtype, -1, -1); }
+    o->visible = all ? 3 : 1;
+    return tensor__finish(o) != TENSOR__POISON;
+}
+TENSOR_API tensor_t *(tensor_linalg_det)(tensor_t *x) {
+    tensor__op_t o;
+    return tensor__det(&o, x, 0) ? o.out[0] : TENSOR__POISON;
+}
+TENSOR_API tensor_t *(tensor_det)(tensor_t *x) { return (tensor_linalg_det)(x); }
+TENSOR_API tensor_slogdet_t (tensor_linalg_slogdet)(tensor_t *x) {
+    tensor_slogdet_t r = {TENSOR__POISON, TENSOR__POISON};
+    tensor__op_t o;
+    if (!tensor__det(&o, x, 1)) { return r; }
+    (tensor_free)(o.out[0]);
+    r.sign = o.out[1];
+    r.logabsdet = o.out[2];
+    return r;
+}
+TENSOR_API tensor_slogdet_t (tensor_slogdet)(tensor_t *x) { return (tensor_linalg_slogdet)(x); }
+TENSOR_API tensor_t *(tensor_logdet)(tensor_t *x) {
+    TENSOR__MARK
+    tensor_slogdet_t s = (tensor_linalg_slogdet)(x);
+    TENSOR__RETURN(s.sign == TENSOR__POISON ? s.sign : tensor_add(tensor_log(tensor_detach(s.sign)),
+                                                                  s.logabsdet));
+}
+TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
+    tensor_lu_factor_t r = {TENSOR__POISON, TENSOR__POISON};
+    tensor__op_t o;
+    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_LU_FACTOR, x, NULL, 0)) { return r; }
+    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
+    tensor__la_result(&o, x->dtype, m, n);
+    tensor__la_result(&o, TENSOR_I32, -1, m < n ? m : n);
+    if (tensor__finish(&o) == TENSOR__POISON) { return r; }
+    r.lu = o.out[0];
+    r.pivots = o.out[1];
+    return r;
+}
+// Row i of the permuted matrix is row order[i]: i64 [..., m].
+TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) {
+    TENSOR__MARK
+    tensor__op_t o;
+    tensor_t *const in[1] = {pivots};
+    if (!tensor__begin(&o, TENSOR__ROW(LINALG_SWAPS), in, 1)) { return TENSOR__POISON; }
+    if (pivots->dtype != TENSOR_I32 || !pivots->ndim || pivots->dims[pivots->ndim - 1] > m) {
+        return tensor__fail(o.th, pivots->dtype != TENSOR_I32 ? TENSOR_ERR_DTYPE : TENSOR_ERR_SHAPE,
+                            "%s: pivots %t must be i32, at most %d along the last dim", op, pivots, m);
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int d = 0; d < pivots->ndim; d++) { dims[d] = pivots->dims[d]; }
+    dims[pivots->ndim - 1] = m;
+    o.args[0] = tensor_contiguous(pivots);
+    if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
+    o.p = &o.params;
+    o.params.i[0] = m;
+    tensor__result(&o, TENSOR_I64, dims, pivots->ndim);
+    TENSOR__RETURN(tensor__finish(&o));
+}
+// L with its ones, U.
+TENSOR__FN tensor_t *tensor__lu_lower(tensor_t *lu) {
+    int64_t m = TENSOR__HIGH(lu), n = TENSOR__WIDE(lu), k = m < n ? m : n;
+    return tensor_add(tensor_tril(tensor_narrow(lu, -1, 0, k), -1), tensor__la_eye(lu, m, k));
+}
+TENSOR__FN tensor_t *tensor__lu_upper(tensor_t *lu) {
+    int64_t m = TENSOR__HIGH(lu), n = TENSOR__WIDE(lu), k = m < n ? m : n;
+    return tensor_triu(tensor_narrow(lu, -2, 0, k), 0);
+}
+TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
+    tensor_lu_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
+    tensor__thread_t *th = tensor__self();
+    if (!tensor__la_usable(th, "lu_unpack", "lu", lu, 0)) { return r; }
+    int64_t mark = th->top, m = TENSOR__HIGH(lu);
+    tensor_t *p = tensor__swaps("lu_unpack", pivots, m);
+    if (p != TENSOR__POISON) {
+        p = m ? tensor_mT(tensor_to(tensor_one_hot(p, m), (tensor_dtype_t)lu->dtype)) :
+            tensor_matmul(tensor_detach(lu), tensor_mT(tensor_detach(lu)));      // [..., 0, 0]
+    }
+    r.p = tensor__tidy(th, mark, p);
+    if (r.p == TENSOR__POISON) { return r; }
+    mark = th->top;
+    r.l = tensor__tidy(th, mark, tensor__lu_lower(lu));
+    mark = th->top;
+    r.u = tensor__tidy(th, mark, tensor__lu_upper(lu));
+    return r;
+}
+TENSOR_API tensor_lu_t (tensor_linalg_lu)(tensor_t *x) {
+    tensor_lu_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
+    tensor_lu_factor_t f = (tensor_linalg_lu_factor)(x);
+    if (f.lu == TENSOR__POISON) { return r; }
+    r = (tensor_lu_unpack)(f.lu, f.pivots);
+    (tensor_free)(f.lu);
+    (tensor_free)(f.pivots);
+    return r;
+}
+// An index of x's shape that names rows: order along dim -2.
+TENSOR__FN tensor_t *tensor__row_index(tensor_t *order, tensor_t *x) {
+    return tensor_expand_n(tensor_unsqueeze(order, -1), x->dims, x->ndim);
+}
+TENSOR_API tensor_t *(tensor_linalg_lu_solve)(tensor_t *lu, tensor_t *pivots, tensor_t *b) {
+    TENSOR__MARK
+    const char *op = "linalg_lu_solve";
+    if (!tensor__la_usable(th_, op, "lu", lu, 1) || !tensor__la_usable(th_, op, "b", b, 0)) {
+        return TENSOR__POISON;
+    }
+    if (!tensor__la_pair(th_, op, &lu, &b)) { TENSOR__RETURN(TENSOR__POISON); }
+    tensor_t *order = tensor__swaps(op, pivots, TENSOR__HIGH(lu));
+    if (order == TENSOR__POISON) { TENSOR__RETURN(order); }
+    tensor_t *x = tensor_gather(b, -2, tensor__row_index(order, b));
+    x = tensor_linalg_solve_triangular(lu, x, 0, 1, 1);
+    TENSOR__RETURN(tensor_linalg_solve_triangular(lu, x, 1, 1, 0));
+}
+TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
+    tensor_qr_t r = {TENSOR__POISON, TENSOR__POISON};
+    tensor__op_t o;
+    int complete = mode && !strcmp(mode, "complete"), alone = mode && !strcmp(mode, "r");
+    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_QR, x, NULL, 0)) { return r; }
+    if (mode && !complete && !alone && strcmp(mode, "reduced")) {
+        tensor__fail(o.th, TENSOR_ERR_FORMAT, "linalg_qr: mode \"%s\" is none of reduced, complete, r", mode);
+        return r;
+    }
+    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n || complete ? m : n;
+    o.params.i[0] = complete;
+    tensor__la_result(&o, x->dtype, m, k);
+    tensor__la_result(&o, x->dtype, k, n);
+    if (tensor__finish(&o) == TENSOR__POISON) { return r; }
+    r.q = o.out[0];
+    r.r = o.out[1];
+    if (alone) { (tensor_free)(r.q); r.q = NULL; }
+    return r;
+}
+TENSOR_API tensor_qr_t (tensor_qr)(tensor_t *x) { return (tensor_linalg_qr)(x, NULL); }
+// The values alone, or values and vectors.
+TENSOR__FN int tensor__svd(tensor__op_t *o, tensor_t *x, int full, int vectors) {
+    if (!tensor__la_begin(o, TENSOR_OP_LINALG_SVD, x, NULL, 0)) { return 0; }
+    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n ? m : n;
+    tensor__la_result(o, x->dtype, -1, k);
+    tensor__la_result(o, x->dtype, m, full ? m : k);
+    tensor__la_result(o, x->dtype, full ? n : k, n);
+    o->visible = vectors ? 3 : 1;
+    return tensor__finish(o) != TENSOR__POISON;
+}
+TENSOR_API tensor_svd_t (tensor_linalg_svd)(tensor_t *x, int full_matrices) {
+    tensor_svd_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
+    tensor__op_t o;
+    if (!tensor__svd(&o, x, full_matrices, 1)) { return r; }
+    r.s = o.out[0];
+    r.u = o.out[1];
+    r.vh = o.out[2];
+    return r;
+}
+TENSOR_API tensor_svd_t (tensor_svd)(tensor_t *x) {
+    tensor_svd_t r = (tensor_linalg_svd)(x, 0);
+    if (r.vh == TENSOR__POISON) { return r; }
+    tensor_t *vh = r.vh;
+    r.vh = (tensor_mT)(vh);
+    (tensor_free)(vh);
+    return r;
+}
+TENSOR_API tensor_t *(tensor_linalg_svdvals)(tensor_t *x) {
+    tensor__op_t o;
+    return tensor__svd(&o, x, 0, 0) ? o.out[0] : TENSOR__POISON;
+}
+TENSOR__FN int tensor__eigh(tensor__op_t *o, tensor_t *x, int upper, int vectors) {
+    if (!tensor__la_begin(o, TENSOR_OP_LINALG_EIGH, x, NULL, 1)) { return 0; }
+    o->params.i[0] = upper != 0;
+    tensor__la_result(o, x->dtype, -1, TENSOR__WIDE(x));
+    tensor__la_result(o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
+    o->visible = vectors ? 2 : 1;
+    return tensor__finish(o) != TENSOR__POISON;
+}
+TENSOR_API tensor_eigh_t (tensor_linalg_eigh)(tensor_t *x, int upper) {
+    tensor_eigh_t r = {TENSOR__POISON, TENSOR__POISON};
+    tensor__op_t o;
+    if (!tensor__eigh(&o, x, upper, 1)) { return r; }
+    r.eigenvalues = o.out[0];
+    r.eigenvectors = o.out[1];
+    return r;
+}
+TENSOR_API tensor_t *(tensor_linalg_eigvalsh)(tensor_t *x, int upper) {
+    tensor__op_t o;
+    return tensor__eigh(&o, x, upper, 0) ? o.out[0] : TENSOR__POISON;
+}
+// Which singular values count; 0-d batches keep their dim.
+TENSOR__FN tensor_t *tensor__significant(tensor_t *x, tensor_t *s, double rtol) {
+    double eps = x->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
+    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
+    if (rtol < 0) { rtol = eps * (double)(m > n ? m : n); }
+    if (!m || !n) { return tensor_to(s, TENSOR_BOOL); }
+    return tensor_gt(s, tensor_mul_scalar(tensor_narrow(s, -1, 0, 1), rtol));
+}
+TENSOR_API tensor_t *(tensor_linalg_pinv)(tensor_t *x, double rtol) {
+    tensor__op_t o;
+    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_PINV, x, NULL, 0)) { return TENSOR__POISON; }
+    tensor_t *y = tensor__la_result(&o, x->dtype, TENSOR__WIDE(x), TENSOR__HIGH(x));
+    if (y == TENSOR__POISON) { return y; }
+    tensor_scope_t s = tensor__scope_begin(o.th, 0);
+    int ok = s.thread != NULL;
+    if (ok) {
+        tensor_svd_t d = (tensor_linalg_svd)(x, 0);
+        ok = d.s != TENSOR__POISON;
+        if (ok) {
+            tensor_t *off = tensor_logical_not(tensor__significant(x, d.s, rtol));
+            tensor_t *inverse =
+                tensor_masked_fill(tensor_reciprocal(tensor_masked_fill(d.s, off, 1)), off, 0);
+            d.vh = tensor_mul(tensor_mT(d.vh), tensor_unsqueeze(inverse, -2));
+            ok = tensor_copy_(y, tensor_matmul(d.vh, tensor_mT(d.u))) != TENSOR__POISON;
+        }
+        (tensor_scope_end)(s);
+    }
+    return ok ? tensor__commit(&o) : tensor__abandon(&o);
+}
+TENSOR_API tensor_t *(tensor_pinverse)(tensor_t *x) { return (tensor_linalg_pinv)(x, 1e-15); }
+TENSOR_API tensor_t *(tensor_linalg_matrix_rank)(tensor_t *x, double rtol) {
+    TENSOR__MARK
+    if (!tensor__la_usable(th_, "linalg_matrix_rank", "x", x, 0)) { return TENSOR__POISON; }
+    tensor_t *s = tensor_linalg_svdvals(tensor_detach(x));
+    if (s == TENSOR__POISON) { TENSOR__RETURN(s); }
+    TENSOR__RETURN(tensor_sum_dim(tensor__significant(x, s, rtol), -1, 0));
+}
+TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
+    tensor_lstsq_t r = {TENSOR__POISON, TENSOR__POISON};
+    tensor__thread_t *th = tensor__self();
+    const char *op = "linalg_lstsq";
+    if (!tensor__la_usable(th, op, "a", a, 0) || !tensor__la_usable(th, op, "b", b, 0)) { return r; }
+    if (TENSOR__HIGH(a) != TENSOR__HIGH(b)) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t have not the same rows", op, a, b);
+        return r;
+    }
+    int64_t mark = th->top, m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
+    double eps = a->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
+    tensor_qr_t f = (tensor_linalg_qr)(m < n ? tensor_mT(a) : a, NULL);
+    if (f.q == TENSOR__POISON) { tensor__tidy(th, mark, f.q); return r; }
+    tensor_t *d = tensor_abs(tensor_detach(tensor__diagonal(f.r))), *x = TENSOR__POISON;
+    if (tensor_numel(d)) {
+        tensor_t *least = tensor_mul_scalar(tensor_amax_dim(d, -1, 1), eps * (double)(m > n ? m : n));
+        if (tensor_item(tensor_to(tensor_any(tensor_le(d, least)), TENSOR_F32)) != 0) {
+            tensor__fail(th, TENSOR_ERR_LINALG, "%s: a %t has not full rank", op, a);
+        }
+    }
+    if (th->error.code) {
+        x = TENSOR__POISON;
+    } else if (m >= n) {
+        x = tensor_linalg_solve_triangular(f.r, tensor_matmul(tensor_mT(f.q), b), 1, 1, 0);
+    } else {
+        x = tensor_matmul(f.q, tensor_linalg_solve_triangular(tensor_mT(f.r), b, 0, 1, 0));
+    }
+    r.solution = tensor__tidy(th, mark, x);
+    if (x == TENSOR__POISON) { return r; }
+    int64_t none = 0;
+    mark = th->top;
+    r.residuals = tensor__tidy(th, mark, m <= n ? (tensor_zeros_n)(&none, 1, (tensor_dtype_t)a->dtype) :
+        tensor_sum_dim(tensor_square(tensor_sub(tensor_matmul(a, x), b)), -2, 0));
+    return r;
+}
+TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
+    TENSOR__MARK
+    if (!tensor__la_usable(th_, op, "x", x, 1)) { return TENSOR__POISON; }
+    tensor_t *y = NULL;
+    uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
+    if (!n) { TENSOR__RETURN(tensor_clone(tensor_expand_n(tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x)),
+                                                          x->dims, x->ndim))); }
+    if (n < 0) { x = tensor__inv(op, x); }
+    for (; left && x != TENSOR__POISON; left >>= 1) {
+        if (left & 1) { y = y ? tensor_matmul(y, x) : x; }
+        if (left > 1) { x = tensor_matmul(x, x); }
+    }
+    TENSOR__RETURN(x == TENSOR__POISON ? x : y);
+}
+TENSOR_API tensor_t *(tensor_linalg_matrix_power)(tensor_t *x, int64_t n) {
+    return tensor__power("linalg_matrix_power", x, n);
+}
+TENSOR_API tensor_t *(tensor_matrix_power)(tensor_t *x, int64_t n) {
+    return tensor__power("matrix_power", x, n);
+}
+
+// a p + b q + c r + d I
+TENSOR__FN tensor_t *tensor__polynomial(double a, tensor_t *p, double b, tensor_t *q, double c, tensor_t *r,
+                                        double d, tensor_t *eye) {
+    tensor_t *y = tensor_add(tensor_mul_scalar(p, a), tensor_mul_scalar(q, b));
+    y = tensor_add(y, tensor_mul_scalar(r, c));
+    return d == 0 ? y : tensor_add(y, tensor_mul_scalar(eye, d));
+}
+// [13/13] Pade approximation of x 2^-s, squared s times (Higham, SIAM J. Matrix Anal. Appl. 26, 2005); one s
+// for the batch.
+TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
+    TENSOR__MARK
+    if (!tensor__la_usable(th_, op, "x", x, 1)) { return TENSOR__POISON; }
+    if (!x->numel) { TENSOR__RETURN(tensor_clone(x)); }
+    tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
+    tensor_t *a = tensor_to(x, TENSOR_F64);
+    double norm = tensor_item(tensor_max(tensor_sum_dim(tensor_abs(tensor_detach(a)), -2, 0)));
+    int s = 0;
+    while (norm > 5.371920351148152 && s < 1100) { norm /= 2; s++; }
+    a = tensor_mul_scalar(a, ldexp(1, -s));
+    tensor_t *eye = tensor__la_eye(a, TENSOR__HIGH(x), TENSOR__HIGH(x)), *p = tensor_matmul(a, a);
+    tensor_t *q = tensor_matmul(p, p), *r = tensor_matmul(p, q);
+    tensor_t *u = tensor__polynomial(1, r, 16380, q, 40840800, p, 0, eye);
+    u = tensor_add(tensor_matmul(r, u), tensor__polynomial(33522128640.0, r, 10559470521600.0, q,
+                                                           1187353796428800.0, p, 32382376266240000.0, eye));
+    u = tensor_matmul(a, u);
+    tensor_t *v = tensor__polynomial(182, r, 960960, q, 1323241920, p, 0, eye);
+    v = tensor_add(tensor_matmul(r, v), tensor__polynomial(670442572800.0, r, 129060195264000.0, q,
+                                                           7771770303897600.0, p, 64764752532480000.0, eye));
+    tensor_t *y = tensor__solve(TENSOR_OP_LINALG_SOLVE, tensor_sub(v, u), tensor_add(v, u), 0, 0);
+    for (; s > 0; s--) { y = tensor_matmul(y, y); }
+    TENSOR__RETURN(tensor_to(y, dtype));
+}
+TENSOR_API tensor_t *(tensor_linalg_matrix_exp)(tensor_t *x) {
+    return tensor__matrix_exp("linalg_matrix_exp", x);
+}
+TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_exp("matrix_exp", x); }
+
+// ---- torch.linalg: norms ----
+
+// The dims given (n = 0: all) moved to the end, in their order, as one; kept: the shape with 1 in their
+// place, or without them. NULL = raised.
+TENSOR__FN tensor_t *tensor__gathered(tensor__thread_t *th, const char *op, tensor_t *x, const int64_t *dims,
+                                      int n, int keepdim, tensor_shape_t *kept) {
+    int64_t order[TENSOR_MAX_DIMS], shape[TENSOR_MAX_DIMS + 1], count = 1;
+    uint32_t mask = 0;
+    int k = 0, last[TENSOR_MAX_DIMS];
+    for (int i = 0; i < n; i++) {
+        int d = tensor__dim(th, op, dims[i], x->ndim);
+        if (d < 0) { return NULL; }
+        if (mask >> d & 1) {
+            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice", op, d);
+            return NULL;
+        }
+        mask |= 1u << d;
+        last[i] = d;
+    }
+    if (!x->ndim) { n = 0; }
+    kept->ndim = 0;
+    for (int d = 0; d < x->ndim; d++) {
+        if (n && !(mask >> d & 1)) {
+            shape[k] = x->dims[d];
+            order[k++] = d;
+            kept->dims[kept->ndim++] = x->dims[d];
+            continue;
+        }
+        count *= x->dims[d];
+        if (keepdim) { kept->dims[kept->ndim++] = 1; }
+    }
+    shape[k] = count;
+    int rest = k;
+    for (int i = 0; i < n; i++) { order[rest++] = last[i]; }
+    if (n) { x = tensor_permute_n(x, order, x->ndim); }
+    x = tensor_reshape_n(x, shape, k + 1);
+    return x == TENSOR__POISON ? NULL : x;
+}
+TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord, const int64_t *dims, int n,
+                                         int keepdim) {
+    TENSOR__MARK
+    tensor_shape_t kept;
+    if (!TENSOR__USABLE(th_, op, "x", x) || !tensor__needs_float(op, x) ||
+        !tensor__dims_given(th_, op, dims, n)) {
+        return TENSOR__POISON;
+    }
+    tensor_t *y = tensor__gathered(th_, op, x, dims, n, keepdim, &kept);
+    if (!y) { TENSOR__RETURN(TENSOR__POISON); }
+    if (ord == 2) {
+        y = tensor_norm_dim(y, -1, 0);
+    } else if (ord == 0) {
+        y = tensor_to(tensor_sum_dim(tensor_ne_scalar(y, 0), -1, 0), (tensor_dtype_t)x->dtype);
+    } else if (ord == (double)INFINITY) {
+        y = tensor_amax_dim(tensor_abs(y), -1, 0);
+    } else if (ord == -(double)INFINITY) {
+        y = tensor_amin_dim(tensor_abs(y), -1, 0);
+    } else if (ord == 1) {
+        y = tensor_sum_dim(tensor_abs(y), -1, 0);
+    } else {                            // the gradient at a zero norm is 0, not 0 * inf
+        y = tensor_sum_dim(tensor_pow_scalar(tensor_abs(y), ord), -1, 0);
+        tensor_t *zero = tensor_eq_scalar(y, 0);
+        y = tensor_pow_scalar(tensor_masked_fill(y, zero, 1), 1 / ord);
+        y = tensor_masked_fill(y, zero, ord < 0 ? (double)INFINITY : 0);
+    }
+    TENSOR__RETURN(tensor_reshape_n(y, kept.dims, kept.ndim));
+}
+TENSOR_API tensor_t *(tensor_linalg_vector_norm)(tensor_t *x, double ord, const int64_t *dims, int n,
+                                                 int keepdim) {
+    return tensor__named(tensor__self(), tensor__vector_norm("linalg_vector_norm", x, ord, dims, n, keepdim),
+                         __func__);
+}
+// A number, or inf, -inf; NaN = neither.
+TENSOR__FN double tensor__ord(const char *ord) {
+    char *end;
+    double v = strtod(ord, &end);
+    return *ord && !*end ? v : (double)NAN;
+}
+TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char *ord, int64_t dim0,
+                                         int64_t dim1, int keepdim) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, op, "x", x)) { return TENSOR__POISON; }
+    int fro = !ord || !strcmp(ord, "fro"), nuc = ord && !strcmp(ord, "nuc");
+    double p = fro || nuc ? 2 : tensor__ord(ord);
+    int64_t both[2] = {dim0, dim1};
+    if (p != 1 && p != -1 && p != 2 && p != -2 && p != (double)INFINITY && p != -(double)INFINITY) {
+        return tensor__fail(th_, TENSOR_ERR_FORMAT,
+                            "%s: ord \"%s\" is none of fro, nuc, 1, -1, 2, -2, inf, -inf", op, ord);
+    }
+    if (x->ndim < 2) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t must be a matrix", op, x); }
+    if (fro) { TENSOR__RETURN(tensor__vector_norm(op, x, 2, both, 2, keepdim)); }
+    int d0 = tensor__dim(th_, op, dim0, x->ndim), d1 = d0 < 0 ? d0 : tensor__dim(th_, op, dim1, x->ndim);
+    if (d1 < 0) { return TENSOR__POISON; }
+    if (d0 == d1) { return tensor__fail(th_, TENSOR_ERR_INDEX, "%s: dim %i appears twice", op, d0); }
+    int64_t order[TENSOR_MAX_DIMS], kept[TENSOR_MAX_DIMS];
+    int k = 0, nk = 0;
+    for (int d = 0; d < x->ndim; d++) {
+        if (d != d0 && d != d1) { order[k++] = d; }
+        if ((d != d0 && d != d1) || keepdim) { kept[nk++] = d != d0 && d != d1 ? x->dims[d] : 1; }
+    }
+    order[k] = d0;
+    order[k + 1] = d1;
+    tensor_t *y = tensor_permute_n(x, order, x->ndim);
+    if (nuc || p == 2 || p == -2) {
+        if (!tensor__la_usable(th_, op, "x", y, 0)) { TENSOR__RETURN(TENSOR__POISON); }
+        y = tensor_linalg_svdvals(y);
+        if (nuc) { y = tensor_sum_dim(y, -1, 0); }
+    } else {
+        if (!tensor__needs_float(op, x)) { TENSOR__RETURN(TENSOR__POISON); }
+        y = tensor_sum_dim(tensor_abs(y), p == 1 || p == -1 ? -2 : -1, 0);
+    }
+    if (!nuc) { y = p > 0 ? tensor_amax_dim(y, -1, 0) : tensor_amin_dim(y, -1, 0); }
+    TENSOR__RETURN(tensor_reshape_n(y, kept, nk));
+}
+TENSOR_API tensor_t *(tensor_linalg_matrix_norm)(tensor_t *x, const char *ord, int64_t dim0, int64_t dim1,
+                                                 int keepdim) {
+    return tensor__named(tensor__self(),
+                         tensor__matrix_norm("linalg_matrix_norm", x, ord, dim0, dim1, keepdim), __func__);
+}
+TENSOR_API tensor_t *(tensor_linalg_norm)(tensor_t *x, const char *ord, const int64_t *dims, int n,
+                                          int keepdim) {
+    const char *op = "linalg_norm";
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, op, "x", x) || !tensor__dims_given(th, op, dims, n)) { return TENSOR__POISON; }
+    int over = n > 0 ? n : x->ndim;
+    if (!ord) { return tensor__named(th, tensor__vector_norm(op, x, 2, dims, n, keepdim), __func__); }
+    if (over == 2) {
+        int64_t d0 = n > 0 ? dims[0] : -2, d1 = n > 0 ? dims[1] : -1;
+        return tensor__named(th, tensor__matrix_norm(op, x, ord, d0, d1, keepdim), __func__);
+    }
+    double p = tensor__ord(ord);
+    if (over > 2 || tensor__isnan_f64(p)) {
+        return tensor__fail(th, over > 2 ? TENSOR_ERR_SHAPE : TENSOR_ERR_FORMAT,
+                            "%s: ord \"%s\" is no norm of %i dims of x %t", op, ord, over, x);
+    }
+    return tensor__named(th, tensor__vector_norm(op, x, p, dims, n, keepdim), __func__);
+}
+TENSOR_API tensor_t *(tensor_linalg_cond)(tensor_t *x, const char *p) {
+    TENSOR__MARK
+    const char *op = "linalg_cond";
+    double ord = p ? tensor__ord(p) : 2;
+    if (!tensor__la_usable(th_, op, "x", x, ord != 2 && ord != -2)) { return TENSOR__POISON; }
+    if (!TENSOR__HIGH(x) || !TENSOR__WIDE(x)) { TENSOR__RETURN((tensor_zeros_n)(x->dims, x->ndim - 2,
+                                                                             (tensor_dtype_t)x->dtype)); }
+    if (ord == 2 || ord == -2) {
+        tensor_t *s = tensor_linalg_svdvals(x);
+        if (s == TENSOR__POISON) { TENSOR__RETURN(s); }
+        TENSOR__RETURN(tensor_div(tensor_select(s, -1, ord == 2 ? 0 : -1),
+                                  tensor_select(s, -1, ord == 2 ? -1 : 0)));
+    }
+    tensor_slogdet_t d = (tensor_linalg_slogdet)(tensor_detach(x));     // a singular x has no inverse
+    if (d.sign == TENSOR__POISON) { TENSOR__RETURN(d.sign); }
+    tensor_t *singular = tensor_eq_scalar(d.sign, 0),
+             *eye = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
+    tensor_t *safe = tensor_where(tensor_unsqueeze(tensor_unsqueeze(singular, -1), -1), eye, x);
+    tensor_t *y = tensor_mul(tensor__matrix_norm(op, x, p, -2, -1, 0),
+                             tensor__matrix_norm(op, tensor__inv(op, safe), p, -2, -1, 0));
+    TENSOR__RETURN(tensor_masked_fill(y, singular, (double)INFINITY));
+}
+
+// ---- torch.linalg: gradients ----
+// Giles, Collected matrix derivative results for forward and reverse mode (2008); Townsend, Differentiating
+// the singular value decomposition (2016); Seeger et al., Auto-differentiating linear algebra (2017); Walter
+// & Lehmann (2010) for QR; Golub & Pereyra (1973) for the pseudo-inverse.
+
+// L^-T S L^-1, S the symmetric part of tril(LT gL) with half its diagonal.
+TENSOR__FN void tensor__grad_cholesky(tensor__grad_t *g) {
+    tensor_t *l = tensor__grad_out(g, 0), *p = tensor_matmul(tensor_mT(l), g->gy[0]);
+    p = tensor_add(tensor_tril(p, 0), tensor_tril(p, -1));
+    p = tensor_mul_scalar(tensor_add(p, tensor_mT(p)), 0.25);
+    p = tensor_linalg_solve_triangular(tensor_mT(l), p, 1, 1, 0);
+    g->gx[0] = tensor_linalg_solve_triangular(l, p, 0, 0, 0);
+}
+TENSOR__FN void tensor__grad_solve(tensor__grad_t *g) {
+    tensor_t *a = tensor__grad_in(g, 0), *x = tensor__grad_out(g, 0);
+    g->gx[1] = tensor__solve(TENSOR_OP_LINALG_SOLVE, tensor_mT(a), g->gy[0], 0, 0);
+    if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_neg(tensor_matmul(g->gx[1], tensor_mT(x))); }
+}
+TENSOR__FN void tensor__grad_solve_triangular(tensor__grad_t *g) {
+    tensor_t *a = tensor__grad_in(g, 0), *x = tensor__grad_out(g, 0);
+    int upper = (int)g->p->i[0], unit = (int)g->p->i[1];
+    g->gx[1] = tensor__solve(TENSOR_OP_LINALG_SOLVE_TRIANGULAR, tensor_mT(a), g->gy[0], !upper, unit);
+    if (!tensor__grad_need(g, 0)) { return; }
+    tensor_t *ga = tensor_neg(tensor_matmul(g->gx[1], tensor_mT(x)));
+    g->gx[0] = upper ? tensor_triu(ga, unit) : tensor_tril(ga, -unit);
+}
+TENSOR__FN tensor_t *tensor__stretch(tensor_t *x) { return tensor_unsqueeze(tensor_unsqueeze(x, -1), -1); }
+// det x^-T, or the cofactors from a singular value decomposition: det(U Vh) U diag(products of others) Vh.
+TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
+    tensor_t *x = tensor__grad_in(g, 0), *det = tensor__grad_out(g, 0);
+    if (!tensor__live(x) || !x->numel) { g->gx[0] = x; return; }
+    if (g->gy[2]) { g->gx[0] = tensor_mul(tensor__stretch(g->gy[2]), tensor_mT(tensor_linalg_inv(x))); }
+    if (!g->gy[0]) { return; }
+    tensor_t *c;
+    if (tensor_item(tensor_to(tensor_any(tensor_eq_scalar(det, 0)), TENSOR_F32)) == 0) {
+        c = tensor_mul(tensor_mT(tensor_linalg_inv(x)), tensor__stretch(det));
+    } else {
+        tensor_svd_t s = (tensor_linalg_svd)(x, 0);
+        if (s.s == TENSOR__POISON) { return; }
+        int64_t n = TENSOR__WIDE(x), flat[2] = {s.s->numel / n, n};
+        tensor_t *sign = tensor_mul(tensor_linalg_det(tensor_detach(s.u)),
+                                    tensor_linalg_det(tensor_detach(s.vh)));
+        tensor_t *others = tensor__prod_others(tensor_reshape_n(s.s, flat, 2), g->create);
+        others = tensor_mul(tensor_reshape_n(others, s.s->dims, s.s->ndim), tensor_unsqueeze(sign, -1));
+        c = tensor_matmul(tensor_mul(s.u, tensor_unsqueeze(others, -2)), s.vh);
+    }
+    c = tensor_mul(c, tensor__stretch(g->gy[0]));
+    g->gx[0] = g->gx[0] ? tensor_add(g->gx[0], c) : c;
+}
+// P L^-T (tril(LT gL, -1) + triu(gU UT)) U^-T for the square part; what is wide or tall follows from it.
+TENSOR__FN void tensor__grad_lu_factor(tensor__grad_t *g) {
+    tensor_t *lu = tensor__grad_out(g, 0), *pivots = tensor__grad_out(g, 1), *gy = g->gy[0];
+    if (!tensor__live(lu) || !tensor__live(pivots) || !gy) { return; }
+    int64_t m = TENSOR__HIGH(lu), n = TENSOR__WIDE(lu), k = m < n ? m : n;
+    tensor_t *l = tensor__lu_lower(lu), *u = tensor__lu_upper(lu);
+    tensor_t *gl = tensor_tril(tensor_narrow(gy, -1, 0, k), -1),
+             *gu = tensor_triu(tensor_narrow(gy, -2, 0, k), 0);
+    tensor_t *parts[2];
+    parts[1] = NULL;
+    if (n > k) {
+        parts[1] = tensor_linalg_solve_triangular(tensor_mT(l), tensor_narrow(gu, -1, k, n - k), 1, 1, 1);
+        gl = tensor_sub(gl, tensor_matmul(parts[1], tensor_mT(tensor_narrow(u, -1, k, n - k))));
+    } else if (m > k) {
+        tensor_t *tail = tensor_narrow(l, -2, k, m - k);
+        parts[1] = tensor_linalg_solve_triangular(tensor_mT(u), tensor_narrow(gl, -2, k, m - k), 0, 0, 0);
+        gu = tensor_sub(gu, tensor_matmul(tensor_mT(tail), parts[1]));
+    }
+    l = tensor_narrow(l, -2, 0, k);
+    u = tensor_narrow(u, -1, 0, k);
+    tensor_t *phi = tensor_tril(tensor_matmul(tensor_mT(l), tensor_narrow(gl, -2, 0, k)), -1);
+    phi = tensor_add(phi, tensor_triu(tensor_matmul(tensor_narrow(gu, -1, 0, k), tensor_mT(u)), 0));
+    phi = tensor_linalg_solve_triangular(tensor_mT(l), phi, 1, 1, 1);
+    parts[0] = tensor_linalg_solve_triangular(tensor_mT(u), phi, 0, 0, 0);
+    tensor_t *all = parts[1] ? tensor_cat_n(parts, 2, n > k ? -1 : -2) : parts[0];
+    tensor_t *order = tensor__swaps("linalg_lu_factor", pivots, m);
+    if (all == TENSOR__POISON || order == TENSOR__POISON) { return; }
+    g->gx[0] = tensor_scatter(tensor_zeros_like(all), -2, tensor__row_index(order, all), all);
+}
+// (gQ + Q copyltu(R gRT - gQT Q)) R^-T, copyltu(M) = tril(M) + tril(M, -1)T; a wide x is square and more.
+TENSOR__FN void tensor__grad_qr(tensor__grad_t *g) {
+    tensor_t *x = tensor__grad_in(g, 0), *q = tensor__grad_out(g, 0), *r = tensor__grad_out(g, 1);
+    tensor_t *gq = g->gy[0], *gr = g->gy[1], *parts[2];
+    if (!tensor__live(x) || !tensor__live(q) || !tensor__live(r)) { return; }
+    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
+    if (m > n && g->p->i[0]) {
+        tensor__fail(g->th, TENSOR_ERR_AUTOGRAD,
+                     "linalg_qr: mode \"complete\" has no gradient for x %t with more rows than columns", x);
+        return;
+    }
+    if (!gq) { gq = tensor_zeros_like(q); }
+    if (!gr) { gr = tensor_zeros_like(r); }
+    if (m < n) {
+        tensor_t *tail = tensor_narrow(gr, -1, m, n - m);
+        parts[1] = tensor_matmul(q, tail);
+        gq = tensor_add(gq, tensor_matmul(tensor_narrow(x, -1, m, n - m), tensor_mT(tail)));
+        r = tensor_narrow(r, -1, 0, m);
+        gr = tensor_narrow(gr, -1, 0, m);
+    }
+    tensor_t *c = tensor_sub(tensor_matmul(r, tensor_mT(gr)), tensor_matmul(tensor_mT(gq), q));
+    c = tensor_add(tensor_tril(c, 0), tensor_mT(tensor_tril(c, -1)));
+    gq = tensor_add(gq, tensor_matmul(q, c));
+    parts[0] = tensor_linalg_solve_triangular(tensor_mT(r), gq, 0, 0, 0);
+    g->gx[0] = m < n ? tensor_cat_n(parts, 2, -1) : parts[0];
+}
+// 1 / (s[j] - s[i]), 0 on the diagonal.
+TENSOR__FN tensor_t *tensor__gaps(tensor_t *s) {
+    if (!tensor__live(s)) { return TENSOR__POISON; }
+    tensor_t *eye = tensor_to(tensor_eye(TENSOR__WIDE(s), TENSOR__WIDE(s)), TENSOR_BOOL);
+    tensor_t *e = tensor_sub(tensor_unsqueeze(s, -2), tensor_unsqueeze(s, -1));
+    return tensor_masked_fill(tensor_reciprocal(tensor_masked_fill(e, eye, 1)), eye, 0);
+}
+// V (diag(gL) + (VT gV) gaps) VT
+TENSOR__FN void tensor__grad_eigh(tensor__grad_t *g) {
+    tensor_t *v = tensor__grad_out(g, 1), *vt = tensor_mT(v), *y = NULL;
+    if (g->gy[0]) { y = tensor_matmul(tensor_mul(v, tensor_unsqueeze(g->gy[0], -2)), vt); }
+    if (g->gy[1]) {
+        tensor_t *c = tensor_mul(tensor_matmul(vt, g->gy[1]), tensor__gaps(tensor__grad_out(g, 0)));
+        c = tensor_matmul(tensor_matmul(v, c), vt);
+        y = y ? tensor_add(y, c) : c;
+    }
+    g->gx[0] = y;
+}
+// U (skew(UT gU) gaps S + S skew(Vh gVhT) gaps + diag(gS)) Vh, and the parts outside the spans of U and V.
+TENSOR__FN void tensor__grad_svd(tensor__grad_t *g) {
+    tensor_t *s = tensor__grad_out(g, 0), *u = tensor__grad_out(g, 1), *vh = tensor__grad_out(g, 2);
+    if (!tensor__live(s) || !tensor__live(u) || !tensor__live(vh)) { return; }
+    int64_t m = TENSOR__HIGH(u), n = TENSOR__WIDE(vh), k = TENSOR__WIDE(s);
+    tensor_t *gu = g->gy[1], *gv = g->gy[2], *in = NULL, *c, *y = NULL;
+    u = tensor_narrow(u, -1, 0, k);
+    vh = tensor_narrow(vh, -2, 0, k);
+    tensor_t *row = tensor_unsqueeze(s, -2), *column = tensor_unsqueeze(s, -1);
+    tensor_t *gaps = gu || gv ? tensor__gaps(tensor_square(s)) : NULL;
+    if (g->gy[0]) { y = tensor_matmul(tensor_mul(u, tensor_unsqueeze(g->gy[0], -2)), vh); }
+    if (gu) {
+        gu = tensor_narrow(gu, -1, 0, k);
+        c = tensor_matmul(tensor_mT(u), gu);
+        in = tensor_mul(tensor_mul(tensor_sub(c, tensor_mT(c)), gaps), row);
+        if (m > k) {
+            c = tensor_matmul(tensor_div(tensor_sub(gu, tensor_matmul(u, c)), row), vh);
+            y = y ? tensor_add(y, c) : c;
+        }
+    }
+    if (gv) {
+        gv = tensor_narrow(gv, -2, 0, k);
+        c = tensor_matmul(vh, tensor_mT(gv));
+        tensor_t *turn = tensor_mul(tensor_mul(tensor_sub(c, tensor_mT(c)), gaps), column);
+        in = in ? tensor_add(in, turn) : turn;
+        if (n > k) {
+            c = tensor_matmul(u, tensor_div(tensor_sub(gv, tensor_matmul(tensor_mT(c), vh)), column));
+            y = y ? tensor_add(y, c) : c;
+        }
+    }
+    if (in) { in = tensor_matmul(tensor_matmul(u, in), vh); }
+    g->gx[0] = y && in ? tensor_add(y, in) : y ? y : in;
+}
+// -pT gT... written for p = pinv(x): -(p g' p)T + the parts outside range and kernel, g' = gT.
+TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
+    tensor_t *x = tensor__grad_in(g, 0), *p = tensor__grad_out(g, 0), *gt = tensor_mT(g->gy[0]);
+    tensor_t *pt = tensor_mT(p), *k = tensor_matmul(gt, p), *kp = tensor_matmul(k, pt);
+    tensor_t *y = tensor_sub(kp, tensor_mT(tensor_matmul(p, k)));
+    y = tensor_sub(y, tensor_matmul(tensor_matmul(x, p), kp));
+    g->gx[0] = tensor_add(y, tensor_matmul(tensor_matmul(pt, p), tensor_sub(gt, tensor_matmul(k, x))));
+}
+#undef TENSOR__HIGH
+#undef TENSOR__WIDE
 
 // ------------------------------------------------------------------------------
 // >>impl-index                                     MARK: joining, indexing
@@ -15311,15 +16682,28 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
     if (t == TENSOR__POISON) { tensor__stamp_error(th, site); }
     return t;
 }
+// One of several results.
+TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
+    if (!site || !t) { return; }
+    if (t == TENSOR__POISON) { tensor__stamp_error(tensor__self(), site); return; }
+    if (!t->site) { t->site = site; }
+    if (t->node && !t->node->site) { t->node->site = site; }
+}
 TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p) {
-    if (!site) { return p; }
-    tensor__thread_t *th = tensor__self();
-    if (p.values == TENSOR__POISON) { tensor__stamp_error(th, site); return p; }
-    if (!p.values->site) { p.values->site = site; }
-    if (p.values->node && !p.values->node->site) { p.values->node->site = site; }
-    if (!p.indices->site) { p.indices->site = site; }
+    tensor__at_each(site, p.values);
+    tensor__at_each(site, p.indices);
     return p;
 }
+#define TENSOR__X(name)                                                                                      \
+    TENSOR_API tensor_##name##_t tensor__at_##name(const char *site, tensor_##name##_t t) {                  \
+        tensor_t *list[sizeof t / sizeof(tensor_t *)];                                                       \
+        memcpy(list, &t, sizeof t);                                                                          \
+        for (size_t i = 0; i < sizeof t / sizeof list[0]; i++) { tensor__at_each(site, list[i]); }           \
+        return t;                                                                                            \
+    }
+TENSOR__X(qr) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet) TENSOR__X(lu_factor) TENSOR__X(lu)
+TENSOR__X(lstsq)
+#undef TENSOR__X
 TENSOR_API int tensor__at_int(const char *site, int r) {
     if (site) { tensor__stamp_error(tensor__self(), site); }
     return r;

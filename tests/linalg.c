@@ -28,9 +28,10 @@ static double at(tensor_t *x, int64_t k) {
 // x against literal numbers, row-major.
 static void same(tensor_t *x, const double *want, int n, double tol, int line) {
     int k;
-    test_note(tensor_numel(x) == n, __FILE__, line, "%lld elements, expected %d (%s)", (long long)tensor_numel(x),
-              n, tensor_error_text());
-    for (k = 0; k < n && tensor_numel(x) == n; k++) test_near(at(x, k), want[k], tol, __FILE__, line, "element");
+    test_note(tensor_numel(x) == n, __FILE__, line, "%lld elements, expected %d (%s)",
+              (long long)tensor_numel(x), n, tensor_error_text());
+    for (k = 0; k < n && tensor_numel(x) == n; k++)
+        test_near(at(x, k), want[k], tol, __FILE__, line, "element");
 }
 #define IS(x, tol, ...)                                                                                      \
     do {                                                                                                     \
@@ -115,7 +116,8 @@ static tensor_t *naive(const char *equation, tensor_t *const *list, int n) {
             int64_t from = 0;
             tensor_t *x = list[i];
             for (j = 0; label[i][j]; j++)
-                if (tensor_size(x, j) != 1) from += index[strchr(all, label[i][j]) - all] * tensor_stride(x, j);
+                if (tensor_size(x, j) != 1)
+                    from += index[strchr(all, label[i][j]) - all] * tensor_stride(x, j);
             v *= ((const double *)tensor_data(x))[from];
         }
         for (j = 0; out[j]; j++) to = to * od[j] + index[strchr(all, out[j]) - all];
@@ -169,7 +171,8 @@ static void einsum(void) {
             for (d = 0; d < 6 && cases[c].d[n][d]; d++) { }
             in[n] = LEAF(random_n(TENSOR_F64, cases[c].d[n], d));
             strided[n] = in[n];
-            if (d > 1) strided[n] = tensor_transpose(tensor_contiguous(tensor_transpose(in[n], 0, -1)), 0, -1);
+            if (d > 1)
+                strided[n] = tensor_transpose(tensor_contiguous(tensor_transpose(in[n], 0, -1)), 0, -1);
         }
         want = naive(cases[c].plain, in, n);
         CLOSE(tensor_einsum_n(cases[c].text, in, n), want, 1e-12);
@@ -184,8 +187,9 @@ static void einsum(void) {
         CHECK(tensor_dtype(tensor_einsum("ij,kj->ik", x, x)) == TENSOR_I64);
         IS(tensor_einsum("ij,kj->ik", h, h), 0, 5, 14, 14, 50);
         CHECK(tensor_dtype(tensor_einsum("ij,kj->ik", h, h)) == TENSOR_F16);
-        IS(tensor_einsum(",i->i", tensor_scalar(2, TENSOR_F64), tensor_to(tensor_select(x, 0, 1), TENSOR_F64)), 0,
-           6, 8, 10);
+        IS(tensor_einsum(",i->i", tensor_scalar(2, TENSOR_F64),
+                         tensor_to(tensor_select(x, 0, 1), TENSOR_F64)),
+           0, 6, 8, 10);
         IS(tensor_einsum("", tensor_scalar(2, TENSOR_F64)), 0, 2);
         SHAPED(tensor_einsum("ij,jk->ik", R(0, 3), R(3, 2)), 0, 2);
         IS(tensor_einsum("ij,jk->ik", R(2, 0), R(0, 2)), 0, 0, 0, 0, 0);
@@ -203,7 +207,8 @@ static void einsum(void) {
     CHECK_POISON(tensor_einsum("i1->i", R(2, 2)), TENSOR_ERR_FORMAT, "cannot read \"1->i\"");
     CHECK_POISON(tensor_einsum("i..->i", R(2, 2)), TENSOR_ERR_FORMAT, "cannot read");
     CHECK_POISON(tensor_einsum("ii", R(2, 3)), TENSOR_ERR_SHAPE, "einsum");
-    CHECK_POISON(tensor_einsum("abcde,fghij", R(1, 1, 1, 1, 1), R(1, 1, 1, 1, 1)), TENSOR_ERR_SHAPE, "10 dims");
+    CHECK_POISON(tensor_einsum("abcde,fghij", R(1, 1, 1, 1, 1), R(1, 1, 1, 1, 1)), TENSOR_ERR_SHAPE,
+                 "10 dims");
     CHECK_POISON(tensor_einsum("i,i", R(2), R_OF(TENSOR_F32, 2)), TENSOR_ERR_DTYPE, "einsum");
     CHECK_POISON(tensor_einsum_n("i", NULL, 1), TENSOR_ERR_FORMAT, "at least one");
 }
@@ -258,14 +263,16 @@ static void products(void) {
         tensor_t *p = R(200, 1), *q = R(1, 200);
         CLOSE(tensor_linalg_multi_dot(q, p, q, p), tensor_mm(tensor_mm(q, p), tensor_mm(q, p)), 1e-9);
     }
-    IS(tensor_kron(tensor_reshape(tensor_arange(1, 5, 1, TENSOR_F32), 2, 2), tensor_arange(1, 3, 1, TENSOR_F32)),
+    IS(tensor_kron(tensor_reshape(tensor_arange(1, 5, 1, TENSOR_F32), 2, 2),
+                   tensor_arange(1, 3, 1, TENSOR_F32)),
        0, 1, 2, 2, 4, 3, 6, 4, 8);
     SHAPED(tensor_kron(R(2, 3), R(2, 2, 2)), 2, 4, 6);
     SHAPED(tensor_kron(R(0, 3), R(2, 2)), 0, 6);
     IS(tensor_cross(tensor_arange(1, 4, 1, TENSOR_F32), tensor_arange(4, 7, 1, TENSOR_F32), 0), 0, -3, 6, -3);
     SHAPED(tensor_linalg_cross(R(2, 1, 3), R(1, 4, 3), -1), 2, 4, 3);
     IS(tensor_linalg_cross(tensor_reshape(tensor_arange(0, 6, 1, TENSOR_I32), 3, 2),
-                           tensor_reshape(tensor_arange(1, 7, 1, TENSOR_I32), 3, 2), 0), 0, -2, -2, 4, 4, -2, -2);
+                           tensor_reshape(tensor_arange(1, 7, 1, TENSOR_I32), 3, 2), 0),
+       0, -2, -2, 4, 4, -2, -2);
     IS(tensor_trace(tensor_reshape(tensor_arange(0, 6, 1, TENSOR_I32), 2, 3)), 0, 4);
     CHECK(tensor_dtype(tensor_trace(tensor_ones_of(TENSOR_I32, 2, 2))) == TENSOR_I64);
     IS(tensor_trace(R(0, 3)), 0, 0);
@@ -300,13 +307,562 @@ static void products(void) {
     CHECK_POISON(tensor_linalg_multi_dot(m, m), TENSOR_ERR_SHAPE, "tensors 0 [3,4] and 1 [3,4] do not agree");
     CHECK_POISON(tensor_chain_matmul(m, w), TENSOR_ERR_SHAPE, "chain_matmul: tensor 1 [4] must be a matrix");
     CHECK_POISON(tensor_kron(R(1, 1, 1, 1, 1), m), TENSOR_ERR_SHAPE, "more than 4 dims");
-    CHECK_POISON(tensor_linalg_cross(v, w, 0), TENSOR_ERR_SHAPE, "linalg_cross: a [3] and b [4] must have size 3");
+    CHECK_POISON(tensor_linalg_cross(v, w, 0), TENSOR_ERR_SHAPE,
+                 "linalg_cross: a [3] and b [4] must have size 3");
     CHECK_POISON(tensor_cross(v, v, 1), TENSOR_ERR_INDEX, "cross: dim 1");
     CHECK_POISON(tensor_trace(v), TENSOR_ERR_SHAPE, "trace: x [3] must have 2 dims");
+}
+
+// ---- torch.linalg: values ----
+
+static const double A3[] = {2, -1, 0.5, 1, 3, -2, 0.25, 1.5, 4}, B3[] = {1, 2, 3, 4, 5, 6},
+                    T3[] = {1, 2, 3, 4, 2, -1, 0, 1, 0.5, 0.25, -3, 2};
+#define FROM(p, ...) tensor_from(p, TENSOR_F64, __VA_ARGS__)
+static tensor_t *gram(tensor_t *x) { return tensor_matmul(x, tensor_mT(x)); }
+static tensor_t *eye(int64_t n) { return tensor_to(tensor_eye(n, n), TENSOR_F64); }
+// x with 4 on its diagonal added: far from singular.
+static tensor_t *heavy(tensor_t *x) {
+    return tensor_add(x, tensor_mul_scalar(eye(tensor_size(x, -1)), 4));
+}
+
+// Numbers from PyTorch, in f64 and f32, from a transposed copy too.
+static void values(void) {
+    int v;
+    for (v = 0; v < 3; v++) {
+        tensor_t *a = FROM(A3, 3, 3), *b = FROM(B3, 3, 2), *t = FROM(T3, 3, 4), *s = gram(a), *y, *l;
+        tensor_lu_factor_t lu;
+        tensor_slogdet_t d;
+        tensor_qr_t q;
+        tensor_lstsq_t ls;
+        double tol = v == 1 ? 4e-5 : 1e-8;
+        static const int64_t both[2] = {0, 1}, one[1] = {1};
+        if (v == 1) {
+            a = tensor_to(a, TENSOR_F32), b = tensor_to(b, TENSOR_F32), t = tensor_to(t, TENSOR_F32);
+            s = tensor_to(s, TENSOR_F32);
+        }
+        if (v == 2) {
+            a = tensor_mT(tensor_contiguous(tensor_mT(a))), b = tensor_mT(tensor_contiguous(tensor_mT(b)));
+            t = tensor_mT(tensor_contiguous(tensor_mT(t))), s = tensor_mT(tensor_contiguous(tensor_mT(s)));
+        }
+        l = tensor_linalg_cholesky(s, 0);
+        CHECK(tensor_dtype(l) == tensor_dtype(a));
+        IS(l, tol, 2.291287847, 0, 0, -0.8728715609, 3.638419332, 0, 0.4364357805, -0.7885423193,
+           4.183327004);
+        CLOSE(tensor_cholesky(s, 1), tensor_mT(l), tol);
+        CLOSE(tensor_linalg_cholesky(tensor_tril(s, 0), 0), l, 0);      // the other triangle is not read
+        CLOSE(tensor_linalg_cholesky(tensor_triu(s, 0), 1), tensor_mT(l), 0);
+        y = tensor_cholesky_solve(b, l, 0);
+        IS(y, tol, 0.2535938644, 0.4769722897, 0.3240323223, 0.4420806516, 0.3166968564, 0.3800567824);
+        CLOSE(tensor_cholesky_solve(b, tensor_mT(l), 1), y, tol);
+        IS(tensor_cholesky_inverse(l, 0), tol, 0.2021042895, 0.02744055189, -0.006166416156, 0.02744055189,
+           0.07822355828, 0.01238421911, -0.006166416156, 0.01238421911, 0.05714212305);
+        IS(tensor_linalg_solve(a, b), tol, 0.9103942652, 1.491039427, 1.193548387, 1.419354839, 0.7455197133,
+           0.8745519713);
+        IS(tensor_linalg_solve(a, tensor_select(b, 1, 0)), tol, 0.9103942652, 1.193548387, 0.7455197133);
+        y = tensor_linalg_inv(a);
+        IS(y, tol, 0.4301075269, 0.1362007168, 0.01433691756, -0.1290322581, 0.2258064516, 0.1290322581,
+           0.02150537634, -0.09318996416, 0.2007168459);
+        CLOSE(tensor_inverse(a), y, 0);
+        IS(tensor_linalg_det(a), 10 * tol, 34.875);
+        IS(tensor_det(a), 10 * tol, 34.875);
+        d = tensor_linalg_slogdet(tensor_neg(a));
+        IS(d.sign, 0, -1);
+        IS(d.logabsdet, tol, 3.55177024);
+        d = tensor_slogdet(a);
+        IS(d.sign, 0, 1);
+        IS(tensor_logdet(a), tol, 3.55177024);
+        IS(tensor_logdet(tensor_neg(a)), 0, NAN);
+        lu = tensor_linalg_lu_factor(tensor_mT(t));
+        IS(lu.lu, tol, 4, 1, 2, 0.25, 1.75, 0, 0.75, -0.4285714286, -4.5, 0.5, -0.8571428571, 0.1666666667);
+        IS(lu.pivots, 0, 4, 4, 3);
+        CHECK(tensor_dtype(lu.pivots) == TENSOR_I32);
+        lu = tensor_linalg_lu_factor(a);
+        CLOSE(tensor_linalg_lu_solve(lu.lu, lu.pivots, b), tensor_linalg_solve(a, b), tol);
+        q = tensor_linalg_qr(t, NULL);
+        IS(q.q, tol, -0.4364357805, 0.8785651659, -0.1940285, -0.8728715609, -0.4657453891, -0.145521375,
+           -0.2182178902, 0.1058512248, 0.9701425001);
+        IS(q.r, tol, -2.291287847, -0.05455447256, -0.6546536707, -3.055050463, 0, 2.249338527, 2.318141823,
+           3.260217724, 0, 0, -3.492513001, 1.018649625);
+        q = tensor_qr(tensor_mT(t));
+        IS(q.r, tol, -5.477225575, -0.7302967433, 0, 0, 2.338090389, 1.176173519, 0, 0, 3.453855216);
+        y = tensor_linalg_qr(tensor_mT(t), "r").r;
+        CHECK(tensor_linalg_qr(tensor_mT(t), "r").q == NULL);
+        CLOSE(y, q.r, 0);
+        q = tensor_linalg_qr(tensor_mT(t), "complete");
+        IS(tensor_abs(tensor_select(q.q, 1, 3)), tol, 0.5595632076, 0.7121713552, 0.1186952259, 0.4069550601);
+        IS(tensor_linalg_svdvals(t), tol, 5.537191236, 3.760211009, 2.124341399);
+        IS(tensor_linalg_eigvalsh(s, 0), 4 * tol, 4.807901538, 12.47298246, 20.281616);
+        IS(tensor_linalg_eigvalsh(tensor_triu(s, 0), 1), 4 * tol, 4.807901538, 12.47298246, 20.281616);
+        y = tensor_linalg_pinv(t, -1);
+        IS(y, tol, -0.01466359977, 0.3599769983, -0.03680276021, 0.1025493579, -0.269120184, 0.07437224459,
+           0.09401955147, 0.044853364, -0.2346175963, 0.1318765574, 0.01092581944, 0.147977765);
+        CLOSE(tensor_pinverse(t), y, tol);
+        IS(tensor_linalg_matrix_exp(a), 10 * tol, 7.655056883, 2.317321907, 21.11314447, -0.3806431745,
+           -13.06071299, -34.09893084, 14.4299297, 26.5425375, 14.64048547);
+        IS(tensor_mul_scalar(tensor_matrix_exp(tensor_mul_scalar(a, 10)), 1e-10), 1e4 * tol, 1717.237531,
+           2152.341458, -1146.879628, -2158.490058, -376.6922282, 4427.654914, -585.7370135, -3323.815485,
+           -2624.336984);
+        ls = tensor_linalg_lstsq(tensor_mT(t), tensor_to(tensor_reshape(tensor_at(FROM(T3, 12), "0:4"), 4, 1),
+                                                         tensor_dtype(t)));
+        IS(ls.solution, tol, 1, 0, 0);
+        IS(ls.residuals, tol, 0);
+        {
+            static const double rhs[] = {1, 2, 3, -4};
+            tensor_t *r = tensor_to(FROM(rhs, 4, 1), tensor_dtype(t));
+            ls = tensor_linalg_lstsq(tensor_mT(t), r);
+            IS(ls.solution, tol, -0.05501245927, -0.08740655549, -1.18382212);
+            y = tensor_sub(tensor_matmul(tensor_mT(t), ls.solution), r);
+            CLOSE(ls.residuals, tensor_sum_dim(tensor_mul(y, y), 0, 0), 10 * tol);
+        }
+        ls = tensor_linalg_lstsq(t, b);
+        IS(ls.solution, tol, 0.881253594, 1.189764232, -0.3329499712, -0.4251485528, -0.9445083381,
+           -1.040253019, 0.9045428407, 1.195322983);
+        SHAPED(ls.residuals, 0);
+        IS(tensor_linalg_matrix_power(a, 5), 100 * tol, 62.65625, 252.453125, 523.8828125, -195.921875,
+           -726.84375, -625.71875, 375.0039062, 497.5546875, -103.0625);
+        IS(tensor_matrix_power(a, -2), tol, 0.1677265194, 0.08799989723, 0.02661836307, -0.08185917447,
+           0.02138975604, 0.05318533935, 0.02559062705, -0.03681864313, 0.02857106152);
+        CLOSE(tensor_matrix_power(a, 0), eye(3), 0);
+        CLOSE(tensor_matrix_power(a, 1), a, 0);
+        {
+            static const struct { const char *ord; double norm, cond; } norms[] = {
+                {NULL, 7.022285953, 2.053872572}, {"fro", 7.022285953, 3.560367366},
+                {"nuc", 11.42174364, 9.831666112}, {"1", 7, 3.774193548}, {"-1", 3.25, 1.11827957},
+                {"2", 5.537191236, 2.053872572}, {"-2", 2.124341399, 0.486885123}, {"inf", 10, 3.483870968},
+                {"-inf", 4, 1.103942652}};
+            static const struct { double ord, rows[3], all; } vectors[] = {
+                {0, {4, 3, 4}, 11}, {1, {10, 4, 5.75}, 19.75},
+                {2, {5.477225575, 2.449489743, 3.64862988}, 7.022285953},
+                {3, {4.641588834, 2.15443469, 3.275441348}, 5.255285682},
+                {0.5, {37.77656571, 11.65685425, 18.95184038}, 193.5951963},
+                {-1, {0.48, 0, 0.1463414634}, 0}, {(double)INFINITY, {4, 2, 3}, 4},
+                {-(double)INFINITY, {1, 0, 0.25}, 0}};
+            int k;
+            for (k = 0; k < COUNT(norms); k++) {
+                CHECK_NEAR(tensor_item(tensor_linalg_matrix_norm(t, norms[k].ord, -2, -1, 0)), norms[k].norm,
+                           4 * tol);
+                CHECK_NEAR(tensor_item(tensor_linalg_norm(t, norms[k].ord, NULL, 0, 0)), norms[k].norm,
+                           4 * tol);
+                CHECK_NEAR(tensor_item(tensor_linalg_cond(a, norms[k].ord)), norms[k].cond, 10 * tol);
+            }
+            for (k = 0; k < COUNT(vectors); k++) {
+                char text[32];
+                sprintf(text, "%g", vectors[k].ord);
+                same(tensor_linalg_vector_norm(t, vectors[k].ord, one, 1, 0), vectors[k].rows, 3, 10 * tol,
+                     __LINE__);
+                same(tensor_linalg_norm(t, text, one, 1, 1), vectors[k].rows, 3, 10 * tol, __LINE__);
+                CHECK_NEAR(tensor_item(tensor_linalg_vector_norm(t, vectors[k].ord, NULL, 0, 0)),
+                           vectors[k].all, 100 * tol);
+            }
+            CHECK_NEAR(tensor_item(tensor_linalg_vector_norm(t, 2.5, both, 2, 0)), 5.866427565, tol);
+            SHAPED(tensor_linalg_vector_norm(t, 2, one, 1, 1), 3, 1);
+            SHAPED(tensor_linalg_vector_norm(t, 1, NULL, 0, 1), 1, 1);
+            SHAPED(tensor_linalg_matrix_norm(R(2, 3, 4, 5), "nuc", 3, 1, 1), 2, 1, 4, 1);
+            y = R(2, 3, 4, 5);
+            CLOSE(tensor_linalg_matrix_norm(y, "1", 3, 1, 0),
+                  tensor_linalg_matrix_norm(tensor_permute(y, 0, 2, 3, 1), "1", -2, -1, 0), 0);
+            CLOSE(tensor_linalg_vector_norm(y, 2, both, 2, 0), tensor_linalg_norm(y, "fro", both, 2, 0),
+                  1e-12);
+            CHECK_NEAR(tensor_item(tensor_linalg_vector_norm(tensor_to(t, TENSOR_F16), 1, NULL, 0, 0)), 19.75,
+                       0.02);
+        }
+    }
+    IS(tensor_linalg_cond(tensor_ones(2, 2), "1"), 0, INFINITY);
+    IS(tensor_linalg_matrix_rank(FROM(T3, 3, 4), -1), 0, 3);
+    IS(tensor_linalg_matrix_rank(tensor_ones(3, 4), -1), 0, 1);
+    IS(tensor_linalg_matrix_rank(tensor_zeros(2, 3, 4), -1), 0, 0, 0);
+    IS(tensor_linalg_matrix_rank(FROM(T3, 3, 4), 0.5), 0, 2);
+    CHECK(tensor_dtype(tensor_linalg_matrix_rank(tensor_ones(3, 4), -1)) == TENSOR_I64);
+    CLOSE(tensor_linalg_pinv(tensor_ones(3, 2), -1), tensor_full(1.0 / 6, 2, 3), 1e-6);    // not of full rank
+    {   // singular matrices have determinants
+        tensor_slogdet_t d = tensor_linalg_slogdet(tensor_ones(2, 2));
+        IS(d.sign, 0, 0);
+        IS(d.logabsdet, 0, -INFINITY);
+        IS(tensor_logdet(tensor_zeros(2, 2)), 0, -INFINITY);
+        IS(tensor_linalg_lu_factor(tensor_zeros(2, 2)).pivots, 0, 1, 2);
+    }
+    {   // no elements
+        tensor_t *none = R(2, 0, 0), *flat = R(0, 3), *tall = R(3, 0);
+        IS(tensor_linalg_det(none), 0, 1, 1);
+        IS(tensor_linalg_slogdet(none).logabsdet, 0, 0, 0);
+        SHAPED(tensor_linalg_inv(none), 2, 0, 0);
+        SHAPED(tensor_linalg_cholesky(none, 1), 2, 0, 0);
+        SHAPED(tensor_linalg_solve(none, R(2, 0, 3)), 2, 0, 3);
+        SHAPED(tensor_linalg_solve(R(0, 3, 3), R(3, 2)), 0, 3, 2);
+        SHAPED(tensor_linalg_solve(R(3, 3), R(3, 0)), 3, 0);
+        SHAPED(tensor_linalg_qr(flat, NULL).r, 0, 3);
+        CLOSE(tensor_linalg_qr(tall, "complete").q, eye(3), 0);
+        CLOSE(tensor_linalg_svd(tall, 1).u, eye(3), 0);
+        SHAPED(tensor_linalg_svd(flat, 0).vh, 0, 3);
+        SHAPED(tensor_linalg_svdvals(flat), 0);
+        SHAPED(tensor_linalg_eigh(none, 0).eigenvalues, 2, 0);
+        SHAPED(tensor_linalg_pinv(tall, -1), 0, 3);
+        SHAPED(tensor_linalg_matrix_exp(none), 2, 0, 0);
+        SHAPED(tensor_linalg_lu(tall).p, 3, 3);
+        SHAPED(tensor_linalg_lu(none).p, 2, 0, 0);
+        SHAPED(tensor_linalg_matrix_power(none, 0), 2, 0, 0);
+        IS(tensor_linalg_matrix_rank(flat, -1), 0, 0);
+        IS(tensor_linalg_cond(none, NULL), 0, 0, 0);
+        IS(tensor_linalg_matrix_norm(flat, "nuc", -2, -1, 0), 0, 0);
+        IS(tensor_linalg_matrix_norm(flat, "1", -2, -1, 0), 0, 0);
+        IS(tensor_linalg_vector_norm(R(0), 2, NULL, 0, 0), 0, 0);
+        IS(tensor_linalg_vector_norm(tensor_scalar(-3, TENSOR_F64), 1, NULL, 0, 0), 0, 3);
+    }
+}
+
+// ---- torch.linalg: what a decomposition must satisfy, over sizes, batches, ranks and scales ----
+
+static void properties_of(tensor_t *x, double tol, int line) {
+    int64_t m = tensor_size(x, -2), n = tensor_size(x, -1), k = m < n ? m : n;
+    double big = tensor_item(tensor_max(tensor_abs(x)));
+    tensor_lu_t lu = tensor_linalg_lu(x);
+    tensor_svd_t s;
+    tensor_qr_t q;
+    int full;
+    tol *= big > 0 ? (double)(m + n) * big : 1;
+    close_to(tensor_matmul(lu.p, tensor_matmul(lu.l, lu.u)), x, tol, line);
+    test_note(tensor_item(tensor_max(tensor_abs(lu.l))) <= 1, __FILE__, line, "no pivoting");
+    for (full = 0; full < 2; full++) {
+        double one = tol / (big > 0 ? big : 1);
+        q = tensor_linalg_qr(x, full ? "complete" : NULL);
+        close_to(tensor_matmul(q.q, q.r), x, tol, line);
+        close_to(tensor_matmul(tensor_mT(q.q), q.q), tensor_expand_n(eye(tensor_size(q.q, -1)),
+                 tensor_shape(tensor_matmul(tensor_mT(q.q), q.q)).dims, tensor_ndim(x)), one, line);
+        close_to(tensor_tril(q.r, -1), tensor_zeros_like(q.r), 0, line);
+        s = tensor_linalg_svd(x, full);
+        close_to(tensor_matmul(tensor_mul(tensor_narrow(s.u, -1, 0, k), tensor_unsqueeze(s.s, -2)),
+                               tensor_narrow(s.vh, -2, 0, k)), x, tol, line);
+        close_to(tensor_matmul(tensor_mT(s.u), s.u), tensor_expand_n(eye(tensor_size(s.u, -1)),
+                 tensor_shape(tensor_matmul(tensor_mT(s.u), s.u)).dims, tensor_ndim(x)), one, line);
+        close_to(gram(s.vh), tensor_expand_n(eye(tensor_size(s.vh, -2)), tensor_shape(gram(s.vh)).dims,
+                                             tensor_ndim(x)), one, line);
+        if (k > 1)
+            test_note(tensor_item(tensor_min(tensor_sub(tensor_narrow(s.s, -1, 0, k - 1),
+                                                        tensor_narrow(s.s, -1, 1, k - 1)))) >= 0,
+                      __FILE__, line, "singular values are not descending");
+    }
+    close_to(tensor_linalg_svdvals(x), s.s, 0, line);
+    if (m == n) {
+        tensor_t *h = tensor_add(x, tensor_mT(x));
+        tensor_eigh_t e = tensor_linalg_eigh(h, 0);
+        close_to(tensor_matmul(tensor_mul(e.eigenvectors, tensor_unsqueeze(e.eigenvalues, -2)),
+                               tensor_mT(e.eigenvectors)), h, 2 * tol, line);
+        close_to(gram(e.eigenvectors), tensor_expand_n(eye(n), tensor_shape(h).dims, tensor_ndim(x)),
+                 tol / (big > 0 ? big : 1), line);
+        if (n > 1)
+            test_note(tensor_item(tensor_min(tensor_sub(tensor_narrow(e.eigenvalues, -1, 1, n - 1),
+                                                        tensor_narrow(e.eigenvalues, -1, 0, n - 1)))) >= 0,
+                      __FILE__, line, "eigenvalues are not ascending");
+    }
+    CHECK_OK();
+}
+#define PROPERTIES(x, tol) properties_of(x, tol, __LINE__)
+static void properties(void) {
+    static const int64_t sizes[][4] = {{1, 1}, {2, 2},   {3, 3},   {5, 5},   {4, 1},   {1, 4},  {6, 3},
+                                       {3, 6}, {20, 20}, {33, 20}, {20, 33}, {64, 64}, {90, 90}};
+    tensor_t *x, *y;
+    int k;
+    for (k = 0; k < COUNT(sizes); k++) PROPERTIES(random_n(TENSOR_F64, sizes[k], 2), 1e-15);
+    PROPERTIES(R(3, 4, 3), 1e-15);
+    PROPERTIES(R(2, 2, 5, 5), 1e-15);
+    PROPERTIES(tensor_zeros_of(TENSOR_F64, 4, 3), 1e-15);
+    PROPERTIES(tensor_zeros_of(TENSOR_F64, 4, 4), 1e-15);
+    PROPERTIES(tensor_ones_of(TENSOR_F64, 5, 5), 1e-15);
+    PROPERTIES(eye(6), 1e-15);
+    PROPERTIES(tensor_mul_scalar(R(7, 7), 1e250), 1e-15);
+    PROPERTIES(tensor_mul_scalar(R(7, 5), 1e-250), 1e-15);
+    PROPERTIES(tensor_matmul(R(12, 3), R(3, 10)), 2e-15);               // rank 3
+    PROPERTIES(tensor_matmul(R(10, 2), R(2, 10)), 2e-15);
+    x = tensor_exp(tensor_mul_scalar(tensor_arange(0, 24, 1, TENSOR_F64), -2));     // condition 1e20
+    y = tensor_mul(R(24, 24), x);
+    PROPERTIES(y, 1e-15);
+    PROPERTIES(tensor_mul(R(24, 24), tensor_unsqueeze(x, 1)), 1e-15);
+    {   // f32: the error is that of the rounding, the condition matters in f64 only
+        x = heavy(R_OF(TENSOR_F32, 40, 40)), y = R_OF(TENSOR_F32, 40, 8);
+        x = tensor_to(x, TENSOR_F32);
+        CLOSE(tensor_linalg_solve(x, y),
+              tensor_linalg_solve(tensor_to(x, TENSOR_F64), tensor_to(y, TENSOR_F64)), 1e-5);
+    }
+    x = heavy(R(5, 1, 4, 4)), y = R(3, 4, 2);                            // batches broadcast
+    CLOSE(tensor_matmul(x, tensor_linalg_solve(x, y)), tensor_expand(y, 5, 3, 4, 2), 1e-12);
+    CLOSE(tensor_matmul(tensor_expand(x, 5, 3, 4, 4), tensor_unsqueeze(tensor_linalg_solve(
+          tensor_expand(x, 5, 3, 4, 4), tensor_expand(tensor_select(y, 2, 0), 5, 3, 4)), -1)),
+          tensor_expand(tensor_narrow(y, -1, 0, 1), 5, 3, 4, 1), 1e-12);
+    {
+        tensor_lu_factor_t f = tensor_linalg_lu_factor(x);
+        CLOSE(tensor_matmul(x, tensor_linalg_lu_solve(tensor_expand(f.lu, 5, 3, 4, 4),
+              tensor_expand(f.pivots, 5, 3, 4), y)), tensor_expand(y, 5, 3, 4, 2), 1e-12);
+    }
+    for (k = 0; k < 8; k++) {               // every side, triangle and diagonal
+        tensor_t *a = tensor_squeeze(tensor_narrow(x, 0, k % 5, 1), 0), *b = k & 1 ? y : tensor_mT(y), *t;
+        t = k & 2 ? tensor_triu(a, 0) : tensor_tril(a, 0);
+        if (k & 4) t = tensor_add(tensor_sub(t, tensor_mul(t, eye(4))), eye(4));
+        {
+            tensor_t *s = tensor_linalg_solve_triangular(a, b, k & 2, k & 1, k & 4);
+            CLOSE(k & 1 ? tensor_matmul(t, s) : tensor_matmul(s, t), b, 1e-11);
+        }
+    }
+    IS(tensor_linalg_solve_triangular(tensor_zeros(1, 1), tensor_ones(1, 1), 1, 1, 0), 0, INFINITY);
+    {   // many small ones and threads: the same bits
+        tensor_t *many = heavy(R(300, 5, 5)), *large = heavy(R(3, 40, 40));
+        uint64_t h[2];
+        for (k = 0; k < 2; k++) {
+            tensor_set_num_threads(k ? 4 : 1);
+            h[k] = test_hash(TEST_HASH, tensor_linalg_inv(many));
+            h[k] = test_hash(h[k], tensor_linalg_svd(many, 1).u);
+            h[k] = test_hash(h[k], tensor_linalg_eigh(large, 0).eigenvectors);
+            h[k] = test_hash(h[k], tensor_linalg_det(many));
+            h[k] = test_hash(h[k], tensor_linalg_qr(large, NULL).r);
+            h[k] = test_hash(h[k], tensor_linalg_lu(many).p);
+        }
+        tensor_set_num_threads(1);
+        CHECK(h[0] == h[1]);
+    }
+}
+
+// ---- torch.linalg: gradients ----
+
+// Functions of vectors of undetermined sign are made independent of it.
+static tensor_t *fn_linalg(tensor_t *const *in, int n, void *user) {
+    const char *f = (const char *)user;
+    tensor_t *x = in[0];
+#define F(name) (strcmp(f, name) == 0)
+    (void)n;
+    if (F("cholesky")) return tensor_linalg_cholesky(gram(x), 0);
+    if (F("cholesky upper")) return tensor_linalg_cholesky(gram(x), 1);
+    if (F("cholesky_solve")) return tensor_cholesky_solve(in[1], x, 0);
+    if (F("cholesky_inverse")) return tensor_cholesky_inverse(x, 1);
+    if (F("solve")) return tensor_linalg_solve(x, in[1]);
+    if (F("triangular")) return tensor_linalg_solve_triangular(x, in[1], 1, 1, 0);
+    if (F("triangular unit")) return tensor_linalg_solve_triangular(x, in[1], 0, 0, 1);
+    if (F("inv")) return tensor_linalg_inv(x);
+    if (F("det")) return tensor_linalg_det(x);
+    if (F("slogdet")) return tensor_linalg_slogdet(x).logabsdet;
+    if (F("logdet")) return tensor_logdet(gram(x));
+    if (F("lu")) {
+        tensor_lu_t r = tensor_linalg_lu(x);
+        return tensor_matmul(tensor_sin(r.l), tensor_sin(r.u));
+    }
+    if (F("lu_factor")) return tensor_linalg_lu_factor(x).lu;
+    if (F("lu_solve")) {
+        tensor_lu_factor_t r = tensor_linalg_lu_factor(x);
+        return tensor_linalg_lu_solve(r.lu, r.pivots, in[1]);
+    }
+    if (F("qr")) {
+        tensor_qr_t r = tensor_linalg_qr(x, NULL);
+        return tensor_matmul(tensor_sin(r.q), tensor_sin(r.r));
+    }
+    if (F("qr q")) return tensor_linalg_qr(x, NULL).q;
+    if (F("qr r")) return tensor_linalg_qr(x, "r").r;
+    if (F("qr complete")) return tensor_linalg_qr(x, "complete").r;
+    if (F("svdvals")) return tensor_linalg_svdvals(x);
+    if (F("svd")) {     // U f(S) Vh
+        tensor_svd_t r = tensor_linalg_svd(x, 0);
+        return tensor_matmul(tensor_mul(r.u, tensor_unsqueeze(tensor_sin(r.s), -2)), r.vh);
+    }
+    if (F("svd u")) {   // projector on the first vectors
+        tensor_t *u = tensor_narrow(tensor_linalg_svd(x, 1).u, -1, 0, 1);
+        return tensor_matmul(u, tensor_mT(u));
+    }
+    if (F("svd v")) return gram(tensor_mT(tensor_narrow(tensor_linalg_svd(x, 1).vh, -2, 0, 1)));
+    if (F("svd all")) {
+        tensor_svd_t r = tensor_linalg_svd(x, 0);
+        return tensor_add(tensor_sum(tensor_mul(tensor_square(r.u), tensor_unsqueeze(r.s, -2))),
+                          tensor_sum(tensor_exp(tensor_square(r.vh))));
+    }
+    if (F("eigvalsh")) return tensor_linalg_eigvalsh(tensor_add(x, tensor_mT(x)), 0);
+    if (F("eigh")) {
+        tensor_eigh_t r = tensor_linalg_eigh(tensor_add(x, tensor_mT(x)), 1);
+        return tensor_matmul(tensor_mul(r.eigenvectors, tensor_unsqueeze(tensor_sin(r.eigenvalues), -2)),
+                             tensor_mT(r.eigenvectors));
+    }
+    if (F("eigh v")) {
+        tensor_eigh_t r = tensor_linalg_eigh(tensor_add(x, tensor_mT(x)), 0);
+        return tensor_mul(tensor_square(r.eigenvectors), tensor_exp(tensor_unsqueeze(r.eigenvalues, -2)));
+    }
+    if (F("pinv")) return tensor_linalg_pinv(x, -1);
+    if (F("pinv rank 2")) return tensor_linalg_pinv(tensor_matmul(x, in[1]), 1e-10);
+    if (F("lstsq")) return tensor_linalg_lstsq(x, in[1]).solution;
+    if (F("residuals")) return tensor_linalg_lstsq(x, in[1]).residuals;
+    if (F("power")) return tensor_linalg_matrix_power(x, 3);
+    if (F("power -2")) return tensor_linalg_matrix_power(x, -2);
+    if (F("exp")) return tensor_linalg_matrix_exp(x);
+    if (F("norm 3")) return tensor_linalg_vector_norm(x, 3, NULL, 0, 0);
+    if (F("norm 1")) return tensor_linalg_norm(x, "1", NULL, 0, 0);
+    if (F("norm inf")) return tensor_linalg_matrix_norm(x, "inf", -2, -1, 1);
+    if (F("norm nuc")) return tensor_linalg_matrix_norm(x, "nuc", 0, 1, 0);
+    if (F("norm 2")) return tensor_linalg_matrix_norm(x, "2", -2, -1, 0);
+    if (F("norm fro")) return tensor_linalg_norm(x, NULL, NULL, 0, 0);
+    if (F("cond")) return tensor_linalg_cond(x, NULL);
+    if (F("cond fro")) return tensor_linalg_cond(x, "fro");
+    CHECK_MSG(0, "no function %s", f);
+    return x;
+}
+#define LINALG(name, ...) GRADS(fn_linalg, (void *)(uintptr_t)name, __VA_ARGS__)
+static void gradients(void) {
+    static const char *const any[] = {"lu",     "lu_factor", "qr",       "qr q",    "qr r",    "svdvals",
+                                      "svd",    "svd u",     "svd v",    "svd all", "pinv",    "norm 3",
+                                      "norm 1", "norm inf",  "norm nuc", "norm 2",  "norm fro"};
+    static const char *const squares[] = {"cholesky", "cholesky upper", "inv",         "det",
+                                          "slogdet",  "logdet",         "qr complete", "eigvalsh",
+                                          "eigh",     "eigh v",         "power",       "power -2",
+                                          "exp",      "cond",           "cond fro",    "cholesky_inverse"};
+    int k;
+    for (k = 0; k < COUNT(any); k++) {
+        LINALG(any[k], LEAF(R(3, 3)));
+        if (strncmp(any[k], "norm 1", 6) != 0) LINALG(any[k], LEAF(R(2, 3, 2)));
+        if (strncmp(any[k], "qr q", 4) != 0) LINALG(any[k], LEAF(R(2, 3)));
+        else LINALG(any[k], LEAF(R(4, 2)));
+    }
+    for (k = 0; k < COUNT(squares); k++) {
+        LINALG(squares[k], LEAF(heavy(R(3, 3))));
+        LINALG(squares[k], LEAF(heavy(R(2, 2, 2))));
+        LINALG(squares[k], LEAF(heavy(R(1, 1))));
+    }
+    LINALG("qr complete", LEAF(R(2, 4)));
+    LINALG("solve", LEAF(heavy(R(3, 3))), LEAF(R(3, 2)));
+    LINALG("solve", LEAF(heavy(R(3, 3))), LEAF(R(3)));
+    LINALG("solve", LEAF(heavy(R(2, 1, 2, 2))), LEAF(R(2, 2, 1)));
+    LINALG("cholesky_solve", LEAF(heavy(R(3, 3))), LEAF(R(3, 2)));
+    LINALG("triangular", LEAF(heavy(R(3, 3))), LEAF(R(2, 3, 2)));
+    LINALG("triangular unit", LEAF(heavy(R(3, 3))), LEAF(R(2, 3)));
+    LINALG("lu_solve", LEAF(heavy(R(3, 3))), LEAF(R(3, 2)));
+    LINALG("lstsq", LEAF(R(4, 2)), LEAF(R(4, 2)));
+    LINALG("lstsq", LEAF(R(2, 3)), LEAF(R(2, 1)));
+    LINALG("residuals", LEAF(R(4, 2)), LEAF(R(4, 1)));
+    LINALG("pinv rank 2", LEAF(R(4, 2)), LEAF(R(2, 3)));
+    {   // singular matrices: cofactors, as PyTorch's
+        static const double s[] = {1, 2, 3, 2, 4, 6, 1, 0, 1};
+        tensor_t *x = LEAF(FROM(s, 3, 3)), *y, *g;
+        y = tensor_linalg_det(x);
+        CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0) == 0);
+        IS(g, 1e-12, 4, 4, -4, -2, -2, 2, 0, 0, 0);
+        x = LEAF(tensor_zeros_of(TENSOR_F64, 2, 3, 3));
+        y = tensor_sum(tensor_linalg_det(x));
+        CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0) == 0);
+        CLOSE(g, tensor_zeros_like(x), 0);
+    }
+    LINALG("det", LEAF(FROM(((const double[]){1, 2, 2, 4}), 2, 2)));
+    LINALG("det", LEAF(FROM(((const double[]){1, 2, 3, 2, 4, 6, 1, 0, 1}), 3, 3)));
+    {   // the gradient of a zero norm is 0
+        static const double ords[] = {1, 2, 3, 0};
+        for (k = 0; k < COUNT(ords); k++) {
+            tensor_t *x = LEAF(tensor_zeros_of(TENSOR_F64, 3)),
+                     *y = tensor_linalg_vector_norm(x, ords[k], NULL, 0, 0), *g;
+            if (ords[k] == 0) {
+                CHECK(!tensor_requires_grad(y));
+                continue;
+            }
+            CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0) == 0);
+            IS(g, 0, 0, 0, 0);
+        }
+    }
+    {   // f32
+        tensor_t *x = heavy(R(3, 3)), *x32 = LEAF(tensor_to(x, TENSOR_F32)), *y, *g, *want;
+        x = LEAF(x);
+        y = tensor_sum(tensor_sin(tensor_linalg_inv(x)));
+        CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &want, 0) == 0);
+        y = tensor_sum(tensor_sin(tensor_linalg_inv(x32)));
+        CHECK(tensor_autograd_grad(&y, 1, NULL, &x32, 1, &g, 0) == 0);
+        CHECK(tensor_dtype(g) == TENSOR_F32);
+        CLOSE(g, want, 1e-6);
+    }
+    {
+        tensor_t *x = LEAF(R(4, 2)), *y = tensor_sum(tensor_linalg_qr(x, "complete").q), *g;
+        CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0) == TENSOR_ERR_AUTOGRAD);
+        CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "mode \"complete\" has no gradient for x [4,2]");
+    }
+}
+
+// ---- torch.linalg: errors ----
+
+static void errors(void) {
+    static const double two[] = {1, 0, 0, 1, 1, 2, 2, 1}, ones[] = {1, 0, 0, 1, 1, 2, 2, 4};
+    tensor_t *s = FROM(two, 2, 2, 2), *flat = R(2, 3), *v = R(3), *a = heavy(R(3, 3)), *nan, *one = R(1, 1);
+    static const int64_t twice[2] = {0, 0}, dims3[3] = {0, 1, 2};
+    nan = tensor_full_of(TENSOR_F64, NAN, 3, 2, 2);
+    CHECK_POISON(
+        tensor_linalg_cholesky(s, 0), TENSOR_ERR_LINALG,
+        "linalg_cholesky: matrix 1 of x [2,2,2] is not positive definite: its leading minor of order 2");
+    CHECK_TEXT(tensor_code_name(TENSOR_ERR_LINALG), "LINALG");
+    s = FROM(ones, 2, 2, 2);
+    CHECK_POISON(tensor_linalg_inv(s), TENSOR_ERR_LINALG,
+                 "linalg_inv: linalg_solve: matrix 1 of a [2,2,2] is singular: pivot 2 is 0");
+    CHECK_POISON(tensor_linalg_solve(s, R(2, 1)), TENSOR_ERR_LINALG, "linalg_solve: matrix 1 of a [2,2,2]");
+    CHECK_POISON(tensor_linalg_matrix_power(s, -1), TENSOR_ERR_LINALG, "singular");
+    CHECK_POISON(tensor_linalg_svdvals(nan), TENSOR_ERR_LINALG,
+                 "linalg_svd: matrix 0 of x [3,2,2] has inf or NaN");
+    CHECK_POISON(tensor_linalg_eigh(nan, 0).eigenvectors, TENSOR_ERR_LINALG, "linalg_eigh: matrix 0");
+    CHECK_POISON(tensor_linalg_svd(tensor_full_of(TENSOR_F64, INFINITY, 2, 3), 1).u, TENSOR_ERR_LINALG,
+                 "inf or NaN");
+    CHECK_POISON(tensor_linalg_pinv(nan, -1), TENSOR_ERR_LINALG, "inf or NaN");
+    CHECK(isnan(tensor_item(tensor_linalg_det(tensor_select(nan, 0, 0)))));
+    CHECK(isnan(at(tensor_linalg_solve(nan, R(2, 1)), 0)));
+    CHECK(isnan(at(tensor_linalg_matrix_exp(nan), 0)));
+    CHECK_POISON(tensor_linalg_inv(flat), TENSOR_ERR_SHAPE, "linalg_inv: x [2,3] must be a square matrix");
+    CHECK_POISON(tensor_linalg_det(v), TENSOR_ERR_SHAPE, "linalg_det: x [3] must be a square matrix");
+    CHECK_POISON(tensor_linalg_cholesky(flat, 1), TENSOR_ERR_SHAPE, "linalg_cholesky: x [2,3]");
+    CHECK_POISON(tensor_linalg_qr(v, NULL).r, TENSOR_ERR_SHAPE, "linalg_qr: x [3] must be a matrix");
+    CHECK_POISON(tensor_linalg_qr(flat, "full").q, TENSOR_ERR_FORMAT, "mode \"full\"");
+    CHECK_POISON(tensor_linalg_svd(v, 0).s, TENSOR_ERR_SHAPE, "linalg_svd: x [3]");
+    CHECK_POISON(tensor_svd(v).vh, TENSOR_ERR_SHAPE, "linalg_svd: x [3]");
+    CHECK_POISON(tensor_linalg_eigvalsh(flat, 0), TENSOR_ERR_SHAPE, "linalg_eigh: x [2,3]");
+    CHECK_POISON(tensor_linalg_lu(v).l, TENSOR_ERR_SHAPE, "linalg_lu_factor: x [3]");
+    CHECK_POISON(tensor_linalg_slogdet(flat).sign, TENSOR_ERR_SHAPE, "linalg_det: x [2,3]");
+    CHECK_POISON(tensor_logdet(flat), TENSOR_ERR_SHAPE, "[2,3]");
+    CHECK_POISON(tensor_linalg_solve(a, R(2, 2)), TENSOR_ERR_SHAPE,
+                 "linalg_solve: a [3,3] and b [2,2] do not fit");
+    CHECK_POISON(tensor_linalg_solve(R(2, 3, 3), R(3, 3, 1)), TENSOR_ERR_SHAPE, "do not fit");
+    CHECK_POISON(tensor_linalg_solve(a, tensor_ones(3, 1)), TENSOR_ERR_DTYPE,
+                 "a [3,3] is f64 and b [3,1] is f32");
+    CHECK_POISON(tensor_linalg_solve_triangular(a, v, 1, 1, 0), TENSOR_ERR_SHAPE, "b [3] must be a matrix");
+    CHECK_POISON(tensor_linalg_solve_triangular(a, R(2, 2), 1, 0, 0), TENSOR_ERR_SHAPE, "do not fit");
+    CHECK_POISON(tensor_linalg_inv(tensor_to(a, TENSOR_F16)), TENSOR_ERR_DTYPE,
+                 "linalg_inv: x [3,3] is f16, f32 or f64 is needed");
+    CHECK_POISON(tensor_linalg_cholesky(tensor_to(a, TENSOR_I64), 0), TENSOR_ERR_DTYPE, "i64");
+    CHECK_POISON(tensor_linalg_svdvals(tensor_to(a, TENSOR_BF16)), TENSOR_ERR_DTYPE, "bf16");
+    CHECK_POISON(tensor_linalg_lu_solve(a, tensor_full_of(TENSOR_I32, 4, 3), flat), TENSOR_ERR_SHAPE,
+                 "do not fit");
+    CHECK_POISON(tensor_linalg_lu_solve(a, tensor_full_of(TENSOR_I32, 4, 3), a), TENSOR_ERR_INDEX,
+                 "linalg_swaps: pivot 0 of matrix 0 is outside 1..3");
+    CHECK_POISON(tensor_linalg_lu_solve(a, tensor_zeros_of(TENSOR_I32, 3), a), TENSOR_ERR_INDEX,
+                 "outside 1..3");
+    CHECK_POISON(tensor_linalg_lu_solve(a, tensor_ones_of(TENSOR_I32, 4), a), TENSOR_ERR_SHAPE, "pivots [4]");
+    CHECK_POISON(tensor_lu_unpack(a, tensor_ones_of(TENSOR_I64, 3)).p, TENSOR_ERR_DTYPE,
+                 "lu_unpack: pivots [3]");
+    CHECK_POISON(tensor_linalg_lstsq(tensor_ones(3, 2), tensor_ones(3, 1)).solution, TENSOR_ERR_LINALG,
+                 "linalg_lstsq: a [3,2] has not full rank");
+    CHECK_POISON(tensor_linalg_lstsq(flat, v).solution, TENSOR_ERR_SHAPE, "linalg_lstsq: b [3]");
+    CHECK_POISON(tensor_linalg_lstsq(flat, R(3, 1)).residuals, TENSOR_ERR_SHAPE, "not the same rows");
+    CHECK_POISON(tensor_linalg_matrix_exp(flat), TENSOR_ERR_SHAPE, "linalg_matrix_exp: x [2,3]");
+    CHECK_POISON(tensor_matrix_power(flat, 2), TENSOR_ERR_SHAPE, "matrix_power: x [2,3]");
+    CHECK_POISON(tensor_linalg_vector_norm(flat, 2, twice, 2, 0), TENSOR_ERR_INDEX,
+                 "linalg_vector_norm: dim 0 appears");
+    CHECK_POISON(tensor_linalg_vector_norm(flat, 2, dims3, 3, 0), TENSOR_ERR_INDEX, "dim 2 is outside");
+    CHECK_POISON(tensor_linalg_vector_norm(tensor_ones_of(TENSOR_I32, 2), 2, NULL, 0, 0), TENSOR_ERR_DTYPE,
+                 "i32");
+    CHECK_POISON(tensor_linalg_vector_norm(R(0), INFINITY, NULL, 0, 0), TENSOR_ERR_SHAPE,
+                 "no element to choose");
+    CHECK_POISON(tensor_linalg_matrix_norm(flat, "3", -2, -1, 0), TENSOR_ERR_FORMAT, "ord \"3\"");
+    CHECK_POISON(tensor_linalg_matrix_norm(flat, "", -2, -1, 0), TENSOR_ERR_FORMAT, "ord \"\"");
+    CHECK_POISON(tensor_linalg_matrix_norm(v, "1", -2, -1, 0), TENSOR_ERR_SHAPE, "linalg_matrix_norm: x [3]");
+    CHECK_POISON(tensor_linalg_matrix_norm(flat, "1", 1, 1, 0), TENSOR_ERR_INDEX, "appears twice");
+    CHECK_POISON(tensor_linalg_matrix_norm(tensor_to(flat, TENSOR_F16), "nuc", -2, -1, 0), TENSOR_ERR_DTYPE,
+                 "f16");
+    CHECK_POISON(tensor_linalg_norm(s, "2", NULL, 0, 0), TENSOR_ERR_SHAPE,
+                 "linalg_norm: ord \"2\" is no norm of 3 dims");
+    CHECK_POISON(tensor_linalg_norm(v, "fro", NULL, 0, 0), TENSOR_ERR_FORMAT, "linalg_norm: ord \"fro\"");
+    CHECK_POISON(tensor_linalg_cond(flat, "1"), TENSOR_ERR_SHAPE, "linalg_cond: x [2,3]");
+    CHECK_POISON(tensor_linalg_cond(one, "x"), TENSOR_ERR_FORMAT, "linalg_cond: ord \"x\"");
+    CHECK_POISON(tensor_linalg_cholesky(NULL, 0), TENSOR_ERR_OWNER, "linalg_cholesky");
 }
 
 int main(void) {
     RUN(einsum);
     RUN(products);
+    RUN(values);
+    RUN(properties);
+    RUN(gradients);
+    RUN(errors);
     return test_report();
 }

@@ -2222,6 +2222,67 @@ static const op_t other_custom[] = {{.label = "custom",
 SPECIAL(arange)
 SPECIAL(rand) SPECIAL(randn) SPECIAL(randint) SPECIAL(randperm) SPECIAL(bernoulli) SPECIAL(multinomial)
 
+// -- torch.linalg: values, errors and more gradients are in linalg.c --
+
+typedef tensor_t *(*call_t)(tensor_t *const *in, int n, void *user);
+static tensor_t *linalg_spd(tensor_t *x) {
+    return tensor_add(tensor_matmul(x, tensor_mT(x)), tensor_to(tensor_eye(3, 3), TENSOR_F64));
+}
+static tensor_t *linalg_strong(tensor_t *x) {
+    return tensor_add(x, tensor_mul_scalar(tensor_to(tensor_eye(3, 3), TENSOR_F64), 9));
+}
+#define LINALG_CALL(name, ...)                                                                               \
+    static tensor_t *call_##name(tensor_t *const *in, int n, void *user) { (void)n, (void)user; __VA_ARGS__ }
+LINALG_CALL(linalg_cholesky, return tensor_linalg_cholesky(linalg_spd(in[0]), 0);)
+LINALG_CALL(linalg_det, return tensor_linalg_det(in[0]);)
+LINALG_CALL(linalg_eigh, tensor_eigh_t e = tensor_linalg_eigh(linalg_spd(in[0]), 0);
+            return tensor_matmul(tensor_square(e.eigenvectors), tensor_unsqueeze(e.eigenvalues, -1));)
+LINALG_CALL(linalg_lu_factor, return tensor_linalg_lu_factor(linalg_strong(in[0])).lu;)
+LINALG_CALL(linalg_pinv, return tensor_linalg_pinv(linalg_strong(in[0]), -1);)
+LINALG_CALL(linalg_qr, tensor_qr_t q = tensor_linalg_qr(linalg_strong(in[0]), NULL);
+            return tensor_add(tensor_sin(q.q), q.r);)
+LINALG_CALL(linalg_solve, return tensor_linalg_solve(linalg_strong(in[0]), in[1]);)
+LINALG_CALL(linalg_solve_triangular,
+            return tensor_linalg_solve_triangular(linalg_strong(in[0]), in[1], 1, 1, 0);)
+LINALG_CALL(linalg_svd, tensor_svd_t s = tensor_linalg_svd(in[0], 0);
+            return tensor_matmul(tensor_mul(s.u, tensor_unsqueeze(tensor_sin(s.s), -2)), s.vh);)
+// One row: gradcheck in every layout of x [2, 3, 3] (and b), whose values do not depend on the layout.
+static int linalg_case(int id, call_t call) {
+    static const int64_t dims[3] = {2, 3, 3};
+    int l, k;
+    for (l = 0; l < LE; l++) {
+        tensor_t *in[2], *flat[2];
+        for (k = 0; k < 2; k++) {
+            lcg_state = (uint64_t)(l + 7 * k + 3);
+            in[k] = tensor_requires_grad_(tensor_detach(make(TENSOR_F64, 3, dims, l, -2, 2, VALUES, 0)), 1);
+            flat[k] = packed(in[k]);
+        }
+        k = tensor__rows[id].nin;
+        CHECK_MSG(same_bits(call(in, k, NULL), call(flat, k, NULL)), "%s: layout %c differs",
+                  tensor__rows[id].name, layout_names[l]);
+        n_values++, n_bits++, n_grad++, n_gradgrad++;
+        row_grad[id] += tensor_gradcheck(call, NULL, in, k, 1e-6, 1e-5, 1e-3) == 0;
+        CHECK_OK();
+        row_gradgrad[id] += tensor_gradgradcheck(call, NULL, in, k, 1e-6, 1e-5, 1e-3) == 0;
+        CHECK_OK();
+    }
+    return 1;
+}
+#define LINALG_CASE(ID, name)                                                                                \
+    static int special_##name(void) { return linalg_case(TENSOR_OP_##ID, call_##name); }                     \
+    SPECIAL(name)
+LINALG_CASE(LINALG_CHOLESKY, linalg_cholesky) LINALG_CASE(LINALG_DET, linalg_det)
+LINALG_CASE(LINALG_EIGH, linalg_eigh) LINALG_CASE(LINALG_LU_FACTOR, linalg_lu_factor)
+LINALG_CASE(LINALG_PINV, linalg_pinv) LINALG_CASE(LINALG_QR, linalg_qr)
+LINALG_CASE(LINALG_SOLVE, linalg_solve)
+LINALG_CASE(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular) LINALG_CASE(LINALG_SVD, linalg_svd)
+static int special_linalg_swaps(void) {
+    tensor_t *p = tensor_linalg_lu(tensor_reshape(tensor_arange(0, 4, 1, TENSOR_F32), 2, 2)).p;
+    CHECK(tensor_equal(p, tensor_rsub_scalar(tensor_eye(2, 2), 1)));    // rows swapped
+    return 1;
+}
+SPECIAL(linalg_swaps)
+
     static const struct {
     const op_t *list;
     int n;
