@@ -973,10 +973,10 @@ TENSOR_API tensor_t *tensor_bincount(tensor_t *x, tensor_t *weights, int64_t min
 TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double high);
 
 // ------------------------------------------------------------------------------
-// >>linalg                                         MARK: matrix products
+// >>linalg                                         MARK: matrix products, linear algebra
 //
-// One packed, register-tiled GEMM serves all of them in all transposes (views cost nothing). Accumulation
-// order depends on shapes alone.
+// One packed, register-tiled GEMM serves all products in all transposes (views cost nothing). Accumulation
+// order depends on shapes alone. Decompositions are own, plain algorithms in double (below).
 // ------------------------------------------------------------------------------
 
 // Matrix product with PyTorch's rules for 1-d, 2-d and batched, broadcast operands.
@@ -1041,7 +1041,8 @@ TENSOR_API tensor_t *tensor_triu(tensor_t *x, int64_t diagonal);
 // matrix of the batch).
 
 typedef struct tensor_qr_t { tensor_t *q, *r; } tensor_qr_t;
-typedef struct tensor_svd_t { tensor_t *u, *s, *vh; } tensor_svd_t;
+typedef struct tensor_linalg_svd_t { tensor_t *u, *s, *vh; } tensor_linalg_svd_t;
+typedef struct tensor_svd_t { tensor_t *u, *s, *v; } tensor_svd_t;
 typedef struct tensor_eigh_t { tensor_t *eigenvalues, *eigenvectors; } tensor_eigh_t;
 typedef struct tensor_slogdet_t { tensor_t *sign, *logabsdet; } tensor_slogdet_t;
 typedef struct tensor_lu_factor_t { tensor_t *lu, *pivots; } tensor_lu_factor_t;
@@ -1094,7 +1095,7 @@ TENSOR_API tensor_qr_t tensor_qr(tensor_t *x);
 // x = U diag(S) Vh, S descending. Signs of the vectors are not determined.
 //   full_matrices  1 (torch's default) = U and Vh square, 0 = K = min(M, N) columns and rows
 //   -> struct of three new;  grad for distinct S;  errors LINALG if x has inf or NaN, as above
-TENSOR_API tensor_svd_t tensor_linalg_svd(tensor_t *x, int full_matrices);
+TENSOR_API tensor_linalg_svd_t tensor_linalg_svd(tensor_t *x, int full_matrices);
 // The same with V in place of its transpose and K columns (torch.svd).
 //   -> struct of three new;  grad as above;  errors as above
 TENSOR_API tensor_svd_t tensor_svd(tensor_t *x);
@@ -1407,6 +1408,7 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t);
 TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p);
 TENSOR_API tensor_qr_t tensor__at_qr(const char *site, tensor_qr_t t);
+TENSOR_API tensor_linalg_svd_t tensor__at_linalg_svd(const char *site, tensor_linalg_svd_t t);
 TENSOR_API tensor_svd_t tensor__at_svd(const char *site, tensor_svd_t t);
 TENSOR_API tensor_eigh_t tensor__at_eigh(const char *site, tensor_eigh_t t);
 TENSOR_API tensor_slogdet_t tensor__at_slogdet(const char *site, tensor_slogdet_t t);
@@ -1778,7 +1780,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_linalg_lu_solve(...) tensor__at(TENSOR_HERE, (tensor_linalg_lu_solve)(__VA_ARGS__))
 #define tensor_linalg_qr(...) tensor__at_qr(TENSOR_HERE, (tensor_linalg_qr)(__VA_ARGS__))
 #define tensor_qr(...) tensor__at_qr(TENSOR_HERE, (tensor_qr)(__VA_ARGS__))
-#define tensor_linalg_svd(...) tensor__at_svd(TENSOR_HERE, (tensor_linalg_svd)(__VA_ARGS__))
+#define tensor_linalg_svd(...) tensor__at_linalg_svd(TENSOR_HERE, (tensor_linalg_svd)(__VA_ARGS__))
 #define tensor_svd(...) tensor__at_svd(TENSOR_HERE, (tensor_svd)(__VA_ARGS__))
 #define tensor_linalg_svdvals(...) tensor__at(TENSOR_HERE, (tensor_linalg_svdvals)(__VA_ARGS__))
 #define tensor_linalg_eigh(...) tensor__at_eigh(TENSOR_HERE, (tensor_linalg_eigh)(__VA_ARGS__))
@@ -11697,7 +11699,7 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-linalg                                    MARK: matrix products
+// >>impl-linalg                                    MARK: matrix products, linear algebra
 // ------------------------------------------------------------------------------
 
 typedef struct tensor__matmul_t { tensor__gemm_t g; int64_t *offsets; uint64_t offset_bytes;
@@ -12975,6 +12977,17 @@ TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) 
     tensor__result(&o, TENSOR_I64, dims, pivots->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
+// Several results: all poison if one is.
+TENSOR__FN void tensor__all_or_none(tensor_t **list, int n) {
+    for (int i = 0; i < n; i++) {
+        if (list[i] != TENSOR__POISON) { continue; }
+        for (int k = 0; k < n; k++) {
+            (tensor_free)(list[k]);
+            list[k] = TENSOR__POISON;
+        }
+        return;
+    }
+}
 // L with its ones, U.
 TENSOR__FN tensor_t *tensor__lu_lower(tensor_t *lu) {
     int64_t m = TENSOR__HIGH(lu), n = TENSOR__WIDE(lu), k = m < n ? m : n;
@@ -12994,12 +13007,16 @@ TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
         p = m ? tensor_mT(tensor_to(tensor_one_hot(p, m), (tensor_dtype_t)lu->dtype)) :
             tensor_matmul(tensor_detach(lu), tensor_mT(tensor_detach(lu)));      // [..., 0, 0]
     }
-    r.p = tensor__tidy(th, mark, p);
-    if (r.p == TENSOR__POISON) { return r; }
+    tensor_t *list[3];
+    list[0] = tensor__tidy(th, mark, p);
     mark = th->top;
-    r.l = tensor__tidy(th, mark, tensor__lu_lower(lu));
+    list[1] = tensor__tidy(th, mark, tensor__lu_lower(lu));
     mark = th->top;
-    r.u = tensor__tidy(th, mark, tensor__lu_upper(lu));
+    list[2] = tensor__tidy(th, mark, tensor__lu_upper(lu));
+    tensor__all_or_none(list, 3);
+    r.p = list[0];
+    r.l = list[1];
+    r.u = list[2];
     return r;
 }
 TENSOR_API tensor_lu_t (tensor_linalg_lu)(tensor_t *x) {
@@ -13058,8 +13075,8 @@ TENSOR__FN int tensor__svd(tensor__op_t *o, tensor_t *x, int full, int vectors) 
     o->visible = vectors ? 3 : 1;
     return tensor__finish(o) != TENSOR__POISON;
 }
-TENSOR_API tensor_svd_t (tensor_linalg_svd)(tensor_t *x, int full_matrices) {
-    tensor_svd_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
+TENSOR_API tensor_linalg_svd_t (tensor_linalg_svd)(tensor_t *x, int full_matrices) {
+    tensor_linalg_svd_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
     if (!tensor__svd(&o, x, full_matrices, 1)) { return r; }
     r.s = o.out[0];
@@ -13068,11 +13085,14 @@ TENSOR_API tensor_svd_t (tensor_linalg_svd)(tensor_t *x, int full_matrices) {
     return r;
 }
 TENSOR_API tensor_svd_t (tensor_svd)(tensor_t *x) {
-    tensor_svd_t r = (tensor_linalg_svd)(x, 0);
-    if (r.vh == TENSOR__POISON) { return r; }
-    tensor_t *vh = r.vh;
-    r.vh = (tensor_mT)(vh);
-    (tensor_free)(vh);
+    tensor_linalg_svd_t d = (tensor_linalg_svd)(x, 0);
+    tensor_t *list[3] = {d.u, d.s, d.vh == TENSOR__POISON ? d.vh : (tensor_mT)(d.vh)};
+    tensor_svd_t r;
+    (tensor_free)(d.vh);
+    tensor__all_or_none(list, 3);
+    r.u = list[0];
+    r.s = list[1];
+    r.v = list[2];
     return r;
 }
 TENSOR_API tensor_t *(tensor_linalg_svdvals)(tensor_t *x) {
@@ -13115,7 +13135,7 @@ TENSOR_API tensor_t *(tensor_linalg_pinv)(tensor_t *x, double rtol) {
     tensor_scope_t s = tensor__scope_begin(o.th, 0);
     int ok = s.thread != NULL;
     if (ok) {
-        tensor_svd_t d = (tensor_linalg_svd)(x, 0);
+        tensor_linalg_svd_t d = (tensor_linalg_svd)(x, 0);
         ok = d.s != TENSOR__POISON;
         if (ok) {
             tensor_t *off = tensor_logical_not(tensor__significant(x, d.s, rtol));
@@ -13163,12 +13183,16 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     } else {
         x = tensor_matmul(f.q, tensor_linalg_solve_triangular(tensor_mT(f.r), b, 0, 1, 0));
     }
-    r.solution = tensor__tidy(th, mark, x);
-    if (x == TENSOR__POISON) { return r; }
+    tensor_t *list[2];
     int64_t none = 0;
+    list[0] = tensor__tidy(th, mark, x);
+    if (x == TENSOR__POISON) { return r; }
     mark = th->top;
-    r.residuals = tensor__tidy(th, mark, m <= n ? (tensor_zeros_n)(&none, 1, (tensor_dtype_t)a->dtype) :
+    list[1] = tensor__tidy(th, mark, m <= n ? (tensor_zeros_n)(&none, 1, (tensor_dtype_t)a->dtype) :
         tensor_sum_dim(tensor_square(tensor_sub(tensor_matmul(a, x), b)), -2, 0));
+    tensor__all_or_none(list, 2);
+    r.solution = list[0];
+    r.residuals = list[1];
     return r;
 }
 TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
@@ -13425,7 +13449,7 @@ TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
     if (tensor_item(tensor_to(tensor_any(tensor_eq_scalar(det, 0)), TENSOR_F32)) == 0) {
         c = tensor_mul(tensor_mT(tensor_linalg_inv(x)), tensor__stretch(det));
     } else {
-        tensor_svd_t s = (tensor_linalg_svd)(x, 0);
+        tensor_linalg_svd_t s = (tensor_linalg_svd)(x, 0);
         if (s.s == TENSOR__POISON) { return; }
         int64_t n = TENSOR__WIDE(x), flat[2] = {s.s->numel / n, n};
         tensor_t *sign = tensor_mul(tensor_linalg_det(tensor_detach(s.u)),
@@ -16701,7 +16725,7 @@ TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p) {
         for (size_t i = 0; i < sizeof t / sizeof list[0]; i++) { tensor__at_each(site, list[i]); }           \
         return t;                                                                                            \
     }
-TENSOR__X(qr) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet) TENSOR__X(lu_factor) TENSOR__X(lu)
+TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet) TENSOR__X(lu_factor) TENSOR__X(lu)
 TENSOR__X(lstsq)
 #undef TENSOR__X
 TENSOR_API int tensor__at_int(const char *site, int r) {

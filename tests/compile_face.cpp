@@ -17,6 +17,9 @@ static int use() {
         bad += tensor_size(tensor_cat(0, a, a), 0) != 4;
         bad += tensor_ndim(tensor_reshape(a, -1)) != 1;
         bad += tensor_dtype(tensor_zeros_of(TENSOR_I64, 2)) != TENSOR_I64;
+        bad += tensor_item(tensor_einsum("ij,j->", a, b)) != 12;
+        bad += tensor_size(tensor_linalg_multi_dot(a, tensor_mT(a), a), 1) != 3;
+        bad += tensor_item(tensor_select(tensor_linalg_svd(tensor_eye(2, 2), 0).s, 0, 1)) != 1;
         tensor_ref moved = static_cast<tensor_ref &&>(r);
         bad += r.get() != nullptr || moved.get() == nullptr;
         bad += scope.reset() != 0;

@@ -155,6 +155,7 @@ static void einsum(void) {
         {"i...,j...->...ij", "i...,j...->...ij", {{2, 3}, {3, 2, 1}}},
         {"...,...", "...,...->...", {{2, 3}, {3}}},
         {"...i->...", "...i->...", {{2, 3, 2}}},
+        {"...i->i", "...i->i", {{2, 3, 2}}},
         {"ij,ij->ij", "ij,ij->ij", {{2, 3}, {1, 3}}},
         {"ij,ij->i", "ij,ij->i", {{2, 3}, {2, 1}}},
         {"ij,jk,kl->il", "ij,jk,kl->il", {{2, 3}, {3, 2}, {2, 4}}},
@@ -390,6 +391,10 @@ static void values(void) {
         CLOSE(y, q.r, 0);
         q = tensor_linalg_qr(tensor_mT(t), "complete");
         IS(tensor_abs(tensor_select(q.q, 1, 3)), tol, 0.5595632076, 0.7121713552, 0.1186952259, 0.4069550601);
+        {
+            tensor_svd_t d = tensor_svd(t);
+            CLOSE(tensor_matmul(tensor_mul(d.u, d.s), tensor_mT(d.v)), t, tol);
+        }
         IS(tensor_linalg_svdvals(t), tol, 5.537191236, 3.760211009, 2.124341399);
         IS(tensor_linalg_eigvalsh(s, 0), 4 * tol, 4.807901538, 12.47298246, 20.281616);
         IS(tensor_linalg_eigvalsh(tensor_triu(s, 0), 1), 4 * tol, 4.807901538, 12.47298246, 20.281616);
@@ -516,7 +521,7 @@ static void properties_of(tensor_t *x, double tol, int line) {
     int64_t m = tensor_size(x, -2), n = tensor_size(x, -1), k = m < n ? m : n;
     double big = tensor_item(tensor_max(tensor_abs(x)));
     tensor_lu_t lu = tensor_linalg_lu(x);
-    tensor_svd_t s;
+    tensor_linalg_svd_t s;
     tensor_qr_t q;
     int full;
     tol *= big > 0 ? (double)(m + n) * big : 1;
@@ -657,7 +662,7 @@ static tensor_t *fn_linalg(tensor_t *const *in, int n, void *user) {
     if (F("qr complete")) return tensor_linalg_qr(x, "complete").r;
     if (F("svdvals")) return tensor_linalg_svdvals(x);
     if (F("svd")) {     // U f(S) Vh
-        tensor_svd_t r = tensor_linalg_svd(x, 0);
+        tensor_linalg_svd_t r = tensor_linalg_svd(x, 0);
         return tensor_matmul(tensor_mul(r.u, tensor_unsqueeze(tensor_sin(r.s), -2)), r.vh);
     }
     if (F("svd u")) {   // projector on the first vectors
@@ -666,7 +671,7 @@ static tensor_t *fn_linalg(tensor_t *const *in, int n, void *user) {
     }
     if (F("svd v")) return gram(tensor_mT(tensor_narrow(tensor_linalg_svd(x, 1).vh, -2, 0, 1)));
     if (F("svd all")) {
-        tensor_svd_t r = tensor_linalg_svd(x, 0);
+        tensor_linalg_svd_t r = tensor_linalg_svd(x, 0);
         return tensor_add(tensor_sum(tensor_mul(tensor_square(r.u), tensor_unsqueeze(r.s, -2))),
                           tensor_sum(tensor_exp(tensor_square(r.vh))));
     }
@@ -720,6 +725,13 @@ static void gradients(void) {
         LINALG(squares[k], LEAF(heavy(R(1, 1))));
     }
     LINALG("qr complete", LEAF(R(2, 4)));
+    {   // PyTorch's gradient of a matrix whose one triangle was read: symmetric
+        tensor_t *x = LEAF(gram(FROM(A3, 3, 3))), *y = tensor_linalg_cholesky(x, 0), *g;
+        tensor_t *w = tensor_reshape(tensor_sin(tensor_arange(1, 10, 1, TENSOR_F64)), 3, 3);
+        CHECK(tensor_autograd_grad(&y, 1, &w, &x, 1, &g, 0) == 0);
+        IS(g, 1e-8, 0.05939726025, -0.23117278, 0.1898449445, -0.23117278, -0.0999978279, 0.1466352588,
+           0.1898449445, 0.1466352588, 0.049257264);
+    }
     LINALG("solve", LEAF(heavy(R(3, 3))), LEAF(R(3, 2)));
     LINALG("solve", LEAF(heavy(R(3, 3))), LEAF(R(3)));
     LINALG("solve", LEAF(heavy(R(2, 1, 2, 2))), LEAF(R(2, 2, 1)));
@@ -805,7 +817,7 @@ static void errors(void) {
     CHECK_POISON(tensor_linalg_qr(v, NULL).r, TENSOR_ERR_SHAPE, "linalg_qr: x [3] must be a matrix");
     CHECK_POISON(tensor_linalg_qr(flat, "full").q, TENSOR_ERR_FORMAT, "mode \"full\"");
     CHECK_POISON(tensor_linalg_svd(v, 0).s, TENSOR_ERR_SHAPE, "linalg_svd: x [3]");
-    CHECK_POISON(tensor_svd(v).vh, TENSOR_ERR_SHAPE, "linalg_svd: x [3]");
+    CHECK_POISON(tensor_svd(v).v, TENSOR_ERR_SHAPE, "linalg_svd: x [3]");
     CHECK_POISON(tensor_linalg_eigvalsh(flat, 0), TENSOR_ERR_SHAPE, "linalg_eigh: x [2,3]");
     CHECK_POISON(tensor_linalg_lu(v).l, TENSOR_ERR_SHAPE, "linalg_lu_factor: x [3]");
     CHECK_POISON(tensor_linalg_slogdet(flat).sign, TENSOR_ERR_SHAPE, "linalg_det: x [2,3]");
@@ -857,6 +869,73 @@ static void errors(void) {
     CHECK_POISON(tensor_linalg_cholesky(NULL, 0), TENSOR_ERR_OWNER, "linalg_cholesky");
 }
 
+// ---- there is memory for k allocations ----
+
+typedef struct heap_t { long calls, fail_at, blocks; } heap_t;
+static void *heap_alloc(void *user, size_t bytes, size_t alignment) {
+    heap_t *h = (heap_t *)user;
+    char *raw, *p;
+    if (h->fail_at >= 0 && h->calls >= h->fail_at) return NULL;     // and all that follow
+    if (!(raw = (char *)malloc(bytes + alignment + sizeof raw))) return NULL;
+    h->calls++;
+    p = raw + sizeof raw;
+    p += (alignment - (size_t)((uintptr_t)p % alignment)) % alignment;
+    memcpy(p - sizeof raw, &raw, sizeof raw);
+    h->blocks++;
+    return p;
+}
+static void heap_free(void *user, void *block, size_t bytes, size_t alignment) {
+    char *raw;
+    (void)bytes, (void)alignment;
+    memcpy(&raw, (char *)block - sizeof raw, sizeof raw);
+    free(raw);
+    ((heap_t *)user)->blocks--;
+}
+static void memory(void) {
+    long k;
+    int failed = 1;
+    for (k = 0; failed && k < 500; k++) {
+        heap_t h = {0, -1, 0};
+        tensor_allocator_t a;
+        tensor_context_t *context = tensor_context_new(), *before = tensor_context_use(context);
+        tensor_scope_t s;
+        a.alloc = heap_alloc, a.free = heap_free, a.user = &h;
+        tensor_set_allocator(&a);
+        tensor_set_error_handler(test_quiet, NULL);
+        s = tensor_scope_begin();
+        {
+            tensor_t *x = LEAF(heavy(R(40, 40))), *y, *list[3];
+            tensor_lu_t lu;
+            tensor_svd_t svd;
+            tensor_lstsq_t ls;
+            h.fail_at = h.calls + k;
+            lu = tensor_linalg_lu(x);
+            CHECK(tensor_is_poison(lu.p) == tensor_is_poison(lu.u) &&
+                  tensor_is_poison(lu.l) == tensor_is_poison(lu.u));
+            svd = tensor_svd(x);
+            CHECK(tensor_is_poison(svd.u) == tensor_is_poison(svd.v) &&
+                  tensor_is_poison(svd.s) == tensor_is_poison(svd.v));
+            ls = tensor_linalg_lstsq(tensor_narrow(x, 1, 0, 30), x);
+            CHECK(tensor_is_poison(ls.solution) == tensor_is_poison(ls.residuals));
+            list[0] = list[1] = list[2] = x;
+            y = tensor_add(tensor_linalg_multi_dot_n(list, 3), tensor_linalg_pinv(x, -1));
+            y = tensor_add(y, tensor_einsum("ij,kj,kl->il", x, lu.l, lu.u));
+            y = tensor_add(tensor_sum(y), tensor_add(tensor_sum(ls.solution), tensor_linalg_det(x)));
+            tensor_backward(tensor_add(y, tensor_linalg_cond(x, "1")));
+            failed = !tensor_ok();
+            CHECK(!failed || tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY);
+            CHECK(failed || !tensor_is_poison(y));
+            tensor_clear_error();
+            h.fail_at = -1;
+        }
+        tensor_scope_end(s);
+        tensor_context_use(before);
+        tensor_context_free(context);
+        CHECK_MSG(h.blocks == 0, "k = %ld: %ld blocks not given back", k, h.blocks);
+    }
+    CHECK_MSG(k > 20 && !failed, "%ld allocations", k);
+}
+
 int main(void) {
     RUN(einsum);
     RUN(products);
@@ -864,5 +943,6 @@ int main(void) {
     RUN(properties);
     RUN(gradients);
     RUN(errors);
+    RUN(memory);
     return test_report();
 }

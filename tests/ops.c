@@ -2244,7 +2244,7 @@ LINALG_CALL(linalg_qr, tensor_qr_t q = tensor_linalg_qr(linalg_strong(in[0]), NU
 LINALG_CALL(linalg_solve, return tensor_linalg_solve(linalg_strong(in[0]), in[1]);)
 LINALG_CALL(linalg_solve_triangular,
             return tensor_linalg_solve_triangular(linalg_strong(in[0]), in[1], 1, 1, 0);)
-LINALG_CALL(linalg_svd, tensor_svd_t s = tensor_linalg_svd(in[0], 0);
+LINALG_CALL(linalg_svd, tensor_linalg_svd_t s = tensor_linalg_svd(in[0], 0);
             return tensor_matmul(tensor_mul(s.u, tensor_unsqueeze(tensor_sin(s.s), -2)), s.vh);)
 // One row: gradcheck in every layout of x [2, 3, 3] (and b), whose values do not depend on the layout.
 static int linalg_case(int id, call_t call) {
