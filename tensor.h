@@ -11971,6 +11971,20 @@ TENSOR__FN tensor_t *tensor__label_order(const tensor__labelled_t *a, const int8
     for (int d = 0; d < n; d++) { perm[d] = tensor__label_at(a, order[d]); }
     return tensor_permute_n(a->x, perm, n);
 }
+// The same with the nb leading dims expanded to `batch`, as a batch of matrices of the shape `three`.
+TENSOR__FN tensor_t *tensor__label_matrix(const tensor__labelled_t *a, const int8_t *order, int n,
+                                          const int64_t *batch, int nb, const int64_t *three) {
+    int64_t full[TENSOR_MAX_DIMS];
+    int turned = 0, expanded = 0;
+    for (int d = 0; d < n; d++) { turned |= a->label[d] != order[d]; }
+    tensor_t *x = turned ? tensor__label_order(a, order, n) : a->x;
+    if (x == TENSOR__POISON) { return x; }
+    for (int d = 0; d < n; d++) {
+        full[d] = d < nb ? batch[d] : x->dims[d];
+        expanded |= full[d] != x->dims[d];
+    }
+    return tensor_reshape_n(expanded ? tensor_expand_n(x, full, n) : x, three, 3);
+}
 // a = sum over the labels that are not kept of a b, its dims: those of both, of a alone, of b alone. Sizes of
 // 1 broadcast. 0 = failed, raised.
 TENSOR__FN int tensor__contract(tensor__thread_t *th, const char *op, tensor__labelled_t *a,
@@ -12026,16 +12040,12 @@ TENSOR__FN int tensor__contract(tensor__thread_t *th, const char *op, tensor__la
     for (int i = 0; i < out; i++) { y.label[i] = oa[i]; }
     for (int i = nb; i < lb; i++) { y.label[out + i - nb] = ob[i]; }
     int8_t order[TENSOR_MAX_DIMS];
-    int64_t full[TENSOR_MAX_DIMS], two[3] = {three[0], three[2], cols};
+    int64_t two[3] = {three[0], three[2], cols};
     for (int i = 0; i < nb; i++) { order[i] = ob[i]; }
     for (int i = 0; i < ns; i++) { oa[na + i] = order[nb + i] = sum[i]; }
     for (int i = nb; i < lb; i++) { order[ns + i] = ob[i]; }
-    tensor_t *p = tensor__label_order(a, oa, na + ns), *q = tensor__label_order(b, order, lb + ns);
-    if (p == TENSOR__POISON || q == TENSOR__POISON) { return 0; }
-    for (int i = 0; i < p->ndim; i++) { full[i] = i < nb ? batch[i] : p->dims[i]; }
-    p = tensor_reshape_n(tensor_expand_n(p, full, p->ndim), three, 3);
-    for (int i = 0; i < q->ndim; i++) { full[i] = i < nb ? batch[i] : q->dims[i]; }
-    q = tensor_reshape_n(tensor_expand_n(q, full, q->ndim), two, 3);
+    tensor_t *p = tensor__label_matrix(a, oa, na + ns, batch, nb, three);
+    tensor_t *q = tensor__label_matrix(b, order, lb + ns, batch, nb, two);
     y.x = tensor_reshape_n(ns ? tensor_bmm(p, q) : tensor_mul(p, q), dims, n);
     *a = y;
     return y.x != TENSOR__POISON;
@@ -12942,8 +12952,7 @@ TENSOR_API tensor_slogdet_t (tensor_slogdet)(tensor_t *x) { return (tensor_linal
 TENSOR_API tensor_t *(tensor_logdet)(tensor_t *x) {
     TENSOR__MARK
     tensor_slogdet_t s = (tensor_linalg_slogdet)(x);
-    TENSOR__RETURN(s.sign == TENSOR__POISON ? s.sign : tensor_add(tensor_log(tensor_detach(s.sign)),
-                                                                  s.logabsdet));
+    TENSOR__RETURN(tensor_masked_fill(s.logabsdet, tensor_lt_scalar(s.sign, 0), (double)NAN));
 }
 TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
     tensor_lu_factor_t r = {TENSOR__POISON, TENSOR__POISON};
@@ -13200,8 +13209,10 @@ TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
     if (!tensor__la_usable(th_, op, "x", x, 1)) { return TENSOR__POISON; }
     tensor_t *y = NULL;
     uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
-    if (!n) { TENSOR__RETURN(tensor_clone(tensor_expand_n(tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x)),
-                                                          x->dims, x->ndim))); }
+    if (!n) {                           // a function of x all the same, with the gradient 0
+        y = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
+        TENSOR__RETURN(tensor_where(tensor_ge_scalar(y, 0), y, x));
+    }
     if (n < 0) { x = tensor__inv(op, x); }
     for (; left && x != TENSOR__POISON; left >>= 1) {
         if (left & 1) { y = y ? tensor_matmul(y, x) : x; }
@@ -13300,6 +13311,10 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
         return TENSOR__POISON;
     }
     tensor_t *y = tensor__gathered(th_, op, x, dims, n, keepdim, &kept);
+    if (y && ord < 0 && !y->dims[y->ndim - 1]) {
+        tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from for norm %g", op, x, ord);
+        y = NULL;
+    }
     if (!y) { TENSOR__RETURN(TENSOR__POISON); }
     if (ord == 2) {
         y = tensor_norm_dim(y, -1, 0);

@@ -769,6 +769,16 @@ static void gradients(void) {
             IS(g, 0, 0, 0, 0);
         }
     }
+    {   // no gradient where logdet is NaN; one of 0 for the power 0
+        static const double minus[] = {1, 2, 3, 1};
+        tensor_t *x = LEAF(FROM(minus, 2, 2)), *y = tensor_logdet(x), *g;
+        IS(y, 0, NAN);
+        CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0) == 0);
+        IS(g, 0, 0, 0, 0, 0);
+        y = tensor_sum(tensor_matrix_power(x, 0));
+        CHECK(tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, 0) == 0);
+        IS(g, 0, 0, 0, 0, 0);
+    }
     {   // f32
         tensor_t *x = heavy(R(3, 3)), *x32 = LEAF(tensor_to(x, TENSOR_F32)), *y, *g, *want;
         x = LEAF(x);
@@ -855,6 +865,7 @@ static void errors(void) {
                  "i32");
     CHECK_POISON(tensor_linalg_vector_norm(R(0), INFINITY, NULL, 0, 0), TENSOR_ERR_SHAPE,
                  "no element to choose");
+    CHECK_POISON(tensor_linalg_vector_norm(R(0), -1, NULL, 0, 0), TENSOR_ERR_SHAPE, "no element to choose");
     CHECK_POISON(tensor_linalg_matrix_norm(flat, "3", -2, -1, 0), TENSOR_ERR_FORMAT, "ord \"3\"");
     CHECK_POISON(tensor_linalg_matrix_norm(flat, "", -2, -1, 0), TENSOR_ERR_FORMAT, "ord \"\"");
     CHECK_POISON(tensor_linalg_matrix_norm(v, "1", -2, -1, 0), TENSOR_ERR_SHAPE, "linalg_matrix_norm: x [3]");
