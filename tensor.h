@@ -1006,6 +1006,8 @@ TENSOR_API tensor_t *tensor_addmv(tensor_t *x, tensor_t *a, tensor_t *b, double 
 TENSOR_API tensor_t *tensor_addr(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
 // a [N], b [N] (dot for real numbers).                  -> new 0-d;  grad as dot;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_vdot(tensor_t *a, tensor_t *b);
+// Sum of a * b along dim (torch's default: -1), broadcast.   -> new;  grad as mul;  errors SHAPE, INDEX
+TENSOR_API tensor_t *tensor_linalg_vecdot(tensor_t *a, tensor_t *b, int64_t dim);
 // Sum over the last dims of both; a product if one is 0-d.   -> new;  grad as matmul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_inner(tensor_t *a, tensor_t *b);
 // Sum over the last n dims of a and the first n of b.   -> new;  grad as matmul;  errors SHAPE, DTYPE
@@ -1087,6 +1089,7 @@ TENSOR_API tensor_lu_t tensor_linalg_lu(tensor_t *x);
 TENSOR_API tensor_lu_t tensor_lu_unpack(tensor_t *lu, tensor_t *pivots);
 // X of x X = b from lu_factor(x).   -> new;  grad through the solves;  errors as above, INDEX (pivots)
 TENSOR_API tensor_t *tensor_linalg_lu_solve(tensor_t *lu, tensor_t *pivots, tensor_t *b);
+TENSOR_API tensor_t *tensor_lu_solve(tensor_t *b, tensor_t *lu, tensor_t *pivots);
 // x = Q R by Householder reflections, signs as LAPACK's.
 //   mode    "reduced" (NULL): Q [..., M, K], R [..., K, N], K = min(M, N); "complete": Q square; "r": no q
 //   -> struct of two new;  grad for independent columns, not "complete" with M > N;  errors as above, FORMAT
@@ -1753,6 +1756,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_addbmm(...) tensor__at(TENSOR_HERE, (tensor_addbmm)(__VA_ARGS__))
 #define tensor_addmv(...) tensor__at(TENSOR_HERE, (tensor_addmv)(__VA_ARGS__))
 #define tensor_addr(...) tensor__at(TENSOR_HERE, (tensor_addr)(__VA_ARGS__))
+#define tensor_linalg_vecdot(...) tensor__at(TENSOR_HERE, (tensor_linalg_vecdot)(__VA_ARGS__))
 #define tensor_vdot(...) tensor__at(TENSOR_HERE, (tensor_vdot)(__VA_ARGS__))
 #define tensor_inner(...) tensor__at(TENSOR_HERE, (tensor_inner)(__VA_ARGS__))
 #define tensor_tensordot(...) tensor__at(TENSOR_HERE, (tensor_tensordot)(__VA_ARGS__))
@@ -1777,6 +1781,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_linalg_lu_factor(...) tensor__at_lu_factor(TENSOR_HERE, (tensor_linalg_lu_factor)(__VA_ARGS__))
 #define tensor_linalg_lu(...) tensor__at_lu(TENSOR_HERE, (tensor_linalg_lu)(__VA_ARGS__))
 #define tensor_lu_unpack(...) tensor__at_lu(TENSOR_HERE, (tensor_lu_unpack)(__VA_ARGS__))
+#define tensor_lu_solve(...) tensor__at(TENSOR_HERE, (tensor_lu_solve)(__VA_ARGS__))
 #define tensor_linalg_lu_solve(...) tensor__at(TENSOR_HERE, (tensor_linalg_lu_solve)(__VA_ARGS__))
 #define tensor_linalg_qr(...) tensor__at_qr(TENSOR_HERE, (tensor_linalg_qr)(__VA_ARGS__))
 #define tensor_qr(...) tensor__at_qr(TENSOR_HERE, (tensor_qr)(__VA_ARGS__))
@@ -11927,6 +11932,12 @@ TENSOR__X(addmv, (tensor_mv)) TENSOR__X(addr, (tensor_outer))
 TENSOR_API tensor_t *(tensor_vdot)(tensor_t *a, tensor_t *b) {
     return tensor__product("vdot", a, b, 1, 1);
 }
+TENSOR_API tensor_t *(tensor_linalg_vecdot)(tensor_t *a, tensor_t *b, int64_t dim) {
+    TENSOR__MARK
+    tensor_t *y = tensor_mul(a, b);     // a sum of integers keeps their dtype here
+    tensor_t *s = tensor_sum_dim(y, dim, 0);
+    TENSOR__RETURN(s == TENSOR__POISON ? s : tensor_to(s, (tensor_dtype_t)y->dtype));
+}
 
 // The diagonal of the last two dims, moved to one last dim: every (n + 1)-th element of the rows end to end.
 TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
@@ -13053,6 +13064,9 @@ TENSOR_API tensor_t *(tensor_linalg_lu_solve)(tensor_t *lu, tensor_t *pivots, te
     tensor_t *x = tensor_gather(b, -2, tensor__row_index(order, b));
     x = tensor_linalg_solve_triangular(lu, x, 0, 1, 1);
     TENSOR__RETURN(tensor_linalg_solve_triangular(lu, x, 1, 1, 0));
+}
+TENSOR_API tensor_t *(tensor_lu_solve)(tensor_t *b, tensor_t *lu, tensor_t *pivots) {
+    return (tensor_linalg_lu_solve)(lu, pivots, b);
 }
 TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
     tensor_qr_t r = {TENSOR__POISON, TENSOR__POISON};
@@ -16740,8 +16754,8 @@ TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p) {
         for (size_t i = 0; i < sizeof t / sizeof list[0]; i++) { tensor__at_each(site, list[i]); }           \
         return t;                                                                                            \
     }
-TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet) TENSOR__X(lu_factor) TENSOR__X(lu)
-TENSOR__X(lstsq)
+TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet) TENSOR__X(lu_factor)
+TENSOR__X(lu) TENSOR__X(lstsq)
 #undef TENSOR__X
 TENSOR_API int tensor__at_int(const char *site, int r) {
     if (site) { tensor__stamp_error(tensor__self(), site); }

@@ -249,6 +249,12 @@ static void products(void) {
     CLOSE(tensor_inner(a, tensor_scalar(3, TENSOR_F64)), tensor_mul_scalar(a, 3), 0);
     CLOSE(tensor_inner(v, v), tensor_dot(v, v), 1e-12);
     CLOSE(tensor_vdot(v, v), tensor_dot(v, v), 0);
+    CLOSE(tensor_linalg_vecdot(c, tensor_ones_of(TENSOR_F64, 2), -1), tensor_sum_dim(c, -1, 0), 1e-12);
+    CLOSE(tensor_linalg_vecdot(c, c, 0), tensor_sum_dim(tensor_square(c), 0, 0), 1e-12);
+    h = tensor_ones_of(TENSOR_I32, 2);
+    CHECK(tensor_dtype(tensor_linalg_vecdot(h, h, 0)) == TENSOR_I32);
+    CHECK_POISON(tensor_linalg_vecdot(v, w, 0), TENSOR_ERR_SHAPE, "linalg_vecdot: mul: ");
+    CHECK_POISON(tensor_linalg_vecdot(v, v, 1), TENSOR_ERR_INDEX, "linalg_vecdot: sum: dim 1");
     CLOSE(tensor_baddbmm(R(1, 1), a, c, 0, 2), tensor_mul_scalar(tensor_bmm(a, c), 2), 1e-12);
     CLOSE(tensor_addbmm(tensor_ones_of(TENSOR_F64, 2), a, c, 0.5, 2),
           tensor_add_scalar(tensor_mul_scalar(tensor_einsum("bij,bjk->ik", a, c), 2), 0.5), 1e-12);
@@ -379,6 +385,7 @@ static void values(void) {
         CHECK(tensor_dtype(lu.pivots) == TENSOR_I32);
         lu = tensor_linalg_lu_factor(a);
         CLOSE(tensor_linalg_lu_solve(lu.lu, lu.pivots, b), tensor_linalg_solve(a, b), tol);
+        CLOSE(tensor_lu_solve(b, lu.lu, lu.pivots), tensor_linalg_solve(a, b), tol);
         q = tensor_linalg_qr(t, NULL);
         IS(q.q, tol, -0.4364357805, 0.8785651659, -0.1940285, -0.8728715609, -0.4657453891, -0.145521375,
            -0.2182178902, 0.1058512248, 0.9701425001);
