@@ -12997,17 +12997,6 @@ TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) 
     tensor__result(&o, TENSOR_I64, dims, pivots->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
-// Several results: all poison if one is.
-TENSOR__FN void tensor__all_or_none(tensor_t **list, int n) {
-    for (int i = 0; i < n; i++) {
-        if (list[i] != TENSOR__POISON) { continue; }
-        for (int k = 0; k < n; k++) {
-            (tensor_free)(list[k]);
-            list[k] = TENSOR__POISON;
-        }
-        return;
-    }
-}
 // L with its ones, U.
 TENSOR__FN tensor_t *tensor__lu_lower(tensor_t *lu) {
     int64_t m = TENSOR__HIGH(lu), n = TENSOR__WIDE(lu), k = m < n ? m : n;
@@ -13019,21 +13008,16 @@ TENSOR__FN tensor_t *tensor__lu_upper(tensor_t *lu) {
 }
 TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
     tensor_lu_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
-    tensor__thread_t *th = tensor__self();
-    if (!tensor__la_usable(th, "lu_unpack", "lu", lu, 0)) { return r; }
-    int64_t mark = th->top, m = TENSOR__HIGH(lu);
+    TENSOR__MARK
+    if (!tensor__la_usable(th_, "lu_unpack", "lu", lu, 0)) { return r; }
+    int64_t m = TENSOR__HIGH(lu);
     tensor_t *p = tensor__swaps("lu_unpack", pivots, m);
     if (p != TENSOR__POISON) {
         p = m ? tensor_mT(tensor_to(tensor_one_hot(p, m), (tensor_dtype_t)lu->dtype)) :
             tensor_matmul(tensor_detach(lu), tensor_mT(tensor_detach(lu)));      // [..., 0, 0]
     }
-    tensor_t *list[3];
-    list[0] = tensor__tidy(th, mark, p);
-    mark = th->top;
-    list[1] = tensor__tidy(th, mark, tensor__lu_lower(lu));
-    mark = th->top;
-    list[2] = tensor__tidy(th, mark, tensor__lu_upper(lu));
-    tensor__all_or_none(list, 3);
+    tensor_t *list[3] = {p, tensor__lu_lower(lu), tensor__lu_upper(lu)};
+    tensor__tidy_n(th_, mark_, list, 3, __func__);
     r.p = list[0];
     r.l = list[1];
     r.u = list[2];
@@ -13108,11 +13092,11 @@ TENSOR_API tensor_linalg_svd_t (tensor_linalg_svd)(tensor_t *x, int full_matrice
     return r;
 }
 TENSOR_API tensor_svd_t (tensor_svd)(tensor_t *x) {
+    TENSOR__MARK
     tensor_linalg_svd_t d = (tensor_linalg_svd)(x, 0);
-    tensor_t *list[3] = {d.u, d.s, d.vh == TENSOR__POISON ? d.vh : (tensor_mT)(d.vh)};
+    tensor_t *list[3] = {d.u, d.s, tensor_mT(d.vh)};
     tensor_svd_t r;
-    (tensor_free)(d.vh);
-    tensor__all_or_none(list, 3);
+    tensor__tidy_n(th_, mark_, list, 3, __func__);
     r.u = list[0];
     r.s = list[1];
     r.v = list[2];
@@ -13181,39 +13165,34 @@ TENSOR_API tensor_t *(tensor_linalg_matrix_rank)(tensor_t *x, double rtol) {
 }
 TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     tensor_lstsq_t r = {TENSOR__POISON, TENSOR__POISON};
-    tensor__thread_t *th = tensor__self();
+    TENSOR__MARK
+    tensor__thread_t *th = th_;
     const char *op = "linalg_lstsq";
     if (!tensor__la_usable(th, op, "a", a, 0) || !tensor__la_usable(th, op, "b", b, 0)) { return r; }
     if (TENSOR__HIGH(a) != TENSOR__HIGH(b)) {
         tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t have not the same rows", op, a, b);
         return r;
     }
-    int64_t mark = th->top, m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
+    int64_t m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
     double eps = a->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
     tensor_qr_t f = (tensor_linalg_qr)(m < n ? tensor_mT(a) : a, NULL);
-    if (f.q == TENSOR__POISON) { tensor__tidy(th, mark, f.q); return r; }
-    tensor_t *d = tensor_abs(tensor_detach(tensor__diagonal(f.r))), *x = TENSOR__POISON;
+    tensor_t *d = tensor_abs(tensor_detach(tensor__diagonal(f.r))), *list[2], *x = f.r;
     if (tensor_numel(d)) {
         tensor_t *least = tensor_mul_scalar(tensor_amax_dim(d, -1, 1), eps * (double)(m > n ? m : n));
         if (tensor_item(tensor_to(tensor_any(tensor_le(d, least)), TENSOR_F32)) != 0) {
-            tensor__fail(th, TENSOR_ERR_LINALG, "%s: a %t has not full rank", op, a);
+            x = tensor__fail(th, TENSOR_ERR_LINALG, "%s: a %t has not full rank", op, a);
         }
     }
-    if (th->error.code) {
-        x = TENSOR__POISON;
-    } else if (m >= n) {
+    if (x != TENSOR__POISON && m >= n) {
         x = tensor_linalg_solve_triangular(f.r, tensor_matmul(tensor_mT(f.q), b), 1, 1, 0);
-    } else {
+    } else if (x != TENSOR__POISON) {
         x = tensor_matmul(f.q, tensor_linalg_solve_triangular(tensor_mT(f.r), b, 0, 1, 0));
     }
-    tensor_t *list[2];
     int64_t none = 0;
-    list[0] = tensor__tidy(th, mark, x);
-    if (x == TENSOR__POISON) { return r; }
-    mark = th->top;
-    list[1] = tensor__tidy(th, mark, m <= n ? (tensor_zeros_n)(&none, 1, (tensor_dtype_t)a->dtype) :
-        tensor_sum_dim(tensor_square(tensor_sub(tensor_matmul(a, x), b)), -2, 0));
-    tensor__all_or_none(list, 2);
+    list[0] = x;
+    list[1] = m <= n ? (tensor_zeros_n)(&none, 1, (tensor_dtype_t)a->dtype) :
+        tensor_sum_dim(tensor_square(tensor_sub(tensor_matmul(a, x), b)), -2, 0);
+    tensor__tidy_n(th, mark_, list, 2, __func__);
     r.solution = list[0];
     r.residuals = list[1];
     return r;

@@ -861,6 +861,9 @@ static void errors(void) {
                  "lu_unpack: pivots [3]");
     CHECK_POISON(tensor_linalg_lstsq(tensor_ones(3, 2), tensor_ones(3, 1)).solution, TENSOR_ERR_LINALG,
                  "linalg_lstsq: a [3,2] has not full rank");
+    tensor_raise(TENSOR_ERR_SHAPE, "an error that waits");      // stops nothing
+    CHECK(!tensor_is_poison(tensor_linalg_lstsq(R(3, 2), R(3, 1)).solution));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "an error that waits");
     CHECK_POISON(tensor_linalg_lstsq(flat, v).solution, TENSOR_ERR_SHAPE, "linalg_lstsq: b [3]");
     CHECK_POISON(tensor_linalg_lstsq(flat, R(3, 1)).residuals, TENSOR_ERR_SHAPE, "not the same rows");
     CHECK_POISON(tensor_linalg_matrix_exp(flat), TENSOR_ERR_SHAPE, "linalg_matrix_exp: x [2,3]");
