@@ -105,6 +105,92 @@ typedef struct tensor_layer_norm_args_t {
 TENSOR_API tensor_t *tensor_layer_norm_with(tensor_layer_norm_args_t a);
 TENSOR_API tensor_layer_norm_args_t tensor_layer_norm_defaults(void);
 
+typedef struct tensor_batch_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    tensor_t *running_mean TENSOR_INIT;
+    tensor_t *running_var TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT;
+    tensor_t *bias TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int training TENSOR_INIT;               // statistics of x; updates the running ones
+    double momentum TENSOR_INIT;            // weight of x in the update, default 0.1
+    double eps TENSOR_INIT;                 // default 1e-5
+} tensor_batch_norm_args_t;
+// (x - mean) / sqrt(var + eps) * weight + bias per channel: tensor_batch_norm(x, m, v, w, b, .training = 1).
+//   x             [N, C, ...] f32/f64/f16/bf16
+//   running_...   [C], changed in training (var unbiased); may be NULL then
+//   weight, bias  [C]; NULL = 1, 0.  For a half x these four may be f32
+//   -> new, shape of x;  grad through mean and variance in training
+//   errors  SHAPE (also: one value per channel in training), DTYPE
+TENSOR_API tensor_t *tensor_batch_norm_with(tensor_batch_norm_args_t a);
+TENSOR_API tensor_batch_norm_args_t tensor_batch_norm_defaults(void);
+
+typedef struct tensor_instance_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_t *running_mean TENSOR_INIT;
+    tensor_t *running_var TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT;
+    tensor_t *bias TENSOR_INIT;
+    int no_use_input_stats TENSOR_INIT;     // normalise by the running statistics
+    double momentum TENSOR_INIT;            // default 0.1
+    double eps TENSOR_INIT;                 // default 1e-5
+} tensor_instance_norm_args_t;
+// batch_norm of every item of the batch by itself.
+//   x       [N, C, ...], at least one dim behind C; the rest as batch_norm
+//   -> new, shape of x;  grad through mean and variance
+//   errors  SHAPE (also: one value per channel and item), DTYPE
+TENSOR_API tensor_t *tensor_instance_norm_with(tensor_instance_norm_args_t a);
+TENSOR_API tensor_instance_norm_args_t tensor_instance_norm_defaults(void);
+
+typedef struct tensor_group_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    int64_t groups TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT;
+    tensor_t *bias TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double eps TENSOR_INIT;                 // default 1e-5
+} tensor_group_norm_args_t;
+// The same over groups of channels of one item: tensor_group_norm(x, 8, w, b).
+//   x             [N, C, ...] f32/f64/f16/bf16, C a multiple of groups
+//   weight, bias  [C]; NULL = 1, 0
+//   -> new, shape of x;  grad through mean and variance;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_group_norm_with(tensor_group_norm_args_t a);
+TENSOR_API tensor_group_norm_args_t tensor_group_norm_defaults(void);
+
+typedef struct tensor_rms_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    int64_t normalized_dims TENSOR_INIT;    // how many trailing dims; default 1
+    tensor_t *weight TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double eps TENSOR_INIT;                 // 0 = the epsilon of x's dtype (f16, bf16: of f32)
+} tensor_rms_norm_args_t;
+// x / sqrt(mean of x^2 + eps) * weight over the last dims: tensor_rms_norm(x, 1, w).
+//   x       [..., D...] f32/f64/f16/bf16
+//   weight  [D...]; NULL = 1
+//   -> new, shape of x;  grad through the mean;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_rms_norm_with(tensor_rms_norm_args_t a);
+TENSOR_API tensor_rms_norm_args_t tensor_rms_norm_defaults(void);
+
+typedef struct tensor_local_response_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    int64_t size TENSOR_INIT;               // channels of a window
+    const void *surplus_ TENSOR_INIT;
+    double alpha TENSOR_INIT;               // default 1e-4
+    double beta TENSOR_INIT;                // default 0.75
+    double k TENSOR_INIT;                   // default 1
+} tensor_local_response_norm_args_t;
+// x / (k + alpha * mean of x^2 over size neighbouring channels)^beta.
+//   x       [N, C, ...] f32/f64/f16/bf16, at least 3 dims
+//   -> new, shape of x;  grad through the mean;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_local_response_norm_with(tensor_local_response_norm_args_t a);
+TENSOR_API tensor_local_response_norm_args_t tensor_local_response_norm_defaults(void);
+
 typedef struct tensor_conv2d_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
@@ -236,6 +322,11 @@ TENSOR_API tensor_scaled_dot_product_attention_args_t tensor_scaled_dot_product_
 // Behind the macros: the same functions, 0 standing for the default.
 TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a);
 TENSOR_API tensor_t *tensor__layer_norm(tensor_layer_norm_args_t a);
+TENSOR_API tensor_t *tensor__batch_norm(tensor_batch_norm_args_t a);
+TENSOR_API tensor_t *tensor__instance_norm(tensor_instance_norm_args_t a);
+TENSOR_API tensor_t *tensor__group_norm(tensor_group_norm_args_t a);
+TENSOR_API tensor_t *tensor__rms_norm(tensor_rms_norm_args_t a);
+TENSOR_API tensor_t *tensor__local_response_norm(tensor_local_response_norm_args_t a);
 TENSOR_API tensor_t *tensor__conv2d(tensor_conv2d_args_t a);
 TENSOR_API tensor_t *tensor__max_pool2d(tensor_max_pool2d_args_t a);
 TENSOR_API tensor_t *tensor__avg_pool2d(tensor_avg_pool2d_args_t a);
@@ -267,6 +358,12 @@ TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_prod
 #ifndef __cplusplus
 #define tensor_embedding(...) tensor__embedding(TENSOR_ARGS(tensor_embedding_args_t, __VA_ARGS__))
 #define tensor_layer_norm(...) tensor__layer_norm(TENSOR_ARGS(tensor_layer_norm_args_t, __VA_ARGS__))
+#define tensor_batch_norm(...) tensor__batch_norm(TENSOR_ARGS(tensor_batch_norm_args_t, __VA_ARGS__))
+#define tensor_instance_norm(...) tensor__instance_norm(TENSOR_ARGS(tensor_instance_norm_args_t, __VA_ARGS__))
+#define tensor_group_norm(...) tensor__group_norm(TENSOR_ARGS(tensor_group_norm_args_t, __VA_ARGS__))
+#define tensor_rms_norm(...) tensor__rms_norm(TENSOR_ARGS(tensor_rms_norm_args_t, __VA_ARGS__))
+#define tensor_local_response_norm(...)                                                                      \
+    tensor__local_response_norm(TENSOR_ARGS(tensor_local_response_norm_args_t, __VA_ARGS__))
 #define tensor_conv2d(...) tensor__conv2d(TENSOR_ARGS(tensor_conv2d_args_t, __VA_ARGS__))
 #define tensor_max_pool2d(...) tensor__max_pool2d(TENSOR_ARGS(tensor_max_pool2d_args_t, __VA_ARGS__))
 #define tensor_avg_pool2d(...) tensor__avg_pool2d(TENSOR_ARGS(tensor_avg_pool2d_args_t, __VA_ARGS__))
@@ -692,6 +789,60 @@ typedef struct nn_layer_norm_args_t {
 TENSOR_API nn_module_t *nn_layer_norm_with(nn_layer_norm_args_t a);
 TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void);
 
+// Batch norm over [N, C], [N, C, L] (1d), [N, C, H, W] (2d), [N, C, D, H, W] (3d).  weight [C] ones, bias [C]
+// zeros, buffers running_mean [C], running_var [C], num_batches_tracked [] i64, which training changes
+//   cumulative  running statistics are the mean over all batches (PyTorch: momentum None)
+//   -> module, y as x;  errors as above
+typedef struct nn_batch_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t channels TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double eps TENSOR_INIT, momentum TENSOR_INIT;   // 1e-5, 0.1
+    int cumulative TENSOR_INIT, no_affine TENSOR_INIT, no_track_running_stats TENSOR_INIT;
+} nn_batch_norm_args_t;
+TENSOR_API nn_module_t *nn_batch_norm1d_with(nn_batch_norm_args_t a);
+TENSOR_API nn_module_t *nn_batch_norm2d_with(nn_batch_norm_args_t a);
+TENSOR_API nn_module_t *nn_batch_norm3d_with(nn_batch_norm_args_t a);
+TENSOR_API nn_batch_norm_args_t nn_batch_norm_defaults(void);
+
+// Instance norm over the same shapes, also without N; parameters and buffers only if asked for.
+//   -> module, y as x;  errors as above
+typedef struct nn_instance_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t channels TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double eps TENSOR_INIT, momentum TENSOR_INIT;   // 1e-5, 0.1
+    int affine TENSOR_INIT, track_running_stats TENSOR_INIT;
+} nn_instance_norm_args_t;
+TENSOR_API nn_module_t *nn_instance_norm1d_with(nn_instance_norm_args_t a);
+TENSOR_API nn_module_t *nn_instance_norm2d_with(nn_instance_norm_args_t a);
+TENSOR_API nn_module_t *nn_instance_norm3d_with(nn_instance_norm_args_t a);
+TENSOR_API nn_instance_norm_args_t nn_instance_norm_defaults(void);
+
+// Group norm over [N, C, ...].  weight [C] ones, bias [C] zeros
+//   -> module, y as x;  errors as above
+typedef struct nn_group_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t groups TENSOR_INIT, channels TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double eps TENSOR_INIT;                 // 1e-5
+    int no_affine TENSOR_INIT;
+} nn_group_norm_args_t;
+TENSOR_API nn_module_t *nn_group_norm_with(nn_group_norm_args_t a);
+TENSOR_API nn_group_norm_args_t nn_group_norm_defaults(void);
+
+// x / sqrt(mean of x^2 + eps) * weight over the last dim.  weight [size] ones
+//   -> module, y as x;  errors as above
+typedef struct nn_rms_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t size TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double eps TENSOR_INIT;                 // 0 = the epsilon of x's dtype
+    int no_affine TENSOR_INIT;
+} nn_rms_norm_args_t;
+TENSOR_API nn_module_t *nn_rms_norm_with(nn_rms_norm_args_t a);
+TENSOR_API nn_rms_norm_args_t nn_rms_norm_defaults(void);
+
 // Rows of a table.  weight [count, size], standard normal
 //   padding_idx  row that starts as zeros and gets no gradient; row 0 is TENSOR_ZERO; in
 //                nn_embedding_with -1 = none
@@ -765,6 +916,14 @@ TENSOR_API nn_module_t *nn__conv2d(nn_conv2d_args_t a);
 TENSOR_API nn_module_t *nn__max_pool2d(nn_pool2d_args_t a);
 TENSOR_API nn_module_t *nn__avg_pool2d(nn_pool2d_args_t a);
 TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a);
+TENSOR_API nn_module_t *nn__batch_norm1d(nn_batch_norm_args_t a);
+TENSOR_API nn_module_t *nn__batch_norm2d(nn_batch_norm_args_t a);
+TENSOR_API nn_module_t *nn__batch_norm3d(nn_batch_norm_args_t a);
+TENSOR_API nn_module_t *nn__instance_norm1d(nn_instance_norm_args_t a);
+TENSOR_API nn_module_t *nn__instance_norm2d(nn_instance_norm_args_t a);
+TENSOR_API nn_module_t *nn__instance_norm3d(nn_instance_norm_args_t a);
+TENSOR_API nn_module_t *nn__group_norm(nn_group_norm_args_t a);
+TENSOR_API nn_module_t *nn__rms_norm(nn_rms_norm_args_t a);
 TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
 
 #ifndef __cplusplus
@@ -773,6 +932,14 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
 #define nn_max_pool2d(...) nn__max_pool2d(TENSOR_ARGS(nn_pool2d_args_t, __VA_ARGS__))
 #define nn_avg_pool2d(...) nn__avg_pool2d(TENSOR_ARGS(nn_pool2d_args_t, __VA_ARGS__))
 #define nn_layer_norm(...) nn__layer_norm(TENSOR_ARGS(nn_layer_norm_args_t, __VA_ARGS__))
+#define nn_batch_norm1d(...) nn__batch_norm1d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
+#define nn_batch_norm2d(...) nn__batch_norm2d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
+#define nn_batch_norm3d(...) nn__batch_norm3d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
+#define nn_instance_norm1d(...) nn__instance_norm1d(TENSOR_ARGS(nn_instance_norm_args_t, __VA_ARGS__))
+#define nn_instance_norm2d(...) nn__instance_norm2d(TENSOR_ARGS(nn_instance_norm_args_t, __VA_ARGS__))
+#define nn_instance_norm3d(...) nn__instance_norm3d(TENSOR_ARGS(nn_instance_norm_args_t, __VA_ARGS__))
+#define nn_group_norm(groups, ...) nn__group_norm(TENSOR_ARGS(nn_group_norm_args_t, groups, __VA_ARGS__))
+#define nn_rms_norm(...) nn__rms_norm(TENSOR_ARGS(nn_rms_norm_args_t, __VA_ARGS__))
 #define nn_embedding(count, ...) nn__embedding(TENSOR_ARGS(nn_embedding_args_t, count, __VA_ARGS__))
 #define NN_LIST(...)                                                                                         \
     ((nn_module_t *const[]){__VA_ARGS__}),                                                                   \
@@ -1228,6 +1395,33 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // tensor_conv2d_args_t. The members are those of C, 0 = PyTorch's default.
 // ------------------------------------------------------------------------------
 
+// Overload of an op with options: its name, then the other parameters as (type, name).
+#define NN__CPP_SET(T, name) a.name = name;
+#define NN__CPP1(op, A)                                                                                      \
+    inline tensor_t *tensor_##op(NN__CPP_P A, tensor_##op##_args_t a = tensor_##op##_args_t()) {             \
+        NN__CPP_SET A return tensor__##op(a);                                                                \
+    }
+#define NN__CPP2(op, A, B)                                                                                   \
+    inline tensor_t *tensor_##op(NN__CPP_P A, NN__CPP_P B,                                                   \
+                                 tensor_##op##_args_t a = tensor_##op##_args_t()) {                          \
+        NN__CPP_SET A NN__CPP_SET B return tensor__##op(a);                                                  \
+    }
+#define NN__CPP3(op, A, B, C)                                                                                \
+    inline tensor_t *tensor_##op(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C,                                      \
+                                 tensor_##op##_args_t a = tensor_##op##_args_t()) {                          \
+        NN__CPP_SET A NN__CPP_SET B NN__CPP_SET C return tensor__##op(a);                                    \
+    }
+#define NN__CPP_P(T, name) T name
+NN__CPP3(batch_norm, (tensor_t *, x), (tensor_t *, running_mean), (tensor_t *, running_var))
+NN__CPP1(instance_norm, (tensor_t *, x))
+NN__CPP2(group_norm, (tensor_t *, x), (int64_t, groups))
+NN__CPP2(rms_norm, (tensor_t *, x), (int64_t, normalized_dims))
+NN__CPP2(local_response_norm, (tensor_t *, x), (int64_t, size))
+#define tensor_batch_norm(...) tensor__at(TENSOR_HERE, (tensor_batch_norm)(__VA_ARGS__))
+#define tensor_instance_norm(...) tensor__at(TENSOR_HERE, (tensor_instance_norm)(__VA_ARGS__))
+#define tensor_group_norm(...) tensor__at(TENSOR_HERE, (tensor_group_norm)(__VA_ARGS__))
+#define tensor_rms_norm(...) tensor__at(TENSOR_HERE, (tensor_rms_norm)(__VA_ARGS__))
+#define tensor_local_response_norm(...) tensor__at(TENSOR_HERE, (tensor_local_response_norm)(__VA_ARGS__))
 inline tensor_t *tensor_embedding(tensor_t *index, tensor_t *weight,
         tensor_embedding_args_t a = tensor_embedding_args_t()) {
     a.index = index;
@@ -1368,6 +1562,20 @@ inline nn_module_t *nn_embedding(int64_t count, int64_t size, nn_embedding_args_
     a.size = size;
     return nn__embedding(a);
 }
+#define NN__CPP_MODULE1(op, args, A)                                                                         \
+    inline nn_module_t *nn_##op(NN__CPP_P A, args a = args()) { NN__CPP_SET A return nn__##op(a); }
+#define NN__CPP_MODULE2(op, args, A, B)                                                                      \
+    inline nn_module_t *nn_##op(NN__CPP_P A, NN__CPP_P B, args a = args()) {                                 \
+        NN__CPP_SET A NN__CPP_SET B return nn__##op(a);                                                      \
+    }
+NN__CPP_MODULE1(batch_norm1d, nn_batch_norm_args_t, (int64_t, channels))
+NN__CPP_MODULE1(batch_norm2d, nn_batch_norm_args_t, (int64_t, channels))
+NN__CPP_MODULE1(batch_norm3d, nn_batch_norm_args_t, (int64_t, channels))
+NN__CPP_MODULE1(instance_norm1d, nn_instance_norm_args_t, (int64_t, channels))
+NN__CPP_MODULE1(instance_norm2d, nn_instance_norm_args_t, (int64_t, channels))
+NN__CPP_MODULE1(instance_norm3d, nn_instance_norm_args_t, (int64_t, channels))
+NN__CPP_MODULE2(group_norm, nn_group_norm_args_t, (int64_t, groups), (int64_t, channels))
+NN__CPP_MODULE1(rms_norm, nn_rms_norm_args_t, (int64_t, size))
 inline tensor_t *nn_init_kaiming_uniform_(tensor_t *t, nn_kaiming_args_t a = nn_kaiming_args_t()) {
     a.t = t;
     return nn__init_kaiming_uniform_(a);
@@ -1439,6 +1647,14 @@ struct nn_sequential_pack {
 #define nn_max_pool2d(...) nn__stamp(TENSOR_HERE, (nn_max_pool2d)(__VA_ARGS__))
 #define nn_avg_pool2d(...) nn__stamp(TENSOR_HERE, (nn_avg_pool2d)(__VA_ARGS__))
 #define nn_layer_norm(...) nn__stamp(TENSOR_HERE, (nn_layer_norm)(__VA_ARGS__))
+#define nn_batch_norm1d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm1d)(__VA_ARGS__))
+#define nn_batch_norm2d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm2d)(__VA_ARGS__))
+#define nn_batch_norm3d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm3d)(__VA_ARGS__))
+#define nn_instance_norm1d(...) nn__stamp(TENSOR_HERE, (nn_instance_norm1d)(__VA_ARGS__))
+#define nn_instance_norm2d(...) nn__stamp(TENSOR_HERE, (nn_instance_norm2d)(__VA_ARGS__))
+#define nn_instance_norm3d(...) nn__stamp(TENSOR_HERE, (nn_instance_norm3d)(__VA_ARGS__))
+#define nn_group_norm(...) nn__stamp(TENSOR_HERE, (nn_group_norm)(__VA_ARGS__))
+#define nn_rms_norm(...) nn__stamp(TENSOR_HERE, (nn_rms_norm)(__VA_ARGS__))
 #define nn_embedding(...) nn__stamp(TENSOR_HERE, (nn_embedding)(__VA_ARGS__))
 #define nn_init_kaiming_uniform_(...) tensor__at(TENSOR_HERE, (nn_init_kaiming_uniform_)(__VA_ARGS__))
 #define nn_init_kaiming_normal_(...) tensor__at(TENSOR_HERE, (nn_init_kaiming_normal_)(__VA_ARGS__))
@@ -1470,7 +1686,9 @@ enum { NN__MODE = NN__GROUPS, NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPT
 // params.i of LOSS: which, reduction. f[0] is beta or delta. Order of NN_LOSSES. params.i of CROSS_ENTROPY:
 // reduction, ignore_index, whether input is log-probabilities (nll). f[0] smoothing. EMBEDDING: i[0] row
 // without gradient, -1 = none; i[1] zero it (the gradient of the gradient). LAYER_NORM: i[0] elements of a
-// row, f[0] eps. ATTENTION: i[0] causal, f[0] scale. DROPOUT: f[0] p; word i & 3 of block i >> 2 of the
+// row, i[1] 1 = no mean (rms), f[0] eps. BATCH_NORM, GROUP_NORM: i[0] groups (0 = batch norm), i[1] items,
+// i[2] channels, i[3] elements of a plane, f[0] eps. ATTENTION: i[0] causal, f[0] scale.
+// DROPOUT: f[0] p; word i & 3 of block i >> 2 of the
 // call's stream decides over element i.
 
 // Windows of a convolution or pool over planes [h, w], giving [oh, ow].
@@ -1524,9 +1742,12 @@ typedef struct nn__cpu_t {
     void (*max_unpool)(const void *grad, const int32_t *place, void *gx, int64_t n);
     void (*avg_pool)(void *x, void *y, const nn__window_t *g, int back);
     void (*layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean, void *rstd,
-                       int64_t rows, int64_t n, double eps);
+                       int64_t rows, int64_t n, double eps, int rms);
     void (*layer_norm_back)(const void *grad, const void *x, const void *w, const void *mean,
-                            const void *rstd, void *gx, void *gw, void *gb, int64_t rows, int64_t n);
+                            const void *rstd, void *gx, void *gw, void *gb, int64_t rows, int64_t n, int rms);
+    double (*deviation)(const void *g, const void *x, double mean, int64_t n);
+    void (*affine)(const void *g, const void *x, void *y, double a, double mean, double b, double c,
+                   int64_t n);
     void (*softmax_minus)(const void *x, const void *w, void *gx, double lse, double a, double b, int64_t n);
     double (*loss)(int which, const void *x, const void *t, const void *w, const void *q, void *y, int64_t n,
                    double p);
@@ -1556,6 +1777,7 @@ typedef struct nn__cpu_t {
     X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, "grad query key value y logsumexp", "dq, dk, dv from g, q, k, v, y, logsumexp") \
     X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "x", "mean of windows") \
     X(AVG_POOL2D_BACKWARD, avg_pool2d_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "grad", "g spread over windows") \
+    X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised channels, weight, bias; mean, 1 / deviation, variance") \
     X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "convolution of x, w, bias") \
     X(CONV2D_INPUT, conv2d_input, CONV, 2, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv_input, TENSOR__SA | TENSOR__SB, "grad weight", "gradient of the input from g, w") \
     X(CONV2D_WEIGHT, conv2d_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, "grad x", "gradient of the weight from g, x") \
@@ -1564,6 +1786,8 @@ typedef struct nn__cpu_t {
     X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, "x", "x or 0, scaled") \
     X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, "index weight", "rows of weight named by index") \
     X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, NULL, nn__grad_embedding_back, TENSOR__SB, "grad index", "rows of g added at index; i[2] rows") \
+    X(GROUP_NORM, group_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised groups, weight, bias; mean, 1 / deviation, variance") \
+    X(GROUP_NORM_BACKWARD, group_norm_backward, NORM, 5, 4, 3, nn__cpu_plane_norm_back, nn__scratch_plane_norm_back, NOGRAD, 0, "grad x mean rstd weight", "dx, dweight, dbias of batch_norm or group_norm from g, x, mean, 1 / deviation, weight") \
     X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised rows, weight, bias; mean, 1 / deviation") \
     X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, "grad x mean rstd weight", "dx, dweight, dbias from g, x, mean, 1 / deviation, weight") \
     X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, "x weight bias", "x wT + bias") \
@@ -1994,13 +2218,14 @@ TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
 // Two passes over a row for the statistics: one pass (E[x^2] - E[x]^2) cancels.
 // ------------------------------------------------------------------------------
 
+// rms: the mean counts as 0.
 TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean,
-                                  void *rstd, int64_t rows, int64_t n, double eps) {
+                                  void *rstd, int64_t rows, int64_t n, double eps, int rms) {
     const NN__R *p = (const NN__R *)x, *wp = (const NN__R *)w, *bp = (const NN__R *)b;
     NN__R *o = (NN__R *)y;
     int64_t r, i;
     for (r = 0; r < rows; r++, p += n, o += n) {
-        double m = NN__K(dot)(p, NULL, n) / (double)n, d;
+        double m = rms ? 0 : NN__K(dot)(p, NULL, n) / (double)n, d;
         V_F vm = V_SET(m), s = V_ZERO(), vr;
         for (i = 0; i < n; i += V_N) {
             V_F v = NN__K(cut)(V_SUB(NN__LOAD(p + i, n - i, 0), vm), n - i);
@@ -2022,7 +2247,7 @@ TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, v
 // gx of these rows; gw += g xhat and gb += g (both may be NULL).
 TENSOR__FN void NN__K(layer_norm_back)(const void *grad, const void *x, const void *w, const void *mean,
                                        const void *rstd, void *gx, void *gw, void *gb, int64_t rows,
-                                       int64_t n) {
+                                       int64_t n, int rms) {
     const NN__R *gp = (const NN__R *)grad, *p = (const NN__R *)x, *wp = (const NN__R *)w;
     NN__R *o = (NN__R *)gx, *ow = (NN__R *)gw, *ob = (NN__R *)gb;
     int64_t r, i;
@@ -2040,7 +2265,7 @@ TENSOR__FN void NN__K(layer_norm_back)(const void *grad, const void *x, const vo
             s = V_ADD(s, gv);
             t = V_FMA(gv, h, t);
         }
-        s = V_SET((double)V_HSUM(s) / (double)n);
+        s = rms ? V_ZERO() : V_SET((double)V_HSUM(s) / (double)n);
         t = V_SET((double)V_HSUM(t) / (double)n);
         for (i = 0; i < n; i += V_N) {
             V_F gv = NN__LOAD(gp + i, n - i, 0);
@@ -2048,6 +2273,32 @@ TENSOR__FN void NN__K(layer_norm_back)(const void *grad, const void *x, const vo
             if (wp) gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0));
             NN__K(put)(o + i, n - i, V_MUL(vr, V_SUB(V_SUB(gv, s), V_MUL(h, t))));
         }
+    }
+}
+
+// sum of g (x - mean); of (x - mean)^2 if g is NULL
+TENSOR__FN double NN__K(deviation)(const void *g, const void *x, double mean, int64_t n) {
+    const NN__R *gp = (const NN__R *)g, *p = (const NN__R *)x;
+    V_F s = V_ZERO(), vm = V_SET(mean);
+    int64_t i;
+    for (i = 0; i < n; i += V_N) {
+        V_F v = NN__K(cut)(V_SUB(NN__LOAD(p + i, n - i, 0), vm), n - i);
+        s = V_FMA(gp ? NN__LOAD(gp + i, n - i, 0) : v, v, s);
+    }
+    return (double)V_HSUM(s);
+}
+
+// y = a g + b (x - mean) + c; g may be NULL.
+TENSOR__FN void NN__K(affine)(const void *g, const void *x, void *y, double a, double mean, double b,
+                              double c, int64_t n) {
+    const NN__R *gp = (const NN__R *)g, *p = (const NN__R *)x;
+    NN__R *o = (NN__R *)y;
+    V_F va = V_SET(a), vm = V_SET(mean), vb = V_SET(b), vc = V_SET(c);
+    int64_t i;
+    for (i = 0; i < n; i += V_N) {
+        V_F v = V_FMA(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vb, vc);
+        if (gp) v = V_FMA(NN__LOAD(gp + i, n - i, 0), va, v);
+        NN__K(put)(o + i, n - i, v);
     }
 }
 
@@ -2320,7 +2571,8 @@ static const nn__update_fn NN__K(optim)[3] = {NN__K(sgd), NN__K(adam), NN__K(rms
 
 static const nn__cpu_t NN__K(cpu) = {
     NN__K(fill), NN__K(add), NN__K(scale), NN__K(dot), NN__K(lse), NN__K(col2im), NN__K(max_pool),
-    NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(softmax_minus),
+    NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
+    NN__K(affine), NN__K(softmax_minus),
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout)
 };
 
@@ -2841,7 +3093,7 @@ TENSOR__FN void nn__layer_norm_task(void *arg, int64_t task, int worker) {
     int64_t r = task * v->per;
     (void)worker;
     v->k->layer_norm(nn__at(&a[0], r * v->n), a[1].data, a[2].data, nn__at(&a[3], r * v->n), nn__at(&a[4], r),
-                     nn__at(&a[5], r), nn__min(v->per, v->rows - r), v->n, v->c->p->f[0]);
+                     nn__at(&a[5], r), nn__min(v->per, v->rows - r), v->n, v->c->p->f[0], (int)v->c->p->i[1]);
 }
 TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     nn__norm_t v;
@@ -2874,7 +3126,8 @@ TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
         v->k->fill(gw, 0, 2 * v->n);
     }
     v->k->layer_norm_back(nn__at(&a[0], r * v->n), nn__at(&a[1], r * v->n), a[4].data, nn__at(&a[2], r),
-                          nn__at(&a[3], r), nn__at(&a[5], r * v->n), gw, gb, end - r, v->n);
+                          nn__at(&a[3], r), nn__at(&a[5], r * v->n), gw, gb, end - r, v->n,
+                          (int)v->c->p->i[1]);
 }
 TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     nn__norm_t v;
@@ -2903,7 +3156,7 @@ TENSOR__FN tensor_t *nn__composed_layer_norm(tensor_t *const *in, const tensor_p
     dims[0] = x->numel / nn__max(p->i[0], 1);
     dims[1] = p->i[0];
     d = (tensor_reshape_n)(x, dims, 2);
-    d = (tensor_sub)(d, (tensor_mean_dim)(d, -1, 1));
+    if (!p->i[1]) d = (tensor_sub)(d, (tensor_mean_dim)(d, -1, 1));
     y = (tensor_add_scalar)((tensor_mean_dim)((tensor_square)(d), -1, 1), p->f[0]);
     y = (tensor_mul)(d, (tensor_rsqrt)(y));
     if (in[1]) y = (tensor_mul)(y, (tensor_reshape_n)(in[1], dims + 1, 1));
@@ -2948,18 +3201,20 @@ TENSOR_API tensor_layer_norm_args_t tensor_layer_norm_defaults(void) {
     a.eps = 1e-5;
     return a;
 }
-TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a) {
+TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, const char *op, int rms) {
     tensor__op_t o;
+    tensor__row_t shown = *nn__row(NN_OP_LAYER_NORM);
     tensor_t *in[3], *x = a->x;
     int64_t lead[TENSOR_MAX_DIMS], n = 1, k, i, first;
     in[0] = x;
     in[1] = a->weight;
     in[2] = a->bias;
-    if (nn__surplus("layer_norm", a->surplus_)) return TENSOR__(poison);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
+    if (nn__surplus(op, a->surplus_)) return TENSOR__(poison);
+    shown.name = op;
+    if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (a->normalized_dims < 1 || a->normalized_dims > x->ndim)
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "layer_norm: normalized_dims %d must be in 1..%i, the dims of x %t",
+                              "%s: normalized_dims %d must be in 1..%i, the dims of x %t", op,
                               a->normalized_dims, (int)x->ndim, x);
     first = x->ndim - a->normalized_dims;
     for (i = first; i < x->ndim; i++) n *= x->dims[i];
@@ -2968,7 +3223,7 @@ TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a) {
         for (i = 0; in[k] && same && i < in[k]->ndim; i++) same = in[k]->dims[i] == x->dims[first + i];
         if (!same)
             return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "layer_norm: %s %t must have the last %d dims of x %t",
+                                  "%s: %s %t must have the last %d dims of x %t", op,
                                   k == 1 ? "weight" : "bias", in[k], a->normalized_dims, x);
     }
     if (nn__is_half(x)) {
@@ -2976,12 +3231,13 @@ TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a) {
         wide.x = nn__wide(x);
         wide.weight = nn__wide(a->weight);
         wide.bias = nn__wide(a->bias);
-        return nn__narrow(nn__layer_norm_front(&wide), x);
+        return nn__narrow(nn__layer_norm_front(&wide, op, rms), x);
     }
     for (k = 0; k < 3; k++) in[k] = nn__contiguous(in[k]);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM), in, 3)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = n;
+    o.params.i[1] = rms;
     o.params.f[0] = a->eps;
     memcpy(lead, x->dims, (size_t)first * sizeof lead[0]);
     TENSOR__(result)(&o, x->dtype, x->dims, x->ndim);
@@ -2990,13 +3246,366 @@ TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a) {
     return TENSOR__(finish)(&o);
 }
 TENSOR_API tensor_t *tensor_layer_norm_with(tensor_layer_norm_args_t a) {
-    return tensor__at(a.site_, nn__layer_norm_front(&a));
+    return tensor__at(a.site_, nn__layer_norm_front(&a, "layer_norm", 0));
 }
 TENSOR_API tensor_t *tensor__layer_norm(tensor_layer_norm_args_t a) {
     a.normalized_dims = nn__or(a.normalized_dims, 1);
     a.eps = nn__or_f(a.eps, 1e-5);
     return tensor_layer_norm_with(a);
 }
+
+// ---- ops with options made of others
+
+// Opens such an op: begin for a row that is in no table. names: those of the inputs.
+TENSOR__FN int nn__inputs(tensor__op_t *o, tensor__row_t *row, const char *op, const char *names,
+                          int required, tensor_t *const *in, int nin) {
+    memset((void *)row, 0, sizeof *row);
+    row->name = op;
+    row->args = names;
+    row->nin = (int8_t)nin;
+    row->required = (int8_t)required;
+    return TENSOR__(begin)(o, row, in, nin);
+}
+
+// The public functions of one: args is its args struct, `set` fills its defaults in, `zero` resolves 0 and
+// TENSOR_ZERO; the body is nn__run_<op>(&a), whose temporaries go with the scope.
+#define NN__OPTIONS_OF(op, args, set, zero)                                                                  \
+    TENSOR_API args tensor_##op##_defaults(void) {                                                           \
+        args a;                                                                                              \
+        memset((void *)&a, 0, sizeof a);                                                                     \
+        set;                                                                                                 \
+        return a;                                                                                            \
+    }                                                                                                        \
+    TENSOR_API tensor_t *tensor_##op##_with(args a) {                                                        \
+        tensor_scope_t scope;                                                                                \
+        if (nn__surplus(#op, a.surplus_)) return tensor__at(a.site_, TENSOR__(poison));                      \
+        scope = TENSOR__(scope)(-1);                                                                         \
+        return tensor__at(a.site_, (tensor_scope_return)(scope, nn__run_##op(&a)));                          \
+    }                                                                                                        \
+    TENSOR_API tensor_t *tensor__##op(args a) {                                                              \
+        zero;                                                                                                \
+        return tensor_##op##_with(a);                                                                        \
+    }
+#define NN__OPTIONS(op, set, zero) NN__OPTIONS_OF(op, tensor_##op##_args_t, set, zero)
+
+TENSOR__FN tensor_t *nn__run_rms_norm(const tensor_rms_norm_args_t *a) {
+    tensor_layer_norm_args_t b = tensor_layer_norm_defaults();
+    b.x = a->x;
+    b.normalized_dims = a->normalized_dims;
+    b.weight = a->weight;
+    b.eps = a->eps;
+    // f16 and bf16: that of f32, in which they are computed
+    if (a->eps < 0)
+        b.eps = (tensor_dtype)(a->x) == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7;
+    return nn__layer_norm_front(&b, "rms_norm", 1);
+}
+NN__OPTIONS(rms_norm, a.normalized_dims = 1; a.eps = -1,
+            a.normalized_dims = nn__or(a.normalized_dims, 1); a.eps = nn__or_f(a.eps, -1))
+
+// ---- batch, group and instance norm: x as [items, channels, plane]. A statistic covers the planes of one
+// channel in all items (batch) or of the channels of a group in one item.
+
+typedef struct nn__plane_norm_t {
+    const tensor_call_t *c;
+    const nn__cpu_t *k;
+    int64_t rows, planes, per;   // statistics, planes of each
+    double *part;                // of each plane: sum of g, sum of g xhat
+} nn__plane_norm_t;
+
+TENSOR__FN void nn__plane_norm_plan(nn__plane_norm_t *v, const tensor_call_t *c) {
+    const int64_t *p = c->p->i;
+    v->c = c;
+    v->k = nn__cpu(c->arg[0].dtype);
+    v->rows = p[0] ? p[0] * p[1] : p[2];
+    v->planes = p[0] ? p[2] / p[0] : p[1];
+    v->per = nn__per(v->rows, 6 * v->planes * p[3]);
+    v->part = (double *)c->scratch;
+}
+// Number of plane j of statistic r in x; its channel is that modulo channels.
+TENSOR__FN int64_t nn__plane(const tensor_params_t *p, int64_t planes, int64_t r, int64_t j) {
+    return p->i[0] ? r * planes + j : j * p->i[2] + r;
+}
+TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
+    const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
+    const tensor_params_t *p = v->c->p;
+    const tensor_arg_t *a = v->c->arg;
+    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), n = p->i[3], j;
+    (void)worker;
+    for (; r < end; r++) {
+        double mean = 0, var = 0, rstd;
+        for (j = 0; j < v->planes; j++)
+            mean += v->k->dot(nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), NULL, n);
+        mean /= (double)(v->planes * n);
+        for (j = 0; j < v->planes; j++)
+            var += v->k->deviation(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, n);
+        var /= (double)(v->planes * n);
+        rstd = 1 / sqrt(var + p->f[0]);
+        for (j = 0; j < v->planes; j++) {
+            int64_t at = nn__plane(p, v->planes, r, j), c = at % p->i[2];
+            v->k->affine(NULL, nn__at(&a[0], at * n), nn__at(&a[3], at * n), 0, mean,
+                         a[1].data ? rstd * nn__value(a[1].data, a[1].dtype, c) : rstd,
+                         a[2].data ? nn__value(a[2].data, a[2].dtype, c) : 0, n);
+        }
+        nn__store(a[4].data, a[4].dtype, r, mean);
+        nn__store(a[5].data, a[5].dtype, r, rstd);
+        nn__store(a[6].data, a[6].dtype, r, var);
+    }
+}
+TENSOR__FN int nn__cpu_plane_norm(tensor_call_t *c) {
+    nn__plane_norm_t v;
+    nn__plane_norm_plan(&v, c);
+    nn__run(nn__ceil(v.rows, v.per), nn__plane_norm_task, &v);
+    return TENSOR_OK;
+}
+
+// dx = rstd (w g - mean of w g - xhat * mean of w g xhat)
+TENSOR__FN void nn__plane_norm_back_task(void *arg, int64_t task, int worker) {
+    const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
+    const tensor_params_t *p = v->c->p;
+    const tensor_arg_t *a = v->c->arg;
+    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), n = p->i[3], j;
+    (void)worker;
+    for (; r < end; r++) {
+        double mean = nn__value(a[2].data, a[2].dtype, r), rstd = nn__value(a[3].data, a[3].dtype, r), w = 1;
+        double s = 0, t = 0, count = (double)(v->planes * n);
+        for (j = 0; j < v->planes; j++) {
+            int64_t at = nn__plane(p, v->planes, r, j);
+            double *part = v->part + 2 * at;
+            part[0] = v->k->dot(nn__at(&a[0], at * n), NULL, n);
+            part[1] = v->k->deviation(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, n) * rstd;
+            if (a[4].data) w = nn__value(a[4].data, a[4].dtype, at % p->i[2]);
+            s += w * part[0];
+            t += w * part[1];
+        }
+        for (j = 0; j < v->planes; j++) {
+            int64_t at = nn__plane(p, v->planes, r, j);
+            if (a[4].data) w = nn__value(a[4].data, a[4].dtype, at % p->i[2]);
+            v->k->affine(nn__at(&a[0], at * n), nn__at(&a[1], at * n), nn__at(&a[5], at * n), rstd * w, mean,
+                         -rstd * rstd * t / count, -rstd * s / count, n);
+        }
+    }
+}
+TENSOR__FN uint64_t nn__scratch_plane_norm_back(const tensor_call_t *c) {
+    return (uint64_t)(c->p->i[1] * c->p->i[2]) * 2 * sizeof(double);
+}
+TENSOR__FN int nn__cpu_plane_norm_back(tensor_call_t *c) {
+    nn__plane_norm_t v;
+    int64_t i, k, channels = c->p->i[2];
+    nn__plane_norm_plan(&v, c);
+    nn__run(nn__ceil(v.rows, v.per), nn__plane_norm_back_task, &v);
+    for (k = 0; k < channels && c->arg[6].numel; k++) {
+        double w = 0, b = 0;
+        for (i = 0; i < c->p->i[1]; i++) {
+            b += v.part[2 * (i * channels + k)];
+            w += v.part[2 * (i * channels + k) + 1];
+        }
+        nn__store(c->arg[6].data, c->arg[6].dtype, k, w);
+        nn__store(c->arg[7].data, c->arg[7].dtype, k, b);
+    }
+    return TENSOR_OK;
+}
+
+TENSOR__FN tensor_t *nn__composed_plane_norm(tensor_t *const *in, const tensor_params_t *p) {
+    tensor_t *x = in[0], *d, *y;
+    int64_t dims[3], over[2];
+    dims[0] = p->i[0] ? p->i[0] * p->i[1] : p->i[1];
+    dims[1] = p->i[0] ? p->i[2] / p->i[0] : p->i[2];
+    dims[2] = p->i[3];
+    over[0] = p->i[0] ? 1 : 0;
+    over[1] = 2;
+    d = (tensor_reshape_n)(x, dims, 3);
+    d = (tensor_sub)(d, (tensor_mean_dims)(d, over, 2, 1));
+    y = (tensor_add_scalar)((tensor_mean_dims)((tensor_square)(d), over, 2, 1), p->f[0]);
+    y = (tensor_reshape_n)((tensor_mul)(d, (tensor_rsqrt)(y)), p->i + 1, 3);
+    if (in[1]) y = (tensor_mul)(y, (tensor_unsqueeze)(in[1], 1));
+    if (in[2]) y = (tensor_add)(y, (tensor_unsqueeze)(in[2], 1));
+    return (tensor_reshape_n)(y, x->dims, x->ndim);
+}
+
+TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
+    tensor__op_t o;
+    tensor_t *in[5], *r;
+    int64_t n = TENSOR__(grad_need)(g, 1) || TENSOR__(grad_need)(g, 2) ? g->p->i[2] : 0;
+    int k;
+    if (g->create) {
+        nn__grad_composed(g, nn__composed_plane_norm);
+        return;
+    }
+    in[0] = nn__contiguous(g->gy[0]);
+    in[1] = TENSOR__(grad_in)(g, 0);
+    in[2] = TENSOR__(grad_out)(g, 1);
+    in[3] = TENSOR__(grad_out)(g, 2);
+    in[4] = nn__saved(g, 1);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_GROUP_NORM_BACKWARD), in, 5)) return;
+    o.p = &o.params;
+    o.params = *g->p;
+    o.visible = 3;
+    TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim);
+    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
+    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
+    r = TENSOR__(finish)(&o);
+    for (k = 0; k < 3; k++)
+        if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
+}
+
+// x [N, C, ...] f32/f64; groups 0 = batch norm. stat, if not NULL, receives mean and variance.
+TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64_t groups, double eps,
+                                    tensor_t **stat) {
+    tensor__op_t o;
+    tensor_t *in[3], *y;
+    // A plane of one element: channels before items make planes of all items.
+    int64_t turned = !groups && x->ndim == 2, channels = x->dims[1], rows, k;
+    in[0] = nn__contiguous(turned ? (tensor_mT)(x) : x);
+    in[1] = nn__contiguous(w);
+    in[2] = nn__contiguous(b);
+    if (!TENSOR__(begin)(&o, nn__row(groups ? NN_OP_GROUP_NORM : NN_OP_BATCH_NORM), in, 3))
+        return TENSOR__(poison);
+    o.p = &o.params;
+    o.params.i[0] = groups;
+    o.params.i[1] = turned ? 1 : x->dims[0];
+    o.params.i[2] = channels;
+    o.params.i[3] = turned ? x->dims[0] : 1;
+    for (k = 2; k < x->ndim; k++) o.params.i[3] *= x->dims[k];
+    o.params.f[0] = eps;
+    o.visible = 4;
+    rows = groups ? groups * x->dims[0] : channels;
+    TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim);
+    for (k = 0; k < 3; k++) TENSOR__(result)(&o, x->dtype, &rows, 1);
+    y = TENSOR__(finish)(&o);
+    if (y->state != TENSOR__POISON_STATE && stat) {
+        stat[0] = o.out[1];
+        stat[1] = o.out[3];
+    }
+    return turned ? (tensor_mT)(y) : y;
+}
+
+// Whether a parameter of a norm (NULL passes) is a float [C], of x's dtype or f32; raises if not.
+TENSOR__FN int nn__per_channel(const tensor__op_t *o, int k, const tensor_t *x) {
+    const tensor_t *w = o->in[k];
+    char name[16];
+    if (!w) return 1;
+    if (w->dtype != x->dtype && !(nn__is_half(x) && w->dtype == TENSOR_F32))
+        (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", o->row->name,
+                             nn__arg_name(o->row, k, name), w, x);
+    else if (w->ndim != 1 || w->dims[0] != x->dims[1])
+        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t must have the %d channels of x %t",
+                             o->row->name, nn__arg_name(o->row, k, name), w, x->dims[1], x);
+    else
+        return 1;
+    return 0;
+}
+
+// instance: statistics per item. in: x, running_mean, running_var, weight, bias.
+TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int instance, int own,
+                                    double momentum, double eps) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *x = in[0], *stat[2], *w, *b, *y;
+    int64_t dims[TENSOR_MAX_DIMS], n = 1, k;
+    if (!nn__inputs(&o, &row, op, "x running_mean running_var weight bias", 1, in, 5) || !nn__floats(&o, 1))
+        return TENSOR__(poison);
+    if (x->ndim < 2 + instance)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be [N, C, ...] with at least %i dims",
+                              op, x, 2 + instance);
+    for (k = 1; k < 5; k++)
+        if (!nn__per_channel(&o, (int)k, x)) return TENSOR__(poison);
+    if (!in[1] != !in[2] || (!own && !in[1]))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t needs running_mean and running_var%s", op, x,
+                              own ? ", or neither" : "");
+    for (k = instance ? 2 : 0; k < x->ndim; k++) n *= k == 1 ? 1 : x->dims[k];
+    w = nn__wide(in[3]);
+    b = nn__wide(in[4]);
+    if (!own) {   // y = x k + (b - mean k)
+        y = (tensor_rsqrt)((tensor_add_scalar)(nn__wide(in[2]), eps));
+        if (w) y = (tensor_mul)(y, w);
+        w = (tensor_neg)((tensor_mul)(nn__wide(in[1]), y));
+        if (b) w = (tensor_add)(w, b);
+        for (k = 0; k < x->ndim; k++) dims[k] = k == 1 ? x->dims[1] : 1;
+        y = (tensor_mul)(nn__wide(x), (tensor_reshape_n)(y, dims, x->ndim));
+        return nn__narrow((tensor_add)(y, (tensor_reshape_n)(w, dims, x->ndim)), x);
+    }
+    if (n == 1)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0",
+                              op, x);
+    stat[0] = NULL;
+    y = nn__plane_norm(nn__wide(x), w, b, instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
+    if (in[1] && stat[0]) {
+        tensor_scope_t scope = TENSOR__(scope)(0);
+        double share[2];
+        share[0] = momentum;
+        share[1] = momentum * (double)n / (double)(n - 1);
+        for (k = 0; k < 2; k++) {
+            tensor_t *s = stat[k], *r = in[1 + k];
+            if (instance) s = (tensor_mean_dim)((tensor_reshape_n)(s, x->dims, 2), 0, 0);
+            s = (tensor_mul_scalar)(s, share[k]);
+            s = (tensor_add)((tensor_mul_scalar)(nn__wide(r), 1 - momentum), s);
+            if ((tensor_is_poison)((tensor_copy_)(r, s))) y = TENSOR__(poison);
+        }
+        (tensor_scope_end)(scope);
+    }
+    return nn__narrow(y, x);
+}
+TENSOR__FN tensor_t *nn__run_batch_norm(const tensor_batch_norm_args_t *a) {
+    tensor_t *const in[5] = {a->x, a->running_mean, a->running_var, a->weight, a->bias};
+    return nn__batch_norm("batch_norm", in, 0, a->training, a->momentum, a->eps);
+}
+NN__OPTIONS(batch_norm, a.momentum = 0.1; a.eps = 1e-5,
+            a.momentum = nn__or_f(a.momentum, 0.1); a.eps = nn__or_f(a.eps, 1e-5))
+
+TENSOR__FN tensor_t *nn__run_instance_norm(const tensor_instance_norm_args_t *a) {
+    tensor_t *const in[5] = {a->x, a->running_mean, a->running_var, a->weight, a->bias};
+    return nn__batch_norm("instance_norm", in, 1, !a->no_use_input_stats, a->momentum, a->eps);
+}
+NN__OPTIONS(instance_norm, a.momentum = 0.1; a.eps = 1e-5,
+            a.momentum = nn__or_f(a.momentum, 0.1); a.eps = nn__or_f(a.eps, 1e-5))
+
+TENSOR__FN tensor_t *nn__run_group_norm(const tensor_group_norm_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *const in[3] = {a->x, a->weight, a->bias};
+    tensor_t *x = a->x;
+    if (!nn__inputs(&o, &row, "group_norm", "x weight bias", 1, in, 3) || !nn__floats(&o, 1))
+        return TENSOR__(poison);
+    if (x->ndim < 2)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x);
+    if (a->groups < 1 || x->dims[1] % a->groups != 0)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "group_norm: the channels of x %t must be a multiple of groups %d", x,
+                              a->groups);
+    if (!nn__per_channel(&o, 1, x) || !nn__per_channel(&o, 2, x)) return TENSOR__(poison);
+    return nn__narrow(
+        nn__plane_norm(nn__wide(x), nn__wide(a->weight), nn__wide(a->bias), a->groups, a->eps, NULL), x);
+}
+NN__OPTIONS(group_norm, a.eps = 1e-5, a.eps = nn__or_f(a.eps, 1e-5))
+
+TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_norm_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *x = a->x, *s, *sum = NULL, *list[3];
+    int64_t dims[TENSOR_MAX_DIMS], k;
+    if (!nn__inputs(&o, &row, "local_response_norm", "x", 1, &x, 1) || !nn__floats(&o, 1))
+        return TENSOR__(poison);
+    if (x->ndim < 3 || a->size < 1)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "local_response_norm: x %t must be [N, C, d...] and size %d at least 1", x,
+                              a->size);
+    x = nn__wide(x);
+    memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
+    dims[1] = a->size / 2;
+    list[0] = (tensor_zeros_n)(dims, x->ndim, (tensor_dtype_t)x->dtype);
+    list[1] = (tensor_square)(x);
+    dims[1] = (a->size - 1) / 2;
+    list[2] = (tensor_zeros_n)(dims, x->ndim, (tensor_dtype_t)x->dtype);
+    s = (tensor_cat_n)(list, 3, 1);
+    for (k = 0; k < a->size; k++) {
+        tensor_t *part = (tensor_narrow)(s, 1, k, x->dims[1]);
+        sum = sum ? (tensor_add)(sum, part) : part;
+    }
+    s = (tensor_add_scalar)((tensor_mul_scalar)(sum, a->alpha / (double)a->size), a->k);
+    return nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, a->beta)), a->x);
+}
+NN__OPTIONS(local_response_norm, a.alpha = 1e-4; a.beta = 0.75; a.k = 1,
+            a.alpha = nn__or_f(a.alpha, 1e-4); a.beta = nn__or_f(a.beta, 0.75); a.k = nn__or_f(a.k, 1))
 
 // ---- conv2d: y = W columns per image and group, the columns in blocks of whole output rows that stay in L2
 
@@ -5741,12 +6350,20 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
 typedef struct nn__layer_t {
     nn_module_t base;
     int64_t i[10];
-    double f[2];
+    double f[3];
 } nn__layer_t;
 
 // The tensor of slot k, NULL if the layer has fewer.
 TENSOR__FN tensor_t *nn__tensor(const nn_module_t *m, int k) {
     return k < m->impl->nslots ? m->impl->slot[k].tensor : NULL;
+}
+
+// The tensor of that name, NULL if the layer has none.
+TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
+    int k;
+    for (k = 0; k < m->impl->nslots; k++)
+        if (strcmp(m->impl->slot[k].name, name) == 0) return m->impl->slot[k].tensor;
+    return NULL;
 }
 
 // i: in, out, no_bias
@@ -5871,6 +6488,92 @@ TENSOR__FN void nn__describe_layer_norm(nn_module_t *m, nn__text_t *t) {
     if (!l->i[1] && l->i[2]) nn__put(t, ", bias=False");
 }
 
+// i: channels, fewest dims, most dims, instance, cumulative; f: eps, momentum
+TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const char *op = l->i[3] ? "instance_norm" : "batch_norm";
+    tensor_t *in[5], *batches = nn__called(m, "num_batches_tracked"), *y;
+    tensor_scope_t scope;
+    double momentum = l->f[1];
+    int own, single = 0;
+    if (x && !(tensor_is_poison)(x)) {
+        single = l->i[3] && x->ndim == l->i[1];
+        if (x->ndim < l->i[1] || x->ndim > l->i[2] || x->dims[!single] != l->i[0])
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %d%s dims and %d channels", op, x, l->i[2],
+                            l->i[1] == l->i[2] ? "" : " (or one less)", l->i[0]);
+    }
+    in[1] = nn__called(m, "running_mean");
+    in[2] = nn__called(m, "running_var");
+    in[3] = nn__called(m, "weight");
+    in[4] = nn__called(m, "bias");
+    own = m->training || !in[1];
+    if (m->training && batches && l->i[4]) momentum = 1 / (double)((tensor_item_i64)(batches) + 1);
+    scope = TENSOR__(scope)(-1);
+    in[0] = single ? (tensor_unsqueeze)(x, 0) : x;
+    y = nn__batch_norm(op, in, l->i[3] != 0, own, momentum, l->f[0]);
+    y = (tensor_scope_return)(scope, single ? (tensor_squeeze)(y, 0) : y);
+    if (m->training && batches && !l->i[3] && !(tensor_is_poison)(y)) (tensor_add_scalar_)(batches, 1);
+    return y;
+}
+
+TENSOR__FN void nn__describe_batch_norm(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__put_i64(t, l->i[0]);
+    nn__put(t, ", eps=");
+    nn__put_real(t, l->f[0]);
+    nn__put(t, ", momentum=");
+    if (l->i[4]) nn__put(t, "None");
+    else nn__put_real(t, l->f[1]);
+    nn__put(t, nn__called(m, "weight") ? ", affine=True" : ", affine=False");
+    nn__put(t, nn__called(m, "running_mean") ? ", track_running_stats=True" : ", track_running_stats=False");
+}
+
+// i: groups, channels; f: eps
+TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    tensor_group_norm_args_t a = tensor_group_norm_defaults();
+    if (x && !(tensor_is_poison)(x) && (x->ndim < 2 || x->dims[1] != l->i[1]))
+        return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, %d, ...]", x, l->i[1]);
+    a.x = x;
+    a.groups = l->i[0];
+    a.weight = nn__tensor(m, 0);
+    a.bias = nn__tensor(m, 1);
+    a.eps = l->f[0];
+    return (tensor_group_norm_with)(a);
+}
+
+TENSOR__FN void nn__describe_group_norm(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__put_i64(t, l->i[0]);
+    nn__put(t, ", ");
+    nn__put_i64(t, l->i[1]);
+    nn__put(t, ", eps=");
+    nn__put_real(t, l->f[0]);
+    nn__put(t, nn__tensor(m, 0) ? ", affine=True" : ", affine=False");
+}
+
+// i: size; f: eps, < 0 = that of the dtype
+TENSOR__FN tensor_t *nn__forward_rms_norm(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    tensor_rms_norm_args_t a = tensor_rms_norm_defaults();
+    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0]))
+        return NN__FAIL(TENSOR_ERR_SHAPE, "rms_norm: x %t must end in a dim of %d", x, l->i[0]);
+    a.x = x;
+    a.weight = nn__tensor(m, 0);
+    a.eps = l->f[0];
+    return (tensor_rms_norm_with)(a);
+}
+
+TENSOR__FN void nn__describe_rms_norm(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__put(t, "(");
+    nn__put_i64(t, l->i[0]);
+    nn__put(t, ",), eps=");
+    if (l->f[0] < 0) nn__put(t, "None");
+    else nn__put_real(t, l->f[0]);
+    nn__put(t, nn__tensor(m, 0) ? ", elementwise_affine=True" : ", elementwise_affine=False");
+}
+
 // i: count, size, padding row or -1
 TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
@@ -5975,6 +6678,10 @@ enum {
     NN__MAX_POOL2D_KIND,
     NN__AVG_POOL2D_KIND,
     NN__LAYER_NORM_KIND,
+    NN__BATCH_NORM_KIND,      // 1d, 2d, 3d
+    NN__INSTANCE_NORM_KIND = NN__BATCH_NORM_KIND + 3,
+    NN__GROUP_NORM_KIND = NN__INSTANCE_NORM_KIND + 3,
+    NN__RMS_NORM_KIND,
     NN__EMBEDDING_KIND,
     NN__DROPOUT_KIND,
     NN__FLATTEN_KIND,
@@ -6032,6 +6739,14 @@ static const nn__kind_t nn__kinds[NN__KINDS] = {
     {"MaxPool2d", nn__forward_max_pool2d, nn__describe_pool2d, 0},
     {"AvgPool2d", nn__forward_avg_pool2d, nn__describe_pool2d, 0},
     {"LayerNorm", nn__forward_layer_norm, nn__describe_layer_norm, 0},
+    {"BatchNorm1d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
+    {"BatchNorm2d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
+    {"BatchNorm3d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
+    {"InstanceNorm1d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
+    {"InstanceNorm2d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
+    {"InstanceNorm3d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
+    {"GroupNorm", nn__forward_group_norm, nn__describe_group_norm, 0},
+    {"RMSNorm", nn__forward_rms_norm, nn__describe_rms_norm, 0},
     {"Embedding", nn__forward_embedding, nn__describe_embedding, 0},
     {"Dropout", nn__forward_dropout, nn__describe_dropout, 0},
     {"Flatten", nn__forward_flatten, NULL, 0},
@@ -6316,6 +7031,105 @@ TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a) {
     a.eps = nn__option_f64(a.eps, 1e-5);
     return nn_layer_norm_with(a);
 }
+
+// The public functions of a layer: its args struct, what its defaults set, what 0 and TENSOR_ZERO stand for;
+// the body is `make`. Several layers may share NN__LAYER_DEFAULTS.
+#define NN__LAYER_DEFAULTS(name, args, set)                                                                  \
+    TENSOR_API args nn_##name##_defaults(void) {                                                             \
+        args a;                                                                                              \
+        memset((void *)&a, 0, sizeof a);                                                                     \
+        set;                                                                                                 \
+        return a;                                                                                            \
+    }
+#define NN__LAYER(name, args, zero, make)                                                                    \
+    TENSOR_API nn_module_t *nn_##name##_with(args a) { return make; }                                        \
+    TENSOR_API nn_module_t *nn__##name(args a) {                                                             \
+        zero;                                                                                                \
+        return nn_##name##_with(a);                                                                          \
+    }
+
+// Registers a buffer [n] (n < 0: 0-d) of one value.
+TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, double value,
+                               tensor_dtype_t dtype) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    if (l->base.code == TENSOR_OK) (nn_buffer)(&l->base, name, (tensor_full_n)(&n, n >= 0, value, dtype));
+    (tensor_scope_end)(scope);
+}
+
+// instance: with N the dims are one more.
+TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance, int nd) {
+    const char *op = instance ? "instance_norm" : "batch_norm";
+    nn__layer_t *l;
+    if (a.channels < 1) return nn__refuse(a.site_, op, "channels must be > 0", a.channels);
+    l = nn__make((instance ? NN__INSTANCE_NORM_KIND : NN__BATCH_NORM_KIND) + nd - 1);
+    if (!l) return nn__done(l, a.site_);
+    l->i[0] = a.channels;
+    l->i[1] = instance || nd == 1 ? nd + 1 : nd + 2;
+    l->i[2] = nd + 2;
+    l->i[3] = instance;
+    l->i[4] = a.cumulative != 0;
+    l->f[0] = a.eps;
+    l->f[1] = a.momentum;
+    if (!a.no_affine) nn__add_parameter(l, "weight", &a.channels, 1, NN__ONES, 0);
+    if (!a.no_affine) nn__add_parameter(l, "bias", &a.channels, 1, NN__ZEROS, 0);
+    if (a.no_track_running_stats) return nn__done(l, a.site_);
+    nn__add_buffer(l, "running_mean", a.channels, 0, TENSOR_F32);
+    nn__add_buffer(l, "running_var", a.channels, 1, TENSOR_F32);
+    nn__add_buffer(l, "num_batches_tracked", -1, 0, TENSOR_I64);
+    return nn__done(l, a.site_);
+}
+#define NN__NORM_ZERO                                                                                        \
+    a.eps = nn__option_f64(a.eps, 1e-5);                                                                     \
+    a.momentum = nn__option_f64(a.momentum, 0.1)
+NN__LAYER_DEFAULTS(batch_norm, nn_batch_norm_args_t, NN__NORM_ZERO)
+NN__LAYER(batch_norm1d, nn_batch_norm_args_t, NN__NORM_ZERO, nn__make_batch_norm(a, 0, 1))
+NN__LAYER(batch_norm2d, nn_batch_norm_args_t, NN__NORM_ZERO, nn__make_batch_norm(a, 0, 2))
+NN__LAYER(batch_norm3d, nn_batch_norm_args_t, NN__NORM_ZERO, nn__make_batch_norm(a, 0, 3))
+
+TENSOR__FN nn_module_t *nn__make_instance_norm(nn_instance_norm_args_t a, int nd) {
+    nn_batch_norm_args_t b = nn_batch_norm_defaults();
+    b.site_ = a.site_;
+    b.channels = a.channels;
+    b.eps = a.eps;
+    b.momentum = a.momentum;
+    b.no_affine = !a.affine;
+    b.no_track_running_stats = !a.track_running_stats;
+    return nn__make_batch_norm(b, 1, nd);
+}
+NN__LAYER_DEFAULTS(instance_norm, nn_instance_norm_args_t, NN__NORM_ZERO)
+NN__LAYER(instance_norm1d, nn_instance_norm_args_t, NN__NORM_ZERO, nn__make_instance_norm(a, 1))
+NN__LAYER(instance_norm2d, nn_instance_norm_args_t, NN__NORM_ZERO, nn__make_instance_norm(a, 2))
+NN__LAYER(instance_norm3d, nn_instance_norm_args_t, NN__NORM_ZERO, nn__make_instance_norm(a, 3))
+
+TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
+    nn__layer_t *l;
+    if (a.groups < 1) return nn__refuse(a.site_, "group_norm", "groups must be > 0", a.groups);
+    if (a.channels < 1 || a.channels % a.groups != 0)
+        return nn__refuse(a.site_, "group_norm", "channels must be a multiple of groups", a.channels);
+    l = nn__make(NN__GROUP_NORM_KIND);
+    if (!l) return nn__done(l, a.site_);
+    l->i[0] = a.groups;
+    l->i[1] = a.channels;
+    l->f[0] = a.eps;
+    if (!a.no_affine) nn__add_parameter(l, "weight", &a.channels, 1, NN__ONES, 0);
+    if (!a.no_affine) nn__add_parameter(l, "bias", &a.channels, 1, NN__ZEROS, 0);
+    return nn__done(l, a.site_);
+}
+NN__LAYER_DEFAULTS(group_norm, nn_group_norm_args_t, a.eps = 1e-5)
+NN__LAYER(group_norm, nn_group_norm_args_t, a.eps = nn__option_f64(a.eps, 1e-5), nn__make_group_norm(a))
+
+TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
+    nn__layer_t *l;
+    if (a.size < 1) return nn__refuse(a.site_, "rms_norm", "size must be > 0", a.size);
+    l = nn__make(NN__RMS_NORM_KIND);
+    if (!l) return nn__done(l, a.site_);
+    l->i[0] = a.size;
+    l->f[0] = a.eps;
+    if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
+    return nn__done(l, a.site_);
+}
+NN__LAYER_DEFAULTS(rms_norm, nn_rms_norm_args_t, a.eps = -1)
+NN__LAYER(rms_norm, nn_rms_norm_args_t, a.eps = nn__option_f64(a.eps, -1), nn__make_rms_norm(a))
 
 TENSOR_API nn_embedding_args_t nn_embedding_defaults(void) {
     nn_embedding_args_t a;

@@ -1,0 +1,259 @@
+// sequence.c - norms, losses, attention, recurrent nets and embedding bags against numbers from PyTorch 2.15
+//
+// Inputs are X(seed, dims): sin(1.3 i + seed), f64. An output is compared through one number, probe(y) = sum of
+// y[i] cos(0.9 i); a gradient likewise, as probe(d probe(y) / d x). The literals are PyTorch's, in f64.
+#include "test.h"
+
+static tensor_t *X(double seed, int64_t a, int64_t b, int64_t c, int64_t d) {
+    int64_t dims[4], i;
+    int n = 0;
+    tensor_t *x;
+    double *p;
+    dims[0] = a, dims[1] = b, dims[2] = c, dims[3] = d;
+    while (n < 4 && dims[n])
+        n++;
+    x = tensor_empty_n(dims, n, TENSOR_F64);
+    p = (double *)tensor_data_mut(x);
+    for (i = 0; i < tensor_numel(x); i++)
+        p[i] = sin(1.3 * (double)i + seed);
+    return tensor_requires_grad_(x, 1);
+}
+
+// The weights of probe, in the shape of y.
+static tensor_t *waves(tensor_t *y) {
+    tensor_t *w = tensor_empty_like(tensor_to(tensor_detach(y), TENSOR_F64));
+    double *p = (double *)tensor_data_mut(w);
+    int64_t i;
+    for (i = 0; i < tensor_numel(w); i++)
+        p[i] = cos(0.9 * (double)i);
+    return w;
+}
+static double probe(tensor_t *y) {
+    return tensor_item(tensor_sum(tensor_mul(waves(y), tensor_to(y, TENSOR_F64))));
+}
+static double dprobe(tensor_t *y, tensor_t *x) {
+    tensor_t *loss = tensor_sum(tensor_mul(waves(y), y)), *g;
+    if (tensor_autograd_grad(&loss, 1, NULL, &x, 1, &g, TENSOR_RETAIN_GRAPH)) return NAN;
+    return probe(g);
+}
+static tensor_t *labels(const int64_t *v, int64_t n) {
+    return tensor_from_n(v, TENSOR_I64, &n, 1);
+}
+
+typedef tensor_t *(*fn_t)(tensor_t *const *in, int n, void *user);
+// Both gradchecks of f over in[0..n-1].
+static void grads(fn_t f, tensor_t *const *in, int n) {
+    CHECK_MSG(tensor_gradcheck(f, NULL, in, n, 1e-6, 1e-5, 1e-3) == 0, "%s", tensor_error_text());
+    CHECK_MSG(tensor_gradgradcheck(f, NULL, in, n, 1e-6, 1e-5, 1e-3) == 0, "%s", tensor_error_text());
+    tensor_clear_error();
+}
+
+static void batch_norm_values(void) {
+    tensor_t *x = X(0.1, 4, 3, 5, 0), *x2 = X(0.1, 6, 3, 0, 0), *w = X(0.5, 3, 0, 0, 0),
+             *b = X(0.9, 3, 0, 0, 0);
+    tensor_t *rm = tensor_detach(X(2, 3, 0, 0, 0)), *rv = tensor_square(tensor_detach(X(3, 3, 0, 0, 0)));
+    tensor_t *e = tensor_batch_norm(x, rm, rv, w, b), *y, *y2;
+    CHECK_NEAR(probe(e), 25.6046898472234, 1e-10);
+    CHECK_NEAR(dprobe(e, x), 46.2974227699685, 1e-10);
+    y = tensor_batch_norm(x, rm, rv, w, b, .training = 1);
+    y2 = tensor_batch_norm(x2, rm, rv, w, NULL, .training = 1, .momentum = 0.3, .eps = 0.01);
+    CHECK_NEAR(probe(y), 5.16055481934739, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 15.6456587148672, 1e-10);
+    CHECK_NEAR(dprobe(y, w), 12.2067884123195, 1e-10);
+    CHECK_NEAR(dprobe(y, b), -4.23989618505468, 1e-10);
+    CHECK_NEAR(probe(y2), 1.59588249374577, 1e-10);
+    CHECK_NEAR(dprobe(y2, x2), 5.24868439630165, 1e-10);
+    CHECK_NEAR(dprobe(y2, w), 3.83768207583464, 1e-10);
+    CHECK_NEAR(probe(rm), 0.695751621703019, 1e-10);
+    CHECK_NEAR(probe(rv), 0.587751267798915, 1e-10);
+}
+
+static void other_norm_values(void) {
+    tensor_t *x = X(0.3, 2, 6, 4, 0), *w = X(0.5, 6, 0, 0, 0), *b = X(0.9, 6, 0, 0, 0),
+             *v = X(0.2, 4, 0, 0, 0);
+    tensor_t *g = tensor_group_norm(x, 3, w, b), *g1 = tensor_group_norm(x, 6), *i, *r, *l;
+    tensor_t *rm = tensor_detach(X(2, 6, 0, 0, 0)), *rv = tensor_square(tensor_detach(X(3, 6, 0, 0, 0)));
+    i = tensor_instance_norm(x, .running_mean = rm, .running_var = rv, .weight = w, .bias = b,
+                             .momentum = 0.2);
+    r = tensor_rms_norm(x, 1, v);
+    l = tensor_local_response_norm(x, 3, .alpha = 0.5, .k = 2);
+    CHECK_NEAR(probe(g), 0.855024867626309, 1e-10);
+    CHECK_NEAR(dprobe(g, x), 1.76309638175308, 1e-10);
+    CHECK_NEAR(dprobe(g, w), 0.801680042125764, 1e-10);
+    CHECK_NEAR(dprobe(g, b), -0.359464651346776, 1e-10);
+    CHECK_NEAR(probe(g1), 0.639315090650043, 1e-10);
+    CHECK_NEAR(probe(i), 0.824806564147396, 1e-10);
+    CHECK_NEAR(dprobe(i, x), 2.50374739512471, 1e-10);
+    CHECK_NEAR(probe(rm), 0.518753631002383, 1e-10);
+    CHECK_NEAR(probe(rv), -0.607460042120259, 1e-10);
+    CHECK_NEAR(probe(tensor_instance_norm(x, .running_mean = rm, .running_var = rv, .no_use_input_stats = 1)),
+               3.19205875327573, 1e-10);
+    CHECK_NEAR(probe(r), -0.509614810029815, 1e-10);
+    CHECK_NEAR(dprobe(r, x), 2.82642648332252, 1e-10);
+    CHECK_NEAR(dprobe(r, v), -0.25801649010408, 1e-10);
+    CHECK_NEAR(probe(tensor_rms_norm(x, 2, NULL, .eps = 0.1)), 0.555907041494187, 1e-10);
+    CHECK_NEAR(probe(l), 0.246280129517424, 1e-10);
+    CHECK_NEAR(dprobe(l, x), 12.9471715244477, 1e-10);
+    CHECK_NEAR(probe(tensor_local_response_norm(x, 4)), 0.434994099361687, 1e-10);
+}
+
+static tensor_t *f_batch(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_batch_norm(in[0], NULL, NULL, in[1], in[2], .training = 1);
+}
+static tensor_t *f_group(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_group_norm(in[0], 2, in[1], in[2]);
+}
+static tensor_t *f_rms(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_rms_norm(in[0], 1, in[1]);
+}
+static tensor_t *f_lrn(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_local_response_norm(in[0], 2, .alpha = 1);
+}
+static void norm_gradients(void) {
+    tensor_t *in[3] = {X(0.1, 3, 4, 2, 0), X(0.5, 4, 0, 0, 0), X(0.9, 4, 0, 0, 0)};
+    tensor_t *last[2] = {X(0.1, 3, 4, 0, 0), X(0.5, 4, 0, 0, 0)};
+    grads(f_batch, in, 3);
+    grads(f_group, in, 3);
+    grads(f_rms, last, 2);
+    grads(f_lrn, in, 1);
+    in[0] = X(0.1, 5, 4, 0, 0);
+    grads(f_batch, in, 3);
+}
+
+// Strided x, halves, large planes at 1 and 4 threads.
+static void norm_layouts(void) {
+    tensor_t *x = tensor_to(tensor_detach(X(0.1, 6, 8, 40, 30)), TENSOR_F32), *p = tensor_transpose(x, 0, 1),
+             *y;
+    tensor_t *rm = tensor_zeros(8), *rv = tensor_ones(8), *w = tensor_ones(8), *h, *g;
+    uint64_t hash[2];
+    int k, dt;
+    y = tensor_group_norm(p, 3);
+    CHECK(test_same_bits(y, tensor_group_norm(tensor_contiguous(p), 3)));
+    for (k = 0; k < 2; k++) {
+        tensor_t *loss, *a = tensor_requires_grad_(tensor_clone(x), 1),
+                        *v = tensor_requires_grad_(tensor_clone(w), 1);
+        tensor_set_num_threads(k ? 4 : 1);
+        y = tensor_add(tensor_batch_norm(a, NULL, NULL, v, w, .training = 1), tensor_group_norm(a, 4, v));
+        loss = tensor_sum(tensor_square(tensor_add(y, x)));
+        tensor_backward(loss);
+        hash[k] = test_hash(test_hash(test_hash(TEST_HASH, y), tensor_grad(a)), tensor_grad(v));
+    }
+    tensor_set_num_threads(1);
+    CHECK(hash[0] == hash[1]);
+    for (dt = 0; dt < 2; dt++) {
+        tensor_dtype_t half = dt ? TENSOR_BF16 : TENSOR_F16;
+        h = tensor_to(x, half);
+        y = tensor_batch_norm(h, rm, rv, w, NULL, .training = 1);
+        CHECK(tensor_dtype(y) == half);
+        g = tensor_to(tensor_batch_norm(tensor_to(h, TENSOR_F32), NULL, NULL, w, NULL, .training = 1), half);
+        CHECK(test_same_bits(y, g));
+        CHECK(test_same_bits(tensor_group_norm(h, 2),
+                             tensor_to(tensor_group_norm(tensor_to(h, TENSOR_F32), 2), half)));
+    }
+    CHECK(tensor_numel(tensor_group_norm(tensor_zeros(0, 4, 3), 2)) == 0);
+    CHECK(tensor_numel(tensor_batch_norm(tensor_zeros(0, 4), tensor_zeros(4), tensor_ones(4))) == 0);
+    CHECK(tensor_size(tensor_rms_norm(tensor_zeros(0, 4), 1), 1) == 4);
+    // a tensor twice: both gradients count
+    x = X(0.1, 3, 4, 2, 0);
+    h = X(0.2, 4, 0, 0, 0);
+    y = tensor_batch_norm(x, NULL, NULL, h, h, .training = 1);
+    CHECK(isfinite(dprobe(y, h)));
+}
+
+static void norm_errors(void) {
+    tensor_t *x = tensor_ones(2, 4, 3), *w = tensor_ones(3), *c = tensor_ones(4);
+    CHECK_POISON(tensor_batch_norm(x, NULL, NULL), TENSOR_ERR_SHAPE,
+                 "batch_norm: x [2,4,3] needs running_mean and running_var at sequence.c");
+    CHECK_POISON(tensor_batch_norm(x, c, NULL, .training = 1), TENSOR_ERR_SHAPE, "or neither");
+    CHECK_POISON(tensor_batch_norm(x, c, c, w), TENSOR_ERR_SHAPE,
+                 "batch_norm: weight [3] must have the 4 channels of x [2,4,3]");
+    CHECK_POISON(tensor_batch_norm(x, c, c, tensor_ones_of(TENSOR_F64, 4)), TENSOR_ERR_DTYPE,
+                 "weight is f64, x is f32");
+    CHECK_POISON(tensor_batch_norm(w, c, c), TENSOR_ERR_SHAPE, "batch_norm: x [3] must be [N, C, ...]");
+    CHECK_POISON(tensor_batch_norm(tensor_ones(1, 4), NULL, NULL, .training = 1), TENSOR_ERR_SHAPE,
+                 "x [1,4] has one value per channel");
+    CHECK_POISON(tensor_instance_norm(tensor_ones(2, 4, 1)), TENSOR_ERR_SHAPE,
+                 "instance_norm: x [2,4,1] has one value");
+    CHECK_POISON(tensor_instance_norm(c), TENSOR_ERR_SHAPE, "at least 3 dims");
+    CHECK_POISON(tensor_group_norm(x, 3), TENSOR_ERR_SHAPE,
+                 "group_norm: the channels of x [2,4,3] must be a multiple of groups 3");
+    CHECK_POISON(tensor_group_norm(x, 0), TENSOR_ERR_SHAPE, "groups 0");
+    CHECK_POISON(tensor_group_norm(tensor_to(x, TENSOR_I64), 2), TENSOR_ERR_DTYPE,
+                 "group_norm: x [2,4,3] is i64");
+    CHECK_POISON(tensor_group_norm(NULL, 2), TENSOR_ERR_OWNER, "group_norm: argument x is NULL");
+    CHECK_POISON(tensor_rms_norm(x, 4), TENSOR_ERR_SHAPE, "rms_norm: normalized_dims 4 must be in 1..3");
+    CHECK_POISON(tensor_rms_norm(x, 1, c), TENSOR_ERR_SHAPE,
+                 "rms_norm: weight [4] must have the last 1 dims of x [2,4,3]");
+    CHECK_POISON(tensor_local_response_norm(c, 2), TENSOR_ERR_SHAPE,
+                 "local_response_norm: x [4] must be [N, C, d...]");
+}
+
+static void norm_modules(void) {
+    nn_module_t *bn = nn_batch_norm2d(3), *cum = nn_batch_norm1d(3, .cumulative = 1, .no_affine = 1), *in,
+                *gn, *rms, *c;
+    tensor_t *x = tensor_to(tensor_detach(X(0.1, 4, 3, 2, 5)), TENSOR_F32), *y;
+    char text[200];
+    y = nn_forward(bn, x);
+    CHECK(tensor_allclose(y, tensor_batch_norm(x, NULL, NULL, .training = 1), 0, 0));
+    CHECK(tensor_item_i64(nn_get(bn, "num_batches_tracked")) == 1);
+    y = tensor_mean_dim(tensor_reshape(tensor_transpose(x, 0, 1), 3, -1), 1, 0);
+    CHECK(tensor_allclose(nn_get(bn, "running_mean"), tensor_mul_scalar(y, 0.1), 1e-5, 1e-7));
+    y = tensor_var_dim(tensor_reshape(tensor_transpose(x, 0, 1), 3, -1), 1, 1, 0);
+    CHECK(tensor_allclose(nn_get(bn, "running_var"), tensor_add_scalar(tensor_mul_scalar(y, 0.1), 0.9), 1e-5,
+                          0));
+    nn_eval(bn);
+    y = nn_forward(bn, x);
+    CHECK(tensor_allclose(y, tensor_batch_norm(x, nn_get(bn, "running_mean"), nn_get(bn, "running_var")),
+                          1e-6, 1e-6));
+    CHECK(tensor_item_i64(nn_get(bn, "num_batches_tracked")) == 1);
+    c = nn_clone(bn);
+    CHECK(test_same_bits(nn_forward(c, x), y) && nn_get(c, "running_mean") != nn_get(bn, "running_mean"));
+    nn_to_string(bn, text, sizeof text);
+    CHECK_TEXT(text, "BatchNorm2d(3, eps=0.00001, momentum=0.1, affine=True, track_running_stats=True)");
+    CHECK_POISON(nn_forward(bn, tensor_select(x, 0, 0)), TENSOR_ERR_SHAPE,
+                 "batch_norm: x [3,2,5] must have 4 dims and 3 channels");
+    // the mean of all batches
+    nn_forward(cum, tensor_select(x, 3, 0));
+    nn_forward(cum, tensor_select(x, 3, 1));
+    nn_forward(cum, tensor_select(x, 3, 2));
+    y = tensor_mean_dim(tensor_reshape(tensor_transpose(tensor_narrow(x, 3, 0, 3), 0, 1), 3, -1), 1, 0);
+    CHECK(tensor_allclose(nn_get(cum, "running_mean"), y, 1e-5, 1e-6));
+    CHECK(nn_num_parameters(cum) == 0 && nn_state(cum).count == 3);
+    in = nn_instance_norm2d(3);
+    CHECK(nn_state(in).count == 0);
+    CHECK(tensor_allclose(nn_forward(in, tensor_select(x, 0, 1)),
+                          tensor_select(tensor_group_norm(x, 3), 0, 1), 0, 1e-6));
+    nn_free(in);
+    in = nn_instance_norm1d(3, .affine = 1, .track_running_stats = 1);
+    nn_forward(in, tensor_select(x, 3, 0));
+    CHECK(nn_state(in).count == 5 && tensor_item(tensor_norm(nn_get(in, "running_mean"))) > 0);
+    gn = nn_group_norm(1, 3), rms = nn_rms_norm(5);
+    CHECK(test_same_bits(nn_forward(gn, x), tensor_group_norm(x, 1, tensor_ones(3), tensor_zeros(3))));
+    CHECK(test_same_bits(nn_forward(rms, x), tensor_rms_norm(x, 1, tensor_ones(5))));
+    nn_to_string(rms, text, sizeof text);
+    CHECK_TEXT(text, "RMSNorm((5,), eps=None, elementwise_affine=True)");
+    CHECK(nn_group_norm(2, 3) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "group_norm: channels must be a multiple of groups (got 3) at sequence.c");
+    nn_free(bn), nn_free(cum), nn_free(in), nn_free(gn), nn_free(rms), nn_free(c);
+}
+
+// The default eps of halves is that of f32: 0.3281 in PyTorch, 0.0113 with their own.
+static void rms_of_halves(void) {
+    tensor_t *x = tensor_to(tensor_mul_scalar(tensor_arange(0, 6, 1, TENSOR_F32), 1e-3), TENSOR_BF16);
+    CHECK_NEAR(tensor_item(tensor_select(tensor_rms_norm(x, 1), 0, 1)), 0.328125, 0);
+}
+
+int main(void) {
+    RUN(batch_norm_values);
+    RUN(other_norm_values);
+    RUN(norm_gradients);
+    RUN(norm_layouts);
+    RUN(norm_errors);
+    RUN(norm_modules);
+    RUN(rms_of_halves);
+    return test_report();
+}
