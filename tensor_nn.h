@@ -520,6 +520,137 @@ typedef struct tensor_kl_div_args_t {
 TENSOR_API tensor_t *tensor_kl_div_with(tensor_kl_div_args_t a);
 TENSOR_API tensor_kl_div_args_t tensor_kl_div_defaults(void);
 
+typedef struct tensor_margin_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT;           // [C], NULL = 1; of multi_margin and multilabel_soft_margin
+    const void *surplus_ TENSOR_INIT;
+    double margin TENSOR_INIT;              // default 1; of hinge_embedding and multi_margin
+    int64_t p TENSOR_INIT;                  // 1 (default) or 2; of multi_margin
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_margin_loss_args_t;
+// x where target is 1, max(0, margin - x) where it is -1.
+//   input   any shape, f32/f64/f16/bf16
+//   target  shape of input, 1 or -1, a float of its dtype or an integer
+//   -> new;  grad 1, -1 or 0;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_hinge_embedding_loss_with(tensor_margin_loss_args_t a);
+TENSOR_API tensor_margin_loss_args_t tensor_hinge_embedding_loss_defaults(void);
+// log(1 + exp(-target x)), stable; target 1 or -1.
+//   -> new;  grad -target sigmoid(-target x);  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_soft_margin_loss_with(tensor_margin_loss_args_t a);
+TENSOR_API tensor_margin_loss_args_t tensor_soft_margin_loss_defaults(void);
+// Sum over the other classes i of weight[y] max(0, margin - x[y] + x[i])^p, over C.
+//   input   [N, C] or [C]
+//   target  [N] or [], i32/i64, the class y of each row
+//   -> new;  TENSOR_NONE: [N];  grad through the maximum;  errors INDEX (a target outside), SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_multi_margin_loss_with(tensor_margin_loss_args_t a);
+TENSOR_API tensor_margin_loss_args_t tensor_multi_margin_loss_defaults(void);
+// Sum over target classes y and other classes i of max(0, 1 - x[y] + x[i]), over C.
+//   input   [N, C] or [C]
+//   target  the same shape, i32/i64: classes of the row, ended by -1
+//   -> new;  TENSOR_NONE: [N];  grad through the maximum;  errors INDEX (a target outside), SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_multilabel_margin_loss_with(tensor_margin_loss_args_t a);
+TENSOR_API tensor_margin_loss_args_t tensor_multilabel_margin_loss_defaults(void);
+// Mean over classes of weight times the binary cross entropy of sigmoid(input).
+//   input, target   [..., C]; target 0 to 1
+//   -> new;  TENSOR_NONE: [...];  grad sigmoid(x) - t;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_multilabel_soft_margin_loss_with(tensor_margin_loss_args_t a);
+TENSOR_API tensor_margin_loss_args_t tensor_multilabel_soft_margin_loss_defaults(void);
+
+typedef struct tensor_ranking_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input1 TENSOR_INIT;
+    tensor_t *input2 TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double margin TENSOR_INIT;              // default 0
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_ranking_loss_args_t;
+// max(0, margin - target (x1 - x2)).
+//   input1, input2, target   one shape, f32/f64/f16/bf16; target 1 or -1, also an integer
+//   -> new;  grad -target, target or 0;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_margin_ranking_loss_with(tensor_ranking_loss_args_t a);
+TENSOR_API tensor_ranking_loss_args_t tensor_margin_ranking_loss_defaults(void);
+// 1 - cos(x1, x2) where target is 1, max(0, cos(x1, x2) - margin) where it is -1.
+//   input1, input2   [N, D] or [D], f32/f64/f16/bf16
+//   target           [N] or [], 1 or -1
+//   -> new;  grad through the cosine;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_cosine_embedding_loss_with(tensor_ranking_loss_args_t a);
+TENSOR_API tensor_ranking_loss_args_t tensor_cosine_embedding_loss_defaults(void);
+
+typedef struct tensor_triplet_margin_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *anchor TENSOR_INIT;
+    tensor_t *positive TENSOR_INIT;
+    tensor_t *negative TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double margin TENSOR_INIT;              // default 1
+    double p TENSOR_INIT;                   // which norm, default 2
+    double eps TENSOR_INIT;                 // added to differences, default 1e-6
+    int swap TENSOR_INIT;                   // the nearer of anchor and positive counts for negative
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_triplet_margin_loss_args_t;
+// max(0, margin + |anchor - positive| - |anchor - negative|), p-norms over the last dim.
+//   anchor, positive, negative   [..., D], one shape, f32/f64/f16/bf16
+//   -> new;  TENSOR_NONE: [...];  grad through the norms;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_triplet_margin_loss_with(tensor_triplet_margin_loss_args_t a);
+TENSOR_API tensor_triplet_margin_loss_args_t tensor_triplet_margin_loss_defaults(void);
+
+typedef struct tensor_gaussian_nll_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    tensor_t *var TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int full TENSOR_INIT;                   // with log(2 pi) / 2
+    double eps TENSOR_INIT;                 // least variance, default 1e-6
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_gaussian_nll_loss_args_t;
+// (log var + (input - target)^2 / var) / 2.
+//   input, target   any shape, the same, f32/f64/f16/bf16
+//   var             the same shape, or with a last dim of 1, or without the last dim; >= 0
+//   -> new;  grad as if eps were no bound;  errors INDEX (a negative var), SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_gaussian_nll_loss_with(tensor_gaussian_nll_loss_args_t a);
+TENSOR_API tensor_gaussian_nll_loss_args_t tensor_gaussian_nll_loss_defaults(void);
+
+typedef struct tensor_poisson_nll_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *input TENSOR_INIT;
+    tensor_t *target TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int no_log_input TENSOR_INIT;           // input is the rate itself: input - target log(input + eps)
+    int full TENSOR_INIT;                   // with Stirling's formula for log target!
+    double eps TENSOR_INIT;                 // default 1e-8
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_poisson_nll_loss_args_t;
+// exp(input) - target input: input is the logarithm of a rate, target a count.
+//   input, target   any shape, the same, f32/f64/f16/bf16 (target also integers)
+//   -> new;  grad exp(input) - target;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_poisson_nll_loss_with(tensor_poisson_nll_loss_args_t a);
+TENSOR_API tensor_poisson_nll_loss_args_t tensor_poisson_nll_loss_defaults(void);
+
+typedef struct tensor_ctc_loss_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *log_probs TENSOR_INIT;
+    tensor_t *targets TENSOR_INIT;
+    tensor_t *input_lengths TENSOR_INIT;
+    tensor_t *target_lengths TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t blank TENSOR_INIT;              // default 0
+    int zero_infinity TENSOR_INIT;          // impossible alignments count as 0 instead of infinity
+    tensor_reduction_t reduction TENSOR_INIT;
+} tensor_ctc_loss_args_t;
+// Connectionist temporal classification: -log of the probability of all alignments that give the targets.
+//   log_probs                      [T, N, C] or [T, C], f32/f64/f16/bf16, logarithms of probabilities
+//   targets                        [N, S] padded or [sum of target_lengths], i32/i64, no blanks; [S]
+//   input_lengths, target_lengths  [N] or [], i32/i64
+//   -> new 0-d: each item over max(its target length, 1), then the mean;  TENSOR_NONE: [N] or []
+//   grad    for log_probs that come from log_softmax, as PyTorch's
+//   errors  INDEX (a class or length outside), SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_ctc_loss_with(tensor_ctc_loss_args_t a);
+TENSOR_API tensor_ctc_loss_args_t tensor_ctc_loss_defaults(void);
+
 // Behind the macros: the same functions, 0 standing for the default.
 TENSOR_API tensor_t *tensor__cross_entropy(tensor_cross_entropy_args_t a);
 TENSOR_API tensor_t *tensor__nll_loss(tensor_nll_loss_args_t a);
@@ -530,6 +661,17 @@ TENSOR_API tensor_t *tensor__huber_loss(tensor_huber_loss_args_t a);
 TENSOR_API tensor_t *tensor__binary_cross_entropy(tensor_binary_cross_entropy_args_t a);
 TENSOR_API tensor_t *
 tensor__binary_cross_entropy_with_logits(tensor_binary_cross_entropy_with_logits_args_t a);
+TENSOR_API tensor_t *tensor__hinge_embedding_loss(tensor_margin_loss_args_t a);
+TENSOR_API tensor_t *tensor__soft_margin_loss(tensor_margin_loss_args_t a);
+TENSOR_API tensor_t *tensor__multi_margin_loss(tensor_margin_loss_args_t a);
+TENSOR_API tensor_t *tensor__multilabel_margin_loss(tensor_margin_loss_args_t a);
+TENSOR_API tensor_t *tensor__multilabel_soft_margin_loss(tensor_margin_loss_args_t a);
+TENSOR_API tensor_t *tensor__margin_ranking_loss(tensor_ranking_loss_args_t a);
+TENSOR_API tensor_t *tensor__cosine_embedding_loss(tensor_ranking_loss_args_t a);
+TENSOR_API tensor_t *tensor__triplet_margin_loss(tensor_triplet_margin_loss_args_t a);
+TENSOR_API tensor_t *tensor__gaussian_nll_loss(tensor_gaussian_nll_loss_args_t a);
+TENSOR_API tensor_t *tensor__poisson_nll_loss(tensor_poisson_nll_loss_args_t a);
+TENSOR_API tensor_t *tensor__ctc_loss(tensor_ctc_loss_args_t a);
 TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a);
 
 #ifndef __cplusplus
@@ -545,6 +687,27 @@ TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a);
 #define tensor_binary_cross_entropy_with_logits(...)                                                         \
     tensor__binary_cross_entropy_with_logits(                                                                \
         TENSOR_ARGS(tensor_binary_cross_entropy_with_logits_args_t, __VA_ARGS__))
+#define tensor_hinge_embedding_loss(...)                                                                     \
+    tensor__hinge_embedding_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+#define tensor_soft_margin_loss(...)                                                                         \
+    tensor__soft_margin_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+#define tensor_multi_margin_loss(...)                                                                        \
+    tensor__multi_margin_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+#define tensor_multilabel_margin_loss(...)                                                                   \
+    tensor__multilabel_margin_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+#define tensor_multilabel_soft_margin_loss(...)                                                              \
+    tensor__multilabel_soft_margin_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+#define tensor_margin_ranking_loss(...)                                                                      \
+    tensor__margin_ranking_loss(TENSOR_ARGS(tensor_ranking_loss_args_t, __VA_ARGS__))
+#define tensor_cosine_embedding_loss(...)                                                                    \
+    tensor__cosine_embedding_loss(TENSOR_ARGS(tensor_ranking_loss_args_t, __VA_ARGS__))
+#define tensor_triplet_margin_loss(...)                                                                      \
+    tensor__triplet_margin_loss(TENSOR_ARGS(tensor_triplet_margin_loss_args_t, __VA_ARGS__))
+#define tensor_gaussian_nll_loss(...)                                                                        \
+    tensor__gaussian_nll_loss(TENSOR_ARGS(tensor_gaussian_nll_loss_args_t, __VA_ARGS__))
+#define tensor_poisson_nll_loss(...)                                                                         \
+    tensor__poisson_nll_loss(TENSOR_ARGS(tensor_poisson_nll_loss_args_t, __VA_ARGS__))
+#define tensor_ctc_loss(...) tensor__ctc_loss(TENSOR_ARGS(tensor_ctc_loss_args_t, __VA_ARGS__))
 #define tensor_kl_div(...) tensor__kl_div(TENSOR_ARGS(tensor_kl_div_args_t, __VA_ARGS__))
 #endif
 
@@ -1417,6 +1580,46 @@ NN__CPP1(instance_norm, (tensor_t *, x))
 NN__CPP2(group_norm, (tensor_t *, x), (int64_t, groups))
 NN__CPP2(rms_norm, (tensor_t *, x), (int64_t, normalized_dims))
 NN__CPP2(local_response_norm, (tensor_t *, x), (int64_t, size))
+#define NN__CPP_LOSS2(op, args, A, B)                                                                        \
+    inline tensor_t *tensor_##op(tensor_t *A, tensor_t *B, args a = args()) {                                \
+        NN__CPP_SET(, A) NN__CPP_SET(, B) return tensor__##op(a);                                            \
+    }
+#define NN__CPP_LOSS3(op, args, A, B, C)                                                                     \
+    inline tensor_t *tensor_##op(tensor_t *A, tensor_t *B, tensor_t *C, args a = args()) {                   \
+        NN__CPP_SET(, A) NN__CPP_SET(, B) NN__CPP_SET(, C) return tensor__##op(a);                           \
+    }
+NN__CPP_LOSS2(hinge_embedding_loss, tensor_margin_loss_args_t, input, target)
+NN__CPP_LOSS2(soft_margin_loss, tensor_margin_loss_args_t, input, target)
+NN__CPP_LOSS2(multi_margin_loss, tensor_margin_loss_args_t, input, target)
+NN__CPP_LOSS2(multilabel_margin_loss, tensor_margin_loss_args_t, input, target)
+NN__CPP_LOSS2(multilabel_soft_margin_loss, tensor_margin_loss_args_t, input, target)
+NN__CPP_LOSS2(poisson_nll_loss, tensor_poisson_nll_loss_args_t, input, target)
+NN__CPP_LOSS3(margin_ranking_loss, tensor_ranking_loss_args_t, input1, input2, target)
+NN__CPP_LOSS3(cosine_embedding_loss, tensor_ranking_loss_args_t, input1, input2, target)
+NN__CPP_LOSS3(triplet_margin_loss, tensor_triplet_margin_loss_args_t, anchor, positive, negative)
+NN__CPP_LOSS3(gaussian_nll_loss, tensor_gaussian_nll_loss_args_t, input, target, var)
+inline tensor_t *tensor_ctc_loss(tensor_t *log_probs, tensor_t *targets, tensor_t *input_lengths,
+                                 tensor_t *target_lengths,
+                                 tensor_ctc_loss_args_t a = tensor_ctc_loss_args_t()) {
+    a.log_probs = log_probs;
+    a.targets = targets;
+    a.input_lengths = input_lengths;
+    a.target_lengths = target_lengths;
+    return tensor__ctc_loss(a);
+}
+#define tensor_hinge_embedding_loss(...) tensor__at(TENSOR_HERE, (tensor_hinge_embedding_loss)(__VA_ARGS__))
+#define tensor_soft_margin_loss(...) tensor__at(TENSOR_HERE, (tensor_soft_margin_loss)(__VA_ARGS__))
+#define tensor_multi_margin_loss(...) tensor__at(TENSOR_HERE, (tensor_multi_margin_loss)(__VA_ARGS__))
+#define tensor_multilabel_margin_loss(...)                                                                   \
+    tensor__at(TENSOR_HERE, (tensor_multilabel_margin_loss)(__VA_ARGS__))
+#define tensor_multilabel_soft_margin_loss(...)                                                              \
+    tensor__at(TENSOR_HERE, (tensor_multilabel_soft_margin_loss)(__VA_ARGS__))
+#define tensor_margin_ranking_loss(...) tensor__at(TENSOR_HERE, (tensor_margin_ranking_loss)(__VA_ARGS__))
+#define tensor_cosine_embedding_loss(...) tensor__at(TENSOR_HERE, (tensor_cosine_embedding_loss)(__VA_ARGS__))
+#define tensor_triplet_margin_loss(...) tensor__at(TENSOR_HERE, (tensor_triplet_margin_loss)(__VA_ARGS__))
+#define tensor_gaussian_nll_loss(...) tensor__at(TENSOR_HERE, (tensor_gaussian_nll_loss)(__VA_ARGS__))
+#define tensor_poisson_nll_loss(...) tensor__at(TENSOR_HERE, (tensor_poisson_nll_loss)(__VA_ARGS__))
+#define tensor_ctc_loss(...) tensor__at(TENSOR_HERE, (tensor_ctc_loss)(__VA_ARGS__))
 #define tensor_batch_norm(...) tensor__at(TENSOR_HERE, (tensor_batch_norm)(__VA_ARGS__))
 #define tensor_instance_norm(...) tensor__at(TENSOR_HERE, (tensor_instance_norm)(__VA_ARGS__))
 #define tensor_group_norm(...) tensor__at(TENSOR_HERE, (tensor_group_norm)(__VA_ARGS__))
@@ -1684,8 +1887,9 @@ enum { NN__KH, NN__KW, NN__SH, NN__SW, NN__PH, NN__PW, NN__DH, NN__DW,
        NN__GROUPS, NN__H, NN__W, NN__DIVISOR };
 enum { NN__MODE = NN__GROUPS, NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPTIVE = 2 };
 // params.i of LOSS: which, reduction. f[0] is beta or delta. Order of NN_LOSSES. params.i of CROSS_ENTROPY:
-// reduction, ignore_index, whether input is log-probabilities (nll). f[0] smoothing. EMBEDDING: i[0] row
-// without gradient, -1 = none; i[1] zero it (the gradient of the gradient). LAYER_NORM: i[0] elements of a
+// reduction, ignore_index, whether input is log-probabilities (nll). f[0] smoothing. CTC_LOSS: blank,
+// columns of targets (0 = one after the other), whether the gradient is wanted, zero_infinity. EMBEDDING:
+// i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient). LAYER_NORM: i[0] elements of a
 // row, i[1] 1 = no mean (rms), f[0] eps. BATCH_NORM, GROUP_NORM: i[0] groups (0 = batch norm), i[1] items,
 // i[2] channels, i[3] elements of a plane, f[0] eps. ATTENTION: i[0] causal, f[0] scale.
 // DROPOUT: f[0] p; word i & 3 of block i >> 2 of the
@@ -1783,6 +1987,7 @@ typedef struct nn__cpu_t {
     X(CONV2D_WEIGHT, conv2d_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, "grad x", "gradient of the weight from g, x") \
     X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "input target weight", "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []") \
     X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, "grad input target logsumexp divisor weight", "from g, logits, classes, logsumexp, divisor, weight") \
+    X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, "log_probs targets input_lengths target_lengths", "of each item; its gradient") \
     X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, "x", "x or 0, scaled") \
     X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, "index weight", "rows of weight named by index") \
     X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, NULL, nn__grad_embedding_back, TENSOR__SB, "grad index", "rows of g added at index; i[2] rows") \
@@ -5271,6 +5476,514 @@ TENSOR_API tensor_t *tensor_kl_div_with(tensor_kl_div_args_t a) {
 }
 TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a) { return tensor_kl_div_with(a); }
 #undef NN__LOSS_RUN
+
+// ---- losses made of other ops
+
+// Opens one: reduction is TENSOR_MEAN to TENSOR_NONE, inputs of `floats` (bits) are floats of one dtype,
+// those of `signs` may be integers besides and become floats, those of `same` have the shape of input 0.
+// Halves become f32.
+TENSOR__FN int nn__loss_inputs(tensor__op_t *o, tensor__row_t *row, const char *op, const char *names,
+                               tensor_t **in, int nin, int required, unsigned floats, unsigned signs,
+                               unsigned same, tensor_reduction_t reduction) {
+    char name[16], first[16];
+    int k, d, fits;
+    if (!nn__inputs(o, row, op, names, required, in, nin)) return 0;
+    for (k = 1; k < nin; k++)
+        if ((signs >> k & 1u) && !nn__is_float(in[k]))
+            o->args[k] = in[k] = (tensor_to)(in[k], (tensor_dtype_t)in[0]->dtype);
+    if (!nn__floats(o, floats | signs)) return 0;
+    for (k = 1; k < nin; k++) {
+        if (!(same >> k & 1u)) continue;
+        fits = in[k]->ndim == in[0]->ndim;
+        for (d = 0; fits && d < in[0]->ndim; d++) fits = in[k]->dims[d] == in[0]->dims[d];
+        if (fits) continue;
+        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t and %s %t must have one shape", op,
+                             nn__arg_name(row, 0, first), in[0], nn__arg_name(row, k, name), in[k]);
+        return 0;
+    }
+    if ((int)reduction < 0 || reduction > TENSOR_NONE) {
+        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its own", op,
+                             (int)reduction, nn__arg_name(row, 0, first), in[0]);
+        return 0;
+    }
+    for (k = 0; k < nin; k++) in[k] = nn__wide(in[k]);
+    return 1;
+}
+TENSOR__FN tensor_t *nn__reduce(tensor_t *y, tensor_reduction_t reduction, const tensor_t *like) {
+    if (reduction != TENSOR_NONE) y = reduction == TENSOR_SUM ? (tensor_sum)(y) : (tensor_mean)(y);
+    return nn__narrow(y, like);
+}
+// x where condition, else 0.
+TENSOR__FN tensor_t *nn__only(tensor_t *x, tensor_t *condition) {
+    return (tensor_masked_fill)(x, (tensor_logical_not)(condition), 0);
+}
+
+#define NN__MARGIN_LOSS(op) NN__OPTIONS_OF(op, tensor_margin_loss_args_t, a.margin = 1; a.p = 1, \
+    a.margin = nn__or_f(a.margin, 1); a.p = nn__or(a.p, 1))
+
+TENSOR__FN tensor_t *nn__run_hinge_embedding_loss(const tensor_margin_loss_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[2] = {a->input, a->target}, *x, *t, *y;
+    if (!nn__loss_inputs(&o, &row, "hinge_embedding_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
+        return TENSOR__(poison);
+    x = in[0];
+    t = in[1];
+    y = nn__only((tensor_relu)((tensor_rsub_scalar)(x, a->margin)), (tensor_ne_scalar)(t, 1));
+    return nn__reduce((tensor_add)(y, nn__only(x, (tensor_ne_scalar)(t, -1))), a->reduction, a->input);
+}
+NN__MARGIN_LOSS(hinge_embedding_loss)
+
+TENSOR__FN tensor_t *nn__run_soft_margin_loss(const tensor_margin_loss_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[2] = {a->input, a->target};
+    if (!nn__loss_inputs(&o, &row, "soft_margin_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
+        return TENSOR__(poison);
+    return nn__reduce((tensor_neg)((tensor_logsigmoid)((tensor_mul)(in[0], in[1]))), a->reduction, a->input);
+}
+NN__MARGIN_LOSS(soft_margin_loss)
+
+// Whether input is [N, C] or [C], C > 0, target an index tensor of the dims expected (without C, or all),
+// weight [C] or absent; raises if not.
+TENSOR__FN int nn__classes(const tensor__op_t *o, tensor_t *const *in, int all) {
+    const tensor_t *x = in[0], *t = in[1], *w = in[2];
+    const char *op = o->row->name;
+    int nd = x->ndim - !all, d, fits = t->ndim == nd;
+    if (x->ndim < 1 || x->ndim > 2 || x->dims[x->ndim - 1] == 0)
+        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: input %t must be [N, C] or [C], C > 0", op, x);
+    else if (!nn__is_index(t))
+        (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64", op, t);
+    else {
+        for (d = 0; fits && d < nd; d++) fits = t->dims[d] == x->dims[d];
+        if (!fits)
+            (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t%s",
+                                 op, t, x, all ? "" : " without the classes");
+        else if (w && (w->ndim != 1 || w->dims[0] != x->dims[x->ndim - 1]))
+            (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE,
+                                 "%s: weight %t must have the %d classes of input %t", op, w,
+                                 x->dims[x->ndim - 1], x);
+        else
+            return 1;
+    }
+    return 0;
+}
+
+TENSOR__FN tensor_t *nn__run_multi_margin_loss(const tensor_margin_loss_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[3] = {a->input, a->target, a->weight}, *x, *t, *y;
+    double classes;
+    if (!nn__loss_inputs(&o, &row, "multi_margin_loss", "input target weight", in, 3, 2, 5, 0, 0,
+                         a->reduction) ||
+        !nn__classes(&o, in, 0))
+        return TENSOR__(poison);
+    if (a->p != 1 && a->p != 2)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "multi_margin_loss: p %d must be 1 or 2 (input %t)",
+                              a->p, in[0]);
+    x = in[0];
+    classes = (double)x->dims[x->ndim - 1];
+    t = (tensor_unsqueeze)(in[1], -1);
+    y = (tensor_relu)((tensor_add_scalar)((tensor_sub)(x, (tensor_gather)(x, -1, t)), a->margin));
+    if (a->p == 2) y = (tensor_square)(y);
+    if (in[2]) y = (tensor_mul)(y, (tensor_gather)((tensor_expand_n)(in[2], x->dims, x->ndim), -1, t));
+    // The class itself gives margin^p: no term.
+    y = (tensor_scatter)(y, -1, t, (tensor_zeros_n)(t->dims, t->ndim, (tensor_dtype_t)x->dtype));
+    y = (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), classes);
+    return nn__reduce(y, a->reduction, a->input);
+}
+NN__MARGIN_LOSS(multi_margin_loss)
+
+TENSOR__FN tensor_t *nn__run_multilabel_margin_loss(const tensor_margin_loss_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[3] = {a->input, a->target, NULL}, *x, *t, *real, *y;
+    double classes;
+    if (!nn__loss_inputs(&o, &row, "multilabel_margin_loss", "input target", in, 2, 2, 1, 0, 0,
+                         a->reduction) ||
+        !nn__classes(&o, in, 1))
+        return TENSOR__(poison);
+    x = in[0];
+    classes = (double)x->dims[x->ndim - 1];
+    real = (tensor_eq_scalar)((tensor_cumsum)((tensor_eq_scalar)(in[1], -1), -1), 0);   // before the first -1
+    t = nn__only(in[1], real);
+    y = (tensor_zeros_like)(x);
+    y = (tensor_eq_scalar)((tensor_scatter_add)(y, -1, t, (tensor_to)(real, (tensor_dtype_t)x->dtype)), 0);
+    t = (tensor_unsqueeze)((tensor_gather)(x, -1, t), -1);
+    t = (tensor_relu)((tensor_add_scalar)((tensor_sub)((tensor_unsqueeze)(x, -2), t), 1));
+    y = (tensor_logical_and)((tensor_unsqueeze)(y, -2), (tensor_unsqueeze)(real, -1));
+    y = (tensor_sum_dim)((tensor_sum_dim)(nn__only(t, y), -1, 0), -1, 0);
+    return nn__reduce((tensor_div_scalar)(y, classes), a->reduction, a->input);
+}
+NN__MARGIN_LOSS(multilabel_margin_loss)
+
+TENSOR__FN tensor_t *nn__run_multilabel_soft_margin_loss(const tensor_margin_loss_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[3] = {a->input, a->target, a->weight}, *x, *y;
+    if (!nn__loss_inputs(&o, &row, "multilabel_soft_margin_loss", "input target weight", in, 3, 2, 5, 2, 2,
+                         a->reduction))
+        return TENSOR__(poison);
+    x = in[0];
+    if (x->ndim < 1)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "multilabel_soft_margin_loss: input %t must be [..., C]", x);
+    if (!nn__loss_weight(&o, "weight", &in[2], x)) return TENSOR__(poison);
+    // t log s(x) + (1 - t) log s(-x) = log s(x) - (1 - t) x
+    y = (tensor_sub)((tensor_mul)((tensor_rsub_scalar)(in[1], 1), x), (tensor_logsigmoid)(x));
+    if (in[2]) y = (tensor_mul)(y, in[2]);
+    return nn__reduce((tensor_mean_dim)(y, -1, 0), a->reduction, a->input);
+}
+NN__MARGIN_LOSS(multilabel_soft_margin_loss)
+
+TENSOR__FN tensor_t *nn__run_margin_ranking_loss(const tensor_ranking_loss_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[3] = {a->input1, a->input2, a->target}, *y;
+    if (!nn__loss_inputs(&o, &row, "margin_ranking_loss", "input1 input2 target", in, 3, 3, 3, 4, 6,
+                         a->reduction))
+        return TENSOR__(poison);
+    y = (tensor_mul)(in[2], (tensor_sub)(in[1], in[0]));
+    return nn__reduce((tensor_relu)((tensor_add_scalar)(y, a->margin)), a->reduction, a->input1);
+}
+NN__OPTIONS_OF(margin_ranking_loss, tensor_ranking_loss_args_t, (void)0, a.margin = nn__or_f(a.margin, 0))
+
+TENSOR__FN tensor_t *nn__run_cosine_embedding_loss(const tensor_ranking_loss_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[3] = {a->input1, a->input2, a->target}, *x, *t, *y;
+    if (!nn__loss_inputs(&o, &row, "cosine_embedding_loss", "input1 input2 target", in, 3, 3, 3, 4, 2,
+                         a->reduction))
+        return TENSOR__(poison);
+    x = in[0];
+    t = in[2];
+    if (x->ndim < 1 || x->ndim > 2 || t->ndim != x->ndim - 1 || (t->ndim && t->dims[0] != x->dims[0]))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "cosine_embedding_loss: input1 %t must be [N, D] or [D], target %t [N] or []",
+                              x, t);
+    y = (tensor_add_scalar)((tensor_sum_dim)((tensor_square)(x), -1, 0), 1e-12);
+    y = (tensor_mul)(y, (tensor_add_scalar)((tensor_sum_dim)((tensor_square)(in[1]), -1, 0), 1e-12));
+    y = (tensor_div)((tensor_sum_dim)((tensor_mul)(x, in[1]), -1, 0), (tensor_sqrt)(y));
+    x = nn__only((tensor_rsub_scalar)(y, 1), (tensor_eq_scalar)(t, 1));
+    y = nn__only((tensor_relu)((tensor_sub_scalar)(y, a->margin)), (tensor_eq_scalar)(t, -1));
+    return nn__reduce((tensor_add)(x, y), a->reduction, a->input1);
+}
+NN__OPTIONS_OF(cosine_embedding_loss, tensor_ranking_loss_args_t, (void)0, a.margin = nn__or_f(a.margin, 0))
+
+TENSOR__FN tensor_t *nn__distance(tensor_t *a, tensor_t *b, double p, double eps) {
+    tensor_t *d = (tensor_add_scalar)((tensor_sub)(a, b), eps);
+    if (p == 2) return (tensor_norm_dim)(d, -1, 0);
+    d = (tensor_abs)(d);
+    if (p == INFINITY) return (tensor_amax_dim)(d, -1, 0);
+    if (p == 1) return (tensor_sum_dim)(d, -1, 0);
+    return (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)(d, p), -1, 0), 1 / p);
+}
+TENSOR__FN tensor_t *nn__run_triplet_margin_loss(const tensor_triplet_margin_loss_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[3] = {a->anchor, a->positive, a->negative}, *away, *y;
+    if (!nn__loss_inputs(&o, &row, "triplet_margin_loss", "anchor positive negative", in, 3, 3, 7, 0, 6,
+                         a->reduction))
+        return TENSOR__(poison);
+    if (in[0]->ndim < 1 || !(a->p > 0) || !(a->margin > 0))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "triplet_margin_loss: anchor %t must be [..., D], p %g and margin %g above 0",
+                              in[0], a->p, a->margin);
+    y = nn__distance(in[0], in[1], a->p, a->eps);
+    away = nn__distance(in[0], in[2], a->p, a->eps);
+    if (a->swap) away = (tensor_minimum)(away, nn__distance(in[1], in[2], a->p, a->eps));
+    y = (tensor_relu)((tensor_add_scalar)((tensor_sub)(y, away), a->margin));
+    return nn__reduce(y, a->reduction, a->anchor);
+}
+NN__OPTIONS(triplet_margin_loss, a.margin = 1; a.p = 2; a.eps = 1e-6,
+            a.margin = nn__or_f(a.margin, 1); a.p = nn__or_f(a.p, 2); a.eps = nn__or_f(a.eps, 1e-6))
+
+TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[3] = {a->input, a->target, a->var}, *x, *v, *y;
+    int d, fits, less;
+    if (!nn__loss_inputs(&o, &row, "gaussian_nll_loss", "input target var", in, 3, 3, 5, 2, 2, a->reduction))
+        return TENSOR__(poison);
+    x = in[0];
+    v = in[2];
+    less = v->ndim + 1 == x->ndim;
+    fits = v->ndim == x->ndim || less;
+    for (d = 0; fits && d < v->ndim; d++)
+        fits = v->dims[d] == x->dims[d] || (d == x->ndim - 1 && v->dims[d] == 1);
+    if (!fits)
+        return TENSOR__(fail)(
+            o.th, TENSOR_ERR_SHAPE,
+            "gaussian_nll_loss: var %t must have the shape of input %t, a last dim of 1, or none", v, x);
+    if ((tensor_item)((tensor_any)((tensor_lt_scalar)((tensor_detach)(v), 0))) != 0)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX, "gaussian_nll_loss: var %t has a negative element", v);
+    if (less) v = (tensor_unsqueeze)(v, -1);
+    // eps + v - v has the value of the bound and the gradient of v.
+    v = (tensor_where)((tensor_lt_scalar)(v, a->eps),
+                       (tensor_add_scalar)((tensor_sub)(v, (tensor_detach)(v)), a->eps), v);
+    y = (tensor_div)((tensor_square)((tensor_sub)(x, in[1])), v);
+    y = (tensor_mul_scalar)((tensor_add)((tensor_log)(v), y), 0.5);
+    if (a->full) y = (tensor_add_scalar)(y, 0.91893853320467274);
+    return nn__reduce(y, a->reduction, a->input);
+}
+NN__OPTIONS(gaussian_nll_loss, a.eps = 1e-6, a.eps = nn__or_f(a.eps, 1e-6))
+
+TENSOR__FN tensor_t *nn__run_poisson_nll_loss(const tensor_poisson_nll_loss_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[2] = {a->input, a->target}, *x, *t, *y;
+    if (!nn__loss_inputs(&o, &row, "poisson_nll_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
+        return TENSOR__(poison);
+    x = in[0];
+    t = in[1];
+    if (a->no_log_input) y = (tensor_sub)(x, (tensor_mul)(t, (tensor_log)((tensor_add_scalar)(x, a->eps))));
+    else y = (tensor_sub)((tensor_exp)(x), (tensor_mul)(t, x));
+    if (a->full) {   // t log t - t + log(2 pi t) / 2 above 1
+        tensor_t *low = (tensor_le_scalar)(t, 1), *log_t = (tensor_log)((tensor_masked_fill)(t, low, 1));
+        tensor_t *s = (tensor_sub)((tensor_mul)((tensor_add_scalar)(t, 0.5), log_t), t);
+        y = (tensor_add)(y, (tensor_masked_fill)((tensor_add_scalar)(s, 0.91893853320467274), low, 0));
+    }
+    return nn__reduce(y, a->reduction, a->input);
+}
+NN__OPTIONS(poisson_nll_loss, a.eps = 1e-8, a.eps = nn__or_f(a.eps, 1e-8))
+
+// ---- ctc: log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states).
+// The kernel makes the gradient along: what backward would need is all there.
+
+typedef struct nn__ctc_t {
+    const tensor_call_t *c;
+    int64_t t, n, classes, states;   // states: room for each item
+    size_t worker;                   // doubles of scratch
+} nn__ctc_t;
+
+TENSOR__FN void nn__ctc_plan(nn__ctc_t *v, const tensor_call_t *c) {
+    int64_t i, most = 0;
+    for (i = 0; i < c->arg[3].numel; i++) most = nn__max(most, nn__index(&c->arg[3], i));
+    v->c = c;
+    v->t = c->arg[0].dims[0];
+    v->n = c->arg[0].dims[1];
+    v->classes = c->arg[0].dims[2];
+    v->states = 2 * nn__min(most, c->arg[1].numel) + 1;
+    v->worker = (size_t)((c->p->i[2] ? v->t + 1 : 2) * v->states + v->classes);
+}
+TENSOR__FN uint64_t nn__scratch_ctc(const tensor_call_t *c) {
+    nn__ctc_t v;
+    nn__ctc_plan(&v, c);
+    return (uint64_t)v.worker * sizeof(double) * (uint64_t)TENSOR__(thread_count)();
+}
+// First label of item n; lengths were checked.
+TENSOR__FN int64_t nn__ctc_first(const tensor_call_t *c, int64_t n) {
+    int64_t i, at = n * c->p->i[1];
+    for (i = 0; c->p->i[1] == 0 && i < n; i++) at += nn__index(&c->arg[3], i);
+    return at;
+}
+TENSOR__FN double nn__log_add(double a, double b) {
+    double m = a > b ? a : b;
+    return m == -INFINITY ? m : m + log1p(exp((a > b ? b : a) - m));
+}
+// Label of state s.
+#define NN__CTC_LABEL(s) ((s) % 2 ? nn__index(&c->arg[1], first + (s) / 2) : c->p->i[0])
+TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
+    const nn__ctc_t *v = (const nn__ctc_t *)arg;
+    const tensor_call_t *c = v->c;
+    const tensor_arg_t *x = &c->arg[0];
+    int64_t first = nn__ctc_first(c, n), length = nn__index(&c->arg[2], n),
+            states = 2 * nn__index(&c->arg[3], n) + 1;
+    int64_t t, s, k, grad = c->p->i[2], rows = grad ? v->t : 1;
+    double *alpha = (double *)c->scratch + (size_t)worker * v->worker, *row = alpha,
+           *beta = alpha + rows * v->states;
+    double *sum = beta + v->states, loss, before;
+    for (t = 0; t < length; t++) {
+        const double *old = row;
+        if (t > 0 && grad) row += v->states;
+        for (s = states - 1; s >= 0; s--) {   // downwards: row may be old
+            double a = s < 2 && t == 0 ? 0 : -INFINITY;
+            if (t > 0) {
+                a = old[s];
+                if (s > 0) a = nn__log_add(a, old[s - 1]);
+                if (s > 1 && s % 2 && NN__CTC_LABEL(s) != NN__CTC_LABEL(s - 2))
+                    a = nn__log_add(a, old[s - 2]);
+            }
+            row[s] = a + nn__value(x->data, x->dtype, (t * v->n + n) * v->classes + NN__CTC_LABEL(s));
+        }
+    }
+    before = states > 1 ? row[states - 2] : -INFINITY;
+    loss = length > 0 ? -nn__log_add(row[states - 1], before) : states > 1 ? INFINITY : 0;
+    nn__store(c->arg[4].data, x->dtype, n, loss == INFINITY && c->p->i[3] ? 0 : loss);
+    for (t = v->t - 1; grad && t >= 0; t--) {
+        int64_t at = (t * v->n + n) * v->classes;
+        if (t >= length || loss == INFINITY) {
+            double fill = t < length && !c->p->i[3] ? (double)NAN : 0;
+            for (k = 0; k < v->classes; k++) nn__store(c->arg[5].data, x->dtype, at + k, fill);
+            continue;
+        }
+        for (k = 0; k < v->classes; k++) sum[k] = -INFINITY;
+        for (s = 0; s < states; s++) {   // upwards: beta[s + 1..] are those of t + 1
+            double b = s >= states - 2 && t == length - 1 ? 0 : -INFINITY;
+            k = NN__CTC_LABEL(s);
+            if (t < length - 1) {
+                b = beta[s];
+                if (s + 1 < states) b = nn__log_add(b, beta[s + 1]);
+                if (s + 2 < states && s % 2 && k != NN__CTC_LABEL(s + 2)) b = nn__log_add(b, beta[s + 2]);
+            }
+            sum[k] = nn__log_add(sum[k], alpha[t * v->states + s] + b);
+            beta[s] = b + nn__value(x->data, x->dtype, at + k);
+        }
+        for (k = 0; k < v->classes; k++)
+            nn__store(c->arg[5].data, x->dtype, at + k,
+                      exp(nn__value(x->data, x->dtype, at + k)) - exp(sum[k] + loss));
+    }
+}
+TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
+    nn__ctc_t v;
+    const tensor_arg_t *a = c->arg;
+    int64_t i, total = 0, classes = a[0].dims[2], most = a[0].dims[0],
+               room = c->p->i[1] ? c->p->i[1] : a[1].numel;
+    for (i = 0; i < a[2].numel; i++) {
+        int64_t t = nn__index(&a[2], i), s = nn__index(&a[3], i);
+        if (t < 0 || t > most || s < 0 || s > room || (total += c->p->i[1] ? 0 : s) > room) {
+            (void)TENSOR__(fail)(
+                c->thread, TENSOR_ERR_INDEX,
+                "ctc_loss: input length %d, target length %d of item %d do not fit %d steps, %d targets", t,
+                s, i, most, room);
+            return TENSOR_ERR_INDEX;
+        }
+    }
+    for (i = 0; i < a[2].numel; i++) {
+        int64_t first = nn__ctc_first(c, i), k;
+        for (k = 0; k < nn__index(&a[3], i); k++) {
+            int64_t label = nn__index(&a[1], first + k);
+            if (label >= 0 && label < classes) continue;
+            (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
+                                 "ctc_loss: target %d of item %d is not in 0..%d", label, i, classes - 1);
+            return TENSOR_ERR_INDEX;
+        }
+    }
+    nn__ctc_plan(&v, c);
+    nn__run(v.n, nn__ctc_task, &v);
+    return TENSOR_OK;
+}
+#undef NN__CTC_LABEL
+
+// The same recursion on tensors, -1e30 for -inf so that no gradient is NaN. exp(log_probs), which PyTorch's
+// gradient has besides, comes in with value 0.
+TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *p) {
+    tensor_t *x = in[0], *a = NULL, *label, *skip, *end, *q,
+             *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
+    tensor_arg_t arg[4];
+    int64_t dims[2], i, s, t, first = 0, states = 1;
+    for (i = 1; i < 4; i++) {
+        arg[i].data = (void *)(uintptr_t)(tensor_data)(in[i]);
+        arg[i].dtype = in[i]->dtype;
+    }
+    for (i = 0; i < x->dims[1]; i++) states = nn__max(states, 2 * nn__index(&arg[3], i) + 1);
+    dims[0] = x->dims[1];
+    dims[1] = states;
+    label = (tensor_full_n)(dims, 2, (double)p->i[0], TENSOR_I64);
+    skip = (tensor_zeros_n)(dims, 2, TENSOR_BOOL);
+    end = (tensor_zeros_n)(dims, 2, TENSOR_BOOL);
+    for (i = 0; i < dims[0]; i++) {
+        int64_t *to = (int64_t *)(tensor_data_mut)(label) + i * states, n = nn__index(&arg[3], i);
+        uint8_t *may = (uint8_t *)(tensor_data_mut)(skip) + i * states,
+                *last = (uint8_t *)(tensor_data_mut)(end) + i * states;
+        if (p->i[1]) first = i * p->i[1];
+        for (s = 0; s < n; s++) {
+            to[2 * s + 1] = nn__index(&arg[1], first + s);
+            may[2 * s + 1] = s > 0 && to[2 * s + 1] != to[2 * s - 1];
+        }
+        last[2 * n] = 1;
+        if (n > 0) last[2 * n - 1] = 1;
+        first += n;
+    }
+    q = (tensor_zeros_n)(dims, 1, (tensor_dtype_t)x->dtype);
+    for (t = 0; t < x->dims[0]; t++) {
+        tensor_t *row = (tensor_select)(x, 0, t), *on = (tensor_gt_scalar)(in[2], (double)t), *b, *list[3];
+        if (t == 0) {
+            b = (tensor_where)((tensor_lt_scalar)((tensor_arange)(0, (double)states, 1, TENSOR_I64), 2),
+                               (tensor_scalar)(0, (tensor_dtype_t)x->dtype), low);
+            a = b = (tensor_expand_n)(b, dims, 2);
+        } else {
+            tensor_t *pad = (tensor_expand_n)(low, dims, 1), *both[2];
+            both[0] = (tensor_unsqueeze)(pad, 1);
+            list[0] = a;
+            for (i = 1; i < 3; i++) {
+                both[1] = (tensor_narrow)(list[i - 1], 1, 0, states - 1);
+                list[i] = states > 1 ? (tensor_cat_n)(both, 2, 1) : both[0];
+            }
+            list[2] = (tensor_where)(skip, list[2], low);
+            b = (tensor_logsumexp)((tensor_stack_n)(list, 3, 0), 0, 0);
+        }
+        b = (tensor_add)(b, (tensor_gather)(row, 1, label));
+        a = (tensor_where)((tensor_unsqueeze)(on, 1), b, a);
+        q = (tensor_add)(q, nn__only((tensor_sum_dim)((tensor_exp)(row), 1, 0), on));
+    }
+    if (!a) return q;
+    a = (tensor_neg)((tensor_logsumexp)((tensor_where)(end, a, low), 1, 0));
+    end = (tensor_gt_scalar)(a, 1e29);
+    if (p->i[3]) a = (tensor_masked_fill)((tensor_add)(a, (tensor_sub)(q, (tensor_detach)(q))), end, 0);
+    else a = (tensor_mul)((tensor_add)(a, (tensor_sub)(q, (tensor_detach)(q))),
+                          (tensor_masked_fill)((tensor_ones_like)((tensor_detach)(a)), end, INFINITY));
+    return a;
+}
+TENSOR__FN void nn__grad_ctc(tensor__grad_t *g) {
+    if (g->create) {
+        nn__grad_composed(g, nn__composed_ctc);
+        return;
+    }
+    if (TENSOR__(grad_need)(g, 0))
+        g->gx[0] = (tensor_mul)(TENSOR__(grad_out)(g, 1), (tensor_unsqueeze)(g->gy[0], 1));
+}
+
+TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[4] = {a->log_probs, a->targets, a->input_lengths, a->target_lengths}, *x, *y;
+    int64_t none = 0, k;
+    int single;
+    if (!nn__loss_inputs(&o, &row, "ctc_loss", "log_probs targets input_lengths target_lengths", in, 4, 4, 1,
+                         0, 0, a->reduction))
+        return TENSOR__(poison);
+    x = in[0];
+    single = x->ndim == 2;
+    if (!nn__is_index(in[1]) || !nn__is_index(in[2]) || !nn__is_index(in[3]))
+        return TENSOR__(fail)(
+            o.th, TENSOR_ERR_DTYPE,
+            "ctc_loss: targets, input_lengths, target_lengths are %y, %y, %y, must be i32 or i64", in[1],
+            in[2], in[3]);
+    if (single) x = (tensor_unsqueeze)(x, 1);
+    for (k = 2; single && k < 4; k++)
+        if (in[k]->ndim == 0) in[k] = (tensor_unsqueeze)(in[k], 0);
+    if (x->ndim != 3 || x->dims[2] == 0 || in[1]->ndim < 1 || in[1]->ndim > 2 - single ||
+        (in[1]->ndim == 2 && in[1]->dims[0] != x->dims[1]))
+        return TENSOR__(fail)(
+            o.th, TENSOR_ERR_SHAPE,
+            "ctc_loss: log_probs %t must be [T, N, C] or [T, C], targets %t [N, S] or [sum]", a->log_probs,
+            in[1]);
+    if (in[2]->ndim != 1 || in[2]->dims[0] != x->dims[1] || in[3]->ndim != 1 || in[3]->dims[0] != x->dims[1])
+        return TENSOR__(fail)(
+            o.th, TENSOR_ERR_SHAPE,
+            "ctc_loss: input_lengths %t and target_lengths %t must have the %d items of log_probs %t",
+            a->input_lengths, a->target_lengths, x->dims[1], a->log_probs);
+    if (a->blank < 0 || a->blank >= x->dims[2])
+        return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX, "ctc_loss: blank %d is not in 0..%d (log_probs %t)",
+                              a->blank, x->dims[2] - 1, a->log_probs);
+    in[0] = nn__contiguous(x);
+    for (k = 1; k < 4; k++) in[k] = nn__contiguous(in[k]);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CTC_LOSS), in, 4)) return TENSOR__(poison);
+    o.p = &o.params;
+    o.params.i[0] = a->blank;
+    o.params.i[1] = in[1]->ndim == 2 ? nn__max(in[1]->dims[1], 1) : 0;
+    o.params.i[2] = (tensor_grad_enabled)() && (tensor_requires_grad)(in[0]);
+    o.params.i[3] = a->zero_infinity != 0;
+    TENSOR__(result)(&o, x->dtype, x->dims + 1, 1);
+    TENSOR__(result)(&o, x->dtype, o.params.i[2] ? x->dims : &none, o.params.i[2] ? 3 : 1);
+    y = TENSOR__(finish)(&o);
+    if (a->reduction == TENSOR_MEAN)
+        y = (tensor_div)(y, (tensor_to)((tensor_maximum_scalar)(in[3], 1), (tensor_dtype_t)x->dtype));
+    if (single && a->reduction == TENSOR_NONE) y = (tensor_squeeze)(y, 0);
+    return nn__reduce(y, a->reduction, a->log_probs);
+}
+NN__OPTIONS(ctc_loss, (void)0, a.blank = nn__or(a.blank, 0))
 
 // ---- the table
 

@@ -247,6 +247,235 @@ static void rms_of_halves(void) {
     CHECK_NEAR(tensor_item(tensor_select(tensor_rms_norm(x, 1), 0, 1)), 0.328125, 0);
 }
 
+static void margin_losses(void) {
+    static const int64_t one[5] = {1, 0, 3, 2, 1},
+                         many[20] = {1, 3, -1, 0, 2, 0, -1, 1, -1, 2, 2, 0, 3, 1, 2, 0, -1, 1, 0, 3};
+    tensor_t *x = X(0.1, 5, 4, 0, 0), *x2 = X(0.7, 5, 4, 0, 0), *x3 = X(1.9, 5, 4, 0, 0), *t = labels(one, 5);
+    tensor_t *pm = tensor_sub_scalar(
+        tensor_mul_scalar(tensor_remainder_scalar(tensor_arange(0, 20, 1, TENSOR_I64), 2), 2), 1);
+    tensor_t *sign = tensor_reshape(pm, 5, 4), *sign1 = tensor_narrow(pm, 0, 0, 5),
+             *w = tensor_square(tensor_detach(X(0.4, 4, 0, 0, 0)));
+    tensor_t *ml = tensor_reshape(labels(many, 20), 5, 4), *prob = tensor_detach(tensor_softmax(x2, 1)), *y;
+    CHECK_NEAR(probe(y = tensor_hinge_embedding_loss(x, sign, .margin = 0.5, .reduction = TENSOR_NONE)),
+               0.429751408847113, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.706057969037679, 1e-10);
+    CHECK_NEAR(probe(y = tensor_hinge_embedding_loss(x, tensor_to(sign, TENSOR_F64))), 0.526211139488701,
+               1e-10);
+    CHECK_NEAR(dprobe(y, x), -0.0175612871380605, 1e-10);
+    CHECK_NEAR(probe(y = tensor_soft_margin_loss(x, sign, .reduction = TENSOR_SUM)), 14.7665591410914, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.482031191104332, 1e-10);
+    CHECK_NEAR(probe(y = tensor_multi_margin_loss(x, t, w)), 0.264304241314664, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.0757494922377817, 1e-10);
+    CHECK_NEAR(probe(y = tensor_multi_margin_loss(x, t, .p = 2, .margin = 0.7, .reduction = TENSOR_NONE)),
+               0.029773442747965, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 2.90425982762177, 1e-10);
+    CHECK_NEAR(probe(y = tensor_multilabel_margin_loss(x, ml)), 0.466632344019788, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.210638845639746, 1e-10);
+    CHECK_NEAR(probe(y = tensor_multilabel_margin_loss(x, ml, .reduction = TENSOR_NONE)), 1.88519382540497,
+               1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.8543259781713, 1e-10);
+    CHECK_NEAR(probe(y = tensor_multilabel_soft_margin_loss(x, prob, w)), 0.330235901898312, 1e-10);
+    CHECK_NEAR(dprobe(y, x), -0.0075686181800592, 1e-10);
+    CHECK_NEAR(probe(y = tensor_margin_ranking_loss(x, x2, sign, .margin = 0.3)), 0.361836786222641, 1e-10);
+    CHECK_NEAR(dprobe(y, x), -0.0323791730588605, 1e-10);
+    CHECK_NEAR(probe(y = tensor_cosine_embedding_loss(x, x2, sign1, .margin = 0.2, .reduction = TENSOR_NONE)),
+               -0.0539709792736901, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.854804962865172, 1e-10);
+    CHECK_NEAR(probe(y = tensor_triplet_margin_loss(x, x2, x3)), 0, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0, 1e-10);
+    CHECK_NEAR(probe(y = tensor_triplet_margin_loss(x, x2, x3, .p = 1, .swap = 1, .margin = 2,
+                                                    .reduction = TENSOR_NONE)),
+               0.0210293735623371, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 2.3052187426845, 1e-10);
+    CHECK_NEAR(probe(y = tensor_triplet_margin_loss(x, x2, x3, .p = 3)), 0.0201152060704764, 1e-10);
+    CHECK_NEAR(dprobe(y, x), -0.096327773064827, 1e-10);
+    CHECK_NEAR(probe(y = tensor_gaussian_nll_loss(x, x2, tensor_square(x3), .full = 1)), 0.428171506037182,
+               1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.753761367749713, 1e-10);
+    CHECK_NEAR(dprobe(y, x3), -0.309135949430561, 1e-10);
+    CHECK_NEAR(probe(y = tensor_gaussian_nll_loss(x, x2, tensor_square(tensor_select(x3, 1, 0)), .eps = 0.5,
+                                                  .reduction = TENSOR_NONE)),
+               0.757553657323173, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.0417432290400179, 1e-10);
+    CHECK_NEAR(dprobe(y, x3), 0.087806035184051, 1e-10);
+    CHECK_NEAR(probe(y = tensor_poisson_nll_loss(x, tensor_remainder_scalar(ml, 5), .full = 1)),
+               2.0883242055848, 1e-10);
+    CHECK_NEAR(dprobe(y, x), -0.141713231385356, 1e-10);
+    CHECK_NEAR(probe(y = tensor_poisson_nll_loss(tensor_square(x), prob, .no_log_input = 1)),
+               0.835550488761269, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.0339830353993238, 1e-10);
+}
+
+static void older_losses(void) {
+    static const int64_t one[12] = {1, 0, 3, -100, 1, 2, 0, 0, 2, 3, 1, 0};
+    tensor_t *x = X(0.1, 3, 4, 2, 2), *t = tensor_reshape(labels(one, 12), 3, 2, 2), *y,
+             *w = tensor_square(tensor_detach(X(0.4, 4, 0, 0, 0)));
+    tensor_t *prob = tensor_detach(tensor_softmax(X(0.7, 3, 4, 2, 2), 1)), *lp = tensor_log_softmax(x, 1),
+             *row = tensor_sigmoid(x);
+    CHECK_NEAR(probe(y = tensor_cross_entropy(x, t, w, .label_smoothing = 0.2)), 1.53935599788422, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.173903444652578, 1e-10);
+    CHECK_NEAR(probe(y = tensor_cross_entropy(x, t, w, .label_smoothing = 0.2, .reduction = TENSOR_SUM)),
+               8.12061646548086, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.917398690095451, 1e-10);
+    CHECK_NEAR(probe(y = tensor_cross_entropy(x, t, .reduction = TENSOR_NONE)), 2.03047699641533, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 1.34209379323989, 1e-10);
+    CHECK_NEAR(probe(y = tensor_cross_entropy(x, prob, w, .label_smoothing = 0.1)), 0.653458101133373, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.000606260096145844, 1e-10);
+    CHECK_NEAR(probe(y = tensor_cross_entropy(x, prob, w, .reduction = TENSOR_NONE)), -0.351214450503566,
+               1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.477921659802898, 1e-10);
+    CHECK_NEAR(probe(y = tensor_nll_loss(lp, t, w)), 1.51152719114319, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.214236391493086, 1e-10);
+    CHECK_NEAR(probe(y = tensor_kl_div(lp, prob, .reduction = TENSOR_BATCHMEAN)), 0.277506183082098, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.0219308969690623, 1e-10);
+    CHECK_NEAR(probe(y = tensor_kl_div(lp, tensor_log(prob), .log_target = 1, .reduction = TENSOR_NONE)),
+               -0.0931440763318735, 1e-10);
+    CHECK_NEAR(dprobe(y, x), -5.31917190322313, 1e-10);
+    CHECK_NEAR(probe(y = tensor_binary_cross_entropy(row, prob, tensor_reshape(w, 4, 1, 1))),
+               0.336127196856887, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.0197064865209236, 1e-10);
+    CHECK_NEAR(
+        probe(y = tensor_binary_cross_entropy_with_logits(x, prob, tensor_reshape(w, 4, 1, 1),
+                                                          tensor_add_scalar(tensor_reshape(w, 4, 1, 1), 1))),
+        0.398304753397357, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.0232545201962559, 1e-10);
+    CHECK_NEAR(probe(y = tensor_huber_loss(x, prob, .delta = 0.3)), 0.128012652733638, 1e-10);
+    CHECK_NEAR(dprobe(y, x), -0.00109956292538326, 1e-10);
+    CHECK_NEAR(probe(y = tensor_smooth_l1_loss(x, prob, .beta = 0.3)), 0.426708842445462, 1e-10);
+    CHECK_NEAR(dprobe(y, x), -0.00366520975127753, 1e-10);
+}
+
+static void ctc_values(void) {
+    static const int64_t flat[8] = {1, 2, 2, 3, 1, 3, 1, 1}, pad[12] = {1, 2, 2, 0, 3, 0, 0, 0, 1, 3, 1, 1},
+                         il[3] = {7, 5, 6}, tl[3] = {3, 1, 4};
+    static const int64_t il0[3] = {3, 5, 0};
+    tensor_t *x = X(0.1, 7, 3, 5, 0), *lp = tensor_log_softmax(x, 2), *ti = labels(il, 3),
+             *tt = labels(tl, 3), *y, *t0 = labels(il0, 3);
+    tensor_t *cat = labels(flat, 8), *two = tensor_reshape(labels(pad, 12), 3, 4),
+             *one = tensor_select(lp, 1, 0);
+    CHECK_NEAR(probe(y = tensor_ctc_loss(lp, cat, ti, tt)), 3.27684949938559, 1e-10);
+    CHECK_NEAR(dprobe(y, x), -0.183471940671897, 1e-10);
+    CHECK_NEAR(probe(y = tensor_ctc_loss(lp, tensor_to(two, TENSOR_I32), ti, tt, .reduction = TENSOR_NONE)),
+               8.1019526186901, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 1.11168103380536, 1e-10);
+    CHECK_NEAR(dprobe(y, lp), 1.11168103380536, 1e-10);
+    CHECK_NEAR(probe(y = tensor_ctc_loss(lp, two, ti, tt, .blank = 4, .reduction = TENSOR_SUM)),
+               22.0051684103759, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.170305358134262, 1e-10);
+    CHECK_NEAR(probe(y = tensor_ctc_loss(lp, two, t0, tt, .zero_infinity = 1)), 1.66965883654822, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.0432430921377476, 1e-10);
+    CHECK_NEAR(probe(y = tensor_ctc_loss(one, tensor_narrow(cat, 0, 0, 3), tensor_select(ti, 0, 0),
+                                         tensor_select(tt, 0, 0))),
+               2.3972031891771, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.105637938257509, 1e-10);
+}
+
+// Losses without kernels have derivatives of public ops; these have kernels or tricks.
+static tensor_t *f_ctc(tensor_t *const *in, int n, void *user) {
+    static const int64_t pad[6] = {1, 1, 0, 2, 0, 0}, il[3] = {5, 4, 2}, tl[3] = {2, 1, 0};
+    (void)n, (void)user;
+    return tensor_ctc_loss(tensor_log_softmax(in[0], -1), tensor_reshape(labels(pad, 6), 3, 2), labels(il, 3),
+                           labels(tl, 3));
+}
+static tensor_t *f_triplet(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_triplet_margin_loss(in[0], in[1], in[2], .margin = 3);
+}
+static tensor_t *f_multilabel(tensor_t *const *in, int n, void *user) {
+    static const int64_t many[8] = {1, 3, -1, 0, 2, -1, 0, 0};
+    (void)n, (void)user;
+    return tensor_multilabel_margin_loss(in[0], tensor_reshape(labels(many, 8), 2, 4));
+}
+static void loss_gradients(void) {
+    tensor_t *x = X(0.1, 5, 3, 4, 0), *in[3] = {X(0.1, 2, 4, 0, 0), X(0.6, 2, 4, 0, 0), X(2, 2, 4, 0, 0)};
+    grads(f_ctc, &x, 1);
+    grads(f_triplet, in, 3);
+    grads(f_multilabel, in, 1);
+}
+
+static void ctc_edges(void) {
+    static const int64_t pad[6] = {1, 1, 2, 2, 1, 2}, il[3] = {2, 6, 0}, tl[3] = {2, 2, 0},
+                         bad[3] = {2, 7, 0}, deep[3] = {2, 3, 0};
+    tensor_t *x = tensor_detach(X(0.1, 6, 3, 4, 0)), *lp = tensor_log_softmax(x, 2),
+             *t = tensor_reshape(labels(pad, 6), 3, 2), *y, *big, *h;
+    uint64_t hash[2];
+    int k;
+    y = tensor_ctc_loss(lp, t, labels(il, 3), labels(tl, 3), .reduction = TENSOR_NONE);
+    CHECK(isinf(tensor_item(tensor_select(y, 0, 0)))); // 1 1 does not fit into two steps
+    CHECK(isfinite(tensor_item(tensor_select(y, 0, 1))));
+    CHECK(tensor_item(tensor_select(y, 0, 2)) == 0); // nothing into nothing
+    h = tensor_to(lp, TENSOR_F16);
+    CHECK(tensor_dtype(tensor_ctc_loss(h, t, labels(il, 3), labels(tl, 3))) == TENSOR_F16);
+    CHECK_NEAR(tensor_item(tensor_ctc_loss(tensor_to(lp, TENSOR_F32), t, labels(il, 3), labels(tl, 3),
+                                           .zero_infinity = 1)),
+               tensor_item(tensor_ctc_loss(lp, t, labels(il, 3), labels(tl, 3), .zero_infinity = 1)), 1e-6);
+    for (k = 0; k < 2; k++) {
+        tensor_set_num_threads(k ? 4 : 1);
+        big = tensor_requires_grad_(
+            tensor_to(tensor_log_softmax(tensor_detach(X(0.3, 20, 9, 5, 0)), 2), TENSOR_F32), 1);
+        y = tensor_ctc_loss(big, tensor_ones_of(TENSOR_I64, 9, 4), tensor_full_of(TENSOR_I64, 20, 9),
+                            tensor_full_of(TENSOR_I64, 4, 9));
+        tensor_backward(y);
+        hash[k] = test_hash(test_hash(TEST_HASH, y), tensor_grad(big));
+    }
+    tensor_set_num_threads(1);
+    CHECK(hash[0] == hash[1]);
+    CHECK_POISON(tensor_ctc_loss(lp, t, labels(bad, 3), labels(tl, 3)), TENSOR_ERR_INDEX,
+                 "ctc_loss: input length 7, target length 2 of item 1 do not fit 6 steps, 2 targets");
+    CHECK_POISON(tensor_ctc_loss(lp, t, labels(il, 3), labels(deep, 3)), TENSOR_ERR_INDEX,
+                 "target length 3 of item 1");
+    CHECK_POISON(tensor_ctc_loss(lp, tensor_mul_scalar(t, 2), labels(il, 3), labels(tl, 3)), TENSOR_ERR_INDEX,
+                 "ctc_loss: target 4 of item 1 is not in 0..3");
+    CHECK_POISON(tensor_ctc_loss(lp, t, labels(il, 2), labels(tl, 3)), TENSOR_ERR_SHAPE, "input_lengths [2]");
+    CHECK_POISON(tensor_ctc_loss(lp, tensor_to(t, TENSOR_F64), labels(il, 3), labels(tl, 3)),
+                 TENSOR_ERR_DTYPE, "must be i32 or i64");
+    CHECK_POISON(tensor_ctc_loss(lp, t, labels(il, 3), labels(tl, 3), .blank = 4), TENSOR_ERR_INDEX,
+                 "blank 4");
+    CHECK_POISON(tensor_ctc_loss(lp, t, labels(il, 3), NULL), TENSOR_ERR_OWNER,
+                 "ctc_loss: argument target_lengths is NULL");
+}
+
+static void loss_errors(void) {
+    tensor_t *x = tensor_ones(3, 4), *v = tensor_ones(4), *i = tensor_zeros_of(TENSOR_I64, 3),
+             *d = tensor_ones_of(TENSOR_F64, 3, 4);
+    CHECK_POISON(tensor_hinge_embedding_loss(x, v), TENSOR_ERR_SHAPE,
+                 "hinge_embedding_loss: input [3,4] and target [4] must have one shape at sequence.c");
+    CHECK_POISON(tensor_soft_margin_loss(x, d), TENSOR_ERR_DTYPE,
+                 "soft_margin_loss: target is f64, input is f32");
+    CHECK_POISON(tensor_soft_margin_loss(x, x, .reduction = TENSOR_BATCHMEAN), TENSOR_ERR_SHAPE,
+                 "reduction 3");
+    CHECK_POISON(tensor_multi_margin_loss(x, x), TENSOR_ERR_DTYPE, "target is f32, must be i32 or i64");
+    CHECK_POISON(tensor_multi_margin_loss(x, tensor_zeros_of(TENSOR_I64, 4)), TENSOR_ERR_SHAPE,
+                 "target [4] must have the dims");
+    CHECK_POISON(tensor_multi_margin_loss(x, tensor_add_scalar(i, 4)), TENSOR_ERR_INDEX, "4");
+    CHECK_POISON(tensor_multi_margin_loss(x, i, .p = 3), TENSOR_ERR_SHAPE, "p 3 must be 1 or 2");
+    CHECK_POISON(tensor_multi_margin_loss(x, i, i), TENSOR_ERR_DTYPE, "weight");
+    CHECK_POISON(tensor_multilabel_margin_loss(x, i), TENSOR_ERR_SHAPE,
+                 "target [3] must have the dims of input [3,4]");
+    CHECK_POISON(tensor_multilabel_soft_margin_loss(x, x, tensor_ones(3)), TENSOR_ERR_SHAPE,
+                 "weight [3] does not broadcast");
+    CHECK_POISON(tensor_margin_ranking_loss(x, x, v), TENSOR_ERR_SHAPE,
+                 "input1 [3,4] and target [4] must have one shape");
+    CHECK_POISON(tensor_cosine_embedding_loss(x, x, x), TENSOR_ERR_SHAPE, "target [3,4] [N] or []");
+    CHECK_POISON(tensor_triplet_margin_loss(x, x, v), TENSOR_ERR_SHAPE, "anchor [3,4] and negative [4]");
+    CHECK_POISON(tensor_gaussian_nll_loss(x, x, tensor_ones(3, 2)), TENSOR_ERR_SHAPE,
+                 "var [3,2] must have the shape");
+    CHECK_POISON(tensor_gaussian_nll_loss(x, x, tensor_neg(x)), TENSOR_ERR_INDEX,
+                 "var [3,4] has a negative element");
+    CHECK_POISON(tensor_poisson_nll_loss(x, v), TENSOR_ERR_SHAPE, "one shape");
+    CHECK_POISON(tensor_poisson_nll_loss(NULL, v), TENSOR_ERR_OWNER,
+                 "poisson_nll_loss: argument input is NULL");
+    // one value and no batch; halves; an empty batch
+    CHECK_NEAR(tensor_item(tensor_multi_margin_loss(v, tensor_scalar(2, TENSOR_I64))), 0.75, 1e-6);
+    CHECK_POISON(
+        tensor_cosine_embedding_loss(tensor_to(x, TENSOR_BF16), tensor_to(x, TENSOR_BF16), tensor_ones(3)),
+        TENSOR_ERR_DTYPE, "target is f32, input1 is bf16");
+    CHECK(tensor_dtype(tensor_soft_margin_loss(tensor_to(x, TENSOR_F16), tensor_ones_of(TENSOR_I64, 3, 4))) ==
+          TENSOR_F16);
+    CHECK(tensor_item(tensor_margin_ranking_loss(tensor_zeros(0, 2), tensor_zeros(0, 2), tensor_zeros(0, 2),
+                                                 .reduction = TENSOR_SUM)) == 0);
+}
+
 int main(void) {
     RUN(batch_norm_values);
     RUN(other_norm_values);
@@ -255,5 +484,11 @@ int main(void) {
     RUN(norm_errors);
     RUN(norm_modules);
     RUN(rms_of_halves);
+    RUN(margin_losses);
+    RUN(older_losses);
+    RUN(ctc_values);
+    RUN(loss_gradients);
+    RUN(ctc_edges);
+    RUN(loss_errors);
     return test_report();
 }
