@@ -311,9 +311,10 @@ typedef struct tensor_scaled_dot_product_attention_args_t {
     double dropout_p TENSOR_INIT;           // default 0
     int is_causal TENSOR_INIT;              // element t looks at s <= t; not together with attn_mask
     double scale TENSOR_INIT;               // 0 = 1 / sqrt(E)
+    int enable_gqa TENSOR_INIT; // fewer heads (third dim from the end) in key and value: each serves several
 } tensor_scaled_dot_product_attention_args_t;
 // softmax(q kT scale + mask) v; a row that may look at nothing gives 0.
-//   query, key, value   [..., T, E], [..., S, E], [..., S, V] f32/f64/f16/bf16
+//   query, key, value   [..., T, E], [..., S, E], [..., S, V] f32/f64/f16/bf16; ... broadcasts
 //   -> new [..., T, V];  grad to query, key, value (and a float mask)
 //   errors  SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_scaled_dot_product_attention_with(tensor_scaled_dot_product_attention_args_t a);
@@ -952,6 +953,84 @@ typedef struct nn_layer_norm_args_t {
 TENSOR_API nn_module_t *nn_layer_norm_with(nn_layer_norm_args_t a);
 TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void);
 
+// softmax(q kT / sqrt(head size)) v over heads of projected inputs.  in_proj_weight [3 embed, embed] (with
+// kdim or vdim: q_proj_weight, k_proj_weight, v_proj_weight), in_proj_bias [3 embed], out_proj (a Linear),
+// bias_k and bias_v [1, 1, embed]
+//   heads   divides embed
+//   x       nn_forward(m, x): attention of x [T, N, embed] to itself
+//   -> module;  errors as above
+typedef struct nn_multihead_attention_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t embed TENSOR_INIT, heads TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double dropout TENSOR_INIT;
+    int64_t kdim TENSOR_INIT, vdim TENSOR_INIT;   // features of key and value; 0 = embed
+    int no_bias TENSOR_INIT, add_bias_kv TENSOR_INIT, add_zero_attn TENSOR_INIT, batch_first TENSOR_INIT;
+} nn_multihead_attention_args_t;
+TENSOR_API nn_module_t *nn_multihead_attention_with(nn_multihead_attention_args_t a);
+TENSOR_API nn_multihead_attention_args_t nn_multihead_attention_defaults(void);
+
+// Its forward: nn_multihead_attention_forward(m, q, k, v, .key_padding_mask = pad).
+//   query, key, value   [T, N, embed], [S, N, kdim], [S, N, vdim]; batch_first: N first; without N as well
+//   attn_mask           [T, S] or [N * heads, T, S]; bool (true = must NOT look) or a float to add
+//   key_padding_mask    [N, S]; the same
+//   weights             NULL, or receives the softmax [N, T, S], the mean over heads; every_head:
+//                       [N, heads, T, S]
+//   -> new, shape of query;  grad through the operations inside;  errors SHAPE, DTYPE
+typedef struct nn_attention_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_module_t *module TENSOR_INIT;
+    tensor_t *query TENSOR_INIT;
+    tensor_t *key TENSOR_INIT;
+    tensor_t *value TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_t *attn_mask TENSOR_INIT, *key_padding_mask TENSOR_INIT, **weights TENSOR_INIT;
+    int is_causal TENSOR_INIT, every_head TENSOR_INIT;
+} nn_attention_args_t;
+TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a);
+
+// Layers of the Transformer (Vaswani et al., NIPS 2017): attention to itself, in a decoder attention to
+// memory, then linear, activation, linear; each added to its input and normalised.  self_attn,
+// multihead_attn, linear1, linear2, norm1..3, dropout, dropout1..3
+//   -> module;  errors as above
+typedef struct nn_transformer_layer_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t embed TENSOR_INIT, heads TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t feedforward TENSOR_INIT;        // width in between, 2048
+    double dropout TENSOR_INIT, eps TENSOR_INIT;   // 0.1, 1e-5
+    int gelu TENSOR_INIT;                   // instead of relu
+    int batch_first TENSOR_INIT, norm_first TENSOR_INIT, no_bias TENSOR_INIT;
+} nn_transformer_layer_args_t;
+TENSOR_API nn_module_t *nn_transformer_encoder_layer_with(nn_transformer_layer_args_t a);
+TENSOR_API nn_module_t *nn_transformer_decoder_layer_with(nn_transformer_layer_args_t a);
+TENSOR_API nn_transformer_layer_args_t nn_transformer_layer_defaults(void);
+
+// count such layers one after the other (layer and copies of it, named layers.0, ..), then norm.
+//   layer   becomes part of the result
+//   norm    a module, or NULL
+//   -> module;  errors SHAPE (count < 1), OUT_OF_MEMORY, POISONED
+TENSOR_API nn_module_t *nn_transformer_encoder(nn_module_t *layer, int64_t count, nn_module_t *norm);
+TENSOR_API nn_module_t *nn_transformer_decoder(nn_module_t *layer, int64_t count, nn_module_t *norm);
+
+// Forward of these four: nn_transformer_forward(m, x, memory, .is_causal = 1). nn_forward(encoder, x) has no
+// masks.
+//   x        [T, N, embed]; batch_first: [N, T, embed]
+//   memory   what a decoder looks at besides [S, N, embed]; NULL for an encoder
+//   masks    as those of nn_multihead_attention_forward
+//   -> new, shape of x;  grad through the operations inside;  errors SHAPE, DTYPE
+typedef struct nn_transformer_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_module_t *module TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    tensor_t *memory TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_t *mask TENSOR_INIT, *key_padding_mask TENSOR_INIT;
+    tensor_t *memory_mask TENSOR_INIT, *memory_key_padding_mask TENSOR_INIT;
+    int is_causal TENSOR_INIT;              // x attends to x before it only
+} nn_transformer_args_t;
+TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a);
+
 // Batch norm over [N, C], [N, C, L] (1d), [N, C, H, W] (2d), [N, C, D, H, W] (3d).  weight [C] ones, bias [C]
 // zeros, buffers running_mean [C], running_var [C], num_batches_tracked [] i64, which training changes
 //   cumulative  running statistics are the mean over all batches (PyTorch: momentum None)
@@ -1079,6 +1158,9 @@ TENSOR_API nn_module_t *nn__conv2d(nn_conv2d_args_t a);
 TENSOR_API nn_module_t *nn__max_pool2d(nn_pool2d_args_t a);
 TENSOR_API nn_module_t *nn__avg_pool2d(nn_pool2d_args_t a);
 TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a);
+TENSOR_API nn_module_t *nn__multihead_attention(nn_multihead_attention_args_t a);
+TENSOR_API nn_module_t *nn__transformer_encoder_layer(nn_transformer_layer_args_t a);
+TENSOR_API nn_module_t *nn__transformer_decoder_layer(nn_transformer_layer_args_t a);
 TENSOR_API nn_module_t *nn__batch_norm1d(nn_batch_norm_args_t a);
 TENSOR_API nn_module_t *nn__batch_norm2d(nn_batch_norm_args_t a);
 TENSOR_API nn_module_t *nn__batch_norm3d(nn_batch_norm_args_t a);
@@ -1095,6 +1177,16 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
 #define nn_max_pool2d(...) nn__max_pool2d(TENSOR_ARGS(nn_pool2d_args_t, __VA_ARGS__))
 #define nn_avg_pool2d(...) nn__avg_pool2d(TENSOR_ARGS(nn_pool2d_args_t, __VA_ARGS__))
 #define nn_layer_norm(...) nn__layer_norm(TENSOR_ARGS(nn_layer_norm_args_t, __VA_ARGS__))
+#define nn_multihead_attention(embed, ...)                                                                   \
+    nn__multihead_attention(TENSOR_ARGS(nn_multihead_attention_args_t, embed, __VA_ARGS__))
+#define nn_multihead_attention_forward(...)                                                                  \
+    nn_multihead_attention_forward_with(TENSOR_ARGS(nn_attention_args_t, __VA_ARGS__))
+#define nn_transformer_encoder_layer(embed, ...)                                                             \
+    nn__transformer_encoder_layer(TENSOR_ARGS(nn_transformer_layer_args_t, embed, __VA_ARGS__))
+#define nn_transformer_decoder_layer(embed, ...)                                                             \
+    nn__transformer_decoder_layer(TENSOR_ARGS(nn_transformer_layer_args_t, embed, __VA_ARGS__))
+#define nn_transformer_forward(...)                                                                          \
+    nn_transformer_forward_with(TENSOR_ARGS(nn_transformer_args_t, __VA_ARGS__))
 #define nn_batch_norm1d(...) nn__batch_norm1d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
 #define nn_batch_norm2d(...) nn__batch_norm2d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
 #define nn_batch_norm3d(...) nn__batch_norm3d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
@@ -1109,6 +1201,8 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
         (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *))
 #define nn_sequential(...) nn_sequential_n(NN_LIST(__VA_ARGS__))
 #endif
+#define nn_transformer_encoder(...) nn__stamp(TENSOR_HERE, (nn_transformer_encoder)(__VA_ARGS__))
+#define nn_transformer_decoder(...) nn__stamp(TENSOR_HERE, (nn_transformer_decoder)(__VA_ARGS__))
 #define nn_dropout(...) nn__stamp(TENSOR_HERE, (nn_dropout)(__VA_ARGS__))
 #define nn_flatten(...) nn__stamp(TENSOR_HERE, (nn_flatten)(__VA_ARGS__))
 #define nn_identity(...) nn__stamp(TENSOR_HERE, (nn_identity)(__VA_ARGS__))
@@ -1771,6 +1865,25 @@ inline nn_module_t *nn_embedding(int64_t count, int64_t size, nn_embedding_args_
     inline nn_module_t *nn_##op(NN__CPP_P A, NN__CPP_P B, args a = args()) {                                 \
         NN__CPP_SET A NN__CPP_SET B return nn__##op(a);                                                      \
     }
+NN__CPP_MODULE2(multihead_attention, nn_multihead_attention_args_t, (int64_t, embed), (int64_t, heads))
+NN__CPP_MODULE2(transformer_encoder_layer, nn_transformer_layer_args_t, (int64_t, embed), (int64_t, heads))
+NN__CPP_MODULE2(transformer_decoder_layer, nn_transformer_layer_args_t, (int64_t, embed), (int64_t, heads))
+inline tensor_t *nn_multihead_attention_forward(nn_module_t *m, tensor_t *query, tensor_t *key,
+                                                tensor_t *value,
+                                                nn_attention_args_t a = nn_attention_args_t()) {
+    a.module = m;
+    a.query = query;
+    a.key = key;
+    a.value = value;
+    return nn_multihead_attention_forward_with(a);
+}
+inline tensor_t *nn_transformer_forward(nn_module_t *m, tensor_t *x, tensor_t *memory = nullptr,
+                                        nn_transformer_args_t a = nn_transformer_args_t()) {
+    a.module = m;
+    a.x = x;
+    a.memory = memory;
+    return nn_transformer_forward_with(a);
+}
 NN__CPP_MODULE1(batch_norm1d, nn_batch_norm_args_t, (int64_t, channels))
 NN__CPP_MODULE1(batch_norm2d, nn_batch_norm_args_t, (int64_t, channels))
 NN__CPP_MODULE1(batch_norm3d, nn_batch_norm_args_t, (int64_t, channels))
@@ -1850,6 +1963,12 @@ struct nn_sequential_pack {
 #define nn_max_pool2d(...) nn__stamp(TENSOR_HERE, (nn_max_pool2d)(__VA_ARGS__))
 #define nn_avg_pool2d(...) nn__stamp(TENSOR_HERE, (nn_avg_pool2d)(__VA_ARGS__))
 #define nn_layer_norm(...) nn__stamp(TENSOR_HERE, (nn_layer_norm)(__VA_ARGS__))
+#define nn_multihead_attention(...) nn__stamp(TENSOR_HERE, (nn_multihead_attention)(__VA_ARGS__))
+#define nn_multihead_attention_forward(...)                                                                  \
+    tensor__at(TENSOR_HERE, (nn_multihead_attention_forward)(__VA_ARGS__))
+#define nn_transformer_encoder_layer(...) nn__stamp(TENSOR_HERE, (nn_transformer_encoder_layer)(__VA_ARGS__))
+#define nn_transformer_decoder_layer(...) nn__stamp(TENSOR_HERE, (nn_transformer_decoder_layer)(__VA_ARGS__))
+#define nn_transformer_forward(...) tensor__at(TENSOR_HERE, (nn_transformer_forward)(__VA_ARGS__))
 #define nn_batch_norm1d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm1d)(__VA_ARGS__))
 #define nn_batch_norm2d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm2d)(__VA_ARGS__))
 #define nn_batch_norm3d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm3d)(__VA_ARGS__))
@@ -1889,11 +2008,10 @@ enum { NN__MODE = NN__GROUPS, NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPT
 // params.i of LOSS: which, reduction. f[0] is beta or delta. Order of NN_LOSSES. params.i of CROSS_ENTROPY:
 // reduction, ignore_index, whether input is log-probabilities (nll). f[0] smoothing. CTC_LOSS: blank,
 // columns of targets (0 = one after the other), whether the gradient is wanted, zero_infinity. EMBEDDING:
-// i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient). LAYER_NORM: i[0] elements of a
-// row, i[1] 1 = no mean (rms), f[0] eps. BATCH_NORM, GROUP_NORM: i[0] groups (0 = batch norm), i[1] items,
-// i[2] channels, i[3] elements of a plane, f[0] eps. ATTENTION: i[0] causal, f[0] scale.
-// DROPOUT: f[0] p; word i & 3 of block i >> 2 of the
-// call's stream decides over element i.
+// i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient). LAYER_NORM: i[0]
+// elements of a row, i[1] 1 = no mean (rms), f[0] eps. BATCH_NORM, GROUP_NORM: i[0] groups (0 = batch norm),
+// i[1] items, i[2] channels, i[3] elements of a plane, f[0] eps. ATTENTION: i[0] causal, f[0] scale. DROPOUT:
+// f[0] p; word i & 3 of block i >> 2 of the call's stream decides over element i.
 
 // Windows of a convolution or pool over planes [h, w], giving [oh, ow].
 typedef struct nn__window_t {
@@ -4811,8 +4929,9 @@ TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
 }
 
 // mask: bool (true = look) or float to add, NULL = none.
+// weights, if not NULL, receives the softmax behind the dropout.
 TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask, int causal,
-                                            double scale, double dropout) {
+                                            double scale, double dropout, tensor_t **weights) {
     tensor_t *s = (tensor_mul_scalar)((tensor_matmul)(q, (tensor_mT)(k)), scale), *dead;
     int64_t dims[2];
     if (causal) {
@@ -4830,10 +4949,11 @@ TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *
     s = (tensor_softmax)(s, -1);
     if (dead) s = (tensor_masked_fill)(s, dead, 0);
     if (dropout > 0) s = (tensor_dropout)(s, dropout, 1);
+    if (weights) *weights = s;
     return (tensor_matmul)(s, v);
 }
 TENSOR__FN tensor_t *nn__composed_attention(tensor_t *const *in, const tensor_params_t *p) {
-    return nn__attention_composed(in[0], in[1], in[2], NULL, (int)p->i[0], p->f[0], 0);
+    return nn__attention_composed(in[0], in[1], in[2], NULL, (int)p->i[0], p->f[0], 0, NULL);
 }
 
 TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
@@ -4898,11 +5018,49 @@ TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attenti
         wide.attn_mask = nn__wide(mask);
         return nn__narrow(nn__attention_front(&wide), q);
     }
+    if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim && v->ndim == q->ndim &&
+        q->ndim < TENSOR_MAX_DIMS) {
+        // query [..., heads, each, T, E], the others with a dim of 1 at each
+        tensor_scaled_dot_product_attention_args_t b = *a;
+        int at = q->ndim - 3;
+        int64_t heads = k->dims[at], each = heads ? q->dims[at] / heads : 0;
+        if (v->dims[at] != heads || heads * each != q->dims[at])
+            return TENSOR__(fail)(
+                o.th, TENSOR_ERR_SHAPE,
+                "%s: the heads of query %t must be a multiple of those of key %t and value %t", name, q, k,
+                v);
+        b.enable_gqa = 0;
+        memcpy(dims, q->dims, (size_t)at * sizeof dims[0]);
+        dims[at] = heads;
+        dims[at + 1] = each;
+        for (d = 0; d < 2; d++) dims[at + 2 + d] = q->dims[at + 1 + d];
+        b.query = (tensor_reshape_n)(q, dims, q->ndim + 1);
+        for (d = 0; d < 2; d++) {
+            tensor_t *x = d ? v : k;
+            dims[at + 2] = x->dims[at + 1];
+            dims[at + 3] = x->dims[at + 2];
+            *(d ? &b.value : &b.key) = (tensor_expand_n)((tensor_unsqueeze)(x, at + 1), dims, q->ndim + 1);
+        }
+        if (mask && mask->ndim > 2 && mask->dims[mask->ndim - 3] == q->dims[at]) {
+            memcpy(dims, mask->dims, (size_t)mask->ndim * sizeof dims[0]);
+            d = mask->ndim - 3;
+            dims[d] = heads;
+            dims[d + 1] = each;
+            dims[d + 2] = mask->dims[d + 1];
+            dims[d + 3] = mask->dims[d + 2];
+            b.attn_mask = (tensor_reshape_n)(mask, dims, mask->ndim + 1);
+        } else if (mask && mask->ndim > 2) {
+            b.attn_mask = (tensor_unsqueeze)(mask, -3);
+        }
+        memcpy(dims, q->dims, (size_t)q->ndim * sizeof dims[0]);
+        dims[q->ndim - 1] = v->dims[v->ndim - 1];
+        return (tensor_reshape_n)(nn__attention_front(&b), dims, q->ndim);
+    }
     scale = a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(q->dims[q->ndim - 1], 1));
     same = q->ndim == k->ndim && q->ndim == v->ndim;
     for (d = 0; same && d + 2 < q->ndim; d++) same = q->dims[d] == k->dims[d] && q->dims[d] == v->dims[d];
     if (mask || a->dropout_p > 0 || !same || k->dims[k->ndim - 2] == 0)
-        return nn__attention_composed(q, k, v, mask, a->is_causal, scale, a->dropout_p);
+        return nn__attention_composed(q, k, v, mask, a->is_causal, scale, a->dropout_p, NULL);
     o.p = &o.params;
     o.params.i[0] = a->is_causal != 0;
     o.params.f[0] = scale;
@@ -4913,7 +5071,8 @@ TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attenti
     return TENSOR__(finish)(&o);
 }
 TENSOR_API tensor_t *tensor_scaled_dot_product_attention_with(tensor_scaled_dot_product_attention_args_t a) {
-    return tensor__at(a.site_, nn__attention_front(&a));
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    return tensor__at(a.site_, (tensor_scope_return)(scope, nn__attention_front(&a)));
 }
 TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a) {
     return tensor_scaled_dot_product_attention_with(a);
@@ -7073,10 +7232,8 @@ TENSOR__FN tensor_t *nn__tensor(const nn_module_t *m, int k) {
 
 // The tensor of that name, NULL if the layer has none.
 TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
-    int k;
-    for (k = 0; k < m->impl->nslots; k++)
-        if (strcmp(m->impl->slot[k].name, name) == 0) return m->impl->slot[k].tensor;
-    return NULL;
+    const nn__slot_t *s = nn__lookup(m->impl, name);
+    return s ? s->tensor : NULL;
 }
 
 // i: in, out, no_bias
@@ -7287,6 +7444,230 @@ TENSOR__FN void nn__describe_rms_norm(nn_module_t *m, nn__text_t *t) {
     nn__put(t, nn__tensor(m, 0) ? ", elementwise_affine=True" : ", elementwise_affine=False");
 }
 
+// The module of that name, NULL if there is none.
+TENSOR__FN nn_module_t *nn__kid(const nn_module_t *m, const char *name) {
+    const nn__slot_t *s = nn__lookup(m->impl, name);
+    return s && s->child ? s->child->module : NULL;
+}
+
+// [T, N, E] or [T, E] (first: N first) -> [N, T, E]; its own inverse with the same x->ndim.
+TENSOR__FN tensor_t *nn__batch_first(tensor_t *x, int ndim, int first) {
+    if (ndim == 2) return x->ndim == 2 ? (tensor_unsqueeze)(x, 0) : (tensor_squeeze)(x, 0);
+    return first ? x : (tensor_transpose)(x, 0, 1);
+}
+
+// Adds one key that everybody sees to a mask [..., S].
+TENSOR__FN tensor_t *nn__longer_mask(tensor_t *mask) {
+    tensor_t *list[2];
+    int64_t dims[TENSOR_MAX_DIMS];
+    if (!mask) return mask;
+    memcpy(dims, mask->dims, (size_t)mask->ndim * sizeof dims[0]);
+    dims[mask->ndim - 1] = 1;
+    list[0] = mask;
+    list[1] = (tensor_zeros_n)(dims, mask->ndim, (tensor_dtype_t)mask->dtype);
+    return (tensor_cat_n)(list, 2, -1);
+}
+
+static const char *const nn__qkv[3] = {"q_proj_weight", "k_proj_weight", "v_proj_weight"};
+static const char *const nn__norms[3] = {"norm1", "norm2", "norm3"};
+static const char *const nn__drops[3] = {"dropout1", "dropout2", "dropout3"};
+
+// i: embed, heads, kdim, vdim, batch_first, add_zero_attn; f: dropout
+TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
+    static const char op[] = "multihead_attention";
+    static const char *const extra[2] = {"bias_k", "bias_v"};
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[5] = {a->query, a->key, a->value, a->attn_mask, a->key_padding_mask};
+    tensor_t *w = nn__called(m, "in_proj_weight"), *b = nn__called(m, "in_proj_bias"), *q[3], *mask = in[3],
+             *y, *list[2];
+    int64_t embed = l->i[0], heads = l->i[1], n, t, s, dims[4];
+    double scale = 1 / sqrt((double)(embed / heads)), drop = m->training ? l->f[0] : 0;
+    int nd, k;
+    if (!nn__inputs(&o, &row, op, "query key value attn_mask key_padding_mask", 3, in, 5) ||
+        !nn__floats(&o, 7))
+        return TENSOR__(poison);
+    nd = in[0]->ndim;
+    for (k = 0; k < 3; k++) {
+        if (in[k]->ndim != nd || nd < 2 || nd > 3 || in[k]->dims[nd - 1] != l->i[k == 0 ? 0 : k + 1])
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                  "%s: query %t, key %t, value %t must be [T, N, %d], "
+                                  "[S, N, %d], [S, N, %d], or all without N",
+                                  op, in[0], in[1], in[2], embed, l->i[2], l->i[3]);
+    }
+    for (k = 0; k < 3; k++) q[k] = nn__batch_first(in[k], nd, (int)l->i[4]);
+    n = q[0]->dims[0];
+    t = q[0]->dims[1];
+    s = q[1]->dims[1];
+    if (q[1]->dims[0] != n || q[2]->dims[0] != n || q[2]->dims[1] != s)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t do not fit together%s",
+                              op, in[0], in[1], in[2], l->i[4] ? " (batch_first)" : "");
+    if (in[4] && nd == 2 && in[4]->ndim == 1) in[4] = (tensor_unsqueeze)(in[4], 0);
+    if (in[4] && (in[4]->ndim != 2 || in[4]->dims[0] != n || in[4]->dims[1] != s))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: key_padding_mask %t must be [%d, %d]", op, in[4],
+                              n, s);
+    if (mask && (mask->ndim < 2 || mask->ndim > 3 || mask->dims[mask->ndim - 2] != t ||
+                 mask->dims[mask->ndim - 1] != s || (mask->ndim == 3 && mask->dims[0] != n * heads)))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: attn_mask %t must be [%d, %d] or [%d, %d, %d]", op,
+                              mask, t, s, n * heads, t, s);
+    for (k = 3; k < 5; k++)
+        if (in[k] && in[k]->dtype != TENSOR_BOOL && in[k]->dtype != in[0]->dtype)
+            return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "%s: %s is %y, must be bool or %y as query", op,
+                                  k == 3 ? "attn_mask" : "key_padding_mask", in[k], in[0]);
+    if (a->is_causal && !mask) {
+        dims[0] = t;
+        dims[1] = s;
+        mask = (tensor_logical_not)((tensor_tril)((tensor_ones_n)(dims, 2, TENSOR_BOOL), 0));
+    }
+    if (w && in[0] == in[1] && in[1] == in[2]) {
+        y = (tensor_linear)(q[0], w, b);
+        for (k = 0; k < 3; k++) q[k] = (tensor_narrow)(y, 2, k * embed, embed);
+    } else {
+        for (k = 0; k < 3; k++)
+            q[k] =
+                (tensor_linear)(q[k], w ? (tensor_narrow)(w, 0, k * embed, embed) : nn__called(m, nn__qkv[k]),
+                                b ? (tensor_narrow)(b, 0, k * embed, embed) : NULL);
+    }
+    dims[0] = n;
+    dims[1] = 1;
+    dims[2] = embed;
+    if (nn__called(m, extra[0])) {
+        for (k = 0; k < 2; k++) {
+            list[0] = q[1 + k];
+            list[1] = (tensor_expand_n)(nn__called(m, extra[k]), dims, 3);
+            q[1 + k] = (tensor_cat_n)(list, 2, 1);
+        }
+        mask = nn__longer_mask(mask);
+        in[4] = nn__longer_mask(in[4]);
+    }
+    if (l->i[5]) {
+        for (k = 0; k < 2; k++) {
+            list[0] = q[1 + k];
+            list[1] = (tensor_zeros_n)(dims, 3, (tensor_dtype_t)in[0]->dtype);
+            q[1 + k] = (tensor_cat_n)(list, 2, 1);
+        }
+        mask = nn__longer_mask(mask);
+        in[4] = nn__longer_mask(in[4]);
+    }
+    for (k = 0; k < 3; k++) {
+        if ((tensor_is_poison)(q[k])) return q[k];
+        dims[0] = n;
+        dims[1] = q[k]->dims[1];
+        dims[2] = heads;
+        dims[3] = embed / heads;
+        q[k] = (tensor_transpose)((tensor_reshape_n)(q[k], dims, 4), 1, 2);
+    }
+    s = q[1]->dims[2];
+    dims[0] = n;
+    dims[1] = heads;
+    dims[2] = t;
+    dims[3] = s;
+    if (mask && mask->ndim == 3) mask = (tensor_reshape_n)(mask, dims, 4);
+    if (in[4]) {
+        tensor_t *pad = (tensor_unsqueeze)((tensor_unsqueeze)(in[4], 1), 1);
+        if (!mask) mask = pad;
+        else if (mask->dtype == TENSOR_BOOL && pad->dtype == TENSOR_BOOL)
+            mask = (tensor_logical_or)(mask, pad);
+        else {
+            for (k = 0; k < 2; k++) {
+                tensor_t **f = k ? &mask : &pad;
+                if ((*f)->dtype != TENSOR_BOOL) continue;
+                *f = (tensor_masked_fill)((tensor_zeros_n)((*f)->dims, (*f)->ndim,
+                                                           (tensor_dtype_t)in[0]->dtype),
+                                          *f, -INFINITY);
+            }
+            mask = (tensor_add)(mask, pad);
+        }
+    }
+    if (mask && mask->dtype == TENSOR_BOOL) mask = (tensor_logical_not)(mask);
+    if (a->weights) {
+        y = nn__attention_composed(nn__wide(q[0]), nn__wide(q[1]), nn__wide(q[2]), nn__wide(mask), 0, scale,
+                                   drop, &list[0]);
+        y = nn__narrow(y, in[0]);
+        if (!a->every_head) list[0] = (tensor_mean_dim)(list[0], 1, 0);
+        list[0] = nn__narrow(nd == 2 ? (tensor_squeeze)(list[0], 0) : list[0], in[0]);
+        (tensor_set)(a->weights, list[0]);
+    } else {
+        tensor_scaled_dot_product_attention_args_t c = tensor_scaled_dot_product_attention_defaults();
+        c.query = q[0];
+        c.key = q[1];
+        c.value = q[2];
+        c.attn_mask = mask;
+        c.dropout_p = drop;
+        y = (tensor_scaled_dot_product_attention_with)(c);
+    }
+    dims[1] = t;
+    dims[2] = embed;
+    y = (nn_forward)(nn__kid(m, "out_proj"), (tensor_reshape_n)((tensor_transpose)(y, 1, 2), dims, 3));
+    return (tensor_is_poison)(y) ? y : nn__batch_first(y, nd, (int)l->i[4]);
+}
+TENSOR__FN tensor_t *nn__forward_attention(nn_module_t *m, tensor_t *x) {
+    nn_attention_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.query = a.key = a.value = x;
+    return nn__attend(m, &a);
+}
+
+// i: norm_first, gelu, decoder
+TENSOR__FN tensor_t *nn__layer_attend(nn_module_t *m, const char *name, const char *drop, tensor_t *x,
+                                      tensor_t *memory, tensor_t *mask, tensor_t *padding, int causal) {
+    nn_attention_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.module = nn__kid(m, name);
+    a.query = x;
+    a.key = a.value = memory;
+    a.attn_mask = mask;
+    a.key_padding_mask = padding;
+    a.is_causal = causal;
+    return (nn_forward)(nn__kid(m, drop), nn_multihead_attention_forward_with(a));
+}
+TENSOR__FN tensor_t *nn__transformer_layer(nn_module_t *m, const nn_transformer_args_t *a, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    int k, blocks = l->i[2] ? 3 : 2;
+    for (k = 0; k < blocks; k++) {
+        nn_module_t *norm = nn__kid(m, nn__norms[k]);
+        tensor_t *y = l->i[0] ? (nn_forward)(norm, x) : x;
+        if (k == 0) {
+            y = nn__layer_attend(m, "self_attn", nn__drops[k], y, y, a->mask, a->key_padding_mask,
+                                 a->is_causal);
+        } else if (k == 1 && l->i[2]) {
+            y = nn__layer_attend(m, "multihead_attn", nn__drops[k], y, a->memory, a->memory_mask,
+                                 a->memory_key_padding_mask, 0);
+        } else {
+            y = (nn_forward)(nn__kid(m, "linear1"), y);
+            y = (nn_forward)(nn__kid(m, "dropout"), l->i[1] ? (tensor_gelu)(y) : (tensor_relu)(y));
+            y = (nn_forward)(nn__kid(m, nn__drops[k]), (nn_forward)(nn__kid(m, "linear2"), y));
+        }
+        x = (tensor_add)(x, y);
+        if (!l->i[0]) x = (nn_forward)(norm, x);
+    }
+    return x;
+}
+TENSOR__FN tensor_t *nn__forward_transformer_layer(nn_module_t *m, tensor_t *x) {
+    nn_transformer_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    return nn__transformer_layer(m, &a, x);
+}
+TENSOR__FN tensor_t *nn__transformer(nn_module_t *m, const nn_transformer_args_t *a) {
+    const nn_module_t *layers = nn__kid(m, "layers");
+    nn_module_t *norm = nn__kid(m, "norm");
+    nn_transformer_args_t b = *a;
+    int k;
+    for (k = 0; layers && k < layers->impl->nslots; k++) {
+        b.module = layers->impl->slot[k].child->module;
+        b.site_ = NULL;
+        b.x = nn_transformer_forward_with(b);
+    }
+    return norm ? (nn_forward)(norm, b.x) : b.x;
+}
+TENSOR__FN tensor_t *nn__forward_transformer(nn_module_t *m, tensor_t *x) {
+    nn_transformer_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.x = x;
+    return nn__transformer(m, &a);
+}
+
 // i: count, size, padding row or -1
 TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
@@ -7391,6 +7772,12 @@ enum {
     NN__MAX_POOL2D_KIND,
     NN__AVG_POOL2D_KIND,
     NN__LAYER_NORM_KIND,
+    NN__ATTENTION_KIND,
+    NN__ENCODER_LAYER_KIND,   // these four: nn_transformer_forward
+    NN__DECODER_LAYER_KIND,
+    NN__ENCODER_KIND,
+    NN__DECODER_KIND,
+    NN__MODULE_LIST_KIND,
     NN__BATCH_NORM_KIND,      // 1d, 2d, 3d
     NN__INSTANCE_NORM_KIND = NN__BATCH_NORM_KIND + 3,
     NN__GROUP_NORM_KIND = NN__INSTANCE_NORM_KIND + 3,
@@ -7452,6 +7839,12 @@ static const nn__kind_t nn__kinds[NN__KINDS] = {
     {"MaxPool2d", nn__forward_max_pool2d, nn__describe_pool2d, 0},
     {"AvgPool2d", nn__forward_avg_pool2d, nn__describe_pool2d, 0},
     {"LayerNorm", nn__forward_layer_norm, nn__describe_layer_norm, 0},
+    {"MultiheadAttention", nn__forward_attention, NULL, 1},
+    {"TransformerEncoderLayer", nn__forward_transformer_layer, NULL, 1},
+    {"TransformerDecoderLayer", nn__forward_transformer_layer, NULL, 1},
+    {"TransformerEncoder", nn__forward_transformer, NULL, 1},
+    {"TransformerDecoder", nn__forward_transformer, NULL, 1},
+    {"ModuleList", NULL, NULL, 0},
     {"BatchNorm1d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
     {"BatchNorm2d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
     {"BatchNorm3d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
@@ -7745,6 +8138,29 @@ TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a) {
     return nn_layer_norm_with(a);
 }
 
+// Begins a typed forward: m must be a layer of kind first..last. -> 0 after raising
+TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last, tensor_scope_t *scope) {
+    if (!nn__usable(m)) {
+        if (nn__open_module(m) && tensor_error_code() == TENSOR_OK)
+            NN__FAIL(m->code, "%s: module %s failed when it was made", op, m->name);
+        else
+            nn__unusable(op, "the module", m);
+        return 0;
+    }
+    if (m->impl->kind < &nn__kinds[first] || m->impl->kind > &nn__kinds[last]) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, m->name);
+        return 0;
+    }
+    if (m->impl->key) TENSOR__(push_path)(nn__self(), m->impl->key);
+    *scope = TENSOR__(scope)(-1);
+    return 1;
+}
+TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tensor_t *y) {
+    y = (tensor_scope_return)(scope, y);
+    if (m->impl->key) TENSOR__(pop_path)(nn__self());
+    return y;
+}
+
 // The public functions of a layer: its args struct, what its defaults set, what 0 and TENSOR_ZERO stand for;
 // the body is `make`. Several layers may share NN__LAYER_DEFAULTS.
 #define NN__LAYER_DEFAULTS(name, args, set)                                                                  \
@@ -7767,6 +8183,179 @@ TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, doub
     tensor_scope_t scope = TENSOR__(scope)(0);
     if (l->base.code == TENSOR_OK) (nn_buffer)(&l->base, name, (tensor_full_n)(&n, n >= 0, value, dtype));
     (tensor_scope_end)(scope);
+}
+
+TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
+    nn_linear_args_t out = nn_linear_defaults();
+    int64_t dims[3];
+    double e = (double)a.embed;
+    int k;
+    nn__layer_t *l;
+    if (a.embed < 1) return nn__refuse(a.site_, "multihead_attention", "embed must be > 0", a.embed);
+    if (a.heads < 1 || a.embed % a.heads != 0)
+        return nn__refuse(a.site_, "multihead_attention", "heads must divide embed", a.heads);
+    if (a.kdim < 0 || a.vdim < 0)
+        return nn__refuse(a.site_, "multihead_attention", "kdim and vdim must be >= 0", a.kdim);
+    if (!(a.dropout >= 0 && a.dropout <= 1))
+        return nn__refuse(a.site_, "multihead_attention", "dropout must be in 0..1", (int64_t)a.dropout);
+    l = nn__make(NN__ATTENTION_KIND);
+    if (!l) return nn__done(l, a.site_);
+    l->i[0] = a.embed;
+    l->i[1] = a.heads;
+    l->i[2] = a.kdim ? a.kdim : a.embed;
+    l->i[3] = a.vdim ? a.vdim : a.embed;
+    l->i[4] = a.batch_first != 0;
+    l->i[5] = a.add_zero_attn != 0;
+    l->f[0] = a.dropout;
+    dims[0] = 3 * a.embed;
+    dims[1] = a.embed;
+    if (l->i[2] == a.embed && l->i[3] == a.embed) {
+        nn__add_parameter(l, "in_proj_weight", dims, 2, NN__UNIFORM, sqrt(6 / (4 * e)));
+    } else {
+        for (k = 0; k < 3; k++) {
+            dims[0] = a.embed;
+            dims[1] = l->i[k == 0 ? 0 : k + 1];
+            nn__add_parameter(l, nn__qkv[k], dims, 2, NN__UNIFORM, sqrt(6 / (e + (double)dims[1])));
+        }
+    }
+    dims[0] = 3 * a.embed;
+    if (!a.no_bias) nn__add_parameter(l, "in_proj_bias", dims, 1, NN__ZEROS, 0);
+    out.in_features = out.out_features = a.embed;
+    out.no_bias = a.no_bias;
+    (nn_child)(&l->base, "out_proj", (nn_linear_with)(out));
+    if (!a.no_bias && l->base.code == TENSOR_OK) {
+        tensor_scope_t scope = TENSOR__(scope)(0);
+        (tensor_zero_)(nn__called(nn__kid(&l->base, "out_proj"), "bias"));
+        (tensor_scope_end)(scope);
+    }
+    dims[0] = dims[1] = 1;
+    dims[2] = a.embed;
+    if (a.add_bias_kv) {
+        nn__add_parameter(l, "bias_k", dims, 3, NN__NORMAL, 1 / sqrt(e));
+        nn__add_parameter(l, "bias_v", dims, 3, NN__NORMAL, 1 / sqrt(e));
+    }
+    return nn__done(l, a.site_);
+}
+NN__LAYER_DEFAULTS(multihead_attention, nn_multihead_attention_args_t, (void)0)
+NN__LAYER(multihead_attention, nn_multihead_attention_args_t, a.dropout = nn__option_f64(a.dropout, 0),
+          nn__make_attention(a))
+
+TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
+    tensor_scope_t scope;
+    tensor_t *y = TENSOR__(poison), *w = NULL, **out = a.weights;
+    if (nn__surplus("multihead_attention", a.surplus_)) return tensor__at(a.site_, y);
+    if (out) w = *out = (tensor_scalar)(0, TENSOR_F32);   // its place in the caller's scope
+    a.weights = out ? &w : NULL;
+    if (nn__enter("multihead_attention", a.module, NN__ATTENTION_KIND, NN__ATTENTION_KIND, &scope))
+        y = nn__leave(a.module, scope, nn__attend(a.module, &a));
+    if (out) {
+        *out = (tensor_is_poison)(y) ? y : w;
+        if (w != *out) (tensor_free)(w);
+    }
+    return tensor__at(a.site_, y);
+}
+
+TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a, int decoder) {
+    const char *op = decoder ? "transformer_decoder_layer" : "transformer_encoder_layer";
+    nn_multihead_attention_args_t attention = nn_multihead_attention_defaults();
+    nn_linear_args_t linear = nn_linear_defaults();
+    nn_layer_norm_args_t norm = nn_layer_norm_defaults();
+    int k;
+    nn__layer_t *l;
+    if (a.embed < 1 || a.heads < 1 || a.embed % a.heads != 0)
+        return nn__refuse(a.site_, op, "heads must divide embed", a.heads);
+    if (a.feedforward < 1) return nn__refuse(a.site_, op, "feedforward must be > 0", a.feedforward);
+    if (!(a.dropout >= 0 && a.dropout <= 1))
+        return nn__refuse(a.site_, op, "dropout must be in 0..1", (int64_t)a.dropout);
+    l = nn__make(decoder ? NN__DECODER_LAYER_KIND : NN__ENCODER_LAYER_KIND);
+    if (!l) return nn__done(l, a.site_);
+    l->i[0] = a.norm_first != 0;
+    l->i[1] = a.gelu != 0;
+    l->i[2] = decoder;
+    attention.embed = a.embed;
+    attention.heads = a.heads;
+    attention.dropout = a.dropout;
+    attention.batch_first = a.batch_first;
+    attention.no_bias = linear.no_bias = norm.no_bias = a.no_bias;
+    (nn_child)(&l->base, "self_attn", (nn_multihead_attention_with)(attention));
+    if (decoder) (nn_child)(&l->base, "multihead_attn", (nn_multihead_attention_with)(attention));
+    linear.in_features = a.embed;
+    linear.out_features = a.feedforward;
+    (nn_child)(&l->base, "linear1", (nn_linear_with)(linear));
+    (nn_child)(&l->base, "dropout", (nn_dropout)(a.dropout));
+    linear.in_features = a.feedforward;
+    linear.out_features = a.embed;
+    (nn_child)(&l->base, "linear2", (nn_linear_with)(linear));
+    norm.size = a.embed;
+    norm.eps = a.eps;
+    for (k = 0; k < 2 + decoder; k++) (nn_child)(&l->base, nn__norms[k], (nn_layer_norm_with)(norm));
+    for (k = 0; k < 2 + decoder; k++) (nn_child)(&l->base, nn__drops[k], (nn_dropout)(a.dropout));
+    return nn__done(l, a.site_);
+}
+#define NN__TRANSFORMER_ZERO                                                                                 \
+    a.feedforward = nn__option(a.feedforward, 2048);                                                         \
+    a.dropout = nn__option_f64(a.dropout, 0.1);                                                              \
+    a.eps = nn__option_f64(a.eps, 1e-5)
+NN__LAYER_DEFAULTS(transformer_layer, nn_transformer_layer_args_t, NN__TRANSFORMER_ZERO)
+NN__LAYER(transformer_encoder_layer, nn_transformer_layer_args_t, NN__TRANSFORMER_ZERO,
+          nn__make_transformer_layer(a, 0))
+NN__LAYER(transformer_decoder_layer, nn_transformer_layer_args_t, NN__TRANSFORMER_ZERO,
+          nn__make_transformer_layer(a, 1))
+
+TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
+    static const char op[] = "transformer_forward";
+    tensor_t *y = TENSOR__(poison);
+    tensor_scope_t scope;
+    int decoder;
+    if (nn__surplus(op, a.surplus_) ||
+        !nn__enter(op, a.module, NN__ENCODER_LAYER_KIND, NN__DECODER_KIND, &scope))
+        return tensor__at(a.site_, y);
+    decoder = ((const nn__layer_t *)(const void *)a.module)->i[2] != 0;
+    if (decoder != (a.memory != NULL))
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is for decoders, %s is %s one", op, a.module->name,
+                 decoder ? "such" : "not");
+    else
+        y = nn__kid(a.module, "layers") ? nn__transformer(a.module, &a)
+                                        : nn__transformer_layer(a.module, &a, a.x);
+    return tensor__at(a.site_, nn__leave(a.module, scope, y));
+}
+
+TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module_t *layer, int64_t count,
+                                             nn_module_t *norm) {
+    nn__layer_t *l, *list;
+    int64_t k;
+    char name[24];
+    nn__text_t t;
+    if (count < 1) return nn__refuse(NULL, op, "count must be > 0", count);
+    if (!nn__usable(layer)) {
+        nn__unusable(op, "the layer", layer);
+        return NULL;
+    }
+    if (layer->impl->kind != &nn__kinds[kind - NN__ENCODER_KIND + NN__ENCODER_LAYER_KIND]) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
+        return NULL;
+    }
+    l = nn__make(kind);
+    list = nn__make(NN__MODULE_LIST_KIND);
+    if (!l || !list) return nn__done(l, NULL);
+    l->i[2] = kind == NN__DECODER_KIND;
+    (nn_child)(&l->base, "layers", &list->base);
+    for (k = 0; k < count && list->base.code == TENSOR_OK; k++) {
+        t.p = name;
+        t.size = sizeof name;
+        t.len = 0;
+        nn__put_i64(&t, k);
+        (nn_child)(&list->base, name, k == 0 ? layer : (nn_clone)(layer));
+    }
+    if (list->base.code != TENSOR_OK) nn__mark(&l->base, list->base.code);
+    if (norm) (nn_child)(&l->base, "norm", norm);
+    return nn__done(l, NULL);
+}
+TENSOR_API nn_module_t *(nn_transformer_encoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
+    return nn__make_transformer("transformer_encoder", NN__ENCODER_KIND, layer, count, norm);
+}
+TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
+    return nn__make_transformer("transformer_decoder", NN__DECODER_KIND, layer, count, norm);
 }
 
 // instance: with N the dims are one more.

@@ -48,6 +48,27 @@ static void grads(fn_t f, tensor_t *const *in, int n) {
     tensor_clear_error();
 }
 
+// Every parameter p of a module becomes 0.3 sin(1.3 i + 0.1 (sum of the characters of its name modulo 97)).
+static nn_module_t *filled(nn_module_t *m) {
+    nn_named_list_t list = nn_named_parameters(m);
+    int64_t k, i;
+    for (k = 0; k < list.count; k++) {
+        tensor_t *t = tensor_detach(list.item[k].tensor);
+        float *p = (float *)tensor_data_mut(t);
+        const char *c;
+        int sum = 0;
+        for (c = list.item[k].name; *c; c++)
+            sum += *c;
+        for (i = 0; i < tensor_numel(t); i++)
+            p[i] = (float)(0.3 * sin(1.3 * (double)i + 0.1 * (sum % 97)));
+    }
+    return m;
+}
+// The same as X in f32.
+static tensor_t *X32(double seed, int64_t a, int64_t b, int64_t c) {
+    return tensor_requires_grad_(tensor_to(tensor_detach(X(seed, a, b, c, 0)), TENSOR_F32), 1);
+}
+
 static void batch_norm_values(void) {
     tensor_t *x = X(0.1, 4, 3, 5, 0), *x2 = X(0.1, 6, 3, 0, 0), *w = X(0.5, 3, 0, 0, 0),
              *b = X(0.9, 3, 0, 0, 0);
@@ -476,6 +497,154 @@ static void loss_errors(void) {
                                                  .reduction = TENSOR_SUM)) == 0);
 }
 
+static void attention_masks(void) {
+    tensor_t *q = X(0.1, 2, 4, 3, 2), *k = X(0.5, 2, 2, 5, 2), *v = X(0.9, 2, 2, 5, 2), *y;
+    tensor_t *b4 = tensor_gt_scalar(tensor_detach(X(0.2, 2, 4, 3, 5)), -0.4), *f4 = X(0.7, 2, 4, 3, 5),
+             *f3 = X(0.3, 1, 3, 5, 0), *f2 = X(0.3, 3, 5, 0, 0);
+    tensor_t *q3 = X(0.1, 2, 3, 4, 0), *k3 = X(0.5, 2, 5, 4, 0), *v3 = X(0.9, 2, 5, 3, 0);
+    CHECK_NEAR(probe(y = tensor_scaled_dot_product_attention(q, k, v, .enable_gqa = 1, .is_causal = 1)),
+               3.85139082226199, 1e-10);
+    CHECK_NEAR(dprobe(y, q), 5.84645175179105, 1e-10);
+    CHECK_NEAR(probe(y = tensor_scaled_dot_product_attention(q, k, v, .enable_gqa = 1, .is_causal = 1)),
+               3.85139082226199, 1e-10);
+    CHECK_NEAR(dprobe(y, k), -0.271753862932734, 1e-10);
+    CHECK_NEAR(probe(y = tensor_scaled_dot_product_attention(q, k, v, .enable_gqa = 1, .is_causal = 1)),
+               3.85139082226199, 1e-10);
+    CHECK_NEAR(dprobe(y, v), 0.0410520557376367, 1e-10);
+    CHECK_NEAR(probe(y = tensor_scaled_dot_product_attention(q, k, v, b4, .enable_gqa = 1, .scale = 0.3)),
+               -0.0881659434545999, 1e-10);
+    CHECK_NEAR(dprobe(y, q), 3.77569263062072, 1e-10);
+    CHECK_NEAR(probe(y = tensor_scaled_dot_product_attention(q, k, v, f4, .enable_gqa = 1)),
+               0.150072785144646, 1e-10);
+    CHECK_NEAR(dprobe(y, f4), 3.39080399300243, 1e-10);
+    CHECK_NEAR(probe(y = tensor_scaled_dot_product_attention(q, k, v, f3, .enable_gqa = 1)),
+               0.149072802657804, 1e-10);
+    CHECK_NEAR(dprobe(y, k), 0.181225247670675, 1e-10);
+    CHECK_NEAR(probe(y = tensor_scaled_dot_product_attention(q3, k3, v3, f2)), -0.138710929951543, 1e-10);
+    CHECK_NEAR(dprobe(y, q3), 0.472684090274037, 1e-10);
+    CHECK_NEAR(probe(y = tensor_scaled_dot_product_attention(q3, k3, v3, .is_causal = 1)), 1.39878701586978,
+               1e-10);
+    CHECK_NEAR(dprobe(y, v3), 3.66926217256161, 1e-10);
+    CHECK_NEAR(probe(y = tensor_scaled_dot_product_attention(tensor_unsqueeze(q, 0),
+                                                             tensor_unsqueeze(tensor_narrow(q, 2, 0, 2), 0),
+                                                             tensor_unsqueeze(tensor_narrow(q, 2, 1, 2), 0))),
+               -0.496963047363642, 1e-10);
+    CHECK_NEAR(dprobe(y, q), -6.64325855837304, 1e-10);
+}
+
+static void multihead_attention_values(void) {
+    nn_module_t *a = filled(
+                    nn_multihead_attention(6, 2, .kdim = 5, .vdim = 4, .add_bias_kv = 1, .add_zero_attn = 1)),
+                *b = filled(nn_multihead_attention(6, 3, .batch_first = 1));
+    tensor_t *q = X32(0.1, 2, 3, 6), *k = X32(0.4, 4, 3, 5), *v = X32(0.8, 4, 3, 4), *w = NULL, *y,
+             *z = X32(0.3, 2, 5, 6), *z1 = X32(0.2, 4, 6, 0);
+    tensor_t *mask = tensor_gt_scalar(tensor_detach(X32(0.2, 2, 4, 0)), 0.6),
+             *pad = tensor_gt_scalar(tensor_detach(X32(0.9, 3, 4, 0)), 0.7);
+    tensor_t *m3 = tensor_detach(X32(0.6, 6, 2, 4)), *sq = tensor_triu(tensor_ones_of(TENSOR_BOOL, 5, 5), 1);
+    nn_eval(a), nn_eval(b);
+    CHECK_NEAR(probe(y = nn_multihead_attention_forward(a, q, k, v)), -1.09804917867942, 3e-5);
+    CHECK_NEAR(dprobe(y, q), 0.0140355308850477, 3e-5);
+    CHECK_NEAR(probe(y = nn_multihead_attention_forward(a, q, k, v, .weights = &w)), -1.09804917867942, 3e-5);
+    CHECK_NEAR(dprobe(y, v), 0.027709705751367, 3e-5);
+    CHECK_NEAR(probe(w), 0.235864842300334, 3e-5);
+    CHECK_NEAR(
+        probe(y = nn_multihead_attention_forward(a, q, k, v, .attn_mask = mask, .key_padding_mask = pad,
+                                                 .weights = &w, .every_head = 1)),
+        -0.823832017200454, 3e-5);
+    CHECK_NEAR(dprobe(y, k), -0.0455675985305302, 3e-5);
+    CHECK_NEAR(probe(w), -0.234543382672007, 3e-5);
+    CHECK_NEAR(
+        probe(y = nn_multihead_attention_forward(a, q, k, v, .attn_mask = m3, .key_padding_mask = pad)),
+        -0.895275057422629, 3e-5);
+    CHECK_NEAR(dprobe(y, q), 0.0289703209128786, 3e-5);
+    CHECK_NEAR(probe(y = nn_multihead_attention_forward(b, z, z, z, .is_causal = 1)), 0.678481493885322,
+               3e-5);
+    CHECK_NEAR(dprobe(y, z), 4.99502834279759, 3e-5);
+    CHECK_NEAR(probe(y = nn_multihead_attention_forward(b, z, z, z, .attn_mask = sq, .weights = &w)),
+               0.678481493885322, 3e-5);
+    CHECK_NEAR(dprobe(y, z), 4.99502834279759, 3e-5);
+    CHECK_NEAR(probe(y = nn_multihead_attention_forward(b, z1, z1, z1, .weights = &w)), -2.63854416492048,
+               3e-5);
+    CHECK_NEAR(dprobe(y, z1), -0.384690905105054, 3e-5);
+    CHECK_NEAR(probe(w), 0.739174630113678, 3e-5);
+    CHECK_NEAR(probe(y = nn_forward(b, z)), -0.068817258944207, 3e-5);
+    CHECK_NEAR(dprobe(y, z), -1.22294990951794, 3e-5);
+    nn_free(a), nn_free(b);
+}
+
+static void transformer_values(void) {
+    nn_module_t *e = filled(nn_transformer_encoder_layer(4, 2, .feedforward = 6)),
+                *f = filled(nn_transformer_encoder_layer(4, 2, .feedforward = 6, .norm_first = 1, .gelu = 1,
+                                                         .batch_first = 0, .no_bias = 1));
+    nn_module_t *d = filled(nn_transformer_decoder_layer(4, 2, .feedforward = 5, .norm_first = 1)),
+                *se = nn_transformer_encoder(nn_transformer_encoder_layer(4, 2, .feedforward = 6), 2,
+                                             nn_layer_norm(4));
+    nn_module_t *sd = nn_transformer_decoder(nn_transformer_decoder_layer(4, 1, .feedforward = 6), 2, NULL);
+    tensor_t *x = X32(0.1, 3, 2, 4), *mem = X32(0.8, 5, 2, 4),
+             *cm = tensor_triu(tensor_ones_of(TENSOR_BOOL, 3, 3), 1), *y;
+    tensor_t *pad = tensor_gt_scalar(tensor_detach(X32(1.6, 2, 3, 0)), 0.9),
+             *mpad = tensor_gt_scalar(tensor_detach(X32(0.9, 2, 5, 0)), 0.7);
+    nn_eval(e), nn_eval(f), nn_eval(d), nn_eval(filled(se)), nn_eval(filled(sd));
+    CHECK_NEAR(probe(y = nn_transformer_forward(e, x, NULL, .mask = cm, .key_padding_mask = pad)),
+               0.789541022306056, 5e-5);
+    CHECK_NEAR(dprobe(y, x), 0.0827545181617539, 5e-5);
+    CHECK_NEAR(probe(y = nn_transformer_forward(f, x, NULL, .mask = cm, .key_padding_mask = pad)),
+               2.61950529104989, 5e-5);
+    CHECK_NEAR(dprobe(y, x), 11.8083633706317, 5e-5);
+    CHECK_NEAR(probe(y = nn_forward(e, x)), 0.773462784155873, 5e-5);
+    CHECK_NEAR(dprobe(y, x), 0.0867128079336269, 5e-5);
+    CHECK_NEAR(probe(y = nn_transformer_forward(d, x, mem, .mask = cm, .memory_key_padding_mask = mpad)),
+               4.41721368796555, 5e-5);
+    CHECK_NEAR(dprobe(y, x), 11.9009773238507, 5e-5);
+    CHECK_NEAR(probe(y = nn_transformer_forward(d, x, mem, .is_causal = 1)), 4.42427699323992, 5e-5);
+    CHECK_NEAR(dprobe(y, mem), -0.792323227503362, 5e-5);
+    CHECK_NEAR(probe(y = nn_transformer_forward(se, x, NULL)), -0.521389883590334, 5e-5);
+    CHECK_NEAR(dprobe(y, x), 0.0185558669329732, 5e-5);
+    CHECK_NEAR(probe(y = nn_transformer_forward(sd, x, mem, .mask = cm)), 0.710703657806269, 5e-5);
+    CHECK_NEAR(dprobe(y, mem), -0.0585623004159708, 5e-5);
+    nn_free(e), nn_free(f), nn_free(d), nn_free(se), nn_free(sd);
+}
+
+static void attention_edges(void) {
+    nn_module_t *m = nn_multihead_attention(4, 2, .dropout = 0.5), *c, *e, *l;
+    tensor_t *x = tensor_detach(X32(0.1, 3, 2, 4)), *w = NULL, *pad = tensor_ones_of(TENSOR_BOOL, 2, 3), *y,
+             *mem = x;
+    double bound = sqrt(6.0 / 16);
+    CHECK(nn_state(m).count == 4 && tensor_item(tensor_norm(nn_get(m, "out_proj.bias"))) == 0);
+    CHECK(tensor_item(tensor_max(tensor_abs(nn_get(m, "in_proj_weight")))) <= bound);
+    y = nn_multihead_attention_forward(m, x, x, x, .weights = &w);
+    CHECK(tensor_ok() && !tensor_equal(y, nn_forward(m, x))); // dropout
+    nn_eval(m);
+    y = nn_multihead_attention_forward(m, x, x, x, .key_padding_mask = pad, .weights = &w);
+    CHECK(tensor_item(tensor_norm(y)) == 0 &&
+          tensor_item(tensor_norm(w)) == 0); // nothing to look at: 0, not NaN
+    c = nn_clone(m);
+    CHECK(test_same_bits(nn_forward(c, x), nn_forward(m, x)));
+    CHECK_POISON(nn_multihead_attention_forward(m, x, x, tensor_ones(3, 2, 5), .weights = &w),
+                 TENSOR_ERR_SHAPE,
+                 "multihead_attention: query [3,2,4], key [3,2,4], value [3,2,5] must be [T, N, 4]");
+    CHECK(tensor_is_poison(w));
+    CHECK_POISON(nn_multihead_attention_forward(m, x, x, x, .key_padding_mask = tensor_ones(2, 2)),
+                 TENSOR_ERR_SHAPE, "key_padding_mask [2,2] must be [2, 3]");
+    CHECK_POISON(nn_multihead_attention_forward(m, x, x, x, .attn_mask = tensor_ones(2, 3)), TENSOR_ERR_SHAPE,
+                 "attn_mask [2,3] must be [3, 3] or [4, 3, 3]");
+    CHECK_POISON(nn_multihead_attention_forward(m, x, x, x, .attn_mask = tensor_ones_of(TENSOR_I64, 3, 3)),
+                 TENSOR_ERR_DTYPE, "attn_mask is i64, must be bool or f32");
+    CHECK_POISON(nn_multihead_attention_forward(NULL, x, x, x), TENSOR_ERR_POISONED, "multihead_attention");
+    CHECK(nn_multihead_attention(5, 2) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "multihead_attention: heads must divide embed (got 2) at sequence.c");
+    l = nn_transformer_encoder_layer(4, 2);
+    e = nn_transformer_encoder(l, 3, NULL);
+    CHECK(nn_state(e).count == 36 && nn_get_child(e, "layers.2.linear1") != NULL);
+    CHECK(tensor_equal(nn_get(e, "layers.2.linear1.weight"), nn_get(l, "linear1.weight")));
+    CHECK_POISON(nn_transformer_forward(e, x, mem), TENSOR_ERR_SHAPE, "memory is for decoders");
+    CHECK_POISON(nn_transformer_forward(m, x, NULL), TENSOR_ERR_UNSUPPORTED, "not of a MultiheadAttention");
+    CHECK_POISON(tensor_scaled_dot_product_attention(tensor_ones(1, 3, 2, 4), tensor_ones(1, 2, 2, 4),
+                                                     tensor_ones(1, 2, 2, 4), .enable_gqa = 1),
+                 TENSOR_ERR_SHAPE, "the heads of query [1,3,2,4] must be a multiple");
+    nn_free(m), nn_free(c), nn_free(e);
+}
+
 int main(void) {
     RUN(batch_norm_values);
     RUN(other_norm_values);
@@ -490,5 +659,9 @@ int main(void) {
     RUN(loss_gradients);
     RUN(ctc_edges);
     RUN(loss_errors);
+    RUN(attention_masks);
+    RUN(multihead_attention_values);
+    RUN(transformer_values);
+    RUN(attention_edges);
     return test_report();
 }
