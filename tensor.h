@@ -2341,7 +2341,8 @@ typedef enum tensor_family_t {
     TENSOR_FAMILY_FILL, TENSOR_FAMILY_VIEW, TENSOR_FAMILY_COMPOSED, TENSOR_FAMILY_CUSTOM,
     TENSOR_FAMILY_CONV, TENSOR_FAMILY_POOL, TENSOR_FAMILY_NORM, TENSOR_FAMILY_EMBEDDING,
         TENSOR_FAMILY_DROPOUT,
-    TENSOR_FAMILY_ATTENTION, TENSOR_FAMILY_LOSS, TENSOR_FAMILY_OPTIMIZER, TENSOR_FAMILY_COUNT
+    TENSOR_FAMILY_ATTENTION, TENSOR_FAMILY_LOSS, TENSOR_FAMILY_OPTIMIZER, TENSOR_FAMILY_RECURRENT,
+    TENSOR_FAMILY_COUNT
 } tensor_family_t;
 
 // A row of an op table at run time.
@@ -11736,6 +11737,11 @@ TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t
 TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g) {
     return tensor__gemm_scratch_f32(g, tensor__thread_count());
 }
+// Enough for f32 and f64: what tensor_nn.h asks for.
+TENSOR__FN uint64_t tensor__gemm_scratch_any(const tensor__gemm_t *g) {
+    uint64_t f32 = tensor__gemm_scratch(g), f64 = tensor__gemm_scratch_f64(g, tensor__thread_count());
+    return f32 > f64 ? f32 : f64;
+}
 TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
     tensor__thread_t *th = tensor__self();
     if (th->ctx->reference) { tensor__gemm_ref_f32(g); return; }
@@ -16768,7 +16774,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__begin, tensor__result, tensor__finish, tensor__grad_in, tensor__grad_out, tensor__grad_need,
         tensor__sum_to,
     tensor__next_stream, tensor__parallel, tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64,
-    tensor__gemm_scratch, tensor__isa, tensor__reference, tensor__memory, tensor__memory_free, tensor__own,
+    tensor__gemm_scratch_any, tensor__isa, tensor__reference, tensor__memory, tensor__memory_free, tensor__own,
     tensor__disown, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path, tensor__load,
         tensor__philox,
     tensor__inner_scope, tensor__tidy,

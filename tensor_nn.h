@@ -10,7 +10,7 @@
 //   >>progress  >>nn-cpp
 //   >>nn-shared  >>nn-ops
 //   >>nn-kernels  >>nn-kernel-conv  >>nn-kernel-pool  >>nn-kernel-norm  >>nn-kernel-loss
-//   >>nn-kernel-attention  >>nn-kernel-dropout  >>nn-kernel-optim  >>nn-kernel-table
+//   >>nn-kernel-attention  >>nn-kernel-recurrent  >>nn-kernel-dropout  >>nn-kernel-optim  >>nn-kernel-table
 //   >>nn-impl  >>impl-functional  >>impl-losses  >>impl-modules  >>impl-layers  >>impl-init  >>impl-optim
 //   >>impl-schedule  >>impl-data  >>impl-files  >>impl-progress
 //   >>nn-license
@@ -320,9 +320,55 @@ typedef struct tensor_scaled_dot_product_attention_args_t {
 TENSOR_API tensor_t *tensor_scaled_dot_product_attention_with(tensor_scaled_dot_product_attention_args_t a);
 TENSOR_API tensor_scaled_dot_product_attention_args_t tensor_scaled_dot_product_attention_defaults(void);
 
+// What a recurrent net gives: the output of every step, the state behind the last one (c: LSTM only, else
+// NULL). All poison on failure.
+typedef struct tensor_state_t { tensor_t *y, *h, *c; } tensor_state_t;
+
+typedef struct tensor_rnn_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    tensor_t *const *weights TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_t *h TENSOR_INIT;                // first state, NULL = zeros
+    tensor_t *c TENSOR_INIT;                // LSTM
+    int64_t layers TENSOR_INIT;             // default 1
+    int64_t proj_size TENSOR_INIT;          // LSTM: h is projected to that many features
+    double dropout TENSOR_INIT;             // between layers, in training
+    int training TENSOR_INIT, no_bias TENSOR_INIT, bidirectional TENSOR_INIT;
+    int batch_first TENSOR_INIT;            // x and y are [N, T, ...]
+    int relu TENSOR_INIT;                   // tensor_rnn: relu for tanh
+} tensor_rnn_args_t;
+// Recurrent nets over time (LSTM: Hochreiter and Schmidhuber, 1997): tensor_lstm(x, weights, .h = h, .c = c).
+//   x        [T, N, I] or [T, I], T > 0, f32/f64/f16/bf16
+//   weights  for each layer, for each direction: w_ih [G, I], w_hh [G, H], b_ih [G], b_hh [G] (not with
+//            no_bias), w_hr [proj_size, H] (if that is set); G = H (rnn), 3 H (gru: r z n), 4 H (lstm: i f
+//            g o)
+//   h, c     [layers * directions, N, H] ([.., H] for x [T, I]); h of proj_size if set
+//   -> y [T, N, directions * H], h, c of the last step, all new;  grad through time
+//   errors   SHAPE, DTYPE, POISONED
+TENSOR_API tensor_state_t tensor_lstm_with(tensor_rnn_args_t a);
+TENSOR_API tensor_state_t tensor_gru_with(tensor_rnn_args_t a);
+TENSOR_API tensor_state_t tensor_rnn_with(tensor_rnn_args_t a);
+TENSOR_API tensor_rnn_args_t tensor_rnn_defaults(void);
+
+// One step of them.
+//   x           [N, I] or [I]
+//   h, c        [N, H] or [H]; NULL = zeros
+//   w_ih, w_hh  [G, I], [G, H]; b_ih, b_hh [G] or NULL
+//   -> new state: h (lstm: y is h as well);  grad as above;  errors SHAPE, DTYPE
+TENSOR_API tensor_state_t tensor_lstm_cell(tensor_t *x, tensor_t *h, tensor_t *c, tensor_t *w_ih,
+                                           tensor_t *w_hh, tensor_t *b_ih, tensor_t *b_hh);
+TENSOR_API tensor_t *tensor_gru_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh, tensor_t *b_ih,
+                                     tensor_t *b_hh);
+TENSOR_API tensor_t *tensor_rnn_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh, tensor_t *b_ih,
+                                     tensor_t *b_hh, int relu);
+
 // Behind the macros: the same functions, 0 standing for the default.
 TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a);
 TENSOR_API tensor_t *tensor__layer_norm(tensor_layer_norm_args_t a);
+TENSOR_API tensor_state_t tensor__lstm(tensor_rnn_args_t a);
+TENSOR_API tensor_state_t tensor__gru(tensor_rnn_args_t a);
+TENSOR_API tensor_state_t tensor__rnn(tensor_rnn_args_t a);
 TENSOR_API tensor_t *tensor__batch_norm(tensor_batch_norm_args_t a);
 TENSOR_API tensor_t *tensor__instance_norm(tensor_instance_norm_args_t a);
 TENSOR_API tensor_t *tensor__group_norm(tensor_group_norm_args_t a);
@@ -333,6 +379,8 @@ TENSOR_API tensor_t *tensor__max_pool2d(tensor_max_pool2d_args_t a);
 TENSOR_API tensor_t *tensor__avg_pool2d(tensor_avg_pool2d_args_t a);
 TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a);
 
+#define tensor_gru_cell(...) tensor__at(TENSOR_HERE, (tensor_gru_cell)(__VA_ARGS__))
+#define tensor_rnn_cell(...) tensor__at(TENSOR_HERE, (tensor_rnn_cell)(__VA_ARGS__))
 #define tensor_linear(...) tensor__at(TENSOR_HERE, (tensor_linear)(__VA_ARGS__))
 #define tensor_adaptive_avg_pool2d(...) tensor__at(TENSOR_HERE, (tensor_adaptive_avg_pool2d)(__VA_ARGS__))
 #define tensor_dropout(...) tensor__at(TENSOR_HERE, (tensor_dropout)(__VA_ARGS__))
@@ -359,6 +407,9 @@ TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_prod
 #ifndef __cplusplus
 #define tensor_embedding(...) tensor__embedding(TENSOR_ARGS(tensor_embedding_args_t, __VA_ARGS__))
 #define tensor_layer_norm(...) tensor__layer_norm(TENSOR_ARGS(tensor_layer_norm_args_t, __VA_ARGS__))
+#define tensor_lstm(...) tensor__lstm(TENSOR_ARGS(tensor_rnn_args_t, __VA_ARGS__))
+#define tensor_gru(...) tensor__gru(TENSOR_ARGS(tensor_rnn_args_t, __VA_ARGS__))
+#define tensor_rnn(...) tensor__rnn(TENSOR_ARGS(tensor_rnn_args_t, __VA_ARGS__))
 #define tensor_batch_norm(...) tensor__batch_norm(TENSOR_ARGS(tensor_batch_norm_args_t, __VA_ARGS__))
 #define tensor_instance_norm(...) tensor__instance_norm(TENSOR_ARGS(tensor_instance_norm_args_t, __VA_ARGS__))
 #define tensor_group_norm(...) tensor__group_norm(TENSOR_ARGS(tensor_group_norm_args_t, __VA_ARGS__))
@@ -1031,6 +1082,40 @@ typedef struct nn_transformer_args_t {
 } nn_transformer_args_t;
 TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a);
 
+// Recurrent nets of one or more layers.  weight_ih_l0 [G, in], weight_hh_l0 [G, hidden], bias_ih_l0 [G],
+// bias_hh_l0 [G] (G as tensor_lstm says), weight_hr_l0 [proj_size, hidden], .._l1, ..; _reverse: the other
+// direction; all uniform in +-1/sqrt(hidden)
+//   dropout  between layers, in training
+//   x        nn_forward(m, x): [T, N, in] (batch_first: [N, T, in]) or [T, in], from a state of zeros
+//   -> module, y [T, N, directions * hidden];  errors as above
+typedef struct nn_rnn_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t in_features TENSOR_INIT, hidden TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t layers TENSOR_INIT;             // 1
+    int64_t proj_size TENSOR_INIT;          // LSTM
+    double dropout TENSOR_INIT;
+    int no_bias TENSOR_INIT, batch_first TENSOR_INIT, bidirectional TENSOR_INIT;
+    int relu TENSOR_INIT;                   // nn_rnn, nn_rnn_cell: instead of tanh
+} nn_rnn_args_t;
+TENSOR_API nn_module_t *nn_lstm_with(nn_rnn_args_t a);
+TENSOR_API nn_module_t *nn_gru_with(nn_rnn_args_t a);
+TENSOR_API nn_module_t *nn_rnn_with(nn_rnn_args_t a);
+// One step: weight_ih, weight_hh, bias_ih, bias_hh.  x [N, in] or [in].   -> module, y is h;  errors as above
+TENSOR_API nn_module_t *nn_lstm_cell_with(nn_rnn_args_t a);
+TENSOR_API nn_module_t *nn_gru_cell_with(nn_rnn_args_t a);
+TENSOR_API nn_module_t *nn_rnn_cell_with(nn_rnn_args_t a);
+TENSOR_API nn_rnn_args_t nn_rnn_defaults(void);
+
+// Their forward with state: y = nn_lstm_forward(m, x, &h, &c). The cells' too.
+//   h, c    NULL, or *h the state to begin with (NULL = zeros); it becomes the last one, as by tensor_set: a
+//           NULL slot keeps it (tensor_free), another goes on with its owner. Unchanged on failure
+//   -> new y;  grad through time (tensor_set(&h, tensor_detach(h)) cuts it)
+//   errors  SHAPE, DTYPE, UNSUPPORTED (another kind of module)
+TENSOR_API tensor_t *nn_lstm_forward(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c);
+TENSOR_API tensor_t *nn_gru_forward(nn_module_t *m, tensor_t *x, tensor_t **h);
+TENSOR_API tensor_t *nn_rnn_forward(nn_module_t *m, tensor_t *x, tensor_t **h);
+
 // Batch norm over [N, C], [N, C, L] (1d), [N, C, H, W] (2d), [N, C, D, H, W] (3d).  weight [C] ones, bias [C]
 // zeros, buffers running_mean [C], running_var [C], num_batches_tracked [] i64, which training changes
 //   cumulative  running statistics are the mean over all batches (PyTorch: momentum None)
@@ -1161,6 +1246,12 @@ TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a);
 TENSOR_API nn_module_t *nn__multihead_attention(nn_multihead_attention_args_t a);
 TENSOR_API nn_module_t *nn__transformer_encoder_layer(nn_transformer_layer_args_t a);
 TENSOR_API nn_module_t *nn__transformer_decoder_layer(nn_transformer_layer_args_t a);
+TENSOR_API nn_module_t *nn__lstm(nn_rnn_args_t a);
+TENSOR_API nn_module_t *nn__gru(nn_rnn_args_t a);
+TENSOR_API nn_module_t *nn__rnn(nn_rnn_args_t a);
+TENSOR_API nn_module_t *nn__lstm_cell(nn_rnn_args_t a);
+TENSOR_API nn_module_t *nn__gru_cell(nn_rnn_args_t a);
+TENSOR_API nn_module_t *nn__rnn_cell(nn_rnn_args_t a);
 TENSOR_API nn_module_t *nn__batch_norm1d(nn_batch_norm_args_t a);
 TENSOR_API nn_module_t *nn__batch_norm2d(nn_batch_norm_args_t a);
 TENSOR_API nn_module_t *nn__batch_norm3d(nn_batch_norm_args_t a);
@@ -1187,6 +1278,12 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
     nn__transformer_decoder_layer(TENSOR_ARGS(nn_transformer_layer_args_t, embed, __VA_ARGS__))
 #define nn_transformer_forward(...)                                                                          \
     nn_transformer_forward_with(TENSOR_ARGS(nn_transformer_args_t, __VA_ARGS__))
+#define nn_lstm(in_features, ...) nn__lstm(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
+#define nn_gru(in_features, ...) nn__gru(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
+#define nn_rnn(in_features, ...) nn__rnn(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
+#define nn_lstm_cell(in_features, ...) nn__lstm_cell(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
+#define nn_gru_cell(in_features, ...) nn__gru_cell(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
+#define nn_rnn_cell(in_features, ...) nn__rnn_cell(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
 #define nn_batch_norm1d(...) nn__batch_norm1d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
 #define nn_batch_norm2d(...) nn__batch_norm2d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
 #define nn_batch_norm3d(...) nn__batch_norm3d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
@@ -1201,6 +1298,9 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
         (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *))
 #define nn_sequential(...) nn_sequential_n(NN_LIST(__VA_ARGS__))
 #endif
+#define nn_lstm_forward(...) tensor__at(TENSOR_HERE, (nn_lstm_forward)(__VA_ARGS__))
+#define nn_gru_forward(...) tensor__at(TENSOR_HERE, (nn_gru_forward)(__VA_ARGS__))
+#define nn_rnn_forward(...) tensor__at(TENSOR_HERE, (nn_rnn_forward)(__VA_ARGS__))
 #define nn_transformer_encoder(...) nn__stamp(TENSOR_HERE, (nn_transformer_encoder)(__VA_ARGS__))
 #define nn_transformer_decoder(...) nn__stamp(TENSOR_HERE, (nn_transformer_decoder)(__VA_ARGS__))
 #define nn_dropout(...) nn__stamp(TENSOR_HERE, (nn_dropout)(__VA_ARGS__))
@@ -1674,6 +1774,16 @@ NN__CPP1(instance_norm, (tensor_t *, x))
 NN__CPP2(group_norm, (tensor_t *, x), (int64_t, groups))
 NN__CPP2(rms_norm, (tensor_t *, x), (int64_t, normalized_dims))
 NN__CPP2(local_response_norm, (tensor_t *, x), (int64_t, size))
+#define NN__CPP_RNN(op)                                                                                      \
+    inline tensor_state_t tensor_##op(tensor_t *x, tensor_t *const *weights,                                 \
+                                      tensor_rnn_args_t a = tensor_rnn_args_t()) {                           \
+        a.x = x;                                                                                             \
+        a.weights = weights;                                                                                 \
+        return tensor__##op(a);                                                                              \
+    }
+NN__CPP_RNN(lstm)
+NN__CPP_RNN(gru)
+NN__CPP_RNN(rnn)
 #define NN__CPP_LOSS2(op, args, A, B)                                                                        \
     inline tensor_t *tensor_##op(tensor_t *A, tensor_t *B, args a = args()) {                                \
         NN__CPP_SET(, A) NN__CPP_SET(, B) return tensor__##op(a);                                            \
@@ -1865,6 +1975,12 @@ inline nn_module_t *nn_embedding(int64_t count, int64_t size, nn_embedding_args_
     inline nn_module_t *nn_##op(NN__CPP_P A, NN__CPP_P B, args a = args()) {                                 \
         NN__CPP_SET A NN__CPP_SET B return nn__##op(a);                                                      \
     }
+NN__CPP_MODULE2(lstm, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
+NN__CPP_MODULE2(gru, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
+NN__CPP_MODULE2(rnn, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
+NN__CPP_MODULE2(lstm_cell, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
+NN__CPP_MODULE2(gru_cell, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
+NN__CPP_MODULE2(rnn_cell, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
 NN__CPP_MODULE2(multihead_attention, nn_multihead_attention_args_t, (int64_t, embed), (int64_t, heads))
 NN__CPP_MODULE2(transformer_encoder_layer, nn_transformer_layer_args_t, (int64_t, embed), (int64_t, heads))
 NN__CPP_MODULE2(transformer_decoder_layer, nn_transformer_layer_args_t, (int64_t, embed), (int64_t, heads))
@@ -1969,6 +2085,12 @@ struct nn_sequential_pack {
 #define nn_transformer_encoder_layer(...) nn__stamp(TENSOR_HERE, (nn_transformer_encoder_layer)(__VA_ARGS__))
 #define nn_transformer_decoder_layer(...) nn__stamp(TENSOR_HERE, (nn_transformer_decoder_layer)(__VA_ARGS__))
 #define nn_transformer_forward(...) tensor__at(TENSOR_HERE, (nn_transformer_forward)(__VA_ARGS__))
+#define nn_lstm(...) nn__stamp(TENSOR_HERE, (nn_lstm)(__VA_ARGS__))
+#define nn_gru(...) nn__stamp(TENSOR_HERE, (nn_gru)(__VA_ARGS__))
+#define nn_rnn(...) nn__stamp(TENSOR_HERE, (nn_rnn)(__VA_ARGS__))
+#define nn_lstm_cell(...) nn__stamp(TENSOR_HERE, (nn_lstm_cell)(__VA_ARGS__))
+#define nn_gru_cell(...) nn__stamp(TENSOR_HERE, (nn_gru_cell)(__VA_ARGS__))
+#define nn_rnn_cell(...) nn__stamp(TENSOR_HERE, (nn_rnn_cell)(__VA_ARGS__))
 #define nn_batch_norm1d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm1d)(__VA_ARGS__))
 #define nn_batch_norm2d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm2d)(__VA_ARGS__))
 #define nn_batch_norm3d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm3d)(__VA_ARGS__))
@@ -2010,8 +2132,12 @@ enum { NN__MODE = NN__GROUPS, NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPT
 // columns of targets (0 = one after the other), whether the gradient is wanted, zero_infinity. EMBEDDING:
 // i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient). LAYER_NORM: i[0]
 // elements of a row, i[1] 1 = no mean (rms), f[0] eps. BATCH_NORM, GROUP_NORM: i[0] groups (0 = batch norm),
-// i[1] items, i[2] channels, i[3] elements of a plane, f[0] eps. ATTENTION: i[0] causal, f[0] scale. DROPOUT:
-// f[0] p; word i & 3 of block i >> 2 of the call's stream decides over element i.
+// i[1] items, i[2] channels, i[3] elements of a plane, f[0] eps. RECURRENT: i[0] kind, i[1] from the last
+// step to the first. ATTENTION: i[0] causal, f[0] scale. DROPOUT: f[0] p; word i & 3 of block i >> 2 of the
+// call's stream decides over element i.
+
+// Kinds of recurrent nets. Gates kept for backward: LSTM i f g o, GRU r z n and h's share of n.
+enum { NN__TANH_NET, NN__RELU_NET, NN__LSTM_NET, NN__GRU_NET };
 
 // Windows of a convolution or pool over planes [h, w], giving [oh, ow].
 typedef struct nn__window_t {
@@ -2070,6 +2196,10 @@ typedef struct nn__cpu_t {
     double (*deviation)(const void *g, const void *x, double mean, int64_t n);
     void (*affine)(const void *g, const void *x, void *y, double a, double mean, double b, double c,
                    int64_t n);
+    void (*recur)(int kind, const void *gi, const void *hg, const void *h0, const void *c0, void *gates,
+                  void *h, void *c, int64_t n);
+    void (*recur_back)(int kind, void *dh, void *dc, const void *gates, const void *h, const void *h0,
+                       const void *c0, const void *c, void *dgi, void *dhg, int64_t n);
     void (*softmax_minus)(const void *x, const void *w, void *gx, double lse, double a, double b, int64_t n);
     double (*loss)(int which, const void *x, const void *t, const void *w, const void *q, void *y, int64_t n,
                    double p);
@@ -2117,6 +2247,8 @@ typedef struct nn__cpu_t {
     X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, "grad input target weight pos_weight", "dinput, dtarget from g, input, target, weight, pos_weight") \
     X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "x", "largest of windows; its place in the plane, i32") \
     X(MAX_POOL2D_BACKWARD, max_pool2d_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, "grad place", "g added at places") \
+    X(RECURRENT, recurrent, RECURRENT, 5, 3, 3, nn__cpu_recurrent, nn__scratch_recurrent, nn__grad_recurrent, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, "gi w_hh h0 b_hh c0", "h of all steps from the gates' share of x [T, N, G]; c; gates") \
+    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent_back, nn__scratch_recurrent, NOGRAD, 0, "grad y c gates w_hh h0 dc c0", "dgi, dhg (GRU), dh0, dc0") \
     X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "(x - t)^2") \
     X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "|x - t|") \
     X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "d^2 / 2p near 0, else |d| - p / 2") \
@@ -2262,6 +2394,7 @@ typedef enum nn__loss_t {
 #define V_LOG(a) log(a)
 #define V_LOG1P(a) log1p(a)
 #define V_SIGMOID(a) (1 / (1 + exp(-(a))))
+#define V_TANH(a) tanh(a)
 #define V_LT(a, b) ((a) < (b))
 #define V_LE(a, b) ((a) <= (b))
 #define V_GT(a, b) ((a) > (b))
@@ -2757,6 +2890,96 @@ TENSOR__FN void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, d
 }
 
 // ------------------------------------------------------------------------------
+// >>nn-kernel-recurrent                            MARK: steps of recurrent nets
+//
+// One item of a step: n hidden features, gates of n each. gi and hg are what x and h add to the gates.
+// ------------------------------------------------------------------------------
+
+#define NN__GATE(p, k) NN__LOAD((const NN__R *)(p) + (k) * n + i, n - i, 0)
+#define NN__PUT_GATE(p, k, v) NN__K(put)((NN__R *)(p) + (k) * n + i, n - i, v)
+
+// The next h and c; gates as NN__.._NET says.
+TENSOR__FN void NN__K(recur)(int kind, const void *gi, const void *hg, const void *h0, const void *c0,
+                             void *gates, void *h, void *c, int64_t n) {
+    int64_t i;
+    for (i = 0; i < n; i += V_N) {
+        V_F a = V_ADD(NN__GATE(gi, 0), NN__GATE(hg, 0)), b, v;
+        if (kind == NN__LSTM_NET) {
+            a = V_SIGMOID(a);
+            NN__PUT_GATE(gates, 0, a);
+            b = V_SIGMOID(V_ADD(NN__GATE(gi, 1), NN__GATE(hg, 1)));
+            NN__PUT_GATE(gates, 1, b);
+            v = V_TANH(V_ADD(NN__GATE(gi, 2), NN__GATE(hg, 2)));
+            NN__PUT_GATE(gates, 2, v);
+            v = V_ADD(V_MUL(b, NN__GATE(c0, 0)), V_MUL(a, v));
+            NN__PUT_GATE(c, 0, v);
+            b = V_SIGMOID(V_ADD(NN__GATE(gi, 3), NN__GATE(hg, 3)));
+            NN__PUT_GATE(gates, 3, b);
+            a = V_MUL(b, V_TANH(v));
+        } else if (kind == NN__GRU_NET) {
+            a = V_SIGMOID(a);
+            NN__PUT_GATE(gates, 0, a);
+            b = V_SIGMOID(V_ADD(NN__GATE(gi, 1), NN__GATE(hg, 1)));
+            NN__PUT_GATE(gates, 1, b);
+            v = NN__GATE(hg, 2);
+            NN__PUT_GATE(gates, 3, v);
+            v = V_TANH(V_ADD(NN__GATE(gi, 2), V_MUL(a, v)));
+            NN__PUT_GATE(gates, 2, v);
+            a = V_ADD(v, V_MUL(b, V_SUB(NN__GATE(h0, 0), v)));
+        } else {
+            a = kind == NN__TANH_NET ? V_TANH(a) : V_MAX(a, V_ZERO());
+        }
+        NN__PUT_GATE(h, 0, a);
+    }
+}
+
+// dgi and dhg (NULL = the same) from dh and dc, which become those of h0 and c0 but for what goes through hg.
+TENSOR__FN void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gates, const void *h,
+                                  const void *h0, const void *c0, const void *c, void *dgi, void *dhg,
+                                  int64_t n) {
+    const V_F one = V_SET(1);
+    int64_t i;
+    for (i = 0; i < n; i += V_N) {
+        V_F g = NN__GATE(dh, 0), next = V_ZERO(), a, b, v, t;
+        if (kind == NN__LSTM_NET) {
+            t = V_TANH(NN__GATE(c, 0));
+            a = NN__GATE(gates, 3);
+            NN__PUT_GATE(dgi, 3, V_MUL(V_MUL(g, t), V_MUL(a, V_SUB(one, a))));
+            g = V_ADD(NN__GATE(dc, 0), V_MUL(V_MUL(g, a), V_SUB(one, V_MUL(t, t))));
+            a = NN__GATE(gates, 0);
+            b = NN__GATE(gates, 1);
+            v = NN__GATE(gates, 2);
+            NN__PUT_GATE(dgi, 0, V_MUL(V_MUL(g, v), V_MUL(a, V_SUB(one, a))));
+            NN__PUT_GATE(dgi, 1, V_MUL(V_MUL(g, NN__GATE(c0, 0)), V_MUL(b, V_SUB(one, b))));
+            NN__PUT_GATE(dgi, 2, V_MUL(V_MUL(g, a), V_SUB(one, V_MUL(v, v))));
+            NN__PUT_GATE(dc, 0, V_MUL(g, b));
+        } else if (kind == NN__GRU_NET) {
+            a = NN__GATE(gates, 0);
+            b = NN__GATE(gates, 1);
+            v = NN__GATE(gates, 2);
+            next = V_MUL(g, b);
+            t = V_MUL(V_MUL(g, V_SUB(NN__GATE(h0, 0), v)), V_MUL(b, V_SUB(one, b)));
+            NN__PUT_GATE(dgi, 1, t);
+            NN__PUT_GATE(dhg, 1, t);
+            g = V_MUL(V_MUL(g, V_SUB(one, b)), V_SUB(one, V_MUL(v, v)));
+            NN__PUT_GATE(dgi, 2, g);
+            NN__PUT_GATE(dhg, 2, V_MUL(g, a));
+            t = V_MUL(V_MUL(g, NN__GATE(gates, 3)), V_MUL(a, V_SUB(one, a)));
+            NN__PUT_GATE(dgi, 0, t);
+            NN__PUT_GATE(dhg, 0, t);
+        } else {
+            a = NN__GATE(h, 0);
+            b = kind == NN__TANH_NET ? V_MUL(g, V_SUB(one, V_MUL(a, a)))
+                                     : V_SEL(V_GT(a, V_ZERO()), g, V_ZERO());
+            NN__PUT_GATE(dgi, 0, b);
+        }
+        NN__PUT_GATE(dh, 0, next);
+    }
+}
+#undef NN__GATE
+#undef NN__PUT_GATE
+
+// ------------------------------------------------------------------------------
 // >>nn-kernel-dropout                              MARK: dropout
 // ------------------------------------------------------------------------------
 
@@ -2895,7 +3118,7 @@ static const nn__update_fn NN__K(optim)[3] = {NN__K(sgd), NN__K(adam), NN__K(rms
 static const nn__cpu_t NN__K(cpu) = {
     NN__K(fill), NN__K(add), NN__K(scale), NN__K(dot), NN__K(lse), NN__K(col2im), NN__K(max_pool),
     NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
-    NN__K(affine), NN__K(softmax_minus),
+    NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout)
 };
 
@@ -2932,6 +3155,7 @@ static const nn__cpu_t NN__K(cpu) = {
 #undef V_LOG
 #undef V_LOG1P
 #undef V_SIGMOID
+#undef V_TANH
 #undef V_LT
 #undef V_LE
 #undef V_GT
@@ -5076,6 +5300,479 @@ TENSOR_API tensor_t *tensor_scaled_dot_product_attention_with(tensor_scaled_dot_
 }
 TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a) {
     return tensor_scaled_dot_product_attention_with(a);
+}
+
+// ---- recurrent nets: what x adds to the gates is one product over all steps, made before; the kernel goes
+// step by step: a product for what h adds, then the gates of every item
+
+enum { NN__NET_GATES = 4 };   // gates kept of each feature (LSTM, GRU)
+TENSOR__FN int64_t nn__net_gates(int64_t kind) {
+    return kind == NN__LSTM_NET ? 4 : kind == NN__GRU_NET ? 3 : 1;
+}
+
+typedef struct nn__recurrent_t {
+    const tensor_call_t *c;
+    const nn__cpu_t *k;
+    const tensor_arg_t *y, *cell, *gates, *w, *h0, *c0, *dgi, *dhg;   // the last two only backward
+    int64_t t, n, h, g, per, at, before; // at, before: this step, the one before or -1
+    int kind, reverse, dtype;
+    char *hg;
+} nn__recurrent_t;
+
+TENSOR__FN void nn__recurrent_plan(nn__recurrent_t *v, const tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    int back = c->row->id == NN_OP_RECURRENT_BACKWARD;
+    memset((void *)v, 0, sizeof *v);
+    v->c = c;
+    v->y = back ? &a[1] : &a[5];
+    v->cell = back ? &a[2] : &a[6];
+    v->gates = back ? &a[3] : &a[7];
+    v->w = back ? &a[4] : &a[1];
+    v->h0 = back ? &a[5] : &a[2];
+    v->c0 = back ? &a[7] : &a[4];
+    v->kind = (int)c->p->i[0];
+    v->reverse = (int)c->p->i[1];
+    v->dtype = a[0].dtype;
+    v->t = v->y->dims[0];
+    v->n = v->y->dims[1];
+    v->h = v->y->dims[2];
+    v->g = v->h * nn__net_gates(v->kind);
+    v->per = nn__per(v->n, 20 * v->g);
+    v->dgi = back ? &a[8] : NULL;
+    v->dhg = back ? (v->kind == NN__GRU_NET ? &a[9] : &a[8]) : NULL;
+    v->hg = (char *)c->scratch;
+}
+// hg[n, g] = h w_hhT + b_hh (back: dh[n, h] += dhg w_hh).
+TENSOR__FN tensor__gemm_t nn__recurrent_product(const nn__recurrent_t *v) {
+    tensor__gemm_t g = v->dgi ? nn__product(v->n, v->h, v->g) : nn__product(v->n, v->g, v->h);
+    g.b = v->w->data;
+    if (v->dgi) {
+        g.accumulate = 1;
+    } else {
+        g.brs = 1;
+        g.bcs = v->h;
+        g.bias = v->c->arg[3].data;
+    }
+    return g;
+}
+TENSOR__FN uint64_t nn__scratch_recurrent(const tensor_call_t *c) {
+    nn__recurrent_t v;
+    tensor__gemm_t g;
+    nn__recurrent_plan(&v, c);
+    g = nn__recurrent_product(&v);
+    return nn__line((uint64_t)(v.n * v.g) * nn__es(v.dtype)) + TENSOR__(gemm_scratch)(&g);
+}
+// Item n of step t, or of the first state (t < 0).
+TENSOR__FN char *nn__state(const nn__recurrent_t *v, const tensor_arg_t *all, const tensor_arg_t *first,
+                           int64_t t, int64_t n) {
+    return t < 0 ? nn__at(first, n * v->h) : nn__at(all, (t * v->n + n) * v->h);
+}
+TENSOR__FN void nn__recurrent_task(void *arg, int64_t task, int worker) {
+    const nn__recurrent_t *v = (const nn__recurrent_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    int64_t n = task * v->per, end = nn__min(n + v->per, v->n), es = (int64_t)nn__es(v->dtype), item;
+    (void)worker;
+    for (; n < end; n++) {
+        item = v->at * v->n + n;
+        if (v->dgi)
+            v->k->recur_back(v->kind, nn__at(&a[10], n * v->h), nn__at(&a[11], n * v->h),
+                             nn__at(v->gates, item * NN__NET_GATES * v->h), nn__at(v->y, item * v->h),
+                             nn__state(v, v->y, v->h0, v->before, n),
+                             nn__state(v, v->cell, v->c0, v->before, n), nn__at(v->cell, item * v->h),
+                             nn__at(v->dgi, item * v->g), nn__at(v->dhg, item * v->g), v->h);
+        else
+            v->k->recur(v->kind, nn__at(&a[0], item * v->g), v->hg + n * v->g * es,
+                        nn__state(v, v->y, v->h0, v->before, n), nn__state(v, v->cell, v->c0, v->before, n),
+                        nn__at(v->gates, item * NN__NET_GATES * v->h), nn__at(v->y, item * v->h),
+                        nn__at(v->cell, item * v->h), v->h);
+    }
+}
+TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
+    const tensor_arg_t *a = v->c->arg;
+    tensor__gemm_t g = nn__recurrent_product(v);
+    int64_t s, size = v->n * v->h;
+    v->k = nn__cpu(v->dtype);
+    g.scratch = v->hg + nn__line((uint64_t)(v->n * v->g) * nn__es(v->dtype));
+    g.scratch_bytes = (size_t)TENSOR__(gemm_scratch)(&g);
+    for (s = 0; s < v->t && size > 0; s++) {
+        int64_t forward = v->dgi ? v->t - 1 - s : s;
+        v->at = v->reverse ? v->t - 1 - forward : forward;
+        v->before = forward == 0 ? -1 : v->reverse ? v->at + 1 : v->at - 1;
+        if (v->dgi) {
+            v->k->add(a[10].data, nn__at(&a[0], v->at * size), size);
+            if (a[6].data) v->k->add(a[11].data, nn__at(&a[6], v->at * size), size);
+        } else {
+            g.a = nn__state(v, v->y, v->h0, v->before, 0);
+            g.c = v->hg;
+            nn__gemm(&g, v->dtype);
+        }
+        nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v);
+        if (!v->dgi) continue;
+        g.a = nn__at(v->dhg, v->at * v->n * v->g);
+        g.c = a[10].data;
+        nn__gemm(&g, v->dtype);
+    }
+}
+TENSOR__FN int nn__cpu_recurrent(tensor_call_t *c) {
+    nn__recurrent_t v;
+    nn__recurrent_plan(&v, c);
+    nn__recurrent_steps(&v);
+    return TENSOR_OK;
+}
+TENSOR__FN int nn__cpu_recurrent_back(tensor_call_t *c) {
+    nn__recurrent_t v;
+    nn__recurrent_plan(&v, c);
+    nn__cpu(v.dtype)->fill(c->arg[10].data, 0, c->arg[10].numel);
+    nn__cpu(v.dtype)->fill(c->arg[11].data, 0, c->arg[11].numel);
+    nn__recurrent_steps(&v);
+    return TENSOR_OK;
+}
+
+// The same of public ops, with projection w_hr (or NULL). *c becomes the c of all steps.
+TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi, tensor_t *w, tensor_t *h,
+                                            tensor_t *b, tensor_t **c, tensor_t *w_hr) {
+    int64_t steps = gi->dims[0], n = w->dims[0] / nn__net_gates(kind), s, k;
+    tensor__thread_t *th = TENSOR__(self)();
+    tensor_t **list = (tensor_t **)TENSOR__(memory)(th, (uint64_t)steps * 2 * sizeof *list), *y, *cell = *c;
+    if (!list) return TENSOR__(poison);
+    for (s = 0; s < steps; s++) {
+        int64_t at = reverse ? steps - 1 - s : s;
+        tensor_t *x = (tensor_select)(gi, 0, at), *g = (tensor_linear)(h, w, b), *gate[4], *z;
+        if (kind != NN__GRU_NET) g = (tensor_add)(x, g);
+        for (k = 0; k < nn__net_gates(kind); k++) {
+            gate[k] = (tensor_narrow)(g, -1, k * n, n);
+            z = (tensor_narrow)(x, -1, k * n, n);
+            if (kind == NN__GRU_NET && k == 2)
+                gate[k] = (tensor_tanh)((tensor_add)(z, (tensor_mul)(gate[0], gate[k])));
+            else if (kind == NN__GRU_NET) gate[k] = (tensor_sigmoid)((tensor_add)(z, gate[k]));
+            else if (kind == NN__LSTM_NET)
+                gate[k] = k == 2 ? (tensor_tanh)(gate[k]) : (tensor_sigmoid)(gate[k]);
+        }
+        if (kind == NN__LSTM_NET) {
+            cell = (tensor_add)((tensor_mul)(gate[1], cell), (tensor_mul)(gate[0], gate[2]));
+            h = (tensor_mul)(gate[3], (tensor_tanh)(cell));
+            if (w_hr) h = (tensor_linear)(h, w_hr, NULL);
+        } else if (kind == NN__GRU_NET) {
+            h = (tensor_add)(gate[2], (tensor_mul)(gate[1], (tensor_sub)(h, gate[2])));
+        } else {
+            h = kind == NN__TANH_NET ? (tensor_tanh)(g) : (tensor_relu)(g);
+        }
+        list[at] = h;
+        list[steps + at] = cell;
+    }
+    y = (tensor_stack_n)(list, (int)steps, 0);
+    if (kind == NN__LSTM_NET) *c = (tensor_stack_n)(list + steps, (int)steps, 0);
+    TENSOR__(memory_free)(th, (void *)list);
+    return y;
+}
+// y and c side by side: one output to differentiate.
+TENSOR__FN tensor_t *nn__composed_recurrent(tensor_t *const *in, const tensor_params_t *p) {
+    tensor_t *both[2], *c = in[4];
+    both[0] = nn__recurrent_composed((int)p->i[0], (int)p->i[1], in[0], in[1], in[2], in[3], &c, NULL);
+    both[1] = c;
+    return c ? (tensor_cat_n)(both, 2, -1) : both[0];
+}
+TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
+    tensor__op_t o;
+    tensor_t *y = TENSOR__(grad_out)(g, 0), *w, *in[8], *dhg, *r, *list[2];
+    const tensor__meta_t *h0 = &g->node->in[2];
+    int64_t kind = g->p->i[0], none = 0, steps = y->dims[0], dims[2];
+    int k;
+    in[0] = g->gy[0] ? nn__contiguous(g->gy[0]) : (tensor_zeros_like)(y);
+    in[6] = kind == NN__LSTM_NET && g->gy[1] ? nn__contiguous(g->gy[1]) : NULL;
+    if (g->create) {
+        tensor__grad_t both = *g;
+        list[0] = in[0];
+        list[1] = in[6] ? in[6] : (tensor_zeros_like)(y);
+        r = kind == NN__LSTM_NET ? (tensor_cat_n)(list, 2, -1) : in[0];
+        both.gy = &r;
+        nn__grad_composed(&both, nn__composed_recurrent);
+        return;
+    }
+    in[1] = y;
+    in[2] = TENSOR__(grad_out)(g, 1);
+    in[3] = TENSOR__(grad_out)(g, 2);
+    in[4] = w = TENSOR__(grad_in)(g, 1);
+    in[5] = TENSOR__(grad_in)(g, 2);
+    in[7] = nn__saved(g, 4);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_RECURRENT_BACKWARD), in, 8)) return;
+    o.p = &o.params;
+    o.params = *g->p;
+    o.visible = 4;
+    for (k = 0; k < 2; k++)
+        TENSOR__(result)(&o, y->dtype, k && kind != NN__GRU_NET ? &none : g->node->in[0].dims,
+                         k && kind != NN__GRU_NET ? 1 : 3);
+    for (k = 0; k < 2; k++)
+        TENSOR__(result)
+        (&o, y->dtype, k && kind != NN__LSTM_NET ? &none : h0->dims, k && kind != NN__LSTM_NET ? 1 : 2);
+    r = TENSOR__(finish)(&o);
+    if (r->state == TENSOR__POISON_STATE) {
+        g->gx[0] = r;
+        return;
+    }
+    g->gx[0] = o.out[0];
+    g->gx[2] = o.out[2];
+    if (kind == NN__LSTM_NET) g->gx[4] = o.out[3];
+    dims[0] = -1;
+    dims[1] = w->dims[0];
+    dhg = (tensor_reshape_n)(o.out[kind == NN__GRU_NET], dims, 2);
+    if (TENSOR__(grad_need)(g, 3)) g->gx[3] = (tensor_sum_dim)(dhg, 0, 0);
+    if (!TENSOR__(grad_need)(g, 1)) return;
+    k = g->p->i[1] != 0;   // the states before each step
+    list[k] = (tensor_unsqueeze)(in[5], 0);
+    list[!k] = (tensor_narrow)(y, 0, k, steps - 1);
+    dims[1] = w->dims[1];
+    g->gx[1] = (tensor_matmul)((tensor_mT)(dhg), (tensor_reshape_n)((tensor_cat_n)(list, 2, 0), dims, 2));
+}
+
+// One layer and direction: gi [T, N, G], h and c [N, H], f32 or f64. -> y; *h and *c become the last ones
+TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t *w, tensor_t *b,
+                                   tensor_t *w_hr, tensor_t **h, tensor_t **c) {
+    tensor__op_t o;
+    tensor_t *in[5], *y, *cells;
+    int64_t dims[3], none = 0, last = reverse ? 0 : gi->dims[0] - 1;
+    if (w_hr) {
+        cells = *c;
+        y = nn__recurrent_composed(kind, reverse, gi, w, *h, b, &cells, w_hr);
+    } else {
+        in[0] = nn__contiguous(gi);
+        in[1] = nn__contiguous(w);
+        in[2] = nn__contiguous(*h);
+        in[3] = nn__contiguous(b);
+        in[4] = kind == NN__LSTM_NET ? nn__contiguous(*c) : NULL;
+        if (!TENSOR__(begin)(&o, nn__row(NN_OP_RECURRENT), in, 5)) return TENSOR__(poison);
+        o.p = &o.params;
+        o.params.i[0] = kind;
+        o.params.i[1] = reverse;
+        o.visible = 2;
+        dims[0] = gi->dims[0];
+        dims[1] = gi->dims[1];
+        dims[2] = w->dims[1];
+        TENSOR__(result)(&o, gi->dtype, dims, 3);
+        TENSOR__(result)(&o, gi->dtype, kind == NN__LSTM_NET ? dims : &none, kind == NN__LSTM_NET ? 3 : 1);
+        dims[2] *= NN__NET_GATES;
+        TENSOR__(result)(&o, gi->dtype, kind >= NN__LSTM_NET ? dims : &none, kind >= NN__LSTM_NET ? 3 : 1);
+        y = TENSOR__(finish)(&o);
+        if (y->state == TENSOR__POISON_STATE) return y;
+        cells = o.out[1];
+    }
+    *h = (tensor_select)(y, 0, last);
+    if (kind == NN__LSTM_NET) *c = (tensor_select)(cells, 0, last);
+    return y;
+}
+
+TENSOR__FN tensor_state_t nn__no_state(void) {
+    tensor_state_t s;
+    s.y = s.h = s.c = TENSOR__(poison);
+    return s;
+}
+// Whether t is [d0, d1] (d1 < 0: [d0]) of x's dtype; raises if not.
+TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, const tensor_t *x, int64_t d0,
+                        int64_t d1) {
+    tensor__thread_t *th = TENSOR__(self)();
+    if (!t || t->state != TENSOR__LIVE)
+        (void)TENSOR__(fail)(th, TENSOR_ERR_POISONED, "%s: %s is missing, freed or failed earlier", op, what);
+    else if (t->dtype != x->dtype)
+        (void)TENSOR__(fail)(th, TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, t, x);
+    else if (d1 < 0 && (t->ndim != 1 || t->dims[0] != d0))
+        (void)TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d] (x %t)", op, what, t, d0, x);
+    else if (d1 >= 0 && (t->ndim != 2 || t->dims[0] != d0 || t->dims[1] != d1))
+        (void)TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d] (x %t)", op, what, t, d0, d1,
+                             x);
+    else
+        return 1;
+    return 0;
+}
+
+// Layers, directions; in the scope of the caller.
+TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[3] = {a->x, a->h, a->c}, *x, *const *w = a->weights, *state[2], *first[2], *side[2], *out[2];
+    int64_t dirs = a->bidirectional ? 2 : 1, gates = nn__net_gates(kind),
+            per = (a->no_bias ? 2 : 4) + (a->proj_size > 0);
+    int64_t hidden, size, features, dims[3], l, d, k, n, ends = a->layers * dirs;
+    int single, states = kind == NN__LSTM_NET ? 2 : 1;
+    tensor_state_t s = nn__no_state();
+    tensor_t **end;
+    if (!nn__inputs(&o, &row, op, "x h c", 1, in, 3) || !nn__floats(&o, 7)) return s;
+    x = a->x;
+    single = x->ndim == 2;
+    if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0) {
+        (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", op, x,
+                             a->batch_first ? "N, T" : "T, N");
+        return s;
+    }
+    if (a->layers < 1 || a->proj_size < 0 || (a->proj_size > 0 && kind != NN__LSTM_NET) || !w ||
+        !(a->dropout >= 0 && a->dropout <= 1)) {
+        (void)TENSOR__(fail)(
+            o.th, TENSOR_ERR_SHAPE,
+            "%s: needs weights, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1", op,
+            a->layers, a->proj_size, a->dropout);
+        return s;
+    }
+    if (!w[1] || w[1]->state != TENSOR__LIVE || w[1]->ndim != 2 || w[1]->dims[0] % gates != 0) {
+        (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: the second weight must be w_hh [%d H, H]", op,
+                             gates);
+        return s;
+    }
+    hidden = w[1]->dims[0] / gates;
+    size = a->proj_size > 0 ? a->proj_size : hidden;
+    features = x->dims[x->ndim - 1];
+    for (l = 0; l < a->layers; l++, features = dirs * size)
+        for (d = 0; d < dirs; d++) {
+            tensor_t *const *p = w + (l * dirs + d) * per;
+            if (!nn__fits(op, "w_ih", p[0], x, gates * hidden, features) ||
+                !nn__fits(op, "w_hh", p[1], x, gates * hidden, size) ||
+                (!a->no_bias && (!nn__fits(op, "b_ih", p[2], x, gates * hidden, -1) ||
+                                 !nn__fits(op, "b_hh", p[3], x, gates * hidden, -1))) ||
+                (a->proj_size > 0 && !nn__fits(op, "w_hr", p[per - 1], x, size, hidden)))
+                return s;
+        }
+    n = single ? 1 : x->dims[!a->batch_first];
+    for (k = 0; k < states; k++) {
+        tensor_t *f = in[1 + k];
+        dims[0] = ends;
+        dims[1] = n;
+        dims[2] = k ? hidden : size;
+        if (f && (f->ndim != x->ndim || f->dims[0] != ends || f->dims[f->ndim - 1] != dims[2] ||
+                  (!single && f->dims[1] != n))) {
+            (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op,
+                                 k ? "c" : "h", f, ends, n, dims[2], x,
+                                 single ? ": without the second dim" : "");
+            return s;
+        }
+        first[k] = !f ? (tensor_zeros_n)(dims, 3, nn__is_half(x) ? TENSOR_F32 : (tensor_dtype_t)x->dtype)
+                      : single ? (tensor_unsqueeze)(nn__wide(f), 1) : nn__wide(f);
+    }
+    end = (tensor_t **)TENSOR__(memory)(o.th, (uint64_t)ends * 2 * sizeof *end);
+    if (!end) return s;
+    x = nn__wide(x);
+    if (single) x = (tensor_unsqueeze)(x, 1);
+    else if (a->batch_first) x = (tensor_transpose)(x, 0, 1);
+    for (l = 0; l < a->layers; l++) {
+        for (d = 0; d < dirs; d++) {
+            tensor_t *const *p = w + (l * dirs + d) * per;
+            tensor_t *gi = (tensor_linear)(x, nn__wide(p[0]), a->no_bias ? NULL : nn__wide(p[2]));
+            for (k = 0; k < states; k++) state[k] = (tensor_select)(first[k], 0, l * dirs + d);
+            side[d] =
+                (tensor_is_poison)(gi)
+                    ? gi
+                    : nn__recurrent(kind, (int)d, gi, nn__wide(p[1]), a->no_bias ? NULL : nn__wide(p[3]),
+                                    a->proj_size > 0 ? nn__wide(p[per - 1]) : NULL, &state[0], &state[1]);
+            for (k = 0; k < states; k++) end[k * ends + l * dirs + d] = state[k];
+        }
+        x = dirs == 2 ? (tensor_cat_n)(side, 2, -1) : side[0];
+        if (l + 1 < a->layers && a->training && a->dropout > 0) x = (tensor_dropout)(x, a->dropout, 1);
+        if ((tensor_is_poison)(x)) break;
+    }
+    for (k = 0; k < states && !(tensor_is_poison)(x); k++) {
+        out[k] = (tensor_stack_n)(end + k * ends, (int)ends, 0);
+        out[k] = nn__narrow(single ? (tensor_squeeze)(out[k], 1) : out[k], a->x);
+    }
+    TENSOR__(memory_free)(o.th, (void *)end);
+    if ((tensor_is_poison)(x)) return s;
+    s.y = nn__narrow(single           ? (tensor_squeeze)(x, 1)
+                     : a->batch_first ? (tensor_transpose)(x, 0, 1)
+                                      : x,
+                     a->x);
+    s.h = out[0];
+    s.c = states == 2 ? out[1] : NULL;
+    return s;
+}
+
+// Three results out of a scope: tensor_set gives h and c the places of tensors of the scope around it.
+typedef struct nn__state_scope_t {
+    tensor_t *h, *c;
+    tensor_scope_t scope;
+} nn__state_scope_t;
+TENSOR__FN nn__state_scope_t nn__state_begin(int kind) {
+    nn__state_scope_t b;
+    b.h = (tensor_scalar)(0, TENSOR_F32);
+    b.c = kind == NN__LSTM_NET ? (tensor_scalar)(0, TENSOR_F32) : NULL;
+    b.scope = TENSOR__(scope)(-1);
+    return b;
+}
+TENSOR__FN tensor_state_t nn__state_end(nn__state_scope_t *b, tensor_state_t s, const char *site) {
+    int bad = s.y == TENSOR__(poison);
+    if (!bad) bad = (tensor_set)(&b->h, s.h) != TENSOR_OK || (b->c && (tensor_set)(&b->c, s.c) != TENSOR_OK);
+    s.y = tensor__at(site, (tensor_scope_return)(b->scope, bad ? TENSOR__(poison) : s.y));
+    s.h = b->h;
+    s.c = b->c;
+    if (!bad) return s;
+    (tensor_free)(b->h);
+    (tensor_free)(b->c);
+    return nn__no_state();
+}
+
+#define NN__NET(op, kind)                                                                                    \
+    TENSOR_API tensor_state_t tensor_##op##_with(tensor_rnn_args_t a) {                                      \
+        nn__state_scope_t b;                                                                                 \
+        if (nn__surplus(#op, a.surplus_)) {                                                                  \
+            (void)tensor__at(a.site_, TENSOR__(poison));                                                     \
+            return nn__no_state();                                                                           \
+        }                                                                                                    \
+        b = nn__state_begin(kind);                                                                           \
+        return nn__state_end(&b, nn__net(#op, kind, &a), a.site_);                                           \
+    }                                                                                                        \
+    TENSOR_API tensor_state_t tensor__##op(tensor_rnn_args_t a) {                                            \
+        a.layers = nn__or(a.layers, 1);                                                                      \
+        a.proj_size = nn__or(a.proj_size, 0);                                                                \
+        a.dropout = nn__or_f(a.dropout, 0);                                                                  \
+        return tensor_##op##_with(a);                                                                        \
+    }
+NN__NET(lstm, NN__LSTM_NET)
+NN__NET(gru, NN__GRU_NET)
+NN__NET(rnn, a.relu ? NN__RELU_NET : NN__TANH_NET)
+TENSOR_API tensor_rnn_args_t tensor_rnn_defaults(void) {
+    tensor_rnn_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.layers = 1;
+    return a;
+}
+
+// A cell is a net of one layer over one step.
+TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor_t *h, tensor_t *c,
+                                   tensor_t *const *w) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *const in[3] = {x, h, c};
+    tensor_rnn_args_t a = tensor_rnn_defaults();
+    nn__state_scope_t b;
+    tensor_state_t s = nn__no_state();
+    if (!nn__inputs(&o, &row, op, "x h c", 1, in, 3)) return s;
+    if (x->ndim < 1 || x->ndim > 2 || (h && h->ndim != x->ndim) || (c && c->ndim != x->ndim)) {
+        (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be [N, I] or [I], h and c alike", op, x);
+        return s;
+    }
+    b = nn__state_begin(kind);
+    a.x = (tensor_unsqueeze)(x, 0);
+    a.h = h ? (tensor_unsqueeze)(h, 0) : h;
+    a.c = c ? (tensor_unsqueeze)(c, 0) : c;
+    a.weights = w;
+    a.no_bias = !w[2] && !w[3];
+    s = nn__net(op, kind, &a);
+    if (s.y != TENSOR__(poison)) {
+        s.y = s.h = (tensor_select)(s.h, 0, 0);
+        if (s.c) s.c = (tensor_select)(s.c, 0, 0);
+        s.y = (tensor_view_n)(s.y, s.y->dims, s.y->ndim);
+    }
+    return nn__state_end(&b, s, NULL);
+}
+TENSOR_API tensor_state_t tensor_lstm_cell(tensor_t *x, tensor_t *h, tensor_t *c, tensor_t *w_ih,
+                                           tensor_t *w_hh, tensor_t *b_ih, tensor_t *b_hh) {
+    tensor_t *const w[4] = {w_ih, w_hh, b_ih, b_hh};
+    return nn__cell("lstm_cell", NN__LSTM_NET, x, h, c, w);
+}
+TENSOR_API tensor_t *(tensor_gru_cell)(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh,
+                                       tensor_t *b_ih, tensor_t *b_hh) {
+    tensor_t *const w[4] = {w_ih, w_hh, b_ih, b_hh};
+    return nn__cell("gru_cell", NN__GRU_NET, x, h, NULL, w).y;
+}
+TENSOR_API tensor_t *(tensor_rnn_cell)(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh,
+                                       tensor_t *b_ih, tensor_t *b_hh, int relu) {
+    tensor_t *const w[4] = {w_ih, w_hh, b_ih, b_hh};
+    return nn__cell("rnn_cell", relu ? NN__RELU_NET : NN__TANH_NET, x, h, NULL, w).y;
 }
 
 // ------------------------------------------------------------------------------
@@ -7668,6 +8365,60 @@ TENSOR__FN tensor_t *nn__forward_transformer(nn_module_t *m, tensor_t *x) {
     return nn__transformer(m, &a);
 }
 
+// i: in, hidden, layers, no_bias, batch_first, bidirectional, proj_size, kind, whether a cell; f: dropout.
+// The slots are the list of weights.
+TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    static const char *const ops[2][4] = {{"rnn", "rnn", "lstm", "gru"},
+                                          {"rnn_cell", "rnn_cell", "lstm_cell", "gru_cell"}};
+    const char *op = ops[l->i[8]][l->i[7]];
+    int kind = (int)l->i[7], k, n = m->impl->nslots;
+    tensor_rnn_args_t a = tensor_rnn_defaults();
+    nn__state_scope_t b = nn__state_begin(kind);
+    tensor_t **w = (tensor_t **)nn__memory((uint64_t)n + 2, sizeof *w);
+    tensor_state_t s = nn__no_state();
+    if (w) {
+        for (k = 0; k < n; k++) w[k] = m->impl->slot[k].tensor;
+        a.x = x;
+        a.weights = w;
+        a.h = h ? *h : NULL;
+        a.c = c ? *c : NULL;
+        a.layers = l->i[2];
+        a.no_bias = l->i[3] != 0;
+        a.batch_first = l->i[4] != 0;
+        a.bidirectional = l->i[5] != 0;
+        a.proj_size = l->i[6];
+        a.dropout = l->f[0];
+        a.training = m->training;
+        s = l->i[8] ? nn__cell(op, kind, x, a.h, a.c, w) : nn__net(op, kind, &a);
+        nn__free((void *)w);
+    }
+    s = nn__state_end(&b, s, NULL);
+    if (s.y == TENSOR__(poison)) return s.y;
+    if (h && (tensor_set)(h, s.h) != TENSOR_OK) return TENSOR__(poison);
+    if (c && s.c && (tensor_set)(c, s.c) != TENSOR_OK) return TENSOR__(poison);
+    if (!h) (tensor_free)(s.h);
+    if (!c) (tensor_free)(s.c);
+    return s.y;
+}
+TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
+    return nn__forward_state(m, x, NULL, NULL);
+}
+
+TENSOR__FN void nn__describe_recurrent(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__put_i64(t, l->i[0]);
+    nn__put(t, ", ");
+    nn__put_i64(t, l->i[1]);
+    if (l->i[6]) nn__put(t, ", proj_size="), nn__put_i64(t, l->i[6]);
+    if (l->i[2] != 1) nn__put(t, ", num_layers="), nn__put_i64(t, l->i[2]);
+    if (l->i[3]) nn__put(t, ", bias=False");
+    if (l->i[4]) nn__put(t, ", batch_first=True");
+    if (l->f[0] > 0) nn__put(t, ", dropout="), nn__put_real(t, l->f[0]);
+    if (l->i[5]) nn__put(t, ", bidirectional=True");
+    if (l->i[7] == NN__RELU_NET) nn__put(t, ", nonlinearity=relu");
+}
+
 // i: count, size, padding row or -1
 TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
@@ -7772,7 +8523,8 @@ enum {
     NN__MAX_POOL2D_KIND,
     NN__AVG_POOL2D_KIND,
     NN__LAYER_NORM_KIND,
-    NN__ATTENTION_KIND,
+    NN__RNN_KIND,             // and LSTM, GRU, their cells
+    NN__ATTENTION_KIND = NN__RNN_KIND + 6,
     NN__ENCODER_LAYER_KIND,   // these four: nn_transformer_forward
     NN__DECODER_LAYER_KIND,
     NN__ENCODER_KIND,
@@ -7839,6 +8591,12 @@ static const nn__kind_t nn__kinds[NN__KINDS] = {
     {"MaxPool2d", nn__forward_max_pool2d, nn__describe_pool2d, 0},
     {"AvgPool2d", nn__forward_avg_pool2d, nn__describe_pool2d, 0},
     {"LayerNorm", nn__forward_layer_norm, nn__describe_layer_norm, 0},
+    {"RNN", nn__forward_recurrent, nn__describe_recurrent, 0},
+    {"LSTM", nn__forward_recurrent, nn__describe_recurrent, 0},
+    {"GRU", nn__forward_recurrent, nn__describe_recurrent, 0},
+    {"RNNCell", nn__forward_recurrent, nn__describe_recurrent, 0},
+    {"LSTMCell", nn__forward_recurrent, nn__describe_recurrent, 0},
+    {"GRUCell", nn__forward_recurrent, nn__describe_recurrent, 0},
     {"MultiheadAttention", nn__forward_attention, NULL, 1},
     {"TransformerEncoderLayer", nn__forward_transformer_layer, NULL, 1},
     {"TransformerDecoderLayer", nn__forward_transformer_layer, NULL, 1},
@@ -8139,7 +8897,7 @@ TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a) {
 }
 
 // Begins a typed forward: m must be a layer of kind first..last. -> 0 after raising
-TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last, tensor_scope_t *scope) {
+TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last) {
     if (!nn__usable(m)) {
         if (nn__open_module(m) && tensor_error_code() == TENSOR_OK)
             NN__FAIL(m->code, "%s: module %s failed when it was made", op, m->name);
@@ -8152,7 +8910,6 @@ TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int la
         return 0;
     }
     if (m->impl->key) TENSOR__(push_path)(nn__self(), m->impl->key);
-    *scope = TENSOR__(scope)(-1);
     return 1;
 }
 TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tensor_t *y) {
@@ -8183,6 +8940,88 @@ TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, doub
     tensor_scope_t scope = TENSOR__(scope)(0);
     if (l->base.code == TENSOR_OK) (nn_buffer)(&l->base, name, (tensor_full_n)(&n, n >= 0, value, dtype));
     (tensor_scope_end)(scope);
+}
+
+TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int kind, int cell) {
+    static const char *const names[5] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"};
+    int64_t gates = nn__net_gates(kind) * a.hidden, size = a.proj_size > 0 ? a.proj_size : a.hidden, dims[2],
+            layer;
+    int d, k, dirs = a.bidirectional ? 2 : 1;
+    nn__layer_t *l;
+    if (a.in_features < 1) return nn__refuse(a.site_, op, "in_features must be > 0", a.in_features);
+    if (a.hidden < 1) return nn__refuse(a.site_, op, "hidden must be > 0", a.hidden);
+    if (a.layers < 1) return nn__refuse(a.site_, op, "layers must be > 0", a.layers);
+    if (a.proj_size < 0 || (a.proj_size > 0 && (kind != NN__LSTM_NET || cell || a.proj_size >= a.hidden)))
+        return nn__refuse(a.site_, op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
+    if (!(a.dropout >= 0 && a.dropout <= 1))
+        return nn__refuse(a.site_, op, "dropout must be in 0..1", (int64_t)a.dropout);
+    if (cell && (a.layers > 1 || dirs > 1))
+        return nn__refuse(a.site_, op, "a cell has one layer and direction", a.layers);
+    l = nn__make(NN__RNN_KIND + 3 * cell + (kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0));
+    if (!l) return nn__done(l, a.site_);
+    l->i[0] = a.in_features;
+    l->i[1] = a.hidden;
+    l->i[2] = a.layers;
+    l->i[3] = a.no_bias != 0;
+    l->i[4] = a.batch_first != 0;
+    l->i[5] = dirs == 2;
+    l->i[6] = a.proj_size;
+    l->i[7] = kind;
+    l->i[8] = cell;
+    l->f[0] = a.dropout;
+    for (layer = 0; layer < a.layers; layer++)
+        for (d = 0; d < dirs; d++)
+            for (k = 0; k < 5; k++) {
+                char name[64];
+                nn__text_t t;
+                if ((a.no_bias && (k == 2 || k == 3)) || (k == 4 && a.proj_size == 0)) continue;
+                t.p = name;
+                t.size = sizeof name;
+                t.len = 0;
+                nn__put(&t, names[k]);
+                if (!cell) {
+                    nn__put(&t, "_l");
+                    nn__put_i64(&t, layer);
+                    if (d) nn__put(&t, "_reverse");
+                }
+                dims[0] = k == 4 ? size : gates;
+                dims[1] = k == 4 ? a.hidden : k == 1 ? size : layer ? dirs * size : a.in_features;
+                nn__add_parameter(l, name, dims, k == 2 || k == 3 ? 1 : 2, NN__UNIFORM,
+                                  1 / sqrt((double)a.hidden));
+            }
+    return nn__done(l, a.site_);
+}
+#define NN__RNN_ZERO                                                                                         \
+    a.layers = nn__option(a.layers, 1);                                                                      \
+    a.proj_size = nn__option(a.proj_size, 0);                                                                \
+    a.dropout = nn__option_f64(a.dropout, 0)
+NN__LAYER_DEFAULTS(rnn, nn_rnn_args_t, a.layers = 1)
+NN__LAYER(lstm, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "lstm", NN__LSTM_NET, 0))
+NN__LAYER(gru, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "gru", NN__GRU_NET, 0))
+NN__LAYER(rnn, nn_rnn_args_t, NN__RNN_ZERO,
+          nn__make_recurrent(a, "rnn", a.relu ? NN__RELU_NET : NN__TANH_NET, 0))
+NN__LAYER(lstm_cell, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "lstm_cell", NN__LSTM_NET, 1))
+NN__LAYER(gru_cell, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "gru_cell", NN__GRU_NET, 1))
+NN__LAYER(rnn_cell, nn_rnn_args_t, NN__RNN_ZERO,
+          nn__make_recurrent(a, "rnn_cell", a.relu ? NN__RELU_NET : NN__TANH_NET, 1))
+
+TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int which, tensor_t *x, tensor_t **h,
+                                       tensor_t **c) {
+    tensor_t *y = TENSOR__(poison);
+    if (nn__usable(m) && m->impl->kind == &nn__kinds[which + 3]) which += 3;   // the cell
+    if (!nn__enter(op, m, which, which)) return y;
+    y = nn__forward_state(m, x, h, c);
+    if (m->impl->key) TENSOR__(pop_path)(nn__self());
+    return y;
+}
+TENSOR_API tensor_t *(nn_lstm_forward)(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
+    return nn__state_forward("lstm_forward", m, NN__RNN_KIND + 1, x, h, c);
+}
+TENSOR_API tensor_t *(nn_gru_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
+    return nn__state_forward("gru_forward", m, NN__RNN_KIND + 2, x, h, NULL);
+}
+TENSOR_API tensor_t *(nn_rnn_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
+    return nn__state_forward("rnn_forward", m, NN__RNN_KIND, x, h, NULL);
 }
 
 TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
@@ -8246,8 +9085,10 @@ TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) 
     if (nn__surplus("multihead_attention", a.surplus_)) return tensor__at(a.site_, y);
     if (out) w = *out = (tensor_scalar)(0, TENSOR_F32);   // its place in the caller's scope
     a.weights = out ? &w : NULL;
-    if (nn__enter("multihead_attention", a.module, NN__ATTENTION_KIND, NN__ATTENTION_KIND, &scope))
+    if (nn__enter("multihead_attention", a.module, NN__ATTENTION_KIND, NN__ATTENTION_KIND)) {
+        scope = TENSOR__(scope)(-1);
         y = nn__leave(a.module, scope, nn__attend(a.module, &a));
+    }
     if (out) {
         *out = (tensor_is_poison)(y) ? y : w;
         if (w != *out) (tensor_free)(w);
@@ -8308,8 +9149,9 @@ TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
     tensor_scope_t scope;
     int decoder;
     if (nn__surplus(op, a.surplus_) ||
-        !nn__enter(op, a.module, NN__ENCODER_LAYER_KIND, NN__DECODER_KIND, &scope))
+        !nn__enter(op, a.module, NN__ENCODER_LAYER_KIND, NN__DECODER_KIND))
         return tensor__at(a.site_, y);
+    scope = TENSOR__(scope)(-1);
     decoder = ((const nn__layer_t *)(const void *)a.module)->i[2] != 0;
     if (decoder != (a.memory != NULL))
         NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is for decoders, %s is %s one", op, a.module->name,

@@ -33,7 +33,10 @@ static double probe(tensor_t *y) {
 }
 static double dprobe(tensor_t *y, tensor_t *x) {
     tensor_t *loss = tensor_sum(tensor_mul(waves(y), y)), *g;
-    if (tensor_autograd_grad(&loss, 1, NULL, &x, 1, &g, TENSOR_RETAIN_GRAPH)) return NAN;
+    if (tensor_autograd_grad(&loss, 1, NULL, &x, 1, &g, TENSOR_RETAIN_GRAPH)) {
+        CHECK_TEXT(tensor_error_text(), "");
+        return NAN;
+    }
     return probe(g);
 }
 static tensor_t *labels(const int64_t *v, int64_t n) {
@@ -67,6 +70,26 @@ static nn_module_t *filled(nn_module_t *m) {
 // The same as X in f32.
 static tensor_t *X32(double seed, int64_t a, int64_t b, int64_t c) {
     return tensor_requires_grad_(tensor_to(tensor_detach(X(seed, a, b, c, 0)), TENSOR_F32), 1);
+}
+
+// Weights of a recurrent net with `gates` gates, in the order of tensor_lstm.
+static void weights(tensor_t **to, double seed, int64_t gates, int64_t in, int64_t hidden, int layers,
+                    int dirs, int bias, int64_t proj) {
+    int64_t size = proj ? proj : hidden;
+    int n = 0, l, d, k;
+    for (l = 0; l < layers; l++)
+        for (d = 0; d < dirs; d++)
+            for (k = 0; k < 5; k++) {
+                tensor_t *t;
+                if ((!bias && (k == 2 || k == 3)) || (!proj && k == 4)) continue;
+                t = X(seed + 0.37 * n, k == 4 ? proj : gates * hidden,
+                      k == 0   ? (l ? dirs * size : in)
+                      : k == 1 ? size
+                      : k == 4 ? hidden
+                               : 0,
+                      0, 0);
+                to[n++] = tensor_requires_grad_(tensor_mul_scalar(tensor_detach(t), 0.5), 1);
+            }
 }
 
 static void batch_norm_values(void) {
@@ -645,6 +668,271 @@ static void attention_edges(void) {
     nn_free(m), nn_free(c), nn_free(e);
 }
 
+static void lstm_values(void) {
+    tensor_t *x = X(0.1, 4, 3, 5, 0), *h = X(0.5, 4, 3, 6, 0), *c = X(0.9, 4, 3, 6, 0), *w[20], *u[8], *p[10],
+             *hp = X(0.4, 2, 2, 0, 0);
+    tensor_t *x2 = X(0.2, 4, 5, 0, 0);
+    tensor_state_t s;
+    weights(w, 0.2, 4, 5, 6, 2, 2, 1, 0), weights(u, 0.3, 4, 5, 6, 2, 1, 0, 0),
+        weights(p, 0.7, 4, 5, 6, 2, 1, 1, 2);
+    CHECK_NEAR(probe((s = tensor_lstm(x, w, .h = h, .c = c, .layers = 2, .bidirectional = 1)).y),
+               -0.581824617028217, 1e-10);
+    CHECK_NEAR(probe(s.h), 0.505819785534953, 1e-10);
+    CHECK_NEAR(probe(s.c), 5.60544281047898, 1e-10);
+    CHECK_NEAR(dprobe(s.y, x), 0.653539466673829, 1e-10);
+    CHECK_NEAR(dprobe(s.h, x), -0.5101458579399, 1e-10);
+    CHECK_NEAR(dprobe(s.c, x), 1.15242181200207, 1e-10);
+    CHECK_NEAR(dprobe(s.y, h), 0.442991827024708, 1e-10);
+    CHECK_NEAR(dprobe(s.h, h), 0.0284227461032472, 1e-10);
+    CHECK_NEAR(dprobe(s.c, h), 0.371241715323408, 1e-10);
+    CHECK_NEAR(dprobe(s.y, c), -0.651802976874398, 1e-10);
+    CHECK_NEAR(dprobe(s.h, c), 0.900215143490084, 1e-10);
+    CHECK_NEAR(dprobe(s.c, c), 3.98501470771905, 1e-10);
+    CHECK_NEAR(dprobe(s.y, w[0]), 0.0720369805458114, 1e-10);
+    CHECK_NEAR(dprobe(s.h, w[0]), 0.379403379899523, 1e-10);
+    CHECK_NEAR(dprobe(s.c, w[0]), -2.88516148518457, 1e-10);
+    CHECK_NEAR(dprobe(s.y, w[1]), -0.147089212880543, 1e-10);
+    CHECK_NEAR(dprobe(s.h, w[1]), -0.0240249088624935, 1e-10);
+    CHECK_NEAR(dprobe(s.c, w[1]), 1.79489315176078, 1e-10);
+    CHECK_NEAR(dprobe(s.y, w[3]), 0.0373397051308316, 1e-10);
+    CHECK_NEAR(dprobe(s.h, w[3]), 0.36135185504345, 1e-10);
+    CHECK_NEAR(dprobe(s.c, w[3]), -1.61731124338574, 1e-10);
+    CHECK_NEAR(dprobe(s.y, w[5]), -0.0224374954335885, 1e-10);
+    CHECK_NEAR(dprobe(s.h, w[5]), 0.096921861722825, 1e-10);
+    CHECK_NEAR(dprobe(s.c, w[5]), 0.306702175835655, 1e-10);
+    CHECK_NEAR(dprobe(s.y, w[9]), 1.42709778167311, 1e-10);
+    CHECK_NEAR(dprobe(s.h, w[9]), -0.065992102063954, 1e-10);
+    CHECK_NEAR(dprobe(s.c, w[9]), -0.406433952914608, 1e-10);
+    CHECK_NEAR(dprobe(s.y, w[15]), -0.237871348013061, 1e-10);
+    CHECK_NEAR(dprobe(s.h, w[15]), 1.11169447665828, 1e-10);
+    CHECK_NEAR(dprobe(s.c, w[15]), 0.0904566779227848, 1e-10);
+    CHECK_NEAR(
+        probe((s = tensor_lstm(tensor_transpose(x, 0, 1), u, .layers = 2, .no_bias = 1, .batch_first = 1)).y),
+        0.194214779340761, 1e-10);
+    CHECK_NEAR(probe(s.h), 0.580630505549196, 1e-10);
+    CHECK_NEAR(probe(s.c), 3.61919067267589, 1e-10);
+    CHECK_NEAR(dprobe(s.y, x), -0.240408147645356, 1e-10);
+    CHECK_NEAR(dprobe(s.h, x), -0.256918264979176, 1e-10);
+    CHECK_NEAR(dprobe(s.c, x), -0.145135618542329, 1e-10);
+    CHECK_NEAR(dprobe(s.y, u[1]), -0.021873693785966, 1e-10);
+    CHECK_NEAR(dprobe(s.h, u[1]), 0.163823642110264, 1e-10);
+    CHECK_NEAR(dprobe(s.c, u[1]), 0.356520445123477, 1e-10);
+    CHECK_NEAR(probe((s = tensor_lstm(x, p, .layers = 2, .proj_size = 2)).y), -0.184909657756323, 1e-10);
+    CHECK_NEAR(probe(s.h), -0.150345754382802, 1e-10);
+    CHECK_NEAR(probe(s.c), 0.931532618566461, 1e-10);
+    CHECK_NEAR(dprobe(s.y, x), -0.126090951870345, 1e-10);
+    CHECK_NEAR(dprobe(s.h, x), -0.026812179556535, 1e-10);
+    CHECK_NEAR(dprobe(s.c, x), 0.623483242862138, 1e-10);
+    CHECK_NEAR(dprobe(s.y, p[4]), 0.02773636043998, 1e-10);
+    CHECK_NEAR(dprobe(s.h, p[4]), 0.0883508147299581, 1e-10);
+    CHECK_NEAR(dprobe(s.c, p[4]), 0.0781562822385499, 1e-10);
+    CHECK_NEAR(dprobe(s.y, p[6]), -0.0542240044927661, 1e-10);
+    CHECK_NEAR(dprobe(s.h, p[6]), 0.00839803228431919, 1e-10);
+    CHECK_NEAR(dprobe(s.c, p[6]), 0.143884748287011, 1e-10);
+    CHECK_NEAR(probe((s = tensor_lstm(x2, p, .layers = 2, .proj_size = 2, .h = hp,
+                                      .c = tensor_narrow(tensor_select(c, 1, 1), 0, 0, 2)))
+                         .y),
+               -0.232971392553516, 1e-10);
+    CHECK_NEAR(probe(s.h), -0.156382638303874, 1e-10);
+    CHECK_NEAR(probe(s.c), 0.801343490905077, 1e-10);
+    CHECK_NEAR(dprobe(s.y, x2), -0.0214452244326604, 1e-10);
+    CHECK_NEAR(dprobe(s.h, x2), 0.0605146796116995, 1e-10);
+    CHECK_NEAR(dprobe(s.c, x2), 0.0603357535853489, 1e-10);
+    CHECK_NEAR(dprobe(s.y, hp), 0.0390504189318178, 1e-10);
+    CHECK_NEAR(dprobe(s.h, hp), 0.0082429292165635, 1e-10);
+    CHECK_NEAR(dprobe(s.c, hp), -0.0715855369124845, 1e-10);
+    CHECK_NEAR(dprobe(s.y, c), 0.0737001539895458, 1e-10);
+    CHECK_NEAR(dprobe(s.h, c), 0.00986993377190002, 1e-10);
+    CHECK_NEAR(dprobe(s.c, c), -0.0237531360053466, 1e-10);
+}
+
+static void gru_rnn_values(void) {
+    tensor_t *x = X(0.1, 4, 3, 5, 0), *h = X(0.5, 4, 3, 6, 0), *w[16], *u[8];
+    tensor_state_t s;
+    weights(w, 0.2, 3, 5, 6, 2, 2, 1, 0), weights(u, 0.3, 1, 5, 6, 1, 2, 1, 0);
+    CHECK_NEAR(probe((s = tensor_gru(x, w, .h = h, .layers = 2, .bidirectional = 1)).y), 1.30754031605508,
+               1e-10);
+    CHECK_NEAR(probe(s.h), 3.94103550044419, 1e-10);
+    CHECK_NEAR(dprobe(s.y, x), 0.415204921025306, 1e-10);
+    CHECK_NEAR(dprobe(s.h, x), 0.0685988535081811, 1e-10);
+    CHECK_NEAR(dprobe(s.y, h), -1.75446605848902, 1e-10);
+    CHECK_NEAR(dprobe(s.h, h), 4.72269549849392, 1e-10);
+    CHECK_NEAR(dprobe(s.y, w[0]), 0.494284146062002, 1e-10);
+    CHECK_NEAR(dprobe(s.h, w[0]), -3.23792977136038, 1e-10);
+    CHECK_NEAR(dprobe(s.y, w[1]), -0.533690243084763, 1e-10);
+    CHECK_NEAR(dprobe(s.h, w[1]), 0.613814929050481, 1e-10);
+    CHECK_NEAR(dprobe(s.y, w[2]), 0.203640111404557, 1e-10);
+    CHECK_NEAR(dprobe(s.h, w[2]), 0.228539878952448, 1e-10);
+    CHECK_NEAR(dprobe(s.y, w[3]), 0.078446537116631, 1e-10);
+    CHECK_NEAR(dprobe(s.h, w[3]), 0.373487233545013, 1e-10);
+    CHECK_NEAR(dprobe(s.y, w[7]), 0.148257540399712, 1e-10);
+    CHECK_NEAR(dprobe(s.h, w[7]), -0.385548989409228, 1e-10);
+    CHECK_NEAR(dprobe(s.y, w[9]), 0.828153932972055, 1e-10);
+    CHECK_NEAR(dprobe(s.h, w[9]), -0.578046162896863, 1e-10);
+    CHECK_NEAR(probe((s = tensor_rnn(x, u, .bidirectional = 1)).y), 0.518830830936074, 1e-10);
+    CHECK_NEAR(probe(s.h), -1.05276408908219, 1e-10);
+    CHECK_NEAR(dprobe(s.y, x), -6.78967636765492, 1e-10);
+    CHECK_NEAR(dprobe(s.h, x), 0.463512209795964, 1e-10);
+    CHECK_NEAR(dprobe(s.y, u[1]), 1.9239440602464, 1e-10);
+    CHECK_NEAR(dprobe(s.h, u[1]), 0.260254114071249, 1e-10);
+    CHECK_NEAR(dprobe(s.y, u[7]), 0.817767576236107, 1e-10);
+    CHECK_NEAR(dprobe(s.h, u[7]), -2.04127283031403, 1e-10);
+    CHECK_NEAR(probe((s = tensor_rnn(x, u, .bidirectional = 1, .relu = 1, .h = tensor_narrow(h, 0, 0, 2))).y),
+               1.40213172759994, 1e-10);
+    CHECK_NEAR(probe(s.h), -1.07908171372694, 1e-10);
+    CHECK_NEAR(dprobe(s.y, x), 19.050947199284, 1e-10);
+    CHECK_NEAR(dprobe(s.h, x), -0.197116958583043, 1e-10);
+    CHECK_NEAR(dprobe(s.y, h), 1.89480154207688, 1e-10);
+    CHECK_NEAR(dprobe(s.h, h), 3.41596096721183, 1e-10);
+    CHECK_NEAR(dprobe(s.y, u[1]), 22.1602918567051, 1e-10);
+    CHECK_NEAR(dprobe(s.h, u[1]), 2.32632439948359, 1e-10);
+    CHECK_NEAR(dprobe(s.y, u[7]), 1.50381123391327, 1e-10);
+    CHECK_NEAR(dprobe(s.h, u[7]), -4.93980874194906, 1e-10);
+}
+
+static void cell_values(void) {
+    tensor_t *x = X(0.1, 3, 5, 0, 0), *h = X(0.5, 3, 6, 0, 0), *c = X(0.9, 3, 6, 0, 0), *w[4], *u[4], *r[4],
+             *y;
+    tensor_state_t s;
+    weights(w, 0.2, 4, 5, 6, 1, 1, 1, 0), weights(u, 0.3, 3, 5, 6, 1, 1, 1, 0),
+        weights(r, 0.3, 1, 5, 6, 1, 1, 1, 0);
+    s = tensor_lstm_cell(x, h, c, w[0], w[1], w[2], w[3]);
+    CHECK_NEAR(probe(s.h), 0.873115574690231, 1e-10);
+    CHECK_NEAR(probe(s.c), 1.76363663741811, 1e-10);
+    CHECK_NEAR(dprobe(s.y, x), 0.541133879809128, 1e-10);
+    CHECK_NEAR(dprobe(s.c, h), -0.97032199314513, 1e-10);
+    CHECK_NEAR(dprobe(s.h, c), 1.00734931512411, 1e-10);
+    CHECK_NEAR(probe(y = tensor_gru_cell(x, h, u[0], u[1], u[2], u[3])), 0.936004965755003, 1e-10);
+    CHECK_NEAR(dprobe(y, h), 2.0077415893197, 1e-10);
+    CHECK_NEAR(probe(y = tensor_gru_cell(tensor_select(x, 0, 1), NULL, u[0], u[1], u[2], u[3])),
+               0.0532341399114669, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.0673685722968158, 1e-10);
+    CHECK_NEAR(probe(y = tensor_rnn_cell(x, h, r[0], r[1], NULL, NULL, 0)), 2.37903456054111, 1e-10);
+    CHECK_NEAR(dprobe(y, x), -0.329483362819392, 1e-10);
+    CHECK_NEAR(probe(y = tensor_rnn_cell(x, h, r[0], r[1], r[2], r[3], 1)), 5.28732770391919, 1e-10);
+    CHECK_NEAR(dprobe(y, x), 0.0728046528735614, 1e-10);
+}
+
+static tensor_t *f_net(tensor_t *const *in, int n, void *user) {
+    tensor_t *const w[4] = {in[1], in[2], in[3], in[3]}, *both[2];
+    tensor_state_t s = *(int *)user == 4   ? tensor_lstm(in[0], w, .h = in[4], .c = in[4])
+                       : *(int *)user == 3 ? tensor_gru(in[0], w, .h = in[4])
+                                           : tensor_rnn(in[0], w, .h = in[4]);
+    (void)n;
+    both[0] = tensor_reshape(s.y, -1);
+    both[1] = tensor_reshape(s.c ? s.c : s.h, -1);
+    return tensor_cat_n((tensor_t *const *)both, 2, 0);
+}
+static void net_gradients(void) {
+    static const int gates[3] = {1, 3, 4};
+    int k;
+    for (k = 0; k < 3; k++) {
+        int g = gates[k];
+        tensor_t *in[5] = {X(0.1, 3, 2, 2, 0), X(0.5, 2 * g, 2, 0, 0), X(0.9, 2 * g, 2, 0, 0),
+                           X(0.2, 2 * g, 0, 0, 0), X(0.7, 1, 2, 2, 0)};
+        CHECK_MSG(tensor_gradcheck(f_net, &g, in, 5, 1e-6, 1e-5, 1e-3) == 0, "%s", tensor_error_text());
+        CHECK_MSG(tensor_gradgradcheck(f_net, &g, in, 5, 1e-6, 1e-5, 1e-3) == 0, "%s", tensor_error_text());
+        tensor_clear_error();
+    }
+}
+
+static void net_modules(void) {
+    nn_module_t *m = nn_lstm(5, 6, .layers = 2, .bidirectional = 1), *g = nn_gru(5, 6, .batch_first = 1),
+                *r = nn_rnn(5, 6, .relu = 1), *cell = nn_lstm_cell(5, 6), *copy;
+    tensor_t *x = tensor_detach(X32(0.1, 4, 3, 5)), *h = NULL, *c = NULL, *y, *w[16],
+             *owned = tensor_zeros(1, 3, 6), *loss;
+    tensor_state_t s;
+    uint64_t hash[2];
+    char text[100];
+    int k;
+    static const char *const names[5] = {"weight_ih_l0", "weight_hh_l0", "bias_ih_l1", "bias_hh_l1_reverse",
+                                         "weight_ih_l1_reverse"};
+    for (k = 0; k < 5; k++)
+        CHECK(!tensor_is_poison(nn_get(m, names[k])));
+    CHECK(nn_state(m).count == 16 && tensor_size(nn_get(m, "weight_ih_l1"), 1) == 12);
+    CHECK(tensor_item(tensor_max(tensor_abs(nn_get(m, "weight_hh_l0")))) <= 1 / sqrt(6.0));
+    CHECK(nn_parameters(m, w, 16) == 16);
+    s = tensor_lstm(x, w, .layers = 2, .bidirectional = 1);
+    CHECK(test_same_bits(nn_forward(m, x), s.y));
+    y = nn_lstm_forward(m, x, &h, &c);
+    CHECK(test_same_bits(y, s.y) && test_same_bits(h, s.h) && test_same_bits(c, s.c));
+    y = nn_lstm_forward(m, x, &h, &c);
+    CHECK(!tensor_equal(y, s.y));
+    s = tensor_lstm(x, w, .layers = 2, .bidirectional = 1, .h = s.h, .c = s.c);
+    CHECK(test_same_bits(y, s.y) && test_same_bits(c, s.c));
+    tensor_free(h), tensor_free(c); // NULL slots keep
+    h = owned;                      // a slot of this scope hands on its place
+    y = nn_gru_forward(g, tensor_transpose(x, 0, 1), &h);
+    CHECK(tensor_size(y, 0) == 3 && test_same_bits(tensor_select(y, 1, 3), tensor_select(h, 0, 0)));
+    h = NULL;
+    y = nn_rnn_forward(r, x, NULL);
+    CHECK(tensor_item(tensor_min(y)) >= 0);
+    // steps of a cell are the net
+    c = NULL;
+    for (k = 0; k < 4; k++)
+        y = nn_lstm_forward(cell, tensor_select(x, 0, k), &h, &c);
+    w[0] = nn_get(cell, "weight_ih"), w[1] = nn_get(cell, "weight_hh"), w[2] = nn_get(cell, "bias_ih"),
+    w[3] = nn_get(cell, "bias_hh");
+    s = tensor_lstm(x, w);
+    CHECK(tensor_allclose(y, tensor_select(s.h, 0, 0), 1e-6, 1e-6) &&
+          tensor_allclose(c, tensor_select(s.c, 0, 0), 1e-6, 1e-6));
+    loss = tensor_sum(y);
+    tensor_backward(loss); // through the steps before
+    CHECK(tensor_grad(w[1]) != NULL);
+    tensor_free(h), tensor_free(c);
+    copy = nn_clone(m);
+    CHECK(test_same_bits(nn_forward(copy, x), nn_forward(m, x)));
+    nn_to_string(m, text, sizeof text);
+    CHECK_TEXT(text, "LSTM(5, 6, num_layers=2, bidirectional=True)");
+    for (k = 0; k < 2; k++) {
+        tensor_set_num_threads(k ? 4 : 1);
+        nn_module_zero_grad(m);
+        loss = tensor_sum(tensor_square(nn_forward(m, tensor_repeat(x, 1, 30, 1))));
+        tensor_backward(loss);
+        hash[k] = test_hash(test_hash(TEST_HASH, loss), tensor_grad(nn_get(m, "weight_hh_l0")));
+    }
+    tensor_set_num_threads(1);
+    CHECK(hash[0] == hash[1]);
+    y = nn_forward(m, tensor_select(x, 1, 0));
+    CHECK(tensor_ndim(y) == 2 && tensor_allclose(y, tensor_select(nn_forward(m, x), 1, 0), 1e-5, 1e-6));
+    s = tensor_gru(tensor_to(x, TENSOR_F16), w);
+    CHECK_ERROR(TENSOR_ERR_DTYPE, "gru: w_ih is f32, x is f16");
+    CHECK(tensor_is_poison(s.y) && tensor_is_poison(s.h) && tensor_is_poison(s.c));
+    {
+        tensor_t *half[4];
+        for (k = 0; k < 4; k++)
+            half[k] = tensor_to(w[k], TENSOR_F16);
+        s = tensor_lstm(tensor_to(x, TENSOR_F16), half);
+        CHECK(tensor_dtype(s.y) == TENSOR_F16 && tensor_dtype(s.c) == TENSOR_F16);
+        CHECK(tensor_allclose(tensor_to(s.h, TENSOR_F32), tensor_lstm(x, w).h, 1e-2, 1e-2));
+    }
+    nn_free(m), nn_free(g), nn_free(r), nn_free(cell), nn_free(copy);
+}
+
+static void net_errors(void) {
+    nn_module_t *m = nn_gru(3, 2);
+    tensor_t *x = tensor_ones(4, 2, 3),
+             *w[4] = {tensor_ones(8, 3), tensor_ones(8, 2), tensor_ones(8), tensor_ones(8)}, *h = NULL,
+             *bad[2];
+    CHECK_POISON(tensor_lstm(x, w, .layers = 0 - 1).y, TENSOR_ERR_SHAPE, "lstm: needs weights, layers (-1)");
+    CHECK_POISON(tensor_lstm(x, w, .h = tensor_ones(1, 3, 2)).h, TENSOR_ERR_SHAPE,
+                 "lstm: h [1,3,2] must be [1, 2, 2] (x [4,2,3]) at sequence.c");
+    CHECK_POISON(tensor_lstm(tensor_ones(4, 2, 4), w).y, TENSOR_ERR_SHAPE, "lstm: w_ih [8,3] must be [8, 4]");
+    CHECK_POISON(tensor_lstm(tensor_zeros(0, 2, 3), w).y, TENSOR_ERR_SHAPE, "T > 0");
+    CHECK_POISON(tensor_lstm(NULL, w).y, TENSOR_ERR_OWNER, "lstm: argument x is NULL");
+    CHECK_POISON(tensor_gru(x, w).y, TENSOR_ERR_SHAPE, "gru: the second weight must be w_hh [3 H, H]");
+    bad[0] = w[0], bad[1] = tensor_ones_of(TENSOR_F64, 8, 2);
+    CHECK_POISON(tensor_rnn(x, bad, .no_bias = 1).y, TENSOR_ERR_DTYPE, "rnn: w_hh is f64, x is f32");
+    CHECK_POISON(nn_lstm_forward(m, x, &h, NULL), TENSOR_ERR_UNSUPPORTED, "lstm_forward: not of a GRU");
+    CHECK_POISON(nn_gru_forward(m, tensor_ones(4, 2, 5), &h), TENSOR_ERR_SHAPE,
+                 "gru: w_ih [6,3] must be [6, 5]");
+    CHECK(h == NULL);
+    CHECK(nn_lstm(3, 2, .proj_size = 2) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "lstm: proj_size is for lstm, 0 or less than hidden (got 2)");
+    CHECK(tensor_numel(nn_forward(m, tensor_zeros(4, 0, 3))) == 0);
+    nn_free(m);
+}
+
 int main(void) {
     RUN(batch_norm_values);
     RUN(other_norm_values);
@@ -663,5 +951,11 @@ int main(void) {
     RUN(multihead_attention_values);
     RUN(transformer_values);
     RUN(attention_edges);
+    RUN(lstm_values);
+    RUN(gru_rnn_values);
+    RUN(cell_values);
+    RUN(net_gradients);
+    RUN(net_modules);
+    RUN(net_errors);
     return test_report();
 }
