@@ -80,6 +80,9 @@ typedef struct tensor_embedding_args_t {
     tensor_t *weight TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;        // row without gradient; 0 = none, TENSOR_ZERO = row 0
+    double max_norm TENSOR_INIT;            // > 0: rows used are scaled down in weight itself to that norm
+    double norm_type TENSOR_INIT;           // which norm, 0 = 2
+    int scale_grad_by_freq TENSOR_INIT;     // gradients of a row are divided by how often index names it
 } tensor_embedding_args_t;
 // Rows of weight named by index: tensor_embedding(index, weight, .padding_idx = TENSOR_ZERO).
 //   index   any shape, i32/i64, values 0..rows-1
@@ -88,6 +91,34 @@ typedef struct tensor_embedding_args_t {
 //   errors  INDEX, SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_embedding_with(tensor_embedding_args_t a);
 TENSOR_API tensor_embedding_args_t tensor_embedding_defaults(void);
+
+typedef enum tensor_bag_mode_t { TENSOR_BAG_MEAN, TENSOR_BAG_SUM, TENSOR_BAG_MAX } tensor_bag_mode_t;
+typedef struct tensor_embedding_bag_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *index TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT;
+    tensor_t *offsets TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_bag_mode_t mode TENSOR_INIT;
+    tensor_t *per_sample_weights TENSOR_INIT;   // shape of index, dtype of weight; sums only
+    int64_t padding_idx TENSOR_INIT;        // row that does not count; 0 = none, TENSOR_ZERO = row 0
+    int include_last_offset TENSOR_INIT;    // offsets ends with the number of indices
+    int scale_grad_by_freq TENSOR_INIT;
+} tensor_embedding_bag_args_t;
+// Mean, sum or maximum of the rows of each bag of indices; 0 for an empty bag.
+//   index    [bags, n] i32/i64 without offsets, or [n]: bag k begins at offsets[k]
+//   weight   [rows, width] f32/f64/f16/bf16
+//   offsets  [bags] i32/i64 from 0 upwards, NULL for a matrix
+//   -> new [bags, width];  grad as embedding (maximum: to the first largest);  errors INDEX, SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_embedding_bag_with(tensor_embedding_bag_args_t a);
+TENSOR_API tensor_embedding_bag_args_t tensor_embedding_bag_defaults(void);
+
+// y[o] = x1 weight[o] x2 + bias[o] over the last dims.
+//   x1, x2  [..., in1], [..., in2], the same leading dims, f32/f64/f16/bf16
+//   weight  [out, in1, in2]
+//   bias    [out] or NULL
+//   -> new [..., out];  grad as matmul;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_bilinear(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias);
 
 typedef struct tensor_layer_norm_args_t {
     const char *site_ TENSOR_INIT;
@@ -366,6 +397,7 @@ TENSOR_API tensor_t *tensor_rnn_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, t
 // Behind the macros: the same functions, 0 standing for the default.
 TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a);
 TENSOR_API tensor_t *tensor__layer_norm(tensor_layer_norm_args_t a);
+TENSOR_API tensor_t *tensor__embedding_bag(tensor_embedding_bag_args_t a);
 TENSOR_API tensor_state_t tensor__lstm(tensor_rnn_args_t a);
 TENSOR_API tensor_state_t tensor__gru(tensor_rnn_args_t a);
 TENSOR_API tensor_state_t tensor__rnn(tensor_rnn_args_t a);
@@ -379,6 +411,7 @@ TENSOR_API tensor_t *tensor__max_pool2d(tensor_max_pool2d_args_t a);
 TENSOR_API tensor_t *tensor__avg_pool2d(tensor_avg_pool2d_args_t a);
 TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a);
 
+#define tensor_bilinear(...) tensor__at(TENSOR_HERE, (tensor_bilinear)(__VA_ARGS__))
 #define tensor_gru_cell(...) tensor__at(TENSOR_HERE, (tensor_gru_cell)(__VA_ARGS__))
 #define tensor_rnn_cell(...) tensor__at(TENSOR_HERE, (tensor_rnn_cell)(__VA_ARGS__))
 #define tensor_linear(...) tensor__at(TENSOR_HERE, (tensor_linear)(__VA_ARGS__))
@@ -407,6 +440,7 @@ TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_prod
 #ifndef __cplusplus
 #define tensor_embedding(...) tensor__embedding(TENSOR_ARGS(tensor_embedding_args_t, __VA_ARGS__))
 #define tensor_layer_norm(...) tensor__layer_norm(TENSOR_ARGS(tensor_layer_norm_args_t, __VA_ARGS__))
+#define tensor_embedding_bag(...) tensor__embedding_bag(TENSOR_ARGS(tensor_embedding_bag_args_t, __VA_ARGS__))
 #define tensor_lstm(...) tensor__lstm(TENSOR_ARGS(tensor_rnn_args_t, __VA_ARGS__))
 #define tensor_gru(...) tensor__gru(TENSOR_ARGS(tensor_rnn_args_t, __VA_ARGS__))
 #define tensor_rnn(...) tensor__rnn(TENSOR_ARGS(tensor_rnn_args_t, __VA_ARGS__))
@@ -1082,6 +1116,25 @@ typedef struct nn_transformer_args_t {
 } nn_transformer_args_t;
 TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a);
 
+// Rows of a table, reduced over bags: the mean, nn_forward(m, x) with x [bags, n].  weight [count, size],
+// standard normal; offsets and weights of samples: tensor_embedding_bag with nn_get(m, "weight")
+//   -> module, y [bags, size];  errors as above
+typedef struct nn_embedding_bag_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t count TENSOR_INIT, size TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_bag_mode_t mode TENSOR_INIT;
+    int64_t padding_idx TENSOR_INIT;        // as tensor_embedding_bag
+    int scale_grad_by_freq TENSOR_INIT;
+} nn_embedding_bag_args_t;
+TENSOR_API nn_module_t *nn_embedding_bag_with(nn_embedding_bag_args_t a);
+TENSOR_API nn_embedding_bag_args_t nn_embedding_bag_defaults(void);
+
+// y = x1 weight x2 + bias.  weight [out, in1, in2], bias [out], uniform in +-1/sqrt(in1)
+//   -> module; nn_bilinear_forward(m, x1, x2);  errors as above
+TENSOR_API nn_module_t *nn_bilinear(int64_t in1, int64_t in2, int64_t out, int no_bias);
+TENSOR_API tensor_t *nn_bilinear_forward(nn_module_t *m, tensor_t *x1, tensor_t *x2); // -> new;  errors SHAPE
+
 // Recurrent nets of one or more layers.  weight_ih_l0 [G, in], weight_hh_l0 [G, hidden], bias_ih_l0 [G],
 // bias_hh_l0 [G] (G as tensor_lstm says), weight_hr_l0 [proj_size, hidden], .._l1, ..; _reverse: the other
 // direction; all uniform in +-1/sqrt(hidden)
@@ -1180,6 +1233,8 @@ typedef struct nn_embedding_args_t {
     int64_t count TENSOR_INIT, size TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;
+    double max_norm TENSOR_INIT, norm_type TENSOR_INIT;   // as tensor_embedding
+    int scale_grad_by_freq TENSOR_INIT;
 } nn_embedding_args_t;
 TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a);
 TENSOR_API nn_embedding_args_t nn_embedding_defaults(void);
@@ -1246,6 +1301,7 @@ TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a);
 TENSOR_API nn_module_t *nn__multihead_attention(nn_multihead_attention_args_t a);
 TENSOR_API nn_module_t *nn__transformer_encoder_layer(nn_transformer_layer_args_t a);
 TENSOR_API nn_module_t *nn__transformer_decoder_layer(nn_transformer_layer_args_t a);
+TENSOR_API nn_module_t *nn__embedding_bag(nn_embedding_bag_args_t a);
 TENSOR_API nn_module_t *nn__lstm(nn_rnn_args_t a);
 TENSOR_API nn_module_t *nn__gru(nn_rnn_args_t a);
 TENSOR_API nn_module_t *nn__rnn(nn_rnn_args_t a);
@@ -1278,6 +1334,8 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
     nn__transformer_decoder_layer(TENSOR_ARGS(nn_transformer_layer_args_t, embed, __VA_ARGS__))
 #define nn_transformer_forward(...)                                                                          \
     nn_transformer_forward_with(TENSOR_ARGS(nn_transformer_args_t, __VA_ARGS__))
+#define nn_embedding_bag(count, ...)                                                                         \
+    nn__embedding_bag(TENSOR_ARGS(nn_embedding_bag_args_t, count, __VA_ARGS__))
 #define nn_lstm(in_features, ...) nn__lstm(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
 #define nn_gru(in_features, ...) nn__gru(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
 #define nn_rnn(in_features, ...) nn__rnn(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
@@ -1298,6 +1356,8 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
         (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *))
 #define nn_sequential(...) nn_sequential_n(NN_LIST(__VA_ARGS__))
 #endif
+#define nn_bilinear(...) nn__stamp(TENSOR_HERE, (nn_bilinear)(__VA_ARGS__))
+#define nn_bilinear_forward(...) tensor__at(TENSOR_HERE, (nn_bilinear_forward)(__VA_ARGS__))
 #define nn_lstm_forward(...) tensor__at(TENSOR_HERE, (nn_lstm_forward)(__VA_ARGS__))
 #define nn_gru_forward(...) tensor__at(TENSOR_HERE, (nn_gru_forward)(__VA_ARGS__))
 #define nn_rnn_forward(...) tensor__at(TENSOR_HERE, (nn_rnn_forward)(__VA_ARGS__))
@@ -1769,6 +1829,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
         NN__CPP_SET A NN__CPP_SET B NN__CPP_SET C return tensor__##op(a);                                    \
     }
 #define NN__CPP_P(T, name) T name
+NN__CPP2(embedding_bag, (tensor_t *, index), (tensor_t *, weight))
 NN__CPP3(batch_norm, (tensor_t *, x), (tensor_t *, running_mean), (tensor_t *, running_var))
 NN__CPP1(instance_norm, (tensor_t *, x))
 NN__CPP2(group_norm, (tensor_t *, x), (int64_t, groups))
@@ -1824,6 +1885,7 @@ inline tensor_t *tensor_ctc_loss(tensor_t *log_probs, tensor_t *targets, tensor_
 #define tensor_gaussian_nll_loss(...) tensor__at(TENSOR_HERE, (tensor_gaussian_nll_loss)(__VA_ARGS__))
 #define tensor_poisson_nll_loss(...) tensor__at(TENSOR_HERE, (tensor_poisson_nll_loss)(__VA_ARGS__))
 #define tensor_ctc_loss(...) tensor__at(TENSOR_HERE, (tensor_ctc_loss)(__VA_ARGS__))
+#define tensor_embedding_bag(...) tensor__at(TENSOR_HERE, (tensor_embedding_bag)(__VA_ARGS__))
 #define tensor_batch_norm(...) tensor__at(TENSOR_HERE, (tensor_batch_norm)(__VA_ARGS__))
 #define tensor_instance_norm(...) tensor__at(TENSOR_HERE, (tensor_instance_norm)(__VA_ARGS__))
 #define tensor_group_norm(...) tensor__at(TENSOR_HERE, (tensor_group_norm)(__VA_ARGS__))
@@ -1975,6 +2037,7 @@ inline nn_module_t *nn_embedding(int64_t count, int64_t size, nn_embedding_args_
     inline nn_module_t *nn_##op(NN__CPP_P A, NN__CPP_P B, args a = args()) {                                 \
         NN__CPP_SET A NN__CPP_SET B return nn__##op(a);                                                      \
     }
+NN__CPP_MODULE2(embedding_bag, nn_embedding_bag_args_t, (int64_t, count), (int64_t, size))
 NN__CPP_MODULE2(lstm, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
 NN__CPP_MODULE2(gru, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
 NN__CPP_MODULE2(rnn, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
@@ -2085,6 +2148,7 @@ struct nn_sequential_pack {
 #define nn_transformer_encoder_layer(...) nn__stamp(TENSOR_HERE, (nn_transformer_encoder_layer)(__VA_ARGS__))
 #define nn_transformer_decoder_layer(...) nn__stamp(TENSOR_HERE, (nn_transformer_decoder_layer)(__VA_ARGS__))
 #define nn_transformer_forward(...) tensor__at(TENSOR_HERE, (nn_transformer_forward)(__VA_ARGS__))
+#define nn_embedding_bag(...) nn__stamp(TENSOR_HERE, (nn_embedding_bag)(__VA_ARGS__))
 #define nn_lstm(...) nn__stamp(TENSOR_HERE, (nn_lstm)(__VA_ARGS__))
 #define nn_gru(...) nn__stamp(TENSOR_HERE, (nn_gru)(__VA_ARGS__))
 #define nn_rnn(...) nn__stamp(TENSOR_HERE, (nn_rnn)(__VA_ARGS__))
@@ -2130,11 +2194,11 @@ enum { NN__MODE = NN__GROUPS, NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPT
 // params.i of LOSS: which, reduction. f[0] is beta or delta. Order of NN_LOSSES. params.i of CROSS_ENTROPY:
 // reduction, ignore_index, whether input is log-probabilities (nll). f[0] smoothing. CTC_LOSS: blank,
 // columns of targets (0 = one after the other), whether the gradient is wanted, zero_infinity. EMBEDDING:
-// i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient). LAYER_NORM: i[0]
-// elements of a row, i[1] 1 = no mean (rms), f[0] eps. BATCH_NORM, GROUP_NORM: i[0] groups (0 = batch norm),
-// i[1] items, i[2] channels, i[3] elements of a plane, f[0] eps. RECURRENT: i[0] kind, i[1] from the last
-// step to the first. ATTENTION: i[0] causal, f[0] scale. DROPOUT: f[0] p; word i & 3 of block i >> 2 of the
-// call's stream decides over element i.
+// i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient), i[2] divide by
+// frequency. LAYER_NORM: i[0] elements of a row, i[1] 1 = no mean (rms), f[0] eps. BATCH_NORM, GROUP_NORM:
+// i[0] groups (0 = batch norm), i[1] items, i[2] channels, i[3] elements of a plane, f[0] eps. RECURRENT:
+// i[0] kind, i[1] from the last step to the first. ATTENTION: i[0] causal, f[0] scale. DROPOUT: f[0] p; word
+// i & 3 of block i >> 2 of the call's stream decides over element i.
 
 // Kinds of recurrent nets. Gates kept for backward: LSTM i f g o, GRU r z n and h's share of n.
 enum { NN__TANH_NET, NN__RELU_NET, NN__LSTM_NET, NN__GRU_NET };
@@ -3550,7 +3614,8 @@ TENSOR__FN int nn__cpu_embedding_back(tensor_call_t *c) {
 }
 
 // padding: a row or -1; zero: rows of that index are 0.
-TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int64_t padding, int zero) {
+TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int64_t padding, int zero,
+                                          int by_frequency) {
     tensor__op_t o;
     tensor_t *const in[2] = {nn__contiguous(index), nn__contiguous(weight)};
     int64_t dims[TENSOR_MAX_DIMS];
@@ -3558,6 +3623,7 @@ TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int
     o.p = &o.params;
     o.params.i[0] = padding;
     o.params.i[1] = zero;
+    o.params.i[2] = by_frequency;
     memcpy(dims, index->dims, (size_t)index->ndim * sizeof dims[0]);
     dims[index->ndim] = weight->dims[1];
     TENSOR__(result)(&o, weight->dtype, dims, index->ndim + 1);
@@ -3581,13 +3647,37 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
 
 TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
     const tensor__meta_t *w = &g->node->in[1];
-    if (TENSOR__(grad_need)(g, 1))
-        g->gx[1] =
-            nn__embedding_gradient(g->gy[0], TENSOR__(grad_in)(g, 0), g->p->i[0], w->dims[0], w->dims[1]);
+    tensor_t *index, *gy = g->gy[0];
+    if (!TENSOR__(grad_need)(g, 1)) return;
+    index = TENSOR__(grad_in)(g, 0);
+    if (g->p->i[2]) {
+        tensor_t *flat = (tensor_flatten)(index, 0, -1),
+                 *n = (tensor_zeros_n)(w->dims, 1, (tensor_dtype_t)gy->dtype);
+        n = (tensor_index_add)(n, 0, flat, (tensor_ones_n)(&flat->numel, 1, (tensor_dtype_t)gy->dtype));
+        n = (tensor_reshape_n)((tensor_index_select)(n, 0, flat), index->dims, index->ndim);
+        gy = (tensor_div)(gy, (tensor_unsqueeze)(n, -1));
+    }
+    g->gx[1] = nn__embedding_gradient(gy, index, g->p->i[0], w->dims[0], w->dims[1]);
 }
 TENSOR__FN void nn__grad_embedding_back(tensor__grad_t *g) {
     if (TENSOR__(grad_need)(g, 0))
-        g->gx[0] = nn__embedding_lookup(TENSOR__(grad_in)(g, 1), g->gy[0], g->p->i[0], 1);
+        g->gx[0] = nn__embedding_lookup(TENSOR__(grad_in)(g, 1), g->gy[0], g->p->i[0], 1, 0);
+}
+
+// Scales the rows of weight that index names down to max_norm. -> weight
+TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_norm, double p) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *w = nn__wide(weight), *norm, *used, *flat = (tensor_flatten)(index, 0, -1);
+    int64_t rows = w->dims[0];
+    if (p == 0 || p == 2) norm = (tensor_norm_dim)(w, 1, 0);
+    else norm = (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)((tensor_abs)(w), p), 1, 0), 1 / p);
+    used = (tensor_zeros_n)(&rows, 1, (tensor_dtype_t)w->dtype);
+    used = (tensor_index_add)(used, 0, flat, (tensor_ones_n)(&flat->numel, 1, (tensor_dtype_t)w->dtype));
+    used = (tensor_logical_and)((tensor_gt_scalar)(used, 0), (tensor_gt_scalar)(norm, max_norm));
+    norm = (tensor_mul_scalar)((tensor_reciprocal)((tensor_add_scalar)(norm, 1e-7)), max_norm);
+    norm = (tensor_masked_fill)(norm, (tensor_logical_not)(used), 1);
+    w = (tensor_copy_)(weight, (tensor_mul)(w, (tensor_unsqueeze)(norm, 1)));
+    return (tensor_scope_return)(scope, w);
 }
 
 TENSOR_API tensor_embedding_args_t tensor_embedding_defaults(void) {
@@ -3617,10 +3707,13 @@ TENSOR_API tensor_t *tensor_embedding_with(tensor_embedding_args_t a) {
         y = TENSOR__(fail)(o.th, TENSOR_ERR_INDEX,
                            "embedding: padding_idx %d is outside the %d rows of weight %t", a.padding_idx,
                            w->dims[0], w);
-    else if (nn__is_half(w))
-        y = nn__narrow(nn__embedding_lookup(a.index, nn__wide(w), padding, 0), w);
-    else
-        y = nn__embedding_lookup(a.index, w, padding, 0);
+    else {
+        tensor_scope_t scope = TENSOR__(scope)(-1);
+        y = a.max_norm > 0 ? nn__renormed(a.index, w, a.max_norm, a.norm_type) : w;
+        if (!(tensor_is_poison)(y))
+            y = nn__embedding_lookup(a.index, nn__wide(w), padding, 0, a.scale_grad_by_freq != 0);
+        y = (tensor_scope_return)(scope, nn__narrow(y, w));
+    }
     return tensor__at(a.site_, y);
 }
 TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a) { return tensor_embedding_with(a); }
@@ -3834,6 +3927,142 @@ TENSOR__FN int nn__inputs(tensor__op_t *o, tensor__row_t *row, const char *op, c
         return tensor_##op##_with(a);                                                                        \
     }
 #define NN__OPTIONS(op, set, zero) NN__OPTIONS_OF(op, tensor_##op##_args_t, set, zero)
+
+TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a) {
+    static const char op[] = "embedding_bag";
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *in[4] = {a->index, a->weight, a->offsets, a->per_sample_weights};
+    tensor_t *index = a->index, *w = a->weight, *x, *bag, *slot, *keep = NULL, *list[2], *y;
+    int64_t n, bags, padding = a->padding_idx == TENSOR_ZERO ? 0 : a->padding_idx, i, b, longest = 0, dims[3];
+    int64_t *to;
+    tensor_arg_t arg;
+    if (!nn__inputs(&o, &row, op, "index weight offsets per_sample_weights", 2, in, 4) || !nn__floats(&o, 10))
+        return TENSOR__(poison);
+    if (w->ndim != 2 || index->ndim < 1 || index->ndim > 2 || (index->ndim == 2) != !a->offsets)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "%s: index %t must be [bags, n], or [n] with offsets; weight %t [rows, width]",
+                              op, index, w);
+    if (!nn__is_index(index) || (a->offsets && !nn__is_index(a->offsets)))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE,
+                              "%s: index and offsets must be i32 or i64 (index is %y)", op, index);
+    if (in[3] && (in[3]->ndim != index->ndim || in[3]->numel != index->numel || a->mode != TENSOR_BAG_SUM))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "%s: per_sample_weights %t must have the shape of index %t, mode be the sum",
+                              op, in[3], index);
+    if ((int)a->mode < 0 || a->mode > TENSOR_BAG_MAX || (a->offsets && a->offsets->ndim != 1))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: mode %i of index %t, or dims of offsets", op,
+                              (int)a->mode, index);
+    n = index->numel;
+    bags = a->offsets ? a->offsets->dims[0] - (a->include_last_offset != 0) : index->dims[0];
+    if (bags < 0) bags = 0;
+    // The bag of each index, its place in the bag.
+    bag = (tensor_zeros_n)(&n, 1, TENSOR_I64);
+    slot = (tensor_zeros_n)(&n, 1, TENSOR_I64);
+    if ((tensor_is_poison)(bag) || (tensor_is_poison)(slot)) return TENSOR__(poison);
+    memset((void *)&arg, 0, sizeof arg);
+    if (a->offsets) {
+        tensor_t *c = nn__contiguous(a->offsets);
+        arg.data = (void *)(uintptr_t)(tensor_data)(c);
+        arg.dtype = c->dtype;
+    }
+    for (b = 0; b < bags; b++) {
+        int64_t first = arg.data ? nn__index(&arg, b) : b * index->dims[1];
+        int64_t end = !arg.data ? first + index->dims[1]
+                      : b + 1 < a->offsets->dims[0] ? nn__index(&arg, b + 1) : n;
+        if (first < 0 || end < first || end > n || (b == 0 && first != 0))
+            return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX,
+                                  "%s: offsets %d..%d of bag %d are not in order in 0..%d", op, first, end, b,
+                                  n);
+        for (i = first; i < end; i++) {
+            ((int64_t *)(tensor_data_mut)(bag))[i] = b;
+            ((int64_t *)(tensor_data_mut)(slot))[i] = i - first;
+        }
+        longest = nn__max(longest, end - first);
+    }
+    index = (tensor_flatten)(index, 0, -1);
+    if (a->padding_idx != 0) {
+        if (padding < 0) padding += w->dims[0];
+        if (padding < 0 || padding >= w->dims[0])
+            return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX,
+                                  "%s: padding_idx %d is outside the %d rows of weight %t", op,
+                                  a->padding_idx, w->dims[0], w);
+        keep = (tensor_ne_scalar)(index, (double)padding);
+    }
+    x = nn__embedding_lookup(index, nn__wide(w), -1, 0, a->scale_grad_by_freq != 0);
+    if ((tensor_is_poison)(x)) return x;
+    dims[0] = bags;
+    dims[1] = w->dims[1];
+    if (a->mode == TENSOR_BAG_MAX) {
+        // Rows side by side, -inf (row n) where a bag has ended.
+        y = (tensor_full_n)(dims + 1, 1, -INFINITY, (tensor_dtype_t)x->dtype);
+        list[0] =
+            keep ? (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), -INFINITY) : x;
+        list[1] = (tensor_unsqueeze)(y, 0);
+        x = (tensor_cat_n)(list, 2, 0);
+        dims[0] = bags * nn__max(longest, 1);
+        y = (tensor_full_n)(dims, 1, (double)n, TENSOR_I64);
+        to = (int64_t *)(tensor_data_mut)(y);
+        for (i = 0; i < n && to; i++)
+            to[((const int64_t *)(tensor_data)(bag))[i] * longest +
+               ((const int64_t *)(tensor_data)(slot))[i]] = i;
+        x = (tensor_index_select)(x, 0, y);
+        dims[0] = bags;
+        dims[1] = nn__max(longest, 1);
+        dims[2] = w->dims[1];
+        x = (tensor_max_dim)((tensor_reshape_n)(x, dims, 3), 1, 0).values;
+        return nn__narrow((tensor_masked_fill)(x, (tensor_eq_scalar)((tensor_detach)(x), -INFINITY), 0), w);
+    }
+    if (in[3]) x = (tensor_mul)(x, (tensor_unsqueeze)((tensor_flatten)(nn__wide(in[3]), 0, -1), 1));
+    if (keep) x = (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), 0);
+    y = (tensor_index_add)((tensor_zeros_n)(dims, 2, (tensor_dtype_t)x->dtype), 0, bag, x);
+    if (a->mode == TENSOR_BAG_MEAN) {
+        x = keep ? (tensor_to)(keep, (tensor_dtype_t)y->dtype)
+                 : (tensor_ones_n)(&n, 1, (tensor_dtype_t)y->dtype);
+        x = (tensor_index_add)((tensor_zeros_n)(dims, 1, (tensor_dtype_t)y->dtype), 0, bag, x);
+        y = (tensor_div)(y, (tensor_unsqueeze)((tensor_maximum_scalar)(x, 1), 1));
+    }
+    return nn__narrow(y, w);
+}
+NN__OPTIONS(embedding_bag, (void)0, (void)0)
+
+TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
+    tensor__op_t o;
+    tensor__row_t row;
+    tensor_t *const in[4] = {x1, x2, weight, bias};
+    tensor_t *y, *w;
+    tensor_scope_t scope;
+    int64_t dims[3], lead[TENSOR_MAX_DIMS], out;
+    int d, fits;
+    if (!nn__inputs(&o, &row, "bilinear", "x1 x2 weight bias", 3, in, 4) || !nn__floats(&o, 15))
+        return TENSOR__(poison);
+    fits = x1->ndim == x2->ndim && x1->ndim > 0 && weight->ndim == 3;
+    for (d = 0; fits && d < x1->ndim - 1; d++) fits = x1->dims[d] == x2->dims[d];
+    if (!fits || x1->dims[x1->ndim - 1] != weight->dims[1] || x2->dims[x2->ndim - 1] != weight->dims[2] ||
+        (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0])))
+        return TENSOR__(fail)(
+            o.th, TENSOR_ERR_SHAPE,
+            "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], [O, I, J], bias [O]", x1, x2,
+            weight);
+    scope = TENSOR__(scope)(-1);
+    out = weight->dims[0];
+    memcpy(lead, x1->dims, (size_t)x1->ndim * sizeof lead[0]);
+    lead[x1->ndim - 1] = out;
+    dims[0] = weight->dims[1];
+    dims[1] = out * weight->dims[2];
+    w = (tensor_reshape_n)((tensor_transpose)(nn__wide(weight), 0, 1), dims, 2);
+    dims[0] = x1->numel / nn__max(weight->dims[1], 1);
+    dims[1] = weight->dims[1];
+    y = (tensor_matmul)((tensor_reshape_n)(nn__wide(x1), dims, 2), w);
+    dims[1] = out;
+    dims[2] = weight->dims[2];
+    y = (tensor_reshape_n)(y, dims, 3);
+    dims[1] = dims[2];
+    dims[2] = 1;
+    y = (tensor_reshape_n)((tensor_matmul)(y, (tensor_reshape_n)(nn__wide(x2), dims, 3)), lead, x1->ndim);
+    if (bias) y = (tensor_add)(y, nn__wide(bias));
+    return (tensor_scope_return)(scope, nn__narrow(y, x1));
+}
 
 TENSOR__FN tensor_t *nn__run_rms_norm(const tensor_rms_norm_args_t *a) {
     tensor_layer_norm_args_t b = tensor_layer_norm_defaults();
@@ -8419,13 +8648,28 @@ TENSOR__FN void nn__describe_recurrent(nn_module_t *m, nn__text_t *t) {
     if (l->i[7] == NN__RELU_NET) nn__put(t, ", nonlinearity=relu");
 }
 
-// i: count, size, padding row or -1
+// i: count, size, mode, padding_idx, scale_grad_by_freq
+TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    tensor_embedding_bag_args_t a = tensor_embedding_bag_defaults();
+    a.index = x;
+    a.weight = nn__tensor(m, 0);
+    a.mode = (tensor_bag_mode_t)l->i[2];
+    a.padding_idx = l->i[3];
+    a.scale_grad_by_freq = l->i[4] != 0;
+    return (tensor_embedding_bag_with)(a);
+}
+
+// i: count, size, padding row or -1, scale_grad_by_freq; f: max_norm, norm_type
 TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     tensor_embedding_args_t a = tensor_embedding_defaults();
     a.index = x;
     a.weight = nn__tensor(m, 0);
     if (l->i[2] >= 0) a.padding_idx = l->i[2] == 0 ? TENSOR_ZERO : l->i[2];
+    a.scale_grad_by_freq = l->i[3] != 0;
+    a.max_norm = l->f[0];
+    a.norm_type = l->f[1];
     return (tensor_embedding_with)(a);
 }
 
@@ -8437,6 +8681,15 @@ TENSOR__FN void nn__describe_embedding(nn_module_t *m, nn__text_t *t) {
     if (l->i[2] < 0) return;
     nn__put(t, ", padding_idx=");
     nn__put_i64(t, l->i[2]);
+}
+
+TENSOR__FN void nn__describe_embedding_bag(nn_module_t *m, nn__text_t *t) {
+    static const char *const modes[3] = {", mode='mean'", ", mode='sum'", ", mode='max'"};
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__put_i64(t, l->i[0]);
+    nn__put(t, ", ");
+    nn__put_i64(t, l->i[1]);
+    nn__put(t, modes[l->i[2]]);
 }
 
 // f: p
@@ -8523,6 +8776,8 @@ enum {
     NN__MAX_POOL2D_KIND,
     NN__AVG_POOL2D_KIND,
     NN__LAYER_NORM_KIND,
+    NN__EMBEDDING_BAG_KIND,
+    NN__BILINEAR_KIND,
     NN__RNN_KIND,             // and LSTM, GRU, their cells
     NN__ATTENTION_KIND = NN__RNN_KIND + 6,
     NN__ENCODER_LAYER_KIND,   // these four: nn_transformer_forward
@@ -8591,6 +8846,8 @@ static const nn__kind_t nn__kinds[NN__KINDS] = {
     {"MaxPool2d", nn__forward_max_pool2d, nn__describe_pool2d, 0},
     {"AvgPool2d", nn__forward_avg_pool2d, nn__describe_pool2d, 0},
     {"LayerNorm", nn__forward_layer_norm, nn__describe_layer_norm, 0},
+    {"EmbeddingBag", nn__forward_embedding_bag, nn__describe_embedding_bag, 0},
+    {"Bilinear", NULL, NULL, 0},
     {"RNN", nn__forward_recurrent, nn__describe_recurrent, 0},
     {"LSTM", nn__forward_recurrent, nn__describe_recurrent, 0},
     {"GRU", nn__forward_recurrent, nn__describe_recurrent, 0},
@@ -8940,6 +9197,55 @@ TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, doub
     tensor_scope_t scope = TENSOR__(scope)(0);
     if (l->base.code == TENSOR_OK) (nn_buffer)(&l->base, name, (tensor_full_n)(&n, n >= 0, value, dtype));
     (tensor_scope_end)(scope);
+}
+
+TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
+    nn__layer_t *l;
+    int64_t dims[2], padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
+    if (a.count < 1) return nn__refuse(a.site_, "embedding_bag", "count must be > 0", a.count);
+    if (a.size < 1) return nn__refuse(a.site_, "embedding_bag", "size must be > 0", a.size);
+    if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX)
+        return nn__refuse(a.site_, "embedding_bag", "mode is none of its own", (int64_t)a.mode);
+    if (padding >= a.count || padding < -a.count)
+        return nn__refuse(a.site_, "embedding_bag", "padding_idx must be below count", padding);
+    l = nn__make(NN__EMBEDDING_BAG_KIND);
+    if (!l) return nn__done(l, a.site_);
+    l->i[0] = dims[0] = a.count;
+    l->i[1] = dims[1] = a.size;
+    l->i[2] = a.mode;
+    l->i[3] = a.padding_idx;
+    l->i[4] = a.scale_grad_by_freq != 0;
+    nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
+    if (a.padding_idx != 0 && l->base.code == TENSOR_OK) {
+        tensor_scope_t scope = TENSOR__(scope)(0);
+        (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, padding));
+        (tensor_scope_end)(scope);
+    }
+    return nn__done(l, a.site_);
+}
+NN__LAYER_DEFAULTS(embedding_bag, nn_embedding_bag_args_t, (void)0)
+NN__LAYER(embedding_bag, nn_embedding_bag_args_t, (void)0, nn__make_embedding_bag(a))
+
+TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
+    nn__layer_t *l;
+    int64_t dims[3];
+    if (in1 < 1 || in2 < 1 || out < 1)
+        return nn__refuse(NULL, "bilinear", "in1, in2 and out must be > 0", out);
+    l = nn__make(NN__BILINEAR_KIND);
+    if (!l) return nn__done(l, NULL);
+    dims[0] = out;
+    dims[1] = in1;
+    dims[2] = in2;
+    nn__add_parameter(l, "weight", dims, 3, NN__UNIFORM, 1 / sqrt((double)in1));
+    if (!no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, 1 / sqrt((double)in1));
+    return nn__done(l, NULL);
+}
+TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_t *x2) {
+    tensor_t *y;
+    if (!nn__enter("bilinear_forward", m, NN__BILINEAR_KIND, NN__BILINEAR_KIND)) return TENSOR__(poison);
+    y = (tensor_bilinear)(x1, x2, nn__tensor(m, 0), nn__tensor(m, 1));
+    if (m->impl->key) TENSOR__(pop_path)(nn__self());
+    return y;
 }
 
 TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int kind, int cell) {
@@ -9295,6 +9601,9 @@ TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a) {
     l->i[0] = dims[0] = a.count;
     l->i[1] = dims[1] = a.size;
     l->i[2] = a.padding_idx < 0 ? -1 : a.padding_idx;
+    l->i[3] = a.scale_grad_by_freq != 0;
+    l->f[0] = a.max_norm;
+    l->f[1] = a.norm_type;
     nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
     if (a.padding_idx >= 0 && l->base.code == TENSOR_OK) {
         tensor_scope_t scope = TENSOR__(scope)(0);

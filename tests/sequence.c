@@ -933,6 +933,107 @@ static void net_errors(void) {
     nn_free(m);
 }
 
+static void embedding_values(void) {
+    static const int64_t fi[8] = {1, 4, 2, 2, 0, 3, 4, 1}, oi[4] = {0, 3, 3, 6}, oli[5] = {0, 3, 3, 6, 8};
+    tensor_t *w = X(0.1, 5, 3, 0, 0), *v = X(0.4, 5, 3, 0, 0), *f = labels(fi, 8),
+             *m = tensor_reshape(f, 2, 4), *o = tensor_to(labels(oi, 4), TENSOR_I32), *ol = labels(oli, 5),
+             *s = X(0.7, 8, 0, 0, 0), *y;
+    tensor_t *x1 = X(0.1, 2, 3, 4, 0), *x2 = X(0.6, 2, 3, 5, 0), *bw = X(0.2, 3, 4, 5, 0),
+             *bb = X(0.3, 3, 0, 0, 0);
+    CHECK_NEAR(probe(y = tensor_embedding_bag(f, w, o, .mode = TENSOR_BAG_MEAN)), 1.60459435519855, 1e-10);
+    CHECK_NEAR(dprobe(y, w), 0.219857053250578, 1e-10);
+    CHECK_NEAR(probe(y = tensor_embedding_bag(m, w, .mode = TENSOR_BAG_MEAN, .padding_idx = 2)),
+               -0.599667640721153, 1e-10);
+    CHECK_NEAR(dprobe(y, w), -0.500906719574984, 1e-10);
+    CHECK_NEAR(probe(y = tensor_embedding_bag(f, w, o, .mode = TENSOR_BAG_SUM)), 3.81175797045808, 1e-10);
+    CHECK_NEAR(dprobe(y, w), 0.762932222124447, 1e-10);
+    CHECK_NEAR(probe(y = tensor_embedding_bag(m, w, .mode = TENSOR_BAG_SUM, .padding_idx = 2)),
+               -0.58275800385197, 1e-10);
+    CHECK_NEAR(dprobe(y, w), -0.571162814475088, 1e-10);
+    CHECK_NEAR(probe(y = tensor_embedding_bag(f, w, o, .mode = TENSOR_BAG_MAX)), 3.75284447967312, 1e-10);
+    CHECK_NEAR(dprobe(y, w), 2.83935415700242, 1e-10);
+    CHECK_NEAR(probe(y = tensor_embedding_bag(m, w, .mode = TENSOR_BAG_MAX, .padding_idx = 2)),
+               -1.75768895799975, 1e-10);
+    CHECK_NEAR(dprobe(y, w), -1.97793898287262, 1e-10);
+    CHECK_NEAR(probe(y = tensor_embedding_bag(f, w, o, .mode = TENSOR_BAG_SUM, .per_sample_weights = s)),
+               -0.969267301108552, 1e-10);
+    CHECK_NEAR(dprobe(y, s), -2.02920962641765, 1e-10);
+    CHECK_NEAR(probe(y = tensor_embedding_bag(f, w, ol, .include_last_offset = 1)), 1.60459435519855, 1e-10);
+    CHECK_NEAR(dprobe(y, w), 0.219857053250578, 1e-10);
+    CHECK_NEAR(probe(y = tensor_embedding_bag(f, w, o, .scale_grad_by_freq = 1)), 1.60459435519855, 1e-10);
+    CHECK_NEAR(dprobe(y, w), 0.0285082718035738, 1e-10);
+    CHECK_NEAR(probe(y = tensor_embedding(m, w, .padding_idx = 2, .scale_grad_by_freq = 1)),
+               -1.61417915240819, 1e-10);
+    CHECK_NEAR(dprobe(y, w), -0.450452722763312, 1e-10);
+    CHECK_NEAR(probe(y = tensor_embedding(m, v, .max_norm = 0.9)), -0.730203769363349, 1e-10);
+    CHECK_NEAR(dprobe(y, v), -1.62398232797334, 1e-10);
+    CHECK_NEAR(probe(v), -0.00546479434668579, 1e-10);
+    CHECK_NEAR(probe(y = tensor_embedding(f, v, .max_norm = 0.7, .norm_type = 1)), -0.151450711305208, 1e-10);
+    CHECK_NEAR(dprobe(y, v), -1.62398232797334, 1e-10);
+    CHECK_NEAR(probe(v), 0.00528559999318656, 1e-10);
+    CHECK_NEAR(probe(y = tensor_bilinear(x1, x2, bw, bb)), -0.434818211780666, 1e-10);
+    CHECK_NEAR(dprobe(y, x1), -24.1914312263373, 1e-10);
+    CHECK_NEAR(probe(y = tensor_bilinear(x1, x2, bw, bb)), -0.434818211780666, 1e-10);
+    CHECK_NEAR(dprobe(y, x2), 14.8849465826611, 1e-10);
+    CHECK_NEAR(probe(y = tensor_bilinear(x1, x2, bw, bb)), -0.434818211780666, 1e-10);
+    CHECK_NEAR(dprobe(y, bw), 0.183599013451071, 1e-10);
+    CHECK_NEAR(probe(y = tensor_bilinear(x1, x2, bw, bb)), -0.434818211780666, 1e-10);
+    CHECK_NEAR(dprobe(y, bb), 1.15763764526435, 1e-10);
+}
+
+static tensor_t *f_bag(tensor_t *const *in, int n, void *user) {
+    static const int64_t m[6] = {1, 3, 2, 2, 0, 3};
+    (void)n, (void)user;
+    return tensor_embedding_bag(tensor_reshape(labels(m, 6), 2, 3), in[0], .mode = TENSOR_BAG_SUM,
+                                .per_sample_weights = in[1]);
+}
+static tensor_t *f_bilinear(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_bilinear(in[0], in[1], in[2], NULL);
+}
+static void bag_gradients(void) {
+    tensor_t *in[2] = {X(0.1, 4, 2, 0, 0), X(0.4, 2, 3, 0, 0)},
+             *b[3] = {X(0.1, 2, 3, 0, 0), X(0.5, 2, 2, 0, 0), X(0.3, 2, 3, 2, 0)};
+    grads(f_bag, in, 2);
+    grads(f_bilinear, b, 3);
+}
+static void bags(void) {
+    static const int64_t wrong[3] = {0, 4, 2};
+    nn_module_t *m = nn_embedding_bag(6, 3, .mode = TENSOR_BAG_MAX, .padding_idx = -1),
+                *e = nn_embedding(6, 3, .max_norm = 0.5, .scale_grad_by_freq = 1),
+                *b = nn_bilinear(2, 3, 4, 0);
+    tensor_t *i = tensor_reshape(tensor_arange(0, 6, 1, TENSOR_I64), 3, 2),
+             *f = tensor_arange(0, 6, 1, TENSOR_I64), *w = nn_get(m, "weight"), *y;
+    y = nn_forward(m, i);
+    CHECK(
+        tensor_equal(tensor_select(y, 0, 0), tensor_maximum(tensor_select(w, 0, 0), tensor_select(w, 0, 1))));
+    CHECK(tensor_equal(tensor_select(y, 0, 2), tensor_select(w, 0, 4))); // row 5 is padding
+    y = tensor_embedding_bag(tensor_zeros_of(TENSOR_I64, 0), tensor_to(w, TENSOR_BF16),
+                             tensor_zeros_of(TENSOR_I64, 2), .mode = TENSOR_BAG_MAX);
+    CHECK(tensor_size(y, 0) == 2 && tensor_dtype(y) == TENSOR_BF16 &&
+          tensor_item(tensor_norm(tensor_to(y, TENSOR_F32))) == 0);
+    nn_forward(e, i);
+    CHECK(tensor_item(tensor_max(tensor_norm_dim(nn_get(e, "weight"), 1, 0))) < 0.5001);
+    y = nn_bilinear_forward(b, tensor_ones(5, 2), tensor_ones(5, 3));
+    CHECK(tensor_size(y, 1) == 4 && nn_state(b).count == 2);
+    CHECK_POISON(nn_forward(b, tensor_ones(5, 2)), TENSOR_ERR_POISONED, "no forward");
+    CHECK_POISON(tensor_embedding_bag(f, w), TENSOR_ERR_SHAPE,
+                 "embedding_bag: index [6] must be [bags, n], or [n] with offsets");
+    CHECK_POISON(tensor_embedding_bag(f, w, labels(wrong, 3)), TENSOR_ERR_INDEX,
+                 "offsets 4..2 of bag 1 are not in order in 0..6");
+    CHECK_POISON(tensor_embedding_bag(tensor_add_scalar(i, 1), w), TENSOR_ERR_INDEX,
+                 "index 6 at position 5 is not in 0..5");
+    CHECK_POISON(tensor_embedding_bag(i, w, .per_sample_weights = tensor_ones(3, 2)), TENSOR_ERR_SHAPE,
+                 "mode be the sum");
+    CHECK_POISON(tensor_embedding_bag(tensor_to(i, TENSOR_F32), w), TENSOR_ERR_DTYPE,
+                 "index and offsets must be i32 or i64");
+    CHECK_POISON(tensor_bilinear(tensor_ones(5, 2), tensor_ones(4, 3), nn_get(b, "weight"), NULL),
+                 TENSOR_ERR_SHAPE, "bilinear: x1 [5,2], x2 [4,3]");
+    CHECK(nn_embedding_bag(3, 2, .padding_idx = 3) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "embedding_bag: padding_idx must be below count (got 3)");
+    nn_free(m), nn_free(e), nn_free(b);
+}
+
 int main(void) {
     RUN(batch_norm_values);
     RUN(other_norm_values);
@@ -957,5 +1058,8 @@ int main(void) {
     RUN(net_gradients);
     RUN(net_modules);
     RUN(net_errors);
+    RUN(embedding_values);
+    RUN(bag_gradients);
+    RUN(bags);
     return test_report();
 }
