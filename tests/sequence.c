@@ -1,7 +1,7 @@
 // sequence.c - norms, losses, attention, recurrent nets and embedding bags against numbers from PyTorch 2.15
 //
-// Inputs are X(seed, dims): sin(1.3 i + seed), f64. An output is compared through one number, probe(y) = sum of
-// y[i] cos(0.9 i); a gradient likewise, as probe(d probe(y) / d x). The literals are PyTorch's, in f64.
+// Inputs are X(seed, dims): sin(1.3 i + seed), f64. An output is compared through one number, probe(y) = sum
+// of y[i] cos(0.9 i); a gradient likewise, as probe(d probe(y) / d x). The literals are PyTorch's, in f64.
 #include "test.h"
 
 static tensor_t *X(double seed, int64_t a, int64_t b, int64_t c, int64_t d) {
