@@ -3961,8 +3961,9 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     slot = (tensor_zeros_n)(&n, 1, TENSOR_I64);
     if ((tensor_is_poison)(bag) || (tensor_is_poison)(slot)) return TENSOR__(poison);
     memset((void *)&arg, 0, sizeof arg);
-    if (a->offsets) {
+    if (a->offsets && a->offsets->numel > 0) {
         tensor_t *c = nn__contiguous(a->offsets);
+        if ((tensor_is_poison)(c)) return c;
         arg.data = (void *)(uintptr_t)(tensor_data)(c);
         arg.dtype = c->dtype;
     }
@@ -3970,7 +3971,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
         int64_t first = arg.data ? nn__index(&arg, b) : b * index->dims[1];
         int64_t end = !arg.data ? first + index->dims[1]
                       : b + 1 < a->offsets->dims[0] ? nn__index(&arg, b + 1) : n;
-        if (first < 0 || end < first || end > n || (b == 0 && first != 0))
+        if (first < 0 || end < first || end > n || (b == 0 && first != 0) ||
+            (b == bags - 1 && end != n))
             return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX,
                                   "%s: offsets %d..%d of bag %d are not in order in 0..%d", op, first, end, b,
                                   n);
@@ -6967,6 +6969,8 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     label = (tensor_full_n)(dims, 2, (double)p->i[0], TENSOR_I64);
     skip = (tensor_zeros_n)(dims, 2, TENSOR_BOOL);
     end = (tensor_zeros_n)(dims, 2, TENSOR_BOOL);
+    if ((tensor_is_poison)(label) || (tensor_is_poison)(skip) || (tensor_is_poison)(end))
+        return TENSOR__(poison);
     for (i = 0; i < dims[0]; i++) {
         int64_t *to = (int64_t *)(tensor_data_mut)(label) + i * states, n = nn__index(&arg[3], i);
         uint8_t *may = (uint8_t *)(tensor_data_mut)(skip) + i * states,

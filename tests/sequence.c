@@ -1021,6 +1021,8 @@ static void bags(void) {
                  "embedding_bag: index [6] must be [bags, n], or [n] with offsets");
     CHECK_POISON(tensor_embedding_bag(f, w, labels(wrong, 3)), TENSOR_ERR_INDEX,
                  "offsets 4..2 of bag 1 are not in order in 0..6");
+    CHECK_POISON(tensor_embedding_bag(f, w, tensor_arange(0, 4, 2, TENSOR_I64), .include_last_offset = 1),
+                 TENSOR_ERR_INDEX, "offsets 0..2 of bag 0");
     CHECK_POISON(tensor_embedding_bag(tensor_add_scalar(i, 1), w), TENSOR_ERR_INDEX,
                  "index 6 at position 5 is not in 0..5");
     CHECK_POISON(tensor_embedding_bag(i, w, .per_sample_weights = tensor_ones(3, 2)), TENSOR_ERR_SHAPE,
