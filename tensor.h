@@ -8201,7 +8201,8 @@ TENSOR__FN double tensor__polygamma_f64(double n, double x) {
     double sum = 0, s = n + 1, factorial = 1, term, sine;
     if (tensor__isnan_f64(x) || (n > 1 && x < -1e5)) { return (double)NAN; }
     if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
-    if (n < 2 && x < 0.5 && x != floor(x)) {
+    if (x <= 0 && x == floor(x)) { return fmod(n, 2) == 0 ? -(double)INFINITY : (double)INFINITY; }
+    if (n < 2 && x < 0.5) {
         sine = sin(3.141592653589793 * fmod(x, 2));
         if (n == 1) { return 9.869604401089358 / (sine * sine) - tensor__polygamma_f64(1, 1 - x); }
         term = 3.141592653589793 * cos(3.141592653589793 * fmod(x, 2)) / sine;
