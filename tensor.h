@@ -1164,19 +1164,70 @@ TENSOR_API tensor_t *tensor_stack_n(tensor_t *const *list, int n, int64_t dim);
 //   index   [n] i32/i64, values 0..size-1
 //   -> new;  grad dx = index_add of g;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_index_select(tensor_t *x, int64_t dim, tensor_t *index);
-// x with src's rows added at index along dim (deterministic: in the order of index).
+// x with src's rows added at (replacing) index along dim, in the order of index; in place with _.
 //   src     shape of x, but index's length along dim
-//   -> new;  grad dx = g, dsrc = index_select of g;  errors INDEX, DTYPE, SHAPE
+//   -> new (x with _);  grad dx = g (index_copy: zero where replaced), dsrc = index_select of g
+//   errors  INDEX, DTYPE, SHAPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_index_add(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
+TENSOR_API tensor_t *tensor_index_add_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
+TENSOR_API tensor_t *tensor_index_add_alpha(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
+                                            double alpha);             // alpha src added
+TENSOR_API tensor_t *tensor_index_copy(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
+TENSOR_API tensor_t *tensor_index_copy_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
+// x with value in the rows index names (negative ones from the end).
+//   -> new (x with _);  grad dx = g, zero in those rows;  errors INDEX, DTYPE; with _ AUTOGRAD
+TENSOR_API tensor_t *tensor_index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value);
+TENSOR_API tensor_t *tensor_index_fill_(tensor_t *x, int64_t dim, tensor_t *index, double value);
 // out[i][j] = x[index[i][j]][j] for dim 0, and so on.
 //   index   i32/i64, ndim of x, no dim larger than x's except dim
 //   -> new, shape of index;  grad dx = scatter_add of g;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_gather(tensor_t *x, int64_t dim, tensor_t *index);
-// A copy of x with src's elements added at (replacing) the places index names.
+// The same with x and index broadcast to each other in all dims but dim.   -> new;  grad as gather;
+// errors INDEX, DTYPE, SHAPE
+TENSOR_API tensor_t *tensor_take_along_dim(tensor_t *x, tensor_t *index, int64_t dim);
+// A copy of x with src's elements added at (replacing) the places index names; in place with _.
 //   index   as tensor_gather; src has at least index's sizes
-//   -> new;  grad dx = g (scatter: zero where replaced), dsrc = gather of g;  errors INDEX, DTYPE, SHAPE
+//   -> new (x with _);  grad dx = g (scatter: zero where replaced), dsrc = gather of g
+//   errors  INDEX, DTYPE, SHAPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_scatter_add(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
+TENSOR_API tensor_t *tensor_scatter_add_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
 TENSOR_API tensor_t *tensor_scatter(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
+TENSOR_API tensor_t *tensor_scatter_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src);
+TENSOR_API tensor_t *tensor_scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value);
+TENSOR_API tensor_t *tensor_scatter_value_(tensor_t *x, int64_t dim, tensor_t *index, double value);
+// Combines them with what is there.
+//   reduce        "sum", "prod", "mean" (integers: floor), "amax" or "amin"; NaN wins
+//   include_self  0 = only src counts where index points (PyTorch's default is 1)
+//   -> new (x with _);  grad to x and src, ties share;  errors INDEX, DTYPE, SHAPE, FORMAT; with _ AUTOGRAD
+TENSOR_API tensor_t *tensor_scatter_reduce(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
+                                           const char *reduce, int include_self);
+TENSOR_API tensor_t *tensor_scatter_reduce_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
+                                            const char *reduce, int include_self);
+// Elements at flat row-major places (negative ones from the end), in the shape of index.
+//   -> new;  grad dx = put of g, summed;  errors INDEX, DTYPE
+TENSOR_API tensor_t *tensor_take(tensor_t *x, tensor_t *index);
+// x with src's elements put at (added to) those places.   -> new;  grad as index_copy (index_add);  errors
+// INDEX, DTYPE, SHAPE
+TENSOR_API tensor_t *tensor_put(tensor_t *x, tensor_t *index, tensor_t *src, int accumulate);
+// x[i, :, m, ...]: tensor_index(x, i, NULL, m) (nullptr in C++).
+//   list    for each dim of x a tensor i32/i64 (negative values from the end), NULL for ":", or a bool mask
+//           over as many dims as it has; they broadcast. A gap between them moves their dims to the front.
+//   -> new;  grad dx = g added at those places;  errors INDEX, DTYPE, SHAPE
+TENSOR_API tensor_t *tensor_index_n(tensor_t *x, tensor_t *const *list, int n);
+// x[list] = values, or += (every repetition counts); tensor_index_put(x, values, accumulate, i, ...).
+//   values  dtype of x, broadcasts to the shape tensor_index gives
+//   -> new (x with _);  grad dx = g (zero where replaced), dvalues = g[list];  errors as above; _ AUTOGRAD
+TENSOR_API tensor_t *tensor_index_put_n(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
+                                        int accumulate);
+TENSOR_API tensor_t *tensor_index_put_n_(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
+                                         int accumulate);
+// Where x is not 0.   -> new [n, ndim] i64, row-major order;  grad none;  errors OUT_OF_MEMORY
+TENSOR_API tensor_t *tensor_nonzero(tensor_t *x);
+// x with src's elements, in order, where mask (bool, broadcasts) is true.
+//   -> new (x with _);  grad dx = g where mask is false, dsrc = g at those places;  errors SHAPE (src too
+//      small), DTYPE; with _ AUTOGRAD
+TENSOR_API tensor_t *tensor_masked_scatter(tensor_t *x, tensor_t *mask, tensor_t *src);
+TENSOR_API tensor_t *tensor_masked_scatter_(tensor_t *x, tensor_t *mask, tensor_t *src);
 // value where mask (bool, broadcasts to x) is true, else x.
 //   -> new;  grad dx = g where mask is false;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_masked_fill(tensor_t *x, tensor_t *mask, double value);
@@ -1815,6 +1866,24 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_scatter(...) tensor__at(TENSOR_HERE, (tensor_scatter)(__VA_ARGS__))
 #define tensor_masked_fill(...) tensor__at(TENSOR_HERE, (tensor_masked_fill)(__VA_ARGS__))
 #define tensor_masked_select(...) tensor__at(TENSOR_HERE, (tensor_masked_select)(__VA_ARGS__))
+#define tensor_index_add_(...) tensor__at(TENSOR_HERE, (tensor_index_add_)(__VA_ARGS__))
+#define tensor_index_add_alpha(...) tensor__at(TENSOR_HERE, (tensor_index_add_alpha)(__VA_ARGS__))
+#define tensor_index_copy(...) tensor__at(TENSOR_HERE, (tensor_index_copy)(__VA_ARGS__))
+#define tensor_index_copy_(...) tensor__at(TENSOR_HERE, (tensor_index_copy_)(__VA_ARGS__))
+#define tensor_index_fill(...) tensor__at(TENSOR_HERE, (tensor_index_fill)(__VA_ARGS__))
+#define tensor_index_fill_(...) tensor__at(TENSOR_HERE, (tensor_index_fill_)(__VA_ARGS__))
+#define tensor_take_along_dim(...) tensor__at(TENSOR_HERE, (tensor_take_along_dim)(__VA_ARGS__))
+#define tensor_scatter_add_(...) tensor__at(TENSOR_HERE, (tensor_scatter_add_)(__VA_ARGS__))
+#define tensor_scatter_(...) tensor__at(TENSOR_HERE, (tensor_scatter_)(__VA_ARGS__))
+#define tensor_scatter_value(...) tensor__at(TENSOR_HERE, (tensor_scatter_value)(__VA_ARGS__))
+#define tensor_scatter_value_(...) tensor__at(TENSOR_HERE, (tensor_scatter_value_)(__VA_ARGS__))
+#define tensor_scatter_reduce(...) tensor__at(TENSOR_HERE, (tensor_scatter_reduce)(__VA_ARGS__))
+#define tensor_scatter_reduce_(...) tensor__at(TENSOR_HERE, (tensor_scatter_reduce_)(__VA_ARGS__))
+#define tensor_take(...) tensor__at(TENSOR_HERE, (tensor_take)(__VA_ARGS__))
+#define tensor_put(...) tensor__at(TENSOR_HERE, (tensor_put)(__VA_ARGS__))
+#define tensor_nonzero(...) tensor__at(TENSOR_HERE, (tensor_nonzero)(__VA_ARGS__))
+#define tensor_masked_scatter(...) tensor__at(TENSOR_HERE, (tensor_masked_scatter)(__VA_ARGS__))
+#define tensor_masked_scatter_(...) tensor__at(TENSOR_HERE, (tensor_masked_scatter_)(__VA_ARGS__))
 #define tensor_one_hot(...) tensor__at(TENSOR_HERE, (tensor_one_hot)(__VA_ARGS__))
 #define tensor_randperm(...) tensor__at(TENSOR_HERE, (tensor_randperm)(__VA_ARGS__))
 #define tensor_bernoulli(...) tensor__at(TENSOR_HERE, (tensor_bernoulli)(__VA_ARGS__))
@@ -1899,6 +1968,9 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_expand_n(...) tensor__at(TENSOR_HERE, (tensor_expand_n)(__VA_ARGS__))
 #define tensor_cat_n(...) tensor__at(TENSOR_HERE, (tensor_cat_n)(__VA_ARGS__))
 #define tensor_stack_n(...) tensor__at(TENSOR_HERE, (tensor_stack_n)(__VA_ARGS__))
+#define tensor_index_n(...) tensor__at(TENSOR_HERE, (tensor_index_n)(__VA_ARGS__))
+#define tensor_index_put_n(...) tensor__at(TENSOR_HERE, (tensor_index_put_n)(__VA_ARGS__))
+#define tensor_index_put_n_(...) tensor__at(TENSOR_HERE, (tensor_index_put_n_)(__VA_ARGS__))
 #define tensor_repeat_n(...) tensor__at(TENSOR_HERE, (tensor_repeat_n)(__VA_ARGS__))
 #define tensor_rand_n(...) tensor__at(TENSOR_HERE, (tensor_rand_n)(__VA_ARGS__))
 #define tensor_randn_n(...) tensor__at(TENSOR_HERE, (tensor_randn_n)(__VA_ARGS__))
@@ -1949,6 +2021,11 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_einsum(equation, ...) tensor_einsum_n(equation, TENSOR_LIST(__VA_ARGS__))
 #define tensor_linalg_multi_dot(...) tensor_linalg_multi_dot_n(TENSOR_LIST(__VA_ARGS__))
 #define tensor_chain_matmul(...) tensor_chain_matmul_n(TENSOR_LIST(__VA_ARGS__))
+#define tensor_index(x, ...) tensor_index_n(x, TENSOR_LIST(__VA_ARGS__))
+#define tensor_index_put(x, values, accumulate, ...)                                                         \
+    tensor_index_put_n(x, TENSOR_LIST(__VA_ARGS__), values, accumulate)
+#define tensor_index_put_(x, values, accumulate, ...)                                                        \
+    tensor_index_put_n_(x, TENSOR_LIST(__VA_ARGS__), values, accumulate)
 
 #else   // C++
 
@@ -2059,6 +2136,20 @@ template <class... T> inline tensor_t *tensor_chain_matmul(const T &... list) {
     tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
     return (tensor_chain_matmul_n)(l, static_cast<int>(sizeof...(T)));
 }
+template <class... T> inline tensor_t *tensor_index(tensor_t *x, const T &... list) {
+    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
+    return (tensor_index_n)(x, l, static_cast<int>(sizeof...(T)));
+}
+template <class... T> inline tensor_t *tensor_index_put(tensor_t *x, tensor_t *values, int accumulate,
+                                                        const T &... list) {
+    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
+    return (tensor_index_put_n)(x, l, static_cast<int>(sizeof...(T)), values, accumulate);
+}
+template <class... T> inline tensor_t *tensor_index_put_(tensor_t *x, tensor_t *values, int accumulate,
+                                                         const T &... list) {
+    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
+    return (tensor_index_put_n_)(x, l, static_cast<int>(sizeof...(T)), values, accumulate);
+}
 #define tensor_empty(...) tensor__at(TENSOR_HERE, (tensor_empty)(__VA_ARGS__))
 #define tensor_zeros(...) tensor__at(TENSOR_HERE, (tensor_zeros)(__VA_ARGS__))
 #define tensor_ones(...) tensor__at(TENSOR_HERE, (tensor_ones)(__VA_ARGS__))
@@ -2082,6 +2173,9 @@ template <class... T> inline tensor_t *tensor_chain_matmul(const T &... list) {
 #define tensor_einsum(...) tensor__at(TENSOR_HERE, (tensor_einsum)(__VA_ARGS__))
 #define tensor_linalg_multi_dot(...) tensor__at(TENSOR_HERE, (tensor_linalg_multi_dot)(__VA_ARGS__))
 #define tensor_chain_matmul(...) tensor__at(TENSOR_HERE, (tensor_chain_matmul)(__VA_ARGS__))
+#define tensor_index(...) tensor__at(TENSOR_HERE, (tensor_index)(__VA_ARGS__))
+#define tensor_index_put(...) tensor__at(TENSOR_HERE, (tensor_index_put)(__VA_ARGS__))
+#define tensor_index_put_(...) tensor__at(TENSOR_HERE, (tensor_index_put_)(__VA_ARGS__))
 
 // tensor_scope_begin now, tensor_scope_end at the closing brace.
 class tensor_scope_guard {
@@ -2662,7 +2756,9 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, "sizes of 1 repeated without a copy") \
     X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, "f[0] everywhere") \
     X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, "elements named by index along dim i[0]") \
+    X(INDEX, index, INDEX, -1, 1, tensor__cpu_places, NULL, NOGRAD, 0, "flat places that broadcast indices name; index k runs over i[k]") \
     X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_add, TENSOR__SB, "rows added at index along dim i[0]") \
+    X(INDEX_COPY, index_copy, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_copy, TENSOR__SB, "rows replaced at index along dim i[0]") \
     X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, "rows named by index along dim i[0]") \
     X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "index of the i[0]-th smallest along the last dim; 0: median, -1: nanmedian") \
     X(LINALG_CHOLESKY, linalg_cholesky, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, "lower L of L LT = x") \
@@ -2684,7 +2780,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_mean, 0, "mean over the dims of mask i[0]") \
     X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "last index of the most frequent value along the last dim") \
     X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, "i[0] indices drawn from rows of weights") \
-    X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, "flat places of the true elements of a mask") \
+    X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, "places of the true elements of a mask: flat, or [n, ndim] if i[0]") \
     X(NORM, norm, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, "2-norm along the last dim") \
     X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, "dims in the order i[]") \
     X(PROD, prod, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_prod, TENSOR__SA, "product") \
@@ -2696,6 +2792,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, "other sizes over the same elements") \
     X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, "elements replaced at index along dim i[0]") \
     X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_add, TENSOR__SB, "elements added at index along dim i[0]") \
+    X(SCATTER_REDUCE, scatter_reduce, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_reduce, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, "elements combined at index along dim i[0]: i[1] 0 product, 1 largest, 2 smallest") \
     X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, "places of b in sorted rows of a, behind equals if i[0]") \
     X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, "every i[2]-th index from i[1] along dim i[0]") \
     X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, "zeros with g at the places of a slice") \
@@ -7451,7 +7548,7 @@ TENSOR__FN int tensor__record(tensor__op_t *o) {
 // arguments of that type are used where they lie. Bodies see contiguous memory and whole vectors only.
 // ------------------------------------------------------------------------------
 
-enum { TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 8, TENSOR__GRAIN = 16384 };
+enum { TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 9, TENSOR__GRAIN = 16384 };
 typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
 
 // What one instruction set offers; filled by its kernel pass.
@@ -13664,8 +13761,28 @@ TENSOR__FN void tensor__gather_task(void *arg, int64_t task, int worker) {
     switch (g->size) { TENSOR__X(1) TENSOR__X(2) TENSOR__X(4) TENSOR__X(8) default: break; }
 #undef TENSOR__X
 }
-// GATHER x, index; SCATTER, SCATTER_ADD x, index, src; INDEX_SELECT x, index; INDEX_ADD x, index, src. i[0] =
-// dim.
+// *to = *to times, or the larger or smaller of it and *from; NaN wins.
+TENSOR__FN void tensor__combine(char *to, const char *from, int dtype, int64_t how) {
+    if (tensor__is_float(dtype)) {
+        double a, b;
+        tensor__load_f64(&a, to, dtype, 1, 1);
+        tensor__load_f64(&b, from, dtype, 1, 1);
+        a = how == 0 ? a * b : b != b || (how == 1 ? b > a : b < a) ? b : a;
+        tensor__store_f64(to, dtype, 1, &a, 1);
+    } else {
+        int64_t a, b;
+        tensor__load_i64(&a, to, dtype, 1, 1);
+        tensor__load_i64(&b, from, dtype, 1, 1);
+        a = how == 0 ? (int64_t)((uint64_t)a * (uint64_t)b) : (how == 1 ? b > a : b < a) ? b : a;
+        tensor__store_run(to, dtype, 1, &a, TENSOR__C_I64, 1);
+    }
+}
+// Whether index names whole rows along the dim, or single elements.
+TENSOR__FN int tensor__by_rows(int id) {
+    return id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_INDEX_COPY;
+}
+// GATHER, INDEX_SELECT x, index; INDEX_ADD, INDEX_COPY, SCATTER, SCATTER_ADD, SCATTER_REDUCE x, index, src.
+// i[0] = dim. In place when x is the output.
 TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *index = &c->arg[1], *src = &c->arg[2];
     tensor_arg_t *y = &c->arg[c->nin];
@@ -13676,10 +13793,8 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     for (int i = d + 1; i < x->ndim; i++) { inner *= x->dims[i]; }
     int code = tensor__check_index(c, index, n);
     if (code) { return code; }
-    if (id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_SCATTER || id == TENSOR_OP_SCATTER_ADD) {
-        memcpy(y->data, x->data, (size_t)(x->numel * size));
-    }
-    if (id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_INDEX_ADD) {
+    if (c->nin == 3 && y->data != x->data) { memcpy(y->data, x->data, (size_t)(x->numel * size)); }
+    if (tensor__by_rows(id)) {
         int64_t m = index->numel;
         for (int64_t o = 0; o < outer; o++) {
             for (int64_t k = 0; k < m; k++) {
@@ -13689,6 +13804,9 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
                     memcpy((char *)y->data + (o * m + k) * inner * size, (const char *)x->data +
                            (o * n + at) * inner * size,
                            (size_t)(inner * size));
+                } else if (id == TENSOR_OP_INDEX_COPY) {
+                    memcpy((char *)y->data + (o * n + at) * inner * size, (const char *)src->data +
+                           (o * m + k) * inner * size, (size_t)(inner * size));
                 } else {
                     tensor__add_elements((char *)y->data + (o * n + at) * inner * size,
                                          (const char *)src->data + (o * m + k) * inner * size, x->dtype,
@@ -13716,6 +13834,8 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
             const char *s = (const char *)src->data + from * size;
             if (id == TENSOR_OP_SCATTER) {
                 memcpy((char *)y->data + place * size, s, (size_t)size);
+            } else if (id == TENSOR_OP_SCATTER_REDUCE) {
+                tensor__combine((char *)y->data + place * size, s, x->dtype, c->p->i[1]);
             } else {
                 tensor__add_elements((char *)y->data + place * size, s, x->dtype, 1);
             }
@@ -13725,16 +13845,74 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     return 0;
 }
 
-// Front of the five: checks dtype and shapes, makes everything contiguous.
-TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {
+// INDEX: each element's indices (broadcast inputs) as one flat place; i[k] = size index k runs over, negative
+// ones count from its end.
+TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
+    tensor_arg_t *y = &c->arg[c->nin];
+    tensor__iter_t it;
+    tensor__iter_init(&it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, TENSOR__C_I64);
+    for (int64_t i = 0; i < y->numel; i += TENSOR__BLOCK) {
+        int64_t at[TENSOR__BLOCK], place[TENSOR__BLOCK] = {0}, m = tensor__least(y->numel - i, TENSOR__BLOCK);
+        for (int a = 0; a < c->nin; a++) {
+            int64_t n = c->p->i[a];
+            tensor__iter_move(&it, a, i, m, at, 0);
+            for (int64_t k = 0; k < m; k++) {
+                if (at[k] < -n || at[k] >= n) {
+                    tensor__fail(c->thread, TENSOR_ERR_INDEX, "index: %d at element %d is outside %d..%d",
+                                 at[k], i + k, -n, n - 1);
+                    return TENSOR_ERR_INDEX;
+                }
+                place[k] = place[k] * n + (at[k] < 0 ? at[k] + n : at[k]);
+            }
+        }
+        tensor__iter_move(&it, c->nin, i, m, place, 1);
+    }
+    return 0;
+}
+// -> [broadcast shape] i64
+TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes, int n) {
+    tensor__op_t o;
+    tensor__thread_t *th = tensor__self();
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = 0;
+    for (int i = 0; i < n; i++) {
+        if (!TENSOR__USABLE(th, "index", "index", index[i])) { return TENSOR__POISON; }
+        if (index[i]->dtype != TENSOR_I64 && index[i]->dtype != TENSOR_I32) {
+            return tensor__fail(th, TENSOR_ERR_DTYPE, "index: index %t must be i64, i32 or bool, not %y",
+                                index[i], index[i]);
+        }
+        if (!tensor__broadcast(dims, &ndim, index[i]->dims, index[i]->ndim)) {
+            return tensor__fail(th, TENSOR_ERR_SHAPE, "index: index %t does not broadcast with %n", index[i],
+                                dims, ndim);
+        }
+    }
+    if (!tensor__begin(&o, TENSOR__ROW(INDEX), index, n)) { return TENSOR__POISON; }
+    o.p = &o.params;
+    for (int i = 0; i < n; i++) { o.params.i[i] = sizes[i]; }
+    tensor__result(&o, TENSOR_I64, dims, ndim);
+    return tensor__finish(&o);
+}
+
+// Front of them: checks dtypes and shapes, makes everything contiguous. 0-d operands count as [1]. update: in
+// place, which needs a contiguous x; another is written back.
+TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
+                                      int how, int update) {
     TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[3] = {x, index, src};
-    int has_src = id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_SCATTER || id == TENSOR_OP_SCATTER_ADD;
+    int has_src = id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_GATHER, rows = tensor__by_rows(id);
     if (!tensor__begin(&o, tensor__row(id), in, has_src ? 3 : 2)) { return TENSOR__POISON; }
     const char *name = o.row->name;
-    int d = tensor__dim(o.th, name, dim, x->ndim), rows = id == TENSOR_OP_INDEX_SELECT ||
-        id == TENSOR_OP_INDEX_ADD;
+    if (!x->ndim || (!index->ndim && (!has_src || src->ndim == x->ndim || !src->ndim))) {
+        tensor_t *y = tensor__index_op(id, x->ndim ? x : tensor__flat(x), dim, index->ndim ? index :
+                                       tensor__flat(index), has_src && !src->ndim ? tensor__flat(src) : src,
+                                       how, update);
+        const tensor_t *as = id == TENSOR_OP_GATHER ? index : x;
+        if (tensor__live(y) && update) { y = x; }
+        if (!update && !as->ndim) { y = tensor_reshape_n(y, as->dims, 0); }
+        TENSOR__RETURN(y);
+    }
+    int d = tensor__dim(o.th, name, dim, x->ndim);
     if (d < 0) { return TENSOR__POISON; }
     if (index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32) {
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: index %t must be i64 or i32, not %y", name, index,
@@ -13744,11 +13922,10 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: src %t is %y, x is %y", name, src, src, x);
     }
     int64_t dims[TENSOR_MAX_DIMS];
-    int bad = x->ndim == 0 || (rows ? index->ndim != 1 : index->ndim != x->ndim) ||
-        (has_src && src->ndim != x->ndim);
+    int bad = (rows ? index->ndim != 1 : index->ndim != x->ndim) || (has_src && src->ndim != x->ndim);
     for (int i = 0; i < x->ndim && !bad; i++) {
         dims[i] = rows ? (i == d ? index->dims[0] : x->dims[i]) : index->dims[i];
-        if (!rows && i != d && index->dims[i] > x->dims[i]) { bad = 1; }
+        if (!rows && i != d && index->dims[i] > x->dims[i]) { bad = index->numel != 0; }
         if (has_src && (rows ? src->dims[i] != dims[i] : src->dims[i] < dims[i])) { bad = 1; }
     }
     if (bad && has_src) {
@@ -13759,29 +13936,136 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: index %t does not fit x %t along dim %i", name,
                             index, x, d);
     }
+    if (update && !(x->flags & TENSOR__CONTIGUOUS)) {
+        if (!tensor__update_allowed(o.th, name, x, 0)) { return TENSOR__POISON; }
+        TENSOR__RETURN(tensor_copy_(x, tensor__index_op(id, x, d, index, src, how, 0)));
+    }
     for (int i = 0; i < o.nin; i++) {
-        o.args[i] = tensor_contiguous(o.args[i]);
+        o.args[i] = update && i && o.args[i]->storage == x->storage ? tensor_clone(o.args[i]) :
+            tensor_contiguous(o.args[i]);
         if (o.args[i] == TENSOR__POISON) { return TENSOR__POISON; }
     }
     o.p = &o.params;
     o.params.i[0] = d;
-    tensor__result(&o, x->dtype, has_src ? x->dims : dims, x->ndim);
+    o.params.i[1] = how;
+    if (update) {
+        if (!tensor__update_allowed(o.th, name, x, tensor__tracks(&o))) { return TENSOR__POISON; }
+        o.update = 1;
+        o.out[o.nout++] = x;
+    } else {
+        tensor__result(&o, x->dtype, has_src ? x->dims : dims, x->ndim);
+    }
     TENSOR__RETURN(tensor__finish(&o));
 }
 TENSOR_API tensor_t *(tensor_index_select)(tensor_t *x, int64_t dim, tensor_t *index) {
-    return tensor__index_op(TENSOR_OP_INDEX_SELECT, x, dim, index, NULL);
-}
-TENSOR_API tensor_t *(tensor_index_add)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {
-    return tensor__index_op(TENSOR_OP_INDEX_ADD, x, dim, index, src);
+    return tensor__index_op(TENSOR_OP_INDEX_SELECT, x, dim, index, NULL, 0, 0);
 }
 TENSOR_API tensor_t *(tensor_gather)(tensor_t *x, int64_t dim, tensor_t *index) {
-    return tensor__index_op(TENSOR_OP_GATHER, x, dim, index, NULL);
+    return tensor__index_op(TENSOR_OP_GATHER, x, dim, index, NULL, 0, 0);
 }
-TENSOR_API tensor_t *(tensor_scatter_add)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {
-    return tensor__index_op(TENSOR_OP_SCATTER_ADD, x, dim, index, src);
+// value as a tensor of dims, for the ops that take a tensor.
+TENSOR__FN tensor_t *tensor__spread(double value, int dtype, const int64_t *dims, int ndim) {
+    return tensor_expand_n(tensor_scalar(value, (tensor_dtype_t)dtype), dims, ndim);
 }
-TENSOR_API tensor_t *(tensor_scatter)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {
-    return tensor__index_op(TENSOR_OP_SCATTER, x, dim, index, src);
+TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value,
+                                           int update) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "scatter", "x", x) || !TENSOR__USABLE(th_, "scatter", "index", index)) {
+        return TENSOR__POISON;
+    }
+    TENSOR__RETURN(tensor__index_op(TENSOR_OP_SCATTER, x, dim, index,
+                                    tensor__spread(value, x->dtype, index->dims, index->ndim), 0, update));
+}
+TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value, int update) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "index_fill", "x", x)) { return TENSOR__POISON; }
+    int64_t dims[TENSOR_MAX_DIMS], one = 1, *size = x->ndim ? x->dims : &one;
+    int d = tensor__dim(th_, "index_fill", dim, x->ndim);
+    if (d < 0) { return TENSOR__POISON; }
+    tensor_t *at = tensor__flat(tensor__places(&index, &size[d], 1));
+    if (at == TENSOR__POISON) { return tensor__named(th_, at, "tensor_index_fill"); }
+    for (int i = 0; i < x->ndim; i++) { dims[i] = i == d ? at->numel : x->dims[i]; }
+    TENSOR__RETURN(tensor__index_op(TENSOR_OP_INDEX_COPY, x, d, at,
+                                    tensor__spread(value, x->dtype, dims, x->ndim), 0, update));
+}
+TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
+                                             const char *reduce, int include_self) {
+    TENSOR__MARK
+    static const char *const names[] = {"prod", "amax", "amin", "sum", "mean"};
+    static const double neutral[] = {1, -INFINITY, INFINITY, 0, 0};
+    int how = 0;
+    if (!TENSOR__USABLE(th_, "scatter_reduce", "x", x)) { return TENSOR__POISON; }
+    while (how < 5 && (!reduce || strcmp(reduce, names[how]))) { how++; }
+    if (how == 5) {
+        return tensor__fail(th_, TENSOR_ERR_FORMAT,
+                            "scatter_reduce: reduce must be sum, prod, mean, amax or amin, not \"%s\"",
+                            reduce ? reduce : "NULL");
+    }
+    tensor_t *start = x, *y;
+    if (!include_self) { start = tensor_scatter_value(x, dim, index, how == 1 && x->dtype == TENSOR_BOOL ? 0 :
+                                                      neutral[how]); }
+    if (how < 3) {
+        y = tensor__index_op(TENSOR_OP_SCATTER_REDUCE, start, dim, index, src, how, 0);
+    } else {
+        y = tensor_scatter_add(start, dim, index, src);
+        if (how == 4 && y != TENSOR__POISON) {
+            tensor_t *n = tensor__spread(include_self != 0, x->dtype, x->dims, x->ndim);
+            n = tensor_scatter_add(n, dim, index, tensor_ones_like(src));
+            n = tensor_maximum_scalar(n, 1);
+            y = tensor__is_float(x->dtype) ? tensor_div(y, n) : tensor_floor_divide(y, n);
+        }
+    }
+    TENSOR__RETURN(y);
+}
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {         \
+        return tensor__index_op(TENSOR_OP_##ID, x, dim, index, src, 0, 0);                                   \
+    }                                                                                                        \
+    TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {      \
+        return tensor__index_op(TENSOR_OP_##ID, x, dim, index, src, 0, 1);                                   \
+    }
+TENSOR__X(INDEX_ADD, index_add) TENSOR__X(INDEX_COPY, index_copy) TENSOR__X(SCATTER, scatter)
+TENSOR__X(SCATTER_ADD, scatter_add)
+#undef TENSOR__X
+#define TENSOR__X(name, fn)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim, tensor_t *index, double value) {          \
+        return fn(x, dim, index, value, 0);                                                                  \
+    }                                                                                                        \
+    TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x, int64_t dim, tensor_t *index, double value) {       \
+        return fn(x, dim, index, value, 1);                                                                  \
+    }
+TENSOR__X(scatter_value, tensor__scatter_value) TENSOR__X(index_fill, tensor__index_fill)
+#undef TENSOR__X
+TENSOR_API tensor_t *(tensor_index_add_alpha)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
+                                              double alpha) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_index_add(x, dim, index, tensor_mul_scalar(src, alpha)));
+}
+TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
+                                              const char *reduce, int include_self) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_copy_(x, tensor_scatter_reduce(x, dim, index, src, reduce, include_self)));
+}
+TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64_t dim) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "take_along_dim", "x", x) ||
+        !TENSOR__USABLE(th_, "take_along_dim", "index", index)) {
+        return TENSOR__POISON;
+    }
+    int64_t a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
+    int d = tensor__dim(th_, "take_along_dim", dim, x->ndim), na = 0, nb = 0, bad = x->ndim != index->ndim;
+    if (d < 0) { return TENSOR__POISON; }
+    for (int i = 0; i < x->ndim && !bad; i++) {
+        int64_t m = x->dims[i], n = index->dims[i];
+        bad = i != d && m != n && m != 1 && n != 1;
+        a[na++] = i == d || n == 1 ? m : n;
+        b[nb++] = i == d || m == 1 ? n : m;
+    }
+    if (bad) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "take_along_dim: index %t does not fit x %t along dim %i",
+                            index, x, d);
+    }
+    TENSOR__RETURN(tensor_gather(tensor_expand_n(x, a, na), d, tensor_expand_n(index, b, nb)));
 }
 TENSOR__FN tensor_t *tensor__zeros_meta(const tensor__meta_t *m) {
     return tensor_zeros_n(m->dims, m->ndim, (tensor_dtype_t)m->dtype);
@@ -13812,6 +14096,11 @@ TENSOR__FN void tensor__grad_index_add(tensor__grad_t *g) {
         g->gx[2] = tensor_index_select(g->gy[0], g->p->i[0], tensor__grad_in(g, 1));
     }
 }
+TENSOR__FN void tensor__grad_index_copy(tensor__grad_t *g) {
+    tensor_t *index = tensor__grad_in(g, 1);
+    if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_index_fill(g->gy[0], g->p->i[0], index, 0); }
+    if (tensor__grad_need(g, 2)) { g->gx[2] = tensor_index_select(g->gy[0], g->p->i[0], index); }
+}
 TENSOR__FN void tensor__grad_gather(tensor__grad_t *g) {
     g->gx[0] = tensor_scatter_add(tensor__zeros_meta(&g->node->in[0]), g->p->i[0], tensor__grad_in(g, 1),
                                   g->gy[0]);
@@ -13825,13 +14114,36 @@ TENSOR__FN void tensor__grad_scatter_add(tensor__grad_t *g) {
 TENSOR__FN void tensor__grad_scatter(tensor__grad_t *g) {
     tensor_t *index = tensor__grad_in(g, 1);
     if (!tensor__live(index)) { return; }
-    if (tensor__grad_need(g, 0)) {
-        tensor_t *zero = tensor_zeros_n(index->dims, index->ndim, (tensor_dtype_t)g->gy[0]->dtype);
-        g->gx[0] = tensor_scatter(g->gy[0], g->p->i[0], index, zero);
-    }
+    if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_scatter_value(g->gy[0], g->p->i[0], index, 0); }
     if (tensor__grad_need(g, 2)) {
         g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->i[0], index));
     }
+}
+// The largest, smallest: g shared by all that are equal to the result. A product without one factor: the
+// product over it, and where exactly one factor is 0, the product with a 1 in its place.
+TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
+    tensor_t *x = tensor__grad_in(g, 0), *index = tensor__grad_in(g, 1), *src = tensor__grad_in(g, 2);
+    tensor_t *gy = g->gy[0], *y = tensor__grad_out(g, 0);
+    int64_t d = g->p->i[0];
+    if (!tensor__live(index) || !tensor__live(src)) { return; }
+    tensor_dtype_t dtype = (tensor_dtype_t)src->dtype;
+    for (int i = 0; i < index->ndim; i++) { src = tensor_narrow(src, i, 0, index->dims[i]); }
+    if (g->p->i[1]) {
+        tensor_t *mx = tensor_to(tensor_eq(x, y), dtype);
+        tensor_t *ms = tensor_to(tensor_eq(src, tensor_gather(y, d, index)), dtype);
+        tensor_t *each = tensor_div(gy, tensor_scatter_add(mx, d, index, ms));
+        g->gx[0] = tensor_mul(mx, each);
+        g->gx[2] = tensor__grad_src(g, tensor_mul(ms, tensor_gather(each, d, index)));
+        return;
+    }
+    tensor_t *zx = tensor_eq_scalar(x, 0), *zs = tensor_eq_scalar(src, 0), *x1 = tensor_masked_fill(x, zx, 1);
+    g->gx[0] = tensor_mul(gy, tensor_div(tensor_scatter_reduce(x1, d, index, src, "prod", 1), x1));
+    tensor_t *zeros = tensor_scatter_add(tensor_zeros_like(x), d, index, tensor_to(zs, dtype));
+    tensor_t *single = tensor_logical_and(zs, tensor_eq_scalar(tensor_gather(zeros, d, index), 1));
+    tensor_t *without = tensor_scatter_reduce(x, d, index, tensor_masked_fill(src, single, 1), "prod", 1);
+    g->gx[2] = tensor__grad_src(g, tensor_where(single, tensor_gather(tensor_mul(gy, without), d, index),
+                                tensor_div(tensor_gather(tensor_mul(gy, y), d, index),
+                                           tensor_masked_fill(src, zs, 1))));
 }
 
 TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
@@ -13907,35 +14219,197 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     tensor__memory_free(th, views);
     TENSOR__RETURN(y);
 }
-// NONZERO: flat positions of the true elements of a contiguous mask, in order.
+// NONZERO: places of the true elements of a contiguous mask, in order.
 TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
-    const uint8_t *m = (const uint8_t *)c->arg[0].data;
-    int64_t *to = (int64_t *)c->arg[1].data, k = 0;
-    for (int64_t i = 0; i < c->arg[0].numel; i++) { if (m[i]) { to[k++] = i; } }
+    const tensor_arg_t *x = &c->arg[0];
+    const uint8_t *m = (const uint8_t *)x->data;
+    int64_t *to = (int64_t *)c->arg[1].data;
+    for (int64_t i = 0; i < x->numel; i++) {
+        if (!m[i]) { continue; }
+        if (!c->p->i[0]) { *to++ = i; continue; }
+        for (int d = 0; d < x->ndim; d++) { *to++ = i / x->strides[d] % x->dims[d]; }
+    }
+    return 0;
+}
+// Places of the true elements of mask (bool) after it was broadcast to dims: [n], or [n, ndim] if apart.
+TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, int ndim, int apart) {
+    TENSOR__MARK
+    tensor__op_t o;
+    tensor_t *m = tensor_contiguous(tensor_expand_n(mask, dims, ndim));
+    int64_t count[2] = {tensor_item_i64(tensor_sum(m)), ndim};
+    if (!tensor__live(m) || !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) { return TENSOR__POISON; }
+    o.p = &o.params;
+    o.params.i[0] = apart;
+    tensor__result(&o, TENSOR_I64, count, apart ? 2 : 1);
+    return tensor__tidy(th_, mark_, tensor__finish(&o));
+}
+TENSOR_API tensor_t *(tensor_nonzero)(tensor_t *x) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "nonzero", "x", x)) { return TENSOR__POISON; }
+    tensor_t *m = x->dtype == TENSOR_BOOL ? x : tensor_ne_scalar(x, 0);
+    TENSOR__RETURN(tensor__true_places(m, x->dims, x->ndim, 1));
+}
+// mask and x broadcast to one shape. 0 = they do not, raised.
+TENSOR__FN int tensor__masked(const char *name, tensor_t *x, tensor_t *mask, int64_t *dims, int *ndim) {
+    tensor__thread_t *th = tensor__self();
+    *ndim = 0;
+    if (!TENSOR__USABLE(th, name, "x", x) || !TENSOR__USABLE(th, name, "mask", mask)) { return 0; }
+    if (mask->dtype != TENSOR_BOOL) {
+        tensor__fail(th, TENSOR_ERR_DTYPE, "%s: mask %t must be bool, not %y", name, mask, mask);
+        return 0;
+    }
+    if (tensor__broadcast(dims, ndim, x->dims, x->ndim) &&
+        tensor__broadcast(dims, ndim, mask->dims, mask->ndim)) {
+        return 1;
+    }
+    tensor__fail(th, TENSOR_ERR_SHAPE, "%s: x %t and mask %t do not broadcast", name, x, mask);
     return 0;
 }
 TENSOR_API tensor_t *(tensor_masked_select)(tensor_t *x, tensor_t *mask) {
     TENSOR__MARK
-    tensor__op_t o;
-    tensor_t *const in[2] = {x, mask};
-    if (!tensor__begin(&o, TENSOR__ROW(WHERE), in, 2)) { return TENSOR__POISON; }
-    if (mask->dtype != TENSOR_BOOL) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "masked_select: mask %t must be bool, not %y", mask,
-                            mask);
-    }
     int64_t dims[TENSOR_MAX_DIMS];
-    int ndim = 0;
-    if (!tensor__broadcast(dims, &ndim, x->dims, x->ndim) || !tensor__broadcast(dims, &ndim, mask->dims,
-            mask->ndim)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "masked_select: x %t and mask %t do not broadcast", x,
-                            mask);
+    int ndim;
+    if (!tensor__masked("masked_select", x, mask, dims, &ndim)) { return TENSOR__POISON; }
+    TENSOR__RETURN(tensor_index_select(tensor__flat(tensor_expand_n(x, dims, ndim)), 0,
+                                       tensor__true_places(mask, dims, ndim, 0)));
+}
+TENSOR_API tensor_t *(tensor_masked_scatter)(tensor_t *x, tensor_t *mask, tensor_t *src) {
+    TENSOR__MARK
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim;
+    if (!TENSOR__USABLE(th_, "masked_scatter", "src", src) ||
+        !tensor__masked("masked_scatter", x, mask, dims, &ndim)) {
+        return TENSOR__POISON;
     }
-    tensor_t *m = tensor_contiguous(tensor_expand_n(mask, dims, ndim));
-    int64_t count = tensor_item_i64(tensor_sum(m));
-    if (!tensor__live(m) || !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) { return TENSOR__POISON; }
-    tensor__result(&o, TENSOR_I64, &count, 1);
-    tensor_t *places = tensor__finish(&o);
-    TENSOR__RETURN(tensor_index_select(tensor__flat(tensor_expand_n(x, dims, ndim)), 0, places));
+    tensor_t *at = tensor__true_places(mask, dims, ndim, 0);
+    if (at == TENSOR__POISON) { return at; }
+    if (at->numel > src->numel) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "masked_scatter: src %t has fewer elements than the "
+                            "%d true ones of mask %t", src, at->numel, mask);
+    }
+    TENSOR__RETURN(tensor_reshape_n(tensor_index_copy(tensor__flat(tensor_expand_n(x, dims, ndim)), 0, at,
+        tensor_narrow(tensor__flat(src), 0, 0, at->numel)), dims, ndim));
+}
+TENSOR_API tensor_t *(tensor_masked_scatter_)(tensor_t *x, tensor_t *mask, tensor_t *src) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_copy_(x, tensor_masked_scatter(x, mask, src)));
+}
+TENSOR_API tensor_t *(tensor_take)(tensor_t *x, tensor_t *index) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "take", "x", x)) { return TENSOR__POISON; }
+    tensor_t *at = tensor__places(&index, &x->numel, 1);
+    if (at == TENSOR__POISON) { TENSOR__RETURN(at); }
+    TENSOR__RETURN(tensor_reshape_n(tensor_index_select(tensor__flat(x), 0, tensor__flat(at)), at->dims,
+                                    at->ndim));
+}
+TENSOR_API tensor_t *(tensor_put)(tensor_t *x, tensor_t *index, tensor_t *src, int accumulate) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "put", "x", x)) { return TENSOR__POISON; }
+    tensor_t *at = tensor__flat(tensor__places(&index, &x->numel, 1));
+    TENSOR__RETURN(tensor_reshape_n(tensor__index_op(accumulate ? TENSOR_OP_INDEX_ADD : TENSOR_OP_INDEX_COPY,
+        tensor__flat(x), 0, at, tensor__flat(src), 0, 0), x->dims, x->ndim));
+}
+
+// Advanced indexing as one index: x with the indexed dims merged into dim `dim`, places along it.
+typedef struct tensor__pick_t {
+    tensor_t *x, *at;
+    int64_t dims[TENSOR_MAX_DIMS], order[TENSOR_MAX_DIMS], back[TENSOR_MAX_DIMS];
+    int dim, ndim, moved;       // dims: shape of the result; moved: x was permuted by order, back undoes it
+} tensor__pick_t;
+TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *list, int n) {
+    tensor__thread_t *th = tensor__self();
+    tensor_t *index[TENSOR_MAX_DIMS];
+    int64_t size[TENSOR_MAX_DIMS], total = 1, part[TENSOR_MAX_DIMS];
+    int units = 0, d = 0, used = 0, first = -1, last = -1, k = 0;
+    uint32_t taken = 0;
+    if (!TENSOR__USABLE(th, "index", "x", x)) { return 0; }
+    for (int i = 0; i < n && list; i++) {
+        tensor_t *t = list[i];
+        if (t && !TENSOR__USABLE(th, "index", "index", t)) { return 0; }
+        int mask = t && t->dtype == TENSOR_BOOL, covers = mask ? t->ndim : 1;
+        if (d + covers > x->ndim) {
+            tensor__fail(th, TENSOR_ERR_INDEX, "index: %i indices are too many for x %t", n, x);
+            return 0;
+        }
+        if (mask && (!covers || memcmp(t->dims, x->dims + d, (size_t)covers * sizeof *t->dims))) {
+            tensor__fail(th, TENSOR_ERR_INDEX, "index: mask %t does not fit x %t at dim %i", t, x, d);
+            return 0;
+        }
+        if (t) {
+            if (first < 0) { first = d; }
+            last = d + covers;
+            index[units] = mask ? tensor__true_places(t, t->dims, t->ndim, 0) : t;
+            size[units] = 1;
+            for (int e = d; e < last; e++) { size[units] *= x->dims[e]; taken |= 1u << e; }
+            used += covers;
+            total *= size[units++];
+        }
+        d += covers;
+    }
+    if (!units) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "index: needs at least one index tensor");
+        return 0;
+    }
+    g->at = tensor__places(index, size, units);
+    if (g->at == TENSOR__POISON) { return 0; }
+    g->moved = last - first != used;            // indices with a gap between them: their dims come first
+    for (int pass = 0; pass < 2; pass++) {
+        for (int e = 0; e < x->ndim; e++) { if ((taken >> e & 1) == (pass == 0)) { g->order[k++] = e; } }
+    }
+    for (int e = 0; e < x->ndim; e++) {
+        if (!g->moved) { g->order[e] = e; }
+        g->back[g->order[e]] = e;
+    }
+    g->dim = g->moved ? 0 : first;
+    g->ndim = x->ndim - used + g->at->ndim;
+    if (g->ndim > TENSOR_MAX_DIMS) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "index: x %t indexed by %t has more than 8 dims", x, g->at);
+        return 0;
+    }
+    int m = 0, r = 0;
+    for (int e = 0; e <= x->ndim; e++) {
+        if (e == g->dim) {
+            part[m++] = total;
+            for (int b = 0; b < g->at->ndim; b++) { g->dims[r++] = g->at->dims[b]; }
+            e += used;
+        }
+        if (e < x->ndim) { part[m++] = g->dims[r++] = x->dims[g->order[e]]; }
+    }
+    g->x = tensor_reshape_n(g->moved ? tensor_permute_n(x, g->order, x->ndim) : x, part, m);
+    g->at = tensor__flat(g->at);
+    return tensor__live(g->x) && tensor__live(g->at);
+}
+TENSOR_API tensor_t *(tensor_index_n)(tensor_t *x, tensor_t *const *list, int n) {
+    TENSOR__MARK
+    tensor__pick_t g;
+    TENSOR__RETURN(tensor__pick(&g, x, list, n) ?
+                   tensor_reshape_n(tensor_index_select(g.x, g.dim, g.at), g.dims, g.ndim) : TENSOR__POISON);
+}
+TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
+                                       int accumulate, int update) {
+    tensor__pick_t g;
+    int id = accumulate ? TENSOR_OP_INDEX_ADD : TENSOR_OP_INDEX_COPY;
+    if (!tensor__pick(&g, x, list, n)) { return TENSOR__POISON; }
+    int64_t part[TENSOR_MAX_DIMS], old[TENSOR_MAX_DIMS];
+    for (int i = 0; i < g.x->ndim; i++) { part[i] = i == g.dim ? g.at->numel : g.x->dims[i]; }
+    for (int i = 0; i < x->ndim; i++) { old[i] = x->dims[g.order[i]]; }
+    tensor_t *v = tensor_reshape_n(tensor_expand_n(values, g.dims, g.ndim), part, g.x->ndim);
+    if (update && g.x->storage == x->storage) {
+        return tensor__index_op(id, g.x, g.dim, g.at, v, 0, 1) == TENSOR__POISON ? TENSOR__POISON : x;
+    }
+    tensor_t *y = tensor_reshape_n(tensor__index_op(id, g.x, g.dim, g.at, v, 0, 0), old, x->ndim);
+    if (g.moved) { y = tensor_contiguous(tensor_permute_n(y, g.back, x->ndim)); }
+    return update ? tensor_copy_(x, y) : y;
+}
+TENSOR_API tensor_t *(tensor_index_put_n)(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
+                                          int accumulate) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor__index_put(x, list, n, values, accumulate, 0));
+}
+TENSOR_API tensor_t *(tensor_index_put_n_)(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
+                                           int accumulate) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor__index_put(x, list, n, values, accumulate, 1));
 }
 TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__MARK

@@ -1802,6 +1802,12 @@ REDUCE1(cat, (tensor_cat_n)(in, 3, P(0)))
 REDUCE1(stack, (tensor_stack_n)(in, 2, P(0)))
 REDUCE1(index_select, tensor_index_select(in[0], P(0), in[1]))
 REDUCE1(index_add, tensor_index_add(in[0], P(0), in[1], in[2]))
+call_name(take) {
+    (void)n, (void)user;
+    return tensor_take(in[0], in[1]);
+}
+REDUCE1(index_copy, tensor_index_copy(in[0], P(0), in[1], in[2]))
+REDUCE1(scatter_reduce, tensor_scatter_reduce(in[0], P(0), in[1], in[2], "amax", 1))
 REDUCE1(gather, tensor_gather(in[0], P(0), in[1]))
 REDUCE1(scatter_add, tensor_scatter_add(in[0], P(0), in[1], in[2]))
 REDUCE1(scatter, tensor_scatter(in[0], P(0), in[1], in[2]))
@@ -1810,6 +1816,10 @@ call_name(scatter_once) {
     tensor_t *index = tensor_expand(tensor_reshape(tensor_arange(1, 3, 1, TENSOR_I64), 2, 1), 2, 4);
     (void)n;
     return tensor_scatter(in[0], P(0), index, in[1]);
+}
+call_name(copy_once) {
+    (void)n;
+    return tensor_index_copy(in[0], P(0), tensor_arange(1, 3, 1, TENSOR_I64), in[1]);
 }
 call_name(scatter_view) {
     static const int64_t d[2] = {2, 2}, s[2] = {4, 2};
@@ -1859,8 +1869,9 @@ static void ref_cat(const op_t *op, const nd_t *in, nd_t *out) {
 static void ref_index(const op_t *op, const nd_t *in, nd_t *out) {
     const nd_t *x = &in[0], *index = &in[1], *src = &in[2];
     int dtype = out->dtype, dim = (int)(op->p[0] < 0 ? op->p[0] + x->nd : op->p[0]), i;
-    int rows = op->id == TENSOR_OP_INDEX_SELECT || op->id == TENSOR_OP_INDEX_ADD;
-    int takes = op->id == TENSOR_OP_INDEX_SELECT || op->id == TENSOR_OP_GATHER;
+    int takes = op->id == TENSOR_OP_INDEX_SELECT || op->id == TENSOR_OP_GATHER || op->id == TENSOR_OP_INDEX;
+    int rows = (takes && op->id != TENSOR_OP_GATHER) || op->id == TENSOR_OP_INDEX_ADD ||
+               op->id == TENSOR_OP_INDEX_COPY;
     nd_t walk = *x;
     int64_t k;
     for (i = 0, walk.n = 1; i < x->nd; i++) {
@@ -1882,12 +1893,18 @@ static void ref_index(const op_t *op, const nd_t *in, nd_t *out) {
         }
         if (takes)
             out->v[k] = x->v[at], out->i[k] = x->i[at];
-        else if (op->id == TENSOR_OP_SCATTER)
+        else if (op->id == TENSOR_OP_SCATTER || op->id == TENSOR_OP_INDEX_COPY ||
+                 (op->id == TENSOR_OP_SCATTER_REDUCE &&
+                  (is_float(dtype) ? src->v[from] != src->v[from] || src->v[from] > out->v[at]
+                                   : src->i[from] > out->i[at])))
             out->v[at] = src->v[from], out->i[at] = src->i[from];
+        else if (op->id == TENSOR_OP_SCATTER_REDUCE)
+            continue;
         else
             out->v[at] += src->v[from], out->i[at] = wrap_int(out->i[at] + src->i[from], dtype);
     }
 }
+// x[i] = src along dim 0 with the indices 1, 2, ..
 static void ref_scatter_once(const op_t *op, const nd_t *in, nd_t *out) {
     int64_t k;
     int dtype = out->dtype;
@@ -1952,6 +1969,8 @@ static const config_t scatter0_configs[] = {
 static const config_t scatter1_configs[] = {{{S2(3, 4), S2(3, 6), S2(3, 6)}},
                                             {{S3(4, 3, 2), S3(4, 5, 2), S3(4, 5, 2)}}};
 static const config_t once_configs[] = {{{S2(3, 4), S2(2, 4)}}, {{S2(4, 4), S2(3, 5)}}};
+static const config_t take_configs[] = {{{S1(3), S1(5)}}, {{S1(7), S1(3)}}, {{S1(4), S1(0)}}};
+static const config_t copy_configs[] = {{{S2(3, 4), S2(2, 4)}}, {{S2(4, 4), S2(2, 4)}}};
 static const config_t scatter_view_configs[] = {{{S2(3, 4), S2(2, 2)}}};
 static const config_t masked_configs[] = {{{S2(3, 4)}}, {{S1(17)}}, {{S3(4, 3, 2)}}, {{S1(1)}}};
 static const config_t masked_fill_configs[] = {{{S2(3, 4), S2(3, 4)}}, {{S2(3, 4), S1(4)}}, {{S2(3, 4), S0}}};
@@ -1966,6 +1985,15 @@ static const op_t other_cat[] = {
 static const op_t other_index_select[] = {
     {XOP("index_select 0", index_select, ref_index, 2, 0), .index = 1, ON(select0_configs)},
     {XOP("index_select 1", index_select, ref_index, 2, 1), .index = 1, ON(select1_configs)}};
+static const op_t other_index[] = {
+    {XOP("take", take, ref_index, 2, 0), .index = 1, ON(take_configs)}};
+static const op_t other_index_copy[] = {
+    {XOP("index_copy 0", index_copy, ref_index, 3, 0), .index = 1, .flags = NO_GRAD, ON(add0_configs)},
+    {XOP("index_copy 1", index_copy, ref_index, 3, 1), .index = 1, .flags = NO_GRAD, ON(add1_configs)},
+    {XOP("index_copy once", copy_once, ref_scatter_once, 2, 0), ON(copy_configs)}};
+static const op_t other_scatter_reduce[] = {
+    {XOP("scatter_reduce 0", scatter_reduce, ref_index, 3, 0), .index = 1, ON(scatter0_configs)},
+    {XOP("scatter_reduce 1", scatter_reduce, ref_index, 3, 1), .index = 1, ON(scatter1_configs)}};
 static const op_t other_index_add[] = {
     {XOP("index_add 0", index_add, ref_index, 3, 0), .index = 1, .half = 3000, ON(add0_configs)},
     {XOP("index_add 1", index_add, ref_index, 3, 1), .index = 1, .half = 3000, ON(add1_configs)}};

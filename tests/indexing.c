@@ -1,0 +1,468 @@
+// indexing.c - indexing, creation, views and shapes, patterns: values from PyTorch 2.15, gradients, errors
+#include "test.h"
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+// ---- small tensors ----
+
+static tensor_t *count_up(const int64_t *dims, int ndim) {
+    int64_t n = 1;
+    int i;
+    for (i = 0; i < ndim; i++) n *= dims[i];
+    return tensor_reshape_n(tensor_arange(0, (double)n, 1, TENSOR_F32), dims, ndim);
+}
+static tensor_t *list_of(const double *v, int n, tensor_dtype_t dtype) {
+    int64_t dims = n;
+    return tensor_to(tensor_from_n(v, TENSOR_F64, &dims, 1), dtype);
+}
+#define LIST(dtype, ...)                                                                                     \
+    list_of((const double[]){__VA_ARGS__}, (int)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)),    \
+            dtype)
+#define A(...) count_up(TENSOR_DIMS(__VA_ARGS__))               // 0, 1, 2, .. in a shape
+#define F(...) LIST(TENSOR_F32, __VA_ARGS__)
+#define D(...) LIST(TENSOR_F64, __VA_ARGS__)
+#define I(...) LIST(TENSOR_I64, __VA_ARGS__)
+#define J(...) LIST(TENSOR_I32, __VA_ARGS__)
+#define B(...) LIST(TENSOR_BOOL, __VA_ARGS__)
+#define I2(rows, cols, ...) tensor_reshape(I(__VA_ARGS__), rows, cols)
+#define B2(rows, cols, ...) tensor_reshape(B(__VA_ARGS__), rows, cols)
+
+// "f32 [2,3] 0 1 2 3 4 5"
+static const char *text(tensor_t *x) {
+    static char s[4096];
+    tensor_t *flat;
+    int n = snprintf(s, sizeof s, "%s [", tensor_dtype_name(tensor_dtype(x))), i;
+    int64_t k;
+    if (tensor_is_poison(x)) return tensor_error_text();
+    for (i = 0; i < tensor_ndim(x); i++)
+        n += snprintf(s + n, sizeof s - (size_t)n, "%s%d", i ? "," : "", (int)tensor_size(x, i));
+    n += snprintf(s + n, sizeof s - (size_t)n, "]");
+    flat = tensor_numel(x) ? tensor_reshape(tensor_to(tensor_detach(x), TENSOR_F64), -1) : x;
+    for (k = 0; k < tensor_numel(x) && n < (int)sizeof s - 32; k++) {
+        double v = tensor_item(tensor_select(flat, 0, k));
+        n += snprintf(s + n, sizeof s - (size_t)n, v != v ? " nan" : " %.6g", v);
+    }
+    return s;
+}
+#define IS(x, want) CHECK_TEXT(text(x), want)
+
+typedef tensor_t *(*fn_t)(tensor_t *const *in, int n, void *user);
+static tensor_t *leaf(tensor_t *x) {
+    return tensor_requires_grad_(tensor_clone(tensor_detach(tensor_to(x, TENSOR_F64))), 1);
+}
+// Both orders of gradients of fn in up to three f64 inputs, contiguous and as every second column of a wider
+// tensor.
+static void graded(const char *name, fn_t fn, tensor_t *a, tensor_t *b, tensor_t *c) {
+    tensor_t *given[3], *in[3];
+    int n = 0, pass, i;
+    if (a) given[n++] = a;
+    if (b) given[n++] = b;
+    if (c) given[n++] = c;
+    for (pass = 0; pass < 2; pass++) {
+        for (i = 0; i < n; i++) {
+            in[i] = leaf(given[i]);
+            if (pass && tensor_ndim(in[i]) && tensor_size(in[i], -1)) {
+                tensor_t *wide[2];
+                wide[0] = wide[1] = tensor_detach(in[i]);
+                in[i] = tensor_flatten(tensor_stack_n(wide, 2, -1), -2, -1);
+                in[i] = tensor_slice(in[i], -1, 0, INT64_MAX, 2);
+                in[i] = tensor_requires_grad_(tensor_detach(in[i]), 1);
+            }
+        }
+        CHECK_MSG(tensor_gradcheck(fn, NULL, in, n, 1e-6, 1e-5, 1e-3) == 0, "%s: %s", name,
+                  tensor_error_text());
+        tensor_clear_error();
+        CHECK_MSG(tensor_gradgradcheck(fn, NULL, in, n, 1e-6, 1e-5, 1e-3) == 0, "%s: second order: %s", name,
+                  tensor_error_text());
+        tensor_clear_error();
+    }
+}
+#define FN(name) static tensor_t *name(tensor_t *const *in, int n, void *user)
+#define UNUSED (void)in, (void)n, (void)user
+#define GRADED(fn, ...) graded(#fn, fn, __VA_ARGS__)
+
+// ---- indexing ----
+
+FN(f_index) { UNUSED; return tensor_index(in[0], NULL, I2(2, 2, 0, 2, 2, 1)); }
+FN(f_index_gap) { UNUSED; return tensor_index(in[0], I(0, 1, 1), NULL, I(1, 0, 0)); }
+FN(f_index_mask) { UNUSED; return tensor_index(in[0], NULL, B(1, 0, 1)); }
+FN(f_put) { UNUSED; return tensor_index_put(in[0], in[1], 0, I(0, 1), NULL, I(1, 0)); }
+FN(f_put_add) { UNUSED; return tensor_index_put(in[0], in[1], 1, NULL, I(1, 1)); }
+FN(f_put_inplace) {
+    tensor_t *y = tensor_mul_scalar(in[0], 2);
+    UNUSED;
+    tensor_index_put_(y, in[1], 0, NULL, I(1, 2));
+    return tensor_mul(y, y);
+}
+FN(f_take) { UNUSED; return tensor_take(in[0], I2(2, 2, 0, -1, 3, 3)); }
+FN(f_flat_put) { UNUSED; return tensor_put(in[0], I(0, -1), in[1], 0); }
+FN(f_flat_put_add) { UNUSED; return tensor_put(in[0], I(0, 0), in[1], 1); }
+FN(f_along) { UNUSED; return tensor_take_along_dim(in[0], I2(1, 2, 2, 0), 1); }
+FN(f_index_fill) { UNUSED; return tensor_index_fill(in[0], 1, I(0, -1), 9); }
+FN(f_index_copy) { UNUSED; return tensor_index_copy(in[0], 1, I(2, 0), in[1]); }
+FN(f_index_copy_) {
+    tensor_t *y = tensor_mul_scalar(in[0], 2);
+    UNUSED;
+    return tensor_square(tensor_index_copy_(y, 1, I(2, 0), in[1]));
+}
+FN(f_index_add_) {
+    tensor_t *y = tensor_mul_scalar(in[0], 2);
+    UNUSED;
+    return tensor_square(tensor_index_add_(y, 1, I(2, 2), in[1]));
+}
+FN(f_scatter_view) {          // in place through a view that is not contiguous: the base knows
+    tensor_t *y = tensor_mul_scalar(in[0], 2);
+    UNUSED;
+    tensor_scatter_add_(tensor_mT(y), 0, I2(2, 2, 2, 0, 1, 1), in[1]);
+    return tensor_square(y);
+}
+FN(f_scatter_value) { UNUSED; return tensor_scatter_value(in[0], 1, I2(2, 1, 2, 0), 9); }
+FN(f_alpha) { UNUSED; return tensor_index_add_alpha(in[0], 1, I(1, 1), in[1], -2); }
+FN(f_masked_scatter) { UNUSED; return tensor_masked_scatter(in[0], B(1, 0, 1), in[1]); }
+static const char *reduce_name;
+static int reduce_self;
+FN(f_reduce) {
+    UNUSED;
+    return tensor_scatter_reduce(in[0], 1, I2(2, 3, 0, 0, 2, 1, 1, 1), in[1], reduce_name, reduce_self);
+}
+static void index_gradients(void) {
+    static const char *const names[] = {"sum", "prod", "mean", "amax", "amin"};
+    tensor_t *x = tensor_add_scalar(A(2, 3), 1), *x3 = A(2, 3, 2), *s;
+    int k;
+    GRADED(f_index, x, NULL, NULL);
+    GRADED(f_index_gap, x3, NULL, NULL);
+    GRADED(f_index_mask, x, NULL, NULL);
+    GRADED(f_put, x3, A(2, 3), NULL);
+    GRADED(f_put_add, x, A(2, 2), NULL);
+    GRADED(f_put_inplace, x, A(2, 2), NULL);
+    GRADED(f_take, x, NULL, NULL);
+    GRADED(f_flat_put, x, A(2), NULL);
+    GRADED(f_flat_put_add, x, A(2), NULL);
+    GRADED(f_along, x, NULL, NULL);
+    GRADED(f_index_fill, x, NULL, NULL);
+    GRADED(f_index_copy, x, A(2, 2), NULL);
+    GRADED(f_index_copy_, x, A(2, 2), NULL);
+    GRADED(f_index_add_, x, A(2, 2), NULL);
+    GRADED(f_scatter_view, x, A(2, 2), NULL);
+    GRADED(f_scatter_value, x, NULL, NULL);
+    GRADED(f_alpha, x, A(2, 2), NULL);
+    GRADED(f_masked_scatter, x, A(5), NULL);
+    s = tensor_reshape(D(0.5, 4, 2.5, -1, 6, 3, 9, 9), 2, 4);        // wider than index
+    for (k = 0; k < COUNT(names); k++) {
+        for (reduce_self = 0; reduce_self < 2; reduce_self++) {
+            reduce_name = names[k];
+            GRADED(f_reduce, x, s, NULL);
+        }
+    }
+    reduce_name = "prod", reduce_self = 1;                           // with a zero, with two
+    GRADED(f_reduce, x, tensor_reshape(D(0, 4, 0, 0, 0, 3, 9, 9), 2, 4), NULL);
+    GRADED(f_reduce, tensor_sub_scalar(x, 1), s, NULL);
+    {   // amax shares the gradient among ties, as PyTorch
+        tensor_t *in[2];
+        in[0] = leaf(F(2, 5, 1)), in[1] = leaf(F(2, 2, 7, 1));
+        tensor_backward(tensor_sum(tensor_scatter_reduce(in[0], 0, I(0, 0, 1, 1), in[1], "amax", 1)));
+        IS(tensor_grad(in[0]), "f64 [3] 0.333333 0 1");
+        IS(tensor_grad(in[1]), "f64 [4] 0.333333 0.333333 1 0");
+    }
+}
+static void index_in_place(void) {
+    tensor_t *x = A(3, 2), *base = A(2, 3), *y;
+    const void *data = tensor_data(x);
+    CHECK(tensor_index_put_(x, F(9), 0, I(0, -1), I(1, 0)) == x && tensor_data(x) == data);
+    IS(x, "f32 [3,2] 0 9 2 3 9 5");
+    tensor_index_put_(x, F(1), 1, I(0, 0));
+    IS(x, "f32 [3,2] 2 11 2 3 9 5");
+    CHECK(tensor_index_add_(x, 0, I(1, 1), tensor_ones(2, 2)) == x);
+    IS(x, "f32 [3,2] 2 11 4 5 9 5");
+    CHECK(tensor_index_copy_(x, 1, I(0), tensor_zeros(3, 1)) == x);
+    IS(x, "f32 [3,2] 0 11 0 5 0 5");
+    CHECK(tensor_index_fill_(x, 0, I(-1), 7) == x);
+    IS(x, "f32 [3,2] 0 11 0 5 7 7");
+    CHECK(tensor_scatter_(x, 0, I2(1, 2, 2, 1), tensor_full(3, 1, 2)) == x);
+    IS(x, "f32 [3,2] 0 11 0 3 3 7");
+    CHECK(tensor_scatter_add_(x, 1, I2(1, 2, 1, 1), tensor_ones(1, 2)) == x);
+    CHECK(tensor_scatter_value_(x, 1, I2(1, 1, 0), -1) == x);
+    CHECK(tensor_scatter_reduce_(x, 0, I2(1, 2, 1, 1), tensor_full(2, 1, 2), "prod", 1) == x);
+    IS(x, "f32 [3,2] -1 13 0 6 3 7");
+    CHECK(tensor_masked_scatter_(x, tensor_eq_scalar(x, 3), F(30)) == x && tensor_data(x) == data);
+    IS(x, "f32 [3,2] -1 13 0 6 30 7");
+    tensor_index_put_(tensor_mT(base), F(8), 0, I(1));              // strided views write through
+    IS(base, "f32 [2,3] 0 8 2 3 8 5");
+    tensor_index_add_(tensor_slice(base, 1, 0, 3, 2), 1, I(1, 0), tensor_full(100, 2, 2));
+    IS(base, "f32 [2,3] 100 8 102 103 8 105");
+    tensor_index_put_(base, F(1, 2), 0, NULL, I(0, 2));
+    IS(base, "f32 [2,3] 1 8 2 1 8 2");
+    y = A(4);                                                       // src lies in x itself
+    tensor_index_add_(y, 0, I(3, 2, 1, 0), y);
+    IS(y, "f32 [4] 3 3 3 3");
+    y = tensor_scalar(5, TENSOR_F32);
+    tensor_index_fill_(y, 0, I(0), 6);
+    tensor_scatter_add_(y, 0, tensor_scalar(0, TENSOR_I64), tensor_scalar(1, TENSOR_F32));
+    IS(y, "f32 [] 7");
+    y = leaf(A(3));
+    CHECK_POISON(tensor_index_fill_(y, 0, I(0), 1), TENSOR_ERR_AUTOGRAD, "leaf that requires grad");
+    CHECK_POISON(tensor_index_put_(y, D(1), 0, I(0)), TENSOR_ERR_AUTOGRAD, "leaf that requires grad");
+    CHECK_POISON(tensor_scatter_value_(tensor_expand(F(1), 3), 0, I(0), 1), TENSOR_ERR_AUTOGRAD, "expanded");
+    CHECK_POISON(tensor_index_put_(tensor_expand(F(1), 3), F(2), 0, I(0)), TENSOR_ERR_AUTOGRAD, "expanded");
+    y = tensor_mul_scalar(y, 1);                                    // a saved value is guarded
+    {
+        tensor_t *z = tensor_square(y);
+        tensor_index_fill_(y, 0, I(0), 1);
+        CHECK(tensor_backward(tensor_sum(z)) != 0);
+        CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "index_copy");
+    }
+}
+static void index_dtypes(void) {
+    int k;
+    for (k = 0; k < TENSOR_DTYPE_COUNT; k++) {
+        tensor_dtype_t t = (tensor_dtype_t)k;
+        char want[64];
+        int b = t == TENSOR_BOOL;
+        tensor_t *x = tensor_to(F(1, 0, 3, 4), t), *y;
+        snprintf(want, sizeof want, b ? "%s [2] 1 0" : "%s [2] 4 0", tensor_dtype_name(t));
+        IS(tensor_index(x, J(-1, 1)), want);
+        IS(tensor_take(x, I(3, 1)), want);
+        y = tensor_index_copy(x, 0, I(1), tensor_to(F(1), t));
+        snprintf(want, sizeof want, b ? "%s [4] 1 1 1 1" : "%s [4] 1 1 3 4", tensor_dtype_name(t));
+        IS(y, want);
+        IS(tensor_masked_scatter(x, B(0, 1, 0, 0), tensor_to(F(1), t)), want);
+        IS(tensor_index_fill(x, 0, I(-3), 1), want);
+        IS(tensor_scatter_reduce(x, 0, I(1), tensor_to(F(1), t), "amax", 1), want);
+        IS(tensor_scatter_reduce(x, 0, I(1), tensor_to(F(1), t), "amin", 0), want);
+        IS(tensor_scatter_reduce(x, 0, I(1), tensor_to(F(1), t), "prod", 0), want);
+        if (b) continue;
+        snprintf(want, sizeof want, "%s [4] 1 0 3 24", tensor_dtype_name(t));
+        IS(tensor_scatter_reduce(x, 0, I(3, 3), tensor_to(F(2, 3), t), "prod", 1), want);
+    }
+    IS(tensor_index(A(3), tensor_to(I(1), TENSOR_I32)), "f32 [1] 1");
+    IS(tensor_scatter_reduce(I(4611686018427387904, 1), 0, I(0), I(4), "prod", 1), "i64 [2] 0 1");  // wraps
+}
+// clang-format off
+static void index_errors(void) {
+    tensor_t *x = A(2, 3), *list[9] = {NULL};
+    CHECK_POISON(tensor_index(x, I(0, 2)), TENSOR_ERR_INDEX, "index: 2 at element 1 is outside -2..1");
+    CHECK_POISON(tensor_index(x, NULL, I(-4)), TENSOR_ERR_INDEX, "index: -4 at element 0 is outside -3..2");
+    CHECK_POISON(tensor_index(x, I(0), I(0), I(0)), TENSOR_ERR_INDEX,
+                 "index: 3 indices are too many for x [2,3]");
+    CHECK_POISON(tensor_index(x, B(1, 0, 1)), TENSOR_ERR_INDEX, "index: mask [3] does not fit x [2,3] at dim 0");
+    CHECK_POISON(tensor_index(x, B2(1, 1, 1)), TENSOR_ERR_INDEX, "mask [1,1]");
+    CHECK_POISON(tensor_index(x, tensor_scalar(1, TENSOR_BOOL)), TENSOR_ERR_INDEX, "mask []");
+    CHECK_POISON(tensor_index(x, I(0, 1), I(0, 1, 2)), TENSOR_ERR_SHAPE,
+                 "index: index [3] does not broadcast with [2]");
+    CHECK_POISON(tensor_index(x, F(0)), TENSOR_ERR_DTYPE, "index: index [1] must be i64, i32 or bool, not f32");
+    CHECK_POISON(tensor_index_n(x, list, 2), TENSOR_ERR_SHAPE, "at least one index tensor");
+    CHECK_POISON(tensor_index_n(x, NULL, 2), TENSOR_ERR_SHAPE, "at least one index tensor");
+    CHECK_POISON(tensor_index_n(x, list, 9), TENSOR_ERR_INDEX, "too many");
+    CHECK_POISON(tensor_index(A(1, 1, 1, 1), tensor_zeros_of(TENSOR_I64, 1, 1, 1, 1, 1, 1)), TENSOR_ERR_SHAPE,
+                 "more than 8 dims");
+    CHECK_POISON(tensor_index(A(0, 3), I(0)), TENSOR_ERR_INDEX, "index: 0 at element 0 is outside 0..-1");
+    CHECK_POISON(tensor_index_put(x, F(1, 2), 0, I(0), I(0, 1, 2)), TENSOR_ERR_SHAPE, "expand");
+    CHECK_POISON(tensor_index_put(x, D(1), 0, I(0)), TENSOR_ERR_DTYPE, "src [1,3] is f64, x is f32");
+    list[0] = I(0, 5);
+    CHECK_POISON(tensor_index_put_n_(x, list, 1, F(1), 0), TENSOR_ERR_INDEX, "index_put_n_");
+    IS(x, "f32 [2,3] 0 1 2 3 4 5");                     // nothing was written
+    CHECK_POISON(tensor_index_copy_(x, 1, I(0, 3), tensor_ones(2, 2)), TENSOR_ERR_INDEX,
+                 "index_copy: index 3 at element 1 is outside 0..2");
+    CHECK_POISON(tensor_scatter_value_(x, 1, I2(1, 2, 0, 3), 9), TENSOR_ERR_INDEX, "scatter: index 3");
+    IS(x, "f32 [2,3] 0 1 2 3 4 5");
+    CHECK_POISON(tensor_take(x, I(6)), TENSOR_ERR_INDEX, "take: index: 6 at element 0 is outside -6..5");
+    CHECK_POISON(tensor_put(x, I(0, 1), F(1), 0), TENSOR_ERR_SHAPE, "index [2] and src [1]");
+    CHECK_POISON(tensor_index_fill(x, 2, I(0), 1), TENSOR_ERR_INDEX, "index_fill: dim 2 is outside -2..1");
+    CHECK_POISON(tensor_index_fill(x, 1, I(3), 1), TENSOR_ERR_INDEX, "index_fill: index: 3");
+    CHECK_POISON(tensor_index_copy(x, 0, I(0), tensor_ones(2, 3)), TENSOR_ERR_SHAPE,
+                 "index_copy: index [1] and src [2,3] do not fit x [2,3] along dim 0");
+    CHECK_POISON(tensor_scatter_reduce(x, 0, I2(1, 1, 0), x, "median", 1), TENSOR_ERR_FORMAT,
+                 "reduce must be sum, prod, mean, amax or amin, not \"median\"");
+    CHECK_POISON(tensor_scatter_reduce(x, 0, I2(1, 1, 0), x, NULL, 1), TENSOR_ERR_FORMAT, "NULL");
+    CHECK_POISON(tensor_scatter_reduce(x, 0, I2(1, 1, 2), x, "mean", 0), TENSOR_ERR_INDEX, "scatter_reduce");
+    CHECK_POISON(tensor_take_along_dim(x, I(0), 0), TENSOR_ERR_SHAPE,
+                 "take_along_dim: index [1] does not fit x [2,3] along dim 0");
+    CHECK_POISON(tensor_take_along_dim(x, I2(3, 1, 0, 0, 0), 1), TENSOR_ERR_SHAPE, "index [3,1]");
+    CHECK_POISON(tensor_masked_scatter(x, B(1, 0, 1), F(1, 2, 3)), TENSOR_ERR_SHAPE,
+                 "masked_scatter: src [3] has fewer elements than the 4 true ones");
+    CHECK_POISON(tensor_masked_scatter(x, F(1, 0, 1), F(1, 2, 3)), TENSOR_ERR_DTYPE, "mask [3] must be bool");
+    CHECK_POISON(tensor_masked_select(x, B(1, 0)), TENSOR_ERR_SHAPE, "x [2,3] and mask [2] do not broadcast");
+    CHECK_POISON(tensor_nonzero(NULL), TENSOR_ERR_OWNER, "nonzero: argument x is NULL");
+}
+// clang-format on
+// clang-format off
+static void index_values(void) {
+    IS(tensor_index(A(4,3), I(2,-1,2)),
+       "f32 [3,3] 6 7 8 9 10 11 6 7 8");
+    IS(tensor_index(A(4,3), NULL, I(0,-1)),
+       "f32 [4,2] 0 2 3 5 6 8 9 11");
+    IS(tensor_index(A(4,3), I(0,3), I(1,-1)),
+       "f32 [2] 1 11");
+    IS(tensor_index(A(4,3), I2(2,1,0,3), I(1,-1)),
+       "f32 [2,2] 1 2 10 11");
+    IS(tensor_index(A(2,3,4), I(0,1), NULL, I(3,2)),
+       "f32 [2,3] 3 7 11 14 18 22");
+    IS(tensor_index(A(2,3,4), NULL, I(0,2), I(3,2)),
+       "f32 [2,2] 3 10 15 22");
+    IS(tensor_index(A(2,3,4), NULL, I2(2,2,0,2,1,1)),
+       "f32 [2,2,2,4] 0 1 2 3 8 9 10 11 4 5 6 7 4 5 6 7 12 13 14 15 20 21 22 23 16 17 18 19 16 17 18 19");
+    IS(tensor_index(A(2,3,4), NULL, NULL, tensor_scalar(-1, TENSOR_I64)),
+       "f32 [2,3] 3 7 11 15 19 23");
+    IS(tensor_index(A(4), tensor_scalar(2, TENSOR_I32)),
+       "f32 [] 2");
+    IS(tensor_index(tensor_mT(A(2,3,4)), I(1), I(3,0), NULL),
+       "f32 [2,3] 15 19 23 12 16 20");
+    IS(tensor_index(A(3,4), B(1,0,1)),
+       "f32 [2,4] 0 1 2 3 8 9 10 11");
+    IS(tensor_index(A(2,3), B2(2,3,1,0,1,0,0,1)),
+       "f32 [3] 0 2 5");
+    IS(tensor_index(A(2,3,2), NULL, B2(3,2,1,0,1,0,0,1)),
+       "f32 [2,3] 0 2 5 6 8 11");
+    IS(tensor_index(A(3,4), B(1,0,1), I(0,-1)),
+       "f32 [2] 0 11");
+    IS(tensor_index(A(2,3,2), B(1,1), NULL, I(1,0)),
+       "f32 [2,3] 1 3 5 6 8 10");
+    IS(tensor_index(A(3,4), B(0,0,0)),
+       "f32 [0,4]");
+    IS(tensor_index(A(3,4), tensor_zeros_of(TENSOR_I64, 0)),
+       "f32 [0,4]");
+    IS(tensor_index(A(0,4), tensor_zeros_of(TENSOR_I64, 0)),
+       "f32 [0,4]");
+    IS(tensor_index(A(2,1,3,2), I(0,1), NULL, I2(2,1,2,0)),
+       "f32 [2,2,1,2] 4 5 10 11 0 1 6 7");
+    IS(tensor_index_put(A(3,2), tensor_full(9, 2), 0, I(0,-1)),
+       "f32 [3,2] 9 9 2 3 9 9");
+    IS(tensor_index_put(A(3,2), tensor_full(9, 2, 1), 0, I(0,-1)),
+       "f32 [3,2] 9 9 2 3 9 9");
+    IS(tensor_index_put(A(3,2), F(1,2,4), 1, I(1,1,0), I(0,0,1)),
+       "f32 [3,2] 0 5 5 3 4 5");
+    IS(tensor_index_put(A(2,3,2), F(100), 1, I(0,1), NULL, I(1,0)),
+       "f32 [2,3,2] 0 101 2 103 4 105 106 7 108 9 110 11");
+    IS(tensor_index_put(A(2,3,2), A(2,3), 0, I(0,1), NULL, I(1,0)),
+       "f32 [2,3,2] 0 0 2 1 4 2 3 7 4 9 5 11");
+    IS(tensor_index_put(A(2,3), F(7), 0, B2(2,3,1,0,1,0,0,1)),
+       "f32 [2,3] 7 1 7 3 4 7");
+    IS(tensor_index_put(A(2,3), F(7,8,9), 0, B2(2,3,1,0,1,0,0,1)),
+       "f32 [2,3] 7 1 8 3 4 9");
+    IS(tensor_index_put(A(3,2), tensor_reshape(F(7,8,9), 3, 1), 0, NULL, I(1)),
+       "f32 [3,2] 0 7 2 8 4 9");
+    IS(tensor_take(A(2,3), I2(2,2,0,-1,4,4)),
+       "f32 [2,2] 0 5 4 4");
+    IS(tensor_take(tensor_mT(A(2,3)), I(1)),
+       "f32 [1] 3");
+    IS(tensor_put(A(2,3), I(0,-1,0), F(10,20,30), 1),
+       "f32 [2,3] 40 1 2 3 4 25");
+    IS(tensor_put(A(2,3), I(1,-1), F(10,20), 0),
+       "f32 [2,3] 0 10 2 3 4 20");
+    IS(tensor_nonzero(A(2,3)),
+       "i64 [5,2] 0 1 0 2 1 0 1 1 1 2");
+    IS(tensor_nonzero(tensor_mT(A(2,3))),
+       "i64 [5,2] 0 1 1 0 1 1 2 0 2 1");
+    IS(tensor_nonzero(tensor_scalar(3, TENSOR_F32)),
+       "i64 [1,0]");
+    IS(tensor_nonzero(tensor_scalar(0, TENSOR_F32)),
+       "i64 [0,0]");
+    IS(tensor_nonzero(A(0,3)),
+       "i64 [0,2]");
+    IS(tensor_nonzero(F(NAN, 0, -0.0, 1e-30)),
+       "i64 [2,1] 0 3");
+    IS(tensor_take_along_dim(A(2,3), I2(2,1,2,0), 1),
+       "f32 [2,1] 2 3");
+    IS(tensor_take_along_dim(A(2,3), I2(1,4,2,0,1,1), 1),
+       "f32 [2,4] 2 0 1 1 5 3 4 4");
+    IS(tensor_take_along_dim(A(1,3), I2(2,1,2,0), -1),
+       "f32 [2,1] 2 0");
+    IS(tensor_index_fill(A(3,2), 0, I(0,-1), 9),
+       "f32 [3,2] 9 9 2 3 9 9");
+    IS(tensor_index_fill(A(3,2), -1, tensor_scalar(1, TENSOR_I64), 9),
+       "f32 [3,2] 0 9 2 9 4 9");
+    IS(tensor_index_copy(A(3,2), 0, I(2,0), tensor_full(7, 2, 2)),
+       "f32 [3,2] 7 7 2 3 7 7");
+    IS(tensor_index_copy(A(3,2), 1, I(1), A(3,1)),
+       "f32 [3,2] 0 0 2 1 4 2");
+    IS(tensor_index_add_alpha(A(3,2), 0, I(1,1), A(2,2), -2),
+       "f32 [3,2] 0 1 -2 -5 4 5");
+    IS(tensor_scatter_value(A(2,3), 1, I2(2,1,2,0), 9),
+       "f32 [2,3] 0 1 9 9 4 5");
+    IS(tensor_index_select(tensor_scalar(5, TENSOR_F32), 0, I(0)),
+       "f32 [] 5");
+    IS(tensor_index_select(A(2,3), 0, tensor_scalar(1, TENSOR_I64)),
+       "f32 [1,3] 3 4 5");
+    IS(tensor_gather(tensor_scalar(5, TENSOR_F32), 0, I(0,0)),
+       "f32 [2] 5 5");
+    IS(tensor_gather(tensor_scalar(5, TENSOR_F32), 0, tensor_scalar(0, TENSOR_I64)),
+       "f32 [] 5");
+    IS(tensor_scatter(tensor_scalar(5, TENSOR_F32), 0, tensor_scalar(0, TENSOR_I64), tensor_scalar(3, TENSOR_F32)),
+       "f32 [] 3");
+    IS(tensor_scatter(A(4), 0, tensor_scalar(1, TENSOR_I64), tensor_scalar(7, TENSOR_F32)),
+       "f32 [4] 0 7 2 3");
+    IS(tensor_index_add(tensor_scalar(5, TENSOR_F32), 0, I(0), tensor_scalar(3, TENSOR_F32)),
+       "f32 [] 8");
+    IS(tensor_index_fill(tensor_scalar(5, TENSOR_F32), 0, I(0), 3),
+       "f32 [] 3");
+    IS(tensor_take(tensor_scalar(5, TENSOR_F32), I(0,-1)),
+       "f32 [2] 5 5");
+    IS(tensor_masked_scatter(A(2,3), B(1,0,1), F(10,20,30,40,50)),
+       "f32 [2,3] 10 1 20 30 4 40");
+    IS(tensor_masked_scatter(A(3), B2(2,3,1,0,1,0,0,1), F(10,20,30,40,50)),
+       "f32 [2,3] 10 1 20 0 1 30");
+    IS(tensor_masked_scatter(A(2,3), B(0,0,0), F(1)),
+       "f32 [2,3] 0 1 2 3 4 5");
+    IS(tensor_scatter_reduce(F(2,-3,5,7), 0, I(1,1,0,3,3), F(-4,6,0.5,9,-8), "sum", 1),
+       "f32 [4] 2.5 -1 5 8");
+    IS(tensor_scatter_reduce(J(2,-3,5,7), 0, I(1,1,0,3,3), J(-4,6,3,9,-8), "sum", 1),
+       "i32 [4] 5 -1 5 8");
+    IS(tensor_scatter_reduce(F(2,-3,5,7), 0, I(1,1,0,3,3), F(-4,6,0.5,9,-8), "sum", 0),
+       "f32 [4] 0.5 2 5 1");
+    IS(tensor_scatter_reduce(J(2,-3,5,7), 0, I(1,1,0,3,3), J(-4,6,3,9,-8), "sum", 0),
+       "i32 [4] 3 2 5 1");
+    IS(tensor_scatter_reduce(F(2,-3,5,7), 0, I(1,1,0,3,3), F(-4,6,0.5,9,-8), "prod", 1),
+       "f32 [4] 1 72 5 -504");
+    IS(tensor_scatter_reduce(J(2,-3,5,7), 0, I(1,1,0,3,3), J(-4,6,3,9,-8), "prod", 1),
+       "i32 [4] 6 72 5 -504");
+    IS(tensor_scatter_reduce(F(2,-3,5,7), 0, I(1,1,0,3,3), F(-4,6,0.5,9,-8), "prod", 0),
+       "f32 [4] 0.5 -24 5 -72");
+    IS(tensor_scatter_reduce(J(2,-3,5,7), 0, I(1,1,0,3,3), J(-4,6,3,9,-8), "prod", 0),
+       "i32 [4] 3 -24 5 -72");
+    IS(tensor_scatter_reduce(F(2,-3,5,7), 0, I(1,1,0,3,3), F(-4,6,0.5,9,-8), "mean", 1),
+       "f32 [4] 1.25 -0.333333 5 2.66667");
+    IS(tensor_scatter_reduce(J(2,-3,5,7), 0, I(1,1,0,3,3), J(-4,6,3,9,-8), "mean", 1),
+       "i32 [4] 2 -1 5 2");
+    IS(tensor_scatter_reduce(F(2,-3,5,7), 0, I(1,1,0,3,3), F(-4,6,0.5,9,-8), "mean", 0),
+       "f32 [4] 0.5 1 5 0.5");
+    IS(tensor_scatter_reduce(J(2,-3,5,7), 0, I(1,1,0,3,3), J(-4,6,3,9,-8), "mean", 0),
+       "i32 [4] 3 1 5 0");
+    IS(tensor_scatter_reduce(F(2,-3,5,7), 0, I(1,1,0,3,3), F(-4,6,0.5,9,-8), "amax", 1),
+       "f32 [4] 2 6 5 9");
+    IS(tensor_scatter_reduce(J(2,-3,5,7), 0, I(1,1,0,3,3), J(-4,6,3,9,-8), "amax", 1),
+       "i32 [4] 3 6 5 9");
+    IS(tensor_scatter_reduce(F(2,-3,5,7), 0, I(1,1,0,3,3), F(-4,6,0.5,9,-8), "amax", 0),
+       "f32 [4] 0.5 6 5 9");
+    IS(tensor_scatter_reduce(J(2,-3,5,7), 0, I(1,1,0,3,3), J(-4,6,3,9,-8), "amax", 0),
+       "i32 [4] 3 6 5 9");
+    IS(tensor_scatter_reduce(F(2,-3,5,7), 0, I(1,1,0,3,3), F(-4,6,0.5,9,-8), "amin", 1),
+       "f32 [4] 0.5 -4 5 -8");
+    IS(tensor_scatter_reduce(J(2,-3,5,7), 0, I(1,1,0,3,3), J(-4,6,3,9,-8), "amin", 1),
+       "i32 [4] 2 -4 5 -8");
+    IS(tensor_scatter_reduce(F(2,-3,5,7), 0, I(1,1,0,3,3), F(-4,6,0.5,9,-8), "amin", 0),
+       "f32 [4] 0.5 -4 5 -8");
+    IS(tensor_scatter_reduce(J(2,-3,5,7), 0, I(1,1,0,3,3), J(-4,6,3,9,-8), "amin", 0),
+       "i32 [4] 3 -4 5 -8");
+    IS(tensor_scatter_reduce(A(2,3), 1, I2(2,2,2,0,2,2), tensor_full(2, 2, 4), "prod", 1),
+       "f32 [2,3] 0 1 4 3 4 20");
+    IS(tensor_scatter_reduce(F(1,NAN,3), 0, I(0,1,2), F(NAN,2,2), "amax", 1),
+       "f32 [3] nan nan 3");
+    IS(tensor_scatter_reduce(F(1,NAN,3), 0, I(0,1,2), F(NAN,2,2), "amin", 0),
+       "f32 [3] nan 2 2");
+    IS(tensor_scatter_reduce(B(1,0), 0, I(1,1), B(1,0), "amax", 0),
+       "bool [2] 1 1");
+    IS(tensor_scatter_reduce(B(1,1), 0, I(1,1), B(0,0), "amax", 0),
+       "bool [2] 1 0");
+    IS(tensor_scatter_reduce(B(1,0), 0, I(1,1), B(1,1), "amin", 0),
+       "bool [2] 1 1");
+}
+// clang-format on
+
+int main(void) {
+    RUN(index_values);
+    RUN(index_in_place);
+    RUN(index_dtypes);
+    RUN(index_gradients);
+    RUN(index_errors);
+    return test_report();
+}
