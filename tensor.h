@@ -509,8 +509,41 @@ TENSOR_API tensor_t *tensor_permute_n(tensor_t *x, const int64_t *order, int ndi
 TENSOR_API tensor_t *tensor_movedim(tensor_t *x, int64_t source, int64_t destination);
 // Inserts a dim of size 1.                               -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_unsqueeze(tensor_t *x, int64_t dim);
-// Removes a dim if its size is 1.                        -> view;  errors INDEX
+// Removes a dim (several, all) of size 1; others stay.   -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_squeeze(tensor_t *x, int64_t dim);
+TENSOR_API tensor_t *tensor_squeeze_dims(tensor_t *x, const int64_t *dims, int n);
+TENSOR_API tensor_t *tensor_squeeze_all(tensor_t *x);
+// dim becomes several, at most one -1 is inferred.       -> view (new if copied);  errors INDEX, SHAPE
+TENSOR_API tensor_t *tensor_unflatten_n(tensor_t *x, int64_t dim, const int64_t *sizes, int n);
+// One dim.                                               -> view (new if copied);  errors none
+TENSOR_API tensor_t *tensor_ravel(tensor_t *x);
+// All dims in reverse order.                             -> view;  errors none
+TENSOR_API tensor_t *tensor_T(tensor_t *x);
+// Other names of tensor_transpose.                       -> view;  errors INDEX
+TENSOR_API tensor_t *tensor_swapaxes(tensor_t *x, int64_t dim0, int64_t dim1);
+TENSOR_API tensor_t *tensor_swapdims(tensor_t *x, int64_t dim0, int64_t dim1);
+// expand, reshape, view to the shape of other.           -> view;  errors SHAPE
+TENSOR_API tensor_t *tensor_expand_as(tensor_t *x, tensor_t *other);
+TENSOR_API tensor_t *tensor_reshape_as(tensor_t *x, tensor_t *other);
+TENSOR_API tensor_t *tensor_view_as(tensor_t *x, tensor_t *other);
+// Dims of size 1 added: [n] becomes [1, n], in 3-d [1, n, 1]; [m, n] becomes [m, n, 1].   -> view;
+// errors none
+TENSOR_API tensor_t *tensor_atleast_1d(tensor_t *x);
+TENSOR_API tensor_t *tensor_atleast_2d(tensor_t *x);
+TENSOR_API tensor_t *tensor_atleast_3d(tensor_t *x);
+// The elements x[.., i, .., i + offset, ..] of dim1 and dim2, as a last dim.   -> view;  errors INDEX
+TENSOR_API tensor_t *tensor_diagonal(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2);
+// All windows of size elements along dim, step apart, as a last dim (Tensor.unfold).   -> view;  errors
+// INDEX, SHAPE
+TENSOR_API tensor_t *tensor_unfold_dim(tensor_t *x, int64_t dim, int64_t size, int64_t step);
+// Shapes of n tensors broadcast to one.
+//   out     receives n views, always filled
+//   -> code;  errors SHAPE
+TENSOR_API int tensor_broadcast_tensors(tensor_t *const *list, int n, tensor_t **out);
+// [N, C, spatial..] with the channels innermost in memory (x itself if it lies so) / whether it lies so.
+//   -> new or x;  grad dx = g;  errors SHAPE
+TENSOR_API tensor_t *tensor_channels_last(tensor_t *x);
+TENSOR_API int tensor_is_channels_last(tensor_t *x);
 // Dims of size 1 (or new leading ones) repeated without a copy; -1 keeps a size.   -> view;  errors SHAPE
 TENSOR_API tensor_t *tensor_expand_n(tensor_t *x, const int64_t *dims, int ndim);
 // length indices from start along dim.                   -> view;  errors INDEX
@@ -529,6 +562,13 @@ TENSOR_API tensor_t *tensor_as_strided(tensor_t *x, const int64_t *dims, const i
 //   -> new;  grad dx = g with the view zeroed, dsrc = the view of g;  errors SHAPE
 TENSOR_API tensor_t *tensor_as_strided_scatter(tensor_t *x, tensor_t *src, const int64_t *dims,
                                                const int64_t *strides, int ndim, int64_t offset);
+// A copy of x in which that select, slice or diagonal is src (of its shape).
+//   -> new;  grad dx = g with the view zeroed, dsrc = the view of g;  errors INDEX, SHAPE
+TENSOR_API tensor_t *tensor_select_scatter(tensor_t *x, tensor_t *src, int64_t dim, int64_t index);
+TENSOR_API tensor_t *tensor_slice_scatter(tensor_t *x, tensor_t *src, int64_t dim, int64_t start,
+                                          int64_t end, int64_t step);
+TENSOR_API tensor_t *tensor_diagonal_scatter(tensor_t *x, tensor_t *src, int64_t offset, int64_t dim1,
+                                             int64_t dim2);
 // x cut along dim into views of size elements (the last may be smaller).
 //   out     receives at most max views, in order; always filled (poison on failure)
 //   -> how many there are;  errors SHAPE if size < 1 or max is too small, INDEX
@@ -536,6 +576,14 @@ TENSOR_API int tensor_split(tensor_t *x, int64_t size, int64_t dim, tensor_t **o
 // x cut along dim into n views of nearly equal size (PyTorch's chunk).   -> how many, as tensor_split;
 // errors SHAPE
 TENSOR_API int tensor_chunk(tensor_t *x, int n, int64_t dim, tensor_t **out, int max);
+// x cut into n views of the given sizes / into exactly n, the first ones larger / at n indices (n + 1 views)
+// / into its selects along dim. out as above, of n, max, n + 1, max places.
+//   -> how many;  errors INDEX, SHAPE (sizes do not add up, too few places)
+TENSOR_API int tensor_split_with_sizes(tensor_t *x, const int64_t *sizes, int n, int64_t dim, tensor_t **out);
+TENSOR_API int tensor_tensor_split(tensor_t *x, int n, int64_t dim, tensor_t **out, int max);
+TENSOR_API int tensor_tensor_split_at(tensor_t *x, const int64_t *indices, int n, int64_t dim,
+                                      tensor_t **out);
+TENSOR_API int tensor_unbind(tensor_t *x, int64_t dim, tensor_t **out, int max);
 // The same elements outside the graph.                   -> view;  grad none;  errors none
 TENSOR_API tensor_t *tensor_detach(tensor_t *x);
 
@@ -1239,9 +1287,29 @@ TENSOR_API tensor_t *tensor_masked_select(tensor_t *x, tensor_t *mask);
 //   index   i32/i64 any shape, values 0..classes-1
 //   -> new i64 [..., classes];  grad none;  errors INDEX, DTYPE
 TENSOR_API tensor_t *tensor_one_hot(tensor_t *index, int64_t classes);
-// Copies along each dim: repeats[d] times.
+// Copies along each dim: repeats[d] times. tile: missing repeats are 1.
 //   -> new;  grad sums over the copies;  errors SHAPE
 TENSOR_API tensor_t *tensor_repeat_n(tensor_t *x, const int64_t *repeats, int n);
+TENSOR_API tensor_t *tensor_tile_n(tensor_t *x, const int64_t *repeats, int n);
+// Each index along dim repeated in place, 0 0 1 1: a number of times, or repeats[i] times (integers, [size]).
+//   -> new;  grad sums over the copies;  errors INDEX, SHAPE
+TENSOR_API tensor_t *tensor_repeat_interleave(tensor_t *x, int64_t repeats, int64_t dim);
+TENSOR_API tensor_t *tensor_repeat_interleave_tensor(tensor_t *x, tensor_t *repeats, int64_t dim);
+// Order along the dims reversed / along dim 1 / dim 0.   -> new;  grad flips g;  errors INDEX, SHAPE
+TENSOR_API tensor_t *tensor_flip_n(tensor_t *x, const int64_t *dims, int n);
+TENSOR_API tensor_t *tensor_fliplr(tensor_t *x);
+TENSOR_API tensor_t *tensor_flipud(tensor_t *x);
+// A turn by k quarters from dim0 towards dim1 (PyTorch: 1, 0, 1).   -> new;  grad turns back;  errors INDEX
+TENSOR_API tensor_t *tensor_rot90(tensor_t *x, int64_t k, int64_t dim0, int64_t dim1);
+// Elements moved by shift along dim; those that leave come in at the other end (nest for several dims, ravel
+// for none).   -> new;  grad rolls back;  errors INDEX
+TENSOR_API tensor_t *tensor_roll(tensor_t *x, int64_t shift, int64_t dim);
+// Joins along dim 1 (0 if 1-d), 0, 2, after making them at least 1-d, 2-d, 3-d; column_stack makes columns
+// of 1-d ones.   -> new;  grad slices g;  errors SHAPE
+TENSOR_API tensor_t *tensor_hstack_n(tensor_t *const *list, int n);
+TENSOR_API tensor_t *tensor_vstack_n(tensor_t *const *list, int n);
+TENSOR_API tensor_t *tensor_dstack_n(tensor_t *const *list, int n);
+TENSOR_API tensor_t *tensor_column_stack_n(tensor_t *const *list, int n);
 
 // ------------------------------------------------------------------------------
 // >>random                                         MARK: random numbers
@@ -1506,6 +1574,31 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_movedim(...) tensor__at(TENSOR_HERE, (tensor_movedim)(__VA_ARGS__))
 #define tensor_unsqueeze(...) tensor__at(TENSOR_HERE, (tensor_unsqueeze)(__VA_ARGS__))
 #define tensor_squeeze(...) tensor__at(TENSOR_HERE, (tensor_squeeze)(__VA_ARGS__))
+#define tensor_squeeze_dims(...) tensor__at(TENSOR_HERE, (tensor_squeeze_dims)(__VA_ARGS__))
+#define tensor_squeeze_all(...) tensor__at(TENSOR_HERE, (tensor_squeeze_all)(__VA_ARGS__))
+#define tensor_ravel(...) tensor__at(TENSOR_HERE, (tensor_ravel)(__VA_ARGS__))
+#define tensor_T(...) tensor__at(TENSOR_HERE, (tensor_T)(__VA_ARGS__))
+#define tensor_swapaxes(...) tensor__at(TENSOR_HERE, (tensor_swapaxes)(__VA_ARGS__))
+#define tensor_swapdims(...) tensor__at(TENSOR_HERE, (tensor_swapdims)(__VA_ARGS__))
+#define tensor_expand_as(...) tensor__at(TENSOR_HERE, (tensor_expand_as)(__VA_ARGS__))
+#define tensor_reshape_as(...) tensor__at(TENSOR_HERE, (tensor_reshape_as)(__VA_ARGS__))
+#define tensor_view_as(...) tensor__at(TENSOR_HERE, (tensor_view_as)(__VA_ARGS__))
+#define tensor_atleast_1d(...) tensor__at(TENSOR_HERE, (tensor_atleast_1d)(__VA_ARGS__))
+#define tensor_atleast_2d(...) tensor__at(TENSOR_HERE, (tensor_atleast_2d)(__VA_ARGS__))
+#define tensor_atleast_3d(...) tensor__at(TENSOR_HERE, (tensor_atleast_3d)(__VA_ARGS__))
+#define tensor_diagonal(...) tensor__at(TENSOR_HERE, (tensor_diagonal)(__VA_ARGS__))
+#define tensor_unfold_dim(...) tensor__at(TENSOR_HERE, (tensor_unfold_dim)(__VA_ARGS__))
+#define tensor_channels_last(...) tensor__at(TENSOR_HERE, (tensor_channels_last)(__VA_ARGS__))
+#define tensor_select_scatter(...) tensor__at(TENSOR_HERE, (tensor_select_scatter)(__VA_ARGS__))
+#define tensor_slice_scatter(...) tensor__at(TENSOR_HERE, (tensor_slice_scatter)(__VA_ARGS__))
+#define tensor_diagonal_scatter(...) tensor__at(TENSOR_HERE, (tensor_diagonal_scatter)(__VA_ARGS__))
+#define tensor_repeat_interleave(...) tensor__at(TENSOR_HERE, (tensor_repeat_interleave)(__VA_ARGS__))
+#define tensor_repeat_interleave_tensor(...)                                                                 \
+    tensor__at(TENSOR_HERE, (tensor_repeat_interleave_tensor)(__VA_ARGS__))
+#define tensor_fliplr(...) tensor__at(TENSOR_HERE, (tensor_fliplr)(__VA_ARGS__))
+#define tensor_flipud(...) tensor__at(TENSOR_HERE, (tensor_flipud)(__VA_ARGS__))
+#define tensor_rot90(...) tensor__at(TENSOR_HERE, (tensor_rot90)(__VA_ARGS__))
+#define tensor_roll(...) tensor__at(TENSOR_HERE, (tensor_roll)(__VA_ARGS__))
 #define tensor_narrow(...) tensor__at(TENSOR_HERE, (tensor_narrow)(__VA_ARGS__))
 #define tensor_select(...) tensor__at(TENSOR_HERE, (tensor_select)(__VA_ARGS__))
 #define tensor_slice(...) tensor__at(TENSOR_HERE, (tensor_slice)(__VA_ARGS__))
@@ -1912,6 +2005,11 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_print(...) tensor__at_int(TENSOR_HERE, (tensor_print)(__VA_ARGS__))
 #define tensor_split(...) tensor__at_int(TENSOR_HERE, (tensor_split)(__VA_ARGS__))
 #define tensor_chunk(...) tensor__at_int(TENSOR_HERE, (tensor_chunk)(__VA_ARGS__))
+#define tensor_broadcast_tensors(...) tensor__at_int(TENSOR_HERE, (tensor_broadcast_tensors)(__VA_ARGS__))
+#define tensor_split_with_sizes(...) tensor__at_int(TENSOR_HERE, (tensor_split_with_sizes)(__VA_ARGS__))
+#define tensor_tensor_split(...) tensor__at_int(TENSOR_HERE, (tensor_tensor_split)(__VA_ARGS__))
+#define tensor_tensor_split_at(...) tensor__at_int(TENSOR_HERE, (tensor_tensor_split_at)(__VA_ARGS__))
+#define tensor_unbind(...) tensor__at_int(TENSOR_HERE, (tensor_unbind)(__VA_ARGS__))
 #define tensor_set_grad(...) tensor__at_int(TENSOR_HERE, (tensor_set_grad)(__VA_ARGS__))
 #define tensor_backward(...) tensor__at_int(TENSOR_HERE, (tensor_backward)(__VA_ARGS__))
 #define tensor_backward_with(...) tensor__at_int(TENSOR_HERE, (tensor_backward_with)(__VA_ARGS__))
@@ -1972,6 +2070,13 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_index_put_n(...) tensor__at(TENSOR_HERE, (tensor_index_put_n)(__VA_ARGS__))
 #define tensor_index_put_n_(...) tensor__at(TENSOR_HERE, (tensor_index_put_n_)(__VA_ARGS__))
 #define tensor_repeat_n(...) tensor__at(TENSOR_HERE, (tensor_repeat_n)(__VA_ARGS__))
+#define tensor_tile_n(...) tensor__at(TENSOR_HERE, (tensor_tile_n)(__VA_ARGS__))
+#define tensor_flip_n(...) tensor__at(TENSOR_HERE, (tensor_flip_n)(__VA_ARGS__))
+#define tensor_unflatten_n(...) tensor__at(TENSOR_HERE, (tensor_unflatten_n)(__VA_ARGS__))
+#define tensor_hstack_n(...) tensor__at(TENSOR_HERE, (tensor_hstack_n)(__VA_ARGS__))
+#define tensor_vstack_n(...) tensor__at(TENSOR_HERE, (tensor_vstack_n)(__VA_ARGS__))
+#define tensor_dstack_n(...) tensor__at(TENSOR_HERE, (tensor_dstack_n)(__VA_ARGS__))
+#define tensor_column_stack_n(...) tensor__at(TENSOR_HERE, (tensor_column_stack_n)(__VA_ARGS__))
 #define tensor_rand_n(...) tensor__at(TENSOR_HERE, (tensor_rand_n)(__VA_ARGS__))
 #define tensor_randn_n(...) tensor__at(TENSOR_HERE, (tensor_randn_n)(__VA_ARGS__))
 #define tensor_randint_n(...) tensor__at(TENSOR_HERE, (tensor_randint_n)(__VA_ARGS__))
@@ -2013,6 +2118,14 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_permute(x, ...) tensor_permute_n(x, TENSOR_DIMS(__VA_ARGS__))
 #define tensor_expand(x, ...) tensor_expand_n(x, TENSOR_DIMS(__VA_ARGS__))
 #define tensor_repeat(x, ...) tensor_repeat_n(x, TENSOR_DIMS(__VA_ARGS__))
+#define tensor_tile(x, ...) tensor_tile_n(x, TENSOR_DIMS(__VA_ARGS__))
+#define tensor_flip(x, ...) tensor_flip_n(x, TENSOR_DIMS(__VA_ARGS__))
+#define tensor_broadcast_to(x, ...) tensor_expand_n(x, TENSOR_DIMS(__VA_ARGS__))
+#define tensor_unflatten(x, dim, ...) tensor_unflatten_n(x, dim, TENSOR_DIMS(__VA_ARGS__))
+#define tensor_hstack(...) tensor_hstack_n(TENSOR_LIST(__VA_ARGS__))
+#define tensor_vstack(...) tensor_vstack_n(TENSOR_LIST(__VA_ARGS__))
+#define tensor_dstack(...) tensor_dstack_n(TENSOR_LIST(__VA_ARGS__))
+#define tensor_column_stack(...) tensor_column_stack_n(TENSOR_LIST(__VA_ARGS__))
 #define tensor_rand(...) tensor_rand_n(TENSOR_DIMS(__VA_ARGS__))
 #define tensor_randn(...) tensor_randn_n(TENSOR_DIMS(__VA_ARGS__))
 #define tensor_randint(low, high, ...) tensor_randint_n(low, high, TENSOR_DIMS(__VA_ARGS__))
@@ -2084,26 +2197,26 @@ template <class... D> inline tensor_t *tensor_wrap(void *data, tensor_dtype_t dt
     tensor_dims_pack p(dims...);
     return (tensor_wrap_n)(data, dtype, p.d, p.n, nullptr, nullptr);
 }
-template <class... D> inline tensor_t *tensor_reshape(tensor_t *x, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_reshape_n)(x, p.d, p.n);
+#define TENSOR__FACE(name, of)                                                                               \
+    template <class... D> inline tensor_t *tensor_##name(tensor_t *x, D... dims) {                           \
+        tensor_dims_pack p(dims...);                                                                         \
+        return (tensor_##of##_n)(x, p.d, p.n);                                                               \
+    }
+TENSOR__FACE(reshape, reshape) TENSOR__FACE(view, view) TENSOR__FACE(permute, permute)
+TENSOR__FACE(expand, expand) TENSOR__FACE(broadcast_to, expand) TENSOR__FACE(repeat, repeat)
+TENSOR__FACE(tile, tile) TENSOR__FACE(flip, flip)
+#undef TENSOR__FACE
+template <class... D> inline tensor_t *tensor_unflatten(tensor_t *x, int64_t dim, D... sizes) {
+    tensor_dims_pack p(sizes...);
+    return (tensor_unflatten_n)(x, dim, p.d, p.n);
 }
-template <class... D> inline tensor_t *tensor_view(tensor_t *x, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_view_n)(x, p.d, p.n);
-}
-template <class... D> inline tensor_t *tensor_permute(tensor_t *x, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_permute_n)(x, p.d, p.n);
-}
-template <class... D> inline tensor_t *tensor_expand(tensor_t *x, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_expand_n)(x, p.d, p.n);
-}
-template <class... D> inline tensor_t *tensor_repeat(tensor_t *x, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_repeat_n)(x, p.d, p.n);
-}
+#define TENSOR__FACE(name)                                                                                   \
+    template <class... T> inline tensor_t *tensor_##name(const T &... list) {                                \
+        tensor_t *const l[] = {static_cast<tensor_t *>(list)...};                                            \
+        return (tensor_##name##_n)(l, static_cast<int>(sizeof...(T)));                                       \
+    }
+TENSOR__FACE(hstack) TENSOR__FACE(vstack) TENSOR__FACE(dstack) TENSOR__FACE(column_stack)
+#undef TENSOR__FACE
 template <class... D> inline tensor_t *tensor_rand(D... dims) {
     tensor_dims_pack p(dims...);
     return (tensor_rand_n)(p.d, p.n);
@@ -2165,6 +2278,14 @@ template <class... T> inline tensor_t *tensor_index_put_(tensor_t *x, tensor_t *
 #define tensor_permute(...) tensor__at(TENSOR_HERE, (tensor_permute)(__VA_ARGS__))
 #define tensor_expand(...) tensor__at(TENSOR_HERE, (tensor_expand)(__VA_ARGS__))
 #define tensor_repeat(...) tensor__at(TENSOR_HERE, (tensor_repeat)(__VA_ARGS__))
+#define tensor_tile(...) tensor__at(TENSOR_HERE, (tensor_tile)(__VA_ARGS__))
+#define tensor_flip(...) tensor__at(TENSOR_HERE, (tensor_flip)(__VA_ARGS__))
+#define tensor_broadcast_to(...) tensor__at(TENSOR_HERE, (tensor_broadcast_to)(__VA_ARGS__))
+#define tensor_unflatten(...) tensor__at(TENSOR_HERE, (tensor_unflatten)(__VA_ARGS__))
+#define tensor_hstack(...) tensor__at(TENSOR_HERE, (tensor_hstack)(__VA_ARGS__))
+#define tensor_vstack(...) tensor__at(TENSOR_HERE, (tensor_vstack)(__VA_ARGS__))
+#define tensor_dstack(...) tensor__at(TENSOR_HERE, (tensor_dstack)(__VA_ARGS__))
+#define tensor_column_stack(...) tensor__at(TENSOR_HERE, (tensor_column_stack)(__VA_ARGS__))
 #define tensor_rand(...) tensor__at(TENSOR_HERE, (tensor_rand)(__VA_ARGS__))
 #define tensor_randn(...) tensor__at(TENSOR_HERE, (tensor_randn)(__VA_ARGS__))
 #define tensor_randint(...) tensor__at(TENSOR_HERE, (tensor_randint)(__VA_ARGS__))
@@ -7119,6 +7240,21 @@ TENSOR__FN int tensor__dims_given(tensor__thread_t *th, const char *op, const in
     tensor__fail(th, TENSOR_ERR_SHAPE, "%s: dims is NULL", op);
     return 0;
 }
+// The dims of x in a list as bits. 0 = x unusable, a dim outside or twice; raised.
+TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims, int n, uint32_t *mask) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, op, "x", x) || !tensor__dims_given(th, op, dims, n)) { return 0; }
+    for (int i = 0; i < n; i++) {
+        int d = tensor__dim(th, op, dims[i], x->ndim);
+        if (d < 0) { return 0; }
+        if (*mask >> d & 1) {
+            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice", op, d);
+            return 0;
+        }
+        *mask |= 1u << d;
+    }
+    return 1;
+}
 // A fresh contiguous tensor; raises SHAPE or OUT_OF_MEMORY.
 TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims,
                                   int ndim) {
@@ -9335,6 +9471,10 @@ TENSOR_API tensor_t *(tensor_reshape_n)(tensor_t *x, const int64_t *dims, int nd
 TENSOR_API tensor_t *(tensor_view_n)(tensor_t *x, const int64_t *dims, int ndim) {
     return tensor__reshape("view", x, dims, ndim, 0);
 }
+TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
+    int64_t all = tensor__live(x) && !x->numel ? 0 : -1;
+    return (tensor_reshape_n)(x, &all, 1);
+}
 TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
     TENSOR__BEGIN1(o, RESHAPE, x)
     int a = tensor__dim(o.th, "flatten", start, x->ndim), b = tensor__dim(o.th, "flatten", end, x->ndim);
@@ -9427,19 +9567,24 @@ TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
     }
     return tensor__view(&o, dims, strides, x->ndim + 1, x->offset);
 }
-TENSOR_API tensor_t *(tensor_squeeze)(tensor_t *x, int64_t dim) {
+// Without the dims of mask that have size 1.
+TENSOR__FN tensor_t *tensor__squeeze(tensor_t *x, uint32_t mask) {
     TENSOR__BEGIN1(o, RESHAPE, x)
-    int d = tensor__dim(o.th, "squeeze", dim, x->ndim);
-    if (d < 0) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     int n = 0;
     for (int i = 0; i < x->ndim; i++) {
-        if (i == d && x->dims[i] == 1) { continue; }
+        if ((mask >> i & 1) && x->dims[i] == 1) { continue; }
         dims[n] = x->dims[i];
         strides[n++] = x->strides[i];
     }
     return tensor__view(&o, dims, strides, n, x->offset);
 }
+TENSOR_API tensor_t *(tensor_squeeze_dims)(tensor_t *x, const int64_t *dims, int n) {
+    uint32_t mask = 0;
+    return tensor__dim_mask("squeeze", x, dims, n, &mask) ? tensor__squeeze(x, mask) : TENSOR__POISON;
+}
+TENSOR_API tensor_t *(tensor_squeeze)(tensor_t *x, int64_t dim) { return (tensor_squeeze_dims)(x, &dim, 1); }
+TENSOR_API tensor_t *(tensor_squeeze_all)(tensor_t *x) { return tensor__squeeze(x, ~(uint32_t)0); }
 TENSOR_API tensor_t *(tensor_expand_n)(tensor_t *x, const int64_t *want, int ndim) {
     TENSOR__BEGIN1(o, EXPAND, x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -9664,37 +9809,347 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
     return tensor__commit(&o);
 }
-TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max) {
+// Fills out with poison; the dim to cut x along, -1 = none, raised.
+TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t **out, int max) {
     tensor__thread_t *th = tensor__self();
-    if (!out) { max = 0; }
-    for (int i = 0; i < max; i++) { out[i] = TENSOR__POISON; }
-    if (!TENSOR__USABLE(th, "split", "x", x)) { return 0; }
-    int d = tensor__sliceable(th, "split", x) ? tensor__dim(th, "split", dim, x->ndim) : -1;
-    if (d < 0) { return 0; }
-    int64_t n = size < 1 ? -1 : x->dims[d] ? (x->dims[d] - 1) / size + 1 : 1;
-    if (n < 0 || n > max) {
-        tensor__fail(th, TENSOR_ERR_SHAPE,
-                     "split: dim %i of x %t in parts of %d needs %d places, there are %i", d, x, size, n,
-                     max);
+    for (int i = 0; out && i < max; i++) { out[i] = TENSOR__POISON; }
+    if (!TENSOR__USABLE(th, op, "x", x) || !tensor__sliceable(th, op, x)) { return -1; }
+    return tensor__dim(th, op, dim, x->ndim);
+}
+TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
+    if (view != TENSOR__POISON) { view->flags = (uint8_t)(view->flags | TENSOR__MULTI_VIEW); }
+    return view;
+}
+// Part i is sizes[i], or size (at most what is left) if sizes is NULL.
+TENSOR__FN int tensor__cut(const char *op, tensor_t *x, int d, int64_t size, const int64_t *sizes, int64_t n,
+                           tensor_t **out, int max) {
+    int64_t start = 0;
+    if (n < 0 || n > (out ? max : 0)) {
+        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
+                     "%s: dim %i of x %t in parts of %d needs %d places, there are %i", op, d, x, size, n,
+                     out ? max : 0);
         return 0;
     }
     for (int64_t i = 0; i < n; i++) {
-        int64_t start = i * size, left = x->dims[d] - start;
-        out[i] = tensor__slice(x, d, start, 1, left < size ? left : size);
-        if (out[i] != TENSOR__POISON) { out[i]->flags = (uint8_t)(out[i]->flags | TENSOR__MULTI_VIEW); }
+        int64_t left = x->dims[d] - start, take = sizes ? sizes[i] : left < size ? left : size;
+        out[i] = tensor__one_of(tensor__slice(x, d, start, 1, take));
+        start += take;
     }
     return (int)n;
 }
-TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
-    tensor__thread_t *th = tensor__self();
-    if (!out) { max = 0; }
-    for (int i = 0; i < max; i++) { out[i] = TENSOR__POISON; }
-    if (!TENSOR__USABLE(th, "chunk", "x", x)) { return 0; }
-    int d = tensor__sliceable(th, "chunk", x) ? tensor__dim(th, "chunk", dim, x->ndim) : -1;
+TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max) {
+    int d = tensor__parts("split", x, dim, out, max);
     if (d < 0) { return 0; }
-    if (n < 1) { tensor__fail(th, TENSOR_ERR_SHAPE, "chunk: n %i must be at least 1", n); return 0; }
+    int64_t n = size < 1 ? -1 : x->dims[d] ? (x->dims[d] - 1) / size + 1 : 1;
+    return tensor__cut("split", x, d, size, NULL, n, out, max);
+}
+TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
+    int d = tensor__parts("chunk", x, dim, out, max);
+    if (d < 0) { return 0; }
+    if (n < 1) {
+        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "chunk: n %i must be at least 1", n);
+        return 0;
+    }
     int64_t size = (x->dims[d] + n - 1) / n;
     return (tensor_split)(x, size ? size : 1, d, out, max);
+}
+TENSOR_API int (tensor_split_with_sizes)(tensor_t *x, const int64_t *sizes, int n, int64_t dim,
+                                         tensor_t **out) {
+    int d = tensor__parts("split_with_sizes", x, dim, out, n);
+    tensor__thread_t *th = tensor__self();
+    if (d < 0 || !tensor__dims_given(th, "split_with_sizes", sizes, n)) { return 0; }
+    int64_t left = x->dims[d];
+    for (int i = 0; i < n; i++) { left = sizes[i] < 0 || sizes[i] > left ? -1 : left - sizes[i]; }
+    if (left) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "split_with_sizes: sizes %n do not make up dim %i of x %t", sizes,
+                     n < TENSOR_MAX_DIMS ? n : (int)TENSOR_MAX_DIMS, d, x);
+        return 0;
+    }
+    return tensor__cut("split_with_sizes", x, d, 0, sizes, n, out, n);
+}
+TENSOR_API int (tensor_tensor_split)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
+    int d = tensor__parts("tensor_split", x, dim, out, max);
+    if (d < 0 || n < 1 || n > max || !out) {
+        if (d >= 0) {
+            tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "tensor_split: %i parts, there are %i places", n,
+                         max);
+        }
+        return 0;
+    }
+    for (int64_t i = 0, start = 0; i < n; i++) {        // the first few are one larger
+        int64_t size = x->dims[d] / n + (i < x->dims[d] % n);
+        out[i] = tensor__one_of(tensor__slice(x, d, start, 1, size));
+        start += size;
+    }
+    return n;
+}
+TENSOR_API int (tensor_tensor_split_at)(tensor_t *x, const int64_t *indices, int n, int64_t dim,
+                                        tensor_t **out) {
+    int d = tensor__parts("tensor_split", x, dim, out, n + 1);
+    if (d < 0 || !tensor__dims_given(tensor__self(), "tensor_split", indices, n)) { return 0; }
+    for (int i = 0; i <= n; i++) {
+        int64_t end = i < n ? indices[i] : INT64_MAX;
+        out[i] = tensor__one_of((tensor_slice)(x, d, i ? indices[i - 1] : 0, end, 1));
+    }
+    return n + 1;
+}
+TENSOR_API int (tensor_unbind)(tensor_t *x, int64_t dim, tensor_t **out, int max) {
+    int d = tensor__parts("unbind", x, dim, out, max);
+    if (d < 0) { return 0; }
+    if (x->dims[d] > (out ? max : 0)) {
+        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "unbind: dim %i of x %t needs more than %i places", d,
+                     x, out ? max : 0);
+        return 0;
+    }
+    for (int64_t i = 0; i < x->dims[d]; i++) { out[i] = tensor__one_of((tensor_select)(x, d, i)); }
+    return (int)x->dims[d];
+}
+
+// A view whose dim i steps by mul[i] along x's dim a[i] and by 1 along b[i] (< 0: not), from the element at
+// `begin`. Autograd follows it by the strides x would have if it were contiguous. mul may be negative only if
+// the caller copies the view.
+typedef struct tensor__walk_t {
+    int64_t dims[TENSOR_MAX_DIMS], mul[TENSOR_MAX_DIMS], begin[TENSOR_MAX_DIMS];
+    int ndim, a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
+} tensor__walk_t;
+TENSOR__FN tensor__walk_t tensor__walk_init(const tensor_t *x) {        // x itself
+    tensor__walk_t w;
+    w.ndim = x->ndim;
+    for (int i = 0; i < TENSOR_MAX_DIMS; i++) {
+        w.dims[i] = i < x->ndim ? x->dims[i] : 1;
+        w.mul[i] = 1;
+        w.begin[i] = 0;
+        w.a[i] = i;
+        w.b[i] = -1;
+    }
+    return w;
+}
+TENSOR__FN tensor_t *tensor__walk(const char *op, tensor_t *x, const tensor__walk_t *w) {
+    TENSOR__BEGIN1(o, AS_STRIDED, x)
+    int64_t strides[TENSOR_MAX_DIMS], plain[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
+    for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { plain[i] = step; }
+    o.p = &o.params;
+    o.params.i[0] = 0;
+    for (int i = 0; i < w->ndim; i++) {
+        n *= w->dims[i];
+        strides[i] = w->mul[i] * x->strides[w->a[i]] + (w->b[i] < 0 ? 0 : x->strides[w->b[i]]);
+        o.params.i[1 + i] = w->mul[i] * plain[w->a[i]] + (w->b[i] < 0 ? 0 : plain[w->b[i]]);
+    }
+    for (int i = 0; n > 0 && i < x->ndim; i++) {
+        offset += w->begin[i] * x->strides[i];
+        o.params.i[0] += w->begin[i] * plain[i];
+    }
+    tensor_t *y = tensor__view(&o, w->dims, strides, w->ndim, offset);
+    if (y != TENSOR__POISON) { y->op = op; }
+    return y;
+}
+TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "diagonal", "x", x)) { return TENSOR__POISON; }
+    int a = tensor__dim(th, "diagonal", dim1, x->ndim), b = tensor__dim(th, "diagonal", dim2, x->ndim);
+    if (a < 0 || b < 0) { return TENSOR__POISON; }
+    if (a == b) {
+        return tensor__fail(th, TENSOR_ERR_INDEX, "diagonal: dims %d and %d of x %t are the same", dim1, dim2,
+                            x);
+    }
+    tensor__walk_t w = tensor__walk_init(x);
+    int64_t rows = x->dims[a], cols = x->dims[b], n;
+    if (offset >= 0) {
+        n = tensor__least(cols - tensor__least(offset, cols), rows);
+        w.begin[b] = offset;
+    } else {
+        n = tensor__least(rows + (offset < -rows ? -rows : offset), cols);
+        w.begin[a] = 0 - (offset < -rows ? -rows : offset);
+    }
+    w.ndim = 0;
+    for (int i = 0; i < x->ndim; i++) {
+        if (i == a || i == b) { continue; }
+        w.dims[w.ndim] = x->dims[i];
+        w.a[w.ndim++] = i;
+    }
+    w.dims[w.ndim] = n;
+    w.a[w.ndim] = a;
+    w.b[w.ndim++] = b;
+    return tensor__walk("diagonal", x, &w);
+}
+TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size, int64_t step) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "unfold_dim", "x", x)) { return TENSOR__POISON; }
+    int d = tensor__dim(th_, "unfold_dim", dim, x->ndim);
+    if (d < 0) { return TENSOR__POISON; }
+    if (!x->ndim) { TENSOR__RETURN((tensor_narrow)(tensor__flat(x), 0, 0, size)); }
+    if (size < 0 || size > x->dims[d] || step < 1 || x->ndim == TENSOR_MAX_DIMS) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE,
+                            "unfold_dim: windows of %d, step %d do not fit dim %i of x %t", size, step, d, x);
+    }
+    tensor__walk_t w = tensor__walk_init(x);
+    w.dims[d] = (x->dims[d] - size) / step + 1;
+    w.mul[d] = step;
+    w.dims[w.ndim] = size;
+    w.a[w.ndim++] = d;
+    TENSOR__RETURN(tensor__walk("unfold_dim", x, &w));
+}
+TENSOR_API tensor_t *(tensor_flip_n)(tensor_t *x, const int64_t *dims, int n) {
+    TENSOR__MARK
+    uint32_t mask = 0;
+    if (!tensor__dim_mask("flip", x, dims, n, &mask)) { return TENSOR__POISON; }
+    tensor__walk_t w = tensor__walk_init(x);
+    for (int d = 0; d < x->ndim; d++) {
+        if (mask >> d & 1) { w.mul[d] = -1; w.begin[d] = x->dims[d] - 1; }
+    }
+    TENSOR__RETURN((tensor_clone)(tensor__walk("flip", x, &w)));
+}
+TENSOR__FN tensor_t *tensor__flip_at(const char *op, tensor_t *x, int64_t dim) {
+    if (tensor__live(x) && x->ndim <= dim) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: x %t needs at least %d dims", op, x,
+                            dim + 1);
+    }
+    return (tensor_flip_n)(x, &dim, 1);
+}
+TENSOR_API tensor_t *(tensor_fliplr)(tensor_t *x) { return tensor__flip_at("fliplr", x, 1); }
+TENSOR_API tensor_t *(tensor_flipud)(tensor_t *x) { return tensor__flip_at("flipud", x, 0); }
+TENSOR_API tensor_t *(tensor_rot90)(tensor_t *x, int64_t k, int64_t dim0, int64_t dim1) {
+    TENSOR__MARK
+    uint32_t mask = 0;
+    int64_t dims[2] = {dim0, dim1};
+    if (!tensor__dim_mask("rot90", x, dims, 2, &mask)) { return TENSOR__POISON; }
+    k &= 3;
+    if (!k) { return (tensor_clone)(x); }
+    tensor_t *y = k == 2 ? (tensor_flip_n)(x, dims, 2) : (tensor_flip_n)(x, &dims[k == 1], 1);
+    TENSOR__RETURN(k == 2 ? y : (tensor_contiguous)((tensor_transpose)(y, dim0, dim1)));
+}
+TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "roll", "x", x)) { return TENSOR__POISON; }
+    int d = tensor__dim(th_, "roll", dim, x->ndim);
+    if (d < 0) { return TENSOR__POISON; }
+    if (!x->numel || !x->ndim) { return (tensor_clone)(x); }
+    int64_t n = x->dims[d], k = (shift % n + n) % n;
+    tensor_t *const parts[2] = {tensor__slice(x, d, n - k, 1, k), tensor__slice(x, d, 0, 1, n - k)};
+    TENSOR__RETURN((tensor_cat_n)(parts, 2, d));
+}
+TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_t *sizes, int n) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "unflatten", "x", x) || !tensor__dims_given(th, "unflatten", sizes, n)) {
+        return TENSOR__POISON;
+    }
+    int d = tensor__sliceable(th, "unflatten", x) ? tensor__dim(th, "unflatten", dim, x->ndim) : -1, m = 0;
+    int64_t dims[TENSOR_MAX_DIMS], known = 1, infer = -1;
+    if (d < 0) { return TENSOR__POISON; }
+    int bad = n < 1 || x->ndim - 1 + n > TENSOR_MAX_DIMS;
+    for (int i = 0; i < x->ndim && !bad; i++) {
+        if (i != d) { dims[m++] = x->dims[i]; continue; }
+        for (int k = 0; k < n && !bad; k++) {
+            bad = sizes[k] < -1 || (sizes[k] < 0 && infer >= 0) ||
+                (sizes[k] > 0 && known > x->dims[d] / sizes[k]);
+            if (sizes[k] < 0) { infer = m; } else { known *= sizes[k]; }
+            dims[m++] = sizes[k];
+        }
+    }
+    if (!bad && infer >= 0 && known) { dims[infer] = x->dims[d] / known; known *= dims[infer]; }
+    if (bad || known != x->dims[d] || (infer >= 0 && dims[infer] < 0)) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "unflatten: sizes %n do not make up dim %i of x %t", sizes,
+                            n < 0 || n > TENSOR_MAX_DIMS ? 0 : n, d, x);
+    }
+    return (tensor_reshape_n)(x, dims, m);
+}
+TENSOR_API tensor_t *(tensor_ravel)(tensor_t *x) { return tensor__flat(x); }
+TENSOR_API tensor_t *(tensor_T)(tensor_t *x) {
+    int64_t order[TENSOR_MAX_DIMS];
+    for (int i = 0; tensor__live(x) && i < x->ndim; i++) { order[i] = x->ndim - 1 - i; }
+    return (tensor_permute_n)(x, order, tensor__live(x) ? x->ndim : 0);
+}
+TENSOR_API tensor_t *(tensor_swapaxes)(tensor_t *x, int64_t dim0, int64_t dim1) {
+    return (tensor_transpose)(x, dim0, dim1);
+}
+TENSOR_API tensor_t *(tensor_swapdims)(tensor_t *x, int64_t dim0, int64_t dim1) {
+    return (tensor_transpose)(x, dim0, dim1);
+}
+#define TENSOR__X(name, fn)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t *other) {                                     \
+        if (!TENSOR__USABLE(tensor__self(), #name, "other", other)) { return TENSOR__POISON; }               \
+        return fn(x, other->dims, other->ndim);                                                              \
+    }
+TENSOR__X(expand_as, (tensor_expand_n)) TENSOR__X(reshape_as, (tensor_reshape_n))
+TENSOR__X(view_as, (tensor_view_n))
+#undef TENSOR__X
+// At least n dims: new ones of size 1 in front, in 3-d also one behind.
+TENSOR__FN tensor_t *tensor__atleast(tensor_t *x, int n) {
+    if (!TENSOR__USABLE(tensor__self(), "atleast", "x", x)) { return TENSOR__POISON; }
+    if (x->ndim >= n) { return x; }
+    int64_t dims[3] = {1, 1, 1};
+    int at = x->ndim == 2 ? 0 : n > 1 ? 1 : 0;
+    for (int i = 0; i < x->ndim; i++) { dims[at + i] = x->dims[i]; }
+    return (tensor_reshape_n)(x, dims, n);
+}
+TENSOR_API tensor_t *(tensor_atleast_1d)(tensor_t *x) { return tensor__atleast(x, 1); }
+TENSOR_API tensor_t *(tensor_atleast_2d)(tensor_t *x) { return tensor__atleast(x, 2); }
+TENSOR_API tensor_t *(tensor_atleast_3d)(tensor_t *x) { return tensor__atleast(x, 3); }
+TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t **out) {
+    tensor__thread_t *th = tensor__self();
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = 0;
+    for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
+    for (int i = 0; i < n; i++) {
+        if (!TENSOR__USABLE(th, "broadcast_tensors", "list", list[i])) { return th->error.code; }
+        if (!tensor__broadcast(dims, &ndim, list[i]->dims, list[i]->ndim)) {
+            tensor__fail(th, TENSOR_ERR_SHAPE, "broadcast_tensors: tensor %i %t does not broadcast with %n",
+                         i, list[i], dims, ndim);
+            return TENSOR_ERR_SHAPE;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        out[i] = (tensor_expand_n)(list[i], dims, ndim);
+        if (out[i] == TENSOR__POISON) { return th->error.code; }
+    }
+    return 0;
+}
+// x with its dim 1 innermost in memory ([N, C, spatial..]), dims as they were.
+TENSOR_API tensor_t *(tensor_channels_last)(tensor_t *x) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "channels_last", "x", x)) { return TENSOR__POISON; }
+    if (x->ndim < 3) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "channels_last: x %t must be [N, C, spatial..]", x);
+    }
+    if ((tensor_is_channels_last)(x)) { return x; }
+    TENSOR__RETURN((tensor_movedim)((tensor_contiguous)((tensor_movedim)(x, 1, -1)), -1, 1));
+}
+TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
+    int64_t expect = 1;
+    if (!tensor__live(x) || x->ndim < 3) { return 0; }
+    for (int k = 0; k < x->ndim; k++) {
+        int d = k == 0 ? 1 : k == x->ndim - 1 ? 0 : x->ndim - k;
+        if (x->dims[d] != 1 && x->strides[d] != expect && x->numel) { return 0; }
+        expect *= x->dims[d];
+    }
+    return 1;
+}
+// A copy of x, and v, a view of that copy, replaced by src.
+TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, tensor_t *src) {
+    tensor__thread_t *th = tensor__self();
+    if (v == TENSOR__POISON || !TENSOR__USABLE(th, op, "src", src)) { return TENSOR__POISON; }
+    if (v->ndim != src->ndim || memcmp(v->dims, src->dims, (size_t)v->ndim * sizeof *v->dims)) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: src %t has not the shape %t of what it replaces", op,
+                            src, v);
+    }
+    return (tensor_copy_)(v, src) == TENSOR__POISON ? TENSOR__POISON : y;
+}
+TENSOR_API tensor_t *(tensor_select_scatter)(tensor_t *x, tensor_t *src, int64_t dim, int64_t index) {
+    TENSOR__MARK
+    tensor_t *y = (tensor_clone)(x);
+    TENSOR__RETURN(tensor__replaced("select_scatter", y, (tensor_select)(y, dim, index), src));
+}
+TENSOR_API tensor_t *(tensor_slice_scatter)(tensor_t *x, tensor_t *src, int64_t dim, int64_t start,
+                                            int64_t end, int64_t step) {
+    TENSOR__MARK
+    tensor_t *y = (tensor_clone)(x);
+    TENSOR__RETURN(tensor__replaced("slice_scatter", y, (tensor_slice)(y, dim, start, end, step), src));
+}
+TENSOR_API tensor_t *(tensor_diagonal_scatter)(tensor_t *x, tensor_t *src, int64_t offset, int64_t dim1,
+                                               int64_t dim2) {
+    TENSOR__MARK
+    tensor_t *y = (tensor_clone)(x);
+    TENSOR__RETURN(tensor__replaced("diagonal_scatter", y, (tensor_diagonal)(y, offset, dim1, dim2), src));
 }
 TENSOR_API tensor_t *(tensor_detach)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
@@ -9746,9 +10201,14 @@ TENSOR__FN void tensor__grad_as_strided(tensor__grad_t *g) {
 }
 TENSOR__FN void tensor__grad_as_strided_backward(tensor__grad_t *g) {
     tensor_t *c = (tensor_contiguous)(g->gy[0]);
-    if (c == TENSOR__POISON) { return; }
-    g->gx[0] = (tensor_as_strided)(c, g->node->in[0].dims, g->p->i + 1, g->node->in[0].ndim, c->offset +
-                                   g->p->i[0]);
+    tensor__op_t o;
+    if (c == TENSOR__POISON || !tensor__begin(&o, TENSOR__ROW(AS_STRIDED), &c, 1)) { return; }
+    o.p = &o.params;
+    o.params = *g->p;
+    int ndim = g->node->in[0].ndim, back = 0;
+    for (int i = 0; i < ndim; i++) { back |= g->p->i[1 + i] < 0; }
+    tensor_t *y = tensor__view(&o, g->node->in[0].dims, g->p->i + 1, ndim, c->offset + g->p->i[0]);
+    g->gx[0] = back ? (tensor_clone)(y) : y;        // flip: negative strides stay inside
 }
 TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
     const tensor__meta_t *v = &g->node->in[1];
@@ -11019,17 +11479,8 @@ TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keep
 }
 // Dims as a mask, none given = all. 0 = failed, raised.
 TENSOR__FN int tensor__mask(const char *name, tensor_t *x, const int64_t *dims, int n, uint32_t *mask) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, name, "x", x) || !tensor__dims_given(th, name, dims, n)) { return 0; }
     *mask = n ? 0 : (1u << TENSOR_MAX_DIMS) - 1;
-    for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th, name, dims[i], x->ndim);
-        if (d < 0) { return 0; }
-        if (*mask >> d & 1) { tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice", name,
-                                           d); return 0; }
-        *mask |= 1u << d;
-    }
-    return 1;
+    return tensor__dim_mask(name, x, dims, n, mask);
 }
 TENSOR__FN tensor_t *tensor__reduce_dims(int id, tensor_t *x, const int64_t *dims, int n, int keepdim) {
     uint32_t mask;
@@ -11384,11 +11835,6 @@ TENSOR_API tensor_t *(tensor_argmax_dim)(tensor_t *x, int64_t dim, int keepdim) 
 }
 TENSOR_API tensor_t *(tensor_argmin_dim)(tensor_t *x, int64_t dim, int keepdim) {
     return tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, keepdim);
-}
-TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
-    int64_t all = -1;
-    return tensor__live(x) && x->numel == 0 ? tensor_reshape_n(x, &x->numel, 1) : tensor_reshape_n(x, &all,
-            1);
 }
 TENSOR_API tensor_t *(tensor_argmax)(tensor_t *x) {
     TENSOR__MARK
@@ -14218,6 +14664,81 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     tensor_t *y = tensor_cat_n(views, n, d);
     tensor__memory_free(th, views);
     TENSOR__RETURN(y);
+}
+// hstack, vstack, dstack, column_stack: 0 .. 3.
+TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int n, int how) {
+    TENSOR__MARK
+    if (!list || n < 1) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: needs at least one tensor", op); }
+    tensor_t **parts = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *parts), *y = NULL;
+    if (!parts) { return TENSOR__POISON; }
+    for (int i = 0; i < n && !y; i++) {
+        if (!TENSOR__USABLE(th_, op, "list", list[i])) { y = TENSOR__POISON; break; }
+        parts[i] = how == 3 && list[i]->ndim < 2 ? tensor_unsqueeze(tensor__flat(list[i]), 1) :
+            tensor__atleast(list[i], how == 3 ? 2 : how + 1);
+    }
+    if (!y) { y = tensor_cat_n(parts, n, how == 0 ? parts[0]->ndim > 1 : how == 3 ? 1 : how == 2 ? 2 : 0); }
+    tensor__memory_free(th_, parts);
+    return tensor__tidy(th_, mark_, y);
+}
+TENSOR_API tensor_t *(tensor_hstack_n)(tensor_t *const *list, int n) {
+    return tensor__stacked("hstack", list, n, 0);
+}
+TENSOR_API tensor_t *(tensor_vstack_n)(tensor_t *const *list, int n) {
+    return tensor__stacked("vstack", list, n, 1);
+}
+TENSOR_API tensor_t *(tensor_dstack_n)(tensor_t *const *list, int n) {
+    return tensor__stacked("dstack", list, n, 2);
+}
+TENSOR_API tensor_t *(tensor_column_stack_n)(tensor_t *const *list, int n) {
+    return tensor__stacked("column_stack", list, n, 3);
+}
+TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n) {
+    int64_t all[TENSOR_MAX_DIMS];
+    int more = tensor__live(x) && n >= 0 && n < x->ndim ? x->ndim - n : 0;
+    if (!more || !repeats) { return (tensor_repeat_n)(x, repeats, n); }
+    for (int i = 0; i < x->ndim; i++) { all[i] = i < more ? 1 : repeats[i - more]; }
+    return (tensor_repeat_n)(x, all, x->ndim);
+}
+TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, int64_t dim) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "repeat_interleave", "x", x)) { return TENSOR__POISON; }
+    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim);
+    if (d < 0) { return TENSOR__POISON; }
+    if (!x->ndim) { x = tensor__flat(x); }
+    int64_t dims[TENSOR_MAX_DIMS + 1], n;
+    for (int i = 0; i <= x->ndim; i++) { dims[i] = i == d + 1 ? repeats : x->dims[i > d ? i - 1 : i]; }
+    if (x->ndim == TENSOR_MAX_DIMS || !tensor__numel_of(dims, x->ndim + 1, &n)) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "repeat_interleave: x %t cannot be repeated %d times", x,
+                            repeats);
+    }
+    tensor_t *y = tensor_flatten(tensor_expand_n(tensor_unsqueeze(x, d + 1), dims, x->ndim + 1), d, d + 1);
+    TENSOR__RETURN(y != TENSOR__POISON && y->storage == x->storage ? tensor_clone(y) : y);
+}
+TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *repeats, int64_t dim) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "repeat_interleave", "x", x) ||
+        !TENSOR__USABLE(th_, "repeat_interleave", "repeats", repeats)) {
+        return TENSOR__POISON;
+    }
+    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim);
+    if (d < 0) { return TENSOR__POISON; }
+    if (!x->ndim) { x = tensor__flat(x); }
+    if (repeats->ndim != 1 || repeats->dims[0] != x->dims[d] || tensor__is_float(repeats->dtype)) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE,
+                            "repeat_interleave: repeats %t %y must be one integer for each of dim %i of x %t",
+                            repeats, repeats, d, x);
+    }
+    if (!repeats->numel) { return tensor_clone(x); }
+    if (tensor_item(tensor_min(repeats)) < 0) {
+        return tensor__fail(th_, TENSOR_ERR_INDEX, "repeat_interleave: repeats must not be negative");
+    }
+    // Each source row marks where its copies start; the running count of marks names the row of a place.
+    tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
+    int64_t n = tensor_item_i64(tensor_select(ends, 0, -1)), room = n + 1;
+    tensor_t *marks = tensor_zeros_n(&room, 1, TENSOR_I64);
+    marks = tensor_index_add_(marks, 0, starts, tensor_ones_like(starts));
+    tensor_t *rows = tensor_sub_scalar(tensor_cumsum(tensor_narrow(marks, 0, 0, n), 0), 1);
+    TENSOR__RETURN(tensor_index_select(x, d, rows));
 }
 // NONZERO: places of the true elements of a contiguous mask, in order.
 TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {

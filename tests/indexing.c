@@ -458,11 +458,345 @@ static void index_values(void) {
 }
 // clang-format on
 
+// ---- views and shapes ----
+
+FN(f_diagonal) { UNUSED; return tensor_diagonal(tensor_mT(in[0]), 1, 0, 1); }
+FN(f_diagonal_) {
+    tensor_t *y = tensor_mul_scalar(in[0], 2);
+    UNUSED;
+    tensor_mul_(tensor_diagonal(y, -1, 0, 1), in[1]);
+    return tensor_square(y);
+}
+FN(f_unfold) { UNUSED; return tensor_unfold_dim(in[0], 1, 2, 1); }
+FN(f_flip) { UNUSED; return tensor_flip(in[0], 0, 1); }
+FN(f_rot90) { UNUSED; return tensor_rot90(in[0], 3, 0, 1); }
+FN(f_roll) { UNUSED; return tensor_roll(in[0], 1, 1); }
+FN(f_interleave) { UNUSED; return tensor_repeat_interleave(in[0], 2, 1); }
+FN(f_interleave_tensor) { UNUSED; return tensor_repeat_interleave_tensor(in[0], I(2, 0, 1), 1); }
+FN(f_select_scatter) { UNUSED; return tensor_select_scatter(in[0], in[1], 1, -1); }
+FN(f_slice_scatter) { UNUSED; return tensor_slice_scatter(in[0], in[1], 1, 0, 3, 2); }
+FN(f_diagonal_scatter) { UNUSED; return tensor_diagonal_scatter(in[0], in[1], 0, 0, 1); }
+FN(f_column_stack) { UNUSED; return tensor_column_stack(in[0], in[1]); }
+FN(f_unbind) {
+    tensor_t *part[3];
+    UNUSED;
+    tensor_unbind(in[0], 1, part, 3);
+    return tensor_mul(part[0], part[2]);
+}
+FN(f_channels_last) { UNUSED; return tensor_square(tensor_channels_last(in[0])); }
+FN(f_unflatten) { UNUSED; return tensor_unflatten(in[0], 1, 3, 1); }
+FN(f_views) {
+    UNUSED;
+    return tensor_mul(tensor_squeeze_all(tensor_atleast_3d(tensor_T(in[0]))),
+                      tensor_reshape_as(in[0], A(3, 2)));
+}
+static void view_gradients(void) {
+    tensor_t *x = tensor_add_scalar(A(2, 3), 1);
+    GRADED(f_diagonal, x, NULL, NULL);
+    GRADED(f_diagonal_, x, F(3), NULL);
+    GRADED(f_unfold, x, NULL, NULL);
+    GRADED(f_flip, x, NULL, NULL);
+    GRADED(f_rot90, x, NULL, NULL);
+    GRADED(f_roll, x, NULL, NULL);
+    GRADED(f_interleave, x, NULL, NULL);
+    GRADED(f_interleave_tensor, x, NULL, NULL);
+    GRADED(f_select_scatter, x, A(2), NULL);
+    GRADED(f_slice_scatter, x, A(2, 2), NULL);
+    GRADED(f_diagonal_scatter, x, A(2), NULL);
+    GRADED(f_column_stack, A(2), A(2), NULL);
+    GRADED(f_unbind, x, NULL, NULL);
+    GRADED(f_channels_last, A(1, 2, 2, 2), NULL, NULL);
+    GRADED(f_unflatten, x, NULL, NULL);
+    GRADED(f_views, x, NULL, NULL);
+}
+static int shares(tensor_t *a, tensor_t *b) { return tensor_data(a) == tensor_data(b); }
+static void view_storage(void) {
+    tensor_t *x = A(3, 4), *part[8], *y;
+    const int64_t sizes[3] = {1, 0, 3}, at[2] = {1, -1};
+    CHECK(shares(tensor_diagonal(x, 0, 0, 1), x) && shares(tensor_unfold_dim(x, 1, 2, 1), x));
+    CHECK(shares(tensor_T(x), x) && shares(tensor_unflatten(x, 1, 2, 2), x) && shares(tensor_ravel(x), x));
+    CHECK(shares(tensor_atleast_3d(x), x) && shares(tensor_squeeze_all(x), x));
+    CHECK(shares(tensor_view_as(x, A(12)), x));
+    tensor_fill_(tensor_diagonal(x, 1, 0, 1), 9);
+    IS(x, "f32 [3,4] 0 9 2 3 4 5 9 7 8 9 10 9");
+    CHECK(tensor_unbind(x, 0, part, 8) == 3 && shares(part[0], x));
+    tensor_fill_(part[2], 0);
+    IS(x, "f32 [3,4] 0 9 2 3 4 5 9 7 0 0 0 0");
+    CHECK(tensor_split_with_sizes(x, sizes, 3, -1, part) == 3);
+    IS(part[1], "f32 [3,0]");
+    IS(part[2], "f32 [3,3] 9 2 3 5 9 7 0 0 0");
+    CHECK(tensor_tensor_split(x, 3, 1, part, 8) == 3);
+    IS(part[0], "f32 [3,2] 0 9 4 5 0 0");
+    IS(part[2], "f32 [3,1] 3 7 0");
+    CHECK(tensor_tensor_split(A(2), 3, 0, part, 8) == 3);
+    IS(part[2], "f32 [0]");
+    CHECK(tensor_tensor_split_at(A(5), at, 2, 0, part) == 3);
+    IS(part[0], "f32 [1] 0");
+    IS(part[1], "f32 [3] 1 2 3");
+    IS(part[2], "f32 [1] 4");
+    part[0] = A(3), part[1] = tensor_reshape(F(7, 8), 2, 1);
+    CHECK(tensor_broadcast_tensors(part, 2, part + 2) == 0);
+    IS(part[2], "f32 [2,3] 0 1 2 0 1 2");
+    IS(part[3], "f32 [2,3] 7 7 7 8 8 8");
+    x = A(1, 2, 2, 3);
+    y = tensor_channels_last(x);
+    CHECK(!tensor_is_channels_last(x) && tensor_is_channels_last(y) && tensor_channels_last(y) == y);
+    CHECK(tensor_equal(x, y) && tensor_stride(y, 1) == 1 && tensor_stride(y, 3) == 2 &&
+          tensor_stride(y, 2) == 6);
+    CHECK(tensor_is_channels_last(tensor_add(y, y)) == 0);     // results are row-major
+    CHECK(tensor_is_channels_last(A(2, 1, 3, 3)) == 1 && tensor_is_channels_last(A(3, 3)) == 0);
+    CHECK(tensor_data(tensor_roll(A(4), 0, 0)) != NULL);
+    x = A(4);
+    CHECK(!shares(tensor_roll(x, 0, 0), x) && !shares(tensor_rot90(tensor_reshape(x, 2, 2), 0, 0, 1), x));
+    CHECK(!shares(tensor_repeat_interleave(x, 1, 0), x) && !shares(tensor_flip(x, 0), x));
+}
+// clang-format off
+static void view_errors(void) {
+    tensor_t *x = A(2, 3), *part[2], *out[2];
+    const int64_t sizes[2] = {1, 1}, twice[2] = {0, -2}, wrong[2] = {-1, 4};
+    CHECK_POISON(tensor_squeeze_dims(x, twice, 2), TENSOR_ERR_INDEX, "squeeze: dim 0 appears twice");
+    CHECK_POISON(tensor_unflatten(x, 1, 2, -1), TENSOR_ERR_SHAPE, "unflatten: sizes [2,-1] do not make up dim 1 of x [2,3]");
+    CHECK_POISON(tensor_unflatten(x, 1, -1, -1), TENSOR_ERR_SHAPE, "unflatten");
+    CHECK_POISON(tensor_unflatten(x, 1, 3, 1, 1, 1, 1, 1, 1, 1), TENSOR_ERR_SHAPE, "unflatten");
+    CHECK_POISON(tensor_unflatten(A(0), 0, 0, -1), TENSOR_ERR_SHAPE, "unflatten");
+    CHECK_POISON(tensor_unflatten(x, 1, INT64_MAX, INT64_MAX), TENSOR_ERR_SHAPE, "unflatten");
+    CHECK_POISON(tensor_diagonal(x, 0, 0, -2), TENSOR_ERR_INDEX, "diagonal: dims 0 and -2 of x [2,3] are the same");
+    CHECK_POISON(tensor_diagonal(A(3), 0, 0, 1), TENSOR_ERR_INDEX, "diagonal: dim 1");
+    IS(tensor_diagonal(x, INT64_MAX, 0, 1), "f32 [0]");
+    IS(tensor_diagonal(x, INT64_MIN, 0, 1), "f32 [0]");
+    CHECK_POISON(tensor_unfold_dim(x, 1, 4, 1), TENSOR_ERR_SHAPE, "unfold_dim: windows of 4, step 1 do not fit dim 1 of x [2,3]");
+    CHECK_POISON(tensor_unfold_dim(x, 1, 1, 0), TENSOR_ERR_SHAPE, "step 0");
+    CHECK_POISON(tensor_flip(x, 0, 0), TENSOR_ERR_INDEX, "flip: dim 0 appears twice");
+    CHECK_POISON(tensor_fliplr(A(3)), TENSOR_ERR_SHAPE, "fliplr: x [3] needs at least 2 dims");
+    CHECK_POISON(tensor_rot90(x, 1, 1, 1), TENSOR_ERR_INDEX, "rot90: dim 1 appears twice");
+    CHECK_POISON(tensor_roll(x, 1, 2), TENSOR_ERR_INDEX, "roll: dim 2 is outside -2..1");
+    CHECK_POISON(tensor_tile(x, -1), TENSOR_ERR_SHAPE, "repeat");
+    CHECK_POISON(tensor_repeat_interleave(x, -1, 0), TENSOR_ERR_SHAPE, "cannot be repeated -1 times");
+    CHECK_POISON(tensor_repeat_interleave(x, INT64_MAX, 0), TENSOR_ERR_SHAPE, "repeat_interleave");
+    CHECK_POISON(tensor_repeat_interleave_tensor(x, I(1), 0), TENSOR_ERR_SHAPE, "repeats [1] i64 must be one integer for each");
+    CHECK_POISON(tensor_repeat_interleave_tensor(x, I(1, -1), 0), TENSOR_ERR_INDEX, "must not be negative");
+    CHECK_POISON(tensor_select_scatter(x, A(3), 1, 0), TENSOR_ERR_SHAPE, "select_scatter: src [3] has not the shape [2]");
+    CHECK_POISON(tensor_slice_scatter(x, A(3), 1, 0, 1, 1), TENSOR_ERR_SHAPE, "slice_scatter: src [3]");
+    CHECK_POISON(tensor_hstack_n(NULL, 0), TENSOR_ERR_SHAPE, "hstack: needs at least one tensor");
+    CHECK_POISON(tensor_vstack(A(2), A(3)), TENSOR_ERR_SHAPE, "cat: tensor 1 [1,3] does not fit the first [1,2]");
+    CHECK_POISON(tensor_channels_last(A(2)), TENSOR_ERR_SHAPE, "channels_last: x [2]");
+    CHECK_POISON(tensor_view_as(tensor_mT(x), A(6)), TENSOR_ERR_SHAPE, "view");
+    CHECK_POISON(tensor_expand_as(x, NULL), TENSOR_ERR_OWNER, "expand_as: argument other is NULL");
+    CHECK_POISON(tensor_atleast_2d(NULL), TENSOR_ERR_OWNER, "argument x is NULL");
+    CHECK_POISON(tensor_T(NULL), TENSOR_ERR_OWNER, NULL);
+    CHECK(tensor_split_with_sizes(x, sizes, 2, 1, part) == 0 && tensor_is_poison(part[0]));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "split_with_sizes: sizes [1,1] do not make up dim 1 of x [2,3]");
+    CHECK(tensor_split_with_sizes(x, wrong, 2, 1, part) == 0);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "split_with_sizes");
+    CHECK(tensor_tensor_split(x, 3, 1, part, 2) == 0);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "tensor_split: 3 parts, there are 2 places");
+    CHECK(tensor_unbind(x, 1, part, 2) == 0 && tensor_is_poison(part[1]));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "unbind: dim 1 of x [2,3] needs more than 2 places");
+    part[0] = A(2), part[1] = A(3);
+    CHECK(tensor_broadcast_tensors(part, 2, out) == TENSOR_ERR_SHAPE && tensor_is_poison(out[1]));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, NULL);
+}
+// clang-format on
+// clang-format off
+static void view_values(void) {
+    IS(tensor_squeeze_all(A(1,3,1)),
+       "f32 [3] 0 1 2");
+    IS(tensor_squeeze_dims(A(1,3,1,1), (const int64_t[]){0, 1, -1}, 3),
+       "f32 [3,1] 0 1 2");
+    IS(tensor_squeeze(A(1,3), 1),
+       "f32 [1,3] 0 1 2");
+    IS(tensor_unflatten(A(2,6), 1, 2, -1),
+       "f32 [2,2,3] 0 1 2 3 4 5 6 7 8 9 10 11");
+    IS(tensor_unflatten(A(6), -1, 1, 6),
+       "f32 [1,6] 0 1 2 3 4 5");
+    IS(tensor_unflatten(A(0,2), 0, 0, 3),
+       "f32 [0,3,2]");
+    IS(tensor_ravel(tensor_mT(A(2,3))),
+       "f32 [6] 0 3 1 4 2 5");
+    IS(tensor_T(A(2,3)),
+       "f32 [3,2] 0 3 1 4 2 5");
+    IS(tensor_T(A(3)),
+       "f32 [3] 0 1 2");
+    IS(tensor_swapaxes(A(1,2,3), 0, -1),
+       "f32 [3,2,1] 0 3 1 4 2 5");
+    IS(tensor_swapdims(A(1,2,3), 0, 1),
+       "f32 [2,1,3] 0 1 2 3 4 5");
+    IS(tensor_broadcast_to(A(3), 2, 3),
+       "f32 [2,3] 0 1 2 0 1 2");
+    IS(tensor_expand_as(A(3,1), A(2,3,2)),
+       "f32 [2,3,2] 0 0 1 1 2 2 0 0 1 1 2 2");
+    IS(tensor_reshape_as(tensor_mT(A(3,2)), A(1,6)),
+       "f32 [1,6] 0 2 4 1 3 5");
+    IS(tensor_view_as(A(3,2), A(6)),
+       "f32 [6] 0 1 2 3 4 5");
+    IS(tensor_atleast_1d(tensor_scalar(5, TENSOR_F32)),
+       "f32 [1] 5");
+    IS(tensor_atleast_1d(A(2)),
+       "f32 [2] 0 1");
+    IS(tensor_atleast_1d(A(2,3)),
+       "f32 [2,3] 0 1 2 3 4 5");
+    IS(tensor_atleast_1d(A(1,2,3,1)),
+       "f32 [1,2,3,1] 0 1 2 3 4 5");
+    IS(tensor_atleast_2d(tensor_scalar(5, TENSOR_F32)),
+       "f32 [1,1] 5");
+    IS(tensor_atleast_2d(A(2)),
+       "f32 [1,2] 0 1");
+    IS(tensor_atleast_2d(A(2,3)),
+       "f32 [2,3] 0 1 2 3 4 5");
+    IS(tensor_atleast_2d(A(1,2,3,1)),
+       "f32 [1,2,3,1] 0 1 2 3 4 5");
+    IS(tensor_atleast_3d(tensor_scalar(5, TENSOR_F32)),
+       "f32 [1,1,1] 5");
+    IS(tensor_atleast_3d(A(2)),
+       "f32 [1,2,1] 0 1");
+    IS(tensor_atleast_3d(A(2,3)),
+       "f32 [2,3,1] 0 1 2 3 4 5");
+    IS(tensor_atleast_3d(A(1,2,3,1)),
+       "f32 [1,2,3,1] 0 1 2 3 4 5");
+    IS(tensor_diagonal(A(3,4), 0, 0, 1),
+       "f32 [3] 0 5 10");
+    IS(tensor_diagonal(A(3,4), 1, 0, 1),
+       "f32 [3] 1 6 11");
+    IS(tensor_diagonal(A(3,4), -1, 0, 1),
+       "f32 [2] 4 9");
+    IS(tensor_diagonal(A(3,4), 2, 0, 1),
+       "f32 [2] 2 7");
+    IS(tensor_diagonal(A(3,4), 3, 0, 1),
+       "f32 [1] 3");
+    IS(tensor_diagonal(A(3,4), -3, 0, 1),
+       "f32 [0]");
+    IS(tensor_diagonal(A(3,4), 7, 0, 1),
+       "f32 [0]");
+    IS(tensor_diagonal(A(3,4), -7, 0, 1),
+       "f32 [0]");
+    IS(tensor_diagonal(A(3,4), -2, 0, 1),
+       "f32 [1] 8");
+    IS(tensor_diagonal(A(2,3,2), 0, 0, 2),
+       "f32 [3,2] 0 7 2 9 4 11");
+    IS(tensor_diagonal(A(2,3,2), 1, -1, 1),
+       "f32 [2,2] 2 5 8 11");
+    IS(tensor_diagonal(tensor_mT(A(3,4)), 1, 0, 1),
+       "f32 [2] 4 9");
+    IS(tensor_diagonal(A(0,4), 0, 0, 1),
+       "f32 [0]");
+    IS(tensor_unfold_dim(A(7), 0, 3, 2),
+       "f32 [3,3] 0 1 2 2 3 4 4 5 6");
+    IS(tensor_unfold_dim(A(2,4), 1, 2, 1),
+       "f32 [2,3,2] 0 1 1 2 2 3 4 5 5 6 6 7");
+    IS(tensor_unfold_dim(tensor_mT(A(2,4)), 0, 4, 9),
+       "f32 [1,2,4] 0 1 2 3 4 5 6 7");
+    IS(tensor_unfold_dim(A(3), 0, 0, 1),
+       "f32 [4,0]");
+    IS(tensor_unfold_dim(tensor_scalar(4, TENSOR_F32), 0, 1, 1),
+       "f32 [1] 4");
+    IS(tensor_flip(A(2,3), 0),
+       "f32 [2,3] 3 4 5 0 1 2");
+    IS(tensor_flip(A(2,3), 0, -1),
+       "f32 [2,3] 5 4 3 2 1 0");
+    IS(tensor_flip(tensor_slice(A(2,6), 1, 0, 6, 2), 1),
+       "f32 [2,3] 4 2 0 10 8 6");
+    IS(tensor_flip(A(2,0), 1),
+       "f32 [2,0]");
+    IS(tensor_flip(tensor_scalar(4, TENSOR_F32), 0),
+       "f32 [] 4");
+    IS(tensor_fliplr(A(2,3)),
+       "f32 [2,3] 2 1 0 5 4 3");
+    IS(tensor_flipud(A(2,3)),
+       "f32 [2,3] 3 4 5 0 1 2");
+    IS(tensor_flipud(A(3)),
+       "f32 [3] 2 1 0");
+    IS(tensor_roll(A(5), 2, 0),
+       "f32 [5] 3 4 0 1 2");
+    IS(tensor_roll(A(2,3), -1, 1),
+       "f32 [2,3] 1 2 0 4 5 3");
+    IS(tensor_roll(A(2,3), 7, -1),
+       "f32 [2,3] 2 0 1 5 3 4");
+    IS(tensor_roll(A(0,3), 7, -1),
+       "f32 [0,3]");
+    IS(tensor_tile(A(2,3), 2),
+       "f32 [2,6] 0 1 2 0 1 2 3 4 5 3 4 5");
+    IS(tensor_tile(A(2), 2, 3),
+       "f32 [2,6] 0 1 0 1 0 1 0 1 0 1 0 1");
+    IS(tensor_repeat_interleave(A(2,2), 2, 1),
+       "f32 [2,4] 0 0 1 1 2 2 3 3");
+    IS(tensor_repeat_interleave(A(2,2), 3, 0),
+       "f32 [6,2] 0 1 0 1 0 1 2 3 2 3 2 3");
+    IS(tensor_repeat_interleave(A(2,2), 1, 0),
+       "f32 [2,2] 0 1 2 3");
+    IS(tensor_repeat_interleave(A(2,2), 0, 0),
+       "f32 [0,2]");
+    IS(tensor_repeat_interleave(tensor_scalar(4, TENSOR_F32), 2, 0),
+       "f32 [2] 4 4");
+    IS(tensor_repeat_interleave_tensor(A(4), I(2,0,0,3), 0),
+       "f32 [5] 0 0 3 3 3");
+    IS(tensor_repeat_interleave_tensor(A(2,3), J(0,1,2), -1),
+       "f32 [2,3] 1 2 2 4 5 5");
+    IS(tensor_repeat_interleave_tensor(A(2), I(0,0), 0),
+       "f32 [0]");
+    IS(tensor_select_scatter(A(2,3), F(7,8), 1, -1),
+       "f32 [2,3] 0 1 7 3 4 8");
+    IS(tensor_slice_scatter(A(2,4), tensor_full(9, 2, 2), 1, 0, 4, 2),
+       "f32 [2,4] 9 1 9 3 9 5 9 7");
+    IS(tensor_diagonal_scatter(A(3,3), F(7,8), 1, 0, 1),
+       "f32 [3,3] 0 7 2 3 4 8 6 7 8");
+    IS(tensor_rot90(A(2,3), -1, 0, 1),
+       "f32 [3,2] 3 0 4 1 5 2");
+    IS(tensor_rot90(A(2,3), 0, 0, 1),
+       "f32 [2,3] 0 1 2 3 4 5");
+    IS(tensor_rot90(A(2,3), 1, 0, 1),
+       "f32 [3,2] 2 5 1 4 0 3");
+    IS(tensor_rot90(A(2,3), 2, 0, 1),
+       "f32 [2,3] 5 4 3 2 1 0");
+    IS(tensor_rot90(A(2,3), 3, 0, 1),
+       "f32 [3,2] 3 0 4 1 5 2");
+    IS(tensor_rot90(A(2,3), 5, 0, 1),
+       "f32 [3,2] 2 5 1 4 0 3");
+    IS(tensor_rot90(A(2,1,3), 1, 2, 0),
+       "f32 [3,1,2] 3 0 4 1 5 2");
+    IS(tensor_hstack(A(3), F(7,8,9)),
+       "f32 [6] 0 1 2 7 8 9");
+    IS(tensor_hstack(A(2,2), tensor_full(9, 2, 2)),
+       "f32 [2,4] 0 1 9 9 2 3 9 9");
+    IS(tensor_hstack(tensor_scalar(1, TENSOR_F32), tensor_scalar(2, TENSOR_F32)),
+       "f32 [2] 1 2");
+    IS(tensor_hstack(A(1,2,2), A(1,2,2)),
+       "f32 [1,4,2] 0 1 2 3 0 1 2 3");
+    IS(tensor_vstack(A(3), F(7,8,9)),
+       "f32 [2,3] 0 1 2 7 8 9");
+    IS(tensor_vstack(A(2,2), tensor_full(9, 2, 2)),
+       "f32 [4,2] 0 1 2 3 9 9 9 9");
+    IS(tensor_vstack(tensor_scalar(1, TENSOR_F32), tensor_scalar(2, TENSOR_F32)),
+       "f32 [2,1] 1 2");
+    IS(tensor_vstack(A(1,2,2), A(1,2,2)),
+       "f32 [2,2,2] 0 1 2 3 0 1 2 3");
+    IS(tensor_dstack(A(3), F(7,8,9)),
+       "f32 [1,3,2] 0 7 1 8 2 9");
+    IS(tensor_dstack(A(2,2), tensor_full(9, 2, 2)),
+       "f32 [2,2,2] 0 9 1 9 2 9 3 9");
+    IS(tensor_dstack(tensor_scalar(1, TENSOR_F32), tensor_scalar(2, TENSOR_F32)),
+       "f32 [1,1,2] 1 2");
+    IS(tensor_dstack(A(1,2,2), A(1,2,2)),
+       "f32 [1,2,4] 0 1 0 1 2 3 2 3");
+    IS(tensor_column_stack(A(3), F(7,8,9)),
+       "f32 [3,2] 0 7 1 8 2 9");
+    IS(tensor_column_stack(A(2,2), tensor_full(9, 2, 2)),
+       "f32 [2,4] 0 1 9 9 2 3 9 9");
+    IS(tensor_column_stack(tensor_scalar(1, TENSOR_F32), tensor_scalar(2, TENSOR_F32)),
+       "f32 [1,2] 1 2");
+    IS(tensor_column_stack(A(1,2,2), A(1,2,2)),
+       "f32 [1,4,2] 0 1 2 3 0 1 2 3");
+}
+// clang-format on
+
 int main(void) {
     RUN(index_values);
     RUN(index_in_place);
     RUN(index_dtypes);
     RUN(index_gradients);
     RUN(index_errors);
+    RUN(view_values);
+    RUN(view_storage);
+    RUN(view_gradients);
+    RUN(view_errors);
     return test_report();
 }
