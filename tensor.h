@@ -553,7 +553,8 @@ TENSOR_API tensor_t *tensor_select(tensor_t *x, int64_t dim, int64_t index);
 // start:end:step along dim, as Python slices (bounds are clamped).   -> view;  errors INDEX, SHAPE if step <
 // 1
 TENSOR_API tensor_t *tensor_slice(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step);
-// Indexing in NumPy's notation: "1, :, ::2, ..., None".  -> view;  errors FORMAT, INDEX
+// Indexing in NumPy's notation: "1, -1, :, 2:, ::2, ..., None" (or newaxis); steps are positive. To assign:
+// tensor_copy_(tensor_at(x, "0, 1:"), y).               -> view;  errors FORMAT, INDEX, SHAPE
 TENSOR_API tensor_t *tensor_at(tensor_t *x, const char *index);
 // Any strides and offset (elements) over x's storage.    -> view;  errors SHAPE if it leaves the storage
 TENSOR_API tensor_t *tensor_as_strided(tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
@@ -9658,69 +9659,6 @@ TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int
     end = end < start ? start : end > n ? n : end;
     return tensor__slice(x, d, start, step, (end - start) / step + ((end - start) % step != 0));
 }
-// Reads "1, :, ::2, ..., None" left to right; each item makes one view.
-TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
-    TENSOR__MARK
-    TENSOR__BEGIN1(o, SLICE, x)
-    if (!index) { return tensor__fail(o.th, TENSOR_ERR_FORMAT, "at: index is NULL"); }
-    int items = 0, d = 0, dots = 0;
-    for (const char *s = index; *s;) {      // how many dims the items use, for "..."
-        while (*s == ' ' || *s == ',') { s++; }
-        if (!*s) { break; }
-        if (*s != 'N' && *s != '.') { items++; }
-        dots += *s == '.';
-        while (*s && *s != ',') { s++; }
-    }
-    if (dots > 1) { return tensor__fail(o.th, TENSOR_ERR_FORMAT, "at: \"%s\" has more than one ...", index); }
-    if (items > x->ndim) {
-        return tensor__fail(o.th, TENSOR_ERR_INDEX, "at: \"%s\" indexes %i dims of x %t", index, items, x);
-    }
-    tensor_t *y = x;
-    for (const char *s = index; *s && y != TENSOR__POISON;) {
-        while (*s == ' ') { s++; }
-        int64_t v[3] = {0, INT64_MAX, 1};
-        int part = 0, given[3] = {0, 0, 0}, bad = 0, colon = 0;
-        if (!strncmp(s, "...", 3)) {
-            d += x->ndim - items;
-            items = x->ndim;
-            s += 3;
-            part = -1;
-        } else if (!strncmp(s, "None", 4)) {
-            y = (tensor_unsqueeze)(y, d++);
-            s += 4;
-            part = -1;
-        } else {
-            for (; *s && *s != ','; s++) {
-                if (*s == ':') { part++; colon = 1; bad |= part > 2; continue; }
-                if (*s == ' ') { continue; }
-                int neg = *s == '-';
-                if (neg) { s++; }
-                if (*s < '0' || *s > '9' || bad) { bad = 1; break; }
-                int64_t k = 0;
-                bad |= given[part];         // "1 2"
-                while (*s >= '0' && *s <= '9') { if (k < INT64_MAX / 20) { k = k * 10 + (*s - '0'); } s++; }
-                v[part] = neg ? -k : k;
-                given[part] = 1;
-                s--;
-            }
-            bad |= !colon && !given[0];
-        }
-        while (*s == ' ') { s++; }
-        if (bad || (*s && *s != ',')) {
-            return tensor__fail(o.th, TENSOR_ERR_FORMAT, "at: cannot read \"%s\"", index);
-        }
-        if (*s == ',') { s++; }
-        if (part < 0) { continue; }
-        if (colon) {
-            if (given[0] || given[1] || given[2]) { y = (tensor_slice)(y, d, v[0], v[1], v[2]); }
-            d++;
-        } else {
-            y = (tensor_select)(y, d, v[0]);
-        }
-    }
-    TENSOR__RETURN(y == x ? tensor__reshape("at", x, x->dims, x->ndim, 0) : y);
-}
-
 TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *dims, const int64_t *strides,
                                   int ndim,
                                   int64_t offset) {
@@ -9766,16 +9704,25 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
 TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     const tensor_arg_t *g = &c->arg[0];
     tensor_arg_t *y = &c->arg[1];
-    memset(y->data, 0, (size_t)y->numel * tensor__sizes[y->dtype]);
-    int64_t at[TENSOR_MAX_DIMS] = {0}, offset = c->p->i[0], source = 0;
-    for (int64_t n = 0; n < g->numel; n++) {
-        double a = 0, b = 0;
-        char *to = (char *)y->data + offset * tensor__sizes[y->dtype];
-        tensor__load_f64(&a, (const char *)g->data + source * tensor__sizes[g->dtype], g->dtype, 1, 1);
-        tensor__load_f64(&b, to, y->dtype, 1, 1);
-        a += b;
-        tensor__store_f64(to, y->dtype, 1, &a, 1);
-        for (int d = g->ndim - 1; d >= 0; d--) {
+    int last = g->ndim - 1, size = tensor__sizes[y->dtype];
+    int64_t at[TENSOR_MAX_DIMS] = {0}, offset = c->p->i[0], source = 0, run = last < 0 ? 1 : g->dims[last];
+    int64_t ys = last < 0 ? 0 : c->p->i[1 + last], gs = last < 0 ? 0 : g->strides[last];
+    memset(y->data, 0, (size_t)(y->numel * size));
+    for (int64_t n = 0; n < g->numel; n += run) {
+        for (int64_t k = 0; k < run; k++) {
+            char *to = (char *)y->data + (offset + k * ys) * size;
+            const char *from = (const char *)g->data + (source + k * gs) * size;
+            if (y->dtype == TENSOR_F32) {
+                *(float *)(void *)to += *(const float *)(const void *)from;
+                continue;
+            }
+            double a = 0, b = 0;
+            tensor__load_f64(&a, from, y->dtype, 1, 1);
+            tensor__load_f64(&b, to, y->dtype, 1, 1);
+            a += b;
+            tensor__store_f64(to, y->dtype, 1, &a, 1);
+        }
+        for (int d = last - 1; d >= 0; d--) {
             offset += c->p->i[1 + d];
             source += g->strides[d];
             if (++at[d] < g->dims[d]) { break; }
@@ -9905,8 +9852,8 @@ TENSOR_API int (tensor_unbind)(tensor_t *x, int64_t dim, tensor_t **out, int max
     return (int)x->dims[d];
 }
 
-// A view whose dim i steps by mul[i] along x's dim a[i] and by 1 along b[i] (< 0: not), from the element at
-// `begin`. Autograd follows it by the strides x would have if it were contiguous. mul may be negative only if
+// A view whose dim i steps by mul[i] along x's dim a[i] (0: is new, of size 1) and by 1 along b[i] (< 0: not),
+// from the element at `begin`. Autograd follows it by the strides x would have if it were contiguous. mul may be negative only if
 // the caller copies the view.
 typedef struct tensor__walk_t {
     int64_t dims[TENSOR_MAX_DIMS], mul[TENSOR_MAX_DIMS], begin[TENSOR_MAX_DIMS];
@@ -9932,6 +9879,7 @@ TENSOR__FN tensor_t *tensor__walk(const char *op, tensor_t *x, const tensor__wal
     o.params.i[0] = 0;
     for (int i = 0; i < w->ndim; i++) {
         n *= w->dims[i];
+        if (!w->mul[i]) { strides[i] = o.params.i[1 + i] = 1; continue; }
         strides[i] = w->mul[i] * x->strides[w->a[i]] + (w->b[i] < 0 ? 0 : x->strides[w->b[i]]);
         o.params.i[1 + i] = w->mul[i] * plain[w->a[i]] + (w->b[i] < 0 ? 0 : plain[w->b[i]]);
     }
@@ -9942,6 +9890,87 @@ TENSOR__FN tensor_t *tensor__walk(const char *op, tensor_t *x, const tensor__wal
     tensor_t *y = tensor__view(&o, w->dims, strides, w->ndim, offset);
     if (y != TENSOR__POISON) { y->op = op; }
     return y;
+}
+// Reads "1, :, ::2, ..., None" left to right into one view.
+TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
+    tensor__thread_t *th = tensor__self();
+    if (!TENSOR__USABLE(th, "at", "x", x)) { return TENSOR__POISON; }
+    if (!index) { return tensor__fail(th, TENSOR_ERR_FORMAT, "at: index is NULL"); }
+    int items = 0, d = 0, dots = 0;
+    for (const char *s = index; *s;) {      // how many dims the items use, for "..."
+        while (*s == ' ' || *s == ',') { s++; }
+        items += *s && *s != 'N' && *s != 'n' && *s != '.';
+        dots += *s == '.';
+        while (*s && *s != ',') { s++; }
+    }
+    if (dots > 1) { return tensor__fail(th, TENSOR_ERR_FORMAT, "at: \"%s\" has more than one ...", index); }
+    if (items > x->ndim) {
+        return tensor__fail(th, TENSOR_ERR_INDEX, "at: \"%s\" indexes %i dims of x %t", index, items, x);
+    }
+    tensor__walk_t w = tensor__walk_init(x);
+    w.ndim = 0;
+    for (const char *s = index; *s || d < x->ndim; s += *s == ',') {
+        int64_t v[3] = {0, INT64_MAX, 1}, size = 1, first = 0;
+        int part = 0, given[3] = {0, 0, 0}, bad = 0, keep = 1;     // keep: dims of x that come as they are
+        while (*s == ' ') { s++; }
+        if (!strncmp(s, "...", 3) || !*s) {
+            keep = *s ? x->ndim - items : x->ndim - d;
+            s += *s ? 3 : 0;
+        } else if (!strncmp(s, "None", 4) || !strncmp(s, "newaxis", 7)) {
+            s += *s == 'N' ? 4 : 7;
+            keep = -1;
+        } else {
+            for (; *s && *s != ',' && !bad; s++) {
+                if (*s == ':') { bad = ++part > 2; continue; }
+                if (*s == ' ') { continue; }
+                int neg = *s == '-';
+                s += neg;
+                bad = given[part] || *s < '0' || *s > '9';          // "1 2"
+                int64_t k = 0;
+                for (; *s >= '0' && *s <= '9'; s++) { k = k < INT64_MAX / 20 ? k * 10 + (*s - '0') : k; }
+                v[part] = neg ? -k : k;
+                given[part] = 1;
+                s--;
+            }
+            bad |= !part && !given[0];
+        }
+        while (*s == ' ') { s++; }
+        if (bad || (*s && *s != ',')) {
+            return tensor__fail(th, TENSOR_ERR_FORMAT, "at: cannot read \"%s\"", index);
+        }
+        if (keep == 1 && (part || given[0])) {
+            int64_t n = x->dims[d], *from = &v[0], *to = &v[1];
+            if (v[2] < 1) {
+                return tensor__fail(th, TENSOR_ERR_SHAPE, "at: step %d in \"%s\" must be at least 1", v[2],
+                                    index);
+            }
+            *from += *from < 0 ? n : 0;
+            *to += *to < 0 ? n : 0;
+            if (!part && (*from < 0 || *from >= n)) {
+                return tensor__fail(th, TENSOR_ERR_INDEX, "at: index %d in \"%s\" is outside dim %i of x %t",
+                                    *from < 0 ? *from - n : *from, index, d, x);
+            }
+            first = *from < 0 ? 0 : *from > n ? n : *from;
+            size = !part ? -1 : *to <= first ? 0 : ((*to < n ? *to : n) - first + v[2] - 1) / v[2];
+        }
+        for (; keep > 0; keep--, d++) {
+            if (size < 0) { w.begin[d] = first; continue; }
+            size = part ? size : x->dims[d];
+            w.begin[d] = size ? first : 0;
+            w.dims[w.ndim] = size;
+            w.mul[w.ndim] = part ? v[2] : 1;
+            w.a[w.ndim++] = d;
+        }
+        if (keep < 0) {
+            if (w.ndim + x->ndim - d >= TENSOR_MAX_DIMS) {
+                return tensor__fail(th, TENSOR_ERR_SHAPE, "at: \"%s\" of x %t has more than 8 dims", index,
+                                    x);
+            }
+            w.dims[w.ndim] = 1;
+            w.mul[w.ndim++] = 0;
+        }
+    }
+    return tensor__walk("at", x, &w);
 }
 TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
     tensor__thread_t *th = tensor__self();

@@ -3064,12 +3064,12 @@ static void errors(void) {
     BAD(tensor_slice(a, 0, 0, 2, 0), SHAPE, "slice: step 0");
     BAD(tensor_slice(a, 2, 0, 2, 1), INDEX, "dim 2");
     BAD(tensor_at(a, "0, 0, 0"), INDEX, "indexes 3 dims of x [2,3]");
-    BAD(tensor_at(a, "5"), INDEX, "index 5");
+    BAD(tensor_at(a, "5"), INDEX, "at: index 5 in \"5\" is outside dim 0 of x [2,3]");
     BAD(tensor_at(a, "::-1"), SHAPE, "step");
     BAD(tensor_at(a, "x"), FORMAT, "cannot read \"x\"");
     BAD(tensor_at(a, "0,,1"), FORMAT, "cannot read");
     BAD(tensor_at(a, "..., ..."), FORMAT, "more than one");
-    BAD(tensor_at(a, "99999999999999999999"), INDEX, "select: index");
+    BAD(tensor_at(a, "99999999999999999999"), INDEX, "is outside dim 0");
     BAD(tensor_at(a, NULL), FORMAT, "NULL");
     BAD(tensor_as_strided(a, nine, nine, 2, 6), SHAPE, "leaves the storage");
     BAD(tensor_as_strided(a, (const int64_t[]){7}, nine, 1, 0), SHAPE,
