@@ -107,6 +107,16 @@
 #endif
 #define TENSOR_HERE TENSOR__SITE
 
+// Options are designated initialisers over one args struct per function: site_ first (which also allows an
+// empty list), the positional arguments, surplus_ (a surplus positional argument warns), the options. In
+// C++14 and later the members have initialisers, so that a partial list stays silent.
+#define TENSOR_ARGS(type, ...) ((type){.site_ = TENSOR_HERE, __VA_ARGS__})
+#if defined(__cplusplus) && __cplusplus >= 201402L
+#define TENSOR_INIT {}
+#else
+#define TENSOR_INIT
+#endif
+
 // In a call with options a member that is 0 has PyTorch's default; TENSOR_ZERO says a real zero.
 #define TENSOR_ZERO (-2147483647 - 1)
 
@@ -1312,6 +1322,42 @@ TENSOR_API tensor_t *tensor_vstack_n(tensor_t *const *list, int n);
 TENSOR_API tensor_t *tensor_dstack_n(tensor_t *const *list, int n);
 TENSOR_API tensor_t *tensor_column_stack_n(tensor_t *const *list, int n);
 
+// Dims by name, after einops: tensor_rearrange(x, "b (h d) t -> b h t d", .h = 4).
+typedef struct tensor_rearrange_args_t {
+    const char *site_ TENSOR_INIT;
+    const char *pattern TENSOR_INIT;
+    const char *reduce TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    // sizes of the names of one letter; 0 = follows from x
+    int64_t a TENSOR_INIT, b TENSOR_INIT, c TENSOR_INIT, d TENSOR_INIT;
+    int64_t e TENSOR_INIT, f TENSOR_INIT, g TENSOR_INIT, h TENSOR_INIT;
+    int64_t i TENSOR_INIT, j TENSOR_INIT, k TENSOR_INIT, l TENSOR_INIT;
+    int64_t m TENSOR_INIT, n TENSOR_INIT, o TENSOR_INIT, p TENSOR_INIT;
+    int64_t q TENSOR_INIT, r TENSOR_INIT, s TENSOR_INIT, t TENSOR_INIT;
+    int64_t u TENSOR_INIT, v TENSOR_INIT, w TENSOR_INIT, x TENSOR_INIT;
+    int64_t y TENSOR_INIT, z TENSOR_INIT;
+} tensor_rearrange_args_t;
+// Splits, permutes, joins. A name or number only on the right repeats x, one only on the left is reduced.
+//   pattern  names and numbers by spaces; ( ) = one dim of x; ... = the dims not named
+//   reduce   "sum", "mean", "prod", "max", "min", "any", "all"; NULL = nothing is lost
+//   -> view where strides allow, else new;  grad flows to x;  errors FORMAT, SHAPE
+TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t a);
+
+typedef struct tensor_check_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    const char *pattern TENSOR_INIT;
+    int64_t *size0 TENSOR_INIT, *size1 TENSOR_INIT, *size2 TENSOR_INIT, *size3 TENSOR_INIT;
+    int64_t *size4 TENSOR_INIT, *size5 TENSOR_INIT, *size6 TENSOR_INIT, *size7 TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+} tensor_check_args_t;
+// Asserts a shape: int64_t b = 0, h = 0; tensor_check(x, "b 64 h _", &b, &h); tensor_check(y, "b h", &b, &h).
+//   pattern  a number or name for each dim; _ = any size, ... = any number of dims; one name is one size
+//   sizes    for each name in order: 0 receives the size, another value is demanded; may be fewer, NULL
+//   -> code, 0 if x has that shape (nothing is received if not);  errors SHAPE, FORMAT
+TENSOR_API int tensor_check_n(tensor_t *x, const char *pattern, int64_t *const *sizes, int n);
+TENSOR_API int tensor_check_with(tensor_check_args_t a);
+
 // ------------------------------------------------------------------------------
 // >>random                                         MARK: random numbers
 //
@@ -2005,6 +2051,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_equal(...) tensor__at_int(TENSOR_HERE, (tensor_equal)(__VA_ARGS__))
 #define tensor_print(...) tensor__at_int(TENSOR_HERE, (tensor_print)(__VA_ARGS__))
 #define tensor_split(...) tensor__at_int(TENSOR_HERE, (tensor_split)(__VA_ARGS__))
+#define tensor_check_n(...) tensor__at_int(TENSOR_HERE, (tensor_check_n)(__VA_ARGS__))
 #define tensor_chunk(...) tensor__at_int(TENSOR_HERE, (tensor_chunk)(__VA_ARGS__))
 #define tensor_broadcast_tensors(...) tensor__at_int(TENSOR_HERE, (tensor_broadcast_tensors)(__VA_ARGS__))
 #define tensor_split_with_sizes(...) tensor__at_int(TENSOR_HERE, (tensor_split_with_sizes)(__VA_ARGS__))
@@ -2044,15 +2091,6 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_median_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_median_dim)(__VA_ARGS__))
 #define tensor_nanmedian_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_nanmedian_dim)(__VA_ARGS__))
 #define tensor_mode(...) tensor__at_pair(TENSOR_HERE, (tensor_mode)(__VA_ARGS__))
-// Options are designated initialisers over one args struct per function: site_ first (which also allows an
-// empty list), the positional arguments, surplus_ (a surplus positional argument warns), the options. In
-// C++14 and later the members have initialisers, so that a partial list stays silent.
-#define TENSOR_ARGS(type, ...) ((type){.site_ = TENSOR_HERE, __VA_ARGS__})
-#if defined(__cplusplus) && __cplusplus >= 201402L
-#define TENSOR_INIT {}
-#else
-#define TENSOR_INIT
-#endif
 
 // The plain twins are stamped too.
 #define tensor_empty_n(...) tensor__at(TENSOR_HERE, (tensor_empty_n)(__VA_ARGS__))
@@ -2136,6 +2174,9 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_linalg_multi_dot(...) tensor_linalg_multi_dot_n(TENSOR_LIST(__VA_ARGS__))
 #define tensor_chain_matmul(...) tensor_chain_matmul_n(TENSOR_LIST(__VA_ARGS__))
 #define tensor_index(x, ...) tensor_index_n(x, TENSOR_LIST(__VA_ARGS__))
+#define tensor_rearrange(x, ...)                                                                             \
+    tensor_rearrange_with(x, TENSOR_ARGS(tensor_rearrange_args_t, __VA_ARGS__))
+#define tensor_check(...) tensor_check_with(TENSOR_ARGS(tensor_check_args_t, __VA_ARGS__))
 #define tensor_index_put(x, values, accumulate, ...)                                                         \
     tensor_index_put_n(x, TENSOR_LIST(__VA_ARGS__), values, accumulate)
 #define tensor_index_put_(x, values, accumulate, ...)                                                        \
@@ -2264,6 +2305,20 @@ template <class... T> inline tensor_t *tensor_index_put_(tensor_t *x, tensor_t *
     tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
     return (tensor_index_put_n_)(x, l, static_cast<int>(sizeof...(T)), values, accumulate);
 }
+inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern,
+                                  tensor_rearrange_args_t a = tensor_rearrange_args_t()) {
+    a.pattern = pattern;
+    return tensor_rearrange_with(x, a);
+}
+inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern, const char *reduce,
+                                  tensor_rearrange_args_t a = tensor_rearrange_args_t()) {
+    a.reduce = reduce;
+    return (tensor_rearrange)(x, pattern, a);
+}
+template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, P... sizes) {
+    int64_t *const p[] = {sizes..., nullptr};
+    return (tensor_check_n)(x, pattern, p, static_cast<int>(sizeof...(P)));
+}
 #define tensor_empty(...) tensor__at(TENSOR_HERE, (tensor_empty)(__VA_ARGS__))
 #define tensor_zeros(...) tensor__at(TENSOR_HERE, (tensor_zeros)(__VA_ARGS__))
 #define tensor_ones(...) tensor__at(TENSOR_HERE, (tensor_ones)(__VA_ARGS__))
@@ -2296,6 +2351,8 @@ template <class... T> inline tensor_t *tensor_index_put_(tensor_t *x, tensor_t *
 #define tensor_linalg_multi_dot(...) tensor__at(TENSOR_HERE, (tensor_linalg_multi_dot)(__VA_ARGS__))
 #define tensor_chain_matmul(...) tensor__at(TENSOR_HERE, (tensor_chain_matmul)(__VA_ARGS__))
 #define tensor_index(...) tensor__at(TENSOR_HERE, (tensor_index)(__VA_ARGS__))
+#define tensor_rearrange(...) tensor__at(TENSOR_HERE, (tensor_rearrange)(__VA_ARGS__))
+#define tensor_check(...) tensor__at_int(TENSOR_HERE, (tensor_check)(__VA_ARGS__))
 #define tensor_index_put(...) tensor__at(TENSOR_HERE, (tensor_index_put)(__VA_ARGS__))
 #define tensor_index_put_(...) tensor__at(TENSOR_HERE, (tensor_index_put_)(__VA_ARGS__))
 
@@ -9852,9 +9909,9 @@ TENSOR_API int (tensor_unbind)(tensor_t *x, int64_t dim, tensor_t **out, int max
     return (int)x->dims[d];
 }
 
-// A view whose dim i steps by mul[i] along x's dim a[i] (0: is new, of size 1) and by 1 along b[i] (< 0: not),
-// from the element at `begin`. Autograd follows it by the strides x would have if it were contiguous. mul may be negative only if
-// the caller copies the view.
+// A view whose dim i steps by mul[i] along x's dim a[i] (0: it is new, of size 1) and by 1 along b[i] (< 0:
+// not), from the element at `begin`. Autograd follows it by the strides x would have if it were contiguous.
+// mul may be negative only if the caller copies the view.
 typedef struct tensor__walk_t {
     int64_t dims[TENSOR_MAX_DIMS], mul[TENSOR_MAX_DIMS], begin[TENSOR_MAX_DIMS];
     int ndim, a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
@@ -15019,6 +15076,224 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
     }
     if (y != TENSOR__POISON && y->storage == x->storage) { y = tensor_clone(y); }
     TENSOR__RETURN(y);
+}
+
+// One word of a pattern. group: the dim it belongs to; k: which of the dims "..." stands for.
+enum { TENSOR__AXES = 24 };
+typedef struct tensor__axis_t { const char *s; int64_t size; int n, group, k, number; } tensor__axis_t;
+TENSOR__FN int tensor__word(const char *s, tensor__axis_t *a) {         // -> its length, 0 = none
+    int n = 0;
+    a->s = s;
+    a->k = 0;
+    a->size = 0;
+    a->number = *s >= '0' && *s <= '9';
+    if (!strncmp(s, "...", 3)) { return a->n = 3; }
+    for (; (s[n] >= '0' && s[n] <= '9') ||
+         (!a->number && (((s[n] | 32) >= 'a' && (s[n] | 32) <= 'z') || s[n] == '_')); n++) {
+        if (a->number && a->size < (int64_t)1 << 40) { a->size = a->size * 10 + (s[n] - '0'); }
+    }
+    return a->n = n;
+}
+TENSOR__FN int tensor__same_word(const tensor__axis_t *a, const tensor__axis_t *b) {
+    return !a->number && !b->number && a->n == b->n && a->k == b->k && !memcmp(a->s, b->s, (size_t)a->n);
+}
+// Words of s up to end, "..." standing for dots dims. -> how many, -1 = cannot be read; *groups dims
+TENSOR__FN int tensor__words(const char *s, const char *end, int dots, tensor__axis_t *axis, int *groups) {
+    int n = 0, open = 0;
+    *groups = 0;
+    while (s < end) {
+        tensor__axis_t a;
+        if (*s == ' ') { s++; continue; }
+        if (*s == '(' || *s == ')') {
+            if (open == (*s == '(')) { return -1; }
+            open = *s++ == '(';
+            *groups += !open;
+            continue;
+        }
+        if (!tensor__word(s, &a) || a.s + a.n > end) { return -1; }
+        s += a.n;
+        for (int k = *a.s == '.' ? dots : 1; k > 0; k--) {
+            if (n == TENSOR__AXES) { return -1; }
+            a.k = *a.s == '.' ? dots - k : 0;
+            a.group = *groups;
+            *groups += !open;
+            axis[n++] = a;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < i; k++) { if (tensor__same_word(&axis[i], &axis[k])) { return -1; } }
+    }
+    return open ? -1 : n;
+}
+TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t a) {
+    TENSOR__MARK
+    static const char *const names[] = {"sum", "mean", "prod", "max", "min", "any", "all"};
+    static const int ids[] = {TENSOR_OP_SUM, TENSOR_OP_MEAN, TENSOR_OP_PROD, TENSOR_OP_AMAX, TENSOR_OP_AMIN,
+        TENSOR_OP_ANY, TENSOR_OP_ALL};
+    tensor__axis_t left[TENSOR__AXES], right[TENSOR__AXES];
+    int64_t dims[TENSOR__AXES], order[TENSOR__AXES];
+    const char *p = a.pattern, *arrow = p ? strstr(p, "->") : NULL;
+    int how = 0, gl = 0, gr = 0, nl = -1, nr = -1, dots = 0, n = 0, used = 0, lost = 0;
+    uint32_t given = 0, mask = 0;
+    if (!TENSOR__USABLE(th_, "rearrange", "x", x)) { return tensor__at(a.site_, TENSOR__POISON); }
+    while (how < 7 && (!a.reduce || strcmp(a.reduce, names[how]))) { how++; }
+    if (arrow && (how < 7 || !a.reduce)) {
+        nl = tensor__words(p, arrow, 0, left, &gl);
+        dots = x->ndim - gl;
+        const char *at = strstr(p, "...");
+        if (dots > 0 && at && at < arrow) { nl = tensor__words(p, arrow, dots, left, &gl); }
+        nr = tensor__words(arrow + 2, p + strlen(p), dots > 0 ? dots : 0, right, &gr);
+    }
+    if (nl < 0 || nr < 0) {
+        return tensor__at(a.site_, tensor__fail(th_, TENSOR_ERR_FORMAT, "rearrange: cannot read \"%s\"%s%s",
+            p ? p : "NULL", a.reduce ? ", " : "", a.reduce ? a.reduce : ""));
+    }
+    if (gl != x->ndim) {
+        return tensor__at(a.site_, tensor__fail(th_, TENSOR_ERR_SHAPE, "rearrange: x %t has %i dims, "
+                                                "\"%s\" %i", x, (int)x->ndim, p, gl));
+    }
+    tensor_t *y = NULL;
+    char word[32] = "";
+    const char *wrong = NULL;
+    int64_t sizes[26];
+    memcpy(sizes, (const char *)&a + offsetof(tensor_rearrange_args_t, a), sizeof sizes);
+    for (int i = 0; i < nl; i++) {          // sizes of the letters
+        int c = left[i].n == 1 ? left[i].s[0] - 'a' : -1;
+        if (c < 0 || c > 25) { continue; }
+        left[i].size = sizes[c];
+        given |= 1u << c;
+    }
+    for (int g = 0; g < gl && !y; g++) {    // and of one name of each dim from x
+        int64_t known = 1, size = x->dims[g];
+        int open = -1, bad = 0;
+        for (int i = 0; i < nl; i++) {
+            if (left[i].group != g) { continue; }
+            if (left[i].size || left[i].number) {
+                bad |= left[i].size < 0 || (left[i].size && known > ((int64_t)1 << 59) / left[i].size);
+                known = bad ? 0 : known * left[i].size;
+            } else {
+                bad |= open >= 0;
+                open = i;
+            }
+        }
+        if (!bad && open >= 0 && known) { left[open].size = size / known; known *= left[open].size; }
+        if (bad || known != size) {
+            y = tensor__fail(th_, TENSOR_ERR_SHAPE, "rearrange: dim %i of x %t does not fit the sizes in "
+                             "\"%s\"", g, x, p);
+        }
+    }
+    for (int i = 0; i < nl && !y; i++) {
+        int there = 0;
+        for (int k = 0; k < nr; k++) { there |= tensor__same_word(&left[i], &right[k]); }
+        if (!there && (left[i].number && left[i].size == 1)) { left[i].group = -1; continue; }
+        if (!there && !a.reduce) { wrong = "is only on the left; name a reduction"; lost = i; }
+        mask |= (uint32_t)!there << used;
+        left[i].group = there ? used : -1;
+        dims[used++] = left[i].size;
+    }
+    if (wrong) { right[0] = left[lost]; }
+    for (int i = 0, kept = 0; i < used && !wrong; i++) {        // places of the left ones after the reduction
+        for (int k = 0; k < nl; k++) {
+            if (left[k].group == i && !(mask >> i & 1)) { left[k].group = kept++; break; }
+        }
+    }
+    for (int i = 0; i < nr && !wrong; i++) {
+        right[i].k = -1 - right[i].k;       // a size of its own, until it is found on the left
+        for (int k = 0; k < nl; k++) {
+            tensor__axis_t r = right[i];
+            r.k = -1 - r.k;
+            if (!tensor__same_word(&left[k], &r)) { continue; }
+            right[i].size = left[k].size;
+            right[i].k = 0;
+            order[n++] = left[k].group;
+        }
+        int c = right[i].n == 1 ? right[i].s[0] - 'a' : -1;
+        if (right[i].k < 0 && c >= 0 && c < 26) {
+            right[i].size = sizes[c];
+            given |= 1u << c;
+        }
+        if (right[i].k < 0 && !right[i].number && right[i].size < 1) {
+            wrong = "is only on the right and has no size";
+            right[0] = right[i];
+        }
+    }
+    for (int c = 0; c < 26 && !wrong; c++) {
+        if (sizes[c] && !(given >> c & 1)) { wrong = "has a size but no place"; word[0] = (char)('a' + c); }
+    }
+    if (y || wrong || used > TENSOR_MAX_DIMS || nr > TENSOR_MAX_DIMS) {
+        if (wrong && !word[0]) { memcpy(word, right[0].s, (size_t)(right[0].n < 31 ? right[0].n : 31)); }
+        if (!y) {
+            y = wrong ? tensor__fail(th_, TENSOR_ERR_FORMAT, "rearrange: %s in \"%s\" %s", word, p, wrong) :
+                tensor__fail(th_, TENSOR_ERR_SHAPE, "rearrange: \"%s\" has more than 8 names", p);
+        }
+        return tensor__at(a.site_, y);
+    }
+    y = tensor_reshape_n(x, dims, used);
+    if (mask) { y = tensor__reduce(ids[how], y, mask, 0); }
+    y = tensor_permute_n(y, order, n);
+    for (int i = 0; i < nr; i++) { dims[i] = right[i].k < 0 ? 1 : right[i].size; }
+    y = tensor_reshape_n(y, dims, nr);
+    for (int i = 0; i < nr; i++) { dims[i] = right[i].size; }
+    y = tensor_expand_n(y, dims, nr);
+    for (int g = 0; g < gr; g++) { order[g] = 1; }
+    for (int i = 0; i < nr && y != TENSOR__POISON; i++) { order[right[i].group] *= right[i].size; }
+    y = tensor_reshape_n(y, order, gr);
+    return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_rearrange"));
+}
+TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const *sizes, int n) {
+    tensor__thread_t *th = tensor__self();
+    tensor__axis_t word[TENSOR__AXES];
+    int count = 0, dots = -1, bad = !pattern, names = 0, slot[TENSOR__AXES];
+    if (!TENSOR__USABLE(th, "check", "x", x)) { return th->error.code; }
+    for (const char *s = pattern; s && *s && !bad; s += word[count].n, count++) {
+        while (*s == ' ') { s++; }
+        if (!*s) { break; }
+        bad = count == TENSOR__AXES - 1 || !tensor__word(s, &word[count]) || (*s == '.' && dots >= 0);
+        if (*s == '.') { dots = count; }
+        if (bad) { break; }
+        slot[count] = -1;               // which name it is
+        if (word[count].number || *s == '.' || (*s == '_' && word[count].n == 1)) { continue; }
+        for (int k = 0; k < count; k++) {
+            if (slot[k] >= 0 && tensor__same_word(&word[k], &word[count])) { slot[count] = slot[k]; }
+        }
+        if (slot[count] < 0) { slot[count] = names++; }
+    }
+    if (bad || n > names || (n > 0 && !sizes)) {
+        tensor__fail(th, TENSOR_ERR_FORMAT, bad ? "check: cannot read \"%s\"" :
+                     "check: \"%s\" has %i names for %i sizes", pattern ? pattern : "NULL", names, n);
+        return TENSOR_ERR_FORMAT;
+    }
+    int want = count - (dots >= 0);
+    if (dots >= 0 ? x->ndim < want : x->ndim != want) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "check: x %t is not \"%s\": it has %i dims, not %i%s", x, pattern,
+                     (int)x->ndim, want, dots >= 0 ? " or more" : "");
+        return TENSOR_ERR_SHAPE;
+    }
+    int64_t known[TENSOR__AXES];
+    for (int k = 0; k < names; k++) { known[k] = k < n && sizes[k] && *sizes[k] ? *sizes[k] : -1; }
+    for (int i = 0; i < count; i++) {
+        int d = dots >= 0 && i > dots ? x->ndim - count + i : i;
+        if (i == dots || (slot[i] < 0 && !word[i].number)) { continue; }
+        int64_t size = word[i].number ? word[i].size : known[slot[i]];
+        if (size < 0) { size = known[slot[i]] = x->dims[d]; }
+        if (size != x->dims[d]) {
+            char name[32] = " (";
+            int m = word[i].n < 28 ? word[i].n : 28;
+            memcpy(name + 2, word[i].s, (size_t)m);
+            memcpy(name + 2 + m, ")", 2);
+            tensor__fail(th, TENSOR_ERR_SHAPE, "check: x %t is not \"%s\": dim %i%s is %d, not %d", x,
+                         pattern, d, word[i].number ? "" : name, x->dims[d], size);
+            return TENSOR_ERR_SHAPE;
+        }
+    }
+    for (int k = 0; k < n; k++) { if (sizes[k]) { *sizes[k] = known[k]; } }
+    return 0;
+}
+TENSOR_API int tensor_check_with(tensor_check_args_t a) {
+    int64_t *const p[8] = {a.size0, a.size1, a.size2, a.size3, a.size4, a.size5, a.size6, a.size7};
+    int n = 8;
+    while (n && !p[n - 1]) { n--; }
+    return tensor__at_int(a.site_, (tensor_check_n)(a.x, a.pattern, p, n));
 }
 
 // ------------------------------------------------------------------------------

@@ -20,6 +20,18 @@ static int use() {
         bad += tensor_item(tensor_einsum("ij,j->", a, b)) != 12;
         bad += tensor_size(tensor_linalg_multi_dot(a, tensor_mT(a), a), 1) != 3;
         bad += tensor_item(tensor_select(tensor_linalg_svd(tensor_eye(2, 2), 0).s, 0, 1)) != 1;
+        int64_t rows = 0, cols = 3;
+        tensor_rearrange_args_t sizes = tensor_rearrange_args_t();
+        sizes.h = 1;
+        bad += tensor_check(a, "rows cols", &rows, &cols) != 0 || rows != 2 || tensor_check(a, "2 _") != 0;
+        bad += tensor_ndim(tensor_rearrange(a, "(h b) c -> h c b", sizes)) != 3;
+        bad += tensor_ndim(tensor_rearrange(a, "b c -> c", "max")) != 1;
+        bad += tensor_ndim(tensor_rearrange(a, "b c -> b c 1")) != 3;
+        bad += tensor_size(tensor_index(a, nullptr, tensor_arange(0, 2, 1, TENSOR_I64)), 1) != 2;
+        bad += tensor_size(tensor_hstack(a, a), 1) != 6 || tensor_ndim(tensor_unflatten(a, 1, 3, 1)) != 3;
+        bad += tensor_size(tensor_flip(tensor_tile(a, 2), 0, 1), 1) != 6;
+        tensor_index_put_(a, tensor_zeros(1), 0, tensor_arange(0, 1, 1, TENSOR_I64));
+        tensor_fill_(a, 2);
         tensor_ref moved = static_cast<tensor_ref &&>(r);
         bad += r.get() != nullptr || moved.get() == nullptr;
         bad += scope.reset() != 0;

@@ -788,6 +788,178 @@ static void view_values(void) {
 }
 // clang-format on
 
+// ---- tensor_at, patterns ----
+
+FN(f_at) { UNUSED; return tensor_at(in[0], "None, 1, ::2"); }
+FN(f_at_write) {
+    tensor_t *y = tensor_mul_scalar(in[0], 2);
+    UNUSED;
+    tensor_copy_(tensor_at(y, ":, 1:"), in[1]);
+    tensor_mul_(tensor_at(tensor_mT(y), "0"), tensor_at(y, ":, 2"));
+    return tensor_square(y);
+}
+static void at_writes(void) {
+    tensor_t *x = A(2, 3), *y;
+    CHECK(tensor_ok() && tensor_data(tensor_at(x, "...")) == tensor_data(x));
+    tensor_copy_(tensor_at(x, "1, ::2"), F(7, 8));
+    IS(x, "f32 [2,3] 0 1 2 7 4 8");
+    tensor_copy_(tensor_at(x, ":, None, 1"), tensor_scalar(-1, TENSOR_I64));     // broadcast, converted
+    IS(x, "f32 [2,3] 0 -1 2 7 -1 8");
+    tensor_fill_(tensor_at(tensor_at(x, "-1"), "1:"), 5);
+    IS(x, "f32 [2,3] 0 -1 2 7 5 5");
+    y = tensor_scalar(3, TENSOR_F32);
+    tensor_fill_(tensor_at(y, "None, ..., newaxis"), 4);
+    IS(y, "f32 [] 4");
+    CHECK(tensor_is_contiguous(tensor_at(x, "1")) && !tensor_is_contiguous(tensor_at(x, ":, 1")));
+    CHECK_POISON(tensor_at(x, "1, 5"), TENSOR_ERR_INDEX,
+                 "at: index 5 in \"1, 5\" is outside dim 1 of x [2,3]");
+    CHECK_POISON(tensor_at(x, "-3"), TENSOR_ERR_INDEX, "at: index -3 in \"-3\" is outside dim 0 of x [2,3]");
+    CHECK_POISON(tensor_at(x, "::0"), TENSOR_ERR_SHAPE, "at: step 0 in \"::0\" must be at least 1");
+    CHECK_POISON(tensor_at(x, "1:2:3:4"), TENSOR_ERR_FORMAT, "at: cannot read \"1:2:3:4\"");
+    CHECK_POISON(tensor_at(x, "1 2"), TENSOR_ERR_FORMAT, "cannot read");
+    CHECK_POISON(tensor_at(x, "none"), TENSOR_ERR_FORMAT, "cannot read");
+    CHECK_POISON(tensor_at(x, "-"), TENSOR_ERR_FORMAT, "cannot read");
+    CHECK_POISON(tensor_at(x, ".."), TENSOR_ERR_FORMAT, "cannot read");
+    CHECK_POISON(tensor_at(x, "None, None, None, None, None, None, None"), TENSOR_ERR_SHAPE,
+                 "more than 8 dims");
+    CHECK_POISON(tensor_at(tensor_scalar(1, TENSOR_F32), ":"), TENSOR_ERR_INDEX, "indexes 1 dims of x []");
+}
+FN(f_rearrange) { UNUSED; return tensor_rearrange(in[0], "b (h d) -> (d b) h 2", .h = 3); }
+FN(f_reduce_max) { UNUSED; return tensor_rearrange(in[0], "b (h d) -> h b", "mean", .d = 2); }
+static void pattern_gradients(void) {
+    GRADED(f_at, A(2, 3), NULL, NULL);
+    GRADED(f_at_write, A(2, 3), A(2, 2), NULL);
+    GRADED(f_rearrange, A(2, 6), NULL, NULL);
+    GRADED(f_reduce_max, A(2, 6), NULL, NULL);
+}
+static void pattern_checks(void) {
+    tensor_t *x = A(2, 64, 3, 5);
+    int64_t b = 0, h = 0, w = 0, c = 4;
+    CHECK(tensor_check(x, "b 64 h w", &b, &h, &w) == 0 && b == 2 && h == 3 && w == 5);
+    CHECK(tensor_check(A(3, 2), "h b", &h, &b) == 0 && tensor_check(A(3, 2), "3 2") == 0);
+    CHECK(tensor_check(A(3, 4, 2), "h ... b", &h, &b) == 0 && tensor_check(A(3, 2), "h ... b", &h, &b) == 0);
+    CHECK(tensor_check(A(2, 9), "... _") == 0 && tensor_check(tensor_scalar(1, TENSOR_F32), "") == 0);
+    CHECK(tensor_check(A(4, 4), "n n", &c) == 0 && tensor_check(A(2, 7), "rows _", NULL) == 0);
+    CHECK(tensor_check_n(A(3, 2), "h b", NULL, 0) == 0);
+    w = 0;
+    CHECK(tensor_check(x, "w 64 h b", &w, &h, &b) == TENSOR_ERR_SHAPE && w == 0);
+    CHECK_ERROR(TENSOR_ERR_SHAPE,
+                "check: x [2,64,3,5] is not \"w 64 h b\": dim 3 (b) is 5, not 2 at indexing.c:");
+    tensor_check(x, "b 32 h w");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "check: x [2,64,3,5] is not \"b 32 h w\": dim 1 is 64, not 32");
+    tensor_check(x, "b h");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "is not \"b h\": it has 4 dims, not 2");
+    tensor_check(A(3), "a ... b");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "it has 1 dims, not 2 or more");
+    tensor_check(A(3, 4), "n n");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "dim 1 (n) is 4, not 3");
+    tensor_check(x, "b (h w)");
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "check: cannot read \"b (h w)\"");
+    tensor_check(x, "... b ...");
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "cannot read");
+    tensor_check(A(3, 2), "3 _", &b);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "check: \"3 _\" has 0 names for 1 sizes");
+    CHECK(tensor_check_n(x, NULL, NULL, 0) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "NULL");
+    CHECK(tensor_check(NULL, "a") == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "check: argument x is NULL");
+}
+// clang-format off
+static void pattern_errors(void) {
+    tensor_t *x = A(2, 6);
+    CHECK(tensor_data(tensor_rearrange(x, "b (h d) -> h b d", .h = 2)) == tensor_data(x));      // a view
+    CHECK_POISON(tensor_rearrange(x, "b h d -> b d h"), TENSOR_ERR_SHAPE, "rearrange: x [2,6] has 2 dims, \"b h d -> b d h\" 3 at indexing.c:");
+    CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h", .h = 4), TENSOR_ERR_SHAPE, "rearrange: dim 1 of x [2,6] does not fit the sizes in \"b (h d)");
+    CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h"), TENSOR_ERR_SHAPE, "dim 1");
+    CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h", .h = -2), TENSOR_ERR_SHAPE, "dim 1");
+    CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h", .h = INT64_MAX, .d = INT64_MAX), TENSOR_ERR_SHAPE, "dim 1");
+    CHECK_POISON(tensor_rearrange(x, "b h -> b", .h = 6), TENSOR_ERR_FORMAT, "rearrange: h in \"b h -> b\" is only on the left; name a reduction");
+    CHECK_POISON(tensor_rearrange(x, "b h -> b h c"), TENSOR_ERR_FORMAT, "rearrange: c in \"b h -> b h c\" is only on the right and has no size");
+    CHECK_POISON(tensor_rearrange(x, "b h -> b h", .k = 3), TENSOR_ERR_FORMAT, "rearrange: k in \"b h -> b h\" has a size but no place");
+    CHECK_POISON(tensor_rearrange(x, "b h -> h", "median"), TENSOR_ERR_FORMAT, "rearrange: cannot read \"b h -> h\", median");
+    CHECK_POISON(tensor_rearrange(x, "b h"), TENSOR_ERR_FORMAT, "rearrange: cannot read \"b h\"");
+    CHECK_POISON(tensor_rearrange(x, "b b -> b"), TENSOR_ERR_FORMAT, "cannot read");
+    CHECK_POISON(tensor_rearrange(x, "b h -> b h h"), TENSOR_ERR_FORMAT, "cannot read");
+    CHECK_POISON(tensor_rearrange(x, "b (h -> b h"), TENSOR_ERR_FORMAT, "cannot read");
+    CHECK_POISON(tensor_rearrange(x, "b h) -> b h"), TENSOR_ERR_FORMAT, "cannot read");
+    CHECK_POISON(tensor_rearrange(x, "b ? -> b"), TENSOR_ERR_FORMAT, "cannot read");
+    CHECK_POISON(tensor_rearrange(x, NULL), TENSOR_ERR_FORMAT, "NULL");
+    CHECK_POISON(tensor_rearrange(x, "b h -> b h c", .c = INT64_MAX), TENSOR_ERR_SHAPE, "rearrange: expand");
+    CHECK_POISON(tensor_rearrange(x, "b h -> 1 1 1 1 1 1 1 b h"), TENSOR_ERR_SHAPE, "more than 8 names");
+    CHECK_POISON(tensor_rearrange(NULL, "b -> b"), TENSOR_ERR_OWNER, "rearrange: argument x is NULL");
+}
+// clang-format on
+// clang-format off
+static void at_values(void) {
+    IS(tensor_at(A(2,3,4), "1"),
+       "f32 [3,4] 12 13 14 15 16 17 18 19 20 21 22 23");
+    IS(tensor_at(A(2,3,4), "-1, ..., 0"),
+       "f32 [3] 12 16 20");
+    IS(tensor_at(A(2,3,4), ":, ::2, 1:3"),
+       "f32 [2,2,2] 1 2 9 10 13 14 21 22");
+    IS(tensor_at(A(2,3,4), ":, None, -1"),
+       "f32 [2,1,4] 8 9 10 11 20 21 22 23");
+    IS(tensor_at(A(2,3,4), "newaxis, ..., newaxis"),
+       "f32 [1,2,3,4,1] 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23");
+    IS(tensor_at(A(2,3,4), "..., 3"),
+       "f32 [2,3] 3 7 11 15 19 23");
+    IS(tensor_at(A(2,3,4), "0:1, 5:, :"),
+       "f32 [1,0,4]");
+    IS(tensor_at(A(2,3,4), "..., "),
+       "f32 [2,3,4] 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23");
+    IS(tensor_at(A(2,3,4), "-100:100:2, 1, -2:"),
+       "f32 [1,2] 6 7");
+    IS(tensor_at(A(2,3,4), " 1 , : , 3 "),
+       "f32 [3] 15 19 23");
+    IS(tensor_at(A(2,3,4), "1, 2, 3"),
+       "f32 [] 23");
+    IS(tensor_at(A(2,3,4), ":, 2:1"),
+       "f32 [2,0,4]");
+    IS(tensor_rearrange(A(2,6), "b (h d) -> b d h", .h = 2),
+       "f32 [2,3,2] 0 3 1 4 2 5 6 9 7 10 8 11");
+    IS(tensor_rearrange(A(2,3,4), "b h t -> t (b h)"),
+       "f32 [4,6] 0 4 8 12 16 20 1 5 9 13 17 21 2 6 10 14 18 22 3 7 11 15 19 23");
+    IS(tensor_rearrange(A(2,3,4), "... t -> t ..."),
+       "f32 [4,2,3] 0 4 8 12 16 20 1 5 9 13 17 21 2 6 10 14 18 22 3 7 11 15 19 23");
+    IS(tensor_rearrange(A(2,3,4), "b ... -> (...) b"),
+       "f32 [12,2] 0 12 1 13 2 14 3 15 4 16 5 17 6 18 7 19 8 20 9 21 10 22 11 23");
+    IS(tensor_rearrange(A(2,3), "b h -> b 1 h 1"),
+       "f32 [2,1,3,1] 0 1 2 3 4 5");
+    IS(tensor_rearrange(A(2,1,3), "b 1 h -> h b"),
+       "f32 [3,2] 0 3 1 4 2 5");
+    IS(tensor_rearrange(A(2,3), "row col -> col row"),
+       "f32 [3,2] 0 3 1 4 2 5");
+    IS(tensor_rearrange(A(4,4), "(h i) (w j) -> h w (i j)", .i = 2, .j = 2),
+       "f32 [2,2,4] 0 1 4 5 2 3 6 7 8 9 12 13 10 11 14 15");
+    IS(tensor_rearrange(A(2,2), "h w -> h w c", .c = 3),
+       "f32 [2,2,3] 0 0 0 1 1 1 2 2 2 3 3 3");
+    IS(tensor_rearrange(A(2,2), "h w -> (2 h) w"),
+       "f32 [4,2] 0 1 2 3 0 1 2 3");
+    IS(tensor_rearrange(A(2,2), "h w -> (h a) w", .a = 2),
+       "f32 [4,2] 0 1 0 1 2 3 2 3");
+    IS(tensor_rearrange(A(4,4), "(h i) (w j) -> h w", "max", .i = 2, .j = 2),
+       "f32 [2,2] 5 7 13 15");
+    IS(tensor_rearrange(A(2,3,4), "b c t -> b c", "mean"),
+       "f32 [2,3] 1.5 5.5 9.5 13.5 17.5 21.5");
+    IS(tensor_rearrange(A(2,3,4), "b ... -> b", "sum"),
+       "f32 [2] 66 210");
+    IS(tensor_rearrange(A(2,3), "b c -> ", "min"),
+       "f32 [] 0");
+    IS(tensor_rearrange(A(2,3), "b c -> b 1", "prod"),
+       "f32 [2,1] 0 60");
+    IS(tensor_rearrange(A(2,3), "b c -> () c", "sum"),
+       "f32 [1,3] 3 5 7");
+    IS(tensor_rearrange(B2(2,2,1,0,1,1), "b c -> b", "all"),
+       "bool [2] 0 1");
+    IS(tensor_rearrange(A(0,6), "b (h d) -> h b d", .h = 2),
+       "f32 [2,0,3]");
+    IS(tensor_rearrange(tensor_scalar(3, TENSOR_F32), " -> 2"),
+       "f32 [2] 3 3");
+    IS(tensor_rearrange(tensor_mT(A(6,2)), "b (h d) -> (h b) d", .d = 3),
+       "f32 [4,3] 0 2 4 1 3 5 6 8 10 7 9 11");
+}
+// clang-format on
+
 int main(void) {
     RUN(index_values);
     RUN(index_in_place);
@@ -798,5 +970,10 @@ int main(void) {
     RUN(view_storage);
     RUN(view_gradients);
     RUN(view_errors);
+    RUN(at_values);
+    RUN(at_writes);
+    RUN(pattern_gradients);
+    RUN(pattern_checks);
+    RUN(pattern_errors);
     return test_report();
 }
