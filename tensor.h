@@ -412,9 +412,46 @@ TENSOR_API tensor_t *tensor_arange(double start, double end, double step, tensor
 //   -> new [n] f32;  grad none;  errors SHAPE if n < 0
 TENSOR_API tensor_t *tensor_linspace(double start, double end, int64_t n);
 
+// base to the n powers from start to end.
+//   -> new [n] f32;  grad none;  errors SHAPE if n < 0
+TENSOR_API tensor_t *tensor_logspace(double start, double end, int64_t n, double base);
+
 // Ones on the main diagonal.
 //   -> new [n, m] f32;  grad none;  errors SHAPE
 TENSOR_API tensor_t *tensor_eye(int64_t n, int64_t m);
+
+// Uninitialised elements, strides (>= 0, in elements) as given.
+//   -> new;  grad none;  errors SHAPE, OUT_OF_MEMORY
+TENSOR_API tensor_t *tensor_empty_strided(const int64_t *dims, const int64_t *strides, int ndim,
+                                          tensor_dtype_t dtype);
+
+// Rows and columns of the elements on and below (above) the offset-th diagonal.
+//   -> new [2, count] i64;  grad none;  errors SHAPE
+TENSOR_API tensor_t *tensor_tril_indices(int64_t rows, int64_t cols, int64_t offset);
+TENSOR_API tensor_t *tensor_triu_indices(int64_t rows, int64_t cols, int64_t offset);
+
+// Each of n 1-d (0-d) tensors along its own dim of a grid. out receives n views, always filled.
+//   indexing  "ij", or "xy": the first two dims swapped
+//   -> code;  grad sums over the grid;  errors SHAPE, FORMAT
+TENSOR_API int tensor_meshgrid(tensor_t *const *list, int n, const char *indexing, tensor_t **out);
+// All tuples of one element of each of n 1-d tensors.   -> new [product, n] ([product] if n = 1);  grad sums;
+// errors SHAPE
+TENSOR_API tensor_t *tensor_cartesian_prod(tensor_t *const *list, int n);
+// All choices of r elements of x [n] in order; with_replacement: an element may come again.
+//   -> new [count, r];  grad sums;  errors SHAPE
+TENSOR_API tensor_t *tensor_combinations(tensor_t *x, int r, int with_replacement);
+// n matrices (0-d and 1-d count as one row) along the diagonal, zeros beside.   -> new;  grad slices g;
+// errors SHAPE
+TENSOR_API tensor_t *tensor_block_diag(tensor_t *const *list, int n);
+// x [..., n] as the offset-th diagonal of zeros, whose dims dim1, dim2 are new (PyTorch: 0, -2, -1).
+//   -> new [..., m, m];  grad dx = diagonal of g;  errors SHAPE, INDEX
+TENSOR_API tensor_t *tensor_diag_embed(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2);
+// 1-d to a matrix with that diagonal, a matrix to its diagonal / any shape to a matrix.   -> new;
+// grad as diag_embed;  errors SHAPE
+TENSOR_API tensor_t *tensor_diag(tensor_t *x, int64_t diagonal);
+TENSOR_API tensor_t *tensor_diagflat(tensor_t *x, int64_t offset);
+// Powers n-1 .. 0 (increasing: 0 .. n-1) of x [m].   -> new [m, n];  grad as pow;  errors SHAPE
+TENSOR_API tensor_t *tensor_vander(tensor_t *x, int64_t n, int increasing);
 
 // A copy, recorded by autograd.
 //   -> new, contiguous;  grad dx = g;  errors OUT_OF_MEMORY
@@ -1378,6 +1415,13 @@ TENSOR_API tensor_t *tensor_rand_n(const int64_t *dims, int ndim);
 TENSOR_API tensor_t *tensor_randn_n(const int64_t *dims, int ndim);
 // Integers in [low, high).                      -> new i64;  grad none;  errors SHAPE if high <= low
 TENSOR_API tensor_t *tensor_randint_n(int64_t low, int64_t high, const int64_t *dims, int ndim);
+// The same in the shape and dtype of x.          -> new;  grad none;  errors DTYPE, SHAPE
+TENSOR_API tensor_t *tensor_rand_like(tensor_t *x);
+TENSOR_API tensor_t *tensor_randn_like(tensor_t *x);
+TENSOR_API tensor_t *tensor_randint_like(tensor_t *x, int64_t low, int64_t high);
+// Normal with a mean and deviation (>= 0) for each element.   -> new, broadcast shape;  grad none;
+// errors SHAPE, INDEX, DTYPE
+TENSOR_API tensor_t *tensor_normal(tensor_t *mean, tensor_t *std);
 // A random order of 0..n-1.                     -> new i64 [n];  grad none;  errors SHAPE
 TENSOR_API tensor_t *tensor_randperm(int64_t n);
 // 1 with probability p (elementwise), else 0.   -> new, shape and dtype of p;  grad zero;  errors DTYPE
@@ -1388,6 +1432,14 @@ TENSOR_API tensor_t *tensor_multinomial(tensor_t *weights, int64_t n);
 // Fills x with uniform numbers from [low, high) (normal ones).   -> x;  errors AUTOGRAD, DTYPE
 TENSOR_API tensor_t *tensor_uniform_(tensor_t *x, double low, double high);
 TENSOR_API tensor_t *tensor_normal_(tensor_t *x, double mean, double std);
+// Fills x from a distribution; integers and bool only by the last three (integers in [low, high)).
+//   -> x;  errors AUTOGRAD, DTYPE, INDEX (parameters)
+TENSOR_API tensor_t *tensor_exponential_(tensor_t *x, double lambda);
+TENSOR_API tensor_t *tensor_cauchy_(tensor_t *x, double median, double sigma);
+TENSOR_API tensor_t *tensor_log_normal_(tensor_t *x, double mean, double std);
+TENSOR_API tensor_t *tensor_geometric_(tensor_t *x, double p);
+TENSOR_API tensor_t *tensor_bernoulli_(tensor_t *x, double p);
+TENSOR_API tensor_t *tensor_random_(tensor_t *x, int64_t low, int64_t high);
 
 // ------------------------------------------------------------------------------
 // >>autograd                                       MARK: autograd
@@ -1611,7 +1663,22 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_scalar(...) tensor__at(TENSOR_HERE, (tensor_scalar)(__VA_ARGS__))
 #define tensor_arange(...) tensor__at(TENSOR_HERE, (tensor_arange)(__VA_ARGS__))
 #define tensor_linspace(...) tensor__at(TENSOR_HERE, (tensor_linspace)(__VA_ARGS__))
+#define tensor_logspace(...) tensor__at(TENSOR_HERE, (tensor_logspace)(__VA_ARGS__))
 #define tensor_eye(...) tensor__at(TENSOR_HERE, (tensor_eye)(__VA_ARGS__))
+#define tensor_empty_strided(...) tensor__at(TENSOR_HERE, (tensor_empty_strided)(__VA_ARGS__))
+#define tensor_tril_indices(...) tensor__at(TENSOR_HERE, (tensor_tril_indices)(__VA_ARGS__))
+#define tensor_triu_indices(...) tensor__at(TENSOR_HERE, (tensor_triu_indices)(__VA_ARGS__))
+#define tensor_cartesian_prod(...) tensor__at(TENSOR_HERE, (tensor_cartesian_prod)(__VA_ARGS__))
+#define tensor_combinations(...) tensor__at(TENSOR_HERE, (tensor_combinations)(__VA_ARGS__))
+#define tensor_block_diag(...) tensor__at(TENSOR_HERE, (tensor_block_diag)(__VA_ARGS__))
+#define tensor_diag_embed(...) tensor__at(TENSOR_HERE, (tensor_diag_embed)(__VA_ARGS__))
+#define tensor_diag(...) tensor__at(TENSOR_HERE, (tensor_diag)(__VA_ARGS__))
+#define tensor_diagflat(...) tensor__at(TENSOR_HERE, (tensor_diagflat)(__VA_ARGS__))
+#define tensor_vander(...) tensor__at(TENSOR_HERE, (tensor_vander)(__VA_ARGS__))
+#define tensor_rand_like(...) tensor__at(TENSOR_HERE, (tensor_rand_like)(__VA_ARGS__))
+#define tensor_randn_like(...) tensor__at(TENSOR_HERE, (tensor_randn_like)(__VA_ARGS__))
+#define tensor_randint_like(...) tensor__at(TENSOR_HERE, (tensor_randint_like)(__VA_ARGS__))
+#define tensor_normal(...) tensor__at(TENSOR_HERE, (tensor_normal)(__VA_ARGS__))
 #define tensor_clone(...) tensor__at(TENSOR_HERE, (tensor_clone)(__VA_ARGS__))
 #define tensor_to(...) tensor__at(TENSOR_HERE, (tensor_to)(__VA_ARGS__))
 #define tensor_contiguous(...) tensor__at(TENSOR_HERE, (tensor_contiguous)(__VA_ARGS__))
@@ -2030,6 +2097,12 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_multinomial(...) tensor__at(TENSOR_HERE, (tensor_multinomial)(__VA_ARGS__))
 #define tensor_uniform_(...) tensor__at(TENSOR_HERE, (tensor_uniform_)(__VA_ARGS__))
 #define tensor_normal_(...) tensor__at(TENSOR_HERE, (tensor_normal_)(__VA_ARGS__))
+#define tensor_exponential_(...) tensor__at(TENSOR_HERE, (tensor_exponential_)(__VA_ARGS__))
+#define tensor_cauchy_(...) tensor__at(TENSOR_HERE, (tensor_cauchy_)(__VA_ARGS__))
+#define tensor_log_normal_(...) tensor__at(TENSOR_HERE, (tensor_log_normal_)(__VA_ARGS__))
+#define tensor_geometric_(...) tensor__at(TENSOR_HERE, (tensor_geometric_)(__VA_ARGS__))
+#define tensor_bernoulli_(...) tensor__at(TENSOR_HERE, (tensor_bernoulli_)(__VA_ARGS__))
+#define tensor_random_(...) tensor__at(TENSOR_HERE, (tensor_random_)(__VA_ARGS__))
 #define tensor_requires_grad_(...) tensor__at(TENSOR_HERE, (tensor_requires_grad_)(__VA_ARGS__))
 #define tensor_grad(...) tensor__at(TENSOR_HERE, (tensor_grad)(__VA_ARGS__))
 #define tensor_detach_(...) tensor__at(TENSOR_HERE, (tensor_detach_)(__VA_ARGS__))
@@ -2053,6 +2126,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_split(...) tensor__at_int(TENSOR_HERE, (tensor_split)(__VA_ARGS__))
 #define tensor_check_n(...) tensor__at_int(TENSOR_HERE, (tensor_check_n)(__VA_ARGS__))
 #define tensor_chunk(...) tensor__at_int(TENSOR_HERE, (tensor_chunk)(__VA_ARGS__))
+#define tensor_meshgrid(...) tensor__at_int(TENSOR_HERE, (tensor_meshgrid)(__VA_ARGS__))
 #define tensor_broadcast_tensors(...) tensor__at_int(TENSOR_HERE, (tensor_broadcast_tensors)(__VA_ARGS__))
 #define tensor_split_with_sizes(...) tensor__at_int(TENSOR_HERE, (tensor_split_with_sizes)(__VA_ARGS__))
 #define tensor_tensor_split(...) tensor__at_int(TENSOR_HERE, (tensor_tensor_split)(__VA_ARGS__))
@@ -15078,6 +15152,169 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
     TENSOR__RETURN(y);
 }
 
+TENSOR_API tensor_t *(tensor_logspace)(double start, double end, int64_t n, double base) {
+    TENSOR__MARK
+    if (n < 0) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "logspace: n %d is negative", n); }
+    tensor_t *e = tensor_arange(0, (double)n, 1, TENSOR_F64);
+    e = tensor_add_scalar(tensor_mul_scalar(e, n > 1 ? (end - start) / (double)(n - 1) : 0), start);
+    TENSOR__RETURN(tensor_to(tensor_pow(tensor_scalar(base, TENSOR_F64), e), TENSOR_F32));
+}
+TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *strides, int ndim,
+                                            tensor_dtype_t dtype) {
+    TENSOR__MARK
+    int64_t n, span = 1;
+    if (!tensor__dims_given(th_, "empty_strided", dims, ndim) ||
+        !tensor__dims_given(th_, "empty_strided", strides, ndim)) {
+        return TENSOR__POISON;
+    }
+    int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n);
+    for (int i = 0; i < ndim && !bad; i++) {
+        uint64_t reach = 0;
+        bad = strides[i] < 0 || (n && !tensor__mul_u64((uint64_t)strides[i], (uint64_t)(dims[i] - 1), &reach));
+        bad |= reach > (uint64_t)1 << 56;
+        span += bad ? 0 : (int64_t)reach;
+    }
+    if (bad) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "empty_strided: sizes or strides are negative or too "
+                            "large");
+    }
+    TENSOR__RETURN((tensor_as_strided)(tensor_empty_n(&span, 1, dtype), dims, strides, ndim, 0));
+}
+TENSOR__FN tensor_t *tensor__tri_indices(int64_t rows, int64_t cols, int64_t offset, int lower) {
+    TENSOR__MARK
+    int64_t dims[2] = {rows, cols};
+    tensor_t *m = tensor_ones_n(dims, 2, TENSOR_BOOL);
+    m = lower ? tensor_tril(m, offset) : tensor_triu(m, offset);
+    return tensor__tidy(th_, mark_, tensor_contiguous(tensor_mT(tensor_nonzero(m))));
+}
+TENSOR_API tensor_t *(tensor_tril_indices)(int64_t rows, int64_t cols, int64_t offset) {
+    return tensor__tri_indices(rows, cols, offset, 1);
+}
+TENSOR_API tensor_t *(tensor_triu_indices)(int64_t rows, int64_t cols, int64_t offset) {
+    return tensor__tri_indices(rows, cols, offset, 0);
+}
+TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *indexing, tensor_t **out) {
+    tensor__thread_t *th = tensor__self();
+    int xy = indexing && !strcmp(indexing, "xy");
+    int64_t dims[TENSOR_MAX_DIMS], one[TENSOR_MAX_DIMS];
+    for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
+    if (!xy && (!indexing || strcmp(indexing, "ij"))) {
+        tensor__fail(th, TENSOR_ERR_FORMAT, "meshgrid: indexing must be ij or xy, not \"%s\"",
+                     indexing ? indexing : "NULL");
+        return TENSOR_ERR_FORMAT;
+    }
+    if (!list || !out || n < 1 || n > TENSOR_MAX_DIMS) {
+        tensor__fail(th, TENSOR_ERR_SHAPE, "meshgrid: needs 1 to 8 tensors, not %i", n);
+        return TENSOR_ERR_SHAPE;
+    }
+    for (int i = 0; i < n; i++) {
+        if (!TENSOR__USABLE(th, "meshgrid", "list", list[i])) { return th->error.code; }
+        if (list[i]->ndim > 1) {
+            tensor__fail(th, TENSOR_ERR_SHAPE, "meshgrid: tensor %i %t must be 1-d", i, list[i]);
+            return TENSOR_ERR_SHAPE;
+        }
+        dims[xy && n > 1 && i < 2 ? 1 - i : i] = list[i]->numel;
+    }
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < n; k++) { one[k] = 1; }
+        one[xy && n > 1 && i < 2 ? 1 - i : i] = list[i]->numel;
+        int64_t mark = th->top;
+        out[i] = tensor__tidy(th, mark, tensor_expand_n(tensor_reshape_n(list[i], one, n), dims, n));
+    }
+    return out[n - 1] == TENSOR__POISON ? th->error.code : 0;
+}
+TENSOR_API tensor_t *(tensor_cartesian_prod)(tensor_t *const *list, int n) {
+    TENSOR__MARK
+    tensor_t *grid[TENSOR_MAX_DIMS];
+    if (tensor_meshgrid(list, n <= TENSOR_MAX_DIMS ? n : 0, "ij", grid)) { TENSOR__RETURN(TENSOR__POISON); }
+    for (int i = 0; i < n; i++) { grid[i] = tensor__flat(grid[i]); }
+    TENSOR__RETURN(n == 1 ? tensor_clone(grid[0]) : tensor_stack_n(grid, n, -1));
+}
+TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacement) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "combinations", "x", x)) { return TENSOR__POISON; }
+    if (x->ndim != 1 || r < 1 || r > TENSOR_MAX_DIMS) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "combinations: x %t must be 1-d and r %i in 1..8", x, r);
+    }
+    tensor_t *at = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *list[TENSOR_MAX_DIMS];
+    for (int i = 0; i < r; i++) { list[i] = at; }
+    at = r == 1 ? tensor_unsqueeze(at, 1) : tensor_cartesian_prod(list, r);
+    for (int i = 1; i < r; i++) {
+        tensor_t *a = tensor_select(at, 1, i - 1), *b = tensor_select(at, 1, i), *keep =
+            with_replacement ? tensor_le(a, b) : tensor_lt(a, b);
+        at = tensor_index_n(at, &keep, 1);
+    }
+    TENSOR__RETURN(tensor_index_n(x, &at, 1));
+}
+TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
+    TENSOR__MARK
+    int64_t dims[2] = {0, 0}, at[2] = {0, 0};
+    if (!list || n < 1) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "block_diag: needs at least one tensor");
+    }
+    int dtype = -1;
+    for (int pass = 0; pass < 2; pass++) {
+        tensor_t *y = pass ? tensor_zeros_n(dims, 2, (tensor_dtype_t)dtype) : NULL;
+        for (int i = 0; i < n; i++) {
+            tensor_t *m = tensor__atleast(list[i], 2);
+            if (m == TENSOR__POISON || y == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
+            if (m->ndim > 2) {
+                return tensor__fail(th_, TENSOR_ERR_SHAPE, "block_diag: tensor %i %t has more than 2 dims",
+                                    i, m);
+            }
+            dtype = dtype < 0 ? m->dtype : tensor__promote2(dtype, m->dtype);
+            for (int d = 0; d < 2 && !pass; d++) { dims[d] += m->dims[d]; }
+            if (!pass) { continue; }
+            tensor_copy_(tensor_narrow(tensor_narrow(y, 0, at[0], m->dims[0]), 1, at[1], m->dims[1]), m);
+            for (int d = 0; d < 2; d++) { at[d] += m->dims[d]; }
+        }
+        if (pass) { TENSOR__RETURN(y); }
+    }
+    return TENSOR__POISON;
+}
+TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "diag_embed", "x", x)) { return TENSOR__POISON; }
+    int64_t dims[TENSOR_MAX_DIMS], order[TENSOR_MAX_DIMS], limit = (int64_t)1 << 40;
+    int nd = x->ndim + 1, a = tensor__dim(th_, "diag_embed", dim1, nd);
+    int b = tensor__dim(th_, "diag_embed", dim2, nd);
+    if (a < 0 || b < 0) { return TENSOR__POISON; }
+    if (!x->ndim || nd > TENSOR_MAX_DIMS || a == b || offset > limit || offset < -limit) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "diag_embed: x %t on diagonal %d of dims %d and %d", x,
+                            offset, dim1, dim2);
+    }
+    for (int i = 0; i < nd; i++) {
+        dims[i] = i < nd - 2 ? x->dims[i] : x->dims[nd - 2] + (offset < 0 ? -offset : offset);
+    }
+    tensor_t *y = tensor_zeros_n(dims, nd, (tensor_dtype_t)x->dtype), *v = tensor_diagonal(y, offset, -2, -1);
+    if (tensor_copy_(v, x) == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
+    for (int i = 0, k = 0; i < nd; i++) { order[i] = i == a ? nd - 2 : i == b ? nd - 1 : k++; }
+    TENSOR__RETURN(a == nd - 2 && b == nd - 1 ? y : tensor_permute_n(y, order, nd));
+}
+TENSOR_API tensor_t *(tensor_diag)(tensor_t *x, int64_t diagonal) {
+    TENSOR__MARK
+    if (tensor__live(x) && x->ndim != 1 && x->ndim != 2) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "diag: x %t must be 1-d or 2-d", x);
+    }
+    TENSOR__RETURN(tensor__live(x) && x->ndim == 2 ? tensor_clone(tensor_diagonal(x, diagonal, 0, 1)) :
+                   tensor_diag_embed(x, diagonal, -2, -1));
+}
+TENSOR_API tensor_t *(tensor_diagflat)(tensor_t *x, int64_t offset) {
+    TENSOR__MARK
+    TENSOR__RETURN(tensor_diag_embed(tensor__flat(x), offset, -2, -1));
+}
+TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "vander", "x", x)) { return TENSOR__POISON; }
+    if (x->ndim != 1 || n < 0) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "vander: x %t must be 1-d and n %d not negative", x, n);
+    }
+    double last = (double)n - 1;
+    tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
+        tensor_arange(last, -1, -1, TENSOR_I64);
+    TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, 1), tensor_to(e, (tensor_dtype_t)x->dtype)));
+}
+
 // One word of a pattern. group: the dim it belongs to; k: which of the dims "..." stands for.
 enum { TENSOR__AXES = 24 };
 typedef struct tensor__axis_t { const char *s; int64_t size; int n, group, k, number; } tensor__axis_t;
@@ -16014,6 +16251,32 @@ TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t
     }
     return tensor__drawn(TENSOR_OP_RANDINT, dims, ndim, TENSOR_I64, 0, 0, low, high);
 }
+TENSOR_API tensor_t *(tensor_rand_like)(tensor_t *x) {
+    if (!TENSOR__USABLE(tensor__self(), "rand_like", "x", x) || !tensor__needs_float("rand_like", x)) {
+        return TENSOR__POISON;
+    }
+    return tensor__drawn(TENSOR_OP_RAND, x->dims, x->ndim, x->dtype, 0, 1, 0, 0);
+}
+TENSOR_API tensor_t *(tensor_randn_like)(tensor_t *x) {
+    if (!TENSOR__USABLE(tensor__self(), "randn_like", "x", x) || !tensor__needs_float("randn_like", x)) {
+        return TENSOR__POISON;
+    }
+    return tensor__drawn(TENSOR_OP_RANDN, x->dims, x->ndim, x->dtype, 0, 1, 0, 0);
+}
+TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t high) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE(th_, "randint_like", "x", x)) { return TENSOR__POISON; }
+    TENSOR__RETURN(tensor_to(tensor_randint_n(low, high, x->dims, x->ndim), (tensor_dtype_t)x->dtype));
+}
+TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
+    TENSOR__MARK
+    tensor_t *m = tensor_detach(mean), *d = tensor_detach(std), *z = tensor_add(m, d);
+    if (z == TENSOR__POISON || !tensor__needs_float("normal", z)) { TENSOR__RETURN(TENSOR__POISON); }
+    if (d->numel && !(tensor_item(tensor_min(d)) >= 0)) {
+        return tensor__fail(th_, TENSOR_ERR_INDEX, "normal: std %t must not be negative", std);
+    }
+    TENSOR__RETURN(tensor_add(m, tensor_mul(d, tensor_randn_like(z))));
+}
 TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) {
     TENSOR__BEGIN1(o, BERNOULLI, p)
     if (!tensor__needs_float("bernoulli", p)) { return TENSOR__POISON; }
@@ -16071,18 +16334,21 @@ TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     tensor__result(&o, TENSOR_I64, dims, weights->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
+// Whether x may be filled: not a leaf that requires grad, not part of a graph.
+TENSOR__FN int tensor__fillable(tensor__thread_t *th, const char *name, tensor_t *x, int any_dtype) {
+    if (!TENSOR__USABLE(th, name, "x", x)) { return 0; }
+    if (!any_dtype && !tensor__needs_float(name, x)) { return 0; }
+    if (!tensor__update_allowed(th, name, x, 0)) { return 0; }
+    if (!th->grad_mode || !tensor__sync_needs_grad(th, x)) { return 1; }
+    tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                 "%s: x %t is part of a graph; fill it under no_grad, or a detached tensor", name, x);
+    return 0;
+}
 // x filled by a random row.
 TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1) {
     tensor__op_t o;
     tensor__thread_t *th = tensor__self();
-    const char *name = tensor__row(id)->name;
-    if (!TENSOR__USABLE(th, name, "x", x)) { return TENSOR__POISON; }
-    if (!tensor__needs_float(name, x) || !tensor__update_allowed(th, name, x, 0)) { return TENSOR__POISON; }
-    if (th->grad_mode && tensor__sync_needs_grad(th, x)) {
-        return tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                            "%s: x %t is part of a graph; fill it under no_grad, or a detached tensor",
-                            name, x);
-    }
+    if (!tensor__fillable(th, tensor__row(id)->name, x, 0)) { return TENSOR__POISON; }
     tensor__begin(&o, tensor__row(id), NULL, 0);
     o.p = &o.params;
     o.params.f[0] = f0;
@@ -16097,6 +16363,56 @@ TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
 }
 TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
     return tensor__draw_into(TENSOR_OP_RANDN, x, mean, std);
+}
+// Distributions made of uniform or normal numbers in double: 0 exponential (a = rate), 1 cauchy, 2
+// log-normal, 3 geometric, 4 bernoulli (a = p).
+TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, double a, double b) {
+    tensor__thread_t *th = tensor__self();
+    static const double low[] = {0, -INFINITY, -INFINITY, 0, -1e-300};       // of a, exclusive
+    static const double high[] = {INFINITY, INFINITY, INFINITY, 1, 1 + 1e-15};
+    if (!tensor__fillable(th, name, x, kind > 2)) { return TENSOR__POISON; }
+    if (!(a > low[kind] && a < high[kind]) || ((kind == 1 || kind == 2) && !(b >= 0))) {
+        return tensor__fail(th, TENSOR_ERR_INDEX, "%s: the parameters %g, %g are out of range", name, a, b);
+    }
+    tensor_scope_t s = tensor__scope_begin(th, 0);
+    int id = kind == 2 ? TENSOR_OP_RANDN : TENSOR_OP_RAND;
+    tensor_t *y = tensor__drawn(id, x->dims, x->ndim, TENSOR_F64, 0, 1, 0, 0);
+    switch (kind) {
+    case 0: y = tensor_div_scalar(tensor_log1p(tensor_neg(y)), -a); break;
+    case 1:
+        y = tensor_tan(tensor_mul_scalar(tensor_sub_scalar(y, 0.5), 3.141592653589793));
+        y = tensor_add_scalar(tensor_mul_scalar(y, b), a);
+        break;
+    case 2: y = tensor_exp(tensor_add_scalar(tensor_mul_scalar(y, b), a)); break;
+    case 3:
+        y = tensor_ceil(tensor_div_scalar(tensor_log1p(tensor_neg(y)), log1p(-a)));
+        y = tensor_maximum_scalar(y, 1);
+        break;
+    default: y = tensor_lt_scalar(y, a); break;
+    }
+    y = tensor_copy_(x, y);
+    (tensor_scope_end)(s);
+    return y == TENSOR__POISON ? y : x;
+}
+TENSOR_API tensor_t *(tensor_exponential_)(tensor_t *x, double lambda) {
+    return tensor__draw_made("exponential_", 0, x, lambda, 0);
+}
+TENSOR_API tensor_t *(tensor_cauchy_)(tensor_t *x, double median, double sigma) {
+    return tensor__draw_made("cauchy_", 1, x, median, sigma);
+}
+TENSOR_API tensor_t *(tensor_log_normal_)(tensor_t *x, double mean, double std) {
+    return tensor__draw_made("log_normal_", 2, x, mean, std);
+}
+TENSOR_API tensor_t *(tensor_geometric_)(tensor_t *x, double p) {
+    return tensor__draw_made("geometric_", 3, x, p, 0);
+}
+TENSOR_API tensor_t *(tensor_bernoulli_)(tensor_t *x, double p) {
+    return tensor__draw_made("bernoulli_", 4, x, p, 0);
+}
+TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
+    TENSOR__MARK
+    if (!tensor__fillable(th_, "random_", x, 1)) { return TENSOR__POISON; }
+    TENSOR__RETURN(tensor_copy_(x, tensor_randint_n(low, high, x->dims, x->ndim)));
 }
 
 // ------------------------------------------------------------------------------

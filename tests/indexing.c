@@ -788,6 +788,238 @@ static void view_values(void) {
 }
 // clang-format on
 
+// ---- creation ----
+
+FN(f_diag_embed) { UNUSED; return tensor_diag_embed(in[0], -1, 0, 2); }
+FN(f_diag) { UNUSED; return tensor_diag(in[0], 1); }
+FN(f_diagflat) { UNUSED; return tensor_diagflat(in[0], 1); }
+FN(f_block) { UNUSED; return tensor_block_diag(in, n); }
+FN(f_cartesian) { UNUSED; return tensor_cartesian_prod(in, n); }
+FN(f_combinations) { UNUSED; return tensor_combinations(in[0], 2, 1); }
+FN(f_vander) { UNUSED; return tensor_vander(in[0], 3, 0); }
+static void create_gradients(void) {
+    GRADED(f_diag_embed, A(2, 3), NULL, NULL);
+    GRADED(f_diag, A(2, 3), NULL, NULL);
+    GRADED(f_diagflat, A(2, 2), NULL, NULL);
+    GRADED(f_block, A(2, 2), A(3), NULL);
+    GRADED(f_cartesian, A(2), A(3), NULL);
+    GRADED(f_combinations, A(3), NULL, NULL);
+    GRADED(f_vander, F(0.5, -2, 3), NULL, NULL);
+}
+static void create_views(void) {
+    const int64_t dims[2] = {2, 3}, strides[2] = {1, 2}, none[2] = {0, 3};
+    tensor_t *x = tensor_empty_strided(dims, strides, 2, TENSOR_I64), *list[3], *out[3];
+    CHECK(tensor_stride(x, 0) == 1 && tensor_stride(x, 1) == 2 && tensor_dtype(x) == TENSOR_I64);
+    tensor_copy_(x, A(2, 3));
+    IS(tensor_as_strided(x, (const int64_t[]){6}, (const int64_t[]){1}, 1, 0), "i64 [6] 0 3 1 4 2 5");
+    CHECK(tensor_numel(tensor_empty_strided(none, strides, 2, TENSOR_F32)) == 0);
+    list[0] = A(2), list[1] = F(7, 8, 9), list[2] = tensor_scalar(5, TENSOR_F32);
+    CHECK(tensor_meshgrid(list, 3, "ij", out) == 0);
+    IS(out[0], "f32 [2,3,1] 0 0 0 1 1 1");
+    IS(out[1], "f32 [2,3,1] 7 8 9 7 8 9");
+    IS(out[2], "f32 [2,3,1] 5 5 5 5 5 5");
+    CHECK(tensor_meshgrid(list, 2, "xy", out) == 0);
+    IS(out[0], "f32 [3,2] 0 1 0 1 0 1");
+    IS(out[1], "f32 [3,2] 7 7 8 8 9 9");
+    IS(tensor_cartesian_prod(list, 2), "f32 [6,2] 0 7 0 8 0 9 1 7 1 8 1 9");
+    IS(tensor_cartesian_prod(list + 1, 1), "f32 [3] 7 8 9");
+    list[1] = tensor_to(tensor_full(9, 2, 1), TENSOR_F64);
+    IS(tensor_block_diag(list, 3), "f64 [4,4] 0 1 0 0 0 0 9 0 0 0 9 0 0 0 0 5");
+}
+static double mean_of(tensor_t *x) { return tensor_item(tensor_mean(tensor_to(x, TENSOR_F64))); }
+static double low_half(tensor_t *x, double at) { return mean_of(tensor_lt_scalar(x, at)); }
+// Moments and quantiles of 40,000 draws within five standard errors; same numbers for any thread count.
+static tensor_t *fill_exponential(tensor_t *x) { return tensor_exponential_(x, 2); }
+static tensor_t *fill_cauchy(tensor_t *x) { return tensor_cauchy_(x, 1, 3); }
+static tensor_t *fill_log_normal(tensor_t *x) { return tensor_log_normal_(x, 1, 0.5); }
+static tensor_t *fill_geometric(tensor_t *x) { return tensor_geometric_(x, 0.25); }
+static tensor_t *fill_bernoulli(tensor_t *x) { return tensor_bernoulli_(x, 0.3); }
+static tensor_t *fill_random(tensor_t *x) { return tensor_random_(x, -3, 5); }
+static void create_random(void) {
+    static tensor_t *(*const fill[])(tensor_t *) = {fill_exponential, fill_cauchy, fill_log_normal,
+        fill_geometric, fill_bernoulli, fill_random};
+    tensor_t *x = tensor_empty(40000), *y, *m;
+    int k;
+    tensor_manual_seed(3);
+    CHECK(tensor_exponential_(x, 2) == x);
+    CHECK_NEAR(mean_of(x), 0.5, 0.0125);
+    CHECK_NEAR(low_half(x, 0.34657359), 0.5, 0.0125);
+    CHECK(tensor_item(tensor_min(x)) >= 0);
+    tensor_cauchy_(x, 1, 3);
+    CHECK_NEAR(low_half(x, 1), 0.5, 0.0125);
+    CHECK_NEAR(low_half(x, 4), 0.75, 0.011);
+    tensor_log_normal_(x, 1, 0.5);
+    CHECK_NEAR(mean_of(tensor_log(x)), 1, 0.0125);
+    CHECK_NEAR(tensor_item(tensor_std(tensor_log(x), 1)), 0.5, 0.009);
+    tensor_geometric_(x, 0.25);
+    CHECK_NEAR(mean_of(x), 4, 0.09);
+    CHECK_NEAR(low_half(x, 1.5), 0.25, 0.011);
+    CHECK(tensor_item(tensor_min(x)) == 1);
+    y = tensor_bernoulli_(tensor_empty_of(TENSOR_BOOL, 40000), 0.3);
+    CHECK_NEAR(mean_of(y), 0.3, 0.0115);
+    IS(tensor_bernoulli_(tensor_empty(2), 1), "f32 [2] 1 1");
+    IS(tensor_bernoulli_(tensor_empty(2), 0), "f32 [2] 0 0");
+    y = tensor_random_(tensor_empty_of(TENSOR_I32, 40000), -3, 5);
+    CHECK(tensor_item(tensor_min(y)) == -3 && tensor_item(tensor_max(y)) == 4);
+    CHECK_NEAR(mean_of(y), 0.5, 0.058);
+    y = tensor_randint_like(tensor_empty_of(TENSOR_F16, 100), 2, 4);
+    CHECK(tensor_dtype(y) == TENSOR_F16 && tensor_item(tensor_min(y)) == 2 && tensor_item(tensor_max(y)) == 3);
+    y = tensor_rand_like(tensor_zeros_of(TENSOR_F64, 3, 2));
+    CHECK(tensor_dtype(y) == TENSOR_F64 && tensor_ndim(y) == 2 && tensor_size(y, 1) == 2);
+    CHECK(tensor_dtype(tensor_randn_like(tensor_zeros_of(TENSOR_BF16, 3))) == TENSOR_BF16);
+    m = tensor_requires_grad_(tensor_zeros(40000, 1), 1);
+    y = tensor_normal(m, F(1, 0));
+    CHECK(tensor_size(y, 1) == 2 && !tensor_requires_grad(y));
+    CHECK_NEAR(mean_of(tensor_at(y, ":, 0")), 0, 0.025);
+    CHECK_NEAR(tensor_item(tensor_std(tensor_at(y, ":, 0"), 1)), 1, 0.018);
+    CHECK(tensor_item(tensor_max(tensor_abs(tensor_at(y, ":, 1")))) == 0);
+    tensor_exponential_(tensor_at(x, "::2"), 1);                    // through a view: others stay
+    CHECK(tensor_item(tensor_max(tensor_remainder_scalar(tensor_at(x, "1::2"), 1))) == 0);
+    for (k = 0; k < COUNT(fill); k++) {
+        tensor_t *a, *b;
+        tensor_manual_seed(9);
+        a = fill[k](tensor_empty(100003));
+        tensor_set_num_threads(4);
+        tensor_manual_seed(9);
+        b = fill[k](tensor_empty(100003));
+        tensor_set_num_threads(1);
+        CHECK_MSG(test_same_bits(a, b), "fill %d: 1 and 4 threads differ", k);
+        tensor_manual_seed(9);
+        CHECK_MSG(test_same_bits(tensor_narrow(a, 0, 0, 1001), fill[k](tensor_empty(1001))),
+                  "fill %d: not a prefix of the longer draw", k);
+    }
+}
+// clang-format off
+static void create_errors(void) {
+    const int64_t dims[2] = {2, 3}, bad[2] = {-1, 1}, huge[2] = {INT64_MAX, INT64_MAX};
+    tensor_t *list[9], *out[9], *x = A(2, 3);
+    int i;
+    CHECK_POISON(tensor_logspace(0, 1, -1, 10), TENSOR_ERR_SHAPE, "logspace: n -1 is negative");
+    CHECK_POISON(tensor_empty_strided(dims, bad, 2, TENSOR_F32), TENSOR_ERR_SHAPE, "empty_strided: sizes or strides are negative");
+    CHECK_POISON(tensor_empty_strided(dims, huge, 2, TENSOR_F32), TENSOR_ERR_SHAPE, "empty_strided");
+    CHECK_POISON(tensor_empty_strided(huge, dims, 2, TENSOR_F32), TENSOR_ERR_SHAPE, "empty_strided");
+    CHECK_POISON(tensor_empty_strided(NULL, dims, 2, TENSOR_F32), TENSOR_ERR_SHAPE, "empty_strided: dims is NULL");
+    CHECK_POISON(tensor_tril_indices(-1, 2, 0), TENSOR_ERR_SHAPE, NULL);
+    for (i = 0; i < 9; i++) list[i] = A(2);
+    CHECK(tensor_meshgrid(list, 9, "ij", out) == TENSOR_ERR_SHAPE && tensor_is_poison(out[8]));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "meshgrid: needs 1 to 8 tensors, not 9");
+    CHECK(tensor_meshgrid(list, 2, "yx", out) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "meshgrid: indexing must be ij or xy, not \"yx\"");
+    list[1] = x;
+    CHECK(tensor_meshgrid(list, 2, "ij", out) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "meshgrid: tensor 1 [2,3] must be 1-d");
+    CHECK_POISON(tensor_cartesian_prod(list, 9), TENSOR_ERR_SHAPE, "meshgrid");
+    CHECK_POISON(tensor_cartesian_prod(list, 2), TENSOR_ERR_SHAPE, "tensor 1 [2,3] must be 1-d");
+    CHECK_POISON(tensor_combinations(x, 2, 0), TENSOR_ERR_SHAPE, "combinations: x [2,3] must be 1-d and r 2 in 1..8");
+    list[2] = A(1, 1, 1);
+    CHECK_POISON(tensor_block_diag(list, 3), TENSOR_ERR_SHAPE, "block_diag: tensor 2 [1,1,1] has more than 2 dims");
+    CHECK_POISON(tensor_block_diag(NULL, 3), TENSOR_ERR_SHAPE, "block_diag: needs at least one tensor");
+    CHECK_POISON(tensor_diag_embed(x, 0, 1, 1), TENSOR_ERR_SHAPE, "diag_embed: x [2,3] on diagonal 0 of dims 1 and 1");
+    CHECK_POISON(tensor_diag_embed(x, INT64_MIN, 0, 1), TENSOR_ERR_SHAPE, "diag_embed");
+    CHECK_POISON(tensor_diag_embed(x, 0, 0, 3), TENSOR_ERR_INDEX, "diag_embed: dim 3");
+    CHECK_POISON(tensor_diag(A(1, 1, 1), 0), TENSOR_ERR_SHAPE, "diag: x [1,1,1] must be 1-d or 2-d");
+    CHECK_POISON(tensor_vander(x, 2, 0), TENSOR_ERR_SHAPE, "vander: x [2,3] must be 1-d");
+    CHECK_POISON(tensor_rand_like(I(1)), TENSOR_ERR_DTYPE, "rand_like");
+    CHECK_POISON(tensor_randint_like(x, 3, 3), TENSOR_ERR_SHAPE, "randint");
+    CHECK_POISON(tensor_normal(x, F(-1)), TENSOR_ERR_INDEX, "normal: std [1] must not be negative");
+    CHECK_POISON(tensor_normal(I(1), I(1)), TENSOR_ERR_DTYPE, "normal");
+    CHECK_POISON(tensor_exponential_(x, 0), TENSOR_ERR_INDEX, "exponential_: the parameters 0, 0 are out of range");
+    CHECK_POISON(tensor_exponential_(x, NAN), TENSOR_ERR_INDEX, "exponential_");
+    CHECK_POISON(tensor_exponential_(I(1), 1), TENSOR_ERR_DTYPE, "exponential_");
+    CHECK_POISON(tensor_geometric_(x, 1), TENSOR_ERR_INDEX, "geometric_");
+    CHECK_POISON(tensor_log_normal_(x, 0, -1), TENSOR_ERR_INDEX, "log_normal_");
+    CHECK_POISON(tensor_bernoulli_(x, 1.5), TENSOR_ERR_INDEX, "bernoulli_");
+    CHECK_POISON(tensor_random_(x, 1, 1), TENSOR_ERR_SHAPE, "random_: randint");
+    CHECK_POISON(tensor_exponential_(leaf(A(2)), 1), TENSOR_ERR_AUTOGRAD, "leaf that requires grad");
+    CHECK_POISON(tensor_random_(tensor_mul_scalar(leaf(A(2)), 2), 0, 1), TENSOR_ERR_AUTOGRAD, "part of a graph");
+    CHECK_POISON(tensor_bernoulli_(tensor_expand(F(1), 2), 0.5), TENSOR_ERR_AUTOGRAD, "expanded");
+}
+// clang-format on
+// clang-format off
+static void create_values(void) {
+    IS(tensor_logspace(-1, 2, 4, 10),
+       "f32 [4] 0.1 1 10 100");
+    IS(tensor_logspace(0, 3, 4, 2),
+       "f32 [4] 1 2 4 8");
+    IS(tensor_logspace(1, 3, 1, 10),
+       "f32 [1] 10");
+    IS(tensor_logspace(1, 3, 0, 10),
+       "f32 [0]");
+    IS(tensor_tril_indices(3, 3, 0),
+       "i64 [2,6] 0 1 1 2 2 2 0 0 1 0 1 2");
+    IS(tensor_triu_indices(3, 3, 0),
+       "i64 [2,6] 0 0 0 1 1 2 0 1 2 1 2 2");
+    IS(tensor_tril_indices(3, 4, 1),
+       "i64 [2,9] 0 0 1 1 1 2 2 2 2 0 1 0 1 2 0 1 2 3");
+    IS(tensor_triu_indices(3, 4, 1),
+       "i64 [2,6] 0 0 0 1 1 2 1 2 3 2 3 3");
+    IS(tensor_tril_indices(3, 2, -1),
+       "i64 [2,3] 1 2 2 0 0 1");
+    IS(tensor_triu_indices(3, 2, -1),
+       "i64 [2,5] 0 0 1 1 2 0 1 0 1 1");
+    IS(tensor_tril_indices(2, 2, -5),
+       "i64 [2,0]");
+    IS(tensor_triu_indices(2, 2, -5),
+       "i64 [2,4] 0 0 1 1 0 1 0 1");
+    IS(tensor_tril_indices(2, 2, 5),
+       "i64 [2,4] 0 0 1 1 0 1 0 1");
+    IS(tensor_triu_indices(2, 2, 5),
+       "i64 [2,0]");
+    IS(tensor_tril_indices(0, 3, 0),
+       "i64 [2,0]");
+    IS(tensor_triu_indices(0, 3, 0),
+       "i64 [2,0]");
+    IS(tensor_diag_embed(A(2,2), 0, -2, -1),
+       "f32 [2,2,2] 0 0 0 1 2 0 0 3");
+    IS(tensor_diag(A(2), 0),
+       "f32 [2,2] 0 0 0 1");
+    IS(tensor_diag(A(2,3), 0),
+       "f32 [2] 0 4");
+    IS(tensor_diag_embed(A(2,2), 1, -2, -1),
+       "f32 [2,3,3] 0 0 0 0 0 1 0 0 0 0 2 0 0 0 3 0 0 0");
+    IS(tensor_diag(A(2), 1),
+       "f32 [3,3] 0 0 0 0 0 1 0 0 0");
+    IS(tensor_diag(A(2,3), 1),
+       "f32 [2] 1 5");
+    IS(tensor_diag_embed(A(2,2), -1, -2, -1),
+       "f32 [2,3,3] 0 0 0 0 0 0 0 1 0 0 0 0 2 0 0 0 3 0");
+    IS(tensor_diag(A(2), -1),
+       "f32 [3,3] 0 0 0 0 0 0 0 1 0");
+    IS(tensor_diag(A(2,3), -1),
+       "f32 [1] 3");
+    IS(tensor_diag_embed(A(2,2), 1, 0, 2),
+       "f32 [3,2,3] 0 0 0 0 2 0 0 0 1 0 0 3 0 0 0 0 0 0");
+    IS(tensor_diag_embed(A(2,2), 1, 2, 0),
+       "f32 [3,2,3] 0 0 0 0 0 0 0 0 0 2 0 0 0 1 0 0 3 0");
+    IS(tensor_diag_embed(A(2), 0, -1, 0),
+       "f32 [2,2] 0 0 0 1");
+    IS(tensor_diag_embed(A(0), 1, 0, 1),
+       "f32 [1,1] 0");
+    IS(tensor_diagflat(A(2,2), -1),
+       "f32 [5,5] 0 0 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0 2 0 0 0 0 0 3 0");
+    IS(tensor_diagflat(tensor_scalar(3, TENSOR_F32), 0),
+       "f32 [1,1] 3");
+    IS(tensor_vander(A(3), 3, 0),
+       "f32 [3,3] 0 0 1 1 1 1 4 2 1");
+    IS(tensor_vander(F(2,-3), 4, 1),
+       "f32 [2,4] 1 2 4 8 1 -3 9 -27");
+    IS(tensor_vander(I(2,3), 3, 0),
+       "i64 [2,3] 4 2 1 9 3 1");
+    IS(tensor_vander(A(2), 0, 0),
+       "f32 [2,0]");
+    IS(tensor_combinations(A(4), 2, 0),
+       "f32 [6,2] 0 1 0 2 0 3 1 2 1 3 2 3");
+    IS(tensor_combinations(A(3), 2, 1),
+       "f32 [6,2] 0 0 0 1 0 2 1 1 1 2 2 2");
+    IS(tensor_combinations(A(4), 3, 0),
+       "f32 [4,3] 0 1 2 0 1 3 0 2 3 1 2 3");
+    IS(tensor_combinations(A(3), 1, 0),
+       "f32 [3,1] 0 1 2");
+    IS(tensor_combinations(A(2), 3, 0),
+       "f32 [0,3]");
+}
+// clang-format on
+
 // ---- tensor_at, patterns ----
 
 FN(f_at) { UNUSED; return tensor_at(in[0], "None, 1, ::2"); }
@@ -970,6 +1202,11 @@ int main(void) {
     RUN(view_storage);
     RUN(view_gradients);
     RUN(view_errors);
+    RUN(create_values);
+    RUN(create_views);
+    RUN(create_random);
+    RUN(create_gradients);
+    RUN(create_errors);
     RUN(at_values);
     RUN(at_writes);
     RUN(pattern_gradients);
