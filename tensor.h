@@ -15170,8 +15170,8 @@ TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *
     int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n);
     for (int i = 0; i < ndim && !bad; i++) {
         uint64_t reach = 0;
-        bad = strides[i] < 0 || (n && !tensor__mul_u64((uint64_t)strides[i], (uint64_t)(dims[i] - 1), &reach));
-        bad |= reach > (uint64_t)1 << 56;
+        bad = n && !tensor__mul_u64((uint64_t)strides[i], (uint64_t)(dims[i] - 1), &reach);
+        bad |= strides[i] < 0 || reach > (uint64_t)1 << 56;
         span += bad ? 0 : (int64_t)reach;
     }
     if (bad) {
