@@ -369,11 +369,17 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 // ------------------------------------------------------------------------------
 // >>create                                         MARK: creation
 //
-// Variadic names take the dims as arguments and make f32: tensor_zeros(2, 3); tensor_zeros_of(TENSOR_I64, 2,
-// 3) names the dtype. The twins below (_n) are the plain functions behind them.
+// Variadic names take the dims as arguments and make the default dtype: tensor_zeros(2, 3);
+// tensor_zeros_of(TENSOR_I64, 2, 3) names one. The twins below (_n) are the plain functions behind them.
 // All: -> new, contiguous;  grad none;  errors SHAPE (negative dim, too many dims, product over 2^63),
 // OUT_OF_MEMORY ------------------------------------------------------------------------------
 
+// The dtype of numbers that name none, of the context: f32 unless set. It is what creation without a dtype
+// makes, and what integers become in float functions; modules keep f32 parameters.
+//   dtype   f32 f64 f16 bf16
+//   -> code / dtype;  errors DTYPE
+TENSOR_API int tensor_set_default_dtype(tensor_dtype_t dtype);
+TENSOR_API tensor_dtype_t tensor_get_default_dtype(void);
 // Uninitialised elements.                                                    -> new;  errors as above
 TENSOR_API tensor_t *tensor_empty_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
 // Zeros.                                                                     -> new;  errors as above
@@ -409,15 +415,15 @@ TENSOR_API tensor_t *tensor_wrap_n(void *data, tensor_dtype_t dtype, const int64
 TENSOR_API tensor_t *tensor_arange(double start, double end, double step, tensor_dtype_t dtype);
 
 // n values from start to end, both included.
-//   -> new [n] f32;  grad none;  errors SHAPE if n < 0
+//   -> new [n];  grad none;  errors SHAPE if n < 0
 TENSOR_API tensor_t *tensor_linspace(double start, double end, int64_t n);
 
 // base to the n powers from start to end.
-//   -> new [n] f32;  grad none;  errors SHAPE if n < 0
+//   -> new [n];  grad none;  errors SHAPE if n < 0
 TENSOR_API tensor_t *tensor_logspace(double start, double end, int64_t n, double base);
 
 // Ones on the main diagonal.
-//   -> new [n, m] f32;  grad none;  errors SHAPE
+//   -> new [n, m];  grad none;  errors SHAPE
 TENSOR_API tensor_t *tensor_eye(int64_t n, int64_t m);
 
 // Uninitialised elements, strides (>= 0, in elements) as given.
@@ -632,6 +638,10 @@ TENSOR_API int tensor_tensor_split(tensor_t *x, int n, int64_t dim, tensor_t **o
 TENSOR_API int tensor_tensor_split_at(tensor_t *x, const int64_t *indices, int n, int64_t dim,
                                       tensor_t **out);
 TENSOR_API int tensor_unbind(tensor_t *x, int64_t dim, tensor_t **out, int max);
+// x cut into n equal views along dim 1 (0 if 1-d), 0, 2.   -> how many;  errors INDEX, SHAPE
+TENSOR_API int tensor_hsplit(tensor_t *x, int n, tensor_t **out, int max);
+TENSOR_API int tensor_vsplit(tensor_t *x, int n, tensor_t **out, int max);
+TENSOR_API int tensor_dsplit(tensor_t *x, int n, tensor_t **out, int max);
 // The same elements outside the graph.                   -> view;  grad none;  errors none
 TENSOR_API tensor_t *tensor_detach(tensor_t *x);
 
@@ -639,7 +649,7 @@ TENSOR_API tensor_t *tensor_detach(tensor_t *x);
 // >>pointwise                                      MARK: pointwise
 //
 // Formulas, derivatives and docs are the rows of >>ops. Operands broadcast and promote as in PyTorch; float
-// functions turn integers into f32. Scalar twins take the scalar weakly: it does not widen the tensor's
+// functions turn integers into the default dtype. Scalar twins take the scalar weakly: it does not widen the tensor's
 // dtype. All: -> new, contiguous;  errors SHAPE (no broadcast), DTYPE, OUT_OF_MEMORY; integer x / 0: INDEX
 // ------------------------------------------------------------------------------
 
@@ -1409,9 +1419,9 @@ TENSOR_API void tensor_manual_seed(uint64_t seed);
 TENSOR_API tensor_generator_t tensor_get_generator(void);
 // Replaces it.   -> nothing;  errors none
 TENSOR_API void tensor_set_generator(tensor_generator_t g);
-// Uniform in [0, 1).                            -> new f32;  grad none;  errors SHAPE, OUT_OF_MEMORY
+// Uniform in [0, 1).                            -> new;  grad none;  errors SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_rand_n(const int64_t *dims, int ndim);
-// Standard normal (Box-Muller).                 -> new f32;  grad none;  errors SHAPE, OUT_OF_MEMORY
+// Standard normal (Box-Muller).                 -> new;  grad none;  errors SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_randn_n(const int64_t *dims, int ndim);
 // Integers in [low, high).                      -> new i64;  grad none;  errors SHAPE if high <= low
 TENSOR_API tensor_t *tensor_randint_n(int64_t low, int64_t high, const int64_t *dims, int ndim);
@@ -2125,6 +2135,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_print(...) tensor__at_int(TENSOR_HERE, (tensor_print)(__VA_ARGS__))
 #define tensor_split(...) tensor__at_int(TENSOR_HERE, (tensor_split)(__VA_ARGS__))
 #define tensor_check_n(...) tensor__at_int(TENSOR_HERE, (tensor_check_n)(__VA_ARGS__))
+#define tensor_set_default_dtype(...) tensor__at_int(TENSOR_HERE, (tensor_set_default_dtype)(__VA_ARGS__))
 #define tensor_chunk(...) tensor__at_int(TENSOR_HERE, (tensor_chunk)(__VA_ARGS__))
 #define tensor_meshgrid(...) tensor__at_int(TENSOR_HERE, (tensor_meshgrid)(__VA_ARGS__))
 #define tensor_broadcast_tensors(...) tensor__at_int(TENSOR_HERE, (tensor_broadcast_tensors)(__VA_ARGS__))
@@ -2132,6 +2143,9 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_tensor_split(...) tensor__at_int(TENSOR_HERE, (tensor_tensor_split)(__VA_ARGS__))
 #define tensor_tensor_split_at(...) tensor__at_int(TENSOR_HERE, (tensor_tensor_split_at)(__VA_ARGS__))
 #define tensor_unbind(...) tensor__at_int(TENSOR_HERE, (tensor_unbind)(__VA_ARGS__))
+#define tensor_hsplit(...) tensor__at_int(TENSOR_HERE, (tensor_hsplit)(__VA_ARGS__))
+#define tensor_vsplit(...) tensor__at_int(TENSOR_HERE, (tensor_vsplit)(__VA_ARGS__))
+#define tensor_dsplit(...) tensor__at_int(TENSOR_HERE, (tensor_dsplit)(__VA_ARGS__))
 #define tensor_set_grad(...) tensor__at_int(TENSOR_HERE, (tensor_set_grad)(__VA_ARGS__))
 #define tensor_backward(...) tensor__at_int(TENSOR_HERE, (tensor_backward)(__VA_ARGS__))
 #define tensor_backward_with(...) tensor__at_int(TENSOR_HERE, (tensor_backward_with)(__VA_ARGS__))
@@ -2216,13 +2230,13 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define TENSOR_LIST(...)                                                                                     \
     ((tensor_t *const[]){__VA_ARGS__}), (int)(sizeof((tensor_t *const[]){__VA_ARGS__}) / sizeof(tensor_t *))
 
-#define tensor_empty(...) tensor_empty_n(TENSOR_DIMS(__VA_ARGS__), TENSOR_F32)
-#define tensor_zeros(...) tensor_zeros_n(TENSOR_DIMS(__VA_ARGS__), TENSOR_F32)
-#define tensor_ones(...) tensor_ones_n(TENSOR_DIMS(__VA_ARGS__), TENSOR_F32)
+#define tensor_empty(...) tensor_empty_n(TENSOR_DIMS(__VA_ARGS__), tensor_get_default_dtype())
+#define tensor_zeros(...) tensor_zeros_n(TENSOR_DIMS(__VA_ARGS__), tensor_get_default_dtype())
+#define tensor_ones(...) tensor_ones_n(TENSOR_DIMS(__VA_ARGS__), tensor_get_default_dtype())
 #define tensor_empty_of(dtype, ...) tensor_empty_n(TENSOR_DIMS(__VA_ARGS__), dtype)
 #define tensor_zeros_of(dtype, ...) tensor_zeros_n(TENSOR_DIMS(__VA_ARGS__), dtype)
 #define tensor_ones_of(dtype, ...) tensor_ones_n(TENSOR_DIMS(__VA_ARGS__), dtype)
-#define tensor_full(value, ...) tensor_full_n(TENSOR_DIMS(__VA_ARGS__), value, TENSOR_F32)
+#define tensor_full(value, ...) tensor_full_n(TENSOR_DIMS(__VA_ARGS__), value, tensor_get_default_dtype())
 #define tensor_full_of(dtype, value, ...) tensor_full_n(TENSOR_DIMS(__VA_ARGS__), value, dtype)
 #define tensor_from(data, dtype, ...) tensor_from_n(data, dtype, TENSOR_DIMS(__VA_ARGS__))
 #define tensor_wrap(data, dtype, ...) tensor_wrap_n(data, dtype, TENSOR_DIMS(__VA_ARGS__), 0, 0)
@@ -2275,15 +2289,15 @@ struct tensor_dims_pack {
 };
 template <class... D> inline tensor_t *tensor_empty(D... dims) {
     tensor_dims_pack p(dims...);
-    return (tensor_empty_n)(p.d, p.n, TENSOR_F32);
+    return (tensor_empty_n)(p.d, p.n, tensor_get_default_dtype());
 }
 template <class... D> inline tensor_t *tensor_zeros(D... dims) {
     tensor_dims_pack p(dims...);
-    return (tensor_zeros_n)(p.d, p.n, TENSOR_F32);
+    return (tensor_zeros_n)(p.d, p.n, tensor_get_default_dtype());
 }
 template <class... D> inline tensor_t *tensor_ones(D... dims) {
     tensor_dims_pack p(dims...);
-    return (tensor_ones_n)(p.d, p.n, TENSOR_F32);
+    return (tensor_ones_n)(p.d, p.n, tensor_get_default_dtype());
 }
 template <class... D> inline tensor_t *tensor_empty_of(tensor_dtype_t dtype, D... dims) {
     tensor_dims_pack p(dims...);
@@ -2299,7 +2313,7 @@ template <class... D> inline tensor_t *tensor_ones_of(tensor_dtype_t dtype, D...
 }
 template <class... D> inline tensor_t *tensor_full(double value, D... dims) {
     tensor_dims_pack p(dims...);
-    return (tensor_full_n)(p.d, p.n, value, TENSOR_F32);
+    return (tensor_full_n)(p.d, p.n, value, tensor_get_default_dtype());
 }
 template <class... D> inline tensor_t *tensor_full_of(tensor_dtype_t dtype, double value, D... dims) {
     tensor_dims_pack p(dims...);
@@ -5786,7 +5800,7 @@ struct tensor_context_t {
     struct tensor__hook_t *hooks;   // all there are, hook_count of them
     int64_t last_hook;
     tensor__count_t hook_count;
-    int isa, isa_known, reference;
+    int isa, isa_known, reference, default_dtype;
     // kernels of the plain door; NULL before the first choice and as reference
     const struct tensor__isa_t *plain;
     tensor__pool_t pool;
@@ -9113,23 +9127,36 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_linspace)(double start, double end, int64_t n) {
+    TENSOR__MARK
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
     if (n < 0) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "linspace: n %d is negative", n); }
     o.p = &o.params;
     o.params.f[0] = start;
     o.params.f[1] = n > 1 ? (end - start) / (double)(n - 1) : 0;
-    tensor_t *t = o.out[o.nout++] = tensor__make(o.th, "linspace", TENSOR_F32, &n, 1);
-    tensor_t *r = tensor__finish(&o);
-    if (r != TENSOR__POISON && n > 1) { ((float *)tensor__ptr(t))[n - 1] = (float)end; }
-    return r;
+    tensor_t *t = o.out[o.nout++] = tensor__make(o.th, "linspace", o.th->ctx->default_dtype, &n, 1);
+    t = tensor__finish(&o);
+    if (t != TENSOR__POISON && n > 1) { (tensor_fill_)((tensor_narrow)(t, 0, n - 1, 1), end); }
+    TENSOR__RETURN(t);
 }
 TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
+    TENSOR__MARK
     int64_t dims[2] = {n, m};
-    tensor_t *t = tensor__filled("eye", dims, 2, TENSOR_F32, 0);
-    if (t == TENSOR__POISON) { return t; }
-    for (int64_t i = 0; i < n && i < m; i++) { ((float *)tensor__ptr(t))[i * m + i] = 1; }
-    return t;
+    tensor_t *t = tensor__filled("eye", dims, 2, th_->ctx->default_dtype, 0);
+    if (t != TENSOR__POISON) { (tensor_fill_)((tensor_diagonal)(t, 0, 0, 1), 1); }
+    TENSOR__RETURN(t);
+}
+TENSOR_API int (tensor_set_default_dtype)(tensor_dtype_t dtype) {
+    tensor__thread_t *th = tensor__self();
+    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT || !tensor__is_float((int)dtype)) {
+        tensor__fail(th, TENSOR_ERR_DTYPE, "set_default_dtype: %s is no float dtype", tensor_dtype_name(dtype));
+        return TENSOR_ERR_DTYPE;
+    }
+    th->ctx->default_dtype = (int)dtype;
+    return 0;
+}
+TENSOR_API tensor_dtype_t (tensor_get_default_dtype)(void) {
+    return (tensor_dtype_t)tensor__self()->ctx->default_dtype;
 }
 
 // FILL and ARANGE: f[0] + i f[1], computed in double.
@@ -9971,6 +9998,25 @@ TENSOR_API int (tensor_tensor_split_at)(tensor_t *x, const int64_t *indices, int
     }
     return n + 1;
 }
+// Along dim into n equal parts; a 1-d x of hsplit is cut along its only one.
+TENSOR__FN int tensor__even(const char *op, tensor_t *x, int dim, int n, tensor_t **out, int max) {
+    int at = tensor__live(x) && x->ndim == 1 && dim == 1 ? 0 : dim, d = tensor__parts(op, x, at, out, max);
+    if (d < 0) { return 0; }
+    if (n < 1 || x->dims[d] % n) {
+        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: dim %i of x %t does not divide into %i", op, d, x, n);
+        return 0;
+    }
+    return (tensor_tensor_split)(x, n, d, out, max);
+}
+TENSOR_API int (tensor_hsplit)(tensor_t *x, int n, tensor_t **out, int max) {
+    return tensor__even("hsplit", x, 1, n, out, max);
+}
+TENSOR_API int (tensor_vsplit)(tensor_t *x, int n, tensor_t **out, int max) {
+    return tensor__even("vsplit", x, 0, n, out, max);
+}
+TENSOR_API int (tensor_dsplit)(tensor_t *x, int n, tensor_t **out, int max) {
+    return tensor__even("dsplit", x, 2, n, out, max);
+}
 TENSOR_API int (tensor_unbind)(tensor_t *x, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("unbind", x, dim, out, max);
     if (d < 0) { return 0; }
@@ -10392,7 +10438,7 @@ TENSOR__FN const tensor__row_t *tensor__backward_row(int id);
 TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     int kind = o->row->kind, id = o->row->id;
     int floats = kind == TENSOR__FLT || kind == TENSOR__DBL;
-    if (floats && !tensor__is_float(promoted)) { promoted = TENSOR_F32; }
+    if (floats && !tensor__is_float(promoted)) { promoted = o->th->ctx->default_dtype; }
     o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
     if (kind == TENSOR__BIT && tensor__is_float(promoted)) {
@@ -10661,7 +10707,7 @@ TENSOR__FN tensor_t *tensor__binary(int id, tensor_t *a, tensor_t *b) {
 // The dtype of (tensor, number): an integral number does not change it, a fraction turns integers to f32.
 TENSOR__FN int tensor__weak(int dtype, double v) {
     if (tensor__is_float(dtype)) { return dtype; }
-    if (v != floor(v) || fabs(v) > 9.3e18) { return TENSOR_F32; }
+    if (v != floor(v) || fabs(v) > 9.3e18) { return tensor__self()->ctx->default_dtype; }
     return dtype == TENSOR_BOOL && v != 0 && v != 1 ? TENSOR_I64 : dtype;
 }
 TENSOR__FN tensor_t *tensor__scalar_op(int id, tensor_t *a, double b) {
@@ -11955,7 +12001,7 @@ TENSOR_API tensor_t *(tensor_log_softmax)(tensor_t *x, int64_t dim) {
 }
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
     TENSOR__MARK
-    if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
+    if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, tensor_get_default_dtype()); }
     TENSOR__RETURN(tensor__rows_op(TENSOR_OP_LOGSUMEXP, x, dim, 1, keepdim, -1, 0));
 }
 TENSOR_API tensor_t *(tensor_cumsum)(tensor_t *x, int64_t dim) {
@@ -14917,8 +14963,9 @@ TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, in
     TENSOR__MARK
     tensor__op_t o;
     tensor_t *m = tensor_contiguous(tensor_expand_n(mask, dims, ndim));
-    int64_t count[2] = {tensor_item_i64(tensor_sum(m)), ndim};
-    if (!tensor__live(m) || !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) { return TENSOR__POISON; }
+    tensor_t *sum = tensor_sum(m);
+    int64_t count[2] = {tensor_item_i64(sum), ndim};
+    if (!tensor__live(sum) || !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) { return TENSOR__POISON; }
     o.p = &o.params;
     o.params.i[0] = apart;
     tensor__result(&o, TENSOR_I64, count, apart ? 2 : 1);
@@ -15157,7 +15204,7 @@ TENSOR_API tensor_t *(tensor_logspace)(double start, double end, int64_t n, doub
     if (n < 0) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "logspace: n %d is negative", n); }
     tensor_t *e = tensor_arange(0, (double)n, 1, TENSOR_F64);
     e = tensor_add_scalar(tensor_mul_scalar(e, n > 1 ? (end - start) / (double)(n - 1) : 0), start);
-    TENSOR__RETURN(tensor_to(tensor_pow(tensor_scalar(base, TENSOR_F64), e), TENSOR_F32));
+    TENSOR__RETURN(tensor_to(tensor_pow(tensor_scalar(base, TENSOR_F64), e), tensor_get_default_dtype()));
 }
 TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *strides, int ndim,
                                             tensor_dtype_t dtype) {
@@ -15220,8 +15267,9 @@ TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *index
         one[xy && n > 1 && i < 2 ? 1 - i : i] = list[i]->numel;
         int64_t mark = th->top;
         out[i] = tensor__tidy(th, mark, tensor_expand_n(tensor_reshape_n(list[i], one, n), dims, n));
+        if (out[i] == TENSOR__POISON) { return th->error.code; }
     }
-    return out[n - 1] == TENSOR__POISON ? th->error.code : 0;
+    return 0;
 }
 TENSOR_API tensor_t *(tensor_cartesian_prod)(tensor_t *const *list, int n) {
     TENSOR__MARK
@@ -16239,10 +16287,10 @@ TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dt
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_rand_n)(const int64_t *dims, int ndim) {
-    return tensor__drawn(TENSOR_OP_RAND, dims, ndim, TENSOR_F32, 0, 1, 0, 0);
+    return tensor__drawn(TENSOR_OP_RAND, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0);
 }
 TENSOR_API tensor_t *(tensor_randn_n)(const int64_t *dims, int ndim) {
-    return tensor__drawn(TENSOR_OP_RANDN, dims, ndim, TENSOR_F32, 0, 1, 0, 0);
+    return tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0);
 }
 TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t *dims, int ndim) {
     if (high <= low) {

@@ -534,6 +534,16 @@ static void view_storage(void) {
     IS(part[0], "f32 [1] 0");
     IS(part[1], "f32 [3] 1 2 3");
     IS(part[2], "f32 [1] 4");
+    CHECK(tensor_hsplit(A(2, 4), 2, part, 8) == 2);
+    IS(part[1], "f32 [2,2] 2 3 6 7");
+    CHECK(tensor_hsplit(A(4), 2, part, 8) == 2);
+    IS(part[1], "f32 [2] 2 3");
+    CHECK(tensor_vsplit(A(2, 2), 2, part, 8) == 2 && tensor_dsplit(A(1, 1, 3), 3, part, 8) == 3);
+    IS(part[2], "f32 [1,1,1] 2");
+    CHECK(tensor_hsplit(A(2, 3), 2, part, 8) == 0 && tensor_is_poison(part[0]));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "hsplit: dim 1 of x [2,3] does not divide into 2");
+    CHECK(tensor_dsplit(A(2, 3), 1, part, 8) == 0);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "dsplit: dim 2");
     part[0] = A(3), part[1] = tensor_reshape(F(7, 8), 2, 1);
     CHECK(tensor_broadcast_tensors(part, 2, part + 2) == 0);
     IS(part[2], "f32 [2,3] 0 1 2 0 1 2");
@@ -825,6 +835,32 @@ static void create_views(void) {
     IS(tensor_cartesian_prod(list + 1, 1), "f32 [3] 7 8 9");
     list[1] = tensor_to(tensor_full(9, 2, 1), TENSOR_F64);
     IS(tensor_block_diag(list, 3), "f64 [4,4] 0 1 0 0 0 0 9 0 0 0 9 0 0 0 0 5");
+}
+static void create_default(void) {
+    CHECK(tensor_get_default_dtype() == TENSOR_F32);
+    CHECK(tensor_set_default_dtype(TENSOR_I64) == TENSOR_ERR_DTYPE);
+    CHECK_ERROR(TENSOR_ERR_DTYPE, "set_default_dtype: i64 is no float dtype");
+    CHECK(tensor_set_default_dtype((tensor_dtype_t)77) == TENSOR_ERR_DTYPE);
+    CHECK_ERROR(TENSOR_ERR_DTYPE, NULL);
+    CHECK(tensor_set_default_dtype(TENSOR_F64) == 0);
+    IS(tensor_zeros(2), "f64 [2] 0 0");
+    IS(tensor_full(3, 1), "f64 [1] 3");
+    IS(tensor_eye(2, 3), "f64 [2,3] 1 0 0 0 1 0");
+    IS(tensor_linspace(0, 1, 3), "f64 [3] 0 0.5 1");
+    IS(tensor_logspace(0, 1, 2, 2), "f64 [2] 1 2");
+    IS(tensor_sqrt(I(4)), "f64 [1] 2");
+    IS(tensor_div(I(1), I(2)), "f64 [1] 0.5");
+    IS(tensor_mul_scalar(I(3), 0.5), "f64 [1] 1.5");
+    IS(tensor_add(F(1), I(1)), "f32 [1] 2");
+    CHECK(tensor_dtype(tensor_rand(2)) == TENSOR_F64 && tensor_dtype(tensor_randn(2)) == TENSOR_F64);
+    CHECK(tensor_dtype(tensor_logsumexp(I(1, 2), 0, 0)) == TENSOR_F64);
+    tensor_set_default_dtype(TENSOR_F16);
+    IS(tensor_ones(2), "f16 [2] 1 1");
+    IS(tensor_sqrt(I(4)), "f16 [1] 2");
+    tensor_set_default_dtype(TENSOR_F32);
+    IS(tensor_eye(2, 2), "f32 [2,2] 1 0 0 1");
+    IS(tensor_eye(0, 2), "f32 [0,2]");
+    IS(tensor_linspace(0, 1, 1), "f32 [1] 0");
 }
 static double mean_of(tensor_t *x) { return tensor_item(tensor_mean(tensor_to(x, TENSOR_F64))); }
 static double low_half(tensor_t *x, double at) { return mean_of(tensor_lt_scalar(x, at)); }
@@ -1205,6 +1241,7 @@ int main(void) {
     RUN(view_errors);
     RUN(create_values);
     RUN(create_views);
+    RUN(create_default);
     RUN(create_random);
     RUN(create_gradients);
     RUN(create_errors);
