@@ -649,8 +649,8 @@ TENSOR_API tensor_t *tensor_detach(tensor_t *x);
 // >>pointwise                                      MARK: pointwise
 //
 // Formulas, derivatives and docs are the rows of >>ops. Operands broadcast and promote as in PyTorch; float
-// functions turn integers into the default dtype. Scalar twins take the scalar weakly: it does not widen the tensor's
-// dtype. All: -> new, contiguous;  errors SHAPE (no broadcast), DTYPE, OUT_OF_MEMORY; integer x / 0: INDEX
+// functions turn integers into the default dtype. Scalar twins take the scalar weakly: it does not widen the
+// tensor's dtype. All: -> new, contiguous;  errors SHAPE (no broadcast), DTYPE, OUT_OF_MEMORY; integer x / 0: INDEX
 // ------------------------------------------------------------------------------
 
 // One operand.  -> new;  grad as the row says;  errors as above
@@ -1436,6 +1436,9 @@ TENSOR_API tensor_t *tensor_normal(tensor_t *mean, tensor_t *std);
 TENSOR_API tensor_t *tensor_randperm(int64_t n);
 // 1 with probability p (elementwise), else 0.   -> new, shape and dtype of p;  grad zero;  errors DTYPE
 TENSOR_API tensor_t *tensor_bernoulli(tensor_t *p);
+// Poisson numbers at rates 0..1e15 (elementwise).   -> new, shape and dtype of rates;  grad none;  errors
+// DTYPE, INDEX
+TENSOR_API tensor_t *tensor_poisson(tensor_t *rates);
 // Rows of weights (>= 0) give n indices each, drawn with replacement.   -> new i64 [..., n];  errors SHAPE,
 // DTYPE
 TENSOR_API tensor_t *tensor_multinomial(tensor_t *weights, int64_t n);
@@ -2104,6 +2107,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_one_hot(...) tensor__at(TENSOR_HERE, (tensor_one_hot)(__VA_ARGS__))
 #define tensor_randperm(...) tensor__at(TENSOR_HERE, (tensor_randperm)(__VA_ARGS__))
 #define tensor_bernoulli(...) tensor__at(TENSOR_HERE, (tensor_bernoulli)(__VA_ARGS__))
+#define tensor_poisson(...) tensor__at(TENSOR_HERE, (tensor_poisson)(__VA_ARGS__))
 #define tensor_multinomial(...) tensor__at(TENSOR_HERE, (tensor_multinomial)(__VA_ARGS__))
 #define tensor_uniform_(...) tensor__at(TENSOR_HERE, (tensor_uniform_)(__VA_ARGS__))
 #define tensor_normal_(...) tensor__at(TENSOR_HERE, (tensor_normal_)(__VA_ARGS__))
@@ -3050,6 +3054,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, "places of the true elements of a mask: flat, or [n, ndim] if i[0]") \
     X(NORM, norm, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, "2-norm along the last dim") \
     X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, "dims in the order i[]") \
+    X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_random, NULL, NOGRAD, 0, "counts of events at rate x") \
     X(PROD, prod, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_prod, TENSOR__SA, "product") \
     X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "product of all elements of the last dim but the own one") \
     X(RAND, rand, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, "uniform in [f[0], f[1])") \
@@ -9149,7 +9154,8 @@ TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
 TENSOR_API int (tensor_set_default_dtype)(tensor_dtype_t dtype) {
     tensor__thread_t *th = tensor__self();
     if ((unsigned)dtype >= TENSOR_DTYPE_COUNT || !tensor__is_float((int)dtype)) {
-        tensor__fail(th, TENSOR_ERR_DTYPE, "set_default_dtype: %s is no float dtype", tensor_dtype_name(dtype));
+        tensor__fail(th, TENSOR_ERR_DTYPE, "set_default_dtype: %s is no float dtype",
+                     tensor_dtype_name(dtype));
         return TENSOR_ERR_DTYPE;
     }
     th->ctx->default_dtype = (int)dtype;
@@ -10003,7 +10009,8 @@ TENSOR__FN int tensor__even(const char *op, tensor_t *x, int dim, int n, tensor_
     int at = tensor__live(x) && x->ndim == 1 && dim == 1 ? 0 : dim, d = tensor__parts(op, x, at, out, max);
     if (d < 0) { return 0; }
     if (n < 1 || x->dims[d] % n) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: dim %i of x %t does not divide into %i", op, d, x, n);
+        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: dim %i of x %t does not divide into %i", op, d,
+                     x, n);
         return 0;
     }
     return (tensor_tensor_split)(x, n, d, out, max);
@@ -16194,6 +16201,41 @@ TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int6
         }
     }
 }
+// log(k!) by Stirling's series; the first by multiplication.
+TENSOR__FN double tensor__log_factorial(double k) {
+    double p = 1;
+    if (k < 10) {
+        for (double i = 2; i <= k; i++) { p *= i; }
+        return log(p);
+    }
+    return (k + 0.5) * log(k) - k + 0.9189385332046727 + (1 - (1 / 30.0 - 1 / (105 * k * k)) / (k * k)) / (12 * k);
+}
+// Poisson number of element e: by inversion of the running sum, from rate 30 on by transformed rejection
+// (Hoermann, "The transformed rejection method for generating Poisson random variables", 1993). An element has
+// 2^12 blocks of the stream of its own.
+TENSOR__FN double tensor__poisson(const tensor_call_t *c, uint64_t e, double rate) {
+    uint32_t w[4];
+    double root = sqrt(rate), b = 0.931 + 2.53 * root, a = 0.02483 * b - 0.059, k = rate;
+    for (uint64_t turn = 0; turn < 4096; turn++) {
+        tensor__philox(c->rng.seed, c->rng.offset, e << 12 | turn, w);
+        double u = (double)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 1.1102230246251565e-16;
+        double v = (double)(((uint64_t)w[3] << 32 | w[2]) >> 11) * 1.1102230246251565e-16;
+        if (rate < 30) {
+            double p = exp(-rate), sum = p;
+            for (k = 0; u >= sum && k < 1000; sum += p) { p *= rate / ++k; }
+            return k;
+        }
+        double near_edge = 0.5 - fabs(u - 0.5);
+        k = floor((2 * a / near_edge + b) * (u - 0.5) + rate + 0.43);
+        if (near_edge >= 0.07 && v <= 0.9277 - 3.6224 / (b - 2)) { break; }
+        if (!(k >= 0) || (near_edge < 0.013 && v > near_edge)) { continue; }
+        if (log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (near_edge * near_edge) + b)) <=
+            k * log(rate) - rate - tensor__log_factorial(k)) {
+            break;
+        }
+    }
+    return k;
+}
 TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
     tensor__random_t *r = (tensor__random_t *)arg;
     tensor_call_t *c = r->c;
@@ -16210,10 +16252,11 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
             if (!r->direct) { tensor__iter_move(&r->it, c->nin, i, m, f, 1); }
             continue;
         }
-        tensor__random_block(c, i, m, block);
-        if (c->row->id == TENSOR_OP_BERNOULLI) {
-            tensor__iter_move(&r->it, 0, i, m, p, 0);
-            for (int64_t k = 0; k < m; k++) { block[k] = block[k] < p[k] ? 1 : 0; }
+        int poisson = c->row->id == TENSOR_OP_POISSON;
+        if (!poisson) { tensor__random_block(c, i, m, block); }
+        if (c->nin) { tensor__iter_move(&r->it, 0, i, m, p, 0); }
+        for (int64_t k = 0; k < m && c->nin; k++) {
+            block[k] = poisson ? tensor__poisson(c, (uint64_t)(i + k), p[k]) : block[k] < p[k];
         }
         tensor__iter_move(&r->it, c->nin, i, m, block, 1);
     }
@@ -16224,7 +16267,7 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c) {
     r.c = c;
     r.n = y->numel;
     int klass = c->row->id == TENSOR_OP_RANDINT ? TENSOR__C_I64
-              : c->row->id == TENSOR_OP_BERNOULLI || y->dtype == TENSOR_F64 ? TENSOR__C_F64 : TENSOR__C_F32;
+              : c->nin || y->dtype == TENSOR_F64 ? TENSOR__C_F64 : TENSOR__C_F32;
     tensor__iter_init(&r.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, klass);
     r.direct = y->dtype == TENSOR_F32 && y->contiguous;
     tensor__parallel((r.n + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__random_task, &r);
@@ -16325,23 +16368,29 @@ TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
     }
     TENSOR__RETURN(tensor_add(m, tensor_mul(d, tensor_randn_like(z))));
 }
-TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) {
-    TENSOR__BEGIN1(o, BERNOULLI, p)
-    if (!tensor__needs_float("bernoulli", p)) { return TENSOR__POISON; }
-    if (p->numel) {         // values are looked at before anything is drawn
+// Random numbers by elementwise parameters within 0..most, looked at before anything is drawn.
+TENSOR__FN tensor_t *tensor__draw_by(int id, tensor_t *p, double most) {
+    tensor__op_t o;
+    const char *name = tensor__row(id)->name;
+    if (!tensor__begin(&o, tensor__row(id), &p, 1) || !tensor__needs_float(name, p)) { return TENSOR__POISON; }
+    if (p->numel) {
         TENSOR__MARK
         tensor_t *c = tensor_detach(p);
         double lo = tensor_item(tensor_min(c)), hi = tensor_item(tensor_max(c));
         tensor__tidy(th_, mark_, NULL);
-        if (!(lo >= 0 && hi <= 1)) {
-            return tensor__fail(o.th, TENSOR_ERR_INDEX, "bernoulli: p %t must lie in 0..1 (from %g to %g)",
-                                p, lo, hi);
+        if (!(lo >= 0 && hi <= most)) {
+            return tensor__fail(o.th, TENSOR_ERR_INDEX, "%s: %s %t must lie in 0..%g (from %g to %g)", name,
+                                id == TENSOR_OP_BERNOULLI ? "p" : "rates", p, most, lo, hi);
         }
-        tensor__begin(&o, TENSOR__ROW(BERNOULLI), &p, 1);
+        tensor__begin(&o, tensor__row(id), &p, 1);
     }
     o.rng = tensor__next_stream(o.th);
     tensor__result(&o, p->dtype, p->dims, p->ndim);
     return tensor__finish(&o);
+}
+TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) { return tensor__draw_by(TENSOR_OP_BERNOULLI, p, 1); }
+TENSOR_API tensor_t *(tensor_poisson)(tensor_t *rates) {
+    return tensor__draw_by(TENSOR_OP_POISSON, rates, 1e15);
 }
 // Fisher-Yates on one stream.
 TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {

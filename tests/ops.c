@@ -2192,6 +2192,18 @@ static int special_bernoulli(void) {
     n_values++, n_errors += 2;
     return 0;
 }
+static tensor_t *draw_poisson(int64_t n) { return tensor_poisson(tensor_full(3.5, n)); }
+static tensor_t *draw_poisson_much(int64_t n) { return tensor_poisson(tensor_full(200, n)); }
+static int special_poisson(void) {
+    draws("poisson", draw_poisson, 3.5, sqrt(3.5));
+    draws("poisson 200", draw_poisson_much, 200, sqrt(200));
+    CHECK(tensor_item(tensor_sum(tensor_poisson(tensor_zeros(100)))) == 0);
+    CHECK_POISON(tensor_poisson(tensor_full(-1, 2)), TENSOR_ERR_INDEX, "poisson: rates [2] must lie in 0..");
+    CHECK_POISON(tensor_poisson(tensor_full(NAN, 2)), TENSOR_ERR_INDEX, "poisson");
+    CHECK_POISON(tensor_poisson(tensor_zeros_of(TENSOR_I64, 2)), TENSOR_ERR_DTYPE, "poisson");
+    n_values++, n_errors += 3;
+    return 0;
+}
 static int special_multinomial(void) {
     float bad[] = {1, -1, 2}, none[] = {0, 0}, nan[] = {1, NAN};
     tensor_t *t;
@@ -2248,7 +2260,8 @@ static const op_t other_custom[] = {{.label = "custom",
                                      ON(custom_configs)}};
 #define SPECIAL(name) static const op_t other_##name[] = {{.label = #name, .special = special_##name}};
 SPECIAL(arange)
-SPECIAL(rand) SPECIAL(randn) SPECIAL(randint) SPECIAL(randperm) SPECIAL(bernoulli) SPECIAL(multinomial)
+SPECIAL(rand) SPECIAL(randn) SPECIAL(randint) SPECIAL(randperm) SPECIAL(bernoulli) SPECIAL(poisson)
+SPECIAL(multinomial)
 
 // -- torch.linalg: values, errors and more gradients are in linalg.c --
 
