@@ -1229,6 +1229,89 @@ static void at_values(void) {
 }
 // clang-format on
 
+// ---- allocations fail from the k-th on ----
+
+static long heap_left, heap_blocks, heap_refused;
+static void *heap_alloc(void *user, size_t bytes, size_t alignment) {
+    char *raw;
+    (void)user;
+    heap_refused += !heap_left;
+    if (!heap_left || !(raw = (char *)malloc(bytes + alignment + sizeof(void *)))) return NULL;
+    heap_left -= heap_left > 0;
+    heap_blocks++;
+    {
+        char *p = raw + sizeof(void *);
+        p += (alignment - (size_t)((uintptr_t)p % alignment)) % alignment;
+        memcpy(p - sizeof(void *), &raw, sizeof raw);
+        return p;
+    }
+}
+static void heap_free(void *user, void *p, size_t bytes, size_t alignment) {
+    void *raw;
+    (void)user, (void)bytes, (void)alignment;
+    memcpy(&raw, (char *)p - sizeof(void *), sizeof raw);
+    heap_blocks--;
+    free(raw);
+}
+static void many_ops(void) {
+    tensor_t *x = tensor_requires_grad_(tensor_rand(60, 61), 1), *i = tensor_randint(0, 60, 300), *y, *list[2];
+    tensor_t *mask = tensor_gt_scalar(tensor_detach(x), 0.5), *parts[61];
+    tensor_backward(tensor_sum(tensor_index(x, i)));
+    tensor_backward(tensor_sum(tensor_index(x, mask)));
+    y = tensor_mul_scalar(x, 2);
+    tensor_index_put_(y, tensor_ones(61), 1, i);
+    tensor_fill_(tensor_diagonal(y, 1, 0, 1), 3);
+    tensor_copy_(tensor_at(y, "::2, None, 3:"), tensor_ones(58));
+    tensor_backward(tensor_sum(tensor_masked_scatter(y, mask, tensor_ones(60, 61))));
+    tensor_backward(tensor_sum(tensor_scatter_reduce(x, 0, tensor_expand(tensor_unsqueeze(i, 1), 300, 61),
+                                                     tensor_ones(300, 61), "prod", 0)));
+    tensor_backward(tensor_sum(tensor_rearrange(x, "(a b) c -> b c a 2", .a = 6)));
+    tensor_backward(tensor_sum(tensor_flip(tensor_roll(x, 5, 0), 0)));
+    y = tensor_remainder_scalar(tensor_arange(0, 60, 1, TENSOR_I64), 3);
+    tensor_backward(tensor_sum(tensor_repeat_interleave_tensor(x, y, 0)));
+    list[0] = list[1] = tensor_at(x, "0");
+    tensor_meshgrid(list, 2, "xy", parts);
+    tensor_unbind(x, 1, parts, 61);
+    tensor_backward(tensor_sum(tensor_channels_last(tensor_diag_embed(x, 0, 0, 2))));
+    tensor_backward(tensor_sum(tensor_block_diag(list, 2)));
+    tensor_combinations(tensor_at(x, "0"), 2, 0);
+    tensor_poisson(tensor_detach(tensor_abs(x)));
+    tensor_exponential_(tensor_empty(60, 61), 1);
+    tensor_column_stack(x, tensor_vander(tensor_at(x, ":, 0"), 40, 0));
+    tensor_nonzero(mask);
+}
+static void memory(void) {
+    tensor_allocator_t a;
+    long k, failed = 0;
+    a.alloc = heap_alloc, a.free = heap_free, a.user = NULL;
+    for (k = 0; k < 2000; k++) {
+        tensor_context_t *mine, *before;
+        tensor_scope_t scope;
+        int code;
+        heap_left = -1;
+        mine = tensor_context_new();
+        before = tensor_context_use(mine);
+        tensor_set_error_handler(test_quiet, NULL);
+        tensor_set_allocator(&a);
+        heap_left = k;
+        heap_refused = 0;
+        scope = tensor_scope_begin();
+        many_ops();
+        code = tensor_error_code();
+        tensor_clear_error();
+        tensor_scope_end(scope);
+        tensor_clear_error();
+        if (!heap_refused) k = 2000;
+        CHECK_MSG(code == (heap_refused ? TENSOR_ERR_OUT_OF_MEMORY : 0), "allocation %ld: code %d", k,
+                  code);
+        failed += code != 0;
+        tensor_context_use(before);
+        tensor_context_free(mine);
+        CHECK_MSG(heap_blocks == 0, "allocation %ld: %ld blocks left", k, heap_blocks);
+    }
+    CHECK_MSG(failed > 20, "only %ld allocations failed", failed);
+}
+
 int main(void) {
     RUN(index_values);
     RUN(index_in_place);
@@ -1250,5 +1333,6 @@ int main(void) {
     RUN(pattern_gradients);
     RUN(pattern_checks);
     RUN(pattern_errors);
+    RUN(memory);
     return test_report();
 }
