@@ -650,7 +650,8 @@ TENSOR_API tensor_t *tensor_detach(tensor_t *x);
 //
 // Formulas, derivatives and docs are the rows of >>ops. Operands broadcast and promote as in PyTorch; float
 // functions turn integers into the default dtype. Scalar twins take the scalar weakly: it does not widen the
-// tensor's dtype. All: -> new, contiguous;  errors SHAPE (no broadcast), DTYPE, OUT_OF_MEMORY; integer x / 0: INDEX
+// tensor's dtype. All: -> new, contiguous;  errors SHAPE (no broadcast), DTYPE, OUT_OF_MEMORY; integer x / 0:
+// INDEX
 // ------------------------------------------------------------------------------
 
 // One operand.  -> new;  grad as the row says;  errors as above
@@ -16208,11 +16209,12 @@ TENSOR__FN double tensor__log_factorial(double k) {
         for (double i = 2; i <= k; i++) { p *= i; }
         return log(p);
     }
-    return (k + 0.5) * log(k) - k + 0.9189385332046727 + (1 - (1 / 30.0 - 1 / (105 * k * k)) / (k * k)) / (12 * k);
+    double r = 1 / (k * k);
+    return (k + 0.5) * log(k) - k + 0.9189385332046727 + (1 - (1 / 30.0 - r / 105) * r) / (12 * k);
 }
 // Poisson number of element e: by inversion of the running sum, from rate 30 on by transformed rejection
-// (Hoermann, "The transformed rejection method for generating Poisson random variables", 1993). An element has
-// 2^12 blocks of the stream of its own.
+// (Hoermann, "The transformed rejection method for generating Poisson random variables", 1993). An element
+// has 2^12 blocks of the stream of its own.
 TENSOR__FN double tensor__poisson(const tensor_call_t *c, uint64_t e, double rate) {
     uint32_t w[4];
     double root = sqrt(rate), b = 0.931 + 2.53 * root, a = 0.02483 * b - 0.059, k = rate;

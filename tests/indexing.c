@@ -1254,7 +1254,8 @@ static void heap_free(void *user, void *p, size_t bytes, size_t alignment) {
     free(raw);
 }
 static void many_ops(void) {
-    tensor_t *x = tensor_requires_grad_(tensor_rand(60, 61), 1), *i = tensor_randint(0, 60, 300), *y, *list[2];
+    tensor_t *x = tensor_requires_grad_(tensor_rand(60, 61), 1), *i = tensor_randint(0, 60, 300);
+    tensor_t *y, *list[2];
     tensor_t *mask = tensor_gt_scalar(tensor_detach(x), 0.5), *parts[61];
     tensor_backward(tensor_sum(tensor_index(x, i)));
     tensor_backward(tensor_sum(tensor_index(x, mask)));
