@@ -16374,7 +16374,9 @@ TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
 TENSOR__FN tensor_t *tensor__draw_by(int id, tensor_t *p, double most) {
     tensor__op_t o;
     const char *name = tensor__row(id)->name;
-    if (!tensor__begin(&o, tensor__row(id), &p, 1) || !tensor__needs_float(name, p)) { return TENSOR__POISON; }
+    if (!tensor__begin(&o, tensor__row(id), &p, 1) || !tensor__needs_float(name, p)) {
+        return TENSOR__POISON;
+    }
     if (p->numel) {
         TENSOR__MARK
         tensor_t *c = tensor_detach(p);
