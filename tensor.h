@@ -10040,12 +10040,12 @@ TENSOR_API int (tensor_unbind)(tensor_t *x, int64_t dim, tensor_t **out, int max
 // A view whose dim i steps by mul[i] along x's dim a[i] (0: it is new, of size 1) and by 1 along b[i] (< 0:
 // not), from the element at `begin`. Autograd follows it by the strides x would have if it were contiguous.
 // mul may be negative only if the caller copies the view.
-typedef struct tensor__walk_t {
+typedef struct tensor__stepped_t {
     int64_t dims[TENSOR_MAX_DIMS], mul[TENSOR_MAX_DIMS], begin[TENSOR_MAX_DIMS];
     int ndim, a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
-} tensor__walk_t;
-TENSOR__FN tensor__walk_t tensor__walk_init(const tensor_t *x) {        // x itself
-    tensor__walk_t w;
+} tensor__stepped_t;
+TENSOR__FN tensor__stepped_t tensor__stepped_init(const tensor_t *x) {        // x itself
+    tensor__stepped_t w;
     w.ndim = x->ndim;
     for (int i = 0; i < TENSOR_MAX_DIMS; i++) {
         w.dims[i] = i < x->ndim ? x->dims[i] : 1;
@@ -10056,7 +10056,7 @@ TENSOR__FN tensor__walk_t tensor__walk_init(const tensor_t *x) {        // x its
     }
     return w;
 }
-TENSOR__FN tensor_t *tensor__walk(const char *op, tensor_t *x, const tensor__walk_t *w) {
+TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__stepped_t *w) {
     TENSOR__BEGIN1(o, AS_STRIDED, x)
     int64_t strides[TENSOR_MAX_DIMS], plain[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
     for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { plain[i] = step; }
@@ -10092,7 +10092,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     if (items > x->ndim) {
         return tensor__fail(th, TENSOR_ERR_INDEX, "at: \"%s\" indexes %i dims of x %t", index, items, x);
     }
-    tensor__walk_t w = tensor__walk_init(x);
+    tensor__stepped_t w = tensor__stepped_init(x);
     w.ndim = 0;
     for (const char *s = index; *s || d < x->ndim; s += *s == ',') {
         int64_t v[3] = {0, INT64_MAX, 1}, size = 1, first = 0;
@@ -10155,7 +10155,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             w.mul[w.ndim++] = 0;
         }
     }
-    return tensor__walk("at", x, &w);
+    return tensor__stepped("at", x, &w);
 }
 TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
     tensor__thread_t *th = tensor__self();
@@ -10166,7 +10166,7 @@ TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1
         return tensor__fail(th, TENSOR_ERR_INDEX, "diagonal: dims %d and %d of x %t are the same", dim1, dim2,
                             x);
     }
-    tensor__walk_t w = tensor__walk_init(x);
+    tensor__stepped_t w = tensor__stepped_init(x);
     int64_t rows = x->dims[a], cols = x->dims[b], n;
     if (offset >= 0) {
         n = tensor__least(cols - tensor__least(offset, cols), rows);
@@ -10184,7 +10184,7 @@ TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1
     w.dims[w.ndim] = n;
     w.a[w.ndim] = a;
     w.b[w.ndim++] = b;
-    return tensor__walk("diagonal", x, &w);
+    return tensor__stepped("diagonal", x, &w);
 }
 TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size, int64_t step) {
     TENSOR__MARK
@@ -10196,22 +10196,22 @@ TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size,
         return tensor__fail(th_, TENSOR_ERR_SHAPE,
                             "unfold_dim: windows of %d, step %d do not fit dim %i of x %t", size, step, d, x);
     }
-    tensor__walk_t w = tensor__walk_init(x);
+    tensor__stepped_t w = tensor__stepped_init(x);
     w.dims[d] = (x->dims[d] - size) / step + 1;
     w.mul[d] = step;
     w.dims[w.ndim] = size;
     w.a[w.ndim++] = d;
-    TENSOR__RETURN(tensor__walk("unfold_dim", x, &w));
+    TENSOR__RETURN(tensor__stepped("unfold_dim", x, &w));
 }
 TENSOR_API tensor_t *(tensor_flip_n)(tensor_t *x, const int64_t *dims, int n) {
     TENSOR__MARK
     uint32_t mask = 0;
     if (!tensor__dim_mask("flip", x, dims, n, &mask)) { return TENSOR__POISON; }
-    tensor__walk_t w = tensor__walk_init(x);
+    tensor__stepped_t w = tensor__stepped_init(x);
     for (int d = 0; d < x->ndim; d++) {
         if (mask >> d & 1) { w.mul[d] = -1; w.begin[d] = x->dims[d] - 1; }
     }
-    TENSOR__RETURN((tensor_clone)(tensor__walk("flip", x, &w)));
+    TENSOR__RETURN((tensor_clone)(tensor__stepped("flip", x, &w)));
 }
 TENSOR__FN tensor_t *tensor__flip_at(const char *op, tensor_t *x, int64_t dim) {
     if (tensor__live(x) && x->ndim <= dim) {
