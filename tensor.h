@@ -12492,8 +12492,11 @@ TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t
     m->g.batch = tensor__batch_of(y);
     m->offset_bytes = m->g.batch == 1 ? 0 : ((uint64_t)m->g.batch * 24 + 63) & ~(uint64_t)63;
 }
+// Enough for either element type: whoever asks from tensor_nn.h runs both.
 TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g) {
-    return tensor__gemm_scratch_f32(g, tensor__thread_count());
+    int threads = tensor__thread_count();
+    uint64_t single = tensor__gemm_scratch_f32(g, threads), twice = tensor__gemm_scratch_f64(g, threads);
+    return single > twice ? single : twice;
 }
 // Enough for f32 and f64: what tensor_nn.h asks for.
 TENSOR__FN uint64_t tensor__gemm_scratch_any(const tensor__gemm_t *g) {
