@@ -108,9 +108,12 @@
 #define TENSOR_HERE TENSOR__SITE
 
 // Options are designated initialisers over one args struct per function: site_ first (which also allows an
-// empty list), the positional arguments, surplus_ (a surplus positional argument warns), the options. In
-// C++14 and later the members have initialisers, so that a partial list stays silent.
-#define TENSOR_ARGS(type, ...) ((type){.site_ = TENSOR_HERE, __VA_ARGS__})
+// empty list), the positional arguments, surplus_ (a surplus positional argument warns, and replaces the
+// value put there: an error at run time, even for 0), the options. In C++14 and later the members have
+// initialisers, so that a partial list stays silent.
+#define TENSOR_ARGS(type, ...)                                                                               \
+    ((type){.surplus_ = TENSOR__NO_SURPLUS, .site_ = TENSOR_HERE, __VA_ARGS__})
+#define TENSOR__NO_SURPLUS ((const void *)1)
 #if defined(__cplusplus) && __cplusplus >= 201402L
 #define TENSOR_INIT {}
 #else
@@ -2682,7 +2685,7 @@ typedef struct tensor_arg_t {
 enum { TENSOR_READ, TENSOR_WRITE, TENSOR_UPDATE };
 
 // Numbers an op takes besides tensors; what they mean is said at its row.
-typedef struct tensor_params_t { double f[4]; int64_t i[12]; } tensor_params_t;
+typedef struct tensor_params_t { double f[4]; int64_t i[20]; } tensor_params_t;
 
 // A call of one kernel: everything a backend needs.
 typedef struct tensor_call_t {

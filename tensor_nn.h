@@ -31,7 +31,7 @@
 // NAMES      Operations are tensor_ + the name in torch.nn.functional; objects and their verbs are nn_ +
 //            snake case: nn_linear, nn_sequential, nn_adam, nn_forward, nn_step.
 // OPTIONS    Designated initialisers: nn_conv2d(3, 64, 3, .stride = 2, .padding = 1). 0 = PyTorch's default,
-//            TENSOR_ZERO a real zero. Without macros: nn_conv2d_args_t a = nn_conv2d_defaults(); ...;
+//            TENSOR_ZERO a real zero. Without macros: nn_conv_args_t a = nn_conv_defaults(); ...;
 //            nn_conv2d_with(a).
 // OBJECTS    Modules, optimizers, loaders and readers belong to the context: freed one by one (nn_free,
 //            nn_optimizer_free, nn_data_loader_free, nn_safetensors_close) or all by tensor_shutdown, in any
@@ -54,9 +54,9 @@ extern "C" {
 //
 // One args struct per function with options: tensor_conv2d(x, w, b, .stride = 2, .padding = 1). In such a
 // call a member that is 0 has PyTorch's default and TENSOR_ZERO is a real zero; tensor_conv2d_with(a) takes
-// the members literally, and tensor_conv2d_defaults() fills them. A negative stride_w, padding_w, dilation_w
-// or kernel_w means "as the height's". f16 and bf16 are computed in f32. Rejected: long positional lists
-// (nobody can read them).
+// the members literally, and tensor_conv_defaults() fills them. Before the options stand PyTorch's first
+// arguments in its order: tensor_max_pool2d(x, 2, 2); one too many warns, and is an error at run time (in C++
+// at once). f16 and bf16 are computed in f32. Rejected: long positional lists (nobody can read them).
 // All: -> new, contiguous, dtype of the input;  errors SHAPE, DTYPE, OUT_OF_MEMORY, each naming the argument
 // ------------------------------------------------------------------------------
 
@@ -222,74 +222,228 @@ typedef struct tensor_local_response_norm_args_t {
 TENSOR_API tensor_t *tensor_local_response_norm_with(tensor_local_response_norm_args_t a);
 TENSOR_API tensor_local_response_norm_args_t tensor_local_response_norm_defaults(void);
 
-typedef struct tensor_conv2d_args_t {
+// Windows: stride, padding, dilation, kernel are for the first dim an image has (depth of three, height of
+// two); .stride_w is for the last one, .stride_h for the height of three. Left out (0; negative in _with)
+// they are as the first.
+typedef struct tensor_conv_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;
     tensor_t *bias TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default 1
-    int64_t stride_w TENSOR_INIT;
     int64_t padding TENSOR_INIT;            // zeros on both sides, default 0
-    int64_t padding_w TENSOR_INIT;
     int64_t dilation TENSOR_INIT;           // default 1
-    int64_t dilation_w TENSOR_INIT;
     int64_t groups TENSOR_INIT;             // default 1
+    const void *surplus_ TENSOR_INIT;
+    int64_t stride_h TENSOR_INIT, stride_w TENSOR_INIT, padding_h TENSOR_INIT, padding_w TENSOR_INIT,
+        dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
     int same TENSOR_INIT;                   // padding = 'same' (stride 1): output as large as the input
-} tensor_conv2d_args_t;
-// 2-d convolution (cross-correlation, as in PyTorch).
-//   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
-//   weight  [O, C / groups, KH, KW], dtype of x
+} tensor_conv_args_t;
+// Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or
+// PyTorch's positions tensor_conv2d(x, w, b, 2, 1).
+//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, f32/f64/f16/bf16
+//   weight  [O, C / groups, K...], dtype of x
 //   bias    [O], dtype of x; NULL = none
-//   -> new [N, O, (H + 2 padding - dilation (KH - 1) - 1) / stride + 1, ...];  grad differentiable itself
+//   -> new [N, O, (L + 2 padding - dilation (K - 1) - 1) / stride + 1, ...];  grad differentiable itself
 //   errors  SHAPE, DTYPE
-TENSOR_API tensor_t *tensor_conv2d_with(tensor_conv2d_args_t a);
-TENSOR_API tensor_conv2d_args_t tensor_conv2d_defaults(void);
+TENSOR_API tensor_t *tensor_conv1d_with(tensor_conv_args_t a);
+TENSOR_API tensor_t *tensor_conv2d_with(tensor_conv_args_t a);
+TENSOR_API tensor_t *tensor_conv3d_with(tensor_conv_args_t a);
+TENSOR_API tensor_conv_args_t tensor_conv_defaults(void);
 
-typedef struct tensor_max_pool2d_args_t {
+typedef struct tensor_conv_transpose_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
-    int64_t kernel TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
-    int64_t kernel_w TENSOR_INIT;
-    int64_t stride TENSOR_INIT;             // default (0) the kernel
-    int64_t stride_w TENSOR_INIT;
-    int64_t padding TENSOR_INIT;            // minus infinity on both sides, at most kernel / 2
-    int64_t padding_w TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT;
+    tensor_t *bias TENSOR_INIT;
+    int64_t stride TENSOR_INIT;             // default 1
+    int64_t padding TENSOR_INIT;            // cut from both sides of the result, default 0
+    int64_t output_padding TENSOR_INIT;     // added at the far end, below stride or dilation, default 0
+    int64_t groups TENSOR_INIT;             // default 1
     int64_t dilation TENSOR_INIT;           // default 1
-    int64_t dilation_w TENSOR_INIT;
-    int ceil_mode TENSOR_INIT;              // also windows that leave the input on the right
-} tensor_max_pool2d_args_t;
-// Largest element of each window; NaN wins. tensor_max_pool2d(x, 2) halves height and width.
-//   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
-//   -> new [N, C, OH, OW];  grad to the chosen element;  errors SHAPE, DTYPE
-TENSOR_API tensor_t *tensor_max_pool2d_with(tensor_max_pool2d_args_t a);
-TENSOR_API tensor_max_pool2d_args_t tensor_max_pool2d_defaults(void);
+    const void *surplus_ TENSOR_INIT;
+    int64_t stride_h TENSOR_INIT, stride_w TENSOR_INIT, padding_h TENSOR_INIT, padding_w TENSOR_INIT,
+        output_padding_h TENSOR_INIT, output_padding_w TENSOR_INIT, dilation_h TENSOR_INIT,
+        dilation_w TENSOR_INIT;
+} tensor_conv_transpose_args_t;
+// Transposed convolution: the gradient of a convolution by its input.
+//   x       as tensor_conv2d
+//   weight  [C, O / groups, K...], dtype of x
+//   bias    [O], dtype of x; NULL = none
+//   -> new [N, O, (L - 1) stride - 2 padding + dilation (K - 1) + output_padding + 1, ...];  grad
+//      differentiable itself
+//   errors  SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_conv_transpose1d_with(tensor_conv_transpose_args_t a);
+TENSOR_API tensor_t *tensor_conv_transpose2d_with(tensor_conv_transpose_args_t a);
+TENSOR_API tensor_t *tensor_conv_transpose3d_with(tensor_conv_transpose_args_t a);
+TENSOR_API tensor_conv_transpose_args_t tensor_conv_transpose_defaults(void);
 
-typedef struct tensor_avg_pool2d_args_t {
+typedef struct tensor_columns_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t kernel TENSOR_INIT;
+    int64_t dilation TENSOR_INIT;           // default 1
+    int64_t padding TENSOR_INIT;            // default 0
+    int64_t stride TENSOR_INIT;             // default 1
     const void *surplus_ TENSOR_INIT;
-    int64_t kernel_w TENSOR_INIT;
+    int64_t kernel_w TENSOR_INIT, dilation_w TENSOR_INIT, padding_w TENSOR_INIT, stride_w TENSOR_INIT;
+    int64_t height TENSOR_INIT, width TENSOR_INIT;   // of the images, col2im only; width 0 = height
+} tensor_columns_args_t;
+// Windows of images as columns, torch.nn.functional.unfold (tensor_unfold is the method of tensors): row
+// (c KH + ky) KW + kx of column oy OW + ox.
+//   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
+//   -> new [N, C KH KW, OH OW];  grad col2im of g;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_im2col_with(tensor_columns_args_t a);
+// Its transpose, torch.nn.functional.fold: columns added into images of height x width.
+//   x       [N, C KH KW, OH OW] or without N, f32/f64/f16/bf16
+//   -> new [N, C, height, width];  grad im2col of g;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_col2im_with(tensor_columns_args_t a);
+TENSOR_API tensor_columns_args_t tensor_columns_defaults(void);
+
+typedef struct tensor_max_pool_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    int64_t kernel TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default (0) the kernel
-    int64_t stride_w TENSOR_INIT;
+    int64_t padding TENSOR_INIT;            // minus infinity on both sides, at most kernel / 2
+    int64_t dilation TENSOR_INIT;           // default 1
+    const void *surplus_ TENSOR_INIT;
+    int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
+        padding_h TENSOR_INIT, padding_w TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
+    int ceil_mode TENSOR_INIT;              // also windows that leave the input on the right
+} tensor_max_pool_args_t;
+// Largest element of each window; NaN wins. tensor_max_pool2d(x, 2) halves height and width.
+//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, f32/f64/f16/bf16
+//   -> new [N, C, OH, OW];  grad to the chosen element;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_max_pool1d_with(tensor_max_pool_args_t a);
+TENSOR_API tensor_t *tensor_max_pool2d_with(tensor_max_pool_args_t a);
+TENSOR_API tensor_t *tensor_max_pool3d_with(tensor_max_pool_args_t a);
+TENSOR_API tensor_max_pool_args_t tensor_max_pool_defaults(void);
+// tensor_max_pool2d_with_indices(x, 2) (1d and 3d alike) gives values and their places in the plane, i64.
+
+typedef struct tensor_avg_pool_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    int64_t kernel TENSOR_INIT;
+    int64_t stride TENSOR_INIT;             // default (0) the kernel
     int64_t padding TENSOR_INIT;            // zeros on both sides, at most kernel / 2
-    int64_t padding_w TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
+        padding_h TENSOR_INIT, padding_w TENSOR_INIT;
     int ceil_mode TENSOR_INIT;
     int no_count_pad TENSOR_INIT;           // count_include_pad = False: divide by elements inside x
     int64_t divisor_override TENSOR_INIT;   // 0 = the window's size
-} tensor_avg_pool2d_args_t;
+} tensor_avg_pool_args_t;
 // Mean of each window.
-//   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
+//   x       as tensor_max_pool2d
 //   -> new [N, C, OH, OW];  grad spreads g over the window;  errors SHAPE, DTYPE
-TENSOR_API tensor_t *tensor_avg_pool2d_with(tensor_avg_pool2d_args_t a);
-TENSOR_API tensor_avg_pool2d_args_t tensor_avg_pool2d_defaults(void);
+TENSOR_API tensor_t *tensor_avg_pool1d_with(tensor_avg_pool_args_t a);
+TENSOR_API tensor_t *tensor_avg_pool2d_with(tensor_avg_pool_args_t a);
+TENSOR_API tensor_t *tensor_avg_pool3d_with(tensor_avg_pool_args_t a);
+TENSOR_API tensor_avg_pool_args_t tensor_avg_pool_defaults(void);
 
-// Mean of h x w windows that cover the input evenly.
-//   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
-//   -> new [N, C, h, w];  grad spreads g over the window;  errors SHAPE, DTYPE
+// Mean (largest element, and its place in the plane) of windows that cover the input evenly.
+//   x        as tensor_max_pool2d
+//   l, d, h, w   size of the result; -1 = that of x (PyTorch's None)
+//   -> new [N, C, h, w]; the indices are i64;  grad as the pools';  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_adaptive_avg_pool1d(tensor_t *x, int64_t l);
 TENSOR_API tensor_t *tensor_adaptive_avg_pool2d(tensor_t *x, int64_t h, int64_t w);
+TENSOR_API tensor_t *tensor_adaptive_avg_pool3d(tensor_t *x, int64_t d, int64_t h, int64_t w);
+TENSOR_API tensor_pair_t tensor_adaptive_max_pool1d(tensor_t *x, int64_t l);
+TENSOR_API tensor_pair_t tensor_adaptive_max_pool2d(tensor_t *x, int64_t h, int64_t w);
+TENSOR_API tensor_pair_t tensor_adaptive_max_pool3d(tensor_t *x, int64_t d, int64_t h, int64_t w);
+
+// (sum of x^norm)^(1 / norm) of each window.
+//   norm     not 0
+//   stride   0 = kernel
+//   ceil     also windows that leave the input on the right
+//   -> new as tensor_avg_pool2d;  grad through it;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_lp_pool1d(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil);
+TENSOR_API tensor_t *tensor_lp_pool2d(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil);
+
+typedef struct tensor_max_unpool_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    tensor_t *indices TENSOR_INIT;
+    int64_t kernel TENSOR_INIT;
+    int64_t stride TENSOR_INIT;             // default (0) the kernel
+    int64_t padding TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
+        padding_h TENSOR_INIT, padding_w TENSOR_INIT;
+    int64_t size TENSOR_INIT, size_h TENSOR_INIT, size_w TENSOR_INIT; // output_size; 0 = as the pool's input
+} tensor_max_unpool_args_t;
+// Zeros with the elements of x at the places a max pool found.
+//   indices  shape of x, i64: the indices of tensor_max_pool2d_with_indices
+//   -> new [N, C, (H - 1) stride - 2 padding + kernel, ...];  grad gathers g;  errors SHAPE, INDEX, DTYPE
+TENSOR_API tensor_t *tensor_max_unpool1d_with(tensor_max_unpool_args_t a);
+TENSOR_API tensor_t *tensor_max_unpool2d_with(tensor_max_unpool_args_t a);
+TENSOR_API tensor_t *tensor_max_unpool3d_with(tensor_max_unpool_args_t a);
+TENSOR_API tensor_max_unpool_args_t tensor_max_unpool_defaults(void);
+
+typedef enum tensor_pad_t {
+    TENSOR_PAD_CONSTANT, TENSOR_PAD_REFLECT, TENSOR_PAD_REPLICATE, TENSOR_PAD_CIRCULAR,
+    TENSOR_PAD_ZEROS = TENSOR_PAD_CONSTANT, TENSOR_PAD_BORDER = TENSOR_PAD_REPLICATE
+} tensor_pad_t;
+// x with elements added at the ends of its last dims (or cut, where a number is negative). tensor_pad(x, 1,
+// 1, 2, 2) adds zeros: 1 at both ends of the last dim, 2 at those of the one before.
+//   x      any dtype
+//   pads   n / 2 pairs (before, after), from the last dim on
+//   mode   what the new elements are: value; the inside mirrored at (and without) the edge; the edge; the
+//          other side
+//   -> new;  grad of each element of x sums over its copies
+//   errors SHAPE (reflect: pads below the size, circular: at most the size)
+TENSOR_API tensor_t *tensor_pad_n(tensor_t *x, const int64_t *pads, int n, tensor_pad_t mode, double value);
+
+// Channels as pixels: [..., C factor^2, H, W] -> [..., C, H factor, W factor], and back.
+//   -> new;  grad the inverse;  errors SHAPE
+TENSOR_API tensor_t *tensor_pixel_shuffle(tensor_t *x, int64_t factor);
+TENSOR_API tensor_t *tensor_pixel_unshuffle(tensor_t *x, int64_t factor);
+// Channels [N, groups x C, ...] in the order [N, C x groups, ...].
+//   -> new;  grad the inverse;  errors SHAPE
+TENSOR_API tensor_t *tensor_channel_shuffle(tensor_t *x, int64_t groups);
+
+typedef enum tensor_interpolation_t {
+    TENSOR_NEAREST = 1, TENSOR_NEAREST_EXACT, TENSOR_LINEAR, TENSOR_BILINEAR, TENSOR_BICUBIC,
+    TENSOR_TRILINEAR, TENSOR_AREA
+} tensor_interpolation_t;
+typedef struct tensor_interpolate_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    int64_t size TENSOR_INIT;               // of the result's first dim (and the others), or scale_factor
+    const void *surplus_ TENSOR_INIT;
+    int64_t size_h TENSOR_INIT, size_w TENSOR_INIT;
+    double scale_factor TENSOR_INIT, scale_factor_h TENSOR_INIT, scale_factor_w TENSOR_INIT;
+    tensor_interpolation_t mode TENSOR_INIT;   // default TENSOR_NEAREST
+    int align_corners TENSOR_INIT;             // the corner pixels' centres stay at the corners
+    int recompute_scale_factor TENSOR_INIT;
+} tensor_interpolate_args_t;
+// Images resampled: tensor_interpolate(x, .scale_factor = 2, .mode = TENSOR_BILINEAR).
+//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W]; floats, for the nearest ones any dtype
+//   -> new;  grad through the weights;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_interpolate_with(tensor_interpolate_args_t a);
+TENSOR_API tensor_interpolate_args_t tensor_interpolate_defaults(void);
+
+typedef struct tensor_grid_sample_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    tensor_t *grid TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_interpolation_t mode TENSOR_INIT;   // TENSOR_BILINEAR (default) or TENSOR_NEAREST
+    tensor_pad_t padding_mode TENSOR_INIT;     // outside: TENSOR_PAD_ZEROS (default), _BORDER or _REFLECT
+    int align_corners TENSOR_INIT;
+} tensor_grid_sample_args_t;
+// x at the places of grid, (x, y) or (x, y, z) with -1 and 1 at the edges of the image.
+//   x       [N, C, H, W] (or [N, C, D, H, W]) f32/f64/f16/bf16
+//   grid    [N, H', W', 2] (or [N, D', H', W', 3]), dtype of x
+//   -> new [N, C, H', W'];  grad to x and grid;  errors SHAPE, DTYPE, UNSUPPORTED (another mode)
+TENSOR_API tensor_t *tensor_grid_sample_with(tensor_grid_sample_args_t a);
+TENSOR_API tensor_grid_sample_args_t tensor_grid_sample_defaults(void);
+// The grid of affine maps.
+//   theta   [N, 2, 3] (or [N, 3, 4]) f32/f64/f16/bf16
+//   size    n = 4 (5) numbers: the shape [N, C, H, W] the sampled images will have
+//   -> new [N, H, W, 2];  grad through the product;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_affine_grid(tensor_t *theta, const int64_t *size, int n, int align_corners);
 
 // Zeroes elements with probability p and scales the others by 1 / (1 - p); x itself when not training.
 //   x         f32/f64/f16/bf16
@@ -406,16 +560,50 @@ TENSOR_API tensor_t *tensor__instance_norm(tensor_instance_norm_args_t a);
 TENSOR_API tensor_t *tensor__group_norm(tensor_group_norm_args_t a);
 TENSOR_API tensor_t *tensor__rms_norm(tensor_rms_norm_args_t a);
 TENSOR_API tensor_t *tensor__local_response_norm(tensor_local_response_norm_args_t a);
-TENSOR_API tensor_t *tensor__conv2d(tensor_conv2d_args_t a);
-TENSOR_API tensor_t *tensor__max_pool2d(tensor_max_pool2d_args_t a);
-TENSOR_API tensor_t *tensor__avg_pool2d(tensor_avg_pool2d_args_t a);
+TENSOR_API tensor_t *tensor__conv1d(tensor_conv_args_t a);
+TENSOR_API tensor_t *tensor__conv2d(tensor_conv_args_t a);
+TENSOR_API tensor_t *tensor__conv3d(tensor_conv_args_t a);
+TENSOR_API tensor_t *tensor__conv_transpose1d(tensor_conv_transpose_args_t a);
+TENSOR_API tensor_t *tensor__conv_transpose2d(tensor_conv_transpose_args_t a);
+TENSOR_API tensor_t *tensor__conv_transpose3d(tensor_conv_transpose_args_t a);
+TENSOR_API tensor_t *tensor__max_pool1d(tensor_max_pool_args_t a);
+TENSOR_API tensor_t *tensor__max_pool2d(tensor_max_pool_args_t a);
+TENSOR_API tensor_t *tensor__max_pool3d(tensor_max_pool_args_t a);
+TENSOR_API tensor_t *tensor__avg_pool1d(tensor_avg_pool_args_t a);
+TENSOR_API tensor_t *tensor__avg_pool2d(tensor_avg_pool_args_t a);
+TENSOR_API tensor_t *tensor__avg_pool3d(tensor_avg_pool_args_t a);
+TENSOR_API tensor_t *tensor__max_unpool1d(tensor_max_unpool_args_t a);
+TENSOR_API tensor_t *tensor__max_unpool2d(tensor_max_unpool_args_t a);
+TENSOR_API tensor_t *tensor__max_unpool3d(tensor_max_unpool_args_t a);
+TENSOR_API tensor_pair_t tensor__max_pool1d_with_indices(tensor_max_pool_args_t a);
+TENSOR_API tensor_pair_t tensor__max_pool2d_with_indices(tensor_max_pool_args_t a);
+TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t a);
+TENSOR_API tensor_t *tensor__im2col(tensor_columns_args_t a);
+TENSOR_API tensor_t *tensor__col2im(tensor_columns_args_t a);
+TENSOR_API tensor_t *tensor__interpolate(tensor_interpolate_args_t a);
+TENSOR_API tensor_t *tensor__grid_sample(tensor_grid_sample_args_t a);
 TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a);
 
 #define tensor_bilinear(...) tensor__at(TENSOR_HERE, (tensor_bilinear)(__VA_ARGS__))
 #define tensor_gru_cell(...) tensor__at(TENSOR_HERE, (tensor_gru_cell)(__VA_ARGS__))
 #define tensor_rnn_cell(...) tensor__at(TENSOR_HERE, (tensor_rnn_cell)(__VA_ARGS__))
 #define tensor_linear(...) tensor__at(TENSOR_HERE, (tensor_linear)(__VA_ARGS__))
+#define tensor_adaptive_avg_pool1d(...) tensor__at(TENSOR_HERE, (tensor_adaptive_avg_pool1d)(__VA_ARGS__))
 #define tensor_adaptive_avg_pool2d(...) tensor__at(TENSOR_HERE, (tensor_adaptive_avg_pool2d)(__VA_ARGS__))
+#define tensor_adaptive_avg_pool3d(...) tensor__at(TENSOR_HERE, (tensor_adaptive_avg_pool3d)(__VA_ARGS__))
+#define tensor_affine_grid(...) tensor__at(TENSOR_HERE, (tensor_affine_grid)(__VA_ARGS__))
+#define tensor_channel_shuffle(...) tensor__at(TENSOR_HERE, (tensor_channel_shuffle)(__VA_ARGS__))
+#define tensor_lp_pool1d(...) tensor__at(TENSOR_HERE, (tensor_lp_pool1d)(__VA_ARGS__))
+#define tensor_lp_pool2d(...) tensor__at(TENSOR_HERE, (tensor_lp_pool2d)(__VA_ARGS__))
+#define tensor_pad_n(...) tensor__at(TENSOR_HERE, (tensor_pad_n)(__VA_ARGS__))
+#define tensor_pixel_shuffle(...) tensor__at(TENSOR_HERE, (tensor_pixel_shuffle)(__VA_ARGS__))
+#define tensor_pixel_unshuffle(...) tensor__at(TENSOR_HERE, (tensor_pixel_unshuffle)(__VA_ARGS__))
+#define tensor_adaptive_max_pool1d(...)                                                                      \
+    tensor__at_pair(TENSOR_HERE, (tensor_adaptive_max_pool1d)(__VA_ARGS__))
+#define tensor_adaptive_max_pool2d(...)                                                                      \
+    tensor__at_pair(TENSOR_HERE, (tensor_adaptive_max_pool2d)(__VA_ARGS__))
+#define tensor_adaptive_max_pool3d(...)                                                                      \
+    tensor__at_pair(TENSOR_HERE, (tensor_adaptive_max_pool3d)(__VA_ARGS__))
 #define tensor_dropout(...) tensor__at(TENSOR_HERE, (tensor_dropout)(__VA_ARGS__))
 #define tensor_dropout1d(...) tensor__at(TENSOR_HERE, (tensor_dropout1d)(__VA_ARGS__))
 #define tensor_dropout2d(...) tensor__at(TENSOR_HERE, (tensor_dropout2d)(__VA_ARGS__))
@@ -450,9 +638,37 @@ TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_prod
 #define tensor_rms_norm(...) tensor__rms_norm(TENSOR_ARGS(tensor_rms_norm_args_t, __VA_ARGS__))
 #define tensor_local_response_norm(...)                                                                      \
     tensor__local_response_norm(TENSOR_ARGS(tensor_local_response_norm_args_t, __VA_ARGS__))
-#define tensor_conv2d(...) tensor__conv2d(TENSOR_ARGS(tensor_conv2d_args_t, __VA_ARGS__))
-#define tensor_max_pool2d(...) tensor__max_pool2d(TENSOR_ARGS(tensor_max_pool2d_args_t, __VA_ARGS__))
-#define tensor_avg_pool2d(...) tensor__avg_pool2d(TENSOR_ARGS(tensor_avg_pool2d_args_t, __VA_ARGS__))
+#define tensor_conv1d(...) tensor__conv1d(TENSOR_ARGS(tensor_conv_args_t, __VA_ARGS__))
+#define tensor_conv2d(...) tensor__conv2d(TENSOR_ARGS(tensor_conv_args_t, __VA_ARGS__))
+#define tensor_conv3d(...) tensor__conv3d(TENSOR_ARGS(tensor_conv_args_t, __VA_ARGS__))
+#define tensor_conv_transpose1d(...)                                                                         \
+    tensor__conv_transpose1d(TENSOR_ARGS(tensor_conv_transpose_args_t, __VA_ARGS__))
+#define tensor_conv_transpose2d(...)                                                                         \
+    tensor__conv_transpose2d(TENSOR_ARGS(tensor_conv_transpose_args_t, __VA_ARGS__))
+#define tensor_conv_transpose3d(...)                                                                         \
+    tensor__conv_transpose3d(TENSOR_ARGS(tensor_conv_transpose_args_t, __VA_ARGS__))
+#define tensor_max_pool1d(...) tensor__max_pool1d(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
+#define tensor_max_pool2d(...) tensor__max_pool2d(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
+#define tensor_max_pool3d(...) tensor__max_pool3d(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
+#define tensor_avg_pool1d(...) tensor__avg_pool1d(TENSOR_ARGS(tensor_avg_pool_args_t, __VA_ARGS__))
+#define tensor_avg_pool2d(...) tensor__avg_pool2d(TENSOR_ARGS(tensor_avg_pool_args_t, __VA_ARGS__))
+#define tensor_avg_pool3d(...) tensor__avg_pool3d(TENSOR_ARGS(tensor_avg_pool_args_t, __VA_ARGS__))
+#define tensor_max_unpool1d(...) tensor__max_unpool1d(TENSOR_ARGS(tensor_max_unpool_args_t, __VA_ARGS__))
+#define tensor_max_unpool2d(...) tensor__max_unpool2d(TENSOR_ARGS(tensor_max_unpool_args_t, __VA_ARGS__))
+#define tensor_max_unpool3d(...) tensor__max_unpool3d(TENSOR_ARGS(tensor_max_unpool_args_t, __VA_ARGS__))
+#define tensor_max_pool1d_with_indices(...)                                                                  \
+    tensor__max_pool1d_with_indices(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
+#define tensor_max_pool2d_with_indices(...)                                                                  \
+    tensor__max_pool2d_with_indices(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
+#define tensor_max_pool3d_with_indices(...)                                                                  \
+    tensor__max_pool3d_with_indices(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
+#define tensor_im2col(...) tensor__im2col(TENSOR_ARGS(tensor_columns_args_t, __VA_ARGS__))
+#define tensor_interpolate(...) tensor__interpolate(TENSOR_ARGS(tensor_interpolate_args_t, __VA_ARGS__))
+#define tensor_grid_sample(...) tensor__grid_sample(TENSOR_ARGS(tensor_grid_sample_args_t, __VA_ARGS__))
+#define tensor_col2im(input, output, ...)                                                                    \
+    tensor__col2im(                                                                                          \
+        TENSOR_ARGS(tensor_columns_args_t, .x = (input), .height = (output), .kernel = __VA_ARGS__))
+#define tensor_pad(x, ...) tensor_pad_n(x, TENSOR_DIMS(__VA_ARGS__), TENSOR_PAD_CONSTANT, 0)
 #define tensor_scaled_dot_product_attention(...)                                                             \
     tensor__scaled_dot_product_attention(TENSOR_ARGS(tensor_scaled_dot_product_attention_args_t, __VA_ARGS__))
 #endif
@@ -976,7 +1192,8 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 //
 // Options, defaults, parameter names, shapes and initial distributions are PyTorch's. In nn_conv2d(3, 64, 3,
 // .stride = 2) an option left out or 0 has PyTorch's default and TENSOR_ZERO is a real zero; nn_x_with(args)
-// takes every value literally (a negative _w: as the height's), nn_x_defaults() fills args in.
+// takes every value literally (a negative _w: as the first's), nn_x_defaults() fills args in. Numbers before
+// the options stand in PyTorch's order; one too many warns, and is an error at run time (in C++ at once).
 // All: -> module, NULL on failure;  errors SHAPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
@@ -992,38 +1209,115 @@ typedef struct nn_linear_args_t {
 TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a);
 TENSOR_API nn_linear_args_t nn_linear_defaults(void);
 
-// 2-d convolution.  weight [out, in / groups, kernel, kernel_w], bias [out], uniform in
-// +-sqrt(groups / (in * kernel area))
-//   kernel, stride, padding, dilation   rows; the _w twins are for columns, 0 = the same
-//   same    pads so that y has x's rows and columns (stride 1)
-//   x       [N, in, H, W] or [in, H, W]
+// Convolutions in 1, 2 and 3 dims.  weight [out, in / groups, kernel...], bias [out], uniform in
+// +-sqrt(groups / (in * kernel area)). nn_conv2d(3, 64, 3, 2, 1) has PyTorch's positions.
+//   kernel, stride, padding, dilation   of the first dim an image has; the _w twins are for the last, the _h
+//            ones for the height of three, 0 = as the first
+//   same     pads so that y has x's size (stride 1)
+//   padding_mode   what is padded with: TENSOR_PAD_ZEROS (default), _REFLECT, _REPLICATE, _CIRCULAR
+//   x        [N, in, L], [N, in, H, W] or [N, in, D, H, W], or without N
 //   -> module, y [N, out, H', W'];  errors as above
-typedef struct nn_conv2d_args_t {
+typedef struct nn_conv_args_t {
     const char *site_ TENSOR_INIT;
-    int64_t in_channels TENSOR_INIT, out_channels TENSOR_INIT, kernel TENSOR_INIT;
+    int64_t in_channels TENSOR_INIT, out_channels TENSOR_INIT, kernel TENSOR_INIT, stride TENSOR_INIT,
+        padding TENSOR_INIT, dilation TENSOR_INIT, groups TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
-    int64_t kernel_w TENSOR_INIT, stride TENSOR_INIT, stride_w TENSOR_INIT, padding TENSOR_INIT,
-        padding_w TENSOR_INIT, dilation TENSOR_INIT, dilation_w TENSOR_INIT, groups TENSOR_INIT;
+    int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
+        padding_h TENSOR_INIT, padding_w TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
     int no_bias TENSOR_INIT, same TENSOR_INIT;
-} nn_conv2d_args_t;
-TENSOR_API nn_module_t *nn_conv2d_with(nn_conv2d_args_t a);
-TENSOR_API nn_conv2d_args_t nn_conv2d_defaults(void);
+    tensor_pad_t padding_mode TENSOR_INIT;
+} nn_conv_args_t;
+TENSOR_API nn_module_t *nn_conv1d_with(nn_conv_args_t a);
+TENSOR_API nn_module_t *nn_conv2d_with(nn_conv_args_t a);
+TENSOR_API nn_module_t *nn_conv3d_with(nn_conv_args_t a);
+TENSOR_API nn_conv_args_t nn_conv_defaults(void);
+
+// Transposed convolutions.  weight [in, out / groups, kernel...], bias [out], uniform in
+// +-sqrt(groups / (out * kernel area))
+//   output_padding   elements added at the far end, below stride or dilation
+//   -> module;  errors as above
+typedef struct nn_conv_transpose_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t in_channels TENSOR_INIT, out_channels TENSOR_INIT, kernel TENSOR_INIT, stride TENSOR_INIT,
+        padding TENSOR_INIT, output_padding TENSOR_INIT, groups TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
+        padding_h TENSOR_INIT, padding_w TENSOR_INIT, output_padding_h TENSOR_INIT,
+        output_padding_w TENSOR_INIT, dilation TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
+    int no_bias TENSOR_INIT;
+} nn_conv_transpose_args_t;
+TENSOR_API nn_module_t *nn_conv_transpose1d_with(nn_conv_transpose_args_t a);
+TENSOR_API nn_module_t *nn_conv_transpose2d_with(nn_conv_transpose_args_t a);
+TENSOR_API nn_module_t *nn_conv_transpose3d_with(nn_conv_transpose_args_t a);
+TENSOR_API nn_conv_transpose_args_t nn_conv_transpose_defaults(void);
 
 // Largest (mean) value in windows; stride 0 = kernel. The mean counts padding unless exclude_pad.
-//   x       [N, C, H, W] or [C, H, W]
+//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N
 //   -> module;  errors as above
-typedef struct nn_pool2d_args_t {
+typedef struct nn_pool_args_t {
     const char *site_ TENSOR_INIT;
-    int64_t kernel TENSOR_INIT;
+    int64_t kernel TENSOR_INIT, stride TENSOR_INIT, padding TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
-    int64_t kernel_w TENSOR_INIT, stride TENSOR_INIT, stride_w TENSOR_INIT, padding TENSOR_INIT,
-        padding_w TENSOR_INIT, dilation TENSOR_INIT, dilation_w TENSOR_INIT;   // dilation: max only
+    int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
+        padding_h TENSOR_INIT, padding_w TENSOR_INIT;
+    int64_t dilation TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;   // max only
     int ceil_mode TENSOR_INIT, exclude_pad TENSOR_INIT;
-} nn_pool2d_args_t;
-TENSOR_API nn_module_t *nn_max_pool2d_with(nn_pool2d_args_t a);
-TENSOR_API nn_pool2d_args_t nn_max_pool2d_defaults(void);
-TENSOR_API nn_module_t *nn_avg_pool2d_with(nn_pool2d_args_t a);
-TENSOR_API nn_pool2d_args_t nn_avg_pool2d_defaults(void);
+    int64_t divisor_override TENSOR_INIT;
+} nn_pool_args_t;
+TENSOR_API nn_module_t *nn_max_pool1d_with(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn_max_pool2d_with(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn_max_pool3d_with(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn_avg_pool1d_with(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn_avg_pool2d_with(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn_avg_pool3d_with(nn_pool_args_t a);
+TENSOR_API nn_pool_args_t nn_pool_defaults(void);
+
+// Pools with the size of the result given, -1 = that of x.   -> module;  errors as above
+TENSOR_API nn_module_t *nn_adaptive_avg_pool1d(int64_t l);
+TENSOR_API nn_module_t *nn_adaptive_avg_pool2d(int64_t h, int64_t w);
+TENSOR_API nn_module_t *nn_adaptive_avg_pool3d(int64_t d, int64_t h, int64_t w);
+TENSOR_API nn_module_t *nn_adaptive_max_pool1d(int64_t l);
+TENSOR_API nn_module_t *nn_adaptive_max_pool2d(int64_t h, int64_t w);
+TENSOR_API nn_module_t *nn_adaptive_max_pool3d(int64_t d, int64_t h, int64_t w);
+
+// tensor_interpolate: nn_upsample(.scale_factor = 2, .mode = TENSOR_BILINEAR).
+//   -> module;  errors as above
+typedef struct nn_upsample_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t size TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t size_h TENSOR_INIT, size_w TENSOR_INIT;
+    double scale_factor TENSOR_INIT, scale_factor_h TENSOR_INIT, scale_factor_w TENSOR_INIT;
+    tensor_interpolation_t mode TENSOR_INIT;
+    int align_corners TENSOR_INIT;
+} nn_upsample_args_t;
+TENSOR_API nn_module_t *nn_upsample_with(nn_upsample_args_t a);
+TENSOR_API nn_upsample_args_t nn_upsample_defaults(void);
+
+// tensor_pixel_shuffle, tensor_pixel_unshuffle.   -> module;  errors as above
+TENSOR_API nn_module_t *nn_pixel_shuffle(int64_t factor);
+TENSOR_API nn_module_t *nn_pixel_unshuffle(int64_t factor);
+
+// tensor_pad_n of n numbers (at most 6); the others pad both ends of the last two dims by `by`.
+//   -> module;  errors as above
+TENSOR_API nn_module_t *nn_pad_n(const int64_t *pads, int n, tensor_pad_t mode, double value);
+TENSOR_API nn_module_t *nn_zero_pad2d(int64_t by);
+TENSOR_API nn_module_t *nn_constant_pad2d(int64_t by, double value);
+TENSOR_API nn_module_t *nn_reflection_pad2d(int64_t by);
+TENSOR_API nn_module_t *nn_replication_pad2d(int64_t by);
+
+// tensor_im2col; tensor_col2im into images of height x width: nn_fold(height, kernel, .padding = 1).
+//   -> module;  errors as above
+typedef struct nn_columns_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t kernel TENSOR_INIT, dilation TENSOR_INIT, padding TENSOR_INIT, stride TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    int64_t kernel_w TENSOR_INIT, dilation_w TENSOR_INIT, padding_w TENSOR_INIT, stride_w TENSOR_INIT;
+    int64_t height TENSOR_INIT, width TENSOR_INIT;   // nn_fold; width 0 = height
+} nn_columns_args_t;
+TENSOR_API nn_module_t *nn_unfold_with(nn_columns_args_t a);
+TENSOR_API nn_module_t *nn_fold_with(nn_columns_args_t a);
+TENSOR_API nn_columns_args_t nn_columns_defaults(void);
 
 // (x - mean) / sqrt(var + eps) * weight + bias over the last dim.  weight [size] ones, bias [size] zeros
 //   x       [..., size]
@@ -1294,9 +1588,21 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 
 // Behind the macros: the same functions, 0 standing for the default.
 TENSOR_API nn_module_t *nn__linear(nn_linear_args_t a);
-TENSOR_API nn_module_t *nn__conv2d(nn_conv2d_args_t a);
-TENSOR_API nn_module_t *nn__max_pool2d(nn_pool2d_args_t a);
-TENSOR_API nn_module_t *nn__avg_pool2d(nn_pool2d_args_t a);
+TENSOR_API nn_module_t *nn__conv1d(nn_conv_args_t a);
+TENSOR_API nn_module_t *nn__conv2d(nn_conv_args_t a);
+TENSOR_API nn_module_t *nn__conv3d(nn_conv_args_t a);
+TENSOR_API nn_module_t *nn__conv_transpose1d(nn_conv_transpose_args_t a);
+TENSOR_API nn_module_t *nn__conv_transpose2d(nn_conv_transpose_args_t a);
+TENSOR_API nn_module_t *nn__conv_transpose3d(nn_conv_transpose_args_t a);
+TENSOR_API nn_module_t *nn__max_pool1d(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn__max_pool2d(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn__max_pool3d(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn__avg_pool1d(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn__avg_pool2d(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn__avg_pool3d(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn__upsample(nn_upsample_args_t a);
+TENSOR_API nn_module_t *nn__unfold(nn_columns_args_t a);
+TENSOR_API nn_module_t *nn__fold(nn_columns_args_t a);
 TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a);
 TENSOR_API nn_module_t *nn__multihead_attention(nn_multihead_attention_args_t a);
 TENSOR_API nn_module_t *nn__transformer_encoder_layer(nn_transformer_layer_args_t a);
@@ -1320,9 +1626,26 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
 
 #ifndef __cplusplus
 #define nn_linear(in_features, ...) nn__linear(TENSOR_ARGS(nn_linear_args_t, in_features, __VA_ARGS__))
-#define nn_conv2d(in_channels, ...) nn__conv2d(TENSOR_ARGS(nn_conv2d_args_t, in_channels, __VA_ARGS__))
-#define nn_max_pool2d(...) nn__max_pool2d(TENSOR_ARGS(nn_pool2d_args_t, __VA_ARGS__))
-#define nn_avg_pool2d(...) nn__avg_pool2d(TENSOR_ARGS(nn_pool2d_args_t, __VA_ARGS__))
+#define nn_conv1d(in_channels, ...) nn__conv1d(TENSOR_ARGS(nn_conv_args_t, in_channels, __VA_ARGS__))
+#define nn_conv2d(in_channels, ...) nn__conv2d(TENSOR_ARGS(nn_conv_args_t, in_channels, __VA_ARGS__))
+#define nn_conv3d(in_channels, ...) nn__conv3d(TENSOR_ARGS(nn_conv_args_t, in_channels, __VA_ARGS__))
+#define nn_conv_transpose1d(in_channels, ...)                                                                \
+    nn__conv_transpose1d(TENSOR_ARGS(nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+#define nn_conv_transpose2d(in_channels, ...)                                                                \
+    nn__conv_transpose2d(TENSOR_ARGS(nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+#define nn_conv_transpose3d(in_channels, ...)                                                                \
+    nn__conv_transpose3d(TENSOR_ARGS(nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+#define nn_max_pool1d(...) nn__max_pool1d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
+#define nn_max_pool2d(...) nn__max_pool2d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
+#define nn_max_pool3d(...) nn__max_pool3d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
+#define nn_avg_pool1d(...) nn__avg_pool1d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
+#define nn_avg_pool2d(...) nn__avg_pool2d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
+#define nn_avg_pool3d(...) nn__avg_pool3d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
+#define nn_upsample(...) nn__upsample(TENSOR_ARGS(nn_upsample_args_t, __VA_ARGS__))
+#define nn_unfold(...) nn__unfold(TENSOR_ARGS(nn_columns_args_t, __VA_ARGS__))
+#define nn_fold(output, ...)                                                                                 \
+    nn__fold(TENSOR_ARGS(nn_columns_args_t, .height = (output), .kernel = __VA_ARGS__))
+#define nn_pad(mode, value, ...) nn_pad_n(TENSOR_DIMS(__VA_ARGS__), mode, value)
 #define nn_layer_norm(...) nn__layer_norm(TENSOR_ARGS(nn_layer_norm_args_t, __VA_ARGS__))
 #define nn_multihead_attention(embed, ...)                                                                   \
     nn__multihead_attention(TENSOR_ARGS(nn_multihead_attention_args_t, embed, __VA_ARGS__))
@@ -1363,6 +1686,19 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
 #define nn_rnn_forward(...) tensor__at(TENSOR_HERE, (nn_rnn_forward)(__VA_ARGS__))
 #define nn_transformer_encoder(...) nn__stamp(TENSOR_HERE, (nn_transformer_encoder)(__VA_ARGS__))
 #define nn_transformer_decoder(...) nn__stamp(TENSOR_HERE, (nn_transformer_decoder)(__VA_ARGS__))
+#define nn_adaptive_avg_pool1d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_avg_pool1d)(__VA_ARGS__))
+#define nn_adaptive_avg_pool2d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_avg_pool2d)(__VA_ARGS__))
+#define nn_adaptive_avg_pool3d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_avg_pool3d)(__VA_ARGS__))
+#define nn_adaptive_max_pool1d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_max_pool1d)(__VA_ARGS__))
+#define nn_adaptive_max_pool2d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_max_pool2d)(__VA_ARGS__))
+#define nn_adaptive_max_pool3d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_max_pool3d)(__VA_ARGS__))
+#define nn_constant_pad2d(...) nn__stamp(TENSOR_HERE, (nn_constant_pad2d)(__VA_ARGS__))
+#define nn_pad_n(...) nn__stamp(TENSOR_HERE, (nn_pad_n)(__VA_ARGS__))
+#define nn_pixel_shuffle(...) nn__stamp(TENSOR_HERE, (nn_pixel_shuffle)(__VA_ARGS__))
+#define nn_pixel_unshuffle(...) nn__stamp(TENSOR_HERE, (nn_pixel_unshuffle)(__VA_ARGS__))
+#define nn_reflection_pad2d(...) nn__stamp(TENSOR_HERE, (nn_reflection_pad2d)(__VA_ARGS__))
+#define nn_replication_pad2d(...) nn__stamp(TENSOR_HERE, (nn_replication_pad2d)(__VA_ARGS__))
+#define nn_zero_pad2d(...) nn__stamp(TENSOR_HERE, (nn_zero_pad2d)(__VA_ARGS__))
 #define nn_dropout(...) nn__stamp(TENSOR_HERE, (nn_dropout)(__VA_ARGS__))
 #define nn_flatten(...) nn__stamp(TENSOR_HERE, (nn_flatten)(__VA_ARGS__))
 #define nn_identity(...) nn__stamp(TENSOR_HERE, (nn_identity)(__VA_ARGS__))
@@ -1809,7 +2145,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // >>nn-cpp                                         MARK: C++ face
 //
 // Options in C++: tensor_conv2d(x, w, {.bias = b, .stride = 2}) from C++20 on; before, a filled
-// tensor_conv2d_args_t. The members are those of C, 0 = PyTorch's default.
+// tensor_conv_args_t. The members are those of C, 0 = PyTorch's default.
 // ------------------------------------------------------------------------------
 
 // Overload of an op with options: its name, then the other parameters as (type, name).
@@ -1903,23 +2239,47 @@ inline tensor_t *tensor_layer_norm(tensor_t *x, int64_t normalized_dims,
     a.normalized_dims = normalized_dims;
     return tensor__layer_norm(a);
 }
-inline tensor_t *tensor_conv2d(tensor_t *x, tensor_t *weight,
-        tensor_conv2d_args_t a = tensor_conv2d_args_t()) {
-    a.x = x;
-    a.weight = weight;
-    return tensor__conv2d(a);
-}
-inline tensor_t *tensor_max_pool2d(tensor_t *x, int64_t kernel,
-        tensor_max_pool2d_args_t a = tensor_max_pool2d_args_t()) {
-    a.x = x;
-    a.kernel = kernel;
-    return tensor__max_pool2d(a);
-}
-inline tensor_t *tensor_avg_pool2d(tensor_t *x, int64_t kernel,
-        tensor_avg_pool2d_args_t a = tensor_avg_pool2d_args_t()) {
-    a.x = x;
-    a.kernel = kernel;
-    return tensor__avg_pool2d(a);
+// name(positional arguments, options), and the same for 1, 2 and 3 dims
+#define NN__FACE1(R, name, call, args, T, p)                                                                 \
+    inline R name(T p, args a = args()) {                                                                    \
+        a.p = p;                                                                                             \
+        return call(a);                                                                                      \
+    }
+#define NN__FACE2(R, name, call, args, T, p, U, q)                                                           \
+    inline R name(T p, U q, args a = args()) {                                                               \
+        a.p = p;                                                                                             \
+        a.q = q;                                                                                             \
+        return call(a);                                                                                      \
+    }
+#define NN__FACE3(R, name, call, args, T, p, U, q, V, r)                                                     \
+    inline R name(T p, U q, V r, args a = args()) {                                                          \
+        a.p = p;                                                                                             \
+        a.q = q;                                                                                             \
+        a.r = r;                                                                                             \
+        return call(a);                                                                                      \
+    }
+#define NN__FACES(face, R, prefix, name, end, args, ...)                                                     \
+    face(R, prefix##_##name##1d##end, prefix##__##name##1d##end, args, __VA_ARGS__)                          \
+    face(R, prefix##_##name##2d##end, prefix##__##name##2d##end, args, __VA_ARGS__)                          \
+    face(R, prefix##_##name##3d##end, prefix##__##name##3d##end, args, __VA_ARGS__)
+NN__FACES(NN__FACE2, tensor_t *, tensor, conv, , tensor_conv_args_t, tensor_t *, x, tensor_t *, weight)
+NN__FACES(NN__FACE2, tensor_t *, tensor, conv_transpose, , tensor_conv_transpose_args_t, tensor_t *, x,
+          tensor_t *, weight)
+NN__FACES(NN__FACE2, tensor_t *, tensor, max_pool, , tensor_max_pool_args_t, tensor_t *, x, int64_t, kernel)
+NN__FACES(NN__FACE2, tensor_t *, tensor, avg_pool, , tensor_avg_pool_args_t, tensor_t *, x, int64_t, kernel)
+NN__FACES(NN__FACE2, tensor_pair_t, tensor, max_pool, _with_indices, tensor_max_pool_args_t, tensor_t *, x,
+          int64_t, kernel)
+NN__FACES(NN__FACE3, tensor_t *, tensor, max_unpool, , tensor_max_unpool_args_t, tensor_t *, x, tensor_t *,
+          indices, int64_t, kernel)
+NN__FACE2(tensor_t *, tensor_im2col, tensor__im2col, tensor_columns_args_t, tensor_t *, x, int64_t, kernel)
+NN__FACE3(tensor_t *, tensor_col2im, tensor__col2im, tensor_columns_args_t, tensor_t *, x, int64_t, height,
+          int64_t, kernel)
+NN__FACE1(tensor_t *, tensor_interpolate, tensor__interpolate, tensor_interpolate_args_t, tensor_t *, x)
+NN__FACE2(tensor_t *, tensor_grid_sample, tensor__grid_sample, tensor_grid_sample_args_t, tensor_t *, x,
+          tensor_t *, grid)
+template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
+    tensor_dims_pack p(pads...);
+    return (tensor_pad_n)(x, p.d, p.n, TENSOR_PAD_CONSTANT, 0);
 }
 inline tensor_t *tensor_scaled_dot_product_attention(tensor_t *query, tensor_t *key, tensor_t *value,
         tensor_scaled_dot_product_attention_args_t a = tensor_scaled_dot_product_attention_args_t()) {
@@ -1984,9 +2344,32 @@ inline tensor_t *tensor_kl_div(tensor_t *input, tensor_t *target,
 }
 #define tensor_embedding(...) tensor__at(TENSOR_HERE, (tensor_embedding)(__VA_ARGS__))
 #define tensor_layer_norm(...) tensor__at(TENSOR_HERE, (tensor_layer_norm)(__VA_ARGS__))
+#define tensor_conv1d(...) tensor__at(TENSOR_HERE, (tensor_conv1d)(__VA_ARGS__))
 #define tensor_conv2d(...) tensor__at(TENSOR_HERE, (tensor_conv2d)(__VA_ARGS__))
+#define tensor_conv3d(...) tensor__at(TENSOR_HERE, (tensor_conv3d)(__VA_ARGS__))
+#define tensor_conv_transpose1d(...) tensor__at(TENSOR_HERE, (tensor_conv_transpose1d)(__VA_ARGS__))
+#define tensor_conv_transpose2d(...) tensor__at(TENSOR_HERE, (tensor_conv_transpose2d)(__VA_ARGS__))
+#define tensor_conv_transpose3d(...) tensor__at(TENSOR_HERE, (tensor_conv_transpose3d)(__VA_ARGS__))
+#define tensor_max_pool1d(...) tensor__at(TENSOR_HERE, (tensor_max_pool1d)(__VA_ARGS__))
 #define tensor_max_pool2d(...) tensor__at(TENSOR_HERE, (tensor_max_pool2d)(__VA_ARGS__))
+#define tensor_max_pool3d(...) tensor__at(TENSOR_HERE, (tensor_max_pool3d)(__VA_ARGS__))
+#define tensor_avg_pool1d(...) tensor__at(TENSOR_HERE, (tensor_avg_pool1d)(__VA_ARGS__))
 #define tensor_avg_pool2d(...) tensor__at(TENSOR_HERE, (tensor_avg_pool2d)(__VA_ARGS__))
+#define tensor_avg_pool3d(...) tensor__at(TENSOR_HERE, (tensor_avg_pool3d)(__VA_ARGS__))
+#define tensor_max_unpool1d(...) tensor__at(TENSOR_HERE, (tensor_max_unpool1d)(__VA_ARGS__))
+#define tensor_max_unpool2d(...) tensor__at(TENSOR_HERE, (tensor_max_unpool2d)(__VA_ARGS__))
+#define tensor_max_unpool3d(...) tensor__at(TENSOR_HERE, (tensor_max_unpool3d)(__VA_ARGS__))
+#define tensor_im2col(...) tensor__at(TENSOR_HERE, (tensor_im2col)(__VA_ARGS__))
+#define tensor_col2im(...) tensor__at(TENSOR_HERE, (tensor_col2im)(__VA_ARGS__))
+#define tensor_interpolate(...) tensor__at(TENSOR_HERE, (tensor_interpolate)(__VA_ARGS__))
+#define tensor_grid_sample(...) tensor__at(TENSOR_HERE, (tensor_grid_sample)(__VA_ARGS__))
+#define tensor_pad(...) tensor__at(TENSOR_HERE, (tensor_pad)(__VA_ARGS__))
+#define tensor_max_pool1d_with_indices(...)                                                                  \
+    tensor__at_pair(TENSOR_HERE, (tensor_max_pool1d_with_indices)(__VA_ARGS__))
+#define tensor_max_pool2d_with_indices(...)                                                                  \
+    tensor__at_pair(TENSOR_HERE, (tensor_max_pool2d_with_indices)(__VA_ARGS__))
+#define tensor_max_pool3d_with_indices(...)                                                                  \
+    tensor__at_pair(TENSOR_HERE, (tensor_max_pool3d_with_indices)(__VA_ARGS__))
 #define tensor_scaled_dot_product_attention(...)                                                             \
     tensor__at(TENSOR_HERE, (tensor_scaled_dot_product_attention)(__VA_ARGS__))
 #define tensor_cross_entropy(...) tensor__at(TENSOR_HERE, (tensor_cross_entropy)(__VA_ARGS__))
@@ -2000,27 +2383,29 @@ inline tensor_t *tensor_kl_div(tensor_t *input, tensor_t *target,
     tensor__at(TENSOR_HERE, (tensor_binary_cross_entropy_with_logits)(__VA_ARGS__))
 #define tensor_kl_div(...) tensor__at(TENSOR_HERE, (tensor_kl_div)(__VA_ARGS__))
 // Modules, optimizers, data, files: options as the last argument, nn_conv2d(3, 64, 3, {.stride = 2}) in
-// C++20, a filled nn_conv2d_args_t in C++11.
+// C++20, a filled nn_conv_args_t in C++11.
 inline nn_module_t *nn_linear(int64_t in_features, int64_t out_features,
                               nn_linear_args_t a = nn_linear_args_t()) {
     a.in_features = in_features;
     a.out_features = out_features;
     return nn__linear(a);
 }
-inline nn_module_t *nn_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                              nn_conv2d_args_t a = nn_conv2d_args_t()) {
-    a.in_channels = in_channels;
-    a.out_channels = out_channels;
-    a.kernel = kernel;
-    return nn__conv2d(a);
-}
-inline nn_module_t *nn_max_pool2d(int64_t kernel, nn_pool2d_args_t a = nn_pool2d_args_t()) {
-    a.kernel = kernel;
-    return nn__max_pool2d(a);
-}
-inline nn_module_t *nn_avg_pool2d(int64_t kernel, nn_pool2d_args_t a = nn_pool2d_args_t()) {
-    a.kernel = kernel;
-    return nn__avg_pool2d(a);
+NN__FACES(NN__FACE3, nn_module_t *, nn, conv, , nn_conv_args_t, int64_t, in_channels, int64_t, out_channels,
+          int64_t, kernel)
+NN__FACES(NN__FACE3, nn_module_t *, nn, conv_transpose, , nn_conv_transpose_args_t, int64_t, in_channels,
+          int64_t, out_channels, int64_t, kernel)
+NN__FACES(NN__FACE1, nn_module_t *, nn, max_pool, , nn_pool_args_t, int64_t, kernel)
+NN__FACES(NN__FACE1, nn_module_t *, nn, avg_pool, , nn_pool_args_t, int64_t, kernel)
+inline nn_module_t *nn_upsample(nn_upsample_args_t a) { return nn__upsample(a); }
+NN__FACE1(nn_module_t *, nn_unfold, nn__unfold, nn_columns_args_t, int64_t, kernel)
+NN__FACE2(nn_module_t *, nn_fold, nn__fold, nn_columns_args_t, int64_t, height, int64_t, kernel)
+#undef NN__FACE1
+#undef NN__FACE2
+#undef NN__FACE3
+#undef NN__FACES
+template <class... D> inline nn_module_t *nn_pad(tensor_pad_t mode, double value, D... pads) {
+    tensor_dims_pack p(pads...);
+    return (nn_pad_n)(p.d, p.n, mode, value);
 }
 inline nn_module_t *nn_layer_norm(int64_t size, nn_layer_norm_args_t a = nn_layer_norm_args_t()) {
     a.size = size;
@@ -2138,9 +2523,22 @@ struct nn_sequential_pack {
 };
 #define nn_sequential(...) nn__stamp(TENSOR_HERE, nn_sequential_pack{__VA_ARGS__}.m)
 #define nn_linear(...) nn__stamp(TENSOR_HERE, (nn_linear)(__VA_ARGS__))
+#define nn_conv1d(...) nn__stamp(TENSOR_HERE, (nn_conv1d)(__VA_ARGS__))
 #define nn_conv2d(...) nn__stamp(TENSOR_HERE, (nn_conv2d)(__VA_ARGS__))
+#define nn_conv3d(...) nn__stamp(TENSOR_HERE, (nn_conv3d)(__VA_ARGS__))
+#define nn_conv_transpose1d(...) nn__stamp(TENSOR_HERE, (nn_conv_transpose1d)(__VA_ARGS__))
+#define nn_conv_transpose2d(...) nn__stamp(TENSOR_HERE, (nn_conv_transpose2d)(__VA_ARGS__))
+#define nn_conv_transpose3d(...) nn__stamp(TENSOR_HERE, (nn_conv_transpose3d)(__VA_ARGS__))
+#define nn_max_pool1d(...) nn__stamp(TENSOR_HERE, (nn_max_pool1d)(__VA_ARGS__))
 #define nn_max_pool2d(...) nn__stamp(TENSOR_HERE, (nn_max_pool2d)(__VA_ARGS__))
+#define nn_max_pool3d(...) nn__stamp(TENSOR_HERE, (nn_max_pool3d)(__VA_ARGS__))
+#define nn_avg_pool1d(...) nn__stamp(TENSOR_HERE, (nn_avg_pool1d)(__VA_ARGS__))
 #define nn_avg_pool2d(...) nn__stamp(TENSOR_HERE, (nn_avg_pool2d)(__VA_ARGS__))
+#define nn_avg_pool3d(...) nn__stamp(TENSOR_HERE, (nn_avg_pool3d)(__VA_ARGS__))
+#define nn_upsample(...) nn__stamp(TENSOR_HERE, (nn_upsample)(__VA_ARGS__))
+#define nn_unfold(...) nn__stamp(TENSOR_HERE, (nn_unfold)(__VA_ARGS__))
+#define nn_fold(...) nn__stamp(TENSOR_HERE, (nn_fold)(__VA_ARGS__))
+#define nn_pad(...) nn__stamp(TENSOR_HERE, (nn_pad)(__VA_ARGS__))
 #define nn_layer_norm(...) nn__stamp(TENSOR_HERE, (nn_layer_norm)(__VA_ARGS__))
 #define nn_multihead_attention(...) nn__stamp(TENSOR_HERE, (nn_multihead_attention)(__VA_ARGS__))
 #define nn_multihead_attention_forward(...)                                                                  \
@@ -2186,11 +2584,14 @@ struct nn_sequential_pack {
 #ifndef TENSOR_NN_SHARED_7C1E
 #define TENSOR_NN_SHARED_7C1E
 
-// params.i of CONV and POOL: kernel, stride, padding before, dilation (height, width), groups, size of the
-// large image. AVG_POOL2D: i[NN__MODE] as below, i[NN__DIVISOR] 0 = the window's size.
-enum { NN__KH, NN__KW, NN__SH, NN__SW, NN__PH, NN__PW, NN__DH, NN__DW,
-       NN__GROUPS, NN__H, NN__W, NN__DIVISOR };
-enum { NN__MODE = NN__GROUPS, NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPTIVE = 2 };
+// Windows of a convolution or pool over planes of size in, giving planes of size out. Dims are depth, height,
+// width; a 2-d (1-d) one has a depth (and height) of 1. These are the params.i of CONV and POOL; for the
+// gradients and the transposed convolution in is the large image too.
+typedef struct nn__window_t {
+    int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3];   // pad: before; after it as out needs
+    int64_t mode, divisor;              // mode: groups of CONV, else as below; divisor 0 = the window's size
+} nn__window_t;
+enum { NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPTIVE = 2 };
 // params.i of LOSS: which, reduction. f[0] is beta or delta. Order of NN_LOSSES. params.i of CROSS_ENTROPY:
 // reduction, ignore_index, whether input is log-probabilities (nll). f[0] smoothing. CTC_LOSS: blank,
 // columns of targets (0 = one after the other), whether the gradient is wanted, zero_infinity. EMBEDDING:
@@ -2203,43 +2604,35 @@ enum { NN__MODE = NN__GROUPS, NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPT
 // Kinds of recurrent nets. Gates kept for backward: LSTM i f g o, GRU r z n and h's share of n.
 enum { NN__TANH_NET, NN__RELU_NET, NN__LSTM_NET, NN__GRU_NET };
 
-// Windows of a convolution or pool over planes [h, w], giving [oh, ow].
-typedef struct nn__window_t {
-    int64_t kh, kw, sh, sw, ph, pw, dh, dw, mode, h, w, divisor, oh, ow;
-} nn__window_t;
-
 // The output columns lo..hi-1 whose input column (for kernel column kx) lies inside the image.
 TENSOR__INLINE void nn__window_range(const nn__window_t *g, int64_t kx, int64_t *lo, int64_t *hi) {
-    int64_t first = g->pw - kx * g->dw, end = g->w + first;
-    *lo = first > 0 ? (first + g->sw - 1) / g->sw : 0;
-    *hi = end > 0 ? (end + g->sw - 1) / g->sw : 0;
-    if (*hi > g->ow) *hi = g->ow;
+    int64_t first = g->pad[2] - kx * g->dilation[2], end = g->in[2] + first;
+    *lo = first > 0 ? (first + g->stride[2] - 1) / g->stride[2] : 0;
+    *hi = end > 0 ? (end + g->stride[2] - 1) / g->stride[2] : 0;
+    if (*hi > g->out[2]) *hi = g->out[2];
     if (*lo > *hi) *lo = *hi;
 }
 
-// Averaging window (oy, ox): r = {y0, y1, x0, x1} inside the image. -> what its sum is divided by
-TENSOR__INLINE double nn__window_mean(const nn__window_t *g, int64_t oy, int64_t ox, int64_t *r) {
-    int64_t all;
+// Window o of a pool along dim d: input places *from..*to-1 in steps of dilation, inside the image.
+// -> how many of them a mean counts
+TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, int64_t *from, int64_t *to) {
+    int64_t end = g->in[d] + g->pad[d], all;
     if (g->mode == NN__ADAPTIVE) {
-        r[0] = oy * g->h / g->oh;
-        r[1] = ((oy + 1) * g->h + g->oh - 1) / g->oh;
-        r[2] = ox * g->w / g->ow;
-        r[3] = ((ox + 1) * g->w + g->ow - 1) / g->ow;
-        return (double)((r[1] - r[0]) * (r[3] - r[2]));
+        *from = o * g->in[d] / g->out[d];
+        *to = ((o + 1) * g->in[d] + g->out[d] - 1) / g->out[d];
+        return *to - *from;
     }
-    r[0] = oy * g->sh - g->ph;
-    r[1] = r[0] + g->kh < g->h + g->ph ? r[0] + g->kh : g->h + g->ph;
-    r[2] = ox * g->sw - g->pw;
-    r[3] = r[2] + g->kw < g->w + g->pw ? r[2] + g->kw : g->w + g->pw;
-    all = (r[1] - r[0]) * (r[3] - r[2]);
-    if (r[0] < 0) r[0] = 0;
-    if (r[2] < 0) r[2] = 0;
-    if (r[1] > g->h) r[1] = g->h;
-    if (r[3] > g->w) r[3] = g->w;
-    if (g->divisor) return (double)g->divisor;
-    if (g->mode == NN__NO_COUNT_PAD) all = (r[1] - r[0]) * (r[3] - r[2]);
-    return all > 0 ? (double)all : 1;
+    *from = o * g->stride[d] - g->pad[d];
+    *to = *from + (g->kernel[d] - 1) * g->dilation[d] + 1;
+    if (*to > end) *to = end;
+    all = *to - *from;
+    while (*from < 0) *from += g->dilation[d];
+    if (*to > g->in[d]) *to = g->in[d];
+    return g->mode == NN__COUNT_PAD ? all : *to - *from;
 }
+
+// A block of output pixels: columns x0..x1-1 of rows r0..r1-1, depth * height + row.
+typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 
 // Inner loops of one instruction set and element type; what each does stands at its text in >>nn-kernels.
 typedef struct nn__cpu_t {
@@ -2248,8 +2641,8 @@ typedef struct nn__cpu_t {
     void (*scale)(void *y, double a, int64_t n);
     double (*dot)(const void *x, const void *y, int64_t n);
     double (*lse)(const void *x, int64_t n);
-    void (*col2im)(const void *columns, void *image, const nn__window_t *g, int64_t channels, int64_t oy0,
-                   int64_t oy1);
+    void (*col2im)(const void *columns, void *image, const nn__window_t *g, int64_t channels,
+                   const nn__block_t *b);
     void (*max_pool)(const void *x, void *y, int32_t *place, const nn__window_t *g);
     void (*max_unpool)(const void *grad, const int32_t *place, void *gx, int64_t n);
     void (*avg_pool)(void *x, void *y, const nn__window_t *g, int back);
@@ -2289,28 +2682,48 @@ typedef struct nn__cpu_t {
 
 // clang-format off
 #define NN_OPS(X) \
+    X(AFFINE_GRID, affine_grid, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, "theta", "places of affine maps") \
     X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, "query key value", "softmax(q kT scale) v; logsumexp") \
     X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, "grad query key value y logsumexp", "dq, dk, dv from g, q, k, v, y, logsumexp") \
+    X(AVG_POOL1D, avg_pool1d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "x", "mean of windows") \
     X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "x", "mean of windows") \
-    X(AVG_POOL2D_BACKWARD, avg_pool2d_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "grad", "g spread over windows") \
+    X(AVG_POOL3D, avg_pool3d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "x", "mean of windows") \
+    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "grad", "g spread over windows") \
     X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised channels, weight, bias; mean, 1 / deviation, variance") \
+    X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, "x", "channels of groups interleaved") \
+    X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, "x", "columns added into images") \
+    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "convolution of x, w, bias") \
     X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "convolution of x, w, bias") \
-    X(CONV2D_INPUT, conv2d_input, CONV, 2, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv_input, TENSOR__SA | TENSOR__SB, "grad weight", "gradient of the input from g, w") \
-    X(CONV2D_WEIGHT, conv2d_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, "grad x", "gradient of the weight from g, x") \
+    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "convolution of x, w, bias") \
+    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "the gradient of conv1d by its input, of x, w; bias") \
+    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "the gradient of conv2d by its input, of x, w; bias") \
+    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "the gradient of conv3d by its input, of x, w; bias") \
+    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, "grad x", "gradient of the weight from g, x") \
     X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "input target weight", "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []") \
     X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, "grad input target logsumexp divisor weight", "from g, logits, classes, logsumexp, divisor, weight") \
     X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, "log_probs targets input_lengths target_lengths", "of each item; its gradient") \
     X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, "x", "x or 0, scaled") \
     X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, "index weight", "rows of weight named by index") \
     X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, NULL, nn__grad_embedding_back, TENSOR__SB, "grad index", "rows of g added at index; i[2] rows") \
+    X(GRID_SAMPLE, grid_sample, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, "x grid", "images at the places of a grid") \
     X(GROUP_NORM, group_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised groups, weight, bias; mean, 1 / deviation, variance") \
     X(GROUP_NORM_BACKWARD, group_norm_backward, NORM, 5, 4, 3, nn__cpu_plane_norm_back, nn__scratch_plane_norm_back, NOGRAD, 0, "grad x mean rstd weight", "dx, dweight, dbias of batch_norm or group_norm from g, x, mean, 1 / deviation, weight") \
+    X(IM2COL, im2col, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, "x", "windows of images as columns") \
+    X(INTERPOLATE, interpolate, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, "x", "images resampled") \
     X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised rows, weight, bias; mean, 1 / deviation") \
     X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, "grad x mean rstd weight", "dx, dweight, dbias from g, x, mean, 1 / deviation, weight") \
     X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, "x weight bias", "x wT + bias") \
     X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, "grad input target weight pos_weight", "dinput, dtarget from g, input, target, weight, pos_weight") \
+    X(MAX_POOL1D, max_pool1d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "x", "largest of windows; its place in the plane, i32") \
     X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "x", "largest of windows; its place in the plane, i32") \
-    X(MAX_POOL2D_BACKWARD, max_pool2d_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, "grad place", "g added at places") \
+    X(MAX_POOL3D, max_pool3d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "x", "largest of windows; its place in the plane, i32") \
+    X(MAX_POOL_BACKWARD, max_pool_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, "grad place", "g added at places") \
+    X(MAX_UNPOOL1D, max_unpool1d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, "x indices", "x at the places of a max pool") \
+    X(MAX_UNPOOL2D, max_unpool2d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, "x indices", "x at the places of a max pool") \
+    X(MAX_UNPOOL3D, max_unpool3d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, "x indices", "x at the places of a max pool") \
+    X(PAD, pad, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, "x", "elements added at the ends of dims") \
+    X(PIXEL_SHUFFLE, pixel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, "x", "channels as pixels") \
+    X(PIXEL_UNSHUFFLE, pixel_unshuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, "x", "pixels as channels") \
     X(RECURRENT, recurrent, RECURRENT, 5, 3, 3, nn__cpu_recurrent, nn__scratch_recurrent, nn__grad_recurrent, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, "gi w_hh h0 b_hh c0", "h of all steps from the gates' share of x [T, N, G]; c; gates") \
     X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent_back, nn__scratch_recurrent, NOGRAD, 0, "grad y c gates w_hh h0 dc c0", "dgi, dhg (GRU), dh0, dc0") \
     X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "(x - t)^2") \
@@ -2581,128 +2994,151 @@ TENSOR__FN double NN__K(lse)(const void *x, int64_t n) {
 // text for all element types and stands in >>impl-functional; only the adding back is here.
 // ------------------------------------------------------------------------------
 
-// Adds the columns of output rows oy0..oy1 of `channels` planes of x back.
+// Adds the columns of a block of output pixels to `channels` planes.
 TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window_t *g, int64_t channels,
-                              int64_t oy0, int64_t oy1) {
+                              const nn__block_t *b) {
     const NN__R *q = (const NN__R *)columns;
-    int64_t c, ky, kx, oy, ox, lo, hi;
+    int64_t c, k, r, ox, lo, hi, taps = g->kernel[0] * g->kernel[1] * g->kernel[2];
     for (c = 0; c < channels; c++)
-        for (ky = 0; ky < g->kh; ky++)
-            for (kx = 0; kx < g->kw; kx++) {
-                nn__window_range(g, kx, &lo, &hi);
-                for (oy = oy0; oy < oy1; oy++, q += g->ow) {
-                    int64_t iy = oy * g->sh - g->ph + ky * g->dh;
-                    NN__R *p = (NN__R *)image + (c * g->h + iy) * g->w + (kx * g->dw - g->pw);
-                    if (iy < 0 || iy >= g->h) continue;
-                    if (g->sw == 1)
-                        NN__K(add)(p + lo, q + lo, hi - lo);
-                    else
-                        for (ox = lo; ox < hi; ox++) p[ox * g->sw] = (NN__R)(p[ox * g->sw] + q[ox]);
+        for (k = 0; k < taps; k++) {
+            int64_t kx = k % g->kernel[2], ky = k / g->kernel[2] % g->kernel[1];
+            int64_t kz = k / g->kernel[2] / g->kernel[1], oz = b->r0 / g->out[1], oy = b->r0 % g->out[1];
+            nn__window_range(g, kx, &lo, &hi);
+            if (lo < b->x0) lo = b->x0;
+            if (hi > b->x1) hi = b->x1;
+            for (r = b->r0; r < b->r1; r++, q += b->x1 - b->x0) {
+                int64_t iz = oz * g->stride[0] - g->pad[0] + kz * g->dilation[0];
+                int64_t iy = oy * g->stride[1] - g->pad[1] + ky * g->dilation[1];
+                NN__R *p = (NN__R *)image + ((c * g->in[0] + iz) * g->in[1] + iy) * g->in[2] +
+                           (kx * g->dilation[2] - g->pad[2]);
+                if (++oy == g->out[1]) {
+                    oy = 0;
+                    oz++;
                 }
+                if (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1] || lo >= hi) continue;
+                if (g->stride[2] == 1)
+                    NN__K(add)(p + lo, q + (lo - b->x0), hi - lo);
+                else
+                    for (ox = lo; ox < hi; ox++) {
+                        int64_t i = ox * g->stride[2];
+                        p[i] = (NN__R)(p[i] + q[ox - b->x0]);
+                    }
             }
+        }
 }
 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-pool                                 MARK: pooling
 //
-// One plane [H, W] -> [OH, OW] per call. Largest: of equals the first in row-major order, NaN wins (as
+// One plane [D, H, W] per call. Largest: of equals the first in row-major order, NaN wins (as
 // PyTorch).
 // ------------------------------------------------------------------------------
 
-TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, int64_t oy, int64_t ox, NN__R *y,
-                                      int32_t *place) {
-    int64_t y0 = oy * g->sh - g->ph, x0 = ox * g->sw - g->pw, iy, ix, at = -1;
-    int64_t y1 = y0 + (g->kh - 1) * g->dh + 1, x1 = x0 + (g->kw - 1) * g->dw + 1;
+// The window from..to.
+TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, const int64_t *from,
+                                      const int64_t *to, NN__R *y, int32_t *place) {
+    int64_t iz, iy, ix, at = -1;
     NN__R best = (NN__R)-INFINITY;
-    while (y0 < 0) y0 += g->dh;
-    while (x0 < 0) x0 += g->dw;
-    if (y1 > g->h) y1 = g->h;
-    if (x1 > g->w) x1 = g->w;
-    for (iy = y0; iy < y1; iy += g->dh)
-        for (ix = x0; ix < x1; ix += g->dw) {
-            NN__R v = x[iy * g->w + ix];
-            if (v > best || v != v || at < 0) {
-                best = v;
-                at = iy * g->w + ix;
+    for (iz = from[0]; iz < to[0]; iz += g->dilation[0])
+        for (iy = from[1]; iy < to[1]; iy += g->dilation[1])
+            for (ix = from[2]; ix < to[2]; ix += g->dilation[2]) {
+                int64_t i = (iz * g->in[1] + iy) * g->in[2] + ix;
+                NN__R v = x[i];
+                if (v > best || v != v || at < 0) {
+                    best = v;
+                    at = i;
+                }
             }
-        }
     *y = best;
-    *place = (int32_t)at;
+    *place = at < 0 ? 0 : (int32_t)at;   // none inside, where a dilation is larger than the image
 }
 
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
 // V_N windows of one row, n of them kept. The row segment they look at comes from the image, or from a copy
 // with -inf around where it leaves the image. -> 0 if it is too long for that
-TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, int64_t oy, int64_t ox, int64_t n,
-                                float *y, int32_t *place) {
+TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int64_t *o, int64_t n, float *y,
+                                int32_t *place) {
     enum { LONGEST = 256 };
     float copy[LONGEST];
     int32_t at[V_N];
-    int64_t x0 = ox * g->sw - g->pw, length = (g->kw - 1) * g->dw + g->sw * V_N, i, kx, ky, iy;
-    int64_t left = x0 < 0 ? -x0 : 0, right = g->w - x0 < length ? g->w - x0 : length;
+    int64_t sw = g->stride[2], dw = g->dilation[2], w = g->in[2], x0 = o[2] * sw - g->pad[2];
+    int64_t length = (g->kernel[2] - 1) * dw + sw * V_N, i, kx, ky, kz, iz, iy;
+    int64_t left = x0 < 0 ? -x0 : 0, right = w - x0 < length ? w - x0 : length;
     int inside = left == 0 && right == length;
     V_F m = V_SET(-INFINITY);
     V_I best = VI_SET(-1), step;
-    if (length > LONGEST) return 0;
-    for (i = 0; i < V_N; i++) at[i] = (int32_t)(i * g->sw);
+    if (length > LONGEST || g->mode == NN__ADAPTIVE) return 0;
+    for (i = 0; i < V_N; i++) at[i] = (int32_t)(i * sw);
     step = VI_LOAD(at);
     if (!inside)
         for (i = 0; i < length; i++) copy[i] = -INFINITY;
-    for (ky = 0, iy = oy * g->sh - g->ph; ky < g->kh; ky++, iy += g->dh) {
-        const float *row;
-        if (iy < 0 || iy >= g->h) continue;
-        row = x + iy * g->w;
-        if (inside) {
-            row += x0;
-        } else {
-            for (i = left; i < right; i++) copy[i] = row[x0 + i];
-            row = copy;
-        }
-        if (M_ANY(VI_EQ(best, VI_SET(-1)))) {
-            // The first element of the window: it wins where all are -inf.
-            for (i = 0; i < V_N; i++) {
-                int64_t c = x0 + i * g->sw;
-                while (c < 0) c += g->dw;
-                at[i] = (int32_t)(iy * g->w + c);
-            }
-            best = VI_LOAD(at);
-        }
-        for (kx = 0; kx < g->kw; kx++) {
-            const float *p = row + kx * g->dw;
-            V_F v;
-            V_M better;
-            if (g->sw == 1) {
-                v = V_LOAD(p);
-            } else if (g->sw == 2) {
-                v = NN__EVEN(V_LOAD(p), V_LOAD(p + V_N));
+    for (kz = 0; kz < g->kernel[0]; kz++)
+        for (ky = 0; ky < g->kernel[1]; ky++) {
+            const float *row;
+            int64_t start;
+            iz = o[0] * g->stride[0] - g->pad[0] + kz * g->dilation[0];
+            iy = o[1] * g->stride[1] - g->pad[1] + ky * g->dilation[1];
+            if (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1]) continue;
+            start = (iz * g->in[1] + iy) * w;
+            row = x + start;
+            if (inside) {
+                row += x0;
             } else {
-                float t[V_N];
-                for (i = 0; i < V_N; i++) t[i] = p[i * g->sw];
-                v = V_LOAD(t);
+                for (i = left; i < right; i++) copy[i] = row[x0 + i];
+                row = copy;
             }
-            better = M_OR(V_GT(v, m), V_ISNAN(v));
-            m = V_SEL(better, v, m);
-            best = VI_SEL(better, VI_ADD(step, VI_SET((int32_t)(iy * g->w + x0 + kx * g->dw))), best);
+            if (M_ANY(VI_EQ(best, VI_SET(-1)))) {
+                // The first element of the window: it wins where all are -inf.
+                for (i = 0; i < V_N; i++) {
+                    int64_t c = x0 + i * sw;
+                    while (c < 0) c += dw;
+                    at[i] = c < w ? (int32_t)(start + c) : 0;
+                }
+                best = VI_LOAD(at);
+            }
+            for (kx = 0; kx < g->kernel[2]; kx++) {
+                const float *p = row + kx * dw;
+                V_F v;
+                V_M better;
+                if (sw == 1) {
+                    v = V_LOAD(p);
+                } else if (sw == 2) {
+                    v = NN__EVEN(V_LOAD(p), V_LOAD(p + V_N));
+                } else {
+                    float t[V_N];
+                    for (i = 0; i < V_N; i++) t[i] = p[i * sw];
+                    v = V_LOAD(t);
+                }
+                better = M_OR(V_GT(v, m), V_ISNAN(v));
+                m = V_SEL(better, v, m);
+                best = VI_SEL(better, VI_ADD(step, VI_SET((int32_t)(start + x0 + kx * dw))), best);
+            }
         }
-    }
     NN__K(put)(y, n, m);
     VI_STORE(at, best);
-    memcpy(place, at, (size_t)(n < V_N ? n : V_N) * sizeof at[0]);
+    for (i = 0; i < n && i < V_N; i++) place[i] = at[i] < 0 ? 0 : at[i];
     return 1;
 }
 #endif
 
 TENSOR__FN void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn__window_t *g) {
     const NN__R *p = (const NN__R *)x;
-    NN__R *o = (NN__R *)y;
-    int64_t oy, ox;
-    for (oy = 0; oy < g->oh; oy++, o += g->ow, place += g->ow) {
-        ox = 0;
+    NN__R *q = (NN__R *)y;
+    int64_t o[3], from[3], to[3];
+    for (o[0] = 0; o[0] < g->out[0]; o[0]++)
+        for (o[1] = 0; o[1] < g->out[1]; o[1]++, q += g->out[2], place += g->out[2]) {
+            (void)nn__window_at(g, 0, o[0], &from[0], &to[0]);
+            (void)nn__window_at(g, 1, o[1], &from[1], &to[1]);
+            o[2] = 0;
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
-        while (ox < g->ow && NN__K(max_lanes)(p, g, oy, ox, g->ow - ox, o + ox, place + ox)) ox += V_N;
+            while (o[2] < g->out[2] && NN__K(max_lanes)(p, g, o, g->out[2] - o[2], q + o[2], place + o[2]))
+                o[2] += V_N;
 #endif
-        for (; ox < g->ow; ox++) NN__K(max_window)(p, g, oy, ox, o + ox, place + ox);
-    }
+            for (; o[2] < g->out[2]; o[2]++) {
+                (void)nn__window_at(g, 2, o[2], &from[2], &to[2]);
+                NN__K(max_window)(p, g, from, to, q + o[2], place + o[2]);
+            }
+        }
 }
 
 // gx[place] += g over one plane.
@@ -2715,21 +3151,28 @@ TENSOR__FN void NN__K(max_unpool)(const void *grad, const int32_t *place, void *
 
 // back 0: x -> y means; 1: x += y spread over the windows.
 TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int back) {
-    NN__R *p = (NN__R *)x, *o = (NN__R *)y;
-    int64_t oy, ox, iy, ix, r[4];
-    for (oy = 0; oy < g->oh; oy++)
-        for (ox = 0; ox < g->ow; ox++, o++) {
-            NN__S divisor = (NN__S)nn__window_mean(g, oy, ox, r), s = 0;
-            if (back) {
-                s = (NN__S)*o / divisor;
-                for (iy = r[0]; iy < r[1]; iy++)
-                    for (ix = r[2]; ix < r[3]; ix++) p[iy * g->w + ix] = (NN__R)(p[iy * g->w + ix] + s);
-                continue;
+    NN__R *p = (NN__R *)x, *q = (NN__R *)y;
+    int64_t oz, oy, ox, z0, z1, y0, y1, x0, x1, iz, iy, ix;
+    for (oz = 0; oz < g->out[0]; oz++) {
+        int64_t nz = nn__window_at(g, 0, oz, &z0, &z1);
+        for (oy = 0; oy < g->out[1]; oy++) {
+            int64_t ny = nz * nn__window_at(g, 1, oy, &y0, &y1);
+            for (ox = 0; ox < g->out[2]; ox++, q++) {
+                int64_t n = ny * nn__window_at(g, 2, ox, &x0, &x1);
+                NN__S divisor = (NN__S)(g->divisor ? g->divisor : n > 0 ? n : 1), s = 0;
+                if (back) s = (NN__S)*q / divisor;
+                for (iz = z0; iz < z1; iz++)
+                    for (iy = y0; iy < y1; iy++) {
+                        NN__R *row = p + (iz * g->in[1] + iy) * g->in[2];
+                        if (back)
+                            for (ix = x0; ix < x1; ix++) row[ix] = (NN__R)(row[ix] + s);
+                        else
+                            for (ix = x0; ix < x1; ix++) s += (NN__S)row[ix];
+                    }
+                if (!back) *q = (NN__R)(s / divisor);
             }
-            for (iy = r[0]; iy < r[1]; iy++)
-                for (ix = r[2]; ix < r[3]; ix++) s += (NN__S)p[iy * g->w + ix];
-            *o = (NN__R)(s / divisor);
         }
+    }
 }
 
 // ------------------------------------------------------------------------------
@@ -3418,12 +3861,19 @@ TENSOR__FN tensor_t *nn__narrow(tensor_t *y, const tensor_t *like) {
     return (tensor_to)(y, (tensor_dtype_t)like->dtype);
 }
 
-// Whether a positional argument too many was given; raises if so.
-TENSOR__FN int nn__surplus(const char *op, const void *surplus) {
-    if (surplus)
+// Whether a positional argument too many was given; raises if so. The macros put TENSOR__NO_SURPLUS there
+// (and a site), so that 0 is noticed too; a struct filled by hand has NULL.
+TENSOR__FN int nn__too_many(const char *op, const char *site, const void *surplus) {
+    int bad = surplus ? surplus != TENSOR__NO_SURPLUS : site != NULL;
+    if (bad)
         (void)TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_SHAPE,
                              "%s: too many positional arguments, options are named", op);
-    return surplus != NULL;
+    return bad;
+}
+
+TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
+    return a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t)) == 0);
 }
 
 // 0 = the default, TENSOR_ZERO = 0.
@@ -3690,8 +4140,8 @@ TENSOR_API tensor_t *tensor_embedding_with(tensor_embedding_args_t a) {
     tensor_t *const in[2] = {a.index, a.weight};
     tensor_t *y = TENSOR__(poison), *w = a.weight;
     int64_t padding = -1;
-    if (nn__surplus("embedding", a.surplus_) || !TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2) ||
-        !nn__floats(&o, 2))
+    if (nn__too_many("embedding", a.site_, a.surplus_) ||
+        !TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2) || !nn__floats(&o, 2))
         return tensor__at(a.site_, y);
     if (a.padding_idx != 0) {
         padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
@@ -3849,7 +4299,7 @@ TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, con
     in[0] = x;
     in[1] = a->weight;
     in[2] = a->bias;
-    if (nn__surplus(op, a->surplus_)) return TENSOR__(poison);
+    if (nn__too_many(op, a->site_, a->surplus_)) return TENSOR__(poison);
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (a->normalized_dims < 1 || a->normalized_dims > x->ndim)
@@ -3918,7 +4368,7 @@ TENSOR__FN int nn__inputs(tensor__op_t *o, tensor__row_t *row, const char *op, c
     }                                                                                                        \
     TENSOR_API tensor_t *tensor_##op##_with(args a) {                                                        \
         tensor_scope_t scope;                                                                                \
-        if (nn__surplus(#op, a.surplus_)) return tensor__at(a.site_, TENSOR__(poison));                      \
+        if (nn__too_many(#op, a.site_, a.surplus_)) return tensor__at(a.site_, TENSOR__(poison));            \
         scope = TENSOR__(scope)(-1);                                                                         \
         return tensor__at(a.site_, (tensor_scope_return)(scope, nn__run_##op(&a)));                          \
     }                                                                                                        \
@@ -4385,7 +4835,8 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
 NN__OPTIONS(local_response_norm, a.alpha = 1e-4; a.beta = 0.75; a.k = 1,
             a.alpha = nn__or_f(a.alpha, 1e-4); a.beta = nn__or_f(a.beta, 0.75); a.k = nn__or_f(a.k, 1))
 
-// ---- conv2d: y = W columns per image and group, the columns in blocks of whole output rows that stay in L2
+// ---- convolutions: y = W columns per image and group, the columns in blocks of output pixels that stay in
+// L2. A block has whole output rows, or a part of one that is long.
 
 typedef struct nn__conv_t {
     const nn__cpu_t *k;
@@ -4393,8 +4844,8 @@ typedef struct nn__conv_t {
     nn__window_t g;
     const tensor_arg_t *x, *w, *y;   // the image, the weight, the output, whichever of them is being computed
     int64_t images, groups, cg, og;   // channels and outputs of a group
-    int64_t taps, kk, pixels;         // KH KW, cg taps, OH OW
-    int64_t rows, blocks;             // output rows per block, blocks per image
+    int64_t taps, kk, plane, pixels;  // size of the kernel, cg taps, sizes of an image and an output plane
+    int64_t rows, wide, parts, blocks;   // rows and columns per block, blocks per row, blocks per image
     int64_t step, steps;              // channels per task of the input gradient, tasks per image and group
     int64_t chunks;                   // parts of the images of the weight gradient
     int dtype, direct;                // direct: the image is its own columns (1 x 1)
@@ -4402,47 +4853,53 @@ typedef struct nn__conv_t {
     uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, both
 } nn__conv_t;
 
-TENSOR__FN nn__window_t nn__window(const tensor_params_t *p, const tensor_arg_t *y) {
+TENSOR__FN nn__window_t nn__window(const tensor_params_t *p) {
     nn__window_t g;
-    memcpy(&g, p->i, sizeof p->i);
-    g.oh = y->dims[y->ndim - 2];
-    g.ow = y->dims[y->ndim - 1];
+    memcpy(&g, p->i, sizeof g);
     return g;
 }
+TENSOR__FN int64_t nn__volume(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
 TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
-    int id = c->row->id;
+    int id = c->row->id, weight = id == NN_OP_CONV_WEIGHT, input = !weight && id >= NN_OP_CONV_TRANSPOSE1D, d;
     tensor__gemm_t g;
-    int64_t m, rows;
+    int64_t m, all;
     v->c = c;
-    v->y = id == NN_OP_CONV2D ? &c->arg[3] : &c->arg[0];
-    v->x = id == NN_OP_CONV2D ? &c->arg[0] : id == NN_OP_CONV2D_INPUT ? &c->arg[2] : &c->arg[1];
-    v->w = id == NN_OP_CONV2D_WEIGHT ? &c->arg[2] : &c->arg[1];
+    v->y = &c->arg[weight || input ? 0 : 3];
+    v->x = &c->arg[input ? 3 : weight];
+    v->w = &c->arg[weight ? 2 : 1];
     v->dtype = v->x->dtype;
     v->es = nn__es(v->dtype);
-    v->g = nn__window(c->p, v->y);
+    v->g = nn__window(c->p);
     v->groups = v->g.mode;
     v->images = v->x->dims[0];
     v->cg = v->w->dims[1];
     v->og = v->w->dims[0] / v->groups;
-    v->taps = v->g.kh * v->g.kw;
+    v->taps = nn__volume(v->g.kernel);
     v->kk = v->cg * v->taps;
-    v->pixels = v->g.oh * v->g.ow;
-    v->direct = v->taps == 1 && v->g.sh == 1 && v->g.sw == 1 && v->g.ph == 0 && v->g.pw == 0 &&
-                v->g.oh == v->g.h && v->g.ow == v->g.w;
-    v->step = id == NN_OP_CONV2D_INPUT ? nn__max(1, nn__min(v->cg, 256 / v->taps)) : v->cg;
+    v->plane = nn__volume(v->g.in);
+    v->pixels = nn__volume(v->g.out);
+    v->direct = v->taps == 1;
+    for (d = 0; d < 3; d++)
+        v->direct &= v->g.stride[d] == 1 && v->g.pad[d] == 0 && v->g.out[d] == v->g.in[d];
+    v->step = input ? nn__max(1, nn__min(v->cg, 256 / v->taps)) : v->cg;
     v->steps = nn__ceil(v->cg, v->step);
     m = v->step * v->taps;
-    rows = 262144 / nn__max(1, m * v->g.ow * (int64_t)v->es);
-    rows = nn__min(nn__max(rows, nn__ceil(64, nn__max(v->g.ow, 1))), nn__max(v->g.oh, 1));
-    v->blocks = nn__max(1, nn__ceil(v->g.oh, rows));
-    v->rows = nn__ceil(v->g.oh, v->blocks);
+    all = v->g.out[0] * v->g.out[1];
+    v->parts = nn__ceil(nn__max(v->g.out[2], 1), nn__max(512, 262144 / nn__max(1, m * (int64_t)v->es)));
+    v->wide = nn__ceil(v->g.out[2], v->parts);
+    v->rows = 262144 / nn__max(1, m * v->wide * (int64_t)v->es);
+    v->rows = nn__min(nn__max(v->rows, nn__ceil(64, nn__max(v->wide, 1))), nn__max(all, 1));
+    if (v->parts > 1) v->rows = 1;
+    v->blocks = nn__max(1, nn__ceil(all, v->rows));
+    v->rows = nn__ceil(all, v->blocks);
+    v->blocks *= v->parts;
     v->chunks = nn__min(v->images, 8);
     if ((double)v->w->numel * (double)v->es * (double)v->chunks > 33554432.0) v->chunks = 1;
-    g = nn__product(v->og, v->rows * v->g.ow, v->kk);
-    if (id == NN_OP_CONV2D_INPUT) g = nn__product(m, v->rows * v->g.ow, v->og);
-    if (id == NN_OP_CONV2D_WEIGHT) g = nn__product(v->og, v->kk, v->rows * v->g.ow);
-    v->columns = v->direct ? 0 : nn__line((uint64_t)(m * v->rows * v->g.ow) * v->es);
+    g = nn__product(v->og, v->rows * v->wide, v->kk);
+    if (input) g = nn__product(m, v->rows * v->wide, v->og);
+    if (weight) g = nn__product(v->og, v->kk, v->rows * v->wide);
+    v->columns = v->direct ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
     v->gemm = nn__line(TENSOR__(gemm_scratch)(&g));
     // The last block or step may be narrow, and a GEMM over a small result may want more.
     g.m = nn__min(g.m, 64);
@@ -4455,45 +4912,61 @@ TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
     uint64_t bytes;
     nn__conv_plan(c, &v);
     bytes = v.worker * (uint64_t)TENSOR__(thread_count)();
-    if (c->row->id == NN_OP_CONV2D_WEIGHT) bytes += (uint64_t)v.chunks * (uint64_t)v.w->numel * v.es;
+    if (c->row->id == NN_OP_CONV_WEIGHT) bytes += (uint64_t)v.chunks * (uint64_t)v.w->numel * v.es;
     return bytes;
 }
+// Block i. -> its first pixel; n = how many
+TENSOR__FN int64_t nn__conv_block(const nn__conv_t *v, int64_t i, nn__block_t *b, int64_t *n) {
+    b->r0 = i / v->parts * v->rows;
+    b->r1 = nn__min(b->r0 + v->rows, v->g.out[0] * v->g.out[1]);
+    b->x0 = i % v->parts * v->wide;
+    b->x1 = nn__min(b->x0 + v->wide, v->g.out[2]);
+    *n = (b->r1 - b->r0) * (b->x1 - b->x0);
+    return b->r0 * v->g.out[2] + b->x0;
+}
 
-// Columns of output rows oy0..oy1 of `channels` planes: [channels * KH * KW][rows * OW].
+// Columns of a block of output pixels of `channels` planes: [channels * taps][pixels].
 TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, size_t es, int64_t channels,
-                           int64_t oy0, int64_t oy1) {
-    int64_t c, ky, kx, oy, ox, lo, hi;
+                           const nn__block_t *b) {
+    int64_t c, k, r, ox, lo, hi, taps = nn__volume(g->kernel), n = b->x1 - b->x0, step = g->stride[2];
     for (c = 0; c < channels; c++)
-        for (ky = 0; ky < g->kh; ky++)
-            for (kx = 0; kx < g->kw; kx++) {
-                nn__window_range(g, kx, &lo, &hi);
-                for (oy = oy0; oy < oy1; oy++, columns += g->ow * (int64_t)es) {
-                    int64_t iy = oy * g->sh - g->ph + ky * g->dh, x0 = kx * g->dw - g->pw;
-                    const char *from = x + (c * g->h + iy) * g->w * (int64_t)es;
-                    if (iy < 0 || iy >= g->h) {
-                        memset(columns, 0, (size_t)g->ow * es);
-                        continue;
-                    }
-                    if (lo > 0) memset(columns, 0, (size_t)lo * es);
-                    if (g->sw == 1)
-                        memcpy(columns + lo * (int64_t)es, from + (lo + x0) * (int64_t)es,
-                               (size_t)(hi - lo) * es);
-                    else if (es == 4)
-                        for (ox = lo; ox < hi; ox++)
-                            ((float *)(void *)columns)[ox] =
-                                ((const float *)(const void *)from)[ox * g->sw + x0];
-                    else
-                        for (ox = lo; ox < hi; ox++)
-                            ((double *)(void *)columns)[ox] =
-                                ((const double *)(const void *)from)[ox * g->sw + x0];
-                    if (hi < g->ow) memset(columns + hi * (int64_t)es, 0, (size_t)(g->ow - hi) * es);
+        for (k = 0; k < taps; k++) {
+            int64_t kx = k % g->kernel[2], ky = k / g->kernel[2] % g->kernel[1];
+            int64_t kz = k / g->kernel[2] / g->kernel[1], oz = b->r0 / g->out[1], oy = b->r0 % g->out[1];
+            nn__window_range(g, kx, &lo, &hi);
+            lo = nn__min(nn__max(lo, b->x0), b->x1);
+            hi = nn__min(nn__max(hi, lo), b->x1);
+            for (r = b->r0; r < b->r1; r++, columns += n * (int64_t)es) {
+                int64_t iz = oz * g->stride[0] - g->pad[0] + kz * g->dilation[0];
+                int64_t iy = oy * g->stride[1] - g->pad[1] + ky * g->dilation[1];
+                int64_t x0 = kx * g->dilation[2] - g->pad[2];
+                const char *from = x + ((c * g->in[0] + iz) * g->in[1] + iy) * g->in[2] * (int64_t)es;
+                char *to = columns - b->x0 * (int64_t)es;
+                if (++oy == g->out[1]) {
+                    oy = 0;
+                    oz++;
                 }
+                if (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1]) {
+                    memset(columns, 0, (size_t)n * es);
+                    continue;
+                }
+                if (lo > b->x0) memset(columns, 0, (size_t)(lo - b->x0) * es);
+                if (step == 1)
+                    memcpy(to + lo * (int64_t)es, from + (lo + x0) * (int64_t)es, (size_t)(hi - lo) * es);
+                else if (es == 4)
+                    for (ox = lo; ox < hi; ox++)
+                        ((float *)(void *)to)[ox] = ((const float *)(const void *)from)[ox * step + x0];
+                else
+                    for (ox = lo; ox < hi; ox++)
+                        ((double *)(void *)to)[ox] = ((const double *)(const void *)from)[ox * step + x0];
+                if (hi < b->x1) memset(to + hi * (int64_t)es, 0, (size_t)(b->x1 - hi) * es);
             }
+        }
 }
 
 // Addresses of a task: plane 0 of image i and group q, of x and of y; group q of w.
 TENSOR__FN char *nn__conv_x(const nn__conv_t *v, int64_t i, int64_t q) {
-    return nn__at(v->x, (i * v->groups + q) * v->cg * v->g.h * v->g.w);
+    return nn__at(v->x, (i * v->groups + q) * v->cg * v->plane);
 }
 TENSOR__FN char *nn__conv_y(const nn__conv_t *v, int64_t i, int64_t q) {
     return nn__at(v->y, (i * v->groups + q) * v->og * v->pixels);
@@ -4501,19 +4974,21 @@ TENSOR__FN char *nn__conv_y(const nn__conv_t *v, int64_t i, int64_t q) {
 
 TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t b = task % v->blocks, q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, o;
-    int64_t oy = b * v->rows, end = nn__min(oy + v->rows, v->g.oh), n = (end - oy) * v->g.ow;
-    char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker;
-    char *y = nn__conv_y(v, i, q) + oy * v->g.ow * (int64_t)v->es;
+    int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, o, n, first;
+    nn__block_t b;
+    char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker, *y;
     const tensor_arg_t *bias = &v->c->arg[2];
-    tensor__gemm_t g = nn__product(v->og, n, v->kk);
+    tensor__gemm_t g;
+    first = nn__conv_block(v, task % v->blocks, &b, &n);
+    y = nn__conv_y(v, i, q) + first * (int64_t)v->es;
+    g = nn__product(v->og, n, v->kk);
     g.a = nn__at(v->w, q * v->og * v->kk);
     g.b = columns;
     if (v->direct) {
-        g.b = nn__conv_x(v, i, q) + oy * v->g.ow * (int64_t)v->es;
+        g.b = nn__conv_x(v, i, q) + first * (int64_t)v->es;
         g.brs = v->pixels;
     } else
-        nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, oy, end);
+        nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, &b);
     g.c = y;
     g.crs = v->pixels;
     if (bias->data) {
@@ -4536,29 +5011,35 @@ TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
 // Columns = WT g, added back; a task has some channels of one image, which no other task writes.
 TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t s = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups, oy, end;
-    int64_t c0 = s * v->step, nc = nn__min(v->step, v->cg - c0), plane = v->g.h * v->g.w;
+    int64_t s = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups, k, n,
+            first;
+    int64_t c0 = s * v->step, nc = nn__min(v->step, v->cg - c0);
     char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker;
-    char *x = nn__conv_x(v, i, q) + c0 * plane * (int64_t)v->es;
-    v->k->fill(x, 0, nc * plane);
-    for (oy = 0; oy < v->g.oh; oy = end) {
+    char *x = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
+    const tensor_arg_t *bias = &v->c->arg[2];
+    for (k = 0; k < nc; k++)
+        v->k->fill(x + k * v->plane * (int64_t)v->es,
+                   bias->data ? nn__value(bias->data, v->dtype, q * v->cg + c0 + k) : 0, v->plane);
+    for (k = 0; v->pixels && k < v->blocks; k++) {
         tensor__gemm_t g;
-        end = nn__min(oy + v->rows, v->g.oh);
-        g = nn__product(nc * v->taps, (end - oy) * v->g.ow, v->og);
+        nn__block_t b;
+        first = nn__conv_block(v, k, &b, &n);
+        g = nn__product(nc * v->taps, n, v->og);
         g.a = nn__at(v->w, q * v->og * v->kk + c0 * v->taps);
         g.ars = 1;
         g.acs = v->kk;
-        g.b = nn__conv_y(v, i, q) + oy * v->g.ow * (int64_t)v->es;
+        g.b = nn__conv_y(v, i, q) + first * (int64_t)v->es;
         g.brs = v->pixels;
         g.c = columns;
         if (v->direct) {
-            g.c = x + oy * v->g.ow * (int64_t)v->es;
+            g.c = x + first * (int64_t)v->es;
             g.crs = v->pixels;
+            g.accumulate = bias->data != NULL;
         }
         g.scratch = columns + v->columns;
         g.scratch_bytes = (size_t)v->gemm;
         nn__gemm(&g, v->dtype);
-        if (!v->direct) v->k->col2im(columns, x, &v->g, nc, oy, end);
+        if (!v->direct) v->k->col2im(columns, x, &v->g, nc, &b);
     }
 }
 TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
@@ -4572,7 +5053,7 @@ TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
 // gw = sum over images of g columnsT: each chunk of images sums into its own copy, copies are added in order.
 TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t q = task / v->chunks, part = task % v->chunks, i, oy, end;
+    int64_t q = task / v->chunks, part = task % v->chunks, i, k, n, at;
     int64_t first = v->images * part / v->chunks, last = v->images * (part + 1) / v->chunks;
     char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker, *to = (char *)v->w->data;
     if (v->chunks > 1)
@@ -4580,22 +5061,23 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
              (uint64_t)part * (uint64_t)v->w->numel * v->es;
     to += q * v->og * v->kk * (int64_t)v->es;
     for (i = first; i < last; i++)
-        for (oy = 0; oy < v->g.oh; oy = end) {
+        for (k = 0; k < v->blocks; k++) {
             tensor__gemm_t g;
-            end = nn__min(oy + v->rows, v->g.oh);
-            g = nn__product(v->og, v->kk, (end - oy) * v->g.ow);
-            g.a = nn__conv_y(v, i, q) + oy * v->g.ow * (int64_t)v->es;
+            nn__block_t b;
+            at = nn__conv_block(v, k, &b, &n);
+            g = nn__product(v->og, v->kk, n);
+            g.a = nn__conv_y(v, i, q) + at * (int64_t)v->es;
             g.ars = v->pixels;
             g.b = columns;
             g.brs = 1;
             g.bcs = g.k;
             if (v->direct) {
-                g.b = nn__conv_x(v, i, q) + oy * v->g.ow * (int64_t)v->es;
+                g.b = nn__conv_x(v, i, q) + at * (int64_t)v->es;
                 g.bcs = v->pixels;
             } else
-                nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, oy, end);
+                nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, &b);
             g.c = to;
-            g.accumulate = i > first || oy > 0;
+            g.accumulate = i > first || k > 0;
             g.scratch = columns + v->columns;
             g.scratch_bytes = (size_t)v->gemm;
             nn__gemm(&g, v->dtype);
@@ -4620,152 +5102,341 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// The three convolutions as recorded ops: out has `dims`.
+// The convolutions as recorded ops: out has `dims`, as many as a. bias as in the public ones.
 TENSOR__FN tensor_t *nn__conv_op(int id, tensor_t *a, tensor_t *b, tensor_t *bias, const tensor_params_t *p,
                                  const int64_t *dims) {
     tensor__op_t o;
     tensor_t *const in[3] = {nn__contiguous(a), nn__contiguous(b), nn__contiguous(bias)};
-    if (!TENSOR__(begin)(&o, nn__row(id), in, id == NN_OP_CONV2D ? 3 : 2)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, nn__row(id), in, id == NN_OP_CONV_WEIGHT ? 2 : 3)) return TENSOR__(poison);
     o.p = &o.params;
     o.params = *p;
-    TENSOR__(result)(&o, in[0]->dtype, dims, 4);
+    TENSOR__(result)(&o, in[0]->dtype, dims, in[0]->ndim);
     return TENSOR__(finish)(&o);
 }
+// Of a convolution and a transposed one (which has the roles of x and y exchanged).
 TENSOR__FN void nn__grad_conv(tensor__grad_t *g) {
-    static const int64_t others[3] = {0, 2, 3};
+    static const int64_t others[4] = {0, 2, 3, 4};
     const tensor__meta_t *in = g->node->in;
-    tensor_t *gy = g->gy[0];
+    tensor_t *gy = g->gy[0], *x;
+    int rank = in[0].ndim - 2, input = g->node->row->id >= NN_OP_CONV_TRANSPOSE1D;
+    int other = (input ? NN_OP_CONV1D : NN_OP_CONV_TRANSPOSE1D) + rank - 1;
     if (TENSOR__(grad_need)(g, 0))
-        g->gx[0] = nn__conv_op(NN_OP_CONV2D_INPUT, gy, TENSOR__(grad_in)(g, 1), NULL, g->p, in[0].dims);
-    if (TENSOR__(grad_need)(g, 1))
-        g->gx[1] = nn__conv_op(NN_OP_CONV2D_WEIGHT, gy, TENSOR__(grad_in)(g, 0), NULL, g->p, in[1].dims);
-    if (TENSOR__(grad_need)(g, 2)) g->gx[2] = (tensor_sum_dims)(gy, others, 3, 0);
-}
-TENSOR__FN void nn__grad_conv_input(tensor__grad_t *g) {   // inputs g, w; the incoming gradient looks like x
-    const tensor__meta_t *in = g->node->in;
-    tensor_t *x = g->gy[0];
-    if (TENSOR__(grad_need)(g, 0))
-        g->gx[0] = nn__conv_op(NN_OP_CONV2D, x, TENSOR__(grad_in)(g, 1), NULL, g->p, in[0].dims);
-    if (TENSOR__(grad_need)(g, 1))
-        g->gx[1] = nn__conv_op(NN_OP_CONV2D_WEIGHT, TENSOR__(grad_in)(g, 0), x, NULL, g->p, in[1].dims);
+        g->gx[0] = nn__conv_op(other, gy, TENSOR__(grad_in)(g, 1), NULL, g->p, in[0].dims);
+    if (TENSOR__(grad_need)(g, 1)) {
+        x = TENSOR__(grad_in)(g, 0);
+        g->gx[1] = nn__conv_op(NN_OP_CONV_WEIGHT, input ? x : gy, input ? gy : x, NULL, g->p, in[1].dims);
+    }
+    if (TENSOR__(grad_need)(g, 2)) g->gx[2] = (tensor_sum_dims)(gy, others, rank + 1, 0);
 }
 TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the incoming gradient looks like w
     const tensor__meta_t *in = g->node->in;
     tensor_t *w = g->gy[0];
+    int rank = in[0].ndim - 2;
     if (TENSOR__(grad_need)(g, 0))
-        g->gx[0] = nn__conv_op(NN_OP_CONV2D, TENSOR__(grad_in)(g, 1), w, NULL, g->p, in[0].dims);
+        g->gx[0] = nn__conv_op(NN_OP_CONV1D + rank - 1, TENSOR__(grad_in)(g, 1), w, NULL, g->p, in[0].dims);
     if (TENSOR__(grad_need)(g, 1))
-        g->gx[1] = nn__conv_op(NN_OP_CONV2D_INPUT, TENSOR__(grad_in)(g, 0), w, NULL, g->p, in[1].dims);
+        g->gx[1] = nn__conv_op(NN_OP_CONV_TRANSPOSE1D + rank - 1, TENSOR__(grad_in)(g, 0), w, NULL, g->p,
+                               in[1].dims);
 }
 
-// Stride, padding, dilation of both dims into params; -1 for the width = as the height.
-TENSOR__FN void nn__window_params(tensor_params_t *p, int64_t kh, int64_t kw, int64_t sh, int64_t sw,
-                                  int64_t ph, int64_t pw, int64_t dh, int64_t dw) {
-    memset(p, 0, sizeof *p);
-    p->i[NN__KH] = kh;
-    p->i[NN__KW] = kw < 0 ? kh : kw;
-    p->i[NN__SH] = sh;
-    p->i[NN__SW] = sw < 0 ? sh : sw;
-    p->i[NN__PH] = ph;
-    p->i[NN__PW] = pw < 0 ? ph : pw;
-    p->i[NN__DH] = dh;
-    p->i[NN__DW] = dw < 0 ? dh : dw;
+// An option of a call: literal or 0 = default, TENSOR_ZERO = 0.
+TENSOR__FN int64_t nn__given(int literal, int64_t value, int64_t otherwise) {
+    return literal ? value : nn__or(value, otherwise);
 }
-// Whether they are in range (large ones would overflow the sizes); raises if not.
-TENSOR__FN int nn__window_valid(tensor__thread_t *th, const char *op, const tensor_params_t *p) {
-    int k;
-    for (k = NN__KH; k <= NN__DW; k++) {
-        static const char *const what[8] = {"kernel",  "kernel_w",  "stride",   "stride_w",
-                                            "padding", "padding_w", "dilation", "dilation_w"};
-        int64_t low = k == NN__PH || k == NN__PW ? 0 : 1;
-        if (p->i[k] >= low && p->i[k] <= 0x3FFFFFFF) continue;
-        (void)TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s %d must be at least %d and below 2^30", op,
-                             what[k], p->i[k], low);
+// One number per dim from the options v (the first), v_h, v_w, right-aligned into to[3]; negative ones are as
+// the first. A 1-d op has no v_h and v_w, a 2-d one no v_h; raises if they are given.
+TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int literal, int64_t otherwise,
+                          int64_t v, int64_t h, int64_t w, int64_t *to) {
+    int64_t first = nn__given(literal, v, otherwise);
+    h = nn__given(literal, h, -1);
+    w = nn__given(literal, w, -1);
+    if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2)) {
+        (void)TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_SHAPE, "%s: it has no %s_%s (got %d)", op, what,
+                             w >= 0 && rank < 2 ? "w" : "h", w >= 0 && rank < 2 ? w : h);
         return 0;
     }
+    to[2] = rank > 1 && w >= 0 ? w : first;
+    if (rank > 1) to[1] = rank > 2 && h >= 0 ? h : first;
+    if (rank > 2) to[0] = first;
     return 1;
 }
-
-TENSOR_API tensor_conv2d_args_t tensor_conv2d_defaults(void) {
-    tensor_conv2d_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.stride = a.dilation = a.groups = 1;
-    a.stride_w = a.padding_w = a.dilation_w = -1;
-    return a;
+// A window of 1 everywhere; the dims an op has are filled in from the right.
+TENSOR__FN nn__window_t nn__window_unit(void) {
+    nn__window_t g;
+    int d;
+    memset(&g, 0, sizeof g);
+    for (d = 0; d < 3; d++) g.kernel[d] = g.stride[d] = g.dilation[d] = g.in[d] = g.out[d] = 1;
+    g.mode = 1;
+    return g;
 }
-TENSOR__FN tensor_t *nn__conv2d_front(const tensor_conv2d_args_t *a) {
+// Whether they are in range (large ones would overflow the sizes); raises if not.
+TENSOR__FN int nn__window_valid(tensor__thread_t *th, const char *op, int rank, const nn__window_t *g) {
+    static const char *const what[4] = {"kernel", "stride", "padding", "dilation"};
+    static const char *const dim[3] = {"", "_h", "_w"};
+    const int64_t *const list[4] = {g->kernel, g->stride, g->pad, g->dilation};
+    int k, d;
+    for (k = 0; k < 4; k++)
+        for (d = 3 - rank; d < 3; d++) {
+            int64_t low = k != 2;
+            if (list[k][d] >= low && list[k][d] <= 0x3FFFFFFF) continue;
+            (void)TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s%s %d must be at least %d and below 2^30", op,
+                                 what[k], d == 3 - rank ? "" : dim[d], list[k][d], low);
+            return 0;
+        }
+    return 1;
+}
+TENSOR__FN const char *nn__image_text(int rank) {
+    return rank == 1 ? "[N, C, L] or [C, L]" : rank == 2 ? "[N, C, H, W] or [C, H, W]"
+                                                         : "[N, C, D, H, W] or [C, D, H, W]";
+}
+
+// x, weight, bias checked and convolved (transposed); g holds stride, padding and dilation, mode the groups.
+TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *bias, nn__window_t g,
+                                    const int64_t *more, int same) {
     tensor__op_t o;
-    tensor_t *in[3], *x = a->x, *w = a->weight, *y;
+    tensor_t *in[3], *y;
     tensor_params_t p;
-    int64_t dims[4], d, k;
+    int transposed = id >= NN_OP_CONV_TRANSPOSE1D, rank = id - (transposed ? NN_OP_CONV_TRANSPOSE1D
+                                                                           : NN_OP_CONV1D) + 1;
+    int64_t dims[5], groups = g.mode, channels, d, k;
+    const char *op = nn__row(id)->name;
     in[0] = x;
     in[1] = w;
-    in[2] = a->bias;
-    if (nn__surplus("conv2d", a->surplus_)) return TENSOR__(poison);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CONV2D), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
-    if (x->ndim != 4 && x->ndim != 3)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: x %t must be [N, C, H, W] or [C, H, W]", x);
-    if (w->ndim != 4)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: weight %t must be [O, C / groups, KH, KW]", w);
-    if (a->groups < 1 || w->dims[0] % a->groups != 0)
+    in[2] = bias;
+    if (!TENSOR__(begin)(&o, nn__row(id), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
+    if (x->ndim != rank + 2 && x->ndim != rank + 1)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
+    if (w->ndim != rank + 2)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: weight %t must have %i dims, %s", op, w, rank + 2,
+                              transposed ? "[C, O / groups, kernel]" : "[O, C / groups, kernel]");
+    if (groups < 1 || w->dims[0] % groups != 0)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: groups %d must divide the first dim of weight %t",
+                              op, groups, w);
+    channels = transposed ? w->dims[0] : w->dims[1] * groups;
+    dims[1] = transposed ? w->dims[1] * groups : w->dims[0];
+    if (x->dims[x->ndim - rank - 1] != channels)
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "conv2d: groups %d must divide the %d outputs of weight %t", a->groups,
-                              w->dims[0], w);
-    if (x->dims[x->ndim - 3] != w->dims[1] * a->groups)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "conv2d: x %t must have %d channels for weight %t, groups %d", x,
-                              w->dims[1] * a->groups, w, a->groups);
-    if (a->bias && (a->bias->ndim != 1 || a->bias->dims[0] != w->dims[0]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "conv2d: bias %t must have the %d outputs of weight %t",
-                              a->bias, w->dims[0], w);
-    nn__window_params(&p, w->dims[2], w->dims[3], a->stride, a->stride_w, a->padding, a->padding_w,
-                      a->dilation, a->dilation_w);
-    if (!nn__window_valid(o.th, "conv2d", &p)) return TENSOR__(poison);
-    if (a->same && (p.i[NN__SH] != 1 || p.i[NN__SW] != 1 || p.i[NN__PH] != 0 || p.i[NN__PW] != 0))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "conv2d: same needs stride 1 and no padding (got stride %d, %d)", p.i[NN__SH],
-                              p.i[NN__SW]);
-    if (nn__is_half(x)) {
-        tensor_conv2d_args_t wide = *a;
-        wide.x = nn__wide(x);
-        wide.weight = nn__wide(w);
-        wide.bias = nn__wide(a->bias);
-        return nn__narrow(nn__conv2d_front(&wide), x);
+                              "%s: x %t must have %d channels for weight %t, groups %d", op, x, channels, w,
+                              groups);
+    if (bias && (bias->ndim != 1 || bias->dims[0] != dims[1]))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: bias %t must have the %d outputs of weight %t", op,
+                              bias, dims[1], w);
+    for (d = 0; d < rank; d++) g.kernel[3 - rank + d] = w->dims[2 + d];
+    if (!nn__window_valid(o.th, op, rank, &g)) return TENSOR__(poison);
+    for (d = 0; d < 3; d++)
+        if (same && (g.stride[d] != 1 || g.pad[d] != 0))
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                  "%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
+                                  g.stride[d], g.pad[d]);
+    if (nn__is_half(x))
+        return nn__narrow(nn__conv_front(id, nn__wide(x), nn__wide(w), nn__wide(bias), g, more, same), x);
+    dims[0] = x->ndim == rank + 2 ? x->dims[0] : 1;
+    for (d = 3 - rank; d < 3; d++) {
+        int64_t size = x->dims[x->ndim - 3 + d], span = g.dilation[d] * (g.kernel[d] - 1), out;
+        if (transposed) {
+            if (more[d] < 0 || (more[d] >= g.stride[d] && more[d] >= g.dilation[d]))
+                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                      "%s: output_padding %d must be below the stride %d or the dilation %d",
+                                      op, more[d], g.stride[d], g.dilation[d]);
+            out = size > 0x7FFFFFFF ? -1 : (size - 1) * g.stride[d] - 2 * g.pad[d] + span + more[d] + 1;
+            if (size < 1 || out < 0)
+                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t and padding %d leave no output", op,
+                                      x, g.pad[d]);
+            g.in[d] = out;
+            g.out[d] = size;
+        } else {
+            k = size + 2 * g.pad[d] - span - 1;
+            if (same) g.pad[d] = span / 2;
+            else if (k < 0)
+                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                      "%s: kernel of weight %t (%d with dilation) is larger than "
+                                      "x %t with padding %d",
+                                      op, w, span + 1, x, g.pad[d]);
+            g.in[d] = size;
+            g.out[d] = out = same ? size : k / g.stride[d] + 1;
+        }
+        dims[2 + d - (3 - rank)] = out;
     }
-    p.i[NN__GROUPS] = a->groups;
-    dims[0] = x->ndim == 4 ? x->dims[0] : 1;
-    dims[1] = w->dims[0];
-    for (d = 0; d < 2; d++) {
-        int64_t size = x->dims[x->ndim - 2 + d], span = p.i[NN__DH + d] * (p.i[NN__KH + d] - 1);
-        p.i[NN__H + d] = size;
-        if (a->same) {
-            p.i[NN__PH + d] = span / 2;
-            dims[2 + d] = size;
+    memset(&p, 0, sizeof p);
+    memcpy(p.i, &g, sizeof g);
+    y = nn__conv_op(id, x->ndim == rank + 2 ? x : (tensor_unsqueeze)(x, 0), w, bias, &p, dims);
+    return x->ndim == rank + 2 ? y : (tensor_reshape_n)(y, dims + 1, rank + 1);
+}
+
+TENSOR__FN tensor_t *nn__conv_call(const tensor_conv_args_t *a, int rank, int literal) {
+    int id = NN_OP_CONV1D + rank - 1;
+    const char *op = nn__row(id)->name;
+    nn__window_t g = nn__window_unit();
+    tensor_t *y = TENSOR__(poison);
+    g.mode = nn__given(literal, a->groups, 1);
+    if (!nn__too_many(op, a->site_, a->surplus_) &&
+        nn__triple(op, "stride", rank, literal, 1, a->stride, a->stride_h, a->stride_w, g.stride) &&
+        nn__triple(op, "padding", rank, literal, 0, a->padding, a->padding_h, a->padding_w, g.pad) &&
+        nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
+        y = nn__conv_front(id, a->x, a->weight, a->bias, g, NULL, a->same);
+    return tensor__at(a->site_, y);
+}
+TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t *a, int rank, int literal) {
+    int id = NN_OP_CONV_TRANSPOSE1D + rank - 1;
+    const char *op = nn__row(id)->name;
+    nn__window_t g = nn__window_unit();
+    tensor_t *y = TENSOR__(poison);
+    int64_t more[3] = {0, 0, 0};
+    g.mode = nn__given(literal, a->groups, 1);
+    if (!nn__too_many(op, a->site_, a->surplus_) &&
+        nn__triple(op, "stride", rank, literal, 1, a->stride, a->stride_h, a->stride_w, g.stride) &&
+        nn__triple(op, "padding", rank, literal, 0, a->padding, a->padding_h, a->padding_w, g.pad) &&
+        nn__triple(op, "output_padding", rank, literal, 0, a->output_padding, a->output_padding_h,
+                   a->output_padding_w, more) &&
+        nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
+        y = nn__conv_front(id, a->x, a->weight, a->bias, g, more, 0);
+    return tensor__at(a->site_, y);
+}
+TENSOR_API tensor_conv_args_t tensor_conv_defaults(void) {
+    tensor_conv_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.stride = a.dilation = a.groups = 1;
+    a.stride_h = a.stride_w = a.padding_h = a.padding_w = a.dilation_h = a.dilation_w = -1;
+    return a;
+}
+TENSOR_API tensor_conv_transpose_args_t tensor_conv_transpose_defaults(void) {
+    tensor_conv_transpose_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.stride = a.dilation = a.groups = 1;
+    a.stride_h = a.stride_w = a.padding_h = a.padding_w = a.dilation_h = a.dilation_w = -1;
+    a.output_padding_h = a.output_padding_w = -1;
+    return a;
+}
+// The functions of an op for 1, 2 and 3 dims: values taken literally, and what the macro calls.
+#define NN__PER_RANK(op, args)                                                                               \
+    TENSOR_API tensor_t *tensor_##op##1d_with(args a) { return nn__##op##_call(&a, 1, 1); }                  \
+    TENSOR_API tensor_t *tensor_##op##2d_with(args a) { return nn__##op##_call(&a, 2, 1); }                  \
+    TENSOR_API tensor_t *tensor_##op##3d_with(args a) { return nn__##op##_call(&a, 3, 1); }                  \
+    TENSOR_API tensor_t *tensor__##op##1d(args a) { return nn__##op##_call(&a, 1, 0); }                      \
+    TENSOR_API tensor_t *tensor__##op##2d(args a) { return nn__##op##_call(&a, 2, 0); }                      \
+    TENSOR_API tensor_t *tensor__##op##3d(args a) { return nn__##op##_call(&a, 3, 0); }
+NN__PER_RANK(conv, tensor_conv_args_t)
+NN__PER_RANK(conv_transpose, tensor_conv_transpose_args_t)
+
+// ---- im2col, col2im: a task has one plane of images [N, C, H, W], or its columns in [N, C taps, pixels]
+
+typedef struct nn__columns_t {
+    const nn__cpu_t *k;
+    const tensor_arg_t *from, *to;
+    nn__window_t g;
+    nn__block_t b;
+    int64_t per, planes;
+    int back;
+} nn__columns_t;
+
+TENSOR__FN void nn__columns_task(void *arg, int64_t task, int worker) {
+    const nn__columns_t *v = (const nn__columns_t *)arg;
+    int64_t i = task * v->per, end = nn__min(i + v->per, v->planes), plane = nn__volume(v->g.in);
+    int64_t column = nn__volume(v->g.kernel) * nn__volume(v->g.out);
+    (void)worker;
+    for (; i < end; i++) {
+        if (!v->back) {
+            nn__im2col(nn__at(v->from, i * plane), nn__at(v->to, i * column), &v->g, nn__es(v->to->dtype), 1,
+                       &v->b);
             continue;
         }
-        k = size + 2 * p.i[NN__PH + d] - span - 1;
-        if (k < 0)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "conv2d: kernel of weight %t (%d with dilation) is larger than "
-                                  "x %t with padding %d",
-                                  w, span + 1, x, p.i[NN__PH + d]);
-        dims[2 + d] = k / p.i[NN__SH + d] + 1;
+        v->k->fill(nn__at(v->to, i * plane), 0, plane);
+        v->k->col2im(nn__at(v->from, i * column), nn__at(v->to, i * plane), &v->g, 1, &v->b);
     }
-    y = nn__conv_op(NN_OP_CONV2D, x->ndim == 4 ? x : (tensor_unsqueeze)(x, 0), w, a->bias, &p, dims);
-    return x->ndim == 4 ? y : (tensor_reshape_n)(y, dims + 1, 3);
 }
-TENSOR_API tensor_t *tensor_conv2d_with(tensor_conv2d_args_t a) {
-    return tensor__at(a.site_, nn__conv2d_front(&a));
+TENSOR__FN int nn__cpu_columns(tensor_call_t *c) {
+    nn__columns_t v;
+    const tensor_arg_t *image;
+    v.k = nn__cpu(c->arg[0].dtype);
+    v.from = &c->arg[0];
+    v.to = &c->arg[1];
+    v.g = nn__window(c->p);
+    v.back = c->row->id == NN_OP_COL2IM;
+    v.b.r0 = v.b.x0 = 0;
+    v.b.r1 = v.g.out[0] * v.g.out[1];
+    v.b.x1 = v.g.out[2];
+    image = v.back ? v.to : v.from;
+    v.planes = image->dims[0] * image->dims[1];
+    v.per = nn__per(v.planes, nn__volume(v.g.kernel) * nn__volume(v.g.out));
+    nn__run(nn__ceil(v.planes, v.per), nn__columns_task, &v);
+    return TENSOR_OK;
 }
-TENSOR_API tensor_t *tensor__conv2d(tensor_conv2d_args_t a) {
-    a.stride = nn__or(a.stride, 1);
-    a.dilation = nn__or(a.dilation, 1);
-    a.groups = nn__or(a.groups, 1);
-    a.stride_w = nn__or(a.stride_w, -1);
-    a.padding = nn__or(a.padding, 0);
-    a.padding_w = nn__or(a.padding_w, -1);
-    a.dilation_w = nn__or(a.dilation_w, -1);
-    return tensor_conv2d_with(a);
+TENSOR__FN tensor_t *nn__columns_op(int id, tensor_t *x, const tensor_params_t *p, const int64_t *dims,
+                                    int ndim) {
+    tensor__op_t o;
+    tensor_t *const in[1] = {nn__contiguous(x)};
+    if (!TENSOR__(begin)(&o, nn__row(id), in, 1)) return TENSOR__(poison);
+    o.p = &o.params;
+    o.params = *p;
+    TENSOR__(result)(&o, in[0]->dtype, dims, ndim);
+    return TENSOR__(finish)(&o);
+}
+TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
+    const tensor__meta_t *in = &g->node->in[0];
+    int other = g->node->row->id == NN_OP_COL2IM ? NN_OP_IM2COL : NN_OP_COL2IM;
+    if (TENSOR__(grad_need)(g, 0)) g->gx[0] = nn__columns_op(other, g->gy[0], g->p, in->dims, in->ndim);
+}
+TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a, int literal) {
+    tensor__op_t o;
+    const char *op = nn__row(id)->name;
+    nn__window_t g = nn__window_unit();
+    tensor_params_t p;
+    tensor_t *x = a->x, *y;
+    int64_t dims[4], taps, d, back = id == NN_OP_COL2IM, size[3] = {1, 0, 0};
+    int lead;
+    if (nn__too_many(op, a->site_, a->surplus_) ||
+        !nn__triple(op, "kernel", 2, literal, 0, a->kernel, -1, a->kernel_w, g.kernel) ||
+        !nn__triple(op, "dilation", 2, literal, 1, a->dilation, -1, a->dilation_w, g.dilation) ||
+        !nn__triple(op, "padding", 2, literal, 0, a->padding, -1, a->padding_w, g.pad) ||
+        !nn__triple(op, "stride", 2, literal, 1, a->stride, -1, a->stride_w, g.stride) ||
+        !nn__triple(op, "height", 2, 1, 0, a->height, -1, a->width > 0 ? a->width : -1, size) ||
+        !TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1) ||
+        !nn__window_valid(o.th, op, 2, &g))
+        return TENSOR__(poison);
+    lead = x->ndim - (back ? 2 : 3);
+    if (lead != 0 && lead != 1)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x,
+                              back ? "[N, C taps, L] or [C taps, L]" : nn__image_text(2));
+    taps = g.kernel[1] * g.kernel[2];
+    dims[0] = lead ? x->dims[0] : 1;
+    for (d = 1; d < 3; d++) {
+        g.in[d] = back ? size[d] : x->dims[lead + d];
+        g.out[d] = g.in[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1;
+        if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF || g.out[d] < 0)
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into an image of %d",
+                                  op, g.kernel[d], g.in[d]);
+        g.out[d] = g.out[d] / g.stride[d] + 1;
+        dims[1 + d] = g.in[d];
+    }
+    if (back && (x->dims[lead] % taps != 0 || x->dims[lead + 1] != g.out[1] * g.out[2]))
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                              "%s: x %t must have a multiple of %d rows and %d columns", op, x, taps,
+                              g.out[1] * g.out[2]);
+    dims[1] = back ? x->dims[lead] / taps : x->dims[lead] * taps;
+    if (!back) dims[2] = g.out[1] * g.out[2];
+    memset(&p, 0, sizeof p);
+    memcpy(p.i, &g, sizeof g);
+    y = nn__columns_op(id, lead ? nn__wide(x) : (tensor_unsqueeze)(nn__wide(x), 0), &p, dims, back ? 4 : 3);
+    return nn__narrow(lead ? y : (tensor_squeeze)(y, 0), x);
+}
+TENSOR_API tensor_columns_args_t tensor_columns_defaults(void) {
+    tensor_columns_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.stride = a.dilation = 1;
+    a.kernel_w = a.stride_w = a.padding_w = a.dilation_w = -1;
+    return a;
+}
+TENSOR_API tensor_t *tensor_im2col_with(tensor_columns_args_t a) {
+    return tensor__at(a.site_, nn__columns_front(NN_OP_IM2COL, &a, 1));
+}
+TENSOR_API tensor_t *tensor_col2im_with(tensor_columns_args_t a) {
+    return tensor__at(a.site_, nn__columns_front(NN_OP_COL2IM, &a, 1));
+}
+TENSOR_API tensor_t *tensor__im2col(tensor_columns_args_t a) {
+    return tensor__at(a.site_, nn__columns_front(NN_OP_IM2COL, &a, 0));
+}
+TENSOR_API tensor_t *tensor__col2im(tensor_columns_args_t a) {
+    return tensor__at(a.site_, nn__columns_front(NN_OP_COL2IM, &a, 0));
 }
 
 // ---- pooling: one plane after another
@@ -4781,13 +5452,13 @@ typedef struct nn__pool_t {
 TENSOR__FN void nn__pool_plan(nn__pool_t *v, const tensor_params_t *p, const tensor_arg_t *x,
                               const tensor_arg_t *y, const tensor_arg_t *place, int back) {
     v->k = nn__cpu(x->dtype);
-    v->g = nn__window(p, y);
+    v->g = nn__window(p);
     v->x = x;
     v->y = y;
     v->place = place;
     v->back = back;
-    v->in = v->g.h * v->g.w;
-    v->out = v->g.oh * v->g.ow;
+    v->in = nn__volume(v->g.in);
+    v->out = nn__volume(v->g.out);
     v->planes = v->out ? y->numel / v->out : 0;
     v->per = nn__per(v->planes, v->in + v->out * 4);
 }
@@ -4828,146 +5499,643 @@ TENSOR__FN int nn__cpu_max_unpool(tensor_call_t *c) {
 }
 TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
     nn__pool_t v;
-    int back = c->row->id == NN_OP_AVG_POOL2D_BACKWARD;
+    int back = c->row->id == NN_OP_AVG_POOL_BACKWARD;
     nn__pool_plan(&v, c->p, &c->arg[back], &c->arg[1 - back], NULL, back);
     nn__run(nn__ceil(v.planes, v.per), nn__avg_pool_task, &v);
     return TENSOR_OK;
 }
 
-// A pooling op of x (and places, for the gradient of max) with the last two dims h, w.
-TENSOR__FN tensor_t *nn__pool_op(int id, tensor_t *x, tensor_t *place, const tensor_params_t *p, int64_t h,
-                                 int64_t w) {
+// A pooling op of x (and places, for the gradient of max), giving `dims`, as many as x's. places: out, NULL.
+TENSOR__FN tensor_t *nn__pool_op(int id, tensor_t *x, tensor_t *place, const tensor_params_t *p,
+                                 const int64_t *dims, tensor_t **places) {
     tensor__op_t o;
     tensor_t *const in[2] = {nn__contiguous(x), place};
-    int64_t dims[TENSOR_MAX_DIMS];
+    tensor_t *y;
     if (!TENSOR__(begin)(&o, nn__row(id), in, place ? 2 : 1)) return TENSOR__(poison);
     o.p = &o.params;
     o.params = *p;
-    memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
-    dims[x->ndim - 2] = h;
-    dims[x->ndim - 1] = w;
     TENSOR__(result)(&o, x->dtype, dims, x->ndim);
-    if (id == NN_OP_MAX_POOL2D) TENSOR__(result)(&o, TENSOR_I32, dims, x->ndim);
-    return TENSOR__(finish)(&o);
+    if (nn__row(id)->nout == 2) {
+        TENSOR__(result)(&o, TENSOR_I32, dims, x->ndim);
+        if (places) o.visible = 2;
+    }
+    y = TENSOR__(finish)(&o);
+    if (places) *places = y->state == TENSOR__POISON_STATE ? y : o.out[1];
+    return y;
 }
 TENSOR__FN void nn__grad_max_pool(tensor__grad_t *g) {
     if (TENSOR__(grad_need)(g, 0))
-        g->gx[0] = nn__pool_op(NN_OP_MAX_POOL2D_BACKWARD, g->gy[0], TENSOR__(grad_out)(g, 1), g->p,
-                               g->p->i[NN__H], g->p->i[NN__W]);
+        g->gx[0] = nn__pool_op(NN_OP_MAX_POOL_BACKWARD, g->gy[0], TENSOR__(grad_out)(g, 1), g->p,
+                               g->node->in[0].dims, NULL);
 }
 // Of the gradient: what was added at the places is gathered from them.
 TENSOR__FN void nn__grad_max_unpool(tensor__grad_t *g) {
     tensor_t *place = TENSOR__(grad_in)(g, 1), *flat;
     const tensor__meta_t *in = &g->node->in[0];
+    nn__window_t w = nn__window(g->p);
     int64_t from[2], to[2];
     if (!TENSOR__(grad_need)(g, 0)) return;
-    to[1] = in->dims[in->ndim - 2] * in->dims[in->ndim - 1];
+    to[1] = nn__volume(w.out);
     to[0] = from[0] = place->numel / nn__max(to[1], 1);
-    from[1] = g->p->i[NN__H] * g->p->i[NN__W];
+    from[1] = nn__volume(w.in);
     flat = (tensor_gather)((tensor_reshape_n)(g->gy[0], from, 2), 1, (tensor_reshape_n)(place, to, 2));
     g->gx[0] = (tensor_reshape_n)(flat, in->dims, in->ndim);
 }
 TENSOR__FN void nn__grad_avg_pool(tensor__grad_t *g) {
-    int back = g->node->row->id == NN_OP_AVG_POOL2D_BACKWARD;
-    const tensor__meta_t *in = &g->node->in[0];
+    int back = g->node->row->id == NN_OP_AVG_POOL_BACKWARD;
     if (TENSOR__(grad_need)(g, 0))
-        g->gx[0] = nn__pool_op(back ? NN_OP_AVG_POOL2D : NN_OP_AVG_POOL2D_BACKWARD, g->gy[0], NULL, g->p,
-                               in->dims[in->ndim - 2], in->dims[in->ndim - 1]);
+        g->gx[0] = nn__pool_op(back ? NN_OP_AVG_POOL2D : NN_OP_AVG_POOL_BACKWARD, g->gy[0], NULL, g->p,
+                               g->node->in[0].dims, NULL);
 }
 
-// The common front. ceil: windows may start inside the padded image and end outside.
-TENSOR__FN tensor_t *nn__pool_front(int id, tensor_t *x, tensor_params_t *p, int ceil) {
+// The common front. ceil: windows may start inside the padded image and end outside. places: as nn__pool_op.
+TENSOR__FN tensor_t *nn__pool_front(int id, int rank, tensor_t *x, nn__window_t g, int ceil,
+                                    tensor_t **places) {
     tensor__op_t o;
     const char *op = nn__row(id)->name;
-    int64_t out[2], d, k;
+    tensor_params_t p;
+    int64_t dims[TENSOR_MAX_DIMS], d, k, volume = 1;
+    if (places) *places = TENSOR__(poison);
     if (!TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
-    if (x->ndim != 4 && x->ndim != 3)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be [N, C, H, W] or [C, H, W]", op, x);
-    if (!nn__window_valid(o.th, op, p)) return TENSOR__(poison);
-    for (d = 0; d < 2; d++) {
-        int64_t size = x->dims[x->ndim - 2 + d], pad = p->i[NN__PH + d], stride = p->i[NN__SH + d];
-        p->i[NN__H + d] = size;
-        if (2 * pad > p->i[NN__KH + d])
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: padding %d must be at most half the kernel %d",
-                                  op, pad, p->i[NN__KH + d]);
-        k = size + 2 * pad - p->i[NN__DH + d] * (p->i[NN__KH + d] - 1) - 1;
-        if (k < 0 || size == 0)
+    if (x->ndim != rank + 2 && x->ndim != rank + 1)
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
+    if (!nn__window_valid(o.th, op, rank, &g)) return TENSOR__(poison);
+    memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
+    for (d = 3 - rank; d < 3; d++) {
+        int64_t size = x->dims[x->ndim - 3 + d], pad = g.pad[d], stride = g.stride[d];
+        if (size > 0x7FFFFFFF || (size > 0 && (volume *= size) > 0x7FFFFFFF))
             return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "%s: kernel %d does not fit into x %t with padding %d", op,
-                                  p->i[NN__KH + d], x, pad);
-        out[d] = (k + (ceil ? stride - 1 : 0)) / stride + 1;
-        if (ceil && (out[d] - 1) * stride >= size + pad) out[d]--;
+                                  "%s: planes of x %t must have less than 2^31 elements", op, x);
+        g.in[d] = size;
+        if (g.mode == NN__ADAPTIVE) {
+            if (size < 1)
+                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: planes of x %t are empty", op, x);
+            if (g.out[d] < 0) g.out[d] = size;
+        } else {
+            if (2 * pad > g.kernel[d])
+                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                      "%s: padding %d must be at most half the kernel %d", op, pad,
+                                      g.kernel[d]);
+            k = size + 2 * pad - g.dilation[d] * (g.kernel[d] - 1) - 1;
+            if (ceil) k += stride - 1;
+            if (k < 0 || size == 0)
+                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                      "%s: kernel %d does not fit into x %t with padding %d", op, g.kernel[d],
+                                      x, pad);
+            g.out[d] = k / stride + 1;
+            if (ceil && (g.out[d] - 1) * stride >= size + pad) g.out[d]--;
+        }
+        dims[x->ndim - 3 + d] = g.out[d];
     }
-    if (p->i[NN__H] * p->i[NN__W] > 0x7FFFFFFF || p->i[NN__H] > 0x7FFFFFFF || p->i[NN__W] > 0x7FFFFFFF)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: planes of x %t must have less than 2^31 elements",
-                              op, x);
-    if (nn__is_half(x)) return nn__narrow(nn__pool_op(id, nn__wide(x), NULL, p, out[0], out[1]), x);
-    return nn__pool_op(id, x, NULL, p, out[0], out[1]);
+    memset(&p, 0, sizeof p);
+    memcpy(p.i, &g, sizeof g);
+    return nn__is_half(x) ? nn__narrow(nn__pool_op(id, nn__wide(x), NULL, &p, dims, places), x)
+                          : nn__pool_op(id, x, NULL, &p, dims, places);
 }
 
-TENSOR_API tensor_max_pool2d_args_t tensor_max_pool2d_defaults(void) {
-    tensor_max_pool2d_args_t a;
+// kernel, stride (0 or less: the kernel) and padding of a call, into g.
+TENSOR__FN int nn__pool_window(const char *op, int rank, int literal, const int64_t *kernel,
+                               const int64_t *stride, const int64_t *padding, nn__window_t *g) {
+    int d, given = stride[0] != 0 && (stride[0] != -1 || !literal);
+    if (!nn__triple(op, "kernel", rank, literal, 0, kernel[0], kernel[1], kernel[2], g->kernel) ||
+        !nn__triple(op, "padding", rank, literal, 0, padding[0], padding[1], padding[2], g->pad) ||
+        !nn__triple(op, "stride", rank, literal, 0, stride[0], stride[1], stride[2], g->stride))
+        return 0;
+    for (d = 3 - rank; d < 3 && !given; d++)
+        if (d == 3 - rank || nn__given(literal, stride[d], -1) < 0) g->stride[d] = g->kernel[d];
+    return 1;
+}
+TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, int literal,
+                                      tensor_t **places) {
+    int id = NN_OP_MAX_POOL1D + rank - 1;
+    const char *op = nn__row(id)->name;
+    nn__window_t g = nn__window_unit();
+    const int64_t kernel[3] = {a->kernel, a->kernel_h, a->kernel_w};
+    const int64_t stride[3] = {a->stride, a->stride_h, a->stride_w};
+    const int64_t padding[3] = {a->padding, a->padding_h, a->padding_w};
+    if (places) *places = TENSOR__(poison);
+    if (nn__too_many(op, a->site_, a->surplus_) ||
+        !nn__pool_window(op, rank, literal, kernel, stride, padding, &g) ||
+        !nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
+        return TENSOR__(poison);
+    return nn__pool_front(id, rank, a->x, g, a->ceil_mode, places);
+}
+TENSOR__FN tensor_t *nn__max_pool_call(const tensor_max_pool_args_t *a, int rank, int literal) {
+    return tensor__at(a->site_, nn__max_pool_run(a, rank, literal, NULL));
+}
+// The places as i64, as PyTorch's.
+TENSOR__FN tensor_pair_t nn__indexed(tensor_t *y, tensor_t *places) {
+    tensor_pair_t r;
+    r.values = y;
+    r.indices = (tensor_to)(places, TENSOR_I64);
+    if (places->state == TENSOR__LIVE) (tensor_free)(places);
+    if ((tensor_is_poison)(r.indices)) r.values = r.indices;
+    return r;
+}
+TENSOR__FN tensor_pair_t nn__max_pool_indices(const tensor_max_pool_args_t *a, int rank) {
+    tensor_t *places, *y = nn__max_pool_run(a, rank, 0, &places);
+    return tensor__at_pair(a->site_, nn__indexed(y, places));
+}
+TENSOR_API tensor_pair_t tensor__max_pool1d_with_indices(tensor_max_pool_args_t a) {
+    return nn__max_pool_indices(&a, 1);
+}
+TENSOR_API tensor_pair_t tensor__max_pool2d_with_indices(tensor_max_pool_args_t a) {
+    return nn__max_pool_indices(&a, 2);
+}
+TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t a) {
+    return nn__max_pool_indices(&a, 3);
+}
+TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank, int literal) {
+    int id = NN_OP_AVG_POOL1D + rank - 1;
+    const char *op = nn__row(id)->name;
+    nn__window_t g = nn__window_unit();
+    const int64_t kernel[3] = {a->kernel, a->kernel_h, a->kernel_w};
+    const int64_t stride[3] = {a->stride, a->stride_h, a->stride_w};
+    const int64_t padding[3] = {a->padding, a->padding_h, a->padding_w};
+    tensor_t *y = TENSOR__(poison);
+    g.mode = a->no_count_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
+    g.divisor = a->divisor_override;
+    if (!nn__too_many(op, a->site_, a->surplus_) &&
+        nn__pool_window(op, rank, literal, kernel, stride, padding, &g))
+        y = nn__pool_front(id, rank, a->x, g, a->ceil_mode, NULL);
+    return tensor__at(a->site_, y);
+}
+TENSOR_API tensor_max_pool_args_t tensor_max_pool_defaults(void) {
+    tensor_max_pool_args_t a;
     memset((void *)&a, 0, sizeof a);
     a.dilation = 1;
-    a.kernel_w = a.stride_w = a.padding_w = a.dilation_w = -1;
+    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
+    a.dilation_h = a.dilation_w = -1;
     return a;
 }
-TENSOR_API tensor_t *tensor_max_pool2d_with(tensor_max_pool2d_args_t a) {
-    tensor_params_t p;
-    if (nn__surplus("max_pool2d", a.surplus_)) return tensor__at(a.site_, TENSOR__(poison));
-    nn__window_params(&p, a.kernel, a.kernel_w, a.stride ? a.stride : a.kernel,
-                      a.stride_w < 0 && !a.stride ? a.kernel_w : a.stride_w, a.padding, a.padding_w,
-                      a.dilation, a.dilation_w);
-    return tensor__at(a.site_, nn__pool_front(NN_OP_MAX_POOL2D, a.x, &p, a.ceil_mode));
-}
-TENSOR_API tensor_t *tensor__max_pool2d(tensor_max_pool2d_args_t a) {
-    a.kernel_w = nn__or(a.kernel_w, -1);
-    a.stride_w = nn__or(a.stride_w, -1);
-    a.padding = nn__or(a.padding, 0);
-    a.padding_w = nn__or(a.padding_w, -1);
-    a.dilation = nn__or(a.dilation, 1);
-    a.dilation_w = nn__or(a.dilation_w, -1);
-    return tensor_max_pool2d_with(a);
-}
-
-TENSOR_API tensor_avg_pool2d_args_t tensor_avg_pool2d_defaults(void) {
-    tensor_avg_pool2d_args_t a;
+TENSOR_API tensor_avg_pool_args_t tensor_avg_pool_defaults(void) {
+    tensor_avg_pool_args_t a;
     memset((void *)&a, 0, sizeof a);
-    a.kernel_w = a.stride_w = a.padding_w = -1;
+    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
     return a;
 }
-TENSOR_API tensor_t *tensor_avg_pool2d_with(tensor_avg_pool2d_args_t a) {
-    tensor_params_t p;
-    if (nn__surplus("avg_pool2d", a.surplus_)) return tensor__at(a.site_, TENSOR__(poison));
-    nn__window_params(&p, a.kernel, a.kernel_w, a.stride ? a.stride : a.kernel,
-                      a.stride_w < 0 && !a.stride ? a.kernel_w : a.stride_w, a.padding, a.padding_w, 1, 1);
-    p.i[NN__MODE] = a.no_count_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
-    p.i[NN__DIVISOR] = a.divisor_override;
-    return tensor__at(a.site_, nn__pool_front(NN_OP_AVG_POOL2D, a.x, &p, a.ceil_mode));
+NN__PER_RANK(max_pool, tensor_max_pool_args_t)
+NN__PER_RANK(avg_pool, tensor_avg_pool_args_t)
+
+TENSOR__FN tensor_t *nn__adaptive(int id, int rank, tensor_t *x, int64_t d, int64_t h, int64_t w,
+                                  tensor_t **places) {
+    nn__window_t g = nn__window_unit();
+    g.mode = NN__ADAPTIVE;
+    if (rank > 2) g.out[0] = d;
+    if (rank > 1) g.out[1] = h;
+    g.out[2] = w;
+    return nn__pool_front(id + rank - 1, rank, x, g, 0, places);
 }
-TENSOR_API tensor_t *tensor__avg_pool2d(tensor_avg_pool2d_args_t a) {
-    a.kernel_w = nn__or(a.kernel_w, -1);
-    a.stride_w = nn__or(a.stride_w, -1);
-    a.padding = nn__or(a.padding, 0);
-    a.padding_w = nn__or(a.padding_w, -1);
-    return tensor_avg_pool2d_with(a);
+TENSOR_API tensor_t *(tensor_adaptive_avg_pool1d)(tensor_t *x, int64_t l) {
+    return nn__adaptive(NN_OP_AVG_POOL1D, 1, x, 1, 1, l, NULL);
 }
 TENSOR_API tensor_t *(tensor_adaptive_avg_pool2d)(tensor_t *x, int64_t h, int64_t w) {
+    return nn__adaptive(NN_OP_AVG_POOL1D, 2, x, 1, h, w, NULL);
+}
+TENSOR_API tensor_t *(tensor_adaptive_avg_pool3d)(tensor_t *x, int64_t d, int64_t h, int64_t w) {
+    return nn__adaptive(NN_OP_AVG_POOL1D, 3, x, d, h, w, NULL);
+}
+TENSOR_API tensor_pair_t (tensor_adaptive_max_pool1d)(tensor_t *x, int64_t l) {
+    tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, 1, x, 1, 1, l, &places);
+    return nn__indexed(y, places);
+}
+TENSOR_API tensor_pair_t (tensor_adaptive_max_pool2d)(tensor_t *x, int64_t h, int64_t w) {
+    tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, 2, x, 1, h, w, &places);
+    return nn__indexed(y, places);
+}
+TENSOR_API tensor_pair_t (tensor_adaptive_max_pool3d)(tensor_t *x, int64_t d, int64_t h, int64_t w) {
+    tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, 3, x, d, h, w, &places);
+    return nn__indexed(y, places);
+}
+
+// Functions made of others: what they make on the way goes, only the result stays.
+#define NN__OPEN tensor_scope_t scope_ = TENSOR__(scope)(-1);
+#define NN__CLOSE(y) return (tensor_scope_return)(scope_, y)
+
+TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t kernel, int64_t stride,
+                                 int ceil) {
+    NN__OPEN
+    tensor_avg_pool_args_t a = tensor_avg_pool_defaults();
+    tensor_t *y;
+    double window = rank > 1 ? (double)kernel * (double)kernel : (double)kernel;
+    a.x = (tensor_pow_scalar)(x, norm);
+    a.kernel = kernel;
+    a.stride = stride;
+    a.ceil_mode = ceil;
+    y = nn__avg_pool_call(&a, rank, 1);
+    y = (tensor_mul)((tensor_sign)(y), (tensor_relu)((tensor_abs)(y)));
+    NN__CLOSE((tensor_pow_scalar)((tensor_mul_scalar)(y, window), 1 / norm));
+}
+TENSOR_API tensor_t *(tensor_lp_pool1d)(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil) {
+    return nn__lp_pool(x, 1, norm, kernel, stride, ceil);
+}
+TENSOR_API tensor_t *(tensor_lp_pool2d)(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil) {
+    return nn__lp_pool(x, 2, norm, kernel, stride, ceil);
+}
+
+TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank, int literal) {
+    const char *op = nn__row(NN_OP_MAX_UNPOOL1D + rank - 1)->name;
     tensor__op_t o;
-    tensor_params_t p;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_AVG_POOL2D), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
-    if ((x->ndim != 4 && x->ndim != 3) || h < 1 || w < 1 || x->dims[x->ndim - 1] < 1 ||
-        x->dims[x->ndim - 2] < 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "adaptive_avg_pool2d: x %t must be [N, C, H, W] or [C, H, W], "
-                              "output %d x %d at least 1 x 1",
-                              x, h, w);
-    nn__window_params(&p, 1, 1, 1, 1, 0, 0, 1, 1);
-    p.i[NN__MODE] = NN__ADAPTIVE;
-    p.i[NN__H] = x->dims[x->ndim - 2];
-    p.i[NN__W] = x->dims[x->ndim - 1];
-    if (nn__is_half(x)) return nn__narrow(nn__pool_op(NN_OP_AVG_POOL2D, nn__wide(x), NULL, &p, h, w), x);
-    return nn__pool_op(NN_OP_AVG_POOL2D, x, NULL, &p, h, w);
+    tensor_t *const in[2] = {a->x, a->indices};
+    nn__window_t g = nn__window_unit();
+    const int64_t kernel[3] = {a->kernel, a->kernel_h, a->kernel_w};
+    const int64_t stride[3] = {a->stride, a->stride_h, a->stride_w};
+    const int64_t padding[3] = {a->padding, a->padding_h, a->padding_w};
+    int64_t dims[TENSOR_MAX_DIMS], flat[2], from[2];
+    tensor_t *x = a->x, *index = a->indices, *y;
+    tensor_scope_t scope;
+    int d;
+    if (nn__too_many(op, a->site_, a->surplus_) ||
+        !nn__pool_window(op, rank, literal, kernel, stride, padding, &g) ||
+        !nn__triple(op, "size", rank, literal, 0, a->size, a->size_h, a->size_w, g.in))
+        return tensor__at(a->site_, TENSOR__(poison));
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_MAX_UNPOOL1D + rank - 1), in, 2))
+        return tensor__at(a->site_, TENSOR__(poison));
+    if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index))
+        return tensor__at(a->site_, TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                                   "%s: x %t and indices %t must have one shape, %s", op, x,
+                                                   index, nn__image_text(rank)));
+    if (!nn__window_valid(o.th, op, rank, &g)) return tensor__at(a->site_, TENSOR__(poison));
+    memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
+    flat[0] = 1;
+    for (d = 0; d < x->ndim - rank; d++) flat[0] *= dims[d];
+    from[0] = flat[0];
+    from[1] = flat[1] = 1;
+    for (d = 3 - rank; d < 3; d++) {
+        int64_t size = x->dims[x->ndim - 3 + d];
+        if (nn__given(literal, a->size, 0) <= 0)
+            g.in[d] = size > 0x7FFFFFFF ? 0 : (size - 1) * g.stride[d] - 2 * g.pad[d] + g.kernel[d];
+        if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1])
+            return tensor__at(a->site_, TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                                       "%s: an output of %d for x %t is not possible", op,
+                                                       g.in[d], x));
+        from[1] *= size;
+        flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
+    }
+    scope = TENSOR__(scope)(-1);
+    y = (tensor_scatter)((tensor_zeros_n)(flat, 2, (tensor_dtype_t)x->dtype), 1,
+                         (tensor_reshape_n)(index, from, 2), (tensor_reshape_n)(x, from, 2));
+    return tensor__at(a->site_, (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim)));
+}
+TENSOR_API tensor_max_unpool_args_t tensor_max_unpool_defaults(void) {
+    tensor_max_unpool_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = a.size_h = a.size_w = -1;
+    return a;
+}
+NN__PER_RANK(max_unpool, tensor_max_unpool_args_t)
+#undef NN__PER_RANK
+
+// ---- padding, shuffles, resampling: made of other ops
+
+// Elements i of dim d of x, i clamped, mirrored or wrapped into it.
+TENSOR__FN tensor_t *nn__take(tensor_t *x, int64_t d, tensor_t *i, tensor_pad_t mode) {
+    double last = (double)x->dims[d] - 1;
+    if (mode == TENSOR_PAD_REPLICATE) i = (tensor_clamp)(i, 0, last);
+    else if (mode == TENSOR_PAD_CIRCULAR) i = (tensor_remainder_scalar)(i, last + 1);
+    else   // last - |last - |i||
+        i = (tensor_rsub_scalar)((tensor_abs)((tensor_rsub_scalar)((tensor_abs)(i), last)), last);
+    return (tensor_index_select)(x, d, (tensor_to)(i, TENSOR_I64));
+}
+
+TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, tensor_pad_t mode,
+                                    double value) {
+    NN__OPEN
+    tensor__op_t o;
+    tensor_t *y = x;
+    int64_t dims[TENSOR_MAX_DIMS], cut[TENSOR_MAX_DIMS], at = 0, step = 1;
+    int d, changed = 0;
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_PAD), &x, 1)) NN__CLOSE(TENSOR__(poison));
+    if (n < 0 || n % 2 != 0 || n > 2 * x->ndim || (n > 0 && !pads))
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "pad: %i numbers for x %t, two for each dim from the last one are needed", n,
+                                 x));
+    for (d = x->ndim - 1; d >= 0; d--) {
+        int64_t k = 2 * (x->ndim - 1 - d), left = k < n ? pads[k] : 0, right = k < n ? pads[k + 1] : 0;
+        int64_t size = x->dims[d], most = mode == TENSOR_PAD_REFLECT ? size - 1 : size, sum;
+        if (left < -0x3FFFFFFF || right < -0x3FFFFFFF || left > 0x3FFFFFFF || right > 0x3FFFFFFF ||
+            (sum = size + left + right) < 0 || -left > size || -right > size)
+            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "pad: %d and %d do not fit dim %i of x %t", left,
+                                     right, d, x));
+        if (mode != TENSOR_PAD_CONSTANT && (left || right)) {
+            if ((mode != TENSOR_PAD_REPLICATE && (left > most || right > most)) || size == 0)
+                NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                         "pad: %d and %d must be at most %d for dim %i of x %t", left, right,
+                                         most, d, x));
+            if (mode == TENSOR_PAD_CIRCULAR &&
+                (left < 0 || right < 0)) { // what is cut off does not come back
+                y = (tensor_narrow)(y, d, nn__max(-left, 0), size + nn__min(left, 0) + nn__min(right, 0));
+                left = nn__max(left, 0);
+            }
+            y = nn__take(y, d, (tensor_arange)((double)-left, (double)(sum - left), 1, TENSOR_I64), mode);
+        }
+        if (mode == TENSOR_PAD_CONSTANT) {
+            // What is left of x, and its place in the result.
+            if (left < 0 || right < 0)
+                y = (tensor_narrow)(y, d, left < 0 ? -left : 0, size + nn__min(left, 0) + nn__min(right, 0));
+            at += nn__max(left, 0) * step;
+            cut[d] = step;
+            changed |= left > 0 || right > 0;
+            if (sum > 0 && step > 0x7FFFFFFFFFFF / sum)
+                NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "pad: the result for x %t is too large", x));
+            step *= sum;
+        }
+        dims[d] = sum;
+    }
+    if (changed && y->state == TENSOR__LIVE) {
+        tensor_t *all = (tensor_full_n)(dims, x->ndim, value, (tensor_dtype_t)x->dtype);
+        y = y->numel ? (tensor_as_strided_scatter)(all, y, y->dims, cut, y->ndim, at) : all;
+    }
+    NN__CLOSE(y == x || !changed ? (tensor_clone)(y) : y);
+}
+
+TENSOR_API tensor_t *(tensor_pixel_shuffle)(tensor_t *x, int64_t factor) {
+    static const int64_t order[6] = {0, 1, 4, 2, 5, 3};
+    NN__OPEN
+    tensor__op_t o;
+    int64_t dims[TENSOR_MAX_DIMS], r = factor, lead = 1;
+    tensor_t *y;
+    int n, d;
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_PIXEL_SHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
+    n = x->ndim;
+    if (n < 3 || r < 1 || r > 0x7FFF || x->dims[n - 3] % (r * r) != 0)
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "pixel_shuffle: x %t must be [..., C factor^2, H, W] for a factor of %d", x,
+                                 factor));
+    for (d = 0; d < n - 3; d++) lead *= x->dims[d];
+    dims[0] = lead;
+    dims[1] = x->dims[n - 3] / (r * r);
+    dims[2] = dims[3] = r;
+    dims[4] = x->dims[n - 2];
+    dims[5] = x->dims[n - 1];
+    y = (tensor_permute_n)((tensor_reshape_n)(x, dims, 6), order, 6);
+    memcpy(dims, x->dims, (size_t)n * sizeof dims[0]);
+    dims[n - 3] /= r * r;
+    dims[n - 2] *= r;
+    dims[n - 1] *= r;
+    NN__CLOSE((tensor_reshape_n)((tensor_contiguous)(y), dims, n));
+}
+TENSOR_API tensor_t *(tensor_pixel_unshuffle)(tensor_t *x, int64_t factor) {
+    static const int64_t order[6] = {0, 1, 3, 5, 2, 4};
+    NN__OPEN
+    tensor__op_t o;
+    int64_t dims[TENSOR_MAX_DIMS], r = factor, lead = 1;
+    tensor_t *y;
+    int n, d;
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_PIXEL_UNSHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
+    n = x->ndim;
+    if (n < 3 || r < 1 || r > 0x7FFF || x->dims[n - 2] % r != 0 || x->dims[n - 1] % r != 0)
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "pixel_unshuffle: x %t must be [..., H factor, W factor] for a factor of %d",
+                                 x, factor));
+    for (d = 0; d < n - 3; d++) lead *= x->dims[d];
+    dims[0] = lead;
+    dims[1] = x->dims[n - 3];
+    dims[2] = x->dims[n - 2] / r;
+    dims[4] = x->dims[n - 1] / r;
+    dims[3] = dims[5] = r;
+    y = (tensor_permute_n)((tensor_reshape_n)(x, dims, 6), order, 6);
+    memcpy(dims, x->dims, (size_t)n * sizeof dims[0]);
+    dims[n - 3] *= r * r;
+    dims[n - 2] /= r;
+    dims[n - 1] /= r;
+    NN__CLOSE((tensor_reshape_n)((tensor_contiguous)(y), dims, n));
+}
+TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
+    NN__OPEN
+    tensor__op_t o;
+    int64_t dims[4];
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CHANNEL_SHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
+    if (x->ndim < 3 || groups < 1 || x->dims[1] % groups != 0)
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "channel_shuffle: x %t must be [N, C, ...], C a multiple of groups %d", x,
+                                 groups));
+    dims[0] = x->dims[0];
+    dims[1] = groups;
+    dims[2] = x->dims[1] / groups;
+    dims[3] = x->numel / nn__max(x->dims[0] * x->dims[1], 1);
+    x = (tensor_contiguous)((tensor_transpose)((tensor_reshape_n)(x, dims, 4), 1, 2));
+    NN__CLOSE((tensor_reshape_n)(x, o.in[0]->dims, o.in[0]->ndim));
+}
+
+// Dim d of x resampled at `out` places; scale = input places per output place.
+TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double scale, int mode, int align) {
+    tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+    tensor_t *at = (tensor_arange)(0, (double)out, 1, dtype), *low, *t, *y = NULL;
+    int64_t dims[TENSOR_MAX_DIMS], k;
+    for (k = 0; k < x->ndim; k++) dims[k] = k == d ? out : 1;
+    if (mode == TENSOR_NEAREST || mode == TENSOR_NEAREST_EXACT) {
+        if (mode == TENSOR_NEAREST_EXACT) at = (tensor_add_scalar)(at, 0.5);
+        return nn__take(x, d, (tensor_floor)((tensor_mul_scalar)(at, scale)), TENSOR_PAD_REPLICATE);
+    }
+    at = align ? (tensor_mul_scalar)(at, scale)
+               : (tensor_sub_scalar)((tensor_mul_scalar)((tensor_add_scalar)(at, 0.5), scale), 0.5);
+    if (mode != TENSOR_BICUBIC) at = (tensor_clamp)(at, 0, (double)x->dims[d] - 1);
+    low = (tensor_floor)(at);
+    t = (tensor_reshape_n)((tensor_sub)(at, low), dims, x->ndim);
+    for (k = mode == TENSOR_BICUBIC ? -1 : 0; k < (mode == TENSOR_BICUBIC ? 3 : 2); k++) {
+        tensor_t *v = nn__take(x, d, (tensor_add_scalar)(low, (double)k), TENSOR_PAD_REPLICATE), *w;
+        tensor_t *u = k == 0 ? t : k == 1 ? (tensor_rsub_scalar)(t, 1) : NULL;
+        if (mode != TENSOR_BICUBIC) w = k == 1 ? t : (tensor_rsub_scalar)(t, 1);
+        else if (u)   // ((A + 2) u - (A + 3)) u u + 1 with A = -0.75
+            w = (tensor_add_scalar)(
+                (tensor_mul)((tensor_sub_scalar)((tensor_mul_scalar)(u, 1.25), 2.25), (tensor_mul)(u, u)), 1);
+        else {   // ((A u - 5 A) u + 8 A) u - 4 A
+            u = k < 0 ? (tensor_add_scalar)(t, 1) : (tensor_rsub_scalar)(t, 2);
+            w = (tensor_mul)((tensor_add_scalar)((tensor_mul_scalar)(u, -0.75), 3.75), u);
+            w = (tensor_add_scalar)((tensor_mul)((tensor_sub_scalar)(w, 6), u), 3);
+        }
+        v = (tensor_mul)(v, w);
+        y = y ? (tensor_add)(y, v) : v;
+    }
+    return y;
+}
+TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
+    static const char *const names[8] = {"", "nearest", "nearest_exact", "linear", "bilinear", "bicubic",
+                                         "trilinear", "area"};
+    NN__OPEN
+    tensor__op_t o;
+    tensor_t *x = a->x, *y;
+    int mode = a->mode ? (int)a->mode : (int)TENSOR_NEAREST, rank, d;
+    int wanted = mode == TENSOR_LINEAR ? 1 : mode == TENSOR_TRILINEAR ? 3 : mode >= TENSOR_AREA ? 0 : 2;
+    int64_t size[3] = {a->size, a->size_h, a->size_w}, out[3] = {0, 0, 0};
+    double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w}, scale[3];
+    if (nn__too_many("interpolate", a->site_, a->surplus_) ||
+        !TENSOR__(begin)(&o, nn__row(NN_OP_INTERPOLATE), &x, 1))
+        NN__CLOSE(TENSOR__(poison));
+    rank = x->ndim - 2;
+    if (rank < 1 || rank > 3)
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "interpolate: x %t must be [N, C, L], [N, C, H, W] or [N, C, D, H, W]", x));
+    if (mode < 1 || mode > TENSOR_AREA || (mode > TENSOR_NEAREST_EXACT && wanted && wanted != rank))
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
+                                 mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
+    if ((a->size > 0) == (a->scale_factor > 0))
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "interpolate: either size or scale_factor must be given for x %t", x));
+    if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) NN__CLOSE(TENSOR__(poison));
+    for (d = 0; d < rank; d++) {
+        // The options are for the first dim, _h for the second of three, _w for the last; 0 = as the first.
+        int k = d == 0 ? 0 : 3 - rank + d;
+        double n = (double)x->dims[2 + d];
+        if (size[k] <= 0) size[k] = size[0];
+        if (!(factor[k] > 0)) factor[k] = factor[0];
+        out[d] = size[k];
+        if (factor[k] > 0) out[d] = n * factor[k] < 2147483648.0 ? (int64_t)floor(n * factor[k]) : 0;
+        if (x->dims[2 + d] < 1 || out[d] < 1 || out[d] > 0x7FFFFFFF)
+            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                     "interpolate: dim %i of x %t cannot become %d", 2 + d, x, out[d]));
+        scale[d] = a->align_corners && mode > TENSOR_NEAREST_EXACT
+                        ? out[d] > 1 ? (n - 1) / ((double)out[d] - 1) : 0
+                    : factor[k] > 0 && !a->recompute_scale_factor ? 1 / factor[k]
+                                                                  : n / (double)out[d];
+    }
+    if (mode == TENSOR_AREA) {
+        int last = rank - 1;
+        NN__CLOSE(nn__adaptive(NN_OP_AVG_POOL1D, rank, x, out[0], out[rank > 2], out[last], NULL));
+    }
+    y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
+    for (d = 0; d < rank && y->state == TENSOR__LIVE; d++)
+        if (out[d] != x->dims[2 + d] || scale[d] != 1)
+            y = nn__resample(y, 2 + d, out[d], scale[d], mode, a->align_corners);
+    NN__CLOSE(y == x ? (tensor_clone)(x) : nn__narrow(y, x));
+}
+TENSOR_API tensor_interpolate_args_t tensor_interpolate_defaults(void) {
+    tensor_interpolate_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    return a;
+}
+TENSOR_API tensor_t *tensor_interpolate_with(tensor_interpolate_args_t a) {
+    return tensor__at(a.site_, nn__interpolate_front(&a));
+}
+TENSOR_API tensor_t *tensor__interpolate(tensor_interpolate_args_t a) { return tensor_interpolate_with(a); }
+
+// Coordinates -1..1 as places 0..size-1, brought inside as padding says.
+TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int padding, int align) {
+    double n = (double)size, low = align ? 0 : -0.5, span = align ? n - 1 : n;
+    g = (tensor_mul_scalar)((tensor_add_scalar)(g, 1), span / 2);
+    if (!align) g = (tensor_sub_scalar)(g, 0.5);
+    if (padding == TENSOR_PAD_REFLECT) {   // folded at low and low + span
+        tensor_t *odd;
+        if (!(span > 0)) return (tensor_mul_scalar)(g, 0);
+        g = (tensor_abs)((tensor_sub_scalar)(g, low));
+        odd = (tensor_remainder_scalar)((tensor_floor)((tensor_div_scalar)(g, span)), 2);
+        g = (tensor_fmod_scalar)(g, span);
+        g = (tensor_add)(g, (tensor_mul)(odd, (tensor_rsub_scalar)((tensor_mul_scalar)(g, 2), span)));
+        g = (tensor_add_scalar)(g, low);
+    }
+    return padding == TENSOR_PAD_CONSTANT ? g : (tensor_clamp)(g, 0, n - 1);
+}
+TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
+    NN__OPEN
+    tensor__op_t o;
+    tensor_t *in[2], *x = a->x, *grid = a->grid, *flat, *place[3], *low[3], *y = NULL;
+    int64_t dims[TENSOR_MAX_DIMS], three[3], planes, q = 1;
+    int nearest = a->mode == TENSOR_NEAREST, rank, d, corner;
+    in[0] = x;
+    in[1] = grid;
+    if (nn__too_many("grid_sample", a->site_, a->surplus_) ||
+        !TENSOR__(begin)(&o, nn__row(NN_OP_GRID_SAMPLE), in, 2) || !nn__floats(&o, 3))
+        NN__CLOSE(TENSOR__(poison));
+    rank = x->ndim - 2;
+    if ((rank != 2 && rank != 3) || grid->ndim != x->ndim || grid->dims[rank + 1] != rank ||
+        grid->dims[0] != x->dims[0] || (x->numel == 0 && grid->numel != 0))
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "grid_sample: x %t must be [N, C, H, W], grid %t [N, H', W', 2] "
+                                 "(or [N, C, D, H, W], [N, D', H', W', 3])",
+                                 x, grid));
+    if ((a->mode && a->mode != TENSOR_BILINEAR && !nearest) || a->padding_mode == TENSOR_PAD_CIRCULAR)
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_UNSUPPORTED,
+                                 "grid_sample: mode must be bilinear or nearest, padding_mode zeros, border "
+                                 "or reflection (x %t)",
+                                 x));
+    x = nn__wide(x);
+    grid = nn__wide(grid);
+    planes = x->dims[1];
+    three[0] = x->dims[0];
+    three[1] = planes;
+    three[2] = x->numel / nn__max(x->dims[0] * planes, 1);
+    flat = (tensor_reshape_n)(x, three, 3);
+    for (d = 1; d <= rank; d++) q *= grid->dims[d];
+    three[2] = q;
+    dims[0] = x->dims[0];
+    dims[1] = 1;
+    dims[2] = q;
+    for (d = 0; d < rank; d++) {
+        tensor_t *g = (tensor_reshape_n)((tensor_select)(grid, rank + 1, rank - 1 - d), dims, 3);
+        place[d] = nn__grid_places(g, x->dims[2 + d], (int)a->padding_mode, a->align_corners);
+        low[d] = nearest ? (tensor_round)(place[d]) : (tensor_floor)((tensor_detach)(place[d]));
+    }
+    for (corner = 0; corner < (nearest ? 1 : 1 << rank); corner++) {
+        tensor_t *at = NULL, *weight = NULL, *inside = NULL, *v;
+        for (d = 0; d < rank; d++) {
+            int up = corner >> d & 1;
+            double last = (double)x->dims[2 + d] - 1;
+            tensor_t *i = up ? (tensor_add_scalar)(low[d], 1) : low[d], *w, *ok;
+            ok = (tensor_logical_and)((tensor_ge_scalar)(i, 0), (tensor_le_scalar)(i, last));
+            inside = inside ? (tensor_logical_and)(inside, ok) : ok;
+            i = (tensor_to)((tensor_masked_fill)(i, (tensor_logical_not)(ok), 0), TENSOR_I64);
+            at = at ? (tensor_add)((tensor_mul_scalar)(at, last + 1), i) : i;
+            if (nearest) continue;
+            w = (tensor_sub)(place[d], low[d]);
+            if (!up) w = (tensor_rsub_scalar)(w, 1);
+            weight = weight ? (tensor_mul)(weight, w) : w;
+        }
+        v = (tensor_gather)(flat, 2, (tensor_expand_n)(at, three, 3));
+        if (!nearest) v = (tensor_mul)(v, weight);
+        v = (tensor_masked_fill)(v, (tensor_logical_not)(inside), 0);
+        y = y ? (tensor_add)(y, v) : v;
+    }
+    memcpy(dims + 2, grid->dims + 1, (size_t)rank * sizeof dims[0]);
+    dims[1] = planes;
+    NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, rank + 2), a->x));
+}
+TENSOR_API tensor_grid_sample_args_t tensor_grid_sample_defaults(void) {
+    tensor_grid_sample_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    return a;
+}
+TENSOR_API tensor_t *tensor_grid_sample_with(tensor_grid_sample_args_t a) {
+    return tensor__at(a.site_, nn__grid_sample_front(&a));
+}
+TENSOR_API tensor_t *tensor__grid_sample(tensor_grid_sample_args_t a) { return tensor_grid_sample_with(a); }
+
+TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
+    NN__OPEN
+    tensor__op_t o;
+    tensor_t *list[4], *base;
+    int64_t dims[5], all[5], points = 1;
+    int rank = n - 2, d, k;
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_AFFINE_GRID), &theta, 1) || !nn__floats(&o, 1))
+        NN__CLOSE(TENSOR__(poison));
+    if ((n != 4 && n != 5) || theta->ndim != 3 || theta->dims[1] != rank || theta->dims[2] != rank + 1 ||
+        !size || size[0] != theta->dims[0])
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "affine_grid: theta %t must be [N, 2, 3] for a size of [N, C, H, W], "
+                                 "[N, 3, 4] for [N, C, D, H, W]",
+                                 theta));
+    for (d = 0; d < rank; d++) {
+        all[d] = size[2 + d];
+        if (all[d] < 1 || all[d] > 0x7FFFFFFF / points)
+            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "affine_grid: a size of %d is not possible",
+                                     all[d]));
+        points *= all[d];
+    }
+    for (d = 0; d < rank; d++) {   // coordinate d from the last dim
+        int64_t s = all[rank - 1 - d];
+        double ends = s < 2 ? 0 : align_corners ? 1 : 1 - 1 / (double)s;
+        double step = s < 2 ? 0 : 2 * ends / ((double)s - 1);
+        for (k = 0; k < rank; k++) dims[k] = k == rank - 1 - d ? s : 1;
+        base = (tensor_mul_scalar)((tensor_arange)(0, (double)s, 1, (tensor_dtype_t)theta->dtype), step);
+        base = (tensor_reshape_n)((tensor_sub_scalar)(base, ends), dims, rank);
+        list[d] = (tensor_reshape_n)((tensor_expand_n)(base, all, rank), &points, 1);
+    }
+    list[rank] = (tensor_ones_n)(&points, 1, (tensor_dtype_t)theta->dtype);
+    base = (tensor_matmul)((tensor_stack_n)(list, rank + 1, 1), (tensor_mT)(theta));
+    dims[0] = theta->dims[0];
+    memcpy(dims + 1, all, (size_t)rank * sizeof dims[0]);
+    dims[rank + 1] = rank;
+    NN__CLOSE((tensor_reshape_n)(base, dims, rank + 2));
 }
 
 // ---- dropout: the mask is a function of the stream and the element's index, so backward draws it again
@@ -5446,7 +6614,7 @@ TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attenti
     tensor_t *q = a->query, *k = a->key, *v = a->value, *mask = a->attn_mask;
     int64_t dims[TENSOR_MAX_DIMS], d, same;
     double scale;
-    if (nn__surplus(name, a->surplus_)) return TENSOR__(poison);
+    if (nn__too_many(name, a->site_, a->surplus_)) return TENSOR__(poison);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_ATTENTION), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2)
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
@@ -5939,7 +7107,7 @@ TENSOR__FN tensor_state_t nn__state_end(nn__state_scope_t *b, tensor_state_t s, 
 #define NN__NET(op, kind)                                                                                    \
     TENSOR_API tensor_state_t tensor_##op##_with(tensor_rnn_args_t a) {                                      \
         nn__state_scope_t b;                                                                                 \
-        if (nn__surplus(#op, a.surplus_)) {                                                                  \
+        if (nn__too_many(#op, a.site_, a.surplus_)) {                                                        \
             (void)tensor__at(a.site_, TENSOR__(poison));                                                     \
             return nn__no_state();                                                                           \
         }                                                                                                    \
@@ -6175,8 +7343,9 @@ TENSOR__FN int nn__loss_weight(const tensor__op_t *o, const char *what, tensor_t
     return 1;
 }
 
-TENSOR__FN tensor_t *nn__loss_front(int which, const void *surplus, tensor_t *x, tensor_t *t, tensor_t *w,
-                                    tensor_t *q, double f, tensor_reduction_t reduction) {
+TENSOR__FN tensor_t *nn__loss_front(int which, const char *site, const void *surplus, tensor_t *x,
+                                    tensor_t *t, tensor_t *w, tensor_t *q, double f,
+                                    tensor_reduction_t reduction) {
     const tensor__row_t *row = nn__row(NN_OP_LOSS_MSE + which);
     tensor__op_t o;
     tensor_t *in[4];
@@ -6185,7 +7354,7 @@ TENSOR__FN tensor_t *nn__loss_front(int which, const void *surplus, tensor_t *x,
     in[1] = t;
     in[2] = w;
     in[3] = q;
-    if (nn__surplus(row->name, surplus)) return TENSOR__(poison);
+    if (nn__too_many(row->name, site, surplus)) return TENSOR__(poison);
     if (!TENSOR__(begin)(&o, row, in, 4) || !nn__floats(&o, 15)) return TENSOR__(poison);
     same = x->ndim == t->ndim;
     for (d = 0; same && d < x->ndim; d++) same = x->dims[d] == t->dims[d];
@@ -6197,13 +7366,14 @@ TENSOR__FN tensor_t *nn__loss_front(int which, const void *surplus, tensor_t *x,
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own",
                               row->name, (int)reduction, x);
     if (which == NN__LOSS_SMOOTH_L1 && f == 0)
-        return nn__loss_front(NN__LOSS_L1, NULL, x, t, w, q, 0, reduction);
+        return nn__loss_front(NN__LOSS_L1, NULL, NULL, x, t, w, q, 0, reduction);
     if ((which == NN__LOSS_SMOOTH_L1 && !(f > 0)) || (which == NN__LOSS_HUBER && !(f > 0)))
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", row->name,
                               which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
     if (nn__is_half(x))
-        return nn__narrow(
-            nn__loss_front(which, NULL, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction), x);
+        return nn__narrow(nn__loss_front(which, NULL, NULL, nn__wide(x), nn__wide(t), nn__wide(w),
+                                         nn__wide(q), f, reduction),
+                          x);
     if (!nn__loss_weight(&o, "weight", &in[2], x) || !nn__loss_weight(&o, "pos_weight", &in[3], x))
         return TENSOR__(poison);
     o.params.i[0] = which;
@@ -6397,7 +7567,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     in[0] = x;
     in[1] = t;
     in[2] = w;
-    if (nn__surplus(op, a->surplus_)) return TENSOR__(poison);
+    if (nn__too_many(op, a->site_, a->surplus_)) return TENSOR__(poison);
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) return TENSOR__(poison);
     dim = x->ndim > 1;
@@ -6484,6 +7654,7 @@ TENSOR_API tensor_t *tensor_nll_loss_with(tensor_nll_loss_args_t a) {
     b.input = a.input;
     b.target = a.target;
     b.weight = a.weight;
+    b.site_ = a.site_;
     b.surplus_ = a.surplus_;
     b.ignore_index = a.ignore_index;
     b.reduction = a.reduction;
@@ -6514,7 +7685,8 @@ NN__LOSS_DEFAULTS(kl_div, (void)0)
 
 // Body of a _with function: which loss, weights, parameter.
 #define NN__LOSS_RUN(which, w, q, f)                                                                         \
-    return tensor__at(a.site_, nn__loss_front(which, a.surplus_, a.input, a.target, w, q, f, a.reduction))
+    return tensor__at(a.site_, nn__loss_front(which, a.site_, a.surplus_, a.input, a.target, w, q, f,        \
+                                              a.reduction))
 
 TENSOR_API tensor_t *tensor_mse_loss_with(tensor_mse_loss_args_t a) {
     NN__LOSS_RUN(NN__LOSS_MSE, NULL, NULL, 0);
@@ -8007,11 +9179,6 @@ TENSOR_API int nn_print(nn_module_t *m) {
 // Copies
 // ------------------------------------------------------------------------------
 
-TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
-    return a->ndim == b->ndim &&
-           (a->ndim == 0 || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t)) == 0);
-}
-
 TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
     nn__items_t a, b;
     void *ba = nn__collect(dst, "copy_state", &a), *bb = ba ? nn__collect(src, "copy_state", &b) : NULL;
@@ -8151,8 +9318,8 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
 
 typedef struct nn__layer_t {
     nn_module_t base;
-    int64_t i[10];
-    double f[3];
+    int64_t i[24];
+    double f[4];
 } nn__layer_t;
 
 // The tensor of slot k, NULL if the layer has fewer.
@@ -8189,79 +9356,221 @@ TENSOR__FN void nn__describe_linear(nn_module_t *m, nn__text_t *t) {
     nn__put(t, l->i[2] ? ", bias=False" : ", bias=True");
 }
 
-// i: in, out, stride, stride_w, padding, padding_w, dilation, dilation_w, groups, same
-TENSOR__FN tensor_t *nn__forward_conv2d(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    tensor_conv2d_args_t a = tensor_conv2d_defaults();
-    a.x = x;
-    a.weight = nn__tensor(m, 0);
-    a.bias = nn__tensor(m, 1);
-    a.stride = l->i[2];
-    a.stride_w = l->i[3];
-    a.padding = l->i[4];
-    a.padding_w = l->i[5];
-    a.dilation = l->i[6];
-    a.dilation_w = l->i[7];
-    a.groups = l->i[8];
-    a.same = l->i[9] != 0;
-    return (tensor_conv2d_with)(a);
+// Convolutions and pools. i: in, out, dims of an image, groups (pools: how a mean counts), same (ceil_mode),
+// padding_mode (divisor), then kernel, stride, padding, dilation, output_padding of depth, height, width
+enum { NN__I_RANK = 2, NN__I_GROUPS, NN__I_SAME, NN__I_MODE, NN__I_KERNEL = 6, NN__I_STRIDE = 9,
+       NN__I_PAD = 12, NN__I_DILATION = 15, NN__I_MORE = 18 };
+TENSOR__FN nn__window_t nn__layer_window(const nn__layer_t *l) {
+    nn__window_t g = nn__window_unit();
+    memcpy(g.kernel, l->i + NN__I_KERNEL, sizeof g.kernel);
+    memcpy(g.stride, l->i + NN__I_STRIDE, sizeof g.stride);
+    memcpy(g.pad, l->i + NN__I_PAD, sizeof g.pad);
+    memcpy(g.dilation, l->i + NN__I_DILATION, sizeof g.dilation);
+    g.mode = l->i[NN__I_GROUPS];
+    return g;
+}
+TENSOR__FN void nn__layer_keep(nn__layer_t *l, const nn__window_t *g, int rank) {
+    memcpy(l->i + NN__I_KERNEL, g->kernel, sizeof g->kernel);
+    memcpy(l->i + NN__I_STRIDE, g->stride, sizeof g->stride);
+    memcpy(l->i + NN__I_PAD, g->pad, sizeof g->pad);
+    memcpy(l->i + NN__I_DILATION, g->dilation, sizeof g->dilation);
+    l->i[NN__I_GROUPS] = g->mode;
+    l->i[NN__I_RANK] = rank;
+}
+TENSOR__FN void nn__put_dims(nn__text_t *t, const char *before, const int64_t *v, int64_t rank) {
+    int64_t d;
+    nn__put(t, before);
+    nn__put(t, "(");
+    for (d = 3 - rank; d < 3; d++) {
+        nn__put_i64(t, v[d]);
+        nn__put(t, d < 2 ? ", " : rank == 1 ? ",)" : ")");
+    }
+}
+// The numbers of one dim if all are equal.
+TENSOR__FN void nn__put_size(nn__text_t *t, const char *before, const int64_t *v, int64_t rank) {
+    int64_t d;
+    for (d = 3 - rank; d < 3; d++)
+        if (v[d] != v[2]) {
+            nn__put_dims(t, before, v, rank);
+            return;
+        }
+    nn__put(t, before);
+    nn__put_i64(t, v[2]);
+}
+TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
+    int64_t d;
+    for (d = 3 - rank; d < 3; d++)
+        if (v[d] != value) return 0;
+    return 1;
 }
 
-TENSOR__FN void nn__describe_conv2d(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    const tensor_t *w = nn__tensor(m, 0);
+    nn__window_t g = nn__layer_window(l);
+    int rank = (int)l->i[NN__I_RANK], mode = (int)l->i[NN__I_MODE], same = l->i[NN__I_SAME] != 0, d;
+    if (mode != TENSOR_PAD_CONSTANT) {
+        int64_t pads[6];
+        for (d = 0; d < rank; d++) {
+            int64_t span = g.dilation[2 - d] * (g.kernel[2 - d] - 1);
+            pads[2 * d] = same ? span / 2 : g.pad[2 - d];
+            pads[2 * d + 1] = same ? span - span / 2 : g.pad[2 - d];
+            g.pad[2 - d] = 0;
+        }
+        x = (tensor_pad_n)(x, pads, 2 * rank, (tensor_pad_t)mode, 0);
+        same = 0;
+    }
+    return nn__conv_front(NN_OP_CONV1D + rank - 1, x, nn__tensor(m, 0), nn__tensor(m, 1), g, NULL, same);
+}
+TENSOR__FN tensor_t *nn__forward_conv_transpose(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    return nn__conv_front(NN_OP_CONV_TRANSPOSE1D + (int)l->i[NN__I_RANK] - 1, x, nn__tensor(m, 0),
+                          nn__tensor(m, 1), nn__layer_window(l), l->i + NN__I_MORE, 0);
+}
+TENSOR__FN void nn__describe_conv(nn_module_t *m, nn__text_t *t) {
+    static const char *const modes[4] = {"", "reflect", "replicate", "circular"};
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    int64_t rank = l->i[NN__I_RANK];
     nn__put_i64(t, l->i[0]);
     nn__put(t, ", ");
     nn__put_i64(t, l->i[1]);
-    if (w && w->ndim == 4) nn__put_pair(t, ", kernel_size=", w->dims[2], w->dims[3]);
-    nn__put_pair(t, ", stride=", l->i[2], l->i[3]);
-    if (l->i[9]) nn__put(t, ", padding=same");
-    else if (l->i[4] || l->i[5]) nn__put_pair(t, ", padding=", l->i[4], l->i[5]);
-    if (l->i[6] != 1 || l->i[7] != 1) nn__put_pair(t, ", dilation=", l->i[6], l->i[7]);
-    if (l->i[8] != 1) {
+    nn__put_dims(t, ", kernel_size=", l->i + NN__I_KERNEL, rank);
+    nn__put_dims(t, ", stride=", l->i + NN__I_STRIDE, rank);
+    if (l->i[NN__I_SAME]) nn__put(t, ", padding=same");
+    else if (!nn__all_are(l->i + NN__I_PAD, rank, 0)) nn__put_dims(t, ", padding=", l->i + NN__I_PAD, rank);
+    if (!nn__all_are(l->i + NN__I_DILATION, rank, 1))
+        nn__put_dims(t, ", dilation=", l->i + NN__I_DILATION, rank);
+    if (!nn__all_are(l->i + NN__I_MORE, rank, 0))
+        nn__put_dims(t, ", output_padding=", l->i + NN__I_MORE, rank);
+    if (l->i[NN__I_GROUPS] != 1) {
         nn__put(t, ", groups=");
-        nn__put_i64(t, l->i[8]);
+        nn__put_i64(t, l->i[NN__I_GROUPS]);
     }
     if (!nn__tensor(m, 1)) nn__put(t, ", bias=False");
+    if (l->i[NN__I_MODE]) {
+        nn__put(t, ", padding_mode=");
+        nn__put(t, modes[l->i[NN__I_MODE] & 3]);
+    }
 }
 
-// i: kernel, kernel_w, stride, stride_w, padding, padding_w, dilation, dilation_w, ceil_mode, exclude_pad
-TENSOR__FN tensor_t *nn__forward_max_pool2d(nn_module_t *m, tensor_t *x) {
+TENSOR__FN tensor_t *nn__forward_max_pool(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    tensor_max_pool2d_args_t a = tensor_max_pool2d_defaults();
+    int rank = (int)l->i[NN__I_RANK];
+    return nn__pool_front(NN_OP_MAX_POOL1D + rank - 1, rank, x, nn__layer_window(l), l->i[NN__I_SAME] != 0,
+                          NULL);
+}
+TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__window_t g = nn__layer_window(l);
+    int rank = (int)l->i[NN__I_RANK];
+    g.divisor = l->i[NN__I_MODE];
+    return nn__pool_front(NN_OP_AVG_POOL1D + rank - 1, rank, x, g, l->i[NN__I_SAME] != 0, NULL);
+}
+TENSOR__FN void nn__describe_avg_pool(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    int64_t rank = l->i[NN__I_RANK];
+    nn__put_size(t, "kernel_size=", l->i + NN__I_KERNEL, rank);
+    nn__put_size(t, ", stride=", l->i + NN__I_STRIDE, rank);
+    nn__put_size(t, ", padding=", l->i + NN__I_PAD, rank);
+}
+TENSOR__FN void nn__describe_max_pool(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__describe_avg_pool(m, t);
+    nn__put_size(t, ", dilation=", l->i + NN__I_DILATION, l->i[NN__I_RANK]);
+    nn__put(t, l->i[NN__I_SAME] ? ", ceil_mode=True" : ", ceil_mode=False");
+}
+// The size of the result stands where kernels have theirs.
+TENSOR__FN tensor_t *nn__forward_adaptive_avg(nn_module_t *m, tensor_t *x) {
+    const int64_t *i = ((const nn__layer_t *)(const void *)m)->i, *s = i + NN__I_KERNEL;
+    return nn__adaptive(NN_OP_AVG_POOL1D, (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
+}
+TENSOR__FN tensor_t *nn__forward_adaptive_max(nn_module_t *m, tensor_t *x) {
+    const int64_t *i = ((const nn__layer_t *)(const void *)m)->i, *s = i + NN__I_KERNEL;
+    return nn__adaptive(NN_OP_MAX_POOL1D, (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
+}
+TENSOR__FN void nn__describe_adaptive(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__put_size(t, "output_size=", l->i + NN__I_KERNEL, l->i[NN__I_RANK]);
+}
+
+// i: size (3), mode, align_corners; f: scale factors (3)
+TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    tensor_interpolate_args_t a = tensor_interpolate_defaults();
     a.x = x;
-    a.kernel = l->i[0];
-    a.kernel_w = l->i[1];
-    a.stride = l->i[2];
-    a.stride_w = l->i[3];
-    a.padding = l->i[4];
-    a.padding_w = l->i[5];
-    a.dilation = l->i[6];
-    a.dilation_w = l->i[7];
-    a.ceil_mode = l->i[8] != 0;
-    return (tensor_max_pool2d_with)(a);
+    a.size = l->i[0];
+    a.size_h = l->i[1];
+    a.size_w = l->i[2];
+    a.scale_factor = l->f[0];
+    a.scale_factor_h = l->f[1];
+    a.scale_factor_w = l->f[2];
+    a.mode = (tensor_interpolation_t)l->i[3];
+    a.align_corners = l->i[4] != 0;
+    return (tensor_interpolate_with)(a);
 }
-
-TENSOR__FN tensor_t *nn__forward_avg_pool2d(nn_module_t *m, tensor_t *x) {
+TENSOR__FN void nn__describe_upsample(nn_module_t *m, nn__text_t *t) {
+    static const char *const names[8] = {"nearest", "nearest", "nearest-exact", "linear", "bilinear",
+                                         "bicubic", "trilinear", "area"};
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    tensor_avg_pool2d_args_t a = tensor_avg_pool2d_defaults();
+    nn__put(t, l->i[0] > 0 ? "size=" : "scale_factor=");
+    if (l->i[0] > 0) nn__put_i64(t, l->i[0]);
+    else nn__put_real(t, l->f[0]);
+    nn__put(t, ", mode='");
+    nn__put(t, names[l->i[3] & 7]);
+    nn__put(t, "'");
+}
+// i: factor
+TENSOR__FN tensor_t *nn__forward_pixel_shuffle(nn_module_t *m, tensor_t *x) {
+    return (tensor_pixel_shuffle)(x, ((const nn__layer_t *)(const void *)m)->i[0]);
+}
+TENSOR__FN tensor_t *nn__forward_pixel_unshuffle(nn_module_t *m, tensor_t *x) {
+    return (tensor_pixel_unshuffle)(x, ((const nn__layer_t *)(const void *)m)->i[0]);
+}
+TENSOR__FN void nn__describe_pixel_shuffle(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    nn__put(t, m->forward == nn__forward_pixel_shuffle ? "upscale_factor=" : "downscale_factor=");
+    nn__put_i64(t, l->i[0]);
+}
+// i: mode, how many numbers, the numbers; f: value
+TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    return (tensor_pad_n)(x, l->i + 2, (int)l->i[1], (tensor_pad_t)l->i[0], l->f[0]);
+}
+TENSOR__FN void nn__describe_pad(nn_module_t *m, nn__text_t *t) {
+    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    int64_t k;
+    for (k = 0; k < l->i[1]; k++) {
+        nn__put(t, k ? ", " : "(");
+        nn__put_i64(t, l->i[2 + k]);
+    }
+    nn__put(t, ")");
+}
+// i: kernel, kernel_w, dilation, .. padding, .. stride, .., height, width
+TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
+    const int64_t *i = ((const nn__layer_t *)(const void *)m)->i;
+    tensor_columns_args_t a = tensor_columns_defaults();
     a.x = x;
-    a.kernel = l->i[0];
-    a.kernel_w = l->i[1];
-    a.stride = l->i[2];
-    a.stride_w = l->i[3];
-    a.padding = l->i[4];
-    a.padding_w = l->i[5];
-    a.ceil_mode = l->i[8] != 0;
-    a.no_count_pad = l->i[9] != 0;
-    return (tensor_avg_pool2d_with)(a);
+    a.kernel = i[0];
+    a.kernel_w = i[1];
+    a.dilation = i[2];
+    a.dilation_w = i[3];
+    a.padding = i[4];
+    a.padding_w = i[5];
+    a.stride = i[6];
+    a.stride_w = i[7];
+    a.height = i[8];
+    a.width = i[9];
+    return i[8] > 0 ? (tensor_col2im_with)(a) : (tensor_im2col_with)(a);
 }
-
-TENSOR__FN void nn__describe_pool2d(nn_module_t *m, nn__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_pair(t, "kernel_size=", l->i[0], l->i[1]);
-    nn__put_pair(t, ", stride=", l->i[2], l->i[3]);
-    nn__put_pair(t, ", padding=", l->i[4], l->i[5]);
+TENSOR__FN void nn__describe_columns(nn_module_t *m, nn__text_t *t) {
+    const int64_t *i = ((const nn__layer_t *)(const void *)m)->i;
+    if (i[8] > 0) {
+        nn__put_pair(t, "output_size=", i[8], i[9] > 0 ? i[9] : i[8]);
+        nn__put(t, ", ");
+    }
+    nn__put_pair(t, "kernel_size=", i[0], i[1]);
+    nn__put_pair(t, ", dilation=", i[2], i[3]);
+    nn__put_pair(t, ", padding=", i[4], i[5]);
+    nn__put_pair(t, ", stride=", i[6], i[7]);
 }
 
 // i: size, no_affine, no_bias; f: eps
@@ -8776,9 +10085,31 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 
 enum {
     NN__LINEAR_KIND,
+    NN__CONV1D_KIND,
     NN__CONV2D_KIND,
+    NN__CONV3D_KIND,
+    NN__CONV_TRANSPOSE1D_KIND,
+    NN__CONV_TRANSPOSE2D_KIND,
+    NN__CONV_TRANSPOSE3D_KIND,
+    NN__MAX_POOL1D_KIND,
     NN__MAX_POOL2D_KIND,
+    NN__MAX_POOL3D_KIND,
+    NN__AVG_POOL1D_KIND,
     NN__AVG_POOL2D_KIND,
+    NN__AVG_POOL3D_KIND,
+    NN__ADAPTIVE_AVG_POOL1D_KIND,
+    NN__ADAPTIVE_AVG_POOL2D_KIND,
+    NN__ADAPTIVE_AVG_POOL3D_KIND,
+    NN__ADAPTIVE_MAX_POOL1D_KIND,
+    NN__ADAPTIVE_MAX_POOL2D_KIND,
+    NN__ADAPTIVE_MAX_POOL3D_KIND,
+    NN__UPSAMPLE_KIND,
+    NN__PIXEL_SHUFFLE_KIND,
+    NN__PIXEL_UNSHUFFLE_KIND,
+    NN__UNFOLD_KIND,
+    NN__FOLD_KIND,
+    NN__PAD_KIND,   // in the order of tensor_pad_t
+    NN__PAD_LAST_KIND = NN__PAD_KIND + 3,
     NN__LAYER_NORM_KIND,
     NN__EMBEDDING_BAG_KIND,
     NN__BILINEAR_KIND,
@@ -8846,9 +10177,33 @@ NN_ACTIVATIONS(NN__X)
 
 static const nn__kind_t nn__kinds[NN__KINDS] = {
     {"Linear", nn__forward_linear, nn__describe_linear, 0},
-    {"Conv2d", nn__forward_conv2d, nn__describe_conv2d, 0},
-    {"MaxPool2d", nn__forward_max_pool2d, nn__describe_pool2d, 0},
-    {"AvgPool2d", nn__forward_avg_pool2d, nn__describe_pool2d, 0},
+    {"Conv1d", nn__forward_conv, nn__describe_conv, 0},
+    {"Conv2d", nn__forward_conv, nn__describe_conv, 0},
+    {"Conv3d", nn__forward_conv, nn__describe_conv, 0},
+    {"ConvTranspose1d", nn__forward_conv_transpose, nn__describe_conv, 0},
+    {"ConvTranspose2d", nn__forward_conv_transpose, nn__describe_conv, 0},
+    {"ConvTranspose3d", nn__forward_conv_transpose, nn__describe_conv, 0},
+    {"MaxPool1d", nn__forward_max_pool, nn__describe_max_pool, 0},
+    {"MaxPool2d", nn__forward_max_pool, nn__describe_max_pool, 0},
+    {"MaxPool3d", nn__forward_max_pool, nn__describe_max_pool, 0},
+    {"AvgPool1d", nn__forward_avg_pool, nn__describe_avg_pool, 0},
+    {"AvgPool2d", nn__forward_avg_pool, nn__describe_avg_pool, 0},
+    {"AvgPool3d", nn__forward_avg_pool, nn__describe_avg_pool, 0},
+    {"AdaptiveAvgPool1d", nn__forward_adaptive_avg, nn__describe_adaptive, 0},
+    {"AdaptiveAvgPool2d", nn__forward_adaptive_avg, nn__describe_adaptive, 0},
+    {"AdaptiveAvgPool3d", nn__forward_adaptive_avg, nn__describe_adaptive, 0},
+    {"AdaptiveMaxPool1d", nn__forward_adaptive_max, nn__describe_adaptive, 0},
+    {"AdaptiveMaxPool2d", nn__forward_adaptive_max, nn__describe_adaptive, 0},
+    {"AdaptiveMaxPool3d", nn__forward_adaptive_max, nn__describe_adaptive, 0},
+    {"Upsample", nn__forward_upsample, nn__describe_upsample, 0},
+    {"PixelShuffle", nn__forward_pixel_shuffle, nn__describe_pixel_shuffle, 0},
+    {"PixelUnshuffle", nn__forward_pixel_unshuffle, nn__describe_pixel_shuffle, 0},
+    {"Unfold", nn__forward_columns, nn__describe_columns, 0},
+    {"Fold", nn__forward_columns, nn__describe_columns, 0},
+    {"ConstantPad", nn__forward_pad, nn__describe_pad, 0},
+    {"ReflectionPad", nn__forward_pad, nn__describe_pad, 0},
+    {"ReplicationPad", nn__forward_pad, nn__describe_pad, 0},
+    {"CircularPad", nn__forward_pad, nn__describe_pad, 0},
     {"LayerNorm", nn__forward_layer_norm, nn__describe_layer_norm, 0},
     {"EmbeddingBag", nn__forward_embedding_bag, nn__describe_embedding_bag, 0},
     {"Bilinear", NULL, NULL, 0},
@@ -8965,6 +10320,7 @@ TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a) {
     int64_t dims[2];
     double bound;
     nn__layer_t *l;
+    if (nn__too_many("linear", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
     if (a.in_features < 1) return nn__refuse(a.site_, "linear", "in_features must be > 0", a.in_features);
     if (a.out_features < 1) return nn__refuse(a.site_, "linear", "out_features must be > 0", a.out_features);
     l = nn__make(NN__LINEAR_KIND);
@@ -8984,152 +10340,264 @@ TENSOR_API nn_module_t *nn__linear(nn_linear_args_t a) {
     return nn_linear_with(a);
 }
 
-TENSOR__FN int64_t nn__option(int64_t v, int64_t otherwise) {
-    return v == TENSOR_ZERO ? 0 : v == 0 ? otherwise : v;
-}
-
 TENSOR__FN double nn__option_f64(double v, double otherwise) {
     return v == (double)TENSOR_ZERO ? 0 : v == 0 ? otherwise : v;
 }
 
-TENSOR_API nn_conv2d_args_t nn_conv2d_defaults(void) {
-    nn_conv2d_args_t a;
+TENSOR_API nn_conv_args_t nn_conv_defaults(void) {
+    nn_conv_args_t a;
     memset((void *)&a, 0, sizeof a);
-    a.kernel_w = a.stride_w = a.padding_w = a.dilation_w = -1;
     a.stride = a.dilation = a.groups = 1;
+    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
+    a.dilation_h = a.dilation_w = -1;
     return a;
 }
-
-TENSOR_API nn_module_t *nn_conv2d_with(nn_conv2d_args_t a) {
-    int64_t dims[4];
-    double bound;
-    nn__layer_t *l;
-    if (a.kernel_w < 0) a.kernel_w = a.kernel;
-    if (a.stride_w < 0) a.stride_w = a.stride;
-    if (a.padding_w < 0) a.padding_w = a.padding;
-    if (a.dilation_w < 0) a.dilation_w = a.dilation;
-    if (a.in_channels < 1) return nn__refuse(a.site_, "conv2d", "in_channels must be > 0", a.in_channels);
-    if (a.out_channels < 1) return nn__refuse(a.site_, "conv2d", "out_channels must be > 0", a.out_channels);
-    if (a.kernel < 1) return nn__refuse(a.site_, "conv2d", "kernel must be > 0", a.kernel);
-    if (a.kernel_w < 1) return nn__refuse(a.site_, "conv2d", "kernel_w must be > 0", a.kernel_w);
-    if (a.stride < 1) return nn__refuse(a.site_, "conv2d", "stride must be > 0", a.stride);
-    if (a.stride_w < 1) return nn__refuse(a.site_, "conv2d", "stride_w must be > 0", a.stride_w);
-    if (a.padding < 0) return nn__refuse(a.site_, "conv2d", "padding must be >= 0", a.padding);
-    if (a.dilation < 1) return nn__refuse(a.site_, "conv2d", "dilation must be > 0", a.dilation);
-    if (a.dilation_w < 1) return nn__refuse(a.site_, "conv2d", "dilation_w must be > 0", a.dilation_w);
-    if (a.groups < 1) return nn__refuse(a.site_, "conv2d", "groups must be > 0", a.groups);
-    if (a.in_channels % a.groups != 0) {
-        return nn__refuse(a.site_, "conv2d", "in_channels must be a multiple of groups", a.in_channels);
-    }
-    if (a.out_channels % a.groups != 0) {
-        return nn__refuse(a.site_, "conv2d", "out_channels must be a multiple of groups", a.out_channels);
-    }
-    if (a.same && (a.stride != 1 || a.stride_w != 1)) {
-        return nn__refuse(a.site_, "conv2d", "same needs stride 1", a.stride);
-    }
-    l = nn__make(NN__CONV2D_KIND);
-    if (!l) return nn__done(l, a.site_);
-    l->i[0] = a.in_channels;
-    l->i[1] = a.out_channels;
-    l->i[2] = a.stride;
-    l->i[3] = a.stride_w;
-    l->i[4] = a.padding;
-    l->i[5] = a.padding_w;
-    l->i[6] = a.dilation;
-    l->i[7] = a.dilation_w;
-    l->i[8] = a.groups;
-    l->i[9] = a.same != 0;
-    dims[0] = a.out_channels;
-    dims[1] = a.in_channels / a.groups;
-    dims[2] = a.kernel;
-    dims[3] = a.kernel_w;
-    bound = 1 / sqrt((double)dims[1] * (double)dims[2] * (double)dims[3]);
-    nn__add_parameter(l, "weight", dims, 4, NN__UNIFORM, bound);
-    if (!a.no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, bound);
-    return nn__done(l, a.site_);
-}
-
-TENSOR_API nn_module_t *nn__conv2d(nn_conv2d_args_t a) {
-    a.kernel_w = nn__option(a.kernel_w, -1);
-    a.stride = nn__option(a.stride, 1);
-    a.stride_w = nn__option(a.stride_w, -1);
-    a.padding_w = nn__option(a.padding_w, -1);
-    a.padding = nn__option(a.padding, 0);
-    a.dilation = nn__option(a.dilation, 1);
-    a.dilation_w = nn__option(a.dilation_w, -1);
-    a.groups = nn__option(a.groups, 1);
-    return nn_conv2d_with(a);
-}
-
-TENSOR_API nn_pool2d_args_t nn_max_pool2d_defaults(void) {
-    nn_pool2d_args_t a;
+TENSOR_API nn_conv_transpose_args_t nn_conv_transpose_defaults(void) {
+    nn_conv_transpose_args_t a;
     memset((void *)&a, 0, sizeof a);
-    a.kernel_w = a.stride = a.stride_w = a.padding_w = a.dilation_w = -1;
-    a.dilation = 1;
+    a.stride = a.dilation = a.groups = 1;
+    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
+    a.output_padding_h = a.output_padding_w = a.dilation_h = a.dilation_w = -1;
     return a;
 }
-
-TENSOR_API nn_pool2d_args_t nn_avg_pool2d_defaults(void) {
-    return nn_max_pool2d_defaults();
+// The layer of a checked window; more: output_padding of a transposed one, else NULL.
+TENSOR__FN nn_module_t *nn__conv_layer(int kind, const char *site, int64_t in, int64_t out, nn__window_t g,
+                                       int rank, const int64_t *more, int no_bias, int same, int mode) {
+    const char *op = nn__row((more ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + rank - 1)->name;
+    int64_t dims[5], d;
+    double fan;
+    nn__layer_t *l;
+    if (in < 1) return nn__refuse(site, op, "in_channels must be > 0", in);
+    if (out < 1) return nn__refuse(site, op, "out_channels must be > 0", out);
+    if (g.mode < 1) return nn__refuse(site, op, "groups must be > 0", g.mode);
+    if (in % g.mode != 0) return nn__refuse(site, op, "in_channels must be a multiple of groups", in);
+    if (out % g.mode != 0) return nn__refuse(site, op, "out_channels must be a multiple of groups", out);
+    if (!nn__window_valid(nn__self(), op, rank, &g)) return nn__done(NULL, site);
+    for (d = 0; d < 3; d++)
+        if (same && (g.stride[d] != 1 || g.pad[d] != 0))
+            return nn__refuse(site, op, "same needs stride 1 and no padding", g.stride[d]);
+    l = nn__make(kind);
+    if (!l) return nn__done(l, site);
+    l->i[0] = in;
+    l->i[1] = out;
+    l->i[NN__I_SAME] = same != 0;
+    l->i[NN__I_MODE] = mode;
+    nn__layer_keep(l, &g, rank);
+    if (more) memcpy(l->i + NN__I_MORE, more, 3 * sizeof more[0]);
+    dims[0] = more ? in : out;
+    dims[1] = (more ? out : in) / g.mode;
+    fan = (double)dims[1];
+    for (d = 0; d < rank; d++) fan *= (double)(dims[2 + d] = g.kernel[3 - rank + d]);
+    nn__add_parameter(l, "weight", dims, rank + 2, NN__UNIFORM, 1 / sqrt(fan));
+    if (!no_bias) nn__add_parameter(l, "bias", &out, 1, NN__UNIFORM, 1 / sqrt(fan));
+    return nn__done(l, site);
+}
+TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank, int literal) {
+    const char *op = nn__row(NN_OP_CONV1D + rank - 1)->name;
+    nn__window_t g = nn__window_unit();
+    g.mode = nn__given(literal, a->groups, 1);
+    if (nn__too_many(op, a->site_, a->surplus_) ||
+        !nn__triple(op, "kernel", rank, literal, 0, a->kernel, a->kernel_h, a->kernel_w, g.kernel) ||
+        !nn__triple(op, "stride", rank, literal, 1, a->stride, a->stride_h, a->stride_w, g.stride) ||
+        !nn__triple(op, "padding", rank, literal, 0, a->padding, a->padding_h, a->padding_w, g.pad) ||
+        !nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
+        return nn__done(NULL, a->site_);
+    return nn__conv_layer(NN__CONV1D_KIND + rank - 1, a->site_, a->in_channels, a->out_channels, g, rank,
+                          NULL, a->no_bias, a->same, (int)a->padding_mode);
+}
+TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a, int rank, int literal) {
+    const char *op = nn__row(NN_OP_CONV_TRANSPOSE1D + rank - 1)->name;
+    nn__window_t g = nn__window_unit();
+    int64_t more[3] = {0, 0, 0};
+    g.mode = nn__given(literal, a->groups, 1);
+    if (nn__too_many(op, a->site_, a->surplus_) ||
+        !nn__triple(op, "kernel", rank, literal, 0, a->kernel, a->kernel_h, a->kernel_w, g.kernel) ||
+        !nn__triple(op, "stride", rank, literal, 1, a->stride, a->stride_h, a->stride_w, g.stride) ||
+        !nn__triple(op, "padding", rank, literal, 0, a->padding, a->padding_h, a->padding_w, g.pad) ||
+        !nn__triple(op, "output_padding", rank, literal, 0, a->output_padding, a->output_padding_h,
+                    a->output_padding_w, more) ||
+        !nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
+        return nn__done(NULL, a->site_);
+    return nn__conv_layer(NN__CONV_TRANSPOSE1D_KIND + rank - 1, a->site_, a->in_channels, a->out_channels, g,
+                          rank, more, a->no_bias, 0, 0);
 }
 
-TENSOR__FN nn_module_t *nn__pool2d(nn_pool2d_args_t a, int kind, const char *name) {
+TENSOR_API nn_pool_args_t nn_pool_defaults(void) {
+    nn_pool_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.kernel_h = a.kernel_w = a.stride = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
+    a.dilation = 1;
+    a.dilation_h = a.dilation_w = -1;
+    return a;
+}
+TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int rank, int literal, int most) {
+    const char *op = nn__row((most ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D) + rank - 1)->name;
+    nn__window_t g = nn__window_unit();
+    const int64_t kernel[3] = {a->kernel, a->kernel_h, a->kernel_w};
+    const int64_t stride[3] = {a->stride, a->stride_h, a->stride_w};
+    const int64_t padding[3] = {a->padding, a->padding_h, a->padding_w};
     nn__layer_t *l;
-    int stride_given = a.stride >= 0;
-    if (a.kernel < 1) return nn__refuse(a.site_, name, "kernel must be > 0", a.kernel);
-    if (a.kernel_w < 0) a.kernel_w = a.kernel;
-    if (a.stride < 0) a.stride = a.kernel;
-    if (a.stride_w < 0) a.stride_w = stride_given ? a.stride : a.kernel_w;
-    if (a.padding_w < 0) a.padding_w = a.padding;
-    if (a.dilation_w < 0) a.dilation_w = a.dilation;
-    if (a.stride < 1 || a.stride_w < 1) return nn__refuse(a.site_, name, "stride must be > 0", a.stride);
-    if (a.padding < 0) return nn__refuse(a.site_, name, "padding must be >= 0", a.padding);
-    if (a.dilation < 1 || a.dilation_w < 1)
-        return nn__refuse(a.site_, name, "dilation must be > 0", a.dilation);
-    if (a.padding > a.kernel / 2 || a.padding_w > a.kernel_w / 2) {
-        return nn__refuse(a.site_, name, "padding must be at most half the kernel", a.padding);
+    int d;
+    g.mode = a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
+    if (nn__too_many(op, a->site_, a->surplus_) ||
+        !nn__pool_window(op, rank, literal, kernel, stride, padding, &g) ||
+        !nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w,
+                    g.dilation) ||
+        !nn__window_valid(nn__self(), op, rank, &g))
+        return nn__done(NULL, a->site_);
+    for (d = 0; d < 3; d++) {
+        if (2 * g.pad[d] > g.kernel[d])
+            return nn__refuse(a->site_, op, "padding must be at most half the kernel", g.pad[d]);
+        if (!most && g.dilation[d] != 1)
+            return nn__refuse(a->site_, op, "it has no dilation", g.dilation[d]);
     }
-    l = nn__make(kind);
+    l = nn__make((most ? NN__MAX_POOL1D_KIND : NN__AVG_POOL1D_KIND) + rank - 1);
+    if (!l) return nn__done(l, a->site_);
+    nn__layer_keep(l, &g, rank);
+    l->i[NN__I_SAME] = a->ceil_mode != 0;
+    l->i[NN__I_MODE] = a->divisor_override;
+    return nn__done(l, a->site_);
+}
+TENSOR__FN nn_module_t *nn__max_pool_new(const nn_pool_args_t *a, int rank, int literal) {
+    return nn__pool_new(a, rank, literal, 1);
+}
+TENSOR__FN nn_module_t *nn__avg_pool_new(const nn_pool_args_t *a, int rank, int literal) {
+    return nn__pool_new(a, rank, literal, 0);
+}
+// The constructors for 1, 2 and 3 dims: values taken literally, and what the macro calls.
+#define NN__PER_RANK(layer, args)                                                                            \
+    TENSOR_API nn_module_t *nn_##layer##1d_with(args a) { return nn__##layer##_new(&a, 1, 1); }              \
+    TENSOR_API nn_module_t *nn_##layer##2d_with(args a) { return nn__##layer##_new(&a, 2, 1); }              \
+    TENSOR_API nn_module_t *nn_##layer##3d_with(args a) { return nn__##layer##_new(&a, 3, 1); }              \
+    TENSOR_API nn_module_t *nn__##layer##1d(args a) { return nn__##layer##_new(&a, 1, 0); }                  \
+    TENSOR_API nn_module_t *nn__##layer##2d(args a) { return nn__##layer##_new(&a, 2, 0); }                  \
+    TENSOR_API nn_module_t *nn__##layer##3d(args a) { return nn__##layer##_new(&a, 3, 0); }
+NN__PER_RANK(conv, nn_conv_args_t)
+NN__PER_RANK(conv_transpose, nn_conv_transpose_args_t)
+NN__PER_RANK(max_pool, nn_pool_args_t)
+NN__PER_RANK(avg_pool, nn_pool_args_t)
+#undef NN__PER_RANK
+
+TENSOR__FN nn_module_t *nn__adaptive_new(int kind, int rank, int64_t d, int64_t h, int64_t w) {
+    nn__layer_t *l = nn__make(kind + rank - 1);
+    if (l) {
+        l->i[NN__I_RANK] = rank;
+        l->i[NN__I_KERNEL] = d;
+        l->i[NN__I_KERNEL + 1] = h;
+        l->i[NN__I_KERNEL + 2] = w;
+    }
+    return nn__done(l, NULL);
+}
+TENSOR_API nn_module_t *(nn_adaptive_avg_pool1d)(int64_t l) {
+    return nn__adaptive_new(NN__ADAPTIVE_AVG_POOL1D_KIND, 1, 1, 1, l);
+}
+TENSOR_API nn_module_t *(nn_adaptive_avg_pool2d)(int64_t h, int64_t w) {
+    return nn__adaptive_new(NN__ADAPTIVE_AVG_POOL1D_KIND, 2, 1, h, w);
+}
+TENSOR_API nn_module_t *(nn_adaptive_avg_pool3d)(int64_t d, int64_t h, int64_t w) {
+    return nn__adaptive_new(NN__ADAPTIVE_AVG_POOL1D_KIND, 3, d, h, w);
+}
+TENSOR_API nn_module_t *(nn_adaptive_max_pool1d)(int64_t l) {
+    return nn__adaptive_new(NN__ADAPTIVE_MAX_POOL1D_KIND, 1, 1, 1, l);
+}
+TENSOR_API nn_module_t *(nn_adaptive_max_pool2d)(int64_t h, int64_t w) {
+    return nn__adaptive_new(NN__ADAPTIVE_MAX_POOL1D_KIND, 2, 1, h, w);
+}
+TENSOR_API nn_module_t *(nn_adaptive_max_pool3d)(int64_t d, int64_t h, int64_t w) {
+    return nn__adaptive_new(NN__ADAPTIVE_MAX_POOL1D_KIND, 3, d, h, w);
+}
+
+TENSOR_API nn_upsample_args_t nn_upsample_defaults(void) {
+    nn_upsample_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    return a;
+}
+TENSOR_API nn_module_t *nn_upsample_with(nn_upsample_args_t a) {
+    nn__layer_t *l;
+    if (nn__too_many("upsample", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
+    if ((a.size > 0) == (a.scale_factor > 0))
+        return nn__refuse(a.site_, "upsample", "either size or scale_factor must be given", a.size);
+    l = nn__make(NN__UPSAMPLE_KIND);
     if (!l) return nn__done(l, a.site_);
-    l->i[0] = a.kernel;
-    l->i[1] = a.kernel_w;
-    l->i[2] = a.stride;
-    l->i[3] = a.stride_w;
-    l->i[4] = a.padding;
-    l->i[5] = a.padding_w;
-    l->i[6] = a.dilation;
-    l->i[7] = a.dilation_w;
-    l->i[8] = a.ceil_mode != 0;
-    l->i[9] = a.exclude_pad != 0;
+    l->i[0] = a.size;
+    l->i[1] = a.size_h;
+    l->i[2] = a.size_w;
+    l->i[3] = a.mode;
+    l->i[4] = a.align_corners != 0;
+    l->f[0] = a.scale_factor;
+    l->f[1] = a.scale_factor_h;
+    l->f[2] = a.scale_factor_w;
     return nn__done(l, a.site_);
 }
+TENSOR_API nn_module_t *nn__upsample(nn_upsample_args_t a) {
+    return nn_upsample_with(a);
+}
 
-TENSOR__FN nn_pool2d_args_t nn__pool2d_options(nn_pool2d_args_t a) {
-    a.kernel_w = nn__option(a.kernel_w, -1);
-    a.stride = nn__option(a.stride, -1);
-    a.stride_w = nn__option(a.stride_w, -1);
-    a.padding = nn__option(a.padding, 0);
-    a.padding_w = nn__option(a.padding_w, -1);
-    a.dilation = nn__option(a.dilation, 1);
-    a.dilation_w = nn__option(a.dilation_w, -1);
+TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode, double value) {
+    nn__layer_t *l;
+    if (n < 0 || n > 6 || n % 2 != 0 || (n > 0 && !pads))
+        return nn__refuse(NULL, "pad", "at most 6 numbers, two for each dim, are needed", n);
+    l = nn__make(NN__PAD_KIND + (int)mode);
+    if (!l) return NULL;
+    l->i[0] = mode;
+    l->i[1] = n;
+    if (n) memcpy(l->i + 2, pads, (size_t)n * sizeof pads[0]);
+    l->f[0] = value;
+    return nn__done(l, NULL);
+}
+TENSOR__FN nn_module_t *nn__pad2d(int64_t by, tensor_pad_t mode, double value) {
+    const int64_t pads[4] = {by, by, by, by};
+    return (nn_pad_n)(pads, 4, mode, value);
+}
+TENSOR_API nn_module_t *(nn_zero_pad2d)(int64_t by) {
+    return nn__pad2d(by, TENSOR_PAD_CONSTANT, 0);
+}
+TENSOR_API nn_module_t *(nn_constant_pad2d)(int64_t by, double value) {
+    return nn__pad2d(by, TENSOR_PAD_CONSTANT, value);
+}
+TENSOR_API nn_module_t *(nn_reflection_pad2d)(int64_t by) {
+    return nn__pad2d(by, TENSOR_PAD_REFLECT, 0);
+}
+TENSOR_API nn_module_t *(nn_replication_pad2d)(int64_t by) {
+    return nn__pad2d(by, TENSOR_PAD_REPLICATE, 0);
+}
+
+TENSOR_API nn_columns_args_t nn_columns_defaults(void) {
+    nn_columns_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.dilation = a.stride = 1;
+    a.kernel_w = a.dilation_w = a.padding_w = a.stride_w = -1;
     return a;
 }
-
-TENSOR_API nn_module_t *nn_max_pool2d_with(nn_pool2d_args_t a) {
-    return nn__pool2d(a, NN__MAX_POOL2D_KIND, "max_pool2d");
+TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int literal, int fold) {
+    const char *op = fold ? "fold" : "unfold";
+    nn__window_t g = nn__window_unit();
+    nn__layer_t *l;
+    int d;
+    if (nn__too_many(op, a->site_, a->surplus_) ||
+        !nn__triple(op, "kernel", 2, literal, 0, a->kernel, -1, a->kernel_w, g.kernel) ||
+        !nn__triple(op, "dilation", 2, literal, 1, a->dilation, -1, a->dilation_w, g.dilation) ||
+        !nn__triple(op, "padding", 2, literal, 0, a->padding, -1, a->padding_w, g.pad) ||
+        !nn__triple(op, "stride", 2, literal, 1, a->stride, -1, a->stride_w, g.stride) ||
+        !nn__window_valid(nn__self(), op, 2, &g))
+        return nn__done(NULL, a->site_);
+    if (fold && a->height < 1) return nn__refuse(a->site_, op, "height must be > 0", a->height);
+    l = nn__make(fold ? NN__FOLD_KIND : NN__UNFOLD_KIND);
+    if (!l) return nn__done(l, a->site_);
+    for (d = 0; d < 2; d++) {
+        l->i[d] = g.kernel[1 + d];
+        l->i[2 + d] = g.dilation[1 + d];
+        l->i[4 + d] = g.pad[1 + d];
+        l->i[6 + d] = g.stride[1 + d];
+    }
+    l->i[8] = fold ? a->height : 0;
+    l->i[9] = fold ? a->width : 0;
+    return nn__done(l, a->site_);
 }
-
-TENSOR_API nn_module_t *nn_avg_pool2d_with(nn_pool2d_args_t a) {
-    return nn__pool2d(a, NN__AVG_POOL2D_KIND, "avg_pool2d");
-}
-
-TENSOR_API nn_module_t *nn__max_pool2d(nn_pool2d_args_t a) {
-    return nn_max_pool2d_with(nn__pool2d_options(a));
-}
-
-TENSOR_API nn_module_t *nn__avg_pool2d(nn_pool2d_args_t a) {
-    return nn_avg_pool2d_with(nn__pool2d_options(a));
-}
+TENSOR_API nn_module_t *nn_unfold_with(nn_columns_args_t a) { return nn__columns_new(&a, 1, 0); }
+TENSOR_API nn_module_t *nn_fold_with(nn_columns_args_t a) { return nn__columns_new(&a, 1, 1); }
+TENSOR_API nn_module_t *nn__unfold(nn_columns_args_t a) { return nn__columns_new(&a, 0, 0); }
+TENSOR_API nn_module_t *nn__fold(nn_columns_args_t a) { return nn__columns_new(&a, 0, 1); }
 
 TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void) {
     nn_layer_norm_args_t a;
@@ -9140,6 +10608,7 @@ TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void) {
 
 TENSOR_API nn_module_t *nn_layer_norm_with(nn_layer_norm_args_t a) {
     nn__layer_t *l;
+    if (nn__too_many("layer_norm", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
     if (a.size < 1) return nn__refuse(a.site_, "layer_norm", "size must be > 0", a.size);
     l = nn__make(NN__LAYER_NORM_KIND);
     if (!l) return nn__done(l, a.site_);
@@ -9302,8 +10771,8 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
     return nn__done(l, a.site_);
 }
 #define NN__RNN_ZERO                                                                                         \
-    a.layers = nn__option(a.layers, 1);                                                                      \
-    a.proj_size = nn__option(a.proj_size, 0);                                                                \
+    a.layers = nn__or(a.layers, 1);                                                                      \
+    a.proj_size = nn__or(a.proj_size, 0);                                                                \
     a.dropout = nn__option_f64(a.dropout, 0)
 NN__LAYER_DEFAULTS(rnn, nn_rnn_args_t, a.layers = 1)
 NN__LAYER(lstm, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "lstm", NN__LSTM_NET, 0))
@@ -9392,7 +10861,7 @@ NN__LAYER(multihead_attention, nn_multihead_attention_args_t, a.dropout = nn__op
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
     tensor_scope_t scope;
     tensor_t *y = TENSOR__(poison), *w = NULL, **out = a.weights;
-    if (nn__surplus("multihead_attention", a.surplus_)) return tensor__at(a.site_, y);
+    if (nn__too_many("multihead_attention", a.site_, a.surplus_)) return tensor__at(a.site_, y);
     if (out) w = *out = (tensor_scalar)(0, TENSOR_F32);   // its place in the caller's scope
     a.weights = out ? &w : NULL;
     if (nn__enter("multihead_attention", a.module, NN__ATTENTION_KIND, NN__ATTENTION_KIND)) {
@@ -9444,7 +10913,7 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     return nn__done(l, a.site_);
 }
 #define NN__TRANSFORMER_ZERO                                                                                 \
-    a.feedforward = nn__option(a.feedforward, 2048);                                                         \
+    a.feedforward = nn__or(a.feedforward, 2048);                                                         \
     a.dropout = nn__option_f64(a.dropout, 0.1);                                                              \
     a.eps = nn__option_f64(a.eps, 1e-5)
 NN__LAYER_DEFAULTS(transformer_layer, nn_transformer_layer_args_t, NN__TRANSFORMER_ZERO)
@@ -9458,7 +10927,7 @@ TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
     tensor_t *y = TENSOR__(poison);
     tensor_scope_t scope;
     int decoder;
-    if (nn__surplus(op, a.surplus_) ||
+    if (nn__too_many(op, a.site_, a.surplus_) ||
         !nn__enter(op, a.module, NN__ENCODER_LAYER_KIND, NN__DECODER_KIND))
         return tensor__at(a.site_, y);
     scope = TENSOR__(scope)(-1);
@@ -9595,6 +11064,7 @@ TENSOR_API nn_embedding_args_t nn_embedding_defaults(void) {
 TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a) {
     nn__layer_t *l;
     int64_t dims[2];
+    if (nn__too_many("embedding", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
     if (a.count < 1) return nn__refuse(a.site_, "embedding", "count must be > 0", a.count);
     if (a.size < 1) return nn__refuse(a.site_, "embedding", "size must be > 0", a.size);
     if (a.padding_idx >= a.count) {
@@ -9664,6 +11134,8 @@ NN__X(LEAKY_RELU, leaky_relu, (double slope), slope, 0, 0)
 NN__X(LOG_SOFTMAX, log_softmax, (int64_t dim), 0, 0, dim)
 NN__X(LOGSIGMOID, logsigmoid, (void), 0, 0, 0)
 NN__X(MISH, mish, (void), 0, 0, 0)
+NN__X(PIXEL_SHUFFLE, pixel_shuffle, (int64_t factor), 0, 0, factor)
+NN__X(PIXEL_UNSHUFFLE, pixel_unshuffle, (int64_t factor), 0, 0, factor)
 NN__X(RELU, relu, (void), 0, 0, 0)
 NN__X(RELU6, relu6, (void), 0, 0, 0)
 NN__X(RRELU, rrelu, (double lower, double upper), lower, upper, 0)
@@ -9852,14 +11324,16 @@ TENSOR_API tensor_t *(nn_init_xavier_normal_)(tensor_t *t, double gain) {
 
 TENSOR_API tensor_t *nn__init_kaiming_uniform_(nn_kaiming_args_t a) {
     double fan[2], bound;
-    if (!nn__fans(a.t, "kaiming_uniform_", fan)) return tensor__at(a.site_, TENSOR__(poison));
+    if (nn__too_many("kaiming_uniform_", a.site_, a.surplus_) || !nn__fans(a.t, "kaiming_uniform_", fan))
+        return tensor__at(a.site_, TENSOR__(poison));
     bound = nn_gain(a.nonlinearity, a.a) * sqrt(3 / fan[a.fan_out != 0]);
     return nn__init(a.t, NN__INIT_UNIFORM, -bound, bound);
 }
 
 TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a) {
     double fan[2];
-    if (!nn__fans(a.t, "kaiming_normal_", fan)) return tensor__at(a.site_, TENSOR__(poison));
+    if (nn__too_many("kaiming_normal_", a.site_, a.surplus_) || !nn__fans(a.t, "kaiming_normal_", fan))
+        return tensor__at(a.site_, TENSOR__(poison));
     return nn__init(a.t, NN__INIT_NORMAL, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan[a.fan_out != 0]));
 }
 
@@ -10035,7 +11509,8 @@ TENSOR__FN int nn__find_group(nn_optimizer_t *o, double ratio, double weight_dec
 }
 
 TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_module_t *m,
-                                         tensor_t *const *list, int count, const char *site) {
+                                         tensor_t *const *list, int count, const char *site,
+                                         const void *surplus) {
     static const struct {
         int option;
         double below;
@@ -10056,6 +11531,7 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
     int64_t i;
     int code = TENSOR_OK;
     TENSOR__(push_path)(nn__self(), name);
+    if (nn__too_many(name, site, surplus)) code = TENSOR_ERR_SHAPE;
     for (i = 0; i < (int64_t)(sizeof checks / sizeof checks[0]) && code == TENSOR_OK; i++) {
         double v = option[checks[i].option];
         if (v >= 0 && v < checks[i].below) continue;
@@ -10121,7 +11597,7 @@ TENSOR_API nn_optimizer_t *nn_sgd_with(nn_sgd_args_t a) {
     v[NN__DAMPENING] = a.dampening;
     v[NN__NESTEROV] = a.nesterov != 0;
     v[NN__MAXIMIZE] = a.maximize != 0;
-    return nn__optimizer(NN__SGD, v, a.module, a.list, a.count, a.site_);
+    return nn__optimizer(NN__SGD, v, a.module, a.list, a.count, a.site_, a.surplus_);
 }
 
 TENSOR_API nn_optimizer_t *nn__sgd(nn_sgd_args_t a) {
@@ -10157,7 +11633,7 @@ TENSOR__FN nn_optimizer_t *nn__adam_rule(int rule, nn_adam_args_t a) {
     v[NN__EPS] = a.eps;
     v[NN__AMSGRAD] = a.amsgrad != 0;
     v[NN__MAXIMIZE] = a.maximize != 0;
-    return nn__optimizer(rule, v, a.module, a.list, a.count, a.site_);
+    return nn__optimizer(rule, v, a.module, a.list, a.count, a.site_, a.surplus_);
 }
 
 TENSOR__FN nn_adam_args_t nn__adam_options(nn_adam_args_t a, nn_adam_args_t d) {
@@ -10203,7 +11679,7 @@ TENSOR_API nn_optimizer_t *nn_rmsprop_with(nn_rmsprop_args_t a) {
     v[NN__EPS] = a.eps;
     v[NN__CENTERED] = a.centered != 0;
     v[NN__MAXIMIZE] = a.maximize != 0;
-    return nn__optimizer(NN__RMSPROP, v, a.module, a.list, a.count, a.site_);
+    return nn__optimizer(NN__RMSPROP, v, a.module, a.list, a.count, a.site_, a.surplus_);
 }
 
 TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a) {
@@ -10219,6 +11695,7 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
     double lr, decay;
     int code, g;
     code = nn__bad_optimizer("optimizer_group", o);
+    if (code == TENSOR_OK && nn__too_many("optimizer_group", a.site_, a.surplus_)) code = TENSOR_ERR_SHAPE;
     if (code == TENSOR_OK && !list && n > 0) code = nn__poisoned("optimizer_group", "the list", list);
     if (code != TENSOR_OK) return tensor__at_int(a.site_, code);
     lr = nn__option_f64(a.lr, o->option[NN__LR]);
@@ -10709,7 +12186,9 @@ TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a) {
     int64_t size = a.batch_size == 0 ? 1 : a.batch_size;
     int bad = 0;
     if (d->x) a.dataset = nn_tensor_dataset(d->x, d->y);
-    if (d->len < 0) {
+    if (nn__too_many("data_loader", a.site_, a.surplus_)) {
+        l = NULL;
+    } else if (d->len < 0) {
         if (tensor_error_code() == TENSOR_OK) {
             NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: the dataset's len is negative (got %d)", d->len);
         }
@@ -12189,9 +13668,12 @@ TENSOR_API int (nn_save)(const char *path, nn_module_t *m) {
 }
 
 TENSOR_API int nn__load(nn_load_args_t a) {
-    nn_safetensors_t *r = nn_safetensors_open(a.path);
-    int code = nn__load_from(r, a.module, a.partial);
-    nn_safetensors_close(r);
+    int code = TENSOR_ERR_SHAPE;
+    if (!nn__too_many("load", a.site_, a.surplus_)) {
+        nn_safetensors_t *r = nn_safetensors_open(a.path);
+        code = nn__load_from(r, a.module, a.partial);
+        nn_safetensors_close(r);
+    }
     return tensor__at_int(a.site_, code);
 }
 

@@ -1,0 +1,642 @@
+// conv.c - operations and modules on images: convolutions, pools, padding, columns, resampling
+//
+// Values: a weighted sum of all elements of the result, with its shape, as PyTorch 2.15 gives them in f64
+// (the weights differ from element to element, so no two of them can be exchanged). Inputs are f(seed,
+// dims...): sin(1.7 i + seed). Gradients: gradcheck and gradgradcheck. f32, f16, bf16: near the f64 result.
+#include "test.h"
+
+static tensor_t *waves(double seed, const int64_t *dims, int ndim) {
+    tensor_t *x = tensor_empty_n(dims, ndim, TENSOR_F64);
+    double *p = (double *)tensor_data_mut(x);
+    int64_t i, n = tensor_numel(x);
+    for (i = 0; i < n; i++) p[i] = sin(1.7 * (double)i + seed);
+    return x;
+}
+#define f(seed, ...) waves(seed, TENSOR_DIMS(__VA_ARGS__))
+
+static double checksum(tensor_t *y) {
+    tensor_t *d = tensor_contiguous(tensor_to(y, TENSOR_F64));
+    const double *p = (const double *)tensor_data(d);
+    int64_t i, n = tensor_numel(d);
+    double sum = 0;
+    for (i = 0; i < n; i++) sum += p[i] * (1 + sin(0.9 * (double)i));
+    return sum;
+}
+static void is(tensor_t *y, const char *shape, double want, int line) {
+    char text[100] = "";
+    int k;
+    for (k = 0; k < tensor_ndim(y); k++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", k ? "x" : "",
+                 (int)tensor_size(y, k));
+    test_note(tensor_ok() && strcmp(text, shape) == 0, __FILE__, line, "shape %s, expected %s %s", text,
+              shape, tensor_error_text());
+    test_near(checksum(y), want, 1e-9 * (1 + fabs(want)), __FILE__, line, "the result");
+    tensor_clear_error();
+}
+#define IS(y, shape, want) is((y), (shape), (want), __LINE__)
+
+static tensor_t *unpool(tensor_t *x) {
+    tensor_pair_t p = tensor_max_pool2d_with_indices(x, 2);
+    return tensor_max_unpool2d(p.values, p.indices, 2, 2, .size = 9, .size_w = 8);
+}
+static tensor_t *unpool1(tensor_t *x) {
+    tensor_pair_t p = tensor_max_pool1d_with_indices(x, 2);
+    return tensor_max_unpool1d(p.values, p.indices, 2);
+}
+static tensor_t *padded(tensor_t *x, tensor_pad_t mode, double value, int n, int64_t a, int64_t b, int64_t c,
+                        int64_t d, int64_t e, int64_t g) {
+    int64_t pads[6];
+    pads[0] = a;
+    pads[1] = b;
+    pads[2] = c;
+    pads[3] = d;
+    pads[4] = e;
+    pads[5] = g;
+    if (n == 2) x = tensor_reshape(x, 24, 5, 4);
+    if (n == 4) x = tensor_reshape(x, 6, 4, 5, 4);
+    return tensor_pad_n(x, pads, n, mode, value);
+}
+
+static void values(void) {
+    static const int64_t image_size[4] = {2, 3, 4, 5}, volume_size[5] = {2, 3, 1, 5, 3};
+    IS(tensor_conv1d(f(1, 2, 4, 9), f(2, 6, 2, 3), f(3, 6), 2, 1, 1, 2), "2x6x5", -12.6163714976);
+    IS(tensor_conv1d(f(1, 4, 11), f(2, 5, 4, 4), NULL, .same = 1, .dilation = 2), "5x11", 4.01102921866);
+    IS(tensor_conv2d(f(1, 2, 4, 9, 7), f(2, 6, 2, 3, 2), f(3, 6), 2, 1, 1, 2, .stride_w = 1,
+       .padding_w = TENSOR_ZERO, .dilation_w = 3),
+       "2x6x5x4", -40.6809385101);
+    IS(tensor_conv2d(f(1, 1, 2, 5, 1200), f(2, 3, 2, 3, 5), NULL, 1, 1, .padding_w = 2),
+       "1x3x5x1200", -3.52420073398);
+    IS(tensor_conv1d(f(1, 1, 3, 3000), f(2, 2, 3, 7), NULL, 3, 2), "1x2x1000", 0.0155508466479);
+    IS(tensor_conv3d(f(1, 2, 4, 5, 6, 7), f(2, 4, 2, 2, 3, 2), f(3, 4), 2, 1, .stride_h = 1,
+       .padding_w = TENSOR_ZERO, .dilation_h = 2, .groups = 2),
+       "2x4x3x4x3", 17.6135914765);
+    IS(tensor_conv3d(f(1, 2, 3, 4, 4), f(2, 3, 2, 1, 1, 1), f(3, 3)), "3x3x4x4", -36.0407329967);
+    IS(tensor_conv_transpose1d(f(1, 2, 4, 9), f(2, 4, 3, 3), f(3, 6), 2, 1, 1, 2, 2),
+       "2x6x20", -21.0204720547);
+    IS(tensor_conv_transpose1d(f(1, 1, 3, 900), f(2, 3, 2, 5), NULL, 2), "1x2x1803", -23.5586630369);
+    IS(tensor_conv_transpose2d(f(1, 2, 4, 5, 6), f(2, 4, 3, 3, 2), f(3, 6), 2, 1, 1, 2,
+       .padding_w = TENSOR_ZERO, .stride_w = 3, .output_padding_w = 2),
+       "2x6x10x19", -380.799982839);
+    IS(tensor_conv_transpose2d(f(1, 4, 5, 6), f(2, 4, 3, 1, 1), f(3, 3)), "3x5x6", -27.4451022743);
+    IS(tensor_conv_transpose3d(f(1, 2, 4, 3, 4, 3), f(2, 4, 2, 2, 3, 2), f(3, 2), 2, 1, 1, .dilation_w = 2),
+       "2x2x5x8x6", -413.995269147);
+    IS(tensor_max_pool1d(f(1, 2, 3, 17), 3, 2, 1, 2, .ceil_mode = 1), "2x3x8", 28.7807798412);
+    IS(tensor_max_pool2d(f(1, 2, 3, 9, 41), 3, .kernel_w = 2, .stride_w = 1, .stride = 2, .padding = 1,
+       .ceil_mode = 1),
+       "2x3x5x42", 863.032840239);
+    IS(tensor_max_pool3d(f(1, 2, 2, 6, 7, 23), 2, .stride_w = 1, .stride = 2, .padding = 1, .dilation_w = 2),
+       "2x2x4x4x23", 1233.24218981);
+    IS(tensor_max_pool3d(f(1, 2, 6, 7, 8), 2, .kernel_h = 3), "2x3x2x4", 46.6179592837);
+    IS(tensor_to(tensor_max_pool2d_with_indices(f(1, 2, 3, 9, 8), 3, 2, 1).indices, TENSOR_F64),
+       "2x3x5x4", 4469.83710138);
+    IS(tensor_to(tensor_max_pool1d_with_indices(f(1, 3, 9), 2).indices, TENSOR_F64), "3x4", 47.1103197991);
+    IS(tensor_to(tensor_max_pool3d_with_indices(f(1, 3, 5, 4, 6), 2, 1).indices, TENSOR_F64),
+       "3x4x3x5", 10886.431377);
+    IS(tensor_avg_pool1d(f(1, 2, 3, 17), 3, 2, 1, .ceil_mode = 1), "2x3x9", -0.0173734688251);
+    IS(tensor_avg_pool2d(f(1, 2, 3, 9, 11), 3, 2, 1, .ceil_mode = 1, .no_count_pad = 1),
+       "2x3x5x6", 1.10163965124);
+    IS(tensor_avg_pool2d(f(1, 2, 3, 9, 11), 3, 2, 1, .divisor_override = 5, .kernel_w = 2),
+       "2x3x5x6", 0.318144778556);
+    IS(tensor_avg_pool3d(f(1, 2, 3, 6, 7, 8), 3, 2, 1, .ceil_mode = 1), "2x3x4x4x5", 0.285166191053);
+    IS(tensor_avg_pool3d(f(1, 2, 6, 7, 8), 3, .stride_w = 1, .padding = 1, .no_count_pad = 1),
+       "2x2x3x8", -0.0347979435768);
+    IS(tensor_adaptive_avg_pool1d(f(1, 2, 3, 11), 4), "2x3x4", 0.91186880584);
+    IS(tensor_adaptive_avg_pool2d(f(1, 2, 3, 11, 7), 4, -1), "2x3x4x7", -0.160828197123);
+    IS(tensor_adaptive_avg_pool3d(f(1, 3, 5, 11, 7), 2, 4, 9), "3x2x4x9", -0.691358132105);
+    IS(tensor_adaptive_max_pool1d(f(1, 2, 3, 11), 4).values, "2x3x4", 23.2656284852);
+    IS(tensor_to(tensor_adaptive_max_pool1d(f(1, 2, 3, 11), 4).indices, TENSOR_F64), "2x3x4", 139.915718961);
+    IS(tensor_adaptive_max_pool2d(f(1, 2, 3, 11, 7), 4, 3).values, "2x3x4x3", 70.9389991784);
+    IS(tensor_to(tensor_adaptive_max_pool2d(f(1, 2, 3, 11, 7), 4, 3).indices, TENSOR_F64),
+       "2x3x4x3", 2810.78233541);
+    IS(tensor_adaptive_max_pool3d(f(1, 2, 3, 5, 6, 40), 2, 4, 33).values, "2x3x2x4x33", 1429.24259735);
+    IS(tensor_to(tensor_adaptive_max_pool3d(f(1, 2, 3, 5, 6, 40), 2, 4, 33).indices, TENSOR_F64),
+       "2x3x2x4x33", 940827.720682);
+    IS(tensor_lp_pool1d(tensor_abs(f(1, 2, 3, 11)), 3, 3, 2, 1), "2x3x5", 35.7974173716);
+    IS(tensor_lp_pool2d(f(1, 2, 3, 8, 11), 2, 3, 0, 0), "2x3x2x3", 76.1985975772);
+    IS(unpool(f(1, 2, 3, 9, 8)), "2x3x9x8", 73.1838211706);
+    IS(unpool1(f(1, 3, 8)), "3x8", 6.63885677416);
+    IS(tensor_pad(f(1, 2, 3, 4), 1, 2, 0, 3), "2x6x7", -1.91595456313);
+    IS(tensor_pad(f(1, 2, 5, 4), -1, 2, 1, -2), "2x4x5", -0.936363304038);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_REFLECT, 0, 2, 2, 1, 0, 0, 0, 0), "24x5x7", 2.83270171687);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_REFLECT, 0, 4, 2, 1, 0, 3, 0, 0), "6x4x8x7", 5.25776315608);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_REFLECT, 0, 6, 1, 1, 2, 0, 1, 2), "2x3x7x7x6", 2.23367979662);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_REFLECT, 0, 4, -1, 2, 2, -1, 0, 0), "6x4x6x5", -0.890527695062);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_REPLICATE, 0, 2, 2, 1, 0, 0, 0, 0), "24x5x7", -3.64376473246);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_REPLICATE, 0, 4, 2, 1, 0, 3, 0, 0), "6x4x8x7", -4.97188847167);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_REPLICATE, 0, 6, 1, 1, 2, 0, 1, 2), "2x3x7x7x6", 4.93819447447);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_REPLICATE, 0, 4, -1, 2, 2, -1, 0, 0), "6x4x6x5", 4.97791658251);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_CIRCULAR, 0, 2, 2, 1, 0, 0, 0, 0), "24x5x7", 1.03976329912);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_CIRCULAR, 0, 4, 2, 1, 0, 3, 0, 0), "6x4x8x7", 5.99752476693);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_CIRCULAR, 0, 6, 1, 1, 2, 0, 1, 2), "2x3x7x7x6", -3.84712964296);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_CIRCULAR, 0, 4, -1, 2, 2, -1, 0, 0),
+       "6x4x6x5", -0.584946324645);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_CONSTANT, 2.5, 2, 2, 1, 0, 0, 0, 0), "24x5x7", 1378.66007753);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_CONSTANT, 2.5, 4, 2, 1, 0, 3, 0, 0), "6x4x8x7", 2582.90525836);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_CONSTANT, 2.5, 6, 1, 1, 2, 0, 1, 2),
+       "2x3x7x7x6", 3143.46275206);
+    IS(padded(f(1, 2, 3, 4, 5, 4), TENSOR_PAD_CONSTANT, 2.5, 4, -1, 2, 2, -1, 0, 0),
+       "6x4x6x5", 1078.15831888);
+    IS(tensor_im2col(f(1, 2, 3, 7, 8), 3, 2, 1, 2, .kernel_w = 2), "2x18x12", 0.171450027505);
+    IS(tensor_im2col(f(1, 3, 7, 8), 2), "12x42", 0.257952338523);
+    IS(tensor_col2im(f(1, 2, 12, 42), 7, 2, .width = 8), "2x3x7x8", 0.311631169692);
+    IS(tensor_col2im(f(1, 18, 20), 7, 3, 2, 2, 2, .width = 9), "2x7x9", -3.45921463189);
+    IS(tensor_pixel_shuffle(f(1, 2, 12, 3, 4), 2), "2x3x6x8", -11.7248478576);
+    IS(tensor_pixel_unshuffle(f(1, 2, 6, 4), 2), "8x3x2", -2.55584860194);
+    IS(tensor_pixel_shuffle(f(1, 9, 2, 4), 3), "1x6x12", -1.90831721089);
+    IS(tensor_channel_shuffle(f(1, 2, 6, 3, 2), 3), "2x6x3x2", 3.89830987686);
+    IS(tensor_channel_shuffle(f(1, 2, 6, 3), 2), "2x6x3", -5.84766014051);
+    IS(tensor_interpolate(f(1, 2, 3, 11), 5, .mode = TENSOR_NEAREST), "2x3x5", 4.21671161404);
+    IS(tensor_interpolate(f(1, 2, 3, 11), 13, .mode = TENSOR_NEAREST), "2x3x13", 4.0624354697);
+    IS(tensor_interpolate(f(1, 2, 3, 11), .scale_factor = 2.3, .mode = TENSOR_NEAREST),
+       "2x3x25", -7.86853354859);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 5, .mode = TENSOR_NEAREST), "2x3x5x5", 10.6110286935);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 13, .mode = TENSOR_NEAREST), "2x3x13x13", 6.52578389362);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), .scale_factor = 2.3, .mode = TENSOR_NEAREST),
+       "2x3x16x20", 11.5899878563);
+    IS(tensor_interpolate(f(1, 2, 3, 4, 5, 6), 5, .mode = TENSOR_NEAREST), "2x3x5x5x5", 2.31023883097);
+    IS(tensor_interpolate(f(1, 2, 3, 4, 5, 6), 13, .mode = TENSOR_NEAREST), "2x3x13x13x13", 94.7143884602);
+    IS(tensor_interpolate(f(1, 2, 3, 4, 5, 6), .scale_factor = 2.3, .mode = TENSOR_NEAREST),
+       "2x3x9x11x13", 28.560194521);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 5, .mode = TENSOR_NEAREST_EXACT), "2x3x5x5", 5.03174485019);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 13, .mode = TENSOR_NEAREST_EXACT), "2x3x13x13", 12.1528215284);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), .scale_factor = 2.3, .mode = TENSOR_NEAREST_EXACT),
+       "2x3x16x20", -31.4416489931);
+    IS(tensor_interpolate(f(1, 2, 3, 11), 5, .mode = TENSOR_LINEAR), "2x3x5", -0.16298613518);
+    IS(tensor_interpolate(f(1, 2, 3, 11), 13, .mode = TENSOR_LINEAR), "2x3x13", -1.04234119081);
+    IS(tensor_interpolate(f(1, 2, 3, 11), .scale_factor = 2.3, .mode = TENSOR_LINEAR),
+       "2x3x25", 2.96536694653);
+    IS(tensor_interpolate(f(1, 2, 3, 11), 5, .mode = TENSOR_LINEAR, .align_corners = 1),
+       "2x3x5", -2.01188218453);
+    IS(tensor_interpolate(f(1, 2, 3, 11), 13, .mode = TENSOR_LINEAR, .align_corners = 1),
+       "2x3x13", -0.552114409625);
+    IS(tensor_interpolate(f(1, 2, 3, 11), .scale_factor = 2.3, .mode = TENSOR_LINEAR, .align_corners = 1),
+       "2x3x25", 1.78741350818);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 5, .mode = TENSOR_BILINEAR), "2x3x5x5", -0.890275940373);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 13, .mode = TENSOR_BILINEAR), "2x3x13x13", 1.74397469355);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), .scale_factor = 2.3, .mode = TENSOR_BILINEAR),
+       "2x3x16x20", -0.155017168651);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 5, .mode = TENSOR_BILINEAR, .align_corners = 1),
+       "2x3x5x5", -0.466342987982);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 13, .mode = TENSOR_BILINEAR, .align_corners = 1),
+       "2x3x13x13", -0.354848053443);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), .scale_factor = 2.3, .mode = TENSOR_BILINEAR, .align_corners = 1),
+       "2x3x16x20", -1.23592427237);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 5, .mode = TENSOR_BICUBIC), "2x3x5x5", -0.241166960863);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 13, .mode = TENSOR_BICUBIC), "2x3x13x13", 1.78694129565);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), .scale_factor = 2.3, .mode = TENSOR_BICUBIC),
+       "2x3x16x20", -3.54510964641);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 5, .mode = TENSOR_BICUBIC, .align_corners = 1),
+       "2x3x5x5", 0.177744236848);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 13, .mode = TENSOR_BICUBIC, .align_corners = 1),
+       "2x3x13x13", -1.58232046588);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), .scale_factor = 2.3, .mode = TENSOR_BICUBIC, .align_corners = 1),
+       "2x3x16x20", -8.39140398979);
+    IS(tensor_interpolate(f(1, 2, 3, 4, 5, 6), 5, .mode = TENSOR_TRILINEAR), "2x3x5x5x5", 0.12583276239);
+    IS(tensor_interpolate(f(1, 2, 3, 4, 5, 6), 13, .mode = TENSOR_TRILINEAR), "2x3x13x13x13", 62.5833304405);
+    IS(tensor_interpolate(f(1, 2, 3, 4, 5, 6), .scale_factor = 2.3, .mode = TENSOR_TRILINEAR),
+       "2x3x9x11x13", 7.0200572436);
+    IS(tensor_interpolate(f(1, 2, 3, 4, 5, 6), 5, .mode = TENSOR_TRILINEAR, .align_corners = 1),
+       "2x3x5x5x5", 0.218685009526);
+    IS(tensor_interpolate(f(1, 2, 3, 4, 5, 6), 13, .mode = TENSOR_TRILINEAR, .align_corners = 1),
+       "2x3x13x13x13", 65.2584255303);
+    IS(tensor_interpolate(f(1, 2, 3, 4, 5, 6), .scale_factor = 2.3, .mode = TENSOR_TRILINEAR,
+       .align_corners = 1),
+       "2x3x9x11x13", 11.9883454057);
+    IS(tensor_interpolate(f(1, 2, 3, 11), 5, .mode = TENSOR_AREA), "2x3x5", 0.264661398246);
+    IS(tensor_interpolate(f(1, 2, 3, 11), 13, .mode = TENSOR_AREA), "2x3x13", -0.340460464105);
+    IS(tensor_interpolate(f(1, 2, 3, 11), .scale_factor = 1.5, .mode = TENSOR_AREA), "2x3x16", 0.79248265212);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 5, .mode = TENSOR_AREA), "2x3x5x5", 0.760734932515);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), 13, .mode = TENSOR_AREA), "2x3x13x13", -0.541710101828);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), .scale_factor = 1.5, .mode = TENSOR_AREA),
+       "2x3x10x13", 11.8685701169);
+    IS(tensor_interpolate(f(1, 2, 3, 4, 5, 6), 5, .mode = TENSOR_AREA), "2x3x5x5x5", -0.361966393915);
+    IS(tensor_interpolate(f(1, 2, 3, 4, 5, 6), 13, .mode = TENSOR_AREA), "2x3x13x13x13", 70.4036913758);
+    IS(tensor_interpolate(f(1, 2, 3, 4, 5, 6), .scale_factor = 1.5, .mode = TENSOR_AREA),
+       "2x3x6x7x9", -4.97927065318);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), .scale_factor = 0.6, .scale_factor_w = 1.7,
+       .mode = TENSOR_BILINEAR),
+       "2x3x4x15", 15.8872002934);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9), .scale_factor = 0.6, .mode = TENSOR_BICUBIC,
+       .recompute_scale_factor = 1),
+       "2x3x4x5", 3.305136796);
+    IS(tensor_interpolate(f(1, 2, 3, 7, 9, 5), 3, .size_h = 10, .size_w = 5), "2x3x3x10x5", -2.00863190167);
+    IS(tensor_grid_sample(f(1, 2, 3, 5, 6), tensor_mul_scalar(f(2, 2, 4, 7, 2), 1.9),
+       .mode = TENSOR_BILINEAR, .padding_mode = TENSOR_PAD_ZEROS, .align_corners = 0),
+       "2x3x4x7", 0);
+    IS(tensor_grid_sample(f(1, 2, 3, 5, 6), tensor_mul_scalar(f(2, 2, 4, 7, 2), 1.9),
+       .mode = TENSOR_BILINEAR, .padding_mode = TENSOR_PAD_ZEROS, .align_corners = 1),
+       "2x3x4x7", 0.381572210208);
+    IS(tensor_grid_sample(f(1, 2, 3, 5, 6), tensor_mul_scalar(f(2, 2, 4, 7, 2), 1.9),
+       .mode = TENSOR_BILINEAR, .padding_mode = TENSOR_PAD_BORDER, .align_corners = 0),
+       "2x3x4x7", -11.2520943164);
+    IS(tensor_grid_sample(f(1, 2, 3, 5, 6), tensor_mul_scalar(f(2, 2, 4, 7, 2), 1.9),
+       .mode = TENSOR_BILINEAR, .padding_mode = TENSOR_PAD_BORDER, .align_corners = 1),
+       "2x3x4x7", -7.03734985802);
+    IS(tensor_grid_sample(f(1, 2, 3, 5, 6), tensor_mul_scalar(f(2, 2, 4, 7, 2), 1.9),
+       .mode = TENSOR_BILINEAR, .padding_mode = TENSOR_PAD_REFLECT, .align_corners = 0),
+       "2x3x4x7", 4.00613529577);
+    IS(tensor_grid_sample(f(1, 2, 3, 5, 6), tensor_mul_scalar(f(2, 2, 4, 7, 2), 1.9),
+       .mode = TENSOR_BILINEAR, .padding_mode = TENSOR_PAD_REFLECT, .align_corners = 1),
+       "2x3x4x7", 2.67022770818);
+    IS(tensor_grid_sample(f(1, 2, 3, 4, 5, 6), tensor_mul_scalar(f(2, 2, 3, 4, 2, 3), 1.2),
+       .mode = TENSOR_BILINEAR),
+       "2x3x3x4x2", 1.24293740433);
+    IS(tensor_grid_sample(f(1, 2, 3, 5, 6), tensor_mul_scalar(f(2, 2, 4, 7, 2), 1.9),
+       .mode = TENSOR_NEAREST, .padding_mode = TENSOR_PAD_ZEROS, .align_corners = 0),
+       "2x3x4x7", 0);
+    IS(tensor_grid_sample(f(1, 2, 3, 5, 6), tensor_mul_scalar(f(2, 2, 4, 7, 2), 1.9),
+       .mode = TENSOR_NEAREST, .padding_mode = TENSOR_PAD_ZEROS, .align_corners = 1),
+       "2x3x4x7", 0);
+    IS(tensor_grid_sample(f(1, 2, 3, 5, 6), tensor_mul_scalar(f(2, 2, 4, 7, 2), 1.9),
+       .mode = TENSOR_NEAREST, .padding_mode = TENSOR_PAD_BORDER, .align_corners = 0),
+       "2x3x4x7", -19.4992926919);
+    IS(tensor_grid_sample(f(1, 2, 3, 5, 6), tensor_mul_scalar(f(2, 2, 4, 7, 2), 1.9),
+       .mode = TENSOR_NEAREST, .padding_mode = TENSOR_PAD_BORDER, .align_corners = 1),
+       "2x3x4x7", -1.43513353832);
+    IS(tensor_grid_sample(f(1, 2, 3, 5, 6), tensor_mul_scalar(f(2, 2, 4, 7, 2), 1.9),
+       .mode = TENSOR_NEAREST, .padding_mode = TENSOR_PAD_REFLECT, .align_corners = 0),
+       "2x3x4x7", 8.22416777682);
+    IS(tensor_grid_sample(f(1, 2, 3, 5, 6), tensor_mul_scalar(f(2, 2, 4, 7, 2), 1.9),
+       .mode = TENSOR_NEAREST, .padding_mode = TENSOR_PAD_REFLECT, .align_corners = 1),
+       "2x3x4x7", -1.59361836617);
+    IS(tensor_grid_sample(f(1, 2, 3, 4, 5, 6), tensor_mul_scalar(f(2, 2, 3, 4, 2, 3), 1.2),
+       .mode = TENSOR_NEAREST),
+       "2x3x3x4x2", 0.618028947439);
+    IS(tensor_affine_grid(f(1, 2, 2, 3), image_size, 4, 0), "2x4x5x2", 10.8453202818);
+    IS(tensor_affine_grid(f(1, 2, 3, 4), volume_size, 5, 0), "2x1x5x3x3", 52.1100673414);
+    IS(tensor_affine_grid(f(1, 2, 2, 3), image_size, 4, 1), "2x4x5x2", 10.5940804948);
+    IS(tensor_affine_grid(f(1, 2, 3, 4), volume_size, 5, 1), "2x1x5x3x3", 51.8854071975);
+}
+
+// ---- gradients
+
+typedef tensor_t *(*fn_t)(tensor_t *const *in, int n, void *user);
+#define GRAD(name, expression)                                                                               \
+    static tensor_t *name(tensor_t *const *in, int n, void *user) {                                          \
+        (void)n;                                                                                             \
+        (void)user;                                                                                          \
+        return expression;                                                                                   \
+    }
+GRAD(g_conv1d, tensor_conv1d(in[0], in[1], in[2], 2, 1, 2, 2))
+GRAD(g_conv2d, tensor_conv2d(in[0], in[1], in[2], 2, 1, .groups = 2, .stride_w = 1, .dilation_w = 2))
+GRAD(g_conv2d_same, tensor_conv2d(in[0], in[1], NULL, .same = 1))
+GRAD(g_conv3d, tensor_conv3d(in[0], in[1], in[2], 1, 1, .stride_h = 2))
+GRAD(g_conv_t1d, tensor_conv_transpose1d(in[0], in[1], in[2], 2, 1, 1, 2))
+GRAD(g_conv_t2d, tensor_conv_transpose2d(in[0], in[1], in[2], 2, 1, 1, .dilation_w = 2))
+GRAD(g_conv_t3d, tensor_conv_transpose3d(in[0], in[1], in[2]))
+GRAD(g_max1, tensor_max_pool1d(in[0], 3, 2, 1, 1, .ceil_mode = 1))
+GRAD(g_max3, tensor_max_pool3d(in[0], 2, 1))
+GRAD(g_avg1, tensor_avg_pool1d(in[0], 3, 2, 1, .ceil_mode = 1))
+GRAD(g_avg3, tensor_avg_pool3d(in[0], 2, 1, 1, .no_count_pad = 1))
+GRAD(g_adaptive_avg, tensor_adaptive_avg_pool3d(in[0], 2, 2, 3))
+GRAD(g_adaptive_max, tensor_adaptive_max_pool2d(tensor_reshape(in[0], 4, 4, 5), 2, 3).values)
+GRAD(g_lp, tensor_lp_pool1d(tensor_abs(in[0]), 3, 2, 0, 0))
+GRAD(g_unpool, unpool1(in[0]))
+GRAD(g_pad, tensor_pad(in[0], 1, -1, 2, 0))
+GRAD(g_reflect, padded(in[0], TENSOR_PAD_REFLECT, 0, 6, 2, 1, 1, 2, 0, 0))
+GRAD(g_circular, padded(in[0], TENSOR_PAD_CIRCULAR, 0, 6, 2, 1, 1, 2, 0, 0))
+GRAD(g_im2col, tensor_im2col(tensor_reshape(in[0], 4, 4, 5), 2, 1, 1, 2))
+GRAD(g_col2im, tensor_col2im(in[0], 3, 2, .padding = 1, .width = 2))
+GRAD(g_shuffle, tensor_pixel_shuffle(in[0], 2))
+GRAD(g_bilinear, tensor_interpolate(in[0], 5, .mode = TENSOR_BILINEAR))
+GRAD(g_bicubic, tensor_interpolate(in[0], .scale_factor = 1.4, .mode = TENSOR_BICUBIC))
+GRAD(g_nearest, tensor_interpolate(in[0], .scale_factor = 2))
+GRAD(g_grid, tensor_grid_sample(in[0], in[1], .padding_mode = TENSOR_PAD_BORDER))
+GRAD(g_grid_zeros, tensor_grid_sample(in[0], in[1], .align_corners = 1))
+GRAD(g_grid_reflect, tensor_grid_sample(in[0], in[1], .padding_mode = TENSOR_PAD_REFLECT))
+
+static void check_grad(const char *name, fn_t fn, tensor_t *a, tensor_t *b, tensor_t *c) {
+    tensor_t *in[3];
+    int n = c ? 3 : b ? 2 : 1, k;
+    in[0] = a;
+    in[1] = b;
+    in[2] = c;
+    for (k = 0; k < n; k++) tensor_requires_grad_(in[k], 1);
+    CHECK_MSG(tensor_gradcheck(fn, NULL, in, n, 1e-6, 1e-5, 1e-3) == 0, "%s: %s", name, tensor_error_text());
+    tensor_clear_error();
+    CHECK_MSG(tensor_gradgradcheck(fn, NULL, in, n, 1e-6, 1e-5, 1e-3) == 0, "%s, second: %s", name,
+              tensor_error_text());
+    tensor_clear_error();
+}
+#define CHECK_GRAD(fn, a, b, c) check_grad(#fn, fn, a, b, c)
+
+static void gradients(void) {
+    tensor_t *volume = f(1, 1, 4, 4, 5), *image = f(1, 1, 2, 3, 4);
+    CHECK_GRAD(g_conv1d, f(1, 2, 4, 7), f(2, 4, 2, 3), f(3, 4));
+    CHECK_GRAD(g_conv2d, f(1, 1, 4, 5, 4), f(2, 4, 2, 2, 2), f(3, 4));
+    CHECK_GRAD(g_conv2d, tensor_transpose(f(1, 1, 4, 4, 5), 2, 3), f(2, 4, 2, 2, 2), f(3, 4));
+    CHECK_GRAD(g_conv2d_same, f(1, 2, 4, 5), f(2, 2, 2, 2, 3), NULL);
+    CHECK_GRAD(g_conv3d, f(1, 1, 2, 2, 3, 3), f(2, 2, 2, 2, 2, 1), f(3, 2));
+    CHECK_GRAD(g_conv_t1d, f(1, 2, 4, 4), f(2, 4, 2, 3), f(3, 4));
+    CHECK_GRAD(g_conv_t2d, f(1, 1, 2, 3, 3), f(2, 2, 2, 3, 2), f(3, 2));
+    CHECK_GRAD(g_conv_t2d, f(1, 2, 3, 3), f(2, 2, 2, 1, 2), f(3, 2));
+    CHECK_GRAD(g_conv_t3d, f(1, 1, 2, 2, 2, 2), f(2, 2, 1, 2, 1, 2), f(3, 1));
+    CHECK_GRAD(g_max1, f(1, 2, 2, 7), NULL, NULL);
+    CHECK_GRAD(g_max3, volume, NULL, NULL);
+    CHECK_GRAD(g_avg1, f(1, 2, 2, 7), NULL, NULL);
+    CHECK_GRAD(g_avg3, volume, NULL, NULL);
+    CHECK_GRAD(g_adaptive_avg, volume, NULL, NULL);
+    CHECK_GRAD(g_adaptive_max, volume, NULL, NULL);
+    CHECK_GRAD(g_lp, f(1, 2, 2, 6), NULL, NULL);
+    CHECK_GRAD(g_unpool, f(1, 2, 6), NULL, NULL);
+    CHECK_GRAD(g_pad, volume, NULL, NULL);
+    CHECK_GRAD(g_reflect, volume, NULL, NULL);
+    CHECK_GRAD(g_circular, volume, NULL, NULL);
+    CHECK_GRAD(g_im2col, volume, NULL, NULL);
+    CHECK_GRAD(g_col2im, f(1, 2, 8, 12), NULL, NULL);
+    CHECK_GRAD(g_shuffle, f(1, 8, 2, 2), NULL, NULL);
+    CHECK_GRAD(g_bilinear, image, NULL, NULL);
+    CHECK_GRAD(g_bicubic, image, NULL, NULL);
+    CHECK_GRAD(g_nearest, image, NULL, NULL);
+    CHECK_GRAD(g_grid, image, tensor_mul_scalar(f(2, 1, 2, 3, 2), 1.3), NULL);
+    CHECK_GRAD(g_grid_zeros, image, tensor_mul_scalar(f(2, 1, 2, 3, 2), 0.7), NULL);
+    CHECK_GRAD(g_grid_reflect, image, tensor_mul_scalar(f(2, 1, 2, 3, 2), 1.6), NULL);
+}
+
+// ---- other dtypes, layouts, empty batches, threads
+
+// Each takes an image [2, 4, 6, 8] (any layout) and a weight [4, 4, 3, 3].
+static tensor_t *apply(int which, tensor_t *x, tensor_t *w) {
+    tensor_t *line = tensor_reshape(x, tensor_size(x, 0), 8, 24), *box = tensor_unsqueeze(x, 2);
+    tensor_t *w1 = tensor_reshape(w, 2, 8, 9);
+    switch (which) {
+    case 0: return tensor_conv2d(x, w, NULL, 1, 1);
+    case 1: return tensor_conv1d(line, tensor_narrow(w1, 2, 0, 2), NULL, 2, 1);
+    case 2: return tensor_conv3d(box, tensor_unsqueeze(w, 2), NULL, 2, 1);
+    case 3: return tensor_conv_transpose2d(x, w, NULL, 2, 1, 1);
+    case 4: return tensor_max_pool2d(x, 3, 2, 1);
+    case 5: return tensor_max_pool3d(box, 1, .kernel_h = 2, .kernel_w = 3);
+    case 6: return tensor_avg_pool1d(line, 3, 2, 1);
+    case 7: return tensor_avg_pool3d(box, 1, .kernel_w = 3);
+    case 8: return tensor_adaptive_avg_pool2d(x, 4, 5);
+    case 9: return tensor_adaptive_max_pool2d(x, 4, 5).values;
+    case 10: return tensor_im2col(x, 2, 1, 1);
+    case 11: return tensor_col2im(tensor_reshape(x, tensor_size(x, 0), 16, 12), 5, 2, .width = 4);
+    case 12: return tensor_pad(x, 1, 2, 3, 0);
+    case 13: return tensor_interpolate(x, 9, .mode = TENSOR_BILINEAR);
+    case 14: return tensor_interpolate(x, 7, .mode = TENSOR_BICUBIC);
+    case 15: return tensor_interpolate(x, 9);
+    case 16: return tensor_pixel_shuffle(x, 2);
+    case 17: return tensor_lp_pool2d(tensor_abs(x), 2, 2, 0, 0);
+    case 18: return tensor_grid_sample(x, tensor_mul_scalar(tensor_narrow(tensor_narrow(x, 3, 0, 2), 1, 0, 3),
+                                                            1.5));
+    default: return NULL;
+    }
+}
+enum { APPLIED = 19 };
+
+static double difference(tensor_t *a, tensor_t *b) {
+    a = tensor_to(a, TENSOR_F64);
+    if (tensor_numel(a) == 0) return 0;
+    return tensor_item(tensor_max(tensor_abs(tensor_sub(a, tensor_to(b, TENSOR_F64)))));
+}
+
+static void layouts(void) {
+    static const tensor_dtype_t dtypes[3] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16};
+    static const double tolerance[3] = {2e-5, 2e-2, 2e-1};
+    tensor_t *x = f(1, 2, 4, 6, 8), *w = f(2, 4, 4, 3, 3), *odd, *wide;
+    int k, t;
+    // The same numbers as a transposed, stepped, offset view.
+    wide = tensor_zeros_of(TENSOR_F64, 8, 13, 4, 3);
+    odd = tensor_permute(tensor_slice(tensor_narrow(tensor_narrow(wide, 3, 1, 2), 1, 1, 12), 1, 0, 12, 2), 3,
+                         2, 1, 0);
+    tensor_copy_(odd, x);
+    for (k = 0; k < APPLIED; k++) {
+        tensor_t *y = apply(k, x, w), *r = apply(k, odd, w);
+        CHECK_MSG(test_same_bits(y, r), "%d: strided differs", k);
+        for (t = 0; t < 3; t++) {
+            r = apply(k, tensor_to(x, dtypes[t]), tensor_to(w, dtypes[t]));
+            CHECK_MSG(tensor_dtype(r) == dtypes[t] && tensor_ok(), "%d: dtype of %s", k,
+                      tensor_dtype_name(dtypes[t]));
+            CHECK_MSG(difference(r, y) < tolerance[t] * (1 + tensor_item(tensor_max(tensor_abs(y)))),
+                      "%d: %s is %g off", k, tensor_dtype_name(dtypes[t]), difference(r, y));
+        }
+        r = apply(k, tensor_narrow(x, 0, 0, 0), w);
+        CHECK_MSG(tensor_ok() && tensor_numel(r) == 0 && tensor_ndim(r) == tensor_ndim(y),
+                  "%d: empty batch %s", k, tensor_error_text());
+        tensor_clear_error();
+    }
+    CHECK(tensor_size(tensor_conv_transpose1d(tensor_ones(1, 2, 1), tensor_ones(2, 3, 2), NULL, 1, 1), 2) ==
+          0);
+    // Padding, shuffles and nearest neighbours take any dtype.
+    odd = tensor_arange(0, 12, 1, TENSOR_I64);
+    CHECK(tensor_item_i64(tensor_sum(tensor_pad_n(odd, TENSOR_DIMS(2, 3), TENSOR_PAD_CONSTANT, 7))) ==
+          66 + 35);
+    CHECK(tensor_dtype(tensor_pad(tensor_to(odd, TENSOR_BOOL), 1, 1)) == TENSOR_BOOL);
+    CHECK(tensor_item_i64(tensor_sum(tensor_interpolate(tensor_reshape(tensor_to(odd, TENSOR_U8), 1, 1, 3, 4),
+                                                        .scale_factor = 2))) == 4 * 66);
+    CHECK(tensor_numel(tensor_pad(tensor_zeros(0, 2), 1, 1)) == 0);
+    CHECK(tensor_item(tensor_sum(tensor_pad_n(tensor_zeros(0), TENSOR_DIMS(1, 1), TENSOR_PAD_CONSTANT, 3))) ==
+          6);
+    CHECK(tensor_item(tensor_pad_n(tensor_ones_n(NULL, 0, TENSOR_F32), NULL, 0, TENSOR_PAD_CONSTANT, 3)) ==
+          1);
+}
+
+static void special_values(void) {
+    float p[4] = {-INFINITY, NAN, 1, -INFINITY};
+    tensor_t *x = tensor_from(p, TENSOR_F32, 1, 1, 4);
+    tensor_pair_t r = tensor_max_pool1d_with_indices(x, 2, 1);
+    CHECK(isnan(tensor_item(tensor_at(r.values, "0, 0, 0"))));
+    CHECK(isnan(tensor_item(tensor_at(r.values, "0, 0, 1"))));
+    CHECK(tensor_item(tensor_at(r.values, "0, 0, 2")) == 1);
+    CHECK(tensor_item_i64(tensor_at(r.indices, "0, 0, 1")) == 1);
+    r = tensor_max_pool1d_with_indices(tensor_full(-INFINITY, 1, 1, 4), 2, 2);
+    CHECK(tensor_item_i64(tensor_at(r.indices, "0, 0, 1")) == 2);
+    CHECK(tensor_dtype(r.indices) == TENSOR_I64);
+    // A dilation larger than the image leaves windows without an element.
+    x = tensor_requires_grad_(tensor_ones(1, 1, 1, 40), 1);
+    r = tensor_max_pool2d_with_indices(x, 2, 1, 1, 2);
+    CHECK(tensor_item(tensor_max(r.values)) == -INFINITY && tensor_item_i64(tensor_max(r.indices)) == 0);
+    CHECK(tensor_backward(tensor_sum(r.values)) == 0);
+}
+
+static void threads(void) {
+    static tensor_t *one[APPLIED];
+    tensor_t *x = tensor_to(tensor_repeat(f(1, 2, 4, 6, 8), 8, 1, 1, 1), TENSOR_F32), *y;
+    tensor_t *w = tensor_to(f(2, 4, 4, 3, 3), TENSOR_F32);
+    tensor_t *lx = tensor_requires_grad_(tensor_to(f(4, 9, 4, 700), TENSOR_F32), 1);
+    tensor_t *lw = tensor_requires_grad_(tensor_to(f(5, 4, 3, 9), TENSOR_F32), 1), *grads[2][2], *in[2];
+    int k, t;
+    in[0] = lx;
+    in[1] = lw;
+    for (t = 0; t < 2; t++) {
+        tensor_set_num_threads(t ? 4 : 1);
+        for (k = 0; k < APPLIED; k++) {
+            y = apply(k, x, w);
+            if (!t) one[k] = y;
+            else CHECK_MSG(test_same_bits(one[k], y), "%d: 4 threads differ from 1", k);
+        }
+        y = tensor_sum(tensor_square(tensor_conv_transpose1d(lx, lw, NULL, 3, 2)));
+        tensor_autograd_grad(&y, 1, NULL, in, 2, grads[t], 0);
+    }
+    tensor_set_num_threads(1);
+    CHECK(test_same_bits(grads[0][0], grads[1][0]) && test_same_bits(grads[0][1], grads[1][1]));
+}
+
+// ---- modules
+
+static double total(tensor_t *x) { return tensor_item(tensor_sum(tensor_to(x, TENSOR_F64))); }
+
+static void modules(void) {
+    static const char *const want =
+        "Sequential(\n"
+        "  (0): Conv1d(2, 4, kernel_size=(3,), stride=(2,), padding=(1,), dilation=(2,), groups=2)\n"
+        "  (1): ConvTranspose2d(2, 4, kernel_size=(3, 3), stride=(2, 2), output_padding=(1, 1), bias=False)\n"
+        "  (2): Conv3d(2, 4, kernel_size=(3, 3, 2), stride=(1, 1, 1), padding=same, padding_mode=circular)\n"
+        "  (3): MaxPool2d(kernel_size=3, stride=2, padding=1, dilation=1, ceil_mode=False)\n"
+        "  (4): AvgPool3d(kernel_size=(2, 2, 1), stride=(2, 2, 1), padding=0)\n"
+        "  (5): AdaptiveAvgPool2d(output_size=(2, 3))\n"
+        "  (6): Upsample(scale_factor=2, mode='bilinear')\n"
+        "  (7): PixelShuffle(upscale_factor=2)\n"
+        "  (8): ReflectionPad((1, 1, 1, 1))\n"
+        "  (9): Unfold(kernel_size=(2, 2), dilation=(1, 1), padding=(1, 1), stride=(1, 1))\n"
+        ")";
+    nn_module_t *m = nn_sequential(
+        nn_conv1d(2, 4, 3, 2, 1, 2, 2), nn_conv_transpose2d(2, 4, 3, 2, 0, 1, .no_bias = 1),
+        nn_conv3d(2, 4, 3, .kernel_w = 2, .same = 1, .padding_mode = TENSOR_PAD_CIRCULAR),
+        nn_max_pool2d(3, 2, 1), nn_avg_pool3d(2, .kernel_w = 1), nn_adaptive_avg_pool2d(2, 3),
+        nn_upsample(.scale_factor = 2, .mode = TENSOR_BILINEAR), nn_pixel_shuffle(2), nn_reflection_pad2d(1),
+        nn_unfold(2, .padding = 1)), *c;
+    char text[2000];
+    tensor_t *x, *w;
+    nn_to_string(m, text, sizeof text);
+    CHECK_TEXT(text, want);
+    CHECK(tensor_size(nn_get(m, "1.weight"), 0) == 2 && tensor_size(nn_get(m, "1.weight"), 1) == 4);
+    c = nn_clone(m);
+    x = tensor_to(f(1, 1, 2, 4, 5, 6), TENSOR_F32);
+    CHECK(test_same_bits(nn_forward(nn_get_child(m, "2"), x), nn_forward(nn_get_child(c, "2"), x)));
+    w = nn_get(m, "2.weight");
+    CHECK(tensor_item(tensor_max(tensor_abs(w))) <= 1 / sqrt(2 * 18.0));
+    // 'same' around, with PyTorch's order: the larger half at the far end.
+    CHECK(
+        tensor_allclose(nn_forward(nn_get_child(m, "2"), x),
+                        tensor_conv3d(tensor_pad_n(x, TENSOR_DIMS(0, 1, 1, 1, 1, 1), TENSOR_PAD_CIRCULAR, 0),
+                                      w, nn_get(m, "2.bias")),
+                        1e-5, 1e-6));
+    w = nn_get(m, "1.weight");
+    x = tensor_to(f(1, 1, 2, 4, 5), TENSOR_F32);
+    CHECK(test_same_bits(nn_forward(nn_get_child(m, "1"), x), tensor_conv_transpose2d(x, w, NULL, 2, 0, 1)));
+    CHECK(test_same_bits(nn_forward(nn_get_child(m, "3"), x), tensor_max_pool2d(x, 3, 2, 1)));
+    CHECK(test_same_bits(nn_forward(nn_get_child(m, "5"), x), tensor_adaptive_avg_pool2d(x, 2, 3)));
+    CHECK(test_same_bits(nn_forward(nn_get_child(m, "6"), x),
+                         tensor_interpolate(x, .scale_factor = 2, .mode = TENSOR_BILINEAR)));
+    CHECK(test_same_bits(nn_forward(nn_get_child(m, "9"), x), tensor_im2col(x, 2, .padding = 1)));
+    CHECK(tensor_size(nn_forward(nn_get_child(m, "8"), x), 3) == 7);
+    x = nn_forward(nn_get_child(m, "4"), tensor_ones(1, 2, 4, 4, 3));
+    CHECK(tensor_size(x, 4) == 3 && tensor_size(x, 2) == 2 && total(x) == 24);
+    nn_free(m);
+    nn_free(c);
+    m = nn_sequential(nn_zero_pad2d(1), nn_constant_pad2d(1, 2), nn_replication_pad2d(1),
+                      nn_pad(TENSOR_PAD_CIRCULAR, 0, 1, 0, 0, 1), nn_pixel_unshuffle(2),
+                      nn_adaptive_max_pool2d(1, 1));
+    x = nn_forward(m, tensor_ones(1, 1, 3, 3));
+    CHECK(tensor_size(x, 1) == 4 && total(x) == 8);
+    nn_free(m);
+    m = nn_fold(4, 2, .stride = 2, .width = 6);
+    CHECK(total(nn_forward(m, tensor_ones(1, 4, 6))) == 24);
+    nn_free(m);
+    m = nn_max_pool1d(2);
+    CHECK(tensor_size(nn_forward(m, tensor_ones(1, 1, 7)), 2) == 3);
+    nn_free(m);
+    m = nn_avg_pool2d(2, 1, 1, .exclude_pad = 1);
+    CHECK(total(nn_forward(m, tensor_ones(1, 1, 3, 3))) == 16);
+    nn_free(m);
+}
+
+// ---- errors
+
+static void errors(void) {
+    tensor_t *x = tensor_ones(1, 4, 5, 5), *w = tensor_ones(4, 4, 3, 3), *line = tensor_ones(1, 4, 9);
+    tensor_t *i64 = tensor_zeros_of(TENSOR_I64, 1, 4, 5, 5);
+    nn_conv_args_t a = nn_conv_defaults();
+    nn_module_t *m;
+    CHECK_POISON(tensor_conv1d(x, w), TENSOR_ERR_SHAPE, "conv1d: x [1,4,5,5] must be [N, C, L] or [C, L]");
+    CHECK_POISON(tensor_conv2d(x, line), TENSOR_ERR_SHAPE, "conv2d: weight [1,4,9] must have 4 dims");
+    CHECK_POISON(tensor_conv2d(x, w, NULL, .groups = 3), TENSOR_ERR_SHAPE, "groups 3 must divide");
+    CHECK_POISON(tensor_conv2d(x, w, NULL, .groups = 2), TENSOR_ERR_SHAPE, "must have 8 channels");
+    CHECK_POISON(tensor_conv2d(x, w, tensor_ones(3)), TENSOR_ERR_SHAPE, "bias [3] must have the 4 outputs");
+    CHECK_POISON(tensor_conv2d(x, w, NULL, -1), TENSOR_ERR_SHAPE, "conv2d: stride -1 must be at least 1");
+    CHECK_POISON(tensor_conv2d(x, w, NULL, .stride_h = 2), TENSOR_ERR_SHAPE,
+                 "conv2d: it has no stride_h (got 2)");
+    CHECK_POISON(tensor_conv1d(line, line, NULL, .padding_w = 2), TENSOR_ERR_SHAPE, "it has no padding_w");
+    CHECK_POISON(tensor_conv2d(x, w, NULL, 2, .same = 1), TENSOR_ERR_SHAPE, "same needs stride 1");
+    CHECK_POISON(tensor_conv2d(x, w, NULL, .dilation = 3), TENSOR_ERR_SHAPE,
+                 "(7 with dilation) is larger than");
+    CHECK_POISON(tensor_conv2d(i64, w), TENSOR_ERR_DTYPE, "x [1,4,5,5] is i64, must be a float");
+    CHECK_POISON(tensor_conv_transpose2d(x, tensor_ones(3, 4, 3, 3)), TENSOR_ERR_SHAPE,
+                 "must have 3 channels");
+    CHECK_POISON(tensor_conv_transpose2d(x, w, NULL, 2, 0, 2), TENSOR_ERR_SHAPE,
+                 "output_padding 2 must be below the stride 2 or the dilation 1");
+    CHECK_POISON(tensor_conv_transpose2d(x, w, NULL, 1, 9), TENSOR_ERR_SHAPE, "leave no output");
+    CHECK_POISON(tensor_max_pool2d(tensor_ones(3, 4), 2), TENSOR_ERR_SHAPE,
+                 "max_pool2d: x [3,4] must be [N, C, H, W] or [C, H, W]");
+    CHECK_POISON(tensor_max_pool2d(x, 2, 2, 2), TENSOR_ERR_SHAPE,
+                 "padding 2 must be at most half the kernel 2");
+    CHECK_POISON(tensor_max_pool1d(line, 10), TENSOR_ERR_SHAPE, "kernel 10 does not fit into x [1,4,9]");
+    CHECK_POISON(tensor_max_pool3d_with_indices(line, 2).indices, TENSOR_ERR_SHAPE,
+                 "max_pool3d: x [1,4,9] must be");
+    CHECK_POISON(tensor_avg_pool2d(x, 0), TENSOR_ERR_SHAPE, "avg_pool2d: kernel 0 must be at least 1");
+    CHECK_POISON(tensor_adaptive_avg_pool2d(tensor_ones(1, 2, 0, 3), 2, 2), TENSOR_ERR_SHAPE, "are empty");
+    CHECK_POISON(tensor_max_unpool2d(x, NULL, 2), TENSOR_ERR_OWNER, "max_unpool2d: argument indices is NULL");
+    CHECK_POISON(tensor_max_unpool2d(x, tensor_ones_of(TENSOR_I64, 1, 4, 5), 2), TENSOR_ERR_SHAPE,
+                 "one shape");
+    CHECK_POISON(tensor_max_unpool2d(x, tensor_add_scalar(i64, 100), 2), TENSOR_ERR_INDEX, "");
+    CHECK_POISON(tensor_pad(x, 1), TENSOR_ERR_SHAPE, "pad: 1 numbers for x [1,4,5,5]");
+    CHECK_POISON(tensor_pad(x, -3, -3), TENSOR_ERR_SHAPE, "pad: -3 and -3 do not fit dim 3");
+    CHECK_POISON(tensor_pad_n(x, TENSOR_DIMS(5, 0), TENSOR_PAD_REFLECT, 0), TENSOR_ERR_SHAPE,
+                 "at most 4 for dim 3");
+    CHECK_POISON(tensor_pad_n(x, TENSOR_DIMS(6, 0), TENSOR_PAD_CIRCULAR, 0), TENSOR_ERR_SHAPE,
+                 "at most 5 for dim 3");
+    CHECK_POISON(tensor_pad(NULL, 1, 1), TENSOR_ERR_OWNER, "pad: argument x is NULL");
+    CHECK_POISON(tensor_im2col(x, 6), TENSOR_ERR_SHAPE, "im2col: kernel 6 does not fit into an image of 5");
+    CHECK_POISON(tensor_col2im(line, 5, 2), TENSOR_ERR_SHAPE,
+                 "col2im: x [1,4,9] must have a multiple of 4 rows and 16 columns");
+    CHECK_POISON(tensor_pixel_shuffle(x, 3), TENSOR_ERR_SHAPE, "pixel_shuffle: x [1,4,5,5] must be");
+    CHECK_POISON(tensor_interpolate(x), TENSOR_ERR_SHAPE, "either size or scale_factor");
+    CHECK_POISON(tensor_interpolate(x, 3, .mode = TENSOR_LINEAR), TENSOR_ERR_SHAPE,
+                 "mode linear is not one for x");
+    CHECK_POISON(tensor_interpolate(x, .scale_factor = 1e-9), TENSOR_ERR_SHAPE,
+                 "dim 2 of x [1,4,5,5] cannot");
+    CHECK_POISON(tensor_interpolate(i64, 3, .mode = TENSOR_BILINEAR), TENSOR_ERR_DTYPE, "must be a float");
+    CHECK_POISON(tensor_grid_sample(x, tensor_ones(1, 2, 2, 3)), TENSOR_ERR_SHAPE,
+                 "grid_sample: x [1,4,5,5] must");
+    CHECK_POISON(tensor_affine_grid(x, TENSOR_DIMS(1, 2, 3, 4), 0), TENSOR_ERR_SHAPE, "affine_grid: theta");
+    // A zero after the positional arguments is noticed, as another number is.
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Winitializer-overrides"
+#elif defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Woverride-init"
+#endif
+    CHECK_POISON(tensor_max_pool2d(x, 2, 2, 0, 1, 0), TENSOR_ERR_SHAPE,
+                 "max_pool2d: too many positional arguments");
+    CHECK(nn_linear(2, 3, 0) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "linear: too many positional arguments, options are named at conv.c:");
+    CHECK(nn_conv2d(1, 2, 3, 1, 1, 1, 1, 0) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "conv2d: too many positional arguments");
+    m = nn_sequential(nn_conv2d(1, 2, 3, 2, 1), nn_max_pool2d(2, 2), nn_avg_pool2d(2, 1, 1));
+    CHECK(tensor_size(nn_forward(m, tensor_ones(1, 1, 8, 8)), 3) == 3);
+    nn_free(m);
+    a.in_channels = 1;
+    a.out_channels = 2;
+    a.kernel = 3;
+    a.stride = 0;
+    CHECK(nn_conv2d_with(a) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "conv2d: stride 0 must be at least 1");
+    CHECK(nn_conv_transpose1d(3, 4, 3, .groups = 2) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "conv_transpose1d: in_channels must be a multiple of groups (got 3)");
+    CHECK(nn_avg_pool2d(2, .dilation = 2) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "avg_pool2d: it has no dilation (got 2)");
+    CHECK(nn_upsample(.align_corners = 1) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: either size or scale_factor");
+}
+
+int main(void) {
+    RUN(values);
+    RUN(gradients);
+    RUN(layouts);
+    RUN(special_values);
+    RUN(threads);
+    RUN(modules);
+    RUN(errors);
+    return test_report();
+}
