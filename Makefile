@@ -4,6 +4,8 @@
 #   make fashion    train a CNN on Fashion-MNIST                 DATA=dir EPOCHS=3 THREADS=2
 #   make examples   build/01_tensors .. build/fashion
 #   make test       all tests that a C compiler can run
+#   make test-exhaustive   every float through every unary kernel (an hour)
+#   make docs       docs/ops.md from the op tables and headers
 #   make check      form of the sources: contents, docs, sizes, symbols
 #   make bench      speed, as ratios to a reference where there is one
 #   make install    headers and tensor.pc                        PREFIX=/usr/local DESTDIR=
@@ -74,6 +76,14 @@ test: test-build examples
 test-programs: test-build
 	@B=$(B) sh tests/run.sh $(addprefix $(B)/tests/,$(programs))
 
+test-exhaustive: $(B)/tests/ulp
+	$(B)/tests/ulp all
+
+# tests/docs, one of the test programs, fails when the committed file is another one.
+docs: $(B)/tests/docs
+	@mkdir -p docs
+	$(B)/tests/docs print > docs/ops.md
+
 test-build: $(addprefix $(B)/tests/,$(programs))
 
 check: $(B)/tensor_impl.o
@@ -92,5 +102,5 @@ install:
 clean:
 	rm -rf $(B)
 
-.PHONY: all examples run fashion test test-programs test-build check bench install clean
+.PHONY: all examples run fashion test test-programs test-exhaustive test-build docs check bench install clean
 .SECONDARY:

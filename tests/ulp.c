@@ -1,0 +1,247 @@
+// ulp.c - the unary f32 kernels against libm in double, over all floats: errors in units of the last place
+//
+//   build/tests/ulp            every 257th bit pattern, 16.7 million inputs a function
+//   build/tests/ulp all        all 2^32 (make test-exhaustive);  build/tests/ulp 1 tanh: one function, any stride
+//
+// The unit is that of the exact result, subnormal ones included; infinity counts as 2^128; NaN where libm has
+// NaN. The functions marked OWN have no promised bar and are held near where they are; they and the scalar pass
+// see every 7th of the inputs.
+#include "test.h"
+
+#include <pthread.h>
+#include <time.h>
+
+enum { CHUNK = 1 << 14, MAX_ISAS = 4, MAX_THREADS = 8, SPARSE = 7 };
+enum { OWN = 1, OF_X = 2, COARSE = 4 };
+
+typedef struct function_t {
+    const char *name;
+    tensor_t *(*f)(tensor_t *x);
+    double (*exact)(double x);
+    double bar;
+    int flags; // OF_X: in units of the larger of result and x; COARSE: of at least 2^-143 (x times a subnormal)
+} function_t;
+
+static tensor_t *elu(tensor_t *x) {
+    return (tensor_elu)(x, 1);
+}
+static tensor_t *softplus(tensor_t *x) {
+    return (tensor_softplus)(x, 1, 20);
+}
+static double exact_elu(double x) {
+    return x > 0 ? x : expm1(x);
+}
+static double exact_gelu(double x) {
+    return 0.5 * x * erfc(-x * 0.70710678118654752440);
+}
+static double exact_gelu_tanh(double x) {
+    double u = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
+    return x == -(double)INFINITY ? (double)NAN : x / (1 + exp(-2 * u));
+}
+static double exact_logsigmoid(double x) {
+    return x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x));
+}
+static double exact_reciprocal(double x) {
+    return 1 / x;
+}
+static double exact_rsqrt(double x) {
+    return 1 / sqrt(x);
+}
+static double exact_sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+static double exact_silu(double x) {
+    return x / (1 + exp(-x));
+}
+static double exact_softplus(double x) {
+    return x > 20 ? x : log1p(exp(x));
+}
+static double exact_square(double x) {
+    return x * x;
+}
+
+static const function_t functions[] = {
+    {"acos", tensor_acos, acos, 2, OWN},
+    {"asin", tensor_asin, asin, 2, OWN},
+    {"atan", tensor_atan, atan, 2, OWN},
+    {"ceil", tensor_ceil, ceil, 0, 0},
+    {"cos", tensor_cos, cos, 1.5, 0},
+    {"cosh", tensor_cosh, cosh, 2, OWN},
+    {"elu", elu, exact_elu, 1.5, 0}, // as expm1
+    {"erf", tensor_erf, erf, 1.5, 0},
+    {"erfc", tensor_erfc, erfc, 4, OWN},
+    {"exp", tensor_exp, exp, 1, 0},
+    {"exp2", tensor_exp2, exp2, 1, 0},
+    {"expm1", tensor_expm1, expm1, 1.5, 0},
+    {"floor", tensor_floor, floor, 0, 0},
+    {"gelu", tensor_gelu, exact_gelu, 4, 0},
+    {"gelu_tanh", tensor_gelu_tanh, exact_gelu_tanh, 4, OWN | OF_X},
+    {"log", tensor_log, log, 1, 0},
+    {"log10", tensor_log10, log10, 2, OWN},
+    {"log1p", tensor_log1p, log1p, 1.5, 0},
+    {"log2", tensor_log2, log2, 2, OWN},
+    {"logsigmoid", tensor_logsigmoid, exact_logsigmoid, 2, OWN},
+    {"reciprocal", tensor_reciprocal, exact_reciprocal, 0.5, 0},
+    {"round", tensor_round, rint, 0, 0},
+    {"rsqrt", tensor_rsqrt, exact_rsqrt, 1.5, 0},
+    {"sigmoid", tensor_sigmoid, exact_sigmoid, 2, 0},
+    {"silu", tensor_silu, exact_silu, 4, OWN | COARSE},
+    {"sin", tensor_sin, sin, 1.5, 0},
+    {"sinh", tensor_sinh, sinh, 2, OWN},
+    {"softplus", softplus, exact_softplus, 2, OWN},
+    {"sqrt", tensor_sqrt, sqrt, 0.5, 0},
+    {"square", tensor_square, exact_square, 0.5, 0},
+    {"tan", tensor_tan, tan, 4, OWN},
+    {"tanh", tensor_tanh, tanh, 1.5, 0},
+    {"trunc", tensor_trunc, trunc, 0, 0},
+};
+enum { FUNCTIONS = (int)(sizeof functions / sizeof functions[0]) };
+
+static const char *isas[MAX_ISAS];
+static uint64_t strides[MAX_ISAS];
+static int nisas, nthreads;
+
+typedef struct worst_t {
+    double ulp;
+    float x, got;
+    double want;
+} worst_t;
+typedef struct worker_t {
+    pthread_t thread;
+    int id, failed;
+    const function_t *f;
+    worst_t worst[MAX_ISAS];
+    uint64_t inputs[MAX_ISAS];
+} worker_t;
+
+// Error of got in units of the last place of want, a float's.
+static double error(double got, double want, double x, int flags) {
+    double size = fabs(want), top = 0x1p128;
+    int e, bottom;
+    if (got != got || want != want) return got != got && want != want ? 0 : (double)INFINITY;
+    if (got > top) got = top;
+    if (got < -top) got = -top;
+    if (want > top) want = top;
+    if (want < -top) want = -top;
+    if (got == want) return 0;
+    if ((flags & OF_X) && fabs(x) > size) size = fabs(x);
+    frexp(size < top ? size : 0x1p127, &e);
+    bottom = flags & COARSE ? -119 : -125;
+    return ldexp(fabs(got - want), 24 - (e > bottom ? e : bottom));
+}
+
+// Chunks id, id + nthreads, ... of the inputs, every instruction set on the same ones.
+static void *work(void *arg) {
+    worker_t *w = (worker_t *)arg;
+    float *x = (float *)malloc(CHUNK * sizeof *x), *y = (float *)malloc(CHUNK * sizeof *y),
+          *first = (float *)malloc(CHUNK * sizeof *first);
+    double *want = (double *)malloc(CHUNK * sizeof *want);
+    uint64_t stride = strides[0] * (w->f->flags & OWN ? SPARSE : 1);
+    uint64_t chunk, chunks = (((uint64_t)1 << 32) / stride + CHUNK) / CHUNK;
+    tensor_context_t *own = tensor_context_new(), *before = tensor_context_use(own);
+    const int64_t dims[1] = {CHUNK};
+    w->failed = !x || !y || !first || !want || !own;
+    for (chunk = (uint64_t)w->id; chunk < chunks && !w->failed; chunk += (uint64_t)nthreads) {
+        int k, s, n = 0;
+        for (k = 0; k < CHUNK; k++) {
+            uint64_t bits = (chunk * CHUNK + (uint64_t)k) * stride;
+            uint32_t u = bits >> 32 ? 0 : (uint32_t)bits;
+            n += !(bits >> 32);
+            memcpy(&x[k], &u, 4);
+        }
+        for (k = 0; k < n; k++)
+            want[k] = w->f->exact((double)x[k]);
+        for (s = 0; s < nisas; s++) {
+            tensor_scope_t scope;
+            tensor_t *t;
+            if (chunk % (strides[s] / strides[0])) continue;
+            scope = tensor_scope_begin_no_grad();
+            (tensor_set_cpu)(isas[s]);
+            t = w->f->f((tensor_wrap_n)(x, TENSOR_F32, dims, 1, NULL, NULL));
+            w->failed |= (tensor_copy_out)(t, s ? y : first, CHUNK * sizeof *y) != 0;
+            tensor_scope_end(scope);
+            w->inputs[s] += (uint64_t)n;
+            if (s && !memcmp(first, y, CHUNK * sizeof *y)) { // the errors are known already
+                if (w->worst[0].ulp > w->worst[s].ulp) w->worst[s] = w->worst[0];
+                continue;
+            }
+            for (k = 0; k < n; k++) {
+                float got = s ? y[k] : first[k];
+                double e = fabs((double)got - want[k]);
+                // A unit is at least 2^-24 of the result.
+                if (e <= w->worst[s].ulp * 0x1p-24 * fabs(want[k])) continue;
+                e = error((double)got, want[k], (double)x[k], w->f->flags);
+                if (e > w->worst[s].ulp) {
+                    worst_t bad = {e, x[k], got, want[k]};
+                    w->worst[s] = bad;
+                }
+            }
+        }
+    }
+    tensor_context_use(before);
+    if (own) tensor_context_free(own);
+    tensor_thread_end();
+    free(x), free(y), free(first), free(want);
+    return NULL;
+}
+
+static void one(const function_t *f) {
+    worker_t workers[MAX_THREADS];
+    int k, s;
+    memset(workers, 0, sizeof workers);
+    for (k = 0; k < nthreads; k++) {
+        workers[k].id = k;
+        workers[k].f = f;
+        CHECK(pthread_create(&workers[k].thread, NULL, work, &workers[k]) == 0);
+    }
+    for (k = 0; k < nthreads; k++) {
+        pthread_join(workers[k].thread, NULL);
+        CHECK_MSG(!workers[k].failed, "%s: a worker failed", f->name);
+        for (s = 0; s < nisas && k; s++) {
+            workers[0].inputs[s] += workers[k].inputs[s];
+            if (workers[k].worst[s].ulp > workers[0].worst[s].ulp) workers[0].worst[s] = workers[k].worst[s];
+        }
+    }
+    printf("%-11s bar %3g:", f->name, f->bar);
+    for (s = 0; s < nisas; s++) {
+        const worst_t *b = &workers[0].worst[s];
+        printf("  %s %.3f", isas[s], b->ulp);
+        CHECK_MSG(b->ulp <= f->bar && workers[0].inputs[s] > 1000,
+                  "%s, %s: %.9g (%a) gives %.9g, exact %.17g: %.3f ulp, bar %g", f->name, isas[s],
+                  (double)b->x, (double)b->x, (double)b->got, b->want, b->ulp, f->bar);
+    }
+    printf("\n");
+}
+
+int main(int argc, char **argv) {
+    static const char *const names[] = {"avx512", "avx2", "sse2", "scalar"};
+    uint64_t stride = 257;
+    time_t begin = time(NULL);
+    int k;
+    if (argc > 1) stride = strcmp(argv[1], "all") == 0 ? 1 : strtoull(argv[1], NULL, 10);
+    if (stride < 1) stride = 257;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    if (argc < 2) stride *= 31;
+#endif
+    test_name = "ulp";
+    tensor_set_error_handler(test_quiet, NULL);
+    for (k = 0; k < MAX_ISAS; k++) {
+        if (tensor_set_cpu(names[k])) {
+            tensor_clear_error();
+            continue;
+        }
+        strides[nisas] = stride * (strcmp(names[k], "scalar") == 0 && nisas ? SPARSE : 1);
+        isas[nisas++] = names[k];
+    }
+    tensor_set_cpu(NULL);
+    CHECK(nisas > 0);
+    nthreads = tensor_num_processors();
+    if (nthreads > MAX_THREADS) nthreads = MAX_THREADS;
+    for (k = 0; k < nisas; k++)
+        printf("%s: every %lluth of 2^32 inputs\n", isas[k], (unsigned long long)strides[k]);
+    for (k = 0; k < FUNCTIONS && nisas; k++)
+        if (argc < 3 || strcmp(argv[2], functions[k].name) == 0) one(&functions[k]);
+    printf("ulp: %d functions, %d instruction sets, %d threads, %ld s\n", FUNCTIONS, nisas, nthreads,
+           (long)(time(NULL) - begin));
+    return test_report();
+}
