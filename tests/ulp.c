@@ -1,11 +1,11 @@
 // ulp.c - the unary f32 kernels against libm in double, over all floats: errors in units of the last place
 //
 //   build/tests/ulp            every 257th bit pattern, 16.7 million inputs a function
-//   build/tests/ulp all        all 2^32 (make test-exhaustive);  build/tests/ulp 1 tanh: one function, any stride
+//   build/tests/ulp all        all 2^32 (make test-exhaustive);  ulp 1 tanh: one function, any stride
 //
 // The unit is that of the exact result, subnormal ones included; infinity counts as 2^128; NaN where libm has
-// NaN. The functions marked OWN have no promised bar and are held near where they are; they and the scalar pass
-// see every 7th of the inputs.
+// NaN. The functions marked OWN have no promised bar and are held near where they are; they and the scalar
+// pass see every 7th of the inputs.
 #include "test.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ typedef struct function_t {
     tensor_t *(*f)(tensor_t *x);
     double (*exact)(double x);
     double bar;
-    int flags; // OF_X: in units of the larger of result and x; COARSE: of at least 2^-143 (x times a subnormal)
+    int flags; // OF_X: units of the larger of result and x; COARSE: of 2^-143 at least (x times a subnormal)
 } function_t;
 
 static tensor_t *elu(tensor_t *x) {
