@@ -4,8 +4,8 @@
 //   build/tests/docs           fails when docs/ops.md is another text
 //
 // An op is a public function of an op chapter that gives tensors. Its row in the tables is found by its name,
-// by `rows` below, or it has none: made of other ops. Dtypes are those PyTorch accepts for the first input and
-// the fixtures replay, or else what the prototype's comment says.
+// by `rows` below, or it has none: made of other ops. Dtypes are those PyTorch accepts for the first input
+// and the fixtures replay, or else what the prototype's comment says.
 #define TENSOR_BACKEND
 #include "test.h"
 

@@ -1,15 +1,15 @@
 // fixtures.c - replays what PyTorch gave: tests/fixtures/*.safetensors, written by tests/fixtures/generate.py
 //
 // Each case is one line of a file's metadata (its form: the head of generate.py): inputs with layouts,
-// arguments, results, gradients. Shapes and dtypes of results must be equal, elements within the tolerance class of the
-// case, NaN only where PyTorch has NaN. An op in the files without a line in OPS fails.
+// arguments, results, gradients. Shapes and dtypes of results must be equal, elements within the tolerance
+// class of the case, NaN only where PyTorch has NaN. An op in the files without a line in OPS fails.
 //
 //   build/tests/fixtures [-v] [op]      -v prints every mismatch, known ones too; op: that one only
 #include "test.h"
 
 enum { MAX_IN = 8, MAX_OUT = 16, MAX_ARGS = 32, MAX_WHY = 64 };
 
-// Tolerance: eps of the dtype * (relative * |want| + scaled * largest finite |want| of the tensor, at least 1).
+// Tolerance: eps of the dtype * (relative * |want| + scaled * largest finite |want| of the tensor or 1).
 // The class "tol" of a case is for its results; its gradients have "gtol", or else `gradient` of the class.
 static const struct {
     const char *name;

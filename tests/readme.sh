@@ -1,6 +1,7 @@
 # readme.sh - compiles every ```c and ```cpp block of README.md with warnings as errors. A block with main() is run,
 # and what it prints is compared with the ```text block right after it. A block that begins with #include, static,
-# typedef or struct stands at file scope, any other is the body of a function.
+# typedef or struct stands at file scope, any other is the body of a function. The C column of the table
+# | Python | C | is compiled as well and run, a block of its own for each row.
 # Ends with "N passed, N failed".
 B=${B:-build}
 R=$B/readme
@@ -17,6 +18,32 @@ awk -v dir="$R" '
     /^```$/ && on { on = 0; after = file !~ /want$/; close(file); next }
     on { print > file; next }
     NF { after = 0 }' README.md
+
+# Each row may hide the names that stand for its own.
+awk -v dir="$R" '
+    BEGIN {
+        print "#include \"tensor_nn.h\"\n#include <stdio.h>"
+        print "#pragma GCC diagnostic ignored \"-Wshadow\""
+        print "#pragma GCC diagnostic ignored \"-Wunused-variable\""
+        print "int main(void) {"
+        print "    tensor_t *x = tensor_randn(4, 4), *y = tensor_randn(4, 4), *k = tensor_zeros_of(TENSOR_I64, 4);"
+        print "    tensor_t *w = tensor_requires_grad_(tensor_ones(3), 1);"
+        print "    nn_module_t *net = nn_linear(4, 4);"
+        print "    nn_optimizer_t *opt = nn_adamw(net, .lr = 1e-3);"
+    }
+    $0 == "| Python | C |" { on = 1 }
+    !/^\|/ { on = 0 }
+    on && /^\| `.*` \|$/ {
+        sub(/^.*` \| `/, "")
+        sub(/` \|$/, "")
+        gsub(/"net.safetensors"/, "\"" dir "/net.safetensors\"")
+        printf "    { %s\n    if (!tensor_ok()) printf(\"%%s\\n\", tensor_error_text()); }\n", $0
+        rows++
+    }
+    END {
+        print "    return tensor_shutdown();\n}"
+        if (rows < 30) print "#error \"fewer than 30 rows\""
+    }' README.md >"$R/table.c"
 
 for f in "$R"/*.c "$R"/*.cpp; do
     [ -f "$f" ] || continue
