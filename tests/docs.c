@@ -45,6 +45,20 @@ static const char *const rows[][2] = {
 // Names in PyTorch that are not torch.<name>, or torch.nn.functional.<name> in tensor_nn.h.
 static const char *const torch_names[][2] = {
     {"at", "Tensor[...]"},
+    {"clamp_tensor", "torch.clamp"},
+    {"div_mode", "torch.div"},
+    {"elu_", "F.elu_"},
+    {"hardsigmoid", "F.hardsigmoid"},
+    {"hardswish", "F.hardswish"},
+    {"hardtanh", "F.hardtanh"},
+    {"hardtanh_", "F.hardtanh_"},
+    {"leaky_relu_", "F.leaky_relu_"},
+    {"mish", "F.mish"},
+    {"tensordot_dims", "torch.tensordot"},
+    {"norm_p", "torch.norm"},
+    {"norm_p_dims", "torch.norm"},
+    {"round_decimals", "torch.round"},
+    {"rpow_scalar", "torch.pow"},
     {"contiguous", "Tensor.contiguous"},
     {"elu", "F.elu"},
     {"embedding", "F.embedding"},
@@ -316,6 +330,7 @@ static void declaration(const char *text, const char *chapter, const char *own, 
             stem[strlen(stem) - 4] = 0;
         else if (ends(stem, "_dims"))
             stem[strlen(stem) - 5] = 0;
+        if (strncmp(stem, "linalg_", 7) == 0) stem[6] = '.';
         say(&t, stem);
     }
     say(&t, " |\n");

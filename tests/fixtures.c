@@ -300,8 +300,6 @@ static struct {
     {"fmod_scalar", 'r', 8, "u8 by a negative number: the number is not wrapped to u8 first", 0},
     {"gelu", 'r', 6, "inf at inf, 0 at -inf (PyTorch: NaN, by vectors)", 0},
     {"isinf", 'r', 1, "TO MEND: no integer is infinite", 0},
-    {"max_dim", 'e', 32, "TO MEND: fails for 0-d", 0},
-    {"min_dim", 'e', 32, "TO MEND: fails for 0-d", 0},
     {"prod", 'g', 16, "the product of the others, whatever x is (PyTorch divides by NaN and inf)", 0},
     {"prod_dim", 'g', 20, "the product of the others, whatever x is (PyTorch divides by NaN and inf)", 0},
     {"remainder", 'r', 5, "a 0-d operand is not rounded to the other's f16 first; nor wrapped to u8", 0},
