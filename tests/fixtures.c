@@ -18,6 +18,7 @@ static const struct {
 } classes[] = {
     {"exact", 0, 0, "exact"}, {"fine", 4, 0, "near"},     {"near", 6, 2, "near"},
     {"sum", 4, 8, "sum"},     {"loose", 16, 16, "loose"},
+    {"rough", 256, 256, "rough"},       // of ill-conditioned matrices
 };
 enum { CLASSES = (int)(sizeof classes / sizeof classes[0]) };
 
@@ -55,6 +56,7 @@ static tensor_dtype_t dtype_of(const char *name) {
 #define DT dtype_of(a->s)
 #define DIMS a->i, a->ni
 #define COPY tensor_clone(A)
+#define REST a->i + 1, a->ni - 1
 #define RED(k) .reduction = (tensor_reduction_t)I(k)
 // The sizes and strides of as_strided: half of the integers each, then the offset.
 #define STRIDED a->i, a->i + a->ni / 2, a->ni / 2, a->i[a->ni - 1]
@@ -151,6 +153,177 @@ static tensor_dtype_t dtype_of(const char *name) {
     X(mse_loss, tensor_mse_loss(A, B, RED(0))) \
     X(nll_loss, tensor_nll_loss(A, B, C, .ignore_index = I(1), RED(0))) \
     X(smooth_l1_loss, tensor_smooth_l1_loss(A, B, .beta = zero_f(F(0)), RED(0)))
+// What a header may lack is guarded by one of its names, with the file of its cases.
+#ifdef tensor_hardtanh
+#define OPS_POINTWISE2(X, P, N) \
+    X(acosh, tensor_acosh(A)) X(addcdiv_, tensor_addcdiv_(COPY, B, C, F(0))) X(asinh, tensor_asinh(A)) \
+    X(atanh, tensor_atanh(A)) X(bitwise_and_, tensor_bitwise_and_(COPY, B)) \
+    X(bitwise_and_scalar, tensor_bitwise_and_scalar(A, F(0))) \
+    X(bitwise_and_scalar_, tensor_bitwise_and_scalar_(COPY, F(0))) \
+    X(bitwise_left_shift, tensor_bitwise_left_shift(A, B)) \
+    X(bitwise_left_shift_scalar, tensor_bitwise_left_shift_scalar(A, F(0))) \
+    X(bitwise_or_, tensor_bitwise_or_(COPY, B)) X(bitwise_or_scalar, tensor_bitwise_or_scalar(A, F(0))) \
+    X(bitwise_or_scalar_, tensor_bitwise_or_scalar_(COPY, F(0))) \
+    X(bitwise_right_shift, tensor_bitwise_right_shift(A, B)) \
+    X(bitwise_right_shift_scalar, tensor_bitwise_right_shift_scalar(A, F(0))) \
+    X(bitwise_xor_, tensor_bitwise_xor_(COPY, B)) X(bitwise_xor_scalar, tensor_bitwise_xor_scalar(A, F(0))) \
+    X(bitwise_xor_scalar_, tensor_bitwise_xor_scalar_(COPY, F(0))) X(ceil_, tensor_ceil_(COPY)) \
+    X(celu, tensor_celu(A, F(0))) X(clamp_max, tensor_clamp_max(A, F(0))) X(clamp_max_, tensor_clamp_max_(COPY, F(0))) \
+    X(clamp_min, tensor_clamp_min(A, F(0))) X(clamp_min_, tensor_clamp_min_(COPY, F(0))) \
+    X(clamp_tensor, tensor_clamp_tensor(A, B, C)) X(copysign, tensor_copysign(A, B)) \
+    X(copysign_scalar, tensor_copysign_scalar(A, F(0))) X(cos_, tensor_cos_(COPY)) \
+    X(cosine_similarity, tensor_cosine_similarity(A, B, I(0), F(0))) X(deg2rad, tensor_deg2rad(A)) \
+    X(digamma, tensor_digamma(A)) X(div_mode, tensor_div_mode(A, B, a->s)) X(elu_, tensor_elu_(COPY, F(0))) \
+    X(erf_, tensor_erf_(COPY)) X(erfinv, tensor_erfinv(A)) X(erfinv_, tensor_erfinv_(COPY)) X(exp2_, tensor_exp2_(COPY)) \
+    X(expm1_, tensor_expm1_(COPY)) X(float_power, tensor_float_power(A, B)) \
+    X(float_power_scalar, tensor_float_power_scalar(A, F(0))) X(floor_, tensor_floor_(COPY)) \
+    X(floor_divide_, tensor_floor_divide_(COPY, B)) X(floor_divide_scalar_, tensor_floor_divide_scalar_(COPY, F(0))) \
+    X(fmax, tensor_fmax(A, B)) X(fmin, tensor_fmin(A, B)) X(fmod_, tensor_fmod_(COPY, B)) \
+    X(fmod_scalar_, tensor_fmod_scalar_(COPY, F(0))) X(frac, tensor_frac(A)) X(glu, tensor_glu(A, I(0))) \
+    X(hardshrink, tensor_hardshrink(A, F(0))) X(hardsigmoid, tensor_hardsigmoid(A)) X(hardswish, tensor_hardswish(A)) \
+    X(hardtanh, tensor_hardtanh(A, F(0), F(1))) X(hardtanh_, tensor_hardtanh_(COPY, F(0), F(1))) \
+    X(heaviside, tensor_heaviside(A, B)) X(hypot, tensor_hypot(A, B)) \
+    X(isclose, tensor_isclose(A, B, F(0), F(1), (int)I(0))) X(isneginf, tensor_isneginf(A)) X(isposinf, tensor_isposinf(A)) \
+    X(ldexp, tensor_ldexp(A, B)) X(leaky_relu_, tensor_leaky_relu_(COPY, F(0))) X(lerp_, tensor_lerp_(COPY, B, C)) \
+    X(lerp_scalar, tensor_lerp_scalar(A, B, F(0))) X(lerp_scalar_, tensor_lerp_scalar_(COPY, B, F(0))) \
+    X(lgamma, tensor_lgamma(A)) X(log10_, tensor_log10_(COPY)) X(log1p_, tensor_log1p_(COPY)) X(log2_, tensor_log2_(COPY)) \
+    X(log_, tensor_log_(COPY)) X(logaddexp, tensor_logaddexp(A, B)) X(logaddexp2, tensor_logaddexp2(A, B)) \
+    X(logit, tensor_logit(A, F(0))) X(mish, tensor_mish(A)) X(nan_to_num, tensor_nan_to_num(A, F(0), F(1), F(2))) \
+    X(nan_to_num_, tensor_nan_to_num_(COPY, F(0), F(1), F(2))) X(normalize, tensor_normalize(A, F(0), I(0), F(1))) \
+    X(pairwise_distance, tensor_pairwise_distance(A, B, F(0), F(1), (int)I(0))) \
+    X(polygamma, tensor_polygamma((int)I(0), A)) X(positive, tensor_positive(A)) X(pow_, tensor_pow_(COPY, B)) \
+    X(pow_scalar_, tensor_pow_scalar_(COPY, F(0))) X(prelu, tensor_prelu(A, B)) X(rad2deg, tensor_rad2deg(A)) \
+    X(reciprocal_, tensor_reciprocal_(COPY)) X(relu6, tensor_relu6(A)) X(remainder_, tensor_remainder_(COPY, B)) \
+    X(remainder_scalar_, tensor_remainder_scalar_(COPY, F(0))) X(round_, tensor_round_(COPY)) \
+    X(round_decimals, tensor_round_decimals(A, (int)I(0))) X(rpow_scalar, tensor_rpow_scalar(A, F(0))) \
+    X(rrelu, tensor_rrelu(A, F(0), F(1), (int)I(0))) X(rsqrt_, tensor_rsqrt_(COPY)) X(selu, tensor_selu(A)) \
+    X(sgn, tensor_sgn(A)) X(sign_, tensor_sign_(COPY)) X(signbit, tensor_signbit(A)) X(sin_, tensor_sin_(COPY)) \
+    X(sinc, tensor_sinc(A)) X(softmin, tensor_softmin(A, I(0))) X(softshrink, tensor_softshrink(A, F(0))) \
+    X(softsign, tensor_softsign(A)) X(square_, tensor_square_(COPY)) X(tan_, tensor_tan_(COPY)) \
+    X(tanhshrink, tensor_tanhshrink(A)) X(threshold, tensor_threshold(A, F(0), F(1))) X(trunc_, tensor_trunc_(COPY)) \
+    X(xlogy, tensor_xlogy(A, B)) X(xlogy_scalar, tensor_xlogy_scalar(A, F(0)))
+#define FILES_POINTWISE2 "pointwise2", "small",
+#define HAS_POINTWISE2 1
+#else
+#define OPS_POINTWISE2(X, P, N)
+#define FILES_POINTWISE2
+#define HAS_POINTWISE2 0
+#endif
+#ifdef tensor_cumprod
+#define OPS_SORT(X, P, N) \
+    X(amax_dims, tensor_amax_dims(A, REST, (int)I(0))) X(amin_dims, tensor_amin_dims(A, REST, (int)I(0))) \
+    X(argsort, tensor_argsort(A, I(0), (int)I(1))) X(bincount, tensor_bincount(A, NULL, I(0))) \
+    X(bucketize, tensor_bucketize(A, B, (int)I(0))) X(cdist, tensor_cdist(A, B, F(0))) X(corrcoef, tensor_corrcoef(A)) \
+    X(count_nonzero, tensor_count_nonzero(A)) X(cov, tensor_cov(A, I(0), NULL, NULL)) P(cummax, tensor_cummax(A, I(0))) \
+    P(cummin, tensor_cummin(A, I(0))) X(cumprod, tensor_cumprod(A, I(0))) X(diff, tensor_diff(A, I(0), I(1))) \
+    X(dist, tensor_dist(A, B, F(0))) X(histc, tensor_histc(A, I(0), F(0), F(1))) X(isin, tensor_isin(A, B)) \
+    P(kthvalue, tensor_kthvalue(A, I(0), I(1), (int)I(2))) X(logcumsumexp, tensor_logcumsumexp(A, I(0))) \
+    X(logsumexp_dims, tensor_logsumexp_dims(A, REST, (int)I(0))) X(median, tensor_median(A)) \
+    P(median_dim, tensor_median_dim(A, I(0), (int)I(1))) X(nanmean, tensor_nanmean(A)) X(nansum, tensor_nansum(A)) \
+    X(norm_p, tensor_norm_p(A, F(0))) X(quantile, tensor_quantile(A, B)) \
+    X(searchsorted, tensor_searchsorted(A, B, (int)I(0))) P(sort, tensor_sort(A, I(0), (int)I(1))) \
+    X(std_dims, tensor_std_dims(A, REST, 1, (int)I(0))) P(topk, tensor_topk(A, I(0), I(1), (int)I(2), 1)) \
+    X(unique, tensor_unique(A, NULL, NULL)) X(var_dims, tensor_var_dims(A, REST, 1, (int)I(0)))
+#define FILES_SORT "sort",
+#define HAS_SORT 1
+#else
+#define OPS_SORT(X, P, N)
+#define FILES_SORT
+#define HAS_SORT 0
+#endif
+#ifdef tensor_linalg_inv
+static tensor_pair_t slogdet(tensor_t *x) {
+    tensor_slogdet_t s = tensor_linalg_slogdet(x);
+    tensor_pair_t p;
+    p.values = s.sign, p.indices = s.logabsdet;
+    return p;
+}
+#define OPS_LINALG2(X, P, N) \
+    X(addbmm, tensor_addbmm(A, B, C, F(0), F(1))) X(addmv, tensor_addmv(A, B, C, F(0), F(1))) \
+    X(addr, tensor_addr(A, B, C, F(0), F(1))) X(baddbmm, tensor_baddbmm(A, B, C, F(0), F(1))) \
+    X(einsum, tensor_einsum_n(a->s, a->in, a->nin)) X(inner, tensor_inner(A, B)) X(kron, tensor_kron(A, B)) \
+    X(linalg_cholesky, tensor_linalg_cholesky(A, (int)I(0))) X(linalg_cross, tensor_linalg_cross(A, B, I(0))) \
+    X(linalg_det, tensor_linalg_det(A)) X(linalg_eigvalsh, tensor_linalg_eigvalsh(A, (int)I(0))) \
+    X(linalg_inv, tensor_linalg_inv(A)) X(linalg_matrix_exp, tensor_linalg_matrix_exp(A)) \
+    X(linalg_matrix_norm, tensor_linalg_matrix_norm(A, a->s, -2, -1, 0)) \
+    X(linalg_matrix_power, tensor_linalg_matrix_power(A, I(0))) X(linalg_pinv, tensor_linalg_pinv(A, -1)) \
+    P(linalg_slogdet, slogdet(A)) X(linalg_solve, tensor_linalg_solve(A, B)) X(linalg_svdvals, tensor_linalg_svdvals(A)) \
+    X(linalg_vector_norm, tensor_linalg_vector_norm(A, F(0), a->i, 1, 0)) X(tensordot, tensor_tensordot(A, B, (int)I(0))) \
+    X(trace, tensor_trace(A))
+#define FILES_LINALG2 "linalg2",
+#define HAS_LINALG2 1
+#else
+#define OPS_LINALG2(X, P, N)
+#define FILES_LINALG2
+#define HAS_LINALG2 0
+#endif
+#ifdef tensor_tril_indices
+#define OPS_INDEX2(X, P, N) \
+    X(diag, tensor_diag(A, I(0))) X(diag_embed, tensor_diag_embed(A, I(0), I(1), I(2))) \
+    X(diagonal, tensor_diagonal(A, I(0), I(1), I(2))) X(diagonal_scatter, tensor_diagonal_scatter(A, B, I(0), I(1), I(2))) \
+    X(dstack, tensor_dstack_n(a->in, a->nin)) X(flip, tensor_flip_n(A, DIMS)) X(hstack, tensor_hstack_n(a->in, a->nin)) \
+    X(index, tensor_index_n(A, a->in + 1, a->nin - 1)) X(index_copy, tensor_index_copy(A, I(0), B, C)) \
+    X(index_fill, tensor_index_fill(A, I(0), B, F(0))) X(masked_scatter, tensor_masked_scatter(A, B, C)) \
+    X(nonzero, tensor_nonzero(A)) X(ravel, tensor_ravel(A)) \
+    X(repeat_interleave, tensor_repeat_interleave(A, I(0), I(1))) X(roll, tensor_roll(A, I(0), I(1))) \
+    X(rot90, tensor_rot90(A, I(0), I(1), I(2))) X(scatter_reduce, tensor_scatter_reduce(A, I(0), B, C, a->s, (int)I(1))) \
+    X(select_scatter, tensor_select_scatter(A, B, I(0), I(1))) \
+    X(slice_scatter, tensor_slice_scatter(A, B, I(0), I(1), I(2), I(3))) X(take, tensor_take(A, B)) \
+    X(take_along_dim, tensor_take_along_dim(A, B, I(0))) N(tensor_split, tensor_tensor_split(A, (int)I(0), I(1), a->out, MAX_OUT)) \
+    X(tile, tensor_tile_n(A, DIMS)) X(tril_indices, tensor_tril_indices(I(0), I(1), I(2))) \
+    X(triu_indices, tensor_triu_indices(I(0), I(1), I(2))) N(unbind, tensor_unbind(A, I(0), a->out, MAX_OUT)) \
+    X(unflatten, tensor_unflatten_n(A, I(0), a->i + 1, a->ni - 1)) X(unfold_dim, tensor_unfold_dim(A, I(0), I(1), I(2))) \
+    X(vstack, tensor_vstack_n(a->in, a->nin))
+#define FILES_INDEX2 "index2",
+#define HAS_INDEX2 1
+#else
+#define OPS_INDEX2(X, P, N)
+#define FILES_INDEX2
+#define HAS_INDEX2 0
+#endif
+#ifdef tensor_group_norm
+#define OPS_NORM(X, P, N) \
+    X(batch_norm, tensor_batch_norm(A, tensor_clone(B), tensor_clone(C), D, a->in[4], .training = (int)I(0))) \
+    X(cosine_embedding_loss, tensor_cosine_embedding_loss(A, B, C, RED(0))) \
+    X(gaussian_nll_loss, tensor_gaussian_nll_loss(A, B, C, RED(0))) X(group_norm, tensor_group_norm(A, I(0), B, C)) \
+    X(hinge_embedding_loss, tensor_hinge_embedding_loss(A, B, RED(0))) X(instance_norm, tensor_instance_norm(A)) \
+    X(local_response_norm, tensor_local_response_norm(A, I(0))) \
+    X(margin_ranking_loss, tensor_margin_ranking_loss(A, B, C, .margin = F(0), RED(0))) \
+    X(multi_margin_loss, tensor_multi_margin_loss(A, B, RED(0))) \
+    X(multilabel_soft_margin_loss, tensor_multilabel_soft_margin_loss(A, B, RED(0))) \
+    X(poisson_nll_loss, tensor_poisson_nll_loss(A, B, RED(0))) X(rms_norm, tensor_rms_norm(A, I(0), B, .eps = F(0))) \
+    X(soft_margin_loss, tensor_soft_margin_loss(A, B, RED(0))) X(triplet_margin_loss, tensor_triplet_margin_loss(A, B, C, RED(0)))
+#define FILES_NORM "norm",
+#define HAS_NORM 1
+#else
+#define OPS_NORM(X, P, N)
+#define FILES_NORM
+#define HAS_NORM 0
+#endif
+#ifdef tensor_conv1d
+#define OPS_CONV(X, P, N) \
+    X(adaptive_avg_pool1d, tensor_adaptive_avg_pool1d(A, I(0))) \
+    X(avg_pool1d, tensor_avg_pool1d(A, I(0), .stride = I(1), .padding = I(2))) \
+    X(avg_pool3d, tensor_avg_pool3d(A, I(0), .stride = I(1), .padding = I(2))) \
+    X(channel_shuffle, tensor_channel_shuffle(A, I(0))) \
+    X(conv1d, tensor_conv1d(A, B, C, .stride = I(0), .padding = I(1), .dilation = I(2), .groups = I(3))) \
+    X(conv3d, tensor_conv3d(A, B, C, .stride = I(0), .padding = I(1))) \
+    X(conv_transpose1d, tensor_conv_transpose1d(A, B, C, .stride = I(0), .padding = I(1), .output_padding = I(2))) \
+    X(conv_transpose2d, tensor_conv_transpose2d(A, B, C, .stride = I(0), .padding = I(1), .output_padding = I(2))) \
+    X(interpolate, tensor_interpolate(A, .scale_factor = 2, .mode = (tensor_interpolation_t)I(0))) \
+    X(max_pool1d, tensor_max_pool1d(A, I(0), .stride = I(1), .padding = I(2))) \
+    X(max_pool3d, tensor_max_pool3d(A, I(0), .stride = I(1), .padding = I(2))) \
+    X(pad, tensor_pad_n(A, a->i + 1, a->ni - 1, (tensor_pad_t)I(0), 0)) X(pixel_shuffle, tensor_pixel_shuffle(A, I(0))) \
+    X(pixel_unshuffle, tensor_pixel_unshuffle(A, I(0)))
+#define FILES_CONV "conv",
+#define HAS_CONV 1
+#else
+#define OPS_CONV(X, P, N)
+#define FILES_CONV
+#define HAS_CONV 0
+#endif
+#define OPS_ALL(X, P, N) OPS(X, P, N) OPS_POINTWISE2(X, P, N) OPS_SORT(X, P, N) OPS_LINALG2(X, P, N) OPS_INDEX2(X, P, N) \
+    OPS_NORM(X, P, N) OPS_CONV(X, P, N)
 // clang-format on
 
 #define ONE(name, call)                                                                                      \
@@ -166,13 +339,13 @@ static tensor_dtype_t dtype_of(const char *name) {
     static void call_##name(arguments_t *a) {                                                                \
         a->nout = call;                                                                                      \
     }
-OPS(ONE, PAIR, MANY)
+OPS_ALL(ONE, PAIR, MANY)
 #define ENTRY(name, call) {#name, call_##name, 0, 0},
 static struct {
     const char *name;
     void (*call)(arguments_t *a);
     long cases, gradients;
-} ops[] = {OPS(ENTRY, ENTRY, ENTRY)};
+} ops[] = {OPS_ALL(ENTRY, ENTRY, ENTRY)};
 enum { NOPS = (int)(sizeof ops / sizeof ops[0]) };
 #undef A
 #undef B
@@ -279,7 +452,7 @@ static struct {
     int seen;
 } known[] = {
     {"abs", 'g', 8, "the gradient at NaN is NaN (PyTorch: 0)", 0},
-    {"addcmul", 'r', 18, "TO MEND: integers become f32 (PyTorch keeps them)", 0},
+    {"addcmul", 'r', 30, "TO MEND: integers become f32 (PyTorch keeps them)", 0},
     {"all", 'r', 13, "u8 gives bool (PyTorch: u8)", 0},
     {"all_dim", 'r', 76, "u8 gives bool (PyTorch: u8)", 0},
     {"amax_dim", 'g', 8, "the gradient of a NaN result goes to the NaNs, as max's (PyTorch: 0 / 0)", 0},
@@ -294,9 +467,9 @@ static struct {
     {"clamp", 'r', 22, "TO MEND: bool stays bool (PyTorch: i64)", 0},
     {"clamp_", 'g', 4, "1 at the bounds, as PyTorch was (2.15: 0)", 0},
     {"elu", 'g', 14, "the gradient at NaN is NaN (PyTorch: g)", 0},
-    {"floor_divide", 'r', 2, "u8 by a negative 0-d i32: the number is not wrapped to u8 first", 0},
+    {"floor_divide", 'r', 4, "u8 by a negative 0-d integer: the number is not wrapped to u8 first", 0},
     {"floor_divide_scalar", 'r', 8, "u8 by a negative number: the number is not wrapped to u8 first", 0},
-    {"fmod", 'r', 2, "u8 by a negative 0-d i32: the number is not wrapped to u8 first", 0},
+    {"fmod", 'r', 4, "u8 by a negative 0-d integer: the number is not wrapped to u8 first", 0},
     {"fmod_scalar", 'r', 8, "u8 by a negative number: the number is not wrapped to u8 first", 0},
     {"gelu", 'r', 6, "inf at inf, 0 at -inf (PyTorch: NaN, by vectors)", 0},
     {"isinf", 'r', 1, "TO MEND: no integer is infinite", 0},
@@ -306,6 +479,24 @@ static struct {
     {"remainder_scalar", 'r', 8, "u8 by a negative number: the number is not wrapped to u8 first", 0},
     {"rsub_scalar", 'r', 8, "TO MEND: a negative number becomes 0 for u8 (add_scalar wraps it)", 0},
     {"square", 'r', 21, "TO MEND: bool stays bool (PyTorch: i64)", 0},
+    {"celu", 'g', 2, "the gradient at NaN is g, in every dtype (PyTorch: NaN in f64)", 0},
+    {"clamp_max", 'g', 8, "1 at the bounds and NaN kept, as PyTorch was (2.15: 0)", 0},
+    {"clamp_min", 'g', 8, "1 at the bounds and NaN kept, as PyTorch was (2.15: 0)", 0},
+    {"clamp_tensor", 'g', 4, "ties with a bound as clamp's (PyTorch 2.15: shared)", 0},
+    {"digamma", 'g', 8, "PyTorch's trigamma is good to 1e-10 only", 0},
+    {"fmax", 'g', 8, "TO MEND: the gradient of ties goes to the first (PyTorch: shared)", 0},
+    {"fmin", 'g', 8, "TO MEND: the gradient of ties goes to the first (PyTorch: shared)", 0},
+    {"hardshrink", 'g', 4, "the gradient at NaN is g (PyTorch: 0)", 0},
+    {"hardsigmoid", 'g', 9, "1 / 6 is exact in f64 (PyTorch: that of f32); NaN", 0},
+    {"hardswish", 'g', 1, "the gradient at NaN is g, in every dtype (PyTorch: NaN in f64)", 0},
+    {"hardtanh", 'g', 4, "the gradient at NaN is g (PyTorch: 0)", 0},
+    {"ldexp", 'r', 4, "TO MEND: f16 with an integer becomes f32 (PyTorch keeps f16)", 0},
+    {"logit", 'g', 15, "the gradient outside 0..1 is that of the formula (PyTorch: NaN)", 0},
+    {"polygamma", 'g', 8, "PyTorch's polygamma is good to 1e-10 only", 0},
+    {"polygamma", 'r', 8, "PyTorch's polygamma is good to 1e-10 only", 0},
+    {"relu6", 'g', 2, "the gradient at NaN is g (PyTorch: 0)", 0},
+    {"selu", 'g', 7, "the gradient at NaN is NaN (PyTorch: g)", 0},
+    {"softshrink", 'g', 4, "the gradient at NaN is g (PyTorch: 0)", 0},
     {"var", 'g', 4, "0 where no degree of freedom is left (PyTorch: NaN)", 0},
 };
 enum { KNOWN = (int)(sizeof known / sizeof known[0]) };
@@ -499,6 +690,9 @@ static void one(nn_safetensors_t *r, int op, const char *line) {
 
 static const char *only, *directory = "tests/fixtures";
 static const char *file_name;
+// Whether the headers have every guarded part; if not, ops of the missing ones in "small" are absent.
+static const int whole = HAS_POINTWISE2 && HAS_SORT && HAS_LINALG2 && HAS_INDEX2 && HAS_NORM && HAS_CONV;
+static int absent;
 
 static void file(void) {
     char path[300], name[64];
@@ -517,6 +711,10 @@ static void file(void) {
         const char *lines = nn_safetensors_metadata(r, name);
         int op = find(name);
         test_lines = 0;
+        if (op == NOPS && !whole && strcmp(file_name, "small") == 0) {
+            absent++;
+            continue;
+        }
         CHECK_MSG(op < NOPS, "%s: no line in OPS", name);
         CHECK_MSG(lines != NULL, "%s: no cases", name);
         if (op == NOPS || !lines || (only && strcmp(only, name) != 0)) continue;
@@ -536,7 +734,8 @@ static void file(void) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const files[] = {"pointwise", "reduce", "linalg", "index", "nn"};
+    static const char *const files[] = {FILES_POINTWISE2 FILES_SORT FILES_LINALG2 FILES_INDEX2 FILES_NORM
+                                        FILES_CONV "pointwise", "reduce", "linalg", "index", "nn"};
     int k, n = 0;
     for (k = 1; k < argc; k++) {
         if (strcmp(argv[k], "-v") == 0)
@@ -560,6 +759,7 @@ int main(int argc, char **argv) {
     }
     for (k = 0; k < MAX_WHY && why_key[k][0]; k++)
         printf("%6ld cases differ on purpose: %s\n", n_why[k], why_text[k]);
+    if (absent) printf("%d ops of \"small\" are not in these headers\n", absent);
     printf("%ld fixture cases over %d ops, %ld of them with gradients\n", n_cases, n, n_gradients);
     return test_report();
 }
