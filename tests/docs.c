@@ -298,7 +298,12 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     // Arguments: the struct's members, or the text between the parentheses on one line.
     clear(&arguments);
     if (ends(name, "_with")) {
-        snprintf(stem, sizeof stem, "%.*s", (int)strcspn(open + 1, " "), open + 1);
+        const char *type = open + 1;
+        if (strncmp(type, "tensor_t *x, ", 13) == 0) { // what comes before the options
+            say(&arguments, "x, ");
+            type += 13;
+        }
+        snprintf(stem, sizeof stem, "%.*s", (int)strcspn(type, " "), type);
         members(stem, &arguments);
     } else
         for (a = open + 1; *a && strncmp(a, ");", 2) != 0; a++)
