@@ -9,7 +9,7 @@
 //   >>nn-manual  >>functional  >>losses  >>modules  >>layers  >>init  >>optim  >>schedule  >>data  >>files
 //   >>progress  >>nn-cpp
 //   >>nn-shared  >>nn-ops
-//   >>nn-kernels  >>nn-kernel-conv  >>nn-kernel-pool  >>nn-kernel-norm  >>nn-kernel-loss
+//   >>nn-kernels  >>nn-kernel-conv  >>nn-kernel-direct  >>nn-kernel-pool  >>nn-kernel-norm  >>nn-kernel-loss
 //   >>nn-kernel-attention  >>nn-kernel-recurrent  >>nn-kernel-dropout  >>nn-kernel-optim  >>nn-kernel-table
 //   >>nn-impl  >>impl-functional  >>impl-losses  >>impl-modules  >>impl-layers  >>impl-init  >>impl-optim
 //   >>impl-schedule  >>impl-data  >>impl-files  >>impl-progress
@@ -2666,6 +2666,13 @@ typedef struct nn__cpu_t {
     void (*attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double lse, double delta);
     void (*dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t keep,
                     double scale);
+    // f32 only: NULL elsewhere; outputs of a tile, taps of a tile, pixels of a vector
+    void (*direct)(int m, int64_t n, const float *w, const int32_t *off, const float *b, const float *p0,
+                   const float *p1, float *y0, float *y1, int64_t ys, int w0, int w1);
+    void (*direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs, int64_t g_row,
+                          int64_t g_image, const float *image, int64_t x_row, int64_t x_image, int64_t images,
+                          int64_t rows, int64_t width, float *to, int64_t ts);
+    int mr, kt, lanes;
 } nn__cpu_t;
 
 // ------------------------------------------------------------------------------
@@ -3026,6 +3033,88 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
             }
         }
 }
+
+// ------------------------------------------------------------------------------
+// >>nn-kernel-direct                               MARK: convolution without columns
+//
+// f32, where output pixels of a row read neighbours (stride 1 along the width). Images are copied once with
+// their padding; then the input that output pixel p reads for the k-th (channel, ky, kx) stands at p + off[k],
+// and a vector of pixels is one load. Rejected: columns for everything; copying each input kernel-area times
+// and packing it again costs as much as the product where channels are few.
+// ------------------------------------------------------------------------------
+
+#if TENSOR_NN__PASS < 4
+#undef NN__ROWS
+#undef NN__MR
+#if TENSOR_NN__PASS == 3
+#define NN__MR 8            /* outputs of a tile: 16 sums + 2 + 1 of 32 registers */
+#define NN__ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#else
+#define NN__MR 4            /* 8 sums + 2 + 1 of 16 */
+#define NN__ROWS(X) X(0) X(1) X(2) X(3)
+#endif
+#undef NN__ZERO
+#define NN__ZERO(i) V_F a##i = V_SET(b[i]), b##i = a##i;
+#undef NN__STEP
+#define NN__STEP(i) if (mr > i) { V_F u = V_SET(w[i]); a##i = V_FMA(u, x, a##i); b##i = V_FMA(u, z, b##i); }
+#undef NN__OUT
+#define NN__OUT(i) if (mr > i && m > i) { NN__K(put)(y0 + i * ys, w0, a##i); if (w1) NN__K(put)(y1 + i * ys, w1, b##i); }
+// m outputs at two places of w0 and w1 pixels (w1 may be 0). w [n][MR], b [MR].
+TENSOR__INLINE void NN__K(direct_tile)(const int mr, int m, int64_t n, const float *w, const int32_t *off, const float *b,
+                                       const float *p0, const float *p1, float *y0, float *y1, int64_t ys, int w0,
+                                       int w1) {
+    NN__ROWS(NN__ZERO)
+    for (; n > 0; n--, w += NN__MR, off++) {
+        V_F x = V_LOAD(p0 + *off), z = V_LOAD(p1 + *off);
+        NN__ROWS(NN__STEP)
+    }
+    NN__ROWS(NN__OUT)
+}
+TENSOR__FN void NN__K(direct)(int m, int64_t n, const float *w, const int32_t *off, const float *b, const float *p0,
+                              const float *p1, float *y0, float *y1, int64_t ys, int w0, int w1) {
+    if (m > 4) NN__K(direct_tile)(NN__MR, m, n, w, off, b, p0, p1, y0, y1, ys, w0, w1);
+    else if (m > 1) NN__K(direct_tile)(4, m, n, w, off, b, p0, p1, y0, y1, ys, w0, w1);
+    else NN__K(direct_tile)(1, m, n, w, off, b, p0, p1, y0, y1, ys, w0, w1);
+}
+
+// Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x width
+// pixels. Tiles of 4 outputs and KT taps keep their sums in vectors until the last image.
+#undef NN__KT
+#define NN__KT (TENSOR_NN__PASS == 3 ? 4 : 2)
+#undef NN__DOT
+#define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
+#undef NN__FOUR
+#define NN__FOUR(X, k) X(0, k) X(1, k) X(2, k) X(3, k)
+#undef NN__SUM
+#define NN__SUM(i, k) V_F s##i##k = V_ZERO();
+#undef NN__FOLD
+#define NN__FOLD(i, k) if (i < m && k < NN__KT && k < taps) to[i * ts + k] += V_HSUM(s##i##k);
+#undef NN__LINE
+#define NN__LINE(load) { \
+        V_F g0 = load(g + r), g1 = load(g + r + g_1), g2 = load(g + r + g_2), g3 = load(g + r + g_3); \
+        V_F x0 = load(x + r + off[0]), x1 = load(x + r + o1), x2 = load(x + r + o2), x3 = load(x + r + o3); \
+        NN__FOUR(NN__DOT, 0) NN__FOUR(NN__DOT, 1) NN__FOUR(NN__DOT, 2) NN__FOUR(NN__DOT, 3) \
+        (void)x1, (void)x2, (void)x3; }
+TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs, int64_t g_row,
+                                     int64_t g_image, const float *image, int64_t x_row, int64_t x_image,
+                                     int64_t images, int64_t rows, int64_t width, float *to, int64_t ts) {
+    int64_t g_1 = m > 1 ? gs : 0, g_2 = m > 2 ? 2 * gs : 0, g_3 = m > 3 ? 3 * gs : 0, i, k, r;
+    int left = (int)(width % V_N);
+    int32_t o1 = off[taps > 1 ? 1 : 0], o2 = off[taps > 2 ? 2 : 0], o3 = off[taps > 3 ? 3 : 0];
+    NN__FOUR(NN__SUM, 0) NN__FOUR(NN__SUM, 1) NN__FOUR(NN__SUM, 2) NN__FOUR(NN__SUM, 3)
+    for (i = 0; i < images; i++) {
+        const float *g = grad + i * g_image, *x = image + i * x_image;
+        for (k = 0; k < rows; k++, g += g_row, x += x_row) {
+            for (r = 0; r + V_N <= width; r += V_N) NN__LINE(V_LOAD)
+#define NN__TAIL(p) NN__PART(p, left, 0.0f)
+            if (left) NN__LINE(NN__TAIL)
+#undef NN__TAIL
+        }
+    }
+    NN__FOUR(NN__FOLD, 0) NN__FOUR(NN__FOLD, 1) NN__FOUR(NN__FOLD, 2) NN__FOUR(NN__FOLD, 3)
+    (void)o1, (void)o2, (void)o3;
+}
+#endif
 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-pool                                 MARK: pooling
@@ -3626,7 +3715,12 @@ static const nn__cpu_t NN__K(cpu) = {
     NN__K(fill), NN__K(add), NN__K(scale), NN__K(dot), NN__K(lse), NN__K(col2im), NN__K(max_pool),
     NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
     NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
-    NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout)
+    NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
+#if TENSOR_NN__PASS < 4
+    NN__K(direct), NN__K(direct_weight), NN__MR, NN__KT, V_N
+#else
+    NULL, NULL, 0, 0, 0
+#endif
 };
 
 #undef NN__LOAD
@@ -4835,6 +4929,130 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
 NN__OPTIONS(local_response_norm, a.alpha = 1e-4; a.beta = 0.75; a.k = 1,
             a.alpha = nn__or_f(a.alpha, 1e-4); a.beta = nn__or_f(a.beta, 0.75); a.k = nn__or_f(a.k, 1))
 
+// ---- convolution without columns: see >>nn-kernel-direct
+
+typedef struct nn__direct_t {
+    const nn__cpu_t *k;
+    const float *x, *weight, *bias;   // weight [groups co, ci, kh, kw]; flipped: [groups ci, co, kh, kw]
+    float *y;
+    int64_t images, groups, ci, co;   // channels of a group, in and out
+    int64_t h, w, oh, ow, kh, kw, dh, dw, ph, pw, sh;
+    int64_t n, rows, blocks, lines, pitch;   // n = ci kh kw; lines of the padded block, floats of one
+    int flipped;                      // the input gradient: x is that of the output, the kernel turned round
+    int sums;                         // the weight gradient: whole images are kept, as many as fit
+    float *packed, *start;            // [groups][tiles][n][mr] and [groups][tiles][mr]
+    int32_t *off;
+    char *work;
+    uint64_t worker, bytes;           // of a worker's block, of everything
+} nn__direct_t;
+
+enum { NN__DIRECT_BYTES = 262144 };
+
+// Sizes; 0 = the columns serve better.
+TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
+    int64_t line, tiles;
+    if (!v->k->direct || v->ph < 0 || v->pw < 0 || v->co < 2 || v->kh * v->kw == 1) return 0;
+    if (v->ow * 100 < nn__ceil(v->ow, v->k->lanes) * v->k->lanes * 60) return 0;   // mostly empty vectors
+    if (v->sums && v->ow < 24) return 0;
+    v->n = v->ci * v->kh * v->kw;
+    v->pitch = nn__max(v->pw + v->w, v->ow + (v->kw - 1) * v->dw);
+    line = v->ci * v->pitch * 4;
+    v->rows = (NN__DIRECT_BYTES / nn__max(line, 1) - (v->kh - 1) * v->dh - 1) / v->sh + 1;
+    v->rows = v->sums ? v->oh : nn__min(nn__max(v->rows, 4), v->oh);
+    v->blocks = nn__ceil(v->oh, v->rows);
+    v->rows = nn__ceil(v->oh, v->blocks);
+    v->lines = (v->rows - 1) * v->sh + (v->kh - 1) * v->dh + 1;
+    if (v->ci * v->lines * v->pitch > 0x7FFFFFF) return 0;
+    tiles = nn__ceil(v->co, v->k->mr);
+    v->worker = (uint64_t)(v->ci * v->lines * v->pitch) * 4;
+    if (v->sums) v->worker *= (uint64_t)nn__max(1, NN__DIRECT_BYTES / (int64_t)v->worker);
+    v->worker = nn__line(v->worker + 256);
+    v->bytes = nn__line((uint64_t)(v->groups * tiles * v->k->mr * (v->n + 1)) * 4) + nn__line((uint64_t)v->n * 4) +
+               v->worker * (uint64_t)TENSOR__(thread_count)();
+    return 1;
+}
+// Lines first .. first + lines of the padded planes.
+TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, int64_t first, int64_t lines, float *to) {
+    int64_t c, r;
+    for (c = 0; c < v->ci; c++)
+        for (r = first; r < first + lines; r++, to += v->pitch) {
+            if (r < v->ph || r >= v->ph + v->h) {
+                memset(to, 0, (size_t)v->pitch * 4);
+                continue;
+            }
+            memset(to, 0, (size_t)v->pw * 4);
+            memcpy(to + v->pw, x + (c * v->h + r - v->ph) * v->w, (size_t)v->w * 4);
+            memset(to + v->pw + v->w, 0, (size_t)(v->pitch - v->pw - v->w) * 4);
+        }
+    memset(to, 0, 64 * 4);              // what the last vectors read past the end
+}
+TENSOR__FN void nn__direct_offsets(const nn__direct_t *v, int64_t lines, int32_t *off) {
+    int64_t c, ky, kx;
+    for (c = 0; c < v->ci; c++)
+        for (ky = 0; ky < v->kh; ky++)
+            for (kx = 0; kx < v->kw; kx++)
+                *off++ = (int32_t)((c * lines + ky * v->dh) * v->pitch + kx * v->dw);
+}
+TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
+    const nn__direct_t *v = (const nn__direct_t *)arg;
+    int64_t b = task % v->blocks, q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, t, o;
+    int64_t oy = b * v->rows, rows = nn__min(v->rows, v->oh - oy), per = nn__ceil(v->ow, v->k->lanes), mr = v->k->mr;
+    int64_t tiles = nn__ceil(v->co, mr), plane = v->oh * v->ow;
+    float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
+    float *y = v->y + (i * v->groups + q) * v->co * plane + oy * v->ow;
+    const float *w = v->packed + q * tiles * v->n * mr, *start = v->start + q * tiles * mr;
+    nn__direct_pad(v, v->x + (i * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines, block);
+    for (t = 0; t < rows * per; t += 2) {
+        int64_t u = t + 1 < rows * per ? t + 1 : t, r0 = t / per, x0 = t % per * v->k->lanes;
+        int64_t r1 = u / per, x1 = u % per * v->k->lanes;
+        int w0 = (int)nn__min(v->ow - x0, v->k->lanes), w1 = u > t ? (int)nn__min(v->ow - x1, v->k->lanes) : 0;
+        for (o = 0; o < tiles; o++)
+            v->k->direct((int)nn__min(v->co - o * mr, mr), v->n, w + o * v->n * mr, v->off, start + o * mr,
+                         block + r0 * v->sh * v->pitch + x0, block + r1 * v->sh * v->pitch + x1,
+                         y + o * mr * plane + r0 * v->ow + x0, y + o * mr * plane + r1 * v->ow + x1, plane, w0, w1);
+    }
+}
+TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
+    int64_t mr = v->k->mr, tiles = nn__ceil(v->co, mr), q, t, k, j, taps = v->kh * v->kw;
+    float *p = (float *)scratch;
+    v->packed = p;
+    v->start = p + v->groups * tiles * mr * v->n;
+    v->off = (int32_t *)(void *)((char *)scratch + nn__line((uint64_t)(v->groups * tiles * mr * (v->n + 1)) * 4));
+    v->work = (char *)v->off + nn__line((uint64_t)v->n * 4);
+    for (q = 0; q < v->groups; q++)
+        for (t = 0; t < tiles; t++)
+            for (k = 0; k < v->n; k++)
+                for (j = 0; j < mr; j++, p++) {
+                    int64_t o = t * mr + j, c = k / taps, tap = k % taps;
+                    if (o >= v->co) *p = 0;
+                    else if (v->flipped) *p = v->weight[((q * v->ci + c) * v->co + o) * taps + taps - 1 - tap];
+                    else *p = v->weight[(q * v->co + o) * v->n + k];
+                }
+    for (q = 0; q < v->groups; q++)
+        for (j = 0; j < tiles * mr; j++) *p++ = v->bias && j < v->co ? v->bias[q * v->co + j] : 0;
+    nn__direct_offsets(v, v->lines, v->off);
+    nn__run(v->images * v->groups * v->blocks, nn__direct_task, v);
+}
+
+// gw[o][k] += sum of g x over the images first .. last of group q; gs: the gradient, [images][groups co][oh][ow]; to
+// [co][n] is added to.
+TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t first, int64_t last,
+                                  float *block, float *to) {
+    int64_t image = v->ci * v->lines * v->pitch, per = nn__max(1, NN__DIRECT_BYTES / (image * 4)), i, k, o, n;
+    int64_t plane = v->oh * v->ow;
+    for (; first < last; first += n) {
+        n = nn__min(per, last - first);
+        for (i = 0; i < n; i++)
+            nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, 0, v->lines, block + i * image);
+        for (o = 0; o < v->co; o += 4)
+            for (k = 0; k < v->n; k += v->k->kt)
+                v->k->direct_weight((int)nn__min(4, v->co - o), (int)nn__min(v->k->kt, v->n - k), v->off + k,
+                                    gy + ((first * v->groups + q) * v->co + o) * plane, plane, v->ow,
+                                    v->groups * v->co * plane, block, v->sh * v->pitch, image, n, v->oh, v->ow,
+                                    to + o * v->n + k, v->n);
+    }
+}
+
 // ---- convolutions: y = W columns per image and group, the columns in blocks of output pixels that stay in
 // L2. A block has whole output rows, or a part of one that is long.
 
@@ -4851,6 +5069,8 @@ typedef struct nn__conv_t {
     int dtype, direct;                // direct: the image is its own columns (1 x 1)
     size_t es;
     uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, both
+    const nn__direct_t *sums;         // the weight gradient without columns, or NULL
+    char *pieces;                     // of the weight gradient, chunks of them
 } nn__conv_t;
 
 TENSOR__FN nn__window_t nn__window(const tensor_params_t *p) {
@@ -4865,6 +5085,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     tensor__gemm_t g;
     int64_t m, all;
     v->c = c;
+    v->sums = NULL;
     v->y = &c->arg[weight || input ? 0 : 3];
     v->x = &c->arg[input ? 3 : weight];
     v->w = &c->arg[weight ? 2 : 1];
@@ -4907,10 +5128,44 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     if (TENSOR__(gemm_scratch)(&g) > v->gemm) v->gemm = nn__line(TENSOR__(gemm_scratch)(&g));
     v->worker = v->columns + v->gemm;
 }
+// 1 = without columns, and d says how.
+TENSOR__FN int nn__conv_direct(const tensor_call_t *c, const nn__conv_t *v, nn__direct_t *d) {
+    const nn__window_t *g = &v->g;
+    memset(d, 0, sizeof *d);
+    d->sums = c->row->id == NN_OP_CONV_WEIGHT;
+    d->flipped = v->x == &c->arg[3];
+    if (v->dtype != TENSOR_F32 || g->stride[2] != 1 || (d->flipped && g->stride[1] != 1)) return 0;
+    if (g->kernel[0] != 1 || g->in[0] != 1 || g->out[0] != 1 || g->pad[0] != 0) return 0;
+    if (!v->x->numel || !v->y->numel || !v->w->numel) return 0;
+    d->k = nn__cpu(v->dtype);
+    d->images = v->images;
+    d->groups = v->groups;
+    d->kh = g->kernel[1];
+    d->kw = g->kernel[2];
+    d->dh = g->dilation[1];
+    d->dw = g->dilation[2];
+    d->sh = g->stride[1];
+    d->weight = (const float *)v->w->data;
+    d->bias = d->sums ? NULL : (const float *)c->arg[2].data;
+    d->ci = d->flipped ? v->og : v->cg;
+    d->co = d->flipped ? v->cg : v->og;
+    d->x = (const float *)(d->flipped ? v->y : v->x)->data;
+    d->y = (float *)(d->flipped ? v->x : v->y)->data;
+    d->h = d->flipped ? g->out[1] : g->in[1];
+    d->w = d->flipped ? g->out[2] : g->in[2];
+    d->oh = d->flipped ? g->in[1] : g->out[1];
+    d->ow = d->flipped ? g->in[2] : g->out[2];
+    d->ph = d->flipped ? d->dh * (d->kh - 1) - g->pad[1] : g->pad[1];
+    d->pw = d->flipped ? d->dw * (d->kw - 1) - g->pad[2] : g->pad[2];
+    return nn__direct_plan(d);
+}
 TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
     nn__conv_t v;
+    nn__direct_t d;
     uint64_t bytes;
     nn__conv_plan(c, &v);
+    if (nn__conv_direct(c, &v, &d))
+        return d.bytes + (d.sums ? (uint64_t)v.chunks * (uint64_t)v.w->numel * v.es : 0);
     bytes = v.worker * (uint64_t)TENSOR__(thread_count)();
     if (c->row->id == NN_OP_CONV_WEIGHT) bytes += (uint64_t)v.chunks * (uint64_t)v.w->numel * v.es;
     return bytes;
@@ -5002,7 +5257,12 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
 }
 TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
     nn__conv_t v;
+    nn__direct_t d;
     nn__conv_plan(c, &v);
+    if (nn__conv_direct(c, &v, &d)) {
+        nn__direct_run(&d, c->scratch);
+        return TENSOR_OK;
+    }
     v.k = nn__cpu(v.dtype);
     if (v.y->numel) nn__run(v.images * v.groups * v.blocks, nn__conv_task, &v);
     return TENSOR_OK;
@@ -5044,7 +5304,12 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
 }
 TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     nn__conv_t v;
+    nn__direct_t d;
     nn__conv_plan(c, &v);
+    if (nn__conv_direct(c, &v, &d)) {
+        nn__direct_run(&d, c->scratch);
+        return TENSOR_OK;
+    }
     v.k = nn__cpu(v.dtype);
     if (v.x->numel) nn__run(v.images * v.groups * v.steps, nn__conv_input_task, &v);
     return TENSOR_OK;
@@ -5056,10 +5321,15 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     int64_t q = task / v->chunks, part = task % v->chunks, i, k, n, at;
     int64_t first = v->images * part / v->chunks, last = v->images * (part + 1) / v->chunks;
     char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker, *to = (char *)v->w->data;
-    if (v->chunks > 1)
-        to = (char *)v->c->scratch + v->worker * (uint64_t)TENSOR__(thread_count)() +
-             (uint64_t)part * (uint64_t)v->w->numel * v->es;
+    if (v->chunks > 1) to = v->pieces + (uint64_t)part * (uint64_t)v->w->numel * v->es;
     to += q * v->og * v->kk * (int64_t)v->es;
+    if (v->sums) {
+        memset(to, 0, (size_t)(v->og * v->kk) * 4);
+        nn__direct_weight(v->sums, (const float *)v->y->data, q, first, last,
+                          (float *)(void *)(v->sums->work + v->sums->worker * (uint64_t)worker),
+                          (float *)(void *)to);
+        return;
+    }
     for (i = first; i < last; i++)
         for (k = 0; k < v->blocks; k++) {
             tensor__gemm_t g;
@@ -5085,20 +5355,27 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
 }
 TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     nn__conv_t v;
+    nn__direct_t d;
     int64_t i;
-    const char *parts;
     nn__conv_plan(c, &v);
     v.k = nn__cpu(v.dtype);
     if (v.y->numel == 0 || v.x->numel == 0) {
         v.k->fill(v.w->data, 0, v.w->numel);
         return TENSOR_OK;
     }
+    v.pieces = (char *)c->scratch + v.worker * (uint64_t)TENSOR__(thread_count)();
+    if (nn__conv_direct(c, &v, &d)) {
+        d.off = (int32_t *)c->scratch;
+        d.work = (char *)c->scratch + nn__line((uint64_t)d.n * 4);
+        nn__direct_offsets(&d, d.lines, d.off);
+        v.sums = &d;
+        v.pieces = (char *)c->scratch + d.bytes;
+    }
     nn__run(v.groups * v.chunks, nn__conv_weight_task, &v);
     if (v.chunks == 1) return TENSOR_OK;
-    parts = (const char *)c->scratch + v.worker * (uint64_t)TENSOR__(thread_count)();
-    memcpy(v.w->data, parts, (size_t)v.w->numel * v.es);
+    memcpy(v.w->data, v.pieces, (size_t)v.w->numel * v.es);
     for (i = 1; i < v.chunks; i++)
-        v.k->add(v.w->data, parts + (uint64_t)i * (uint64_t)v.w->numel * v.es, v.w->numel);
+        v.k->add(v.w->data, v.pieces + (uint64_t)i * (uint64_t)v.w->numel * v.es, v.w->numel);
     return TENSOR_OK;
 }
 
