@@ -3283,6 +3283,10 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC optimize("fp-contract=off")
+#if TENSOR__PASS == 0
+/* gcc 12 joins the loads of two rows of B in a GEMM tile and reads past the last one */
+#pragma GCC optimize("no-tree-vectorize")
+#endif
 #endif
 
 /* ---- Primitives: scalar -------------------------------------------------------------------------------- */

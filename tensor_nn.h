@@ -3038,9 +3038,9 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
 // >>nn-kernel-direct                               MARK: convolution without columns
 //
 // f32, where output pixels of a row read neighbours (stride 1 along the width). Images are copied once with
-// their padding; then the input that output pixel p reads for the k-th (channel, ky, kx) stands at p + off[k],
-// and a vector of pixels is one load. Rejected: columns for everything; copying each input kernel-area times
-// and packing it again costs as much as the product where channels are few.
+// their padding; then the input that output pixel p reads for the k-th (channel, ky, kx) stands at
+// p + off[k], and a vector of pixels is one load. Rejected: columns for everything; copying each input
+// kernel-area times and packing it again costs as much as the product where channels are few.
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 4
@@ -3058,11 +3058,13 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
 #undef NN__STEP
 #define NN__STEP(i) if (mr > i) { V_F u = V_SET(w[i]); a##i = V_FMA(u, x, a##i); b##i = V_FMA(u, z, b##i); }
 #undef NN__OUT
-#define NN__OUT(i) if (mr > i && m > i) { NN__K(put)(y0 + i * ys, w0, a##i); if (w1) NN__K(put)(y1 + i * ys, w1, b##i); }
+#define NN__OUT(i) if (mr > i && m > i) { \
+        NN__K(put)(y0 + i * ys, w0, a##i); \
+        if (w1) NN__K(put)(y1 + i * ys, w1, b##i); }
 // m outputs at two places of w0 and w1 pixels (w1 may be 0). w [n][MR], b [MR].
-TENSOR__INLINE void NN__K(direct_tile)(const int mr, int m, int64_t n, const float *w, const int32_t *off, const float *b,
-                                       const float *p0, const float *p1, float *y0, float *y1, int64_t ys, int w0,
-                                       int w1) {
+TENSOR__INLINE void NN__K(direct_tile)(const int mr, int m, int64_t n, const float *w, const int32_t *off,
+                                       const float *b, const float *p0, const float *p1, float *y0, float *y1,
+                                       int64_t ys, int w0, int w1) {
     NN__ROWS(NN__ZERO)
     for (; n > 0; n--, w += NN__MR, off++) {
         V_F x = V_LOAD(p0 + *off), z = V_LOAD(p1 + *off);
@@ -3070,15 +3072,16 @@ TENSOR__INLINE void NN__K(direct_tile)(const int mr, int m, int64_t n, const flo
     }
     NN__ROWS(NN__OUT)
 }
-TENSOR__FN void NN__K(direct)(int m, int64_t n, const float *w, const int32_t *off, const float *b, const float *p0,
-                              const float *p1, float *y0, float *y1, int64_t ys, int w0, int w1) {
+TENSOR__FN void NN__K(direct)(int m, int64_t n, const float *w, const int32_t *off, const float *b,
+                              const float *p0, const float *p1, float *y0, float *y1, int64_t ys, int w0,
+                              int w1) {
     if (m > 4) NN__K(direct_tile)(NN__MR, m, n, w, off, b, p0, p1, y0, y1, ys, w0, w1);
     else if (m > 1) NN__K(direct_tile)(4, m, n, w, off, b, p0, p1, y0, y1, ys, w0, w1);
     else NN__K(direct_tile)(1, m, n, w, off, b, p0, p1, y0, y1, ys, w0, w1);
 }
 
-// Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x width
-// pixels. Tiles of 4 outputs and KT taps keep their sums in vectors until the last image.
+// Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x
+// width pixels. Tiles of 4 outputs and KT taps keep their sums in vectors until the last image.
 #undef NN__KT
 #define NN__KT (TENSOR_NN__PASS == 3 ? 4 : 2)
 #undef NN__DOT
@@ -3095,9 +3098,10 @@ TENSOR__FN void NN__K(direct)(int m, int64_t n, const float *w, const int32_t *o
         V_F x0 = load(x + r + off[0]), x1 = load(x + r + o1), x2 = load(x + r + o2), x3 = load(x + r + o3); \
         NN__FOUR(NN__DOT, 0) NN__FOUR(NN__DOT, 1) NN__FOUR(NN__DOT, 2) NN__FOUR(NN__DOT, 3) \
         (void)x1, (void)x2, (void)x3; }
-TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs, int64_t g_row,
-                                     int64_t g_image, const float *image, int64_t x_row, int64_t x_image,
-                                     int64_t images, int64_t rows, int64_t width, float *to, int64_t ts) {
+TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs,
+                                     int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
+                                     int64_t x_image, int64_t images, int64_t rows, int64_t width, float *to,
+                                     int64_t ts) {
     int64_t g_1 = m > 1 ? gs : 0, g_2 = m > 2 ? 2 * gs : 0, g_3 = m > 3 ? 3 * gs : 0, i, k, r;
     int left = (int)(width % V_N);
     int32_t o1 = off[taps > 1 ? 1 : 0], o2 = off[taps > 2 ? 2 : 0], o3 = off[taps > 3 ? 3 : 0];
@@ -4943,7 +4947,7 @@ typedef struct nn__direct_t {
     float *packed, *start;            // [groups][tiles][n][mr] and [groups][tiles][mr]
     int32_t *off;
     char *work;
-    uint64_t worker, bytes;           // of a worker's block, of everything
+    uint64_t weights, worker, bytes;  // of the packed weights, a worker's block, everything
 } nn__direct_t;
 
 enum { NN__DIRECT_BYTES = 262144 };
@@ -4967,12 +4971,13 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     v->worker = (uint64_t)(v->ci * v->lines * v->pitch) * 4;
     if (v->sums) v->worker *= (uint64_t)nn__max(1, NN__DIRECT_BYTES / (int64_t)v->worker);
     v->worker = nn__line(v->worker + 256);
-    v->bytes = nn__line((uint64_t)(v->groups * tiles * v->k->mr * (v->n + 1)) * 4) + nn__line((uint64_t)v->n * 4) +
-               v->worker * (uint64_t)TENSOR__(thread_count)();
+    v->weights = nn__line((uint64_t)(v->groups * tiles * v->k->mr * (v->n + 1)) * 4);
+    v->bytes = v->weights + nn__line((uint64_t)v->n * 4) + v->worker * (uint64_t)TENSOR__(thread_count)();
     return 1;
 }
 // Lines first .. first + lines of the padded planes.
-TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, int64_t first, int64_t lines, float *to) {
+TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, int64_t first, int64_t lines,
+                               float *to) {
     int64_t c, r;
     for (c = 0; c < v->ci; c++)
         for (r = first; r < first + lines; r++, to += v->pitch) {
@@ -4996,20 +5001,20 @@ TENSOR__FN void nn__direct_offsets(const nn__direct_t *v, int64_t lines, int32_t
 TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t b = task % v->blocks, q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, t, o;
-    int64_t oy = b * v->rows, rows = nn__min(v->rows, v->oh - oy), per = nn__ceil(v->ow, v->k->lanes), mr = v->k->mr;
-    int64_t tiles = nn__ceil(v->co, mr), plane = v->oh * v->ow;
+    int64_t oy = b * v->rows, rows = nn__min(v->rows, v->oh - oy), mr = v->k->mr, lanes = v->k->lanes;
+    int64_t per = nn__ceil(v->ow, lanes), tiles = nn__ceil(v->co, mr), plane = v->oh * v->ow;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *y = v->y + (i * v->groups + q) * v->co * plane + oy * v->ow;
     const float *w = v->packed + q * tiles * v->n * mr, *start = v->start + q * tiles * mr;
     nn__direct_pad(v, v->x + (i * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines, block);
     for (t = 0; t < rows * per; t += 2) {
-        int64_t u = t + 1 < rows * per ? t + 1 : t, r0 = t / per, x0 = t % per * v->k->lanes;
-        int64_t r1 = u / per, x1 = u % per * v->k->lanes;
-        int w0 = (int)nn__min(v->ow - x0, v->k->lanes), w1 = u > t ? (int)nn__min(v->ow - x1, v->k->lanes) : 0;
+        int64_t u = t + 1 < rows * per ? t + 1 : t, r0 = t / per, x0 = t % per * lanes;
+        int64_t r1 = u / per, x1 = u % per * lanes, at0 = r0 * v->ow + x0, at1 = r1 * v->ow + x1;
+        int w0 = (int)nn__min(v->ow - x0, lanes), w1 = u > t ? (int)nn__min(v->ow - x1, lanes) : 0;
         for (o = 0; o < tiles; o++)
             v->k->direct((int)nn__min(v->co - o * mr, mr), v->n, w + o * v->n * mr, v->off, start + o * mr,
                          block + r0 * v->sh * v->pitch + x0, block + r1 * v->sh * v->pitch + x1,
-                         y + o * mr * plane + r0 * v->ow + x0, y + o * mr * plane + r1 * v->ow + x1, plane, w0, w1);
+                         y + o * mr * plane + at0, y + o * mr * plane + at1, plane, w0, w1);
     }
 }
 TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
@@ -5017,16 +5022,16 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     float *p = (float *)scratch;
     v->packed = p;
     v->start = p + v->groups * tiles * mr * v->n;
-    v->off = (int32_t *)(void *)((char *)scratch + nn__line((uint64_t)(v->groups * tiles * mr * (v->n + 1)) * 4));
+    v->off = (int32_t *)(void *)((char *)scratch + v->weights);
     v->work = (char *)v->off + nn__line((uint64_t)v->n * 4);
     for (q = 0; q < v->groups; q++)
         for (t = 0; t < tiles; t++)
             for (k = 0; k < v->n; k++)
                 for (j = 0; j < mr; j++, p++) {
                     int64_t o = t * mr + j, c = k / taps, tap = k % taps;
-                    if (o >= v->co) *p = 0;
-                    else if (v->flipped) *p = v->weight[((q * v->ci + c) * v->co + o) * taps + taps - 1 - tap];
-                    else *p = v->weight[(q * v->co + o) * v->n + k];
+                    int64_t at = v->flipped ? ((q * v->ci + c) * v->co + o) * taps + taps - 1 - tap
+                                            : (q * v->co + o) * v->n + k;
+                    *p = o < v->co ? v->weight[at] : 0;
                 }
     for (q = 0; q < v->groups; q++)
         for (j = 0; j < tiles * mr; j++) *p++ = v->bias && j < v->co ? v->bias[q * v->co + j] : 0;
@@ -5034,22 +5039,23 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     nn__run(v->images * v->groups * v->blocks, nn__direct_task, v);
 }
 
-// gw[o][k] += sum of g x over the images first .. last of group q; gs: the gradient, [images][groups co][oh][ow]; to
-// [co][n] is added to.
-TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t first, int64_t last,
-                                  float *block, float *to) {
+// gw[o][k] += sum of g x over the images first .. last of group q. gy [images][groups co][oh][ow], to
+// [co][n].
+TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t first,
+                                  int64_t last, float *block, float *to) {
     int64_t image = v->ci * v->lines * v->pitch, per = nn__max(1, NN__DIRECT_BYTES / (image * 4)), i, k, o, n;
     int64_t plane = v->oh * v->ow;
     for (; first < last; first += n) {
         n = nn__min(per, last - first);
         for (i = 0; i < n; i++)
-            nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, 0, v->lines, block + i * image);
+            nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, 0, v->lines,
+                           block + i * image);
         for (o = 0; o < v->co; o += 4)
             for (k = 0; k < v->n; k += v->k->kt)
                 v->k->direct_weight((int)nn__min(4, v->co - o), (int)nn__min(v->k->kt, v->n - k), v->off + k,
                                     gy + ((first * v->groups + q) * v->co + o) * plane, plane, v->ow,
-                                    v->groups * v->co * plane, block, v->sh * v->pitch, image, n, v->oh, v->ow,
-                                    to + o * v->n + k, v->n);
+                                    v->groups * v->co * plane, block, v->sh * v->pitch, image, n, v->oh,
+                                    v->ow, to + o * v->n + k, v->n);
     }
 }
 

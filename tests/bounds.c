@@ -1,0 +1,72 @@
+// bounds.c - kernels read nothing past the end of what they are given: operands end where a page ends, and
+// the next page may not be touched.
+#define _DEFAULT_SOURCE
+#include "test.h"
+#include <sys/mman.h>
+
+enum { PAGE = 65536 };
+static char *page;
+
+// [rows, columns] of ones whose last element is the last of the page.
+static tensor_t *at_end(int64_t rows, int64_t columns) {
+    int64_t dims[2], i;
+    float *p = (float *)(void *)(page + PAGE) - rows * columns;
+    dims[0] = rows;
+    dims[1] = columns;
+    for (i = 0; i < rows * columns; i++) p[i] = 1;
+    return tensor_wrap_n(p, TENSOR_F32, dims, 2, NULL, NULL);
+}
+
+static void products(void) {
+    static const int sizes[] = {1, 2, 3, 4, 5, 7, 9, 12, 13, 16, 17, 33};
+    enum { SIZES = (int)(sizeof sizes / sizeof sizes[0]) };
+    int a, b, c;
+    for (a = 0; a < SIZES; a++)
+        for (b = 0; b < SIZES; b++)
+            for (c = 0; c < SIZES; c++) {
+                int64_t m = sizes[a], n = sizes[b], k = sizes[c];
+                tensor_scope_t scope = tensor_scope_begin();
+                double want = (double)(m * n * k);
+                tensor_t *a1 = tensor_ones(m, k), *a2 = tensor_mT(tensor_ones(k, m)), *b1 = tensor_ones(k, n);
+                CHECK(tensor_item(tensor_sum(tensor_matmul(a1, at_end(k, n)))) == want);
+                CHECK(tensor_item(tensor_sum(tensor_matmul(a2, at_end(k, n)))) == want);
+                CHECK(tensor_item(tensor_sum(tensor_linear(a1, at_end(n, k), NULL))) == want);
+                CHECK(tensor_item(tensor_sum(tensor_matmul(at_end(m, k), b1))) == want);
+                CHECK(tensor_item(tensor_sum(tensor_matmul(tensor_mT(at_end(k, m)), b1))) == want);
+                tensor_scope_end(scope);
+            }
+}
+
+static void rows(void) {
+    int64_t n;
+    for (n = 1; n < 70; n++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *x = at_end(1, n), *image = tensor_ones(1, 1, 3, 70), *point = tensor_ones(3, 1, 1, 1);
+        tensor_t *w = tensor_reshape(x, 1, 1, 1, n);
+        CHECK(tensor_item(tensor_sum(tensor_add(tensor_tanh(x), tensor_sqrt(x)))) > 0);
+        CHECK(tensor_item(tensor_sum(x)) == (double)n && tensor_item_i64(tensor_argmax(x)) == 0);
+        CHECK(tensor_item(tensor_max(tensor_softmax(x, 1))) > 0);
+        CHECK(tensor_item(tensor_sum(tensor_to(x, TENSOR_F16))) == (double)n);
+        CHECK(tensor_item(tensor_sum(tensor_conv2d(image, w))) == (double)(3 * n * (71 - n)));
+        CHECK(tensor_item(tensor_sum(tensor_conv2d(w, point))) == (double)(3 * n));
+        CHECK(tensor_item(tensor_sum(tensor_layer_norm(x))) < 1);
+        CHECK(tensor_equal(tensor_contiguous(tensor_transpose(x, 0, 1)), tensor_ones(n, 1)));
+        tensor_scope_end(scope);
+    }
+}
+
+int main(void) {
+    static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512"};
+    int i;
+    page = (char *)mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == (char *)MAP_FAILED || mprotect(page + PAGE, PAGE, PROT_NONE)) return 1;
+    for (i = 0; i < 4; i++) {
+        if (tensor_set_cpu(isas[i]) != 0) {
+            tensor_clear_error();
+            continue;
+        }
+        RUN(products);
+        RUN(rows);
+    }
+    return test_report();
+}
