@@ -89,7 +89,7 @@ test-build: $(addprefix $(B)/tests/,$(programs))
 check: $(B)/tensor_impl.o
 	@B=$(B) sh tests/check.sh
 
-bench: $(B)/bench/micro $(B)/bench/gpt_step
+bench: $(addprefix $(B)/bench/,micro ops models gpt_step)
 	@B=$(B) CC='$(CC)' PYTHON='$(PYTHON)' sh bench/run.sh
 
 install:

@@ -33,6 +33,40 @@ ROWS = [
     ("compile_implementation", "compiling the implementation, gcc -O2", "s", "< 15 s", lambda o, r: o < 15),
 ]
 
+# Rows of ops.c (rates) and models.c (times): how many times as fast as the reference, with the goal where there is one.
+SPEED = [
+    ("sgemm_16", "product 16^3", 1), ("sgemm_32", "product 32^3", 1), ("sgemm_64", "product 64^3", 1),
+    ("sgemm_128", "product 128^3", 1), ("sgemm_256", "product 256^3", 1), ("sgemm_512", "product 512^3", 1),
+    ("sgemm_1024", "product 1024^3", 1), ("linear_1x1024x1024", "linear, batch 1, 1024 to 1024", 1),
+    ("linear_8x1024x1024", "linear, batch 8, 1024 to 1024", 1), ("linear_20x800x400", "linear, batch 20, 400 to 800", 1),
+    ("linear_64x512x784", "linear, batch 64, 784 to 512", 1),
+    ("linear_128x3072x768", "linear, batch 128, 768 to 3072", 1),
+    ("conv_lenet1", "conv 1 to 32, 5x5, 28x28, batch 64", 1.5), ("conv_lenet1_both", "the same, forward and backward", 1.5),
+    ("conv_lenet2", "conv 32 to 64, 5x5, 12x12, batch 64", None),
+    ("conv_lenet2_both", "the same, forward and backward", None),
+    ("conv_64_3x3", "conv 64 to 64, 3x3, 32x32, batch 32", 1), ("conv_64_3x3_both", "the same, forward and backward", 1),
+    ("conv_256_3x3", "conv 256 to 256, 3x3, 8x8, batch 32", 1), ("conv_256_3x3_both", "the same, forward and backward", 1),
+    ("conv_1x1", "conv 256 to 64, 1x1, 56x56, batch 4", None), ("conv_1x1_both", "the same, forward and backward", 1.5),
+    ("conv_7x7_stem", "conv 3 to 64, 7x7 stride 2, 224x224, batch 4", 2),
+    ("conv_depthwise", "depthwise conv 128, 3x3, 56x56, batch 4", 2),
+    ("conv_depthwise_both", "the same, forward and backward", 2),
+    ("add", "add, 64k elements", 1), ("relu", "relu, 64k elements", 1), ("sum", "sum, 64k elements", 1),
+    ("add_64MB", "add, result of 64 MB", 2.5), ("exp", "exp, 1M elements", 1.6), ("sigmoid", "sigmoid, 1M", None),
+    ("tanh", "tanh, 1M", 4), ("erf", "erf, 1M", 4), ("gelu", "gelu, 1M", None), ("gelu_tanh", "gelu by tanh, 1M", 4),
+    ("pow", "x^2.5, 1M", 4), ("where", "where, 1M", 8), ("argmax", "argmax, 1M", 8),
+    ("argmax_dim", "argmax of 1024 rows", 8), ("rand", "rand, 1M", 8), ("randn", "randn, 1M", None),
+    ("dropout", "dropout, 1M", 8), ("max_pool2d", "max pool 2x2, 1M", 8), ("transpose", "transposed copy, 1024^2", None),
+    ("softmax", "softmax, 1024 rows of 1000", 1.6), ("softmax_both", "the same, forward and backward", 1.6),
+    ("layer_norm", "layer norm, 1024 rows of 768", 1.6), ("layer_norm_both", "the same, forward and backward", 1.6),
+    ("cross_entropy", "cross-entropy, 1024 x 1000", 2.5), ("cross_entropy_both", "the same, forward and backward", 2.5),
+    ("rl_act", "net 8-64-64-4, act", 50), ("rl_train_32", "net 8-64-64-4, train, batch 32, Adam", 15),
+    ("mlp_infer_1", "net 784-512-256-10, inference", None), ("mlp_train_1", "the same, train, batch 1, Adam", 4),
+    ("mlp_train_32", "batch 32", 2.5), ("mlp_train_128", "batch 128", 1.8),
+    ("cnn_infer_1", "CNN of make fashion, inference", 2), ("cnn_train_1", "the same, train, batch 1, SGD", 6),
+    ("cnn_train_64", "batch 64", 2),
+]
+TIMES = ("rl_", "mlp_", "cnn_")
+
 
 def quiet_process():
     """Own session with a raised weight, where allowed: other work on the machine takes less away."""
@@ -60,8 +94,9 @@ def run(command, threads):
 
 
 def keep(best, rows):
+    rates = {name for name, _, _ in SPEED if not name.startswith(TIMES)}
     for name, value in rows.items():
-        best[name] = min(value, best.get(name, value))
+        best[name] = (max if name in rates else min)(value, best.get(name, value))
 
 
 def svg(path, bars, title):
@@ -93,6 +128,8 @@ def main():
     two = len(CPUS) >= 2
     for _ in range(ROUNDS):
         keep(ours, run([f"{BUILD}/bench/micro"], 1))
+        keep(ours, run([f"{BUILD}/bench/ops", "1"], 1))
+        keep(ours, run([f"{BUILD}/bench/models", "1"], 1))
         keep(ours, run([f"{BUILD}/bench/gpt_step", "1"], 1))
         if two:
             keep(ours, run([f"{BUILD}/bench/gpt_step", "2"], 2))
@@ -100,6 +137,8 @@ def main():
             script = [sys.executable, os.path.join(HERE, "reference.py")]
             vocabulary = str(int(ours.get("gpt_vocabulary", 96)))
             keep(reference, run(script + ["micro"], 1))
+            keep(reference, run(script + ["ops", "1"], 1))
+            keep(reference, run(script + ["models", "1"], 1))
             keep(reference, run(script + ["gpt", "1", vocabulary], 1))
             if two:
                 keep(reference, run(script + ["gpt", "2", vocabulary], 2))
@@ -138,8 +177,27 @@ def main():
                      f"| {goal} | {mark} |")
         if r:
             bars.append((what, r / o))
+    lines += ["", "One thread; G/s are 10^9 floating-point operations or elements a second.", "",
+              "| row | ours | reference | times as fast | goal | |", "|---|---:|---:|---:|---:|---|"]
+    rows = short = 0
+    for name, what, goal in SPEED:
+        o, r = ours.get(name), reference.get(name)
+        if o is None:
+            continue
+        unit = "us" if name.startswith(TIMES) else "G/s"
+        times = None if r is None else r / o if unit == "us" else o / r
+        mark = ""
+        if goal and times is not None:
+            rows += 1
+            short += times < goal
+            mark = "reached" if times >= goal else "falls short"
+        lines.append(f"| {what} | {o:.3g} {unit} | {f'{r:.3g} {unit}' if r else ''} | "
+                     f"{f'{times:.2f}' if times else ''} | {f'>= {goal}' if goal else ''} | {mark} |")
+        if times:
+            bars.append((what, times))
     text = "\n".join(lines) + "\n"
     print(text)
+    print(f"{rows} rows, {short} fall short")
     folder = os.path.join(HERE, "results")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, f"cpu-{date}.md"), "w") as f:

@@ -161,7 +161,7 @@ def ops(threads):
                 leaf.grad = None
         with torch.set_grad_enabled(bool(leaves)):
             seconds = median(both if leaves else f)
-        row(name, 1e-9 * work / seconds, "")
+        row(name, 1e-9 * work / seconds, "G/s")
 
     def product(name, m, n, k, nt):
         a, b = torch.randn(m, k), torch.randn(n, k) if nt else torch.randn(k, n)

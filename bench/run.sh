@@ -7,4 +7,4 @@ if command -v "$PYTHON" >/dev/null 2>&1; then
     exec "$PYTHON" bench/compare.py "$B" "$ROUNDS" "$B/bench/compile.rows"
 fi
 echo "no $PYTHON: figures of this library alone"
-"$B/bench/micro" && "$B/bench/gpt_step" 1 2 && cat "$B/bench/compile.rows"
+"$B/bench/micro" && "$B/bench/ops" && "$B/bench/models" && "$B/bench/gpt_step" 1 2 && cat "$B/bench/compile.rows"
