@@ -2974,7 +2974,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(GE, ge, 2, CMP, F_GE(F_A, F_B), "a >= b") \
     X(GT, gt, 2, CMP, F_GT(F_A, F_B), "a > b") \
     X(ISFINITE, isfinite, 1, CMP, F_EQ(F_SUB(F_A, F_A), F_C(0)), "neither infinite nor NaN") \
-    X(ISINF, isinf, 1, CMP, F_EQ(F_ABS(F_A), F_INF), "infinite") \
+    X(ISINF, isinf, 1, CMP, F_AND(F_EQ(F_ABS(F_A), F_INF), F_NE(F_SUB(F_A, F_A), F_C(0))), "infinite (no integer is)") \
     X(ISNAN, isnan, 1, CMP, F_ISNAN(F_A), "not a number") \
     X(LE, le, 2, CMP, F_LE(F_A, F_B), "a <= b") \
     X(LOGICAL_AND, logical_and, 2, LOG, F_AND(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), "a and b") \
