@@ -1,4 +1,5 @@
-# run.sh program|script.sh ... - runs each, shows what the failing ones printed, adds up their last lines.
+# run.sh program|script.sh ... - runs each, shows its counts of cases and what failing ones printed, adds up the
+# last lines.
 # Each must end with a line "N passed, N failed"; one that does not (a crash, a time-out) counts as one failure.
 # Ends with that line itself; the exit status is 0 only if nothing failed and something ran.
 limit=${TEST_TIMEOUT:-900}
@@ -25,6 +26,8 @@ for t in "$@"; do
         echo "exit status $status after that line" >>"$out"
     fi
     printf '%-34s %7d passed %4d failed %4d s\n' "$(basename "$t")" "$p" "$f" $(($(date +%s) - begin))
+    # What a program says of the size of its work, without failures: "428 ops, 55025 cases, .."
+    grep -E '^([0-9]+ .*(cases|ops)|skipped)' "$out" | grep -v 'differ' | sed 's/^/    /'
     if [ "$f" -ne 0 ]; then sed 's/^/    /' "$out" | tail -n 60; fi
     passed=$((passed + p))
     failed=$((failed + f))
