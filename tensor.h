@@ -15051,7 +15051,9 @@ TENSOR_API tensor_t *(tensor_take)(tensor_t *x, tensor_t *index) {
 TENSOR_API tensor_t *(tensor_put)(tensor_t *x, tensor_t *index, tensor_t *src, int accumulate) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "put", "x", x)) { return TENSOR__POISON; }
-    tensor_t *at = tensor__flat(tensor__places(&index, &x->numel, 1));
+    tensor_t *at = tensor__places(&index, &x->numel, 1);
+    if (at == TENSOR__POISON) { TENSOR__RETURN(at); }
+    at = tensor__flat(at);
     TENSOR__RETURN(tensor_reshape_n(tensor__index_op(accumulate ? TENSOR_OP_INDEX_ADD : TENSOR_OP_INDEX_COPY,
         tensor__flat(x), 0, at, tensor__flat(src), 0, 0), x->dims, x->ndim));
 }

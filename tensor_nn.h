@@ -2963,16 +2963,23 @@ TENSOR__FN void NN__K(scale)(void *y, double a, int64_t n) {
     for (i = 0; i < n; i += V_N) NN__K(put)(p + i, n - i, V_MUL(NN__LOAD(p + i, n - i, 0), V_SET(a)));
 }
 
-// sum of x[i] y[i]; of x[i] if y is NULL
+// sum of x[i] y[i]; of x[i] if y is NULL. Leaves in lanes, their sums in double: long rows lose nothing.
+#undef NN__LEAF
+#define NN__LEAF ((int64_t)1024)
 TENSOR__FN double NN__K(dot)(const void *x, const void *y, int64_t n) {
     const NN__R *p = (const NN__R *)x, *q = (const NN__R *)y;
-    V_F s = V_ZERO();
-    int64_t i;
-    if (!q)
-        for (i = 0; i < n; i += V_N) s = V_ADD(s, NN__LOAD(p + i, n - i, 0));
-    else
-        for (i = 0; i < n; i += V_N) s = V_FMA(NN__LOAD(p + i, n - i, 0), NN__LOAD(q + i, n - i, 0), s);
-    return (double)V_HSUM(s);
+    double sum = 0;
+    int64_t i, k;
+    for (i = 0; i < n; i = k) {
+        V_F s = V_ZERO();
+        k = n - i < NN__LEAF ? n : i + NN__LEAF;
+        if (!q)
+            for (; i < k; i += V_N) s = V_ADD(s, NN__LOAD(p + i, n - i, 0));
+        else
+            for (; i < k; i += V_N) s = V_FMA(NN__LOAD(p + i, n - i, 0), NN__LOAD(q + i, n - i, 0), s);
+        sum += (double)V_HSUM(s);
+    }
+    return sum;
 }
 
 TENSOR__INLINE NN__S NN__K(row_max)(const NN__R *p, int64_t n) {
@@ -3274,6 +3281,24 @@ TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
 // Two passes over a row for the statistics: one pass (E[x^2] - E[x]^2) cancels.
 // ------------------------------------------------------------------------------
 
+// sum of g (x - mean); of (x - mean)^2 if g is NULL
+TENSOR__FN double NN__K(deviation)(const void *g, const void *x, double mean, int64_t n) {
+    const NN__R *gp = (const NN__R *)g, *p = (const NN__R *)x;
+    V_F vm = V_SET(mean);
+    double sum = 0;
+    int64_t i, k;
+    for (i = 0; i < n; i = k) {
+        V_F s = V_ZERO();
+        k = n - i < NN__LEAF ? n : i + NN__LEAF;
+        for (; i < k; i += V_N) {
+            V_F v = NN__K(cut)(V_SUB(NN__LOAD(p + i, n - i, 0), vm), n - i);
+            s = V_FMA(gp ? NN__LOAD(gp + i, n - i, 0) : v, v, s);
+        }
+        sum += (double)V_HSUM(s);
+    }
+    return sum;
+}
+
 // rms: the mean counts as 0.
 TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean,
                                   void *rstd, int64_t rows, int64_t n, double eps, int rms) {
@@ -3281,13 +3306,9 @@ TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, v
     NN__R *o = (NN__R *)y;
     int64_t r, i;
     for (r = 0; r < rows; r++, p += n, o += n) {
-        double m = rms ? 0 : NN__K(dot)(p, NULL, n) / (double)n, d;
-        V_F vm = V_SET(m), s = V_ZERO(), vr;
-        for (i = 0; i < n; i += V_N) {
-            V_F v = NN__K(cut)(V_SUB(NN__LOAD(p + i, n - i, 0), vm), n - i);
-            s = V_FMA(v, v, s);
-        }
-        d = 1 / sqrt((double)V_HSUM(s) / (double)n + eps);
+        double m = rms ? 0 : NN__K(dot)(p, NULL, n) / (double)n, d = NN__K(deviation)(NULL, p, m, n);
+        V_F vm = V_SET(m), vr;
+        d = 1 / sqrt(d / (double)n + eps);
         vr = V_SET(d);
         ((NN__R *)mean)[r] = (NN__R)m;
         ((NN__R *)rstd)[r] = (NN__R)d;
@@ -3332,17 +3353,6 @@ TENSOR__FN void NN__K(layer_norm_back)(const void *grad, const void *x, const vo
     }
 }
 
-// sum of g (x - mean); of (x - mean)^2 if g is NULL
-TENSOR__FN double NN__K(deviation)(const void *g, const void *x, double mean, int64_t n) {
-    const NN__R *gp = (const NN__R *)g, *p = (const NN__R *)x;
-    V_F s = V_ZERO(), vm = V_SET(mean);
-    int64_t i;
-    for (i = 0; i < n; i += V_N) {
-        V_F v = NN__K(cut)(V_SUB(NN__LOAD(p + i, n - i, 0), vm), n - i);
-        s = V_FMA(gp ? NN__LOAD(gp + i, n - i, 0) : v, v, s);
-    }
-    return (double)V_HSUM(s);
-}
 
 // y = a g + b (x - mean) + c; g may be NULL.
 TENSOR__FN void NN__K(affine)(const void *g, const void *x, void *y, double a, double mean, double b,
@@ -4855,7 +4865,7 @@ TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int ins
                               op, x);
     stat[0] = NULL;
     y = nn__plane_norm(nn__wide(x), w, b, instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
-    if (in[1] && stat[0]) {
+    if (in[1] && stat[0] && x->numel) {   // no element says nothing of the statistics
         tensor_scope_t scope = TENSOR__(scope)(0);
         double share[2];
         share[0] = momentum;
@@ -11012,7 +11022,8 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
     nn__layer_t *l;
     if (a.in_features < 1) return nn__refuse(a.site_, op, "in_features must be > 0", a.in_features);
     if (a.hidden < 1) return nn__refuse(a.site_, op, "hidden must be > 0", a.hidden);
-    if (a.layers < 1) return nn__refuse(a.site_, op, "layers must be > 0", a.layers);
+    if (a.layers < 1 || a.layers > 65535)
+        return nn__refuse(a.site_, op, "layers must be in 1..65535", a.layers);
     if (a.proj_size < 0 || (a.proj_size > 0 && (kind != NN__LSTM_NET || cell || a.proj_size >= a.hidden)))
         return nn__refuse(a.site_, op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
     if (!(a.dropout >= 0 && a.dropout <= 1))

@@ -1036,6 +1036,26 @@ static void bags(void) {
     nn_free(m), nn_free(e), nn_free(b);
 }
 
+// Long rows lose no digits, and a batch of nothing leaves the running statistics alone.
+static void norms_of_long_and_empty(void) {
+    tensor_t *x = tensor_full(0.1, 1, 1, 1000000), *mean = tensor_zeros(1), *var = tensor_ones(1);
+    nn_module_t *bn = nn_batch_norm2d(2);
+    double was;
+    CHECK(tensor_item(tensor_max(tensor_abs(tensor_layer_norm(x)))) < 1e-3);
+    tensor_batch_norm(x, .running_mean = mean, .running_var = var, .training = 1, .momentum = 1);
+    CHECK_NEAR(tensor_item(mean), 0.1, 1e-7);
+    CHECK_NEAR(tensor_item(var), 0, 1e-12);
+    nn_forward(bn, tensor_randn(4, 2, 3, 3));
+    was = tensor_item(tensor_sum(nn_get(bn, "running_mean"))) +
+          tensor_item(tensor_sum(nn_get(bn, "running_var")));
+    CHECK(tensor_numel(nn_forward(bn, tensor_zeros(0, 2, 3, 3))) == 0);
+    CHECK(tensor_item(tensor_sum(nn_get(bn, "running_mean"))) +
+              tensor_item(tensor_sum(nn_get(bn, "running_var"))) == was);
+    nn_free(bn);
+    CHECK(nn_lstm(3, 4, .layers = (int64_t)1 << 50) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "layers must be in 1..65535");
+}
+
 int main(void) {
     RUN(batch_norm_values);
     RUN(other_norm_values);
@@ -1063,5 +1083,6 @@ int main(void) {
     RUN(embedding_values);
     RUN(bag_gradients);
     RUN(bags);
+    RUN(norms_of_long_and_empty);
     return test_report();
 }
