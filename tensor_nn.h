@@ -2965,7 +2965,7 @@ TENSOR__FN void NN__K(scale)(void *y, double a, int64_t n) {
 
 // sum of x[i] y[i]; of x[i] if y is NULL. Leaves in lanes, their sums in double: long rows lose nothing.
 #undef NN__LEAF
-#define NN__LEAF ((int64_t)1024)
+#define NN__LEAF ((int64_t)64 * V_N)
 TENSOR__FN double NN__K(dot)(const void *x, const void *y, int64_t n) {
     const NN__R *p = (const NN__R *)x, *q = (const NN__R *)y;
     double sum = 0;
