@@ -4097,12 +4097,6 @@ TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
     return V_SUB(V_MAXR(V_SET(-0.0f), x), V_LDEXP(g, V_SUB(n, one)));
 }
 
-/* Past 20 torch's threshold returns x: so does the sum, for e^-20 is below a quarter ulp. */
-TENSOR__FN V_F TENSOR__K(softplus)(V_F x)
-{
-    return V_ADD(V_MAX(x, V_ZERO()), TENSOR__K(log1p)(TENSOR__K(exp)(V_NEG(V_ABS(x)))));
-}
-
 /* x = q pi/2 + h + l, |h| <= .79.  Below 2^17 in double: q has 17 bits, pi/2's first part 36, their
    product is exact; beyond per lane by Payne-Hanek. */
 TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l)
@@ -4301,38 +4295,6 @@ TENSOR__FN V_F TENSOR__K(cosh)(V_F x)
     return V_ADD(h, h);
 }
 
-/* erfinv(x)/x as a polynomial in w = -log(1 - x^2): in w - 3 to w = 6, degree 9, 2^-24.2; in sqrt(w) - 3
-   beyond, degree 7, 2^-24.8 (the idea is Giles', GPU Computing Gems 2, 2011). */
-TENSOR__FN V_F TENSOR__K(erfinv)(V_F x)
-{
-    V_F a = V_ABS(x), one = V_SET(1.0f), w = V_MUL(V_SUB(one, a), V_ADD(one, a)), e, f, p, q, v;
-    f = TENSOR__K(log_split)(w, &e);
-    w = V_NEG(TENSOR__K(log_sum)(f, e));
-    v = V_SUB(w, V_SET(3.0f));
-    p = V_SET(-5.82775606e-9f);
-    TENSOR__C(p, v, -4.39994885e-9f);
-    TENSOR__C(p, v, 4.55562684e-7f);
-    TENSOR__C(p, v, -1.88403703e-6f);
-    TENSOR__C(p, v, -1.27566709e-5f);
-    TENSOR__C(p, v, 0.000195467786f);
-    TENSOR__C(p, v, -0.000836074818f);
-    TENSOR__C(p, v, -0.00573856011f);
-    TENSOR__C(p, v, 0.241630331f);
-    TENSOR__C(p, v, 1.62354207f);
-    v = V_SUB(V_SQRT(V_MAXR(w, V_ZERO())), V_SET(3.0f));
-    q = V_SET(-0.000228385194f);
-    TENSOR__C(q, v, 0.00133324764f);
-    TENSOR__C(q, v, -0.00346171809f);
-    TENSOR__C(q, v, 0.0057072253f);
-    TENSOR__C(q, v, -0.00766425207f);
-    TENSOR__C(q, v, 0.00944441278f);
-    TENSOR__C(q, v, 1.00167632f);
-    TENSOR__C(q, v, 2.83297682f);
-    p = V_MUL(x, V_SEL(V_LT(w, V_SET(6.0f)), p, q));
-    p = V_SEL(V_EQ(a, one), V_COPYSIGN(TENSOR__INF, x), p);
-    return V_SEL(V_LE(a, one), p, V_SEL(V_ISNAN(x), x, TENSOR__NAN));
-}
-
 /*
  * a^b = 2^(b log2|a|), the logarithm in double: s = f/(2+f), |s| <= .1716, s P(s^2), degree 11, 2^-43.5,
  * so that b log2|a| <= 151 is good to 2^-36.  IEEE 754 cases as C99 F.9.4.4.
@@ -4386,7 +4348,6 @@ TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
 #define V_SIGMOID(x) TENSOR__K(sigmoid)(x)
 #define V_ERF(x) TENSOR__K(erf)(x)
 #define V_ERFC(x) TENSOR__K(erfc)(x)
-#define V_ERFINV(x) TENSOR__K(erfinv)(x)
 #define V_POW(a, b) TENSOR__K(pow)(a, b)
 #define V_ATAN(x) TENSOR__K(atan)(x)
 #define V_ATAN2(y, x) TENSOR__K(atan2)(y, x)
@@ -4395,7 +4356,6 @@ TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
 #define V_SINH(x) TENSOR__K(sinh)(x)
 #define V_COSH(x) TENSOR__K(cosh)(x)
 #define V_GELU(x) TENSOR__K(gelu)(x)
-#define V_SOFTPLUS(x) TENSOR__K(softplus)(x)
 #endif   // !TENSOR__PASS_CLOSE
 
 #if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
@@ -4584,10 +4544,6 @@ TENSOR__FN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
 // practice, and the order is fixed by n alone.
 // ------------------------------------------------------------------------------
 
-// Runs `text` over x[i], y[i] for full vectors, then once over a padded copy of the rest.
-#define TENSOR__ROW_LOOP(n, text)                                                                            \
-    for (int64_t i = 0; i + V_N <= (n); i += V_N) { text; }
-
 // y = e^(x - max); gives the sum.
 TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float max) {
     V_F m = V_SET(max), a = V_ZERO(), b = V_ZERO();
@@ -4670,7 +4626,6 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
         memcpy(dx + i, u, (size_t)r * sizeof(float));
     }
 }
-#undef TENSOR__ROW_LOOP
 
 // ------------------------------------------------------------------------------
 // >>kernel-gemm                                    MARK: matrix product
@@ -4907,6 +4862,7 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
             }
 }
 
+#if TENSOR__PASS != 3
 /* one tile whose last vector has w < V_N valid columns, where stores have no masks */
 TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int nv, int64_t k, const float *a,
                                        int64_t as, const float *b, float *c, int64_t cs,
@@ -4920,6 +4876,7 @@ TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int nv, 
     for (i = 0; i < mr; i++)
         for (j = 0; j < n; j++) c[i * cs + j] = tile[i * TENSOR__NR + j];
 }
+#endif
 
 /* rectangle r of one item. Strides arrive normalised: see gemm_f32. */
 TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const float *a,
@@ -5494,7 +5451,6 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_EQ
 #undef V_ERF
 #undef V_ERFC
-#undef V_ERFINV
 #undef V_EXP
 #undef V_EXP2
 #undef V_EXPM1
@@ -5543,7 +5499,6 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_SIGMOID
 #undef V_SIN
 #undef V_SINH
-#undef V_SOFTPLUS
 #undef V_SQRT
 #undef V_STORE
 #undef V_STORE_BF16
@@ -11812,7 +11767,6 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
                                 int64_t n) {
     const tensor_params_t *p = r->c->p;
     double m = -(double)INFINITY, s = 0;
-    int best = 0;
     switch (r->c->row->id) {
     case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX: case TENSOR_OP_LOGSUMEXP: {
         for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
@@ -11881,7 +11835,7 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
         y[0] = (double)k;
         break;
     }
-    default: (void)best; break;
+    default: break;
     }
 }
 // Integers: only cumsum, cumprod and argmax come here.
@@ -12505,11 +12459,6 @@ TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g) {
     uint64_t single = tensor__gemm_scratch_f32(g, threads), twice = tensor__gemm_scratch_f64(g, threads);
     return single > twice ? single : twice;
 }
-// Enough for f32 and f64: what tensor_nn.h asks for.
-TENSOR__FN uint64_t tensor__gemm_scratch_any(const tensor__gemm_t *g) {
-    uint64_t f32 = tensor__gemm_scratch(g), f64 = tensor__gemm_scratch_f64(g, tensor__thread_count());
-    return f32 > f64 ? f32 : f64;
-}
 TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
     tensor__thread_t *th = tensor__self();
     if (th->ctx->reference) { tensor__gemm_ref_f32(g); return; }
@@ -12521,7 +12470,7 @@ TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     if (c->arg[0].dtype == TENSOR_F64) {
         return m.offset_bytes + tensor__gemm_scratch_f64(&m.g, tensor__thread_count());
     }
-    return m.offset_bytes + (c->arg[0].dtype == TENSOR_F32 ? tensor__gemm_scratch(&m.g) : 0);
+    return m.offset_bytes + (c->arg[0].dtype == TENSOR_F32 ? tensor__gemm_scratch_f32(&m.g, tensor__thread_count()) : 0);
 }
 // Integer products wrap; plain loops.
 TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
@@ -12571,7 +12520,7 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     }
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
     if (a->dtype == TENSOR_F32) {
-        m.g.scratch_bytes = (size_t)tensor__gemm_scratch(&m.g);
+        m.g.scratch_bytes = tensor__gemm_scratch_f32(&m.g, tensor__thread_count());
         tensor__gemm_f32(&m.g);
     } else if (a->dtype == TENSOR_F64) {
         m.g.scratch_bytes = tensor__gemm_scratch_f64(&m.g, tensor__thread_count());
@@ -18503,7 +18452,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__begin, tensor__result, tensor__finish, tensor__grad_in, tensor__grad_out, tensor__grad_need,
         tensor__sum_to,
     tensor__next_stream, tensor__parallel, tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64,
-    tensor__gemm_scratch_any, tensor__isa, tensor__reference, tensor__memory, tensor__memory_free,
+    tensor__gemm_scratch, tensor__isa, tensor__reference, tensor__memory, tensor__memory_free,
         tensor__own,
     tensor__disown, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path, tensor__load,
         tensor__philox,
