@@ -45,7 +45,7 @@ $(B)/tensor_impl.o: $(B)/tensor_impl.c $(headers)
 $(B)/%: examples/%.c $(B)/tensor_impl.o $(headers)
 	$(compile) $(LDFLAGS) $< $(impl) $(LDLIBS) -o $@
 
-$(B)/tests/%: tests/%.c tests/test.h $(B)/tensor_impl.o $(headers)
+$(B)/tests/%: tests/%.c tests/test.h tests/mirror.h $(B)/tensor_impl.o $(headers)
 	@mkdir -p $(B)/tests
 	$(compile) $(LDFLAGS) $< $(impl) $(LDLIBS) -o $@
 

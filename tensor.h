@@ -17,8 +17,8 @@
 //   >>shared  >>ops  >>vocabulary
 //   >>kernels  >>simd  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm  >>kernel-random
 //   >>kernel-table
-//   >>impl  >>impl-platform  >>impl-state  >>impl-alloc  >>impl-errors  >>impl-context  >>impl-threads
-//   >>impl-scopes
+//   >>impl  >>impl-platform  >>impl-state  >>impl-alloc  >>impl-errors  >>impl-backend  >>impl-context
+//   >>impl-threads  >>impl-scopes
 //   >>impl-front  >>impl-gate  >>impl-tape  >>impl-iterator  >>impl-cpu  >>impl-create  >>impl-inspect
 //   >>impl-views  >>impl-pointwise  >>impl-reduce  >>impl-linalg  >>impl-index  >>impl-sort  >>impl-random
 //   >>impl-autograd  >>impl-engine  >>impl-print  >>impl-table
@@ -141,10 +141,13 @@ typedef struct tensor_context_t tensor_context_t;
 
 typedef enum tensor_dtype_t {
     TENSOR_F32, TENSOR_F64, TENSOR_I32, TENSOR_I64, TENSOR_U8, TENSOR_BOOL, TENSOR_F16, TENSOR_BF16,
-    TENSOR_I8, TENSOR_I16, TENSOR_DTYPE_COUNT
+    TENSOR_I8, TENSOR_I16, TENSOR_DTYPE_COUNT,
+    TENSOR_DTYPE_NONE = -1
 } tensor_dtype_t;
 
-typedef enum tensor_device_t { TENSOR_CPU, TENSOR_CUDA } tensor_device_t;
+// Where data lies. TENSOR_CUDA + i is the i-th CUDA device. No device has the number of a dtype: tensor_to
+// takes either.
+typedef enum tensor_device_t { TENSOR_CPU = 64, TENSOR_CUDA = 65, TENSOR_DEVICE_NONE = -1 } tensor_device_t;
 
 #define TENSOR_ERRORS(X)                                                                                     \
     X(OUT_OF_MEMORY, "out of memory")   X(SHAPE, "shapes do not fit")     X(DTYPE, "wrong dtype")            \
@@ -383,6 +386,10 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 //   -> code / dtype;  errors DTYPE
 TENSOR_API int tensor_set_default_dtype(tensor_dtype_t dtype);
 TENSOR_API tensor_dtype_t tensor_get_default_dtype(void);
+// Where this thread's creation functions put their tensors: TENSOR_CPU unless set.
+//   -> code / device;  errors DEVICE (no such device)
+TENSOR_API int tensor_set_default_device(tensor_device_t device);
+TENSOR_API tensor_device_t tensor_get_default_device(void);
 // Uninitialised elements.                                                    -> new;  errors as above
 TENSOR_API tensor_t *tensor_empty_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
 // Zeros.                                                                     -> new;  errors as above
@@ -466,9 +473,11 @@ TENSOR_API tensor_t *tensor_vander(tensor_t *x, int64_t n, int increasing);
 //   -> new, contiguous;  grad dx = g;  errors OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_clone(tensor_t *x);
 
-// Another dtype (x itself if it has that dtype). Float to integer truncates, saturates, NaN gives 0.
-//   -> new or x;  grad dx = g cast back;  errors DTYPE
-TENSOR_API tensor_t *tensor_to(tensor_t *x, tensor_dtype_t dtype);
+// Another dtype or another device (x itself if it is so already). Float to integer truncates, saturates, NaN
+// gives 0.
+//   to   a dtype (TENSOR_F16) or a device (TENSOR_CPU, TENSOR_CUDA); copies to and from the CPU wait for it
+//   -> new or x;  grad dx = g cast back, on x's device;  errors DTYPE, DEVICE (no such device), OUT_OF_MEMORY
+TENSOR_API tensor_t *tensor_to(tensor_t *x, int to);
 
 // x itself if its elements lie in row-major order without gaps, else a copy that does.
 //   -> new or x;  grad dx = g;  errors OUT_OF_MEMORY
@@ -2144,6 +2153,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_split(...) tensor__at_int(TENSOR_HERE, (tensor_split)(__VA_ARGS__))
 #define tensor_check_n(...) tensor__at_int(TENSOR_HERE, (tensor_check_n)(__VA_ARGS__))
 #define tensor_set_default_dtype(...) tensor__at_int(TENSOR_HERE, (tensor_set_default_dtype)(__VA_ARGS__))
+#define tensor_set_default_device(...) tensor__at_int(TENSOR_HERE, (tensor_set_default_device)(__VA_ARGS__))
 #define tensor_chunk(...) tensor__at_int(TENSOR_HERE, (tensor_chunk)(__VA_ARGS__))
 #define tensor_meshgrid(...) tensor__at_int(TENSOR_HERE, (tensor_meshgrid)(__VA_ARGS__))
 #define tensor_broadcast_tensors(...) tensor__at_int(TENSOR_HERE, (tensor_broadcast_tensors)(__VA_ARGS__))
@@ -2654,7 +2664,7 @@ struct tensor__storage_t {
 // A header. Only the first ndim entries of dims and strides are ever written.
 struct tensor_t {
     uint32_t state;                     // LIVE, DEAD or POISON: a stale pointer is noticed, not followed
-    uint8_t dtype, ndim, device, flags;
+    uint8_t dtype, device, ndim, flags; // device: 0 = CPU, 1 + i = the i-th of the other backend
     tensor__count_t refs;               // scope + keeps + library (modules, nodes, views)
     tensor__count_t keeps;              // tensor_keep's share of refs
     int64_t offset, numel;              // in elements
@@ -2695,6 +2705,7 @@ typedef struct tensor_call_t {
     const tensor_params_t *p;
     tensor_generator_t rng;             // stream of this call, for random ops
     uint8_t compute;                    // dtype a pointwise formula is computed in
+    uint8_t device;                     // whose kernel runs, as in tensor_t
     void *scratch;                      // row->scratch bytes, aligned to 64
     tensor__thread_t *thread;
 } tensor_call_t;
@@ -2708,11 +2719,29 @@ typedef enum tensor_family_t {
     TENSOR_FAMILY_POINTWISE, TENSOR_FAMILY_POINTWISE_BACKWARD, TENSOR_FAMILY_REDUCE, TENSOR_FAMILY_ROWS,
     TENSOR_FAMILY_MATMUL, TENSOR_FAMILY_LINALG, TENSOR_FAMILY_INDEX, TENSOR_FAMILY_RANDOM,
     TENSOR_FAMILY_FILL, TENSOR_FAMILY_VIEW, TENSOR_FAMILY_COMPOSED, TENSOR_FAMILY_CUSTOM,
+    TENSOR_FAMILY_TRANSFER,
     TENSOR_FAMILY_CONV, TENSOR_FAMILY_POOL, TENSOR_FAMILY_NORM, TENSOR_FAMILY_EMBEDDING,
         TENSOR_FAMILY_DROPOUT,
     TENSOR_FAMILY_ATTENTION, TENSOR_FAMILY_LOSS, TENSOR_FAMILY_OPTIMIZER, TENSOR_FAMILY_RECURRENT,
     TENSOR_FAMILY_COUNT
 } tensor_family_t;
+
+// What runs the ops of one kind of device; the CPU is one of them. A function gives a tensor_code_t, 0 =
+// done. api and size stand first: a backend built with another tensor.h is refused, not called.
+typedef struct tensor_backend_t {
+    uint32_t api, size;                 // TENSOR__API_VERSION and sizeof(tensor_backend_t) where it was built
+    const char *name;                   // "cpu", "cuda"
+    int (*count)(void);                 // devices of this kind now
+    // Fresh memory of device `index`; block is what release wants. Not raised: the front names op and shape.
+    int (*alloc)(int index, uint64_t bytes, void **data, void **block);
+    void (*release)(void *data, void *block);           // from any thread
+    // Copies bytes between device memory and the host (index -1), in the order of the ops before. The host's
+    // side is read, or there, on return.
+    int (*copy)(void *to, int to_index, const void *from, int from_index, uint64_t bytes);
+    // One per family, NULL = not supported: the op is an error that says so. An error is raised by the
+    // kernel.
+    tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
+} tensor_backend_t;
 
 // A row of an op table at run time.
 struct tensor__row_t {
@@ -2797,6 +2826,7 @@ typedef struct tensor__op_t {
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
     uint8_t compute;                    // dtype the formula is computed in (pointwise)
     int immediate;                      // input 1 is absent and stands for imm
+    uint8_t device;                     // of the results, and of the kernel
     // outputs the user sees (1); the others are dropped after the tape saved them
     int visible;
     double imm;
@@ -2867,6 +2897,11 @@ typedef struct tensor__internals_t {
     // the library's own: no epoch; grad_mode < 0 = as it is
     tensor_scope_t (*scope)(int grad_mode);
     tensor_t *(*tidy)(tensor__thread_t *th, int64_t mark, tensor_t *y);
+    // for the current context; NULL = none. UNSUPPORTED if it was built with another tensor.h
+    int (*set_backend)(const tensor_backend_t *backend);
+    int (*move_bytes)(tensor__thread_t *th, void *to, int to_device, const void *from, int from_device,
+                      uint64_t bytes,
+                      const char *op);
 } tensor__internals_t;
 
 #ifdef __cplusplus
@@ -3077,6 +3112,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "indices that sort the last dim stably, falling if i[0]") \
     X(SUM, sum, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_sum, 0, "sum over the dims of mask i[0]") \
     X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "indices of the i[0] largest (smallest if not i[1]) along the last dim, sorted if i[2]") \
+    X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, "the same on another device") \
     X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, "zeros above the i[0]-th diagonal") \
     X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, "zeros below the i[0]-th diagonal") \
     X(VAR, var, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, "two-pass variance along the last dim, divisor n - i[0]")
@@ -5702,6 +5738,7 @@ struct tensor__thread_t {
     const tensor_saved_hooks_t *packing;
     int32_t scope_room;
     uint8_t grad_mode, modes, in_parallel;
+    uint8_t device;                 // of tensors made from nothing
     uint64_t seq;                   // of the last node
     uint64_t epoch;                 // resets and ends of user scopes
     tensor_t *headers, *headers_tail;           // dead headers, oldest first
@@ -5771,6 +5808,7 @@ struct tensor_context_t {
     int isa, isa_known, reference, default_dtype;
     // kernels of the plain door; NULL before the first choice and as reference
     const struct tensor__isa_t *plain;
+    const tensor_backend_t *backend[2];         // the CPU, and the one of all other devices or NULL
     tensor__pool_t pool;
 };
 
@@ -5784,7 +5822,7 @@ static TENSOR__TLS uint64_t tensor__me;               // this thread's number, n
 
 static const int64_t tensor__no_dims[1] = {0};
 static tensor_t tensor__poison_tensor = {
-    TENSOR__POISON_STATE, TENSOR_F32, 0, TENSOR_CPU, 0, 1, 0, 0, 0, NULL, NULL, 0, -1, 0, 0, NULL, NULL, NULL,
+    TENSOR__POISON_STATE, TENSOR_F32, 0, 0, 0, 1, 0, 0, 0, NULL, NULL, 0, -1, 0, 0, NULL, NULL, NULL,
     "poison", NULL, NULL, 0, 0, {0}, {0}};
 #define TENSOR__POISON (&tensor__poison_tensor)
 
@@ -6058,7 +6096,23 @@ TENSOR__INLINE tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t
     s->version = 0;
     s->write_op = s->write_site = NULL;
     s->deleter = NULL;
-    s->device = TENSOR_CPU;
+    s->device = 0;
+    return s;
+}
+// Memory of another device. NULL = out of memory there or here, not raised.
+TENSOR__FN TENSOR__NOINLINE tensor__storage_t *tensor__device_storage(tensor__thread_t *th, uint64_t bytes,
+                                                                      int device) {
+    const tensor_backend_t *b = th->ctx->backend[1];
+    void *data = NULL, *block = NULL;
+    if (b->alloc(device - 1, bytes ? bytes : 1, &data, &block)) { return NULL; }
+    tensor__storage_t *s = tensor__storage(th, bytes, data);
+    if (!s) {
+        b->release(data, block);
+        return NULL;
+    }
+    s->deleter = b->release;
+    s->user = block;
+    s->device = (uint8_t)device;
     return s;
 }
 TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t *s) {
@@ -6287,6 +6341,71 @@ TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
 }
 
 // ------------------------------------------------------------------------------
+// >>impl-backend                                   MARK: the devices of a context
+//
+// A backend is one struct of functions with one kernel per family; the CPU has the same form, so that the
+// gate asks no questions. Rejected: a kernel pointer per row and device (a second table to keep in step),
+// virtual tensors (a branch in every read of a header).
+// ------------------------------------------------------------------------------
+
+// The CPU as a backend: a row names its kernel, so that all families have one entry.
+TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
+    const tensor__row_t *row = c->row;
+    c->scratch = NULL;
+    if (row->scratch) {
+        uint64_t bytes = row->scratch(c);
+        if (bytes && !(c->scratch = tensor__scratch(c->thread, bytes))) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    }
+    return row->cpu(c);
+}
+TENSOR__FN int tensor__cpu_count(void) { return 1; }
+#define TENSOR__K4 tensor__cpu_kernel, tensor__cpu_kernel, tensor__cpu_kernel, tensor__cpu_kernel
+static const tensor_backend_t tensor__cpu_backend = {
+    TENSOR__API_VERSION, sizeof(tensor_backend_t), "cpu", tensor__cpu_count, NULL, NULL, NULL,
+    {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, tensor__cpu_kernel, tensor__cpu_kernel}};
+#undef TENSOR__K4
+
+TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
+    tensor__thread_t *th = tensor__self();
+    if (backend && (backend->api != TENSOR__API_VERSION || backend->size != sizeof *backend)) {
+        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "backend: built with another tensor.h (api %i, here %i)",
+                     (int)backend->api, (int)TENSOR__API_VERSION);
+        return TENSOR_ERR_UNSUPPORTED;
+    }
+    th->ctx->backend[1] = backend;
+    return 0;
+}
+// The index a header has for it, -1 if there is no such device, raised.
+TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int device) {
+    const tensor_backend_t *b = th->ctx->backend[1];
+    int index = device - TENSOR_CPU, count = b ? b->count() : 0;
+    if (index >= 0 && index <= count && index < 256) { return index; }
+    if (device < TENSOR_CUDA) {
+        tensor__fail(th, TENSOR_ERR_DEVICE, "%s: %i is no device", op, device);
+    } else {
+        tensor__fail(th, TENSOR_ERR_DEVICE, "%s: no CUDA device %i%s", op, device - TENSOR_CUDA,
+                     b ? "" : "; the CUDA backend is not started");
+    }
+    return -1;
+}
+TENSOR__FN const char *tensor__device_name(const tensor__thread_t *th, int index) {
+    const tensor_backend_t *b = th->ctx->backend[index != 0];
+    return b ? b->name : "?";
+}
+TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, int to_device, const void *from,
+                                  int from_device,
+                                  uint64_t bytes, const char *op) {
+    if (!bytes) { return 0; }
+    if (!to_device && !from_device) {
+        memcpy(to, from, (size_t)bytes);
+        return 0;
+    }
+    const tensor_backend_t *b = th->ctx->backend[1];
+    int code = b ? b->copy(to, to_device - 1, from, from_device - 1, bytes) : TENSOR_ERR_DEVICE;
+    if (code) { tensor__fail(th, code, "%s: copying %d bytes between devices failed", op, (int64_t)bytes); }
+    return code;
+}
+// ------------------------------------------------------------------------------
 // >>impl-context                                   MARK: contexts, thread states, shutdown
 // ------------------------------------------------------------------------------
 
@@ -6298,6 +6417,7 @@ TENSOR__FN void tensor__exit_make(void) { (void)pthread_key_create(&tensor__exit
 #endif
 
 TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
+    ctx->backend[0] = &tensor__cpu_backend;
     ctx->pool.n = 1;
     ctx->ready = 1;
 #if !defined(TENSOR_NO_THREADS)
@@ -7332,7 +7452,7 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     t->state = TENSOR__LIVE;
     t->dtype = (uint8_t)dtype;
     t->ndim = (uint8_t)ndim;
-    t->device = TENSOR_CPU;
+    t->device = 0;
     t->flags = 0;
     t->refs = 1;
     t->keeps = 0;
@@ -7371,7 +7491,7 @@ TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims
 }
 // A fresh contiguous tensor; raises SHAPE or OUT_OF_MEMORY.
 TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims,
-                                  int ndim) {
+                                  int ndim, int device) {
     if (ndim < 0 || ndim > TENSOR_MAX_DIMS) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %i dims, at most %i are supported", op, ndim,
                             (int)TENSOR_MAX_DIMS);
@@ -7386,13 +7506,16 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
                             op, dims, ndim);
     }
     tensor_t *t = tensor__new_header(th, op, dtype, ndim);
-    tensor__storage_t *s = t ? tensor__storage(th, (uint64_t)n * tensor__sizes[dtype], NULL) : NULL;
+    uint64_t bytes = (uint64_t)n * tensor__sizes[dtype];
+    tensor__storage_t *s = !t ? NULL : device ? tensor__device_storage(th, bytes, device) :
+        tensor__storage(th, bytes, NULL);
     if (!s) {
         if (t) { (tensor_free)(t); }
-        return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for shape %n %s", op, dims, ndim,
-                            tensor__dtype_names[dtype]);
+        return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of %smemory for shape %n %s", op,
+                            device ? "device " : "", dims, ndim, tensor__dtype_names[dtype]);
     }
     t->storage = s;
+    t->device = (uint8_t)device;
     t->numel = n;
     t->flags = TENSOR__CONTIGUOUS;
     if (th->modes & TENSOR__INFERRING) { t->flags = TENSOR__CONTIGUOUS | TENSOR__INFERENCE; }
@@ -7405,6 +7528,8 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     return t;
 }
 
+// What the plain doors take: one comparison of two neighbouring bytes.
+#define TENSOR__HOST_F32(t) ((t)->dtype == TENSOR_F32 && (t)->device == 0)
 TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
     return (char *)t->storage->data + t->offset * (int64_t)tensor__sizes[t->dtype];
 }
@@ -7437,6 +7562,25 @@ TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(tensor__thread_t *th, const tens
     }
     return tensor__unusable(th, row->name, name, t);
 }
+TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device);
+// Inputs lie on several devices: 0-d tensors on the CPU go where the others are, all else is an error. 0 =
+// raised.
+TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
+    int device = o->device ? o->device : o->in[i]->device;
+    for (int k = 0; k <= i; k++) {
+        tensor_t *t = o->in[k];
+        if (!t || t->device == device) { continue; }
+        if (t->device || t->ndim || o->in != o->args) {
+            tensor__fail(o->th, TENSOR_ERR_DEVICE,
+                         "%s: tensors on %s and %s; tensor_to(x, device) brings them together", o->row->name,
+                         tensor__device_name(o->th, t->device), tensor__device_name(o->th, device));
+            return 0;
+        }
+        if ((o->args[k] = tensor__to_device(t, device)) == TENSOR__POISON) { return 0; }
+    }
+    o->device = (uint8_t)device;
+    return 1;
+}
 TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
     tensor__thread_t *th = tensor__self();
     th->fresh = NULL;
@@ -7458,10 +7602,15 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     } else {
         o->in = in;
     }
+    o->device = nin && in[0] ? in[0]->device : nin ? 0 : th->device;
     for (int i = 0; i < nin; i++) {
         tensor_t *t = in[i];
         if (TENSOR__LIKELY(t != NULL && t->state == TENSOR__LIVE)) {
-            if (TENSOR__LIKELY(t->home == th || t->home->ctx == th->ctx)) { continue; }
+            if (TENSOR__LIKELY(t->home == th || t->home->ctx == th->ctx)) {
+                if (TENSOR__LIKELY(t->device == o->device)) { continue; }
+                if (!tensor__same_device(o, i)) { return 0; }
+                continue;
+            }
             tensor__fail(th, TENSOR_ERR_OWNER, "%s: a tensor %t of another context", row->name, t);
             return 0;
         }
@@ -7473,7 +7622,7 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     return 1;
 }
 TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *dims, int ndim) {
-    tensor_t *t = tensor__make(o->th, o->row->name, dtype, dims, ndim);
+    tensor_t *t = tensor__make(o->th, o->row->name, dtype, dims, ndim, o->device);
     o->out[o->nout++] = t;
     return t;
 }
@@ -7516,12 +7665,13 @@ TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, con
 // -> code; raised if not 0.
 TENSOR__FN int tensor__launch(tensor_call_t *c) {
     const tensor__row_t *row = c->row;
-    c->scratch = NULL;
-    if (row->scratch) {
-        uint64_t bytes = row->scratch(c);
-        if (bytes && !(c->scratch = tensor__scratch(c->thread, bytes))) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    const tensor_backend_t *b = c->thread->ctx->backend[c->device != 0];
+    tensor_kernel_t kernel = b->kernel[row->family];
+    if (!kernel) {
+        tensor__fail(c->thread, TENSOR_ERR_UNSUPPORTED, "%s: %s has no kernel for it", row->name, b->name);
+        return TENSOR_ERR_UNSUPPORTED;
     }
-    int code = row->cpu(c);
+    int code = kernel(c);
     if (code) { return code; }
     for (int i = c->nin; i < c->nin + c->nout; i++) {
         if (c->arg[i].role == TENSOR_UPDATE) { tensor__bump(c->thread, c->arg[i].storage, row->name); }
@@ -7573,6 +7723,7 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
         c.p = o->p;
         c.rng = o->rng;
         c.compute = o->compute;
+        c.device = o->device;
         c.thread = o->th;
         for (int i = 0; i < o->nin; i++) {
             if (o->in[i]) { tensor__arg(&arg[i], o->in[i], TENSOR_READ); } else { tensor__arg_none(&arg[i]); }
@@ -8990,38 +9141,41 @@ TENSOR__FN const tensor__row_t *tensor__row(int id);
 #define TENSOR__ROW(ID) tensor__row(TENSOR_OP_##ID)
 
 // value in x, which is fresh or allowed to change.
-TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value) {
+TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value,
+                                    const tensor_t *like) {
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
+    if (like) { o.device = like->device; }
     o.p = &o.params;
     o.params.f[0] = value;
-    o.out[o.nout++] = tensor__make(o.th, op, dtype, dims, ndim);
+    o.out[o.nout++] = tensor__make(o.th, op, dtype, dims, ndim, o.device);
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_empty_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
-    return o.th->fresh = tensor__make(o.th, "empty", (int)dtype, dims, ndim);
+    return o.th->fresh = tensor__make(o.th, "empty", (int)dtype, dims, ndim, o.device);
 }
 TENSOR_API tensor_t *(tensor_zeros_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
-    return tensor__filled("zeros", dims, ndim, (int)dtype, 0);
+    return tensor__filled("zeros", dims, ndim, (int)dtype, 0, NULL);
 }
 TENSOR_API tensor_t *(tensor_ones_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
-    return tensor__filled("ones", dims, ndim, (int)dtype, 1);
+    return tensor__filled("ones", dims, ndim, (int)dtype, 1, NULL);
 }
 TENSOR_API tensor_t *(tensor_full_n)(const int64_t *dims, int ndim, double value, tensor_dtype_t dtype) {
-    return tensor__filled("full", dims, ndim, (int)dtype, value);
+    return tensor__filled("full", dims, ndim, (int)dtype, value, NULL);
 }
 TENSOR_API tensor_t *(tensor_scalar)(double value, tensor_dtype_t dtype) {
-    return tensor__filled("scalar", tensor__no_dims, 0, (int)dtype, value);
+    return tensor__filled("scalar", tensor__no_dims, 0, (int)dtype, value, NULL);
 }
 TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
     if (!TENSOR__USABLE(tensor__self(), "empty_like", "x", x)) { return TENSOR__POISON; }
-    return (tensor_empty_n)(x->dims, x->ndim, (tensor_dtype_t)x->dtype);
+    tensor__thread_t *th = tensor__self();
+    return th->fresh = tensor__make(th, "empty_like", x->dtype, x->dims, x->ndim, x->device);
 }
 TENSOR_API tensor_t *(tensor_full_like)(tensor_t *x, double value) {
     if (!TENSOR__USABLE(tensor__self(), "full_like", "x", x)) { return TENSOR__POISON; }
-    return tensor__filled("full_like", x->dims, x->ndim, x->dtype, value);
+    return tensor__filled("full_like", x->dims, x->ndim, x->dtype, value, x);
 }
 TENSOR_API tensor_t *(tensor_zeros_like)(tensor_t *x) { return (tensor_full_like)(x, 0); }
 TENSOR_API tensor_t *(tensor_ones_like)(tensor_t *x) { return (tensor_full_like)(x, 1); }
@@ -9035,9 +9189,11 @@ TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, con
         (tensor_free)(t);
         return TENSOR__POISON;
     }
-    memcpy(tensor__ptr(t), data, (size_t)t->numel * tensor__sizes[t->dtype]);
     t->op = "from";
-    return t;
+    uint64_t bytes = (uint64_t)t->numel * tensor__sizes[t->dtype];
+    if (!tensor__move_bytes(tensor__self(), tensor__ptr(t), t->device, data, 0, bytes, "from")) { return t; }
+    (tensor_free)(t);
+    return TENSOR__POISON;
 }
 TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                                      void (*deleter)(void *, void *), void *user) {
@@ -9057,7 +9213,7 @@ TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int
                             "NULL");
     }
     const int64_t none = 0;
-    tensor_t *t = tensor__make(o.th, "wrap", (int)dtype, &none, 1);
+    tensor_t *t = tensor__make(o.th, "wrap", (int)dtype, &none, 1, 0);
     if (t == TENSOR__POISON) { return t; }
     tensor__storage_t *s = tensor__storage(o.th, (uint64_t)n * tensor__sizes[dtype], data);
     if (!s) {
@@ -9102,7 +9258,7 @@ TENSOR_API tensor_t *(tensor_linspace)(double start, double end, int64_t n) {
     o.p = &o.params;
     o.params.f[0] = start;
     o.params.f[1] = n > 1 ? (end - start) / (double)(n - 1) : 0;
-    tensor_t *t = o.out[o.nout++] = tensor__make(o.th, "linspace", o.th->ctx->default_dtype, &n, 1);
+    tensor_t *t = o.out[o.nout++] = tensor__make(o.th, "linspace", o.th->ctx->default_dtype, &n, 1, o.device);
     t = tensor__finish(&o);
     if (t != TENSOR__POISON && n > 1) { (tensor_fill_)((tensor_narrow)(t, 0, n - 1, 1), end); }
     TENSOR__RETURN(t);
@@ -9110,7 +9266,7 @@ TENSOR_API tensor_t *(tensor_linspace)(double start, double end, int64_t n) {
 TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
     TENSOR__MARK
     int64_t dims[2] = {n, m};
-    tensor_t *t = tensor__filled("eye", dims, 2, th_->ctx->default_dtype, 0);
+    tensor_t *t = tensor__filled("eye", dims, 2, th_->ctx->default_dtype, 0, NULL);
     if (t != TENSOR__POISON) { (tensor_fill_)((tensor_diagonal)(t, 0, 0, 1), 1); }
     TENSOR__RETURN(t);
 }
@@ -9123,6 +9279,16 @@ TENSOR_API int (tensor_set_default_dtype)(tensor_dtype_t dtype) {
     }
     th->ctx->default_dtype = (int)dtype;
     return 0;
+}
+TENSOR_API int (tensor_set_default_device)(tensor_device_t device) {
+    tensor__thread_t *th = tensor__self();
+    int index = tensor__device_index(th, "set_default_device", (int)device);
+    if (index < 0) { return th->error.code; }
+    th->device = (uint8_t)index;
+    return 0;
+}
+TENSOR_API tensor_device_t (tensor_get_default_device)(void) {
+    return (tensor_device_t)(TENSOR_CPU + tensor__self()->device);
 }
 TENSOR_API tensor_dtype_t (tensor_get_default_dtype)(void) {
     return (tensor_dtype_t)tensor__self()->ctx->default_dtype;
@@ -9205,7 +9371,7 @@ TENSOR_API tensor_dtype_t (tensor_dtype)(tensor_t *x) {
     return tensor__live(x) ? (tensor_dtype_t)x->dtype : TENSOR_F32;
 }
 TENSOR_API tensor_device_t (tensor_device)(tensor_t *x) {
-    return tensor__live(x) ? (tensor_device_t)x->device : TENSOR_CPU;
+    return tensor__live(x) ? (tensor_device_t)(TENSOR_CPU + x->device) : TENSOR_CPU;
 }
 TENSOR_API int (tensor_is_contiguous)(tensor_t *x) {
     return tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) != 0;
@@ -9218,15 +9384,23 @@ TENSOR_API size_t (tensor_dtype_size)(tensor_dtype_t dtype) {
     return (unsigned)dtype < TENSOR_DTYPE_COUNT ? tensor__sizes[dtype] : 0;
 }
 
+// 0 = raised: the bytes of x are not the host's to read.
+TENSOR__FN int tensor__on_host(const char *op, const tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    if (!x->device) { return 1; }
+    tensor__fail(th, TENSOR_ERR_DEVICE, "%s: x %t lies on %s; tensor_to(x, TENSOR_CPU) brings it here", op, x,
+                 tensor__device_name(th, x->device));
+    return 0;
+}
 TENSOR_API const void *(tensor_data)(tensor_t *x) {
     if (x && x->state == TENSOR__POISON_STATE) { return NULL; }
-    if (!TENSOR__USABLE(tensor__self(), "data", "x", x)) { return NULL; }
+    if (!TENSOR__USABLE(tensor__self(), "data", "x", x) || !tensor__on_host("data", x)) { return NULL; }
     return x->numel ? tensor__ptr(x) : NULL;
 }
 TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (x && x->state == TENSOR__POISON_STATE) { return NULL; }
-    if (!TENSOR__USABLE(th, "data_mut", "x", x)) { return NULL; }
+    if (!TENSOR__USABLE(th, "data_mut", "x", x) || !tensor__on_host("data_mut", x)) { return NULL; }
     if (!tensor__update_allowed(th, "data_mut", x, th->grad_mode && tensor__sync_needs_grad(th, x))) {
         return NULL;
     }
@@ -9242,15 +9416,23 @@ TENSOR__FN int tensor__one_element(tensor__thread_t *th, const char *op, tensor_
     return 0;
 }
 TENSOR_API double (tensor_item)(tensor_t *x) {
-    double v;
-    if (!tensor__one_element(tensor__self(), "item", x)) { return (double)NAN; }
-    tensor__load_f64(&v, tensor__ptr(x), x->dtype, 1, 1);
+    double v, raw;
+    tensor__thread_t *th = tensor__self();
+    if (!tensor__one_element(th, "item", x)) { return (double)NAN; }
+    if (tensor__move_bytes(th, &raw, 0, tensor__ptr(x), x->device, tensor__sizes[x->dtype], "item")) {
+        return (double)NAN;
+    }
+    tensor__load_f64(&v, &raw, x->dtype, 1, 1);
     return v;
 }
 TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) {
-    int64_t v;
-    if (!tensor__one_element(tensor__self(), "item_i64", x)) { return 0; }
-    tensor__load_i64(&v, tensor__ptr(x), x->dtype, 1, 1);
+    int64_t v, raw;
+    tensor__thread_t *th = tensor__self();
+    if (!tensor__one_element(th, "item_i64", x)) { return 0; }
+    if (tensor__move_bytes(th, &raw, 0, tensor__ptr(x), x->device, tensor__sizes[x->dtype], "item_i64")) {
+        return 0;
+    }
+    tensor__load_i64(&v, &raw, x->dtype, 1, 1);
     return v;
 }
 TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
@@ -9265,14 +9447,14 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     }
     if (!want) { return 0; }
     if (x->flags & TENSOR__CONTIGUOUS) {
-        memcpy(data, tensor__ptr(x), want);
-        return 0;
+        return tensor__move_bytes(th, data, 0, tensor__ptr(x), x->device, want, "copy_out");
     }
     TENSOR__MARK
     tensor_t *c = (tensor_contiguous)((tensor_detach)(x));
-    if (c != TENSOR__POISON) { memcpy(data, tensor__ptr(c), want); }
+    int code = c == TENSOR__POISON ? th->error.code :
+        tensor__move_bytes(th, data, 0, tensor__ptr(c), c->device, want, "copy_out");
     tensor__tidy(th_, mark_, NULL);
-    return c == TENSOR__POISON ? th->error.code : 0;
+    return code;
 }
 // Runs over pairs of elements in double; 1 = all satisfy.
 TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
@@ -9281,6 +9463,14 @@ TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double ato
     if (!TENSOR__USABLE(th, op, "a", a) || !TENSOR__USABLE(th, op, "b", b)) { return 0; }
     if (a->ndim != b->ndim || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t))) { return 0; }
     if (exact && a->dtype != b->dtype) { return 0; }
+    if (a->device || b->device) {
+        TENSOR__MARK
+        a = (tensor_to)((tensor_detach)(a), TENSOR_CPU);
+        b = (tensor_to)((tensor_detach)(b), TENSOR_CPU);
+        int r = a != TENSOR__POISON && b != TENSOR__POISON && tensor__compare(a, b, rtol, atol, exact, op);
+        tensor__tidy(th_, mark_, NULL);
+        return r;
+    }
     tensor_arg_t arg[2];
     tensor__arg(&arg[0], a, TENSOR_READ);
     tensor__arg(&arg[1], b, TENSOR_READ);
@@ -10605,13 +10795,13 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
 TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const double *scalar) {
     tensor__thread_t *th = tensor__self();
     const tensor__isa_t *isa = th->ctx->plain;
-    if (!isa || th->error.code || !a || a->state != TENSOR__LIVE || a->dtype != TENSOR_F32) { return NULL; }
+    if (!isa || th->error.code || !a || a->state != TENSOR__LIVE || !TENSOR__HOST_F32(a)) { return NULL; }
     int64_t n = a->numel;
     int flags = a->flags;
     th->written = NULL;
     if (a->home != th && a->home->ctx != th->ctx) { return NULL; }
     if (b) {
-        if (b->state != TENSOR__LIVE || b->dtype != TENSOR_F32 || b->ndim != a->ndim) { return NULL; }
+        if (b->state != TENSOR__LIVE || !TENSOR__HOST_F32(b) || b->ndim != a->ndim) { return NULL; }
         if (b->home != th && b->home->ctx != th->ctx) { return NULL; }
         for (int d = 0; d < a->ndim; d++) { if (a->dims[d] != b->dims[d]) { return NULL; } }
         flags &= b->flags;
@@ -10724,6 +10914,10 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
     tensor_t *x = list[0];
     if (!tensor__begin(&o, tensor__row(id), list, scalar ? 1 : nin)) { return TENSOR__POISON; }
     const char *name = writes_only ? "copy" : o.row->name;
+    if (nin && o.args[0] != x) {
+        return tensor__fail(o.th, TENSOR_ERR_DEVICE, "%s_: x lies on the CPU, the other on %s", name,
+                            tensor__device_name(o.th, o.device));
+    }
     if (scalar) {
         o.nin = 2;
         o.args[1] = NULL;
@@ -10953,8 +11147,12 @@ TENSOR_API tensor_t *(tensor_nan_to_num_)(tensor_t *x, double nan, double posinf
     TENSOR__RETURN((tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)));
 }
 TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
+    TENSOR__MARK
+    if (tensor__live(x) && tensor__live(src) && src->device != x->device) {
+        src = tensor__to_device(src, x->device);
+    }
     tensor_t *const list[2] = {x, src};
-    return tensor__update(TENSOR_OP_CLONE, list, 2, 0, 0, NULL, 1);
+    return tensor__tidy(th_, mark_, tensor__update(TENSOR_OP_CLONE, list, 2, 0, 0, NULL, 1));
 }
 TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
     TENSOR__BEGIN1(o, FILL, x)
@@ -11132,15 +11330,41 @@ TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, dou
     b = tensor_add_scalar(tensor_mul_scalar(tensor_abs(b), rtol), atol);
     TENSOR__RETURN(tensor_logical_or(y, tensor_logical_and(tensor_isfinite(d), tensor_le(d, b))));
 }
+// TRANSFER: contiguous bytes from one device to another, by the backend that is not the CPU. Its rows run in
+// the CPU's table: the gate's device says who computes, and nobody does.
+TENSOR__FN int tensor__cpu_transfer(tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0], *y = &c->arg[1];
+    return tensor__move_bytes(c->thread, y->data, y->storage->device, x->data, x->storage->device,
+                              (uint64_t)x->numel * tensor__sizes[x->dtype], "to");
+}
+TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device) {
+    TENSOR__MARK
+    tensor_t *dense = (tensor_contiguous)(x);
+    TENSOR__BEGIN1(o, TRANSFER, dense)
+    o.p = &o.params;
+    o.params.i[0] = x->device;
+    o.device = (uint8_t)device;
+    tensor__result(&o, x->dtype, x->dims, x->ndim);
+    o.device = 0;
+    return tensor__tidy(th_, mark_, tensor__finish(&o));
+}
+TENSOR__FN void tensor__grad_transfer(tensor__grad_t *g) {
+    g->gx[0] = tensor__to_device(g->gy[0], (int)g->p->i[0]);
+}
 // A copy in another dtype: the formula is the identity, conversion is the iterator's.
-TENSOR_API tensor_t *(tensor_to)(tensor_t *x, tensor_dtype_t dtype) {
+TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
     TENSOR__BEGIN1(o, CLONE, x)
-    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "to: %i is no dtype", (int)dtype);
+    if (to >= TENSOR_CPU) {
+        int device = tensor__device_index(o.th, "to", to);
+        if (device < 0) { return TENSOR__POISON; }
+        return device == x->device ? x : tensor__to_device(x, device);
     }
-    if ((int)dtype == x->dtype) { return x; }
+    if ((unsigned)to >= TENSOR_DTYPE_COUNT) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "to: %i is no dtype and no device", to);
+    }
+    if (to == x->dtype) { return x; }
     o.compute = x->dtype;
-    tensor__result(&o, (int)dtype, x->dims, x->ndim);
+    tensor__result(&o, to, x->dims, x->ndim);
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_contiguous)(tensor_t *x) {
@@ -11275,7 +11499,7 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted) {
     tensor__node_t *n = g->node;
     tensor_t *gy = g->gy[0];
     const tensor__isa_t *isa = g->th->ctx->plain;
-    if (!isa || !isa->backward[n->row->id] || gy->dtype != TENSOR_F32 || n->out[0].dtype != TENSOR_F32 ||
+    if (!isa || !isa->backward[n->row->id] || !TENSOR__HOST_F32(gy) || n->out[0].dtype != TENSOR_F32 ||
         !(gy->flags & TENSOR__CONTIGUOUS) ||
         (gy->numel & (isa->lanes - 1)) || gy->numel > TENSOR__GRAIN || gy->numel == 0) {
         return 0;
@@ -11368,7 +11592,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     tensor__arg(&arg[4], gy, TENSOR_READ);
     for (int k = 0; k < count; k++) {
         if (!(wanted >> k & 1)) { continue; }
-        tensor_t *t = tensor__make(th, n->row->name, n->out[0].dtype, gy->dims, gy->ndim);
+        tensor_t *t = tensor__make(th, n->row->name, n->out[0].dtype, gy->dims, gy->ndim, gy->device);
         if (t == TENSOR__POISON) { return; }
         tensor__arg(&arg[5 + k], t, TENSOR_WRITE);
         g->gx[k] = t;
@@ -11380,6 +11604,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     c.p = n->p;
     c.thread = th;
     c.compute = n->out[0].dtype;
+    c.device = gy->device;
     tensor__launch(&c);
 }
 
@@ -12470,7 +12695,8 @@ TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     if (c->arg[0].dtype == TENSOR_F64) {
         return m.offset_bytes + tensor__gemm_scratch_f64(&m.g, tensor__thread_count());
     }
-    return m.offset_bytes + (c->arg[0].dtype == TENSOR_F32 ? tensor__gemm_scratch_f32(&m.g, tensor__thread_count()) : 0);
+    return m.offset_bytes + (c->arg[0].dtype == TENSOR_F32 ? tensor__gemm_scratch_f32(&m.g,
+            tensor__thread_count()) : 0);
 }
 // Integer products wrap; plain loops.
 TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
@@ -16665,6 +16891,7 @@ TENSOR__FN tensor_t *tensor__saved_header(tensor__thread_t *th, tensor__node_t *
     if (!t) { return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", n->row->name); }
     TENSOR__HOLD(&v->storage->refs);
     t->storage = v->storage;
+    t->device = v->storage->device;
     t->offset = v->offset;
     t->numel = 1;
     for (int d = 0; d < v->ndim; d++) {
@@ -16855,6 +17082,7 @@ TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     if (!t) { return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "saved: out of memory"); }
     TENSOR__HOLD(&v.storage->refs);
     t->storage = v.storage;
+    t->device = v.storage->device;
     t->offset = ctx->saved[slot].offset;
     t->numel = 1;
     for (int d = 0; d < t->ndim; d++) {
@@ -16919,7 +17147,7 @@ TENSOR_API tensor_t *(tensor_grad_output)(tensor_function_ctx_t *ctx, int k) {
     tensor__grad_t *g = ctx->g;
     if (!g->gy[k]) {
         const tensor__meta_t *m = &g->node->out[k];
-        tensor_t *zeros = tensor__filled("zeros", m->dims, m->ndim, m->dtype, 0);
+        tensor_t *zeros = tensor__filled("zeros", m->dims, m->ndim, m->dtype, 0, NULL);
         if (zeros == TENSOR__POISON) { return zeros; }
         g->gy[k] = tensor__hold(zeros);         // the pass drops it with the others
     }
@@ -17313,7 +17541,7 @@ TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t 
 TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g) {
     const tensor__isa_t *isa = th->ctx->plain;
     int64_t n = sum->numel;
-    if (isa && sum->dtype == TENSOR_F32 && g->dtype == TENSOR_F32 &&
+    if (isa && TENSOR__HOST_F32(sum) && TENSOR__HOST_F32(g) &&
         (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
         g->numel == n && !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN) {
         const void *in[2];
@@ -17489,7 +17717,10 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     g.create = p->create;
     g.pass = p->wanted ? p : NULL;
     for (int i = 0; i < TENSOR__MAX_IN + TENSOR__MAX_OUT; i++) { g.value[i] = NULL; }
+    uint8_t device = th->device;
+    for (int i = 0; i < n->nout; i++) { if (s->g[i]) { th->device = s->g[i]->device; } }
     n->row->grad(&g);
+    th->device = device;
     int ok = th->error.code == 0;
     // one tensor for two inputs: sums must not meet
     for (int i = 1; i < n->nin && n->nin <= TENSOR__MAX_IN; i++) {
@@ -17582,7 +17813,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     th->pass_mark = mark;
     for (int i = 0; i < no && ok; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
-        if (!g) { g = tensor__filled("ones", y->dims, y->ndim, y->dtype, 1); }
+        if (!g) { g = tensor__filled("ones", y->dims, y->ndim, y->dtype, 1, y); }
         tensor__meta_t m;
         m.dims = y->dims;
         m.ndim = y->ndim;
@@ -18255,7 +18486,13 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
         tensor__puts(&p.s, "tensor(poison)");
         return p.s.length;
     }
-    p.x = x;
+    TENSOR__MARK
+    tensor_t *here = x->device ? (tensor_to)((tensor_detach)(x), TENSOR_CPU) : x;
+    if (here == TENSOR__POISON) {
+        tensor__puts(&p.s, "tensor(poison)");
+        return p.s.length;
+    }
+    p.x = here;
     p.is_float = tensor__is_float(x->dtype);
     p.summary = x->numel > 1000;
     p.indent = 7;
@@ -18269,13 +18506,13 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     } else {
         double lo = 1e300, hi = 0;
         int whole = 1, any = 0;
-        if (p.is_float) { tensor__print_scan(&p, 0, x->offset, &lo, &hi, &whole, &any); }
+        if (p.is_float) { tensor__print_scan(&p, 0, here->offset, &lo, &hi, &whole, &any); }
         p.integral = whole && any;
         if (hi == 0) { lo = 0; }
         p.sci = p.is_float && any && (whole ? hi > 1e8 : (lo > 0 && (hi / lo > 1000 || lo < 1e-4)) ||
                                       hi > 1e8);
-        if (x->ndim) { tensor__print_width(&p, 0, x->offset); }
-        tensor__print_dim(&p, 0, x->offset);
+        if (x->ndim) { tensor__print_width(&p, 0, here->offset); }
+        tensor__print_dim(&p, 0, here->offset);
     }
     if (x->dtype != TENSOR_F32 && x->dtype != TENSOR_I64 && x->dtype != TENSOR_BOOL) {
         tensor__puts(&p.s, ", dtype=");
@@ -18283,6 +18520,14 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     } else if (x->numel == 0 && x->dtype != TENSOR_F32) {
         tensor__puts(&p.s, ", dtype=");
         tensor__puts(&p.s, tensor__dtype_names[x->dtype]);
+    }
+    if (x->device) {
+        tensor__tidy(th_, mark_, NULL);
+        tensor__puts(&p.s, ", device='");
+        tensor__puts(&p.s, tensor__device_name(th, x->device));
+        tensor__puts(&p.s, ":");
+        tensor__puti(&p.s, x->device - 1);
+        tensor__puts(&p.s, "'");
     }
     if (tensor__sync_needs_grad(th, x)) {
         if (x->node) {
@@ -18456,7 +18701,7 @@ static const tensor__internals_t tensor__internals_table = {
         tensor__own,
     tensor__disown, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path, tensor__load,
         tensor__philox,
-    tensor__inner_scope, tensor__tidy,
+    tensor__inner_scope, tensor__tidy, tensor__set_backend, tensor__move_bytes,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

@@ -12132,7 +12132,7 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         nn__job_t *j = &o->job[o->njobs];
         tensor_t *g;
         if (!p->t->grad || p->t->numel == 0) continue;
-        if (p->t->device != TENSOR_CPU) {
+        if (p->t->device) {
             NN__FAIL(TENSOR_ERR_DEVICE, "step: parameter %d %t is not on the CPU", (int64_t)i, p->t);
             break;
         }

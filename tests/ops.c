@@ -5,7 +5,7 @@
 // integers, int_<name>; the rest: a list other_<name>. A row without them does not compile (see
 // pointwise_cases, other_cases).
 #define TENSOR_IMPLEMENTATION
-#include "test.h"
+#include "mirror.h"
 #include "promotion.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
@@ -2258,7 +2258,39 @@ static const op_t other_custom[] = {{.label = "custom",
                                      .lo = -2,
                                      .hi = 2,
                                      ON(custom_configs)}};
+// There and back, the layout in the middle: user is its number.
+static tensor_t *there(tensor_t *const *in, int n, void *user) {
+    tensor_t *x = in[0];
+    (void)n;
+    switch (*(int *)user) {
+    case 1: x = tensor_mT(x); break;
+    case 2: x = tensor_narrow(x, 1, 1, 2); break;
+    case 3: x = tensor_expand(tensor_narrow(x, 0, 1, 1), 3, 4); break;
+    case 4: x = tensor_sum(x); break;
+    default: break;
+    }
+    return tensor_square(tensor_to(tensor_to(x, TENSOR_CUDA), TENSOR_CPU));
+}
+// The same bits at the other side, a gradient that comes back; more in device.c.
+static int special_transfer(void) {
+    tensor_t *x = tensor_to(tensor_randn(3, 4), TENSOR_F64), *y, *const in[1] = {x};
+    int layout;
+    CHECK_POISON(tensor_to(x, TENSOR_CUDA), TENSOR_ERR_DEVICE, "to: no CUDA device 0");
+    tensor__set_backend(&mirror);
+    y = tensor_to(x, TENSOR_CUDA);
+    CHECK(tensor_device(y) == TENSOR_CUDA && tensor_equal(x, tensor_to(y, TENSOR_CPU)));
+    tensor_requires_grad_(x, 1);
+    for (layout = 0; layout < 5; layout++) {
+        CHECK(tensor_gradcheck(there, &layout, in, 1, 1e-6, 1e-5, 1e-3) == 0);
+        CHECK(tensor_gradgradcheck(there, &layout, in, 1, 1e-6, 1e-5, 1e-3) == 0);
+        n_grad++, n_gradgrad++;
+        row_grad[TENSOR_OP_TRANSFER]++, row_gradgrad[TENSOR_OP_TRANSFER]++;
+    }
+    n_values++, n_errors++;
+    return 0;
+}
 #define SPECIAL(name) static const op_t other_##name[] = {{.label = #name, .special = special_##name}};
+SPECIAL(transfer)
 SPECIAL(arange)
 SPECIAL(rand) SPECIAL(randn) SPECIAL(randint) SPECIAL(randperm) SPECIAL(bernoulli) SPECIAL(poisson)
 SPECIAL(multinomial)
@@ -3038,7 +3070,7 @@ static void errors(void) {
     BAD(tensor_masked_select(v, v), DTYPE, "masked_select: mask [4] must be bool");
     BAD(tensor_masked_select(v, tensor_ones_of(TENSOR_BOOL, 3)), SHAPE, "masked_select");
     BAD(tensor_masked_fill(v, tensor_ones_of(TENSOR_BOOL, 3), 0), SHAPE, "[3]");
-    BAD(tensor_to(v, (tensor_dtype_t)99), DTYPE, "to: 99 is no dtype");
+    BAD(tensor_to(v, (tensor_dtype_t)42), DTYPE, "to: 42 is no dtype");
     // shapes
     BAD(tensor_zeros_n(nine, 9, TENSOR_F32), SHAPE, "9 dims");
     BAD(tensor_zeros_n(nine, -1, TENSOR_F32), SHAPE, "-1 dims");
