@@ -1174,6 +1174,14 @@ TENSOR_API nn_module_t *nn_clone(nn_module_t *m);
 //   -> code;  errors FORMAT (names or shapes differ; then dst is unchanged), POISONED
 TENSOR_API int nn_copy_state(nn_module_t *dst, nn_module_t *src);
 
+// Brings all parameters, their gradients and buffers to another dtype or device; the tensors stay the same
+// ones, so that optimizers go on with them. Integers and bool keep their dtype. All change or none.
+//   to      a float dtype (TENSOR_F64) or a device (TENSOR_CPU, TENSOR_CUDA)
+//   -> code;  errors DTYPE (no float dtype), DEVICE (no such device), AUTOGRAD (one is a view or has a
+//   history),
+//      OUT_OF_MEMORY, POISONED
+TENSOR_API int nn_to(nn_module_t *m, int to);
+
 // What the macros call: they note the place of a call in the module it made, or in its error.
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 
@@ -1186,6 +1194,7 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 #define nn_clone(...) nn__stamp(TENSOR_HERE, (nn_clone)(__VA_ARGS__))
 #define nn_free(...) tensor__at_int(TENSOR_HERE, (nn_free)(__VA_ARGS__))
 #define nn_copy_state(...) tensor__at_int(TENSOR_HERE, (nn_copy_state)(__VA_ARGS__))
+#define nn_to(...) tensor__at_int(TENSOR_HERE, (nn_to)(__VA_ARGS__))
 
 // ------------------------------------------------------------------------------
 // >>layers                                         MARK: layers
@@ -9507,6 +9516,75 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
     return code;
 }
 
+// t takes the data of fresh, which takes t's: the header is the one optimizers and users know.
+TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
+    tensor_t was = *t;
+    int k;
+    t->dtype = fresh->dtype;
+    t->device = fresh->device;
+    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
+    t->offset = fresh->offset;
+    t->storage = fresh->storage;
+    for (k = 0; k < t->ndim; k++) t->strides[k] = fresh->strides[k];
+    fresh->dtype = was.dtype;
+    fresh->device = was.device;
+    fresh->offset = was.offset;
+    fresh->storage = was.storage;
+}
+// t at its new place, of the current scope; NULL after raising.
+TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
+    int floats = t->dtype == TENSOR_F32 || t->dtype == TENSOR_F64 || t->dtype == TENSOR_F16 ||
+        t->dtype == TENSOR_BF16;
+    if (to < TENSOR_CPU && !floats) return t;
+    if (t->node || t->base) {
+        NN__FAIL(TENSOR_ERR_AUTOGRAD, "to: \"%s\" %t %s", name, t, t->base ? "is a view" : "has a history");
+        return NULL;
+    }
+    t = (tensor_to)(t, to);
+    if (!(tensor_is_poison)(t) && !(t->flags & TENSOR__CONTIGUOUS)) t = (tensor_contiguous)(t);
+    return (tensor_is_poison)(t) ? NULL : t;
+}
+TENSOR_API int (nn_to)(nn_module_t *m, int to) {
+    nn__items_t a;
+    tensor_t **fresh;
+    void *block;
+    int64_t i, n = 0;
+    int code;
+    tensor_scope_t scope;
+    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
+        NN__FAIL(TENSOR_ERR_DTYPE, "to: %s is no float dtype and no device",
+                 tensor_dtype_name((tensor_dtype_t)to));
+        return TENSOR_ERR_DTYPE;
+    }
+    block = nn__collect(m, "to", &a);
+    if (!block) return tensor_error_code();
+    fresh = (tensor_t **)nn__memory((uint64_t)(2 * a.n + 1), sizeof *fresh);
+    if (!fresh) {
+        nn__free(block);
+        return tensor_error_code();
+    }
+    scope = TENSOR__(scope)(0);
+    for (i = 0; i < a.n; i++) {
+        tensor_t *t = a.item[i].tensor;
+        fresh[2 * i] = fresh[2 * i + 1] = NULL;
+        if (a.item[i].first != i) continue;
+        fresh[2 * i] = nn__moved(t, a.item[i].name, to);
+        if (fresh[2 * i] && t->grad) fresh[2 * i + 1] = nn__moved(t->grad, a.item[i].name, to);
+        if (!fresh[2 * i] || (t->grad && !fresh[2 * i + 1])) break;
+        n = i + 1;
+    }
+    code = i < a.n ? tensor_error_code() : TENSOR_OK;
+    for (i = 0; i < n && code == TENSOR_OK; i++) {
+        tensor_t *t = a.item[i].tensor;
+        if (fresh[2 * i] && fresh[2 * i] != t) nn__exchange(t, fresh[2 * i]);
+        if (fresh[2 * i + 1] && fresh[2 * i + 1] != t->grad) nn__exchange(t->grad, fresh[2 * i + 1]);
+    }
+    (tensor_scope_end)(scope);
+    nn__free(fresh);
+    nn__free(block);
+    return code;
+}
+
 // Pairs old, new of tensors and modules met so far, so that shared ones stay shared.
 typedef struct nn__clones_t {
     const void **pair;
@@ -12114,6 +12192,14 @@ TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, int dtype) {
     return nn__plain(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
 }
 
+// The state of a parameter that changed between f64 and the others. -> code
+TENSOR__FN int nn__exchange_dtype(tensor_t *t, int dtype) {
+    tensor_t *fresh = (tensor_to)(t, dtype);
+    if ((tensor_is_poison)(fresh)) return tensor_error_code();
+    nn__exchange(t, fresh);
+    return TENSOR_OK;
+}
+
 // All that can fail comes before the first change: a step happens to every parameter or to none.
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     int code = tensor_error_code(), i, k, nupdates = 0;
@@ -12137,9 +12223,11 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
             break;
         }
         for (k = 0; k < NN__MAX_STATE; k++) {
-            if (p->state[k] || !nn__uses_state(o, k)) continue;
-            p->state[k] = nn__zeros_held(p->t);
+            if (!nn__uses_state(o, k)) continue;
+            if (!p->state[k]) p->state[k] = nn__zeros_held(p->t);
             if (!p->state[k]) break;
+            if (p->state[k]->dtype == dtype) continue;      // nn_to since the last step
+            if (nn__exchange_dtype(p->state[k], dtype)) break;
         }
         if (k < NN__MAX_STATE) break;
         j->param = p;

@@ -167,6 +167,21 @@ static void network(void) {
     nn_free(m[1]);
 }
 
+// A network moved there computes what it computed here; the way back gives the same parameters.
+static void moved(void) {
+    nn_module_t *m = net(), *twin = nn_clone(m);
+    tensor_t *x = tensor_randn(2, 1, 8, 8), *y = nn_forward(m, x), *p[8], *q[8];
+    int k;
+    CHECK(nn_to(m, TENSOR_CUDA) == 0);
+    CHECK(tensor_equal(y, nn_forward(m, on(x))));
+    CHECK_POISON(nn_forward(m, x), TENSOR_ERR_DEVICE, "tensors on");
+    CHECK(nn_to(m, TENSOR_CPU) == 0);
+    CHECK(nn_parameters(m, p, 8) == 8 && nn_parameters(twin, q, 8) == 8);
+    for (k = 0; k < 8; k++) CHECK(tensor_device(p[k]) == TENSOR_CPU && tensor_equal(p[k], q[k]));
+    nn_free(m);
+    nn_free(twin);
+}
+
 static void failures(void) {
     tensor_t *x = on(tensor_ones(2, 2)), *y;
     int before = mirror_blocks;
@@ -194,6 +209,7 @@ int main(void) {
     RUN(mixing);
     RUN(ops);
     RUN(network);
+    RUN(moved);
     RUN(failures);
     tensor_keep(on(tensor_ones(3)));        // shutdown gives device memory back too
     CHECK(tensor_shutdown() == 0 && mirror_blocks == 0);

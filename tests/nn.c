@@ -1193,6 +1193,42 @@ static void shutdown_frees_all(void) {
     CHECK(tensor_ok());
 }
 
+// nn_to: the same tensors in another dtype, all or none; the optimizer goes on.
+static void modules_change_dtype(void) {
+    nn_module_t *m = nn_sequential(nn_linear(3, 4), nn_batch_norm1d(4), nn_linear(4, 2));
+    nn_optimizer_t *o = nn_adam(m, .lr = 0.1);
+    tensor_t *x = tensor_randn(5, 3), *p[8], *w, *before, *y;
+    int n = nn_parameters(m, p, 8), i;
+    w = p[0];
+    before = tensor_clone(tensor_detach(w));
+    tensor_backward(tensor_sum(tensor_square(nn_forward(m, x))));
+    CHECK(nn_step(o) == 0);
+    before = tensor_clone(tensor_detach(w));
+    CHECK(nn_to(m, TENSOR_F64) == 0);
+    CHECK(nn_parameters(m, p, 8) == n && p[0] == w && tensor_equal(w, tensor_to(before, TENSOR_F64)));
+    for (i = 0; i < n; i++) {
+        CHECK(tensor_dtype(p[i]) == TENSOR_F64 && tensor_requires_grad(p[i]));
+        CHECK(tensor_dtype(tensor_grad(p[i])) == TENSOR_F64);
+    }
+    CHECK(tensor_dtype(nn_get(m, "1.running_mean")) == TENSOR_F64);
+    CHECK(tensor_dtype(nn_get(m, "1.num_batches_tracked")) == TENSOR_I64);
+    nn_zero_grad(o);
+    y = nn_forward(m, tensor_to(x, TENSOR_F64));
+    CHECK(tensor_dtype(y) == TENSOR_F64);
+    tensor_backward(tensor_sum(tensor_square(y)));
+    CHECK(nn_step(o) == 0 && !tensor_equal(w, tensor_to(before, TENSOR_F64)));
+    CHECK(nn_to(m, TENSOR_F16) == 0 && tensor_dtype(w) == TENSOR_F16);
+    CHECK(nn_to(m, TENSOR_F32) == 0 && tensor_dtype(nn_forward(m, x)) == TENSOR_F32);
+    CHECK(nn_to(m, TENSOR_I64) == TENSOR_ERR_DTYPE);
+    CHECK_ERROR(TENSOR_ERR_DTYPE, "to: i64 is no float dtype and no device at nn.c");
+    CHECK(nn_to(m, TENSOR_CUDA) == TENSOR_ERR_DEVICE);
+    CHECK_ERROR(TENSOR_ERR_DEVICE, "no CUDA device 0");
+    CHECK(nn_to(NULL, TENSOR_F32) != 0);
+    tensor_clear_error();
+    nn_optimizer_free(o);
+    nn_free(m);
+}
+
 int main(void) {
     RUN(user_module);
     RUN(failed_modules);
@@ -1223,6 +1259,7 @@ int main(void) {
     RUN(no_regular_file);
     RUN(save_and_load);
     RUN(resume_bit_for_bit);
+    RUN(modules_change_dtype);
     shutdown_frees_all();
     return test_report();
 }
