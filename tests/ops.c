@@ -11,7 +11,8 @@
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 enum { MAXD = TENSOR_MAX_DIMS, MAX_IN = 3, ALL = 99 };
 
-static long n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_errors, n_dtypes, n_gradvalues,
+static long n_device, n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_errors, n_dtypes,
+    n_gradvalues,
     n_lenient, n_skipped,
     n_skipped_half, n_skipped_twins, n_skipped_dtypes;
 
@@ -536,7 +537,8 @@ static int gradients_of(const op_t *op, tensor_t *const *in, tensor_t **grads, i
     // weights with few bits, some negative
     w = tensor_arange(0, (double)tensor_numel(y), 1, TENSOR_F64);
     w = tensor_sub_scalar(tensor_div_scalar(tensor_remainder_scalar(w, 13), 8), 0.5);
-    w = tensor_to(tensor_reshape_n(w, y->dims, y->ndim), (tensor_dtype_t)y->dtype);
+    w = tensor_to(tensor_reshape_n(w, y->dims, y->ndim), y->dtype);
+    w = tensor_to(w, (int)tensor_device(y));
     return tensor_autograd_grad(&y, 1, &w, leaf, n, grads, flags | TENSOR_ALLOW_UNUSED) ? -1 : n;
 }
 static void run_grad_values(const op_t *op) {
@@ -639,6 +641,52 @@ static void run_threads(const op_t *op, const config_t *big) {
                       dname(dtypes[dtype]), isas[isa], tensor_error_text());
             tensor_set_cpu(NULL);
             CHECK_OK();
+            tensor_scope_end(s);
+        }
+}
+
+// ---- another device: results and gradients are the CPU's, bit for bit ----
+
+static tensor_t *here(tensor_t *t) { return t ? tensor_to(t, TENSOR_CPU) : NULL; }
+static void run_device(const op_t *op) {
+    static const int dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_I64, TENSOR_F16};
+    int c, t, k;
+    for (c = 0; c < op->nconfigs && c < 6; c++)
+        for (t = 0; t < COUNT(dtypes); t++) {
+            tensor_scope_t s = tensor_scope_begin();
+            tensor_t *in[MAX_IN] = {0}, *far[MAX_IN] = {0}, *one, *two, *g1[MAX_IN], *g2[MAX_IN];
+            if (result_dtype(op, dtypes[t]) < 0) {
+                tensor_scope_end(s);
+                continue;
+            }
+            lcg_state = (uint64_t)(c * 10 + t + 7);
+            for (k = 0; k < op->nin; k++) {
+                in[k] = input(op, &op->configs[c], k, dtypes[t], LC);
+                far[k] = tensor_to(in[k], TENSOR_CUDA);
+            }
+            one = op->call(in, op->nin, (void *)(uintptr_t)op);
+            tensor_set_default_device(TENSOR_CUDA);     // of what the case itself makes
+            two = op->call(far, op->nin, (void *)(uintptr_t)op);
+            tensor_set_default_device(TENSOR_CPU);
+            CHECK_MSG(tensor_device(two) == TENSOR_CUDA, "%s: the result is not on the device", op->label);
+            CHECK_MSG(same_bits(one, here(two)), "%s %s: device and CPU differ (%s)", op->label,
+                      dname(dtypes[t]),
+                      tensor_error_text());
+            tensor_clear_error();
+            n_device++;
+            if (is_float(dtypes[t]) && tensor__rows[op->id].grad && !(op->flags & NO_GRAD)) {
+                int n1 = gradients_of(op, in, g1, 0), n2;
+                tensor_set_default_device(TENSOR_CUDA);
+                n2 = gradients_of(op, far, g2, 0);
+                tensor_set_default_device(TENSOR_CPU);
+                CHECK_MSG(n1 == n2 && n1 >= 0, "%s on a device: %s", op->label, tensor_error_text());
+                for (k = 0; k < n1 && n1 == n2; k++)
+                    CHECK_MSG(!g1[k] == !g2[k] && (!g1[k] || same_bits(g1[k], here(g2[k]))),
+                              "%s %s: gradient %d differs between device and CPU", op->label,
+                                  dname(dtypes[t]), k);
+                n_device++;
+            }
+            tensor_clear_error();
             tensor_scope_end(s);
         }
 }
@@ -2423,6 +2471,13 @@ static void visit_threads(const op_t *op) {
 }
 static void values(void) { each(visit_values); }
 static void threads(void) { each(visit_threads); }
+static void visit_device(const op_t *op) {
+    if (!op->special) run_device(op);
+}
+static void devices(void) {
+    tensor__set_backend(&mirror);
+    each(visit_device);
+}
 static void visit_grad_values(const op_t *op) {
     if (!op->special) run_grad_values(op);
 }
@@ -3238,10 +3293,12 @@ int main(void) {
     RUN(edges);
     RUN(kinks);
     RUN(errors);
+    RUN(devices);
     printf("%ld ops, %ld value cases, %ld compared bitwise with contiguous, %ld thread cases, %ld gradcheck "
            "cases, "
-           "%ld gradgradcheck cases, %ld gradients against f64, %ld error cases, %ld dtype pairs\n",
-           n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_gradvalues, n_errors, n_dtypes);
+           "%ld gradgradcheck cases, %ld gradients against f64, %ld error cases, %ld device cases, %ld dtype pairs\n",
+           n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_gradvalues, n_errors, n_device,
+               n_dtypes);
     printf("skipped: %ld for an instruction set this machine lacks, %ld of half results with a 0-d operand, "
            "%ld scalar twins "
            "(negative numbers on unsigned dtypes; all instruction sets only for the first two numbers), %ld "
