@@ -17119,6 +17119,10 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
 // walk of the graph); only a pass that asks for some inputs, or meets hooks, looks ahead.
 // ------------------------------------------------------------------------------
 
+// A number for each of some pointers: open addressing, at most half full. It belongs to who made it, so that
+// passes in several threads may look at the same leaves and nodes.
+typedef struct tensor__map_t { struct { const void *key; int64_t value; } *at; uint64_t mask, count; }
+    tensor__map_t;
 typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OUT]; } tensor__slot_t;
 // A leaf with hooks: they see the sum of what arrives, when the last of the edges to it is done.
 typedef struct tensor__hooked_t { tensor_t *leaf, *sum; int64_t waiting; } tensor__hooked_t;
@@ -17130,16 +17134,51 @@ typedef struct tensor__pass_t {
     int32_t *unused, unused_count;      // free places in slots
     tensor_t *const *inputs;            // autograd_grad: what is asked for, else NULL
     tensor_t **found;
-    tensor__node_t **wanted;            // set of nodes on the way to inputs, NULL = all are
-    uint64_t wanted_mask;
+    // Of leaves: 1 + the first place in inputs, else 1 + the place in hooked. Of nodes on the way to inputs:
+    // 1 + the first place in inputs of an output of theirs, or 0.
+    tensor__map_t places;
+    int32_t *more;                      // of each input: 1 + the next place of that leaf or node, or 0
     tensor__hooked_t *hooked;
-    int32_t hooked_count, hooked_room;
+    int64_t hooked_count, hooked_room;
     int ninputs, create, retain, anomaly;
 } tensor__pass_t;
 
 TENSOR__INLINE uint32_t tensor__hash(const void *p) {
     uint64_t u = (uint64_t)(uintptr_t)p >> 6;
     return (uint32_t)((u * 0x9E3779B97F4A7C15u) >> 32);
+}
+TENSOR__INLINE uint64_t tensor__map_place(const tensor__map_t *m, const void *key) {
+    uint64_t h = tensor__hash(key) & m->mask;
+    while (m->at[h].key && m->at[h].key != key) { h = (h + 1) & m->mask; }
+    return h;
+}
+// The number of a pointer, -1 = it has none.
+TENSOR__FN int64_t tensor__map_get(const tensor__map_t *m, const void *key) {
+    uint64_t h = m->at ? tensor__map_place(m, key) : 0;
+    return m->at && m->at[h].key ? m->at[h].value : -1;
+}
+// Room for so many pointers in all. 0 = out of memory, raised.
+TENSOR__FN int tensor__map_room(tensor__thread_t *th, tensor__map_t *m, uint64_t count) {
+    tensor__map_t more = *m;
+    if (!more.mask) { more.mask = 7; }
+    while (more.mask < 2 * count) { more.mask = 2 * more.mask + 1; }
+    if (m->at && more.mask == m->mask) { return 1; }
+    *(void **)&more.at = tensor__memory(th, (more.mask + 1) * sizeof *more.at);
+    if (!more.at) { return 0; }
+    for (uint64_t i = 0; m->at && i <= m->mask; i++) {
+        if (m->at[i].key) { more.at[tensor__map_place(&more, m->at[i].key)] = m->at[i]; }
+    }
+    if (m->at) { tensor__memory_free(th, m->at); }
+    *m = more;
+    return 1;
+}
+// Where the number of a pointer stands, 0 if it had none. NULL = out of memory, raised.
+TENSOR__FN int64_t *tensor__map_put(tensor__thread_t *th, tensor__map_t *m, const void *key) {
+    if (2 * m->count >= m->mask && !tensor__map_room(th, m, 2 * m->count + 16)) { return NULL; }
+    uint64_t h = tensor__map_place(m, key);
+    m->count += !m->at[h].key;
+    m->at[h].key = key;
+    return &m->at[h].value;
 }
 enum { TENSOR__FEW = 8 };               // waiting nodes that are looked through one by one
 // All waiting nodes into the table, which is empty.
@@ -17293,44 +17332,41 @@ TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n,
 }
 // Whether a gradient at this edge leads to what is asked for.
 TENSOR__FN int tensor__wants(const tensor__pass_t *p, const tensor__edge_t *e) {
-    if (!e->node) {
-        for (int i = 0; i < p->ninputs; i++) { if (p->inputs[i] == e->leaf) { return 1; } }
-        return 0;
-    }
-    uint64_t h = tensor__hash(e->node) & p->wanted_mask;
-    while (p->wanted[h] && p->wanted[h] != e->node) { h = (h + 1) & p->wanted_mask; }
-    return p->wanted[h] != NULL;
+    const void *to = e->node ? (const void *)e->node : e->leaf;
+    return to && tensor__map_get(&p->places, to) >= 0;
 }
 TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf) {
-    int32_t *hint = &tensor__leaf_extra(leaf)->index, i = TENSOR__ATOMIC_LOAD(hint);
-    if (i >= p->hooked_count || p->hooked[i].leaf != leaf) {
-        for (i = 0; i < p->hooked_count && p->hooked[i].leaf != leaf; i++) {}
-        TENSOR__ATOMIC_STORE(hint, i);
-    }
-    if (i < p->hooked_count) { return &p->hooked[i]; }
-    int64_t room = p->hooked_room;
+    int64_t *i = tensor__map_put(th, &p->places, leaf);
+    if (!i) { return NULL; }
+    if (*i) { return &p->hooked[*i - 1]; }
     void *list = p->hooked;
-    if (!tensor__list_room(th, &list, i, &room, sizeof *p->hooked)) { return NULL; }
+    int ok = tensor__list_room(th, &list, p->hooked_count, &p->hooked_room, sizeof *p->hooked);
     p->hooked = (tensor__hooked_t *)list;
-    p->hooked_room = (int32_t)room;
-    p->hooked_count++;
-    p->hooked[i].leaf = tensor__hold(leaf);
-    p->hooked[i].sum = NULL;
-    p->hooked[i].waiting = 0;
-    return &p->hooked[i];
+    if (!ok) { return NULL; }
+    tensor__hooked_t *h = &p->hooked[p->hooked_count];
+    *i = ++p->hooked_count;
+    h->leaf = tensor__hold(leaf);
+    h->sum = NULL;
+    h->waiting = 0;
+    return h;
+}
+// The places of what is asked for. 0 = failed, raised.
+TENSOR__FN int tensor__plan_inputs(tensor__thread_t *th, tensor__pass_t *p, uint64_t nodes) {
+    p->more = (int32_t *)tensor__memory(th, ((uint64_t)p->ninputs + 1) * sizeof *p->more);
+    int ok = p->more && tensor__map_room(th, &p->places, nodes + (uint64_t)p->ninputs);
+    for (int i = p->ninputs - 1; i >= 0 && ok; i--) {
+        tensor_t *x = p->inputs[i];
+        int64_t *first = tensor__map_put(th, &p->places, x->node ? (const void *)x->node : x);
+        p->more[i] = (int32_t)*first;           // put cannot fail: there is room
+        *first = i + 1;
+    }
+    return ok;
 }
 // Looks ahead: which nodes lead to p->inputs, or how many edges to each leaf with hooks. 0 = failed, raised.
 TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *const *outputs, int no) {
     tensor__node_t **list;
     int64_t count = tensor__walk(th, outputs, no, 0, &list);
-    int ok = count >= 0;
-    if (ok && p->inputs) {
-        uint64_t size = 4;
-        while (size < 2 * (uint64_t)count + 2) { size *= 2; }
-        p->wanted_mask = size - 1;
-        p->wanted = (tensor__node_t **)tensor__memory(th, size * sizeof *p->wanted);
-        ok = p->wanted != NULL;
-    }
+    int ok = count >= 0 && (!p->inputs || tensor__plan_inputs(th, p, (uint64_t)count));
     for (int64_t k = count - 1; k >= 0 && ok; k--) {        // from the leaves on
         tensor__node_t *n = list[k];
         int wanted = 0;
@@ -17344,11 +17380,7 @@ TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *c
                 if (h) { h->waiting++; }
             }
         }
-        for (int i = 0; i < p->ninputs; i++) { wanted |= p->inputs[i]->node == n; }
-        if (!wanted) { continue; }
-        uint64_t h = tensor__hash(n) & p->wanted_mask;
-        while (p->wanted[h]) { h = (h + 1) & p->wanted_mask; }
-        p->wanted[h] = n;
+        ok = ok && (!wanted || tensor__map_put(th, &p->places, n));
     }
     if (list) { tensor__memory_free(th, list); }
     return ok;
@@ -17443,8 +17475,8 @@ TENSOR__FN int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__
         return s && tensor__accumulate(th, &s->g[output], g, p->create);
     }
     if (p->inputs) {
-        for (int i = 0; i < p->ninputs; i++) {
-            if (p->inputs[i] == leaf && !tensor__accumulate(th, &p->found[i], g, p->create)) { return 0; }
+        for (int64_t i = tensor__map_get(&p->places, leaf); i > 0; i = p->more[i - 1]) {
+            if (!tensor__accumulate(th, &p->found[i - 1], g, p->create)) { return 0; }
         }
         return 1;
     }
@@ -17468,7 +17500,8 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
 // failed, raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
-    int go = !p->wanted;
+    int64_t first = p->inputs ? tensor__map_get(&p->places, n) : 0;
+    int go = first == 0;                // none of them is asked for: what was on the way here goes on
     for (int k = 0; k < n->nout; k++) {
         if (!s->g[k]) { continue; }
         if (n->extra) {
@@ -17476,13 +17509,11 @@ TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pa
             tensor_t *t = n->extra->retain[k];
             if (t && !tensor__leaf_add(th, t, s->g[k], p->create)) { return -1; }
         }
-        for (int i = 0; i < p->ninputs; i++) {
-            if (p->inputs[i]->node == n && p->inputs[i]->output == k && !p->found[i]) {
-                p->found[i] = tensor__hold(s->g[k]);
-            }
+        for (int64_t i = first; i > 0; i = p->more[i - 1]) {
+            if (p->inputs[i - 1]->output == k) { p->found[i - 1] = tensor__hold(s->g[k]); }
         }
     }
-    for (int i = 0; i < n->nin && !go; i++) { go = tensor__wants(p, &n->edge[i]); }
+    for (int i = 0; i < n->nin && first > 0 && !go; i++) { go = tensor__wants(p, &n->edge[i]); }
     return go;
 }
 TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__grad_t *g, int i) {
@@ -17538,7 +17569,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     g.gx = gx;
     g.p = n->p;
     g.create = p->create;
-    g.pass = p->wanted ? p : NULL;
+    g.pass = p->inputs ? p : NULL;
     for (int i = 0; i < TENSOR__MAX_IN + TENSOR__MAX_OUT; i++) { g.value[i] = NULL; }
     n->row->grad(&g);
     int ok = th->error.code == 0;
@@ -17621,7 +17652,8 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->inputs = inputs;
     p->found = found;
     p->ninputs = ni;
-    p->wanted = NULL;
+    memset(&p->places, 0, sizeof p->places);
+    p->more = NULL;
     p->hooked = NULL;
     p->hooked_count = p->hooked_room = 0;
     p->anomaly = th->modes & TENSOR__ANOMALY;
@@ -17649,22 +17681,22 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     }
     for (int i = 0; i < ni; i++) {              // the hooks of leaves that were asked for
         if (!ok || inputs[i]->node || !found[i] || !(inputs[i]->flags & TENSOR__HOOKED)) { continue; }
-        int same = 0;
-        while (inputs[same] != inputs[i]) { same++; }
-        if (same == i) {
+        int64_t same = tensor__map_get(&p->places, inputs[i]) - 1;
+        if (same < 0 || same == i) {
             ok = tensor__run_hooks(th, tensor__leaf_extra(inputs[i]), 0, &found[i], NULL);
         } else {
             tensor__drop(found[i]);
             found[i] = tensor__hold(found[same]);
         }
     }
-    for (int i = 0; i < p->hooked_count; i++) {     // those an edge of which got no gradient
+    for (int64_t i = 0; i < p->hooked_count; i++) { // those an edge of which got no gradient
         if (ok) { ok = tensor__leaf_done(th, p, &p->hooked[i]); }
         if (p->hooked[i].sum) { tensor__drop(p->hooked[i].sum); }
         tensor__drop(p->hooked[i].leaf);
     }
     if (p->hooked) { tensor__memory_free(th, p->hooked); }
-    if (p->wanted) { tensor__memory_free(th, p->wanted); }
+    if (p->more) { tensor__memory_free(th, p->more); }
+    if (p->places.at) { tensor__memory_free(th, p->places.at); }
     th->pass_mark = outer_mark;
     th->written = NULL;
     th->fresh = NULL;
@@ -17766,16 +17798,20 @@ TENSOR__FN tensor_t *tensor__as_leaf(tensor_t *x, int requires_grad) {
     if (t != TENSOR__POISON && requires_grad) { t->flags = (uint8_t)(t->flags | TENSOR__REQUIRES_GRAD); }
     return t;
 }
-// Whether something besides the nodes of a list holds a storage for as long as they live: a leaf, an input.
-TENSOR__FN int tensor__held_outside(const tensor__region_t *r, tensor__node_t *const *list,
-                                    const tensor__storage_t *s) {
-    for (int i = 0; i < r->n; i++) { if (r->inputs[i]->storage == s) { return 1; } }
+// The storages that something besides the nodes of a list holds for as long as they live: leaves, inputs.
+// 0 = out of memory, raised.
+TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t *r, tensor__node_t *const *list,
+                                    tensor__map_t *held) {
+    for (int i = 0; i < r->n; i++) {
+        if (!tensor__map_put(th, held, r->inputs[i]->storage)) { return 0; }
+    }
     for (int64_t k = 0; k < r->count; k++) {
         for (int i = 0; i < list[k]->nin; i++) {
-            if (list[k]->edge[i].leaf && list[k]->edge[i].leaf->storage == s) { return 1; }
+            const tensor_t *leaf = list[k]->edge[i].leaf;
+            if (leaf && !tensor__map_put(th, held, leaf->storage)) { return 0; }
         }
     }
-    return 0;
+    return 1;
 }
 TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor__thread_t *th = tensor__self();
@@ -17820,13 +17856,16 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
         r->versions[r->n] = ok ? x->storage->version : 0;
         (tensor_free)(x);
     }
+    tensor__map_t held;
+    memset(&held, 0, sizeof held);
+    ok = ok && tensor__held_outside(th, r, list, &held);
     for (int64_t k = 0; k < count && ok; k++) {
         tensor__node_t *m = list[k];
         if (m->used || (!m->nsaved && !m->custom)) { continue; }        // used: a checkpoint inside fn
         if (!tensor__node_extra(th, m)) { ok = 0; break; }
         for (int i = 0; i < m->nsaved; i++) {
             tensor__storage_t *kept = m->saved[i].storage;
-            if (!kept || tensor__held_outside(r, list, kept)) { continue; }
+            if (!kept || tensor__map_get(&held, kept) >= 0) { continue; }
             m->saved[i].storage = NULL;
             tensor__storage_drop(th, kept);
         }
@@ -17837,6 +17876,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
         TENSOR__HOLD(&r->refs);
         r->node[k] = m;
     }
+    if (held.at) { tensor__memory_free(th, held.at); }
     if (list) { tensor__memory_free(th, list); }
     tensor__region_leave(th, r, -1);
     return ok ? th->fresh = y : TENSOR__POISON;
