@@ -5598,6 +5598,7 @@ typedef int tensor__mutex_t;
 #define TENSOR__MUTEX_INIT 0
 #define TENSOR__LOCK(m) ((void)(m))
 #define TENSOR__UNLOCK(m) ((void)(m))
+#define TENSOR__YIELD() ((void)0)
 #elif defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
@@ -5606,6 +5607,7 @@ typedef SRWLOCK tensor__mutex_t;
 #define TENSOR__MUTEX_INIT SRWLOCK_INIT
 #define TENSOR__LOCK(m) AcquireSRWLockExclusive(m)
 #define TENSOR__UNLOCK(m) ReleaseSRWLockExclusive(m)
+#define TENSOR__YIELD() ((void)SwitchToThread())
 #else
 #include <pthread.h>
 #include <unistd.h>
@@ -5615,6 +5617,7 @@ typedef pthread_mutex_t tensor__mutex_t;
 #define TENSOR__MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
 #define TENSOR__LOCK(m) ((void)pthread_mutex_lock(m))
 #define TENSOR__UNLOCK(m) ((void)pthread_mutex_unlock(m))
+#define TENSOR__YIELD() ((void)sched_yield())
 #endif
 
 #if defined(TENSOR_NO_THREADS)
@@ -5664,6 +5667,15 @@ TENSOR__FN int tensor__cas_u64(uint64_t *p, uint64_t *expected, uint64_t v) {
 #define TENSOR__RELAXED_STORE(p, v) ((void)(*(p) = (v)))
 #define TENSOR__PAUSE() _mm_pause()
 #endif
+
+// A lock for a few instructions.
+TENSOR__FN void tensor__spin(tensor__count_t *lock) {
+    while (TENSOR__ATOMIC_ADD(lock, 1) != 0) {
+        (void)TENSOR__ATOMIC_ADD(lock, -1);
+        TENSOR__PAUSE();
+    }
+}
+TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC_ADD(lock, -1); }
 
 // Aligned memory: the pointer malloc gave is kept in front of the block.
 #ifndef TENSOR_MALLOC
@@ -6902,11 +6914,7 @@ TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) 
         int spins = 0;
         while (TENSOR__U64_LOAD(&p->state) & 0x7FFFFFFFu) {
             TENSOR__PAUSE();
-#ifndef _WIN32
-            if (++spins > 1000) { (void)sched_yield(); spins = 0; }
-#else
-            if (++spins > 1000) { SwitchToThread(); spins = 0; }
-#endif
+            if (++spins > 1000) { TENSOR__YIELD(); spins = 0; }
         }
 #endif
     }
@@ -7659,6 +7667,7 @@ TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
     while (list) {
         tensor__node_t *n = list;
         list = n->next;
+        if (n->extra) { tensor__extra_free(th, n->extra); }     // first: a checkpoint may not fill it any more
         if (n->used != 1) { tensor__saved_drop(th, n); }
         for (int i = 0; i < n->nin; i++) {
             tensor__node_t *to = n->edge[i].node;
@@ -7669,7 +7678,6 @@ TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
             if (n->edge[i].leaf) { tensor__drop(n->edge[i].leaf); }
         }
         if (n->custom) { tensor__custom_free(th, n->custom); }
-        if (n->extra) { tensor__extra_free(th, n->extra); }
         tensor__count(&th->live_nodes, -1);
         if (TENSOR__LIKELY(n->home == th)) {
             tensor__block_free(th, n, n->klass);
@@ -9416,12 +9424,6 @@ TENSOR__FN tensor_t *tensor__view(tensor__op_t *o, const int64_t *dims, const in
     return t;
 }
 
-TENSOR__FN void tensor__lock_header(tensor_t *t) {
-    while (TENSOR__ATOMIC_ADD(&t->lock, 1) != 0) {
-        (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
-        TENSOR__PAUSE();
-    }
-}
 // The extras of a node. NULL = out of memory, raised.
 TENSOR__FN tensor__extra_t *tensor__node_extra(tensor__thread_t *th, tensor__node_t *n) {
     if (!n->extra) { n->extra = (tensor__extra_t *)tensor__memory(th, sizeof *n->extra); }
@@ -9445,14 +9447,14 @@ TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t
 TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
     tensor_t *base = t->base;
     tensor__node_t *node = NULL;
-    tensor__lock_header(t);             // several threads may read one view
+    tensor__spin(&t->lock);             // several threads may read one view
     if (t->base_version == base->rebased) {
-        (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
+        tensor__unspin(&t->lock);
         return;
     }
     if (tensor__needs_grad(base)) {
         if (!(base->flags & TENSOR__CONTIGUOUS)) {
-            (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
+            tensor__unspin(&t->lock);
             tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
                          "%s: a view %t of a non-contiguous tensor that was changed in place has no "
                          "history; change a contiguous copy", t->op, t);
@@ -9475,7 +9477,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
     }
     tensor__renode(th, t, node, 0);
     TENSOR__ATOMIC_STORE(&t->base_version, base->rebased);
-    (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
+    tensor__unspin(&t->lock);
 }
 
 // Whether x may be changed in place; raises if not.
@@ -17429,7 +17431,7 @@ TENSOR__FN int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t
 // leaf.grad += g. A gradient nobody else sees is taken as it is.
 TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
     int ok = 1;
-    tensor__lock_header(leaf);
+    tensor__spin(&leaf->lock);
     if (!leaf->grad) {
         if (!create && !tensor__exclusive(th, g, 1)) { g = (tensor_clone)(g); }
         ok = g != TENSOR__POISON;
@@ -17447,7 +17449,7 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
     } else {
         ok = tensor__add_into(th, leaf->grad, g);
     }
-    (void)TENSOR__ATOMIC_ADD(&leaf->lock, -1);
+    tensor__unspin(&leaf->lock);
     return ok;
 }
 
@@ -17533,7 +17535,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
     }
     return !nan;
 }
-TENSOR__FN int tensor__region_restore(tensor__thread_t *th, struct tensor__region_t *r);
+TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
 
 // Runs one node: gradients of its outputs in, gradients of its inputs delivered. 0 = failed, raised.
 TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
@@ -17542,9 +17544,8 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         int go = tensor__arrived(th, p, s);
         if (go <= 0) { return go == 0; }
     }
-    if (n->used == 2) {
-        if (!tensor__region_restore(th, n->extra->region)) { return 0; }
-    } else if (n->used == 3) {
+    if (n->extra && n->extra->region && !tensor__region_restore(th, n)) { return 0; }
+    if (n->used == 3) {
         if (!tensor__unpack_saved(th, n)) { return 0; }
     } else if (n->used) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD,
@@ -17776,6 +17777,8 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
 // parameters need a pass inside the pass).
 typedef struct tensor__region_t {
     tensor__count_t refs;               // nodes alive, and who works on it
+    tensor__count_t lock;               // of node, of what the nodes saved while used == 2, and of worker
+    tensor__thread_t *worker;           // who runs fn again, or NULL
     tensor_fn_t fn;
     void *user;
     tensor_generator_t rng;
@@ -17787,7 +17790,11 @@ typedef struct tensor__region_t {
 } tensor__region_t;
 
 TENSOR__FN void tensor__region_leave(tensor__thread_t *th, tensor__region_t *r, int32_t index) {
-    if (index >= 0) { r->node[index] = NULL; }
+    if (index >= 0) {
+        tensor__spin(&r->lock);
+        r->node[index] = NULL;
+        tensor__unspin(&r->lock);
+    }
     if (!TENSOR__DROP(&r->refs)) { return; }
     for (int i = 0; i < r->n; i++) { tensor__drop(r->inputs[i]); }
     tensor__memory_free(th, r);
@@ -17913,7 +17920,7 @@ TENSOR__FN int tensor__region_take(tensor__thread_t *th, tensor__node_t *n, tens
     return 1;
 }
 // Runs fn again for the saved values of its nodes. 0 = failed, raised.
-TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__region_t *r) {
+TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     for (int i = 0; i < r->n; i++) {
         const tensor__storage_t *s = r->inputs[i]->storage;
         if (s->version == r->versions[i]) { continue; }
@@ -17944,13 +17951,39 @@ TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__region_t *r)
     } else if (!ok) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn gave no tensor when it was run again");
     }
+    tensor__spin(&r->lock);
     for (int64_t k = 0; k < count && ok; k++) {
         if (r->node[k] && r->node[k]->used == 2) { ok = tensor__region_take(th, r->node[k], list[k]); }
     }
+    tensor__unspin(&r->lock);
     if (list) { tensor__memory_free(th, list); }
     tensor__memory_free(th, in);
     if (s.thread) { (tensor_scope_end)(s); }
     tensor__region_leave(th, r, -1);
+    return ok;
+}
+// Makes what n saved. A pass in another thread may want the same: it waits, so that fn runs in one thread at
+// a time and once. 0 = failed, raised.
+TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n) {
+    tensor__region_t *r = n->extra->region;
+    tensor__spin(&r->lock);
+    while (n->used == 2 && r->worker && r->worker != th) {
+        tensor__unspin(&r->lock);
+        TENSOR__YIELD();
+        tensor__spin(&r->lock);
+    }
+    int missing = n->used == 2, inside = r->worker == th;
+    if (missing && !inside) { r->worker = th; }
+    tensor__unspin(&r->lock);
+    if (!missing) { return 1; }
+    if (inside) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn runs backward through its own result");
+        return 0;
+    }
+    int ok = tensor__region_rerun(th, r);
+    tensor__spin(&r->lock);
+    r->worker = NULL;
+    tensor__unspin(&r->lock);
     return ok;
 }
 
