@@ -6929,7 +6929,10 @@ TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) 
 // keep op and site after death, so a stale pointer gives an error text, not a crash.
 // ------------------------------------------------------------------------------
 
-TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node);
+TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node);
+TENSOR__INLINE void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
+    if (TENSOR__DROP(&node->refs)) { tensor__node_free(th, node); }
+}
 
 TENSOR__FN int tensor__stack_grow(tensor__thread_t *th) {
     int64_t room = th->room ? th->room * 2 : 256;
@@ -7660,8 +7663,7 @@ TENSOR__FN void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) {
     }
 }
 TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom);
-TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
-    if (!TENSOR__DROP(&node->refs)) { return; }
+TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node) {
     tensor__node_t *list = node;
     node->next = NULL;
     while (list) {
@@ -10450,6 +10452,12 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 
 TENSOR__FN const tensor__row_t *tensor__backward_row(int id);
+TENSOR__FN int tensor__wants(const struct tensor__pass_t *p, const tensor__edge_t *e);
+TENSOR__INLINE int tensor__needs(const tensor__grad_t *g, int k) {
+    const tensor__edge_t *e = &g->node->edge[k];
+    return (e->node || e->leaf) && (!g->pass || tensor__wants(g->pass, e));
+}
+TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) { return tensor__needs(g, k); }
 
 // dtypes of a pointwise op: what it is computed in (o->compute) and what it gives. -1 = refused, raised.
 TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
@@ -11318,7 +11326,7 @@ TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o) {
 TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v);
 
 // The plain door for backward: everything contiguous f32 of the shape of g. 0 = not plain.
-TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted) {
+TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed) {
     tensor__node_t *n = g->node;
     tensor_t *gy = g->gy[0];
     const tensor__isa_t *isa = g->th->ctx->plain;
@@ -11344,13 +11352,12 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted) {
         in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset;
     }
     in[4] = (const float *)gy->storage->data + gy->offset;
-    int shared = g->gx[0] == gy || (n->nin > 1 && g->gx[1] == gy) || (n->nin > 2 && g->gx[2] == gy);
-    for (int k = 0; k < 3; k++) {
-        out[k] = NULL;
-        if (!(wanted >> k & 1)) { continue; }
-        // The last result takes the place of a gradient nobody else holds: each element is read before.
-        int mine = !(wanted >> (k + 1)) && gy->refs == 1 && gy->storage->refs == 1 && !shared;
-        tensor_t *t = mine ? gy : tensor__like(g->th, n->row->name, gy);
+    // The last result takes the place of a gradient nobody else holds: each element is read before.
+    int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
+    out[0] = out[1] = out[2] = NULL;
+    for (int k = 0, left = wanted; left; k++, left >>= 1) {
+        if (!(left & 1)) { continue; }
+        tensor_t *t = mine && left == 1 ? gy : tensor__like(g->th, n->row->name, gy);
         if (!t) { return 0; }
         g->gx[k] = t;
         out[k] = (float *)t->storage->data + t->offset;
@@ -11370,11 +11377,12 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     tensor__thread_t *th = g->th;
     const tensor__formulas_t *d = &tensor__formulas[n->row->id];
     tensor_t *gy = g->gy[0];
-    int count = n->nin < 3 ? n->nin : 3, wanted = 0;
+    int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0;
     for (int k = 0; k < count; k++) {
-        if (!tensor__grad_need(g, k) || !d->d[k]) { continue; }
+        if (!d->d[k] || !tensor__needs(g, k)) { continue; }
         if (d->passes >> k & 1) {
             g->gx[k] = gy;
+            passed = 1;
         } else if (g->create) {
             tensor_t *t = d->d[k](g, g->p ? g->p->f : NULL);
             if (t == TENSOR__POISON) { return; }
@@ -11383,7 +11391,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
             wanted |= 1 << k;
         }
     }
-    if (!wanted || (!g->create && tensor__plain_backward(g, wanted))) { return; }
+    if (!wanted || (!g->create && tensor__plain_backward(g, wanted, passed))) { return; }
     tensor_arg_t arg[8];
     tensor_call_t c;
     for (int i = 0; i < 8; i++) {
@@ -16825,11 +16833,6 @@ TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
     if (!*at) { *at = tensor__unpack(g, -1 - k); }
     return *at;
 }
-TENSOR__FN int tensor__wants(const struct tensor__pass_t *p, const tensor__edge_t *e);
-TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) {
-    const tensor__edge_t *e = &g->node->edge[k];
-    return (e->node || e->leaf) && (!g->pass || tensor__wants(g->pass, e));
-}
 
 // A user's function: its saved values are inputs or the result, by index; others are kept as constants.
 struct tensor_function_ctx_t {
@@ -17412,12 +17415,8 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
     tensor_t *const list[2] = {sum, g};
     return tensor__update(TENSOR_OP_ADD, list, 2, 0, 0, NULL, 0) != TENSOR__POISON;
 }
-// *sum += g; *sum is a library reference. 0 = failed, raised.
-TENSOR__FN int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t *g, int create) {
-    if (!*sum) {
-        *sum = tensor__hold(g);
-        return 1;
-    }
+TENSOR__FN TENSOR__NOINLINE int tensor__accumulate_more(tensor__thread_t *th, tensor_t **sum, tensor_t *g,
+                                                        int create) {
     tensor_t *old = *sum;
     if (!create && tensor__exclusive(th, old, 1 + (old->slot >= 0)) && old->dtype == g->dtype && !old->node) {
         return tensor__add_into(th, old, g);
@@ -17426,6 +17425,19 @@ TENSOR__FN int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t
     if (t == TENSOR__POISON) { return 0; }
     *sum = tensor__hold(t);
     tensor__drop(old);
+    return 1;
+}
+// *sum += g; *sum is a library reference: the first has that of the pass' scope, if it is in it. 0 = failed,
+// raised.
+TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t *g, int create) {
+    if (*sum) { return tensor__accumulate_more(th, sum, g, create); }
+    *sum = g;
+    if (g->slot >= th->pass_mark && g->home == th) {
+        th->stack[g->slot] = NULL;
+        g->slot = -1;
+    } else {
+        (void)tensor__hold(g);
+    }
     return 1;
 }
 // leaf.grad += g. A gradient nobody else sees is taken as it is.
@@ -17453,29 +17465,21 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
     return ok;
 }
 
-// A gradient arrives at an edge: shape and dtype of the value, then to its node or leaf.
-TENSOR__FN int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node, int32_t output,
-                               tensor_t *leaf,
-                               const tensor__meta_t *m, tensor_t *g) {
-    if (g->dtype != m->dtype) { g = (tensor_to)(g, (tensor_dtype_t)m->dtype); }
-    if (g == TENSOR__POISON) { return 0; }
+TENSOR__INLINE int tensor__fits(const tensor__meta_t *m, const tensor_t *g) {
     int same = g->ndim == m->ndim;
     for (int d = 0; same && d < m->ndim; d++) { same = g->dims[d] == m->dims[d]; }
-    if (!same) {
-        g = tensor__sum_to(g, m->dims, m->ndim);
-        if (g == TENSOR__POISON) { return 0; }
-        same = g->ndim == m->ndim;
-        for (int d = 0; same && d < m->ndim; d++) { same = g->dims[d] == m->dims[d]; }
-        if (!same) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "backward: a gradient %t does not fit the value %n", g,
-                         m->dims, (int)m->ndim);
-            return 0;
-        }
-    }
-    if (node) {
-        tensor__slot_t *s = tensor__pass_slot(th, p, node);
-        return s && tensor__accumulate(th, &s->g[output], g, p->create);
-    }
+    return same;
+}
+// A gradient in dtype and shape of its value. POISON = failed, raised.
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(tensor__thread_t *th, const tensor__meta_t *m, tensor_t *g) {
+    if (g->dtype != m->dtype) { g = (tensor_to)(g, (tensor_dtype_t)m->dtype); }
+    if (g != TENSOR__POISON && !tensor__fits(m, g)) { g = tensor__sum_to(g, m->dims, m->ndim); }
+    if (g == TENSOR__POISON || tensor__fits(m, g)) { return g; }
+    return tensor__fail(th, TENSOR_ERR_SHAPE, "backward: a gradient %t does not fit the value %n", g, m->dims,
+                        (int)m->ndim);
+}
+TENSOR__FN TENSOR__NOINLINE int tensor__deliver_leaf(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf,
+                                                     tensor_t *g) {
     if (p->inputs) {
         for (int64_t i = tensor__map_get(&p->places, leaf); i > 0; i = p->more[i - 1]) {
             if (!tensor__accumulate(th, &p->found[i - 1], g, p->create)) { return 0; }
@@ -17487,6 +17491,17 @@ TENSOR__FN int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__
         return h && tensor__accumulate(th, &h->sum, g, p->create);
     }
     return tensor__leaf_add(th, leaf, g, p->create);
+}
+// A gradient arrives at an edge: to its node or leaf.
+TENSOR__INLINE int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node, int32_t output,
+                                   tensor_t *leaf, const tensor__meta_t *m, tensor_t *g) {
+    if (g->dtype != m->dtype || !tensor__fits(m, g)) {
+        g = tensor__fit(th, m, g);
+        if (g == TENSOR__POISON) { return 0; }
+    }
+    if (!node) { return tensor__deliver_leaf(th, p, leaf, g); }
+    tensor__slot_t *s = tensor__pass_slot(th, p, node);
+    return s && tensor__accumulate(th, &s->g[output], g, p->create);
 }
 // The gradient of a leaf with hooks is complete. 0 = failed, raised.
 TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor__hooked_t *h) {
@@ -17561,7 +17576,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         gx = (tensor_t **)tensor__memory(th, (uint64_t)n->nin * sizeof *gx);
         if (!gx) { return 0; }
     } else {
-        for (int i = 0; i < n->nin; i++) { gx[i] = NULL; }
+        memset(gx_small, 0, sizeof gx_small);
     }
     tensor__grad_t g;
     g.th = th;
@@ -17571,7 +17586,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     g.p = n->p;
     g.create = p->create;
     g.pass = p->inputs ? p : NULL;
-    for (int i = 0; i < TENSOR__MAX_IN + TENSOR__MAX_OUT; i++) { g.value[i] = NULL; }
+    memset(g.value, 0, sizeof g.value);
     n->row->grad(&g);
     int ok = th->error.code == 0;
     // one tensor for two inputs: sums must not meet
@@ -17581,7 +17596,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     }
     for (int i = 0; i < n->nin && ok; i++) {
         tensor__edge_t *e = &n->edge[i];
-        if (gx[i] && tensor__grad_need(&g, i)) {
+        if (gx[i] && tensor__needs(&g, i)) {
             if (!tensor__live(gx[i])) {
                 tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s gave no gradient for input %i",
                              n->row->name, i);
@@ -17597,19 +17612,18 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         }
     }
     if (gx != gx_small) { tensor__memory_free(th, gx); }
-    if (p->retain && n->used == 3) {
+    if (!n->nsaved && !n->custom) { return ok; }    // a view or an addition may run again, as in PyTorch
+    if (!p->retain) {
+        if (n->used == 3) { tensor__packed_drop(th, n->extra); }
+        tensor__saved_drop(th, n);
+        if (n->custom) { tensor__custom_drop(th, n->custom); }
+        n->used = 1;
+    } else if (n->used == 3) {
         for (int i = 0; i < n->nsaved; i++) {       // in their packed form again
             if (!n->extra->packed[i] || !n->saved[i].storage) { continue; }
             tensor__storage_drop(th, n->saved[i].storage);
             n->saved[i].storage = NULL;
         }
-    }
-    if (!p->retain) {
-        if (n->used == 3) { tensor__packed_drop(th, n->extra); }
-        tensor__saved_drop(th, n);
-        if (n->custom) { tensor__custom_drop(th, n->custom); }
-        // A view or an addition saves nothing and may run again, as in PyTorch.
-        if (n->nsaved || n->custom) { n->used = 1; }
     }
     return ok;
 }
