@@ -7654,7 +7654,7 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
 // version, never a header. Graphs are freed by a worklist threaded through the nodes, so depth costs no
 // stack. ------------------------------------------------------------------------------
 
-TENSOR__FN void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) {
+TENSOR__INLINE void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) {
     for (int i = 0; i < n->nsaved; i++) {
         if (n->saved[i].storage) {
             tensor__storage_drop(th, n->saved[i].storage);
@@ -7669,7 +7669,7 @@ TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node) {
     while (list) {
         tensor__node_t *n = list;
         list = n->next;
-        if (n->extra) { tensor__extra_free(th, n->extra); }     // first: a checkpoint may not fill it any more
+        if (n->extra) { tensor__extra_free(th, n->extra); }     // first: no checkpoint fills it any more
         if (n->used != 1) { tensor__saved_drop(th, n); }
         for (int i = 0; i < n->nin; i++) {
             tensor__node_t *to = n->edge[i].node;
@@ -11205,7 +11205,6 @@ TENSOR_API tensor_t *(tensor_contiguous)(tensor_t *x) {
 // The rows' text as differentiable tensor ops, for the derivative of a derivative.
 TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k);
 TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k);
-TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k);
 // Halves are computed in f32 and rounded once, by the edge: as the fused kernel does.
 TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
     return t->dtype == TENSOR_F16 || t->dtype == TENSOR_BF16 ? (tensor_to)(t, TENSOR_F32) : t;
@@ -17436,7 +17435,7 @@ TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tens
         th->stack[g->slot] = NULL;
         g->slot = -1;
     } else {
-        (void)tensor__hold(g);
+        TENSOR__HOLD(&g->refs);
     }
     return 1;
 }
@@ -17471,7 +17470,8 @@ TENSOR__INLINE int tensor__fits(const tensor__meta_t *m, const tensor_t *g) {
     return same;
 }
 // A gradient in dtype and shape of its value. POISON = failed, raised.
-TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(tensor__thread_t *th, const tensor__meta_t *m, tensor_t *g) {
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(tensor__thread_t *th, const tensor__meta_t *m,
+                                                  tensor_t *g) {
     if (g->dtype != m->dtype) { g = (tensor_to)(g, (tensor_dtype_t)m->dtype); }
     if (g != TENSOR__POISON && !tensor__fits(m, g)) { g = tensor__sum_to(g, m->dims, m->ndim); }
     if (g == TENSOR__POISON || tensor__fits(m, g)) { return g; }
@@ -17493,8 +17493,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__deliver_leaf(tensor__thread_t *th, tenso
     return tensor__leaf_add(th, leaf, g, p->create);
 }
 // A gradient arrives at an edge: to its node or leaf.
-TENSOR__INLINE int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node, int32_t output,
-                                   tensor_t *leaf, const tensor__meta_t *m, tensor_t *g) {
+TENSOR__INLINE int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node,
+                                   int32_t output, tensor_t *leaf, const tensor__meta_t *m, tensor_t *g) {
     if (g->dtype != m->dtype || !tensor__fits(m, g)) {
         g = tensor__fit(th, m, g);
         if (g == TENSOR__POISON) { return 0; }
@@ -17690,7 +17690,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     while (p->count) {
         tensor__slot_t s = tensor__pass_pop(p);
         if (ok) { ok = tensor__run_node(th, p, &s); }
-        tensor__pop(th, mark);
+        if (th->top > mark) { tensor__pop(th, mark); }
         for (int k = 0; k < s.node->nout; k++) { if (s.g[k]) { tensor__drop(s.g[k]); } }
         tensor__node_drop(th, s.node);
     }
@@ -17821,8 +17821,8 @@ TENSOR__FN tensor_t *tensor__as_leaf(tensor_t *x, int requires_grad) {
 }
 // The storages that something besides the nodes of a list holds for as long as they live: leaves, inputs.
 // 0 = out of memory, raised.
-TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t *r, tensor__node_t *const *list,
-                                    tensor__map_t *held) {
+TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t *r,
+                                    tensor__node_t *const *list, tensor__map_t *held) {
     for (int i = 0; i < r->n; i++) {
         if (!tensor__map_put(th, held, r->inputs[i]->storage)) { return 0; }
     }

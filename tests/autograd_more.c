@@ -1303,7 +1303,8 @@ static tensor_t *sines(tensor_t *const *in, int n, void *user) {
 }
 static double many(int kind, int n) {
     tensor_scope_t s = tensor_scope_begin();
-    tensor_t **x = (tensor_t **)calloc((size_t)n, sizeof *x), **g = (tensor_t **)calloc((size_t)n, sizeof *g), *y;
+    tensor_t **x = (tensor_t **)calloc((size_t)n, sizeof *x), *y;
+    tensor_t **g = (tensor_t **)calloc((size_t)n, sizeof *g);
     clock_t t;
     int k, bad = 0;
     log_t l;
@@ -1336,8 +1337,8 @@ static void many_of_them(void) {
     int kind;
     for (kind = 0; kind < 3; kind++) {
         double small = many(kind, 4000), large = many(kind, 40000);
-        CHECK_MSG(large < 40 * small + 0.1, "4000 %s take %.2f s, 40000 %.2f s: not linear", names[kind], small,
-                  large);
+        CHECK_MSG(large < 40 * small + 0.1, "4000 %s take %.2f s, 40000 %.2f s: not linear", names[kind],
+                  small, large);
     }
 }
 

@@ -1,5 +1,6 @@
 // threads.c - one thread trains while another infers on its own copy, both with worker threads; tensors
-// handed from thread to thread; many threads reading one tensor, or passing backward through one graph. Meant for the thread sanitizer, true without
+// handed from thread to thread; many threads reading one tensor, or passing backward through one graph.
+// Meant for the thread sanitizer, true without
 // it too.
 #define _POSIX_C_SOURCE 200809L
 #include "test.h"
@@ -142,8 +143,8 @@ static void many_readers(void) {
     CHECK_OK();
 }
 
-// Passes in several threads at once through one checkpointed graph, each from a root of its own, beside leaves
-// with hooks: fn runs again once, and every thread has the gradients one alone would have.
+// Passes in several threads at once through one checkpointed graph, each from a root of its own, beside
+// leaves with hooks: fn runs again once, and every thread has the gradients one alone would have.
 typedef struct passes_t { tensor_t *root, *x, *w, *gx, *gw, *leaf; int code, *calls; } passes_t;
 static pthread_barrier_t passes_start;
 static tensor_t *checkpointed(tensor_t *const *in, int n, void *user) {
@@ -180,8 +181,9 @@ static void passes_together(void) {
         tensor_scope_t s = tensor_scope_begin();
         passes_t p[READERS];
         pthread_t t[READERS];
-        tensor_t *x = tensor_requires_grad_(tensor_rand(100), 1), *w = tensor_requires_grad_(tensor_rand(100), 1);
-        tensor_t *y, *leaf = tensor_requires_grad_(tensor_rand(100), 1);
+        tensor_t *x = tensor_requires_grad_(tensor_rand(100), 1), *y;
+        tensor_t *w = tensor_requires_grad_(tensor_rand(100), 1);
+        tensor_t *leaf = tensor_requires_grad_(tensor_rand(100), 1);
         p[0].w = w;
         p[0].calls = &calls;
         calls = 0;
