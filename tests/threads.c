@@ -1,7 +1,6 @@
 // threads.c - one thread trains while another infers on its own copy, both with worker threads; tensors
 // handed from thread to thread; many threads reading one tensor, or passing backward through one graph.
-// Meant for the thread sanitizer, true without
-// it too.
+// Meant for the thread sanitizer, true without it too.
 #define _POSIX_C_SOURCE 200809L
 #include "test.h"
 
