@@ -5589,6 +5589,7 @@ typedef int tensor__mutex_t;
 #define TENSOR__MUTEX_INIT 0
 #define TENSOR__LOCK(m) ((void)(m))
 #define TENSOR__UNLOCK(m) ((void)(m))
+#define TENSOR__YIELD() ((void)0)
 #elif defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
@@ -5597,6 +5598,7 @@ typedef SRWLOCK tensor__mutex_t;
 #define TENSOR__MUTEX_INIT SRWLOCK_INIT
 #define TENSOR__LOCK(m) AcquireSRWLockExclusive(m)
 #define TENSOR__UNLOCK(m) ReleaseSRWLockExclusive(m)
+#define TENSOR__YIELD() ((void)SwitchToThread())
 #else
 #include <pthread.h>
 #include <unistd.h>
@@ -5606,6 +5608,7 @@ typedef pthread_mutex_t tensor__mutex_t;
 #define TENSOR__MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
 #define TENSOR__LOCK(m) ((void)pthread_mutex_lock(m))
 #define TENSOR__UNLOCK(m) ((void)pthread_mutex_unlock(m))
+#define TENSOR__YIELD() ((void)sched_yield())
 #endif
 
 #if defined(TENSOR_NO_THREADS)
@@ -5655,6 +5658,15 @@ TENSOR__FN int tensor__cas_u64(uint64_t *p, uint64_t *expected, uint64_t v) {
 #define TENSOR__RELAXED_STORE(p, v) ((void)(*(p) = (v)))
 #define TENSOR__PAUSE() _mm_pause()
 #endif
+
+// A lock for a few instructions.
+TENSOR__FN void tensor__spin(tensor__count_t *lock) {
+    while (TENSOR__ATOMIC_ADD(lock, 1) != 0) {
+        (void)TENSOR__ATOMIC_ADD(lock, -1);
+        TENSOR__PAUSE();
+    }
+}
+TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC_ADD(lock, -1); }
 
 // Aligned memory: the pointer malloc gave is kept in front of the block.
 #ifndef TENSOR_MALLOC
@@ -6977,11 +6989,7 @@ TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) 
         int spins = 0;
         while (TENSOR__U64_LOAD(&p->state) & 0x7FFFFFFFu) {
             TENSOR__PAUSE();
-#ifndef _WIN32
-            if (++spins > 1000) { (void)sched_yield(); spins = 0; }
-#else
-            if (++spins > 1000) { SwitchToThread(); spins = 0; }
-#endif
+            if (++spins > 1000) { TENSOR__YIELD(); spins = 0; }
         }
 #endif
     }
@@ -6996,7 +7004,10 @@ TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) 
 // keep op and site after death, so a stale pointer gives an error text, not a crash.
 // ------------------------------------------------------------------------------
 
-TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node);
+TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node);
+TENSOR__INLINE void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
+    if (TENSOR__DROP(&node->refs)) { tensor__node_free(th, node); }
+}
 
 TENSOR__FN int tensor__stack_grow(tensor__thread_t *th) {
     int64_t room = th->room ? th->room * 2 : 256;
@@ -7749,7 +7760,7 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
 // version, never a header. Graphs are freed by a worklist threaded through the nodes, so depth costs no
 // stack. ------------------------------------------------------------------------------
 
-TENSOR__FN void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) {
+TENSOR__INLINE void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) {
     for (int i = 0; i < n->nsaved; i++) {
         if (n->saved[i].storage) {
             tensor__storage_drop(th, n->saved[i].storage);
@@ -7758,13 +7769,13 @@ TENSOR__FN void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) {
     }
 }
 TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom);
-TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
-    if (!TENSOR__DROP(&node->refs)) { return; }
+TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node) {
     tensor__node_t *list = node;
     node->next = NULL;
     while (list) {
         tensor__node_t *n = list;
         list = n->next;
+        if (n->extra) { tensor__extra_free(th, n->extra); }     // first: no checkpoint fills it any more
         if (n->used != 1) { tensor__saved_drop(th, n); }
         for (int i = 0; i < n->nin; i++) {
             tensor__node_t *to = n->edge[i].node;
@@ -7775,7 +7786,6 @@ TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
             if (n->edge[i].leaf) { tensor__drop(n->edge[i].leaf); }
         }
         if (n->custom) { tensor__custom_free(th, n->custom); }
-        if (n->extra) { tensor__extra_free(th, n->extra); }
         tensor__count(&th->live_nodes, -1);
         if (TENSOR__LIKELY(n->home == th)) {
             tensor__block_free(th, n, n->klass);
@@ -9561,12 +9571,6 @@ TENSOR__FN tensor_t *tensor__view(tensor__op_t *o, const int64_t *dims, const in
     return t;
 }
 
-TENSOR__FN void tensor__lock_header(tensor_t *t) {
-    while (TENSOR__ATOMIC_ADD(&t->lock, 1) != 0) {
-        (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
-        TENSOR__PAUSE();
-    }
-}
 // The extras of a node. NULL = out of memory, raised.
 TENSOR__FN tensor__extra_t *tensor__node_extra(tensor__thread_t *th, tensor__node_t *n) {
     if (!n->extra) { n->extra = (tensor__extra_t *)tensor__memory(th, sizeof *n->extra); }
@@ -9590,14 +9594,14 @@ TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t
 TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
     tensor_t *base = t->base;
     tensor__node_t *node = NULL;
-    tensor__lock_header(t);             // several threads may read one view
+    tensor__spin(&t->lock);             // several threads may read one view
     if (t->base_version == base->rebased) {
-        (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
+        tensor__unspin(&t->lock);
         return;
     }
     if (tensor__needs_grad(base)) {
         if (!(base->flags & TENSOR__CONTIGUOUS)) {
-            (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
+            tensor__unspin(&t->lock);
             tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
                          "%s: a view %t of a non-contiguous tensor that was changed in place has no "
                          "history; change a contiguous copy", t->op, t);
@@ -9620,7 +9624,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
     }
     tensor__renode(th, t, node, 0);
     TENSOR__ATOMIC_STORE(&t->base_version, base->rebased);
-    (void)TENSOR__ATOMIC_ADD(&t->lock, -1);
+    tensor__unspin(&t->lock);
 }
 
 // Whether x may be changed in place; raises if not.
@@ -10593,6 +10597,12 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 
 TENSOR__FN const tensor__row_t *tensor__backward_row(int id);
+TENSOR__FN int tensor__wants(const struct tensor__pass_t *p, const tensor__edge_t *e);
+TENSOR__INLINE int tensor__needs(const tensor__grad_t *g, int k) {
+    const tensor__edge_t *e = &g->node->edge[k];
+    return (e->node || e->leaf) && (!g->pass || tensor__wants(g->pass, e));
+}
+TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) { return tensor__needs(g, k); }
 
 // dtypes of a pointwise op: what it is computed in (o->compute) and what it gives. -1 = refused, raised.
 TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
@@ -11374,7 +11384,6 @@ TENSOR_API tensor_t *(tensor_contiguous)(tensor_t *x) {
 // The rows' text as differentiable tensor ops, for the derivative of a derivative.
 TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k);
 TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k);
-TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k);
 // Halves are computed in f32 and rounded once, by the edge: as the fused kernel does.
 TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
     return t->dtype == TENSOR_F16 || t->dtype == TENSOR_BF16 ? (tensor_to)(t, TENSOR_F32) : t;
@@ -11495,7 +11504,7 @@ TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o) {
 TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v);
 
 // The plain door for backward: everything contiguous f32 of the shape of g. 0 = not plain.
-TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted) {
+TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed) {
     tensor__node_t *n = g->node;
     tensor_t *gy = g->gy[0];
     const tensor__isa_t *isa = g->th->ctx->plain;
@@ -11521,13 +11530,12 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted) {
         in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset;
     }
     in[4] = (const float *)gy->storage->data + gy->offset;
-    int shared = g->gx[0] == gy || (n->nin > 1 && g->gx[1] == gy) || (n->nin > 2 && g->gx[2] == gy);
-    for (int k = 0; k < 3; k++) {
-        out[k] = NULL;
-        if (!(wanted >> k & 1)) { continue; }
-        // The last result takes the place of a gradient nobody else holds: each element is read before.
-        int mine = !(wanted >> (k + 1)) && gy->refs == 1 && gy->storage->refs == 1 && !shared;
-        tensor_t *t = mine ? gy : tensor__like(g->th, n->row->name, gy);
+    // The last result takes the place of a gradient nobody else holds: each element is read before.
+    int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
+    out[0] = out[1] = out[2] = NULL;
+    for (int k = 0, left = wanted; left; k++, left >>= 1) {
+        if (!(left & 1)) { continue; }
+        tensor_t *t = mine && left == 1 ? gy : tensor__like(g->th, n->row->name, gy);
         if (!t) { return 0; }
         g->gx[k] = t;
         out[k] = (float *)t->storage->data + t->offset;
@@ -11547,11 +11555,12 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     tensor__thread_t *th = g->th;
     const tensor__formulas_t *d = &tensor__formulas[n->row->id];
     tensor_t *gy = g->gy[0];
-    int count = n->nin < 3 ? n->nin : 3, wanted = 0;
+    int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0;
     for (int k = 0; k < count; k++) {
-        if (!tensor__grad_need(g, k) || !d->d[k]) { continue; }
+        if (!d->d[k] || !tensor__needs(g, k)) { continue; }
         if (d->passes >> k & 1) {
             g->gx[k] = gy;
+            passed = 1;
         } else if (g->create) {
             tensor_t *t = d->d[k](g, g->p ? g->p->f : NULL);
             if (t == TENSOR__POISON) { return; }
@@ -11560,7 +11569,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
             wanted |= 1 << k;
         }
     }
-    if (!wanted || (!g->create && tensor__plain_backward(g, wanted))) { return; }
+    if (!wanted || (!g->create && tensor__plain_backward(g, wanted, passed))) { return; }
     tensor_arg_t arg[8];
     tensor_call_t c;
     for (int i = 0; i < 8; i++) {
@@ -16999,11 +17008,6 @@ TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
     if (!*at) { *at = tensor__unpack(g, -1 - k); }
     return *at;
 }
-TENSOR__FN int tensor__wants(const struct tensor__pass_t *p, const tensor__edge_t *e);
-TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) {
-    const tensor__edge_t *e = &g->node->edge[k];
-    return (e->node || e->leaf) && (!g->pass || tensor__wants(g->pass, e));
-}
 
 // A user's function: its saved values are inputs or the result, by index; others are kept as constants.
 struct tensor_function_ctx_t {
@@ -17296,6 +17300,10 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
 // walk of the graph); only a pass that asks for some inputs, or meets hooks, looks ahead.
 // ------------------------------------------------------------------------------
 
+// A number for each of some pointers: open addressing, at most half full. It belongs to who made it, so that
+// passes in several threads may look at the same leaves and nodes.
+typedef struct tensor__map_t { struct { const void *key; int64_t value; } *at; uint64_t mask, count; }
+    tensor__map_t;
 typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OUT]; } tensor__slot_t;
 // A leaf with hooks: they see the sum of what arrives, when the last of the edges to it is done.
 typedef struct tensor__hooked_t { tensor_t *leaf, *sum; int64_t waiting; } tensor__hooked_t;
@@ -17307,16 +17315,51 @@ typedef struct tensor__pass_t {
     int32_t *unused, unused_count;      // free places in slots
     tensor_t *const *inputs;            // autograd_grad: what is asked for, else NULL
     tensor_t **found;
-    tensor__node_t **wanted;            // set of nodes on the way to inputs, NULL = all are
-    uint64_t wanted_mask;
+    // Of leaves: 1 + the first place in inputs, else 1 + the place in hooked. Of nodes on the way to inputs:
+    // 1 + the first place in inputs of an output of theirs, or 0.
+    tensor__map_t places;
+    int32_t *more;                      // of each input: 1 + the next place of that leaf or node, or 0
     tensor__hooked_t *hooked;
-    int32_t hooked_count, hooked_room;
+    int64_t hooked_count, hooked_room;
     int ninputs, create, retain, anomaly;
 } tensor__pass_t;
 
 TENSOR__INLINE uint32_t tensor__hash(const void *p) {
     uint64_t u = (uint64_t)(uintptr_t)p >> 6;
     return (uint32_t)((u * 0x9E3779B97F4A7C15u) >> 32);
+}
+TENSOR__INLINE uint64_t tensor__map_place(const tensor__map_t *m, const void *key) {
+    uint64_t h = tensor__hash(key) & m->mask;
+    while (m->at[h].key && m->at[h].key != key) { h = (h + 1) & m->mask; }
+    return h;
+}
+// The number of a pointer, -1 = it has none.
+TENSOR__FN int64_t tensor__map_get(const tensor__map_t *m, const void *key) {
+    uint64_t h = m->at ? tensor__map_place(m, key) : 0;
+    return m->at && m->at[h].key ? m->at[h].value : -1;
+}
+// Room for so many pointers in all. 0 = out of memory, raised.
+TENSOR__FN int tensor__map_room(tensor__thread_t *th, tensor__map_t *m, uint64_t count) {
+    tensor__map_t more = *m;
+    if (!more.mask) { more.mask = 7; }
+    while (more.mask < 2 * count) { more.mask = 2 * more.mask + 1; }
+    if (m->at && more.mask == m->mask) { return 1; }
+    *(void **)&more.at = tensor__memory(th, (more.mask + 1) * sizeof *more.at);
+    if (!more.at) { return 0; }
+    for (uint64_t i = 0; m->at && i <= m->mask; i++) {
+        if (m->at[i].key) { more.at[tensor__map_place(&more, m->at[i].key)] = m->at[i]; }
+    }
+    if (m->at) { tensor__memory_free(th, m->at); }
+    *m = more;
+    return 1;
+}
+// Where the number of a pointer stands, 0 if it had none. NULL = out of memory, raised.
+TENSOR__FN int64_t *tensor__map_put(tensor__thread_t *th, tensor__map_t *m, const void *key) {
+    if (2 * m->count >= m->mask && !tensor__map_room(th, m, 2 * m->count + 16)) { return NULL; }
+    uint64_t h = tensor__map_place(m, key);
+    m->count += !m->at[h].key;
+    m->at[h].key = key;
+    return &m->at[h].value;
 }
 enum { TENSOR__FEW = 8 };               // waiting nodes that are looked through one by one
 // All waiting nodes into the table, which is empty.
@@ -17470,44 +17513,41 @@ TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n,
 }
 // Whether a gradient at this edge leads to what is asked for.
 TENSOR__FN int tensor__wants(const tensor__pass_t *p, const tensor__edge_t *e) {
-    if (!e->node) {
-        for (int i = 0; i < p->ninputs; i++) { if (p->inputs[i] == e->leaf) { return 1; } }
-        return 0;
-    }
-    uint64_t h = tensor__hash(e->node) & p->wanted_mask;
-    while (p->wanted[h] && p->wanted[h] != e->node) { h = (h + 1) & p->wanted_mask; }
-    return p->wanted[h] != NULL;
+    const void *to = e->node ? (const void *)e->node : e->leaf;
+    return to && tensor__map_get(&p->places, to) >= 0;
 }
 TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf) {
-    int32_t *hint = &tensor__leaf_extra(leaf)->index, i = TENSOR__ATOMIC_LOAD(hint);
-    if (i >= p->hooked_count || p->hooked[i].leaf != leaf) {
-        for (i = 0; i < p->hooked_count && p->hooked[i].leaf != leaf; i++) {}
-        TENSOR__ATOMIC_STORE(hint, i);
-    }
-    if (i < p->hooked_count) { return &p->hooked[i]; }
-    int64_t room = p->hooked_room;
+    int64_t *i = tensor__map_put(th, &p->places, leaf);
+    if (!i) { return NULL; }
+    if (*i) { return &p->hooked[*i - 1]; }
     void *list = p->hooked;
-    if (!tensor__list_room(th, &list, i, &room, sizeof *p->hooked)) { return NULL; }
+    int ok = tensor__list_room(th, &list, p->hooked_count, &p->hooked_room, sizeof *p->hooked);
     p->hooked = (tensor__hooked_t *)list;
-    p->hooked_room = (int32_t)room;
-    p->hooked_count++;
-    p->hooked[i].leaf = tensor__hold(leaf);
-    p->hooked[i].sum = NULL;
-    p->hooked[i].waiting = 0;
-    return &p->hooked[i];
+    if (!ok) { return NULL; }
+    tensor__hooked_t *h = &p->hooked[p->hooked_count];
+    *i = ++p->hooked_count;
+    h->leaf = tensor__hold(leaf);
+    h->sum = NULL;
+    h->waiting = 0;
+    return h;
+}
+// The places of what is asked for. 0 = failed, raised.
+TENSOR__FN int tensor__plan_inputs(tensor__thread_t *th, tensor__pass_t *p, uint64_t nodes) {
+    p->more = (int32_t *)tensor__memory(th, ((uint64_t)p->ninputs + 1) * sizeof *p->more);
+    int ok = p->more && tensor__map_room(th, &p->places, nodes + (uint64_t)p->ninputs);
+    for (int i = p->ninputs - 1; i >= 0 && ok; i--) {
+        tensor_t *x = p->inputs[i];
+        int64_t *first = tensor__map_put(th, &p->places, x->node ? (const void *)x->node : x);
+        p->more[i] = (int32_t)*first;           // put cannot fail: there is room
+        *first = i + 1;
+    }
+    return ok;
 }
 // Looks ahead: which nodes lead to p->inputs, or how many edges to each leaf with hooks. 0 = failed, raised.
 TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *const *outputs, int no) {
     tensor__node_t **list;
     int64_t count = tensor__walk(th, outputs, no, 0, &list);
-    int ok = count >= 0;
-    if (ok && p->inputs) {
-        uint64_t size = 4;
-        while (size < 2 * (uint64_t)count + 2) { size *= 2; }
-        p->wanted_mask = size - 1;
-        p->wanted = (tensor__node_t **)tensor__memory(th, size * sizeof *p->wanted);
-        ok = p->wanted != NULL;
-    }
+    int ok = count >= 0 && (!p->inputs || tensor__plan_inputs(th, p, (uint64_t)count));
     for (int64_t k = count - 1; k >= 0 && ok; k--) {        // from the leaves on
         tensor__node_t *n = list[k];
         int wanted = 0;
@@ -17521,11 +17561,7 @@ TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *c
                 if (h) { h->waiting++; }
             }
         }
-        for (int i = 0; i < p->ninputs; i++) { wanted |= p->inputs[i]->node == n; }
-        if (!wanted) { continue; }
-        uint64_t h = tensor__hash(n) & p->wanted_mask;
-        while (p->wanted[h]) { h = (h + 1) & p->wanted_mask; }
-        p->wanted[h] = n;
+        ok = ok && (!wanted || tensor__map_put(th, &p->places, n));
     }
     if (list) { tensor__memory_free(th, list); }
     return ok;
@@ -17555,12 +17591,8 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
     tensor_t *const list[2] = {sum, g};
     return tensor__update(TENSOR_OP_ADD, list, 2, 0, 0, NULL, 0) != TENSOR__POISON;
 }
-// *sum += g; *sum is a library reference. 0 = failed, raised.
-TENSOR__FN int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t *g, int create) {
-    if (!*sum) {
-        *sum = tensor__hold(g);
-        return 1;
-    }
+TENSOR__FN TENSOR__NOINLINE int tensor__accumulate_more(tensor__thread_t *th, tensor_t **sum, tensor_t *g,
+                                                        int create) {
     tensor_t *old = *sum;
     if (!create && tensor__exclusive(th, old, 1 + (old->slot >= 0)) && old->dtype == g->dtype && !old->node) {
         return tensor__add_into(th, old, g);
@@ -17571,10 +17603,23 @@ TENSOR__FN int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t
     tensor__drop(old);
     return 1;
 }
+// *sum += g; *sum is a library reference: the first has that of the pass' scope, if it is in it. 0 = failed,
+// raised.
+TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t *g, int create) {
+    if (*sum) { return tensor__accumulate_more(th, sum, g, create); }
+    *sum = g;
+    if (g->slot >= th->pass_mark && g->home == th) {
+        th->stack[g->slot] = NULL;
+        g->slot = -1;
+    } else {
+        TENSOR__HOLD(&g->refs);
+    }
+    return 1;
+}
 // leaf.grad += g. A gradient nobody else sees is taken as it is.
 TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
     int ok = 1;
-    tensor__lock_header(leaf);
+    tensor__spin(&leaf->lock);
     if (!leaf->grad) {
         if (!create && !tensor__exclusive(th, g, 1)) { g = (tensor_clone)(g); }
         ok = g != TENSOR__POISON;
@@ -17592,36 +17637,29 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
     } else {
         ok = tensor__add_into(th, leaf->grad, g);
     }
-    (void)TENSOR__ATOMIC_ADD(&leaf->lock, -1);
+    tensor__unspin(&leaf->lock);
     return ok;
 }
 
-// A gradient arrives at an edge: shape and dtype of the value, then to its node or leaf.
-TENSOR__FN int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node, int32_t output,
-                               tensor_t *leaf,
-                               const tensor__meta_t *m, tensor_t *g) {
-    if (g->dtype != m->dtype) { g = (tensor_to)(g, (tensor_dtype_t)m->dtype); }
-    if (g == TENSOR__POISON) { return 0; }
+TENSOR__INLINE int tensor__fits(const tensor__meta_t *m, const tensor_t *g) {
     int same = g->ndim == m->ndim;
     for (int d = 0; same && d < m->ndim; d++) { same = g->dims[d] == m->dims[d]; }
-    if (!same) {
-        g = tensor__sum_to(g, m->dims, m->ndim);
-        if (g == TENSOR__POISON) { return 0; }
-        same = g->ndim == m->ndim;
-        for (int d = 0; same && d < m->ndim; d++) { same = g->dims[d] == m->dims[d]; }
-        if (!same) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "backward: a gradient %t does not fit the value %n", g,
-                         m->dims, (int)m->ndim);
-            return 0;
-        }
-    }
-    if (node) {
-        tensor__slot_t *s = tensor__pass_slot(th, p, node);
-        return s && tensor__accumulate(th, &s->g[output], g, p->create);
-    }
+    return same;
+}
+// A gradient in dtype and shape of its value. POISON = failed, raised.
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(tensor__thread_t *th, const tensor__meta_t *m,
+                                                  tensor_t *g) {
+    if (g->dtype != m->dtype) { g = (tensor_to)(g, (tensor_dtype_t)m->dtype); }
+    if (g != TENSOR__POISON && !tensor__fits(m, g)) { g = tensor__sum_to(g, m->dims, m->ndim); }
+    if (g == TENSOR__POISON || tensor__fits(m, g)) { return g; }
+    return tensor__fail(th, TENSOR_ERR_SHAPE, "backward: a gradient %t does not fit the value %n", g, m->dims,
+                        (int)m->ndim);
+}
+TENSOR__FN TENSOR__NOINLINE int tensor__deliver_leaf(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf,
+                                                     tensor_t *g) {
     if (p->inputs) {
-        for (int i = 0; i < p->ninputs; i++) {
-            if (p->inputs[i] == leaf && !tensor__accumulate(th, &p->found[i], g, p->create)) { return 0; }
+        for (int64_t i = tensor__map_get(&p->places, leaf); i > 0; i = p->more[i - 1]) {
+            if (!tensor__accumulate(th, &p->found[i - 1], g, p->create)) { return 0; }
         }
         return 1;
     }
@@ -17630,6 +17668,17 @@ TENSOR__FN int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__
         return h && tensor__accumulate(th, &h->sum, g, p->create);
     }
     return tensor__leaf_add(th, leaf, g, p->create);
+}
+// A gradient arrives at an edge: to its node or leaf.
+TENSOR__INLINE int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node,
+                                   int32_t output, tensor_t *leaf, const tensor__meta_t *m, tensor_t *g) {
+    if (g->dtype != m->dtype || !tensor__fits(m, g)) {
+        g = tensor__fit(th, m, g);
+        if (g == TENSOR__POISON) { return 0; }
+    }
+    if (!node) { return tensor__deliver_leaf(th, p, leaf, g); }
+    tensor__slot_t *s = tensor__pass_slot(th, p, node);
+    return s && tensor__accumulate(th, &s->g[output], g, p->create);
 }
 // The gradient of a leaf with hooks is complete. 0 = failed, raised.
 TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor__hooked_t *h) {
@@ -17645,7 +17694,8 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
 // failed, raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
-    int go = !p->wanted;
+    int64_t first = p->inputs ? tensor__map_get(&p->places, n) : 0;
+    int go = first == 0;                // none of them is asked for: what was on the way here goes on
     for (int k = 0; k < n->nout; k++) {
         if (!s->g[k]) { continue; }
         if (n->extra) {
@@ -17653,13 +17703,11 @@ TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pa
             tensor_t *t = n->extra->retain[k];
             if (t && !tensor__leaf_add(th, t, s->g[k], p->create)) { return -1; }
         }
-        for (int i = 0; i < p->ninputs; i++) {
-            if (p->inputs[i]->node == n && p->inputs[i]->output == k && !p->found[i]) {
-                p->found[i] = tensor__hold(s->g[k]);
-            }
+        for (int64_t i = first; i > 0; i = p->more[i - 1]) {
+            if (p->inputs[i - 1]->output == k) { p->found[i - 1] = tensor__hold(s->g[k]); }
         }
     }
-    for (int i = 0; i < n->nin && !go; i++) { go = tensor__wants(p, &n->edge[i]); }
+    for (int i = 0; i < n->nin && first > 0 && !go; i++) { go = tensor__wants(p, &n->edge[i]); }
     return go;
 }
 TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__grad_t *g, int i) {
@@ -17679,7 +17727,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
     }
     return !nan;
 }
-TENSOR__FN int tensor__region_restore(tensor__thread_t *th, struct tensor__region_t *r);
+TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
 
 // Runs one node: gradients of its outputs in, gradients of its inputs delivered. 0 = failed, raised.
 TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
@@ -17688,9 +17736,8 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         int go = tensor__arrived(th, p, s);
         if (go <= 0) { return go == 0; }
     }
-    if (n->used == 2) {
-        if (!tensor__region_restore(th, n->extra->region)) { return 0; }
-    } else if (n->used == 3) {
+    if (n->extra && n->extra->region && !tensor__region_restore(th, n)) { return 0; }
+    if (n->used == 3) {
         if (!tensor__unpack_saved(th, n)) { return 0; }
     } else if (n->used) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD,
@@ -17706,7 +17753,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         gx = (tensor_t **)tensor__memory(th, (uint64_t)n->nin * sizeof *gx);
         if (!gx) { return 0; }
     } else {
-        for (int i = 0; i < n->nin; i++) { gx[i] = NULL; }
+        memset(gx_small, 0, sizeof gx_small);
     }
     tensor__grad_t g;
     g.th = th;
@@ -17715,8 +17762,8 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     g.gx = gx;
     g.p = n->p;
     g.create = p->create;
-    g.pass = p->wanted ? p : NULL;
-    for (int i = 0; i < TENSOR__MAX_IN + TENSOR__MAX_OUT; i++) { g.value[i] = NULL; }
+    g.pass = p->inputs ? p : NULL;
+    memset(g.value, 0, sizeof g.value);
     uint8_t device = th->device;
     for (int i = 0; i < n->nout; i++) { if (s->g[i]) { th->device = s->g[i]->device; } }
     n->row->grad(&g);
@@ -17729,7 +17776,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     }
     for (int i = 0; i < n->nin && ok; i++) {
         tensor__edge_t *e = &n->edge[i];
-        if (gx[i] && tensor__grad_need(&g, i)) {
+        if (gx[i] && tensor__needs(&g, i)) {
             if (!tensor__live(gx[i])) {
                 tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s gave no gradient for input %i",
                              n->row->name, i);
@@ -17745,19 +17792,18 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         }
     }
     if (gx != gx_small) { tensor__memory_free(th, gx); }
-    if (p->retain && n->used == 3) {
+    if (!n->nsaved && !n->custom) { return ok; }    // a view or an addition may run again, as in PyTorch
+    if (!p->retain) {
+        if (n->used == 3) { tensor__packed_drop(th, n->extra); }
+        tensor__saved_drop(th, n);
+        if (n->custom) { tensor__custom_drop(th, n->custom); }
+        n->used = 1;
+    } else if (n->used == 3) {
         for (int i = 0; i < n->nsaved; i++) {       // in their packed form again
             if (!n->extra->packed[i] || !n->saved[i].storage) { continue; }
             tensor__storage_drop(th, n->saved[i].storage);
             n->saved[i].storage = NULL;
         }
-    }
-    if (!p->retain) {
-        if (n->used == 3) { tensor__packed_drop(th, n->extra); }
-        tensor__saved_drop(th, n);
-        if (n->custom) { tensor__custom_drop(th, n->custom); }
-        // A view or an addition saves nothing and may run again, as in PyTorch.
-        if (n->nsaved || n->custom) { n->used = 1; }
     }
     return ok;
 }
@@ -17801,7 +17847,8 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->inputs = inputs;
     p->found = found;
     p->ninputs = ni;
-    p->wanted = NULL;
+    memset(&p->places, 0, sizeof p->places);
+    p->more = NULL;
     p->hooked = NULL;
     p->hooked_count = p->hooked_room = 0;
     p->anomaly = th->modes & TENSOR__ANOMALY;
@@ -17823,28 +17870,28 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     while (p->count) {
         tensor__slot_t s = tensor__pass_pop(p);
         if (ok) { ok = tensor__run_node(th, p, &s); }
-        tensor__pop(th, mark);
+        if (th->top > mark) { tensor__pop(th, mark); }
         for (int k = 0; k < s.node->nout; k++) { if (s.g[k]) { tensor__drop(s.g[k]); } }
         tensor__node_drop(th, s.node);
     }
     for (int i = 0; i < ni; i++) {              // the hooks of leaves that were asked for
         if (!ok || inputs[i]->node || !found[i] || !(inputs[i]->flags & TENSOR__HOOKED)) { continue; }
-        int same = 0;
-        while (inputs[same] != inputs[i]) { same++; }
-        if (same == i) {
+        int64_t same = tensor__map_get(&p->places, inputs[i]) - 1;
+        if (same < 0 || same == i) {
             ok = tensor__run_hooks(th, tensor__leaf_extra(inputs[i]), 0, &found[i], NULL);
         } else {
             tensor__drop(found[i]);
             found[i] = tensor__hold(found[same]);
         }
     }
-    for (int i = 0; i < p->hooked_count; i++) {     // those an edge of which got no gradient
+    for (int64_t i = 0; i < p->hooked_count; i++) { // those an edge of which got no gradient
         if (ok) { ok = tensor__leaf_done(th, p, &p->hooked[i]); }
         if (p->hooked[i].sum) { tensor__drop(p->hooked[i].sum); }
         tensor__drop(p->hooked[i].leaf);
     }
     if (p->hooked) { tensor__memory_free(th, p->hooked); }
-    if (p->wanted) { tensor__memory_free(th, p->wanted); }
+    if (p->more) { tensor__memory_free(th, p->more); }
+    if (p->places.at) { tensor__memory_free(th, p->places.at); }
     th->pass_mark = outer_mark;
     th->written = NULL;
     th->fresh = NULL;
@@ -17924,6 +17971,8 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
 // parameters need a pass inside the pass).
 typedef struct tensor__region_t {
     tensor__count_t refs;               // nodes alive, and who works on it
+    tensor__count_t lock;               // of node, of what the nodes saved while used == 2, and of worker
+    tensor__thread_t *worker;           // who runs fn again, or NULL
     tensor_fn_t fn;
     void *user;
     tensor_generator_t rng;
@@ -17935,7 +17984,11 @@ typedef struct tensor__region_t {
 } tensor__region_t;
 
 TENSOR__FN void tensor__region_leave(tensor__thread_t *th, tensor__region_t *r, int32_t index) {
-    if (index >= 0) { r->node[index] = NULL; }
+    if (index >= 0) {
+        tensor__spin(&r->lock);
+        r->node[index] = NULL;
+        tensor__unspin(&r->lock);
+    }
     if (!TENSOR__DROP(&r->refs)) { return; }
     for (int i = 0; i < r->n; i++) { tensor__drop(r->inputs[i]); }
     tensor__memory_free(th, r);
@@ -17946,16 +17999,20 @@ TENSOR__FN tensor_t *tensor__as_leaf(tensor_t *x, int requires_grad) {
     if (t != TENSOR__POISON && requires_grad) { t->flags = (uint8_t)(t->flags | TENSOR__REQUIRES_GRAD); }
     return t;
 }
-// Whether something besides the nodes of a list holds a storage for as long as they live: a leaf, an input.
-TENSOR__FN int tensor__held_outside(const tensor__region_t *r, tensor__node_t *const *list,
-                                    const tensor__storage_t *s) {
-    for (int i = 0; i < r->n; i++) { if (r->inputs[i]->storage == s) { return 1; } }
+// The storages that something besides the nodes of a list holds for as long as they live: leaves, inputs.
+// 0 = out of memory, raised.
+TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t *r,
+                                    tensor__node_t *const *list, tensor__map_t *held) {
+    for (int i = 0; i < r->n; i++) {
+        if (!tensor__map_put(th, held, r->inputs[i]->storage)) { return 0; }
+    }
     for (int64_t k = 0; k < r->count; k++) {
         for (int i = 0; i < list[k]->nin; i++) {
-            if (list[k]->edge[i].leaf && list[k]->edge[i].leaf->storage == s) { return 1; }
+            const tensor_t *leaf = list[k]->edge[i].leaf;
+            if (leaf && !tensor__map_put(th, held, leaf->storage)) { return 0; }
         }
     }
-    return 0;
+    return 1;
 }
 TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor__thread_t *th = tensor__self();
@@ -18000,13 +18057,16 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
         r->versions[r->n] = ok ? x->storage->version : 0;
         (tensor_free)(x);
     }
+    tensor__map_t held;
+    memset(&held, 0, sizeof held);
+    ok = ok && tensor__held_outside(th, r, list, &held);
     for (int64_t k = 0; k < count && ok; k++) {
         tensor__node_t *m = list[k];
         if (m->used || (!m->nsaved && !m->custom)) { continue; }        // used: a checkpoint inside fn
         if (!tensor__node_extra(th, m)) { ok = 0; break; }
         for (int i = 0; i < m->nsaved; i++) {
             tensor__storage_t *kept = m->saved[i].storage;
-            if (!kept || tensor__held_outside(r, list, kept)) { continue; }
+            if (!kept || tensor__map_get(&held, kept) >= 0) { continue; }
             m->saved[i].storage = NULL;
             tensor__storage_drop(th, kept);
         }
@@ -18017,6 +18077,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
         TENSOR__HOLD(&r->refs);
         r->node[k] = m;
     }
+    if (held.at) { tensor__memory_free(th, held.at); }
     if (list) { tensor__memory_free(th, list); }
     tensor__region_leave(th, r, -1);
     return ok ? th->fresh = y : TENSOR__POISON;
@@ -18053,7 +18114,7 @@ TENSOR__FN int tensor__region_take(tensor__thread_t *th, tensor__node_t *n, tens
     return 1;
 }
 // Runs fn again for the saved values of its nodes. 0 = failed, raised.
-TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__region_t *r) {
+TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     for (int i = 0; i < r->n; i++) {
         const tensor__storage_t *s = r->inputs[i]->storage;
         if (s->version == r->versions[i]) { continue; }
@@ -18084,13 +18145,39 @@ TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__region_t *r)
     } else if (!ok) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn gave no tensor when it was run again");
     }
+    tensor__spin(&r->lock);
     for (int64_t k = 0; k < count && ok; k++) {
         if (r->node[k] && r->node[k]->used == 2) { ok = tensor__region_take(th, r->node[k], list[k]); }
     }
+    tensor__unspin(&r->lock);
     if (list) { tensor__memory_free(th, list); }
     tensor__memory_free(th, in);
     if (s.thread) { (tensor_scope_end)(s); }
     tensor__region_leave(th, r, -1);
+    return ok;
+}
+// Makes what n saved. A pass in another thread may want the same: it waits, so that fn runs in one thread at
+// a time and once. 0 = failed, raised.
+TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n) {
+    tensor__region_t *r = n->extra->region;
+    tensor__spin(&r->lock);
+    while (n->used == 2 && r->worker && r->worker != th) {
+        tensor__unspin(&r->lock);
+        TENSOR__YIELD();
+        tensor__spin(&r->lock);
+    }
+    int missing = n->used == 2, inside = r->worker == th;
+    if (missing && !inside) { r->worker = th; }
+    tensor__unspin(&r->lock);
+    if (!missing) { return 1; }
+    if (inside) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn runs backward through its own result");
+        return 0;
+    }
+    int ok = tensor__region_rerun(th, r);
+    tensor__spin(&r->lock);
+    r->worker = NULL;
+    tensor__unspin(&r->lock);
     return ok;
 }
 

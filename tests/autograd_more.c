@@ -5,6 +5,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "test.h"
 
+#include <time.h>
+
 #define N(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 static void expect(tensor_t *x, const double *want, int n, double tol, int line) {
@@ -1288,6 +1290,58 @@ static void out_of_memory(void) {
     CHECK(code == 0 && n > 20);
 }
 
+// ---- size ----
+
+// Seconds for n things of a kind: the operations of a checkpoint, inputs of autograd_grad (a third of them
+// asked for twice), leaves with hooks.
+static tensor_t *sines(tensor_t *const *in, int n, void *user) {
+    tensor_t *y = in[0];
+    int k;
+    (void)n;
+    for (k = 0; k < *(int *)user; k++) y = tensor_sin(y);
+    return y;
+}
+static double many(int kind, int n) {
+    tensor_scope_t s = tensor_scope_begin();
+    tensor_t **x = (tensor_t **)calloc((size_t)n, sizeof *x), *y;
+    tensor_t **g = (tensor_t **)calloc((size_t)n, sizeof *g);
+    clock_t t;
+    int k, bad = 0;
+    log_t l;
+    memset(&l, 0, sizeof l);
+    l.factor = 2;
+    for (k = 0; k < n; k++) x[k] = kind == 1 && k % 3 == 2 ? x[k - 1] : LEAF(1);
+    if (kind == 0) {
+        t = clock();
+        y = tensor_checkpoint(sines, &n, x, 1);
+    } else {
+        for (y = x[0], k = 1; k < n; k++) y = tensor_add(y, x[k]);
+        for (k = 0; k < n && kind == 2; k++) tensor_register_hook(x[k], watch, &l);
+        t = clock();
+        if (kind == 1) CHECK(tensor_autograd_grad(&y, 1, NULL, x, n, g, 0) == 0);
+        if (kind == 2) CHECK(tensor_backward(y) == 0);
+        for (k = 0; k < n; k++) {
+            tensor_t *grad = kind == 1 ? g[k] : tensor_grad(x[k]);
+            bad += *(float *)tensor_data(grad) != (kind == 2 || (k % 3 && (k % 3 == 2 || k + 1 < n)) ? 2 : 1);
+        }
+        CHECK(!bad && (kind == 1 || l.calls == n));
+    }
+    t = clock() - t;
+    tensor_scope_end(s);
+    free(x);
+    free(g);
+    return (double)t / CLOCKS_PER_SEC;
+}
+static void many_of_them(void) {
+    static const char *const names[] = {"operations of a checkpoint", "inputs", "leaves with hooks"};
+    int kind;
+    for (kind = 0; kind < 3; kind++) {
+        double small = many(kind, 4000), large = many(kind, 40000);
+        CHECK_MSG(large < 40 * small + 0.1, "4000 %s take %.2f s, 40000 %.2f s: not linear", names[kind],
+                  small, large);
+    }
+}
+
 int main(void) {
     RUN(grad_of_part);
     RUN(grad_long);
@@ -1313,5 +1367,6 @@ int main(void) {
     RUN(module_hooks);
     RUN(nn_second_derivatives);
     RUN(out_of_memory);
+    RUN(many_of_them);
     return test_report();
 }

@@ -1,6 +1,7 @@
 // threads.c - one thread trains while another infers on its own copy, both with worker threads; tensors
-// handed from thread to thread; many threads reading one tensor. Meant for the thread sanitizer, true without
-// it too.
+// handed from thread to thread; many threads reading one tensor, or passing backward through one graph.
+// Meant for the thread sanitizer, true without it too.
+#define _POSIX_C_SOURCE 200809L
 #include "test.h"
 
 #include <pthread.h>
@@ -141,13 +142,82 @@ static void many_readers(void) {
     CHECK_OK();
 }
 
+// Passes in several threads at once through one checkpointed graph, each from a root of its own, beside
+// leaves with hooks: fn runs again once, and every thread has the gradients one alone would have.
+typedef struct passes_t { tensor_t *root, *x, *w, *gx, *gw, *leaf; int code, *calls; } passes_t;
+static pthread_barrier_t passes_start;
+static tensor_t *checkpointed(tensor_t *const *in, int n, void *user) {
+    passes_t *p = (passes_t *)user;
+    int k;
+    tensor_t *y = tensor_mul(in[0], p->w);
+    (void)n;
+    ++*p->calls;
+    for (k = 0; k < 50; k++) y = tensor_sin(tensor_mul(y, y));
+    return y;
+}
+static tensor_t *doubled(tensor_t *g, void *user) {
+    (void)user;
+    return tensor_mul_scalar(g, 2);
+}
+static void *pass(void *arg) {
+    passes_t *p = (passes_t *)arg;
+    tensor_t *in[2], *g[2];
+    in[0] = p->x;
+    in[1] = p->w;
+    pthread_barrier_wait(&passes_start);
+    p->code = tensor_autograd_grad(&p->root, 1, NULL, in, 2, g, TENSOR_RETAIN_GRAPH);
+    if (!p->code) {
+        p->gx = tensor_keep(g[0]);
+        p->gw = tensor_keep(g[1]);
+        p->code = tensor_backward_with(p->root, NULL, TENSOR_RETAIN_GRAPH);
+    }
+    tensor_thread_end();
+    return NULL;
+}
+static void passes_together(void) {
+    int turn, i, calls;
+    for (turn = 0; turn < 10; turn++) {
+        tensor_scope_t s = tensor_scope_begin();
+        passes_t p[READERS];
+        pthread_t t[READERS];
+        tensor_t *x = tensor_requires_grad_(tensor_rand(100), 1), *y;
+        tensor_t *w = tensor_requires_grad_(tensor_rand(100), 1);
+        tensor_t *leaf = tensor_requires_grad_(tensor_rand(100), 1);
+        p[0].w = w;
+        p[0].calls = &calls;
+        calls = 0;
+        tensor_register_hook(leaf, doubled, NULL);
+        y = tensor_checkpoint(checkpointed, &p[0], &x, 1);
+        pthread_barrier_init(&passes_start, NULL, READERS);
+        for (i = 0; i < READERS; i++) {
+            p[i] = p[0];
+            p[i].x = x;
+            p[i].root = tensor_sum(tensor_mul(y, leaf));
+        }
+        for (i = 0; i < READERS; i++) CHECK(pthread_create(&t[i], NULL, pass, &p[i]) == 0);
+        for (i = 0; i < READERS; i++) pthread_join(t[i], NULL);
+        pthread_barrier_destroy(&passes_start);
+        CHECK_MSG(calls == 2, "fn ran %d times", calls);
+        for (i = 0; i < READERS; i++) {
+            CHECK(p[i].code == 0 && test_same_bits(p[i].gx, p[0].gx) && test_same_bits(p[i].gw, p[0].gw));
+        }
+        CHECK(test_same_bits(tensor_grad(x), tensor_mul_scalar(p[0].gx, READERS)));
+        CHECK(test_same_bits(tensor_grad(leaf), tensor_mul_scalar(tensor_detach(y), 2 * READERS)));
+        for (i = 0; i < READERS; i++) tensor_free(p[i].gx), tensor_free(p[i].gw);
+        tensor_scope_end(s);
+    }
+    CHECK_OK();
+}
+
 int main(void) {
     RUN(train_and_infer);
     RUN(hand_over);
     RUN(many_readers);
+    RUN(passes_together);
     CHECK(tensor_set_num_threads(3) == 0);
     RUN(train_and_infer);
     RUN(hand_over);
     RUN(many_readers);
+    RUN(passes_together);
     return test_report();
 }
