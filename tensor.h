@@ -73,6 +73,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#ifdef __cplusplus
+#include <initializer_list>
+#endif
 
 // ------------------------------------------------------------------------------
 // >>config                                         MARK: config
@@ -2387,19 +2390,17 @@ template <class... T> inline tensor_t *tensor_chain_matmul(const T &... list) {
     tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
     return (tensor_chain_matmul_n)(l, static_cast<int>(sizeof...(T)));
 }
-template <class... T> inline tensor_t *tensor_index(tensor_t *x, const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_index_n)(x, l, static_cast<int>(sizeof...(T)));
+// No templates: a NULL in a parameter pack is a number.
+inline tensor_t *tensor_index(tensor_t *x, std::initializer_list<tensor_t *> l) {
+    return (tensor_index_n)(x, l.begin(), static_cast<int>(l.size()));
 }
-template <class... T> inline tensor_t *tensor_index_put(tensor_t *x, tensor_t *values, int accumulate,
-                                                        const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_index_put_n)(x, l, static_cast<int>(sizeof...(T)), values, accumulate);
+inline tensor_t *tensor_index_put(tensor_t *x, tensor_t *values, int accumulate,
+                                  std::initializer_list<tensor_t *> l) {
+    return (tensor_index_put_n)(x, l.begin(), static_cast<int>(l.size()), values, accumulate);
 }
-template <class... T> inline tensor_t *tensor_index_put_(tensor_t *x, tensor_t *values, int accumulate,
-                                                         const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_index_put_n_)(x, l, static_cast<int>(sizeof...(T)), values, accumulate);
+inline tensor_t *tensor_index_put_(tensor_t *x, tensor_t *values, int accumulate,
+                                   std::initializer_list<tensor_t *> l) {
+    return (tensor_index_put_n_)(x, l.begin(), static_cast<int>(l.size()), values, accumulate);
 }
 inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern,
                                   tensor_rearrange_args_t a = tensor_rearrange_args_t()) {
@@ -2446,11 +2447,13 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_einsum(...) tensor__at(TENSOR_HERE, (tensor_einsum)(__VA_ARGS__))
 #define tensor_linalg_multi_dot(...) tensor__at(TENSOR_HERE, (tensor_linalg_multi_dot)(__VA_ARGS__))
 #define tensor_chain_matmul(...) tensor__at(TENSOR_HERE, (tensor_chain_matmul)(__VA_ARGS__))
-#define tensor_index(...) tensor__at(TENSOR_HERE, (tensor_index)(__VA_ARGS__))
+#define tensor_index(x, ...) tensor__at(TENSOR_HERE, (tensor_index)(x, {__VA_ARGS__}))
 #define tensor_rearrange(...) tensor__at(TENSOR_HERE, (tensor_rearrange)(__VA_ARGS__))
 #define tensor_check(...) tensor__at_int(TENSOR_HERE, (tensor_check)(__VA_ARGS__))
-#define tensor_index_put(...) tensor__at(TENSOR_HERE, (tensor_index_put)(__VA_ARGS__))
-#define tensor_index_put_(...) tensor__at(TENSOR_HERE, (tensor_index_put_)(__VA_ARGS__))
+#define tensor_index_put(x, values, accumulate, ...)                                                         \
+    tensor__at(TENSOR_HERE, (tensor_index_put)(x, values, accumulate, {__VA_ARGS__}))
+#define tensor_index_put_(x, values, accumulate, ...)                                                        \
+    tensor__at(TENSOR_HERE, (tensor_index_put_)(x, values, accumulate, {__VA_ARGS__}))
 
 // tensor_scope_begin now, tensor_scope_end at the closing brace.
 class tensor_scope_guard {

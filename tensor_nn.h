@@ -2144,69 +2144,157 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // ------------------------------------------------------------------------------
 // >>nn-cpp                                         MARK: C++ face
 //
-// Options in C++: tensor_conv2d(x, w, {.bias = b, .stride = 2}) from C++20 on; before, a filled
-// tensor_conv_args_t. The members are those of C, 0 = PyTorch's default.
+// Every positional form of C, and behind each the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from
+// C++20 on; before, a filled tensor_conv_args_t. The members are those of C, 0 = PyTorch's default. One
+// overload for each number of positional arguments, because a braced list fits no template parameter; default
+// arguments were rejected, because options would then have a place behind the last position only. Arguments
+// without which a call means nothing stay required.
 // ------------------------------------------------------------------------------
 
-// Overload of an op with options: its name, then the other parameters as (type, name).
-#define NN__CPP_SET(T, name) a.name = name;
-#define NN__CPP1(op, A)                                                                                      \
-    inline tensor_t *tensor_##op(NN__CPP_P A, tensor_##op##_args_t a = tensor_##op##_args_t()) {             \
-        NN__CPP_SET A return tensor__##op(a);                                                                \
+// W = (result, prefix, name, args struct); A.. = (type, name) of the positions.
+#define NN__CPP_R(R, prefix, name, T) inline R prefix##_##name
+#define NN__CPP_A(R, prefix, name, T) T a = T()
+#define NN__CPP_C(R, prefix, name, T) return prefix##__##name(a);
+#define NN__CPP_P(T, p) T p
+#define NN__CPP_S(T, p) a.p = p;
+#define NN__CPP_0(R, prefix, name, T) inline R prefix##_##name(T a) { return prefix##__##name(a); }
+#define NN__CPP_1(W, A)                                                                                      \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_A W) { NN__CPP_S A NN__CPP_C W }
+#define NN__CPP_2(W, A, B)                                                                                   \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_A W) { NN__CPP_S A NN__CPP_S B NN__CPP_C W }
+#define NN__CPP_3(W, A, B, C)                                                                                \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_A W) {                                        \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_C W                                                      \
     }
-#define NN__CPP2(op, A, B)                                                                                   \
-    inline tensor_t *tensor_##op(NN__CPP_P A, NN__CPP_P B,                                                   \
-                                 tensor_##op##_args_t a = tensor_##op##_args_t()) {                          \
-        NN__CPP_SET A NN__CPP_SET B return tensor__##op(a);                                                  \
+#define NN__CPP_4(W, A, B, C, D)                                                                             \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_A W) {                           \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_C W                                          \
     }
-#define NN__CPP3(op, A, B, C)                                                                                \
-    inline tensor_t *tensor_##op(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C,                                      \
-                                 tensor_##op##_args_t a = tensor_##op##_args_t()) {                          \
-        NN__CPP_SET A NN__CPP_SET B NN__CPP_SET C return tensor__##op(a);                                    \
+#define NN__CPP_5(W, A, B, C, D, E)                                                                          \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_A W) {              \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_C W                              \
     }
-#define NN__CPP_P(T, name) T name
-NN__CPP2(embedding_bag, (tensor_t *, index), (tensor_t *, weight))
-NN__CPP3(batch_norm, (tensor_t *, x), (tensor_t *, running_mean), (tensor_t *, running_var))
-NN__CPP1(instance_norm, (tensor_t *, x))
-NN__CPP2(group_norm, (tensor_t *, x), (int64_t, groups))
-NN__CPP2(rms_norm, (tensor_t *, x), (int64_t, normalized_dims))
-NN__CPP2(local_response_norm, (tensor_t *, x), (int64_t, size))
-#define NN__CPP_RNN(op)                                                                                      \
-    inline tensor_state_t tensor_##op(tensor_t *x, tensor_t *const *weights,                                 \
-                                      tensor_rnn_args_t a = tensor_rnn_args_t()) {                           \
-        a.x = x;                                                                                             \
-        a.weights = weights;                                                                                 \
-        return tensor__##op(a);                                                                              \
+#define NN__CPP_6(W, A, B, C, D, E, F)                                                                       \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F, NN__CPP_A W) { \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F NN__CPP_C W                  \
     }
-NN__CPP_RNN(lstm)
-NN__CPP_RNN(gru)
-NN__CPP_RNN(rnn)
-#define NN__CPP_LOSS2(op, args, A, B)                                                                        \
-    inline tensor_t *tensor_##op(tensor_t *A, tensor_t *B, args a = args()) {                                \
-        NN__CPP_SET(, A) NN__CPP_SET(, B) return tensor__##op(a);                                            \
+#define NN__CPP_7(W, A, B, C, D, E, F, G)                                                                    \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,                \
+                NN__CPP_P G, NN__CPP_A W) {                                                                  \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F NN__CPP_S G NN__CPP_C W      \
     }
-#define NN__CPP_LOSS3(op, args, A, B, C)                                                                     \
-    inline tensor_t *tensor_##op(tensor_t *A, tensor_t *B, tensor_t *C, args a = args()) {                   \
-        NN__CPP_SET(, A) NN__CPP_SET(, B) NN__CPP_SET(, C) return tensor__##op(a);                           \
+#define NN__CPP_8(W, A, B, C, D, E, F, G, H)                                                                 \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,                \
+                NN__CPP_P G, NN__CPP_P H, NN__CPP_A W) {                                                     \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F NN__CPP_S G NN__CPP_S H      \
+        NN__CPP_C W                                                                                          \
     }
-NN__CPP_LOSS2(hinge_embedding_loss, tensor_margin_loss_args_t, input, target)
-NN__CPP_LOSS2(soft_margin_loss, tensor_margin_loss_args_t, input, target)
-NN__CPP_LOSS2(multi_margin_loss, tensor_margin_loss_args_t, input, target)
-NN__CPP_LOSS2(multilabel_margin_loss, tensor_margin_loss_args_t, input, target)
-NN__CPP_LOSS2(multilabel_soft_margin_loss, tensor_margin_loss_args_t, input, target)
-NN__CPP_LOSS2(poisson_nll_loss, tensor_poisson_nll_loss_args_t, input, target)
-NN__CPP_LOSS3(margin_ranking_loss, tensor_ranking_loss_args_t, input1, input2, target)
-NN__CPP_LOSS3(cosine_embedding_loss, tensor_ranking_loss_args_t, input1, input2, target)
-NN__CPP_LOSS3(triplet_margin_loss, tensor_triplet_margin_loss_args_t, anchor, positive, negative)
-NN__CPP_LOSS3(gaussian_nll_loss, tensor_gaussian_nll_loss_args_t, input, target, var)
-inline tensor_t *tensor_ctc_loss(tensor_t *log_probs, tensor_t *targets, tensor_t *input_lengths,
-                                 tensor_t *target_lengths,
-                                 tensor_ctc_loss_args_t a = tensor_ctc_loss_args_t()) {
-    a.log_probs = log_probs;
-    a.targets = targets;
-    a.input_lengths = input_lengths;
-    a.target_lengths = target_lengths;
-    return tensor__ctc_loss(a);
+// NN__CPP_m_n: from m to n positions.
+#define NN__CPP_1_2(W, A, B) NN__CPP_1(W, A) NN__CPP_2(W, A, B)
+#define NN__CPP_1_3(W, A, B, C) NN__CPP_1_2(W, A, B) NN__CPP_3(W, A, B, C)
+#define NN__CPP_1_4(W, A, B, C, D) NN__CPP_1_3(W, A, B, C) NN__CPP_4(W, A, B, C, D)
+#define NN__CPP_1_5(W, A, B, C, D, E) NN__CPP_1_4(W, A, B, C, D) NN__CPP_5(W, A, B, C, D, E)
+#define NN__CPP_2_3(W, A, B, C) NN__CPP_2(W, A, B) NN__CPP_3(W, A, B, C)
+#define NN__CPP_2_4(W, A, B, C, D) NN__CPP_2_3(W, A, B, C) NN__CPP_4(W, A, B, C, D)
+#define NN__CPP_2_5(W, A, B, C, D, E) NN__CPP_2_4(W, A, B, C, D) NN__CPP_5(W, A, B, C, D, E)
+#define NN__CPP_2_6(W, A, B, C, D, E, F) NN__CPP_2_5(W, A, B, C, D, E) NN__CPP_6(W, A, B, C, D, E, F)
+#define NN__CPP_2_7(W, A, B, C, D, E, F, G) NN__CPP_2_6(W, A, B, C, D, E, F) NN__CPP_7(W, A, B, C, D, E, F, G)
+#define NN__CPP_2_8(W, A, B, C, D, E, F, G, H)                                                               \
+    NN__CPP_2_7(W, A, B, C, D, E, F, G) NN__CPP_8(W, A, B, C, D, E, F, G, H)
+#define NN__CPP_3_4(W, A, B, C, D) NN__CPP_3(W, A, B, C) NN__CPP_4(W, A, B, C, D)
+#define NN__CPP_3_5(W, A, B, C, D, E) NN__CPP_3_4(W, A, B, C, D) NN__CPP_5(W, A, B, C, D, E)
+#define NN__CPP_3_6(W, A, B, C, D, E, F) NN__CPP_3_5(W, A, B, C, D, E) NN__CPP_6(W, A, B, C, D, E, F)
+#define NN__CPP_3_7(W, A, B, C, D, E, F, G) NN__CPP_3_6(W, A, B, C, D, E, F) NN__CPP_7(W, A, B, C, D, E, F, G)
+#define NN__CPP_DIMS(face, R, prefix, name, end, T, ...)                                                     \
+    face((R, prefix, name##1d##end, T), __VA_ARGS__)                                                         \
+    face((R, prefix, name##2d##end, T), __VA_ARGS__)                                                         \
+    face((R, prefix, name##3d##end, T), __VA_ARGS__)
+NN__CPP_2((tensor_t *, tensor, embedding, tensor_embedding_args_t), (tensor_t *, index), (tensor_t *, weight))
+NN__CPP_2_3((tensor_t *, tensor, embedding_bag, tensor_embedding_bag_args_t), (tensor_t *, index),
+            (tensor_t *, weight), (tensor_t *, offsets))
+NN__CPP_1_4((tensor_t *, tensor, layer_norm, tensor_layer_norm_args_t), (tensor_t *, x),
+            (int64_t, normalized_dims), (tensor_t *, weight), (tensor_t *, bias))
+NN__CPP_1_5((tensor_t *, tensor, batch_norm, tensor_batch_norm_args_t), (tensor_t *, x),
+            (tensor_t *, running_mean), (tensor_t *, running_var), (tensor_t *, weight), (tensor_t *, bias))
+NN__CPP_1((tensor_t *, tensor, instance_norm, tensor_instance_norm_args_t), (tensor_t *, x))
+NN__CPP_2_4((tensor_t *, tensor, group_norm, tensor_group_norm_args_t), (tensor_t *, x), (int64_t, groups),
+            (tensor_t *, weight), (tensor_t *, bias))
+NN__CPP_1_3((tensor_t *, tensor, rms_norm, tensor_rms_norm_args_t), (tensor_t *, x),
+            (int64_t, normalized_dims), (tensor_t *, weight))
+NN__CPP_2((tensor_t *, tensor, local_response_norm, tensor_local_response_norm_args_t), (tensor_t *, x),
+          (int64_t, size))
+NN__CPP_2((tensor_state_t, tensor, lstm, tensor_rnn_args_t), (tensor_t *, x), (tensor_t *const *, weights))
+NN__CPP_2((tensor_state_t, tensor, gru, tensor_rnn_args_t), (tensor_t *, x), (tensor_t *const *, weights))
+NN__CPP_2((tensor_state_t, tensor, rnn, tensor_rnn_args_t), (tensor_t *, x), (tensor_t *const *, weights))
+NN__CPP_DIMS(NN__CPP_2_7, tensor_t *, tensor, conv, , tensor_conv_args_t, (tensor_t *, x),
+             (tensor_t *, weight), (tensor_t *, bias), (int64_t, stride), (int64_t, padding),
+             (int64_t, dilation), (int64_t, groups))
+NN__CPP_DIMS(NN__CPP_2_8, tensor_t *, tensor, conv_transpose, , tensor_conv_transpose_args_t, (tensor_t *, x),
+             (tensor_t *, weight), (tensor_t *, bias), (int64_t, stride), (int64_t, padding),
+             (int64_t, output_padding), (int64_t, groups), (int64_t, dilation))
+NN__CPP_DIMS(NN__CPP_2_5, tensor_t *, tensor, max_pool, , tensor_max_pool_args_t, (tensor_t *, x),
+             (int64_t, kernel), (int64_t, stride), (int64_t, padding), (int64_t, dilation))
+NN__CPP_DIMS(NN__CPP_2_5, tensor_pair_t, tensor, max_pool, _with_indices, tensor_max_pool_args_t,
+             (tensor_t *, x), (int64_t, kernel), (int64_t, stride), (int64_t, padding), (int64_t, dilation))
+NN__CPP_DIMS(NN__CPP_2_4, tensor_t *, tensor, avg_pool, , tensor_avg_pool_args_t, (tensor_t *, x),
+             (int64_t, kernel), (int64_t, stride), (int64_t, padding))
+NN__CPP_DIMS(NN__CPP_3_5, tensor_t *, tensor, max_unpool, , tensor_max_unpool_args_t, (tensor_t *, x),
+             (tensor_t *, indices), (int64_t, kernel), (int64_t, stride), (int64_t, padding))
+NN__CPP_2_5((tensor_t *, tensor, im2col, tensor_columns_args_t), (tensor_t *, x), (int64_t, kernel),
+            (int64_t, dilation), (int64_t, padding), (int64_t, stride))
+NN__CPP_3_6((tensor_t *, tensor, col2im, tensor_columns_args_t), (tensor_t *, x), (int64_t, height),
+            (int64_t, kernel), (int64_t, dilation), (int64_t, padding), (int64_t, stride))
+NN__CPP_1_2((tensor_t *, tensor, interpolate, tensor_interpolate_args_t), (tensor_t *, x), (int64_t, size))
+NN__CPP_2((tensor_t *, tensor, grid_sample, tensor_grid_sample_args_t), (tensor_t *, x), (tensor_t *, grid))
+NN__CPP_3_4((tensor_t *, tensor, scaled_dot_product_attention, tensor_scaled_dot_product_attention_args_t),
+            (tensor_t *, query), (tensor_t *, key), (tensor_t *, value), (tensor_t *, attn_mask))
+NN__CPP_2_3((tensor_t *, tensor, cross_entropy, tensor_cross_entropy_args_t), (tensor_t *, input),
+            (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_2_3((tensor_t *, tensor, nll_loss, tensor_nll_loss_args_t), (tensor_t *, input), (tensor_t *, target),
+            (tensor_t *, weight))
+NN__CPP_2((tensor_t *, tensor, mse_loss, tensor_mse_loss_args_t), (tensor_t *, input), (tensor_t *, target))
+NN__CPP_2((tensor_t *, tensor, l1_loss, tensor_l1_loss_args_t), (tensor_t *, input), (tensor_t *, target))
+NN__CPP_2((tensor_t *, tensor, smooth_l1_loss, tensor_smooth_l1_loss_args_t), (tensor_t *, input),
+          (tensor_t *, target))
+NN__CPP_2((tensor_t *, tensor, huber_loss, tensor_huber_loss_args_t), (tensor_t *, input),
+          (tensor_t *, target))
+NN__CPP_2((tensor_t *, tensor, kl_div, tensor_kl_div_args_t), (tensor_t *, input), (tensor_t *, target))
+NN__CPP_2((tensor_t *, tensor, poisson_nll_loss, tensor_poisson_nll_loss_args_t), (tensor_t *, input),
+          (tensor_t *, target))
+NN__CPP_2_3((tensor_t *, tensor, binary_cross_entropy, tensor_binary_cross_entropy_args_t),
+            (tensor_t *, input), (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_2_4((tensor_t *, tensor, binary_cross_entropy_with_logits,
+             tensor_binary_cross_entropy_with_logits_args_t),
+            (tensor_t *, input), (tensor_t *, target), (tensor_t *, weight), (tensor_t *, pos_weight))
+NN__CPP_2_3((tensor_t *, tensor, hinge_embedding_loss, tensor_margin_loss_args_t), (tensor_t *, input),
+            (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_2_3((tensor_t *, tensor, soft_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
+            (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_2_3((tensor_t *, tensor, multi_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
+            (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_2_3((tensor_t *, tensor, multilabel_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
+            (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_2_3((tensor_t *, tensor, multilabel_soft_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
+            (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_3((tensor_t *, tensor, margin_ranking_loss, tensor_ranking_loss_args_t), (tensor_t *, input1),
+          (tensor_t *, input2), (tensor_t *, target))
+NN__CPP_3((tensor_t *, tensor, cosine_embedding_loss, tensor_ranking_loss_args_t), (tensor_t *, input1),
+          (tensor_t *, input2), (tensor_t *, target))
+NN__CPP_3((tensor_t *, tensor, triplet_margin_loss, tensor_triplet_margin_loss_args_t), (tensor_t *, anchor),
+          (tensor_t *, positive), (tensor_t *, negative))
+NN__CPP_3((tensor_t *, tensor, gaussian_nll_loss, tensor_gaussian_nll_loss_args_t), (tensor_t *, input),
+          (tensor_t *, target), (tensor_t *, var))
+NN__CPP_4((tensor_t *, tensor, ctc_loss, tensor_ctc_loss_args_t), (tensor_t *, log_probs),
+          (tensor_t *, targets), (tensor_t *, input_lengths), (tensor_t *, target_lengths))
+template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
+    tensor_dims_pack p(pads...);
+    return (tensor_pad_n)(x, p.d, p.n, TENSOR_PAD_CONSTANT, 0);
+}
+inline tensor_state_t nn__stamp(const char *site, tensor_state_t s) {
+    (void)tensor__at(site, s.y);
+    (void)tensor__at(site, s.h);
+    if (s.c != nullptr) (void)tensor__at(site, s.c);
+    return s;
 }
 #define tensor_hinge_embedding_loss(...) tensor__at(TENSOR_HERE, (tensor_hinge_embedding_loss)(__VA_ARGS__))
 #define tensor_soft_margin_loss(...) tensor__at(TENSOR_HERE, (tensor_soft_margin_loss)(__VA_ARGS__))
@@ -2227,121 +2315,6 @@ inline tensor_t *tensor_ctc_loss(tensor_t *log_probs, tensor_t *targets, tensor_
 #define tensor_group_norm(...) tensor__at(TENSOR_HERE, (tensor_group_norm)(__VA_ARGS__))
 #define tensor_rms_norm(...) tensor__at(TENSOR_HERE, (tensor_rms_norm)(__VA_ARGS__))
 #define tensor_local_response_norm(...) tensor__at(TENSOR_HERE, (tensor_local_response_norm)(__VA_ARGS__))
-inline tensor_t *tensor_embedding(tensor_t *index, tensor_t *weight,
-        tensor_embedding_args_t a = tensor_embedding_args_t()) {
-    a.index = index;
-    a.weight = weight;
-    return tensor__embedding(a);
-}
-inline tensor_t *tensor_layer_norm(tensor_t *x, int64_t normalized_dims,
-        tensor_layer_norm_args_t a = tensor_layer_norm_args_t()) {
-    a.x = x;
-    a.normalized_dims = normalized_dims;
-    return tensor__layer_norm(a);
-}
-// name(positional arguments, options), and the same for 1, 2 and 3 dims
-#define NN__FACE1(R, name, call, args, T, p)                                                                 \
-    inline R name(T p, args a = args()) {                                                                    \
-        a.p = p;                                                                                             \
-        return call(a);                                                                                      \
-    }
-#define NN__FACE2(R, name, call, args, T, p, U, q)                                                           \
-    inline R name(T p, U q, args a = args()) {                                                               \
-        a.p = p;                                                                                             \
-        a.q = q;                                                                                             \
-        return call(a);                                                                                      \
-    }
-#define NN__FACE3(R, name, call, args, T, p, U, q, V, r)                                                     \
-    inline R name(T p, U q, V r, args a = args()) {                                                          \
-        a.p = p;                                                                                             \
-        a.q = q;                                                                                             \
-        a.r = r;                                                                                             \
-        return call(a);                                                                                      \
-    }
-#define NN__FACES(face, R, prefix, name, end, args, ...)                                                     \
-    face(R, prefix##_##name##1d##end, prefix##__##name##1d##end, args, __VA_ARGS__)                          \
-    face(R, prefix##_##name##2d##end, prefix##__##name##2d##end, args, __VA_ARGS__)                          \
-    face(R, prefix##_##name##3d##end, prefix##__##name##3d##end, args, __VA_ARGS__)
-NN__FACES(NN__FACE2, tensor_t *, tensor, conv, , tensor_conv_args_t, tensor_t *, x, tensor_t *, weight)
-NN__FACES(NN__FACE2, tensor_t *, tensor, conv_transpose, , tensor_conv_transpose_args_t, tensor_t *, x,
-          tensor_t *, weight)
-NN__FACES(NN__FACE2, tensor_t *, tensor, max_pool, , tensor_max_pool_args_t, tensor_t *, x, int64_t, kernel)
-NN__FACES(NN__FACE2, tensor_t *, tensor, avg_pool, , tensor_avg_pool_args_t, tensor_t *, x, int64_t, kernel)
-NN__FACES(NN__FACE2, tensor_pair_t, tensor, max_pool, _with_indices, tensor_max_pool_args_t, tensor_t *, x,
-          int64_t, kernel)
-NN__FACES(NN__FACE3, tensor_t *, tensor, max_unpool, , tensor_max_unpool_args_t, tensor_t *, x, tensor_t *,
-          indices, int64_t, kernel)
-NN__FACE2(tensor_t *, tensor_im2col, tensor__im2col, tensor_columns_args_t, tensor_t *, x, int64_t, kernel)
-NN__FACE3(tensor_t *, tensor_col2im, tensor__col2im, tensor_columns_args_t, tensor_t *, x, int64_t, height,
-          int64_t, kernel)
-NN__FACE1(tensor_t *, tensor_interpolate, tensor__interpolate, tensor_interpolate_args_t, tensor_t *, x)
-NN__FACE2(tensor_t *, tensor_grid_sample, tensor__grid_sample, tensor_grid_sample_args_t, tensor_t *, x,
-          tensor_t *, grid)
-template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
-    tensor_dims_pack p(pads...);
-    return (tensor_pad_n)(x, p.d, p.n, TENSOR_PAD_CONSTANT, 0);
-}
-inline tensor_t *tensor_scaled_dot_product_attention(tensor_t *query, tensor_t *key, tensor_t *value,
-        tensor_scaled_dot_product_attention_args_t a = tensor_scaled_dot_product_attention_args_t()) {
-    a.query = query;
-    a.key = key;
-    a.value = value;
-    return tensor__scaled_dot_product_attention(a);
-}
-inline tensor_t *tensor_cross_entropy(tensor_t *input, tensor_t *target,
-        tensor_cross_entropy_args_t a = tensor_cross_entropy_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__cross_entropy(a);
-}
-inline tensor_t *tensor_nll_loss(tensor_t *input, tensor_t *target,
-        tensor_nll_loss_args_t a = tensor_nll_loss_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__nll_loss(a);
-}
-inline tensor_t *tensor_mse_loss(tensor_t *input, tensor_t *target,
-        tensor_mse_loss_args_t a = tensor_mse_loss_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__mse_loss(a);
-}
-inline tensor_t *tensor_l1_loss(tensor_t *input, tensor_t *target,
-        tensor_l1_loss_args_t a = tensor_l1_loss_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__l1_loss(a);
-}
-inline tensor_t *tensor_smooth_l1_loss(tensor_t *input, tensor_t *target,
-        tensor_smooth_l1_loss_args_t a = tensor_smooth_l1_loss_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__smooth_l1_loss(a);
-}
-inline tensor_t *tensor_huber_loss(tensor_t *input, tensor_t *target,
-        tensor_huber_loss_args_t a = tensor_huber_loss_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__huber_loss(a);
-}
-inline tensor_t *tensor_binary_cross_entropy(tensor_t *input, tensor_t *target,
-        tensor_binary_cross_entropy_args_t a = tensor_binary_cross_entropy_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__binary_cross_entropy(a);
-}
-inline tensor_t *tensor_binary_cross_entropy_with_logits(tensor_t *input, tensor_t *target,
-        tensor_binary_cross_entropy_with_logits_args_t a = tensor_binary_cross_entropy_with_logits_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__binary_cross_entropy_with_logits(a);
-}
-inline tensor_t *tensor_kl_div(tensor_t *input, tensor_t *target,
-        tensor_kl_div_args_t a = tensor_kl_div_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__kl_div(a);
-}
 #define tensor_embedding(...) tensor__at(TENSOR_HERE, (tensor_embedding)(__VA_ARGS__))
 #define tensor_layer_norm(...) tensor__at(TENSOR_HERE, (tensor_layer_norm)(__VA_ARGS__))
 #define tensor_conv1d(...) tensor__at(TENSOR_HERE, (tensor_conv1d)(__VA_ARGS__))
@@ -2382,124 +2355,106 @@ inline tensor_t *tensor_kl_div(tensor_t *input, tensor_t *target,
 #define tensor_binary_cross_entropy_with_logits(...)                                                         \
     tensor__at(TENSOR_HERE, (tensor_binary_cross_entropy_with_logits)(__VA_ARGS__))
 #define tensor_kl_div(...) tensor__at(TENSOR_HERE, (tensor_kl_div)(__VA_ARGS__))
-// Modules, optimizers, data, files: options as the last argument, nn_conv2d(3, 64, 3, {.stride = 2}) in
-// C++20, a filled nn_conv_args_t in C++11.
-inline nn_module_t *nn_linear(int64_t in_features, int64_t out_features,
-                              nn_linear_args_t a = nn_linear_args_t()) {
-    a.in_features = in_features;
-    a.out_features = out_features;
-    return nn__linear(a);
-}
-NN__FACES(NN__FACE3, nn_module_t *, nn, conv, , nn_conv_args_t, int64_t, in_channels, int64_t, out_channels,
-          int64_t, kernel)
-NN__FACES(NN__FACE3, nn_module_t *, nn, conv_transpose, , nn_conv_transpose_args_t, int64_t, in_channels,
-          int64_t, out_channels, int64_t, kernel)
-NN__FACES(NN__FACE1, nn_module_t *, nn, max_pool, , nn_pool_args_t, int64_t, kernel)
-NN__FACES(NN__FACE1, nn_module_t *, nn, avg_pool, , nn_pool_args_t, int64_t, kernel)
-inline nn_module_t *nn_upsample(nn_upsample_args_t a) { return nn__upsample(a); }
-NN__FACE1(nn_module_t *, nn_unfold, nn__unfold, nn_columns_args_t, int64_t, kernel)
-NN__FACE2(nn_module_t *, nn_fold, nn__fold, nn_columns_args_t, int64_t, height, int64_t, kernel)
-#undef NN__FACE1
-#undef NN__FACE2
-#undef NN__FACE3
-#undef NN__FACES
+#define tensor_lstm(...) nn__stamp(TENSOR_HERE, (tensor_lstm)(__VA_ARGS__))
+#define tensor_gru(...) nn__stamp(TENSOR_HERE, (tensor_gru)(__VA_ARGS__))
+#define tensor_rnn(...) nn__stamp(TENSOR_HERE, (tensor_rnn)(__VA_ARGS__))
+
+NN__CPP_2((nn_module_t *, nn, linear, nn_linear_args_t), (int64_t, in_features), (int64_t, out_features))
+NN__CPP_DIMS(NN__CPP_3_7, nn_module_t *, nn, conv, , nn_conv_args_t, (int64_t, in_channels),
+             (int64_t, out_channels), (int64_t, kernel), (int64_t, stride), (int64_t, padding),
+             (int64_t, dilation), (int64_t, groups))
+NN__CPP_DIMS(NN__CPP_3_7, nn_module_t *, nn, conv_transpose, , nn_conv_transpose_args_t,
+             (int64_t, in_channels), (int64_t, out_channels), (int64_t, kernel), (int64_t, stride),
+             (int64_t, padding), (int64_t, output_padding), (int64_t, groups))
+NN__CPP_DIMS(NN__CPP_1_3, nn_module_t *, nn, max_pool, , nn_pool_args_t, (int64_t, kernel), (int64_t, stride),
+             (int64_t, padding))
+NN__CPP_DIMS(NN__CPP_1_3, nn_module_t *, nn, avg_pool, , nn_pool_args_t, (int64_t, kernel), (int64_t, stride),
+             (int64_t, padding))
+NN__CPP_0(nn_module_t *, nn, upsample, nn_upsample_args_t)
+NN__CPP_1((nn_module_t *, nn, upsample, nn_upsample_args_t), (int64_t, size))
+NN__CPP_1_4((nn_module_t *, nn, unfold, nn_columns_args_t), (int64_t, kernel), (int64_t, dilation),
+            (int64_t, padding), (int64_t, stride))
+NN__CPP_2_5((nn_module_t *, nn, fold, nn_columns_args_t), (int64_t, height), (int64_t, kernel),
+            (int64_t, dilation), (int64_t, padding), (int64_t, stride))
+NN__CPP_1((nn_module_t *, nn, layer_norm, nn_layer_norm_args_t), (int64_t, size))
+NN__CPP_1((nn_module_t *, nn, rms_norm, nn_rms_norm_args_t), (int64_t, size))
+NN__CPP_DIMS(NN__CPP_1, nn_module_t *, nn, batch_norm, , nn_batch_norm_args_t, (int64_t, channels))
+NN__CPP_DIMS(NN__CPP_1, nn_module_t *, nn, instance_norm, , nn_instance_norm_args_t, (int64_t, channels))
+NN__CPP_2((nn_module_t *, nn, group_norm, nn_group_norm_args_t), (int64_t, groups), (int64_t, channels))
+NN__CPP_2((nn_module_t *, nn, embedding, nn_embedding_args_t), (int64_t, count), (int64_t, size))
+NN__CPP_2((nn_module_t *, nn, embedding_bag, nn_embedding_bag_args_t), (int64_t, count), (int64_t, size))
+NN__CPP_2((nn_module_t *, nn, lstm, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
+NN__CPP_2((nn_module_t *, nn, gru, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
+NN__CPP_2((nn_module_t *, nn, rnn, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
+NN__CPP_2((nn_module_t *, nn, lstm_cell, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
+NN__CPP_2((nn_module_t *, nn, gru_cell, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
+NN__CPP_2((nn_module_t *, nn, rnn_cell, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
+NN__CPP_2((nn_module_t *, nn, multihead_attention, nn_multihead_attention_args_t), (int64_t, embed),
+          (int64_t, heads))
+NN__CPP_2((nn_module_t *, nn, transformer_encoder_layer, nn_transformer_layer_args_t), (int64_t, embed),
+          (int64_t, heads))
+NN__CPP_2((nn_module_t *, nn, transformer_decoder_layer, nn_transformer_layer_args_t), (int64_t, embed),
+          (int64_t, heads))
+#define nn__multihead_attention_forward nn_multihead_attention_forward_with
+#define nn__transformer_forward nn_transformer_forward_with
+NN__CPP_4((tensor_t *, nn, multihead_attention_forward, nn_attention_args_t), (nn_module_t *, module),
+          (tensor_t *, query), (tensor_t *, key), (tensor_t *, value))
+NN__CPP_2_3((tensor_t *, nn, transformer_forward, nn_transformer_args_t), (nn_module_t *, module),
+            (tensor_t *, x), (tensor_t *, memory))
+#undef nn__multihead_attention_forward
+#undef nn__transformer_forward
+NN__CPP_1((tensor_t *, nn, init_kaiming_uniform_, nn_kaiming_args_t), (tensor_t *, t))
+NN__CPP_1((tensor_t *, nn, init_kaiming_normal_, nn_kaiming_args_t), (tensor_t *, t))
+NN__CPP_0(nn_optimizer_t *, nn, sgd, nn_sgd_args_t)
+NN__CPP_1((nn_optimizer_t *, nn, sgd, nn_sgd_args_t), (nn_module_t *, module))
+NN__CPP_0(nn_optimizer_t *, nn, adam, nn_adam_args_t)
+NN__CPP_1((nn_optimizer_t *, nn, adam, nn_adam_args_t), (nn_module_t *, module))
+NN__CPP_0(nn_optimizer_t *, nn, adamw, nn_adamw_args_t)
+NN__CPP_1((nn_optimizer_t *, nn, adamw, nn_adamw_args_t), (nn_module_t *, module))
+NN__CPP_0(nn_optimizer_t *, nn, rmsprop, nn_rmsprop_args_t)
+NN__CPP_1((nn_optimizer_t *, nn, rmsprop, nn_rmsprop_args_t), (nn_module_t *, module))
+NN__CPP_1((nn_data_loader_t *, nn, data_loader, nn_data_loader_args_t), (nn_dataset_t, dataset))
+#ifndef TENSOR_NO_STDIO
+NN__CPP_2((int, nn, load, nn_load_args_t), (const char *, path), (nn_module_t *, module))
+#define nn_load(...) tensor__at_int(TENSOR_HERE, (nn_load)(__VA_ARGS__))
+#endif
+#undef NN__CPP_R
+#undef NN__CPP_A
+#undef NN__CPP_C
+#undef NN__CPP_P
+#undef NN__CPP_S
+#undef NN__CPP_0
+#undef NN__CPP_1
+#undef NN__CPP_2
+#undef NN__CPP_3
+#undef NN__CPP_4
+#undef NN__CPP_5
+#undef NN__CPP_6
+#undef NN__CPP_7
+#undef NN__CPP_8
+#undef NN__CPP_1_2
+#undef NN__CPP_1_3
+#undef NN__CPP_1_4
+#undef NN__CPP_1_5
+#undef NN__CPP_2_3
+#undef NN__CPP_2_4
+#undef NN__CPP_2_5
+#undef NN__CPP_2_6
+#undef NN__CPP_2_7
+#undef NN__CPP_2_8
+#undef NN__CPP_3_4
+#undef NN__CPP_3_5
+#undef NN__CPP_3_6
+#undef NN__CPP_3_7
+#undef NN__CPP_DIMS
 template <class... D> inline nn_module_t *nn_pad(tensor_pad_t mode, double value, D... pads) {
     tensor_dims_pack p(pads...);
     return (nn_pad_n)(p.d, p.n, mode, value);
 }
-inline nn_module_t *nn_layer_norm(int64_t size, nn_layer_norm_args_t a = nn_layer_norm_args_t()) {
-    a.size = size;
-    return nn__layer_norm(a);
-}
-inline nn_module_t *nn_embedding(int64_t count, int64_t size, nn_embedding_args_t a = nn_embedding_args_t()) {
-    a.count = count;
-    a.size = size;
-    return nn__embedding(a);
-}
-#define NN__CPP_MODULE1(op, args, A)                                                                         \
-    inline nn_module_t *nn_##op(NN__CPP_P A, args a = args()) { NN__CPP_SET A return nn__##op(a); }
-#define NN__CPP_MODULE2(op, args, A, B)                                                                      \
-    inline nn_module_t *nn_##op(NN__CPP_P A, NN__CPP_P B, args a = args()) {                                 \
-        NN__CPP_SET A NN__CPP_SET B return nn__##op(a);                                                      \
-    }
-NN__CPP_MODULE2(embedding_bag, nn_embedding_bag_args_t, (int64_t, count), (int64_t, size))
-NN__CPP_MODULE2(lstm, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
-NN__CPP_MODULE2(gru, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
-NN__CPP_MODULE2(rnn, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
-NN__CPP_MODULE2(lstm_cell, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
-NN__CPP_MODULE2(gru_cell, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
-NN__CPP_MODULE2(rnn_cell, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
-NN__CPP_MODULE2(multihead_attention, nn_multihead_attention_args_t, (int64_t, embed), (int64_t, heads))
-NN__CPP_MODULE2(transformer_encoder_layer, nn_transformer_layer_args_t, (int64_t, embed), (int64_t, heads))
-NN__CPP_MODULE2(transformer_decoder_layer, nn_transformer_layer_args_t, (int64_t, embed), (int64_t, heads))
-inline tensor_t *nn_multihead_attention_forward(nn_module_t *m, tensor_t *query, tensor_t *key,
-                                                tensor_t *value,
-                                                nn_attention_args_t a = nn_attention_args_t()) {
-    a.module = m;
-    a.query = query;
-    a.key = key;
-    a.value = value;
-    return nn_multihead_attention_forward_with(a);
-}
-inline tensor_t *nn_transformer_forward(nn_module_t *m, tensor_t *x, tensor_t *memory = nullptr,
-                                        nn_transformer_args_t a = nn_transformer_args_t()) {
-    a.module = m;
-    a.x = x;
-    a.memory = memory;
-    return nn_transformer_forward_with(a);
-}
-NN__CPP_MODULE1(batch_norm1d, nn_batch_norm_args_t, (int64_t, channels))
-NN__CPP_MODULE1(batch_norm2d, nn_batch_norm_args_t, (int64_t, channels))
-NN__CPP_MODULE1(batch_norm3d, nn_batch_norm_args_t, (int64_t, channels))
-NN__CPP_MODULE1(instance_norm1d, nn_instance_norm_args_t, (int64_t, channels))
-NN__CPP_MODULE1(instance_norm2d, nn_instance_norm_args_t, (int64_t, channels))
-NN__CPP_MODULE1(instance_norm3d, nn_instance_norm_args_t, (int64_t, channels))
-NN__CPP_MODULE2(group_norm, nn_group_norm_args_t, (int64_t, groups), (int64_t, channels))
-NN__CPP_MODULE1(rms_norm, nn_rms_norm_args_t, (int64_t, size))
-inline tensor_t *nn_init_kaiming_uniform_(tensor_t *t, nn_kaiming_args_t a = nn_kaiming_args_t()) {
-    a.t = t;
-    return nn__init_kaiming_uniform_(a);
-}
-inline tensor_t *nn_init_kaiming_normal_(tensor_t *t, nn_kaiming_args_t a = nn_kaiming_args_t()) {
-    a.t = t;
-    return nn__init_kaiming_normal_(a);
-}
-inline nn_optimizer_t *nn_sgd(nn_module_t *module, nn_sgd_args_t a = nn_sgd_args_t()) {
-    a.module = module;
-    return nn__sgd(a);
-}
-inline nn_optimizer_t *nn_adam(nn_module_t *module, nn_adam_args_t a = nn_adam_args_t()) {
-    a.module = module;
-    return nn__adam(a);
-}
-inline nn_optimizer_t *nn_adamw(nn_module_t *module, nn_adamw_args_t a = nn_adamw_args_t()) {
-    a.module = module;
-    return nn__adamw(a);
-}
-inline nn_optimizer_t *nn_rmsprop(nn_module_t *module, nn_rmsprop_args_t a = nn_rmsprop_args_t()) {
-    a.module = module;
-    return nn__rmsprop(a);
-}
-inline nn_data_loader_t *nn_data_loader(nn_dataset_t dataset,
-                                        nn_data_loader_args_t a = nn_data_loader_args_t()) {
-    a.dataset = dataset;
-    return nn__data_loader(a);
-}
-inline nn_optimizer_t *nn_sgd(nn_sgd_args_t a) { return nn__sgd(a); }
-inline nn_optimizer_t *nn_adam(nn_adam_args_t a) { return nn__adam(a); }
-inline nn_optimizer_t *nn_adamw(nn_adamw_args_t a) { return nn__adamw(a); }
-inline nn_optimizer_t *nn_rmsprop(nn_rmsprop_args_t a) { return nn__rmsprop(a); }
-inline int nn_optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
+inline int nn_optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n,
+                              nn_group_args_t a = nn_group_args_t()) {
     return nn__optimizer_group(o, list, n, a);
 }
-#ifndef TENSOR_NO_STDIO
-inline int nn_load(const char *path, nn_module_t *module, nn_load_args_t a = nn_load_args_t()) {
-    a.path = path;
-    a.module = module;
-    return nn__load(a);
-}
-#define nn_load(...) tensor__at_int(TENSOR_HERE, (nn_load)(__VA_ARGS__))
-#endif
 inline int (nn_zero_grad)(nn_module_t *m) { return nn_module_zero_grad(m); }
 inline int (nn_free)(nn_optimizer_t *o) { return nn_optimizer_free(o); }
 inline int (nn_free)(nn_data_loader_t *l) { return nn_data_loader_free(l); }
