@@ -165,7 +165,8 @@ static int positions() {
     LOSS3(binary_cross_entropy, tensor_binary_cross_entropy_args_t, t);
     LOSS3(multi_margin_loss, tensor_margin_loss_args_t, labels);
     LOSS3(multilabel_soft_margin_loss, tensor_margin_loss_args_t, t);
-    SAME(tensor_binary_cross_entropy_with_logits(p, t, c4, d4), tensor_binary_cross_entropy_with_logits_args_t,
+    SAME(tensor_binary_cross_entropy_with_logits(p, t, c4, d4),
+         tensor_binary_cross_entropy_with_logits_args_t,
          tensor__binary_cross_entropy_with_logits,
          (a.input = p, a.target = t, a.weight = c4, a.pos_weight = d4));
     SAME(tensor_hinge_embedding_loss(p, sign, none), tensor_margin_loss_args_t, tensor__hinge_embedding_loss,
