@@ -106,7 +106,7 @@
 #define TENSOR__STR(x) TENSOR__STR2(x)
 #ifdef TENSOR_NO_CALL_SITES
 #define TENSOR__SITE ((const char *)0)
-#define TENSOR__SITE_OF(function) ((const char *)0)
+#define TENSOR__SITE_OF(function) ""
 #else
 #define TENSOR__SITE __FILE__ ":" TENSOR__STR(__LINE__)
 #define TENSOR__SITE_OF(function) #function "\1" __FILE__ ":" TENSOR__STR(__LINE__)
@@ -2676,6 +2676,7 @@ struct tensor_t {
     const char *op, *site;              // what made it, where
     tensor_t *next;                     // in a free list; of a hooked leaf: its tensor__extra_t
     uint64_t epoch;                     // scope resets of the home thread at its death
+    const char *freed;                  // dead: where tensor_free ended it, "" = somewhere, NULL = a scope did
     tensor__count_t lock;               // guards grad during accumulation
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
 };
@@ -5768,6 +5769,7 @@ struct tensor__thread_t {
     tensor_generator_t rng;
     tensor_t *fresh;                // last result not stamped with a call site yet
     tensor__storage_t *written;     // storage of the last in-place change not stamped yet
+    tensor_t *freed;                // what tensor_free just ended, not stamped yet
     struct { int code, reported; const char *site, *outer; char op[200]; char text[480]; } error;
     char shown[760];                // tensor_error_text's buffer
     const char *path[TENSOR__PATH];
@@ -5838,7 +5840,7 @@ static TENSOR__TLS uint64_t tensor__me;               // this thread's number, n
 static const int64_t tensor__no_dims[1] = {0};
 static tensor_t tensor__poison_tensor = {
     TENSOR__POISON_STATE, TENSOR_F32, 0, TENSOR_CPU, 0, 1, 0, 0, 0, NULL, NULL, 0, -1, 0, 0, NULL, NULL, NULL,
-    "poison", NULL, NULL, 0, 0, {0}, {0}};
+    "poison", NULL, NULL, 0, NULL, 0, {0}, {0}};
 #define TENSOR__POISON (&tensor__poison_tensor)
 
 TENSOR__FN tensor__thread_t *tensor__attach(tensor_context_t *ctx);
@@ -6162,8 +6164,10 @@ TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
 // >>impl-errors                                    MARK: error texts
 //
 // An own small formatter: it knows shapes and needs no stdio. The site is stamped by the user's call
-// (tensor__at) after the failing function returned; handler and stderr fire then, or at the thread's next
-// call. ------------------------------------------------------------------------------
+// (tensor__at) after the failing function returned; handler and stderr fire then, or at the stamp of the
+// thread's next call. Rejected: to fire where an error is raised (the place is not known there), or at the
+// start of the next op (that may be one inside the call that failed).
+// ------------------------------------------------------------------------------
 
 typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
 
@@ -7014,6 +7018,7 @@ TENSOR__FN void tensor__drop(tensor_t *t);
 // The end of a header: its references go, its memory waits in quarantine.
 TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     t->state = TENSOR__DEAD;
+    t->freed = NULL;
     tensor__count(&th->live_tensors, -1);
     if (t->flags & TENSOR__HOOKED) { tensor__extra_free(th, tensor__leaf_extra(t)); }
     if (t->node) {
@@ -7077,10 +7082,11 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(tensor__thread_t *th, const cha
     } else if (t->state == TENSOR__POISON_STATE) {
         tensor__fail(th, TENSOR_ERR_POISONED, "%s: argument %s failed earlier or on another thread", op, arg);
     } else if (t->state == TENSOR__DEAD) {
-        tensor__fail(th, TENSOR_ERR_OWNER,
-                     "%s: argument %s: tensor used after its scope ended, created by %s%s%s; keep it with "
-                     "tensor_set, or take tensor_item", op, arg, t->op ? t->op : "?", t->site ? " at " : "",
-                     t->site ? tensor__basename(t->site) : "");
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%s%s, created by %s%s%s%s", op,
+                     arg, t->freed ? "it was freed" : "its scope ended", t->freed && t->freed[0] ? " at " : "",
+                     t->freed ? tensor__basename(t->freed) : "", t->op ? t->op : "?", t->site ? " at " : "",
+                     t->site ? tensor__basename(t->site) : "",
+                     t->freed ? "" : "; keep it with tensor_set, or take tensor_item");
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is not a tensor", op, arg);
     }
@@ -7100,6 +7106,7 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
         void *p = tensor__raw_or_release(th, (uint64_t)room * sizeof th->scopes[0]);
         if (!p) {
             tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "scope_begin: out of memory");
+            s.id = 1;       // without a thread: its end stays silent
             return s;
         }
         if (th->depth) { memcpy(p, th->scopes, (size_t)th->depth * sizeof th->scopes[0]); }
@@ -7154,13 +7161,13 @@ TENSOR__FN tensor_scope_t tensor__inner_scope(int grad_mode) {
 
 // Depth of an open scope of this thread, -1 with an error otherwise.
 TENSOR__FN int tensor__scope_find(tensor__thread_t *th, tensor_scope_t s, const char *what) {
-    if (!s.thread) { return -1; }       // its begin failed and said so
+    if (!s.thread && s.id) { return -1; }       // its begin failed and said so
     if (s.thread == th) {
         for (int i = th->depth - 1; i >= 0 && th->scopes[i].id >= s.id; i--) {
             if (th->scopes[i].id == s.id) { return i; }
         }
     }
-    tensor__fail(th, TENSOR_ERR_OWNER, "%s: the scope %s", what,
+    tensor__fail(th, TENSOR_ERR_OWNER, "%s: the scope %s", what, !s.thread ? "was never begun" :
                  s.thread == th ? "has ended already" : "belongs to another thread");
     return -1;
 }
@@ -7235,6 +7242,12 @@ TENSOR_API tensor_t *(tensor_keep)(tensor_t *t) {
     TENSOR__HOLD(&t->keeps);
     return t;
 }
+// For the texts about a tensor used later. The place comes with the stamp.
+TENSOR__FN void tensor__note_free(tensor__thread_t *th, tensor_t *t) {
+    if (t->home != th || t->state != TENSOR__DEAD) { return; }
+    t->freed = "";
+    th->freed = t;
+}
 TENSOR_API int (tensor_free)(tensor_t *t) {
     if (!t || t->state == TENSOR__POISON_STATE) { return 0; }
     tensor__thread_t *th = tensor__self();
@@ -7243,6 +7256,7 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
         if (keeps > 0) {
             (void)TENSOR__ATOMIC_ADD(&t->keeps, -1);
             tensor__drop(t);
+            tensor__note_free(th, t);
             return 0;
         }
         if (t->home == th && t->slot >= 0) {
@@ -7252,13 +7266,14 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
             }
             t->slot = -1;
             tensor__drop(t);
+            tensor__note_free(th, t);
             return 0;
         }
     }
     if (t->state == TENSOR__DEAD) {
-        tensor__fail(th, TENSOR_ERR_OWNER,
-                     "free: tensor freed twice or after its scope ended, created by %s%s%s",
-                     t->op ? t->op : "?", t->site ? " at " : "", t->site ? tensor__basename(t->site) : "");
+        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%s, created by %s%s%s",
+                     t->freed ? "twice" : "after its scope ended", t->freed && t->freed[0] ? ", first at " : "",
+                     t->freed ? tensor__basename(t->freed) : "", t->op ? t->op : "?", t->site ? " at " : "", t->site ? tensor__basename(t->site) : "");
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER,
                      "free: tensor %t is neither kept nor owned by a scope of this thread", t);
@@ -7532,8 +7547,6 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
         if (!t && i >= row->required && row->nin >= 0) { continue; }
         return tensor__bad_arg(th, row, i, nin, t);
     }
-    // Not for poison arguments: those are the error on its way out to the call that stamps it.
-    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
     return 1;
 }
 TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *dims, int ndim) {
@@ -9252,16 +9265,19 @@ TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     }
     return s;
 }
+TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
+    if (x->ndim) { return tensor__dim(tensor__self(), op, dim, x->ndim); }
+    tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "%s: dim %d of x [], which has no dims", op, dim);
+    return -1;
+}
 TENSOR_API int64_t (tensor_size)(tensor_t *x, int64_t dim) {
     if (!tensor__live(x)) { return 0; }
-    int d = x->ndim ? tensor__dim(tensor__self(), "size", dim, x->ndim) : tensor__dim(tensor__self(), "size",
-            99, 0);
+    int d = tensor__own_dim("size", dim, x);
     return d < 0 ? 0 : x->dims[d];
 }
 TENSOR_API int64_t (tensor_stride)(tensor_t *x, int64_t dim) {
     if (!tensor__live(x)) { return 0; }
-    int d = x->ndim ? tensor__dim(tensor__self(), "stride", dim, x->ndim) : tensor__dim(tensor__self(),
-            "stride", 99, 0);
+    int d = tensor__own_dim("stride", dim, x);
     return d < 0 ? 0 : x->strides[d];
 }
 TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return tensor__live(x) ? x->numel : 0; }
@@ -9299,7 +9315,6 @@ TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
 }
 
 TENSOR__FN int tensor__one_element(tensor__thread_t *th, const char *op, tensor_t *x) {
-    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
     if (!TENSOR__USABLE(th, op, "x", x)) { return 0; }
     if (x->numel == 1) { return 1; }
     tensor__fail(th, TENSOR_ERR_SHAPE, "%s: x %t must have exactly one element", op, x);
@@ -17603,7 +17618,6 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
 
 TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int no, tensor_t *const *grads,
                            tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op) {
-    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
     for (int i = 0; i < no; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!TENSOR__USABLE(th, op, "output", y)) { return th->error.code; }
@@ -18019,7 +18033,6 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: fn, inputs, v or results is NULL", op);
         return 0;
     }
-    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
     c->s = tensor__scope_begin(th, 1);
     if (c->s.thread) { c->x = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
     if (!c->x) { return 0; }
@@ -18448,7 +18461,7 @@ TENSOR__FN const tensor__row_t *tensor__backward_row(int id) { return &tensor__p
 // Stamps what the call just made, or the error it just raised.
 TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const char *site) {
     if (th->error.code && !th->error.reported) {
-        th->error.site = site;
+        th->error.site = site[0] ? site : NULL;
         if (strchr(site, 1)) { th->error.outer = site; }
         tensor__report(th, site);
     }
@@ -18458,6 +18471,8 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
     tensor__thread_t *th = tensor__self();
     if (TENSOR__LIKELY(th->fresh == t && t && t != TENSOR__POISON)) {
         th->fresh = NULL;
+        if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }    // of an earlier call
+        if (!site[0]) { return t; }
         if (!t->site) { t->site = site; }
         if (t->node && !t->node->site) { t->node->site = site; }
         if (th->written) {
@@ -18473,6 +18488,7 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
 TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
     if (!site || !t) { return; }
     if (t == TENSOR__POISON) { tensor__stamp_error(tensor__self(), site); return; }
+    if (!site[0]) { return; }
     if (!t->site) { t->site = site; }
     if (t->node && !t->node->site) { t->node->site = site; }
 }
@@ -18492,7 +18508,10 @@ TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slo
 TENSOR__X(lu) TENSOR__X(lstsq)
 #undef TENSOR__X
 TENSOR_API int tensor__at_int(const char *site, int r) {
-    if (site) { tensor__stamp_error(tensor__self(), site); }
+    if (!site) { return r; }
+    tensor__thread_t *th = tensor__self();
+    tensor__stamp_error(th, site);
+    if (th->freed) { th->freed->freed = site; th->freed = NULL; }
     return r;
 }
 TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r) {
