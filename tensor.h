@@ -454,6 +454,7 @@ TENSOR_API int tensor_meshgrid(tensor_t *const *list, int n, const char *indexin
 // errors SHAPE
 TENSOR_API tensor_t *tensor_cartesian_prod(tensor_t *const *list, int n);
 // All choices of r elements of x [n] in order; with_replacement: an element may come again.
+//   r   0..1024; 0 chooses nothing: [0]
 //   -> new [count, r];  grad sums;  errors SHAPE
 TENSOR_API tensor_t *tensor_combinations(tensor_t *x, int r, int with_replacement);
 // n matrices (0-d and 1-d count as one row) along the diagonal, zeros beside.   -> new;  grad slices g;
@@ -9160,7 +9161,10 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
     double count = ceil((end - start) / step);
-    if (step == 0 || !(count >= 0) || count > 1e15) {
+    if (step && count > 1e15) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "arange: %g elements are too many", count);
+    }
+    if (step == 0 || !(count >= 0)) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "arange: step %g does not lead from %g to %g", step,
                             start, end);
     }
@@ -10138,6 +10142,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     for (const char *s = index; *s || d < x->ndim; s += *s == ',') {
         int64_t v[3] = {0, INT64_MAX, 1}, size = 1, first = 0;
         int part = 0, given[3] = {0, 0, 0}, bad = 0, keep = 1;     // keep: dims of x that come as they are
+        int huge = 0;
         while (*s == ' ') { s++; }
         if (!strncmp(s, "...", 3) || !*s) {
             keep = *s ? x->ndim - items : x->ndim - d;
@@ -10153,7 +10158,9 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
                 s += neg;
                 bad = given[part] || *s < '0' || *s > '9';          // "1 2"
                 int64_t k = 0;
-                for (; *s >= '0' && *s <= '9'; s++) { k = k < INT64_MAX / 20 ? k * 10 + (*s - '0') : k; }
+                for (; *s >= '0' && *s <= '9'; s++) {
+                    if (k < INT64_MAX / 20) { k = k * 10 + (*s - '0'); } else { huge = 1; }
+                }
                 v[part] = neg ? -k : k;
                 given[part] = 1;
                 s--;
@@ -10172,6 +10179,10 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             }
             *from += *from < 0 ? n : 0;
             *to += *to < 0 ? n : 0;
+            if (!part && huge) {
+                return tensor__fail(th, TENSOR_ERR_INDEX, "at: a number in \"%s\" is outside dim %i of x %t", index,
+                                    d, x);
+            }
             if (!part && (*from < 0 || *from >= n)) {
                 return tensor__fail(th, TENSOR_ERR_INDEX, "at: index %d in \"%s\" is outside dim %i of x %t",
                                     *from < 0 ? *from - n : *from, index, d, x);
@@ -10345,6 +10356,10 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
+    if (n < 0 || (n && (!list || !out))) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "broadcast_tensors: list or out is NULL, or their length %i < 0", n);
+        return TENSOR_ERR_OWNER;
+    }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th, "broadcast_tensors", "list", list[i])) { return th->error.code; }
         if (!tensor__broadcast(dims, &ndim, list[i]->dims, list[i]->ndim)) {
@@ -11032,10 +11047,15 @@ TENSOR_API tensor_t *(tensor_nan_to_num_)(tensor_t *x, double nan, double posinf
     TENSOR__RETURN((tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)));
 }
 TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
+    tensor__thread_t *th = tensor__self();
     tensor_t *const list[2] = {x, src};
+    if (!TENSOR__USABLE(th, "copy_", "x", x) || !TENSOR__USABLE(th, "copy_", "src", src)) {
+        return TENSOR__POISON;
+    }
     return tensor__update(TENSOR_OP_CLONE, list, 2, 0, 0, NULL, 1);
 }
 TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
+    if (!TENSOR__USABLE(tensor__self(), "fill_", "x", x)) { return TENSOR__POISON; }
     TENSOR__BEGIN1(o, FILL, x)
     if (!tensor__update_allowed(o.th, "fill", x, tensor__tracks(&o))) { return TENSOR__POISON; }
     o.p = &o.params;
@@ -14562,7 +14582,7 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
             tensor__iter_move(&it, a, i, m, at, 0);
             for (int64_t k = 0; k < m; k++) {
                 if (at[k] < -n || at[k] >= n) {
-                    tensor__fail(c->thread, TENSOR_ERR_INDEX, "index: %d at element %d is outside %d..%d",
+                    tensor__fail(c->thread, TENSOR_ERR_INDEX, "index: index %d at element %d is outside %d..%d",
                                  at[k], i + k, -n, n - 1);
                     return TENSOR_ERR_INDEX;
                 }
@@ -15113,7 +15133,7 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
             tensor__fail(th, TENSOR_ERR_INDEX, "index: %i indices are too many for x %t", n, x);
             return 0;
         }
-        if (mask && (!covers || memcmp(t->dims, x->dims + d, (size_t)covers * sizeof *t->dims))) {
+        if (mask && memcmp(t->dims, x->dims + d, (size_t)covers * sizeof *t->dims)) {
             tensor__fail(th, TENSOR_ERR_INDEX, "index: mask %t does not fit x %t at dim %i", t, x, d);
             return 0;
         }
@@ -15332,19 +15352,23 @@ TENSOR_API tensor_t *(tensor_cartesian_prod)(tensor_t *const *list, int n) {
     for (int i = 0; i < n; i++) { grid[i] = tensor__flat(grid[i]); }
     TENSOR__RETURN(n == 1 ? tensor_clone(grid[0]) : tensor_stack_n(grid, n, -1));
 }
+enum { TENSOR__CHOSEN = 1024 };     // most elements of a choice
 TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacement) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "combinations", "x", x)) { return TENSOR__POISON; }
-    if (x->ndim != 1 || r < 1 || r > TENSOR_MAX_DIMS) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "combinations: x %t must be 1-d and r %i in 1..8", x, r);
+    if (x->ndim != 1 || r < 0 || r > TENSOR__CHOSEN) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "combinations: x %t must be 1-d and r %i in 0..%i", x, r,
+                            (int)TENSOR__CHOSEN);
     }
-    tensor_t *at = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *list[TENSOR_MAX_DIMS];
-    for (int i = 0; i < r; i++) { list[i] = at; }
-    at = r == 1 ? tensor_unsqueeze(at, 1) : tensor_cartesian_prod(list, r);
-    for (int i = 1; i < r; i++) {
-        tensor_t *a = tensor_select(at, 1, i - 1), *b = tensor_select(at, 1, i), *keep =
-            with_replacement ? tensor_le(a, b) : tensor_lt(a, b);
-        at = tensor_index_n(at, &keep, 1);
+    if (r == 0) { TENSOR__RETURN(tensor_narrow(x, 0, 0, 0)); }
+    // Each choice of i elements, in order, by every element that may come next.
+    tensor_t *all = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *at = tensor_unsqueeze(all, 1);
+    for (int i = 1; i < r && tensor__live(at); i++) {
+        tensor_t *list[2] = {tensor_repeat_interleave(at, x->numel, 0),
+                             tensor_unsqueeze(tensor_repeat_n(all, &at->dims[0], 1), 1)};
+        tensor_t *last = tensor_select(list[0], 1, i - 1), *next = tensor_select(list[1], 1, 0);
+        tensor_t *keep = with_replacement ? tensor_le(last, next) : tensor_lt(last, next);
+        at = tensor_index_n(tensor_cat_n(list, 2, 1), &keep, 1);
     }
     TENSOR__RETURN(tensor_index_n(x, &at, 1));
 }
@@ -18346,8 +18370,12 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     if (x->numel == 0) {
         tensor__puts(&p.s, "[]");
         if (x->ndim != 1) {
-            tensor__puts(&p.s, ", size=");
-            tensor__put_shape(&p.s, x->dims, x->ndim);
+            tensor__puts(&p.s, ", size=(");
+            for (int i = 0; i < x->ndim; i++) {
+                if (i) { tensor__puts(&p.s, ", "); }
+                tensor__puti(&p.s, x->dims[i]);
+            }
+            tensor__puts(&p.s, ")");
         }
     } else {
         double lo = 1e300, hi = 0;
@@ -18462,7 +18490,7 @@ TENSOR__FN const tensor__row_t *tensor__backward_row(int id) { return &tensor__p
 TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const char *site) {
     if (th->error.code && !th->error.reported) {
         th->error.site = site[0] ? site : NULL;
-        if (strchr(site, 1)) { th->error.outer = site; }
+        if (strncmp(site, "tensor_", 7) == 0 && strchr(site, 1)) { th->error.outer = site; }
         tensor__report(th, site);
     }
 }

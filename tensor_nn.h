@@ -548,7 +548,8 @@ TENSOR_API tensor_t *tensor_gru_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, t
 TENSOR_API tensor_t *tensor_rnn_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh, tensor_t *b_ih,
                                      tensor_t *b_hh, int relu);
 
-// Behind the macros: the same functions, 0 standing for the default.
+// Behind the macros: stamps of a state; the same functions, 0 standing for the default.
+TENSOR_API tensor_state_t nn__at_state(const char *site, tensor_state_t s);
 TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a);
 TENSOR_API tensor_t *tensor__layer_norm(tensor_layer_norm_args_t a);
 TENSOR_API tensor_t *tensor__embedding_bag(tensor_embedding_bag_args_t a);
@@ -585,6 +586,7 @@ TENSOR_API tensor_t *tensor__grid_sample(tensor_grid_sample_args_t a);
 TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a);
 
 #define tensor_bilinear(...) TENSOR__CALL(tensor_bilinear, __VA_ARGS__)
+#define tensor_lstm_cell(...) nn__at_state(TENSOR_HERE, (tensor_lstm_cell)(__VA_ARGS__))
 #define tensor_gru_cell(...) TENSOR__CALL(tensor_gru_cell, __VA_ARGS__)
 #define tensor_rnn_cell(...) TENSOR__CALL(tensor_rnn_cell, __VA_ARGS__)
 #define tensor_linear(...) TENSOR__CALL(tensor_linear, __VA_ARGS__)
@@ -1385,7 +1387,7 @@ TENSOR_API nn_transformer_layer_args_t nn_transformer_layer_defaults(void);
 // count such layers one after the other (layer and copies of it, named layers.0, ..), then norm.
 //   layer   becomes part of the result
 //   norm    a module, or NULL
-//   -> module;  errors SHAPE (count < 1), OUT_OF_MEMORY, POISONED
+//   -> module;  errors SHAPE (count not in 1..4096), OUT_OF_MEMORY, POISONED
 TENSOR_API nn_module_t *nn_transformer_encoder(nn_module_t *layer, int64_t count, nn_module_t *norm);
 TENSOR_API nn_module_t *nn_transformer_decoder(nn_module_t *layer, int64_t count, nn_module_t *norm);
 
@@ -2287,12 +2289,6 @@ template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
     tensor_dims_pack p(pads...);
     return (tensor_pad_n)(x, p.d, p.n, TENSOR_PAD_CONSTANT, 0);
 }
-inline tensor_state_t nn__stamp(const char *site, tensor_state_t s) {
-    (void)tensor__at(site, s.y);
-    (void)tensor__at(site, s.h);
-    if (s.c != nullptr) (void)tensor__at(site, s.c);
-    return s;
-}
 #define tensor_hinge_embedding_loss(...) TENSOR__CALL(tensor_hinge_embedding_loss, __VA_ARGS__)
 #define tensor_soft_margin_loss(...) TENSOR__CALL(tensor_soft_margin_loss, __VA_ARGS__)
 #define tensor_multi_margin_loss(...) TENSOR__CALL(tensor_multi_margin_loss, __VA_ARGS__)
@@ -2350,9 +2346,9 @@ inline tensor_state_t nn__stamp(const char *site, tensor_state_t s) {
 #define tensor_binary_cross_entropy_with_logits(...)                                                         \
     TENSOR__CALL(tensor_binary_cross_entropy_with_logits, __VA_ARGS__)
 #define tensor_kl_div(...) TENSOR__CALL(tensor_kl_div, __VA_ARGS__)
-#define tensor_lstm(...) nn__stamp(TENSOR_HERE, (tensor_lstm)(__VA_ARGS__))
-#define tensor_gru(...) nn__stamp(TENSOR_HERE, (tensor_gru)(__VA_ARGS__))
-#define tensor_rnn(...) nn__stamp(TENSOR_HERE, (tensor_rnn)(__VA_ARGS__))
+#define tensor_lstm(...) nn__at_state(TENSOR_HERE, (tensor_lstm)(__VA_ARGS__))
+#define tensor_gru(...) nn__at_state(TENSOR_HERE, (tensor_gru)(__VA_ARGS__))
+#define tensor_rnn(...) nn__at_state(TENSOR_HERE, (tensor_rnn)(__VA_ARGS__))
 
 NN__CPP_2((nn_module_t *, nn, linear, nn_linear_args_t), (int64_t, in_features), (int64_t, out_features))
 NN__CPP_DIMS(NN__CPP_3_7, nn_module_t *, nn, conv, , nn_conv_args_t, (int64_t, in_channels),
@@ -6195,6 +6191,7 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
 TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
     static const char *const names[8] = {"", "nearest", "nearest_exact", "linear", "bilinear", "bicubic",
                                          "trilinear", "area"};
+    static const char *const ends[3] = {"", "_h", "_w"};
     NN__OPEN
     tensor__op_t o;
     tensor_t *x = a->x, *y;
@@ -6213,8 +6210,15 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
         NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
                                  mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
     if ((a->size > 0) == (a->scale_factor > 0))
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "interpolate: either size or scale_factor must be given for x %t", x));
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "interpolate: size %d, scale_factor %g: just one of them "
+                                 "must be positive (size_h, size_w, scale_factor_h, scale_factor_w follow it); "
+                                 "x %t", a->size, a->scale_factor, x));
+    for (d = 0; d < 3; d++) {
+        if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || a->size > 0)) continue;
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "interpolate: scale_factor%s %g, size%s %d with x %t: "
+                                 "a factor must be finite and positive, sizes go with size", ends[d], factor[d],
+                                 ends[d], size[d], x));
+    }
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) NN__CLOSE(TENSOR__(poison));
     for (d = 0; d < rank; d++) {
         // The options are for the first dim, _h for the second of three, _w for the last; 0 = as the first.
@@ -6223,7 +6227,11 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
         if (size[k] <= 0) size[k] = size[0];
         if (!(factor[k] > 0)) factor[k] = factor[0];
         out[d] = size[k];
-        if (factor[k] > 0) out[d] = n * factor[k] < 2147483648.0 ? (int64_t)floor(n * factor[k]) : 0;
+        if (factor[k] > 0 && n * factor[k] >= 2147483648.0)
+            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                     "interpolate: dim %i of x %t times scale_factor %g is too large", 2 + d, x,
+                                     factor[k]));
+        if (factor[k] > 0) out[d] = (int64_t)floor(n * factor[k]);
         if (x->dims[2 + d] < 1 || out[d] < 1 || out[d] > 0x7FFFFFFF)
             NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
                                      "interpolate: dim %i of x %t cannot become %d", 2 + d, x, out[d]));
@@ -7400,8 +7408,14 @@ TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor
     }
     return nn__state_end(&b, s, NULL);
 }
-TENSOR_API tensor_state_t tensor_lstm_cell(tensor_t *x, tensor_t *h, tensor_t *c, tensor_t *w_ih,
-                                           tensor_t *w_hh, tensor_t *b_ih, tensor_t *b_hh) {
+TENSOR_API tensor_state_t nn__at_state(const char *site, tensor_state_t s) {
+    tensor__at(site, s.y);
+    tensor__at(site, s.h);
+    if (s.c) tensor__at(site, s.c);
+    return s;
+}
+TENSOR_API tensor_state_t (tensor_lstm_cell)(tensor_t *x, tensor_t *h, tensor_t *c, tensor_t *w_ih,
+                                             tensor_t *w_hh, tensor_t *b_ih, tensor_t *b_hh) {
     tensor_t *const w[4] = {w_ih, w_hh, b_ih, b_hh};
     return nn__cell("lstm_cell", NN__LSTM_NET, x, h, c, w);
 }
@@ -8731,8 +8745,23 @@ TENSOR__FN int nn__usable(const nn_module_t *m) {
     return nn__open_module(m) && m->code == TENSOR_OK;
 }
 
+// Parameters, buffers and parts say where their module was made.
+TENSOR__FN void nn__stamp_slots(const char *site, const nn_module_t *m) {
+    int k;
+    for (k = 0; nn__open_module(m) && k < m->impl->nslots; k++) {
+        tensor_t *t = m->impl->slot[k].tensor;
+        nn_module_t *part = m->impl->slot[k].child ? m->impl->slot[k].child->module : NULL;
+        if (t && !t->site) t->site = site;
+        if (!part || part->site) continue;
+        part->site = site;
+        nn__stamp_slots(site, part);
+    }
+}
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m) {
-    if (m && !m->site) m->site = site;
+    if (m && !m->site) {
+        m->site = site;
+        if (site) nn__stamp_slots(site, m);
+    }
     (void)tensor__at_ptr(site, m);
     return m;
 }
@@ -10106,6 +10135,9 @@ TENSOR__FN tensor_t *nn__layer_attend(nn_module_t *m, const char *name, const ch
 TENSOR__FN tensor_t *nn__transformer_layer(nn_module_t *m, const nn_transformer_args_t *a, tensor_t *x) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     int k, blocks = l->i[2] ? 3 : 2;
+    if (l->i[2] && !a->memory)
+        return NN__FAIL(TENSOR_ERR_OWNER, "transformer_decoder_layer: memory is NULL; a decoder needs "
+                        "nn_transformer_forward(m, x, memory)");
     for (k = 0; k < blocks; k++) {
         nn_module_t *norm = nn__kid(m, nn__norms[k]);
         tensor_t *y = l->i[0] ? (nn_forward)(norm, x) : x;
@@ -10758,7 +10790,7 @@ TENSOR_API nn_module_t *nn_upsample_with(nn_upsample_args_t a) {
     nn__layer_t *l;
     if (nn__too_many("upsample", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
     if ((a.size > 0) == (a.scale_factor > 0))
-        return nn__refuse(a.site_, "upsample", "either size or scale_factor must be given", a.size);
+        return nn__refuse(a.site_, "upsample", "one of size and scale_factor must be positive; size is", a.size);
     l = nn__make(NN__UPSAMPLE_KIND);
     if (!l) return nn__done(l, a.site_);
     l->i[0] = a.size;
@@ -11190,7 +11222,7 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     int64_t k;
     char name[24];
     nn__text_t t;
-    if (count < 1) return nn__refuse(NULL, op, "count must be > 0", count);
+    if (count < 1 || count > 4096) return nn__refuse(NULL, op, "count must be in 1..4096", count);
     if (!nn__usable(layer)) {
         nn__unusable(op, "the layer", layer);
         return NULL;
