@@ -2677,7 +2677,7 @@ struct tensor_t {
     const char *op, *site;              // what made it, where
     tensor_t *next;                     // in a free list; of a hooked leaf: its tensor__extra_t
     uint64_t epoch;                     // scope resets of the home thread at its death
-    const char *freed;                  // dead: where tensor_free ended it, "" = somewhere, NULL = a scope did
+    const char *freed;                  // dead: where tensor_free did it, "" = somewhere; NULL = a scope
     tensor__count_t lock;               // guards grad during accumulation
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
 };
@@ -4411,9 +4411,10 @@ TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
 // ------------------------------------------------------------------------------
 // >>kernel-pointwise                               MARK: pointwise bodies
 //
-// One loop per formula: contiguous, n a multiple of V_N. Strides, conversion and tails are the iterator's, so
-// a result does not depend on an element's position. in: A, B, C, Y, G (those the formula reads); out:
-// result, or gradients (NULL = not wanted).
+// One loop per formula: contiguous, n a multiple of V_N. Strides, conversion and tails are the iterator's,
+// so a result does not depend on an element's position. in: A, B, C, Y, G (those the formula reads); out:
+// result, or gradients (NULL = not wanted). Rejected: a loop per stride pattern and dtype (code size, and
+// tails with other roundings).
 // ------------------------------------------------------------------------------
 
 #define F_A V_LOAD((const float *)in[0] + i)
@@ -4552,6 +4553,7 @@ static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
 // >>kernel-reduce                                  MARK: leaves of reductions
 //
 // Four vectors of lanes over at most a leaf, folded in a fixed tree. Tails go through a padded vector.
+// Rejected: one running sum (slow, and its error grows with n), lanes by the width of the ISA alone.
 // ------------------------------------------------------------------------------
 
 #define TENSOR__REDUCE_LEAF(name, init, step, fold)                                                          \
@@ -4588,8 +4590,9 @@ TENSOR__FN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
 // ------------------------------------------------------------------------------
 // >>kernel-rows                                    MARK: softmax and its kin, one row
 //
-// Two or three sweeps over a row that stays in L1. Sums in lanes: a row is at most some thousand elements in
-// practice, and the order is fixed by n alone.
+// Two or three sweeps over a row that stays in L1. Sums in lanes: a row is at most some thousand elements
+// in practice, and the order is fixed by n alone. Rejected: the one-sweep softmax that rescales as it goes
+// (an exponential more for each element, for a sweep that L1 makes nearly free).
 // ------------------------------------------------------------------------------
 
 // Runs `text` over x[i], y[i] for full vectors, then once over a padded copy of the rest.
@@ -5208,7 +5211,9 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
 // ------------------------------------------------------------------------------
 // >>kernel-random                                  MARK: random numbers, conversions
 //
-// Only products and sums that no FMA joins, so a number is the same whatever the instruction set.
+// Only products and sums that no FMA joins, so a number is the same whatever the instruction set. Rejected:
+// the generator of the C library, or one with a state that runs on (numbers would depend on the number of
+// threads).
 // ------------------------------------------------------------------------------
 
 // Two normal numbers by Box and Muller from two words: u1 in (0, 1], so the logarithm is finite.
@@ -5598,8 +5603,10 @@ extern "C" {
 // ------------------------------------------------------------------------------
 // >>impl-platform                                  MARK: threads, atomics, CPU features, memory
 //
-// The only place that knows operating systems and compilers. Every thread primitive the library uses is here:
-// one mutex with condition variable, thread start and join, one thread-local pointer with a destructor.
+// The only place that knows operating systems and compilers. Every thread primitive the library uses is
+// here: one mutex with condition variable, thread start and join, one thread-local pointer with a
+// destructor. Rejected: C11 threads and atomics (missing in C99 and C++11, and on some systems),
+// thread-local keywords (their destructors differ).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_THREADS)
@@ -5727,7 +5734,9 @@ TENSOR__FN int tensor__cpu_best(void) {
 //
 // A thread's state holds everything its fast path touches, so an op takes no lock: free lists, scope stack,
 // generator, error. It outlives the thread (it is "home" to its tensors) and is handed to the next thread
-// that comes. ------------------------------------------------------------------------------
+// that comes. Rejected: a lock in the context for every allocation, states that die with their threads (a
+// tensor handed over would lose its home).
+// ------------------------------------------------------------------------------
 
 enum {
     TENSOR__CLASSES = 168,          // size classes, four per doubling from 64 bytes up
@@ -6288,7 +6297,8 @@ TENSOR__FN const char *tensor__basename(const char *site) {
 // The name of what the user called stands before the text; where the text has that name without its ending
 // (add for add_scalar_), in its place.
 TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
-    size_t n, inner = strcspn(text, ":");
+    size_t n, inner = 0;
+    while (text[inner] && text[inner] != ':') { inner++; }
     if (strncmp(outer, "tensor_", 7) == 0) { outer += 7; }
     for (n = 0; outer[n] && outer[n] != 1; n++) {}
     tensor__text_t name = {s->p + s->length, s->room - s->length, 0};
@@ -6357,6 +6367,9 @@ TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
 
 // ------------------------------------------------------------------------------
 // >>impl-context                                   MARK: contexts, thread states, shutdown
+//
+// All mutable state hangs in a context, threads in its list; a default context serves those who never name
+// one. Rejected: globals (no two users in one program), a context argument in every function.
 // ------------------------------------------------------------------------------
 
 #if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
@@ -6941,8 +6954,10 @@ TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) 
 // ------------------------------------------------------------------------------
 // >>impl-scopes                                    MARK: scopes, references
 //
-// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable and
-// keep op and site after death, so a stale pointer gives an error text, not a crash.
+// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable
+// and keep op and site after death, so a stale pointer gives an error text, not a crash. Rejected: a list
+// of tensors per scope (an allocation per tensor), a garbage collector, freeing by the arguments' last use
+// (C cannot see it).
 // ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node);
@@ -7083,8 +7098,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(tensor__thread_t *th, const cha
     } else if (t->state == TENSOR__POISON_STATE) {
         tensor__fail(th, TENSOR_ERR_POISONED, "%s: argument %s failed earlier or on another thread", op, arg);
     } else if (t->state == TENSOR__DEAD) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%s%s, created by %s%s%s%s", op,
-                     arg, t->freed ? "it was freed" : "its scope ended", t->freed && t->freed[0] ? " at " : "",
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%s%s, created by %s%s%s%s",
+                     op, arg, t->freed ? "it was freed" : "its scope ended",
+                     t->freed && t->freed[0] ? " at " : "",
                      t->freed ? tensor__basename(t->freed) : "", t->op ? t->op : "?", t->site ? " at " : "",
                      t->site ? tensor__basename(t->site) : "",
                      t->freed ? "" : "; keep it with tensor_set, or take tensor_item");
@@ -7273,8 +7289,10 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
     }
     if (t->state == TENSOR__DEAD) {
         tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%s, created by %s%s%s",
-                     t->freed ? "twice" : "after its scope ended", t->freed && t->freed[0] ? ", first at " : "",
-                     t->freed ? tensor__basename(t->freed) : "", t->op ? t->op : "?", t->site ? " at " : "", t->site ? tensor__basename(t->site) : "");
+                     t->freed ? "twice" : "after its scope ended",
+                     t->freed && t->freed[0] ? ", first at " : "",
+                     t->freed ? tensor__basename(t->freed) : "", t->op ? t->op : "?",
+                     t->site ? " at " : "", t->site ? tensor__basename(t->site) : "");
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER,
                      "free: tensor %t is neither kept nor owned by a scope of this thread", t);
@@ -7320,7 +7338,9 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
 // >>impl-front                                     MARK: fronts: checks, shapes, results
 //
 // Every op starts with begin (arguments usable?), computes its shape, asks for its results and finishes.
-// Shape and dtype checks stand here, once for all devices.
+// Shape and dtype checks stand here, once for all devices. Rejected: checks in the kernels (once per
+// device, and too late: the result is there already), a general shape-inference language for what a few
+// lines of C say.
 // ------------------------------------------------------------------------------
 
 static const uint8_t tensor__sizes[TENSOR_DTYPE_COUNT] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
@@ -7559,8 +7579,13 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 // ------------------------------------------------------------------------------
 // >>impl-gate                                      MARK: the one door to tensor data
 //
-// Every byte of tensor data is read or written behind tensor__launch: scratch is taken, the kernel chosen and
-// run, the versions of changed storages counted, here and nowhere else.
+// Kernels run behind tensor__launch: scratch is taken, the kernel chosen and run, the versions of changed
+// storages counted. Data is touched beside it on the CPU alone, after the same checks, by the short way of
+// contiguous pointwise ops, their gradients and sums of gradients (tensor__add_into), which run the bodies
+// that the kernel would run; by what moves data in or out of the library (from, item, copy_out, data,
+// print, gradcheck, loaders, files); by the lists of parameters of optimizers; and by fronts that turn
+// indices into other indices (embedding_bag, the composed ctc_loss). For those a backend needs a copy to
+// the host, no kernel. Rejected: a call block for each of these (it would cost more than the work).
 // ------------------------------------------------------------------------------
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
@@ -7674,7 +7699,9 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
 //
 // A node is one block: struct, edges, shapes, saved values, all their dims. Saved values hold storage and
 // version, never a header. Graphs are freed by a worklist threaded through the nodes, so depth costs no
-// stack. ------------------------------------------------------------------------------
+// stack. Rejected: a tape that is a list in order of calls (a dropped branch would stay alive), recursion
+// over the graph.
+// ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) {
     for (int i = 0; i < n->nsaved; i++) {
@@ -7872,8 +7899,10 @@ TENSOR__FN int tensor__record(tensor__op_t *o) {
 // ------------------------------------------------------------------------------
 // >>impl-iterator                                  MARK: strides, conversion, blocks
 //
-// Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order; contiguous
-// arguments of that type are used where they lie. Bodies see contiguous memory and whole vectors only.
+// Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order;
+// contiguous arguments of that type are used where they lie. Bodies see contiguous memory and whole vectors
+// only. Rejected: bodies for every mix of strides and dtypes, or a contiguous copy of whole arguments
+// (memory traffic, and peaks of memory).
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 9, TENSOR__GRAIN = 16384 };
@@ -8491,7 +8520,8 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 // >>impl-cpu                                       MARK: CPU kernels: pointwise families
 //
 // The rows' text in two more meanings: double (which is also the reference for f32) and int64_t. Then the
-// passes per instruction set, and the kernels of the pointwise families that choose among them.
+// passes per instruction set, and the kernels of the pointwise families that choose among them. Rejected:
+// reference formulas written a second time by hand (they drift apart from the vector ones).
 // ------------------------------------------------------------------------------
 
 #define F_A (((const double *)in[0])[i])
@@ -9062,6 +9092,9 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
 
 // ------------------------------------------------------------------------------
 // >>impl-create                                    MARK: creation
+//
+// Every filled tensor comes from the rows of fill and arange, or from data; shapes are checked once, in
+// tensor__make. Rejected: a kernel per constructor.
 // ------------------------------------------------------------------------------
 
 TENSOR__FN const tensor__row_t *tensor__row(int id);
@@ -9255,6 +9288,9 @@ TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
 
 // ------------------------------------------------------------------------------
 // >>impl-inspect                                   MARK: getters
+//
+// Getters read the header and give 0, NaN or NULL for what cannot be used. Rejected: out-parameters with a
+// code for each (nobody checks them).
 // ------------------------------------------------------------------------------
 
 TENSOR__INLINE int tensor__live(const tensor_t *x) { return x && x->state == TENSOR__LIVE; }
@@ -9397,9 +9433,11 @@ TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) { return tensor__compare
 // ------------------------------------------------------------------------------
 // >>impl-views                                     MARK: views
 //
-// A view is a header over the same storage with a reference to its base, the tensor that owns the history: an
-// in-place change through a view gives the base a new node, and each view makes its own anew when it is asked
-// next. ------------------------------------------------------------------------------
+// A view is a header over the same storage with a reference to its base, the tensor that owns the history:
+// an in-place change through a view gives the base a new node, and each view makes its own anew when it is
+// asked next. Rejected: views with a history of their own (changes through two of them could not be told in
+// order), copies on write (an in-place change must reach the base).
+// ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__set_contiguous(tensor_t *t) {
     int64_t expect = 1;
@@ -10180,8 +10218,8 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             *from += *from < 0 ? n : 0;
             *to += *to < 0 ? n : 0;
             if (!part && huge) {
-                return tensor__fail(th, TENSOR_ERR_INDEX, "at: a number in \"%s\" is outside dim %i of x %t", index,
-                                    d, x);
+                return tensor__fail(th, TENSOR_ERR_INDEX, "at: a number in \"%s\" is outside dim %i of x %t",
+                                    index, d, x);
             }
             if (!part && (*from < 0 || *from >= n)) {
                 return tensor__fail(th, TENSOR_ERR_INDEX, "at: index %d in \"%s\" is outside dim %i of x %t",
@@ -10357,7 +10395,7 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
     int ndim = 0;
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
     if (n < 0 || (n && (!list || !out))) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "broadcast_tensors: list or out is NULL, or their length %i < 0", n);
+        tensor__fail(th, TENSOR_ERR_OWNER, "broadcast_tensors: list or out is NULL, or %i tensors", n);
         return TENSOR_ERR_OWNER;
     }
     for (int i = 0; i < n; i++) {
@@ -10494,6 +10532,9 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 
 // ------------------------------------------------------------------------------
 // >>impl-pointwise                                 MARK: pointwise fronts, casts, in place
+//
+// One front serves all rows; contiguous f32 of up to some thousand elements takes a short way past the
+// general one with the same bodies. Rejected: a function written out per op.
 // ------------------------------------------------------------------------------
 
 TENSOR__FN const tensor__row_t *tensor__backward_row(int id);
@@ -11487,7 +11528,8 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
 //
 // REDUCE keeps the dims outside mask i[0] and runs over the rest: whole rows in leaves of 1024 under a
 // double, leading dims by adding rows into a block, anything else through the iterator's blocks. ROWS works
-// on contiguous rows of the last dim; its fronts move the dim there.
+// on contiguous rows of the last dim; its fronts move the dim there. Rejected: sums in the order of a plain
+// loop (the error grows with n, threads would change it), a kernel for each set of dims.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__LEAF = 1024, TENSOR__CHUNK = 65536 };
@@ -12525,6 +12567,11 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 
 // ------------------------------------------------------------------------------
 // >>impl-linalg                                    MARK: matrix products, linear algebra
+//
+// Products of any kind become a batch of GEMMs on views; einsum and tensordot only arrange dims for it.
+// Factorisations are plain algorithms of the textbooks in doubles. Rejected: calling LAPACK (a dependency,
+// and results that differ from one machine to the next), copies of transposed operands (the GEMM reads both
+// layouts).
 // ------------------------------------------------------------------------------
 
 typedef struct tensor__matmul_t { tensor__gemm_t g; int64_t *offsets; uint64_t offset_bytes;
@@ -14418,7 +14465,9 @@ TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
 // >>impl-index                                     MARK: joining, indexing
 //
 // All index kernels see x and index contiguous and walk index in order, so sums at one place are
-// deterministic. Every index is looked at before the first element is written.
+// deterministic. Every index is looked at before the first element is written. Indexing by several tensors
+// is one index_select over their dims joined. Rejected: atomic adds or a sort of the indices by threads
+// (the order of sums would vary), a check per element while writing (half a change would stay).
 // ------------------------------------------------------------------------------
 
 TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t size) {
@@ -14582,8 +14631,8 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
             tensor__iter_move(&it, a, i, m, at, 0);
             for (int64_t k = 0; k < m; k++) {
                 if (at[k] < -n || at[k] >= n) {
-                    tensor__fail(c->thread, TENSOR_ERR_INDEX, "index: index %d at element %d is outside %d..%d",
-                                 at[k], i + k, -n, n - 1);
+                    tensor__fail(c->thread, TENSOR_ERR_INDEX,
+                                 "index: index %d at element %d is outside %d..%d", at[k], i + k, -n, n - 1);
                     return TENSOR_ERR_INDEX;
                 }
                 place[k] = place[k] * n + (at[k] < 0 ? at[k] + n : at[k]);
@@ -16194,6 +16243,9 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
 
 // ------------------------------------------------------------------------------
 // >>impl-random                                    MARK: Philox, distributions
+//
+// Philox of a counter, which is the element's place: any thread can make any part. Rejected: rejection
+// sampling with a running state (an element would depend on those before it).
 // ------------------------------------------------------------------------------
 
 // Philox4x32-10: counter (block, stream), key seed.
@@ -16588,6 +16640,9 @@ TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
 
 // ------------------------------------------------------------------------------
 // >>impl-autograd                                  MARK: leaves, saved values, custom functions
+//
+// Saved values hold storage and version, custom functions are rows like any other. Rejected: saving headers
+// (a saved output would be a cycle), numbers of versions per header (views share changes).
 // ------------------------------------------------------------------------------
 
 TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
@@ -18258,7 +18313,8 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
 // >>impl-print                                     MARK: printing
 //
 // PyTorch's form: one width for all numbers, 4 digits, integers with a point, exponents when the range is
-// wide, three items from each end of a dim above 1000 elements.
+// wide, three items from each end of a dim above 1000 elements. Rejected: %g for each number (columns would
+// not line up; and printing needs no stdio this way).
 // ------------------------------------------------------------------------------
 
 #ifndef TENSOR_NO_STDIO
@@ -18427,6 +18483,9 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 
 // ------------------------------------------------------------------------------
 // >>impl-table                                     MARK: rows, stamps, internals
+//
+// Tables come from the X-macro lists, stamps are plain functions that the macros of >>sites call. Rejected:
+// registration at start (order of initialisation, writable tables).
 // ------------------------------------------------------------------------------
 
 #define NOGRAD NULL

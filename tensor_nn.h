@@ -2950,7 +2950,8 @@ TENSOR__FN double NN__K(lse)(const void *x, int64_t n) {
 // >>nn-kernel-conv                                 MARK: convolution
 //
 // Columns (im2col) for a GEMM: row r = (channel, ky, kx), one column per output pixel. Copying them is one
-// text for all element types and stands in >>impl-functional; only the adding back is here.
+// text for all element types and stands in >>impl-functional; only the adding back is here. Rejected:
+// col2im as a scatter of single elements (rows of pixels are contiguous).
 // ------------------------------------------------------------------------------
 
 // Adds the columns of a block of output pixels to `channels` planes.
@@ -3075,8 +3076,8 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-pool                                 MARK: pooling
 //
-// One plane [D, H, W] per call. Largest: of equals the first in row-major order, NaN wins (as
-// PyTorch).
+// One plane [D, H, W] per call. Largest: of equals the first in row-major order, NaN wins (as PyTorch).
+// Rejected: padding the plane first (a copy, and an infinity that could be chosen).
 // ------------------------------------------------------------------------------
 
 // The window from..to.
@@ -3223,7 +3224,9 @@ TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
 // ------------------------------------------------------------------------------
 // >>nn-kernel-norm                                 MARK: layer norm
 //
-// Two passes over a row for the statistics: one pass (E[x^2] - E[x]^2) cancels.
+// Two passes over a row for the statistics: one pass (E[x^2] - E[x]^2) cancels. Rejected as well: Welford's
+// running update, which divides at every element and has one chain; a row is in cache for the second pass.
+// Sums are folded in leaves, so the width of the ISA does not decide the error.
 // ------------------------------------------------------------------------------
 
 // sum of g (x - mean); of (x - mean)^2 if g is NULL
@@ -3315,6 +3318,9 @@ TENSOR__FN void NN__K(affine)(const void *g, const void *x, void *y, double a, d
 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-loss                                 MARK: losses
+//
+// Gradients of the losses that need more than a pointwise formula, a row at a time. Rejected: composing
+// them of softmax, gather and products (three passes over the logits and two temporaries).
 // ------------------------------------------------------------------------------
 
 // One row of cross entropy's gradient: gx = a softmax(x) - b w (w NULL = 1), softmax(x) = e^(x - lse).
@@ -3394,8 +3400,9 @@ TENSOR__FN void NN__K(loss_back)(int which, const void *g, int64_t step, double 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-attention                            MARK: attention
 //
-// One row of scores against n keys, of which the first `valid` may be looked at. The products around are the
-// GEMM's.
+// One row of scores against n keys, of which the first `valid` may be looked at. The products around are
+// the GEMM's. Rejected: a kernel of its own for the products with running maxima (the GEMM is faster on
+// CPUs, and a block of scores stays in cache).
 // ------------------------------------------------------------------------------
 
 // s = e^(scale s - max), 0 from valid on. -> sum of s; *lse = logsumexp (-inf if nothing may be looked at)
@@ -3447,7 +3454,10 @@ TENSOR__FN void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, d
 // ------------------------------------------------------------------------------
 // >>nn-kernel-recurrent                            MARK: steps of recurrent nets
 //
-// One item of a step: n hidden features, gates of n each. gi and hg are what x and h add to the gates.
+// One item of a step: n hidden features, gates of n each. gi and hg are what x and h add to the gates. The
+// two products are GEMMs (that with x over all steps at once); here is what lies between them, in one sweep
+// with the gates kept for backward. Rejected: a dozen pointwise ops per step (their overhead is more than
+// the arithmetic of small nets), gates recomputed in backward.
 // ------------------------------------------------------------------------------
 
 #define NN__GATE(p, k) NN__LOAD((const NN__R *)(p) + (k) * n + i, n - i, 0)
@@ -3536,6 +3546,9 @@ TENSOR__FN void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gate
 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-dropout                              MARK: dropout
+//
+// The mask is a function of the element's place and the generator, so backward makes it again. Rejected: a
+// mask that is saved (memory as large as the activation).
 // ------------------------------------------------------------------------------
 
 // y = x scale where the 24-bit uniform number of element first + i is below keep (in 2^-24), else 0.
@@ -3566,9 +3579,10 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 // ------------------------------------------------------------------------------
 // >>nn-kernel-optim                                MARK: optimizer kernels
 //
-// A rule over n contiguous elements. Only + - * / sqrt and max, so every instruction set and every tail give
-// the same bits; roundings are in the order of PyTorch's single-tensor rules. s0, s1, s2 are the states in
-// the order of nn__state_names, NULL where unused.
+// A rule over n contiguous elements. Only + - * / sqrt and max, so every instruction set and every tail
+// give the same bits; roundings are in the order of PyTorch's single-tensor rules. s0, s1, s2 are the
+// states in the order of nn__state_names, NULL where unused. Rejected: FMA (the bits would depend on the
+// ISA), one op after the other (five sweeps over parameters that do not fit a cache).
 // ------------------------------------------------------------------------------
 
 #ifndef NN__UPDATE_7C1E
@@ -6210,14 +6224,16 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
         NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
                                  mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
     if ((a->size > 0) == (a->scale_factor > 0))
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "interpolate: size %d, scale_factor %g: just one of them "
-                                 "must be positive (size_h, size_w, scale_factor_h, scale_factor_w follow it); "
-                                 "x %t", a->size, a->scale_factor, x));
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "interpolate: size %d, scale_factor %g: just one of them must be positive "
+                                 "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
+                                 a->size, a->scale_factor, x));
     for (d = 0; d < 3; d++) {
         if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || a->size > 0)) continue;
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "interpolate: scale_factor%s %g, size%s %d with x %t: "
-                                 "a factor must be finite and positive, sizes go with size", ends[d], factor[d],
-                                 ends[d], size[d], x));
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
+                                 "finite and positive, sizes go with size",
+                                 ends[d], factor[d], ends[d], size[d], x));
     }
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) NN__CLOSE(TENSOR__(poison));
     for (d = 0; d < rank; d++) {
@@ -6229,8 +6245,8 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
         out[d] = size[k];
         if (factor[k] > 0 && n * factor[k] >= 2147483648.0)
             NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                     "interpolate: dim %i of x %t times scale_factor %g is too large", 2 + d, x,
-                                     factor[k]));
+                                     "interpolate: dim %i of x %t times scale_factor %g is too large",
+                                     2 + d, x, factor[k]));
         if (factor[k] > 0) out[d] = (int64_t)floor(n * factor[k]);
         if (x->dims[2 + d] < 1 || out[d] < 1 || out[d] > 0x7FFFFFFF)
             NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
@@ -7433,7 +7449,8 @@ TENSOR_API tensor_t *(tensor_rnn_cell)(tensor_t *x, tensor_t *h, tensor_t *w_ih,
 // ------------------------------------------------------------------------------
 // >>impl-losses                                    MARK: losses
 //
-// Sums are cut by shape alone into chunks whose partial sums (double) are added in order.
+// Sums are cut by shape alone into chunks whose partial sums (double) are added in order. Rejected: float
+// atomics or one chain per thread (the result would depend on the number of threads), f32 sums.
 // ------------------------------------------------------------------------------
 
 enum { NN__LOSS_CHUNK = 4096 };   // elements per task
@@ -8518,8 +8535,9 @@ TENSOR__FN const tensor__row_t *nn__row(int id) { return &nn__rows[id - TENSOR_O
 // ------------------------------------------------------------------------------
 // >>impl-modules                                   MARK: modules
 //
-// A module's private block (nn_module_impl_t) is counted apart from the module: parents hold the block, never
-// the user's struct, so that shutdown may close modules in any order. Blocks are linked into the context.
+// A module's private block (nn_module_impl_t) is counted apart from the module: parents hold the block,
+// never the user's struct, so that shutdown may close modules in any order. Blocks are linked into the
+// context. Rejected: reference counts on the user's struct (it may lie on a stack), a registry by name.
 // ------------------------------------------------------------------------------
 
 #include <limits.h>
@@ -9582,9 +9600,9 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
 // ------------------------------------------------------------------------------
 // >>impl-layers                                    MARK: layers
 //
-// Every layer is one struct of numbers plus slots; the kind says what the numbers mean. So nn_clone, printing
-// and freeing are written once. Layers read their tensors from the slots, so that nn_parameter may replace
-// (tie) one.
+// Every layer is one struct of numbers plus slots; the kind says what the numbers mean. So nn_clone,
+// printing and freeing are written once. Layers read their tensors from the slots, so that nn_parameter may
+// replace (tie) one. Rejected: a struct type per layer (each would need its own clone, print and free).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__layer_t {
@@ -10790,7 +10808,7 @@ TENSOR_API nn_module_t *nn_upsample_with(nn_upsample_args_t a) {
     nn__layer_t *l;
     if (nn__too_many("upsample", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
     if ((a.size > 0) == (a.scale_factor > 0))
-        return nn__refuse(a.site_, "upsample", "one of size and scale_factor must be positive; size is", a.size);
+        return nn__refuse(a.site_, "upsample", "one of size and scale_factor must be positive", a.size);
     l = nn__make(NN__UPSAMPLE_KIND);
     if (!l) return nn__done(l, a.site_);
     l->i[0] = a.size;
@@ -11466,7 +11484,8 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
 // ------------------------------------------------------------------------------
 // >>impl-init                                      MARK: initialisation
 //
-// Distributions come from the core's generator, one stream per call.
+// Distributions come from the core's generator, one stream per call. Rejected: a seed argument per call
+// (PyTorch has none: the thread's generator decides).
 // ------------------------------------------------------------------------------
 
 TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a) {
@@ -12335,7 +12354,8 @@ TENSOR_API int (nn_clip_grad_value_n)(tensor_t *const *list, int n, double limit
 // ------------------------------------------------------------------------------
 // >>impl-schedule                                  MARK: schedules
 //
-// Closed forms, so that a step can be asked for in any order.
+// Closed forms, so that a step can be asked for in any order. Rejected: a running product of factors (it
+// drifts, and a resumed run must store it).
 // ------------------------------------------------------------------------------
 
 TENSOR_API double nn_lr_cosine(int64_t step, int64_t total, double lr_max, double lr_min) {
@@ -12368,7 +12388,8 @@ TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double st
 // >>impl-data                                      MARK: datasets, loaders
 //
 // The order of an epoch is a Fisher-Yates shuffle by Philox(seed, stream = epoch): no state but seed and
-// position.
+// position. Rejected: storing the permutation in a checkpoint, a generator shared with the model (its draws
+// would move the order).
 // ------------------------------------------------------------------------------
 
 struct nn_data_loader_t {
@@ -12893,6 +12914,7 @@ TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
 //
 // The parser knows only the grammar a header can have, so nesting is bounded by its own text; strings are
 // decoded in place. All numbers are checked while they are read: nothing downstream meets an unchecked one.
+// Rejected: a general JSON parser (recursion, numbers as doubles), reading first and checking later.
 // ------------------------------------------------------------------------------
 
 typedef struct nn__entry_t {
@@ -14187,6 +14209,7 @@ TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
 // >>impl-progress                                  MARK: progress bar
 //
 // Seconds come from the best clock that the language mode shows; with time() the bar moves once a second.
+// Rejected: a thread that draws (a program without threads must stay one).
 // ------------------------------------------------------------------------------
 
 #ifndef TENSOR_NO_STDIO

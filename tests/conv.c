@@ -600,7 +600,8 @@ static void errors(void) {
     CHECK_POISON(tensor_interpolate(x, -2), TENSOR_ERR_SHAPE, "interpolate: size -2");
     CHECK_POISON(tensor_interpolate(x, .scale_factor = 1e20), TENSOR_ERR_SHAPE,
                  "interpolate: dim 2 of x [1,4,5,5] times scale_factor 1e+20 is too large");
-    CHECK_POISON(tensor_adaptive_avg_pool2d(tensor_ones(9), 2, 2), TENSOR_ERR_SHAPE, "adaptive_avg_pool2d: avg_pool2d: x [");
+    CHECK_POISON(tensor_adaptive_avg_pool2d(tensor_ones(9), 2, 2), TENSOR_ERR_SHAPE,
+                 "adaptive_avg_pool2d: avg_pool2d: x [");
     CHECK_POISON(tensor_interpolate(x, 3, .mode = TENSOR_LINEAR), TENSOR_ERR_SHAPE,
                  "mode linear is not one for x");
     CHECK_POISON(tensor_interpolate(x, .scale_factor = 1e-9), TENSOR_ERR_SHAPE,

@@ -266,7 +266,7 @@ static void index_errors(void) {
                  "index_copy: index 3 at element 1 is outside 0..2");
     CHECK_POISON(tensor_scatter_value_(x, 1, I2(1, 2, 0, 3), 9), TENSOR_ERR_INDEX, "scatter_value_: index 3");
     IS(x, "f32 [2,3] 0 1 2 3 4 5");
-    CHECK_POISON(tensor_take(x, I(6)), TENSOR_ERR_INDEX, "take: index: 6 at element 0 is outside -6..5");
+    CHECK_POISON(tensor_take(x, I(6)), TENSOR_ERR_INDEX, "take: index: index 6 at element 0 is outside -6..5");
     CHECK_POISON(tensor_put(x, I(0, 1), F(1), 0), TENSOR_ERR_SHAPE, "index [2] and src [1]");
     CHECK_POISON(tensor_index_fill(x, 2, I(0), 1), TENSOR_ERR_INDEX, "index_fill: dim 2 is outside -2..1");
     CHECK_POISON(tensor_index_fill(x, 1, I(3), 1), TENSOR_ERR_INDEX, "index_fill: index 3");
