@@ -9194,7 +9194,7 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
     double count = ceil((end - start) / step);
-    if (step && count > 1e15) {
+    if (step != 0 && count > 1e15) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "arange: %g elements are too many", count);
     }
     if (step == 0 || !(count >= 0)) {

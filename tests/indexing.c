@@ -263,7 +263,7 @@ static void index_errors(void) {
     CHECK_POISON(tensor_index_put_n_(x, list, 1, F(1), 0), TENSOR_ERR_INDEX, "index_put_: ");
     IS(x, "f32 [2,3] 0 1 2 3 4 5");                     // nothing was written
     CHECK_POISON(tensor_index_copy_(x, 1, I(0, 3), tensor_ones(2, 2)), TENSOR_ERR_INDEX,
-                 "index_copy: index 3 at element 1 is outside 0..2");
+                 "index_copy_: index 3 at element 1 is outside 0..2");
     CHECK_POISON(tensor_scatter_value_(x, 1, I2(1, 2, 0, 3), 9), TENSOR_ERR_INDEX, "scatter_value_: index 3");
     IS(x, "f32 [2,3] 0 1 2 3 4 5");
     CHECK_POISON(tensor_take(x, I(6)), TENSOR_ERR_INDEX, "take: index: index 6 at element 0 is outside -6..5");
