@@ -830,8 +830,10 @@ static void errors(void) {
     CHECK_POISON(tensor_cov(x, 1, minus, NULL), TENSOR_ERR_INDEX, "cov: fweights must not be negative");
     CHECK_POISON(tensor_norm_p(i, 2), TENSOR_ERR_DTYPE, "norm_p: x [3] is i64");
     CHECK_POISON(tensor_norm_p_dims(e, INFINITY, TENSOR_DIMS(1), 0), TENSOR_ERR_SHAPE, "amax: x [2,0]");
-    CHECK_POISON(tensor_var_dims(x, TENSOR_DIMS(0, 0), 1, 0), TENSOR_ERR_INDEX, "var_dims: dim 0 appears twice");
-    CHECK_POISON(tensor_amax_dims(x, TENSOR_DIMS(0, -2), 0), TENSOR_ERR_INDEX, "amax_dims: dim 0 appears twice");
+    CHECK_POISON(tensor_var_dims(x, TENSOR_DIMS(0, 0), 1, 0), TENSOR_ERR_INDEX,
+                 "var_dims: dim 0 appears twice");
+    CHECK_POISON(tensor_amax_dims(x, TENSOR_DIMS(0, -2), 0), TENSOR_ERR_INDEX,
+                 "amax_dims: dim 0 appears twice");
     CHECK_POISON(tensor_nanmean(i), TENSOR_ERR_DTYPE, "nanmean: x [3] is i64");
     CHECK_POISON(tensor_var_mean(i, 1, &second), TENSOR_ERR_DTYPE, "var");
     CHECK(tensor_is_poison(second));
