@@ -73,6 +73,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#ifdef __cplusplus
+#include <initializer_list>
+#endif
 
 // ------------------------------------------------------------------------------
 // >>config                                         MARK: config
@@ -97,15 +100,19 @@
 #define TENSOR_API extern
 #endif
 
-// A call site is one string, "file.c:41"; it travels into results and error texts.
+// A call site is one string, "file.c:41"; it travels into results and error texts. That of a plain op begins
+// with the name of the function and a byte 1: an op made of others has errors under its own name.
 #define TENSOR__STR2(x) #x
 #define TENSOR__STR(x) TENSOR__STR2(x)
 #ifdef TENSOR_NO_CALL_SITES
 #define TENSOR__SITE ((const char *)0)
+#define TENSOR__SITE_OF(function) ""
 #else
 #define TENSOR__SITE __FILE__ ":" TENSOR__STR(__LINE__)
+#define TENSOR__SITE_OF(function) #function "\1" __FILE__ ":" TENSOR__STR(__LINE__)
 #endif
 #define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 // Options are designated initialisers over one args struct per function: site_ first (which also allows an
 // empty list), the positional arguments, surplus_ (a surplus positional argument warns, and replaces the
@@ -454,6 +461,7 @@ TENSOR_API int tensor_meshgrid(tensor_t *const *list, int n, const char *indexin
 // errors SHAPE
 TENSOR_API tensor_t *tensor_cartesian_prod(tensor_t *const *list, int n);
 // All choices of r elements of x [n] in order; with_replacement: an element may come again.
+//   r   0..1024; 0 chooses nothing: [0]
 //   -> new [count, r];  grad sums;  errors SHAPE
 TENSOR_API tensor_t *tensor_combinations(tensor_t *x, int r, int with_replacement);
 // n matrices (0-d and 1-d count as one row) along the diagonal, zeros beside.   -> new;  grad slices g;
@@ -1680,551 +1688,550 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 // signature for bindings and function pointers, and nested calls evaluate in the right order. (name)(args)
 // calls without a stamp. ------------------------------------------------------------------------------
 
-#define tensor_scope_return(...) tensor__at(TENSOR_HERE, (tensor_scope_return)(__VA_ARGS__))
-#define tensor_keep(...) tensor__at(TENSOR_HERE, (tensor_keep)(__VA_ARGS__))
-#define tensor_empty_like(...) tensor__at(TENSOR_HERE, (tensor_empty_like)(__VA_ARGS__))
-#define tensor_zeros_like(...) tensor__at(TENSOR_HERE, (tensor_zeros_like)(__VA_ARGS__))
-#define tensor_ones_like(...) tensor__at(TENSOR_HERE, (tensor_ones_like)(__VA_ARGS__))
-#define tensor_full_like(...) tensor__at(TENSOR_HERE, (tensor_full_like)(__VA_ARGS__))
-#define tensor_scalar(...) tensor__at(TENSOR_HERE, (tensor_scalar)(__VA_ARGS__))
-#define tensor_arange(...) tensor__at(TENSOR_HERE, (tensor_arange)(__VA_ARGS__))
-#define tensor_linspace(...) tensor__at(TENSOR_HERE, (tensor_linspace)(__VA_ARGS__))
-#define tensor_logspace(...) tensor__at(TENSOR_HERE, (tensor_logspace)(__VA_ARGS__))
-#define tensor_eye(...) tensor__at(TENSOR_HERE, (tensor_eye)(__VA_ARGS__))
-#define tensor_empty_strided(...) tensor__at(TENSOR_HERE, (tensor_empty_strided)(__VA_ARGS__))
-#define tensor_tril_indices(...) tensor__at(TENSOR_HERE, (tensor_tril_indices)(__VA_ARGS__))
-#define tensor_triu_indices(...) tensor__at(TENSOR_HERE, (tensor_triu_indices)(__VA_ARGS__))
-#define tensor_cartesian_prod(...) tensor__at(TENSOR_HERE, (tensor_cartesian_prod)(__VA_ARGS__))
-#define tensor_combinations(...) tensor__at(TENSOR_HERE, (tensor_combinations)(__VA_ARGS__))
-#define tensor_block_diag(...) tensor__at(TENSOR_HERE, (tensor_block_diag)(__VA_ARGS__))
-#define tensor_diag_embed(...) tensor__at(TENSOR_HERE, (tensor_diag_embed)(__VA_ARGS__))
-#define tensor_diag(...) tensor__at(TENSOR_HERE, (tensor_diag)(__VA_ARGS__))
-#define tensor_diagflat(...) tensor__at(TENSOR_HERE, (tensor_diagflat)(__VA_ARGS__))
-#define tensor_vander(...) tensor__at(TENSOR_HERE, (tensor_vander)(__VA_ARGS__))
-#define tensor_rand_like(...) tensor__at(TENSOR_HERE, (tensor_rand_like)(__VA_ARGS__))
-#define tensor_randn_like(...) tensor__at(TENSOR_HERE, (tensor_randn_like)(__VA_ARGS__))
-#define tensor_randint_like(...) tensor__at(TENSOR_HERE, (tensor_randint_like)(__VA_ARGS__))
-#define tensor_normal(...) tensor__at(TENSOR_HERE, (tensor_normal)(__VA_ARGS__))
-#define tensor_clone(...) tensor__at(TENSOR_HERE, (tensor_clone)(__VA_ARGS__))
-#define tensor_to(...) tensor__at(TENSOR_HERE, (tensor_to)(__VA_ARGS__))
-#define tensor_contiguous(...) tensor__at(TENSOR_HERE, (tensor_contiguous)(__VA_ARGS__))
-#define tensor_flatten(...) tensor__at(TENSOR_HERE, (tensor_flatten)(__VA_ARGS__))
-#define tensor_transpose(...) tensor__at(TENSOR_HERE, (tensor_transpose)(__VA_ARGS__))
-#define tensor_mT(...) tensor__at(TENSOR_HERE, (tensor_mT)(__VA_ARGS__))
-#define tensor_movedim(...) tensor__at(TENSOR_HERE, (tensor_movedim)(__VA_ARGS__))
-#define tensor_unsqueeze(...) tensor__at(TENSOR_HERE, (tensor_unsqueeze)(__VA_ARGS__))
-#define tensor_squeeze(...) tensor__at(TENSOR_HERE, (tensor_squeeze)(__VA_ARGS__))
-#define tensor_squeeze_dims(...) tensor__at(TENSOR_HERE, (tensor_squeeze_dims)(__VA_ARGS__))
-#define tensor_squeeze_all(...) tensor__at(TENSOR_HERE, (tensor_squeeze_all)(__VA_ARGS__))
-#define tensor_ravel(...) tensor__at(TENSOR_HERE, (tensor_ravel)(__VA_ARGS__))
-#define tensor_T(...) tensor__at(TENSOR_HERE, (tensor_T)(__VA_ARGS__))
-#define tensor_swapaxes(...) tensor__at(TENSOR_HERE, (tensor_swapaxes)(__VA_ARGS__))
-#define tensor_swapdims(...) tensor__at(TENSOR_HERE, (tensor_swapdims)(__VA_ARGS__))
-#define tensor_expand_as(...) tensor__at(TENSOR_HERE, (tensor_expand_as)(__VA_ARGS__))
-#define tensor_reshape_as(...) tensor__at(TENSOR_HERE, (tensor_reshape_as)(__VA_ARGS__))
-#define tensor_view_as(...) tensor__at(TENSOR_HERE, (tensor_view_as)(__VA_ARGS__))
-#define tensor_atleast_1d(...) tensor__at(TENSOR_HERE, (tensor_atleast_1d)(__VA_ARGS__))
-#define tensor_atleast_2d(...) tensor__at(TENSOR_HERE, (tensor_atleast_2d)(__VA_ARGS__))
-#define tensor_atleast_3d(...) tensor__at(TENSOR_HERE, (tensor_atleast_3d)(__VA_ARGS__))
-#define tensor_diagonal(...) tensor__at(TENSOR_HERE, (tensor_diagonal)(__VA_ARGS__))
-#define tensor_unfold_dim(...) tensor__at(TENSOR_HERE, (tensor_unfold_dim)(__VA_ARGS__))
-#define tensor_channels_last(...) tensor__at(TENSOR_HERE, (tensor_channels_last)(__VA_ARGS__))
-#define tensor_select_scatter(...) tensor__at(TENSOR_HERE, (tensor_select_scatter)(__VA_ARGS__))
-#define tensor_slice_scatter(...) tensor__at(TENSOR_HERE, (tensor_slice_scatter)(__VA_ARGS__))
-#define tensor_diagonal_scatter(...) tensor__at(TENSOR_HERE, (tensor_diagonal_scatter)(__VA_ARGS__))
-#define tensor_repeat_interleave(...) tensor__at(TENSOR_HERE, (tensor_repeat_interleave)(__VA_ARGS__))
-#define tensor_repeat_interleave_tensor(...)                                                                 \
-    tensor__at(TENSOR_HERE, (tensor_repeat_interleave_tensor)(__VA_ARGS__))
-#define tensor_fliplr(...) tensor__at(TENSOR_HERE, (tensor_fliplr)(__VA_ARGS__))
-#define tensor_flipud(...) tensor__at(TENSOR_HERE, (tensor_flipud)(__VA_ARGS__))
-#define tensor_rot90(...) tensor__at(TENSOR_HERE, (tensor_rot90)(__VA_ARGS__))
-#define tensor_roll(...) tensor__at(TENSOR_HERE, (tensor_roll)(__VA_ARGS__))
-#define tensor_narrow(...) tensor__at(TENSOR_HERE, (tensor_narrow)(__VA_ARGS__))
-#define tensor_select(...) tensor__at(TENSOR_HERE, (tensor_select)(__VA_ARGS__))
-#define tensor_slice(...) tensor__at(TENSOR_HERE, (tensor_slice)(__VA_ARGS__))
-#define tensor_at(...) tensor__at(TENSOR_HERE, (tensor_at)(__VA_ARGS__))
-#define tensor_as_strided(...) tensor__at(TENSOR_HERE, (tensor_as_strided)(__VA_ARGS__))
-#define tensor_as_strided_scatter(...) tensor__at(TENSOR_HERE, (tensor_as_strided_scatter)(__VA_ARGS__))
-#define tensor_detach(...) tensor__at(TENSOR_HERE, (tensor_detach)(__VA_ARGS__))
-#define tensor_abs(...) tensor__at(TENSOR_HERE, (tensor_abs)(__VA_ARGS__))
-#define tensor_acos(...) tensor__at(TENSOR_HERE, (tensor_acos)(__VA_ARGS__))
-#define tensor_asin(...) tensor__at(TENSOR_HERE, (tensor_asin)(__VA_ARGS__))
-#define tensor_atan(...) tensor__at(TENSOR_HERE, (tensor_atan)(__VA_ARGS__))
-#define tensor_ceil(...) tensor__at(TENSOR_HERE, (tensor_ceil)(__VA_ARGS__))
-#define tensor_clamp(...) tensor__at(TENSOR_HERE, (tensor_clamp)(__VA_ARGS__))
-#define tensor_cos(...) tensor__at(TENSOR_HERE, (tensor_cos)(__VA_ARGS__))
-#define tensor_cosh(...) tensor__at(TENSOR_HERE, (tensor_cosh)(__VA_ARGS__))
-#define tensor_elu(...) tensor__at(TENSOR_HERE, (tensor_elu)(__VA_ARGS__))
-#define tensor_erf(...) tensor__at(TENSOR_HERE, (tensor_erf)(__VA_ARGS__))
-#define tensor_erfc(...) tensor__at(TENSOR_HERE, (tensor_erfc)(__VA_ARGS__))
-#define tensor_exp(...) tensor__at(TENSOR_HERE, (tensor_exp)(__VA_ARGS__))
-#define tensor_exp2(...) tensor__at(TENSOR_HERE, (tensor_exp2)(__VA_ARGS__))
-#define tensor_expm1(...) tensor__at(TENSOR_HERE, (tensor_expm1)(__VA_ARGS__))
-#define tensor_floor(...) tensor__at(TENSOR_HERE, (tensor_floor)(__VA_ARGS__))
-#define tensor_gelu(...) tensor__at(TENSOR_HERE, (tensor_gelu)(__VA_ARGS__))
-#define tensor_gelu_tanh(...) tensor__at(TENSOR_HERE, (tensor_gelu_tanh)(__VA_ARGS__))
-#define tensor_leaky_relu(...) tensor__at(TENSOR_HERE, (tensor_leaky_relu)(__VA_ARGS__))
-#define tensor_log(...) tensor__at(TENSOR_HERE, (tensor_log)(__VA_ARGS__))
-#define tensor_log10(...) tensor__at(TENSOR_HERE, (tensor_log10)(__VA_ARGS__))
-#define tensor_log1p(...) tensor__at(TENSOR_HERE, (tensor_log1p)(__VA_ARGS__))
-#define tensor_log2(...) tensor__at(TENSOR_HERE, (tensor_log2)(__VA_ARGS__))
-#define tensor_logsigmoid(...) tensor__at(TENSOR_HERE, (tensor_logsigmoid)(__VA_ARGS__))
-#define tensor_neg(...) tensor__at(TENSOR_HERE, (tensor_neg)(__VA_ARGS__))
-#define tensor_reciprocal(...) tensor__at(TENSOR_HERE, (tensor_reciprocal)(__VA_ARGS__))
-#define tensor_relu(...) tensor__at(TENSOR_HERE, (tensor_relu)(__VA_ARGS__))
-#define tensor_round(...) tensor__at(TENSOR_HERE, (tensor_round)(__VA_ARGS__))
-#define tensor_rsqrt(...) tensor__at(TENSOR_HERE, (tensor_rsqrt)(__VA_ARGS__))
-#define tensor_sigmoid(...) tensor__at(TENSOR_HERE, (tensor_sigmoid)(__VA_ARGS__))
-#define tensor_sign(...) tensor__at(TENSOR_HERE, (tensor_sign)(__VA_ARGS__))
-#define tensor_silu(...) tensor__at(TENSOR_HERE, (tensor_silu)(__VA_ARGS__))
-#define tensor_sin(...) tensor__at(TENSOR_HERE, (tensor_sin)(__VA_ARGS__))
-#define tensor_sinh(...) tensor__at(TENSOR_HERE, (tensor_sinh)(__VA_ARGS__))
-#define tensor_softplus(...) tensor__at(TENSOR_HERE, (tensor_softplus)(__VA_ARGS__))
-#define tensor_sqrt(...) tensor__at(TENSOR_HERE, (tensor_sqrt)(__VA_ARGS__))
-#define tensor_square(...) tensor__at(TENSOR_HERE, (tensor_square)(__VA_ARGS__))
-#define tensor_tan(...) tensor__at(TENSOR_HERE, (tensor_tan)(__VA_ARGS__))
-#define tensor_tanh(...) tensor__at(TENSOR_HERE, (tensor_tanh)(__VA_ARGS__))
-#define tensor_trunc(...) tensor__at(TENSOR_HERE, (tensor_trunc)(__VA_ARGS__))
-#define tensor_add(...) tensor__at(TENSOR_HERE, (tensor_add)(__VA_ARGS__))
-#define tensor_atan2(...) tensor__at(TENSOR_HERE, (tensor_atan2)(__VA_ARGS__))
-#define tensor_div(...) tensor__at(TENSOR_HERE, (tensor_div)(__VA_ARGS__))
-#define tensor_floor_divide(...) tensor__at(TENSOR_HERE, (tensor_floor_divide)(__VA_ARGS__))
-#define tensor_fmod(...) tensor__at(TENSOR_HERE, (tensor_fmod)(__VA_ARGS__))
-#define tensor_maximum(...) tensor__at(TENSOR_HERE, (tensor_maximum)(__VA_ARGS__))
-#define tensor_minimum(...) tensor__at(TENSOR_HERE, (tensor_minimum)(__VA_ARGS__))
-#define tensor_mul(...) tensor__at(TENSOR_HERE, (tensor_mul)(__VA_ARGS__))
-#define tensor_pow(...) tensor__at(TENSOR_HERE, (tensor_pow)(__VA_ARGS__))
-#define tensor_remainder(...) tensor__at(TENSOR_HERE, (tensor_remainder)(__VA_ARGS__))
-#define tensor_sub(...) tensor__at(TENSOR_HERE, (tensor_sub)(__VA_ARGS__))
-#define tensor_add_scalar(...) tensor__at(TENSOR_HERE, (tensor_add_scalar)(__VA_ARGS__))
-#define tensor_div_scalar(...) tensor__at(TENSOR_HERE, (tensor_div_scalar)(__VA_ARGS__))
-#define tensor_floor_divide_scalar(...) tensor__at(TENSOR_HERE, (tensor_floor_divide_scalar)(__VA_ARGS__))
-#define tensor_fmod_scalar(...) tensor__at(TENSOR_HERE, (tensor_fmod_scalar)(__VA_ARGS__))
-#define tensor_maximum_scalar(...) tensor__at(TENSOR_HERE, (tensor_maximum_scalar)(__VA_ARGS__))
-#define tensor_minimum_scalar(...) tensor__at(TENSOR_HERE, (tensor_minimum_scalar)(__VA_ARGS__))
-#define tensor_mul_scalar(...) tensor__at(TENSOR_HERE, (tensor_mul_scalar)(__VA_ARGS__))
-#define tensor_pow_scalar(...) tensor__at(TENSOR_HERE, (tensor_pow_scalar)(__VA_ARGS__))
-#define tensor_remainder_scalar(...) tensor__at(TENSOR_HERE, (tensor_remainder_scalar)(__VA_ARGS__))
-#define tensor_rsub_scalar(...) tensor__at(TENSOR_HERE, (tensor_rsub_scalar)(__VA_ARGS__))
-#define tensor_rpow_scalar(...) tensor__at(TENSOR_HERE, (tensor_rpow_scalar)(__VA_ARGS__))
-#define tensor_round_decimals(...) tensor__at(TENSOR_HERE, (tensor_round_decimals)(__VA_ARGS__))
-#define tensor_sub_scalar(...) tensor__at(TENSOR_HERE, (tensor_sub_scalar)(__VA_ARGS__))
-#define tensor_where(...) tensor__at(TENSOR_HERE, (tensor_where)(__VA_ARGS__))
-#define tensor_lerp(...) tensor__at(TENSOR_HERE, (tensor_lerp)(__VA_ARGS__))
-#define tensor_addcmul(...) tensor__at(TENSOR_HERE, (tensor_addcmul)(__VA_ARGS__))
-#define tensor_addcdiv(...) tensor__at(TENSOR_HERE, (tensor_addcdiv)(__VA_ARGS__))
-#define tensor_eq(...) tensor__at(TENSOR_HERE, (tensor_eq)(__VA_ARGS__))
-#define tensor_ge(...) tensor__at(TENSOR_HERE, (tensor_ge)(__VA_ARGS__))
-#define tensor_gt(...) tensor__at(TENSOR_HERE, (tensor_gt)(__VA_ARGS__))
-#define tensor_le(...) tensor__at(TENSOR_HERE, (tensor_le)(__VA_ARGS__))
-#define tensor_lt(...) tensor__at(TENSOR_HERE, (tensor_lt)(__VA_ARGS__))
-#define tensor_ne(...) tensor__at(TENSOR_HERE, (tensor_ne)(__VA_ARGS__))
-#define tensor_eq_scalar(...) tensor__at(TENSOR_HERE, (tensor_eq_scalar)(__VA_ARGS__))
-#define tensor_ge_scalar(...) tensor__at(TENSOR_HERE, (tensor_ge_scalar)(__VA_ARGS__))
-#define tensor_gt_scalar(...) tensor__at(TENSOR_HERE, (tensor_gt_scalar)(__VA_ARGS__))
-#define tensor_le_scalar(...) tensor__at(TENSOR_HERE, (tensor_le_scalar)(__VA_ARGS__))
-#define tensor_lt_scalar(...) tensor__at(TENSOR_HERE, (tensor_lt_scalar)(__VA_ARGS__))
-#define tensor_ne_scalar(...) tensor__at(TENSOR_HERE, (tensor_ne_scalar)(__VA_ARGS__))
-#define tensor_logical_and(...) tensor__at(TENSOR_HERE, (tensor_logical_and)(__VA_ARGS__))
-#define tensor_logical_or(...) tensor__at(TENSOR_HERE, (tensor_logical_or)(__VA_ARGS__))
-#define tensor_logical_xor(...) tensor__at(TENSOR_HERE, (tensor_logical_xor)(__VA_ARGS__))
-#define tensor_logical_not(...) tensor__at(TENSOR_HERE, (tensor_logical_not)(__VA_ARGS__))
-#define tensor_isnan(...) tensor__at(TENSOR_HERE, (tensor_isnan)(__VA_ARGS__))
-#define tensor_isinf(...) tensor__at(TENSOR_HERE, (tensor_isinf)(__VA_ARGS__))
-#define tensor_isfinite(...) tensor__at(TENSOR_HERE, (tensor_isfinite)(__VA_ARGS__))
-#define tensor_bitwise_and(...) tensor__at(TENSOR_HERE, (tensor_bitwise_and)(__VA_ARGS__))
-#define tensor_bitwise_or(...) tensor__at(TENSOR_HERE, (tensor_bitwise_or)(__VA_ARGS__))
-#define tensor_bitwise_xor(...) tensor__at(TENSOR_HERE, (tensor_bitwise_xor)(__VA_ARGS__))
-#define tensor_bitwise_not(...) tensor__at(TENSOR_HERE, (tensor_bitwise_not)(__VA_ARGS__))
-#define tensor_add_(...) tensor__at(TENSOR_HERE, (tensor_add_)(__VA_ARGS__))
-#define tensor_sub_(...) tensor__at(TENSOR_HERE, (tensor_sub_)(__VA_ARGS__))
-#define tensor_mul_(...) tensor__at(TENSOR_HERE, (tensor_mul_)(__VA_ARGS__))
-#define tensor_div_(...) tensor__at(TENSOR_HERE, (tensor_div_)(__VA_ARGS__))
-#define tensor_add_scalar_(...) tensor__at(TENSOR_HERE, (tensor_add_scalar_)(__VA_ARGS__))
-#define tensor_sub_scalar_(...) tensor__at(TENSOR_HERE, (tensor_sub_scalar_)(__VA_ARGS__))
-#define tensor_mul_scalar_(...) tensor__at(TENSOR_HERE, (tensor_mul_scalar_)(__VA_ARGS__))
-#define tensor_div_scalar_(...) tensor__at(TENSOR_HERE, (tensor_div_scalar_)(__VA_ARGS__))
-#define tensor_addcmul_(...) tensor__at(TENSOR_HERE, (tensor_addcmul_)(__VA_ARGS__))
-#define tensor_abs_(...) tensor__at(TENSOR_HERE, (tensor_abs_)(__VA_ARGS__))
-#define tensor_clamp_(...) tensor__at(TENSOR_HERE, (tensor_clamp_)(__VA_ARGS__))
-#define tensor_exp_(...) tensor__at(TENSOR_HERE, (tensor_exp_)(__VA_ARGS__))
-#define tensor_neg_(...) tensor__at(TENSOR_HERE, (tensor_neg_)(__VA_ARGS__))
-#define tensor_relu_(...) tensor__at(TENSOR_HERE, (tensor_relu_)(__VA_ARGS__))
-#define tensor_sigmoid_(...) tensor__at(TENSOR_HERE, (tensor_sigmoid_)(__VA_ARGS__))
-#define tensor_sqrt_(...) tensor__at(TENSOR_HERE, (tensor_sqrt_)(__VA_ARGS__))
-#define tensor_tanh_(...) tensor__at(TENSOR_HERE, (tensor_tanh_)(__VA_ARGS__))
-#define tensor_copy_(...) tensor__at(TENSOR_HERE, (tensor_copy_)(__VA_ARGS__))
-#define tensor_fill_(...) tensor__at(TENSOR_HERE, (tensor_fill_)(__VA_ARGS__))
-#define tensor_zero_(...) tensor__at(TENSOR_HERE, (tensor_zero_)(__VA_ARGS__))
-#define tensor_masked_fill_(...) tensor__at(TENSOR_HERE, (tensor_masked_fill_)(__VA_ARGS__))
-#define tensor_acosh(...) tensor__at(TENSOR_HERE, (tensor_acosh)(__VA_ARGS__))
-#define tensor_asinh(...) tensor__at(TENSOR_HERE, (tensor_asinh)(__VA_ARGS__))
-#define tensor_atanh(...) tensor__at(TENSOR_HERE, (tensor_atanh)(__VA_ARGS__))
-#define tensor_clamp_max(...) tensor__at(TENSOR_HERE, (tensor_clamp_max)(__VA_ARGS__))
-#define tensor_clamp_min(...) tensor__at(TENSOR_HERE, (tensor_clamp_min)(__VA_ARGS__))
-#define tensor_deg2rad(...) tensor__at(TENSOR_HERE, (tensor_deg2rad)(__VA_ARGS__))
-#define tensor_digamma(...) tensor__at(TENSOR_HERE, (tensor_digamma)(__VA_ARGS__))
-#define tensor_erfinv(...) tensor__at(TENSOR_HERE, (tensor_erfinv)(__VA_ARGS__))
-#define tensor_frac(...) tensor__at(TENSOR_HERE, (tensor_frac)(__VA_ARGS__))
-#define tensor_hardsigmoid(...) tensor__at(TENSOR_HERE, (tensor_hardsigmoid)(__VA_ARGS__))
-#define tensor_hardswish(...) tensor__at(TENSOR_HERE, (tensor_hardswish)(__VA_ARGS__))
-#define tensor_hardtanh(...) tensor__at(TENSOR_HERE, (tensor_hardtanh)(__VA_ARGS__))
-#define tensor_lgamma(...) tensor__at(TENSOR_HERE, (tensor_lgamma)(__VA_ARGS__))
-#define tensor_logit(...) tensor__at(TENSOR_HERE, (tensor_logit)(__VA_ARGS__))
-#define tensor_mish(...) tensor__at(TENSOR_HERE, (tensor_mish)(__VA_ARGS__))
-#define tensor_nan_to_num(...) tensor__at(TENSOR_HERE, (tensor_nan_to_num)(__VA_ARGS__))
-#define tensor_polygamma(...) tensor__at(TENSOR_HERE, (tensor_polygamma)(__VA_ARGS__))
-#define tensor_positive(...) tensor__at(TENSOR_HERE, (tensor_positive)(__VA_ARGS__))
-#define tensor_rad2deg(...) tensor__at(TENSOR_HERE, (tensor_rad2deg)(__VA_ARGS__))
-#define tensor_sgn(...) tensor__at(TENSOR_HERE, (tensor_sgn)(__VA_ARGS__))
-#define tensor_sinc(...) tensor__at(TENSOR_HERE, (tensor_sinc)(__VA_ARGS__))
-#define tensor_copysign(...) tensor__at(TENSOR_HERE, (tensor_copysign)(__VA_ARGS__))
-#define tensor_div_mode(...) tensor__at(TENSOR_HERE, (tensor_div_mode)(__VA_ARGS__))
-#define tensor_float_power(...) tensor__at(TENSOR_HERE, (tensor_float_power)(__VA_ARGS__))
-#define tensor_fmax(...) tensor__at(TENSOR_HERE, (tensor_fmax)(__VA_ARGS__))
-#define tensor_fmin(...) tensor__at(TENSOR_HERE, (tensor_fmin)(__VA_ARGS__))
-#define tensor_heaviside(...) tensor__at(TENSOR_HERE, (tensor_heaviside)(__VA_ARGS__))
-#define tensor_hypot(...) tensor__at(TENSOR_HERE, (tensor_hypot)(__VA_ARGS__))
-#define tensor_ldexp(...) tensor__at(TENSOR_HERE, (tensor_ldexp)(__VA_ARGS__))
-#define tensor_logaddexp(...) tensor__at(TENSOR_HERE, (tensor_logaddexp)(__VA_ARGS__))
-#define tensor_logaddexp2(...) tensor__at(TENSOR_HERE, (tensor_logaddexp2)(__VA_ARGS__))
-#define tensor_xlogy(...) tensor__at(TENSOR_HERE, (tensor_xlogy)(__VA_ARGS__))
-#define tensor_copysign_scalar(...) tensor__at(TENSOR_HERE, (tensor_copysign_scalar)(__VA_ARGS__))
-#define tensor_float_power_scalar(...) tensor__at(TENSOR_HERE, (tensor_float_power_scalar)(__VA_ARGS__))
-#define tensor_xlogy_scalar(...) tensor__at(TENSOR_HERE, (tensor_xlogy_scalar)(__VA_ARGS__))
-#define tensor_lerp_scalar(...) tensor__at(TENSOR_HERE, (tensor_lerp_scalar)(__VA_ARGS__))
-#define tensor_clamp_tensor(...) tensor__at(TENSOR_HERE, (tensor_clamp_tensor)(__VA_ARGS__))
-#define tensor_isneginf(...) tensor__at(TENSOR_HERE, (tensor_isneginf)(__VA_ARGS__))
-#define tensor_isposinf(...) tensor__at(TENSOR_HERE, (tensor_isposinf)(__VA_ARGS__))
-#define tensor_signbit(...) tensor__at(TENSOR_HERE, (tensor_signbit)(__VA_ARGS__))
-#define tensor_isclose(...) tensor__at(TENSOR_HERE, (tensor_isclose)(__VA_ARGS__))
-#define tensor_bitwise_left_shift(...) tensor__at(TENSOR_HERE, (tensor_bitwise_left_shift)(__VA_ARGS__))
-#define tensor_bitwise_right_shift(...) tensor__at(TENSOR_HERE, (tensor_bitwise_right_shift)(__VA_ARGS__))
-#define tensor_bitwise_and_scalar(...) tensor__at(TENSOR_HERE, (tensor_bitwise_and_scalar)(__VA_ARGS__))
-#define tensor_bitwise_or_scalar(...) tensor__at(TENSOR_HERE, (tensor_bitwise_or_scalar)(__VA_ARGS__))
-#define tensor_bitwise_xor_scalar(...) tensor__at(TENSOR_HERE, (tensor_bitwise_xor_scalar)(__VA_ARGS__))
-#define tensor_bitwise_left_shift_scalar(...)                                                                \
-    tensor__at(TENSOR_HERE, (tensor_bitwise_left_shift_scalar)(__VA_ARGS__))
-#define tensor_bitwise_right_shift_scalar(...)                                                               \
-    tensor__at(TENSOR_HERE, (tensor_bitwise_right_shift_scalar)(__VA_ARGS__))
-#define tensor_pow_(...) tensor__at(TENSOR_HERE, (tensor_pow_)(__VA_ARGS__))
-#define tensor_pow_scalar_(...) tensor__at(TENSOR_HERE, (tensor_pow_scalar_)(__VA_ARGS__))
-#define tensor_remainder_(...) tensor__at(TENSOR_HERE, (tensor_remainder_)(__VA_ARGS__))
-#define tensor_remainder_scalar_(...) tensor__at(TENSOR_HERE, (tensor_remainder_scalar_)(__VA_ARGS__))
-#define tensor_fmod_(...) tensor__at(TENSOR_HERE, (tensor_fmod_)(__VA_ARGS__))
-#define tensor_fmod_scalar_(...) tensor__at(TENSOR_HERE, (tensor_fmod_scalar_)(__VA_ARGS__))
-#define tensor_floor_divide_(...) tensor__at(TENSOR_HERE, (tensor_floor_divide_)(__VA_ARGS__))
-#define tensor_floor_divide_scalar_(...) tensor__at(TENSOR_HERE, (tensor_floor_divide_scalar_)(__VA_ARGS__))
-#define tensor_bitwise_and_(...) tensor__at(TENSOR_HERE, (tensor_bitwise_and_)(__VA_ARGS__))
-#define tensor_bitwise_and_scalar_(...) tensor__at(TENSOR_HERE, (tensor_bitwise_and_scalar_)(__VA_ARGS__))
-#define tensor_bitwise_or_(...) tensor__at(TENSOR_HERE, (tensor_bitwise_or_)(__VA_ARGS__))
-#define tensor_bitwise_or_scalar_(...) tensor__at(TENSOR_HERE, (tensor_bitwise_or_scalar_)(__VA_ARGS__))
-#define tensor_bitwise_xor_(...) tensor__at(TENSOR_HERE, (tensor_bitwise_xor_)(__VA_ARGS__))
-#define tensor_bitwise_xor_scalar_(...) tensor__at(TENSOR_HERE, (tensor_bitwise_xor_scalar_)(__VA_ARGS__))
-#define tensor_lerp_(...) tensor__at(TENSOR_HERE, (tensor_lerp_)(__VA_ARGS__))
-#define tensor_lerp_scalar_(...) tensor__at(TENSOR_HERE, (tensor_lerp_scalar_)(__VA_ARGS__))
-#define tensor_addcdiv_(...) tensor__at(TENSOR_HERE, (tensor_addcdiv_)(__VA_ARGS__))
-#define tensor_ceil_(...) tensor__at(TENSOR_HERE, (tensor_ceil_)(__VA_ARGS__))
-#define tensor_cos_(...) tensor__at(TENSOR_HERE, (tensor_cos_)(__VA_ARGS__))
-#define tensor_erf_(...) tensor__at(TENSOR_HERE, (tensor_erf_)(__VA_ARGS__))
-#define tensor_erfinv_(...) tensor__at(TENSOR_HERE, (tensor_erfinv_)(__VA_ARGS__))
-#define tensor_exp2_(...) tensor__at(TENSOR_HERE, (tensor_exp2_)(__VA_ARGS__))
-#define tensor_expm1_(...) tensor__at(TENSOR_HERE, (tensor_expm1_)(__VA_ARGS__))
-#define tensor_floor_(...) tensor__at(TENSOR_HERE, (tensor_floor_)(__VA_ARGS__))
-#define tensor_log_(...) tensor__at(TENSOR_HERE, (tensor_log_)(__VA_ARGS__))
-#define tensor_log10_(...) tensor__at(TENSOR_HERE, (tensor_log10_)(__VA_ARGS__))
-#define tensor_log1p_(...) tensor__at(TENSOR_HERE, (tensor_log1p_)(__VA_ARGS__))
-#define tensor_log2_(...) tensor__at(TENSOR_HERE, (tensor_log2_)(__VA_ARGS__))
-#define tensor_reciprocal_(...) tensor__at(TENSOR_HERE, (tensor_reciprocal_)(__VA_ARGS__))
-#define tensor_round_(...) tensor__at(TENSOR_HERE, (tensor_round_)(__VA_ARGS__))
-#define tensor_rsqrt_(...) tensor__at(TENSOR_HERE, (tensor_rsqrt_)(__VA_ARGS__))
-#define tensor_sign_(...) tensor__at(TENSOR_HERE, (tensor_sign_)(__VA_ARGS__))
-#define tensor_sin_(...) tensor__at(TENSOR_HERE, (tensor_sin_)(__VA_ARGS__))
-#define tensor_square_(...) tensor__at(TENSOR_HERE, (tensor_square_)(__VA_ARGS__))
-#define tensor_tan_(...) tensor__at(TENSOR_HERE, (tensor_tan_)(__VA_ARGS__))
-#define tensor_trunc_(...) tensor__at(TENSOR_HERE, (tensor_trunc_)(__VA_ARGS__))
-#define tensor_clamp_max_(...) tensor__at(TENSOR_HERE, (tensor_clamp_max_)(__VA_ARGS__))
-#define tensor_clamp_min_(...) tensor__at(TENSOR_HERE, (tensor_clamp_min_)(__VA_ARGS__))
-#define tensor_elu_(...) tensor__at(TENSOR_HERE, (tensor_elu_)(__VA_ARGS__))
-#define tensor_hardtanh_(...) tensor__at(TENSOR_HERE, (tensor_hardtanh_)(__VA_ARGS__))
-#define tensor_leaky_relu_(...) tensor__at(TENSOR_HERE, (tensor_leaky_relu_)(__VA_ARGS__))
-#define tensor_nan_to_num_(...) tensor__at(TENSOR_HERE, (tensor_nan_to_num_)(__VA_ARGS__))
-#define tensor_sum(...) tensor__at(TENSOR_HERE, (tensor_sum)(__VA_ARGS__))
-#define tensor_mean(...) tensor__at(TENSOR_HERE, (tensor_mean)(__VA_ARGS__))
-#define tensor_prod(...) tensor__at(TENSOR_HERE, (tensor_prod)(__VA_ARGS__))
-#define tensor_max(...) tensor__at(TENSOR_HERE, (tensor_max)(__VA_ARGS__))
-#define tensor_min(...) tensor__at(TENSOR_HERE, (tensor_min)(__VA_ARGS__))
-#define tensor_argmax(...) tensor__at(TENSOR_HERE, (tensor_argmax)(__VA_ARGS__))
-#define tensor_argmin(...) tensor__at(TENSOR_HERE, (tensor_argmin)(__VA_ARGS__))
-#define tensor_any(...) tensor__at(TENSOR_HERE, (tensor_any)(__VA_ARGS__))
-#define tensor_all(...) tensor__at(TENSOR_HERE, (tensor_all)(__VA_ARGS__))
-#define tensor_var(...) tensor__at(TENSOR_HERE, (tensor_var)(__VA_ARGS__))
-#define tensor_std(...) tensor__at(TENSOR_HERE, (tensor_std)(__VA_ARGS__))
-#define tensor_norm(...) tensor__at(TENSOR_HERE, (tensor_norm)(__VA_ARGS__))
-#define tensor_sum_dim(...) tensor__at(TENSOR_HERE, (tensor_sum_dim)(__VA_ARGS__))
-#define tensor_mean_dim(...) tensor__at(TENSOR_HERE, (tensor_mean_dim)(__VA_ARGS__))
-#define tensor_prod_dim(...) tensor__at(TENSOR_HERE, (tensor_prod_dim)(__VA_ARGS__))
-#define tensor_amax_dim(...) tensor__at(TENSOR_HERE, (tensor_amax_dim)(__VA_ARGS__))
-#define tensor_amin_dim(...) tensor__at(TENSOR_HERE, (tensor_amin_dim)(__VA_ARGS__))
-#define tensor_argmax_dim(...) tensor__at(TENSOR_HERE, (tensor_argmax_dim)(__VA_ARGS__))
-#define tensor_argmin_dim(...) tensor__at(TENSOR_HERE, (tensor_argmin_dim)(__VA_ARGS__))
-#define tensor_any_dim(...) tensor__at(TENSOR_HERE, (tensor_any_dim)(__VA_ARGS__))
-#define tensor_all_dim(...) tensor__at(TENSOR_HERE, (tensor_all_dim)(__VA_ARGS__))
-#define tensor_var_dim(...) tensor__at(TENSOR_HERE, (tensor_var_dim)(__VA_ARGS__))
-#define tensor_std_dim(...) tensor__at(TENSOR_HERE, (tensor_std_dim)(__VA_ARGS__))
-#define tensor_norm_dim(...) tensor__at(TENSOR_HERE, (tensor_norm_dim)(__VA_ARGS__))
-#define tensor_logsumexp(...) tensor__at(TENSOR_HERE, (tensor_logsumexp)(__VA_ARGS__))
-#define tensor_sum_dims(...) tensor__at(TENSOR_HERE, (tensor_sum_dims)(__VA_ARGS__))
-#define tensor_mean_dims(...) tensor__at(TENSOR_HERE, (tensor_mean_dims)(__VA_ARGS__))
-#define tensor_prod_dims(...) tensor__at(TENSOR_HERE, (tensor_prod_dims)(__VA_ARGS__))
-#define tensor_amax_dims(...) tensor__at(TENSOR_HERE, (tensor_amax_dims)(__VA_ARGS__))
-#define tensor_amin_dims(...) tensor__at(TENSOR_HERE, (tensor_amin_dims)(__VA_ARGS__))
-#define tensor_any_dims(...) tensor__at(TENSOR_HERE, (tensor_any_dims)(__VA_ARGS__))
-#define tensor_all_dims(...) tensor__at(TENSOR_HERE, (tensor_all_dims)(__VA_ARGS__))
-#define tensor_logsumexp_dims(...) tensor__at(TENSOR_HERE, (tensor_logsumexp_dims)(__VA_ARGS__))
-#define tensor_var_dims(...) tensor__at(TENSOR_HERE, (tensor_var_dims)(__VA_ARGS__))
-#define tensor_std_dims(...) tensor__at(TENSOR_HERE, (tensor_std_dims)(__VA_ARGS__))
-#define tensor_count_nonzero(...) tensor__at(TENSOR_HERE, (tensor_count_nonzero)(__VA_ARGS__))
-#define tensor_count_nonzero_dims(...) tensor__at(TENSOR_HERE, (tensor_count_nonzero_dims)(__VA_ARGS__))
-#define tensor_nansum(...) tensor__at(TENSOR_HERE, (tensor_nansum)(__VA_ARGS__))
-#define tensor_nansum_dims(...) tensor__at(TENSOR_HERE, (tensor_nansum_dims)(__VA_ARGS__))
-#define tensor_nanmean(...) tensor__at(TENSOR_HERE, (tensor_nanmean)(__VA_ARGS__))
-#define tensor_nanmean_dims(...) tensor__at(TENSOR_HERE, (tensor_nanmean_dims)(__VA_ARGS__))
-#define tensor_norm_p(...) tensor__at(TENSOR_HERE, (tensor_norm_p)(__VA_ARGS__))
-#define tensor_norm_p_dims(...) tensor__at(TENSOR_HERE, (tensor_norm_p_dims)(__VA_ARGS__))
-#define tensor_var_mean(...) tensor__at(TENSOR_HERE, (tensor_var_mean)(__VA_ARGS__))
-#define tensor_var_mean_dims(...) tensor__at(TENSOR_HERE, (tensor_var_mean_dims)(__VA_ARGS__))
-#define tensor_std_mean(...) tensor__at(TENSOR_HERE, (tensor_std_mean)(__VA_ARGS__))
-#define tensor_std_mean_dims(...) tensor__at(TENSOR_HERE, (tensor_std_mean_dims)(__VA_ARGS__))
-#define tensor_aminmax(...) tensor__at(TENSOR_HERE, (tensor_aminmax)(__VA_ARGS__))
-#define tensor_aminmax_dim(...) tensor__at(TENSOR_HERE, (tensor_aminmax_dim)(__VA_ARGS__))
-#define tensor_cumsum(...) tensor__at(TENSOR_HERE, (tensor_cumsum)(__VA_ARGS__))
-#define tensor_cumprod(...) tensor__at(TENSOR_HERE, (tensor_cumprod)(__VA_ARGS__))
-#define tensor_logcumsumexp(...) tensor__at(TENSOR_HERE, (tensor_logcumsumexp)(__VA_ARGS__))
-#define tensor_diff(...) tensor__at(TENSOR_HERE, (tensor_diff)(__VA_ARGS__))
-#define tensor_trapezoid(...) tensor__at(TENSOR_HERE, (tensor_trapezoid)(__VA_ARGS__))
-#define tensor_cumulative_trapezoid(...) tensor__at(TENSOR_HERE, (tensor_cumulative_trapezoid)(__VA_ARGS__))
-#define tensor_softmax(...) tensor__at(TENSOR_HERE, (tensor_softmax)(__VA_ARGS__))
-#define tensor_log_softmax(...) tensor__at(TENSOR_HERE, (tensor_log_softmax)(__VA_ARGS__))
-#define tensor_dist(...) tensor__at(TENSOR_HERE, (tensor_dist)(__VA_ARGS__))
-#define tensor_cdist(...) tensor__at(TENSOR_HERE, (tensor_cdist)(__VA_ARGS__))
-#define tensor_renorm(...) tensor__at(TENSOR_HERE, (tensor_renorm)(__VA_ARGS__))
-#define tensor_cov(...) tensor__at(TENSOR_HERE, (tensor_cov)(__VA_ARGS__))
-#define tensor_corrcoef(...) tensor__at(TENSOR_HERE, (tensor_corrcoef)(__VA_ARGS__))
-#define tensor_msort(...) tensor__at(TENSOR_HERE, (tensor_msort)(__VA_ARGS__))
-#define tensor_argsort(...) tensor__at(TENSOR_HERE, (tensor_argsort)(__VA_ARGS__))
-#define tensor_median(...) tensor__at(TENSOR_HERE, (tensor_median)(__VA_ARGS__))
-#define tensor_nanmedian(...) tensor__at(TENSOR_HERE, (tensor_nanmedian)(__VA_ARGS__))
-#define tensor_quantile(...) tensor__at(TENSOR_HERE, (tensor_quantile)(__VA_ARGS__))
-#define tensor_nanquantile(...) tensor__at(TENSOR_HERE, (tensor_nanquantile)(__VA_ARGS__))
-#define tensor_quantile_dim(...) tensor__at(TENSOR_HERE, (tensor_quantile_dim)(__VA_ARGS__))
-#define tensor_nanquantile_dim(...) tensor__at(TENSOR_HERE, (tensor_nanquantile_dim)(__VA_ARGS__))
-#define tensor_unique(...) tensor__at(TENSOR_HERE, (tensor_unique)(__VA_ARGS__))
-#define tensor_unique_dim(...) tensor__at(TENSOR_HERE, (tensor_unique_dim)(__VA_ARGS__))
-#define tensor_unique_consecutive(...) tensor__at(TENSOR_HERE, (tensor_unique_consecutive)(__VA_ARGS__))
-#define tensor_unique_consecutive_dim(...)                                                                   \
-    tensor__at(TENSOR_HERE, (tensor_unique_consecutive_dim)(__VA_ARGS__))
-#define tensor_searchsorted(...) tensor__at(TENSOR_HERE, (tensor_searchsorted)(__VA_ARGS__))
-#define tensor_bucketize(...) tensor__at(TENSOR_HERE, (tensor_bucketize)(__VA_ARGS__))
-#define tensor_isin(...) tensor__at(TENSOR_HERE, (tensor_isin)(__VA_ARGS__))
-#define tensor_bincount(...) tensor__at(TENSOR_HERE, (tensor_bincount)(__VA_ARGS__))
-#define tensor_histc(...) tensor__at(TENSOR_HERE, (tensor_histc)(__VA_ARGS__))
-#define tensor_matmul(...) tensor__at(TENSOR_HERE, (tensor_matmul)(__VA_ARGS__))
-#define tensor_mm(...) tensor__at(TENSOR_HERE, (tensor_mm)(__VA_ARGS__))
-#define tensor_bmm(...) tensor__at(TENSOR_HERE, (tensor_bmm)(__VA_ARGS__))
-#define tensor_mv(...) tensor__at(TENSOR_HERE, (tensor_mv)(__VA_ARGS__))
-#define tensor_dot(...) tensor__at(TENSOR_HERE, (tensor_dot)(__VA_ARGS__))
-#define tensor_outer(...) tensor__at(TENSOR_HERE, (tensor_outer)(__VA_ARGS__))
-#define tensor_addmm(...) tensor__at(TENSOR_HERE, (tensor_addmm)(__VA_ARGS__))
-#define tensor_baddbmm(...) tensor__at(TENSOR_HERE, (tensor_baddbmm)(__VA_ARGS__))
-#define tensor_addbmm(...) tensor__at(TENSOR_HERE, (tensor_addbmm)(__VA_ARGS__))
-#define tensor_addmv(...) tensor__at(TENSOR_HERE, (tensor_addmv)(__VA_ARGS__))
-#define tensor_addr(...) tensor__at(TENSOR_HERE, (tensor_addr)(__VA_ARGS__))
-#define tensor_linalg_vecdot(...) tensor__at(TENSOR_HERE, (tensor_linalg_vecdot)(__VA_ARGS__))
-#define tensor_vdot(...) tensor__at(TENSOR_HERE, (tensor_vdot)(__VA_ARGS__))
-#define tensor_inner(...) tensor__at(TENSOR_HERE, (tensor_inner)(__VA_ARGS__))
-#define tensor_tensordot(...) tensor__at(TENSOR_HERE, (tensor_tensordot)(__VA_ARGS__))
-#define tensor_tensordot_dims(...) tensor__at(TENSOR_HERE, (tensor_tensordot_dims)(__VA_ARGS__))
-#define tensor_trace(...) tensor__at(TENSOR_HERE, (tensor_trace)(__VA_ARGS__))
-#define tensor_kron(...) tensor__at(TENSOR_HERE, (tensor_kron)(__VA_ARGS__))
-#define tensor_linalg_cross(...) tensor__at(TENSOR_HERE, (tensor_linalg_cross)(__VA_ARGS__))
-#define tensor_linalg_cholesky(...) tensor__at(TENSOR_HERE, (tensor_linalg_cholesky)(__VA_ARGS__))
-#define tensor_cholesky(...) tensor__at(TENSOR_HERE, (tensor_cholesky)(__VA_ARGS__))
-#define tensor_cholesky_solve(...) tensor__at(TENSOR_HERE, (tensor_cholesky_solve)(__VA_ARGS__))
-#define tensor_cholesky_inverse(...) tensor__at(TENSOR_HERE, (tensor_cholesky_inverse)(__VA_ARGS__))
-#define tensor_linalg_solve(...) tensor__at(TENSOR_HERE, (tensor_linalg_solve)(__VA_ARGS__))
-#define tensor_linalg_solve_triangular(...)                                                                  \
-    tensor__at(TENSOR_HERE, (tensor_linalg_solve_triangular)(__VA_ARGS__))
-#define tensor_linalg_inv(...) tensor__at(TENSOR_HERE, (tensor_linalg_inv)(__VA_ARGS__))
-#define tensor_inverse(...) tensor__at(TENSOR_HERE, (tensor_inverse)(__VA_ARGS__))
-#define tensor_linalg_det(...) tensor__at(TENSOR_HERE, (tensor_linalg_det)(__VA_ARGS__))
-#define tensor_det(...) tensor__at(TENSOR_HERE, (tensor_det)(__VA_ARGS__))
-#define tensor_linalg_slogdet(...) tensor__at_slogdet(TENSOR_HERE, (tensor_linalg_slogdet)(__VA_ARGS__))
-#define tensor_slogdet(...) tensor__at_slogdet(TENSOR_HERE, (tensor_slogdet)(__VA_ARGS__))
-#define tensor_logdet(...) tensor__at(TENSOR_HERE, (tensor_logdet)(__VA_ARGS__))
-#define tensor_linalg_lu_factor(...) tensor__at_lu_factor(TENSOR_HERE, (tensor_linalg_lu_factor)(__VA_ARGS__))
-#define tensor_linalg_lu(...) tensor__at_lu(TENSOR_HERE, (tensor_linalg_lu)(__VA_ARGS__))
-#define tensor_lu_unpack(...) tensor__at_lu(TENSOR_HERE, (tensor_lu_unpack)(__VA_ARGS__))
-#define tensor_lu_solve(...) tensor__at(TENSOR_HERE, (tensor_lu_solve)(__VA_ARGS__))
-#define tensor_linalg_lu_solve(...) tensor__at(TENSOR_HERE, (tensor_linalg_lu_solve)(__VA_ARGS__))
-#define tensor_linalg_qr(...) tensor__at_qr(TENSOR_HERE, (tensor_linalg_qr)(__VA_ARGS__))
-#define tensor_qr(...) tensor__at_qr(TENSOR_HERE, (tensor_qr)(__VA_ARGS__))
-#define tensor_linalg_svd(...) tensor__at_linalg_svd(TENSOR_HERE, (tensor_linalg_svd)(__VA_ARGS__))
-#define tensor_svd(...) tensor__at_svd(TENSOR_HERE, (tensor_svd)(__VA_ARGS__))
-#define tensor_linalg_svdvals(...) tensor__at(TENSOR_HERE, (tensor_linalg_svdvals)(__VA_ARGS__))
-#define tensor_linalg_eigh(...) tensor__at_eigh(TENSOR_HERE, (tensor_linalg_eigh)(__VA_ARGS__))
-#define tensor_linalg_eigvalsh(...) tensor__at(TENSOR_HERE, (tensor_linalg_eigvalsh)(__VA_ARGS__))
-#define tensor_linalg_pinv(...) tensor__at(TENSOR_HERE, (tensor_linalg_pinv)(__VA_ARGS__))
-#define tensor_pinverse(...) tensor__at(TENSOR_HERE, (tensor_pinverse)(__VA_ARGS__))
-#define tensor_linalg_matrix_rank(...) tensor__at(TENSOR_HERE, (tensor_linalg_matrix_rank)(__VA_ARGS__))
-#define tensor_linalg_lstsq(...) tensor__at_lstsq(TENSOR_HERE, (tensor_linalg_lstsq)(__VA_ARGS__))
-#define tensor_linalg_matrix_power(...) tensor__at(TENSOR_HERE, (tensor_linalg_matrix_power)(__VA_ARGS__))
-#define tensor_matrix_power(...) tensor__at(TENSOR_HERE, (tensor_matrix_power)(__VA_ARGS__))
-#define tensor_linalg_matrix_exp(...) tensor__at(TENSOR_HERE, (tensor_linalg_matrix_exp)(__VA_ARGS__))
-#define tensor_matrix_exp(...) tensor__at(TENSOR_HERE, (tensor_matrix_exp)(__VA_ARGS__))
-#define tensor_linalg_vector_norm(...) tensor__at(TENSOR_HERE, (tensor_linalg_vector_norm)(__VA_ARGS__))
-#define tensor_linalg_matrix_norm(...) tensor__at(TENSOR_HERE, (tensor_linalg_matrix_norm)(__VA_ARGS__))
-#define tensor_linalg_norm(...) tensor__at(TENSOR_HERE, (tensor_linalg_norm)(__VA_ARGS__))
-#define tensor_linalg_cond(...) tensor__at(TENSOR_HERE, (tensor_linalg_cond)(__VA_ARGS__))
-#define tensor_cross(...) tensor__at(TENSOR_HERE, (tensor_cross)(__VA_ARGS__))
-#define tensor_einsum_n(...) tensor__at(TENSOR_HERE, (tensor_einsum_n)(__VA_ARGS__))
-#define tensor_linalg_multi_dot_n(...) tensor__at(TENSOR_HERE, (tensor_linalg_multi_dot_n)(__VA_ARGS__))
-#define tensor_chain_matmul_n(...) tensor__at(TENSOR_HERE, (tensor_chain_matmul_n)(__VA_ARGS__))
-#define tensor_tril(...) tensor__at(TENSOR_HERE, (tensor_tril)(__VA_ARGS__))
-#define tensor_triu(...) tensor__at(TENSOR_HERE, (tensor_triu)(__VA_ARGS__))
-#define tensor_index_select(...) tensor__at(TENSOR_HERE, (tensor_index_select)(__VA_ARGS__))
-#define tensor_index_add(...) tensor__at(TENSOR_HERE, (tensor_index_add)(__VA_ARGS__))
-#define tensor_gather(...) tensor__at(TENSOR_HERE, (tensor_gather)(__VA_ARGS__))
-#define tensor_scatter_add(...) tensor__at(TENSOR_HERE, (tensor_scatter_add)(__VA_ARGS__))
-#define tensor_scatter(...) tensor__at(TENSOR_HERE, (tensor_scatter)(__VA_ARGS__))
-#define tensor_masked_fill(...) tensor__at(TENSOR_HERE, (tensor_masked_fill)(__VA_ARGS__))
-#define tensor_masked_select(...) tensor__at(TENSOR_HERE, (tensor_masked_select)(__VA_ARGS__))
-#define tensor_index_add_(...) tensor__at(TENSOR_HERE, (tensor_index_add_)(__VA_ARGS__))
-#define tensor_index_add_alpha(...) tensor__at(TENSOR_HERE, (tensor_index_add_alpha)(__VA_ARGS__))
-#define tensor_index_copy(...) tensor__at(TENSOR_HERE, (tensor_index_copy)(__VA_ARGS__))
-#define tensor_index_copy_(...) tensor__at(TENSOR_HERE, (tensor_index_copy_)(__VA_ARGS__))
-#define tensor_index_fill(...) tensor__at(TENSOR_HERE, (tensor_index_fill)(__VA_ARGS__))
-#define tensor_index_fill_(...) tensor__at(TENSOR_HERE, (tensor_index_fill_)(__VA_ARGS__))
-#define tensor_take_along_dim(...) tensor__at(TENSOR_HERE, (tensor_take_along_dim)(__VA_ARGS__))
-#define tensor_scatter_add_(...) tensor__at(TENSOR_HERE, (tensor_scatter_add_)(__VA_ARGS__))
-#define tensor_scatter_(...) tensor__at(TENSOR_HERE, (tensor_scatter_)(__VA_ARGS__))
-#define tensor_scatter_value(...) tensor__at(TENSOR_HERE, (tensor_scatter_value)(__VA_ARGS__))
-#define tensor_scatter_value_(...) tensor__at(TENSOR_HERE, (tensor_scatter_value_)(__VA_ARGS__))
-#define tensor_scatter_reduce(...) tensor__at(TENSOR_HERE, (tensor_scatter_reduce)(__VA_ARGS__))
-#define tensor_scatter_reduce_(...) tensor__at(TENSOR_HERE, (tensor_scatter_reduce_)(__VA_ARGS__))
-#define tensor_take(...) tensor__at(TENSOR_HERE, (tensor_take)(__VA_ARGS__))
-#define tensor_put(...) tensor__at(TENSOR_HERE, (tensor_put)(__VA_ARGS__))
-#define tensor_nonzero(...) tensor__at(TENSOR_HERE, (tensor_nonzero)(__VA_ARGS__))
-#define tensor_masked_scatter(...) tensor__at(TENSOR_HERE, (tensor_masked_scatter)(__VA_ARGS__))
-#define tensor_masked_scatter_(...) tensor__at(TENSOR_HERE, (tensor_masked_scatter_)(__VA_ARGS__))
-#define tensor_one_hot(...) tensor__at(TENSOR_HERE, (tensor_one_hot)(__VA_ARGS__))
-#define tensor_randperm(...) tensor__at(TENSOR_HERE, (tensor_randperm)(__VA_ARGS__))
-#define tensor_bernoulli(...) tensor__at(TENSOR_HERE, (tensor_bernoulli)(__VA_ARGS__))
-#define tensor_poisson(...) tensor__at(TENSOR_HERE, (tensor_poisson)(__VA_ARGS__))
-#define tensor_multinomial(...) tensor__at(TENSOR_HERE, (tensor_multinomial)(__VA_ARGS__))
-#define tensor_uniform_(...) tensor__at(TENSOR_HERE, (tensor_uniform_)(__VA_ARGS__))
-#define tensor_normal_(...) tensor__at(TENSOR_HERE, (tensor_normal_)(__VA_ARGS__))
-#define tensor_exponential_(...) tensor__at(TENSOR_HERE, (tensor_exponential_)(__VA_ARGS__))
-#define tensor_cauchy_(...) tensor__at(TENSOR_HERE, (tensor_cauchy_)(__VA_ARGS__))
-#define tensor_log_normal_(...) tensor__at(TENSOR_HERE, (tensor_log_normal_)(__VA_ARGS__))
-#define tensor_geometric_(...) tensor__at(TENSOR_HERE, (tensor_geometric_)(__VA_ARGS__))
-#define tensor_bernoulli_(...) tensor__at(TENSOR_HERE, (tensor_bernoulli_)(__VA_ARGS__))
-#define tensor_random_(...) tensor__at(TENSOR_HERE, (tensor_random_)(__VA_ARGS__))
-#define tensor_requires_grad_(...) tensor__at(TENSOR_HERE, (tensor_requires_grad_)(__VA_ARGS__))
-#define tensor_grad(...) tensor__at(TENSOR_HERE, (tensor_grad)(__VA_ARGS__))
-#define tensor_detach_(...) tensor__at(TENSOR_HERE, (tensor_detach_)(__VA_ARGS__))
-#define tensor_retain_grad(...) tensor__at(TENSOR_HERE, (tensor_retain_grad)(__VA_ARGS__))
-#define tensor_apply(...) tensor__at(TENSOR_HERE, (tensor_apply)(__VA_ARGS__))
-#define tensor_checkpoint(...) tensor__at(TENSOR_HERE, (tensor_checkpoint)(__VA_ARGS__))
-#define tensor_vjp(...) tensor__at(TENSOR_HERE, (tensor_vjp)(__VA_ARGS__))
-#define tensor_jvp(...) tensor__at(TENSOR_HERE, (tensor_jvp)(__VA_ARGS__))
-#define tensor_hvp(...) tensor__at(TENSOR_HERE, (tensor_hvp)(__VA_ARGS__))
-#define tensor_vhp(...) tensor__at(TENSOR_HERE, (tensor_vhp)(__VA_ARGS__))
-#define tensor_grad_output(...) tensor__at(TENSOR_HERE, (tensor_grad_output)(__VA_ARGS__))
-#define tensor_saved(...) tensor__at(TENSOR_HERE, (tensor_saved)(__VA_ARGS__))
-#define tensor_scope_reset(...) tensor__at_int(TENSOR_HERE, (tensor_scope_reset)(__VA_ARGS__))
-#define tensor_scope_end(...) tensor__at_int(TENSOR_HERE, (tensor_scope_end)(__VA_ARGS__))
-#define tensor_free(...) tensor__at_int(TENSOR_HERE, (tensor_free)(__VA_ARGS__))
-#define tensor_set(...) tensor__at_int(TENSOR_HERE, (tensor_set)(__VA_ARGS__))
-#define tensor_copy_out(...) tensor__at_int(TENSOR_HERE, (tensor_copy_out)(__VA_ARGS__))
-#define tensor_allclose(...) tensor__at_int(TENSOR_HERE, (tensor_allclose)(__VA_ARGS__))
-#define tensor_equal(...) tensor__at_int(TENSOR_HERE, (tensor_equal)(__VA_ARGS__))
-#define tensor_print(...) tensor__at_int(TENSOR_HERE, (tensor_print)(__VA_ARGS__))
-#define tensor_split(...) tensor__at_int(TENSOR_HERE, (tensor_split)(__VA_ARGS__))
-#define tensor_check_n(...) tensor__at_int(TENSOR_HERE, (tensor_check_n)(__VA_ARGS__))
-#define tensor_set_default_dtype(...) tensor__at_int(TENSOR_HERE, (tensor_set_default_dtype)(__VA_ARGS__))
-#define tensor_set_default_device(...) tensor__at_int(TENSOR_HERE, (tensor_set_default_device)(__VA_ARGS__))
-#define tensor_chunk(...) tensor__at_int(TENSOR_HERE, (tensor_chunk)(__VA_ARGS__))
-#define tensor_meshgrid(...) tensor__at_int(TENSOR_HERE, (tensor_meshgrid)(__VA_ARGS__))
-#define tensor_broadcast_tensors(...) tensor__at_int(TENSOR_HERE, (tensor_broadcast_tensors)(__VA_ARGS__))
-#define tensor_split_with_sizes(...) tensor__at_int(TENSOR_HERE, (tensor_split_with_sizes)(__VA_ARGS__))
-#define tensor_tensor_split(...) tensor__at_int(TENSOR_HERE, (tensor_tensor_split)(__VA_ARGS__))
-#define tensor_tensor_split_at(...) tensor__at_int(TENSOR_HERE, (tensor_tensor_split_at)(__VA_ARGS__))
-#define tensor_unbind(...) tensor__at_int(TENSOR_HERE, (tensor_unbind)(__VA_ARGS__))
-#define tensor_hsplit(...) tensor__at_int(TENSOR_HERE, (tensor_hsplit)(__VA_ARGS__))
-#define tensor_vsplit(...) tensor__at_int(TENSOR_HERE, (tensor_vsplit)(__VA_ARGS__))
-#define tensor_dsplit(...) tensor__at_int(TENSOR_HERE, (tensor_dsplit)(__VA_ARGS__))
-#define tensor_set_grad(...) tensor__at_int(TENSOR_HERE, (tensor_set_grad)(__VA_ARGS__))
-#define tensor_backward(...) tensor__at_int(TENSOR_HERE, (tensor_backward)(__VA_ARGS__))
-#define tensor_backward_with(...) tensor__at_int(TENSOR_HERE, (tensor_backward_with)(__VA_ARGS__))
-#define tensor_autograd_grad(...) tensor__at_int(TENSOR_HERE, (tensor_autograd_grad)(__VA_ARGS__))
-#define tensor_save_for_backward(...) tensor__at_int(TENSOR_HERE, (tensor_save_for_backward)(__VA_ARGS__))
-#define tensor_apply_n(...) tensor__at_int(TENSOR_HERE, (tensor_apply_n)(__VA_ARGS__))
-#define tensor_set_output(...) tensor__at_int(TENSOR_HERE, (tensor_set_output)(__VA_ARGS__))
-#define tensor_mark_dirty(...) tensor__at_int(TENSOR_HERE, (tensor_mark_dirty)(__VA_ARGS__))
+#define TENSOR__CALL(function, ...) tensor__at(TENSOR__IN(function), (function)(__VA_ARGS__))
+#define TENSOR__CALL_KIND(kind, function, ...)                                                               \
+    tensor__at_##kind(TENSOR__IN(function), (function)(__VA_ARGS__))
+
+#define tensor_scope_return(...) TENSOR__CALL(tensor_scope_return, __VA_ARGS__)
+#define tensor_keep(...) TENSOR__CALL(tensor_keep, __VA_ARGS__)
+#define tensor_empty_like(...) TENSOR__CALL(tensor_empty_like, __VA_ARGS__)
+#define tensor_zeros_like(...) TENSOR__CALL(tensor_zeros_like, __VA_ARGS__)
+#define tensor_ones_like(...) TENSOR__CALL(tensor_ones_like, __VA_ARGS__)
+#define tensor_full_like(...) TENSOR__CALL(tensor_full_like, __VA_ARGS__)
+#define tensor_scalar(...) TENSOR__CALL(tensor_scalar, __VA_ARGS__)
+#define tensor_arange(...) TENSOR__CALL(tensor_arange, __VA_ARGS__)
+#define tensor_linspace(...) TENSOR__CALL(tensor_linspace, __VA_ARGS__)
+#define tensor_logspace(...) TENSOR__CALL(tensor_logspace, __VA_ARGS__)
+#define tensor_eye(...) TENSOR__CALL(tensor_eye, __VA_ARGS__)
+#define tensor_empty_strided(...) TENSOR__CALL(tensor_empty_strided, __VA_ARGS__)
+#define tensor_tril_indices(...) TENSOR__CALL(tensor_tril_indices, __VA_ARGS__)
+#define tensor_triu_indices(...) TENSOR__CALL(tensor_triu_indices, __VA_ARGS__)
+#define tensor_cartesian_prod(...) TENSOR__CALL(tensor_cartesian_prod, __VA_ARGS__)
+#define tensor_combinations(...) TENSOR__CALL(tensor_combinations, __VA_ARGS__)
+#define tensor_block_diag(...) TENSOR__CALL(tensor_block_diag, __VA_ARGS__)
+#define tensor_diag_embed(...) TENSOR__CALL(tensor_diag_embed, __VA_ARGS__)
+#define tensor_diag(...) TENSOR__CALL(tensor_diag, __VA_ARGS__)
+#define tensor_diagflat(...) TENSOR__CALL(tensor_diagflat, __VA_ARGS__)
+#define tensor_vander(...) TENSOR__CALL(tensor_vander, __VA_ARGS__)
+#define tensor_rand_like(...) TENSOR__CALL(tensor_rand_like, __VA_ARGS__)
+#define tensor_randn_like(...) TENSOR__CALL(tensor_randn_like, __VA_ARGS__)
+#define tensor_randint_like(...) TENSOR__CALL(tensor_randint_like, __VA_ARGS__)
+#define tensor_normal(...) TENSOR__CALL(tensor_normal, __VA_ARGS__)
+#define tensor_clone(...) TENSOR__CALL(tensor_clone, __VA_ARGS__)
+#define tensor_to(...) TENSOR__CALL(tensor_to, __VA_ARGS__)
+#define tensor_contiguous(...) TENSOR__CALL(tensor_contiguous, __VA_ARGS__)
+#define tensor_flatten(...) TENSOR__CALL(tensor_flatten, __VA_ARGS__)
+#define tensor_transpose(...) TENSOR__CALL(tensor_transpose, __VA_ARGS__)
+#define tensor_mT(...) TENSOR__CALL(tensor_mT, __VA_ARGS__)
+#define tensor_movedim(...) TENSOR__CALL(tensor_movedim, __VA_ARGS__)
+#define tensor_unsqueeze(...) TENSOR__CALL(tensor_unsqueeze, __VA_ARGS__)
+#define tensor_squeeze(...) TENSOR__CALL(tensor_squeeze, __VA_ARGS__)
+#define tensor_squeeze_dims(...) TENSOR__CALL(tensor_squeeze_dims, __VA_ARGS__)
+#define tensor_squeeze_all(...) TENSOR__CALL(tensor_squeeze_all, __VA_ARGS__)
+#define tensor_ravel(...) TENSOR__CALL(tensor_ravel, __VA_ARGS__)
+#define tensor_T(...) TENSOR__CALL(tensor_T, __VA_ARGS__)
+#define tensor_swapaxes(...) TENSOR__CALL(tensor_swapaxes, __VA_ARGS__)
+#define tensor_swapdims(...) TENSOR__CALL(tensor_swapdims, __VA_ARGS__)
+#define tensor_expand_as(...) TENSOR__CALL(tensor_expand_as, __VA_ARGS__)
+#define tensor_reshape_as(...) TENSOR__CALL(tensor_reshape_as, __VA_ARGS__)
+#define tensor_view_as(...) TENSOR__CALL(tensor_view_as, __VA_ARGS__)
+#define tensor_atleast_1d(...) TENSOR__CALL(tensor_atleast_1d, __VA_ARGS__)
+#define tensor_atleast_2d(...) TENSOR__CALL(tensor_atleast_2d, __VA_ARGS__)
+#define tensor_atleast_3d(...) TENSOR__CALL(tensor_atleast_3d, __VA_ARGS__)
+#define tensor_diagonal(...) TENSOR__CALL(tensor_diagonal, __VA_ARGS__)
+#define tensor_unfold_dim(...) TENSOR__CALL(tensor_unfold_dim, __VA_ARGS__)
+#define tensor_channels_last(...) TENSOR__CALL(tensor_channels_last, __VA_ARGS__)
+#define tensor_select_scatter(...) TENSOR__CALL(tensor_select_scatter, __VA_ARGS__)
+#define tensor_slice_scatter(...) TENSOR__CALL(tensor_slice_scatter, __VA_ARGS__)
+#define tensor_diagonal_scatter(...) TENSOR__CALL(tensor_diagonal_scatter, __VA_ARGS__)
+#define tensor_repeat_interleave(...) TENSOR__CALL(tensor_repeat_interleave, __VA_ARGS__)
+#define tensor_repeat_interleave_tensor(...) TENSOR__CALL(tensor_repeat_interleave_tensor, __VA_ARGS__)
+#define tensor_fliplr(...) TENSOR__CALL(tensor_fliplr, __VA_ARGS__)
+#define tensor_flipud(...) TENSOR__CALL(tensor_flipud, __VA_ARGS__)
+#define tensor_rot90(...) TENSOR__CALL(tensor_rot90, __VA_ARGS__)
+#define tensor_roll(...) TENSOR__CALL(tensor_roll, __VA_ARGS__)
+#define tensor_narrow(...) TENSOR__CALL(tensor_narrow, __VA_ARGS__)
+#define tensor_select(...) TENSOR__CALL(tensor_select, __VA_ARGS__)
+#define tensor_slice(...) TENSOR__CALL(tensor_slice, __VA_ARGS__)
+#define tensor_at(...) TENSOR__CALL(tensor_at, __VA_ARGS__)
+#define tensor_as_strided(...) TENSOR__CALL(tensor_as_strided, __VA_ARGS__)
+#define tensor_as_strided_scatter(...) TENSOR__CALL(tensor_as_strided_scatter, __VA_ARGS__)
+#define tensor_detach(...) TENSOR__CALL(tensor_detach, __VA_ARGS__)
+#define tensor_abs(...) TENSOR__CALL(tensor_abs, __VA_ARGS__)
+#define tensor_acos(...) TENSOR__CALL(tensor_acos, __VA_ARGS__)
+#define tensor_asin(...) TENSOR__CALL(tensor_asin, __VA_ARGS__)
+#define tensor_atan(...) TENSOR__CALL(tensor_atan, __VA_ARGS__)
+#define tensor_ceil(...) TENSOR__CALL(tensor_ceil, __VA_ARGS__)
+#define tensor_clamp(...) TENSOR__CALL(tensor_clamp, __VA_ARGS__)
+#define tensor_cos(...) TENSOR__CALL(tensor_cos, __VA_ARGS__)
+#define tensor_cosh(...) TENSOR__CALL(tensor_cosh, __VA_ARGS__)
+#define tensor_elu(...) TENSOR__CALL(tensor_elu, __VA_ARGS__)
+#define tensor_erf(...) TENSOR__CALL(tensor_erf, __VA_ARGS__)
+#define tensor_erfc(...) TENSOR__CALL(tensor_erfc, __VA_ARGS__)
+#define tensor_exp(...) TENSOR__CALL(tensor_exp, __VA_ARGS__)
+#define tensor_exp2(...) TENSOR__CALL(tensor_exp2, __VA_ARGS__)
+#define tensor_expm1(...) TENSOR__CALL(tensor_expm1, __VA_ARGS__)
+#define tensor_floor(...) TENSOR__CALL(tensor_floor, __VA_ARGS__)
+#define tensor_gelu(...) TENSOR__CALL(tensor_gelu, __VA_ARGS__)
+#define tensor_gelu_tanh(...) TENSOR__CALL(tensor_gelu_tanh, __VA_ARGS__)
+#define tensor_leaky_relu(...) TENSOR__CALL(tensor_leaky_relu, __VA_ARGS__)
+#define tensor_log(...) TENSOR__CALL(tensor_log, __VA_ARGS__)
+#define tensor_log10(...) TENSOR__CALL(tensor_log10, __VA_ARGS__)
+#define tensor_log1p(...) TENSOR__CALL(tensor_log1p, __VA_ARGS__)
+#define tensor_log2(...) TENSOR__CALL(tensor_log2, __VA_ARGS__)
+#define tensor_logsigmoid(...) TENSOR__CALL(tensor_logsigmoid, __VA_ARGS__)
+#define tensor_neg(...) TENSOR__CALL(tensor_neg, __VA_ARGS__)
+#define tensor_reciprocal(...) TENSOR__CALL(tensor_reciprocal, __VA_ARGS__)
+#define tensor_relu(...) TENSOR__CALL(tensor_relu, __VA_ARGS__)
+#define tensor_round(...) TENSOR__CALL(tensor_round, __VA_ARGS__)
+#define tensor_rsqrt(...) TENSOR__CALL(tensor_rsqrt, __VA_ARGS__)
+#define tensor_sigmoid(...) TENSOR__CALL(tensor_sigmoid, __VA_ARGS__)
+#define tensor_sign(...) TENSOR__CALL(tensor_sign, __VA_ARGS__)
+#define tensor_silu(...) TENSOR__CALL(tensor_silu, __VA_ARGS__)
+#define tensor_sin(...) TENSOR__CALL(tensor_sin, __VA_ARGS__)
+#define tensor_sinh(...) TENSOR__CALL(tensor_sinh, __VA_ARGS__)
+#define tensor_softplus(...) TENSOR__CALL(tensor_softplus, __VA_ARGS__)
+#define tensor_sqrt(...) TENSOR__CALL(tensor_sqrt, __VA_ARGS__)
+#define tensor_square(...) TENSOR__CALL(tensor_square, __VA_ARGS__)
+#define tensor_tan(...) TENSOR__CALL(tensor_tan, __VA_ARGS__)
+#define tensor_tanh(...) TENSOR__CALL(tensor_tanh, __VA_ARGS__)
+#define tensor_trunc(...) TENSOR__CALL(tensor_trunc, __VA_ARGS__)
+#define tensor_add(...) TENSOR__CALL(tensor_add, __VA_ARGS__)
+#define tensor_atan2(...) TENSOR__CALL(tensor_atan2, __VA_ARGS__)
+#define tensor_div(...) TENSOR__CALL(tensor_div, __VA_ARGS__)
+#define tensor_floor_divide(...) TENSOR__CALL(tensor_floor_divide, __VA_ARGS__)
+#define tensor_fmod(...) TENSOR__CALL(tensor_fmod, __VA_ARGS__)
+#define tensor_maximum(...) TENSOR__CALL(tensor_maximum, __VA_ARGS__)
+#define tensor_minimum(...) TENSOR__CALL(tensor_minimum, __VA_ARGS__)
+#define tensor_mul(...) TENSOR__CALL(tensor_mul, __VA_ARGS__)
+#define tensor_pow(...) TENSOR__CALL(tensor_pow, __VA_ARGS__)
+#define tensor_remainder(...) TENSOR__CALL(tensor_remainder, __VA_ARGS__)
+#define tensor_sub(...) TENSOR__CALL(tensor_sub, __VA_ARGS__)
+#define tensor_add_scalar(...) TENSOR__CALL(tensor_add_scalar, __VA_ARGS__)
+#define tensor_div_scalar(...) TENSOR__CALL(tensor_div_scalar, __VA_ARGS__)
+#define tensor_floor_divide_scalar(...) TENSOR__CALL(tensor_floor_divide_scalar, __VA_ARGS__)
+#define tensor_fmod_scalar(...) TENSOR__CALL(tensor_fmod_scalar, __VA_ARGS__)
+#define tensor_maximum_scalar(...) TENSOR__CALL(tensor_maximum_scalar, __VA_ARGS__)
+#define tensor_minimum_scalar(...) TENSOR__CALL(tensor_minimum_scalar, __VA_ARGS__)
+#define tensor_mul_scalar(...) TENSOR__CALL(tensor_mul_scalar, __VA_ARGS__)
+#define tensor_pow_scalar(...) TENSOR__CALL(tensor_pow_scalar, __VA_ARGS__)
+#define tensor_remainder_scalar(...) TENSOR__CALL(tensor_remainder_scalar, __VA_ARGS__)
+#define tensor_rsub_scalar(...) TENSOR__CALL(tensor_rsub_scalar, __VA_ARGS__)
+#define tensor_rpow_scalar(...) TENSOR__CALL(tensor_rpow_scalar, __VA_ARGS__)
+#define tensor_round_decimals(...) TENSOR__CALL(tensor_round_decimals, __VA_ARGS__)
+#define tensor_sub_scalar(...) TENSOR__CALL(tensor_sub_scalar, __VA_ARGS__)
+#define tensor_where(...) TENSOR__CALL(tensor_where, __VA_ARGS__)
+#define tensor_lerp(...) TENSOR__CALL(tensor_lerp, __VA_ARGS__)
+#define tensor_addcmul(...) TENSOR__CALL(tensor_addcmul, __VA_ARGS__)
+#define tensor_addcdiv(...) TENSOR__CALL(tensor_addcdiv, __VA_ARGS__)
+#define tensor_eq(...) TENSOR__CALL(tensor_eq, __VA_ARGS__)
+#define tensor_ge(...) TENSOR__CALL(tensor_ge, __VA_ARGS__)
+#define tensor_gt(...) TENSOR__CALL(tensor_gt, __VA_ARGS__)
+#define tensor_le(...) TENSOR__CALL(tensor_le, __VA_ARGS__)
+#define tensor_lt(...) TENSOR__CALL(tensor_lt, __VA_ARGS__)
+#define tensor_ne(...) TENSOR__CALL(tensor_ne, __VA_ARGS__)
+#define tensor_eq_scalar(...) TENSOR__CALL(tensor_eq_scalar, __VA_ARGS__)
+#define tensor_ge_scalar(...) TENSOR__CALL(tensor_ge_scalar, __VA_ARGS__)
+#define tensor_gt_scalar(...) TENSOR__CALL(tensor_gt_scalar, __VA_ARGS__)
+#define tensor_le_scalar(...) TENSOR__CALL(tensor_le_scalar, __VA_ARGS__)
+#define tensor_lt_scalar(...) TENSOR__CALL(tensor_lt_scalar, __VA_ARGS__)
+#define tensor_ne_scalar(...) TENSOR__CALL(tensor_ne_scalar, __VA_ARGS__)
+#define tensor_logical_and(...) TENSOR__CALL(tensor_logical_and, __VA_ARGS__)
+#define tensor_logical_or(...) TENSOR__CALL(tensor_logical_or, __VA_ARGS__)
+#define tensor_logical_xor(...) TENSOR__CALL(tensor_logical_xor, __VA_ARGS__)
+#define tensor_logical_not(...) TENSOR__CALL(tensor_logical_not, __VA_ARGS__)
+#define tensor_isnan(...) TENSOR__CALL(tensor_isnan, __VA_ARGS__)
+#define tensor_isinf(...) TENSOR__CALL(tensor_isinf, __VA_ARGS__)
+#define tensor_isfinite(...) TENSOR__CALL(tensor_isfinite, __VA_ARGS__)
+#define tensor_bitwise_and(...) TENSOR__CALL(tensor_bitwise_and, __VA_ARGS__)
+#define tensor_bitwise_or(...) TENSOR__CALL(tensor_bitwise_or, __VA_ARGS__)
+#define tensor_bitwise_xor(...) TENSOR__CALL(tensor_bitwise_xor, __VA_ARGS__)
+#define tensor_bitwise_not(...) TENSOR__CALL(tensor_bitwise_not, __VA_ARGS__)
+#define tensor_add_(...) TENSOR__CALL(tensor_add_, __VA_ARGS__)
+#define tensor_sub_(...) TENSOR__CALL(tensor_sub_, __VA_ARGS__)
+#define tensor_mul_(...) TENSOR__CALL(tensor_mul_, __VA_ARGS__)
+#define tensor_div_(...) TENSOR__CALL(tensor_div_, __VA_ARGS__)
+#define tensor_add_scalar_(...) TENSOR__CALL(tensor_add_scalar_, __VA_ARGS__)
+#define tensor_sub_scalar_(...) TENSOR__CALL(tensor_sub_scalar_, __VA_ARGS__)
+#define tensor_mul_scalar_(...) TENSOR__CALL(tensor_mul_scalar_, __VA_ARGS__)
+#define tensor_div_scalar_(...) TENSOR__CALL(tensor_div_scalar_, __VA_ARGS__)
+#define tensor_addcmul_(...) TENSOR__CALL(tensor_addcmul_, __VA_ARGS__)
+#define tensor_abs_(...) TENSOR__CALL(tensor_abs_, __VA_ARGS__)
+#define tensor_clamp_(...) TENSOR__CALL(tensor_clamp_, __VA_ARGS__)
+#define tensor_exp_(...) TENSOR__CALL(tensor_exp_, __VA_ARGS__)
+#define tensor_neg_(...) TENSOR__CALL(tensor_neg_, __VA_ARGS__)
+#define tensor_relu_(...) TENSOR__CALL(tensor_relu_, __VA_ARGS__)
+#define tensor_sigmoid_(...) TENSOR__CALL(tensor_sigmoid_, __VA_ARGS__)
+#define tensor_sqrt_(...) TENSOR__CALL(tensor_sqrt_, __VA_ARGS__)
+#define tensor_tanh_(...) TENSOR__CALL(tensor_tanh_, __VA_ARGS__)
+#define tensor_copy_(...) TENSOR__CALL(tensor_copy_, __VA_ARGS__)
+#define tensor_fill_(...) TENSOR__CALL(tensor_fill_, __VA_ARGS__)
+#define tensor_zero_(...) TENSOR__CALL(tensor_zero_, __VA_ARGS__)
+#define tensor_masked_fill_(...) TENSOR__CALL(tensor_masked_fill_, __VA_ARGS__)
+#define tensor_acosh(...) TENSOR__CALL(tensor_acosh, __VA_ARGS__)
+#define tensor_asinh(...) TENSOR__CALL(tensor_asinh, __VA_ARGS__)
+#define tensor_atanh(...) TENSOR__CALL(tensor_atanh, __VA_ARGS__)
+#define tensor_clamp_max(...) TENSOR__CALL(tensor_clamp_max, __VA_ARGS__)
+#define tensor_clamp_min(...) TENSOR__CALL(tensor_clamp_min, __VA_ARGS__)
+#define tensor_deg2rad(...) TENSOR__CALL(tensor_deg2rad, __VA_ARGS__)
+#define tensor_digamma(...) TENSOR__CALL(tensor_digamma, __VA_ARGS__)
+#define tensor_erfinv(...) TENSOR__CALL(tensor_erfinv, __VA_ARGS__)
+#define tensor_frac(...) TENSOR__CALL(tensor_frac, __VA_ARGS__)
+#define tensor_hardsigmoid(...) TENSOR__CALL(tensor_hardsigmoid, __VA_ARGS__)
+#define tensor_hardswish(...) TENSOR__CALL(tensor_hardswish, __VA_ARGS__)
+#define tensor_hardtanh(...) TENSOR__CALL(tensor_hardtanh, __VA_ARGS__)
+#define tensor_lgamma(...) TENSOR__CALL(tensor_lgamma, __VA_ARGS__)
+#define tensor_logit(...) TENSOR__CALL(tensor_logit, __VA_ARGS__)
+#define tensor_mish(...) TENSOR__CALL(tensor_mish, __VA_ARGS__)
+#define tensor_nan_to_num(...) TENSOR__CALL(tensor_nan_to_num, __VA_ARGS__)
+#define tensor_polygamma(...) TENSOR__CALL(tensor_polygamma, __VA_ARGS__)
+#define tensor_positive(...) TENSOR__CALL(tensor_positive, __VA_ARGS__)
+#define tensor_rad2deg(...) TENSOR__CALL(tensor_rad2deg, __VA_ARGS__)
+#define tensor_sgn(...) TENSOR__CALL(tensor_sgn, __VA_ARGS__)
+#define tensor_sinc(...) TENSOR__CALL(tensor_sinc, __VA_ARGS__)
+#define tensor_copysign(...) TENSOR__CALL(tensor_copysign, __VA_ARGS__)
+#define tensor_div_mode(...) TENSOR__CALL(tensor_div_mode, __VA_ARGS__)
+#define tensor_float_power(...) TENSOR__CALL(tensor_float_power, __VA_ARGS__)
+#define tensor_fmax(...) TENSOR__CALL(tensor_fmax, __VA_ARGS__)
+#define tensor_fmin(...) TENSOR__CALL(tensor_fmin, __VA_ARGS__)
+#define tensor_heaviside(...) TENSOR__CALL(tensor_heaviside, __VA_ARGS__)
+#define tensor_hypot(...) TENSOR__CALL(tensor_hypot, __VA_ARGS__)
+#define tensor_ldexp(...) TENSOR__CALL(tensor_ldexp, __VA_ARGS__)
+#define tensor_logaddexp(...) TENSOR__CALL(tensor_logaddexp, __VA_ARGS__)
+#define tensor_logaddexp2(...) TENSOR__CALL(tensor_logaddexp2, __VA_ARGS__)
+#define tensor_xlogy(...) TENSOR__CALL(tensor_xlogy, __VA_ARGS__)
+#define tensor_copysign_scalar(...) TENSOR__CALL(tensor_copysign_scalar, __VA_ARGS__)
+#define tensor_float_power_scalar(...) TENSOR__CALL(tensor_float_power_scalar, __VA_ARGS__)
+#define tensor_xlogy_scalar(...) TENSOR__CALL(tensor_xlogy_scalar, __VA_ARGS__)
+#define tensor_lerp_scalar(...) TENSOR__CALL(tensor_lerp_scalar, __VA_ARGS__)
+#define tensor_clamp_tensor(...) TENSOR__CALL(tensor_clamp_tensor, __VA_ARGS__)
+#define tensor_isneginf(...) TENSOR__CALL(tensor_isneginf, __VA_ARGS__)
+#define tensor_isposinf(...) TENSOR__CALL(tensor_isposinf, __VA_ARGS__)
+#define tensor_signbit(...) TENSOR__CALL(tensor_signbit, __VA_ARGS__)
+#define tensor_isclose(...) TENSOR__CALL(tensor_isclose, __VA_ARGS__)
+#define tensor_bitwise_left_shift(...) TENSOR__CALL(tensor_bitwise_left_shift, __VA_ARGS__)
+#define tensor_bitwise_right_shift(...) TENSOR__CALL(tensor_bitwise_right_shift, __VA_ARGS__)
+#define tensor_bitwise_and_scalar(...) TENSOR__CALL(tensor_bitwise_and_scalar, __VA_ARGS__)
+#define tensor_bitwise_or_scalar(...) TENSOR__CALL(tensor_bitwise_or_scalar, __VA_ARGS__)
+#define tensor_bitwise_xor_scalar(...) TENSOR__CALL(tensor_bitwise_xor_scalar, __VA_ARGS__)
+#define tensor_bitwise_left_shift_scalar(...) TENSOR__CALL(tensor_bitwise_left_shift_scalar, __VA_ARGS__)
+#define tensor_bitwise_right_shift_scalar(...) TENSOR__CALL(tensor_bitwise_right_shift_scalar, __VA_ARGS__)
+#define tensor_pow_(...) TENSOR__CALL(tensor_pow_, __VA_ARGS__)
+#define tensor_pow_scalar_(...) TENSOR__CALL(tensor_pow_scalar_, __VA_ARGS__)
+#define tensor_remainder_(...) TENSOR__CALL(tensor_remainder_, __VA_ARGS__)
+#define tensor_remainder_scalar_(...) TENSOR__CALL(tensor_remainder_scalar_, __VA_ARGS__)
+#define tensor_fmod_(...) TENSOR__CALL(tensor_fmod_, __VA_ARGS__)
+#define tensor_fmod_scalar_(...) TENSOR__CALL(tensor_fmod_scalar_, __VA_ARGS__)
+#define tensor_floor_divide_(...) TENSOR__CALL(tensor_floor_divide_, __VA_ARGS__)
+#define tensor_floor_divide_scalar_(...) TENSOR__CALL(tensor_floor_divide_scalar_, __VA_ARGS__)
+#define tensor_bitwise_and_(...) TENSOR__CALL(tensor_bitwise_and_, __VA_ARGS__)
+#define tensor_bitwise_and_scalar_(...) TENSOR__CALL(tensor_bitwise_and_scalar_, __VA_ARGS__)
+#define tensor_bitwise_or_(...) TENSOR__CALL(tensor_bitwise_or_, __VA_ARGS__)
+#define tensor_bitwise_or_scalar_(...) TENSOR__CALL(tensor_bitwise_or_scalar_, __VA_ARGS__)
+#define tensor_bitwise_xor_(...) TENSOR__CALL(tensor_bitwise_xor_, __VA_ARGS__)
+#define tensor_bitwise_xor_scalar_(...) TENSOR__CALL(tensor_bitwise_xor_scalar_, __VA_ARGS__)
+#define tensor_lerp_(...) TENSOR__CALL(tensor_lerp_, __VA_ARGS__)
+#define tensor_lerp_scalar_(...) TENSOR__CALL(tensor_lerp_scalar_, __VA_ARGS__)
+#define tensor_addcdiv_(...) TENSOR__CALL(tensor_addcdiv_, __VA_ARGS__)
+#define tensor_ceil_(...) TENSOR__CALL(tensor_ceil_, __VA_ARGS__)
+#define tensor_cos_(...) TENSOR__CALL(tensor_cos_, __VA_ARGS__)
+#define tensor_erf_(...) TENSOR__CALL(tensor_erf_, __VA_ARGS__)
+#define tensor_erfinv_(...) TENSOR__CALL(tensor_erfinv_, __VA_ARGS__)
+#define tensor_exp2_(...) TENSOR__CALL(tensor_exp2_, __VA_ARGS__)
+#define tensor_expm1_(...) TENSOR__CALL(tensor_expm1_, __VA_ARGS__)
+#define tensor_floor_(...) TENSOR__CALL(tensor_floor_, __VA_ARGS__)
+#define tensor_log_(...) TENSOR__CALL(tensor_log_, __VA_ARGS__)
+#define tensor_log10_(...) TENSOR__CALL(tensor_log10_, __VA_ARGS__)
+#define tensor_log1p_(...) TENSOR__CALL(tensor_log1p_, __VA_ARGS__)
+#define tensor_log2_(...) TENSOR__CALL(tensor_log2_, __VA_ARGS__)
+#define tensor_reciprocal_(...) TENSOR__CALL(tensor_reciprocal_, __VA_ARGS__)
+#define tensor_round_(...) TENSOR__CALL(tensor_round_, __VA_ARGS__)
+#define tensor_rsqrt_(...) TENSOR__CALL(tensor_rsqrt_, __VA_ARGS__)
+#define tensor_sign_(...) TENSOR__CALL(tensor_sign_, __VA_ARGS__)
+#define tensor_sin_(...) TENSOR__CALL(tensor_sin_, __VA_ARGS__)
+#define tensor_square_(...) TENSOR__CALL(tensor_square_, __VA_ARGS__)
+#define tensor_tan_(...) TENSOR__CALL(tensor_tan_, __VA_ARGS__)
+#define tensor_trunc_(...) TENSOR__CALL(tensor_trunc_, __VA_ARGS__)
+#define tensor_clamp_max_(...) TENSOR__CALL(tensor_clamp_max_, __VA_ARGS__)
+#define tensor_clamp_min_(...) TENSOR__CALL(tensor_clamp_min_, __VA_ARGS__)
+#define tensor_elu_(...) TENSOR__CALL(tensor_elu_, __VA_ARGS__)
+#define tensor_hardtanh_(...) TENSOR__CALL(tensor_hardtanh_, __VA_ARGS__)
+#define tensor_leaky_relu_(...) TENSOR__CALL(tensor_leaky_relu_, __VA_ARGS__)
+#define tensor_nan_to_num_(...) TENSOR__CALL(tensor_nan_to_num_, __VA_ARGS__)
+#define tensor_sum(...) TENSOR__CALL(tensor_sum, __VA_ARGS__)
+#define tensor_mean(...) TENSOR__CALL(tensor_mean, __VA_ARGS__)
+#define tensor_prod(...) TENSOR__CALL(tensor_prod, __VA_ARGS__)
+#define tensor_max(...) TENSOR__CALL(tensor_max, __VA_ARGS__)
+#define tensor_min(...) TENSOR__CALL(tensor_min, __VA_ARGS__)
+#define tensor_argmax(...) TENSOR__CALL(tensor_argmax, __VA_ARGS__)
+#define tensor_argmin(...) TENSOR__CALL(tensor_argmin, __VA_ARGS__)
+#define tensor_any(...) TENSOR__CALL(tensor_any, __VA_ARGS__)
+#define tensor_all(...) TENSOR__CALL(tensor_all, __VA_ARGS__)
+#define tensor_var(...) TENSOR__CALL(tensor_var, __VA_ARGS__)
+#define tensor_std(...) TENSOR__CALL(tensor_std, __VA_ARGS__)
+#define tensor_norm(...) TENSOR__CALL(tensor_norm, __VA_ARGS__)
+#define tensor_sum_dim(...) TENSOR__CALL(tensor_sum_dim, __VA_ARGS__)
+#define tensor_mean_dim(...) TENSOR__CALL(tensor_mean_dim, __VA_ARGS__)
+#define tensor_prod_dim(...) TENSOR__CALL(tensor_prod_dim, __VA_ARGS__)
+#define tensor_amax_dim(...) TENSOR__CALL(tensor_amax_dim, __VA_ARGS__)
+#define tensor_amin_dim(...) TENSOR__CALL(tensor_amin_dim, __VA_ARGS__)
+#define tensor_argmax_dim(...) TENSOR__CALL(tensor_argmax_dim, __VA_ARGS__)
+#define tensor_argmin_dim(...) TENSOR__CALL(tensor_argmin_dim, __VA_ARGS__)
+#define tensor_any_dim(...) TENSOR__CALL(tensor_any_dim, __VA_ARGS__)
+#define tensor_all_dim(...) TENSOR__CALL(tensor_all_dim, __VA_ARGS__)
+#define tensor_var_dim(...) TENSOR__CALL(tensor_var_dim, __VA_ARGS__)
+#define tensor_std_dim(...) TENSOR__CALL(tensor_std_dim, __VA_ARGS__)
+#define tensor_norm_dim(...) TENSOR__CALL(tensor_norm_dim, __VA_ARGS__)
+#define tensor_logsumexp(...) TENSOR__CALL(tensor_logsumexp, __VA_ARGS__)
+#define tensor_sum_dims(...) TENSOR__CALL(tensor_sum_dims, __VA_ARGS__)
+#define tensor_mean_dims(...) TENSOR__CALL(tensor_mean_dims, __VA_ARGS__)
+#define tensor_prod_dims(...) TENSOR__CALL(tensor_prod_dims, __VA_ARGS__)
+#define tensor_amax_dims(...) TENSOR__CALL(tensor_amax_dims, __VA_ARGS__)
+#define tensor_amin_dims(...) TENSOR__CALL(tensor_amin_dims, __VA_ARGS__)
+#define tensor_any_dims(...) TENSOR__CALL(tensor_any_dims, __VA_ARGS__)
+#define tensor_all_dims(...) TENSOR__CALL(tensor_all_dims, __VA_ARGS__)
+#define tensor_logsumexp_dims(...) TENSOR__CALL(tensor_logsumexp_dims, __VA_ARGS__)
+#define tensor_var_dims(...) TENSOR__CALL(tensor_var_dims, __VA_ARGS__)
+#define tensor_std_dims(...) TENSOR__CALL(tensor_std_dims, __VA_ARGS__)
+#define tensor_count_nonzero(...) TENSOR__CALL(tensor_count_nonzero, __VA_ARGS__)
+#define tensor_count_nonzero_dims(...) TENSOR__CALL(tensor_count_nonzero_dims, __VA_ARGS__)
+#define tensor_nansum(...) TENSOR__CALL(tensor_nansum, __VA_ARGS__)
+#define tensor_nansum_dims(...) TENSOR__CALL(tensor_nansum_dims, __VA_ARGS__)
+#define tensor_nanmean(...) TENSOR__CALL(tensor_nanmean, __VA_ARGS__)
+#define tensor_nanmean_dims(...) TENSOR__CALL(tensor_nanmean_dims, __VA_ARGS__)
+#define tensor_norm_p(...) TENSOR__CALL(tensor_norm_p, __VA_ARGS__)
+#define tensor_norm_p_dims(...) TENSOR__CALL(tensor_norm_p_dims, __VA_ARGS__)
+#define tensor_var_mean(...) TENSOR__CALL(tensor_var_mean, __VA_ARGS__)
+#define tensor_var_mean_dims(...) TENSOR__CALL(tensor_var_mean_dims, __VA_ARGS__)
+#define tensor_std_mean(...) TENSOR__CALL(tensor_std_mean, __VA_ARGS__)
+#define tensor_std_mean_dims(...) TENSOR__CALL(tensor_std_mean_dims, __VA_ARGS__)
+#define tensor_aminmax(...) TENSOR__CALL(tensor_aminmax, __VA_ARGS__)
+#define tensor_aminmax_dim(...) TENSOR__CALL(tensor_aminmax_dim, __VA_ARGS__)
+#define tensor_cumsum(...) TENSOR__CALL(tensor_cumsum, __VA_ARGS__)
+#define tensor_cumprod(...) TENSOR__CALL(tensor_cumprod, __VA_ARGS__)
+#define tensor_logcumsumexp(...) TENSOR__CALL(tensor_logcumsumexp, __VA_ARGS__)
+#define tensor_diff(...) TENSOR__CALL(tensor_diff, __VA_ARGS__)
+#define tensor_trapezoid(...) TENSOR__CALL(tensor_trapezoid, __VA_ARGS__)
+#define tensor_cumulative_trapezoid(...) TENSOR__CALL(tensor_cumulative_trapezoid, __VA_ARGS__)
+#define tensor_softmax(...) TENSOR__CALL(tensor_softmax, __VA_ARGS__)
+#define tensor_log_softmax(...) TENSOR__CALL(tensor_log_softmax, __VA_ARGS__)
+#define tensor_dist(...) TENSOR__CALL(tensor_dist, __VA_ARGS__)
+#define tensor_cdist(...) TENSOR__CALL(tensor_cdist, __VA_ARGS__)
+#define tensor_renorm(...) TENSOR__CALL(tensor_renorm, __VA_ARGS__)
+#define tensor_cov(...) TENSOR__CALL(tensor_cov, __VA_ARGS__)
+#define tensor_corrcoef(...) TENSOR__CALL(tensor_corrcoef, __VA_ARGS__)
+#define tensor_msort(...) TENSOR__CALL(tensor_msort, __VA_ARGS__)
+#define tensor_argsort(...) TENSOR__CALL(tensor_argsort, __VA_ARGS__)
+#define tensor_median(...) TENSOR__CALL(tensor_median, __VA_ARGS__)
+#define tensor_nanmedian(...) TENSOR__CALL(tensor_nanmedian, __VA_ARGS__)
+#define tensor_quantile(...) TENSOR__CALL(tensor_quantile, __VA_ARGS__)
+#define tensor_nanquantile(...) TENSOR__CALL(tensor_nanquantile, __VA_ARGS__)
+#define tensor_quantile_dim(...) TENSOR__CALL(tensor_quantile_dim, __VA_ARGS__)
+#define tensor_nanquantile_dim(...) TENSOR__CALL(tensor_nanquantile_dim, __VA_ARGS__)
+#define tensor_unique(...) TENSOR__CALL(tensor_unique, __VA_ARGS__)
+#define tensor_unique_dim(...) TENSOR__CALL(tensor_unique_dim, __VA_ARGS__)
+#define tensor_unique_consecutive(...) TENSOR__CALL(tensor_unique_consecutive, __VA_ARGS__)
+#define tensor_unique_consecutive_dim(...) TENSOR__CALL(tensor_unique_consecutive_dim, __VA_ARGS__)
+#define tensor_searchsorted(...) TENSOR__CALL(tensor_searchsorted, __VA_ARGS__)
+#define tensor_bucketize(...) TENSOR__CALL(tensor_bucketize, __VA_ARGS__)
+#define tensor_isin(...) TENSOR__CALL(tensor_isin, __VA_ARGS__)
+#define tensor_bincount(...) TENSOR__CALL(tensor_bincount, __VA_ARGS__)
+#define tensor_histc(...) TENSOR__CALL(tensor_histc, __VA_ARGS__)
+#define tensor_matmul(...) TENSOR__CALL(tensor_matmul, __VA_ARGS__)
+#define tensor_mm(...) TENSOR__CALL(tensor_mm, __VA_ARGS__)
+#define tensor_bmm(...) TENSOR__CALL(tensor_bmm, __VA_ARGS__)
+#define tensor_mv(...) TENSOR__CALL(tensor_mv, __VA_ARGS__)
+#define tensor_dot(...) TENSOR__CALL(tensor_dot, __VA_ARGS__)
+#define tensor_outer(...) TENSOR__CALL(tensor_outer, __VA_ARGS__)
+#define tensor_addmm(...) TENSOR__CALL(tensor_addmm, __VA_ARGS__)
+#define tensor_baddbmm(...) TENSOR__CALL(tensor_baddbmm, __VA_ARGS__)
+#define tensor_addbmm(...) TENSOR__CALL(tensor_addbmm, __VA_ARGS__)
+#define tensor_addmv(...) TENSOR__CALL(tensor_addmv, __VA_ARGS__)
+#define tensor_addr(...) TENSOR__CALL(tensor_addr, __VA_ARGS__)
+#define tensor_linalg_vecdot(...) TENSOR__CALL(tensor_linalg_vecdot, __VA_ARGS__)
+#define tensor_vdot(...) TENSOR__CALL(tensor_vdot, __VA_ARGS__)
+#define tensor_inner(...) TENSOR__CALL(tensor_inner, __VA_ARGS__)
+#define tensor_tensordot(...) TENSOR__CALL(tensor_tensordot, __VA_ARGS__)
+#define tensor_tensordot_dims(...) TENSOR__CALL(tensor_tensordot_dims, __VA_ARGS__)
+#define tensor_trace(...) TENSOR__CALL(tensor_trace, __VA_ARGS__)
+#define tensor_kron(...) TENSOR__CALL(tensor_kron, __VA_ARGS__)
+#define tensor_linalg_cross(...) TENSOR__CALL(tensor_linalg_cross, __VA_ARGS__)
+#define tensor_linalg_cholesky(...) TENSOR__CALL(tensor_linalg_cholesky, __VA_ARGS__)
+#define tensor_cholesky(...) TENSOR__CALL(tensor_cholesky, __VA_ARGS__)
+#define tensor_cholesky_solve(...) TENSOR__CALL(tensor_cholesky_solve, __VA_ARGS__)
+#define tensor_cholesky_inverse(...) TENSOR__CALL(tensor_cholesky_inverse, __VA_ARGS__)
+#define tensor_linalg_solve(...) TENSOR__CALL(tensor_linalg_solve, __VA_ARGS__)
+#define tensor_linalg_solve_triangular(...) TENSOR__CALL(tensor_linalg_solve_triangular, __VA_ARGS__)
+#define tensor_linalg_inv(...) TENSOR__CALL(tensor_linalg_inv, __VA_ARGS__)
+#define tensor_inverse(...) TENSOR__CALL(tensor_inverse, __VA_ARGS__)
+#define tensor_linalg_det(...) TENSOR__CALL(tensor_linalg_det, __VA_ARGS__)
+#define tensor_det(...) TENSOR__CALL(tensor_det, __VA_ARGS__)
+#define tensor_linalg_slogdet(...) TENSOR__CALL_KIND(slogdet, tensor_linalg_slogdet, __VA_ARGS__)
+#define tensor_slogdet(...) TENSOR__CALL_KIND(slogdet, tensor_slogdet, __VA_ARGS__)
+#define tensor_logdet(...) TENSOR__CALL(tensor_logdet, __VA_ARGS__)
+#define tensor_linalg_lu_factor(...) TENSOR__CALL_KIND(lu_factor, tensor_linalg_lu_factor, __VA_ARGS__)
+#define tensor_linalg_lu(...) TENSOR__CALL_KIND(lu, tensor_linalg_lu, __VA_ARGS__)
+#define tensor_lu_unpack(...) TENSOR__CALL_KIND(lu, tensor_lu_unpack, __VA_ARGS__)
+#define tensor_lu_solve(...) TENSOR__CALL(tensor_lu_solve, __VA_ARGS__)
+#define tensor_linalg_lu_solve(...) TENSOR__CALL(tensor_linalg_lu_solve, __VA_ARGS__)
+#define tensor_linalg_qr(...) TENSOR__CALL_KIND(qr, tensor_linalg_qr, __VA_ARGS__)
+#define tensor_qr(...) TENSOR__CALL_KIND(qr, tensor_qr, __VA_ARGS__)
+#define tensor_linalg_svd(...) TENSOR__CALL_KIND(linalg_svd, tensor_linalg_svd, __VA_ARGS__)
+#define tensor_svd(...) TENSOR__CALL_KIND(svd, tensor_svd, __VA_ARGS__)
+#define tensor_linalg_svdvals(...) TENSOR__CALL(tensor_linalg_svdvals, __VA_ARGS__)
+#define tensor_linalg_eigh(...) TENSOR__CALL_KIND(eigh, tensor_linalg_eigh, __VA_ARGS__)
+#define tensor_linalg_eigvalsh(...) TENSOR__CALL(tensor_linalg_eigvalsh, __VA_ARGS__)
+#define tensor_linalg_pinv(...) TENSOR__CALL(tensor_linalg_pinv, __VA_ARGS__)
+#define tensor_pinverse(...) TENSOR__CALL(tensor_pinverse, __VA_ARGS__)
+#define tensor_linalg_matrix_rank(...) TENSOR__CALL(tensor_linalg_matrix_rank, __VA_ARGS__)
+#define tensor_linalg_lstsq(...) TENSOR__CALL_KIND(lstsq, tensor_linalg_lstsq, __VA_ARGS__)
+#define tensor_linalg_matrix_power(...) TENSOR__CALL(tensor_linalg_matrix_power, __VA_ARGS__)
+#define tensor_matrix_power(...) TENSOR__CALL(tensor_matrix_power, __VA_ARGS__)
+#define tensor_linalg_matrix_exp(...) TENSOR__CALL(tensor_linalg_matrix_exp, __VA_ARGS__)
+#define tensor_matrix_exp(...) TENSOR__CALL(tensor_matrix_exp, __VA_ARGS__)
+#define tensor_linalg_vector_norm(...) TENSOR__CALL(tensor_linalg_vector_norm, __VA_ARGS__)
+#define tensor_linalg_matrix_norm(...) TENSOR__CALL(tensor_linalg_matrix_norm, __VA_ARGS__)
+#define tensor_linalg_norm(...) TENSOR__CALL(tensor_linalg_norm, __VA_ARGS__)
+#define tensor_linalg_cond(...) TENSOR__CALL(tensor_linalg_cond, __VA_ARGS__)
+#define tensor_cross(...) TENSOR__CALL(tensor_cross, __VA_ARGS__)
+#define tensor_einsum_n(...) TENSOR__CALL(tensor_einsum_n, __VA_ARGS__)
+#define tensor_linalg_multi_dot_n(...) TENSOR__CALL(tensor_linalg_multi_dot_n, __VA_ARGS__)
+#define tensor_chain_matmul_n(...) TENSOR__CALL(tensor_chain_matmul_n, __VA_ARGS__)
+#define tensor_tril(...) TENSOR__CALL(tensor_tril, __VA_ARGS__)
+#define tensor_triu(...) TENSOR__CALL(tensor_triu, __VA_ARGS__)
+#define tensor_index_select(...) TENSOR__CALL(tensor_index_select, __VA_ARGS__)
+#define tensor_index_add(...) TENSOR__CALL(tensor_index_add, __VA_ARGS__)
+#define tensor_gather(...) TENSOR__CALL(tensor_gather, __VA_ARGS__)
+#define tensor_scatter_add(...) TENSOR__CALL(tensor_scatter_add, __VA_ARGS__)
+#define tensor_scatter(...) TENSOR__CALL(tensor_scatter, __VA_ARGS__)
+#define tensor_masked_fill(...) TENSOR__CALL(tensor_masked_fill, __VA_ARGS__)
+#define tensor_masked_select(...) TENSOR__CALL(tensor_masked_select, __VA_ARGS__)
+#define tensor_index_add_(...) TENSOR__CALL(tensor_index_add_, __VA_ARGS__)
+#define tensor_index_add_alpha(...) TENSOR__CALL(tensor_index_add_alpha, __VA_ARGS__)
+#define tensor_index_copy(...) TENSOR__CALL(tensor_index_copy, __VA_ARGS__)
+#define tensor_index_copy_(...) TENSOR__CALL(tensor_index_copy_, __VA_ARGS__)
+#define tensor_index_fill(...) TENSOR__CALL(tensor_index_fill, __VA_ARGS__)
+#define tensor_index_fill_(...) TENSOR__CALL(tensor_index_fill_, __VA_ARGS__)
+#define tensor_take_along_dim(...) TENSOR__CALL(tensor_take_along_dim, __VA_ARGS__)
+#define tensor_scatter_add_(...) TENSOR__CALL(tensor_scatter_add_, __VA_ARGS__)
+#define tensor_scatter_(...) TENSOR__CALL(tensor_scatter_, __VA_ARGS__)
+#define tensor_scatter_value(...) TENSOR__CALL(tensor_scatter_value, __VA_ARGS__)
+#define tensor_scatter_value_(...) TENSOR__CALL(tensor_scatter_value_, __VA_ARGS__)
+#define tensor_scatter_reduce(...) TENSOR__CALL(tensor_scatter_reduce, __VA_ARGS__)
+#define tensor_scatter_reduce_(...) TENSOR__CALL(tensor_scatter_reduce_, __VA_ARGS__)
+#define tensor_take(...) TENSOR__CALL(tensor_take, __VA_ARGS__)
+#define tensor_put(...) TENSOR__CALL(tensor_put, __VA_ARGS__)
+#define tensor_nonzero(...) TENSOR__CALL(tensor_nonzero, __VA_ARGS__)
+#define tensor_masked_scatter(...) TENSOR__CALL(tensor_masked_scatter, __VA_ARGS__)
+#define tensor_masked_scatter_(...) TENSOR__CALL(tensor_masked_scatter_, __VA_ARGS__)
+#define tensor_one_hot(...) TENSOR__CALL(tensor_one_hot, __VA_ARGS__)
+#define tensor_randperm(...) TENSOR__CALL(tensor_randperm, __VA_ARGS__)
+#define tensor_bernoulli(...) TENSOR__CALL(tensor_bernoulli, __VA_ARGS__)
+#define tensor_poisson(...) TENSOR__CALL(tensor_poisson, __VA_ARGS__)
+#define tensor_multinomial(...) TENSOR__CALL(tensor_multinomial, __VA_ARGS__)
+#define tensor_uniform_(...) TENSOR__CALL(tensor_uniform_, __VA_ARGS__)
+#define tensor_normal_(...) TENSOR__CALL(tensor_normal_, __VA_ARGS__)
+#define tensor_exponential_(...) TENSOR__CALL(tensor_exponential_, __VA_ARGS__)
+#define tensor_cauchy_(...) TENSOR__CALL(tensor_cauchy_, __VA_ARGS__)
+#define tensor_log_normal_(...) TENSOR__CALL(tensor_log_normal_, __VA_ARGS__)
+#define tensor_geometric_(...) TENSOR__CALL(tensor_geometric_, __VA_ARGS__)
+#define tensor_bernoulli_(...) TENSOR__CALL(tensor_bernoulli_, __VA_ARGS__)
+#define tensor_random_(...) TENSOR__CALL(tensor_random_, __VA_ARGS__)
+#define tensor_requires_grad_(...) TENSOR__CALL(tensor_requires_grad_, __VA_ARGS__)
+#define tensor_grad(...) TENSOR__CALL(tensor_grad, __VA_ARGS__)
+#define tensor_detach_(...) TENSOR__CALL(tensor_detach_, __VA_ARGS__)
+#define tensor_retain_grad(...) TENSOR__CALL(tensor_retain_grad, __VA_ARGS__)
+#define tensor_apply(...) TENSOR__CALL(tensor_apply, __VA_ARGS__)
+#define tensor_checkpoint(...) TENSOR__CALL(tensor_checkpoint, __VA_ARGS__)
+#define tensor_vjp(...) TENSOR__CALL(tensor_vjp, __VA_ARGS__)
+#define tensor_jvp(...) TENSOR__CALL(tensor_jvp, __VA_ARGS__)
+#define tensor_hvp(...) TENSOR__CALL(tensor_hvp, __VA_ARGS__)
+#define tensor_vhp(...) TENSOR__CALL(tensor_vhp, __VA_ARGS__)
+#define tensor_grad_output(...) TENSOR__CALL(tensor_grad_output, __VA_ARGS__)
+#define tensor_saved(...) TENSOR__CALL(tensor_saved, __VA_ARGS__)
+#define tensor_scope_reset(...) TENSOR__CALL_KIND(int, tensor_scope_reset, __VA_ARGS__)
+#define tensor_scope_end(...) TENSOR__CALL_KIND(int, tensor_scope_end, __VA_ARGS__)
+#define tensor_free(...) TENSOR__CALL_KIND(int, tensor_free, __VA_ARGS__)
+#define tensor_set(...) TENSOR__CALL_KIND(int, tensor_set, __VA_ARGS__)
+#define tensor_copy_out(...) TENSOR__CALL_KIND(int, tensor_copy_out, __VA_ARGS__)
+#define tensor_allclose(...) TENSOR__CALL_KIND(int, tensor_allclose, __VA_ARGS__)
+#define tensor_equal(...) TENSOR__CALL_KIND(int, tensor_equal, __VA_ARGS__)
+#define tensor_print(...) TENSOR__CALL_KIND(int, tensor_print, __VA_ARGS__)
+#define tensor_split(...) TENSOR__CALL_KIND(int, tensor_split, __VA_ARGS__)
+#define tensor_check_n(...) TENSOR__CALL_KIND(int, tensor_check_n, __VA_ARGS__)
+#define tensor_set_default_dtype(...) TENSOR__CALL_KIND(int, tensor_set_default_dtype, __VA_ARGS__)
+#define tensor_chunk(...) TENSOR__CALL_KIND(int, tensor_chunk, __VA_ARGS__)
+#define tensor_meshgrid(...) TENSOR__CALL_KIND(int, tensor_meshgrid, __VA_ARGS__)
+#define tensor_broadcast_tensors(...) TENSOR__CALL_KIND(int, tensor_broadcast_tensors, __VA_ARGS__)
+#define tensor_split_with_sizes(...) TENSOR__CALL_KIND(int, tensor_split_with_sizes, __VA_ARGS__)
+#define tensor_tensor_split(...) TENSOR__CALL_KIND(int, tensor_tensor_split, __VA_ARGS__)
+#define tensor_tensor_split_at(...) TENSOR__CALL_KIND(int, tensor_tensor_split_at, __VA_ARGS__)
+#define tensor_unbind(...) TENSOR__CALL_KIND(int, tensor_unbind, __VA_ARGS__)
+#define tensor_hsplit(...) TENSOR__CALL_KIND(int, tensor_hsplit, __VA_ARGS__)
+#define tensor_vsplit(...) TENSOR__CALL_KIND(int, tensor_vsplit, __VA_ARGS__)
+#define tensor_dsplit(...) TENSOR__CALL_KIND(int, tensor_dsplit, __VA_ARGS__)
+#define tensor_set_grad(...) TENSOR__CALL_KIND(int, tensor_set_grad, __VA_ARGS__)
+#define tensor_backward(...) TENSOR__CALL_KIND(int, tensor_backward, __VA_ARGS__)
+#define tensor_backward_with(...) TENSOR__CALL_KIND(int, tensor_backward_with, __VA_ARGS__)
+#define tensor_autograd_grad(...) TENSOR__CALL_KIND(int, tensor_autograd_grad, __VA_ARGS__)
+#define tensor_save_for_backward(...) TENSOR__CALL_KIND(int, tensor_save_for_backward, __VA_ARGS__)
+#define tensor_apply_n(...) TENSOR__CALL_KIND(int, tensor_apply_n, __VA_ARGS__)
+#define tensor_set_output(...) TENSOR__CALL_KIND(int, tensor_set_output, __VA_ARGS__)
+#define tensor_mark_dirty(...) TENSOR__CALL_KIND(int, tensor_mark_dirty, __VA_ARGS__)
+#define tensor_set_default_device(...) TENSOR__CALL_KIND(int, tensor_set_default_device, __VA_ARGS__)
 #define tensor_mark_non_differentiable(...)                                                                  \
-    tensor__at_int(TENSOR_HERE, (tensor_mark_non_differentiable)(__VA_ARGS__))
-#define tensor_jacobian(...) tensor__at_int(TENSOR_HERE, (tensor_jacobian)(__VA_ARGS__))
-#define tensor_hessian(...) tensor__at_int(TENSOR_HERE, (tensor_hessian)(__VA_ARGS__))
-#define tensor_gradcheck(...) tensor__at_int(TENSOR_HERE, (tensor_gradcheck)(__VA_ARGS__))
-#define tensor_gradgradcheck(...) tensor__at_int(TENSOR_HERE, (tensor_gradgradcheck)(__VA_ARGS__))
-#define tensor_register_hook(...) tensor__at_i64(TENSOR_HERE, (tensor_register_hook)(__VA_ARGS__))
+    TENSOR__CALL_KIND(int, tensor_mark_non_differentiable, __VA_ARGS__)
+#define tensor_jacobian(...) TENSOR__CALL_KIND(int, tensor_jacobian, __VA_ARGS__)
+#define tensor_hessian(...) TENSOR__CALL_KIND(int, tensor_hessian, __VA_ARGS__)
+#define tensor_gradcheck(...) TENSOR__CALL_KIND(int, tensor_gradcheck, __VA_ARGS__)
+#define tensor_gradgradcheck(...) TENSOR__CALL_KIND(int, tensor_gradgradcheck, __VA_ARGS__)
+#define tensor_register_hook(...) TENSOR__CALL_KIND(i64, tensor_register_hook, __VA_ARGS__)
 #define tensor_register_post_accumulate_grad_hook(...)                                                       \
-    tensor__at_i64(TENSOR_HERE, (tensor_register_post_accumulate_grad_hook)(__VA_ARGS__))
-#define tensor_size(...) tensor__at_i64(TENSOR_HERE, (tensor_size)(__VA_ARGS__))
-#define tensor_stride(...) tensor__at_i64(TENSOR_HERE, (tensor_stride)(__VA_ARGS__))
-#define tensor_item_i64(...) tensor__at_i64(TENSOR_HERE, (tensor_item_i64)(__VA_ARGS__))
-#define tensor_item(...) tensor__at_f64(TENSOR_HERE, (tensor_item)(__VA_ARGS__))
-#define tensor_data(...) tensor__at_ptr(TENSOR_HERE, (tensor_data)(__VA_ARGS__))
-#define tensor_data_mut(...) ((void *)(intptr_t)tensor__at_ptr(TENSOR_HERE, (tensor_data_mut)(__VA_ARGS__)))
-#define tensor_max_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_max_dim)(__VA_ARGS__))
-#define tensor_min_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_min_dim)(__VA_ARGS__))
-#define tensor_cummax(...) tensor__at_pair(TENSOR_HERE, (tensor_cummax)(__VA_ARGS__))
-#define tensor_cummin(...) tensor__at_pair(TENSOR_HERE, (tensor_cummin)(__VA_ARGS__))
-#define tensor_sort(...) tensor__at_pair(TENSOR_HERE, (tensor_sort)(__VA_ARGS__))
-#define tensor_topk(...) tensor__at_pair(TENSOR_HERE, (tensor_topk)(__VA_ARGS__))
-#define tensor_kthvalue(...) tensor__at_pair(TENSOR_HERE, (tensor_kthvalue)(__VA_ARGS__))
-#define tensor_median_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_median_dim)(__VA_ARGS__))
-#define tensor_nanmedian_dim(...) tensor__at_pair(TENSOR_HERE, (tensor_nanmedian_dim)(__VA_ARGS__))
-#define tensor_mode(...) tensor__at_pair(TENSOR_HERE, (tensor_mode)(__VA_ARGS__))
+    TENSOR__CALL_KIND(i64, tensor_register_post_accumulate_grad_hook, __VA_ARGS__)
+#define tensor_size(...) TENSOR__CALL_KIND(i64, tensor_size, __VA_ARGS__)
+#define tensor_stride(...) TENSOR__CALL_KIND(i64, tensor_stride, __VA_ARGS__)
+#define tensor_item_i64(...) TENSOR__CALL_KIND(i64, tensor_item_i64, __VA_ARGS__)
+#define tensor_item(...) TENSOR__CALL_KIND(f64, tensor_item, __VA_ARGS__)
+#define tensor_data(...) TENSOR__CALL_KIND(ptr, tensor_data, __VA_ARGS__)
+#define tensor_data_mut(...) ((void *)(intptr_t)TENSOR__CALL_KIND(ptr, tensor_data_mut, __VA_ARGS__))
+#define tensor_max_dim(...) TENSOR__CALL_KIND(pair, tensor_max_dim, __VA_ARGS__)
+#define tensor_min_dim(...) TENSOR__CALL_KIND(pair, tensor_min_dim, __VA_ARGS__)
+#define tensor_cummax(...) TENSOR__CALL_KIND(pair, tensor_cummax, __VA_ARGS__)
+#define tensor_cummin(...) TENSOR__CALL_KIND(pair, tensor_cummin, __VA_ARGS__)
+#define tensor_sort(...) TENSOR__CALL_KIND(pair, tensor_sort, __VA_ARGS__)
+#define tensor_topk(...) TENSOR__CALL_KIND(pair, tensor_topk, __VA_ARGS__)
+#define tensor_kthvalue(...) TENSOR__CALL_KIND(pair, tensor_kthvalue, __VA_ARGS__)
+#define tensor_median_dim(...) TENSOR__CALL_KIND(pair, tensor_median_dim, __VA_ARGS__)
+#define tensor_nanmedian_dim(...) TENSOR__CALL_KIND(pair, tensor_nanmedian_dim, __VA_ARGS__)
+#define tensor_mode(...) TENSOR__CALL_KIND(pair, tensor_mode, __VA_ARGS__)
 
 // The plain twins are stamped too.
-#define tensor_empty_n(...) tensor__at(TENSOR_HERE, (tensor_empty_n)(__VA_ARGS__))
-#define tensor_zeros_n(...) tensor__at(TENSOR_HERE, (tensor_zeros_n)(__VA_ARGS__))
-#define tensor_ones_n(...) tensor__at(TENSOR_HERE, (tensor_ones_n)(__VA_ARGS__))
-#define tensor_full_n(...) tensor__at(TENSOR_HERE, (tensor_full_n)(__VA_ARGS__))
-#define tensor_from_n(...) tensor__at(TENSOR_HERE, (tensor_from_n)(__VA_ARGS__))
-#define tensor_wrap_n(...) tensor__at(TENSOR_HERE, (tensor_wrap_n)(__VA_ARGS__))
-#define tensor_reshape_n(...) tensor__at(TENSOR_HERE, (tensor_reshape_n)(__VA_ARGS__))
-#define tensor_view_n(...) tensor__at(TENSOR_HERE, (tensor_view_n)(__VA_ARGS__))
-#define tensor_permute_n(...) tensor__at(TENSOR_HERE, (tensor_permute_n)(__VA_ARGS__))
-#define tensor_expand_n(...) tensor__at(TENSOR_HERE, (tensor_expand_n)(__VA_ARGS__))
-#define tensor_cat_n(...) tensor__at(TENSOR_HERE, (tensor_cat_n)(__VA_ARGS__))
-#define tensor_stack_n(...) tensor__at(TENSOR_HERE, (tensor_stack_n)(__VA_ARGS__))
-#define tensor_index_n(...) tensor__at(TENSOR_HERE, (tensor_index_n)(__VA_ARGS__))
-#define tensor_index_put_n(...) tensor__at(TENSOR_HERE, (tensor_index_put_n)(__VA_ARGS__))
-#define tensor_index_put_n_(...) tensor__at(TENSOR_HERE, (tensor_index_put_n_)(__VA_ARGS__))
-#define tensor_repeat_n(...) tensor__at(TENSOR_HERE, (tensor_repeat_n)(__VA_ARGS__))
-#define tensor_tile_n(...) tensor__at(TENSOR_HERE, (tensor_tile_n)(__VA_ARGS__))
-#define tensor_flip_n(...) tensor__at(TENSOR_HERE, (tensor_flip_n)(__VA_ARGS__))
-#define tensor_unflatten_n(...) tensor__at(TENSOR_HERE, (tensor_unflatten_n)(__VA_ARGS__))
-#define tensor_hstack_n(...) tensor__at(TENSOR_HERE, (tensor_hstack_n)(__VA_ARGS__))
-#define tensor_vstack_n(...) tensor__at(TENSOR_HERE, (tensor_vstack_n)(__VA_ARGS__))
-#define tensor_dstack_n(...) tensor__at(TENSOR_HERE, (tensor_dstack_n)(__VA_ARGS__))
-#define tensor_column_stack_n(...) tensor__at(TENSOR_HERE, (tensor_column_stack_n)(__VA_ARGS__))
-#define tensor_rand_n(...) tensor__at(TENSOR_HERE, (tensor_rand_n)(__VA_ARGS__))
-#define tensor_randn_n(...) tensor__at(TENSOR_HERE, (tensor_randn_n)(__VA_ARGS__))
-#define tensor_randint_n(...) tensor__at(TENSOR_HERE, (tensor_randint_n)(__VA_ARGS__))
+#define tensor_empty_n(...) TENSOR__CALL(tensor_empty_n, __VA_ARGS__)
+#define tensor_zeros_n(...) TENSOR__CALL(tensor_zeros_n, __VA_ARGS__)
+#define tensor_ones_n(...) TENSOR__CALL(tensor_ones_n, __VA_ARGS__)
+#define tensor_full_n(...) TENSOR__CALL(tensor_full_n, __VA_ARGS__)
+#define tensor_from_n(...) TENSOR__CALL(tensor_from_n, __VA_ARGS__)
+#define tensor_wrap_n(...) TENSOR__CALL(tensor_wrap_n, __VA_ARGS__)
+#define tensor_reshape_n(...) TENSOR__CALL(tensor_reshape_n, __VA_ARGS__)
+#define tensor_view_n(...) TENSOR__CALL(tensor_view_n, __VA_ARGS__)
+#define tensor_permute_n(...) TENSOR__CALL(tensor_permute_n, __VA_ARGS__)
+#define tensor_expand_n(...) TENSOR__CALL(tensor_expand_n, __VA_ARGS__)
+#define tensor_cat_n(...) TENSOR__CALL(tensor_cat_n, __VA_ARGS__)
+#define tensor_stack_n(...) TENSOR__CALL(tensor_stack_n, __VA_ARGS__)
+#define tensor_index_n(...) TENSOR__CALL(tensor_index_n, __VA_ARGS__)
+#define tensor_index_put_n(...) TENSOR__CALL(tensor_index_put_n, __VA_ARGS__)
+#define tensor_index_put_n_(...) TENSOR__CALL(tensor_index_put_n_, __VA_ARGS__)
+#define tensor_repeat_n(...) TENSOR__CALL(tensor_repeat_n, __VA_ARGS__)
+#define tensor_tile_n(...) TENSOR__CALL(tensor_tile_n, __VA_ARGS__)
+#define tensor_flip_n(...) TENSOR__CALL(tensor_flip_n, __VA_ARGS__)
+#define tensor_unflatten_n(...) TENSOR__CALL(tensor_unflatten_n, __VA_ARGS__)
+#define tensor_hstack_n(...) TENSOR__CALL(tensor_hstack_n, __VA_ARGS__)
+#define tensor_vstack_n(...) TENSOR__CALL(tensor_vstack_n, __VA_ARGS__)
+#define tensor_dstack_n(...) TENSOR__CALL(tensor_dstack_n, __VA_ARGS__)
+#define tensor_column_stack_n(...) TENSOR__CALL(tensor_column_stack_n, __VA_ARGS__)
+#define tensor_rand_n(...) TENSOR__CALL(tensor_rand_n, __VA_ARGS__)
+#define tensor_randn_n(...) TENSOR__CALL(tensor_randn_n, __VA_ARGS__)
+#define tensor_randint_n(...) TENSOR__CALL(tensor_randint_n, __VA_ARGS__)
 
 #ifndef __cplusplus
 
@@ -2397,19 +2404,17 @@ template <class... T> inline tensor_t *tensor_chain_matmul(const T &... list) {
     tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
     return (tensor_chain_matmul_n)(l, static_cast<int>(sizeof...(T)));
 }
-template <class... T> inline tensor_t *tensor_index(tensor_t *x, const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_index_n)(x, l, static_cast<int>(sizeof...(T)));
+// No templates: a NULL in a parameter pack is a number.
+inline tensor_t *tensor_index(tensor_t *x, std::initializer_list<tensor_t *> l) {
+    return (tensor_index_n)(x, l.begin(), static_cast<int>(l.size()));
 }
-template <class... T> inline tensor_t *tensor_index_put(tensor_t *x, tensor_t *values, int accumulate,
-                                                        const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_index_put_n)(x, l, static_cast<int>(sizeof...(T)), values, accumulate);
+inline tensor_t *tensor_index_put(tensor_t *x, tensor_t *values, int accumulate,
+                                  std::initializer_list<tensor_t *> l) {
+    return (tensor_index_put_n)(x, l.begin(), static_cast<int>(l.size()), values, accumulate);
 }
-template <class... T> inline tensor_t *tensor_index_put_(tensor_t *x, tensor_t *values, int accumulate,
-                                                         const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_index_put_n_)(x, l, static_cast<int>(sizeof...(T)), values, accumulate);
+inline tensor_t *tensor_index_put_(tensor_t *x, tensor_t *values, int accumulate,
+                                   std::initializer_list<tensor_t *> l) {
+    return (tensor_index_put_n_)(x, l.begin(), static_cast<int>(l.size()), values, accumulate);
 }
 inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern,
                                   tensor_rearrange_args_t a = tensor_rearrange_args_t()) {
@@ -2425,42 +2430,44 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
     int64_t *const p[] = {sizes..., nullptr};
     return (tensor_check_n)(x, pattern, p, static_cast<int>(sizeof...(P)));
 }
-#define tensor_empty(...) tensor__at(TENSOR_HERE, (tensor_empty)(__VA_ARGS__))
-#define tensor_zeros(...) tensor__at(TENSOR_HERE, (tensor_zeros)(__VA_ARGS__))
-#define tensor_ones(...) tensor__at(TENSOR_HERE, (tensor_ones)(__VA_ARGS__))
-#define tensor_empty_of(...) tensor__at(TENSOR_HERE, (tensor_empty_of)(__VA_ARGS__))
-#define tensor_zeros_of(...) tensor__at(TENSOR_HERE, (tensor_zeros_of)(__VA_ARGS__))
-#define tensor_ones_of(...) tensor__at(TENSOR_HERE, (tensor_ones_of)(__VA_ARGS__))
-#define tensor_full(...) tensor__at(TENSOR_HERE, (tensor_full)(__VA_ARGS__))
-#define tensor_full_of(...) tensor__at(TENSOR_HERE, (tensor_full_of)(__VA_ARGS__))
-#define tensor_from(...) tensor__at(TENSOR_HERE, (tensor_from)(__VA_ARGS__))
-#define tensor_wrap(...) tensor__at(TENSOR_HERE, (tensor_wrap)(__VA_ARGS__))
-#define tensor_reshape(...) tensor__at(TENSOR_HERE, (tensor_reshape)(__VA_ARGS__))
-#define tensor_view(...) tensor__at(TENSOR_HERE, (tensor_view)(__VA_ARGS__))
-#define tensor_permute(...) tensor__at(TENSOR_HERE, (tensor_permute)(__VA_ARGS__))
-#define tensor_expand(...) tensor__at(TENSOR_HERE, (tensor_expand)(__VA_ARGS__))
-#define tensor_repeat(...) tensor__at(TENSOR_HERE, (tensor_repeat)(__VA_ARGS__))
-#define tensor_tile(...) tensor__at(TENSOR_HERE, (tensor_tile)(__VA_ARGS__))
-#define tensor_flip(...) tensor__at(TENSOR_HERE, (tensor_flip)(__VA_ARGS__))
-#define tensor_broadcast_to(...) tensor__at(TENSOR_HERE, (tensor_broadcast_to)(__VA_ARGS__))
-#define tensor_unflatten(...) tensor__at(TENSOR_HERE, (tensor_unflatten)(__VA_ARGS__))
-#define tensor_hstack(...) tensor__at(TENSOR_HERE, (tensor_hstack)(__VA_ARGS__))
-#define tensor_vstack(...) tensor__at(TENSOR_HERE, (tensor_vstack)(__VA_ARGS__))
-#define tensor_dstack(...) tensor__at(TENSOR_HERE, (tensor_dstack)(__VA_ARGS__))
-#define tensor_column_stack(...) tensor__at(TENSOR_HERE, (tensor_column_stack)(__VA_ARGS__))
-#define tensor_rand(...) tensor__at(TENSOR_HERE, (tensor_rand)(__VA_ARGS__))
-#define tensor_randn(...) tensor__at(TENSOR_HERE, (tensor_randn)(__VA_ARGS__))
-#define tensor_randint(...) tensor__at(TENSOR_HERE, (tensor_randint)(__VA_ARGS__))
-#define tensor_cat(...) tensor__at(TENSOR_HERE, (tensor_cat)(__VA_ARGS__))
-#define tensor_stack(...) tensor__at(TENSOR_HERE, (tensor_stack)(__VA_ARGS__))
-#define tensor_einsum(...) tensor__at(TENSOR_HERE, (tensor_einsum)(__VA_ARGS__))
-#define tensor_linalg_multi_dot(...) tensor__at(TENSOR_HERE, (tensor_linalg_multi_dot)(__VA_ARGS__))
-#define tensor_chain_matmul(...) tensor__at(TENSOR_HERE, (tensor_chain_matmul)(__VA_ARGS__))
-#define tensor_index(...) tensor__at(TENSOR_HERE, (tensor_index)(__VA_ARGS__))
-#define tensor_rearrange(...) tensor__at(TENSOR_HERE, (tensor_rearrange)(__VA_ARGS__))
-#define tensor_check(...) tensor__at_int(TENSOR_HERE, (tensor_check)(__VA_ARGS__))
-#define tensor_index_put(...) tensor__at(TENSOR_HERE, (tensor_index_put)(__VA_ARGS__))
-#define tensor_index_put_(...) tensor__at(TENSOR_HERE, (tensor_index_put_)(__VA_ARGS__))
+#define tensor_empty(...) TENSOR__CALL(tensor_empty, __VA_ARGS__)
+#define tensor_zeros(...) TENSOR__CALL(tensor_zeros, __VA_ARGS__)
+#define tensor_ones(...) TENSOR__CALL(tensor_ones, __VA_ARGS__)
+#define tensor_empty_of(...) TENSOR__CALL(tensor_empty_of, __VA_ARGS__)
+#define tensor_zeros_of(...) TENSOR__CALL(tensor_zeros_of, __VA_ARGS__)
+#define tensor_ones_of(...) TENSOR__CALL(tensor_ones_of, __VA_ARGS__)
+#define tensor_full(...) TENSOR__CALL(tensor_full, __VA_ARGS__)
+#define tensor_full_of(...) TENSOR__CALL(tensor_full_of, __VA_ARGS__)
+#define tensor_from(...) TENSOR__CALL(tensor_from, __VA_ARGS__)
+#define tensor_wrap(...) TENSOR__CALL(tensor_wrap, __VA_ARGS__)
+#define tensor_reshape(...) TENSOR__CALL(tensor_reshape, __VA_ARGS__)
+#define tensor_view(...) TENSOR__CALL(tensor_view, __VA_ARGS__)
+#define tensor_permute(...) TENSOR__CALL(tensor_permute, __VA_ARGS__)
+#define tensor_expand(...) TENSOR__CALL(tensor_expand, __VA_ARGS__)
+#define tensor_repeat(...) TENSOR__CALL(tensor_repeat, __VA_ARGS__)
+#define tensor_tile(...) TENSOR__CALL(tensor_tile, __VA_ARGS__)
+#define tensor_flip(...) TENSOR__CALL(tensor_flip, __VA_ARGS__)
+#define tensor_broadcast_to(...) TENSOR__CALL(tensor_broadcast_to, __VA_ARGS__)
+#define tensor_unflatten(...) TENSOR__CALL(tensor_unflatten, __VA_ARGS__)
+#define tensor_hstack(...) TENSOR__CALL(tensor_hstack, __VA_ARGS__)
+#define tensor_vstack(...) TENSOR__CALL(tensor_vstack, __VA_ARGS__)
+#define tensor_dstack(...) TENSOR__CALL(tensor_dstack, __VA_ARGS__)
+#define tensor_column_stack(...) TENSOR__CALL(tensor_column_stack, __VA_ARGS__)
+#define tensor_rand(...) TENSOR__CALL(tensor_rand, __VA_ARGS__)
+#define tensor_randn(...) TENSOR__CALL(tensor_randn, __VA_ARGS__)
+#define tensor_randint(...) TENSOR__CALL(tensor_randint, __VA_ARGS__)
+#define tensor_cat(...) TENSOR__CALL(tensor_cat, __VA_ARGS__)
+#define tensor_stack(...) TENSOR__CALL(tensor_stack, __VA_ARGS__)
+#define tensor_einsum(...) TENSOR__CALL(tensor_einsum, __VA_ARGS__)
+#define tensor_linalg_multi_dot(...) TENSOR__CALL(tensor_linalg_multi_dot, __VA_ARGS__)
+#define tensor_chain_matmul(...) TENSOR__CALL(tensor_chain_matmul, __VA_ARGS__)
+#define tensor_index(x, ...) TENSOR__CALL(tensor_index, x, {__VA_ARGS__})
+#define tensor_rearrange(...) TENSOR__CALL(tensor_rearrange, __VA_ARGS__)
+#define tensor_check(...) TENSOR__CALL_KIND(int, tensor_check, __VA_ARGS__)
+#define tensor_index_put(x, values, accumulate, ...)                                                         \
+    TENSOR__CALL(tensor_index_put, x, values, accumulate, {__VA_ARGS__})
+#define tensor_index_put_(x, values, accumulate, ...)                                                        \
+    TENSOR__CALL(tensor_index_put_, x, values, accumulate, {__VA_ARGS__})
 
 // tensor_scope_begin now, tensor_scope_end at the closing brace.
 class tensor_scope_guard {
@@ -2680,6 +2687,7 @@ struct tensor_t {
     const char *op, *site;              // what made it, where
     tensor_t *next;                     // in a free list; of a hooked leaf: its tensor__extra_t
     uint64_t epoch;                     // scope resets of the home thread at its death
+    const char *freed;                  // dead: where tensor_free did it, "" = somewhere; NULL = a scope
     tensor__count_t lock;               // guards grad during accumulation
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
 };
@@ -4399,9 +4407,10 @@ TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
 // ------------------------------------------------------------------------------
 // >>kernel-pointwise                               MARK: pointwise bodies
 //
-// One loop per formula: contiguous, n a multiple of V_N. Strides, conversion and tails are the iterator's, so
-// a result does not depend on an element's position. in: A, B, C, Y, G (those the formula reads); out:
-// result, or gradients (NULL = not wanted).
+// One loop per formula: contiguous, n a multiple of V_N. Strides, conversion and tails are the iterator's,
+// so a result does not depend on an element's position. in: A, B, C, Y, G (those the formula reads); out:
+// result, or gradients (NULL = not wanted). Rejected: a loop per stride pattern and dtype (code size, and
+// tails with other roundings).
 // ------------------------------------------------------------------------------
 
 #define F_A V_LOAD((const float *)in[0] + i)
@@ -4540,6 +4549,7 @@ static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
 // >>kernel-reduce                                  MARK: leaves of reductions
 //
 // Four vectors of lanes over at most a leaf, folded in a fixed tree. Tails go through a padded vector.
+// Rejected: one running sum (slow, and its error grows with n), lanes by the width of the ISA alone.
 // ------------------------------------------------------------------------------
 
 #define TENSOR__REDUCE_LEAF(name, init, step, fold)                                                          \
@@ -4576,8 +4586,9 @@ TENSOR__FN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
 // ------------------------------------------------------------------------------
 // >>kernel-rows                                    MARK: softmax and its kin, one row
 //
-// Two or three sweeps over a row that stays in L1. Sums in lanes: a row is at most some thousand elements in
-// practice, and the order is fixed by n alone.
+// Two or three sweeps over a row that stays in L1. Sums in lanes: a row is at most some thousand elements
+// in practice, and the order is fixed by n alone. Rejected: the one-sweep softmax that rescales as it goes
+// (an exponential more for each element, for a sweep that L1 makes nearly free).
 // ------------------------------------------------------------------------------
 
 // y = e^(x - max); gives the sum.
@@ -5193,7 +5204,9 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
 // ------------------------------------------------------------------------------
 // >>kernel-random                                  MARK: random numbers, conversions
 //
-// Only products and sums that no FMA joins, so a number is the same whatever the instruction set.
+// Only products and sums that no FMA joins, so a number is the same whatever the instruction set. Rejected:
+// the generator of the C library, or one with a state that runs on (numbers would depend on the number of
+// threads).
 // ------------------------------------------------------------------------------
 
 // Two normal numbers by Box and Muller from two words: u1 in (0, 1], so the logarithm is finite.
@@ -5557,7 +5570,9 @@ static const tensor__isa_t TENSOR__K(isa) = {
 
 // Inside the implementation a call to a public function leaves the stamp to the user's own call.
 #undef TENSOR_HERE
+#undef TENSOR__IN
 #define TENSOR_HERE ((const char *)0)
+#define TENSOR__IN(function) ((const char *)0)
 
 #include <stdlib.h>
 #ifndef TENSOR_NO_STDIO
@@ -5579,8 +5594,10 @@ extern "C" {
 // ------------------------------------------------------------------------------
 // >>impl-platform                                  MARK: threads, atomics, CPU features, memory
 //
-// The only place that knows operating systems and compilers. Every thread primitive the library uses is here:
-// one mutex with condition variable, thread start and join, one thread-local pointer with a destructor.
+// The only place that knows operating systems and compilers. Every thread primitive the library uses is
+// here: one mutex with condition variable, thread start and join, one thread-local pointer with a
+// destructor. Rejected: C11 threads and atomics (missing in C99 and C++11, and on some systems),
+// thread-local keywords (their destructors differ).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_THREADS)
@@ -5720,7 +5737,9 @@ TENSOR__FN int tensor__cpu_best(void) {
 //
 // A thread's state holds everything its fast path touches, so an op takes no lock: free lists, scope stack,
 // generator, error. It outlives the thread (it is "home" to its tensors) and is handed to the next thread
-// that comes. ------------------------------------------------------------------------------
+// that comes. Rejected: a lock in the context for every allocation, states that die with their threads (a
+// tensor handed over would lose its home).
+// ------------------------------------------------------------------------------
 
 enum {
     TENSOR__CLASSES = 168,          // size classes, four per doubling from 64 bytes up
@@ -5764,6 +5783,7 @@ struct tensor__thread_t {
     tensor_generator_t rng;
     tensor_t *fresh;                // last result not stamped with a call site yet
     tensor__storage_t *written;     // storage of the last in-place change not stamped yet
+    tensor_t *freed;                // what tensor_free just ended, not stamped yet
     struct { int code, reported; const char *site, *outer; char op[200]; char text[480]; } error;
     char shown[760];                // tensor_error_text's buffer
     const char *path[TENSOR__PATH];
@@ -5835,7 +5855,7 @@ static TENSOR__TLS uint64_t tensor__me;               // this thread's number, n
 static const int64_t tensor__no_dims[1] = {0};
 static tensor_t tensor__poison_tensor = {
     TENSOR__POISON_STATE, TENSOR_F32, 0, 0, 0, 1, 0, 0, 0, NULL, NULL, 0, -1, 0, 0, NULL, NULL, NULL,
-    "poison", NULL, NULL, 0, 0, {0}, {0}};
+    "poison", NULL, NULL, 0, NULL, 0, {0}, {0}};
 #define TENSOR__POISON (&tensor__poison_tensor)
 
 TENSOR__FN tensor__thread_t *tensor__attach(tensor_context_t *ctx);
@@ -6175,8 +6195,10 @@ TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
 // >>impl-errors                                    MARK: error texts
 //
 // An own small formatter: it knows shapes and needs no stdio. The site is stamped by the user's call
-// (tensor__at) after the failing function returned; handler and stderr fire then, or at the thread's next
-// call. ------------------------------------------------------------------------------
+// (tensor__at) after the failing function returned; handler and stderr fire then, or at the stamp of the
+// thread's next call. Rejected: to fire where an error is raised (the place is not known there), or at the
+// start of the next op (that may be one inside the call that failed).
+// ------------------------------------------------------------------------------
 
 typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
 
@@ -6283,29 +6305,41 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int cod
 // y, the result of an op made of others, whose error was raised by one of those: the text says both names.
 TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char *function) {
     if (y == TENSOR__POISON && th->error.code && !th->error.site && !th->error.reported) {
-        if (strncmp(function, "tensor_", 7) == 0 && function[7] != '_') { th->error.outer = function + 7; }
+        if (strncmp(function, "tensor_", 7) == 0 && function[7] != '_') { th->error.outer = function; }
     }
     return y;
 }
+// "file.c:41" of a site.
 TENSOR__FN const char *tensor__basename(const char *site) {
     const char *base = site;
-    for (; *site; site++) { if (*site == '/' || *site == '\\') { base = site + 1; } }
+    for (; *site; site++) { if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; } }
     return base;
+}
+// The name of what the user called stands before the text; where the text has that name without its ending
+// (add for add_scalar_), in its place.
+TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
+    size_t n, inner = 0;
+    while (text[inner] && text[inner] != ':') { inner++; }
+    if (strncmp(outer, "tensor_", 7) == 0) { outer += 7; }
+    for (n = 0; outer[n] && outer[n] != 1; n++) {}
+    tensor__text_t name = {s->p + s->length, s->room - s->length, 0};
+    for (size_t i = 0; i < n; i++) {        // without the _n of the twins for lists
+        int twin = outer[i] == '_' && i + 1 < n && outer[i + 1] == 'n' && (i + 2 == n || outer[i + 2] == '_');
+        if (twin) { i++; } else { tensor__put(&name, outer + i, 1); }
+    }
+    n = name.length;
+    if (strncmp(name.p, text, inner) == 0 && (inner == n || name.p[inner] == '_')) { text += inner; }
+    else { tensor__puts(&name, ": "); }
+    tensor__puts(&name, text);
+    s->length += name.length;
 }
 TENSOR_API const char *(tensor_error_text)(void) {
     tensor__thread_t *th = tensor__self();
     tensor__text_t s = {th->shown, sizeof th->shown, 0};
     th->shown[0] = 0;
     if (!th->error.code) { return th->shown; }
-    if (th->error.outer) {
-        size_t n = strlen(th->error.outer);
-        if (n > 2 && strcmp(th->error.outer + n - 2, "_n") == 0) { n -= 2; }
-        if (strncmp(th->error.text, th->error.outer, n) != 0 || th->error.text[n] != ':') {
-            tensor__put(&s, th->error.outer, n);
-            tensor__puts(&s, ": ");
-        }
-    }
-    tensor__puts(&s, th->error.text);
+    if (th->error.outer) { tensor__put_named(&s, th->error.outer, th->error.text); }
+    else { tensor__puts(&s, th->error.text); }
     if (th->error.site) { tensor__puts(&s, " at "); tensor__puts(&s, tensor__basename(th->error.site)); }
     if (th->error.op[0]) { tensor__puts(&s, " in "); tensor__puts(&s, th->error.op); }
     return th->shown;
@@ -6419,6 +6453,9 @@ TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, int to_device,
 }
 // ------------------------------------------------------------------------------
 // >>impl-context                                   MARK: contexts, thread states, shutdown
+//
+// All mutable state hangs in a context, threads in its list; a default context serves those who never name
+// one. Rejected: globals (no two users in one program), a context argument in every function.
 // ------------------------------------------------------------------------------
 
 #if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
@@ -7000,8 +7037,10 @@ TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) 
 // ------------------------------------------------------------------------------
 // >>impl-scopes                                    MARK: scopes, references
 //
-// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable and
-// keep op and site after death, so a stale pointer gives an error text, not a crash.
+// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable
+// and keep op and site after death, so a stale pointer gives an error text, not a crash. Rejected: a list
+// of tensors per scope (an allocation per tensor), a garbage collector, freeing by the arguments' last use
+// (C cannot see it).
 // ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node);
@@ -7081,6 +7120,7 @@ TENSOR__FN void tensor__drop(tensor_t *t);
 // The end of a header: its references go, its memory waits in quarantine.
 TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     t->state = TENSOR__DEAD;
+    t->freed = NULL;
     tensor__count(&th->live_tensors, -1);
     if (t->flags & TENSOR__HOOKED) { tensor__extra_free(th, tensor__leaf_extra(t)); }
     if (t->node) {
@@ -7144,10 +7184,12 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(tensor__thread_t *th, const cha
     } else if (t->state == TENSOR__POISON_STATE) {
         tensor__fail(th, TENSOR_ERR_POISONED, "%s: argument %s failed earlier or on another thread", op, arg);
     } else if (t->state == TENSOR__DEAD) {
-        tensor__fail(th, TENSOR_ERR_OWNER,
-                     "%s: argument %s: tensor used after its scope ended, created by %s%s%s; keep it with "
-                     "tensor_set, or take tensor_item", op, arg, t->op ? t->op : "?", t->site ? " at " : "",
-                     t->site ? tensor__basename(t->site) : "");
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%s%s, created by %s%s%s%s",
+                     op, arg, t->freed ? "it was freed" : "its scope ended",
+                     t->freed && t->freed[0] ? " at " : "",
+                     t->freed ? tensor__basename(t->freed) : "", t->op ? t->op : "?", t->site ? " at " : "",
+                     t->site ? tensor__basename(t->site) : "",
+                     t->freed ? "" : "; keep it with tensor_set, or take tensor_item");
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is not a tensor", op, arg);
     }
@@ -7167,6 +7209,7 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
         void *p = tensor__raw_or_release(th, (uint64_t)room * sizeof th->scopes[0]);
         if (!p) {
             tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "scope_begin: out of memory");
+            s.id = 1;       // without a thread: its end stays silent
             return s;
         }
         if (th->depth) { memcpy(p, th->scopes, (size_t)th->depth * sizeof th->scopes[0]); }
@@ -7221,13 +7264,13 @@ TENSOR__FN tensor_scope_t tensor__inner_scope(int grad_mode) {
 
 // Depth of an open scope of this thread, -1 with an error otherwise.
 TENSOR__FN int tensor__scope_find(tensor__thread_t *th, tensor_scope_t s, const char *what) {
-    if (!s.thread) { return -1; }       // its begin failed and said so
+    if (!s.thread && s.id) { return -1; }       // its begin failed and said so
     if (s.thread == th) {
         for (int i = th->depth - 1; i >= 0 && th->scopes[i].id >= s.id; i--) {
             if (th->scopes[i].id == s.id) { return i; }
         }
     }
-    tensor__fail(th, TENSOR_ERR_OWNER, "%s: the scope %s", what,
+    tensor__fail(th, TENSOR_ERR_OWNER, "%s: the scope %s", what, !s.thread ? "was never begun" :
                  s.thread == th ? "has ended already" : "belongs to another thread");
     return -1;
 }
@@ -7302,6 +7345,12 @@ TENSOR_API tensor_t *(tensor_keep)(tensor_t *t) {
     TENSOR__HOLD(&t->keeps);
     return t;
 }
+// For the texts about a tensor used later. The place comes with the stamp.
+TENSOR__FN void tensor__note_free(tensor__thread_t *th, tensor_t *t) {
+    if (t->home != th || t->state != TENSOR__DEAD) { return; }
+    t->freed = "";
+    th->freed = t;
+}
 TENSOR_API int (tensor_free)(tensor_t *t) {
     if (!t || t->state == TENSOR__POISON_STATE) { return 0; }
     tensor__thread_t *th = tensor__self();
@@ -7310,6 +7359,7 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
         if (keeps > 0) {
             (void)TENSOR__ATOMIC_ADD(&t->keeps, -1);
             tensor__drop(t);
+            tensor__note_free(th, t);
             return 0;
         }
         if (t->home == th && t->slot >= 0) {
@@ -7319,13 +7369,16 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
             }
             t->slot = -1;
             tensor__drop(t);
+            tensor__note_free(th, t);
             return 0;
         }
     }
     if (t->state == TENSOR__DEAD) {
-        tensor__fail(th, TENSOR_ERR_OWNER,
-                     "free: tensor freed twice or after its scope ended, created by %s%s%s",
-                     t->op ? t->op : "?", t->site ? " at " : "", t->site ? tensor__basename(t->site) : "");
+        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%s, created by %s%s%s",
+                     t->freed ? "twice" : "after its scope ended",
+                     t->freed && t->freed[0] ? ", first at " : "",
+                     t->freed ? tensor__basename(t->freed) : "", t->op ? t->op : "?",
+                     t->site ? " at " : "", t->site ? tensor__basename(t->site) : "");
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER,
                      "free: tensor %t is neither kept nor owned by a scope of this thread", t);
@@ -7371,7 +7424,9 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
 // >>impl-front                                     MARK: fronts: checks, shapes, results
 //
 // Every op starts with begin (arguments usable?), computes its shape, asks for its results and finishes.
-// Shape and dtype checks stand here, once for all devices.
+// Shape and dtype checks stand here, once for all devices. Rejected: checks in the kernels (once per
+// device, and too late: the result is there already), a general shape-inference language for what a few
+// lines of C say.
 // ------------------------------------------------------------------------------
 
 static const uint8_t tensor__sizes[TENSOR_DTYPE_COUNT] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
@@ -7628,8 +7683,6 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
         if (!t && i >= row->required && row->nin >= 0) { continue; }
         return tensor__bad_arg(th, row, i, nin, t);
     }
-    // Not for poison arguments: those are the error on its way out to the call that stamps it.
-    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
     return 1;
 }
 TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *dims, int ndim) {
@@ -7641,8 +7694,13 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 // ------------------------------------------------------------------------------
 // >>impl-gate                                      MARK: the one door to tensor data
 //
-// Every byte of tensor data is read or written behind tensor__launch: scratch is taken, the kernel chosen and
-// run, the versions of changed storages counted, here and nowhere else.
+// Kernels run behind tensor__launch: scratch is taken, the kernel chosen and run, the versions of changed
+// storages counted. Data is touched beside it on the CPU alone, after the same checks, by the short way of
+// contiguous pointwise ops, their gradients and sums of gradients (tensor__add_into), which run the bodies
+// that the kernel would run; by what moves data in or out of the library (from, item, copy_out, data,
+// print, gradcheck, loaders, files); by the lists of parameters of optimizers; and by fronts that turn
+// indices into other indices (embedding_bag, the composed ctc_loss). For those a backend needs a copy to
+// the host, no kernel. Rejected: a call block for each of these (it would cost more than the work).
 // ------------------------------------------------------------------------------
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
@@ -7758,7 +7816,9 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
 //
 // A node is one block: struct, edges, shapes, saved values, all their dims. Saved values hold storage and
 // version, never a header. Graphs are freed by a worklist threaded through the nodes, so depth costs no
-// stack. ------------------------------------------------------------------------------
+// stack. Rejected: a tape that is a list in order of calls (a dropped branch would stay alive), recursion
+// over the graph.
+// ------------------------------------------------------------------------------
 
 TENSOR__INLINE void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) {
     for (int i = 0; i < n->nsaved; i++) {
@@ -7955,8 +8015,10 @@ TENSOR__FN int tensor__record(tensor__op_t *o) {
 // ------------------------------------------------------------------------------
 // >>impl-iterator                                  MARK: strides, conversion, blocks
 //
-// Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order; contiguous
-// arguments of that type are used where they lie. Bodies see contiguous memory and whole vectors only.
+// Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order;
+// contiguous arguments of that type are used where they lie. Bodies see contiguous memory and whole vectors
+// only. Rejected: bodies for every mix of strides and dtypes, or a contiguous copy of whole arguments
+// (memory traffic, and peaks of memory).
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 9, TENSOR__GRAIN = 16384 };
@@ -8574,7 +8636,8 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 // >>impl-cpu                                       MARK: CPU kernels: pointwise families
 //
 // The rows' text in two more meanings: double (which is also the reference for f32) and int64_t. Then the
-// passes per instruction set, and the kernels of the pointwise families that choose among them.
+// passes per instruction set, and the kernels of the pointwise families that choose among them. Rejected:
+// reference formulas written a second time by hand (they drift apart from the vector ones).
 // ------------------------------------------------------------------------------
 
 #define F_A (((const double *)in[0])[i])
@@ -9145,6 +9208,9 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
 
 // ------------------------------------------------------------------------------
 // >>impl-create                                    MARK: creation
+//
+// Every filled tensor comes from the rows of fill and arange, or from data; shapes are checked once, in
+// tensor__make. Rejected: a kernel per constructor.
 // ------------------------------------------------------------------------------
 
 TENSOR__FN const tensor__row_t *tensor__row(int id);
@@ -9249,7 +9315,10 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
     double count = ceil((end - start) / step);
-    if (step == 0 || !(count >= 0) || count > 1e15) {
+    if (step != 0 && count > 1e15) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "arange: %g elements are too many", count);
+    }
+    if (step == 0 || !(count >= 0)) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "arange: step %g does not lead from %g to %g", step,
                             start, end);
     }
@@ -9350,6 +9419,9 @@ TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
 
 // ------------------------------------------------------------------------------
 // >>impl-inspect                                   MARK: getters
+//
+// Getters read the header and give 0, NaN or NULL for what cannot be used. Rejected: out-parameters with a
+// code for each (nobody checks them).
 // ------------------------------------------------------------------------------
 
 TENSOR__INLINE int tensor__live(const tensor_t *x) { return x && x->state == TENSOR__LIVE; }
@@ -9364,16 +9436,19 @@ TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     }
     return s;
 }
+TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
+    if (x->ndim) { return tensor__dim(tensor__self(), op, dim, x->ndim); }
+    tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "%s: dim %d of x [], which has no dims", op, dim);
+    return -1;
+}
 TENSOR_API int64_t (tensor_size)(tensor_t *x, int64_t dim) {
     if (!tensor__live(x)) { return 0; }
-    int d = x->ndim ? tensor__dim(tensor__self(), "size", dim, x->ndim) : tensor__dim(tensor__self(), "size",
-            99, 0);
+    int d = tensor__own_dim("size", dim, x);
     return d < 0 ? 0 : x->dims[d];
 }
 TENSOR_API int64_t (tensor_stride)(tensor_t *x, int64_t dim) {
     if (!tensor__live(x)) { return 0; }
-    int d = x->ndim ? tensor__dim(tensor__self(), "stride", dim, x->ndim) : tensor__dim(tensor__self(),
-            "stride", 99, 0);
+    int d = tensor__own_dim("stride", dim, x);
     return d < 0 ? 0 : x->strides[d];
 }
 TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return tensor__live(x) ? x->numel : 0; }
@@ -9419,7 +9494,6 @@ TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
 }
 
 TENSOR__FN int tensor__one_element(tensor__thread_t *th, const char *op, tensor_t *x) {
-    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
     if (!TENSOR__USABLE(th, op, "x", x)) { return 0; }
     if (x->numel == 1) { return 1; }
     tensor__fail(th, TENSOR_ERR_SHAPE, "%s: x %t must have exactly one element", op, x);
@@ -9514,9 +9588,11 @@ TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) { return tensor__compare
 // ------------------------------------------------------------------------------
 // >>impl-views                                     MARK: views
 //
-// A view is a header over the same storage with a reference to its base, the tensor that owns the history: an
-// in-place change through a view gives the base a new node, and each view makes its own anew when it is asked
-// next. ------------------------------------------------------------------------------
+// A view is a header over the same storage with a reference to its base, the tensor that owns the history:
+// an in-place change through a view gives the base a new node, and each view makes its own anew when it is
+// asked next. Rejected: views with a history of their own (changes through two of them could not be told in
+// order), copies on write (an in-place change must reach the base).
+// ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__set_contiguous(tensor_t *t) {
     int64_t expect = 1;
@@ -10253,6 +10329,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     for (const char *s = index; *s || d < x->ndim; s += *s == ',') {
         int64_t v[3] = {0, INT64_MAX, 1}, size = 1, first = 0;
         int part = 0, given[3] = {0, 0, 0}, bad = 0, keep = 1;     // keep: dims of x that come as they are
+        int huge = 0;
         while (*s == ' ') { s++; }
         if (!strncmp(s, "...", 3) || !*s) {
             keep = *s ? x->ndim - items : x->ndim - d;
@@ -10268,7 +10345,9 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
                 s += neg;
                 bad = given[part] || *s < '0' || *s > '9';          // "1 2"
                 int64_t k = 0;
-                for (; *s >= '0' && *s <= '9'; s++) { k = k < INT64_MAX / 20 ? k * 10 + (*s - '0') : k; }
+                for (; *s >= '0' && *s <= '9'; s++) {
+                    if (k < INT64_MAX / 20) { k = k * 10 + (*s - '0'); } else { huge = 1; }
+                }
                 v[part] = neg ? -k : k;
                 given[part] = 1;
                 s--;
@@ -10287,6 +10366,10 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             }
             *from += *from < 0 ? n : 0;
             *to += *to < 0 ? n : 0;
+            if (!part && huge) {
+                return tensor__fail(th, TENSOR_ERR_INDEX, "at: a number in \"%s\" is outside dim %i of x %t",
+                                    index, d, x);
+            }
             if (!part && (*from < 0 || *from >= n)) {
                 return tensor__fail(th, TENSOR_ERR_INDEX, "at: index %d in \"%s\" is outside dim %i of x %t",
                                     *from < 0 ? *from - n : *from, index, d, x);
@@ -10460,6 +10543,10 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
+    if (n < 0 || (n && (!list || !out))) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "broadcast_tensors: list or out is NULL, or %i tensors", n);
+        return TENSOR_ERR_OWNER;
+    }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th, "broadcast_tensors", "list", list[i])) { return th->error.code; }
         if (!tensor__broadcast(dims, &ndim, list[i]->dims, list[i]->ndim)) {
@@ -10594,6 +10681,9 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 
 // ------------------------------------------------------------------------------
 // >>impl-pointwise                                 MARK: pointwise fronts, casts, in place
+//
+// One front serves all rows; contiguous f32 of up to some thousand elements takes a short way past the
+// general one with the same bodies. Rejected: a function written out per op.
 // ------------------------------------------------------------------------------
 
 TENSOR__FN const tensor__row_t *tensor__backward_row(int id);
@@ -11158,13 +11248,15 @@ TENSOR_API tensor_t *(tensor_nan_to_num_)(tensor_t *x, double nan, double posinf
 }
 TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
     TENSOR__MARK
-    if (tensor__live(x) && tensor__live(src) && src->device != x->device) {
-        src = tensor__to_device(src, x->device);
+    if (!TENSOR__USABLE(th_, "copy_", "x", x) || !TENSOR__USABLE(th_, "copy_", "src", src)) {
+        return TENSOR__POISON;
     }
+    if (src->device != x->device) { src = tensor__to_device(src, x->device); }
     tensor_t *const list[2] = {x, src};
     return tensor__tidy(th_, mark_, tensor__update(TENSOR_OP_CLONE, list, 2, 0, 0, NULL, 1));
 }
 TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
+    if (!TENSOR__USABLE(tensor__self(), "fill_", "x", x)) { return TENSOR__POISON; }
     TENSOR__BEGIN1(o, FILL, x)
     if (!tensor__update_allowed(o.th, "fill", x, tensor__tracks(&o))) { return TENSOR__POISON; }
     o.p = &o.params;
@@ -11622,7 +11714,8 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
 //
 // REDUCE keeps the dims outside mask i[0] and runs over the rest: whole rows in leaves of 1024 under a
 // double, leading dims by adding rows into a block, anything else through the iterator's blocks. ROWS works
-// on contiguous rows of the last dim; its fronts move the dim there.
+// on contiguous rows of the last dim; its fronts move the dim there. Rejected: sums in the order of a plain
+// loop (the error grows with n, threads would change it), a kernel for each set of dims.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__LEAF = 1024, TENSOR__CHUNK = 65536 };
@@ -12659,6 +12752,11 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 
 // ------------------------------------------------------------------------------
 // >>impl-linalg                                    MARK: matrix products, linear algebra
+//
+// Products of any kind become a batch of GEMMs on views; einsum and tensordot only arrange dims for it.
+// Factorisations are plain algorithms of the textbooks in doubles. Rejected: calling LAPACK (a dependency,
+// and results that differ from one machine to the next), copies of transposed operands (the GEMM reads both
+// layouts).
 // ------------------------------------------------------------------------------
 
 typedef struct tensor__matmul_t { tensor__gemm_t g; int64_t *offsets; uint64_t offset_bytes;
@@ -14548,7 +14646,9 @@ TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
 // >>impl-index                                     MARK: joining, indexing
 //
 // All index kernels see x and index contiguous and walk index in order, so sums at one place are
-// deterministic. Every index is looked at before the first element is written.
+// deterministic. Every index is looked at before the first element is written. Indexing by several tensors
+// is one index_select over their dims joined. Rejected: atomic adds or a sort of the indices by threads
+// (the order of sums would vary), a check per element while writing (half a change would stay).
 // ------------------------------------------------------------------------------
 
 TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t size) {
@@ -14712,8 +14812,8 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
             tensor__iter_move(&it, a, i, m, at, 0);
             for (int64_t k = 0; k < m; k++) {
                 if (at[k] < -n || at[k] >= n) {
-                    tensor__fail(c->thread, TENSOR_ERR_INDEX, "index: %d at element %d is outside %d..%d",
-                                 at[k], i + k, -n, n - 1);
+                    tensor__fail(c->thread, TENSOR_ERR_INDEX,
+                                 "index: index %d at element %d is outside %d..%d", at[k], i + k, -n, n - 1);
                     return TENSOR_ERR_INDEX;
                 }
                 place[k] = place[k] * n + (at[k] < 0 ? at[k] + n : at[k]);
@@ -15263,7 +15363,7 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
             tensor__fail(th, TENSOR_ERR_INDEX, "index: %i indices are too many for x %t", n, x);
             return 0;
         }
-        if (mask && (!covers || memcmp(t->dims, x->dims + d, (size_t)covers * sizeof *t->dims))) {
+        if (mask && memcmp(t->dims, x->dims + d, (size_t)covers * sizeof *t->dims)) {
             tensor__fail(th, TENSOR_ERR_INDEX, "index: mask %t does not fit x %t at dim %i", t, x, d);
             return 0;
         }
@@ -15482,19 +15582,23 @@ TENSOR_API tensor_t *(tensor_cartesian_prod)(tensor_t *const *list, int n) {
     for (int i = 0; i < n; i++) { grid[i] = tensor__flat(grid[i]); }
     TENSOR__RETURN(n == 1 ? tensor_clone(grid[0]) : tensor_stack_n(grid, n, -1));
 }
+enum { TENSOR__CHOSEN = 1024 };     // most elements of a choice
 TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacement) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "combinations", "x", x)) { return TENSOR__POISON; }
-    if (x->ndim != 1 || r < 1 || r > TENSOR_MAX_DIMS) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "combinations: x %t must be 1-d and r %i in 1..8", x, r);
+    if (x->ndim != 1 || r < 0 || r > TENSOR__CHOSEN) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "combinations: x %t must be 1-d and r %i in 0..%i", x, r,
+                            (int)TENSOR__CHOSEN);
     }
-    tensor_t *at = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *list[TENSOR_MAX_DIMS];
-    for (int i = 0; i < r; i++) { list[i] = at; }
-    at = r == 1 ? tensor_unsqueeze(at, 1) : tensor_cartesian_prod(list, r);
-    for (int i = 1; i < r; i++) {
-        tensor_t *a = tensor_select(at, 1, i - 1), *b = tensor_select(at, 1, i), *keep =
-            with_replacement ? tensor_le(a, b) : tensor_lt(a, b);
-        at = tensor_index_n(at, &keep, 1);
+    if (r == 0) { TENSOR__RETURN(tensor_narrow(x, 0, 0, 0)); }
+    // Each choice of i elements, in order, by every element that may come next.
+    tensor_t *all = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *at = tensor_unsqueeze(all, 1);
+    for (int i = 1; i < r && tensor__live(at); i++) {
+        tensor_t *list[2] = {tensor_repeat_interleave(at, x->numel, 0),
+                             tensor_unsqueeze(tensor_repeat_n(all, &at->dims[0], 1), 1)};
+        tensor_t *last = tensor_select(list[0], 1, i - 1), *next = tensor_select(list[1], 1, 0);
+        tensor_t *keep = with_replacement ? tensor_le(last, next) : tensor_lt(last, next);
+        at = tensor_index_n(tensor_cat_n(list, 2, 1), &keep, 1);
     }
     TENSOR__RETURN(tensor_index_n(x, &at, 1));
 }
@@ -16320,6 +16424,9 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
 
 // ------------------------------------------------------------------------------
 // >>impl-random                                    MARK: Philox, distributions
+//
+// Philox of a counter, which is the element's place: any thread can make any part. Rejected: rejection
+// sampling with a running state (an element would depend on those before it).
 // ------------------------------------------------------------------------------
 
 // Philox4x32-10: counter (block, stream), key seed.
@@ -16714,6 +16821,9 @@ TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
 
 // ------------------------------------------------------------------------------
 // >>impl-autograd                                  MARK: leaves, saved values, custom functions
+//
+// Saved values hold storage and version, custom functions are rows like any other. Rejected: saving headers
+// (a saved output would be a cycle), numbers of versions per header (views share changes).
 // ------------------------------------------------------------------------------
 
 TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
@@ -17810,7 +17920,6 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
 
 TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int no, tensor_t *const *grads,
                            tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op) {
-    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
     for (int i = 0; i < no; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!TENSOR__USABLE(th, op, "output", y)) { return th->error.code; }
@@ -18267,7 +18376,6 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: fn, inputs, v or results is NULL", op);
         return 0;
     }
-    if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }
     c->s = tensor__scope_begin(th, 1);
     if (c->s.thread) { c->x = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
     if (!c->x) { return 0; }
@@ -18469,7 +18577,8 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
 // >>impl-print                                     MARK: printing
 //
 // PyTorch's form: one width for all numbers, 4 digits, integers with a point, exponents when the range is
-// wide, three items from each end of a dim above 1000 elements.
+// wide, three items from each end of a dim above 1000 elements. Rejected: %g for each number (columns would
+// not line up; and printing needs no stdio this way).
 // ------------------------------------------------------------------------------
 
 #ifndef TENSOR_NO_STDIO
@@ -18587,8 +18696,12 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     if (x->numel == 0) {
         tensor__puts(&p.s, "[]");
         if (x->ndim != 1) {
-            tensor__puts(&p.s, ", size=");
-            tensor__put_shape(&p.s, x->dims, x->ndim);
+            tensor__puts(&p.s, ", size=(");
+            for (int i = 0; i < x->ndim; i++) {
+                if (i) { tensor__puts(&p.s, ", "); }
+                tensor__puti(&p.s, x->dims[i]);
+            }
+            tensor__puts(&p.s, ")");
         }
     } else {
         double lo = 1e300, hi = 0;
@@ -18648,6 +18761,9 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 
 // ------------------------------------------------------------------------------
 // >>impl-table                                     MARK: rows, stamps, internals
+//
+// Tables come from the X-macro lists, stamps are plain functions that the macros of >>sites call. Rejected:
+// registration at start (order of initialisation, writable tables).
 // ------------------------------------------------------------------------------
 
 #define NOGRAD NULL
@@ -18710,7 +18826,8 @@ TENSOR__FN const tensor__row_t *tensor__backward_row(int id) { return &tensor__p
 // Stamps what the call just made, or the error it just raised.
 TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const char *site) {
     if (th->error.code && !th->error.reported) {
-        th->error.site = site;
+        th->error.site = site[0] ? site : NULL;
+        if (strncmp(site, "tensor_", 7) == 0 && strchr(site, 1)) { th->error.outer = site; }
         tensor__report(th, site);
     }
 }
@@ -18719,6 +18836,8 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
     tensor__thread_t *th = tensor__self();
     if (TENSOR__LIKELY(th->fresh == t && t && t != TENSOR__POISON)) {
         th->fresh = NULL;
+        if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }    // of an earlier call
+        if (!site[0]) { return t; }
         if (!t->site) { t->site = site; }
         if (t->node && !t->node->site) { t->node->site = site; }
         if (th->written) {
@@ -18734,6 +18853,7 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
 TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
     if (!site || !t) { return; }
     if (t == TENSOR__POISON) { tensor__stamp_error(tensor__self(), site); return; }
+    if (!site[0]) { return; }
     if (!t->site) { t->site = site; }
     if (t->node && !t->node->site) { t->node->site = site; }
 }
@@ -18753,7 +18873,10 @@ TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slo
 TENSOR__X(lu) TENSOR__X(lstsq)
 #undef TENSOR__X
 TENSOR_API int tensor__at_int(const char *site, int r) {
-    if (site) { tensor__stamp_error(tensor__self(), site); }
+    if (!site) { return r; }
+    tensor__thread_t *th = tensor__self();
+    tensor__stamp_error(th, site);
+    if (th->freed) { th->freed->freed = site; th->freed = NULL; }
     return r;
 }
 TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r) {
@@ -18803,7 +18926,9 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version) {
 #endif
 
 #undef TENSOR_HERE
+#undef TENSOR__IN
 #define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 #endif   // TENSOR_IMPLEMENTATION
 

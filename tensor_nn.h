@@ -548,7 +548,8 @@ TENSOR_API tensor_t *tensor_gru_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, t
 TENSOR_API tensor_t *tensor_rnn_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh, tensor_t *b_ih,
                                      tensor_t *b_hh, int relu);
 
-// Behind the macros: the same functions, 0 standing for the default.
+// Behind the macros: stamps of a state; the same functions, 0 standing for the default.
+TENSOR_API tensor_state_t nn__at_state(const char *site, tensor_state_t s);
 TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a);
 TENSOR_API tensor_t *tensor__layer_norm(tensor_layer_norm_args_t a);
 TENSOR_API tensor_t *tensor__embedding_bag(tensor_embedding_bag_args_t a);
@@ -584,47 +585,45 @@ TENSOR_API tensor_t *tensor__interpolate(tensor_interpolate_args_t a);
 TENSOR_API tensor_t *tensor__grid_sample(tensor_grid_sample_args_t a);
 TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a);
 
-#define tensor_bilinear(...) tensor__at(TENSOR_HERE, (tensor_bilinear)(__VA_ARGS__))
-#define tensor_gru_cell(...) tensor__at(TENSOR_HERE, (tensor_gru_cell)(__VA_ARGS__))
-#define tensor_rnn_cell(...) tensor__at(TENSOR_HERE, (tensor_rnn_cell)(__VA_ARGS__))
-#define tensor_linear(...) tensor__at(TENSOR_HERE, (tensor_linear)(__VA_ARGS__))
-#define tensor_adaptive_avg_pool1d(...) tensor__at(TENSOR_HERE, (tensor_adaptive_avg_pool1d)(__VA_ARGS__))
-#define tensor_adaptive_avg_pool2d(...) tensor__at(TENSOR_HERE, (tensor_adaptive_avg_pool2d)(__VA_ARGS__))
-#define tensor_adaptive_avg_pool3d(...) tensor__at(TENSOR_HERE, (tensor_adaptive_avg_pool3d)(__VA_ARGS__))
-#define tensor_affine_grid(...) tensor__at(TENSOR_HERE, (tensor_affine_grid)(__VA_ARGS__))
-#define tensor_channel_shuffle(...) tensor__at(TENSOR_HERE, (tensor_channel_shuffle)(__VA_ARGS__))
-#define tensor_lp_pool1d(...) tensor__at(TENSOR_HERE, (tensor_lp_pool1d)(__VA_ARGS__))
-#define tensor_lp_pool2d(...) tensor__at(TENSOR_HERE, (tensor_lp_pool2d)(__VA_ARGS__))
-#define tensor_pad_n(...) tensor__at(TENSOR_HERE, (tensor_pad_n)(__VA_ARGS__))
-#define tensor_pixel_shuffle(...) tensor__at(TENSOR_HERE, (tensor_pixel_shuffle)(__VA_ARGS__))
-#define tensor_pixel_unshuffle(...) tensor__at(TENSOR_HERE, (tensor_pixel_unshuffle)(__VA_ARGS__))
-#define tensor_adaptive_max_pool1d(...)                                                                      \
-    tensor__at_pair(TENSOR_HERE, (tensor_adaptive_max_pool1d)(__VA_ARGS__))
-#define tensor_adaptive_max_pool2d(...)                                                                      \
-    tensor__at_pair(TENSOR_HERE, (tensor_adaptive_max_pool2d)(__VA_ARGS__))
-#define tensor_adaptive_max_pool3d(...)                                                                      \
-    tensor__at_pair(TENSOR_HERE, (tensor_adaptive_max_pool3d)(__VA_ARGS__))
-#define tensor_dropout(...) tensor__at(TENSOR_HERE, (tensor_dropout)(__VA_ARGS__))
-#define tensor_dropout1d(...) tensor__at(TENSOR_HERE, (tensor_dropout1d)(__VA_ARGS__))
-#define tensor_dropout2d(...) tensor__at(TENSOR_HERE, (tensor_dropout2d)(__VA_ARGS__))
-#define tensor_dropout3d(...) tensor__at(TENSOR_HERE, (tensor_dropout3d)(__VA_ARGS__))
-#define tensor_alpha_dropout(...) tensor__at(TENSOR_HERE, (tensor_alpha_dropout)(__VA_ARGS__))
-#define tensor_celu(...) tensor__at(TENSOR_HERE, (tensor_celu)(__VA_ARGS__))
-#define tensor_glu(...) tensor__at(TENSOR_HERE, (tensor_glu)(__VA_ARGS__))
-#define tensor_hardshrink(...) tensor__at(TENSOR_HERE, (tensor_hardshrink)(__VA_ARGS__))
-#define tensor_prelu(...) tensor__at(TENSOR_HERE, (tensor_prelu)(__VA_ARGS__))
-#define tensor_relu6(...) tensor__at(TENSOR_HERE, (tensor_relu6)(__VA_ARGS__))
-#define tensor_rrelu(...) tensor__at(TENSOR_HERE, (tensor_rrelu)(__VA_ARGS__))
-#define tensor_selu(...) tensor__at(TENSOR_HERE, (tensor_selu)(__VA_ARGS__))
-#define tensor_softmin(...) tensor__at(TENSOR_HERE, (tensor_softmin)(__VA_ARGS__))
-#define tensor_softshrink(...) tensor__at(TENSOR_HERE, (tensor_softshrink)(__VA_ARGS__))
-#define tensor_softsign(...) tensor__at(TENSOR_HERE, (tensor_softsign)(__VA_ARGS__))
-#define tensor_tanhshrink(...) tensor__at(TENSOR_HERE, (tensor_tanhshrink)(__VA_ARGS__))
-#define tensor_threshold(...) tensor__at(TENSOR_HERE, (tensor_threshold)(__VA_ARGS__))
-#define tensor_gumbel_softmax(...) tensor__at(TENSOR_HERE, (tensor_gumbel_softmax)(__VA_ARGS__))
-#define tensor_normalize(...) tensor__at(TENSOR_HERE, (tensor_normalize)(__VA_ARGS__))
-#define tensor_cosine_similarity(...) tensor__at(TENSOR_HERE, (tensor_cosine_similarity)(__VA_ARGS__))
-#define tensor_pairwise_distance(...) tensor__at(TENSOR_HERE, (tensor_pairwise_distance)(__VA_ARGS__))
+#define tensor_bilinear(...) TENSOR__CALL(tensor_bilinear, __VA_ARGS__)
+#define tensor_lstm_cell(...) nn__at_state(TENSOR_HERE, (tensor_lstm_cell)(__VA_ARGS__))
+#define tensor_gru_cell(...) TENSOR__CALL(tensor_gru_cell, __VA_ARGS__)
+#define tensor_rnn_cell(...) TENSOR__CALL(tensor_rnn_cell, __VA_ARGS__)
+#define tensor_linear(...) TENSOR__CALL(tensor_linear, __VA_ARGS__)
+#define tensor_adaptive_avg_pool1d(...) TENSOR__CALL(tensor_adaptive_avg_pool1d, __VA_ARGS__)
+#define tensor_adaptive_avg_pool2d(...) TENSOR__CALL(tensor_adaptive_avg_pool2d, __VA_ARGS__)
+#define tensor_adaptive_avg_pool3d(...) TENSOR__CALL(tensor_adaptive_avg_pool3d, __VA_ARGS__)
+#define tensor_affine_grid(...) TENSOR__CALL(tensor_affine_grid, __VA_ARGS__)
+#define tensor_channel_shuffle(...) TENSOR__CALL(tensor_channel_shuffle, __VA_ARGS__)
+#define tensor_lp_pool1d(...) TENSOR__CALL(tensor_lp_pool1d, __VA_ARGS__)
+#define tensor_lp_pool2d(...) TENSOR__CALL(tensor_lp_pool2d, __VA_ARGS__)
+#define tensor_pad_n(...) TENSOR__CALL(tensor_pad_n, __VA_ARGS__)
+#define tensor_pixel_shuffle(...) TENSOR__CALL(tensor_pixel_shuffle, __VA_ARGS__)
+#define tensor_pixel_unshuffle(...) TENSOR__CALL(tensor_pixel_unshuffle, __VA_ARGS__)
+#define tensor_adaptive_max_pool1d(...) TENSOR__CALL_KIND(pair, tensor_adaptive_max_pool1d, __VA_ARGS__)
+#define tensor_adaptive_max_pool2d(...) TENSOR__CALL_KIND(pair, tensor_adaptive_max_pool2d, __VA_ARGS__)
+#define tensor_adaptive_max_pool3d(...) TENSOR__CALL_KIND(pair, tensor_adaptive_max_pool3d, __VA_ARGS__)
+#define tensor_dropout(...) TENSOR__CALL(tensor_dropout, __VA_ARGS__)
+#define tensor_dropout1d(...) TENSOR__CALL(tensor_dropout1d, __VA_ARGS__)
+#define tensor_dropout2d(...) TENSOR__CALL(tensor_dropout2d, __VA_ARGS__)
+#define tensor_dropout3d(...) TENSOR__CALL(tensor_dropout3d, __VA_ARGS__)
+#define tensor_alpha_dropout(...) TENSOR__CALL(tensor_alpha_dropout, __VA_ARGS__)
+#define tensor_celu(...) TENSOR__CALL(tensor_celu, __VA_ARGS__)
+#define tensor_glu(...) TENSOR__CALL(tensor_glu, __VA_ARGS__)
+#define tensor_hardshrink(...) TENSOR__CALL(tensor_hardshrink, __VA_ARGS__)
+#define tensor_prelu(...) TENSOR__CALL(tensor_prelu, __VA_ARGS__)
+#define tensor_relu6(...) TENSOR__CALL(tensor_relu6, __VA_ARGS__)
+#define tensor_rrelu(...) TENSOR__CALL(tensor_rrelu, __VA_ARGS__)
+#define tensor_selu(...) TENSOR__CALL(tensor_selu, __VA_ARGS__)
+#define tensor_softmin(...) TENSOR__CALL(tensor_softmin, __VA_ARGS__)
+#define tensor_softshrink(...) TENSOR__CALL(tensor_softshrink, __VA_ARGS__)
+#define tensor_softsign(...) TENSOR__CALL(tensor_softsign, __VA_ARGS__)
+#define tensor_tanhshrink(...) TENSOR__CALL(tensor_tanhshrink, __VA_ARGS__)
+#define tensor_threshold(...) TENSOR__CALL(tensor_threshold, __VA_ARGS__)
+#define tensor_gumbel_softmax(...) TENSOR__CALL(tensor_gumbel_softmax, __VA_ARGS__)
+#define tensor_normalize(...) TENSOR__CALL(tensor_normalize, __VA_ARGS__)
+#define tensor_cosine_similarity(...) TENSOR__CALL(tensor_cosine_similarity, __VA_ARGS__)
+#define tensor_pairwise_distance(...) TENSOR__CALL(tensor_pairwise_distance, __VA_ARGS__)
 #ifndef __cplusplus
 #define tensor_embedding(...) tensor__embedding(TENSOR_ARGS(tensor_embedding_args_t, __VA_ARGS__))
 #define tensor_layer_norm(...) tensor__layer_norm(TENSOR_ARGS(tensor_layer_norm_args_t, __VA_ARGS__))
@@ -1185,16 +1184,16 @@ TENSOR_API int nn_to(nn_module_t *m, int to);
 // What the macros call: they note the place of a call in the module it made, or in its error.
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 
-#define nn_parameter(...) tensor__at(TENSOR_HERE, (nn_parameter)(__VA_ARGS__))
-#define nn_buffer(...) tensor__at(TENSOR_HERE, (nn_buffer)(__VA_ARGS__))
+#define nn_parameter(...) TENSOR__CALL(nn_parameter, __VA_ARGS__)
+#define nn_buffer(...) TENSOR__CALL(nn_buffer, __VA_ARGS__)
 #define nn_child(...) nn__stamp(TENSOR_HERE, (nn_child)(__VA_ARGS__))
-#define nn_forward(...) tensor__at(TENSOR_HERE, (nn_forward)(__VA_ARGS__))
-#define nn_get(...) tensor__at(TENSOR_HERE, (nn_get)(__VA_ARGS__))
+#define nn_forward(...) TENSOR__CALL(nn_forward, __VA_ARGS__)
+#define nn_get(...) TENSOR__CALL(nn_get, __VA_ARGS__)
 #define nn_get_child(...) nn__stamp(TENSOR_HERE, (nn_get_child)(__VA_ARGS__))
 #define nn_clone(...) nn__stamp(TENSOR_HERE, (nn_clone)(__VA_ARGS__))
-#define nn_free(...) tensor__at_int(TENSOR_HERE, (nn_free)(__VA_ARGS__))
-#define nn_copy_state(...) tensor__at_int(TENSOR_HERE, (nn_copy_state)(__VA_ARGS__))
-#define nn_to(...) tensor__at_int(TENSOR_HERE, (nn_to)(__VA_ARGS__))
+#define nn_free(...) TENSOR__CALL_KIND(int, nn_free, __VA_ARGS__)
+#define nn_copy_state(...) TENSOR__CALL_KIND(int, nn_copy_state, __VA_ARGS__)
+#define nn_to(...) TENSOR__CALL_KIND(int, nn_to, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>layers                                         MARK: layers
@@ -1397,7 +1396,7 @@ TENSOR_API nn_transformer_layer_args_t nn_transformer_layer_defaults(void);
 // count such layers one after the other (layer and copies of it, named layers.0, ..), then norm.
 //   layer   becomes part of the result
 //   norm    a module, or NULL
-//   -> module;  errors SHAPE (count < 1), OUT_OF_MEMORY, POISONED
+//   -> module;  errors SHAPE (count not in 1..4096), OUT_OF_MEMORY, POISONED
 TENSOR_API nn_module_t *nn_transformer_encoder(nn_module_t *layer, int64_t count, nn_module_t *norm);
 TENSOR_API nn_module_t *nn_transformer_decoder(nn_module_t *layer, int64_t count, nn_module_t *norm);
 
@@ -1689,10 +1688,10 @@ TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
 #define nn_sequential(...) nn_sequential_n(NN_LIST(__VA_ARGS__))
 #endif
 #define nn_bilinear(...) nn__stamp(TENSOR_HERE, (nn_bilinear)(__VA_ARGS__))
-#define nn_bilinear_forward(...) tensor__at(TENSOR_HERE, (nn_bilinear_forward)(__VA_ARGS__))
-#define nn_lstm_forward(...) tensor__at(TENSOR_HERE, (nn_lstm_forward)(__VA_ARGS__))
-#define nn_gru_forward(...) tensor__at(TENSOR_HERE, (nn_gru_forward)(__VA_ARGS__))
-#define nn_rnn_forward(...) tensor__at(TENSOR_HERE, (nn_rnn_forward)(__VA_ARGS__))
+#define nn_bilinear_forward(...) TENSOR__CALL(nn_bilinear_forward, __VA_ARGS__)
+#define nn_lstm_forward(...) TENSOR__CALL(nn_lstm_forward, __VA_ARGS__)
+#define nn_gru_forward(...) TENSOR__CALL(nn_gru_forward, __VA_ARGS__)
+#define nn_rnn_forward(...) TENSOR__CALL(nn_rnn_forward, __VA_ARGS__)
 #define nn_transformer_encoder(...) nn__stamp(TENSOR_HERE, (nn_transformer_encoder)(__VA_ARGS__))
 #define nn_transformer_decoder(...) nn__stamp(TENSOR_HERE, (nn_transformer_decoder)(__VA_ARGS__))
 #define nn_adaptive_avg_pool1d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_avg_pool1d)(__VA_ARGS__))
@@ -1795,14 +1794,14 @@ TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a);
 #define nn_init_kaiming_uniform_(...) nn__init_kaiming_uniform_(TENSOR_ARGS(nn_kaiming_args_t, __VA_ARGS__))
 #define nn_init_kaiming_normal_(...) nn__init_kaiming_normal_(TENSOR_ARGS(nn_kaiming_args_t, __VA_ARGS__))
 #endif
-#define nn_init_uniform_(...) tensor__at(TENSOR_HERE, (nn_init_uniform_)(__VA_ARGS__))
-#define nn_init_normal_(...) tensor__at(TENSOR_HERE, (nn_init_normal_)(__VA_ARGS__))
-#define nn_init_constant_(...) tensor__at(TENSOR_HERE, (nn_init_constant_)(__VA_ARGS__))
-#define nn_init_zeros_(...) tensor__at(TENSOR_HERE, (nn_init_zeros_)(__VA_ARGS__))
-#define nn_init_ones_(...) tensor__at(TENSOR_HERE, (nn_init_ones_)(__VA_ARGS__))
-#define nn_init_trunc_normal_(...) tensor__at(TENSOR_HERE, (nn_init_trunc_normal_)(__VA_ARGS__))
-#define nn_init_xavier_uniform_(...) tensor__at(TENSOR_HERE, (nn_init_xavier_uniform_)(__VA_ARGS__))
-#define nn_init_xavier_normal_(...) tensor__at(TENSOR_HERE, (nn_init_xavier_normal_)(__VA_ARGS__))
+#define nn_init_uniform_(...) TENSOR__CALL(nn_init_uniform_, __VA_ARGS__)
+#define nn_init_normal_(...) TENSOR__CALL(nn_init_normal_, __VA_ARGS__)
+#define nn_init_constant_(...) TENSOR__CALL(nn_init_constant_, __VA_ARGS__)
+#define nn_init_zeros_(...) TENSOR__CALL(nn_init_zeros_, __VA_ARGS__)
+#define nn_init_ones_(...) TENSOR__CALL(nn_init_ones_, __VA_ARGS__)
+#define nn_init_trunc_normal_(...) TENSOR__CALL(nn_init_trunc_normal_, __VA_ARGS__)
+#define nn_init_xavier_uniform_(...) TENSOR__CALL(nn_init_xavier_uniform_, __VA_ARGS__)
+#define nn_init_xavier_normal_(...) TENSOR__CALL(nn_init_xavier_normal_, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>optim                                          MARK: optimizers
@@ -1922,13 +1921,13 @@ TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a);
 #define nn_optimizer_group(o, list, n, ...)                                                                  \
     nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_group_args_t, __VA_ARGS__))
 #endif
-#define nn_step(...) tensor__at_int(TENSOR_HERE, (nn_step)(__VA_ARGS__))
-#define nn_zero_grad(...) tensor__at_int(TENSOR_HERE, (nn_zero_grad)(__VA_ARGS__))
-#define nn_set_lr(...) tensor__at_int(TENSOR_HERE, (nn_set_lr)(__VA_ARGS__))
-#define nn_clip_grad_norm(...) tensor__at_f64(TENSOR_HERE, (nn_clip_grad_norm)(__VA_ARGS__))
-#define nn_clip_grad_norm_n(...) tensor__at_f64(TENSOR_HERE, (nn_clip_grad_norm_n)(__VA_ARGS__))
-#define nn_clip_grad_value(...) tensor__at_int(TENSOR_HERE, (nn_clip_grad_value)(__VA_ARGS__))
-#define nn_clip_grad_value_n(...) tensor__at_int(TENSOR_HERE, (nn_clip_grad_value_n)(__VA_ARGS__))
+#define nn_step(...) TENSOR__CALL_KIND(int, nn_step, __VA_ARGS__)
+#define nn_zero_grad(...) TENSOR__CALL_KIND(int, nn_zero_grad, __VA_ARGS__)
+#define nn_set_lr(...) TENSOR__CALL_KIND(int, nn_set_lr, __VA_ARGS__)
+#define nn_clip_grad_norm(...) TENSOR__CALL_KIND(f64, nn_clip_grad_norm, __VA_ARGS__)
+#define nn_clip_grad_norm_n(...) TENSOR__CALL_KIND(f64, nn_clip_grad_norm_n, __VA_ARGS__)
+#define nn_clip_grad_value(...) TENSOR__CALL_KIND(int, nn_clip_grad_value, __VA_ARGS__)
+#define nn_clip_grad_value_n(...) TENSOR__CALL_KIND(int, nn_clip_grad_value_n, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>schedule                                       MARK: learning-rate schedules
@@ -2023,9 +2022,9 @@ TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
 // The same from a file.   -> as above;  errors as above, IO
 TENSOR_API tensor_t *nn_read_idx(const char *path);
 #endif
-#define nn_next(...) tensor__at_int(TENSOR_HERE, (nn_next)(__VA_ARGS__))
-#define nn_parse_idx(...) tensor__at(TENSOR_HERE, (nn_parse_idx)(__VA_ARGS__))
-#define nn_read_idx(...) tensor__at(TENSOR_HERE, (nn_read_idx)(__VA_ARGS__))
+#define nn_next(...) TENSOR__CALL_KIND(int, nn_next, __VA_ARGS__)
+#define nn_parse_idx(...) TENSOR__CALL(nn_parse_idx, __VA_ARGS__)
+#define nn_read_idx(...) TENSOR__CALL(nn_read_idx, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>files                                          MARK: safetensors
@@ -2106,14 +2105,14 @@ TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer
 //   -> code;  errors as nn_load
 TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step);
 #endif
-#define nn_safetensors_get(...) tensor__at(TENSOR_HERE, (nn_safetensors_get)(__VA_ARGS__))
-#define nn_safetensors_format(...) tensor__at(TENSOR_HERE, (nn_safetensors_format)(__VA_ARGS__))
-#define nn_save_memory(...) tensor__at(TENSOR_HERE, (nn_save_memory)(__VA_ARGS__))
-#define nn_load_memory(...) tensor__at_int(TENSOR_HERE, (nn_load_memory)(__VA_ARGS__))
-#define nn_safetensors_write(...) tensor__at_int(TENSOR_HERE, (nn_safetensors_write)(__VA_ARGS__))
-#define nn_save(...) tensor__at_int(TENSOR_HERE, (nn_save)(__VA_ARGS__))
-#define nn_save_checkpoint(...) tensor__at_int(TENSOR_HERE, (nn_save_checkpoint)(__VA_ARGS__))
-#define nn_load_checkpoint(...) tensor__at_int(TENSOR_HERE, (nn_load_checkpoint)(__VA_ARGS__))
+#define nn_safetensors_get(...) TENSOR__CALL(nn_safetensors_get, __VA_ARGS__)
+#define nn_safetensors_format(...) TENSOR__CALL(nn_safetensors_format, __VA_ARGS__)
+#define nn_save_memory(...) TENSOR__CALL(nn_save_memory, __VA_ARGS__)
+#define nn_load_memory(...) TENSOR__CALL_KIND(int, nn_load_memory, __VA_ARGS__)
+#define nn_safetensors_write(...) TENSOR__CALL_KIND(int, nn_safetensors_write, __VA_ARGS__)
+#define nn_save(...) TENSOR__CALL_KIND(int, nn_save, __VA_ARGS__)
+#define nn_save_checkpoint(...) TENSOR__CALL_KIND(int, nn_save_checkpoint, __VA_ARGS__)
+#define nn_load_checkpoint(...) TENSOR__CALL_KIND(int, nn_load_checkpoint, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>progress                                       MARK: progress bar
@@ -2153,362 +2152,309 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // ------------------------------------------------------------------------------
 // >>nn-cpp                                         MARK: C++ face
 //
-// Options in C++: tensor_conv2d(x, w, {.bias = b, .stride = 2}) from C++20 on; before, a filled
-// tensor_conv_args_t. The members are those of C, 0 = PyTorch's default.
+// Every positional form of C, and behind each the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from
+// C++20 on; before, a filled tensor_conv_args_t. The members are those of C, 0 = PyTorch's default. One
+// overload for each number of positional arguments, because a braced list fits no template parameter; default
+// arguments were rejected, because options would then have a place behind the last position only. Arguments
+// without which a call means nothing stay required.
 // ------------------------------------------------------------------------------
 
-// Overload of an op with options: its name, then the other parameters as (type, name).
-#define NN__CPP_SET(T, name) a.name = name;
-#define NN__CPP1(op, A)                                                                                      \
-    inline tensor_t *tensor_##op(NN__CPP_P A, tensor_##op##_args_t a = tensor_##op##_args_t()) {             \
-        NN__CPP_SET A return tensor__##op(a);                                                                \
+// W = (result, prefix, name, args struct); A.. = (type, name) of the positions.
+#define NN__CPP_R(R, prefix, name, T) inline R prefix##_##name
+#define NN__CPP_A(R, prefix, name, T) T a = T()
+#define NN__CPP_C(R, prefix, name, T) return prefix##__##name(a);
+#define NN__CPP_P(T, p) T p
+#define NN__CPP_S(T, p) a.p = p;
+#define NN__CPP_0(R, prefix, name, T) inline R prefix##_##name(T a) { return prefix##__##name(a); }
+#define NN__CPP_1(W, A)                                                                                      \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_A W) { NN__CPP_S A NN__CPP_C W }
+#define NN__CPP_2(W, A, B)                                                                                   \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_A W) { NN__CPP_S A NN__CPP_S B NN__CPP_C W }
+#define NN__CPP_3(W, A, B, C)                                                                                \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_A W) {                                        \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_C W                                                      \
     }
-#define NN__CPP2(op, A, B)                                                                                   \
-    inline tensor_t *tensor_##op(NN__CPP_P A, NN__CPP_P B,                                                   \
-                                 tensor_##op##_args_t a = tensor_##op##_args_t()) {                          \
-        NN__CPP_SET A NN__CPP_SET B return tensor__##op(a);                                                  \
+#define NN__CPP_4(W, A, B, C, D)                                                                             \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_A W) {                           \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_C W                                          \
     }
-#define NN__CPP3(op, A, B, C)                                                                                \
-    inline tensor_t *tensor_##op(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C,                                      \
-                                 tensor_##op##_args_t a = tensor_##op##_args_t()) {                          \
-        NN__CPP_SET A NN__CPP_SET B NN__CPP_SET C return tensor__##op(a);                                    \
+#define NN__CPP_5(W, A, B, C, D, E)                                                                          \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_A W) {              \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_C W                              \
     }
-#define NN__CPP_P(T, name) T name
-NN__CPP2(embedding_bag, (tensor_t *, index), (tensor_t *, weight))
-NN__CPP3(batch_norm, (tensor_t *, x), (tensor_t *, running_mean), (tensor_t *, running_var))
-NN__CPP1(instance_norm, (tensor_t *, x))
-NN__CPP2(group_norm, (tensor_t *, x), (int64_t, groups))
-NN__CPP2(rms_norm, (tensor_t *, x), (int64_t, normalized_dims))
-NN__CPP2(local_response_norm, (tensor_t *, x), (int64_t, size))
-#define NN__CPP_RNN(op)                                                                                      \
-    inline tensor_state_t tensor_##op(tensor_t *x, tensor_t *const *weights,                                 \
-                                      tensor_rnn_args_t a = tensor_rnn_args_t()) {                           \
-        a.x = x;                                                                                             \
-        a.weights = weights;                                                                                 \
-        return tensor__##op(a);                                                                              \
+#define NN__CPP_6(W, A, B, C, D, E, F)                                                                       \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F, NN__CPP_A W) { \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F NN__CPP_C W                  \
     }
-NN__CPP_RNN(lstm)
-NN__CPP_RNN(gru)
-NN__CPP_RNN(rnn)
-#define NN__CPP_LOSS2(op, args, A, B)                                                                        \
-    inline tensor_t *tensor_##op(tensor_t *A, tensor_t *B, args a = args()) {                                \
-        NN__CPP_SET(, A) NN__CPP_SET(, B) return tensor__##op(a);                                            \
+#define NN__CPP_7(W, A, B, C, D, E, F, G)                                                                    \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,                \
+                NN__CPP_P G, NN__CPP_A W) {                                                                  \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F NN__CPP_S G NN__CPP_C W      \
     }
-#define NN__CPP_LOSS3(op, args, A, B, C)                                                                     \
-    inline tensor_t *tensor_##op(tensor_t *A, tensor_t *B, tensor_t *C, args a = args()) {                   \
-        NN__CPP_SET(, A) NN__CPP_SET(, B) NN__CPP_SET(, C) return tensor__##op(a);                           \
+#define NN__CPP_8(W, A, B, C, D, E, F, G, H)                                                                 \
+    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,                \
+                NN__CPP_P G, NN__CPP_P H, NN__CPP_A W) {                                                     \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F NN__CPP_S G NN__CPP_S H      \
+        NN__CPP_C W                                                                                          \
     }
-NN__CPP_LOSS2(hinge_embedding_loss, tensor_margin_loss_args_t, input, target)
-NN__CPP_LOSS2(soft_margin_loss, tensor_margin_loss_args_t, input, target)
-NN__CPP_LOSS2(multi_margin_loss, tensor_margin_loss_args_t, input, target)
-NN__CPP_LOSS2(multilabel_margin_loss, tensor_margin_loss_args_t, input, target)
-NN__CPP_LOSS2(multilabel_soft_margin_loss, tensor_margin_loss_args_t, input, target)
-NN__CPP_LOSS2(poisson_nll_loss, tensor_poisson_nll_loss_args_t, input, target)
-NN__CPP_LOSS3(margin_ranking_loss, tensor_ranking_loss_args_t, input1, input2, target)
-NN__CPP_LOSS3(cosine_embedding_loss, tensor_ranking_loss_args_t, input1, input2, target)
-NN__CPP_LOSS3(triplet_margin_loss, tensor_triplet_margin_loss_args_t, anchor, positive, negative)
-NN__CPP_LOSS3(gaussian_nll_loss, tensor_gaussian_nll_loss_args_t, input, target, var)
-inline tensor_t *tensor_ctc_loss(tensor_t *log_probs, tensor_t *targets, tensor_t *input_lengths,
-                                 tensor_t *target_lengths,
-                                 tensor_ctc_loss_args_t a = tensor_ctc_loss_args_t()) {
-    a.log_probs = log_probs;
-    a.targets = targets;
-    a.input_lengths = input_lengths;
-    a.target_lengths = target_lengths;
-    return tensor__ctc_loss(a);
-}
-#define tensor_hinge_embedding_loss(...) tensor__at(TENSOR_HERE, (tensor_hinge_embedding_loss)(__VA_ARGS__))
-#define tensor_soft_margin_loss(...) tensor__at(TENSOR_HERE, (tensor_soft_margin_loss)(__VA_ARGS__))
-#define tensor_multi_margin_loss(...) tensor__at(TENSOR_HERE, (tensor_multi_margin_loss)(__VA_ARGS__))
-#define tensor_multilabel_margin_loss(...)                                                                   \
-    tensor__at(TENSOR_HERE, (tensor_multilabel_margin_loss)(__VA_ARGS__))
-#define tensor_multilabel_soft_margin_loss(...)                                                              \
-    tensor__at(TENSOR_HERE, (tensor_multilabel_soft_margin_loss)(__VA_ARGS__))
-#define tensor_margin_ranking_loss(...) tensor__at(TENSOR_HERE, (tensor_margin_ranking_loss)(__VA_ARGS__))
-#define tensor_cosine_embedding_loss(...) tensor__at(TENSOR_HERE, (tensor_cosine_embedding_loss)(__VA_ARGS__))
-#define tensor_triplet_margin_loss(...) tensor__at(TENSOR_HERE, (tensor_triplet_margin_loss)(__VA_ARGS__))
-#define tensor_gaussian_nll_loss(...) tensor__at(TENSOR_HERE, (tensor_gaussian_nll_loss)(__VA_ARGS__))
-#define tensor_poisson_nll_loss(...) tensor__at(TENSOR_HERE, (tensor_poisson_nll_loss)(__VA_ARGS__))
-#define tensor_ctc_loss(...) tensor__at(TENSOR_HERE, (tensor_ctc_loss)(__VA_ARGS__))
-#define tensor_embedding_bag(...) tensor__at(TENSOR_HERE, (tensor_embedding_bag)(__VA_ARGS__))
-#define tensor_batch_norm(...) tensor__at(TENSOR_HERE, (tensor_batch_norm)(__VA_ARGS__))
-#define tensor_instance_norm(...) tensor__at(TENSOR_HERE, (tensor_instance_norm)(__VA_ARGS__))
-#define tensor_group_norm(...) tensor__at(TENSOR_HERE, (tensor_group_norm)(__VA_ARGS__))
-#define tensor_rms_norm(...) tensor__at(TENSOR_HERE, (tensor_rms_norm)(__VA_ARGS__))
-#define tensor_local_response_norm(...) tensor__at(TENSOR_HERE, (tensor_local_response_norm)(__VA_ARGS__))
-inline tensor_t *tensor_embedding(tensor_t *index, tensor_t *weight,
-        tensor_embedding_args_t a = tensor_embedding_args_t()) {
-    a.index = index;
-    a.weight = weight;
-    return tensor__embedding(a);
-}
-inline tensor_t *tensor_layer_norm(tensor_t *x, int64_t normalized_dims,
-        tensor_layer_norm_args_t a = tensor_layer_norm_args_t()) {
-    a.x = x;
-    a.normalized_dims = normalized_dims;
-    return tensor__layer_norm(a);
-}
-// name(positional arguments, options), and the same for 1, 2 and 3 dims
-#define NN__FACE1(R, name, call, args, T, p)                                                                 \
-    inline R name(T p, args a = args()) {                                                                    \
-        a.p = p;                                                                                             \
-        return call(a);                                                                                      \
-    }
-#define NN__FACE2(R, name, call, args, T, p, U, q)                                                           \
-    inline R name(T p, U q, args a = args()) {                                                               \
-        a.p = p;                                                                                             \
-        a.q = q;                                                                                             \
-        return call(a);                                                                                      \
-    }
-#define NN__FACE3(R, name, call, args, T, p, U, q, V, r)                                                     \
-    inline R name(T p, U q, V r, args a = args()) {                                                          \
-        a.p = p;                                                                                             \
-        a.q = q;                                                                                             \
-        a.r = r;                                                                                             \
-        return call(a);                                                                                      \
-    }
-#define NN__FACES(face, R, prefix, name, end, args, ...)                                                     \
-    face(R, prefix##_##name##1d##end, prefix##__##name##1d##end, args, __VA_ARGS__)                          \
-    face(R, prefix##_##name##2d##end, prefix##__##name##2d##end, args, __VA_ARGS__)                          \
-    face(R, prefix##_##name##3d##end, prefix##__##name##3d##end, args, __VA_ARGS__)
-NN__FACES(NN__FACE2, tensor_t *, tensor, conv, , tensor_conv_args_t, tensor_t *, x, tensor_t *, weight)
-NN__FACES(NN__FACE2, tensor_t *, tensor, conv_transpose, , tensor_conv_transpose_args_t, tensor_t *, x,
-          tensor_t *, weight)
-NN__FACES(NN__FACE2, tensor_t *, tensor, max_pool, , tensor_max_pool_args_t, tensor_t *, x, int64_t, kernel)
-NN__FACES(NN__FACE2, tensor_t *, tensor, avg_pool, , tensor_avg_pool_args_t, tensor_t *, x, int64_t, kernel)
-NN__FACES(NN__FACE2, tensor_pair_t, tensor, max_pool, _with_indices, tensor_max_pool_args_t, tensor_t *, x,
-          int64_t, kernel)
-NN__FACES(NN__FACE3, tensor_t *, tensor, max_unpool, , tensor_max_unpool_args_t, tensor_t *, x, tensor_t *,
-          indices, int64_t, kernel)
-NN__FACE2(tensor_t *, tensor_im2col, tensor__im2col, tensor_columns_args_t, tensor_t *, x, int64_t, kernel)
-NN__FACE3(tensor_t *, tensor_col2im, tensor__col2im, tensor_columns_args_t, tensor_t *, x, int64_t, height,
-          int64_t, kernel)
-NN__FACE1(tensor_t *, tensor_interpolate, tensor__interpolate, tensor_interpolate_args_t, tensor_t *, x)
-NN__FACE2(tensor_t *, tensor_grid_sample, tensor__grid_sample, tensor_grid_sample_args_t, tensor_t *, x,
-          tensor_t *, grid)
+// NN__CPP_m_n: from m to n positions.
+#define NN__CPP_1_2(W, A, B) NN__CPP_1(W, A) NN__CPP_2(W, A, B)
+#define NN__CPP_1_3(W, A, B, C) NN__CPP_1_2(W, A, B) NN__CPP_3(W, A, B, C)
+#define NN__CPP_1_4(W, A, B, C, D) NN__CPP_1_3(W, A, B, C) NN__CPP_4(W, A, B, C, D)
+#define NN__CPP_1_5(W, A, B, C, D, E) NN__CPP_1_4(W, A, B, C, D) NN__CPP_5(W, A, B, C, D, E)
+#define NN__CPP_2_3(W, A, B, C) NN__CPP_2(W, A, B) NN__CPP_3(W, A, B, C)
+#define NN__CPP_2_4(W, A, B, C, D) NN__CPP_2_3(W, A, B, C) NN__CPP_4(W, A, B, C, D)
+#define NN__CPP_2_5(W, A, B, C, D, E) NN__CPP_2_4(W, A, B, C, D) NN__CPP_5(W, A, B, C, D, E)
+#define NN__CPP_2_6(W, A, B, C, D, E, F) NN__CPP_2_5(W, A, B, C, D, E) NN__CPP_6(W, A, B, C, D, E, F)
+#define NN__CPP_2_7(W, A, B, C, D, E, F, G) NN__CPP_2_6(W, A, B, C, D, E, F) NN__CPP_7(W, A, B, C, D, E, F, G)
+#define NN__CPP_2_8(W, A, B, C, D, E, F, G, H)                                                               \
+    NN__CPP_2_7(W, A, B, C, D, E, F, G) NN__CPP_8(W, A, B, C, D, E, F, G, H)
+#define NN__CPP_3_4(W, A, B, C, D) NN__CPP_3(W, A, B, C) NN__CPP_4(W, A, B, C, D)
+#define NN__CPP_3_5(W, A, B, C, D, E) NN__CPP_3_4(W, A, B, C, D) NN__CPP_5(W, A, B, C, D, E)
+#define NN__CPP_3_6(W, A, B, C, D, E, F) NN__CPP_3_5(W, A, B, C, D, E) NN__CPP_6(W, A, B, C, D, E, F)
+#define NN__CPP_3_7(W, A, B, C, D, E, F, G) NN__CPP_3_6(W, A, B, C, D, E, F) NN__CPP_7(W, A, B, C, D, E, F, G)
+#define NN__CPP_DIMS(face, R, prefix, name, end, T, ...)                                                     \
+    face((R, prefix, name##1d##end, T), __VA_ARGS__)                                                         \
+    face((R, prefix, name##2d##end, T), __VA_ARGS__)                                                         \
+    face((R, prefix, name##3d##end, T), __VA_ARGS__)
+NN__CPP_2((tensor_t *, tensor, embedding, tensor_embedding_args_t), (tensor_t *, index), (tensor_t *, weight))
+NN__CPP_2_3((tensor_t *, tensor, embedding_bag, tensor_embedding_bag_args_t), (tensor_t *, index),
+            (tensor_t *, weight), (tensor_t *, offsets))
+NN__CPP_1_4((tensor_t *, tensor, layer_norm, tensor_layer_norm_args_t), (tensor_t *, x),
+            (int64_t, normalized_dims), (tensor_t *, weight), (tensor_t *, bias))
+NN__CPP_1_5((tensor_t *, tensor, batch_norm, tensor_batch_norm_args_t), (tensor_t *, x),
+            (tensor_t *, running_mean), (tensor_t *, running_var), (tensor_t *, weight), (tensor_t *, bias))
+NN__CPP_1((tensor_t *, tensor, instance_norm, tensor_instance_norm_args_t), (tensor_t *, x))
+NN__CPP_2_4((tensor_t *, tensor, group_norm, tensor_group_norm_args_t), (tensor_t *, x), (int64_t, groups),
+            (tensor_t *, weight), (tensor_t *, bias))
+NN__CPP_1_3((tensor_t *, tensor, rms_norm, tensor_rms_norm_args_t), (tensor_t *, x),
+            (int64_t, normalized_dims), (tensor_t *, weight))
+NN__CPP_2((tensor_t *, tensor, local_response_norm, tensor_local_response_norm_args_t), (tensor_t *, x),
+          (int64_t, size))
+NN__CPP_2((tensor_state_t, tensor, lstm, tensor_rnn_args_t), (tensor_t *, x), (tensor_t *const *, weights))
+NN__CPP_2((tensor_state_t, tensor, gru, tensor_rnn_args_t), (tensor_t *, x), (tensor_t *const *, weights))
+NN__CPP_2((tensor_state_t, tensor, rnn, tensor_rnn_args_t), (tensor_t *, x), (tensor_t *const *, weights))
+NN__CPP_DIMS(NN__CPP_2_7, tensor_t *, tensor, conv, , tensor_conv_args_t, (tensor_t *, x),
+             (tensor_t *, weight), (tensor_t *, bias), (int64_t, stride), (int64_t, padding),
+             (int64_t, dilation), (int64_t, groups))
+NN__CPP_DIMS(NN__CPP_2_8, tensor_t *, tensor, conv_transpose, , tensor_conv_transpose_args_t, (tensor_t *, x),
+             (tensor_t *, weight), (tensor_t *, bias), (int64_t, stride), (int64_t, padding),
+             (int64_t, output_padding), (int64_t, groups), (int64_t, dilation))
+NN__CPP_DIMS(NN__CPP_2_5, tensor_t *, tensor, max_pool, , tensor_max_pool_args_t, (tensor_t *, x),
+             (int64_t, kernel), (int64_t, stride), (int64_t, padding), (int64_t, dilation))
+NN__CPP_DIMS(NN__CPP_2_5, tensor_pair_t, tensor, max_pool, _with_indices, tensor_max_pool_args_t,
+             (tensor_t *, x), (int64_t, kernel), (int64_t, stride), (int64_t, padding), (int64_t, dilation))
+NN__CPP_DIMS(NN__CPP_2_4, tensor_t *, tensor, avg_pool, , tensor_avg_pool_args_t, (tensor_t *, x),
+             (int64_t, kernel), (int64_t, stride), (int64_t, padding))
+NN__CPP_DIMS(NN__CPP_3_5, tensor_t *, tensor, max_unpool, , tensor_max_unpool_args_t, (tensor_t *, x),
+             (tensor_t *, indices), (int64_t, kernel), (int64_t, stride), (int64_t, padding))
+NN__CPP_2_5((tensor_t *, tensor, im2col, tensor_columns_args_t), (tensor_t *, x), (int64_t, kernel),
+            (int64_t, dilation), (int64_t, padding), (int64_t, stride))
+NN__CPP_3_6((tensor_t *, tensor, col2im, tensor_columns_args_t), (tensor_t *, x), (int64_t, height),
+            (int64_t, kernel), (int64_t, dilation), (int64_t, padding), (int64_t, stride))
+NN__CPP_1_2((tensor_t *, tensor, interpolate, tensor_interpolate_args_t), (tensor_t *, x), (int64_t, size))
+NN__CPP_2((tensor_t *, tensor, grid_sample, tensor_grid_sample_args_t), (tensor_t *, x), (tensor_t *, grid))
+NN__CPP_3_4((tensor_t *, tensor, scaled_dot_product_attention, tensor_scaled_dot_product_attention_args_t),
+            (tensor_t *, query), (tensor_t *, key), (tensor_t *, value), (tensor_t *, attn_mask))
+NN__CPP_2_3((tensor_t *, tensor, cross_entropy, tensor_cross_entropy_args_t), (tensor_t *, input),
+            (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_2_3((tensor_t *, tensor, nll_loss, tensor_nll_loss_args_t), (tensor_t *, input), (tensor_t *, target),
+            (tensor_t *, weight))
+NN__CPP_2((tensor_t *, tensor, mse_loss, tensor_mse_loss_args_t), (tensor_t *, input), (tensor_t *, target))
+NN__CPP_2((tensor_t *, tensor, l1_loss, tensor_l1_loss_args_t), (tensor_t *, input), (tensor_t *, target))
+NN__CPP_2((tensor_t *, tensor, smooth_l1_loss, tensor_smooth_l1_loss_args_t), (tensor_t *, input),
+          (tensor_t *, target))
+NN__CPP_2((tensor_t *, tensor, huber_loss, tensor_huber_loss_args_t), (tensor_t *, input),
+          (tensor_t *, target))
+NN__CPP_2((tensor_t *, tensor, kl_div, tensor_kl_div_args_t), (tensor_t *, input), (tensor_t *, target))
+NN__CPP_2((tensor_t *, tensor, poisson_nll_loss, tensor_poisson_nll_loss_args_t), (tensor_t *, input),
+          (tensor_t *, target))
+NN__CPP_2_3((tensor_t *, tensor, binary_cross_entropy, tensor_binary_cross_entropy_args_t),
+            (tensor_t *, input), (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_2_4((tensor_t *, tensor, binary_cross_entropy_with_logits,
+             tensor_binary_cross_entropy_with_logits_args_t),
+            (tensor_t *, input), (tensor_t *, target), (tensor_t *, weight), (tensor_t *, pos_weight))
+NN__CPP_2_3((tensor_t *, tensor, hinge_embedding_loss, tensor_margin_loss_args_t), (tensor_t *, input),
+            (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_2_3((tensor_t *, tensor, soft_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
+            (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_2_3((tensor_t *, tensor, multi_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
+            (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_2_3((tensor_t *, tensor, multilabel_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
+            (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_2_3((tensor_t *, tensor, multilabel_soft_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
+            (tensor_t *, target), (tensor_t *, weight))
+NN__CPP_3((tensor_t *, tensor, margin_ranking_loss, tensor_ranking_loss_args_t), (tensor_t *, input1),
+          (tensor_t *, input2), (tensor_t *, target))
+NN__CPP_3((tensor_t *, tensor, cosine_embedding_loss, tensor_ranking_loss_args_t), (tensor_t *, input1),
+          (tensor_t *, input2), (tensor_t *, target))
+NN__CPP_3((tensor_t *, tensor, triplet_margin_loss, tensor_triplet_margin_loss_args_t), (tensor_t *, anchor),
+          (tensor_t *, positive), (tensor_t *, negative))
+NN__CPP_3((tensor_t *, tensor, gaussian_nll_loss, tensor_gaussian_nll_loss_args_t), (tensor_t *, input),
+          (tensor_t *, target), (tensor_t *, var))
+NN__CPP_4((tensor_t *, tensor, ctc_loss, tensor_ctc_loss_args_t), (tensor_t *, log_probs),
+          (tensor_t *, targets), (tensor_t *, input_lengths), (tensor_t *, target_lengths))
 template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
     tensor_dims_pack p(pads...);
     return (tensor_pad_n)(x, p.d, p.n, TENSOR_PAD_CONSTANT, 0);
 }
-inline tensor_t *tensor_scaled_dot_product_attention(tensor_t *query, tensor_t *key, tensor_t *value,
-        tensor_scaled_dot_product_attention_args_t a = tensor_scaled_dot_product_attention_args_t()) {
-    a.query = query;
-    a.key = key;
-    a.value = value;
-    return tensor__scaled_dot_product_attention(a);
-}
-inline tensor_t *tensor_cross_entropy(tensor_t *input, tensor_t *target,
-        tensor_cross_entropy_args_t a = tensor_cross_entropy_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__cross_entropy(a);
-}
-inline tensor_t *tensor_nll_loss(tensor_t *input, tensor_t *target,
-        tensor_nll_loss_args_t a = tensor_nll_loss_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__nll_loss(a);
-}
-inline tensor_t *tensor_mse_loss(tensor_t *input, tensor_t *target,
-        tensor_mse_loss_args_t a = tensor_mse_loss_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__mse_loss(a);
-}
-inline tensor_t *tensor_l1_loss(tensor_t *input, tensor_t *target,
-        tensor_l1_loss_args_t a = tensor_l1_loss_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__l1_loss(a);
-}
-inline tensor_t *tensor_smooth_l1_loss(tensor_t *input, tensor_t *target,
-        tensor_smooth_l1_loss_args_t a = tensor_smooth_l1_loss_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__smooth_l1_loss(a);
-}
-inline tensor_t *tensor_huber_loss(tensor_t *input, tensor_t *target,
-        tensor_huber_loss_args_t a = tensor_huber_loss_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__huber_loss(a);
-}
-inline tensor_t *tensor_binary_cross_entropy(tensor_t *input, tensor_t *target,
-        tensor_binary_cross_entropy_args_t a = tensor_binary_cross_entropy_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__binary_cross_entropy(a);
-}
-inline tensor_t *tensor_binary_cross_entropy_with_logits(tensor_t *input, tensor_t *target,
-        tensor_binary_cross_entropy_with_logits_args_t a = tensor_binary_cross_entropy_with_logits_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__binary_cross_entropy_with_logits(a);
-}
-inline tensor_t *tensor_kl_div(tensor_t *input, tensor_t *target,
-        tensor_kl_div_args_t a = tensor_kl_div_args_t()) {
-    a.input = input;
-    a.target = target;
-    return tensor__kl_div(a);
-}
-#define tensor_embedding(...) tensor__at(TENSOR_HERE, (tensor_embedding)(__VA_ARGS__))
-#define tensor_layer_norm(...) tensor__at(TENSOR_HERE, (tensor_layer_norm)(__VA_ARGS__))
-#define tensor_conv1d(...) tensor__at(TENSOR_HERE, (tensor_conv1d)(__VA_ARGS__))
-#define tensor_conv2d(...) tensor__at(TENSOR_HERE, (tensor_conv2d)(__VA_ARGS__))
-#define tensor_conv3d(...) tensor__at(TENSOR_HERE, (tensor_conv3d)(__VA_ARGS__))
-#define tensor_conv_transpose1d(...) tensor__at(TENSOR_HERE, (tensor_conv_transpose1d)(__VA_ARGS__))
-#define tensor_conv_transpose2d(...) tensor__at(TENSOR_HERE, (tensor_conv_transpose2d)(__VA_ARGS__))
-#define tensor_conv_transpose3d(...) tensor__at(TENSOR_HERE, (tensor_conv_transpose3d)(__VA_ARGS__))
-#define tensor_max_pool1d(...) tensor__at(TENSOR_HERE, (tensor_max_pool1d)(__VA_ARGS__))
-#define tensor_max_pool2d(...) tensor__at(TENSOR_HERE, (tensor_max_pool2d)(__VA_ARGS__))
-#define tensor_max_pool3d(...) tensor__at(TENSOR_HERE, (tensor_max_pool3d)(__VA_ARGS__))
-#define tensor_avg_pool1d(...) tensor__at(TENSOR_HERE, (tensor_avg_pool1d)(__VA_ARGS__))
-#define tensor_avg_pool2d(...) tensor__at(TENSOR_HERE, (tensor_avg_pool2d)(__VA_ARGS__))
-#define tensor_avg_pool3d(...) tensor__at(TENSOR_HERE, (tensor_avg_pool3d)(__VA_ARGS__))
-#define tensor_max_unpool1d(...) tensor__at(TENSOR_HERE, (tensor_max_unpool1d)(__VA_ARGS__))
-#define tensor_max_unpool2d(...) tensor__at(TENSOR_HERE, (tensor_max_unpool2d)(__VA_ARGS__))
-#define tensor_max_unpool3d(...) tensor__at(TENSOR_HERE, (tensor_max_unpool3d)(__VA_ARGS__))
-#define tensor_im2col(...) tensor__at(TENSOR_HERE, (tensor_im2col)(__VA_ARGS__))
-#define tensor_col2im(...) tensor__at(TENSOR_HERE, (tensor_col2im)(__VA_ARGS__))
-#define tensor_interpolate(...) tensor__at(TENSOR_HERE, (tensor_interpolate)(__VA_ARGS__))
-#define tensor_grid_sample(...) tensor__at(TENSOR_HERE, (tensor_grid_sample)(__VA_ARGS__))
-#define tensor_pad(...) tensor__at(TENSOR_HERE, (tensor_pad)(__VA_ARGS__))
+#define tensor_hinge_embedding_loss(...) TENSOR__CALL(tensor_hinge_embedding_loss, __VA_ARGS__)
+#define tensor_soft_margin_loss(...) TENSOR__CALL(tensor_soft_margin_loss, __VA_ARGS__)
+#define tensor_multi_margin_loss(...) TENSOR__CALL(tensor_multi_margin_loss, __VA_ARGS__)
+#define tensor_multilabel_margin_loss(...) TENSOR__CALL(tensor_multilabel_margin_loss, __VA_ARGS__)
+#define tensor_multilabel_soft_margin_loss(...) TENSOR__CALL(tensor_multilabel_soft_margin_loss, __VA_ARGS__)
+#define tensor_margin_ranking_loss(...) TENSOR__CALL(tensor_margin_ranking_loss, __VA_ARGS__)
+#define tensor_cosine_embedding_loss(...) TENSOR__CALL(tensor_cosine_embedding_loss, __VA_ARGS__)
+#define tensor_triplet_margin_loss(...) TENSOR__CALL(tensor_triplet_margin_loss, __VA_ARGS__)
+#define tensor_gaussian_nll_loss(...) TENSOR__CALL(tensor_gaussian_nll_loss, __VA_ARGS__)
+#define tensor_poisson_nll_loss(...) TENSOR__CALL(tensor_poisson_nll_loss, __VA_ARGS__)
+#define tensor_ctc_loss(...) TENSOR__CALL(tensor_ctc_loss, __VA_ARGS__)
+#define tensor_embedding_bag(...) TENSOR__CALL(tensor_embedding_bag, __VA_ARGS__)
+#define tensor_batch_norm(...) TENSOR__CALL(tensor_batch_norm, __VA_ARGS__)
+#define tensor_instance_norm(...) TENSOR__CALL(tensor_instance_norm, __VA_ARGS__)
+#define tensor_group_norm(...) TENSOR__CALL(tensor_group_norm, __VA_ARGS__)
+#define tensor_rms_norm(...) TENSOR__CALL(tensor_rms_norm, __VA_ARGS__)
+#define tensor_local_response_norm(...) TENSOR__CALL(tensor_local_response_norm, __VA_ARGS__)
+#define tensor_embedding(...) TENSOR__CALL(tensor_embedding, __VA_ARGS__)
+#define tensor_layer_norm(...) TENSOR__CALL(tensor_layer_norm, __VA_ARGS__)
+#define tensor_conv1d(...) TENSOR__CALL(tensor_conv1d, __VA_ARGS__)
+#define tensor_conv2d(...) TENSOR__CALL(tensor_conv2d, __VA_ARGS__)
+#define tensor_conv3d(...) TENSOR__CALL(tensor_conv3d, __VA_ARGS__)
+#define tensor_conv_transpose1d(...) TENSOR__CALL(tensor_conv_transpose1d, __VA_ARGS__)
+#define tensor_conv_transpose2d(...) TENSOR__CALL(tensor_conv_transpose2d, __VA_ARGS__)
+#define tensor_conv_transpose3d(...) TENSOR__CALL(tensor_conv_transpose3d, __VA_ARGS__)
+#define tensor_max_pool1d(...) TENSOR__CALL(tensor_max_pool1d, __VA_ARGS__)
+#define tensor_max_pool2d(...) TENSOR__CALL(tensor_max_pool2d, __VA_ARGS__)
+#define tensor_max_pool3d(...) TENSOR__CALL(tensor_max_pool3d, __VA_ARGS__)
+#define tensor_avg_pool1d(...) TENSOR__CALL(tensor_avg_pool1d, __VA_ARGS__)
+#define tensor_avg_pool2d(...) TENSOR__CALL(tensor_avg_pool2d, __VA_ARGS__)
+#define tensor_avg_pool3d(...) TENSOR__CALL(tensor_avg_pool3d, __VA_ARGS__)
+#define tensor_max_unpool1d(...) TENSOR__CALL(tensor_max_unpool1d, __VA_ARGS__)
+#define tensor_max_unpool2d(...) TENSOR__CALL(tensor_max_unpool2d, __VA_ARGS__)
+#define tensor_max_unpool3d(...) TENSOR__CALL(tensor_max_unpool3d, __VA_ARGS__)
+#define tensor_im2col(...) TENSOR__CALL(tensor_im2col, __VA_ARGS__)
+#define tensor_col2im(...) TENSOR__CALL(tensor_col2im, __VA_ARGS__)
+#define tensor_interpolate(...) TENSOR__CALL(tensor_interpolate, __VA_ARGS__)
+#define tensor_grid_sample(...) TENSOR__CALL(tensor_grid_sample, __VA_ARGS__)
+#define tensor_pad(...) TENSOR__CALL(tensor_pad, __VA_ARGS__)
 #define tensor_max_pool1d_with_indices(...)                                                                  \
-    tensor__at_pair(TENSOR_HERE, (tensor_max_pool1d_with_indices)(__VA_ARGS__))
+    TENSOR__CALL_KIND(pair, tensor_max_pool1d_with_indices, __VA_ARGS__)
 #define tensor_max_pool2d_with_indices(...)                                                                  \
-    tensor__at_pair(TENSOR_HERE, (tensor_max_pool2d_with_indices)(__VA_ARGS__))
+    TENSOR__CALL_KIND(pair, tensor_max_pool2d_with_indices, __VA_ARGS__)
 #define tensor_max_pool3d_with_indices(...)                                                                  \
-    tensor__at_pair(TENSOR_HERE, (tensor_max_pool3d_with_indices)(__VA_ARGS__))
+    TENSOR__CALL_KIND(pair, tensor_max_pool3d_with_indices, __VA_ARGS__)
 #define tensor_scaled_dot_product_attention(...)                                                             \
-    tensor__at(TENSOR_HERE, (tensor_scaled_dot_product_attention)(__VA_ARGS__))
-#define tensor_cross_entropy(...) tensor__at(TENSOR_HERE, (tensor_cross_entropy)(__VA_ARGS__))
-#define tensor_nll_loss(...) tensor__at(TENSOR_HERE, (tensor_nll_loss)(__VA_ARGS__))
-#define tensor_mse_loss(...) tensor__at(TENSOR_HERE, (tensor_mse_loss)(__VA_ARGS__))
-#define tensor_l1_loss(...) tensor__at(TENSOR_HERE, (tensor_l1_loss)(__VA_ARGS__))
-#define tensor_smooth_l1_loss(...) tensor__at(TENSOR_HERE, (tensor_smooth_l1_loss)(__VA_ARGS__))
-#define tensor_huber_loss(...) tensor__at(TENSOR_HERE, (tensor_huber_loss)(__VA_ARGS__))
-#define tensor_binary_cross_entropy(...) tensor__at(TENSOR_HERE, (tensor_binary_cross_entropy)(__VA_ARGS__))
+    TENSOR__CALL(tensor_scaled_dot_product_attention, __VA_ARGS__)
+#define tensor_cross_entropy(...) TENSOR__CALL(tensor_cross_entropy, __VA_ARGS__)
+#define tensor_nll_loss(...) TENSOR__CALL(tensor_nll_loss, __VA_ARGS__)
+#define tensor_mse_loss(...) TENSOR__CALL(tensor_mse_loss, __VA_ARGS__)
+#define tensor_l1_loss(...) TENSOR__CALL(tensor_l1_loss, __VA_ARGS__)
+#define tensor_smooth_l1_loss(...) TENSOR__CALL(tensor_smooth_l1_loss, __VA_ARGS__)
+#define tensor_huber_loss(...) TENSOR__CALL(tensor_huber_loss, __VA_ARGS__)
+#define tensor_binary_cross_entropy(...) TENSOR__CALL(tensor_binary_cross_entropy, __VA_ARGS__)
 #define tensor_binary_cross_entropy_with_logits(...)                                                         \
-    tensor__at(TENSOR_HERE, (tensor_binary_cross_entropy_with_logits)(__VA_ARGS__))
-#define tensor_kl_div(...) tensor__at(TENSOR_HERE, (tensor_kl_div)(__VA_ARGS__))
-// Modules, optimizers, data, files: options as the last argument, nn_conv2d(3, 64, 3, {.stride = 2}) in
-// C++20, a filled nn_conv_args_t in C++11.
-inline nn_module_t *nn_linear(int64_t in_features, int64_t out_features,
-                              nn_linear_args_t a = nn_linear_args_t()) {
-    a.in_features = in_features;
-    a.out_features = out_features;
-    return nn__linear(a);
-}
-NN__FACES(NN__FACE3, nn_module_t *, nn, conv, , nn_conv_args_t, int64_t, in_channels, int64_t, out_channels,
-          int64_t, kernel)
-NN__FACES(NN__FACE3, nn_module_t *, nn, conv_transpose, , nn_conv_transpose_args_t, int64_t, in_channels,
-          int64_t, out_channels, int64_t, kernel)
-NN__FACES(NN__FACE1, nn_module_t *, nn, max_pool, , nn_pool_args_t, int64_t, kernel)
-NN__FACES(NN__FACE1, nn_module_t *, nn, avg_pool, , nn_pool_args_t, int64_t, kernel)
-inline nn_module_t *nn_upsample(nn_upsample_args_t a) { return nn__upsample(a); }
-NN__FACE1(nn_module_t *, nn_unfold, nn__unfold, nn_columns_args_t, int64_t, kernel)
-NN__FACE2(nn_module_t *, nn_fold, nn__fold, nn_columns_args_t, int64_t, height, int64_t, kernel)
-#undef NN__FACE1
-#undef NN__FACE2
-#undef NN__FACE3
-#undef NN__FACES
+    TENSOR__CALL(tensor_binary_cross_entropy_with_logits, __VA_ARGS__)
+#define tensor_kl_div(...) TENSOR__CALL(tensor_kl_div, __VA_ARGS__)
+#define tensor_lstm(...) nn__at_state(TENSOR_HERE, (tensor_lstm)(__VA_ARGS__))
+#define tensor_gru(...) nn__at_state(TENSOR_HERE, (tensor_gru)(__VA_ARGS__))
+#define tensor_rnn(...) nn__at_state(TENSOR_HERE, (tensor_rnn)(__VA_ARGS__))
+
+NN__CPP_2((nn_module_t *, nn, linear, nn_linear_args_t), (int64_t, in_features), (int64_t, out_features))
+NN__CPP_DIMS(NN__CPP_3_7, nn_module_t *, nn, conv, , nn_conv_args_t, (int64_t, in_channels),
+             (int64_t, out_channels), (int64_t, kernel), (int64_t, stride), (int64_t, padding),
+             (int64_t, dilation), (int64_t, groups))
+NN__CPP_DIMS(NN__CPP_3_7, nn_module_t *, nn, conv_transpose, , nn_conv_transpose_args_t,
+             (int64_t, in_channels), (int64_t, out_channels), (int64_t, kernel), (int64_t, stride),
+             (int64_t, padding), (int64_t, output_padding), (int64_t, groups))
+NN__CPP_DIMS(NN__CPP_1_3, nn_module_t *, nn, max_pool, , nn_pool_args_t, (int64_t, kernel), (int64_t, stride),
+             (int64_t, padding))
+NN__CPP_DIMS(NN__CPP_1_3, nn_module_t *, nn, avg_pool, , nn_pool_args_t, (int64_t, kernel), (int64_t, stride),
+             (int64_t, padding))
+NN__CPP_0(nn_module_t *, nn, upsample, nn_upsample_args_t)
+NN__CPP_1((nn_module_t *, nn, upsample, nn_upsample_args_t), (int64_t, size))
+NN__CPP_1_4((nn_module_t *, nn, unfold, nn_columns_args_t), (int64_t, kernel), (int64_t, dilation),
+            (int64_t, padding), (int64_t, stride))
+NN__CPP_2_5((nn_module_t *, nn, fold, nn_columns_args_t), (int64_t, height), (int64_t, kernel),
+            (int64_t, dilation), (int64_t, padding), (int64_t, stride))
+NN__CPP_1((nn_module_t *, nn, layer_norm, nn_layer_norm_args_t), (int64_t, size))
+NN__CPP_1((nn_module_t *, nn, rms_norm, nn_rms_norm_args_t), (int64_t, size))
+NN__CPP_DIMS(NN__CPP_1, nn_module_t *, nn, batch_norm, , nn_batch_norm_args_t, (int64_t, channels))
+NN__CPP_DIMS(NN__CPP_1, nn_module_t *, nn, instance_norm, , nn_instance_norm_args_t, (int64_t, channels))
+NN__CPP_2((nn_module_t *, nn, group_norm, nn_group_norm_args_t), (int64_t, groups), (int64_t, channels))
+NN__CPP_2((nn_module_t *, nn, embedding, nn_embedding_args_t), (int64_t, count), (int64_t, size))
+NN__CPP_2((nn_module_t *, nn, embedding_bag, nn_embedding_bag_args_t), (int64_t, count), (int64_t, size))
+NN__CPP_2((nn_module_t *, nn, lstm, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
+NN__CPP_2((nn_module_t *, nn, gru, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
+NN__CPP_2((nn_module_t *, nn, rnn, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
+NN__CPP_2((nn_module_t *, nn, lstm_cell, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
+NN__CPP_2((nn_module_t *, nn, gru_cell, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
+NN__CPP_2((nn_module_t *, nn, rnn_cell, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
+NN__CPP_2((nn_module_t *, nn, multihead_attention, nn_multihead_attention_args_t), (int64_t, embed),
+          (int64_t, heads))
+NN__CPP_2((nn_module_t *, nn, transformer_encoder_layer, nn_transformer_layer_args_t), (int64_t, embed),
+          (int64_t, heads))
+NN__CPP_2((nn_module_t *, nn, transformer_decoder_layer, nn_transformer_layer_args_t), (int64_t, embed),
+          (int64_t, heads))
+#define nn__multihead_attention_forward nn_multihead_attention_forward_with
+#define nn__transformer_forward nn_transformer_forward_with
+NN__CPP_4((tensor_t *, nn, multihead_attention_forward, nn_attention_args_t), (nn_module_t *, module),
+          (tensor_t *, query), (tensor_t *, key), (tensor_t *, value))
+NN__CPP_2_3((tensor_t *, nn, transformer_forward, nn_transformer_args_t), (nn_module_t *, module),
+            (tensor_t *, x), (tensor_t *, memory))
+#undef nn__multihead_attention_forward
+#undef nn__transformer_forward
+NN__CPP_1((tensor_t *, nn, init_kaiming_uniform_, nn_kaiming_args_t), (tensor_t *, t))
+NN__CPP_1((tensor_t *, nn, init_kaiming_normal_, nn_kaiming_args_t), (tensor_t *, t))
+NN__CPP_0(nn_optimizer_t *, nn, sgd, nn_sgd_args_t)
+NN__CPP_1((nn_optimizer_t *, nn, sgd, nn_sgd_args_t), (nn_module_t *, module))
+NN__CPP_0(nn_optimizer_t *, nn, adam, nn_adam_args_t)
+NN__CPP_1((nn_optimizer_t *, nn, adam, nn_adam_args_t), (nn_module_t *, module))
+NN__CPP_0(nn_optimizer_t *, nn, adamw, nn_adamw_args_t)
+NN__CPP_1((nn_optimizer_t *, nn, adamw, nn_adamw_args_t), (nn_module_t *, module))
+NN__CPP_0(nn_optimizer_t *, nn, rmsprop, nn_rmsprop_args_t)
+NN__CPP_1((nn_optimizer_t *, nn, rmsprop, nn_rmsprop_args_t), (nn_module_t *, module))
+NN__CPP_1((nn_data_loader_t *, nn, data_loader, nn_data_loader_args_t), (nn_dataset_t, dataset))
+#ifndef TENSOR_NO_STDIO
+NN__CPP_2((int, nn, load, nn_load_args_t), (const char *, path), (nn_module_t *, module))
+#define nn_load(...) TENSOR__CALL_KIND(int, nn_load, __VA_ARGS__)
+#endif
+#undef NN__CPP_R
+#undef NN__CPP_A
+#undef NN__CPP_C
+#undef NN__CPP_P
+#undef NN__CPP_S
+#undef NN__CPP_0
+#undef NN__CPP_1
+#undef NN__CPP_2
+#undef NN__CPP_3
+#undef NN__CPP_4
+#undef NN__CPP_5
+#undef NN__CPP_6
+#undef NN__CPP_7
+#undef NN__CPP_8
+#undef NN__CPP_1_2
+#undef NN__CPP_1_3
+#undef NN__CPP_1_4
+#undef NN__CPP_1_5
+#undef NN__CPP_2_3
+#undef NN__CPP_2_4
+#undef NN__CPP_2_5
+#undef NN__CPP_2_6
+#undef NN__CPP_2_7
+#undef NN__CPP_2_8
+#undef NN__CPP_3_4
+#undef NN__CPP_3_5
+#undef NN__CPP_3_6
+#undef NN__CPP_3_7
+#undef NN__CPP_DIMS
 template <class... D> inline nn_module_t *nn_pad(tensor_pad_t mode, double value, D... pads) {
     tensor_dims_pack p(pads...);
     return (nn_pad_n)(p.d, p.n, mode, value);
 }
-inline nn_module_t *nn_layer_norm(int64_t size, nn_layer_norm_args_t a = nn_layer_norm_args_t()) {
-    a.size = size;
-    return nn__layer_norm(a);
-}
-inline nn_module_t *nn_embedding(int64_t count, int64_t size, nn_embedding_args_t a = nn_embedding_args_t()) {
-    a.count = count;
-    a.size = size;
-    return nn__embedding(a);
-}
-#define NN__CPP_MODULE1(op, args, A)                                                                         \
-    inline nn_module_t *nn_##op(NN__CPP_P A, args a = args()) { NN__CPP_SET A return nn__##op(a); }
-#define NN__CPP_MODULE2(op, args, A, B)                                                                      \
-    inline nn_module_t *nn_##op(NN__CPP_P A, NN__CPP_P B, args a = args()) {                                 \
-        NN__CPP_SET A NN__CPP_SET B return nn__##op(a);                                                      \
-    }
-NN__CPP_MODULE2(embedding_bag, nn_embedding_bag_args_t, (int64_t, count), (int64_t, size))
-NN__CPP_MODULE2(lstm, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
-NN__CPP_MODULE2(gru, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
-NN__CPP_MODULE2(rnn, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
-NN__CPP_MODULE2(lstm_cell, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
-NN__CPP_MODULE2(gru_cell, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
-NN__CPP_MODULE2(rnn_cell, nn_rnn_args_t, (int64_t, in_features), (int64_t, hidden))
-NN__CPP_MODULE2(multihead_attention, nn_multihead_attention_args_t, (int64_t, embed), (int64_t, heads))
-NN__CPP_MODULE2(transformer_encoder_layer, nn_transformer_layer_args_t, (int64_t, embed), (int64_t, heads))
-NN__CPP_MODULE2(transformer_decoder_layer, nn_transformer_layer_args_t, (int64_t, embed), (int64_t, heads))
-inline tensor_t *nn_multihead_attention_forward(nn_module_t *m, tensor_t *query, tensor_t *key,
-                                                tensor_t *value,
-                                                nn_attention_args_t a = nn_attention_args_t()) {
-    a.module = m;
-    a.query = query;
-    a.key = key;
-    a.value = value;
-    return nn_multihead_attention_forward_with(a);
-}
-inline tensor_t *nn_transformer_forward(nn_module_t *m, tensor_t *x, tensor_t *memory = nullptr,
-                                        nn_transformer_args_t a = nn_transformer_args_t()) {
-    a.module = m;
-    a.x = x;
-    a.memory = memory;
-    return nn_transformer_forward_with(a);
-}
-NN__CPP_MODULE1(batch_norm1d, nn_batch_norm_args_t, (int64_t, channels))
-NN__CPP_MODULE1(batch_norm2d, nn_batch_norm_args_t, (int64_t, channels))
-NN__CPP_MODULE1(batch_norm3d, nn_batch_norm_args_t, (int64_t, channels))
-NN__CPP_MODULE1(instance_norm1d, nn_instance_norm_args_t, (int64_t, channels))
-NN__CPP_MODULE1(instance_norm2d, nn_instance_norm_args_t, (int64_t, channels))
-NN__CPP_MODULE1(instance_norm3d, nn_instance_norm_args_t, (int64_t, channels))
-NN__CPP_MODULE2(group_norm, nn_group_norm_args_t, (int64_t, groups), (int64_t, channels))
-NN__CPP_MODULE1(rms_norm, nn_rms_norm_args_t, (int64_t, size))
-inline tensor_t *nn_init_kaiming_uniform_(tensor_t *t, nn_kaiming_args_t a = nn_kaiming_args_t()) {
-    a.t = t;
-    return nn__init_kaiming_uniform_(a);
-}
-inline tensor_t *nn_init_kaiming_normal_(tensor_t *t, nn_kaiming_args_t a = nn_kaiming_args_t()) {
-    a.t = t;
-    return nn__init_kaiming_normal_(a);
-}
-inline nn_optimizer_t *nn_sgd(nn_module_t *module, nn_sgd_args_t a = nn_sgd_args_t()) {
-    a.module = module;
-    return nn__sgd(a);
-}
-inline nn_optimizer_t *nn_adam(nn_module_t *module, nn_adam_args_t a = nn_adam_args_t()) {
-    a.module = module;
-    return nn__adam(a);
-}
-inline nn_optimizer_t *nn_adamw(nn_module_t *module, nn_adamw_args_t a = nn_adamw_args_t()) {
-    a.module = module;
-    return nn__adamw(a);
-}
-inline nn_optimizer_t *nn_rmsprop(nn_module_t *module, nn_rmsprop_args_t a = nn_rmsprop_args_t()) {
-    a.module = module;
-    return nn__rmsprop(a);
-}
-inline nn_data_loader_t *nn_data_loader(nn_dataset_t dataset,
-                                        nn_data_loader_args_t a = nn_data_loader_args_t()) {
-    a.dataset = dataset;
-    return nn__data_loader(a);
-}
-inline nn_optimizer_t *nn_sgd(nn_sgd_args_t a) { return nn__sgd(a); }
-inline nn_optimizer_t *nn_adam(nn_adam_args_t a) { return nn__adam(a); }
-inline nn_optimizer_t *nn_adamw(nn_adamw_args_t a) { return nn__adamw(a); }
-inline nn_optimizer_t *nn_rmsprop(nn_rmsprop_args_t a) { return nn__rmsprop(a); }
-inline int nn_optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
+inline int nn_optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n,
+                              nn_group_args_t a = nn_group_args_t()) {
     return nn__optimizer_group(o, list, n, a);
 }
-#ifndef TENSOR_NO_STDIO
-inline int nn_load(const char *path, nn_module_t *module, nn_load_args_t a = nn_load_args_t()) {
-    a.path = path;
-    a.module = module;
-    return nn__load(a);
-}
-#define nn_load(...) tensor__at_int(TENSOR_HERE, (nn_load)(__VA_ARGS__))
-#endif
 inline int (nn_zero_grad)(nn_module_t *m) { return nn_module_zero_grad(m); }
 inline int (nn_free)(nn_optimizer_t *o) { return nn_optimizer_free(o); }
 inline int (nn_free)(nn_data_loader_t *l) { return nn_data_loader_free(l); }
@@ -2550,11 +2496,10 @@ struct nn_sequential_pack {
 #define nn_pad(...) nn__stamp(TENSOR_HERE, (nn_pad)(__VA_ARGS__))
 #define nn_layer_norm(...) nn__stamp(TENSOR_HERE, (nn_layer_norm)(__VA_ARGS__))
 #define nn_multihead_attention(...) nn__stamp(TENSOR_HERE, (nn_multihead_attention)(__VA_ARGS__))
-#define nn_multihead_attention_forward(...)                                                                  \
-    tensor__at(TENSOR_HERE, (nn_multihead_attention_forward)(__VA_ARGS__))
+#define nn_multihead_attention_forward(...) TENSOR__CALL(nn_multihead_attention_forward, __VA_ARGS__)
 #define nn_transformer_encoder_layer(...) nn__stamp(TENSOR_HERE, (nn_transformer_encoder_layer)(__VA_ARGS__))
 #define nn_transformer_decoder_layer(...) nn__stamp(TENSOR_HERE, (nn_transformer_decoder_layer)(__VA_ARGS__))
-#define nn_transformer_forward(...) tensor__at(TENSOR_HERE, (nn_transformer_forward)(__VA_ARGS__))
+#define nn_transformer_forward(...) TENSOR__CALL(nn_transformer_forward, __VA_ARGS__)
 #define nn_embedding_bag(...) nn__stamp(TENSOR_HERE, (nn_embedding_bag)(__VA_ARGS__))
 #define nn_lstm(...) nn__stamp(TENSOR_HERE, (nn_lstm)(__VA_ARGS__))
 #define nn_gru(...) nn__stamp(TENSOR_HERE, (nn_gru)(__VA_ARGS__))
@@ -2571,14 +2516,14 @@ struct nn_sequential_pack {
 #define nn_group_norm(...) nn__stamp(TENSOR_HERE, (nn_group_norm)(__VA_ARGS__))
 #define nn_rms_norm(...) nn__stamp(TENSOR_HERE, (nn_rms_norm)(__VA_ARGS__))
 #define nn_embedding(...) nn__stamp(TENSOR_HERE, (nn_embedding)(__VA_ARGS__))
-#define nn_init_kaiming_uniform_(...) tensor__at(TENSOR_HERE, (nn_init_kaiming_uniform_)(__VA_ARGS__))
-#define nn_init_kaiming_normal_(...) tensor__at(TENSOR_HERE, (nn_init_kaiming_normal_)(__VA_ARGS__))
+#define nn_init_kaiming_uniform_(...) TENSOR__CALL(nn_init_kaiming_uniform_, __VA_ARGS__)
+#define nn_init_kaiming_normal_(...) TENSOR__CALL(nn_init_kaiming_normal_, __VA_ARGS__)
 #define nn_sgd(...) nn__stamp(TENSOR_HERE, (nn_sgd)(__VA_ARGS__))
 #define nn_adam(...) nn__stamp(TENSOR_HERE, (nn_adam)(__VA_ARGS__))
 #define nn_adamw(...) nn__stamp(TENSOR_HERE, (nn_adamw)(__VA_ARGS__))
 #define nn_rmsprop(...) nn__stamp(TENSOR_HERE, (nn_rmsprop)(__VA_ARGS__))
 #define nn_data_loader(...) nn__stamp(TENSOR_HERE, (nn_data_loader)(__VA_ARGS__))
-#define nn_optimizer_group(...) tensor__at_int(TENSOR_HERE, (nn_optimizer_group)(__VA_ARGS__))
+#define nn_optimizer_group(...) TENSOR__CALL_KIND(int, nn_optimizer_group, __VA_ARGS__)
 #endif
 
 #endif   // TENSOR_NN_H_INCLUDED_7C1E
@@ -3014,7 +2959,8 @@ TENSOR__FN double NN__K(lse)(const void *x, int64_t n) {
 // >>nn-kernel-conv                                 MARK: convolution
 //
 // Columns (im2col) for a GEMM: row r = (channel, ky, kx), one column per output pixel. Copying them is one
-// text for all element types and stands in >>impl-functional; only the adding back is here.
+// text for all element types and stands in >>impl-functional; only the adding back is here. Rejected:
+// col2im as a scatter of single elements (rows of pixels are contiguous).
 // ------------------------------------------------------------------------------
 
 // Adds the columns of a block of output pixels to `channels` planes.
@@ -3139,8 +3085,8 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-pool                                 MARK: pooling
 //
-// One plane [D, H, W] per call. Largest: of equals the first in row-major order, NaN wins (as
-// PyTorch).
+// One plane [D, H, W] per call. Largest: of equals the first in row-major order, NaN wins (as PyTorch).
+// Rejected: padding the plane first (a copy, and an infinity that could be chosen).
 // ------------------------------------------------------------------------------
 
 // The window from..to.
@@ -3287,7 +3233,9 @@ TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
 // ------------------------------------------------------------------------------
 // >>nn-kernel-norm                                 MARK: layer norm
 //
-// Two passes over a row for the statistics: one pass (E[x^2] - E[x]^2) cancels.
+// Two passes over a row for the statistics: one pass (E[x^2] - E[x]^2) cancels. Rejected as well: Welford's
+// running update, which divides at every element and has one chain; a row is in cache for the second pass.
+// Sums are folded in leaves, so the width of the ISA does not decide the error.
 // ------------------------------------------------------------------------------
 
 // sum of g (x - mean); of (x - mean)^2 if g is NULL
@@ -3379,6 +3327,9 @@ TENSOR__FN void NN__K(affine)(const void *g, const void *x, void *y, double a, d
 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-loss                                 MARK: losses
+//
+// Gradients of the losses that need more than a pointwise formula, a row at a time. Rejected: composing
+// them of softmax, gather and products (three passes over the logits and two temporaries).
 // ------------------------------------------------------------------------------
 
 // One row of cross entropy's gradient: gx = a softmax(x) - b w (w NULL = 1), softmax(x) = e^(x - lse).
@@ -3458,8 +3409,9 @@ TENSOR__FN void NN__K(loss_back)(int which, const void *g, int64_t step, double 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-attention                            MARK: attention
 //
-// One row of scores against n keys, of which the first `valid` may be looked at. The products around are the
-// GEMM's.
+// One row of scores against n keys, of which the first `valid` may be looked at. The products around are
+// the GEMM's. Rejected: a kernel of its own for the products with running maxima (the GEMM is faster on
+// CPUs, and a block of scores stays in cache).
 // ------------------------------------------------------------------------------
 
 // s = e^(scale s - max), 0 from valid on. -> sum of s; *lse = logsumexp (-inf if nothing may be looked at)
@@ -3511,7 +3463,10 @@ TENSOR__FN void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, d
 // ------------------------------------------------------------------------------
 // >>nn-kernel-recurrent                            MARK: steps of recurrent nets
 //
-// One item of a step: n hidden features, gates of n each. gi and hg are what x and h add to the gates.
+// One item of a step: n hidden features, gates of n each. gi and hg are what x and h add to the gates. The
+// two products are GEMMs (that with x over all steps at once); here is what lies between them, in one sweep
+// with the gates kept for backward. Rejected: a dozen pointwise ops per step (their overhead is more than
+// the arithmetic of small nets), gates recomputed in backward.
 // ------------------------------------------------------------------------------
 
 #define NN__GATE(p, k) NN__LOAD((const NN__R *)(p) + (k) * n + i, n - i, 0)
@@ -3600,6 +3555,9 @@ TENSOR__FN void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gate
 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-dropout                              MARK: dropout
+//
+// The mask is a function of the element's place and the generator, so backward makes it again. Rejected: a
+// mask that is saved (memory as large as the activation).
 // ------------------------------------------------------------------------------
 
 // y = x scale where the 24-bit uniform number of element first + i is below keep (in 2^-24), else 0.
@@ -3630,9 +3588,10 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 // ------------------------------------------------------------------------------
 // >>nn-kernel-optim                                MARK: optimizer kernels
 //
-// A rule over n contiguous elements. Only + - * / sqrt and max, so every instruction set and every tail give
-// the same bits; roundings are in the order of PyTorch's single-tensor rules. s0, s1, s2 are the states in
-// the order of nn__state_names, NULL where unused.
+// A rule over n contiguous elements. Only + - * / sqrt and max, so every instruction set and every tail
+// give the same bits; roundings are in the order of PyTorch's single-tensor rules. s0, s1, s2 are the
+// states in the order of nn__state_names, NULL where unused. Rejected: FMA (the bits would depend on the
+// ISA), one op after the other (five sweeps over parameters that do not fit a cache).
 // ------------------------------------------------------------------------------
 
 #ifndef NN__UPDATE_7C1E
@@ -6255,6 +6214,7 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
 TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
     static const char *const names[8] = {"", "nearest", "nearest_exact", "linear", "bilinear", "bicubic",
                                          "trilinear", "area"};
+    static const char *const ends[3] = {"", "_h", "_w"};
     NN__OPEN
     tensor__op_t o;
     tensor_t *x = a->x, *y;
@@ -6274,7 +6234,16 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
                                  mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
     if ((a->size > 0) == (a->scale_factor > 0))
         NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "interpolate: either size or scale_factor must be given for x %t", x));
+                                 "interpolate: size %d, scale_factor %g: just one of them must be positive "
+                                 "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
+                                 a->size, a->scale_factor, x));
+    for (d = 0; d < 3; d++) {
+        if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || a->size > 0)) continue;
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
+                                 "finite and positive, sizes go with size",
+                                 ends[d], factor[d], ends[d], size[d], x));
+    }
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) NN__CLOSE(TENSOR__(poison));
     for (d = 0; d < rank; d++) {
         // The options are for the first dim, _h for the second of three, _w for the last; 0 = as the first.
@@ -6283,7 +6252,11 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
         if (size[k] <= 0) size[k] = size[0];
         if (!(factor[k] > 0)) factor[k] = factor[0];
         out[d] = size[k];
-        if (factor[k] > 0) out[d] = n * factor[k] < 2147483648.0 ? (int64_t)floor(n * factor[k]) : 0;
+        if (factor[k] > 0 && n * factor[k] >= 2147483648.0)
+            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                     "interpolate: dim %i of x %t times scale_factor %g is too large",
+                                     2 + d, x, factor[k]));
+        if (factor[k] > 0) out[d] = (int64_t)floor(n * factor[k]);
         if (x->dims[2 + d] < 1 || out[d] < 1 || out[d] > 0x7FFFFFFF)
             NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
                                      "interpolate: dim %i of x %t cannot become %d", 2 + d, x, out[d]));
@@ -7460,8 +7433,14 @@ TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor
     }
     return nn__state_end(&b, s, NULL);
 }
-TENSOR_API tensor_state_t tensor_lstm_cell(tensor_t *x, tensor_t *h, tensor_t *c, tensor_t *w_ih,
-                                           tensor_t *w_hh, tensor_t *b_ih, tensor_t *b_hh) {
+TENSOR_API tensor_state_t nn__at_state(const char *site, tensor_state_t s) {
+    tensor__at(site, s.y);
+    tensor__at(site, s.h);
+    if (s.c) tensor__at(site, s.c);
+    return s;
+}
+TENSOR_API tensor_state_t (tensor_lstm_cell)(tensor_t *x, tensor_t *h, tensor_t *c, tensor_t *w_ih,
+                                             tensor_t *w_hh, tensor_t *b_ih, tensor_t *b_hh) {
     tensor_t *const w[4] = {w_ih, w_hh, b_ih, b_hh};
     return nn__cell("lstm_cell", NN__LSTM_NET, x, h, c, w);
 }
@@ -7479,7 +7458,8 @@ TENSOR_API tensor_t *(tensor_rnn_cell)(tensor_t *x, tensor_t *h, tensor_t *w_ih,
 // ------------------------------------------------------------------------------
 // >>impl-losses                                    MARK: losses
 //
-// Sums are cut by shape alone into chunks whose partial sums (double) are added in order.
+// Sums are cut by shape alone into chunks whose partial sums (double) are added in order. Rejected: float
+// atomics or one chain per thread (the result would depend on the number of threads), f32 sums.
 // ------------------------------------------------------------------------------
 
 enum { NN__LOSS_CHUNK = 4096 };   // elements per task
@@ -8564,8 +8544,9 @@ TENSOR__FN const tensor__row_t *nn__row(int id) { return &nn__rows[id - TENSOR_O
 // ------------------------------------------------------------------------------
 // >>impl-modules                                   MARK: modules
 //
-// A module's private block (nn_module_impl_t) is counted apart from the module: parents hold the block, never
-// the user's struct, so that shutdown may close modules in any order. Blocks are linked into the context.
+// A module's private block (nn_module_impl_t) is counted apart from the module: parents hold the block,
+// never the user's struct, so that shutdown may close modules in any order. Blocks are linked into the
+// context. Rejected: reference counts on the user's struct (it may lie on a stack), a registry by name.
 // ------------------------------------------------------------------------------
 
 #include <limits.h>
@@ -8791,8 +8772,23 @@ TENSOR__FN int nn__usable(const nn_module_t *m) {
     return nn__open_module(m) && m->code == TENSOR_OK;
 }
 
+// Parameters, buffers and parts say where their module was made.
+TENSOR__FN void nn__stamp_slots(const char *site, const nn_module_t *m) {
+    int k;
+    for (k = 0; nn__open_module(m) && k < m->impl->nslots; k++) {
+        tensor_t *t = m->impl->slot[k].tensor;
+        nn_module_t *part = m->impl->slot[k].child ? m->impl->slot[k].child->module : NULL;
+        if (t && !t->site) t->site = site;
+        if (!part || part->site) continue;
+        part->site = site;
+        nn__stamp_slots(site, part);
+    }
+}
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m) {
-    if (m && !m->site) m->site = site;
+    if (m && !m->site) {
+        m->site = site;
+        if (site) nn__stamp_slots(site, m);
+    }
     (void)tensor__at_ptr(site, m);
     return m;
 }
@@ -9682,9 +9678,9 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
 // ------------------------------------------------------------------------------
 // >>impl-layers                                    MARK: layers
 //
-// Every layer is one struct of numbers plus slots; the kind says what the numbers mean. So nn_clone, printing
-// and freeing are written once. Layers read their tensors from the slots, so that nn_parameter may replace
-// (tie) one.
+// Every layer is one struct of numbers plus slots; the kind says what the numbers mean. So nn_clone,
+// printing and freeing are written once. Layers read their tensors from the slots, so that nn_parameter may
+// replace (tie) one. Rejected: a struct type per layer (each would need its own clone, print and free).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__layer_t {
@@ -10235,6 +10231,9 @@ TENSOR__FN tensor_t *nn__layer_attend(nn_module_t *m, const char *name, const ch
 TENSOR__FN tensor_t *nn__transformer_layer(nn_module_t *m, const nn_transformer_args_t *a, tensor_t *x) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     int k, blocks = l->i[2] ? 3 : 2;
+    if (l->i[2] && !a->memory)
+        return NN__FAIL(TENSOR_ERR_OWNER, "transformer_decoder_layer: memory is NULL; a decoder needs "
+                        "nn_transformer_forward(m, x, memory)");
     for (k = 0; k < blocks; k++) {
         nn_module_t *norm = nn__kid(m, nn__norms[k]);
         tensor_t *y = l->i[0] ? (nn_forward)(norm, x) : x;
@@ -10887,7 +10886,7 @@ TENSOR_API nn_module_t *nn_upsample_with(nn_upsample_args_t a) {
     nn__layer_t *l;
     if (nn__too_many("upsample", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
     if ((a.size > 0) == (a.scale_factor > 0))
-        return nn__refuse(a.site_, "upsample", "either size or scale_factor must be given", a.size);
+        return nn__refuse(a.site_, "upsample", "one of size and scale_factor must be positive", a.size);
     l = nn__make(NN__UPSAMPLE_KIND);
     if (!l) return nn__done(l, a.site_);
     l->i[0] = a.size;
@@ -11319,7 +11318,7 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     int64_t k;
     char name[24];
     nn__text_t t;
-    if (count < 1) return nn__refuse(NULL, op, "count must be > 0", count);
+    if (count < 1 || count > 4096) return nn__refuse(NULL, op, "count must be in 1..4096", count);
     if (!nn__usable(layer)) {
         nn__unusable(op, "the layer", layer);
         return NULL;
@@ -11563,7 +11562,8 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
 // ------------------------------------------------------------------------------
 // >>impl-init                                      MARK: initialisation
 //
-// Distributions come from the core's generator, one stream per call.
+// Distributions come from the core's generator, one stream per call. Rejected: a seed argument per call
+// (PyTorch has none: the thread's generator decides).
 // ------------------------------------------------------------------------------
 
 TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a) {
@@ -12442,7 +12442,8 @@ TENSOR_API int (nn_clip_grad_value_n)(tensor_t *const *list, int n, double limit
 // ------------------------------------------------------------------------------
 // >>impl-schedule                                  MARK: schedules
 //
-// Closed forms, so that a step can be asked for in any order.
+// Closed forms, so that a step can be asked for in any order. Rejected: a running product of factors (it
+// drifts, and a resumed run must store it).
 // ------------------------------------------------------------------------------
 
 TENSOR_API double nn_lr_cosine(int64_t step, int64_t total, double lr_max, double lr_min) {
@@ -12475,7 +12476,8 @@ TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double st
 // >>impl-data                                      MARK: datasets, loaders
 //
 // The order of an epoch is a Fisher-Yates shuffle by Philox(seed, stream = epoch): no state but seed and
-// position.
+// position. Rejected: storing the permutation in a checkpoint, a generator shared with the model (its draws
+// would move the order).
 // ------------------------------------------------------------------------------
 
 struct nn_data_loader_t {
@@ -13000,6 +13002,7 @@ TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
 //
 // The parser knows only the grammar a header can have, so nesting is bounded by its own text; strings are
 // decoded in place. All numbers are checked while they are read: nothing downstream meets an unchecked one.
+// Rejected: a general JSON parser (recursion, numbers as doubles), reading first and checking later.
 // ------------------------------------------------------------------------------
 
 typedef struct nn__entry_t {
@@ -14294,6 +14297,7 @@ TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
 // >>impl-progress                                  MARK: progress bar
 //
 // Seconds come from the best clock that the language mode shows; with time() the bar moves once a second.
+// Rejected: a thread that draws (a program without threads must stay one).
 // ------------------------------------------------------------------------------
 
 #ifndef TENSOR_NO_STDIO

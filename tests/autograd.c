@@ -84,9 +84,9 @@ static void changed_saved_value(void) {
 static void changed_leaf(void) {
     tensor_t *x = LEAF(1, 2), *v = tensor_narrow(x, 0, 0, 1), *b = DATA(1, 1);
     tensor_scope_t s;
-    POISONS(tensor_add_(x, b), TENSOR_ERR_AUTOGRAD, "add: x [2] is a leaf", "autograd.c:");
+    POISONS(tensor_add_(x, b), TENSOR_ERR_AUTOGRAD, "add_: x [2] is a leaf", "autograd.c:");
     POISONS(tensor_zero_(x), TENSOR_ERR_AUTOGRAD, "leaf that requires grad", "autograd.c:");
-    POISONS(tensor_relu_(x), TENSOR_ERR_AUTOGRAD, "relu: x [2] is a leaf", "autograd.c:");
+    POISONS(tensor_relu_(x), TENSOR_ERR_AUTOGRAD, "relu_: x [2] is a leaf", "autograd.c:");
     POISONS(tensor_copy_(x, b), TENSOR_ERR_AUTOGRAD, "leaf", "autograd.c:");
     POISONS(tensor_mul_scalar_(v, 2), TENSOR_ERR_AUTOGRAD, "view of a leaf", "autograd.c:");
     CHECK(tensor_data_mut(x) == NULL);
@@ -101,8 +101,8 @@ static void changed_leaf(void) {
 }
 static void changed_expanded(void) {
     tensor_t *e = tensor_expand(tensor_ones(3, 1), 3, 4);
-    POISONS(tensor_add_scalar_(e, 1), TENSOR_ERR_AUTOGRAD, "add: x [3,4] is expanded", "autograd.c:");
-    POISONS(tensor_fill_(e, 1), TENSOR_ERR_AUTOGRAD, "fill: x [3,4] is expanded", "autograd.c:");
+    POISONS(tensor_add_scalar_(e, 1), TENSOR_ERR_AUTOGRAD, "add_scalar_: x [3,4] is expanded", "autograd.c:");
+    POISONS(tensor_fill_(e, 1), TENSOR_ERR_AUTOGRAD, "fill_: x [3,4] is expanded", "autograd.c:");
     POISONS(tensor_copy_(e, tensor_ones(3, 4)), TENSOR_ERR_AUTOGRAD, "expanded", "autograd.c:");
     POISONS(tensor_uniform_(e, 0, 1), TENSOR_ERR_AUTOGRAD, "expanded", "autograd.c:");
 }
@@ -731,12 +731,16 @@ static void scopes(void) {
     CHECK(tensor_free(k) == 0);
     EXPECT(k, 1, 1);
     CHECK(tensor_free(k) == 0 && live() == start);
-    FAILS(tensor_free(k), TENSOR_ERR_OWNER, "freed twice or after its scope ended, created by",
-          "autograd.c:");
+    FAILS(tensor_free(k), TENSOR_ERR_OWNER, "free: tensor freed twice, first at autograd.c:",
+          "created by ones at autograd.c:");
     CHECK(tensor_free(NULL) == 0);
     a = tensor_ones(2); // freed before its scope ends
     CHECK(tensor_free(a) == 0 && live() == start);
     FAILS(tensor_free(a), TENSOR_ERR_OWNER, "freed twice", "autograd.c:");
+    POISONS(tensor_neg(a), TENSOR_ERR_OWNER, "neg: argument x: tensor used after it was freed at autograd.c:",
+            "created by ones at autograd.c:");
+    memset(&t, 0, sizeof t);
+    FAILS(tensor_scope_end(t), TENSOR_ERR_OWNER, "scope_end: the scope was never begun", "autograd.c:");
     s = tensor_scope_begin();
     t = tensor_scope_begin();
     CHECK(tensor_scope_return(s, tensor_ones(1)) != NULL); // t goes with it

@@ -378,7 +378,8 @@ static void inference(void) {
             "matmul: [2,1] made by reshape in inference mode", HERE);
     POISONS(tensor_mul(p, p), TENSOR_ERR_AUTOGRAD, "cannot be saved", HERE);
     EXPECT(tensor_add(x, t), 4, 6); // saves nothing
-    POISONS(tensor_add_scalar_(t, 1), TENSOR_ERR_AUTOGRAD, "add: x [2] was made in inference mode", HERE);
+    POISONS(tensor_add_scalar_(t, 1), TENSOR_ERR_AUTOGRAD, "add_scalar_: x [2] was made in inference mode",
+            HERE);
     g = tensor_scope_begin_no_grad();
     POISONS(tensor_add_scalar_(t, 1), TENSOR_ERR_AUTOGRAD, "made in inference mode", HERE);
     CHECK(tensor_data_mut(t) == NULL);
@@ -403,7 +404,8 @@ static void multi_views(void) {
     tensor_t *x = LEAF(1, 2, 3, 4), *y = tensor_mul_scalar(x, 2), *part[4], *w;
     tensor_scope_t s;
     CHECK(tensor_split(y, 2, 0, part, 4) == 2);
-    POISONS(tensor_mul_scalar_(part[0], 2), TENSOR_ERR_AUTOGRAD, "mul: x [2] is one of several views", HERE);
+    POISONS(tensor_mul_scalar_(part[0], 2), TENSOR_ERR_AUTOGRAD, "mul_scalar_: x [2] is one of several views",
+            HERE);
     CHECK(tensor_chunk(y, 2, 0, part, 4) == 2);
     POISONS(tensor_zero_(tensor_select(part[1], 0, 0)), TENSOR_ERR_AUTOGRAD, "one of several views", HERE);
     y = tensor_ones(4);

@@ -592,7 +592,16 @@ static void errors(void) {
     CHECK_POISON(tensor_col2im(line, 5, 2), TENSOR_ERR_SHAPE,
                  "col2im: x [1,4,9] must have a multiple of 4 rows and 16 columns");
     CHECK_POISON(tensor_pixel_shuffle(x, 3), TENSOR_ERR_SHAPE, "pixel_shuffle: x [1,4,5,5] must be");
-    CHECK_POISON(tensor_interpolate(x), TENSOR_ERR_SHAPE, "either size or scale_factor");
+    CHECK_POISON(tensor_interpolate(x), TENSOR_ERR_SHAPE,
+                 "interpolate: size 0, scale_factor 0: just one of them must be positive (size_h, size_w");
+    CHECK_POISON(tensor_interpolate(x, .scale_factor = NAN), TENSOR_ERR_SHAPE, "scale_factor nan: just one");
+    CHECK_POISON(tensor_interpolate(x, .scale_factor = 2, .scale_factor_w = NAN), TENSOR_ERR_SHAPE,
+                 "interpolate: scale_factor_w nan");
+    CHECK_POISON(tensor_interpolate(x, -2), TENSOR_ERR_SHAPE, "interpolate: size -2");
+    CHECK_POISON(tensor_interpolate(x, .scale_factor = 1e20), TENSOR_ERR_SHAPE,
+                 "interpolate: dim 2 of x [1,4,5,5] times scale_factor 1e+20 is too large");
+    CHECK_POISON(tensor_adaptive_avg_pool2d(tensor_ones(9), 2, 2), TENSOR_ERR_SHAPE,
+                 "adaptive_avg_pool2d: avg_pool2d: x [");
     CHECK_POISON(tensor_interpolate(x, 3, .mode = TENSOR_LINEAR), TENSOR_ERR_SHAPE,
                  "mode linear is not one for x");
     CHECK_POISON(tensor_interpolate(x, .scale_factor = 1e-9), TENSOR_ERR_SHAPE,
@@ -627,7 +636,7 @@ static void errors(void) {
     CHECK(nn_avg_pool2d(2, .dilation = 2) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "avg_pool2d: it has no dilation (got 2)");
     CHECK(nn_upsample(.align_corners = 1) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: either size or scale_factor");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: one of size and scale_factor");
 }
 
 int main(void) {

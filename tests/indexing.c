@@ -240,13 +240,14 @@ static void index_dtypes(void) {
 // clang-format off
 static void index_errors(void) {
     tensor_t *x = A(2, 3), *list[9] = {NULL};
-    CHECK_POISON(tensor_index(x, I(0, 2)), TENSOR_ERR_INDEX, "index: 2 at element 1 is outside -2..1");
-    CHECK_POISON(tensor_index(x, NULL, I(-4)), TENSOR_ERR_INDEX, "index: -4 at element 0 is outside -3..2");
+    CHECK_POISON(tensor_index(x, I(0, 2)), TENSOR_ERR_INDEX, "index: index 2 at element 1 is outside -2..1");
+    CHECK_POISON(tensor_index(x, NULL, I(-4)), TENSOR_ERR_INDEX, "index: index -4 at element 0 is outside -3..2");
     CHECK_POISON(tensor_index(x, I(0), I(0), I(0)), TENSOR_ERR_INDEX,
                  "index: 3 indices are too many for x [2,3]");
     CHECK_POISON(tensor_index(x, B(1, 0, 1)), TENSOR_ERR_INDEX, "index: mask [3] does not fit x [2,3] at dim 0");
     CHECK_POISON(tensor_index(x, B2(1, 1, 1)), TENSOR_ERR_INDEX, "mask [1,1]");
-    CHECK_POISON(tensor_index(x, tensor_scalar(1, TENSOR_BOOL)), TENSOR_ERR_INDEX, "mask []");
+    CHECK_POISON(tensor_index(tensor_zeros(1, 1, 1, 1, 1, 1, 1, 1), tensor_scalar(1, TENSOR_BOOL)),
+                 TENSOR_ERR_SHAPE, "more than 8 dims");
     CHECK_POISON(tensor_index(x, I(0, 1), I(0, 1, 2)), TENSOR_ERR_SHAPE,
                  "index: index [3] does not broadcast with [2]");
     CHECK_POISON(tensor_index(x, F(0)), TENSOR_ERR_DTYPE, "index: index [1] must be i64, i32 or bool, not f32");
@@ -255,20 +256,20 @@ static void index_errors(void) {
     CHECK_POISON(tensor_index_n(x, list, 9), TENSOR_ERR_INDEX, "too many");
     CHECK_POISON(tensor_index(A(1, 1, 1, 1), tensor_zeros_of(TENSOR_I64, 1, 1, 1, 1, 1, 1)), TENSOR_ERR_SHAPE,
                  "more than 8 dims");
-    CHECK_POISON(tensor_index(A(0, 3), I(0)), TENSOR_ERR_INDEX, "index: 0 at element 0 is outside 0..-1");
+    CHECK_POISON(tensor_index(A(0, 3), I(0)), TENSOR_ERR_INDEX, "index: index 0 at element 0 is outside 0..-1");
     CHECK_POISON(tensor_index_put(x, F(1, 2), 0, I(0), I(0, 1, 2)), TENSOR_ERR_SHAPE, "expand");
     CHECK_POISON(tensor_index_put(x, D(1), 0, I(0)), TENSOR_ERR_DTYPE, "src [1,3] is f64, x is f32");
     list[0] = I(0, 5);
-    CHECK_POISON(tensor_index_put_n_(x, list, 1, F(1), 0), TENSOR_ERR_INDEX, "index_put_n_");
+    CHECK_POISON(tensor_index_put_n_(x, list, 1, F(1), 0), TENSOR_ERR_INDEX, "index_put_: ");
     IS(x, "f32 [2,3] 0 1 2 3 4 5");                     // nothing was written
     CHECK_POISON(tensor_index_copy_(x, 1, I(0, 3), tensor_ones(2, 2)), TENSOR_ERR_INDEX,
-                 "index_copy: index 3 at element 1 is outside 0..2");
-    CHECK_POISON(tensor_scatter_value_(x, 1, I2(1, 2, 0, 3), 9), TENSOR_ERR_INDEX, "scatter: index 3");
+                 "index_copy_: index 3 at element 1 is outside 0..2");
+    CHECK_POISON(tensor_scatter_value_(x, 1, I2(1, 2, 0, 3), 9), TENSOR_ERR_INDEX, "scatter_value_: index 3");
     IS(x, "f32 [2,3] 0 1 2 3 4 5");
-    CHECK_POISON(tensor_take(x, I(6)), TENSOR_ERR_INDEX, "take: index: 6 at element 0 is outside -6..5");
+    CHECK_POISON(tensor_take(x, I(6)), TENSOR_ERR_INDEX, "take: index: index 6 at element 0 is outside -6..5");
     CHECK_POISON(tensor_put(x, I(0, 1), F(1), 0), TENSOR_ERR_SHAPE, "index [2] and src [1]");
     CHECK_POISON(tensor_index_fill(x, 2, I(0), 1), TENSOR_ERR_INDEX, "index_fill: dim 2 is outside -2..1");
-    CHECK_POISON(tensor_index_fill(x, 1, I(3), 1), TENSOR_ERR_INDEX, "index_fill: index: 3");
+    CHECK_POISON(tensor_index_fill(x, 1, I(3), 1), TENSOR_ERR_INDEX, "index_fill: index 3");
     CHECK_POISON(tensor_index_copy(x, 0, I(0), tensor_ones(2, 3)), TENSOR_ERR_SHAPE,
                  "index_copy: index [1] and src [2,3] do not fit x [2,3] along dim 0");
     CHECK_POISON(tensor_scatter_reduce(x, 0, I2(1, 1, 0), x, "median", 1), TENSOR_ERR_FORMAT,
@@ -287,6 +288,18 @@ static void index_errors(void) {
 // clang-format on
 // clang-format off
 static void index_values(void) {
+    IS(tensor_index(A(2,3), tensor_scalar(1, TENSOR_BOOL)),
+       "f32 [1,2,3] 0 1 2 3 4 5");
+    IS(tensor_index(A(2,3), tensor_scalar(0, TENSOR_BOOL)),
+       "f32 [0,2,3]");
+    IS(tensor_index(tensor_scalar(7, TENSOR_F32), tensor_scalar(1, TENSOR_BOOL)),
+       "f32 [1] 7");
+    IS(tensor_index(A(2,3), tensor_scalar(1, TENSOR_BOOL), I(1,0)),
+       "f32 [2,3] 3 4 5 0 1 2");
+    IS(tensor_index_put(A(2,2), F(9), 0, tensor_scalar(1, TENSOR_BOOL)),
+       "f32 [2,2] 9 9 9 9");
+    IS(tensor_index_put(A(2,2), F(9), 0, tensor_scalar(0, TENSOR_BOOL)),
+       "f32 [2,2] 0 1 2 3");
     IS(tensor_index(A(4,3), I(2,-1,2)),
        "f32 [3,3] 6 7 8 9 10 11 6 7 8");
     IS(tensor_index(A(4,3), NULL, I(0,-1)),
@@ -564,7 +577,7 @@ static void view_storage(void) {
 static void view_errors(void) {
     tensor_t *x = A(2, 3), *part[2], *out[2];
     const int64_t sizes[2] = {1, 1}, twice[2] = {0, -2}, wrong[2] = {-1, 4};
-    CHECK_POISON(tensor_squeeze_dims(x, twice, 2), TENSOR_ERR_INDEX, "squeeze: dim 0 appears twice");
+    CHECK_POISON(tensor_squeeze_dims(x, twice, 2), TENSOR_ERR_INDEX, "squeeze_dims: dim 0 appears twice");
     CHECK_POISON(tensor_unflatten(x, 1, 2, -1), TENSOR_ERR_SHAPE, "unflatten: sizes [2,-1] do not make up dim 1 of x [2,3]");
     CHECK_POISON(tensor_unflatten(x, 1, -1, -1), TENSOR_ERR_SHAPE, "unflatten");
     CHECK_POISON(tensor_unflatten(x, 1, 3, 1, 1, 1, 1, 1, 1, 1), TENSOR_ERR_SHAPE, "unflatten");
@@ -927,6 +940,35 @@ static void create_random(void) {
     }
 }
 // clang-format off
+// Whatever an op is made of: its errors have its own name, the argument and the place of the call.
+static void named_errors(void) {
+    char line[64];
+    tensor_t *x = A(2, 3), *none = NULL, *out[2];
+    CHECK_POISON(tensor_zeros_like(none), TENSOR_ERR_OWNER, "zeros_like: full_like: argument x is NULL at indexing.c:");
+    CHECK_POISON(tensor_mT(none), TENSOR_ERR_OWNER, "mT: permute: argument x is NULL at indexing.c:");
+    CHECK_POISON(tensor_add_scalar_(none, 1), TENSOR_ERR_OWNER, "add_scalar_: argument x is NULL at indexing.c:");
+    CHECK_POISON(tensor_zeros(-1), TENSOR_ERR_SHAPE, "zeros: shape [-1]");
+    CHECK_POISON(tensor_max(tensor_zeros(0, 3)), TENSOR_ERR_SHAPE, "max: amax: x [0,3] has no element");
+    CHECK_POISON(tensor_addmm(x, none, x, 1, 1), TENSOR_ERR_OWNER, "addmm: mm: argument a is NULL at indexing.c:");
+    CHECK_POISON(tensor_fill_(none, 1), TENSOR_ERR_OWNER, "fill_: argument x is NULL at indexing.c:");
+    CHECK_POISON(tensor_zero_(none), TENSOR_ERR_OWNER, "zero_: fill_: argument x is NULL at indexing.c:");
+    CHECK_POISON(tensor_copy_(x, none), TENSOR_ERR_OWNER, "copy_: argument src is NULL at indexing.c:");
+    CHECK(tensor_broadcast_tensors(NULL, 2, out) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "broadcast_tensors: list or out is NULL");
+    CHECK(tensor_size(tensor_zeros_n(NULL, 0, TENSOR_F32), 0) == 0);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "size: dim 0 of x [], which has no dims at indexing.c:");
+    CHECK(tensor_stride(tensor_zeros_n(NULL, 0, TENSOR_F32), -1) == 0);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "stride: dim -1 of x [], which has no dims at indexing.c:");
+    CHECK_POISON(tensor_one_hot(I(0, 1), INT64_MAX), TENSOR_ERR_SHAPE, "one_hot: zeros: shape [2,9223372036854775807]");
+    CHECK_POISON(tensor_one_hot(I(0, 1), INT64_MAX), TENSOR_ERR_SHAPE, "at indexing.c:");
+    CHECK_POISON(tensor_vander(A(2), (int64_t)1 << 62, 0), TENSOR_ERR_SHAPE, "vander: arange: 4.61169e+18 elements are too many at indexing.c:");
+    CHECK_POISON(tensor_arange(0, 1e18, 1, TENSOR_I64), TENSOR_ERR_SHAPE, "arange: 1e+18 elements are too many");
+    CHECK_POISON(tensor_at(x, "0,99999999999999999999"), TENSOR_ERR_INDEX, "a number in \"0,99999999999999999999\" is outside dim 1 of x [2,3]");
+    IS(tensor_at(A(3), "1:99999999999999999999"), "f32 [2] 1 2");
+    // PyTorch's form of what has no elements
+    CHECK(tensor_to_string(tensor_zeros(0, 3), line, sizeof line) == 23 && !strcmp(line, "tensor([], size=(0, 3))"));
+    CHECK(tensor_to_string(tensor_zeros(0), line, sizeof line) == 10 && !strcmp(line, "tensor([])"));
+}
 static void create_errors(void) {
     const int64_t dims[2] = {2, 3}, bad[2] = {-1, 1}, huge[2] = {INT64_MAX, INT64_MAX};
     tensor_t *list[9], *out[9], *x = A(2, 3);
@@ -947,7 +989,7 @@ static void create_errors(void) {
     CHECK_ERROR(TENSOR_ERR_SHAPE, "meshgrid: tensor 1 [2,3] must be 1-d");
     CHECK_POISON(tensor_cartesian_prod(list, 9), TENSOR_ERR_SHAPE, "meshgrid");
     CHECK_POISON(tensor_cartesian_prod(list, 2), TENSOR_ERR_SHAPE, "tensor 1 [2,3] must be 1-d");
-    CHECK_POISON(tensor_combinations(x, 2, 0), TENSOR_ERR_SHAPE, "combinations: x [2,3] must be 1-d and r 2 in 1..8");
+    CHECK_POISON(tensor_combinations(x, 2, 0), TENSOR_ERR_SHAPE, "combinations: x [2,3] must be 1-d and r 2 in 0..1024");
     list[2] = A(1, 1, 1);
     CHECK_POISON(tensor_block_diag(list, 3), TENSOR_ERR_SHAPE, "block_diag: tensor 2 [1,1,1] has more than 2 dims");
     CHECK_POISON(tensor_block_diag(NULL, 3), TENSOR_ERR_SHAPE, "block_diag: needs at least one tensor");
@@ -1046,6 +1088,13 @@ static void create_values(void) {
        "f32 [2,0]");
     IS(tensor_combinations(A(4), 2, 0),
        "f32 [6,2] 0 1 0 2 0 3 1 2 1 3 2 3");
+    IS(tensor_combinations(A(10), 9, 0),
+       "f32 [10,9] 0 1 2 3 4 5 6 7 8 0 1 2 3 4 5 6 7 9 0 1 2 3 4 5 6 8 9 0 1 2 3 4 5 7 8 9 0 1 2 3 4 6 7 8 9 "
+       "0 1 2 3 5 6 7 8 9 0 1 2 4 5 6 7 8 9 0 1 3 4 5 6 7 8 9 0 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9");
+    IS(tensor_combinations(A(2), 9, 0),
+       "f32 [0,9]");
+    IS(tensor_combinations(A(2), 0, 0),
+       "f32 [0]");
     IS(tensor_combinations(A(3), 2, 1),
        "f32 [6,2] 0 0 0 1 0 2 1 1 1 2 2 2");
     IS(tensor_combinations(A(4), 3, 0),
@@ -1329,6 +1378,7 @@ int main(void) {
     RUN(create_random);
     RUN(create_gradients);
     RUN(create_errors);
+    RUN(named_errors);
     RUN(at_values);
     RUN(at_writes);
     RUN(pattern_gradients);

@@ -194,8 +194,8 @@ static void binary_values(void) {
     CHECK_POISON(tensor_isclose(a, i, 0, 0, 0), TENSOR_ERR_DTYPE, "isclose: a [14] is f64 and b [5] is i8");
     CHECK_POISON(tensor_isclose(a, b, -1, 0, 0), TENSOR_ERR_SHAPE, "isclose: rtol -1");
     CHECK_POISON(tensor_clamp_tensor(a, NULL, NULL), TENSOR_ERR_SHAPE, "clamp_tensor: lo and hi");
-    CHECK_POISON(tensor_bitwise_left_shift_scalar(a, 1), TENSOR_ERR_DTYPE, "bitwise_left_shift: f64");
-    CHECK_POISON(tensor_bitwise_and_scalar(i, 0.5), TENSOR_ERR_DTYPE, "bitwise_and: f32");
+    CHECK_POISON(tensor_bitwise_left_shift_scalar(a, 1), TENSOR_ERR_DTYPE, "bitwise_left_shift_scalar: f64");
+    CHECK_POISON(tensor_bitwise_and_scalar(i, 0.5), TENSOR_ERR_DTYPE, "bitwise_and_scalar: f32");
     CHECK_POISON(tensor_fmax(a, u), TENSOR_ERR_SHAPE, "fmax: ");
     CHECK_POISON(tensor_hypot(a, u), TENSOR_ERR_SHAPE, "hypot: a [14] and b [4]");
 }

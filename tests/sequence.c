@@ -629,7 +629,7 @@ static void transformer_values(void) {
 }
 
 static void attention_edges(void) {
-    nn_module_t *m = nn_multihead_attention(4, 2, .dropout = 0.5), *c, *e, *l;
+    nn_module_t *m = nn_multihead_attention(4, 2, .dropout = 0.5), *c, *d, *e, *l;
     tensor_t *x = tensor_detach(X32(0.1, 3, 2, 4)), *w = NULL, *pad = tensor_ones_of(TENSOR_BOOL, 2, 3), *y,
              *mem = x;
     double bound = sqrt(6.0 / 16);
@@ -661,6 +661,14 @@ static void attention_edges(void) {
     CHECK(nn_state(e).count == 36 && nn_get_child(e, "layers.2.linear1") != NULL);
     CHECK(tensor_equal(nn_get(e, "layers.2.linear1.weight"), nn_get(l, "linear1.weight")));
     CHECK_POISON(nn_transformer_forward(e, x, mem), TENSOR_ERR_SHAPE, "memory is for decoders");
+    CHECK(nn_transformer_encoder(l, 1000000000, NULL) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "transformer_encoder: count must be in 1..4096 (got 1000000000) at seq");
+    d = nn_transformer_decoder_layer(4, 2);
+    CHECK_POISON(nn_forward(d, x), TENSOR_ERR_OWNER,
+                 "transformer_decoder_layer: memory is NULL; a decoder needs nn_transformer_forward(m, x,");
+    CHECK(tensor_is_poison(tensor_lstm_cell(NULL, NULL, NULL, x, x, NULL, NULL).y));
+    CHECK_ERROR(TENSOR_ERR_OWNER, "lstm_cell: argument x is NULL at sequence.c");
+    nn_free(d);
     CHECK_POISON(nn_transformer_forward(m, x, NULL), TENSOR_ERR_UNSUPPORTED, "not of a MultiheadAttention");
     CHECK_POISON(tensor_scaled_dot_product_attention(tensor_ones(1, 3, 2, 4), tensor_ones(1, 2, 2, 4),
                                                      tensor_ones(1, 2, 2, 4), .enable_gqa = 1),

@@ -792,7 +792,7 @@ static void errors(void) {
     CHECK_POISON(tensor_nanquantile_dim(x, tensor_zeros(1), 0, 0, "cubic"), TENSOR_ERR_FORMAT,
                  "interpolation \"cubic\"");
     CHECK_POISON(tensor_quantile_dim(e, tensor_zeros(1), 1, 0, NULL), TENSOR_ERR_SHAPE,
-                 "quantile: x [2,0] has no element");
+                 "quantile_dim: x [2,0] has no element");
     CHECK_POISON(tensor_searchsorted(x, i, 0), TENSOR_ERR_DTYPE,
                  "searchsorted: values [3] must be f32 as sorted (got i64)");
     CHECK_POISON(tensor_searchsorted(x, tensor_zeros(3, 3), 0), TENSOR_ERR_SHAPE,
@@ -828,10 +828,12 @@ static void errors(void) {
                  "cov: x [1,2,3] must have at most 2");
     CHECK_POISON(tensor_cov(x, 1, x, NULL), TENSOR_ERR_SHAPE, "cov: fweights [2,3] must be integer [3]");
     CHECK_POISON(tensor_cov(x, 1, minus, NULL), TENSOR_ERR_INDEX, "cov: fweights must not be negative");
-    CHECK_POISON(tensor_norm_p(i, 2), TENSOR_ERR_DTYPE, "norm: x [3] is i64");
+    CHECK_POISON(tensor_norm_p(i, 2), TENSOR_ERR_DTYPE, "norm_p: x [3] is i64");
     CHECK_POISON(tensor_norm_p_dims(e, INFINITY, TENSOR_DIMS(1), 0), TENSOR_ERR_SHAPE, "amax: x [2,0]");
-    CHECK_POISON(tensor_var_dims(x, TENSOR_DIMS(0, 0), 1, 0), TENSOR_ERR_INDEX, "var: dim 0 appears twice");
-    CHECK_POISON(tensor_amax_dims(x, TENSOR_DIMS(0, -2), 0), TENSOR_ERR_INDEX, "amax: dim 0 appears twice");
+    CHECK_POISON(tensor_var_dims(x, TENSOR_DIMS(0, 0), 1, 0), TENSOR_ERR_INDEX,
+                 "var_dims: dim 0 appears twice");
+    CHECK_POISON(tensor_amax_dims(x, TENSOR_DIMS(0, -2), 0), TENSOR_ERR_INDEX,
+                 "amax_dims: dim 0 appears twice");
     CHECK_POISON(tensor_nanmean(i), TENSOR_ERR_DTYPE, "nanmean: x [3] is i64");
     CHECK_POISON(tensor_var_mean(i, 1, &second), TENSOR_ERR_DTYPE, "var");
     CHECK(tensor_is_poison(second));
@@ -840,10 +842,10 @@ static void errors(void) {
     CHECK_POISON(tensor_unique(NULL, &inverse, NULL), TENSOR_ERR_OWNER, "x");
     CHECK(tensor_is_poison(inverse));
     CHECK_POISON(tensor_unique_dim(x, 2, NULL, &second), TENSOR_ERR_INDEX,
-                 "unique_dim: unique: dim 2 is outside");
+                 "unique_dim: dim 2 is outside");
     CHECK(tensor_is_poison(second));
     CHECK_POISON(tensor_unique_dim(e, 0, NULL, NULL), TENSOR_ERR_SHAPE,
-                 "unique: x [2,0] must have dims, none of them 0");
+                 "unique_dim: x [2,0] must have dims, none of them 0");
 }
 
 int main(void) {
