@@ -14311,6 +14311,7 @@ TENSOR__FN void tensor__grad_eigh(tensor__grad_t *g) {
     if (g->gy[0]) { y = tensor_matmul(tensor_mul(v, tensor_unsqueeze(g->gy[0], -2)), vt); }
     if (g->gy[1]) {
         tensor_t *c = tensor_mul(tensor_matmul(vt, g->gy[1]), tensor__gaps(tensor__grad_out(g, 0)));
+        c = tensor_mul_scalar(tensor_add(c, tensor_mT(c)), 0.5); // as x, so that a step keeps it symmetric
         c = tensor_matmul(tensor_matmul(v, c), vt);
         y = y ? tensor_add(y, c) : c;
     }
@@ -14714,7 +14715,9 @@ TENSOR_API tensor_t *(tensor_index_add_alpha)(tensor_t *x, int64_t dim, tensor_t
 TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                               const char *reduce, int include_self) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_copy_(x, tensor_scatter_reduce(x, dim, index, src, reduce, include_self)));
+    // The gradient needs x as it was.
+    tensor_t *was = th_->grad_mode ? tensor_clone(x) : x;
+    TENSOR__RETURN(tensor_copy_(x, tensor_scatter_reduce(was, dim, index, src, reduce, include_self)));
 }
 TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64_t dim) {
     TENSOR__MARK
@@ -15380,7 +15383,8 @@ TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     double last = (double)n - 1;
     tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
         tensor_arange(last, -1, -1, TENSOR_I64);
-    TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, 1), tensor_to(e, (tensor_dtype_t)x->dtype)));
+    if (tensor__is_float(x->dtype)) { e = tensor_to(e, (tensor_dtype_t)x->dtype); } // integers become i64
+    TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, 1), e));
 }
 
 // One word of a pattern. group: the dim it belongs to; k: which of the dims "..." stands for.
