@@ -219,9 +219,9 @@ static const char *cases_of(const char *op) {
 }
 
 // Whether the op takes data of dtype d: all inputs that have the dtype of the first float (if there is none, of the
-// first), or what it makes. Errors about values tell nothing.
-static int takes(const char *op, const char *lines, tensor_dtype_t d) {
-    tensor_scope_t scope = tensor_scope_begin_no_grad();
+// first), or what it makes. Errors about values tell nothing. graph becomes 1 if a result has a gradient.
+static int takes(const char *op, const char *lines, tensor_dtype_t d, int *graph) {
+    tensor_scope_t scope = tensor_scope_begin();
     arguments_t a;
     char line[4096];
     int k, data = -1, good;
@@ -235,10 +235,14 @@ static int takes(const char *op, const char *lines, tensor_dtype_t d) {
             if (a.in[k] && tensor_dtype(a.in[k]) == from) a.in[k] = tensor_to(a.in[k], d);
     } else if (dtype_of(a.s) < TENSOR_DTYPE_COUNT)
         snprintf(a.s, sizeof a.s, "%s", tensor_dtype_name(d));
+    for (k = 0; k < a.nin; k++)
+        if (a.in[k] && is_float(a.in[k])) a.in[k] = tensor_requires_grad_(tensor_detach(a.in[k]), 1);
     CHECK_OK();
     ops[find(op)].call(&a);
     good = tensor_error_code() != TENSOR_ERR_DTYPE && tensor_error_code() != TENSOR_ERR_UNSUPPORTED;
     if (data < 0 && good) good = tensor_dtype(a.out[0]) == d;
+    for (k = 0; k < a.nout && tensor_ok(); k++)
+        *graph |= tensor_requires_grad(a.out[k]);
     tensor_clear_error();
     tensor_scope_end(scope);
     if (module) nn_free(module);
@@ -277,22 +281,18 @@ static void members(const char *name, text_t *out) {
     }
 }
 
-static void dtypes(const char *op, text_t *out) {
+static void dtypes(const char *op, text_t *out, int *graph) {
     static const char *const groups[3] = {"f32 f64 f16 bf16 ", "i32 i64 u8 i8 i16 ", "bool "};
     static const char *const names[3] = {"floats", "integers", "bool"};
     const char *lines = cases_of(op);
     int g, all = 0;
     text_t list = {0};
     clear(&list);
-    if (!lines) {
-        say(out, without[excuse(op)][2]);
-        return;
-    }
     for (g = 0; g < 3; g++) {
         char some[64] = "", name[8];
         const char *p;
         for (p = groups[g]; sscanf(p, "%7s", name) == 1; p += strlen(name) + 1)
-            if (takes(op, lines, dtype_of(name))) strcat(strcat(some, name), " ");
+            if (takes(op, lines, dtype_of(name), graph)) strcat(strcat(some, name), " ");
         if (strcmp(some, groups[g]) == 0) {
             all |= 1 << g;
             snprintf(some, sizeof some, "%s ", names[g]);
@@ -315,7 +315,7 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     char name[128], base[128], stem[128];
     const char *open = strchr(text, '('), *a = open, *torch, *says;
     const row_t *row = NULL;
-    text_t t = {0}, arguments = {0};
+    text_t t = {0}, arguments = {0}, types = {0};
     size_t n;
     int k, gradient, function = nn && (strcmp(chapter, "functional") == 0 || strcmp(chapter, "losses") == 0);
     if (!open) return;
@@ -350,11 +350,12 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     if (strcmp(chapter, "create") == 0) gradient = strstr(own, "grad dx") != NULL;
     if (row && strcmp(row->grad, "NOGRAD") == 0) gradient = 0;
     if (cases_of(base)) {
-        int seen = strstr(cases_of(base), " grad=") != NULL;
-        CHECK_MSG(!seen || (!strstr(own, "grad none") && !strstr(own, "no grad")),
-                  "docs: %s has gradients in the fixtures; its comment says none", name);
-        gradient = seen;
-    }
+        gradient = 0;
+        dtypes(base, &types, &gradient);
+        CHECK_MSG(!gradient || (!strstr(own, "grad none") && !strstr(own, "no grad")),
+                  "docs: %s has gradients; its comment says none", name);
+    } else
+        say(&types, without[excuse(base)][2]);
     // Arguments: the struct's members, or the text between the parentheses on one line.
     clear(&arguments);
     if (ends(name, "_with")) {
@@ -379,7 +380,7 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     for (a = arguments.at, n = 0; *a; a++)
         if (!(*a == ' ' && (n == 0 || t.at[t.length - 1] == ' '))) put(&t, a, 1), n = 1;
     say(&t, "` | ");
-    dtypes(base, &t);
+    say(&t, types.at);
     say(&t, gradient ? " | yes | " : " | - | ");
     say(&t, row ? "yes" : "composed");
     say(&t, " | - | ");
@@ -407,6 +408,7 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     ngrad += gradient;
     free(t.at);
     free(arguments.at);
+    free(types.at);
 }
 
 static void header(const char *path, const char *stop, int nn) {
