@@ -6337,8 +6337,8 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     tensor__op_t o;
     tensor_t *in[2], *x = a->x, *grid = a->grid, *flat, *place[3], *low[3], *y = NULL;
     int64_t dims[TENSOR_MAX_DIMS], three[3], planes, q = 1;
-    int nearest = a->mode == TENSOR_NEAREST, cubic = a->mode == TENSOR_BICUBIC, taps = nearest ? 1 : cubic ? 4 : 2;
-    int rank, d, corner, corners = 1;
+    int nearest = a->mode == TENSOR_NEAREST, cubic = a->mode == TENSOR_BICUBIC;
+    int taps = nearest ? 1 : cubic ? 4 : 2, rank, d, corner, corners = 1;
     in[0] = x;
     in[1] = grid;
     if (nn__too_many("grid_sample", a->site_, a->surplus_) ||
@@ -6372,7 +6372,8 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     for (d = 0; d < rank; d++) {
         tensor_t *g = (tensor_reshape_n)((tensor_select)(grid, rank + 1, rank - 1 - d), dims, 3);
         place[d] = nn__grid_places(g, x->dims[2 + d], a->align_corners);
-        if (!cubic) place[d] = nn__grid_fold(place[d], x->dims[2 + d], (int)a->padding_mode, a->align_corners);
+        if (!cubic)
+            place[d] = nn__grid_fold(place[d], x->dims[2 + d], (int)a->padding_mode, a->align_corners);
         corners *= taps;
         low[d] = nearest ? (tensor_round)(place[d]) : (tensor_floor)((tensor_detach)(place[d]));
     }

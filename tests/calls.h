@@ -1,11 +1,16 @@
-// calls.h - the ops by name, called with what a fixture's line has (its form: the head of fixtures/generate.py)
+// calls.h - the ops by name, called with what a fixture's line has (its form: fixtures/generate.py)
 #include "test.h"
 
 static const char *const fixture_files[] = {
-    "pointwise", "reduce", "linalg", "index", "nn", "pointwise2", "sort", "linalg2", "index2",
-    "norm", "conv", "rest", "nn2", "small",
+    "pointwise", "reduce", "linalg", "index", "nn",   "pointwise2", "sort",
+    "linalg2",   "index2", "norm",   "conv",  "rest", "nn2",        "small",
 };
-enum { MAX_IN = 32, MAX_OUT = 16, MAX_ARGS = 32, FIXTURE_FILES = (int)(sizeof fixture_files / sizeof fixture_files[0]) };
+enum {
+    MAX_IN = 32,
+    MAX_OUT = 16,
+    MAX_ARGS = 32,
+    FIXTURE_FILES = (int)(sizeof fixture_files / sizeof fixture_files[0])
+};
 
 typedef struct arguments_t {
     tensor_t *in[MAX_IN];
@@ -74,7 +79,8 @@ static int svd_of(arguments_t *a, tensor_svd_t f) {
     return svd(a, f.u, f.s, tensor_mT(f.v), 0);
 }
 static int eigh(arguments_t *a, tensor_eigh_t f) {
-    tensor_t *w = f.eigenvalues, *q = f.eigenvectors, *w3 = tensor_unsqueeze(tensor_mul(tensor_mul(w, w), w), -2);
+    tensor_t *w = f.eigenvalues, *q = f.eigenvectors,
+             *w3 = tensor_unsqueeze(tensor_mul(tensor_mul(w, w), w), -2);
     return results(a, w, tensor_abs(q), tensor_matmul(tensor_mul(q, w3), tensor_mT(q)));
 }
 static int lstsq(arguments_t *a, tensor_lstsq_t f) {
@@ -138,7 +144,8 @@ static int batch_norm(arguments_t *a, tensor_t *mean, tensor_t *var) {
     return results(a, y, mean, var);
 }
 static int instance_norm(arguments_t *a) {
-    tensor_t *mean = a->nin > 1 ? tensor_clone(a->in[1]) : NULL, *var = a->nin > 1 ? tensor_clone(a->in[2]) : NULL;
+    tensor_t *mean = a->nin > 1 ? tensor_clone(a->in[1]) : NULL,
+             *var = a->nin > 1 ? tensor_clone(a->in[2]) : NULL;
     tensor_t *y = tensor_instance_norm(a->in[0], .running_mean = mean, .running_var = var, .weight = a->in[3],
                                        .bias = a->in[4], .no_use_input_stats = a->nin > 1 && !a->i[0],
                                        .momentum = a->f[0]);

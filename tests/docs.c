@@ -4,8 +4,8 @@
 //   build/tests/docs           fails when docs/ops.md is another text
 //
 // An op is a public function of an op chapter that gives tensors. Its row in the tables is found by its name,
-// by `rows` below, or it has none: made of other ops. Dtypes are tried: the op's first fixture case is called with
-// its data in each. Every op has a fixture or stands in `without`.
+// by `rows` below, or it has none: made of other ops. Dtypes and gradients are tried: the op's first fixture
+// case is called with its data in each dtype. Every op has a fixture or stands in `without`.
 #define TENSOR_BACKEND
 #include "calls.h"
 
@@ -218,8 +218,9 @@ static const char *cases_of(const char *op) {
     return NULL;
 }
 
-// Whether the op takes data of dtype d: all inputs that have the dtype of the first float (if there is none, of the
-// first), or what it makes. Errors about values tell nothing. graph becomes 1 if a result has a gradient.
+// Whether the op takes data of dtype d: all inputs that have the dtype of the first float (if there is none,
+// of the first), or what it makes. Errors about values tell nothing. graph becomes 1 if a result has a
+// gradient.
 static int takes(const char *op, const char *lines, tensor_dtype_t d, int *graph) {
     tensor_scope_t scope = tensor_scope_begin();
     arguments_t a;
@@ -511,7 +512,8 @@ static void make(void) {
     say(&page,
         "An argument\nwith a dot is an option, `.name = value`; what it means stands at the function in the "
         "header. Dtypes are those of\nthe data (indices and masks apart) that a call took "
-        "when this was written: floats (f32 f64 f16 bf16), integers\n(i32 i64 u8 i8 i16), numbers (both), bool, all. F is `torch.nn.functional`. There is no CUDA backend "
+        "when this was written: floats (f32 f64 f16 bf16), integers\n(i32 i64 u8 i8 i16), numbers (both), "
+        "bool, all. F is `torch.nn.functional`. There is no CUDA backend "
         "yet.\n");
     put(&page, body.at, body.length);
     free(body.at);
@@ -528,7 +530,7 @@ static void fresh(void) {
         if (n < k) continue;
         for (n = 0, first = k; first < COUNT(without); first++)
             n += strcmp(without[first][1], without[k][1]) == 0;
-        printf("%4d of %d ops have no fixture: %s\n", n, nops, without[k][1]);
+        printf("%d of %d ops have no fixture: %s\n", n, nops, without[k][1]);
     }
     CHECK_MSG(there && strcmp(there, page.at) == 0, "docs/ops.md is stale: make docs");
     free(there);
