@@ -10918,7 +10918,10 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, double b) {                                            \
         TENSOR__MARK                                                                                         \
         if (!TENSOR__USABLE(th_, #name, "a", a)) { return TENSOR__POISON; }                                  \
-        TENSOR__RETURN(op(tensor_scalar(b, (tensor_dtype_t)tensor__weak(a->dtype, b)), a));                  \
+        tensor_dtype_t d = (tensor_dtype_t)tensor__weak(a->dtype, b);                                        \
+        int whole = !tensor__is_float((int)d) && d != TENSOR_BOOL; /* such a number wraps */                 \
+        tensor_t *s = whole ? tensor_to(tensor_scalar(b, TENSOR_I64), d) : tensor_scalar(b, d);              \
+        TENSOR__RETURN(op(s, a));                                                                            \
     }
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 #undef TENSOR__X
@@ -10933,6 +10936,11 @@ TENSOR_API tensor_t *(tensor_lerp)(tensor_t *a, tensor_t *b, tensor_t *weight) {
     return tensor__ternary(TENSOR_OP_LERP, a, b, weight, 0);
 }
 TENSOR_API tensor_t *(tensor_addcmul)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+    if (tensor__live(x) && tensor__live(a) && tensor__live(b) && !tensor__is_float(x->dtype) &&
+        !tensor__is_float(a->dtype) && !tensor__is_float(b->dtype)) { // integers stay exact
+        TENSOR__MARK
+        TENSOR__RETURN(tensor_add(x, tensor_mul_scalar(tensor_mul(a, b), value)));
+    }
     return tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value);
 }
 TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
@@ -11134,11 +11142,13 @@ TENSOR_API tensor_t *(tensor_float_power_scalar)(tensor_t *a, double b) {
 }
 TENSOR_API tensor_t *(tensor_fmax)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_where(tensor_logical_or(tensor_ge(a, b), tensor_isnan(b)), a, b));
+    tensor_t *no_a = tensor_isnan(a), *no_b = tensor_isnan(b); // b, a: of equal zeros the first is taken
+    TENSOR__RETURN(tensor_where(no_b, a, tensor_where(no_a, b, tensor_maximum(b, a))));
 }
 TENSOR_API tensor_t *(tensor_fmin)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_where(tensor_logical_or(tensor_le(a, b), tensor_isnan(b)), a, b));
+    tensor_t *no_a = tensor_isnan(a), *no_b = tensor_isnan(b); // b, a: of equal zeros the first is taken
+    TENSOR__RETURN(tensor_where(no_b, a, tensor_where(no_a, b, tensor_minimum(b, a))));
 }
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     TENSOR__MARK
@@ -11152,7 +11162,12 @@ TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
 }
 TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_mul(a, tensor_exp2(b)));
+    if (!TENSOR__USABLE(th_, "ldexp", "a", a) || !TENSOR__USABLE(th_, "ldexp", "b", b)) {
+        return TENSOR__POISON;
+    }
+    tensor_t *y = tensor_mul(a, tensor_exp2(b)); // whole exponents leave a's dtype
+    TENSOR__RETURN(tensor__is_float(a->dtype) && !tensor__is_float(b->dtype) ?
+                   tensor_to(y, (tensor_dtype_t)a->dtype) : y);
 }
 TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
     TENSOR__MARK
