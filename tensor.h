@@ -11167,7 +11167,10 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, double b) {                                            \
         TENSOR__MARK                                                                                         \
         if (!TENSOR__USABLE(th_, #name, "a", a)) { return TENSOR__POISON; }                                  \
-        TENSOR__RETURN(op(tensor_scalar(b, (tensor_dtype_t)tensor__weak(a->dtype, b)), a));                  \
+        tensor_dtype_t d = (tensor_dtype_t)tensor__weak(a->dtype, b);                                        \
+        int whole = !tensor__is_float((int)d) && d != TENSOR_BOOL; /* such a number wraps */                 \
+        tensor_t *s = whole ? tensor_to(tensor_scalar(b, TENSOR_I64), d) : tensor_scalar(b, d);              \
+        TENSOR__RETURN(op(s, a));                                                                            \
     }
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 #undef TENSOR__X
@@ -11182,6 +11185,11 @@ TENSOR_API tensor_t *(tensor_lerp)(tensor_t *a, tensor_t *b, tensor_t *weight) {
     return tensor__ternary(TENSOR_OP_LERP, a, b, weight, 0);
 }
 TENSOR_API tensor_t *(tensor_addcmul)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+    if (tensor__live(x) && tensor__live(a) && tensor__live(b) && !tensor__is_float(x->dtype) &&
+        !tensor__is_float(a->dtype) && !tensor__is_float(b->dtype)) { // integers stay exact
+        TENSOR__MARK
+        TENSOR__RETURN(tensor_add(x, tensor_mul_scalar(tensor_mul(a, b), value)));
+    }
     return tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value);
 }
 TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
@@ -11389,11 +11397,13 @@ TENSOR_API tensor_t *(tensor_float_power_scalar)(tensor_t *a, double b) {
 }
 TENSOR_API tensor_t *(tensor_fmax)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_where(tensor_logical_or(tensor_ge(a, b), tensor_isnan(b)), a, b));
+    tensor_t *no_a = tensor_isnan(a), *no_b = tensor_isnan(b); // b, a: of equal zeros the first is taken
+    TENSOR__RETURN(tensor_where(no_b, a, tensor_where(no_a, b, tensor_maximum(b, a))));
 }
 TENSOR_API tensor_t *(tensor_fmin)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_where(tensor_logical_or(tensor_le(a, b), tensor_isnan(b)), a, b));
+    tensor_t *no_a = tensor_isnan(a), *no_b = tensor_isnan(b); // b, a: of equal zeros the first is taken
+    TENSOR__RETURN(tensor_where(no_b, a, tensor_where(no_a, b, tensor_minimum(b, a))));
 }
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     TENSOR__MARK
@@ -11407,7 +11417,12 @@ TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
 }
 TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_mul(a, tensor_exp2(b)));
+    if (!TENSOR__USABLE(th_, "ldexp", "a", a) || !TENSOR__USABLE(th_, "ldexp", "b", b)) {
+        return TENSOR__POISON;
+    }
+    tensor_t *y = tensor_mul(a, tensor_exp2(b)); // whole exponents leave a's dtype
+    TENSOR__RETURN(tensor__is_float(a->dtype) && !tensor__is_float(b->dtype) ?
+                   tensor_to(y, (tensor_dtype_t)a->dtype) : y);
 }
 TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
     TENSOR__MARK
@@ -14593,6 +14608,7 @@ TENSOR__FN void tensor__grad_eigh(tensor__grad_t *g) {
     if (g->gy[0]) { y = tensor_matmul(tensor_mul(v, tensor_unsqueeze(g->gy[0], -2)), vt); }
     if (g->gy[1]) {
         tensor_t *c = tensor_mul(tensor_matmul(vt, g->gy[1]), tensor__gaps(tensor__grad_out(g, 0)));
+        c = tensor_mul_scalar(tensor_add(c, tensor_mT(c)), 0.5); // as x, so that a step keeps it symmetric
         c = tensor_matmul(tensor_matmul(v, c), vt);
         y = y ? tensor_add(y, c) : c;
     }
@@ -14998,7 +15014,9 @@ TENSOR_API tensor_t *(tensor_index_add_alpha)(tensor_t *x, int64_t dim, tensor_t
 TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                               const char *reduce, int include_self) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_copy_(x, tensor_scatter_reduce(x, dim, index, src, reduce, include_self)));
+    // The gradient needs x as it was.
+    tensor_t *was = th_->grad_mode ? tensor_clone(x) : x;
+    TENSOR__RETURN(tensor_copy_(x, tensor_scatter_reduce(was, dim, index, src, reduce, include_self)));
 }
 TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64_t dim) {
     TENSOR__MARK
@@ -15668,7 +15686,8 @@ TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     double last = (double)n - 1;
     tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
         tensor_arange(last, -1, -1, TENSOR_I64);
-    TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, 1), tensor_to(e, (tensor_dtype_t)x->dtype)));
+    if (tensor__is_float(x->dtype)) { e = tensor_to(e, (tensor_dtype_t)x->dtype); } // integers become i64
+    TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, 1), e));
 }
 
 // One word of a pattern. group: the dim it belongs to; k: which of the dims "..." stands for.

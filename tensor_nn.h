@@ -429,7 +429,7 @@ typedef struct tensor_grid_sample_args_t {
     tensor_t *x TENSOR_INIT;
     tensor_t *grid TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
-    tensor_interpolation_t mode TENSOR_INIT;   // TENSOR_BILINEAR (default) or TENSOR_NEAREST
+    tensor_interpolation_t mode TENSOR_INIT;   // TENSOR_BILINEAR (default), _NEAREST; 4-d x: _BICUBIC
     tensor_pad_t padding_mode TENSOR_INIT;     // outside: TENSOR_PAD_ZEROS (default), _BORDER or _REFLECT
     int align_corners TENSOR_INIT;
 } tensor_grid_sample_args_t;
@@ -6285,11 +6285,15 @@ TENSOR_API tensor_t *tensor_interpolate_with(tensor_interpolate_args_t a) {
 }
 TENSOR_API tensor_t *tensor__interpolate(tensor_interpolate_args_t a) { return tensor_interpolate_with(a); }
 
-// Coordinates -1..1 as places 0..size-1, brought inside as padding says.
-TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int padding, int align) {
+// Coordinates -1..1 as places 0..size-1.
+TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
+    double n = (double)size;
+    g = (tensor_mul_scalar)((tensor_add_scalar)(g, 1), (align ? n - 1 : n) / 2);
+    return align ? g : (tensor_sub_scalar)(g, 0.5);
+}
+// Places brought inside as padding says.
+TENSOR__FN tensor_t *nn__grid_fold(tensor_t *g, int64_t size, int padding, int align) {
     double n = (double)size, low = align ? 0 : -0.5, span = align ? n - 1 : n;
-    g = (tensor_mul_scalar)((tensor_add_scalar)(g, 1), span / 2);
-    if (!align) g = (tensor_sub_scalar)(g, 0.5);
     if (padding == TENSOR_PAD_REFLECT) {   // folded at low and low + span
         tensor_t *odd;
         if (!(span > 0)) return (tensor_mul_scalar)(g, 0);
@@ -6301,12 +6305,22 @@ TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int padding, int
     }
     return padding == TENSOR_PAD_CONSTANT ? g : (tensor_clamp)(g, 0, n - 1);
 }
+// Weight of the pixel tap - 1 behind floor(place), t = place - floor(place) (Keys, 1981, a = -0.75).
+TENSOR__FN tensor_t *nn__grid_cubic(tensor_t *t, int tap) {
+    static const double near_by[4] = {1.25, -2.25, 0, 1}, far_off[4] = {-0.75, 3.75, -6, 3};
+    const double *c = tap == 1 || tap == 2 ? near_by : far_off;
+    tensor_t *x = tap < 2 ? (tensor_add_scalar)(t, 1 - tap) : (tensor_rsub_scalar)(t, tap - 1), *y;
+    y = (tensor_add_scalar)((tensor_mul_scalar)(x, c[0]), c[1]);
+    y = (tensor_add_scalar)((tensor_mul)(y, x), c[2]);
+    return (tensor_add_scalar)((tensor_mul)(y, x), c[3]);
+}
 TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     NN__OPEN
     tensor__op_t o;
     tensor_t *in[2], *x = a->x, *grid = a->grid, *flat, *place[3], *low[3], *y = NULL;
     int64_t dims[TENSOR_MAX_DIMS], three[3], planes, q = 1;
-    int nearest = a->mode == TENSOR_NEAREST, rank, d, corner;
+    int nearest = a->mode == TENSOR_NEAREST, cubic = a->mode == TENSOR_BICUBIC;
+    int taps = nearest ? 1 : cubic ? 4 : 2, rank, d, corner, corners = 1;
     in[0] = x;
     in[1] = grid;
     if (nn__too_many("grid_sample", a->site_, a->surplus_) ||
@@ -6319,10 +6333,11 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
                                  "grid_sample: x %t must be [N, C, H, W], grid %t [N, H', W', 2] "
                                  "(or [N, C, D, H, W], [N, D', H', W', 3])",
                                  x, grid));
-    if ((a->mode && a->mode != TENSOR_BILINEAR && !nearest) || a->padding_mode == TENSOR_PAD_CIRCULAR)
+    if ((a->mode && a->mode != TENSOR_BILINEAR && !nearest && (!cubic || rank != 2)) ||
+        a->padding_mode == TENSOR_PAD_CIRCULAR)
         NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_UNSUPPORTED,
-                                 "grid_sample: mode must be bilinear or nearest, padding_mode zeros, border "
-                                 "or reflection (x %t)",
+                                 "grid_sample: mode must be bilinear, nearest or (for [N, C, H, W]) bicubic, "
+                                 "padding_mode zeros, border or reflection (x %t)",
                                  x));
     x = nn__wide(x);
     grid = nn__wide(grid);
@@ -6338,22 +6353,27 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     dims[2] = q;
     for (d = 0; d < rank; d++) {
         tensor_t *g = (tensor_reshape_n)((tensor_select)(grid, rank + 1, rank - 1 - d), dims, 3);
-        place[d] = nn__grid_places(g, x->dims[2 + d], (int)a->padding_mode, a->align_corners);
+        place[d] = nn__grid_places(g, x->dims[2 + d], a->align_corners);
+        if (!cubic)
+            place[d] = nn__grid_fold(place[d], x->dims[2 + d], (int)a->padding_mode, a->align_corners);
+        corners *= taps;
         low[d] = nearest ? (tensor_round)(place[d]) : (tensor_floor)((tensor_detach)(place[d]));
     }
-    for (corner = 0; corner < (nearest ? 1 : 1 << rank); corner++) {
+    for (corner = 0; corner < corners; corner++) {
         tensor_t *at = NULL, *weight = NULL, *inside = NULL, *v;
-        for (d = 0; d < rank; d++) {
-            int up = corner >> d & 1;
+        int rest = corner;
+        for (d = 0; d < rank; d++, rest /= taps) {
+            int up = rest % taps;
             double last = (double)x->dims[2 + d] - 1;
-            tensor_t *i = up ? (tensor_add_scalar)(low[d], 1) : low[d], *w, *ok;
+            tensor_t *i = up - cubic ? (tensor_add_scalar)(low[d], up - cubic) : low[d], *w, *ok;
+            if (cubic) i = nn__grid_fold(i, x->dims[2 + d], (int)a->padding_mode, a->align_corners);
             ok = (tensor_logical_and)((tensor_ge_scalar)(i, 0), (tensor_le_scalar)(i, last));
             inside = inside ? (tensor_logical_and)(inside, ok) : ok;
             i = (tensor_to)((tensor_masked_fill)(i, (tensor_logical_not)(ok), 0), TENSOR_I64);
             at = at ? (tensor_add)((tensor_mul_scalar)(at, last + 1), i) : i;
             if (nearest) continue;
             w = (tensor_sub)(place[d], low[d]);
-            if (!up) w = (tensor_rsub_scalar)(w, 1);
+            w = cubic ? nn__grid_cubic(w, up) : up ? w : (tensor_rsub_scalar)(w, 1);
             weight = weight ? (tensor_mul)(weight, w) : w;
         }
         v = (tensor_gather)(flat, 2, (tensor_expand_n)(at, three, 3));

@@ -4,10 +4,10 @@
 //   build/tests/docs           fails when docs/ops.md is another text
 //
 // An op is a public function of an op chapter that gives tensors. Its row in the tables is found by its name,
-// by `rows` below, or it has none: made of other ops. Dtypes are those PyTorch accepts for the first input
-// and the fixtures replay, or else what the prototype's comment says.
+// by `rows` below, or it has none: made of other ops. Dtypes and gradients are tried: the op's first fixture
+// case is called with its data in each dtype. Every op has a fixture or stands in `without`.
 #define TENSOR_BACKEND
-#include "test.h"
+#include "calls.h"
 
 // ---- the tables ----
 
@@ -78,15 +78,59 @@ static const char *const torch_names[][2] = {
     {"softplus", "F.softplus"},
     {"to", "Tensor.to"},
     {"view", "Tensor.view"},
+    {"squeeze_all", "torch.squeeze"},
+    {"T", "Tensor.T"},
+    {"expand_as", "Tensor.expand_as"},
+    {"reshape_as", "Tensor.reshape_as"},
+    {"view_as", "Tensor.view_as"},
+    {"unfold_dim", "Tensor.unfold"},
+    {"tensor_split_at", "torch.tensor_split"},
+    {"index_add_alpha", "torch.index_add(alpha=...)"},
+    {"take_along_dim", "torch.take_along_dim"},
+    {"scatter_value", "torch.scatter"},
+    {"scatter_value_", "Tensor.scatter_"},
+    {"index", "Tensor[...]"},
+    {"repeat_interleave_tensor", "torch.repeat_interleave"},
+    {"rearrange", "- (einops.rearrange)"},
+    {"im2col", "F.unfold"},
+    {"col2im", "F.fold"},
+    {"lstm", "torch.lstm"},
+    {"gru", "torch.gru"},
+    {"rnn", "torch.rnn_tanh"},
+    {"lstm_cell", "torch.lstm_cell"},
+    {"gru_cell", "torch.gru_cell"},
+    {"rnn_cell", "torch.rnn_tanh_cell"},
+    {"channels_last", "Tensor.contiguous(memory_format=torch.channels_last)"},
     {"wrap", "torch.from_numpy"},
 };
 
-// Dtypes of ops without fixtures whose comment has no list.
-static const char *const dtype_names[][2] = {
-    {"bernoulli", "floats"}, {"multinomial", "floats"}, {"normal_", "floats"},
-    {"rand", "f32"},         {"randint", "i64"},        {"randn", "f32"},
-    {"randperm", "i64"},     {"uniform_", "floats"},    {"embedding", "i32 i64, weight floats"},
-    {"one_hot", "i32 i64"},
+// Ops without a fixture: why, and their dtypes.
+static const char *const without[][3] = {
+    {"empty", "its elements are whatever memory held", "all"},
+    {"empty_like", "its elements are whatever memory held", "all"},
+    {"empty_strided", "its elements are whatever memory held", "all"},
+    {"from", "its elements are the caller's", "all"},
+    {"wrap", "its elements are the caller's", "all"},
+    {"rand", "random", "f32"},
+    {"randn", "random", "f32"},
+    {"randint", "random", "i64"},
+    {"randperm", "random", "i64"},
+    {"rand_like", "random", "floats"},
+    {"randn_like", "random", "floats"},
+    {"randint_like", "random", "numbers"},
+    {"normal", "random", "floats"},
+    {"bernoulli", "random", "floats"},
+    {"poisson", "random", "floats"},
+    {"multinomial", "random", "floats"},
+    {"uniform_", "random", "floats"},
+    {"normal_", "random", "floats"},
+    {"exponential_", "random", "floats"},
+    {"bernoulli_", "random", "all"},
+    {"cauchy_", "random", "floats"},
+    {"geometric_", "random", "numbers"},
+    {"log_normal_", "random", "floats"},
+    {"random_", "random", "all"},
+    {"gumbel_softmax", "random", "floats"},
 };
 
 // Chapters without ops, and functions of op chapters that are none.
@@ -95,7 +139,7 @@ static const char *const chapters_without[] = {
     "autograd", "sites",    "cpp",   "nn-manual", "modules",  "layers", "init",
     "optim",    "schedule", "data",  "files",     "progress", "nn-cpp",
 };
-static const char *const no_ops[] = {"manual_seed", "get_generator", "set_generator"};
+static const char *const no_ops[] = {"get_default_dtype", "get_generator", "manual_seed", "set_generator"};
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 static int listed(const char *const *list, int n, const char *name) {
@@ -132,6 +176,12 @@ static void clear(text_t *t) {
     t->length = 0;
     put(t, "", 0);
 }
+static int excuse(const char *op) {
+    int k;
+    for (k = 0; k < COUNT(without) && strcmp(without[k][0], op) != 0; k++) {}
+    CHECK_MSG(k < COUNT(without), "docs: %s has no fixture, and no reason in `without`", op);
+    return k < COUNT(without) ? k : 0;
+}
 static int ends(const char *s, const char *tail) {
     size_t n = strlen(s), k = strlen(tail);
     return n > k && strcmp(s + n - k, tail) == 0;
@@ -152,16 +202,53 @@ static char *slurp(const char *path) {
 
 // ---- fixtures ----
 
-static nn_safetensors_t *readers[16];
-static int nreaders;
+static nn_safetensors_t *readers[FIXTURE_FILES], *cases_in; // the file of what cases_of gave
 
+static int is_float(tensor_t *x) {
+    tensor_dtype_t d = tensor_dtype(x);
+    return d == TENSOR_F32 || d == TENSOR_F64 || d == TENSOR_F16 || d == TENSOR_BF16;
+}
 static const char *cases_of(const char *op) {
     int k;
-    for (k = 0; k < nreaders; k++) {
+    for (k = 0; k < FIXTURE_FILES; k++) {
         const char *lines = nn_safetensors_metadata(readers[k], op);
+        cases_in = readers[k];
         if (lines) return lines;
     }
     return NULL;
+}
+
+// Whether the op takes data of dtype d: all inputs that have the dtype of the first float (if there is none,
+// of the first), or what it makes. Errors about values tell nothing. graph becomes 1 if a result has a
+// gradient.
+static int takes(const char *op, const char *lines, tensor_dtype_t d, int *graph) {
+    tensor_scope_t scope = tensor_scope_begin();
+    arguments_t a;
+    char line[4096];
+    int k, data = -1, good;
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(lines, "\n"), lines);
+    read_arguments(cases_in, line, &a);
+    for (k = a.nin - 1; k >= 0; k--)
+        if (a.in[k] && (data < 0 || is_float(a.in[k]) || !is_float(a.in[data]))) data = k;
+    if (data >= 0) {
+        tensor_dtype_t from = tensor_dtype(a.in[data]);
+        for (k = 0; k < a.nin; k++)
+            if (a.in[k] && tensor_dtype(a.in[k]) == from) a.in[k] = tensor_to(a.in[k], d);
+    } else if (dtype_of(a.s) < TENSOR_DTYPE_COUNT)
+        snprintf(a.s, sizeof a.s, "%s", tensor_dtype_name(d));
+    for (k = 0; k < a.nin; k++)
+        if (a.in[k] && is_float(a.in[k])) a.in[k] = tensor_requires_grad_(tensor_detach(a.in[k]), 1);
+    CHECK_OK();
+    ops[find(op)].call(&a);
+    good = tensor_error_code() != TENSOR_ERR_DTYPE && tensor_error_code() != TENSOR_ERR_UNSUPPORTED;
+    if (data < 0 && good) good = tensor_dtype(a.out[0]) == d;
+    for (k = 0; k < a.nout && tensor_ok(); k++)
+        *graph |= tensor_requires_grad(a.out[k]);
+    tensor_clear_error();
+    tensor_scope_end(scope);
+    if (module) nn_free(module);
+    module = NULL;
+    return good;
 }
 
 // ---- prototypes ----
@@ -195,60 +282,32 @@ static void members(const char *name, text_t *out) {
     }
 }
 
-// The dtypes of the first input (or the result) in the fixtures; without cases what the comment says.
-static void dtypes(const char *op, const row_t *row, const char *comment, const char *text, text_t *out) {
-    static const char *const floats = "f32 f64 f16 bf16 ", *const boolean = "bool ";
-    char list[128] = "", integers[64] = "", every[128], numbers[128], whole[128];
-    const char *lines = cases_of(op), *p;
-    int seen[TENSOR_DTYPE_COUNT] = {0}, k, pass;
-    for (p = lines; p && *p; p += strcspn(p, "\n"), p += *p == '\n') {
-        static const char *const marks[] = {"in=", " s=", "out="};
-        const char *at = NULL, *end = p + strcspn(p, "\n");
-        for (k = 0; k < 3 && !at; k++) {
-            at = strstr(p, marks[k]);
-            if (at > end) at = NULL;
+static void dtypes(const char *op, text_t *out, int *graph) {
+    static const char *const groups[3] = {"f32 f64 f16 bf16 ", "i32 i64 u8 i8 i16 ", "bool "};
+    static const char *const names[3] = {"floats", "integers", "bool"};
+    const char *lines = cases_of(op);
+    int g, all = 0;
+    text_t list = {0};
+    clear(&list);
+    for (g = 0; g < 3; g++) {
+        char some[64] = "", name[8];
+        const char *p;
+        for (p = groups[g]; sscanf(p, "%7s", name) == 1; p += strlen(name) + 1)
+            if (takes(op, lines, dtype_of(name), graph)) strcat(strcat(some, name), " ");
+        if (strcmp(some, groups[g]) == 0) {
+            all |= 1 << g;
+            snprintf(some, sizeof some, "%s ", names[g]);
         }
-        if (!at) continue;
-        at = strchr(at, '=') + 1;
-        for (k = 0; k < TENSOR_DTYPE_COUNT; k++) {
-            const char *name = tensor_dtype_name((tensor_dtype_t)k);
-            seen[k] |= strcspn(at, ". \n") == strlen(name) && strncmp(at, name, strlen(name)) == 0;
-        }
+        say(&list, some);
     }
-    // Floats, integers, bool; each in the order of the enumeration.
-    for (pass = 0; pass < 3; pass++)
-        for (k = 0; k < TENSOR_DTYPE_COUNT; k++) {
-            const char *name = tensor_dtype_name((tensor_dtype_t)k);
-            int kind = strchr("fb", *name) && strcmp(name, "bool") != 0 ? 0
-                       : strcmp(name, "bool") == 0                      ? 2
-                                                                        : 1;
-            if (kind != pass) continue;
-            if (kind == 1) strcat(strcat(integers, name), " ");
-            if (seen[k]) strcat(strcat(list, name), " ");
-        }
-    snprintf(every, sizeof every, "%s%s%s", floats, integers, boolean);
-    snprintf(numbers, sizeof numbers, "%s%s", floats, integers);
-    snprintf(whole, sizeof whole, "%s%s", integers, boolean);
-    if (other(dtype_names, COUNT(dtype_names), op))
-        say(out, other(dtype_names, COUNT(dtype_names), op));
-    else if (*list) {
-        if (strcmp(list, every) == 0)
-            say(out, "all");
-        else if (strcmp(list, numbers) == 0)
-            say(out, "numbers");
-        else if (strcmp(list, whole) == 0)
-            say(out, "integers bool");
-        else if (strcmp(list, floats) == 0)
-            say(out, "floats");
-        else
-            put(out, list, strlen(list) - 1);
-    } else if (strstr(comment, "f32/f64/f16/bf16") || (row && strcmp(row->kind, "FLT") == 0))
-        say(out, "floats");
-    else if (row && strcmp(row->kind, "BIT") == 0)
-        say(out, "integers bool");
+    if (all == 7)
+        say(out, "all");
+    else if (all == 3 && strcmp(list.at, "floats integers ") == 0)
+        say(out, "numbers");
     else
-        say(out,
-            (row && *row->kind) || strstr(text, "dtype") || ends(op, "_like") ? "all" : "see its comment");
+        put(out, list.at, list.length ? list.length - 1 : 0);
+    CHECK_MSG(list.length > 0, "docs: %s takes no dtype", op);
+    free(list.at);
 }
 
 // One declaration: "TENSOR_API tensor_t *tensor_abs(tensor_t *x);"
@@ -257,7 +316,7 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     char name[128], base[128], stem[128];
     const char *open = strchr(text, '('), *a = open, *torch, *says;
     const row_t *row = NULL;
-    text_t t = {0}, arguments = {0};
+    text_t t = {0}, arguments = {0}, types = {0};
     size_t n;
     int k, gradient, function = nn && (strcmp(chapter, "functional") == 0 || strcmp(chapter, "losses") == 0);
     if (!open) return;
@@ -270,6 +329,8 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     snprintf(base, sizeof base, "%s", name + 7);
     if (ends(base, "_with"))
         base[strlen(base) - 5] = 0;
+    else if (ends(base, "_n_"))
+        strcpy(base + strlen(base) - 3, "_");
     else if (ends(base, "_n") && strstr(text, "int "))
         base[strlen(base) - 2] = 0;
     if (listed(no_ops, COUNT(no_ops), base)) return;
@@ -290,11 +351,12 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     if (strcmp(chapter, "create") == 0) gradient = strstr(own, "grad dx") != NULL;
     if (row && strcmp(row->grad, "NOGRAD") == 0) gradient = 0;
     if (cases_of(base)) {
-        int seen = strstr(cases_of(base), " grad=") != NULL;
-        CHECK_MSG(!seen || (!strstr(own, "grad none") && !strstr(own, "no grad")),
-                  "docs: %s has gradients in the fixtures; its comment says none", name);
-        gradient = seen;
-    }
+        gradient = 0;
+        dtypes(base, &types, &gradient);
+        CHECK_MSG(!gradient || (!strstr(own, "grad none") && !strstr(own, "no grad")),
+                  "docs: %s has gradients; its comment says none", name);
+    } else
+        say(&types, without[excuse(base)][2]);
     // Arguments: the struct's members, or the text between the parentheses on one line.
     clear(&arguments);
     if (ends(name, "_with")) {
@@ -319,7 +381,7 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     for (a = arguments.at, n = 0; *a; a++)
         if (!(*a == ' ' && (n == 0 || t.at[t.length - 1] == ' '))) put(&t, a, 1), n = 1;
     say(&t, "` | ");
-    dtypes(base, row, own, text, &t);
+    say(&t, types.at);
     say(&t, gradient ? " | yes | " : " | - | ");
     say(&t, row ? "yes" : "composed");
     say(&t, " | - | ");
@@ -347,6 +409,7 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     ngrad += gradient;
     free(t.at);
     free(arguments.at);
+    free(types.at);
 }
 
 static void header(const char *path, const char *stop, int nn) {
@@ -427,16 +490,13 @@ static void header(const char *path, const char *stop, int nn) {
 }
 
 static void make(void) {
-    static const char *const files[] = {"pointwise", "reduce", "linalg", "index", "nn", "pointwise2",
-                                        "sort", "linalg2", "index2", "norm", "conv"};
     char path[128], count[256];
     text_t body;
     int k;
-    for (k = 0; k < COUNT(files); k++) {
-        snprintf(path, sizeof path, "tests/fixtures/%s.safetensors", files[k]);
-        readers[nreaders] = nn_safetensors_open(path);
-        CHECK_MSG(readers[nreaders] != NULL, "docs: %s", tensor_error_text());
-        nreaders += readers[nreaders] != NULL;
+    for (k = 0; k < FIXTURE_FILES; k++) {
+        snprintf(path, sizeof path, "tests/fixtures/%s.safetensors", fixture_files[k]);
+        readers[k] = nn_safetensors_open(path);
+        CHECK_MSG(readers[k] != NULL, "docs: %s", tensor_error_text());
     }
     clear(&page);
     header("tensor.h", "// >>shared ", 0);
@@ -451,26 +511,36 @@ static void make(void) {
     say(&page, count);
     say(&page,
         "An argument\nwith a dot is an option, `.name = value`; what it means stands at the function in the "
-        "header. Dtypes are those of\nthe first input that PyTorch accepts and the fixtures replay: floats "
-        "(f32 f64 f16 "
-        "bf16), integers, numbers (both), bool, all.\nF is `torch.nn.functional`. There is no CUDA backend "
+        "header. Dtypes are those of\nthe data (indices and masks apart) that a call took "
+        "when this was written: floats (f32 f64 f16 bf16), integers\n(i32 i64 u8 i8 i16), numbers (both), "
+        "bool, all. F is `torch.nn.functional`. There is no CUDA backend "
         "yet.\n");
     put(&page, body.at, body.length);
     free(body.at);
-    for (k = 0; k < nreaders; k++)
-        nn_safetensors_close(readers[k]);
 }
 
 static void fresh(void) {
     char *there = slurp("docs/ops.md");
+    int k, n, first;
     make();
-    CHECK(nops > 200);
+    CHECK(nops > 500);
+    for (k = 0; k < COUNT(without); k++) {
+        CHECK_MSG(!cases_of(without[k][0]), "docs: %s stands in `without` and has fixtures", without[k][0]);
+        for (n = 0; n < k && strcmp(without[n][1], without[k][1]) != 0; n++) {}
+        if (n < k) continue;
+        for (n = 0, first = k; first < COUNT(without); first++)
+            n += strcmp(without[first][1], without[k][1]) == 0;
+        printf("%d of %d ops have no fixture: %s\n", n, nops, without[k][1]);
+    }
     CHECK_MSG(there && strcmp(there, page.at) == 0, "docs/ops.md is stale: make docs");
     free(there);
+    for (k = 0; k < FIXTURE_FILES; k++)
+        nn_safetensors_close(readers[k]);
 }
 
 int main(int argc, char **argv) {
     int code;
+    tensor_set_error_handler(test_quiet, NULL);
     if (argc > 1 && strcmp(argv[1], "print") == 0) {
         make();
         fputs(page.at, stdout);

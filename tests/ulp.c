@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { CHUNK = 1 << 14, MAX_ISAS = 4, MAX_THREADS = 8, SPARSE = 7 };
 enum { OWN = 1, OF_X = 2, COARSE = 4 };
@@ -99,7 +100,8 @@ enum { FUNCTIONS = (int)(sizeof functions / sizeof functions[0]) };
 
 static const char *isas[MAX_ISAS];
 static uint64_t strides[MAX_ISAS];
-static int nisas, nthreads;
+static int nisas, nthreads, terminal;
+static time_t begin;
 
 typedef struct worst_t {
     double ulp;
@@ -143,6 +145,8 @@ static void *work(void *arg) {
     w->failed = !x || !y || !first || !want || !own;
     for (chunk = (uint64_t)w->id; chunk < chunks && !w->failed; chunk += (uint64_t)nthreads) {
         int k, s, n = 0;
+        if (terminal && w->id == 0 && chunk / (uint64_t)nthreads % 64 == 0)
+            fprintf(stderr, "\r%-11s %3d %%", w->f->name, (int)(chunk * 100 / chunks));
         for (k = 0; k < CHUNK; k++) {
             uint64_t bits = (chunk * CHUNK + (uint64_t)k) * stride;
             uint32_t u = bits >> 32 ? 0 : (uint32_t)bits;
@@ -202,6 +206,7 @@ static void one(const function_t *f) {
             if (workers[k].worst[s].ulp > workers[0].worst[s].ulp) workers[0].worst[s] = workers[k].worst[s];
         }
     }
+    if (terminal) fprintf(stderr, "\r%-17s\r", "");
     printf("%-11s bar %3g:", f->name, f->bar);
     for (s = 0; s < nisas; s++) {
         const worst_t *b = &workers[0].worst[s];
@@ -210,14 +215,16 @@ static void one(const function_t *f) {
                   "%s, %s: %.9g (%a) gives %.9g, exact %.17g: %.3f ulp, bar %g", f->name, isas[s],
                   (double)b->x, (double)b->x, (double)b->got, b->want, b->ulp, f->bar);
     }
-    printf("\n");
+    printf("  %ld s\n", (long)(time(NULL) - begin));
+    fflush(stdout);
 }
 
 int main(int argc, char **argv) {
     static const char *const names[] = {"avx512", "avx2", "sse2", "scalar"};
     uint64_t stride = 257;
-    time_t begin = time(NULL);
     int k;
+    begin = time(NULL);
+    terminal = isatty(2);
     if (argc > 1) stride = strcmp(argv[1], "all") == 0 ? 1 : strtoull(argv[1], NULL, 10);
     if (stride < 1) stride = 257;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
