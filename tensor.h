@@ -14395,17 +14395,17 @@ TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, 
     }
     return 0;
 }
-// to, of dtype sum, += from.
-TENSOR__FN void tensor__add_elements(char *to, int sum, const char *from, int dtype, int64_t n) {
+TENSOR__FN void tensor__add_converted(char *to, int sum, const char *from, int dtype, int64_t n) {
     const float *s = (const float *)(const void *)from;
-    if (dtype == TENSOR_F32 && sum == TENSOR_F32) {
-        float *d = (float *)(void *)to;
-        for (int64_t i = 0; i < n; i++) { d[i] += s[i]; }
-        return;
-    }
     if (dtype == TENSOR_F32) {
         double *d = (double *)(void *)to;
-        for (int64_t i = 0; i < n; i++) { d[i] += (double)s[i]; }
+        int64_t i = 0;
+        for (; i + 4 <= n; i += 4) {                        // loads first: the compiler may use vectors
+            double p = d[i] + (double)s[i], q = d[i + 1] + (double)s[i + 1];
+            double u = d[i + 2] + (double)s[i + 2], v = d[i + 3] + (double)s[i + 3];
+            d[i] = p; d[i + 1] = q; d[i + 2] = u; d[i + 3] = v;
+        }
+        for (; i < n; i++) { d[i] += (double)s[i]; }
         return;
     }
     int64_t u[TENSOR__BLOCK], v[TENSOR__BLOCK];
@@ -14423,6 +14423,16 @@ TENSOR__FN void tensor__add_elements(char *to, int sum, const char *from, int dt
         }
         tensor__store_run(to + i * tensor__sizes[sum], sum, 1, u, klass, m);
     }
+}
+// to, of dtype sum, += from.
+TENSOR__INLINE void tensor__add_elements(char *to, int sum, const char *from, int dtype, int64_t n) {
+    if (sum != TENSOR_F32) {
+        tensor__add_converted(to, sum, from, dtype, n);
+        return;
+    }
+    float *d = (float *)(void *)to;
+    const float *s = (const float *)(const void *)from;
+    for (int64_t i = 0; i < n; i++) { d[i] += s[i]; }
 }
 // GATHER where index has x's sizes but along dim: a piece of the flat result, no multi-index to carry on.
 typedef struct tensor__gather_t {
@@ -14468,12 +14478,11 @@ TENSOR__FN void tensor__combine(char *to, const char *from, int dtype, int64_t h
 TENSOR__FN int tensor__by_rows(int id) {
     return id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_INDEX_COPY;
 }
-// Sums of f32, f16 and bf16 are taken in double where two and more fall to an element on average: scratch for
-// them, which is no larger than the summands are then.
+// Sums of f32, f16 and bf16 are taken in double where many fall to an element on average: scratch for them.
 TENSOR__FN uint64_t tensor__scratch_index(const tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *index = &c->arg[1];
     int64_t n = x->dims[c->p->i[0]], each = c->row->id == TENSOR_OP_INDEX_ADD && n ? x->numel / n : 1;
-    int many = index->numel / 2 >= (c->row->id == TENSOR_OP_INDEX_ADD ? n : x->numel);
+    int many = index->numel / 16 >= (c->row->id == TENSOR_OP_INDEX_ADD ? n : x->numel);
     return tensor__is_float(x->dtype) && x->dtype != TENSOR_F64 && many && each ? (uint64_t)x->numel * 8 : 0;
 }
 // GATHER, INDEX_SELECT x, index; INDEX_ADD, INDEX_COPY, SCATTER, SCATTER_ADD, SCATTER_REDUCE x, index, src.
@@ -14490,6 +14499,7 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     if (code) { return code; }
     int added = id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_SCATTER_ADD;
     int wide = added && tensor__scratch_index(c) > 0, sum = wide ? (int)TENSOR_F64 : (int)x->dtype;
+    int64_t step = tensor__sizes[sum];
     char *to = wide ? (char *)c->scratch : (char *)y->data;
     if (wide) {
         tensor__load_f64((double *)c->scratch, x->data, x->dtype, 1, x->numel);
@@ -14510,7 +14520,7 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
                     memcpy((char *)y->data + (o * n + at) * inner * size, (const char *)src->data +
                            (o * m + k) * inner * size, (size_t)(inner * size));
                 } else {
-                    tensor__add_elements(to + (o * n + at) * inner * tensor__sizes[sum], sum,
+                    tensor__add_elements(to + (o * n + at) * inner * step, sum,
                                          (const char *)src->data + (o * m + k) * inner * size, x->dtype,
                                          inner);
                 }
@@ -14540,7 +14550,7 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
             } else if (id == TENSOR_OP_SCATTER_REDUCE) {
                 tensor__combine((char *)y->data + place * size, s, x->dtype, c->p->i[1]);
             } else {
-                tensor__add_elements(to + place * tensor__sizes[sum], sum, s, x->dtype, 1);
+                tensor__add_elements(to + place * step, sum, s, x->dtype, 1);
             }
         }
         for (int e = x->ndim - 1; e >= 0 && ++at[e] == index->dims[e]; e--) { at[e] = 0; }

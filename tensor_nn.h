@@ -3249,7 +3249,8 @@ TENSOR__FN void NN__K(max_unpool)(const void *grad, const int32_t *place, void *
     for (i = 0; i < n; i++) p[place[i]] = (NN__R)(p[place[i]] + q[i]);
 }
 
-// back 0: x -> y means, summed in double: a window may be the whole image; 1: x += y spread over the windows.
+// back 0: x -> y means, rows summed in double: a window may be the whole image; 1: x += y spread over the
+// windows.
 TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int back) {
     NN__R *p = (NN__R *)x, *q = (NN__R *)y;
     int64_t oz, oy, ox, z0, z1, y0, y1, x0, x1, iz, iy, ix;
@@ -3267,8 +3268,12 @@ TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
                         NN__R *row = p + (iz * g->in[1] + iy) * g->in[2];
                         if (back)
                             for (ix = x0; ix < x1; ix++) row[ix] = (NN__R)(row[ix] + s);
-                        else
-                            for (ix = x0; ix < x1; ix++) sum += (double)row[ix];
+                        else if (x1 - x0 >= 16)
+                            sum += NN__K(dot)(row + x0, NULL, x1 - x0);
+                        else {
+                            for (s = 0, ix = x0; ix < x1; ix++) s += (NN__S)row[ix];
+                            sum += (double)s;
+                        }
                     }
                 if (!back) *q = (NN__R)((NN__S)sum / divisor);
             }
@@ -4130,7 +4135,7 @@ TENSOR__FN void nn__embedding_task(void *arg, int64_t task, int worker) {
 // The task owns rows of the result: it scans all indices and adds, in their order, those that are its. Where
 // there are many for a row, the rows move into sums in double now and then: long chains lose digits.
 TENSOR__FN int64_t nn__embedding_block(const tensor_call_t *c) {
-    int64_t block = 32 * c->arg[2].dims[0];
+    int64_t block = 128 * c->arg[2].dims[0];
     return c->arg[2].dtype == TENSOR_F32 && block > 0 && c->arg[1].numel >= 2 * block ? block : 0;
 }
 TENSOR__FN uint64_t nn__scratch_embedding_back(const tensor_call_t *c) {
@@ -4140,7 +4145,7 @@ TENSOR__FN void nn__embedding_back_task(void *arg, int64_t task, int worker) {
     const nn__embedding_t *v = (const nn__embedding_t *)arg;
     const tensor_call_t *c = v->c;
     int64_t first = task * v->per, end = nn__min(first + v->per, v->rows), i, k;
-    int64_t block = nn__embedding_block(c), own = (end - first) * v->width, n = c->arg[1].numel;
+    int64_t block = nn__embedding_block(c), own = (end - first) * v->width, n = c->arg[1].numel, left = block;
     double *sum = (double *)c->scratch + first * v->width;
     (void)worker;
     v->k->fill(nn__at(&c->arg[2], first * v->width), 0, own);
@@ -4149,8 +4154,9 @@ TENSOR__FN void nn__embedding_back_task(void *arg, int64_t task, int worker) {
         int64_t at = nn__index(&c->arg[1], i);
         if (at >= first && at < end && at != c->p->i[0])
             v->k->add(nn__at(&c->arg[2], at * v->width), nn__at(&c->arg[0], i * v->width), v->width);
-        if (block && ((i + 1) % block == 0 || i + 1 == n)) {
+        if (block && (--left == 0 || i + 1 == n)) {
             float *y = (float *)(void *)nn__at(&c->arg[2], first * v->width);
+            left = block;
             for (k = 0; k < own; k++) {
                 sum[k] += (double)y[k];
                 y[k] = i + 1 == n ? (float)sum[k] : 0;
@@ -4330,8 +4336,8 @@ TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// dweight and dbias: chunks of rows (by shape alone; short, since each is one chain) into scratch, added in
-// order in double.
+// dweight and dbias: chunks of rows (by shape alone; short, since each is one chain) into scratch, added as a
+// tree.
 TENSOR__FN int64_t nn__norm_chunks(int64_t rows, int64_t n) {
     return nn__max(nn__max(1, nn__ceil(rows, 32)), nn__min(nn__min(rows, 16), rows * n / 16384));
 }
@@ -4358,11 +4364,9 @@ TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
     }
 }
 TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
-    enum { BLOCK = 128 };
     nn__norm_t v;
-    double sum[BLOCK];
-    int64_t i, j, k, m;
-    int out;
+    int64_t i, step, bytes;
+    char *part = (char *)c->scratch;
     v.c = c;
     v.k = nn__cpu(c->arg[0].dtype);
     v.es = nn__es(c->arg[0].dtype);
@@ -4370,21 +4374,17 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     v.rows = c->arg[2].numel;
     v.chunks = nn__norm_chunks(v.rows, v.n);
     v.per = nn__per(v.chunks, 32 * v.n);
-    if (c->arg[0].numel > 0) nn__run(nn__ceil(v.chunks, v.per), nn__layer_norm_back_task, &v);
-    for (out = 6; out < 8 && c->arg[6].numel; out++)
-        for (j = 0; j < v.n; j += m) {
-            m = nn__min(v.n - j, BLOCK);
-            memset(sum, 0, sizeof sum);
-            for (i = 0; i < v.chunks && c->arg[0].numel > 0; i++) {
-                const char *part = (const char *)c->scratch +
-                                   ((2 * i + out - 6) * v.n + j) * (int64_t)v.es;
-                if (v.es == sizeof(float))
-                    for (k = 0; k < m; k++) sum[k] += (double)((const float *)(const void *)part)[k];
-                else
-                    for (k = 0; k < m; k++) sum[k] += ((const double *)(const void *)part)[k];
-            }
-            for (k = 0; k < m; k++) nn__store(c->arg[out].data, c->arg[out].dtype, j + k, sum[k]);
-        }
+    bytes = v.n * (int64_t)v.es;
+    if (c->arg[0].numel > 0)
+        nn__run(nn__ceil(v.chunks, v.per), nn__layer_norm_back_task, &v);
+    else if (c->arg[6].numel)
+        v.k->fill(part, 0, 2 * v.n);
+    if (!c->arg[6].numel) return TENSOR_OK;
+    for (step = 1; step < v.chunks; step *= 2)
+        for (i = 0; i + step < v.chunks; i += 2 * step)
+            v.k->add(part + 2 * i * bytes, part + 2 * (i + step) * bytes, 2 * v.n);
+    memcpy(c->arg[6].data, part, (size_t)bytes);
+    memcpy(c->arg[7].data, part + bytes, (size_t)bytes);
     return TENSOR_OK;
 }
 
