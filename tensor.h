@@ -2964,7 +2964,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 
 #define TENSOR_OPS_TERNARY(X) \
     X(ADDCDIV, addcdiv, FLT, F_ADD(F_A, F_MUL(F_P(0), F_DIV(F_B, F_C_))), F_G, F_DIV(F_MUL(F_G, F_P(0)), F_C_), F_NEG(F_DIV(F_MUL(F_MUL(F_G, F_P(0)), F_DIV(F_B, F_C_)), F_C_)), TENSOR__SB | TENSOR__SC, 0.3, 3, "x + value a / b") \
-    X(ADDCMUL, addcmul, FLT, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), TENSOR__SB | TENSOR__SC, -3, 3, "x + value a b") \
+    X(ADDCMUL, addcmul, NUM, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), TENSOR__SB | TENSOR__SC, -3, 3, "x + value a b") \
     X(LERP, lerp, FLT, F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), TENSOR__SA | TENSOR__SB | TENSOR__SC, -3, 3, "a + weight (b - a)") \
     X(WHERE, where, NUM, F_SEL(F_NE(F_A, F_C(0)), F_B, F_C_), F_C(0), F_SEL(F_NE(F_A, F_C(0)), F_G, F_C(0)), F_SEL(F_NE(F_A, F_C(0)), F_C(0), F_G), TENSOR__SA, -3, 3, "condition ? a : b")
 
@@ -10465,6 +10465,7 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     int kind = o->row->kind, id = o->row->id;
     int floats = kind == TENSOR__FLT || kind == TENSOR__DBL;
     if (floats && !tensor__is_float(promoted)) { promoted = o->th->ctx->default_dtype; }
+    if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SQUARE || id == TENSOR_OP_CLAMP)) { promoted = TENSOR_I64; }
     o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
     if (kind == TENSOR__BIT && tensor__is_float(promoted)) {
@@ -10480,7 +10481,7 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
         return -1;
     }
     int shifts = id == TENSOR_OP_BITWISE_LEFT_SHIFT || id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
-    if (promoted == TENSOR_BOOL && (shifts || id == TENSOR_OP_HARDTANH)) {
+    if (promoted == TENSOR_BOOL && (shifts || id == TENSOR_OP_HARDTANH || id == TENSOR_OP_ADDCMUL)) {
         tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: bool is refused; integers are taken", o->row->name);
         return -1;
     }
@@ -10929,7 +10930,9 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, double b) {                                            \
         TENSOR__MARK                                                                                         \
         if (!TENSOR__USABLE(th_, #name, "a", a)) { return TENSOR__POISON; }                                  \
-        TENSOR__RETURN(op(tensor_scalar(b, (tensor_dtype_t)tensor__weak(a->dtype, b)), a));                  \
+        tensor_dtype_t weak = (tensor_dtype_t)tensor__weak(a->dtype, b);                                     \
+        tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? weak : TENSOR_I64);                     \
+        TENSOR__RETURN(op(tensor_to(number, weak), a));                                                      \
     }
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 #undef TENSOR__X
@@ -10946,7 +10949,16 @@ TENSOR_API tensor_t *(tensor_lerp)(tensor_t *a, tensor_t *b, tensor_t *weight) {
 TENSOR_API tensor_t *(tensor_addcmul)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     return tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value);
 }
+TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
+    if (!tensor__live(a) || !tensor__live(b) || tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
+        return 1;
+    }
+    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "addcdiv: a %t is %y and b %t is %y; one must be a float", a,
+                 a, b, b);
+    return 0;
+}
 TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+    if (!tensor__divides(a, b)) { return TENSOR__POISON; }
     return tensor__ternary(TENSOR_OP_ADDCDIV, x, a, b, value);
 }
 
@@ -10994,6 +11006,7 @@ TENSOR_API tensor_t *(tensor_addcmul_)(tensor_t *x, tensor_t *a, tensor_t *b, do
     return tensor__update3(TENSOR_OP_ADDCMUL, x, a, b, value);
 }
 TENSOR_API tensor_t *(tensor_addcdiv_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+    if (!tensor__divides(a, b)) { return TENSOR__POISON; }
     return tensor__update3(TENSOR_OP_ADDCDIV, x, a, b, value);
 }
 TENSOR_API tensor_t *(tensor_lerp_)(tensor_t *x, tensor_t *b, tensor_t *weight) {
@@ -11145,11 +11158,13 @@ TENSOR_API tensor_t *(tensor_float_power_scalar)(tensor_t *a, double b) {
 }
 TENSOR_API tensor_t *(tensor_fmax)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_where(tensor_logical_or(tensor_ge(a, b), tensor_isnan(b)), a, b));
+    tensor_t *y = tensor_where(tensor_isnan(a), b, tensor_maximum(a, b));
+    TENSOR__RETURN(tensor_where(tensor_isnan(b), a, y));
 }
 TENSOR_API tensor_t *(tensor_fmin)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_where(tensor_logical_or(tensor_le(a, b), tensor_isnan(b)), a, b));
+    tensor_t *y = tensor_where(tensor_isnan(a), b, tensor_minimum(a, b));
+    TENSOR__RETURN(tensor_where(tensor_isnan(b), a, y));
 }
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     TENSOR__MARK
@@ -11163,7 +11178,13 @@ TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
 }
 TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    TENSOR__RETURN(tensor_mul(a, tensor_exp2(b)));
+    if (!TENSOR__USABLE(th_, "ldexp", "a", a) || !TENSOR__USABLE(th_, "ldexp", "b", b)) { return TENSOR__POISON; }
+    if (!tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
+        TENSOR__RETURN(tensor_mul(a, tensor_exp2(b)));
+    }
+    // 2^b in f32 even where the result is f16, which has no 2^20
+    tensor_t *power = tensor_exp2(tensor_to(b, a->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32));
+    TENSOR__RETURN(tensor_to(tensor_mul(a, power), (tensor_dtype_t)a->dtype));
 }
 TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
     TENSOR__MARK
