@@ -3007,7 +3007,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 
 #define TENSOR_OPS_TERNARY(X) \
     X(ADDCDIV, addcdiv, FLT, F_ADD(F_A, F_MUL(F_P(0), F_DIV(F_B, F_C_))), F_G, F_DIV(F_MUL(F_G, F_P(0)), F_C_), F_NEG(F_DIV(F_MUL(F_MUL(F_G, F_P(0)), F_DIV(F_B, F_C_)), F_C_)), TENSOR__SB | TENSOR__SC, 0.3, 3, "x + value a / b") \
-    X(ADDCMUL, addcmul, FLT, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), TENSOR__SB | TENSOR__SC, -3, 3, "x + value a b") \
+    X(ADDCMUL, addcmul, NUM, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), TENSOR__SB | TENSOR__SC, -3, 3, "x + value a b") \
     X(LERP, lerp, FLT, F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), TENSOR__SA | TENSOR__SB | TENSOR__SC, -3, 3, "a + weight (b - a)") \
     X(WHERE, where, NUM, F_SEL(F_NE(F_A, F_C(0)), F_B, F_C_), F_C(0), F_SEL(F_NE(F_A, F_C(0)), F_G, F_C(0)), F_SEL(F_NE(F_A, F_C(0)), F_C(0), F_G), TENSOR__SA, -3, 3, "condition ? a : b")
 
@@ -3075,7 +3075,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, "f[0] everywhere") \
     X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, "elements named by index along dim i[0]") \
     X(INDEX, index, INDEX, -1, 1, tensor__cpu_places, NULL, NOGRAD, 0, "flat places that broadcast indices name; index k runs over i[k]") \
-    X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_add, TENSOR__SB, "rows added at index along dim i[0]") \
+    X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_index_add, TENSOR__SB, "rows added at index along dim i[0]") \
     X(INDEX_COPY, index_copy, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_copy, TENSOR__SB, "rows replaced at index along dim i[0]") \
     X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, "rows named by index along dim i[0]") \
     X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "index of the i[0]-th smallest along the last dim; 0: median, -1: nanmedian") \
@@ -3110,7 +3110,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(RANDPERM, randperm, RANDOM, 0, 1, tensor__cpu_randperm, NULL, NOGRAD, 0, "a random order of 0..n-1") \
     X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, "other sizes over the same elements") \
     X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, "elements replaced at index along dim i[0]") \
-    X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_add, TENSOR__SB, "elements added at index along dim i[0]") \
+    X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_scatter_add, TENSOR__SB, "elements added at index along dim i[0]") \
     X(SCATTER_REDUCE, scatter_reduce, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_reduce, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, "elements combined at index along dim i[0]: i[1] 0 product, 1 largest, 2 smallest") \
     X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, "places of b in sorted rows of a, behind equals if i[0]") \
     X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, "every i[2]-th index from i[1] along dim i[0]") \
@@ -5122,15 +5122,17 @@ TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
 TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     tensor__gemm_t g = *job->g;
-    int64_t k0 = g.k * task / TENSOR__GEMM_SPLIT, r[4];
+    int64_t k0 = g.k * task / job->parts, r[4];
     float *s = (float *)(void *)(((uintptr_t)g.scratch + 63) & ~(uintptr_t)63);
     float *parts = s + (int64_t)tensor__gemm_worker_floats(&g) * job->workers;
     const float *a = (const float *)g.a + k0 * g.acs, *b = (const float *)g.b + k0 * g.brs;
     s += (int64_t)tensor__gemm_worker_floats(&g) * worker;
-    g.k = g.k * (task + 1) / TENSOR__GEMM_SPLIT - k0;
+    g.k = g.k * (task + 1) / job->parts - k0;
     g.bias = NULL; g.accumulate = 0; g.crs = g.n;
     r[0] = r[2] = 0; r[1] = g.m; r[3] = g.n;
-    TENSOR__K(gemm_block)(&g, g.k, a, b, parts + task * g.m * g.n, r, s);
+    parts += task * g.m * g.n;
+    if (TENSOR__K(gemm_is_dot)(&g)) TENSOR__K(gemm_dots)(&g, a, b, parts, r);
+    else TENSOR__K(gemm_block)(&g, g.k, a, b, parts, r, s);
 }
 
 TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
@@ -5138,12 +5140,14 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
     const float *parts = (const float *)(const void *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63)
         + (int64_t)tensor__gemm_worker_floats(g) * job->workers, *bias = (const float *)g->bias;
     int64_t i, j, t;
-    if (job->workers > 1) tensor__parallel(TENSOR__GEMM_SPLIT, TENSOR__K(gemm_part), job);
-    else for (t = 0; t < TENSOR__GEMM_SPLIT; t++) TENSOR__K(gemm_part)(job, t, 0);
+    if (job->workers > 1) tensor__parallel(job->parts, TENSOR__K(gemm_part), job);
+    else for (t = 0; t < job->parts; t++) TENSOR__K(gemm_part)(job, t, 0);
     for (i = 0; i < g->m; i++)
         for (j = 0; j < g->n; j++) {
-            float *c = (float *)g->c + (g->coff ? g->coff[0] : 0) + i * g->crs + j, v = 0;
-            for (t = 0; t < TENSOR__GEMM_SPLIT; t++) v += parts[(t * g->m + i) * g->n + j];
+            float *c = (float *)g->c + (g->coff ? g->coff[0] : 0) + i * g->crs + j, v;
+            double sum = 0;
+            for (t = 0; t < job->parts; t++) sum += (double)parts[(t * g->m + i) * g->n + j];
+            v = (float)sum;
             if (bias) v += bias[j];
             *c = g->accumulate ? *c + v : v;
         }
@@ -5190,7 +5194,8 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     }
     job.g = &g;
     job.workers = tensor__thread_count();
-    if (tensor__gemm_splits(&g)) {
+    job.parts = tensor__gemm_splits(&g);
+    if (job.parts) {
         if (g.aoff) { g.a = (const float *)g.a + g.aoff[0]; g.aoff = NULL; }
         if (g.boff) { g.b = (const float *)g.b + g.boff[0]; g.boff = NULL; }
         TENSOR__K(gemm_split)(&job);
@@ -8062,7 +8067,9 @@ enum {
     TENSOR__GEMM_KD = 1024,     /* chunk of k of the dot path: 6 rows of B in L1 */
     TENSOR__GEMM_MR = 16,       /* rows and columns of a tile, upper bounds over the passes */
     TENSOR__GEMM_NR = 32,
-    TENSOR__GEMM_SPLIT = 8      /* parts of k of a split sum */
+    TENSOR__GEMM_SPLIT = 8,     /* parts of k of a split sum, at least */
+    TENSOR__GEMM_LEAF = 16384,  /* their length, at most */
+    TENSOR__GEMM_SMALL = 65536  /* elements of C that a long sum is split for */
 };
 
 #define TENSOR__MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -8072,10 +8079,14 @@ enum {
 #define TENSOR__HIDE(p) ((void)0)
 #endif
 
-/* A tall sum over a small C (dW of a narrow layer) has too few tiles to share: k is cut in 8, the partial
- * products land in scratch and are added in order. */
-TENSOR__FN int tensor__gemm_splits(const tensor__gemm_t *g) {
-    return g->batch == 1 && g->k >= 4096 && g->m <= 64 && g->n <= 64 && g->m > 4;
+/* Into how many parts k is cut, 0 = none: a tall sum over a small C (dW of a narrow layer) has too few tiles to
+ * share, and one chain of chunks loses digits where k is very long. The partial products land in scratch and
+ * are added in order, in double. */
+TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
+    int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF;
+    if (g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) return 0;
+    if (g->k >= 4096 && g->m <= 64 && g->n <= 64 && g->m > 4) return parts > TENSOR__GEMM_SPLIT ? parts : TENSOR__GEMM_SPLIT;
+    return parts > TENSOR__GEMM_SPLIT ? parts : 0;
 }
 
 /* chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128 */
@@ -8105,7 +8116,7 @@ TENSOR__FN size_t tensor__gemm_scratch_f32(const tensor__gemm_t *g, int threads)
     uint64_t bytes;
     if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->batch <= 0) return 0;
     bytes = tensor__gemm_worker_floats(g) * 4 * (uint64_t)(threads > 0 ? threads : 1) + 64;
-    if (tensor__gemm_splits(g)) bytes += (uint64_t)g->m * (uint64_t)g->n * 4 * TENSOR__GEMM_SPLIT;
+    bytes += (uint64_t)g->m * (uint64_t)g->n * 4 * (uint64_t)tensor__gemm_splits(g);
     return (size_t)bytes;
 }
 
@@ -8202,7 +8213,7 @@ TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, const double *src, i
             for (i = 0; i < 4; i++) dst[i] = i < w ? src[i * s1] : 0.0;
 }
 
-typedef struct { const tensor__gemm_t *g; tensor__gemm_cut_t cut; int workers; } tensor__gemm_job_t;
+typedef struct { const tensor__gemm_t *g; tensor__gemm_cut_t cut; int workers; int64_t parts; } tensor__gemm_job_t;
 
 /* rows and columns of rectangle t of the grid, cut at multiples of mr and nr */
 TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int mr, int nr, int64_t *r) {
@@ -10699,6 +10710,7 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     int kind = o->row->kind, id = o->row->id;
     int floats = kind == TENSOR__FLT || kind == TENSOR__DBL;
     if (floats && !tensor__is_float(promoted)) { promoted = o->th->ctx->default_dtype; }
+    if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SQUARE || id == TENSOR_OP_CLAMP)) { promoted = TENSOR_I64; }
     o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
     if (kind == TENSOR__BIT && tensor__is_float(promoted)) {
@@ -10714,7 +10726,7 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
         return -1;
     }
     int shifts = id == TENSOR_OP_BITWISE_LEFT_SHIFT || id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
-    if (promoted == TENSOR_BOOL && (shifts || id == TENSOR_OP_HARDTANH)) {
+    if (promoted == TENSOR_BOOL && (shifts || id == TENSOR_OP_HARDTANH || id == TENSOR_OP_ADDCMUL)) {
         tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: bool is refused; integers are taken", o->row->name);
         return -1;
     }
@@ -11167,10 +11179,9 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, double b) {                                            \
         TENSOR__MARK                                                                                         \
         if (!TENSOR__USABLE(th_, #name, "a", a)) { return TENSOR__POISON; }                                  \
-        tensor_dtype_t d = (tensor_dtype_t)tensor__weak(a->dtype, b);                                        \
-        int whole = !tensor__is_float((int)d) && d != TENSOR_BOOL; /* such a number wraps */                 \
-        tensor_t *s = whole ? tensor_to(tensor_scalar(b, TENSOR_I64), d) : tensor_scalar(b, d);              \
-        TENSOR__RETURN(op(s, a));                                                                            \
+        tensor_dtype_t weak = (tensor_dtype_t)tensor__weak(a->dtype, b);                                     \
+        tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? weak : TENSOR_I64);                     \
+        TENSOR__RETURN(op(tensor_to(number, weak), a));                                                      \
     }
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 #undef TENSOR__X
@@ -11192,7 +11203,16 @@ TENSOR_API tensor_t *(tensor_addcmul)(tensor_t *x, tensor_t *a, tensor_t *b, dou
     }
     return tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value);
 }
+TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
+    if (!tensor__live(a) || !tensor__live(b) || tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
+        return 1;
+    }
+    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "addcdiv: a %t is %y and b %t is %y; one must be a float", a,
+                 a, b, b);
+    return 0;
+}
 TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+    if (!tensor__divides(a, b)) { return TENSOR__POISON; }
     return tensor__ternary(TENSOR_OP_ADDCDIV, x, a, b, value);
 }
 
@@ -11240,6 +11260,7 @@ TENSOR_API tensor_t *(tensor_addcmul_)(tensor_t *x, tensor_t *a, tensor_t *b, do
     return tensor__update3(TENSOR_OP_ADDCMUL, x, a, b, value);
 }
 TENSOR_API tensor_t *(tensor_addcdiv_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+    if (!tensor__divides(a, b)) { return TENSOR__POISON; }
     return tensor__update3(TENSOR_OP_ADDCDIV, x, a, b, value);
 }
 TENSOR_API tensor_t *(tensor_lerp_)(tensor_t *x, tensor_t *b, tensor_t *weight) {
@@ -11417,12 +11438,13 @@ TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
 }
 TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "ldexp", "a", a) || !TENSOR__USABLE(th_, "ldexp", "b", b)) {
-        return TENSOR__POISON;
+    if (!TENSOR__USABLE(th_, "ldexp", "a", a) || !TENSOR__USABLE(th_, "ldexp", "b", b)) { return TENSOR__POISON; }
+    if (!tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
+        TENSOR__RETURN(tensor_mul(a, tensor_exp2(b)));
     }
-    tensor_t *y = tensor_mul(a, tensor_exp2(b)); // whole exponents leave a's dtype
-    TENSOR__RETURN(tensor__is_float(a->dtype) && !tensor__is_float(b->dtype) ?
-                   tensor_to(y, (tensor_dtype_t)a->dtype) : y);
+    // 2^b in f32 even where the result is f16, which has no 2^20
+    tensor_t *power = tensor_exp2(tensor_to(b, a->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32));
+    TENSOR__RETURN(tensor_to(tensor_mul(a, power), (tensor_dtype_t)a->dtype));
 }
 TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
     TENSOR__MARK
@@ -14684,19 +14706,25 @@ TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, 
     }
     return 0;
 }
-TENSOR__FN void tensor__add_elements(char *to, const char *from, int dtype, int64_t n) {
+TENSOR__FN void tensor__add_converted(char *to, int sum, const char *from, int dtype, int64_t n) {
+    const float *s = (const float *)(const void *)from;
     if (dtype == TENSOR_F32) {
-        float *d = (float *)(void *)to;
-        const float *s = (const float *)(const void *)from;
-        for (int64_t i = 0; i < n; i++) { d[i] += s[i]; }
+        double *d = (double *)(void *)to;
+        int64_t i = 0;
+        for (; i + 4 <= n; i += 4) {                        // loads first: the compiler may use vectors
+            double p = d[i] + (double)s[i], q = d[i + 1] + (double)s[i + 1];
+            double u = d[i + 2] + (double)s[i + 2], v = d[i + 3] + (double)s[i + 3];
+            d[i] = p; d[i + 1] = q; d[i + 2] = u; d[i + 3] = v;
+        }
+        for (; i < n; i++) { d[i] += (double)s[i]; }
         return;
     }
     int64_t u[TENSOR__BLOCK], v[TENSOR__BLOCK];
-    int klass = tensor__is_float(dtype) ? TENSOR__C_F64 : TENSOR__C_I64, size = tensor__sizes[dtype];
+    int klass = tensor__is_float(dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
     for (int64_t i = 0; i < n; i += TENSOR__BLOCK) {
         int64_t m = tensor__least(n - i, TENSOR__BLOCK);
-        tensor__load_run(u, klass, to + i * size, dtype, 1, m);
-        tensor__load_run(v, klass, from + i * size, dtype, 1, m);
+        tensor__load_run(u, klass, to + i * tensor__sizes[sum], sum, 1, m);
+        tensor__load_run(v, klass, from + i * tensor__sizes[dtype], dtype, 1, m);
         for (int64_t k = 0; k < m; k++) {
             if (klass == TENSOR__C_I64) {
                 u[k] = (int64_t)((uint64_t)u[k] + (uint64_t)v[k]);
@@ -14704,8 +14732,18 @@ TENSOR__FN void tensor__add_elements(char *to, const char *from, int dtype, int6
                 ((double *)(void *)u)[k] += ((double *)(void *)v)[k];
             }
         }
-        tensor__store_run(to + i * size, dtype, 1, u, klass, m);
+        tensor__store_run(to + i * tensor__sizes[sum], sum, 1, u, klass, m);
     }
+}
+// to, of dtype sum, += from.
+TENSOR__INLINE void tensor__add_elements(char *to, int sum, const char *from, int dtype, int64_t n) {
+    if (sum != TENSOR_F32) {
+        tensor__add_converted(to, sum, from, dtype, n);
+        return;
+    }
+    float *d = (float *)(void *)to;
+    const float *s = (const float *)(const void *)from;
+    for (int64_t i = 0; i < n; i++) { d[i] += s[i]; }
 }
 // GATHER where index has x's sizes but along dim: a piece of the flat result, no multi-index to carry on.
 typedef struct tensor__gather_t {
@@ -14751,6 +14789,13 @@ TENSOR__FN void tensor__combine(char *to, const char *from, int dtype, int64_t h
 TENSOR__FN int tensor__by_rows(int id) {
     return id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_INDEX_COPY;
 }
+// Sums of f32, f16 and bf16 are taken in double where many fall to an element on average: scratch for them.
+TENSOR__FN uint64_t tensor__scratch_index(const tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0], *index = &c->arg[1];
+    int64_t n = x->dims[c->p->i[0]], each = c->row->id == TENSOR_OP_INDEX_ADD && n ? x->numel / n : 1;
+    int many = index->numel / 16 >= (c->row->id == TENSOR_OP_INDEX_ADD ? n : x->numel);
+    return tensor__is_float(x->dtype) && x->dtype != TENSOR_F64 && many && each ? (uint64_t)x->numel * 8 : 0;
+}
 // GATHER, INDEX_SELECT x, index; INDEX_ADD, INDEX_COPY, SCATTER, SCATTER_ADD, SCATTER_REDUCE x, index, src.
 // i[0] = dim. In place when x is the output.
 TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
@@ -14763,7 +14808,15 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     for (int i = d + 1; i < x->ndim; i++) { inner *= x->dims[i]; }
     int code = tensor__check_index(c, index, n);
     if (code) { return code; }
-    if (c->nin == 3 && y->data != x->data) { memcpy(y->data, x->data, (size_t)(x->numel * size)); }
+    int added = id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_SCATTER_ADD;
+    int wide = added && tensor__scratch_index(c) > 0, sum = wide ? (int)TENSOR_F64 : (int)x->dtype;
+    int64_t step = tensor__sizes[sum];
+    char *to = wide ? (char *)c->scratch : (char *)y->data;
+    if (wide) {
+        tensor__load_f64((double *)c->scratch, x->data, x->dtype, 1, x->numel);
+    } else if (c->nin == 3 && y->data != x->data) {
+        memcpy(y->data, x->data, (size_t)(x->numel * size));
+    }
     if (tensor__by_rows(id)) {
         int64_t m = index->numel;
         for (int64_t o = 0; o < outer; o++) {
@@ -14778,12 +14831,13 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
                     memcpy((char *)y->data + (o * n + at) * inner * size, (const char *)src->data +
                            (o * m + k) * inner * size, (size_t)(inner * size));
                 } else {
-                    tensor__add_elements((char *)y->data + (o * n + at) * inner * size,
+                    tensor__add_elements(to + (o * n + at) * inner * step, sum,
                                          (const char *)src->data + (o * m + k) * inner * size, x->dtype,
-                                             inner);
+                                         inner);
                 }
             }
         }
+        if (wide) { tensor__store_f64(y->data, y->dtype, 1, (const double *)c->scratch, x->numel); }
         return 0;
     }
     if (id == TENSOR_OP_GATHER && index->numel && index->numel / index->dims[d] == x->numel / n) {
@@ -14807,11 +14861,12 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
             } else if (id == TENSOR_OP_SCATTER_REDUCE) {
                 tensor__combine((char *)y->data + place * size, s, x->dtype, c->p->i[1]);
             } else {
-                tensor__add_elements((char *)y->data + place * size, s, x->dtype, 1);
+                tensor__add_elements(to + place * step, sum, s, x->dtype, 1);
             }
         }
         for (int e = x->ndim - 1; e >= 0 && ++at[e] == index->dims[e]; e--) { at[e] = 0; }
     }
+    if (wide) { tensor__store_f64(y->data, y->dtype, 1, (const double *)c->scratch, x->numel); }
     return 0;
 }
 

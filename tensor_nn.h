@@ -2665,7 +2665,7 @@ typedef struct nn__cpu_t {
     X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, "log_probs targets input_lengths target_lengths", "of each item; its gradient") \
     X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, "x", "x or 0, scaled") \
     X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, "index weight", "rows of weight named by index") \
-    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, NULL, nn__grad_embedding_back, TENSOR__SB, "grad index", "rows of g added at index; i[2] rows") \
+    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, nn__scratch_embedding_back, nn__grad_embedding_back, TENSOR__SB, "grad index", "rows of g added at index; i[2] rows") \
     X(GRID_SAMPLE, grid_sample, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, "x grid", "images at the places of a grid") \
     X(GROUP_NORM, group_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised groups, weight, bias; mean, 1 / deviation, variance") \
     X(GROUP_NORM_BACKWARD, group_norm_backward, NORM, 5, 4, 3, nn__cpu_plane_norm_back, nn__scratch_plane_norm_back, NOGRAD, 0, "grad x mean rstd weight", "dx, dweight, dbias of batch_norm or group_norm from g, x, mean, 1 / deviation, weight") \
@@ -3204,7 +3204,8 @@ TENSOR__FN void NN__K(max_unpool)(const void *grad, const int32_t *place, void *
     for (i = 0; i < n; i++) p[place[i]] = (NN__R)(p[place[i]] + q[i]);
 }
 
-// back 0: x -> y means; 1: x += y spread over the windows.
+// back 0: x -> y means, rows summed in double: a window may be the whole image; 1: x += y spread over the
+// windows.
 TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int back) {
     NN__R *p = (NN__R *)x, *q = (NN__R *)y;
     int64_t oz, oy, ox, z0, z1, y0, y1, x0, x1, iz, iy, ix;
@@ -3215,16 +3216,21 @@ TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
             for (ox = 0; ox < g->out[2]; ox++, q++) {
                 int64_t n = ny * nn__window_at(g, 2, ox, &x0, &x1);
                 NN__S divisor = (NN__S)(g->divisor ? g->divisor : n > 0 ? n : 1), s = 0;
+                double sum = 0;
                 if (back) s = (NN__S)*q / divisor;
                 for (iz = z0; iz < z1; iz++)
                     for (iy = y0; iy < y1; iy++) {
                         NN__R *row = p + (iz * g->in[1] + iy) * g->in[2];
                         if (back)
                             for (ix = x0; ix < x1; ix++) row[ix] = (NN__R)(row[ix] + s);
-                        else
-                            for (ix = x0; ix < x1; ix++) s += (NN__S)row[ix];
+                        else if (x1 - x0 >= 16)
+                            sum += NN__K(dot)(row + x0, NULL, x1 - x0);
+                        else {
+                            for (s = 0, ix = x0; ix < x1; ix++) s += (NN__S)row[ix];
+                            sum += (double)s;
+                        }
                     }
-                if (!back) *q = (NN__R)(s / divisor);
+                if (!back) *q = (NN__R)((NN__S)sum / divisor);
             }
         }
     }
@@ -3284,23 +3290,30 @@ TENSOR__FN void NN__K(layer_norm_back)(const void *grad, const void *x, const vo
                                        int64_t n, int rms) {
     const NN__R *gp = (const NN__R *)grad, *p = (const NN__R *)x, *wp = (const NN__R *)w;
     NN__R *o = (NN__R *)gx, *ow = (NN__R *)gw, *ob = (NN__R *)gb;
-    int64_t r, i;
+    int64_t r, i, k;
     for (r = 0; r < rows; r++, p += n, gp += n, o += n) {
         V_F vm = V_SET(((const NN__R *)mean)[r]), vr = V_SET(((const NN__R *)rstd)[r]);
-        V_F s = V_ZERO(), t = V_ZERO();
-        for (i = 0; i < n; i += V_N) {
-            V_F gv = NN__LOAD(gp + i, n - i, 0);
-            V_F h = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
-            if (ow) {
-                NN__K(put)(ow + i, n - i, V_FMA(gv, h, NN__LOAD(ow + i, n - i, 0)));
-                NN__K(put)(ob + i, n - i, V_ADD(gv, NN__LOAD(ob + i, n - i, 0)));
+        V_F s, t;
+        double sum = 0, dot = 0;
+        for (i = 0; i < n; i = k) {
+            s = t = V_ZERO();
+            k = n - i < NN__LEAF ? n : i + NN__LEAF;
+            for (; i < k; i += V_N) {
+                V_F gv = NN__LOAD(gp + i, n - i, 0);
+                V_F h = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
+                if (ow) {
+                    NN__K(put)(ow + i, n - i, V_FMA(gv, h, NN__LOAD(ow + i, n - i, 0)));
+                    NN__K(put)(ob + i, n - i, V_ADD(gv, NN__LOAD(ob + i, n - i, 0)));
+                }
+                if (wp) gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0));
+                s = V_ADD(s, gv);
+                t = V_FMA(gv, h, t);
             }
-            if (wp) gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0));
-            s = V_ADD(s, gv);
-            t = V_FMA(gv, h, t);
+            sum += (double)V_HSUM(s);
+            dot += (double)V_HSUM(t);
         }
-        s = rms ? V_ZERO() : V_SET((double)V_HSUM(s) / (double)n);
-        t = V_SET((double)V_HSUM(t) / (double)n);
+        s = rms ? V_ZERO() : V_SET(sum / (double)n);
+        t = V_SET(dot / (double)n);
         for (i = 0; i < n; i += V_N) {
             V_F gv = NN__LOAD(gp + i, n - i, 0);
             V_F h = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
@@ -4087,17 +4100,36 @@ TENSOR__FN void nn__embedding_task(void *arg, int64_t task, int worker) {
     }
 }
 
-// The task owns rows of the result: it scans all indices and adds, in their order, those that are its.
+// The task owns rows of the result: it scans all indices and adds, in their order, those that are its. Where
+// there are many for a row, the rows move into sums in double now and then: long chains lose digits.
+TENSOR__FN int64_t nn__embedding_block(const tensor_call_t *c) {
+    int64_t block = 128 * c->arg[2].dims[0];
+    return c->arg[2].dtype == TENSOR_F32 && block > 0 && c->arg[1].numel >= 2 * block ? block : 0;
+}
+TENSOR__FN uint64_t nn__scratch_embedding_back(const tensor_call_t *c) {
+    return nn__embedding_block(c) ? (uint64_t)c->arg[2].numel * sizeof(double) : 0;
+}
 TENSOR__FN void nn__embedding_back_task(void *arg, int64_t task, int worker) {
     const nn__embedding_t *v = (const nn__embedding_t *)arg;
     const tensor_call_t *c = v->c;
-    int64_t first = task * v->per, end = nn__min(first + v->per, v->rows), i;
+    int64_t first = task * v->per, end = nn__min(first + v->per, v->rows), i, k;
+    int64_t block = nn__embedding_block(c), own = (end - first) * v->width, n = c->arg[1].numel, left = block;
+    double *sum = (double *)c->scratch + first * v->width;
     (void)worker;
-    v->k->fill(nn__at(&c->arg[2], first * v->width), 0, (end - first) * v->width);
-    for (i = 0; i < c->arg[1].numel; i++) {
+    v->k->fill(nn__at(&c->arg[2], first * v->width), 0, own);
+    for (k = 0; k < own && block; k++) sum[k] = 0;
+    for (i = 0; i < n; i++) {
         int64_t at = nn__index(&c->arg[1], i);
-        if (at < first || at >= end || at == c->p->i[0]) continue;
-        v->k->add(nn__at(&c->arg[2], at * v->width), nn__at(&c->arg[0], i * v->width), v->width);
+        if (at >= first && at < end && at != c->p->i[0])
+            v->k->add(nn__at(&c->arg[2], at * v->width), nn__at(&c->arg[0], i * v->width), v->width);
+        if (block && (--left == 0 || i + 1 == n)) {
+            float *y = (float *)(void *)nn__at(&c->arg[2], first * v->width);
+            left = block;
+            for (k = 0; k < own; k++) {
+                sum[k] += (double)y[k];
+                y[k] = i + 1 == n ? (float)sum[k] : 0;
+            }
+        }
     }
 }
 
@@ -4272,9 +4304,10 @@ TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// dweight and dbias: chunks of rows (by shape alone) into scratch, added in order.
+// dweight and dbias: chunks of rows (by shape alone; short, since each is one chain) into scratch, added as a
+// tree.
 TENSOR__FN int64_t nn__norm_chunks(int64_t rows, int64_t n) {
-    return nn__max(1, nn__min(nn__min(rows, 16), rows * n / 16384));
+    return nn__max(nn__max(1, nn__ceil(rows, 32)), nn__min(nn__min(rows, 16), rows * n / 16384));
 }
 TENSOR__FN uint64_t nn__scratch_layer_norm_back(const tensor_call_t *c) {
     int64_t n = c->p->i[0];
@@ -4283,36 +4316,43 @@ TENSOR__FN uint64_t nn__scratch_layer_norm_back(const tensor_call_t *c) {
 TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
     const nn__norm_t *v = (const nn__norm_t *)arg;
     const tensor_arg_t *a = v->c->arg;
-    int64_t r = v->rows * task / v->chunks, end = v->rows * (task + 1) / v->chunks;
+    int64_t i = task * v->per, last = nn__min(i + v->per, v->chunks);
     char *gw = NULL, *gb = NULL;
     (void)worker;
-    if (a[6].numel) {
-        gw = (char *)v->c->scratch + task * 2 * v->n * (int64_t)v->es;
-        gb = gw + v->n * (int64_t)v->es;
-        v->k->fill(gw, 0, 2 * v->n);
+    for (; i < last; i++) {
+        int64_t r = v->rows * i / v->chunks, end = v->rows * (i + 1) / v->chunks;
+        if (a[6].numel) {
+            gw = (char *)v->c->scratch + i * 2 * v->n * (int64_t)v->es;
+            gb = gw + v->n * (int64_t)v->es;
+            v->k->fill(gw, 0, 2 * v->n);
+        }
+        v->k->layer_norm_back(nn__at(&a[0], r * v->n), nn__at(&a[1], r * v->n), a[4].data, nn__at(&a[2], r),
+                              nn__at(&a[3], r), nn__at(&a[5], r * v->n), gw, gb, end - r, v->n,
+                              (int)v->c->p->i[1]);
     }
-    v->k->layer_norm_back(nn__at(&a[0], r * v->n), nn__at(&a[1], r * v->n), a[4].data, nn__at(&a[2], r),
-                          nn__at(&a[3], r), nn__at(&a[5], r * v->n), gw, gb, end - r, v->n,
-                          (int)v->c->p->i[1]);
 }
 TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     nn__norm_t v;
-    int64_t i;
+    int64_t i, step, bytes;
+    char *part = (char *)c->scratch;
     v.c = c;
     v.k = nn__cpu(c->arg[0].dtype);
     v.es = nn__es(c->arg[0].dtype);
     v.n = c->p->i[0];
     v.rows = c->arg[2].numel;
     v.chunks = nn__norm_chunks(v.rows, v.n);
-    if (c->arg[0].numel > 0) nn__run(v.chunks, nn__layer_norm_back_task, &v);
+    v.per = nn__per(v.chunks, 32 * v.n);
+    bytes = v.n * (int64_t)v.es;
+    if (c->arg[0].numel > 0)
+        nn__run(nn__ceil(v.chunks, v.per), nn__layer_norm_back_task, &v);
+    else if (c->arg[6].numel)
+        v.k->fill(part, 0, 2 * v.n);
     if (!c->arg[6].numel) return TENSOR_OK;
-    v.k->fill(c->arg[6].data, 0, v.n);
-    v.k->fill(c->arg[7].data, 0, v.n);
-    for (i = 0; i < v.chunks && c->arg[0].numel > 0; i++) {
-        char *part = (char *)c->scratch + i * 2 * v.n * (int64_t)v.es;
-        v.k->add(c->arg[6].data, part, v.n);
-        v.k->add(c->arg[7].data, part + v.n * (int64_t)v.es, v.n);
-    }
+    for (step = 1; step < v.chunks; step *= 2)
+        for (i = 0; i + step < v.chunks; i += 2 * step)
+            v.k->add(part + 2 * i * bytes, part + 2 * (i + step) * bytes, 2 * v.n);
+    memcpy(c->arg[6].data, part, (size_t)bytes);
+    memcpy(c->arg[7].data, part + bytes, (size_t)bytes);
     return TENSOR_OK;
 }
 
