@@ -8079,13 +8079,15 @@ enum {
 #define TENSOR__HIDE(p) ((void)0)
 #endif
 
-/* Into how many parts k is cut, 0 = none: a tall sum over a small C (dW of a narrow layer) has too few tiles to
+/* Into how many parts k is cut, 0 =
+    none: a tall sum over a small C (dW of a narrow layer) has too few tiles to
  * share, and one chain of chunks loses digits where k is very long. The partial products land in scratch and
  * are added in order, in double. */
 TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF;
     if (g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) return 0;
-    if (g->k >= 4096 && g->m <= 64 && g->n <= 64 && g->m > 4) return parts > TENSOR__GEMM_SPLIT ? parts : TENSOR__GEMM_SPLIT;
+    if (g->k >= 4096 && g->m <= 64 && g->n <= 64 && g->m > 4) return parts > TENSOR__GEMM_SPLIT ? parts :
+        TENSOR__GEMM_SPLIT;
     return parts > TENSOR__GEMM_SPLIT ? parts : 0;
 }
 
@@ -8213,7 +8215,8 @@ TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, const double *src, i
             for (i = 0; i < 4; i++) dst[i] = i < w ? src[i * s1] : 0.0;
 }
 
-typedef struct { const tensor__gemm_t *g; tensor__gemm_cut_t cut; int workers; int64_t parts; } tensor__gemm_job_t;
+typedef struct { const tensor__gemm_t *g; tensor__gemm_cut_t cut; int workers; int64_t parts;
+    } tensor__gemm_job_t;
 
 /* rows and columns of rectangle t of the grid, cut at multiples of mr and nr */
 TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int mr, int nr, int64_t *r) {
@@ -10710,7 +10713,9 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     int kind = o->row->kind, id = o->row->id;
     int floats = kind == TENSOR__FLT || kind == TENSOR__DBL;
     if (floats && !tensor__is_float(promoted)) { promoted = o->th->ctx->default_dtype; }
-    if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SQUARE || id == TENSOR_OP_CLAMP)) { promoted = TENSOR_I64; }
+    if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SQUARE || id == TENSOR_OP_CLAMP)) {
+        promoted = TENSOR_I64;
+    }
     o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
     if (kind == TENSOR__BIT && tensor__is_float(promoted)) {
@@ -11207,7 +11212,8 @@ TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
     if (!tensor__live(a) || !tensor__live(b) || tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
         return 1;
     }
-    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "addcdiv: a %t is %y and b %t is %y; one must be a float", a,
+    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "addcdiv: a %t is %y and b %t is %y; one must be a float",
+                 a,
                  a, b, b);
     return 0;
 }
@@ -11438,7 +11444,9 @@ TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
 }
 TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "ldexp", "a", a) || !TENSOR__USABLE(th_, "ldexp", "b", b)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(th_, "ldexp", "a", a) || !TENSOR__USABLE(th_, "ldexp", "b", b)) {
+        return TENSOR__POISON;
+    }
     if (!tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
         TENSOR__RETURN(tensor_mul(a, tensor_exp2(b)));
     }
@@ -17348,11 +17356,11 @@ TENSOR_API const char *(tensor_grad_fn_name)(tensor_t *x) {
 }
 TENSOR_API void *(tensor_function_user)(tensor_function_ctx_t *ctx) { return ctx->user; }
 TENSOR__FN void tensor__grad_custom(tensor__grad_t *g) {
-    tensor_function_ctx_t *c = (tensor_function_ctx_t *)g->node->custom;
-    c->g = g;
-    int code = c->fn->backward(c, (tensor_grad_output)(c, 0), g->gx, g->node->nin);
-    c->g = NULL;
-    if (code && !g->th->error.code) { tensor__fail(g->th, code, "%s: backward failed", c->fn->name); }
+    // its own: other threads may run it too
+    tensor_function_ctx_t c = *(tensor_function_ctx_t *)g->node->custom;
+    c.g = g;
+    int code = c.fn->backward(&c, (tensor_grad_output)(&c, 0), g->gx, g->node->nin);
+    if (code && !g->th->error.code) { tensor__fail(g->th, code, "%s: backward failed", c.fn->name); }
 }
 // Ends an inner scope; y (NULL = none) and the tensors of the list, if it owns them, go to the scope around.
 TENSOR__FN void tensor__scope_hand(tensor__thread_t *th, tensor_scope_t s, tensor_t *y, tensor_t **list,
@@ -18114,6 +18122,11 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
     if (no < 0 || ni < 0 || (no && !outputs) || (ni && (!inputs || !gradients))) {
         tensor__fail(th, TENSOR_ERR_OWNER, "autograd_grad: outputs, inputs or gradients is NULL");
         return TENSOR_ERR_OWNER;
+    }
+    if (!ni) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
+                     "autograd_grad: no inputs; tensor_backward fills the .grad of leaves");
+        return TENSOR_ERR_AUTOGRAD;
     }
     for (int i = 0; i < ni; i++) { gradients[i] = NULL; }
     int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad");

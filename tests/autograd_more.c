@@ -49,6 +49,8 @@ static void fails(int code, int want, const char *a, const char *b, int line) {
 static void grad_of_part(void) {
     tensor_t *x = LEAF(1, 2), *y = tensor_mul(x, x), *z = tensor_sum(tensor_exp(y)), *g, *in[2], *gs[2];
     tensor_t *w = LEAF(5, 6), *other, *out;
+    CHECK(tensor_autograd_grad(&z, 1, NULL, NULL, 0, NULL, 0) == TENSOR_ERR_AUTOGRAD);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "autograd_grad: no inputs");
     CHECK(tensor_autograd_grad(&z, 1, NULL, &y, 1, &g, 0) == 0);
     EXPECT_TOL(g, 1e-5, exp(1), exp(4));
     out = tensor_sum(y); // the nodes below y were left alone

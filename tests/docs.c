@@ -139,8 +139,8 @@ static const char *const chapters_without[] = {
     "autograd", "sites",    "cpp",   "nn-manual", "modules",  "layers", "init",
     "optim",    "schedule", "data",  "files",     "progress", "nn-cpp",
 };
-static const char *const no_ops[] = {"get_default_device", "get_default_dtype", "get_generator", "manual_seed",
-                                     "set_generator"};
+static const char *const no_ops[] = {"get_default_device", "get_default_dtype", "get_generator",
+                                     "manual_seed", "set_generator"};
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 static int listed(const char *const *list, int n, const char *name) {

@@ -539,6 +539,7 @@ static int gradients_of(const op_t *op, tensor_t *const *in, tensor_t **grads, i
     w = tensor_sub_scalar(tensor_div_scalar(tensor_remainder_scalar(w, 13), 8), 0.5);
     w = tensor_to(tensor_reshape_n(w, y->dims, y->ndim), y->dtype);
     w = tensor_to(w, (int)tensor_device(y));
+    if (!n) return 0;
     return tensor_autograd_grad(&y, 1, &w, leaf, n, grads, flags | TENSOR_ALLOW_UNUSED) ? -1 : n;
 }
 static void run_grad_values(const op_t *op) {
@@ -3295,8 +3296,8 @@ int main(void) {
     RUN(errors);
     RUN(devices);
     printf("%ld ops, %ld value cases, %ld compared bitwise with contiguous, %ld thread cases, %ld gradcheck "
-           "cases, "
-           "%ld gradgradcheck cases, %ld gradients against f64, %ld error cases, %ld device cases, %ld dtype pairs\n",
+           "cases, %ld gradgradcheck cases, %ld gradients against f64, %ld error cases, %ld device cases, "
+           "%ld dtype pairs\n",
            n_ops, n_values, n_bits, n_threads, n_grad, n_gradgrad, n_gradvalues, n_errors, n_device,
                n_dtypes);
     printf("skipped: %ld for an instruction set this machine lacks, %ld of half results with a 0-d operand, "
