@@ -389,7 +389,9 @@ TENSOR_API tensor_t *tensor_empty_n(const int64_t *dims, int ndim, tensor_dtype_
 TENSOR_API tensor_t *tensor_zeros_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
 // Ones.                                                                      -> new;  errors as above
 TENSOR_API tensor_t *tensor_ones_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
-// A value everywhere.                                                        -> new;  errors as above
+// A value everywhere. One outside the range of an integer dtype is an error, here and wherever a number is
+// stored (fill_, masked_fill, clamp's bounds...; PyTorch wraps a negative one for u8).
+//   -> new;  errors as above, DTYPE
 TENSOR_API tensor_t *tensor_full_n(const int64_t *dims, int ndim, double value, tensor_dtype_t dtype);
 // Shape and dtype of x, uninitialised / 0 / 1 / value.                        -> new;  errors as above
 TENSOR_API tensor_t *tensor_empty_like(tensor_t *x);
@@ -398,7 +400,7 @@ TENSOR_API tensor_t *tensor_ones_like(tensor_t *x);
 TENSOR_API tensor_t *tensor_full_like(tensor_t *x, double value);
 
 // A 0-d tensor.
-//   -> new;  grad none;  errors OUT_OF_MEMORY
+//   -> new;  grad none;  errors OUT_OF_MEMORY, DTYPE (as tensor_full_n)
 TENSOR_API tensor_t *tensor_scalar(double value, tensor_dtype_t dtype);
 
 // A copy of C data in row-major order.
@@ -9045,6 +9047,15 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
 TENSOR__FN const tensor__row_t *tensor__row(int id);
 #define TENSOR__ROW(ID) tensor__row(TENSOR_OP_##ID)
 
+// Whether an integer dtype holds value (its fraction is cut); raised if not.
+TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
+    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT || tensor__is_float(dtype) || dtype == TENSOR_BOOL) { return 1; }
+    double end = ldexp(1, 8 * (int)tensor__sizes[dtype] - (dtype != TENSOR_U8));
+    if (trunc(value) < end && trunc(value) >= (dtype == TENSOR_U8 ? 0 : -end)) { return 1; }
+    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "%s: %g is outside the range of %s", op, value,
+                 tensor__dtype_names[dtype]);
+    return 0;
+}
 // value in x, which is fresh or allowed to change.
 TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value) {
     tensor__op_t o;
@@ -9066,9 +9077,11 @@ TENSOR_API tensor_t *(tensor_ones_n)(const int64_t *dims, int ndim, tensor_dtype
     return tensor__filled("ones", dims, ndim, (int)dtype, 1);
 }
 TENSOR_API tensor_t *(tensor_full_n)(const int64_t *dims, int ndim, double value, tensor_dtype_t dtype) {
+    if (!tensor__holds("full", (int)dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("full", dims, ndim, (int)dtype, value);
 }
 TENSOR_API tensor_t *(tensor_scalar)(double value, tensor_dtype_t dtype) {
+    if (!tensor__holds("scalar", (int)dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("scalar", tensor__no_dims, 0, (int)dtype, value);
 }
 TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
@@ -9077,6 +9090,7 @@ TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_full_like)(tensor_t *x, double value) {
     if (!TENSOR__USABLE(tensor__self(), "full_like", "x", x)) { return TENSOR__POISON; }
+    if (!tensor__holds("full_like", x->dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("full_like", x->dims, x->ndim, x->dtype, value);
 }
 TENSOR_API tensor_t *(tensor_zeros_like)(tensor_t *x) { return (tensor_full_like)(x, 0); }
@@ -10868,11 +10882,17 @@ TENSOR__X(CLONE, clone) TENSOR__X(HARDSIGMOID, hardsigmoid) TENSOR__X(HARDSWISH,
 TENSOR__X(MISH, mish) TENSOR__X(ACOSH, acosh) TENSOR__X(ASINH, asinh) TENSOR__X(ATANH, atanh)
 TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc)
 #undef TENSOR__X
+// A bound beyond the far end of an integer dtype would be a result that it cannot hold.
+TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
+    if (dtype == TENSOR_BOOL) { return 1; }             // the result is i64
+    return (!(lo > 0) || tensor__holds("clamp", dtype, lo)) && (!(hi < 0) || tensor__holds("clamp", dtype, hi));
+}
 TENSOR_API tensor_t *(tensor_bitwise_not)(tensor_t *x) {
     if (tensor__live(x) && x->dtype == TENSOR_BOOL) { return (tensor_logical_not)(x); }
     return tensor__unary(TENSOR_OP_BITWISE_NOT, x, 0, 0);
 }
 TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
+    if (tensor__live(x) && !tensor__clampable(x->dtype, lo, hi)) { return TENSOR__POISON; }
     return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, hi);
 }
 TENSOR_API tensor_t *(tensor_hardtanh)(tensor_t *x, double lo, double hi) {
@@ -10988,6 +11008,9 @@ TENSOR__X(SIN, sin) TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TRUN
 #define TENSOR__X(ID, name, params, f0, f1)                                                                  \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
         double f[2] = {f0, f1};                                                                              \
+        if (TENSOR_OP_##ID == TENSOR_OP_CLAMP && tensor__live(x) && !tensor__clampable(x->dtype, f0, f1)) {  \
+            return TENSOR__POISON;                                                                           \
+        }                                                                                                    \
         return tensor__update(TENSOR_OP_##ID, &x, 1, 0, 0, f, 0);                                            \
     }
 TENSOR__X(CLAMP, clamp_, (tensor_t *x, double lo, double hi), lo, hi)
@@ -11027,6 +11050,7 @@ TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
 }
 TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
     TENSOR__BEGIN1(o, FILL, x)
+    if (!tensor__holds("fill", x->dtype, value)) { return TENSOR__POISON; }
     if (!tensor__update_allowed(o.th, "fill", x, tensor__tracks(&o))) { return TENSOR__POISON; }
     o.p = &o.params;
     o.params.f[0] = value;
@@ -11042,6 +11066,7 @@ TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double va
     if (tensor__live(mask) && mask->dtype != TENSOR_BOOL) {
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "masked_fill: mask %t must be bool, not %y", mask, mask);
     }
+    if (!tensor__holds("masked_fill", x->dtype, value)) { return TENSOR__POISON; }
     TENSOR__RETURN((tensor_where)(mask, tensor_scalar(value, (tensor_dtype_t)x->dtype), x));
 }
 TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double value) {
@@ -11051,10 +11076,10 @@ TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double v
 
 // Made of the rows above.
 TENSOR_API tensor_t *(tensor_clamp_max)(tensor_t *x, double hi) {
-    return tensor__unary_p(TENSOR_OP_CLAMP, x, -(double)INFINITY, hi);
+    return (tensor_clamp)(x, -(double)INFINITY, hi);
 }
 TENSOR_API tensor_t *(tensor_clamp_min)(tensor_t *x, double lo) {
-    return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, (double)INFINITY);
+    return (tensor_clamp)(x, lo, (double)INFINITY);
 }
 TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *hi) {
     TENSOR__MARK
@@ -11158,13 +11183,13 @@ TENSOR_API tensor_t *(tensor_float_power_scalar)(tensor_t *a, double b) {
 }
 TENSOR_API tensor_t *(tensor_fmax)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    tensor_t *y = tensor_where(tensor_isnan(a), b, tensor_maximum(a, b));
-    TENSOR__RETURN(tensor_where(tensor_isnan(b), a, y));
+    tensor_t *no_a = tensor_isnan(a), *no_b = tensor_isnan(b);
+    TENSOR__RETURN(tensor_where(no_b, a, tensor_where(no_a, b, tensor_maximum(b, a))));
 }
 TENSOR_API tensor_t *(tensor_fmin)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    tensor_t *y = tensor_where(tensor_isnan(a), b, tensor_minimum(a, b));
-    TENSOR__RETURN(tensor_where(tensor_isnan(b), a, y));
+    tensor_t *no_a = tensor_isnan(a), *no_b = tensor_isnan(b);
+    TENSOR__RETURN(tensor_where(no_b, a, tensor_where(no_a, b, tensor_minimum(b, a))));
 }
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     TENSOR__MARK
@@ -14700,7 +14725,7 @@ TENSOR_API tensor_t *(tensor_gather)(tensor_t *x, int64_t dim, tensor_t *index) 
 }
 // value as a tensor of dims, for the ops that take a tensor.
 TENSOR__FN tensor_t *tensor__spread(double value, int dtype, const int64_t *dims, int ndim) {
-    return tensor_expand_n(tensor_scalar(value, (tensor_dtype_t)dtype), dims, ndim);
+    return tensor_expand_n(tensor__filled("scalar", tensor__no_dims, 0, dtype, value), dims, ndim);
 }
 TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value,
                                            int update) {
@@ -14708,12 +14733,14 @@ TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *i
     if (!TENSOR__USABLE(th_, "scatter", "x", x) || !TENSOR__USABLE(th_, "scatter", "index", index)) {
         return TENSOR__POISON;
     }
+    if (!tensor__holds("scatter", x->dtype, value)) { return TENSOR__POISON; }
     TENSOR__RETURN(tensor__index_op(TENSOR_OP_SCATTER, x, dim, index,
                                     tensor__spread(value, x->dtype, index->dims, index->ndim), 0, update));
 }
 TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value, int update) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "index_fill", "x", x)) { return TENSOR__POISON; }
+    if (!tensor__holds("index_fill", x->dtype, value)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], one = 1, *size = x->ndim ? x->dims : &one;
     int d = tensor__dim(th_, "index_fill", dim, x->ndim);
     if (d < 0) { return TENSOR__POISON; }
@@ -14737,8 +14764,12 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
                             reduce ? reduce : "NULL");
     }
     tensor_t *start = x, *y;
-    if (!include_self) { start = tensor_scatter_value(x, dim, index, how == 1 && x->dtype == TENSOR_BOOL ? 0 :
-                                                      neutral[how]); }
+    if (!include_self) {
+        if (!TENSOR__USABLE(th_, "scatter_reduce", "index", index)) { return TENSOR__POISON; }
+        tensor_t *none = tensor__spread(how == 1 && x->dtype == TENSOR_BOOL ? 0 : neutral[how], x->dtype,
+                                        index->dims, index->ndim);      // an integer's smallest for -inf
+        start = tensor__index_op(TENSOR_OP_SCATTER, x, dim, index, none, 0, 0);
+    }
     if (how < 3) {
         y = tensor__index_op(TENSOR_OP_SCATTER_REDUCE, start, dim, index, src, how, 0);
     } else {
