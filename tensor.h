@@ -7903,14 +7903,14 @@ enum {
 #define TENSOR__HIDE(p) ((void)0)
 #endif
 
-/* Into how many parts k is cut, 0 = none: a tall sum over a small C (dW of a narrow layer) has too few tiles to
- * share, and one chain of chunks loses digits where k is very long. The partial products land in scratch and
- * are added in order, in double. */
+/* Into how many parts k is cut, 0 = none: a tall sum over a small C (dW of a narrow layer) has too few tiles
+ * to share, and one chain of chunks loses digits where k is very long. The partial products land in scratch
+ * and are added in order, in double. */
 TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
-    int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF;
+    int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF, least = TENSOR__GEMM_SPLIT;
     if (g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) return 0;
-    if (g->k >= 4096 && g->m <= 64 && g->n <= 64 && g->m > 4) return parts > TENSOR__GEMM_SPLIT ? parts : TENSOR__GEMM_SPLIT;
-    return parts > TENSOR__GEMM_SPLIT ? parts : 0;
+    if (g->k >= 4096 && g->m <= 64 && g->n <= 64 && g->m > 4) return parts > least ? parts : least;
+    return parts > least ? parts : 0;
 }
 
 /* chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128 */
@@ -8037,7 +8037,12 @@ TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, const double *src, i
             for (i = 0; i < 4; i++) dst[i] = i < w ? src[i * s1] : 0.0;
 }
 
-typedef struct { const tensor__gemm_t *g; tensor__gemm_cut_t cut; int workers; int64_t parts; } tensor__gemm_job_t;
+typedef struct {
+    const tensor__gemm_t *g;
+    tensor__gemm_cut_t cut;
+    int workers;
+    int64_t parts;              /* of a split sum */
+} tensor__gemm_job_t;
 
 /* rows and columns of rectangle t of the grid, cut at multiples of mr and nr */
 TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int mr, int nr, int64_t *r) {
@@ -9049,7 +9054,8 @@ TENSOR__FN const tensor__row_t *tensor__row(int id);
 
 // Whether an integer dtype holds value (its fraction is cut); raised if not.
 TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
-    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT || tensor__is_float(dtype) || dtype == TENSOR_BOOL) { return 1; }
+    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) { return 1; }
+    if (tensor__is_float(dtype) || dtype == TENSOR_BOOL) { return 1; }
     double end = ldexp(1, 8 * (int)tensor__sizes[dtype] - (dtype != TENSOR_U8));
     if (trunc(value) < end && trunc(value) >= (dtype == TENSOR_U8 ? 0 : -end)) { return 1; }
     tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "%s: %g is outside the range of %s", op, value,
@@ -10479,7 +10485,9 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     int kind = o->row->kind, id = o->row->id;
     int floats = kind == TENSOR__FLT || kind == TENSOR__DBL;
     if (floats && !tensor__is_float(promoted)) { promoted = o->th->ctx->default_dtype; }
-    if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SQUARE || id == TENSOR_OP_CLAMP)) { promoted = TENSOR_I64; }
+    if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SQUARE || id == TENSOR_OP_CLAMP)) {
+        promoted = TENSOR_I64;
+    }
     o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
     if (kind == TENSOR__BIT && tensor__is_float(promoted)) {
@@ -10885,7 +10893,8 @@ TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc)
 // A bound beyond the far end of an integer dtype would be a result that it cannot hold.
 TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
     if (dtype == TENSOR_BOOL) { return 1; }             // the result is i64
-    return (!(lo > 0) || tensor__holds("clamp", dtype, lo)) && (!(hi < 0) || tensor__holds("clamp", dtype, hi));
+    return (!(lo > 0) || tensor__holds("clamp", dtype, lo)) &&
+           (!(hi < 0) || tensor__holds("clamp", dtype, hi));
 }
 TENSOR_API tensor_t *(tensor_bitwise_not)(tensor_t *x) {
     if (tensor__live(x) && x->dtype == TENSOR_BOOL) { return (tensor_logical_not)(x); }
@@ -10950,9 +10959,9 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, double b) {                                            \
         TENSOR__MARK                                                                                         \
         if (!TENSOR__USABLE(th_, #name, "a", a)) { return TENSOR__POISON; }                                  \
-        tensor_dtype_t weak = (tensor_dtype_t)tensor__weak(a->dtype, b);                                     \
-        tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? weak : TENSOR_I64);                     \
-        TENSOR__RETURN(op(tensor_to(number, weak), a));                                                      \
+        int weak = tensor__weak(a->dtype, b);           /* an integer wraps to it, as add_scalar's */        \
+        tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? (tensor_dtype_t)weak : TENSOR_I64);     \
+        TENSOR__RETURN(op(tensor_to(number, (tensor_dtype_t)weak), a));                                      \
     }
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 #undef TENSOR__X
@@ -10973,8 +10982,8 @@ TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
     if (!tensor__live(a) || !tensor__live(b) || tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
         return 1;
     }
-    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "addcdiv: a %t is %y and b %t is %y; one must be a float", a,
-                 a, b, b);
+    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE,
+                 "addcdiv: a %t is %y and b %t is %y; one must be a float", a, a, b, b);
     return 0;
 }
 TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
@@ -11203,7 +11212,9 @@ TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
 }
 TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "ldexp", "a", a) || !TENSOR__USABLE(th_, "ldexp", "b", b)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(th_, "ldexp", "a", a) || !TENSOR__USABLE(th_, "ldexp", "b", b)) {
+        return TENSOR__POISON;
+    }
     if (!tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
         TENSOR__RETURN(tensor_mul(a, tensor_exp2(b)));
     }

@@ -1189,7 +1189,8 @@ static void long_sums(void) {
     enum { N = 1000000 };
     const double t = (double)0.1f;
     tensor_t *x = tensor_full(0.1, N), *zero = tensor_zeros_of(TENSOR_I64, N), *one = tensor_ones(N, 3);
-    tensor_t *w = tensor_requires_grad_(tensor_ones(3), 1), *b = tensor_requires_grad_(tensor_zeros(3), 1), *y;
+    tensor_t *w = tensor_requires_grad_(tensor_ones(3), 1), *y;
+    tensor_t *b = tensor_requires_grad_(tensor_zeros(3), 1);
     tensor_t *table = tensor_requires_grad_(tensor_zeros(2, 3), 1), *g = tensor_full(0.1, N, 3);
     ABOUT(tensor_adaptive_avg_pool1d(tensor_reshape(x, 1, 1, N), 1), t, 1e-6);
     ABOUT(tensor_avg_pool1d(tensor_reshape(x, 1, 1, N), N), t, 1e-6);

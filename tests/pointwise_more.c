@@ -218,7 +218,8 @@ static void dtypes_of_numbers(void) {
     IS(0, y, 21, 36, 55);
     CHECK(tensor_dtype(tensor_addcmul_(tensor_clone(u), u, u, 1)) == TENSOR_U8);
     CHECK_POISON(tensor_addcmul(b, b, b, 1), TENSOR_ERR_DTYPE, "addcmul: bool is refused");
-    CHECK_POISON(tensor_addcdiv(X(1, 2, 3), i, u, 1), TENSOR_ERR_DTYPE, "addcdiv: a [3] is i32 and b [3] is u8");
+    CHECK_POISON(tensor_addcdiv(X(1, 2, 3), i, u, 1),
+                 TENSOR_ERR_DTYPE, "addcdiv: a [3] is i32 and b [3] is u8");
     CHECK_POISON(tensor_addcdiv_(X(1, 2, 3), i, u, 1), TENSOR_ERR_DTYPE, "one must be a float");
     CHECK(tensor_dtype(tensor_clamp(b, 0, 1)) == TENSOR_I64 && tensor_dtype(tensor_square(b)) == TENSOR_I64);
     IS(0, tensor_clamp(b, 2, 5), 2, 2, 2);
@@ -234,13 +235,16 @@ static void dtypes_of_numbers(void) {
     CHECK_POISON(tensor_full_of(TENSOR_U8, 256, 2), TENSOR_ERR_DTYPE, "full: 256 is outside the range of u8");
     CHECK_POISON(tensor_full_of(TENSOR_U8, -1, 2), TENSOR_ERR_DTYPE, "full: -1 is outside the range of u8");
     CHECK_POISON(tensor_full_of(TENSOR_I64, 0x1p63, 2), TENSOR_ERR_DTYPE, "full: ");
-    CHECK_POISON(tensor_full_like(i, (double)NANF), TENSOR_ERR_DTYPE, "full_like: nan is outside the range of i32");
+    CHECK_POISON(tensor_full_like(i, (double)NANF),
+                 TENSOR_ERR_DTYPE, "full_like: nan is outside the range of i32");
     CHECK_POISON(tensor_scalar(128, TENSOR_I8), TENSOR_ERR_DTYPE, "scalar: 128 is outside the range of i8");
     CHECK_POISON(tensor_fill_(u, 300), TENSOR_ERR_DTYPE, "fill: 300 is outside the range of u8");
     CHECK_POISON(tensor_masked_fill(u, b, 300), TENSOR_ERR_DTYPE, "masked_fill: 300 is outside");
     CHECK_POISON(tensor_masked_fill_(i, b, INF), TENSOR_ERR_DTYPE, "masked_fill: inf is outside");
-    CHECK_POISON(tensor_index_fill(u, 0, tensor_scalar(0, TENSOR_I64), 300), TENSOR_ERR_DTYPE, "index_fill: 300");
-    CHECK_POISON(tensor_scatter_value(u, 0, tensor_zeros_of(TENSOR_I64, 1), 300), TENSOR_ERR_DTYPE, "scatter: 300");
+    CHECK_POISON(tensor_index_fill(u, 0, tensor_scalar(0, TENSOR_I64), 300),
+                 TENSOR_ERR_DTYPE, "index_fill: 300");
+    CHECK_POISON(tensor_scatter_value(u, 0, tensor_zeros_of(TENSOR_I64, 1), 300),
+                 TENSOR_ERR_DTYPE, "scatter: 300");
     CHECK_POISON(tensor_clamp(u, 256, 300), TENSOR_ERR_DTYPE, "clamp: 256 is outside the range of u8");
     CHECK_POISON(tensor_clamp_max(u, -1), TENSOR_ERR_DTYPE, "clamp: -1 is outside the range of u8");
     CHECK_POISON(tensor_clamp_min_(u, 256), TENSOR_ERR_DTYPE, "clamp: 256 is outside the range of u8");
