@@ -403,7 +403,9 @@ TENSOR_API tensor_t *tensor_empty_n(const int64_t *dims, int ndim, tensor_dtype_
 TENSOR_API tensor_t *tensor_zeros_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
 // Ones.                                                                      -> new;  errors as above
 TENSOR_API tensor_t *tensor_ones_n(const int64_t *dims, int ndim, tensor_dtype_t dtype);
-// A value everywhere.                                                        -> new;  errors as above
+// A value everywhere. One outside the range of an integer dtype is an error, here and wherever a number is
+// stored (fill_, masked_fill, clamp's bounds...; PyTorch wraps a negative one for u8).
+//   -> new;  errors as above, DTYPE
 TENSOR_API tensor_t *tensor_full_n(const int64_t *dims, int ndim, double value, tensor_dtype_t dtype);
 // Shape and dtype of x, uninitialised / 0 / 1 / value.                        -> new;  errors as above
 TENSOR_API tensor_t *tensor_empty_like(tensor_t *x);
@@ -412,7 +414,7 @@ TENSOR_API tensor_t *tensor_ones_like(tensor_t *x);
 TENSOR_API tensor_t *tensor_full_like(tensor_t *x, double value);
 
 // A 0-d tensor.
-//   -> new;  grad none;  errors OUT_OF_MEMORY
+//   -> new;  grad none;  errors OUT_OF_MEMORY, DTYPE (as tensor_full_n)
 TENSOR_API tensor_t *tensor_scalar(double value, tensor_dtype_t dtype);
 
 // A copy of C data in row-major order.
@@ -8079,16 +8081,14 @@ enum {
 #define TENSOR__HIDE(p) ((void)0)
 #endif
 
-/* Into how many parts k is cut, 0 =
-    none: a tall sum over a small C (dW of a narrow layer) has too few tiles to
- * share, and one chain of chunks loses digits where k is very long. The partial products land in scratch and
- * are added in order, in double. */
+/* Into how many parts k is cut, 0 = none: a tall sum over a small C (dW of a narrow layer) has too few tiles
+ * to share, and one chain of chunks loses digits where k is very long. The partial products land in scratch
+ * and are added in order, in double. */
 TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
-    int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF;
+    int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF, least = TENSOR__GEMM_SPLIT;
     if (g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) return 0;
-    if (g->k >= 4096 && g->m <= 64 && g->n <= 64 && g->m > 4) return parts > TENSOR__GEMM_SPLIT ? parts :
-        TENSOR__GEMM_SPLIT;
-    return parts > TENSOR__GEMM_SPLIT ? parts : 0;
+    if (g->k >= 4096 && g->m <= 64 && g->n <= 64 && g->m > 4) return parts > least ? parts : least;
+    return parts > least ? parts : 0;
 }
 
 /* chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128 */
@@ -8215,8 +8215,12 @@ TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, const double *src, i
             for (i = 0; i < 4; i++) dst[i] = i < w ? src[i * s1] : 0.0;
 }
 
-typedef struct { const tensor__gemm_t *g; tensor__gemm_cut_t cut; int workers; int64_t parts;
-    } tensor__gemm_job_t;
+typedef struct {
+    const tensor__gemm_t *g;
+    tensor__gemm_cut_t cut;
+    int workers;
+    int64_t parts;              /* of a split sum */
+} tensor__gemm_job_t;
 
 /* rows and columns of rectangle t of the grid, cut at multiples of mr and nr */
 TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int mr, int nr, int64_t *r) {
@@ -9230,6 +9234,16 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
 TENSOR__FN const tensor__row_t *tensor__row(int id);
 #define TENSOR__ROW(ID) tensor__row(TENSOR_OP_##ID)
 
+// Whether an integer dtype holds value (its fraction is cut); raised if not.
+TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
+    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) { return 1; }
+    if (tensor__is_float(dtype) || dtype == TENSOR_BOOL) { return 1; }
+    double end = ldexp(1, 8 * (int)tensor__sizes[dtype] - (dtype != TENSOR_U8));
+    if (trunc(value) < end && trunc(value) >= (dtype == TENSOR_U8 ? 0 : -end)) { return 1; }
+    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "%s: %g is outside the range of %s", op, value,
+                 tensor__dtype_names[dtype]);
+    return 0;
+}
 // value in x, which is fresh or allowed to change.
 TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value,
                                     const tensor_t *like) {
@@ -9253,9 +9267,11 @@ TENSOR_API tensor_t *(tensor_ones_n)(const int64_t *dims, int ndim, tensor_dtype
     return tensor__filled("ones", dims, ndim, (int)dtype, 1, NULL);
 }
 TENSOR_API tensor_t *(tensor_full_n)(const int64_t *dims, int ndim, double value, tensor_dtype_t dtype) {
+    if (!tensor__holds("full", (int)dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("full", dims, ndim, (int)dtype, value, NULL);
 }
 TENSOR_API tensor_t *(tensor_scalar)(double value, tensor_dtype_t dtype) {
+    if (!tensor__holds("scalar", (int)dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("scalar", tensor__no_dims, 0, (int)dtype, value, NULL);
 }
 TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
@@ -9265,6 +9281,7 @@ TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_full_like)(tensor_t *x, double value) {
     if (!TENSOR__USABLE(tensor__self(), "full_like", "x", x)) { return TENSOR__POISON; }
+    if (!tensor__holds("full_like", x->dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("full_like", x->dims, x->ndim, x->dtype, value, x);
 }
 TENSOR_API tensor_t *(tensor_zeros_like)(tensor_t *x) { return (tensor_full_like)(x, 0); }
@@ -11122,11 +11139,18 @@ TENSOR__X(CLONE, clone) TENSOR__X(HARDSIGMOID, hardsigmoid) TENSOR__X(HARDSWISH,
 TENSOR__X(MISH, mish) TENSOR__X(ACOSH, acosh) TENSOR__X(ASINH, asinh) TENSOR__X(ATANH, atanh)
 TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc)
 #undef TENSOR__X
+// A bound beyond the far end of an integer dtype would be a result that it cannot hold.
+TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
+    if (dtype == TENSOR_BOOL) { return 1; }             // the result is i64
+    return (!(lo > 0) || tensor__holds("clamp", dtype, lo)) &&
+           (!(hi < 0) || tensor__holds("clamp", dtype, hi));
+}
 TENSOR_API tensor_t *(tensor_bitwise_not)(tensor_t *x) {
     if (tensor__live(x) && x->dtype == TENSOR_BOOL) { return (tensor_logical_not)(x); }
     return tensor__unary(TENSOR_OP_BITWISE_NOT, x, 0, 0);
 }
 TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
+    if (tensor__live(x) && !tensor__clampable(x->dtype, lo, hi)) { return TENSOR__POISON; }
     return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, hi);
 }
 TENSOR_API tensor_t *(tensor_hardtanh)(tensor_t *x, double lo, double hi) {
@@ -11184,9 +11208,9 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, double b) {                                            \
         TENSOR__MARK                                                                                         \
         if (!TENSOR__USABLE(th_, #name, "a", a)) { return TENSOR__POISON; }                                  \
-        tensor_dtype_t weak = (tensor_dtype_t)tensor__weak(a->dtype, b);                                     \
-        tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? weak : TENSOR_I64);                     \
-        TENSOR__RETURN(op(tensor_to(number, weak), a));                                                      \
+        int weak = tensor__weak(a->dtype, b);           /* an integer wraps to it, as add_scalar's */        \
+        tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? (tensor_dtype_t)weak : TENSOR_I64);     \
+        TENSOR__RETURN(op(tensor_to(number, (tensor_dtype_t)weak), a));                                      \
     }
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 #undef TENSOR__X
@@ -11212,9 +11236,8 @@ TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
     if (!tensor__live(a) || !tensor__live(b) || tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
         return 1;
     }
-    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "addcdiv: a %t is %y and b %t is %y; one must be a float",
-                 a,
-                 a, b, b);
+    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE,
+                 "addcdiv: a %t is %y and b %t is %y; one must be a float", a, a, b, b);
     return 0;
 }
 TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
@@ -11248,6 +11271,9 @@ TENSOR__X(SIN, sin) TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TRUN
 #define TENSOR__X(ID, name, params, f0, f1)                                                                  \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
         double f[2] = {f0, f1};                                                                              \
+        if (TENSOR_OP_##ID == TENSOR_OP_CLAMP && tensor__live(x) && !tensor__clampable(x->dtype, f0, f1)) {  \
+            return TENSOR__POISON;                                                                           \
+        }                                                                                                    \
         return tensor__update(TENSOR_OP_##ID, &x, 1, 0, 0, f, 0);                                            \
     }
 TENSOR__X(CLAMP, clamp_, (tensor_t *x, double lo, double hi), lo, hi)
@@ -11293,6 +11319,7 @@ TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
 TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
     if (!TENSOR__USABLE(tensor__self(), "fill_", "x", x)) { return TENSOR__POISON; }
     TENSOR__BEGIN1(o, FILL, x)
+    if (!tensor__holds("fill", x->dtype, value)) { return TENSOR__POISON; }
     if (!tensor__update_allowed(o.th, "fill", x, tensor__tracks(&o))) { return TENSOR__POISON; }
     o.p = &o.params;
     o.params.f[0] = value;
@@ -11308,6 +11335,7 @@ TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double va
     if (tensor__live(mask) && mask->dtype != TENSOR_BOOL) {
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "masked_fill: mask %t must be bool, not %y", mask, mask);
     }
+    if (!tensor__holds("masked_fill", x->dtype, value)) { return TENSOR__POISON; }
     TENSOR__RETURN((tensor_where)(mask, tensor_scalar(value, (tensor_dtype_t)x->dtype), x));
 }
 TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double value) {
@@ -11317,10 +11345,10 @@ TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double v
 
 // Made of the rows above.
 TENSOR_API tensor_t *(tensor_clamp_max)(tensor_t *x, double hi) {
-    return tensor__unary_p(TENSOR_OP_CLAMP, x, -(double)INFINITY, hi);
+    return (tensor_clamp)(x, -(double)INFINITY, hi);
 }
 TENSOR_API tensor_t *(tensor_clamp_min)(tensor_t *x, double lo) {
-    return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, (double)INFINITY);
+    return (tensor_clamp)(x, lo, (double)INFINITY);
 }
 TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *hi) {
     TENSOR__MARK
@@ -14998,7 +15026,7 @@ TENSOR_API tensor_t *(tensor_gather)(tensor_t *x, int64_t dim, tensor_t *index) 
 }
 // value as a tensor of dims, for the ops that take a tensor.
 TENSOR__FN tensor_t *tensor__spread(double value, int dtype, const int64_t *dims, int ndim) {
-    return tensor_expand_n(tensor_scalar(value, (tensor_dtype_t)dtype), dims, ndim);
+    return tensor_expand_n(tensor__filled("scalar", tensor__no_dims, 0, dtype, value), dims, ndim);
 }
 TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value,
                                            int update) {
@@ -15006,12 +15034,14 @@ TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *i
     if (!TENSOR__USABLE(th_, "scatter", "x", x) || !TENSOR__USABLE(th_, "scatter", "index", index)) {
         return TENSOR__POISON;
     }
+    if (!tensor__holds("scatter", x->dtype, value)) { return TENSOR__POISON; }
     TENSOR__RETURN(tensor__index_op(TENSOR_OP_SCATTER, x, dim, index,
                                     tensor__spread(value, x->dtype, index->dims, index->ndim), 0, update));
 }
 TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value, int update) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "index_fill", "x", x)) { return TENSOR__POISON; }
+    if (!tensor__holds("index_fill", x->dtype, value)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], one = 1, *size = x->ndim ? x->dims : &one;
     int d = tensor__dim(th_, "index_fill", dim, x->ndim);
     if (d < 0) { return TENSOR__POISON; }
@@ -15035,8 +15065,12 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
                             reduce ? reduce : "NULL");
     }
     tensor_t *start = x, *y;
-    if (!include_self) { start = tensor_scatter_value(x, dim, index, how == 1 && x->dtype == TENSOR_BOOL ? 0 :
-                                                      neutral[how]); }
+    if (!include_self) {
+        if (!TENSOR__USABLE(th_, "scatter_reduce", "index", index)) { return TENSOR__POISON; }
+        tensor_t *none = tensor__spread(how == 1 && x->dtype == TENSOR_BOOL ? 0 : neutral[how], x->dtype,
+                                        index->dims, index->ndim);      // an integer's smallest for -inf
+        start = tensor__index_op(TENSOR_OP_SCATTER, x, dim, index, none, 0, 0);
+    }
     if (how < 3) {
         y = tensor__index_op(TENSOR_OP_SCATTER_REDUCE, start, dim, index, src, how, 0);
     } else {

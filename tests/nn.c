@@ -1179,6 +1179,42 @@ static void resume_bit_for_bit(void) {
     remove(path);
 }
 
+// A million terms, all the same: one chain in f32 would be 1 % off. Columns of y are equal.
+static void is_about(tensor_t *y, double want, double tol, int line) {
+    double worst = tensor_item(tensor_max(tensor_abs(tensor_sub_scalar(tensor_to(y, TENSOR_F64), want))));
+    test_note(worst <= tol * fabs(want), __FILE__, line, "%.9g: off by %.3g", want, worst);
+}
+#define ABOUT(y, want, tol) is_about(y, want, tol, __LINE__)
+static void long_sums(void) {
+    enum { N = 1000000 };
+    const double t = (double)0.1f;
+    tensor_t *x = tensor_full(0.1, N), *zero = tensor_zeros_of(TENSOR_I64, N), *one = tensor_ones(N, 3);
+    tensor_t *w = tensor_requires_grad_(tensor_ones(3), 1), *y;
+    tensor_t *b = tensor_requires_grad_(tensor_zeros(3), 1);
+    tensor_t *table = tensor_requires_grad_(tensor_zeros(2, 3), 1), *g = tensor_full(0.1, N, 3);
+    ABOUT(tensor_adaptive_avg_pool1d(tensor_reshape(x, 1, 1, N), 1), t, 1e-6);
+    ABOUT(tensor_avg_pool1d(tensor_reshape(x, 1, 1, N), N), t, 1e-6);
+    ABOUT(tensor_avg_pool2d(tensor_reshape(x, 1, 1, N / 2, 2), N / 2, .kernel_w = 2), t, 1e-6);
+    ABOUT(tensor_avg_pool3d(tensor_reshape(x, 1, 1, 100, 100, 100), 100), t, 1e-6);
+    y = tensor_layer_norm(tensor_mul(one, tensor_arange(0, 3, 1, TENSOR_F32)), 1, .weight = w, .bias = b);
+    CHECK(tensor_backward_with(y, g, 0) == 0);
+    ABOUT(tensor_grad(b), t * N, 2e-6);
+    ABOUT(tensor_select(tensor_grad(w), 0, 2), t * N * 1.2247356859083902, 3e-6);      // 1 / sqrt(2/3 + 1e-5)
+    w = tensor_requires_grad_(tensor_ones(3), 1);
+    CHECK(tensor_backward_with(tensor_rms_norm(one, 1, .weight = w), g, 0) == 0);
+    ABOUT(tensor_grad(w), t * N, 3e-6);
+    CHECK(tensor_backward_with(tensor_embedding(zero, table), g, 0) == 0);
+    ABOUT(tensor_select(tensor_grad(table), 0, 0), t * N, 1e-5);
+    ABOUT(tensor_index_add(tensor_zeros(1), 0, zero, x), t * N, 1e-6);
+    ABOUT(tensor_index_add(tensor_zeros(1, 3), 0, zero, g), t * N, 1e-6);
+    ABOUT(tensor_scatter_add(tensor_zeros(1), 0, zero, x), t * N, 1e-6);
+    ABOUT(tensor_index_add(tensor_zeros_of(TENSOR_BF16, 1), 0, zero, tensor_to(x, TENSOR_BF16)),
+          N * 0.10009765625, 4e-3);
+    ABOUT(tensor_dot(x, tensor_ones(N)), t * N, 1e-5);
+    ABOUT(tensor_mv(tensor_transpose(g, 0, 1), tensor_ones(N)), t * N, 1e-5);
+    ABOUT(tensor_matmul(tensor_transpose(g, 0, 1), one), t * N, 1e-5);
+}
+
 static void shutdown_frees_all(void) {
     static my_t my;
     nn_module_t *shared = nn_linear(2, 2), *a = nn_sequential(shared, nn_relu()),
@@ -1259,6 +1295,7 @@ int main(void) {
     RUN(no_regular_file);
     RUN(save_and_load);
     RUN(resume_bit_for_bit);
+    RUN(long_sums);
     RUN(modules_change_dtype);
     shutdown_frees_all();
     return test_report();

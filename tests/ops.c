@@ -784,7 +784,7 @@ F(logaddexp2, log2(exp2(A) + exp2(B))) F(xlogy, A == 0 ? 0 : A * log(B))
 #define U(x) ((uint64_t)(x))
 #define I(name, expression) static int64_t int_##name(const int64_t *v) { return (int64_t)(expression); }
 I(abs, A < 0 ? 0 - U(A) : U(A)) I(ceil, A) I(clamp, A < -1 ? -1 : A > 2 ? 2 : A) I(floor, A) I(neg, 0 - U(A))
-I(hardtanh, A < -1 ? -1 : A > 2 ? 2 : A)
+I(hardtanh, A < -1 ? -1 : A > 2 ? 2 : A) I(addcmul, A)     // 0.5 of an integer is 0
 I(relu, A > 0 ? A : 0) I(round, A) I(sign, (A > 0) - (A < 0)) I(square, U(A) * U(A)) I(trunc, A) I(clone, A)
 I(add, U(A) + U(B)) I(mul, U(A) * U(B)) I(sub, U(A) - U(B)) I(maximum, A > B ? A : B)
 I(minimum, A < B ? A : B)
@@ -2598,11 +2598,8 @@ static void promotion(void) {
             if (!op) continue;
             firm =
                 reduce ? strcmp(row->op, "argmax") != 0 : op->id == TENSOR_OP_NEG || op->kind == TENSOR__BIT;
-            // any and all give bool for u8 too, where PyTorch keeps an old habit; clamp takes its bounds
-            // weakly
+            // any and all give bool for u8 too, where PyTorch keeps an old habit
             if (a == TENSOR_U8 && (strcmp(row->op, "any") == 0 || strcmp(row->op, "all") == 0))
-                n_skipped_dtypes++;
-            else if (a == TENSOR_BOOL && (strcmp(row->op, "clamp") == 0 || strcmp(row->op, "square") == 0))
                 n_skipped_dtypes++;
             else {
                 tensor_t *in[2];

@@ -199,6 +199,61 @@ static void binary_values(void) {
     CHECK_POISON(tensor_fmax(a, u), TENSOR_ERR_SHAPE, "fmax: ");
     CHECK_POISON(tensor_hypot(a, u), TENSOR_ERR_SHAPE, "hypot: a [14] and b [4]");
 }
+// Ties and NaN, dtypes that stay or do not, numbers that a dtype cannot hold.
+static void dtypes_of_numbers(void) {
+    static const uint8_t bytes[] = {1, 2, 200};
+    static const int32_t three[] = {3, 4, 5};
+    tensor_t *u = tensor_from_n(bytes, TENSOR_U8, (const int64_t[]){3}, 1);
+    tensor_t *i = tensor_from_n(three, TENSOR_I32, (const int64_t[]){3}, 1), *y;
+    tensor_t *b = tensor_gt_scalar(u, 1), *h = tensor_to(X(1, 0x1p-10, 3), TENSOR_F16);
+    tensor_t *p = tensor_requires_grad_(X(1, 2, NANF, 4), 1), *q = tensor_requires_grad_(X(1, 3, 5, NANF), 1);
+    CHECK(tensor_backward(tensor_sum(tensor_fmax(p, q))) == 0);
+    IS(0, tensor_grad(p), 0.5, 0, 0, 1);
+    IS(0, tensor_grad(q), 0.5, 1, 1, 0);
+    CHECK(tensor_backward(tensor_sum(tensor_fmin(p, q))) == 0);
+    IS(0, tensor_grad(p), 1, 1, 0, 2);
+    IS(0, tensor_grad(q), 1, 1, 2, 0);
+    y = tensor_addcmul(i, i, i, 2);
+    CHECK(tensor_dtype(y) == TENSOR_I32);
+    IS(0, y, 21, 36, 55);
+    CHECK(tensor_dtype(tensor_addcmul_(tensor_clone(u), u, u, 1)) == TENSOR_U8);
+    CHECK_POISON(tensor_addcmul(b, b, b, 1), TENSOR_ERR_DTYPE, "addcmul: bool is refused");
+    CHECK_POISON(tensor_addcdiv(X(1, 2, 3), i, u, 1),
+                 TENSOR_ERR_DTYPE, "addcdiv: a [3] is i32 and b [3] is u8");
+    CHECK_POISON(tensor_addcdiv_(X(1, 2, 3), i, u, 1), TENSOR_ERR_DTYPE, "one must be a float");
+    CHECK(tensor_dtype(tensor_clamp(b, 0, 1)) == TENSOR_I64 && tensor_dtype(tensor_square(b)) == TENSOR_I64);
+    IS(0, tensor_clamp(b, 2, 5), 2, 2, 2);
+    CHECK_POISON(tensor_clamp_(tensor_clone(b), 0, 1), TENSOR_ERR_DTYPE, "i64 cannot be stored");
+    IS(0, tensor_rsub_scalar(u, -1), 254, 253, 55);
+    y = tensor_ldexp(h, i);
+    CHECK(tensor_dtype(y) == TENSOR_F16);
+    IS(0, y, 8, 0x1p-6, 96);
+    IS(0, tensor_ldexp(h, tensor_from_n((const int32_t[]){0, 20, 1}, TENSOR_I32, (const int64_t[]){3}, 1)), 1,
+       1024, 6);
+    IS(0, tensor_ldexp(X(1), tensor_scalar(200, TENSOR_I32)), 0x1p200);
+
+    CHECK_POISON(tensor_full_of(TENSOR_U8, 256, 2), TENSOR_ERR_DTYPE, "full: 256 is outside the range of u8");
+    CHECK_POISON(tensor_full_of(TENSOR_U8, -1, 2), TENSOR_ERR_DTYPE, "full: -1 is outside the range of u8");
+    CHECK_POISON(tensor_full_of(TENSOR_I64, 0x1p63, 2), TENSOR_ERR_DTYPE, "full: ");
+    CHECK_POISON(tensor_full_like(i, (double)NANF),
+                 TENSOR_ERR_DTYPE, "full_like: nan is outside the range of i32");
+    CHECK_POISON(tensor_scalar(128, TENSOR_I8), TENSOR_ERR_DTYPE, "scalar: 128 is outside the range of i8");
+    CHECK_POISON(tensor_fill_(u, 300), TENSOR_ERR_DTYPE, "fill: 300 is outside the range of u8");
+    CHECK_POISON(tensor_masked_fill(u, b, 300), TENSOR_ERR_DTYPE, "masked_fill: 300 is outside");
+    CHECK_POISON(tensor_masked_fill_(i, b, INF), TENSOR_ERR_DTYPE, "masked_fill: inf is outside");
+    CHECK_POISON(tensor_index_fill(u, 0, tensor_scalar(0, TENSOR_I64), 300),
+                 TENSOR_ERR_DTYPE, "index_fill: 300");
+    CHECK_POISON(tensor_scatter_value(u, 0, tensor_zeros_of(TENSOR_I64, 1), 300),
+                 TENSOR_ERR_DTYPE, "scatter: 300");
+    CHECK_POISON(tensor_clamp(u, 256, 300), TENSOR_ERR_DTYPE, "clamp: 256 is outside the range of u8");
+    CHECK_POISON(tensor_clamp_max(u, -1), TENSOR_ERR_DTYPE, "clamp: -1 is outside the range of u8");
+    CHECK_POISON(tensor_clamp_min_(u, 256), TENSOR_ERR_DTYPE, "clamp: 256 is outside the range of u8");
+    IS(0, tensor_clamp(u, -5, 300), 1, 2, 200);
+    IS(0, tensor_full_of(TENSOR_U8, 255.9, 2), 255, 255);
+    IS(0, tensor_full_of(TENSOR_I64, -0x1p63, 1), -0x1p63);
+    IS(0, tensor_full_of(TENSOR_BOOL, 256, 2), 1, 1);
+    IS(0, u, 1, 2, 200);
+}
 static void in_place_values(void) {
     tensor_t *x = X(-2, -0.5, 0.5, 3), *w = X(1, 2, 3, 4), *y = tensor_clone(x);
 #define SAME(here, there)                                                                                    \
@@ -512,6 +567,7 @@ int main(void) {
     RUN(small_integers);
     RUN(unary_values);
     RUN(binary_values);
+    RUN(dtypes_of_numbers);
     RUN(in_place_values);
     RUN(gradients);
     RUN(activation_values);
