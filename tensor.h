@@ -11226,7 +11226,7 @@ TENSOR_API tensor_t *(tensor_lerp)(tensor_t *a, tensor_t *b, tensor_t *weight) {
 }
 TENSOR_API tensor_t *(tensor_addcmul)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     if (tensor__live(x) && tensor__live(a) && tensor__live(b) && !tensor__is_float(x->dtype) &&
-        !tensor__is_float(a->dtype) && !tensor__is_float(b->dtype)) { // integers stay exact
+        !tensor__is_float(a->dtype) && !tensor__is_float(b->dtype) && floor(value) == value) { // stays whole
         TENSOR__MARK
         TENSOR__RETURN(tensor_add(x, tensor_mul_scalar(tensor_mul(a, b), value)));
     }
