@@ -10095,7 +10095,8 @@ TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *d
         !tensor__dims_given(o->th, o->row->name, strides, ndim)) {
         return 0;
     }
-    int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || offset < 0 || !tensor__numel_of(dims, ndim, &n);
+    int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || offset < 0 || offset > (int64_t)1 << 60 ||
+              !tensor__numel_of(dims, ndim, &n);
     for (int i = 0; i < ndim && !bad; i++) {
         uint64_t reach;
         bad = strides[i] < 0 || !tensor__mul_u64((uint64_t)strides[i], (uint64_t)(dims[i] ? dims[i] - 1 : 0),
@@ -11398,7 +11399,7 @@ TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
         return tensor__fail(th_, TENSOR_ERR_DTYPE, "round_decimals: x %t is %y, must be a float", x, x);
     }
     tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
-    tensor_t *scale = tensor_scalar(pow(10, abs(decimals)), dtype), *y = tensor_to(x, dtype);
+    tensor_t *scale = tensor_scalar(pow(10, fabs((double)decimals)), dtype), *y = tensor_to(x, dtype);
     y = decimals < 0 ? tensor_mul(tensor_round(tensor_div(y, scale)), scale) :
         tensor_div(tensor_round(tensor_mul(y, scale)), scale);
     TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)x->dtype));
@@ -12216,7 +12217,7 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
         m = s / (double)n;
         s = 0;
         for (int64_t i = 0; i < n; i++) { s += (x[i] - m) * (x[i] - m); }
-        y[0] = s / (double)(n > p->i[0] ? n - p->i[0] : 0);
+        y[0] = s / (n > p->i[0] ? (double)n - (double)p->i[0] : 0);
         break;
     case TENSOR_OP_NORM:
         m = 0;

@@ -5702,8 +5702,9 @@ TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a, i
     dims[0] = lead ? x->dims[0] : 1;
     for (d = 1; d < 3; d++) {
         g.in[d] = back ? size[d] : x->dims[lead + d];
-        g.out[d] = g.in[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1;
-        if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF || g.out[d] < 0)
+        g.out[d] = g.in[d] < 1 || g.in[d] > 0x7FFFFFFF ? -1
+                   : g.in[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1;
+        if (g.out[d] < 0)
             return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into an image of %d",
                                   op, g.kernel[d], g.in[d]);
         g.out[d] = g.out[d] / g.stride[d] + 1;
@@ -6440,7 +6441,7 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
     tensor__op_t o;
     tensor_t *list[4], *base;
     int64_t dims[5], all[5], points = 1;
-    int rank = n - 2, d, k;
+    int rank = n < 2 ? 0 : n - 2, d, k;
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_AFFINE_GRID), &theta, 1) || !nn__floats(&o, 1))
         NN__CLOSE(TENSOR__(poison));
     if ((n != 4 && n != 5) || theta->ndim != 3 || theta->dims[1] != rank || theta->dims[2] != rank + 1 ||
@@ -11151,10 +11152,14 @@ TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_
     return y;
 }
 
+// k n for a small k; a size that no tensor can have when it would overflow.
+TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
+    return n > -(INT64_MAX / 8) && n < INT64_MAX / 8 ? k * n : INT64_MAX;
+}
 TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int kind, int cell) {
     static const char *const names[5] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"};
-    int64_t gates = nn__net_gates(kind) * a.hidden, size = a.proj_size > 0 ? a.proj_size : a.hidden, dims[2],
-            layer;
+    int64_t gates = nn__times(nn__net_gates(kind), a.hidden), dims[2], layer;
+    int64_t size = a.proj_size > 0 ? a.proj_size : a.hidden;
     int d, k, dirs = a.bidirectional ? 2 : 1;
     nn__layer_t *l;
     if (a.in_features < 1) return nn__refuse(a.site_, op, "in_features must be > 0", a.in_features);
@@ -11256,7 +11261,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     l->i[4] = a.batch_first != 0;
     l->i[5] = a.add_zero_attn != 0;
     l->f[0] = a.dropout;
-    dims[0] = 3 * a.embed;
+    dims[0] = nn__times(3, a.embed);
     dims[1] = a.embed;
     if (l->i[2] == a.embed && l->i[3] == a.embed) {
         nn__add_parameter(l, "in_proj_weight", dims, 2, NN__UNIFORM, sqrt(6 / (4 * e)));
@@ -11267,7 +11272,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
             nn__add_parameter(l, nn__qkv[k], dims, 2, NN__UNIFORM, sqrt(6 / (e + (double)dims[1])));
         }
     }
-    dims[0] = 3 * a.embed;
+    dims[0] = nn__times(3, a.embed);
     if (!a.no_bias) nn__add_parameter(l, "in_proj_bias", dims, 1, NN__ZEROS, 0);
     out.in_features = out.out_features = a.embed;
     out.no_bias = a.no_bias;
@@ -12516,7 +12521,8 @@ TENSOR_API double nn_lr_cosine(int64_t step, int64_t total, double lr_max, doubl
 TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
                                       double lr_min) {
     if (step < warmup) return lr_max * (double)(step < 0 ? 1 : step + 1) / (double)warmup;
-    return nn_lr_cosine(step - warmup, total - warmup, lr_max, lr_min);
+    if (warmup < 0) warmup = 0;
+    return nn_lr_cosine(step - warmup, total > warmup ? total - warmup : 0, lr_max, lr_min);
 }
 
 TENSOR_API double nn_lr_step(int64_t step, int64_t every, double lr, double gamma_) {

@@ -965,6 +965,13 @@ static void named_errors(void) {
     CHECK_POISON(tensor_arange(0, 1e18, 1, TENSOR_I64), TENSOR_ERR_SHAPE, "arange: 1e+18 elements are too many");
     CHECK_POISON(tensor_at(x, "0,99999999999999999999"), TENSOR_ERR_INDEX, "a number in \"0,99999999999999999999\" is outside dim 1 of x [2,3]");
     IS(tensor_at(A(3), "1:99999999999999999999"), "f32 [2] 1 2");
+    // sizes that do not fit: errors, or what PyTorch gives, without overflow
+    CHECK_POISON(tensor_as_strided(x, NULL, NULL, 0, INT64_MAX), TENSOR_ERR_SHAPE, "as_strided: the view leaves");
+    IS(tensor_var_dim(A(2, 3), 1, INT64_MIN, 0), "f32 [2] 2.1684e-19 2.1684e-19");
+    CHECK(nn_lstm(2, INT64_MAX) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "has a negative size or too many elements");
+    CHECK(nn_multihead_attention(INT64_MAX, 1) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "has a negative size or too many elements");
     // PyTorch's form of what has no elements
     CHECK(tensor_to_string(tensor_zeros(0, 3), line, sizeof line) == 23 && !strcmp(line, "tensor([], size=(0, 3))"));
     CHECK(tensor_to_string(tensor_zeros(0), line, sizeof line) == 10 && !strcmp(line, "tensor([])"));

@@ -2977,7 +2977,7 @@ static void edges(void) {
     CHECK(tensor_numel(tensor_amax_dim(e, 1, 0)) == 0 && tensor_ok()); // (0,3).max(1) is empty
     CHECK(tensor_numel(tensor_max_dim(e, 1, 0).values) == 0 && tensor_ok());
     CHECK_POISON(tensor_max(e), TENSOR_ERR_SHAPE, "amax: x [0,3] has no element");
-    CHECK_POISON(tensor_amin_dim(e, 0, 0), TENSOR_ERR_SHAPE, "amin: x [0,3]");
+    CHECK_POISON(tensor_amin_dim(e, 0, 0), TENSOR_ERR_SHAPE, "amin_dim: x [0,3]");
     CHECK_POISON(tensor_argmax(e), TENSOR_ERR_SHAPE, "argmax");
     CHECK_POISON(tensor_max_dim(e, 0, 0).values, TENSOR_ERR_SHAPE, "argmax");
     IS(tensor_sum(tensor_to(F32(1, 0, 3), TENSOR_BOOL)), 2);
@@ -3188,8 +3188,8 @@ static void errors(void) {
     BAD(tensor_repeat(a, 2), SHAPE, "repeat: x [2,3] needs at least 2 repeats, got 1");
     BAD(tensor_repeat(a, 2, -1), SHAPE, "repeat");
     // reductions
-    BAD(tensor_sum_dim(a, 2, 0), INDEX, "sum: dim 2 is outside -2..1");
-    BAD(tensor_sum_dims(a, twice, 2, 0), INDEX, "sum: dim 0 appears twice");
+    BAD(tensor_sum_dim(a, 2, 0), INDEX, "sum_dim: dim 2 is outside -2..1");
+    BAD(tensor_sum_dims(a, twice, 2, 0), INDEX, "sum_dims: dim 0 appears twice");
     BAD(tensor_mean(I32(1)), DTYPE, "mean: x [1] is i32");
     BAD(tensor_softmax(I32(1), 0), DTYPE, "softmax: x [1] is i32");
     BAD(tensor_softmax(a, -3), INDEX, "softmax: dim -3");
@@ -3197,7 +3197,7 @@ static void errors(void) {
     BAD(tensor_norm(I32(1)), DTYPE, "norm");
     BAD(tensor_cumsum(a, 5), INDEX, "cumsum: dim 5");
     BAD(tensor_logsumexp(a, 5, 0), INDEX, "logsumexp: dim 5");
-    BAD(tensor_argmax_dim(a, 9, 0), INDEX, "argmax: dim 9");
+    BAD(tensor_argmax_dim(a, 9, 0), INDEX, "argmax_dim: dim 9");
     BAD(tensor_max_dim(a, 9, 0).indices, INDEX, "argmax: dim 9");
     // products
     BAD(tensor_matmul(a, a), SHAPE, "matmul: a [2,3] and b [2,3] do not agree on K (3 vs 2)");
