@@ -11226,11 +11226,6 @@ TENSOR_API tensor_t *(tensor_lerp)(tensor_t *a, tensor_t *b, tensor_t *weight) {
     return tensor__ternary(TENSOR_OP_LERP, a, b, weight, 0);
 }
 TENSOR_API tensor_t *(tensor_addcmul)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
-    if (tensor__live(x) && tensor__live(a) && tensor__live(b) && !tensor__is_float(x->dtype) &&
-        !tensor__is_float(a->dtype) && !tensor__is_float(b->dtype) && floor(value) == value) { // stays whole
-        TENSOR__MARK
-        TENSOR__RETURN(tensor_add(x, tensor_mul_scalar(tensor_mul(a, b), value)));
-    }
     return tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value);
 }
 TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
@@ -15025,9 +15020,9 @@ TENSOR_API tensor_t *(tensor_index_select)(tensor_t *x, int64_t dim, tensor_t *i
 TENSOR_API tensor_t *(tensor_gather)(tensor_t *x, int64_t dim, tensor_t *index) {
     return tensor__index_op(TENSOR_OP_GATHER, x, dim, index, NULL, 0, 0);
 }
-// value as a tensor of dims, for the ops that take a tensor.
-TENSOR__FN tensor_t *tensor__spread(double value, int dtype, const int64_t *dims, int ndim) {
-    return tensor_expand_n(tensor__filled("scalar", tensor__no_dims, 0, dtype, value), dims, ndim);
+// value as a tensor of dims with x's dtype and device, for the ops that take a tensor.
+TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64_t *dims, int ndim) {
+    return tensor_expand_n(tensor__filled("scalar", tensor__no_dims, 0, x->dtype, value, x), dims, ndim);
 }
 TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value,
                                            int update) {
@@ -15037,7 +15032,7 @@ TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *i
     }
     if (!tensor__holds("scatter", x->dtype, value)) { return TENSOR__POISON; }
     TENSOR__RETURN(tensor__index_op(TENSOR_OP_SCATTER, x, dim, index,
-                                    tensor__spread(value, x->dtype, index->dims, index->ndim), 0, update));
+                                    tensor__spread(value, x, index->dims, index->ndim), 0, update));
 }
 TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value, int update) {
     TENSOR__MARK
@@ -15050,7 +15045,7 @@ TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *inde
     if (at == TENSOR__POISON) { return tensor__named(th_, at, "tensor_index_fill"); }
     for (int i = 0; i < x->ndim; i++) { dims[i] = i == d ? at->numel : x->dims[i]; }
     TENSOR__RETURN(tensor__index_op(TENSOR_OP_INDEX_COPY, x, d, at,
-                                    tensor__spread(value, x->dtype, dims, x->ndim), 0, update));
+                                    tensor__spread(value, x, dims, x->ndim), 0, update));
 }
 TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                              const char *reduce, int include_self) {
@@ -15068,7 +15063,7 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
     tensor_t *start = x, *y;
     if (!include_self) {
         if (!TENSOR__USABLE(th_, "scatter_reduce", "index", index)) { return TENSOR__POISON; }
-        tensor_t *none = tensor__spread(how == 1 && x->dtype == TENSOR_BOOL ? 0 : neutral[how], x->dtype,
+        tensor_t *none = tensor__spread(how == 1 && x->dtype == TENSOR_BOOL ? 0 : neutral[how], x,
                                         index->dims, index->ndim);      // an integer's smallest for -inf
         start = tensor__index_op(TENSOR_OP_SCATTER, x, dim, index, none, 0, 0);
     }
@@ -15077,7 +15072,7 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
     } else {
         y = tensor_scatter_add(start, dim, index, src);
         if (how == 4 && y != TENSOR__POISON) {
-            tensor_t *n = tensor__spread(include_self != 0, x->dtype, x->dims, x->ndim);
+            tensor_t *n = tensor__spread(include_self != 0, x, x->dims, x->ndim);
             n = tensor_scatter_add(n, dim, index, tensor_ones_like(src));
             n = tensor_maximum_scalar(n, 1);
             y = tensor__is_float(x->dtype) ? tensor_div(y, n) : tensor_floor_divide(y, n);

@@ -238,16 +238,16 @@ static void dtypes_of_numbers(void) {
     CHECK_POISON(tensor_full_like(i, (double)NANF),
                  TENSOR_ERR_DTYPE, "full_like: nan is outside the range of i32");
     CHECK_POISON(tensor_scalar(128, TENSOR_I8), TENSOR_ERR_DTYPE, "scalar: 128 is outside the range of i8");
-    CHECK_POISON(tensor_fill_(u, 300), TENSOR_ERR_DTYPE, "fill: 300 is outside the range of u8");
+    CHECK_POISON(tensor_fill_(u, 300), TENSOR_ERR_DTYPE, "fill_: 300 is outside the range of u8");
     CHECK_POISON(tensor_masked_fill(u, b, 300), TENSOR_ERR_DTYPE, "masked_fill: 300 is outside");
-    CHECK_POISON(tensor_masked_fill_(i, b, INF), TENSOR_ERR_DTYPE, "masked_fill: inf is outside");
+    CHECK_POISON(tensor_masked_fill_(i, b, INF), TENSOR_ERR_DTYPE, "masked_fill_: inf is outside");
     CHECK_POISON(tensor_index_fill(u, 0, tensor_scalar(0, TENSOR_I64), 300),
                  TENSOR_ERR_DTYPE, "index_fill: 300");
     CHECK_POISON(tensor_scatter_value(u, 0, tensor_zeros_of(TENSOR_I64, 1), 300),
-                 TENSOR_ERR_DTYPE, "scatter: 300");
+                 TENSOR_ERR_DTYPE, "scatter_value: 300");
     CHECK_POISON(tensor_clamp(u, 256, 300), TENSOR_ERR_DTYPE, "clamp: 256 is outside the range of u8");
-    CHECK_POISON(tensor_clamp_max(u, -1), TENSOR_ERR_DTYPE, "clamp: -1 is outside the range of u8");
-    CHECK_POISON(tensor_clamp_min_(u, 256), TENSOR_ERR_DTYPE, "clamp: 256 is outside the range of u8");
+    CHECK_POISON(tensor_clamp_max(u, -1), TENSOR_ERR_DTYPE, "clamp_max: -1 is outside the range of u8");
+    CHECK_POISON(tensor_clamp_min_(u, 256), TENSOR_ERR_DTYPE, "clamp_min_: 256 is outside the range of u8");
     IS(0, tensor_clamp(u, -5, 300), 1, 2, 200);
     IS(0, tensor_full_of(TENSOR_U8, 255.9, 2), 255, 255);
     IS(0, tensor_full_of(TENSOR_I64, -0x1p63, 1), -0x1p63);
