@@ -669,6 +669,12 @@ static void run_device(const op_t *op) {
             tensor_set_default_device(TENSOR_CUDA);     // of what the case itself makes
             two = op->call(far, op->nin, (void *)(uintptr_t)op);
             tensor_set_default_device(TENSOR_CPU);
+            if (tensor_is_poison(one)) {        // the case's refusals are refused there too
+                CHECK_MSG(tensor_is_poison(two), "%s %s: refused on the CPU alone", op->label, dname(dtypes[t]));
+                tensor_clear_error();
+                tensor_scope_end(s);
+                continue;
+            }
             CHECK_MSG(tensor_device(two) == TENSOR_CUDA, "%s: the result is not on the device", op->label);
             CHECK_MSG(same_bits(one, here(two)), "%s %s: device and CPU differ (%s)", op->label,
                       dname(dtypes[t]),
