@@ -275,6 +275,7 @@ static int isa_there[COUNT(isas)];
 static int refuses(const op_t *op, int dtype);
 static int result_dtype(const op_t *op, int dtype) {
     if (refuses(op, dtype)) return -1;
+    if (dtype == TENSOR_BOOL && (op->id == TENSOR_OP_CLAMP || op->id == TENSOR_OP_SQUARE)) return TENSOR_I64;
     switch (op->rule) {
     case BOOL: return TENSOR_BOOL;
     case I64: return TENSOR_I64;
@@ -1024,6 +1025,7 @@ static void prepare_pointwise(void) {
         op->configs = pointwise_configs;
         op->nconfigs = COUNT(pointwise_configs);
         if (k == TENSOR_OP_WHERE) op->mask = 1;
+        if (k == TENSOR_OP_ADDCDIV) op->rule = ONLY_FLOAT;
     }
 }
 // Some dtypes are refused by single ops: integers below keep the table above simple.
@@ -1031,7 +1033,7 @@ static int refuses(const op_t *op, int dtype) {
     int shifts = op->id == TENSOR_OP_BITWISE_LEFT_SHIFT || op->id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
     if (op->kind == TENSOR__BIT) return is_float(dtype) || (shifts && dtype == TENSOR_BOOL);
     return dtype == TENSOR_BOOL && (op->id == TENSOR_OP_SUB || op->id == TENSOR_OP_NEG ||
-                                    op->id == TENSOR_OP_HARDTANH);
+                                    op->id == TENSOR_OP_HARDTANH || op->id == TENSOR_OP_ADDCMUL);
 }
 
 // ---- the other rows ----
@@ -2282,7 +2284,7 @@ static tensor_t *custom_forward(tensor_function_ctx_t *ctx, tensor_t *const *in,
     (void)n;
     tensor_save_for_backward(ctx, 0, in[0]);
     tensor_save_for_backward(ctx, 1, in[1]);
-    return tensor_mul(tensor_square(in[0]), in[1]);
+    return tensor_mul(tensor_mul(in[0], in[0]), in[1]);
 }
 static int custom_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
     tensor_t *a = tensor_saved(ctx, 0), *b = tensor_saved(ctx, 1);
@@ -2777,8 +2779,11 @@ static void in_place(void) {
                 tensor_t *x = make(dtype, 2, dims, layout, -3, 3, VALUES, 0), *c = packed(x), *y,
                          *m = tensor_gt_scalar(c, 1);
                 int from;
-                CHECK_MSG(same_bits(tensor_clamp_(x, -1, 2), tensor_clamp(c, -1, 2)), "clamp_ %s",
-                          dname(dtype));
+                if (dtype == TENSOR_BOOL)
+                    CHECK_POISON(tensor_clamp_(x, -1, 2), TENSOR_ERR_DTYPE, "clamp_: a result of i64");
+                else
+                    CHECK_MSG(same_bits(tensor_clamp_(x, -1, 2), tensor_clamp(c, -1, 2)), "clamp_ %s",
+                              dname(dtype));
                 y = tensor_masked_fill(c, m, 1);
                 CHECK_MSG(same_bits(tensor_masked_fill_(tensor_copy_(x, c), m, 1), y), "masked_fill_ %s",
                           dname(dtype));
