@@ -3204,8 +3204,19 @@ TENSOR__FN void NN__K(max_unpool)(const void *grad, const int32_t *place, void *
     for (i = 0; i < n; i++) p[place[i]] = (NN__R)(p[place[i]] + q[i]);
 }
 
-// back 0: x -> y means, rows summed in double: a window may be the whole image; 1: x += y spread over the
-// windows.
+// Sum over a window, rows added in double: it may be the whole image.
+TENSOR__FN TENSOR__NOINLINE double NN__K(window_sum)(const NN__R *p, const nn__window_t *g, int64_t z0,
+                                                     int64_t z1, int64_t y0, int64_t y1, int64_t x0,
+                                                     int64_t x1) {
+    double sum = 0;
+    int64_t iz, iy;
+    for (iz = z0; iz < z1; iz++)
+        for (iy = y0; iy < y1; iy++)
+            sum += NN__K(dot)(p + (iz * g->in[1] + iy) * g->in[2] + x0, NULL, x1 - x0);
+    return sum;
+}
+
+// back 0: x -> y means; 1: x += y spread over the windows.
 TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int back) {
     NN__R *p = (NN__R *)x, *q = (NN__R *)y;
     int64_t oz, oy, ox, z0, z1, y0, y1, x0, x1, iz, iy, ix;
@@ -3216,21 +3227,20 @@ TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
             for (ox = 0; ox < g->out[2]; ox++, q++) {
                 int64_t n = ny * nn__window_at(g, 2, ox, &x0, &x1);
                 NN__S divisor = (NN__S)(g->divisor ? g->divisor : n > 0 ? n : 1), s = 0;
-                double sum = 0;
+                if (!back && n > 32) {
+                    *q = (NN__R)((NN__S)NN__K(window_sum)(p, g, z0, z1, y0, y1, x0, x1) / divisor);
+                    continue;
+                }
                 if (back) s = (NN__S)*q / divisor;
                 for (iz = z0; iz < z1; iz++)
                     for (iy = y0; iy < y1; iy++) {
                         NN__R *row = p + (iz * g->in[1] + iy) * g->in[2];
                         if (back)
                             for (ix = x0; ix < x1; ix++) row[ix] = (NN__R)(row[ix] + s);
-                        else if (x1 - x0 >= 16)
-                            sum += NN__K(dot)(row + x0, NULL, x1 - x0);
-                        else {
-                            for (s = 0, ix = x0; ix < x1; ix++) s += (NN__S)row[ix];
-                            sum += (double)s;
-                        }
+                        else
+                            for (ix = x0; ix < x1; ix++) s += (NN__S)row[ix];
                     }
-                if (!back) *q = (NN__R)((NN__S)sum / divisor);
+                if (!back) *q = (NN__R)(s / divisor);
             }
         }
     }
