@@ -1137,6 +1137,32 @@ inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const 
     }
 }
 
+// PyTorch's memory_stats, one line each: name.pool.current N peak N allocated N freed N.
+inline void memory_stats(allocator_t *A, int device, void (*line)(void *user, const char *text), void *user) {
+    static const char *const pools[] = {"all", "small_pool", "large_pool"};
+    device_t *d = device_of(A, device);
+    char text[256];
+    if (!d) { return; }
+    lock_t hold(&d->lock);
+    const stat_t *sets[] = {d->stats.all, d->stats.small, d->stats.large};
+    for (int i = 0; i < STAT_COUNT; i++) {
+        for (int k = 0; k < 3; k++) {
+            const stat_t *s = &sets[k][i];
+            snprintf(text, sizeof text, "%s.%s current %lld peak %lld allocated %lld freed %lld", stat_names[i], pools[k],
+                     (long long)s->current, (long long)s->peak, (long long)s->allocated,
+                     (long long)(s->allocated - s->current));
+            line(user, text);
+        }
+    }
+    const struct { const char *name; int64_t n; } counts[] = {{"num_alloc_retries", d->stats.num_alloc_retries},
+        {"num_ooms", d->stats.num_ooms}, {"num_sync_all_streams", d->stats.num_sync_all_streams},
+        {"num_device_alloc", d->stats.num_device_alloc}, {"num_device_free", d->stats.num_device_free}};
+    for (auto &c : counts) {
+        snprintf(text, sizeof text, "%s %lld", c.name, (long long)c.n);
+        line(user, text);
+    }
+}
+
 inline allocator_t *allocator_new(const driver_t *driver, const options_t *options) {
     allocator_t *A = (allocator_t *)calloc(1, sizeof *A);
     if (!A) { return nullptr; }
@@ -1299,7 +1325,7 @@ inline int cuda_stream_sync(void *, int device, void *stream) {
 inline int cuda_fill(void *, int, void *stream, uint64_t address, uint64_t bytes) {
     return forget(cudaMemsetAsync((void *)(uintptr_t)address, 0xFF, bytes, (cudaStream_t)stream));
 }
-static const driver_t cuda_driver = {nullptr, cuda_segment_alloc, cuda_segment_free, cuda_reserve, cuda_unreserve,
+[[maybe_unused]] static const driver_t cuda_driver = {nullptr, cuda_segment_alloc, cuda_segment_free, cuda_reserve, cuda_unreserve,
     cuda_map, cuda_unmap, cuda_memory, cuda_event_new, cuda_event_free, cuda_event_record, cuda_event_query,
     cuda_stream_sync, cuda_fill};
 
@@ -1314,7 +1340,7 @@ inline int host_segment_alloc(void *, int device, uint64_t bytes, uint64_t *addr
 inline int host_segment_free(void *, int, uint64_t address, uint64_t) {
     return forget(cudaFreeHost((void *)(uintptr_t)address));
 }
-static const driver_t pinned_driver = {nullptr, host_segment_alloc, host_segment_free, nullptr, nullptr, nullptr,
+[[maybe_unused]] static const driver_t pinned_driver = {nullptr, host_segment_alloc, host_segment_free, nullptr, nullptr, nullptr,
     nullptr, cuda_memory, cuda_event_new, cuda_event_free, cuda_event_record, cuda_event_query, cuda_stream_sync,
     nullptr};
 
