@@ -6,6 +6,8 @@
 //
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver
+//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>matmul  >>optimizer
+#define TENSOR_BACKEND
 #include "tensor.h"
 
 #include <stdarg.h>
@@ -27,6 +29,7 @@
 #if defined(TENSOR_CUDA_SIM)
 #include "cusim.h"
 #define TCU_OPEN(name) cusim::library_open(name)
+#define TCU_UNROLL
 #define TCU_SYMBOL(library, name) cusim::library_symbol(library, name)
 #else
 #include <cuda.h>
@@ -34,6 +37,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
+#define TCU_UNROLL _Pragma("unroll")
 #define TCU_OPEN(name) dlopen(name, RTLD_NOW | RTLD_LOCAL)
 #define TCU_SYMBOL(library, name) dlsym(library, name)
 #define TCU_SHARED(T, name, ...) __shared__ T name __VA_ARGS__
@@ -1343,5 +1347,776 @@ inline int host_segment_free(void *, int, uint64_t address, uint64_t) {
 [[maybe_unused]] static const driver_t pinned_driver = {nullptr, host_segment_alloc, host_segment_free, nullptr, nullptr, nullptr,
     nullptr, cuda_memory, cuda_event_new, cuda_event_free, cuda_event_record, cuda_event_query, cuda_stream_sync,
     nullptr};
+
+// ------------------------------------------------------------------------------
+// >>operands                                       MARK: operands, dtypes, launches
+//
+// What every kernel below takes: operands as plain data, a stream, and limits that depend on the device or are lowered
+// by tests. Kernels compute in one of three classes (f32 for f32 f16 bf16; f64; i64 for integers and bool) and
+// convert as tensor.h does: float to integer truncates and saturates, NaN gives 0, integers wrap.
+// Rejected: a kernel per pair of dtypes (a hundred of each).
+// ------------------------------------------------------------------------------
+
+struct operand_t {
+    void *data;                                 // first element, on the device
+    int dtype, ndim;
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];     // in elements
+};
+struct limits_t {
+    int sms = 132, blocks_per_sm = 8;           // grids are no larger than what runs at once
+    int64_t reduce_chunk = 16384;               // elements that one block sums; part of the result's definition
+    int64_t norm_chunk = 256;                   // rows likewise, in gradients of weights of norms
+};
+struct place_t {
+    cudaStream_t stream;
+    limits_t limits;
+    unsigned long long *error;                  // on the device: 0, or 1 + position of the first bad index seen
+};
+enum { THREADS = 256 };
+typedef __nv_bfloat16 bf16;
+typedef __half f16;
+struct bool8 { uint8_t v; };                    // any byte but 0 is true
+
+// clang-format off
+#define TCU_DTYPES(X) X(TENSOR_F32, float) X(TENSOR_F64, double) X(TENSOR_I32, int32_t) X(TENSOR_I64, int64_t)     \
+    X(TENSOR_U8, uint8_t) X(TENSOR_BOOL, bool8) X(TENSOR_F16, f16) X(TENSOR_BF16, bf16) X(TENSOR_I8, int8_t)       \
+    X(TENSOR_I16, int16_t)
+// clang-format on
+
+template <bool B, class X, class Y> struct pick_t { typedef X type; };
+template <class X, class Y> struct pick_t<false, X, Y> { typedef Y type; };
+template <class A, class B> struct same_type { static constexpr bool value = false; };
+template <class A> struct same_type<A, A> { static constexpr bool value = true; };
+template <class T> constexpr bool is_half = same_type<T, f16>::value || same_type<T, bf16>::value;
+template <class T> constexpr bool is_float = is_half<T> || same_type<T, float>::value || same_type<T, double>::value;
+
+__device__ inline int64_t integer_of(double v) {
+    return v != v ? 0 : v >= 9223372036854775808.0 ? INT64_MAX : v < -9223372036854775808.0 ? INT64_MIN : (int64_t)v;
+}
+template <class T> struct range_of { };
+template <> struct range_of<int32_t> { static constexpr double lo = -2147483648.0, hi = 2147483647.0; };
+template <> struct range_of<uint8_t> { static constexpr double lo = 0, hi = 255; };
+template <> struct range_of<int8_t> { static constexpr double lo = -128, hi = 127; };
+template <> struct range_of<int16_t> { static constexpr double lo = -32768, hi = 32767; };
+// A stored value in the class C, and back.
+template <class C, class T> __device__ inline C to_class(T v) {
+    if constexpr (same_type<T, f16>::value) {
+        return to_class<C>(__half2float(v));
+    } else if constexpr (same_type<T, bf16>::value) {
+        return to_class<C>(__bfloat162float(v));
+    } else if constexpr (same_type<T, bool8>::value) {
+        return (C)(v.v != 0);
+    } else if constexpr (same_type<C, int64_t>::value && is_float<T>) {
+        return integer_of((double)v);
+    } else {
+        return (C)v;
+    }
+}
+template <class T, class C> __device__ inline T from_class(C v) {
+    if constexpr (same_type<T, f16>::value) {
+        return __float2half_rn((float)v);
+    } else if constexpr (same_type<T, bf16>::value) {
+        return __float2bfloat16_rn((float)v);
+    } else if constexpr (same_type<T, bool8>::value) {
+        return bool8{(uint8_t)(v != 0)};
+    } else if constexpr (is_float<T> || same_type<C, int64_t>::value) {
+        return (T)v;
+    } else if constexpr (same_type<T, int64_t>::value) {
+        return integer_of((double)v);
+    } else {
+        double d = (double)v;
+        return d != d ? T(0) : (T)(d < range_of<T>::lo ? range_of<T>::lo : d > range_of<T>::hi ? range_of<T>::hi : d);
+    }
+}
+template <class C> __device__ inline C load_as(const void *p, int dtype, int64_t i) {
+    switch (dtype) {
+#define TCU_X(id, T) case id: return to_class<C>(((const T *)p)[i]);
+    TCU_DTYPES(TCU_X)
+#undef TCU_X
+    }
+    return C(0);
+}
+template <class C> __device__ inline void store_as(void *p, int dtype, int64_t i, C v) {
+    switch (dtype) {
+#define TCU_X(id, T) case id: ((T *)p)[i] = from_class<T>(v); break;
+    TCU_DTYPES(TCU_X)
+#undef TCU_X
+    }
+}
+// A fixed dtype, or (void) one that is known at run time.
+template <class T, class C> __device__ inline C load_typed(const void *p, int dtype, int64_t i) {
+    if constexpr (same_type<T, void>::value) {
+        return load_as<C>(p, dtype, i);
+    } else {
+        return to_class<C>(((const T *)p)[i]);
+    }
+}
+
+// N values that one or more 16-byte accesses move.
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack_t { T v[N]; };
+template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
+template <class T> __host__ __device__ inline bool aligned16(const T *p) { return ((uintptr_t)p & 15) == 0; }
+
+inline int class_of(int dtype) {
+    return dtype == TENSOR_F64 ? 1 : dtype == TENSOR_F32 || dtype == TENSOR_F16 || dtype == TENSOR_BF16 ? 0 : 2;
+}
+inline int size_of(int dtype) {
+    switch (dtype) {
+#define TCU_X(id, T) case id: return (int)sizeof(T);
+    TCU_DTYPES(TCU_X)
+#undef TCU_X
+    }
+    return 0;
+}
+inline int64_t count_of(const operand_t &o) {
+    int64_t n = 1;
+    for (int d = 0; d < o.ndim; d++) { n *= o.dims[d]; }
+    return n;
+}
+inline unsigned grid_for(const place_t &at, int64_t work, int64_t per_block) {
+    int64_t need = (work + per_block - 1) / per_block, most = (int64_t)at.limits.sms * at.limits.blocks_per_sm;
+    return (unsigned)(need < 1 ? 1 : need < most ? need : most);
+}
+inline int code_of(cudaError_t e) { return e ? TENSOR_ERR_CUDA : 0; }
+
+// n operands over the dims of the first, those of size 1 repeated; neighbouring dims joined where all allow it.
+enum { MAX_OPERANDS = 4 };
+struct walk_t {
+    int ndim;
+    int64_t n, dims[TENSOR_MAX_DIMS], strides[MAX_OPERANDS][TENSOR_MAX_DIMS];
+};
+inline walk_t walk_of(const operand_t *o, int count) {
+    walk_t w;
+    memset(&w, 0, sizeof w);
+    w.n = count_of(o[0]);
+    for (int d = 0; d < o[0].ndim; d++) {
+        int64_t size = o[0].dims[d], stride[MAX_OPERANDS] = {};
+        if (size == 1) { continue; }
+        for (int k = 0; k < count; k++) {
+            int e = d - (o[0].ndim - o[k].ndim);
+            stride[k] = e < 0 || o[k].dims[e] == 1 ? 0 : o[k].strides[e];
+        }
+        bool join = w.ndim > 0;
+        for (int k = 0; k < count && join; k++) { join = w.strides[k][w.ndim - 1] == stride[k] * size; }
+        int at = join ? w.ndim - 1 : w.ndim++;
+        w.dims[at] = join ? w.dims[at] * size : size;
+        for (int k = 0; k < count; k++) { w.strides[k][at] = stride[k]; }
+    }
+    return w;
+}
+// Element i of a walk: its place in each operand.
+template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, int64_t *at) {
+    for (int k = 0; k < N; k++) { at[k] = 0; }
+    for (int d = w.ndim - 1; d >= 0; d--) {
+        int64_t size = w.dims[d], q, r;
+        if ((uint64_t)(i | size) >> 32) {
+            q = i / size;
+            r = i - q * size;
+        } else {
+            q = (uint32_t)i / (uint32_t)size;
+            r = (uint32_t)i - (uint32_t)q * (uint32_t)size;
+        }
+        for (int k = 0; k < N; k++) { at[k] += r * w.strides[k][d]; }
+        i = q;
+    }
+}
+
+// ------------------------------------------------------------------------------
+// >>pointwise                                      MARK: pointwise ops
+//
+// The rows of tensor.h's tables, their words defined for the device: one functor per row. Two kernels: rows of
+// one dtype (f32, f16, bf16) with 16-byte accesses, each operand going along, standing still in a row, or the same
+// in every row; and, for every other dtype, mix and stride, one that switches on the op. Sums and
+// products are rounded one by one, so a formula has the bits of the CPU's. Rejected: templates for all dtypes
+// (a thousand kernels, a minute of nvcc, for what bandwidth bounds anyway).
+// ------------------------------------------------------------------------------
+
+#define TCU_WORD1(name, f32, f64)                                                                            \
+    __device__ inline float name(float a) { return f32; }                                                    \
+    __device__ inline double name(double a) { return f64; }
+#define TCU_WORD2(name, f32, f64, i64)                                                                       \
+    __device__ inline float name(float a, float b) { return f32; }                                           \
+    __device__ inline double name(double a, double b) { return f64; }                                        \
+    __device__ inline int64_t name(int64_t a, int64_t b) { return i64; }
+TCU_WORD2(w_add, __fadd_rn(a, b), __dadd_rn(a, b), (int64_t)((uint64_t)a + (uint64_t)b))
+TCU_WORD2(w_sub, __fadd_rn(a, -b), __dadd_rn(a, -b), (int64_t)((uint64_t)a - (uint64_t)b))
+TCU_WORD2(w_mul, __fmul_rn(a, b), __dmul_rn(a, b), (int64_t)((uint64_t)a * (uint64_t)b))
+TCU_WORD2(w_div, a / b, a / b, b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b)
+TCU_WORD2(w_min, a != a || b != b ? a + b : a < b ? a : b, a != a || b != b ? a + b : a < b ? a : b, a < b ? a : b)
+TCU_WORD2(w_max, a != a || b != b ? a + b : a > b ? a : b, a != a || b != b ? a + b : a > b ? a : b, a > b ? a : b)
+TCU_WORD2(w_fmod, fmodf(a, b), fmod(a, b), b == -1 || b == 0 ? 0 : a % b)
+template <class C> __device__ inline C remainder_of(C a, C b) {
+    C r = w_fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+template <class C> __device__ inline C floordiv_of(C a, C b) {
+    if constexpr (same_type<C, int64_t>::value) {
+        if (b == -1) { return (int64_t)(0 - (uint64_t)a); }
+        if (b == 0) { return 0; }
+        return a / b - (a % b != 0 && (a < 0) != (b < 0));
+    } else {
+        if (b == 0) { return a / b; }
+        C m = w_fmod(a, b), d = (a - m) / b;
+        if (m != 0 && (b < 0) != (m < 0)) { d -= 1; }
+        if (d == 0) { return copysign(C(0), a / b); }
+        C f = floor(d);
+        return d - f > C(0.5) ? f + 1 : f;
+    }
+}
+__device__ inline int64_t integer_pow(int64_t a, int64_t b) {
+    if (b < 0) { return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0; }
+    uint64_t r = 1, x = (uint64_t)a;
+    for (; b; b >>= 1, x *= x) {
+        if (b & 1) { r *= x; }
+    }
+    return (int64_t)r;
+}
+TCU_WORD2(w_floordiv, floordiv_of(a, b), floordiv_of(a, b), floordiv_of(a, b))
+TCU_WORD2(w_remainder, remainder_of(a, b), remainder_of(a, b), remainder_of(a, b))
+TCU_WORD2(w_pow, powf(a, b), pow(a, b), integer_pow(a, b))
+__device__ inline float w_atan2(float a, float b) { return atan2f(a, b); }
+__device__ inline double w_atan2(double a, double b) { return atan2(a, b); }
+TCU_WORD1(w_sqrt, sqrtf(a), sqrt(a))
+TCU_WORD1(w_rsqrt, 1 / sqrtf(a), 1 / sqrt(a))
+TCU_WORD1(w_floor, floorf(a), floor(a))
+TCU_WORD1(w_ceil, ceilf(a), ceil(a))
+TCU_WORD1(w_trunc, truncf(a), trunc(a))
+TCU_WORD1(w_round, rintf(a), rint(a))
+TCU_WORD1(w_exp, expf(a), exp(a))
+TCU_WORD1(w_exp2, exp2f(a), exp2(a))
+TCU_WORD1(w_expm1, expm1f(a), expm1(a))
+TCU_WORD1(w_log, logf(a), log(a))
+TCU_WORD1(w_log2, log2f(a), log2(a))
+TCU_WORD1(w_log10, log10f(a), log10(a))
+TCU_WORD1(w_log1p, log1pf(a), log1p(a))
+TCU_WORD1(w_sin, sinf(a), sin(a))
+TCU_WORD1(w_cos, cosf(a), cos(a))
+TCU_WORD1(w_tan, tanf(a), tan(a))
+TCU_WORD1(w_asin, asinf(a), asin(a))
+TCU_WORD1(w_acos, acosf(a), acos(a))
+TCU_WORD1(w_atan, atanf(a), atan(a))
+TCU_WORD1(w_sinh, sinhf(a), sinh(a))
+TCU_WORD1(w_cosh, coshf(a), cosh(a))
+TCU_WORD1(w_tanh, tanhf(a), tanh(a))
+TCU_WORD1(w_sigmoid, 1 / (1 + expf(-a)), 1 / (1 + exp(-a)))
+TCU_WORD1(w_erf, erff(a), erf(a))
+TCU_WORD1(w_erfc, erfcf(a), erfc(a))
+TCU_WORD1(w_gelu, 0.5f * a * erfcf(-0.70710678118654752f * a), 0.5 * a * erfc(-0.70710678118654752 * a))
+__device__ inline int64_t w_floor(int64_t a) { return a; }
+__device__ inline int64_t w_ceil(int64_t a) { return a; }
+__device__ inline int64_t w_trunc(int64_t a) { return a; }
+__device__ inline int64_t w_round(int64_t a) { return a; }
+template <class C> __device__ inline C w_abs(C a) {
+    if constexpr (same_type<C, int64_t>::value) {
+        return a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
+    } else {
+        return fabs(a);
+    }
+}
+template <class C> __device__ inline C w_neg(C a) {
+    if constexpr (same_type<C, int64_t>::value) {
+        return (int64_t)(0 - (uint64_t)a);
+    } else {
+        return -a;
+    }
+}
+template <class C> __device__ inline C w_sign(C a) { return a != a ? a : (C)((a > 0) - (a < 0)); }
+template <class C> __device__ inline C infinity() {
+    if constexpr (same_type<C, int64_t>::value) {
+        return INT64_MAX;
+    } else {
+        return (C)INFINITY;
+    }
+}
+
+// clang-format off
+#define F_A a
+#define F_B b
+#define F_C_ c
+#define F_P(k) to_class<C>(p[k])
+#define F_C(x) C(x)
+#define F_INF infinity<C>()
+#define F_ADD(x, y) w_add(x, y)
+#define F_SUB(x, y) w_sub(x, y)
+#define F_MUL(x, y) w_mul(x, y)
+#define F_DIV(x, y) w_div(x, y)
+#define F_NEG(x) w_neg(x)
+#define F_ABS(x) w_abs(x)
+#define F_SIGN(x) w_sign(x)
+#define F_SQRT(x) w_sqrt(x)
+#define F_RSQRT(x) w_rsqrt(x)
+#define F_MIN(x, y) w_min(x, y)
+#define F_MAX(x, y) w_max(x, y)
+#define F_FLOORDIV(x, y) w_floordiv(x, y)
+#define F_FMOD(x, y) w_fmod(x, y)
+#define F_REMAINDER(x, y) w_remainder(x, y)
+#define F_FLOOR(x) w_floor(x)
+#define F_CEIL(x) w_ceil(x)
+#define F_TRUNC(x) w_trunc(x)
+#define F_ROUND(x) w_round(x)
+#define F_POW(x, y) w_pow(x, y)
+#define F_ATAN2(x, y) w_atan2(x, y)
+#define F_EXP(x) w_exp(x)
+#define F_EXP2(x) w_exp2(x)
+#define F_EXPM1(x) w_expm1(x)
+#define F_LOG(x) w_log(x)
+#define F_LOG2(x) w_log2(x)
+#define F_LOG10(x) w_log10(x)
+#define F_LOG1P(x) w_log1p(x)
+#define F_SIN(x) w_sin(x)
+#define F_COS(x) w_cos(x)
+#define F_TAN(x) w_tan(x)
+#define F_ASIN(x) w_asin(x)
+#define F_ACOS(x) w_acos(x)
+#define F_ATAN(x) w_atan(x)
+#define F_SINH(x) w_sinh(x)
+#define F_COSH(x) w_cosh(x)
+#define F_TANH(x) w_tanh(x)
+#define F_SIGMOID(x) w_sigmoid(x)
+#define F_ERF(x) w_erf(x)
+#define F_ERFC(x) w_erfc(x)
+#define F_GELU(x) w_gelu(x)
+#define F_LT(x, y) ((x) < (y))
+#define F_LE(x, y) ((x) <= (y))
+#define F_GT(x, y) ((x) > (y))
+#define F_GE(x, y) ((x) >= (y))
+#define F_EQ(x, y) ((x) == (y))
+#define F_NE(x, y) ((x) != (y))
+#define F_ISNAN(x) ((x) != (x))
+#define F_AND(x, y) ((x) & (y))
+#define F_OR(x, y) ((x) | (y))
+#define F_XOR(x, y) ((x) ^ (y))
+#define F_SEL(m, x, y) ((m) ? (x) : (y))
+
+// An op's functor: KIND is that of its row, ARITY its operands.
+#define TCU_FUNCTOR(ID, name, kind, arity, f)                                                                      \
+    struct op_##name {                                                                                             \
+        enum { KIND = TENSOR__##kind, ARITY = arity, OP = TENSOR_OP_##ID };                                        \
+        double p[4];                                                                                               \
+        template <class C> __device__ C operator()(C a, C b, C c) const { (void)a, (void)b, (void)c; return (C)(f); } \
+    };
+#define TCU_X1(ID, name, kind, f, ...) TCU_FUNCTOR(ID, name, kind, 1, f)
+#define TCU_X2(ID, name, kind, f, ...) TCU_FUNCTOR(ID, name, kind, 2, f)
+#define TCU_X3(ID, name, kind, f, ...) TCU_FUNCTOR(ID, name, kind, 3, f)
+#define TCU_XC(ID, name, arity, kind, f, ...) TCU_FUNCTOR(ID, name, kind, arity, f)
+#define TCU_XB(ID, name, arity, f, ...)                                                                            \
+    struct op_##name {                                                                                             \
+        enum { KIND = TENSOR__BIT, ARITY = arity, OP = TENSOR_OP_##ID };                                           \
+        double p[4];                                                                                               \
+        template <class C> __device__ C operator()(C x, C y, C) const {                                            \
+            int64_t a = (int64_t)x, b = (int64_t)y; (void)b; return (C)(f); }                                      \
+    };
+TENSOR_OPS_UNARY(TCU_X1) TENSOR_OPS_COPY(TCU_X1) TENSOR_OPS_BINARY(TCU_X2) TENSOR_OPS_TERNARY(TCU_X3)
+TENSOR_OPS_COMPARE(TCU_XC) TENSOR_OPS_BITWISE(TCU_XB)
+#undef TCU_X1
+#undef TCU_X2
+#undef TCU_X3
+#undef TCU_XC
+#undef TCU_XB
+#define TCU_POINTWISE_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)    \
+    TENSOR_OPS_COMPARE(X) TENSOR_OPS_BITWISE(X)
+// clang-format on
+
+struct row_operand_t {
+    void *p;
+    int64_t row;                                // stride of rows; 0 = the same in every row
+    int along;                                  // 1, or 0 = one value for a whole row
+};
+template <int N> struct row_set_t {
+    row_operand_t o[N + 1];                     // the result first
+    int64_t rows, columns;
+};
+template <class T, class Y, class F, int N>
+__global__ void __launch_bounds__(THREADS) pointwise_rows(row_set_t<N> s, F f) {
+    constexpr int V = lanes_of<T>;
+    const int64_t vectors = s.columns / V;
+    for (int64_t r = blockIdx.y * (int64_t)blockDim.y + threadIdx.y; r < s.rows; r += (int64_t)gridDim.y * blockDim.y) {
+        int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+        const T *x[N];
+        Y *y = (Y *)s.o[0].p + r * s.o[0].row;
+        for (int k = 0; k < N; k++) { x[k] = (const T *)s.o[k + 1].p + r * s.o[k + 1].row; }
+        for (int64_t v = j; v < vectors; v += step) {
+            pack_t<T, V> in[N];
+            pack_t<Y, V> out;
+TCU_UNROLL
+            for (int k = 0; k < N; k++) {
+                if (s.o[k + 1].along) {
+                    in[k] = ((const pack_t<T, V> *)x[k])[v];
+                } else {
+                    T one = x[k][0];
+TCU_UNROLL
+                    for (int i = 0; i < V; i++) { in[k].v[i] = one; }
+                }
+            }
+TCU_UNROLL
+            for (int i = 0; i < V; i++) {
+                float a = to_class<float>(in[0].v[i]), b = N > 1 ? to_class<float>(in[N > 1].v[i]) : 0.0f;
+                float c = N > 2 ? to_class<float>(in[N > 2 ? 2 : 0].v[i]) : 0.0f;
+                out.v[i] = from_class<Y>(f(a, b, c));
+            }
+            ((pack_t<Y, V> *)y)[v] = out;
+        }
+        for (int64_t i = vectors * V + j; i < s.columns; i += step) {
+            float a[3] = {0, 0, 0};
+            for (int k = 0; k < N; k++) { a[k] = to_class<float>(x[k][s.o[k + 1].along ? i : 0]); }
+            y[i] = from_class<Y>(f(a[0], a[1], a[2]));
+        }
+    }
+}
+struct any_set_t {
+    walk_t w;
+    void *p[MAX_OPERANDS];
+    int dtype[MAX_OPERANDS], op, arity;
+    double param[4];
+};
+template <class C> __device__ inline C apply(int op, const double *p, C a, C b, C c) {
+    switch (op) {
+#define TCU_X(ID, name, ...)                                                                                 \
+    case TENSOR_OP_##ID:                                                                                     \
+        if constexpr (same_type<C, int64_t>::value ? op_##name::KIND != TENSOR__FLT : op_##name::KIND != TENSOR__BIT) { \
+            return op_##name{{p[0], p[1], p[2], p[3]}}(a, b, c);                                             \
+        }                                                                                                    \
+        break;
+    TCU_POINTWISE_ROWS(TCU_X)
+#undef TCU_X
+    }
+    return C(0);
+}
+template <class C> __global__ void __launch_bounds__(THREADS) pointwise_any(any_set_t s) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.w.n; i += step) {
+        int64_t at[MAX_OPERANDS];
+        C x[3] = {0, 0, 0};
+        places_of<MAX_OPERANDS>(s.w, i, at);
+TCU_UNROLL
+        for (int k = 0; k < 3; k++) {
+            if (k < s.arity) { x[k] = load_as<C>(s.p[k + 1], s.dtype[k + 1], at[k + 1]); }
+        }
+        store_as<C>(s.p[0], s.dtype[0], at[0], apply<C>(s.op, s.param, x[0], x[1], x[2]));
+    }
+}
+template <class T, class Y, class F, int N>
+inline int launch_rows(const place_t &at, const walk_t &w, const operand_t *o, const F &f) {
+    row_set_t<N> s;
+    s.rows = w.ndim == 2 ? w.dims[0] : 1;
+    s.columns = w.ndim ? w.dims[w.ndim - 1] : 1;
+    for (int k = 0; k <= N; k++) {
+        s.o[k] = {o[k].data, w.ndim == 2 ? w.strides[k][0] : 0, w.ndim ? (int)w.strides[k][w.ndim - 1] : 1};
+    }
+    int64_t vectors = s.columns / lanes_of<T> + 1;
+    unsigned wide = 1;
+    while (wide < THREADS && wide < vectors) { wide *= 2; }
+    unsigned high = THREADS / wide, gy = grid_for(at, s.rows, high);
+    gy = gy > 65535 ? 65535 : gy;
+    unsigned gx = (grid_for(at, vectors, wide) + gy - 1) / gy;
+    return code_of(tcu_launch(pointwise_rows<T, Y, F, N>, dim3(gx, gy), dim3(wide, high), 0, at.stream, s, f));
+}
+// One dtype, at most rows and columns, 16-byte addresses: what pointwise_rows takes.
+inline bool fits_rows(const walk_t &w, const operand_t *o, int count, bool truth) {
+    int dtype = o[1].dtype, V = 16 / size_of(dtype);
+    if (class_of(dtype) || w.ndim > 2 || o[0].dtype != (truth ? (int)TENSOR_BOOL : dtype)) { return false; }
+    for (int k = 0; k < count; k++) {
+        if (k && o[k].dtype != dtype) { return false; }
+        int64_t along = w.ndim ? w.strides[k][w.ndim - 1] : 1, row = w.ndim == 2 ? w.strides[k][0] : 0;
+        if (along != 1 && !(k && along == 0)) { return false; }
+        if (along && (!aligned16(o[k].data) || row % V)) { return false; }
+    }
+    return true;
+}
+// o[0] = op of the others, which broadcast to it; computed in the class of `compute`, a dtype.
+inline int pointwise(const place_t &at, int op, const operand_t *o, int arity, int compute, const double *p) {
+    walk_t w = walk_of(o, arity + 1);
+    if (!w.n) { return 0; }
+    double none[4] = {0, 0, 0, 0};
+    if (!p) { p = none; }
+    switch (op) {
+#define TCU_X(ID, name, ...)                                                                                 \
+    case TENSOR_OP_##ID:                                                                                     \
+        if constexpr (op_##name::KIND != TENSOR__BIT) {                                                      \
+            constexpr bool truth = op_##name::KIND == TENSOR__CMP || op_##name::KIND == TENSOR__LOG;         \
+            constexpr int N = op_##name::ARITY;                                                              \
+            op_##name f{{p[0], p[1], p[2], p[3]}};                                                           \
+            if (arity != N) { return TENSOR_ERR_INTERNAL; }                                                  \
+            if (class_of(compute) || !fits_rows(w, o, N + 1, truth)) { break; }                              \
+            if (o[1].dtype == TENSOR_F32) {                                                                  \
+                return launch_rows<float, typename pick_t<truth, bool8, float>::type, op_##name, N>(at, w, o, f); \
+            }                                                                                                \
+            if (o[1].dtype == TENSOR_F16) {                                                                  \
+                return launch_rows<f16, typename pick_t<truth, bool8, f16>::type, op_##name, N>(at, w, o, f); \
+            }                                                                                                \
+            return launch_rows<bf16, typename pick_t<truth, bool8, bf16>::type, op_##name, N>(at, w, o, f);  \
+        }                                                                                                    \
+        break;
+    TCU_POINTWISE_ROWS(TCU_X)
+#undef TCU_X
+    default: return TENSOR_ERR_UNSUPPORTED;
+    }
+    any_set_t s;
+    s.w = w;
+    s.op = op;
+    s.arity = arity;
+    memcpy(s.param, p, sizeof s.param);
+    for (int k = 0; k < MAX_OPERANDS; k++) {
+        s.p[k] = k <= arity ? o[k].data : nullptr;
+        s.dtype[k] = k <= arity ? o[k].dtype : 0;
+    }
+    auto *kernel = class_of(compute) == 0 ? pointwise_any<float> : class_of(compute) == 1 ? pointwise_any<double>
+                 : pointwise_any<int64_t>;
+    return code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, s));
+}
+
+// ------------------------------------------------------------------------------
+// >>copy                                           MARK: copies, casts, fills
+//
+// A copy of one dtype moves bytes: whole rows of 16 where it can, elements by size where it cannot. Casts
+// between the three float dtypes of training have vector kernels; the rest converts element by element, through
+// the class of its source. Rejected: kernels for all hundred pairs.
+// ------------------------------------------------------------------------------
+
+template <class T> __global__ void __launch_bounds__(THREADS) copy_bytes(walk_t w, T *y, const T *x) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[2];
+        places_of<2>(w, i, at);
+        y[at[0]] = x[at[1]];
+    }
+}
+template <class T, class S> __global__ void __launch_bounds__(THREADS) cast_flat(T *y, const S *x, int64_t n) {
+    constexpr int V = lanes_of<T> > lanes_of<S> ? lanes_of<T> : lanes_of<S>;
+    int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t v = j; v < n / V; v += step) {
+        pack_t<S, V> in = ((const pack_t<S, V> *)x)[v];
+        pack_t<T, V> out;
+TCU_UNROLL
+        for (int i = 0; i < V; i++) { out.v[i] = from_class<T>(to_class<float>(in.v[i])); }
+        ((pack_t<T, V> *)y)[v] = out;
+    }
+    for (int64_t i = n / V * V + j; i < n; i += step) { y[i] = from_class<T>(to_class<float>(x[i])); }
+}
+template <class C> __global__ void __launch_bounds__(THREADS) cast_any(walk_t w, void *y, int to, const void *x, int from) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[2];
+        places_of<2>(w, i, at);
+        store_as<C>(y, to, at[0], load_as<C>(x, from, at[1]));
+    }
+}
+template <class C> __global__ void __launch_bounds__(THREADS) fill_any(walk_t w, void *y, int dtype, C v) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[1];
+        places_of<1>(w, i, at);
+        store_as<C>(y, dtype, at[0], v);
+    }
+}
+// y = x, converted, x broadcast to y; strides of any kind, no overlap.
+inline int copy(const place_t &at, const operand_t &y, const operand_t &x) {
+    operand_t o[2] = {y, x};
+    walk_t w = walk_of(o, 2);
+    if (!w.n) { return 0; }
+    bool flat = w.ndim == 0 || (w.ndim == 1 && w.strides[0][0] == 1 && w.strides[1][0] == 1);
+    unsigned grid = grid_for(at, w.n, THREADS);
+    if (y.dtype == x.dtype) {
+        int size = size_of(y.dtype);
+        if (flat) {
+            return code_of(cudaMemcpyAsync(y.data, x.data, (size_t)(w.n * size), cudaMemcpyDeviceToDevice, at.stream));
+        }
+        int V = 16 / size, last = w.ndim - 1;   // rows of whole 16-byte pieces are moved as such
+        bool wide = w.strides[0][last] == 1 && w.strides[1][last] == 1 && w.dims[last] % V == 0 && aligned16(y.data) &&
+                    aligned16(x.data);
+        for (int d = 0; d < last && wide; d++) { wide = w.strides[0][d] % V == 0 && w.strides[1][d] % V == 0; }
+        if (wide) {
+            w.n /= V;
+            w.dims[last] /= V;
+            for (int d = 0; d < last; d++) {
+                w.strides[0][d] /= V;
+                w.strides[1][d] /= V;
+            }
+            return code_of(tcu_launch(copy_bytes<uint4>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                                      (uint4 *)y.data, (const uint4 *)x.data));
+        }
+        switch (size) {
+        case 1: return code_of(tcu_launch(copy_bytes<uint8_t>, grid, THREADS, 0, at.stream, w, (uint8_t *)y.data,
+                                          (const uint8_t *)x.data));
+        case 2: return code_of(tcu_launch(copy_bytes<uint16_t>, grid, THREADS, 0, at.stream, w, (uint16_t *)y.data,
+                                          (const uint16_t *)x.data));
+        case 4: return code_of(tcu_launch(copy_bytes<uint32_t>, grid, THREADS, 0, at.stream, w, (uint32_t *)y.data,
+                                          (const uint32_t *)x.data));
+        default: return code_of(tcu_launch(copy_bytes<uint64_t>, grid, THREADS, 0, at.stream, w, (uint64_t *)y.data,
+                                           (const uint64_t *)x.data));
+        }
+    }
+#define TCU_CAST(to, T, from, S)                                                                             \
+    if (flat && y.dtype == to && x.dtype == from && aligned16(y.data) && aligned16(x.data)) {                \
+        return code_of(tcu_launch(cast_flat<T, S>, grid_for(at, w.n, THREADS * 8), THREADS, 0, at.stream, (T *)y.data, \
+                                  (const S *)x.data, w.n));                                                  \
+    }
+    TCU_CAST(TENSOR_F16, f16, TENSOR_F32, float)
+    TCU_CAST(TENSOR_BF16, bf16, TENSOR_F32, float)
+    TCU_CAST(TENSOR_F32, float, TENSOR_F16, f16)
+    TCU_CAST(TENSOR_F32, float, TENSOR_BF16, bf16)
+    TCU_CAST(TENSOR_F16, f16, TENSOR_BF16, bf16)
+    TCU_CAST(TENSOR_BF16, bf16, TENSOR_F16, f16)
+#undef TCU_CAST
+    int c = class_of(x.dtype);
+    auto *kernel = c == 0 ? cast_any<float> : c == 1 ? cast_any<double> : cast_any<int64_t>;
+    return code_of(tcu_launch(kernel, grid, THREADS, 0, at.stream, w, y.data, y.dtype, (const void *)x.data, x.dtype));
+}
+// Integers and bool take `integer`, floats `real`.
+inline int fill(const place_t &at, const operand_t &y, double real, int64_t integer) {
+    walk_t w = walk_of(&y, 1);
+    if (!w.n) { return 0; }
+    if (class_of(y.dtype) == 2) {
+        return code_of(tcu_launch(fill_any<int64_t>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
+                                  y.dtype, integer));
+    }
+    return code_of(tcu_launch(fill_any<double>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data, y.dtype,
+                              real));
+}
+
+// ------------------------------------------------------------------------------
+// >>random                                         MARK: Philox
+//
+// The CPU's numbers, bit for bit: Philox4x32-10 with the element's index as counter, and its own logarithm, sine
+// and cosine of products and sums that no FMA joins.
+// ------------------------------------------------------------------------------
+
+__device__ inline void philox(tensor_generator_t g, uint64_t block, uint32_t *out) {
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)g.offset, c3 = (uint32_t)(g.offset >> 32);
+    uint32_t k0 = (uint32_t)g.seed, k1 = (uint32_t)(g.seed >> 32);
+TCU_UNROLL
+    for (int r = 0; r < 10; r++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+__device__ inline float fused_not(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
+__device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) {
+    float f = fused_not((float)(int32_t)(w1 >> 16), 65536.0f, __fadd_rn((float)(int32_t)(w1 & 0xFFFF), 0.5f));
+    int32_t bits = (int32_t)((uint32_t)__float_as_int(f) - 0x3F3504F3u), e = bits >> 23;
+    float t = __fadd_rn(__int_as_float((bits & 0x007FFFFF) + 0x3F3504F3), -1.0f), a, r, s, c, p;
+    p = 0.08700430393218994f;
+    p = fused_not(p, t, -0.14267486333847046f);
+    p = fused_not(p, t, 0.14914768934249878f);
+    p = fused_not(p, t, -0.1657758504152298f);
+    p = fused_not(p, t, 0.19963063299655914f);
+    p = fused_not(p, t, -0.2500133812427521f);
+    p = fused_not(p, t, 0.3333390951156616f);
+    a = __fmul_rn(t, t);
+    p = __fadd_rn(__fadd_rn(t, -__fmul_rn(0.5f, a)), __fmul_rn(__fmul_rn(a, t), p));
+    p = fused_not((float)(e - 32), 0.6931471805599453f, p);
+    r = __fmul_rn(-2.0f, p);
+    r = __fsqrt_rn(r > 0 ? r : 0.0f);
+    e = (int32_t)((w2 + (1u << 29)) >> 30);
+    a = __fmul_rn((float)(int32_t)(w2 - ((uint32_t)e << 30)), 1.4629180792671596e-9f);
+    t = __fmul_rn(a, a);
+    s = 2.7557319e-6f;
+    s = fused_not(s, t, -1.98412698e-4f);
+    s = fused_not(s, t, 8.33333333e-3f);
+    s = fused_not(s, t, -1.66666667e-1f);
+    s = __fadd_rn(a, __fmul_rn(__fmul_rn(a, t), s));
+    c = -2.75573192e-7f;
+    c = fused_not(c, t, 2.48015873e-5f);
+    c = fused_not(c, t, -1.38888889e-3f);
+    c = fused_not(c, t, 4.16666667e-2f);
+    c = fused_not(c, t, -0.5f);
+    c = fused_not(c, t, 1.0f);
+    uint32_t minus_s = (uint32_t)(e & 2) << 30, minus_c = (uint32_t)((e + 1) & 2) << 30;
+    *x = __fmul_rn(r, __uint_as_float(__float_as_uint(e & 1 ? s : c) ^ minus_c));
+    *y = __fmul_rn(r, __uint_as_float(__float_as_uint(e & 1 ? c : s) ^ minus_s));
+}
+enum random_t { UNIFORM, NORMAL };
+// Four elements a thread: a + b u, u uniform in [0, 1) or normal; f32, then converted.
+__global__ void __launch_bounds__(THREADS) random_f32(walk_t w, void *y, int dtype, tensor_generator_t g, int kind, float a,
+                                                      float b) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < w.n; q += step) {
+        uint32_t word[4];
+        float v[4];
+        philox(g, (uint64_t)q, word);
+        if (kind == NORMAL) {
+            box_muller(word[0], word[1], &v[0], &v[1]);
+            box_muller(word[2], word[3], &v[2], &v[3]);
+        }
+TCU_UNROLL
+        for (int k = 0; k < 4; k++) {
+            if (kind == UNIFORM) { v[k] = __fmul_rn((float)(int32_t)(word[k] >> 8), 5.9604644775390625e-8f); }
+            v[k] = __fadd_rn(a, __fmul_rn(b, v[k]));
+            int64_t at[1];
+            if (q * 4 + k >= w.n) { break; }
+            places_of<1>(w, q * 4 + k, at);
+            store_as<float>(y, dtype, at[0], v[k]);
+        }
+    }
+}
+__device__ inline uint64_t philox_pair(tensor_generator_t g, int64_t e) {   // 64 bits of element e
+    uint32_t w[4];
+    philox(g, (uint64_t)e >> 1, w);
+    return e & 1 ? (uint64_t)w[3] << 32 | w[2] : (uint64_t)w[1] << 32 | w[0];
+}
+__global__ void __launch_bounds__(THREADS) random_f64(walk_t w, double *y, tensor_generator_t g, double lo, double hi) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[1];
+        places_of<1>(w, i, at);
+        double u = __dmul_rn((double)(philox_pair(g, i) >> 11), 1.1102230246251565e-16);
+        y[at[0]] = __dadd_rn(lo, __dmul_rn(__dadd_rn(hi, -lo), u));
+    }
+}
+__global__ void __launch_bounds__(THREADS) random_integer(walk_t w, void *y, int dtype, tensor_generator_t g, int64_t lo,
+                                                          uint64_t range) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[1];
+        places_of<1>(w, i, at);
+        store_as<int64_t>(y, dtype, at[0], (int64_t)((uint64_t)lo + __umul64hi(philox_pair(g, i), range)));
+    }
+}
+// y = 1 with probability p[i], else 0.
+__global__ void __launch_bounds__(THREADS) random_bernoulli(walk_t w, void *y, int dtype, const void *p, int from,
+                                                            tensor_generator_t g) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[2];
+        uint32_t word[4];
+        places_of<2>(w, i, at);
+        philox(g, (uint64_t)i >> 2, word);
+        double u = (double)word[i & 3] * 2.3283064365386963e-10;
+        store_as<int64_t>(y, dtype, at[0], u < load_as<double>(p, from, at[1]));
+    }
+}
+inline int random_real(const place_t &at, const operand_t &y, tensor_generator_t g, int kind, double a, double b) {
+    walk_t w = walk_of(&y, 1);
+    if (!w.n) { return 0; }
+    if (y.dtype == TENSOR_F64) {                // a + (b - a) u; normal f64 is the CPU's alone: libm's bits differ
+        if (kind == NORMAL) { return TENSOR_ERR_UNSUPPORTED; }
+        return code_of(tcu_launch(random_f64, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, (double *)y.data, g,
+                                  a, b));
+    }
+    float scale = (float)(kind == NORMAL ? b : b - a);
+    return code_of(tcu_launch(random_f32, grid_for(at, (w.n + 3) / 4, THREADS), THREADS, 0, at.stream, w, y.data, y.dtype,
+                              g, kind, (float)a, scale));
+}
+inline int random_integers(const place_t &at, const operand_t &y, tensor_generator_t g, int64_t lo, int64_t hi) {
+    walk_t w = walk_of(&y, 1);
+    return !w.n ? 0 : code_of(tcu_launch(random_integer, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
+                                         y.dtype, g, lo, (uint64_t)hi - (uint64_t)lo));
+}
+inline int bernoulli(const place_t &at, const operand_t &y, const operand_t &p, tensor_generator_t g) {
+    operand_t o[2] = {y, p};
+    walk_t w = walk_of(o, 2);
+    return !w.n ? 0 : code_of(tcu_launch(random_bernoulli, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
+                                         y.dtype, (const void *)p.data, p.dtype, g));
+}
 
 }  // namespace tcu
