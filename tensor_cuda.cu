@@ -2119,4 +2119,521 @@ inline int bernoulli(const place_t &at, const operand_t &y, const operand_t &p, 
                                          y.dtype, (const void *)p.data, p.dtype, g));
 }
 
+// ------------------------------------------------------------------------------
+// >>reduce                                         MARK: reductions
+//
+// Two passes, the same tree for the same shape, no atomics: a block's lanes go through a chunk of the reduced
+// elements, its tree joins the lanes, a second pass joins the chunks. One kernel, for lanes along the reduced elements
+// or along the kept ones, whichever lie side by side in memory. Rejected: atomics (other bits in every run).
+// ------------------------------------------------------------------------------
+
+enum reduce_t { REDUCE_SUM, REDUCE_MEAN, REDUCE_PROD, REDUCE_AMAX, REDUCE_AMIN, REDUCE_ARGMAX, REDUCE_ARGMIN, REDUCE_ANY,
+    REDUCE_ALL };
+template <class C> struct best_t {              // of the largest or smallest; the first NaN beats all
+    C v;
+    int64_t at;
+};
+template <class C> struct sum_op {
+    typedef C acc;
+    __device__ static acc none() { return C(0); }
+    __device__ static acc take(acc a, C v, int64_t) { return w_add(a, v); }
+    __device__ static acc join(acc a, acc b) { return w_add(a, b); }
+};
+template <class C> struct prod_op {
+    typedef C acc;
+    __device__ static acc none() { return C(1); }
+    __device__ static acc take(acc a, C v, int64_t) { return w_mul(a, v); }
+    __device__ static acc join(acc a, acc b) { return w_mul(a, b); }
+};
+template <class C> struct any_op {
+    typedef C acc;
+    __device__ static acc none() { return C(0); }
+    __device__ static acc take(acc a, C v, int64_t) { return C((a != 0) | (v != 0)); }
+    __device__ static acc join(acc a, acc b) { return C((a != 0) | (b != 0)); }
+};
+template <class C> struct all_op {
+    typedef C acc;
+    __device__ static acc none() { return C(1); }
+    __device__ static acc take(acc a, C v, int64_t) { return C((a != 0) & (v != 0)); }
+    __device__ static acc join(acc a, acc b) { return C((a != 0) & (b != 0)); }
+};
+template <class C, bool MAX> struct best_op {
+    typedef best_t<C> acc;
+    __device__ static acc none() { return acc{C(0), -1}; }
+    __device__ static acc join(acc a, acc b) {
+        if (a.at < 0 || b.at < 0) { return a.at < 0 ? b : a; }
+        bool nan_a = a.v != a.v, nan_b = b.v != b.v;
+        if (nan_a || nan_b) { return nan_a && (!nan_b || a.at < b.at) ? a : b; }
+        if (a.v == b.v) { return a.at < b.at ? a : b; }
+        return (MAX ? a.v > b.v : a.v < b.v) ? a : b;
+    }
+    __device__ static acc take(acc a, C v, int64_t at) { return join(a, acc{v, at}); }
+};
+template <class C> __device__ inline void finish_to(void *y, int dtype, int64_t i, C v, C scale, bool) {
+    store_as<C>(y, dtype, i, scale == C(1) ? v : w_mul(v, scale));
+}
+template <class C> __device__ inline void finish_to(void *y, int dtype, int64_t i, best_t<C> v, C, bool where) {
+    if (where) {
+        store_as<int64_t>(y, dtype, i, v.at);
+    } else {
+        store_as<C>(y, dtype, i, v.v);
+    }
+}
+struct reduce_set_t {
+    walk_t kept, gone;                          // strides[0] = of x
+    const void *x;
+    void *y, *partial;                          // partial: [splits][kept.n], or NULL: y itself
+    int from, to, lanes, across;                // lanes (power of 2) per result; across: threadIdx.x along results
+    int64_t chunk;
+    bool where, flat;                           // flat: the reduced elements lie side by side from a 16-byte address on
+};
+// Joins `lanes` values a thread row of the block holds; all threads must come. Lane 0 gets the result.
+template <class OP> __device__ inline typename OP::acc join_lanes(typename OP::acc v, typename OP::acc *s, int lane,
+                                                                  int lanes, int step) {
+    int me = (int)(threadIdx.y * blockDim.x + threadIdx.x);
+    s[me] = v;
+    __syncthreads();
+    for (int d = lanes / 2; d; d /= 2) {
+        if (lane < d) { s[me] = OP::join(s[me], s[me + d * step]); }
+        __syncthreads();
+    }
+    return s[me];
+}
+template <class T, class C, class OP> __global__ void __launch_bounds__(THREADS) reduce_pass(reduce_set_t r, C scale) {
+    typedef typename OP::acc acc;
+    TCU_SHARED(acc, s, [THREADS]);
+    const int lane = r.across ? threadIdx.y : threadIdx.x, row = r.across ? threadIdx.x : threadIdx.y;
+    const int rows = THREADS / r.lanes;
+    const int64_t first = blockIdx.y * r.chunk, end = first + r.chunk < r.gone.n ? first + r.chunk : r.gone.n;
+    for (int64_t o0 = (int64_t)blockIdx.x * rows; o0 < r.kept.n; o0 += (int64_t)gridDim.x * rows) {
+        int64_t o = o0 + row, at[1] = {0};
+        acc v = OP::none();
+        if (o < r.kept.n) {
+            places_of<1>(r.kept, o, at);
+            int64_t base = at[0], i = first + lane, step = r.lanes;
+            if constexpr (!same_type<T, void>::value) {
+                constexpr int V = lanes_of<T>;
+                if (r.flat) {
+                    const T *x = (const T *)r.x + base;
+                    for (int64_t q = first / V + lane; q < end / V; q += step) {
+                        pack_t<T, V> in = ((const pack_t<T, V> *)x)[q];
+                        TCU_UNROLL
+                        for (int k = 0; k < V; k++) { v = OP::take(v, to_class<C>(in.v[k]), q * V + k); }
+                    }
+                    i = end / V * V + lane;
+                }
+            }
+            for (; i < end; i += step) {
+                places_of<1>(r.gone, i, at);
+                v = OP::take(v, load_typed<T, C>(r.x, r.from, base + at[0]), i);
+            }
+        }
+        v = join_lanes<OP>(v, s, lane, r.lanes, r.across ? rows : 1);
+        if (!lane && o < r.kept.n) {
+            if (r.partial) {
+                ((acc *)r.partial)[blockIdx.y * r.kept.n + o] = v;
+            } else {
+                finish_to(r.y, r.to, o, v, scale, r.where);
+            }
+        }
+        __syncthreads();
+    }
+}
+template <class C, class OP> __global__ void __launch_bounds__(THREADS)
+reduce_partials(void *y, int dtype, const typename OP::acc *p, int64_t n, int64_t splits, C scale, bool where) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        typename OP::acc v = p[i];
+        for (int64_t k = 1; k < splits; k++) { v = OP::join(v, p[k * n + i]); }
+        finish_to(y, dtype, i, v, scale, where);
+    }
+}
+struct reduce_plan_t {
+    reduce_set_t r;
+    int64_t splits;
+    int dtype, klass;                           // of x; the class to compute in
+    uint64_t scratch;
+};
+// x over the dims of `mask`. Everything follows from shapes, strides and limits.
+inline reduce_plan_t reduce_plan(const place_t &at, const operand_t &x, uint32_t mask, int op) {
+    reduce_plan_t p;
+    operand_t kept = x, gone = x;
+    kept.ndim = gone.ndim = 0;
+    for (int d = 0; d < x.ndim; d++) {
+        operand_t &o = mask >> d & 1 ? gone : kept;
+        o.dims[o.ndim] = x.dims[d];
+        o.strides[o.ndim++] = x.strides[d];
+    }
+    memset((void *)&p, 0, sizeof p);
+    p.r.kept = walk_of(&kept, 1);
+    p.r.gone = walk_of(&gone, 1);
+    p.r.x = x.data;
+    p.r.from = p.dtype = x.dtype;
+    p.klass = class_of(x.dtype);
+    walk_t &k = p.r.kept, &g = p.r.gone;
+    int64_t beside = g.ndim ? g.strides[0][g.ndim - 1] : 1;
+    p.r.across = k.ndim && k.strides[0][k.ndim - 1] == 1 && beside != 1;
+    p.r.chunk = at.limits.reduce_chunk;
+    if (g.n <= p.r.chunk || k.n >= 4096) { p.r.chunk = g.n ? g.n : 1; }     // many results keep the device busy
+    p.splits = (g.n + p.r.chunk - 1) / p.r.chunk;
+    p.splits = p.splits < 1 ? 1 : p.splits;
+    while (p.splits > 65535) {
+        p.r.chunk *= 2;
+        p.splits = (g.n + p.r.chunk - 1) / p.r.chunk;
+    }
+    int V = 16 / size_of(x.dtype);
+    p.r.flat = !p.r.across && beside == 1 && g.ndim <= 1 && aligned16(x.data) && p.r.chunk % V == 0;
+    for (int d = 0; d < k.ndim; d++) { p.r.flat = p.r.flat && k.strides[0][d] % V == 0; }
+    if (p.splits == 1 && !p.r.across && beside == 1 && g.ndim <= 1 && aligned16(x.data)) {
+        p.r.flat = true;
+        for (int d = 0; d < k.ndim; d++) { p.r.flat = p.r.flat && k.strides[0][d] % V == 0; }
+    }
+    p.r.lanes = p.r.across ? 8 : THREADS;
+    int64_t each = p.r.flat ? (g.n + V - 1) / V : g.n;
+    while (p.r.lanes > 1 && p.r.lanes / 2 >= each) { p.r.lanes /= 2; }
+    p.r.where = op == REDUCE_ARGMAX || op == REDUCE_ARGMIN;
+    bool pairs = op >= REDUCE_AMAX && op <= REDUCE_ARGMIN;
+    p.scratch = p.splits == 1 ? 0 : (uint64_t)(p.splits * k.n) * (pairs ? 16 : p.klass ? 8 : 4);
+    return p;
+}
+template <class C, class OP> inline int reduce_with(const place_t &at, reduce_plan_t &p, C scale) {
+    reduce_set_t &r = p.r;
+    int rows = THREADS / r.lanes;
+    dim3 block = r.across ? dim3((unsigned)rows, (unsigned)r.lanes) : dim3((unsigned)r.lanes, (unsigned)rows);
+    dim3 grid(grid_for(at, r.kept.n, rows), (unsigned)p.splits);
+    cudaError_t e;
+    if constexpr (same_type<C, float>::value) {
+        e = p.dtype == TENSOR_F32 ? tcu_launch(reduce_pass<float, C, OP>, grid, block, 0, at.stream, r, scale)
+          : p.dtype == TENSOR_F16 ? tcu_launch(reduce_pass<f16, C, OP>, grid, block, 0, at.stream, r, scale)
+                                  : tcu_launch(reduce_pass<bf16, C, OP>, grid, block, 0, at.stream, r, scale);
+    } else {
+        r.flat = false;
+        e = tcu_launch(reduce_pass<void, C, OP>, grid, block, 0, at.stream, r, scale);
+    }
+    if (e || !r.partial) { return code_of(e); }
+    return code_of(tcu_launch(reduce_partials<C, OP>, grid_for(at, r.kept.n, THREADS), THREADS, 0, at.stream, r.y, r.to,
+                              (const typename OP::acc *)r.partial, r.kept.n, p.splits, scale, r.where));
+}
+template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, int op, C scale) {
+    switch (op) {
+    case REDUCE_SUM: case REDUCE_MEAN: return reduce_with<C, sum_op<C>>(at, p, scale);
+    case REDUCE_PROD: return reduce_with<C, prod_op<C>>(at, p, scale);
+    case REDUCE_AMAX: case REDUCE_ARGMAX: return reduce_with<C, best_op<C, true>>(at, p, scale);
+    case REDUCE_AMIN: case REDUCE_ARGMIN: return reduce_with<C, best_op<C, false>>(at, p, scale);
+    case REDUCE_ANY: return reduce_with<C, any_op<C>>(at, p, scale);
+    default: return reduce_with<C, all_op<C>>(at, p, scale);
+    }
+}
+inline uint64_t reduce_scratch(const place_t &at, const operand_t &x, uint32_t mask, int op) {
+    return reduce_plan(at, x, mask, op).scratch;
+}
+// y (contiguous over the kept dims) = op of x over the dims in mask. ARG: index within the reduced elements.
+inline int reduce(const place_t &at, const operand_t &y, const operand_t &x, uint32_t mask, int op, void *scratch) {
+    reduce_plan_t p = reduce_plan(at, x, mask, op);
+    if (!p.r.kept.n) { return 0; }
+    if (!p.r.gone.n && op >= REDUCE_AMAX && op <= REDUCE_ARGMIN) { return TENSOR_ERR_SHAPE; }
+    p.r.y = y.data;
+    p.r.to = y.dtype;
+    p.r.partial = p.scratch ? scratch : nullptr;
+    double scale = op == REDUCE_MEAN ? 1.0 / (double)p.r.gone.n : 1.0;
+    if (p.klass == 0) { return reduce_class<float>(at, p, op, (float)scale); }
+    if (p.klass == 1) { return reduce_class<double>(at, p, op, scale); }
+    return reduce_class<int64_t>(at, p, op, 1);
+}
+
+// ------------------------------------------------------------------------------
+// >>rows                                           MARK: softmax, layer norm, cross entropy
+//
+// Rows that lie side by side: a power of two of threads takes a row, short rows share a block. Each pass over a row
+// reads 16 bytes a thread; the row comes from L2 in the second pass. f32 inside whatever the dtype.
+// ------------------------------------------------------------------------------
+
+template <class C> struct max_op {
+    typedef C acc;
+    __device__ static acc join(acc a, acc b) { return w_max(a, b); }
+};
+struct lanes_t { int lane, lanes; };
+inline int lanes_for(int64_t columns, int V) {
+    int n = 8;
+    while (n < THREADS && n * V < columns) { n *= 2; }
+    return n;
+}
+// f(column, values of the N inputs) for all of a row, in packs where addresses allow.
+template <class T, int N, class F> __device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l, F f) {
+    constexpr int V = lanes_of<T>;
+    bool wide = true;
+    for (int k = 0; k < N; k++) { wide = wide && aligned16(x[k]); }
+    int64_t packs = wide ? columns / V : 0;
+    for (int64_t q = l.lane; q < packs; q += l.lanes) {
+        pack_t<T, V> in[N];
+        TCU_UNROLL
+        for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)x[k])[q]; }
+        TCU_UNROLL
+        for (int i = 0; i < V; i++) {
+            float v[N];
+            for (int k = 0; k < N; k++) { v[k] = to_class<float>(in[k].v[i]); }
+            f(q * V + i, v);
+        }
+    }
+    for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
+        float v[N];
+        for (int k = 0; k < N; k++) { v[k] = to_class<float>(x[k][i]); }
+        f(i, v);
+    }
+}
+// y[column] = f(column, values); y may be one of the inputs.
+template <class T, int N, class F>
+__device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t l, F f) {
+    constexpr int V = lanes_of<T>;
+    bool wide = aligned16(y);
+    for (int k = 0; k < N; k++) { wide = wide && aligned16(x[k]); }
+    int64_t packs = wide ? columns / V : 0;
+    for (int64_t q = l.lane; q < packs; q += l.lanes) {
+        pack_t<T, V> in[N], out;
+        TCU_UNROLL
+        for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)x[k])[q]; }
+        TCU_UNROLL
+        for (int i = 0; i < V; i++) {
+            float v[N];
+            for (int k = 0; k < N; k++) { v[k] = to_class<float>(in[k].v[i]); }
+            out.v[i] = from_class<T>(f(q * V + i, v));
+        }
+        ((pack_t<T, V> *)y)[q] = out;
+    }
+    for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
+        float v[N];
+        for (int k = 0; k < N; k++) { v[k] = to_class<float>(x[k][i]); }
+        y[i] = from_class<T>(f(i, v));
+    }
+}
+// The joined value for every thread of the row; all threads of the block must come.
+template <class OP> __device__ inline float row_join(float v, float *s, lanes_t l) {
+    v = join_lanes<OP>(v, s, l.lane, l.lanes, 1);
+    v = s[threadIdx.y * blockDim.x];
+    __syncthreads();
+    return v;
+}
+template <class T> __global__ void __launch_bounds__(THREADS)
+softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        const T *row[1] = {x + r * columns};
+        float top = -INFINITY, sum = 0;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { top = w_max(top, v[0]); });
+        top = row_join<max_op<float>>(top, s, l);
+        float shift = top == -INFINITY || top == INFINITY ? 0 : top;       // rows of -inf give NaN, as they should
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += expf(v[0] - (top == INFINITY ? top : shift)); });
+        sum = row_join<sum_op<float>>(sum, s, l);
+        float scale = 1 / sum, offset = shift + logf(sum);
+        map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t, const float *v) {
+            return logs ? v[0] - offset : expf(v[0] - (top == INFINITY ? top : shift)) * scale;
+        });
+    }
+}
+// dx = y (dy - sum(y dy)), or for logarithms dy - e^y sum(dy).
+template <class T> __global__ void __launch_bounds__(THREADS)
+softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t columns, bool logs) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        const T *in[2] = {dy + r * columns, y + r * columns};
+        float sum = 0;
+        each_in_row<T, 2>(in, n, l, [&](int64_t, const float *v) { sum += logs ? v[0] : v[0] * v[1]; });
+        sum = row_join<sum_op<float>>(sum, s, l);
+        map_row<T, 2>(dx + r * columns, in, n, l, [&](int64_t, const float *v) {
+            return logs ? v[0] - expf(v[1]) * sum : v[1] * (v[0] - sum);
+        });
+    }
+}
+// y = (x - mean) rstd w + b; w, b may be NULL. mean, rstd: f32 per row, kept for backward.
+template <class T> __global__ void __launch_bounds__(THREADS)
+layer_norm_rows(T *y, float *mean, float *rstd, const T *x, const T *w, const T *b, int64_t rows, int64_t columns,
+                float eps) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        const T *row[1] = {x + r * columns};
+        float sum = 0, square = 0;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += v[0]; });
+        float m = row_join<sum_op<float>>(sum, s, l) / (float)columns;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { square += (v[0] - m) * (v[0] - m); });
+        float k = 1 / sqrtf(row_join<sum_op<float>>(square, s, l) / (float)columns + eps);
+        map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t i, const float *v) {
+            float h = (v[0] - m) * k;
+            return (w ? h * to_class<float>(w[i]) : h) + (b ? to_class<float>(b[i]) : 0.0f);
+        });
+        if (n && !l.lane) {
+            mean[r] = m;
+            rstd[r] = k;
+        }
+    }
+}
+template <class T> __global__ void __launch_bounds__(THREADS)
+layer_norm_rows_backward(T *dx, const T *dy, const T *x, const T *w, const float *mean, const float *rstd, int64_t rows,
+                         int64_t columns) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        const T *in[2] = {dy + r * columns, x + r * columns};
+        float m = n ? mean[r] : 0, k = n ? rstd[r] : 0, a = 0, b = 0;
+        each_in_row<T, 2>(in, n, l, [&](int64_t i, const float *v) {
+            float g = w ? v[0] * to_class<float>(w[i]) : v[0];
+            a += g;
+            b += g * (v[1] - m) * k;
+        });
+        a = row_join<sum_op<float>>(a, s, l) / (float)columns;
+        b = row_join<sum_op<float>>(b, s, l) / (float)columns;
+        map_row<T, 2>(dx + r * columns, in, n, l, [&](int64_t i, const float *v) {
+            float g = w ? v[0] * to_class<float>(w[i]) : v[0];
+            return k * (g - a - (v[1] - m) * k * b);
+        });
+    }
+}
+// Sums over chunks of rows: part[0] of dy xhat, part[1] of dy; [2][chunks][columns]. Threads along columns.
+template <class T> __global__ void __launch_bounds__(THREADS)
+layer_norm_weights(float *part, const T *dy, const T *x, const float *mean, const float *rstd, int64_t rows,
+                   int64_t columns, int64_t chunk) {
+    TCU_SHARED(float, s, [2][8][33]);
+    int64_t c = blockIdx.x * 32ll + threadIdx.x, first = blockIdx.y * chunk, end = first + chunk < rows ? first + chunk : rows;
+    float a = 0, b = 0;
+    for (int64_t r = first + threadIdx.y; r < end && c < columns; r += 8) {
+        float g = to_class<float>(dy[r * columns + c]);
+        a += g * (to_class<float>(x[r * columns + c]) - mean[r]) * rstd[r];
+        b += g;
+    }
+    s[0][threadIdx.y][threadIdx.x] = a;
+    s[1][threadIdx.y][threadIdx.x] = b;
+    __syncthreads();
+    if (threadIdx.y < 2 && c < columns) {
+        float sum = 0;
+        for (int k = 0; k < 8; k++) { sum += s[threadIdx.y][k][threadIdx.x]; }
+        part[(threadIdx.y * (int64_t)gridDim.y + blockIdx.y) * columns + c] = sum;
+    }
+}
+// loss[row] = log sum e^x - x[target], 0 where target is `ignored`; NULL logits' gradient: none is made. The gradient
+// (softmax - one) * scale[0] may take the logits' place. A target out of range is an error and counts as ignored.
+template <class T> __global__ void __launch_bounds__(THREADS)
+cross_entropy_rows(float *loss, T *dx, const T *x, const void *target, int target_dtype, int64_t rows, int64_t columns,
+                   int64_t ignored, const float *scale, unsigned long long *error) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, t = n ? load_as<int64_t>(target, target_dtype, r) : 0;
+        bool bad = n && t != ignored && (t < 0 || t >= columns), skip = bad || t == ignored;
+        if (bad && !l.lane) { atomicCAS(error, 0ull, 1ull + (unsigned long long)r); }
+        const T *row[1] = {x + r * columns};
+        float top = -INFINITY, sum = 0, own = n && !skip ? to_class<float>(row[0][t]) : 0.0f;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { top = w_max(top, v[0]); });
+        top = row_join<max_op<float>>(top, s, l);
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += expf(v[0] - top); });
+        sum = row_join<sum_op<float>>(sum, s, l);
+        if (n && !l.lane) { loss[r] = skip ? 0 : logf(sum) + top - own; }
+        if (!dx) { continue; }
+        float k = skip ? 0 : scale[0], inverse = 1 / sum;
+        map_row<T, 1>(dx + r * columns, row, n, l, [&](int64_t i, const float *v) {
+            return skip ? 0.0f : (expf(v[0] - top) * inverse - (i == t ? 1.0f : 0.0f)) * k;
+        });
+    }
+}
+// out[0] = 1 / (how many targets are not ignored, nor out of range): the scale of a mean. One block.
+__global__ void __launch_bounds__(THREADS)
+count_targets(float *out, const void *target, int dtype, int64_t n, int64_t classes, int64_t ignored) {
+    TCU_SHARED(int64_t, s, [THREADS]);
+    int64_t v = 0;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        int64_t t = load_as<int64_t>(target, dtype, i);
+        v += t != ignored && t >= 0 && t < classes;
+    }
+    v = join_lanes<sum_op<int64_t>>(v, s, (int)threadIdx.x, THREADS, 1);
+    if (!threadIdx.x) { out[0] = 1 / (float)v; }
+}
+
+#define TCU_FLOATS(dtype, T, code)                                                                           \
+    switch (dtype) {                                                                                         \
+    case TENSOR_F32: { typedef float T; code } break;                                                        \
+    case TENSOR_F16: { typedef f16 T; code } break;                                                          \
+    case TENSOR_BF16: { typedef bf16 T; code } break;                                                        \
+    default: return TENSOR_ERR_UNSUPPORTED;                                                                  \
+    }
+struct row_shape_t {
+    dim3 grid, block;
+    row_shape_t(const place_t &at, int64_t rows, int64_t columns, int V) {
+        unsigned lanes = (unsigned)lanes_for(columns, V);
+        block = dim3(lanes, THREADS / lanes);
+        grid = dim3(grid_for(at, rows, block.y));
+    }
+};
+// All operands contiguous, rows x columns.
+inline int softmax(const place_t &at, const operand_t &y, const operand_t &x, int64_t rows, int64_t columns, bool logs) {
+    if (!rows || !columns) { return 0; }
+    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    TCU_FLOATS(x.dtype, T, return code_of(tcu_launch(softmax_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
+                                                     (const T *)x.data, rows, columns, logs));)
+    return 0;
+}
+inline int softmax_backward(const place_t &at, const operand_t &dx, const operand_t &dy, const operand_t &y, int64_t rows,
+                            int64_t columns, bool logs) {
+    if (!rows || !columns) { return 0; }
+    row_shape_t g(at, rows, columns, 16 / size_of(y.dtype));
+    TCU_FLOATS(y.dtype, T, return code_of(tcu_launch(softmax_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
+        (const T *)dy.data, (const T *)y.data, rows, columns, logs));)
+    return 0;
+}
+inline int layer_norm(const place_t &at, const operand_t &y, float *mean, float *rstd, const operand_t &x, const void *w,
+                      const void *b, int64_t rows, int64_t columns, double eps) {
+    if (!rows || !columns) { return 0; }
+    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    TCU_FLOATS(x.dtype, T, return code_of(tcu_launch(layer_norm_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data, mean,
+        rstd, (const T *)x.data, (const T *)w, (const T *)b, rows, columns, (float)eps));)
+    return 0;
+}
+inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t columns) {
+    return (uint64_t)(2 * ((rows + at.limits.norm_chunk - 1) / at.limits.norm_chunk) * columns) * sizeof(float);
+}
+// dw, db may be NULL (both or none), of x's dtype as w is.
+inline int layer_norm_backward(const place_t &at, const operand_t &dx, void *dw, void *db, const operand_t &dy,
+                               const operand_t &x, const void *w, const float *mean, const float *rstd, int64_t rows,
+                               int64_t columns, void *scratch) {
+    if (!rows || !columns) { return 0; }
+    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    int64_t chunk = at.limits.norm_chunk;
+    while ((rows + chunk - 1) / chunk > 65535) { chunk *= 2; }
+    int64_t chunks = (rows + chunk - 1) / chunk;
+    float *part = (float *)scratch;
+    cudaError_t e = cudaSuccess;
+    TCU_FLOATS(x.dtype, T,
+        e = tcu_launch(layer_norm_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data, (const T *)dy.data,
+                       (const T *)x.data, (const T *)w, mean, rstd, rows, columns);
+        if (!e && dw) {
+            e = tcu_launch(layer_norm_weights<T>, dim3((unsigned)((columns + 31) / 32), (unsigned)chunks), dim3(32, 8), 0,
+                           at.stream, part, (const T *)dy.data, (const T *)x.data, mean, rstd, rows, columns, chunk);
+        })
+    for (int k = 0; k < 2 && dw && !e; k++) {
+        e = tcu_launch(reduce_partials<float, sum_op<float>>, grid_for(at, columns, THREADS), THREADS, 0, at.stream,
+                       k ? db : dw, x.dtype, (const float *)part + k * chunks * columns, columns, chunks, 1.0f, false);
+    }
+    return code_of(e);
+}
+// The loss of each row (f32) and, with dx, its gradient: scaled by scale[0] on the device, or, with mean, by one over
+// the number of targets, which is left in scale[0].
+inline int cross_entropy(const place_t &at, float *loss, const operand_t *dx, const operand_t &x, const operand_t &target,
+                         int64_t rows, int64_t columns, int64_t ignored, float *scale, bool mean) {
+    if (!rows || !columns) { return 0; }
+    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    if (mean) {
+        cudaError_t e = tcu_launch(count_targets, 1, THREADS, 0, at.stream, scale, (const void *)target.data, target.dtype,
+                                   rows, columns, ignored);
+        if (e) { return code_of(e); }
+    }
+    TCU_FLOATS(x.dtype, T, return code_of(tcu_launch(cross_entropy_rows<T>, g.grid, g.block, 0, at.stream, loss,
+        (T *)(dx ? dx->data : nullptr), (const T *)x.data, (const void *)target.data, target.dtype, rows, columns, ignored,
+        (const float *)scale, at.error));)
+    return 0;
+}
+
 }  // namespace tcu
