@@ -1385,6 +1385,8 @@ struct bool8 { uint8_t v; };                    // any byte but 0 is true
 
 template <bool B, class X, class Y> struct pick_t { typedef X type; };
 template <class X, class Y> struct pick_t<false, X, Y> { typedef Y type; };
+template <class P> struct pointee_t;
+template <class T> struct pointee_t<T *> { typedef T type; };
 template <class A, class B> struct same_type { static constexpr bool value = false; };
 template <class A> struct same_type<A, A> { static constexpr bool value = true; };
 template <class T> constexpr bool is_half = same_type<T, f16>::value || same_type<T, bf16>::value;
@@ -2633,6 +2635,427 @@ inline int cross_entropy(const place_t &at, float *loss, const operand_t *dx, co
     TCU_FLOATS(x.dtype, T, return code_of(tcu_launch(cross_entropy_rows<T>, g.grid, g.block, 0, at.stream, loss,
         (T *)(dx ? dx->data : nullptr), (const T *)x.data, (const void *)target.data, target.dtype, rows, columns, ignored,
         (const float *)scale, at.error));)
+    return 0;
+}
+
+// ------------------------------------------------------------------------------
+// >>index                                          MARK: gather, scatter, embedding
+//
+// Indices are checked where they are read: one that is out of range is clamped, so that nothing else is touched, and
+// noted in the error word. Sums into repeated places are deterministic: a stable radix sort brings the sources of a
+// place together, one thread adds them in their order. Rejected: float atomics.
+// ------------------------------------------------------------------------------
+
+__device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, unsigned long long *error) {
+    if (i < 0) { i += size; }
+    if (i >= 0 && i < size) { return i; }
+    atomicCAS(error, 0ull, 1ull + (unsigned long long)position);
+    return i < 0 ? 0 : size - 1;
+}
+// y[.. i ..] = x[.. index[.. i ..] ..]; x is walked with stride 0 along dim, whose own stride and size stand apart.
+template <class T> __global__ void __launch_bounds__(THREADS)
+gather_any(walk_t w, T *y, const void *index, int dtype, const T *x, int64_t stride, int64_t size,
+           unsigned long long *error) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[3];
+        places_of<3>(w, i, at);
+        y[at[0]] = x[at[2] + stride * checked(load_as<int64_t>(index, dtype, at[1]), size, i, error)];
+    }
+}
+// Rows of `width` pieces: y[i] = x[index[i]].
+template <class T> __global__ void __launch_bounds__(THREADS)
+select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t width, int64_t rows,
+            unsigned long long *error) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
+        int64_t r = i / width, c = i - r * width;
+        y[i] = x[checked(load_as<int64_t>(index, dtype, r), rows, r, error) * width + c];
+    }
+}
+// Where element i of a scatter goes in y, as if y were contiguous; the order of the sources.
+__global__ void __launch_bounds__(THREADS)
+scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, int64_t stride, int64_t size,
+             unsigned long long *error) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[2];
+        places_of<2>(w, i, at);
+        key[i] = (uint64_t)(at[1] + stride * checked(load_as<int64_t>(index, dtype, at[0]), size, i, error));
+        order[i] = (int)i;
+    }
+}
+
+// Stable radix sort of (key, order), four bits a pass; a block takes TILE neighbours, a thread EACH.
+enum { RADIX = 16, EACH = 8, TILE = THREADS * EACH };
+__device__ inline int digit_of(uint64_t key, int shift) { return (int)(key >> shift) & (RADIX - 1); }
+// Exclusive running sums of the RADIX x THREADS counts, digit after digit, thread after thread.
+__device__ inline void sum_counts(int *count, int *part) {
+    int t = (int)threadIdx.x, sum = 0;
+    for (int k = 0; k < RADIX; k++) { sum += count[t * RADIX + k]; }
+    part[t] = sum;
+    __syncthreads();
+    for (int d = 1; d < THREADS; d *= 2) {
+        int v = t >= d ? part[t - d] : 0;
+        __syncthreads();
+        part[t] += v;
+        __syncthreads();
+    }
+    int before = t ? part[t - 1] : 0;
+    for (int k = 0; k < RADIX; k++) {
+        int n = count[t * RADIX + k];
+        count[t * RADIX + k] = before;
+        before += n;
+    }
+    __syncthreads();
+}
+__device__ inline void count_digits(int *count, const uint64_t *key, int64_t n, int shift) {
+    int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
+    for (int d = 0; d < RADIX; d++) { count[d * THREADS + threadIdx.x] = 0; }
+    for (int64_t i = first; i < first + EACH && i < n; i++) { count[digit_of(key[i], shift) * THREADS + threadIdx.x]++; }
+    __syncthreads();
+}
+__global__ void __launch_bounds__(THREADS) radix_count(int *total, const uint64_t *key, int64_t n, int shift) {
+    TCU_SHARED(int, count, [RADIX * THREADS]);
+    count_digits(count, key, n, shift);
+    if (threadIdx.x < RADIX) {
+        int sum = 0;
+        for (int k = 0; k < THREADS; k++) { sum += count[threadIdx.x * THREADS + k]; }
+        total[threadIdx.x * gridDim.x + blockIdx.x] = sum;
+    }
+}
+// Exclusive running sum of n counts, in place; one block.
+__global__ void __launch_bounds__(THREADS) radix_sum(int *total, int n) {
+    TCU_SHARED(int, part, [THREADS]);
+    int t = (int)threadIdx.x, each = (n + THREADS - 1) / THREADS, sum = 0;
+    for (int i = t * each; i < (t + 1) * each && i < n; i++) { sum += total[i]; }
+    part[t] = sum;
+    __syncthreads();
+    for (int d = 1; d < THREADS; d *= 2) {
+        int v = t >= d ? part[t - d] : 0;
+        __syncthreads();
+        part[t] += v;
+        __syncthreads();
+    }
+    int before = t ? part[t - 1] : 0;
+    for (int i = t * each; i < (t + 1) * each && i < n; i++) {
+        int v = total[i];
+        total[i] = before;
+        before += v;
+    }
+}
+__global__ void __launch_bounds__(THREADS)
+radix_move(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *total, int64_t n, int shift) {
+    TCU_SHARED(int, count, [RADIX * THREADS]);
+    TCU_SHARED(int, part, [THREADS]);
+    TCU_SHARED(int, base, [RADIX]);
+    int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
+    count_digits(count, key, n, shift);
+    sum_counts(count, part);
+    if (threadIdx.x < RADIX) {
+        base[threadIdx.x] = total[threadIdx.x * gridDim.x + blockIdx.x] - count[threadIdx.x * THREADS];
+    }
+    __syncthreads();
+    for (int64_t i = first; i < first + EACH && i < n; i++) {
+        int d = digit_of(key[i], shift), at = base[d] + count[d * THREADS + threadIdx.x]++;
+        to_key[at] = key[i];
+        to[at] = order[i];
+    }
+}
+// y[key] += sum over its sources, in their order, of x[source]; rows of `width` elements.
+template <class T, class C> __global__ void __launch_bounds__(THREADS)
+add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n, int64_t width) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
+        int64_t p = i / width, c = i - p * width;
+        if (p && key[p] == key[p - 1]) { continue; }        // the first of a place does it all
+        int64_t to = (int64_t)key[p] * width + c;
+        C sum = load_typed<T, C>(y, dtype, to);
+        for (int64_t q = p; q < n && key[q] == key[p]; q++) {
+            sum = w_add(sum, load_typed<T, C>(x, dtype, order[q] * width + c));
+        }
+        store_as<C>(y, dtype, to, sum);
+    }
+}
+template <class F> inline int by_size(int size, F f) {
+    return size == 1 ? f((uint8_t *)nullptr) : size == 2 ? f((uint16_t *)nullptr) : size == 4 ? f((uint32_t *)nullptr)
+         : size == 8 ? f((uint64_t *)nullptr) : f((uint4 *)nullptr);
+}
+// y has the shape of index; x that of y but for dim.
+inline int gather(const place_t &at, const operand_t &y, const operand_t &x, int dim, const operand_t &index) {
+    operand_t o[3] = {y, index, x};
+    for (int d = 0; d < x.ndim; d++) { o[2].dims[d] = y.dims[d]; }
+    o[2].strides[dim] = 0;
+    walk_t w = walk_of(o, 3);
+    if (!w.n) { return 0; }
+    if (!x.dims[dim]) { return TENSOR_ERR_INDEX; }
+    return by_size(size_of(x.dtype), [&](auto *type) {
+        auto *to = type ? type : (decltype(type))y.data;
+        auto *kernel = gather_any<typename pointee_t<decltype(to)>::type>;
+        return code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, to,
+                                  (const void *)index.data, index.dtype, (decltype(to))x.data, x.strides[dim],
+                                  x.dims[dim], at.error));
+    });
+}
+// y[i] = x[index[i]] for rows; all contiguous. Embedding and index_select.
+inline int index_rows(const place_t &at, const operand_t &y, const operand_t &x, const operand_t &index, int64_t n,
+                      int64_t width, int64_t rows) {
+    if (!n || !width) { return 0; }
+    if (!rows) { return TENSOR_ERR_INDEX; }
+    int64_t bytes = width * size_of(x.dtype);
+    int size = bytes % 16 || !aligned16(x.data) || !aligned16(y.data) ? size_of(x.dtype) : 16;
+    return by_size(size, [&](auto *type) {
+        auto *to = type ? type : (decltype(type))y.data;
+        auto *kernel = select_rows<typename pointee_t<decltype(to)>::type>;
+        return code_of(tcu_launch(kernel, grid_for(at, n * bytes / size, THREADS), THREADS, 0, at.stream, to,
+                                  (const void *)index.data, index.dtype, (decltype(to))x.data, n, bytes / size, rows,
+                                  at.error));
+    });
+}
+inline uint64_t scatter_scratch(int64_t n) {
+    int64_t blocks = (n + TILE - 1) / TILE;
+    return (uint64_t)n * 24 + (uint64_t)blocks * RADIX * sizeof(int) + 64;
+}
+// y (contiguous, rows of width) += x's n rows at the places that `w` gives; index: walked by it. places: rows of y.
+inline int add_at(const place_t &at, const operand_t &y, const operand_t &x, const walk_t &w, const operand_t &index,
+                  int64_t stride, int64_t size, int64_t width, int64_t places, void *scratch) {
+    int64_t n = w.n;
+    unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
+    if (!n || !width) { return 0; }
+    if (n > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
+    if (!size) { return TENSOR_ERR_INDEX; }
+    uint64_t *key = (uint64_t *)scratch, *key2 = key + n;
+    int *order = (int *)(key2 + n), *order2 = order + n, *total = order2 + n;
+    cudaError_t e = tcu_launch(scatter_keys, grid_for(at, n, THREADS), THREADS, 0, at.stream, key, order, w,
+                               (const void *)index.data, index.dtype, stride, size, at.error);
+    for (int shift = 0; !e && shift < 64 && (uint64_t)places >> shift; shift += 4) {
+        e = tcu_launch(radix_count, blocks, THREADS, 0, at.stream, total, (const uint64_t *)key, n, shift);
+        if (!e) { e = tcu_launch(radix_sum, 1, THREADS, 0, at.stream, total, (int)(blocks * RADIX)); }
+        if (!e) {
+            e = tcu_launch(radix_move, blocks, THREADS, 0, at.stream, key2, order2, (const uint64_t *)key,
+                           (const int *)order, (const int *)total, n, shift);
+        }
+        uint64_t *k = key;
+        int *o = order;
+        key = key2;
+        key2 = k;
+        order = order2;
+        order2 = o;
+    }
+    if (e) { return code_of(e); }
+    auto *kernel = y.dtype == TENSOR_F32 ? add_sorted<float, float> : y.dtype == TENSOR_F16 ? add_sorted<f16, float>
+                 : y.dtype == TENSOR_BF16 ? add_sorted<bf16, float> : y.dtype == TENSOR_F64 ? add_sorted<double, double>
+                 : add_sorted<void, int64_t>;
+    return code_of(tcu_launch(kernel, grid_for(at, n * width, THREADS), THREADS, 0, at.stream, y.data, y.dtype,
+                              (const uint64_t *)key, (const int *)order, (const void *)x.data, n, width));
+}
+// y[.. index[.. i ..] ..] += x[.. i ..] along dim; y and x contiguous, index of x's shape.
+inline int scatter_add(const place_t &at, const operand_t &y, int dim, const operand_t &index, const operand_t &x,
+                       void *scratch) {
+    operand_t o[2] = {index, y};
+    for (int d = 0; d < x.ndim; d++) { o[1].dims[d] = index.dims[d]; }
+    o[1].strides[dim] = 0;
+    return add_at(at, y, x, walk_of(o, 2), index, y.strides[dim], y.dims[dim], 1, count_of(y), scratch);
+}
+// y[index[i]] += x[i] for rows of width: index_add, and the gradient of embedding.
+inline int add_rows(const place_t &at, const operand_t &y, const operand_t &index, const operand_t &x, int64_t n,
+                    int64_t width, int64_t rows, void *scratch) {
+    operand_t i = index;
+    i.ndim = 1;
+    i.dims[0] = n;
+    i.strides[0] = 1;
+    return add_at(at, y, x, walk_of(&i, 1), i, 1, rows, width, rows, scratch);
+}
+
+// ------------------------------------------------------------------------------
+// >>matmul                                         MARK: matrix product
+//
+// Tiles in shared memory, 4 x 4 results a thread: for dtypes that cuBLASLt does not take, for strides it cannot
+// express, and as the twin its results are tested against. f32 sums for f16 and bf16. Rejected: tensor cores
+// here (cuBLASLt has them).
+// ------------------------------------------------------------------------------
+
+struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] + bias[n] (+ y), `batch` times
+    void *y;
+    const void *x, *w, *bias;                   // bias may be NULL
+    int dtype;                                  // of all
+    int64_t m, n, k, batch;
+    int64_t yb, yr, yc, xb, xr, xc, wb, wr, wc; // strides of batch, rows, columns; 0 repeats
+    double alpha;
+    bool add;
+};
+enum { MM = 64, KK = 16 };
+template <class T, class C> __global__ void __launch_bounds__(THREADS) matmul_tiles(matmul_t q) {
+    TCU_SHARED(C, a, [KK][MM + 4]);
+    TCU_SHARED(C, b, [KK][MM + 4]);
+    int t = (int)threadIdx.x, tx = t % 16, ty = t / 16;
+    int64_t row = blockIdx.y * (int64_t)MM, column = blockIdx.x * (int64_t)MM;
+    for (int64_t z = blockIdx.z; z < q.batch; z += gridDim.z) {
+        C acc[4][4] = {};
+        for (int64_t k0 = 0; k0 < q.k; k0 += KK) {
+            for (int i = t; i < MM * KK; i += THREADS) {    // lanes along what lies side by side
+                int64_t r = q.xc == 1 ? i / KK : i % MM, k = q.xc == 1 ? i % KK : i / MM;
+                a[k][r] = row + r < q.m && k0 + k < q.k
+                    ? load_typed<T, C>(q.x, q.dtype, z * q.xb + (row + r) * q.xr + (k0 + k) * q.xc) : C(0);
+                int64_t c = q.wr == 1 ? i / KK : i % MM, l = q.wr == 1 ? i % KK : i / MM;
+                b[l][c] = column + c < q.n && k0 + l < q.k
+                    ? load_typed<T, C>(q.w, q.dtype, z * q.wb + (k0 + l) * q.wr + (column + c) * q.wc) : C(0);
+            }
+            __syncthreads();
+            TCU_UNROLL
+            for (int k = 0; k < KK; k++) {
+                C u[4], v[4];
+                TCU_UNROLL
+                for (int i = 0; i < 4; i++) {
+                    u[i] = a[k][ty + 16 * i];
+                    v[i] = b[k][tx + 16 * i];
+                }
+                TCU_UNROLL
+                for (int i = 0; i < 4; i++) {
+                    TCU_UNROLL
+                    for (int j = 0; j < 4; j++) {
+                        if constexpr (same_type<C, float>::value) {
+                            acc[i][j] = fmaf(u[i], v[j], acc[i][j]);
+                        } else if constexpr (same_type<C, double>::value) {
+                            acc[i][j] = fma(u[i], v[j], acc[i][j]);
+                        } else {
+                            acc[i][j] = w_add(acc[i][j], w_mul(u[i], v[j]));
+                        }
+                    }
+                }
+            }
+            __syncthreads();
+        }
+        TCU_UNROLL
+        for (int i = 0; i < 4; i++) {
+            TCU_UNROLL
+            for (int j = 0; j < 4; j++) {
+                int64_t r = row + ty + 16 * i, c = column + tx + 16 * j, to = z * q.yb + r * q.yr + c * q.yc;
+                if (r >= q.m || c >= q.n) { continue; }
+                C v = q.alpha == 1 ? acc[i][j] : w_mul(acc[i][j], (C)q.alpha);
+                if (q.bias) { v = w_add(v, load_typed<T, C>(q.bias, q.dtype, c)); }
+                if (q.add) { v = w_add(v, load_typed<T, C>(q.y, q.dtype, to)); }
+                store_as<C>(q.y, q.dtype, to, v);
+            }
+        }
+    }
+}
+inline int matmul(const place_t &at, const matmul_t &q) {
+    if (!q.m || !q.n || !q.batch) { return 0; }
+    int64_t gx = (q.n + MM - 1) / MM, gy = (q.m + MM - 1) / MM;
+    if (gy > 65535) {
+        matmul_t part = q;                      // rows in slices that a grid can count
+        for (int64_t r = 0; r < q.m; r += 65535ll * MM) {
+            part.m = q.m - r < 65535ll * MM ? q.m - r : 65535ll * MM;
+            part.y = (char *)q.y + r * q.yr * size_of(q.dtype);
+            part.x = (const char *)q.x + r * q.xr * size_of(q.dtype);
+            int code = matmul(at, part);
+            if (code) { return code; }
+        }
+        return 0;
+    }
+    dim3 grid((unsigned)gx, (unsigned)gy, (unsigned)(q.batch < 65535 ? q.batch : 65535));
+    auto *kernel = q.dtype == TENSOR_F32 ? matmul_tiles<float, float> : q.dtype == TENSOR_F16 ? matmul_tiles<f16, float>
+                 : q.dtype == TENSOR_BF16 ? matmul_tiles<bf16, float> : q.dtype == TENSOR_F64
+                 ? matmul_tiles<double, double> : matmul_tiles<void, int64_t>;
+    return code_of(tcu_launch(kernel, grid, THREADS, 0, at.stream, q));
+}
+
+// ------------------------------------------------------------------------------
+// >>optimizer                                      MARK: multi-tensor optimizers
+//
+// One launch for up to MANY tensors, their pointers in the kernel's arguments; block x of tensor y takes every
+// gridDim.x-th piece of 16 bytes. What changes between steps (rate, step number, loss scale, found_inf) lies in device
+// memory, so that a captured step replays. Rejected: a launch per tensor (launches cost more than the work).
+// ------------------------------------------------------------------------------
+
+enum { MANY = 24 };
+struct hyper_t {                                // on the device
+    double lr, beta1, beta2, eps, weight_decay, momentum, dampening;
+    double grad_scale;                          // gradients are multiplied by it: 1 / loss scale, clipping
+    double step;                                // from 1
+    float found_inf;                            // not 0: the step is skipped
+    int decoupled, nesterov, maximize;          // decoupled: AdamW
+};
+struct tensors_t {
+    void *p[MANY], *g[MANY], *m[MANY], *v[MANY], *low[MANY];    // f32; low: copy of p in low_dtype, or NULL
+    int64_t n[MANY];
+    int count, low_dtype;
+};
+template <bool ADAM> __device__ inline float step_one(const hyper_t &h, float p, float g, float *m, float *v, float c1,
+                                                      float c2) {
+    g *= (float)h.grad_scale;
+    if (h.maximize) { g = -g; }
+    float lr = (float)h.lr, wd = (float)h.weight_decay;
+    if (ADAM && h.decoupled) {
+        p -= lr * wd * p;
+    } else {
+        g += wd * p;
+    }
+    if (ADAM) {
+        *m += (g - *m) * (1 - (float)h.beta1);
+        *v = *v * (float)h.beta2 + g * g * (1 - (float)h.beta2);
+        return p - lr / c1 * *m / (sqrtf(*v) / c2 + (float)h.eps);
+    }
+    if (h.momentum != 0) {
+        *m = h.step <= 1 ? g : *m * (float)h.momentum + g * (1 - (float)h.dampening);
+        g = h.nesterov ? g + *m * (float)h.momentum : *m;
+    }
+    return p - lr * g;
+}
+// A load and a store of four values, or of fewer at an end or an odd address.
+template <bool ADAM> __global__ void __launch_bounds__(THREADS) optimizer_step(tensors_t t, const hyper_t *hyper) {
+    const hyper_t h = *hyper;
+    if (h.found_inf != 0) { return; }
+    int k = (int)blockIdx.y;
+    float *p = (float *)t.p[k], *m = (float *)t.m[k], *v = (float *)t.v[k];
+    const float *g = (const float *)t.g[k];
+    float c1 = ADAM ? (float)(1 - pow(h.beta1, h.step)) : 1, c2 = ADAM ? (float)sqrt(1 - pow(h.beta2, h.step)) : 1;
+    bool state = ADAM || h.momentum != 0;
+    bool wide = aligned16(p) && aligned16(g) && (!state || aligned16(m)) && (!ADAM || aligned16(v));
+    int64_t n = t.n[k], packs = wide ? n / 4 : 0, j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    typedef pack_t<float, 4> four;
+    for (int64_t q = j; q < packs; q += step) {
+        four a = ((four *)p)[q], b = ((const four *)g)[q], c = {}, d = {};
+        if (state) { c = ((four *)m)[q]; }
+        if (ADAM) { d = ((four *)v)[q]; }
+        TCU_UNROLL
+        for (int i = 0; i < 4; i++) { a.v[i] = step_one<ADAM>(h, a.v[i], b.v[i], &c.v[i], &d.v[i], c1, c2); }
+        ((four *)p)[q] = a;
+        if (state) { ((four *)m)[q] = c; }
+        if (ADAM) { ((four *)v)[q] = d; }
+        for (int i = 0; i < 4 && t.low[k]; i++) { store_as<float>(t.low[k], t.low_dtype, q * 4 + i, a.v[i]); }
+    }
+    for (int64_t i = packs * 4 + j; i < n; i += step) {
+        float none = 0, now = step_one<ADAM>(h, p[i], g[i], state ? &m[i] : &none, ADAM ? &v[i] : &none, c1, c2);
+        p[i] = now;
+        if (t.low[k]) { store_as<float>(t.low[k], t.low_dtype, i, now); }
+    }
+}
+struct param_t { void *p, *g, *m, *v, *low; int64_t n; };
+inline int optimizer(const place_t &at, bool adam, const param_t *params, int count, int low_dtype, const hyper_t *hyper) {
+    for (int i = 0; i < count;) {
+        tensors_t t;
+        int64_t most = 0;
+        memset((void *)&t, 0, sizeof t);
+        t.low_dtype = low_dtype;
+        for (; i < count && t.count < MANY; i++) {
+            if (!params[i].n) { continue; }
+            int k = t.count++;
+            t.p[k] = params[i].p;
+            t.g[k] = params[i].g;
+            t.m[k] = params[i].m;
+            t.v[k] = params[i].v;
+            t.low[k] = params[i].low;
+            t.n[k] = params[i].n;
+            most = t.n[k] > most ? t.n[k] : most;
+        }
+        if (!t.count) { break; }
+        dim3 grid(grid_for(at, most, THREADS * 4), (unsigned)t.count);
+        cudaError_t e = tcu_launch(adam ? optimizer_step<true> : optimizer_step<false>, grid, THREADS, 0, at.stream, t, hyper);
+        if (e) { return code_of(e); }
+    }
     return 0;
 }
 
