@@ -1729,7 +1729,7 @@ template <int N> struct row_set_t {
     int64_t rows, columns;
 };
 template <class T, class Y, class F, int N>
-__global__ void __launch_bounds__(THREADS) pointwise_rows(row_set_t<N> s, F f) {
+__global__ void __launch_bounds__(THREADS, 4) pointwise_rows(row_set_t<N> s, F f) {
     constexpr int V = lanes_of<T>;
     const int64_t vectors = s.columns / V;
     for (int64_t r = blockIdx.y * (int64_t)blockDim.y + threadIdx.y; r < s.rows; r += (int64_t)gridDim.y * blockDim.y) {
@@ -1784,7 +1784,7 @@ template <class C> __device__ inline C apply(int op, const double *p, C a, C b, 
     }
     return C(0);
 }
-template <class C> __global__ void __launch_bounds__(THREADS) pointwise_any(any_set_t s) {
+template <class C> __global__ void __launch_bounds__(THREADS, 4) pointwise_any(any_set_t s) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.w.n; i += step) {
         int64_t at[MAX_OPERANDS];
@@ -1875,7 +1875,7 @@ inline int pointwise(const place_t &at, int op, const operand_t *o, int arity, i
 // the class of its source. Rejected: kernels for all hundred pairs.
 // ------------------------------------------------------------------------------
 
-template <class T> __global__ void __launch_bounds__(THREADS) copy_bytes(walk_t w, T *y, const T *x) {
+template <class T> __global__ void __launch_bounds__(THREADS, 4) copy_bytes(walk_t w, T *y, const T *x) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[2];
@@ -1883,7 +1883,7 @@ template <class T> __global__ void __launch_bounds__(THREADS) copy_bytes(walk_t 
         y[at[0]] = x[at[1]];
     }
 }
-template <class T, class S> __global__ void __launch_bounds__(THREADS) cast_flat(T *y, const S *x, int64_t n) {
+template <class T, class S> __global__ void __launch_bounds__(THREADS, 4) cast_flat(T *y, const S *x, int64_t n) {
     constexpr int V = lanes_of<T> > lanes_of<S> ? lanes_of<T> : lanes_of<S>;
     int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t v = j; v < n / V; v += step) {
@@ -1895,7 +1895,7 @@ TCU_UNROLL
     }
     for (int64_t i = n / V * V + j; i < n; i += step) { y[i] = from_class<T>(to_class<float>(x[i])); }
 }
-template <class C> __global__ void __launch_bounds__(THREADS) cast_any(walk_t w, void *y, int to, const void *x, int from) {
+template <class C> __global__ void __launch_bounds__(THREADS, 4) cast_any(walk_t w, void *y, int to, const void *x, int from) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[2];
@@ -1903,7 +1903,7 @@ template <class C> __global__ void __launch_bounds__(THREADS) cast_any(walk_t w,
         store_as<C>(y, to, at[0], load_as<C>(x, from, at[1]));
     }
 }
-template <class C> __global__ void __launch_bounds__(THREADS) fill_any(walk_t w, void *y, int dtype, C v) {
+template <class C> __global__ void __launch_bounds__(THREADS, 4) fill_any(walk_t w, void *y, int dtype, C v) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[1];
@@ -2039,7 +2039,7 @@ __device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) 
 }
 enum random_t { UNIFORM, NORMAL };
 // Four elements a thread: a + b u, u uniform in [0, 1) or normal; f32, then converted.
-__global__ void __launch_bounds__(THREADS) random_f32(walk_t w, void *y, int dtype, tensor_generator_t g, int kind, float a,
+__global__ void __launch_bounds__(THREADS, 4) random_f32(walk_t w, void *y, int dtype, tensor_generator_t g, int kind, float a,
                                                       float b) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < w.n; q += step) {
@@ -2066,7 +2066,7 @@ __device__ inline uint64_t philox_pair(tensor_generator_t g, int64_t e) {   // 6
     philox(g, (uint64_t)e >> 1, w);
     return e & 1 ? (uint64_t)w[3] << 32 | w[2] : (uint64_t)w[1] << 32 | w[0];
 }
-__global__ void __launch_bounds__(THREADS) random_f64(walk_t w, double *y, tensor_generator_t g, double lo, double hi) {
+__global__ void __launch_bounds__(THREADS, 4) random_f64(walk_t w, double *y, tensor_generator_t g, double lo, double hi) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[1];
@@ -2075,7 +2075,7 @@ __global__ void __launch_bounds__(THREADS) random_f64(walk_t w, double *y, tenso
         y[at[0]] = __dadd_rn(lo, __dmul_rn(__dadd_rn(hi, -lo), u));
     }
 }
-__global__ void __launch_bounds__(THREADS) random_integer(walk_t w, void *y, int dtype, tensor_generator_t g, int64_t lo,
+__global__ void __launch_bounds__(THREADS, 4) random_integer(walk_t w, void *y, int dtype, tensor_generator_t g, int64_t lo,
                                                           uint64_t range) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
@@ -2085,7 +2085,7 @@ __global__ void __launch_bounds__(THREADS) random_integer(walk_t w, void *y, int
     }
 }
 // y = 1 with probability p[i], else 0.
-__global__ void __launch_bounds__(THREADS) random_bernoulli(walk_t w, void *y, int dtype, const void *p, int from,
+__global__ void __launch_bounds__(THREADS, 4) random_bernoulli(walk_t w, void *y, int dtype, const void *p, int from,
                                                             tensor_generator_t g) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
@@ -2201,7 +2201,7 @@ template <class OP> __device__ inline typename OP::acc join_lanes(typename OP::a
     }
     return s[me];
 }
-template <class T, class C, class OP> __global__ void __launch_bounds__(THREADS) reduce_pass(reduce_set_t r, C scale) {
+template <class T, class C, class OP> __global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scale) {
     typedef typename OP::acc acc;
     TCU_SHARED(acc, s, [THREADS]);
     const int lane = r.across ? threadIdx.y : threadIdx.x, row = r.across ? threadIdx.x : threadIdx.y;
@@ -2241,7 +2241,7 @@ template <class T, class C, class OP> __global__ void __launch_bounds__(THREADS)
         __syncthreads();
     }
 }
-template <class C, class OP> __global__ void __launch_bounds__(THREADS)
+template <class C, class OP> __global__ void __launch_bounds__(THREADS, 4)
 reduce_partials(void *y, int dtype, const typename OP::acc *p, int64_t n, int64_t splits, C scale, bool where) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
@@ -2415,7 +2415,7 @@ template <class OP> __device__ inline float row_join(float v, float *s, lanes_t 
     __syncthreads();
     return v;
 }
-template <class T> __global__ void __launch_bounds__(THREADS)
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
     TCU_SHARED(float, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
@@ -2435,7 +2435,7 @@ softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
     }
 }
 // dx = y (dy - sum(y dy)), or for logarithms dy - e^y sum(dy).
-template <class T> __global__ void __launch_bounds__(THREADS)
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t columns, bool logs) {
     TCU_SHARED(float, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
@@ -2451,7 +2451,7 @@ softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t colu
     }
 }
 // y = (x - mean) rstd w + b; w, b may be NULL. mean, rstd: f32 per row, kept for backward.
-template <class T> __global__ void __launch_bounds__(THREADS)
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
 layer_norm_rows(T *y, float *mean, float *rstd, const T *x, const T *w, const T *b, int64_t rows, int64_t columns,
                 float eps) {
     TCU_SHARED(float, s, [THREADS]);
@@ -2474,7 +2474,7 @@ layer_norm_rows(T *y, float *mean, float *rstd, const T *x, const T *w, const T 
         }
     }
 }
-template <class T> __global__ void __launch_bounds__(THREADS)
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
 layer_norm_rows_backward(T *dx, const T *dy, const T *x, const T *w, const float *mean, const float *rstd, int64_t rows,
                          int64_t columns) {
     TCU_SHARED(float, s, [THREADS]);
@@ -2497,7 +2497,7 @@ layer_norm_rows_backward(T *dx, const T *dy, const T *x, const T *w, const float
     }
 }
 // Sums over chunks of rows: part[0] of dy xhat, part[1] of dy; [2][chunks][columns]. Threads along columns.
-template <class T> __global__ void __launch_bounds__(THREADS)
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
 layer_norm_weights(float *part, const T *dy, const T *x, const float *mean, const float *rstd, int64_t rows,
                    int64_t columns, int64_t chunk) {
     TCU_SHARED(float, s, [2][8][33]);
@@ -2519,7 +2519,7 @@ layer_norm_weights(float *part, const T *dy, const T *x, const float *mean, cons
 }
 // loss[row] = log sum e^x - x[target], 0 where target is `ignored`; NULL logits' gradient: none is made. The gradient
 // (softmax - one) * scale[0] may take the logits' place. A target out of range is an error and counts as ignored.
-template <class T> __global__ void __launch_bounds__(THREADS)
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
 cross_entropy_rows(float *loss, T *dx, const T *x, const void *target, int target_dtype, int64_t rows, int64_t columns,
                    int64_t ignored, const float *scale, unsigned long long *error) {
     TCU_SHARED(float, s, [THREADS]);
@@ -2543,7 +2543,7 @@ cross_entropy_rows(float *loss, T *dx, const T *x, const void *target, int targe
     }
 }
 // out[0] = 1 / (how many targets are not ignored, nor out of range): the scale of a mean. One block.
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 4)
 count_targets(float *out, const void *target, int dtype, int64_t n, int64_t classes, int64_t ignored) {
     TCU_SHARED(int64_t, s, [THREADS]);
     int64_t v = 0;
@@ -2653,7 +2653,7 @@ __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, uns
     return i < 0 ? 0 : size - 1;
 }
 // y[.. i ..] = x[.. index[.. i ..] ..]; x is walked with stride 0 along dim, whose own stride and size stand apart.
-template <class T> __global__ void __launch_bounds__(THREADS)
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
 gather_any(walk_t w, T *y, const void *index, int dtype, const T *x, int64_t stride, int64_t size,
            unsigned long long *error) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -2664,7 +2664,7 @@ gather_any(walk_t w, T *y, const void *index, int dtype, const T *x, int64_t str
     }
 }
 // Rows of `width` pieces: y[i] = x[index[i]].
-template <class T> __global__ void __launch_bounds__(THREADS)
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
 select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t width, int64_t rows,
             unsigned long long *error) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -2674,7 +2674,7 @@ select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t w
     }
 }
 // Where element i of a scatter goes in y, as if y were contiguous; the order of the sources.
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 4)
 scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, int64_t stride, int64_t size,
              unsigned long long *error) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -2715,7 +2715,7 @@ __device__ inline void count_digits(int *count, const uint64_t *key, int64_t n, 
     for (int64_t i = first; i < first + EACH && i < n; i++) { count[digit_of(key[i], shift) * THREADS + threadIdx.x]++; }
     __syncthreads();
 }
-__global__ void __launch_bounds__(THREADS) radix_count(int *total, const uint64_t *key, int64_t n, int shift) {
+__global__ void __launch_bounds__(THREADS, 4) radix_count(int *total, const uint64_t *key, int64_t n, int shift) {
     TCU_SHARED(int, count, [RADIX * THREADS]);
     count_digits(count, key, n, shift);
     if (threadIdx.x < RADIX) {
@@ -2725,7 +2725,7 @@ __global__ void __launch_bounds__(THREADS) radix_count(int *total, const uint64_
     }
 }
 // Exclusive running sum of n counts, in place; one block.
-__global__ void __launch_bounds__(THREADS) radix_sum(int *total, int n) {
+__global__ void __launch_bounds__(THREADS, 4) radix_sum(int *total, int n) {
     TCU_SHARED(int, part, [THREADS]);
     int t = (int)threadIdx.x, each = (n + THREADS - 1) / THREADS, sum = 0;
     for (int i = t * each; i < (t + 1) * each && i < n; i++) { sum += total[i]; }
@@ -2744,7 +2744,7 @@ __global__ void __launch_bounds__(THREADS) radix_sum(int *total, int n) {
         before += v;
     }
 }
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 4)
 radix_move(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *total, int64_t n, int shift) {
     TCU_SHARED(int, count, [RADIX * THREADS]);
     TCU_SHARED(int, part, [THREADS]);
@@ -2763,7 +2763,7 @@ radix_move(uint64_t *to_key, int *to, const uint64_t *key, const int *order, con
     }
 }
 // y[key] += sum over its sources, in their order, of x[source]; rows of `width` elements.
-template <class T, class C> __global__ void __launch_bounds__(THREADS)
+template <class T, class C> __global__ void __launch_bounds__(THREADS, 4)
 add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n, int64_t width) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
@@ -2885,7 +2885,7 @@ struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] 
     bool add;
 };
 enum { MM = 64, KK = 16 };
-template <class T, class C> __global__ void __launch_bounds__(THREADS) matmul_tiles(matmul_t q) {
+template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul_tiles(matmul_t q) {
     TCU_SHARED(C, a, [KK][MM + 4]);
     TCU_SHARED(C, b, [KK][MM + 4]);
     int t = (int)threadIdx.x, tx = t % 16, ty = t / 16;
@@ -3004,7 +3004,7 @@ template <bool ADAM> __device__ inline float step_one(const hyper_t &h, float p,
     return p - lr * g;
 }
 // A load and a store of four values, or of fewer at an end or an odd address.
-template <bool ADAM> __global__ void __launch_bounds__(THREADS) optimizer_step(tensors_t t, const hyper_t *hyper) {
+template <bool ADAM> __global__ void __launch_bounds__(THREADS, 4) optimizer_step(tensors_t t, const hyper_t *hyper) {
     const hyper_t h = *hyper;
     if (h.found_inf != 0) { return; }
     int k = (int)blockIdx.y;

@@ -572,6 +572,10 @@ static cudaError_t forbidden() {
     }
     return fail(cudaErrorStreamCaptureUnsupported);
 }
+static char *exact(size_t n) {      // not a byte more, so that the address sanitizer sees the end
+    void *p = nullptr;
+    return posix_memalign(&p, 512, n ? n : 1) ? nullptr : (char *)p;
+}
 static cudaError_t may_allocate(size_t n, int device) {
     if (sticky) { return last_error; }
     if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return forbidden(); }
@@ -724,7 +728,8 @@ API cudaMalloc(void **p, size_t n) {
     TRY(may_allocate(n, current_device));
     size_t pages = (n + PAGE - 1) & ~(size_t)(PAGE - 1);
     char *q = config.protect ? (char *)mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                             : (char *)aligned_alloc(512, (n + 511) & ~(size_t)511);
+                             : exact(n);
+    if (!q) { return fail(cudaErrorMemoryAllocation); }
     std::memset(q, 0xFF, n);
     device_memory[q] = {n, pages, current_device, config.protect, false};
     used[current_device] += n;
@@ -752,7 +757,7 @@ API cudaFree(void *p) {
 API cudaMallocHost(void **p, size_t n) {
     *p = nullptr;
     TRY(may_allocate(0, current_device));
-    *p = aligned_alloc(512, (n + 511) & ~(size_t)511);
+    *p = exact(n);
     pinned_memory[(char *)*p] = {n, n, 0, false, false};
     counts.live_pinned++;
     return cudaSuccess;
