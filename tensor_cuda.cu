@@ -1715,8 +1715,11 @@ TENSOR_OPS_COMPARE(TCU_XC) TENSOR_OPS_BITWISE(TCU_XB)
 #undef TCU_X3
 #undef TCU_XC
 #undef TCU_XB
+// Rows to compile; builds under sanitizers define fewer, for all share the same two kernels.
+#ifndef TCU_POINTWISE_ROWS
 #define TCU_POINTWISE_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)    \
     TENSOR_OPS_COMPARE(X) TENSOR_OPS_BITWISE(X)
+#endif
 // clang-format on
 
 struct row_operand_t {

@@ -1,4 +1,10 @@
 // kernels.cpp - every kernel of tensor_cuda.cu in the emulator, against plain loops and against tensor.h's CPU
+#if defined(CUSIM_ASAN) || defined(CUSIM_TSAN)
+#define TCU_POINTWISE_ROWS(X)                                                                                \
+    X(CLONE, clone) X(EXP, exp) X(ABS, abs) X(NEG, neg) X(ROUND, round) X(ADD, add) X(MUL, mul)              \
+    X(FLOOR_DIVIDE, floor_divide) X(REMAINDER, remainder) X(POW, pow) X(LERP, lerp) X(LT, lt)                \
+    X(LOGICAL_AND, logical_and) X(BITWISE_LEFT_SHIFT, bitwise_left_shift) X(BITWISE_NOT, bitwise_not)
+#endif
 #include "../../tensor_cuda.cu"
 #include "check.h"
 #include <algorithm>
