@@ -2,7 +2,7 @@
 // Licence: MIT-0 or public domain, at your choice; full text at the end of tensor.h.
 //
 //   nvcc -std=c++17 -O3 -fmad=false -arch=sm_90 -c tensor_cuda.cu       // for a GPU
-//   g++ -std=c++17 -x c++ -DTENSOR_CUDA_SIM -Itests/cuda -c ...         // for the CPU, in tests: tests/cuda/cusim.h
+//   g++ -std=c++17 -x c++ -DTENSOR_CUDA_SIM -Itests/cuda -c ...         // for the CPU: tests/cuda/cusim.h
 //
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver
@@ -19,11 +19,11 @@
 // ------------------------------------------------------------------------------
 // >>platform                                       MARK: launches, shared memory, libraries
 //
-// Everything that differs between nvcc and the CPU emulator stands here: one launch wrapper (a failed launch is an
-// error code at the call), two macros for shared memory, and one struct of library functions, opened by versioned
-// name when first needed. Rejected: linking them (cuBLASLt alone costs 67 ms of every process start, and a
-// program without the library could not start); <<<>>> at each call (the emulator cannot parse it, and the error
-// would be forgotten somewhere).
+// Everything that differs between nvcc and the CPU emulator stands here: one launch wrapper (a failed launch
+// is an error code at the call), two macros for shared memory, and one struct of library functions, opened by
+// versioned name when first needed. Rejected: linking them (cuBLASLt alone costs 67 ms of every process
+// start, and a program without the library could not start); <<<>>> at each call (the emulator cannot parse
+// it, and the error would be forgotten somewhere).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_CUDA_SIM)
@@ -45,8 +45,8 @@
     extern __shared__ __align__(16) unsigned char tcu_dynamic[];                                             \
     T *name = (T *)tcu_dynamic
 template <class... P, class... A>
-static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, cudaStream_t s,
-                                     A... a) {
+static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                                     cudaStream_t s, A... a) {
     kernel<<<grid, block, shared, s>>>(P(a)...);
     return cudaGetLastError();
 }
@@ -154,8 +154,8 @@ struct lock_t {                                 // held for tens of nanoseconds,
     lock_t(const lock_t &) = delete;
 };
 
-// Fills a library's part of lib -> 0, or TENSOR_ERR_CUDA and a text that names what is missing. A later call tries
-// again.
+// Fills a library's part of lib -> 0, or TENSOR_ERR_CUDA and a text that names what is missing. A later call
+// tries again.
 inline int open_library(library_t which, char *text, size_t room) {
     lock_t hold(&open_lock);
     const char *missing = nullptr;
@@ -180,7 +180,8 @@ inline int open_library(library_t which, char *text, size_t room) {
         }                                                                                                    \
         functions(TCU_F)                                                                                     \
         if (missing || empty) {                                                                              \
-            snprintf(text, room, "%s: %s has no %s", name, file, missing ? missing : "header at build time"); \
+            snprintf(text, room, "%s: %s has no %s", name, file,                                             \
+                     missing ? missing : "header at build time");                                            \
             return TENSOR_ERR_CUDA;                                                                          \
         }                                                                                                    \
         break;                                                                                               \
@@ -197,21 +198,22 @@ inline int open_library(library_t which, char *text, size_t room) {
 // ------------------------------------------------------------------------------
 // >>allocator                                      MARK: stream-ordered caching allocator
 //
-// Two-level segregated fit (free blocks in bins by size, two bitmaps find the next one that is not empty) over
-// an arena per device, stream and size class (up to 1 MiB, above): a search costs the same however many blocks are
-// alive. An arena is one reserved range of addresses that grows chunk by chunk at its lowest hole, so that
-// neighbours merge for ever and shapes that vary leave no slivers; where the driver cannot do that, cudaMalloc
-// segments sized as PyTorch's. Freed memory serves its own stream at once. Rejected: best fit in ordered sets
-// over segments (30-94 % waste on varying shapes, three times the time); one range for all streams (reuse would need
-// events); a lock per arena (peaks of sums over arenas would be guesses; a call holds the device's lock for tens of
-// nanoseconds). Headers live on the host. The allocator knows CUDA by the driver table alone; tests bring their own.
+// Two-level segregated fit (free blocks in bins by size, two bitmaps find the next one that is not empty)
+// over an arena per device, stream and size class (up to 1 MiB, above): a search costs the same however many
+// blocks are alive. An arena is one reserved range of addresses that grows chunk by chunk at its lowest hole,
+// so that neighbours merge for ever and shapes that vary leave no slivers; where the driver cannot do that,
+// cudaMalloc segments sized as PyTorch's. Freed memory serves its own stream at once. Rejected: best fit in
+// ordered sets over segments (30-94 % waste on varying shapes, three times the time); one range for all
+// streams (reuse would need events); a lock per arena (peaks of sums over arenas would be guesses; a call
+// holds the device's lock for tens of nanoseconds). Headers live on the host. The allocator knows CUDA by the
+// driver table alone; tests bring their own.
 // ------------------------------------------------------------------------------
 
 constexpr uint64_t GRANULE = 512, SMALL = 1 << 20, MOST = uint64_t(1) << 50;
 enum { MAX_DEVICES = 16, ROWS = 40, BINS = 32, HASH = 64, SCAN = 8 };
 
-// What the allocator needs of CUDA. Each returns 0 or an error; nothing here is called while a stream of the device
-// is being captured, but segment_alloc, reserve and map.
+// What the allocator needs of CUDA. Each returns 0 or an error; nothing here is called while a stream of the
+// device is being captured, but segment_alloc, reserve and map.
 struct driver_t {
     void *user;
     int (*segment_alloc)(void *user, int device, uint64_t bytes, uint64_t *address);
@@ -254,7 +256,7 @@ struct stats_t {
 enum state_t : uint8_t { FREE, USED, PENDING, HOLE };       // HOLE: addresses without memory
 struct arena_t;
 struct block_t;
-struct use_t {                  // a stream other than its own that uses a block; after the free, an event to wait for
+struct use_t { // a stream other than its own that uses a block; after the free, an event to wait for
     use_t *next;
     block_t *of;
     void *stream, *event;
@@ -290,14 +292,22 @@ struct lane_t {
     int64_t live;                           // blocks used or pending
     arena_t arena[2];                       // large, small
 };
-struct queue_t {                            // events of one foreign stream, in its order: only the head need be asked
+struct queue_t { // events of one foreign stream, in its order: only the head need be asked
     queue_t *next;
     void *stream;
     use_t *head, **tail;
 };
 struct capture_t { capture_t *next; void *stream; int graph; };
-enum action_t : uint8_t { TRACE_ALLOC, TRACE_FREE, TRACE_PEND, TRACE_RECLAIM, TRACE_MAP, TRACE_UNMAP, TRACE_OOM,
-    TRACE_RECORD };
+enum action_t : uint8_t {
+    TRACE_ALLOC,
+    TRACE_FREE,
+    TRACE_PEND,
+    TRACE_RECLAIM,
+    TRACE_MAP,
+    TRACE_UNMAP,
+    TRACE_OOM,
+    TRACE_RECORD
+};
 struct trace_t { uint64_t address, bytes, serial; void *stream; const char *tag; action_t action; int step; };
 struct slab_t { slab_t *next; };
 struct device_t {
@@ -340,7 +350,8 @@ inline void count(device_t *d, const arena_t *a, stat_id id, int64_t by) {
     count(&d->stats.all[id], by);
     count(a->small ? &d->stats.small[id] : &d->stats.large[id], by);
 }
-inline void trace(allocator_t *A, action_t action, uint64_t address, uint64_t bytes, void *stream, const char *tag) {
+inline void trace(allocator_t *A, action_t action, uint64_t address, uint64_t bytes, void *stream,
+                  const char *tag) {
     if (!A->ring) { return; }
     uint64_t n = __atomic_fetch_add(&A->ntraced, 1, __ATOMIC_RELAXED);
     A->ring[n % (uint64_t)A->options.trace] = {address, bytes, n, stream, tag, action, A->step};
@@ -364,10 +375,12 @@ template <class T> inline T *from_slab(device_t *d, T **spare, T *T::*link) {
     *spare = t->*link;
     return t;
 }
-inline block_t *new_block(device_t *d, arena_t *a, uint64_t address, uint64_t bytes, state_t state, bool ranged) {
+inline block_t *new_block(device_t *d, arena_t *a, uint64_t address, uint64_t bytes, state_t state,
+                          bool ranged) {
     block_t *b = from_slab(d, &d->spare_blocks, &block_t::next);
     if (!b) { return nullptr; }
-    *b = block_t{address, bytes, 0, nullptr, nullptr, nullptr, nullptr, nullptr, a, nullptr, nullptr, 0, state, ranged};
+    *b = block_t{address, bytes, 0,       nullptr, nullptr, nullptr, nullptr,
+                 nullptr, a,     nullptr, nullptr, 0,       state,   ranged};
     return b;
 }
 inline void drop_block(device_t *d, block_t *b) {
@@ -449,7 +462,7 @@ inline void insert_after(block_t *b, block_t *fresh) {
     if (b->next) { b->next->prev = fresh; }
     b->next = fresh;
 }
-inline void absorb_next(device_t *d, block_t *b) {          // b keeps its header, so a chain's first block stays
+inline void absorb_next(device_t *d, block_t *b) { // b keeps its header, so a chain's first block stays
     block_t *n = b->next;
     b->bytes += n->bytes;
     b->next = n->next;
@@ -472,11 +485,14 @@ inline block_t *give_back(device_t *d, block_t *b) {
 }
 
 // A graph's memory stays until the graph goes, whatever the option says.
-inline bool uncached(const allocator_t *A, const arena_t *a) { return A->options.no_cache && !a->lane->graph; }
+inline bool uncached(const allocator_t *A, const arena_t *a) {
+    return A->options.no_cache && !a->lane->graph;
+}
 inline bool within_limit(const device_t *d, uint64_t bytes) {
     return !d->limit || (uint64_t)d->stats.all[RESERVED_BYTES].current + bytes <= d->limit;
 }
-inline void count_raw(allocator_t *A, device_t *d, arena_t *a, uint64_t address, uint64_t bytes, int64_t pieces) {
+inline void count_raw(allocator_t *A, device_t *d, arena_t *a, uint64_t address, uint64_t bytes,
+                      int64_t pieces) {
     count(d, a, SEGMENT, pieces);
     count(d, a, RESERVED_BYTES, pieces > 0 ? (int64_t)bytes : -(int64_t)bytes);
     if (pieces > 0) {
@@ -497,13 +513,18 @@ inline int map_chunks(allocator_t *A, device_t *d, arena_t *a, uint64_t address,
         a->nhandles = room;
     }
     for (i = 0; i < n; i++) {
-        if (A->driver.map(A->driver.user, d->index, address + i * a->chunk, a->chunk, &a->handles[first + i])) { break; }
+        if (A->driver.map(A->driver.user, d->index, address + i * a->chunk, a->chunk,
+                          &a->handles[first + i])) {
+            break;
+        }
     }
     if (i == n) {
         count_raw(A, d, a, address, bytes, (int64_t)n);
         return 0;
     }
-    while (i-- > 0) { A->driver.unmap(A->driver.user, d->index, address + i * a->chunk, a->chunk, a->handles[first + i]); }
+    while (i-- > 0) {
+        A->driver.unmap(A->driver.user, d->index, address + i * a->chunk, a->chunk, a->handles[first + i]);
+    }
     return 1;
 }
 inline bool reserve_range(allocator_t *A, device_t *d, arena_t *a) {
@@ -524,13 +545,13 @@ inline bool reserve_range(allocator_t *A, device_t *d, arena_t *a) {
     a->holes = b;
     return true;
 }
-inline void drop_hole(block_t *h) {                         // its memory has gone to a neighbour, or it has none left
+inline void drop_hole(block_t *h) { // its memory has gone to a neighbour, or it has none left
     arena_t *a = h->home;
     if (h->free_next) { h->free_next->free_prev = h->free_prev; }
     *(h->free_prev ? &h->free_prev->free_next : &a->holes) = h->free_next;
 }
-// A free block of at least `bytes`, in no bin, with new memory at the lowest hole that is large enough together
-// with its free neighbours. NULL: no memory, no addresses.
+// A free block of at least `bytes`, in no bin, with new memory at the lowest hole that is large enough
+// together with its free neighbours. NULL: no memory, no addresses.
 inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
     for (block_t *h = a->holes; h; h = h->free_next) {
         block_t *low = h->prev && h->prev->state == FREE ? h->prev : nullptr;
@@ -545,7 +566,8 @@ inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t byt
             if (!high || have + h->bytes + high->bytes < bytes) { continue; }
             need = h->bytes;
         }
-        block_t *fresh = need < h->bytes ? new_block(d, a, 0, 0, HOLE, true) : nullptr;     // the rest of the hole
+        block_t *fresh =
+            need < h->bytes ? new_block(d, a, 0, 0, HOLE, true) : nullptr; // the rest of the hole
         if ((need < h->bytes && !fresh) || !within_limit(d, need) || map_chunks(A, d, a, h->address, need)) {
             if (fresh) { drop_block(d, fresh); }
             return nullptr;
@@ -869,14 +891,18 @@ inline void write_report(allocator_t *A, device_t *d, uint64_t bytes, void *stre
     });
     char t[10][32];
     uint64_t reserved = (uint64_t)d->stats.all[RESERVED_BYTES].current;
-    int n = snprintf(A->report, sizeof A->report,
-        "Tried to allocate %s on device %d (stream %p). The device has %s, %s of it free; %s may be reserved. Reserved "
-        "here: %s, of it %s in use (%s by graphs), %s waits for other streams, %s is free (largest block %s; %.1f %% "
-        "of what is reserved).", in_units(t[0], bytes), d->index, stream, in_units(t[1], total),
-        in_units(t[2], free_memory), in_units(t[3], d->limit ? d->limit : total), in_units(t[4], reserved),
-        in_units(t[5], (uint64_t)d->stats.all[ALLOCATED_BYTES].current), in_units(t[6], graphs),
-        in_units(t[7], pending), in_units(t[8], cached), in_units(t[9], largest),
-        reserved ? 100.0 * (double)cached / (double)reserved : 0.0);
+    int n =
+        snprintf(A->report, sizeof A->report,
+                 "Tried to allocate %s on device %d (stream %p). The device has %s, %s of it free; %s may be "
+                 "reserved. Reserved "
+                 "here: %s, of it %s in use (%s by graphs), %s waits for other streams, %s is free (largest "
+                 "block %s; %.1f %% "
+                 "of what is reserved).",
+                 in_units(t[0], bytes), d->index, stream, in_units(t[1], total), in_units(t[2], free_memory),
+                 in_units(t[3], d->limit ? d->limit : total), in_units(t[4], reserved),
+                 in_units(t[5], (uint64_t)d->stats.all[ALLOCATED_BYTES].current), in_units(t[6], graphs),
+                 in_units(t[7], pending), in_units(t[8], cached), in_units(t[9], largest),
+                 reserved ? 100.0 * (double)cached / (double)reserved : 0.0);
     for (int k = 0; k < 5 && n > 0 && (size_t)n < sizeof A->report; k++) {
         int best = -1;
         for (int i = 0; i < ntags; i++) {
@@ -956,7 +982,8 @@ inline block_t *attempt(allocator_t *A, device_t *d, void *stream, uint64_t byte
     return b;
 }
 
-// A block of at least `bytes` for work of `stream` -> 0, or TENSOR_ERR_OUT_OF_MEMORY and A->report. 0 bytes: NULL.
+// A block of at least `bytes` for work of `stream` -> 0, or TENSOR_ERR_OUT_OF_MEMORY and A->report. 0 bytes:
+// NULL.
 inline int alloc(allocator_t *A, int device, void *stream, uint64_t bytes, const char *tag, block_t **out) {
     *out = nullptr;
     device_t *d = device_of(A, device);
@@ -982,7 +1009,8 @@ inline int alloc(allocator_t *A, int device, void *stream, uint64_t bytes, const
     }
 }
 
-// Work queued on `stream`, which is not the block's own, uses it. -> 0 or an error; then the caller has to wait.
+// Work queued on `stream`, which is not the block's own, uses it. -> 0 or an error; then the caller has to
+// wait.
 inline int record_stream(allocator_t *A, block_t *b, void *stream) {
     if (!b) { return 0; }
     lane_t *l = b->home->lane;
@@ -1022,8 +1050,8 @@ inline void release(allocator_t *A, block_t *b) {
     }
 }
 
-// From here on what `stream` allocates comes from arenas of the graph's own, until capture_end. -> its number > 0,
-// 0 without memory. capture_join adds a stream that was forked from it.
+// From here on what `stream` allocates comes from arenas of the graph's own, until capture_end. -> its number
+// > 0, 0 without memory. capture_join adds a stream that was forked from it.
 inline int capture_join(allocator_t *A, int device, void *stream, int graph) {
     device_t *d = device_of(A, device);
     capture_t *c = (capture_t *)malloc(sizeof *c);
@@ -1117,26 +1145,31 @@ inline void reset_peaks(allocator_t *A, int device) {
 // One JSON object a line: every block of every range and segment, then the trace, oldest first.
 inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const char *text), void *user) {
     static const char *const states[] = {"free", "used", "pending", "hole"};
-    static const char *const actions[] = {"alloc", "free", "pend", "reclaim", "map", "unmap", "oom", "record"};
+    static const char *const actions[] = {"alloc", "free",  "pend", "reclaim",
+                                          "map",   "unmap", "oom",  "record"};
     device_t *d = device_of(A, device);
     char text[512];
     if (!d) { return; }
     lock_t hold(&d->lock);
     each_block(d, [&](block_t *b) {
         lane_t *l = b->home->lane;
-        snprintf(text, sizeof text, "{\"block\":%llu,\"bytes\":%llu,\"requested\":%llu,\"state\":\"%s\",\"device\":%d,"
-                 "\"stream\":\"%p\",\"graph\":%d,\"pool\":\"%s\",\"tag\":\"%s\"}", (unsigned long long)b->address,
-                 (unsigned long long)b->bytes, (unsigned long long)(b->state == USED ? b->requested : 0),
-                 states[b->state], d->index, l->stream, l->graph, b->home->small ? "small" : "large",
+        snprintf(text, sizeof text,
+                 "{\"block\":%llu,\"bytes\":%llu,\"requested\":%llu,\"state\":\"%s\",\"device\":%d,"
+                 "\"stream\":\"%p\",\"graph\":%d,\"pool\":\"%s\",\"tag\":\"%s\"}",
+                 (unsigned long long)b->address, (unsigned long long)b->bytes,
+                 (unsigned long long)(b->state == USED ? b->requested : 0), states[b->state], d->index,
+                 l->stream, l->graph, b->home->small ? "small" : "large",
                  b->tag && b->state == USED ? b->tag : "");
         line(user, text);
     });
     uint64_t n = A->ntraced, room = (uint64_t)A->options.trace;
     for (uint64_t i = A->ring && n > room ? n - room : 0; A->ring && i < n; i++) {
         const trace_t *t = &A->ring[i % room];
-        snprintf(text, sizeof text, "{\"trace\":\"%s\",\"address\":%llu,\"bytes\":%llu,\"stream\":\"%p\",\"step\":%d,"
-                 "\"tag\":\"%s\"}", actions[t->action], (unsigned long long)t->address, (unsigned long long)t->bytes,
-                 t->stream, t->step, t->tag ? t->tag : "");
+        snprintf(text, sizeof text,
+                 "{\"trace\":\"%s\",\"address\":%llu,\"bytes\":%llu,\"stream\":\"%p\",\"step\":%d,"
+                 "\"tag\":\"%s\"}",
+                 actions[t->action], (unsigned long long)t->address, (unsigned long long)t->bytes, t->stream,
+                 t->step, t->tag ? t->tag : "");
         line(user, text);
     }
 }
@@ -1152,15 +1185,20 @@ inline void memory_stats(allocator_t *A, int device, void (*line)(void *user, co
     for (int i = 0; i < STAT_COUNT; i++) {
         for (int k = 0; k < 3; k++) {
             const stat_t *s = &sets[k][i];
-            snprintf(text, sizeof text, "%s.%s current %lld peak %lld allocated %lld freed %lld", stat_names[i], pools[k],
-                     (long long)s->current, (long long)s->peak, (long long)s->allocated,
-                     (long long)(s->allocated - s->current));
+            snprintf(text, sizeof text, "%s.%s current %lld peak %lld allocated %lld freed %lld",
+                     stat_names[i], pools[k], (long long)s->current, (long long)s->peak,
+                     (long long)s->allocated, (long long)(s->allocated - s->current));
             line(user, text);
         }
     }
-    const struct { const char *name; int64_t n; } counts[] = {{"num_alloc_retries", d->stats.num_alloc_retries},
-        {"num_ooms", d->stats.num_ooms}, {"num_sync_all_streams", d->stats.num_sync_all_streams},
-        {"num_device_alloc", d->stats.num_device_alloc}, {"num_device_free", d->stats.num_device_free}};
+    const struct {
+        const char *name;
+        int64_t n;
+    } counts[] = {{"num_alloc_retries", d->stats.num_alloc_retries},
+                  {"num_ooms", d->stats.num_ooms},
+                  {"num_sync_all_streams", d->stats.num_sync_all_streams},
+                  {"num_device_alloc", d->stats.num_device_alloc},
+                  {"num_device_free", d->stats.num_device_free}};
     for (auto &c : counts) {
         snprintf(text, sizeof text, "%s %lld", c.name, (long long)c.n);
         line(user, text);
@@ -1213,9 +1251,9 @@ inline void allocator_free(allocator_t *A) {
 // ------------------------------------------------------------------------------
 // >>driver                                         MARK: CUDA as the allocator's driver
 //
-// Raw calls of the runtime and of the driver library. They may be made while another stream is captured, so the
-// calling thread's capture mode is relaxed around them. Rejected: cudaMallocAsync (no trace, no policy per block,
-// and its fragments stay).
+// Raw calls of the runtime and of the driver library. They may be made while another stream is captured, so
+// the calling thread's capture mode is relaxed around them. Rejected: cudaMallocAsync (no trace, no policy
+// per block, and its fragments stay).
 // ------------------------------------------------------------------------------
 
 struct on_device_t {                            // a device, and leave to allocate, for the length of a call
@@ -1231,7 +1269,7 @@ struct on_device_t {                            // a device, and leave to alloca
         cudaSetDevice(before);
     }
 };
-inline int forget(cudaError_t e) {              // an error that is reported stays with CUDA only if the context is lost
+inline int forget(cudaError_t e) { // an error that is reported stays with CUDA only if the context is lost
     if (e) { cudaGetLastError(); }
     return (int)e;
 }
@@ -1261,7 +1299,8 @@ inline int cuda_reserve(void *, int device, uint64_t bytes, uint64_t *address) {
     CUmemAllocationProp p = cuda_property(device);
     size_t unit = 0;
     CUdeviceptr a = 0;
-    if (lib.cuMemGetAllocationGranularity_(&unit, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM) || !unit || (2 << 20) % unit) {
+    if (lib.cuMemGetAllocationGranularity_(&unit, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM) || !unit ||
+        (2 << 20) % unit) {
         return 1;
     }
     int e = (int)lib.cuMemAddressReserve_(&a, bytes, 0, 0, 0);
@@ -1329,9 +1368,10 @@ inline int cuda_stream_sync(void *, int device, void *stream) {
 inline int cuda_fill(void *, int, void *stream, uint64_t address, uint64_t bytes) {
     return forget(cudaMemsetAsync((void *)(uintptr_t)address, 0xFF, bytes, (cudaStream_t)stream));
 }
-[[maybe_unused]] static const driver_t cuda_driver = {nullptr, cuda_segment_alloc, cuda_segment_free, cuda_reserve, cuda_unreserve,
-    cuda_map, cuda_unmap, cuda_memory, cuda_event_new, cuda_event_free, cuda_event_record, cuda_event_query,
-    cuda_stream_sync, cuda_fill};
+[[maybe_unused]] static const driver_t cuda_driver = {
+    nullptr,           cuda_segment_alloc, cuda_segment_free, cuda_reserve,   cuda_unreserve,
+    cuda_map,          cuda_unmap,         cuda_memory,       cuda_event_new, cuda_event_free,
+    cuda_event_record, cuda_event_query,   cuda_stream_sync,  cuda_fill};
 
 // Pinned host memory comes from the same allocator.
 inline int host_segment_alloc(void *, int device, uint64_t bytes, uint64_t *address) {
@@ -1344,17 +1384,21 @@ inline int host_segment_alloc(void *, int device, uint64_t bytes, uint64_t *addr
 inline int host_segment_free(void *, int, uint64_t address, uint64_t) {
     return forget(cudaFreeHost((void *)(uintptr_t)address));
 }
-[[maybe_unused]] static const driver_t pinned_driver = {nullptr, host_segment_alloc, host_segment_free, nullptr, nullptr, nullptr,
-    nullptr, cuda_memory, cuda_event_new, cuda_event_free, cuda_event_record, cuda_event_query, cuda_stream_sync,
-    nullptr};
+[[maybe_unused]] static const driver_t pinned_driver = {nullptr,           host_segment_alloc,
+                                                        host_segment_free, nullptr,
+                                                        nullptr,           nullptr,
+                                                        nullptr,           cuda_memory,
+                                                        cuda_event_new,    cuda_event_free,
+                                                        cuda_event_record, cuda_event_query,
+                                                        cuda_stream_sync,  nullptr};
 
 // ------------------------------------------------------------------------------
 // >>operands                                       MARK: operands, dtypes, launches
 //
-// What every kernel below takes: operands as plain data, a stream, and limits that depend on the device or are lowered
-// by tests. Kernels compute in one of three classes (f32 for f32 f16 bf16; f64; i64 for integers and bool) and
-// convert as tensor.h does: float to integer truncates and saturates, NaN gives 0, integers wrap.
-// Rejected: a kernel per pair of dtypes (a hundred of each).
+// What every kernel below takes: operands as plain data, a stream, and limits that depend on the device or
+// are lowered by tests. Kernels compute in one of three classes (f32 for f32 f16 bf16; f64; i64 for integers
+// and bool) and convert as tensor.h does: float to integer truncates and saturates, NaN gives 0, integers
+// wrap. Rejected: a kernel per pair of dtypes (a hundred of each).
 // ------------------------------------------------------------------------------
 
 struct operand_t {
@@ -1364,13 +1408,13 @@ struct operand_t {
 };
 struct limits_t {
     int sms = 132, blocks_per_sm = 8;           // grids are no larger than what runs at once
-    int64_t reduce_chunk = 16384;               // elements that one block sums; part of the result's definition
+    int64_t reduce_chunk = 16384; // elements that one block sums; part of the result's definition
     int64_t norm_chunk = 256;                   // rows likewise, in gradients of weights of norms
 };
 struct place_t {
     cudaStream_t stream;
     limits_t limits;
-    unsigned long long *error;                  // on the device: 0, or 1 + position of the first bad index seen
+    unsigned long long *error; // on the device: 0, or 1 + position of the first bad index seen
 };
 enum { THREADS = 256 };
 typedef __nv_bfloat16 bf16;
@@ -1390,10 +1434,14 @@ template <class T> struct pointee_t<T *> { typedef T type; };
 template <class A, class B> struct same_type { static constexpr bool value = false; };
 template <class A> struct same_type<A, A> { static constexpr bool value = true; };
 template <class T> constexpr bool is_half = same_type<T, f16>::value || same_type<T, bf16>::value;
-template <class T> constexpr bool is_float = is_half<T> || same_type<T, float>::value || same_type<T, double>::value;
+template <class T>
+constexpr bool is_float = is_half<T> || same_type<T, float>::value || same_type<T, double>::value;
 
 __device__ inline int64_t integer_of(double v) {
-    return v != v ? 0 : v >= 9223372036854775808.0 ? INT64_MAX : v < -9223372036854775808.0 ? INT64_MIN : (int64_t)v;
+    return v != v                       ? 0
+           : v >= 9223372036854775808.0 ? INT64_MAX
+           : v < -9223372036854775808.0 ? INT64_MIN
+                                        : (int64_t)v;
 }
 template <class T> struct range_of { };
 template <> struct range_of<int32_t> { static constexpr double lo = -2147483648.0, hi = 2147483647.0; };
@@ -1427,7 +1475,10 @@ template <class T, class C> __device__ inline T from_class(C v) {
         return integer_of((double)v);
     } else {
         double d = (double)v;
-        return d != d ? T(0) : (T)(d < range_of<T>::lo ? range_of<T>::lo : d > range_of<T>::hi ? range_of<T>::hi : d);
+        return d != d ? T(0)
+                      : (T)(d < range_of<T>::lo   ? range_of<T>::lo
+                            : d > range_of<T>::hi ? range_of<T>::hi
+                                                  : d);
     }
 }
 template <class C> __device__ inline C load_as(const void *p, int dtype, int64_t i) {
@@ -1460,7 +1511,9 @@ template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
 template <class T> __host__ __device__ inline bool aligned16(const T *p) { return ((uintptr_t)p & 15) == 0; }
 
 inline int class_of(int dtype) {
-    return dtype == TENSOR_F64 ? 1 : dtype == TENSOR_F32 || dtype == TENSOR_F16 || dtype == TENSOR_BF16 ? 0 : 2;
+    return dtype == TENSOR_F64                                                  ? 1
+           : dtype == TENSOR_F32 || dtype == TENSOR_F16 || dtype == TENSOR_BF16 ? 0
+                                                                                : 2;
 }
 inline int size_of(int dtype) {
     switch (dtype) {
@@ -1476,12 +1529,14 @@ inline int64_t count_of(const operand_t &o) {
     return n;
 }
 inline unsigned grid_for(const place_t &at, int64_t work, int64_t per_block) {
-    int64_t need = (work + per_block - 1) / per_block, most = (int64_t)at.limits.sms * at.limits.blocks_per_sm;
+    int64_t need = (work + per_block - 1) / per_block,
+            most = (int64_t)at.limits.sms * at.limits.blocks_per_sm;
     return (unsigned)(need < 1 ? 1 : need < most ? need : most);
 }
 inline int code_of(cudaError_t e) { return e ? TENSOR_ERR_CUDA : 0; }
 
-// n operands over the dims of the first, those of size 1 repeated; neighbouring dims joined where all allow it.
+// n operands over the dims of the first, those of size 1 repeated; neighbouring dims joined where all allow
+// it.
 enum { MAX_OPERANDS = 4 };
 struct walk_t {
     int ndim;
@@ -1526,9 +1581,9 @@ template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, in
 // ------------------------------------------------------------------------------
 // >>pointwise                                      MARK: pointwise ops
 //
-// The rows of tensor.h's tables, their words defined for the device: one functor per row. Two kernels: rows of
-// one dtype (f32, f16, bf16) with 16-byte accesses, each operand going along, standing still in a row, or the same
-// in every row; and, for every other dtype, mix and stride, one that switches on the op. Sums and
+// The rows of tensor.h's tables, their words defined for the device: one functor per row. Two kernels: rows
+// of one dtype (f32, f16, bf16) with 16-byte accesses, each operand going along, standing still in a row, or
+// the same in every row; and, for every other dtype, mix and stride, one that switches on the op. Sums and
 // products are rounded one by one, so a formula has the bits of the CPU's. Rejected: templates for all dtypes
 // (a thousand kernels, a minute of nvcc, for what bandwidth bounds anyway).
 // ------------------------------------------------------------------------------
@@ -1544,8 +1599,22 @@ TCU_WORD2(w_add, __fadd_rn(a, b), __dadd_rn(a, b), (int64_t)((uint64_t)a + (uint
 TCU_WORD2(w_sub, __fadd_rn(a, -b), __dadd_rn(a, -b), (int64_t)((uint64_t)a - (uint64_t)b))
 TCU_WORD2(w_mul, __fmul_rn(a, b), __dmul_rn(a, b), (int64_t)((uint64_t)a * (uint64_t)b))
 TCU_WORD2(w_div, a / b, a / b, b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b)
-TCU_WORD2(w_min, a != a || b != b ? a + b : a < b ? a : b, a != a || b != b ? a + b : a < b ? a : b, a < b ? a : b)
-TCU_WORD2(w_max, a != a || b != b ? a + b : a > b ? a : b, a != a || b != b ? a + b : a > b ? a : b, a > b ? a : b)
+TCU_WORD2(w_min,
+          a != a || b != b ? a + b
+          : a < b          ? a
+                           : b,
+          a != a || b != b ? a + b
+          : a < b          ? a
+                           : b,
+          a < b ? a : b)
+TCU_WORD2(w_max,
+          a != a || b != b ? a + b
+          : a > b          ? a
+                           : b,
+          a != a || b != b ? a + b
+          : a > b          ? a
+                           : b,
+          a > b ? a : b)
 TCU_WORD2(w_fmod, fmodf(a, b), fmod(a, b), b == -1 || b == 0 ? 0 : a % b)
 template <class C> __device__ inline C remainder_of(C a, C b) {
     C r = w_fmod(a, b);
@@ -1735,7 +1804,8 @@ template <class T, class Y, class F, int N>
 __global__ void __launch_bounds__(THREADS, 4) pointwise_rows(row_set_t<N> s, F f) {
     constexpr int V = lanes_of<T>;
     const int64_t vectors = s.columns / V;
-    for (int64_t r = blockIdx.y * (int64_t)blockDim.y + threadIdx.y; r < s.rows; r += (int64_t)gridDim.y * blockDim.y) {
+    for (int64_t r = blockIdx.y * (int64_t)blockDim.y + threadIdx.y; r < s.rows;
+         r += (int64_t)gridDim.y * blockDim.y) {
         int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
         const T *x[N];
         Y *y = (Y *)s.o[0].p + r * s.o[0].row;
@@ -1778,11 +1848,12 @@ template <class C> __device__ inline C apply(int op, const double *p, C a, C b, 
     switch (op) {
 #define TCU_X(ID, name, ...)                                                                                 \
     case TENSOR_OP_##ID:                                                                                     \
-        if constexpr (same_type<C, int64_t>::value ? op_##name::KIND != TENSOR__FLT : op_##name::KIND != TENSOR__BIT) { \
+        if constexpr (same_type<C, int64_t>::value ? op_##name::KIND != TENSOR__FLT                          \
+                                                   : op_##name::KIND != TENSOR__BIT) {                       \
             return op_##name{{p[0], p[1], p[2], p[3]}}(a, b, c);                                             \
         }                                                                                                    \
         break;
-    TCU_POINTWISE_ROWS(TCU_X)
+        TCU_POINTWISE_ROWS(TCU_X)
 #undef TCU_X
     }
     return C(0);
@@ -1814,7 +1885,8 @@ inline int launch_rows(const place_t &at, const walk_t &w, const operand_t *o, c
     unsigned high = THREADS / wide, gy = grid_for(at, s.rows, high);
     gy = gy > 65535 ? 65535 : gy;
     unsigned gx = (grid_for(at, vectors, wide) + gy - 1) / gy;
-    return code_of(tcu_launch(pointwise_rows<T, Y, F, N>, dim3(gx, gy), dim3(wide, high), 0, at.stream, s, f));
+    return code_of(
+        tcu_launch(pointwise_rows<T, Y, F, N>, dim3(gx, gy), dim3(wide, high), 0, at.stream, s, f));
 }
 // One dtype, at most rows and columns, 16-byte addresses: what pointwise_rows takes.
 inline bool fits_rows(const walk_t &w, const operand_t *o, int count, bool truth) {
@@ -1841,18 +1913,24 @@ inline int pointwise(const place_t &at, int op, const operand_t *o, int arity, i
             constexpr bool truth = op_##name::KIND == TENSOR__CMP || op_##name::KIND == TENSOR__LOG;         \
             constexpr int N = op_##name::ARITY;                                                              \
             op_##name f{{p[0], p[1], p[2], p[3]}};                                                           \
-            if (arity != N) { return TENSOR_ERR_INTERNAL; }                                                  \
-            if (class_of(compute) || !fits_rows(w, o, N + 1, truth)) { break; }                              \
+            if (arity != N) {                                                                                \
+                return TENSOR_ERR_INTERNAL;                                                                  \
+            }                                                                                                \
+            if (class_of(compute) || !fits_rows(w, o, N + 1, truth)) {                                       \
+                break;                                                                                       \
+            }                                                                                                \
             if (o[1].dtype == TENSOR_F32) {                                                                  \
-                return launch_rows<float, typename pick_t<truth, bool8, float>::type, op_##name, N>(at, w, o, f); \
+                return launch_rows<float, typename pick_t<truth, bool8, float>::type, op_##name, N>(at, w,   \
+                                                                                                    o, f);   \
             }                                                                                                \
             if (o[1].dtype == TENSOR_F16) {                                                                  \
-                return launch_rows<f16, typename pick_t<truth, bool8, f16>::type, op_##name, N>(at, w, o, f); \
+                return launch_rows<f16, typename pick_t<truth, bool8, f16>::type, op_##name, N>(at, w, o,    \
+                                                                                                f);          \
             }                                                                                                \
             return launch_rows<bf16, typename pick_t<truth, bool8, bf16>::type, op_##name, N>(at, w, o, f);  \
         }                                                                                                    \
         break;
-    TCU_POINTWISE_ROWS(TCU_X)
+        TCU_POINTWISE_ROWS(TCU_X)
 #undef TCU_X
     default: return TENSOR_ERR_UNSUPPORTED;
     }
@@ -1865,8 +1943,9 @@ inline int pointwise(const place_t &at, int op, const operand_t *o, int arity, i
         s.p[k] = k <= arity ? o[k].data : nullptr;
         s.dtype[k] = k <= arity ? o[k].dtype : 0;
     }
-    auto *kernel = class_of(compute) == 0 ? pointwise_any<float> : class_of(compute) == 1 ? pointwise_any<double>
-                 : pointwise_any<int64_t>;
+    auto *kernel = class_of(compute) == 0   ? pointwise_any<float>
+                   : class_of(compute) == 1 ? pointwise_any<double>
+                                            : pointwise_any<int64_t>;
     return code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, s));
 }
 
@@ -1874,8 +1953,8 @@ inline int pointwise(const place_t &at, int op, const operand_t *o, int arity, i
 // >>copy                                           MARK: copies, casts, fills
 //
 // A copy of one dtype moves bytes: whole rows of 16 where it can, elements by size where it cannot. Casts
-// between the three float dtypes of training have vector kernels; the rest converts element by element, through
-// the class of its source. Rejected: kernels for all hundred pairs.
+// between the three float dtypes of training have vector kernels; the rest converts element by element,
+// through the class of its source. Rejected: kernels for all hundred pairs.
 // ------------------------------------------------------------------------------
 
 template <class T> __global__ void __launch_bounds__(THREADS, 4) copy_bytes(walk_t w, T *y, const T *x) {
@@ -1886,7 +1965,8 @@ template <class T> __global__ void __launch_bounds__(THREADS, 4) copy_bytes(walk
         y[at[0]] = x[at[1]];
     }
 }
-template <class T, class S> __global__ void __launch_bounds__(THREADS, 4) cast_flat(T *y, const S *x, int64_t n) {
+template <class T, class S>
+__global__ void __launch_bounds__(THREADS, 4) cast_flat(T *y, const S *x, int64_t n) {
     constexpr int V = lanes_of<T> > lanes_of<S> ? lanes_of<T> : lanes_of<S>;
     int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t v = j; v < n / V; v += step) {
@@ -1898,7 +1978,8 @@ TCU_UNROLL
     }
     for (int64_t i = n / V * V + j; i < n; i += step) { y[i] = from_class<T>(to_class<float>(x[i])); }
 }
-template <class C> __global__ void __launch_bounds__(THREADS, 4) cast_any(walk_t w, void *y, int to, const void *x, int from) {
+template <class C>
+__global__ void __launch_bounds__(THREADS, 4) cast_any(walk_t w, void *y, int to, const void *x, int from) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[2];
@@ -1924,12 +2005,15 @@ inline int copy(const place_t &at, const operand_t &y, const operand_t &x) {
     if (y.dtype == x.dtype) {
         int size = size_of(y.dtype);
         if (flat) {
-            return code_of(cudaMemcpyAsync(y.data, x.data, (size_t)(w.n * size), cudaMemcpyDeviceToDevice, at.stream));
+            return code_of(
+                cudaMemcpyAsync(y.data, x.data, (size_t)(w.n * size), cudaMemcpyDeviceToDevice, at.stream));
         }
         int V = 16 / size, last = w.ndim - 1;   // rows of whole 16-byte pieces are moved as such
-        bool wide = w.strides[0][last] == 1 && w.strides[1][last] == 1 && w.dims[last] % V == 0 && aligned16(y.data) &&
-                    aligned16(x.data);
-        for (int d = 0; d < last && wide; d++) { wide = w.strides[0][d] % V == 0 && w.strides[1][d] % V == 0; }
+        bool wide = w.strides[0][last] == 1 && w.strides[1][last] == 1 && w.dims[last] % V == 0 &&
+                    aligned16(y.data) && aligned16(x.data);
+        for (int d = 0; d < last && wide; d++) {
+            wide = w.strides[0][d] % V == 0 && w.strides[1][d] % V == 0;
+        }
         if (wide) {
             w.n /= V;
             w.dims[last] /= V;
@@ -1941,20 +2025,24 @@ inline int copy(const place_t &at, const operand_t &y, const operand_t &x) {
                                       (uint4 *)y.data, (const uint4 *)x.data));
         }
         switch (size) {
-        case 1: return code_of(tcu_launch(copy_bytes<uint8_t>, grid, THREADS, 0, at.stream, w, (uint8_t *)y.data,
-                                          (const uint8_t *)x.data));
-        case 2: return code_of(tcu_launch(copy_bytes<uint16_t>, grid, THREADS, 0, at.stream, w, (uint16_t *)y.data,
-                                          (const uint16_t *)x.data));
-        case 4: return code_of(tcu_launch(copy_bytes<uint32_t>, grid, THREADS, 0, at.stream, w, (uint32_t *)y.data,
-                                          (const uint32_t *)x.data));
-        default: return code_of(tcu_launch(copy_bytes<uint64_t>, grid, THREADS, 0, at.stream, w, (uint64_t *)y.data,
-                                           (const uint64_t *)x.data));
+        case 1:
+            return code_of(tcu_launch(copy_bytes<uint8_t>, grid, THREADS, 0, at.stream, w, (uint8_t *)y.data,
+                                      (const uint8_t *)x.data));
+        case 2:
+            return code_of(tcu_launch(copy_bytes<uint16_t>, grid, THREADS, 0, at.stream, w,
+                                      (uint16_t *)y.data, (const uint16_t *)x.data));
+        case 4:
+            return code_of(tcu_launch(copy_bytes<uint32_t>, grid, THREADS, 0, at.stream, w,
+                                      (uint32_t *)y.data, (const uint32_t *)x.data));
+        default:
+            return code_of(tcu_launch(copy_bytes<uint64_t>, grid, THREADS, 0, at.stream, w,
+                                      (uint64_t *)y.data, (const uint64_t *)x.data));
         }
     }
 #define TCU_CAST(to, T, from, S)                                                                             \
     if (flat && y.dtype == to && x.dtype == from && aligned16(y.data) && aligned16(x.data)) {                \
-        return code_of(tcu_launch(cast_flat<T, S>, grid_for(at, w.n, THREADS * 8), THREADS, 0, at.stream, (T *)y.data, \
-                                  (const S *)x.data, w.n));                                                  \
+        return code_of(tcu_launch(cast_flat<T, S>, grid_for(at, w.n, THREADS * 8), THREADS, 0, at.stream,    \
+                                  (T *)y.data, (const S *)x.data, w.n));                                     \
     }
     TCU_CAST(TENSOR_F16, f16, TENSOR_F32, float)
     TCU_CAST(TENSOR_BF16, bf16, TENSOR_F32, float)
@@ -1965,29 +2053,31 @@ inline int copy(const place_t &at, const operand_t &y, const operand_t &x) {
 #undef TCU_CAST
     int c = class_of(x.dtype);
     auto *kernel = c == 0 ? cast_any<float> : c == 1 ? cast_any<double> : cast_any<int64_t>;
-    return code_of(tcu_launch(kernel, grid, THREADS, 0, at.stream, w, y.data, y.dtype, (const void *)x.data, x.dtype));
+    return code_of(
+        tcu_launch(kernel, grid, THREADS, 0, at.stream, w, y.data, y.dtype, (const void *)x.data, x.dtype));
 }
 // Integers and bool take `integer`, floats `real`.
 inline int fill(const place_t &at, const operand_t &y, double real, int64_t integer) {
     walk_t w = walk_of(&y, 1);
     if (!w.n) { return 0; }
     if (class_of(y.dtype) == 2) {
-        return code_of(tcu_launch(fill_any<int64_t>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
-                                  y.dtype, integer));
+        return code_of(tcu_launch(fill_any<int64_t>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                                  y.data, y.dtype, integer));
     }
-    return code_of(tcu_launch(fill_any<double>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data, y.dtype,
-                              real));
+    return code_of(tcu_launch(fill_any<double>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
+                              y.dtype, real));
 }
 
 // ------------------------------------------------------------------------------
 // >>random                                         MARK: Philox
 //
-// The CPU's numbers, bit for bit: Philox4x32-10 with the element's index as counter, and its own logarithm, sine
-// and cosine of products and sums that no FMA joins.
+// The CPU's numbers, bit for bit: Philox4x32-10 with the element's index as counter, and its own logarithm,
+// sine and cosine of products and sums that no FMA joins.
 // ------------------------------------------------------------------------------
 
 __device__ inline void philox(tensor_generator_t g, uint64_t block, uint32_t *out) {
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)g.offset, c3 = (uint32_t)(g.offset >> 32);
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)g.offset,
+             c3 = (uint32_t)(g.offset >> 32);
     uint32_t k0 = (uint32_t)g.seed, k1 = (uint32_t)(g.seed >> 32);
 TCU_UNROLL
     for (int r = 0; r < 10; r++) {
@@ -2042,8 +2132,8 @@ __device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) 
 }
 enum random_t { UNIFORM, NORMAL };
 // Four elements a thread: a + b u, u uniform in [0, 1) or normal; f32, then converted.
-__global__ void __launch_bounds__(THREADS, 4) random_f32(walk_t w, void *y, int dtype, tensor_generator_t g, int kind, float a,
-                                                      float b) {
+__global__ void __launch_bounds__(THREADS, 4)
+    random_f32(walk_t w, void *y, int dtype, tensor_generator_t g, int kind, float a, float b) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < w.n; q += step) {
         uint32_t word[4];
@@ -2069,7 +2159,8 @@ __device__ inline uint64_t philox_pair(tensor_generator_t g, int64_t e) {   // 6
     philox(g, (uint64_t)e >> 1, w);
     return e & 1 ? (uint64_t)w[3] << 32 | w[2] : (uint64_t)w[1] << 32 | w[0];
 }
-__global__ void __launch_bounds__(THREADS, 4) random_f64(walk_t w, double *y, tensor_generator_t g, double lo, double hi) {
+__global__ void __launch_bounds__(THREADS, 4)
+    random_f64(walk_t w, double *y, tensor_generator_t g, double lo, double hi) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[1];
@@ -2078,8 +2169,8 @@ __global__ void __launch_bounds__(THREADS, 4) random_f64(walk_t w, double *y, te
         y[at[0]] = __dadd_rn(lo, __dmul_rn(__dadd_rn(hi, -lo), u));
     }
 }
-__global__ void __launch_bounds__(THREADS, 4) random_integer(walk_t w, void *y, int dtype, tensor_generator_t g, int64_t lo,
-                                                          uint64_t range) {
+__global__ void __launch_bounds__(THREADS, 4)
+    random_integer(walk_t w, void *y, int dtype, tensor_generator_t g, int64_t lo, uint64_t range) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[1];
@@ -2088,8 +2179,8 @@ __global__ void __launch_bounds__(THREADS, 4) random_integer(walk_t w, void *y, 
     }
 }
 // y = 1 with probability p[i], else 0.
-__global__ void __launch_bounds__(THREADS, 4) random_bernoulli(walk_t w, void *y, int dtype, const void *p, int from,
-                                                            tensor_generator_t g) {
+__global__ void __launch_bounds__(THREADS, 4)
+    random_bernoulli(walk_t w, void *y, int dtype, const void *p, int from, tensor_generator_t g) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[2];
@@ -2100,40 +2191,54 @@ __global__ void __launch_bounds__(THREADS, 4) random_bernoulli(walk_t w, void *y
         store_as<int64_t>(y, dtype, at[0], u < load_as<double>(p, from, at[1]));
     }
 }
-inline int random_real(const place_t &at, const operand_t &y, tensor_generator_t g, int kind, double a, double b) {
+inline int random_real(const place_t &at, const operand_t &y, tensor_generator_t g, int kind, double a,
+                       double b) {
     walk_t w = walk_of(&y, 1);
     if (!w.n) { return 0; }
-    if (y.dtype == TENSOR_F64) {                // a + (b - a) u; normal f64 is the CPU's alone: libm's bits differ
+    if (y.dtype == TENSOR_F64) { // a + (b - a) u; normal f64 is the CPU's alone: libm's bits differ
         if (kind == NORMAL) { return TENSOR_ERR_UNSUPPORTED; }
-        return code_of(tcu_launch(random_f64, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, (double *)y.data, g,
-                                  a, b));
+        return code_of(tcu_launch(random_f64, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                                  (double *)y.data, g, a, b));
     }
     float scale = (float)(kind == NORMAL ? b : b - a);
-    return code_of(tcu_launch(random_f32, grid_for(at, (w.n + 3) / 4, THREADS), THREADS, 0, at.stream, w, y.data, y.dtype,
-                              g, kind, (float)a, scale));
+    return code_of(tcu_launch(random_f32, grid_for(at, (w.n + 3) / 4, THREADS), THREADS, 0, at.stream, w,
+                              y.data, y.dtype, g, kind, (float)a, scale));
 }
-inline int random_integers(const place_t &at, const operand_t &y, tensor_generator_t g, int64_t lo, int64_t hi) {
+inline int random_integers(const place_t &at, const operand_t &y, tensor_generator_t g, int64_t lo,
+                           int64_t hi) {
     walk_t w = walk_of(&y, 1);
-    return !w.n ? 0 : code_of(tcu_launch(random_integer, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
-                                         y.dtype, g, lo, (uint64_t)hi - (uint64_t)lo));
+    return !w.n ? 0
+                : code_of(tcu_launch(random_integer, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                                     y.data, y.dtype, g, lo, (uint64_t)hi - (uint64_t)lo));
 }
 inline int bernoulli(const place_t &at, const operand_t &y, const operand_t &p, tensor_generator_t g) {
     operand_t o[2] = {y, p};
     walk_t w = walk_of(o, 2);
-    return !w.n ? 0 : code_of(tcu_launch(random_bernoulli, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
-                                         y.dtype, (const void *)p.data, p.dtype, g));
+    return !w.n ? 0
+                : code_of(tcu_launch(random_bernoulli, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                                     y.data, y.dtype, (const void *)p.data, p.dtype, g));
 }
 
 // ------------------------------------------------------------------------------
 // >>reduce                                         MARK: reductions
 //
 // Two passes, the same tree for the same shape, no atomics: a block's lanes go through a chunk of the reduced
-// elements, its tree joins the lanes, a second pass joins the chunks. One kernel, for lanes along the reduced elements
-// or along the kept ones, whichever lie side by side in memory. Rejected: atomics (other bits in every run).
+// elements, its tree joins the lanes, a second pass joins the chunks. One kernel, for lanes along the reduced
+// elements or along the kept ones, whichever lie side by side in memory. Rejected: atomics (other bits in
+// every run).
 // ------------------------------------------------------------------------------
 
-enum reduce_t { REDUCE_SUM, REDUCE_MEAN, REDUCE_PROD, REDUCE_AMAX, REDUCE_AMIN, REDUCE_ARGMAX, REDUCE_ARGMIN, REDUCE_ANY,
-    REDUCE_ALL };
+enum reduce_t {
+    REDUCE_SUM,
+    REDUCE_MEAN,
+    REDUCE_PROD,
+    REDUCE_AMAX,
+    REDUCE_AMIN,
+    REDUCE_ARGMAX,
+    REDUCE_ARGMIN,
+    REDUCE_ANY,
+    REDUCE_ALL
+};
 template <class C> struct best_t {              // of the largest or smallest; the first NaN beats all
     C v;
     int64_t at;
@@ -2177,7 +2282,8 @@ template <class C, bool MAX> struct best_op {
 template <class C> __device__ inline void finish_to(void *y, int dtype, int64_t i, C v, C scale, bool) {
     store_as<C>(y, dtype, i, scale == C(1) ? v : w_mul(v, scale));
 }
-template <class C> __device__ inline void finish_to(void *y, int dtype, int64_t i, best_t<C> v, C, bool where) {
+template <class C>
+__device__ inline void finish_to(void *y, int dtype, int64_t i, best_t<C> v, C, bool where) {
     if (where) {
         store_as<int64_t>(y, dtype, i, v.at);
     } else {
@@ -2188,13 +2294,14 @@ struct reduce_set_t {
     walk_t kept, gone;                          // strides[0] = of x
     const void *x;
     void *y, *partial;                          // partial: [splits][kept.n], or NULL: y itself
-    int from, to, lanes, across;                // lanes (power of 2) per result; across: threadIdx.x along results
+    int from, to, lanes, across; // lanes (power of 2) per result; across: threadIdx.x along results
     int64_t chunk;
-    bool where, flat;                           // flat: the reduced elements lie side by side from a 16-byte address on
+    bool where, flat; // flat: the reduced elements lie side by side from a 16-byte address on
 };
 // Joins `lanes` values a thread row of the block holds; all threads must come. Lane 0 gets the result.
-template <class OP> __device__ inline typename OP::acc join_lanes(typename OP::acc v, typename OP::acc *s, int lane,
-                                                                  int lanes, int step) {
+template <class OP>
+__device__ inline typename OP::acc join_lanes(typename OP::acc v, typename OP::acc *s, int lane, int lanes,
+                                              int step) {
     int me = (int)(threadIdx.y * blockDim.x + threadIdx.x);
     s[me] = v;
     __syncthreads();
@@ -2204,7 +2311,8 @@ template <class OP> __device__ inline typename OP::acc join_lanes(typename OP::a
     }
     return s[me];
 }
-template <class T, class C, class OP> __global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scale) {
+template <class T, class C, class OP>
+__global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scale) {
     typedef typename OP::acc acc;
     TCU_SHARED(acc, s, [THREADS]);
     const int lane = r.across ? threadIdx.y : threadIdx.x, row = r.across ? threadIdx.x : threadIdx.y;
@@ -2244,8 +2352,10 @@ template <class T, class C, class OP> __global__ void __launch_bounds__(THREADS,
         __syncthreads();
     }
 }
-template <class C, class OP> __global__ void __launch_bounds__(THREADS, 4)
-reduce_partials(void *y, int dtype, const typename OP::acc *p, int64_t n, int64_t splits, C scale, bool where) {
+template <class C, class OP>
+__global__ void __launch_bounds__(THREADS, 4)
+    reduce_partials(void *y, int dtype, const typename OP::acc *p, int64_t n, int64_t splits, C scale,
+                    bool where) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
         typename OP::acc v = p[i];
@@ -2279,7 +2389,9 @@ inline reduce_plan_t reduce_plan(const place_t &at, const operand_t &x, uint32_t
     int64_t beside = g.ndim ? g.strides[0][g.ndim - 1] : 1;
     p.r.across = k.ndim && k.strides[0][k.ndim - 1] == 1 && beside != 1;
     p.r.chunk = at.limits.reduce_chunk;
-    if (g.n <= p.r.chunk || k.n >= 4096) { p.r.chunk = g.n ? g.n : 1; }     // many results keep the device busy
+    if (g.n <= p.r.chunk || k.n >= 4096) {
+        p.r.chunk = g.n ? g.n : 1;
+    } // many results keep the device busy
     p.splits = (g.n + p.r.chunk - 1) / p.r.chunk;
     p.splits = p.splits < 1 ? 1 : p.splits;
     while (p.splits > 65535) {
@@ -2316,8 +2428,9 @@ template <class C, class OP> inline int reduce_with(const place_t &at, reduce_pl
         e = tcu_launch(reduce_pass<void, C, OP>, grid, block, 0, at.stream, r, scale);
     }
     if (e || !r.partial) { return code_of(e); }
-    return code_of(tcu_launch(reduce_partials<C, OP>, grid_for(at, r.kept.n, THREADS), THREADS, 0, at.stream, r.y, r.to,
-                              (const typename OP::acc *)r.partial, r.kept.n, p.splits, scale, r.where));
+    return code_of(tcu_launch(reduce_partials<C, OP>, grid_for(at, r.kept.n, THREADS), THREADS, 0, at.stream,
+                              r.y, r.to, (const typename OP::acc *)r.partial, r.kept.n, p.splits, scale,
+                              r.where));
 }
 template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, int op, C scale) {
     switch (op) {
@@ -2333,7 +2446,8 @@ inline uint64_t reduce_scratch(const place_t &at, const operand_t &x, uint32_t m
     return reduce_plan(at, x, mask, op).scratch;
 }
 // y (contiguous over the kept dims) = op of x over the dims in mask. ARG: index within the reduced elements.
-inline int reduce(const place_t &at, const operand_t &y, const operand_t &x, uint32_t mask, int op, void *scratch) {
+inline int reduce(const place_t &at, const operand_t &y, const operand_t &x, uint32_t mask, int op,
+                  void *scratch) {
     reduce_plan_t p = reduce_plan(at, x, mask, op);
     if (!p.r.kept.n) { return 0; }
     if (!p.r.gone.n && op >= REDUCE_AMAX && op <= REDUCE_ARGMIN) { return TENSOR_ERR_SHAPE; }
@@ -2349,8 +2463,8 @@ inline int reduce(const place_t &at, const operand_t &y, const operand_t &x, uin
 // ------------------------------------------------------------------------------
 // >>rows                                           MARK: softmax, layer norm, cross entropy
 //
-// Rows that lie side by side: a power of two of threads takes a row, short rows share a block. Each pass over a row
-// reads 16 bytes a thread; the row comes from L2 in the second pass. f32 inside whatever the dtype.
+// Rows that lie side by side: a power of two of threads takes a row, short rows share a block. Each pass over
+// a row reads 16 bytes a thread; the row comes from L2 in the second pass. f32 inside whatever the dtype.
 // ------------------------------------------------------------------------------
 
 template <class C> struct max_op {
@@ -2364,7 +2478,8 @@ inline int lanes_for(int64_t columns, int V) {
     return n;
 }
 // f(column, values of the N inputs) for all of a row, in packs where addresses allow.
-template <class T, int N, class F> __device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l, F f) {
+template <class T, int N, class F>
+__device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l, F f) {
     constexpr int V = lanes_of<T>;
     bool wide = true;
     for (int k = 0; k < N; k++) { wide = wide && aligned16(x[k]); }
@@ -2428,8 +2543,9 @@ softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
         float top = -INFINITY, sum = 0;
         each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { top = w_max(top, v[0]); });
         top = row_join<max_op<float>>(top, s, l);
-        float shift = top == -INFINITY || top == INFINITY ? 0 : top;       // rows of -inf give NaN, as they should
-        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += expf(v[0] - (top == INFINITY ? top : shift)); });
+        float shift = top == -INFINITY || top == INFINITY ? 0 : top; // rows of -inf give NaN, as they should
+        each_in_row<T, 1>(
+            row, n, l, [&](int64_t, const float *v) { sum += expf(v[0] - (top == INFINITY ? top : shift)); });
         sum = row_join<sum_op<float>>(sum, s, l);
         float scale = 1 / sum, offset = shift + logf(sum);
         map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t, const float *v) {
@@ -2454,9 +2570,10 @@ softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t colu
     }
 }
 // y = (x - mean) rstd w + b; w, b may be NULL. mean, rstd: f32 per row, kept for backward.
-template <class T> __global__ void __launch_bounds__(THREADS, 4)
-layer_norm_rows(T *y, float *mean, float *rstd, const T *x, const T *w, const T *b, int64_t rows, int64_t columns,
-                float eps) {
+template <class T>
+__global__ void __launch_bounds__(THREADS, 4)
+    layer_norm_rows(T *y, float *mean, float *rstd, const T *x, const T *w, const T *b, int64_t rows,
+                    int64_t columns, float eps) {
     TCU_SHARED(float, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
@@ -2477,9 +2594,10 @@ layer_norm_rows(T *y, float *mean, float *rstd, const T *x, const T *w, const T 
         }
     }
 }
-template <class T> __global__ void __launch_bounds__(THREADS, 4)
-layer_norm_rows_backward(T *dx, const T *dy, const T *x, const T *w, const float *mean, const float *rstd, int64_t rows,
-                         int64_t columns) {
+template <class T>
+__global__ void __launch_bounds__(THREADS, 4)
+    layer_norm_rows_backward(T *dx, const T *dy, const T *x, const T *w, const float *mean, const float *rstd,
+                             int64_t rows, int64_t columns) {
     TCU_SHARED(float, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
@@ -2504,7 +2622,8 @@ template <class T> __global__ void __launch_bounds__(THREADS, 4)
 layer_norm_weights(float *part, const T *dy, const T *x, const float *mean, const float *rstd, int64_t rows,
                    int64_t columns, int64_t chunk) {
     TCU_SHARED(float, s, [2][8][33]);
-    int64_t c = blockIdx.x * 32ll + threadIdx.x, first = blockIdx.y * chunk, end = first + chunk < rows ? first + chunk : rows;
+    int64_t c = blockIdx.x * 32ll + threadIdx.x, first = blockIdx.y * chunk,
+            end = first + chunk < rows ? first + chunk : rows;
     float a = 0, b = 0;
     for (int64_t r = first + threadIdx.y; r < end && c < columns; r += 8) {
         float g = to_class<float>(dy[r * columns + c]);
@@ -2520,15 +2639,18 @@ layer_norm_weights(float *part, const T *dy, const T *x, const float *mean, cons
         part[(threadIdx.y * (int64_t)gridDim.y + blockIdx.y) * columns + c] = sum;
     }
 }
-// loss[row] = log sum e^x - x[target], 0 where target is `ignored`; NULL logits' gradient: none is made. The gradient
-// (softmax - one) * scale[0] may take the logits' place. A target out of range is an error and counts as ignored.
-template <class T> __global__ void __launch_bounds__(THREADS, 4)
-cross_entropy_rows(float *loss, T *dx, const T *x, const void *target, int target_dtype, int64_t rows, int64_t columns,
-                   int64_t ignored, const float *scale, unsigned long long *error) {
+// loss[row] = log sum e^x - x[target], 0 where target is `ignored`; NULL logits' gradient: none is made. The
+// gradient (softmax - one) * scale[0] may take the logits' place. A target out of range is an error and
+// counts as ignored.
+template <class T>
+__global__ void __launch_bounds__(THREADS, 4)
+    cross_entropy_rows(float *loss, T *dx, const T *x, const void *target, int target_dtype, int64_t rows,
+                       int64_t columns, int64_t ignored, const float *scale, unsigned long long *error) {
     TCU_SHARED(float, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, t = n ? load_as<int64_t>(target, target_dtype, r) : 0;
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0,
+                t = n ? load_as<int64_t>(target, target_dtype, r) : 0;
         bool bad = n && t != ignored && (t < 0 || t >= columns), skip = bad || t == ignored;
         if (bad && !l.lane) { atomicCAS(error, 0ull, 1ull + (unsigned long long)r); }
         const T *row[1] = {x + r * columns};
@@ -2574,36 +2696,43 @@ struct row_shape_t {
     }
 };
 // All operands contiguous, rows x columns.
-inline int softmax(const place_t &at, const operand_t &y, const operand_t &x, int64_t rows, int64_t columns, bool logs) {
+inline int softmax(const place_t &at, const operand_t &y, const operand_t &x, int64_t rows, int64_t columns,
+                   bool logs) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
-    TCU_FLOATS(x.dtype, T, return code_of(tcu_launch(softmax_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
-                                                     (const T *)x.data, rows, columns, logs));)
+    TCU_FLOATS(x.dtype, T,
+               return code_of(tcu_launch(softmax_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
+                                         (const T *)x.data, rows, columns, logs));)
     return 0;
 }
-inline int softmax_backward(const place_t &at, const operand_t &dx, const operand_t &dy, const operand_t &y, int64_t rows,
-                            int64_t columns, bool logs) {
+inline int softmax_backward(const place_t &at, const operand_t &dx, const operand_t &dy, const operand_t &y,
+                            int64_t rows, int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(y.dtype));
-    TCU_FLOATS(y.dtype, T, return code_of(tcu_launch(softmax_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
-        (const T *)dy.data, (const T *)y.data, rows, columns, logs));)
+    TCU_FLOATS(
+        y.dtype, T,
+        return code_of(tcu_launch(softmax_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
+                                  (const T *)dy.data, (const T *)y.data, rows, columns, logs));)
     return 0;
 }
-inline int layer_norm(const place_t &at, const operand_t &y, float *mean, float *rstd, const operand_t &x, const void *w,
-                      const void *b, int64_t rows, int64_t columns, double eps) {
+inline int layer_norm(const place_t &at, const operand_t &y, float *mean, float *rstd, const operand_t &x,
+                      const void *w, const void *b, int64_t rows, int64_t columns, double eps) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
-    TCU_FLOATS(x.dtype, T, return code_of(tcu_launch(layer_norm_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data, mean,
-        rstd, (const T *)x.data, (const T *)w, (const T *)b, rows, columns, (float)eps));)
+    TCU_FLOATS(
+        x.dtype, T,
+        return code_of(tcu_launch(layer_norm_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data, mean, rstd,
+                                  (const T *)x.data, (const T *)w, (const T *)b, rows, columns, (float)eps));)
     return 0;
 }
 inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t columns) {
-    return (uint64_t)(2 * ((rows + at.limits.norm_chunk - 1) / at.limits.norm_chunk) * columns) * sizeof(float);
+    return (uint64_t)(2 * ((rows + at.limits.norm_chunk - 1) / at.limits.norm_chunk) * columns) *
+           sizeof(float);
 }
 // dw, db may be NULL (both or none), of x's dtype as w is.
-inline int layer_norm_backward(const place_t &at, const operand_t &dx, void *dw, void *db, const operand_t &dy,
-                               const operand_t &x, const void *w, const float *mean, const float *rstd, int64_t rows,
-                               int64_t columns, void *scratch) {
+inline int layer_norm_backward(const place_t &at, const operand_t &dx, void *dw, void *db,
+                               const operand_t &dy, const operand_t &x, const void *w, const float *mean,
+                               const float *rstd, int64_t rows, int64_t columns, void *scratch) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     int64_t chunk = at.limits.norm_chunk;
@@ -2611,42 +2740,48 @@ inline int layer_norm_backward(const place_t &at, const operand_t &dx, void *dw,
     int64_t chunks = (rows + chunk - 1) / chunk;
     float *part = (float *)scratch;
     cudaError_t e = cudaSuccess;
-    TCU_FLOATS(x.dtype, T,
-        e = tcu_launch(layer_norm_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data, (const T *)dy.data,
-                       (const T *)x.data, (const T *)w, mean, rstd, rows, columns);
+    TCU_FLOATS(
+        x.dtype, T,
+        e = tcu_launch(layer_norm_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
+                       (const T *)dy.data, (const T *)x.data, (const T *)w, mean, rstd, rows, columns);
         if (!e && dw) {
-            e = tcu_launch(layer_norm_weights<T>, dim3((unsigned)((columns + 31) / 32), (unsigned)chunks), dim3(32, 8), 0,
-                           at.stream, part, (const T *)dy.data, (const T *)x.data, mean, rstd, rows, columns, chunk);
+            e = tcu_launch(layer_norm_weights<T>, dim3((unsigned)((columns + 31) / 32), (unsigned)chunks),
+                           dim3(32, 8), 0, at.stream, part, (const T *)dy.data, (const T *)x.data, mean, rstd,
+                           rows, columns, chunk);
         })
     for (int k = 0; k < 2 && dw && !e; k++) {
-        e = tcu_launch(reduce_partials<float, sum_op<float>>, grid_for(at, columns, THREADS), THREADS, 0, at.stream,
-                       k ? db : dw, x.dtype, (const float *)part + k * chunks * columns, columns, chunks, 1.0f, false);
+        e = tcu_launch(reduce_partials<float, sum_op<float>>, grid_for(at, columns, THREADS), THREADS, 0,
+                       at.stream, k ? db : dw, x.dtype, (const float *)part + k * chunks * columns, columns,
+                       chunks, 1.0f, false);
     }
     return code_of(e);
 }
-// The loss of each row (f32) and, with dx, its gradient: scaled by scale[0] on the device, or, with mean, by one over
-// the number of targets, which is left in scale[0].
-inline int cross_entropy(const place_t &at, float *loss, const operand_t *dx, const operand_t &x, const operand_t &target,
-                         int64_t rows, int64_t columns, int64_t ignored, float *scale, bool mean) {
+// The loss of each row (f32) and, with dx, its gradient: scaled by scale[0] on the device, or, with mean, by
+// one over the number of targets, which is left in scale[0].
+inline int cross_entropy(const place_t &at, float *loss, const operand_t *dx, const operand_t &x,
+                         const operand_t &target, int64_t rows, int64_t columns, int64_t ignored,
+                         float *scale, bool mean) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     if (mean) {
-        cudaError_t e = tcu_launch(count_targets, 1, THREADS, 0, at.stream, scale, (const void *)target.data, target.dtype,
-                                   rows, columns, ignored);
+        cudaError_t e = tcu_launch(count_targets, 1, THREADS, 0, at.stream, scale, (const void *)target.data,
+                                   target.dtype, rows, columns, ignored);
         if (e) { return code_of(e); }
     }
-    TCU_FLOATS(x.dtype, T, return code_of(tcu_launch(cross_entropy_rows<T>, g.grid, g.block, 0, at.stream, loss,
-        (T *)(dx ? dx->data : nullptr), (const T *)x.data, (const void *)target.data, target.dtype, rows, columns, ignored,
-        (const float *)scale, at.error));)
+    TCU_FLOATS(x.dtype, T,
+               return code_of(tcu_launch(cross_entropy_rows<T>, g.grid, g.block, 0, at.stream, loss,
+                                         (T *)(dx ? dx->data : nullptr), (const T *)x.data,
+                                         (const void *)target.data, target.dtype, rows, columns, ignored,
+                                         (const float *)scale, at.error));)
     return 0;
 }
 
 // ------------------------------------------------------------------------------
 // >>index                                          MARK: gather, scatter, embedding
 //
-// Indices are checked where they are read: one that is out of range is clamped, so that nothing else is touched, and
-// noted in the error word. Sums into repeated places are deterministic: a stable radix sort brings the sources of a
-// place together, one thread adds them in their order. Rejected: float atomics.
+// Indices are checked where they are read: one that is out of range is clamped, so that nothing else is
+// touched, and noted in the error word. Sums into repeated places are deterministic: a stable radix sort
+// brings the sources of a place together, one thread adds them in their order. Rejected: float atomics.
 // ------------------------------------------------------------------------------
 
 __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, unsigned long long *error) {
@@ -2655,7 +2790,8 @@ __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, uns
     atomicCAS(error, 0ull, 1ull + (unsigned long long)position);
     return i < 0 ? 0 : size - 1;
 }
-// y[.. i ..] = x[.. index[.. i ..] ..]; x is walked with stride 0 along dim, whose own stride and size stand apart.
+// y[.. i ..] = x[.. index[.. i ..] ..]; x is walked with stride 0 along dim, whose own stride and size stand
+// apart.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 gather_any(walk_t w, T *y, const void *index, int dtype, const T *x, int64_t stride, int64_t size,
            unsigned long long *error) {
@@ -2715,10 +2851,13 @@ __device__ inline void sum_counts(int *count, int *part) {
 __device__ inline void count_digits(int *count, const uint64_t *key, int64_t n, int shift) {
     int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
     for (int d = 0; d < RADIX; d++) { count[d * THREADS + threadIdx.x] = 0; }
-    for (int64_t i = first; i < first + EACH && i < n; i++) { count[digit_of(key[i], shift) * THREADS + threadIdx.x]++; }
+    for (int64_t i = first; i < first + EACH && i < n; i++) {
+        count[digit_of(key[i], shift) * THREADS + threadIdx.x]++;
+    }
     __syncthreads();
 }
-__global__ void __launch_bounds__(THREADS, 4) radix_count(int *total, const uint64_t *key, int64_t n, int shift) {
+__global__ void __launch_bounds__(THREADS, 4)
+    radix_count(int *total, const uint64_t *key, int64_t n, int shift) {
     TCU_SHARED(int, count, [RADIX * THREADS]);
     count_digits(count, key, n, shift);
     if (threadIdx.x < RADIX) {
@@ -2748,7 +2887,8 @@ __global__ void __launch_bounds__(THREADS, 4) radix_sum(int *total, int n) {
     }
 }
 __global__ void __launch_bounds__(THREADS, 4)
-radix_move(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *total, int64_t n, int shift) {
+    radix_move(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *total, int64_t n,
+               int shift) {
     TCU_SHARED(int, count, [RADIX * THREADS]);
     TCU_SHARED(int, part, [THREADS]);
     TCU_SHARED(int, base, [RADIX]);
@@ -2766,8 +2906,10 @@ radix_move(uint64_t *to_key, int *to, const uint64_t *key, const int *order, con
     }
 }
 // y[key] += sum over its sources, in their order, of x[source]; rows of `width` elements.
-template <class T, class C> __global__ void __launch_bounds__(THREADS, 4)
-add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n, int64_t width) {
+template <class T, class C>
+__global__ void __launch_bounds__(THREADS, 4)
+    add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
+               int64_t width) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
         int64_t p = i / width, c = i - p * width;
@@ -2781,11 +2923,15 @@ add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void
     }
 }
 template <class F> inline int by_size(int size, F f) {
-    return size == 1 ? f((uint8_t *)nullptr) : size == 2 ? f((uint16_t *)nullptr) : size == 4 ? f((uint32_t *)nullptr)
-         : size == 8 ? f((uint64_t *)nullptr) : f((uint4 *)nullptr);
+    return size == 1   ? f((uint8_t *)nullptr)
+           : size == 2 ? f((uint16_t *)nullptr)
+           : size == 4 ? f((uint32_t *)nullptr)
+           : size == 8 ? f((uint64_t *)nullptr)
+                       : f((uint4 *)nullptr);
 }
 // y has the shape of index; x that of y but for dim.
-inline int gather(const place_t &at, const operand_t &y, const operand_t &x, int dim, const operand_t &index) {
+inline int gather(const place_t &at, const operand_t &y, const operand_t &x, int dim,
+                  const operand_t &index) {
     operand_t o[3] = {y, index, x};
     for (int d = 0; d < x.ndim; d++) { o[2].dims[d] = y.dims[d]; }
     o[2].strides[dim] = 0;
@@ -2801,8 +2947,8 @@ inline int gather(const place_t &at, const operand_t &y, const operand_t &x, int
     });
 }
 // y[i] = x[index[i]] for rows; all contiguous. Embedding and index_select.
-inline int index_rows(const place_t &at, const operand_t &y, const operand_t &x, const operand_t &index, int64_t n,
-                      int64_t width, int64_t rows) {
+inline int index_rows(const place_t &at, const operand_t &y, const operand_t &x, const operand_t &index,
+                      int64_t n, int64_t width, int64_t rows) {
     if (!n || !width) { return 0; }
     if (!rows) { return TENSOR_ERR_INDEX; }
     int64_t bytes = width * size_of(x.dtype);
@@ -2811,17 +2957,19 @@ inline int index_rows(const place_t &at, const operand_t &y, const operand_t &x,
         auto *to = type ? type : (decltype(type))y.data;
         auto *kernel = select_rows<typename pointee_t<decltype(to)>::type>;
         return code_of(tcu_launch(kernel, grid_for(at, n * bytes / size, THREADS), THREADS, 0, at.stream, to,
-                                  (const void *)index.data, index.dtype, (decltype(to))x.data, n, bytes / size, rows,
-                                  at.error));
+                                  (const void *)index.data, index.dtype, (decltype(to))x.data, n,
+                                  bytes / size, rows, at.error));
     });
 }
 inline uint64_t scatter_scratch(int64_t n) {
     int64_t blocks = (n + TILE - 1) / TILE;
     return (uint64_t)n * 24 + (uint64_t)blocks * RADIX * sizeof(int) + 64;
 }
-// y (contiguous, rows of width) += x's n rows at the places that `w` gives; index: walked by it. places: rows of y.
-inline int add_at(const place_t &at, const operand_t &y, const operand_t &x, const walk_t &w, const operand_t &index,
-                  int64_t stride, int64_t size, int64_t width, int64_t places, void *scratch) {
+// y (contiguous, rows of width) += x's n rows at the places that `w` gives; index: walked by it. places: rows
+// of y.
+inline int add_at(const place_t &at, const operand_t &y, const operand_t &x, const walk_t &w,
+                  const operand_t &index, int64_t stride, int64_t size, int64_t width, int64_t places,
+                  void *scratch) {
     int64_t n = w.n;
     unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
     if (!n || !width) { return 0; }
@@ -2846,23 +2994,26 @@ inline int add_at(const place_t &at, const operand_t &y, const operand_t &x, con
         order2 = o;
     }
     if (e) { return code_of(e); }
-    auto *kernel = y.dtype == TENSOR_F32 ? add_sorted<float, float> : y.dtype == TENSOR_F16 ? add_sorted<f16, float>
-                 : y.dtype == TENSOR_BF16 ? add_sorted<bf16, float> : y.dtype == TENSOR_F64 ? add_sorted<double, double>
-                 : add_sorted<void, int64_t>;
-    return code_of(tcu_launch(kernel, grid_for(at, n * width, THREADS), THREADS, 0, at.stream, y.data, y.dtype,
-                              (const uint64_t *)key, (const int *)order, (const void *)x.data, n, width));
+    auto *kernel = y.dtype == TENSOR_F32    ? add_sorted<float, float>
+                   : y.dtype == TENSOR_F16  ? add_sorted<f16, float>
+                   : y.dtype == TENSOR_BF16 ? add_sorted<bf16, float>
+                   : y.dtype == TENSOR_F64  ? add_sorted<double, double>
+                                            : add_sorted<void, int64_t>;
+    return code_of(tcu_launch(kernel, grid_for(at, n * width, THREADS), THREADS, 0, at.stream, y.data,
+                              y.dtype, (const uint64_t *)key, (const int *)order, (const void *)x.data, n,
+                              width));
 }
 // y[.. index[.. i ..] ..] += x[.. i ..] along dim; y and x contiguous, index of x's shape.
-inline int scatter_add(const place_t &at, const operand_t &y, int dim, const operand_t &index, const operand_t &x,
-                       void *scratch) {
+inline int scatter_add(const place_t &at, const operand_t &y, int dim, const operand_t &index,
+                       const operand_t &x, void *scratch) {
     operand_t o[2] = {index, y};
     for (int d = 0; d < x.ndim; d++) { o[1].dims[d] = index.dims[d]; }
     o[1].strides[dim] = 0;
     return add_at(at, y, x, walk_of(o, 2), index, y.strides[dim], y.dims[dim], 1, count_of(y), scratch);
 }
 // y[index[i]] += x[i] for rows of width: index_add, and the gradient of embedding.
-inline int add_rows(const place_t &at, const operand_t &y, const operand_t &index, const operand_t &x, int64_t n,
-                    int64_t width, int64_t rows, void *scratch) {
+inline int add_rows(const place_t &at, const operand_t &y, const operand_t &index, const operand_t &x,
+                    int64_t n, int64_t width, int64_t rows, void *scratch) {
     operand_t i = index;
     i.ndim = 1;
     i.dims[0] = n;
@@ -2873,9 +3024,9 @@ inline int add_rows(const place_t &at, const operand_t &y, const operand_t &inde
 // ------------------------------------------------------------------------------
 // >>matmul                                         MARK: matrix product
 //
-// Tiles in shared memory, 4 x 4 results a thread: for dtypes that cuBLASLt does not take, for strides it cannot
-// express, and as the twin its results are tested against. f32 sums for f16 and bf16. Rejected: tensor cores
-// here (cuBLASLt has them).
+// Tiles in shared memory, 4 x 4 results a thread: for dtypes that cuBLASLt does not take, for strides it
+// cannot express, and as the twin its results are tested against. f32 sums for f16 and bf16. Rejected: tensor
+// cores here (cuBLASLt has them).
 // ------------------------------------------------------------------------------
 
 struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] + bias[n] (+ y), `batch` times
@@ -2958,18 +3109,21 @@ inline int matmul(const place_t &at, const matmul_t &q) {
         return 0;
     }
     dim3 grid((unsigned)gx, (unsigned)gy, (unsigned)(q.batch < 65535 ? q.batch : 65535));
-    auto *kernel = q.dtype == TENSOR_F32 ? matmul_tiles<float, float> : q.dtype == TENSOR_F16 ? matmul_tiles<f16, float>
-                 : q.dtype == TENSOR_BF16 ? matmul_tiles<bf16, float> : q.dtype == TENSOR_F64
-                 ? matmul_tiles<double, double> : matmul_tiles<void, int64_t>;
+    auto *kernel = q.dtype == TENSOR_F32    ? matmul_tiles<float, float>
+                   : q.dtype == TENSOR_F16  ? matmul_tiles<f16, float>
+                   : q.dtype == TENSOR_BF16 ? matmul_tiles<bf16, float>
+                   : q.dtype == TENSOR_F64  ? matmul_tiles<double, double>
+                                            : matmul_tiles<void, int64_t>;
     return code_of(tcu_launch(kernel, grid, THREADS, 0, at.stream, q));
 }
 
 // ------------------------------------------------------------------------------
 // >>optimizer                                      MARK: multi-tensor optimizers
 //
-// One launch for up to MANY tensors, their pointers in the kernel's arguments; block x of tensor y takes every
-// gridDim.x-th piece of 16 bytes. What changes between steps (rate, step number, loss scale, found_inf) lies in device
-// memory, so that a captured step replays. Rejected: a launch per tensor (launches cost more than the work).
+// One launch for up to MANY tensors, their pointers in the kernel's arguments; block x of tensor y takes
+// every gridDim.x-th piece of 16 bytes. What changes between steps (rate, step number, loss scale, found_inf)
+// lies in device memory, so that a captured step replays. Rejected: a launch per tensor (launches cost more
+// than the work).
 // ------------------------------------------------------------------------------
 
 enum { MANY = 24 };
@@ -2985,8 +3139,8 @@ struct tensors_t {
     int64_t n[MANY];
     int count, low_dtype;
 };
-template <bool ADAM> __device__ inline float step_one(const hyper_t &h, float p, float g, float *m, float *v, float c1,
-                                                      float c2) {
+template <bool ADAM>
+__device__ inline float step_one(const hyper_t &h, float p, float g, float *m, float *v, float c1, float c2) {
     g *= (float)h.grad_scale;
     if (h.maximize) { g = -g; }
     float lr = (float)h.lr, wd = (float)h.weight_decay;
@@ -3007,13 +3161,15 @@ template <bool ADAM> __device__ inline float step_one(const hyper_t &h, float p,
     return p - lr * g;
 }
 // A load and a store of four values, or of fewer at an end or an odd address.
-template <bool ADAM> __global__ void __launch_bounds__(THREADS, 4) optimizer_step(tensors_t t, const hyper_t *hyper) {
+template <bool ADAM>
+__global__ void __launch_bounds__(THREADS, 4) optimizer_step(tensors_t t, const hyper_t *hyper) {
     const hyper_t h = *hyper;
     if (h.found_inf != 0) { return; }
     int k = (int)blockIdx.y;
     float *p = (float *)t.p[k], *m = (float *)t.m[k], *v = (float *)t.v[k];
     const float *g = (const float *)t.g[k];
-    float c1 = ADAM ? (float)(1 - pow(h.beta1, h.step)) : 1, c2 = ADAM ? (float)sqrt(1 - pow(h.beta2, h.step)) : 1;
+    float c1 = ADAM ? (float)(1 - pow(h.beta1, h.step)) : 1,
+          c2 = ADAM ? (float)sqrt(1 - pow(h.beta2, h.step)) : 1;
     bool state = ADAM || h.momentum != 0;
     bool wide = aligned16(p) && aligned16(g) && (!state || aligned16(m)) && (!ADAM || aligned16(v));
     int64_t n = t.n[k], packs = wide ? n / 4 : 0, j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
@@ -3031,13 +3187,15 @@ template <bool ADAM> __global__ void __launch_bounds__(THREADS, 4) optimizer_ste
         for (int i = 0; i < 4 && t.low[k]; i++) { store_as<float>(t.low[k], t.low_dtype, q * 4 + i, a.v[i]); }
     }
     for (int64_t i = packs * 4 + j; i < n; i += step) {
-        float none = 0, now = step_one<ADAM>(h, p[i], g[i], state ? &m[i] : &none, ADAM ? &v[i] : &none, c1, c2);
+        float none = 0,
+              now = step_one<ADAM>(h, p[i], g[i], state ? &m[i] : &none, ADAM ? &v[i] : &none, c1, c2);
         p[i] = now;
         if (t.low[k]) { store_as<float>(t.low[k], t.low_dtype, i, now); }
     }
 }
 struct param_t { void *p, *g, *m, *v, *low; int64_t n; };
-inline int optimizer(const place_t &at, bool adam, const param_t *params, int count, int low_dtype, const hyper_t *hyper) {
+inline int optimizer(const place_t &at, bool adam, const param_t *params, int count, int low_dtype,
+                     const hyper_t *hyper) {
     for (int i = 0; i < count;) {
         tensors_t t;
         int64_t most = 0;
@@ -3056,7 +3214,8 @@ inline int optimizer(const place_t &at, bool adam, const param_t *params, int co
         }
         if (!t.count) { break; }
         dim3 grid(grid_for(at, most, THREADS * 4), (unsigned)t.count);
-        cudaError_t e = tcu_launch(adam ? optimizer_step<true> : optimizer_step<false>, grid, THREADS, 0, at.stream, t, hyper);
+        cudaError_t e = tcu_launch(adam ? optimizer_step<true> : optimizer_step<false>, grid, THREADS, 0,
+                                   at.stream, t, hyper);
         if (e) { return code_of(e); }
     }
     return 0;

@@ -58,9 +58,11 @@ device() {
         echo "$kernels kernels; spills:"
         printf '%s\n' "$spills"
         narrow=$(awk '/^\.visible \.entry|^\.entry/ { name = $NF; load = store = 0 }
-            /ld\.global[a-z0-9.:_]*\.v4|ld\.global[a-z0-9.:_]*\.v2\.[bu]64/ { load = 1 }
-            /st\.global[a-z0-9.:_]*\.v4|st\.global[a-z0-9.:_]*\.v2\.[bu]64/ { store = 1 }
-            /^}/ && name ~ /pointwise_rows|softmax_rows|layer_norm_rows|optimizer_step|cast_flat/ && !(load && store) { print name }
+            /ld\.global[a-z0-9.:_]*\.v4\.[buf]32|ld\.global[a-z0-9.:_]*\.v2\.[buf]64/ { load = 1 }
+            /st\.global[a-z0-9.:_]*\.v4\.[buf]32|st\.global[a-z0-9.:_]*\.v2\.[buf]64/ { store = 1 }
+            /^}/ && name ~ /pointwise_rows|softmax_rows|layer_norm_rows|optimizer_step|cast_flat/ {
+                if (!(load && (store || name ~ /bool8/))) { print name }
+            }
             /^}/ && name ~ /reduce_passI[f6]/ && !load { print name }
             /^}/ { name = "" }' "$out/ptx/tensor_cuda.ptx")
         echo "without 16-byte accesses:"
