@@ -25,13 +25,14 @@ skip() {
     exit 0
 }
 [ -f "$CUDA/include/cuda_runtime_api.h" ] || skip "no CUDA headers (set CUDA to the toolkit's folder)"
-echo 'int main() { return __has_include(<cuda.h>) ? 0 : 1; }' > "$out/probe.cpp"
-$CXX -std=c++17 "$out/probe.cpp" -o "$out/probe" 2>/dev/null || skip "$CXX does not compile C++17"
+echo 'template <class T> int f() { if constexpr (sizeof(T) > 1) { return 0; } return 1; } int main() { return f<int>(); }' \
+    > "$out/probe.cpp"
+$CXX -std=c++17 -fsyntax-only "$out/probe.cpp" 2>/dev/null || skip "$CXX does not compile C++17"
 
+if [ -n "$NVCC" ] && ! command -v "$NVCC" > /dev/null && [ -x "$CUDA/bin/nvcc" ]; then NVCC=$CUDA/bin/nvcc; fi
 inc="-isystem $CUDA/include -I. -Itests/cuda"
 flags="-std=c++17 -Wall -Wextra -Wshadow -Werror -ffp-contract=off -DTENSOR_CUDA_SIM"
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-# 30 s of nothing but a hang is a failure too
 limit="timeout ${TEST_TIMEOUT:-600}"
 
 # variant NAME FLAGS OPERATIONS: one compiled emulator, then each program with it.
@@ -83,7 +84,7 @@ if [ ! -f "$impl" ]; then
 fi
 names="selftest-plain alloc-plain kernels-plain selftest-asan alloc-asan kernels-asan selftest-tsan alloc-tsan kernels-tsan"
 {
-    variant plain "" -O1 2000000
+    variant plain "" -O2 2000000
     variant asan -DCUSIM_ASAN "-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" 60000
 } &
 first=$!

@@ -1,6 +1,7 @@
 // alloc.cpp - the allocator against a model of it: over a fake driver (millions of operations), then in the emulator
 //
 //   alloc [operations]      of the random runs; fewer under a sanitizer
+#define TCU_POINTWISE_ROWS(X) X(CLONE, clone)
 #include "../../tensor_cuda.cu"
 #include "check.h"
 #include <algorithm>
@@ -624,7 +625,7 @@ static void traces(bool timed, int steps) {
             options_t o;
             driver_t dr = fake_driver(&f);
             double best = 1e9;
-            for (int turn = 0; turn < (timed ? 4 : 1); turn++) {
+            for (int turn = 0; turn < (timed ? 8 : 1); turn++) {
                 allocator_t *A = allocator_new(&dr, &o);
                 std::vector<u64> raw;
                 step_t r;
@@ -945,7 +946,7 @@ int main(int count, char **arg) {
     for (u64 seed = 1; seed < 5; seed++) { random_run(operations / 100, seed, seed & 2, 50, seed & 1 ? 40 : 0); }
     for (bool segments : {false, true}) { random_run(operations / 2, 11, segments, operations / 50, 0); }
     threads(operations / 40);
-    traces(timed, timed ? 300 : 20);
+    traces(timed, timed ? 150 : 20);
     libraries();
     in_emulator(timed ? 400 : 60, timed ? 50 : 5);
     return check_report();
