@@ -1,0 +1,3224 @@
+// tensor_cuda.cu - v0.1.0 - the CUDA backend of tensor.h
+// Licence: MIT-0 or public domain, at your choice; full text at the end of tensor.h.
+//
+//   nvcc -std=c++17 -O3 -fmad=false -arch=sm_90 -c tensor_cuda.cu       // for a GPU
+//   g++ -std=c++17 -x c++ -DTENSOR_CUDA_SIM -Itests/cuda -c ...         // for the CPU: tests/cuda/cusim.h
+//
+// CONTENTS (search for the tag)
+//   >>platform  >>allocator  >>driver
+//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>matmul  >>optimizer
+#define TENSOR_BACKEND
+#include "tensor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <thread>
+
+// ------------------------------------------------------------------------------
+// >>platform                                       MARK: launches, shared memory, libraries
+//
+// Everything that differs between nvcc and the CPU emulator stands here: one launch wrapper (a failed launch
+// is an error code at the call), two macros for shared memory, and one struct of library functions, opened by
+// versioned name when first needed. Rejected: linking them (cuBLASLt alone costs 67 ms of every process
+// start, and a program without the library could not start); <<<>>> at each call (the emulator cannot parse
+// it, and the error would be forgotten somewhere).
+// ------------------------------------------------------------------------------
+
+#if defined(TENSOR_CUDA_SIM)
+#include "cusim.h"
+#define TCU_OPEN(name) cusim::library_open(name)
+#define TCU_UNROLL
+#define TCU_SYMBOL(library, name) cusim::library_symbol(library, name)
+#else
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#define TCU_UNROLL _Pragma("unroll")
+#define TCU_OPEN(name) dlopen(name, RTLD_NOW | RTLD_LOCAL)
+#define TCU_SYMBOL(library, name) dlsym(library, name)
+#define TCU_SHARED(T, name, ...) __shared__ T name __VA_ARGS__
+#define TCU_DYNAMIC_SHARED(T, name)                                                                          \
+    extern __shared__ __align__(16) unsigned char tcu_dynamic[];                                             \
+    T *name = (T *)tcu_dynamic
+template <class... P, class... A>
+static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                                     cudaStream_t s, A... a) {
+    kernel<<<grid, block, shared, s>>>(P(a)...);
+    return cudaGetLastError();
+}
+#endif
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+#define TCU_HAVE_CUBLASLT 1
+#endif
+#if __has_include(<cudnn.h>)
+#include <cudnn.h>
+#define TCU_HAVE_CUDNN 1
+#endif
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#define TCU_HAVE_NCCL 1
+#endif
+#if __has_include(<nvrtc.h>)
+#include <nvrtc.h>
+#define TCU_HAVE_NVRTC 1
+#endif
+
+// clang-format off
+// Functions of each library. Their names may be macros that add a version (cuMemGetAddressRange_v2).
+#define TCU_CUDA_FUNCTIONS(X)                                                                                \
+    X(cuGetErrorString) X(cuMemAddressFree) X(cuMemAddressReserve) X(cuMemCreate)                            \
+    X(cuMemGetAllocationGranularity) X(cuMemMap) X(cuMemRelease) X(cuMemSetAccess) X(cuMemUnmap)
+#ifdef TCU_HAVE_CUBLASLT
+#define TCU_CUBLASLT_FUNCTIONS(X)                                                                            \
+    X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtMatmul) X(cublasLtMatmulAlgoGetHeuristic)                 \
+    X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute)               \
+    X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)                                     \
+    X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatrixLayoutCreate)                                    \
+    X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutSetAttribute) X(cublasLtGetStatusString)
+#else
+#define TCU_CUBLASLT_FUNCTIONS(X)
+#endif
+#ifdef TCU_HAVE_CUDNN
+#define TCU_CUDNN_FUNCTIONS(X)                                                                               \
+    X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetErrorString) X(cudnnGetLastErrorString)       \
+    X(cudnnGetVersion) X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor)                      \
+    X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendFinalize) X(cudnnBackendExecute)   \
+    X(cudnnCreateRNNDescriptor) X(cudnnDestroyRNNDescriptor) X(cudnnSetRNNDescriptor_v8)                     \
+    X(cudnnCreateRNNDataDescriptor) X(cudnnDestroyRNNDataDescriptor) X(cudnnSetRNNDataDescriptor)            \
+    X(cudnnGetRNNTempSpaceSizes) X(cudnnGetRNNWeightSpaceSize) X(cudnnGetRNNWeightParams)                    \
+    X(cudnnRNNForward) X(cudnnRNNBackwardData_v8) X(cudnnRNNBackwardWeights_v8)                              \
+    X(cudnnCreateDropoutDescriptor) X(cudnnDestroyDropoutDescriptor) X(cudnnSetDropoutDescriptor)            \
+    X(cudnnDropoutGetStatesSize) X(cudnnCreateTensorDescriptor) X(cudnnDestroyTensorDescriptor)              \
+    X(cudnnSetTensorNdDescriptor)
+#else
+#define TCU_CUDNN_FUNCTIONS(X)
+#endif
+#ifdef TCU_HAVE_NCCL
+#define TCU_NCCL_FUNCTIONS(X)                                                                                \
+    X(ncclAllGather) X(ncclAllReduce) X(ncclBroadcast) X(ncclCommAbort) X(ncclCommDestroy)                   \
+    X(ncclCommGetAsyncError) X(ncclCommInitRank) X(ncclGetErrorString) X(ncclGetUniqueId) X(ncclGroupEnd)    \
+    X(ncclGroupStart) X(ncclReduceScatter)
+#else
+#define TCU_NCCL_FUNCTIONS(X)
+#endif
+#ifdef TCU_HAVE_NVRTC
+#define TCU_NVRTC_FUNCTIONS(X)                                                                               \
+    X(nvrtcCompileProgram) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcGetCUBIN)                     \
+    X(nvrtcGetCUBINSize) X(nvrtcGetErrorString) X(nvrtcGetProgramLog) X(nvrtcGetProgramLogSize)
+#else
+#define TCU_NVRTC_FUNCTIONS(X)
+#endif
+#define TCU_LIBRARIES(X)                                                                                     \
+    X(CUDA, "libcuda.so.1", "the NVIDIA driver", TCU_CUDA_FUNCTIONS)                                         \
+    X(CUBLASLT, "libcublasLt.so.13", "cuBLASLt 13", TCU_CUBLASLT_FUNCTIONS)                                  \
+    X(CUDNN, "libcudnn.so.9", "cuDNN 9", TCU_CUDNN_FUNCTIONS)                                                \
+    X(NCCL, "libnccl.so.2", "NCCL 2", TCU_NCCL_FUNCTIONS)                                                    \
+    X(NVRTC, "libnvrtc.so.13", "NVRTC 13", TCU_NVRTC_FUNCTIONS)
+// clang-format on
+
+namespace tcu {
+
+enum library_t {
+#define TCU_X(id, file, name, functions) LIBRARY_##id,
+    TCU_LIBRARIES(TCU_X)
+#undef TCU_X
+    LIBRARY_COUNT
+};
+
+#define TCU_X(f) decltype(&::f) f##_;
+struct libraries_t {
+    TCU_CUDA_FUNCTIONS(TCU_X)
+    TCU_CUBLASLT_FUNCTIONS(TCU_X)
+    TCU_CUDNN_FUNCTIONS(TCU_X)
+    TCU_NCCL_FUNCTIONS(TCU_X)
+    TCU_NVRTC_FUNCTIONS(TCU_X)
+    bool open[LIBRARY_COUNT];
+};
+#undef TCU_X
+static libraries_t lib;
+static int open_lock;
+
+struct lock_t {                                 // held for tens of nanoseconds, nearly always free
+    int *at;
+    explicit lock_t(int *p) : at(p) {
+        for (int spins = 0; __atomic_exchange_n(at, 1, __ATOMIC_ACQUIRE); spins++) {
+            if (spins > 64) { std::this_thread::yield(); }
+        }
+    }
+    ~lock_t() { __atomic_store_n(at, 0, __ATOMIC_RELEASE); }
+    lock_t(const lock_t &) = delete;
+};
+
+// Fills a library's part of lib -> 0, or TENSOR_ERR_CUDA and a text that names what is missing. A later call
+// tries again.
+inline int open_library(library_t which, char *text, size_t room) {
+    lock_t hold(&open_lock);
+    const char *missing = nullptr;
+    void *at;
+    if (lib.open[which]) { return 0; }
+    switch (which) {
+#define TCU_F(f)                                                                                             \
+    if (!missing) {                                                                                          \
+        void *symbol = TCU_SYMBOL(at, TCU_TEXT(f));                                                          \
+        if (!symbol) { missing = TCU_TEXT(f); }                                                              \
+        memcpy(&lib.f##_, &symbol, sizeof symbol);                                                           \
+        empty = false;                                                                                       \
+    }
+#define TCU_TEXT(f) TCU_TEXT_(f)
+#define TCU_TEXT_(f) #f
+#define TCU_X(id, file, name, functions)                                                                     \
+    case LIBRARY_##id: {                                                                                     \
+        bool empty = true;                                                                                   \
+        if (!(at = TCU_OPEN(file))) {                                                                        \
+            snprintf(text, room, "%s is needed, but %s cannot be opened", name, file);                       \
+            return TENSOR_ERR_CUDA;                                                                          \
+        }                                                                                                    \
+        functions(TCU_F)                                                                                     \
+        if (missing || empty) {                                                                              \
+            snprintf(text, room, "%s: %s has no %s", name, file,                                             \
+                     missing ? missing : "header at build time");                                            \
+            return TENSOR_ERR_CUDA;                                                                          \
+        }                                                                                                    \
+        break;                                                                                               \
+    }
+    TCU_LIBRARIES(TCU_X)
+#undef TCU_X
+#undef TCU_F
+    default: return TENSOR_ERR_INTERNAL;
+    }
+    lib.open[which] = true;
+    return 0;
+}
+
+// ------------------------------------------------------------------------------
+// >>allocator                                      MARK: stream-ordered caching allocator
+//
+// Two-level segregated fit (free blocks in bins by size, two bitmaps find the next one that is not empty)
+// over an arena per device, stream and size class (up to 1 MiB, above): a search costs the same however many
+// blocks are alive. An arena is one reserved range of addresses that grows chunk by chunk at its lowest hole,
+// so that neighbours merge for ever and shapes that vary leave no slivers; where the driver cannot do that,
+// cudaMalloc segments sized as PyTorch's. Freed memory serves its own stream at once. Rejected: best fit in
+// ordered sets over segments (30-94 % waste on varying shapes, three times the time); one range for all
+// streams (reuse would need events); a lock per arena (peaks of sums over arenas would be guesses; a call
+// holds the device's lock for tens of nanoseconds). Headers live on the host. The allocator knows CUDA by the
+// driver table alone; tests bring their own.
+// ------------------------------------------------------------------------------
+
+constexpr uint64_t GRANULE = 512, SMALL = 1 << 20, MOST = uint64_t(1) << 50;
+enum { MAX_DEVICES = 16, ROWS = 40, BINS = 32, HASH = 64, SCAN = 8 };
+
+// What the allocator needs of CUDA. Each returns 0 or an error; nothing here is called while a stream of the
+// device is being captured, but segment_alloc, reserve and map.
+struct driver_t {
+    void *user;
+    int (*segment_alloc)(void *user, int device, uint64_t bytes, uint64_t *address);
+    int (*segment_free)(void *user, int device, uint64_t address, uint64_t bytes);
+    // NULL = no virtual memory management
+    int (*reserve)(void *user, int device, uint64_t bytes, uint64_t *address);
+    int (*unreserve)(void *user, int device, uint64_t address, uint64_t bytes);
+    int (*map)(void *user, int device, uint64_t address, uint64_t bytes, uint64_t *handle);
+    int (*unmap)(void *user, int device, uint64_t address, uint64_t bytes, uint64_t handle);
+    int (*memory)(void *user, int device, uint64_t *free, uint64_t *total);
+    int (*event_new)(void *user, int device, void **event);
+    int (*event_free)(void *user, int device, void *event);
+    int (*event_record)(void *user, int device, void *event, void *stream);
+    int (*event_query)(void *user, int device, void *event);        // 0 = done, 1 = not yet, < 0 = failed
+    int (*stream_sync)(void *user, int device, void *stream);
+    int (*fill)(void *user, int device, void *stream, uint64_t address, uint64_t bytes);    // debug: 0xFF
+};
+
+struct options_t {
+    uint64_t small_chunk = 2 << 20, large_chunk = 32 << 20;     // multiples of the driver's granularity
+    uint64_t reserve = 0;       // addresses per arena; 0 = 9/8 of the device
+    bool no_cache = false;      // every block a segment of its own, freed at once: for memory checkers
+    bool debug = false;         // freed memory is filled with 0xFF
+    int trace = 0;              // entries of the trace ring
+    void (*on_oom)(void *user, int device, uint64_t bytes) = nullptr;    // may free; then one more try
+    void *user = nullptr;
+};
+
+// PyTorch's names. Each: now, highest, all that came.
+struct stat_t { int64_t current, peak, allocated; };
+enum stat_id { ALLOCATION, SEGMENT, ACTIVE, INACTIVE_SPLIT, ALLOCATED_BYTES, RESERVED_BYTES, ACTIVE_BYTES,
+    INACTIVE_SPLIT_BYTES, REQUESTED_BYTES, STAT_COUNT };
+static const char *const stat_names[STAT_COUNT] = {"allocation", "segment", "active", "inactive_split",
+    "allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes"};
+struct stats_t {
+    stat_t all[STAT_COUNT], small[STAT_COUNT], large[STAT_COUNT];
+    int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
+};
+
+enum state_t : uint8_t { FREE, USED, PENDING, HOLE };       // HOLE: addresses without memory
+struct arena_t;
+struct block_t;
+struct use_t { // a stream other than its own that uses a block; after the free, an event to wait for
+    use_t *next;
+    block_t *of;
+    void *stream, *event;
+};
+struct block_t {
+    uint64_t address, bytes, requested;
+    block_t *prev, *next;                   // neighbours by address, within a range or segment
+    block_t *free_prev, *free_next;         // in a bin, or in the list of holes (by address)
+    block_t *chain;                         // of a range's or segment's first block: the next such
+    arena_t *home;
+    use_t *uses;
+    const char *tag;
+    int waits;                              // events that a pending block waits for
+    state_t state;
+    bool ranged;                            // of a reserved range
+};
+struct lane_t;
+struct arena_t {
+    lane_t *lane;
+    bool small, no_range;
+    uint64_t base, bytes, chunk, *handles, nhandles;
+    block_t *chains, *holes;
+    uint64_t row_mask;
+    uint32_t bin_mask[ROWS];
+    block_t *bin[ROWS][BINS];
+};
+// The two arenas of a stream, or of a stream in a graph (graph != 0: private to it).
+struct lane_t {
+    lane_t *next;                           // in its hash bucket
+    void *stream;
+    int device, graph;
+    bool dead;                              // its graph is gone: memory goes back when the last block does
+    int64_t live;                           // blocks used or pending
+    arena_t arena[2];                       // large, small
+};
+struct queue_t { // events of one foreign stream, in its order: only the head need be asked
+    queue_t *next;
+    void *stream;
+    use_t *head, **tail;
+};
+struct capture_t { capture_t *next; void *stream; int graph; };
+enum action_t : uint8_t {
+    TRACE_ALLOC,
+    TRACE_FREE,
+    TRACE_PEND,
+    TRACE_RECLAIM,
+    TRACE_MAP,
+    TRACE_UNMAP,
+    TRACE_OOM,
+    TRACE_RECORD
+};
+struct trace_t { uint64_t address, bytes, serial; void *stream; const char *tag; action_t action; int step; };
+struct slab_t { slab_t *next; };
+struct device_t {
+    int lock, index;
+    uint64_t total, limit;                  // limit: bytes that may be reserved, 0 = all
+    lane_t *last, *hash[HASH];
+    queue_t *queues;
+    int64_t npending;
+    block_t *parked;                        // freed with foreign uses during a capture (by chain)
+    capture_t *captures;
+    block_t *spare_blocks;
+    use_t *spare_uses;
+    slab_t *slabs;
+    void **events;                          // pool; events belong to a device
+    int nevents, room_events;
+    stats_t stats;
+};
+struct allocator_t {
+    driver_t driver;
+    options_t options;
+    device_t *device[MAX_DEVICES];
+    int lock, next_graph, step;
+    trace_t *ring;
+    uint64_t ntraced;
+    char report[2048];                      // what the last failed alloc has to say
+};
+
+inline int log2_of(uint64_t v) { return 63 - __builtin_clzll(v); }
+inline uint64_t round_up(uint64_t v, uint64_t to) { return (v + to - 1) / to * to; }
+inline stats_t *stats_of(allocator_t *A, int device) { return &A->device[device]->stats; }
+
+inline void count(stat_t *s, int64_t by) {
+    s->current += by;
+    if (by > 0) {
+        s->allocated += by;
+        if (s->current > s->peak) { s->peak = s->current; }
+    }
+}
+inline void count(device_t *d, const arena_t *a, stat_id id, int64_t by) {
+    count(&d->stats.all[id], by);
+    count(a->small ? &d->stats.small[id] : &d->stats.large[id], by);
+}
+inline void trace(allocator_t *A, action_t action, uint64_t address, uint64_t bytes, void *stream,
+                  const char *tag) {
+    if (!A->ring) { return; }
+    uint64_t n = __atomic_fetch_add(&A->ntraced, 1, __ATOMIC_RELAXED);
+    A->ring[n % (uint64_t)A->options.trace] = {address, bytes, n, stream, tag, action, A->step};
+}
+
+// Headers come in slabs and are kept until the end.
+template <class T> inline T *from_slab(device_t *d, T **spare, T *T::*link) {
+    if (!*spare) {
+        enum { N = 256 };
+        char *p = (char *)malloc(sizeof(slab_t) + 8 + N * sizeof(T));
+        if (!p) { return nullptr; }
+        ((slab_t *)(void *)p)->next = d->slabs;
+        d->slabs = (slab_t *)(void *)p;
+        T *t = (T *)(void *)(p + sizeof(slab_t) + 8);
+        for (int i = 0; i < N; i++) {
+            t[i].*link = *spare;
+            *spare = &t[i];
+        }
+    }
+    T *t = *spare;
+    *spare = t->*link;
+    return t;
+}
+inline block_t *new_block(device_t *d, arena_t *a, uint64_t address, uint64_t bytes, state_t state,
+                          bool ranged) {
+    block_t *b = from_slab(d, &d->spare_blocks, &block_t::next);
+    if (!b) { return nullptr; }
+    *b = block_t{address, bytes, 0,       nullptr, nullptr, nullptr, nullptr,
+                 nullptr, a,     nullptr, nullptr, 0,       state,   ranged};
+    return b;
+}
+inline void drop_block(device_t *d, block_t *b) {
+    b->next = d->spare_blocks;
+    d->spare_blocks = b;
+}
+
+// Row and bin of a size: exact below BINS granules, then BINS per doubling.
+inline void place_of(uint64_t bytes, int *row, int *bin) {
+    uint64_t n = bytes / GRANULE;
+    if (n < BINS) {
+        *row = 0;
+        *bin = (int)n;
+    } else {
+        int h = log2_of(n);
+        *row = h - 4;
+        *bin = (int)(n >> (h - 5)) & (BINS - 1);
+    }
+}
+inline bool is_split(const block_t *b) { return b->ranged ? true : b->prev || b->next; }
+inline void put_in_bin(device_t *d, block_t *b) {
+    arena_t *a = b->home;
+    int r, k;
+    place_of(b->bytes, &r, &k);
+    b->state = FREE;
+    b->free_prev = nullptr;
+    b->free_next = a->bin[r][k];
+    if (b->free_next) { b->free_next->free_prev = b; }
+    a->bin[r][k] = b;
+    a->bin_mask[r] |= 1u << k;
+    a->row_mask |= uint64_t(1) << r;
+    if (is_split(b)) {
+        count(d, a, INACTIVE_SPLIT, 1);
+        count(d, a, INACTIVE_SPLIT_BYTES, (int64_t)b->bytes);
+    }
+}
+inline void take_from_bin(device_t *d, block_t *b) {
+    arena_t *a = b->home;
+    int r, k;
+    place_of(b->bytes, &r, &k);
+    if (b->free_next) { b->free_next->free_prev = b->free_prev; }
+    if (b->free_prev) {
+        b->free_prev->free_next = b->free_next;
+    } else if (!(a->bin[r][k] = b->free_next)) {
+        a->bin_mask[r] &= ~(1u << k);
+        if (!a->bin_mask[r]) { a->row_mask &= ~(uint64_t(1) << r); }
+    }
+    if (is_split(b)) {
+        count(d, a, INACTIVE_SPLIT, -1);
+        count(d, a, INACTIVE_SPLIT_BYTES, -(int64_t)b->bytes);
+    }
+}
+// The best of the first few: of the size's own bin, or of the next one that is not empty, where all fit.
+inline block_t *best_of(block_t *b, uint64_t bytes) {
+    block_t *best = nullptr;
+    for (int i = 0; b && i < SCAN; b = b->free_next, i++) {
+        if (b->bytes >= bytes && (!best || b->bytes < best->bytes)) { best = b; }
+        if (best && best->bytes == bytes) { break; }
+    }
+    return best;
+}
+inline block_t *find_free(arena_t *a, uint64_t bytes) {
+    int r, k;
+    place_of(bytes, &r, &k);
+    block_t *b = best_of(a->bin[r][k], bytes);
+    if (b) { return b; }
+    uint32_t bins = k + 1 < BINS ? a->bin_mask[r] & (~0u << (k + 1)) : 0;
+    if (!bins) {
+        uint64_t rows = a->row_mask & (~uint64_t(0) << (r + 1));
+        if (!rows) { return nullptr; }
+        r = __builtin_ctzll(rows);
+        bins = a->bin_mask[r];
+    }
+    return best_of(a->bin[r][__builtin_ctz(bins)], bytes);
+}
+inline void insert_after(block_t *b, block_t *fresh) {
+    fresh->prev = b;
+    fresh->next = b->next;
+    if (b->next) { b->next->prev = fresh; }
+    b->next = fresh;
+}
+inline void absorb_next(device_t *d, block_t *b) { // b keeps its header, so a chain's first block stays
+    block_t *n = b->next;
+    b->bytes += n->bytes;
+    b->next = n->next;
+    if (n->next) { n->next->prev = b; }
+    drop_block(d, n);
+}
+// A block in no list becomes free memory, joined with its neighbours.
+inline block_t *give_back(device_t *d, block_t *b) {
+    if (b->next && b->next->state == FREE) {
+        take_from_bin(d, b->next);
+        absorb_next(d, b);
+    }
+    if (b->prev && b->prev->state == FREE) {
+        b = b->prev;
+        take_from_bin(d, b);
+        absorb_next(d, b);
+    }
+    put_in_bin(d, b);
+    return b;
+}
+
+// A graph's memory stays until the graph goes, whatever the option says.
+inline bool uncached(const allocator_t *A, const arena_t *a) {
+    return A->options.no_cache && !a->lane->graph;
+}
+inline bool within_limit(const device_t *d, uint64_t bytes) {
+    return !d->limit || (uint64_t)d->stats.all[RESERVED_BYTES].current + bytes <= d->limit;
+}
+inline void count_raw(allocator_t *A, device_t *d, arena_t *a, uint64_t address, uint64_t bytes,
+                      int64_t pieces) {
+    count(d, a, SEGMENT, pieces);
+    count(d, a, RESERVED_BYTES, pieces > 0 ? (int64_t)bytes : -(int64_t)bytes);
+    if (pieces > 0) {
+        d->stats.num_device_alloc += pieces;
+    } else {
+        d->stats.num_device_free -= pieces;
+    }
+    trace(A, pieces > 0 ? TRACE_MAP : TRACE_UNMAP, address, bytes, a->lane->stream, nullptr);
+}
+// Memory for all of [address, +bytes), or for none of it.
+inline int map_chunks(allocator_t *A, device_t *d, arena_t *a, uint64_t address, uint64_t bytes) {
+    uint64_t first = (address - a->base) / a->chunk, n = bytes / a->chunk, i;
+    if (first + n > a->nhandles) {
+        uint64_t room = first + n + (first + n) / 2;
+        uint64_t *h = (uint64_t *)realloc(a->handles, room * sizeof *h);
+        if (!h) { return 1; }
+        a->handles = h;
+        a->nhandles = room;
+    }
+    for (i = 0; i < n; i++) {
+        if (A->driver.map(A->driver.user, d->index, address + i * a->chunk, a->chunk,
+                          &a->handles[first + i])) {
+            break;
+        }
+    }
+    if (i == n) {
+        count_raw(A, d, a, address, bytes, (int64_t)n);
+        return 0;
+    }
+    while (i-- > 0) {
+        A->driver.unmap(A->driver.user, d->index, address + i * a->chunk, a->chunk, a->handles[first + i]);
+    }
+    return 1;
+}
+inline bool reserve_range(allocator_t *A, device_t *d, arena_t *a) {
+    uint64_t want = A->options.reserve ? A->options.reserve : d->total + d->total / 8;
+    if (a->bytes || a->no_range || !A->driver.reserve) { return a->bytes != 0; }
+    a->chunk = a->small ? A->options.small_chunk : A->options.large_chunk;
+    want = round_up(want, a->chunk);
+    block_t *b = new_block(d, a, 0, want, HOLE, true);
+    if (!b || A->driver.reserve(A->driver.user, d->index, want, &a->base)) {
+        if (b) { drop_block(d, b); }
+        a->no_range = true;
+        return false;
+    }
+    a->bytes = want;
+    b->address = a->base;
+    b->chain = a->chains;
+    a->chains = b;
+    a->holes = b;
+    return true;
+}
+inline void drop_hole(block_t *h) { // its memory has gone to a neighbour, or it has none left
+    arena_t *a = h->home;
+    if (h->free_next) { h->free_next->free_prev = h->free_prev; }
+    *(h->free_prev ? &h->free_prev->free_next : &a->holes) = h->free_next;
+}
+// A free block of at least `bytes`, in no bin, with new memory at the lowest hole that is large enough
+// together with its free neighbours. NULL: no memory, no addresses.
+inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
+    for (block_t *h = a->holes; h; h = h->free_next) {
+        block_t *low = h->prev && h->prev->state == FREE ? h->prev : nullptr;
+        block_t *high = h->next && h->next->state == FREE ? h->next : nullptr;
+        uint64_t have = low ? low->bytes : 0;
+        if (have >= bytes) {                                // the short scan of its bin had missed it
+            take_from_bin(d, low);
+            return low;
+        }
+        uint64_t need = round_up(bytes - have, a->chunk);
+        if (need > h->bytes) {
+            if (!high || have + h->bytes + high->bytes < bytes) { continue; }
+            need = h->bytes;
+        }
+        block_t *fresh =
+            need < h->bytes ? new_block(d, a, 0, 0, HOLE, true) : nullptr; // the rest of the hole
+        if ((need < h->bytes && !fresh) || !within_limit(d, need) || map_chunks(A, d, a, h->address, need)) {
+            if (fresh) { drop_block(d, fresh); }
+            return nullptr;
+        }
+        if (fresh) {
+            fresh->address = h->address + need;
+            fresh->bytes = h->bytes - need;
+            h->bytes = need;
+            insert_after(h, fresh);
+            fresh->free_prev = h;
+            fresh->free_next = h->free_next;
+            if (h->free_next) { h->free_next->free_prev = fresh; }
+            h->free_next = fresh;
+        }
+        drop_hole(h);
+        h->state = USED;                                    // memory now, in no list
+        if (h->next && h->next->state == FREE) {
+            take_from_bin(d, h->next);
+            absorb_next(d, h);
+        }
+        if (low) {
+            take_from_bin(d, low);
+            absorb_next(d, low);
+            h = low;
+        }
+        return h;
+    }
+    return nullptr;
+}
+inline block_t *grow_segment(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
+    uint64_t size = uncached(A, a) ? bytes : a->small ? 2 << 20
+                  : bytes < 10 << 20 ? 20 << 20 : round_up(bytes, 2 << 20);
+    block_t *b = within_limit(d, size) ? new_block(d, a, 0, size, USED, false) : nullptr;
+    if (!b) { return nullptr; }
+    if (A->driver.segment_alloc(A->driver.user, d->index, size, &b->address)) {
+        drop_block(d, b);
+        return nullptr;
+    }
+    b->chain = a->chains;
+    a->chains = b;
+    count_raw(A, d, a, b->address, size, 1);
+    return b;
+}
+inline block_t *grow(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
+    if (!uncached(A, a) && reserve_range(A, d, a)) { return grow_range(A, d, a, bytes); }
+    return grow_segment(A, d, a, bytes);
+}
+inline void free_segment(allocator_t *A, device_t *d, block_t *b) {     // whole, in no bin
+    arena_t *a = b->home;
+    block_t **at = &a->chains;
+    while (*at != b) { at = &(*at)->chain; }
+    *at = b->chain;
+    A->driver.segment_free(A->driver.user, d->index, b->address, b->bytes);
+    count_raw(A, d, a, b->address, b->bytes, -1);
+    drop_block(d, b);
+}
+// The whole chunks of a free block become a hole.
+inline void unmap_block(allocator_t *A, device_t *d, block_t *b) {
+    arena_t *a = b->home;
+    uint64_t from = a->base + round_up(b->address - a->base, a->chunk);
+    uint64_t to = a->base + (b->address + b->bytes - a->base) / a->chunk * a->chunk;
+    if (from >= to) { return; }
+    block_t *hole = b, *rest = nullptr;
+    if (from > b->address && !(hole = new_block(d, a, from, to - from, HOLE, true))) { return; }
+    if (to < b->address + b->bytes && !(rest = new_block(d, a, to, b->address + b->bytes - to, FREE, true))) {
+        if (hole != b) { drop_block(d, hole); }
+        return;
+    }
+    take_from_bin(d, b);
+    if (hole != b) {
+        insert_after(b, hole);
+        b->bytes = from - b->address;
+    }
+    if (rest) { insert_after(hole, rest); }
+    hole->bytes = to - from;
+    hole->state = HOLE;
+    if (hole != b) { put_in_bin(d, b); }
+    if (rest) { put_in_bin(d, rest); }
+    for (uint64_t at = from; at < to; at += a->chunk) {
+        A->driver.unmap(A->driver.user, d->index, at, a->chunk, a->handles[(at - a->base) / a->chunk]);
+    }
+    count_raw(A, d, a, from, to - from, -(int64_t)((to - from) / a->chunk));
+    block_t **link = &a->holes, *before = nullptr;          // into the list, by address
+    while (*link && (*link)->address < from) {
+        before = *link;
+        link = &before->free_next;
+    }
+    hole->free_prev = before;
+    hole->free_next = *link;
+    if (*link) { (*link)->free_prev = hole; }
+    *link = hole;
+    if (hole->next && hole->next->state == HOLE) {
+        drop_hole(hole->next);
+        absorb_next(d, hole);
+    }
+    if (hole->prev && hole->prev->state == HOLE) {
+        drop_hole(hole);
+        absorb_next(d, hole->prev);
+    }
+}
+
+inline int new_event(allocator_t *A, device_t *d, void **event) {
+    if (d->nevents) {
+        *event = d->events[--d->nevents];
+        return 0;
+    }
+    return A->driver.event_new(A->driver.user, d->index, event);
+}
+inline void keep_event(allocator_t *A, device_t *d, void *event) {
+    if (d->nevents == d->room_events) {
+        int room = d->room_events ? 2 * d->room_events : 64;
+        void **p = (void **)realloc(d->events, (size_t)room * sizeof *p);
+        if (!p) {
+            A->driver.event_free(A->driver.user, d->index, event);
+            return;
+        }
+        d->events = p;
+        d->room_events = room;
+    }
+    d->events[d->nevents++] = event;
+}
+inline void trim_lane(allocator_t *A, device_t *d, lane_t *l);
+inline void destroy_lane(allocator_t *A, device_t *d, lane_t *l);
+
+// No stream uses the block any more.
+inline void reclaim(allocator_t *A, device_t *d, block_t *b) {
+    arena_t *a = b->home;
+    lane_t *l = a->lane;
+    count(d, a, ACTIVE, -1);
+    count(d, a, ACTIVE_BYTES, -(int64_t)b->bytes);
+    l->live--;
+    if (A->options.debug && A->driver.fill && !d->captures) {
+        A->driver.fill(A->driver.user, d->index, l->stream, b->address, b->bytes);
+    }
+    if (uncached(A, a)) {
+        A->driver.stream_sync(A->driver.user, d->index, l->stream);
+        free_segment(A, d, b);
+    } else {
+        give_back(d, b);
+    }
+    if (l->dead && !l->live && !d->captures) { destroy_lane(A, d, l); }
+}
+// An event at the end of each foreign stream; where there is none to be had, the host waits instead.
+inline void pend(allocator_t *A, device_t *d, block_t *b) {
+    for (use_t *u = b->uses, *next; u; u = next) {
+        next = u->next;
+        u->next = nullptr;
+        u->of = b;
+        queue_t *q = d->queues;
+        while (q && q->stream != u->stream) { q = q->next; }
+        if (!q && (q = (queue_t *)malloc(sizeof *q))) {
+            *q = queue_t{d->queues, u->stream, nullptr, nullptr};
+            q->tail = &q->head;
+            d->queues = q;
+        }
+        if (!q || new_event(A, d, &u->event)) {
+            A->driver.stream_sync(A->driver.user, d->index, u->stream);
+        } else if (A->driver.event_record(A->driver.user, d->index, u->event, u->stream)) {
+            keep_event(A, d, u->event);
+            A->driver.stream_sync(A->driver.user, d->index, u->stream);
+        } else {
+            b->waits++;
+            d->npending++;
+            *q->tail = u;
+            q->tail = &u->next;
+            continue;
+        }
+        u->next = d->spare_uses;
+        d->spare_uses = u;
+    }
+    b->uses = nullptr;
+    if (!b->waits) { reclaim(A, d, b); }
+}
+// Takes back what foreign streams are done with; wait: all of it.
+inline void poll(allocator_t *A, device_t *d, bool wait) {
+    for (queue_t *q = d->queues; q; q = q->next) {
+        if (q->head && wait) { A->driver.stream_sync(A->driver.user, d->index, q->stream); }
+        while (q->head && (wait || A->driver.event_query(A->driver.user, d->index, q->head->event) != 1)) {
+            use_t *u = q->head;
+            block_t *b = u->of;
+            if (!(q->head = u->next)) { q->tail = &q->head; }
+            keep_event(A, d, u->event);
+            u->next = d->spare_uses;
+            d->spare_uses = u;
+            d->npending--;
+            if (--b->waits == 0) {
+                trace(A, TRACE_RECLAIM, b->address, b->bytes, q->stream, b->tag);
+                reclaim(A, d, b);
+            }
+        }
+    }
+}
+
+inline bool is_captured(const device_t *d, void *stream) {
+    for (capture_t *c = d->captures; c; c = c->next) {
+        if (c->stream == stream) { return true; }
+    }
+    return false;
+}
+inline lane_t *lane_of(device_t *d, void *stream) {
+    int graph = 0;
+    for (capture_t *c = d->captures; c; c = c->next) {
+        if (c->stream == stream) { graph = c->graph; }
+    }
+    if (d->last && d->last->stream == stream && d->last->graph == graph && !d->last->dead) { return d->last; }
+    uint64_t h = (((uint64_t)(uintptr_t)stream >> 4) * 0x9E3779B97F4A7C15u + (uint64_t)graph) >> 58;
+    lane_t *l = d->hash[h % HASH];
+    while (l && (l->stream != stream || l->graph != graph || l->dead)) { l = l->next; }
+    if (!l) {
+        if (!(l = (lane_t *)calloc(1, sizeof *l))) { return nullptr; }
+        l->stream = stream;
+        l->device = d->index;
+        l->graph = graph;
+        l->arena[0].lane = l->arena[1].lane = l;
+        l->arena[1].small = true;
+        l->next = d->hash[h % HASH];
+        d->hash[h % HASH] = l;
+    }
+    return d->last = l;
+}
+// What is free goes back to the driver.
+inline void trim_lane(allocator_t *A, device_t *d, lane_t *l) {
+    bool waited = false;
+    for (int k = 0; k < 2; k++) {
+        arena_t *a = &l->arena[k];
+        for (block_t *c = a->chains, *after; c; c = after) {
+            after = c->chain;
+            bool whole = !c->ranged && c->state == FREE && !c->next;
+            if (!waited && a->row_mask && (whole || c->ranged)) {
+                A->driver.stream_sync(A->driver.user, d->index, l->stream);
+                waited = true;
+            }
+            if (whole) {
+                take_from_bin(d, c);
+                free_segment(A, d, c);
+                continue;
+            }
+            for (block_t *b = c, *next; b && c->ranged; b = next) {
+                next = b->next;
+                if (b->state == FREE) {
+                    block_t *beyond = next && next->state == HOLE ? next->next : next;      // a hole may join
+                    unmap_block(A, d, b);
+                    next = beyond;
+                }
+            }
+        }
+    }
+}
+inline void destroy_lane(allocator_t *A, device_t *d, lane_t *l) {      // no block is used
+    trim_lane(A, d, l);
+    for (int k = 0; k < 2; k++) {
+        arena_t *a = &l->arena[k];
+        if (a->bytes) {
+            A->driver.unreserve(A->driver.user, d->index, a->base, a->bytes);
+            drop_block(d, a->holes);
+        }
+        free(a->handles);
+    }
+    for (lane_t *&bucket : d->hash) {
+        for (lane_t **at = &bucket; *at; at = &(*at)->next) {
+            if (*at == l) {
+                *at = l->next;
+                break;
+            }
+        }
+    }
+    if (d->last == l) { d->last = nullptr; }
+    free(l);
+}
+template <class F> inline void each_lane(device_t *d, F f) {
+    for (lane_t *bucket : d->hash) {
+        for (lane_t *l = bucket, *next; l; l = next) {
+            next = l->next;
+            f(l);
+        }
+    }
+}
+inline void trim_device(allocator_t *A, device_t *d) {
+    d->stats.num_sync_all_streams++;
+    each_lane(d, [&](lane_t *l) {
+        if (!is_captured(d, l->stream)) { trim_lane(A, d, l); }
+    });
+}
+
+inline const char *in_units(char (&text)[32], uint64_t bytes) {
+    const char *unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    int k = 0;
+    double v = (double)bytes;
+    for (; v >= 1024 && k < 5; k++) { v /= 1024; }
+    snprintf(text, sizeof text, k ? "%.2f %s" : "%.0f %s", v, unit[k]);
+    return text;
+}
+template <class F> inline void each_block(device_t *d, F f) {
+    each_lane(d, [&](lane_t *l) {
+        for (arena_t &a : l->arena) {
+            for (block_t *c = a.chains; c; c = c->chain) {
+                for (block_t *b = c; b; b = b->next) { f(b); }
+            }
+        }
+    });
+}
+inline void write_report(allocator_t *A, device_t *d, uint64_t bytes, void *stream) {
+    enum { TAGS = 64 };
+    struct { const char *tag; uint64_t bytes; } tags[TAGS] = {};
+    uint64_t free_memory = 0, total = d->total, largest = 0, pending = 0, graphs = 0, cached = 0;
+    int ntags = 0;
+    A->driver.memory(A->driver.user, d->index, &free_memory, &total);
+    each_block(d, [&](block_t *b) {
+        if (b->state == FREE) {
+            cached += b->bytes;
+            if (b->bytes > largest) { largest = b->bytes; }
+        }
+        if (b->state == PENDING) { pending += b->bytes; }
+        if (b->state == USED && b->home->lane->graph) { graphs += b->bytes; }
+        if (b->state != USED) { return; }
+        int i = 0;
+        while (i < ntags && tags[i].tag != b->tag) { i++; }
+        if (i == TAGS) { return; }
+        if (i == ntags) { tags[ntags++].tag = b->tag; }
+        tags[i].bytes += b->bytes;
+    });
+    char t[10][32];
+    uint64_t reserved = (uint64_t)d->stats.all[RESERVED_BYTES].current;
+    int n =
+        snprintf(A->report, sizeof A->report,
+                 "Tried to allocate %s on device %d (stream %p). The device has %s, %s of it free; %s may be "
+                 "reserved. Reserved "
+                 "here: %s, of it %s in use (%s by graphs), %s waits for other streams, %s is free (largest "
+                 "block %s; %.1f %% "
+                 "of what is reserved).",
+                 in_units(t[0], bytes), d->index, stream, in_units(t[1], total), in_units(t[2], free_memory),
+                 in_units(t[3], d->limit ? d->limit : total), in_units(t[4], reserved),
+                 in_units(t[5], (uint64_t)d->stats.all[ALLOCATED_BYTES].current), in_units(t[6], graphs),
+                 in_units(t[7], pending), in_units(t[8], cached), in_units(t[9], largest),
+                 reserved ? 100.0 * (double)cached / (double)reserved : 0.0);
+    for (int k = 0; k < 5 && n > 0 && (size_t)n < sizeof A->report; k++) {
+        int best = -1;
+        for (int i = 0; i < ntags; i++) {
+            if (tags[i].bytes && (best < 0 || tags[i].bytes > tags[best].bytes)) { best = i; }
+        }
+        if (best < 0) { break; }
+        n += snprintf(A->report + n, sizeof A->report - (size_t)n, "%s %s %s", k ? "," : " Most in use:",
+                      in_units(t[0], tags[best].bytes), tags[best].tag ? tags[best].tag : "(no tag)");
+        tags[best].bytes = 0;
+    }
+}
+
+inline device_t *device_of(allocator_t *A, int device) {
+    if (device < 0 || device >= MAX_DEVICES) { return nullptr; }
+    device_t *d = __atomic_load_n(&A->device[device], __ATOMIC_ACQUIRE);
+    if (d) { return d; }
+    lock_t hold(&A->lock);
+    if (A->device[device]) { return A->device[device]; }
+    uint64_t free_memory;
+    if (!(d = (device_t *)calloc(1, sizeof *d))) { return nullptr; }
+    d->index = device;
+    if (A->driver.memory(A->driver.user, device, &free_memory, &d->total)) {
+        free(d);
+        return nullptr;
+    }
+    __atomic_store_n(&A->device[device], d, __ATOMIC_RELEASE);
+    return d;
+}
+inline void cut(allocator_t *A, device_t *d, block_t *b, uint64_t bytes) {
+    uint64_t rest = b->bytes - bytes;
+    if (uncached(A, b->home) || rest < (b->ranged || b->home->small ? GRANULE : SMALL + 1)) { return; }
+    block_t *r = new_block(d, b->home, b->address + bytes, rest, FREE, b->ranged);
+    if (!r) { return; }                                     // a larger block than asked for does no harm
+    b->bytes = bytes;
+    insert_after(b, r);
+    put_in_bin(d, r);
+}
+inline block_t *fetch(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
+    block_t *b = uncached(A, a) ? nullptr : find_free(a, bytes);
+    if (b) {
+        take_from_bin(d, b);
+        return b;
+    }
+    return grow(A, d, a, bytes);
+}
+
+inline block_t *attempt(allocator_t *A, device_t *d, void *stream, uint64_t bytes, const char *tag) {
+    uint64_t n = (bytes + GRANULE - 1) & ~(GRANULE - 1);
+    if (d->npending && !d->captures) { poll(A, d, false); }
+    lane_t *l = lane_of(d, stream);
+    if (!l) { return nullptr; }
+    arena_t *a = &l->arena[n <= SMALL];
+    block_t *b = fetch(A, d, a, n);
+    if (!b && !d->captures) {                               // nothing may wait during a capture
+        if (d->npending) {
+            poll(A, d, true);
+            b = fetch(A, d, a, n);
+        }
+        if (!b) {
+            d->stats.num_alloc_retries++;
+            trim_device(A, d);
+            b = fetch(A, d, a, n);
+        }
+    }
+    if (!b) { return nullptr; }
+    cut(A, d, b, n);
+    b->state = USED;
+    b->requested = bytes;
+    b->tag = tag;
+    l->live++;
+    count(d, a, ALLOCATION, 1);
+    count(d, a, ACTIVE, 1);
+    count(d, a, ALLOCATED_BYTES, (int64_t)b->bytes);
+    count(d, a, ACTIVE_BYTES, (int64_t)b->bytes);
+    count(d, a, REQUESTED_BYTES, (int64_t)bytes);
+    trace(A, TRACE_ALLOC, b->address, bytes, stream, tag);
+    return b;
+}
+
+// A block of at least `bytes` for work of `stream` -> 0, or TENSOR_ERR_OUT_OF_MEMORY and A->report. 0 bytes:
+// NULL.
+inline int alloc(allocator_t *A, int device, void *stream, uint64_t bytes, const char *tag, block_t **out) {
+    *out = nullptr;
+    device_t *d = device_of(A, device);
+    if (!d) { return TENSOR_ERR_DEVICE; }
+    if (!bytes) { return 0; }
+    if (bytes > MOST) {
+        snprintf(A->report, sizeof A->report, "Tried to allocate %llu bytes, more than any device has",
+                 (unsigned long long)bytes);
+        return TENSOR_ERR_OUT_OF_MEMORY;
+    }
+    for (bool last = !A->options.on_oom;; last = true) {
+        {
+            lock_t hold(&d->lock);
+            if ((*out = attempt(A, d, stream, bytes, tag))) { return 0; }
+            if (last) {
+                d->stats.num_ooms++;
+                trace(A, TRACE_OOM, 0, bytes, stream, tag);
+                write_report(A, d, bytes, stream);
+                return TENSOR_ERR_OUT_OF_MEMORY;
+            }
+        }
+        A->options.on_oom(A->options.user, device, bytes);  // it may free: the lock is open
+    }
+}
+
+// Work queued on `stream`, which is not the block's own, uses it. -> 0 or an error; then the caller has to
+// wait.
+inline int record_stream(allocator_t *A, block_t *b, void *stream) {
+    if (!b) { return 0; }
+    lane_t *l = b->home->lane;
+    device_t *d = A->device[l->device];
+    lock_t hold(&d->lock);
+    if (l->stream == stream) { return 0; }
+    for (use_t *u = b->uses; u; u = u->next) {
+        if (u->stream == stream) { return 0; }
+    }
+    use_t *u = from_slab(d, &d->spare_uses, &use_t::next);
+    if (!u) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    *u = use_t{b->uses, b, stream, nullptr};
+    b->uses = u;
+    trace(A, TRACE_RECORD, b->address, b->bytes, stream, b->tag);
+    return 0;
+}
+// Work queued so far may still use the block: it serves later work of its own stream.
+inline void release(allocator_t *A, block_t *b) {
+    if (!b) { return; }
+    arena_t *a = b->home;
+    device_t *d = A->device[a->lane->device];
+    lock_t hold(&d->lock);
+    count(d, a, ALLOCATION, -1);
+    count(d, a, ALLOCATED_BYTES, -(int64_t)b->bytes);
+    count(d, a, REQUESTED_BYTES, -(int64_t)b->requested);
+    trace(A, b->uses ? TRACE_PEND : TRACE_FREE, b->address, b->bytes, a->lane->stream, b->tag);
+    if (!b->uses && !(d->captures && uncached(A, a))) {
+        reclaim(A, d, b);
+        return;
+    }
+    b->state = PENDING;
+    if (d->captures) {                                      // nothing may be asked or freed now
+        b->free_next = d->parked;
+        d->parked = b;
+    } else {
+        pend(A, d, b);
+    }
+}
+
+// From here on what `stream` allocates comes from arenas of the graph's own, until capture_end. -> its number
+// > 0, 0 without memory. capture_join adds a stream that was forked from it.
+inline int capture_join(allocator_t *A, int device, void *stream, int graph) {
+    device_t *d = device_of(A, device);
+    capture_t *c = (capture_t *)malloc(sizeof *c);
+    if (!d || !c) {
+        free(c);
+        return TENSOR_ERR_OUT_OF_MEMORY;
+    }
+    lock_t hold(&d->lock);
+    *c = capture_t{d->captures, stream, graph};
+    d->captures = c;
+    return 0;
+}
+inline int capture_begin(allocator_t *A, int device, void *stream) {
+    int graph = __atomic_add_fetch(&A->next_graph, 1, __ATOMIC_RELAXED);
+    return capture_join(A, device, stream, graph) ? 0 : graph;
+}
+inline void capture_end(allocator_t *A, int device, int graph) {
+    device_t *d = A->device[device];
+    lock_t hold(&d->lock);
+    for (capture_t **at = &d->captures; *at;) {
+        capture_t *c = *at;
+        if (c->graph != graph) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        free(c);
+    }
+    if (d->captures) { return; }
+    for (block_t *b = d->parked, *next; b; b = next) {
+        next = b->free_next;
+        if (!b->home->lane->graph) {
+            pend(A, d, b);
+            continue;
+        }
+        while (b->uses) {           // all of a graph has run before it runs again: nothing to wait for
+            use_t *u = b->uses;
+            b->uses = u->next;
+            u->next = d->spare_uses;
+            d->spare_uses = u;
+        }
+        reclaim(A, d, b);
+    }
+    d->parked = nullptr;
+    each_lane(d, [&](lane_t *l) {
+        if (l->dead && !l->live) { destroy_lane(A, d, l); }
+    });
+}
+// The graph will not run again; the caller has waited for its last run.
+inline void graph_release(allocator_t *A, int device, int graph) {
+    device_t *d = A->device[device];
+    lock_t hold(&d->lock);
+    each_lane(d, [&](lane_t *l) {
+        if (l->graph != graph) { return; }
+        l->dead = true;
+        if (d->captures) { return; }
+        if (l->live) {
+            trim_lane(A, d, l);
+        } else {
+            destroy_lane(A, d, l);
+        }
+    });
+}
+
+// What is free goes back to the driver; waits for all streams. Not during a capture.
+inline void empty_cache(allocator_t *A, int device) {
+    device_t *d = device_of(A, device);
+    if (!d) { return; }
+    lock_t hold(&d->lock);
+    if (d->captures) { return; }
+    poll(A, d, true);
+    trim_device(A, d);
+}
+// At most this part of the device, in (0, 1]. -> 0 or TENSOR_ERR_DEVICE, TENSOR_ERR_INDEX
+inline int set_fraction(allocator_t *A, int device, double fraction) {
+    device_t *d = device_of(A, device);
+    if (!d) { return TENSOR_ERR_DEVICE; }
+    if (!(fraction > 0 && fraction <= 1)) { return TENSOR_ERR_INDEX; }
+    lock_t hold(&d->lock);
+    d->limit = (uint64_t)(fraction * (double)d->total);
+    return 0;
+}
+inline void reset_peaks(allocator_t *A, int device) {
+    device_t *d = device_of(A, device);
+    if (!d) { return; }
+    lock_t hold(&d->lock);
+    for (stat_t *set : {d->stats.all, d->stats.small, d->stats.large}) {
+        for (int i = 0; i < STAT_COUNT; i++) { set[i].peak = set[i].current; }
+    }
+}
+// One JSON object a line: every block of every range and segment, then the trace, oldest first.
+inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const char *text), void *user) {
+    static const char *const states[] = {"free", "used", "pending", "hole"};
+    static const char *const actions[] = {"alloc", "free",  "pend", "reclaim",
+                                          "map",   "unmap", "oom",  "record"};
+    device_t *d = device_of(A, device);
+    char text[512];
+    if (!d) { return; }
+    lock_t hold(&d->lock);
+    each_block(d, [&](block_t *b) {
+        lane_t *l = b->home->lane;
+        snprintf(text, sizeof text,
+                 "{\"block\":%llu,\"bytes\":%llu,\"requested\":%llu,\"state\":\"%s\",\"device\":%d,"
+                 "\"stream\":\"%p\",\"graph\":%d,\"pool\":\"%s\",\"tag\":\"%s\"}",
+                 (unsigned long long)b->address, (unsigned long long)b->bytes,
+                 (unsigned long long)(b->state == USED ? b->requested : 0), states[b->state], d->index,
+                 l->stream, l->graph, b->home->small ? "small" : "large",
+                 b->tag && b->state == USED ? b->tag : "");
+        line(user, text);
+    });
+    uint64_t n = A->ntraced, room = (uint64_t)A->options.trace;
+    for (uint64_t i = A->ring && n > room ? n - room : 0; A->ring && i < n; i++) {
+        const trace_t *t = &A->ring[i % room];
+        snprintf(text, sizeof text,
+                 "{\"trace\":\"%s\",\"address\":%llu,\"bytes\":%llu,\"stream\":\"%p\",\"step\":%d,"
+                 "\"tag\":\"%s\"}",
+                 actions[t->action], (unsigned long long)t->address, (unsigned long long)t->bytes, t->stream,
+                 t->step, t->tag ? t->tag : "");
+        line(user, text);
+    }
+}
+
+// PyTorch's memory_stats, one line each: name.pool.current N peak N allocated N freed N.
+inline void memory_stats(allocator_t *A, int device, void (*line)(void *user, const char *text), void *user) {
+    static const char *const pools[] = {"all", "small_pool", "large_pool"};
+    device_t *d = device_of(A, device);
+    char text[256];
+    if (!d) { return; }
+    lock_t hold(&d->lock);
+    const stat_t *sets[] = {d->stats.all, d->stats.small, d->stats.large};
+    for (int i = 0; i < STAT_COUNT; i++) {
+        for (int k = 0; k < 3; k++) {
+            const stat_t *s = &sets[k][i];
+            snprintf(text, sizeof text, "%s.%s current %lld peak %lld allocated %lld freed %lld",
+                     stat_names[i], pools[k], (long long)s->current, (long long)s->peak,
+                     (long long)s->allocated, (long long)(s->allocated - s->current));
+            line(user, text);
+        }
+    }
+    const struct {
+        const char *name;
+        int64_t n;
+    } counts[] = {{"num_alloc_retries", d->stats.num_alloc_retries},
+                  {"num_ooms", d->stats.num_ooms},
+                  {"num_sync_all_streams", d->stats.num_sync_all_streams},
+                  {"num_device_alloc", d->stats.num_device_alloc},
+                  {"num_device_free", d->stats.num_device_free}};
+    for (auto &c : counts) {
+        snprintf(text, sizeof text, "%s %lld", c.name, (long long)c.n);
+        line(user, text);
+    }
+}
+
+inline allocator_t *allocator_new(const driver_t *driver, const options_t *options) {
+    allocator_t *A = (allocator_t *)calloc(1, sizeof *A);
+    if (!A) { return nullptr; }
+    A->driver = *driver;
+    A->options = *options;
+    if (options->trace > 0 && !(A->ring = (trace_t *)calloc((size_t)options->trace, sizeof(trace_t)))) {
+        free(A);
+        return nullptr;
+    }
+    return A;
+}
+// Waits for all streams; what is still in use goes as well.
+inline void allocator_free(allocator_t *A) {
+    for (device_t *d : A->device) {
+        if (!d) { continue; }
+        poll(A, d, true);
+        each_lane(d, [&](lane_t *l) {
+            A->driver.stream_sync(A->driver.user, d->index, l->stream);
+            for (arena_t &a : l->arena) {
+                for (block_t *c = a.chains; c; c = c->chain) {
+                    for (block_t *b = c; b; b = b->next) {
+                        if (b->state == USED || b->state == PENDING) { b = give_back(d, b); }
+                    }
+                }
+            }
+            destroy_lane(A, d, l);
+        });
+        for (int i = 0; i < d->nevents; i++) { A->driver.event_free(A->driver.user, d->index, d->events[i]); }
+        free(d->events);
+        for (queue_t *q = d->queues, *next; q; q = next) {
+            next = q->next;
+            free(q);
+        }
+        for (slab_t *s = d->slabs, *next; s; s = next) {
+            next = s->next;
+            free(s);
+        }
+        free(d);
+    }
+    free(A->ring);
+    free(A);
+}
+
+// ------------------------------------------------------------------------------
+// >>driver                                         MARK: CUDA as the allocator's driver
+//
+// Raw calls of the runtime and of the driver library. They may be made while another stream is captured, so
+// the calling thread's capture mode is relaxed around them. Rejected: cudaMallocAsync (no trace, no policy
+// per block, and its fragments stay).
+// ------------------------------------------------------------------------------
+
+struct on_device_t {                            // a device, and leave to allocate, for the length of a call
+    int before = 0;
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    explicit on_device_t(int device) {
+        cudaGetDevice(&before);
+        if (before != device) { cudaSetDevice(device); }
+        cudaThreadExchangeStreamCaptureMode(&mode);
+    }
+    ~on_device_t() {
+        cudaThreadExchangeStreamCaptureMode(&mode);
+        cudaSetDevice(before);
+    }
+};
+inline int forget(cudaError_t e) { // an error that is reported stays with CUDA only if the context is lost
+    if (e) { cudaGetLastError(); }
+    return (int)e;
+}
+inline int cuda_segment_alloc(void *, int device, uint64_t bytes, uint64_t *address) {
+    on_device_t at(device);
+    void *p = nullptr;
+    cudaError_t e = cudaMalloc(&p, bytes);
+    *address = (uint64_t)(uintptr_t)p;
+    return forget(e);
+}
+inline int cuda_segment_free(void *, int device, uint64_t address, uint64_t) {
+    on_device_t at(device);
+    return forget(cudaFree((void *)(uintptr_t)address));
+}
+inline CUmemAllocationProp cuda_property(int device) {
+    CUmemAllocationProp p;
+    memset(&p, 0, sizeof p);
+    p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    p.location.id = device;
+    return p;
+}
+inline int cuda_reserve(void *, int device, uint64_t bytes, uint64_t *address) {
+    char text[256];
+    if (open_library(LIBRARY_CUDA, text, sizeof text)) { return 1; }
+    on_device_t at(device);
+    CUmemAllocationProp p = cuda_property(device);
+    size_t unit = 0;
+    CUdeviceptr a = 0;
+    if (lib.cuMemGetAllocationGranularity_(&unit, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM) || !unit ||
+        (2 << 20) % unit) {
+        return 1;
+    }
+    int e = (int)lib.cuMemAddressReserve_(&a, bytes, 0, 0, 0);
+    *address = (uint64_t)a;
+    return e;
+}
+inline int cuda_unreserve(void *, int device, uint64_t address, uint64_t bytes) {
+    on_device_t at(device);
+    return (int)lib.cuMemAddressFree_((CUdeviceptr)address, bytes);
+}
+inline int cuda_map(void *, int device, uint64_t address, uint64_t bytes, uint64_t *handle) {
+    on_device_t at(device);
+    CUmemAllocationProp p = cuda_property(device);
+    CUmemGenericAllocationHandle h;
+    CUmemAccessDesc access;
+    memset(&access, 0, sizeof access);
+    access.location = p.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    int e = (int)lib.cuMemCreate_(&h, bytes, &p, 0);
+    if (e) { return e; }
+    *handle = h;
+    if ((e = (int)lib.cuMemMap_((CUdeviceptr)address, bytes, 0, h, 0)) != 0) {
+        lib.cuMemRelease_(h);
+        return e;
+    }
+    if ((e = (int)lib.cuMemSetAccess_((CUdeviceptr)address, bytes, &access, 1)) != 0) {
+        lib.cuMemUnmap_((CUdeviceptr)address, bytes);
+        lib.cuMemRelease_(h);
+    }
+    return e;
+}
+inline int cuda_unmap(void *, int device, uint64_t address, uint64_t bytes, uint64_t handle) {
+    on_device_t at(device);
+    int e = (int)lib.cuMemUnmap_((CUdeviceptr)address, bytes);
+    return e ? e : (int)lib.cuMemRelease_((CUmemGenericAllocationHandle)handle);
+}
+inline int cuda_memory(void *, int device, uint64_t *free_bytes, uint64_t *total) {
+    on_device_t at(device);
+    size_t f = 0, t = 0;
+    int e = forget(cudaMemGetInfo(&f, &t));
+    *free_bytes = f;
+    *total = t;
+    return e;
+}
+inline int cuda_event_new(void *, int device, void **event) {
+    on_device_t at(device);
+    return forget(cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming));
+}
+inline int cuda_event_free(void *, int, void *event) { return forget(cudaEventDestroy((cudaEvent_t)event)); }
+inline int cuda_event_record(void *, int, void *event, void *stream) {
+    return forget(cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream));
+}
+inline int cuda_event_query(void *, int, void *event) {
+    cudaError_t e = cudaEventQuery((cudaEvent_t)event);
+    if (e == cudaErrorNotReady) {
+        cudaGetLastError();
+        return 1;
+    }
+    return e ? -1 : 0;
+}
+inline int cuda_stream_sync(void *, int device, void *stream) {
+    on_device_t at(device);
+    return forget(cudaStreamSynchronize((cudaStream_t)stream));
+}
+inline int cuda_fill(void *, int, void *stream, uint64_t address, uint64_t bytes) {
+    return forget(cudaMemsetAsync((void *)(uintptr_t)address, 0xFF, bytes, (cudaStream_t)stream));
+}
+[[maybe_unused]] static const driver_t cuda_driver = {
+    nullptr,           cuda_segment_alloc, cuda_segment_free, cuda_reserve,   cuda_unreserve,
+    cuda_map,          cuda_unmap,         cuda_memory,       cuda_event_new, cuda_event_free,
+    cuda_event_record, cuda_event_query,   cuda_stream_sync,  cuda_fill};
+
+// Pinned host memory comes from the same allocator.
+inline int host_segment_alloc(void *, int device, uint64_t bytes, uint64_t *address) {
+    on_device_t at(device);
+    void *p = nullptr;
+    cudaError_t e = cudaMallocHost(&p, bytes);
+    *address = (uint64_t)(uintptr_t)p;
+    return forget(e);
+}
+inline int host_segment_free(void *, int, uint64_t address, uint64_t) {
+    return forget(cudaFreeHost((void *)(uintptr_t)address));
+}
+[[maybe_unused]] static const driver_t pinned_driver = {nullptr,           host_segment_alloc,
+                                                        host_segment_free, nullptr,
+                                                        nullptr,           nullptr,
+                                                        nullptr,           cuda_memory,
+                                                        cuda_event_new,    cuda_event_free,
+                                                        cuda_event_record, cuda_event_query,
+                                                        cuda_stream_sync,  nullptr};
+
+// ------------------------------------------------------------------------------
+// >>operands                                       MARK: operands, dtypes, launches
+//
+// What every kernel below takes: operands as plain data, a stream, and limits that depend on the device or
+// are lowered by tests. Kernels compute in one of three classes (f32 for f32 f16 bf16; f64; i64 for integers
+// and bool) and convert as tensor.h does: float to integer truncates and saturates, NaN gives 0, integers
+// wrap. Rejected: a kernel per pair of dtypes (a hundred of each).
+// ------------------------------------------------------------------------------
+
+struct operand_t {
+    void *data;                                 // first element, on the device
+    int dtype, ndim;
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];     // in elements
+};
+struct limits_t {
+    int sms = 132, blocks_per_sm = 8;           // grids are no larger than what runs at once
+    int64_t reduce_chunk = 16384; // elements that one block sums; part of the result's definition
+    int64_t norm_chunk = 256;                   // rows likewise, in gradients of weights of norms
+};
+struct place_t {
+    cudaStream_t stream;
+    limits_t limits;
+    unsigned long long *error; // on the device: 0, or 1 + position of the first bad index seen
+};
+enum { THREADS = 256 };
+typedef __nv_bfloat16 bf16;
+typedef __half f16;
+struct bool8 { uint8_t v; };                    // any byte but 0 is true
+
+// clang-format off
+#define TCU_DTYPES(X) X(TENSOR_F32, float) X(TENSOR_F64, double) X(TENSOR_I32, int32_t) X(TENSOR_I64, int64_t)     \
+    X(TENSOR_U8, uint8_t) X(TENSOR_BOOL, bool8) X(TENSOR_F16, f16) X(TENSOR_BF16, bf16) X(TENSOR_I8, int8_t)       \
+    X(TENSOR_I16, int16_t)
+// clang-format on
+
+template <bool B, class X, class Y> struct pick_t { typedef X type; };
+template <class X, class Y> struct pick_t<false, X, Y> { typedef Y type; };
+template <class P> struct pointee_t;
+template <class T> struct pointee_t<T *> { typedef T type; };
+template <class A, class B> struct same_type { static constexpr bool value = false; };
+template <class A> struct same_type<A, A> { static constexpr bool value = true; };
+template <class T> constexpr bool is_half = same_type<T, f16>::value || same_type<T, bf16>::value;
+template <class T>
+constexpr bool is_float = is_half<T> || same_type<T, float>::value || same_type<T, double>::value;
+
+__device__ inline int64_t integer_of(double v) {
+    return v != v                       ? 0
+           : v >= 9223372036854775808.0 ? INT64_MAX
+           : v < -9223372036854775808.0 ? INT64_MIN
+                                        : (int64_t)v;
+}
+template <class T> struct range_of { };
+template <> struct range_of<int32_t> { static constexpr double lo = -2147483648.0, hi = 2147483647.0; };
+template <> struct range_of<uint8_t> { static constexpr double lo = 0, hi = 255; };
+template <> struct range_of<int8_t> { static constexpr double lo = -128, hi = 127; };
+template <> struct range_of<int16_t> { static constexpr double lo = -32768, hi = 32767; };
+// A stored value in the class C, and back.
+template <class C, class T> __device__ inline C to_class(T v) {
+    if constexpr (same_type<T, f16>::value) {
+        return to_class<C>(__half2float(v));
+    } else if constexpr (same_type<T, bf16>::value) {
+        return to_class<C>(__bfloat162float(v));
+    } else if constexpr (same_type<T, bool8>::value) {
+        return (C)(v.v != 0);
+    } else if constexpr (same_type<C, int64_t>::value && is_float<T>) {
+        return integer_of((double)v);
+    } else {
+        return (C)v;
+    }
+}
+template <class T, class C> __device__ inline T from_class(C v) {
+    if constexpr (same_type<T, f16>::value) {
+        return __float2half_rn((float)v);
+    } else if constexpr (same_type<T, bf16>::value) {
+        return __float2bfloat16_rn((float)v);
+    } else if constexpr (same_type<T, bool8>::value) {
+        return bool8{(uint8_t)(v != 0)};
+    } else if constexpr (is_float<T> || same_type<C, int64_t>::value) {
+        return (T)v;
+    } else if constexpr (same_type<T, int64_t>::value) {
+        return integer_of((double)v);
+    } else {
+        double d = (double)v;
+        return d != d ? T(0)
+                      : (T)(d < range_of<T>::lo   ? range_of<T>::lo
+                            : d > range_of<T>::hi ? range_of<T>::hi
+                                                  : d);
+    }
+}
+template <class C> __device__ inline C load_as(const void *p, int dtype, int64_t i) {
+    switch (dtype) {
+#define TCU_X(id, T) case id: return to_class<C>(((const T *)p)[i]);
+    TCU_DTYPES(TCU_X)
+#undef TCU_X
+    }
+    return C(0);
+}
+template <class C> __device__ inline void store_as(void *p, int dtype, int64_t i, C v) {
+    switch (dtype) {
+#define TCU_X(id, T) case id: ((T *)p)[i] = from_class<T>(v); break;
+    TCU_DTYPES(TCU_X)
+#undef TCU_X
+    }
+}
+// A fixed dtype, or (void) one that is known at run time.
+template <class T, class C> __device__ inline C load_typed(const void *p, int dtype, int64_t i) {
+    if constexpr (same_type<T, void>::value) {
+        return load_as<C>(p, dtype, i);
+    } else {
+        return to_class<C>(((const T *)p)[i]);
+    }
+}
+
+// N values that one or more 16-byte accesses move.
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack_t { T v[N]; };
+template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
+template <class T> __host__ __device__ inline bool aligned16(const T *p) { return ((uintptr_t)p & 15) == 0; }
+
+inline int class_of(int dtype) {
+    return dtype == TENSOR_F64                                                  ? 1
+           : dtype == TENSOR_F32 || dtype == TENSOR_F16 || dtype == TENSOR_BF16 ? 0
+                                                                                : 2;
+}
+inline int size_of(int dtype) {
+    switch (dtype) {
+#define TCU_X(id, T) case id: return (int)sizeof(T);
+    TCU_DTYPES(TCU_X)
+#undef TCU_X
+    }
+    return 0;
+}
+inline int64_t count_of(const operand_t &o) {
+    int64_t n = 1;
+    for (int d = 0; d < o.ndim; d++) { n *= o.dims[d]; }
+    return n;
+}
+inline unsigned grid_for(const place_t &at, int64_t work, int64_t per_block) {
+    int64_t need = (work + per_block - 1) / per_block,
+            most = (int64_t)at.limits.sms * at.limits.blocks_per_sm;
+    return (unsigned)(need < 1 ? 1 : need < most ? need : most);
+}
+inline int code_of(cudaError_t e) { return e ? TENSOR_ERR_CUDA : 0; }
+
+// n operands over the dims of the first, those of size 1 repeated; neighbouring dims joined where all allow
+// it.
+enum { MAX_OPERANDS = 4 };
+struct walk_t {
+    int ndim;
+    int64_t n, dims[TENSOR_MAX_DIMS], strides[MAX_OPERANDS][TENSOR_MAX_DIMS];
+};
+inline walk_t walk_of(const operand_t *o, int count) {
+    walk_t w;
+    memset(&w, 0, sizeof w);
+    w.n = count_of(o[0]);
+    for (int d = 0; d < o[0].ndim; d++) {
+        int64_t size = o[0].dims[d], stride[MAX_OPERANDS] = {};
+        if (size == 1) { continue; }
+        for (int k = 0; k < count; k++) {
+            int e = d - (o[0].ndim - o[k].ndim);
+            stride[k] = e < 0 || o[k].dims[e] == 1 ? 0 : o[k].strides[e];
+        }
+        bool join = w.ndim > 0;
+        for (int k = 0; k < count && join; k++) { join = w.strides[k][w.ndim - 1] == stride[k] * size; }
+        int at = join ? w.ndim - 1 : w.ndim++;
+        w.dims[at] = join ? w.dims[at] * size : size;
+        for (int k = 0; k < count; k++) { w.strides[k][at] = stride[k]; }
+    }
+    return w;
+}
+// Element i of a walk: its place in each operand.
+template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, int64_t *at) {
+    for (int k = 0; k < N; k++) { at[k] = 0; }
+    for (int d = w.ndim - 1; d >= 0; d--) {
+        int64_t size = w.dims[d], q, r;
+        if ((uint64_t)(i | size) >> 32) {
+            q = i / size;
+            r = i - q * size;
+        } else {
+            q = (uint32_t)i / (uint32_t)size;
+            r = (uint32_t)i - (uint32_t)q * (uint32_t)size;
+        }
+        for (int k = 0; k < N; k++) { at[k] += r * w.strides[k][d]; }
+        i = q;
+    }
+}
+
+// ------------------------------------------------------------------------------
+// >>pointwise                                      MARK: pointwise ops
+//
+// The rows of tensor.h's tables, their words defined for the device: one functor per row. Two kernels: rows
+// of one dtype (f32, f16, bf16) with 16-byte accesses, each operand going along, standing still in a row, or
+// the same in every row; and, for every other dtype, mix and stride, one that switches on the op. Sums and
+// products are rounded one by one, so a formula has the bits of the CPU's. Rejected: templates for all dtypes
+// (a thousand kernels, a minute of nvcc, for what bandwidth bounds anyway).
+// ------------------------------------------------------------------------------
+
+#define TCU_WORD1(name, f32, f64)                                                                            \
+    __device__ inline float name(float a) { return f32; }                                                    \
+    __device__ inline double name(double a) { return f64; }
+#define TCU_WORD2(name, f32, f64, i64)                                                                       \
+    __device__ inline float name(float a, float b) { return f32; }                                           \
+    __device__ inline double name(double a, double b) { return f64; }                                        \
+    __device__ inline int64_t name(int64_t a, int64_t b) { return i64; }
+TCU_WORD2(w_add, __fadd_rn(a, b), __dadd_rn(a, b), (int64_t)((uint64_t)a + (uint64_t)b))
+TCU_WORD2(w_sub, __fadd_rn(a, -b), __dadd_rn(a, -b), (int64_t)((uint64_t)a - (uint64_t)b))
+TCU_WORD2(w_mul, __fmul_rn(a, b), __dmul_rn(a, b), (int64_t)((uint64_t)a * (uint64_t)b))
+TCU_WORD2(w_div, a / b, a / b, b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b)
+TCU_WORD2(w_min,
+          a != a || b != b ? a + b
+          : a < b          ? a
+                           : b,
+          a != a || b != b ? a + b
+          : a < b          ? a
+                           : b,
+          a < b ? a : b)
+TCU_WORD2(w_max,
+          a != a || b != b ? a + b
+          : a > b          ? a
+                           : b,
+          a != a || b != b ? a + b
+          : a > b          ? a
+                           : b,
+          a > b ? a : b)
+TCU_WORD2(w_fmod, fmodf(a, b), fmod(a, b), b == -1 || b == 0 ? 0 : a % b)
+template <class C> __device__ inline C remainder_of(C a, C b) {
+    C r = w_fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+template <class C> __device__ inline C floordiv_of(C a, C b) {
+    if constexpr (same_type<C, int64_t>::value) {
+        if (b == -1) { return (int64_t)(0 - (uint64_t)a); }
+        if (b == 0) { return 0; }
+        return a / b - (a % b != 0 && (a < 0) != (b < 0));
+    } else {
+        if (b == 0) { return a / b; }
+        C m = w_fmod(a, b), d = (a - m) / b;
+        if (m != 0 && (b < 0) != (m < 0)) { d -= 1; }
+        if (d == 0) { return copysign(C(0), a / b); }
+        C f = floor(d);
+        return d - f > C(0.5) ? f + 1 : f;
+    }
+}
+__device__ inline int64_t integer_pow(int64_t a, int64_t b) {
+    if (b < 0) { return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0; }
+    uint64_t r = 1, x = (uint64_t)a;
+    for (; b; b >>= 1, x *= x) {
+        if (b & 1) { r *= x; }
+    }
+    return (int64_t)r;
+}
+TCU_WORD2(w_floordiv, floordiv_of(a, b), floordiv_of(a, b), floordiv_of(a, b))
+TCU_WORD2(w_remainder, remainder_of(a, b), remainder_of(a, b), remainder_of(a, b))
+TCU_WORD2(w_pow, powf(a, b), pow(a, b), integer_pow(a, b))
+__device__ inline float w_atan2(float a, float b) { return atan2f(a, b); }
+__device__ inline double w_atan2(double a, double b) { return atan2(a, b); }
+TCU_WORD1(w_sqrt, sqrtf(a), sqrt(a))
+TCU_WORD1(w_rsqrt, 1 / sqrtf(a), 1 / sqrt(a))
+TCU_WORD1(w_floor, floorf(a), floor(a))
+TCU_WORD1(w_ceil, ceilf(a), ceil(a))
+TCU_WORD1(w_trunc, truncf(a), trunc(a))
+TCU_WORD1(w_round, rintf(a), rint(a))
+TCU_WORD1(w_exp, expf(a), exp(a))
+TCU_WORD1(w_exp2, exp2f(a), exp2(a))
+TCU_WORD1(w_expm1, expm1f(a), expm1(a))
+TCU_WORD1(w_log, logf(a), log(a))
+TCU_WORD1(w_log2, log2f(a), log2(a))
+TCU_WORD1(w_log10, log10f(a), log10(a))
+TCU_WORD1(w_log1p, log1pf(a), log1p(a))
+TCU_WORD1(w_sin, sinf(a), sin(a))
+TCU_WORD1(w_cos, cosf(a), cos(a))
+TCU_WORD1(w_tan, tanf(a), tan(a))
+TCU_WORD1(w_asin, asinf(a), asin(a))
+TCU_WORD1(w_acos, acosf(a), acos(a))
+TCU_WORD1(w_atan, atanf(a), atan(a))
+TCU_WORD1(w_sinh, sinhf(a), sinh(a))
+TCU_WORD1(w_cosh, coshf(a), cosh(a))
+TCU_WORD1(w_tanh, tanhf(a), tanh(a))
+TCU_WORD1(w_sigmoid, 1 / (1 + expf(-a)), 1 / (1 + exp(-a)))
+TCU_WORD1(w_erf, erff(a), erf(a))
+TCU_WORD1(w_erfc, erfcf(a), erfc(a))
+TCU_WORD1(w_gelu, 0.5f * a * erfcf(-0.70710678118654752f * a), 0.5 * a * erfc(-0.70710678118654752 * a))
+__device__ inline int64_t w_floor(int64_t a) { return a; }
+__device__ inline int64_t w_ceil(int64_t a) { return a; }
+__device__ inline int64_t w_trunc(int64_t a) { return a; }
+__device__ inline int64_t w_round(int64_t a) { return a; }
+template <class C> __device__ inline C w_abs(C a) {
+    if constexpr (same_type<C, int64_t>::value) {
+        return a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
+    } else {
+        return fabs(a);
+    }
+}
+template <class C> __device__ inline C w_neg(C a) {
+    if constexpr (same_type<C, int64_t>::value) {
+        return (int64_t)(0 - (uint64_t)a);
+    } else {
+        return -a;
+    }
+}
+template <class C> __device__ inline C w_sign(C a) { return a != a ? a : (C)((a > 0) - (a < 0)); }
+template <class C> __device__ inline C infinity() {
+    if constexpr (same_type<C, int64_t>::value) {
+        return INT64_MAX;
+    } else {
+        return (C)INFINITY;
+    }
+}
+
+// clang-format off
+#define F_A a
+#define F_B b
+#define F_C_ c
+#define F_P(k) to_class<C>(p[k])
+#define F_C(x) C(x)
+#define F_INF infinity<C>()
+#define F_ADD(x, y) w_add(x, y)
+#define F_SUB(x, y) w_sub(x, y)
+#define F_MUL(x, y) w_mul(x, y)
+#define F_DIV(x, y) w_div(x, y)
+#define F_NEG(x) w_neg(x)
+#define F_ABS(x) w_abs(x)
+#define F_SIGN(x) w_sign(x)
+#define F_SQRT(x) w_sqrt(x)
+#define F_RSQRT(x) w_rsqrt(x)
+#define F_MIN(x, y) w_min(x, y)
+#define F_MAX(x, y) w_max(x, y)
+#define F_FLOORDIV(x, y) w_floordiv(x, y)
+#define F_FMOD(x, y) w_fmod(x, y)
+#define F_REMAINDER(x, y) w_remainder(x, y)
+#define F_FLOOR(x) w_floor(x)
+#define F_CEIL(x) w_ceil(x)
+#define F_TRUNC(x) w_trunc(x)
+#define F_ROUND(x) w_round(x)
+#define F_POW(x, y) w_pow(x, y)
+#define F_ATAN2(x, y) w_atan2(x, y)
+#define F_EXP(x) w_exp(x)
+#define F_EXP2(x) w_exp2(x)
+#define F_EXPM1(x) w_expm1(x)
+#define F_LOG(x) w_log(x)
+#define F_LOG2(x) w_log2(x)
+#define F_LOG10(x) w_log10(x)
+#define F_LOG1P(x) w_log1p(x)
+#define F_SIN(x) w_sin(x)
+#define F_COS(x) w_cos(x)
+#define F_TAN(x) w_tan(x)
+#define F_ASIN(x) w_asin(x)
+#define F_ACOS(x) w_acos(x)
+#define F_ATAN(x) w_atan(x)
+#define F_SINH(x) w_sinh(x)
+#define F_COSH(x) w_cosh(x)
+#define F_TANH(x) w_tanh(x)
+#define F_SIGMOID(x) w_sigmoid(x)
+#define F_ERF(x) w_erf(x)
+#define F_ERFC(x) w_erfc(x)
+#define F_GELU(x) w_gelu(x)
+#define F_LT(x, y) ((x) < (y))
+#define F_LE(x, y) ((x) <= (y))
+#define F_GT(x, y) ((x) > (y))
+#define F_GE(x, y) ((x) >= (y))
+#define F_EQ(x, y) ((x) == (y))
+#define F_NE(x, y) ((x) != (y))
+#define F_ISNAN(x) ((x) != (x))
+#define F_AND(x, y) ((x) & (y))
+#define F_OR(x, y) ((x) | (y))
+#define F_XOR(x, y) ((x) ^ (y))
+#define F_SEL(m, x, y) ((m) ? (x) : (y))
+
+// An op's functor: KIND is that of its row, ARITY its operands.
+#define TCU_FUNCTOR(ID, name, kind, arity, f)                                                                      \
+    struct op_##name {                                                                                             \
+        enum { KIND = TENSOR__##kind, ARITY = arity, OP = TENSOR_OP_##ID };                                        \
+        double p[4];                                                                                               \
+        template <class C> __device__ C operator()(C a, C b, C c) const { (void)a, (void)b, (void)c; return (C)(f); } \
+    };
+#define TCU_X1(ID, name, kind, f, ...) TCU_FUNCTOR(ID, name, kind, 1, f)
+#define TCU_X2(ID, name, kind, f, ...) TCU_FUNCTOR(ID, name, kind, 2, f)
+#define TCU_X3(ID, name, kind, f, ...) TCU_FUNCTOR(ID, name, kind, 3, f)
+#define TCU_XC(ID, name, arity, kind, f, ...) TCU_FUNCTOR(ID, name, kind, arity, f)
+#define TCU_XB(ID, name, arity, f, ...)                                                                            \
+    struct op_##name {                                                                                             \
+        enum { KIND = TENSOR__BIT, ARITY = arity, OP = TENSOR_OP_##ID };                                           \
+        double p[4];                                                                                               \
+        template <class C> __device__ C operator()(C x, C y, C) const {                                            \
+            int64_t a = (int64_t)x, b = (int64_t)y; (void)b; return (C)(f); }                                      \
+    };
+TENSOR_OPS_UNARY(TCU_X1) TENSOR_OPS_COPY(TCU_X1) TENSOR_OPS_BINARY(TCU_X2) TENSOR_OPS_TERNARY(TCU_X3)
+TENSOR_OPS_COMPARE(TCU_XC) TENSOR_OPS_BITWISE(TCU_XB)
+#undef TCU_X1
+#undef TCU_X2
+#undef TCU_X3
+#undef TCU_XC
+#undef TCU_XB
+// Rows to compile; builds under sanitizers define fewer, for all share the same two kernels.
+#ifndef TCU_POINTWISE_ROWS
+#define TCU_POINTWISE_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)    \
+    TENSOR_OPS_COMPARE(X) TENSOR_OPS_BITWISE(X)
+#endif
+// clang-format on
+
+struct row_operand_t {
+    void *p;
+    int64_t row;                                // stride of rows; 0 = the same in every row
+    int along;                                  // 1, or 0 = one value for a whole row
+};
+template <int N> struct row_set_t {
+    row_operand_t o[N + 1];                     // the result first
+    int64_t rows, columns;
+};
+template <class T, class Y, class F, int N>
+__global__ void __launch_bounds__(THREADS, 4) pointwise_rows(row_set_t<N> s, F f) {
+    constexpr int V = lanes_of<T>;
+    const int64_t vectors = s.columns / V;
+    for (int64_t r = blockIdx.y * (int64_t)blockDim.y + threadIdx.y; r < s.rows;
+         r += (int64_t)gridDim.y * blockDim.y) {
+        int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+        const T *x[N];
+        Y *y = (Y *)s.o[0].p + r * s.o[0].row;
+        for (int k = 0; k < N; k++) { x[k] = (const T *)s.o[k + 1].p + r * s.o[k + 1].row; }
+        for (int64_t v = j; v < vectors; v += step) {
+            pack_t<T, V> in[N];
+            pack_t<Y, V> out;
+TCU_UNROLL
+            for (int k = 0; k < N; k++) {
+                if (s.o[k + 1].along) {
+                    in[k] = ((const pack_t<T, V> *)x[k])[v];
+                } else {
+                    T one = x[k][0];
+TCU_UNROLL
+                    for (int i = 0; i < V; i++) { in[k].v[i] = one; }
+                }
+            }
+TCU_UNROLL
+            for (int i = 0; i < V; i++) {
+                float a = to_class<float>(in[0].v[i]), b = N > 1 ? to_class<float>(in[N > 1].v[i]) : 0.0f;
+                float c = N > 2 ? to_class<float>(in[N > 2 ? 2 : 0].v[i]) : 0.0f;
+                out.v[i] = from_class<Y>(f(a, b, c));
+            }
+            ((pack_t<Y, V> *)y)[v] = out;
+        }
+        for (int64_t i = vectors * V + j; i < s.columns; i += step) {
+            float a[3] = {0, 0, 0};
+            for (int k = 0; k < N; k++) { a[k] = to_class<float>(x[k][s.o[k + 1].along ? i : 0]); }
+            y[i] = from_class<Y>(f(a[0], a[1], a[2]));
+        }
+    }
+}
+struct any_set_t {
+    walk_t w;
+    void *p[MAX_OPERANDS];
+    int dtype[MAX_OPERANDS], op, arity;
+    double param[4];
+};
+template <class C> __device__ inline C apply(int op, const double *p, C a, C b, C c) {
+    switch (op) {
+#define TCU_X(ID, name, ...)                                                                                 \
+    case TENSOR_OP_##ID:                                                                                     \
+        if constexpr (same_type<C, int64_t>::value ? op_##name::KIND != TENSOR__FLT                          \
+                                                   : op_##name::KIND != TENSOR__BIT) {                       \
+            return op_##name{{p[0], p[1], p[2], p[3]}}(a, b, c);                                             \
+        }                                                                                                    \
+        break;
+        TCU_POINTWISE_ROWS(TCU_X)
+#undef TCU_X
+    }
+    return C(0);
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4) pointwise_any(any_set_t s) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.w.n; i += step) {
+        int64_t at[MAX_OPERANDS];
+        C x[3] = {0, 0, 0};
+        places_of<MAX_OPERANDS>(s.w, i, at);
+TCU_UNROLL
+        for (int k = 0; k < 3; k++) {
+            if (k < s.arity) { x[k] = load_as<C>(s.p[k + 1], s.dtype[k + 1], at[k + 1]); }
+        }
+        store_as<C>(s.p[0], s.dtype[0], at[0], apply<C>(s.op, s.param, x[0], x[1], x[2]));
+    }
+}
+template <class T, class Y, class F, int N>
+inline int launch_rows(const place_t &at, const walk_t &w, const operand_t *o, const F &f) {
+    row_set_t<N> s;
+    s.rows = w.ndim == 2 ? w.dims[0] : 1;
+    s.columns = w.ndim ? w.dims[w.ndim - 1] : 1;
+    for (int k = 0; k <= N; k++) {
+        s.o[k] = {o[k].data, w.ndim == 2 ? w.strides[k][0] : 0, w.ndim ? (int)w.strides[k][w.ndim - 1] : 1};
+    }
+    int64_t vectors = s.columns / lanes_of<T> + 1;
+    unsigned wide = 1;
+    while (wide < THREADS && wide < vectors) { wide *= 2; }
+    unsigned high = THREADS / wide, gy = grid_for(at, s.rows, high);
+    gy = gy > 65535 ? 65535 : gy;
+    unsigned gx = (grid_for(at, vectors, wide) + gy - 1) / gy;
+    return code_of(
+        tcu_launch(pointwise_rows<T, Y, F, N>, dim3(gx, gy), dim3(wide, high), 0, at.stream, s, f));
+}
+// One dtype, at most rows and columns, 16-byte addresses: what pointwise_rows takes.
+inline bool fits_rows(const walk_t &w, const operand_t *o, int count, bool truth) {
+    int dtype = o[1].dtype, V = 16 / size_of(dtype);
+    if (class_of(dtype) || w.ndim > 2 || o[0].dtype != (truth ? (int)TENSOR_BOOL : dtype)) { return false; }
+    for (int k = 0; k < count; k++) {
+        if (k && o[k].dtype != dtype) { return false; }
+        int64_t along = w.ndim ? w.strides[k][w.ndim - 1] : 1, row = w.ndim == 2 ? w.strides[k][0] : 0;
+        if (along != 1 && !(k && along == 0)) { return false; }
+        if (along && (!aligned16(o[k].data) || row % V)) { return false; }
+    }
+    return true;
+}
+// o[0] = op of the others, which broadcast to it; computed in the class of `compute`, a dtype.
+inline int pointwise(const place_t &at, int op, const operand_t *o, int arity, int compute, const double *p) {
+    walk_t w = walk_of(o, arity + 1);
+    if (!w.n) { return 0; }
+    double none[4] = {0, 0, 0, 0};
+    if (!p) { p = none; }
+    switch (op) {
+#define TCU_X(ID, name, ...)                                                                                 \
+    case TENSOR_OP_##ID:                                                                                     \
+        if constexpr (op_##name::KIND != TENSOR__BIT) {                                                      \
+            constexpr bool truth = op_##name::KIND == TENSOR__CMP || op_##name::KIND == TENSOR__LOG;         \
+            constexpr int N = op_##name::ARITY;                                                              \
+            op_##name f{{p[0], p[1], p[2], p[3]}};                                                           \
+            if (arity != N) {                                                                                \
+                return TENSOR_ERR_INTERNAL;                                                                  \
+            }                                                                                                \
+            if (class_of(compute) || !fits_rows(w, o, N + 1, truth)) {                                       \
+                break;                                                                                       \
+            }                                                                                                \
+            if (o[1].dtype == TENSOR_F32) {                                                                  \
+                return launch_rows<float, typename pick_t<truth, bool8, float>::type, op_##name, N>(at, w,   \
+                                                                                                    o, f);   \
+            }                                                                                                \
+            if (o[1].dtype == TENSOR_F16) {                                                                  \
+                return launch_rows<f16, typename pick_t<truth, bool8, f16>::type, op_##name, N>(at, w, o,    \
+                                                                                                f);          \
+            }                                                                                                \
+            return launch_rows<bf16, typename pick_t<truth, bool8, bf16>::type, op_##name, N>(at, w, o, f);  \
+        }                                                                                                    \
+        break;
+        TCU_POINTWISE_ROWS(TCU_X)
+#undef TCU_X
+    default: return TENSOR_ERR_UNSUPPORTED;
+    }
+    any_set_t s;
+    s.w = w;
+    s.op = op;
+    s.arity = arity;
+    memcpy(s.param, p, sizeof s.param);
+    for (int k = 0; k < MAX_OPERANDS; k++) {
+        s.p[k] = k <= arity ? o[k].data : nullptr;
+        s.dtype[k] = k <= arity ? o[k].dtype : 0;
+    }
+    auto *kernel = class_of(compute) == 0   ? pointwise_any<float>
+                   : class_of(compute) == 1 ? pointwise_any<double>
+                                            : pointwise_any<int64_t>;
+    return code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, s));
+}
+
+// ------------------------------------------------------------------------------
+// >>copy                                           MARK: copies, casts, fills
+//
+// A copy of one dtype moves bytes: whole rows of 16 where it can, elements by size where it cannot. Casts
+// between the three float dtypes of training have vector kernels; the rest converts element by element,
+// through the class of its source. Rejected: kernels for all hundred pairs.
+// ------------------------------------------------------------------------------
+
+template <class T> __global__ void __launch_bounds__(THREADS, 4) copy_bytes(walk_t w, T *y, const T *x) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[2];
+        places_of<2>(w, i, at);
+        y[at[0]] = x[at[1]];
+    }
+}
+template <class T, class S>
+__global__ void __launch_bounds__(THREADS, 4) cast_flat(T *y, const S *x, int64_t n) {
+    constexpr int V = lanes_of<T> > lanes_of<S> ? lanes_of<T> : lanes_of<S>;
+    int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t v = j; v < n / V; v += step) {
+        pack_t<S, V> in = ((const pack_t<S, V> *)x)[v];
+        pack_t<T, V> out;
+TCU_UNROLL
+        for (int i = 0; i < V; i++) { out.v[i] = from_class<T>(to_class<float>(in.v[i])); }
+        ((pack_t<T, V> *)y)[v] = out;
+    }
+    for (int64_t i = n / V * V + j; i < n; i += step) { y[i] = from_class<T>(to_class<float>(x[i])); }
+}
+template <class C>
+__global__ void __launch_bounds__(THREADS, 4) cast_any(walk_t w, void *y, int to, const void *x, int from) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[2];
+        places_of<2>(w, i, at);
+        store_as<C>(y, to, at[0], load_as<C>(x, from, at[1]));
+    }
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4) fill_any(walk_t w, void *y, int dtype, C v) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[1];
+        places_of<1>(w, i, at);
+        store_as<C>(y, dtype, at[0], v);
+    }
+}
+// y = x, converted, x broadcast to y; strides of any kind, no overlap.
+inline int copy(const place_t &at, const operand_t &y, const operand_t &x) {
+    operand_t o[2] = {y, x};
+    walk_t w = walk_of(o, 2);
+    if (!w.n) { return 0; }
+    bool flat = w.ndim == 0 || (w.ndim == 1 && w.strides[0][0] == 1 && w.strides[1][0] == 1);
+    unsigned grid = grid_for(at, w.n, THREADS);
+    if (y.dtype == x.dtype) {
+        int size = size_of(y.dtype);
+        if (flat) {
+            return code_of(
+                cudaMemcpyAsync(y.data, x.data, (size_t)(w.n * size), cudaMemcpyDeviceToDevice, at.stream));
+        }
+        int V = 16 / size, last = w.ndim - 1;   // rows of whole 16-byte pieces are moved as such
+        bool wide = w.strides[0][last] == 1 && w.strides[1][last] == 1 && w.dims[last] % V == 0 &&
+                    aligned16(y.data) && aligned16(x.data);
+        for (int d = 0; d < last && wide; d++) {
+            wide = w.strides[0][d] % V == 0 && w.strides[1][d] % V == 0;
+        }
+        if (wide) {
+            w.n /= V;
+            w.dims[last] /= V;
+            for (int d = 0; d < last; d++) {
+                w.strides[0][d] /= V;
+                w.strides[1][d] /= V;
+            }
+            return code_of(tcu_launch(copy_bytes<uint4>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                                      (uint4 *)y.data, (const uint4 *)x.data));
+        }
+        switch (size) {
+        case 1:
+            return code_of(tcu_launch(copy_bytes<uint8_t>, grid, THREADS, 0, at.stream, w, (uint8_t *)y.data,
+                                      (const uint8_t *)x.data));
+        case 2:
+            return code_of(tcu_launch(copy_bytes<uint16_t>, grid, THREADS, 0, at.stream, w,
+                                      (uint16_t *)y.data, (const uint16_t *)x.data));
+        case 4:
+            return code_of(tcu_launch(copy_bytes<uint32_t>, grid, THREADS, 0, at.stream, w,
+                                      (uint32_t *)y.data, (const uint32_t *)x.data));
+        default:
+            return code_of(tcu_launch(copy_bytes<uint64_t>, grid, THREADS, 0, at.stream, w,
+                                      (uint64_t *)y.data, (const uint64_t *)x.data));
+        }
+    }
+#define TCU_CAST(to, T, from, S)                                                                             \
+    if (flat && y.dtype == to && x.dtype == from && aligned16(y.data) && aligned16(x.data)) {                \
+        return code_of(tcu_launch(cast_flat<T, S>, grid_for(at, w.n, THREADS * 8), THREADS, 0, at.stream,    \
+                                  (T *)y.data, (const S *)x.data, w.n));                                     \
+    }
+    TCU_CAST(TENSOR_F16, f16, TENSOR_F32, float)
+    TCU_CAST(TENSOR_BF16, bf16, TENSOR_F32, float)
+    TCU_CAST(TENSOR_F32, float, TENSOR_F16, f16)
+    TCU_CAST(TENSOR_F32, float, TENSOR_BF16, bf16)
+    TCU_CAST(TENSOR_F16, f16, TENSOR_BF16, bf16)
+    TCU_CAST(TENSOR_BF16, bf16, TENSOR_F16, f16)
+#undef TCU_CAST
+    int c = class_of(x.dtype);
+    auto *kernel = c == 0 ? cast_any<float> : c == 1 ? cast_any<double> : cast_any<int64_t>;
+    return code_of(
+        tcu_launch(kernel, grid, THREADS, 0, at.stream, w, y.data, y.dtype, (const void *)x.data, x.dtype));
+}
+// Integers and bool take `integer`, floats `real`.
+inline int fill(const place_t &at, const operand_t &y, double real, int64_t integer) {
+    walk_t w = walk_of(&y, 1);
+    if (!w.n) { return 0; }
+    if (class_of(y.dtype) == 2) {
+        return code_of(tcu_launch(fill_any<int64_t>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                                  y.data, y.dtype, integer));
+    }
+    return code_of(tcu_launch(fill_any<double>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
+                              y.dtype, real));
+}
+
+// ------------------------------------------------------------------------------
+// >>random                                         MARK: Philox
+//
+// The CPU's numbers, bit for bit: Philox4x32-10 with the element's index as counter, and its own logarithm,
+// sine and cosine of products and sums that no FMA joins.
+// ------------------------------------------------------------------------------
+
+__device__ inline void philox(tensor_generator_t g, uint64_t block, uint32_t *out) {
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)g.offset,
+             c3 = (uint32_t)(g.offset >> 32);
+    uint32_t k0 = (uint32_t)g.seed, k1 = (uint32_t)(g.seed >> 32);
+TCU_UNROLL
+    for (int r = 0; r < 10; r++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+__device__ inline float fused_not(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
+__device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) {
+    float f = fused_not((float)(int32_t)(w1 >> 16), 65536.0f, __fadd_rn((float)(int32_t)(w1 & 0xFFFF), 0.5f));
+    int32_t bits = (int32_t)((uint32_t)__float_as_int(f) - 0x3F3504F3u), e = bits >> 23;
+    float t = __fadd_rn(__int_as_float((bits & 0x007FFFFF) + 0x3F3504F3), -1.0f), a, r, s, c, p;
+    p = 0.08700430393218994f;
+    p = fused_not(p, t, -0.14267486333847046f);
+    p = fused_not(p, t, 0.14914768934249878f);
+    p = fused_not(p, t, -0.1657758504152298f);
+    p = fused_not(p, t, 0.19963063299655914f);
+    p = fused_not(p, t, -0.2500133812427521f);
+    p = fused_not(p, t, 0.3333390951156616f);
+    a = __fmul_rn(t, t);
+    p = __fadd_rn(__fadd_rn(t, -__fmul_rn(0.5f, a)), __fmul_rn(__fmul_rn(a, t), p));
+    p = fused_not((float)(e - 32), 0.6931471805599453f, p);
+    r = __fmul_rn(-2.0f, p);
+    r = __fsqrt_rn(r > 0 ? r : 0.0f);
+    e = (int32_t)((w2 + (1u << 29)) >> 30);
+    a = __fmul_rn((float)(int32_t)(w2 - ((uint32_t)e << 30)), 1.4629180792671596e-9f);
+    t = __fmul_rn(a, a);
+    s = 2.7557319e-6f;
+    s = fused_not(s, t, -1.98412698e-4f);
+    s = fused_not(s, t, 8.33333333e-3f);
+    s = fused_not(s, t, -1.66666667e-1f);
+    s = __fadd_rn(a, __fmul_rn(__fmul_rn(a, t), s));
+    c = -2.75573192e-7f;
+    c = fused_not(c, t, 2.48015873e-5f);
+    c = fused_not(c, t, -1.38888889e-3f);
+    c = fused_not(c, t, 4.16666667e-2f);
+    c = fused_not(c, t, -0.5f);
+    c = fused_not(c, t, 1.0f);
+    uint32_t minus_s = (uint32_t)(e & 2) << 30, minus_c = (uint32_t)((e + 1) & 2) << 30;
+    *x = __fmul_rn(r, __uint_as_float(__float_as_uint(e & 1 ? s : c) ^ minus_c));
+    *y = __fmul_rn(r, __uint_as_float(__float_as_uint(e & 1 ? c : s) ^ minus_s));
+}
+enum random_t { UNIFORM, NORMAL };
+// Four elements a thread: a + b u, u uniform in [0, 1) or normal; f32, then converted.
+__global__ void __launch_bounds__(THREADS, 4)
+    random_f32(walk_t w, void *y, int dtype, tensor_generator_t g, int kind, float a, float b) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < w.n; q += step) {
+        uint32_t word[4];
+        float v[4];
+        philox(g, (uint64_t)q, word);
+        if (kind == NORMAL) {
+            box_muller(word[0], word[1], &v[0], &v[1]);
+            box_muller(word[2], word[3], &v[2], &v[3]);
+        }
+TCU_UNROLL
+        for (int k = 0; k < 4; k++) {
+            if (kind == UNIFORM) { v[k] = __fmul_rn((float)(int32_t)(word[k] >> 8), 5.9604644775390625e-8f); }
+            v[k] = __fadd_rn(a, __fmul_rn(b, v[k]));
+            int64_t at[1];
+            if (q * 4 + k >= w.n) { break; }
+            places_of<1>(w, q * 4 + k, at);
+            store_as<float>(y, dtype, at[0], v[k]);
+        }
+    }
+}
+__device__ inline uint64_t philox_pair(tensor_generator_t g, int64_t e) {   // 64 bits of element e
+    uint32_t w[4];
+    philox(g, (uint64_t)e >> 1, w);
+    return e & 1 ? (uint64_t)w[3] << 32 | w[2] : (uint64_t)w[1] << 32 | w[0];
+}
+__global__ void __launch_bounds__(THREADS, 4)
+    random_f64(walk_t w, double *y, tensor_generator_t g, double lo, double hi) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[1];
+        places_of<1>(w, i, at);
+        double u = __dmul_rn((double)(philox_pair(g, i) >> 11), 1.1102230246251565e-16);
+        y[at[0]] = __dadd_rn(lo, __dmul_rn(__dadd_rn(hi, -lo), u));
+    }
+}
+__global__ void __launch_bounds__(THREADS, 4)
+    random_integer(walk_t w, void *y, int dtype, tensor_generator_t g, int64_t lo, uint64_t range) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[1];
+        places_of<1>(w, i, at);
+        store_as<int64_t>(y, dtype, at[0], (int64_t)((uint64_t)lo + __umul64hi(philox_pair(g, i), range)));
+    }
+}
+// y = 1 with probability p[i], else 0.
+__global__ void __launch_bounds__(THREADS, 4)
+    random_bernoulli(walk_t w, void *y, int dtype, const void *p, int from, tensor_generator_t g) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[2];
+        uint32_t word[4];
+        places_of<2>(w, i, at);
+        philox(g, (uint64_t)i >> 2, word);
+        double u = (double)word[i & 3] * 2.3283064365386963e-10;
+        store_as<int64_t>(y, dtype, at[0], u < load_as<double>(p, from, at[1]));
+    }
+}
+inline int random_real(const place_t &at, const operand_t &y, tensor_generator_t g, int kind, double a,
+                       double b) {
+    walk_t w = walk_of(&y, 1);
+    if (!w.n) { return 0; }
+    if (y.dtype == TENSOR_F64) { // a + (b - a) u; normal f64 is the CPU's alone: libm's bits differ
+        if (kind == NORMAL) { return TENSOR_ERR_UNSUPPORTED; }
+        return code_of(tcu_launch(random_f64, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                                  (double *)y.data, g, a, b));
+    }
+    float scale = (float)(kind == NORMAL ? b : b - a);
+    return code_of(tcu_launch(random_f32, grid_for(at, (w.n + 3) / 4, THREADS), THREADS, 0, at.stream, w,
+                              y.data, y.dtype, g, kind, (float)a, scale));
+}
+inline int random_integers(const place_t &at, const operand_t &y, tensor_generator_t g, int64_t lo,
+                           int64_t hi) {
+    walk_t w = walk_of(&y, 1);
+    return !w.n ? 0
+                : code_of(tcu_launch(random_integer, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                                     y.data, y.dtype, g, lo, (uint64_t)hi - (uint64_t)lo));
+}
+inline int bernoulli(const place_t &at, const operand_t &y, const operand_t &p, tensor_generator_t g) {
+    operand_t o[2] = {y, p};
+    walk_t w = walk_of(o, 2);
+    return !w.n ? 0
+                : code_of(tcu_launch(random_bernoulli, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                                     y.data, y.dtype, (const void *)p.data, p.dtype, g));
+}
+
+// ------------------------------------------------------------------------------
+// >>reduce                                         MARK: reductions
+//
+// Two passes, the same tree for the same shape, no atomics: a block's lanes go through a chunk of the reduced
+// elements, its tree joins the lanes, a second pass joins the chunks. One kernel, for lanes along the reduced
+// elements or along the kept ones, whichever lie side by side in memory. Rejected: atomics (other bits in
+// every run).
+// ------------------------------------------------------------------------------
+
+enum reduce_t {
+    REDUCE_SUM,
+    REDUCE_MEAN,
+    REDUCE_PROD,
+    REDUCE_AMAX,
+    REDUCE_AMIN,
+    REDUCE_ARGMAX,
+    REDUCE_ARGMIN,
+    REDUCE_ANY,
+    REDUCE_ALL
+};
+template <class C> struct best_t {              // of the largest or smallest; the first NaN beats all
+    C v;
+    int64_t at;
+};
+template <class C> struct sum_op {
+    typedef C acc;
+    __device__ static acc none() { return C(0); }
+    __device__ static acc take(acc a, C v, int64_t) { return w_add(a, v); }
+    __device__ static acc join(acc a, acc b) { return w_add(a, b); }
+};
+template <class C> struct prod_op {
+    typedef C acc;
+    __device__ static acc none() { return C(1); }
+    __device__ static acc take(acc a, C v, int64_t) { return w_mul(a, v); }
+    __device__ static acc join(acc a, acc b) { return w_mul(a, b); }
+};
+template <class C> struct any_op {
+    typedef C acc;
+    __device__ static acc none() { return C(0); }
+    __device__ static acc take(acc a, C v, int64_t) { return C((a != 0) | (v != 0)); }
+    __device__ static acc join(acc a, acc b) { return C((a != 0) | (b != 0)); }
+};
+template <class C> struct all_op {
+    typedef C acc;
+    __device__ static acc none() { return C(1); }
+    __device__ static acc take(acc a, C v, int64_t) { return C((a != 0) & (v != 0)); }
+    __device__ static acc join(acc a, acc b) { return C((a != 0) & (b != 0)); }
+};
+template <class C, bool MAX> struct best_op {
+    typedef best_t<C> acc;
+    __device__ static acc none() { return acc{C(0), -1}; }
+    __device__ static acc join(acc a, acc b) {
+        if (a.at < 0 || b.at < 0) { return a.at < 0 ? b : a; }
+        bool nan_a = a.v != a.v, nan_b = b.v != b.v;
+        if (nan_a || nan_b) { return nan_a && (!nan_b || a.at < b.at) ? a : b; }
+        if (a.v == b.v) { return a.at < b.at ? a : b; }
+        return (MAX ? a.v > b.v : a.v < b.v) ? a : b;
+    }
+    __device__ static acc take(acc a, C v, int64_t at) { return join(a, acc{v, at}); }
+};
+template <class C> __device__ inline void finish_to(void *y, int dtype, int64_t i, C v, C scale, bool) {
+    store_as<C>(y, dtype, i, scale == C(1) ? v : w_mul(v, scale));
+}
+template <class C>
+__device__ inline void finish_to(void *y, int dtype, int64_t i, best_t<C> v, C, bool where) {
+    if (where) {
+        store_as<int64_t>(y, dtype, i, v.at);
+    } else {
+        store_as<C>(y, dtype, i, v.v);
+    }
+}
+struct reduce_set_t {
+    walk_t kept, gone;                          // strides[0] = of x
+    const void *x;
+    void *y, *partial;                          // partial: [splits][kept.n], or NULL: y itself
+    int from, to, lanes, across; // lanes (power of 2) per result; across: threadIdx.x along results
+    int64_t chunk;
+    bool where, flat; // flat: the reduced elements lie side by side from a 16-byte address on
+};
+// Joins `lanes` values a thread row of the block holds; all threads must come. Lane 0 gets the result.
+template <class OP>
+__device__ inline typename OP::acc join_lanes(typename OP::acc v, typename OP::acc *s, int lane, int lanes,
+                                              int step) {
+    int me = (int)(threadIdx.y * blockDim.x + threadIdx.x);
+    s[me] = v;
+    __syncthreads();
+    for (int d = lanes / 2; d; d /= 2) {
+        if (lane < d) { s[me] = OP::join(s[me], s[me + d * step]); }
+        __syncthreads();
+    }
+    return s[me];
+}
+template <class T, class C, class OP>
+__global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scale) {
+    typedef typename OP::acc acc;
+    TCU_SHARED(acc, s, [THREADS]);
+    const int lane = r.across ? threadIdx.y : threadIdx.x, row = r.across ? threadIdx.x : threadIdx.y;
+    const int rows = THREADS / r.lanes;
+    const int64_t first = blockIdx.y * r.chunk, end = first + r.chunk < r.gone.n ? first + r.chunk : r.gone.n;
+    for (int64_t o0 = (int64_t)blockIdx.x * rows; o0 < r.kept.n; o0 += (int64_t)gridDim.x * rows) {
+        int64_t o = o0 + row, at[1] = {0};
+        acc v = OP::none();
+        if (o < r.kept.n) {
+            places_of<1>(r.kept, o, at);
+            int64_t base = at[0], i = first + lane, step = r.lanes;
+            if constexpr (!same_type<T, void>::value) {
+                constexpr int V = lanes_of<T>;
+                if (r.flat) {
+                    const T *x = (const T *)r.x + base;
+                    for (int64_t q = first / V + lane; q < end / V; q += step) {
+                        pack_t<T, V> in = ((const pack_t<T, V> *)x)[q];
+                        TCU_UNROLL
+                        for (int k = 0; k < V; k++) { v = OP::take(v, to_class<C>(in.v[k]), q * V + k); }
+                    }
+                    i = end / V * V + lane;
+                }
+            }
+            for (; i < end; i += step) {
+                places_of<1>(r.gone, i, at);
+                v = OP::take(v, load_typed<T, C>(r.x, r.from, base + at[0]), i);
+            }
+        }
+        v = join_lanes<OP>(v, s, lane, r.lanes, r.across ? rows : 1);
+        if (!lane && o < r.kept.n) {
+            if (r.partial) {
+                ((acc *)r.partial)[blockIdx.y * r.kept.n + o] = v;
+            } else {
+                finish_to(r.y, r.to, o, v, scale, r.where);
+            }
+        }
+        __syncthreads();
+    }
+}
+template <class C, class OP>
+__global__ void __launch_bounds__(THREADS, 4)
+    reduce_partials(void *y, int dtype, const typename OP::acc *p, int64_t n, int64_t splits, C scale,
+                    bool where) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        typename OP::acc v = p[i];
+        for (int64_t k = 1; k < splits; k++) { v = OP::join(v, p[k * n + i]); }
+        finish_to(y, dtype, i, v, scale, where);
+    }
+}
+struct reduce_plan_t {
+    reduce_set_t r;
+    int64_t splits;
+    int dtype, klass;                           // of x; the class to compute in
+    uint64_t scratch;
+};
+// x over the dims of `mask`. Everything follows from shapes, strides and limits.
+inline reduce_plan_t reduce_plan(const place_t &at, const operand_t &x, uint32_t mask, int op) {
+    reduce_plan_t p;
+    operand_t kept = x, gone = x;
+    kept.ndim = gone.ndim = 0;
+    for (int d = 0; d < x.ndim; d++) {
+        operand_t &o = mask >> d & 1 ? gone : kept;
+        o.dims[o.ndim] = x.dims[d];
+        o.strides[o.ndim++] = x.strides[d];
+    }
+    memset((void *)&p, 0, sizeof p);
+    p.r.kept = walk_of(&kept, 1);
+    p.r.gone = walk_of(&gone, 1);
+    p.r.x = x.data;
+    p.r.from = p.dtype = x.dtype;
+    p.klass = class_of(x.dtype);
+    walk_t &k = p.r.kept, &g = p.r.gone;
+    int64_t beside = g.ndim ? g.strides[0][g.ndim - 1] : 1;
+    p.r.across = k.ndim && k.strides[0][k.ndim - 1] == 1 && beside != 1;
+    p.r.chunk = at.limits.reduce_chunk;
+    if (g.n <= p.r.chunk || k.n >= 4096) {
+        p.r.chunk = g.n ? g.n : 1;
+    } // many results keep the device busy
+    p.splits = (g.n + p.r.chunk - 1) / p.r.chunk;
+    p.splits = p.splits < 1 ? 1 : p.splits;
+    while (p.splits > 65535) {
+        p.r.chunk *= 2;
+        p.splits = (g.n + p.r.chunk - 1) / p.r.chunk;
+    }
+    int V = 16 / size_of(x.dtype);
+    p.r.flat = !p.r.across && beside == 1 && g.ndim <= 1 && aligned16(x.data) && p.r.chunk % V == 0;
+    for (int d = 0; d < k.ndim; d++) { p.r.flat = p.r.flat && k.strides[0][d] % V == 0; }
+    if (p.splits == 1 && !p.r.across && beside == 1 && g.ndim <= 1 && aligned16(x.data)) {
+        p.r.flat = true;
+        for (int d = 0; d < k.ndim; d++) { p.r.flat = p.r.flat && k.strides[0][d] % V == 0; }
+    }
+    p.r.lanes = p.r.across ? 8 : THREADS;
+    int64_t each = p.r.flat ? (g.n + V - 1) / V : g.n;
+    while (p.r.lanes > 1 && p.r.lanes / 2 >= each) { p.r.lanes /= 2; }
+    p.r.where = op == REDUCE_ARGMAX || op == REDUCE_ARGMIN;
+    bool pairs = op >= REDUCE_AMAX && op <= REDUCE_ARGMIN;
+    p.scratch = p.splits == 1 ? 0 : (uint64_t)(p.splits * k.n) * (pairs ? 16 : p.klass ? 8 : 4);
+    return p;
+}
+template <class C, class OP> inline int reduce_with(const place_t &at, reduce_plan_t &p, C scale) {
+    reduce_set_t &r = p.r;
+    int rows = THREADS / r.lanes;
+    dim3 block = r.across ? dim3((unsigned)rows, (unsigned)r.lanes) : dim3((unsigned)r.lanes, (unsigned)rows);
+    dim3 grid(grid_for(at, r.kept.n, rows), (unsigned)p.splits);
+    cudaError_t e;
+    if constexpr (same_type<C, float>::value) {
+        e = p.dtype == TENSOR_F32 ? tcu_launch(reduce_pass<float, C, OP>, grid, block, 0, at.stream, r, scale)
+          : p.dtype == TENSOR_F16 ? tcu_launch(reduce_pass<f16, C, OP>, grid, block, 0, at.stream, r, scale)
+                                  : tcu_launch(reduce_pass<bf16, C, OP>, grid, block, 0, at.stream, r, scale);
+    } else {
+        r.flat = false;
+        e = tcu_launch(reduce_pass<void, C, OP>, grid, block, 0, at.stream, r, scale);
+    }
+    if (e || !r.partial) { return code_of(e); }
+    return code_of(tcu_launch(reduce_partials<C, OP>, grid_for(at, r.kept.n, THREADS), THREADS, 0, at.stream,
+                              r.y, r.to, (const typename OP::acc *)r.partial, r.kept.n, p.splits, scale,
+                              r.where));
+}
+template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, int op, C scale) {
+    switch (op) {
+    case REDUCE_SUM: case REDUCE_MEAN: return reduce_with<C, sum_op<C>>(at, p, scale);
+    case REDUCE_PROD: return reduce_with<C, prod_op<C>>(at, p, scale);
+    case REDUCE_AMAX: case REDUCE_ARGMAX: return reduce_with<C, best_op<C, true>>(at, p, scale);
+    case REDUCE_AMIN: case REDUCE_ARGMIN: return reduce_with<C, best_op<C, false>>(at, p, scale);
+    case REDUCE_ANY: return reduce_with<C, any_op<C>>(at, p, scale);
+    default: return reduce_with<C, all_op<C>>(at, p, scale);
+    }
+}
+inline uint64_t reduce_scratch(const place_t &at, const operand_t &x, uint32_t mask, int op) {
+    return reduce_plan(at, x, mask, op).scratch;
+}
+// y (contiguous over the kept dims) = op of x over the dims in mask. ARG: index within the reduced elements.
+inline int reduce(const place_t &at, const operand_t &y, const operand_t &x, uint32_t mask, int op,
+                  void *scratch) {
+    reduce_plan_t p = reduce_plan(at, x, mask, op);
+    if (!p.r.kept.n) { return 0; }
+    if (!p.r.gone.n && op >= REDUCE_AMAX && op <= REDUCE_ARGMIN) { return TENSOR_ERR_SHAPE; }
+    p.r.y = y.data;
+    p.r.to = y.dtype;
+    p.r.partial = p.scratch ? scratch : nullptr;
+    double scale = op == REDUCE_MEAN ? 1.0 / (double)p.r.gone.n : 1.0;
+    if (p.klass == 0) { return reduce_class<float>(at, p, op, (float)scale); }
+    if (p.klass == 1) { return reduce_class<double>(at, p, op, scale); }
+    return reduce_class<int64_t>(at, p, op, 1);
+}
+
+// ------------------------------------------------------------------------------
+// >>rows                                           MARK: softmax, layer norm, cross entropy
+//
+// Rows that lie side by side: a power of two of threads takes a row, short rows share a block. Each pass over
+// a row reads 16 bytes a thread; the row comes from L2 in the second pass. f32 inside whatever the dtype.
+// ------------------------------------------------------------------------------
+
+template <class C> struct max_op {
+    typedef C acc;
+    __device__ static acc join(acc a, acc b) { return w_max(a, b); }
+};
+struct lanes_t { int lane, lanes; };
+inline int lanes_for(int64_t columns, int V) {
+    int n = 8;
+    while (n < THREADS && n * V < columns) { n *= 2; }
+    return n;
+}
+// f(column, values of the N inputs) for all of a row, in packs where addresses allow.
+template <class T, int N, class F>
+__device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l, F f) {
+    constexpr int V = lanes_of<T>;
+    bool wide = true;
+    for (int k = 0; k < N; k++) { wide = wide && aligned16(x[k]); }
+    int64_t packs = wide ? columns / V : 0;
+    for (int64_t q = l.lane; q < packs; q += l.lanes) {
+        pack_t<T, V> in[N];
+        TCU_UNROLL
+        for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)x[k])[q]; }
+        TCU_UNROLL
+        for (int i = 0; i < V; i++) {
+            float v[N];
+            for (int k = 0; k < N; k++) { v[k] = to_class<float>(in[k].v[i]); }
+            f(q * V + i, v);
+        }
+    }
+    for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
+        float v[N];
+        for (int k = 0; k < N; k++) { v[k] = to_class<float>(x[k][i]); }
+        f(i, v);
+    }
+}
+// y[column] = f(column, values); y may be one of the inputs.
+template <class T, int N, class F>
+__device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t l, F f) {
+    constexpr int V = lanes_of<T>;
+    bool wide = aligned16(y);
+    for (int k = 0; k < N; k++) { wide = wide && aligned16(x[k]); }
+    int64_t packs = wide ? columns / V : 0;
+    for (int64_t q = l.lane; q < packs; q += l.lanes) {
+        pack_t<T, V> in[N], out;
+        TCU_UNROLL
+        for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)x[k])[q]; }
+        TCU_UNROLL
+        for (int i = 0; i < V; i++) {
+            float v[N];
+            for (int k = 0; k < N; k++) { v[k] = to_class<float>(in[k].v[i]); }
+            out.v[i] = from_class<T>(f(q * V + i, v));
+        }
+        ((pack_t<T, V> *)y)[q] = out;
+    }
+    for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
+        float v[N];
+        for (int k = 0; k < N; k++) { v[k] = to_class<float>(x[k][i]); }
+        y[i] = from_class<T>(f(i, v));
+    }
+}
+// The joined value for every thread of the row; all threads of the block must come.
+template <class OP> __device__ inline float row_join(float v, float *s, lanes_t l) {
+    v = join_lanes<OP>(v, s, l.lane, l.lanes, 1);
+    v = s[threadIdx.y * blockDim.x];
+    __syncthreads();
+    return v;
+}
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
+softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        const T *row[1] = {x + r * columns};
+        float top = -INFINITY, sum = 0;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { top = w_max(top, v[0]); });
+        top = row_join<max_op<float>>(top, s, l);
+        float shift = top == -INFINITY || top == INFINITY ? 0 : top; // rows of -inf give NaN, as they should
+        each_in_row<T, 1>(
+            row, n, l, [&](int64_t, const float *v) { sum += expf(v[0] - (top == INFINITY ? top : shift)); });
+        sum = row_join<sum_op<float>>(sum, s, l);
+        float scale = 1 / sum, offset = shift + logf(sum);
+        map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t, const float *v) {
+            return logs ? v[0] - offset : expf(v[0] - (top == INFINITY ? top : shift)) * scale;
+        });
+    }
+}
+// dx = y (dy - sum(y dy)), or for logarithms dy - e^y sum(dy).
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
+softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t columns, bool logs) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        const T *in[2] = {dy + r * columns, y + r * columns};
+        float sum = 0;
+        each_in_row<T, 2>(in, n, l, [&](int64_t, const float *v) { sum += logs ? v[0] : v[0] * v[1]; });
+        sum = row_join<sum_op<float>>(sum, s, l);
+        map_row<T, 2>(dx + r * columns, in, n, l, [&](int64_t, const float *v) {
+            return logs ? v[0] - expf(v[1]) * sum : v[1] * (v[0] - sum);
+        });
+    }
+}
+// y = (x - mean) rstd w + b; w, b may be NULL. mean, rstd: f32 per row, kept for backward.
+template <class T>
+__global__ void __launch_bounds__(THREADS, 4)
+    layer_norm_rows(T *y, float *mean, float *rstd, const T *x, const T *w, const T *b, int64_t rows,
+                    int64_t columns, float eps) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        const T *row[1] = {x + r * columns};
+        float sum = 0, square = 0;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += v[0]; });
+        float m = row_join<sum_op<float>>(sum, s, l) / (float)columns;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { square += (v[0] - m) * (v[0] - m); });
+        float k = 1 / sqrtf(row_join<sum_op<float>>(square, s, l) / (float)columns + eps);
+        map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t i, const float *v) {
+            float h = (v[0] - m) * k;
+            return (w ? h * to_class<float>(w[i]) : h) + (b ? to_class<float>(b[i]) : 0.0f);
+        });
+        if (n && !l.lane) {
+            mean[r] = m;
+            rstd[r] = k;
+        }
+    }
+}
+template <class T>
+__global__ void __launch_bounds__(THREADS, 4)
+    layer_norm_rows_backward(T *dx, const T *dy, const T *x, const T *w, const float *mean, const float *rstd,
+                             int64_t rows, int64_t columns) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        const T *in[2] = {dy + r * columns, x + r * columns};
+        float m = n ? mean[r] : 0, k = n ? rstd[r] : 0, a = 0, b = 0;
+        each_in_row<T, 2>(in, n, l, [&](int64_t i, const float *v) {
+            float g = w ? v[0] * to_class<float>(w[i]) : v[0];
+            a += g;
+            b += g * (v[1] - m) * k;
+        });
+        a = row_join<sum_op<float>>(a, s, l) / (float)columns;
+        b = row_join<sum_op<float>>(b, s, l) / (float)columns;
+        map_row<T, 2>(dx + r * columns, in, n, l, [&](int64_t i, const float *v) {
+            float g = w ? v[0] * to_class<float>(w[i]) : v[0];
+            return k * (g - a - (v[1] - m) * k * b);
+        });
+    }
+}
+// Sums over chunks of rows: part[0] of dy xhat, part[1] of dy; [2][chunks][columns]. Threads along columns.
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
+layer_norm_weights(float *part, const T *dy, const T *x, const float *mean, const float *rstd, int64_t rows,
+                   int64_t columns, int64_t chunk) {
+    TCU_SHARED(float, s, [2][8][33]);
+    int64_t c = blockIdx.x * 32ll + threadIdx.x, first = blockIdx.y * chunk,
+            end = first + chunk < rows ? first + chunk : rows;
+    float a = 0, b = 0;
+    for (int64_t r = first + threadIdx.y; r < end && c < columns; r += 8) {
+        float g = to_class<float>(dy[r * columns + c]);
+        a += g * (to_class<float>(x[r * columns + c]) - mean[r]) * rstd[r];
+        b += g;
+    }
+    s[0][threadIdx.y][threadIdx.x] = a;
+    s[1][threadIdx.y][threadIdx.x] = b;
+    __syncthreads();
+    if (threadIdx.y < 2 && c < columns) {
+        float sum = 0;
+        for (int k = 0; k < 8; k++) { sum += s[threadIdx.y][k][threadIdx.x]; }
+        part[(threadIdx.y * (int64_t)gridDim.y + blockIdx.y) * columns + c] = sum;
+    }
+}
+// loss[row] = log sum e^x - x[target], 0 where target is `ignored`; NULL logits' gradient: none is made. The
+// gradient (softmax - one) * scale[0] may take the logits' place. A target out of range is an error and
+// counts as ignored.
+template <class T>
+__global__ void __launch_bounds__(THREADS, 4)
+    cross_entropy_rows(float *loss, T *dx, const T *x, const void *target, int target_dtype, int64_t rows,
+                       int64_t columns, int64_t ignored, const float *scale, unsigned long long *error) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0,
+                t = n ? load_as<int64_t>(target, target_dtype, r) : 0;
+        bool bad = n && t != ignored && (t < 0 || t >= columns), skip = bad || t == ignored;
+        if (bad && !l.lane) { atomicCAS(error, 0ull, 1ull + (unsigned long long)r); }
+        const T *row[1] = {x + r * columns};
+        float top = -INFINITY, sum = 0, own = n && !skip ? to_class<float>(row[0][t]) : 0.0f;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { top = w_max(top, v[0]); });
+        top = row_join<max_op<float>>(top, s, l);
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += expf(v[0] - top); });
+        sum = row_join<sum_op<float>>(sum, s, l);
+        if (n && !l.lane) { loss[r] = skip ? 0 : logf(sum) + top - own; }
+        if (!dx) { continue; }
+        float k = skip ? 0 : scale[0], inverse = 1 / sum;
+        map_row<T, 1>(dx + r * columns, row, n, l, [&](int64_t i, const float *v) {
+            return skip ? 0.0f : (expf(v[0] - top) * inverse - (i == t ? 1.0f : 0.0f)) * k;
+        });
+    }
+}
+// out[0] = 1 / (how many targets are not ignored, nor out of range): the scale of a mean. One block.
+__global__ void __launch_bounds__(THREADS, 4)
+count_targets(float *out, const void *target, int dtype, int64_t n, int64_t classes, int64_t ignored) {
+    TCU_SHARED(int64_t, s, [THREADS]);
+    int64_t v = 0;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        int64_t t = load_as<int64_t>(target, dtype, i);
+        v += t != ignored && t >= 0 && t < classes;
+    }
+    v = join_lanes<sum_op<int64_t>>(v, s, (int)threadIdx.x, THREADS, 1);
+    if (!threadIdx.x) { out[0] = 1 / (float)v; }
+}
+
+#define TCU_FLOATS(dtype, T, code)                                                                           \
+    switch (dtype) {                                                                                         \
+    case TENSOR_F32: { typedef float T; code } break;                                                        \
+    case TENSOR_F16: { typedef f16 T; code } break;                                                          \
+    case TENSOR_BF16: { typedef bf16 T; code } break;                                                        \
+    default: return TENSOR_ERR_UNSUPPORTED;                                                                  \
+    }
+struct row_shape_t {
+    dim3 grid, block;
+    row_shape_t(const place_t &at, int64_t rows, int64_t columns, int V) {
+        unsigned lanes = (unsigned)lanes_for(columns, V);
+        block = dim3(lanes, THREADS / lanes);
+        grid = dim3(grid_for(at, rows, block.y));
+    }
+};
+// All operands contiguous, rows x columns.
+inline int softmax(const place_t &at, const operand_t &y, const operand_t &x, int64_t rows, int64_t columns,
+                   bool logs) {
+    if (!rows || !columns) { return 0; }
+    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    TCU_FLOATS(x.dtype, T,
+               return code_of(tcu_launch(softmax_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
+                                         (const T *)x.data, rows, columns, logs));)
+    return 0;
+}
+inline int softmax_backward(const place_t &at, const operand_t &dx, const operand_t &dy, const operand_t &y,
+                            int64_t rows, int64_t columns, bool logs) {
+    if (!rows || !columns) { return 0; }
+    row_shape_t g(at, rows, columns, 16 / size_of(y.dtype));
+    TCU_FLOATS(
+        y.dtype, T,
+        return code_of(tcu_launch(softmax_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
+                                  (const T *)dy.data, (const T *)y.data, rows, columns, logs));)
+    return 0;
+}
+inline int layer_norm(const place_t &at, const operand_t &y, float *mean, float *rstd, const operand_t &x,
+                      const void *w, const void *b, int64_t rows, int64_t columns, double eps) {
+    if (!rows || !columns) { return 0; }
+    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    TCU_FLOATS(
+        x.dtype, T,
+        return code_of(tcu_launch(layer_norm_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data, mean, rstd,
+                                  (const T *)x.data, (const T *)w, (const T *)b, rows, columns, (float)eps));)
+    return 0;
+}
+inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t columns) {
+    return (uint64_t)(2 * ((rows + at.limits.norm_chunk - 1) / at.limits.norm_chunk) * columns) *
+           sizeof(float);
+}
+// dw, db may be NULL (both or none), of x's dtype as w is.
+inline int layer_norm_backward(const place_t &at, const operand_t &dx, void *dw, void *db,
+                               const operand_t &dy, const operand_t &x, const void *w, const float *mean,
+                               const float *rstd, int64_t rows, int64_t columns, void *scratch) {
+    if (!rows || !columns) { return 0; }
+    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    int64_t chunk = at.limits.norm_chunk;
+    while ((rows + chunk - 1) / chunk > 65535) { chunk *= 2; }
+    int64_t chunks = (rows + chunk - 1) / chunk;
+    float *part = (float *)scratch;
+    cudaError_t e = cudaSuccess;
+    TCU_FLOATS(
+        x.dtype, T,
+        e = tcu_launch(layer_norm_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
+                       (const T *)dy.data, (const T *)x.data, (const T *)w, mean, rstd, rows, columns);
+        if (!e && dw) {
+            e = tcu_launch(layer_norm_weights<T>, dim3((unsigned)((columns + 31) / 32), (unsigned)chunks),
+                           dim3(32, 8), 0, at.stream, part, (const T *)dy.data, (const T *)x.data, mean, rstd,
+                           rows, columns, chunk);
+        })
+    for (int k = 0; k < 2 && dw && !e; k++) {
+        e = tcu_launch(reduce_partials<float, sum_op<float>>, grid_for(at, columns, THREADS), THREADS, 0,
+                       at.stream, k ? db : dw, x.dtype, (const float *)part + k * chunks * columns, columns,
+                       chunks, 1.0f, false);
+    }
+    return code_of(e);
+}
+// The loss of each row (f32) and, with dx, its gradient: scaled by scale[0] on the device, or, with mean, by
+// one over the number of targets, which is left in scale[0].
+inline int cross_entropy(const place_t &at, float *loss, const operand_t *dx, const operand_t &x,
+                         const operand_t &target, int64_t rows, int64_t columns, int64_t ignored,
+                         float *scale, bool mean) {
+    if (!rows || !columns) { return 0; }
+    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    if (mean) {
+        cudaError_t e = tcu_launch(count_targets, 1, THREADS, 0, at.stream, scale, (const void *)target.data,
+                                   target.dtype, rows, columns, ignored);
+        if (e) { return code_of(e); }
+    }
+    TCU_FLOATS(x.dtype, T,
+               return code_of(tcu_launch(cross_entropy_rows<T>, g.grid, g.block, 0, at.stream, loss,
+                                         (T *)(dx ? dx->data : nullptr), (const T *)x.data,
+                                         (const void *)target.data, target.dtype, rows, columns, ignored,
+                                         (const float *)scale, at.error));)
+    return 0;
+}
+
+// ------------------------------------------------------------------------------
+// >>index                                          MARK: gather, scatter, embedding
+//
+// Indices are checked where they are read: one that is out of range is clamped, so that nothing else is
+// touched, and noted in the error word. Sums into repeated places are deterministic: a stable radix sort
+// brings the sources of a place together, one thread adds them in their order. Rejected: float atomics.
+// ------------------------------------------------------------------------------
+
+__device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, unsigned long long *error) {
+    if (i < 0) { i += size; }
+    if (i >= 0 && i < size) { return i; }
+    atomicCAS(error, 0ull, 1ull + (unsigned long long)position);
+    return i < 0 ? 0 : size - 1;
+}
+// y[.. i ..] = x[.. index[.. i ..] ..]; x is walked with stride 0 along dim, whose own stride and size stand
+// apart.
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
+gather_any(walk_t w, T *y, const void *index, int dtype, const T *x, int64_t stride, int64_t size,
+           unsigned long long *error) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[3];
+        places_of<3>(w, i, at);
+        y[at[0]] = x[at[2] + stride * checked(load_as<int64_t>(index, dtype, at[1]), size, i, error)];
+    }
+}
+// Rows of `width` pieces: y[i] = x[index[i]].
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
+select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t width, int64_t rows,
+            unsigned long long *error) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
+        int64_t r = i / width, c = i - r * width;
+        y[i] = x[checked(load_as<int64_t>(index, dtype, r), rows, r, error) * width + c];
+    }
+}
+// Where element i of a scatter goes in y, as if y were contiguous; the order of the sources.
+__global__ void __launch_bounds__(THREADS, 4)
+scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, int64_t stride, int64_t size,
+             unsigned long long *error) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[2];
+        places_of<2>(w, i, at);
+        key[i] = (uint64_t)(at[1] + stride * checked(load_as<int64_t>(index, dtype, at[0]), size, i, error));
+        order[i] = (int)i;
+    }
+}
+
+// Stable radix sort of (key, order), four bits a pass; a block takes TILE neighbours, a thread EACH.
+enum { RADIX = 16, EACH = 8, TILE = THREADS * EACH };
+__device__ inline int digit_of(uint64_t key, int shift) { return (int)(key >> shift) & (RADIX - 1); }
+// Exclusive running sums of the RADIX x THREADS counts, digit after digit, thread after thread.
+__device__ inline void sum_counts(int *count, int *part) {
+    int t = (int)threadIdx.x, sum = 0;
+    for (int k = 0; k < RADIX; k++) { sum += count[t * RADIX + k]; }
+    part[t] = sum;
+    __syncthreads();
+    for (int d = 1; d < THREADS; d *= 2) {
+        int v = t >= d ? part[t - d] : 0;
+        __syncthreads();
+        part[t] += v;
+        __syncthreads();
+    }
+    int before = t ? part[t - 1] : 0;
+    for (int k = 0; k < RADIX; k++) {
+        int n = count[t * RADIX + k];
+        count[t * RADIX + k] = before;
+        before += n;
+    }
+    __syncthreads();
+}
+__device__ inline void count_digits(int *count, const uint64_t *key, int64_t n, int shift) {
+    int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
+    for (int d = 0; d < RADIX; d++) { count[d * THREADS + threadIdx.x] = 0; }
+    for (int64_t i = first; i < first + EACH && i < n; i++) {
+        count[digit_of(key[i], shift) * THREADS + threadIdx.x]++;
+    }
+    __syncthreads();
+}
+__global__ void __launch_bounds__(THREADS, 4)
+    radix_count(int *total, const uint64_t *key, int64_t n, int shift) {
+    TCU_SHARED(int, count, [RADIX * THREADS]);
+    count_digits(count, key, n, shift);
+    if (threadIdx.x < RADIX) {
+        int sum = 0;
+        for (int k = 0; k < THREADS; k++) { sum += count[threadIdx.x * THREADS + k]; }
+        total[threadIdx.x * gridDim.x + blockIdx.x] = sum;
+    }
+}
+// Exclusive running sum of n counts, in place; one block.
+__global__ void __launch_bounds__(THREADS, 4) radix_sum(int *total, int n) {
+    TCU_SHARED(int, part, [THREADS]);
+    int t = (int)threadIdx.x, each = (n + THREADS - 1) / THREADS, sum = 0;
+    for (int i = t * each; i < (t + 1) * each && i < n; i++) { sum += total[i]; }
+    part[t] = sum;
+    __syncthreads();
+    for (int d = 1; d < THREADS; d *= 2) {
+        int v = t >= d ? part[t - d] : 0;
+        __syncthreads();
+        part[t] += v;
+        __syncthreads();
+    }
+    int before = t ? part[t - 1] : 0;
+    for (int i = t * each; i < (t + 1) * each && i < n; i++) {
+        int v = total[i];
+        total[i] = before;
+        before += v;
+    }
+}
+__global__ void __launch_bounds__(THREADS, 4)
+    radix_move(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *total, int64_t n,
+               int shift) {
+    TCU_SHARED(int, count, [RADIX * THREADS]);
+    TCU_SHARED(int, part, [THREADS]);
+    TCU_SHARED(int, base, [RADIX]);
+    int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
+    count_digits(count, key, n, shift);
+    sum_counts(count, part);
+    if (threadIdx.x < RADIX) {
+        base[threadIdx.x] = total[threadIdx.x * gridDim.x + blockIdx.x] - count[threadIdx.x * THREADS];
+    }
+    __syncthreads();
+    for (int64_t i = first; i < first + EACH && i < n; i++) {
+        int d = digit_of(key[i], shift), at = base[d] + count[d * THREADS + threadIdx.x]++;
+        to_key[at] = key[i];
+        to[at] = order[i];
+    }
+}
+// y[key] += sum over its sources, in their order, of x[source]; rows of `width` elements.
+template <class T, class C>
+__global__ void __launch_bounds__(THREADS, 4)
+    add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
+               int64_t width) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
+        int64_t p = i / width, c = i - p * width;
+        if (p && key[p] == key[p - 1]) { continue; }        // the first of a place does it all
+        int64_t to = (int64_t)key[p] * width + c;
+        C sum = load_typed<T, C>(y, dtype, to);
+        for (int64_t q = p; q < n && key[q] == key[p]; q++) {
+            sum = w_add(sum, load_typed<T, C>(x, dtype, order[q] * width + c));
+        }
+        store_as<C>(y, dtype, to, sum);
+    }
+}
+template <class F> inline int by_size(int size, F f) {
+    return size == 1   ? f((uint8_t *)nullptr)
+           : size == 2 ? f((uint16_t *)nullptr)
+           : size == 4 ? f((uint32_t *)nullptr)
+           : size == 8 ? f((uint64_t *)nullptr)
+                       : f((uint4 *)nullptr);
+}
+// y has the shape of index; x that of y but for dim.
+inline int gather(const place_t &at, const operand_t &y, const operand_t &x, int dim,
+                  const operand_t &index) {
+    operand_t o[3] = {y, index, x};
+    for (int d = 0; d < x.ndim; d++) { o[2].dims[d] = y.dims[d]; }
+    o[2].strides[dim] = 0;
+    walk_t w = walk_of(o, 3);
+    if (!w.n) { return 0; }
+    if (!x.dims[dim]) { return TENSOR_ERR_INDEX; }
+    return by_size(size_of(x.dtype), [&](auto *type) {
+        auto *to = type ? type : (decltype(type))y.data;
+        auto *kernel = gather_any<typename pointee_t<decltype(to)>::type>;
+        return code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, to,
+                                  (const void *)index.data, index.dtype, (decltype(to))x.data, x.strides[dim],
+                                  x.dims[dim], at.error));
+    });
+}
+// y[i] = x[index[i]] for rows; all contiguous. Embedding and index_select.
+inline int index_rows(const place_t &at, const operand_t &y, const operand_t &x, const operand_t &index,
+                      int64_t n, int64_t width, int64_t rows) {
+    if (!n || !width) { return 0; }
+    if (!rows) { return TENSOR_ERR_INDEX; }
+    int64_t bytes = width * size_of(x.dtype);
+    int size = bytes % 16 || !aligned16(x.data) || !aligned16(y.data) ? size_of(x.dtype) : 16;
+    return by_size(size, [&](auto *type) {
+        auto *to = type ? type : (decltype(type))y.data;
+        auto *kernel = select_rows<typename pointee_t<decltype(to)>::type>;
+        return code_of(tcu_launch(kernel, grid_for(at, n * bytes / size, THREADS), THREADS, 0, at.stream, to,
+                                  (const void *)index.data, index.dtype, (decltype(to))x.data, n,
+                                  bytes / size, rows, at.error));
+    });
+}
+inline uint64_t scatter_scratch(int64_t n) {
+    int64_t blocks = (n + TILE - 1) / TILE;
+    return (uint64_t)n * 24 + (uint64_t)blocks * RADIX * sizeof(int) + 64;
+}
+// y (contiguous, rows of width) += x's n rows at the places that `w` gives; index: walked by it. places: rows
+// of y.
+inline int add_at(const place_t &at, const operand_t &y, const operand_t &x, const walk_t &w,
+                  const operand_t &index, int64_t stride, int64_t size, int64_t width, int64_t places,
+                  void *scratch) {
+    int64_t n = w.n;
+    unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
+    if (!n || !width) { return 0; }
+    if (n > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
+    if (!size) { return TENSOR_ERR_INDEX; }
+    uint64_t *key = (uint64_t *)scratch, *key2 = key + n;
+    int *order = (int *)(key2 + n), *order2 = order + n, *total = order2 + n;
+    cudaError_t e = tcu_launch(scatter_keys, grid_for(at, n, THREADS), THREADS, 0, at.stream, key, order, w,
+                               (const void *)index.data, index.dtype, stride, size, at.error);
+    for (int shift = 0; !e && shift < 64 && (uint64_t)places >> shift; shift += 4) {
+        e = tcu_launch(radix_count, blocks, THREADS, 0, at.stream, total, (const uint64_t *)key, n, shift);
+        if (!e) { e = tcu_launch(radix_sum, 1, THREADS, 0, at.stream, total, (int)(blocks * RADIX)); }
+        if (!e) {
+            e = tcu_launch(radix_move, blocks, THREADS, 0, at.stream, key2, order2, (const uint64_t *)key,
+                           (const int *)order, (const int *)total, n, shift);
+        }
+        uint64_t *k = key;
+        int *o = order;
+        key = key2;
+        key2 = k;
+        order = order2;
+        order2 = o;
+    }
+    if (e) { return code_of(e); }
+    auto *kernel = y.dtype == TENSOR_F32    ? add_sorted<float, float>
+                   : y.dtype == TENSOR_F16  ? add_sorted<f16, float>
+                   : y.dtype == TENSOR_BF16 ? add_sorted<bf16, float>
+                   : y.dtype == TENSOR_F64  ? add_sorted<double, double>
+                                            : add_sorted<void, int64_t>;
+    return code_of(tcu_launch(kernel, grid_for(at, n * width, THREADS), THREADS, 0, at.stream, y.data,
+                              y.dtype, (const uint64_t *)key, (const int *)order, (const void *)x.data, n,
+                              width));
+}
+// y[.. index[.. i ..] ..] += x[.. i ..] along dim; y and x contiguous, index of x's shape.
+inline int scatter_add(const place_t &at, const operand_t &y, int dim, const operand_t &index,
+                       const operand_t &x, void *scratch) {
+    operand_t o[2] = {index, y};
+    for (int d = 0; d < x.ndim; d++) { o[1].dims[d] = index.dims[d]; }
+    o[1].strides[dim] = 0;
+    return add_at(at, y, x, walk_of(o, 2), index, y.strides[dim], y.dims[dim], 1, count_of(y), scratch);
+}
+// y[index[i]] += x[i] for rows of width: index_add, and the gradient of embedding.
+inline int add_rows(const place_t &at, const operand_t &y, const operand_t &index, const operand_t &x,
+                    int64_t n, int64_t width, int64_t rows, void *scratch) {
+    operand_t i = index;
+    i.ndim = 1;
+    i.dims[0] = n;
+    i.strides[0] = 1;
+    return add_at(at, y, x, walk_of(&i, 1), i, 1, rows, width, rows, scratch);
+}
+
+// ------------------------------------------------------------------------------
+// >>matmul                                         MARK: matrix product
+//
+// Tiles in shared memory, 4 x 4 results a thread: for dtypes that cuBLASLt does not take, for strides it
+// cannot express, and as the twin its results are tested against. f32 sums for f16 and bf16. Rejected: tensor
+// cores here (cuBLASLt has them).
+// ------------------------------------------------------------------------------
+
+struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] + bias[n] (+ y), `batch` times
+    void *y;
+    const void *x, *w, *bias;                   // bias may be NULL
+    int dtype;                                  // of all
+    int64_t m, n, k, batch;
+    int64_t yb, yr, yc, xb, xr, xc, wb, wr, wc; // strides of batch, rows, columns; 0 repeats
+    double alpha;
+    bool add;
+};
+enum { MM = 64, KK = 16 };
+template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul_tiles(matmul_t q) {
+    TCU_SHARED(C, a, [KK][MM + 4]);
+    TCU_SHARED(C, b, [KK][MM + 4]);
+    int t = (int)threadIdx.x, tx = t % 16, ty = t / 16;
+    int64_t row = blockIdx.y * (int64_t)MM, column = blockIdx.x * (int64_t)MM;
+    for (int64_t z = blockIdx.z; z < q.batch; z += gridDim.z) {
+        C acc[4][4] = {};
+        for (int64_t k0 = 0; k0 < q.k; k0 += KK) {
+            for (int i = t; i < MM * KK; i += THREADS) {    // lanes along what lies side by side
+                int64_t r = q.xc == 1 ? i / KK : i % MM, k = q.xc == 1 ? i % KK : i / MM;
+                a[k][r] = row + r < q.m && k0 + k < q.k
+                    ? load_typed<T, C>(q.x, q.dtype, z * q.xb + (row + r) * q.xr + (k0 + k) * q.xc) : C(0);
+                int64_t c = q.wr == 1 ? i / KK : i % MM, l = q.wr == 1 ? i % KK : i / MM;
+                b[l][c] = column + c < q.n && k0 + l < q.k
+                    ? load_typed<T, C>(q.w, q.dtype, z * q.wb + (k0 + l) * q.wr + (column + c) * q.wc) : C(0);
+            }
+            __syncthreads();
+            TCU_UNROLL
+            for (int k = 0; k < KK; k++) {
+                C u[4], v[4];
+                TCU_UNROLL
+                for (int i = 0; i < 4; i++) {
+                    u[i] = a[k][ty + 16 * i];
+                    v[i] = b[k][tx + 16 * i];
+                }
+                TCU_UNROLL
+                for (int i = 0; i < 4; i++) {
+                    TCU_UNROLL
+                    for (int j = 0; j < 4; j++) {
+                        if constexpr (same_type<C, float>::value) {
+                            acc[i][j] = fmaf(u[i], v[j], acc[i][j]);
+                        } else if constexpr (same_type<C, double>::value) {
+                            acc[i][j] = fma(u[i], v[j], acc[i][j]);
+                        } else {
+                            acc[i][j] = w_add(acc[i][j], w_mul(u[i], v[j]));
+                        }
+                    }
+                }
+            }
+            __syncthreads();
+        }
+        TCU_UNROLL
+        for (int i = 0; i < 4; i++) {
+            TCU_UNROLL
+            for (int j = 0; j < 4; j++) {
+                int64_t r = row + ty + 16 * i, c = column + tx + 16 * j, to = z * q.yb + r * q.yr + c * q.yc;
+                if (r >= q.m || c >= q.n) { continue; }
+                C v = q.alpha == 1 ? acc[i][j] : w_mul(acc[i][j], (C)q.alpha);
+                if (q.bias) { v = w_add(v, load_typed<T, C>(q.bias, q.dtype, c)); }
+                if (q.add) { v = w_add(v, load_typed<T, C>(q.y, q.dtype, to)); }
+                store_as<C>(q.y, q.dtype, to, v);
+            }
+        }
+    }
+}
+inline int matmul(const place_t &at, const matmul_t &q) {
+    if (!q.m || !q.n || !q.batch) { return 0; }
+    int64_t gx = (q.n + MM - 1) / MM, gy = (q.m + MM - 1) / MM;
+    if (gy > 65535) {
+        matmul_t part = q;                      // rows in slices that a grid can count
+        for (int64_t r = 0; r < q.m; r += 65535ll * MM) {
+            part.m = q.m - r < 65535ll * MM ? q.m - r : 65535ll * MM;
+            part.y = (char *)q.y + r * q.yr * size_of(q.dtype);
+            part.x = (const char *)q.x + r * q.xr * size_of(q.dtype);
+            int code = matmul(at, part);
+            if (code) { return code; }
+        }
+        return 0;
+    }
+    dim3 grid((unsigned)gx, (unsigned)gy, (unsigned)(q.batch < 65535 ? q.batch : 65535));
+    auto *kernel = q.dtype == TENSOR_F32    ? matmul_tiles<float, float>
+                   : q.dtype == TENSOR_F16  ? matmul_tiles<f16, float>
+                   : q.dtype == TENSOR_BF16 ? matmul_tiles<bf16, float>
+                   : q.dtype == TENSOR_F64  ? matmul_tiles<double, double>
+                                            : matmul_tiles<void, int64_t>;
+    return code_of(tcu_launch(kernel, grid, THREADS, 0, at.stream, q));
+}
+
+// ------------------------------------------------------------------------------
+// >>optimizer                                      MARK: multi-tensor optimizers
+//
+// One launch for up to MANY tensors, their pointers in the kernel's arguments; block x of tensor y takes
+// every gridDim.x-th piece of 16 bytes. What changes between steps (rate, step number, loss scale, found_inf)
+// lies in device memory, so that a captured step replays. Rejected: a launch per tensor (launches cost more
+// than the work).
+// ------------------------------------------------------------------------------
+
+enum { MANY = 24 };
+struct hyper_t {                                // on the device
+    double lr, beta1, beta2, eps, weight_decay, momentum, dampening;
+    double grad_scale;                          // gradients are multiplied by it: 1 / loss scale, clipping
+    double step;                                // from 1
+    float found_inf;                            // not 0: the step is skipped
+    int decoupled, nesterov, maximize;          // decoupled: AdamW
+};
+struct tensors_t {
+    void *p[MANY], *g[MANY], *m[MANY], *v[MANY], *low[MANY];    // f32; low: copy of p in low_dtype, or NULL
+    int64_t n[MANY];
+    int count, low_dtype;
+};
+template <bool ADAM>
+__device__ inline float step_one(const hyper_t &h, float p, float g, float *m, float *v, float c1, float c2) {
+    g *= (float)h.grad_scale;
+    if (h.maximize) { g = -g; }
+    float lr = (float)h.lr, wd = (float)h.weight_decay;
+    if (ADAM && h.decoupled) {
+        p -= lr * wd * p;
+    } else {
+        g += wd * p;
+    }
+    if (ADAM) {
+        *m += (g - *m) * (1 - (float)h.beta1);
+        *v = *v * (float)h.beta2 + g * g * (1 - (float)h.beta2);
+        return p - lr / c1 * *m / (sqrtf(*v) / c2 + (float)h.eps);
+    }
+    if (h.momentum != 0) {
+        *m = h.step <= 1 ? g : *m * (float)h.momentum + g * (1 - (float)h.dampening);
+        g = h.nesterov ? g + *m * (float)h.momentum : *m;
+    }
+    return p - lr * g;
+}
+// A load and a store of four values, or of fewer at an end or an odd address.
+template <bool ADAM>
+__global__ void __launch_bounds__(THREADS, 4) optimizer_step(tensors_t t, const hyper_t *hyper) {
+    const hyper_t h = *hyper;
+    if (h.found_inf != 0) { return; }
+    int k = (int)blockIdx.y;
+    float *p = (float *)t.p[k], *m = (float *)t.m[k], *v = (float *)t.v[k];
+    const float *g = (const float *)t.g[k];
+    float c1 = ADAM ? (float)(1 - pow(h.beta1, h.step)) : 1,
+          c2 = ADAM ? (float)sqrt(1 - pow(h.beta2, h.step)) : 1;
+    bool state = ADAM || h.momentum != 0;
+    bool wide = aligned16(p) && aligned16(g) && (!state || aligned16(m)) && (!ADAM || aligned16(v));
+    int64_t n = t.n[k], packs = wide ? n / 4 : 0, j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    typedef pack_t<float, 4> four;
+    for (int64_t q = j; q < packs; q += step) {
+        four a = ((four *)p)[q], b = ((const four *)g)[q], c = {}, d = {};
+        if (state) { c = ((four *)m)[q]; }
+        if (ADAM) { d = ((four *)v)[q]; }
+        TCU_UNROLL
+        for (int i = 0; i < 4; i++) { a.v[i] = step_one<ADAM>(h, a.v[i], b.v[i], &c.v[i], &d.v[i], c1, c2); }
+        ((four *)p)[q] = a;
+        if (state) { ((four *)m)[q] = c; }
+        if (ADAM) { ((four *)v)[q] = d; }
+        for (int i = 0; i < 4 && t.low[k]; i++) { store_as<float>(t.low[k], t.low_dtype, q * 4 + i, a.v[i]); }
+    }
+    for (int64_t i = packs * 4 + j; i < n; i += step) {
+        float none = 0,
+              now = step_one<ADAM>(h, p[i], g[i], state ? &m[i] : &none, ADAM ? &v[i] : &none, c1, c2);
+        p[i] = now;
+        if (t.low[k]) { store_as<float>(t.low[k], t.low_dtype, i, now); }
+    }
+}
+struct param_t { void *p, *g, *m, *v, *low; int64_t n; };
+inline int optimizer(const place_t &at, bool adam, const param_t *params, int count, int low_dtype,
+                     const hyper_t *hyper) {
+    for (int i = 0; i < count;) {
+        tensors_t t;
+        int64_t most = 0;
+        memset((void *)&t, 0, sizeof t);
+        t.low_dtype = low_dtype;
+        for (; i < count && t.count < MANY; i++) {
+            if (!params[i].n) { continue; }
+            int k = t.count++;
+            t.p[k] = params[i].p;
+            t.g[k] = params[i].g;
+            t.m[k] = params[i].m;
+            t.v[k] = params[i].v;
+            t.low[k] = params[i].low;
+            t.n[k] = params[i].n;
+            most = t.n[k] > most ? t.n[k] : most;
+        }
+        if (!t.count) { break; }
+        dim3 grid(grid_for(at, most, THREADS * 4), (unsigned)t.count);
+        cudaError_t e = tcu_launch(adam ? optimizer_step<true> : optimizer_step<false>, grid, THREADS, 0,
+                                   at.stream, t, hyper);
+        if (e) { return code_of(e); }
+    }
+    return 0;
+}
+
+}  // namespace tcu

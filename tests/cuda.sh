@@ -1,0 +1,124 @@
+# cuda.sh - tensor_cuda.cu without a GPU: emulator, allocator and kernels, plain and under sanitizers; what nvcc says
+#
+#   sh tests/cuda.sh            uses $B (build), $CXX (g++), $NVCC (nvcc) and CUDA's headers beside it, or $CUDA/include
+#
+# Needs CUDA's headers and g++ on Linux; without them it prints "skipped N tests: why". The last line is "N passed, N
+# failed". NVCC= skips the check of registers and of the width of accesses. See tests/cuda/cusim.h.
+B=${B:-build}
+CC=${CC:-cc}
+CXX=${CXX:-g++}
+NVCC=${NVCC-nvcc}
+JOBS=${JOBS:-2}
+out=$B/cuda
+passed=0
+failed=0
+mkdir -p "$out"
+rm -f "$out"/*.log
+
+if [ -z "$CUDA" ]; then
+    nvcc=$(command -v "${NVCC:-nvcc}" || echo /usr/local/cuda/bin/nvcc)
+    CUDA=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+fi
+skip() {
+    echo "skipped 10 tests of tensor_cuda.cu: $1"
+    echo "0 passed, 0 failed"
+    exit 0
+}
+[ -f "$CUDA/include/cuda_runtime_api.h" ] || skip "no CUDA headers (set CUDA to the toolkit's folder)"
+echo 'template <class T> int f() { if constexpr (sizeof(T) > 1) { return 0; } return 1; } int main() { return f<int>(); }' \
+    > "$out/probe.cpp"
+$CXX -std=c++17 -fsyntax-only "$out/probe.cpp" 2>/dev/null || skip "$CXX does not compile C++17"
+
+if [ -n "$NVCC" ] && ! command -v "$NVCC" > /dev/null && [ -x "$CUDA/bin/nvcc" ]; then NVCC=$CUDA/bin/nvcc; fi
+inc="-isystem $CUDA/include -I. -Itests/cuda"
+flags="-std=c++17 -Wall -Wextra -Wshadow -Werror -ffp-contract=off -DTENSOR_CUDA_SIM"
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+limit="timeout ${TEST_TIMEOUT:-600}"
+
+# variant NAME FLAGS OPERATIONS: one compiled emulator, then each program with it.
+variant() {
+    $CXX -std=c++17 -O2 -g1 $inc $2 -fno-tree-loop-distribute-patterns -c tests/cuda/cusim.cpp -o "$out/cusim-$1.o" || return
+    for t in selftest alloc kernels; do
+        arg=
+        speed=
+        if [ $t = alloc ]; then arg=$4; fi
+        if [ $t-$1 = alloc-plain ]; then speed=-O2; fi      # its nanoseconds are checked
+        {
+            if $CXX $flags $inc $2 $3 $speed tests/cuda/$t.cpp "$out/cusim-$1.o" "$impl" -pthread -lm -o "$out/$t-$1"; then
+                $limit "$out/$t-$1" $arg
+            fi
+        } > "$out/$t-$1.log" 2>&1
+    done
+}
+# What only nvcc can say: no spills, 16-byte accesses in the kernels that live by bandwidth.
+device() {
+    {
+        $NVCC -std=c++17 -O3 -fmad=false -arch=sm_90 -I. -Xptxas -v --keep --keep-dir "$out/ptx" -c tensor_cuda.cu \
+            -o "$out/tensor_cuda.o" 2> "$out/ptxas.txt" || cat "$out/ptxas.txt"
+        spills=$(awk '/Compiling entry/ { name = $0 } / bytes spill stores/ && !/ 0 bytes spill stores/ { print name; print $0 }' \
+            "$out/ptxas.txt")
+        kernels=$(grep -c 'Compiling entry' "$out/ptxas.txt")
+        echo "$kernels kernels; spills:"
+        printf '%s\n' "$spills"
+        narrow=$(awk '/^\.visible \.entry|^\.entry/ { name = $NF; load = store = 0 }
+            /ld\.global[a-z0-9.:_]*\.v4\.[buf]32|ld\.global[a-z0-9.:_]*\.v2\.[buf]64/ { load = 1 }
+            /st\.global[a-z0-9.:_]*\.v4\.[buf]32|st\.global[a-z0-9.:_]*\.v2\.[buf]64/ { store = 1 }
+            /^}/ && name ~ /pointwise_rows|softmax_rows|layer_norm_rows|optimizer_step|cast_flat/ {
+                if (!(load && (store || name ~ /bool8/))) { print name }
+            }
+            /^}/ && name ~ /reduce_passI[f6]/ && !load { print name }
+            /^}/ { name = "" }' "$out/ptx/tensor_cuda.ptx")
+        echo "without 16-byte accesses:"
+        printf '%s\n' "$narrow"
+        p=0
+        if [ "$kernels" -gt 100 ]; then p=$((p + 1)); fi
+        if [ -z "$spills" ]; then p=$((p + 1)); fi
+        if [ -z "$narrow" ]; then p=$((p + 1)); fi
+        echo "$p passed, $((3 - p)) failed"
+    } > "$out/nvcc.log" 2>&1
+}
+
+impl=$B/tensor_impl.o
+if [ ! -f "$impl" ]; then
+    impl=$out/tensor_impl.o
+    printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_impl.c"
+    $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_impl.c" -o "$impl" || exit 1
+fi
+names="selftest-plain alloc-plain kernels-plain selftest-asan alloc-asan kernels-asan selftest-tsan alloc-tsan kernels-tsan"
+{
+    variant plain "" -O1 2000000
+    variant asan -DCUSIM_ASAN "-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" 60000
+} &
+first=$!
+if [ -n "$NVCC" ] && command -v "$NVCC" > /dev/null; then
+    names="$names nvcc"
+    mkdir -p "$out/ptx"
+    if [ "$JOBS" -lt 2 ]; then wait $first; fi
+    { variant tsan -DCUSIM_TSAN "-O1 -g1 -fsanitize=thread" 60000; device; } &
+else
+    echo "skipped 3 tests of tensor_cuda.cu: no nvcc"
+    variant tsan -DCUSIM_TSAN "-O1 -g1 -fsanitize=thread" 60000 &
+fi
+wait
+
+for t in $names; do
+    last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$out/$t.log" 2>/dev/null | tail -n 1)
+    if [ -z "$last" ]; then
+        echo "$t: ended without a count"
+        tail -n 30 "$out/$t.log"
+        failed=$((failed + 1))
+        continue
+    fi
+    p=${last%% *}
+    f=${last#*, }
+    f=${f%% *}
+    if [ "$f" -ne 0 ]; then
+        echo "$t:"
+        tail -n 40 "$out/$t.log" | sed 's/^/    /'
+    fi
+    passed=$((passed + p))
+    failed=$((failed + f))
+done
+grep -h 'ns an operation' "$out"/alloc-plain.log
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

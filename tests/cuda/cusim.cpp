@@ -1,0 +1,1026 @@
+// cusim.cpp - fibers, streams and the CUDA runtime of cusim.h
+//
+// Compiled without instrumentation: under the thread sanitizer the scheduler must be invisible, for every access and
+// every lock of its own would order what CUDA leaves unordered. For the same reason nothing here calls libc while
+// a kernel runs, order goes through addresses that no two launches share, and each CUDA thread has an identity of its
+// own. The host side is single-threaded: one host thread may use the emulator.
+#include "cusim.h"
+#undef threadIdx
+#undef __syncthreads
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <sys/mman.h>
+#include <vector>
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+#ifdef CUSIM_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+#ifdef CUSIM_TSAN
+extern "C" {
+void *__tsan_create_fiber(unsigned);
+void __tsan_destroy_fiber(void *);
+void *__tsan_get_current_fiber(void);
+void __tsan_switch_to_fiber(void *, unsigned);
+void __tsan_acquire(void *);
+void __tsan_release(void *);
+// Its second at exit looks for races of threads that outlive main: there are none.
+const char *__tsan_default_options(void) { return "atexit_sleep_ms=0:halt_on_error=1"; }
+}
+#define ACQUIRE(p) __tsan_acquire((void *)(p))
+#define RELEASE(p) __tsan_release((void *)(p))
+#define BECOME(t) __tsan_switch_to_fiber(t, 1)
+constexpr bool TSAN = true;
+#else
+#define ACQUIRE(p) ((void)0)
+#define RELEASE(p) ((void)0)
+#define BECOME(t) ((void)0)
+constexpr bool TSAN = false;
+#endif
+#if defined(__x86_64__)
+extern "C" void cusim_switch(void **save, void *load);
+asm(".text\n.globl cusim_switch\n.type cusim_switch,@function\ncusim_switch:\n"
+    " pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n pushq %r14\n pushq %r15\n movq %rsp,(%rdi)\n"
+    " movq %rsi,%rsp\n popq %r15\n popq %r14\n popq %r13\n popq %r12\n popq %rbx\n popq %rbp\n ret\n");
+#endif
+
+namespace cusim {
+
+enum { MAX_THREADS = 1024, TSAN_THREADS = 256, STACK = 128 << 10, PAGE = 4096, SITES = 256, TOKENS = 64 };
+config_t config;
+counts_t counts;
+index_t index;
+int dynamic_site;
+size_t dynamic_bytes;
+static uint64_t state = 0x9E3779B97F4A7C15u;
+static char fault_text[256];
+
+void seed(uint64_t s) { state = (s + 1) * 0x9E3779B97F4A7C15u | 1; }
+const char *fault() { return fault_text; }
+static unsigned random(unsigned n) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return n ? (unsigned)(state >> 32) % n : 0;
+}
+static void die(const char *text) {
+    std::fprintf(stderr, "cusim: %s\n", text);
+    std::abort();
+}
+
+// ------------------------------------------------------------------------------------------- one block of threads
+struct fiber {
+    void *sp = nullptr;
+    char *stack = nullptr;
+    size_t size = 0;
+    int thread = -1;
+    void *tsan = nullptr, *fake = nullptr;
+#if !defined(__x86_64__)
+    ucontext_t context;
+#endif
+};
+struct list {
+    fiber *at[MAX_THREADS];
+    int n = 0;
+    void push(fiber *f) { at[n++] = f; }
+};
+struct warp {
+    unsigned mask, arrived, parity;
+    unsigned long long slot[2][32];     // two generations: a fast lane may be one exchange ahead
+    fiber *waiting[32];
+    int nwaiting;
+    char *token;
+};
+static struct {
+    int n = 0, next = 0, exited = 0, waiting = 0;
+    const void *site = nullptr;
+    const char *error = nullptr;
+    const std::function<void()> *kernel = nullptr;
+    int order[MAX_THREADS];
+    warp warps[MAX_THREADS / 32];
+    list ready, barrier, idle;
+    fiber pool[MAX_THREADS], host, *current = nullptr, *previous = nullptr;
+    int npool = 0;
+    CUstream_st *stream = nullptr;
+    char *start = nullptr, *token = nullptr;
+    unsigned nslots = 0;
+} B;
+static char *new_token();
+static fiber *new_slot();
+
+static void set_thread(int t) {
+    index.thread.x = t % index.block_dim.x;
+    index.thread.y = t / index.block_dim.x % index.block_dim.y;
+    index.thread.z = t / (index.block_dim.x * index.block_dim.y);
+}
+static void arrive(void *fake) {
+#ifdef CUSIM_ASAN
+    const void *bottom;
+    size_t size;
+    __sanitizer_finish_switch_fiber(fake, &bottom, &size);
+    if (B.previous == &B.host) {
+        B.host.stack = (char *)bottom;
+        B.host.size = size;
+    }
+#else
+    (void)fake;
+#endif
+}
+static void jump(fiber *from, fiber *to) {
+    B.previous = from;
+    B.current = to;
+#ifdef CUSIM_ASAN
+    __sanitizer_start_switch_fiber(&from->fake, to->stack, to->size);
+#endif
+    BECOME(to->tsan);
+#if defined(__x86_64__)
+    cusim_switch(&from->sp, to->sp);
+#else
+    swapcontext(&from->context, &to->context);
+#endif
+    arrive(from->fake);
+    if (from != &B.host) { set_thread(from->thread); }
+}
+static fiber *take() {
+    int i = config.shuffle ? (int)random(B.ready.n) : 0;
+    fiber *f = B.ready.at[i];
+    B.ready.n--;
+    if (config.shuffle) {
+        B.ready.at[i] = B.ready.at[B.ready.n];
+    } else {
+        for (; i < B.ready.n; i++) { B.ready.at[i] = B.ready.at[i + 1]; }
+    }
+    return f;
+}
+[[noreturn]] void kernel_fault(const char *text) {
+    if (!B.error) { B.error = text; }
+    jump(B.current, &B.host);
+    die("a dead block was resumed");
+    std::abort();
+}
+static fiber *fresh();
+static void fiber_main() {
+    arrive(nullptr);
+    for (;;) {
+        while (B.next < B.n) {      // threads run as a plain loop until one blocks
+            B.current->thread = B.order[B.next++];
+            set_thread(B.current->thread);
+            ACQUIRE(B.start);
+            (*B.kernel)();
+            RELEASE(B.start + 8);
+            B.exited++;
+            if (B.waiting) { kernel_fault("divergent __syncthreads: a thread returned while another waits"); }
+            if (TSAN || (B.ready.n && config.shuffle && random(2))) { break; }
+        }
+        fiber *me = B.current, *next = &B.host;
+        if (B.ready.n) {
+            next = take();
+        } else if (B.next < B.n) {
+            if (!TSAN) { continue; }
+            next = fresh();
+        } else if (B.exited != B.n) {
+            B.error = "deadlock: threads wait for a barrier or a warp operation that cannot complete";
+        }
+        if (!TSAN) { B.idle.push(me); }
+        jump(me, next);
+    }
+}
+static fiber *fresh() {
+    fiber *f;
+    if (TSAN) {
+        f = new_slot();
+        if (f->stack) { return f; }
+#ifdef CUSIM_TSAN
+        f->tsan = __tsan_create_fiber(0);
+#endif
+    } else {
+        if (B.idle.n) { return B.idle.at[--B.idle.n]; }
+        if (B.npool == MAX_THREADS) { die("out of fibers"); }
+        f = &B.pool[B.npool++];
+    }
+    f->size = STACK;
+    f->stack = (char *)mmap(nullptr, STACK + PAGE, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (f->stack == (char *)MAP_FAILED) { die("no memory for a stack"); }
+    mprotect(f->stack, PAGE, PROT_NONE);
+    f->stack += PAGE;
+#if defined(__x86_64__)
+    void **s = (void **)(f->stack + STACK) - 1;
+    *--s = (void *)fiber_main;
+    for (int i = 0; i < 6; i++) { *--s = nullptr; }
+    f->sp = s;
+#else
+    getcontext(&f->context);
+    f->context.uc_stack.ss_sp = f->stack;
+    f->context.uc_stack.ss_size = STACK;
+    makecontext(&f->context, fiber_main, 0);
+#endif
+    return f;
+}
+// The current thread cannot go on: another one runs.
+static void park() {
+    fiber *me = B.current, *f = nullptr;
+    bool can_begin = B.next < B.n;
+    if (B.ready.n && (!can_begin || !config.shuffle || random(2))) {
+        f = take();
+    } else if (can_begin) {
+        f = fresh();
+    }
+    if (!f) { kernel_fault("deadlock: a barrier or warp operation waits for threads that ended or wait elsewhere"); }
+    if (f != me) { jump(me, f); }
+}
+void syncthreads(const void *site) {
+    if (B.waiting && B.site != site) { kernel_fault("divergent __syncthreads: threads wait at different calls"); }
+    if (B.exited) { kernel_fault("divergent __syncthreads: a thread of the block has returned"); }
+    B.site = site;
+    if (!B.waiting) { B.token = new_token(); }
+    char *t = B.token;
+    (void)t;
+    RELEASE(t);
+    if (++B.waiting < B.n) {
+        B.barrier.push(B.current);
+        park();
+    } else {
+        B.waiting = 0;
+        for (int i = 0; i < B.barrier.n; i++) { B.ready.push(B.barrier.at[i]); }
+        B.barrier.n = 0;
+        if (config.shuffle && random(2)) {
+            B.ready.push(B.current);
+            park();
+        }
+    }
+    ACQUIRE(t);
+}
+int lane() { return B.current->thread & 31; }
+// Each lane of the mask leaves a value; then all of them may read all.
+unsigned long long *warp_exchange(unsigned mask, unsigned long long value) {
+    int w = B.current->thread >> 5, l = B.current->thread & 31, rest = B.n - w * 32;
+    warp &W = B.warps[w];
+    if (rest < 32) { mask &= (1u << rest) - 1; }
+    if (!(mask >> l & 1)) { kernel_fault("warp operation: the calling lane is not in its mask"); }
+    if (W.arrived && W.mask != mask) { kernel_fault("warp operation: lanes pass different masks"); }
+    if (!W.arrived) { W.token = new_token(); }
+    char *t = W.token;
+    (void)t;
+    unsigned p = W.parity;
+    W.mask = mask;
+    W.slot[p][l] = value;
+    W.arrived |= 1u << l;
+    RELEASE(t);
+    if (W.arrived != mask) {
+        W.waiting[W.nwaiting++] = B.current;
+        park();
+    } else {
+        W.arrived = 0;
+        W.parity ^= 1;
+        for (int i = 0; i < W.nwaiting; i++) { B.ready.push(W.waiting[i]); }
+        W.nwaiting = 0;
+    }
+    ACQUIRE(t);
+    return W.slot[p];
+}
+static void *shared[SITES];
+static int nsites;
+static std::vector<void *> dead;    // freed when the kernel has ended: no address serves two blocks of a launch
+void *shared_memory(int *site, size_t n) {
+    if (!*site) {
+        *site = ++nsites;
+        if (nsites >= SITES) { die("too many shared variables"); }
+    }
+    void *&p = shared[*site];
+    if (!p) {
+        BECOME(B.host.tsan);
+        p = aligned_alloc(16, (n + 15 + (n == 0)) & ~(size_t)15);
+        for (volatile char *q = (char *)p; q < (char *)p + n; q++) { *q = (char)0xFF; }
+        dead.push_back(p);
+        RELEASE(p);
+        BECOME(B.current->tsan);
+    }
+    ACQUIRE(p);
+    return p;
+}
+static unsigned common(unsigned a, unsigned b) { return b ? common(b, a % b) : a; }
+static void run_grid(dim3 grid, dim3 block, size_t bytes, CUstream_st *stream, const std::function<void()> &kernel) {
+    unsigned n = block.x * block.y * block.z;
+    uint64_t nblocks = (uint64_t)grid.x * grid.y * grid.z;
+    index.block_dim = block;
+    index.grid_dim = grid;
+    B.kernel = &kernel;
+    B.error = nullptr;
+    B.stream = stream;
+    B.start = (char *)stream;
+    if (TSAN && n > TSAN_THREADS) { die("too many threads per block for this build"); }
+    if (nblocks > 1u << 30) { die("grid too large to emulate"); }
+    if (B.n != (int)n) {
+        B.n = (int)n;
+        for (unsigned i = 0; i < n; i++) { B.order[i] = (int)i; }
+    }
+    B.nslots = 0;                   // goes on from block to block: neighbours share no identity
+    dynamic_bytes = bytes;
+#ifdef CUSIM_TSAN
+    B.host.tsan = __tsan_get_current_fiber();
+#endif
+    RELEASE(B.start);
+    unsigned count = (unsigned)nblocks, first = 0, stride = 1;
+    if (config.shuffle) {
+        first = random(count);
+        for (stride = 1 + random(count); common(stride, count) != 1; stride++) {}
+    }
+    for (unsigned i = 0; i < count && !B.error; i++) {
+        unsigned k = (unsigned)((first + (uint64_t)i * stride) % count);
+        index.block.x = k % grid.x;
+        index.block.y = k / grid.x % grid.y;
+        index.block.z = k / (grid.x * grid.y);
+        B.next = B.exited = B.waiting = 0;
+        for (warp &w : B.warps) { w.arrived = w.nwaiting = 0; }
+        if (config.shuffle) {
+            for (int j = (int)n - 1; j > 0; j--) { std::swap(B.order[j], B.order[random(j + 1)]); }
+        }
+        jump(&B.host, fresh());
+        for (int j = 1; j <= nsites; j++) { shared[j] = nullptr; }
+    }
+    ACQUIRE(B.start + 8);
+    for (void *p : dead) { std::free(p); }
+    dead.clear();
+    if (B.error) {                  // its fibers hang in the middle of a kernel: abandoned
+        B.ready.n = B.barrier.n = B.idle.n = B.npool = B.n = 0;
+    }
+}
+
+// --------------------------------------------------------------------------------------------------------- streams
+struct token {
+    bool done = false;
+    CUstream_st *owner = nullptr;
+};
+typedef std::shared_ptr<token> token_p;
+typedef std::function<void()> work_t;
+struct op {
+    work_t work;
+    token_p wait, record;
+};
+struct memory {
+    size_t bytes, mapped;
+    int device;
+    bool own_pages;             // mmap, else malloc
+    bool chunk;                 // of a reserved range
+};
+typedef std::map<char *, memory> memory_map;
+static memory_map device_memory, pinned_memory;
+static std::vector<CUstream_st *> streams;
+static cudaError_t last_error;
+static bool sticky;
+static CUstream_st *running;        // whose work runs now: a graph's lane, not the stream that was captured
+static std::map<int, size_t> used;
+static int current_device;
+static cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+
+static cudaError_t fail(cudaError_t e) { return last_error = e; }
+static cudaError_t status() { return sticky ? last_error : cudaSuccess; }
+static cudaError_t call() { return sticky ? last_error : counts.calls++ == config.fail_call ? fail(cudaErrorUnknown) : cudaSuccess; }
+// Neighbouring ranges count as one.
+static bool inside(memory_map &m, const void *p, size_t n) {
+    char *a = (char *)p, *end = a + n;
+    for (;;) {
+        auto it = m.upper_bound(a);
+        if (it == m.begin()) { return false; }
+        --it;
+        if (a >= it->first + it->second.bytes) { return false; }
+        a = it->first + it->second.bytes;
+        if (end <= a) { return true; }
+    }
+}
+bool on_device(const void *p, size_t n) { return inside(device_memory, p, n); }
+static void guard(bool open) {
+    if (!config.protect) { return; }
+    for (auto &m : device_memory) {
+        if (m.second.own_pages) { mprotect(m.first, m.second.mapped, open ? PROT_READ | PROT_WRITE : PROT_NONE); }
+    }
+}
+
+}  // namespace cusim
+using namespace cusim;
+
+struct CUstream_st {
+    std::deque<op> queue;
+    token_p tail;
+    CUgraph_st *graph = nullptr;
+    int lane = 0, device = 0;
+    void *tsan = nullptr;
+    unsigned ntokens = 0;
+    char ring[TOKENS * 16];         // addresses of barrier generations
+    std::vector<fiber> pool{TSAN ? (size_t)TSAN_THREADS : 0};
+    CUstream_st() { streams.push_back(this); }
+    ~CUstream_st() {
+        streams.erase(std::find(streams.begin(), streams.end(), this));
+        for (fiber &f : pool) {
+            if (f.stack) { munmap(f.stack - PAGE, STACK + PAGE); }
+#ifdef CUSIM_TSAN
+            if (f.tsan) { __tsan_destroy_fiber(f.tsan); }
+#endif
+        }
+#ifdef CUSIM_TSAN
+        if (tsan) { __tsan_destroy_fiber(tsan); }
+#endif
+    }
+};
+struct CUevent_st {
+    token_p at;
+    CUgraph_st *graph = nullptr;    // recorded in a capture
+    int node = -1, lane = 0;
+};
+// A captured stream is a lane; a node waits for its lane's last one, and for another lane's where wait says so.
+struct CUgraph_st {
+    struct node { int lane; work_t work; int wait; };
+    std::vector<node> nodes;
+    std::vector<int> open;          // per lane: 1 = has work that no other lane waits for
+    CUstream_st *origin = nullptr;
+    bool broken = false;
+};
+struct CUgraphExec_st {
+    std::vector<CUgraph_st::node> nodes;
+    std::vector<std::unique_ptr<CUstream_st>> lanes;
+};
+
+namespace cusim {
+
+static char *new_token() { return B.stream->ring + B.stream->ntokens++ % TOKENS * 16; }
+static fiber *new_slot() { return &B.stream->pool[B.nslots++ % TSAN_THREADS]; }
+static bool runnable(CUstream_st *s) { return !s->queue.empty() && !(s->queue.front().wait && !s->queue.front().wait->done); }
+static void step(CUstream_st *s) {
+    op o = std::move(s->queue.front());
+    s->queue.pop_front();
+#ifdef CUSIM_TSAN
+    void *host = __tsan_get_current_fiber();
+    if (!s->tsan) { s->tsan = __tsan_create_fiber(0); }
+    BECOME(s->tsan);
+#endif
+    ACQUIRE((char *)o.record.get() + 1);        // all that the host did before it queued this
+    if (o.wait) { ACQUIRE(o.wait.get()); }
+    running = s;
+    if (o.work && !sticky) { o.work(); }
+    o.work = nullptr;
+    RELEASE(o.record.get());
+#ifdef CUSIM_TSAN
+    BECOME(host);
+#endif
+    o.record->done = true;
+}
+// Runs what the token needs; in random order what may run.
+static void finish(const token_p &t) {
+    if (!t) { return; }
+    guard(true);
+    while (!t->done) {
+        CUstream_st *s = t->owner;
+        if (config.order == RANDOM) {
+            std::vector<CUstream_st *> can;
+            for (CUstream_st *x : streams) {
+                if (runnable(x)) { can.push_back(x); }
+            }
+            if (can.empty()) { die("streams wait for each other"); }
+            s = can[random((unsigned)can.size())];
+        } else {
+            for (int hop = 0; !runnable(s); hop++) {
+                if (s->queue.empty() || hop > 1000) { die("streams wait for each other"); }
+                s = s->queue.front().wait->owner;
+            }
+        }
+        step(s);
+    }
+    ACQUIRE(t.get());
+    guard(false);
+}
+static void finish_all() {
+    for (CUstream_st *s : streams) { finish(s->tail); }
+}
+static void progress() {
+    guard(true);
+    for (unsigned k = random(4); k; k--) {
+        CUstream_st *s = streams[random((unsigned)streams.size())];
+        if (runnable(s)) { step(s); }
+    }
+    guard(false);
+}
+static token_p push(CUstream_st *s, work_t work, token_p wait = nullptr, token_p record = nullptr) {
+    if (!record) { record = std::make_shared<token>(); }
+    record->owner = s;
+    s->tail = record;
+    RELEASE((char *)record.get() + 1);
+    s->queue.push_back(op{std::move(work), std::move(wait), record});
+    if (config.order == EAGER) { finish(record); }
+    if (config.order == RANDOM) { progress(); }
+    return record;
+}
+static void enqueue_work(CUstream_st *s, work_t work) {
+    if (!s->graph) {
+        push(s, std::move(work));
+        return;
+    }
+    s->graph->nodes.push_back({s->lane, std::move(work), -1});
+    s->graph->open[s->lane] = 1;
+}
+cudaError_t enqueue(cudaStream_t s, work_t work) {
+    if (sticky) { return last_error; }
+    if (!s) { return fail(cudaErrorInvalidResourceHandle); }
+    enqueue_work(s, std::move(work));
+    return cudaSuccess;
+}
+cudaError_t launch(dim3 grid, dim3 block, size_t bytes, cudaStream_t s, work_t thread) {
+    uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    if (sticky) { return last_error; }
+    if (!s || !grid.x || !grid.y || !grid.z || grid.x > 0x7FFFFFFFu || grid.y > 65535 || grid.z > 65535 || !threads ||
+        threads > MAX_THREADS || block.z > 64 || bytes > 232448) {
+        return fail(cudaErrorInvalidConfiguration);
+    }
+    if (counts.launches++ == config.fail_launch) {
+        sticky = true;
+        return fail(cudaErrorLaunchFailure);
+    }
+    enqueue_work(s, [=] {
+        run_grid(grid, block, bytes, running, thread);
+        if (!B.error) { return; }
+        std::snprintf(fault_text, sizeof fault_text, "block (%u,%u,%u) thread (%u,%u,%u): %s", index.block.x,
+                      index.block.y, index.block.z, index.thread.x, index.thread.y, index.thread.z, B.error);
+        std::fprintf(stderr, "cusim: fault in %s\n", fault_text);
+        sticky = true;
+        last_error = cudaErrorLaunchFailure;
+    });
+    return cudaSuccess;
+}
+void reset() {
+    finish_all();
+    counts.allocs = counts.launches = counts.calls = 0;
+    sticky = false;
+    last_error = cudaSuccess;
+    fault_text[0] = 0;
+}
+static bool capturing() {
+    for (CUstream_st *s : streams) {
+        if (s->graph) { return true; }
+    }
+    return false;
+}
+// What waits for the device, or asks it, breaks a capture.
+static cudaError_t forbidden() {
+    for (CUstream_st *s : streams) {
+        if (s->graph) { s->graph->broken = true; }
+    }
+    return fail(cudaErrorStreamCaptureUnsupported);
+}
+static char *exact(size_t n) {      // not a byte more, so that the address sanitizer sees the end
+    void *p = nullptr;
+    return posix_memalign(&p, 512, n ? n : 1) ? nullptr : (char *)p;
+}
+static cudaError_t may_allocate(size_t n, int device) {
+    if (sticky) { return last_error; }
+    if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return forbidden(); }
+    if (counts.allocs++ == config.fail_alloc || used[device] + n > config.memory) {
+        return fail(cudaErrorMemoryAllocation);
+    }
+    return cudaSuccess;
+}
+
+// --------------------------------------------------------------------- virtual memory (functions of the driver library)
+struct range { size_t bytes; };
+struct chunk { size_t bytes; int device; char *at; };
+static std::map<char *, range> ranges;
+static std::map<CUmemGenericAllocationHandle, chunk> chunks;
+static CUmemGenericAllocationHandle next_chunk = 1;
+enum { GRANULARITY = 2 << 20 };
+
+static CUresult driver_error(cudaError_t e) {
+    return e == cudaSuccess ? CUDA_SUCCESS
+         : e == cudaErrorMemoryAllocation ? CUDA_ERROR_OUT_OF_MEMORY
+         : e == cudaErrorStreamCaptureUnsupported ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_ERROR_LAUNCH_FAILED;
+}
+static CUresult mem_granularity(size_t *g, const CUmemAllocationProp *, CUmemAllocationGranularity_flags) {
+    *g = GRANULARITY;
+    return CUDA_SUCCESS;
+}
+static CUresult mem_reserve(CUdeviceptr *at, size_t n, size_t, CUdeviceptr, unsigned long long) {
+    cudaError_t e = may_allocate(0, current_device);
+    if (e) { return driver_error(e); }
+    if (!n || n % GRANULARITY) { return CUDA_ERROR_INVALID_VALUE; }
+    char *p = (char *)mmap(nullptr, n + GRANULARITY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == (char *)MAP_FAILED) { return CUDA_ERROR_OUT_OF_MEMORY; }
+    char *a = (char *)(((uintptr_t)p + GRANULARITY - 1) & ~(uintptr_t)(GRANULARITY - 1));
+    if (a != p) { munmap(p, (size_t)(a - p)); }
+    munmap(a + n, (size_t)(p + GRANULARITY - a));
+    ranges[a] = {n};
+    counts.live_ranges++;
+    *at = (CUdeviceptr)a;
+    return CUDA_SUCCESS;
+}
+static CUresult mem_address_free(CUdeviceptr at, size_t n) {
+    auto it = ranges.find((char *)at);
+    if (it == ranges.end() || it->second.bytes != n) { return CUDA_ERROR_INVALID_VALUE; }
+    for (auto &c : chunks) {
+        if (c.second.at >= it->first && c.second.at < it->first + n) { return CUDA_ERROR_INVALID_VALUE; }
+    }
+    munmap(it->first, n);
+    ranges.erase(it);
+    counts.live_ranges--;
+    return CUDA_SUCCESS;
+}
+static CUresult mem_create(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *p, unsigned long long) {
+    if (!n || n % GRANULARITY || p->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        p->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    cudaError_t e = may_allocate(n, p->location.id);
+    if (e) { return driver_error(e); }
+    used[p->location.id] += n;
+    chunks[*h = next_chunk++] = {n, p->location.id, nullptr};
+    counts.live_chunks++;
+    return CUDA_SUCCESS;
+}
+static CUresult mem_release(CUmemGenericAllocationHandle h) {
+    auto it = chunks.find(h);
+    if (it == chunks.end() || it->second.at) { return CUDA_ERROR_INVALID_VALUE; }   // we unmap first, always
+    used[it->second.device] -= it->second.bytes;
+    chunks.erase(it);
+    counts.live_chunks--;
+    return CUDA_SUCCESS;
+}
+static CUresult mem_map(CUdeviceptr at, size_t n, size_t offset, CUmemGenericAllocationHandle h, unsigned long long) {
+    auto it = chunks.find(h);
+    char *p = (char *)at;
+    auto r = ranges.upper_bound(p);
+    if (it == chunks.end() || it->second.at || it->second.bytes != n || offset || r == ranges.begin() ||
+        (--r, p + n > r->first + r->second.bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (auto &c : chunks) {
+        if (c.second.at && c.second.at < p + n && p < c.second.at + c.second.bytes) { return CUDA_ERROR_INVALID_VALUE; }
+    }
+    cudaError_t e = call();
+    if (e) { return driver_error(e); }
+    it->second.at = p;
+    return CUDA_SUCCESS;
+}
+static CUresult mem_access(CUdeviceptr at, size_t n, const CUmemAccessDesc *d, size_t count) {
+    char *p = (char *)at;
+    cudaError_t e = call();
+    if (e) { return driver_error(e); }
+    if (count != 1 || d->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) { return CUDA_ERROR_INVALID_VALUE; }
+    for (auto &c : chunks) {
+        char *a = c.second.at;
+        if (!a || a < p || a >= p + n) { continue; }
+        mprotect(a, c.second.bytes, PROT_READ | PROT_WRITE);
+        std::memset(a, 0xFF, c.second.bytes);
+        device_memory[a] = {c.second.bytes, c.second.bytes, c.second.device, true, true};
+    }
+    guard(false);
+    return inside(device_memory, p, n) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+// Real drivers do not wait here for work that still uses the memory: such work is a fault.
+static CUresult mem_unmap(CUdeviceptr at, size_t n) {
+    char *p = (char *)at;
+    if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return driver_error(forbidden()); }
+    for (auto &c : chunks) {
+        char *a = c.second.at;
+        if (!a || a + c.second.bytes <= p || a >= p + n) { continue; }
+        if (a < p || a + c.second.bytes > p + n) { return CUDA_ERROR_INVALID_VALUE; }
+        madvise(a, c.second.bytes, MADV_DONTNEED);
+        mprotect(a, c.second.bytes, PROT_NONE);
+        device_memory.erase(a);
+        c.second.at = nullptr;
+    }
+    return CUDA_SUCCESS;
+}
+static CUresult error_text(CUresult e, const char **text) {
+    *text = e == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "driver error (emulated)";
+    return CUDA_SUCCESS;
+}
+
+static std::map<std::string, std::map<std::string, void *>> libraries = {{"libcuda.so.1", {
+    {"cuMemGetAllocationGranularity", (void *)mem_granularity}, {"cuMemAddressReserve", (void *)mem_reserve},
+    {"cuMemAddressFree", (void *)mem_address_free}, {"cuMemCreate", (void *)mem_create},
+    {"cuMemRelease", (void *)mem_release}, {"cuMemMap", (void *)mem_map}, {"cuMemSetAccess", (void *)mem_access},
+    {"cuMemUnmap", (void *)mem_unmap}, {"cuGetErrorString", (void *)error_text}}}};
+
+void *library_open(const char *name) {
+    auto it = libraries.find(name);
+    return it == libraries.end() || !std::strcmp(name, config.missing) ? nullptr : &it->second;
+}
+void *library_symbol(void *library, const char *name) {
+    auto *l = (std::map<std::string, void *> *)library;
+    auto it = l->find(name);
+    return it == l->end() || !std::strcmp(name, config.missing) ? nullptr : it->second;
+}
+void library_fake(const char *library, const char *name, void *function) { libraries[library][name] = function; }
+bool library_call() { return call() == cudaSuccess; }
+
+}  // namespace cusim
+
+// ------------------------------------------------------------------------------------------------- the runtime's calls
+#define API cudaError_t CUDARTAPI
+#define TRY(e) do { cudaError_t e_ = (e); if (e_) { return e_; } } while (0)
+extern "C" {
+
+API cudaMalloc(void **p, size_t n) {
+    *p = nullptr;
+    TRY(may_allocate(n, current_device));
+    size_t pages = (n + PAGE - 1) & ~(size_t)(PAGE - 1);
+    char *q = config.protect ? (char *)mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                             : exact(n);
+    if (!q) { return fail(cudaErrorMemoryAllocation); }
+    std::memset(q, 0xFF, n);
+    device_memory[q] = {n, pages, current_device, config.protect, false};
+    used[current_device] += n;
+    counts.live_memory++;
+    guard(false);
+    *p = q;
+    return cudaSuccess;
+}
+API cudaFree(void *p) {
+    if (!p) { return cudaSuccess; }
+    auto it = device_memory.find((char *)p);
+    if (it == device_memory.end() || it->second.chunk) { return fail(cudaErrorInvalidValue); }
+    if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return forbidden(); }
+    finish_all();
+    used[it->second.device] -= it->second.bytes;
+    counts.live_memory--;
+    if (it->second.own_pages) {
+        munmap(p, it->second.mapped);
+    } else {
+        std::free(p);
+    }
+    device_memory.erase(it);
+    return status();
+}
+API cudaMallocHost(void **p, size_t n) {
+    *p = nullptr;
+    TRY(may_allocate(0, current_device));
+    *p = exact(n);
+    pinned_memory[(char *)*p] = {n, n, 0, false, false};
+    counts.live_pinned++;
+    return cudaSuccess;
+}
+API cudaHostAlloc(void **p, size_t n, unsigned) { return cudaMallocHost(p, n); }
+API cudaFreeHost(void *p) {
+    if (!p) { return cudaSuccess; }
+    if (!pinned_memory.erase((char *)p)) { return fail(cudaErrorInvalidValue); }
+    finish_all();
+    counts.live_pinned--;
+    std::free(p);
+    return cudaSuccess;
+}
+API cudaMemGetInfo(size_t *free_bytes, size_t *total) {
+    *total = config.memory;
+    *free_bytes = config.memory - std::min(config.memory, used[current_device]);
+    return status();
+}
+API cudaGetDeviceCount(int *n) {
+    *n = config.devices;
+    return config.devices ? cudaSuccess : fail(cudaErrorNoDevice);
+}
+API cudaGetDevice(int *d) {
+    *d = current_device;
+    return cudaSuccess;
+}
+API cudaSetDevice(int d) {
+    if (d < 0 || d >= config.devices) { return fail(cudaErrorInvalidDevice); }
+    current_device = d;
+    return cudaSuccess;
+}
+API cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr a, int) {
+    switch (a) {
+    case cudaDevAttrMultiProcessorCount: *v = config.sms; break;
+    case cudaDevAttrComputeCapabilityMajor: *v = 9; break;
+    case cudaDevAttrComputeCapabilityMinor: *v = 0; break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: *v = 2048; break;
+    default: return fail(cudaErrorInvalidValue);
+    }
+    return cudaSuccess;
+}
+API cudaDriverGetVersion(int *v) { *v = CUDART_VERSION; return cudaSuccess; }
+API cudaRuntimeGetVersion(int *v) { *v = CUDART_VERSION; return cudaSuccess; }
+
+API cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
+    *s = nullptr;
+    TRY(call());
+    *s = new CUstream_st;
+    (*s)->device = current_device;
+    counts.live_streams++;
+    return cudaSuccess;
+}
+API cudaStreamDestroy(cudaStream_t s) {
+    finish(s->tail);
+    delete s;
+    counts.live_streams--;
+    return cudaSuccess;
+}
+API cudaStreamSynchronize(cudaStream_t s) {
+    if (sticky) { return last_error; }
+    if (!s) { return fail(cudaErrorInvalidResourceHandle); }
+    if (s->graph || (capturing() && capture_mode != cudaStreamCaptureModeRelaxed)) { return forbidden(); }
+    finish(s->tail);
+    return status();
+}
+API cudaStreamQuery(cudaStream_t s) {
+    if (sticky) { return last_error; }
+    if (s->graph) { return forbidden(); }
+    return s->tail && !s->tail->done ? cudaErrorNotReady : cudaSuccess;
+}
+API cudaDeviceSynchronize(void) {
+    if (sticky) { return last_error; }
+    if (capturing()) { return forbidden(); }
+    finish_all();
+    return status();
+}
+API cudaMemcpyAsync(void *d, const void *s, size_t n, enum cudaMemcpyKind kind, cudaStream_t st) {
+    bool to = on_device(d, n), from = on_device(s, n);
+    TRY(call());
+    if (!st) { return fail(cudaErrorInvalidResourceHandle); }
+    if (!n) { return cudaSuccess; }
+    if (kind == cudaMemcpyDefault) {
+        kind = to ? from ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice
+                  : from ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost;
+    }
+    if ((kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice ? !to : to) ||
+        (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice ? !from : from)) {
+        return fail(cudaErrorInvalidValue);
+    }
+    const void *host = kind == cudaMemcpyHostToDevice ? s : kind == cudaMemcpyDeviceToHost ? d : nullptr;
+    bool pageable = host && !inside(pinned_memory, host, n);
+    if (pageable && st->graph) { return forbidden(); }
+    if (pageable && kind == cudaMemcpyHostToDevice) {       // read before the call returns, written in stream order
+        auto copy = std::make_shared<std::vector<char>>((const char *)s, (const char *)s + n);
+        enqueue_work(st, [d, n, copy = std::move(copy)] { std::memcpy(d, copy->data(), n); });
+        return cudaSuccess;
+    }
+    enqueue_work(st, [=] { std::memmove(d, s, n); });
+    if (pageable) { finish(st->tail); }
+    return status();
+}
+API cudaMemsetAsync(void *d, int v, size_t n, cudaStream_t st) {
+    TRY(call());
+    if (!st || !on_device(d, n)) { return fail(cudaErrorInvalidValue); }
+    enqueue_work(st, [=] { std::memset(d, v, n); });
+    return cudaSuccess;
+}
+API cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *user) {
+    TRY(call());
+    return enqueue(s, [=] { f(user); });
+}
+
+API cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) {
+    *e = nullptr;
+    TRY(call());
+    *e = new CUevent_st;
+    counts.live_events++;
+    return cudaSuccess;
+}
+API cudaEventDestroy(cudaEvent_t e) {
+    delete e;
+    counts.live_events--;
+    return cudaSuccess;
+}
+API cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+    TRY(call());
+    if (!s) { return fail(cudaErrorInvalidResourceHandle); }
+    e->graph = s->graph;
+    e->at = nullptr;
+    if (!s->graph) {
+        e->at = push(s, nullptr);
+        return cudaSuccess;
+    }
+    e->lane = s->lane;
+    s->graph->nodes.push_back({s->lane, nullptr, -1});
+    e->node = (int)s->graph->nodes.size() - 1;
+    return cudaSuccess;
+}
+API cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+    TRY(call());
+    if (!s) { return fail(cudaErrorInvalidResourceHandle); }
+    if (e->graph) {
+        CUgraph_st *g = e->graph;
+        if (s->graph && s->graph != g) { return fail(cudaErrorStreamCaptureMerge); }
+        if (!s->graph) {                                    // this is how a stream joins a capture
+            s->graph = g;
+            s->lane = (int)g->open.size();
+            g->open.push_back(1);
+        }
+        bool last = true;
+        for (size_t i = (size_t)e->node; i < g->nodes.size(); i++) {
+            if (g->nodes[i].lane == e->lane && g->nodes[i].work) { last = false; }
+        }
+        if (last) { g->open[e->lane] = 0; }
+        g->open[s->lane] = 1;
+        g->nodes.push_back({s->lane, nullptr, e->node});
+        return cudaSuccess;
+    }
+    if (s->graph) { return fail(cudaErrorStreamCaptureIsolation); }
+    if (e->at) { push(s, nullptr, e->at); }
+    return cudaSuccess;
+}
+API cudaEventSynchronize(cudaEvent_t e) {
+    if (sticky) { return last_error; }
+    if (e->graph) { return fail(cudaErrorCapturedEvent); }
+    if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return forbidden(); }
+    finish(e->at);
+    return status();
+}
+API cudaEventQuery(cudaEvent_t e) {
+    if (sticky) { return last_error; }
+    if (e->graph) { return fail(cudaErrorCapturedEvent); }
+    if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return forbidden(); }
+    if (e->at && !e->at->done && random(2) && runnable(e->at->owner)) {
+        guard(true);
+        step(e->at->owner);
+        guard(false);
+    }
+    if (e->at && !e->at->done) { return cudaErrorNotReady; }
+    if (e->at) { ACQUIRE(e->at.get()); }
+    return status();
+}
+
+API cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode) {
+    TRY(call());
+    if (s->graph) { return fail(cudaErrorIllegalState); }
+    s->graph = new CUgraph_st;
+    s->graph->origin = s;
+    s->graph->open = {0};
+    s->lane = 0;
+    counts.live_graphs++;
+    return cudaSuccess;
+}
+API cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out) {
+    CUgraph_st *g = s->graph;
+    *out = nullptr;
+    if (!g || g->origin != s) { return fail(cudaErrorStreamCaptureUnmatched); }
+    for (CUstream_st *x : streams) {
+        if (x->graph == g) { x->graph = nullptr; }
+    }
+    bool unjoined = false;
+    for (size_t i = 1; i < g->open.size(); i++) { unjoined |= g->open[i] != 0; }
+    if (!g->broken && !unjoined && !sticky) {
+        *out = g;
+        return cudaSuccess;
+    }
+    cudaError_t e = g->broken ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined;
+    delete g;
+    counts.live_graphs--;
+    return sticky ? last_error : fail(e);
+}
+API cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *st) {
+    *st = !s->graph ? cudaStreamCaptureStatusNone
+        : s->graph->broken ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+    return status();
+}
+API cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+    std::swap(*mode, capture_mode);
+    return status();
+}
+API cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long) {
+    *x = nullptr;
+    TRY(call());
+    *x = new CUgraphExec_st;
+    (*x)->nodes = g->nodes;
+    for (size_t i = 0; i < g->open.size(); i++) { (*x)->lanes.push_back(std::make_unique<CUstream_st>()); }
+    counts.live_graphs++;
+    return cudaSuccess;
+}
+API cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
+    TRY(call());
+    if (!s || s->graph) { return fail(cudaErrorInvalidResourceHandle); }
+    if (counts.launches++ == config.fail_launch) {
+        sticky = true;
+        return fail(cudaErrorLaunchFailure);
+    }
+    token_p begin = push(s, nullptr);
+    for (auto &l : x->lanes) { push(l.get(), nullptr, begin); }
+    std::vector<token_p> at;
+    for (auto &n : x->nodes) { at.push_back(push(x->lanes[n.lane].get(), n.work, n.wait < 0 ? nullptr : at[n.wait])); }
+    for (auto &l : x->lanes) { push(s, nullptr, l->tail); }
+    return cudaSuccess;
+}
+API cudaGraphExecDestroy(cudaGraphExec_t x) {
+    for (auto &l : x->lanes) { finish(l->tail); }
+    delete x;
+    counts.live_graphs--;
+    return cudaSuccess;
+}
+API cudaGraphDestroy(cudaGraph_t g) {
+    delete g;
+    counts.live_graphs--;
+    return cudaSuccess;
+}
+API cudaGetLastError(void) {
+    cudaError_t e = last_error;
+    if (!sticky) { last_error = cudaSuccess; }
+    return e;
+}
+API cudaPeekAtLastError(void) { return last_error; }
+const char *CUDARTAPI cudaGetErrorString(cudaError_t e) {
+    return e == cudaSuccess ? "no error" : e == cudaErrorMemoryAllocation ? "out of memory"
+         : e == cudaErrorLaunchFailure ? "unspecified launch failure" : "CUDA error (emulated)";
+}
+
+}

@@ -1,0 +1,172 @@
+// cusim.h - a CUDA device on the CPU, for tests: the same .cu file, compiled by g++, no GPU
+//
+//   g++ -std=c++17 -x c++ -DTENSOR_CUDA_SIM -Itests/cuda -I$CUDA/include -c tensor_cuda.cu
+//   g++ -std=c++17 -O2 -I$CUDA/include -c tests/cuda/cusim.cpp              (never with -fsanitize)
+//
+// It stands in for <cuda_runtime.h>. NVIDIA's own headers give types and prototypes, cusim.cpp the functions: it
+// runs threads of a block as fibers and streams as queues. What it finds: missing, divergent and mismatched
+// barriers, lanes outside a mask, shared memory read before written (0xFF = NaN), work that no event orders (run
+// late, or at random), memory handed on too early, calls that a capture forbids, failed calls that go unseen.
+// Built with -DCUSIM_TSAN and the .cu with -fsanitize=thread, it shows every race: order exists only where CUDA
+// gives it. It cannot show: memory fences between blocks, tensor cores, inline PTX, any speed.
+#pragma once
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ static
+#define __launch_bounds__(...)
+#define __CUDA_RUNTIME_H__             // nccl.h would bring it
+#include <cuda_runtime_api.h>
+#include <cuda.h>
+#include <vector_functions.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <tuple>
+
+namespace cusim {
+
+enum order_t { EAGER, LATE, RANDOM };
+
+struct config_t {
+    order_t order = LATE;       // LATE: nothing runs before a wait demands it; RANDOM: at any call, some progress
+    bool shuffle = true;        // random order of threads and blocks
+    bool protect = false;       // device memory cannot be touched while host code runs
+    const char *missing = "";   // library that cannot be opened, or symbol that is not in its library
+    int devices = 1, sms = 4;   // few multiprocessors, so that grid-stride loops turn more than once
+    size_t memory = size_t(1) << 30;                            // bytes per device
+    long fail_alloc = -1, fail_launch = -1, fail_call = -1;     // the call that fails, counted from 0 since reset()
+};
+extern config_t config;
+
+// What is alive and what was called. allocs: device and pinned memory, physical chunks, reservations;
+// calls: copies, events, streams, graphs, libraries.
+struct counts_t { long allocs, launches, calls, live_memory, live_pinned, live_chunks, live_ranges, live_streams,
+    live_events, live_graphs; };
+extern counts_t counts;
+
+void seed(uint64_t s);
+void reset();                   // counts of calls to 0, the sticky error forgotten; streams and memory stay
+const char *fault();            // what the last faulty kernel did, "" if none
+void *library_open(const char *name);
+void *library_symbol(void *library, const char *name);
+void library_fake(const char *library, const char *name, void *function);     // adds one
+bool library_call();            // for fakes: false = this call has to fail
+// Work of a fake library: runs in stream order, is captured and replayed.
+cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
+bool on_device(const void *p, size_t bytes);
+cudaError_t launch(dim3 grid, dim3 block, size_t shared, cudaStream_t s, std::function<void()> thread);
+
+// What a kernel sees.
+struct index_t { uint3 thread, block; dim3 block_dim, grid_dim; };
+extern index_t index;
+void syncthreads(const void *site);
+void *shared_memory(int *site, size_t bytes);   // the block's copy of a shared variable, 0xFF in every new block
+extern int dynamic_site;
+extern size_t dynamic_bytes;
+int lane();
+unsigned long long *warp_exchange(unsigned mask, unsigned long long value);
+[[noreturn]] void kernel_fault(const char *text);
+
+template <class T> inline T shuffle(unsigned mask, T v, int from, bool inside) {
+    static_assert(sizeof(T) <= 8, "shuffles move at most 8 bytes");
+    unsigned long long bits = 0;
+    std::memcpy(&bits, &v, sizeof v);
+    unsigned long long *slot = warp_exchange(mask, bits);
+    if (!inside) { return v; }
+    if (!(mask >> (from & 31) & 1)) { kernel_fault("shuffle reads a lane outside the mask"); }
+    std::memcpy(&v, &slot[from & 31], sizeof v);
+    return v;
+}
+// Relaxed: an atomic orders nothing around it.
+template <class T, class F> inline T update(T *p, F f) {
+    T old, next;
+    __atomic_load(p, &old, __ATOMIC_RELAXED);
+    do {
+        next = f(old);
+    } while (!__atomic_compare_exchange(p, &old, &next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return old;
+}
+
+}  // namespace cusim
+
+template <class... P, class... A>
+inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, cudaStream_t s, A... a) {
+    std::tuple<P...> args{P(a)...};
+    return cusim::launch(grid, block, shared, s, [kernel, args] { std::apply(kernel, args); });
+}
+#define TCU_SHARED(T, name, ...)                                                                             \
+    typedef T name##_t __VA_ARGS__;                                                                          \
+    static int name##_site;                                                                                  \
+    name##_t &name = *(name##_t *)cusim::shared_memory(&name##_site, sizeof(name##_t))
+#define TCU_DYNAMIC_SHARED(T, name) T *name = (T *)cusim::shared_memory(&cusim::dynamic_site, cusim::dynamic_bytes)
+
+#define threadIdx (cusim::index.thread)
+#define blockIdx (cusim::index.block)
+#define blockDim (cusim::index.block_dim)
+#define gridDim (cusim::index.grid_dim)
+#define warpSize 32
+#define __syncthreads() cusim::syncthreads(({ static char site_; (const void *)&site_; }))
+#define __threadfence() ((void)0)
+
+inline void __syncwarp(unsigned mask = ~0u) { cusim::warp_exchange(mask, 0); }
+template <class T> inline T __shfl_sync(unsigned mask, T v, int from, int width = 32) {
+    int l = cusim::lane();
+    return cusim::shuffle(mask, v, (l & ~(width - 1)) | (from & (width - 1)), true);
+}
+template <class T> inline T __shfl_xor_sync(unsigned mask, T v, int x, int width = 32) {
+    int l = cusim::lane(), from = l ^ x;
+    return cusim::shuffle(mask, v, from, from < (l & ~(width - 1)) + width);
+}
+template <class T> inline T __shfl_down_sync(unsigned mask, T v, unsigned d, int width = 32) {
+    int l = cusim::lane();
+    return cusim::shuffle(mask, v, l + (int)d, (l & (width - 1)) + (int)d < width);
+}
+template <class T> inline T __shfl_up_sync(unsigned mask, T v, unsigned d, int width = 32) {
+    int l = cusim::lane();
+    return cusim::shuffle(mask, v, l - (int)d, (l & (width - 1)) >= (int)d);
+}
+inline unsigned __ballot_sync(unsigned mask, int p) {
+    unsigned r = 0;
+    unsigned long long *slot = cusim::warp_exchange(mask, p != 0);
+    for (int i = 0; i < 32; i++) {
+        if (mask >> i & 1) { r |= (unsigned)(slot[i] & 1) << i; }
+    }
+    return r;
+}
+inline int __any_sync(unsigned mask, int p) { return __ballot_sync(mask, p) != 0; }
+inline int __all_sync(unsigned mask, int p) { return __ballot_sync(mask, !p) == 0; }
+
+template <class T> inline T atomicAdd(T *p, T v) { return cusim::update(p, [v](T a) { return T(a + v); }); }
+template <class T> inline T atomicMax(T *p, T v) { return cusim::update(p, [v](T a) { return a > v ? a : v; }); }
+template <class T> inline T atomicMin(T *p, T v) { return cusim::update(p, [v](T a) { return a < v ? a : v; }); }
+template <class T> inline T atomicOr(T *p, T v) { return cusim::update(p, [v](T a) { return T(a | v); }); }
+template <class T> inline T atomicExch(T *p, T v) { return cusim::update(p, [v](T) { return v; }); }
+template <class T> inline T atomicCAS(T *p, T expected, T v) {
+    return cusim::update(p, [v, expected](T a) { return a == expected ? v : a; });
+}
+
+template <class T> inline T __ldg(const T *p) { return *p; }
+inline unsigned __float_as_uint(float v) { unsigned u; std::memcpy(&u, &v, 4); return u; }
+inline int __float_as_int(float v) { int u; std::memcpy(&u, &v, 4); return u; }
+inline float __uint_as_float(unsigned u) { float v; std::memcpy(&v, &u, 4); return v; }
+inline float __int_as_float(int u) { float v; std::memcpy(&v, &u, 4); return v; }
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+    return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+inline int __popc(unsigned v) { return __builtin_popcount(v); }
+inline int __ffs(int v) { return __builtin_ffs(v); }
+inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fsqrt_rn(float a) { return sqrtf(a); }
+inline float rsqrtf(float v) { return 1.0f / sqrtf(v); }
+inline double rsqrt(double v) { return 1.0 / sqrt(v); }

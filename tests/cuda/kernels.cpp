@@ -1,0 +1,639 @@
+// kernels.cpp - every kernel of tensor_cuda.cu in the emulator, against plain loops and against tensor.h's CPU
+#if defined(CUSIM_ASAN) || defined(CUSIM_TSAN)
+#define TCU_POINTWISE_ROWS(X)                                                                                \
+    X(CLONE, clone) X(EXP, exp) X(ABS, abs) X(NEG, neg) X(ROUND, round) X(ADD, add) X(MUL, mul)              \
+    X(FLOOR_DIVIDE, floor_divide) X(REMAINDER, remainder) X(POW, pow) X(LERP, lerp) X(LT, lt)                \
+    X(LOGICAL_AND, logical_and) X(BITWISE_LEFT_SHIFT, bitwise_left_shift) X(BITWISE_NOT, bitwise_not)
+#endif
+#include "../../tensor_cuda.cu"
+#include "check.h"
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <vector>
+
+using namespace tcu;
+typedef std::vector<double> values;
+#ifdef CUSIM_TSAN
+const bool SMALL_RUN = true;                    // a CUDA thread costs microseconds
+#else
+const bool SMALL_RUN = false;
+#endif
+static place_t at;
+static std::mt19937_64 dice(1);
+
+// Host values as device memory of a dtype, spread by strides; what lies between must stay 0xFF.
+struct array_t {
+    operand_t o;
+    std::vector<unsigned char> host;
+    void *base = nullptr;
+    int64_t extent = 0, offset = 0;
+    array_t(int dtype, std::vector<int64_t> dims, const values *v = nullptr, std::vector<int64_t> strides = {},
+            int64_t off = 0) {
+        o.dtype = dtype;
+        o.ndim = (int)dims.size();
+        int64_t n = 1;
+        for (int d = o.ndim - 1; d >= 0; d--) {
+            o.dims[d] = dims[(size_t)d];
+            o.strides[d] = strides.empty() ? n : strides[(size_t)d];
+            n *= dims[(size_t)d];
+        }
+        extent = off + (n ? 1 : 0);
+        for (int d = 0; d < o.ndim && n; d++) { extent += (o.dims[d] - 1) * o.strides[d]; }
+        offset = off;
+        size_t bytes = (size_t)(extent * size_of(dtype));
+        host.assign(bytes, 0xFF);
+        if (cudaMalloc(&base, bytes ? bytes : 1)) { std::exit(9); }
+        o.data = (char *)base + off * size_of(dtype);
+        if (!v) { return; }
+        for (int64_t i = 0; i < n; i++) { store_as<double>(host.data(), dtype, place(i), (*v)[(size_t)i % v->size()]); }
+        cudaMemcpyAsync(base, host.data(), bytes, cudaMemcpyHostToDevice, at.stream);
+    }
+    array_t(const array_t &) = delete;
+    ~array_t() { cudaFree(base); }
+    int64_t place(int64_t i) const {
+        int64_t p = offset;
+        for (int d = o.ndim - 1; d >= 0; d--) {
+            p += i % o.dims[d] * o.strides[d];
+            i /= o.dims[d];
+        }
+        return p;
+    }
+    int64_t size() const { return count_of(o); }
+    void fetch() {
+        if (cudaMemcpyAsync(host.data(), base, host.size(), cudaMemcpyDeviceToHost, at.stream) ||
+            cudaStreamSynchronize(at.stream)) {
+            std::printf("fault: %s\n", cusim::fault());
+            std::exit(1);
+        }
+    }
+    values get() {
+        fetch();
+        values v;
+        for (int64_t i = 0; i < size(); i++) { v.push_back(load_as<double>(host.data(), o.dtype, place(i))); }
+        return v;
+    }
+    bool gaps_untouched() {
+        std::vector<bool> own((size_t)extent);
+        for (int64_t i = 0; i < size(); i++) { own[(size_t)place(i)] = true; }
+        for (int64_t i = 0; i < extent; i++) {
+            for (int k = 0; k < size_of(o.dtype) && !own[(size_t)i]; k++) {
+                if (host[(size_t)(i * size_of(o.dtype) + k)] != 0xFF) { return false; }
+            }
+        }
+        return true;
+    }
+};
+static double rounded(int dtype, double v) {
+    unsigned char one[8];
+    store_as<double>(one, dtype, 0, v);
+    return load_as<double>(one, dtype, 0);
+}
+static double wrapped(int dtype, double v) {        // a result of integer arithmetic
+    unsigned char one[8];
+    store_as<int64_t>(one, dtype, 0, (int64_t)v);
+    return load_as<double>(one, dtype, 0);
+}
+static values some(size_t n, double lo, double hi, int dtype) {
+    values v(n);
+    for (double &x : v) { x = rounded(dtype, lo + (hi - lo) * (double)(dice() >> 11) * 0x1p-53); }
+    return v;
+}
+static double slack(int dtype) {
+    return dtype == TENSOR_F16 ? 2e-3 : dtype == TENSOR_BF16 ? 1.6e-2 : dtype == TENSOR_F64 ? 1e-12 : 4e-6;
+}
+static bool near_to(const values &got, const values &want, double tol) {
+    if (got.size() != want.size()) { return false; }
+    for (size_t i = 0; i < got.size(); i++) {
+        double d = std::fabs(got[i] - want[i]);
+        if (got[i] == want[i] || (got[i] != got[i] && want[i] != want[i])) { continue; }
+        if (!(d <= tol * (1 + std::fabs(want[i])))) {
+            std::printf("at %zu: %.9g, not %.9g\n", i, got[i], want[i]);
+            return false;
+        }
+    }
+    return true;
+}
+static const int floats[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16};
+
+// ------------------------------------------------------------------------------------------------------------ pointwise
+template <class F> static void pointwise_row(int op, int kind, int arity, F f) {
+    double p[4] = {0.4, 0.8, 0.5, 0.25};
+    if (op == TENSOR_OP_SOFTPLUS) { p[1] = 20; }
+    bool truth = kind == TENSOR__CMP || kind == TENSOR__LOG;
+    for (int dtype : {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_F64, TENSOR_I64, TENSOR_I32, TENSOR_U8}) {
+        bool integer = class_of(dtype) == 2;
+        if (integer ? kind == TENSOR__FLT : kind == TENSOR__BIT) { continue; }
+        if (SMALL_RUN && dtype != TENSOR_F16 && dtype != TENSOR_I64) { continue; }
+        // contiguous; rows with a bias; a column that stands still; strides; an odd address
+        for (int form = 0; form < (SMALL_RUN ? 2 : 5); form++) {
+            std::vector<int64_t> dims = form == 0 ? std::vector<int64_t>{SMALL_RUN ? 70 : 300}
+                                                  : std::vector<int64_t>{5, form == 4 ? 7 : 24};
+            size_t n = 1;
+            for (int64_t d : dims) { n *= (size_t)d; }
+            values x[3];
+            std::vector<std::unique_ptr<array_t>> in;
+            for (int k = 0; k < arity; k++) {
+                std::vector<int64_t> d = dims, stride;
+                if (form == 1 && k == 1) { d = {24}; }
+                if (form == 2 && k == 1) { d = {5, 1}; }
+                if (form == 3) { stride = {1, 5}; }
+                size_t m = 1;
+                for (int64_t e : d) { m *= (size_t)e; }
+                x[k] = integer ? some(m, dtype == TENSOR_U8 ? 1 : -9, 9, dtype) : some(m, 0.3, 0.9, dtype);
+                if (integer && k) { for (double &v : x[k]) { v = v < 1 ? 2 : v; } }
+                in.push_back(std::make_unique<array_t>(dtype, d, &x[k], stride, form == 4));
+            }
+            array_t y(truth ? (int)TENSOR_BOOL : dtype, dims, nullptr, form == 3 ? std::vector<int64_t>{48, 2} : std::vector<int64_t>{}, form == 4);
+            operand_t o[4] = {y.o, in[0]->o, arity > 1 ? in[1]->o : in[0]->o, arity > 2 ? in[2]->o : in[0]->o};
+            CHECK(pointwise(at, op, o, arity, dtype, p) == 0);
+            values want;
+            for (size_t i = 0; i < n; i++) {
+                double v[3] = {0, 0, 0};
+                for (int k = 0; k < arity; k++) {
+                    v[k] = x[k][form == 1 && k == 1 ? i % 24 : form == 2 && k == 1 ? i / 24 : i];
+                }
+                want.push_back((integer ? wrapped : rounded)(y.o.dtype, f(v, p, integer)));
+            }
+            bool good = near_to(y.get(), want, slack(dtype)) && y.gaps_untouched();
+            if (!good) { std::printf("op %d, dtype %d, form %d\n", op, dtype, form); }
+            CHECK(good);
+        }
+    }
+}
+template <class OP> static double apply_op(const double *v, const double *p, bool integer) {
+    OP f{{p[0], p[1], p[2], p[3]}};
+    if constexpr (OP::KIND != TENSOR__BIT) {
+        if (!integer) { return f((double)v[0], (double)v[1], (double)v[2]); }
+    }
+    if constexpr (OP::KIND != TENSOR__FLT) { return (double)f((int64_t)v[0], (int64_t)v[1], (int64_t)v[2]); }
+    return 0;
+}
+static void pointwise_all() {
+#define TCU_X(ID, name, ...) pointwise_row(TENSOR_OP_##ID, op_##name::KIND, op_##name::ARITY, apply_op<op_##name>);
+    TCU_POINTWISE_ROWS(TCU_X)
+#undef TCU_X
+    // mixed dtypes, 0-d, nothing at all, an op that is not there
+    values v = {1, 2, 3, 4}, two = {2};
+    array_t a(TENSOR_F16, {4}, &v), b(TENSOR_I32, {}, &two), y(TENSOR_F64, {4}), none(TENSOR_F32, {0, 3});
+    operand_t o[3] = {y.o, a.o, b.o}, empty[3] = {none.o, none.o, none.o};
+    CHECK(pointwise(at, TENSOR_OP_MUL, o, 2, TENSOR_F32, nullptr) == 0);
+    CHECK(near_to(y.get(), {2, 4, 6, 8}, 0));
+    CHECK(pointwise(at, TENSOR_OP_MUL, empty, 2, TENSOR_F32, nullptr) == 0);
+    CHECK(pointwise(at, 60000, o, 2, TENSOR_F32, nullptr) == TENSOR_ERR_UNSUPPORTED);
+}
+
+// ------------------------------------------------------------------------------------------------- against tensor.h's CPU
+static values of_tensor(tensor_t *t, int dtype, int64_t n) {
+    values v;
+    for (int64_t i = 0; i < n; i++) { v.push_back(load_as<double>((tensor_data)(t), dtype, i)); }
+    return v;
+}
+static void casts_and_numbers() {
+    values special = {0, -0.0, 1, -1, 0.5, 1.5, 2.5, -2.5, 300, -300, 70000, -70000, 3e9, -3e9, 1e19, -1e19, 1e30, 65504, 65520,
+                      1e-7, 6e-8, 1e-40, INFINITY, -INFINITY, NAN, 127, 128, 255, 256, 32767, 32768, 2147483647, 0.3};
+    for (int from = 0; from < TENSOR_DTYPE_COUNT; from++) {
+        for (int to = 0; to < TENSOR_DTYPE_COUNT; to++) {
+            for (int form = 0; form < (SMALL_RUN ? 1 : 3); form++) {
+                int64_t n = (int64_t)special.size();
+                std::vector<int64_t> dims = form == 2 ? std::vector<int64_t>{3, n} : std::vector<int64_t>{n}, stride;
+                if (form == 1) { stride = {3}; }
+                if (form == 2) { stride = {n + 7, 1}; }
+                array_t x(from, dims, &special, stride), y(to, dims);
+                CHECK(copy(at, y.o, x.o) == 0);
+                x.fetch();
+                std::vector<unsigned char> flat((size_t)(n * 8));
+                for (int64_t i = 0; i < n; i++) {
+                    memcpy(&flat[(size_t)(i * size_of(from))], &x.host[(size_t)(x.place(i) * size_of(from))], (size_t)size_of(from));
+                }
+                tensor_scope_t scope = tensor_scope_begin();
+                tensor_t *t = (tensor_to)((tensor_from_n)(flat.data(), (tensor_dtype_t)from, &n, 1), (tensor_dtype_t)to);
+                values want = of_tensor(t, to, n), got = y.get();
+                got.resize((size_t)n);
+                bool good = near_to(got, want, 0);
+                if (!good) { std::printf("cast %d to %d, form %d\n", from, to, form); }
+                CHECK(good);
+                tensor_scope_end(scope);
+            }
+        }
+        values one = {1};
+        array_t y(from, {4, 5}, nullptr, {10, 2});
+        CHECK(fill(at, y.o, 7, 7) == 0);
+        CHECK(near_to(y.get(), values(20, rounded(from, 7)), 0) && y.gaps_untouched());
+    }
+    for (int64_t n : {1, 3, 4, 5, 130, SMALL_RUN ? 131 : 5000}) {
+        for (uint64_t seed : {0ull, 42ull, 0x123456789ABCDEFull}) {
+            tensor_scope_t scope = tensor_scope_begin();
+            auto generator = [&] {
+                (tensor_manual_seed)(seed);
+                (tensor_rand_n)(&n, 1);
+                return (tensor_get_generator)();
+            };
+            tensor_generator_t g = generator();
+            array_t y(TENSOR_F32, {n}), z(TENSOR_I64, {n}), b(TENSOR_F32, {n}), s(TENSOR_F32, {n}, nullptr, {2});
+            CHECK(random_real(at, y.o, g, UNIFORM, 0, 1) == 0);
+            CHECK(near_to(y.get(), of_tensor((tensor_rand_n)(&n, 1), TENSOR_F32, n), 0));
+            generator();
+            CHECK(random_real(at, s.o, g, NORMAL, 0, 1) == 0);
+            CHECK(near_to(s.get(), of_tensor((tensor_randn_n)(&n, 1), TENSOR_F32, n), 0) && s.gaps_untouched());
+            generator();
+            CHECK(random_integers(at, z.o, g, -5, 1000) == 0);
+            CHECK(near_to(z.get(), of_tensor((tensor_randint_n)(-5, 1000, &n, 1), TENSOR_I64, n), 0));
+            generator();
+            std::vector<float> halves((size_t)n, 0.5f);
+            values hv((size_t)n, 0.5);
+            array_t p(TENSOR_F32, {n}, &hv);
+            CHECK(bernoulli(at, b.o, p.o, g) == 0);
+            CHECK(near_to(b.get(), of_tensor((tensor_bernoulli)((tensor_from_n)(halves.data(), TENSOR_F32, &n, 1)), TENSOR_F32, n), 0));
+            tensor_scope_end(scope);
+        }
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------------- reductions
+static double reduce_loop(int op, const values &v, bool integer) {
+    double s = op == REDUCE_PROD || op == REDUCE_ALL ? 1 : 0, best = NAN;
+    int64_t where = -1;
+    for (size_t i = 0; i < v.size(); i++) {
+        double x = v[i];
+        if (op == REDUCE_SUM || op == REDUCE_MEAN) { s += x; }
+        if (op == REDUCE_PROD) { s *= x; }
+        if (op == REDUCE_ANY) { s = s != 0 || x != 0; }
+        if (op == REDUCE_ALL) { s = s != 0 && x != 0; }
+        bool max = op == REDUCE_AMAX || op == REDUCE_ARGMAX;
+        if (where < 0 || (best == best && (x != x || (max ? x > best : x < best)))) {
+            best = x;
+            where = (int64_t)i;
+        }
+    }
+    (void)integer;
+    if (op == REDUCE_MEAN) { return s / (double)v.size(); }
+    if (op == REDUCE_AMAX || op == REDUCE_AMIN) { return best; }
+    return op == REDUCE_ARGMAX || op == REDUCE_ARGMIN ? (double)where : s;
+}
+static void reductions() {
+    struct shape_t { std::vector<int64_t> dims, strides; uint32_t mask; };
+    std::vector<shape_t> shapes = {{{70}, {}, 1}, {{6, 33}, {}, 2}, {{6, 33}, {}, 1}, {{3, 4, 5}, {}, 5}, {{}, {}, 0}};
+    if (!SMALL_RUN) {
+        for (auto &s : std::vector<shape_t>{{{1000}, {}, 1}, {{1000}, {}, 0}, {{3, 500}, {}, 2}, {{500, 40}, {}, 1}, {{7, 64}, {1, 7}, 2},
+             {{2, 3, 4, 5}, {}, 10}, {{4, 256}, {512, 2}, 3}, {{2, 300, 3}, {}, 2}, {{0, 5}, {}, 1}, {{3, 0}, {}, 2}, {{64, 16}, {}, 2}}) {
+            shapes.push_back(s);
+        }
+    }
+    for (int dtype : {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_F64, TENSOR_I64, TENSOR_I32, TENSOR_BOOL}) {
+        if (SMALL_RUN && dtype != TENSOR_F16 && dtype != TENSOR_I64) { continue; }
+        for (auto &s : shapes) {
+            for (int op = REDUCE_SUM; op <= REDUCE_ALL; op++) {
+                size_t n = 1, gone = 1;
+                std::vector<int64_t> kept;
+                for (size_t d = 0; d < s.dims.size(); d++) {
+                    n *= (size_t)s.dims[d];
+                    if (s.mask >> d & 1) {
+                        gone *= (size_t)s.dims[d];
+                    } else {
+                        kept.push_back(s.dims[d]);
+                    }
+                }
+                bool integer = class_of(dtype) == 2, arg = op == REDUCE_ARGMAX || op == REDUCE_ARGMIN;
+                if (integer && op == REDUCE_MEAN) { continue; }
+                values v = op == REDUCE_PROD ? some(n, 0.97, 1.03, dtype) : integer ? some(n, -3, 3.9, dtype) : some(n, -1, 1, dtype);
+                if (op == REDUCE_ANY) { for (size_t i = 0; i < n; i++) { v[i] = i == n / 2; } }
+                if (op == REDUCE_ALL) { for (size_t i = 0; i < n; i++) { v[i] = i != n / 3; } }
+                if (op >= REDUCE_AMAX && op <= REDUCE_ARGMIN && !integer && n > 4 && dice() % 2) { v[n / 2] = v[n / 2 + 1] = NAN; }
+                array_t x(dtype, s.dims, v.empty() ? nullptr : &v, s.strides);
+                int to = arg ? (int)TENSOR_I64 : op >= REDUCE_ANY ? (int)TENSOR_BOOL : integer ? (int)TENSOR_I64 : dtype;
+                array_t y(to, kept);
+                uint64_t bytes = reduce_scratch(at, x.o, s.mask, op);
+                array_t scratch(TENSOR_U8, {(int64_t)bytes});
+                int e = reduce(at, y.o, x.o, s.mask, op, scratch.o.data);
+                if (!gone && y.size() && op >= REDUCE_AMAX && op <= REDUCE_ARGMIN) {
+                    CHECK(e == TENSOR_ERR_SHAPE);
+                    continue;
+                }
+                CHECK(e == 0);
+                std::vector<values> groups((size_t)y.size());
+                for (size_t i = 0; i < n; i++) {
+                    size_t k = 0, rest = i, unit = 1;
+                    for (size_t d = s.dims.size(); d-- > 0;) {
+                        size_t q = rest % (size_t)s.dims[d];
+                        rest /= (size_t)s.dims[d];
+                        if (s.mask >> d & 1) { continue; }
+                        k += q * unit;
+                        unit *= (size_t)s.dims[d];
+                    }
+                    groups[k].push_back(v[i]);
+                }
+                values want;
+                for (auto &g : groups) { want.push_back(rounded(to, reduce_loop(op, g, integer))); }
+                bool good = near_to(y.get(), want, arg ? 0 : 10 * slack(dtype));
+                if (!good) { std::printf("reduce op %d, dtype %d, %zu elements, mask %u\n", op, dtype, n, s.mask); }
+                CHECK(good);
+            }
+        }
+    }
+    // the same bits in every order of threads and blocks
+    values v = some(900, -1, 1, TENSOR_F32), first;
+    for (int turn = 0; turn < 3; turn++) {
+        array_t x(TENSOR_F32, {900}, &v), y(TENSOR_F32, {}), scratch(TENSOR_F32, {900});
+        CHECK(reduce(at, y.o, x.o, 1, REDUCE_SUM, scratch.o.data) == 0);
+        if (!turn) { first = y.get(); }
+        CHECK(near_to(y.get(), first, 0));
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------------------- rows
+static void rows_of_numbers() {
+    for (int dtype : floats) {
+        for (int64_t columns : {1, 7, 33, 64, SMALL_RUN ? 65 : 1000, SMALL_RUN ? 66 : 2048}) {
+            if (SMALL_RUN && dtype != TENSOR_BF16) { continue; }
+            int64_t rows = columns > 500 ? 3 : 11;
+            size_t n = (size_t)(rows * columns);
+            values x = some(n, -4, 4, dtype), dy = some(n, -1, 1, dtype), w = some((size_t)columns, 0.5, 1.5, dtype), b = some((size_t)columns, -1, 1, dtype);
+            if (columns == 7) { for (int i = 0; i < 7; i++) { x[(size_t)i] = i == 3 ? INFINITY : 0; } }
+            array_t X(dtype, {rows, columns}, &x), Y(dtype, {rows, columns}), G(dtype, {rows, columns}, &dy), D(dtype, {rows, columns});
+            for (bool logs : {false, true}) {
+                values want, back;
+                CHECK(softmax(at, Y.o, X.o, rows, columns, logs) == 0);
+                for (int64_t r = 0; r < rows; r++) {
+                    const double *p = &x[(size_t)(r * columns)];
+                    double top = *std::max_element(p, p + columns), sum = 0;
+                    for (int64_t c = 0; c < columns; c++) { sum += std::exp(p[c] - top); }
+                    for (int64_t c = 0; c < columns; c++) { want.push_back(rounded(dtype, logs ? p[c] - top - std::log(sum) : std::exp(p[c] - top) / sum)); }
+                }
+                values y = Y.get();
+                CHECK(near_to(y, want, 4 * slack(dtype)));
+                CHECK(softmax_backward(at, D.o, G.o, Y.o, rows, columns, logs) == 0);
+                for (int64_t r = 0; r < rows; r++) {
+                    double sum = 0;
+                    for (int64_t c = 0; c < columns; c++) {
+                        size_t i = (size_t)(r * columns + c);
+                        sum += logs ? dy[i] : dy[i] * y[i];
+                    }
+                    for (int64_t c = 0; c < columns; c++) {
+                        size_t i = (size_t)(r * columns + c);
+                        back.push_back(rounded(dtype, logs ? dy[i] - std::exp(y[i]) * sum : y[i] * (dy[i] - sum)));
+                    }
+                }
+                CHECK(near_to(D.get(), back, 4 * slack(dtype)));
+            }
+            if (columns == 7) { continue; }
+            array_t W(dtype, {columns}, &w), B(dtype, {columns}, &b), M(TENSOR_F32, {rows}), R(TENSOR_F32, {rows}), DW(dtype, {columns}), DB(dtype, {columns});
+            array_t S(TENSOR_U8, {(int64_t)layer_norm_scratch(at, rows, columns)});
+            CHECK(layer_norm(at, Y.o, (float *)M.o.data, (float *)R.o.data, X.o, W.o.data, B.o.data, rows, columns, 1e-5) == 0);
+            CHECK(layer_norm_backward(at, D.o, DW.o.data, DB.o.data, G.o, X.o, W.o.data, (float *)M.o.data, (float *)R.o.data, rows, columns, S.o.data) == 0);
+            values want, dx, dw((size_t)columns), db((size_t)columns);
+            for (int64_t r = 0; r < rows; r++) {
+                size_t o = (size_t)(r * columns);
+                double m = 0, q = 0, sa = 0, sb = 0;
+                for (int64_t c = 0; c < columns; c++) { m += x[o + (size_t)c] / (double)columns; }
+                for (int64_t c = 0; c < columns; c++) { q += (x[o + (size_t)c] - m) * (x[o + (size_t)c] - m) / (double)columns; }
+                double k = 1 / std::sqrt(q + 1e-5);
+                for (size_t c = 0; c < (size_t)columns; c++) {
+                    double h = (x[o + c] - m) * k;
+                    want.push_back(rounded(dtype, h * w[c] + b[c]));
+                    sa += dy[o + c] * w[c] / (double)columns;
+                    sb += dy[o + c] * w[c] * h / (double)columns;
+                    dw[c] += dy[o + c] * h;
+                    db[c] += dy[o + c];
+                }
+                for (size_t c = 0; c < (size_t)columns; c++) { dx.push_back(k * (dy[o + c] * w[c] - sa - (x[o + c] - m) * k * sb)); }
+            }
+            double tol = columns == 1 ? 0.05 : 6 * slack(dtype);
+            CHECK(near_to(Y.get(), want, tol) && near_to(D.get(), dx, 10 * tol));
+            CHECK(near_to(DW.get(), dw, 2 * tol) && near_to(DB.get(), db, 2 * tol));
+        }
+    }
+    // cross entropy: mean with an ignored target and one that is out of range
+    for (int dtype : floats) {
+        for (int64_t columns : {5, 40}) {
+            const int64_t rows = 6, ignored = -100;
+            values x = some((size_t)(rows * columns), -3, 3, dtype), t = {1, 0, (double)ignored, 4, (double)columns, 2}, want, loss;
+            array_t X(dtype, {rows, columns}, &x), T(TENSOR_I64, {rows}, &t), L(TENSOR_F32, {rows}), K(TENSOR_F32, {1});
+            cudaMemsetAsync(at.error, 0, 8, at.stream);
+            CHECK(cross_entropy(at, (float *)L.o.data, &X.o, X.o, T.o, rows, columns, ignored, (float *)K.o.data, true) == 0);
+            for (int64_t r = 0; r < rows; r++) {
+                const double *p = &x[(size_t)(r * columns)];
+                double top = *std::max_element(p, p + columns), sum = 0;
+                bool skip = r == 2 || r == 4;
+                for (int64_t c = 0; c < columns; c++) { sum += std::exp(p[c] - top); }
+                loss.push_back(skip ? 0 : top + std::log(sum) - p[(int)t[(size_t)r]]);
+                for (int64_t c = 0; c < columns; c++) {
+                    want.push_back(skip ? 0 : (std::exp(p[c] - top) / sum - (c == (int64_t)t[(size_t)r])) / 4);
+                }
+            }
+            unsigned long long error = 0;
+            cudaMemcpyAsync(&error, at.error, 8, cudaMemcpyDeviceToHost, at.stream);
+            CHECK(near_to(L.get(), loss, slack(dtype)) && near_to(X.get(), want, slack(dtype)) && error == 1 + 4);
+            CHECK(near_to(K.get(), {0.25}, 0));
+        }
+    }
+}
+
+// -------------------------------------------------------------------------------------------------------------- indexing
+static unsigned long long take_error() {
+    unsigned long long e = 0;
+    cudaMemcpyAsync(&e, at.error, 8, cudaMemcpyDeviceToHost, at.stream);
+    cudaMemsetAsync(at.error, 0, 8, at.stream);
+    return e;
+}
+static void indexing() {
+    take_error();
+    for (int dtype : {TENSOR_F32, TENSOR_BF16, TENSOR_F64, TENSOR_U8}) {
+        for (int dim : {0, 1}) {
+            values x = some(6 * 9, 0, 200, dtype), i;
+            std::vector<int64_t> shape = dim ? std::vector<int64_t>{6, 4} : std::vector<int64_t>{3, 9};
+            for (int64_t k = 0; k < shape[0] * shape[1]; k++) { i.push_back((double)(dice() % (dim ? 9 : 6)) - (k == 3)); }
+            array_t X(dtype, {6, 9}, &x), I(TENSOR_I64, shape, &i), Y(dtype, shape);
+            CHECK(gather(at, Y.o, X.o, dim, I.o) == 0 && take_error() == 0);
+            values want;
+            for (int64_t k = 0; k < shape[0] * shape[1]; k++) {
+                int64_t a = k / shape[1], b = k % shape[1], j = (int64_t)i[(size_t)k];
+                j = j < 0 ? j + (dim ? 9 : 6) : j;
+                want.push_back(x[(size_t)(dim ? a * 9 + j : j * 9 + b)]);
+            }
+            CHECK(near_to(Y.get(), want, 0));
+        }
+        for (int64_t width : {1, 4, 16, 19}) {          // 16: whole 16-byte pieces
+            values x = some((size_t)(10 * width), 0, 100, dtype), i = {3, 9, 0, 3, -1}, want;
+            array_t X(dtype, {10, width}, &x), I(TENSOR_I32, {5}, &i), Y(dtype, {5, width});
+            CHECK(index_rows(at, Y.o, X.o, I.o, 5, width, 10) == 0 && take_error() == 0);
+            for (double r : i) {
+                for (int64_t c = 0; c < width; c++) { want.push_back(x[(size_t)((r < 0 ? 9 : (int64_t)r) * width + c)]); }
+            }
+            CHECK(near_to(Y.get(), want, 0));
+        }
+    }
+    values bad = {1, 7, -8}, five = {5};
+    array_t X(TENSOR_F32, {7}, &five), I(TENSOR_I64, {3}, &bad), Y(TENSOR_F32, {3});
+    CHECK(gather(at, Y.o, X.o, 0, I.o) == 0);
+    unsigned long long e = take_error();
+    CHECK((e == 2 || e == 3) && near_to(Y.get(), {5, 5, 5}, 0));
+    CHECK(index_rows(at, Y.o, X.o, I.o, 3, 1, 0) == TENSOR_ERR_INDEX);
+
+    // Sums into repeated places: in the order of the sources, whatever the order of threads.
+    for (int dtype : {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_F64, TENSOR_I64}) {
+        for (int64_t n : {1, 50, SMALL_RUN ? 60 : 3000}) {
+            for (int64_t width : {1, 3}) {
+                if (SMALL_RUN && dtype != TENSOR_F32) { continue; }
+                int64_t rows = 37;
+                values y = some((size_t)(rows * width), -3, 3, dtype), x = some((size_t)(n * width), -3, 3, dtype), i;
+                for (int64_t k = 0; k < n; k++) { i.push_back((double)(dice() % 3 ? dice() % (uint64_t)rows : 5)); }
+                array_t Y2(dtype, {rows, width}, &y), X2(dtype, {n, width}, &x), I2(TENSOR_I64, {n}, &i), S(TENSOR_U8, {(int64_t)scatter_scratch(n)});
+                CHECK(add_rows(at, Y2.o, I2.o, X2.o, n, width, rows, S.o.data) == 0 && take_error() == 0);
+                values want(y.size());
+                for (size_t q = 0; q < y.size(); q++) {
+                    float f = (float)y[q];
+                    double d = y[q];
+                    for (int64_t k = 0; k < n; k++) {
+                        if ((int64_t)i[(size_t)k] != (int64_t)q / width) { continue; }
+                        double v = x[(size_t)(k * width) + q % (size_t)width];
+                        f += (float)v;
+                        d += v;
+                    }
+                    want[q] = rounded(dtype, class_of(dtype) ? d : (double)f);
+                }
+                CHECK(near_to(Y2.get(), want, 0));
+            }
+        }
+    }
+    for (int dim : {0, 1}) {
+        values y = some(5 * 6, -1, 1, TENSOR_F32), x = some(4 * 3, -1, 1, TENSOR_F32), i, want = y;
+        for (int k = 0; k < 12; k++) { i.push_back((double)(dice() % 3)); }
+        array_t Y2(TENSOR_F32, {5, 6}, &y), X2(TENSOR_F32, {4, 3}, &x), I2(TENSOR_I64, {4, 3}, &i), S(TENSOR_U8, {(int64_t)scatter_scratch(12)});
+        CHECK(scatter_add(at, Y2.o, dim, I2.o, X2.o, S.o.data) == 0);
+        for (size_t k = 0; k < 12; k++) {
+            double &to = want[dim ? k / 3 * 6 + (size_t)i[k] : (size_t)i[k] * 6 + k % 3];
+            to = (float)to + (float)x[k];
+        }
+        CHECK(near_to(Y2.get(), want, 0));
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------- matmul, optimizers
+static void products() {
+    for (int dtype : {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_F64, TENSOR_I64}) {
+        for (int form = 0; form < 4; form++) {
+            int64_t m = SMALL_RUN ? 9 : 70, n = SMALL_RUN ? 7 : 67, k = SMALL_RUN ? 18 : 35, batch = form == 3 ? 2 : 1;
+            if (SMALL_RUN && dtype != TENSOR_F16) { continue; }
+            bool tx = form & 1, tw = form & 2;
+            bool integer = class_of(dtype) == 2;
+            values x = some((size_t)(batch * m * k), integer ? -5 : -1, integer ? 5 : 1, dtype), w = some((size_t)(k * n), integer ? -5 : -1, integer ? 5 : 1, dtype);
+            values b = some((size_t)n, integer ? -5 : -1, integer ? 5 : 1, dtype), y0 = some((size_t)(batch * m * n), integer ? -5 : -1, integer ? 5 : 1, dtype), want;
+            array_t X(dtype, {batch * m * k}, &x), W(dtype, {k * n}, &w), B(dtype, {n}, &b), Y(dtype, {batch * m * n}, &y0);
+            matmul_t q = {Y.o.data, X.o.data, W.o.data, form ? B.o.data : nullptr, dtype, m, n, k, batch, m * n, n, 1, m * k, tx ? 1 : k,
+                          tx ? m : 1, 0, tw ? 1 : n, tw ? k : 1, form == 1 && !integer ? 0.5 : 1, form == 2};
+            CHECK(matmul(at, q) == 0);
+            for (int64_t z = 0; z < batch; z++) {
+                for (int64_t i = 0; i < m; i++) {
+                    for (int64_t j = 0; j < n; j++) {
+                        double s = 0;
+                        for (int64_t t = 0; t < k; t++) { s += x[(size_t)(z * m * k + i * q.xr + t * q.xc)] * w[(size_t)(t * q.wr + j * q.wc)]; }
+                        s = s * q.alpha + (form ? b[(size_t)j] : 0) + (form == 2 ? y0[(size_t)(i * n + j)] : 0);
+                        want.push_back(rounded(dtype, s));
+                    }
+                }
+            }
+            CHECK(near_to(Y.get(), want, 3 * slack(dtype)));
+        }
+    }
+}
+static void optimizers() {
+    for (bool adam : {true, false}) {
+        for (int variant = 0; variant < 3; variant++) {
+            hyper_t h;
+            memset((void *)&h, 0, sizeof h);
+            h.lr = 0.1, h.beta1 = 0.9, h.beta2 = 0.99, h.eps = 1e-8, h.weight_decay = 0.1, h.grad_scale = 0.5, h.step = 3;
+            h.momentum = variant ? 0.9 : 0, h.dampening = variant == 2 ? 0 : 0.1, h.nesterov = variant == 2, h.decoupled = variant;
+            h.maximize = variant == 1;
+            values hv(sizeof h, 0);
+            array_t H(TENSOR_U8, {(int64_t)sizeof h});
+            cudaMemcpyAsync(H.o.data, &h, sizeof h, cudaMemcpyHostToDevice, at.stream);
+            std::vector<std::unique_ptr<array_t>> all;
+            std::vector<param_t> params;
+            std::vector<values> start;
+            int count = SMALL_RUN ? 3 : MANY + 5;
+            for (int i = 0; i < count; i++) {
+                int64_t n = i == 1 ? 0 : 1 + i * 7;
+                param_t p;
+                for (int k = 0; k < 4; k++) {
+                    start.push_back(some((size_t)(n ? n : 1), k == 3 ? 0.1 : -1, 1, TENSOR_F32));
+                    all.push_back(std::make_unique<array_t>(TENSOR_F32, std::vector<int64_t>{n}, &start.back(), std::vector<int64_t>{}, i % 3 == 2));
+                }
+                all.push_back(std::make_unique<array_t>(TENSOR_BF16, std::vector<int64_t>{n}));
+                array_t **a = nullptr;
+                (void)a;
+                size_t o = all.size() - 5;
+                p = {all[o]->o.data, all[o + 1]->o.data, all[o + 2]->o.data, all[o + 3]->o.data, i % 2 ? nullptr : all[o + 4]->o.data, n};
+                params.push_back(p);
+            }
+            CHECK(optimizer(at, adam, params.data(), count, TENSOR_BF16, (const hyper_t *)H.o.data) == 0);
+            bool good = true;
+            for (int i = 0; i < count; i++) {
+                values want, low;
+                for (int64_t j = 0; j < params[(size_t)i].n; j++) {
+                    double p = start[(size_t)i * 4][(size_t)j], g = start[(size_t)i * 4 + 1][(size_t)j] * 0.5, m = start[(size_t)i * 4 + 2][(size_t)j];
+                    double v = start[(size_t)i * 4 + 3][(size_t)j];
+                    if (h.maximize) { g = -g; }
+                    if (adam && h.decoupled) { p *= 1 - h.lr * h.weight_decay; } else { g += h.weight_decay * p; }
+                    if (adam) {
+                        m = 0.9 * m + 0.1 * g;
+                        v = 0.99 * v + 0.01 * g * g;
+                        p -= h.lr * (m / (1 - std::pow(0.9, 3))) / (std::sqrt(v / (1 - std::pow(0.99, 3))) + h.eps);
+                    } else {
+                        if (h.momentum != 0) {
+                            m = 0.9 * m + (1 - h.dampening) * g;
+                            g = h.nesterov ? g + 0.9 * m : m;
+                        }
+                        p -= h.lr * g;
+                    }
+                    want.push_back(p);
+                }
+                good = good && near_to(all[(size_t)i * 5]->get(), want, 1e-5);
+                if (i % 2 == 0) { good = good && near_to(all[(size_t)i * 5 + 4]->get(), want, 1e-2); }
+            }
+            CHECK(good);
+            h.found_inf = 1;                            // the step is skipped
+            cudaMemcpyAsync(H.o.data, &h, sizeof h, cudaMemcpyHostToDevice, at.stream);
+            values before = all[0]->get();
+            CHECK(optimizer(at, adam, params.data(), count, TENSOR_BF16, (const hyper_t *)H.o.data) == 0);
+            CHECK(near_to(all[0]->get(), before, 0));
+        }
+    }
+}
+static void failures() {
+    values v = {1, 2};
+    array_t x(TENSOR_F32, {2}, &v), y(TENSOR_F32, {2});
+    operand_t o[2] = {y.o, x.o};
+    cusim::reset();
+    cusim::config.fail_launch = 0;
+    CHECK(pointwise(at, TENSOR_OP_EXP, o, 1, TENSOR_F32, nullptr) == TENSOR_ERR_CUDA);
+    CHECK(softmax(at, y.o, x.o, 1, 2, false) == TENSOR_ERR_CUDA);       // the context is lost
+    cusim::config.fail_launch = -1;
+    cusim::reset();
+    CHECK(pointwise(at, TENSOR_OP_EXP, o, 1, TENSOR_F32, nullptr) == 0);
+}
+
+int main() {
+    void *error;
+    at.limits.sms = 3;
+    at.limits.blocks_per_sm = 2;                // few blocks, so that loops over grids turn
+    at.limits.reduce_chunk = 64;
+    at.limits.norm_chunk = 4;
+    cudaStreamCreateWithFlags(&at.stream, cudaStreamNonBlocking);
+    cudaMalloc(&error, 8);
+    at.error = (unsigned long long *)error;
+    cudaMemsetAsync(error, 0, 8, at.stream);
+    pointwise_all();
+    casts_and_numbers();
+    reductions();
+    rows_of_numbers();
+    indexing();
+    products();
+    optimizers();
+    failures();
+    cudaFree(error);
+    cudaStreamDestroy(at.stream);
+    CHECK(cusim::counts.live_memory == 0);
+    tensor_shutdown();
+    return check_report();
+}
