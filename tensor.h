@@ -299,7 +299,8 @@ TENSOR_API void tensor_empty_cache(void);
 //   -> length the whole text has;  errors none
 TENSOR_API size_t tensor_memory_report(char *text, size_t size);
 
-// Number of threads kernels may use, the caller included. Starts or stops workers.
+// Number of threads kernels may use, the caller included. Starts or stops workers: not while another thread
+// is in a library call.
 //   n       1 (default) .. 256
 //   -> code;  errors UNSUPPORTED under TENSOR_NO_THREADS when n > 1, SHAPE if n is out of range, INTERNAL
 TENSOR_API int tensor_set_num_threads(int n);
@@ -331,7 +332,8 @@ TENSOR_API int tensor_set_cpu(const char *name);
 //
 // Scopes over reference counts: seven ecosystems without destructors ended there. Rejected: one free per
 // handle (nobody gets it right and expressions do not nest), arenas (the guess of their size is always
-// wrong). ------------------------------------------------------------------------------
+// wrong).
+// ------------------------------------------------------------------------------
 
 // Opens a scope: tensors made from now on by this thread belong to it. Remembers the grad mode.
 //   -> scope, to be given to reset, end or return;  errors OUT_OF_MEMORY
@@ -385,7 +387,8 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 // Variadic names take the dims as arguments and make the default dtype: tensor_zeros(2, 3);
 // tensor_zeros_of(TENSOR_I64, 2, 3) names one. The twins below (_n) are the plain functions behind them.
 // All: -> new, contiguous;  grad none;  errors SHAPE (negative dim, too many dims, product over 2^63),
-// OUT_OF_MEMORY ------------------------------------------------------------------------------
+// OUT_OF_MEMORY
+// ------------------------------------------------------------------------------
 
 // The dtype of numbers that name none, of the context: f32 unless set. It is what creation without a dtype
 // makes, and what integers become in float functions; modules keep f32 parameters.
@@ -565,7 +568,8 @@ TENSOR_API int tensor_print(tensor_t *x);
 //
 // A view shares its source's storage: writing one writes the other, and in-place changes through a view are
 // followed by autograd. All: -> view;  grad flows to x;  errors SHAPE, INDEX (dim or index out of range),
-// UNSUPPORTED ------------------------------------------------------------------------------
+// UNSUPPORTED
+// ------------------------------------------------------------------------------
 
 // Other sizes over the same elements, at most one -1 is inferred. Copies when strides do not allow a view.
 //   -> view (new if copied);  errors SHAPE
@@ -1281,7 +1285,8 @@ TENSOR_API tensor_t *tensor_linalg_cond(tensor_t *x, const char *p);
 // >>index                                          MARK: joining, indexing
 //
 // Index values are checked in a whole pass before the first write, in release too; an index outside is the
-// error INDEX. ------------------------------------------------------------------------------
+// error INDEX.
+// ------------------------------------------------------------------------------
 
 // Joins n tensors along dim (all other dims equal).
 //   -> new, promoted dtype;  grad slices g;  errors SHAPE, INDEX, DTYPE
@@ -1482,7 +1487,8 @@ TENSOR_API tensor_t *tensor_random_(tensor_t *x, int64_t low, int64_t high);
 //
 // A tape of nodes ordered by sequence number; backward pops them from a heap on the calling thread, never
 // recursing. Values saved for backward are checked against their storage's version: "no error" means the
-// gradients are right. ------------------------------------------------------------------------------
+// gradients are right.
+// ------------------------------------------------------------------------------
 
 // Marks a leaf as wanting a gradient (or not).
 //   x       f32 f64 f16 bf16; not the result of a recorded operation
@@ -1688,7 +1694,8 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 // Each function is hidden behind a macro of its name that calls it and then stamps the place of the call on
 // what it made (or on the error it raised). Afterwards rather than as an argument: functions keep their plain
 // signature for bindings and function pointers, and nested calls evaluate in the right order. (name)(args)
-// calls without a stamp. ------------------------------------------------------------------------------
+// calls without a stamp.
+// ------------------------------------------------------------------------------
 
 #define TENSOR__CALL(function, ...) tensor__at(TENSOR__IN(function), (function)(__VA_ARGS__))
 #define TENSOR__CALL_KIND(kind, function, ...)                                                               \
@@ -2304,7 +2311,8 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 //
 // Variadic templates instead of compound literals, so that nothing here is an extension in C++11.
 // tensor_scope_guard ends its scope at the closing brace; tensor_ref keeps a tensor and frees it, and has the
-// operators. ------------------------------------------------------------------------------
+// operators.
+// ------------------------------------------------------------------------------
 
 struct tensor_dims_pack {
     int64_t d[TENSOR_MAX_DIMS];
@@ -2497,24 +2505,47 @@ class tensor_val {
     tensor_t *t_;
 };
 inline tensor_val operator-(const tensor_val &a) { return (tensor_neg)(a.get()); }
+// Numbers of every built-in type: one overload too few would make a * tensor_numel(x) ambiguous.
+#define TENSOR__OPERATOR_NUMBER(sign, name, reverse, type)                                                   \
+    inline tensor_val operator sign(const tensor_val &a, type b) {                                           \
+        return (tensor_##name##_scalar)(a.get(), (double)b);                                                 \
+    }                                                                                                        \
+    inline tensor_val operator sign(type number, const tensor_val &b) {                                      \
+        const double a = (double)number;                                                                     \
+        return reverse;                                                                                      \
+    }
 #define TENSOR__OPERATOR(sign, name, reverse)                                                                \
     inline tensor_val operator sign(const tensor_val &a, const tensor_val &b) {                              \
         return (tensor_##name)(a.get(), b.get());                                                            \
     }                                                                                                        \
-    inline tensor_val operator sign(const tensor_val &a, tensor_t *b) { return (tensor_##name)(a.get(), b);  \
-        }                                                                                                    \
-    inline tensor_val operator sign(tensor_t *a, const tensor_val &b) { return (tensor_##name)(a, b.get());  \
-        }                                                                                                    \
-    inline tensor_val operator sign(const tensor_val &a,                                                     \
-                                    double b) { return (tensor_##name##_scalar)(a.get(), b); }               \
-    inline tensor_val operator sign(const tensor_val &a, int b) { return (tensor_##name##_scalar)(a.get(),   \
-            b); }                                                                                            \
-    inline tensor_val operator sign(double a, const tensor_val &b) { return reverse; }                       \
-    inline tensor_val operator sign(int a, const tensor_val &b) { return reverse; }
+    inline tensor_val operator sign(const tensor_val &a, tensor_t *b) {                                      \
+        return (tensor_##name)(a.get(), b);                                                                  \
+    }                                                                                                        \
+    inline tensor_val operator sign(tensor_t *a, const tensor_val &b) {                                      \
+        return (tensor_##name)(a, b.get());                                                                  \
+    }                                                                                                        \
+    TENSOR__OPERATOR_NUMBER(sign, name, reverse, double)                                                     \
+    TENSOR__OPERATOR_NUMBER(sign, name, reverse, float)                                                      \
+    TENSOR__OPERATOR_NUMBER(sign, name, reverse, int)                                                        \
+    TENSOR__OPERATOR_NUMBER(sign, name, reverse, unsigned)                                                   \
+    TENSOR__OPERATOR_NUMBER(sign, name, reverse, long)                                                       \
+    TENSOR__OPERATOR_NUMBER(sign, name, reverse, unsigned long)                                              \
+    TENSOR__OPERATOR_NUMBER(sign, name, reverse, long long)                                                  \
+    TENSOR__OPERATOR_NUMBER(sign, name, reverse, unsigned long long)                                         \
+    /* in place, as x += y of PyTorch */                                                                     \
+    inline const tensor_val &operator sign##=(const tensor_val &a, const tensor_val &b) {                    \
+        (tensor_##name##_)(a.get(), b.get());                                                                \
+        return a;                                                                                            \
+    }                                                                                                        \
+    inline const tensor_val &operator sign##=(const tensor_val &a, double b) {                               \
+        (tensor_##name##_scalar_)(a.get(), b);                                                               \
+        return a;                                                                                            \
+    }
 TENSOR__OPERATOR(+, add, (tensor_add_scalar)(b.get(), a))
 TENSOR__OPERATOR(-, sub, (tensor_rsub_scalar)(b.get(), a))
 TENSOR__OPERATOR(*, mul, (tensor_mul_scalar)(b.get(), a))
 TENSOR__OPERATOR(/, div, (tensor_mul_scalar)((tensor_reciprocal)(b.get()), a))
+#undef TENSOR__OPERATOR_NUMBER
 #undef TENSOR__OPERATOR
 
 // A kept tensor, move-only: tensor_keep on construction, tensor_free at the end.
@@ -2555,7 +2586,8 @@ class tensor_ref : public tensor_val {
 //
 // What a separately compiled tensor_nn.h or backend needs: layouts, the call, the op tables. At link time
 // they meet in one symbol, tensor__internals(). Rejected: exporting every private function (clashes, frozen
-// signatures). ------------------------------------------------------------------------------
+// signatures).
+// ------------------------------------------------------------------------------
 
 #if defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #ifndef TENSOR_SHARED_7C1E
@@ -5830,7 +5862,6 @@ typedef struct tensor__pool_t {
 
 struct tensor_context_t {
     tensor_allocator_t allocator;
-    int allocator_set;
     uint64_t limit, reserved, allocs, frees;
     tensor__raw_t *raw;
     tensor__mutex_t mutex;
@@ -5877,7 +5908,8 @@ TENSOR__INLINE tensor__thread_t *tensor__self(void) {
 // Size classes, four per doubling; a freed block goes to its home thread's list and comes back from there, so
 // a steady step neither calls malloc nor takes a page fault. Raw blocks are linked into the context: shutdown
 // frees them all. Rejected: per-object malloc (40 ns and fragmentation), one arena per step (its size is
-// always a guess). ------------------------------------------------------------------------------
+// always a guess).
+// ------------------------------------------------------------------------------
 
 TENSOR__FN tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...);
 TENSOR__FN void tensor__cache_release(tensor__thread_t *th);
@@ -5910,7 +5942,6 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint6
             ctx->allocator.alloc = tensor__hook_alloc;
             ctx->allocator.free = tensor__hook_free;
         }
-        ctx->allocator_set = 1;
         r = (tensor__raw_t *)ctx->allocator.alloc(ctx->allocator.user, (size_t)total, 64);
     }
     if (r) {
@@ -6232,7 +6263,7 @@ TENSOR__FN void tensor__putg(tensor__text_t *s, double v) {
     if (v > 1.7976931348623157e308) { tensor__puts(s, "inf"); return; }
     if (v == 0) { tensor__puts(s, "0"); return; }
     int e = (int)floor(log10(v));
-    double m = v / pow(10, e);
+    double m = e < -300 ? v * 1e300 / pow(10, e + 300) : v / pow(10, e);    // 10^-324 is 0
     int64_t digits = (int64_t)(m * 1e5 + 0.5);
     if (digits >= 1000000) { digits /= 10; e++; }
     char b[8];
@@ -6702,7 +6733,7 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
 
 TENSOR_API int (tensor_set_allocator)(const tensor_allocator_t *a) {
     tensor__thread_t *th = tensor__self();
-    if (th->ctx->reserved) {
+    if (th->ctx->reserved || th->ctx->threads != &th->ctx->first || th->ctx->first.next) {
         tensor__fail(th, TENSOR_ERR_OWNER, "set_allocator: memory was handed out already; call it first");
         return TENSOR_ERR_OWNER;
     }
@@ -15702,6 +15733,16 @@ TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacem
                             (int)TENSOR__CHOSEN);
     }
     if (r == 0) { TENSOR__RETURN(tensor_narrow(x, 0, 0, 0)); }
+    double count = 1, most = 1;         // choices of i, made one after the other
+    for (int i = 0; i < r; i++) {
+        count *= ((double)x->numel + (with_replacement ? i : -i)) / (i + 1);
+        if (count > most) { most = count; }
+    }
+    if (most > 1e12) {
+        return tensor__fail(th_, TENSOR_ERR_SHAPE, "combinations: %i of %d elements are too many (%g)", r,
+                            x->numel,
+                            most);
+    }
     // Each choice of i elements, in order, by every element that may come next.
     tensor_t *all = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *at = tensor_unsqueeze(all, 1);
     for (int i = 1; i < r && tensor__live(at); i++) {
@@ -16983,6 +17024,10 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     if (!TENSOR__USABLE(th, "set_grad", "x", x)) { return th->error.code; }
     if (grad) {
         if (!TENSOR__USABLE(th, "set_grad", "grad", grad)) { return th->error.code; }
+        if (grad == x) {
+            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "set_grad: x %t cannot be its own gradient", x);
+            return TENSOR_ERR_AUTOGRAD;
+        }
         if (grad->ndim != x->ndim || memcmp(grad->dims, x->dims, (size_t)x->ndim * 8)) {
             tensor__fail(th, TENSOR_ERR_SHAPE, "set_grad: grad %t has not the shape of x %t", grad, x);
             return TENSOR_ERR_SHAPE;
@@ -18037,9 +18082,9 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         if (!TENSOR__USABLE(th, op, "output", y)) { return th->error.code; }
         if (!tensor__sync_needs_grad(th, y)) {
             tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                         "%s: %t made by %s%s%s does not require grad and has no graph", op, y,
-                         y->op ? y->op : "?", y->site ? " at " : "", y->site ? tensor__basename(y->site) :
-                             "");
+                         "%s: %t made by %s%s%s does not require grad and has no graph%s", op, y,
+                         y->op ? y->op : "?", y->site ? " at " : "", y->site ? tensor__basename(y->site) : "",
+                         th->grad_mode ? "" : "; this thread records nothing now: a no_grad scope is open");
             return TENSOR_ERR_AUTOGRAD;
         }
         if (!g && y->numel != 1) {

@@ -1191,6 +1191,9 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 #define nn_get(...) TENSOR__CALL(nn_get, __VA_ARGS__)
 #define nn_get_child(...) nn__stamp(TENSOR_HERE, (nn_get_child)(__VA_ARGS__))
 #define nn_clone(...) nn__stamp(TENSOR_HERE, (nn_clone)(__VA_ARGS__))
+#define nn_train(...) nn__stamp(TENSOR_HERE, (nn_train)(__VA_ARGS__))
+#define nn_eval(...) nn__stamp(TENSOR_HERE, (nn_eval)(__VA_ARGS__))
+#define nn_requires_grad_(...) nn__stamp(TENSOR_HERE, (nn_requires_grad_)(__VA_ARGS__))
 #define nn_free(...) TENSOR__CALL_KIND(int, nn_free, __VA_ARGS__)
 #define nn_copy_state(...) TENSOR__CALL_KIND(int, nn_copy_state, __VA_ARGS__)
 #define nn_to(...) TENSOR__CALL_KIND(int, nn_to, __VA_ARGS__)
@@ -4936,7 +4939,7 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
     tensor__op_t o;
     tensor__row_t row;
     tensor_t *x = a->x, *s, *sum = NULL, *list[3];
-    int64_t dims[TENSOR_MAX_DIMS], k;
+    int64_t dims[TENSOR_MAX_DIMS], before, after, k;
     if (!nn__inputs(&o, &row, "local_response_norm", "x", 1, &x, 1) || !nn__floats(&o, 1))
         return TENSOR__(poison);
     if (x->ndim < 3 || a->size < 1)
@@ -4945,13 +4948,15 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
                               a->size);
     x = nn__wide(x);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
-    dims[1] = a->size / 2;
+    before = nn__min(a->size / 2, x->dims[1]);          // farther channels do not exist
+    after = nn__min((a->size - 1) / 2, x->dims[1]);
+    dims[1] = before;
     list[0] = (tensor_zeros_n)(dims, x->ndim, (tensor_dtype_t)x->dtype);
     list[1] = (tensor_square)(x);
-    dims[1] = (a->size - 1) / 2;
+    dims[1] = after;
     list[2] = (tensor_zeros_n)(dims, x->ndim, (tensor_dtype_t)x->dtype);
     s = (tensor_cat_n)(list, 3, 1);
-    for (k = 0; k < a->size; k++) {
+    for (k = 0; k <= before + after; k++) {
         tensor_t *part = (tensor_narrow)(s, 1, k, x->dims[1]);
         sum = sum ? (tensor_add)(sum, part) : part;
     }
@@ -6431,6 +6436,10 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
         if (!nearest) v = (tensor_mul)(v, weight);
         v = (tensor_masked_fill)(v, (tensor_logical_not)(inside), 0);
         y = y ? (tensor_add)(y, v) : v;
+    }
+    if (nearest && (tensor_requires_grad)(grid)) {      // steps have no slope: a gradient of zeros
+        tensor_t *all = (tensor_eq_scalar)((tensor_zeros_like)(place[0]), 0);
+        y = (tensor_mul)(y, (tensor_masked_fill)(place[0], all, 1));
     }
     memcpy(dims + 2, grid->dims + 1, (size_t)rank * sizeof dims[0]);
     dims[1] = planes;
@@ -9262,12 +9271,12 @@ TENSOR__FN void nn__set_training(nn_module_impl_t *impl, int on) {
     }
 }
 
-TENSOR_API nn_module_t *nn_train(nn_module_t *m) {
+TENSOR_API nn_module_t *(nn_train)(nn_module_t *m) {
     if (nn__open_module(m)) nn__set_training(m->impl, 1);
     return m;
 }
 
-TENSOR_API nn_module_t *nn_eval(nn_module_t *m) {
+TENSOR_API nn_module_t *(nn_eval)(nn_module_t *m) {
     if (nn__open_module(m)) nn__set_training(m->impl, 0);
     return m;
 }
@@ -9426,7 +9435,7 @@ TENSOR_API int64_t nn_num_parameters(nn_module_t *m) {
     return n;
 }
 
-TENSOR_API nn_module_t *nn_requires_grad_(nn_module_t *m, int on) {
+TENSOR_API nn_module_t *(nn_requires_grad_)(nn_module_t *m, int on) {
     nn__items_t all;
     void *block = nn__collect(m, "requires_grad_", &all);
     int64_t i;
@@ -14316,6 +14325,23 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
             else state[i * NN__MAX_STATE + k] = t;
             nn__free(name);
         }
+    }
+    for (i = 0; i < NN__OPTIONS && code == TENSOR_OK; i++) {
+        double v = ((const double *)options->storage->data)[i];
+        if (v - v != 0 || (i == NN__LR && v < 0)) code = TENSOR_ERR_FORMAT;
+    }
+    for (i = 0; i < 2 * o->ngroups && code == TENSOR_OK; i++) {
+        double v = ((const double *)groups->storage->data)[i];
+        if (!(v >= 0 && v - v == 0)) code = TENSOR_ERR_FORMAT;
+    }
+    for (i = 0; i < o->nparams && code == TENSOR_OK; i++) {
+        int64_t v = ((const int64_t *)steps->storage->data)[i];
+        if (v < 0 || v > (int64_t)1 << 53) code = TENSOR_ERR_FORMAT;
+    }
+    if (code == TENSOR_ERR_FORMAT) {
+        NN__FAIL(code,
+                 "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer can have",
+                 r->label);
     }
     if (code == TENSOR_OK) {
         memcpy(o->option, options->storage->data, sizeof o->option);

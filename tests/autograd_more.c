@@ -51,6 +51,8 @@ static void grad_of_part(void) {
     tensor_t *w = LEAF(5, 6), *other, *out;
     CHECK(tensor_autograd_grad(&z, 1, NULL, NULL, 0, NULL, 0) == TENSOR_ERR_AUTOGRAD);
     CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "autograd_grad: no inputs");
+    CHECK(tensor_set_grad(y, y) == TENSOR_ERR_AUTOGRAD);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "set_grad: x [");
     CHECK(tensor_autograd_grad(&z, 1, NULL, &y, 1, &g, 0) == 0);
     EXPECT_TOL(g, 1e-5, exp(1), exp(4));
     out = tensor_sum(y); // the nodes below y were left alone

@@ -42,8 +42,23 @@ for h in $headers; do
         BEGIN { rule = "// "; for (i = 0; i < 78; i++) rule = rule "-" }
         /^\/\/ >>[a-z0-9-]+( |$)/ && before != rule { print FNR ": " $0 }
         /^\/\/ -----/ && $0 != rule { print FNR ": rule of another length" }
+        /^\/\/ .*[^- ].* --------------------/ { print FNR ": rule behind text" }
         { before = $0 }' $h)"
     result "$h: tag without MARK:" "$(awk '/^\/\/ >>[a-z0-9-]+( |$)/ && !/MARK: / { print FNR ": " $0 }' $h)"
+done
+
+# Each public function of a tensor or a code has its macro that stamps the place of the call.
+for h in tensor.h tensor_nn.h; do
+    result "$h: public function without a macro for its call site" "$(awk '
+        /^TENSOR_API (tensor_t \*|tensor_pair_t |nn_module_t \*|nn_optimizer_t \*)[a-z]/ {
+            name = $0
+            sub(/\(.*/, "", name)
+            sub(/.*[ *]/, "", name)
+            if (name !~ /__|_with$/) api[name] = FNR        # _with: its struct carries the place
+        }
+        /^#define [a-z_0-9]+[a-zA-Z0-9_]*\(/ { name = $2; sub(/\(.*/, "", name); has[name] = 1 }
+        /^\/\/ >>(nn-)?shared / { exit }
+        END { for (n in api) if (!(n in has)) print api[n] ": " n }' $h)"
 done
 
 # Public declarations end where the layouts shared with backends begin. A comment serves all declarations that

@@ -15,6 +15,12 @@ static int use() {
         kept = 2 * r * b + 1.0 - r;
         bad += tensor_item(tensor_sum(r / b)) != 12;
         bad += tensor_item(tensor_sum(b - r)) != -6;
+        bad += tensor_item(tensor_sum(r / tensor_size(r, 0) * 2u - 1.5f)) != 3;
+        bad += tensor_item(tensor_sum(6L / r + sizeof(char))) != 24;
+        tensor_ref own = tensor_ones(2);
+        own += own;
+        own *= 3;
+        bad += tensor_item(tensor_sum(own)) != 12;
         bad += tensor_size(tensor_cat(0, a, a), 0) != 4;
         bad += tensor_ndim(tensor_reshape(a, -1)) != 1;
         bad += tensor_dtype(tensor_zeros_of(TENSOR_I64, 2)) != TENSOR_I64;

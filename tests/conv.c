@@ -639,6 +639,17 @@ static void errors(void) {
     CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: one of size and scale_factor");
 }
 
+// Values from the edge of what is allowed end soon; a gradient of zeros is one.
+static void edges(void) {
+    tensor_t *x = tensor_randn(1, 4, 2), *g = tensor_requires_grad_(tensor_zeros(1, 2, 2, 2), 1);
+    CHECK(tensor_allclose(tensor_local_response_norm(x, INT64_MAX, .alpha = 1e18),
+                          tensor_local_response_norm(x, 9, .alpha = 9.0 * 1e18 / (double)INT64_MAX), 1e-5,
+                              1e-8));
+    tensor_backward(tensor_sum(tensor_grid_sample(tensor_ones(1, 1, 3, 3), g, .mode = TENSOR_NEAREST)));
+    CHECK(tensor_grad(g) && tensor_item(tensor_sum(tensor_abs(tensor_grad(g)))) == 0);
+    CHECK_POISON(tensor_combinations(tensor_ones(200), 100, 0), TENSOR_ERR_SHAPE, "combinations: 100 of 200");
+}
+
 int main(void) {
     RUN(values);
     RUN(gradients);
@@ -647,5 +658,6 @@ int main(void) {
     RUN(threads);
     RUN(modules);
     RUN(errors);
+    RUN(edges);
     return test_report();
 }

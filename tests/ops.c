@@ -671,7 +671,8 @@ static void run_device(const op_t *op) {
             two = op->call(far, op->nin, (void *)(uintptr_t)op);
             tensor_set_default_device(TENSOR_CPU);
             if (tensor_is_poison(one)) {        // the case's refusals are refused there too
-                CHECK_MSG(tensor_is_poison(two), "%s %s: refused on the CPU alone", op->label, dname(dtypes[t]));
+                CHECK_MSG(tensor_is_poison(two), "%s %s: refused on the CPU alone", op->label,
+                          dname(dtypes[t]));
                 tensor_clear_error();
                 tensor_scope_end(s);
                 continue;
