@@ -3186,8 +3186,9 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
 }
 
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
-// V_N windows of one row, n of them kept. The row segment they look at comes from the image, or from a copy
-// with -inf around where it leaves the image. -> 0 if it is too long for that
+// V_N windows of one row, the first n of them kept. The row segment they look at comes from the image (what the others
+// see is any number of the plane), or from a copy with -inf around where a kept one leaves the row. -> 0 if it is too
+// long for that
 TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int64_t *o, int64_t n, float *y,
                                 int32_t *place) {
     enum { LONGEST = 256 };
@@ -3196,14 +3197,15 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
     int64_t sw = g->stride[2], dw = g->dilation[2], w = g->in[2], x0 = o[2] * sw - g->pad[2];
     int64_t length = (g->kernel[2] - 1) * dw + sw * V_N, i, kx, ky, kz, iz, iy;
     int64_t left = x0 < 0 ? -x0 : 0, right = w - x0 < length ? w - x0 : length;
-    int inside = left == 0 && right == length;
+    int64_t last = x0 + ((n < V_N ? n : V_N) - 1) * sw, plane = g->in[0] * g->in[1] * w;
+    int within = left == 0 && last + (g->kernel[2] - 1) * dw < w;
     V_F m = V_SET(-INFINITY);
-    V_I best = VI_SET(-1), step;
+    V_I best = VI_SET(0), step;   // 0: none inside, where a dilation is larger than the image
+    int first = 1;
     if (length > LONGEST || g->mode == NN__ADAPTIVE) return 0;
     for (i = 0; i < V_N; i++) at[i] = (int32_t)(i * sw);
     step = VI_LOAD(at);
-    if (!inside)
-        for (i = 0; i < length; i++) copy[i] = -INFINITY;
+    for (i = 0; i < length; i += V_N) V_STORE(copy + i, m);
     for (kz = 0; kz < g->kernel[0]; kz++)
         for (ky = 0; ky < g->kernel[1]; ky++) {
             const float *row;
@@ -3213,14 +3215,16 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
             if (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1]) continue;
             start = (iz * g->in[1] + iy) * w;
             row = x + start;
-            if (inside) {
+            if (within && start + x0 + length <= plane) {
                 row += x0;
             } else {
-                for (i = left; i < right; i++) copy[i] = row[x0 + i];
+                if (right > left) memcpy(copy + left, row + x0 + left, (size_t)(right - left) * sizeof copy[0]);
                 row = copy;
             }
-            if (M_ANY(VI_EQ(best, VI_SET(-1)))) {
-                // The first element of the window: it wins where all are -inf.
+            // The first element of the window: it wins where all are -inf.
+            if (first && left == 0 && last < w) {
+                best = VI_ADD(step, VI_SET((int32_t)(start + x0)));
+            } else if (first) {
                 for (i = 0; i < V_N; i++) {
                     int64_t c = x0 + i * sw;
                     while (c < 0) c += dw;
@@ -3228,6 +3232,7 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
                 }
                 best = VI_LOAD(at);
             }
+            first = 0;
             for (kx = 0; kx < g->kernel[2]; kx++) {
                 const float *p = row + kx * dw;
                 V_F v;
@@ -3247,8 +3252,12 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
             }
         }
     NN__K(put)(y, n, m);
-    VI_STORE(at, best);
-    for (i = 0; i < n && i < V_N; i++) place[i] = at[i] < 0 ? 0 : at[i];
+    if (n >= V_N) {
+        VI_STORE(place, best);
+    } else {
+        VI_STORE(at, best);
+        memcpy(place, at, (size_t)n * sizeof at[0]);
+    }
     return 1;
 }
 #endif

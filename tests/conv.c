@@ -511,6 +511,25 @@ static void forms(void) {
     tensor_set_num_threads(1);
 }
 
+// Pools of f32 choose the elements that those of f64 choose, whatever stands at the ends of rows.
+static void pool_forms(void) {
+    static const int64_t widths[5] = {5, 14, 28, 33, 67};
+    int c, failures = 0;
+    for (c = 0; c < 5 * 3 * 3 * 2 * 2; c++) {
+        int64_t w = widths[c % 5], kernel = 1 + c / 5 % 3, stride = 1 + c / 15 % 3, dilation = 1 + c / 45 % 2;
+        int64_t padding = c / 90 ? kernel / 2 : 0;
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *x = tensor_to(f(c, 2, 2, 7, w), TENSOR_F32);
+        tensor_pair_t a, b;
+        tensor_copy_(tensor_narrow(x, 3, w - 2, 2), tensor_full(c % 2 ? NAN : -INFINITY, 2));
+        a = tensor_max_pool2d_with_indices(x, kernel, stride, padding, dilation);
+        b = tensor_max_pool2d_with_indices(tensor_to(x, TENSOR_F64), kernel, stride, padding, dilation);
+        failures += !test_same_bits(a.values, tensor_to(b.values, TENSOR_F32)) || !test_same_bits(a.indices, b.indices);
+        tensor_scope_end(scope);
+    }
+    CHECK_MSG(failures == 0 && tensor_ok(), "%d pools differ", failures);
+}
+
 // ---- modules
 
 static double total(tensor_t *x) { return tensor_item(tensor_sum(tensor_to(x, TENSOR_F64))); }
@@ -684,6 +703,7 @@ int main(void) {
     RUN(special_values);
     RUN(threads);
     RUN(forms);
+    RUN(pool_forms);
     RUN(modules);
     RUN(errors);
     return test_report();
