@@ -2627,8 +2627,8 @@ typedef struct nn__cpu_t {
                           int64_t g_image, const float *image, int64_t x_row, int64_t x_image, int64_t images,
                           int64_t rows, int64_t width, float *to, int64_t ts);
     void (*turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys);
-    void (*gather)(int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off, const float *b,
-                   const float *start, float *c, int64_t cs);
+    void (*gather)(int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off,
+                   const float *b, const float *start, float *c, int64_t cs);
     int mr, kt, lanes, gr;
 } nn__cpu_t;
 
@@ -3003,9 +3003,9 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
 // >>nn-kernel-direct                               MARK: convolution without columns
 //
 // f32. Images are copied once with their padding; then the input that output pixel p reads for the k-th
-// (channel, ky, kx) stands at p + off[k]. Two forms: pixels in vectors (few outputs, stride 1 along the width,
-// where a vector of pixels is one load), and outputs in vectors (any stride and width; the result is turned
-// after it, the incoming gradient before it). Rejected: columns for everything; copying each input
+// (channel, ky, kx) stands at p + off[k]. Two forms: pixels in vectors (few outputs, stride 1 along the
+// width, where a vector of pixels is one load), and outputs in vectors (any stride and width; the result is
+// turned after it, the incoming gradient before it). Rejected: columns for everything; copying each input
 // kernel-area times and packing it again costs as much as the product where channels or pixels are few.
 // ------------------------------------------------------------------------------
 
@@ -3108,8 +3108,9 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
     (void)i;
 }
 
-// A product with gathered columns, outputs in vectors: c[i cs + j] += sum over s < n of a[off[s] + i as] b[s][j],
-// 0 <= i < rows <= GR, j over one vector or two; b [n][2 V_N]. With start, c is start[j] + the sum instead.
+// A product with gathered columns, outputs in vectors: c[i cs + j] += sum over s < n of
+// a[off[s] + i as] b[s][j], 0 <= i < rows <= GR, j over one vector or two; b [n][2 V_N]. With start, c is
+// start[j] + the sum instead.
 #undef NN__GR
 #undef NN__GATHER_ROWS
 #if TENSOR_NN__PASS == 3
@@ -3186,9 +3187,9 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
 }
 
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
-// V_N windows of one row, the first n of them kept. The row segment they look at comes from the image (what the others
-// see is any number of the plane), or from a copy with -inf around where a kept one leaves the row. -> 0 if it is too
-// long for that
+// V_N windows of one row, the first n of them kept. The row segment they look at comes from the image (what
+// the others see is any number of the plane), or from a copy with -inf around where a kept one leaves the
+// row. -> 0 if it is too long for that
 TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int64_t *o, int64_t n, float *y,
                                 int32_t *place) {
     enum { LONGEST = 256 };
@@ -3218,7 +3219,8 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
             if (within && start + x0 + length <= plane) {
                 row += x0;
             } else {
-                if (right > left) memcpy(copy + left, row + x0 + left, (size_t)(right - left) * sizeof copy[0]);
+                if (right > left)
+                    memcpy(copy + left, row + x0 + left, (size_t)(right - left) * sizeof copy[0]);
                 row = copy;
             }
             // The first element of the window: it wins where all are -inf.
@@ -5072,8 +5074,8 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     fill = v->ow * 100 / (nn__ceil(v->ow, lanes) * lanes);
     if (v->co == 1 && v->n > 64) fill = 0;   // two long chains of sums
     if (v->sw != 1 || (v->sums && v->ow < 24)) fill = 0;
-    // Vectors of outputs if they are full, and turning input or output is little work; of one vector of outputs, or
-    // where there are few steps, vectors of pixels are as good.
+    // Vectors of outputs if they are full and many steps pay for the turning; where one vector takes all
+    // outputs, pixels are as good.
     v->gather = lanes > 1 && v->co * 4 >= nn__ceil(v->co, lanes) * lanes * 3 && v->n >= 64 &&
                 (v->sums || v->ow >= 4) && (v->co > lanes || fill < 60);
     if (!v->gather && fill < 60) return 0;   // mostly empty vectors
@@ -5092,7 +5094,8 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     if (v->image > 0x7FFFFFF) return 0;
     v->per = 1;
     if (v->gather && v->blocks == 1)
-        v->per = nn__min(2 * NN__DIRECT_BYTES / (v->image * 4), NN__GATHER_BYTES / (v->rows * v->ow * v->mr * 4));
+        v->per =
+            nn__min(2 * NN__DIRECT_BYTES / (v->image * 4), NN__GATHER_BYTES / (v->rows * v->ow * v->mr * 4));
     else if (v->sums && !v->gather)
         v->per = NN__DIRECT_BYTES / (v->image * 4);
     v->per = nn__max(1, nn__min(v->per, nn__ceil(v->images, 8)));
@@ -5150,18 +5153,18 @@ TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
 // Some images, one group, one block of rows: every chunk of weights meets all of their pixels.
 TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
-    int64_t b = task % v->blocks, q = task / v->blocks % v->groups, first = task / v->blocks / v->groups * v->per;
-    int64_t oy = b * v->rows, rows = nn__min(v->rows, v->oh - oy), plane = v->oh * v->ow, runs, parts, o, k, i, r, u;
+    int64_t b = task % v->blocks, q = task / v->blocks % v->groups, oy = b * v->rows, o, k, i, r, u;
+    int64_t first = task / v->blocks / v->groups * v->per, rows = nn__min(v->rows, v->oh - oy);
+    int64_t plane = v->oh * v->ow, runs = nn__ceil(v->ow, v->k->gr), parts = nn__ceil(v->n, NN__GATHER_TAPS);
     int64_t images = nn__min(v->per, v->images - first), from, to;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
-    runs = nn__ceil(v->ow, v->k->gr);
-    parts = nn__ceil(v->n, NN__GATHER_TAPS);
     for (i = 0; i < images; i++)
         nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines,
                        block + i * v->image);
     for (o = 0; o < v->tiles; o++) {
-        const float *w = v->packed + (q * v->tiles + o) * v->n * v->mr, *start = v->start + (q * v->tiles + o) * v->mr;
+        const float *w = v->packed + (q * v->tiles + o) * v->n * v->mr,
+                    *start = v->start + (q * v->tiles + o) * v->mr;
         int64_t m = nn__min(v->co - o * v->mr, v->mr);
         for (k = 0; k < parts; k++)
             for (from = v->n * k / parts, to = v->n * (k + 1) / parts, i = 0; i < images; i++)
@@ -5169,13 +5172,14 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
                     for (u = 0; u < runs; u++) {
                         int64_t x0 = v->ow * u / runs, x1 = v->ow * (u + 1) / runs;
                         v->k->gather((int)(x1 - x0), m > v->k->lanes, to - from,
-                                     block + i * v->image + r * v->sh * v->pitch + x0 * v->sw, v->sw, v->off + from,
-                                     w + from * v->mr, k ? NULL : start, out + ((i * rows + r) * v->ow + x0) * v->mr,
-                                     v->mr);
+                                     block + i * v->image + r * v->sh * v->pitch + x0 * v->sw, v->sw,
+                                     v->off + from, w + from * v->mr, k ? NULL : start,
+                                     out + ((i * rows + r) * v->ow + x0) * v->mr, v->mr);
                     }
         for (i = 0; i < images; i++)
             v->k->turn(rows * v->ow, m, out + i * rows * v->ow * v->mr, v->mr,
-                       v->y + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow, plane);
+                       v->y + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
+                       plane);
     }
 }
 TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
@@ -5193,18 +5197,20 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
                 v->k->turn(m, v->n, v->weight + (q * v->co + t * mr) * v->n, v->n, p, mr);
             else
                 for (k = 0; k < v->n; k++) {
-                    const float *w = v->weight + ((q * v->ci + k / taps) * v->co + t * mr) * taps + taps - 1 - k % taps;
+                    const float *w =
+                        v->weight + ((q * v->ci + k / taps) * v->co + t * mr) * taps + taps - 1 - k % taps;
                     for (j = 0; j < m; j++) p[k * mr + j] = w[j * taps];
                 }
         }
     for (q = 0; q < v->groups; q++)
         for (j = 0; j < tiles * mr; j++) *p++ = v->bias && j < v->co ? v->bias[q * v->co + j] : 0;
     nn__direct_offsets(v, v->lines, v->off);
-    nn__run(nn__ceil(v->images, v->per) * v->groups * v->blocks, v->gather ? nn__direct_gather : nn__direct_task, v);
+    nn__run(nn__ceil(v->images, v->per) * v->groups * v->blocks,
+            v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
-// gw[o][k] += sum of g x over n images from first on, of group q, padded at block. gy [images][groups co][oh][ow],
-// to [co][n].
+// gw[o][k] += sum of g x over n images from first on, of group q, padded at block.
+// gy [images][groups co][oh][ow], to [co][n].
 TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t first,
                                   int64_t n, float *block, float *to) {
     int64_t plane = v->oh * v->ow, o, k;
@@ -5218,8 +5224,9 @@ TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_
 // The same of tile o and the rows from oy on, where a step is a pixel and vectors have outputs: sums [n][mr].
 TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
                                   int64_t n, int64_t oy, const float *block, float *out, float *sums) {
-    int64_t plane = v->oh * v->ow, pixels = nn__min(v->rows, v->oh - oy) * v->ow, all = n * pixels, i, k, r, t;
-    int64_t parts = nn__ceil(all, NN__GATHER_PIXELS), taps = v->kh * v->kw, m = nn__min(v->co - o * v->mr, v->mr);
+    int64_t plane = v->oh * v->ow, pixels = nn__min(v->rows, v->oh - oy) * v->ow, all = n * pixels;
+    int64_t parts = nn__ceil(all, NN__GATHER_PIXELS), m = nn__min(v->co - o * v->mr, v->mr), i, k, r, t;
+    int64_t taps = v->kh * v->kw;
     // Rows of a tile: channels, or the columns of the kernel
     int by_channel = v->ci >= v->kw;
     int64_t many = by_channel ? v->ci : v->kw, others = by_channel ? taps : v->ci * v->kh;
@@ -5227,14 +5234,15 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
     int64_t runs = nn__ceil(many, v->k->gr);
     if (m % v->k->lanes) memset(out, 0, (size_t)(all * v->mr) * 4);
     for (i = 0; i < n; i++)
-        v->k->turn(m, pixels, gy + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow, plane,
-                   out + i * pixels * v->mr, v->mr);
+        v->k->turn(m, pixels, gy + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
+                   plane, out + i * pixels * v->mr, v->mr);
     for (k = 0; k < parts; k++) {
         int64_t from = all * k / parts, to = all * (k + 1) / parts;
         for (r = 0; r < runs; r++) {
             int64_t r0 = many * r / runs, r1 = many * (r + 1) / runs;
             for (t = 0; t < others; t++) {
-                int64_t tap = by_channel ? t : t * v->kw, c = tap / taps, ky = tap / v->kw % v->kh, kx = tap % v->kw;
+                int64_t tap = by_channel ? t : t * v->kw, c = tap / taps, ky = tap / v->kw % v->kh,
+                        kx = tap % v->kw;
                 v->k->gather((int)(r1 - r0), m > v->k->lanes, to - from,
                              block + (c * v->lines + ky * v->dh) * v->pitch + kx * v->dw + r0 * as, as,
                              v->off + from, out + from * v->mr, NULL, sums + tap * v->mr + r0 * cs, cs);
@@ -5254,15 +5262,16 @@ TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t 
         n = nn__min(v->per, last - first);
         for (b = 0; b < v->blocks; b++) {
             for (i = 0; i < n; i++)
-                nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, b * v->rows * v->sh,
-                               v->lines, block + i * v->image);
+                nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w,
+                               b * v->rows * v->sh, v->lines, block + i * v->image);
             if (v->gather)
                 nn__gather_weight(v, gy, q, o, first, n, b * v->rows, block, out, sums);
             else
                 nn__direct_weight(v, gy, q, first, n, block, to);
         }
     }
-    if (v->gather) v->k->turn(v->n, nn__min(v->co - o * v->mr, v->mr), sums, v->mr, to + o * v->mr * v->n, v->n);
+    if (v->gather)
+        v->k->turn(v->n, nn__min(v->co - o * v->mr, v->mr), sums, v->mr, to + o * v->mr * v->n, v->n);
 }
 // The offsets of gathered sums.
 TENSOR__FN void nn__gather_pixels(const nn__direct_t *v, int32_t *off) {

@@ -473,15 +473,17 @@ static void threads(void) {
     CHECK(test_same_bits(grads[0][0], grads[1][0]) && test_same_bits(grads[0][1], grads[1][1]));
 }
 
-// Convolutions with a bias and their gradients against f64, for every form of loop and its edges: outputs in vectors
-// (several images in a block, several blocks of rows, part of a tile, steps), pixels in vectors, columns.
+// Convolutions with a bias and their gradients against f64, for every form of loop and its edges: outputs in
+// vectors (several images in a block, several blocks of rows, part of a tile, steps), pixels in vectors,
+// columns.
 static void forms(void) {
     // images, channels, outputs, groups, kernel, height, width, stride, padding, dilation
     static const int64_t shape[10][10] = {
-        {9, 16, 40, 1, 3, 9, 10, 1, 1, 1},  {2, 3, 32, 1, 7, 40, 37, 2, 3, 1},   {3, 10, 48, 2, 5, 12, 11, 1, 2, 1},
-        {2, 16, 32, 1, 3, 40, 100, 1, 1, 1}, {5, 8, 16, 1, 3, 15, 16, 2, 2, 2},  {17, 30, 64, 1, 3, 4, 5, 1, 1, 1},
-        {2, 6, 6, 6, 3, 30, 30, 1, 1, 1},    {3, 4, 8, 4, 5, 14, 17, 1, 2, 1},   {2, 1, 16, 1, 5, 28, 28, 1, 2, 1},
-        {2, 64, 1, 1, 3, 28, 28, 1, 1, 1}};
+        {9, 16, 40, 1, 3, 9, 10, 1, 1, 1},  {2, 3, 32, 1, 7, 40, 37, 2, 3, 1},
+        {3, 10, 48, 2, 5, 12, 11, 1, 2, 1}, {2, 16, 32, 1, 3, 40, 100, 1, 1, 1},
+        {5, 8, 16, 1, 3, 15, 16, 2, 2, 2},  {17, 30, 64, 1, 3, 4, 5, 1, 1, 1},
+        {2, 6, 6, 6, 3, 30, 30, 1, 1, 1},   {3, 4, 8, 4, 5, 14, 17, 1, 2, 1},
+        {2, 1, 16, 1, 5, 28, 28, 1, 2, 1},  {2, 64, 1, 1, 3, 28, 28, 1, 1, 1}};
     int k, t, j;
     for (k = 0; k < (int)(sizeof shape / sizeof shape[0]); k++) {
         const int64_t *s = shape[k];
@@ -500,9 +502,12 @@ static void forms(void) {
             for (j = 0; j < 4; j++) {
                 if (t == 0) exact[j] = out[j];
                 else if (t == 1) first[j] = out[j];
-                else CHECK_MSG(test_same_bits(first[j], out[j]), "form %d, result %d: 3 threads differ from 1", k, j);
+                else
+                    CHECK_MSG(test_same_bits(first[j], out[j]), "form %d, result %d: 3 threads differ from 1",
+                              k, j);
                 if (t == 1)
-                    CHECK_MSG(difference(out[j], exact[j]) < 2e-5 * (1 + tensor_item(tensor_max(tensor_abs(exact[j])))),
+                    CHECK_MSG(difference(out[j], exact[j]) <
+                                  2e-5 * (1 + tensor_item(tensor_max(tensor_abs(exact[j])))),
                               "form %d, result %d: %g off", k, j, difference(out[j], exact[j]));
             }
         }
@@ -524,7 +529,8 @@ static void pool_forms(void) {
         tensor_copy_(tensor_narrow(x, 3, w - 2, 2), tensor_full(c % 2 ? NAN : -INFINITY, 2));
         a = tensor_max_pool2d_with_indices(x, kernel, stride, padding, dilation);
         b = tensor_max_pool2d_with_indices(tensor_to(x, TENSOR_F64), kernel, stride, padding, dilation);
-        failures += !test_same_bits(a.values, tensor_to(b.values, TENSOR_F32)) || !test_same_bits(a.indices, b.indices);
+        failures += !test_same_bits(a.values, tensor_to(b.values, TENSOR_F32)) ||
+                    !test_same_bits(a.indices, b.indices);
         tensor_scope_end(scope);
     }
     CHECK_MSG(failures == 0 && tensor_ok(), "%d pools differ", failures);
