@@ -2623,13 +2623,16 @@ typedef struct nn__cpu_t {
     void (*attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double lse, double delta);
     void (*dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t keep,
                     double scale);
-    // f32 only: NULL elsewhere; outputs of a tile, taps of a tile, pixels of a vector
+    // f32 only: NULL elsewhere; outputs of a tile, taps of a tile, floats of a vector, rows of gather
     void (*direct)(int m, int64_t n, const float *w, const int32_t *off, const float *b, const float *p0,
                    const float *p1, float *y0, float *y1, int64_t ys, int w0, int w1);
     void (*direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs, int64_t g_row,
                           int64_t g_image, const float *image, int64_t x_row, int64_t x_image, int64_t images,
                           int64_t rows, int64_t width, float *to, int64_t ts);
-    int mr, kt, lanes;
+    void (*turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys);
+    void (*gather)(int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off,
+                   const float *b, const float *start, float *c, int64_t cs);
+    int mr, kt, lanes, gr;
 } nn__cpu_t;
 
 // ------------------------------------------------------------------------------
@@ -3002,10 +3005,11 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
 // ------------------------------------------------------------------------------
 // >>nn-kernel-direct                               MARK: convolution without columns
 //
-// f32, where output pixels of a row read neighbours (stride 1 along the width). Images are copied once with
-// their padding; then the input that output pixel p reads for the k-th (channel, ky, kx) stands at
-// p + off[k], and a vector of pixels is one load. Rejected: columns for everything; copying each input
-// kernel-area times and packing it again costs as much as the product where channels are few.
+// f32. Images are copied once with their padding; then the input that output pixel p reads for the k-th
+// (channel, ky, kx) stands at p + off[k]. Two forms: pixels in vectors (few outputs, stride 1 along the
+// width, where a vector of pixels is one load), and outputs in vectors (any stride and width; the result is
+// turned after it, the incoming gradient before it). Rejected: columns for everything; copying each input
+// kernel-area times and packing it again costs as much as the product where channels or pixels are few.
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 4
@@ -3083,6 +3087,80 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
     NN__FOUR(NN__FOLD, 0) NN__FOUR(NN__FOLD, 1) NN__FOUR(NN__FOLD, 2) NN__FOUR(NN__FOLD, 3)
     (void)o1, (void)o2, (void)o3;
 }
+
+// y[c ys + r] = x[r xs + c]
+TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys) {
+    int64_t r = 0, c, i;
+#if TENSOR_NN__PASS > 0
+    for (; r + 4 <= rows; r += 4, x += 4 * xs, y += 4) {
+        for (c = 0; c + 4 <= columns; c += 4) {
+            __m128 v0 = _mm_loadu_ps(x + c), v1 = _mm_loadu_ps(x + xs + c);
+            __m128 v2 = _mm_loadu_ps(x + 2 * xs + c), v3 = _mm_loadu_ps(x + 3 * xs + c);
+            _MM_TRANSPOSE4_PS(v0, v1, v2, v3);
+            _mm_storeu_ps(y + c * ys, v0);
+            _mm_storeu_ps(y + (c + 1) * ys, v1);
+            _mm_storeu_ps(y + (c + 2) * ys, v2);
+            _mm_storeu_ps(y + (c + 3) * ys, v3);
+        }
+        for (; c < columns; c++)
+            for (i = 0; i < 4; i++) y[c * ys + i] = x[i * xs + c];
+    }
+#endif
+    for (; r < rows; r++, x += xs, y++)
+        for (c = 0; c < columns; c++) y[c * ys] = x[c];
+    (void)i;
+}
+
+// A product with gathered columns, outputs in vectors: c[i cs + j] += sum over s < n of
+// a[off[s] + i as] b[s][j], 0 <= i < rows <= GR, j over one vector or two; b [n][2 V_N]. With start, c is
+// start[j] + the sum instead.
+#undef NN__GR
+#undef NN__GATHER_ROWS
+#if TENSOR_NN__PASS == 3
+#define NN__GR 12           /* 24 sums + 2 + 1 of 32 registers */
+#define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#elif TENSOR_NN__PASS == 2
+#define NN__GR 6            /* 12 + 2 + 1 of 16 */
+#define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#else
+#define NN__GR 4            /* 8 + 2 + 1, and products: no FMA */
+#define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3)
+#endif
+#undef NN__GATHER_ZERO
+#define NN__GATHER_ZERO(i) V_F x##i = u, y##i = v;
+#undef NN__GATHER_STEP
+#define NN__GATHER_STEP(i) if (rows > i) { \
+        V_F t = V_SET((i < 3 ? p : i < 6 ? p + 3 * as : i < 9 ? p + 6 * as : p + 9 * as)[i % 3 * as]); \
+        x##i = V_FMA(t, u, x##i); \
+        if (nv > 1) y##i = V_FMA(t, v, y##i); }
+#undef NN__GATHER_OUT
+#define NN__GATHER_OUT(i) if (rows > i) { \
+        V_STORE(c + i * cs, start ? x##i : V_ADD(V_LOAD(c + i * cs), x##i)); \
+        if (nv > 1) V_STORE(c + i * cs + V_N, start ? y##i : V_ADD(V_LOAD(c + i * cs + V_N), y##i)); }
+TENSOR__INLINE void NN__K(gather_tile)(const int rows, const int nv, int64_t n, const float *a, int64_t as,
+                                       const int32_t *off, const float *b, const float *start, float *c,
+                                       int64_t cs) {
+    V_F u = start ? V_LOAD(start) : V_ZERO(), v = start && nv > 1 ? V_LOAD(start + V_N) : V_ZERO();
+    NN__GATHER_ROWS(NN__GATHER_ZERO)
+    for (; n > 0; n--, b += 2 * V_N, off++) {
+        const float *p = a + *off;
+        u = V_LOAD(b);
+        if (nv > 1) v = V_LOAD(b + V_N);
+        NN__GATHER_ROWS(NN__GATHER_STEP)
+    }
+    NN__GATHER_ROWS(NN__GATHER_OUT)
+}
+#undef NN__GATHER_CASE
+#define NN__GATHER_CASE(i) \
+    case 2 * i: NN__K(gather_tile)(i + 1, 1, n, a, as, off, b, start, c, cs); return; \
+    case 2 * i + 1: NN__K(gather_tile)(i + 1, 2, n, a, as, off, b, start, c, cs); return;
+TENSOR__FN void NN__K(gather)(int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off,
+                              const float *b, const float *start, float *c, int64_t cs) {
+    switch (2 * (rows - 1) + two) {
+    NN__GATHER_ROWS(NN__GATHER_CASE)
+    default: return;
+    }
+}
 #endif
 
 // ------------------------------------------------------------------------------
@@ -3112,8 +3190,9 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
 }
 
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
-// V_N windows of one row, n of them kept. The row segment they look at comes from the image, or from a copy
-// with -inf around where it leaves the image. -> 0 if it is too long for that
+// V_N windows of one row, the first n of them kept. The row segment they look at comes from the image (what
+// the others see is any number of the plane), or from a copy with -inf around where a kept one leaves the
+// row. -> 0 if it is too long for that
 TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int64_t *o, int64_t n, float *y,
                                 int32_t *place) {
     enum { LONGEST = 256 };
@@ -3122,14 +3201,15 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
     int64_t sw = g->stride[2], dw = g->dilation[2], w = g->in[2], x0 = o[2] * sw - g->pad[2];
     int64_t length = (g->kernel[2] - 1) * dw + sw * V_N, i, kx, ky, kz, iz, iy;
     int64_t left = x0 < 0 ? -x0 : 0, right = w - x0 < length ? w - x0 : length;
-    int inside = left == 0 && right == length;
+    int64_t last = x0 + ((n < V_N ? n : V_N) - 1) * sw, plane = g->in[0] * g->in[1] * w;
+    int within = left == 0 && last + (g->kernel[2] - 1) * dw < w;
     V_F m = V_SET(-INFINITY);
-    V_I best = VI_SET(-1), step;
+    V_I best = VI_SET(0), step;   // 0: none inside, where a dilation is larger than the image
+    int first = 1;
     if (length > LONGEST || g->mode == NN__ADAPTIVE) return 0;
     for (i = 0; i < V_N; i++) at[i] = (int32_t)(i * sw);
     step = VI_LOAD(at);
-    if (!inside)
-        for (i = 0; i < length; i++) copy[i] = -INFINITY;
+    for (i = 0; i < length; i += V_N) V_STORE(copy + i, m);
     for (kz = 0; kz < g->kernel[0]; kz++)
         for (ky = 0; ky < g->kernel[1]; ky++) {
             const float *row;
@@ -3139,14 +3219,17 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
             if (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1]) continue;
             start = (iz * g->in[1] + iy) * w;
             row = x + start;
-            if (inside) {
+            if (within && start + x0 + length <= plane) {
                 row += x0;
             } else {
-                for (i = left; i < right; i++) copy[i] = row[x0 + i];
+                if (right > left)
+                    memcpy(copy + left, row + x0 + left, (size_t)(right - left) * sizeof copy[0]);
                 row = copy;
             }
-            if (M_ANY(VI_EQ(best, VI_SET(-1)))) {
-                // The first element of the window: it wins where all are -inf.
+            // The first element of the window: it wins where all are -inf.
+            if (first && left == 0 && last < w) {
+                best = VI_ADD(step, VI_SET((int32_t)(start + x0)));
+            } else if (first) {
                 for (i = 0; i < V_N; i++) {
                     int64_t c = x0 + i * sw;
                     while (c < 0) c += dw;
@@ -3154,6 +3237,7 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
                 }
                 best = VI_LOAD(at);
             }
+            first = 0;
             for (kx = 0; kx < g->kernel[2]; kx++) {
                 const float *p = row + kx * dw;
                 V_F v;
@@ -3173,8 +3257,12 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
             }
         }
     NN__K(put)(y, n, m);
-    VI_STORE(at, best);
-    for (i = 0; i < n && i < V_N; i++) place[i] = at[i] < 0 ? 0 : at[i];
+    if (n >= V_N) {
+        VI_STORE(place, best);
+    } else {
+        VI_STORE(at, best);
+        memcpy(place, at, (size_t)n * sizeof at[0]);
+    }
     return 1;
 }
 #endif
@@ -3725,9 +3813,9 @@ static const nn__cpu_t NN__K(cpu) = {
     NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
 #if TENSOR_NN__PASS < 4
-    NN__K(direct), NN__K(direct_weight), NN__MR, NN__KT, V_N
+    NN__K(direct), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__MR, NN__KT, V_N, NN__GR
 #else
-    NULL, NULL, 0, 0, 0
+    NULL, NULL, NULL, NULL, 0, 0, 0, 0
 #endif
 };
 
@@ -4973,39 +5061,66 @@ typedef struct nn__direct_t {
     const float *x, *weight, *bias;   // weight [groups co, ci, kh, kw]; flipped: [groups ci, co, kh, kw]
     float *y;
     int64_t images, groups, ci, co;   // channels of a group, in and out
-    int64_t h, w, oh, ow, kh, kw, dh, dw, ph, pw, sh;
+    int64_t h, w, oh, ow, kh, kw, dh, dw, ph, pw, sh, sw;
     int64_t n, rows, blocks, lines, pitch;   // n = ci kh kw; lines of the padded block, floats of one
+    int64_t mr, tiles;                // outputs of a tile of weights, tiles of a group
+    int64_t per, image;               // images of a block, floats of one of them
     int flipped;                      // the input gradient: x is that of the output, the kernel turned round
-    int sums;                         // the weight gradient: whole images are kept, as many as fit
+    int sums;                         // the weight gradient
+    int gather;                       // outputs in vectors, else pixels
     float *packed, *start;            // [groups][tiles][n][mr] and [groups][tiles][mr]
-    int32_t *off;
+    int32_t *off;                     // [n]; of gathered sums [per][rows][ow]
     char *work;
-    uint64_t weights, worker, bytes;  // of the packed weights, a worker's block, everything
+    uint64_t weights, offsets, worker, bytes;   // of the packed weights, off, a worker's block, everything
 } nn__direct_t;
 
-enum { NN__DIRECT_BYTES = 262144 };
+enum {
+    NN__DIRECT_BYTES = 262144,        // of padded images
+    NN__GATHER_BYTES = 131072,        // of gathered outputs
+    NN__GATHER_TAPS = 192,            // steps of one chain: their weights stay in L1
+    NN__GATHER_PIXELS = 128
+};
 
 // Sizes; 0 = the columns serve better.
 TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
-    int64_t line, tiles;
-    if (!v->k->direct || v->ph < 0 || v->pw < 0 || v->co < 2 || v->kh * v->kw == 1) return 0;
-    if (v->ow * 100 < nn__ceil(v->ow, v->k->lanes) * v->k->lanes * 60) return 0;   // mostly empty vectors
-    if (v->sums && v->ow < 24) return 0;
+    int64_t line, lanes = v->k->lanes, pixels, fill;
+    if (!v->k->direct || v->ph < 0 || v->pw < 0 || v->kh * v->kw == 1) return 0;
     v->n = v->ci * v->kh * v->kw;
-    v->pitch = nn__max(v->pw + v->w, v->ow + (v->kw - 1) * v->dw);
+    fill = v->ow * 100 / (nn__ceil(v->ow, lanes) * lanes);
+    if (v->co == 1 && v->n > 64) fill = 0;   // two long chains of sums
+    if (v->sw != 1 || (v->sums && v->ow < 24)) fill = 0;
+    // Vectors of outputs if they are full and many steps pay for the turning; where one vector takes all
+    // outputs, pixels are as good.
+    v->gather = lanes > 1 && v->co * 4 >= nn__ceil(v->co, lanes) * lanes * 3 && v->n >= 64 &&
+                (v->sums || v->ow >= 4) && (v->co > lanes || fill < 60);
+    if (!v->gather && fill < 60) return 0;   // mostly empty vectors
+    v->mr = v->gather ? 2 * lanes : v->k->mr;
+    v->tiles = nn__ceil(v->co, v->mr);
+    v->pitch = nn__max(v->pw + v->w, (v->ow - 1) * v->sw + (v->kw - 1) * v->dw + 1);
     line = v->ci * v->pitch * 4;
     v->rows = (NN__DIRECT_BYTES / nn__max(line, 1) - (v->kh - 1) * v->dh - 1) / v->sh + 1;
-    v->rows = v->sums ? v->oh : nn__min(nn__max(v->rows, 4), v->oh);
+    if (v->gather) v->rows = nn__min(v->rows, NN__GATHER_BYTES / (v->ow * v->mr * 4));
+    v->rows = v->sums && !v->gather ? v->oh : nn__min(nn__max(v->rows, 4), v->oh);
     v->blocks = nn__ceil(v->oh, v->rows);
     v->rows = nn__ceil(v->oh, v->blocks);
+    v->blocks = nn__ceil(v->oh, v->rows);
     v->lines = (v->rows - 1) * v->sh + (v->kh - 1) * v->dh + 1;
-    if (v->ci * v->lines * v->pitch > 0x7FFFFFF) return 0;
-    tiles = nn__ceil(v->co, v->k->mr);
-    v->worker = (uint64_t)(v->ci * v->lines * v->pitch) * 4;
-    if (v->sums) v->worker *= (uint64_t)nn__max(1, NN__DIRECT_BYTES / (int64_t)v->worker);
-    v->worker = nn__line(v->worker + 256);
-    v->weights = nn__line((uint64_t)(v->groups * tiles * v->k->mr * (v->n + 1)) * 4);
-    v->bytes = v->weights + nn__line((uint64_t)v->n * 4) + v->worker * (uint64_t)TENSOR__(thread_count)();
+    v->image = v->ci * v->lines * v->pitch;
+    if (v->image > 0x7FFFFFF) return 0;
+    v->per = 1;
+    if (v->gather && v->blocks == 1)
+        v->per =
+            nn__min(2 * NN__DIRECT_BYTES / (v->image * 4), NN__GATHER_BYTES / (v->rows * v->ow * v->mr * 4));
+    else if (v->sums && !v->gather)
+        v->per = NN__DIRECT_BYTES / (v->image * 4);
+    v->per = nn__max(1, nn__min(v->per, nn__ceil(v->images, 8)));
+    pixels = v->per * v->rows * v->ow;
+    v->worker = nn__line((uint64_t)(v->per * v->image) * 4 + 256);
+    if (v->gather) v->worker += nn__line((uint64_t)(pixels * v->mr) * 4);
+    if (v->gather && v->sums) v->worker += nn__line((uint64_t)(v->n * v->mr) * 4);
+    v->weights = v->sums ? 0 : nn__line((uint64_t)(v->groups * v->tiles * v->mr * (v->n + 1)) * 4);
+    v->offsets = nn__line((uint64_t)(v->gather && v->sums ? pixels : v->n) * 4);
+    v->bytes = v->weights + v->offsets + v->worker * (uint64_t)TENSOR__(thread_count)();
     return 1;
 }
 // Lines first .. first + lines of the padded planes.
@@ -5034,8 +5149,8 @@ TENSOR__FN void nn__direct_offsets(const nn__direct_t *v, int64_t lines, int32_t
 TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t b = task % v->blocks, q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, t, o;
-    int64_t oy = b * v->rows, rows = nn__min(v->rows, v->oh - oy), mr = v->k->mr, lanes = v->k->lanes;
-    int64_t per = nn__ceil(v->ow, lanes), tiles = nn__ceil(v->co, mr), plane = v->oh * v->ow;
+    int64_t oy = b * v->rows, rows = nn__min(v->rows, v->oh - oy), mr = v->mr, lanes = v->k->lanes;
+    int64_t per = nn__ceil(v->ow, lanes), tiles = v->tiles, plane = v->oh * v->ow;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *y = v->y + (i * v->groups + q) * v->co * plane + oy * v->ow;
     const float *w = v->packed + q * tiles * v->n * mr, *start = v->start + q * tiles * mr;
@@ -5050,46 +5165,135 @@ TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
                          y + o * mr * plane + at0, y + o * mr * plane + at1, plane, w0, w1);
     }
 }
+// Some images, one group, one block of rows: every chunk of weights meets all of their pixels.
+TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
+    const nn__direct_t *v = (const nn__direct_t *)arg;
+    int64_t b = task % v->blocks, q = task / v->blocks % v->groups, oy = b * v->rows, o, k, i, r, u;
+    int64_t first = task / v->blocks / v->groups * v->per, rows = nn__min(v->rows, v->oh - oy);
+    int64_t plane = v->oh * v->ow, runs = nn__ceil(v->ow, v->k->gr), parts = nn__ceil(v->n, NN__GATHER_TAPS);
+    int64_t images = nn__min(v->per, v->images - first), from, to;
+    float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
+    float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
+    for (i = 0; i < images; i++)
+        nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines,
+                       block + i * v->image);
+    for (o = 0; o < v->tiles; o++) {
+        const float *w = v->packed + (q * v->tiles + o) * v->n * v->mr,
+                    *start = v->start + (q * v->tiles + o) * v->mr;
+        int64_t m = nn__min(v->co - o * v->mr, v->mr);
+        for (k = 0; k < parts; k++)
+            for (from = v->n * k / parts, to = v->n * (k + 1) / parts, i = 0; i < images; i++)
+                for (r = 0; r < rows; r++)
+                    for (u = 0; u < runs; u++) {
+                        int64_t x0 = v->ow * u / runs, x1 = v->ow * (u + 1) / runs;
+                        v->k->gather((int)(x1 - x0), m > v->k->lanes, to - from,
+                                     block + i * v->image + r * v->sh * v->pitch + x0 * v->sw, v->sw,
+                                     v->off + from, w + from * v->mr, k ? NULL : start,
+                                     out + ((i * rows + r) * v->ow + x0) * v->mr, v->mr);
+                    }
+        for (i = 0; i < images; i++)
+            v->k->turn(rows * v->ow, m, out + i * rows * v->ow * v->mr, v->mr,
+                       v->y + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
+                       plane);
+    }
+}
 TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
-    int64_t mr = v->k->mr, tiles = nn__ceil(v->co, mr), q, t, k, j, taps = v->kh * v->kw;
+    int64_t mr = v->mr, tiles = v->tiles, q, t, k, j, taps = v->kh * v->kw;
     float *p = (float *)scratch;
     v->packed = p;
     v->start = p + v->groups * tiles * mr * v->n;
     v->off = (int32_t *)(void *)((char *)scratch + v->weights);
-    v->work = (char *)v->off + nn__line((uint64_t)v->n * 4);
+    v->work = (char *)v->off + v->offsets;
     for (q = 0; q < v->groups; q++)
-        for (t = 0; t < tiles; t++)
-            for (k = 0; k < v->n; k++)
-                for (j = 0; j < mr; j++, p++) {
-                    int64_t o = t * mr + j, c = k / taps, tap = k % taps;
-                    int64_t at = v->flipped ? ((q * v->ci + c) * v->co + o) * taps + taps - 1 - tap
-                                            : (q * v->co + o) * v->n + k;
-                    *p = o < v->co ? v->weight[at] : 0;
+        for (t = 0; t < tiles; t++, p += v->n * mr) {
+            int64_t m = nn__min(v->co - t * mr, mr);
+            if (m < mr) memset(p, 0, (size_t)(v->n * mr) * 4);
+            if (!v->flipped)
+                v->k->turn(m, v->n, v->weight + (q * v->co + t * mr) * v->n, v->n, p, mr);
+            else
+                for (k = 0; k < v->n; k++) {
+                    const float *w =
+                        v->weight + ((q * v->ci + k / taps) * v->co + t * mr) * taps + taps - 1 - k % taps;
+                    for (j = 0; j < m; j++) p[k * mr + j] = w[j * taps];
                 }
+        }
     for (q = 0; q < v->groups; q++)
         for (j = 0; j < tiles * mr; j++) *p++ = v->bias && j < v->co ? v->bias[q * v->co + j] : 0;
     nn__direct_offsets(v, v->lines, v->off);
-    nn__run(v->images * v->groups * v->blocks, nn__direct_task, v);
+    nn__run(nn__ceil(v->images, v->per) * v->groups * v->blocks,
+            v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
-// gw[o][k] += sum of g x over the images first .. last of group q. gy [images][groups co][oh][ow], to
-// [co][n].
+// gw[o][k] += sum of g x over n images from first on, of group q, padded at block.
+// gy [images][groups co][oh][ow], to [co][n].
 TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t first,
-                                  int64_t last, float *block, float *to) {
-    int64_t image = v->ci * v->lines * v->pitch, per = nn__max(1, NN__DIRECT_BYTES / (image * 4)), i, k, o, n;
-    int64_t plane = v->oh * v->ow;
-    for (; first < last; first += n) {
-        n = nn__min(per, last - first);
-        for (i = 0; i < n; i++)
-            nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, 0, v->lines,
-                           block + i * image);
-        for (o = 0; o < v->co; o += 4)
-            for (k = 0; k < v->n; k += v->k->kt)
-                v->k->direct_weight((int)nn__min(4, v->co - o), (int)nn__min(v->k->kt, v->n - k), v->off + k,
-                                    gy + ((first * v->groups + q) * v->co + o) * plane, plane, v->ow,
-                                    v->groups * v->co * plane, block, v->sh * v->pitch, image, n, v->oh,
-                                    v->ow, to + o * v->n + k, v->n);
+                                  int64_t n, float *block, float *to) {
+    int64_t plane = v->oh * v->ow, o, k;
+    for (o = 0; o < v->co; o += 4)
+        for (k = 0; k < v->n; k += v->k->kt)
+            v->k->direct_weight((int)nn__min(4, v->co - o), (int)nn__min(v->k->kt, v->n - k), v->off + k,
+                                gy + ((first * v->groups + q) * v->co + o) * plane, plane, v->ow,
+                                v->groups * v->co * plane, block, v->sh * v->pitch, v->image, n, v->oh,
+                                v->ow, to + o * v->n + k, v->n);
+}
+// The same of tile o and the rows from oy on, where a step is a pixel and vectors have outputs: sums [n][mr].
+TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
+                                  int64_t n, int64_t oy, const float *block, float *out, float *sums) {
+    int64_t plane = v->oh * v->ow, pixels = nn__min(v->rows, v->oh - oy) * v->ow, all = n * pixels;
+    int64_t parts = nn__ceil(all, NN__GATHER_PIXELS), m = nn__min(v->co - o * v->mr, v->mr), i, k, r, t;
+    int64_t taps = v->kh * v->kw;
+    // Rows of a tile: channels, or the columns of the kernel
+    int by_channel = v->ci >= v->kw;
+    int64_t many = by_channel ? v->ci : v->kw, others = by_channel ? taps : v->ci * v->kh;
+    int64_t as = by_channel ? v->lines * v->pitch : v->dw, cs = by_channel ? taps * v->mr : v->mr;
+    int64_t runs = nn__ceil(many, v->k->gr);
+    if (m % v->k->lanes) memset(out, 0, (size_t)(all * v->mr) * 4);
+    for (i = 0; i < n; i++)
+        v->k->turn(m, pixels, gy + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
+                   plane, out + i * pixels * v->mr, v->mr);
+    for (k = 0; k < parts; k++) {
+        int64_t from = all * k / parts, to = all * (k + 1) / parts;
+        for (r = 0; r < runs; r++) {
+            int64_t r0 = many * r / runs, r1 = many * (r + 1) / runs;
+            for (t = 0; t < others; t++) {
+                int64_t tap = by_channel ? t : t * v->kw, c = tap / taps, ky = tap / v->kw % v->kh,
+                        kx = tap % v->kw;
+                v->k->gather((int)(r1 - r0), m > v->k->lanes, to - from,
+                             block + (c * v->lines + ky * v->dh) * v->pitch + kx * v->dw + r0 * as, as,
+                             v->off + from, out + from * v->mr, NULL, sums + tap * v->mr + r0 * cs, cs);
+            }
+        }
     }
+}
+// gw = sum of g x over the images first .. last of group q: all outputs, or those of tile o if gathered.
+TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
+                                int64_t last, int worker, float *to) {
+    float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
+    float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
+    float *sums = v->gather ? out + nn__line((uint64_t)(v->per * v->rows * v->ow * v->mr) * 4) / 4 : to;
+    int64_t i, b, n;
+    memset(sums, 0, (size_t)((v->gather ? v->mr : v->co) * v->n) * 4);
+    for (; first < last; first += n) {
+        n = nn__min(v->per, last - first);
+        for (b = 0; b < v->blocks; b++) {
+            for (i = 0; i < n; i++)
+                nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w,
+                               b * v->rows * v->sh, v->lines, block + i * v->image);
+            if (v->gather)
+                nn__gather_weight(v, gy, q, o, first, n, b * v->rows, block, out, sums);
+            else
+                nn__direct_weight(v, gy, q, first, n, block, to);
+        }
+    }
+    if (v->gather)
+        v->k->turn(v->n, nn__min(v->co - o * v->mr, v->mr), sums, v->mr, to + o * v->mr * v->n, v->n);
+}
+// The offsets of gathered sums.
+TENSOR__FN void nn__gather_pixels(const nn__direct_t *v, int32_t *off) {
+    int64_t i, r, x;
+    for (i = 0; i < v->per; i++)
+        for (r = 0; r < v->rows; r++)
+            for (x = 0; x < v->ow; x++) *off++ = (int32_t)(i * v->image + r * v->sh * v->pitch + x * v->sw);
 }
 
 // ---- convolutions: y = W columns per image and group, the columns in blocks of output pixels that stay in
@@ -5167,13 +5371,13 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     if (TENSOR__(gemm_scratch)(&g) > v->gemm) v->gemm = nn__line(TENSOR__(gemm_scratch)(&g));
     v->worker = v->columns + v->gemm;
 }
-// 1 = without columns, and d says how.
-TENSOR__FN int nn__conv_direct(const tensor_call_t *c, const nn__conv_t *v, nn__direct_t *d) {
+// 1 = without columns, and d says how; v->chunks as it wants.
+TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct_t *d) {
     const nn__window_t *g = &v->g;
     memset(d, 0, sizeof *d);
     d->sums = c->row->id == NN_OP_CONV_WEIGHT;
     d->flipped = v->x == &c->arg[3];
-    if (v->dtype != TENSOR_F32 || g->stride[2] != 1 || (d->flipped && g->stride[1] != 1)) return 0;
+    if (v->dtype != TENSOR_F32 || (d->flipped && (g->stride[1] != 1 || g->stride[2] != 1))) return 0;
     if (g->kernel[0] != 1 || g->in[0] != 1 || g->out[0] != 1 || g->pad[0] != 0) return 0;
     if (!v->x->numel || !v->y->numel || !v->w->numel) return 0;
     d->k = nn__cpu(v->dtype);
@@ -5184,6 +5388,7 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, const nn__conv_t *v, nn__
     d->dh = g->dilation[1];
     d->dw = g->dilation[2];
     d->sh = g->stride[1];
+    d->sw = g->stride[2];
     d->weight = (const float *)v->w->data;
     d->bias = d->sums ? NULL : (const float *)c->arg[2].data;
     d->ci = d->flipped ? v->og : v->cg;
@@ -5196,7 +5401,9 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, const nn__conv_t *v, nn__
     d->ow = d->flipped ? g->in[2] : g->out[2];
     d->ph = d->flipped ? d->dh * (d->kh - 1) - g->pad[1] : g->pad[1];
     d->pw = d->flipped ? d->dw * (d->kw - 1) - g->pad[2] : g->pad[2];
-    return nn__direct_plan(d);
+    if (!nn__direct_plan(d)) return 0;
+    if (d->gather) v->chunks = nn__min(v->chunks, nn__ceil(8, d->tiles * d->groups));   // tiles are tasks too
+    return 1;
 }
 TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
     nn__conv_t v;
@@ -5357,16 +5564,15 @@ TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
 // gw = sum over images of g columnsT: each chunk of images sums into its own copy, copies are added in order.
 TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t q = task / v->chunks, part = task % v->chunks, i, k, n, at;
+    int64_t tiles = v->sums && v->sums->gather ? v->sums->tiles : 1;
+    int64_t q = task / v->chunks / tiles, part = task % v->chunks, i, k, n, at;
     int64_t first = v->images * part / v->chunks, last = v->images * (part + 1) / v->chunks;
     char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker, *to = (char *)v->w->data;
     if (v->chunks > 1) to = v->pieces + (uint64_t)part * (uint64_t)v->w->numel * v->es;
     to += q * v->og * v->kk * (int64_t)v->es;
     if (v->sums) {
-        memset(to, 0, (size_t)(v->og * v->kk) * 4);
-        nn__direct_weight(v->sums, (const float *)v->y->data, q, first, last,
-                          (float *)(void *)(v->sums->work + v->sums->worker * (uint64_t)worker),
-                          (float *)(void *)to);
+        nn__direct_sums(v->sums, (const float *)v->y->data, q, task / v->chunks % tiles, first, last, worker,
+                        (float *)(void *)to);
         return;
     }
     for (i = first; i < last; i++)
@@ -5405,12 +5611,13 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     v.pieces = (char *)c->scratch + v.worker * (uint64_t)TENSOR__(thread_count)();
     if (nn__conv_direct(c, &v, &d)) {
         d.off = (int32_t *)c->scratch;
-        d.work = (char *)c->scratch + nn__line((uint64_t)d.n * 4);
-        nn__direct_offsets(&d, d.lines, d.off);
+        d.work = (char *)c->scratch + d.offsets;
+        if (d.gather) nn__gather_pixels(&d, d.off);
+        else nn__direct_offsets(&d, d.lines, d.off);
         v.sums = &d;
         v.pieces = (char *)c->scratch + d.bytes;
     }
-    nn__run(v.groups * v.chunks, nn__conv_weight_task, &v);
+    nn__run(v.groups * (v.sums && d.gather ? d.tiles : 1) * v.chunks, nn__conv_weight_task, &v);
     if (v.chunks == 1) return TENSOR_OK;
     memcpy(v.w->data, v.pieces, (size_t)v.w->numel * v.es);
     for (i = 1; i < v.chunks; i++)

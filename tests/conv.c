@@ -473,6 +473,69 @@ static void threads(void) {
     CHECK(test_same_bits(grads[0][0], grads[1][0]) && test_same_bits(grads[0][1], grads[1][1]));
 }
 
+// Convolutions with a bias and their gradients against f64, for every form of loop and its edges: outputs in
+// vectors (several images in a block, several blocks of rows, part of a tile, steps), pixels in vectors,
+// columns.
+static void forms(void) {
+    // images, channels, outputs, groups, kernel, height, width, stride, padding, dilation
+    static const int64_t shape[10][10] = {
+        {9, 16, 40, 1, 3, 9, 10, 1, 1, 1},  {2, 3, 32, 1, 7, 40, 37, 2, 3, 1},
+        {3, 10, 48, 2, 5, 12, 11, 1, 2, 1}, {2, 16, 32, 1, 3, 40, 100, 1, 1, 1},
+        {5, 8, 16, 1, 3, 15, 16, 2, 2, 2},  {17, 30, 64, 1, 3, 4, 5, 1, 1, 1},
+        {2, 6, 6, 6, 3, 30, 30, 1, 1, 1},   {3, 4, 8, 4, 5, 14, 17, 1, 2, 1},
+        {2, 1, 16, 1, 5, 28, 28, 1, 2, 1},  {2, 64, 1, 1, 3, 28, 28, 1, 1, 1}};
+    int k, t, j;
+    for (k = 0; k < (int)(sizeof shape / sizeof shape[0]); k++) {
+        const int64_t *s = shape[k];
+        tensor_t *first[4] = {NULL, NULL, NULL, NULL}, *exact[4] = {NULL, NULL, NULL, NULL};
+        tensor_scope_t scope = tensor_scope_begin();
+        for (t = 0; t < 3; t++) {   // f64; f32 on one thread; on three
+            tensor_dtype_t dtype = t ? TENSOR_F32 : TENSOR_F64;
+            tensor_t *in[3], *out[4], *y;
+            tensor_set_num_threads(t == 2 ? 3 : 1);
+            in[0] = tensor_requires_grad_(tensor_to(f(k + 1, s[0], s[1], s[5], s[6]), dtype), 1);
+            in[1] = tensor_requires_grad_(tensor_to(f(k + 2, s[2], s[1] / s[3], s[4], s[4]), dtype), 1);
+            in[2] = tensor_requires_grad_(tensor_to(f(k + 3, s[2]), dtype), 1);
+            out[3] = tensor_conv2d(in[0], in[1], in[2], s[7], s[8], s[9], s[3]);
+            y = tensor_sum(tensor_square(out[3]));
+            tensor_autograd_grad(&y, 1, NULL, in, 3, out, 0);
+            for (j = 0; j < 4; j++) {
+                if (t == 0) exact[j] = out[j];
+                else if (t == 1) first[j] = out[j];
+                else
+                    CHECK_MSG(test_same_bits(first[j], out[j]), "form %d, result %d: 3 threads differ from 1",
+                              k, j);
+                if (t == 1)
+                    CHECK_MSG(difference(out[j], exact[j]) <
+                                  2e-5 * (1 + tensor_item(tensor_max(tensor_abs(exact[j])))),
+                              "form %d, result %d: %g off", k, j, difference(out[j], exact[j]));
+            }
+        }
+        tensor_scope_end(scope);
+    }
+    tensor_set_num_threads(1);
+}
+
+// Pools of f32 choose the elements that those of f64 choose, whatever stands at the ends of rows.
+static void pool_forms(void) {
+    static const int64_t widths[5] = {5, 14, 28, 33, 67};
+    int c, failures = 0;
+    for (c = 0; c < 5 * 3 * 3 * 2 * 2; c++) {
+        int64_t w = widths[c % 5], kernel = 1 + c / 5 % 3, stride = 1 + c / 15 % 3, dilation = 1 + c / 45 % 2;
+        int64_t padding = c / 90 ? kernel / 2 : 0;
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *x = tensor_to(f(c, 2, 2, 7, w), TENSOR_F32);
+        tensor_pair_t a, b;
+        tensor_copy_(tensor_narrow(x, 3, w - 2, 2), tensor_full(c % 2 ? NAN : -INFINITY, 2));
+        a = tensor_max_pool2d_with_indices(x, kernel, stride, padding, dilation);
+        b = tensor_max_pool2d_with_indices(tensor_to(x, TENSOR_F64), kernel, stride, padding, dilation);
+        failures += !test_same_bits(a.values, tensor_to(b.values, TENSOR_F32)) ||
+                    !test_same_bits(a.indices, b.indices);
+        tensor_scope_end(scope);
+    }
+    CHECK_MSG(failures == 0 && tensor_ok(), "%d pools differ", failures);
+}
+
 // ---- modules
 
 static double total(tensor_t *x) { return tensor_item(tensor_sum(tensor_to(x, TENSOR_F64))); }
@@ -656,6 +719,8 @@ int main(void) {
     RUN(layouts);
     RUN(special_values);
     RUN(threads);
+    RUN(forms);
+    RUN(pool_forms);
     RUN(modules);
     RUN(errors);
     RUN(edges);
