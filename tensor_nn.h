@@ -3119,14 +3119,14 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
     int64_t sw = g->stride[2], dw = g->dilation[2], w = g->in[2], x0 = o[2] * sw - g->pad[2];
     int64_t length = (g->kernel[2] - 1) * dw + sw * V_N, i, kx, ky, kz, iz, iy;
     int64_t left = x0 < 0 ? -x0 : 0, right = w - x0 < length ? w - x0 : length;
-    int inside = left == 0 && right == length;
+    int64_t last = (n < V_N ? n : V_N) - 1, plane = g->in[0] * g->in[1] * w;
+    // Of the lanes that are kept; what the loads take beyond them only has to lie in the plane.
+    int inside = left == 0 && last * sw + (g->kernel[2] - 1) * dw < w - x0, first = 1;
     V_F m = V_SET(-INFINITY);
     V_I best = VI_SET(-1), step;
     if (length > LONGEST || g->mode == NN__ADAPTIVE) return 0;
     for (i = 0; i < V_N; i++) at[i] = (int32_t)(i * sw);
     step = VI_LOAD(at);
-    if (!inside)
-        for (i = 0; i < length; i++) copy[i] = -INFINITY;
     for (kz = 0; kz < g->kernel[0]; kz++)
         for (ky = 0; ky < g->kernel[1]; ky++) {
             const float *row;
@@ -3136,14 +3136,16 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
             if (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1]) continue;
             start = (iz * g->in[1] + iy) * w;
             row = x + start;
-            if (inside) {
+            if (inside && start + x0 + length <= plane) {
                 row += x0;
             } else {
-                for (i = left; i < right; i++) copy[i] = row[x0 + i];
+                for (i = 0; i < length; i++) copy[i] = i < left || i >= right ? -INFINITY : row[x0 + i];
                 row = copy;
             }
-            if (M_ANY(VI_EQ(best, VI_SET(-1)))) {
-                // The first element of the window: it wins where all are -inf.
+            // The first element of the window: it wins where all are -inf.
+            if (first && inside) {
+                best = VI_ADD(step, VI_SET((int32_t)(start + x0)));
+            } else if (first) {
                 for (i = 0; i < V_N; i++) {
                     int64_t c = x0 + i * sw;
                     while (c < 0) c += dw;
@@ -3151,6 +3153,7 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
                 }
                 best = VI_LOAD(at);
             }
+            first = 0;
             for (kx = 0; kx < g->kernel[2]; kx++) {
                 const float *p = row + kx * dw;
                 V_F v;
@@ -3170,8 +3173,13 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
             }
         }
     NN__K(put)(y, n, m);
-    VI_STORE(at, best);
-    for (i = 0; i < n && i < V_N; i++) place[i] = at[i] < 0 ? 0 : at[i];
+    best = VI_SEL(VI_GT(VI_SET(0), best), VI_SET(0), best);
+    if (n >= V_N) {
+        VI_STORE(place, best);
+    } else {
+        VI_STORE(at, best);
+        for (i = 0; i < n; i++) place[i] = at[i];
+    }
     return 1;
 }
 #endif
@@ -3974,6 +3982,12 @@ TENSOR__FN double nn__or_f(double value, double otherwise) {
 }
 
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
+// x in these dims. A view only where they differ: a gradient that is a view cannot become a leaf's own.
+TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
+    int d, same = x->ndim == ndim;
+    for (d = 0; same && d < ndim; d++) same = x->dims[d] == dims[d];
+    return same ? x : (tensor_reshape_n)(x, dims, ndim);
+}
 
 // Saved input k inside a gradient, NULL if the op was called without it.
 TENSOR__FN tensor_t *nn__saved(tensor__grad_t *g, int k) {
@@ -4396,7 +4410,7 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
     for (k = 0; k < 3; k++)
         if (TENSOR__(grad_need)(g, k)) {
             const tensor__meta_t *m = &g->node->in[k];
-            g->gx[k] = r->state == TENSOR__POISON_STATE ? r : (tensor_reshape_n)(o.out[k], m->dims, m->ndim);
+            g->gx[k] = r->state == TENSOR__POISON_STATE ? r : nn__shaped(o.out[k], m->dims, m->ndim);
         }
 }
 
@@ -7955,8 +7969,8 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     dims[1] = x->dims[dim];
     dims[0] = x->numel / dims[1];
     if (x->ndim > 2) x = nn__contiguous((tensor_movedim)(x, 1, -1));
-    in[0] = nn__contiguous((tensor_reshape_n)(x, dims, 2));
-    in[1] = nn__contiguous((tensor_reshape_n)(t, dims, 1));
+    in[0] = nn__contiguous(nn__shaped(x, dims, 2));
+    in[1] = nn__contiguous(nn__shaped(t, dims, 1));
     in[2] = nn__contiguous(w);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY), in, 3)) return TENSOR__(poison);
     o.p = &o.params;
