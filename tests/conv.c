@@ -657,11 +657,9 @@ static void pool_rows(void) {
                         }
                         for (i = 0; i < 10 * w; i++)
                             if (i % 7 < 3) p[i] = -INFINITY;
-                        a = tensor_max_pool2d_with_indices(x, k, stride, .padding = padding ? padding : TENSOR_ZERO,
-                                                           .dilation = dilation);
-                        b = tensor_max_pool2d_with_indices(tensor_to(x, TENSOR_F64), k, stride,
-                                                           .padding = padding ? padding : TENSOR_ZERO,
-                                                           .dilation = dilation);
+                        a = tensor_max_pool2d_with_indices(x, k, stride, padding, dilation);
+                        b = tensor_max_pool2d_with_indices(tensor_to(x, TENSOR_F64), k, stride, padding,
+                                                           dilation);
                         CHECK_MSG(tensor_ok() && tensor_equal(tensor_to(a.values, TENSOR_F64), b.values) &&
                                       tensor_equal(a.indices, b.indices),
                                   "row of %d, kernel %d, stride %d, padding %d, dilation %d", (int)w, (int)k,
