@@ -4682,7 +4682,10 @@ TENSOR__FN float TENSOR__K(row_logsumexp)(const float *x, float *work, int64_t n
 TENSOR__FN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) {
     float m = TENSOR__K(leaf_max)(x, n);
     float s = logf(TENSOR__K(row_exp)(x, y, n, m));
-    for (int64_t i = 0; i < n; i++) { y[i] = (x[i] - m) - s; }
+    V_F vm = V_SET(m), vs = V_SET(s);
+    int64_t i = 0;
+    for (; i + V_N <= n; i += V_N) { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), vm), vs)); }
+    for (; i < n; i++) { y[i] = (x[i] - m) - s; }
 }
 // dx = y (g - sum(g y))
 TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
@@ -4696,15 +4699,19 @@ TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, 
 TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
     float s = TENSOR__K(leaf_sum)(g, n);
     V_F vs = V_SET(s);
-    for (int64_t i = 0; i < n; i += V_N) {
+    int64_t i = 0;
+    for (; i + V_N <= n; i += V_N) {
+        V_STORE(dx + i, V_SUB(V_LOAD(g + i), V_MUL(V_EXP(V_LOAD(y + i)), vs)));
+    }
+    if (i < n) {
         float u[V_N], v[V_N];
-        int64_t r = n - i < V_N ? n - i : V_N;
+        size_t r = (size_t)(n - i) * sizeof(float);
         memset(u, 0, sizeof u);
         memset(v, 0, sizeof v);
-        memcpy(u, g + i, (size_t)r * sizeof(float));
-        memcpy(v, y + i, (size_t)r * sizeof(float));
+        memcpy(u, g + i, r);
+        memcpy(v, y + i, r);
         V_STORE(u, V_SUB(V_LOAD(u), V_MUL(V_EXP(V_LOAD(v)), vs)));
-        memcpy(dx + i, u, (size_t)r * sizeof(float));
+        memcpy(dx + i, u, r);
     }
 }
 

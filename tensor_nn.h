@@ -4075,6 +4075,12 @@ TENSOR__FN double nn__or_f(double value, double otherwise) {
 }
 
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
+// x in these dims. A view only where they differ: a gradient that is a view cannot become a leaf's own.
+TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
+    int d, same = x->ndim == ndim;
+    for (d = 0; same && d < ndim; d++) same = x->dims[d] == dims[d];
+    return same ? x : (tensor_reshape_n)(x, dims, ndim);
+}
 
 // Saved input k inside a gradient, NULL if the op was called without it.
 TENSOR__FN tensor_t *nn__saved(tensor__grad_t *g, int k) {
@@ -4497,7 +4503,7 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
     for (k = 0; k < 3; k++)
         if (TENSOR__(grad_need)(g, k)) {
             const tensor__meta_t *m = &g->node->in[k];
-            g->gx[k] = r->state == TENSOR__POISON_STATE ? r : (tensor_reshape_n)(o.out[k], m->dims, m->ndim);
+            g->gx[k] = r->state == TENSOR__POISON_STATE ? r : nn__shaped(o.out[k], m->dims, m->ndim);
         }
 }
 
@@ -8182,8 +8188,8 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     dims[1] = x->dims[dim];
     dims[0] = x->numel / dims[1];
     if (x->ndim > 2) x = nn__contiguous((tensor_movedim)(x, 1, -1));
-    in[0] = nn__contiguous((tensor_reshape_n)(x, dims, 2));
-    in[1] = nn__contiguous((tensor_reshape_n)(t, dims, 1));
+    in[0] = nn__contiguous(nn__shaped(x, dims, 2));
+    in[1] = nn__contiguous(nn__shaped(t, dims, 1));
     in[2] = nn__contiguous(w);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY), in, 3)) return TENSOR__(poison);
     o.p = &o.params;

@@ -713,7 +713,37 @@ static void edges(void) {
     CHECK_POISON(tensor_combinations(tensor_ones(200), 100, 0), TENSOR_ERR_SHAPE, "combinations: 100 of 200");
 }
 
+// Rows of every length, whose windows lanes take together, against those of f64, taken one by one.
+static void pool_rows(void) {
+    int64_t w, k, stride, padding, dilation, i;
+    for (w = 3; w < 75; w++)
+        for (k = 2; k < 4; k++)
+            for (stride = 1; stride < 4; stride++)
+                for (padding = 0; padding < 2; padding++)
+                    for (dilation = 1; dilation < 3; dilation++) {
+                        tensor_scope_t s = tensor_scope_begin();
+                        tensor_t *x = tensor_randn(2, 5, w);
+                        float *p = (float *)tensor_data_mut(x);
+                        tensor_pair_t a, b;
+                        if ((k - 1) * dilation >= w + 2 * padding || (k - 1) * dilation >= 5) {
+                            tensor_scope_end(s);
+                            continue;
+                        }
+                        for (i = 0; i < 10 * w; i++)
+                            if (i % 7 < 3) p[i] = -INFINITY;
+                        a = tensor_max_pool2d_with_indices(x, k, stride, padding, dilation);
+                        b = tensor_max_pool2d_with_indices(tensor_to(x, TENSOR_F64), k, stride, padding,
+                                                           dilation);
+                        CHECK_MSG(tensor_ok() && tensor_equal(tensor_to(a.values, TENSOR_F64), b.values) &&
+                                      tensor_equal(a.indices, b.indices),
+                                  "row of %d, kernel %d, stride %d, padding %d, dilation %d", (int)w, (int)k,
+                                  (int)stride, (int)padding, (int)dilation);
+                        tensor_scope_end(s);
+                    }
+}
+
 int main(void) {
+    RUN(pool_rows);
     RUN(values);
     RUN(gradients);
     RUN(layouts);

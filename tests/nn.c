@@ -1265,8 +1265,26 @@ static void modules_change_dtype(void) {
     nn_free(m);
 }
 
+// The gradient an op makes becomes the leaf's own: backward needs room for it once.
+static void gradients_are_taken(void) {
+    tensor_t *x = tensor_requires_grad_(tensor_randn(64, 1000), 1), *w = tensor_ones(1000), *y, *t;
+    uint64_t before, limit = 64 * 1000 * 4 * 3 / 2;
+    int norm;
+    for (norm = 0; norm < 2; norm++) {
+        t = norm ? tensor_randn(64, 1000) : tensor_randint(0, 1000, 64);
+        y = norm ? tensor_layer_norm(x, 1, w, w) : tensor_cross_entropy(x, t);
+        tensor_reset_peak_memory();
+        before = tensor_memory_stats().live_bytes;
+        CHECK((norm ? tensor_backward_with(y, t, 0) : tensor_backward(y)) == 0);
+        CHECK_MSG(tensor_memory_stats().peak_bytes - before < limit, "%s: %llu bytes", norm ? "norm" : "loss",
+                  (unsigned long long)(tensor_memory_stats().peak_bytes - before));
+        tensor_set_grad(x, NULL);
+    }
+}
+
 int main(void) {
     RUN(user_module);
+    RUN(gradients_are_taken);
     RUN(failed_modules);
     RUN(freed_objects);
     RUN(null_arguments);
