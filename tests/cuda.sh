@@ -42,7 +42,7 @@ variant() {
         arg=
         speed=
         if [ $t = alloc ]; then arg=$4; fi
-        if [ $t-$1 = alloc-plain ]; then speed=-O2; fi      # its nanoseconds are checked
+        if [ $t-$1 = alloc-plain ]; then speed=-O2; fi      # its nanoseconds are shown
         {
             if $CXX $flags $inc $2 $3 $speed tests/cuda/$t.cpp "$out/cusim-$1.o" "$impl" -pthread -lm -o "$out/$t-$1"; then
                 $limit "$out/$t-$1" $arg
