@@ -4158,9 +4158,9 @@ TENSOR__FN V_F TENSOR__K(erfc)(V_F x)
     return V_SEL(V_LT(a, h), t, r);
 }
 
-/* g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  w = z + 3
-   rounds by up to an ulp of the result: what it lost enters the exponent, times (log erfcx)' = -.282 (1-q)^2
-   or nearly. */
+/* g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  z and w = z + 3
+   round, by up to an ulp of the result each: what they lost enters the exponent, times (log erfcx)' =
+   -.282 (1-q)^2 or nearly. */
 TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
 {
     V_F a = V_MINR(V_SET(14.5f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(-0.5f), c = V_SET(3.0f);
@@ -4168,7 +4168,8 @@ TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
     V_F one = V_SET(1.0f), u, g, l, n, r, t;
     g = V_MUL(V_DIV(a, w), V_FMA(q, TENSOR__K(erfcx_core)(q), V_SET(TENSOR__ERFCX_0)));
     u = V_SUB(one, q);
-    l = V_MUL(V_SUB(z, V_SUB(w, c)), V_MUL(V_MUL(u, u), V_SET(-0.282f)));
+    l = F_OF_D(D_SUB(D_MUL(D_OF_F(a), D_SET(0.70710678118654752)), D_OF_F(z)));
+    l = V_MUL(V_ADD(V_SUB(z, V_SUB(w, c)), l), V_MUL(V_MUL(u, u), V_SET(-0.282f)));
     l = V_FMA(TENSOR__K(square_error)(a, s), h, l);
     r = TENSOR__K(exp_core)(V_MUL(s, h), l, &n, &t);
     g = V_FMA(V_ADD(r, t), g, g);

@@ -192,7 +192,6 @@ def ops(threads):
     other = {n: torch.randn(n, 1024) for n in (64, 1024, 16384)}
     some = torch.rand(1024, 1024) > 0.5
     classes = torch.randint(0, 1000, (1024,))
-    ones = torch.ones(768)
     elements("add", lambda x: x + other[64], 64, 1024)
     elements("relu", torch.relu, 64, 1024)
     elements("sum", torch.sum, 64, 1024)
@@ -212,7 +211,8 @@ def ops(threads):
     elements("transpose", lambda x: x.t().contiguous(), 1024, 1024)
     for suffix, both in (("", False), ("_both", True)):
         elements("softmax" + suffix, lambda x: torch.softmax(x, 1), 1024, 1000, both)
-        elements("layer_norm" + suffix, lambda x: F.layer_norm(x, (768,), ones, ones), 1024, 768, both)
+        weight, bias = torch.ones(768, requires_grad=both), torch.ones(768, requires_grad=both)
+        elements("layer_norm" + suffix, lambda x: F.layer_norm(x, (768,), weight, bias), 1024, 768, both)
         elements("cross_entropy" + suffix, lambda x: F.cross_entropy(x, classes), 1024, 1000, both)
 
 
