@@ -15844,7 +15844,9 @@ TENSOR__FN int tensor__word(const char *s, tensor__axis_t *a) {         // -> it
     if (!strncmp(s, "...", 3)) { return a->n = 3; }
     for (; (s[n] >= '0' && s[n] <= '9') ||
          (!a->number && (((s[n] | 32) >= 'a' && (s[n] | 32) <= 'z') || s[n] == '_')); n++) {
-        if (a->number && a->size < (int64_t)1 << 40) { a->size = a->size * 10 + (s[n] - '0'); }
+        if (!a->number) { continue; }
+        if (a->size > INT64_MAX / 20) { return 0; }
+        a->size = a->size * 10 + (s[n] - '0');
     }
     return a->n = n;
 }

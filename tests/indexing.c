@@ -1193,6 +1193,7 @@ static void pattern_checks(void) {
 static void pattern_errors(void) {
     tensor_t *x = A(2, 6);
     CHECK(tensor_data(tensor_rearrange(x, "b (h d) -> h b d", .h = 2)) == tensor_data(x));      // a view
+    CHECK_POISON(tensor_rearrange(tensor_ones(2, 3), "a b -> a 99999999999999999999 b"), TENSOR_ERR_FORMAT, NULL);
     CHECK_POISON(tensor_rearrange(x, "b h d -> b d h"), TENSOR_ERR_SHAPE, "rearrange: x [2,6] has 2 dims, \"b h d -> b d h\" 3 at indexing.c:");
     CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h", .h = 4), TENSOR_ERR_SHAPE, "rearrange: dim 1 of x [2,6] does not fit the sizes in \"b (h d)");
     CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h"), TENSOR_ERR_SHAPE, "dim 1");
