@@ -1195,6 +1195,8 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 #define nn_eval(...) nn__stamp(TENSOR_HERE, (nn_eval)(__VA_ARGS__))
 #define nn_requires_grad_(...) nn__stamp(TENSOR_HERE, (nn_requires_grad_)(__VA_ARGS__))
 #define nn_free(...) TENSOR__CALL_KIND(int, nn_free, __VA_ARGS__)
+#define nn_parameters(...) TENSOR__CALL_KIND(int, nn_parameters, __VA_ARGS__)
+#define nn_module_zero_grad(...) TENSOR__CALL_KIND(int, nn_module_zero_grad, __VA_ARGS__)
 #define nn_copy_state(...) TENSOR__CALL_KIND(int, nn_copy_state, __VA_ARGS__)
 #define nn_to(...) TENSOR__CALL_KIND(int, nn_to, __VA_ARGS__)
 
@@ -1925,6 +1927,7 @@ TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a);
     nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_group_args_t, __VA_ARGS__))
 #endif
 #define nn_step(...) TENSOR__CALL_KIND(int, nn_step, __VA_ARGS__)
+#define nn_optimizer_free(...) TENSOR__CALL_KIND(int, nn_optimizer_free, __VA_ARGS__)
 #define nn_zero_grad(...) TENSOR__CALL_KIND(int, nn_zero_grad, __VA_ARGS__)
 #define nn_set_lr(...) TENSOR__CALL_KIND(int, nn_set_lr, __VA_ARGS__)
 #define nn_clip_grad_norm(...) TENSOR__CALL_KIND(f64, nn_clip_grad_norm, __VA_ARGS__)
@@ -2026,6 +2029,7 @@ TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
 TENSOR_API tensor_t *nn_read_idx(const char *path);
 #endif
 #define nn_next(...) TENSOR__CALL_KIND(int, nn_next, __VA_ARGS__)
+#define nn_data_loader_free(...) TENSOR__CALL_KIND(int, nn_data_loader_free, __VA_ARGS__)
 #define nn_parse_idx(...) TENSOR__CALL(nn_parse_idx, __VA_ARGS__)
 #define nn_read_idx(...) TENSOR__CALL(nn_read_idx, __VA_ARGS__)
 
@@ -2109,6 +2113,7 @@ TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer
 TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step);
 #endif
 #define nn_safetensors_get(...) TENSOR__CALL(nn_safetensors_get, __VA_ARGS__)
+#define nn_safetensors_close(...) TENSOR__CALL_KIND(int, nn_safetensors_close, __VA_ARGS__)
 #define nn_safetensors_format(...) TENSOR__CALL(nn_safetensors_format, __VA_ARGS__)
 #define nn_save_memory(...) TENSOR__CALL(nn_save_memory, __VA_ARGS__)
 #define nn_load_memory(...) TENSOR__CALL_KIND(int, nn_load_memory, __VA_ARGS__)
@@ -9621,7 +9626,7 @@ TENSOR_API nn_named_list_t nn_state(nn_module_t *m) {
     return nn__named(m, "state", 1);
 }
 
-TENSOR_API int nn_parameters(nn_module_t *m, tensor_t **out, int max) {
+TENSOR_API int (nn_parameters)(nn_module_t *m, tensor_t **out, int max) {
     nn__items_t all;
     void *block = nn__collect(m, "parameters", &all);
     int64_t i;
@@ -9660,7 +9665,7 @@ TENSOR_API nn_module_t *(nn_requires_grad_)(nn_module_t *m, int on) {
     return m;
 }
 
-TENSOR_API int nn_module_zero_grad(nn_module_t *m) {
+TENSOR_API int (nn_module_zero_grad)(nn_module_t *m) {
     nn__items_t all;
     void *block = nn__collect(m, "zero_grad", &all);
     int64_t i;
@@ -12113,7 +12118,7 @@ TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
     nn__optimizer_close((nn_optimizer_t *)(void *)o);
 }
 
-TENSOR_API int nn_optimizer_free(nn_optimizer_t *o) {
+TENSOR_API int (nn_optimizer_free)(nn_optimizer_t *o) {
     int code = o ? nn__bad_optimizer("optimizer_free", o) : TENSOR_OK;
     if (o && code == TENSOR_OK) nn__optimizer_close(o);
     return code;
@@ -12847,7 +12852,7 @@ TENSOR__FN void nn__loader_shutdown(tensor__owned_t *o) {
     nn__loader_close((nn_data_loader_t *)(void *)o);
 }
 
-TENSOR_API int nn_data_loader_free(nn_data_loader_t *l) {
+TENSOR_API int (nn_data_loader_free)(nn_data_loader_t *l) {
     int code = l ? nn__bad_loader("data_loader_free", l) : TENSOR_OK;
     if (l && code == TENSOR_OK) nn__loader_close(l);
     return code;
@@ -13367,7 +13372,7 @@ TENSOR__FN void nn__reader_shutdown(tensor__owned_t *o) {
     nn__reader_close((nn_safetensors_t *)(void *)o);
 }
 
-TENSOR_API int nn_safetensors_close(nn_safetensors_t *r) {
+TENSOR_API int (nn_safetensors_close)(nn_safetensors_t *r) {
     if (r && r->dead) {
         NN__FAIL(TENSOR_ERR_OWNER, "safetensors_close: the reader was closed already");
         return TENSOR_ERR_OWNER;
