@@ -97,7 +97,7 @@ static void layers(void) {
     h = through(h, tensor_avg_pool2d(x, 3), in, 1);
     in[0] = leaf(tensor_randn(9, 16, 9, 10));   // outputs in vectors
     in[1] = leaf(tensor_randn(40, 16, 3, 3));
-    h = through(h, tensor_conv2d(in[0], in[1], .padding = 1), in, 2);
+    h = through(h, tensor_conv2d(in[0], in[1], NULL, 1, 1), in, 2);
     h = through(h, tensor_scaled_dot_product_attention(q, q, q), in2, 1);
     h = through(h, tensor_dropout(q, 0.2, 1), in2, 1);
     show("layers", h);
