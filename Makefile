@@ -30,8 +30,9 @@ headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
 scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh bits.sh cuda.sh)
-# A file that brings the implementation itself is linked alone.
-impl     = $(if $(shell grep -l 'define TENSOR_IMPLEMENTATION' $<),,$(B)/tensor_impl.o)
+# These bring the implementation themselves; all other programs wait for it and are linked with it.
+whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
+speed    = micro ops models gpt_step
 
 all: examples
 
@@ -42,16 +43,21 @@ $(B)/tensor_impl.c:
 $(B)/tensor_impl.o: $(B)/tensor_impl.c $(headers)
 	$(compile) -c $< -o $@
 
-$(B)/%: examples/%.c $(B)/tensor_impl.o $(headers)
-	$(compile) $(LDFLAGS) $< $(impl) $(LDLIBS) -o $@
+$(addprefix $(B)/,$(filter-out $(whole),$(names))): $(B)/tensor_impl.o
+$(addprefix $(B)/tests/,$(filter-out $(whole),$(programs))): $(B)/tensor_impl.o
+$(addprefix $(B)/bench/,$(speed)): $(B)/tensor_impl.o
 
-$(B)/tests/%: tests/%.c tests/test.h tests/mirror.h $(B)/tensor_impl.o $(headers)
+$(B)/%: examples/%.c $(headers)
+	@mkdir -p $(B)
+	$(compile) $(LDFLAGS) $< $(filter %.o,$^) $(LDLIBS) -o $@
+
+$(B)/tests/%: tests/%.c tests/test.h tests/mirror.h $(headers)
 	@mkdir -p $(B)/tests
-	$(compile) $(LDFLAGS) $< $(impl) $(LDLIBS) -o $@
+	$(compile) $(LDFLAGS) $< $(filter %.o,$^) $(LDLIBS) -o $@
 
-$(B)/bench/%: bench/%.c $(B)/tensor_impl.o $(headers)
+$(B)/bench/%: bench/%.c $(headers)
 	@mkdir -p $(B)/bench
-	$(compile) $(LDFLAGS) $< $(impl) $(LDLIBS) -o $@
+	$(compile) $(LDFLAGS) $< $(filter %.o,$^) $(LDLIBS) -o $@
 
 examples: $(addprefix $(B)/,$(names))
 
@@ -89,7 +95,7 @@ test-build: $(addprefix $(B)/tests/,$(programs))
 check: $(B)/tensor_impl.o
 	@B=$(B) sh tests/check.sh
 
-bench: $(addprefix $(B)/bench/,micro ops models gpt_step)
+bench: $(addprefix $(B)/bench/,$(speed))
 	@B=$(B) CC='$(CC)' PYTHON='$(PYTHON)' sh bench/run.sh
 
 install:

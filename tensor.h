@@ -149,12 +149,15 @@ typedef struct tensor_context_t tensor_context_t;
 typedef enum tensor_dtype_t {
     TENSOR_F32, TENSOR_F64, TENSOR_I32, TENSOR_I64, TENSOR_U8, TENSOR_BOOL, TENSOR_F16, TENSOR_BF16,
     TENSOR_I8, TENSOR_I16, TENSOR_DTYPE_COUNT,
-    TENSOR_DTYPE_NONE = -1
+    TENSOR_DTYPE_NONE = -1               // keeps the enum signed: an int given for it raises no warning
 } tensor_dtype_t;
 
 // Where data lies. TENSOR_CUDA + i is the i-th CUDA device. No device has the number of a dtype: tensor_to
 // takes either.
-typedef enum tensor_device_t { TENSOR_CPU = 64, TENSOR_CUDA = 65, TENSOR_DEVICE_NONE = -1 } tensor_device_t;
+typedef enum tensor_device_t {
+    TENSOR_CPU = 64, TENSOR_CUDA = 65,
+    TENSOR_DEVICE_NONE = -1              // as TENSOR_DTYPE_NONE
+} tensor_device_t;
 
 #define TENSOR_ERRORS(X)                                                                                     \
     X(OUT_OF_MEMORY, "out of memory")   X(SHAPE, "shapes do not fit")     X(DTYPE, "wrong dtype")            \
@@ -2871,6 +2874,7 @@ typedef struct tensor__op_t {
     uint8_t compute;                    // dtype the formula is computed in (pointwise)
     int immediate;                      // input 1 is absent and stands for imm
     uint8_t device;                     // of the results, and of the kernel
+    uint8_t moved;                      // bit k: args[k] is a copy on that device, dropped by commit
     // outputs the user sees (1); the others are dropped after the tape saved them
     int visible;
     double imm;
@@ -2903,6 +2907,9 @@ typedef struct tensor__gemm_t {
     void *scratch; size_t scratch_bytes;
 } tensor__gemm_t;
 
+// A text that grows in memory of fixed size; length counts on when the room is full.
+typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
+
 // The private functions other parts may call. In a file without the implementation the names below the struct
 // stand for members of what tensor__internals gives.
 typedef struct tensor__internals_t {
@@ -2910,6 +2917,7 @@ typedef struct tensor__internals_t {
     tensor_t *poison;
     tensor__thread_t *(*self)(void);
     tensor_t *(*fail)(tensor__thread_t *th, int code, const char *format, ...);
+    void (*text)(tensor__text_t *s, const char *format, ...);     // appends; the format of tensor__format
     // 0 = failed, raised
     int (*begin)(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin);
     tensor_t *(*result)(tensor__op_t *o, int dtype, const int64_t *dims, int ndim);
@@ -3206,8 +3214,7 @@ typedef enum tensor_op_id_t {
 #endif
 
 /*
- * half.h: scalar float16 and bfloat16, and the reduction of huge angles.  Compiled once; every pass calls
- * it.
+ * Scalar float16 and bfloat16, and the reduction of huge angles: compiled once, called by every pass.
  *
  * All on bits: no rounding mode, no F16C, no flush-to-zero setting has a say.  To f16/bf16: nearest, ties
  * to even; f16 overflows to infinity from 65520 on; a NaN keeps its sign and the top of its payload and
@@ -3310,7 +3317,7 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 // >>simd                                           MARK: vector vocabulary and math
 //
 // One pass of the vector vocabulary.  TENSOR__PASS is 0 scalar, 1 SSE2, 2 AVX2+FMA+F16C, 3 AVX-512
-// F/DQ/BW/VL; the host includes this once per pass, its kernels next, simd_end.h last.
+// F/DQ/BW/VL; the header includes itself once per pass: this text, the kernels, the closing lines.
 //
 // Part one spells the primitives of each ISA; part two, from "Built on the vocabulary" on, is one text for
 // all. FMA is used only where V_FMA or V_FNMA is written and the ISA has it, hence passes may differ in
@@ -3768,7 +3775,7 @@ TENSOR__INLINE V_F TENSOR__K(floor)(V_F x)
 #endif
 
 #if TENSOR__PASS == 1
-/* The integer code of half.h on lanes. */
+/* The integer code of the scalar conversions (tensor__f32_from_f16 and its neighbours) on lanes. */
 TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p)
 {
     V_I h = TENSOR__LOAD16(p), m = VI_SHL(VI_AND(h, VI_SET(0x7FFF)), 13);
@@ -4721,8 +4728,8 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 // ------------------------------------------------------------------------------
 // >>kernel-gemm                                    MARK: matrix product
 //
-// f32 GEMM of one pass. The call and what all passes share: tensor__gemm_cut and its neighbours in
-// >>impl-iterator.
+// f32 GEMM of one pass. The call and what all passes share, tensor__gemm_cut and its neighbours, stand in the
+// section >>impl-iterator.
 //
 // A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for
 // every height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns
@@ -5472,7 +5479,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #endif
 
 #if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_WORDS)
-/* simd_end.h: closes a pass of simd.h. */
+/* Closes the pass. */
 #if defined(__clang__)
 #if TENSOR__PASS > 0
 #pragma clang attribute pop
@@ -6248,8 +6255,6 @@ TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
 // start of the next op (that may be one inside the call that failed).
 // ------------------------------------------------------------------------------
 
-typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
-
 TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++, s->length++) {
         if (s->length + 1 >= s->room) { continue; }     // counts on, writes no more
@@ -6258,15 +6263,17 @@ TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
     }
 }
 TENSOR__FN void tensor__puts(tensor__text_t *s, const char *text) { tensor__put(s, text, strlen(text)); }
-TENSOR__FN void tensor__puti(tensor__text_t *s, int64_t v) {
+TENSOR__FN void tensor__putu(tensor__text_t *s, uint64_t u) {
     char b[24];
     int n = 24;
-    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
     do { b[--n] = (char)('0' + (int)(u % 10)); } while (u /= 10);
-    if (v < 0) { b[--n] = '-'; }
     tensor__put(s, b + n, (size_t)(24 - n));
 }
-// Six significant digits, as %g.
+TENSOR__FN void tensor__puti(tensor__text_t *s, int64_t v) {
+    if (v < 0) { tensor__puts(s, "-"); }
+    tensor__putu(s, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
+}
+// Six significant digits, as %g; independent of the locale.
 TENSOR__FN void tensor__putg(tensor__text_t *s, double v) {
     if (v != v) { tensor__puts(s, "nan"); return; }
     if (v < 0) { tensor__puts(s, "-"); v = -v; }
@@ -6289,7 +6296,7 @@ TENSOR__FN void tensor__putg(tensor__text_t *s, double v) {
     } else {
         tensor__put(s, b, 1);
         if (n > 1) { tensor__puts(s, "."); tensor__put(s, b + 1, (size_t)n - 1); }
-        tensor__puts(s, e < 0 ? "e-" : "e+");
+        tensor__puts(s, e <= -10 ? "e-" : e < 0 ? "e-0" : e < 10 ? "e+0" : "e+");
         tensor__puti(s, e < 0 ? -e : e);
     }
 }
@@ -6302,8 +6309,8 @@ TENSOR__FN void tensor__put_shape(tensor__text_t *s, const int64_t *dims, int nd
     tensor__puts(s, "]");
 }
 
-// %s string, %i int, %d int64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const int64_t * and
-// int: a shape.
+// %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const
+// int64_t * and int: a shape.
 TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
     for (; *f; f++) {
         if (*f != '%') { tensor__put(s, f, 1); continue; }
@@ -6311,6 +6318,7 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
         case 's': tensor__puts(s, va_arg(v, const char *)); break;
         case 'i': tensor__puti(s, va_arg(v, int)); break;
         case 'd': tensor__puti(s, va_arg(v, int64_t)); break;
+        case 'u': tensor__putu(s, va_arg(v, uint64_t)); break;
         case 'g': tensor__putg(s, va_arg(v, double)); break;
         case 't': {
             const tensor_t *t = va_arg(v, const tensor_t *);
@@ -6327,6 +6335,13 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
         default: tensor__put(s, f, 1); break;
         }
     }
+}
+
+TENSOR__FN void tensor__text(tensor__text_t *s, const char *format, ...) {
+    va_list v;
+    va_start(v, format);
+    tensor__format(s, format, v);
+    va_end(v);
 }
 
 // Raises an error (the first of a thread stays) and gives poison.
@@ -7691,6 +7706,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
             return 0;
         }
         if ((o->args[k] = tensor__to_device(t, device)) == TENSOR__POISON) { return 0; }
+        o->moved |= (uint8_t)(1 << k);
     }
     o->device = (uint8_t)device;
     return 1;
@@ -7705,6 +7721,7 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     o->nout = 0;
     o->update = 0;
     o->immediate = 0;
+    o->moved = 0;
     o->visible = 1;
     o->original = NULL;
     o->compute = 0;
@@ -7742,13 +7759,14 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 // ------------------------------------------------------------------------------
 // >>impl-gate                                      MARK: the one door to tensor data
 //
-// Kernels run behind tensor__launch: scratch is taken, the kernel chosen and run, the versions of changed
-// storages counted. Data is touched beside it on the CPU alone, after the same checks, by the short way of
-// contiguous pointwise ops, their gradients and sums of gradients (tensor__add_into), which run the bodies
-// that the kernel would run; by what moves data in or out of the library (from, item, copy_out, data,
-// print, gradcheck, loaders, files); by the lists of parameters of optimizers; and by fronts that turn
-// indices into other indices (embedding_bag, the composed ctc_loss). For those a backend needs a copy to
-// the host, no kernel. Rejected: a call block for each of these (it would cost more than the work).
+// Kernels run behind tensor__launch: the backend's kernel is chosen and run (it takes its scratch), then the
+// versions of changed storages are counted. Data is touched beside it on the CPU alone, after the same
+// checks, by the short way of contiguous pointwise ops, their gradients and sums of gradients
+// (tensor__add_into), which run the bodies that the kernel would run; by what moves data in or out of the
+// library (from, item, copy_out, data, print, gradcheck, loaders, files); by the lists of parameters of
+// optimizers; and by fronts that turn indices into other indices (embedding_bag, the composed ctc_loss). For
+// those a backend needs a copy to the host, no kernel. Rejected: a call block for each of these (it would
+// cost more than the work).
 // ------------------------------------------------------------------------------
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
@@ -7822,6 +7840,9 @@ TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
         if (!(o->update ? tensor__record_update(o) : tensor__record(o))) { return tensor__abandon(o); }
     }
     for (int i = o->visible; i < o->nout; i++) { (tensor_free)(o->out[i]); }
+    for (int k = 0; o->moved >> k; k++) {
+        if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
+    }
     o->th->fresh = o->out[0];
     return o->out[0];
 }
@@ -11542,8 +11563,8 @@ TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, dou
     b = tensor_add_scalar(tensor_mul_scalar(tensor_abs(b), rtol), atol);
     TENSOR__RETURN(tensor_logical_or(y, tensor_logical_and(tensor_isfinite(d), tensor_le(d, b))));
 }
-// TRANSFER: contiguous bytes from one device to another, by the backend that is not the CPU. Its rows run in
-// the CPU's table: the gate's device says who computes, and nobody does.
+// TRANSFER: contiguous bytes from one device to another. The call's device is the CPU whatever the direction,
+// so this kernel runs; the backend of the other side copies.
 TENSOR__FN int tensor__cpu_transfer(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *y = &c->arg[1];
     return tensor__move_bytes(c->thread, y->data, y->storage->device, x->data, x->storage->device,
@@ -19077,7 +19098,7 @@ TENSOR_API int tensor__shutdowns(void) { return TENSOR__ATOMIC_LOAD(&tensor__shu
 static tensor__thread_t *tensor__self_fn(void) { return tensor__self(); }
 static const tensor__internals_t tensor__internals_table = {
     TENSOR__API_VERSION, sizeof(tensor_t), sizeof(tensor_call_t), TENSOR__POISON, tensor__self_fn,
-        tensor__fail,
+        tensor__fail, tensor__text,
     tensor__begin, tensor__result, tensor__finish, tensor__grad_in, tensor__grad_out, tensor__grad_need,
         tensor__sum_to,
     tensor__next_stream, tensor__parallel, tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64,

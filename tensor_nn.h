@@ -1177,8 +1177,7 @@ TENSOR_API int nn_copy_state(nn_module_t *dst, nn_module_t *src);
 // ones, so that optimizers go on with them. Integers and bool keep their dtype. All change or none.
 //   to      a float dtype (TENSOR_F64) or a device (TENSOR_CPU, TENSOR_CUDA)
 //   -> code;  errors DTYPE (no float dtype), DEVICE (no such device), AUTOGRAD (one is a view or has a
-//   history),
-//      OUT_OF_MEMORY, POISONED
+//      history), OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_to(nn_module_t *m, int to);
 
 // What the macros call: they note the place of a call in the module it made, or in its error.
@@ -2790,9 +2789,9 @@ typedef enum nn__loss_t {
 //
 // The file includes itself six times: passes 0..3 are tensor.h's (scalar, SSE2, AVX2, AVX-512, all f32), pass
 // 4 is the same text in doubles on f64, pass 5 in doubles on f32 (TENSOR_REFERENCE). NN__R is the element
-// type, NN__S the type of a sum. Only inner loops stand here; what cuts the work and calls them stands in
-// >>impl-functional. Pointers are void so that one table serves both element types. Rejected: a second, plain
-// text of every kernel for f64 and the reference.
+// type, NN__S the type of a sum. Only inner loops stand here; what cuts the work and calls them stands in the
+// section >>impl-functional. Pointers are void so that one table serves both element types. Rejected: a
+// second, plain text of every kernel for f64 and the reference.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR_NN__PASS
@@ -8879,14 +8878,10 @@ typedef struct nn__slot_t {
 } nn__slot_t;
 
 typedef struct nn__kind_t nn__kind_t;   // a row of the layer table; NULL for a user's module
-typedef struct nn__text_t {
-    char *p;
-    size_t size, len;
-} nn__text_t;
 struct nn__kind_t {
     const char *name;
     nn_forward_fn_t forward;
-    void (*describe)(nn_module_t *m, nn__text_t *t);
+    void (*describe)(nn_module_t *m, tensor__text_t *t);
     int composite;   // its forward opens a scope
 };
 
@@ -8926,85 +8921,16 @@ typedef struct nn__items_t {
     int64_t n;
 } nn__items_t;
 
-TENSOR__FN void nn__put(nn__text_t *t, const char *s) {
-    for (; *s; s++) {
-        if (t->len + 1 < t->size) {
-            t->p[t->len] = *s;
-            t->p[t->len + 1] = 0;
-        }
-        t->len++;
-    }
-}
+// %s string, %d int64_t, %u uint64_t, %i int, %g double: appended to a text.
+#define NN__PUT TENSOR__(text)
 
-TENSOR__FN void nn__put_u64(nn__text_t *t, uint64_t v) {
-    char b[24];
-    int n = 23;
-    b[n] = 0;
-    do {
-        b[--n] = (char)('0' + (int)(v % 10));
-        v /= 10;
-    } while (v);
-    nn__put(t, b + n);
-}
-
-TENSOR__FN void nn__put_i64(nn__text_t *t, int64_t v) {
-    if (v < 0) nn__put(t, "-");
-    nn__put_u64(t, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
-}
-
-// Six significant digits, as %g; independent of the locale.
-TENSOR__FN void nn__put_real(nn__text_t *t, double v) {
-    int e = 0, n = 6, k;
-    uint64_t d;
-    char b[8];
-    if (v != v) {
-        nn__put(t, "nan");
-        return;
-    }
-    if (v < 0) nn__put(t, "-");
-    v = fabs(v);
-    if (v > 1.7976931348623157e308) {
-        nn__put(t, "inf");
-        return;
-    }
-    if (v == 0) {
-        nn__put(t, "0");
-        return;
-    }
-    e = (int)floor(log10(v));
-    d = (uint64_t)floor((e > 300 ? v / pow(10, e) * 1e5 : v * pow(10, 5 - e)) + 0.5);
-    if (d >= 1000000) {
-        d /= 10;
-        e++;
-    }
-    for (k = 5; k >= 0; k--) {
-        b[k] = (char)('0' + (int)(d % 10));
-        d /= 10;
-    }
-    while (n > 1 && b[n - 1] == '0') n--;
-    b[n] = 0;
-    if (e >= -5 && e < 0) {
-        nn__put(t, "0.");
-        for (k = -1; k > e; k--) nn__put(t, "0");
-        nn__put(t, b);
-    } else if (e >= 0 && e < 9) {
-        char one[2];
-        one[1] = 0;
-        for (k = 0; k < n || k <= e; k++) {
-            if (k == e + 1) nn__put(t, ".");
-            one[0] = k < n ? b[k] : '0';
-            nn__put(t, one);
-        }
-    } else {
-        char one[2];
-        one[0] = b[0];
-        one[1] = 0;
-        nn__put(t, one);
-        if (n > 1) nn__put(t, ".");
-        nn__put(t, b + 1);
-        nn__put(t, "e");
-        nn__put_i64(t, e);
-    }
+TENSOR__FN tensor__text_t nn__text(char *p, size_t room) {
+    tensor__text_t t;
+    t.p = p;
+    t.room = p ? room : 0;
+    t.length = 0;
+    if (t.room) p[0] = 0;
+    return t;
 }
 
 // Zeroed; NULL after raising OUT_OF_MEMORY.
@@ -9721,39 +9647,31 @@ TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
     return NULL;
 }
 
-TENSOR__FN void nn__describe(nn_module_impl_t *impl, nn__text_t *t, int depth) {
+TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int depth) {
     int i, k, children = 0;
     if (!impl->module) return;
-    nn__put(t, impl->module->name);
-    nn__put(t, "(");
+    NN__PUT(t, "%s(", impl->module->name);
     if (impl->kind && impl->kind->describe) impl->kind->describe(impl->module, t);
     for (i = 0; i < impl->nslots; i++) {
         if (!impl->slot[i].child) continue;
         children++;
-        nn__put(t, "\n");
-        for (k = 0; k <= depth; k++) nn__put(t, "  ");
-        nn__put(t, "(");
-        nn__put(t, impl->slot[i].name);
-        nn__put(t, "): ");
+        NN__PUT(t, "\n");
+        for (k = 0; k <= depth; k++) NN__PUT(t, "  ");
+        NN__PUT(t, "(%s): ", impl->slot[i].name);
         nn__describe(impl->slot[i].child, t, depth + 1);
     }
     if (children) {
-        nn__put(t, "\n");
-        for (k = 0; k < depth; k++) nn__put(t, "  ");
+        NN__PUT(t, "\n");
+        for (k = 0; k < depth; k++) NN__PUT(t, "  ");
     }
-    nn__put(t, ")");
+    NN__PUT(t, ")");
 }
 
 TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size) {
-    nn__text_t t;
-    t.p = text;
-    t.size = size;
-    t.len = 0;
-    if (size && text) text[0] = 0;
-    if (!text) t.size = 0;
+    tensor__text_t t = nn__text(text, size);
     if (nn__open_module(m)) nn__describe(m->impl, &t, 0);
-    else nn__put(&t, "None");
-    return t.len;
+    else NN__PUT(&t, "None");
+    return t.length;
 }
 
 #ifndef TENSOR_NO_STDIO
@@ -10003,22 +9921,14 @@ TENSOR__FN tensor_t *nn__forward_linear(nn_module_t *m, tensor_t *x) {
     return (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1));
 }
 
-TENSOR__FN void nn__put_pair(nn__text_t *t, const char *before, int64_t a, int64_t b) {
-    nn__put(t, before);
-    nn__put(t, "(");
-    nn__put_i64(t, a);
-    nn__put(t, ", ");
-    nn__put_i64(t, b);
-    nn__put(t, ")");
+TENSOR__FN void nn__put_pair(tensor__text_t *t, const char *before, int64_t a, int64_t b) {
+    NN__PUT(t, "%s(%d, %d)", before, a, b);
 }
 
-TENSOR__FN void nn__describe_linear(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_linear(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put(t, "in_features=");
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", out_features=");
-    nn__put_i64(t, l->i[1]);
-    nn__put(t, l->i[2] ? ", bias=False" : ", bias=True");
+    NN__PUT(t, "in_features=%d, out_features=%d%s", l->i[0], l->i[1], l->i[2] ? ", bias=False" :
+            ", bias=True");
 }
 
 // Convolutions and pools. i: in, out, dims of an image, groups (pools: how a mean counts), same (ceil_mode),
@@ -10042,25 +9952,22 @@ TENSOR__FN void nn__layer_keep(nn__layer_t *l, const nn__window_t *g, int rank) 
     l->i[NN__I_GROUPS] = g->mode;
     l->i[NN__I_RANK] = rank;
 }
-TENSOR__FN void nn__put_dims(nn__text_t *t, const char *before, const int64_t *v, int64_t rank) {
+TENSOR__FN void nn__put_dims(tensor__text_t *t, const char *before, const int64_t *v, int64_t rank) {
     int64_t d;
-    nn__put(t, before);
-    nn__put(t, "(");
+    NN__PUT(t, "%s(", before);
     for (d = 3 - rank; d < 3; d++) {
-        nn__put_i64(t, v[d]);
-        nn__put(t, d < 2 ? ", " : rank == 1 ? ",)" : ")");
+        NN__PUT(t, "%d%s", v[d], d < 2 ? ", " : rank == 1 ? ",)" : ")");
     }
 }
 // The numbers of one dim if all are equal.
-TENSOR__FN void nn__put_size(nn__text_t *t, const char *before, const int64_t *v, int64_t rank) {
+TENSOR__FN void nn__put_size(tensor__text_t *t, const char *before, const int64_t *v, int64_t rank) {
     int64_t d;
     for (d = 3 - rank; d < 3; d++)
         if (v[d] != v[2]) {
             nn__put_dims(t, before, v, rank);
             return;
         }
-    nn__put(t, before);
-    nn__put_i64(t, v[2]);
+    NN__PUT(t, "%s%d", before, v[2]);
 }
 TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     int64_t d;
@@ -10091,29 +9998,25 @@ TENSOR__FN tensor_t *nn__forward_conv_transpose(nn_module_t *m, tensor_t *x) {
     return nn__conv_front(NN_OP_CONV_TRANSPOSE1D + (int)l->i[NN__I_RANK] - 1, x, nn__tensor(m, 0),
                           nn__tensor(m, 1), nn__layer_window(l), l->i + NN__I_MORE, 0);
 }
-TENSOR__FN void nn__describe_conv(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_conv(nn_module_t *m, tensor__text_t *t) {
     static const char *const modes[4] = {"", "reflect", "replicate", "circular"};
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     int64_t rank = l->i[NN__I_RANK];
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", ");
-    nn__put_i64(t, l->i[1]);
+    NN__PUT(t, "%d, %d", l->i[0], l->i[1]);
     nn__put_dims(t, ", kernel_size=", l->i + NN__I_KERNEL, rank);
     nn__put_dims(t, ", stride=", l->i + NN__I_STRIDE, rank);
-    if (l->i[NN__I_SAME]) nn__put(t, ", padding=same");
+    if (l->i[NN__I_SAME]) NN__PUT(t, ", padding=same");
     else if (!nn__all_are(l->i + NN__I_PAD, rank, 0)) nn__put_dims(t, ", padding=", l->i + NN__I_PAD, rank);
     if (!nn__all_are(l->i + NN__I_DILATION, rank, 1))
         nn__put_dims(t, ", dilation=", l->i + NN__I_DILATION, rank);
     if (!nn__all_are(l->i + NN__I_MORE, rank, 0))
         nn__put_dims(t, ", output_padding=", l->i + NN__I_MORE, rank);
     if (l->i[NN__I_GROUPS] != 1) {
-        nn__put(t, ", groups=");
-        nn__put_i64(t, l->i[NN__I_GROUPS]);
+        NN__PUT(t, ", groups=%d", l->i[NN__I_GROUPS]);
     }
-    if (!nn__tensor(m, 1)) nn__put(t, ", bias=False");
+    if (!nn__tensor(m, 1)) NN__PUT(t, ", bias=False");
     if (l->i[NN__I_MODE]) {
-        nn__put(t, ", padding_mode=");
-        nn__put(t, modes[l->i[NN__I_MODE] & 3]);
+        NN__PUT(t, ", padding_mode=%s", modes[l->i[NN__I_MODE] & 3]);
     }
 }
 
@@ -10130,18 +10033,18 @@ TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
     g.divisor = l->i[NN__I_MODE];
     return nn__pool_front(NN_OP_AVG_POOL1D + rank - 1, rank, x, g, l->i[NN__I_SAME] != 0, NULL);
 }
-TENSOR__FN void nn__describe_avg_pool(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_avg_pool(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     int64_t rank = l->i[NN__I_RANK];
     nn__put_size(t, "kernel_size=", l->i + NN__I_KERNEL, rank);
     nn__put_size(t, ", stride=", l->i + NN__I_STRIDE, rank);
     nn__put_size(t, ", padding=", l->i + NN__I_PAD, rank);
 }
-TENSOR__FN void nn__describe_max_pool(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_max_pool(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     nn__describe_avg_pool(m, t);
     nn__put_size(t, ", dilation=", l->i + NN__I_DILATION, l->i[NN__I_RANK]);
-    nn__put(t, l->i[NN__I_SAME] ? ", ceil_mode=True" : ", ceil_mode=False");
+    NN__PUT(t, "%s", l->i[NN__I_SAME] ? ", ceil_mode=True" : ", ceil_mode=False");
 }
 // The size of the result stands where kernels have theirs.
 TENSOR__FN tensor_t *nn__forward_adaptive_avg(nn_module_t *m, tensor_t *x) {
@@ -10152,7 +10055,7 @@ TENSOR__FN tensor_t *nn__forward_adaptive_max(nn_module_t *m, tensor_t *x) {
     const int64_t *i = ((const nn__layer_t *)(const void *)m)->i, *s = i + NN__I_KERNEL;
     return nn__adaptive(NN_OP_MAX_POOL1D, (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
 }
-TENSOR__FN void nn__describe_adaptive(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_adaptive(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     nn__put_size(t, "output_size=", l->i + NN__I_KERNEL, l->i[NN__I_RANK]);
 }
@@ -10172,16 +10075,14 @@ TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     a.align_corners = l->i[4] != 0;
     return (tensor_interpolate_with)(a);
 }
-TENSOR__FN void nn__describe_upsample(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_upsample(nn_module_t *m, tensor__text_t *t) {
     static const char *const names[8] = {"nearest", "nearest", "nearest-exact", "linear", "bilinear",
                                          "bicubic", "trilinear", "area"};
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put(t, l->i[0] > 0 ? "size=" : "scale_factor=");
-    if (l->i[0] > 0) nn__put_i64(t, l->i[0]);
-    else nn__put_real(t, l->f[0]);
-    nn__put(t, ", mode='");
-    nn__put(t, names[l->i[3] & 7]);
-    nn__put(t, "'");
+    NN__PUT(t, "%s", l->i[0] > 0 ? "size=" : "scale_factor=");
+    if (l->i[0] > 0) NN__PUT(t, "%d", l->i[0]);
+    else NN__PUT(t, "%g", l->f[0]);
+    NN__PUT(t, ", mode='%s'", names[l->i[3] & 7]);
 }
 // i: factor
 TENSOR__FN tensor_t *nn__forward_pixel_shuffle(nn_module_t *m, tensor_t *x) {
@@ -10190,24 +10091,23 @@ TENSOR__FN tensor_t *nn__forward_pixel_shuffle(nn_module_t *m, tensor_t *x) {
 TENSOR__FN tensor_t *nn__forward_pixel_unshuffle(nn_module_t *m, tensor_t *x) {
     return (tensor_pixel_unshuffle)(x, ((const nn__layer_t *)(const void *)m)->i[0]);
 }
-TENSOR__FN void nn__describe_pixel_shuffle(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_pixel_shuffle(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put(t, m->forward == nn__forward_pixel_shuffle ? "upscale_factor=" : "downscale_factor=");
-    nn__put_i64(t, l->i[0]);
+    NN__PUT(t, "%s%d", m->forward == nn__forward_pixel_shuffle ? "upscale_factor=" : "downscale_factor=",
+            l->i[0]);
 }
 // i: mode, how many numbers, the numbers; f: value
 TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     return (tensor_pad_n)(x, l->i + 2, (int)l->i[1], (tensor_pad_t)l->i[0], l->f[0]);
 }
-TENSOR__FN void nn__describe_pad(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_pad(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     int64_t k;
     for (k = 0; k < l->i[1]; k++) {
-        nn__put(t, k ? ", " : "(");
-        nn__put_i64(t, l->i[2 + k]);
+        NN__PUT(t, "%s%d", k ? ", " : "(", l->i[2 + k]);
     }
-    nn__put(t, ")");
+    NN__PUT(t, ")");
 }
 // i: kernel, kernel_w, dilation, .. padding, .. stride, .., height, width
 TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
@@ -10226,11 +10126,11 @@ TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
     a.width = i[9];
     return i[8] > 0 ? (tensor_col2im_with)(a) : (tensor_im2col_with)(a);
 }
-TENSOR__FN void nn__describe_columns(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_columns(nn_module_t *m, tensor__text_t *t) {
     const int64_t *i = ((const nn__layer_t *)(const void *)m)->i;
     if (i[8] > 0) {
         nn__put_pair(t, "output_size=", i[8], i[9] > 0 ? i[9] : i[8]);
-        nn__put(t, ", ");
+        NN__PUT(t, ", ");
     }
     nn__put_pair(t, "kernel_size=", i[0], i[1]);
     nn__put_pair(t, ", dilation=", i[2], i[3]);
@@ -10252,14 +10152,11 @@ TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
     return (tensor_layer_norm_with)(a);
 }
 
-TENSOR__FN void nn__describe_layer_norm(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_layer_norm(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put(t, "(");
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ",), eps=");
-    nn__put_real(t, l->f[0]);
-    nn__put(t, l->i[1] ? ", elementwise_affine=False" : ", elementwise_affine=True");
-    if (!l->i[1] && l->i[2]) nn__put(t, ", bias=False");
+    NN__PUT(t, "(%d,), eps=%g%s", l->i[0], l->f[0], l->i[1] ? ", elementwise_affine=False" :
+            ", elementwise_affine=True");
+    if (!l->i[1] && l->i[2]) NN__PUT(t, ", bias=False");
 }
 
 // i: channels, fewest dims, most dims, instance, cumulative; f: eps, momentum
@@ -10290,16 +10187,13 @@ TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
     return y;
 }
 
-TENSOR__FN void nn__describe_batch_norm(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_batch_norm(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", eps=");
-    nn__put_real(t, l->f[0]);
-    nn__put(t, ", momentum=");
-    if (l->i[4]) nn__put(t, "None");
-    else nn__put_real(t, l->f[1]);
-    nn__put(t, nn__called(m, "weight") ? ", affine=True" : ", affine=False");
-    nn__put(t, nn__called(m, "running_mean") ? ", track_running_stats=True" : ", track_running_stats=False");
+    NN__PUT(t, "%d, eps=%g, momentum=", l->i[0], l->f[0]);
+    if (l->i[4]) NN__PUT(t, "None");
+    else NN__PUT(t, "%g", l->f[1]);
+    NN__PUT(t, "%s%s", nn__called(m, "weight") ? ", affine=True" : ", affine=False",
+            nn__called(m, "running_mean") ? ", track_running_stats=True" : ", track_running_stats=False");
 }
 
 // i: groups, channels; f: eps
@@ -10316,14 +10210,10 @@ TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
     return (tensor_group_norm_with)(a);
 }
 
-TENSOR__FN void nn__describe_group_norm(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_group_norm(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", ");
-    nn__put_i64(t, l->i[1]);
-    nn__put(t, ", eps=");
-    nn__put_real(t, l->f[0]);
-    nn__put(t, nn__tensor(m, 0) ? ", affine=True" : ", affine=False");
+    NN__PUT(t, "%d, %d, eps=%g%s", l->i[0], l->i[1], l->f[0], nn__tensor(m, 0) ? ", affine=True" :
+            ", affine=False");
 }
 
 // i: size; f: eps, < 0 = that of the dtype
@@ -10338,14 +10228,12 @@ TENSOR__FN tensor_t *nn__forward_rms_norm(nn_module_t *m, tensor_t *x) {
     return (tensor_rms_norm_with)(a);
 }
 
-TENSOR__FN void nn__describe_rms_norm(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_rms_norm(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put(t, "(");
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ",), eps=");
-    if (l->f[0] < 0) nn__put(t, "None");
-    else nn__put_real(t, l->f[0]);
-    nn__put(t, nn__tensor(m, 0) ? ", elementwise_affine=True" : ", elementwise_affine=False");
+    NN__PUT(t, "(%d,), eps=", l->i[0]);
+    if (l->f[0] < 0) NN__PUT(t, "None");
+    else NN__PUT(t, "%g", l->f[0]);
+    NN__PUT(t, "%s", nn__tensor(m, 0) ? ", elementwise_affine=True" : ", elementwise_affine=False");
 }
 
 // The module of that name, NULL if there is none.
@@ -10615,18 +10503,16 @@ TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
     return nn__forward_state(m, x, NULL, NULL);
 }
 
-TENSOR__FN void nn__describe_recurrent(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_recurrent(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", ");
-    nn__put_i64(t, l->i[1]);
-    if (l->i[6]) nn__put(t, ", proj_size="), nn__put_i64(t, l->i[6]);
-    if (l->i[2] != 1) nn__put(t, ", num_layers="), nn__put_i64(t, l->i[2]);
-    if (l->i[3]) nn__put(t, ", bias=False");
-    if (l->i[4]) nn__put(t, ", batch_first=True");
-    if (l->f[0] > 0) nn__put(t, ", dropout="), nn__put_real(t, l->f[0]);
-    if (l->i[5]) nn__put(t, ", bidirectional=True");
-    if (l->i[7] == NN__RELU_NET) nn__put(t, ", nonlinearity=relu");
+    NN__PUT(t, "%d, %d", l->i[0], l->i[1]);
+    if (l->i[6]) NN__PUT(t, ", proj_size=%d", l->i[6]);
+    if (l->i[2] != 1) NN__PUT(t, ", num_layers=%d", l->i[2]);
+    if (l->i[3]) NN__PUT(t, ", bias=False");
+    if (l->i[4]) NN__PUT(t, ", batch_first=True");
+    if (l->f[0] > 0) NN__PUT(t, ", dropout=%g", l->f[0]);
+    if (l->i[5]) NN__PUT(t, ", bidirectional=True");
+    if (l->i[7] == NN__RELU_NET) NN__PUT(t, ", nonlinearity=relu");
 }
 
 // i: count, size, mode, padding_idx, scale_grad_by_freq
@@ -10654,23 +10540,17 @@ TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     return (tensor_embedding_with)(a);
 }
 
-TENSOR__FN void nn__describe_embedding(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_embedding(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", ");
-    nn__put_i64(t, l->i[1]);
+    NN__PUT(t, "%d, %d", l->i[0], l->i[1]);
     if (l->i[2] < 0) return;
-    nn__put(t, ", padding_idx=");
-    nn__put_i64(t, l->i[2]);
+    NN__PUT(t, ", padding_idx=%d", l->i[2]);
 }
 
-TENSOR__FN void nn__describe_embedding_bag(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_embedding_bag(nn_module_t *m, tensor__text_t *t) {
     static const char *const modes[3] = {", mode='mean'", ", mode='sum'", ", mode='max'"};
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", ");
-    nn__put_i64(t, l->i[1]);
-    nn__put(t, modes[l->i[2]]);
+    NN__PUT(t, "%d, %d%s", l->i[0], l->i[1], modes[l->i[2]]);
 }
 
 // f: p
@@ -10678,9 +10558,8 @@ TENSOR__FN tensor_t *nn__forward_dropout(nn_module_t *m, tensor_t *x) {
     return (tensor_dropout)(x, ((const nn__layer_t *)(const void *)m)->f[0], m->training);
 }
 
-TENSOR__FN void nn__describe_dropout(nn_module_t *m, nn__text_t *t) {
-    nn__put(t, "p=");
-    nn__put_real(t, ((const nn__layer_t *)(const void *)m)->f[0]);
+TENSOR__FN void nn__describe_dropout(nn_module_t *m, tensor__text_t *t) {
+    NN__PUT(t, "p=%g", ((const nn__layer_t *)(const void *)m)->f[0]);
 }
 
 TENSOR__FN tensor_t *nn__forward_flatten(nn_module_t *m, tensor_t *x) {
@@ -10809,35 +10688,35 @@ enum {
         (void)l;                                                                                             \
         return result;                                                                                       \
     }                                                                                                        \
-    TENSOR__FN void nn__describe_##ID(nn_module_t *m, nn__text_t *t) {                                       \
+    TENSOR__FN void nn__describe_##ID(nn_module_t *m, tensor__text_t *t) {                                   \
         nn__describe_activation(m, option, t);                                                               \
     }
 
-TENSOR__FN void nn__describe_activation(nn_module_t *m, const char *option, nn__text_t *t) {
+TENSOR__FN void nn__describe_activation(nn_module_t *m, const char *option, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     int k;
     for (k = 0; *option; k++) {
         char c[2] = {0, 0};
-        if (k) nn__put(t, ", ");
+        if (k) NN__PUT(t, ", ");
         if (*option == '-') option++;
         else {
             const char *name = option;
             for (; *option && *option != ' '; option++) {
                 c[0] = *option;
-                nn__put(t, c);
+                NN__PUT(t, "%s", c);
             }
-            nn__put(t, "=");
+            NN__PUT(t, "=");
             if (*option) option++;
             if (strcmp(name, "approximate") == 0) {
-                nn__put(t, "'tanh'");
+                NN__PUT(t, "'tanh'");
                 continue;
             }
             if (strcmp(name, "dim") == 0 || strcmp(name, "num_parameters") == 0) {
-                nn__put_i64(t, l->i[0]);
+                NN__PUT(t, "%d", l->i[0]);
                 continue;
             }
         }
-        nn__put_real(t, l->f[k]);
+        NN__PUT(t, "%g", l->f[k]);
     }
 }
 NN_ACTIVATIONS(NN__X)
@@ -11425,16 +11304,13 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
         for (d = 0; d < dirs; d++)
             for (k = 0; k < 5; k++) {
                 char name[64];
-                nn__text_t t;
+                tensor__text_t t;
                 if ((a.no_bias && (k == 2 || k == 3)) || (k == 4 && a.proj_size == 0)) continue;
-                t.p = name;
-                t.size = sizeof name;
-                t.len = 0;
-                nn__put(&t, names[k]);
+                t = nn__text(name, sizeof name);
+                NN__PUT(&t, "%s", names[k]);
                 if (!cell) {
-                    nn__put(&t, "_l");
-                    nn__put_i64(&t, layer);
-                    if (d) nn__put(&t, "_reverse");
+                    NN__PUT(&t, "_l%d", layer);
+                    if (d) NN__PUT(&t, "_reverse");
                 }
                 dims[0] = k == 4 ? size : gates;
                 dims[1] = k == 4 ? a.hidden : k == 1 ? size : layer ? dirs * size : a.in_features;
@@ -11619,7 +11495,7 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     nn__layer_t *l, *list;
     int64_t k;
     char name[24];
-    nn__text_t t;
+    tensor__text_t t;
     if (count < 1 || count > 4096) return nn__refuse(NULL, op, "count must be in 1..4096", count);
     if (!nn__usable(layer)) {
         nn__unusable(op, "the layer", layer);
@@ -11635,10 +11511,8 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     l->i[2] = kind == NN__DECODER_KIND;
     (nn_child)(&l->base, "layers", &list->base);
     for (k = 0; k < count && list->base.code == TENSOR_OK; k++) {
-        t.p = name;
-        t.size = sizeof name;
-        t.len = 0;
-        nn__put_i64(&t, k);
+        t = nn__text(name, sizeof name);
+        NN__PUT(&t, "%d", k);
         (nn_child)(&list->base, name, k == 0 ? layer : (nn_clone)(layer));
     }
     if (list->base.code != TENSOR_OK) nn__mark(&l->base, list->base.code);
@@ -11836,7 +11710,7 @@ TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
 
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     char name[24];
-    nn__text_t t;
+    tensor__text_t t;
     if (!nn__open_module(sequential)) {
         nn__unusable("append", "the sequential", sequential);
         return sequential;
@@ -11845,10 +11719,8 @@ TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
         NN__FAIL(TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential", sequential->name);
         return sequential;
     }
-    t.p = name;
-    t.size = sizeof name;
-    t.len = 0;
-    nn__put_i64(&t, sequential->impl->nslots);
+    t = nn__text(name, sizeof name);
+    NN__PUT(&t, "%i", sequential->impl->nslots);
     (nn_child)(sequential, name, m);
     return sequential;
 }
@@ -13896,12 +13768,9 @@ TENSOR__FN void nn__write_text(nn__sink_t *s, const char *text) {
 
 TENSOR__FN void nn__write_u64(nn__sink_t *s, uint64_t v) {
     char b[24];
-    nn__text_t t;
-    t.p = b;
-    t.size = sizeof b;
-    t.len = 0;
-    nn__put_u64(&t, v);
-    nn__write(s, b, t.len);
+    tensor__text_t t = nn__text(b, sizeof b);
+    NN__PUT(&t, "%u", v);
+    nn__write(s, b, t.length);
 }
 
 TENSOR__FN void nn__write_string(nn__sink_t *s, const char *text) {
@@ -14247,17 +14116,17 @@ TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
 
 // Up to a few names per kind go into the text, the rest is counted.
 typedef struct nn__mismatch_t {
-    nn__text_t missing, unexpected, differ;
+    tensor__text_t missing, unexpected, differ;
     int nmissing, nunexpected, ndiffer;
     char text[3][200];
 } nn__mismatch_t;
 
-TENSOR__FN void nn__mismatch_name(nn__text_t *t, int *count, const char *name) {
-    if (t->len + strlen(name) + 8 < t->size) {
-        if (*count) nn__put(t, ", ");
-        nn__put(t, name);
-    } else if (t->len + 6 < t->size && (t->len < 3 || strcmp(t->p + t->len - 3, "...") != 0)) {
-        nn__put(t, *count ? ", ..." : "...");
+TENSOR__FN void nn__mismatch_name(tensor__text_t *t, int *count, const char *name) {
+    if (t->length + strlen(name) + 8 < t->room) {
+        if (*count) NN__PUT(t, ", ");
+        NN__PUT(t, "%s", name);
+    } else if (t->length + 6 < t->room && (t->length < 3 || strcmp(t->p + t->length - 3, "...") != 0)) {
+        NN__PUT(t, "%s", *count ? ", ..." : "...");
     }
     *count += 1;
 }
@@ -14274,10 +14143,9 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int 
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
     memset(&m, 0, sizeof m);
-    m.missing.p = m.text[0];
-    m.unexpected.p = m.text[1];
-    m.differ.p = m.text[2];
-    m.missing.size = m.unexpected.size = m.differ.size = sizeof m.text[0];
+    m.missing = nn__text(m.text[0], sizeof m.text[0]);
+    m.unexpected = nn__text(m.text[1], sizeof m.text[1]);
+    m.differ = nn__text(m.text[2], sizeof m.text[2]);
     for (i = 0; i < all->n; i++) {
         nn__entry_t *e = nn__find_entry(r, all->item[i].name);
         tensor_t *t = all->item[i].tensor;
@@ -14375,29 +14243,23 @@ TENSOR_API int nn__load(nn_load_args_t a) {
 
 // The file's name for state k of parameter i: that of the parameter in the module, or its number.
 TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn__items_t *all) {
-    nn__text_t t;
+    tensor__text_t t;
     char number[24];
     const char *name = number, *state = nn__state_names[o->rule][k];
     int64_t a;
-    t.p = number;
-    t.size = sizeof number;
-    t.len = 0;
-    nn__put(&t, "#");
-    nn__put_i64(&t, i);
+    size_t size;
+    t = nn__text(number, sizeof number);
+    NN__PUT(&t, "#%i", i);
     for (a = 0; a < all->n; a++) {
         if (all->item[a].tensor == o->param[i].t) {
             name = all->item[a].name;
             break;
         }
     }
-    t.size = strlen("optimizer//") + strlen(state) + strlen(name) + 1;
-    t.p = (char *)nn__memory(t.size, 1);
-    t.len = 0;
+    size = strlen("optimizer//") + strlen(state) + strlen(name) + 1;
+    t = nn__text((char *)nn__memory(size, 1), size);
     if (!t.p) return NULL;
-    nn__put(&t, "optimizer/");
-    nn__put(&t, state);
-    nn__put(&t, "/");
-    nn__put(&t, name);
+    NN__PUT(&t, "optimizer/%s/%s", state, name);
     return t.p;
 }
 
@@ -14415,11 +14277,8 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
     values[1] = g.seed;
     values[2] = g.offset;
     for (i = 0; i < 3; i++) {
-        nn__text_t t;
-        t.p = number[i];
-        t.size = sizeof number[i];
-        t.len = 0;
-        nn__put_u64(&t, values[i]);
+        tensor__text_t t = nn__text(number[i], sizeof number[i]);
+        NN__PUT(&t, "%u", values[i]);
         metadata[i + 1].value = number[i];
     }
     metadata[0].key = "format";
@@ -14658,22 +14517,19 @@ TENSOR_API nn_progress_t nn_progress_begin(const char *label, int64_t total, int
     return p;
 }
 
-TENSOR__FN void nn__put_time(nn__text_t *t, double seconds) {
+TENSOR__FN void nn__put_time(tensor__text_t *t, double seconds) {
     int64_t s = seconds < 0 ? 0 : seconds > 3.6e9 ? (int64_t)3600000000 : (int64_t)seconds;
     if (s >= 3600) {
-        nn__put_i64(t, s / 3600);
-        nn__put(t, s / 60 % 60 < 10 ? ":0" : ":");
+        NN__PUT(t, "%d%s", s / 3600, s / 60 % 60 < 10 ? ":0" : ":");
     }
-    nn__put_i64(t, s / 60 % 60);
-    nn__put(t, s % 60 < 10 ? ":0" : ":");
-    nn__put_i64(t, s % 60);
+    NN__PUT(t, "%d%s%d", s / 60 % 60, s % 60 < 10 ? ":0" : ":", s % 60);
 }
 
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     double now = nn__seconds(), spent, rate;
     int finished, width, k;
     char line[400];
-    nn__text_t t;
+    tensor__text_t t;
     if (!p) return;
     spent = now - p->start;
     finished = p->total > 0 && done >= p->total;
@@ -14682,38 +14538,30 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     p->shown = now;
     p->last = done;
     rate = spent > 0 ? (double)(done - p->first) / spent : 0;
-    t.p = line;
-    t.size = sizeof line;
-    t.len = 0;
-    nn__put(&t, p->terminal ? "\r" : "");
-    nn__put(&t, p->label);
-    nn__put(&t, *p->label ? " " : "");
+    t = nn__text(line, sizeof line);
+    NN__PUT(&t, "%s%s%s", p->terminal ? "\r" : "", p->label, *p->label ? " " : "");
     if (p->total > 0) {
         int filled = (int)(24 * (done < p->total ? (double)done / (double)p->total : 1));
         if (p->terminal) {
-            nn__put(&t, "[");
-            for (k = 0; k < 24; k++) nn__put(&t, k < filled ? "#" : "-");
-            nn__put(&t, "] ");
+            NN__PUT(&t, "[");
+            for (k = 0; k < 24; k++) NN__PUT(&t, k < filled ? "#" : "-");
+            NN__PUT(&t, "] ");
         }
-        nn__put_i64(&t, done);
-        nn__put(&t, "/");
-        nn__put_i64(&t, p->total);
+        NN__PUT(&t, "%d/%d", done, p->total);
     } else {
-        nn__put_i64(&t, done);
+        NN__PUT(&t, "%d", done);
     }
-    nn__put(&t, "  ");
-    nn__put_real(&t, rate < 100 ? floor(rate * 100 + 0.5) / 100 : floor(rate + 0.5));
-    nn__put(&t, "/s  ");
+    if (rate < 100) NN__PUT(&t, "  %g/s  ", floor(rate * 100 + 0.5) / 100);
+    else NN__PUT(&t, "  %d/s  ", (int64_t)(rate < 1e18 ? rate + 0.5 : 1e18));
     nn__put_time(&t, spent);
     if (p->total > 0 && !finished && rate > 0) {
-        nn__put(&t, "<");
+        NN__PUT(&t, "<");
         nn__put_time(&t, (double)(p->total - done) / rate);
     }
     if (note) {
-        nn__put(&t, "  ");
-        nn__put(&t, note);
+        NN__PUT(&t, "  %s", note);
     }
-    width = (int)(t.len < sizeof line ? t.len : sizeof line - 1);
+    width = (int)(t.length < sizeof line ? t.length : sizeof line - 1);
     fputs(line, stderr);
     for (k = width; p->terminal && k < p->width; k++) fputc(' ', stderr);
     p->width = width;
