@@ -100,8 +100,8 @@
 #define TENSOR_API extern
 #endif
 
-// A call site is one string, "file.c:41"; it travels into results and error texts. That of a plain op begins
-// with the name of the function and a byte 1: an op made of others has errors under its own name.
+// A call site is one string, "file.c:41"; it travels into results and error texts. It begins with the name of
+// the function and a byte 1: an op made of others has errors under its own name.
 #define TENSOR__STR2(x) #x
 #define TENSOR__STR(x) TENSOR__STR2(x)
 #ifdef TENSOR_NO_CALL_SITES
@@ -118,8 +118,8 @@
 // empty list), the positional arguments, surplus_ (a surplus positional argument warns, and replaces the
 // value put there: an error at run time, even for 0), the options. In C++14 and later the members have
 // initialisers, so that a partial list stays silent.
-#define TENSOR_ARGS(type, ...)                                                                               \
-    ((type){.surplus_ = TENSOR__NO_SURPLUS, .site_ = TENSOR_HERE, __VA_ARGS__})
+#define TENSOR_ARGS(function, type, ...)                                                                     \
+    ((type){.surplus_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})
 #define TENSOR__NO_SURPLUS ((const void *)1)
 #if defined(__cplusplus) && __cplusplus >= 201402L
 #define TENSOR_INIT {}
@@ -513,6 +513,8 @@ TENSOR_API tensor_shape_t tensor_shape(tensor_t *x);
 TENSOR_API int64_t tensor_size(tensor_t *x, int64_t dim);
 // Stride along dim in elements.    -> elements;  errors INDEX
 TENSOR_API int64_t tensor_stride(tensor_t *x, int64_t dim);
+// Where the first element lies in the storage.   -> elements;  errors none
+TENSOR_API int64_t tensor_storage_offset(tensor_t *x);
 // Product of the sizes.            -> elements;  errors none
 TENSOR_API int64_t tensor_numel(tensor_t *x);
 // Element type.                    -> dtype, F32 for poison;  errors none
@@ -1374,7 +1376,8 @@ TENSOR_API tensor_t *tensor_masked_fill(tensor_t *x, tensor_t *mask, double valu
 TENSOR_API tensor_t *tensor_masked_select(tensor_t *x, tensor_t *mask);
 // 1 at the class, 0 elsewhere.
 //   index   i32/i64 any shape, values 0..classes-1
-//   -> new i64 [..., classes];  grad none;  errors INDEX, DTYPE
+//   classes  -1 = the largest index + 1 (read from the tensor)
+//   -> new i64 [..., classes];  grad none;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_one_hot(tensor_t *index, int64_t classes);
 // Copies along each dim: repeats[d] times. tile: missing repeats are 1.
 //   -> new;  grad sums over the copies;  errors SHAPE
@@ -1473,7 +1476,8 @@ TENSOR_API tensor_t *tensor_poisson(tensor_t *rates);
 // Rows of weights (>= 0) give n indices each, drawn with replacement.   -> new i64 [..., n];  errors SHAPE,
 // DTYPE
 TENSOR_API tensor_t *tensor_multinomial(tensor_t *weights, int64_t n);
-// Fills x with uniform numbers from [low, high) (normal ones).   -> x;  errors AUTOGRAD, DTYPE
+// Fills x with uniform numbers from [low, high) (normal ones).   -> x;  errors AUTOGRAD, DTYPE, INDEX
+// (high < low; std < 0)
 TENSOR_API tensor_t *tensor_uniform_(tensor_t *x, double low, double high);
 TENSOR_API tensor_t *tensor_normal_(tensor_t *x, double mean, double std);
 // Fills x from a distribution; integers and bool only by the last three (integers in [low, high)).
@@ -2302,8 +2306,8 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_chain_matmul(...) tensor_chain_matmul_n(TENSOR_LIST(__VA_ARGS__))
 #define tensor_index(x, ...) tensor_index_n(x, TENSOR_LIST(__VA_ARGS__))
 #define tensor_rearrange(x, ...)                                                                             \
-    tensor_rearrange_with(x, TENSOR_ARGS(tensor_rearrange_args_t, __VA_ARGS__))
-#define tensor_check(...) tensor_check_with(TENSOR_ARGS(tensor_check_args_t, __VA_ARGS__))
+    tensor_rearrange_with(x, TENSOR_ARGS(tensor_rearrange, tensor_rearrange_args_t, __VA_ARGS__))
+#define tensor_check(...) tensor_check_with(TENSOR_ARGS(tensor_check, tensor_check_args_t, __VA_ARGS__))
 #define tensor_index_put(x, values, accumulate, ...)                                                         \
     tensor_index_put_n(x, TENSOR_LIST(__VA_ARGS__), values, accumulate)
 #define tensor_index_put_(x, values, accumulate, ...)                                                        \
@@ -6383,7 +6387,7 @@ TENSOR__FN const char *tensor__basename(const char *site) {
 TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
     size_t n, inner = 0;
     while (text[inner] && text[inner] != ':') { inner++; }
-    if (strncmp(outer, "tensor_", 7) == 0) { outer += 7; }
+    outer += strncmp(outer, "tensor_", 7) == 0 ? 7 : strncmp(outer, "nn_", 3) == 0 ? 3 : 0;
     for (n = 0; outer[n] && outer[n] != 1; n++) {}
     tensor__text_t name = {s->p + s->length, s->room - s->length, 0};
     for (size_t i = 0; i < n; i++) {        // without the _n of the twins for lists
@@ -9544,6 +9548,7 @@ TENSOR_API int64_t (tensor_stride)(tensor_t *x, int64_t dim) {
     int d = tensor__own_dim("stride", dim, x);
     return d < 0 ? 0 : x->strides[d];
 }
+TENSOR_API int64_t tensor_storage_offset(tensor_t *x) { return tensor__live(x) ? x->offset : 0; }
 TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return tensor__live(x) ? x->numel : 0; }
 TENSOR_API tensor_dtype_t (tensor_dtype)(tensor_t *x) {
     return tensor__live(x) ? (tensor_dtype_t)x->dtype : TENSOR_F32;
@@ -9888,7 +9893,8 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
         int64_t s = 1;
         for (int i = ndim - 1; i >= 0; i--) {
             strides[i] = s;
-            s *= dims[i] > 0 ? dims[i] : 1;
+            // no elements: any size may stand
+            if (dims[i] > 0 && s <= INT64_MAX / dims[i]) { s *= dims[i]; }
         }
         return 1;
     }
@@ -10531,7 +10537,7 @@ TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size,
     }
     tensor__stepped_t w = tensor__stepped_init(x);
     w.dims[d] = (x->dims[d] - size) / step + 1;
-    w.mul[d] = step;
+    w.mul[d] = w.dims[d] > 1 ? step : 1;
     w.dims[w.ndim] = size;
     w.a[w.ndim++] = d;
     TENSOR__RETURN(tensor__stepped("unfold_dim", x, &w));
@@ -15620,6 +15626,12 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__MARK
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "one_hot", "index", index)) { return TENSOR__POISON; }
+    if (classes == -1 && index->numel && !tensor__is_float(index->dtype)) {
+        tensor_t *most = tensor_max(index);
+        classes = tensor_item_i64(most);
+        if (classes < INT64_MAX) { classes++; }
+        tensor__tidy(th_, mark_, NULL);
+    }
     if (index->ndim == TENSOR_MAX_DIMS || classes < 1) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "one_hot: index %t with %d classes", index, classes);
     }
@@ -16949,9 +16961,15 @@ TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
+    if (!(high >= low) || !(high - low < INFINITY)) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "uniform_: %g .. %g is no range", low, high);
+    }
     return tensor__draw_into(TENSOR_OP_RAND, x, low, high);
 }
 TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
+    if (!(std >= 0)) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "normal_: std is %g, it must be >= 0", std);
+    }
     return tensor__draw_into(TENSOR_OP_RANDN, x, mean, std);
 }
 // Distributions made of uniform or normal numbers in double: 0 exponential (a = rate), 1 cauchy, 2
@@ -19022,7 +19040,7 @@ TENSOR__FN const tensor__row_t *tensor__backward_row(int id) { return &tensor__p
 TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const char *site) {
     if (th->error.code && !th->error.reported) {
         th->error.site = site[0] ? site : NULL;
-        if (strncmp(site, "tensor_", 7) == 0 && strchr(site, 1)) { th->error.outer = site; }
+        if (strchr(site, 1)) { th->error.outer = site; }
         tensor__report(th, site);
     }
 }

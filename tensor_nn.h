@@ -586,7 +586,7 @@ TENSOR_API tensor_t *tensor__grid_sample(tensor_grid_sample_args_t a);
 TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a);
 
 #define tensor_bilinear(...) TENSOR__CALL(tensor_bilinear, __VA_ARGS__)
-#define tensor_lstm_cell(...) nn__at_state(TENSOR_HERE, (tensor_lstm_cell)(__VA_ARGS__))
+#define tensor_lstm_cell(...) nn__at_state(TENSOR__IN(tensor_lstm_cell), (tensor_lstm_cell)(__VA_ARGS__))
 #define tensor_gru_cell(...) TENSOR__CALL(tensor_gru_cell, __VA_ARGS__)
 #define tensor_rnn_cell(...) TENSOR__CALL(tensor_rnn_cell, __VA_ARGS__)
 #define tensor_linear(...) TENSOR__CALL(tensor_linear, __VA_ARGS__)
@@ -625,51 +625,78 @@ TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_prod
 #define tensor_cosine_similarity(...) TENSOR__CALL(tensor_cosine_similarity, __VA_ARGS__)
 #define tensor_pairwise_distance(...) TENSOR__CALL(tensor_pairwise_distance, __VA_ARGS__)
 #ifndef __cplusplus
-#define tensor_embedding(...) tensor__embedding(TENSOR_ARGS(tensor_embedding_args_t, __VA_ARGS__))
-#define tensor_layer_norm(...) tensor__layer_norm(TENSOR_ARGS(tensor_layer_norm_args_t, __VA_ARGS__))
-#define tensor_embedding_bag(...) tensor__embedding_bag(TENSOR_ARGS(tensor_embedding_bag_args_t, __VA_ARGS__))
-#define tensor_lstm(...) tensor__lstm(TENSOR_ARGS(tensor_rnn_args_t, __VA_ARGS__))
-#define tensor_gru(...) tensor__gru(TENSOR_ARGS(tensor_rnn_args_t, __VA_ARGS__))
-#define tensor_rnn(...) tensor__rnn(TENSOR_ARGS(tensor_rnn_args_t, __VA_ARGS__))
-#define tensor_batch_norm(...) tensor__batch_norm(TENSOR_ARGS(tensor_batch_norm_args_t, __VA_ARGS__))
-#define tensor_instance_norm(...) tensor__instance_norm(TENSOR_ARGS(tensor_instance_norm_args_t, __VA_ARGS__))
-#define tensor_group_norm(...) tensor__group_norm(TENSOR_ARGS(tensor_group_norm_args_t, __VA_ARGS__))
-#define tensor_rms_norm(...) tensor__rms_norm(TENSOR_ARGS(tensor_rms_norm_args_t, __VA_ARGS__))
+#define tensor_embedding(...) tensor__embedding(TENSOR_ARGS(tensor_embedding, tensor_embedding_args_t,       \
+                                                            __VA_ARGS__))
+#define tensor_layer_norm(...) tensor__layer_norm(TENSOR_ARGS(tensor_layer_norm, tensor_layer_norm_args_t,   \
+                                                              __VA_ARGS__))
+#define tensor_embedding_bag(...) tensor__embedding_bag(TENSOR_ARGS(tensor_embedding_bag,                    \
+                                                                    tensor_embedding_bag_args_t,             \
+                                                                        __VA_ARGS__))
+#define tensor_lstm(...) tensor__lstm(TENSOR_ARGS(tensor_lstm, tensor_rnn_args_t, __VA_ARGS__))
+#define tensor_gru(...) tensor__gru(TENSOR_ARGS(tensor_gru, tensor_rnn_args_t, __VA_ARGS__))
+#define tensor_rnn(...) tensor__rnn(TENSOR_ARGS(tensor_rnn, tensor_rnn_args_t, __VA_ARGS__))
+#define tensor_batch_norm(...) tensor__batch_norm(TENSOR_ARGS(tensor_batch_norm, tensor_batch_norm_args_t,   \
+                                                              __VA_ARGS__))
+#define tensor_instance_norm(...) tensor__instance_norm(TENSOR_ARGS(tensor_instance_norm,                    \
+                                                                    tensor_instance_norm_args_t,             \
+                                                                        __VA_ARGS__))
+#define tensor_group_norm(...) tensor__group_norm(TENSOR_ARGS(tensor_group_norm, tensor_group_norm_args_t,   \
+                                                              __VA_ARGS__))
+#define tensor_rms_norm(...) tensor__rms_norm(TENSOR_ARGS(tensor_rms_norm, tensor_rms_norm_args_t,           \
+                                                          __VA_ARGS__))
 #define tensor_local_response_norm(...)                                                                      \
-    tensor__local_response_norm(TENSOR_ARGS(tensor_local_response_norm_args_t, __VA_ARGS__))
-#define tensor_conv1d(...) tensor__conv1d(TENSOR_ARGS(tensor_conv_args_t, __VA_ARGS__))
-#define tensor_conv2d(...) tensor__conv2d(TENSOR_ARGS(tensor_conv_args_t, __VA_ARGS__))
-#define tensor_conv3d(...) tensor__conv3d(TENSOR_ARGS(tensor_conv_args_t, __VA_ARGS__))
+    tensor__local_response_norm(TENSOR_ARGS(tensor_local_response_norm, tensor_local_response_norm_args_t,   \
+                                            __VA_ARGS__))
+#define tensor_conv1d(...) tensor__conv1d(TENSOR_ARGS(tensor_conv1d, tensor_conv_args_t, __VA_ARGS__))
+#define tensor_conv2d(...) tensor__conv2d(TENSOR_ARGS(tensor_conv2d, tensor_conv_args_t, __VA_ARGS__))
+#define tensor_conv3d(...) tensor__conv3d(TENSOR_ARGS(tensor_conv3d, tensor_conv_args_t, __VA_ARGS__))
 #define tensor_conv_transpose1d(...)                                                                         \
-    tensor__conv_transpose1d(TENSOR_ARGS(tensor_conv_transpose_args_t, __VA_ARGS__))
+    tensor__conv_transpose1d(TENSOR_ARGS(tensor_conv_transpose1d, tensor_conv_transpose_args_t, __VA_ARGS__))
 #define tensor_conv_transpose2d(...)                                                                         \
-    tensor__conv_transpose2d(TENSOR_ARGS(tensor_conv_transpose_args_t, __VA_ARGS__))
+    tensor__conv_transpose2d(TENSOR_ARGS(tensor_conv_transpose2d, tensor_conv_transpose_args_t, __VA_ARGS__))
 #define tensor_conv_transpose3d(...)                                                                         \
-    tensor__conv_transpose3d(TENSOR_ARGS(tensor_conv_transpose_args_t, __VA_ARGS__))
-#define tensor_max_pool1d(...) tensor__max_pool1d(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
-#define tensor_max_pool2d(...) tensor__max_pool2d(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
-#define tensor_max_pool3d(...) tensor__max_pool3d(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
-#define tensor_avg_pool1d(...) tensor__avg_pool1d(TENSOR_ARGS(tensor_avg_pool_args_t, __VA_ARGS__))
-#define tensor_avg_pool2d(...) tensor__avg_pool2d(TENSOR_ARGS(tensor_avg_pool_args_t, __VA_ARGS__))
-#define tensor_avg_pool3d(...) tensor__avg_pool3d(TENSOR_ARGS(tensor_avg_pool_args_t, __VA_ARGS__))
-#define tensor_max_unpool1d(...) tensor__max_unpool1d(TENSOR_ARGS(tensor_max_unpool_args_t, __VA_ARGS__))
-#define tensor_max_unpool2d(...) tensor__max_unpool2d(TENSOR_ARGS(tensor_max_unpool_args_t, __VA_ARGS__))
-#define tensor_max_unpool3d(...) tensor__max_unpool3d(TENSOR_ARGS(tensor_max_unpool_args_t, __VA_ARGS__))
+    tensor__conv_transpose3d(TENSOR_ARGS(tensor_conv_transpose3d, tensor_conv_transpose_args_t, __VA_ARGS__))
+#define tensor_max_pool1d(...) tensor__max_pool1d(TENSOR_ARGS(tensor_max_pool1d, tensor_max_pool_args_t,     \
+                                                              __VA_ARGS__))
+#define tensor_max_pool2d(...) tensor__max_pool2d(TENSOR_ARGS(tensor_max_pool2d, tensor_max_pool_args_t,     \
+                                                              __VA_ARGS__))
+#define tensor_max_pool3d(...) tensor__max_pool3d(TENSOR_ARGS(tensor_max_pool3d, tensor_max_pool_args_t,     \
+                                                              __VA_ARGS__))
+#define tensor_avg_pool1d(...) tensor__avg_pool1d(TENSOR_ARGS(tensor_avg_pool1d, tensor_avg_pool_args_t,     \
+                                                              __VA_ARGS__))
+#define tensor_avg_pool2d(...) tensor__avg_pool2d(TENSOR_ARGS(tensor_avg_pool2d, tensor_avg_pool_args_t,     \
+                                                              __VA_ARGS__))
+#define tensor_avg_pool3d(...) tensor__avg_pool3d(TENSOR_ARGS(tensor_avg_pool3d, tensor_avg_pool_args_t,     \
+                                                              __VA_ARGS__))
+#define tensor_max_unpool1d(...) tensor__max_unpool1d(TENSOR_ARGS(tensor_max_unpool1d,                       \
+                                                                  tensor_max_unpool_args_t, __VA_ARGS__))
+#define tensor_max_unpool2d(...) tensor__max_unpool2d(TENSOR_ARGS(tensor_max_unpool2d,                       \
+                                                                  tensor_max_unpool_args_t, __VA_ARGS__))
+#define tensor_max_unpool3d(...) tensor__max_unpool3d(TENSOR_ARGS(tensor_max_unpool3d,                       \
+                                                                  tensor_max_unpool_args_t, __VA_ARGS__))
 #define tensor_max_pool1d_with_indices(...)                                                                  \
-    tensor__max_pool1d_with_indices(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
+    tensor__max_pool1d_with_indices(TENSOR_ARGS(tensor_max_pool1d_with_indices, tensor_max_pool_args_t,      \
+                                                __VA_ARGS__))
 #define tensor_max_pool2d_with_indices(...)                                                                  \
-    tensor__max_pool2d_with_indices(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
+    tensor__max_pool2d_with_indices(TENSOR_ARGS(tensor_max_pool2d_with_indices, tensor_max_pool_args_t,      \
+                                                __VA_ARGS__))
 #define tensor_max_pool3d_with_indices(...)                                                                  \
-    tensor__max_pool3d_with_indices(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
-#define tensor_im2col(...) tensor__im2col(TENSOR_ARGS(tensor_columns_args_t, __VA_ARGS__))
-#define tensor_interpolate(...) tensor__interpolate(TENSOR_ARGS(tensor_interpolate_args_t, __VA_ARGS__))
-#define tensor_grid_sample(...) tensor__grid_sample(TENSOR_ARGS(tensor_grid_sample_args_t, __VA_ARGS__))
+    tensor__max_pool3d_with_indices(TENSOR_ARGS(tensor_max_pool3d_with_indices, tensor_max_pool_args_t,      \
+                                                __VA_ARGS__))
+#define tensor_im2col(...) tensor__im2col(TENSOR_ARGS(tensor_im2col, tensor_columns_args_t, __VA_ARGS__))
+#define tensor_interpolate(...) tensor__interpolate(TENSOR_ARGS(tensor_interpolate,                          \
+                                                                tensor_interpolate_args_t, __VA_ARGS__))
+#define tensor_grid_sample(...) tensor__grid_sample(TENSOR_ARGS(tensor_grid_sample,                          \
+                                                                tensor_grid_sample_args_t, __VA_ARGS__))
 #define tensor_col2im(input, output, ...)                                                                    \
     tensor__col2im(                                                                                          \
-        TENSOR_ARGS(tensor_columns_args_t, .x = (input), .height = (output), .kernel = __VA_ARGS__))
+        TENSOR_ARGS(tensor_col2im, tensor_columns_args_t, .x = (input), .height = (output), .kernel =        \
+                    __VA_ARGS__))
 #define tensor_pad(x, ...) tensor_pad_n(x, TENSOR_DIMS(__VA_ARGS__), TENSOR_PAD_CONSTANT, 0)
 #define tensor_scaled_dot_product_attention(...)                                                             \
-    tensor__scaled_dot_product_attention(TENSOR_ARGS(tensor_scaled_dot_product_attention_args_t, __VA_ARGS__))
+    tensor__scaled_dot_product_attention(TENSOR_ARGS(tensor_scaled_dot_product_attention,                    \
+                                                     tensor_scaled_dot_product_attention_args_t,             \
+                                                         __VA_ARGS__))
 #endif
 
 // ------------------------------------------------------------------------------
@@ -976,40 +1003,56 @@ TENSOR_API tensor_t *tensor__ctc_loss(tensor_ctc_loss_args_t a);
 TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a);
 
 #ifndef __cplusplus
-#define tensor_cross_entropy(...) tensor__cross_entropy(TENSOR_ARGS(tensor_cross_entropy_args_t, __VA_ARGS__))
-#define tensor_nll_loss(...) tensor__nll_loss(TENSOR_ARGS(tensor_nll_loss_args_t, __VA_ARGS__))
-#define tensor_mse_loss(...) tensor__mse_loss(TENSOR_ARGS(tensor_mse_loss_args_t, __VA_ARGS__))
-#define tensor_l1_loss(...) tensor__l1_loss(TENSOR_ARGS(tensor_l1_loss_args_t, __VA_ARGS__))
+#define tensor_cross_entropy(...) tensor__cross_entropy(TENSOR_ARGS(tensor_cross_entropy,                    \
+                                                                    tensor_cross_entropy_args_t,             \
+                                                                        __VA_ARGS__))
+#define tensor_nll_loss(...) tensor__nll_loss(TENSOR_ARGS(tensor_nll_loss, tensor_nll_loss_args_t,           \
+                                                          __VA_ARGS__))
+#define tensor_mse_loss(...) tensor__mse_loss(TENSOR_ARGS(tensor_mse_loss, tensor_mse_loss_args_t,           \
+                                                          __VA_ARGS__))
+#define tensor_l1_loss(...) tensor__l1_loss(TENSOR_ARGS(tensor_l1_loss, tensor_l1_loss_args_t, __VA_ARGS__))
 #define tensor_smooth_l1_loss(...)                                                                           \
-    tensor__smooth_l1_loss(TENSOR_ARGS(tensor_smooth_l1_loss_args_t, __VA_ARGS__))
-#define tensor_huber_loss(...) tensor__huber_loss(TENSOR_ARGS(tensor_huber_loss_args_t, __VA_ARGS__))
+    tensor__smooth_l1_loss(TENSOR_ARGS(tensor_smooth_l1_loss, tensor_smooth_l1_loss_args_t, __VA_ARGS__))
+#define tensor_huber_loss(...) tensor__huber_loss(TENSOR_ARGS(tensor_huber_loss, tensor_huber_loss_args_t,   \
+                                                              __VA_ARGS__))
 #define tensor_binary_cross_entropy(...)                                                                     \
-    tensor__binary_cross_entropy(TENSOR_ARGS(tensor_binary_cross_entropy_args_t, __VA_ARGS__))
+    tensor__binary_cross_entropy(TENSOR_ARGS(tensor_binary_cross_entropy,                                    \
+                                             tensor_binary_cross_entropy_args_t, __VA_ARGS__))
 #define tensor_binary_cross_entropy_with_logits(...)                                                         \
     tensor__binary_cross_entropy_with_logits(                                                                \
-        TENSOR_ARGS(tensor_binary_cross_entropy_with_logits_args_t, __VA_ARGS__))
+        TENSOR_ARGS(tensor_binary_cross_entropy_with_logits,                                                 \
+                    tensor_binary_cross_entropy_with_logits_args_t, __VA_ARGS__))
 #define tensor_hinge_embedding_loss(...)                                                                     \
-    tensor__hinge_embedding_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+    tensor__hinge_embedding_loss(TENSOR_ARGS(tensor_hinge_embedding_loss, tensor_margin_loss_args_t,         \
+                                             __VA_ARGS__))
 #define tensor_soft_margin_loss(...)                                                                         \
-    tensor__soft_margin_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+    tensor__soft_margin_loss(TENSOR_ARGS(tensor_soft_margin_loss, tensor_margin_loss_args_t, __VA_ARGS__))
 #define tensor_multi_margin_loss(...)                                                                        \
-    tensor__multi_margin_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+    tensor__multi_margin_loss(TENSOR_ARGS(tensor_multi_margin_loss, tensor_margin_loss_args_t, __VA_ARGS__))
 #define tensor_multilabel_margin_loss(...)                                                                   \
-    tensor__multilabel_margin_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+    tensor__multilabel_margin_loss(TENSOR_ARGS(tensor_multilabel_margin_loss, tensor_margin_loss_args_t,     \
+                                               __VA_ARGS__))
 #define tensor_multilabel_soft_margin_loss(...)                                                              \
-    tensor__multilabel_soft_margin_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+    tensor__multilabel_soft_margin_loss(TENSOR_ARGS(tensor_multilabel_soft_margin_loss,                      \
+                                                    tensor_margin_loss_args_t, __VA_ARGS__))
 #define tensor_margin_ranking_loss(...)                                                                      \
-    tensor__margin_ranking_loss(TENSOR_ARGS(tensor_ranking_loss_args_t, __VA_ARGS__))
+    tensor__margin_ranking_loss(TENSOR_ARGS(tensor_margin_ranking_loss, tensor_ranking_loss_args_t,          \
+                                            __VA_ARGS__))
 #define tensor_cosine_embedding_loss(...)                                                                    \
-    tensor__cosine_embedding_loss(TENSOR_ARGS(tensor_ranking_loss_args_t, __VA_ARGS__))
+    tensor__cosine_embedding_loss(TENSOR_ARGS(tensor_cosine_embedding_loss, tensor_ranking_loss_args_t,      \
+                                              __VA_ARGS__))
 #define tensor_triplet_margin_loss(...)                                                                      \
-    tensor__triplet_margin_loss(TENSOR_ARGS(tensor_triplet_margin_loss_args_t, __VA_ARGS__))
+    tensor__triplet_margin_loss(TENSOR_ARGS(tensor_triplet_margin_loss, tensor_triplet_margin_loss_args_t,   \
+                                            __VA_ARGS__))
 #define tensor_gaussian_nll_loss(...)                                                                        \
-    tensor__gaussian_nll_loss(TENSOR_ARGS(tensor_gaussian_nll_loss_args_t, __VA_ARGS__))
+    tensor__gaussian_nll_loss(TENSOR_ARGS(tensor_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t,         \
+                                          __VA_ARGS__))
 #define tensor_poisson_nll_loss(...)                                                                         \
-    tensor__poisson_nll_loss(TENSOR_ARGS(tensor_poisson_nll_loss_args_t, __VA_ARGS__))
-#define tensor_ctc_loss(...) tensor__ctc_loss(TENSOR_ARGS(tensor_ctc_loss_args_t, __VA_ARGS__))
-#define tensor_kl_div(...) tensor__kl_div(TENSOR_ARGS(tensor_kl_div_args_t, __VA_ARGS__))
+    tensor__poisson_nll_loss(TENSOR_ARGS(tensor_poisson_nll_loss, tensor_poisson_nll_loss_args_t,            \
+                                         __VA_ARGS__))
+#define tensor_ctc_loss(...) tensor__ctc_loss(TENSOR_ARGS(tensor_ctc_loss, tensor_ctc_loss_args_t,           \
+                                                          __VA_ARGS__))
+#define tensor_kl_div(...) tensor__kl_div(TENSOR_ARGS(tensor_kl_div, tensor_kl_div_args_t, __VA_ARGS__))
 #endif
 
 #if defined(__cplusplus) && defined(__clang__)
@@ -1185,14 +1228,14 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 
 #define nn_parameter(...) TENSOR__CALL(nn_parameter, __VA_ARGS__)
 #define nn_buffer(...) TENSOR__CALL(nn_buffer, __VA_ARGS__)
-#define nn_child(...) nn__stamp(TENSOR_HERE, (nn_child)(__VA_ARGS__))
+#define nn_child(...) nn__stamp(TENSOR__IN(nn_child), (nn_child)(__VA_ARGS__))
 #define nn_forward(...) TENSOR__CALL(nn_forward, __VA_ARGS__)
 #define nn_get(...) TENSOR__CALL(nn_get, __VA_ARGS__)
-#define nn_get_child(...) nn__stamp(TENSOR_HERE, (nn_get_child)(__VA_ARGS__))
-#define nn_clone(...) nn__stamp(TENSOR_HERE, (nn_clone)(__VA_ARGS__))
-#define nn_train(...) nn__stamp(TENSOR_HERE, (nn_train)(__VA_ARGS__))
-#define nn_eval(...) nn__stamp(TENSOR_HERE, (nn_eval)(__VA_ARGS__))
-#define nn_requires_grad_(...) nn__stamp(TENSOR_HERE, (nn_requires_grad_)(__VA_ARGS__))
+#define nn_get_child(...) nn__stamp(TENSOR__IN(nn_get_child), (nn_get_child)(__VA_ARGS__))
+#define nn_clone(...) nn__stamp(TENSOR__IN(nn_clone), (nn_clone)(__VA_ARGS__))
+#define nn_train(...) nn__stamp(TENSOR__IN(nn_train), (nn_train)(__VA_ARGS__))
+#define nn_eval(...) nn__stamp(TENSOR__IN(nn_eval), (nn_eval)(__VA_ARGS__))
+#define nn_requires_grad_(...) nn__stamp(TENSOR__IN(nn_requires_grad_), (nn_requires_grad_)(__VA_ARGS__))
 #define nn_free(...) TENSOR__CALL_KIND(int, nn_free, __VA_ARGS__)
 #define nn_parameters(...) TENSOR__CALL_KIND(int, nn_parameters, __VA_ARGS__)
 #define nn_module_zero_grad(...) TENSOR__CALL_KIND(int, nn_module_zero_grad, __VA_ARGS__)
@@ -1637,117 +1680,143 @@ TENSOR_API nn_module_t *nn__rms_norm(nn_rms_norm_args_t a);
 TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
 
 #ifndef __cplusplus
-#define nn_linear(in_features, ...) nn__linear(TENSOR_ARGS(nn_linear_args_t, in_features, __VA_ARGS__))
-#define nn_conv1d(in_channels, ...) nn__conv1d(TENSOR_ARGS(nn_conv_args_t, in_channels, __VA_ARGS__))
-#define nn_conv2d(in_channels, ...) nn__conv2d(TENSOR_ARGS(nn_conv_args_t, in_channels, __VA_ARGS__))
-#define nn_conv3d(in_channels, ...) nn__conv3d(TENSOR_ARGS(nn_conv_args_t, in_channels, __VA_ARGS__))
+#define nn_linear(in_features, ...) nn__linear(TENSOR_ARGS(nn_linear, nn_linear_args_t, in_features,         \
+                                                           __VA_ARGS__))
+#define nn_conv1d(in_channels, ...) nn__conv1d(TENSOR_ARGS(nn_conv1d, nn_conv_args_t, in_channels,           \
+                                                           __VA_ARGS__))
+#define nn_conv2d(in_channels, ...) nn__conv2d(TENSOR_ARGS(nn_conv2d, nn_conv_args_t, in_channels,           \
+                                                           __VA_ARGS__))
+#define nn_conv3d(in_channels, ...) nn__conv3d(TENSOR_ARGS(nn_conv3d, nn_conv_args_t, in_channels,           \
+                                                           __VA_ARGS__))
 #define nn_conv_transpose1d(in_channels, ...)                                                                \
-    nn__conv_transpose1d(TENSOR_ARGS(nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+    nn__conv_transpose1d(TENSOR_ARGS(nn_conv_transpose1d, nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
 #define nn_conv_transpose2d(in_channels, ...)                                                                \
-    nn__conv_transpose2d(TENSOR_ARGS(nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+    nn__conv_transpose2d(TENSOR_ARGS(nn_conv_transpose2d, nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
 #define nn_conv_transpose3d(in_channels, ...)                                                                \
-    nn__conv_transpose3d(TENSOR_ARGS(nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
-#define nn_max_pool1d(...) nn__max_pool1d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
-#define nn_max_pool2d(...) nn__max_pool2d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
-#define nn_max_pool3d(...) nn__max_pool3d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
-#define nn_avg_pool1d(...) nn__avg_pool1d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
-#define nn_avg_pool2d(...) nn__avg_pool2d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
-#define nn_avg_pool3d(...) nn__avg_pool3d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
-#define nn_upsample(...) nn__upsample(TENSOR_ARGS(nn_upsample_args_t, __VA_ARGS__))
-#define nn_unfold(...) nn__unfold(TENSOR_ARGS(nn_columns_args_t, __VA_ARGS__))
+    nn__conv_transpose3d(TENSOR_ARGS(nn_conv_transpose3d, nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+#define nn_max_pool1d(...) nn__max_pool1d(TENSOR_ARGS(nn_max_pool1d, nn_pool_args_t, __VA_ARGS__))
+#define nn_max_pool2d(...) nn__max_pool2d(TENSOR_ARGS(nn_max_pool2d, nn_pool_args_t, __VA_ARGS__))
+#define nn_max_pool3d(...) nn__max_pool3d(TENSOR_ARGS(nn_max_pool3d, nn_pool_args_t, __VA_ARGS__))
+#define nn_avg_pool1d(...) nn__avg_pool1d(TENSOR_ARGS(nn_avg_pool1d, nn_pool_args_t, __VA_ARGS__))
+#define nn_avg_pool2d(...) nn__avg_pool2d(TENSOR_ARGS(nn_avg_pool2d, nn_pool_args_t, __VA_ARGS__))
+#define nn_avg_pool3d(...) nn__avg_pool3d(TENSOR_ARGS(nn_avg_pool3d, nn_pool_args_t, __VA_ARGS__))
+#define nn_upsample(...) nn__upsample(TENSOR_ARGS(nn_upsample, nn_upsample_args_t, __VA_ARGS__))
+#define nn_unfold(...) nn__unfold(TENSOR_ARGS(nn_unfold, nn_columns_args_t, __VA_ARGS__))
 #define nn_fold(output, ...)                                                                                 \
-    nn__fold(TENSOR_ARGS(nn_columns_args_t, .height = (output), .kernel = __VA_ARGS__))
+    nn__fold(TENSOR_ARGS(nn_fold, nn_columns_args_t, .height = (output), .kernel = __VA_ARGS__))
 #define nn_pad(mode, value, ...) nn_pad_n(TENSOR_DIMS(__VA_ARGS__), mode, value)
-#define nn_layer_norm(...) nn__layer_norm(TENSOR_ARGS(nn_layer_norm_args_t, __VA_ARGS__))
+#define nn_layer_norm(...) nn__layer_norm(TENSOR_ARGS(nn_layer_norm, nn_layer_norm_args_t, __VA_ARGS__))
 #define nn_multihead_attention(embed, ...)                                                                   \
-    nn__multihead_attention(TENSOR_ARGS(nn_multihead_attention_args_t, embed, __VA_ARGS__))
+    nn__multihead_attention(TENSOR_ARGS(nn_multihead_attention, nn_multihead_attention_args_t, embed,        \
+                                        __VA_ARGS__))
 #define nn_multihead_attention_forward(...)                                                                  \
-    nn_multihead_attention_forward_with(TENSOR_ARGS(nn_attention_args_t, __VA_ARGS__))
+    nn_multihead_attention_forward_with(TENSOR_ARGS(nn_multihead_attention_forward, nn_attention_args_t,     \
+                                                    __VA_ARGS__))
 #define nn_transformer_encoder_layer(embed, ...)                                                             \
-    nn__transformer_encoder_layer(TENSOR_ARGS(nn_transformer_layer_args_t, embed, __VA_ARGS__))
+    nn__transformer_encoder_layer(TENSOR_ARGS(nn_transformer_encoder_layer, nn_transformer_layer_args_t,     \
+                                              embed, __VA_ARGS__))
 #define nn_transformer_decoder_layer(embed, ...)                                                             \
-    nn__transformer_decoder_layer(TENSOR_ARGS(nn_transformer_layer_args_t, embed, __VA_ARGS__))
+    nn__transformer_decoder_layer(TENSOR_ARGS(nn_transformer_decoder_layer, nn_transformer_layer_args_t,     \
+                                              embed, __VA_ARGS__))
 #define nn_transformer_forward(...)                                                                          \
-    nn_transformer_forward_with(TENSOR_ARGS(nn_transformer_args_t, __VA_ARGS__))
+    nn_transformer_forward_with(TENSOR_ARGS(nn_transformer_forward, nn_transformer_args_t, __VA_ARGS__))
 #define nn_embedding_bag(count, ...)                                                                         \
-    nn__embedding_bag(TENSOR_ARGS(nn_embedding_bag_args_t, count, __VA_ARGS__))
-#define nn_lstm(in_features, ...) nn__lstm(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_gru(in_features, ...) nn__gru(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_rnn(in_features, ...) nn__rnn(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_lstm_cell(in_features, ...) nn__lstm_cell(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_gru_cell(in_features, ...) nn__gru_cell(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_rnn_cell(in_features, ...) nn__rnn_cell(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_batch_norm1d(...) nn__batch_norm1d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
-#define nn_batch_norm2d(...) nn__batch_norm2d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
-#define nn_batch_norm3d(...) nn__batch_norm3d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
-#define nn_instance_norm1d(...) nn__instance_norm1d(TENSOR_ARGS(nn_instance_norm_args_t, __VA_ARGS__))
-#define nn_instance_norm2d(...) nn__instance_norm2d(TENSOR_ARGS(nn_instance_norm_args_t, __VA_ARGS__))
-#define nn_instance_norm3d(...) nn__instance_norm3d(TENSOR_ARGS(nn_instance_norm_args_t, __VA_ARGS__))
-#define nn_group_norm(groups, ...) nn__group_norm(TENSOR_ARGS(nn_group_norm_args_t, groups, __VA_ARGS__))
-#define nn_rms_norm(...) nn__rms_norm(TENSOR_ARGS(nn_rms_norm_args_t, __VA_ARGS__))
-#define nn_embedding(count, ...) nn__embedding(TENSOR_ARGS(nn_embedding_args_t, count, __VA_ARGS__))
+    nn__embedding_bag(TENSOR_ARGS(nn_embedding_bag, nn_embedding_bag_args_t, count, __VA_ARGS__))
+#define nn_lstm(in_features, ...) nn__lstm(TENSOR_ARGS(nn_lstm, nn_rnn_args_t, in_features, __VA_ARGS__))
+#define nn_gru(in_features, ...) nn__gru(TENSOR_ARGS(nn_gru, nn_rnn_args_t, in_features, __VA_ARGS__))
+#define nn_rnn(in_features, ...) nn__rnn(TENSOR_ARGS(nn_rnn, nn_rnn_args_t, in_features, __VA_ARGS__))
+#define nn_lstm_cell(in_features, ...) nn__lstm_cell(TENSOR_ARGS(nn_lstm_cell, nn_rnn_args_t, in_features,   \
+                                                                 __VA_ARGS__))
+#define nn_gru_cell(in_features, ...) nn__gru_cell(TENSOR_ARGS(nn_gru_cell, nn_rnn_args_t, in_features,      \
+                                                               __VA_ARGS__))
+#define nn_rnn_cell(in_features, ...) nn__rnn_cell(TENSOR_ARGS(nn_rnn_cell, nn_rnn_args_t, in_features,      \
+                                                               __VA_ARGS__))
+#define nn_batch_norm1d(...) nn__batch_norm1d(TENSOR_ARGS(nn_batch_norm1d, nn_batch_norm_args_t, __VA_ARGS__))
+#define nn_batch_norm2d(...) nn__batch_norm2d(TENSOR_ARGS(nn_batch_norm2d, nn_batch_norm_args_t, __VA_ARGS__))
+#define nn_batch_norm3d(...) nn__batch_norm3d(TENSOR_ARGS(nn_batch_norm3d, nn_batch_norm_args_t, __VA_ARGS__))
+#define nn_instance_norm1d(...) nn__instance_norm1d(TENSOR_ARGS(nn_instance_norm1d,                          \
+                                                                nn_instance_norm_args_t, __VA_ARGS__))
+#define nn_instance_norm2d(...) nn__instance_norm2d(TENSOR_ARGS(nn_instance_norm2d,                          \
+                                                                nn_instance_norm_args_t, __VA_ARGS__))
+#define nn_instance_norm3d(...) nn__instance_norm3d(TENSOR_ARGS(nn_instance_norm3d,                          \
+                                                                nn_instance_norm_args_t, __VA_ARGS__))
+#define nn_group_norm(groups, ...) nn__group_norm(TENSOR_ARGS(nn_group_norm, nn_group_norm_args_t, groups,   \
+                                                              __VA_ARGS__))
+#define nn_rms_norm(...) nn__rms_norm(TENSOR_ARGS(nn_rms_norm, nn_rms_norm_args_t, __VA_ARGS__))
+#define nn_embedding(count, ...) nn__embedding(TENSOR_ARGS(nn_embedding, nn_embedding_args_t, count,         \
+                                                           __VA_ARGS__))
 #define NN_LIST(...)                                                                                         \
     ((nn_module_t *const[]){__VA_ARGS__}),                                                                   \
         (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *))
 #define nn_sequential(...) nn_sequential_n(NN_LIST(__VA_ARGS__))
 #endif
-#define nn_bilinear(...) nn__stamp(TENSOR_HERE, (nn_bilinear)(__VA_ARGS__))
+#define nn_bilinear(...) nn__stamp(TENSOR__IN(nn_bilinear), (nn_bilinear)(__VA_ARGS__))
 #define nn_bilinear_forward(...) TENSOR__CALL(nn_bilinear_forward, __VA_ARGS__)
 #define nn_lstm_forward(...) TENSOR__CALL(nn_lstm_forward, __VA_ARGS__)
 #define nn_gru_forward(...) TENSOR__CALL(nn_gru_forward, __VA_ARGS__)
 #define nn_rnn_forward(...) TENSOR__CALL(nn_rnn_forward, __VA_ARGS__)
-#define nn_transformer_encoder(...) nn__stamp(TENSOR_HERE, (nn_transformer_encoder)(__VA_ARGS__))
-#define nn_transformer_decoder(...) nn__stamp(TENSOR_HERE, (nn_transformer_decoder)(__VA_ARGS__))
-#define nn_adaptive_avg_pool1d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_avg_pool1d)(__VA_ARGS__))
-#define nn_adaptive_avg_pool2d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_avg_pool2d)(__VA_ARGS__))
-#define nn_adaptive_avg_pool3d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_avg_pool3d)(__VA_ARGS__))
-#define nn_adaptive_max_pool1d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_max_pool1d)(__VA_ARGS__))
-#define nn_adaptive_max_pool2d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_max_pool2d)(__VA_ARGS__))
-#define nn_adaptive_max_pool3d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_max_pool3d)(__VA_ARGS__))
-#define nn_constant_pad2d(...) nn__stamp(TENSOR_HERE, (nn_constant_pad2d)(__VA_ARGS__))
-#define nn_pad_n(...) nn__stamp(TENSOR_HERE, (nn_pad_n)(__VA_ARGS__))
-#define nn_pixel_shuffle(...) nn__stamp(TENSOR_HERE, (nn_pixel_shuffle)(__VA_ARGS__))
-#define nn_pixel_unshuffle(...) nn__stamp(TENSOR_HERE, (nn_pixel_unshuffle)(__VA_ARGS__))
-#define nn_reflection_pad2d(...) nn__stamp(TENSOR_HERE, (nn_reflection_pad2d)(__VA_ARGS__))
-#define nn_replication_pad2d(...) nn__stamp(TENSOR_HERE, (nn_replication_pad2d)(__VA_ARGS__))
-#define nn_zero_pad2d(...) nn__stamp(TENSOR_HERE, (nn_zero_pad2d)(__VA_ARGS__))
-#define nn_dropout(...) nn__stamp(TENSOR_HERE, (nn_dropout)(__VA_ARGS__))
-#define nn_flatten(...) nn__stamp(TENSOR_HERE, (nn_flatten)(__VA_ARGS__))
-#define nn_identity(...) nn__stamp(TENSOR_HERE, (nn_identity)(__VA_ARGS__))
-#define nn_sequential_n(...) nn__stamp(TENSOR_HERE, (nn_sequential_n)(__VA_ARGS__))
-#define nn_append(...) nn__stamp(TENSOR_HERE, (nn_append)(__VA_ARGS__))
-#define nn_relu(...) nn__stamp(TENSOR_HERE, (nn_relu)(__VA_ARGS__))
-#define nn_tanh(...) nn__stamp(TENSOR_HERE, (nn_tanh)(__VA_ARGS__))
-#define nn_sigmoid(...) nn__stamp(TENSOR_HERE, (nn_sigmoid)(__VA_ARGS__))
-#define nn_gelu(...) nn__stamp(TENSOR_HERE, (nn_gelu)(__VA_ARGS__))
-#define nn_gelu_tanh(...) nn__stamp(TENSOR_HERE, (nn_gelu_tanh)(__VA_ARGS__))
-#define nn_silu(...) nn__stamp(TENSOR_HERE, (nn_silu)(__VA_ARGS__))
-#define nn_leaky_relu(...) nn__stamp(TENSOR_HERE, (nn_leaky_relu)(__VA_ARGS__))
-#define nn_elu(...) nn__stamp(TENSOR_HERE, (nn_elu)(__VA_ARGS__))
-#define nn_softplus(...) nn__stamp(TENSOR_HERE, (nn_softplus)(__VA_ARGS__))
-#define nn_dropout1d(...) nn__stamp(TENSOR_HERE, (nn_dropout1d)(__VA_ARGS__))
-#define nn_dropout2d(...) nn__stamp(TENSOR_HERE, (nn_dropout2d)(__VA_ARGS__))
-#define nn_dropout3d(...) nn__stamp(TENSOR_HERE, (nn_dropout3d)(__VA_ARGS__))
-#define nn_alpha_dropout(...) nn__stamp(TENSOR_HERE, (nn_alpha_dropout)(__VA_ARGS__))
-#define nn_celu(...) nn__stamp(TENSOR_HERE, (nn_celu)(__VA_ARGS__))
-#define nn_hardshrink(...) nn__stamp(TENSOR_HERE, (nn_hardshrink)(__VA_ARGS__))
-#define nn_hardsigmoid(...) nn__stamp(TENSOR_HERE, (nn_hardsigmoid)(__VA_ARGS__))
-#define nn_hardswish(...) nn__stamp(TENSOR_HERE, (nn_hardswish)(__VA_ARGS__))
-#define nn_hardtanh(...) nn__stamp(TENSOR_HERE, (nn_hardtanh)(__VA_ARGS__))
-#define nn_logsigmoid(...) nn__stamp(TENSOR_HERE, (nn_logsigmoid)(__VA_ARGS__))
-#define nn_mish(...) nn__stamp(TENSOR_HERE, (nn_mish)(__VA_ARGS__))
-#define nn_relu6(...) nn__stamp(TENSOR_HERE, (nn_relu6)(__VA_ARGS__))
-#define nn_rrelu(...) nn__stamp(TENSOR_HERE, (nn_rrelu)(__VA_ARGS__))
-#define nn_selu(...) nn__stamp(TENSOR_HERE, (nn_selu)(__VA_ARGS__))
-#define nn_softshrink(...) nn__stamp(TENSOR_HERE, (nn_softshrink)(__VA_ARGS__))
-#define nn_softsign(...) nn__stamp(TENSOR_HERE, (nn_softsign)(__VA_ARGS__))
-#define nn_tanhshrink(...) nn__stamp(TENSOR_HERE, (nn_tanhshrink)(__VA_ARGS__))
-#define nn_threshold(...) nn__stamp(TENSOR_HERE, (nn_threshold)(__VA_ARGS__))
-#define nn_softmin(...) nn__stamp(TENSOR_HERE, (nn_softmin)(__VA_ARGS__))
-#define nn_glu(...) nn__stamp(TENSOR_HERE, (nn_glu)(__VA_ARGS__))
-#define nn_prelu(...) nn__stamp(TENSOR_HERE, (nn_prelu)(__VA_ARGS__))
-#define nn_softmax(...) nn__stamp(TENSOR_HERE, (nn_softmax)(__VA_ARGS__))
-#define nn_log_softmax(...) nn__stamp(TENSOR_HERE, (nn_log_softmax)(__VA_ARGS__))
+#define nn_transformer_encoder(...) nn__stamp(TENSOR__IN(nn_transformer_encoder),                            \
+                                              (nn_transformer_encoder)(__VA_ARGS__))
+#define nn_transformer_decoder(...) nn__stamp(TENSOR__IN(nn_transformer_decoder),                            \
+                                              (nn_transformer_decoder)(__VA_ARGS__))
+#define nn_adaptive_avg_pool1d(...) nn__stamp(TENSOR__IN(nn_adaptive_avg_pool1d),                            \
+                                              (nn_adaptive_avg_pool1d)(__VA_ARGS__))
+#define nn_adaptive_avg_pool2d(...) nn__stamp(TENSOR__IN(nn_adaptive_avg_pool2d),                            \
+                                              (nn_adaptive_avg_pool2d)(__VA_ARGS__))
+#define nn_adaptive_avg_pool3d(...) nn__stamp(TENSOR__IN(nn_adaptive_avg_pool3d),                            \
+                                              (nn_adaptive_avg_pool3d)(__VA_ARGS__))
+#define nn_adaptive_max_pool1d(...) nn__stamp(TENSOR__IN(nn_adaptive_max_pool1d),                            \
+                                              (nn_adaptive_max_pool1d)(__VA_ARGS__))
+#define nn_adaptive_max_pool2d(...) nn__stamp(TENSOR__IN(nn_adaptive_max_pool2d),                            \
+                                              (nn_adaptive_max_pool2d)(__VA_ARGS__))
+#define nn_adaptive_max_pool3d(...) nn__stamp(TENSOR__IN(nn_adaptive_max_pool3d),                            \
+                                              (nn_adaptive_max_pool3d)(__VA_ARGS__))
+#define nn_constant_pad2d(...) nn__stamp(TENSOR__IN(nn_constant_pad2d), (nn_constant_pad2d)(__VA_ARGS__))
+#define nn_pad_n(...) nn__stamp(TENSOR__IN(nn_pad_n), (nn_pad_n)(__VA_ARGS__))
+#define nn_pixel_shuffle(...) nn__stamp(TENSOR__IN(nn_pixel_shuffle), (nn_pixel_shuffle)(__VA_ARGS__))
+#define nn_pixel_unshuffle(...) nn__stamp(TENSOR__IN(nn_pixel_unshuffle), (nn_pixel_unshuffle)(__VA_ARGS__))
+#define nn_reflection_pad2d(...) nn__stamp(TENSOR__IN(nn_reflection_pad2d),                                  \
+                                           (nn_reflection_pad2d)(__VA_ARGS__))
+#define nn_replication_pad2d(...) nn__stamp(TENSOR__IN(nn_replication_pad2d),                                \
+                                            (nn_replication_pad2d)(__VA_ARGS__))
+#define nn_zero_pad2d(...) nn__stamp(TENSOR__IN(nn_zero_pad2d), (nn_zero_pad2d)(__VA_ARGS__))
+#define nn_dropout(...) nn__stamp(TENSOR__IN(nn_dropout), (nn_dropout)(__VA_ARGS__))
+#define nn_flatten(...) nn__stamp(TENSOR__IN(nn_flatten), (nn_flatten)(__VA_ARGS__))
+#define nn_identity(...) nn__stamp(TENSOR__IN(nn_identity), (nn_identity)(__VA_ARGS__))
+#define nn_sequential_n(...) nn__stamp(TENSOR__IN(nn_sequential_n), (nn_sequential_n)(__VA_ARGS__))
+#define nn_append(...) nn__stamp(TENSOR__IN(nn_append), (nn_append)(__VA_ARGS__))
+#define nn_relu(...) nn__stamp(TENSOR__IN(nn_relu), (nn_relu)(__VA_ARGS__))
+#define nn_tanh(...) nn__stamp(TENSOR__IN(nn_tanh), (nn_tanh)(__VA_ARGS__))
+#define nn_sigmoid(...) nn__stamp(TENSOR__IN(nn_sigmoid), (nn_sigmoid)(__VA_ARGS__))
+#define nn_gelu(...) nn__stamp(TENSOR__IN(nn_gelu), (nn_gelu)(__VA_ARGS__))
+#define nn_gelu_tanh(...) nn__stamp(TENSOR__IN(nn_gelu_tanh), (nn_gelu_tanh)(__VA_ARGS__))
+#define nn_silu(...) nn__stamp(TENSOR__IN(nn_silu), (nn_silu)(__VA_ARGS__))
+#define nn_leaky_relu(...) nn__stamp(TENSOR__IN(nn_leaky_relu), (nn_leaky_relu)(__VA_ARGS__))
+#define nn_elu(...) nn__stamp(TENSOR__IN(nn_elu), (nn_elu)(__VA_ARGS__))
+#define nn_softplus(...) nn__stamp(TENSOR__IN(nn_softplus), (nn_softplus)(__VA_ARGS__))
+#define nn_dropout1d(...) nn__stamp(TENSOR__IN(nn_dropout1d), (nn_dropout1d)(__VA_ARGS__))
+#define nn_dropout2d(...) nn__stamp(TENSOR__IN(nn_dropout2d), (nn_dropout2d)(__VA_ARGS__))
+#define nn_dropout3d(...) nn__stamp(TENSOR__IN(nn_dropout3d), (nn_dropout3d)(__VA_ARGS__))
+#define nn_alpha_dropout(...) nn__stamp(TENSOR__IN(nn_alpha_dropout), (nn_alpha_dropout)(__VA_ARGS__))
+#define nn_celu(...) nn__stamp(TENSOR__IN(nn_celu), (nn_celu)(__VA_ARGS__))
+#define nn_hardshrink(...) nn__stamp(TENSOR__IN(nn_hardshrink), (nn_hardshrink)(__VA_ARGS__))
+#define nn_hardsigmoid(...) nn__stamp(TENSOR__IN(nn_hardsigmoid), (nn_hardsigmoid)(__VA_ARGS__))
+#define nn_hardswish(...) nn__stamp(TENSOR__IN(nn_hardswish), (nn_hardswish)(__VA_ARGS__))
+#define nn_hardtanh(...) nn__stamp(TENSOR__IN(nn_hardtanh), (nn_hardtanh)(__VA_ARGS__))
+#define nn_logsigmoid(...) nn__stamp(TENSOR__IN(nn_logsigmoid), (nn_logsigmoid)(__VA_ARGS__))
+#define nn_mish(...) nn__stamp(TENSOR__IN(nn_mish), (nn_mish)(__VA_ARGS__))
+#define nn_relu6(...) nn__stamp(TENSOR__IN(nn_relu6), (nn_relu6)(__VA_ARGS__))
+#define nn_rrelu(...) nn__stamp(TENSOR__IN(nn_rrelu), (nn_rrelu)(__VA_ARGS__))
+#define nn_selu(...) nn__stamp(TENSOR__IN(nn_selu), (nn_selu)(__VA_ARGS__))
+#define nn_softshrink(...) nn__stamp(TENSOR__IN(nn_softshrink), (nn_softshrink)(__VA_ARGS__))
+#define nn_softsign(...) nn__stamp(TENSOR__IN(nn_softsign), (nn_softsign)(__VA_ARGS__))
+#define nn_tanhshrink(...) nn__stamp(TENSOR__IN(nn_tanhshrink), (nn_tanhshrink)(__VA_ARGS__))
+#define nn_threshold(...) nn__stamp(TENSOR__IN(nn_threshold), (nn_threshold)(__VA_ARGS__))
+#define nn_softmin(...) nn__stamp(TENSOR__IN(nn_softmin), (nn_softmin)(__VA_ARGS__))
+#define nn_glu(...) nn__stamp(TENSOR__IN(nn_glu), (nn_glu)(__VA_ARGS__))
+#define nn_prelu(...) nn__stamp(TENSOR__IN(nn_prelu), (nn_prelu)(__VA_ARGS__))
+#define nn_softmax(...) nn__stamp(TENSOR__IN(nn_softmax), (nn_softmax)(__VA_ARGS__))
+#define nn_log_softmax(...) nn__stamp(TENSOR__IN(nn_log_softmax), (nn_log_softmax)(__VA_ARGS__))
 
 // ------------------------------------------------------------------------------
 // >>init                                           MARK: initialisation
@@ -1795,8 +1864,10 @@ TENSOR_API tensor_t *nn__init_kaiming_uniform_(nn_kaiming_args_t a);
 TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a);
 
 #ifndef __cplusplus
-#define nn_init_kaiming_uniform_(...) nn__init_kaiming_uniform_(TENSOR_ARGS(nn_kaiming_args_t, __VA_ARGS__))
-#define nn_init_kaiming_normal_(...) nn__init_kaiming_normal_(TENSOR_ARGS(nn_kaiming_args_t, __VA_ARGS__))
+#define nn_init_kaiming_uniform_(...) nn__init_kaiming_uniform_(TENSOR_ARGS(nn_init_kaiming_uniform_,        \
+                                                                            nn_kaiming_args_t, __VA_ARGS__))
+#define nn_init_kaiming_normal_(...) nn__init_kaiming_normal_(TENSOR_ARGS(nn_init_kaiming_normal_,           \
+                                                                          nn_kaiming_args_t, __VA_ARGS__))
 #endif
 #define nn_init_uniform_(...) TENSOR__CALL(nn_init_uniform_, __VA_ARGS__)
 #define nn_init_normal_(...) TENSOR__CALL(nn_init_normal_, __VA_ARGS__)
@@ -1918,12 +1989,12 @@ TENSOR_API nn_optimizer_t *nn__adamw(nn_adamw_args_t a);
 TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a);
 
 #ifndef __cplusplus
-#define nn_sgd(...) nn__sgd(TENSOR_ARGS(nn_sgd_args_t, __VA_ARGS__))
-#define nn_adam(...) nn__adam(TENSOR_ARGS(nn_adam_args_t, __VA_ARGS__))
-#define nn_adamw(...) nn__adamw(TENSOR_ARGS(nn_adamw_args_t, __VA_ARGS__))
-#define nn_rmsprop(...) nn__rmsprop(TENSOR_ARGS(nn_rmsprop_args_t, __VA_ARGS__))
+#define nn_sgd(...) nn__sgd(TENSOR_ARGS(nn_sgd, nn_sgd_args_t, __VA_ARGS__))
+#define nn_adam(...) nn__adam(TENSOR_ARGS(nn_adam, nn_adam_args_t, __VA_ARGS__))
+#define nn_adamw(...) nn__adamw(TENSOR_ARGS(nn_adamw, nn_adamw_args_t, __VA_ARGS__))
+#define nn_rmsprop(...) nn__rmsprop(TENSOR_ARGS(nn_rmsprop, nn_rmsprop_args_t, __VA_ARGS__))
 #define nn_optimizer_group(o, list, n, ...)                                                                  \
-    nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_group_args_t, __VA_ARGS__))
+    nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_optimizer_group, nn_group_args_t, __VA_ARGS__))
 #endif
 #define nn_step(...) TENSOR__CALL_KIND(int, nn_step, __VA_ARGS__)
 #define nn_optimizer_free(...) TENSOR__CALL_KIND(int, nn_optimizer_free, __VA_ARGS__)
@@ -2001,7 +2072,7 @@ typedef struct nn_data_loader_args_t {
 } nn_data_loader_args_t;
 TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a);
 #ifndef __cplusplus
-#define nn_data_loader(...) nn__data_loader(TENSOR_ARGS(nn_data_loader_args_t, __VA_ARGS__))
+#define nn_data_loader(...) nn__data_loader(TENSOR_ARGS(nn_data_loader, nn_data_loader_args_t, __VA_ARGS__))
 #endif
 
 // The next batch: while (nn_next(loader, &b)) is one epoch; the call after it starts the next one.
@@ -2097,7 +2168,7 @@ typedef struct nn_load_args_t {
 //   -> code;  errors IO, FORMAT, OUT_OF_MEMORY, POISONED
 TENSOR_API int nn__load(nn_load_args_t a);
 #ifndef __cplusplus
-#define nn_load(path, ...) nn__load(TENSOR_ARGS(nn_load_args_t, path, __VA_ARGS__))
+#define nn_load(path, ...) nn__load(TENSOR_ARGS(nn_load, nn_load_args_t, path, __VA_ARGS__))
 #endif
 
 // Saves the module, the optimizer's state and options, the calling thread's generator and a step count.
@@ -2362,9 +2433,9 @@ template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
 #define tensor_binary_cross_entropy_with_logits(...)                                                         \
     TENSOR__CALL(tensor_binary_cross_entropy_with_logits, __VA_ARGS__)
 #define tensor_kl_div(...) TENSOR__CALL(tensor_kl_div, __VA_ARGS__)
-#define tensor_lstm(...) nn__at_state(TENSOR_HERE, (tensor_lstm)(__VA_ARGS__))
-#define tensor_gru(...) nn__at_state(TENSOR_HERE, (tensor_gru)(__VA_ARGS__))
-#define tensor_rnn(...) nn__at_state(TENSOR_HERE, (tensor_rnn)(__VA_ARGS__))
+#define tensor_lstm(...) nn__at_state(TENSOR__IN(tensor_lstm), (tensor_lstm)(__VA_ARGS__))
+#define tensor_gru(...) nn__at_state(TENSOR__IN(tensor_gru), (tensor_gru)(__VA_ARGS__))
+#define tensor_rnn(...) nn__at_state(TENSOR__IN(tensor_rnn), (tensor_rnn)(__VA_ARGS__))
 
 NN__CPP_2((nn_module_t *, nn, linear, nn_linear_args_t), (int64_t, in_features), (int64_t, out_features))
 NN__CPP_DIMS(NN__CPP_3_7, nn_module_t *, nn, conv, , nn_conv_args_t, (int64_t, in_channels),
@@ -2484,52 +2555,58 @@ struct nn_sequential_pack {
     }
 };
 #define nn_sequential(...) nn__stamp(TENSOR_HERE, nn_sequential_pack{__VA_ARGS__}.m)
-#define nn_linear(...) nn__stamp(TENSOR_HERE, (nn_linear)(__VA_ARGS__))
-#define nn_conv1d(...) nn__stamp(TENSOR_HERE, (nn_conv1d)(__VA_ARGS__))
-#define nn_conv2d(...) nn__stamp(TENSOR_HERE, (nn_conv2d)(__VA_ARGS__))
-#define nn_conv3d(...) nn__stamp(TENSOR_HERE, (nn_conv3d)(__VA_ARGS__))
-#define nn_conv_transpose1d(...) nn__stamp(TENSOR_HERE, (nn_conv_transpose1d)(__VA_ARGS__))
-#define nn_conv_transpose2d(...) nn__stamp(TENSOR_HERE, (nn_conv_transpose2d)(__VA_ARGS__))
-#define nn_conv_transpose3d(...) nn__stamp(TENSOR_HERE, (nn_conv_transpose3d)(__VA_ARGS__))
-#define nn_max_pool1d(...) nn__stamp(TENSOR_HERE, (nn_max_pool1d)(__VA_ARGS__))
-#define nn_max_pool2d(...) nn__stamp(TENSOR_HERE, (nn_max_pool2d)(__VA_ARGS__))
-#define nn_max_pool3d(...) nn__stamp(TENSOR_HERE, (nn_max_pool3d)(__VA_ARGS__))
-#define nn_avg_pool1d(...) nn__stamp(TENSOR_HERE, (nn_avg_pool1d)(__VA_ARGS__))
-#define nn_avg_pool2d(...) nn__stamp(TENSOR_HERE, (nn_avg_pool2d)(__VA_ARGS__))
-#define nn_avg_pool3d(...) nn__stamp(TENSOR_HERE, (nn_avg_pool3d)(__VA_ARGS__))
-#define nn_upsample(...) nn__stamp(TENSOR_HERE, (nn_upsample)(__VA_ARGS__))
-#define nn_unfold(...) nn__stamp(TENSOR_HERE, (nn_unfold)(__VA_ARGS__))
-#define nn_fold(...) nn__stamp(TENSOR_HERE, (nn_fold)(__VA_ARGS__))
-#define nn_pad(...) nn__stamp(TENSOR_HERE, (nn_pad)(__VA_ARGS__))
-#define nn_layer_norm(...) nn__stamp(TENSOR_HERE, (nn_layer_norm)(__VA_ARGS__))
-#define nn_multihead_attention(...) nn__stamp(TENSOR_HERE, (nn_multihead_attention)(__VA_ARGS__))
+#define nn_linear(...) nn__stamp(TENSOR__IN(nn_linear), (nn_linear)(__VA_ARGS__))
+#define nn_conv1d(...) nn__stamp(TENSOR__IN(nn_conv1d), (nn_conv1d)(__VA_ARGS__))
+#define nn_conv2d(...) nn__stamp(TENSOR__IN(nn_conv2d), (nn_conv2d)(__VA_ARGS__))
+#define nn_conv3d(...) nn__stamp(TENSOR__IN(nn_conv3d), (nn_conv3d)(__VA_ARGS__))
+#define nn_conv_transpose1d(...) nn__stamp(TENSOR__IN(nn_conv_transpose1d),                                  \
+                                           (nn_conv_transpose1d)(__VA_ARGS__))
+#define nn_conv_transpose2d(...) nn__stamp(TENSOR__IN(nn_conv_transpose2d),                                  \
+                                           (nn_conv_transpose2d)(__VA_ARGS__))
+#define nn_conv_transpose3d(...) nn__stamp(TENSOR__IN(nn_conv_transpose3d),                                  \
+                                           (nn_conv_transpose3d)(__VA_ARGS__))
+#define nn_max_pool1d(...) nn__stamp(TENSOR__IN(nn_max_pool1d), (nn_max_pool1d)(__VA_ARGS__))
+#define nn_max_pool2d(...) nn__stamp(TENSOR__IN(nn_max_pool2d), (nn_max_pool2d)(__VA_ARGS__))
+#define nn_max_pool3d(...) nn__stamp(TENSOR__IN(nn_max_pool3d), (nn_max_pool3d)(__VA_ARGS__))
+#define nn_avg_pool1d(...) nn__stamp(TENSOR__IN(nn_avg_pool1d), (nn_avg_pool1d)(__VA_ARGS__))
+#define nn_avg_pool2d(...) nn__stamp(TENSOR__IN(nn_avg_pool2d), (nn_avg_pool2d)(__VA_ARGS__))
+#define nn_avg_pool3d(...) nn__stamp(TENSOR__IN(nn_avg_pool3d), (nn_avg_pool3d)(__VA_ARGS__))
+#define nn_upsample(...) nn__stamp(TENSOR__IN(nn_upsample), (nn_upsample)(__VA_ARGS__))
+#define nn_unfold(...) nn__stamp(TENSOR__IN(nn_unfold), (nn_unfold)(__VA_ARGS__))
+#define nn_fold(...) nn__stamp(TENSOR__IN(nn_fold), (nn_fold)(__VA_ARGS__))
+#define nn_pad(...) nn__stamp(TENSOR__IN(nn_pad), (nn_pad)(__VA_ARGS__))
+#define nn_layer_norm(...) nn__stamp(TENSOR__IN(nn_layer_norm), (nn_layer_norm)(__VA_ARGS__))
+#define nn_multihead_attention(...) nn__stamp(TENSOR__IN(nn_multihead_attention),                            \
+                                              (nn_multihead_attention)(__VA_ARGS__))
 #define nn_multihead_attention_forward(...) TENSOR__CALL(nn_multihead_attention_forward, __VA_ARGS__)
-#define nn_transformer_encoder_layer(...) nn__stamp(TENSOR_HERE, (nn_transformer_encoder_layer)(__VA_ARGS__))
-#define nn_transformer_decoder_layer(...) nn__stamp(TENSOR_HERE, (nn_transformer_decoder_layer)(__VA_ARGS__))
+#define nn_transformer_encoder_layer(...) nn__stamp(TENSOR__IN(nn_transformer_encoder_layer),                \
+                                                    (nn_transformer_encoder_layer)(__VA_ARGS__))
+#define nn_transformer_decoder_layer(...) nn__stamp(TENSOR__IN(nn_transformer_decoder_layer),                \
+                                                    (nn_transformer_decoder_layer)(__VA_ARGS__))
 #define nn_transformer_forward(...) TENSOR__CALL(nn_transformer_forward, __VA_ARGS__)
-#define nn_embedding_bag(...) nn__stamp(TENSOR_HERE, (nn_embedding_bag)(__VA_ARGS__))
-#define nn_lstm(...) nn__stamp(TENSOR_HERE, (nn_lstm)(__VA_ARGS__))
-#define nn_gru(...) nn__stamp(TENSOR_HERE, (nn_gru)(__VA_ARGS__))
-#define nn_rnn(...) nn__stamp(TENSOR_HERE, (nn_rnn)(__VA_ARGS__))
-#define nn_lstm_cell(...) nn__stamp(TENSOR_HERE, (nn_lstm_cell)(__VA_ARGS__))
-#define nn_gru_cell(...) nn__stamp(TENSOR_HERE, (nn_gru_cell)(__VA_ARGS__))
-#define nn_rnn_cell(...) nn__stamp(TENSOR_HERE, (nn_rnn_cell)(__VA_ARGS__))
-#define nn_batch_norm1d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm1d)(__VA_ARGS__))
-#define nn_batch_norm2d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm2d)(__VA_ARGS__))
-#define nn_batch_norm3d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm3d)(__VA_ARGS__))
-#define nn_instance_norm1d(...) nn__stamp(TENSOR_HERE, (nn_instance_norm1d)(__VA_ARGS__))
-#define nn_instance_norm2d(...) nn__stamp(TENSOR_HERE, (nn_instance_norm2d)(__VA_ARGS__))
-#define nn_instance_norm3d(...) nn__stamp(TENSOR_HERE, (nn_instance_norm3d)(__VA_ARGS__))
-#define nn_group_norm(...) nn__stamp(TENSOR_HERE, (nn_group_norm)(__VA_ARGS__))
-#define nn_rms_norm(...) nn__stamp(TENSOR_HERE, (nn_rms_norm)(__VA_ARGS__))
-#define nn_embedding(...) nn__stamp(TENSOR_HERE, (nn_embedding)(__VA_ARGS__))
+#define nn_embedding_bag(...) nn__stamp(TENSOR__IN(nn_embedding_bag), (nn_embedding_bag)(__VA_ARGS__))
+#define nn_lstm(...) nn__stamp(TENSOR__IN(nn_lstm), (nn_lstm)(__VA_ARGS__))
+#define nn_gru(...) nn__stamp(TENSOR__IN(nn_gru), (nn_gru)(__VA_ARGS__))
+#define nn_rnn(...) nn__stamp(TENSOR__IN(nn_rnn), (nn_rnn)(__VA_ARGS__))
+#define nn_lstm_cell(...) nn__stamp(TENSOR__IN(nn_lstm_cell), (nn_lstm_cell)(__VA_ARGS__))
+#define nn_gru_cell(...) nn__stamp(TENSOR__IN(nn_gru_cell), (nn_gru_cell)(__VA_ARGS__))
+#define nn_rnn_cell(...) nn__stamp(TENSOR__IN(nn_rnn_cell), (nn_rnn_cell)(__VA_ARGS__))
+#define nn_batch_norm1d(...) nn__stamp(TENSOR__IN(nn_batch_norm1d), (nn_batch_norm1d)(__VA_ARGS__))
+#define nn_batch_norm2d(...) nn__stamp(TENSOR__IN(nn_batch_norm2d), (nn_batch_norm2d)(__VA_ARGS__))
+#define nn_batch_norm3d(...) nn__stamp(TENSOR__IN(nn_batch_norm3d), (nn_batch_norm3d)(__VA_ARGS__))
+#define nn_instance_norm1d(...) nn__stamp(TENSOR__IN(nn_instance_norm1d), (nn_instance_norm1d)(__VA_ARGS__))
+#define nn_instance_norm2d(...) nn__stamp(TENSOR__IN(nn_instance_norm2d), (nn_instance_norm2d)(__VA_ARGS__))
+#define nn_instance_norm3d(...) nn__stamp(TENSOR__IN(nn_instance_norm3d), (nn_instance_norm3d)(__VA_ARGS__))
+#define nn_group_norm(...) nn__stamp(TENSOR__IN(nn_group_norm), (nn_group_norm)(__VA_ARGS__))
+#define nn_rms_norm(...) nn__stamp(TENSOR__IN(nn_rms_norm), (nn_rms_norm)(__VA_ARGS__))
+#define nn_embedding(...) nn__stamp(TENSOR__IN(nn_embedding), (nn_embedding)(__VA_ARGS__))
 #define nn_init_kaiming_uniform_(...) TENSOR__CALL(nn_init_kaiming_uniform_, __VA_ARGS__)
 #define nn_init_kaiming_normal_(...) TENSOR__CALL(nn_init_kaiming_normal_, __VA_ARGS__)
-#define nn_sgd(...) nn__stamp(TENSOR_HERE, (nn_sgd)(__VA_ARGS__))
-#define nn_adam(...) nn__stamp(TENSOR_HERE, (nn_adam)(__VA_ARGS__))
-#define nn_adamw(...) nn__stamp(TENSOR_HERE, (nn_adamw)(__VA_ARGS__))
-#define nn_rmsprop(...) nn__stamp(TENSOR_HERE, (nn_rmsprop)(__VA_ARGS__))
-#define nn_data_loader(...) nn__stamp(TENSOR_HERE, (nn_data_loader)(__VA_ARGS__))
+#define nn_sgd(...) nn__stamp(TENSOR__IN(nn_sgd), (nn_sgd)(__VA_ARGS__))
+#define nn_adam(...) nn__stamp(TENSOR__IN(nn_adam), (nn_adam)(__VA_ARGS__))
+#define nn_adamw(...) nn__stamp(TENSOR__IN(nn_adamw), (nn_adamw)(__VA_ARGS__))
+#define nn_rmsprop(...) nn__stamp(TENSOR__IN(nn_rmsprop), (nn_rmsprop)(__VA_ARGS__))
+#define nn_data_loader(...) nn__stamp(TENSOR__IN(nn_data_loader), (nn_data_loader)(__VA_ARGS__))
 #define nn_optimizer_group(...) TENSOR__CALL_KIND(int, nn_optimizer_group, __VA_ARGS__)
 #endif
 
@@ -6505,6 +6582,10 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
     if (mode < 1 || mode > TENSOR_AREA || (mode > TENSOR_NEAREST_EXACT && wanted && wanted != rank))
         NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
                                  mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
+    if (a->align_corners && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA))
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "interpolate: align_corners has no meaning for mode %s; x %t", names[mode],
+                                     x));
     if ((a->size > 0) == (a->scale_factor > 0))
         NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
                                  "interpolate: size %d, scale_factor %g: just one of them must be positive "

@@ -961,6 +961,14 @@ static void named_errors(void) {
     CHECK_ERROR(TENSOR_ERR_INDEX, "stride: dim -1 of x [], which has no dims at indexing.c:");
     CHECK_POISON(tensor_one_hot(I(0, 1), INT64_MAX), TENSOR_ERR_SHAPE, "one_hot: zeros: shape [2,9223372036854775807]");
     CHECK_POISON(tensor_one_hot(I(0, 1), INT64_MAX), TENSOR_ERR_SHAPE, "at indexing.c:");
+    CHECK_TEXT(text(tensor_one_hot(I(2, 0), -1)), "i64 [2,3] 0 0 1 1 0 0");
+    CHECK_POISON(tensor_one_hot(I(INT64_MAX, 1), -1), TENSOR_ERR_SHAPE, "one_hot: zeros: shape [2,9223372036854775807]");
+    CHECK_POISON(tensor_one_hot(tensor_zeros_of(TENSOR_I64, 0), -1), TENSOR_ERR_SHAPE, "one_hot: index [0] with -1 classes");
+    CHECK(tensor_storage_offset(tensor_at(tensor_zeros(3, 4), "1, 2:")) == 6 && tensor_stride(
+          tensor_unfold_dim(A(7), 0, 7, INT64_MAX), 0) > 0);
+    CHECK_POISON(tensor_uniform_(tensor_zeros(2), 2, 1), TENSOR_ERR_INDEX, "uniform_: 2 .. 1 is no range");
+    CHECK_POISON(tensor_normal_(tensor_zeros(2), 0, -1), TENSOR_ERR_INDEX, "normal_: std is -1");
+    CHECK_POISON(tensor_uniform_(tensor_zeros(2), 0, NAN), TENSOR_ERR_INDEX, "uniform_: 0 .. nan");
     CHECK_POISON(tensor_vander(A(2), (int64_t)1 << 62, 0), TENSOR_ERR_SHAPE, "vander: arange: 4.61169e+18 elements are too many at indexing.c:");
     CHECK_POISON(tensor_arange(0, 1e18, 1, TENSOR_I64), TENSOR_ERR_SHAPE, "arange: 1e+18 elements are too many");
     CHECK_POISON(tensor_at(x, "0,99999999999999999999"), TENSOR_ERR_INDEX, "a number in \"0,99999999999999999999\" is outside dim 1 of x [2,3]");
