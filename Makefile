@@ -7,7 +7,7 @@
 #   make test-exhaustive   every float through every unary kernel (an hour)
 #   make docs       docs/ops.md from the op tables and headers
 #   make check      form of the sources: contents, docs, sizes, symbols
-#   make bench      speed, as ratios to a reference where there is one
+#   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3
 #   make install    headers and tensor.pc                        PREFIX=/usr/local DESTDIR=
 #   make clean
 
@@ -32,7 +32,7 @@ programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
 scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh bits.sh cuda.sh)
 # These bring the implementation themselves; all other programs wait for it and are linked with it.
 whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
-speed    = micro ops models gpt_step
+speed    = micro ops models nets gpt_step
 
 all: examples
 
@@ -96,7 +96,7 @@ check: $(B)/tensor_impl.o
 	@B=$(B) sh tests/check.sh
 
 bench: $(addprefix $(B)/bench/,$(speed))
-	@B=$(B) CC='$(CC)' PYTHON='$(PYTHON)' sh bench/run.sh
+	@B=$(B) CC='$(CC)' PYTHON='$(PYTHON)' QUICK='$(QUICK)' sh bench/run.sh
 
 install:
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
