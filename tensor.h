@@ -66,6 +66,8 @@
 //            name when renamed). Everywhere: TENSOR_STATIC (all in one file), TENSOR_NO_CALL_SITES.
 //            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512 forces an instruction set, TENSOR_REFERENCE=1
 //            the plain double-precision formulas.
+// READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
+//            CPU kernel and gradient; "(tensor_softmax)(" for its front; OP_SOFTMAX for who else asks for it.
 // COMPILE    The implementation takes some seconds at -O2: give it a file of its own and never pass
 //            -DTENSOR_IMPLEMENTATION for all files. -ffast-math is refused (define TENSOR_ALLOW_FAST_MATH to
 //            get memory safety and tolerances only).

@@ -1862,6 +1862,22 @@ typedef struct nn_kaiming_args_t {
 //   -> t;  errors as above
 TENSOR_API tensor_t *nn__init_kaiming_uniform_(nn_kaiming_args_t a);
 TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a);
+// gain times a random matrix [size of dim 0, all other dims] with orthonormal rows, or columns where those
+// are fewer (Saxe et al. 2014: Q of a normal matrix, signs of R's diagonal).
+//   gain    PyTorch's default is 1
+//   -> t;  errors as above
+TENSOR_API tensor_t *nn_init_orthogonal_(tensor_t *t, double gain);
+// Ones on the diagonal of a matrix, zeros elsewhere: a linear layer that passes its input on.
+//   -> t;  errors as above, SHAPE (not 2-d)
+TENSOR_API tensor_t *nn_init_eye_(tensor_t *t);
+// The same for convolutions [out, in, K...]: a one in the middle of kernel i of output i of each group.
+//   groups  that out is a multiple of
+//   -> t;  errors as above, SHAPE (not 3-d to 5-d, groups)
+TENSOR_API tensor_t *nn_init_dirac_(tensor_t *t, int64_t groups);
+// Normal with deviation std; in each column ceil(sparsity * rows) random elements are 0.
+//   sparsity  0..1
+//   -> t;  errors as above, SHAPE (not 2-d, sparsity)
+TENSOR_API tensor_t *nn_init_sparse_(tensor_t *t, double sparsity, double std);
 
 #ifndef __cplusplus
 #define nn_init_kaiming_uniform_(...) nn__init_kaiming_uniform_(TENSOR_ARGS(nn_init_kaiming_uniform_,        \
@@ -1877,6 +1893,10 @@ TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a);
 #define nn_init_trunc_normal_(...) TENSOR__CALL(nn_init_trunc_normal_, __VA_ARGS__)
 #define nn_init_xavier_uniform_(...) TENSOR__CALL(nn_init_xavier_uniform_, __VA_ARGS__)
 #define nn_init_xavier_normal_(...) TENSOR__CALL(nn_init_xavier_normal_, __VA_ARGS__)
+#define nn_init_orthogonal_(...) TENSOR__CALL(nn_init_orthogonal_, __VA_ARGS__)
+#define nn_init_eye_(...) TENSOR__CALL(nn_init_eye_, __VA_ARGS__)
+#define nn_init_dirac_(...) TENSOR__CALL(nn_init_dirac_, __VA_ARGS__)
+#define nn_init_sparse_(...) TENSOR__CALL(nn_init_sparse_, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>optim                                          MARK: optimizers
@@ -11903,7 +11923,7 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
                         low, high, std);
     }
     scope = TENSOR__(scope)(0);
-    u = (tensor_rand_n)(t->dims, t->ndim);
+    u = (tensor_to)((tensor_to)((tensor_rand_n)(t->dims, t->ndim), TENSOR_F32), TENSOR_CPU);
     v = (float *)tensor_data_mut(u);
     a = std > 0 ? 0.5 * erfc(-(low - mean) / std * 0.70710678118654752) : 0;
     b = std > 0 ? 0.5 * erfc(-(high - mean) / std * 0.70710678118654752) : 1;
@@ -11962,6 +11982,99 @@ TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a) {
     if (nn__too_many("kaiming_normal_", a.site_, a.surplus_) || !nn__fans(a.t, "kaiming_normal_", fan))
         return tensor__at(a.site_, TENSOR__(poison));
     return nn__init(a.t, NN__INIT_NORMAL, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan[a.fan_out != 0]));
+}
+
+TENSOR_API tensor_t *(nn_init_orthogonal_)(tensor_t *t, double gain) {
+    tensor_scope_t scope;
+    tensor_qr_t f;
+    tensor_t *x;
+    int64_t dims[2], wide;
+    double fan[2];
+    if (!nn__fans(t, "orthogonal_", fan)) return TENSOR__(poison);
+    if (t->numel == 0) return t;
+    scope = TENSOR__(scope)(0);
+    wide = t->dims[0] < t->numel / t->dims[0];
+    dims[wide] = t->dims[0];                            // the longer side first: Q has orthonormal columns
+    dims[!wide] = t->numel / t->dims[0];
+    f = (tensor_qr)((tensor_to)((tensor_randn_n)(dims, 2), t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32));
+    x = (tensor_mul_scalar)((tensor_mul)(f.q, (tensor_sgn)((tensor_diagonal)(f.r, 0, 0, 1))), gain);
+    if (wide) x = (tensor_transpose)(x, 0, 1);
+    x = (tensor_copy_)(t, (tensor_reshape_n)(x, t->dims, t->ndim));
+    (tensor_scope_end)(scope);
+    return (tensor_is_poison)(x) ? x : t;
+}
+
+TENSOR_API tensor_t *(nn_init_eye_)(tensor_t *t) {
+    tensor_scope_t scope;
+    tensor_t *x;
+    double fan[2];
+    if (!nn__fans(t, "eye_", fan)) return TENSOR__(poison);
+    if (t->ndim != 2) return NN__FAIL(TENSOR_ERR_SHAPE, "eye_: t %t must have 2 dims", t);
+    scope = TENSOR__(scope)(0);
+    x = (tensor_copy_)(t, (tensor_eye)(t->dims[0], t->dims[1]));
+    (tensor_scope_end)(scope);
+    return (tensor_is_poison)(x) ? x : t;
+}
+
+// Zeros (std < 0) or normal numbers of t's shape that the host may change.
+TENSOR__FN tensor_t *nn__host_copy(const tensor_t *t, double std, float **data) {
+    tensor_t *x = std < 0 ? (tensor_zeros_n)(t->dims, t->ndim, TENSOR_F32)
+                          : (tensor_mul_scalar)((tensor_to)((tensor_randn_n)(t->dims, t->ndim), TENSOR_F32),
+                                                std);
+    x = (tensor_to)(x, TENSOR_CPU);
+    *data = (float *)tensor_data_mut(x);
+    return x;
+}
+TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
+    tensor_scope_t scope;
+    tensor_t *x;
+    float *v;
+    int64_t area, centre = 0, i, out;
+    double fan[2];
+    int d;
+    if (!nn__fans(t, "dirac_", fan)) return TENSOR__(poison);
+    if (t->ndim < 3 || t->ndim > 5 || groups < 1 || t->dims[0] % groups) {
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "dirac_: t %t must be [out, in, K...], out a multiple of %d groups", t,
+                        groups);
+    }
+    for (d = 2; d < t->ndim; d++) centre = centre * t->dims[d] + t->dims[d] / 2;
+    scope = TENSOR__(scope)(0);
+    x = nn__host_copy(t, -1, &v);
+    out = t->dims[0] / groups;
+    area = t->numel ? t->numel / t->dims[0] / t->dims[1] : 0;
+    for (i = 0; v && i < t->dims[0] && area; i++) {
+        if (i % out < t->dims[1]) v[(i * t->dims[1] + i % out) * area + centre] = 1;
+    }
+    x = (tensor_copy_)(t, x);
+    (tensor_scope_end)(scope);
+    return (tensor_is_poison)(x) ? x : t;
+}
+TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std) {
+    tensor_scope_t scope;
+    tensor_t *x, *order;
+    float *v;
+    int64_t i, j, zeros;
+    double fan[2];
+    if (!nn__fans(t, "sparse_", fan)) return TENSOR__(poison);
+    if (t->ndim != 2 || !(sparsity >= 0 && sparsity <= 1) || !(std >= 0)) {
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "sparse_: t %t must have 2 dims, sparsity %g lie in 0..1, std %g be >= 0",
+                        t, sparsity, std);
+    }
+    scope = TENSOR__(scope)(0);
+    x = nn__host_copy(t, std, &v);
+    zeros = (int64_t)ceil(sparsity * (double)t->dims[0]);
+    for (j = 0; v && j < t->dims[1]; j++) {
+        const int64_t *row;
+        order = (tensor_to)((tensor_randperm)(t->dims[0]), TENSOR_CPU);
+        row = (const int64_t *)(tensor_data)(order);
+        for (i = 0; row && i < zeros; i++) v[row[i] * t->dims[1] + j] = 0;
+        (tensor_free)(order);
+    }
+    x = (tensor_copy_)(t, x);
+    (tensor_scope_end)(scope);
+    return (tensor_is_poison)(x) ? x : t;
 }
 
 // ------------------------------------------------------------------------------

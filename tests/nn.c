@@ -300,6 +300,41 @@ static void near_bound(const char *what, tensor_t *t, double bound) {
               what, low, high, bound);
 }
 
+static void structured_distributions(void) {
+    tensor_t *t = tensor_empty(5, 12), *u, *v;
+    u = nn_init_orthogonal_(t, 2);                     // rows of length 2, at right angles
+    CHECK(u == t && tensor_allclose(tensor_matmul(t, tensor_mT(t)), tensor_mul_scalar(tensor_eye(5, 5), 4),
+                                    1e-5, 1e-5));
+    v = tensor_clone(t);
+    CHECK(!tensor_equal(v, nn_init_orthogonal_(t, 2)));
+    t = nn_init_orthogonal_(tensor_empty_of(TENSOR_F64, 12, 2, 3), 1);
+    u = tensor_reshape(t, 12, 6);                      // columns here
+    CHECK(tensor_allclose(tensor_matmul(tensor_mT(u), u), tensor_to(tensor_eye(6, 6), TENSOR_F64), 1e-10,
+                          1e-10));
+    t = nn_init_eye_(tensor_empty(2, 3));
+    CHECK(tensor_equal(t, tensor_eye(2, 3)));
+    t = nn_init_dirac_(tensor_empty(4, 3, 3, 2), 2);   // two groups of two outputs
+    CHECK(tensor_item(tensor_sum(t)) == 4 && tensor_item(tensor_at(t, "0, 0, 1, 1")) == 1 &&
+          tensor_item(tensor_at(t, "1, 1, 1, 1")) == 1 && tensor_item(tensor_at(t, "2, 0, 1, 1")) == 1 &&
+          tensor_item(tensor_at(t, "3, 1, 1, 1")) == 1);
+    u = tensor_randn(2, 3, 9);
+    CHECK(tensor_equal(tensor_conv1d(u, nn_init_dirac_(tensor_empty(3, 3, 3), 1), .padding = 1), u));
+    t = nn_init_sparse_(tensor_empty(40, 50), 0.3, 0.01);
+    CHECK(tensor_item(tensor_min(tensor_sum_dim(tensor_eq_scalar(t, 0), 0, 0))) == 12 &&
+          tensor_item(tensor_max(tensor_sum_dim(tensor_eq_scalar(t, 0), 0, 0))) == 12);
+    CHECK_NEAR(tensor_item(tensor_std(t, 1)), 0.01 * sqrt(0.7), 1e-3);
+    t = nn_init_orthogonal_(tensor_empty_of(TENSOR_BF16, 4, 4), 1);
+    CHECK(tensor_dtype(t) == TENSOR_BF16 &&
+          fabs(tensor_item(tensor_norm(tensor_to(t, TENSOR_F32))) - 2) < 0.02);
+    CHECK(nn_init_orthogonal_(tensor_empty(0, 4), 1) && nn_init_dirac_(tensor_empty(2, 2, 0), 1) &&
+          tensor_ok());
+    CHECK_POISON(nn_init_eye_(tensor_ones(2, 2, 2)), TENSOR_ERR_SHAPE, "eye_: t [2,2,2] must have 2 dims");
+    CHECK_POISON(nn_init_dirac_(tensor_ones(4, 2, 3), 3), TENSOR_ERR_SHAPE, "dirac_: t [4,2,3] must be");
+    CHECK_POISON(nn_init_sparse_(tensor_ones(4, 2), 1.5, 1), TENSOR_ERR_SHAPE, "sparsity 1.5");
+    CHECK_POISON(nn_init_orthogonal_(tensor_ones(4), 1), TENSOR_ERR_SHAPE, "orthogonal_: t [4] must have");
+    CHECK_POISON(nn_init_orthogonal_(NULL, 1), TENSOR_ERR_POISONED, "orthogonal_");
+}
+
 static void initial_distributions(void) {
     nn_module_t *lin = nn_linear(100, 200), *conv = nn_conv2d(8, 64, 3, .groups = 2), *emb,
         *norm = nn_layer_norm(6);
@@ -325,6 +360,7 @@ static void initial_distributions(void) {
     // phi(-2) = 0.0539910, phi(1) = 0.2419707; Phi(1) - Phi(-2) = 0.8185946
     CHECK_NEAR(tensor_item(tensor_mean(t)), 1 + 0.5 * (0.0539910 - 0.2419707) / 0.8185946, 5e-3);
     CHECK_POISON(nn_init_xavier_uniform_(tensor_ones(3), 1), TENSOR_ERR_SHAPE, "2 dims");
+    structured_distributions();
     nn_free(lin);
     nn_free(conv);
     nn_free(emb);
