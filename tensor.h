@@ -38,7 +38,9 @@
 //            method; a trailing _ works in place. Argument order, defaults, broadcasting, type promotion and
 //            NaN rules are PyTorch's, except: sign(NaN) is NaN; float to integer conversion saturates (NaN
 //            gives 0); shifts by too much give 0 or the sign; a scalar that is an integral number keeps an
-//            integer tensor's dtype, a fraction turns it to f32 (C has no weak scalar types).
+//            integer tensor's dtype (0 and 1 a bool's), a fraction turns it to f32 (C has no weak scalar
+//            types); u8 meets negative numbers by value; clamp passes the gradient on at its bounds; a 0-d
+//            index tensor counts as a tensor (in Python as a number).
 // SHAPES     variadic in C and C++: tensor_zeros(2, 3). Every such function has a plain twin ending in _n
 //            that takes (const int64_t *dims, int ndim). At most 8 dimensions. A dim counts from the end when
 //            < 0.
@@ -1555,7 +1557,10 @@ enum { TENSOR_RETAIN_GRAPH = 1, TENSOR_CREATE_GRAPH = 2, TENSOR_ALLOW_UNUSED = 4
 
 // The same for any shape, with the gradient to start from.
 //   grad    shape and dtype of y; NULL = 1 (y of one element)
-//   flags   TENSOR_RETAIN_GRAPH | TENSOR_CREATE_GRAPH
+//   flags   TENSOR_RETAIN_GRAPH | TENSOR_CREATE_GRAPH. CREATE_GRAPH leaves a cycle leaf, .grad, its graph,
+//   leaf,
+//           as in PyTorch: nn_zero_grad or tensor_set_grad(leaf, NULL) frees it; tensor_autograd_grad has
+//           none
 //   -> code;  errors AUTOGRAD, SHAPE
 TENSOR_API int tensor_backward_with(tensor_t *y, tensor_t *grad, int flags);
 
@@ -1564,7 +1569,9 @@ TENSOR_API int tensor_backward_with(tensor_t *y, tensor_t *grad, int flags);
 //   inputs   ni tensors that require grad, leaves or not; gradients[i] receives d / d inputs[i], always
 //            filled. Nodes that lead to none of them are left alone.
 //   flags    as above; TENSOR_ALLOW_UNUSED gives NULL instead of an error for an input outside the graph
-//   -> code (gradients are new, poison on failure);  errors AUTOGRAD, SHAPE
+//   -> code (gradients are the caller's, poison on failure; equal ones may be one tensor: clone before a
+//   change
+//      in place);  errors AUTOGRAD, SHAPE
 TENSOR_API int tensor_autograd_grad(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                     tensor_t *const *inputs, int ni, tensor_t **gradients, int flags);
 
@@ -2976,9 +2983,10 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 //
 // One row per op, alphabetical inside its group. Pointwise rows hold their formula and its derivatives in the
 // vocabulary below; the others name functions. To add an op: a row here, its public prototype with docs
-// above, its cases in tests/ops.c; a pointwise op needs its name in >>sites and in
-// the list of fronts in >>impl-pointwise besides, another one a front (checks, shape) and a kernel or
-// gradient.
+// above, its call-site macro in >>sites, a name in the list of fronts in >>impl-pointwise (another op: a
+// front of its own with checks and shape, kernel, gradient); its cases in tests/ops.c, its call in
+// tests/calls.h and its line in tests/fixtures/generate.py; then make docs. All but tests/ulp.c and
+// tests/promotion.h complain when they are forgotten.
 //
 // Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what
 // the derivatives read, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps integers; DBL
@@ -3058,7 +3066,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR_OPS_TERNARY(X) \
     X(ADDCDIV, addcdiv, FLT, F_ADD(F_A, F_MUL(F_P(0), F_DIV(F_B, F_C_))), F_G, F_DIV(F_MUL(F_G, F_P(0)), F_C_), F_NEG(F_DIV(F_MUL(F_MUL(F_G, F_P(0)), F_DIV(F_B, F_C_)), F_C_)), TENSOR__SB | TENSOR__SC, 0.3, 3, "x + value a / b") \
     X(ADDCMUL, addcmul, NUM, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), TENSOR__SB | TENSOR__SC, -3, 3, "x + value a b") \
-    X(LERP, lerp, FLT, F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), TENSOR__SA | TENSOR__SB | TENSOR__SC, -3, 3, "a + weight (b - a)") \
+    X(LERP, lerp, FLT, F_SEL(F_LT(F_ABS(F_C_), F_C(0.5)), F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_SUB(F_B, F_MUL(F_SUB(F_B, F_A), F_SUB(F_C(1), F_C_)))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), TENSOR__SA | TENSOR__SB | TENSOR__SC, -3, 3, "a + weight (b - a)") \
     X(WHERE, where, NUM, F_SEL(F_NE(F_A, F_C(0)), F_B, F_C_), F_C(0), F_SEL(F_NE(F_A, F_C(0)), F_G, F_C(0)), F_SEL(F_NE(F_A, F_C(0)), F_C(0), F_G), TENSOR__SA, -3, 3, "condition ? a : b")
 
 // Results are bool; no gradient. Columns: ID, name, operands, kind, formula (a mask), doc.
@@ -5993,7 +6001,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p
     ctx->allocator.free(ctx->allocator.user, r, (size_t)r->bytes, 64);
     TENSOR__UNLOCK(&ctx->mutex);
 }
-// The cache is given up before an allocation fails.
+// The thread's own cache is given up before an allocation fails (another's is not this thread's to touch).
 TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, uint64_t bytes) {
     void *p = tensor__raw_alloc(th->ctx, bytes);
     if (!p) {
@@ -6861,12 +6869,13 @@ TENSOR__FN void tensor__own(tensor__thread_t *th, tensor__owned_t *o) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 TENSOR__FN void tensor__disown(tensor__owned_t *o) {
-    if (!o->prev) { return; }
     tensor_context_t *ctx = o->ctx;
     TENSOR__LOCK(&ctx->mutex);
-    *o->prev = o->next;
-    if (o->next) { o->next->prev = o->prev; }
-    o->prev = NULL;
+    if (o->prev) {                      // neighbours write it: under the lock alone
+        *o->prev = o->next;
+        if (o->next) { o->next->prev = o->prev; }
+        o->prev = NULL;
+    }
     TENSOR__UNLOCK(&ctx->mutex);
 }
 TENSOR__FN void tensor__push_path(tensor__thread_t *th, const char *name) {
@@ -7566,11 +7575,15 @@ TENSOR__FN int tensor__numel_of(const int64_t *dims, int ndim, int64_t *numel) {
     return 1;
 }
 
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__no_list(const char *op, tensor_t *const *list, int n) {
+    return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: needs at least one tensor, got %s of %i", op,
+                        list ? "a list" : "NULL as a list", n);
+}
 // -1 with the error INDEX if dim is outside -ndim..ndim-1.
-TENSOR__FN int tensor__dim(tensor__thread_t *th, const char *op, int64_t dim, int ndim) {
+TENSOR__FN int tensor__dim(tensor__thread_t *th, const char *op, int64_t dim, int ndim, const tensor_t *x) {
     int64_t n = ndim ? ndim : 1;        // a 0-d tensor takes 0 and -1, as in PyTorch
     if (dim < -n || dim >= n) {
-        tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %d is outside %d..%d", op, dim, -n, n - 1);
+        tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %d is outside %d..%d (x %t)", op, dim, -n, n - 1, x);
         return -1;
     }
     return (int)(dim < 0 ? dim + n : dim);
@@ -7614,7 +7627,7 @@ TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, op, "x", x) || !tensor__dims_given(th, op, dims, n)) { return 0; }
     for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th, op, dims[i], x->ndim);
+        int d = tensor__dim(th, op, dims[i], x->ndim, x);
         if (d < 0) { return 0; }
         if (*mask >> d & 1) {
             tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice", op, d);
@@ -7628,7 +7641,7 @@ TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims
 TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims,
                                   int ndim, int device) {
     if (ndim < 0 || ndim > TENSOR_MAX_DIMS) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %i dims, at most %i are supported", op, ndim,
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %i dims; there must be 0 to %i", op, ndim,
                             (int)TENSOR_MAX_DIMS);
     }
     if (!tensor__dims_given(th, op, dims, ndim)) { return TENSOR__POISON; }
@@ -9134,9 +9147,9 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
         }
         for (int64_t i = 0; i < m; i++) {
             if (block[i] == 0) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: integer division by zero at element %d",
-                             c->row->name,
-                             first + i);
+                tensor__fail(c->thread, TENSOR_ERR_INDEX,
+                             "%s: integer division by zero at element %d of b %n",
+                             c->row->name, first + i, c->arg[1].dims, (int)c->arg[1].ndim);
                 return TENSOR_ERR_INDEX;
             }
         }
@@ -9536,7 +9549,7 @@ TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     return s;
 }
 TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
-    if (x->ndim) { return tensor__dim(tensor__self(), op, dim, x->ndim); }
+    if (x->ndim) { return tensor__dim(tensor__self(), op, dim, x->ndim, x); }
     tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "%s: dim %d of x [], which has no dims", op, dim);
     return -1;
 }
@@ -9976,7 +9989,8 @@ TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
     TENSOR__BEGIN1(o, RESHAPE, x)
-    int a = tensor__dim(o.th, "flatten", start, x->ndim), b = tensor__dim(o.th, "flatten", end, x->ndim);
+    int a = tensor__dim(o.th, "flatten", start, x->ndim, x), b = tensor__dim(o.th, "flatten", end, x->ndim,
+                                                                             x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     if (a > b) {
         return tensor__fail(o.th, TENSOR_ERR_INDEX, "flatten: start %d lies behind end %d", start, end);
@@ -10002,7 +10016,7 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
     }
     o.p = &o.params;
     for (int i = 0; i < ndim; i++) {
-        int d = tensor__dim(o.th, "permute", order[i], ndim);
+        int d = tensor__dim(o.th, "permute", order[i], ndim, x);
         if (d < 0) { return TENSOR__POISON; }
         if (seen >> d & 1) {
             return tensor__fail(o.th, TENSOR_ERR_INDEX, "permute: dim %i appears twice", d);
@@ -10016,7 +10030,8 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
 }
 TENSOR_API tensor_t *(tensor_transpose)(tensor_t *x, int64_t dim0, int64_t dim1) {
     TENSOR__BEGIN1(o, PERMUTE, x)
-    int a = tensor__dim(o.th, "transpose", dim0, x->ndim), b = tensor__dim(o.th, "transpose", dim1, x->ndim);
+    int a = tensor__dim(o.th, "transpose", dim0, x->ndim, x), b = tensor__dim(o.th, "transpose", dim1,
+                                                                              x->ndim, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     o.p = &o.params;
@@ -10036,8 +10051,8 @@ TENSOR_API tensor_t *(tensor_mT)(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t destination) {
     TENSOR__BEGIN1(o, PERMUTE, x)
-    int s = tensor__dim(o.th, "movedim", source, x->ndim), d = tensor__dim(o.th, "movedim", destination,
-                                                                           x->ndim);
+    int s = tensor__dim(o.th, "movedim", source, x->ndim, x);
+    int d = tensor__dim(o.th, "movedim", destination, x->ndim, x);
     if (s < 0 || d < 0) { return TENSOR__POISON; }
     int64_t order[TENSOR_MAX_DIMS];
     int k = 0;
@@ -10049,7 +10064,7 @@ TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t desti
 }
 TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
     TENSOR__BEGIN1(o, RESHAPE, x)
-    int d = tensor__dim(o.th, "unsqueeze", dim, x->ndim + 1);
+    int d = tensor__dim(o.th, "unsqueeze", dim, x->ndim + 1, x);
     if (d < 0) { return TENSOR__POISON; }
     if (x->ndim == TENSOR_MAX_DIMS) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "unsqueeze: x %t has 8 dims already", x);
@@ -10124,19 +10139,20 @@ TENSOR__FN int tensor__sliceable(tensor__thread_t *th, const char *op, tensor_t 
 }
 TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, int64_t length) {
     TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "narrow", x) ? tensor__dim(o.th, "narrow", dim, x->ndim) : -1;
+    int d = tensor__sliceable(o.th, "narrow", x) ? tensor__dim(o.th, "narrow", dim, x->ndim, x) : -1;
     if (d < 0) { return TENSOR__POISON; }
+    int64_t given = start;
     if (start < 0) { start += x->dims[d]; }
     if (start < 0 || length < 0 || start > x->dims[d] || length > x->dims[d] - start) {
         return tensor__fail(o.th, TENSOR_ERR_INDEX, "narrow: start %d, length %d leave dim %i of x %t",
-                            start, length, d, x);
+                            given, length, d, x);
     }
     return tensor__slice(x, d, start, 1, length);
 }
 TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
     TENSOR__MARK
     TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "select", x) ? tensor__dim(o.th, "select", dim, x->ndim) : -1;
+    int d = tensor__sliceable(o.th, "select", x) ? tensor__dim(o.th, "select", dim, x->ndim, x) : -1;
     if (d < 0) { return TENSOR__POISON; }
     int64_t i = index < 0 ? index + x->dims[d] : index;
     if (i < 0 || i >= x->dims[d]) {
@@ -10147,7 +10163,7 @@ TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
 }
 TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step) {
     TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "slice", x) ? tensor__dim(o.th, "slice", dim, x->ndim) : -1;
+    int d = tensor__sliceable(o.th, "slice", x) ? tensor__dim(o.th, "slice", dim, x->ndim, x) : -1;
     if (d < 0) { return TENSOR__POISON; }
     if (step < 1) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "slice: step %d must be at least 1", step); }
     int64_t n = x->dims[d];
@@ -10260,7 +10276,7 @@ TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t 
     tensor__thread_t *th = tensor__self();
     for (int i = 0; out && i < max; i++) { out[i] = TENSOR__POISON; }
     if (!TENSOR__USABLE(th, op, "x", x) || !tensor__sliceable(th, op, x)) { return -1; }
-    return tensor__dim(th, op, dim, x->ndim);
+    return tensor__dim(th, op, dim, x->ndim, x);
 }
 TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
     if (view != TENSOR__POISON) { view->flags = (uint8_t)(view->flags | TENSOR__MULTI_VIEW); }
@@ -10286,14 +10302,18 @@ TENSOR__FN int tensor__cut(const char *op, tensor_t *x, int d, int64_t size, con
 TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("split", x, dim, out, max);
     if (d < 0) { return 0; }
-    int64_t n = size < 1 ? -1 : x->dims[d] ? (x->dims[d] - 1) / size + 1 : 1;
+    if (size < 1) {
+        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "split: size %d must be at least 1 (x %t)", size, x);
+        return 0;
+    }
+    int64_t n = x->dims[d] ? (x->dims[d] - 1) / size + 1 : 1;
     return tensor__cut("split", x, d, size, NULL, n, out, max);
 }
 TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("chunk", x, dim, out, max);
     if (d < 0) { return 0; }
     if (n < 1) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "chunk: n %i must be at least 1", n);
+        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "chunk: n %i must be at least 1 (x %t)", n, x);
         return 0;
     }
     int64_t size = (x->dims[d] + n - 1) / n;
@@ -10501,7 +10521,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
 TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "diagonal", "x", x)) { return TENSOR__POISON; }
-    int a = tensor__dim(th, "diagonal", dim1, x->ndim), b = tensor__dim(th, "diagonal", dim2, x->ndim);
+    int a = tensor__dim(th, "diagonal", dim1, x->ndim, x), b = tensor__dim(th, "diagonal", dim2, x->ndim, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     if (a == b) {
         return tensor__fail(th, TENSOR_ERR_INDEX, "diagonal: dims %d and %d of x %t are the same", dim1, dim2,
@@ -10530,7 +10550,7 @@ TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1
 TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size, int64_t step) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "unfold_dim", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "unfold_dim", dim, x->ndim);
+    int d = tensor__dim(th_, "unfold_dim", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->ndim) { TENSOR__RETURN((tensor_narrow)(tensor__flat(x), 0, 0, size)); }
     if (size < 0 || size > x->dims[d] || step < 1 || x->ndim == TENSOR_MAX_DIMS) {
@@ -10576,7 +10596,7 @@ TENSOR_API tensor_t *(tensor_rot90)(tensor_t *x, int64_t k, int64_t dim0, int64_
 TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "roll", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "roll", dim, x->ndim);
+    int d = tensor__dim(th_, "roll", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->numel || !x->ndim) { return (tensor_clone)(x); }
     int64_t n = x->dims[d], k = (shift % n + n) % n;
@@ -10588,7 +10608,7 @@ TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_
     if (!TENSOR__USABLE(th, "unflatten", "x", x) || !tensor__dims_given(th, "unflatten", sizes, n)) {
         return TENSOR__POISON;
     }
-    int d = tensor__sliceable(th, "unflatten", x) ? tensor__dim(th, "unflatten", dim, x->ndim) : -1, m = 0;
+    int d = tensor__sliceable(th, "unflatten", x) ? tensor__dim(th, "unflatten", dim, x->ndim, x) : -1, m = 0;
     int64_t dims[TENSOR_MAX_DIMS], known = 1, infer = -1;
     if (d < 0) { return TENSOR__POISON; }
     int bad = n < 1 || x->ndim - 1 + n > TENSOR_MAX_DIMS;
@@ -10807,9 +10827,9 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
     if (kind == TENSOR__BIT && tensor__is_float(promoted)) {
-        tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: %s has no bits to work on; integers and bool have",
-                     o->row->name,
-                     tensor__dtype_names[promoted]);
+        tensor__fail(o->th, TENSOR_ERR_DTYPE,
+                     "%s: x %t is %s, which has no bits to work on; integers and bool have",
+                     o->row->name, o->in[0], tensor__dtype_names[promoted]);
         return -1;
     }
     if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG)) {
@@ -11402,6 +11422,13 @@ TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double va
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "masked_fill: mask %t must be bool, not %y", mask, mask);
     }
     if (!tensor__holds("masked_fill", x->dtype, value)) { return TENSOR__POISON; }
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = x->ndim;
+    memcpy(dims, x->dims, (size_t)ndim * sizeof *dims);
+    if (tensor__live(mask) && !tensor__broadcast(dims, &ndim, mask->dims, mask->ndim)) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "masked_fill: mask %t does not broadcast to x %t", mask,
+                            x);
+    }
     TENSOR__RETURN((tensor_where)(mask, tensor_scalar(value, (tensor_dtype_t)x->dtype), x));
 }
 TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double value) {
@@ -11494,6 +11521,17 @@ TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
     if (tensor__is_float(x->dtype)) { x = tensor_copysign(tensor_scalar(1, (tensor_dtype_t)x->dtype), x); }
     TENSOR__RETURN(tensor_lt_scalar(x, 0));
 }
+// y, a constant where it is defined, as a function of x: its gradient is 0, and no NaN comes from where y
+// jumps.
+TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
+    if (!tensor__live(y) || !tensor_grad_enabled() || !tensor__sync_needs_grad(tensor__self(), x)) {
+        return y;
+    }
+    tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
+    tensor_t *no = tensor_to(tensor_scalar(0, TENSOR_BOOL), (int)tensor_device(x));
+    tensor_t *zero = tensor_sum(tensor_where(no, x, tensor_scalar(0, dtype)));
+    return tensor_add(y, tensor_to(zero, (tensor_dtype_t)y->dtype));
+}
 TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rounding_mode) {
     TENSOR__MARK
     if (!rounding_mode) { return (tensor_div)(a, b); }
@@ -11506,7 +11544,8 @@ TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rou
     if (tensor__live(a) && tensor__live(b) && !tensor__is_float(tensor__promote(in, 2))) {
         TENSOR__RETURN(tensor_floor_divide(tensor_sub(a, tensor_fmod(a, b)), b));
     }
-    TENSOR__RETURN(tensor_trunc(tensor_div(a, b)));
+    tensor_t *y = tensor_trunc(tensor_div(tensor_detach(a), tensor_detach(b)));
+    TENSOR__RETURN(tensor__constant_of(tensor__constant_of(y, a), b));
 }
 TENSOR_API tensor_t *(tensor_float_power)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
@@ -12400,7 +12439,7 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     tensor__op_t o;
     tensor_t *in[1] = {x};
     if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    int d = tensor__dim(o.th, o.row->name, dim, x->ndim);
+    int d = tensor__dim(o.th, o.row->name, dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
     tensor_t *m = tensor_contiguous(moved ? tensor_movedim(x, d, last) : x);
@@ -12461,7 +12500,7 @@ TENSOR_API tensor_t *(tensor_norm_dim)(tensor_t *x, int64_t dim, int keepdim) {
 }
 TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdim) {
     if (tensor__live(x)) {
-        int d = tensor__dim(tensor__self(), tensor__row(id)->name, dim, x->ndim);
+        int d = tensor__dim(tensor__self(), tensor__row(id)->name, dim, x->ndim, x);
         if (d < 0) { return TENSOR__POISON; }
         if (x->ndim && x->dims[d] == 0) {
             return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
@@ -12644,6 +12683,7 @@ TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *
     tensor_t *w = half ? tensor_to(x, TENSOR_F32) : x, *y;
     if (p == 0) {
         y = tensor_to(tensor_sum_dims(tensor_ne_scalar(w, 0), dims, n, keepdim), (tensor_dtype_t)w->dtype);
+        y = tensor__constant_of(y, w);
     } else if (p == 1) {
         y = tensor_sum_dims(tensor_abs(w), dims, n, keepdim);
     } else if (p == (double)INFINITY || p == -(double)INFINITY) {
@@ -12764,7 +12804,7 @@ TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
     if (!x->ndim || n < 0) {
         return tensor__fail(th_, TENSOR_ERR_SHAPE, "diff: x %t must have a dim and n be >= 0 (got %d)", x, n);
     }
-    int d = tensor__dim(th_, "diff", dim, x->ndim);
+    int d = tensor__dim(th_, "diff", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     for (tensor_t *from = x; n > 0 && x != TENSOR__POISON && x->dims[d]; n--) {
         int64_t m = x->dims[d] - 1;
@@ -12776,7 +12816,7 @@ TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
 TENSOR__FN tensor_t *tensor__trapezoids(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "trapezoid", "y", y)) { return TENSOR__POISON; }
-    int d = tensor__dim(th, "trapezoid", dim, y->ndim);
+    int d = tensor__dim(th, "trapezoid", dim, y->ndim, y);
     if (d < 0 || (x && !TENSOR__USABLE(th, "trapezoid", "x", x))) { return TENSOR__POISON; }
     int one = x && x->ndim == 1, e = one ? 0 : x ? x->ndim - y->ndim + d : 0;
     if (!y->ndim || (x && (!x->ndim || e < 0 || x->dims[e] != y->dims[d]))) {
@@ -12828,7 +12868,7 @@ TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
 TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double maxnorm) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "renorm", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "renorm", dim, x->ndim);
+    int d = tensor__dim(th_, "renorm", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (x->ndim < 2 || !(p > 0) || !(maxnorm >= 0)) {
         return tensor__fail(th_, TENSOR_ERR_SHAPE,
@@ -12937,6 +12977,7 @@ TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
 }
 TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     tensor__matmul_t m;
+    if (!c->arg[c->nin].numel) { return 0; }
     tensor__matmul_describe(c, &m);
     if (c->arg[0].dtype == TENSOR_F64) {
         return m.offset_bytes + tensor__gemm_scratch_f64(&m.g, tensor__thread_count());
@@ -13270,8 +13311,8 @@ TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int
     for (int d = 0; d < a->ndim; d++) { l.label[d] = (int8_t)d; }
     for (int d = 0; d < b->ndim; d++) { r.label[d] = (int8_t)(8 + d); }
     for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th_, "tensordot", dims_a[i], a->ndim);
-        int e = d < 0 ? d : tensor__dim(th_, "tensordot", dims_b[i], b->ndim);
+        int d = tensor__dim(th_, "tensordot", dims_a[i], a->ndim, a);
+        int e = d < 0 ? d : tensor__dim(th_, "tensordot", dims_b[i], b->ndim, b);
         if (e < 0) { return TENSOR__POISON; }
         if (!a->ndim || !b->ndim || !(keep >> d & 1) || r.label[e] < 8) {
             return tensor__fail(th_, TENSOR_ERR_INDEX,
@@ -13446,7 +13487,7 @@ TENSOR__FN tensor_t *tensor__chain(tensor_t *const *list, const int64_t *cut, in
 }
 TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, int n, int vectors) {
     TENSOR__MARK
-    if (!list || n < 1) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: needs at least one tensor", op); }
+    if (!list || n < 1) { return tensor__no_list(op, list, n); }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th_, op, "list", list[i])) { return TENSOR__POISON; }
         int vector = vectors && n > 1 && (i == 0 || i == n - 1) && list[i]->ndim == 1;
@@ -13518,7 +13559,7 @@ TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, op, "a", a) || !TENSOR__USABLE(th_, op, "b", b)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS];
-    int n = 0, d = a->ndim == b->ndim ? tensor__dim(th_, op, dim, a->ndim) : 0;
+    int n = 0, d = a->ndim == b->ndim ? tensor__dim(th_, op, dim, a->ndim, a) : 0;
     if (d < 0) { return TENSOR__POISON; }
     if (a->ndim != b->ndim || !a->ndim || a->dims[d] != 3 || b->dims[d] != 3 ||
         !tensor__broadcast(dims, &n, a->dims, a->ndim) || !tensor__broadcast(dims, &n, b->dims, n)) {
@@ -14462,7 +14503,7 @@ TENSOR__FN tensor_t *tensor__gathered(tensor__thread_t *th, const char *op, tens
     uint32_t mask = 0;
     int k = 0, last[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th, op, dims[i], x->ndim);
+        int d = tensor__dim(th, op, dims[i], x->ndim, x);
         if (d < 0) { return NULL; }
         if (mask >> d & 1) {
             tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice", op, d);
@@ -14546,7 +14587,8 @@ TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char
     }
     if (x->ndim < 2) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t must be a matrix", op, x); }
     if (fro) { TENSOR__RETURN(tensor__vector_norm(op, x, 2, both, 2, keepdim)); }
-    int d0 = tensor__dim(th_, op, dim0, x->ndim), d1 = d0 < 0 ? d0 : tensor__dim(th_, op, dim1, x->ndim);
+    int d0 = tensor__dim(th_, op, dim0, x->ndim, x), d1 = d0 < 0 ? d0 : tensor__dim(th_, op, dim1, x->ndim,
+            x);
     if (d1 < 0) { return TENSOR__POISON; }
     if (d0 == d1) { return tensor__fail(th_, TENSOR_ERR_INDEX, "%s: dim %i appears twice", op, d0); }
     int64_t order[TENSOR_MAX_DIMS], kept[TENSOR_MAX_DIMS];
@@ -14799,9 +14841,10 @@ TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, 
                          m);
         for (int64_t k = 0; k < m; k++) {
             if (block[k] < 0 || block[k] >= size) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: index %d at element %d is outside 0..%d",
-                             c->row->name, block[k],
-                             i + k, size - 1);
+                tensor__fail(c->thread, TENSOR_ERR_INDEX,
+                             "%s: index %d at element %d of index %n is outside 0..%d (x %n)", c->row->name,
+                             block[k], i + k, index->dims, (int)index->ndim, size - 1, c->arg[0].dims,
+                             (int)c->arg[0].ndim);
                 return TENSOR_ERR_INDEX;
             }
         }
@@ -15039,7 +15082,7 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
         if (!update && !as->ndim) { y = tensor_reshape_n(y, as->dims, 0); }
         TENSOR__RETURN(y);
     }
-    int d = tensor__dim(o.th, name, dim, x->ndim);
+    int d = tensor__dim(o.th, name, dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32) {
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: index %t must be i64 or i32, not %y", name, index,
@@ -15109,7 +15152,7 @@ TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *inde
     if (!TENSOR__USABLE(th_, "index_fill", "x", x)) { return TENSOR__POISON; }
     if (!tensor__holds("index_fill", x->dtype, value)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], one = 1, *size = x->ndim ? x->dims : &one;
-    int d = tensor__dim(th_, "index_fill", dim, x->ndim);
+    int d = tensor__dim(th_, "index_fill", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     tensor_t *at = tensor__flat(tensor__places(&index, &size[d], 1));
     if (at == TENSOR__POISON) { return tensor__named(th_, at, "tensor_index_fill"); }
@@ -15188,7 +15231,7 @@ TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64
         return TENSOR__POISON;
     }
     int64_t a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
-    int d = tensor__dim(th_, "take_along_dim", dim, x->ndim), na = 0, nb = 0, bad = x->ndim != index->ndim;
+    int d = tensor__dim(th_, "take_along_dim", dim, x->ndim, x), na = 0, nb = 0, bad = x->ndim != index->ndim;
     if (d < 0) { return TENSOR__POISON; }
     for (int i = 0; i < x->ndim && !bad; i++) {
         int64_t m = x->dims[i], n = index->dims[i];
@@ -15284,10 +15327,26 @@ TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
 TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
     tensor__op_t o;
     if (!list || n < 1) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "cat: needs at least one tensor");
+        return tensor__no_list("cat", list, n);
     }
     if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
-    int d = tensor__dim(o.th, "cat", dim, list[0]->ndim);
+    // PyTorch's exception: [0] joins with any shape. It counts for the dtype alone.
+    int empty = 0, promoted = list[0]->dtype;
+    for (int i = 0; i < n; i++) {
+        empty += list[i]->ndim == 1 && !list[i]->numel;
+        promoted = tensor__promote2(promoted, list[i]->dtype);
+    }
+    if (empty && empty < n) {
+        TENSOR__MARK
+        tensor_t **rest = (tensor_t **)tensor__memory(o.th, (uint64_t)n * sizeof *rest);
+        int k = 0;
+        if (!rest) { return TENSOR__POISON; }
+        for (int i = 0; i < n; i++) { if (list[i]->ndim != 1 || list[i]->numel) { rest[k++] = list[i]; } }
+        tensor_t *joined = (tensor_cat_n)(rest, k, dim);
+        tensor__memory_free(o.th, rest);
+        TENSOR__RETURN(tensor_to(joined, promoted));
+    }
+    int d = tensor__dim(o.th, "cat", dim, list[0]->ndim, list[0]);
     if (d < 0) { return TENSOR__POISON; }
     if (!list[0]->ndim) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: 0-d tensors cannot be joined; use stack");
@@ -15336,7 +15395,7 @@ TENSOR__FN void tensor__grad_cat(tensor__grad_t *g) {
 TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim) {
     TENSOR__MARK
     tensor__thread_t *th = tensor__self();
-    if (!list || n < 1) { return tensor__fail(th, TENSOR_ERR_SHAPE, "stack: needs at least one tensor"); }
+    if (!list || n < 1) { return tensor__no_list("stack", list, n); }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th, "stack", "list", list[i])) { return TENSOR__POISON; }
         if (list[i]->ndim != list[0]->ndim || memcmp(list[i]->dims, list[0]->dims,
@@ -15345,7 +15404,7 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
                                 "stack: tensor %i %t has not the shape of the first %t", i, list[i], list[0]);
         }
     }
-    int d = tensor__dim(th, "stack", dim, list[0]->ndim + 1);
+    int d = tensor__dim(th, "stack", dim, list[0]->ndim + 1, list[0]);
     if (d < 0) { return TENSOR__POISON; }
     tensor_t **views = (tensor_t **)tensor__memory(th, (uint64_t)n * sizeof *views);
     if (!views) { return TENSOR__POISON; }
@@ -15357,7 +15416,7 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
 // hstack, vstack, dstack, column_stack: 0 .. 3.
 TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int n, int how) {
     TENSOR__MARK
-    if (!list || n < 1) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: needs at least one tensor", op); }
+    if (!list || n < 1) { return tensor__no_list(op, list, n); }
     tensor_t **parts = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *parts), *y = NULL;
     if (!parts) { return TENSOR__POISON; }
     for (int i = 0; i < n && !y; i++) {
@@ -15391,7 +15450,7 @@ TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n)
 TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "repeat_interleave", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim);
+    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->ndim) { x = tensor__flat(x); }
     int64_t dims[TENSOR_MAX_DIMS + 1], n;
@@ -15409,7 +15468,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
         !TENSOR__USABLE(th_, "repeat_interleave", "repeats", repeats)) {
         return TENSOR__POISON;
     }
-    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim);
+    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->ndim) { x = tensor__flat(x); }
     if (repeats->ndim != 1 || repeats->dims[0] != x->dims[d] || tensor__is_float(repeats->dtype)) {
@@ -15742,7 +15801,8 @@ TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *index
         return TENSOR_ERR_FORMAT;
     }
     if (!list || !out || n < 1 || n > TENSOR_MAX_DIMS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "meshgrid: needs 1 to 8 tensors, not %i", n);
+        tensor__fail(th, TENSOR_ERR_SHAPE, "meshgrid: needs 1 to 8 tensors, not %i%s%s", n,
+                     list ? "" : "; the list is NULL", out ? "" : "; out is NULL");
         return TENSOR_ERR_SHAPE;
     }
     for (int i = 0; i < n; i++) {
@@ -15803,7 +15863,7 @@ TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     TENSOR__MARK
     int64_t dims[2] = {0, 0}, at[2] = {0, 0};
     if (!list || n < 1) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "block_diag: needs at least one tensor");
+        return tensor__no_list("block_diag", list, n);
     }
     int dtype = -1;
     for (int pass = 0; pass < 2; pass++) {
@@ -15829,8 +15889,8 @@ TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t di
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "diag_embed", "x", x)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], order[TENSOR_MAX_DIMS], limit = (int64_t)1 << 40;
-    int nd = x->ndim + 1, a = tensor__dim(th_, "diag_embed", dim1, nd);
-    int b = tensor__dim(th_, "diag_embed", dim2, nd);
+    int nd = x->ndim + 1, a = tensor__dim(th_, "diag_embed", dim1, nd, x);
+    int b = tensor__dim(th_, "diag_embed", dim2, nd, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     if (!x->ndim || nd > TENSOR_MAX_DIMS || a == b || offset > limit || offset < -limit) {
         return tensor__fail(th_, TENSOR_ERR_SHAPE, "diag_embed: x %t on diagonal %d of dims %d and %d", x,
@@ -16268,7 +16328,7 @@ TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t cou
     tensor__op_t o;
     tensor_t *const in[1] = {x};
     if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    int d = tensor__dim(o.th, o.row->name, dim, x->ndim);
+    int d = tensor__dim(o.th, o.row->name, dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     int64_t n = x->ndim ? x->dims[d] : 1, dims[TENSOR_MAX_DIMS];
     int last = x->ndim ? x->ndim - 1 : 0;
@@ -16313,7 +16373,7 @@ TENSOR_API tensor_pair_t (tensor_cummin)(tensor_t *x, int64_t dim) {
 // Whether k elements can be taken along dim, 0 = no, raised.
 TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t lowest, int64_t dim) {
     tensor__thread_t *th = tensor__self();
-    int d = TENSOR__USABLE(th, name, "x", x) ? tensor__dim(th, name, dim, x->ndim) : -1;
+    int d = TENSOR__USABLE(th, name, "x", x) ? tensor__dim(th, name, dim, x->ndim, x) : -1;
     int64_t n = d >= 0 && x->ndim ? x->dims[d] : 1;
     if (d < 0 || (k >= lowest && k <= n)) { return d >= 0; }
     tensor__fail(th, TENSOR_ERR_SHAPE, "%s: k must be %d..%d for dim %i of x %t (got %d)", name, lowest, n,
@@ -16344,7 +16404,7 @@ TENSOR_API tensor_pair_t (tensor_nanmedian_dim)(tensor_t *x, int64_t dim, int ke
 }
 TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     if (tensor__live(x) && !x->numel && tensor__is_float(x->dtype)) {
-        return tensor_scalar((double)NAN, (tensor_dtype_t)x->dtype);
+        return tensor__constant_of(tensor_scalar((double)NAN, (tensor_dtype_t)x->dtype), x);
     }
     tensor_t *f = tensor__flat(x), *y = tensor__chosen(tensor_detach(f), 0, tensor__rank(f, k, 0), 1).values;
     if (y == TENSOR__POISON || !tensor_grad_enabled() || !tensor__needs_grad(f)) { return y; }
@@ -16373,7 +16433,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
     const char *name = ignore ? "nanquantile" : "quantile";
     int how = 0;
     if (!TENSOR__USABLE(th, name, "x", x) || !TENSOR__USABLE(th, name, "q", q)) { return TENSOR__POISON; }
-    int d = tensor__dim(th, name, dim, flat ? 1 : x->ndim);
+    int d = tensor__dim(th, name, dim, flat ? 1 : x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     while (mode && how < 5 && strcmp(mode, modes[how])) { how++; }
     if (how == 5) {
@@ -16391,7 +16451,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
     tensor_t *outside = tensor_logical_not(tensor_logical_and(tensor_ge_scalar(q, 0),
                                                               tensor_le_scalar(q, 1)));
     if (tensor_item_i64(tensor_any(outside))) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: q must lie within 0..1", name);
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: the elements of q %t must lie within 0..1", name, q);
     }
     if (flat || !x->ndim) { x = tensor__flat(x); d = keepdim = 0; }
     if (!tensor__live(x)) { return x; }
@@ -16439,7 +16499,8 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
                                     int sorted, const char *function) {
     TENSOR__MARK
     tensor_t *list[3] = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
-    int d = !TENSOR__USABLE(th_, "unique", "x", x) ? -1 : flat ? 0 : tensor__dim(th_, "unique", dim, x->ndim);
+    int d = !TENSOR__USABLE(th_, "unique", "x", x) ? -1 : flat ? 0 : tensor__dim(th_, "unique", dim, x->ndim,
+            x);
     if (d >= 0 && !flat && (!x->ndim || (!x->numel && x->dims[d]))) {
         tensor__fail(th_, TENSOR_ERR_SHAPE, "unique: x %t must have dims, none of them 0 but dim %i", x, d);
         d = -1;
@@ -16571,9 +16632,12 @@ TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
     tensor_t *const in[2] = {x, test};
     if (!test->numel) { TENSOR__RETURN(tensor_zeros_n(x->dims, x->ndim, TENSOR_BOOL)); }
     tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(in, 2);
-    tensor_t *s = (tensor_sort)(tensor_detach(tensor__flat(tensor_to(test, dtype))), 0, 0).values;
+    tensor_t *s = tensor_detach(tensor__flat(tensor_to(test, dtype)));
+    if (tensor__is_float(dtype)) { s = tensor_masked_select(s, tensor_logical_not(tensor_isnan(s))); }
+    if (tensor__live(s) && !s->numel) { TENSOR__RETURN(tensor_zeros_n(x->dims, x->ndim, TENSOR_BOOL)); }
+    s = (tensor_sort)(s, 0, 0).values;
     tensor_t *f = tensor_detach(tensor_to(x, dtype));
-    tensor_t *at = tensor_clamp((tensor_searchsorted)(s, f, 0), 0, (double)(test->numel - 1));
+    tensor_t *at = tensor_clamp((tensor_searchsorted)(s, f, 0), 0, (double)(tensor_numel(s) - 1));
     s = tensor_index_select(s, 0, tensor__flat(at));
     TENSOR__RETURN(tensor_eq(f, tensor_reshape_n(s, x->dims, x->ndim)));
 }
@@ -17941,7 +18005,7 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
     int ok = 1;
     tensor__spin(&leaf->lock);
     if (!leaf->grad) {
-        if (!create && !tensor__exclusive(th, g, 1)) { g = (tensor_clone)(g); }
+        if (create || !tensor__exclusive(th, g, 1)) { g = (tensor_clone)(g); }
         ok = g != TENSOR__POISON;
         if (ok) {
             leaf->grad = tensor__hold(g);
@@ -17966,14 +18030,21 @@ TENSOR__INLINE int tensor__fits(const tensor__meta_t *m, const tensor_t *g) {
     for (int d = 0; same && d < m->ndim; d++) { same = g->dims[d] == m->dims[d]; }
     return same;
 }
-// A gradient in dtype and shape of its value. POISON = failed, raised.
-TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(tensor__thread_t *th, const tensor__meta_t *m,
-                                                  tensor_t *g) {
+// A gradient in dtype and shape of its value: input i of `from` (NULL: the caller's). POISON = failed,
+// raised.
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(tensor__thread_t *th, const tensor__node_t *from, int i,
+                                                  const tensor__meta_t *m, tensor_t *g) {
+    int lead = g->ndim - m->ndim, fits = lead >= 0;
+    for (int d = 0; fits && d < m->ndim; d++) { fits = m->dims[d] == 1 || m->dims[d] == g->dims[lead + d]; }
+    if (!fits) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE,
+                            "backward: %s gave a gradient %t for input %i, which is %n",
+                            !from ? "the caller" : from->custom ?
+                            ((const tensor_function_ctx_t *)from->custom)->fn->name : from->row->name,
+                            g, i, m->dims, (int)m->ndim);
+    }
     if (g->dtype != m->dtype) { g = (tensor_to)(g, (tensor_dtype_t)m->dtype); }
-    if (g != TENSOR__POISON && !tensor__fits(m, g)) { g = tensor__sum_to(g, m->dims, m->ndim); }
-    if (g == TENSOR__POISON || tensor__fits(m, g)) { return g; }
-    return tensor__fail(th, TENSOR_ERR_SHAPE, "backward: a gradient %t does not fit the value %n", g, m->dims,
-                        (int)m->ndim);
+    return g == TENSOR__POISON ? g : tensor__sum_to(g, m->dims, m->ndim);
 }
 TENSOR__FN TENSOR__NOINLINE int tensor__deliver_leaf(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf,
                                                      tensor_t *g) {
@@ -17991,9 +18062,10 @@ TENSOR__FN TENSOR__NOINLINE int tensor__deliver_leaf(tensor__thread_t *th, tenso
 }
 // A gradient arrives at an edge: to its node or leaf.
 TENSOR__INLINE int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node,
-                                   int32_t output, tensor_t *leaf, const tensor__meta_t *m, tensor_t *g) {
+                                   int32_t output, tensor_t *leaf, const tensor__meta_t *m, tensor_t *g,
+                                   const tensor__node_t *from, int i) {
     if (g->dtype != m->dtype || !tensor__fits(m, g)) {
-        g = tensor__fit(th, m, g);
+        g = tensor__fit(th, from, i, m, g);
         if (g == TENSOR__POISON) { return 0; }
     }
     if (!node) { return tensor__deliver_leaf(th, p, leaf, g); }
@@ -18104,7 +18176,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
                 break;
             }
             ok = (!p->anomaly || tensor__no_nan(th, &g, i)) &&
-                 tensor__deliver(th, p, e->node, e->output, e->leaf, &n->in[i], gx[i]);
+                 tensor__deliver(th, p, e->node, e->output, e->leaf, &n->in[i], gx[i], n, i);
         }
         if (p->hooked_count && ok && e->leaf && (e->leaf->flags & TENSOR__HOOKED)) {
             tensor__hooked_t *h = tensor__pass_hooked(th, p, e->leaf);
@@ -18184,7 +18256,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         m.dims = y->dims;
         m.ndim = y->ndim;
         m.dtype = y->dtype;
-        ok = g != TENSOR__POISON && tensor__deliver(th, p, y->node, y->output, y, &m, g);
+        ok = g != TENSOR__POISON && tensor__deliver(th, p, y->node, y->output, y, &m, g, NULL, i);
     }
     while (p->count) {
         tensor__slot_t s = tensor__pass_pop(p);
@@ -18678,8 +18750,10 @@ TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *cons
             TENSOR_F64)), 0.5), 1.25);
     return tensor_sum(tensor_mul(tensor_to(y, TENSOR_F64), tensor_reshape_n(w, y->dims, y->ndim)));
 }
-TENSOR_API int (tensor_gradcheck)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
-                                  double atol, double rtol) {
+// constant: a result that needs no gradient is right if it does not change.
+TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
+                                 double atol,
+                                 double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
     if (!fn || n < 0 || (n && !inputs)) {
         tensor__fail(th, TENSOR_ERR_OWNER, "gradcheck: fn or inputs is NULL");
@@ -18711,6 +18785,7 @@ TENSOR_API int (tensor_gradcheck)(tensor_fn_t fn, void *user, tensor_t *const *i
     }
     for (int k = 0; k < 2 && !code; k++) {
         tensor_t *y = tensor__weighted(fn, user, inputs, n);
+        if (constant && tensor__live(y) && !tensor__needs_grad(y)) { continue; }        // grads are NULL: 0
         code = tensor_autograd_grad(&y, 1, NULL, wanted, m, k ? again : grads, TENSOR_ALLOW_UNUSED);
         if (y == TENSOR__POISON && !code) { code = th->error.code; }
     }
@@ -18756,36 +18831,57 @@ TENSOR_API int (tensor_gradcheck)(tensor_fn_t fn, void *user, tensor_t *const *i
     if (s.thread) { (tensor_scope_end)(s); }
     return code;
 }
+TENSOR_API int (tensor_gradcheck)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
+                                  double atol, double rtol) {
+    return tensor__gradcheck(fn, user, inputs, n, eps, atol, rtol, 0);
+}
 typedef struct tensor__gradgrad_t { tensor_fn_t fn; void *user; } tensor__gradgrad_t;
-// All first gradients of fn, flattened into one vector: what gradgradcheck differentiates.
+// What gradgradcheck differentiates: all first gradients of fn, flattened into one vector. The last input is
+// the gradient of fn's result.
 TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *user) {
     tensor__gradgrad_t *gg = (tensor__gradgrad_t *)user;
     tensor__thread_t *th = tensor__self();
+    tensor_t **wanted = (tensor_t **)tensor__memory(th, (uint64_t)n * 3 * sizeof *wanted);
+    if (!wanted) { return TENSOR__POISON; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
-    tensor_t *wanted[TENSOR__MAX_IN], *grads[TENSOR__MAX_IN], *parts[TENSOR__MAX_IN];
+    tensor_t **grads = wanted + n, **parts = grads + n, *r = TENSOR__POISON;
     int m = 0, k = 0;
-    for (int i = 0; i < n && m < TENSOR__MAX_IN;
-         i++) { if (tensor__sync_needs_grad(th, inputs[i])) { wanted[m++] = inputs[i]; } }
-    tensor_t *y = tensor__weighted(gg->fn, gg->user, inputs, n), *r = TENSOR__POISON;
-    if (!tensor_autograd_grad(&y, 1, NULL, wanted, m, grads, TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED)) {
-        for (int i = 0; i < m; i++) { if (grads[i]) { parts[k++] = tensor__flat(grads[i]); } }
-        if (k) { r = tensor_cat_n(parts, k, 0); }
+    for (int i = 0; i < n - 1; i++) {
+        if (tensor__sync_needs_grad(th, inputs[i])) { wanted[m++] = inputs[i]; }
     }
-    return s.thread ? (tensor_scope_return)(s, r) : r;
+    tensor_t *y = gg->fn(inputs, n - 1, gg->user);
+    if (!tensor_autograd_grad(&y, 1, &inputs[n - 1], wanted, m, grads,
+                              TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED)) {
+        for (int i = 0; i < m; i++) { if (grads[i]) { parts[k++] = tensor__flat(grads[i]); } }
+        r = k ? tensor_cat_n(parts, k, 0) : tensor_scalar(0, TENSOR_F64);       // nothing reached: constants
+    }
+    r = s.thread ? (tensor_scope_return)(s, r) : r;
+    tensor__memory_free(th, wanted);
+    return r;
 }
 TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
                                       double atol, double rtol) {
+    tensor__thread_t *th = tensor__self();
     tensor__gradgrad_t gg;
     gg.fn = fn;
     gg.user = user;
-    tensor_scope_t s = tensor__scope_begin(tensor__self(), 1);
-    tensor_t *first = tensor__gradients_of(inputs, n, &gg);
-    // a constant gradient has nothing to check
-    int linear = tensor__live(first) && !tensor__needs_grad(first);
-    int code = first == TENSOR__POISON ? tensor__self()->error.code : 0;
+    if (!fn || n < 0 || n == INT32_MAX || (n && !inputs)) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "gradgradcheck: fn or inputs is NULL");
+        return TENSOR_ERR_OWNER;
+    }
+    tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
+    if (!list) { return th->error.code; }
+    tensor_scope_t s = tensor__scope_begin(th, 1);
+    for (int i = 0; i < n; i++) { list[i] = inputs[i]; }
+    tensor_t *y = fn(inputs, n, user), *g = tensor_arange(0, (double)tensor_numel(y), 1, TENSOR_F64);
+    g = tensor_sin(tensor_add_scalar(tensor_mul_scalar(tensor_to(g, TENSOR_CPU), 1.7), 0.6));
+    g = tensor__live(y) ? tensor_to(tensor_reshape_n(g, y->dims, y->ndim), (int)tensor_device(y)) : y;
+    list[n] = tensor_requires_grad_(tensor_detach(g), 1);
+    int code = list[n] == TENSOR__POISON ? th->error.code :
+        tensor__gradcheck(tensor__gradients_of, &gg, list, n + 1, eps, atol, rtol, 1);
     if (s.thread) { (tensor_scope_end)(s); }
-    if (linear || code || first == TENSOR__POISON) { return code; }
-    return (tensor_gradcheck)(tensor__gradients_of, &gg, inputs, n, eps, atol, rtol);
+    tensor__memory_free(th, list);
+    return code;
 }
 
 // ------------------------------------------------------------------------------

@@ -289,12 +289,13 @@ typedef struct tensor_columns_args_t {
     int64_t kernel_w TENSOR_INIT, dilation_w TENSOR_INIT, padding_w TENSOR_INIT, stride_w TENSOR_INIT;
     int64_t height TENSOR_INIT, width TENSOR_INIT;   // of the images, col2im only; width 0 = height
 } tensor_columns_args_t;
-// Windows of images as columns, torch.nn.functional.unfold (tensor_unfold is the method of tensors): row
-// (c KH + ky) KW + kx of column oy OW + ox.
+// Windows of images as columns, torch.nn.functional.unfold (Tensor.unfold is tensor_unfold_dim): row
+// (c KH + ky) KW + kx of column oy OW + ox. tensor_im2col(x, kernel, .padding = 1).
 //   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
 //   -> new [N, C KH KW, OH OW];  grad col2im of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_im2col_with(tensor_columns_args_t a);
-// Its transpose, torch.nn.functional.fold: columns added into images of height x width.
+// Its transpose, torch.nn.functional.fold: columns added into images of height x width. tensor_col2im(x,
+// height, kernel, .width = w, .padding = 1).
 //   x       [N, C KH KW, OH OW] or without N, f32/f64/f16/bf16
 //   -> new [N, C, height, width];  grad im2col of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_col2im_with(tensor_columns_args_t a);
@@ -3972,6 +3973,12 @@ static const nn__cpu_t NN__K(cpu) = {
 
 #if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE) && !defined(TENSOR_NN__PASS)
 #define TENSOR_NN_IMPLEMENTATION_DONE
+
+// As in tensor.h: calls in here leave the stamp to the user's own.
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#define TENSOR_HERE ((const char *)0)
+#define TENSOR__IN(function) ((const char *)0)
 
 // As in tensor.h: nothing fuses a product and a sum but V_FMA.
 #if defined(__GNUC__) && !defined(__clang__)
@@ -7679,13 +7686,20 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         !(a->dropout >= 0 && a->dropout <= 1)) {
         (void)TENSOR__(fail)(
             o.th, TENSOR_ERR_SHAPE,
-            "%s: needs weights, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1", op,
-            a->layers, a->proj_size, a->dropout);
+            "%s: needs weights%s, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1; x %t",
+                op,
+            w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
         return s;
     }
     if (!w[1] || w[1]->state != TENSOR__LIVE || w[1]->ndim != 2 || w[1]->dims[0] % gates != 0) {
-        (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: the second weight must be w_hh [%d H, H]", op,
-                             gates);
+        if (!w[1] || w[1]->state != TENSOR__LIVE) {
+            (void)TENSOR__(fail)(o.th, TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op,
+                                 w[1] ? "no live tensor" : "NULL");
+        } else {
+            (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", op,
+                                 w[1],
+                                 gates, x);
+        }
         return s;
     }
     hidden = w[1]->dims[0] / gates;
@@ -14767,6 +14781,11 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
 #endif
+
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 #endif   // TENSOR_NN_IMPLEMENTATION
 

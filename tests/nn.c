@@ -1130,6 +1130,10 @@ static void no_regular_file(void) {
     CHECK_ERROR(TENSOR_ERR_IO, "save: nn_fifo is no regular file");
     CHECK(nn_save_checkpoint("nn_fifo", m, NULL, 1) == TENSOR_ERR_IO);
     CHECK_ERROR(TENSOR_ERR_IO, "save_checkpoint: nn_fifo is no regular file");
+    CHECK(nn_load("no such file", m) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "load: safetensors: cannot open \"no such file\"");
+    CHECK(nn_load("no such file", m) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, " at nn.c:");
     CHECK(nn_load("nn_fifo", m) == TENSOR_ERR_IO);
     CHECK_ERROR(TENSOR_ERR_IO, "\"nn_fifo\" is no regular file");
     CHECK(nn_safetensors_write("nn_dir", &name, &x, 1, NULL, 0) == TENSOR_ERR_IO);

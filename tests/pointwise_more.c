@@ -194,8 +194,9 @@ static void binary_values(void) {
     CHECK_POISON(tensor_isclose(a, i, 0, 0, 0), TENSOR_ERR_DTYPE, "isclose: a [14] is f64 and b [5] is i8");
     CHECK_POISON(tensor_isclose(a, b, -1, 0, 0), TENSOR_ERR_SHAPE, "isclose: rtol -1");
     CHECK_POISON(tensor_clamp_tensor(a, NULL, NULL), TENSOR_ERR_SHAPE, "clamp_tensor: lo and hi");
-    CHECK_POISON(tensor_bitwise_left_shift_scalar(a, 1), TENSOR_ERR_DTYPE, "bitwise_left_shift_scalar: f64");
-    CHECK_POISON(tensor_bitwise_and_scalar(i, 0.5), TENSOR_ERR_DTYPE, "bitwise_and_scalar: f32");
+    CHECK_POISON(tensor_bitwise_left_shift_scalar(a, 1), TENSOR_ERR_DTYPE,
+                 "bitwise_left_shift_scalar: x [14] is f64");
+    CHECK_POISON(tensor_bitwise_and_scalar(i, 0.5), TENSOR_ERR_DTYPE, "bitwise_and_scalar: x [5] is f32");
     CHECK_POISON(tensor_fmax(a, u), TENSOR_ERR_SHAPE, "fmax: ");
     CHECK_POISON(tensor_hypot(a, u), TENSOR_ERR_SHAPE, "hypot: a [14] and b [4]");
 }
@@ -563,6 +564,25 @@ static void modules(void) {
     nn_free(m);
 }
 
+// Where a formula of school is not good enough.
+static void exact_ends(void) {
+    tensor_t *big = tensor_full(1e8, 1), *one = tensor_ones(1), *a =
+        tensor_requires_grad_(tensor_arange(1, 3, 1, TENSOR_F32), 1),
+             *b = tensor_requires_grad_(tensor_arange(0, 2, 1, TENSOR_F32), 1);
+    CHECK(tensor_item(tensor_lerp_scalar(big, one, 1)) == 1 &&
+          tensor_item(tensor_lerp_scalar(one, big, 0)) == 1);
+    CHECK(tensor_item(tensor_lerp_scalar(tensor_full(-INFINITY, 1), one, 0.75)) == -INFINITY);
+    CHECK(tensor_backward(tensor_item(tensor_sum(tensor_isinf(tensor_div_mode(a, b, "trunc")))) == 1
+                              ? tensor_sum(tensor_at(tensor_div_mode(a, b, "trunc"), "1:")) : NULL) == 0);
+    CHECK(tensor_item(tensor_norm(tensor_grad(a))) == 0 && tensor_item(tensor_norm(tensor_grad(b))) == 0);
+    tensor_set_grad(a, NULL);
+    CHECK(tensor_backward(tensor_norm_p(a, 0)) == 0 && tensor_item(tensor_norm(tensor_grad(a))) == 0);
+    CHECK_POISON(tensor_masked_fill(tensor_ones(2, 3), tensor_zeros_of(TENSOR_BOOL, 5), 1), TENSOR_ERR_SHAPE,
+                 "masked_fill: mask [5] does not broadcast to x [2,3]");
+    CHECK_POISON(tensor_floor_divide_scalar(tensor_zeros_of(TENSOR_I64, 3), 0), TENSOR_ERR_INDEX,
+                 "floor_divide_scalar: integer division by zero at element 0");
+}
+
 int main(void) {
     RUN(small_integers);
     RUN(unary_values);
@@ -574,5 +594,6 @@ int main(void) {
     RUN(activation_gradients);
     RUN(random_activations);
     RUN(modules);
+    RUN(exact_ends);
     return test_report();
 }

@@ -929,7 +929,8 @@ static void net_errors(void) {
     CHECK_POISON(tensor_lstm(tensor_ones(4, 2, 4), w).y, TENSOR_ERR_SHAPE, "lstm: w_ih [8,3] must be [8, 4]");
     CHECK_POISON(tensor_lstm(tensor_zeros(0, 2, 3), w).y, TENSOR_ERR_SHAPE, "T > 0");
     CHECK_POISON(tensor_lstm(NULL, w).y, TENSOR_ERR_OWNER, "lstm: argument x is NULL");
-    CHECK_POISON(tensor_gru(x, w).y, TENSOR_ERR_SHAPE, "gru: the second weight must be w_hh [3 H, H]");
+    CHECK_POISON(tensor_gru(x, w).y, TENSOR_ERR_SHAPE,
+                 "gru: weight 1 [8,2] must be w_hh [3 H, H] (x [4,2,3])");
     bad[0] = w[0], bad[1] = tensor_ones_of(TENSOR_F64, 8, 2);
     CHECK_POISON(tensor_rnn(x, bad, .no_bias = 1).y, TENSOR_ERR_DTYPE, "rnn: w_hh is f64, x is f32");
     CHECK_POISON(nn_lstm_forward(m, x, &h, NULL), TENSOR_ERR_UNSUPPORTED, "lstm_forward: not of a GRU");
@@ -1065,6 +1066,27 @@ static void norms_of_long_and_empty(void) {
     CHECK_ERROR(TENSOR_ERR_SHAPE, "layers must be in 1..65535");
 }
 
+// Dropout of a recurrent net lies between layers: none after the last. NaN stays NaN through relu.
+static void net_dropout(void) {
+    tensor_t *w[8], *x = tensor_randn(5, 2, 3), *y;
+    for (int k = 0; k < 8; k++) w[k] = k % 4 < 2 ? tensor_randn(4, k == 0 ? 3 : 4) : tensor_randn(4);
+    y = tensor_rnn(x, w, .layers = 2, .dropout = 1, .training = 1).y;
+    CHECK(tensor_item(tensor_min(tensor_abs(y))) > 0);
+    CHECK(test_same_bits(tensor_rnn(x, w, .dropout = 0.5, .training = 1).y, tensor_rnn(x, w).y));
+    y = tensor_rnn(tensor_full(NAN, 2, 1, 3), w, .relu = 1).y;
+    CHECK(isnan(tensor_item(tensor_min(y))));
+}
+// A target longer than the input: infinite loss, and a gradient that is no number (PyTorch's NaN).
+static void ctc_infinite(void) {
+    tensor_t *x = tensor_requires_grad_(tensor_randn(2, 1, 4), 1), *one = tensor_full_of(TENSOR_I64, 2, 1);
+    tensor_t *target = tensor_full_of(TENSOR_I64, 1, 1, 3), *y;
+    y = tensor_ctc_loss(tensor_log_softmax(x, 2), target, one, tensor_full_of(TENSOR_I64, 3, 1),
+                        .reduction = TENSOR_SUM);
+    CHECK(isinf(tensor_item(y)));
+    tensor_backward(y);
+    CHECK(isnan(tensor_item(tensor_sum(tensor_grad(x)))));
+}
+
 int main(void) {
     RUN(batch_norm_values);
     RUN(other_norm_values);
@@ -1089,6 +1111,8 @@ int main(void) {
     RUN(net_gradients);
     RUN(net_modules);
     RUN(net_errors);
+    RUN(net_dropout);
+    RUN(ctc_infinite);
     RUN(embedding_values);
     RUN(bag_gradients);
     RUN(bags);
