@@ -64,8 +64,8 @@
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
 //            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_NO_SIMD, TENSOR_ASSERT(x), TENSOR_SELF (this file's
 //            name when renamed). Everywhere: TENSOR_STATIC (all in one file), TENSOR_NO_CALL_SITES.
-//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512 forces an instruction set, TENSOR_REFERENCE=1
-//            the plain double-precision formulas.
+//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512|neon forces an instruction set,
+//            TENSOR_REFERENCE=1 the plain double-precision formulas.
 // COMPILE    The implementation takes some seconds at -O2: give it a file of its own and never pass
 //            -DTENSOR_IMPLEMENTATION for all files. -ffast-math is refused (define TENSOR_ALLOW_FAST_MATH to
 //            get memory safety and tolerances only).
@@ -3300,10 +3300,11 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 // ------------------------------------------------------------------------------
 // >>kernels                                        MARK: CPU kernels, once per instruction set
 //
-// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set
-// (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON). Rejected: -march (the user's flags would decide) and intrinsics
-// in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with TENSOR__PASS_OPEN, adds its kernels,
-// ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS: only undefines the words of the formulas.
+// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS
+// set (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON). Rejected: -march (the user's flags would decide)
+// and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with TENSOR__PASS_OPEN,
+// adds its kernels, ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS: only undefines the words of the
+// formulas.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
@@ -3532,7 +3533,10 @@ TENSOR__INLINE V_I TENSOR__K(mulhi)(uint32x4_t a, uint32x4_t b)
     return TENSOR__S(vuzp2q_u32(vreinterpretq_u32_u64(lo), vreinterpretq_u32_u64(hi)));
 }
 /* Lane i meets i + 2, then i + 1, as in the other passes. */
-TENSOR__INLINE float TENSOR__K(hsum)(V_F v) { return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v))); }
+TENSOR__INLINE float TENSOR__K(hsum)(V_F v)
+{
+    return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v)));
+}
 TENSOR__INLINE float TENSOR__K(hmaxr)(V_F v) { return vmaxvq_f32(v); }
 TENSOR__INLINE float TENSOR__K(hminr)(V_F v) { return vminvq_f32(v); }
 
