@@ -64,7 +64,7 @@
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
 //            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_NO_SIMD, TENSOR_ASSERT(x), TENSOR_SELF (this file's
 //            name when renamed). Everywhere: TENSOR_STATIC (all in one file), TENSOR_NO_CALL_SITES.
-//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512|neon forces an instruction set,
+//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512|neon|wasm forces an instruction set,
 //            TENSOR_REFERENCE=1 the plain double-precision formulas.
 // COMPILE    The implementation takes some seconds at -O2: give it a file of its own and never pass
 //            -DTENSOR_IMPLEMENTATION for all files. -ffast-math is refused (define TENSOR_ALLOW_FAST_MATH to
@@ -319,11 +319,11 @@ TENSOR_API int tensor_num_processors(void);
 //   -> code;  errors SHAPE if n is out of range
 TENSOR_API int tensor_set_parallel_for(tensor_parallel_fn_t fn, void *user, int n);
 
-// Name of the instruction set kernels use: "scalar", "sse2", "avx2", "avx512", "neon".
+// Name of the instruction set kernels use: "scalar", "sse2", "avx2", "avx512", "neon", "wasm".
 //   -> borrowed string;  errors none
 TENSOR_API const char *tensor_cpu_name(void);
 
-// Forces an instruction set ("scalar", "sse2", "avx2", "avx512", "neon", "reference"; NULL = the best).
+// Forces an instruction set: one of those names, "reference" (plain formulas in double) or NULL (the best).
 //   -> code;  errors UNSUPPORTED if the machine or this build lacks it
 TENSOR_API int tensor_set_cpu(const char *name);
 
@@ -3206,6 +3206,9 @@ typedef enum tensor_op_id_t {
 #elif !defined(TENSOR_NO_SIMD) && !defined(__TINYC__) && defined(__aarch64__) && !defined(__AARCH64EB__)
 #define TENSOR__ARM_PASSES 1
 #include <arm_neon.h>
+#elif !defined(TENSOR_NO_SIMD) && defined(__wasm_simd128__)
+#define TENSOR__WASM_PASSES 1
+#include <wasm_simd128.h>
 #endif
 
 /*
@@ -3301,10 +3304,10 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 // >>kernels                                        MARK: CPU kernels, once per instruction set
 //
 // This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS
-// set (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON). Rejected: -march (the user's flags would decide)
-// and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with TENSOR__PASS_OPEN,
-// adds its kernels, ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS: only undefines the words of the
-// formulas.
+// set (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON, 5 SIMD128 of WebAssembly). Rejected: -march (the
+// user's flags would decide) and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass
+// with TENSOR__PASS_OPEN, adds its kernels, ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS: only
+// undefines the words of the formulas.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
@@ -3314,14 +3317,15 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 // >>simd                                           MARK: vector vocabulary and math
 //
 // One pass of the vector vocabulary.  TENSOR__PASS is 0 scalar, 1 SSE2, 2 AVX2+FMA+F16C, 3 AVX-512
-// F/DQ/BW/VL, 4 NEON of AArch64 (FMA and f16 conversion are in its base); the host includes this once per
-// pass, its kernels next, simd_end.h last.
+// F/DQ/BW/VL, 4 NEON of AArch64 (FMA and f16 conversion are in its base), 5 SIMD128 of WebAssembly (no FMA;
+// -msimd128 decides, since a module with one such instruction needs them all); the host includes this once
+// per pass, its kernels next, simd_end.h last.
 //
 // Part one spells the primitives of each ISA; part two, from "Built on the vocabulary" on, is one text for
 // all. FMA is used only where V_FMA or V_FNMA is written and the ISA has it, hence passes may differ in
 // the last bit, but never for compiler flags.  Stated errors hold with and without FMA.
 //
-// V_M is a full-width mask in passes 1, 2 and 4, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
+// V_M is a full-width mask in passes 1, 2, 4 and 5, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
 // know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
 // (platform's bits).
 // ------------------------------------------------------------------------------
@@ -3340,8 +3344,10 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 #define TENSOR__K(name) TENSOR__K2(name, avx2)
 #elif TENSOR__PASS == 3
 #define TENSOR__K(name) TENSOR__K2(name, avx512)
-#else
+#elif TENSOR__PASS == 4
 #define TENSOR__K(name) TENSOR__K2(name, neon)
+#else
+#define TENSOR__K(name) TENSOR__K2(name, wasm)
 #endif
 
 #if defined(__clang__)
@@ -3565,6 +3571,101 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v)
 #define TENSOR__D_LO(v) vcvt_f64_f32(vget_low_f32(v))
 #define TENSOR__D_HI(v) vcvt_high_f64_f32(v)
 #define TENSOR__D_JOIN(d) vcvt_high_f32_f64(vcvt_f32_f64((d).lo), (d).hi)
+
+/* ---- Primitives: WebAssembly --------------------------------------------------------------------------- */
+#elif TENSOR__PASS == 5
+
+#define V_N 4
+#define V_F v128_t
+#define V_I v128_t
+#define V_M v128_t
+#define TENSOR__DV v128_t
+
+#define V_LOAD(p) wasm_v128_load(p)
+#define V_STORE(p, v) wasm_v128_store(p, v)
+#define V_SET(x) wasm_f32x4_splat((float)(x))
+#define V_ZERO() wasm_f32x4_splat(0.0f)
+#define VI_LOAD(p) wasm_v128_load(p)
+#define VI_STORE(p, v) wasm_v128_store(p, v)
+#define VI_SET(x) wasm_i32x4_splat((int32_t)(x))
+#define V_ADD(a, b) wasm_f32x4_add(a, b)
+#define V_SUB(a, b) wasm_f32x4_sub(a, b)
+#define V_MUL(a, b) wasm_f32x4_mul(a, b)
+#define V_DIV(a, b) wasm_f32x4_div(a, b)
+#define V_SQRT(a) wasm_f32x4_sqrt(a)
+#define V_FMA(a, b, c) wasm_f32x4_add(wasm_f32x4_mul(a, b), c)
+#define V_FNMA(a, b, c) wasm_f32x4_sub(c, wasm_f32x4_mul(a, b))
+#define V_LT(a, b) wasm_f32x4_lt(a, b)
+#define V_LE(a, b) wasm_f32x4_le(a, b)
+#define V_GT(a, b) wasm_f32x4_gt(a, b)
+#define V_GE(a, b) wasm_f32x4_ge(a, b)
+#define V_EQ(a, b) wasm_f32x4_eq(a, b)
+#define V_NE(a, b) wasm_f32x4_ne(a, b)
+#define M_AND(a, b) wasm_v128_and(a, b)
+#define M_OR(a, b) wasm_v128_or(a, b)
+#define M_XOR(a, b) wasm_v128_xor(a, b)
+#define M_NOT(a) wasm_v128_not(a)
+#define M_ANY(m) wasm_v128_any_true(m)
+#define M_ALL(m) wasm_i32x4_all_true(m)
+#define V_SEL(m, a, b) wasm_v128_bitselect(a, b, m)
+#define VI_SEL(m, a, b) wasm_v128_bitselect(a, b, m)
+#define VI_ADD(a, b) wasm_i32x4_add(a, b)
+#define VI_SUB(a, b) wasm_i32x4_sub(a, b)
+#define VI_AND(a, b) wasm_v128_and(a, b)
+#define VI_OR(a, b) wasm_v128_or(a, b)
+#define VI_XOR(a, b) wasm_v128_xor(a, b)
+#define VI_SHL(a, k) wasm_i32x4_shl(a, k)
+#define VI_SHR(a, k) wasm_u32x4_shr(a, k)
+#define VI_SAR(a, k) wasm_i32x4_shr(a, k)
+#define VI_EQ(a, b) wasm_i32x4_eq(a, b)
+#define VI_GT(a, b) wasm_i32x4_gt(a, b)
+#define VI_MULLO(a, b) wasm_i32x4_mul(a, b)
+#define VI_MULHI(a, b) TENSOR__K(mulhi)(a, b)
+#define VI_RINT(a) wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(a))
+#define VI_TRUNC(a) wasm_i32x4_trunc_sat_f32x4(a)
+#define V_FROM_I(a) wasm_f32x4_convert_i32x4(a)
+#define V_BITS(v) (v)
+#define V_OF(i) (i)
+#define V_TRUNC(v) wasm_f32x4_trunc(v)
+#define V_FLOOR(v) wasm_f32x4_floor(v)
+#define V_CEIL(v) wasm_f32x4_ceil(v)
+#define V_RINT(v) wasm_f32x4_nearest(v)
+/* pmin(b, a) is a < b ? a : b, one instruction on x86 too. */
+#define V_MINR(a, b) wasm_f32x4_pmin(b, a)
+#define V_MAXR(a, b) wasm_f32x4_pmax(b, a)
+TENSOR__INLINE V_I TENSOR__K(mulhi)(V_I a, V_I b)
+{
+    V_I lo = wasm_u64x2_extmul_low_u32x4(a, b), hi = wasm_u64x2_extmul_high_u32x4(a, b);
+    return wasm_i32x4_shuffle(lo, hi, 1, 3, 5, 7);
+}
+#define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
+    v = op(v, wasm_i32x4_shuffle(v, v, 2, 3, 2, 3)); \
+    return wasm_f32x4_extract_lane(op(v, wasm_i32x4_shuffle(v, v, 1, 1, 1, 1)), 0); }
+TENSOR__HORIZ(hsum, V_ADD)
+TENSOR__HORIZ(hmaxr, V_MAXR)
+TENSOR__HORIZ(hminr, V_MINR)
+#undef TENSOR__HORIZ
+
+#define TENSOR__LOAD16(p) wasm_u32x4_load16x4(p)
+#define TENSOR__STORE16(p, v) wasm_v128_store64_lane(p, TENSOR__K(pack16)(v), 0)
+TENSOR__INLINE V_I TENSOR__K(pack16)(V_I v)
+{
+    return wasm_i8x16_shuffle(v, v, 0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13);
+}
+TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v)
+{
+    return wasm_i8x16_shuffle(v, v, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+}
+#define VI_LOAD_U8(p) wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(p)))
+#define VI_STORE_U8(p, v) wasm_v128_store32_lane(p, TENSOR__K(pack8)(v), 0)
+
+#define TENSOR__D_OP(op) wasm_f64x2_##op
+#define TENSOR__D_SET1(x) wasm_f64x2_splat(x)
+#define TENSOR__D_FMA(a, b, c) wasm_f64x2_add(wasm_f64x2_mul(a, b), c)
+#define TENSOR__D_LO(v) wasm_f64x2_promote_low_f32x4(v)
+#define TENSOR__D_HI(v) wasm_f64x2_promote_low_f32x4(wasm_i32x4_shuffle(v, v, 2, 3, 2, 3))
+#define TENSOR__D_JOIN(d) wasm_i32x4_shuffle(wasm_f32x4_demote_f64x2_zero((d).lo), \
+                                             wasm_f32x4_demote_f64x2_zero((d).hi), 0, 1, 4, 5)
 
 /* ---- Primitives: x86 ----------------------------------------------------------------------------------- */
 #else
@@ -3887,7 +3988,7 @@ TENSOR__INLINE V_F TENSOR__K(floor)(V_F x)
 #define TENSOR__RINT_S(v) V_RINT(v)
 #endif
 
-#if TENSOR__PASS == 1
+#if TENSOR__PASS == 1 || TENSOR__PASS == 5
 /* The integer code of half.h on lanes. */
 TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p)
 {
@@ -3953,6 +4054,11 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
 #define TENSOR__HI(a, b) vzip2q_f32(a, b)
 #define TENSOR__LOWS(a, b) vcombine_f32(vget_low_f32(a), vget_low_f32(b))
 #define TENSOR__HIGHS(a, b) vcombine_f32(vget_high_f32(a), vget_high_f32(b))
+#elif TENSOR__PASS == 5
+#define TENSOR__LO(a, b) wasm_i32x4_shuffle(a, b, 0, 4, 1, 5)
+#define TENSOR__HI(a, b) wasm_i32x4_shuffle(a, b, 2, 6, 3, 7)
+#define TENSOR__LOWS(a, b) wasm_i32x4_shuffle(a, b, 0, 1, 4, 5)
+#define TENSOR__HIGHS(a, b) wasm_i32x4_shuffle(a, b, 2, 3, 6, 7)
 #else
 #define TENSOR__LO(a, b) TENSOR__MM(unpacklo_ps)(a, b)
 #define TENSOR__HI(a, b) TENSOR__MM(unpackhi_ps)(a, b)
@@ -4249,7 +4355,7 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
 /* a^2 - s for s = a^2 rounded: exact. */
 TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s)
 {
-#if TENSOR__PASS >= 2
+#if TENSOR__PASS >= 2 && TENSOR__PASS <= 4
     return V_FMA(a, a, V_NEG(s));
 #else
     V_F h = V_OF(VI_AND(V_BITS(a), VI_SET(-0x1000))), l = V_SUB(a, h);
@@ -5893,7 +5999,7 @@ TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alig
 }
 
 // Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
-// F/DQ/BW/VL; AArch64: 0 scalar, 1 NEON, which all have.
+// F/DQ/BW/VL; AArch64 and WebAssembly: 0 scalar, 1 the vectors that all have.
 TENSOR__FN int tensor__cpu_best(void) {
 #ifdef TENSOR__X86_PASSES
 #if defined(__GNUC__) || defined(__clang__)
@@ -5912,7 +6018,7 @@ TENSOR__FN int tensor__cpu_best(void) {
     if (((unsigned)s[1] & 0xC0030000u) == 0xC0030000u && (_xgetbv(0) & 0xE6) == 0xE6) { return 3; }
     return (s[1] & (1 << 5)) && (r[2] & (1 << 12)) ? 2 : 1;
 #endif
-#elif defined(TENSOR__ARM_PASSES)
+#elif defined(TENSOR__ARM_PASSES) || defined(TENSOR__WASM_PASSES)
     return 1;
 #else
     return 0;
@@ -9184,6 +9290,12 @@ static const char *const tensor__isa_names[4] = {"scalar", "sse2", "avx2", "avx5
 #undef TENSOR__PASS
 static const tensor__isa_t *const tensor__isas[2] = {&tensor__isa_scalar, &tensor__isa_neon};
 static const char *const tensor__isa_names[2] = {"scalar", "neon"};
+#elif defined(TENSOR__WASM_PASSES)
+#define TENSOR__PASS 5
+#include TENSOR_SELF
+#undef TENSOR__PASS
+static const tensor__isa_t *const tensor__isas[2] = {&tensor__isa_scalar, &tensor__isa_wasm};
+static const char *const tensor__isa_names[2] = {"scalar", "wasm"};
 #else
 static const tensor__isa_t *const tensor__isas[1] = {&tensor__isa_scalar};
 static const char *const tensor__isa_names[1] = {"scalar"};
