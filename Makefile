@@ -29,7 +29,7 @@ compile  = $(CC) $(STD) $(WARN) $(CFLAGS) -pthread -I.
 headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
-scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh bits.sh arm.sh cuda.sh)
+scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh bits.sh arm.sh wasm.sh cuda.sh)
 # A file that brings the implementation itself is linked alone.
 impl     = $(if $(shell grep -l 'define TENSOR_IMPLEMENTATION' $<),,$(B)/tensor_impl.o)
 
