@@ -29,7 +29,7 @@ compile  = $(CC) $(STD) $(WARN) $(CFLAGS) -pthread -I.
 headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
-scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh bits.sh cuda.sh)
+scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh bits.sh arm.sh wasm.sh cuda.sh)
 # These bring the implementation themselves; all other programs wait for it and are linked with it.
 whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
 speed    = micro ops models nets gpt_step

@@ -66,8 +66,8 @@
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
 //            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_NO_SIMD, TENSOR_ASSERT(x), TENSOR_SELF (this file's
 //            name when renamed). Everywhere: TENSOR_STATIC (all in one file), TENSOR_NO_CALL_SITES.
-//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512 forces an instruction set, TENSOR_REFERENCE=1
-//            the plain double-precision formulas.
+//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512|neon|wasm forces an instruction set,
+//            TENSOR_REFERENCE=1 the plain double-precision formulas.
 // READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
 //            CPU kernel and gradient; "(tensor_softmax)(" for its front; OP_SOFTMAX for who else asks for it.
 // COMPILE    The implementation takes some seconds at -O2: give it a file of its own and never pass
@@ -326,11 +326,11 @@ TENSOR_API int tensor_num_processors(void);
 //   -> code;  errors SHAPE if n is out of range
 TENSOR_API int tensor_set_parallel_for(tensor_parallel_fn_t fn, void *user, int n);
 
-// Name of the instruction set kernels use: "scalar", "sse2", "avx2", "avx512".
+// Name of the instruction set kernels use: "scalar", "sse2", "avx2", "avx512", "neon", "wasm".
 //   -> borrowed string;  errors none
 TENSOR_API const char *tensor_cpu_name(void);
 
-// Forces an instruction set ("scalar", "sse2", "avx2", "avx512", "reference"; NULL = the best).
+// Forces an instruction set: one of those names, "reference" (plain formulas in double) or NULL (the best).
 //   -> code;  errors UNSUPPORTED if the machine or this build lacks it
 TENSOR_API int tensor_set_cpu(const char *name);
 
@@ -3225,6 +3225,12 @@ typedef enum tensor_op_id_t {
 #if !defined(TENSOR_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
 #define TENSOR__X86_PASSES 1
 #include <immintrin.h>
+#elif !defined(TENSOR_NO_SIMD) && !defined(__TINYC__) && defined(__aarch64__) && !defined(__AARCH64EB__)
+#define TENSOR__ARM_PASSES 1
+#include <arm_neon.h>
+#elif !defined(TENSOR_NO_SIMD) && defined(__wasm_simd128__)
+#define TENSOR__WASM_PASSES 1
+#include <wasm_simd128.h>
 #endif
 
 /*
@@ -3318,10 +3324,11 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 // ------------------------------------------------------------------------------
 // >>kernels                                        MARK: CPU kernels, once per instruction set
 //
-// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set
-// (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512). Rejected: -march (the user's flags would decide) and intrinsics
-// in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with TENSOR__PASS_OPEN, adds its kernels,
-// ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS: only undefines the words of the formulas.
+// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS
+// set (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON, 5 SIMD128 of WebAssembly). Rejected: -march (the
+// user's flags would decide) and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass
+// with TENSOR__PASS_OPEN, adds its kernels, ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS: only
+// undefines the words of the formulas.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
@@ -3331,13 +3338,15 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 // >>simd                                           MARK: vector vocabulary and math
 //
 // One pass of the vector vocabulary.  TENSOR__PASS is 0 scalar, 1 SSE2, 2 AVX2+FMA+F16C, 3 AVX-512
-// F/DQ/BW/VL; the header includes itself once per pass: this text, the kernels, the closing lines.
+// F/DQ/BW/VL, 4 NEON of AArch64 (FMA and f16 conversion are in its base), 5 SIMD128 of WebAssembly (no FMA;
+// -msimd128 decides, since a module with one such instruction needs them all); the header includes itself
+// once per pass: this text, the kernels, the closing lines.
 //
 // Part one spells the primitives of each ISA; part two, from "Built on the vocabulary" on, is one text for
 // all. FMA is used only where V_FMA or V_FNMA is written and the ISA has it, hence passes may differ in
 // the last bit, but never for compiler flags.  Stated errors hold with and without FMA.
 //
-// V_M is a full-width mask in passes 1 and 2, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
+// V_M is a full-width mask in passes 1, 2, 4 and 5, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
 // know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
 // (platform's bits).
 // ------------------------------------------------------------------------------
@@ -3354,8 +3363,12 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 #define TENSOR__K(name) TENSOR__K2(name, sse2)
 #elif TENSOR__PASS == 2
 #define TENSOR__K(name) TENSOR__K2(name, avx2)
-#else
+#elif TENSOR__PASS == 3
 #define TENSOR__K(name) TENSOR__K2(name, avx512)
+#elif TENSOR__PASS == 4
+#define TENSOR__K(name) TENSOR__K2(name, neon)
+#else
+#define TENSOR__K(name) TENSOR__K2(name, wasm)
 #endif
 
 #if defined(__clang__)
@@ -3474,6 +3487,206 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a)
 #define V_MAXR(a, b) TENSOR__K(maxr)(a, b)
 #define VI_TRUNC(a) TENSOR__K(trunci)(a)
 #define VI_RINT(a) TENSOR__K(trunci)(V_RINT(a))
+
+/* ---- Primitives: NEON ---------------------------------------------------------------------------------- */
+#elif TENSOR__PASS == 4
+
+#define V_N 4
+#define V_F float32x4_t
+#define V_I int32x4_t
+#define V_M uint32x4_t
+#define TENSOR__DV float64x2_t
+
+/* Signed and unsigned lanes are types of their own. */
+#define TENSOR__U(a) vreinterpretq_u32_s32(a)
+#define TENSOR__S(a) vreinterpretq_s32_u32(a)
+#define V_LOAD(p) vld1q_f32((const float *)(p))
+#define V_STORE(p, v) vst1q_f32((float *)(p), v)
+#define V_SET(x) vdupq_n_f32((float)(x))
+#define V_ZERO() vdupq_n_f32(0.0f)
+#define VI_LOAD(p) vld1q_s32((const int32_t *)(p))
+#define VI_STORE(p, v) vst1q_s32((int32_t *)(p), v)
+#define VI_SET(x) vdupq_n_s32((int32_t)(x))
+#define V_ADD(a, b) vaddq_f32(a, b)
+#define V_SUB(a, b) vsubq_f32(a, b)
+#define V_MUL(a, b) vmulq_f32(a, b)
+#define V_DIV(a, b) vdivq_f32(a, b)
+#define V_SQRT(a) vsqrtq_f32(a)
+#define V_FMA(a, b, c) vfmaq_f32(c, a, b)
+#define V_FNMA(a, b, c) vfmsq_f32(c, a, b)
+#define V_LT(a, b) vcltq_f32(a, b)
+#define V_LE(a, b) vcleq_f32(a, b)
+#define V_GT(a, b) vcgtq_f32(a, b)
+#define V_GE(a, b) vcgeq_f32(a, b)
+#define V_EQ(a, b) vceqq_f32(a, b)
+#define V_NE(a, b) vmvnq_u32(vceqq_f32(a, b))
+#define M_AND(a, b) vandq_u32(a, b)
+#define M_OR(a, b) vorrq_u32(a, b)
+#define M_XOR(a, b) veorq_u32(a, b)
+#define M_NOT(a) vmvnq_u32(a)
+#define M_ANY(m) (vmaxvq_u32(m) != 0)
+#define M_ALL(m) (vminvq_u32(m) != 0)
+#define V_SEL(m, a, b) vbslq_f32(m, a, b)
+#define VI_SEL(m, a, b) vbslq_s32(m, a, b)
+#define VI_ADD(a, b) vaddq_s32(a, b)
+#define VI_SUB(a, b) vsubq_s32(a, b)
+#define VI_AND(a, b) vandq_s32(a, b)
+#define VI_OR(a, b) vorrq_s32(a, b)
+#define VI_XOR(a, b) veorq_s32(a, b)
+#define VI_SHL(a, k) vshlq_n_s32(a, k)
+#define VI_SHR(a, k) TENSOR__S(vshrq_n_u32(TENSOR__U(a), k))
+#define VI_SAR(a, k) vshrq_n_s32(a, k)
+#define VI_EQ(a, b) vceqq_s32(a, b)
+#define VI_GT(a, b) vcgtq_s32(a, b)
+#define VI_MULLO(a, b) vmulq_s32(a, b)
+#define VI_MULHI(a, b) TENSOR__K(mulhi)(TENSOR__U(a), TENSOR__U(b))
+#define VI_RINT(a) vcvtnq_s32_f32(a)
+#define VI_TRUNC(a) vcvtq_s32_f32(a)
+#define V_FROM_I(a) vcvtq_f32_s32(a)
+#define V_BITS(v) vreinterpretq_s32_f32(v)
+#define V_OF(i) vreinterpretq_f32_s32(i)
+#define V_TRUNC(v) vrndq_f32(v)
+#define V_FLOOR(v) vrndmq_f32(v)
+#define V_CEIL(v) vrndpq_f32(v)
+#define V_RINT(v) vrndnq_f32(v)
+/* NaN if either is: V_MINR is V_MIN here, and whatever is asked of the operands' order holds. */
+#define V_MINR(a, b) vminq_f32(a, b)
+#define V_MAXR(a, b) vmaxq_f32(a, b)
+#define V_MIN(a, b) vminq_f32(a, b)
+#define V_MAX(a, b) vmaxq_f32(a, b)
+TENSOR__INLINE V_I TENSOR__K(mulhi)(uint32x4_t a, uint32x4_t b)
+{
+    uint64x2_t lo = vmull_u32(vget_low_u32(a), vget_low_u32(b)), hi = vmull_high_u32(a, b);
+    return TENSOR__S(vuzp2q_u32(vreinterpretq_u32_u64(lo), vreinterpretq_u32_u64(hi)));
+}
+/* Lane i meets i + 2, then i + 1, as in the other passes. */
+TENSOR__INLINE float TENSOR__K(hsum)(V_F v)
+{
+    return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v)));
+}
+TENSOR__INLINE float TENSOR__K(hmaxr)(V_F v) { return vmaxvq_f32(v); }
+TENSOR__INLINE float TENSOR__K(hminr)(V_F v) { return vminvq_f32(v); }
+
+#define TENSOR__LOAD16(p) TENSOR__S(vmovl_u16(vld1_u16((const uint16_t *)(p))))
+#define TENSOR__STORE16(p, v) vst1_u16((uint16_t *)(p), vmovn_u32(TENSOR__U(v)))
+#define V_LOAD_F16(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(p))))
+#define V_STORE_F16(p, v) vst1_u16((uint16_t *)(p), vreinterpret_u16_f16(vcvt_f16_f32(v)))
+TENSOR__INLINE V_I TENSOR__K(load_u8)(const void *p)
+{
+    uint32_t u;
+    memcpy(&u, p, 4);
+    return TENSOR__S(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(u)))));
+}
+TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v)
+{
+    uint16x4_t h = vmovn_u32(TENSOR__U(v));
+    uint32_t u = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(h, h))), 0);
+    memcpy(p, &u, 4);
+}
+#define VI_LOAD_U8(p) TENSOR__K(load_u8)(p)
+#define VI_STORE_U8(p, v) TENSOR__K(store_u8)(p, v)
+
+#define TENSOR__D_OP(op) v##op##q_f64
+#define TENSOR__D_SET1(x) vdupq_n_f64(x)
+#define TENSOR__D_FMA(a, b, c) vfmaq_f64(c, a, b)
+#define TENSOR__D_LO(v) vcvt_f64_f32(vget_low_f32(v))
+#define TENSOR__D_HI(v) vcvt_high_f64_f32(v)
+#define TENSOR__D_JOIN(d) vcvt_high_f32_f64(vcvt_f32_f64((d).lo), (d).hi)
+
+/* ---- Primitives: WebAssembly --------------------------------------------------------------------------- */
+#elif TENSOR__PASS == 5
+
+#define V_N 4
+#define V_F v128_t
+#define V_I v128_t
+#define V_M v128_t
+#define TENSOR__DV v128_t
+
+#define V_LOAD(p) wasm_v128_load(p)
+#define V_STORE(p, v) wasm_v128_store(p, v)
+#define V_SET(x) wasm_f32x4_splat((float)(x))
+#define V_ZERO() wasm_f32x4_splat(0.0f)
+#define VI_LOAD(p) wasm_v128_load(p)
+#define VI_STORE(p, v) wasm_v128_store(p, v)
+#define VI_SET(x) wasm_i32x4_splat((int32_t)(x))
+#define V_ADD(a, b) wasm_f32x4_add(a, b)
+#define V_SUB(a, b) wasm_f32x4_sub(a, b)
+#define V_MUL(a, b) wasm_f32x4_mul(a, b)
+#define V_DIV(a, b) wasm_f32x4_div(a, b)
+#define V_SQRT(a) wasm_f32x4_sqrt(a)
+#define V_FMA(a, b, c) wasm_f32x4_add(wasm_f32x4_mul(a, b), c)
+#define V_FNMA(a, b, c) wasm_f32x4_sub(c, wasm_f32x4_mul(a, b))
+#define V_LT(a, b) wasm_f32x4_lt(a, b)
+#define V_LE(a, b) wasm_f32x4_le(a, b)
+#define V_GT(a, b) wasm_f32x4_gt(a, b)
+#define V_GE(a, b) wasm_f32x4_ge(a, b)
+#define V_EQ(a, b) wasm_f32x4_eq(a, b)
+#define V_NE(a, b) wasm_f32x4_ne(a, b)
+#define M_AND(a, b) wasm_v128_and(a, b)
+#define M_OR(a, b) wasm_v128_or(a, b)
+#define M_XOR(a, b) wasm_v128_xor(a, b)
+#define M_NOT(a) wasm_v128_not(a)
+#define M_ANY(m) wasm_v128_any_true(m)
+#define M_ALL(m) wasm_i32x4_all_true(m)
+#define V_SEL(m, a, b) wasm_v128_bitselect(a, b, m)
+#define VI_SEL(m, a, b) wasm_v128_bitselect(a, b, m)
+#define VI_ADD(a, b) wasm_i32x4_add(a, b)
+#define VI_SUB(a, b) wasm_i32x4_sub(a, b)
+#define VI_AND(a, b) wasm_v128_and(a, b)
+#define VI_OR(a, b) wasm_v128_or(a, b)
+#define VI_XOR(a, b) wasm_v128_xor(a, b)
+#define VI_SHL(a, k) wasm_i32x4_shl(a, k)
+#define VI_SHR(a, k) wasm_u32x4_shr(a, k)
+#define VI_SAR(a, k) wasm_i32x4_shr(a, k)
+#define VI_EQ(a, b) wasm_i32x4_eq(a, b)
+#define VI_GT(a, b) wasm_i32x4_gt(a, b)
+#define VI_MULLO(a, b) wasm_i32x4_mul(a, b)
+#define VI_MULHI(a, b) TENSOR__K(mulhi)(a, b)
+#define VI_RINT(a) wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(a))
+#define VI_TRUNC(a) wasm_i32x4_trunc_sat_f32x4(a)
+#define V_FROM_I(a) wasm_f32x4_convert_i32x4(a)
+#define V_BITS(v) (v)
+#define V_OF(i) (i)
+#define V_TRUNC(v) wasm_f32x4_trunc(v)
+#define V_FLOOR(v) wasm_f32x4_floor(v)
+#define V_CEIL(v) wasm_f32x4_ceil(v)
+#define V_RINT(v) wasm_f32x4_nearest(v)
+/* pmin(b, a) is a < b ? a : b, one instruction on x86 too. */
+#define V_MINR(a, b) wasm_f32x4_pmin(b, a)
+#define V_MAXR(a, b) wasm_f32x4_pmax(b, a)
+TENSOR__INLINE V_I TENSOR__K(mulhi)(V_I a, V_I b)
+{
+    V_I lo = wasm_u64x2_extmul_low_u32x4(a, b), hi = wasm_u64x2_extmul_high_u32x4(a, b);
+    return wasm_i32x4_shuffle(lo, hi, 1, 3, 5, 7);
+}
+#define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
+    v = op(v, wasm_i32x4_shuffle(v, v, 2, 3, 2, 3)); \
+    return wasm_f32x4_extract_lane(op(v, wasm_i32x4_shuffle(v, v, 1, 1, 1, 1)), 0); }
+TENSOR__HORIZ(hsum, V_ADD)
+TENSOR__HORIZ(hmaxr, V_MAXR)
+TENSOR__HORIZ(hminr, V_MINR)
+#undef TENSOR__HORIZ
+
+#define TENSOR__LOAD16(p) wasm_u32x4_load16x4(p)
+#define TENSOR__STORE16(p, v) wasm_v128_store64_lane(p, TENSOR__K(pack16)(v), 0)
+TENSOR__INLINE V_I TENSOR__K(pack16)(V_I v)
+{
+    return wasm_i8x16_shuffle(v, v, 0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13);
+}
+TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v)
+{
+    return wasm_i8x16_shuffle(v, v, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+}
+#define VI_LOAD_U8(p) wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(p)))
+#define VI_STORE_U8(p, v) wasm_v128_store32_lane(p, TENSOR__K(pack8)(v), 0)
+
+#define TENSOR__D_OP(op) wasm_f64x2_##op
+#define TENSOR__D_SET1(x) wasm_f64x2_splat(x)
+#define TENSOR__D_FMA(a, b, c) wasm_f64x2_add(wasm_f64x2_mul(a, b), c)
+#define TENSOR__D_LO(v) wasm_f64x2_promote_low_f32x4(v)
+#define TENSOR__D_HI(v) wasm_f64x2_promote_low_f32x4(wasm_i32x4_shuffle(v, v, 2, 3, 2, 3))
+#define TENSOR__D_JOIN(d) wasm_i32x4_shuffle(wasm_f32x4_demote_f64x2_zero((d).lo), \
+                                             wasm_f32x4_demote_f64x2_zero((d).hi), 0, 1, 4, 5)
 
 /* ---- Primitives: x86 ----------------------------------------------------------------------------------- */
 #else
@@ -3710,6 +3923,12 @@ TENSOR__HORIZ(hsum, add)
 TENSOR__HORIZ(hmaxr, max)
 TENSOR__HORIZ(hminr, min)
 #undef TENSOR__HORIZ
+
+#define TENSOR__D_OP(op) TENSOR__MM(op##_pd)
+#define TENSOR__D_SET1(x) TENSOR__MM(set1_pd)(x)
+#endif
+
+#if TENSOR__PASS > 0
 #define V_HSUM(v) TENSOR__K(hsum)(v)
 #define V_HMAX(v) TENSOR__K(hmax)(v)
 #define V_HMIN(v) TENSOR__K(hmin)(v)
@@ -3718,11 +3937,11 @@ TENSOR__HORIZ(hminr, min)
 typedef struct { TENSOR__DV lo, hi; } TENSOR__K(double2);
 #define V_D TENSOR__K(double2)
 #define TENSOR__D2(name, op) TENSOR__INLINE V_D TENSOR__K(name)(V_D a, V_D b) { V_D r; \
-    r.lo = TENSOR__MM(op)(a.lo, b.lo); r.hi = TENSOR__MM(op)(a.hi, b.hi); return r; }
-TENSOR__D2(d_add, add_pd)
-TENSOR__D2(d_sub, sub_pd)
-TENSOR__D2(d_mul, mul_pd)
-TENSOR__D2(d_div, div_pd)
+    r.lo = TENSOR__D_OP(op)(a.lo, b.lo); r.hi = TENSOR__D_OP(op)(a.hi, b.hi); return r; }
+TENSOR__D2(d_add, add)
+TENSOR__D2(d_sub, sub)
+TENSOR__D2(d_mul, mul)
+TENSOR__D2(d_div, div)
 #undef TENSOR__D2
 TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c)
 {
@@ -3731,7 +3950,7 @@ TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c)
     r.hi = TENSOR__D_FMA(a.hi, b.hi, c.hi);
     return r;
 }
-TENSOR__INLINE V_D TENSOR__K(d_set)(double x) { V_D r; r.lo = r.hi = TENSOR__MM(set1_pd)(x); return r; }
+TENSOR__INLINE V_D TENSOR__K(d_set)(double x) { V_D r; r.lo = r.hi = TENSOR__D_SET1(x); return r; }
 TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v)
 {
     V_D r;
@@ -3756,11 +3975,13 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v)
                                         VI_AND(V_BITS(sgn), VI_SET(-0x7FFFFFFF - 1))))
 /* On bits: -ffast-math folds every test on values. */
 #define V_ISNAN(v) VI_GT(VI_AND(V_BITS(v), VI_SET(0x7FFFFFFF)), VI_SET(0x7F800000))
+#if TENSOR__PASS != 4
 #define V_MIN(a, b) TENSOR__K(min)(a, b)
 #define V_MAX(a, b) TENSOR__K(max)(a, b)
 /* The hardware gives b if either is NaN: only a NaN in a is to be saved. */
 TENSOR__INLINE V_F TENSOR__K(min)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MINR(a, b)); }
 TENSOR__INLINE V_F TENSOR__K(max)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MAXR(a, b)); }
+#endif
 
 #if TENSOR__PASS < 2
 /* From 2^23 on every float is an integer.  RINT leans on the addition's own rounding to even. */
@@ -3788,7 +4009,7 @@ TENSOR__INLINE V_F TENSOR__K(floor)(V_F x)
 #define TENSOR__RINT_S(v) V_RINT(v)
 #endif
 
-#if TENSOR__PASS == 1
+#if TENSOR__PASS == 1 || TENSOR__PASS == 5
 /* The integer code of the scalar conversions (tensor__f32_from_f16 and its neighbours) on lanes. */
 TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p)
 {
@@ -3847,25 +4068,38 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
 /* the forms without a mask warn in g++ 12: its own header reads an undefined vector */
 #define TENSOR__LO(a, b) _mm512_maskz_unpacklo_ps(0xFFFF, a, b)
 #define TENSOR__HI(a, b) _mm512_maskz_unpackhi_ps(0xFFFF, a, b)
-#define TENSOR__SHUF(a, b, i) _mm512_maskz_shuffle_ps(0xFFFF, a, b, i)
+#define TENSOR__LOWS(a, b) _mm512_maskz_shuffle_ps(0xFFFF, a, b, 0x44)
+#define TENSOR__HIGHS(a, b) _mm512_maskz_shuffle_ps(0xFFFF, a, b, 0xEE)
+#elif TENSOR__PASS == 4
+#define TENSOR__LO(a, b) vzip1q_f32(a, b)
+#define TENSOR__HI(a, b) vzip2q_f32(a, b)
+#define TENSOR__LOWS(a, b) vcombine_f32(vget_low_f32(a), vget_low_f32(b))
+#define TENSOR__HIGHS(a, b) vcombine_f32(vget_high_f32(a), vget_high_f32(b))
+#elif TENSOR__PASS == 5
+#define TENSOR__LO(a, b) wasm_i32x4_shuffle(a, b, 0, 4, 1, 5)
+#define TENSOR__HI(a, b) wasm_i32x4_shuffle(a, b, 2, 6, 3, 7)
+#define TENSOR__LOWS(a, b) wasm_i32x4_shuffle(a, b, 0, 1, 4, 5)
+#define TENSOR__HIGHS(a, b) wasm_i32x4_shuffle(a, b, 2, 3, 6, 7)
 #else
 #define TENSOR__LO(a, b) TENSOR__MM(unpacklo_ps)(a, b)
 #define TENSOR__HI(a, b) TENSOR__MM(unpackhi_ps)(a, b)
-#define TENSOR__SHUF(a, b, i) TENSOR__MM(shuffle_ps)(a, b, i)
+#define TENSOR__LOWS(a, b) TENSOR__MM(shuffle_ps)(a, b, 0x44)
+#define TENSOR__HIGHS(a, b) TENSOR__MM(shuffle_ps)(a, b, 0xEE)
 #endif
 #define TENSOR__QUADS(z) TENSOR__K(quads)(z)
 TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
 {
     V_F a = TENSOR__LO(z[0], z[1]), b = TENSOR__HI(z[0], z[1]);
     V_F c = TENSOR__LO(z[2], z[3]), d = TENSOR__HI(z[2], z[3]);
-    z[0] = TENSOR__SHUF(a, c, 0x44);
-    z[1] = TENSOR__SHUF(a, c, 0xEE);
-    z[2] = TENSOR__SHUF(b, d, 0x44);
-    z[3] = TENSOR__SHUF(b, d, 0xEE);
+    z[0] = TENSOR__LOWS(a, c);
+    z[1] = TENSOR__HIGHS(a, c);
+    z[2] = TENSOR__LOWS(b, d);
+    z[3] = TENSOR__HIGHS(b, d);
 }
 #undef TENSOR__LO
 #undef TENSOR__HI
-#undef TENSOR__SHUF
+#undef TENSOR__LOWS
+#undef TENSOR__HIGHS
 #endif
 
 /* Philox4x32-10 of V_N blocks: z[w] gets word w of all. Lane 4q + k holds block k V_N/4 + q, so that
@@ -3899,7 +4133,7 @@ TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I 
     z[3] = c3;
 }
 
-#if TENSOR__PASS < 3
+#if TENSOR__PASS != 3
 /* v 2^n for integer |n| <= 252; two factors, for 2^-149 and 2^128 have no float.  The first product is exact
    for |v| in [1/4, 4]: a subnormal result is rounded once.  LDEXP1 takes -126 <= n <= 127. */
 TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n)
@@ -4142,7 +4376,7 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
 /* a^2 - s for s = a^2 rounded: exact. */
 TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s)
 {
-#if TENSOR__PASS >= 2
+#if TENSOR__PASS >= 2 && TENSOR__PASS <= 4
     return V_FMA(a, a, V_NEG(s));
 #else
     V_F h = V_OF(VI_AND(V_BITS(a), VI_SET(-0x1000))), l = V_SUB(a, h);
@@ -4765,6 +4999,10 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__MR 6        /* 12 + 2 + 1 of 16 */
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u)
 #define TENSOR__DM 2
+#elif TENSOR__PASS == 4
+#define TENSOR__MR 8        /* 16 + 2 + 1 of 32; with 12 rows gcc loads ahead and keeps sums on the stack */
+#define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u)
+#define TENSOR__DM 4
 #else
 #define TENSOR__MR 4        /* 8 + 2 + 1, and products: no FMA */
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u)
@@ -4886,8 +5124,8 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
 #elif TENSOR__PASS == 2
 #define TENSOR__QUAD(i) _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(r[i] + p)), \
         _mm_loadu_ps(r[i + 4] + p), 1)
-#elif TENSOR__PASS == 1
-#define TENSOR__QUAD(i) _mm_loadu_ps(r[i] + p)
+#elif TENSOR__PASS > 0
+#define TENSOR__QUAD(i) V_LOAD(r[i] + p)
 #endif
 #ifdef TENSOR__QUAD
     /* lane quads of register i hold rows i, i + 4, ..: a 4 x 4 transpose inside each quad finishes */
@@ -5495,7 +5733,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_WORDS)
 /* Closes the pass. */
 #if defined(__clang__)
-#if TENSOR__PASS > 0
+#if TENSOR__PASS > 0 && TENSOR__PASS < 4
 #pragma clang attribute pop
 #endif
 #elif defined(__GNUC__)
@@ -5522,6 +5760,8 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__D_HI
 #undef TENSOR__D_JOIN
 #undef TENSOR__D_LO
+#undef TENSOR__D_OP
+#undef TENSOR__D_SET1
 #undef TENSOR__FOLD
 #undef TENSOR__HI_LANES
 #undef TENSOR__INF
@@ -5533,6 +5773,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__MM
 #undef TENSOR__NAN
 #undef TENSOR__RINT_S
+#undef TENSOR__S
 #undef TENSOR__SI
 #undef TENSOR__STORE16
 #undef TENSOR__U
@@ -5778,7 +6019,8 @@ TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alig
     TENSOR_FREE(p, bytes, alignment);
 }
 
-// Highest pass this machine runs: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512 F/DQ/BW/VL.
+// Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
+// F/DQ/BW/VL; AArch64 and WebAssembly: 0 scalar, 1 the vectors that all have.
 TENSOR__FN int tensor__cpu_best(void) {
 #ifdef TENSOR__X86_PASSES
 #if defined(__GNUC__) || defined(__clang__)
@@ -5797,6 +6039,8 @@ TENSOR__FN int tensor__cpu_best(void) {
     if (((unsigned)s[1] & 0xC0030000u) == 0xC0030000u && (_xgetbv(0) & 0xE6) == 0xE6) { return 3; }
     return (s[1] & (1 << 5)) && (r[2] & (1 << 12)) ? 2 : 1;
 #endif
+#elif defined(TENSOR__ARM_PASSES) || defined(TENSOR__WASM_PASSES)
+    return 1;
 #else
     return 0;
 #endif
@@ -9079,10 +9323,23 @@ static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
 static const tensor__isa_t *const tensor__isas[4] = {&tensor__isa_scalar, &tensor__isa_sse2,
     &tensor__isa_avx2,
                                                      &tensor__isa_avx512};
+static const char *const tensor__isa_names[4] = {"scalar", "sse2", "avx2", "avx512"};
+#elif defined(TENSOR__ARM_PASSES)
+#define TENSOR__PASS 4
+#include TENSOR_SELF
+#undef TENSOR__PASS
+static const tensor__isa_t *const tensor__isas[2] = {&tensor__isa_scalar, &tensor__isa_neon};
+static const char *const tensor__isa_names[2] = {"scalar", "neon"};
+#elif defined(TENSOR__WASM_PASSES)
+#define TENSOR__PASS 5
+#include TENSOR_SELF
+#undef TENSOR__PASS
+static const tensor__isa_t *const tensor__isas[2] = {&tensor__isa_scalar, &tensor__isa_wasm};
+static const char *const tensor__isa_names[2] = {"scalar", "wasm"};
 #else
 static const tensor__isa_t *const tensor__isas[1] = {&tensor__isa_scalar};
+static const char *const tensor__isa_names[1] = {"scalar"};
 #endif
-static const char *const tensor__isa_names[4] = {"scalar", "sse2", "avx2", "avx512"};
 
 TENSOR__FN int tensor__isa_find(const char *name) {
     for (int i = 0; i <= tensor__cpu_best(); i++) {

@@ -2885,11 +2885,11 @@ typedef enum nn__loss_t {
 // ------------------------------------------------------------------------------
 // >>nn-kernels                                     MARK: CPU kernels, once per instruction set
 //
-// The file includes itself six times: passes 0..3 are tensor.h's (scalar, SSE2, AVX2, AVX-512, all f32), pass
-// 4 is the same text in doubles on f64, pass 5 in doubles on f32 (TENSOR_REFERENCE). NN__R is the element
-// type, NN__S the type of a sum. Only inner loops stand here; what cuts the work and calls them stands in the
-// section >>impl-functional. Pointers are void so that one table serves both element types. Rejected: a
-// second, plain text of every kernel for f64 and the reference.
+// The file includes itself once per pass: 0..5 are tensor.h's (scalar, SSE2, AVX2, AVX-512, NEON, SIMD128,
+// all f32), 6 is the same text in doubles on f64, 7 in doubles on f32 (TENSOR_REFERENCE). NN__R is the
+// element type, NN__S the type of a sum. Only inner loops stand here; what cuts the work and calls them
+// stands in the section >>impl-functional. Pointers are void so that one table serves both element types.
+// Rejected: a second, plain text of every kernel for f64 and the reference.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR_NN__PASS
@@ -2903,12 +2903,16 @@ typedef enum nn__loss_t {
 #elif TENSOR_NN__PASS == 3
 #define NN__K(name) nn__##name##_avx512
 #elif TENSOR_NN__PASS == 4
+#define NN__K(name) nn__##name##_neon
+#elif TENSOR_NN__PASS == 5
+#define NN__K(name) nn__##name##_wasm
+#elif TENSOR_NN__PASS == 6
 #define NN__K(name) nn__##name##_f64
 #else
 #define NN__K(name) nn__##name##_reference
 #endif
 
-#if TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS < 6
 #define TENSOR__PASS TENSOR_NN__PASS
 #define TENSOR__PASS_OPEN
 #include "tensor.h"
@@ -2916,7 +2920,7 @@ typedef enum nn__loss_t {
 #define NN__R float
 #define NN__S float
 #else
-#if TENSOR_NN__PASS == 4
+#if TENSOR_NN__PASS == 6
 #define NN__R double
 #else
 #define NN__R float
@@ -2961,6 +2965,10 @@ TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a
 #define NN__EVEN(a, b)                                                                                       \
     _mm512_castpd_ps(_mm512_permutexvar_pd(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0),                         \
                                            _mm512_castps_pd(_mm512_shuffle_ps(a, b, 0x88))))
+#elif TENSOR_NN__PASS == 4
+#define NN__EVEN(a, b) vuzp1q_f32(a, b)
+#elif TENSOR_NN__PASS == 5
+#define NN__EVEN(a, b) wasm_i32x4_shuffle(a, b, 0, 2, 4, 6)
 #endif
 #define V_NLS(a) V_ADD(V_LOG1P(V_EXP(V_NEG(V_ABS(a)))), V_MAX(V_NEG(a), V_ZERO()))
 
@@ -3114,10 +3122,10 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
 // kernel-area times and packing it again costs as much as the product where channels or pixels are few.
 // ------------------------------------------------------------------------------
 
-#if TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS < 6
 #undef NN__ROWS
 #undef NN__MR
-#if TENSOR_NN__PASS == 3
+#if TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4
 #define NN__MR 8            /* outputs of a tile: 16 sums + 2 + 1 of 32 registers */
 #define NN__ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #else
@@ -3154,7 +3162,7 @@ TENSOR__FN void NN__K(direct)(int m, int64_t n, const float *w, const int32_t *o
 // Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x
 // width pixels. Tiles of 4 outputs and KT taps keep their sums in vectors until the last image.
 #undef NN__KT
-#define NN__KT (TENSOR_NN__PASS == 3 ? 4 : 2)
+#define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 4 : 2)
 #undef NN__DOT
 #define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
 #undef NN__FOUR
@@ -3196,6 +3204,12 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #if TENSOR_NN__PASS > 0
     for (; r + 4 <= rows; r += 4, x += 4 * xs, y += 4) {
         for (c = 0; c + 4 <= columns; c += 4) {
+#if TENSOR_NN__PASS >= 4
+            V_F v[4];
+            for (i = 0; i < 4; i++) v[i] = V_LOAD(x + i * xs + c);
+            TENSOR__QUADS(v);
+            for (i = 0; i < 4; i++) V_STORE(y + (c + i) * ys, v[i]);
+#else
             __m128 v0 = _mm_loadu_ps(x + c), v1 = _mm_loadu_ps(x + xs + c);
             __m128 v2 = _mm_loadu_ps(x + 2 * xs + c), v3 = _mm_loadu_ps(x + 3 * xs + c);
             _MM_TRANSPOSE4_PS(v0, v1, v2, v3);
@@ -3203,6 +3217,7 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
             _mm_storeu_ps(y + (c + 1) * ys, v1);
             _mm_storeu_ps(y + (c + 2) * ys, v2);
             _mm_storeu_ps(y + (c + 3) * ys, v3);
+#endif
         }
         for (; c < columns; c++)
             for (i = 0; i < 4; i++) y[c * ys + i] = x[i * xs + c];
@@ -3218,7 +3233,7 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 // start[j] + the sum instead.
 #undef NN__GR
 #undef NN__GATHER_ROWS
-#if TENSOR_NN__PASS == 3
+#if TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4
 #define NN__GR 12           /* 24 sums + 2 + 1 of 32 registers */
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #elif TENSOR_NN__PASS == 2
@@ -3291,7 +3306,7 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
     *place = at < 0 ? 0 : (int32_t)at;   // none inside, where a dilation is larger than the image
 }
 
-#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
 // V_N windows of one row, the first n of them kept. The row segment they look at comes from the image (what
 // the others see is any number of the plane), or from a copy with -inf around where a kept one leaves the
 // row. -> 0 if it is too long for that
@@ -3378,7 +3393,7 @@ TENSOR__FN void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
             (void)nn__window_at(g, 0, o[0], &from[0], &to[0]);
             (void)nn__window_at(g, 1, o[1], &from[1], &to[1]);
             o[2] = 0;
-#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
             while (o[2] < g->out[2] && NN__K(max_lanes)(p, g, o, g->out[2] - o[2], q + o[2], place + o[2]))
                 o[2] += V_N;
 #endif
@@ -3783,7 +3798,7 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
     NN__R *o = (NN__R *)y;
     uint32_t word[4];
     int64_t i = 0, k;
-#if TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS < 6
     for (; i + 4 * V_N <= n; i += 4 * V_N) {
         V_I w[4];
         V_F m[4];
@@ -3914,7 +3929,7 @@ static const nn__cpu_t NN__K(cpu) = {
     NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
     NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
-#if TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS < 6
     NN__K(direct), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__MR, NN__KT, V_N, NN__GR
 #else
     NULL, NULL, NULL, NULL, 0, 0, 0, 0
@@ -3930,7 +3945,7 @@ static const nn__cpu_t NN__K(cpu) = {
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
-#if TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS < 6
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
@@ -4010,11 +4025,19 @@ static const nn__cpu_t NN__K(cpu) = {
 #define TENSOR_NN__PASS 3
 #include "tensor_nn.h"
 #undef TENSOR_NN__PASS
-#endif
+#elif defined(TENSOR__ARM_PASSES)
 #define TENSOR_NN__PASS 4
 #include "tensor_nn.h"
 #undef TENSOR_NN__PASS
+#elif defined(TENSOR__WASM_PASSES)
 #define TENSOR_NN__PASS 5
+#include "tensor_nn.h"
+#undef TENSOR_NN__PASS
+#endif
+#define TENSOR_NN__PASS 6
+#include "tensor_nn.h"
+#undef TENSOR_NN__PASS
+#define TENSOR_NN__PASS 7
 #include "tensor_nn.h"
 #undef TENSOR_NN__PASS
 
@@ -4036,6 +4059,10 @@ TENSOR__FN const nn__cpu_t *nn__cpu(int dtype) {
     case 1: return &nn__cpu_sse2;
     case 2: return &nn__cpu_avx2;
     case 3: return &nn__cpu_avx512;
+#elif defined(TENSOR__ARM_PASSES)
+    case 1: return &nn__cpu_neon;
+#elif defined(TENSOR__WASM_PASSES)
+    case 1: return &nn__cpu_wasm;
 #endif
     default: return &nn__cpu_scalar;
     }
@@ -12545,6 +12572,10 @@ TENSOR__FN nn__update_fn nn__kernel(int rule, int dtype) {
     case 1: return nn__optim_sse2[r];
     case 2: return nn__optim_avx2[r];
     case 3: return nn__optim_avx512[r];
+#elif defined(TENSOR__ARM_PASSES)
+    case 1: return nn__optim_neon[r];
+#elif defined(TENSOR__WASM_PASSES)
+    case 1: return nn__optim_wasm[r];
 #endif
     default: return nn__optim_scalar[r];
     }

@@ -560,11 +560,11 @@ static void maximizing(void) {
 }
 
 static void same_bits_everywhere(void) {
-    static const char *const names[4] = {"scalar", "sse2", "avx2", "avx512"};
+    static const char *const names[6] = {"scalar", "sse2", "avx2", "avx512", "neon", "wasm"};
     int k, n, i;
     for (k = 0; k < 9; k++) {
         uint64_t want = 0;
-        for (i = 0; i < 4; i++) {
+        for (i = 0; i < 6; i++) {
             if (tensor_set_cpu(names[i]) != 0) {
                 tensor_clear_error();
                 continue;

@@ -269,7 +269,7 @@ struct op_t {
 enum { NO_GRAD = 1, NO_GRADGRAD = 2, VIEW = 4, NO_BITS = 8, NO_SECOND = 16 };
 #define P(k) (((const op_t *)user)->p[k])
 
-static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "reference"};
+static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "neon", "reference"};
 static int isa_there[COUNT(isas)];
 
 static int refuses(const op_t *op, int dtype);

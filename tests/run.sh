@@ -40,10 +40,10 @@ one='
     } >"$to.report"
     cat "$to.report"'
 # The longest first, so that no core waits for the last one.
-for first in compile.sh bits.sh cuda.sh ops .; do
+for first in bits.sh compile.sh cuda.sh arm.sh ops .; do
     for t in "$@"; do
         case $first:$(basename "$t") in
-            .:compile.sh | .:bits.sh | .:cuda.sh | .:ops) ;;
+            .:bits.sh | .:compile.sh | .:cuda.sh | .:arm.sh | .:ops) ;;
             .:* | "$first:$first") printf '%s\n' "$t" ;;
         esac
     done
