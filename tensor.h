@@ -7874,7 +7874,7 @@ TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims
         int d = tensor__dim(th, op, dims[i], x->ndim, x);
         if (d < 0) { return 0; }
         if (*mask >> d & 1) {
-            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice", op, d);
+            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice (x %t)", op, d, x);
             return 0;
         }
         *mask |= 1u << d;
@@ -10276,7 +10276,7 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
         int d = tensor__dim(o.th, "permute", order[i], ndim, x);
         if (d < 0) { return TENSOR__POISON; }
         if (seen >> d & 1) {
-            return tensor__fail(o.th, TENSOR_ERR_INDEX, "permute: dim %i appears twice", d);
+            return tensor__fail(o.th, TENSOR_ERR_INDEX, "permute: dim %i appears twice (x %t)", d, x);
         }
         seen |= 1u << d;
         o.params.i[i] = d;
@@ -14763,7 +14763,7 @@ TENSOR__FN tensor_t *tensor__gathered(tensor__thread_t *th, const char *op, tens
         int d = tensor__dim(th, op, dims[i], x->ndim, x);
         if (d < 0) { return NULL; }
         if (mask >> d & 1) {
-            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice", op, d);
+            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice (x %t)", op, d, x);
             return NULL;
         }
         mask |= 1u << d;
@@ -14847,7 +14847,9 @@ TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char
     int d0 = tensor__dim(th_, op, dim0, x->ndim, x), d1 = d0 < 0 ? d0 : tensor__dim(th_, op, dim1, x->ndim,
             x);
     if (d1 < 0) { return TENSOR__POISON; }
-    if (d0 == d1) { return tensor__fail(th_, TENSOR_ERR_INDEX, "%s: dim %i appears twice", op, d0); }
+    if (d0 == d1) {
+        return tensor__fail(th_, TENSOR_ERR_INDEX, "%s: dim %i appears twice (x %t)", op, d0, x);
+    }
     int64_t order[TENSOR_MAX_DIMS], kept[TENSOR_MAX_DIMS];
     int k = 0, nk = 0;
     for (int d = 0; d < x->ndim; d++) {
@@ -15286,7 +15288,9 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
             for (int64_t k = 0; k < m; k++) {
                 if (at[k] < -n || at[k] >= n) {
                     tensor__fail(c->thread, TENSOR_ERR_INDEX,
-                                 "index: index %d at element %d is outside %d..%d", at[k], i + k, -n, n - 1);
+                                 "index: index %d at element %d of %n is outside %d..%d", at[k], i + k,
+                                     y->dims,
+                                 (int)y->ndim, -n, n - 1);
                     return TENSOR_ERR_INDEX;
                 }
                 place[k] = place[k] * n + (at[k] < 0 ? at[k] + n : at[k]);

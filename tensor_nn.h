@@ -4381,8 +4381,8 @@ TENSOR__FN int nn__check_index(tensor_call_t *c, const tensor_arg_t *index, int6
         at = nn__index(index, i);
         if (at >= 0 && at < rows) continue;
         (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
-                             "%s: index %d at position %d is not in 0..%d (%d rows)", c->row->name, at, i,
-                             rows - 1, rows);
+                             "%s: index %d at position %d of index %n is not in 0..%d (%d rows)",
+                             c->row->name, at, i, index->dims, (int)index->ndim, rows - 1, rows);
         return TENSOR_ERR_INDEX;
     }
     return TENSOR_OK;
@@ -7966,8 +7966,8 @@ TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
     for (i = 0; c->p->i[0] == NN__LOSS_BCE && i < v.n; i++) {
         double x = nn__value(c->arg[0].data, v.dtype, i);
         if (x >= 0 && x <= 1) continue;
-        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX, "%s: input %g at position %d is not in 0..1",
-                             c->row->name, x, i);
+        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX, "%s: input %g at position %d of %n is not in 0..1",
+                             c->row->name, x, i, c->arg[0].dims, (int)c->arg[0].ndim);
         return TENSOR_ERR_INDEX;
     }
     tasks = nn__ceil(v.n, NN__LOSS_CHUNK);
@@ -8169,8 +8169,9 @@ TENSOR__FN int nn__cpu_cross_entropy(tensor_call_t *c) {
         int64_t t = nn__index(&a[1], i);
         if (t == c->p->i[1] || (t >= 0 && t < v.classes)) continue;
         (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
-                             "%s: target %d at position %d is not in 0..%d (%d classes)",
-                             c->p->i[2] ? "nll_loss" : c->row->name, t, i, v.classes - 1, v.classes);
+                             "%s: target %d at position %d of target %n is not in 0..%d (%d classes)",
+                             c->p->i[2] ? "nll_loss" : c->row->name, t, i, a[1].dims, (int)a[1].ndim,
+                             v.classes - 1, v.classes);
         return TENSOR_ERR_INDEX;
     }
     tasks = nn__ceil(v.rows, v.per);

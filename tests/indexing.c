@@ -240,8 +240,8 @@ static void index_dtypes(void) {
 // clang-format off
 static void index_errors(void) {
     tensor_t *x = A(2, 3), *list[9] = {NULL};
-    CHECK_POISON(tensor_index(x, I(0, 2)), TENSOR_ERR_INDEX, "index: index 2 at element 1 is outside -2..1");
-    CHECK_POISON(tensor_index(x, NULL, I(-4)), TENSOR_ERR_INDEX, "index: index -4 at element 0 is outside -3..2");
+    CHECK_POISON(tensor_index(x, I(0, 2)), TENSOR_ERR_INDEX, "index: index 2 at element 1 of [2] is outside -2..1");
+    CHECK_POISON(tensor_index(x, NULL, I(-4)), TENSOR_ERR_INDEX, "index: index -4 at element 0 of [1] is outside -3..2");
     CHECK_POISON(tensor_index(x, I(0), I(0), I(0)), TENSOR_ERR_INDEX,
                  "index: 3 indices are too many for x [2,3]");
     CHECK_POISON(tensor_index(x, B(1, 0, 1)), TENSOR_ERR_INDEX, "index: mask [3] does not fit x [2,3] at dim 0");
@@ -256,7 +256,7 @@ static void index_errors(void) {
     CHECK_POISON(tensor_index_n(x, list, 9), TENSOR_ERR_INDEX, "too many");
     CHECK_POISON(tensor_index(A(1, 1, 1, 1), tensor_zeros_of(TENSOR_I64, 1, 1, 1, 1, 1, 1)), TENSOR_ERR_SHAPE,
                  "more than 8 dims");
-    CHECK_POISON(tensor_index(A(0, 3), I(0)), TENSOR_ERR_INDEX, "index: index 0 at element 0 is outside 0..-1");
+    CHECK_POISON(tensor_index(A(0, 3), I(0)), TENSOR_ERR_INDEX, "index: index 0 at element 0 of [1] is outside 0..-1");
     CHECK_POISON(tensor_index_put(x, F(1, 2), 0, I(0), I(0, 1, 2)), TENSOR_ERR_SHAPE, "expand");
     CHECK_POISON(tensor_index_put(x, D(1), 0, I(0)), TENSOR_ERR_DTYPE, "src [1,3] is f64, x is f32");
     list[0] = I(0, 5);
@@ -266,7 +266,7 @@ static void index_errors(void) {
                  "index_copy_: index 3 at element 1 of index [2] is outside 0..2 (x [2,3])");
     CHECK_POISON(tensor_scatter_value_(x, 1, I2(1, 2, 0, 3), 9), TENSOR_ERR_INDEX, "scatter_value_: index 3");
     IS(x, "f32 [2,3] 0 1 2 3 4 5");
-    CHECK_POISON(tensor_take(x, I(6)), TENSOR_ERR_INDEX, "take: index: index 6 at element 0 is outside -6..5");
+    CHECK_POISON(tensor_take(x, I(6)), TENSOR_ERR_INDEX, "take: index: index 6 at element 0 of [1] is outside -6..5");
     CHECK_POISON(tensor_put(x, I(0, 1), F(1), 0), TENSOR_ERR_SHAPE, "index [2] and src [1]");
     CHECK_POISON(tensor_index_fill(x, 2, I(0), 1), TENSOR_ERR_INDEX, "index_fill: dim 2 is outside -2..1");
     CHECK_POISON(tensor_index_fill(x, 1, I(3), 1), TENSOR_ERR_INDEX, "index_fill: index 3");

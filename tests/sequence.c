@@ -1034,7 +1034,7 @@ static void bags(void) {
     CHECK_POISON(tensor_embedding_bag(f, w, tensor_arange(0, 4, 2, TENSOR_I64), .include_last_offset = 1),
                  TENSOR_ERR_INDEX, "offsets 0..2 of bag 0");
     CHECK_POISON(tensor_embedding_bag(tensor_add_scalar(i, 1), w), TENSOR_ERR_INDEX,
-                 "index 6 at position 5 is not in 0..5");
+                 "index 6 at position 5 of index [6] is not in 0..5");
     CHECK_POISON(tensor_embedding_bag(i, w, .per_sample_weights = tensor_ones(3, 2)), TENSOR_ERR_SHAPE,
                  "mode be the sum");
     CHECK_POISON(tensor_embedding_bag(tensor_to(i, TENSOR_F32), w), TENSOR_ERR_DTYPE,
