@@ -3904,6 +3904,35 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n)
 #define TENSOR__LN2_HI 0.693145752f
 #define TENSOR__LN2_LO 1.42860677e-6f
 
+#if TENSOR__PASS == 3
+/*
+ * 32 registers and a permute that looks up 16 floats at once: a function in 16 pieces of equal length, a
+ * polynomial of degree 7 each. Rejected: the other passes too (loads lane by lane cost more than they save).
+ */
+#define V_LOOKUP(t, i) _mm512_permutexvar_ps(i, V_LOAD(t))
+
+/* The piece around k / per, k = rint(a per), 0 <= a per < 15.5: t holds 16 centres, then the coefficients,
+   lowest first, in powers of *d = a - centre. A centre is a float whose value is a float too, to 2^-7 ulp;
+   the first is 0. */
+TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d)
+{
+    V_I i = V_BITS(V_FMA(a, V_SET(per), V_SET(12582912.0f)));
+    V_F p = V_LOOKUP(t + 128, i), x = V_SUB(a, V_LOOKUP(t, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 112, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 96, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 80, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 64, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 48, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 32, i));
+    *d = x;
+    return V_FMA(p, x, V_LOOKUP(t + 16, i));
+}
+/* What stays for the lanes beyond the last piece; elsewhere the function itself. */
+#define TENSOR__FAR(name) TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(name##_far)
+#else
+#define TENSOR__FAR(name) TENSOR__INLINE V_F TENSOR__K(name)
+#endif
+
 /* e^(h+l) = (1 + r + *t) 2^n, |h| <= 200, |l| <= ulp(h): returns r, exact, |r| <= .3476; degree 7,
    2^-33.2. */
 TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t)
@@ -3930,11 +3959,31 @@ TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t)
 }
 
 /* Beyond the clamps the result is 0 or infinite; subnormal results are rounded once more, not flushed. */
+#if TENSOR__PASS == 3
+/* e^x = 2^(k/16) e^r, |r| <= .0217, degree 3, 2^-29.2; 2^(j/16) as two floats; scalef takes floor(k/16). */
+TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
+{
+    static const float t[32] = {
+        1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f, 1.3542556f, 1.4142135f,
+        1.4768262f, 1.5422108f, 1.6104903f, 1.6817929f, 1.7562522f, 1.8340081f, 1.9152066f, 0.0f, 4.83347e-8f,
+        -1.307754e-8f, 5.3862223e-8f, 3.7976353e-8f, 4.496838e-8f, -4.0189995e-8f, -1.0123349e-8f,
+        2.4203235e-8f, -4.500899e-8f, 8.070905e-9f, 9.836217e-9f, -2.4755327e-8f, -9.23577e-9f, -1.1239278e-8f,
+        9.845328e-9f
+    };
+    V_F big = V_SET(786432.0f), y = V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x));
+    V_F k = V_FMA(y, V_SET(1.44269504f), big), h = V_LOOKUP(t, V_BITS(k)), l = V_LOOKUP(t + 16, V_BITS(k)), r;
+    k = V_SUB(k, big);
+    r = V_FNMA(k, V_SET(TENSOR__LN2_LO), V_FNMA(k, V_SET(TENSOR__LN2_HI), y));
+    r = V_FMA(V_FMA(r, V_SET(0.16667030f), V_SET(0.50001642f)), V_MUL(r, r), r);
+    return V_LDEXP(V_ADD(h, V_FMA(h, r, l)), k);
+}
+#else
 TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
 {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x)), V_ZERO(), &n, &t);
     return V_LDEXP(V_ADD(V_SET(1.0f), V_ADD(r, t)), n);
 }
+#endif
 
 /* 2^r = 1 + r P(r), |r| <= 1/2 (and a little more), degree 7, 2^-32.5. */
 TENSOR__INLINE V_F TENSOR__K(exp2_core)(V_F r)
@@ -4066,7 +4115,7 @@ TENSOR__FN V_F TENSOR__K(log1p)(V_F x)
 
 /* y = 1/(1 + e^|x|), or 1 - y.  2^-n (1 + e^|x|) = (2^-n + 1) + (r + t) cannot overflow and rounds little
    more than once; subnormal results survive, for 2^-n comes last.  2^-126 adds nothing to 1. */
-TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
+TENSOR__FAR(sigmoid)(V_F x)
 {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(105.0f), V_ABS(x)), V_ZERO(), &n, &t), one = V_SET(1.0f);
     V_F p = V_LDEXP1(one, V_NEG(V_MINR(V_SET(126.0f), n))), d = V_ADD(one, p);
@@ -4074,8 +4123,73 @@ TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
     d = V_LDEXP(V_DIV(one, d), V_NEG(n));
     return V_SEL(V_LT(x, V_ZERO()), d, V_SUB(one, d));
 }
+#if TENSOR__PASS == 3
+TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
+{
+    static const float t[144] = {
+        0.0f, 0.5577143f, 1.1285715f, 1.72625f, 2.2979286f, 2.8608572f, 3.4146073f, 3.9970357f, 4.559286f,
+        5.131393f, 5.7055717f, 6.2879996f, 6.843393f, 7.4267855f, 8.003428f, 8.568999f, 0.5f, 0.3640765f,
+        0.24442482f, 0.15106787f, 0.09129466f, 0.0541228f, 0.031842057f, 0.018038642f, 0.010361055f,
+        0.0058736214f, 0.00331634f, 0.0018550263f, 0.0010653427f, 0.00059474347f, 0.00033420275f,
+        0.00018986654f, -0.25f, -0.2315248f, -0.18468133f, -0.12824637f, -0.08295994f, -0.05119352f,
+        -0.03082814f, -0.017713249f, -0.010253703f, -0.005839122f, -0.0033053418f, -0.0018515852f,
+        -0.0010642078f, -0.00059438974f, -0.00033409105f, -0.00018983049f, 3.4980002e-10f, 0.031469665f,
+        0.047199965f, 0.044749282f, 0.033906173f, 0.022826023f, 0.014432436f, 0.008537101f, 0.0050206124f,
+        0.002885264f, 0.0016417092f, 0.00092235784f, 0.00053097017f, 0.00029684138f, 0.00016693387f,
+        9.48792e-5f, 0.020833317f, 0.015015756f, 0.00332687f, -0.0049272864f, -0.0069446377f, -0.005911518f,
+        -0.004187594f, -0.0026384774f, -0.0016038313f, -0.00093909306f, -0.0005399742f, -0.00030516894f,
+        -0.0001762337f, -9.871244e-5f, -5.5571043e-5f, -3.1601994e-5f, 2.7202867e-7f, -0.004663456f,
+        -0.0047836415f, -0.0020100318f, 1.2720673e-5f, 0.00073364977f, 0.00075787655f, 0.0005602498f,
+        0.00036691426f, 0.0002235955f, 0.00013138742f, 7.5156546e-5f, 4.368046e-5f, 2.4559957e-5f,
+        1.3855793e-5f, 7.888538e-6f, -0.0020855241f, -0.00092714967f, 0.00069096655f, 0.0009343823f,
+        0.00046631848f, 9.538926e-5f, -4.987811e-5f, -7.4126954e-5f, -5.984159e-5f, -4.0308645e-5f,
+        -2.4656605e-5f, -1.4584524e-5f, -8.620203e-6f, -4.846626e-6f, -2.7375074e-6f, -1.5817232e-6f,
+        8.815867e-6f, 0.0005541294f, 0.0002880953f, -9.2622504e-5f, -0.00014196595f, -7.192721e-5f,
+        -2.1332457e-5f, 6.9242316e-7f, 5.76499e-6f, 5.262562e-6f, 3.6244687e-6f, 2.272583e-6f, 1.4021847e-6f,
+        7.994163e-7f, 4.5033693e-7f, 2.618146e-7f, 0.00019564193f, -4.8532136e-5f, -0.00013240885f,
+        -5.1465297e-5f, -4.3278265e-5f, 1.0797578e-5f, 1.7232796e-5f, -1.0932921e-6f, -2.1313544e-6f,
+        -5.0134776e-7f, -1.5593066e-6f, -2.4770333e-7f, 5.277396e-9f, -2.3518912e-7f, -1.8704819e-7f,
+        2.0878364e-8f
+    };
+    V_F a = V_ABS(x), y, d;
+    V_M near = V_LT(a, V_SET(8.75f));
+    y = TENSOR__K(pieces)(a, 1.75f, t, &d);
+    y = V_SEL(V_LT(x, V_ZERO()), y, V_SUB(V_SET(1.0f), y));
+    return TENSOR__LIKELY(M_ALL(near)) ? y : V_SEL(near, y, TENSOR__K(sigmoid_far)(x));
+}
+#endif
 
 /* |x| < .625: x + x^3 P(x^2), degree 11, 2^-27.8; else 1 - 2/(e^2|x| + 1), which is 1 from 9.02 on. */
+#if TENSOR__PASS == 3
+TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
+{
+    static const float t[144] = {
+        0.0f, 0.5787037f, 1.1706667f, 1.7667778f, 2.371963f, 2.9593704f, 3.550889f, 4.133407f, 4.726741f,
+        5.3359632f, 5.9388146f, 6.533f, 7.0965924f, 7.6913705f, 8.3111105f, 8.874075f, 0.0f, 0.5217226f,
+        0.8244858f, 0.9432552f, 0.9827414f, 0.99463725f, 0.9983541f, 0.9994863f, 0.9998432f, 0.9999536f,
+        0.9999861f, 0.99999577f, 0.9999986f, 0.9999996f, 0.9999999f, 0.99999994f, 1.0f, 0.72780555f,
+        0.3202232f, 0.11026965f, 0.03421931f, 0.010696739f, 0.0032891363f, 0.0010270819f, 0.0003136151f,
+        9.274299e-5f, 2.7775706e-5f, 8.46382e-6f, 2.7418112e-6f, 8.344884e-7f, 2.4161417e-7f, 7.8376885e-8f,
+        -1.2082197e-7f, -0.3797126f, -0.2640197f, -0.10401234f, -0.033628725f, -0.010639375f, -0.0032837277f,
+        -0.0010265637f, -0.00031357023f, -9.276628e-5f, -2.7787606e-5f, -8.461875e-6f, -2.7417482e-6f,
+        -8.36634e-7f, -5.3508836e-7f, 3.6732697e-6f, -0.33332568f, -0.044502348f, 0.11093865f, 0.061354015f,
+        0.021641923f, 0.007016747f, 0.002181937f, 0.00068367145f, 0.0002089787f, 6.181821e-5f, 1.8512872e-5f,
+        5.6431095e-6f, 1.827844e-6f, 5.569074e-7f, 6.624299e-8f, -1.1600226e-6f, -0.00015996002f, 0.14978635f,
+        -0.0034433757f, -0.02320787f, -0.010059503f, -0.0034325975f, -0.0010835817f, -0.00034083036f,
+        -0.00010428875f, -3.009047e-5f, -8.8886745e-6f, -2.878629e-6f, -9.1566716e-7f, -2.1388468e-7f,
+        8.776838e-6f, -0.00011325423f, 0.13484144f, -0.046963297f, -0.027006889f, 0.003876583f, 0.003432061f,
+        0.0013129424f, 0.0004277955f, 0.00013568104f, 4.1660034e-5f, 1.2457534e-5f, 3.911122e-6f,
+        1.0913668e-6f, 3.668004e-7f, 7.634083e-8f, 5.7365523e-6f, 7.293063e-5f, -0.006848661f, -0.033798352f,
+        0.017174466f, 0.0018937427f, -0.0007526806f, -0.0003998689f, -0.00014110014f, -4.7562666e-5f,
+        -1.5010682e-5f, -1.0241367e-5f, -4.0730056e-6f, 6.4357415e-8f, -1.0933744e-7f, -5.2929283e-7f,
+        -6.846035e-5f, 0.000875019f, -0.040969346f, 0.028463127f, -0.0034736749f, -0.0017856967f,
+        8.5719785e-6f, 9.177682e-5f, 3.7567697e-5f, 1.4821479e-5f, 4.714039e-6f, 7.295203e-8f, -2.0188686e-6f,
+        5.286422e-7f, 2.1233088e-8f, 4.0810573e-7f, -6.52526e-5f, -0.00083418126f
+    };
+    V_F d;
+    return V_COPYSIGN(TENSOR__K(pieces)(V_MINR(V_SET(9.1f), V_ABS(x)), 1.6875f, t, &d), x);
+}
+#else
 TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
 {
     V_F a = V_ABS(x), s = V_MUL(x, x), one = V_SET(1.0f), p = V_SET(-0.00571549917f), n, t, r;
@@ -4089,6 +4203,7 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
     t = V_SUB(one, V_DIV(V_SET(2.0f), t));
     return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.625f)), p, t), x);
 }
+#endif
 
 /* erf(x) = x + x P(x^2), |x| < .92: returns x P.  Degree 13, 2^-29.9. */
 TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x)
@@ -4105,6 +4220,36 @@ TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x)
 
 /* From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf.  erfc < .2 forgives the
    rounding. */
+#if TENSOR__PASS == 3
+TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
+{
+    static const float t[144] = {
+        0.0f, 0.2581967f, 0.5306721f, 0.7914918f, 1.0487541f, 1.3170491f, 1.5679836f, 1.8378524f, 2.0949016f,
+        2.3663936f, 2.6217377f, 2.8886392f, 3.1415083f, 3.408754f, 3.6786885f, 3.9409838f, 0.0f, 0.28499705f,
+        0.5470365f, 0.7370042f, 0.8619687f, 0.93747985f, 0.9734086f, 0.9906536f, 0.99694985f, 0.99918187f,
+        0.99979085f, 0.99995595f, 0.9999911f, 0.99999857f, 0.9999998f, 1.0f, 0.12837917f, 1.0556078f,
+        0.85143626f, 0.60309714f, 0.37564793f, 0.19912226f, 0.09654072f, 0.038506854f, 0.014012152f,
+        0.0041733496f, 0.0011676917f, 0.00026828673f, 5.8394293e-5f, 1.014203e-5f, 1.4971388e-6f,
+        2.0292204e-7f, 4.6979488e-7f, -0.27255443f, -0.45183343f, -0.47734636f, -0.39396235f, -0.2622538f,
+        -0.15137428f, -0.07077003f, -0.029354101f, -0.009875774f, -0.0030613511f, -0.00077498116f,
+        -0.00018342418f, -3.4568915e-5f, -2.2258288e-5f, -2.422666e-5f, -0.3761668f, -0.30496082f,
+        -0.123951964f, 0.050834436f, 0.15023169f, 0.1638962f, 0.12605393f, 0.07387362f, 0.036325168f,
+        0.014188946f, 0.00496152f, 0.001403003f, 0.00036471814f, 7.518333e-5f, 7.7840417e-7f, -1.5070673e-5f,
+        0.0012920017f, 0.13020936f, 0.1834993f, 0.1389809f, 0.05255155f, -0.020514794f, -0.048364792f,
+        -0.04427659f, -0.028261213f, -0.013498578f, -0.005487989f, -0.0017683936f, -0.0005151079f,
+        -0.000117023636f, 0.002558412f, 0.003605245f, 0.09404264f, 0.07875672f, -0.0027551225f, -0.05819842f,
+        -0.067245685f, -0.038692273f, -0.0074071144f, 0.010457824f, 0.012789522f, 0.008510659f, 0.004263752f,
+        0.0016217894f, 0.000538306f, 0.0001365468f, 0.0037833846f, 0.0052567087f, 0.12641539f, -0.04064256f,
+        -0.04839248f, -0.020835197f, 0.009005178f, 0.022469174f, 0.01666157f, 0.0047605922f, -0.0014762317f,
+        -0.003017364f, -0.0020880608f, -0.0010801837f, -0.00029305735f, -0.000109437744f, -0.101818986f,
+        -0.14236486f, -0.3461949f, -0.037987404f, 0.036354274f, -0.012235504f, 0.017244056f, 0.011753886f,
+        -0.0077905776f, -0.007207036f, -0.00220632f, 0.00037077343f, 0.00058953714f, 0.00052919844f,
+        -1.6682052e-5f, 8.2866296e-5f, -0.21922176f, -0.3066309f
+    };
+    V_F a = V_MINR(V_SET(4.0f), V_ABS(x)), d, y = TENSOR__K(pieces)(a, 3.8125f, t, &d);
+    return V_COPYSIGN(V_ADD(y, V_SEL(V_EQ(a, d), a, V_ZERO())), x);
+}
+#else
 TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
 {
     V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f), n, r;
@@ -4117,6 +4262,7 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
     t = V_SUB(V_SET(1.0f), V_LDEXP1(V_ADD(V_SET(1.0f), V_ADD(r, t)), n));
     return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.92f)), V_ADD(a, TENSOR__K(erf_core)(a)), t), x);
 }
+#endif
 
 /* a^2 - s for s = a^2 rounded: exact. */
 TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s)
@@ -4163,7 +4309,7 @@ TENSOR__FN V_F TENSOR__K(erfc)(V_F x)
 /* g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  z and w = z + 3
    round, by up to an ulp of the result each: what they lost enters the exponent, times (log erfcx)' =
    -.282 (1-q)^2 or nearly. */
-TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
+TENSOR__FAR(gelu)(V_F x)
 {
     V_F a = V_MINR(V_SET(14.5f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(-0.5f), c = V_SET(3.0f);
     V_F z = V_MUL(a, V_SET(0.707106781f)), w = V_ADD(z, c), q = V_DIV(V_SUB(w, V_SET(6.0f)), w);
@@ -4177,6 +4323,39 @@ TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
     g = V_FMA(V_ADD(r, t), g, g);
     return V_SUB(V_MAXR(V_SET(-0.0f), x), V_LDEXP(g, V_SUB(n, one)));
 }
+#if TENSOR__PASS == 3
+TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
+{
+    static const float t[144] = {
+        0.0f, 0.30376923f, 0.6141154f, 0.92259616f, 1.2369808f, 1.5326154f, 1.845f, 2.1579232f, 2.4677885f,
+        2.7621925f, 3.0825193f, 3.3792884f, 3.6859615f, 3.9943461f, 4.3067884f, 4.609519f, 0.0f, 0.11563032f,
+        0.1655468f, 0.16432254f, 0.1336522f, 0.09607249f, 0.059997126f, 0.033376385f, 0.01677487f,
+        0.007929511f, 0.0031635344f, 0.0012279273f, 0.00041990622f, 0.00012956267f, 3.566923e-5f,
+        9.302047e-6f, 0.5f, 0.2649297f, 0.06667719f, -0.062377f, -0.12157377f, -0.12623729f, -0.101674825f,
+        -0.06843487f, -0.040061753f, -0.0214174f, -0.00960288f, -0.004103496f, -0.0015351176f, -0.0005143461f,
+        -0.00015290265f, -4.2721764e-5f, -0.3989423f, -0.36337772f, -0.26808175f, -0.14972644f, -0.04361179f,
+        0.021504745f, 0.051059935f, 0.051645998f, 0.03883103f, 0.024751183f, 0.012934092f, 0.0062255766f,
+        0.002591762f, 0.0009551304f, 0.00030966857f, 9.340847e-5f, 1.0247333e-6f, 0.07537185f, 0.12250936f,
+        0.12620807f, 0.094523236f, 0.051988948f, 0.013328906f, -0.009181498f, -0.016322846f, -0.014693355f,
+        -0.0097467685f, -0.005523688f, -0.0026347074f, -0.0010894507f, -0.00039082975f, -0.00012860878f,
+        0.066460006f, 0.053381413f, 0.020676335f, -0.013399794f, -0.03379779f, -0.035568703f, -0.024973804f,
+        -0.011198725f, -0.0012197694f, 0.0032261424f, 0.0039902963f, 0.0029999546f, 0.0017426348f,
+        0.0008377289f, 0.00034026633f, 0.00012404316f, 0.00039631972f, -0.01665232f, -0.023724578f,
+        -0.018795382f, -0.0067687966f, 0.0035875393f, 0.008818179f, 0.008017327f, 0.004677085f, 0.0015759922f,
+        -0.0003367495f, -0.0008501725f, -0.0007295393f, -0.00044192577f, -0.00021230987f, -8.794027e-5f,
+        -0.012353013f, -0.007333046f, -0.0003496826f, 0.005203064f, 0.006757947f, 0.0045539974f,
+        0.00096360245f, -0.0013936148f, -0.00198237f, -0.0014313528f, -0.00057567866f, -6.0041286e-5f,
+        0.00014128702f, 0.00014838067f, 9.399999e-5f, 4.6504745e-5f, 0.0055504423f, 0.008386241f,
+        0.004602809f, 0.0025624344f, 0.0009128122f, -0.00018804638f, -0.0021769365f, 0.0005428581f,
+        -0.00062234997f, 0.000107599146f, 0.0004020019f, 0.00019496797f, 2.0551588e-5f, -2.4667905e-5f,
+        -2.4994384e-5f, -1.6546684e-5f
+    };
+    V_F a = V_ABS(x), y, d;
+    V_M near = V_LT(a, V_SET(4.75f));
+    y = V_SUB(V_MAXR(V_SET(-0.0f), x), TENSOR__K(pieces)(a, 3.25f, t, &d));
+    return TENSOR__LIKELY(M_ALL(near)) ? y : V_SEL(near, y, TENSOR__K(gelu_far)(x));
+}
+#endif
 
 /* x = q pi/2 + h + l, |h| <= .79.  Below 2^17 in double: q has 17 bits, pi/2's first part 36, their
    product is exact; beyond per lane by Payne-Hanek. */
@@ -4529,11 +4708,21 @@ TENSOR__FN V_F TENSOR__K(fmod)(V_F a, V_F b) { return TENSOR__K(lanes2)(fmod, a,
 TENSOR__FN V_F TENSOR__K(remainder)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__remainder_f64, a, b); }
 TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__floordiv_f64, a, b); }
 
+// Long formulas leave the cache's own look-ahead no time: 8 lines ahead, one line a turn.
+#if TENSOR__PASS == 3
+#define TENSOR__AHEAD(p) _mm_prefetch((const char *)(p) + 512, _MM_HINT_T0)
+#else
+#define TENSOR__AHEAD(p) ((void)0)
+#endif
 #define TENSOR__FORWARD(name, f)                                                                             \
     TENSOR__FN void TENSOR__K(f_##name)(const void *const *in, void *const *out, const double *p,            \
                                         int64_t n) {                                                         \
         (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i += V_N) { V_STORE((float *)out[0] + i, f); }                            \
+        for (int64_t i = 0; i < n; i += V_N) {                                                               \
+            TENSOR__AHEAD((const float *)in[0] + i);                                                         \
+            TENSOR__AHEAD((const float *)out[0] + i);                                                        \
+            V_STORE((float *)out[0] + i, f);                                                                 \
+        }                                                                                                    \
     }
 #define TENSOR__BACKWARD_HEAD(name)                                                                          \
     TENSOR__FN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p,            \
@@ -4579,6 +4768,7 @@ static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
     TENSOR_OPS_TERNARY(TENSOR__X)
 #undef TENSOR__X
 };
+#undef TENSOR__AHEAD
 #undef TENSOR__FORWARD
 #undef TENSOR__BACKWARD_HEAD
 
@@ -5503,6 +5693,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__D_LO
 #undef TENSOR__FOLD
 #undef TENSOR__HI_LANES
+#undef TENSOR__FAR
 #undef TENSOR__INF
 #undef TENSOR__K
 #undef TENSOR__K2
@@ -5578,6 +5769,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_LOG10
 #undef V_LOG1P
 #undef V_LOG2
+#undef V_LOOKUP
 #undef V_LT
 #undef V_M
 #undef V_MAX
