@@ -3734,7 +3734,11 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v)
 #define V_COPYSIGN(mag, sgn) V_OF(VI_OR(VI_AND(V_BITS(mag), VI_SET(0x7FFFFFFF)), \
                                         VI_AND(V_BITS(sgn), VI_SET(-0x7FFFFFFF - 1))))
 /* On bits: -ffast-math folds every test on values. */
+#if TENSOR__PASS == 3
+#define V_ISNAN(v) _mm512_fpclass_ps_mask(v, 0x81)
+#else
 #define V_ISNAN(v) VI_GT(VI_AND(V_BITS(v), VI_SET(0x7FFFFFFF)), VI_SET(0x7F800000))
+#endif
 #define V_MIN(a, b) TENSOR__K(min)(a, b)
 #define V_MAX(a, b) TENSOR__K(max)(a, b)
 /* The hardware gives b if either is NaN: only a NaN in a is to be saved. */
@@ -3816,6 +3820,39 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
 {
     return M_ANY(V_ISNAN(v)) ? tensor__f32_from_bits(0x7FC00000u) : TENSOR__K(hminr)(v);
 }
+#endif
+
+/* Ends of rows, 0 < n < V_N: the first n floats at p with fill in the lanes beyond; the first n lanes stored;
+   the lanes from n on made 0. */
+#if TENSOR__PASS == 3
+#define TENSOR__FIRST(n) ((__mmask16)((1u << (n)) - 1))
+#define V_PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), TENSOR__FIRST(n), p)
+#define V_PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, TENSOR__FIRST(n), v)
+#define V_CUT_PART(v, n) _mm512_maskz_mov_ps(TENSOR__FIRST(n), v)
+#else
+TENSOR__INLINE V_F TENSOR__K(part)(const float *p, int64_t n, float fill)
+{
+    float t[V_N];
+    int64_t i;
+    for (i = 0; i < V_N; i++) { t[i] = i < n ? p[i] : fill; }
+    return V_LOAD(t);
+}
+TENSOR__INLINE void TENSOR__K(put_part)(float *p, int64_t n, V_F v)
+{
+    float t[V_N];
+    int64_t i;
+    V_STORE(t, v);
+    for (i = 0; i < n; i++) { p[i] = t[i]; }
+}
+TENSOR__INLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n)
+{
+    float t[V_N];
+    V_STORE(t, v);
+    return TENSOR__K(part)(t, n, 0);
+}
+#define V_PART(p, n, fill) TENSOR__K(part)(p, n, fill)
+#define V_PUT_PART(p, n, v) TENSOR__K(put_part)(p, n, v)
+#define V_CUT_PART(v, n) TENSOR__K(cut_part)(v, n)
 #endif
 
 /* The 4 x 4 matrices that stand at lanes 4q .. 4q + 3 of four vectors are transposed. */
@@ -4790,17 +4827,14 @@ static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
             d = step(d, V_LOAD(x + i + 3 * V_N));                                                            \
         }                                                                                                    \
         for (; i + V_N <= n; i += V_N) { a = step(a, V_LOAD(x + i)); }                                       \
-        if (i < n) {                                                                                         \
-            float t[V_N];                                                                                    \
-            V_STORE(t, V_SET(init));                                                                         \
-            memcpy(t, x + i, (size_t)(n - i) * sizeof(float));                                               \
-            b = step(b, V_LOAD(t));                                                                          \
-        }                                                                                                    \
+        if (i < n) { b = step(b, V_PART(x + i, n - i, init)); }                                              \
         return fold(step(step(a, b), step(c, d)));                                                           \
     }
 TENSOR__REDUCE_LEAF(leaf_sum, 0.0f, V_ADD, V_HSUM)
 TENSOR__REDUCE_LEAF(leaf_max, -(float)INFINITY, V_MAX, V_HMAX)
 TENSOR__REDUCE_LEAF(leaf_min, (float)INFINITY, V_MIN, V_HMIN)
+// As leaf_max but for NaN, which may be lost.
+TENSOR__REDUCE_LEAF(leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 #undef TENSOR__REDUCE_LEAF
 
 // acc[i] += x[i]: one row of a sum over leading dims.
@@ -4829,16 +4863,16 @@ TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float m
         a = V_ADD(a, u);
         b = V_ADD(b, v);
     }
-    for (; i < n; i += V_N) {
-        float t[V_N];
-        int64_t r = n - i < V_N ? n - i : V_N;
-        V_STORE(t, V_SET(-(float)INFINITY));
-        memcpy(t, x + i, (size_t)r * sizeof(float));
-        V_F u = V_EXP(V_SUB(V_LOAD(t), m));
-        V_STORE(t, u);
-        memcpy(y + i, t, (size_t)r * sizeof(float));
-        for (int64_t k = r; k < V_N; k++) { t[k] = 0; }
-        a = V_ADD(a, V_LOAD(t));
+    if (i + V_N <= n) {
+        V_F u = V_EXP(V_SUB(V_LOAD(x + i), m));
+        V_STORE(y + i, u);
+        a = V_ADD(a, u);
+        i += V_N;
+    }
+    if (i < n) {
+        V_F u = V_EXP(V_SUB(V_PART(x + i, n - i, 0), m));
+        V_PUT_PART(y + i, n - i, u);
+        b = V_ADD(b, V_CUT_PART(u, n - i));
     }
     return V_HSUM(V_ADD(a, b));
 }
@@ -4852,33 +4886,37 @@ TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
         d = V_FMA(V_LOAD(x + i + 3 * V_N), V_LOAD(y + i + 3 * V_N), d);
     }
     for (; i + V_N <= n; i += V_N) { a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a); }
-    float s = 0;
-    for (; i < n; i++) { s += x[i] * y[i]; }
-    return V_HSUM(V_ADD(V_ADD(a, b), V_ADD(c, d))) + s;
+    if (i < n) { b = V_FMA(V_PART(x + i, n - i, 0), V_PART(y + i, n - i, 0), b); }
+    return V_HSUM(V_ADD(V_ADD(a, b), V_ADD(c, d)));
 }
 // z = x * a + b
 TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float a, float b) {
     V_F va = V_SET(a), vb = V_SET(b);
     int64_t i = 0;
     for (; i + V_N <= n; i += V_N) { V_STORE(z + i, V_ADD(V_MUL(V_LOAD(x + i), va), vb)); }
-    for (; i < n; i++) { z[i] = x[i] * a + b; }
+    if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
 TENSOR__FN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
-    float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_max)(x, n));
+    float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
+}
+TENSOR__FN float TENSOR__K(row_log)(float x) {
+    float t[V_N];
+    V_STORE(t, V_LOG(V_SET(x)));
+    return t[0];
 }
 TENSOR__FN float TENSOR__K(row_logsumexp)(const float *x, float *work, int64_t n) {
     float m = TENSOR__K(leaf_max)(x, n);
     if (m == -(float)INFINITY || m == (float)INFINITY) { return m; }
-    return m + logf(TENSOR__K(row_exp)(x, work, n, m));
+    return m + TENSOR__K(row_log)(TENSOR__K(row_exp)(x, work, n, m));
 }
 TENSOR__FN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) {
-    float m = TENSOR__K(leaf_max)(x, n);
-    float s = logf(TENSOR__K(row_exp)(x, y, n, m));
+    float m = TENSOR__K(leaf_peak)(x, n);
+    float s = TENSOR__K(row_log)(TENSOR__K(row_exp)(x, y, n, m));
     V_F vm = V_SET(m), vs = V_SET(s);
     int64_t i = 0;
     for (; i + V_N <= n; i += V_N) { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), vm), vs)); }
-    for (; i < n; i++) { y[i] = (x[i] - m) - s; }
+    if (i < n) { V_PUT_PART(y + i, n - i, V_SUB(V_SUB(V_PART(x + i, n - i, 0), vm), vs)); }
 }
 // dx = y (g - sum(g y))
 TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
@@ -4886,7 +4924,9 @@ TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, 
     V_F vs = V_SET(s);
     int64_t i = 0;
     for (; i + V_N <= n; i += V_N) { V_STORE(dx + i, V_MUL(V_LOAD(y + i), V_SUB(V_LOAD(g + i), vs))); }
-    for (; i < n; i++) { dx[i] = y[i] * (g[i] - s); }
+    if (i < n) {
+        V_PUT_PART(dx + i, n - i, V_MUL(V_PART(y + i, n - i, 0), V_SUB(V_PART(g + i, n - i, 0), vs)));
+    }
 }
 // dx = g - e^y sum(g)
 TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
@@ -4897,14 +4937,8 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
         V_STORE(dx + i, V_SUB(V_LOAD(g + i), V_MUL(V_EXP(V_LOAD(y + i)), vs)));
     }
     if (i < n) {
-        float u[V_N], v[V_N];
-        size_t r = (size_t)(n - i) * sizeof(float);
-        memset(u, 0, sizeof u);
-        memset(v, 0, sizeof v);
-        memcpy(u, g + i, r);
-        memcpy(v, y + i, r);
-        V_STORE(u, V_SUB(V_LOAD(u), V_MUL(V_EXP(V_LOAD(v)), vs)));
-        memcpy(dx + i, u, r);
+        V_F v = V_EXP(V_PART(y + i, n - i, 0));
+        V_PUT_PART(dx + i, n - i, V_SUB(V_PART(g + i, n - i, 0), V_MUL(v, vs)));
     }
 }
 
@@ -5694,6 +5728,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__FOLD
 #undef TENSOR__HI_LANES
 #undef TENSOR__FAR
+#undef TENSOR__FIRST
 #undef TENSOR__INF
 #undef TENSOR__K
 #undef TENSOR__K2
@@ -5735,6 +5770,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_COPYSIGN
 #undef V_COS
 #undef V_COSH
+#undef V_CUT_PART
 #undef V_D
 #undef V_DIV
 #undef V_EQ
@@ -5782,6 +5818,8 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_NEG
 #undef V_OF
 #undef V_POW
+#undef V_PART
+#undef V_PUT_PART
 #undef V_RINT
 #undef V_RSQRT
 #undef V_SEL
