@@ -3822,6 +3822,13 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
 }
 #endif
 
+/* The line n floats after p will be wanted: where a loop takes a line a turn and computes so long that the
+   hardware does not look ahead far enough. The line may lie beyond the array. */
+#if TENSOR__PASS == 3
+#define V_AHEAD(p, n) _mm_prefetch((const char *)(p) + 4 * (n), _MM_HINT_T0)
+#else
+#define V_AHEAD(p, n) ((void)0)
+#endif
 /* Ends of rows, 0 < n < V_N: the first n floats at p with fill in the lanes beyond; the first n lanes stored;
    the lanes from n on made 0. */
 #if TENSOR__PASS == 3
@@ -4745,19 +4752,13 @@ TENSOR__FN V_F TENSOR__K(fmod)(V_F a, V_F b) { return TENSOR__K(lanes2)(fmod, a,
 TENSOR__FN V_F TENSOR__K(remainder)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__remainder_f64, a, b); }
 TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__floordiv_f64, a, b); }
 
-// Long formulas leave the cache's own look-ahead no time: 8 lines ahead, one line a turn.
-#if TENSOR__PASS == 3
-#define TENSOR__AHEAD(p) _mm_prefetch((const char *)(p) + 512, _MM_HINT_T0)
-#else
-#define TENSOR__AHEAD(p) ((void)0)
-#endif
 #define TENSOR__FORWARD(name, f)                                                                             \
     TENSOR__FN void TENSOR__K(f_##name)(const void *const *in, void *const *out, const double *p,            \
                                         int64_t n) {                                                         \
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i += V_N) {                                                               \
-            TENSOR__AHEAD((const float *)in[0] + i);                                                         \
-            TENSOR__AHEAD((const float *)out[0] + i);                                                        \
+            V_AHEAD((const float *)in[0] + i, 128);                                                          \
+            V_AHEAD((const float *)out[0] + i, 128);                                                         \
             V_STORE((float *)out[0] + i, f);                                                                 \
         }                                                                                                    \
     }
@@ -4805,7 +4806,6 @@ static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
     TENSOR_OPS_TERNARY(TENSOR__X)
 #undef TENSOR__X
 };
-#undef TENSOR__AHEAD
 #undef TENSOR__FORWARD
 #undef TENSOR__BACKWARD_HEAD
 
@@ -4852,11 +4852,13 @@ TENSOR__FN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
 // (an exponential more for each element, for a sweep that L1 makes nearly free).
 // ------------------------------------------------------------------------------
 
-// y = e^(x - max); gives the sum.
+// y = e^(x - max); gives the sum. The next row is likely to be the next in memory.
 TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float max) {
     V_F m = V_SET(max), a = V_ZERO(), b = V_ZERO();
     int64_t i = 0;
     for (; i + 2 * V_N <= n; i += 2 * V_N) {
+        V_AHEAD(x + i, n);
+        V_AHEAD(x + i + V_N, n);
         V_F u = V_EXP(V_SUB(V_LOAD(x + i), m)), v = V_EXP(V_SUB(V_LOAD(x + i + V_N), m));
         V_STORE(y + i, u);
         V_STORE(y + i + V_N, v);
@@ -5765,6 +5767,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_ASIN
 #undef V_ATAN
 #undef V_ATAN2
+#undef V_AHEAD
 #undef V_BITS
 #undef V_CEIL
 #undef V_COPYSIGN

@@ -2853,6 +2853,7 @@ typedef enum nn__loss_t {
 #define V_HSUM(a) (a)
 #define V_HMAX(a) (a)
 #define V_MAXR(a, b) ((a) > (b) ? (a) : (b))
+#define V_AHEAD(p, n) ((void)0)
 #define V_PART(p, n, fill) V_LOAD(p)
 #define V_PUT_PART(p, n, v) V_STORE(p, v)
 #define V_CUT_PART(v, n) (v)
@@ -2939,7 +2940,10 @@ TENSOR__FN double NN__K(lse)(const void *x, int64_t n) {
     m = V_HMAX(vm);
     if (m == (NN__S)-INFINITY || m == (NN__S)INFINITY) return (double)NN__K(row_max)(p, n);
     vm = V_SET(m);
-    for (i = 0; i < n; i += V_N) s = V_ADD(s, NN__K(cut)(V_EXP(V_SUB(NN__LOAD(p + i, n - i, 0), vm)), n - i));
+    for (i = 0; i < n; i += V_N) {
+        V_AHEAD(p + i, n);
+        s = V_ADD(s, NN__K(cut)(V_EXP(V_SUB(NN__LOAD(p + i, n - i, 0), vm)), n - i));
+    }
     return (double)m + log((double)V_HSUM(s));
 }
 
@@ -3360,6 +3364,8 @@ TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, v
         ((NN__R *)rstd)[r] = (NN__R)d;
         for (i = 0; i < n; i += V_N) {
             V_F v = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
+            V_AHEAD(p + i, n);
+            V_AHEAD(o + i, n);
             if (wp) v = V_MUL(v, NN__LOAD(wp + i, n - i, 0));
             if (bp) v = V_ADD(v, NN__LOAD(bp + i, n - i, 0));
             NN__K(put)(o + i, n - i, v);
@@ -3839,6 +3845,7 @@ static const nn__cpu_t NN__K(cpu) = {
 #undef V_MAX
 #undef V_HSUM
 #undef V_MAXR
+#undef V_AHEAD
 #undef V_PART
 #undef V_PUT_PART
 #undef V_CUT_PART
