@@ -2912,11 +2912,16 @@ TENSOR__FN double NN__K(dot)(const void *x, const void *y, int64_t n) {
     double sum = 0;
     int64_t i, k;
     for (i = 0; i < n; i = k) {
-        V_F s = V_ZERO();
+        V_F s = V_ZERO(), t = s;
         k = n - i < NN__LEAF ? n : i + NN__LEAF;
-        if (!q)
+        if (!q) {
+            for (; i + 2 * V_N <= k; i += 2 * V_N) {
+                s = V_ADD(s, V_LOAD(p + i));
+                t = V_ADD(t, V_LOAD(p + i + V_N));
+            }
+            s = V_ADD(s, t);
             for (; i < k; i += V_N) s = V_ADD(s, NN__LOAD(p + i, n - i, 0));
-        else
+        } else
             for (; i < k; i += V_N) s = V_FMA(NN__LOAD(p + i, n - i, 0), NN__LOAD(q + i, n - i, 0), s);
         sum += (double)V_HSUM(s);
     }
@@ -3338,8 +3343,16 @@ TENSOR__FN double NN__K(deviation)(const void *g, const void *x, double mean, in
     double sum = 0;
     int64_t i, k;
     for (i = 0; i < n; i = k) {
-        V_F s = V_ZERO();
+        V_F s = V_ZERO(), t = s;
         k = n - i < NN__LEAF ? n : i + NN__LEAF;
+        for (; i + 2 * V_N <= k; i += 2 * V_N) {
+            V_F u = V_SUB(V_LOAD(p + i), vm), v = V_SUB(V_LOAD(p + i + V_N), vm);
+            V_AHEAD(p + i, n);
+            V_AHEAD(p + i + V_N, n);
+            s = V_FMA(gp ? V_LOAD(gp + i) : u, u, s);
+            t = V_FMA(gp ? V_LOAD(gp + i + V_N) : v, v, t);
+        }
+        s = V_ADD(s, t);
         for (; i < k; i += V_N) {
             V_F v = NN__K(cut)(V_SUB(NN__LOAD(p + i, n - i, 0), vm), n - i);
             s = V_FMA(gp ? NN__LOAD(gp + i, n - i, 0) : v, v, s);
@@ -3364,7 +3377,6 @@ TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, v
         ((NN__R *)rstd)[r] = (NN__R)d;
         for (i = 0; i < n; i += V_N) {
             V_F v = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
-            V_AHEAD(p + i, n);
             V_AHEAD(o + i, n);
             if (wp) v = V_MUL(v, NN__LOAD(wp + i, n - i, 0));
             if (bp) v = V_ADD(v, NN__LOAD(bp + i, n - i, 0));
