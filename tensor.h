@@ -3534,14 +3534,10 @@ TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b)
 {
     return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
 }
-/* SSE2 multiplies only the even lanes: two products and a shuffle. */
-TENSOR__INLINE V_I TENSOR__K(mullo)(V_I a, V_I b)
-{
-    V_I e = _mm_mul_epu32(a, b), o = _mm_mul_epu32(_mm_srli_epi64(a, 32), _mm_srli_epi64(b, 32));
-    return _mm_unpacklo_epi32(_mm_shuffle_epi32(e, 8), _mm_shuffle_epi32(o, 8));
-}
-#define VI_MULLO(a, b) TENSOR__K(mullo)(a, b)
-#define TENSOR__HI_LANES(o) _mm_and_si128(o, _mm_set_epi32(-1, 0, -1, 0))
+#define TENSOR__WIDE_HI(e, o) \
+    _mm_or_si128(_mm_srli_epi64(e, 32), _mm_and_si128(o, _mm_set_epi32(-1, 0, -1, 0)))
+#define TENSOR__WIDE_LO(e, o) \
+    _mm_or_si128(_mm_and_si128(e, _mm_set_epi32(0, -1, 0, -1)), _mm_slli_epi64(o, 32))
 #define TENSOR__FOLD(op, v) (v)
 #define TENSOR__D_LO(v) _mm_cvtps_pd(v)
 #define TENSOR__D_HI(v) _mm_cvtps_pd(_mm_movehl_ps(v, v))
@@ -3595,8 +3591,8 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v)
 #define V_FLOOR(v) _mm256_round_ps(v, 9)
 #define V_CEIL(v) _mm256_round_ps(v, 10)
 #define V_RINT(v) _mm256_round_ps(v, 8)
-#define VI_MULLO(a, b) _mm256_mullo_epi32(a, b)
-#define TENSOR__HI_LANES(o) _mm256_blend_epi32(_mm256_setzero_si256(), o, 0xAA)
+#define TENSOR__WIDE_HI(e, o) _mm256_blend_epi32(_mm256_srli_epi64(e, 32), o, 0xAA)
+#define TENSOR__WIDE_LO(e, o) _mm256_blend_epi32(e, _mm256_slli_epi64(o, 32), 0xAA)
 #define TENSOR__FOLD(op, v) _mm_##op##_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1))
 #define TENSOR__D_LO(v) _mm256_cvtps_pd(_mm256_castps256_ps128(v))
 #define TENSOR__D_HI(v) _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))
@@ -3645,8 +3641,8 @@ TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v)
 #define V_FLOOR(v) _mm512_roundscale_ps(v, 9)
 #define V_CEIL(v) _mm512_roundscale_ps(v, 10)
 #define V_RINT(v) _mm512_roundscale_ps(v, 8)
-#define VI_MULLO(a, b) _mm512_mullo_epi32(a, b)
-#define TENSOR__HI_LANES(o) _mm512_maskz_mov_epi32(0xAAAA, o)
+#define TENSOR__WIDE_HI(e, o) _mm512_mask_shuffle_epi32(o, 0x5555, e, _MM_PERM_DDBB)
+#define TENSOR__WIDE_LO(e, o) _mm512_mask_shuffle_epi32(e, 0xAAAA, o, _MM_PERM_CCAA)
 #define TENSOR__FOLD(op, v) TENSOR__K(fold_##op)(v)
 #define TENSOR__FOLD_FN(op) TENSOR__INLINE __m128 TENSOR__K(fold_##op)(__m512 v) { \
     __m256 u = _mm256_##op##_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)); \
@@ -3671,14 +3667,15 @@ TENSOR__FOLD_FN(min)
 #define V_LDEXP1(v, n) _mm512_scalef_ps(v, n)
 #endif
 
-/* High halves of the even products moved down, of the odd ones already in place. */
-TENSOR__INLINE V_I TENSOR__K(mulhi)(V_I a, V_I b)
+/* The high halves of the unsigned products, the low ones in *lo: even lanes, odd lanes, put together. */
+#define VI_WIDE(a, b, lo) TENSOR__K(wide)(a, b, lo)
+TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo)
 {
     V_I e = TENSOR__MM(mul_epu32)(a, b);
     V_I o = TENSOR__MM(mul_epu32)(TENSOR__MM(srli_epi64)(a, 32), TENSOR__MM(srli_epi64)(b, 32));
-    return VI_OR(TENSOR__MM(srli_epi64)(e, 32), TENSOR__HI_LANES(o));
+    *lo = TENSOR__WIDE_LO(e, o);
+    return TENSOR__WIDE_HI(e, o);
 }
-#define VI_MULHI(a, b) TENSOR__K(mulhi)(a, b)
 
 /* Halves until one lane is left: lane i meets i + V_N/2, then i + V_N/4 and so on, always the same tree. */
 #define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
@@ -3891,36 +3888,56 @@ TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
 #undef TENSOR__SHUF
 #endif
 
-/* Philox4x32-10 of V_N blocks: z[w] gets word w of all. Lane 4q + k holds block k V_N/4 + q, so that
-   TENSOR__QUADS leaves the words of all blocks in order, z[0] first. */
+#ifndef VI_WIDE
+#define VI_WIDE(a, b, lo) (*(lo) = VI_MULLO(a, b), VI_MULHI(a, b))
+#endif
+/* Philox4x32-10 of 2 V_N blocks: z[w] gets word w of the first V_N, z[4 + w] that of the others (two chains, for
+   a round is long and narrow). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words of
+   all blocks in order, z[0] first. */
+TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high)
+{
+#define TENSOR__O(i) (V_N < 4 ? (i) : (i) % 4 * (V_N / 4) + (i) / 4)
+    static const int32_t order[16] = {
+        TENSOR__O(0), TENSOR__O(1), TENSOR__O(2), TENSOR__O(3), TENSOR__O(4), TENSOR__O(5), TENSOR__O(6),
+        TENSOR__O(7), TENSOR__O(8), TENSOR__O(9), TENSOR__O(10), TENSOR__O(11), TENSOR__O(12), TENSOR__O(13),
+        TENSOR__O(14), TENSOR__O(15)
+    };
+#undef TENSOR__O
+    V_I first = VI_SET((int32_t)(uint32_t)block), top = VI_SET(-0x7FFFFFFF - 1);
+    V_I l = VI_ADD(first, VI_LOAD(order)), h = VI_SET((int32_t)(uint32_t)(block >> 32));
+    *low = l;
+    *high = VI_SEL(VI_GT(VI_XOR(first, top), VI_XOR(l, top)), VI_ADD(h, VI_SET(1)), h);     /* the carry */
+}
+#define TENSOR__ROUND(z) { \
+        V_I l1, l0, h1 = VI_WIDE(m1, z##2, &l1), h0 = VI_WIDE(m0, z##0, &l0); \
+        z##0 = VI_XOR(VI_XOR(h1, z##1), v0); \
+        z##2 = VI_XOR(VI_XOR(h0, z##3), v1); \
+        z##1 = l1; \
+        z##3 = l0; }
 TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I *z)
 {
-    int32_t low[V_N], high[V_N];
-    V_I m0 = VI_SET((int32_t)0xD2511F53u), m1 = VI_SET((int32_t)0xCD9E8D57u), c2, c3;
+    V_I m0 = VI_SET((int32_t)0xD2511F53u), m1 = VI_SET((int32_t)0xCD9E8D57u), a0, a1, a2, a3, b0, b1, b2, b3;
     uint32_t k0 = (uint32_t)g.seed, k1 = (uint32_t)(g.seed >> 32);
     int i;
-    for (i = 0; i < V_N; i++) {
-        uint64_t b = block + (uint64_t)(V_N < 4 ? i : i % 4 * (V_N / 4) + i / 4);
-        low[i] = (int32_t)(uint32_t)b;
-        high[i] = (int32_t)(uint32_t)(b >> 32);
+    TENSOR__K(counter)(block, &a0, &a1);
+    TENSOR__K(counter)(block + V_N, &b0, &b1);
+    a2 = b2 = VI_SET((int32_t)(uint32_t)g.offset);
+    a3 = b3 = VI_SET((int32_t)(uint32_t)(g.offset >> 32));
+    for (i = 0; i < 10; i += 2) {
+        V_I v0 = VI_SET((int32_t)k0), v1 = VI_SET((int32_t)k1);
+        TENSOR__ROUND(a)
+        TENSOR__ROUND(b)
+        v0 = VI_SET((int32_t)(k0 + 0x9E3779B9u));
+        v1 = VI_SET((int32_t)(k1 + 0xBB67AE85u));
+        TENSOR__ROUND(a)
+        TENSOR__ROUND(b)
+        k0 += 2 * 0x9E3779B9u;
+        k1 += 2 * 0xBB67AE85u;
     }
-    z[0] = VI_LOAD(low);
-    z[1] = VI_LOAD(high);
-    c2 = VI_SET((int32_t)(uint32_t)g.offset);
-    c3 = VI_SET((int32_t)(uint32_t)(g.offset >> 32));
-    for (i = 0; i < 10; i++) {
-        V_I n0 = VI_XOR(VI_XOR(VI_MULHI(m1, c2), z[1]), VI_SET((int32_t)k0));
-        V_I n2 = VI_XOR(VI_XOR(VI_MULHI(m0, z[0]), c3), VI_SET((int32_t)k1));
-        z[1] = VI_MULLO(m1, c2);
-        c3 = VI_MULLO(m0, z[0]);
-        z[0] = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    z[2] = c2;
-    z[3] = c3;
+    z[0] = a0; z[1] = a1; z[2] = a2; z[3] = a3;
+    z[4] = b0; z[5] = b1; z[6] = b2; z[7] = b3;
 }
+#undef TENSOR__ROUND
 
 #if TENSOR__PASS < 3
 /* v 2^n for integer |n| <= 252; two factors, for 2^-149 and 2^128 have no float.  The first product is exact
@@ -5532,21 +5549,24 @@ TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
 // normal.
 TENSOR__FN void TENSOR__K(random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a,
                                   float b, float *out) {
-    for (int64_t i = 0; i < n; i += 4 * V_N) {
-        V_I w[4];
-        V_F y[4];
+    for (int64_t i = 0; i < n; i += 8 * V_N) {
+        V_I w[8];
+        V_F y[8];
         TENSOR__K(philox)(g, (uint64_t)(first + i) >> 2, w);
-        if (normal) {
-            TENSOR__K(box_muller)(w[0], w[1], &y[0], &y[1]);
-            TENSOR__K(box_muller)(w[2], w[3], &y[2], &y[3]);
-        }
-        for (int k = 0; k < 4; k++) {
-            if (!normal) { y[k] = V_MUL(V_FROM_I(VI_SHR(w[k], 8)), V_SET(5.9604644775390625e-8f)); }
+        for (int k = 0; k < 8; k += 2) {
+            if (normal) {
+                TENSOR__K(box_muller)(w[k], w[k + 1], &y[k], &y[k + 1]);
+            } else {
+                y[k] = V_MUL(V_FROM_I(VI_SHR(w[k], 8)), V_SET(5.9604644775390625e-8f));
+                y[k + 1] = V_MUL(V_FROM_I(VI_SHR(w[k + 1], 8)), V_SET(5.9604644775390625e-8f));
+            }
             y[k] = V_ADD(V_SET(a), V_MUL(V_SET(b), y[k]));
+            y[k + 1] = V_ADD(V_SET(a), V_MUL(V_SET(b), y[k + 1]));
         }
         TENSOR__QUADS(y);
-        float t[4 * V_N], *to = n - i < 4 * V_N ? t : out + i;
-        for (int k = 0; k < 4; k++) { V_STORE(to + k * V_N, y[k]); }
+        TENSOR__QUADS(y + 4);
+        float t[8 * V_N], *to = n - i < 8 * V_N ? t : out + i;
+        for (int k = 0; k < 8; k++) { V_STORE(to + k * V_N, y[k]); }
         if (to == t) { memcpy(out + i, t, (size_t)(n - i) * sizeof(float)); }
     }
 }
@@ -5728,7 +5748,8 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__D_JOIN
 #undef TENSOR__D_LO
 #undef TENSOR__FOLD
-#undef TENSOR__HI_LANES
+#undef TENSOR__WIDE_HI
+#undef TENSOR__WIDE_LO
 #undef TENSOR__FAR
 #undef TENSOR__FIRST
 #undef TENSOR__INF
@@ -5760,6 +5781,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef VI_STORE
 #undef VI_SUB
 #undef VI_TRUNC
+#undef VI_WIDE
 #undef VI_XOR
 #undef V_ABS
 #undef V_ACOS

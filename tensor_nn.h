@@ -3679,24 +3679,29 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
                                uint32_t keep, double scale) {
     const NN__R *p = (const NN__R *)x;
     NN__R *o = (NN__R *)y;
-    uint32_t word[4];
-    int64_t i = 0, k;
+    int64_t i, k;
 #if TENSOR_NN__PASS < 4
-    for (; i + 4 * V_N <= n; i += 4 * V_N) {
-        V_I w[4];
-        V_F m[4];
+    for (i = 0; i < n; i += 8 * V_N) {
+        V_I w[8];
+        V_F m[8];
         TENSOR__K(philox)(rng, (uint64_t)(first + i) >> 2, w);
-        for (k = 0; k < 4; k++)
+        for (k = 0; k < 8; k++)
             m[k] = V_SEL(VI_GT(VI_SET((int32_t)keep), VI_SHR(w[k], 8)), V_SET((float)scale), V_ZERO());
         TENSOR__QUADS(m);
-        for (k = 0; k < 4; k++) V_STORE(o + i + k * V_N, V_MUL(V_LOAD(p + i + k * V_N), m[k]));
+        TENSOR__QUADS(m + 4);
+        for (k = 0; k < 8 && i + k * V_N < n; k++) {
+            int64_t e = i + k * V_N;
+            NN__K(put)(o + e, n - e, V_MUL(NN__LOAD(p + e, n - e, 0), m[k]));
+        }
     }
-#endif
-    for (; i < n; i += 4) {
+#else
+    uint32_t word[4];
+    for (i = 0; i < n; i += 4) {
         TENSOR__(philox)(rng.seed, rng.offset, (uint64_t)(first + i) >> 2, word);
         for (k = 0; k < 4 && i + k < n; k++)
             o[i + k] = (NN__R)(p[i + k] * ((word[k] >> 8) < keep ? (NN__R)scale : (NN__R)0));
     }
+#endif
 }
 
 // ------------------------------------------------------------------------------
