@@ -4620,7 +4620,7 @@ TENSOR__FN V_F TENSOR__K(cosh)(V_F x)
  * a^b = 2^(b log2|a|), the logarithm in double: s = f/(2+f), |s| <= .1716, s P(s^2), degree 11, 2^-43.5,
  * so that b log2|a| <= 151 is good to 2^-36.  IEEE 754 cases as C99 F.9.4.4.
  */
-TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
+TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b)
 {
     V_F x = V_ABS(a), one = V_SET(1.0f), zero = V_ZERO(), half = V_SET(0.5f), e, f, n, r, t;
     V_D fd, s, u, p, y;
@@ -4653,6 +4653,23 @@ TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
     r = V_SEL(M_AND(M_AND(V_LT(a, zero), M_NOT(whole)), M_NOT(edge)), TENSOR__NAN, r);
     r = V_SEL(M_OR(V_ISNAN(a), V_ISNAN(b)), V_ADD(a, b), r);
     return V_SEL(M_OR(V_EQ(a, one), V_EQ(b, zero)), one, r);
+}
+
+/* The exponents in use, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots, below 1.5 ulp. */
+TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b)
+{
+    V_F h = V_ABS(b), r = a, s;
+    V_M whole = V_EQ(h, V_SET(1.0f)), cube = V_EQ(b, V_SET(3.0f)), root = V_EQ(h, V_SET(0.5f));
+    V_M known = M_OR(M_OR(whole, V_EQ(h, V_SET(2.0f))), M_OR(cube, root)), under = V_LT(b, V_ZERO());
+    if (!M_ANY(known)) { return TENSOR__K(pow_any)(a, b); }
+    if (M_ANY(under)) { r = V_SEL(under, V_DIV(V_SET(1.0f), a), a); }
+    s = V_MUL(r, r);
+    s = V_SEL(whole, r, V_SEL(cube, V_MUL(s, r), s));
+    if (M_ANY(root)) {      /* of -0 it is 0, of -inf inf */
+        r = V_SEL(V_EQ(r, V_NEG(TENSOR__INF)), TENSOR__INF, V_ADD(r, V_ZERO()));
+        s = V_SEL(root, V_SQRT(r), s);
+    }
+    return M_ALL(known) ? s : V_SEL(known, s, TENSOR__K(pow_any)(a, b));
 }
 
 #define V_EXP(x) TENSOR__K(exp)(x)
