@@ -3891,9 +3891,9 @@ TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
 #ifndef VI_WIDE
 #define VI_WIDE(a, b, lo) (*(lo) = VI_MULLO(a, b), VI_MULHI(a, b))
 #endif
-/* Philox4x32-10 of 2 V_N blocks: z[w] gets word w of the first V_N, z[4 + w] that of the others (two chains, for
-   a round is long and narrow). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words of
-   all blocks in order, z[0] first. */
+/* Philox4x32-10 of 2 V_N blocks: z[w] gets word w of the first V_N, z[4 + w] that of the others (two chains,
+   for a round is long and narrow). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words
+   of all blocks in order, z[0] first. */
 TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high)
 {
 #define TENSOR__O(i) (V_N < 4 ? (i) : (i) % 4 * (V_N / 4) + (i) / 4)
@@ -4025,11 +4025,11 @@ TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t)
 TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
 {
     static const float t[32] = {
-        1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f, 1.3542556f, 1.4142135f,
-        1.4768262f, 1.5422108f, 1.6104903f, 1.6817929f, 1.7562522f, 1.8340081f, 1.9152066f, 0.0f, 4.83347e-8f,
-        -1.307754e-8f, 5.3862223e-8f, 3.7976353e-8f, 4.496838e-8f, -4.0189995e-8f, -1.0123349e-8f,
-        2.4203235e-8f, -4.500899e-8f, 8.070905e-9f, 9.836217e-9f, -2.4755327e-8f, -9.23577e-9f, -1.1239278e-8f,
-        9.845328e-9f
+        1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f, 1.3542556f,
+        1.4142135f, 1.4768262f, 1.5422108f, 1.6104903f, 1.6817929f, 1.7562522f, 1.8340081f, 1.9152066f,
+        0.0f, 4.83347e-8f, -1.307754e-8f, 5.3862223e-8f, 3.7976353e-8f, 4.496838e-8f, -4.0189995e-8f,
+        -1.0123349e-8f, 2.4203235e-8f, -4.500899e-8f, 8.070905e-9f, 9.836217e-9f, -2.4755327e-8f,
+        -9.23577e-9f, -1.1239278e-8f, 9.845328e-9f
     };
     V_F big = V_SET(786432.0f), y = V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x));
     V_F k = V_FMA(y, V_SET(1.44269504f), big), h = V_LOOKUP(t, V_BITS(k)), l = V_LOOKUP(t + 16, V_BITS(k)), r;
@@ -4355,7 +4355,7 @@ TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q)
 
 /* |x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last.  Division,
    last step and product in double: float loses 5 ulp to d and q. */
-TENSOR__FN V_F TENSOR__K(erfc)(V_F x)
+TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x)
 {
     V_F a = V_MINR(V_SET(10.25f), V_ABS(x)), s = V_MUL(a, a), n, r, t, h = V_SET(0.5f);
     V_D ad = D_OF_F(a), d = D_DIV(D_SET(1.0), D_ADD(ad, D_SET(3.0))), q = D_MUL(D_SUB(ad, D_SET(3.0)), d);
@@ -4365,6 +4365,41 @@ TENSOR__FN V_F TENSOR__K(erfc)(V_F x)
     r = V_SEL(V_LT(x, V_ZERO()), V_SUB(V_SET(2.0f), r), r);
     t = V_SUB(h, V_ADD(V_SUB(x, h), TENSOR__K(erf_core)(x)));
     return V_SEL(V_LT(a, h), t, r);
+}
+TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x)
+{
+#if TENSOR__PASS == 3
+    static const float t[144] = {
+        0.0f, 0.22063889f, 0.44370833f, 0.66530555f, 0.8845f, 1.1151251f, 1.3360695f, 1.5568889f, 1.7741112f,
+        2.0051806f, 2.2272084f, 2.4405556f, 2.6669307f, 2.8861666f, 3.1069584f, 3.337486f, 1.0f, 0.75501734f,
+        0.5303326f, 0.34676424f, 0.2109812f, 0.11478978f, 0.05882653f, 0.027681315f, 0.012108306f,
+        0.0045717703f, 0.0016341119f, 0.00055754837f, 0.00016219793f, 4.4715965e-5f, 1.1133367e-5f,
+        2.3593973e-6f, -1.1283792f, -1.0747635f, -0.9267283f, -0.72480744f, -0.5160467f, -0.325393f,
+        -0.18932326f, -0.09994643f, -0.048475917f, -0.02024258f, -0.007909625f, -0.0029218765f,
+        -0.0009194481f, -0.0002721451f, -7.246491e-5f, -1.6403255e-5f, 1.001086e-5f, 0.23713458f, 0.41119704f,
+        0.4822184f, 0.45644337f, 0.3628539f, 0.25294903f, 0.1556055f, 0.086001664f, 0.040590025f,
+        0.017616382f, 0.007131002f, 0.0024521044f, 0.0007854561f, 0.00022514546f, 5.4745655e-5f, 0.3755532f,
+        0.3233432f, 0.1872758f, 0.027714761f, -0.09711959f, -0.16127943f, -0.16219373f, -0.12819096f,
+        -0.08555933f, -0.04751291f, -0.023520434f, -0.0106283985f, -0.0040532323f, -0.001420586f,
+        -0.0004421879f, -0.00011634068f, 0.015152801f, -0.11469384f, -0.17860475f, -0.16995624f,
+        -0.109214716f, -0.031039769f, 0.024033276f, 0.047920376f, 0.047229335f, 0.034106683f, 0.020320684f,
+        0.010592592f, 0.004587458f, 0.0017881822f, 0.00061187247f, 0.0001758841f, -0.31591666f, -0.08232441f,
+        -0.024596533f, 0.037806332f, 0.06583759f, 0.06097353f, 0.03526059f, 0.008534043f, -0.0078089037f,
+        -0.013068881f, -0.01103596f, -0.007158004f, -0.0036796404f, -0.0016387774f, -0.0006281476f,
+        -0.00019992574f, 1.3414359f, 0.035006315f, 0.050605092f, 0.036703642f, 0.01083962f, -0.0136272125f,
+        -0.022003816f, -0.017148295f, -0.008030091f, -0.00042249894f, 0.0027386534f, 0.0029939061f,
+        0.0020489895f, 0.0011028522f, 0.00048922456f, 0.00017696286f, -3.4427736f, -0.17727117f, 0.004497638f,
+        -0.053946123f, 0.056749515f, 0.047361445f, 0.025171166f, 0.009028015f, 0.0044370927f, 0.001866046f,
+        0.00038700888f, -0.00018427985f, -0.00061032537f, -0.0004943174f, -0.00026531794f, -0.000119896315f
+    };
+    V_F a = V_ABS(x), y, d;
+    V_M near = V_LT(a, V_SET(3.4375f));
+    y = TENSOR__K(pieces)(a, 4.5f, t, &d);
+    y = V_SEL(V_LT(x, V_ZERO()), V_SUB(V_SET(2.0f), y), y);
+    return TENSOR__LIKELY(M_ALL(near)) ? y : V_SEL(near, y, TENSOR__K(erfc_far)(x));
+#else
+    return TENSOR__K(erfc_far)(x);
+#endif
 }
 
 /* g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  z and w = z + 3
@@ -4803,7 +4838,11 @@ TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tens
         for (int64_t i = 0; i < n; i += V_N)
 #define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
     TENSOR__FORWARD(name, f)                                                                                 \
-    TENSOR__BACKWARD_HEAD(name) { V_STORE((float *)out[0] + i, dA); } }
+    TENSOR__BACKWARD_HEAD(name) {                                                                            \
+            V_AHEAD((const float *)in[4] + i, 128);                                                          \
+            V_AHEAD((const float *)out[0] + i, 128);                                                         \
+            V_STORE((float *)out[0] + i, dA);                                                                \
+        } }
 TENSOR_OPS_UNARY(TENSOR__X)
 TENSOR_OPS_COPY(TENSOR__X)
 #undef TENSOR__X
