@@ -3892,7 +3892,7 @@ TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
 #define VI_WIDE(a, b, lo) (*(lo) = VI_MULLO(a, b), VI_MULHI(a, b))
 #endif
 /* Philox4x32-10 of 2 V_N blocks: z[w] gets word w of the first V_N, z[4 + w] that of the others (two chains,
-   for a round is long and narrow). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words
+   for a round is long). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words
    of all blocks in order, z[0] first. */
 TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high)
 {
