@@ -4307,7 +4307,7 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
         -0.0077905776f, -0.007207036f, -0.00220632f, 0.00037077343f, 0.00058953714f, 0.00052919844f,
         -1.6682052e-5f, 8.2866296e-5f, -0.21922176f, -0.3066309f
     };
-    V_F a = V_MINR(V_SET(4.0f), V_ABS(x)), d, y = TENSOR__K(pieces)(a, 3.8125f, t, &d);
+    V_F a = V_MINR(V_SET(3.93f), V_ABS(x)), d, y = TENSOR__K(pieces)(a, 3.8125f, t, &d);
     return V_COPYSIGN(V_ADD(y, V_SEL(V_EQ(a, d), a, V_ZERO())), x);
 }
 #else
