@@ -3768,14 +3768,10 @@ TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b)
 {
     return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
 }
-/* SSE2 multiplies only the even lanes: two products and a shuffle. */
-TENSOR__INLINE V_I TENSOR__K(mullo)(V_I a, V_I b)
-{
-    V_I e = _mm_mul_epu32(a, b), o = _mm_mul_epu32(_mm_srli_epi64(a, 32), _mm_srli_epi64(b, 32));
-    return _mm_unpacklo_epi32(_mm_shuffle_epi32(e, 8), _mm_shuffle_epi32(o, 8));
-}
-#define VI_MULLO(a, b) TENSOR__K(mullo)(a, b)
-#define TENSOR__HI_LANES(o) _mm_and_si128(o, _mm_set_epi32(-1, 0, -1, 0))
+#define TENSOR__WIDE_HI(e, o) \
+    _mm_or_si128(_mm_srli_epi64(e, 32), _mm_and_si128(o, _mm_set_epi32(-1, 0, -1, 0)))
+#define TENSOR__WIDE_LO(e, o) \
+    _mm_or_si128(_mm_and_si128(e, _mm_set_epi32(0, -1, 0, -1)), _mm_slli_epi64(o, 32))
 #define TENSOR__FOLD(op, v) (v)
 #define TENSOR__D_LO(v) _mm_cvtps_pd(v)
 #define TENSOR__D_HI(v) _mm_cvtps_pd(_mm_movehl_ps(v, v))
@@ -3829,8 +3825,8 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v)
 #define V_FLOOR(v) _mm256_round_ps(v, 9)
 #define V_CEIL(v) _mm256_round_ps(v, 10)
 #define V_RINT(v) _mm256_round_ps(v, 8)
-#define VI_MULLO(a, b) _mm256_mullo_epi32(a, b)
-#define TENSOR__HI_LANES(o) _mm256_blend_epi32(_mm256_setzero_si256(), o, 0xAA)
+#define TENSOR__WIDE_HI(e, o) _mm256_blend_epi32(_mm256_srli_epi64(e, 32), o, 0xAA)
+#define TENSOR__WIDE_LO(e, o) _mm256_blend_epi32(e, _mm256_slli_epi64(o, 32), 0xAA)
 #define TENSOR__FOLD(op, v) _mm_##op##_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1))
 #define TENSOR__D_LO(v) _mm256_cvtps_pd(_mm256_castps256_ps128(v))
 #define TENSOR__D_HI(v) _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))
@@ -3879,8 +3875,8 @@ TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v)
 #define V_FLOOR(v) _mm512_roundscale_ps(v, 9)
 #define V_CEIL(v) _mm512_roundscale_ps(v, 10)
 #define V_RINT(v) _mm512_roundscale_ps(v, 8)
-#define VI_MULLO(a, b) _mm512_mullo_epi32(a, b)
-#define TENSOR__HI_LANES(o) _mm512_maskz_mov_epi32(0xAAAA, o)
+#define TENSOR__WIDE_HI(e, o) _mm512_mask_shuffle_epi32(o, 0x5555, e, _MM_PERM_DDBB)
+#define TENSOR__WIDE_LO(e, o) _mm512_mask_shuffle_epi32(e, 0xAAAA, o, _MM_PERM_CCAA)
 #define TENSOR__FOLD(op, v) TENSOR__K(fold_##op)(v)
 #define TENSOR__FOLD_FN(op) TENSOR__INLINE __m128 TENSOR__K(fold_##op)(__m512 v) { \
     __m256 u = _mm256_##op##_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)); \
@@ -3905,14 +3901,15 @@ TENSOR__FOLD_FN(min)
 #define V_LDEXP1(v, n) _mm512_scalef_ps(v, n)
 #endif
 
-/* High halves of the even products moved down, of the odd ones already in place. */
-TENSOR__INLINE V_I TENSOR__K(mulhi)(V_I a, V_I b)
+/* The high halves of the unsigned products, the low ones in *lo: even lanes, odd lanes, put together. */
+#define VI_WIDE(a, b, lo) TENSOR__K(wide)(a, b, lo)
+TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo)
 {
     V_I e = TENSOR__MM(mul_epu32)(a, b);
     V_I o = TENSOR__MM(mul_epu32)(TENSOR__MM(srli_epi64)(a, 32), TENSOR__MM(srli_epi64)(b, 32));
-    return VI_OR(TENSOR__MM(srli_epi64)(e, 32), TENSOR__HI_LANES(o));
+    *lo = TENSOR__WIDE_LO(e, o);
+    return TENSOR__WIDE_HI(e, o);
 }
-#define VI_MULHI(a, b) TENSOR__K(mulhi)(a, b)
 
 /* Halves until one lane is left: lane i meets i + V_N/2, then i + V_N/4 and so on, always the same tree. */
 #define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
@@ -3974,7 +3971,11 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v)
 #define V_COPYSIGN(mag, sgn) V_OF(VI_OR(VI_AND(V_BITS(mag), VI_SET(0x7FFFFFFF)), \
                                         VI_AND(V_BITS(sgn), VI_SET(-0x7FFFFFFF - 1))))
 /* On bits: -ffast-math folds every test on values. */
+#if TENSOR__PASS == 3
+#define V_ISNAN(v) _mm512_fpclass_ps_mask(v, 0x81)
+#else
 #define V_ISNAN(v) VI_GT(VI_AND(V_BITS(v), VI_SET(0x7FFFFFFF)), VI_SET(0x7F800000))
+#endif
 #if TENSOR__PASS != 4
 #define V_MIN(a, b) TENSOR__K(min)(a, b)
 #define V_MAX(a, b) TENSOR__K(max)(a, b)
@@ -4060,6 +4061,46 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
 }
 #endif
 
+/* The line n floats after p will be wanted: where a loop takes a line a turn and computes so long that the
+   hardware does not look ahead far enough. The line may lie beyond the array. */
+#if TENSOR__PASS == 3
+#define V_AHEAD(p, n) _mm_prefetch((const char *)(p) + 4 * (n), _MM_HINT_T0)
+#else
+#define V_AHEAD(p, n) ((void)0)
+#endif
+/* Ends of rows, 0 < n < V_N: the first n floats at p with fill in the lanes beyond; the first n lanes stored;
+   the lanes from n on made 0. */
+#if TENSOR__PASS == 3
+#define TENSOR__FIRST(n) ((__mmask16)((1u << (n)) - 1))
+#define V_PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), TENSOR__FIRST(n), p)
+#define V_PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, TENSOR__FIRST(n), v)
+#define V_CUT_PART(v, n) _mm512_maskz_mov_ps(TENSOR__FIRST(n), v)
+#else
+TENSOR__INLINE V_F TENSOR__K(part)(const float *p, int64_t n, float fill)
+{
+    float t[V_N];
+    int64_t i;
+    for (i = 0; i < V_N; i++) { t[i] = i < n ? p[i] : fill; }
+    return V_LOAD(t);
+}
+TENSOR__INLINE void TENSOR__K(put_part)(float *p, int64_t n, V_F v)
+{
+    float t[V_N];
+    int64_t i;
+    V_STORE(t, v);
+    for (i = 0; i < n; i++) { p[i] = t[i]; }
+}
+TENSOR__INLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n)
+{
+    float t[V_N];
+    V_STORE(t, v);
+    return TENSOR__K(part)(t, n, 0);
+}
+#define V_PART(p, n, fill) TENSOR__K(part)(p, n, fill)
+#define V_PUT_PART(p, n, v) TENSOR__K(put_part)(p, n, v)
+#define V_CUT_PART(v, n) TENSOR__K(cut_part)(v, n)
+#endif
+
 /* The 4 x 4 matrices that stand at lanes 4q .. 4q + 3 of four vectors are transposed. */
 #if TENSOR__PASS == 0
 #define TENSOR__QUADS(z) ((void)(z))
@@ -4102,36 +4143,56 @@ TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
 #undef TENSOR__HIGHS
 #endif
 
-/* Philox4x32-10 of V_N blocks: z[w] gets word w of all. Lane 4q + k holds block k V_N/4 + q, so that
-   TENSOR__QUADS leaves the words of all blocks in order, z[0] first. */
+#ifndef VI_WIDE
+#define VI_WIDE(a, b, lo) (*(lo) = VI_MULLO(a, b), VI_MULHI(a, b))
+#endif
+/* Philox4x32-10 of 2 V_N blocks: z[w] gets word w of the first V_N, z[4 + w] that of the others (two chains,
+   for a round is long). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words
+   of all blocks in order, z[0] first. */
+TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high)
+{
+#define TENSOR__O(i) (V_N < 4 ? (i) : (i) % 4 * (V_N / 4) + (i) / 4)
+    static const int32_t order[16] = {
+        TENSOR__O(0), TENSOR__O(1), TENSOR__O(2), TENSOR__O(3), TENSOR__O(4), TENSOR__O(5), TENSOR__O(6),
+        TENSOR__O(7), TENSOR__O(8), TENSOR__O(9), TENSOR__O(10), TENSOR__O(11), TENSOR__O(12), TENSOR__O(13),
+        TENSOR__O(14), TENSOR__O(15)
+    };
+#undef TENSOR__O
+    V_I first = VI_SET((int32_t)(uint32_t)block), top = VI_SET(-0x7FFFFFFF - 1);
+    V_I l = VI_ADD(first, VI_LOAD(order)), h = VI_SET((int32_t)(uint32_t)(block >> 32));
+    *low = l;
+    *high = VI_SEL(VI_GT(VI_XOR(first, top), VI_XOR(l, top)), VI_ADD(h, VI_SET(1)), h);     /* the carry */
+}
+#define TENSOR__ROUND(z) { \
+        V_I l1, l0, h1 = VI_WIDE(m1, z##2, &l1), h0 = VI_WIDE(m0, z##0, &l0); \
+        z##0 = VI_XOR(VI_XOR(h1, z##1), v0); \
+        z##2 = VI_XOR(VI_XOR(h0, z##3), v1); \
+        z##1 = l1; \
+        z##3 = l0; }
 TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I *z)
 {
-    int32_t low[V_N], high[V_N];
-    V_I m0 = VI_SET((int32_t)0xD2511F53u), m1 = VI_SET((int32_t)0xCD9E8D57u), c2, c3;
+    V_I m0 = VI_SET((int32_t)0xD2511F53u), m1 = VI_SET((int32_t)0xCD9E8D57u), a0, a1, a2, a3, b0, b1, b2, b3;
     uint32_t k0 = (uint32_t)g.seed, k1 = (uint32_t)(g.seed >> 32);
     int i;
-    for (i = 0; i < V_N; i++) {
-        uint64_t b = block + (uint64_t)(V_N < 4 ? i : i % 4 * (V_N / 4) + i / 4);
-        low[i] = (int32_t)(uint32_t)b;
-        high[i] = (int32_t)(uint32_t)(b >> 32);
+    TENSOR__K(counter)(block, &a0, &a1);
+    TENSOR__K(counter)(block + V_N, &b0, &b1);
+    a2 = b2 = VI_SET((int32_t)(uint32_t)g.offset);
+    a3 = b3 = VI_SET((int32_t)(uint32_t)(g.offset >> 32));
+    for (i = 0; i < 10; i += 2) {
+        V_I v0 = VI_SET((int32_t)k0), v1 = VI_SET((int32_t)k1);
+        TENSOR__ROUND(a)
+        TENSOR__ROUND(b)
+        v0 = VI_SET((int32_t)(k0 + 0x9E3779B9u));
+        v1 = VI_SET((int32_t)(k1 + 0xBB67AE85u));
+        TENSOR__ROUND(a)
+        TENSOR__ROUND(b)
+        k0 += 2 * 0x9E3779B9u;
+        k1 += 2 * 0xBB67AE85u;
     }
-    z[0] = VI_LOAD(low);
-    z[1] = VI_LOAD(high);
-    c2 = VI_SET((int32_t)(uint32_t)g.offset);
-    c3 = VI_SET((int32_t)(uint32_t)(g.offset >> 32));
-    for (i = 0; i < 10; i++) {
-        V_I n0 = VI_XOR(VI_XOR(VI_MULHI(m1, c2), z[1]), VI_SET((int32_t)k0));
-        V_I n2 = VI_XOR(VI_XOR(VI_MULHI(m0, z[0]), c3), VI_SET((int32_t)k1));
-        z[1] = VI_MULLO(m1, c2);
-        c3 = VI_MULLO(m0, z[0]);
-        z[0] = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    z[2] = c2;
-    z[3] = c3;
+    z[0] = a0; z[1] = a1; z[2] = a2; z[3] = a3;
+    z[4] = b0; z[5] = b1; z[6] = b2; z[7] = b3;
 }
+#undef TENSOR__ROUND
 
 #if TENSOR__PASS != 3
 /* v 2^n for integer |n| <= 252; two factors, for 2^-149 and 2^128 have no float.  The first product is exact
@@ -4159,6 +4220,35 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n)
 #define TENSOR__LN2_HI 0.693145752f
 #define TENSOR__LN2_LO 1.42860677e-6f
 
+#if TENSOR__PASS == 3
+/*
+ * 32 registers and a permute that looks up 16 floats at once: a function in 16 pieces of equal length, a
+ * polynomial of degree 7 each. Rejected: the other passes too (loads lane by lane cost more than they save).
+ */
+#define V_LOOKUP(t, i) _mm512_permutexvar_ps(i, V_LOAD(t))
+
+/* The piece around k / per, k = rint(a per), 0 <= a per < 15.5: t holds 16 centres, then the coefficients,
+   lowest first, in powers of *d = a - centre. A centre is a float whose value is a float too, to 2^-7 ulp;
+   the first is 0. */
+TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d)
+{
+    V_I i = V_BITS(V_FMA(a, V_SET(per), V_SET(12582912.0f)));
+    V_F p = V_LOOKUP(t + 128, i), x = V_SUB(a, V_LOOKUP(t, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 112, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 96, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 80, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 64, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 48, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 32, i));
+    *d = x;
+    return V_FMA(p, x, V_LOOKUP(t + 16, i));
+}
+/* What stays for the lanes beyond the last piece; elsewhere the function itself. */
+#define TENSOR__FAR(name) TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(name##_far)
+#else
+#define TENSOR__FAR(name) TENSOR__INLINE V_F TENSOR__K(name)
+#endif
+
 /* e^(h+l) = (1 + r + *t) 2^n, |h| <= 200, |l| <= ulp(h): returns r, exact, |r| <= .3476; degree 7,
    2^-33.2. */
 TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t)
@@ -4185,11 +4275,31 @@ TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t)
 }
 
 /* Beyond the clamps the result is 0 or infinite; subnormal results are rounded once more, not flushed. */
+#if TENSOR__PASS == 3
+/* e^x = 2^(k/16) e^r, |r| <= .0217, degree 3, 2^-29.2; 2^(j/16) as two floats; scalef takes floor(k/16). */
+TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
+{
+    static const float t[32] = {
+        1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f, 1.3542556f,
+        1.4142135f, 1.4768262f, 1.5422108f, 1.6104903f, 1.6817929f, 1.7562522f, 1.8340081f, 1.9152066f,
+        0.0f, 4.83347e-8f, -1.307754e-8f, 5.3862223e-8f, 3.7976353e-8f, 4.496838e-8f, -4.0189995e-8f,
+        -1.0123349e-8f, 2.4203235e-8f, -4.500899e-8f, 8.070905e-9f, 9.836217e-9f, -2.4755327e-8f,
+        -9.23577e-9f, -1.1239278e-8f, 9.845328e-9f
+    };
+    V_F big = V_SET(786432.0f), y = V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x));
+    V_F k = V_FMA(y, V_SET(1.44269504f), big), h = V_LOOKUP(t, V_BITS(k)), l = V_LOOKUP(t + 16, V_BITS(k)), r;
+    k = V_SUB(k, big);
+    r = V_FNMA(k, V_SET(TENSOR__LN2_LO), V_FNMA(k, V_SET(TENSOR__LN2_HI), y));
+    r = V_FMA(V_FMA(r, V_SET(0.16667030f), V_SET(0.50001642f)), V_MUL(r, r), r);
+    return V_LDEXP(V_ADD(h, V_FMA(h, r, l)), k);
+}
+#else
 TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
 {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x)), V_ZERO(), &n, &t);
     return V_LDEXP(V_ADD(V_SET(1.0f), V_ADD(r, t)), n);
 }
+#endif
 
 /* 2^r = 1 + r P(r), |r| <= 1/2 (and a little more), degree 7, 2^-32.5. */
 TENSOR__INLINE V_F TENSOR__K(exp2_core)(V_F r)
@@ -4321,7 +4431,7 @@ TENSOR__FN V_F TENSOR__K(log1p)(V_F x)
 
 /* y = 1/(1 + e^|x|), or 1 - y.  2^-n (1 + e^|x|) = (2^-n + 1) + (r + t) cannot overflow and rounds little
    more than once; subnormal results survive, for 2^-n comes last.  2^-126 adds nothing to 1. */
-TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
+TENSOR__FAR(sigmoid)(V_F x)
 {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(105.0f), V_ABS(x)), V_ZERO(), &n, &t), one = V_SET(1.0f);
     V_F p = V_LDEXP1(one, V_NEG(V_MINR(V_SET(126.0f), n))), d = V_ADD(one, p);
@@ -4329,8 +4439,73 @@ TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
     d = V_LDEXP(V_DIV(one, d), V_NEG(n));
     return V_SEL(V_LT(x, V_ZERO()), d, V_SUB(one, d));
 }
+#if TENSOR__PASS == 3
+TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
+{
+    static const float t[144] = {
+        0.0f, 0.5577143f, 1.1285715f, 1.72625f, 2.2979286f, 2.8608572f, 3.4146073f, 3.9970357f, 4.559286f,
+        5.131393f, 5.7055717f, 6.2879996f, 6.843393f, 7.4267855f, 8.003428f, 8.568999f, 0.5f, 0.3640765f,
+        0.24442482f, 0.15106787f, 0.09129466f, 0.0541228f, 0.031842057f, 0.018038642f, 0.010361055f,
+        0.0058736214f, 0.00331634f, 0.0018550263f, 0.0010653427f, 0.00059474347f, 0.00033420275f,
+        0.00018986654f, -0.25f, -0.2315248f, -0.18468133f, -0.12824637f, -0.08295994f, -0.05119352f,
+        -0.03082814f, -0.017713249f, -0.010253703f, -0.005839122f, -0.0033053418f, -0.0018515852f,
+        -0.0010642078f, -0.00059438974f, -0.00033409105f, -0.00018983049f, 3.4980002e-10f, 0.031469665f,
+        0.047199965f, 0.044749282f, 0.033906173f, 0.022826023f, 0.014432436f, 0.008537101f, 0.0050206124f,
+        0.002885264f, 0.0016417092f, 0.00092235784f, 0.00053097017f, 0.00029684138f, 0.00016693387f,
+        9.48792e-5f, 0.020833317f, 0.015015756f, 0.00332687f, -0.0049272864f, -0.0069446377f, -0.005911518f,
+        -0.004187594f, -0.0026384774f, -0.0016038313f, -0.00093909306f, -0.0005399742f, -0.00030516894f,
+        -0.0001762337f, -9.871244e-5f, -5.5571043e-5f, -3.1601994e-5f, 2.7202867e-7f, -0.004663456f,
+        -0.0047836415f, -0.0020100318f, 1.2720673e-5f, 0.00073364977f, 0.00075787655f, 0.0005602498f,
+        0.00036691426f, 0.0002235955f, 0.00013138742f, 7.5156546e-5f, 4.368046e-5f, 2.4559957e-5f,
+        1.3855793e-5f, 7.888538e-6f, -0.0020855241f, -0.00092714967f, 0.00069096655f, 0.0009343823f,
+        0.00046631848f, 9.538926e-5f, -4.987811e-5f, -7.4126954e-5f, -5.984159e-5f, -4.0308645e-5f,
+        -2.4656605e-5f, -1.4584524e-5f, -8.620203e-6f, -4.846626e-6f, -2.7375074e-6f, -1.5817232e-6f,
+        8.815867e-6f, 0.0005541294f, 0.0002880953f, -9.2622504e-5f, -0.00014196595f, -7.192721e-5f,
+        -2.1332457e-5f, 6.9242316e-7f, 5.76499e-6f, 5.262562e-6f, 3.6244687e-6f, 2.272583e-6f, 1.4021847e-6f,
+        7.994163e-7f, 4.5033693e-7f, 2.618146e-7f, 0.00019564193f, -4.8532136e-5f, -0.00013240885f,
+        -5.1465297e-5f, -4.3278265e-5f, 1.0797578e-5f, 1.7232796e-5f, -1.0932921e-6f, -2.1313544e-6f,
+        -5.0134776e-7f, -1.5593066e-6f, -2.4770333e-7f, 5.277396e-9f, -2.3518912e-7f, -1.8704819e-7f,
+        2.0878364e-8f
+    };
+    V_F a = V_ABS(x), y, d;
+    V_M near = V_LT(a, V_SET(8.75f));
+    y = TENSOR__K(pieces)(a, 1.75f, t, &d);
+    y = V_SEL(V_LT(x, V_ZERO()), y, V_SUB(V_SET(1.0f), y));
+    return TENSOR__LIKELY(M_ALL(near)) ? y : V_SEL(near, y, TENSOR__K(sigmoid_far)(x));
+}
+#endif
 
 /* |x| < .625: x + x^3 P(x^2), degree 11, 2^-27.8; else 1 - 2/(e^2|x| + 1), which is 1 from 9.02 on. */
+#if TENSOR__PASS == 3
+TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
+{
+    static const float t[144] = {
+        0.0f, 0.5787037f, 1.1706667f, 1.7667778f, 2.371963f, 2.9593704f, 3.550889f, 4.133407f, 4.726741f,
+        5.3359632f, 5.9388146f, 6.533f, 7.0965924f, 7.6913705f, 8.3111105f, 8.874075f, 0.0f, 0.5217226f,
+        0.8244858f, 0.9432552f, 0.9827414f, 0.99463725f, 0.9983541f, 0.9994863f, 0.9998432f, 0.9999536f,
+        0.9999861f, 0.99999577f, 0.9999986f, 0.9999996f, 0.9999999f, 0.99999994f, 1.0f, 0.72780555f,
+        0.3202232f, 0.11026965f, 0.03421931f, 0.010696739f, 0.0032891363f, 0.0010270819f, 0.0003136151f,
+        9.274299e-5f, 2.7775706e-5f, 8.46382e-6f, 2.7418112e-6f, 8.344884e-7f, 2.4161417e-7f, 7.8376885e-8f,
+        -1.2082197e-7f, -0.3797126f, -0.2640197f, -0.10401234f, -0.033628725f, -0.010639375f, -0.0032837277f,
+        -0.0010265637f, -0.00031357023f, -9.276628e-5f, -2.7787606e-5f, -8.461875e-6f, -2.7417482e-6f,
+        -8.36634e-7f, -5.3508836e-7f, 3.6732697e-6f, -0.33332568f, -0.044502348f, 0.11093865f, 0.061354015f,
+        0.021641923f, 0.007016747f, 0.002181937f, 0.00068367145f, 0.0002089787f, 6.181821e-5f, 1.8512872e-5f,
+        5.6431095e-6f, 1.827844e-6f, 5.569074e-7f, 6.624299e-8f, -1.1600226e-6f, -0.00015996002f, 0.14978635f,
+        -0.0034433757f, -0.02320787f, -0.010059503f, -0.0034325975f, -0.0010835817f, -0.00034083036f,
+        -0.00010428875f, -3.009047e-5f, -8.8886745e-6f, -2.878629e-6f, -9.1566716e-7f, -2.1388468e-7f,
+        8.776838e-6f, -0.00011325423f, 0.13484144f, -0.046963297f, -0.027006889f, 0.003876583f, 0.003432061f,
+        0.0013129424f, 0.0004277955f, 0.00013568104f, 4.1660034e-5f, 1.2457534e-5f, 3.911122e-6f,
+        1.0913668e-6f, 3.668004e-7f, 7.634083e-8f, 5.7365523e-6f, 7.293063e-5f, -0.006848661f, -0.033798352f,
+        0.017174466f, 0.0018937427f, -0.0007526806f, -0.0003998689f, -0.00014110014f, -4.7562666e-5f,
+        -1.5010682e-5f, -1.0241367e-5f, -4.0730056e-6f, 6.4357415e-8f, -1.0933744e-7f, -5.2929283e-7f,
+        -6.846035e-5f, 0.000875019f, -0.040969346f, 0.028463127f, -0.0034736749f, -0.0017856967f,
+        8.5719785e-6f, 9.177682e-5f, 3.7567697e-5f, 1.4821479e-5f, 4.714039e-6f, 7.295203e-8f, -2.0188686e-6f,
+        5.286422e-7f, 2.1233088e-8f, 4.0810573e-7f, -6.52526e-5f, -0.00083418126f
+    };
+    V_F d;
+    return V_COPYSIGN(TENSOR__K(pieces)(V_MINR(V_SET(9.1f), V_ABS(x)), 1.6875f, t, &d), x);
+}
+#else
 TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
 {
     V_F a = V_ABS(x), s = V_MUL(x, x), one = V_SET(1.0f), p = V_SET(-0.00571549917f), n, t, r;
@@ -4344,6 +4519,7 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
     t = V_SUB(one, V_DIV(V_SET(2.0f), t));
     return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.625f)), p, t), x);
 }
+#endif
 
 /* erf(x) = x + x P(x^2), |x| < .92: returns x P.  Degree 13, 2^-29.9. */
 TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x)
@@ -4360,6 +4536,36 @@ TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x)
 
 /* From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf.  erfc < .2 forgives the
    rounding. */
+#if TENSOR__PASS == 3
+TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
+{
+    static const float t[144] = {
+        0.0f, 0.2581967f, 0.5306721f, 0.7914918f, 1.0487541f, 1.3170491f, 1.5679836f, 1.8378524f, 2.0949016f,
+        2.3663936f, 2.6217377f, 2.8886392f, 3.1415083f, 3.408754f, 3.6786885f, 3.9409838f, 0.0f, 0.28499705f,
+        0.5470365f, 0.7370042f, 0.8619687f, 0.93747985f, 0.9734086f, 0.9906536f, 0.99694985f, 0.99918187f,
+        0.99979085f, 0.99995595f, 0.9999911f, 0.99999857f, 0.9999998f, 1.0f, 0.12837917f, 1.0556078f,
+        0.85143626f, 0.60309714f, 0.37564793f, 0.19912226f, 0.09654072f, 0.038506854f, 0.014012152f,
+        0.0041733496f, 0.0011676917f, 0.00026828673f, 5.8394293e-5f, 1.014203e-5f, 1.4971388e-6f,
+        2.0292204e-7f, 4.6979488e-7f, -0.27255443f, -0.45183343f, -0.47734636f, -0.39396235f, -0.2622538f,
+        -0.15137428f, -0.07077003f, -0.029354101f, -0.009875774f, -0.0030613511f, -0.00077498116f,
+        -0.00018342418f, -3.4568915e-5f, -2.2258288e-5f, -2.422666e-5f, -0.3761668f, -0.30496082f,
+        -0.123951964f, 0.050834436f, 0.15023169f, 0.1638962f, 0.12605393f, 0.07387362f, 0.036325168f,
+        0.014188946f, 0.00496152f, 0.001403003f, 0.00036471814f, 7.518333e-5f, 7.7840417e-7f, -1.5070673e-5f,
+        0.0012920017f, 0.13020936f, 0.1834993f, 0.1389809f, 0.05255155f, -0.020514794f, -0.048364792f,
+        -0.04427659f, -0.028261213f, -0.013498578f, -0.005487989f, -0.0017683936f, -0.0005151079f,
+        -0.000117023636f, 0.002558412f, 0.003605245f, 0.09404264f, 0.07875672f, -0.0027551225f, -0.05819842f,
+        -0.067245685f, -0.038692273f, -0.0074071144f, 0.010457824f, 0.012789522f, 0.008510659f, 0.004263752f,
+        0.0016217894f, 0.000538306f, 0.0001365468f, 0.0037833846f, 0.0052567087f, 0.12641539f, -0.04064256f,
+        -0.04839248f, -0.020835197f, 0.009005178f, 0.022469174f, 0.01666157f, 0.0047605922f, -0.0014762317f,
+        -0.003017364f, -0.0020880608f, -0.0010801837f, -0.00029305735f, -0.000109437744f, -0.101818986f,
+        -0.14236486f, -0.3461949f, -0.037987404f, 0.036354274f, -0.012235504f, 0.017244056f, 0.011753886f,
+        -0.0077905776f, -0.007207036f, -0.00220632f, 0.00037077343f, 0.00058953714f, 0.00052919844f,
+        -1.6682052e-5f, 8.2866296e-5f, -0.21922176f, -0.3066309f
+    };
+    V_F a = V_MINR(V_SET(3.93f), V_ABS(x)), d, y = TENSOR__K(pieces)(a, 3.8125f, t, &d);
+    return V_COPYSIGN(V_ADD(y, V_SEL(V_EQ(a, d), a, V_ZERO())), x);
+}
+#else
 TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
 {
     V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f), n, r;
@@ -4372,6 +4578,7 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
     t = V_SUB(V_SET(1.0f), V_LDEXP1(V_ADD(V_SET(1.0f), V_ADD(r, t)), n));
     return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.92f)), V_ADD(a, TENSOR__K(erf_core)(a)), t), x);
 }
+#endif
 
 /* a^2 - s for s = a^2 rounded: exact. */
 TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s)
@@ -4403,7 +4610,7 @@ TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q)
 
 /* |x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last.  Division,
    last step and product in double: float loses 5 ulp to d and q. */
-TENSOR__FN V_F TENSOR__K(erfc)(V_F x)
+TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x)
 {
     V_F a = V_MINR(V_SET(10.25f), V_ABS(x)), s = V_MUL(a, a), n, r, t, h = V_SET(0.5f);
     V_D ad = D_OF_F(a), d = D_DIV(D_SET(1.0), D_ADD(ad, D_SET(3.0))), q = D_MUL(D_SUB(ad, D_SET(3.0)), d);
@@ -4414,11 +4621,46 @@ TENSOR__FN V_F TENSOR__K(erfc)(V_F x)
     t = V_SUB(h, V_ADD(V_SUB(x, h), TENSOR__K(erf_core)(x)));
     return V_SEL(V_LT(a, h), t, r);
 }
+TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x)
+{
+#if TENSOR__PASS == 3
+    static const float t[144] = {
+        0.0f, 0.22063889f, 0.44370833f, 0.66530555f, 0.8845f, 1.1151251f, 1.3360695f, 1.5568889f, 1.7741112f,
+        2.0051806f, 2.2272084f, 2.4405556f, 2.6669307f, 2.8861666f, 3.1069584f, 3.337486f, 1.0f, 0.75501734f,
+        0.5303326f, 0.34676424f, 0.2109812f, 0.11478978f, 0.05882653f, 0.027681315f, 0.012108306f,
+        0.0045717703f, 0.0016341119f, 0.00055754837f, 0.00016219793f, 4.4715965e-5f, 1.1133367e-5f,
+        2.3593973e-6f, -1.1283792f, -1.0747635f, -0.9267283f, -0.72480744f, -0.5160467f, -0.325393f,
+        -0.18932326f, -0.09994643f, -0.048475917f, -0.02024258f, -0.007909625f, -0.0029218765f,
+        -0.0009194481f, -0.0002721451f, -7.246491e-5f, -1.6403255e-5f, 1.001086e-5f, 0.23713458f, 0.41119704f,
+        0.4822184f, 0.45644337f, 0.3628539f, 0.25294903f, 0.1556055f, 0.086001664f, 0.040590025f,
+        0.017616382f, 0.007131002f, 0.0024521044f, 0.0007854561f, 0.00022514546f, 5.4745655e-5f, 0.3755532f,
+        0.3233432f, 0.1872758f, 0.027714761f, -0.09711959f, -0.16127943f, -0.16219373f, -0.12819096f,
+        -0.08555933f, -0.04751291f, -0.023520434f, -0.0106283985f, -0.0040532323f, -0.001420586f,
+        -0.0004421879f, -0.00011634068f, 0.015152801f, -0.11469384f, -0.17860475f, -0.16995624f,
+        -0.109214716f, -0.031039769f, 0.024033276f, 0.047920376f, 0.047229335f, 0.034106683f, 0.020320684f,
+        0.010592592f, 0.004587458f, 0.0017881822f, 0.00061187247f, 0.0001758841f, -0.31591666f, -0.08232441f,
+        -0.024596533f, 0.037806332f, 0.06583759f, 0.06097353f, 0.03526059f, 0.008534043f, -0.0078089037f,
+        -0.013068881f, -0.01103596f, -0.007158004f, -0.0036796404f, -0.0016387774f, -0.0006281476f,
+        -0.00019992574f, 1.3414359f, 0.035006315f, 0.050605092f, 0.036703642f, 0.01083962f, -0.0136272125f,
+        -0.022003816f, -0.017148295f, -0.008030091f, -0.00042249894f, 0.0027386534f, 0.0029939061f,
+        0.0020489895f, 0.0011028522f, 0.00048922456f, 0.00017696286f, -3.4427736f, -0.17727117f, 0.004497638f,
+        -0.053946123f, 0.056749515f, 0.047361445f, 0.025171166f, 0.009028015f, 0.0044370927f, 0.001866046f,
+        0.00038700888f, -0.00018427985f, -0.00061032537f, -0.0004943174f, -0.00026531794f, -0.000119896315f
+    };
+    V_F a = V_ABS(x), y, d;
+    V_M near = V_LT(a, V_SET(3.4375f));
+    y = TENSOR__K(pieces)(a, 4.5f, t, &d);
+    y = V_SEL(V_LT(x, V_ZERO()), V_SUB(V_SET(2.0f), y), y);
+    return TENSOR__LIKELY(M_ALL(near)) ? y : V_SEL(near, y, TENSOR__K(erfc_far)(x));
+#else
+    return TENSOR__K(erfc_far)(x);
+#endif
+}
 
 /* g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  z and w = z + 3
    round, by up to an ulp of the result each: what they lost enters the exponent, times (log erfcx)' =
    -.282 (1-q)^2 or nearly. */
-TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
+TENSOR__FAR(gelu)(V_F x)
 {
     V_F a = V_MINR(V_SET(14.5f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(-0.5f), c = V_SET(3.0f);
     V_F z = V_MUL(a, V_SET(0.707106781f)), w = V_ADD(z, c), q = V_DIV(V_SUB(w, V_SET(6.0f)), w);
@@ -4432,6 +4674,39 @@ TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
     g = V_FMA(V_ADD(r, t), g, g);
     return V_SUB(V_MAXR(V_SET(-0.0f), x), V_LDEXP(g, V_SUB(n, one)));
 }
+#if TENSOR__PASS == 3
+TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
+{
+    static const float t[144] = {
+        0.0f, 0.30376923f, 0.6141154f, 0.92259616f, 1.2369808f, 1.5326154f, 1.845f, 2.1579232f, 2.4677885f,
+        2.7621925f, 3.0825193f, 3.3792884f, 3.6859615f, 3.9943461f, 4.3067884f, 4.609519f, 0.0f, 0.11563032f,
+        0.1655468f, 0.16432254f, 0.1336522f, 0.09607249f, 0.059997126f, 0.033376385f, 0.01677487f,
+        0.007929511f, 0.0031635344f, 0.0012279273f, 0.00041990622f, 0.00012956267f, 3.566923e-5f,
+        9.302047e-6f, 0.5f, 0.2649297f, 0.06667719f, -0.062377f, -0.12157377f, -0.12623729f, -0.101674825f,
+        -0.06843487f, -0.040061753f, -0.0214174f, -0.00960288f, -0.004103496f, -0.0015351176f, -0.0005143461f,
+        -0.00015290265f, -4.2721764e-5f, -0.3989423f, -0.36337772f, -0.26808175f, -0.14972644f, -0.04361179f,
+        0.021504745f, 0.051059935f, 0.051645998f, 0.03883103f, 0.024751183f, 0.012934092f, 0.0062255766f,
+        0.002591762f, 0.0009551304f, 0.00030966857f, 9.340847e-5f, 1.0247333e-6f, 0.07537185f, 0.12250936f,
+        0.12620807f, 0.094523236f, 0.051988948f, 0.013328906f, -0.009181498f, -0.016322846f, -0.014693355f,
+        -0.0097467685f, -0.005523688f, -0.0026347074f, -0.0010894507f, -0.00039082975f, -0.00012860878f,
+        0.066460006f, 0.053381413f, 0.020676335f, -0.013399794f, -0.03379779f, -0.035568703f, -0.024973804f,
+        -0.011198725f, -0.0012197694f, 0.0032261424f, 0.0039902963f, 0.0029999546f, 0.0017426348f,
+        0.0008377289f, 0.00034026633f, 0.00012404316f, 0.00039631972f, -0.01665232f, -0.023724578f,
+        -0.018795382f, -0.0067687966f, 0.0035875393f, 0.008818179f, 0.008017327f, 0.004677085f, 0.0015759922f,
+        -0.0003367495f, -0.0008501725f, -0.0007295393f, -0.00044192577f, -0.00021230987f, -8.794027e-5f,
+        -0.012353013f, -0.007333046f, -0.0003496826f, 0.005203064f, 0.006757947f, 0.0045539974f,
+        0.00096360245f, -0.0013936148f, -0.00198237f, -0.0014313528f, -0.00057567866f, -6.0041286e-5f,
+        0.00014128702f, 0.00014838067f, 9.399999e-5f, 4.6504745e-5f, 0.0055504423f, 0.008386241f,
+        0.004602809f, 0.0025624344f, 0.0009128122f, -0.00018804638f, -0.0021769365f, 0.0005428581f,
+        -0.00062234997f, 0.000107599146f, 0.0004020019f, 0.00019496797f, 2.0551588e-5f, -2.4667905e-5f,
+        -2.4994384e-5f, -1.6546684e-5f
+    };
+    V_F a = V_ABS(x), y, d;
+    V_M near = V_LT(a, V_SET(4.75f));
+    y = V_SUB(V_MAXR(V_SET(-0.0f), x), TENSOR__K(pieces)(a, 3.25f, t, &d));
+    return TENSOR__LIKELY(M_ALL(near)) ? y : V_SEL(near, y, TENSOR__K(gelu_far)(x));
+}
+#endif
 
 /* x = q pi/2 + h + l, |h| <= .79.  Below 2^17 in double: q has 17 bits, pi/2's first part 36, their
    product is exact; beyond per lane by Payne-Hanek. */
@@ -4635,7 +4910,7 @@ TENSOR__FN V_F TENSOR__K(cosh)(V_F x)
  * a^b = 2^(b log2|a|), the logarithm in double: s = f/(2+f), |s| <= .1716, s P(s^2), degree 11, 2^-43.5,
  * so that b log2|a| <= 151 is good to 2^-36.  IEEE 754 cases as C99 F.9.4.4.
  */
-TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
+TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b)
 {
     V_F x = V_ABS(a), one = V_SET(1.0f), zero = V_ZERO(), half = V_SET(0.5f), e, f, n, r, t;
     V_D fd, s, u, p, y;
@@ -4668,6 +4943,23 @@ TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
     r = V_SEL(M_AND(M_AND(V_LT(a, zero), M_NOT(whole)), M_NOT(edge)), TENSOR__NAN, r);
     r = V_SEL(M_OR(V_ISNAN(a), V_ISNAN(b)), V_ADD(a, b), r);
     return V_SEL(M_OR(V_EQ(a, one), V_EQ(b, zero)), one, r);
+}
+
+/* The exponents in use, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots, below 1.5 ulp. */
+TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b)
+{
+    V_F h = V_ABS(b), r = a, s;
+    V_M whole = V_EQ(h, V_SET(1.0f)), cube = V_EQ(b, V_SET(3.0f)), root = V_EQ(h, V_SET(0.5f));
+    V_M known = M_OR(M_OR(whole, V_EQ(h, V_SET(2.0f))), M_OR(cube, root)), under = V_LT(b, V_ZERO());
+    if (!M_ANY(known)) { return TENSOR__K(pow_any)(a, b); }
+    if (M_ANY(under)) { r = V_SEL(under, V_DIV(V_SET(1.0f), a), a); }
+    s = V_MUL(r, r);
+    s = V_SEL(whole, r, V_SEL(cube, V_MUL(s, r), s));
+    if (M_ANY(root)) {      /* of -0 it is 0, of -inf inf */
+        r = V_SEL(V_EQ(r, V_NEG(TENSOR__INF)), TENSOR__INF, V_ADD(r, V_ZERO()));
+        s = V_SEL(root, V_SQRT(r), s);
+    }
+    return M_ALL(known) ? s : V_SEL(known, s, TENSOR__K(pow_any)(a, b));
 }
 
 #define V_EXP(x) TENSOR__K(exp)(x)
@@ -4788,7 +5080,11 @@ TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tens
     TENSOR__FN void TENSOR__K(f_##name)(const void *const *in, void *const *out, const double *p,            \
                                         int64_t n) {                                                         \
         (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i += V_N) { V_STORE((float *)out[0] + i, f); }                            \
+        for (int64_t i = 0; i < n; i += V_N) {                                                               \
+            V_AHEAD((const float *)in[0] + i, 128);                                                          \
+            V_AHEAD((const float *)out[0] + i, 128);                                                         \
+            V_STORE((float *)out[0] + i, f);                                                                 \
+        }                                                                                                    \
     }
 #define TENSOR__BACKWARD_HEAD(name)                                                                          \
     TENSOR__FN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p,            \
@@ -4797,7 +5093,11 @@ TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tens
         for (int64_t i = 0; i < n; i += V_N)
 #define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
     TENSOR__FORWARD(name, f)                                                                                 \
-    TENSOR__BACKWARD_HEAD(name) { V_STORE((float *)out[0] + i, dA); } }
+    TENSOR__BACKWARD_HEAD(name) {                                                                            \
+            V_AHEAD((const float *)in[4] + i, 128);                                                          \
+            V_AHEAD((const float *)out[0] + i, 128);                                                         \
+            V_STORE((float *)out[0] + i, dA);                                                                \
+        } }
 TENSOR_OPS_UNARY(TENSOR__X)
 TENSOR_OPS_COPY(TENSOR__X)
 #undef TENSOR__X
@@ -4855,17 +5155,14 @@ static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
             d = step(d, V_LOAD(x + i + 3 * V_N));                                                            \
         }                                                                                                    \
         for (; i + V_N <= n; i += V_N) { a = step(a, V_LOAD(x + i)); }                                       \
-        if (i < n) {                                                                                         \
-            float t[V_N];                                                                                    \
-            V_STORE(t, V_SET(init));                                                                         \
-            memcpy(t, x + i, (size_t)(n - i) * sizeof(float));                                               \
-            b = step(b, V_LOAD(t));                                                                          \
-        }                                                                                                    \
+        if (i < n) { b = step(b, V_PART(x + i, n - i, init)); }                                              \
         return fold(step(step(a, b), step(c, d)));                                                           \
     }
 TENSOR__REDUCE_LEAF(leaf_sum, 0.0f, V_ADD, V_HSUM)
 TENSOR__REDUCE_LEAF(leaf_max, -(float)INFINITY, V_MAX, V_HMAX)
 TENSOR__REDUCE_LEAF(leaf_min, (float)INFINITY, V_MIN, V_HMIN)
+// As leaf_max but for NaN, which may be lost.
+TENSOR__REDUCE_LEAF(leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 #undef TENSOR__REDUCE_LEAF
 
 // acc[i] += x[i]: one row of a sum over leading dims.
@@ -4883,27 +5180,29 @@ TENSOR__FN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
 // (an exponential more for each element, for a sweep that L1 makes nearly free).
 // ------------------------------------------------------------------------------
 
-// y = e^(x - max); gives the sum.
+// y = e^(x - max); gives the sum. The next row is likely to be the next in memory.
 TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float max) {
     V_F m = V_SET(max), a = V_ZERO(), b = V_ZERO();
     int64_t i = 0;
     for (; i + 2 * V_N <= n; i += 2 * V_N) {
+        V_AHEAD(x + i, n);
+        V_AHEAD(x + i + V_N, n);
         V_F u = V_EXP(V_SUB(V_LOAD(x + i), m)), v = V_EXP(V_SUB(V_LOAD(x + i + V_N), m));
         V_STORE(y + i, u);
         V_STORE(y + i + V_N, v);
         a = V_ADD(a, u);
         b = V_ADD(b, v);
     }
-    for (; i < n; i += V_N) {
-        float t[V_N];
-        int64_t r = n - i < V_N ? n - i : V_N;
-        V_STORE(t, V_SET(-(float)INFINITY));
-        memcpy(t, x + i, (size_t)r * sizeof(float));
-        V_F u = V_EXP(V_SUB(V_LOAD(t), m));
-        V_STORE(t, u);
-        memcpy(y + i, t, (size_t)r * sizeof(float));
-        for (int64_t k = r; k < V_N; k++) { t[k] = 0; }
-        a = V_ADD(a, V_LOAD(t));
+    if (i + V_N <= n) {
+        V_F u = V_EXP(V_SUB(V_LOAD(x + i), m));
+        V_STORE(y + i, u);
+        a = V_ADD(a, u);
+        i += V_N;
+    }
+    if (i < n) {
+        V_F u = V_EXP(V_SUB(V_PART(x + i, n - i, 0), m));
+        V_PUT_PART(y + i, n - i, u);
+        b = V_ADD(b, V_CUT_PART(u, n - i));
     }
     return V_HSUM(V_ADD(a, b));
 }
@@ -4917,33 +5216,37 @@ TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
         d = V_FMA(V_LOAD(x + i + 3 * V_N), V_LOAD(y + i + 3 * V_N), d);
     }
     for (; i + V_N <= n; i += V_N) { a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a); }
-    float s = 0;
-    for (; i < n; i++) { s += x[i] * y[i]; }
-    return V_HSUM(V_ADD(V_ADD(a, b), V_ADD(c, d))) + s;
+    if (i < n) { b = V_FMA(V_PART(x + i, n - i, 0), V_PART(y + i, n - i, 0), b); }
+    return V_HSUM(V_ADD(V_ADD(a, b), V_ADD(c, d)));
 }
 // z = x * a + b
 TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float a, float b) {
     V_F va = V_SET(a), vb = V_SET(b);
     int64_t i = 0;
     for (; i + V_N <= n; i += V_N) { V_STORE(z + i, V_ADD(V_MUL(V_LOAD(x + i), va), vb)); }
-    for (; i < n; i++) { z[i] = x[i] * a + b; }
+    if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
 TENSOR__FN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
-    float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_max)(x, n));
+    float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
+}
+TENSOR__FN float TENSOR__K(row_log)(float x) {
+    float t[V_N];
+    V_STORE(t, V_LOG(V_SET(x)));
+    return t[0];
 }
 TENSOR__FN float TENSOR__K(row_logsumexp)(const float *x, float *work, int64_t n) {
     float m = TENSOR__K(leaf_max)(x, n);
     if (m == -(float)INFINITY || m == (float)INFINITY) { return m; }
-    return m + logf(TENSOR__K(row_exp)(x, work, n, m));
+    return m + TENSOR__K(row_log)(TENSOR__K(row_exp)(x, work, n, m));
 }
 TENSOR__FN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) {
-    float m = TENSOR__K(leaf_max)(x, n);
-    float s = logf(TENSOR__K(row_exp)(x, y, n, m));
+    float m = TENSOR__K(leaf_peak)(x, n);
+    float s = TENSOR__K(row_log)(TENSOR__K(row_exp)(x, y, n, m));
     V_F vm = V_SET(m), vs = V_SET(s);
     int64_t i = 0;
     for (; i + V_N <= n; i += V_N) { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), vm), vs)); }
-    for (; i < n; i++) { y[i] = (x[i] - m) - s; }
+    if (i < n) { V_PUT_PART(y + i, n - i, V_SUB(V_SUB(V_PART(x + i, n - i, 0), vm), vs)); }
 }
 // dx = y (g - sum(g y))
 TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
@@ -4951,7 +5254,9 @@ TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, 
     V_F vs = V_SET(s);
     int64_t i = 0;
     for (; i + V_N <= n; i += V_N) { V_STORE(dx + i, V_MUL(V_LOAD(y + i), V_SUB(V_LOAD(g + i), vs))); }
-    for (; i < n; i++) { dx[i] = y[i] * (g[i] - s); }
+    if (i < n) {
+        V_PUT_PART(dx + i, n - i, V_MUL(V_PART(y + i, n - i, 0), V_SUB(V_PART(g + i, n - i, 0), vs)));
+    }
 }
 // dx = g - e^y sum(g)
 TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
@@ -4962,14 +5267,8 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
         V_STORE(dx + i, V_SUB(V_LOAD(g + i), V_MUL(V_EXP(V_LOAD(y + i)), vs)));
     }
     if (i < n) {
-        float u[V_N], v[V_N];
-        size_t r = (size_t)(n - i) * sizeof(float);
-        memset(u, 0, sizeof u);
-        memset(v, 0, sizeof v);
-        memcpy(u, g + i, r);
-        memcpy(v, y + i, r);
-        V_STORE(u, V_SUB(V_LOAD(u), V_MUL(V_EXP(V_LOAD(v)), vs)));
-        memcpy(dx + i, u, r);
+        V_F v = V_EXP(V_PART(y + i, n - i, 0));
+        V_PUT_PART(dx + i, n - i, V_SUB(V_PART(g + i, n - i, 0), V_MUL(v, vs)));
     }
 }
 
@@ -5565,21 +5864,24 @@ TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
 // normal.
 TENSOR__FN void TENSOR__K(random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a,
                                   float b, float *out) {
-    for (int64_t i = 0; i < n; i += 4 * V_N) {
-        V_I w[4];
-        V_F y[4];
+    for (int64_t i = 0; i < n; i += 8 * V_N) {
+        V_I w[8];
+        V_F y[8];
         TENSOR__K(philox)(g, (uint64_t)(first + i) >> 2, w);
-        if (normal) {
-            TENSOR__K(box_muller)(w[0], w[1], &y[0], &y[1]);
-            TENSOR__K(box_muller)(w[2], w[3], &y[2], &y[3]);
-        }
-        for (int k = 0; k < 4; k++) {
-            if (!normal) { y[k] = V_MUL(V_FROM_I(VI_SHR(w[k], 8)), V_SET(5.9604644775390625e-8f)); }
+        for (int k = 0; k < 8; k += 2) {
+            if (normal) {
+                TENSOR__K(box_muller)(w[k], w[k + 1], &y[k], &y[k + 1]);
+            } else {
+                y[k] = V_MUL(V_FROM_I(VI_SHR(w[k], 8)), V_SET(5.9604644775390625e-8f));
+                y[k + 1] = V_MUL(V_FROM_I(VI_SHR(w[k + 1], 8)), V_SET(5.9604644775390625e-8f));
+            }
             y[k] = V_ADD(V_SET(a), V_MUL(V_SET(b), y[k]));
+            y[k + 1] = V_ADD(V_SET(a), V_MUL(V_SET(b), y[k + 1]));
         }
         TENSOR__QUADS(y);
-        float t[4 * V_N], *to = n - i < 4 * V_N ? t : out + i;
-        for (int k = 0; k < 4; k++) { V_STORE(to + k * V_N, y[k]); }
+        TENSOR__QUADS(y + 4);
+        float t[8 * V_N], *to = n - i < 8 * V_N ? t : out + i;
+        for (int k = 0; k < 8; k++) { V_STORE(to + k * V_N, y[k]); }
         if (to == t) { memcpy(out + i, t, (size_t)(n - i) * sizeof(float)); }
     }
 }
@@ -5763,7 +6065,10 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__D_OP
 #undef TENSOR__D_SET1
 #undef TENSOR__FOLD
-#undef TENSOR__HI_LANES
+#undef TENSOR__WIDE_HI
+#undef TENSOR__WIDE_LO
+#undef TENSOR__FAR
+#undef TENSOR__FIRST
 #undef TENSOR__INF
 #undef TENSOR__K
 #undef TENSOR__K2
@@ -5794,6 +6099,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef VI_STORE
 #undef VI_SUB
 #undef VI_TRUNC
+#undef VI_WIDE
 #undef VI_XOR
 #undef V_ABS
 #undef V_ACOS
@@ -5801,11 +6107,13 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_ASIN
 #undef V_ATAN
 #undef V_ATAN2
+#undef V_AHEAD
 #undef V_BITS
 #undef V_CEIL
 #undef V_COPYSIGN
 #undef V_COS
 #undef V_COSH
+#undef V_CUT_PART
 #undef V_D
 #undef V_DIV
 #undef V_EQ
@@ -5840,6 +6148,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_LOG10
 #undef V_LOG1P
 #undef V_LOG2
+#undef V_LOOKUP
 #undef V_LT
 #undef V_M
 #undef V_MAX
@@ -5852,6 +6161,8 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_NEG
 #undef V_OF
 #undef V_POW
+#undef V_PART
+#undef V_PUT_PART
 #undef V_RINT
 #undef V_RSQRT
 #undef V_SEL

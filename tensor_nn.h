@@ -2953,6 +2953,11 @@ typedef enum nn__loss_t {
 #define V_MAX(a, b) NN__K(larger)(a, b)
 #define V_HSUM(a) (a)
 #define V_HMAX(a) (a)
+#define V_MAXR(a, b) ((a) > (b) ? (a) : (b))
+#define V_AHEAD(p, n) ((void)0)
+#define V_PART(p, n, fill) V_LOAD(p)
+#define V_PUT_PART(p, n, v) V_STORE(p, v)
+#define V_CUT_PART(v, n) (v)
 TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a ? a : b; }
 #endif
 // Lanes 0, 2, 4.. of two vectors.
@@ -2972,43 +2977,14 @@ TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a
 #endif
 #define V_NLS(a) V_ADD(V_LOG1P(V_EXP(V_NEG(V_ABS(a)))), V_MAX(V_NEG(a), V_ZERO()))
 
-// Ends of rows, 0 < n < V_N: the first n elements at p with fill in the lanes beyond; the first n lanes
-// stored; the lanes from n on made 0.
-#if TENSOR_NN__PASS == 3
-#define NN__MASK(n) ((__mmask16)((1u << (n)) - 1))
-#define NN__PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), NN__MASK(n), p)
-#define NN__PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, NN__MASK(n), v)
-#define NN__CUT_PART(v, n) _mm512_maskz_mov_ps(NN__MASK(n), v)
-#else
-TENSOR__INLINE V_F NN__K(part)(const NN__R *p, int64_t n, NN__R fill) {
-    NN__R t[V_N];
-    int64_t i;
-    for (i = 0; i < V_N; i++) t[i] = i < n ? p[i] : fill;
-    return V_LOAD(t);
-}
-TENSOR__INLINE void NN__K(put_part)(NN__R *p, int64_t n, V_F v) {
-    NN__R t[V_N];
-    int64_t i;
-    V_STORE(t, v);
-    for (i = 0; i < n; i++) p[i] = t[i];
-}
-TENSOR__INLINE V_F NN__K(cut_part)(V_F v, int64_t n) {
-    NN__R t[V_N];
-    V_STORE(t, v);
-    return NN__K(part)(t, n, 0);
-}
-#define NN__PART(p, n, fill) NN__K(part)(p, n, fill)
-#define NN__PUT_PART(p, n, v) NN__K(put_part)(p, n, v)
-#define NN__CUT_PART(v, n) NN__K(cut_part)(v, n)
-#endif
-#define NN__LOAD(p, n, fill) (TENSOR__LIKELY((n) >= V_N) ? V_LOAD(p) : NN__PART(p, n, (NN__R)(fill)))
+#define NN__LOAD(p, n, fill) (TENSOR__LIKELY((n) >= V_N) ? V_LOAD(p) : V_PART(p, n, (NN__R)(fill)))
 TENSOR__INLINE void NN__K(put)(NN__R *p, int64_t n, V_F v) {
     if (TENSOR__LIKELY(n >= V_N))
         V_STORE(p, v);
     else
-        NN__PUT_PART(p, n, v);
+        V_PUT_PART(p, n, v);
 }
-TENSOR__INLINE V_F NN__K(cut)(V_F v, int64_t n) { return TENSOR__LIKELY(n >= V_N) ? v : NN__CUT_PART(v, n); }
+TENSOR__INLINE V_F NN__K(cut)(V_F v, int64_t n) { return TENSOR__LIKELY(n >= V_N) ? v : V_CUT_PART(v, n); }
 
 // y[i] = a
 TENSOR__FN void NN__K(fill)(void *y, double a, int64_t n) {
@@ -3041,11 +3017,16 @@ TENSOR__FN double NN__K(dot)(const void *x, const void *y, int64_t n) {
     double sum = 0;
     int64_t i, k;
     for (i = 0; i < n; i = k) {
-        V_F s = V_ZERO();
+        V_F s = V_ZERO(), t = s;
         k = n - i < NN__LEAF ? n : i + NN__LEAF;
-        if (!q)
+        if (!q) {
+            for (; i + 2 * V_N <= k; i += 2 * V_N) {
+                s = V_ADD(s, V_LOAD(p + i));
+                t = V_ADD(t, V_LOAD(p + i + V_N));
+            }
+            s = V_ADD(s, t);
             for (; i < k; i += V_N) s = V_ADD(s, NN__LOAD(p + i, n - i, 0));
-        else
+        } else
             for (; i < k; i += V_N) s = V_FMA(NN__LOAD(p + i, n - i, 0), NN__LOAD(q + i, n - i, 0), s);
         sum += (double)V_HSUM(s);
     }
@@ -3062,12 +3043,17 @@ TENSOR__INLINE NN__S NN__K(row_max)(const NN__R *p, int64_t n) {
 // log(sum of e^x[i])
 TENSOR__FN double NN__K(lse)(const void *x, int64_t n) {
     const NN__R *p = (const NN__R *)x;
-    NN__S m = NN__K(row_max)(p, n);
-    V_F s = V_ZERO(), vm;
+    V_F s = V_ZERO(), vm = V_SET(-INFINITY);
+    NN__S m;
     int64_t i;
-    if (m == (NN__S)-INFINITY || m == (NN__S)INFINITY) return (double)m;
+    for (i = 0; i < n; i += V_N) vm = V_MAXR(NN__LOAD(p + i, n - i, -INFINITY), vm);
+    m = V_HMAX(vm);
+    if (m == (NN__S)-INFINITY || m == (NN__S)INFINITY) return (double)NN__K(row_max)(p, n);
     vm = V_SET(m);
-    for (i = 0; i < n; i += V_N) s = V_ADD(s, NN__K(cut)(V_EXP(V_SUB(NN__LOAD(p + i, n - i, 0), vm)), n - i));
+    for (i = 0; i < n; i += V_N) {
+        V_AHEAD(p + i, n);
+        s = V_ADD(s, NN__K(cut)(V_EXP(V_SUB(NN__LOAD(p + i, n - i, 0), vm)), n - i));
+    }
     return (double)m + log((double)V_HSUM(s));
 }
 
@@ -3189,7 +3175,7 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
         const float *g = grad + i * g_image, *x = image + i * x_image;
         for (k = 0; k < rows; k++, g += g_row, x += x_row) {
             for (r = 0; r + V_N <= width; r += V_N) NN__LINE(V_LOAD)
-#define NN__TAIL(p) NN__PART(p, left, 0.0f)
+#define NN__TAIL(p) V_PART(p, left, 0.0f)
             if (left) NN__LINE(NN__TAIL)
 #undef NN__TAIL
         }
@@ -3469,8 +3455,16 @@ TENSOR__FN double NN__K(deviation)(const void *g, const void *x, double mean, in
     double sum = 0;
     int64_t i, k;
     for (i = 0; i < n; i = k) {
-        V_F s = V_ZERO();
+        V_F s = V_ZERO(), t = s;
         k = n - i < NN__LEAF ? n : i + NN__LEAF;
+        for (; i + 2 * V_N <= k; i += 2 * V_N) {
+            V_F u = V_SUB(V_LOAD(p + i), vm), v = V_SUB(V_LOAD(p + i + V_N), vm);
+            V_AHEAD(p + i, n);
+            V_AHEAD(p + i + V_N, n);
+            s = V_FMA(gp ? V_LOAD(gp + i) : u, u, s);
+            t = V_FMA(gp ? V_LOAD(gp + i + V_N) : v, v, t);
+        }
+        s = V_ADD(s, t);
         for (; i < k; i += V_N) {
             V_F v = NN__K(cut)(V_SUB(NN__LOAD(p + i, n - i, 0), vm), n - i);
             s = V_FMA(gp ? NN__LOAD(gp + i, n - i, 0) : v, v, s);
@@ -3495,6 +3489,7 @@ TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, v
         ((NN__R *)rstd)[r] = (NN__R)d;
         for (i = 0; i < n; i += V_N) {
             V_F v = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
+            V_AHEAD(o + i, n);
             if (wp) v = V_MUL(v, NN__LOAD(wp + i, n - i, 0));
             if (bp) v = V_ADD(v, NN__LOAD(bp + i, n - i, 0));
             NN__K(put)(o + i, n - i, v);
@@ -3796,24 +3791,29 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
                                uint32_t keep, double scale) {
     const NN__R *p = (const NN__R *)x;
     NN__R *o = (NN__R *)y;
-    uint32_t word[4];
-    int64_t i = 0, k;
+    int64_t i, k;
 #if TENSOR_NN__PASS < 6
-    for (; i + 4 * V_N <= n; i += 4 * V_N) {
-        V_I w[4];
-        V_F m[4];
+    for (i = 0; i < n; i += 8 * V_N) {
+        V_I w[8];
+        V_F m[8];
         TENSOR__K(philox)(rng, (uint64_t)(first + i) >> 2, w);
-        for (k = 0; k < 4; k++)
+        for (k = 0; k < 8; k++)
             m[k] = V_SEL(VI_GT(VI_SET((int32_t)keep), VI_SHR(w[k], 8)), V_SET((float)scale), V_ZERO());
         TENSOR__QUADS(m);
-        for (k = 0; k < 4; k++) V_STORE(o + i + k * V_N, V_MUL(V_LOAD(p + i + k * V_N), m[k]));
+        TENSOR__QUADS(m + 4);
+        for (k = 0; k < 8 && i + k * V_N < n; k++) {
+            int64_t e = i + k * V_N;
+            NN__K(put)(o + e, n - e, V_MUL(NN__LOAD(p + e, n - e, 0), m[k]));
+        }
     }
-#endif
-    for (; i < n; i += 4) {
+#else
+    uint32_t word[4];
+    for (i = 0; i < n; i += 4) {
         TENSOR__(philox)(rng.seed, rng.offset, (uint64_t)(first + i) >> 2, word);
         for (k = 0; k < 4 && i + k < n; k++)
             o[i + k] = (NN__R)(p[i + k] * ((word[k] >> 8) < keep ? (NN__R)scale : (NN__R)0));
     }
+#endif
 }
 
 // ------------------------------------------------------------------------------
@@ -3937,10 +3937,6 @@ static const nn__cpu_t NN__K(cpu) = {
 };
 
 #undef NN__LOAD
-#undef NN__MASK
-#undef NN__PART
-#undef NN__PUT_PART
-#undef NN__CUT_PART
 #undef V_NLS
 #undef NN__R
 #undef NN__S
@@ -3977,6 +3973,11 @@ static const nn__cpu_t NN__K(cpu) = {
 #undef V_SEL
 #undef V_MAX
 #undef V_HSUM
+#undef V_MAXR
+#undef V_AHEAD
+#undef V_PART
+#undef V_PUT_PART
+#undef V_CUT_PART
 #undef V_HMAX
 #endif
 #undef NN__K

@@ -271,6 +271,51 @@ static void in_place_values(void) {
     SAME(tensor_addcdiv_(y, w, w, 2), tensor_addcdiv(x, w, w, 2));
     SAME(tensor_pow_scalar_(y, 2), tensor_square(x));
 }
+// The exponents that are products, quotients and roots keep the special cases of C99 F.9.4.4; and the bits
+// of an element do not tell who its neighbours are, although vectors of one kind go a shorter way.
+#define F(...) tensor_to(X(__VA_ARGS__), TENSOR_F32)
+static tensor_t *pow_half(tensor_t *x) { return tensor_pow_scalar(x, 0.5); }
+static tensor_t *pow_inverse(tensor_t *x) { return tensor_pow_scalar(x, -2); }
+static void neighbours(void) {
+    static const float exponent[] = {2, 2.5f, -1, 0.5f, 3, -0.5f, 0.3f, -2, 1, 0, -3, 4};
+    static const float value[] = {0.1f,  -0.1f, 1, -2.5f, 4.8f, -4.8f, 9, -9, 1e-30f, -1e-40f, 30,
+                                  -100, 3.5f,  -3.5f, 0,     1e30f, (float)NAN, (float)INF, -(float)INF};
+    static const struct {
+        const char *name;
+        tensor_t *(*f)(tensor_t *x);
+    } f[] = {{"gelu", tensor_gelu},  {"sigmoid", tensor_sigmoid}, {"erfc", tensor_erfc}, {"erf", tensor_erf},
+             {"tanh", tensor_tanh},  {"exp", tensor_exp},         {"silu", tensor_silu}, {"x^.5", pow_half},
+             {"x^-2", pow_inverse}};
+    int values = COUNT(value), exponents = COUNT(exponent);
+    tensor_t *x, *y, *e;
+    IS(0, tensor_pow_scalar(F(-0.0f, -INF, -4, 4), 0.5), 0, INF, NANF, 2);
+    IS(0, tensor_reciprocal(tensor_pow_scalar(F(-0.0f, -0.0f), 0.5)), INF, INF);
+    IS(0, tensor_pow_scalar(F(-0.0f, -INF, -4, 4), -0.5), INF, 0, NANF, 0.5);
+    IS(0, tensor_pow_scalar(F(-0.0f, -INF, -4, 0.5), -1), -INF, -0.0, -0.25, 2);
+    IS(0, tensor_pow_scalar(F(-0.0f, -INF, -4, 1e-30f), -2), INF, 0, 0.0625, INF);
+    IS(0, tensor_pow_scalar(F(-0.0f, -INF, -4, 1e-30f), 3), -0.0, -INF, -64, 0);
+    IS(2e-7, tensor_pow_scalar(F(1e-10, 3e-10, NANF), -2), 1e20, 1e20 / 9, NANF);
+    x = tensor_from(value, TENSOR_F32, values);
+    for (size_t k = 0; k < (size_t)COUNT(f); k++) {
+        y = f[k].f(x);
+        for (int i = 0; i < values; i++) {
+            tensor_t *one = f[k].f(tensor_full(value[i], 40));
+            CHECK_MSG(memcmp((const float *)tensor_data(y) + i, tensor_data(one), sizeof(float)) == 0,
+                      "%s: %g alone is not %g among others", f[k].name, (double)value[i], (double)value[i]);
+        }
+    }
+    e = tensor_from(exponent, TENSOR_F32, exponents);
+    for (int i = 0; i < values; i++) {
+        y = tensor_pow(tensor_full(value[i], exponents), e);
+        for (int k = 0; k < exponents; k++) {
+            tensor_t *one = tensor_pow_scalar(tensor_full(value[i], 40), (double)exponent[k]);
+            const float *p = (const float *)tensor_data(y) + k, *q = (const float *)tensor_data(one);
+            CHECK_MSG(memcmp(p, q, sizeof *p) == 0 || (*p != *p && *q != *q),
+                      "%g^%g: %g among others, %g alone", (double)value[i], (double)exponent[k], (double)*p,
+                      (double)*q);
+        }
+    }
+}
 // Gradients of the composed functions (rows are checked by ops.c), first and second order.
 typedef tensor_t *(*one_t)(tensor_t *x);
 static tensor_t *logit_eps(tensor_t *x) { return tensor_logit(tensor_mul_scalar(x, 0.3), 0.2); }
@@ -623,6 +668,7 @@ int main(void) {
     RUN(binary_values);
     RUN(dtypes_of_numbers);
     RUN(in_place_values);
+    RUN(neighbours);
     RUN(gradients);
     RUN(activation_values);
     RUN(activation_gradients);
