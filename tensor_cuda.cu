@@ -6,9 +6,11 @@
 //
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver
-//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>matmul  >>optimizer
+//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>matmul  >>optimizer  >>backend
 #define TENSOR_BACKEND
-#include "tensor.h"
+#include "tensor_nn.h"
+
+#include "tensor_cuda.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -1395,17 +1397,12 @@ inline int host_segment_free(void *, int, uint64_t address, uint64_t) {
 // ------------------------------------------------------------------------------
 // >>operands                                       MARK: operands, dtypes, launches
 //
-// What every kernel below takes: operands as plain data, a stream, and limits that depend on the device or
-// are lowered by tests. Kernels compute in one of three classes (f32 for f32 f16 bf16; f64; i64 for integers
-// and bool) and convert as tensor.h does: float to integer truncates and saturates, NaN gives 0, integers
-// wrap. Rejected: a kernel per pair of dtypes (a hundred of each).
+// What every kernel below takes: the arguments of a call (tensor_arg_t), a stream, and limits that depend on
+// the device or are lowered by tests. Kernels compute in one of three classes (f32 for f32 f16 bf16; f64; i64
+// for integers and bool) and convert as tensor.h does: float to integer truncates and saturates, NaN gives 0,
+// integers wrap. Rejected: a kernel per pair of dtypes (a hundred of each).
 // ------------------------------------------------------------------------------
 
-struct operand_t {
-    void *data;                                 // first element, on the device
-    int dtype, ndim;
-    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];     // in elements
-};
 struct limits_t {
     int sms = 132, blocks_per_sm = 8;           // grids are no larger than what runs at once
     int64_t reduce_chunk = 16384; // elements that one block sums; part of the result's definition
@@ -1523,7 +1520,21 @@ inline int size_of(int dtype) {
     }
     return 0;
 }
-inline int64_t count_of(const operand_t &o) {
+// An argument whose dims are its own, to be changed.
+struct shaped_t {
+    tensor_arg_t arg;
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+    explicit shaped_t(const tensor_arg_t &from) : arg(from) {
+        for (int d = 0; d < from.ndim; d++) {
+            dims[d] = from.dims[d];
+            strides[d] = from.strides[d];
+        }
+        arg.dims = dims;
+        arg.strides = strides;
+    }
+    shaped_t(const shaped_t &) = delete;
+};
+inline int64_t count_of(const tensor_arg_t &o) {
     int64_t n = 1;
     for (int d = 0; d < o.ndim; d++) { n *= o.dims[d]; }
     return n;
@@ -1533,7 +1544,11 @@ inline unsigned grid_for(const place_t &at, int64_t work, int64_t per_block) {
             most = (int64_t)at.limits.sms * at.limits.blocks_per_sm;
     return (unsigned)(need < 1 ? 1 : need < most ? need : most);
 }
-inline int code_of(cudaError_t e) { return e ? TENSOR_ERR_CUDA : 0; }
+static thread_local cudaError_t last_error;     // of this thread, for the text
+inline int code_of(cudaError_t e) {
+    if (e) { last_error = e; }
+    return e ? TENSOR_ERR_CUDA : 0;
+}
 
 // n operands over the dims of the first, those of size 1 repeated; neighbouring dims joined where all allow
 // it.
@@ -1542,7 +1557,7 @@ struct walk_t {
     int ndim;
     int64_t n, dims[TENSOR_MAX_DIMS], strides[MAX_OPERANDS][TENSOR_MAX_DIMS];
 };
-inline walk_t walk_of(const operand_t *o, int count) {
+inline walk_t walk_of(const tensor_arg_t *o, int count) {
     walk_t w;
     memset(&w, 0, sizeof w);
     w.n = count_of(o[0]);
@@ -1872,7 +1887,7 @@ TCU_UNROLL
     }
 }
 template <class T, class Y, class F, int N>
-inline int launch_rows(const place_t &at, const walk_t &w, const operand_t *o, const F &f) {
+inline int launch_rows(const place_t &at, const walk_t &w, const tensor_arg_t *o, const F &f) {
     row_set_t<N> s;
     s.rows = w.ndim == 2 ? w.dims[0] : 1;
     s.columns = w.ndim ? w.dims[w.ndim - 1] : 1;
@@ -1889,7 +1904,7 @@ inline int launch_rows(const place_t &at, const walk_t &w, const operand_t *o, c
         tcu_launch(pointwise_rows<T, Y, F, N>, dim3(gx, gy), dim3(wide, high), 0, at.stream, s, f));
 }
 // One dtype, at most rows and columns, 16-byte addresses: what pointwise_rows takes.
-inline bool fits_rows(const walk_t &w, const operand_t *o, int count, bool truth) {
+inline bool fits_rows(const walk_t &w, const tensor_arg_t *o, int count, bool truth) {
     int dtype = o[1].dtype, V = 16 / size_of(dtype);
     if (class_of(dtype) || w.ndim > 2 || o[0].dtype != (truth ? (int)TENSOR_BOOL : dtype)) { return false; }
     for (int k = 0; k < count; k++) {
@@ -1901,7 +1916,8 @@ inline bool fits_rows(const walk_t &w, const operand_t *o, int count, bool truth
     return true;
 }
 // o[0] = op of the others, which broadcast to it; computed in the class of `compute`, a dtype.
-inline int pointwise(const place_t &at, int op, const operand_t *o, int arity, int compute, const double *p) {
+inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity, int compute,
+                     const double *p) {
     walk_t w = walk_of(o, arity + 1);
     if (!w.n) { return 0; }
     double none[4] = {0, 0, 0, 0};
@@ -1996,8 +2012,8 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) fill_any(walk_t
     }
 }
 // y = x, converted, x broadcast to y; strides of any kind, no overlap.
-inline int copy(const place_t &at, const operand_t &y, const operand_t &x) {
-    operand_t o[2] = {y, x};
+inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x) {
+    tensor_arg_t o[2] = {y, x};
     walk_t w = walk_of(o, 2);
     if (!w.n) { return 0; }
     bool flat = w.ndim == 0 || (w.ndim == 1 && w.strides[0][0] == 1 && w.strides[1][0] == 1);
@@ -2057,7 +2073,7 @@ inline int copy(const place_t &at, const operand_t &y, const operand_t &x) {
         tcu_launch(kernel, grid, THREADS, 0, at.stream, w, y.data, y.dtype, (const void *)x.data, x.dtype));
 }
 // Integers and bool take `integer`, floats `real`.
-inline int fill(const place_t &at, const operand_t &y, double real, int64_t integer) {
+inline int fill(const place_t &at, const tensor_arg_t &y, double real, int64_t integer) {
     walk_t w = walk_of(&y, 1);
     if (!w.n) { return 0; }
     if (class_of(y.dtype) == 2) {
@@ -2191,7 +2207,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         store_as<int64_t>(y, dtype, at[0], u < load_as<double>(p, from, at[1]));
     }
 }
-inline int random_real(const place_t &at, const operand_t &y, tensor_generator_t g, int kind, double a,
+inline int random_real(const place_t &at, const tensor_arg_t &y, tensor_generator_t g, int kind, double a,
                        double b) {
     walk_t w = walk_of(&y, 1);
     if (!w.n) { return 0; }
@@ -2204,15 +2220,15 @@ inline int random_real(const place_t &at, const operand_t &y, tensor_generator_t
     return code_of(tcu_launch(random_f32, grid_for(at, (w.n + 3) / 4, THREADS), THREADS, 0, at.stream, w,
                               y.data, y.dtype, g, kind, (float)a, scale));
 }
-inline int random_integers(const place_t &at, const operand_t &y, tensor_generator_t g, int64_t lo,
+inline int random_integers(const place_t &at, const tensor_arg_t &y, tensor_generator_t g, int64_t lo,
                            int64_t hi) {
     walk_t w = walk_of(&y, 1);
     return !w.n ? 0
                 : code_of(tcu_launch(random_integer, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
                                      y.data, y.dtype, g, lo, (uint64_t)hi - (uint64_t)lo));
 }
-inline int bernoulli(const place_t &at, const operand_t &y, const operand_t &p, tensor_generator_t g) {
-    operand_t o[2] = {y, p};
+inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &p, tensor_generator_t g) {
+    tensor_arg_t o[2] = {y, p};
     walk_t w = walk_of(o, 2);
     return !w.n ? 0
                 : code_of(tcu_launch(random_bernoulli, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
@@ -2370,18 +2386,18 @@ struct reduce_plan_t {
     uint64_t scratch;
 };
 // x over the dims of `mask`. Everything follows from shapes, strides and limits.
-inline reduce_plan_t reduce_plan(const place_t &at, const operand_t &x, uint32_t mask, int op) {
+inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     reduce_plan_t p;
-    operand_t kept = x, gone = x;
-    kept.ndim = gone.ndim = 0;
+    shaped_t kept(x), gone(x);
+    kept.arg.ndim = gone.arg.ndim = 0;
     for (int d = 0; d < x.ndim; d++) {
-        operand_t &o = mask >> d & 1 ? gone : kept;
-        o.dims[o.ndim] = x.dims[d];
-        o.strides[o.ndim++] = x.strides[d];
+        shaped_t &o = mask >> d & 1 ? gone : kept;
+        o.dims[o.arg.ndim] = x.dims[d];
+        o.strides[o.arg.ndim++] = x.strides[d];
     }
     memset((void *)&p, 0, sizeof p);
-    p.r.kept = walk_of(&kept, 1);
-    p.r.gone = walk_of(&gone, 1);
+    p.r.kept = walk_of(&kept.arg, 1);
+    p.r.gone = walk_of(&gone.arg, 1);
     p.r.x = x.data;
     p.r.from = p.dtype = x.dtype;
     p.klass = class_of(x.dtype);
@@ -2442,11 +2458,11 @@ template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, 
     default: return reduce_with<C, all_op<C>>(at, p, scale);
     }
 }
-inline uint64_t reduce_scratch(const place_t &at, const operand_t &x, uint32_t mask, int op) {
+inline uint64_t reduce_scratch(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     return reduce_plan(at, x, mask, op).scratch;
 }
 // y (contiguous over the kept dims) = op of x over the dims in mask. ARG: index within the reduced elements.
-inline int reduce(const place_t &at, const operand_t &y, const operand_t &x, uint32_t mask, int op,
+inline int reduce(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, uint32_t mask, int op,
                   void *scratch) {
     reduce_plan_t p = reduce_plan(at, x, mask, op);
     if (!p.r.kept.n) { return 0; }
@@ -2696,7 +2712,8 @@ struct row_shape_t {
     }
 };
 // All operands contiguous, rows x columns.
-inline int softmax(const place_t &at, const operand_t &y, const operand_t &x, int64_t rows, int64_t columns,
+inline int softmax(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
+                   int64_t columns,
                    bool logs) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
@@ -2705,7 +2722,8 @@ inline int softmax(const place_t &at, const operand_t &y, const operand_t &x, in
                                          (const T *)x.data, rows, columns, logs));)
     return 0;
 }
-inline int softmax_backward(const place_t &at, const operand_t &dx, const operand_t &dy, const operand_t &y,
+inline int softmax_backward(const place_t &at, const tensor_arg_t &dx, const tensor_arg_t &dy,
+                            const tensor_arg_t &y,
                             int64_t rows, int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(y.dtype));
@@ -2715,7 +2733,8 @@ inline int softmax_backward(const place_t &at, const operand_t &dx, const operan
                                   (const T *)dy.data, (const T *)y.data, rows, columns, logs));)
     return 0;
 }
-inline int layer_norm(const place_t &at, const operand_t &y, float *mean, float *rstd, const operand_t &x,
+inline int layer_norm(const place_t &at, const tensor_arg_t &y, float *mean, float *rstd,
+                      const tensor_arg_t &x,
                       const void *w, const void *b, int64_t rows, int64_t columns, double eps) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
@@ -2730,8 +2749,9 @@ inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t colu
            sizeof(float);
 }
 // dw, db may be NULL (both or none), of x's dtype as w is.
-inline int layer_norm_backward(const place_t &at, const operand_t &dx, void *dw, void *db,
-                               const operand_t &dy, const operand_t &x, const void *w, const float *mean,
+inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
+                               const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
+                                   const float *mean,
                                const float *rstd, int64_t rows, int64_t columns, void *scratch) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
@@ -2758,8 +2778,8 @@ inline int layer_norm_backward(const place_t &at, const operand_t &dx, void *dw,
 }
 // The loss of each row (f32) and, with dx, its gradient: scaled by scale[0] on the device, or, with mean, by
 // one over the number of targets, which is left in scale[0].
-inline int cross_entropy(const place_t &at, float *loss, const operand_t *dx, const operand_t &x,
-                         const operand_t &target, int64_t rows, int64_t columns, int64_t ignored,
+inline int cross_entropy(const place_t &at, float *loss, const tensor_arg_t *dx, const tensor_arg_t &x,
+                         const tensor_arg_t &target, int64_t rows, int64_t columns, int64_t ignored,
                          float *scale, bool mean) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
@@ -2828,10 +2848,10 @@ scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, 
 // Stable radix sort of (key, order), four bits a pass; a block takes TILE neighbours, a thread EACH.
 enum { RADIX = 16, EACH = 8, TILE = THREADS * EACH };
 __device__ inline int digit_of(uint64_t key, int shift) { return (int)(key >> shift) & (RADIX - 1); }
-// Exclusive running sums of the RADIX x THREADS counts, digit after digit, thread after thread.
-__device__ inline void sum_counts(int *count, int *part) {
-    int t = (int)threadIdx.x, sum = 0;
-    for (int k = 0; k < RADIX; k++) { sum += count[t * RADIX + k]; }
+// Exclusive running sum of n counts, in place, by the THREADS threads of a block; part: THREADS counts.
+__device__ inline void block_scan(int *count, int n, int *part) {
+    int t = (int)threadIdx.x, each = (n + THREADS - 1) / THREADS, sum = 0;
+    for (int i = t * each; i < (t + 1) * each && i < n; i++) { sum += count[i]; }
     part[t] = sum;
     __syncthreads();
     for (int d = 1; d < THREADS; d *= 2) {
@@ -2841,10 +2861,10 @@ __device__ inline void sum_counts(int *count, int *part) {
         __syncthreads();
     }
     int before = t ? part[t - 1] : 0;
-    for (int k = 0; k < RADIX; k++) {
-        int n = count[t * RADIX + k];
-        count[t * RADIX + k] = before;
-        before += n;
+    for (int i = t * each; i < (t + 1) * each && i < n; i++) {
+        int v = count[i];
+        count[i] = before;
+        before += v;
     }
     __syncthreads();
 }
@@ -2866,25 +2886,9 @@ __global__ void __launch_bounds__(THREADS, 4)
         total[threadIdx.x * gridDim.x + blockIdx.x] = sum;
     }
 }
-// Exclusive running sum of n counts, in place; one block.
-__global__ void __launch_bounds__(THREADS, 4) radix_sum(int *total, int n) {
+__global__ void __launch_bounds__(THREADS, 4) radix_sum(int *total, int n) {    // one block
     TCU_SHARED(int, part, [THREADS]);
-    int t = (int)threadIdx.x, each = (n + THREADS - 1) / THREADS, sum = 0;
-    for (int i = t * each; i < (t + 1) * each && i < n; i++) { sum += total[i]; }
-    part[t] = sum;
-    __syncthreads();
-    for (int d = 1; d < THREADS; d *= 2) {
-        int v = t >= d ? part[t - d] : 0;
-        __syncthreads();
-        part[t] += v;
-        __syncthreads();
-    }
-    int before = t ? part[t - 1] : 0;
-    for (int i = t * each; i < (t + 1) * each && i < n; i++) {
-        int v = total[i];
-        total[i] = before;
-        before += v;
-    }
+    block_scan(total, n, part);
 }
 __global__ void __launch_bounds__(THREADS, 4)
     radix_move(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *total, int64_t n,
@@ -2894,7 +2898,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     TCU_SHARED(int, base, [RADIX]);
     int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
     count_digits(count, key, n, shift);
-    sum_counts(count, part);
+    block_scan(count, RADIX * THREADS, part);
     if (threadIdx.x < RADIX) {
         base[threadIdx.x] = total[threadIdx.x * gridDim.x + blockIdx.x] - count[threadIdx.x * THREADS];
     }
@@ -2930,11 +2934,12 @@ template <class F> inline int by_size(int size, F f) {
                        : f((uint4 *)nullptr);
 }
 // y has the shape of index; x that of y but for dim.
-inline int gather(const place_t &at, const operand_t &y, const operand_t &x, int dim,
-                  const operand_t &index) {
-    operand_t o[3] = {y, index, x};
-    for (int d = 0; d < x.ndim; d++) { o[2].dims[d] = y.dims[d]; }
-    o[2].strides[dim] = 0;
+inline int gather(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int dim,
+                  const tensor_arg_t &index) {
+    shaped_t still(x);
+    for (int d = 0; d < x.ndim; d++) { still.dims[d] = y.dims[d]; }
+    still.strides[dim] = 0;
+    tensor_arg_t o[3] = {y, index, still.arg};
     walk_t w = walk_of(o, 3);
     if (!w.n) { return 0; }
     if (!x.dims[dim]) { return TENSOR_ERR_INDEX; }
@@ -2947,7 +2952,8 @@ inline int gather(const place_t &at, const operand_t &y, const operand_t &x, int
     });
 }
 // y[i] = x[index[i]] for rows; all contiguous. Embedding and index_select.
-inline int index_rows(const place_t &at, const operand_t &y, const operand_t &x, const operand_t &index,
+inline int index_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x,
+                      const tensor_arg_t &index,
                       int64_t n, int64_t width, int64_t rows) {
     if (!n || !width) { return 0; }
     if (!rows) { return TENSOR_ERR_INDEX; }
@@ -2967,8 +2973,8 @@ inline uint64_t scatter_scratch(int64_t n) {
 }
 // y (contiguous, rows of width) += x's n rows at the places that `w` gives; index: walked by it. places: rows
 // of y.
-inline int add_at(const place_t &at, const operand_t &y, const operand_t &x, const walk_t &w,
-                  const operand_t &index, int64_t stride, int64_t size, int64_t width, int64_t places,
+inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, const walk_t &w,
+                  const tensor_arg_t &index, int64_t stride, int64_t size, int64_t width, int64_t places,
                   void *scratch) {
     int64_t n = w.n;
     unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
@@ -3004,20 +3010,23 @@ inline int add_at(const place_t &at, const operand_t &y, const operand_t &x, con
                               width));
 }
 // y[.. index[.. i ..] ..] += x[.. i ..] along dim; y and x contiguous, index of x's shape.
-inline int scatter_add(const place_t &at, const operand_t &y, int dim, const operand_t &index,
-                       const operand_t &x, void *scratch) {
-    operand_t o[2] = {index, y};
-    for (int d = 0; d < x.ndim; d++) { o[1].dims[d] = index.dims[d]; }
-    o[1].strides[dim] = 0;
+inline int scatter_add(const place_t &at, const tensor_arg_t &y, int dim, const tensor_arg_t &index,
+                       const tensor_arg_t &x, void *scratch) {
+    shaped_t still(y);
+    for (int d = 0; d < x.ndim; d++) { still.dims[d] = index.dims[d]; }
+    still.strides[dim] = 0;
+    tensor_arg_t o[2] = {index, still.arg};
     return add_at(at, y, x, walk_of(o, 2), index, y.strides[dim], y.dims[dim], 1, count_of(y), scratch);
 }
 // y[index[i]] += x[i] for rows of width: index_add, and the gradient of embedding.
-inline int add_rows(const place_t &at, const operand_t &y, const operand_t &index, const operand_t &x,
+inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &index,
+                    const tensor_arg_t &x,
                     int64_t n, int64_t width, int64_t rows, void *scratch) {
-    operand_t i = index;
+    const int64_t one = 1;
+    tensor_arg_t i = index;
     i.ndim = 1;
-    i.dims[0] = n;
-    i.strides[0] = 1;
+    i.dims = &n;
+    i.strides = &one;
     return add_at(at, y, x, walk_of(&i, 1), i, 1, rows, width, rows, scratch);
 }
 
@@ -3221,4 +3230,453 @@ inline int optimizer(const place_t &at, bool adam, const param_t *params, int co
     return 0;
 }
 
+// ------------------------------------------------------------------------------
+// >>backend                                        MARK: what tensor.h calls
+//
+// One struct of functions, one kernel entry for all families: it looks for a native kernel and, where there
+// is none for the op or its dtypes, runs the CPU's over copies of the storages, so that every op works and
+// the counts say which are slow. State is the process's: one allocator, one stream a device, on which all ops
+// run in order. Rejected: a stream per thread (every storage that two threads share would need events); a
+// null kernel for what is missing (a network with one such op would not run at all).
+// ------------------------------------------------------------------------------
+
+enum { SLOTS = 64, COUNTED = 2048, BACKWARD_FROM = 1024 };
+struct gpu_t {                                  // made when first used
+    int ready, sms;
+    cudaStream_t stream;
+    unsigned long long *errors;                 // SLOTS words on the device: 1 + place of a bad index
+    int noted;                                  // an op that may write them ran since the last look
+};
+static struct {
+    allocator_t *allocator;                     // NULL = not started
+    int lock, devices, forbidden, nslots;
+    gpu_t gpu[MAX_DEVICES];
+    const char *slot[SLOTS];                    // which op writes which word
+    const char *name[COUNTED];
+    int64_t native[COUNTED], fallback[COUNTED];
+} G;
+
+// The device of a call, for its length.
+struct current_t {
+    int before = -1;
+    explicit current_t(int index) {
+        if (G.devices < 2) { return; }
+        cudaGetDevice(&before);
+        if (before != index) { cudaSetDevice(index); }
+    }
+    ~current_t() {
+        if (before >= 0) { cudaSetDevice(before); }
+    }
+    current_t(const current_t &) = delete;
+};
+inline int raise_cuda(const char *what) {
+    TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_CUDA, "%s: %s", what, cudaGetErrorString(last_error));
+    return TENSOR_ERR_CUDA;
+}
+// -> NULL: no such device, or CUDA refuses; not raised
+static gpu_t *gpu_of(int index) {
+    if (!G.allocator || index < 0 || index >= G.devices) { return nullptr; }
+    gpu_t *g = &G.gpu[index];
+    if (__atomic_load_n(&g->ready, __ATOMIC_ACQUIRE)) { return g; }
+    lock_t hold(&G.lock);
+    if (g->ready) { return g; }
+    on_device_t at(index);
+    void *words = nullptr;
+    if (!g->stream && code_of(cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking))) {
+        g->stream = nullptr;
+        return nullptr;
+    }
+    if (code_of(cudaMalloc(&words, SLOTS * sizeof *g->errors))) { return nullptr; }
+    if (code_of(cudaMemsetAsync(words, 0, SLOTS * sizeof *g->errors, g->stream))) {
+        cudaFree(words);
+        return nullptr;
+    }
+    g->errors = (unsigned long long *)words;
+    cudaDeviceGetAttribute(&g->sms, cudaDevAttrMultiProcessorCount, index);
+    __atomic_store_n(&g->ready, 1, __ATOMIC_RELEASE);
+    return g;
+}
+// Memory for the length of an op: what is queued may still use it, as it serves this stream alone.
+struct scratch_t {
+    block_t *block = nullptr;
+    void *at = nullptr;
+    int code = 0;
+    scratch_t(const tensor_call_t *c, uint64_t bytes) {
+        gpu_t *g = gpu_of(c->device - 1);
+        code = alloc(G.allocator, c->device - 1, g->stream, bytes, c->row->name, &block);
+        if (code) {
+            TENSOR__(fail)(c->thread, code, "%s: out of device memory for %d bytes of scratch", c->row->name,
+                           (int64_t)bytes);
+        }
+        at = block ? (void *)(uintptr_t)block->address : nullptr;
+    }
+    ~scratch_t() { release(G.allocator, block); }
+    scratch_t(const scratch_t &) = delete;
+};
+
+// Waits; then an index that an op met is an error.
+static int settle(int index, const char *what) {
+    gpu_t *g = gpu_of(index);
+    unsigned long long word[SLOTS];
+    if (code_of(cudaStreamSynchronize(g->stream))) { return raise_cuda(what); }
+    if (!__atomic_exchange_n(&g->noted, 0, __ATOMIC_ACQ_REL)) { return 0; }
+    if (code_of(cudaMemcpyAsync(word, g->errors, sizeof word, cudaMemcpyDeviceToHost, g->stream)) ||
+        code_of(cudaStreamSynchronize(g->stream))) {
+        return raise_cuda(what);
+    }
+    for (int k = 0; k < G.nslots; k++) {
+        if (!word[k]) { continue; }
+        if (code_of(cudaMemsetAsync(g->errors, 0, sizeof word, g->stream))) { return raise_cuda(what); }
+        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_INDEX, "%s: the index at element %d is out of range",
+                       G.slot[k], (int64_t)(word[k] - 1));
+        return TENSOR_ERR_INDEX;
+    }
+    return 0;
+}
+
+static int backend_count() { return G.allocator ? G.devices : 0; }
+static int backend_alloc(int index, uint64_t bytes, void **data, void **block) {
+    gpu_t *g = gpu_of(index);
+    block_t *b;
+    int code = g ? alloc(G.allocator, index, g->stream, bytes, nullptr, &b) : TENSOR_ERR_CUDA;
+    if (code) { return code; }
+    *data = (void *)(uintptr_t)b->address;
+    *block = b;
+    return 0;
+}
+static void backend_release(void *, void *block) { release(G.allocator, (block_t *)block); }
+static int backend_copy(void *to, int to_index, const void *from, int from_index, uint64_t bytes) {
+    int index = to_index >= 0 ? to_index : from_index;
+    gpu_t *g = gpu_of(index);
+    if (!g) { return raise_cuda("copy"); }
+    current_t at(index);
+    if (to_index >= 0 && from_index >= 0 && to_index != from_index) {
+        int code = settle(from_index, "copy");              // the source is ready, and stays until it is read
+        if (code) { return code; }
+        if (code_of(cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, g->stream))) {
+            return raise_cuda("copy");
+        }
+        return settle(to_index, "copy");
+    }
+    enum cudaMemcpyKind kind = from_index < 0 ? cudaMemcpyHostToDevice
+                             : to_index < 0   ? cudaMemcpyDeviceToHost
+                                              : cudaMemcpyDeviceToDevice;
+    if (code_of(cudaMemcpyAsync(to, from, bytes, kind, g->stream))) { return raise_cuda("copy"); }
+    return kind == cudaMemcpyDeviceToDevice ? 0 : settle(index, "copy");
+}
+
+static const char *const dtype_names[] = {"f32", "f64", "i32", "i64", "u8", "bool", "f16", "bf16", "i8",
+    "i16"};
+
+// A storage of the call, as far as its arguments reach, on the host.
+struct twin_t {
+    tensor__storage_t *storage;
+    uintptr_t first, end;                       // on the device
+    char *host, *memory;
+    bool load;                                  // something of it is read, or stays
+};
+// First and last byte + 1 of an argument with elements.
+static void reach(const tensor_arg_t &a, uintptr_t *first, uintptr_t *end) {
+    int64_t low = 0, high = 0, size = size_of(a.dtype);
+    for (int d = 0; d < a.ndim; d++) {
+        int64_t step = (a.dims[d] - 1) * a.strides[d];
+        (step < 0 ? low : high) += step;
+    }
+    *first = (uintptr_t)a.data + (uintptr_t)(low * size);
+    *end = (uintptr_t)a.data + (uintptr_t)((high + 1) * size);
+}
+static bool lies_there(const tensor_arg_t &a) { return a.data && a.storage && a.storage->device && a.numel; }
+static int to_host(tensor_call_t *c, gpu_t *g, tensor_arg_t *arg, twin_t *twin, int *count) {
+    int n = c->nin + c->nout;
+    for (int i = 0; i < n; i++) {
+        arg[i] = c->arg[i];
+        if (!lies_there(arg[i])) { continue; }
+        uintptr_t first, end;
+        int k = 0;
+        reach(arg[i], &first, &end);
+        while (k < *count && twin[k].storage != arg[i].storage) { k++; }
+        if (k == *count) { twin[(*count)++] = {arg[i].storage, first, end, nullptr, nullptr, false}; }
+        twin_t &t = twin[k];
+        t.load = t.load || arg[i].role != TENSOR_WRITE || !arg[i].contiguous || first != t.first ||
+            end != t.end;
+        t.first = first < t.first ? first : t.first;
+        t.end = end > t.end ? end : t.end;
+    }
+    for (int k = 0; k < *count; k++) {          // as aligned on the host as there
+        twin_t &t = twin[k];
+        if (!(t.memory = (char *)malloc(t.end - t.first + 128))) {
+            TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for a copy of %d bytes",
+                           c->row->name, (int64_t)(t.end - t.first));
+            return TENSOR_ERR_OUT_OF_MEMORY;
+        }
+        t.host = t.memory + ((t.first - (uintptr_t)t.memory) & 63);
+        if (t.load && code_of(cudaMemcpyAsync(t.host, (void *)t.first, t.end - t.first,
+                                              cudaMemcpyDeviceToHost,
+                                              g->stream))) {
+            return raise_cuda(c->row->name);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < *count && lies_there(c->arg[i]); k++) {
+            if (twin[k].storage == arg[i].storage) {
+                arg[i].data = twin[k].host + ((uintptr_t)arg[i].data - twin[k].first);
+            }
+        }
+    }
+    return settle(c->device - 1, c->row->name);
+}
+static int run_on_host(tensor_call_t *c, gpu_t *g, tensor_arg_t *arg, twin_t *twin, int *count) {
+    int code = to_host(c, g, arg, twin, count);
+    if (code) { return code; }
+    tensor_call_t here = *c;
+    void *scratch = nullptr;
+    here.arg = arg;
+    here.scratch = nullptr;
+    uint64_t bytes = c->row->scratch ? c->row->scratch(&here) : 0;
+    if (bytes) {
+        if (!(scratch = malloc(bytes + 64))) {
+            TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for %d bytes of scratch",
+                           c->row->name, (int64_t)bytes);
+            return TENSOR_ERR_OUT_OF_MEMORY;
+        }
+        here.scratch = (void *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
+    }
+    code = c->row->cpu(&here);
+    free(scratch);
+    for (int i = c->nin; i < c->nin + c->nout && !code; i++) {
+        if (!lies_there(c->arg[i])) { continue; }
+        uintptr_t first, end;
+        reach(c->arg[i], &first, &end);
+        const char *from = (const char *)arg[i].data - ((uintptr_t)c->arg[i].data - first);
+        if (code_of(cudaMemcpyAsync((void *)first, from, end - first, cudaMemcpyHostToDevice, g->stream))) {
+            code = raise_cuda(c->row->name);
+        }
+    }
+    if (!code && code_of(cudaStreamSynchronize(g->stream))) { code = raise_cuda(c->row->name); }
+    return code;
+}
+static int fall_back(tensor_call_t *c, gpu_t *g) {
+    int n = c->nin + c->nout, count = 0;
+    if (__atomic_load_n(&G.forbidden, __ATOMIC_RELAXED)) {
+        char list[96] = "";
+        size_t at = 0;
+        for (int i = 0; i < n && at + 8 < sizeof list; i++) {
+            if (!c->arg[i].data) { continue; }
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? " " : "",
+                                   dtype_names[c->arg[i].dtype]);
+        }
+        TENSOR__(fail)(c->thread, TENSOR_ERR_UNSUPPORTED,
+                       "%s: cuda has no kernel for %s, and tensor_cuda_set_fallback(0) forbids the CPU's",
+                       c->row->name, list);
+        return TENSOR_ERR_UNSUPPORTED;
+    }
+    tensor_arg_t *arg = (tensor_arg_t *)malloc((size_t)(n + 1) * (sizeof(tensor_arg_t) + sizeof(twin_t)));
+    if (!arg) {
+        TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", c->row->name);
+        return TENSOR_ERR_OUT_OF_MEMORY;
+    }
+    twin_t *twin = (twin_t *)(void *)(arg + n + 1);
+    int code = run_on_host(c, g, arg, twin, &count);
+    for (int k = 0; k < count; k++) { free(twin[k].memory); }
+    free(arg);
+    return code;
+}
+
+typedef int (*native_t)(const place_t &at, tensor_call_t *c);   // TENSOR_ERR_UNSUPPORTED = there is none
+static int native(const place_t &, tensor_call_t *) { return TENSOR_ERR_UNSUPPORTED; }
+static int backend_run(tensor_call_t *c) {
+    const tensor__row_t *row = c->row;
+    int index = c->device - 1, key = row->id + (row->family == TENSOR_FAMILY_POINTWISE_BACKWARD ?
+                                                BACKWARD_FROM : 0);
+    gpu_t *g = gpu_of(index);
+    if (!g) { return raise_cuda(row->name); }
+    current_t now(index);
+    place_t at;
+    at.stream = g->stream;
+    at.limits.sms = g->sms;
+    at.error = g->errors;
+    last_error = cudaSuccess;
+    int code = native(at, c);
+    bool here = code == TENSOR_ERR_UNSUPPORTED;
+    if (key < COUNTED) {
+        G.name[key] = row->name;
+        __atomic_fetch_add(here ? &G.fallback[key] : &G.native[key], 1, __ATOMIC_RELAXED);
+    }
+    if (here) { return fall_back(c, g); }
+    if (code == TENSOR_ERR_CUDA) { raise_cuda(row->name); }
+    return code;
+}
+#define TCU_RUN4 backend_run, backend_run, backend_run, backend_run
+static const tensor_backend_t backend = {
+    TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
+        backend_copy,
+    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}};
+#undef TCU_RUN4
+
+static int start(tensor__thread_t *th) {
+    int n = 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
+    if (e || n < 1) {
+        cudaGetLastError();
+        TENSOR__(fail)(th, TENSOR_ERR_CUDA, "cuda_init: %s",
+                       e == cudaErrorInsufficientDriver ?
+                           "there is no NVIDIA driver, or it is too old for this CUDA"
+                       : e                              ? cudaGetErrorString(e)
+                                                        : "there is no device");
+        return TENSOR_ERR_CUDA;
+    }
+    n = n < MAX_DEVICES ? n : (int)MAX_DEVICES;
+    for (int k = 0; k < n; k++) {
+        int major = 0, minor = 0;
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, k);
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, k);
+        if (major * 10 + minor < 75) {
+            TENSOR__(fail)(th, TENSOR_ERR_UNSUPPORTED,
+                           "cuda_init: device %i has compute capability %i.%i, 7.5 is needed", k, major,
+                               minor);
+            return TENSOR_ERR_UNSUPPORTED;
+        }
+    }
+    const char *no_cache = getenv("TENSOR_CUDA_NO_CACHE");
+    options_t options;
+    options.no_cache = no_cache && no_cache[0] && strcmp(no_cache, "0") != 0;
+    if (!(G.allocator = allocator_new(&cuda_driver, &options))) {
+        TENSOR__(fail)(th, TENSOR_ERR_OUT_OF_MEMORY, "cuda_init: out of memory");
+        return TENSOR_ERR_OUT_OF_MEMORY;
+    }
+    G.devices = n;
+    return 0;
+}
+// What a device has, 0 where there is none.
+static stat_t stat(tensor_device_t device, stat_id id) {
+    int index = (int)device - TENSOR_CUDA;
+    stat_t none = {0, 0, 0};
+    if (!G.allocator || index < 0 || index >= MAX_DEVICES || !G.allocator->device[index]) { return none; }
+    lock_t hold(&G.allocator->device[index]->lock);
+    return stats_of(G.allocator, index)->all[id];
+}
+static allocator_t *allocator_for(tensor_device_t device) {
+    int index = (int)device - TENSOR_CUDA;
+    return index >= 0 && index < backend_count() ? G.allocator : nullptr;
+}
+
 }  // namespace tcu
+
+extern "C" {
+
+int tensor_cuda_init(void) {
+    tensor__thread_t *th = TENSOR__(self)();
+    {
+        tcu::lock_t hold(&tcu::G.lock);
+        int code = tcu::G.allocator ? 0 : tcu::start(th);
+        if (code) { return code; }
+    }
+    return TENSOR__(set_backend)(&tcu::backend);
+}
+int tensor_cuda_device_count(void) {
+    int n = 0;
+    if (cudaGetDeviceCount(&n)) {
+        cudaGetLastError();
+        return 0;
+    }
+    return n < tcu::MAX_DEVICES ? n : (int)tcu::MAX_DEVICES;
+}
+int tensor_cuda_is_available(void) { return tensor_cuda_device_count() > 0; }
+int tensor_cuda_synchronize(tensor_device_t device) {
+    if (!tcu::allocator_for(device) || !tcu::gpu_of((int)device - TENSOR_CUDA)) {
+        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_DEVICE, "cuda_synchronize: no CUDA device %i is started",
+                       (int)device - (int)TENSOR_CUDA);
+        return TENSOR_ERR_DEVICE;
+    }
+    tcu::current_t at((int)device - TENSOR_CUDA);
+    return tcu::settle((int)device - TENSOR_CUDA, "cuda_synchronize");
+}
+int tensor_cuda_shutdown(void) {
+    using namespace tcu;
+    lock_t hold(&G.lock);
+    int64_t used = 0;
+    for (int k = 0; G.allocator && k < MAX_DEVICES; k++) {
+        if (G.allocator->device[k]) { used += stats_of(G.allocator, k)->all[ALLOCATED_BYTES].current; }
+    }
+    if (used) {
+        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_OWNER,
+                       "cuda_shutdown: %d bytes are in use; call tensor_shutdown before", used);
+        return TENSOR_ERR_OWNER;
+    }
+    if (!G.allocator) { return 0; }
+    allocator_free(G.allocator);
+    G.allocator = nullptr;
+    for (gpu_t &g : G.gpu) {
+        if (!g.stream) { continue; }
+        on_device_t at((int)(&g - G.gpu));
+        cudaFree(g.errors);
+        cudaStreamDestroy(g.stream);
+        memset((void *)&g, 0, sizeof g);
+    }
+    G.devices = 0;
+    return 0;
+}
+
+int64_t tensor_cuda_memory_allocated(tensor_device_t device) {
+    return tcu::stat(device, tcu::ALLOCATED_BYTES).current;
+}
+int64_t tensor_cuda_max_memory_allocated(tensor_device_t device) {
+    return tcu::stat(device, tcu::ALLOCATED_BYTES).peak;
+}
+int64_t tensor_cuda_memory_reserved(tensor_device_t device) {
+    return tcu::stat(device, tcu::RESERVED_BYTES).current;
+}
+int64_t tensor_cuda_max_memory_reserved(tensor_device_t device) {
+    return tcu::stat(device, tcu::RESERVED_BYTES).peak;
+}
+void tensor_cuda_reset_peak_memory_stats(tensor_device_t device) {
+    tcu::allocator_t *a = tcu::allocator_for(device);
+    if (a) { tcu::reset_peaks(a, (int)device - TENSOR_CUDA); }
+}
+void tensor_cuda_empty_cache(tensor_device_t device) {
+    tcu::allocator_t *a = tcu::allocator_for(device);
+    if (a) { tcu::empty_cache(a, (int)device - TENSOR_CUDA); }
+}
+int tensor_cuda_set_per_process_memory_fraction(double fraction, tensor_device_t device) {
+    tcu::allocator_t *a = tcu::allocator_for(device);
+    int code = a ? tcu::set_fraction(a, (int)device - TENSOR_CUDA, fraction) : (int)TENSOR_ERR_DEVICE;
+    if (code) {
+        TENSOR__(fail)(TENSOR__(self)(), code, "cuda_set_per_process_memory_fraction: %s",
+                       code == TENSOR_ERR_DEVICE ? "no such CUDA device is started" :
+                           "the fraction must be in (0, 1]");
+    }
+    return code;
+}
+void tensor_cuda_memory_stats(tensor_device_t device, void (*line)(void *user, const char *text),
+                              void *user) {
+    tcu::allocator_t *a = tcu::allocator_for(device);
+    if (a) { tcu::memory_stats(a, (int)device - TENSOR_CUDA, line, user); }
+}
+void tensor_cuda_memory_snapshot(tensor_device_t device, void (*line)(void *user, const char *text),
+                                 void *user) {
+    tcu::allocator_t *a = tcu::allocator_for(device);
+    if (a) { tcu::snapshot(a, (int)device - TENSOR_CUDA, line, user); }
+}
+const char *tensor_cuda_memory_report(void) { return tcu::G.allocator ? tcu::G.allocator->report : ""; }
+
+int64_t tensor_cuda_fallbacks(void) {
+    int64_t n = 0;
+    for (int64_t &k : tcu::G.fallback) { n += __atomic_load_n(&k, __ATOMIC_RELAXED); }
+    return n;
+}
+int tensor_cuda_set_fallback(int on) {
+    return !__atomic_exchange_n(&tcu::G.forbidden, !on, __ATOMIC_RELAXED);
+}
+void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t native, int64_t fallback),
+                           void *user) {
+    using namespace tcu;
+    char text[64];
+    for (int k = 0; k < COUNTED; k++) {
+        if (!G.name[k]) { continue; }
+        snprintf(text, sizeof text, "%s%s", G.name[k], k >= BACKWARD_FROM ? " backward" : "");
+        line(user, text, __atomic_load_n(&G.native[k], __ATOMIC_RELAXED),
+             __atomic_load_n(&G.fallback[k], __ATOMIC_RELAXED));
+    }
+}
+
+}  // extern "C"

@@ -24,20 +24,24 @@ static std::mt19937_64 dice(1);
 
 // Host values as device memory of a dtype, spread by strides; what lies between must stay 0xFF.
 struct array_t {
-    operand_t o;
+    tensor_arg_t o = {};
+    int64_t dims_[TENSOR_MAX_DIMS], strides_[TENSOR_MAX_DIMS];
     std::vector<unsigned char> host;
     void *base = nullptr;
     int64_t extent = 0, offset = 0;
     array_t(int dtype, std::vector<int64_t> dims, const values *v = nullptr, std::vector<int64_t> strides = {},
             int64_t off = 0) {
-        o.dtype = dtype;
-        o.ndim = (int)dims.size();
+        o.dtype = (uint8_t)dtype;
+        o.ndim = (uint8_t)dims.size();
+        o.dims = dims_;
+        o.strides = strides_;
         int64_t n = 1;
         for (int d = o.ndim - 1; d >= 0; d--) {
-            o.dims[d] = dims[(size_t)d];
-            o.strides[d] = strides.empty() ? n : strides[(size_t)d];
+            dims_[d] = dims[(size_t)d];
+            strides_[d] = strides.empty() ? n : strides[(size_t)d];
             n *= dims[(size_t)d];
         }
+        o.numel = n;
         extent = off + (n ? 1 : 0);
         for (int d = 0; d < o.ndim && n; d++) { extent += (o.dims[d] - 1) * o.strides[d]; }
         offset = off;
@@ -145,7 +149,7 @@ template <class F> static void pointwise_row(int op, int kind, int arity, F f) {
                 in.push_back(std::make_unique<array_t>(dtype, d, &x[k], stride, form == 4));
             }
             array_t y(truth ? (int)TENSOR_BOOL : dtype, dims, nullptr, form == 3 ? std::vector<int64_t>{48, 2} : std::vector<int64_t>{}, form == 4);
-            operand_t o[4] = {y.o, in[0]->o, arity > 1 ? in[1]->o : in[0]->o, arity > 2 ? in[2]->o : in[0]->o};
+            tensor_arg_t o[4] = {y.o, in[0]->o, arity > 1 ? in[1]->o : in[0]->o, arity > 2 ? in[2]->o : in[0]->o};
             CHECK(pointwise(at, op, o, arity, dtype, p) == 0);
             values want;
             for (size_t i = 0; i < n; i++) {
@@ -176,7 +180,7 @@ static void pointwise_all() {
     // mixed dtypes, 0-d, nothing at all, an op that is not there
     values v = {1, 2, 3, 4}, two = {2};
     array_t a(TENSOR_F16, {4}, &v), b(TENSOR_I32, {}, &two), y(TENSOR_F64, {4}), none(TENSOR_F32, {0, 3});
-    operand_t o[3] = {y.o, a.o, b.o}, empty[3] = {none.o, none.o, none.o};
+    tensor_arg_t o[3] = {y.o, a.o, b.o}, empty[3] = {none.o, none.o, none.o};
     CHECK(pointwise(at, TENSOR_OP_MUL, o, 2, TENSOR_F32, nullptr) == 0);
     CHECK(near_to(y.get(), {2, 4, 6, 8}, 0));
     CHECK(pointwise(at, TENSOR_OP_MUL, empty, 2, TENSOR_F32, nullptr) == 0);
@@ -603,7 +607,7 @@ static void optimizers() {
 static void failures() {
     values v = {1, 2};
     array_t x(TENSOR_F32, {2}, &v), y(TENSOR_F32, {2});
-    operand_t o[2] = {y.o, x.o};
+    tensor_arg_t o[2] = {y.o, x.o};
     cusim::reset();
     cusim::config.fail_launch = 0;
     CHECK(pointwise(at, TENSOR_OP_EXP, o, 1, TENSOR_F32, nullptr) == TENSOR_ERR_CUDA);
