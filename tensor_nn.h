@@ -2764,6 +2764,17 @@ typedef struct nn__cpu_t {
 #define NN__KLL_DT(W, x, t, p, q) W##MUL(W##EXP(t), W##ADD(W##SUB(t, x), W##SET(1)))
 // clang-format on
 
+// The numbers of one group of an optimizer at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
+// OPTIMIZER calls have it as argument 0, on the host, then x, gradient and three states of each parameter;
+// i[0] 0 sgd, 1 adam, 2 rmsprop.
+typedef struct nn__update_t {
+    double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
+    double minus_step, inverse_root;
+    int decay, momentum_on, first, nesterov, decoupled, lerp_back, amsgrad, centered, maximize;
+} nn__update_t;
+typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
+                              int64_t n);
+
 typedef enum nn_op_id_t {
     NN__OP_BEFORE_FIRST = TENSOR_OP_NN_FIRST - 1,
 #define TENSOR__X(ID, ...) NN_OP_##ID,
@@ -3712,18 +3723,6 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 // states in the order of nn__state_names, NULL where unused. Rejected: FMA (the bits would depend on the
 // ISA), one op after the other (five sweeps over parameters that do not fit a cache).
 // ------------------------------------------------------------------------------
-
-#ifndef NN__UPDATE_7C1E
-#define NN__UPDATE_7C1E
-// The numbers of one group at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
-typedef struct nn__update_t {
-    double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
-    double minus_step, inverse_root;
-    int decay, momentum_on, first, nesterov, decoupled, lerp_back, amsgrad, centered, maximize;
-} nn__update_t;
-typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
-                              int64_t n);
-#endif
 
 TENSOR__FN void NN__K(sgd)(const nn__update_t *u, void *px, const void *pg, void *p0, void *p1, void *p2,
                            int64_t n) {

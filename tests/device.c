@@ -81,7 +81,8 @@ static void to_and_fro(void) {
     y = on(x);
     CHECK(tensor_copy_out(tensor_expand(on(x), 2, 3), out, sizeof out) == 0 && out[4] == 2.5f);
     CHECK(tensor_data(y) == NULL);
-    CHECK_ERROR(TENSOR_ERR_DEVICE, "data: x [3] lies on " DEVICE_NAME "; tensor_to(x, TENSOR_CPU) brings it here");
+    CHECK_ERROR(TENSOR_ERR_DEVICE,
+                "data: x [3] lies on " DEVICE_NAME "; tensor_to(x, TENSOR_CPU) brings it here");
     CHECK(tensor_data_mut(y) == NULL);
     CHECK_ERROR(TENSOR_ERR_DEVICE, "data_mut");
     tensor_copy_(x, tensor_add_scalar(y, 1));
@@ -109,7 +110,7 @@ static void mixing(void) {
     tensor_requires_grad_(s, 1);
     loss = tensor_sum(tensor_mul(y, s));
     tensor_backward(loss);
-    CHECK(tensor_device(tensor_grad(s)) == TENSOR_CPU && tensor_equal(tensor_grad(s), tensor_sum(x)));
+    CHECK(tensor_device(tensor_grad(s)) == TENSOR_CPU && device_same(tensor_grad(s), tensor_sum(x)));
 }
 
 // Ops of every family on x [4, 6] > 0; each must give on the device what it gives here.
@@ -247,13 +248,15 @@ static void failures(void) {
                  "linalg_cholesky: cuda has no kernel for f32");
     CHECK(tensor_cuda_set_fallback(1) == 0);
     before = tensor_cuda_fallbacks();
-    CHECK(tensor_item(tensor_cholesky(on(tensor_ones(1, 1)), 0)) == 1 && tensor_cuda_fallbacks() == before + 1);
+    CHECK(tensor_item(tensor_cholesky(on(tensor_ones(1, 1)), 0)) == 1 && tensor_cuda_fallbacks() == before +
+          1);
 #ifdef TEST_CUDA_SIM
     // Each of the next calls of CUDA fails once: an error or a right result, and all goes on.
     for (k = 0; k < 40; k++) {
         cusim_set(k % 2 ? "fail_call" : "fail_alloc", k / 2);
         if (k % 4 == 0) tensor_cuda_empty_cache(TENSOR_CUDA);
-        y = tensor_cholesky(tensor_add(on(tensor_ones(600, 600)), tensor_mul_scalar(on(tensor_eye(600, 600)), 9)), 0);
+        y = tensor_cholesky(tensor_add(on(tensor_ones(600, 600)), tensor_mul_scalar(on(tensor_eye(600, 600)),
+                9)), 0);
         y = k % 3 ? tensor_narrow(tensor_narrow(y, 0, 0, 1), 1, 0, 1) : tensor_narrow(fine, 0, 0, 1);
         if (tensor_item(y) < 2) CHECK_MSG(!tensor_ok(), "call %d", k);
         cusim_set("fail_call", -1);
