@@ -1997,21 +1997,30 @@ struct back_set_t {
     int64_t stride[5][TENSOR_MAX_DIMS];
     int dtype[5], to, op;
 };
-template <class C> __device__ inline void derive(int op, const double *p, const C *x, void *const *want,
-                                                 C *out) {
-    const C a = x[0], b = x[1], c = x[2], y = x[3], g = x[4];
-    (void)b, (void)c, (void)y;
-    switch (op) {
+// clang-format off
 #define TCU_D(k, f) if (want[k]) { out[k] = f; }
-#define TCU_X1(ID, name, kind, f, dA, ...) case TENSOR_OP_##ID: TCU_D(0, dA) break;
-#define TCU_X2(ID, name, kind, f, dA, dB, ...) case TENSOR_OP_##ID: TCU_D(0, dA) TCU_D(1, dB) break;
-#define TCU_X3(ID, name, kind, f, dA, dB, dC, ...)                                                           \
-    case TENSOR_OP_##ID: TCU_D(0, dA) TCU_D(1, dB) TCU_D(2, dC) break;
-        TENSOR_OPS_UNARY(TCU_X1) TENSOR_OPS_COPY(TCU_X1) TENSOR_OPS_BINARY(TCU_X2) TENSOR_OPS_TERNARY(TCU_X3)
+#define TCU_DERIVE(name, text)                                                                                     \
+    struct slope_##name {                                                                                          \
+        template <class C> __device__ static void of(const double *p, const C *x, void *const *want, C *out) {     \
+            const C a = x[0], b = x[1], c = x[2], y = x[3], g = x[4];                                              \
+            (void)a, (void)b, (void)c, (void)y, (void)g, (void)p; text }                                           \
+    };
+#define TCU_X1(ID, name, kind, f, dA, ...) TCU_DERIVE(name, TCU_D(0, dA))
+#define TCU_X2(ID, name, kind, f, dA, dB, ...) TCU_DERIVE(name, TCU_D(0, dA) TCU_D(1, dB))
+#define TCU_X3(ID, name, kind, f, dA, dB, dC, ...) TCU_DERIVE(name, TCU_D(0, dA) TCU_D(1, dB) TCU_D(2, dC))
+TENSOR_OPS_UNARY(TCU_X1) TENSOR_OPS_COPY(TCU_X1) TENSOR_OPS_BINARY(TCU_X2) TENSOR_OPS_TERNARY(TCU_X3)
 #undef TCU_X1
 #undef TCU_X2
 #undef TCU_X3
+#undef TCU_DERIVE
 #undef TCU_D
+// clang-format on
+template <class C>
+__device__ inline void derive(int op, const double *p, const C *x, void *const *want, C *out) {
+    switch (op) {
+#define TCU_X(ID, name, ...) case TENSOR_OP_##ID: slope_##name::of<C>(p, x, want, out); break;
+        TENSOR_OPS_UNARY(TCU_X) TENSOR_OPS_COPY(TCU_X) TENSOR_OPS_BINARY(TCU_X) TENSOR_OPS_TERNARY(TCU_X)
+#undef TCU_X
     }
 }
 template <class C> __global__ void __launch_bounds__(THREADS, 4) pointwise_backward_any(back_set_t s) {
@@ -2036,8 +2045,8 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) pointwise_backw
         }
     }
 }
-// All of one dtype, side by side and aligned: OP is known, so that only what it reads is loaded.
-template <class T, int OP> __global__ void __launch_bounds__(THREADS,
+// All of one dtype, side by side and aligned.
+template <class T, class SLOPE> __global__ void __launch_bounds__(THREADS,
                                                              4) pointwise_backward_flat(back_set_t s) {
     constexpr int V = 4;
     typedef pack_t<T, V> four;
@@ -2059,7 +2068,7 @@ template <class T, int OP> __global__ void __launch_bounds__(THREADS,
             float x[5], d[3] = {0, 0, 0};
             TCU_UNROLL
             for (int k = 0; k < 5; k++) { x[k] = s.in[k] ? to_class<float>(in[k].v[i]) : (float)s.value[k]; }
-            derive<float>(OP, s.param, x, s.out, d);
+            SLOPE::template of<float>(s.param, x, s.out, d);
             TCU_UNROLL
             for (int k = 0; k < 3; k++) { out[k].v[i] = from_class<T>(d[k]); }
         }
@@ -2079,7 +2088,7 @@ template <class T> inline int launch_backward_flat(const place_t &at, const back
     switch (s.op) {
 #define TCU_X(ID, name, ...)                                                                                 \
     case TENSOR_OP_##ID:                                                                                     \
-        return code_of(tcu_launch(pointwise_backward_flat<T, TENSOR_OP_##ID>, grid, THREADS, 0, at.stream,   \
+        return code_of(tcu_launch(pointwise_backward_flat<T, slope_##name>, grid, THREADS, 0, at.stream,   \
                                   s));
         TCU_BACKWARD_ROWS(TCU_X)
 #undef TCU_X

@@ -12062,13 +12062,13 @@ typedef struct nn__group_t {
 // One parameter in one step.
 typedef struct nn__job_t {
     nn__param_t *param;
-    tensor_t *from;   // whose elements x are: the parameter or a copy of it
+    tensor_t *from, *grad;   // whose elements x and g are: the parameter and its gradient or copies of them
     void *x, *s0, *s1, *s2;
     const void *g;
     int64_t n, task;
     nn__update_fn fn;
     size_t size;
-    int update;
+    int update, done;
 } nn__job_t;
 
 struct nn_optimizer_t {
@@ -12455,8 +12455,9 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
     nn__run_job(o, j, from, n);
 }
 
-TENSOR__FN nn__update_fn nn__kernel(int rule, int dtype) {
-    int r = rule == NN__SGD ? 0 : rule == NN__RMSPROP ? 2 : 1;
+// r: 0 sgd, 1 adam, 2 rmsprop
+TENSOR__FN int nn__kind(int rule) { return rule == NN__SGD ? 0 : rule == NN__RMSPROP ? 2 : 1; }
+TENSOR__FN nn__update_fn nn__kernel(int r, int dtype) {
     if (dtype == TENSOR_F64) return nn__optim_f64[r];
     if (TENSOR__(reference)()) return nn__optim_reference[r];
     switch (TENSOR__(isa)()) {
@@ -12469,19 +12470,91 @@ TENSOR__FN nn__update_fn nn__kernel(int rule, int dtype) {
     }
 }
 
-// A held tensor of zeros, f64 for f64 and else f32; NULL after raising.
+TENSOR__FN void *nn__pointer(const tensor_t *t) {
+    size_t size = t->dtype == TENSOR_F64 ? 8 : t->dtype == TENSOR_F32 ? 4 : 2;
+    return t->storage && t->storage->data ? (char *)t->storage->data + (size_t)t->offset * size : NULL;
+}
+
+// Where a device's parameters meet their update: OPTIMIZER's one row, which no tape sees.
+TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
+    const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
+    const tensor_arg_t *a = c->arg + 1;
+    int i;
+    for (i = 0; i < c->nout / 5; i++, a += 5)
+        nn__kernel((int)c->p->i[0], a[0].dtype)(u, a[0].data, a[1].data, a[2].data, a[3].data, a[4].data,
+                                                a[0].numel);
+    return TENSOR_OK;
+}
+static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END, 0, NULL,
+                                           nn__cpu_step, NULL, 0, 0, "", NULL};
+TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
+    memset(a, 0, sizeof *a);
+    if (!t) return;
+    a->role = (uint8_t)role;
+    a->data = nn__pointer(t);
+    a->dims = t->dims;
+    a->strides = t->strides;
+    a->numel = t->numel;
+    a->storage = t->storage;
+    a->dtype = t->dtype;
+    a->ndim = t->ndim;
+    a->contiguous = 1;
+}
+// All jobs of the device, update and dtype of `like`. -> code
+TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like) {
+    tensor_params_t p;
+    tensor_call_t c;
+    tensor_arg_t *a;
+    int i, k, code;
+    a = (tensor_arg_t *)nn__memory((uint64_t)o->njobs * 5 + 1, sizeof *a);
+    if (!a) return tensor_error_code();
+    memset(&p, 0, sizeof p);
+    memset(&c, 0, sizeof c);
+    p.i[0] = nn__kind(o->rule);
+    c.row = &nn__step_row;
+    c.arg = a;
+    c.nin = 1;
+    c.p = &p;
+    c.device = like->from->device;
+    c.thread = TENSOR__(self)();
+    nn__step_arg(a, NULL, TENSOR_READ);
+    a[0].data = &o->update[like->update];
+    for (i = 0; i < o->njobs; i++) {
+        nn__job_t *j = &o->job[i];
+        if (j->from->device != like->from->device || j->update != like->update ||
+            j->size != like->size) continue;
+        j->done = 1;
+        nn__step_arg(&a[1 + c.nout], j->from, TENSOR_UPDATE);
+        nn__step_arg(&a[2 + c.nout], j->grad, TENSOR_READ);
+        for (k = 0; k < NN__MAX_STATE; k++) nn__step_arg(&a[3 + k + c.nout], j->param->state[k],
+                                                         TENSOR_UPDATE);
+        c.nout += 5;
+    }
+    code = TENSOR__(launch)(&c);
+    nn__free(a);
+    return code;
+}
+
+// A step some of whose parameters are on devices. -> code
+TENSOR__FN int nn__step_away(nn_optimizer_t *o) {
+    int i, code = TENSOR_OK;
+    for (i = 0; i < o->njobs && code == TENSOR_OK; i++) {
+        const nn__job_t *j = &o->job[i];
+        if (!j->from->device) nn__run_job(o, j, 0, j->n);
+        else if (!j->done) code = nn__step_on(o, j);
+    }
+    return code;
+}
+
+// A held tensor of zeros where like lies, f64 for f64 and else f32; NULL after raising.
 TENSOR__FN tensor_t *nn__zeros_held(const tensor_t *like) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *t =
         (tensor_zeros_n)(like->dims, like->ndim, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
+    t = (tensor_to)(t, TENSOR_CPU + (int)like->device);
     t = (tensor_is_poison)(t) ? NULL : TENSOR__(hold)(t);
     (tensor_scope_end)(scope);
     return t;
-}
-
-TENSOR__FN void *nn__pointer(const tensor_t *t) {
-    size_t size = t->dtype == TENSOR_F64 ? 8 : t->dtype == TENSOR_F32 ? 4 : 2;
-    return t->storage && t->storage->data ? (char *)t->storage->data + (size_t)t->offset * size : NULL;
 }
 
 TENSOR__FN int nn__plain(const tensor_t *t, int dtype) {
@@ -12493,9 +12566,9 @@ TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, int dtype) {
     return nn__plain(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
 }
 
-// The state of a parameter that changed between f64 and the others. -> code
-TENSOR__FN int nn__exchange_dtype(tensor_t *t, int dtype) {
-    tensor_t *fresh = (tensor_to)(t, dtype);
+// The state of a parameter that changed between f64 and the others, or its device. -> code
+TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
+    tensor_t *fresh = (tensor_to)((tensor_to)(t, dtype), TENSOR_CPU + device);
     if ((tensor_is_poison)(fresh)) return tensor_error_code();
     nn__exchange(t, fresh);
     return TENSOR_OK;
@@ -12503,7 +12576,7 @@ TENSOR__FN int nn__exchange_dtype(tensor_t *t, int dtype) {
 
 // All that can fail comes before the first change: a step happens to every parameter or to none.
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
-    int code = tensor_error_code(), i, k, nupdates = 0;
+    int code = tensor_error_code(), i, k, nupdates = 0, away = 0;
     int64_t total = 0, tasks = 0;
     tensor_scope_t scope;
     if (code != TENSOR_OK) return code;
@@ -12519,16 +12592,12 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         nn__job_t *j = &o->job[o->njobs];
         tensor_t *g;
         if (!p->t->grad || p->t->numel == 0) continue;
-        if (p->t->device) {
-            NN__FAIL(TENSOR_ERR_DEVICE, "step: parameter %d %t is not on the CPU", (int64_t)i, p->t);
-            break;
-        }
         for (k = 0; k < NN__MAX_STATE; k++) {
             if (!nn__uses_state(o, k)) continue;
             if (!p->state[k]) p->state[k] = nn__zeros_held(p->t);
             if (!p->state[k]) break;
-            if (p->state[k]->dtype == dtype) continue;      // nn_to since the last step
-            if (nn__exchange_dtype(p->state[k], dtype)) break;
+            if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) continue;
+            if (nn__bring(p->state[k], dtype, p->t->device)) break;    // nn_to since the last step
         }
         if (k < NN__MAX_STATE) break;
         j->param = p;
@@ -12540,23 +12609,28 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
             group->update = nupdates;
             nn__numbers(o, p->group, p->step + 1, &o->update[nupdates++]);
         }
+        j->grad = g;
         j->x = nn__pointer(j->from);
         j->g = nn__pointer(g);
         j->s0 = p->state[0] ? nn__pointer(p->state[0]) : NULL;
         j->s1 = p->state[1] ? nn__pointer(p->state[1]) : NULL;
         j->s2 = p->state[2] ? nn__pointer(p->state[2]) : NULL;
         j->n = p->t->numel;
-        j->fn = nn__kernel(o->rule, dtype);
+        j->fn = nn__kernel(nn__kind(o->rule), dtype);
         j->size = dtype == TENSOR_F64 ? 8 : 4;
         j->update = group->update;
+        j->done = 0;
         j->task = tasks;
+        if (p->t->device) away = 1;
         tasks += (j->n + NN__CHUNK - 1) / NN__CHUNK;
         total += j->n;
         o->njobs++;
     }
     code = i < o->nparams ? tensor_error_code() : TENSOR_OK;
     if (code == TENSOR_OK) {
-        if (total >= NN__PARALLEL_FROM && TENSOR__(thread_count)() > 1) {
+        if (away) {
+            code = nn__step_away(o);
+        } else if (total >= NN__PARALLEL_FROM && TENSOR__(thread_count)() > 1) {
             TENSOR__(parallel)(tasks, nn__step_task, o);
         } else {
             for (i = 0; i < o->njobs; i++) nn__run_job(o, &o->job[i], 0, o->job[i].n);
@@ -12637,7 +12711,13 @@ TENSOR__FN double nn__squares(tensor_t *g) {
     nn__squares_t s;
     double few[16], total = 0, *sums = few;
     int64_t chunks, i;
-    tensor_t *c = (tensor_contiguous)(g->dtype == TENSOR_F64 ? g : (tensor_to)(g, TENSOR_F32));
+    tensor_t *c;
+    if (g->device) {
+        total = (tensor_item)((tensor_sum)((tensor_square)((tensor_to)(g, TENSOR_F64))));
+        (tensor_scope_end)(scope);
+        return total;
+    }
+    c = (tensor_contiguous)(g->dtype == TENSOR_F64 ? g : (tensor_to)(g, TENSOR_F32));
     if ((tensor_is_poison)(c)) {
         (tensor_scope_end)(scope);
         return (double)NAN;

@@ -129,11 +129,57 @@ static void mixing(void) {
     X(tensor_gelu(x)) X(tensor_mse_loss(x, tensor_mul_scalar(x, 2))) X(tensor_norm(x))                       \
     X(tensor_scaled_dot_product_attention(tensor_reshape(x, 1, 4, 6), tensor_reshape(x, 1, 4, 6),            \
                                           tensor_reshape(x, 1, 4, 6)))                                       \
-    X(tensor_masked_fill(x, tensor_gt_scalar(x, 1), 0)) X(positive(x))
+    X(tensor_masked_fill(x, tensor_gt_scalar(x, 1), 0)) X(positive(x))                                       \
+    X(tensor_conv2d(image(x), tensor_reshape(x, 2, 3, 2, 2), .stride = 2, .padding = 1))                     \
+    X(tensor_conv2d(image(x), tensor_reshape(x, 6, 1, 2, 2), .groups = 3, .padding = 1, .dilation = 2))      \
+    X(tensor_conv2d(tensor_to(image(x), TENSOR_F64), tensor_to(tensor_reshape(x, 4, 3, 2, 1), TENSOR_F64)))  \
+    X(tensor_conv1d(tensor_reshape(x, 2, 2, 6), tensor_reshape(x, 4, 2, 3), .bias = tensor_at(x, ":, 0")))   \
+    X(tensor_conv3d(tensor_reshape(x, 1, 2, 2, 2, 3), tensor_reshape(x, 3, 2, 2, 1, 2), .padding = 1))       \
+    X(tensor_conv_transpose2d(image(x), tensor_reshape(x, 3, 2, 2, 2), .stride = 2, .output_padding = 1))    \
+    X(tensor_conv_transpose2d(image(x), tensor_reshape(x, 3, 4, 2, 1), .bias = tensor_at(x, ":, 1")))        \
+    X(tensor_max_pool2d(image(x), 3, .stride = 1, .padding = 1))                                             \
+    X(tensor_max_pool1d(tensor_reshape(x, 2, 12), 4, .stride = 3, .dilation = 2))                            \
+    X(tensor_avg_pool2d(image(x), 2, .stride = 1, .padding = 1))                                             \
+    X(tensor_avg_pool2d(image(x), 2, .padding = 1, .no_count_pad = 1))                                       \
+    X(tensor_adaptive_avg_pool2d(tensor_reshape(x, 1, 1, 4, 6), 3, 4))                                       \
+    X(tensor_adaptive_max_pool2d(tensor_reshape(x, 1, 1, 4, 6), 3, 4).values)                                \
+    X(tensor_batch_norm(image(x), .weight = tensor_at(x, "0, :3"), .bias = tensor_at(x, "1, :3"),            \
+                        .training = 1))                                                                      \
+    X(tensor_group_norm(tensor_reshape(x, 2, 6, 2), 3, tensor_at(x, "0"), tensor_at(x, "1")))                \
+    X(tensor_group_norm(tensor_to(tensor_reshape(x, 2, 6, 2), TENSOR_F64), 2))                               \
+    X(tensor_layer_norm(x, 1, tensor_at(x, "0"), tensor_at(x, "1"))) X(tensor_rms_norm(x, 1))                \
+    X(tensor_rms_norm(x, 1, tensor_at(x, "0"))) X(tensor_linear(x, x, tensor_at(x, ":, 0")))                 \
+    X(tensor_linear(tensor_reshape(x, 2, 2, 6), x, NULL)) X(tensor_linear(x, tensor_at(x, "::2"), NULL))     \
+    X(tensor_embedding(tensor_argmax_dim(x, 1, 0), tensor_reshape(x, 6, 4)))                                 \
+    X(tensor_embedding(tensor_argmax_dim(x, 1, 0), tensor_reshape(x, 6, 4), .padding_idx = 2))               \
+    X(tensor_cross_entropy(x, tensor_argmax_dim(tensor_neg(x), 1, 0)))                                       \
+    X(tensor_cross_entropy(x, tensor_argmax_dim(tensor_neg(x), 1, 0), .weight =                              \
+                           tensor_detach(tensor_at(x, "1")),                                                 \
+                           .label_smoothing = 0.2))                                                          \
+    X(tensor_cross_entropy(x, tensor_argmax_dim(x, 1, 0), .reduction = TENSOR_NONE, .label_smoothing = 0.1)) \
+    X(tensor_cross_entropy(x, tensor_argmax_dim(x, 1, 0), .ignore_index = 2, .reduction = TENSOR_SUM))       \
+    X(tensor_nll_loss(tensor_log_softmax(x, 1), tensor_argmax_dim(x, 1, 0)))                                 \
+    X(tensor_binary_cross_entropy_with_logits(x, tensor_neg(x)))                                             \
+    X(tensor_binary_cross_entropy(tensor_sigmoid(x), tensor_sigmoid(tensor_neg(x))))                         \
+    X(tensor_huber_loss(x, tensor_mul_scalar(x, 3))) X(tensor_smooth_l1_loss(x, tensor_square(x)))           \
+    X(tensor_l1_loss(x, tensor_mul_scalar(x, 2), .reduction = TENSOR_NONE))                                  \
+    X(tensor_kl_div(tensor_log_softmax(x, 1), tensor_softmax(x, 0)))                                         \
+    X(tensor_scaled_dot_product_attention(heads(x, 0), heads(x, 1), heads(x, 2), .is_causal = 1))            \
+    X(tensor_matmul(tensor_reshape(x, 2, 1, 3, 4), tensor_reshape(x, 3, 4, 2)))                              \
+    X(tensor_matmul(heads(x, 0), tensor_mT(heads(x, 1)))) X(tensor_norm(tensor_mul_scalar(x, 1e25)))         \
+    X(tensor_tanh(tensor_to(x, TENSOR_BF16))) X(tensor_mul(tensor_to(x, TENSOR_F64), x))                     \
+    X(tensor_sum(tensor_expand(tensor_sum_dim(x, 0, 1), 700, 6))) X(tensor_triu(tensor_mT(x), 1))            \
+    X(tensor_index_add(x, 1, tensor_argmax_dim(x, 1, 0), tensor_reshape(tensor_at(x, ":, 1:5"), 4, 4)))     \
+    X(tensor_cumsum(tensor_to(x, TENSOR_F64), 0)) X(tensor_logsumexp(tensor_mul_scalar(x, 500), 1, 0))       \
+    X(tensor_sum_dim(tensor_repeat_interleave(tensor_mul(x, x), 90, 0), 0, 0))
 
 static tensor_t *positive(tensor_t *x) {
     tensor_t *eye = tensor_to(tensor_eye(4, 4), (int)tensor_device(x));
     return tensor_cholesky(tensor_add(tensor_matmul(x, tensor_mT(x)), eye), 0);
+}
+static tensor_t *image(tensor_t *x) { return tensor_reshape(tensor_sin(x), 2, 3, 2, 2); }
+static tensor_t *heads(tensor_t *x, int64_t k) {
+    return tensor_select(tensor_permute(tensor_reshape(x, 2, 3, 2, 2), 1, 0, 2, 3), 0, k);
 }
 static void ops(void) {
     tensor_t *here = tensor_add_scalar(tensor_rand(4, 6), 0.5), *there = on(here);
@@ -209,6 +255,173 @@ static void moved(void) {
     for (k = 0; k < 8; k++) CHECK(tensor_device(p[k]) == TENSOR_CPU && tensor_equal(p[k], q[k]));
     nn_free(m);
     nn_free(twin);
+}
+
+// Numbers drawn there are those drawn here.
+static void random_numbers(void) {
+    int d;
+    tensor_t *y[2][8];
+    for (d = 0; d < 2; d++) {
+        tensor_t *half;
+        tensor_manual_seed(11);
+        tensor_set_default_device(d ? TENSOR_CUDA : TENSOR_CPU);
+        half = tensor_full(0.3, 50, 3);
+        y[d][0] = tensor_rand(7, 5);
+        y[d][1] = tensor_randn(1001);
+        y[d][2] = tensor_randint(-4, 90, 33);
+        y[d][3] = tensor_bernoulli(half);
+        y[d][4] = tensor_dropout(half, 0.4, 1);
+        y[d][5] = tensor_to(tensor_dropout(tensor_to(half, TENSOR_F64), 0.4, 1), TENSOR_F64);
+        y[d][6] = tensor_randperm(40);
+        y[d][7] = tensor_arange(3, 9, 0.1, TENSOR_F32);
+    }
+    tensor_set_default_device(TENSOR_CPU);
+    for (d = 0; d < 8; d++) CHECK_MSG(tensor_equal(y[0][d], off(y[1][d])), "numbers %d", d);
+}
+
+// ---- whole trainings, here and there ----
+
+typedef struct gpt_t {
+    nn_module_t base, *token, *place, *qkv, *out, *mlp, *norm;
+} gpt_t;
+static tensor_t *gpt_forward(nn_module_t *m, tensor_t *tokens) {
+    gpt_t *g = (gpt_t *)m;
+    tensor_t *place = tensor_arange(0, (double)tensor_size(tokens, 1), 1, TENSOR_I64);
+    tensor_t *x = tensor_add(nn_forward(g->token, tokens), nn_forward(g->place, place)), *h;
+    int64_t B = tensor_size(x, 0), T = tensor_size(x, 1);
+    h = tensor_permute(tensor_reshape(nn_forward(g->qkv, x), B, T, 3, 2, 8), 2, 0, 3, 1, 4);
+    h = tensor_scaled_dot_product_attention(tensor_select(h, 0, 0), tensor_select(h, 0, 1),
+                                            tensor_select(h, 0, 2), .is_causal = 1);
+    x = tensor_add(x, nn_forward(g->out, tensor_reshape(tensor_transpose(h, 1, 2), B, T, 16)));
+    x = tensor_add(x, nn_forward(g->mlp, x));
+    return tensor_linear(nn_forward(g->norm, x), nn_get(g->token, "weight"), NULL);
+}
+static gpt_t gpt;
+// No bias whose gradient is 0 but for rounding: Adam makes a step of that noise.
+static nn_module_t *model(int which) {
+    if (which == 0) return nn_sequential(nn_linear(2, 16), nn_tanh(), nn_linear(16, 1));
+    if (which == 1)
+        return nn_sequential(nn_conv2d(1, 4, 3, .padding = 1, .no_bias = 1), nn_batch_norm2d(4), nn_relu(),
+                             nn_max_pool2d(2),
+                             nn_conv2d(4, 6, 3), nn_relu(), nn_flatten(), nn_dropout(0.2), nn_linear(24, 3));
+    nn_module_init(&gpt.base, "Gpt", gpt_forward, NULL);
+    gpt.token = nn_child(&gpt.base, "token", nn_embedding(11, 16));
+    gpt.place = nn_child(&gpt.base, "place", nn_embedding(8, 16));
+    gpt.qkv = nn_child(&gpt.base, "qkv", nn_sequential(nn_layer_norm(16), nn_linear(16, 48, .no_bias = 1)));
+    gpt.out = nn_child(&gpt.base, "out", nn_linear(16, 16));
+    gpt.mlp = nn_child(&gpt.base, "mlp",
+                       nn_sequential(nn_layer_norm(16), nn_linear(16, 32), nn_gelu(), nn_linear(32, 16)));
+    gpt.norm = nn_child(&gpt.base, "norm", nn_layer_norm(16));
+    return &gpt.base;
+}
+static nn_optimizer_t *optimizer(int which, nn_module_t *m) {
+    switch (which) {
+    case 0: return nn_adam(m, .lr = 0.01);
+    case 1: return nn_sgd(m, .lr = 0.05, .momentum = 0.9, .nesterov = 1, .weight_decay = 1e-3);
+    case 2: return nn_adamw(m, .lr = 0.01, .weight_decay = 0.1);
+    case 3: return nn_sgd(m, .lr = 0.1);
+    case 4: return nn_rmsprop(m, .lr = 0.01, .momentum = 0.5, .centered = 1);
+    default: return nn_adam(m, .lr = 0.02, .amsgrad = 1, .maximize = 1, .weight_decay = 0.1);
+    }
+}
+static tensor_t *loss_of(int which, nn_module_t *m) {
+    tensor_t *x;
+    if (which == 0) {
+        x = tensor_from(((float[]){0, 0, 0, 1, 1, 0, 1, 1}), TENSOR_F32, 4, 2);
+        return tensor_binary_cross_entropy_with_logits(nn_forward(m, x),
+                                                       tensor_from(((float[]){0, 1, 1, 0}), TENSOR_F32, 4,
+                                                                   1));
+    }
+    if (which == 1) {
+        x = tensor_randn(5, 1, 8, 8);
+        return tensor_cross_entropy(nn_forward(m, x), tensor_randint(0, 3, 5));
+    }
+    x = tensor_randint(0, 11, 3, 9);
+    return tensor_cross_entropy(tensor_flatten(nn_forward(m, tensor_at(x, ":, :-1")), 0, 1),
+                                tensor_flatten(tensor_at(x, ":, 1:"), 0, 1));
+}
+// Five steps, a clipped gradient among them, on both sides: losses and parameters agree.
+static void training(void) {
+    int which, o, d, k, step;
+    for (which = 0; which < 3; which++)
+        for (o = which; o < 6; o += 3) {
+            double loss[2][5];
+            tensor_t *p[2][24];
+            int n = 0;
+            tensor_scope_t s = tensor_scope_begin();
+            for (d = 0; d < 2; d++) {
+                nn_module_t *m;
+                nn_optimizer_t *opt;
+                tensor_manual_seed(3);
+                tensor_set_default_device(d ? TENSOR_CUDA : TENSOR_CPU);
+                m = model(which);
+                opt = optimizer(o, m);
+                for (step = 0; step < 5; step++) {
+                    tensor_t *l = loss_of(which, m);
+                    loss[d][step] = tensor_item(l);
+                    CHECK(nn_zero_grad(opt) == 0 && tensor_backward(l) == 0);
+                    if (step == 2) CHECK(nn_clip_grad_norm(opt, 0.1) > 0);
+                    CHECK_MSG(nn_step(opt) == 0, "%s", tensor_error_text());
+                }
+                n = nn_parameters(m, p[d], 24);
+                CHECK(n > 3 && n <= 24);
+                for (k = 0; k < n; k++) {
+                    CHECK(tensor_device(p[d][k]) == (d ? TENSOR_CUDA : TENSOR_CPU));
+                    p[d][k] = tensor_clone(p[d][k]);
+                }
+                nn_optimizer_free(opt);
+                nn_free(m);
+            }
+            tensor_set_default_device(TENSOR_CPU);
+            CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+            for (step = 0; step < 5; step++)
+                CHECK_MSG(fabs(loss[0][step] - loss[1][step]) <= 2e-5 * (1 + fabs(loss[0][step])),
+                          "model %d, optimizer %d, step %d: loss %.8g, the CPU's is %.8g", which, o, step,
+                          loss[1][step], loss[0][step]);
+            CHECK(loss[0][0] != loss[0][4]);
+            for (k = 0; k < n; k++)
+                CHECK_MSG(tensor_allclose(p[0][k], off(p[1][k]), 2e-3, 2e-4),
+                          "model %d, optimizer %d: parameter %d",
+                          which, o, k);
+            tensor_scope_end(s);
+        }
+}
+// The same gradient gives the same bits: f32, f64 and half parameters, and states that move with their
+// module.
+static void steps(void) {
+    static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_BF16};
+    int o, t, d, k, step;
+    for (t = 0; t < 3; t++)
+        for (o = 0; o < 6; o++) {
+            tensor_t *p[2][2];
+            tensor_scope_t s = tensor_scope_begin();
+            for (d = 0; d < 2; d++) {
+                nn_module_t *m;
+                nn_optimizer_t *opt;
+                tensor_manual_seed(4);
+                m = nn_linear(37, 5);
+                CHECK(nn_to(m, dtypes[t]) == 0);
+                opt = optimizer(o, m);
+                for (step = 0; step < 4; step++) {
+                    if (step == 1 && d) CHECK(nn_to(m, TENSOR_CUDA) == 0);
+                    CHECK(nn_parameters(m, p[d], 2) == 2);
+                    for (k = 0; k < 2; k++) {
+                        tensor_t *g = tensor_to(tensor_randn_n(tensor_shape(p[d][k]).dims,
+                                                               tensor_ndim(p[d][k])),
+                                                dtypes[t]);
+                        tensor_set_grad(p[d][k], d && step ? on(g) : g);
+                    }
+                    CHECK_MSG(nn_step(opt) == 0, "%s", tensor_error_text());
+                }
+                for (k = 0; k < 2; k++) p[d][k] = off(tensor_clone(p[d][k]));
+                nn_optimizer_free(opt);
+                nn_free(m);
+            }
+            CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+            for (k = 0; k < 2; k++)
+                CHECK_MSG(tensor_equal(p[0][k], p[1][k]), "optimizer %d, parameter %d, dtype %d", o, k, t);
+            tensor_scope_end(s);
+        }
 }
 
 #ifndef TEST_CUDA
@@ -317,6 +530,9 @@ int main(void) {
     RUN(ops);
     RUN(network);
     RUN(moved);
+    RUN(random_numbers);
+    RUN(training);
+    RUN(steps);
     RUN(failures);
 #ifndef TEST_CUDA
     tensor_keep(on(tensor_ones(3)));        // shutdown gives device memory back too
