@@ -3742,7 +3742,7 @@ pool_forward(window_t g, C *y, int32_t *place, const C *x, int64_t n) {
     }
 }
 // dx of a mean: an element asks the windows that may hold it.
-template <class C> __global__ void __launch_bounds__(THREADS, 4)
+template <class C> __global__ void __launch_bounds__(THREADS, 2)
 pool_backward(window_t g, C *dx, const C *dy, int64_t n) {
     int64_t step = (int64_t)gridDim.x * blockDim.x, pixels = g.out[0] * g.out[1] * g.out[2];
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {

@@ -343,6 +343,9 @@ static tensor_t *loss_of(int which, nn_module_t *m) {
 // Five steps, a clipped gradient among them, on both sides: losses and parameters agree.
 static void training(void) {
     int which, o, d, k, step;
+#ifdef TEST_CUDA_SIM
+    cusim_set("random", 1);                 // work runs now or later
+#endif
     for (which = 0; which < 3; which++)
         for (o = which; o < 6; o += 3) {
             double loss[2][5];
@@ -516,6 +519,9 @@ static void memory(void) {
 #endif
 
 int main(void) {
+#ifdef TEST_CUDA_SIM
+    cusim_set("protect", 1);                // the host touches nothing of the device's
+#endif
     RUN(no_device);
 #ifndef TEST_CUDA
     RUN(other_version);
@@ -544,6 +550,9 @@ int main(void) {
     CHECK(tensor_cuda_shutdown() == 0 && tensor_cuda_memory_reserved(TENSOR_CUDA) == 0);
     CHECK(tensor_cuda_init() == 0 && tensor_item(on(tensor_ones(1))) == 1);     // and again
     CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0);
+#ifdef TEST_CUDA_SIM
+    cusim_set("live", 0);
+#endif
 #endif
     return test_report();
 }
