@@ -8,7 +8,11 @@
 //   >>platform  >>allocator  >>driver
 //   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>matmul  >>windows  >>losses
 //   >>optimizer  >>backend  >>native  >>entry
+#if defined(TENSOR_CUDA_SIM)
+#include "cusim.h"
+#endif
 #define TENSOR_BACKEND
+#define TENSOR__BOTH __host__ __device__
 #include "tensor_nn.h"
 
 #include "tensor_cuda.h"
@@ -30,7 +34,6 @@
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_CUDA_SIM)
-#include "cusim.h"
 #define TCU_OPEN(name) cusim::library_open(name)
 #define TCU_UNROLL
 #define TCU_SYMBOL(library, name) cusim::library_symbol(library, name)
@@ -2298,24 +2301,7 @@ triangle(T *y, const T *x, int64_t n, int64_t rows, int64_t columns, int64_t dia
 // ------------------------------------------------------------------------------
 
 __device__ inline void philox(tensor_generator_t g, uint64_t block, uint32_t *out) {
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)g.offset,
-             c3 = (uint32_t)(g.offset >> 32);
-    uint32_t k0 = (uint32_t)g.seed, k1 = (uint32_t)(g.seed >> 32);
-TCU_UNROLL
-    for (int r = 0; r < 10; r++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        c0 = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
+    tensor__philox(g.seed, g.offset, block, out);
 }
 __device__ inline float fused_not(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
 __device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) {

@@ -4078,6 +4078,15 @@ TENSOR__FN double nn__or_f(double value, double otherwise) {
     return value == 0 ? otherwise : value == (double)TENSOR_ZERO ? 0 : value;
 }
 
+// A tensor that the host fills, whatever the default device.
+TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
+    tensor_device_t device = (tensor_get_default_device)();
+    tensor_t *t;
+    if (device != TENSOR_CPU) (void)(tensor_set_default_device)(TENSOR_CPU);
+    t = (tensor_empty_n)(dims, ndim, dtype);
+    if (device != TENSOR_CPU) (void)(tensor_set_default_device)(device);
+    return t;
+}
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
 // x in these dims. A view only where they differ: a gradient that is a view cannot become a leaf's own.
 TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
@@ -4634,12 +4643,12 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     bags = a->offsets ? a->offsets->dims[0] - (a->include_last_offset != 0) : index->dims[0];
     if (bags < 0) bags = 0;
     // The bag of each index, its place in the bag.
-    bag = (tensor_zeros_n)(&n, 1, TENSOR_I64);
-    slot = (tensor_zeros_n)(&n, 1, TENSOR_I64);
+    bag = (tensor_zero_)(nn__host_tensor(&n, 1, TENSOR_I64));
+    slot = nn__host_tensor(&n, 1, TENSOR_I64);
     if ((tensor_is_poison)(bag) || (tensor_is_poison)(slot)) return TENSOR__(poison);
     memset((void *)&arg, 0, sizeof arg);
     if (a->offsets && a->offsets->numel > 0) {
-        tensor_t *c = nn__contiguous(a->offsets);
+        tensor_t *c = (tensor_to)(nn__contiguous(a->offsets), TENSOR_CPU);
         if ((tensor_is_poison)(c)) return c;
         arg.data = (void *)(uintptr_t)(tensor_data)(c);
         arg.dtype = c->dtype;
@@ -4680,12 +4689,12 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
         list[1] = (tensor_unsqueeze)(y, 0);
         x = (tensor_cat_n)(list, 2, 0);
         dims[0] = bags * nn__max(longest, 1);
-        y = (tensor_full_n)(dims, 1, (double)n, TENSOR_I64);
+        y = (tensor_fill_)(nn__host_tensor(dims, 1, TENSOR_I64), (double)n);
         to = (int64_t *)(tensor_data_mut)(y);
         for (i = 0; i < n && to; i++)
             to[((const int64_t *)(tensor_data)(bag))[i] * longest +
                ((const int64_t *)(tensor_data)(slot))[i]] = i;
-        x = (tensor_index_select)(x, 0, y);
+        x = (tensor_index_select)(x, 0, (tensor_to)(y, TENSOR_CPU + index->device));
         dims[0] = bags;
         dims[1] = nn__max(longest, 1);
         dims[2] = w->dims[1];
@@ -4694,6 +4703,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     }
     if (in[3]) x = (tensor_mul)(x, (tensor_unsqueeze)((tensor_flatten)(nn__wide(in[3]), 0, -1), 1));
     if (keep) x = (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), 0);
+    bag = (tensor_to)(bag, TENSOR_CPU + index->device);
     y = (tensor_index_add)((tensor_zeros_n)(dims, 2, (tensor_dtype_t)x->dtype), 0, bag, x);
     if (a->mode == TENSOR_BAG_MEAN) {
         x = keep ? (tensor_to)(keep, (tensor_dtype_t)y->dtype)
@@ -8711,15 +8721,17 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     tensor_arg_t arg[4];
     int64_t dims[2], i, s, t, first = 0, states = 1;
     for (i = 1; i < 4; i++) {
-        arg[i].data = (void *)(uintptr_t)(tensor_data)(in[i]);
-        arg[i].dtype = in[i]->dtype;
+        tensor_t *here = (tensor_to)(in[i], TENSOR_CPU);
+        if ((tensor_is_poison)(here)) return here;
+        arg[i].data = (void *)(uintptr_t)(tensor_data)(here);
+        arg[i].dtype = here->dtype;
     }
     for (i = 0; i < x->dims[1]; i++) states = nn__max(states, 2 * nn__index(&arg[3], i) + 1);
     dims[0] = x->dims[1];
     dims[1] = states;
-    label = (tensor_full_n)(dims, 2, (double)p->i[0], TENSOR_I64);
-    skip = (tensor_zeros_n)(dims, 2, TENSOR_BOOL);
-    end = (tensor_zeros_n)(dims, 2, TENSOR_BOOL);
+    label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->i[0]);
+    skip = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
+    end = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
     if ((tensor_is_poison)(label) || (tensor_is_poison)(skip) || (tensor_is_poison)(end))
         return TENSOR__(poison);
     for (i = 0; i < dims[0]; i++) {
@@ -8735,6 +8747,9 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
         if (n > 0) last[2 * n - 1] = 1;
         first += n;
     }
+    label = (tensor_to)(label, TENSOR_CPU + x->device);
+    skip = (tensor_to)(skip, TENSOR_CPU + x->device);
+    end = (tensor_to)(end, TENSOR_CPU + x->device);
     q = (tensor_zeros_n)(dims, 1, (tensor_dtype_t)x->dtype);
     for (t = 0; t < x->dims[0]; t++) {
         tensor_t *row = (tensor_select)(x, 0, t), *on = (tensor_gt_scalar)(in[2], (double)t), *b, *list[3];
@@ -12937,10 +12952,10 @@ TENSOR_API int (nn_data_loader_free)(nn_data_loader_t *l) {
     return code;
 }
 
-// A held contiguous tensor with t's elements; NULL after raising.
+// A held contiguous tensor with t's elements, on the CPU; NULL after raising.
 TENSOR__FN tensor_t *nn__held_contiguous(tensor_t *t) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    tensor_t *c = (tensor_contiguous)(t);
+    tensor_t *c = (tensor_to)((tensor_contiguous)(t), TENSOR_CPU);
     c = (tensor_is_poison)(c) ? NULL : TENSOR__(hold)(c);
     (tensor_scope_end)(scope);
     return c;
@@ -13095,7 +13110,7 @@ TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype
     int k;
     dims[0] = rows;
     for (k = 0; k < sample->ndim; k++) dims[k + 1] = sample->dims[k];
-    return (tensor_empty_n)(dims, sample->ndim + 1, dtype);
+    return nn__host_tensor(dims, sample->ndim + 1, dtype);
 }
 
 TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
@@ -13349,7 +13364,7 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" must hold %d bytes of data (got %d)", label,
                         (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
     }
-    t = (tensor_empty_n)(dims, rank, dtype);
+    t = nn__host_tensor(dims, rank, dtype);
     if ((tensor_is_poison)(t)) return t;
     if (!nn__read(s, 4 + 4 * (uint64_t)rank, t->storage->data, bytes)) {
         (tensor_free)(t);
@@ -13899,7 +13914,7 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s", r->label, e->name,
                         nn__dtypes[e->dtype].name);
     }
-    t = (tensor_empty_n)(e->dims, e->ndim, (tensor_dtype_t)dtype);
+    t = nn__host_tensor(e->dims, e->ndim, (tensor_dtype_t)dtype);
     if ((tensor_is_poison)(t) || bytes == 0) return t;
     if (!nn__read(&r->source, r->data + e->begin, t->storage->data, bytes)) {
         (tensor_free)(t);
@@ -14115,7 +14130,7 @@ TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_
     nn__write(s, header->p, header->n);
     for (i = 0; i < n && !s->failed; i++) {
         tensor_scope_t scope = TENSOR__(scope)(0);
-        tensor_t *c = (tensor_contiguous)(out[i].t);
+        tensor_t *c = (tensor_to)((tensor_contiguous)(out[i].t), TENSOR_CPU);
         if (out[i].bytes > 0) {
             if (!nn__little_endian()) {
                 c = (tensor_clone)(c);
@@ -14143,7 +14158,7 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
     s.cap = header.n;
     for (i = 0; i < n; i++) s.cap += out[i].bytes;
     bytes = (int64_t)s.cap;
-    t = (tensor_empty_n)(&bytes, 1, TENSOR_U8);
+    t = nn__host_tensor(&bytes, 1, TENSOR_U8);
     if (!(tensor_is_poison)(t)) {
         s.p = (char *)t->storage->data;
         nn__emit(&s, &header, out, n);
@@ -14530,10 +14545,10 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
             }
         }
         n = opt->nparams;
-        extra[0] = (tensor_zeros_n)(&n, 1, TENSOR_I64);
+        extra[0] = nn__host_tensor(&n, 1, TENSOR_I64);
         dims[0] = opt->ngroups;
         dims[1] = 2;
-        extra[1] = (tensor_zeros_n)(dims, 2, TENSOR_F64);
+        extra[1] = nn__host_tensor(dims, 2, TENSOR_F64);
         n = NN__OPTIONS;
         extra[2] = (tensor_from_n)(opt->option, TENSOR_F64, &n, 1);
         if ((tensor_is_poison)(extra[0]) || (tensor_is_poison)(extra[1]) || (tensor_is_poison)(extra[2])) {

@@ -427,6 +427,55 @@ static void steps(void) {
         }
 }
 
+// What the host fills or reads itself, with a device as the default one: files, batches, bags, alignments.
+static void host_side(void) {
+    char path[] = "device_test.safetensors", text[400];
+    tensor_t *y[2][8], *x, *label;
+    int d, k;
+    for (d = 0; d < 2; d++) {
+        nn_module_t *m, *twin;
+        nn_optimizer_t *opt, *again;
+        nn_data_loader_t *l;
+        nn_batch_t b;
+        int64_t step = 0;
+        tensor_manual_seed(8);
+        tensor_set_default_device(d ? TENSOR_CUDA : TENSOR_CPU);
+        m = model(0);
+        twin = model(0);
+        opt = optimizer(0, m);
+        again = optimizer(0, twin);
+        for (k = 0; k < 2; k++) {
+            CHECK(nn_zero_grad(opt) == 0 && tensor_backward(loss_of(0, m)) == 0 && nn_step(opt) == 0);
+        }
+        CHECK_MSG(nn_save_checkpoint(path, m, opt, 7) == 0, "%s", tensor_error_text());
+        CHECK_MSG(nn_load_checkpoint(path, twin, again, &step) == 0 && step == 7, "%s", tensor_error_text());
+        remove(path);
+        CHECK(tensor_backward(loss_of(0, twin)) == 0 && nn_step(again) == 0);
+        y[d][0] = loss_of(0, twin);
+        x = tensor_reshape(tensor_arange(0, 24, 1, TENSOR_F32), 8, 3);
+        label = tensor_randint(0, 5, 8);
+        l = nn_data_loader(nn_tensor_dataset(x, label), .batch_size = 3, .shuffle = 1, .seed = 2);
+        CHECK(nn_next(l, &b) == 1 && tensor_device(b.x) == TENSOR_CPU && tensor_device(b.y) == TENSOR_CPU);
+        y[d][1] = tensor_to(b.x, d ? TENSOR_CUDA : TENSOR_CPU);
+        y[d][2] = tensor_to(b.y, d ? TENSOR_CUDA : TENSOR_CPU);
+        nn_data_loader_free(l);
+        for (k = 0; k < 3; k++)
+            y[d][3 + k] = tensor_embedding_bag(label, x, tensor_from(((int64_t[]){0, 3, 3, 5}), TENSOR_I64, 4),
+                                               .mode = (tensor_bag_mode_t)k);
+        y[d][6] = tensor_ctc_loss(tensor_log_softmax(tensor_reshape(x, 4, 2, 3), 2), tensor_ones_of(TENSOR_I64, 2, 1),
+                                  tensor_full_of(TENSOR_I64, 4, 2), tensor_ones_of(TENSOR_I64, 2));
+        CHECK(tensor_to_string(x, text, sizeof text) > 20 && !strncmp(text, "tensor([[ 0.,  1.", 17));
+        y[d][7] = tensor_norm(x);
+        nn_optimizer_free(opt);
+        nn_optimizer_free(again);
+        nn_free(m);
+        nn_free(twin);
+    }
+    tensor_set_default_device(TENSOR_CPU);
+    CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+    for (k = 0; k < 8; k++) CHECK_MSG(device_same(y[0][k], off(y[1][k])), "result %d", k);
+}
+
 #ifndef TEST_CUDA
 static void failures(void) {
     tensor_t *x = on(tensor_ones(2, 2)), *y;
@@ -539,6 +588,7 @@ int main(void) {
     RUN(random_numbers);
     RUN(training);
     RUN(steps);
+    RUN(host_side);
     RUN(failures);
 #ifndef TEST_CUDA
     tensor_keep(on(tensor_ones(3)));        // shutdown gives device memory back too
