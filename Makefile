@@ -8,6 +8,7 @@
 #   make docs       docs/ops.md from the op tables and headers
 #   make check      form of the sources: contents, docs, sizes, symbols
 #   make bench      speed, as ratios to a reference where there is one
+#   make gpu        tensor_cuda.cu on this machine's GPU: tests, speed, bench/results/gpu-DATE.md
 #   make install    headers and tensor.pc                        PREFIX=/usr/local DESTDIR=
 #   make clean
 
@@ -92,6 +93,9 @@ check: $(B)/tensor_impl.o
 bench: $(addprefix $(B)/bench/,micro ops models gpt_step)
 	@B=$(B) CC='$(CC)' PYTHON='$(PYTHON)' sh bench/run.sh
 
+gpu: $(B)/tensor_impl.o
+	@B=$(B) CC='$(CC)' NVCC='$(NVCC)' sh bench/gpu.sh
+
 install:
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	cp $(wildcard tensor*.h tensor*.cu) $(DESTDIR)$(PREFIX)/include
@@ -102,5 +106,5 @@ install:
 clean:
 	rm -rf $(B)
 
-.PHONY: all examples run fashion test test-programs test-exhaustive test-build docs check bench install clean
+.PHONY: all examples run fashion test test-programs test-exhaustive test-build docs check bench gpu install clean
 .SECONDARY:

@@ -1814,9 +1814,9 @@ TENSOR_OPS_COMPARE(TCU_XC) TENSOR_OPS_BITWISE(TCU_XB)
 #ifndef TCU_POINTWISE_ROWS
 #define TCU_POINTWISE_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)    \
     TENSOR_OPS_COMPARE(X) TENSOR_OPS_BITWISE(X)
-#define TCU_BACKWARD_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)
+#define TCU_BACKWARD_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)
 #else
-#define TCU_BACKWARD_ROWS(X) X(EXP, exp) X(MUL, mul)
+#define TCU_BACKWARD_ROWS(X) X(EXP, exp) X(MUL, mul) X(LERP, lerp)
 #endif
 // clang-format on
 
@@ -2022,7 +2022,7 @@ template <class C>
 __device__ inline void derive(int op, const double *p, const C *x, void *const *want, C *out) {
     switch (op) {
 #define TCU_X(ID, name, ...) case TENSOR_OP_##ID: slope_##name::of<C>(p, x, want, out); break;
-        TENSOR_OPS_UNARY(TCU_X) TENSOR_OPS_COPY(TCU_X) TENSOR_OPS_BINARY(TCU_X) TENSOR_OPS_TERNARY(TCU_X)
+        TCU_BACKWARD_ROWS(TCU_X)
 #undef TCU_X
     }
 }
@@ -2109,7 +2109,7 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
     memset((void *)&s, 0, sizeof s);
     switch (op) {
 #define TCU_X(ID, name, ...) case TENSOR_OP_##ID: found = true; break;
-        TENSOR_OPS_UNARY(TCU_X) TENSOR_OPS_COPY(TCU_X) TENSOR_OPS_BINARY(TCU_X) TENSOR_OPS_TERNARY(TCU_X)
+        TCU_BACKWARD_ROWS(TCU_X)
 #undef TCU_X
     }
     if (!found) { return TENSOR_ERR_UNSUPPORTED; }
@@ -3229,6 +3229,21 @@ select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t w
         y[i] = x[checked(load_as<int64_t>(index, dtype, r), rows, r, error) * width + c];
     }
 }
+// Flat places that up to three broadcast indices name; index k runs over size[k], negative ones from its end.
+struct sizes_t { int64_t n[MAX_OPERANDS]; };
+__global__ void __launch_bounds__(THREADS, 4)
+flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long *error) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[MAX_OPERANDS], place = 0;
+        places_of<MAX_OPERANDS>(w, i, at);
+        for (int k = 0; k < s.arity; k++) {
+            int64_t v = load_as<int64_t>(s.p[k + 1], s.dtype[k + 1], at[k + 1]), n = size.n[k];
+            place = place * n + checked(v < 0 ? v + n : v, n, i, error);
+        }
+        y[at[0]] = place;
+    }
+}
 // Where element i of a scatter goes in y, as if y were contiguous; the order of the sources.
 __global__ void __launch_bounds__(THREADS, 4)
 scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, int64_t stride, int64_t size,
@@ -3306,11 +3321,12 @@ __global__ void __launch_bounds__(THREADS, 4)
         to[at] = order[i];
     }
 }
-// y[key] += sum over its sources, in their order, of x[source]; rows of `width` elements.
+// y[key] += sum over its sources, in their order, of x[source], or = the last of them; rows of `width`
+// elements.
 template <class T, class C>
 __global__ void __launch_bounds__(THREADS, 4)
     add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
-               int64_t width) {
+               int64_t width, bool set) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
         int64_t p = i / width, c = i - p * width;
@@ -3318,7 +3334,8 @@ __global__ void __launch_bounds__(THREADS, 4)
         int64_t to = (int64_t)key[p] * width + c;
         C sum = load_typed<T, C>(y, dtype, to);
         for (int64_t q = p; q < n && key[q] == key[p]; q++) {
-            sum = w_add(sum, load_typed<T, C>(x, dtype, order[q] * width + c));
+            C v = load_typed<T, C>(x, dtype, order[q] * width + c);
+            sum = set ? v : w_add(sum, v);
         }
         store_as<C>(y, dtype, to, sum);
     }
@@ -3372,7 +3389,7 @@ inline uint64_t scatter_scratch(int64_t n) {
 // of y.
 inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, const walk_t &w,
                   const tensor_arg_t &index, int64_t stride, int64_t size, int64_t width, int64_t places,
-                  void *scratch) {
+                  void *scratch, bool set) {
     int64_t n = w.n;
     unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
     if (!n || !width) { return 0; }
@@ -3404,27 +3421,29 @@ inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
                                             : add_sorted<void, int64_t>;
     return code_of(tcu_launch(kernel, grid_for(at, n * width, THREADS), THREADS, 0, at.stream, y.data,
                               y.dtype, (const uint64_t *)key, (const int *)order, (const void *)x.data, n,
-                              width));
+                              width, set));
 }
-// y[.. index[.. i ..] ..] += x[.. i ..] along dim; y and x contiguous, index of x's shape.
+// y[.. index[.. i ..] ..] += x[.. i ..] along dim, or = the last of them; y and x contiguous, index of x's
+// shape.
 inline int scatter_add(const place_t &at, const tensor_arg_t &y, int dim, const tensor_arg_t &index,
-                       const tensor_arg_t &x, void *scratch) {
+                       const tensor_arg_t &x, void *scratch, bool set = false) {
     shaped_t still(y);
     for (int d = 0; d < x.ndim; d++) { still.dims[d] = index.dims[d]; }
     still.strides[dim] = 0;
     tensor_arg_t o[2] = {index, still.arg};
-    return add_at(at, y, x, walk_of(o, 2), index, y.strides[dim], y.dims[dim], 1, count_of(y), scratch);
+    return add_at(at, y, x, walk_of(o, 2), index, y.strides[dim], y.dims[dim], 1, count_of(y), scratch,
+                  set);
 }
 // y[index[i]] += x[i] for rows of width: index_add, and the gradient of embedding.
 inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &index,
                     const tensor_arg_t &x,
-                    int64_t n, int64_t width, int64_t rows, void *scratch) {
+                    int64_t n, int64_t width, int64_t rows, void *scratch, bool set = false) {
     const int64_t one = 1;
     tensor_arg_t i = index;
     i.ndim = 1;
     i.dims = &n;
     i.strides = &one;
-    return add_at(at, y, x, walk_of(&i, 1), i, 1, rows, width, rows, scratch);
+    return add_at(at, y, x, walk_of(&i, 1), i, 1, rows, width, rows, scratch, set);
 }
 
 // ------------------------------------------------------------------------------
@@ -4405,36 +4424,62 @@ static int native_random(const place_t &at, tensor_call_t *c) {
 static int native_index(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &index = c->arg[1], &src = c->arg[2], &y = c->arg[c->nin];
     int id = c->row->id, d = c->p ? (int)c->p->i[0] : 0;
-    if (id != TENSOR_OP_GATHER && id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_INDEX_ADD &&
-        id != TENSOR_OP_SCATTER_ADD) {
+    bool set = id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_SCATTER;
+    bool lines = id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_INDEX_ADD;
+    place_t at = where;
+    if (id == TENSOR_OP_INDEX) {
+        any_set_t s;
+        sizes_t size;
+        tensor_arg_t o[MAX_OPERANDS] = {y, y, y, y};
+        if (c->nin > 3 || y.dtype != TENSOR_I64) { return NONE; }
+        memset((void *)&s, 0, sizeof s);
+        s.arity = c->nin;
+        for (int k = 0; k < c->nin; k++) {
+            o[k + 1] = c->arg[k];
+            s.p[k + 1] = c->arg[k].data;
+            s.dtype[k + 1] = c->arg[k].dtype;
+            size.n[k] = c->p->i[k];
+            if (!size.n[k]) { return NONE; }
+        }
+        walk_t w = walk_of(o, c->nin + 1);
+        if (!w.n) { return 0; }
+        at.error = noting(c);
+        return code_of(tcu_launch(flat_places, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                                  (int64_t *)y.data, s, size, at.error));
+    }
+    if ((id != TENSOR_OP_GATHER && id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_SCATTER_ADD && !set &&
+         !lines) ||
+        !is_dense(c) || d >= x.ndim) {
         return NONE;
     }
-    if (!is_dense(c) || d >= x.ndim) { return NONE; }
     int64_t outer = 1, inner = 1, n = x.dims[d];
     for (int k = 0; k < d; k++) { outer *= x.dims[k]; }
     for (int k = d + 1; k < x.ndim; k++) { inner *= x.dims[k]; }
-    place_t at = where;
+    const int64_t to[3] = {outer, index.numel, inner}, from[3] = {outer, n, inner}, still[3] = {0, 1, 0};
+    shaped_t y3(y), x3(x), i3(index);           // rows of elements: the dims around d joined
+    reshape(i3, 3, to, still);
+    reshape(x3, 3, from);
     at.error = noting(c);
     if (id == TENSOR_OP_GATHER) { return gather(at, y, x, d, index); }
     if (id == TENSOR_OP_INDEX_SELECT) {
         if (outer == 1) { return index_rows(at, y, x, index, index.numel, inner, n); }
-        const int64_t to[3] = {outer, index.numel, inner}, from[3] = {outer, n, inner}, still[3] = {0, 1, 0};
-        shaped_t y3(y), x3(x), i3(index);
         reshape(y3, 3, to);
-        reshape(x3, 3, from);
-        reshape(i3, 3, to, still);
         return gather(at, y3.arg, x3.arg, 1, i3.arg);
     }
-    if (id == TENSOR_OP_INDEX_ADD && outer != 1) { return NONE; }
-    for (int k = 0; k < index.ndim && id == TENSOR_OP_SCATTER_ADD; k++) {
+    for (int k = 0; k < index.ndim && !lines; k++) {
         if (index.dims[k] != src.dims[k]) { return NONE; }      // src read in part
     }
-    scratch_t scratch(c, scatter_scratch(index.numel));
+    bool whole = lines && outer == 1;
+    scratch_t scratch(c, scatter_scratch(lines && !whole ? outer * index.numel * inner : index.numel));
     int code = scratch.code;
     if (!code && y.data != x.data) { code = copy(at, y, x); }
-    if (code) { return code; }
-    if (id == TENSOR_OP_INDEX_ADD) { return add_rows(at, y, index, src, index.numel, inner, n, scratch.at); }
-    return scatter_add(at, y, d, index, src, scratch.at);
+    if (code || !index.numel) { return code; }
+    if (whole) { return add_rows(at, y, index, src, index.numel, inner, n, scratch.at, set); }
+    if (!lines) { return scatter_add(at, y, d, index, src, scratch.at, set); }
+    shaped_t s3(src);
+    reshape(s3, 3, to);
+    reshape(y3, 3, from);
+    return scatter_add(at, y3.arg, 1, i3.arg, s3.arg, scratch.at, set);
 }
 static int native_linear(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &w = c->arg[1], &bias = c->arg[2], &y = c->arg[3];
@@ -4796,6 +4841,9 @@ static int backend_run(tensor_call_t *c) {
     }
     if (here) { return fall_back(c, g); }
     if (code == TENSOR_ERR_CUDA) { raise_cuda(row->name); }
+    if (code == TENSOR_ERR_INDEX) {
+        TENSOR__(fail)(c->thread, code, "%s: an index is out of range, as the dim has size 0", row->name);
+    }
     return code;
 }
 #define TCU_RUN4 backend_run, backend_run, backend_run, backend_run
@@ -4829,6 +4877,15 @@ static int start(tensor__thread_t *th) {
             return TENSOR_ERR_UNSUPPORTED;
         }
     }
+#if !defined(TENSOR_CUDA_SIM)
+    cudaFuncAttributes attributes;
+    if (cudaFuncGetAttributes(&attributes, (const void *)count_up)) {
+        cudaGetLastError();
+        TENSOR__(fail)(th, TENSOR_ERR_UNSUPPORTED,
+                       "cuda_init: tensor_cuda.cu was compiled for other devices (nvcc -arch) than device 0");
+        return TENSOR_ERR_UNSUPPORTED;
+    }
+#endif
     const char *no_cache = getenv("TENSOR_CUDA_NO_CACHE");
     options_t options;
     options.no_cache = no_cache && no_cache[0] && strcmp(no_cache, "0") != 0;

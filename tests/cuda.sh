@@ -108,7 +108,7 @@ if [ ! -f "$impl" ]; then
 fi
 names="selftest-plain alloc-plain kernels-plain device-cuda ops-cuda device-asan selftest-asan alloc-asan kernels-asan selftest-tsan alloc-tsan kernels-tsan"
 {
-    variant plain "" -O1 2000000
+    variant plain "" -O0 2000000
     variant asan -DCUSIM_ASAN "-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" 60000
 } &
 first=$!
@@ -116,10 +116,10 @@ if [ -n "$NVCC" ] && command -v "$NVCC" > /dev/null; then
     names="$names nvcc"
     mkdir -p "$out/ptx"
     if [ "$JOBS" -lt 2 ]; then wait $first; fi
-    { variant tsan -DCUSIM_TSAN "-O1 -g1 -fsanitize=thread" 60000; device; } &
+    { variant tsan -DCUSIM_TSAN "-O0 -g1 -fsanitize=thread" 60000; device; } &
 else
     echo "skipped 3 tests of tensor_cuda.cu: no nvcc"
-    variant tsan -DCUSIM_TSAN "-O1 -g1 -fsanitize=thread" 60000 &
+    variant tsan -DCUSIM_TSAN "-O0 -g1 -fsanitize=thread" 60000 &
 fi
 wait
 

@@ -460,9 +460,11 @@ static void host_side(void) {
         y[d][2] = tensor_to(b.y, d ? TENSOR_CUDA : TENSOR_CPU);
         nn_data_loader_free(l);
         for (k = 0; k < 3; k++)
-            y[d][3 + k] = tensor_embedding_bag(label, x, tensor_from(((int64_t[]){0, 3, 3, 5}), TENSOR_I64, 4),
+            y[d][3 + k] = tensor_embedding_bag(label, x, tensor_from(((int64_t[]){0, 3, 3, 5}), TENSOR_I64,
+                                                                     4),
                                                .mode = (tensor_bag_mode_t)k);
-        y[d][6] = tensor_ctc_loss(tensor_log_softmax(tensor_reshape(x, 4, 2, 3), 2), tensor_ones_of(TENSOR_I64, 2, 1),
+        y[d][6] = tensor_ctc_loss(tensor_log_softmax(tensor_reshape(x, 4, 2, 3), 2),
+                                  tensor_ones_of(TENSOR_I64, 2, 1),
                                   tensor_full_of(TENSOR_I64, 4, 2), tensor_ones_of(TENSOR_I64, 2));
         CHECK(tensor_to_string(x, text, sizeof text) > 20 && !strncmp(text, "tensor([[ 0.,  1.", 17));
         y[d][7] = tensor_norm(x);
