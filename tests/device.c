@@ -540,6 +540,47 @@ static void failures(void) {
     tensor_set_default_device(TENSOR_CPU);
     CHECK(strstr(tensor_cuda_memory_report(), "Tried to allocate 4.00 TiB") != NULL);
 }
+#ifdef TEST_CUDA_SIM
+// The k-th call of CUDA, or the k-th allocation, in a step of training fails: an error that says so, and the
+// next step is as ever.
+static void faults(void) {
+    nn_module_t *m;
+    nn_optimizer_t *opt;
+    int k, met = 0;
+    tensor_set_default_device(TENSOR_CUDA);
+    tensor_manual_seed(6);
+    m = model(0);
+    opt = optimizer(0, m);
+    for (k = 0; k < 80; k++) {
+        tensor_scope_t s = tensor_scope_begin();
+        tensor_t *loss;
+        tensor_cuda_empty_cache(TENSOR_CUDA);
+        cusim_set(k % 2 ? "fail_call" : "fail_alloc", k / 2);
+        loss = loss_of(0, m);
+        nn_zero_grad(opt);
+        tensor_backward(loss);
+        nn_step(opt);
+        tensor_item(loss);
+        cusim_set("fail_call", -1);
+        cusim_set("fail_alloc", -1);
+        if (!tensor_ok()) {
+            int code = tensor_error_code();
+            CHECK_MSG(code == TENSOR_ERR_CUDA || code == TENSOR_ERR_OUT_OF_MEMORY, "call %d: %s", k,
+                      tensor_error_text());
+            met++;
+        }
+        tensor_clear_error();
+        nn_zero_grad(opt);
+        tensor_scope_end(s);
+    }
+    CHECK_MSG(met >= 3, "%d faults", met);      // an allocation that fails once is tried again, and succeeds
+    CHECK(tensor_backward(loss_of(0, m)) == 0 && nn_step(opt) == 0);
+    CHECK(tensor_item(loss_of(0, m)) < 1);
+    nn_optimizer_free(opt);
+    nn_free(m);
+    tensor_set_default_device(TENSOR_CPU);
+}
+#endif
 static void count_line(void *user, const char *text) { *(int *)user += text[0] != 0; }
 static void memory(void) {
     int64_t now = tensor_cuda_memory_allocated(TENSOR_CUDA), kib = 1024;
@@ -561,7 +602,10 @@ static void memory(void) {
     CHECK(lines > 30);
     CHECK(tensor_cuda_set_per_process_memory_fraction(2, TENSOR_CUDA) == TENSOR_ERR_INDEX);
     CHECK_ERROR(TENSOR_ERR_INDEX, "the fraction must be in (0, 1]");
+    CHECK(tensor_cuda_set_per_process_memory_fraction(1e-9, TENSOR_CUDA) == 0);
+    CHECK_POISON(on(tensor_zeros(100, 1024, 1024)), TENSOR_ERR_OUT_OF_MEMORY, "out of device memory");
     CHECK(tensor_cuda_set_per_process_memory_fraction(1, TENSOR_CUDA) == 0);
+    CHECK(tensor_item(tensor_sum(on(tensor_ones(7)))) == 7);
     CHECK(tensor_cuda_set_per_process_memory_fraction(1, TENSOR_CPU) == TENSOR_ERR_DEVICE);
     CHECK_ERROR(TENSOR_ERR_DEVICE, NULL);
     CHECK(tensor_cuda_shutdown() == TENSOR_ERR_OWNER);
@@ -596,6 +640,9 @@ int main(void) {
     tensor_keep(on(tensor_ones(3)));        // shutdown gives device memory back too
     CHECK(tensor_shutdown() == 0 && mirror_blocks == 0);
 #else
+#ifdef TEST_CUDA_SIM
+    RUN(faults);
+#endif
     RUN(memory);
     tensor_keep(on(tensor_ones(3)));
     CHECK(tensor_shutdown() == 0 && tensor_cuda_memory_allocated(TENSOR_CUDA) == 0);
