@@ -4078,6 +4078,10 @@ TENSOR__FN double nn__or_f(double value, double otherwise) {
     return value == 0 ? otherwise : value == (double)TENSOR_ZERO ? 0 : value;
 }
 
+// t where x lies.
+TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
+    return (tensor_to)(t, TENSOR_CPU + (int)x->device);
+}
 // A tensor that the host fills, whatever the default device.
 TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
     tensor_device_t device = (tensor_get_default_device)();
@@ -4683,7 +4687,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     dims[1] = w->dims[1];
     if (a->mode == TENSOR_BAG_MAX) {
         // Rows side by side, -inf (row n) where a bag has ended.
-        y = (tensor_full_n)(dims + 1, 1, -INFINITY, (tensor_dtype_t)x->dtype);
+        y = nn__beside((tensor_full_n)(dims + 1, 1, -INFINITY, (tensor_dtype_t)x->dtype), x);
         list[0] =
             keep ? (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), -INFINITY) : x;
         list[1] = (tensor_unsqueeze)(y, 0);
@@ -4694,7 +4698,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
         for (i = 0; i < n && to; i++)
             to[((const int64_t *)(tensor_data)(bag))[i] * longest +
                ((const int64_t *)(tensor_data)(slot))[i]] = i;
-        x = (tensor_index_select)(x, 0, (tensor_to)(y, TENSOR_CPU + index->device));
+        x = (tensor_index_select)(x, 0, nn__beside(y, index));
         dims[0] = bags;
         dims[1] = nn__max(longest, 1);
         dims[2] = w->dims[1];
@@ -4703,12 +4707,13 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     }
     if (in[3]) x = (tensor_mul)(x, (tensor_unsqueeze)((tensor_flatten)(nn__wide(in[3]), 0, -1), 1));
     if (keep) x = (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), 0);
-    bag = (tensor_to)(bag, TENSOR_CPU + index->device);
-    y = (tensor_index_add)((tensor_zeros_n)(dims, 2, (tensor_dtype_t)x->dtype), 0, bag, x);
+    bag = nn__beside(bag, index);
+    y = nn__beside((tensor_zeros_n)(dims, 2, (tensor_dtype_t)x->dtype), x);
+    y = (tensor_index_add)(y, 0, bag, x);
     if (a->mode == TENSOR_BAG_MEAN) {
         x = keep ? (tensor_to)(keep, (tensor_dtype_t)y->dtype)
-                 : (tensor_ones_n)(&n, 1, (tensor_dtype_t)y->dtype);
-        x = (tensor_index_add)((tensor_zeros_n)(dims, 1, (tensor_dtype_t)y->dtype), 0, bag, x);
+                 : nn__beside((tensor_ones_n)(&n, 1, (tensor_dtype_t)y->dtype), y);
+        x = (tensor_index_add)(nn__beside((tensor_zeros_n)(dims, 1, (tensor_dtype_t)y->dtype), y), 0, bag, x);
         y = (tensor_div)(y, (tensor_unsqueeze)((tensor_maximum_scalar)(x, 1), 1));
     }
     return nn__narrow(y, w);
@@ -8747,14 +8752,15 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
         if (n > 0) last[2 * n - 1] = 1;
         first += n;
     }
-    label = (tensor_to)(label, TENSOR_CPU + x->device);
-    skip = (tensor_to)(skip, TENSOR_CPU + x->device);
-    end = (tensor_to)(end, TENSOR_CPU + x->device);
-    q = (tensor_zeros_n)(dims, 1, (tensor_dtype_t)x->dtype);
+    label = nn__beside(label, x);
+    skip = nn__beside(skip, x);
+    end = nn__beside(end, x);
+    q = nn__beside((tensor_zeros_n)(dims, 1, (tensor_dtype_t)x->dtype), x);
     for (t = 0; t < x->dims[0]; t++) {
         tensor_t *row = (tensor_select)(x, 0, t), *on = (tensor_gt_scalar)(in[2], (double)t), *b, *list[3];
         if (t == 0) {
-            b = (tensor_where)((tensor_lt_scalar)((tensor_arange)(0, (double)states, 1, TENSOR_I64), 2),
+            b = (tensor_where)((tensor_lt_scalar)(nn__beside((tensor_arange)(0, (double)states, 1,
+                                                                             TENSOR_I64), x), 2),
                                (tensor_scalar)(0, (tensor_dtype_t)x->dtype), low);
             a = b = (tensor_expand_n)(b, dims, 2);
         } else {
@@ -12566,7 +12572,7 @@ TENSOR__FN tensor_t *nn__zeros_held(const tensor_t *like) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *t =
         (tensor_zeros_n)(like->dims, like->ndim, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
-    t = (tensor_to)(t, TENSOR_CPU + (int)like->device);
+    t = nn__beside(t, like);
     t = (tensor_is_poison)(t) ? NULL : TENSOR__(hold)(t);
     (tensor_scope_end)(scope);
     return t;

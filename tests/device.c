@@ -152,6 +152,9 @@ static void mixing(void) {
     X(tensor_linear(tensor_reshape(x, 2, 2, 6), x, NULL)) X(tensor_linear(x, tensor_at(x, "::2"), NULL))     \
     X(tensor_embedding(tensor_argmax_dim(x, 1, 0), tensor_reshape(x, 6, 4)))                                 \
     X(tensor_embedding(tensor_argmax_dim(x, 1, 0), tensor_reshape(x, 6, 4), .padding_idx = 2))               \
+    X(tensor_embedding_bag(tensor_reshape(tensor_argmax_dim(x, 1, 0), 2, 2), tensor_reshape(x, 6, 4)))       \
+    X(tensor_embedding_bag(tensor_reshape(tensor_argmax_dim(x, 1, 0), 2, 2), tensor_reshape(x, 6, 4),        \
+                           .mode = TENSOR_BAG_MAX))                                                          \
     X(tensor_cross_entropy(x, tensor_argmax_dim(tensor_neg(x), 1, 0)))                                       \
     X(tensor_cross_entropy(x, tensor_argmax_dim(tensor_neg(x), 1, 0), .weight =                              \
                            tensor_detach(tensor_at(x, "1")),                                                 \
