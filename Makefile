@@ -8,6 +8,7 @@
 #   make docs       docs/ops.md from the op tables and headers
 #   make check      form of the sources: contents, docs, sizes, symbols
 #   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3
+#   make gpu        tensor_cuda.cu on this machine's GPU: tests, speed, bench/results/gpu-DATE.md
 #   make install    headers and tensor.pc                        PREFIX=/usr/local DESTDIR=
 #   make clean
 
@@ -98,6 +99,9 @@ check: $(B)/tensor_impl.o
 bench: $(addprefix $(B)/bench/,$(speed))
 	@B=$(B) CC='$(CC)' PYTHON='$(PYTHON)' QUICK='$(QUICK)' sh bench/run.sh
 
+gpu: $(B)/tensor_impl.o
+	@B=$(B) CC='$(CC)' NVCC='$(NVCC)' sh bench/gpu.sh
+
 install:
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	cp $(wildcard tensor*.h tensor*.cu) $(DESTDIR)$(PREFIX)/include
@@ -108,5 +112,5 @@ install:
 clean:
 	rm -rf $(B)
 
-.PHONY: all examples run fashion test test-programs test-exhaustive test-build docs check bench install clean
+.PHONY: all examples run fashion test test-programs test-exhaustive test-build docs check bench gpu install clean
 .SECONDARY:

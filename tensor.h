@@ -2620,6 +2620,9 @@ class tensor_ref : public tensor_val {
 #endif
 
 #define TENSOR__FN static TENSOR__UNUSED
+#ifndef TENSOR__BOTH
+#define TENSOR__BOTH                    // what a device compiles as well: tensor_cuda.cu says how
+#endif
 #if defined(__GNUC__) || defined(__clang__)
 #define TENSOR__INLINE static inline __attribute__((always_inline, unused))
 #define TENSOR__LIKELY(x) __builtin_expect(!!(x), 1)
@@ -2967,6 +2970,7 @@ typedef struct tensor__internals_t {
     int (*move_bytes)(tensor__thread_t *th, void *to, int to_device, const void *from, int from_device,
                       uint64_t bytes,
                       const char *op);
+    int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
 } tensor__internals_t;
 
 #ifdef __cplusplus
@@ -3220,6 +3224,27 @@ typedef enum tensor_op_id_t {
           F_MUL(F_MUL(F_MUL(F_C(0.5), x), F_SUB(F_C(1), F_MUL(t, t))),                                       \
                 F_MUL(F_C(0.7978845608028654), F_ADD(F_C(1), F_MUL(F_C(0.134145), F_MUL(x, x))))))
 // ------------------------------------------------------------------------------
+
+// Philox4x32-10: counter (block, stream), key seed.
+TENSOR__BOTH TENSOR__FN void tensor__philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]) {
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)stream, c3 =
+        (uint32_t)(stream >> 32);
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int r = 0; r < 10; r++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
 
 // What every kernel pass needs once: intrinsics, scalar conversions, the reduction of large angles.
 #if !defined(TENSOR_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
@@ -8337,8 +8362,8 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 // versions of changed storages are counted. Data is touched beside it on the CPU alone, after the same
 // checks, by the short way of contiguous pointwise ops, their gradients and sums of gradients
 // (tensor__add_into), which run the bodies that the kernel would run; by what moves data in or out of the
-// library (from, item, copy_out, data, print, gradcheck, loaders, files); by the lists of parameters of
-// optimizers; and by fronts that turn indices into other indices (embedding_bag, the composed ctc_loss). For
+// library (from, item, copy_out, data, print, gradcheck, loaders, files); by optimizers on the
+// CPU; and by fronts that turn indices into other indices (embedding_bag, the composed ctc_loss). For
 // those a backend needs a copy to the host, no kernel. Rejected: a call block for each of these (it would
 // cost more than the work).
 // ------------------------------------------------------------------------------
@@ -17265,26 +17290,6 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
 // sampling with a running state (an element would depend on those before it).
 // ------------------------------------------------------------------------------
 
-// Philox4x32-10: counter (block, stream), key seed.
-TENSOR__FN void tensor__philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]) {
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)stream, c3 =
-        (uint32_t)(stream >> 32);
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    for (int r = 0; r < 10; r++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        c0 = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
-}
 TENSOR__FN tensor_generator_t tensor__next_stream(tensor__thread_t *th) {
     tensor_generator_t g = th->rng;
     th->rng.offset++;
@@ -19794,7 +19799,7 @@ static const tensor__internals_t tensor__internals_table = {
         tensor__own,
     tensor__disown, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path, tensor__load,
         tensor__philox,
-    tensor__inner_scope, tensor__tidy, tensor__set_backend, tensor__move_bytes,
+    tensor__inner_scope, tensor__tidy, tensor__set_backend, tensor__move_bytes, tensor__launch,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

@@ -6,9 +6,16 @@
 //
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver
-//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>matmul  >>optimizer
+//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>matmul  >>windows  >>losses
+//   >>optimizer  >>backend  >>native  >>entry
+#if defined(TENSOR_CUDA_SIM)
+#include "cusim.h"
+#endif
 #define TENSOR_BACKEND
-#include "tensor.h"
+#define TENSOR__BOTH __host__ __device__
+#include "tensor_nn.h"
+
+#include "tensor_cuda.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,7 +34,6 @@
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_CUDA_SIM)
-#include "cusim.h"
 #define TCU_OPEN(name) cusim::library_open(name)
 #define TCU_UNROLL
 #define TCU_SYMBOL(library, name) cusim::library_symbol(library, name)
@@ -1395,17 +1401,12 @@ inline int host_segment_free(void *, int, uint64_t address, uint64_t) {
 // ------------------------------------------------------------------------------
 // >>operands                                       MARK: operands, dtypes, launches
 //
-// What every kernel below takes: operands as plain data, a stream, and limits that depend on the device or
-// are lowered by tests. Kernels compute in one of three classes (f32 for f32 f16 bf16; f64; i64 for integers
-// and bool) and convert as tensor.h does: float to integer truncates and saturates, NaN gives 0, integers
-// wrap. Rejected: a kernel per pair of dtypes (a hundred of each).
+// What every kernel below takes: the arguments of a call (tensor_arg_t), a stream, and limits that depend on
+// the device or are lowered by tests. Kernels compute in one of three classes (f32 for f32 f16 bf16; f64; i64
+// for integers and bool) and convert as tensor.h does: float to integer truncates and saturates, NaN gives 0,
+// integers wrap. Rejected: a kernel per pair of dtypes (a hundred of each).
 // ------------------------------------------------------------------------------
 
-struct operand_t {
-    void *data;                                 // first element, on the device
-    int dtype, ndim;
-    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];     // in elements
-};
 struct limits_t {
     int sms = 132, blocks_per_sm = 8;           // grids are no larger than what runs at once
     int64_t reduce_chunk = 16384; // elements that one block sums; part of the result's definition
@@ -1437,7 +1438,7 @@ template <class T> constexpr bool is_half = same_type<T, f16>::value || same_typ
 template <class T>
 constexpr bool is_float = is_half<T> || same_type<T, float>::value || same_type<T, double>::value;
 
-__device__ inline int64_t integer_of(double v) {
+__host__ __device__ inline int64_t integer_of(double v) {
     return v != v                       ? 0
            : v >= 9223372036854775808.0 ? INT64_MAX
            : v < -9223372036854775808.0 ? INT64_MIN
@@ -1510,6 +1511,11 @@ template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16
 template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
 template <class T> __host__ __device__ inline bool aligned16(const T *p) { return ((uintptr_t)p & 15) == 0; }
 
+// A number on the host, in place of a tensor.
+inline bool is_immediate(const tensor_arg_t &o) {
+    return !o.storage && o.data && o.role == TENSOR_READ && !o.ndim;
+}
+
 inline int class_of(int dtype) {
     return dtype == TENSOR_F64                                                  ? 1
            : dtype == TENSOR_F32 || dtype == TENSOR_F16 || dtype == TENSOR_BF16 ? 0
@@ -1523,7 +1529,21 @@ inline int size_of(int dtype) {
     }
     return 0;
 }
-inline int64_t count_of(const operand_t &o) {
+// An argument whose dims are its own, to be changed.
+struct shaped_t {
+    tensor_arg_t arg;
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+    explicit shaped_t(const tensor_arg_t &from) : arg(from) {
+        for (int d = 0; d < from.ndim; d++) {
+            dims[d] = from.dims[d];
+            strides[d] = from.strides[d];
+        }
+        arg.dims = dims;
+        arg.strides = strides;
+    }
+    shaped_t(const shaped_t &) = delete;
+};
+inline int64_t count_of(const tensor_arg_t &o) {
     int64_t n = 1;
     for (int d = 0; d < o.ndim; d++) { n *= o.dims[d]; }
     return n;
@@ -1533,7 +1553,11 @@ inline unsigned grid_for(const place_t &at, int64_t work, int64_t per_block) {
             most = (int64_t)at.limits.sms * at.limits.blocks_per_sm;
     return (unsigned)(need < 1 ? 1 : need < most ? need : most);
 }
-inline int code_of(cudaError_t e) { return e ? TENSOR_ERR_CUDA : 0; }
+static thread_local cudaError_t last_error;     // of this thread, for the text
+inline int code_of(cudaError_t e) {
+    if (e) { last_error = e; }
+    return e ? TENSOR_ERR_CUDA : 0;
+}
 
 // n operands over the dims of the first, those of size 1 repeated; neighbouring dims joined where all allow
 // it.
@@ -1542,7 +1566,7 @@ struct walk_t {
     int ndim;
     int64_t n, dims[TENSOR_MAX_DIMS], strides[MAX_OPERANDS][TENSOR_MAX_DIMS];
 };
-inline walk_t walk_of(const operand_t *o, int count) {
+inline walk_t walk_of(const tensor_arg_t *o, int count) {
     walk_t w;
     memset(&w, 0, sizeof w);
     w.n = count_of(o[0]);
@@ -1704,6 +1728,8 @@ template <class C> __device__ inline C infinity() {
 #define F_A a
 #define F_B b
 #define F_C_ c
+#define F_Y y
+#define F_G g
 #define F_P(k) to_class<C>(p[k])
 #define F_C(x) C(x)
 #define F_INF infinity<C>()
@@ -1788,13 +1814,17 @@ TENSOR_OPS_COMPARE(TCU_XC) TENSOR_OPS_BITWISE(TCU_XB)
 #ifndef TCU_POINTWISE_ROWS
 #define TCU_POINTWISE_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)    \
     TENSOR_OPS_COMPARE(X) TENSOR_OPS_BITWISE(X)
+#define TCU_BACKWARD_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)
+#else
+#define TCU_BACKWARD_ROWS(X) X(EXP, exp) X(MUL, mul) X(LERP, lerp)
 #endif
 // clang-format on
 
 struct row_operand_t {
-    void *p;
+    void *p;                                    // NULL = value everywhere
     int64_t row;                                // stride of rows; 0 = the same in every row
     int along;                                  // 1, or 0 = one value for a whole row
+    float value;
 };
 template <int N> struct row_set_t {
     row_operand_t o[N + 1];                     // the result first
@@ -1810,37 +1840,39 @@ __global__ void __launch_bounds__(THREADS, 4) pointwise_rows(row_set_t<N> s, F f
         const T *x[N];
         Y *y = (Y *)s.o[0].p + r * s.o[0].row;
         for (int k = 0; k < N; k++) { x[k] = (const T *)s.o[k + 1].p + r * s.o[k + 1].row; }
+        float one[N];
+        for (int k = 0; k < N; k++) {
+            one[k] = !s.o[k + 1].p ? s.o[k + 1].value : s.o[k + 1].along ? 0.0f : to_class<float>(x[k][0]);
+        }
         for (int64_t v = j; v < vectors; v += step) {
             pack_t<T, V> in[N];
             pack_t<Y, V> out;
 TCU_UNROLL
             for (int k = 0; k < N; k++) {
-                if (s.o[k + 1].along) {
-                    in[k] = ((const pack_t<T, V> *)x[k])[v];
-                } else {
-                    T one = x[k][0];
-TCU_UNROLL
-                    for (int i = 0; i < V; i++) { in[k].v[i] = one; }
-                }
+                if (s.o[k + 1].along) { in[k] = ((const pack_t<T, V> *)x[k])[v]; }
             }
 TCU_UNROLL
             for (int i = 0; i < V; i++) {
-                float a = to_class<float>(in[0].v[i]), b = N > 1 ? to_class<float>(in[N > 1].v[i]) : 0.0f;
-                float c = N > 2 ? to_class<float>(in[N > 2 ? 2 : 0].v[i]) : 0.0f;
-                out.v[i] = from_class<Y>(f(a, b, c));
+                float a[3] = {0, 0, 0};
+TCU_UNROLL
+                for (int k = 0; k < N; k++) {
+                    a[k] = s.o[k + 1].along ? to_class<float>(in[k].v[i]) : one[k];
+                }
+                out.v[i] = from_class<Y>(f(a[0], a[1], a[2]));
             }
             ((pack_t<Y, V> *)y)[v] = out;
         }
         for (int64_t i = vectors * V + j; i < s.columns; i += step) {
             float a[3] = {0, 0, 0};
-            for (int k = 0; k < N; k++) { a[k] = to_class<float>(x[k][s.o[k + 1].along ? i : 0]); }
+            for (int k = 0; k < N; k++) { a[k] = s.o[k + 1].along ? to_class<float>(x[k][i]) : one[k]; }
             y[i] = from_class<Y>(f(a[0], a[1], a[2]));
         }
     }
 }
 struct any_set_t {
     walk_t w;
-    void *p[MAX_OPERANDS];
+    void *p[MAX_OPERANDS];                      // NULL = value everywhere
+    double value[MAX_OPERANDS];
     int dtype[MAX_OPERANDS], op, arity;
     double param[4];
 };
@@ -1866,18 +1898,23 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) pointwise_any(a
         places_of<MAX_OPERANDS>(s.w, i, at);
 TCU_UNROLL
         for (int k = 0; k < 3; k++) {
-            if (k < s.arity) { x[k] = load_as<C>(s.p[k + 1], s.dtype[k + 1], at[k + 1]); }
+            if (k < s.arity) {
+                x[k] = s.p[k + 1] ? load_as<C>(s.p[k + 1], s.dtype[k + 1], at[k + 1])
+                                  : to_class<C>(s.value[k + 1]);
+            }
         }
         store_as<C>(s.p[0], s.dtype[0], at[0], apply<C>(s.op, s.param, x[0], x[1], x[2]));
     }
 }
 template <class T, class Y, class F, int N>
-inline int launch_rows(const place_t &at, const walk_t &w, const operand_t *o, const F &f) {
+inline int launch_rows(const place_t &at, const walk_t &w, const tensor_arg_t *o, const F &f) {
     row_set_t<N> s;
     s.rows = w.ndim == 2 ? w.dims[0] : 1;
     s.columns = w.ndim ? w.dims[w.ndim - 1] : 1;
     for (int k = 0; k <= N; k++) {
-        s.o[k] = {o[k].data, w.ndim == 2 ? w.strides[k][0] : 0, w.ndim ? (int)w.strides[k][w.ndim - 1] : 1};
+        s.o[k] = {o[k].data, w.ndim == 2 ? w.strides[k][0] : 0, w.ndim ? (int)w.strides[k][w.ndim - 1] : 1,
+                  0.0f};
+        if (is_immediate(o[k])) { s.o[k] = {nullptr, 0, 0, (float)*(const double *)o[k].data}; }
     }
     int64_t vectors = s.columns / lanes_of<T> + 1;
     unsigned wide = 1;
@@ -1889,10 +1926,11 @@ inline int launch_rows(const place_t &at, const walk_t &w, const operand_t *o, c
         tcu_launch(pointwise_rows<T, Y, F, N>, dim3(gx, gy), dim3(wide, high), 0, at.stream, s, f));
 }
 // One dtype, at most rows and columns, 16-byte addresses: what pointwise_rows takes.
-inline bool fits_rows(const walk_t &w, const operand_t *o, int count, bool truth) {
+inline bool fits_rows(const walk_t &w, const tensor_arg_t *o, int count, bool truth) {
     int dtype = o[1].dtype, V = 16 / size_of(dtype);
     if (class_of(dtype) || w.ndim > 2 || o[0].dtype != (truth ? (int)TENSOR_BOOL : dtype)) { return false; }
     for (int k = 0; k < count; k++) {
+        if (is_immediate(o[k])) { continue; }
         if (k && o[k].dtype != dtype) { return false; }
         int64_t along = w.ndim ? w.strides[k][w.ndim - 1] : 1, row = w.ndim == 2 ? w.strides[k][0] : 0;
         if (along != 1 && !(k && along == 0)) { return false; }
@@ -1901,7 +1939,8 @@ inline bool fits_rows(const walk_t &w, const operand_t *o, int count, bool truth
     return true;
 }
 // o[0] = op of the others, which broadcast to it; computed in the class of `compute`, a dtype.
-inline int pointwise(const place_t &at, int op, const operand_t *o, int arity, int compute, const double *p) {
+inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity, int compute,
+                     const double *p) {
     walk_t w = walk_of(o, arity + 1);
     if (!w.n) { return 0; }
     double none[4] = {0, 0, 0, 0};
@@ -1940,13 +1979,174 @@ inline int pointwise(const place_t &at, int op, const operand_t *o, int arity, i
     s.arity = arity;
     memcpy(s.param, p, sizeof s.param);
     for (int k = 0; k < MAX_OPERANDS; k++) {
-        s.p[k] = k <= arity ? o[k].data : nullptr;
+        bool number = k <= arity && is_immediate(o[k]);
+        s.p[k] = k <= arity && !number ? o[k].data : nullptr;
+        s.value[k] = number ? *(const double *)o[k].data : 0;
         s.dtype[k] = k <= arity ? o[k].dtype : 0;
     }
     auto *kernel = class_of(compute) == 0   ? pointwise_any<float>
                    : class_of(compute) == 1 ? pointwise_any<double>
                                             : pointwise_any<int64_t>;
     return code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, s));
+}
+
+// Gradients: the derivative columns of the same rows, from operands a b c, the result y and the incoming
+// gradient g, each there only if the formula reads it.
+struct back_set_t {
+    walk_t w;                                   // over g; strides are those of in[k]
+    const void *in[5];                          // NULL = value everywhere
+    void *out[3];                               // contiguous, NULL = not wanted
+    double value[5], param[4];
+    int64_t stride[5][TENSOR_MAX_DIMS];
+    int dtype[5], to, op;
+};
+// clang-format off
+#define TCU_D(k, f) if (want[k]) { out[k] = f; }
+#define TCU_DERIVE(name, text)                                                                                     \
+    struct slope_##name {                                                                                          \
+        template <class C> __device__ static void of(const double *p, const C *x, void *const *want, C *out) {     \
+            const C a = x[0], b = x[1], c = x[2], y = x[3], g = x[4];                                              \
+            (void)a, (void)b, (void)c, (void)y, (void)g, (void)p; text }                                           \
+    };
+#define TCU_X1(ID, name, kind, f, dA, ...) TCU_DERIVE(name, TCU_D(0, dA))
+#define TCU_X2(ID, name, kind, f, dA, dB, ...) TCU_DERIVE(name, TCU_D(0, dA) TCU_D(1, dB))
+#define TCU_X3(ID, name, kind, f, dA, dB, dC, ...) TCU_DERIVE(name, TCU_D(0, dA) TCU_D(1, dB) TCU_D(2, dC))
+TENSOR_OPS_UNARY(TCU_X1) TENSOR_OPS_COPY(TCU_X1) TENSOR_OPS_BINARY(TCU_X2) TENSOR_OPS_TERNARY(TCU_X3)
+#undef TCU_X1
+#undef TCU_X2
+#undef TCU_X3
+#undef TCU_DERIVE
+#undef TCU_D
+// clang-format on
+template <class C>
+__device__ inline void derive(int op, const double *p, const C *x, void *const *want, C *out) {
+    switch (op) {
+#define TCU_X(ID, name, ...) case TENSOR_OP_##ID: slope_##name::of<C>(p, x, want, out); break;
+        TCU_BACKWARD_ROWS(TCU_X)
+#undef TCU_X
+    }
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4) pointwise_backward_any(back_set_t s) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.w.n; i += step) {
+        int64_t at[5] = {0, 0, 0, 0, 0}, rest = i;
+        C x[5], d[3];
+        for (int k = s.w.ndim - 1; k >= 0; k--) {
+            int64_t q = rest / s.w.dims[k], r = rest - q * s.w.dims[k];
+            TCU_UNROLL
+            for (int m = 0; m < 5; m++) { at[m] += r * s.stride[m][k]; }
+            rest = q;
+        }
+        TCU_UNROLL
+        for (int m = 0; m < 5; m++) {
+            x[m] = s.in[m] ? load_as<C>(s.in[m], s.dtype[m], at[m]) : (C)s.value[m];
+        }
+        derive<C>(s.op, s.param, x, s.out, d);
+        TCU_UNROLL
+        for (int m = 0; m < 3; m++) {
+            if (s.out[m]) { store_as<C>(s.out[m], s.to, i, d[m]); }
+        }
+    }
+}
+// All of one dtype, side by side and aligned.
+template <class T, class SLOPE> __global__ void __launch_bounds__(THREADS,
+                                                             4) pointwise_backward_flat(back_set_t s) {
+    constexpr int V = 4;
+    typedef pack_t<T, V> four;
+    int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t q = j; q * V < s.w.n; q += step) {
+        four in[5] = {}, out[3] = {};
+        bool whole = q * V + V <= s.w.n;
+        TCU_UNROLL
+        for (int k = 0; k < 5; k++) {
+            if (!s.in[k]) { continue; }
+            if (whole) {
+                in[k] = ((const four *)s.in[k])[q];
+            } else {
+                for (int64_t i = q * V; i < s.w.n; i++) { in[k].v[i - q * V] = ((const T *)s.in[k])[i]; }
+            }
+        }
+        TCU_UNROLL
+        for (int i = 0; i < V; i++) {
+            float x[5], d[3] = {0, 0, 0};
+            TCU_UNROLL
+            for (int k = 0; k < 5; k++) { x[k] = s.in[k] ? to_class<float>(in[k].v[i]) : (float)s.value[k]; }
+            SLOPE::template of<float>(s.param, x, s.out, d);
+            TCU_UNROLL
+            for (int k = 0; k < 3; k++) { out[k].v[i] = from_class<T>(d[k]); }
+        }
+        TCU_UNROLL
+        for (int k = 0; k < 3; k++) {
+            if (!s.out[k]) { continue; }
+            if (whole) {
+                ((four *)s.out[k])[q] = out[k];
+            } else {
+                for (int64_t i = q * V; i < s.w.n; i++) { ((T *)s.out[k])[i] = out[k].v[i - q * V]; }
+            }
+        }
+    }
+}
+template <class T> inline int launch_backward_flat(const place_t &at, const back_set_t &s) {
+    unsigned grid = grid_for(at, (s.w.n + 3) / 4, THREADS);
+    switch (s.op) {
+#define TCU_X(ID, name, ...)                                                                                 \
+    case TENSOR_OP_##ID:                                                                                     \
+        return code_of(tcu_launch(pointwise_backward_flat<T, slope_##name>, grid, THREADS, 0, at.stream,   \
+                                  s));
+        TCU_BACKWARD_ROWS(TCU_X)
+#undef TCU_X
+    default: return TENSOR_ERR_UNSUPPORTED;
+    }
+}
+// in: a b c y g (data NULL = absent), out: their gradients of g's shape, contiguous (data NULL = not wanted).
+inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in, const tensor_arg_t *out,
+                              int count,
+                              const double *p) {
+    const tensor_arg_t &g = in[4];
+    back_set_t s;
+    bool flat = true, found = false;
+    if (!g.numel) { return 0; }
+    memset((void *)&s, 0, sizeof s);
+    switch (op) {
+#define TCU_X(ID, name, ...) case TENSOR_OP_##ID: found = true; break;
+        TCU_BACKWARD_ROWS(TCU_X)
+#undef TCU_X
+    }
+    if (!found) { return TENSOR_ERR_UNSUPPORTED; }
+    s.w.n = g.numel;
+    s.w.ndim = g.ndim;
+    s.op = op;
+    if (p) { memcpy(s.param, p, sizeof s.param); }
+    for (int d = 0; d < g.ndim; d++) { s.w.dims[d] = g.dims[d]; }
+    for (int k = 0; k < 5; k++) {
+        if (!in[k].data) { continue; }
+        if (is_immediate(in[k])) {
+            s.value[k] = *(const double *)in[k].data;
+            continue;
+        }
+        s.in[k] = in[k].data;
+        s.dtype[k] = in[k].dtype;
+        flat = flat && in[k].dtype == g.dtype && in[k].contiguous && in[k].numel == g.numel &&
+            aligned16(in[k].data);
+        for (int d = 0; d < g.ndim; d++) {
+            int e = d - (g.ndim - in[k].ndim);
+            s.stride[k][d] = e < 0 || in[k].dims[e] == 1 ? 0 : in[k].strides[e];
+        }
+    }
+    for (int k = 0; k < count; k++) {
+        if (!out[k].data) { continue; }
+        if (!out[k].contiguous) { return TENSOR_ERR_UNSUPPORTED; }
+        s.out[k] = out[k].data;
+        s.to = out[k].dtype;
+        flat = flat && out[k].dtype == g.dtype && aligned16(out[k].data);
+    }
+    if (flat && g.dtype == TENSOR_F32) {
+        int code = launch_backward_flat<float>(at, s);
+        if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
+    }
+    if (class_of(g.dtype) == 2) { return TENSOR_ERR_UNSUPPORTED; }
+    auto *kernel = class_of(g.dtype) ? pointwise_backward_any<double> : pointwise_backward_any<float>;
+    return code_of(tcu_launch(kernel, grid_for(at, s.w.n, THREADS), THREADS, 0, at.stream, s));
 }
 
 // ------------------------------------------------------------------------------
@@ -1996,8 +2196,8 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) fill_any(walk_t
     }
 }
 // y = x, converted, x broadcast to y; strides of any kind, no overlap.
-inline int copy(const place_t &at, const operand_t &y, const operand_t &x) {
-    operand_t o[2] = {y, x};
+inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x) {
+    tensor_arg_t o[2] = {y, x};
     walk_t w = walk_of(o, 2);
     if (!w.n) { return 0; }
     bool flat = w.ndim == 0 || (w.ndim == 1 && w.strides[0][0] == 1 && w.strides[1][0] == 1);
@@ -2057,7 +2257,7 @@ inline int copy(const place_t &at, const operand_t &y, const operand_t &x) {
         tcu_launch(kernel, grid, THREADS, 0, at.stream, w, y.data, y.dtype, (const void *)x.data, x.dtype));
 }
 // Integers and bool take `integer`, floats `real`.
-inline int fill(const place_t &at, const operand_t &y, double real, int64_t integer) {
+inline int fill(const place_t &at, const tensor_arg_t &y, double real, int64_t integer) {
     walk_t w = walk_of(&y, 1);
     if (!w.n) { return 0; }
     if (class_of(y.dtype) == 2) {
@@ -2068,6 +2268,31 @@ inline int fill(const place_t &at, const operand_t &y, double real, int64_t inte
                               y.dtype, real));
 }
 
+__global__ void __launch_bounds__(THREADS, 4)
+    count_up(walk_t w, void *y, int dtype, double first, double by) {      // rounded as on the CPU
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[1];
+        places_of<1>(w, i, at);
+        store_as<double>(y, dtype, at[0], __dadd_rn(first, __dmul_rn((double)i, by)));
+    }
+}
+inline int arange(const place_t &at, const tensor_arg_t &y, double first, double step) {
+    walk_t w = walk_of(&y, 1);
+    return !w.n ? 0
+                : code_of(tcu_launch(count_up, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
+                                     (int)y.dtype, first, step));
+}
+// Matrices side by side: what lies on the other side of the diagonal becomes 0.
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
+triangle(T *y, const T *x, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, bool lower) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        int64_t above = i % columns - i / columns % rows - diagonal;
+        y[i] = (lower ? above <= 0 : above >= 0) ? x[i] : T{};
+    }
+}
+
 // ------------------------------------------------------------------------------
 // >>random                                         MARK: Philox
 //
@@ -2076,24 +2301,7 @@ inline int fill(const place_t &at, const operand_t &y, double real, int64_t inte
 // ------------------------------------------------------------------------------
 
 __device__ inline void philox(tensor_generator_t g, uint64_t block, uint32_t *out) {
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)g.offset,
-             c3 = (uint32_t)(g.offset >> 32);
-    uint32_t k0 = (uint32_t)g.seed, k1 = (uint32_t)(g.seed >> 32);
-TCU_UNROLL
-    for (int r = 0; r < 10; r++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        c0 = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
+    tensor__philox(g.seed, g.offset, block, out);
 }
 __device__ inline float fused_not(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
 __device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) {
@@ -2191,7 +2399,22 @@ __global__ void __launch_bounds__(THREADS, 4)
         store_as<int64_t>(y, dtype, at[0], u < load_as<double>(p, from, at[1]));
     }
 }
-inline int random_real(const place_t &at, const operand_t &y, tensor_generator_t g, int kind, double a,
+// y = x scale where the element's 24 bits are below keep, else 0.
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
+drop_out(T *y, const T *x, int64_t n, tensor_generator_t g, uint32_t keep, double scale) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < n; q += step) {
+        uint32_t word[4];
+        philox(g, (uint64_t)q, word);
+TCU_UNROLL
+        for (int k = 0; k < 4; k++) {
+            if (q * 4 + k < n) {
+                y[q * 4 + k] = w_mul(x[q * 4 + k], (word[k] >> 8) < keep ? (T)scale : T(0));
+            }
+        }
+    }
+}
+inline int random_real(const place_t &at, const tensor_arg_t &y, tensor_generator_t g, int kind, double a,
                        double b) {
     walk_t w = walk_of(&y, 1);
     if (!w.n) { return 0; }
@@ -2204,15 +2427,15 @@ inline int random_real(const place_t &at, const operand_t &y, tensor_generator_t
     return code_of(tcu_launch(random_f32, grid_for(at, (w.n + 3) / 4, THREADS), THREADS, 0, at.stream, w,
                               y.data, y.dtype, g, kind, (float)a, scale));
 }
-inline int random_integers(const place_t &at, const operand_t &y, tensor_generator_t g, int64_t lo,
+inline int random_integers(const place_t &at, const tensor_arg_t &y, tensor_generator_t g, int64_t lo,
                            int64_t hi) {
     walk_t w = walk_of(&y, 1);
     return !w.n ? 0
                 : code_of(tcu_launch(random_integer, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
                                      y.data, y.dtype, g, lo, (uint64_t)hi - (uint64_t)lo));
 }
-inline int bernoulli(const place_t &at, const operand_t &y, const operand_t &p, tensor_generator_t g) {
-    operand_t o[2] = {y, p};
+inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &p, tensor_generator_t g) {
+    tensor_arg_t o[2] = {y, p};
     walk_t w = walk_of(o, 2);
     return !w.n ? 0
                 : code_of(tcu_launch(random_bernoulli, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
@@ -2370,18 +2593,18 @@ struct reduce_plan_t {
     uint64_t scratch;
 };
 // x over the dims of `mask`. Everything follows from shapes, strides and limits.
-inline reduce_plan_t reduce_plan(const place_t &at, const operand_t &x, uint32_t mask, int op) {
+inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     reduce_plan_t p;
-    operand_t kept = x, gone = x;
-    kept.ndim = gone.ndim = 0;
+    shaped_t kept(x), gone(x);
+    kept.arg.ndim = gone.arg.ndim = 0;
     for (int d = 0; d < x.ndim; d++) {
-        operand_t &o = mask >> d & 1 ? gone : kept;
-        o.dims[o.ndim] = x.dims[d];
-        o.strides[o.ndim++] = x.strides[d];
+        shaped_t &o = mask >> d & 1 ? gone : kept;
+        o.dims[o.arg.ndim] = x.dims[d];
+        o.strides[o.arg.ndim++] = x.strides[d];
     }
     memset((void *)&p, 0, sizeof p);
-    p.r.kept = walk_of(&kept, 1);
-    p.r.gone = walk_of(&gone, 1);
+    p.r.kept = walk_of(&kept.arg, 1);
+    p.r.gone = walk_of(&gone.arg, 1);
     p.r.x = x.data;
     p.r.from = p.dtype = x.dtype;
     p.klass = class_of(x.dtype);
@@ -2442,19 +2665,19 @@ template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, 
     default: return reduce_with<C, all_op<C>>(at, p, scale);
     }
 }
-inline uint64_t reduce_scratch(const place_t &at, const operand_t &x, uint32_t mask, int op) {
+inline uint64_t reduce_scratch(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     return reduce_plan(at, x, mask, op).scratch;
 }
 // y (contiguous over the kept dims) = op of x over the dims in mask. ARG: index within the reduced elements.
-inline int reduce(const place_t &at, const operand_t &y, const operand_t &x, uint32_t mask, int op,
-                  void *scratch) {
+inline int reduce(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, uint32_t mask, int op,
+                  void *scratch, double scale = 1) {
     reduce_plan_t p = reduce_plan(at, x, mask, op);
     if (!p.r.kept.n) { return 0; }
     if (!p.r.gone.n && op >= REDUCE_AMAX && op <= REDUCE_ARGMIN) { return TENSOR_ERR_SHAPE; }
     p.r.y = y.data;
     p.r.to = y.dtype;
     p.r.partial = p.scratch ? scratch : nullptr;
-    double scale = op == REDUCE_MEAN ? 1.0 / (double)p.r.gone.n : 1.0;
+    if (op == REDUCE_MEAN) { scale = 1.0 / (double)p.r.gone.n; }
     if (p.klass == 0) { return reduce_class<float>(at, p, op, (float)scale); }
     if (p.klass == 1) { return reduce_class<double>(at, p, op, scale); }
     return reduce_class<int64_t>(at, p, op, 1);
@@ -2553,6 +2776,75 @@ softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
         });
     }
 }
+// One number of each row: log of the sum of e^x, the norm, or the variance with divisor columns - correction.
+enum row_value_t { ROW_LOGSUMEXP, ROW_NORM, ROW_VARIANCE };
+template <class T> __global__ void __launch_bounds__(THREADS, 4)
+row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, float correction) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        const T *row[1] = {x + r * columns};
+        float top = -INFINITY, sum = 0;
+        if (what == ROW_VARIANCE) {
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += v[0]; });
+            top = row_join<sum_op<float>>(sum, s, l) / (float)columns;      // the mean
+            sum = 0;
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += (v[0] - top) * (v[0] - top);
+                });
+        } else {        // scaled by the largest, so that nothing overflows
+            bool norm = what == ROW_NORM;
+            each_in_row<T, 1>(row, n, l,
+                              [&](int64_t, const float *v) { top = w_max(top, norm ? fabsf(v[0]) : v[0]); });
+            top = row_join<max_op<float>>(top, s, l);
+            float by = norm && top > 0 && top < INFINITY ? 1 / top : 1;
+            if (norm && !(by < INFINITY)) { by = 1; }
+            float shift = top == INFINITY || top == -INFINITY ? 0 : top;
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) {
+                sum += norm ? (v[0] * by) * (v[0] * by) : expf(v[0] - shift);
+            });
+            if (norm) { top = 1 / by; } else { top = shift; }
+        }
+        sum = row_join<sum_op<float>>(sum, s, l);
+        if (n && !l.lane) {
+            float left = (float)columns - correction;
+            y[r] = from_class<T>(what == ROW_NORM     ? sqrtf(sum) * top
+                                 : what == ROW_VARIANCE ? sum / (left > 0 ? left : 0.0f)
+                                                        : logf(sum) + top);
+        }
+    }
+}
+// Running sums or products, a row a block; from the end if `back`. Each thread runs over its part twice.
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+scan_rows(void *y, int to, const void *x, int from, int64_t rows, int64_t columns, bool product, bool back) {
+    TCU_SHARED(C, part, [THREADS]);
+    const int t = (int)threadIdx.x;
+    const int64_t each = (columns + THREADS - 1) / THREADS, first = t * each;
+    const int64_t end = first + each < columns ? first + each : columns;
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        C run = C(product ? 1 : 0);
+        for (int64_t i = first; i < end; i++) {
+            C v = load_as<C>(x, from, r * columns + (back ? columns - 1 - i : i));
+            run = product ? w_mul(run, v) : w_add(run, v);
+        }
+        part[t] = run;
+        __syncthreads();
+        for (int d = 1; d < THREADS; d *= 2) {
+            C v = t >= d ? part[t - d] : C(product ? 1 : 0);
+            __syncthreads();
+            part[t] = product ? w_mul(v, part[t]) : w_add(v, part[t]);
+            __syncthreads();
+        }
+        run = t ? part[t - 1] : C(product ? 1 : 0);
+        for (int64_t i = first; i < end; i++) {
+            int64_t at = r * columns + (back ? columns - 1 - i : i);
+            C v = load_as<C>(x, from, at);
+            run = product ? w_mul(run, v) : w_add(run, v);
+            store_as<C>(y, to, at, run);
+        }
+        __syncthreads();
+    }
+}
 // dx = y (dy - sum(y dy)), or for logarithms dy - e^y sum(dy).
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t columns, bool logs) {
@@ -2569,11 +2861,12 @@ softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t colu
         });
     }
 }
-// y = (x - mean) rstd w + b; w, b may be NULL. mean, rstd: f32 per row, kept for backward.
+// y = (x - mean) rstd w + b; w, b may be NULL; rms: the mean counts as 0. mean, rstd: f32 per row, kept for
+// backward.
 template <class T>
 __global__ void __launch_bounds__(THREADS, 4)
     layer_norm_rows(T *y, float *mean, float *rstd, const T *x, const T *w, const T *b, int64_t rows,
-                    int64_t columns, float eps) {
+                    int64_t columns, float eps, bool rms) {
     TCU_SHARED(float, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
@@ -2581,7 +2874,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         const T *row[1] = {x + r * columns};
         float sum = 0, square = 0;
         each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += v[0]; });
-        float m = row_join<sum_op<float>>(sum, s, l) / (float)columns;
+        float m = rms ? 0 : row_join<sum_op<float>>(sum, s, l) / (float)columns;
         each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { square += (v[0] - m) * (v[0] - m); });
         float k = 1 / sqrtf(row_join<sum_op<float>>(square, s, l) / (float)columns + eps);
         map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t i, const float *v) {
@@ -2597,7 +2890,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 template <class T>
 __global__ void __launch_bounds__(THREADS, 4)
     layer_norm_rows_backward(T *dx, const T *dy, const T *x, const T *w, const float *mean, const float *rstd,
-                             int64_t rows, int64_t columns) {
+                             int64_t rows, int64_t columns, bool rms) {
     TCU_SHARED(float, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
@@ -2609,7 +2902,7 @@ __global__ void __launch_bounds__(THREADS, 4)
             a += g;
             b += g * (v[1] - m) * k;
         });
-        a = row_join<sum_op<float>>(a, s, l) / (float)columns;
+        a = rms ? 0 : row_join<sum_op<float>>(a, s, l) / (float)columns;
         b = row_join<sum_op<float>>(b, s, l) / (float)columns;
         map_row<T, 2>(dx + r * columns, in, n, l, [&](int64_t i, const float *v) {
             float g = w ? v[0] * to_class<float>(w[i]) : v[0];
@@ -2639,45 +2932,150 @@ layer_norm_weights(float *part, const T *dy, const T *x, const float *mean, cons
         part[(threadIdx.y * (int64_t)gridDim.y + blockIdx.y) * columns + c] = sum;
     }
 }
-// loss[row] = log sum e^x - x[target], 0 where target is `ignored`; NULL logits' gradient: none is made. The
-// gradient (softmax - one) * scale[0] may take the logits' place. A target out of range is an error and
-// counts as ignored.
-template <class T>
+// Class weights, smoothing and what is ignored, as tensor_nn.h has them; x are log-probabilities if `logs`. A
+// target out of range is an error and counts as ignored.
+struct labels_t {
+    const void *target;
+    const float *weight;                        // of classes, NULL = 1
+    int dtype;
+    bool logs;
+    int64_t ignored;
+    float smooth;
+};
+struct label_sums_t { float weights, products; };       // of a row: sum of weight, of weight x
+__device__ inline label_sums_t sum_labels(const float *const *row, int64_t n, const labels_t &q, float *s,
+                                          lanes_t l) {
+    float a = 0, b = 0;
+    if (q.smooth == 0) { return label_sums_t{0, 0}; }       // the same for all threads
+    each_in_row<float, 1>(row, n, l, [&](int64_t i, const float *v) {
+        float w = q.weight ? q.weight[i] : 1.0f;
+        a += w;
+        b += w * v[0];
+    });
+    a = row_join<sum_op<float>>(a, s, l);
+    return label_sums_t{a, row_join<sum_op<float>>(b, s, l)};
+}
+// Of each row the loss, log sum e^x and the target's weight.
 __global__ void __launch_bounds__(THREADS, 4)
-    cross_entropy_rows(float *loss, T *dx, const T *x, const void *target, int target_dtype, int64_t rows,
-                       int64_t columns, int64_t ignored, const float *scale, unsigned long long *error) {
+    cross_entropy_rows(float *loss, float *weight, float *lse, const float *x, labels_t q, int64_t rows,
+                       int64_t columns, unsigned long long *error) {
     TCU_SHARED(float, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0,
-                t = n ? load_as<int64_t>(target, target_dtype, r) : 0;
-        bool bad = n && t != ignored && (t < 0 || t >= columns), skip = bad || t == ignored;
+                t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
+        bool bad = n && t != q.ignored && (t < 0 || t >= columns), skip = bad || t == q.ignored;
         if (bad && !l.lane) { atomicCAS(error, 0ull, 1ull + (unsigned long long)r); }
-        const T *row[1] = {x + r * columns};
-        float top = -INFINITY, sum = 0, own = n && !skip ? to_class<float>(row[0][t]) : 0.0f;
-        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { top = w_max(top, v[0]); });
-        top = row_join<max_op<float>>(top, s, l);
-        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += expf(v[0] - top); });
-        sum = row_join<sum_op<float>>(sum, s, l);
-        if (n && !l.lane) { loss[r] = skip ? 0 : logf(sum) + top - own; }
-        if (!dx) { continue; }
-        float k = skip ? 0 : scale[0], inverse = 1 / sum;
-        map_row<T, 1>(dx + r * columns, row, n, l, [&](int64_t i, const float *v) {
-            return skip ? 0.0f : (expf(v[0] - top) * inverse - (i == t ? 1.0f : 0.0f)) * k;
+        const float *row[1] = {x + r * columns};
+        float top = -INFINITY, sum = 0, log_sum = 0;
+        if (!q.logs) {
+            each_in_row<float, 1>(row, n, l, [&](int64_t, const float *v) { top = w_max(top, v[0]); });
+            top = row_join<max_op<float>>(top, s, l);
+            float shift = top == -INFINITY || top == INFINITY ? 0 : top;
+            each_in_row<float, 1>(row, n, l, [&](int64_t, const float *v) { sum += expf(v[0] - shift); });
+            log_sum = logf(row_join<sum_op<float>>(sum, s, l)) + shift;
+        }
+        label_sums_t all = sum_labels(row, n, q, s, l);
+        if (!n || l.lane) { continue; }
+        float w = skip ? 0.0f : q.weight ? q.weight[t] : 1.0f, y = 0;
+        if (!skip) {
+            y = (1 - q.smooth) * w * (log_sum - row[0][t]);
+            if (q.smooth > 0) { y += q.smooth / (float)columns * (log_sum * all.weights - all.products); }
+        }
+        lse[r] = log_sum;
+        loss[r] = y;
+        weight[r] = w;
+    }
+}
+// divisor = sum of the weights; y = sum of the losses, over the divisor for a mean. One block.
+__global__ void __launch_bounds__(THREADS, 4)
+    cross_entropy_sum(float *y, float *divisor, const float *loss, const float *weight, int64_t n,
+                      bool mean) {
+    TCU_SHARED(double, s, [THREADS]);
+    double a = 0, b = 0;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        a += loss[i];
+        b += weight[i];
+    }
+    a = join_lanes<sum_op<double>>(a, s, (int)threadIdx.x, THREADS, 1);
+    __syncthreads();
+    b = join_lanes<sum_op<double>>(b, s, (int)threadIdx.x, THREADS, 1);
+    if (threadIdx.x) { return; }
+    divisor[0] = (float)b;
+    if (y) { y[0] = (float)(mean ? a / b : a); }
+}
+// dx of g: one number, or one of each row; over divisor[0] if there is one.
+__global__ void __launch_bounds__(THREADS, 4)
+    cross_entropy_rows_backward(float *dx, const float *g, bool each, const float *divisor, const float *x,
+                                const float *lse, labels_t q, int64_t rows, int64_t columns) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0,
+                t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
+        bool skip = t == q.ignored || t < 0 || t >= columns;
+        const float *row[1] = {x + r * columns};
+        label_sums_t all = sum_labels(row, n, q, s, l);
+        if (!n) { continue; }
+        float by = g[each ? r : 0] / (divisor ? divisor[0] : 1.0f), shift = lse[r];
+        float w = skip ? 0 : by * (1 - q.smooth) * (q.weight ? q.weight[t] : 1.0f);
+        float flat = by * q.smooth / (float)columns, k = q.logs ? 0.0f : w + flat * all.weights;
+        map_row<float, 1>(dx + r * columns, row, n, l, [&](int64_t i, const float *v) {
+            if (skip) { return 0.0f; }
+            float d = q.logs ? 0.0f : expf(v[0] - shift) * k - flat * (q.weight ? q.weight[i] : 1.0f);
+            return i == t ? d - w : d;
         });
     }
 }
-// out[0] = 1 / (how many targets are not ignored, nor out of range): the scale of a mean. One block.
+// Scores of attention become probabilities, in place; their row t sees the first t + 1 of `columns` if
+// causal.
 __global__ void __launch_bounds__(THREADS, 4)
-count_targets(float *out, const void *target, int dtype, int64_t n, int64_t classes, int64_t ignored) {
-    TCU_SHARED(int64_t, s, [THREADS]);
-    int64_t v = 0;
-    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-        int64_t t = load_as<int64_t>(target, dtype, i);
-        v += t != ignored && t >= 0 && t < classes;
+    attention_rows(float *p, float *lse, int64_t rows, int64_t columns, int64_t queries, bool causal,
+                   float scale) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = causal ? r % queries + 1 : columns;
+        const float *row[1] = {p + r * columns};
+        float top = -INFINITY, sum = 0;
+        each_in_row<float, 1>(row, n, l, [&](int64_t i, const float *v) {
+            if (i < seen) { top = w_max(top, v[0] * scale); }
+        });
+        top = row_join<max_op<float>>(top, s, l);
+        float shift = top == -INFINITY ? 0 : top;
+        each_in_row<float, 1>(row, n, l, [&](int64_t i, const float *v) {
+            if (i < seen) { sum += expf(v[0] * scale - shift); }
+        });
+        sum = row_join<sum_op<float>>(sum, s, l);
+        float by = sum > 0 ? 1 / sum : sum;
+        map_row<float, 1>(p + r * columns, row, n, l, [&](int64_t i, const float *v) {
+            return i < seen ? expf(v[0] * scale - shift) * by : 0.0f;
+        });
+        if (n && !l.lane) { lse[r] = logf(sum) + shift; }
     }
-    v = join_lanes<sum_op<int64_t>>(v, s, (int)threadIdx.x, THREADS, 1);
-    if (!threadIdx.x) { out[0] = 1 / (float)v; }
+}
+// p: scores, become probabilities; d: their gradients, become those of the scores.
+__global__ void __launch_bounds__(THREADS, 4)
+    attention_rows_backward(float *p, float *d, const float *lse, int64_t rows, int64_t columns,
+                            int64_t queries,
+                            bool causal, float scale) {
+    TCU_SHARED(float, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = causal ? r % queries + 1 : columns;
+        const float *in[2] = {p + r * columns, d + r * columns}, *one[1] = {p + r * columns};
+        float sum = 0, shift = n ? lse[r] : 0;
+        each_in_row<float, 2>(in, n, l, [&](int64_t i, const float *v) {
+            if (i < seen) { sum += expf(v[0] * scale - shift) * v[1]; }
+        });
+        sum = row_join<sum_op<float>>(sum, s, l);
+        map_row<float, 2>(d + r * columns, in, n, l, [&](int64_t i, const float *v) {
+            return i < seen ? expf(v[0] * scale - shift) * (v[1] - sum) * scale : 0.0f;
+        });
+        map_row<float, 1>(p + r * columns, one, n, l, [&](int64_t i, const float *v) {
+            return i < seen ? expf(v[0] * scale - shift) : 0.0f;
+        });
+    }
 }
 
 #define TCU_FLOATS(dtype, T, code)                                                                           \
@@ -2696,7 +3094,8 @@ struct row_shape_t {
     }
 };
 // All operands contiguous, rows x columns.
-inline int softmax(const place_t &at, const operand_t &y, const operand_t &x, int64_t rows, int64_t columns,
+inline int softmax(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
+                   int64_t columns,
                    bool logs) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
@@ -2705,7 +3104,27 @@ inline int softmax(const place_t &at, const operand_t &y, const operand_t &x, in
                                          (const T *)x.data, rows, columns, logs));)
     return 0;
 }
-inline int softmax_backward(const place_t &at, const operand_t &dx, const operand_t &dy, const operand_t &y,
+inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
+                     int64_t columns,
+                     int what, double correction) {
+    if (!rows) { return 0; }
+    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    TCU_FLOATS(x.dtype, T,
+               return code_of(tcu_launch(row_values<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
+                                         (const T *)x.data, rows, columns, what, (float)correction));)
+    return 0;
+}
+inline int scan(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
+                int64_t columns,
+                bool product, bool back) {
+    if (!rows || !columns) { return 0; }
+    int c = class_of(y.dtype);
+    auto *kernel = c == 0 ? scan_rows<float> : c == 1 ? scan_rows<double> : scan_rows<int64_t>;
+    return code_of(tcu_launch(kernel, grid_for(at, rows, 1), THREADS, 0, at.stream, y.data, (int)y.dtype,
+                              (const void *)x.data, (int)x.dtype, rows, columns, product, back));
+}
+inline int softmax_backward(const place_t &at, const tensor_arg_t &dx, const tensor_arg_t &dy,
+                            const tensor_arg_t &y,
                             int64_t rows, int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(y.dtype));
@@ -2715,14 +3134,16 @@ inline int softmax_backward(const place_t &at, const operand_t &dx, const operan
                                   (const T *)dy.data, (const T *)y.data, rows, columns, logs));)
     return 0;
 }
-inline int layer_norm(const place_t &at, const operand_t &y, float *mean, float *rstd, const operand_t &x,
-                      const void *w, const void *b, int64_t rows, int64_t columns, double eps) {
+inline int layer_norm(const place_t &at, const tensor_arg_t &y, float *mean, float *rstd,
+                      const tensor_arg_t &x,
+                      const void *w, const void *b, int64_t rows, int64_t columns, double eps, bool rms) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(
         x.dtype, T,
         return code_of(tcu_launch(layer_norm_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data, mean, rstd,
-                                  (const T *)x.data, (const T *)w, (const T *)b, rows, columns, (float)eps));)
+                                  (const T *)x.data, (const T *)w, (const T *)b, rows, columns, (float)eps,
+                                      rms));)
     return 0;
 }
 inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t columns) {
@@ -2730,9 +3151,10 @@ inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t colu
            sizeof(float);
 }
 // dw, db may be NULL (both or none), of x's dtype as w is.
-inline int layer_norm_backward(const place_t &at, const operand_t &dx, void *dw, void *db,
-                               const operand_t &dy, const operand_t &x, const void *w, const float *mean,
-                               const float *rstd, int64_t rows, int64_t columns, void *scratch) {
+inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
+                               const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
+                                   const float *mean,
+                               const float *rstd, int64_t rows, int64_t columns, bool rms, void *scratch) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     int64_t chunk = at.limits.norm_chunk;
@@ -2743,7 +3165,7 @@ inline int layer_norm_backward(const place_t &at, const operand_t &dx, void *dw,
     TCU_FLOATS(
         x.dtype, T,
         e = tcu_launch(layer_norm_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
-                       (const T *)dy.data, (const T *)x.data, (const T *)w, mean, rstd, rows, columns);
+                       (const T *)dy.data, (const T *)x.data, (const T *)w, mean, rstd, rows, columns, rms);
         if (!e && dw) {
             e = tcu_launch(layer_norm_weights<T>, dim3((unsigned)((columns + 31) / 32), (unsigned)chunks),
                            dim3(32, 8), 0, at.stream, part, (const T *)dy.data, (const T *)x.data, mean, rstd,
@@ -2756,24 +3178,20 @@ inline int layer_norm_backward(const place_t &at, const operand_t &dx, void *dw,
     }
     return code_of(e);
 }
-// The loss of each row (f32) and, with dx, its gradient: scaled by scale[0] on the device, or, with mean, by
-// one over the number of targets, which is left in scale[0].
-inline int cross_entropy(const place_t &at, float *loss, const operand_t *dx, const operand_t &x,
-                         const operand_t &target, int64_t rows, int64_t columns, int64_t ignored,
-                         float *scale, bool mean) {
-    if (!rows || !columns) { return 0; }
-    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
-    if (mean) {
-        cudaError_t e = tcu_launch(count_targets, 1, THREADS, 0, at.stream, scale, (const void *)target.data,
-                                   target.dtype, rows, columns, ignored);
-        if (e) { return code_of(e); }
+// All f32, contiguous. each: loss of every row (scratch's, where the sum is wanted); y NULL: no sum.
+inline int cross_entropy(const place_t &at, float *y, float *each, float *weight, float *lse, float *divisor,
+                         const float *x, const labels_t &q, int64_t rows, int64_t columns, bool mean) {
+    row_shape_t g(at, rows, columns, 4);
+    cudaError_t e = cudaSuccess;
+    if (rows && columns) {
+        e = tcu_launch(cross_entropy_rows, g.grid, g.block, 0, at.stream, each, weight, lse, x, q, rows,
+                       columns,
+                       at.error);
     }
-    TCU_FLOATS(x.dtype, T,
-               return code_of(tcu_launch(cross_entropy_rows<T>, g.grid, g.block, 0, at.stream, loss,
-                                         (T *)(dx ? dx->data : nullptr), (const T *)x.data,
-                                         (const void *)target.data, target.dtype, rows, columns, ignored,
-                                         (const float *)scale, at.error));)
-    return 0;
+    return code_of(e ? e
+                     : tcu_launch(cross_entropy_sum, 1, THREADS, 0, at.stream, y, divisor,
+                                  (const float *)each,
+                                  (const float *)weight, columns ? rows : 0, mean));
 }
 
 // ------------------------------------------------------------------------------
@@ -2785,7 +3203,6 @@ inline int cross_entropy(const place_t &at, float *loss, const operand_t *dx, co
 // ------------------------------------------------------------------------------
 
 __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, unsigned long long *error) {
-    if (i < 0) { i += size; }
     if (i >= 0 && i < size) { return i; }
     atomicCAS(error, 0ull, 1ull + (unsigned long long)position);
     return i < 0 ? 0 : size - 1;
@@ -2812,6 +3229,21 @@ select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t w
         y[i] = x[checked(load_as<int64_t>(index, dtype, r), rows, r, error) * width + c];
     }
 }
+// Flat places that up to three broadcast indices name; index k runs over size[k], negative ones from its end.
+struct sizes_t { int64_t n[MAX_OPERANDS]; };
+__global__ void __launch_bounds__(THREADS, 4)
+flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long *error) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[MAX_OPERANDS], place = 0;
+        places_of<MAX_OPERANDS>(w, i, at);
+        for (int k = 0; k < s.arity; k++) {
+            int64_t v = load_as<int64_t>(s.p[k + 1], s.dtype[k + 1], at[k + 1]), n = size.n[k];
+            place = place * n + checked(v < 0 ? v + n : v, n, i, error);
+        }
+        y[at[0]] = place;
+    }
+}
 // Where element i of a scatter goes in y, as if y were contiguous; the order of the sources.
 __global__ void __launch_bounds__(THREADS, 4)
 scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, int64_t stride, int64_t size,
@@ -2828,10 +3260,10 @@ scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, 
 // Stable radix sort of (key, order), four bits a pass; a block takes TILE neighbours, a thread EACH.
 enum { RADIX = 16, EACH = 8, TILE = THREADS * EACH };
 __device__ inline int digit_of(uint64_t key, int shift) { return (int)(key >> shift) & (RADIX - 1); }
-// Exclusive running sums of the RADIX x THREADS counts, digit after digit, thread after thread.
-__device__ inline void sum_counts(int *count, int *part) {
-    int t = (int)threadIdx.x, sum = 0;
-    for (int k = 0; k < RADIX; k++) { sum += count[t * RADIX + k]; }
+// Exclusive running sum of n counts, in place, by the THREADS threads of a block; part: THREADS counts.
+__device__ inline void block_scan(int *count, int n, int *part) {
+    int t = (int)threadIdx.x, each = (n + THREADS - 1) / THREADS, sum = 0;
+    for (int i = t * each; i < (t + 1) * each && i < n; i++) { sum += count[i]; }
     part[t] = sum;
     __syncthreads();
     for (int d = 1; d < THREADS; d *= 2) {
@@ -2841,10 +3273,10 @@ __device__ inline void sum_counts(int *count, int *part) {
         __syncthreads();
     }
     int before = t ? part[t - 1] : 0;
-    for (int k = 0; k < RADIX; k++) {
-        int n = count[t * RADIX + k];
-        count[t * RADIX + k] = before;
-        before += n;
+    for (int i = t * each; i < (t + 1) * each && i < n; i++) {
+        int v = count[i];
+        count[i] = before;
+        before += v;
     }
     __syncthreads();
 }
@@ -2866,25 +3298,9 @@ __global__ void __launch_bounds__(THREADS, 4)
         total[threadIdx.x * gridDim.x + blockIdx.x] = sum;
     }
 }
-// Exclusive running sum of n counts, in place; one block.
-__global__ void __launch_bounds__(THREADS, 4) radix_sum(int *total, int n) {
+__global__ void __launch_bounds__(THREADS, 4) radix_sum(int *total, int n) {    // one block
     TCU_SHARED(int, part, [THREADS]);
-    int t = (int)threadIdx.x, each = (n + THREADS - 1) / THREADS, sum = 0;
-    for (int i = t * each; i < (t + 1) * each && i < n; i++) { sum += total[i]; }
-    part[t] = sum;
-    __syncthreads();
-    for (int d = 1; d < THREADS; d *= 2) {
-        int v = t >= d ? part[t - d] : 0;
-        __syncthreads();
-        part[t] += v;
-        __syncthreads();
-    }
-    int before = t ? part[t - 1] : 0;
-    for (int i = t * each; i < (t + 1) * each && i < n; i++) {
-        int v = total[i];
-        total[i] = before;
-        before += v;
-    }
+    block_scan(total, n, part);
 }
 __global__ void __launch_bounds__(THREADS, 4)
     radix_move(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *total, int64_t n,
@@ -2894,7 +3310,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     TCU_SHARED(int, base, [RADIX]);
     int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
     count_digits(count, key, n, shift);
-    sum_counts(count, part);
+    block_scan(count, RADIX * THREADS, part);
     if (threadIdx.x < RADIX) {
         base[threadIdx.x] = total[threadIdx.x * gridDim.x + blockIdx.x] - count[threadIdx.x * THREADS];
     }
@@ -2905,11 +3321,12 @@ __global__ void __launch_bounds__(THREADS, 4)
         to[at] = order[i];
     }
 }
-// y[key] += sum over its sources, in their order, of x[source]; rows of `width` elements.
+// y[key] += sum over its sources, in their order, of x[source], or = the last of them; rows of `width`
+// elements.
 template <class T, class C>
 __global__ void __launch_bounds__(THREADS, 4)
     add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
-               int64_t width) {
+               int64_t width, bool set) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
         int64_t p = i / width, c = i - p * width;
@@ -2917,7 +3334,8 @@ __global__ void __launch_bounds__(THREADS, 4)
         int64_t to = (int64_t)key[p] * width + c;
         C sum = load_typed<T, C>(y, dtype, to);
         for (int64_t q = p; q < n && key[q] == key[p]; q++) {
-            sum = w_add(sum, load_typed<T, C>(x, dtype, order[q] * width + c));
+            C v = load_typed<T, C>(x, dtype, order[q] * width + c);
+            sum = set ? v : w_add(sum, v);
         }
         store_as<C>(y, dtype, to, sum);
     }
@@ -2930,11 +3348,12 @@ template <class F> inline int by_size(int size, F f) {
                        : f((uint4 *)nullptr);
 }
 // y has the shape of index; x that of y but for dim.
-inline int gather(const place_t &at, const operand_t &y, const operand_t &x, int dim,
-                  const operand_t &index) {
-    operand_t o[3] = {y, index, x};
-    for (int d = 0; d < x.ndim; d++) { o[2].dims[d] = y.dims[d]; }
-    o[2].strides[dim] = 0;
+inline int gather(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int dim,
+                  const tensor_arg_t &index) {
+    shaped_t still(x);
+    for (int d = 0; d < x.ndim; d++) { still.dims[d] = y.dims[d]; }
+    still.strides[dim] = 0;
+    tensor_arg_t o[3] = {y, index, still.arg};
     walk_t w = walk_of(o, 3);
     if (!w.n) { return 0; }
     if (!x.dims[dim]) { return TENSOR_ERR_INDEX; }
@@ -2947,7 +3366,8 @@ inline int gather(const place_t &at, const operand_t &y, const operand_t &x, int
     });
 }
 // y[i] = x[index[i]] for rows; all contiguous. Embedding and index_select.
-inline int index_rows(const place_t &at, const operand_t &y, const operand_t &x, const operand_t &index,
+inline int index_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x,
+                      const tensor_arg_t &index,
                       int64_t n, int64_t width, int64_t rows) {
     if (!n || !width) { return 0; }
     if (!rows) { return TENSOR_ERR_INDEX; }
@@ -2967,9 +3387,9 @@ inline uint64_t scatter_scratch(int64_t n) {
 }
 // y (contiguous, rows of width) += x's n rows at the places that `w` gives; index: walked by it. places: rows
 // of y.
-inline int add_at(const place_t &at, const operand_t &y, const operand_t &x, const walk_t &w,
-                  const operand_t &index, int64_t stride, int64_t size, int64_t width, int64_t places,
-                  void *scratch) {
+inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, const walk_t &w,
+                  const tensor_arg_t &index, int64_t stride, int64_t size, int64_t width, int64_t places,
+                  void *scratch, bool set) {
     int64_t n = w.n;
     unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
     if (!n || !width) { return 0; }
@@ -3001,24 +3421,29 @@ inline int add_at(const place_t &at, const operand_t &y, const operand_t &x, con
                                             : add_sorted<void, int64_t>;
     return code_of(tcu_launch(kernel, grid_for(at, n * width, THREADS), THREADS, 0, at.stream, y.data,
                               y.dtype, (const uint64_t *)key, (const int *)order, (const void *)x.data, n,
-                              width));
+                              width, set));
 }
-// y[.. index[.. i ..] ..] += x[.. i ..] along dim; y and x contiguous, index of x's shape.
-inline int scatter_add(const place_t &at, const operand_t &y, int dim, const operand_t &index,
-                       const operand_t &x, void *scratch) {
-    operand_t o[2] = {index, y};
-    for (int d = 0; d < x.ndim; d++) { o[1].dims[d] = index.dims[d]; }
-    o[1].strides[dim] = 0;
-    return add_at(at, y, x, walk_of(o, 2), index, y.strides[dim], y.dims[dim], 1, count_of(y), scratch);
+// y[.. index[.. i ..] ..] += x[.. i ..] along dim, or = the last of them; y and x contiguous, index of x's
+// shape.
+inline int scatter_add(const place_t &at, const tensor_arg_t &y, int dim, const tensor_arg_t &index,
+                       const tensor_arg_t &x, void *scratch, bool set = false) {
+    shaped_t still(y);
+    for (int d = 0; d < x.ndim; d++) { still.dims[d] = index.dims[d]; }
+    still.strides[dim] = 0;
+    tensor_arg_t o[2] = {index, still.arg};
+    return add_at(at, y, x, walk_of(o, 2), index, y.strides[dim], y.dims[dim], 1, count_of(y), scratch,
+                  set);
 }
 // y[index[i]] += x[i] for rows of width: index_add, and the gradient of embedding.
-inline int add_rows(const place_t &at, const operand_t &y, const operand_t &index, const operand_t &x,
-                    int64_t n, int64_t width, int64_t rows, void *scratch) {
-    operand_t i = index;
+inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &index,
+                    const tensor_arg_t &x,
+                    int64_t n, int64_t width, int64_t rows, void *scratch, bool set = false) {
+    const int64_t one = 1;
+    tensor_arg_t i = index;
     i.ndim = 1;
-    i.dims[0] = n;
-    i.strides[0] = 1;
-    return add_at(at, y, x, walk_of(&i, 1), i, 1, rows, width, rows, scratch);
+    i.dims = &n;
+    i.strides = &one;
+    return add_at(at, y, x, walk_of(&i, 1), i, 1, rows, width, rows, scratch, set);
 }
 
 // ------------------------------------------------------------------------------
@@ -3117,108 +3542,1490 @@ inline int matmul(const place_t &at, const matmul_t &q) {
     return code_of(tcu_launch(kernel, grid, THREADS, 0, at.stream, q));
 }
 
+// y = a b (+ bias of columns) (+ y) for matrices in the last two dims, batches broadcast; strides of any
+// kind.
+inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &a, const tensor_arg_t &b,
+                   const void *bias = nullptr, bool add = false) {
+    matmul_t q;
+    tensor_arg_t batch[3] = {y, a, b};
+    memset((void *)&q, 0, sizeof q);
+    q.m = y.dims[y.ndim - 2];
+    q.n = y.dims[y.ndim - 1];
+    q.k = a.dims[a.ndim - 1];
+    q.yr = y.strides[y.ndim - 2];
+    q.yc = y.strides[y.ndim - 1];
+    q.xr = a.strides[a.ndim - 2];
+    q.xc = a.strides[a.ndim - 1];
+    q.wr = b.strides[b.ndim - 2];
+    q.wc = b.strides[b.ndim - 1];
+    q.dtype = y.dtype;
+    q.bias = bias;
+    q.alpha = 1;
+    q.add = add;
+    for (tensor_arg_t &o : batch) { o.ndim = (uint8_t)(o.ndim - 2); }
+    walk_t w = walk_of(batch, 3);
+    int last = w.ndim - 1;
+    q.batch = w.ndim ? w.dims[last] : w.n;
+    q.yb = w.ndim ? w.strides[0][last] : 0;
+    q.xb = w.ndim ? w.strides[1][last] : 0;
+    q.wb = w.ndim ? w.strides[2][last] : 0;
+    for (int64_t i = 0; q.batch && i < w.n / q.batch; i++) {    // one launch for what one stride names
+        int64_t rest = i, place[3] = {0, 0, 0}, size = size_of(q.dtype);
+        for (int d = last - 1; d >= 0; d--) {
+            for (int k = 0; k < 3; k++) { place[k] += rest % w.dims[d] * w.strides[k][d]; }
+            rest /= w.dims[d];
+        }
+        q.y = (char *)y.data + place[0] * size;
+        q.x = (const char *)a.data + place[1] * size;
+        q.w = (const char *)b.data + place[2] * size;
+        int code = matmul(at, q);
+        if (code) { return code; }
+    }
+    return 0;
+}
+
+// ------------------------------------------------------------------------------
+// >>windows                                        MARK: convolution, pools, norms of planes
+//
+// Plain kernels, a thread a result (a block a weight's gradient, or a plane's statistics), sums in a fixed
+// order: they are there so that no network leaves the device. Rejected: implicit GEMM here (cuDNN has it).
+// ------------------------------------------------------------------------------
+
+struct window_t {                               // nn__window_t's numbers, for the device
+    int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3], mode, divisor;
+};
+static_assert(sizeof(window_t) == sizeof(nn__window_t), "the windows of tensor_nn.h");
+struct conv_t {
+    window_t g;
+    const void *a, *b, *bias;                   // a: x, or the gradient; b: weight, or x
+    void *y;
+    int64_t images, cg, og, n;                  // channels in, out of a group; results
+};
+template <class C> __device__ inline C multiply_add(C a, C b, C c) {
+    if constexpr (same_type<C, float>::value) {
+        return fmaf(a, b, c);
+    } else {
+        return fma(a, b, c);
+    }
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4) conv_forward(conv_t v) {
+    const window_t &g = v.g;
+    int64_t step = (int64_t)gridDim.x * blockDim.x, taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
+    int64_t plane = g.in[0] * g.in[1] * g.in[2], channels = v.og * g.mode;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n; i += step) {
+        int64_t x = i % g.out[2], y = i / g.out[2] % g.out[1], z = i / g.out[2] / g.out[1] % g.out[0];
+        int64_t o = i / g.out[2] / g.out[1] / g.out[0] % channels;
+        int64_t image = i / g.out[2] / g.out[1] / g.out[0] / channels;
+        const C *from = (const C *)v.a + (image * v.cg * g.mode + o / v.og * v.cg) * plane;
+        const C *w = (const C *)v.b + o * v.cg * taps;
+        C sum = v.bias ? ((const C *)v.bias)[o] : C(0);
+        for (int64_t c = 0; c < v.cg; c++, from += plane) {
+            for (int64_t kz = 0; kz < g.kernel[0]; kz++) {
+                int64_t iz = z * g.stride[0] - g.pad[0] + kz * g.dilation[0];
+                for (int64_t ky = 0; ky < g.kernel[1]; ky++) {
+                    int64_t iy = y * g.stride[1] - g.pad[1] + ky * g.dilation[1];
+                    for (int64_t kx = 0; kx < g.kernel[2]; kx++, w++) {
+                        int64_t ix = x * g.stride[2] - g.pad[2] + kx * g.dilation[2];
+                        if (iz < 0 || iz >= g.in[0] || iy < 0 || iy >= g.in[1] || ix < 0 || ix >= g.in[2]) {
+                            continue;
+                        }
+                        sum = multiply_add<C>(from[(iz * g.in[1] + iy) * g.in[2] + ix], *w, sum);
+                    }
+                }
+            }
+        }
+        ((C *)v.y)[i] = sum;
+    }
+}
+// The window of which place i of dim d is tap k, -1 if there is none.
+__device__ inline int64_t window_of(const window_t &g, int d, int64_t i, int64_t k) {
+    int64_t o = i + g.pad[d] - k * g.dilation[d];
+    if (o < 0 || o % g.stride[d]) { return -1; }
+    o /= g.stride[d];
+    return o < g.out[d] ? o : -1;
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4) conv_input(conv_t v) {
+    const window_t &g = v.g;
+    int64_t step = (int64_t)gridDim.x * blockDim.x, taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
+    int64_t pixels = g.out[0] * g.out[1] * g.out[2], channels = v.cg * g.mode;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n; i += step) {
+        int64_t x = i % g.in[2], y = i / g.in[2] % g.in[1], z = i / g.in[2] / g.in[1] % g.in[0];
+        int64_t c = i / g.in[2] / g.in[1] / g.in[0] % channels, image =
+            i / g.in[2] / g.in[1] / g.in[0] / channels;
+        int64_t group = c / v.cg;
+        const C *from = (const C *)v.a + (image * v.og * g.mode + group * v.og) * pixels;
+        C sum = v.bias ? ((const C *)v.bias)[c] : C(0);
+        for (int64_t o = 0; o < v.og; o++, from += pixels) {
+            const C *w = (const C *)v.b + ((group * v.og + o) * v.cg + c % v.cg) * taps;
+            for (int64_t kz = 0; kz < g.kernel[0]; kz++) {
+                int64_t oz = window_of(g, 0, z, kz);
+                for (int64_t ky = 0; ky < g.kernel[1]; ky++) {
+                    int64_t oy = window_of(g, 1, y, ky);
+                    for (int64_t kx = 0; kx < g.kernel[2]; kx++, w++) {
+                        int64_t ox = window_of(g, 2, x, kx);
+                        if (oz < 0 || oy < 0 || ox < 0) { continue; }
+                        sum = multiply_add<C>(from[(oz * g.out[1] + oy) * g.out[2] + ox], *w, sum);
+                    }
+                }
+            }
+        }
+        ((C *)v.y)[i] = sum;
+    }
+}
+// A block a weight: a = gradient, b = x.
+template <class C> __global__ void __launch_bounds__(THREADS, 4) conv_weight(conv_t v) {
+    TCU_SHARED(C, s, [THREADS]);
+    const window_t &g = v.g;
+    int64_t pixels = g.out[0] * g.out[1] * g.out[2], plane = g.in[0] * g.in[1] * g.in[2];
+    for (int64_t i = blockIdx.x; i < v.n; i += gridDim.x) {
+        int64_t kx = i % g.kernel[2], ky = i / g.kernel[2] % g.kernel[1], kz =
+            i / g.kernel[2] / g.kernel[1] % g.kernel[0];
+        int64_t c = i / g.kernel[2] / g.kernel[1] / g.kernel[0] % v.cg, o =
+            i / g.kernel[2] / g.kernel[1] / g.kernel[0] / v.cg;
+        C sum = C(0);
+        for (int64_t j = threadIdx.x; j < v.images * pixels; j += blockDim.x) {
+            int64_t image = j / pixels, at = j % pixels;
+            int64_t iz = at / g.out[2] / g.out[1] * g.stride[0] - g.pad[0] + kz * g.dilation[0];
+            int64_t iy = at / g.out[2] % g.out[1] * g.stride[1] - g.pad[1] + ky * g.dilation[1];
+            int64_t ix = at % g.out[2] * g.stride[2] - g.pad[2] + kx * g.dilation[2];
+            if (iz < 0 || iz >= g.in[0] || iy < 0 || iy >= g.in[1] || ix < 0 || ix >= g.in[2]) { continue; }
+            sum = multiply_add<C>(((const C *)v.a)[(image * v.og * g.mode + o) * pixels + at],
+                                  ((const C *)v.b)[(image * v.cg * g.mode + o / v.og * v.cg + c) * plane +
+                                                   (iz * g.in[1] + iy) * g.in[2] + ix],
+                                  sum);
+        }
+        sum = join_lanes<sum_op<C>>(sum, s, (int)threadIdx.x, THREADS, 1);
+        if (!threadIdx.x) { ((C *)v.y)[i] = sum; }
+        __syncthreads();
+    }
+}
+
+// Window o along dim d, as nn__window_at: places from .. to - 1 in steps of dilation -> how many a mean
+// counts
+__device__ inline int64_t pool_window(const window_t &g, int d, int64_t o, int64_t *from, int64_t *to) {
+    int64_t end = g.in[d] + g.pad[d], all;
+    if (g.mode == NN__ADAPTIVE) {
+        *from = o * g.in[d] / g.out[d];
+        *to = ((o + 1) * g.in[d] + g.out[d] - 1) / g.out[d];
+        return *to - *from;
+    }
+    *from = o * g.stride[d] - g.pad[d];
+    *to = *from + (g.kernel[d] - 1) * g.dilation[d] + 1;
+    if (*to > end) { *to = end; }
+    all = *to - *from;
+    while (*from < 0) { *from += g.dilation[d]; }
+    if (*to > g.in[d]) { *to = g.in[d]; }
+    return g.mode == NN__COUNT_PAD ? all : *to - *from;
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+// place: of the largest; NULL = mean
+pool_forward(window_t g, C *y, int32_t *place, const C *x, int64_t n) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x, plane = g.in[0] * g.in[1] * g.in[2];
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        int64_t from[3], to[3], rest = i, count = 1, at = -1;
+        for (int d = 2; d >= 0; d--) {
+            count *= pool_window(g, d, rest % g.out[d], &from[d], &to[d]);
+            rest /= g.out[d];
+        }
+        const C *p = x + rest * plane;
+        C best = -infinity<C>(), sum = C(0);
+        for (int64_t z = from[0]; z < to[0]; z += g.dilation[0]) {
+            for (int64_t r = from[1]; r < to[1]; r += g.dilation[1]) {
+                for (int64_t c = from[2]; c < to[2]; c += g.dilation[2]) {
+                    int64_t k = (z * g.in[1] + r) * g.in[2] + c;
+                    C v = p[k];
+                    sum += v;
+                    if (v > best || v != v || at < 0) {
+                        best = v;
+                        at = k;
+                    }
+                }
+            }
+        }
+        y[i] = place ? best : sum / (C)(g.divisor ? g.divisor : count > 0 ? count : 1);
+        if (place) { place[i] = at < 0 ? 0 : (int32_t)at; }
+    }
+}
+// dx of a mean: an element asks the windows that may hold it.
+template <class C> __global__ void __launch_bounds__(THREADS, 2)
+pool_backward(window_t g, C *dx, const C *dy, int64_t n) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x, pixels = g.out[0] * g.out[1] * g.out[2];
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        int64_t at[3], low[3], high[3], rest = i;
+        for (int d = 2; d >= 0; d--) {
+            at[d] = rest % g.in[d];
+            rest /= g.in[d];
+            low[d] = at[d] + g.pad[d] - (g.kernel[d] - 1) * g.dilation[d];
+            low[d] = g.mode == NN__ADAPTIVE ? at[d] * g.out[d] / g.in[d] - 1
+                                            : (low[d] + g.stride[d] - 1) / g.stride[d];
+            high[d] = g.mode == NN__ADAPTIVE ? ((at[d] + 1) * g.out[d] + g.in[d] - 1) / g.in[d]
+                                             : (at[d] + g.pad[d]) / g.stride[d];
+            low[d] = low[d] < 0 ? 0 : low[d];
+            high[d] = high[d] < g.out[d] ? high[d] : g.out[d] - 1;
+        }
+        C sum = C(0);
+        for (int64_t z = low[0]; z <= high[0]; z++) {
+            for (int64_t r = low[1]; r <= high[1]; r++) {
+                for (int64_t c = low[2]; c <= high[2]; c++) {
+                    int64_t o[3] = {z, r, c}, count = 1, from, to;
+                    bool inside = true;
+                    for (int d = 0; d < 3; d++) {
+                        count *= pool_window(g, d, o[d], &from, &to);
+                        inside = inside && at[d] >= from && at[d] < to;
+                    }
+                    if (!inside) { continue; }
+                    sum += dy[rest * pixels + (z * g.out[1] + r) * g.out[2] + c] /
+                           (C)(g.divisor ? g.divisor : count > 0 ? count : 1);
+                }
+            }
+        }
+        dx[i] = sum;
+    }
+}
+
+// Statistics over `planes` planes of n elements each: of a channel over the items (groups = 0), of a group
+// over its channels. A block a statistic.
+struct planes_t { int64_t groups, items, channels, n, rows, planes; };
+__host__ __device__ inline planes_t planes_of(const int64_t *i) {
+    return planes_t{i[0], i[1], i[2], i[3], i[0] ? i[0] * i[1] : i[2], i[0] ? i[2] / i[0] : i[1]};
+}
+__device__ inline int64_t plane_of(const planes_t &p, int64_t r, int64_t j) {
+    return p.groups ? r * p.planes + j : j * p.channels + r;
+}
+template <class C> __device__ inline C block_sum(C v, C *s) {
+    v = join_lanes<sum_op<C>>(v, s, (int)threadIdx.x, THREADS, 1);
+    v = s[0];
+    __syncthreads();
+    return v;
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+plane_norm(planes_t p, C *y, C *mean, C *rstd, C *variance, const C *x, const C *w, const C *b, C eps) {
+    TCU_SHARED(C, s, [THREADS]);
+    const int64_t all = p.planes * p.n;
+    for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
+        C a = C(0), q = C(0);
+        for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
+            a += x[plane_of(p, r, i / p.n) * p.n + i % p.n];
+        }
+        a = block_sum(a, s) / (C)all;
+        for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
+            C d = x[plane_of(p, r, i / p.n) * p.n + i % p.n] - a;
+            q += d * d;
+        }
+        q = block_sum(q, s) / (C)all;
+        C k = 1 / w_sqrt(q + eps);
+        for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
+            int64_t plane = plane_of(p, r, i / p.n), c = plane % p.channels, at = plane * p.n + i % p.n;
+            C h = (x[at] - a) * k;
+            y[at] = (w ? h * w[c] : h) + (b ? b[c] : C(0));
+        }
+        if (!threadIdx.x) {
+            mean[r] = a;
+            rstd[r] = k;
+            variance[r] = q;
+        }
+    }
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+plane_norm_backward(planes_t p, C *dx, const C *dy, const C *x, const C *mean, const C *rstd, const C *w) {
+    TCU_SHARED(C, s, [THREADS]);
+    const int64_t all = p.planes * p.n;
+    for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
+        C a = C(0), b = C(0), m = mean[r], k = rstd[r];
+        for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
+            int64_t plane = plane_of(p, r, i / p.n), at = plane * p.n + i % p.n;
+            C g = w ? dy[at] * w[plane % p.channels] : dy[at];
+            a += g;
+            b += g * (x[at] - m) * k;
+        }
+        a = block_sum(a, s) / (C)all;
+        b = block_sum(b, s) / (C)all;
+        for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
+            int64_t plane = plane_of(p, r, i / p.n), at = plane * p.n + i % p.n;
+            C g = w ? dy[at] * w[plane % p.channels] : dy[at];
+            dx[at] = k * (g - a - (x[at] - m) * k * b);
+        }
+    }
+}
+// Gradients of weight and bias, a block a channel.
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *mean, const C *rstd) {
+    TCU_SHARED(C, s, [THREADS]);
+    for (int64_t c = blockIdx.x; c < p.channels; c += gridDim.x) {
+        C a = C(0), b = C(0);
+        for (int64_t i = threadIdx.x; i < p.items * p.n; i += blockDim.x) {
+            int64_t plane = i / p.n * p.channels + c, at = plane * p.n + i % p.n;
+            int64_t r = p.groups ? plane / p.planes : c;
+            a += dy[at] * (x[at] - mean[r]) * rstd[r];
+            b += dy[at];
+        }
+        a = block_sum(a, s);
+        b = block_sum(b, s);
+        if (!threadIdx.x) {
+            dw[c] = a;
+            db[c] = b;
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------
+// >>losses                                         MARK: losses of elements
+//
+// tensor_nn.h's formulas (NN_LOSSES) in one more meaning. A sum goes through reduce, over the elements'
+// losses.
+// ------------------------------------------------------------------------------
+
+// clang-format off
+#define V_SET(x) C(x)
+#define V_ADD(x, y) w_add(x, y)
+#define V_SUB(x, y) w_sub(x, y)
+#define V_MUL(x, y) w_mul(x, y)
+#define V_DIV(x, y) w_div(x, y)
+#define V_NEG(x) (-(x))
+#define V_ABS(x) w_abs(x)
+#define V_MAX(x, y) w_max(x, y)
+#define V_LT(x, y) ((x) < (y))
+#define V_LE(x, y) ((x) <= (y))
+#define V_GT(x, y) ((x) > (y))
+#define V_EQ(x, y) ((x) == (y))
+#define V_SEL(m, x, y) ((m) ? (x) : (y))
+#define V_LOG(x) w_log(x)
+#define V_LOG1P(x) w_log1p(x)
+#define V_EXP(x) w_exp(x)
+#define V_SIGMOID(x) w_sigmoid(x)
+#define V_NLS(x) minus_log_sigmoid(x)
+// clang-format on
+template <class C> __device__ inline C minus_log_sigmoid(C x) {
+    return w_max(-x, C(0)) + w_log1p(w_exp(-w_abs(x)));
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+loss_map(int which, C *y, const C *x, const C *t, const C *w, const C *pos, C p, int64_t n,
+         unsigned long long *error) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        C a = x[i], b = t[i], q = pos ? pos[i] : C(1), v = C(0);
+        if (which == NN__LOSS_BCE && !(a >= 0 && a <= 1)) {
+            atomicCAS(error, 0ull, 1ull + (unsigned long long)i);
+        }
+        switch (which) {
+#define TCU_X(ID, f, dx, dt) case NN__LOSS_##ID: v = f(V_, a, b, p, q); break;
+            NN_LOSSES(TCU_X)
+#undef TCU_X
+        }
+        y[i] = w ? v * w[i] : v;
+    }
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+loss_map_backward(int which, C *gx, C *gt, const C *g, bool each, C scale, const C *x, const C *t, const C *w,
+                  const C *pos, C p, int64_t n) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        C a = x[i], b = t[i], q = pos ? pos[i] : C(1), k = g[each ? i : 0] * scale, v = C(0), u = C(0);
+        (void)a, (void)b, (void)q;
+        switch (which) {
+#define TCU_X(ID, f, dx, dt)                                                                                 \
+    case NN__LOSS_##ID:                                                                                      \
+        if (gx) { v = dx(V_, a, b, p, q); }                                                                  \
+        if (gt) { u = dt(V_, a, b, p, q); }                                                                  \
+        break;
+            NN_LOSSES(TCU_X)
+#undef TCU_X
+        }
+        if (w) { k *= w[i]; }
+        if (gx) { gx[i] = v * k; }
+        if (gt) { gt[i] = u * k; }
+    }
+}
+
 // ------------------------------------------------------------------------------
 // >>optimizer                                      MARK: multi-tensor optimizers
 //
 // One launch for up to MANY tensors, their pointers in the kernel's arguments; block x of tensor y takes
-// every gridDim.x-th piece of 16 bytes. What changes between steps (rate, step number, loss scale, found_inf)
-// lies in device memory, so that a captured step replays. Rejected: a launch per tensor (launches cost more
-// than the work).
+// every gridDim.x-th piece. tensor_nn.h's numbers of a step, in its order of roundings, so that parameters
+// have the CPU's bits. Rejected: a launch per tensor (launches cost more than the work).
 // ------------------------------------------------------------------------------
 
 enum { MANY = 24 };
-struct hyper_t {                                // on the device
-    double lr, beta1, beta2, eps, weight_decay, momentum, dampening;
-    double grad_scale;                          // gradients are multiplied by it: 1 / loss scale, clipping
-    double step;                                // from 1
-    float found_inf;                            // not 0: the step is skipped
-    int decoupled, nesterov, maximize;          // decoupled: AdamW
+struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL where the rule has none
+struct params_t { param_t of[MANY]; };
+enum rule_t { RULE_SGD, RULE_ADAM, RULE_RMSPROP };
+template <class C> struct update_t {                    // nn__update_t in the class of the parameters
+    C minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps, minus_step,
+        inverse_root;
+    bool decay, first, nesterov, decoupled, lerp_back, maximize, state[3];
 };
-struct tensors_t {
-    void *p[MANY], *g[MANY], *m[MANY], *v[MANY], *low[MANY];    // f32; low: copy of p in low_dtype, or NULL
-    int64_t n[MANY];
-    int count, low_dtype;
-};
-template <bool ADAM>
-__device__ inline float step_one(const hyper_t &h, float p, float g, float *m, float *v, float c1, float c2) {
-    g *= (float)h.grad_scale;
-    if (h.maximize) { g = -g; }
-    float lr = (float)h.lr, wd = (float)h.weight_decay;
-    if (ADAM && h.decoupled) {
-        p -= lr * wd * p;
-    } else {
-        g += wd * p;
+template <class C, int RULE> __device__ inline C step_one(const update_t<C> &u, C x, C g, C *s) {
+    if (u.maximize) { g = -g; }
+    if (RULE == RULE_ADAM && u.decoupled) {
+        x = w_mul(x, u.shrink);
+    } else if (u.decay) {
+        g = w_add(g, w_mul(u.weight_decay, x));
     }
-    if (ADAM) {
-        *m += (g - *m) * (1 - (float)h.beta1);
-        *v = *v * (float)h.beta2 + g * g * (1 - (float)h.beta2);
-        return p - lr / c1 * *m / (sqrtf(*v) / c2 + (float)h.eps);
-    }
-    if (h.momentum != 0) {
-        *m = h.step <= 1 ? g : *m * (float)h.momentum + g * (1 - (float)h.dampening);
-        g = h.nesterov ? g + *m * (float)h.momentum : *m;
-    }
-    return p - lr * g;
-}
-// A load and a store of four values, or of fewer at an end or an odd address.
-template <bool ADAM>
-__global__ void __launch_bounds__(THREADS, 4) optimizer_step(tensors_t t, const hyper_t *hyper) {
-    const hyper_t h = *hyper;
-    if (h.found_inf != 0) { return; }
-    int k = (int)blockIdx.y;
-    float *p = (float *)t.p[k], *m = (float *)t.m[k], *v = (float *)t.v[k];
-    const float *g = (const float *)t.g[k];
-    float c1 = ADAM ? (float)(1 - pow(h.beta1, h.step)) : 1,
-          c2 = ADAM ? (float)sqrt(1 - pow(h.beta2, h.step)) : 1;
-    bool state = ADAM || h.momentum != 0;
-    bool wide = aligned16(p) && aligned16(g) && (!state || aligned16(m)) && (!ADAM || aligned16(v));
-    int64_t n = t.n[k], packs = wide ? n / 4 : 0, j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    typedef pack_t<float, 4> four;
-    for (int64_t q = j; q < packs; q += step) {
-        four a = ((four *)p)[q], b = ((const four *)g)[q], c = {}, d = {};
-        if (state) { c = ((four *)m)[q]; }
-        if (ADAM) { d = ((four *)v)[q]; }
-        TCU_UNROLL
-        for (int i = 0; i < 4; i++) { a.v[i] = step_one<ADAM>(h, a.v[i], b.v[i], &c.v[i], &d.v[i], c1, c2); }
-        ((four *)p)[q] = a;
-        if (state) { ((four *)m)[q] = c; }
-        if (ADAM) { ((four *)v)[q] = d; }
-        for (int i = 0; i < 4 && t.low[k]; i++) { store_as<float>(t.low[k], t.low_dtype, q * 4 + i, a.v[i]); }
-    }
-    for (int64_t i = packs * 4 + j; i < n; i += step) {
-        float none = 0,
-              now = step_one<ADAM>(h, p[i], g[i], state ? &m[i] : &none, ADAM ? &v[i] : &none, c1, c2);
-        p[i] = now;
-        if (t.low[k]) { store_as<float>(t.low[k], t.low_dtype, i, now); }
-    }
-}
-struct param_t { void *p, *g, *m, *v, *low; int64_t n; };
-inline int optimizer(const place_t &at, bool adam, const param_t *params, int count, int low_dtype,
-                     const hyper_t *hyper) {
-    for (int i = 0; i < count;) {
-        tensors_t t;
-        int64_t most = 0;
-        memset((void *)&t, 0, sizeof t);
-        t.low_dtype = low_dtype;
-        for (; i < count && t.count < MANY; i++) {
-            if (!params[i].n) { continue; }
-            int k = t.count++;
-            t.p[k] = params[i].p;
-            t.g[k] = params[i].g;
-            t.m[k] = params[i].m;
-            t.v[k] = params[i].v;
-            t.low[k] = params[i].low;
-            t.n[k] = params[i].n;
-            most = t.n[k] > most ? t.n[k] : most;
+    if (RULE == RULE_SGD) {
+        if (u.state[0]) {
+            s[0] = u.first ? g : w_add(w_mul(s[0], u.momentum), w_mul(u.rest, g));
+            g = u.nesterov ? w_add(g, w_mul(u.momentum, s[0])) : s[0];
         }
-        if (!t.count) { break; }
-        dim3 grid(grid_for(at, most, THREADS * 4), (unsigned)t.count);
-        cudaError_t e = tcu_launch(adam ? optimizer_step<true> : optimizer_step<false>, grid, THREADS, 0,
-                                   at.stream, t, hyper);
+    } else if (RULE == RULE_ADAM) {
+        s[0] = u.lerp_back ? w_sub(g, w_mul(w_sub(g, s[0]), u.beta1)) :
+            w_add(s[0], w_mul(w_sub(g, s[0]), u.rest1));
+        s[1] = w_add(w_mul(s[1], u.beta2), w_mul(w_mul(u.rest2, g), g));
+        if (u.state[2]) { s[2] = w_max(s[2], s[1]); }
+        C v = u.state[2] ? s[2] : s[1];
+        return w_add(x, w_div(w_mul(u.minus_step, s[0]), w_add(w_mul(w_sqrt(v), u.inverse_root), u.eps)));
+    } else {
+        C v = s[0] = w_add(w_mul(s[0], u.beta2), w_mul(w_mul(u.rest2, g), g));
+        if (u.state[2]) {
+            s[2] = w_add(s[2], w_mul(w_sub(g, s[2]), u.rest2));
+            v = w_sub(v, w_mul(s[2], s[2]));
+        }
+        g = w_div(g, w_add(w_sqrt(v), u.eps));
+        if (u.state[1]) { g = s[1] = w_add(w_mul(s[1], u.momentum), g); }
+    }
+    return w_add(x, w_mul(u.minus_lr, g));
+}
+template <class C, int RULE>
+__global__ void __launch_bounds__(THREADS, 4) optimizer_step(params_t t, update_t<C> u) {
+    const param_t &q = t.of[blockIdx.y];
+    constexpr int V = lanes_of<C>;
+    typedef pack_t<C, V> pack;
+    bool wide = aligned16(q.p) && aligned16(q.g);
+    TCU_UNROLL
+    for (int k = 0; k < 3; k++) { wide = wide && aligned16(q.s[k]); }
+    int64_t packs = wide ? q.n / V : 0, j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = j; i < packs; i += step) {
+        pack x = ((pack *)q.p)[i], g = ((const pack *)q.g)[i], s[3] = {};
+        TCU_UNROLL
+        for (int k = 0; k < 3; k++) {
+            if (u.state[k]) { s[k] = ((const pack *)q.s[k])[i]; }
+        }
+        TCU_UNROLL
+        for (int l = 0; l < V; l++) {
+            C state[3] = {s[0].v[l], s[1].v[l], s[2].v[l]};
+            x.v[l] = step_one<C, RULE>(u, x.v[l], g.v[l], state);
+            TCU_UNROLL
+            for (int k = 0; k < 3; k++) { s[k].v[l] = state[k]; }
+        }
+        ((pack *)q.p)[i] = x;
+        TCU_UNROLL
+        for (int k = 0; k < 3; k++) {
+            if (u.state[k]) { ((pack *)q.s[k])[i] = s[k]; }
+        }
+    }
+    for (int64_t i = packs * V + j; i < q.n; i += step) {
+        C state[3] = {};
+        for (int k = 0; k < 3; k++) {
+            if (u.state[k]) { state[k] = ((const C *)q.s[k])[i]; }
+        }
+        ((C *)q.p)[i] = step_one<C, RULE>(u, ((const C *)q.p)[i], ((const C *)q.g)[i], state);
+        for (int k = 0; k < 3; k++) {
+            if (u.state[k]) { ((C *)q.s[k])[i] = state[k]; }
+        }
+    }
+}
+// All tensors of one dtype, with the same states.
+template <class C>
+inline int optimizer(const place_t &at, int rule, const param_t *params, int count, const nn__update_t &n) {
+    update_t<C> u = {(C)n.minus_lr, (C)n.weight_decay, (C)n.shrink, (C)n.momentum, (C)n.rest, (C)n.beta1,
+        (C)n.rest1,
+                     (C)n.beta2, (C)n.rest2, (C)n.eps, (C)n.minus_step, (C)n.inverse_root, n.decay != 0,
+                         n.first != 0,
+                     n.nesterov != 0, n.decoupled != 0, n.lerp_back != 0, n.maximize != 0, {}};
+    for (int i = 0; i < count;) {
+        params_t t;
+        int64_t most = 0;
+        int had = 0;
+        memset((void *)&t, 0, sizeof t);
+        for (; i < count && had < MANY; i++) {
+            if (!params[i].n) { continue; }
+            for (int k = 0; k < 3; k++) { u.state[k] = params[i].s[k] != nullptr; }
+            t.of[had++] = params[i];
+            most = params[i].n > most ? params[i].n : most;
+        }
+        if (!had) { break; }
+        dim3 grid(grid_for(at, most, THREADS * 4), (unsigned)had);
+        auto *kernel = rule == RULE_SGD    ? optimizer_step<C, RULE_SGD>
+                       : rule == RULE_ADAM ? optimizer_step<C, RULE_ADAM>
+                                           : optimizer_step<C, RULE_RMSPROP>;
+        cudaError_t e = tcu_launch(kernel, grid, THREADS, 0, at.stream, t, u);
         if (e) { return code_of(e); }
     }
     return 0;
 }
 
+// ------------------------------------------------------------------------------
+// >>backend                                        MARK: what tensor.h calls
+//
+// One struct of functions, one kernel entry for all families: it looks for a native kernel and, where there
+// is none for the op or its dtypes, runs the CPU's over copies of the storages, so that every op works and
+// the counts say which are slow. State is the process's: one allocator, one stream a device, on which all ops
+// run in order. Rejected: a stream per thread (every storage that two threads share would need events); a
+// null kernel for what is missing (a network with one such op would not run at all).
+// ------------------------------------------------------------------------------
+
+enum { SLOTS = 64, COUNTED = 2048, BACKWARD_FROM = 1024 };
+struct gpu_t {                                  // made when first used
+    int ready, sms;
+    cudaStream_t stream;
+    unsigned long long *errors;                 // SLOTS words on the device: 1 + place of a bad index
+    int noted;                                  // an op that may write them ran since the last look
+};
+static struct {
+    allocator_t *allocator;                     // NULL = not started
+    int lock, devices, forbidden, nslots;
+    gpu_t gpu[MAX_DEVICES];
+    const char *slot[SLOTS];                    // which op writes which word
+    const char *name[COUNTED];
+    int64_t native[COUNTED], fallback[COUNTED];
+} G;
+
+// The device of a call, for its length.
+struct current_t {
+    int before = -1;
+    explicit current_t(int index) {
+        if (G.devices < 2) { return; }
+        cudaGetDevice(&before);
+        if (before != index) { cudaSetDevice(index); }
+    }
+    ~current_t() {
+        if (before >= 0) { cudaSetDevice(before); }
+    }
+    current_t(const current_t &) = delete;
+};
+inline int raise_cuda(const char *what) {
+    TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_CUDA, "%s: %s", what, cudaGetErrorString(last_error));
+    return TENSOR_ERR_CUDA;
+}
+// -> NULL: no such device, or CUDA refuses; not raised
+static gpu_t *gpu_of(int index) {
+    if (!G.allocator || index < 0 || index >= G.devices) { return nullptr; }
+    gpu_t *g = &G.gpu[index];
+    if (__atomic_load_n(&g->ready, __ATOMIC_ACQUIRE)) { return g; }
+    lock_t hold(&G.lock);
+    if (g->ready) { return g; }
+    on_device_t at(index);
+    void *words = nullptr;
+    if (!g->stream && code_of(cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking))) {
+        g->stream = nullptr;
+        return nullptr;
+    }
+    if (code_of(cudaMalloc(&words, SLOTS * sizeof *g->errors))) { return nullptr; }
+    if (code_of(cudaMemsetAsync(words, 0, SLOTS * sizeof *g->errors, g->stream))) {
+        cudaFree(words);
+        return nullptr;
+    }
+    g->errors = (unsigned long long *)words;
+    cudaDeviceGetAttribute(&g->sms, cudaDevAttrMultiProcessorCount, index);
+    __atomic_store_n(&g->ready, 1, __ATOMIC_RELEASE);
+    return g;
+}
+// Memory for the length of an op: what is queued may still use it, as it serves this stream alone.
+struct scratch_t {
+    block_t *block = nullptr;
+    void *at = nullptr;
+    int code = 0;
+    scratch_t(const tensor_call_t *c, uint64_t bytes) {
+        gpu_t *g = gpu_of(c->device - 1);
+        code = alloc(G.allocator, c->device - 1, g->stream, bytes, c->row->name, &block);
+        if (code) {
+            TENSOR__(fail)(c->thread, code, "%s: out of device memory for %d bytes of scratch", c->row->name,
+                           (int64_t)bytes);
+        }
+        at = block ? (void *)(uintptr_t)block->address : nullptr;
+    }
+    ~scratch_t() { release(G.allocator, block); }
+    scratch_t(const scratch_t &) = delete;
+};
+
+// Waits; then an index that an op met is an error.
+static int settle(int index, const char *what) {
+    gpu_t *g = gpu_of(index);
+    unsigned long long word[SLOTS];
+    if (code_of(cudaStreamSynchronize(g->stream))) { return raise_cuda(what); }
+    if (!__atomic_exchange_n(&g->noted, 0, __ATOMIC_ACQ_REL)) { return 0; }
+    if (code_of(cudaMemcpyAsync(word, g->errors, sizeof word, cudaMemcpyDeviceToHost, g->stream)) ||
+        code_of(cudaStreamSynchronize(g->stream))) {
+        return raise_cuda(what);
+    }
+    for (int k = 0; k < G.nslots; k++) {
+        if (!word[k]) { continue; }
+        if (code_of(cudaMemsetAsync(g->errors, 0, sizeof word, g->stream))) { return raise_cuda(what); }
+        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_INDEX, "%s: element %d is out of range",
+                       G.slot[k], (int64_t)(word[k] - 1));
+        return TENSOR_ERR_INDEX;
+    }
+    return 0;
+}
+
+static int backend_count() { return G.allocator ? G.devices : 0; }
+static int backend_alloc(int index, uint64_t bytes, void **data, void **block) {
+    gpu_t *g = gpu_of(index);
+    block_t *b;
+    int code = g ? alloc(G.allocator, index, g->stream, bytes, nullptr, &b) : TENSOR_ERR_CUDA;
+    if (code) { return code; }
+    *data = (void *)(uintptr_t)b->address;
+    *block = b;
+    return 0;
+}
+static void backend_release(void *, void *block) { release(G.allocator, (block_t *)block); }
+static int backend_copy(void *to, int to_index, const void *from, int from_index, uint64_t bytes) {
+    int index = to_index >= 0 ? to_index : from_index;
+    gpu_t *g = gpu_of(index);
+    if (!g) { return raise_cuda("copy"); }
+    current_t at(index);
+    if (to_index >= 0 && from_index >= 0 && to_index != from_index) {
+        int code = settle(from_index, "copy");              // the source is ready, and stays until it is read
+        if (code) { return code; }
+        if (code_of(cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, g->stream))) {
+            return raise_cuda("copy");
+        }
+        return settle(to_index, "copy");
+    }
+    enum cudaMemcpyKind kind = from_index < 0 ? cudaMemcpyHostToDevice
+                             : to_index < 0   ? cudaMemcpyDeviceToHost
+                                              : cudaMemcpyDeviceToDevice;
+    if (code_of(cudaMemcpyAsync(to, from, bytes, kind, g->stream))) { return raise_cuda("copy"); }
+    return kind == cudaMemcpyDeviceToDevice ? 0 : settle(index, "copy");
+}
+
+static const char *const dtype_names[] = {"f32", "f64", "i32", "i64", "u8", "bool", "f16", "bf16", "i8",
+    "i16"};
+
+// A storage of the call, as far as its arguments reach, on the host.
+struct twin_t {
+    tensor__storage_t *storage;
+    uintptr_t first, end;                       // on the device
+    char *host, *memory;
+    bool load;                                  // something of it is read, or stays
+};
+// First and last byte + 1 of an argument with elements.
+static void reach(const tensor_arg_t &a, uintptr_t *first, uintptr_t *end) {
+    int64_t low = 0, high = 0, size = size_of(a.dtype);
+    for (int d = 0; d < a.ndim; d++) {
+        int64_t step = (a.dims[d] - 1) * a.strides[d];
+        (step < 0 ? low : high) += step;
+    }
+    *first = (uintptr_t)a.data + (uintptr_t)(low * size);
+    *end = (uintptr_t)a.data + (uintptr_t)((high + 1) * size);
+}
+static bool lies_there(const tensor_arg_t &a) { return a.data && a.storage && a.storage->device && a.numel; }
+static int to_host(tensor_call_t *c, gpu_t *g, tensor_arg_t *arg, twin_t *twin, int *count) {
+    int n = c->nin + c->nout;
+    for (int i = 0; i < n; i++) {
+        arg[i] = c->arg[i];
+        if (!lies_there(arg[i])) { continue; }
+        uintptr_t first, end;
+        int k = 0;
+        reach(arg[i], &first, &end);
+        while (k < *count && twin[k].storage != arg[i].storage) { k++; }
+        if (k == *count) { twin[(*count)++] = {arg[i].storage, first, end, nullptr, nullptr, false}; }
+        twin_t &t = twin[k];
+        t.load = t.load || arg[i].role != TENSOR_WRITE || !arg[i].contiguous || first != t.first ||
+            end != t.end;
+        t.first = first < t.first ? first : t.first;
+        t.end = end > t.end ? end : t.end;
+    }
+    for (int k = 0; k < *count; k++) {          // as aligned on the host as there
+        twin_t &t = twin[k];
+        if (!(t.memory = (char *)malloc(t.end - t.first + 128))) {
+            TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for a copy of %d bytes",
+                           c->row->name, (int64_t)(t.end - t.first));
+            return TENSOR_ERR_OUT_OF_MEMORY;
+        }
+        t.host = t.memory + ((t.first - (uintptr_t)t.memory) & 63);
+        if (t.load && code_of(cudaMemcpyAsync(t.host, (void *)t.first, t.end - t.first,
+                                              cudaMemcpyDeviceToHost,
+                                              g->stream))) {
+            return raise_cuda(c->row->name);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < *count && lies_there(c->arg[i]); k++) {
+            if (twin[k].storage == arg[i].storage) {
+                arg[i].data = twin[k].host + ((uintptr_t)arg[i].data - twin[k].first);
+            }
+        }
+    }
+    return settle(c->device - 1, c->row->name);
+}
+static int run_on_host(tensor_call_t *c, gpu_t *g, tensor_arg_t *arg, twin_t *twin, int *count) {
+    int code = to_host(c, g, arg, twin, count);
+    if (code) { return code; }
+    tensor_call_t here = *c;
+    void *scratch = nullptr;
+    here.arg = arg;
+    here.scratch = nullptr;
+    uint64_t bytes = c->row->scratch ? c->row->scratch(&here) : 0;
+    if (bytes) {
+        if (!(scratch = malloc(bytes + 64))) {
+            TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for %d bytes of scratch",
+                           c->row->name, (int64_t)bytes);
+            return TENSOR_ERR_OUT_OF_MEMORY;
+        }
+        here.scratch = (void *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
+    }
+    code = c->row->cpu(&here);
+    free(scratch);
+    for (int i = c->nin; i < c->nin + c->nout && !code; i++) {
+        if (!lies_there(c->arg[i])) { continue; }
+        uintptr_t first, end;
+        reach(c->arg[i], &first, &end);
+        const char *from = (const char *)arg[i].data - ((uintptr_t)c->arg[i].data - first);
+        if (code_of(cudaMemcpyAsync((void *)first, from, end - first, cudaMemcpyHostToDevice, g->stream))) {
+            code = raise_cuda(c->row->name);
+        }
+    }
+    if (!code && code_of(cudaStreamSynchronize(g->stream))) { code = raise_cuda(c->row->name); }
+    return code;
+}
+static int fall_back(tensor_call_t *c, gpu_t *g) {
+    int n = c->nin + c->nout, count = 0;
+    if (__atomic_load_n(&G.forbidden, __ATOMIC_RELAXED)) {
+        char list[96] = "";
+        size_t at = 0;
+        for (int i = 0; i < n && at + 8 < sizeof list; i++) {
+            if (!c->arg[i].data) { continue; }
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? " " : "",
+                                   dtype_names[c->arg[i].dtype]);
+        }
+        TENSOR__(fail)(c->thread, TENSOR_ERR_UNSUPPORTED,
+                       "%s: cuda has no kernel for %s, and tensor_cuda_set_fallback(0) forbids the CPU's",
+                       c->row->name, list);
+        return TENSOR_ERR_UNSUPPORTED;
+    }
+    tensor_arg_t *arg = (tensor_arg_t *)malloc((size_t)(n + 1) * (sizeof(tensor_arg_t) + sizeof(twin_t)));
+    if (!arg) {
+        TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", c->row->name);
+        return TENSOR_ERR_OUT_OF_MEMORY;
+    }
+    twin_t *twin = (twin_t *)(void *)(arg + n + 1);
+    int code = run_on_host(c, g, arg, twin, &count);
+    for (int k = 0; k < count; k++) { free(twin[k].memory); }
+    free(arg);
+    return code;
+}
+
+// ------------------------------------------------------------------------------
+// >>native                                         MARK: rows with kernels
+//
+// From a call to the kernels above: what a row's arguments and parameters mean stands at its row in tensor.h
+// and tensor_nn.h. TENSOR_ERR_UNSUPPORTED says that there is no kernel for these dtypes or layouts.
+// ------------------------------------------------------------------------------
+
+enum { NONE = TENSOR_ERR_UNSUPPORTED };
+// From here on an index of this op may be found bad: its word.
+static unsigned long long *noting(const tensor_call_t *c) {
+    gpu_t *g = gpu_of(c->device - 1);
+    int k = 0;
+    lock_t hold(&G.lock);
+    while (k < G.nslots && G.slot[k] != c->row->name) { k++; }
+    if (k == SLOTS) { k = SLOTS - 1; }
+    if (k == G.nslots) { G.slot[G.nslots++] = c->row->name; }
+    __atomic_store_n(&g->noted, 1, __ATOMIC_RELEASE);
+    return &g->errors[k];
+}
+static bool is_f32(const tensor_arg_t &a) { return !a.data || (a.dtype == TENSOR_F32 && a.contiguous); }
+static bool is_dense(const tensor_call_t *c) {
+    for (int i = 0; i < c->nin + c->nout; i++) {
+        if (c->arg[i].data && !c->arg[i].contiguous) { return false; }
+    }
+    return true;
+}
+static const float *f32_of(const tensor_arg_t &a) { return (const float *)a.data; }
+// Other dims over the same memory.
+static void reshape(shaped_t &o, int n, const int64_t *dims, const int64_t *strides = nullptr) {
+    int64_t step = 1;
+    o.arg.ndim = (uint8_t)n;
+    for (int d = n - 1; d >= 0; d--) {
+        o.dims[d] = dims[d];
+        o.strides[d] = strides ? strides[d] : step;
+        step *= dims[d];
+    }
+    o.arg.numel = step;
+}
+
+static int native_pointwise(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t &y = c->arg[c->nin];
+    int id = c->row->id;
+    tensor_arg_t o[4] = {y, y, y, y};
+    if (c->nin > 3) { return NONE; }
+    for (int k = 0; k < c->nin; k++) { o[k + 1] = c->arg[k]; }
+    if (id == TENSOR_OP_CLONE && !is_immediate(o[1])) { return copy(at, y, o[1]); }
+    if (class_of(c->compute) == 2 &&
+        (id == TENSOR_OP_FLOOR_DIVIDE || id == TENSOR_OP_FMOD || id == TENSOR_OP_REMAINDER) &&
+        !(is_immediate(o[2]) && *(const double *)o[2].data != 0)) {
+        return NONE;                            // a divisor of 0 is an error before anything is written
+    }
+    return pointwise(at, id, o, c->nin, c->compute, c->p ? c->p->f : nullptr);
+}
+static int native_reduce(const place_t &at, tensor_call_t *c, int op, uint32_t mask) {
+    const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
+    if (!y.contiguous) { return NONE; }
+    uint64_t bytes = reduce_scratch(at, x, mask, op);
+    scratch_t scratch(c, bytes);
+    return scratch.code ? scratch.code : reduce(at, y, x, mask, op, scratch.at);
+}
+static int native_rows(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t &x = c->arg[0], &y = c->arg[c->nin];
+    int64_t columns = x.ndim ? x.dims[x.ndim - 1] : 1, rows = columns ? x.numel / columns : y.numel;
+    bool same = true;
+    if (!is_dense(c) || !rows) { return rows ? (int)NONE : 0; }
+    for (int k = 1; k <= c->nin; k++) { same = same && c->arg[k].dtype == x.dtype; }
+    switch (c->row->id) {
+    case TENSOR_OP_ARGMAX: case TENSOR_OP_ARGMIN:
+        if (!columns || !x.ndim) { return NONE; }
+        return native_reduce(at, c, c->row->id == TENSOR_OP_ARGMAX ? REDUCE_ARGMAX : REDUCE_ARGMIN,
+                             1u << (x.ndim - 1));
+    case TENSOR_OP_CUMSUM: return scan(at, y, x, rows, columns, false, c->p->i[0] != 0);
+    case TENSOR_OP_CUMPROD: return scan(at, y, x, rows, columns, true, false);
+    default: break;
+    }
+    if (!same || class_of(x.dtype)) { return NONE; }
+    switch (c->row->id) {
+    case TENSOR_OP_SOFTMAX: return softmax(at, y, x, rows, columns, false);
+    case TENSOR_OP_LOG_SOFTMAX: return softmax(at, y, x, rows, columns, true);
+    case TENSOR_OP_SOFTMAX_BACKWARD: return softmax_backward(at, y, x, c->arg[1], rows, columns, false);
+    case TENSOR_OP_LOG_SOFTMAX_BACKWARD: return softmax_backward(at, y, x, c->arg[1], rows, columns, true);
+    case TENSOR_OP_LOGSUMEXP: return row_value(at, y, x, rows, columns, ROW_LOGSUMEXP, 0);
+    case TENSOR_OP_NORM: return row_value(at, y, x, rows, columns, ROW_NORM, 0);
+    case TENSOR_OP_VAR: return row_value(at, y, x, rows, columns, ROW_VARIANCE, (double)c->p->i[0]);
+    default: return NONE;
+    }
+}
+static int native_fill(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t &y = c->arg[c->nin];
+    int id = c->row->id;
+    if (id == TENSOR_OP_FILL) { return fill(at, y, c->p->f[0], integer_of(c->p->f[0])); }
+    if (id == TENSOR_OP_ARANGE) { return arange(at, y, c->p->f[0], c->p->f[1]); }
+    if ((id != TENSOR_OP_TRIL && id != TENSOR_OP_TRIU) || !is_dense(c)) { return NONE; }
+    const tensor_arg_t &x = c->arg[0];
+    if (!x.numel) { return 0; }
+    return by_size(size_of(x.dtype), [&](auto *type) {
+        auto *to = type ? type : (decltype(type))y.data;
+        auto *kernel = triangle<typename pointee_t<decltype(to)>::type>;
+        return code_of(tcu_launch(kernel, grid_for(at, x.numel, THREADS), THREADS, 0, at.stream, to,
+                                  (decltype(to))x.data, x.numel, x.dims[x.ndim - 2], x.dims[x.ndim - 1],
+                                      c->p->i[0],
+                                  id == TENSOR_OP_TRIL));
+    });
+}
+static int native_random(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t &y = c->arg[c->nin];
+    switch (c->row->id) {
+    case TENSOR_OP_RAND: return random_real(at, y, c->rng, UNIFORM, c->p->f[0], c->p->f[1]);
+    case TENSOR_OP_RANDN: return random_real(at, y, c->rng, NORMAL, c->p->f[0], c->p->f[1]);
+    case TENSOR_OP_RANDINT: return random_integers(at, y, c->rng, c->p->i[0], c->p->i[1]);
+    case TENSOR_OP_BERNOULLI: return bernoulli(at, y, c->arg[0], c->rng);
+    default: return NONE;
+    }
+}
+// Contiguous all, as the front makes them.
+static int native_index(const place_t &where, tensor_call_t *c) {
+    const tensor_arg_t &x = c->arg[0], &index = c->arg[1], &src = c->arg[2], &y = c->arg[c->nin];
+    int id = c->row->id, d = c->p ? (int)c->p->i[0] : 0;
+    bool set = id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_SCATTER;
+    bool lines = id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_INDEX_ADD;
+    place_t at = where;
+    if (id == TENSOR_OP_INDEX) {
+        any_set_t s;
+        sizes_t size;
+        tensor_arg_t o[MAX_OPERANDS] = {y, y, y, y};
+        if (c->nin > 3 || y.dtype != TENSOR_I64) { return NONE; }
+        memset((void *)&s, 0, sizeof s);
+        s.arity = c->nin;
+        for (int k = 0; k < c->nin; k++) {
+            o[k + 1] = c->arg[k];
+            s.p[k + 1] = c->arg[k].data;
+            s.dtype[k + 1] = c->arg[k].dtype;
+            size.n[k] = c->p->i[k];
+            if (!size.n[k]) { return NONE; }
+        }
+        walk_t w = walk_of(o, c->nin + 1);
+        if (!w.n) { return 0; }
+        at.error = noting(c);
+        return code_of(tcu_launch(flat_places, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                                  (int64_t *)y.data, s, size, at.error));
+    }
+    if ((id != TENSOR_OP_GATHER && id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_SCATTER_ADD && !set &&
+         !lines) ||
+        !is_dense(c) || d >= x.ndim) {
+        return NONE;
+    }
+    int64_t outer = 1, inner = 1, n = x.dims[d];
+    for (int k = 0; k < d; k++) { outer *= x.dims[k]; }
+    for (int k = d + 1; k < x.ndim; k++) { inner *= x.dims[k]; }
+    const int64_t to[3] = {outer, index.numel, inner}, from[3] = {outer, n, inner}, still[3] = {0, 1, 0};
+    shaped_t y3(y), x3(x), i3(index);           // rows of elements: the dims around d joined
+    reshape(i3, 3, to, still);
+    reshape(x3, 3, from);
+    at.error = noting(c);
+    if (id == TENSOR_OP_GATHER) { return gather(at, y, x, d, index); }
+    if (id == TENSOR_OP_INDEX_SELECT) {
+        if (outer == 1) { return index_rows(at, y, x, index, index.numel, inner, n); }
+        reshape(y3, 3, to);
+        return gather(at, y3.arg, x3.arg, 1, i3.arg);
+    }
+    for (int k = 0; k < index.ndim && !lines; k++) {
+        if (index.dims[k] != src.dims[k]) { return NONE; }      // src read in part
+    }
+    bool whole = lines && outer == 1;
+    scratch_t scratch(c, scatter_scratch(lines && !whole ? outer * index.numel * inner : index.numel));
+    int code = scratch.code;
+    if (!code && y.data != x.data) { code = copy(at, y, x); }
+    if (code || !index.numel) { return code; }
+    if (whole) { return add_rows(at, y, index, src, index.numel, inner, n, scratch.at, set); }
+    if (!lines) { return scatter_add(at, y, d, index, src, scratch.at, set); }
+    shaped_t s3(src);
+    reshape(s3, 3, to);
+    reshape(y3, 3, from);
+    return scatter_add(at, y3.arg, 1, i3.arg, s3.arg, scratch.at, set);
+}
+static int native_linear(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t &x = c->arg[0], &w = c->arg[1], &bias = c->arg[2], &y = c->arg[3];
+    if (!x.contiguous || !y.contiguous || (bias.data && !bias.contiguous)) { return NONE; }
+    int64_t k = w.dims[1], n = w.dims[0], rows = n ? y.numel / n : 0;
+    const int64_t from[2] = {rows, k}, to[2] = {rows, n}, turned[2] = {k, n}, by[2] =
+        {w.strides[1], w.strides[0]};
+    shaped_t x2(x), y2(y), w2(w);
+    reshape(x2, 2, from);
+    reshape(y2, 2, to);
+    reshape(w2, 2, turned, by);
+    return product(at, y2.arg, x2.arg, w2.arg, bias.data);
+}
+static int native_embedding(const place_t &where, tensor_call_t *c) {
+    place_t at = where;
+    if (!is_dense(c)) { return NONE; }
+    if (c->row->id == NN_OP_EMBEDDING) {
+        const tensor_arg_t &index = c->arg[0], &w = c->arg[1];
+        if (c->p->i[1] && c->p->i[0] >= 0) { return NONE; }
+        at.error = noting(c);
+        return index_rows(at, c->arg[2], w, index, index.numel, w.dims[1], w.dims[0]);
+    }
+    const tensor_arg_t &g = c->arg[0], &index = c->arg[1], &y = c->arg[2];
+    if (c->p->i[0] >= 0 || c->p->i[2]) { return NONE; }
+    scratch_t scratch(c, scatter_scratch(index.numel));
+    int code = scratch.code ? scratch.code : fill(at, y, 0, 0);
+    if (code) { return code; }
+    at.error = noting(c);
+    return add_rows(at, y, index, g, index.numel, y.dims[1], y.dims[0], scratch.at);
+}
+static int native_dropout(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
+    double p = c->p->f[0], scale = p < 1 ? 1 / (1 - p) : 0;
+    uint32_t keep = (uint32_t)((1 - p) * 16777216.0 + 0.5);
+    unsigned grid = grid_for(at, (x.numel + 3) / 4, THREADS);
+    if (!is_dense(c) || (x.dtype != TENSOR_F32 && x.dtype != TENSOR_F64)) { return NONE; }
+    if (!x.numel) { return 0; }
+    if (x.dtype == TENSOR_F64) {
+        return code_of(tcu_launch(drop_out<double>, grid, THREADS, 0, at.stream, (double *)y.data,
+                                  (const double *)x.data, x.numel, c->rng, keep, scale));
+    }
+    return code_of(tcu_launch(drop_out<float>, grid, THREADS, 0, at.stream, (float *)y.data, f32_of(x),
+                              x.numel, c->rng,
+                              keep, scale));
+}
+template <class C> static int plane_norms(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    planes_t p = planes_of(c->p->i);
+    if (!p.rows || !a[0].numel) { return a[0].numel ? 0 : (int)NONE; }
+    unsigned grid = grid_for(at, p.rows, 1);
+    if (c->row->id != NN_OP_GROUP_NORM_BACKWARD) {
+        return code_of(tcu_launch(plane_norm<C>, grid, THREADS, 0, at.stream, p, (C *)a[3].data,
+                                  (C *)a[4].data,
+                                  (C *)a[5].data, (C *)a[6].data, (const C *)a[0].data, (const C *)a[1].data,
+                                  (const C *)a[2].data, (C)c->p->f[0]));
+    }
+    cudaError_t e = tcu_launch(plane_norm_backward<C>, grid, THREADS, 0, at.stream, p, (C *)a[5].data,
+                               (const C *)a[0].data, (const C *)a[1].data, (const C *)a[2].data,
+                                   (const C *)a[3].data,
+                               (const C *)a[4].data);
+    if (e || !a[6].numel) { return code_of(e); }
+    return code_of(tcu_launch(plane_norm_weights<C>, grid_for(at, p.channels, 1), THREADS, 0, at.stream, p,
+                              (C *)a[6].data, (C *)a[7].data, (const C *)a[0].data, (const C *)a[1].data,
+                              (const C *)a[2].data, (const C *)a[3].data));
+}
+static int native_norm(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    bool single = true, twice = true;
+    for (int k = 0; k < c->nin + c->nout; k++) {
+        single = single && is_f32(a[k]);
+        twice = twice && (!a[k].data || a[k].dtype == TENSOR_F64);
+    }
+    if (!is_dense(c)) { return NONE; }
+    switch (c->row->id) {
+    case NN_OP_BATCH_NORM: case NN_OP_GROUP_NORM: case NN_OP_GROUP_NORM_BACKWARD:
+        return single ? plane_norms<float>(at, c) : twice ? plane_norms<double>(at, c) : (int)NONE;
+    case NN_OP_LAYER_NORM:
+        if (!single || !a[0].numel) { return single ? 0 : (int)NONE; }
+        return layer_norm(at, a[3], (float *)a[4].data, (float *)a[5].data, a[0], a[1].data, a[2].data,
+                          a[4].numel,
+                          c->p->i[0], c->p->f[0], c->p->i[1] != 0);
+    case NN_OP_LAYER_NORM_BACKWARD: {
+        int64_t rows = a[2].numel, columns = c->p->i[0];
+        if (!single || !a[0].numel) { return NONE; }
+        scratch_t scratch(c, a[6].numel ? layer_norm_scratch(at, rows, columns) : 0);
+        if (scratch.code) { return scratch.code; }
+        return layer_norm_backward(at, a[5], a[6].numel ? a[6].data : nullptr, a[6].numel ? a[7].data :
+                                   nullptr, a[0],
+                                   a[1], a[4].data, f32_of(a[2]), f32_of(a[3]), rows, columns,
+                                       c->p->i[1] != 0,
+                                   scratch.at);
+    }
+    default: return NONE;
+    }
+}
+static window_t window_in(const tensor_call_t *c) {
+    window_t g;
+    memcpy((void *)&g, c->p->i, sizeof g);
+    return g;
+}
+template <class C> static int convolve(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    int id = c->row->id;
+    bool weight = id == NN_OP_CONV_WEIGHT, input = !weight && id >= NN_OP_CONV_TRANSPOSE1D;
+    const tensor_arg_t &w = a[weight ? 2 : 1], &y = a[c->nin];
+    conv_t v;
+    v.g = window_in(c);
+    v.a = a[0].data;
+    v.b = a[1].data;
+    v.bias = weight ? nullptr : a[2].data;
+    v.y = y.data;
+    v.n = y.numel;
+    v.images = a[0].dims[0];
+    v.cg = w.dims[1];
+    v.og = w.dims[0] / v.g.mode;
+    if (!v.n) { return 0; }
+    return code_of(tcu_launch(weight ? conv_weight<C> : input ? conv_input<C> : conv_forward<C>,
+                              grid_for(at, v.n, weight ? 1 : THREADS), THREADS, 0, at.stream, v));
+}
+static int native_conv(const place_t &at, tensor_call_t *c) {
+    int dtype = c->arg[0].dtype;
+    if (!is_dense(c) || c->row->id == NN_OP_IM2COL || c->row->id == NN_OP_COL2IM) { return NONE; }
+    return dtype == TENSOR_F32 ? convolve<float>(at, c) : dtype == TENSOR_F64 ? convolve<double>(at, c) :
+        (int)NONE;
+}
+template <class C> static int pool(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    window_t g = window_in(c);
+    const tensor_arg_t &y = a[c->nin];
+    unsigned grid = grid_for(at, y.numel, THREADS);
+    if (!y.numel) { return 0; }
+    if (c->row->id == NN_OP_AVG_POOL_BACKWARD) {
+        return code_of(tcu_launch(pool_backward<C>, grid, THREADS, 0, at.stream, g, (C *)y.data,
+                                  (const C *)a[0].data,
+                                  y.numel));
+    }
+    return code_of(tcu_launch(pool_forward<C>, grid, THREADS, 0, at.stream, g, (C *)y.data,
+                              c->nout == 2 ? (int32_t *)a[c->nin + 1].data : nullptr, (const C *)a[0].data,
+                                  y.numel));
+}
+static int native_pool(const place_t &where, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    if (!is_dense(c)) { return NONE; }
+    if (c->row->id != NN_OP_MAX_POOL_BACKWARD) {
+        return a[0].dtype == TENSOR_F32 ? pool<float>(where, c)
+             : a[0].dtype == TENSOR_F64 ? pool<double>(where, c) : (int)NONE;
+    }
+    window_t g = window_in(c);
+    int64_t in = g.in[0] * g.in[1] * g.in[2], out = g.out[0] * g.out[1] * g.out[2];
+    const tensor_arg_t &dy = a[0], &place = a[1], &dx = a[2];
+    place_t at = where;
+    if (!out || !in || !dy.numel) { return fill(at, dx, 0, 0); }
+    const int64_t from[2] = {dy.numel / out, out}, to[2] = {dy.numel / out, in};
+    shaped_t dy2(dy), place2(place), dx2(dx);
+    reshape(dy2, 2, from);
+    reshape(place2, 2, from);
+    reshape(dx2, 2, to);
+    scratch_t scratch(c, scatter_scratch(dy.numel));
+    int code = scratch.code ? scratch.code : fill(at, dx, 0, 0);
+    at.error = noting(c);
+    return code ? code : scatter_add(at, dx2.arg, 1, place2.arg, dy2.arg, scratch.at);
+}
+template <class C> static int losses(const place_t &where, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    int reduction = (int)c->p->i[1], which = (int)c->p->i[0];
+    bool back = c->row->id == NN_OP_LOSS_BACKWARD;
+    const tensor_arg_t &x = a[back];
+    double scale = reduction == TENSOR_MEAN        ? 1 / (double)x.numel
+                   : reduction == TENSOR_BATCHMEAN ? 1 / (double)(x.ndim ? x.dims[0] : 1) : 1;
+    unsigned grid = grid_for(where, x.numel, THREADS);
+    place_t at = where;
+    if (!x.numel) { return NONE; }
+    if (back) {
+        return code_of(tcu_launch(loss_map_backward<C>, grid, THREADS, 0, at.stream, which,
+                                  (C *)(a[5].numel ? a[5].data : nullptr), (C *)(a[6].numel ? a[6].data :
+                                          nullptr),
+                                  (const C *)a[0].data, reduction == TENSOR_NONE, (C)scale,
+                                      (const C *)a[1].data,
+                                  (const C *)a[2].data, (const C *)a[3].data, (const C *)a[4].data,
+                                      (C)c->p->f[0],
+                                  x.numel));
+    }
+    bool sum = reduction != TENSOR_NONE;
+    shaped_t flat(x);
+    reshape(flat, 1, &x.numel);
+    uint64_t bytes = sum ? (uint64_t)x.numel * sizeof(C) : 0;
+    scratch_t each(c, bytes), more(c, sum ? reduce_scratch(at, flat.arg, 1, REDUCE_SUM) : 0);
+    if (each.code || more.code) { return each.code ? each.code : more.code; }
+    if (which == NN__LOSS_BCE) { at.error = noting(c); }
+    C *y = (C *)(sum ? each.at : a[4].data);
+    cudaError_t e = tcu_launch(loss_map<C>, grid, THREADS, 0, at.stream, which, y, (const C *)a[0].data,
+                               (const C *)a[1].data, (const C *)a[2].data, (const C *)a[3].data,
+                                   (C)c->p->f[0], x.numel,
+                               at.error);
+    if (e || !sum) { return code_of(e); }
+    flat.arg.data = each.at;
+    return reduce(at, a[4], flat.arg, 1, REDUCE_SUM, more.at, scale);
+}
+static int native_loss(const place_t &where, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    int id = c->row->id;
+    if (!is_dense(c) || id == NN_OP_CTC_LOSS) { return NONE; }
+    if (id != NN_OP_CROSS_ENTROPY && id != NN_OP_CROSS_ENTROPY_BACKWARD) {
+        return a[0].dtype == TENSOR_F32 ? losses<float>(where, c)
+             : a[0].dtype == TENSOR_F64 ? losses<double>(where, c) : (int)NONE;
+    }
+    bool back = id == NN_OP_CROSS_ENTROPY_BACKWARD;
+    const tensor_arg_t &x = a[back], &target = a[1 + back], &weight = a[back ? 5 : 2];
+    int64_t rows = x.dims[0], columns = x.dims[1];
+    int reduction = (int)c->p->i[0];
+    labels_t q = {target.data, f32_of(weight), target.dtype, c->p->i[2] != 0, c->p->i[1], (float)c->p->f[0]};
+    if (x.dtype != TENSOR_F32 || !is_f32(weight) || !columns) { return NONE; }
+    place_t at = where;
+    if (back) {
+        row_shape_t g(at, rows, columns, 4);
+        if (!rows) { return 0; }
+        return code_of(tcu_launch(cross_entropy_rows_backward, g.grid, g.block, 0, at.stream,
+                                  (float *)a[6].data,
+                                  f32_of(a[0]), reduction == TENSOR_NONE,
+                                  reduction == TENSOR_MEAN ? f32_of(a[4]) : nullptr, f32_of(x), f32_of(a[3]),
+                                      q, rows,
+                                  columns));
+    }
+    scratch_t scratch(c, (uint64_t)rows * 2 * sizeof(float));
+    if (scratch.code) { return scratch.code; }
+    float *each = reduction == TENSOR_NONE ? (float *)a[3].data : (float *)scratch.at;
+    at.error = noting(c);
+    return cross_entropy(at, reduction == TENSOR_NONE ? nullptr : (float *)a[3].data, each,
+                         (float *)scratch.at + rows,
+                         (float *)a[4].data, (float *)a[5].data, f32_of(x), q, rows, columns,
+                             reduction == TENSOR_MEAN);
+}
+static void turn(shaped_t &o) {
+    int d = o.arg.ndim;
+    int64_t n = o.dims[d - 1], step = o.strides[d - 1];
+    o.dims[d - 1] = o.dims[d - 2];
+    o.strides[d - 1] = o.strides[d - 2];
+    o.dims[d - 2] = n;
+    o.strides[d - 2] = step;
+}
+// The scores of all heads lie in scratch: [.., queries, keys].
+static int native_attention(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->i[0] != 0;
+    const tensor_arg_t &q = a[back], &k = a[1 + back], &v = a[2 + back];
+    float scale = (float)c->p->f[0];
+    for (int i = 0; i < c->nin + c->nout; i++) {
+        if (a[i].data && a[i].dtype != TENSOR_F32) { return NONE; }
+    }
+    int n = q.ndim;
+    int64_t queries = q.dims[n - 2], keys = k.dims[n - 2], dims[TENSOR_MAX_DIMS], rows = queries;
+    for (int d = 0; d < n - 2; d++) {
+        dims[d] = q.dims[d];
+        rows *= q.dims[d];
+        if (k.dims[d] != q.dims[d] || v.dims[d] != q.dims[d]) { return NONE; }
+    }
+    if (!rows || !keys || !q.dims[n - 1] || !v.dims[n - 1]) { return NONE; }
+    dims[n - 2] = queries;
+    dims[n - 1] = keys;
+    uint64_t bytes = (uint64_t)(rows * keys) * sizeof(float);
+    scratch_t scores(c, bytes), more(c, back ? bytes : 0);
+    if (scores.code || more.code) { return scores.code ? scores.code : more.code; }
+    shaped_t p(q), d(q), kt(k), vt(v);
+    reshape(p, n, dims);
+    reshape(d, n, dims);
+    turn(kt);
+    turn(vt);
+    p.arg.data = scores.at;
+    d.arg.data = more.at;
+    row_shape_t g(at, rows, keys, 4);
+    int code = product(at, p.arg, q, kt.arg);
+    if (code) { return code; }
+    if (!back) {
+        code = code_of(tcu_launch(attention_rows, g.grid, g.block, 0, at.stream, (float *)scores.at,
+                                  (float *)a[4].data, rows, keys, queries, causal, scale));
+        return code ? code : product(at, a[3], p.arg, v);
+    }
+    const tensor_arg_t &dy = a[0];
+    if ((code = product(at, d.arg, dy, vt.arg)) != 0) { return code; }
+    code = code_of(tcu_launch(attention_rows_backward, g.grid, g.block, 0, at.stream, (float *)scores.at,
+                              (float *)more.at, f32_of(a[5]), rows, keys, queries, causal, scale));
+    if (!code) { code = product(at, a[6], d.arg, k); }
+    turn(p);
+    turn(d);
+    if (!code) { code = product(at, a[7], d.arg, q); }
+    return code ? code : product(at, a[8], p.arg, dy);
+}
+// arg 0: nn__update_t on the host; then parameter, gradient and three states, again and again.
+static int native_optimizer(const place_t &at, tensor_call_t *c) {
+    const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
+    int count = c->nout / 5, dtype = c->arg[1].dtype, code;
+    param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
+    if (!params) { return NONE; }
+    for (int i = 0; i < count; i++) {
+        const tensor_arg_t *a = &c->arg[1 + 5 * i];
+        params[i] = {a[0].data, a[1].data, {a[2].data, a[3].data, a[4].data}, a[0].numel};
+    }
+    code = dtype == TENSOR_F32   ? optimizer<float>(at, (int)c->p->i[0], params, count, *u)
+           : dtype == TENSOR_F64 ? optimizer<double>(at, (int)c->p->i[0], params, count, *u) : (int)NONE;
+    free(params);
+    return code;
+}
+static int native(const place_t &at, tensor_call_t *c) {
+    static const int reduces[][2] = {
+        {TENSOR_OP_SUM, REDUCE_SUM}, {TENSOR_OP_MEAN, REDUCE_MEAN}, {TENSOR_OP_PROD, REDUCE_PROD},
+        {TENSOR_OP_AMAX, REDUCE_AMAX}, {TENSOR_OP_AMIN, REDUCE_AMIN}, {TENSOR_OP_ANY, REDUCE_ANY},
+        {TENSOR_OP_ALL, REDUCE_ALL}};
+    switch (c->row->family) {
+    case TENSOR_FAMILY_POINTWISE: return native_pointwise(at, c);
+    case TENSOR_FAMILY_POINTWISE_BACKWARD:
+        return pointwise_backward(at, c->row->id, c->arg, c->arg + 5, c->nout, c->p ? c->p->f : nullptr);
+    case TENSOR_FAMILY_REDUCE:
+        for (const int *r : reduces) {
+            if (r[0] == c->row->id) { return native_reduce(at, c, r[1], (uint32_t)c->p->i[0]); }
+        }
+        return NONE;
+    case TENSOR_FAMILY_ROWS: return native_rows(at, c);
+    case TENSOR_FAMILY_MATMUL:
+        return c->row->id == NN_OP_LINEAR ? native_linear(at, c) : product(at, c->arg[2], c->arg[0],
+                                                                           c->arg[1]);
+    case TENSOR_FAMILY_INDEX: return native_index(at, c);
+    case TENSOR_FAMILY_RANDOM: return native_random(at, c);
+    case TENSOR_FAMILY_FILL: return native_fill(at, c);
+    case TENSOR_FAMILY_CONV: return native_conv(at, c);
+    case TENSOR_FAMILY_POOL: return native_pool(at, c);
+    case TENSOR_FAMILY_NORM: return native_norm(at, c);
+    case TENSOR_FAMILY_EMBEDDING: return native_embedding(at, c);
+    case TENSOR_FAMILY_DROPOUT: return native_dropout(at, c);
+    case TENSOR_FAMILY_ATTENTION: return native_attention(at, c);
+    case TENSOR_FAMILY_LOSS: return native_loss(at, c);
+    case TENSOR_FAMILY_OPTIMIZER: return native_optimizer(at, c);
+    default: return NONE;
+    }
+}
+
+// ------------------------------------------------------------------------------
+// >>entry                                          MARK: the kernel of all families, start, figures
+//
+// The public functions of tensor_cuda.h stand at the end.
+// ------------------------------------------------------------------------------
+
+static int backend_run(tensor_call_t *c) {
+    const tensor__row_t *row = c->row;
+    int index = c->device - 1, key = row->id + (row->family == TENSOR_FAMILY_POINTWISE_BACKWARD ?
+                                                BACKWARD_FROM : 0);
+    gpu_t *g = gpu_of(index);
+    if (!g) { return raise_cuda(row->name); }
+    current_t now(index);
+    place_t at;
+    at.stream = g->stream;
+    at.limits.sms = g->sms;
+    at.error = g->errors;
+    last_error = cudaSuccess;
+    int code = native(at, c);
+    bool here = code == TENSOR_ERR_UNSUPPORTED;
+    if (key < COUNTED) {
+        G.name[key] = row->name;
+        __atomic_fetch_add(here ? &G.fallback[key] : &G.native[key], 1, __ATOMIC_RELAXED);
+    }
+    if (here) { return fall_back(c, g); }
+    if (code == TENSOR_ERR_CUDA) { raise_cuda(row->name); }
+    if (code == TENSOR_ERR_INDEX) {
+        TENSOR__(fail)(c->thread, code, "%s: an index is out of range, as the dim has size 0", row->name);
+    }
+    return code;
+}
+#define TCU_RUN4 backend_run, backend_run, backend_run, backend_run
+static const tensor_backend_t backend = {
+    TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
+        backend_copy,
+    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}};
+#undef TCU_RUN4
+
+static int start(tensor__thread_t *th) {
+    int n = 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
+    if (e || n < 1) {
+        cudaGetLastError();
+        TENSOR__(fail)(th, TENSOR_ERR_CUDA, "cuda_init: %s",
+                       e == cudaErrorInsufficientDriver ?
+                           "there is no NVIDIA driver, or it is too old for this CUDA"
+                       : e                              ? cudaGetErrorString(e)
+                                                        : "there is no device");
+        return TENSOR_ERR_CUDA;
+    }
+    n = n < MAX_DEVICES ? n : (int)MAX_DEVICES;
+    for (int k = 0; k < n; k++) {
+        int major = 0, minor = 0;
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, k);
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, k);
+        if (major * 10 + minor < 75) {
+            TENSOR__(fail)(th, TENSOR_ERR_UNSUPPORTED,
+                           "cuda_init: device %i has compute capability %i.%i, 7.5 is needed", k, major,
+                               minor);
+            return TENSOR_ERR_UNSUPPORTED;
+        }
+    }
+#if !defined(TENSOR_CUDA_SIM)
+    cudaFuncAttributes attributes;
+    if (cudaFuncGetAttributes(&attributes, (const void *)count_up)) {
+        cudaGetLastError();
+        TENSOR__(fail)(th, TENSOR_ERR_UNSUPPORTED,
+                       "cuda_init: tensor_cuda.cu was compiled for other devices (nvcc -arch) than device 0");
+        return TENSOR_ERR_UNSUPPORTED;
+    }
+#endif
+    const char *no_cache = getenv("TENSOR_CUDA_NO_CACHE");
+    options_t options;
+    options.no_cache = no_cache && no_cache[0] && strcmp(no_cache, "0") != 0;
+    if (!(G.allocator = allocator_new(&cuda_driver, &options))) {
+        TENSOR__(fail)(th, TENSOR_ERR_OUT_OF_MEMORY, "cuda_init: out of memory");
+        return TENSOR_ERR_OUT_OF_MEMORY;
+    }
+    G.devices = n;
+    return 0;
+}
+// What a device has, 0 where there is none.
+static stat_t stat(tensor_device_t device, stat_id id) {
+    int index = (int)device - TENSOR_CUDA;
+    stat_t none = {0, 0, 0};
+    if (!G.allocator || index < 0 || index >= MAX_DEVICES || !G.allocator->device[index]) { return none; }
+    lock_t hold(&G.allocator->device[index]->lock);
+    return stats_of(G.allocator, index)->all[id];
+}
+static allocator_t *allocator_for(tensor_device_t device) {
+    int index = (int)device - TENSOR_CUDA;
+    return index >= 0 && index < backend_count() ? G.allocator : nullptr;
+}
+
 }  // namespace tcu
+
+extern "C" {
+
+int tensor_cuda_init(void) {
+    tensor__thread_t *th = TENSOR__(self)();
+    {
+        tcu::lock_t hold(&tcu::G.lock);
+        int code = tcu::G.allocator ? 0 : tcu::start(th);
+        if (code) { return code; }
+    }
+    return TENSOR__(set_backend)(&tcu::backend);
+}
+int tensor_cuda_device_count(void) {
+    int n = 0;
+    if (cudaGetDeviceCount(&n)) {
+        cudaGetLastError();
+        return 0;
+    }
+    return n < tcu::MAX_DEVICES ? n : (int)tcu::MAX_DEVICES;
+}
+int tensor_cuda_is_available(void) { return tensor_cuda_device_count() > 0; }
+int tensor_cuda_synchronize(tensor_device_t device) {
+    if (!tcu::allocator_for(device) || !tcu::gpu_of((int)device - TENSOR_CUDA)) {
+        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_DEVICE, "cuda_synchronize: no CUDA device %i is started",
+                       (int)device - (int)TENSOR_CUDA);
+        return TENSOR_ERR_DEVICE;
+    }
+    tcu::current_t at((int)device - TENSOR_CUDA);
+    return tcu::settle((int)device - TENSOR_CUDA, "cuda_synchronize");
+}
+int tensor_cuda_shutdown(void) {
+    using namespace tcu;
+    lock_t hold(&G.lock);
+    int64_t used = 0;
+    for (int k = 0; G.allocator && k < MAX_DEVICES; k++) {
+        if (G.allocator->device[k]) { used += stats_of(G.allocator, k)->all[ALLOCATED_BYTES].current; }
+    }
+    if (used) {
+        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_OWNER,
+                       "cuda_shutdown: %d bytes are in use; call tensor_shutdown before", used);
+        return TENSOR_ERR_OWNER;
+    }
+    if (!G.allocator) { return 0; }
+    allocator_free(G.allocator);
+    G.allocator = nullptr;
+    for (gpu_t &g : G.gpu) {
+        if (!g.stream) { continue; }
+        on_device_t at((int)(&g - G.gpu));
+        cudaFree(g.errors);
+        cudaStreamDestroy(g.stream);
+        memset((void *)&g, 0, sizeof g);
+    }
+    G.devices = 0;
+    return 0;
+}
+
+int64_t tensor_cuda_memory_allocated(tensor_device_t device) {
+    return tcu::stat(device, tcu::ALLOCATED_BYTES).current;
+}
+int64_t tensor_cuda_max_memory_allocated(tensor_device_t device) {
+    return tcu::stat(device, tcu::ALLOCATED_BYTES).peak;
+}
+int64_t tensor_cuda_memory_reserved(tensor_device_t device) {
+    return tcu::stat(device, tcu::RESERVED_BYTES).current;
+}
+int64_t tensor_cuda_max_memory_reserved(tensor_device_t device) {
+    return tcu::stat(device, tcu::RESERVED_BYTES).peak;
+}
+void tensor_cuda_reset_peak_memory_stats(tensor_device_t device) {
+    tcu::allocator_t *a = tcu::allocator_for(device);
+    if (a) { tcu::reset_peaks(a, (int)device - TENSOR_CUDA); }
+}
+void tensor_cuda_empty_cache(tensor_device_t device) {
+    tcu::allocator_t *a = tcu::allocator_for(device);
+    if (a) { tcu::empty_cache(a, (int)device - TENSOR_CUDA); }
+}
+int tensor_cuda_set_per_process_memory_fraction(double fraction, tensor_device_t device) {
+    tcu::allocator_t *a = tcu::allocator_for(device);
+    int code = a ? tcu::set_fraction(a, (int)device - TENSOR_CUDA, fraction) : (int)TENSOR_ERR_DEVICE;
+    if (code) {
+        TENSOR__(fail)(TENSOR__(self)(), code, "cuda_set_per_process_memory_fraction: %s",
+                       code == TENSOR_ERR_DEVICE ? "no such CUDA device is started" :
+                           "the fraction must be in (0, 1]");
+    }
+    return code;
+}
+void tensor_cuda_memory_stats(tensor_device_t device, void (*line)(void *user, const char *text),
+                              void *user) {
+    tcu::allocator_t *a = tcu::allocator_for(device);
+    if (a) { tcu::memory_stats(a, (int)device - TENSOR_CUDA, line, user); }
+}
+void tensor_cuda_memory_snapshot(tensor_device_t device, void (*line)(void *user, const char *text),
+                                 void *user) {
+    tcu::allocator_t *a = tcu::allocator_for(device);
+    if (a) { tcu::snapshot(a, (int)device - TENSOR_CUDA, line, user); }
+}
+const char *tensor_cuda_memory_report(void) { return tcu::G.allocator ? tcu::G.allocator->report : ""; }
+
+int64_t tensor_cuda_fallbacks(void) {
+    int64_t n = 0;
+    for (int64_t &k : tcu::G.fallback) { n += __atomic_load_n(&k, __ATOMIC_RELAXED); }
+    return n;
+}
+int tensor_cuda_set_fallback(int on) {
+    return !__atomic_exchange_n(&tcu::G.forbidden, !on, __ATOMIC_RELAXED);
+}
+void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t native, int64_t fallback),
+                           void *user) {
+    using namespace tcu;
+    char text[64];
+    for (int k = 0; k < COUNTED; k++) {
+        if (!G.name[k]) { continue; }
+        snprintf(text, sizeof text, "%s%s", G.name[k], k >= BACKWARD_FROM ? " backward" : "");
+        line(user, text, __atomic_load_n(&G.native[k], __ATOMIC_RELAXED),
+             __atomic_load_n(&G.fallback[k], __ATOMIC_RELAXED));
+    }
+}
+
+}  // extern "C"

@@ -2861,6 +2861,17 @@ typedef struct nn__cpu_t {
 #define NN__KLL_DT(W, x, t, p, q) W##MUL(W##EXP(t), W##ADD(W##SUB(t, x), W##SET(1)))
 // clang-format on
 
+// The numbers of one group of an optimizer at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
+// OPTIMIZER calls have it as argument 0, on the host, then x, gradient and three states of each parameter;
+// i[0] 0 sgd, 1 adam, 2 rmsprop.
+typedef struct nn__update_t {
+    double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
+    double minus_step, inverse_root;
+    int decay, momentum_on, first, nesterov, decoupled, lerp_back, amsgrad, centered, maximize;
+} nn__update_t;
+typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
+                              int64_t n);
+
 typedef enum nn_op_id_t {
     NN__OP_BEFORE_FIRST = TENSOR_OP_NN_FIRST - 1,
 #define TENSOR__X(ID, ...) NN_OP_##ID,
@@ -3825,18 +3836,6 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 // ISA), one op after the other (five sweeps over parameters that do not fit a cache).
 // ------------------------------------------------------------------------------
 
-#ifndef NN__UPDATE_7C1E
-#define NN__UPDATE_7C1E
-// The numbers of one group at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
-typedef struct nn__update_t {
-    double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
-    double minus_step, inverse_root;
-    int decay, momentum_on, first, nesterov, decoupled, lerp_back, amsgrad, centered, maximize;
-} nn__update_t;
-typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
-                              int64_t n);
-#endif
-
 TENSOR__FN void NN__K(sgd)(const nn__update_t *u, void *px, const void *pg, void *p0, void *p1, void *p2,
                            int64_t n) {
     NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0;
@@ -4210,6 +4209,19 @@ TENSOR__FN double nn__or_f(double value, double otherwise) {
     return value == 0 ? otherwise : value == (double)TENSOR_ZERO ? 0 : value;
 }
 
+// t where x lies.
+TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
+    return (tensor_to)(t, TENSOR_CPU + (int)x->device);
+}
+// A tensor that the host fills, whatever the default device.
+TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
+    tensor_device_t device = (tensor_get_default_device)();
+    tensor_t *t;
+    if (device != TENSOR_CPU) (void)(tensor_set_default_device)(TENSOR_CPU);
+    t = (tensor_empty_n)(dims, ndim, dtype);
+    if (device != TENSOR_CPU) (void)(tensor_set_default_device)(device);
+    return t;
+}
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
 // x in these dims. A view only where they differ: a gradient that is a view cannot become a leaf's own.
 TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
@@ -4766,12 +4778,12 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     bags = a->offsets ? a->offsets->dims[0] - (a->include_last_offset != 0) : index->dims[0];
     if (bags < 0) bags = 0;
     // The bag of each index, its place in the bag.
-    bag = (tensor_zeros_n)(&n, 1, TENSOR_I64);
-    slot = (tensor_zeros_n)(&n, 1, TENSOR_I64);
+    bag = (tensor_zero_)(nn__host_tensor(&n, 1, TENSOR_I64));
+    slot = nn__host_tensor(&n, 1, TENSOR_I64);
     if ((tensor_is_poison)(bag) || (tensor_is_poison)(slot)) return TENSOR__(poison);
     memset((void *)&arg, 0, sizeof arg);
     if (a->offsets && a->offsets->numel > 0) {
-        tensor_t *c = nn__contiguous(a->offsets);
+        tensor_t *c = (tensor_to)(nn__contiguous(a->offsets), TENSOR_CPU);
         if ((tensor_is_poison)(c)) return c;
         arg.data = (void *)(uintptr_t)(tensor_data)(c);
         arg.dtype = c->dtype;
@@ -4806,18 +4818,18 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     dims[1] = w->dims[1];
     if (a->mode == TENSOR_BAG_MAX) {
         // Rows side by side, -inf (row n) where a bag has ended.
-        y = (tensor_full_n)(dims + 1, 1, -INFINITY, (tensor_dtype_t)x->dtype);
+        y = nn__beside((tensor_full_n)(dims + 1, 1, -INFINITY, (tensor_dtype_t)x->dtype), x);
         list[0] =
             keep ? (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), -INFINITY) : x;
         list[1] = (tensor_unsqueeze)(y, 0);
         x = (tensor_cat_n)(list, 2, 0);
         dims[0] = bags * nn__max(longest, 1);
-        y = (tensor_full_n)(dims, 1, (double)n, TENSOR_I64);
+        y = (tensor_fill_)(nn__host_tensor(dims, 1, TENSOR_I64), (double)n);
         to = (int64_t *)(tensor_data_mut)(y);
         for (i = 0; i < n && to; i++)
             to[((const int64_t *)(tensor_data)(bag))[i] * longest +
                ((const int64_t *)(tensor_data)(slot))[i]] = i;
-        x = (tensor_index_select)(x, 0, y);
+        x = (tensor_index_select)(x, 0, nn__beside(y, index));
         dims[0] = bags;
         dims[1] = nn__max(longest, 1);
         dims[2] = w->dims[1];
@@ -4826,11 +4838,13 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     }
     if (in[3]) x = (tensor_mul)(x, (tensor_unsqueeze)((tensor_flatten)(nn__wide(in[3]), 0, -1), 1));
     if (keep) x = (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), 0);
-    y = (tensor_index_add)((tensor_zeros_n)(dims, 2, (tensor_dtype_t)x->dtype), 0, bag, x);
+    bag = nn__beside(bag, index);
+    y = nn__beside((tensor_zeros_n)(dims, 2, (tensor_dtype_t)x->dtype), x);
+    y = (tensor_index_add)(y, 0, bag, x);
     if (a->mode == TENSOR_BAG_MEAN) {
         x = keep ? (tensor_to)(keep, (tensor_dtype_t)y->dtype)
-                 : (tensor_ones_n)(&n, 1, (tensor_dtype_t)y->dtype);
-        x = (tensor_index_add)((tensor_zeros_n)(dims, 1, (tensor_dtype_t)y->dtype), 0, bag, x);
+                 : nn__beside((tensor_ones_n)(&n, 1, (tensor_dtype_t)y->dtype), y);
+        x = (tensor_index_add)(nn__beside((tensor_zeros_n)(dims, 1, (tensor_dtype_t)y->dtype), y), 0, bag, x);
         y = (tensor_div)(y, (tensor_unsqueeze)((tensor_maximum_scalar)(x, 1), 1));
     }
     return nn__narrow(y, w);
@@ -8855,15 +8869,17 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     tensor_arg_t arg[4];
     int64_t dims[2], i, s, t, first = 0, states = 1;
     for (i = 1; i < 4; i++) {
-        arg[i].data = (void *)(uintptr_t)(tensor_data)(in[i]);
-        arg[i].dtype = in[i]->dtype;
+        tensor_t *here = (tensor_to)(in[i], TENSOR_CPU);
+        if ((tensor_is_poison)(here)) return here;
+        arg[i].data = (void *)(uintptr_t)(tensor_data)(here);
+        arg[i].dtype = here->dtype;
     }
     for (i = 0; i < x->dims[1]; i++) states = nn__max(states, 2 * nn__index(&arg[3], i) + 1);
     dims[0] = x->dims[1];
     dims[1] = states;
-    label = (tensor_full_n)(dims, 2, (double)p->i[0], TENSOR_I64);
-    skip = (tensor_zeros_n)(dims, 2, TENSOR_BOOL);
-    end = (tensor_zeros_n)(dims, 2, TENSOR_BOOL);
+    label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->i[0]);
+    skip = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
+    end = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
     if ((tensor_is_poison)(label) || (tensor_is_poison)(skip) || (tensor_is_poison)(end))
         return TENSOR__(poison);
     for (i = 0; i < dims[0]; i++) {
@@ -8879,11 +8895,15 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
         if (n > 0) last[2 * n - 1] = 1;
         first += n;
     }
-    q = (tensor_zeros_n)(dims, 1, (tensor_dtype_t)x->dtype);
+    label = nn__beside(label, x);
+    skip = nn__beside(skip, x);
+    end = nn__beside(end, x);
+    q = nn__beside((tensor_zeros_n)(dims, 1, (tensor_dtype_t)x->dtype), x);
     for (t = 0; t < x->dims[0]; t++) {
         tensor_t *row = (tensor_select)(x, 0, t), *on = (tensor_gt_scalar)(in[2], (double)t), *b, *list[3];
         if (t == 0) {
-            b = (tensor_where)((tensor_lt_scalar)((tensor_arange)(0, (double)states, 1, TENSOR_I64), 2),
+            b = (tensor_where)((tensor_lt_scalar)(nn__beside((tensor_arange)(0, (double)states, 1,
+                                                                             TENSOR_I64), x), 2),
                                (tensor_scalar)(0, (tensor_dtype_t)x->dtype), low);
             a = b = (tensor_expand_n)(b, dims, 2);
         } else {
@@ -12172,13 +12192,13 @@ typedef struct nn__group_t {
 // One parameter in one step.
 typedef struct nn__job_t {
     nn__param_t *param;
-    tensor_t *from;   // whose elements x are: the parameter or a copy of it
+    tensor_t *from, *grad;   // whose elements x and g are: the parameter and its gradient or copies of them
     void *x, *s0, *s1, *s2;
     const void *g;
     int64_t n, task;
     nn__update_fn fn;
     size_t size;
-    int update;
+    int update, done;
 } nn__job_t;
 
 struct nn_optimizer_t {
@@ -12565,8 +12585,9 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
     nn__run_job(o, j, from, n);
 }
 
-TENSOR__FN nn__update_fn nn__kernel(int rule, int dtype) {
-    int r = rule == NN__SGD ? 0 : rule == NN__RMSPROP ? 2 : 1;
+// r: 0 sgd, 1 adam, 2 rmsprop
+TENSOR__FN int nn__kind(int rule) { return rule == NN__SGD ? 0 : rule == NN__RMSPROP ? 2 : 1; }
+TENSOR__FN nn__update_fn nn__kernel(int r, int dtype) {
     if (dtype == TENSOR_F64) return nn__optim_f64[r];
     if (TENSOR__(reference)()) return nn__optim_reference[r];
     switch (TENSOR__(isa)()) {
@@ -12583,19 +12604,91 @@ TENSOR__FN nn__update_fn nn__kernel(int rule, int dtype) {
     }
 }
 
-// A held tensor of zeros, f64 for f64 and else f32; NULL after raising.
+TENSOR__FN void *nn__pointer(const tensor_t *t) {
+    size_t size = t->dtype == TENSOR_F64 ? 8 : t->dtype == TENSOR_F32 ? 4 : 2;
+    return t->storage && t->storage->data ? (char *)t->storage->data + (size_t)t->offset * size : NULL;
+}
+
+// Where a device's parameters meet their update: OPTIMIZER's one row, which no tape sees.
+TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
+    const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
+    const tensor_arg_t *a = c->arg + 1;
+    int i;
+    for (i = 0; i < c->nout / 5; i++, a += 5)
+        nn__kernel((int)c->p->i[0], a[0].dtype)(u, a[0].data, a[1].data, a[2].data, a[3].data, a[4].data,
+                                                a[0].numel);
+    return TENSOR_OK;
+}
+static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END, 0, NULL,
+                                           nn__cpu_step, NULL, 0, 0, "", NULL};
+TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
+    memset(a, 0, sizeof *a);
+    if (!t) return;
+    a->role = (uint8_t)role;
+    a->data = nn__pointer(t);
+    a->dims = t->dims;
+    a->strides = t->strides;
+    a->numel = t->numel;
+    a->storage = t->storage;
+    a->dtype = t->dtype;
+    a->ndim = t->ndim;
+    a->contiguous = 1;
+}
+// All jobs of the device, update and dtype of `like`. -> code
+TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like) {
+    tensor_params_t p;
+    tensor_call_t c;
+    tensor_arg_t *a;
+    int i, k, code;
+    a = (tensor_arg_t *)nn__memory((uint64_t)o->njobs * 5 + 1, sizeof *a);
+    if (!a) return tensor_error_code();
+    memset(&p, 0, sizeof p);
+    memset(&c, 0, sizeof c);
+    p.i[0] = nn__kind(o->rule);
+    c.row = &nn__step_row;
+    c.arg = a;
+    c.nin = 1;
+    c.p = &p;
+    c.device = like->from->device;
+    c.thread = TENSOR__(self)();
+    nn__step_arg(a, NULL, TENSOR_READ);
+    a[0].data = &o->update[like->update];
+    for (i = 0; i < o->njobs; i++) {
+        nn__job_t *j = &o->job[i];
+        if (j->from->device != like->from->device || j->update != like->update ||
+            j->size != like->size) continue;
+        j->done = 1;
+        nn__step_arg(&a[1 + c.nout], j->from, TENSOR_UPDATE);
+        nn__step_arg(&a[2 + c.nout], j->grad, TENSOR_READ);
+        for (k = 0; k < NN__MAX_STATE; k++) nn__step_arg(&a[3 + k + c.nout], j->param->state[k],
+                                                         TENSOR_UPDATE);
+        c.nout += 5;
+    }
+    code = TENSOR__(launch)(&c);
+    nn__free(a);
+    return code;
+}
+
+// A step some of whose parameters are on devices. -> code
+TENSOR__FN int nn__step_away(nn_optimizer_t *o) {
+    int i, code = TENSOR_OK;
+    for (i = 0; i < o->njobs && code == TENSOR_OK; i++) {
+        const nn__job_t *j = &o->job[i];
+        if (!j->from->device) nn__run_job(o, j, 0, j->n);
+        else if (!j->done) code = nn__step_on(o, j);
+    }
+    return code;
+}
+
+// A held tensor of zeros where like lies, f64 for f64 and else f32; NULL after raising.
 TENSOR__FN tensor_t *nn__zeros_held(const tensor_t *like) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *t =
         (tensor_zeros_n)(like->dims, like->ndim, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
+    t = nn__beside(t, like);
     t = (tensor_is_poison)(t) ? NULL : TENSOR__(hold)(t);
     (tensor_scope_end)(scope);
     return t;
-}
-
-TENSOR__FN void *nn__pointer(const tensor_t *t) {
-    size_t size = t->dtype == TENSOR_F64 ? 8 : t->dtype == TENSOR_F32 ? 4 : 2;
-    return t->storage && t->storage->data ? (char *)t->storage->data + (size_t)t->offset * size : NULL;
 }
 
 TENSOR__FN int nn__plain(const tensor_t *t, int dtype) {
@@ -12607,9 +12700,9 @@ TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, int dtype) {
     return nn__plain(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
 }
 
-// The state of a parameter that changed between f64 and the others. -> code
-TENSOR__FN int nn__exchange_dtype(tensor_t *t, int dtype) {
-    tensor_t *fresh = (tensor_to)(t, dtype);
+// The state of a parameter that changed between f64 and the others, or its device. -> code
+TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
+    tensor_t *fresh = (tensor_to)((tensor_to)(t, dtype), TENSOR_CPU + device);
     if ((tensor_is_poison)(fresh)) return tensor_error_code();
     nn__exchange(t, fresh);
     return TENSOR_OK;
@@ -12617,7 +12710,7 @@ TENSOR__FN int nn__exchange_dtype(tensor_t *t, int dtype) {
 
 // All that can fail comes before the first change: a step happens to every parameter or to none.
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
-    int code = tensor_error_code(), i, k, nupdates = 0;
+    int code = tensor_error_code(), i, k, nupdates = 0, away = 0;
     int64_t total = 0, tasks = 0;
     tensor_scope_t scope;
     if (code != TENSOR_OK) return code;
@@ -12633,16 +12726,12 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         nn__job_t *j = &o->job[o->njobs];
         tensor_t *g;
         if (!p->t->grad || p->t->numel == 0) continue;
-        if (p->t->device) {
-            NN__FAIL(TENSOR_ERR_DEVICE, "step: parameter %d %t is not on the CPU", (int64_t)i, p->t);
-            break;
-        }
         for (k = 0; k < NN__MAX_STATE; k++) {
             if (!nn__uses_state(o, k)) continue;
             if (!p->state[k]) p->state[k] = nn__zeros_held(p->t);
             if (!p->state[k]) break;
-            if (p->state[k]->dtype == dtype) continue;      // nn_to since the last step
-            if (nn__exchange_dtype(p->state[k], dtype)) break;
+            if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) continue;
+            if (nn__bring(p->state[k], dtype, p->t->device)) break;    // nn_to since the last step
         }
         if (k < NN__MAX_STATE) break;
         j->param = p;
@@ -12654,23 +12743,28 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
             group->update = nupdates;
             nn__numbers(o, p->group, p->step + 1, &o->update[nupdates++]);
         }
+        j->grad = g;
         j->x = nn__pointer(j->from);
         j->g = nn__pointer(g);
         j->s0 = p->state[0] ? nn__pointer(p->state[0]) : NULL;
         j->s1 = p->state[1] ? nn__pointer(p->state[1]) : NULL;
         j->s2 = p->state[2] ? nn__pointer(p->state[2]) : NULL;
         j->n = p->t->numel;
-        j->fn = nn__kernel(o->rule, dtype);
+        j->fn = nn__kernel(nn__kind(o->rule), dtype);
         j->size = dtype == TENSOR_F64 ? 8 : 4;
         j->update = group->update;
+        j->done = 0;
         j->task = tasks;
+        if (p->t->device) away = 1;
         tasks += (j->n + NN__CHUNK - 1) / NN__CHUNK;
         total += j->n;
         o->njobs++;
     }
     code = i < o->nparams ? tensor_error_code() : TENSOR_OK;
     if (code == TENSOR_OK) {
-        if (total >= NN__PARALLEL_FROM && TENSOR__(thread_count)() > 1) {
+        if (away) {
+            code = nn__step_away(o);
+        } else if (total >= NN__PARALLEL_FROM && TENSOR__(thread_count)() > 1) {
             TENSOR__(parallel)(tasks, nn__step_task, o);
         } else {
             for (i = 0; i < o->njobs; i++) nn__run_job(o, &o->job[i], 0, o->job[i].n);
@@ -12751,7 +12845,13 @@ TENSOR__FN double nn__squares(tensor_t *g) {
     nn__squares_t s;
     double few[16], total = 0, *sums = few;
     int64_t chunks, i;
-    tensor_t *c = (tensor_contiguous)(g->dtype == TENSOR_F64 ? g : (tensor_to)(g, TENSOR_F32));
+    tensor_t *c;
+    if (g->device) {
+        total = (tensor_item)((tensor_sum)((tensor_square)((tensor_to)(g, TENSOR_F64))));
+        (tensor_scope_end)(scope);
+        return total;
+    }
+    c = (tensor_contiguous)(g->dtype == TENSOR_F64 ? g : (tensor_to)(g, TENSOR_F32));
     if ((tensor_is_poison)(c)) {
         (tensor_scope_end)(scope);
         return (double)NAN;
@@ -12971,10 +13071,10 @@ TENSOR_API int (nn_data_loader_free)(nn_data_loader_t *l) {
     return code;
 }
 
-// A held contiguous tensor with t's elements; NULL after raising.
+// A held contiguous tensor with t's elements, on the CPU; NULL after raising.
 TENSOR__FN tensor_t *nn__held_contiguous(tensor_t *t) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    tensor_t *c = (tensor_contiguous)(t);
+    tensor_t *c = (tensor_to)((tensor_contiguous)(t), TENSOR_CPU);
     c = (tensor_is_poison)(c) ? NULL : TENSOR__(hold)(c);
     (tensor_scope_end)(scope);
     return c;
@@ -13129,7 +13229,7 @@ TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype
     int k;
     dims[0] = rows;
     for (k = 0; k < sample->ndim; k++) dims[k + 1] = sample->dims[k];
-    return (tensor_empty_n)(dims, sample->ndim + 1, dtype);
+    return nn__host_tensor(dims, sample->ndim + 1, dtype);
 }
 
 TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
@@ -13383,7 +13483,7 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" must hold %d bytes of data (got %d)", label,
                         (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
     }
-    t = (tensor_empty_n)(dims, rank, dtype);
+    t = nn__host_tensor(dims, rank, dtype);
     if ((tensor_is_poison)(t)) return t;
     if (!nn__read(s, 4 + 4 * (uint64_t)rank, t->storage->data, bytes)) {
         (tensor_free)(t);
@@ -13933,7 +14033,7 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s", r->label, e->name,
                         nn__dtypes[e->dtype].name);
     }
-    t = (tensor_empty_n)(e->dims, e->ndim, (tensor_dtype_t)dtype);
+    t = nn__host_tensor(e->dims, e->ndim, (tensor_dtype_t)dtype);
     if ((tensor_is_poison)(t) || bytes == 0) return t;
     if (!nn__read(&r->source, r->data + e->begin, t->storage->data, bytes)) {
         (tensor_free)(t);
@@ -14146,7 +14246,7 @@ TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_
     nn__write(s, header->p, header->n);
     for (i = 0; i < n && !s->failed; i++) {
         tensor_scope_t scope = TENSOR__(scope)(0);
-        tensor_t *c = (tensor_contiguous)(out[i].t);
+        tensor_t *c = (tensor_to)((tensor_contiguous)(out[i].t), TENSOR_CPU);
         if (out[i].bytes > 0) {
             if (!nn__little_endian()) {
                 c = (tensor_clone)(c);
@@ -14174,7 +14274,7 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
     s.cap = header.n;
     for (i = 0; i < n; i++) s.cap += out[i].bytes;
     bytes = (int64_t)s.cap;
-    t = (tensor_empty_n)(&bytes, 1, TENSOR_U8);
+    t = nn__host_tensor(&bytes, 1, TENSOR_U8);
     if (!(tensor_is_poison)(t)) {
         s.p = (char *)t->storage->data;
         nn__emit(&s, &header, out, n);
@@ -14551,10 +14651,10 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
             }
         }
         n = opt->nparams;
-        extra[0] = (tensor_zeros_n)(&n, 1, TENSOR_I64);
+        extra[0] = nn__host_tensor(&n, 1, TENSOR_I64);
         dims[0] = opt->ngroups;
         dims[1] = 2;
-        extra[1] = (tensor_zeros_n)(dims, 2, TENSOR_F64);
+        extra[1] = nn__host_tensor(dims, 2, TENSOR_F64);
         n = NN__OPTIONS;
         extra[2] = (tensor_from_n)(opt->option, TENSOR_F64, &n, 1);
         if ((tensor_is_poison)(extra[0]) || (tensor_is_poison)(extra[1]) || (tensor_is_poison)(extra[2])) {

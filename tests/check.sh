@@ -64,7 +64,7 @@ done
 # Public declarations end where the layouts shared with backends begin. A comment serves all declarations that
 # follow it without a blank line; a section whose head says "All: -> ...;  errors ..." needs to say the rest only.
 public() { sed '/^\/\/ >>\(nn-\)\{0,1\}shared /,$d' "$1"; }
-for h in tensor.h tensor_nn.h; do
+for h in tensor.h tensor_nn.h tensor_cuda.h; do
     result "$h: declaration without a comment that says '->' and 'errors'" "$(public $h | awk '
         /^\/\/ >>[a-z0-9-]+( |$)/ { head = 1; all = "" }
         /^\/\/ -----/ && all != "" { head = 0 }

@@ -1,4 +1,5 @@
-# cuda.sh - tensor_cuda.cu without a GPU: emulator, allocator and kernels, plain and under sanitizers; what nvcc says
+# cuda.sh - tensor_cuda.cu without a GPU: emulator, allocator and kernels, plain and under sanitizers; the tests of
+# ops and devices on it; what nvcc says
 #
 #   sh tests/cuda.sh            uses $B (build), $CXX (g++), $NVCC (nvcc) and CUDA's headers beside it, or $CUDA/include
 #
@@ -20,7 +21,7 @@ if [ -z "$CUDA" ]; then
     CUDA=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 fi
 skip() {
-    echo "skipped 10 tests of tensor_cuda.cu: $1"
+    echo "skipped 13 tests of tensor_cuda.cu: $1"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -35,20 +36,41 @@ flags="-std=c++17 -Wall -Wextra -Wshadow -Werror -ffp-contract=off -DTENSOR_CUDA
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 limit="timeout ${TEST_TIMEOUT:-600}"
 
-# variant NAME FLAGS OPERATIONS: one compiled emulator, then each program with it.
+# program NAME FILES: links and runs it; what it says and its count are in NAME.log.
+program() {
+    name=$1
+    shift
+    {
+        if $CXX "$@" -pthread -lm -o "$out/$name"; then $limit "$out/$name" $arg; fi
+    } > "$out/$name.log" 2>&1
+}
+# in_c NAME FLAGS: a test of tests/ with tensor_cuda.cu for its device.
+in_c() {
+    $CC -std=c99 -Wall -Wextra $2 -DTEST_CUDA -DTEST_CUDA_SIM -pthread -I. -c "tests/$1.c" -o "$out/$1.o" \
+        > "$out/$1-cuda.log" 2>&1
+}
+# variant NAME FLAGS OPTIMIZATION OPERATIONS: one compiled emulator, then each program with it. kernels.o holds
+# tensor_cuda.cu, for the programs in C too.
 variant() {
-    $CXX -std=c++17 -O2 -g1 $inc $2 -fno-tree-loop-distribute-patterns -c tests/cuda/cusim.cpp -o "$out/cusim-$1.o" || return
-    for t in selftest alloc kernels; do
-        arg=
-        speed=
-        if [ $t = alloc ]; then arg=$4; fi
-        if [ $t-$1 = alloc-plain ]; then speed=-O2; fi      # its nanoseconds are shown
-        {
-            if $CXX $flags $inc $2 $3 $speed tests/cuda/$t.cpp "$out/cusim-$1.o" "$impl" -pthread -lm -o "$out/$t-$1"; then
-                $limit "$out/$t-$1" $arg
-            fi
-        } > "$out/$t-$1.log" 2>&1
-    done
+    sim=$out/cusim-$1.o
+    $CXX -std=c++17 -O2 -g1 $inc $2 -fno-tree-loop-distribute-patterns -c tests/cuda/cusim.cpp -o "$sim" || return
+    arg=
+    program "selftest-$1" $flags $inc $2 $3 tests/cuda/selftest.cpp "$sim" "$impl"
+    speed=
+    if [ "$1" = plain ]; then speed=-O2; fi             # its nanoseconds are shown
+    arg=$4
+    program "alloc-$1" $flags $inc $2 $3 $speed tests/cuda/alloc.cpp "$sim" "$impl"
+    arg=
+    {
+        $CXX $flags $inc $2 $3 -c tests/cuda/kernels.cpp -o "$out/kernels-$1.o"
+    } > "$out/kernels-$1.log" 2>&1 || return
+    program "kernels-$1" $3 "$out/kernels-$1.o" "$sim" "$impl"
+    case $1 in
+    plain)
+        in_c device -O1 && program device-cuda "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl"
+        in_c ops -O0 && program ops-cuda "$out/ops.o" "$out/kernels-$1.o" "$sim" ;;
+    asan) program device-asan $3 "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl" ;;
+    esac
 }
 # What only nvcc can say: no spills, 16-byte accesses in the kernels that live by bandwidth.
 device() {
@@ -84,9 +106,9 @@ if [ ! -f "$impl" ]; then
     printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_impl.c"
     $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_impl.c" -o "$impl" || exit 1
 fi
-names="selftest-plain alloc-plain kernels-plain selftest-asan alloc-asan kernels-asan selftest-tsan alloc-tsan kernels-tsan"
+names="selftest-plain alloc-plain kernels-plain device-cuda ops-cuda device-asan selftest-asan alloc-asan kernels-asan selftest-tsan alloc-tsan kernels-tsan"
 {
-    variant plain "" -O1 2000000
+    variant plain "" -O0 2000000
     variant asan -DCUSIM_ASAN "-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" 60000
 } &
 first=$!
@@ -94,10 +116,10 @@ if [ -n "$NVCC" ] && command -v "$NVCC" > /dev/null; then
     names="$names nvcc"
     mkdir -p "$out/ptx"
     if [ "$JOBS" -lt 2 ]; then wait $first; fi
-    { variant tsan -DCUSIM_TSAN "-O1 -g1 -fsanitize=thread" 60000; device; } &
+    { variant tsan -DCUSIM_TSAN "-O0 -g1 -fsanitize=thread" 60000; device; } &
 else
     echo "skipped 3 tests of tensor_cuda.cu: no nvcc"
-    variant tsan -DCUSIM_TSAN "-O1 -g1 -fsanitize=thread" 60000 &
+    variant tsan -DCUSIM_TSAN "-O0 -g1 -fsanitize=thread" 60000 &
 fi
 wait
 
@@ -120,5 +142,10 @@ for t in $names; do
     failed=$((failed + f))
 done
 grep -h 'ns an operation' "$out"/alloc-plain.log
+awk '/ native .* fallback$/ {
+        native += $(NF - 3); away += $(NF - 1); rows++; if ($(NF - 3) && !$(NF - 1)) { all++ } else if ($(NF - 3)) { some++ }
+    }
+    END { printf "op test on the device: %d calls native, %d on the CPU; of %d ops %d native, %d for some dtypes\n",
+                 native, away, rows, all, some }' "$out/ops-cuda.log"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,4 +1,4 @@
-// device.c - the door to other devices, tried with a mirror of the CPU.
+// device.c - the door to other devices, tried with a mirror of the CPU, or with CUDA (mirror.h).
 #define TENSOR_BACKEND
 #include "mirror.h"
 
@@ -10,6 +10,30 @@ static void no_device(void) {
     CHECK_ERROR(TENSOR_ERR_DEVICE, "set_default_device: no CUDA device 0");
     CHECK_POISON(tensor_to(x, 63), TENSOR_ERR_DTYPE, "to: 63 is no dtype and no device");
 }
+#ifdef TEST_CUDA
+#ifdef TEST_CUDA_SIM
+static void no_driver(void) {
+    cusim_set("devices", 0);
+    CHECK(!tensor_cuda_is_available() && tensor_cuda_device_count() == 0);
+    CHECK(tensor_cuda_init() == TENSOR_ERR_CUDA);
+    CHECK_ERROR(TENSOR_ERR_CUDA, "cuda_init:");
+    CHECK(tensor_item(tensor_sum(tensor_ones(3))) == 3);        // the CPU goes on
+    CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_DEVICE);
+    CHECK_ERROR(TENSOR_ERR_DEVICE, "no CUDA device 0 is started");
+    CHECK(tensor_cuda_memory_allocated(TENSOR_CUDA) == 0 && tensor_cuda_memory_reserved(TENSOR_CUDA) == 0);
+    cusim_set("devices", 1);
+    cusim_set("capability", 70);
+    CHECK(tensor_cuda_init() == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "device 0 has compute capability 7.0, 7.5 is needed");
+    cusim_set("capability", 90);
+    cusim_set("devices", 2);
+}
+#endif
+static void started(void) {
+    CHECK(tensor_cuda_is_available() && tensor_cuda_init() == 0 && tensor_cuda_init() == 0);
+    CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+}
+#else
 static void other_version(void) {
     tensor_backend_t other = mirror;
     other.api++;
@@ -21,6 +45,7 @@ static void other_version(void) {
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, NULL);
     CHECK(tensor__internals(TENSOR__API_VERSION)->set_backend(&mirror) == 0);
 }
+#endif
 
 static void to_and_fro(void) {
     static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_I32, TENSOR_I64, TENSOR_U8,
@@ -44,15 +69,20 @@ static void to_and_fro(void) {
                 "1, 1")));
     }
     x = tensor_from(((float[]){1, 2.5f, 3}), TENSOR_F32, 3);
-    y = tensor_to(x, TENSOR_CUDA + 1);
-    CHECK(tensor_device(y) == TENSOR_CUDA + 1);
-    CHECK(tensor_to(y, TENSOR_CUDA + 1) == y && tensor_equal(tensor_to(y, TENSOR_CUDA), x));
-    CHECK_POISON(tensor_to(x, TENSOR_CUDA + 2), TENSOR_ERR_DEVICE, "no CUDA device 2");
-    tensor_to_string(y, text, sizeof text);
-    CHECK_TEXT(text, "tensor([1.0000, 2.5000, 3.0000], device='mirror:1')");
+    if (device_two()) {
+        y = tensor_to(x, TENSOR_CUDA + 1);
+        CHECK(tensor_device(y) == TENSOR_CUDA + 1);
+        CHECK(tensor_to(y, TENSOR_CUDA + 1) == y && tensor_equal(tensor_to(y, TENSOR_CUDA), x));
+        CHECK_POISON(tensor_add(y, on(x)), TENSOR_ERR_DEVICE, NULL);
+        tensor_to_string(y, text, sizeof text);
+        CHECK_TEXT(text, "tensor([1.0000, 2.5000, 3.0000], device='" DEVICE_NAME ":1')");
+    }
+    CHECK_POISON(tensor_to(x, TENSOR_CUDA + 16), TENSOR_ERR_DEVICE, "no CUDA device 16");
+    y = on(x);
     CHECK(tensor_copy_out(tensor_expand(on(x), 2, 3), out, sizeof out) == 0 && out[4] == 2.5f);
     CHECK(tensor_data(y) == NULL);
-    CHECK_ERROR(TENSOR_ERR_DEVICE, "data: x [3] lies on mirror; tensor_to(x, TENSOR_CPU) brings it here");
+    CHECK_ERROR(TENSOR_ERR_DEVICE,
+                "data: x [3] lies on " DEVICE_NAME "; tensor_to(x, TENSOR_CPU) brings it here");
     CHECK(tensor_data_mut(y) == NULL);
     CHECK_ERROR(TENSOR_ERR_DEVICE, "data_mut");
     tensor_copy_(x, tensor_add_scalar(y, 1));
@@ -67,11 +97,11 @@ static void to_and_fro(void) {
 
 static void mixing(void) {
     tensor_t *x = tensor_randn(4, 3), *y = on(x), *s = tensor_scalar(2, TENSOR_F32), *loss;
-    int i, blocks;
-    CHECK_POISON(tensor_add(x, y), TENSOR_ERR_DEVICE, "add: tensors on cpu and mirror");
-    CHECK_POISON(tensor_add(y, x), TENSOR_ERR_DEVICE, "add: tensors on cpu and mirror");
+    int64_t before;
+    int i;
+    CHECK_POISON(tensor_add(x, y), TENSOR_ERR_DEVICE, "add: tensors on cpu and " DEVICE_NAME);
+    CHECK_POISON(tensor_add(y, x), TENSOR_ERR_DEVICE, "add: tensors on cpu and " DEVICE_NAME);
     CHECK_POISON(tensor_matmul(y, tensor_ones(3, 2)), TENSOR_ERR_DEVICE, "matmul");
-    CHECK_POISON(tensor_add(y, tensor_to(x, TENSOR_CUDA + 1)), TENSOR_ERR_DEVICE, NULL);
     CHECK_POISON(tensor_add_(x, y), TENSOR_ERR_DEVICE, NULL);
     CHECK_POISON(tensor_add_(tensor_scalar(1, TENSOR_F32), on(s)), TENSOR_ERR_DEVICE,
                  "add_: x lies on the CPU");
@@ -79,13 +109,13 @@ static void mixing(void) {
     CHECK(tensor_equal(tensor_mul(y, s), tensor_mul(x, s)) && tensor_device(tensor_mul(s, y)) == TENSOR_CUDA);
     CHECK(tensor_equal(tensor_where(on(tensor_gt_scalar(x, 0)), s, y), tensor_where(tensor_gt_scalar(x, 0),
             s, x)));
-    blocks = mirror_blocks;
+    before = tensor_memory_stats().live_tensors;
     for (i = 0; i < 10; i++) tensor_mul(y, s);
-    CHECK(mirror_blocks == blocks + 10);       // the results; the copies of s are gone
+    CHECK(tensor_memory_stats().live_tensors == before + 10);       // the results; the copies of s are gone
     tensor_requires_grad_(s, 1);
     loss = tensor_sum(tensor_mul(y, s));
     tensor_backward(loss);
-    CHECK(tensor_device(tensor_grad(s)) == TENSOR_CPU && tensor_equal(tensor_grad(s), tensor_sum(x)));
+    CHECK(tensor_device(tensor_grad(s)) == TENSOR_CPU && device_same(tensor_grad(s), tensor_sum(x)));
 }
 
 // Ops of every family on x [4, 6] > 0; each must give on the device what it gives here.
@@ -104,15 +134,64 @@ static void mixing(void) {
     X(tensor_gelu(x)) X(tensor_mse_loss(x, tensor_mul_scalar(x, 2))) X(tensor_norm(x))                       \
     X(tensor_scaled_dot_product_attention(tensor_reshape(x, 1, 4, 6), tensor_reshape(x, 1, 4, 6),            \
                                           tensor_reshape(x, 1, 4, 6)))                                       \
-    X(tensor_masked_fill(x, tensor_gt_scalar(x, 1), 0)) X(positive(x))
+    X(tensor_masked_fill(x, tensor_gt_scalar(x, 1), 0)) X(positive(x))                                       \
+    X(tensor_conv2d(image(x), tensor_reshape(x, 2, 3, 2, 2), .stride = 2, .padding = 1))                     \
+    X(tensor_conv2d(image(x), tensor_reshape(x, 6, 1, 2, 2), .groups = 3, .padding = 1, .dilation = 2))      \
+    X(tensor_conv2d(tensor_to(image(x), TENSOR_F64), tensor_to(tensor_reshape(x, 4, 3, 2, 1), TENSOR_F64)))  \
+    X(tensor_conv1d(tensor_reshape(x, 2, 2, 6), tensor_reshape(x, 4, 2, 3), .bias = tensor_at(x, ":, 0")))   \
+    X(tensor_conv3d(tensor_reshape(x, 1, 2, 2, 2, 3), tensor_reshape(x, 3, 2, 2, 1, 2), .padding = 1))       \
+    X(tensor_conv_transpose2d(image(x), tensor_reshape(x, 3, 2, 2, 2), .stride = 2, .output_padding = 1))    \
+    X(tensor_conv_transpose2d(image(x), tensor_reshape(x, 3, 4, 2, 1), .bias = tensor_at(x, ":, 1")))        \
+    X(tensor_max_pool2d(image(x), 3, .stride = 1, .padding = 1))                                             \
+    X(tensor_max_pool1d(tensor_reshape(x, 2, 12), 4, .stride = 3, .dilation = 2))                            \
+    X(tensor_avg_pool2d(image(x), 2, .stride = 1, .padding = 1))                                             \
+    X(tensor_avg_pool2d(image(x), 2, .padding = 1, .no_count_pad = 1))                                       \
+    X(tensor_adaptive_avg_pool2d(tensor_reshape(x, 1, 1, 4, 6), 3, 4))                                       \
+    X(tensor_adaptive_max_pool2d(tensor_reshape(x, 1, 1, 4, 6), 3, 4).values)                                \
+    X(tensor_batch_norm(image(x), .weight = tensor_at(x, "0, :3"), .bias = tensor_at(x, "1, :3"),            \
+                        .training = 1))                                                                      \
+    X(tensor_group_norm(tensor_reshape(x, 2, 6, 2), 3, tensor_at(x, "0"), tensor_at(x, "1")))                \
+    X(tensor_group_norm(tensor_to(tensor_reshape(x, 2, 6, 2), TENSOR_F64), 2))                               \
+    X(tensor_layer_norm(x, 1, tensor_at(x, "0"), tensor_at(x, "1"))) X(tensor_rms_norm(x, 1))                \
+    X(tensor_rms_norm(x, 1, tensor_at(x, "0"))) X(tensor_linear(x, x, tensor_at(x, ":, 0")))                 \
+    X(tensor_linear(tensor_reshape(x, 2, 2, 6), x, NULL)) X(tensor_linear(x, tensor_at(x, "::2"), NULL))     \
+    X(tensor_embedding(tensor_argmax_dim(x, 1, 0), tensor_reshape(x, 6, 4)))                                 \
+    X(tensor_embedding(tensor_argmax_dim(x, 1, 0), tensor_reshape(x, 6, 4), .padding_idx = 2))               \
+    X(tensor_embedding_bag(tensor_reshape(tensor_argmax_dim(x, 1, 0), 2, 2), tensor_reshape(x, 6, 4)))       \
+    X(tensor_embedding_bag(tensor_reshape(tensor_argmax_dim(x, 1, 0), 2, 2), tensor_reshape(x, 6, 4),        \
+                           .mode = TENSOR_BAG_MAX))                                                          \
+    X(tensor_cross_entropy(x, tensor_argmax_dim(tensor_neg(x), 1, 0)))                                       \
+    X(tensor_cross_entropy(x, tensor_argmax_dim(tensor_neg(x), 1, 0), .weight =                              \
+                           tensor_detach(tensor_at(x, "1")),                                                 \
+                           .label_smoothing = 0.2))                                                          \
+    X(tensor_cross_entropy(x, tensor_argmax_dim(x, 1, 0), .reduction = TENSOR_NONE, .label_smoothing = 0.1)) \
+    X(tensor_cross_entropy(x, tensor_argmax_dim(x, 1, 0), .ignore_index = 2, .reduction = TENSOR_SUM))       \
+    X(tensor_nll_loss(tensor_log_softmax(x, 1), tensor_argmax_dim(x, 1, 0)))                                 \
+    X(tensor_binary_cross_entropy_with_logits(x, tensor_neg(x)))                                             \
+    X(tensor_binary_cross_entropy(tensor_sigmoid(x), tensor_sigmoid(tensor_neg(x))))                         \
+    X(tensor_huber_loss(x, tensor_mul_scalar(x, 3))) X(tensor_smooth_l1_loss(x, tensor_square(x)))           \
+    X(tensor_l1_loss(x, tensor_mul_scalar(x, 2), .reduction = TENSOR_NONE))                                  \
+    X(tensor_kl_div(tensor_log_softmax(x, 1), tensor_softmax(x, 0)))                                         \
+    X(tensor_scaled_dot_product_attention(heads(x, 0), heads(x, 1), heads(x, 2), .is_causal = 1))            \
+    X(tensor_matmul(tensor_reshape(x, 2, 1, 3, 4), tensor_reshape(x, 3, 4, 2)))                              \
+    X(tensor_matmul(heads(x, 0), tensor_mT(heads(x, 1)))) X(tensor_norm(tensor_mul_scalar(x, 1e25)))         \
+    X(tensor_tanh(tensor_to(x, TENSOR_BF16))) X(tensor_mul(tensor_to(x, TENSOR_F64), x))                     \
+    X(tensor_sum(tensor_expand(tensor_sum_dim(x, 0, 1), 700, 6))) X(tensor_triu(tensor_mT(x), 1))            \
+    X(tensor_index_add(x, 1, tensor_argmax_dim(x, 1, 0), tensor_reshape(tensor_at(x, ":, 1:5"), 4, 4)))     \
+    X(tensor_cumsum(tensor_to(x, TENSOR_F64), 0)) X(tensor_logsumexp(tensor_mul_scalar(x, 500), 1, 0))       \
+    X(tensor_sum_dim(tensor_repeat_interleave(tensor_mul(x, x), 90, 0), 0, 0))
 
 static tensor_t *positive(tensor_t *x) {
     tensor_t *eye = tensor_to(tensor_eye(4, 4), (int)tensor_device(x));
     return tensor_cholesky(tensor_add(tensor_matmul(x, tensor_mT(x)), eye), 0);
 }
+static tensor_t *image(tensor_t *x) { return tensor_reshape(tensor_sin(x), 2, 3, 2, 2); }
+static tensor_t *heads(tensor_t *x, int64_t k) {
+    return tensor_select(tensor_permute(tensor_reshape(x, 2, 3, 2, 2), 1, 0, 2, 3), 0, k);
+}
 static void ops(void) {
     tensor_t *here = tensor_add_scalar(tensor_rand(4, 6), 0.5), *there = on(here);
-    long before = mirror_kernels;
+    long before = device_calls();
 #define X(...)                                                                                               \
     {                                                                                                        \
         tensor_t *x = tensor_detach(here), *a, *b, *y, *z;                                                   \
@@ -124,17 +203,17 @@ static void ops(void) {
         x = tensor_detach(there);                                                                            \
         tensor_requires_grad_(x, 1);                                                                         \
         z = __VA_ARGS__;                                                                                     \
-        CHECK_MSG(tensor_device(z) == TENSOR_CUDA && tensor_equal(y, off(z)), "%s", #__VA_ARGS__);           \
+        CHECK_MSG(tensor_device(z) == TENSOR_CUDA && device_same(y, off(z)), "%s", #__VA_ARGS__);          \
         b = a ? tensor_sum(z) : NULL;                                                                        \
         if (b) tensor_backward(b);                                                                           \
         b = b ? tensor_grad(x) : NULL;                                                                       \
-        CHECK_MSG(!a || (b && tensor_equal(a, off(b))), "gradient of %s", #__VA_ARGS__);                     \
+        CHECK_MSG(!a || (b && device_same(a, off(b))), "gradient of %s", #__VA_ARGS__);                  \
         CHECK_MSG(tensor_ok(), "%s: %s", #__VA_ARGS__, tensor_error_text());                                 \
         tensor_clear_error();                                                                                \
     }
     OPS(X)
 #undef X
-    CHECK(mirror_kernels > before + 100);
+    CHECK(device_calls() > before + 100);
 }
 
 static nn_module_t *net(void) {
@@ -165,8 +244,8 @@ static void network(void) {
     }
     tensor_set_default_device(TENSOR_CPU);
     CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
-    CHECK(tensor_equal(loss[0], loss[1]));
-    for (k = 0; k < n; k++) CHECK_MSG(tensor_equal(grad[0][k], grad[1][k]), "gradient %d", k);
+    CHECK(device_same(loss[0], off(loss[1])));
+    for (k = 0; k < n; k++) CHECK_MSG(device_same(grad[0][k], off(grad[1][k])), "gradient %d", k);
     nn_free(m[0]);
     nn_free(m[1]);
 }
@@ -177,7 +256,7 @@ static void moved(void) {
     tensor_t *x = tensor_randn(2, 1, 8, 8), *y = nn_forward(m, x), *p[8], *q[8];
     int k;
     CHECK(nn_to(m, TENSOR_CUDA) == 0);
-    CHECK(tensor_equal(y, nn_forward(m, on(x))));
+    CHECK(device_same(y, off(nn_forward(m, on(x)))));
     CHECK_POISON(nn_forward(m, x), TENSOR_ERR_DEVICE, "tensors on");
     CHECK(nn_to(m, TENSOR_CPU) == 0);
     CHECK(nn_parameters(m, p, 8) == 8 && nn_parameters(twin, q, 8) == 8);
@@ -186,6 +265,228 @@ static void moved(void) {
     nn_free(twin);
 }
 
+// Numbers drawn there are those drawn here.
+static void random_numbers(void) {
+    int d;
+    tensor_t *y[2][8];
+    for (d = 0; d < 2; d++) {
+        tensor_t *half;
+        tensor_manual_seed(11);
+        tensor_set_default_device(d ? TENSOR_CUDA : TENSOR_CPU);
+        half = tensor_full(0.3, 50, 3);
+        y[d][0] = tensor_rand(7, 5);
+        y[d][1] = tensor_randn(1001);
+        y[d][2] = tensor_randint(-4, 90, 33);
+        y[d][3] = tensor_bernoulli(half);
+        y[d][4] = tensor_dropout(half, 0.4, 1);
+        y[d][5] = tensor_to(tensor_dropout(tensor_to(half, TENSOR_F64), 0.4, 1), TENSOR_F64);
+        y[d][6] = tensor_randperm(40);
+        y[d][7] = tensor_arange(3, 9, 0.1, TENSOR_F32);
+    }
+    tensor_set_default_device(TENSOR_CPU);
+    for (d = 0; d < 8; d++) CHECK_MSG(tensor_equal(y[0][d], off(y[1][d])), "numbers %d", d);
+}
+
+// ---- whole trainings, here and there ----
+
+typedef struct gpt_t {
+    nn_module_t base, *token, *place, *qkv, *out, *mlp, *norm;
+} gpt_t;
+static tensor_t *gpt_forward(nn_module_t *m, tensor_t *tokens) {
+    gpt_t *g = (gpt_t *)m;
+    tensor_t *place = tensor_arange(0, (double)tensor_size(tokens, 1), 1, TENSOR_I64);
+    tensor_t *x = tensor_add(nn_forward(g->token, tokens), nn_forward(g->place, place)), *h;
+    int64_t B = tensor_size(x, 0), T = tensor_size(x, 1);
+    h = tensor_permute(tensor_reshape(nn_forward(g->qkv, x), B, T, 3, 2, 8), 2, 0, 3, 1, 4);
+    h = tensor_scaled_dot_product_attention(tensor_select(h, 0, 0), tensor_select(h, 0, 1),
+                                            tensor_select(h, 0, 2), .is_causal = 1);
+    x = tensor_add(x, nn_forward(g->out, tensor_reshape(tensor_transpose(h, 1, 2), B, T, 16)));
+    x = tensor_add(x, nn_forward(g->mlp, x));
+    return tensor_linear(nn_forward(g->norm, x), nn_get(g->token, "weight"), NULL);
+}
+static gpt_t gpt;
+// No bias whose gradient is 0 but for rounding: Adam makes a step of that noise.
+static nn_module_t *model(int which) {
+    if (which == 0) return nn_sequential(nn_linear(2, 16), nn_tanh(), nn_linear(16, 1));
+    if (which == 1)
+        return nn_sequential(nn_conv2d(1, 4, 3, .padding = 1, .no_bias = 1), nn_batch_norm2d(4), nn_relu(),
+                             nn_max_pool2d(2),
+                             nn_conv2d(4, 6, 3), nn_relu(), nn_flatten(), nn_dropout(0.2), nn_linear(24, 3));
+    nn_module_init(&gpt.base, "Gpt", gpt_forward, NULL);
+    gpt.token = nn_child(&gpt.base, "token", nn_embedding(11, 16));
+    gpt.place = nn_child(&gpt.base, "place", nn_embedding(8, 16));
+    gpt.qkv = nn_child(&gpt.base, "qkv", nn_sequential(nn_layer_norm(16), nn_linear(16, 48, .no_bias = 1)));
+    gpt.out = nn_child(&gpt.base, "out", nn_linear(16, 16));
+    gpt.mlp = nn_child(&gpt.base, "mlp",
+                       nn_sequential(nn_layer_norm(16), nn_linear(16, 32), nn_gelu(), nn_linear(32, 16)));
+    gpt.norm = nn_child(&gpt.base, "norm", nn_layer_norm(16));
+    return &gpt.base;
+}
+static nn_optimizer_t *optimizer(int which, nn_module_t *m) {
+    switch (which) {
+    case 0: return nn_adam(m, .lr = 0.01);
+    case 1: return nn_sgd(m, .lr = 0.05, .momentum = 0.9, .nesterov = 1, .weight_decay = 1e-3);
+    case 2: return nn_adamw(m, .lr = 0.01, .weight_decay = 0.1);
+    case 3: return nn_sgd(m, .lr = 0.1);
+    case 4: return nn_rmsprop(m, .lr = 0.01, .momentum = 0.5, .centered = 1);
+    default: return nn_adam(m, .lr = 0.02, .amsgrad = 1, .maximize = 1, .weight_decay = 0.1);
+    }
+}
+static tensor_t *loss_of(int which, nn_module_t *m) {
+    tensor_t *x;
+    if (which == 0) {
+        x = tensor_from(((float[]){0, 0, 0, 1, 1, 0, 1, 1}), TENSOR_F32, 4, 2);
+        return tensor_binary_cross_entropy_with_logits(nn_forward(m, x),
+                                                       tensor_from(((float[]){0, 1, 1, 0}), TENSOR_F32, 4,
+                                                                   1));
+    }
+    if (which == 1) {
+        x = tensor_randn(5, 1, 8, 8);
+        return tensor_cross_entropy(nn_forward(m, x), tensor_randint(0, 3, 5));
+    }
+    x = tensor_randint(0, 11, 3, 9);
+    return tensor_cross_entropy(tensor_flatten(nn_forward(m, tensor_at(x, ":, :-1")), 0, 1),
+                                tensor_flatten(tensor_at(x, ":, 1:"), 0, 1));
+}
+// Five steps, a clipped gradient among them, on both sides: losses and parameters agree.
+static void training(void) {
+    int which, o, d, k, step;
+#ifdef TEST_CUDA_SIM
+    cusim_set("random", 1);                 // work runs now or later
+#endif
+    for (which = 0; which < 3; which++)
+        for (o = which; o < 6; o += 3) {
+            double loss[2][5];
+            tensor_t *p[2][24];
+            int n = 0;
+            tensor_scope_t s = tensor_scope_begin();
+            for (d = 0; d < 2; d++) {
+                nn_module_t *m;
+                nn_optimizer_t *opt;
+                tensor_manual_seed(3);
+                tensor_set_default_device(d ? TENSOR_CUDA : TENSOR_CPU);
+                m = model(which);
+                opt = optimizer(o, m);
+                for (step = 0; step < 5; step++) {
+                    tensor_t *l = loss_of(which, m);
+                    loss[d][step] = tensor_item(l);
+                    CHECK(nn_zero_grad(opt) == 0 && tensor_backward(l) == 0);
+                    if (step == 2) CHECK(nn_clip_grad_norm(opt, 0.1) > 0);
+                    CHECK_MSG(nn_step(opt) == 0, "%s", tensor_error_text());
+                }
+                n = nn_parameters(m, p[d], 24);
+                CHECK(n > 3 && n <= 24);
+                for (k = 0; k < n; k++) {
+                    CHECK(tensor_device(p[d][k]) == (d ? TENSOR_CUDA : TENSOR_CPU));
+                    p[d][k] = tensor_clone(p[d][k]);
+                }
+                nn_optimizer_free(opt);
+                nn_free(m);
+            }
+            tensor_set_default_device(TENSOR_CPU);
+            CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+            for (step = 0; step < 5; step++)
+                CHECK_MSG(fabs(loss[0][step] - loss[1][step]) <= 2e-5 * (1 + fabs(loss[0][step])),
+                          "model %d, optimizer %d, step %d: loss %.8g, the CPU's is %.8g", which, o, step,
+                          loss[1][step], loss[0][step]);
+            CHECK(loss[0][0] != loss[0][4]);
+            for (k = 0; k < n; k++)
+                CHECK_MSG(tensor_allclose(p[0][k], off(p[1][k]), 2e-3, 2e-4),
+                          "model %d, optimizer %d: parameter %d",
+                          which, o, k);
+            tensor_scope_end(s);
+        }
+}
+// The same gradient gives the same bits: f32, f64 and half parameters, and states that move with their
+// module.
+static void steps(void) {
+    static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_BF16};
+    int o, t, d, k, step;
+    for (t = 0; t < 3; t++)
+        for (o = 0; o < 6; o++) {
+            tensor_t *p[2][2];
+            tensor_scope_t s = tensor_scope_begin();
+            for (d = 0; d < 2; d++) {
+                nn_module_t *m;
+                nn_optimizer_t *opt;
+                tensor_manual_seed(4);
+                m = nn_linear(37, 5);
+                CHECK(nn_to(m, dtypes[t]) == 0);
+                opt = optimizer(o, m);
+                for (step = 0; step < 4; step++) {
+                    if (step == 1 && d) CHECK(nn_to(m, TENSOR_CUDA) == 0);
+                    CHECK(nn_parameters(m, p[d], 2) == 2);
+                    for (k = 0; k < 2; k++) {
+                        tensor_t *g = tensor_to(tensor_randn_n(tensor_shape(p[d][k]).dims,
+                                                               tensor_ndim(p[d][k])),
+                                                dtypes[t]);
+                        tensor_set_grad(p[d][k], d && step ? on(g) : g);
+                    }
+                    CHECK_MSG(nn_step(opt) == 0, "%s", tensor_error_text());
+                }
+                for (k = 0; k < 2; k++) p[d][k] = off(tensor_clone(p[d][k]));
+                nn_optimizer_free(opt);
+                nn_free(m);
+            }
+            CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+            for (k = 0; k < 2; k++)
+                CHECK_MSG(tensor_equal(p[0][k], p[1][k]), "optimizer %d, parameter %d, dtype %d", o, k, t);
+            tensor_scope_end(s);
+        }
+}
+
+// What the host fills or reads itself, with a device as the default one: files, batches, bags, alignments.
+static void host_side(void) {
+    char path[] = "device_test.safetensors", text[400];
+    tensor_t *y[2][8], *x, *label;
+    int d, k;
+    for (d = 0; d < 2; d++) {
+        nn_module_t *m, *twin;
+        nn_optimizer_t *opt, *again;
+        nn_data_loader_t *l;
+        nn_batch_t b;
+        int64_t step = 0;
+        tensor_manual_seed(8);
+        tensor_set_default_device(d ? TENSOR_CUDA : TENSOR_CPU);
+        m = model(0);
+        twin = model(0);
+        opt = optimizer(0, m);
+        again = optimizer(0, twin);
+        for (k = 0; k < 2; k++) {
+            CHECK(nn_zero_grad(opt) == 0 && tensor_backward(loss_of(0, m)) == 0 && nn_step(opt) == 0);
+        }
+        CHECK_MSG(nn_save_checkpoint(path, m, opt, 7) == 0, "%s", tensor_error_text());
+        CHECK_MSG(nn_load_checkpoint(path, twin, again, &step) == 0 && step == 7, "%s", tensor_error_text());
+        remove(path);
+        CHECK(tensor_backward(loss_of(0, twin)) == 0 && nn_step(again) == 0);
+        y[d][0] = loss_of(0, twin);
+        x = tensor_reshape(tensor_arange(0, 24, 1, TENSOR_F32), 8, 3);
+        label = tensor_randint(0, 5, 8);
+        l = nn_data_loader(nn_tensor_dataset(x, label), .batch_size = 3, .shuffle = 1, .seed = 2);
+        CHECK(nn_next(l, &b) == 1 && tensor_device(b.x) == TENSOR_CPU && tensor_device(b.y) == TENSOR_CPU);
+        y[d][1] = tensor_to(b.x, d ? TENSOR_CUDA : TENSOR_CPU);
+        y[d][2] = tensor_to(b.y, d ? TENSOR_CUDA : TENSOR_CPU);
+        nn_data_loader_free(l);
+        for (k = 0; k < 3; k++)
+            y[d][3 + k] = tensor_embedding_bag(label, x, tensor_from(((int64_t[]){0, 3, 3, 5}), TENSOR_I64,
+                                                                     4),
+                                               .mode = (tensor_bag_mode_t)k);
+        y[d][6] = tensor_ctc_loss(tensor_log_softmax(tensor_reshape(x, 4, 2, 3), 2),
+                                  tensor_ones_of(TENSOR_I64, 2, 1),
+                                  tensor_full_of(TENSOR_I64, 4, 2), tensor_ones_of(TENSOR_I64, 2));
+        CHECK(tensor_to_string(x, text, sizeof text) > 20 && !strncmp(text, "tensor([[ 0.,  1.", 17));
+        y[d][7] = tensor_norm(x);
+        nn_optimizer_free(opt);
+        nn_optimizer_free(again);
+        nn_free(m);
+        nn_free(twin);
+    }
+    tensor_set_default_device(TENSOR_CPU);
+    CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+    for (k = 0; k < 8; k++) CHECK_MSG(device_same(y[0][k], off(y[1][k])), "result %d", k);
+}
+
+#ifndef TEST_CUDA
 static void failures(void) {
     tensor_t *x = on(tensor_ones(2, 2)), *y;
     int before = mirror_blocks;
@@ -205,17 +506,160 @@ static void failures(void) {
     y = tensor_add(x, x);
     CHECK(tensor_item(tensor_sum(y)) == 8 && mirror_blocks >= before);
 }
+#else
+static void failures(void) {
+    tensor_t *x = on(tensor_ones(3)), *index = on(tensor_from(((int64_t[]){0, 5, 1}), TENSOR_I64, 3)), *y;
+    tensor_t *fine = tensor_exp(x);
+    int64_t before;
+    int k;
+    // An index out of range: known when someone waits, and at once where the CPU does the op.
+    y = tensor_index_select(x, 0, index);
+    if (tensor_ok()) CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "index_select");
+    CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0 && tensor_size(y, 0) != 1);
+    // Without the CPU's help an op that has no kernel says so.
+    CHECK(tensor_cuda_set_fallback(0) == 1);
+    CHECK_POISON(tensor_cholesky(on(tensor_ones(1, 1)), 0), TENSOR_ERR_UNSUPPORTED,
+                 "linalg_cholesky: cuda has no kernel for f32");
+    CHECK(tensor_cuda_set_fallback(1) == 0);
+    before = tensor_cuda_fallbacks();
+    CHECK(tensor_item(tensor_cholesky(on(tensor_ones(1, 1)), 0)) == 1 && tensor_cuda_fallbacks() == before +
+          1);
+#ifdef TEST_CUDA_SIM
+    // Each of the next calls of CUDA fails once: an error or a right result, and all goes on.
+    for (k = 0; k < 40; k++) {
+        cusim_set(k % 2 ? "fail_call" : "fail_alloc", k / 2);
+        if (k % 4 == 0) tensor_cuda_empty_cache(TENSOR_CUDA);
+        y = tensor_cholesky(tensor_add(on(tensor_ones(600, 600)), tensor_mul_scalar(on(tensor_eye(600, 600)),
+                9)), 0);
+        y = k % 3 ? tensor_narrow(tensor_narrow(y, 0, 0, 1), 1, 0, 1) : tensor_narrow(fine, 0, 0, 1);
+        if (tensor_item(y) < 2) CHECK_MSG(!tensor_ok(), "call %d", k);
+        cusim_set("fail_call", -1);
+        cusim_set("fail_alloc", -1);
+        tensor_clear_error();
+    }
+#else
+    (void)k;
+#endif
+    CHECK_NEAR(tensor_item(tensor_narrow(fine, 0, 1, 1)), 2.718281828, 1e-6);
+    CHECK_POISON(tensor_empty(1 << 20, 1 << 20), TENSOR_ERR_OUT_OF_MEMORY, NULL);
+    tensor_set_default_device(TENSOR_CUDA);
+    CHECK_POISON(tensor_empty(1 << 20, 1 << 20), TENSOR_ERR_OUT_OF_MEMORY, "out of device memory");
+    tensor_set_default_device(TENSOR_CPU);
+    CHECK(strstr(tensor_cuda_memory_report(), "Tried to allocate 4.00 TiB") != NULL);
+}
+#ifdef TEST_CUDA_SIM
+// The k-th call of CUDA, or the k-th allocation, in a step of training fails: an error that says so, and the
+// next step is as ever.
+static void faults(void) {
+    nn_module_t *m;
+    nn_optimizer_t *opt;
+    int k, met = 0;
+    tensor_set_default_device(TENSOR_CUDA);
+    tensor_manual_seed(6);
+    m = model(0);
+    opt = optimizer(0, m);
+    for (k = 0; k < 80; k++) {
+        tensor_scope_t s = tensor_scope_begin();
+        tensor_t *loss;
+        tensor_cuda_empty_cache(TENSOR_CUDA);
+        cusim_set(k % 2 ? "fail_call" : "fail_alloc", k / 2);
+        loss = loss_of(0, m);
+        nn_zero_grad(opt);
+        tensor_backward(loss);
+        nn_step(opt);
+        tensor_item(loss);
+        cusim_set("fail_call", -1);
+        cusim_set("fail_alloc", -1);
+        if (!tensor_ok()) {
+            int code = tensor_error_code();
+            CHECK_MSG(code == TENSOR_ERR_CUDA || code == TENSOR_ERR_OUT_OF_MEMORY, "call %d: %s", k,
+                      tensor_error_text());
+            met++;
+        }
+        tensor_clear_error();
+        nn_zero_grad(opt);
+        tensor_scope_end(s);
+    }
+    CHECK_MSG(met >= 3, "%d faults", met);      // an allocation that fails once is tried again, and succeeds
+    CHECK(tensor_backward(loss_of(0, m)) == 0 && nn_step(opt) == 0);
+    CHECK(tensor_item(loss_of(0, m)) < 1);
+    nn_optimizer_free(opt);
+    nn_free(m);
+    tensor_set_default_device(TENSOR_CPU);
+}
+#endif
+static void count_line(void *user, const char *text) { *(int *)user += text[0] != 0; }
+static void memory(void) {
+    int64_t now = tensor_cuda_memory_allocated(TENSOR_CUDA), kib = 1024;
+    tensor_t *x = tensor_empty(4, 4), *y;
+    int lines = 0;
+    tensor_cuda_reset_peak_memory_stats(TENSOR_CUDA);
+    x = on(tensor_ones(256 * 1024));
+    CHECK(tensor_cuda_memory_allocated(TENSOR_CUDA) == now + 1024 * kib);
+    y = tensor_neg(x);
+    tensor_free(y);
+    CHECK(tensor_cuda_memory_allocated(TENSOR_CUDA) == now + 1024 * kib);
+    CHECK(tensor_cuda_max_memory_allocated(TENSOR_CUDA) == now + 2048 * kib);
+    CHECK(tensor_cuda_memory_reserved(TENSOR_CUDA) >= tensor_cuda_memory_allocated(TENSOR_CUDA));
+    CHECK(tensor_cuda_max_memory_reserved(TENSOR_CUDA) >= tensor_cuda_memory_reserved(TENSOR_CUDA));
+    tensor_cuda_empty_cache(TENSOR_CUDA);
+    CHECK(tensor_cuda_memory_reserved(TENSOR_CUDA) >= 1024 * kib);
+    tensor_cuda_memory_stats(TENSOR_CUDA, count_line, &lines);
+    tensor_cuda_memory_snapshot(TENSOR_CUDA, count_line, &lines);
+    CHECK(lines > 30);
+    CHECK(tensor_cuda_set_per_process_memory_fraction(2, TENSOR_CUDA) == TENSOR_ERR_INDEX);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "the fraction must be in (0, 1]");
+    CHECK(tensor_cuda_set_per_process_memory_fraction(1e-9, TENSOR_CUDA) == 0);
+    CHECK_POISON(on(tensor_zeros(100, 1024, 1024)), TENSOR_ERR_OUT_OF_MEMORY, "out of device memory");
+    CHECK(tensor_cuda_set_per_process_memory_fraction(1, TENSOR_CUDA) == 0);
+    CHECK(tensor_item(tensor_sum(on(tensor_ones(7)))) == 7);
+    CHECK(tensor_cuda_set_per_process_memory_fraction(1, TENSOR_CPU) == TENSOR_ERR_DEVICE);
+    CHECK_ERROR(TENSOR_ERR_DEVICE, NULL);
+    CHECK(tensor_cuda_shutdown() == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "bytes are in use; call tensor_shutdown before");
+}
+#endif
 
 int main(void) {
+#ifdef TEST_CUDA_SIM
+    cusim_set("protect", 1);                // the host touches nothing of the device's
+#endif
     RUN(no_device);
+#ifndef TEST_CUDA
     RUN(other_version);
+#else
+#ifdef TEST_CUDA_SIM
+    RUN(no_driver);
+#endif
+    RUN(started);
+#endif
     RUN(to_and_fro);
     RUN(mixing);
     RUN(ops);
     RUN(network);
     RUN(moved);
+    RUN(random_numbers);
+    RUN(training);
+    RUN(steps);
+    RUN(host_side);
     RUN(failures);
+#ifndef TEST_CUDA
     tensor_keep(on(tensor_ones(3)));        // shutdown gives device memory back too
     CHECK(tensor_shutdown() == 0 && mirror_blocks == 0);
+#else
+#ifdef TEST_CUDA_SIM
+    RUN(faults);
+#endif
+    RUN(memory);
+    tensor_keep(on(tensor_ones(3)));
+    CHECK(tensor_shutdown() == 0 && tensor_cuda_memory_allocated(TENSOR_CUDA) == 0);
+    CHECK(tensor_cuda_shutdown() == 0 && tensor_cuda_memory_reserved(TENSOR_CUDA) == 0);
+    CHECK(tensor_cuda_init() == 0 && tensor_item(on(tensor_ones(1))) == 1);     // and again
+    CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0);
+#ifdef TEST_CUDA_SIM
+    cusim_set("live", 0);
+#endif
+#endif
     return test_report();
 }

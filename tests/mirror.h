@@ -2,10 +2,47 @@
 // translate the addresses and call the CPU's, so that results are the CPU's, bit for bit, and whatever reads
 // or writes tensor data beside the gate crashes. The file that includes it has the shared region
 // (TENSOR_BACKEND or an implementation).
+//
+// With TEST_CUDA the same tests run on tensor_cuda.cu: in the emulator (TEST_CUDA_SIM too), or on a GPU.
 #ifndef TEST_MIRROR_H
 #define TEST_MIRROR_H
 #include "test.h"
 
+#ifdef TEST_CUDA
+#include "tensor_cuda.h"
+#define DEVICE_NAME "cuda"
+#ifdef TEST_CUDA_SIM
+// In cusim.cpp: "devices", "fail_alloc" (that call from now on fails, -1 none), "fail_call", "protect" ...
+extern void cusim_set(const char *what, long value);
+#endif
+TEST_FN int device_start(void) {
+    int code = tensor_cuda_init();
+    CHECK_MSG(code == 0, "%s", tensor_error_text());
+    return code;
+}
+TEST_FN int device_two(void) { return tensor_cuda_device_count() > 1; }
+TEST_FN void device_add(void *user, const char *op, int64_t native, int64_t fallback) {
+    (void)op;
+    ((int64_t *)user)[0] += native;
+    ((int64_t *)user)[1] += fallback;
+    ((int64_t *)user)[native ? 2 : 3] += native || fallback;
+}
+// Calls of kernels since the start.
+TEST_FN long device_calls(void) {
+    int64_t n[4] = {0, 0, 0, 0};
+    tensor_cuda_op_counts(device_add, n);
+    return (long)(n[0] + n[1]);
+}
+// CUDA's own formulas: the CPU's to a few units of the last place, integers and layouts alike.
+TEST_FN int device_same(tensor_t *a, tensor_t *b) {
+    int half = tensor_dtype(a) == TENSOR_F16 || tensor_dtype(a) == TENSOR_BF16;
+    if (tensor_dtype(a) != tensor_dtype(b)) return 0;
+    if (tensor_equal(a, b)) return 1;
+    return (half || tensor_dtype(a) == TENSOR_F32 || tensor_dtype(a) == TENSOR_F64) &&
+           tensor_allclose(a, b, half ? 4e-3 : 1e-5, half ? 1e-3 : 1e-5);
+}
+#else
+#define DEVICE_NAME "mirror"
 #define MIRROR_FAR ((uintptr_t)1 << 62)        // no address of the host has this bit
 enum { MIRROR_ARGS = 600 };
 
@@ -65,9 +102,14 @@ static tensor_backend_t mirror = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "mirror", mirror_count, mirror_take, mirror_give,
         mirror_copy,
     {mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run,
-        mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run,
-            mirror_run, mirror_run, mirror_run, mirror_run, mirror_run,
-        mirror_run}};
+     mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run,
+     mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run}};
+
+TEST_FN int device_start(void) { return TENSOR__(set_backend)(&mirror); }
+TEST_FN int device_two(void) { return 1; }
+TEST_FN long device_calls(void) { return mirror_kernels; }
+TEST_FN int device_same(tensor_t *a, tensor_t *b) { return tensor_equal(a, b); }
+#endif
 
 TEST_FN tensor_t *on(tensor_t *x) { return tensor_to(x, TENSOR_CUDA); }
 TEST_FN tensor_t *off(tensor_t *x) { return tensor_to(x, TENSOR_CPU); }

@@ -647,9 +647,29 @@ static void run_threads(const op_t *op, const config_t *big) {
         }
 }
 
-// ---- another device: results and gradients are the CPU's, bit for bit ----
+// ---- another device: results and gradients are the mirror's, bit for bit, or CUDA's, within tolerances ----
 
 static tensor_t *here(tensor_t *t) { return t ? tensor_to(t, TENSOR_CPU) : NULL; }
+static int device_agrees(const op_t *op, const tensor_t *a, const tensor_t *b) {
+#ifdef TEST_CUDA
+    nd_t x, y;
+    int64_t k;
+    int d, good = a->state == TENSOR__LIVE && b->state == TENSOR__LIVE && a->ndim == b->ndim &&
+                  a->dtype == b->dtype;
+    double atol = good && a->dtype >= TENSOR_F16 && op->half > 0 ? op->half : op->atol;
+    for (d = 0; good && d < a->ndim; d++) good = a->dims[d] == b->dims[d];
+    if (!good) return 0;
+    nd_read(&x, a), nd_read(&y, b);
+    for (k = 0; k < x.n && good; k++)
+        good = is_float(a->dtype) ? value_good(y.v[k], x.v[k], a->dtype, atol) : x.i[k] == y.i[k];
+    if (!good) printf("element %lld: %.9g, the CPU's is %.9g\n", (long long)k - 1, y.v[k - 1], x.v[k - 1]);
+    nd_free(&x), nd_free(&y);
+    return good;
+#else
+    (void)op;
+    return same_bits(a, b);
+#endif
+}
 static void run_device(const op_t *op) {
     static const int dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_I64, TENSOR_F16};
     int c, t, k;
@@ -678,7 +698,7 @@ static void run_device(const op_t *op) {
                 continue;
             }
             CHECK_MSG(tensor_device(two) == TENSOR_CUDA, "%s: the result is not on the device", op->label);
-            CHECK_MSG(same_bits(one, here(two)), "%s %s: device and CPU differ (%s)", op->label,
+            CHECK_MSG(device_agrees(op, one, here(two)), "%s %s: device and CPU differ (%s)", op->label,
                       dname(dtypes[t]),
                       tensor_error_text());
             tensor_clear_error();
@@ -690,7 +710,7 @@ static void run_device(const op_t *op) {
                 tensor_set_default_device(TENSOR_CPU);
                 CHECK_MSG(n1 == n2 && n1 >= 0, "%s on a device: %s", op->label, tensor_error_text());
                 for (k = 0; k < n1 && n1 == n2; k++)
-                    CHECK_MSG(!g1[k] == !g2[k] && (!g1[k] || same_bits(g1[k], here(g2[k]))),
+                    CHECK_MSG(!g1[k] == !g2[k] && (!g1[k] || device_agrees(op, g1[k], here(g2[k]))),
                               "%s %s: gradient %d differs between device and CPU", op->label,
                                   dname(dtypes[t]), k);
                 n_device++;
@@ -2334,7 +2354,7 @@ static int special_transfer(void) {
     tensor_t *x = tensor_to(tensor_randn(3, 4), TENSOR_F64), *y, *const in[1] = {x};
     int layout;
     CHECK_POISON(tensor_to(x, TENSOR_CUDA), TENSOR_ERR_DEVICE, "to: no CUDA device 0");
-    tensor__set_backend(&mirror);
+    device_start();
     y = tensor_to(x, TENSOR_CUDA);
     CHECK(tensor_device(y) == TENSOR_CUDA && tensor_equal(x, tensor_to(y, TENSOR_CPU)));
     tensor_requires_grad_(x, 1);
@@ -2485,9 +2505,16 @@ static void visit_device(const op_t *op) {
     if (!op->special) run_device(op);
 }
 static void devices(void) {
-    tensor__set_backend(&mirror);
+    device_start();
     each(visit_device);
 }
+#ifdef TEST_CUDA
+static void special_transfer_only(void) { special_transfer(); }
+static void device_line(void *user, const char *op, int64_t native, int64_t fallback) {
+    (void)user;
+    printf("%-28s %6lld native %6lld fallback\n", op, (long long)native, (long long)fallback);
+}
+#endif
 static void visit_grad_values(const op_t *op) {
     if (!op->special) run_grad_values(op);
 }
@@ -3292,6 +3319,14 @@ int main(void) {
     RUN(threads);
     printf("skipped under the thread sanitizer: 10 of 12 groups (one thread each), %ld thread cases run\n",
            n_threads);
+    return test_report();
+#endif
+#ifdef TEST_CUDA
+    RUN(special_transfer_only);
+    RUN(devices);
+    printf("%ld device cases\n", n_device);
+    tensor_cuda_op_counts(device_line, NULL);
+    CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0);
     return test_report();
 #endif
     RUN(values);

@@ -792,8 +792,8 @@ API cudaSetDevice(int d) {
 API cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr a, int) {
     switch (a) {
     case cudaDevAttrMultiProcessorCount: *v = config.sms; break;
-    case cudaDevAttrComputeCapabilityMajor: *v = 9; break;
-    case cudaDevAttrComputeCapabilityMinor: *v = 0; break;
+    case cudaDevAttrComputeCapabilityMajor: *v = config.capability / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *v = config.capability % 10; break;
     case cudaDevAttrMaxThreadsPerMultiProcessor: *v = 2048; break;
     default: return fail(cudaErrorInvalidValue);
     }
@@ -858,6 +858,10 @@ API cudaMemcpyAsync(void *d, const void *s, size_t n, enum cudaMemcpyKind kind, 
     enqueue_work(st, [=] { std::memmove(d, s, n); });
     if (pageable) { finish(st->tail); }
     return status();
+}
+API cudaMemcpyPeerAsync(void *d, int to, const void *s, int from, size_t n, cudaStream_t st) {
+    if (to < 0 || from < 0 || to >= config.devices || from >= config.devices) { return fail(cudaErrorInvalidDevice); }
+    return cudaMemcpyAsync(d, s, n, cudaMemcpyDeviceToDevice, st);
 }
 API cudaMemsetAsync(void *d, int v, size_t n, cudaStream_t st) {
     TRY(call());
@@ -1011,6 +1015,23 @@ API cudaGraphDestroy(cudaGraph_t g) {
     delete g;
     counts.live_graphs--;
     return cudaSuccess;
+}
+// For tests in C; fail_ counts from the present call on.
+void cusim_set(const char *what, long value) {
+    using namespace cusim;
+    std::string w = what;
+    if (w == "devices") { config.devices = (int)value; }
+    if (w == "capability") { config.capability = (int)value; }
+    if (w == "protect") { config.protect = value != 0; }
+    if (w == "random") { config.order = value ? RANDOM : LATE; }
+    if (w == "fail_alloc") { config.fail_alloc = value < 0 ? -1 : counts.allocs + value; }
+    if (w == "fail_call") { config.fail_call = value < 0 ? -1 : counts.calls + value; }
+    if (w == "live") {
+        if (counts.live_memory || counts.live_pinned || counts.live_chunks || counts.live_ranges || counts.live_streams ||
+            counts.live_events) {
+            die("something of the device is still alive");
+        }
+    }
 }
 API cudaGetLastError(void) {
     cudaError_t e = last_error;
