@@ -1557,10 +1557,8 @@ enum { TENSOR_RETAIN_GRAPH = 1, TENSOR_CREATE_GRAPH = 2, TENSOR_ALLOW_UNUSED = 4
 
 // The same for any shape, with the gradient to start from.
 //   grad    shape and dtype of y; NULL = 1 (y of one element)
-//   flags   TENSOR_RETAIN_GRAPH | TENSOR_CREATE_GRAPH. CREATE_GRAPH leaves a cycle leaf, .grad, its graph,
-//   leaf,
-//           as in PyTorch: nn_zero_grad or tensor_set_grad(leaf, NULL) frees it; tensor_autograd_grad has
-//           none
+//   flags   TENSOR_RETAIN_GRAPH | TENSOR_CREATE_GRAPH. With the latter a leaf and its .grad hold each other,
+//           as in PyTorch, until nn_zero_grad or tensor_set_grad(leaf, NULL); tensor_autograd_grad does not
 //   -> code;  errors AUTOGRAD, SHAPE
 TENSOR_API int tensor_backward_with(tensor_t *y, tensor_t *grad, int flags);
 
@@ -1569,9 +1567,8 @@ TENSOR_API int tensor_backward_with(tensor_t *y, tensor_t *grad, int flags);
 //   inputs   ni tensors that require grad, leaves or not; gradients[i] receives d / d inputs[i], always
 //            filled. Nodes that lead to none of them are left alone.
 //   flags    as above; TENSOR_ALLOW_UNUSED gives NULL instead of an error for an input outside the graph
-//   -> code (gradients are the caller's, poison on failure; equal ones may be one tensor: clone before a
-//   change
-//      in place);  errors AUTOGRAD, SHAPE
+//   -> code (gradients are the caller's, poison on failure; equal ones may be one tensor: clone them before
+//      a change in place);  errors AUTOGRAD, SHAPE
 TENSOR_API int tensor_autograd_grad(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                     tensor_t *const *inputs, int ni, tensor_t **gradients, int flags);
 
