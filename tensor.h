@@ -3365,8 +3365,9 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 // once per pass: this text, the kernels, the closing lines.
 //
 // Part one spells the primitives of each ISA; part two, from "Built on the vocabulary" on, is one text for
-// all. FMA is used only where V_FMA or V_FNMA is written and the ISA has it, hence passes may differ in
-// the last bit, but never for compiler flags.  Stated errors hold with and without FMA.
+// all but where AVX-512 looks tables up (V_LOOKUP). FMA is used only where V_FMA or V_FNMA is written and the
+// ISA has it, hence passes may differ in the last bit, but never for compiler flags.  Stated errors hold with
+// and without FMA.
 //
 // V_M is a full-width mask in passes 1, 2, 4 and 5, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
 // know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
