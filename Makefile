@@ -7,7 +7,7 @@
 #   make test-exhaustive   every float through every unary kernel (an hour)
 #   make docs       docs/ops.md from the op tables and headers
 #   make check      form of the sources: contents, docs, sizes, symbols
-#   make bench      speed, as ratios to a reference where there is one
+#   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3
 #   make gpu        tensor_cuda.cu on this machine's GPU: tests, speed, bench/results/gpu-DATE.md
 #   make install    headers and tensor.pc                        PREFIX=/usr/local DESTDIR=
 #   make clean
@@ -30,9 +30,10 @@ compile  = $(CC) $(STD) $(WARN) $(CFLAGS) -pthread -I.
 headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
-scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh bits.sh cuda.sh)
-# A file that brings the implementation itself is linked alone.
-impl     = $(if $(shell grep -l 'define TENSOR_IMPLEMENTATION' $<),,$(B)/tensor_impl.o)
+scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh bits.sh arm.sh wasm.sh cuda.sh)
+# These bring the implementation themselves; all other programs wait for it and are linked with it.
+whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
+speed    = micro ops models nets gpt_step
 
 all: examples
 
@@ -43,16 +44,21 @@ $(B)/tensor_impl.c:
 $(B)/tensor_impl.o: $(B)/tensor_impl.c $(headers)
 	$(compile) -c $< -o $@
 
-$(B)/%: examples/%.c $(B)/tensor_impl.o $(headers)
-	$(compile) $(LDFLAGS) $< $(impl) $(LDLIBS) -o $@
+$(addprefix $(B)/,$(filter-out $(whole),$(names))): $(B)/tensor_impl.o
+$(addprefix $(B)/tests/,$(filter-out $(whole),$(programs))): $(B)/tensor_impl.o
+$(addprefix $(B)/bench/,$(speed)): $(B)/tensor_impl.o
 
-$(B)/tests/%: tests/%.c tests/test.h tests/mirror.h $(B)/tensor_impl.o $(headers)
+$(B)/%: examples/%.c $(headers)
+	@mkdir -p $(B)
+	$(compile) $(LDFLAGS) $< $(filter %.o,$^) $(LDLIBS) -o $@
+
+$(B)/tests/%: tests/%.c tests/test.h tests/mirror.h $(headers)
 	@mkdir -p $(B)/tests
-	$(compile) $(LDFLAGS) $< $(impl) $(LDLIBS) -o $@
+	$(compile) $(LDFLAGS) $< $(filter %.o,$^) $(LDLIBS) -o $@
 
-$(B)/bench/%: bench/%.c $(B)/tensor_impl.o $(headers)
+$(B)/bench/%: bench/%.c $(headers)
 	@mkdir -p $(B)/bench
-	$(compile) $(LDFLAGS) $< $(impl) $(LDLIBS) -o $@
+	$(compile) $(LDFLAGS) $< $(filter %.o,$^) $(LDLIBS) -o $@
 
 examples: $(addprefix $(B)/,$(names))
 
@@ -90,8 +96,8 @@ test-build: $(addprefix $(B)/tests/,$(programs))
 check: $(B)/tensor_impl.o
 	@B=$(B) sh tests/check.sh
 
-bench: $(addprefix $(B)/bench/,micro ops models gpt_step)
-	@B=$(B) CC='$(CC)' PYTHON='$(PYTHON)' sh bench/run.sh
+bench: $(addprefix $(B)/bench/,$(speed))
+	@B=$(B) CC='$(CC)' PYTHON='$(PYTHON)' QUICK='$(QUICK)' sh bench/run.sh
 
 gpu: $(B)/tensor_impl.o
 	@B=$(B) CC='$(CC)' NVCC='$(NVCC)' sh bench/gpu.sh

@@ -38,7 +38,9 @@
 //            method; a trailing _ works in place. Argument order, defaults, broadcasting, type promotion and
 //            NaN rules are PyTorch's, except: sign(NaN) is NaN; float to integer conversion saturates (NaN
 //            gives 0); shifts by too much give 0 or the sign; a scalar that is an integral number keeps an
-//            integer tensor's dtype, a fraction turns it to f32 (C has no weak scalar types).
+//            integer tensor's dtype (0 and 1 a bool's), a fraction turns it to f32 (C has no weak scalar
+//            types); u8 meets negative numbers by value; clamp passes the gradient on at its bounds; a 0-d
+//            index tensor counts as a tensor (in Python as a number).
 // SHAPES     variadic in C and C++: tensor_zeros(2, 3). Every such function has a plain twin ending in _n
 //            that takes (const int64_t *dims, int ndim). At most 8 dimensions. A dim counts from the end when
 //            < 0.
@@ -64,8 +66,10 @@
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
 //            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_NO_SIMD, TENSOR_ASSERT(x), TENSOR_SELF (this file's
 //            name when renamed). Everywhere: TENSOR_STATIC (all in one file), TENSOR_NO_CALL_SITES.
-//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512 forces an instruction set, TENSOR_REFERENCE=1
-//            the plain double-precision formulas.
+//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512|neon|wasm forces an instruction set,
+//            TENSOR_REFERENCE=1 the plain double-precision formulas.
+// READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
+//            CPU kernel and gradient; "(tensor_softmax)(" for its front; OP_SOFTMAX for who else asks for it.
 // COMPILE    The implementation takes some seconds at -O2: give it a file of its own and never pass
 //            -DTENSOR_IMPLEMENTATION for all files. -ffast-math is refused (define TENSOR_ALLOW_FAST_MATH to
 //            get memory safety and tolerances only).
@@ -100,8 +104,8 @@
 #define TENSOR_API extern
 #endif
 
-// A call site is one string, "file.c:41"; it travels into results and error texts. That of a plain op begins
-// with the name of the function and a byte 1: an op made of others has errors under its own name.
+// A call site is one string, "file.c:41"; it travels into results and error texts. It begins with the name of
+// the function and a byte 1: an op made of others has errors under its own name.
 #define TENSOR__STR2(x) #x
 #define TENSOR__STR(x) TENSOR__STR2(x)
 #ifdef TENSOR_NO_CALL_SITES
@@ -118,8 +122,8 @@
 // empty list), the positional arguments, surplus_ (a surplus positional argument warns, and replaces the
 // value put there: an error at run time, even for 0), the options. In C++14 and later the members have
 // initialisers, so that a partial list stays silent.
-#define TENSOR_ARGS(type, ...)                                                                               \
-    ((type){.surplus_ = TENSOR__NO_SURPLUS, .site_ = TENSOR_HERE, __VA_ARGS__})
+#define TENSOR_ARGS(function, type, ...)                                                                     \
+    ((type){.surplus_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})
 #define TENSOR__NO_SURPLUS ((const void *)1)
 #if defined(__cplusplus) && __cplusplus >= 201402L
 #define TENSOR_INIT {}
@@ -149,12 +153,15 @@ typedef struct tensor_context_t tensor_context_t;
 typedef enum tensor_dtype_t {
     TENSOR_F32, TENSOR_F64, TENSOR_I32, TENSOR_I64, TENSOR_U8, TENSOR_BOOL, TENSOR_F16, TENSOR_BF16,
     TENSOR_I8, TENSOR_I16, TENSOR_DTYPE_COUNT,
-    TENSOR_DTYPE_NONE = -1
+    TENSOR_DTYPE_NONE = -1               // keeps the enum signed: an int given for it raises no warning
 } tensor_dtype_t;
 
 // Where data lies. TENSOR_CUDA + i is the i-th CUDA device. No device has the number of a dtype: tensor_to
 // takes either.
-typedef enum tensor_device_t { TENSOR_CPU = 64, TENSOR_CUDA = 65, TENSOR_DEVICE_NONE = -1 } tensor_device_t;
+typedef enum tensor_device_t {
+    TENSOR_CPU = 64, TENSOR_CUDA = 65,
+    TENSOR_DEVICE_NONE = -1              // as TENSOR_DTYPE_NONE
+} tensor_device_t;
 
 #define TENSOR_ERRORS(X)                                                                                     \
     X(OUT_OF_MEMORY, "out of memory")   X(SHAPE, "shapes do not fit")     X(DTYPE, "wrong dtype")            \
@@ -319,11 +326,11 @@ TENSOR_API int tensor_num_processors(void);
 //   -> code;  errors SHAPE if n is out of range
 TENSOR_API int tensor_set_parallel_for(tensor_parallel_fn_t fn, void *user, int n);
 
-// Name of the instruction set kernels use: "scalar", "sse2", "avx2", "avx512".
+// Name of the instruction set kernels use: "scalar", "sse2", "avx2", "avx512", "neon", "wasm".
 //   -> borrowed string;  errors none
 TENSOR_API const char *tensor_cpu_name(void);
 
-// Forces an instruction set ("scalar", "sse2", "avx2", "avx512", "reference"; NULL = the best).
+// Forces an instruction set: one of those names, "reference" (plain formulas in double) or NULL (the best).
 //   -> code;  errors UNSUPPORTED if the machine or this build lacks it
 TENSOR_API int tensor_set_cpu(const char *name);
 
@@ -510,6 +517,8 @@ TENSOR_API tensor_shape_t tensor_shape(tensor_t *x);
 TENSOR_API int64_t tensor_size(tensor_t *x, int64_t dim);
 // Stride along dim in elements.    -> elements;  errors INDEX
 TENSOR_API int64_t tensor_stride(tensor_t *x, int64_t dim);
+// Where the first element lies in the storage.   -> elements;  errors none
+TENSOR_API int64_t tensor_storage_offset(tensor_t *x);
 // Product of the sizes.            -> elements;  errors none
 TENSOR_API int64_t tensor_numel(tensor_t *x);
 // Element type.                    -> dtype, F32 for poison;  errors none
@@ -1371,7 +1380,8 @@ TENSOR_API tensor_t *tensor_masked_fill(tensor_t *x, tensor_t *mask, double valu
 TENSOR_API tensor_t *tensor_masked_select(tensor_t *x, tensor_t *mask);
 // 1 at the class, 0 elsewhere.
 //   index   i32/i64 any shape, values 0..classes-1
-//   -> new i64 [..., classes];  grad none;  errors INDEX, DTYPE
+//   classes  -1 = the largest index + 1 (read from the tensor)
+//   -> new i64 [..., classes];  grad none;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_one_hot(tensor_t *index, int64_t classes);
 // Copies along each dim: repeats[d] times. tile: missing repeats are 1.
 //   -> new;  grad sums over the copies;  errors SHAPE
@@ -1470,7 +1480,8 @@ TENSOR_API tensor_t *tensor_poisson(tensor_t *rates);
 // Rows of weights (>= 0) give n indices each, drawn with replacement.   -> new i64 [..., n];  errors SHAPE,
 // DTYPE
 TENSOR_API tensor_t *tensor_multinomial(tensor_t *weights, int64_t n);
-// Fills x with uniform numbers from [low, high) (normal ones).   -> x;  errors AUTOGRAD, DTYPE
+// Fills x with uniform numbers from [low, high) (normal ones).   -> x;  errors AUTOGRAD, DTYPE, INDEX
+// (high < low; std < 0)
 TENSOR_API tensor_t *tensor_uniform_(tensor_t *x, double low, double high);
 TENSOR_API tensor_t *tensor_normal_(tensor_t *x, double mean, double std);
 // Fills x from a distribution; integers and bool only by the last three (integers in [low, high)).
@@ -1546,7 +1557,10 @@ enum { TENSOR_RETAIN_GRAPH = 1, TENSOR_CREATE_GRAPH = 2, TENSOR_ALLOW_UNUSED = 4
 
 // The same for any shape, with the gradient to start from.
 //   grad    shape and dtype of y; NULL = 1 (y of one element)
-//   flags   TENSOR_RETAIN_GRAPH | TENSOR_CREATE_GRAPH
+//   flags   TENSOR_RETAIN_GRAPH | TENSOR_CREATE_GRAPH. CREATE_GRAPH leaves a cycle leaf, .grad, its graph,
+//   leaf,
+//           as in PyTorch: nn_zero_grad or tensor_set_grad(leaf, NULL) frees it; tensor_autograd_grad has
+//           none
 //   -> code;  errors AUTOGRAD, SHAPE
 TENSOR_API int tensor_backward_with(tensor_t *y, tensor_t *grad, int flags);
 
@@ -1555,7 +1569,9 @@ TENSOR_API int tensor_backward_with(tensor_t *y, tensor_t *grad, int flags);
 //   inputs   ni tensors that require grad, leaves or not; gradients[i] receives d / d inputs[i], always
 //            filled. Nodes that lead to none of them are left alone.
 //   flags    as above; TENSOR_ALLOW_UNUSED gives NULL instead of an error for an input outside the graph
-//   -> code (gradients are new, poison on failure);  errors AUTOGRAD, SHAPE
+//   -> code (gradients are the caller's, poison on failure; equal ones may be one tensor: clone before a
+//   change
+//      in place);  errors AUTOGRAD, SHAPE
 TENSOR_API int tensor_autograd_grad(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                     tensor_t *const *inputs, int ni, tensor_t **gradients, int flags);
 
@@ -2299,8 +2315,8 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_chain_matmul(...) tensor_chain_matmul_n(TENSOR_LIST(__VA_ARGS__))
 #define tensor_index(x, ...) tensor_index_n(x, TENSOR_LIST(__VA_ARGS__))
 #define tensor_rearrange(x, ...)                                                                             \
-    tensor_rearrange_with(x, TENSOR_ARGS(tensor_rearrange_args_t, __VA_ARGS__))
-#define tensor_check(...) tensor_check_with(TENSOR_ARGS(tensor_check_args_t, __VA_ARGS__))
+    tensor_rearrange_with(x, TENSOR_ARGS(tensor_rearrange, tensor_rearrange_args_t, __VA_ARGS__))
+#define tensor_check(...) tensor_check_with(TENSOR_ARGS(tensor_check, tensor_check_args_t, __VA_ARGS__))
 #define tensor_index_put(x, values, accumulate, ...)                                                         \
     tensor_index_put_n(x, TENSOR_LIST(__VA_ARGS__), values, accumulate)
 #define tensor_index_put_(x, values, accumulate, ...)                                                        \
@@ -2874,6 +2890,7 @@ typedef struct tensor__op_t {
     uint8_t compute;                    // dtype the formula is computed in (pointwise)
     int immediate;                      // input 1 is absent and stands for imm
     uint8_t device;                     // of the results, and of the kernel
+    uint8_t moved;                      // bit k: args[k] is a copy on that device, dropped by commit
     // outputs the user sees (1); the others are dropped after the tape saved them
     int visible;
     double imm;
@@ -2906,6 +2923,9 @@ typedef struct tensor__gemm_t {
     void *scratch; size_t scratch_bytes;
 } tensor__gemm_t;
 
+// A text that grows in memory of fixed size; length counts on when the room is full.
+typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
+
 // The private functions other parts may call. In a file without the implementation the names below the struct
 // stand for members of what tensor__internals gives.
 typedef struct tensor__internals_t {
@@ -2913,6 +2933,7 @@ typedef struct tensor__internals_t {
     tensor_t *poison;
     tensor__thread_t *(*self)(void);
     tensor_t *(*fail)(tensor__thread_t *th, int code, const char *format, ...);
+    void (*text)(tensor__text_t *s, const char *format, ...);     // appends; the format of tensor__format
     // 0 = failed, raised
     int (*begin)(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin);
     tensor_t *(*result)(tensor__op_t *o, int dtype, const int64_t *dims, int ndim);
@@ -2966,9 +2987,10 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 //
 // One row per op, alphabetical inside its group. Pointwise rows hold their formula and its derivatives in the
 // vocabulary below; the others name functions. To add an op: a row here, its public prototype with docs
-// above, its cases in tests/ops.c; a pointwise op needs its name in >>sites and in
-// the list of fronts in >>impl-pointwise besides, another one a front (checks, shape) and a kernel or
-// gradient.
+// above, its call-site macro in >>sites, a name in the list of fronts in >>impl-pointwise (another op: a
+// front of its own with checks and shape, kernel, gradient); its cases in tests/ops.c, its call in
+// tests/calls.h and its line in tests/fixtures/generate.py; then make docs. All but tests/ulp.c and
+// tests/promotion.h complain when they are forgotten.
 //
 // Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what
 // the derivatives read, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps integers; DBL
@@ -3048,7 +3070,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR_OPS_TERNARY(X) \
     X(ADDCDIV, addcdiv, FLT, F_ADD(F_A, F_MUL(F_P(0), F_DIV(F_B, F_C_))), F_G, F_DIV(F_MUL(F_G, F_P(0)), F_C_), F_NEG(F_DIV(F_MUL(F_MUL(F_G, F_P(0)), F_DIV(F_B, F_C_)), F_C_)), TENSOR__SB | TENSOR__SC, 0.3, 3, "x + value a / b") \
     X(ADDCMUL, addcmul, NUM, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), TENSOR__SB | TENSOR__SC, -3, 3, "x + value a b") \
-    X(LERP, lerp, FLT, F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), TENSOR__SA | TENSOR__SB | TENSOR__SC, -3, 3, "a + weight (b - a)") \
+    X(LERP, lerp, FLT, F_SEL(F_LT(F_ABS(F_C_), F_C(0.5)), F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_SUB(F_B, F_MUL(F_SUB(F_B, F_A), F_SUB(F_C(1), F_C_)))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), TENSOR__SA | TENSOR__SB | TENSOR__SC, -3, 3, "a + weight (b - a)") \
     X(WHERE, where, NUM, F_SEL(F_NE(F_A, F_C(0)), F_B, F_C_), F_C(0), F_SEL(F_NE(F_A, F_C(0)), F_G, F_C(0)), F_SEL(F_NE(F_A, F_C(0)), F_C(0), F_G), TENSOR__SA, -3, 3, "condition ? a : b")
 
 // Results are bool; no gradient. Columns: ID, name, operands, kind, formula (a mask), doc.
@@ -3228,11 +3250,16 @@ TENSOR__BOTH TENSOR__FN void tensor__philox(uint64_t seed, uint64_t stream, uint
 #if !defined(TENSOR_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
 #define TENSOR__X86_PASSES 1
 #include <immintrin.h>
+#elif !defined(TENSOR_NO_SIMD) && !defined(__TINYC__) && defined(__aarch64__) && !defined(__AARCH64EB__)
+#define TENSOR__ARM_PASSES 1
+#include <arm_neon.h>
+#elif !defined(TENSOR_NO_SIMD) && defined(__wasm_simd128__)
+#define TENSOR__WASM_PASSES 1
+#include <wasm_simd128.h>
 #endif
 
 /*
- * half.h: scalar float16 and bfloat16, and the reduction of huge angles.  Compiled once; every pass calls
- * it.
+ * Scalar float16 and bfloat16, and the reduction of huge angles: compiled once, called by every pass.
  *
  * All on bits: no rounding mode, no F16C, no flush-to-zero setting has a say.  To f16/bf16: nearest, ties
  * to even; f16 overflows to infinity from 65520 on; a NaN keeps its sign and the top of its payload and
@@ -3322,10 +3349,11 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 // ------------------------------------------------------------------------------
 // >>kernels                                        MARK: CPU kernels, once per instruction set
 //
-// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set
-// (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512). Rejected: -march (the user's flags would decide) and intrinsics
-// in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with TENSOR__PASS_OPEN, adds its kernels,
-// ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS: only undefines the words of the formulas.
+// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS
+// set (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON, 5 SIMD128 of WebAssembly). Rejected: -march (the
+// user's flags would decide) and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass
+// with TENSOR__PASS_OPEN, adds its kernels, ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS: only
+// undefines the words of the formulas.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
@@ -3335,13 +3363,15 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 // >>simd                                           MARK: vector vocabulary and math
 //
 // One pass of the vector vocabulary.  TENSOR__PASS is 0 scalar, 1 SSE2, 2 AVX2+FMA+F16C, 3 AVX-512
-// F/DQ/BW/VL; the host includes this once per pass, its kernels next, simd_end.h last.
+// F/DQ/BW/VL, 4 NEON of AArch64 (FMA and f16 conversion are in its base), 5 SIMD128 of WebAssembly (no FMA;
+// -msimd128 decides, since a module with one such instruction needs them all); the header includes itself
+// once per pass: this text, the kernels, the closing lines.
 //
 // Part one spells the primitives of each ISA; part two, from "Built on the vocabulary" on, is one text for
 // all. FMA is used only where V_FMA or V_FNMA is written and the ISA has it, hence passes may differ in
 // the last bit, but never for compiler flags.  Stated errors hold with and without FMA.
 //
-// V_M is a full-width mask in passes 1 and 2, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
+// V_M is a full-width mask in passes 1, 2, 4 and 5, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
 // know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
 // (platform's bits).
 // ------------------------------------------------------------------------------
@@ -3358,8 +3388,12 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 #define TENSOR__K(name) TENSOR__K2(name, sse2)
 #elif TENSOR__PASS == 2
 #define TENSOR__K(name) TENSOR__K2(name, avx2)
-#else
+#elif TENSOR__PASS == 3
 #define TENSOR__K(name) TENSOR__K2(name, avx512)
+#elif TENSOR__PASS == 4
+#define TENSOR__K(name) TENSOR__K2(name, neon)
+#else
+#define TENSOR__K(name) TENSOR__K2(name, wasm)
 #endif
 
 #if defined(__clang__)
@@ -3479,6 +3513,206 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a)
 #define VI_TRUNC(a) TENSOR__K(trunci)(a)
 #define VI_RINT(a) TENSOR__K(trunci)(V_RINT(a))
 
+/* ---- Primitives: NEON ---------------------------------------------------------------------------------- */
+#elif TENSOR__PASS == 4
+
+#define V_N 4
+#define V_F float32x4_t
+#define V_I int32x4_t
+#define V_M uint32x4_t
+#define TENSOR__DV float64x2_t
+
+/* Signed and unsigned lanes are types of their own. */
+#define TENSOR__U(a) vreinterpretq_u32_s32(a)
+#define TENSOR__S(a) vreinterpretq_s32_u32(a)
+#define V_LOAD(p) vld1q_f32((const float *)(p))
+#define V_STORE(p, v) vst1q_f32((float *)(p), v)
+#define V_SET(x) vdupq_n_f32((float)(x))
+#define V_ZERO() vdupq_n_f32(0.0f)
+#define VI_LOAD(p) vld1q_s32((const int32_t *)(p))
+#define VI_STORE(p, v) vst1q_s32((int32_t *)(p), v)
+#define VI_SET(x) vdupq_n_s32((int32_t)(x))
+#define V_ADD(a, b) vaddq_f32(a, b)
+#define V_SUB(a, b) vsubq_f32(a, b)
+#define V_MUL(a, b) vmulq_f32(a, b)
+#define V_DIV(a, b) vdivq_f32(a, b)
+#define V_SQRT(a) vsqrtq_f32(a)
+#define V_FMA(a, b, c) vfmaq_f32(c, a, b)
+#define V_FNMA(a, b, c) vfmsq_f32(c, a, b)
+#define V_LT(a, b) vcltq_f32(a, b)
+#define V_LE(a, b) vcleq_f32(a, b)
+#define V_GT(a, b) vcgtq_f32(a, b)
+#define V_GE(a, b) vcgeq_f32(a, b)
+#define V_EQ(a, b) vceqq_f32(a, b)
+#define V_NE(a, b) vmvnq_u32(vceqq_f32(a, b))
+#define M_AND(a, b) vandq_u32(a, b)
+#define M_OR(a, b) vorrq_u32(a, b)
+#define M_XOR(a, b) veorq_u32(a, b)
+#define M_NOT(a) vmvnq_u32(a)
+#define M_ANY(m) (vmaxvq_u32(m) != 0)
+#define M_ALL(m) (vminvq_u32(m) != 0)
+#define V_SEL(m, a, b) vbslq_f32(m, a, b)
+#define VI_SEL(m, a, b) vbslq_s32(m, a, b)
+#define VI_ADD(a, b) vaddq_s32(a, b)
+#define VI_SUB(a, b) vsubq_s32(a, b)
+#define VI_AND(a, b) vandq_s32(a, b)
+#define VI_OR(a, b) vorrq_s32(a, b)
+#define VI_XOR(a, b) veorq_s32(a, b)
+#define VI_SHL(a, k) vshlq_n_s32(a, k)
+#define VI_SHR(a, k) TENSOR__S(vshrq_n_u32(TENSOR__U(a), k))
+#define VI_SAR(a, k) vshrq_n_s32(a, k)
+#define VI_EQ(a, b) vceqq_s32(a, b)
+#define VI_GT(a, b) vcgtq_s32(a, b)
+#define VI_MULLO(a, b) vmulq_s32(a, b)
+#define VI_MULHI(a, b) TENSOR__K(mulhi)(TENSOR__U(a), TENSOR__U(b))
+#define VI_RINT(a) vcvtnq_s32_f32(a)
+#define VI_TRUNC(a) vcvtq_s32_f32(a)
+#define V_FROM_I(a) vcvtq_f32_s32(a)
+#define V_BITS(v) vreinterpretq_s32_f32(v)
+#define V_OF(i) vreinterpretq_f32_s32(i)
+#define V_TRUNC(v) vrndq_f32(v)
+#define V_FLOOR(v) vrndmq_f32(v)
+#define V_CEIL(v) vrndpq_f32(v)
+#define V_RINT(v) vrndnq_f32(v)
+/* NaN if either is: V_MINR is V_MIN here, and whatever is asked of the operands' order holds. */
+#define V_MINR(a, b) vminq_f32(a, b)
+#define V_MAXR(a, b) vmaxq_f32(a, b)
+#define V_MIN(a, b) vminq_f32(a, b)
+#define V_MAX(a, b) vmaxq_f32(a, b)
+TENSOR__INLINE V_I TENSOR__K(mulhi)(uint32x4_t a, uint32x4_t b)
+{
+    uint64x2_t lo = vmull_u32(vget_low_u32(a), vget_low_u32(b)), hi = vmull_high_u32(a, b);
+    return TENSOR__S(vuzp2q_u32(vreinterpretq_u32_u64(lo), vreinterpretq_u32_u64(hi)));
+}
+/* Lane i meets i + 2, then i + 1, as in the other passes. */
+TENSOR__INLINE float TENSOR__K(hsum)(V_F v)
+{
+    return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v)));
+}
+TENSOR__INLINE float TENSOR__K(hmaxr)(V_F v) { return vmaxvq_f32(v); }
+TENSOR__INLINE float TENSOR__K(hminr)(V_F v) { return vminvq_f32(v); }
+
+#define TENSOR__LOAD16(p) TENSOR__S(vmovl_u16(vld1_u16((const uint16_t *)(p))))
+#define TENSOR__STORE16(p, v) vst1_u16((uint16_t *)(p), vmovn_u32(TENSOR__U(v)))
+#define V_LOAD_F16(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(p))))
+#define V_STORE_F16(p, v) vst1_u16((uint16_t *)(p), vreinterpret_u16_f16(vcvt_f16_f32(v)))
+TENSOR__INLINE V_I TENSOR__K(load_u8)(const void *p)
+{
+    uint32_t u;
+    memcpy(&u, p, 4);
+    return TENSOR__S(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(u)))));
+}
+TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v)
+{
+    uint16x4_t h = vmovn_u32(TENSOR__U(v));
+    uint32_t u = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(h, h))), 0);
+    memcpy(p, &u, 4);
+}
+#define VI_LOAD_U8(p) TENSOR__K(load_u8)(p)
+#define VI_STORE_U8(p, v) TENSOR__K(store_u8)(p, v)
+
+#define TENSOR__D_OP(op) v##op##q_f64
+#define TENSOR__D_SET1(x) vdupq_n_f64(x)
+#define TENSOR__D_FMA(a, b, c) vfmaq_f64(c, a, b)
+#define TENSOR__D_LO(v) vcvt_f64_f32(vget_low_f32(v))
+#define TENSOR__D_HI(v) vcvt_high_f64_f32(v)
+#define TENSOR__D_JOIN(d) vcvt_high_f32_f64(vcvt_f32_f64((d).lo), (d).hi)
+
+/* ---- Primitives: WebAssembly --------------------------------------------------------------------------- */
+#elif TENSOR__PASS == 5
+
+#define V_N 4
+#define V_F v128_t
+#define V_I v128_t
+#define V_M v128_t
+#define TENSOR__DV v128_t
+
+#define V_LOAD(p) wasm_v128_load(p)
+#define V_STORE(p, v) wasm_v128_store(p, v)
+#define V_SET(x) wasm_f32x4_splat((float)(x))
+#define V_ZERO() wasm_f32x4_splat(0.0f)
+#define VI_LOAD(p) wasm_v128_load(p)
+#define VI_STORE(p, v) wasm_v128_store(p, v)
+#define VI_SET(x) wasm_i32x4_splat((int32_t)(x))
+#define V_ADD(a, b) wasm_f32x4_add(a, b)
+#define V_SUB(a, b) wasm_f32x4_sub(a, b)
+#define V_MUL(a, b) wasm_f32x4_mul(a, b)
+#define V_DIV(a, b) wasm_f32x4_div(a, b)
+#define V_SQRT(a) wasm_f32x4_sqrt(a)
+#define V_FMA(a, b, c) wasm_f32x4_add(wasm_f32x4_mul(a, b), c)
+#define V_FNMA(a, b, c) wasm_f32x4_sub(c, wasm_f32x4_mul(a, b))
+#define V_LT(a, b) wasm_f32x4_lt(a, b)
+#define V_LE(a, b) wasm_f32x4_le(a, b)
+#define V_GT(a, b) wasm_f32x4_gt(a, b)
+#define V_GE(a, b) wasm_f32x4_ge(a, b)
+#define V_EQ(a, b) wasm_f32x4_eq(a, b)
+#define V_NE(a, b) wasm_f32x4_ne(a, b)
+#define M_AND(a, b) wasm_v128_and(a, b)
+#define M_OR(a, b) wasm_v128_or(a, b)
+#define M_XOR(a, b) wasm_v128_xor(a, b)
+#define M_NOT(a) wasm_v128_not(a)
+#define M_ANY(m) wasm_v128_any_true(m)
+#define M_ALL(m) wasm_i32x4_all_true(m)
+#define V_SEL(m, a, b) wasm_v128_bitselect(a, b, m)
+#define VI_SEL(m, a, b) wasm_v128_bitselect(a, b, m)
+#define VI_ADD(a, b) wasm_i32x4_add(a, b)
+#define VI_SUB(a, b) wasm_i32x4_sub(a, b)
+#define VI_AND(a, b) wasm_v128_and(a, b)
+#define VI_OR(a, b) wasm_v128_or(a, b)
+#define VI_XOR(a, b) wasm_v128_xor(a, b)
+#define VI_SHL(a, k) wasm_i32x4_shl(a, k)
+#define VI_SHR(a, k) wasm_u32x4_shr(a, k)
+#define VI_SAR(a, k) wasm_i32x4_shr(a, k)
+#define VI_EQ(a, b) wasm_i32x4_eq(a, b)
+#define VI_GT(a, b) wasm_i32x4_gt(a, b)
+#define VI_MULLO(a, b) wasm_i32x4_mul(a, b)
+#define VI_MULHI(a, b) TENSOR__K(mulhi)(a, b)
+#define VI_RINT(a) wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(a))
+#define VI_TRUNC(a) wasm_i32x4_trunc_sat_f32x4(a)
+#define V_FROM_I(a) wasm_f32x4_convert_i32x4(a)
+#define V_BITS(v) (v)
+#define V_OF(i) (i)
+#define V_TRUNC(v) wasm_f32x4_trunc(v)
+#define V_FLOOR(v) wasm_f32x4_floor(v)
+#define V_CEIL(v) wasm_f32x4_ceil(v)
+#define V_RINT(v) wasm_f32x4_nearest(v)
+/* pmin(b, a) is a < b ? a : b, one instruction on x86 too. */
+#define V_MINR(a, b) wasm_f32x4_pmin(b, a)
+#define V_MAXR(a, b) wasm_f32x4_pmax(b, a)
+TENSOR__INLINE V_I TENSOR__K(mulhi)(V_I a, V_I b)
+{
+    V_I lo = wasm_u64x2_extmul_low_u32x4(a, b), hi = wasm_u64x2_extmul_high_u32x4(a, b);
+    return wasm_i32x4_shuffle(lo, hi, 1, 3, 5, 7);
+}
+#define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
+    v = op(v, wasm_i32x4_shuffle(v, v, 2, 3, 2, 3)); \
+    return wasm_f32x4_extract_lane(op(v, wasm_i32x4_shuffle(v, v, 1, 1, 1, 1)), 0); }
+TENSOR__HORIZ(hsum, V_ADD)
+TENSOR__HORIZ(hmaxr, V_MAXR)
+TENSOR__HORIZ(hminr, V_MINR)
+#undef TENSOR__HORIZ
+
+#define TENSOR__LOAD16(p) wasm_u32x4_load16x4(p)
+#define TENSOR__STORE16(p, v) wasm_v128_store64_lane(p, TENSOR__K(pack16)(v), 0)
+TENSOR__INLINE V_I TENSOR__K(pack16)(V_I v)
+{
+    return wasm_i8x16_shuffle(v, v, 0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13);
+}
+TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v)
+{
+    return wasm_i8x16_shuffle(v, v, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+}
+#define VI_LOAD_U8(p) wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(p)))
+#define VI_STORE_U8(p, v) wasm_v128_store32_lane(p, TENSOR__K(pack8)(v), 0)
+
+#define TENSOR__D_OP(op) wasm_f64x2_##op
+#define TENSOR__D_SET1(x) wasm_f64x2_splat(x)
+#define TENSOR__D_FMA(a, b, c) wasm_f64x2_add(wasm_f64x2_mul(a, b), c)
+#define TENSOR__D_LO(v) wasm_f64x2_promote_low_f32x4(v)
+#define TENSOR__D_HI(v) wasm_f64x2_promote_low_f32x4(wasm_i32x4_shuffle(v, v, 2, 3, 2, 3))
+#define TENSOR__D_JOIN(d) wasm_i32x4_shuffle(wasm_f32x4_demote_f64x2_zero((d).lo), \
+                                             wasm_f32x4_demote_f64x2_zero((d).hi), 0, 1, 4, 5)
+
 /* ---- Primitives: x86 ----------------------------------------------------------------------------------- */
 #else
 
@@ -3559,14 +3793,10 @@ TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b)
 {
     return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
 }
-/* SSE2 multiplies only the even lanes: two products and a shuffle. */
-TENSOR__INLINE V_I TENSOR__K(mullo)(V_I a, V_I b)
-{
-    V_I e = _mm_mul_epu32(a, b), o = _mm_mul_epu32(_mm_srli_epi64(a, 32), _mm_srli_epi64(b, 32));
-    return _mm_unpacklo_epi32(_mm_shuffle_epi32(e, 8), _mm_shuffle_epi32(o, 8));
-}
-#define VI_MULLO(a, b) TENSOR__K(mullo)(a, b)
-#define TENSOR__HI_LANES(o) _mm_and_si128(o, _mm_set_epi32(-1, 0, -1, 0))
+#define TENSOR__WIDE_HI(e, o) \
+    _mm_or_si128(_mm_srli_epi64(e, 32), _mm_and_si128(o, _mm_set_epi32(-1, 0, -1, 0)))
+#define TENSOR__WIDE_LO(e, o) \
+    _mm_or_si128(_mm_and_si128(e, _mm_set_epi32(0, -1, 0, -1)), _mm_slli_epi64(o, 32))
 #define TENSOR__FOLD(op, v) (v)
 #define TENSOR__D_LO(v) _mm_cvtps_pd(v)
 #define TENSOR__D_HI(v) _mm_cvtps_pd(_mm_movehl_ps(v, v))
@@ -3620,8 +3850,8 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v)
 #define V_FLOOR(v) _mm256_round_ps(v, 9)
 #define V_CEIL(v) _mm256_round_ps(v, 10)
 #define V_RINT(v) _mm256_round_ps(v, 8)
-#define VI_MULLO(a, b) _mm256_mullo_epi32(a, b)
-#define TENSOR__HI_LANES(o) _mm256_blend_epi32(_mm256_setzero_si256(), o, 0xAA)
+#define TENSOR__WIDE_HI(e, o) _mm256_blend_epi32(_mm256_srli_epi64(e, 32), o, 0xAA)
+#define TENSOR__WIDE_LO(e, o) _mm256_blend_epi32(e, _mm256_slli_epi64(o, 32), 0xAA)
 #define TENSOR__FOLD(op, v) _mm_##op##_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1))
 #define TENSOR__D_LO(v) _mm256_cvtps_pd(_mm256_castps256_ps128(v))
 #define TENSOR__D_HI(v) _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))
@@ -3670,8 +3900,8 @@ TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v)
 #define V_FLOOR(v) _mm512_roundscale_ps(v, 9)
 #define V_CEIL(v) _mm512_roundscale_ps(v, 10)
 #define V_RINT(v) _mm512_roundscale_ps(v, 8)
-#define VI_MULLO(a, b) _mm512_mullo_epi32(a, b)
-#define TENSOR__HI_LANES(o) _mm512_maskz_mov_epi32(0xAAAA, o)
+#define TENSOR__WIDE_HI(e, o) _mm512_mask_shuffle_epi32(o, 0x5555, e, _MM_PERM_DDBB)
+#define TENSOR__WIDE_LO(e, o) _mm512_mask_shuffle_epi32(e, 0xAAAA, o, _MM_PERM_CCAA)
 #define TENSOR__FOLD(op, v) TENSOR__K(fold_##op)(v)
 #define TENSOR__FOLD_FN(op) TENSOR__INLINE __m128 TENSOR__K(fold_##op)(__m512 v) { \
     __m256 u = _mm256_##op##_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)); \
@@ -3696,14 +3926,15 @@ TENSOR__FOLD_FN(min)
 #define V_LDEXP1(v, n) _mm512_scalef_ps(v, n)
 #endif
 
-/* High halves of the even products moved down, of the odd ones already in place. */
-TENSOR__INLINE V_I TENSOR__K(mulhi)(V_I a, V_I b)
+/* The high halves of the unsigned products, the low ones in *lo: even lanes, odd lanes, put together. */
+#define VI_WIDE(a, b, lo) TENSOR__K(wide)(a, b, lo)
+TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo)
 {
     V_I e = TENSOR__MM(mul_epu32)(a, b);
     V_I o = TENSOR__MM(mul_epu32)(TENSOR__MM(srli_epi64)(a, 32), TENSOR__MM(srli_epi64)(b, 32));
-    return VI_OR(TENSOR__MM(srli_epi64)(e, 32), TENSOR__HI_LANES(o));
+    *lo = TENSOR__WIDE_LO(e, o);
+    return TENSOR__WIDE_HI(e, o);
 }
-#define VI_MULHI(a, b) TENSOR__K(mulhi)(a, b)
 
 /* Halves until one lane is left: lane i meets i + V_N/2, then i + V_N/4 and so on, always the same tree. */
 #define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
@@ -3714,6 +3945,12 @@ TENSOR__HORIZ(hsum, add)
 TENSOR__HORIZ(hmaxr, max)
 TENSOR__HORIZ(hminr, min)
 #undef TENSOR__HORIZ
+
+#define TENSOR__D_OP(op) TENSOR__MM(op##_pd)
+#define TENSOR__D_SET1(x) TENSOR__MM(set1_pd)(x)
+#endif
+
+#if TENSOR__PASS > 0
 #define V_HSUM(v) TENSOR__K(hsum)(v)
 #define V_HMAX(v) TENSOR__K(hmax)(v)
 #define V_HMIN(v) TENSOR__K(hmin)(v)
@@ -3722,11 +3959,11 @@ TENSOR__HORIZ(hminr, min)
 typedef struct { TENSOR__DV lo, hi; } TENSOR__K(double2);
 #define V_D TENSOR__K(double2)
 #define TENSOR__D2(name, op) TENSOR__INLINE V_D TENSOR__K(name)(V_D a, V_D b) { V_D r; \
-    r.lo = TENSOR__MM(op)(a.lo, b.lo); r.hi = TENSOR__MM(op)(a.hi, b.hi); return r; }
-TENSOR__D2(d_add, add_pd)
-TENSOR__D2(d_sub, sub_pd)
-TENSOR__D2(d_mul, mul_pd)
-TENSOR__D2(d_div, div_pd)
+    r.lo = TENSOR__D_OP(op)(a.lo, b.lo); r.hi = TENSOR__D_OP(op)(a.hi, b.hi); return r; }
+TENSOR__D2(d_add, add)
+TENSOR__D2(d_sub, sub)
+TENSOR__D2(d_mul, mul)
+TENSOR__D2(d_div, div)
 #undef TENSOR__D2
 TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c)
 {
@@ -3735,7 +3972,7 @@ TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c)
     r.hi = TENSOR__D_FMA(a.hi, b.hi, c.hi);
     return r;
 }
-TENSOR__INLINE V_D TENSOR__K(d_set)(double x) { V_D r; r.lo = r.hi = TENSOR__MM(set1_pd)(x); return r; }
+TENSOR__INLINE V_D TENSOR__K(d_set)(double x) { V_D r; r.lo = r.hi = TENSOR__D_SET1(x); return r; }
 TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v)
 {
     V_D r;
@@ -3759,12 +3996,18 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v)
 #define V_COPYSIGN(mag, sgn) V_OF(VI_OR(VI_AND(V_BITS(mag), VI_SET(0x7FFFFFFF)), \
                                         VI_AND(V_BITS(sgn), VI_SET(-0x7FFFFFFF - 1))))
 /* On bits: -ffast-math folds every test on values. */
+#if TENSOR__PASS == 3
+#define V_ISNAN(v) _mm512_fpclass_ps_mask(v, 0x81)
+#else
 #define V_ISNAN(v) VI_GT(VI_AND(V_BITS(v), VI_SET(0x7FFFFFFF)), VI_SET(0x7F800000))
+#endif
+#if TENSOR__PASS != 4
 #define V_MIN(a, b) TENSOR__K(min)(a, b)
 #define V_MAX(a, b) TENSOR__K(max)(a, b)
 /* The hardware gives b if either is NaN: only a NaN in a is to be saved. */
 TENSOR__INLINE V_F TENSOR__K(min)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MINR(a, b)); }
 TENSOR__INLINE V_F TENSOR__K(max)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MAXR(a, b)); }
+#endif
 
 #if TENSOR__PASS < 2
 /* From 2^23 on every float is an integer.  RINT leans on the addition's own rounding to even. */
@@ -3792,8 +4035,8 @@ TENSOR__INLINE V_F TENSOR__K(floor)(V_F x)
 #define TENSOR__RINT_S(v) V_RINT(v)
 #endif
 
-#if TENSOR__PASS == 1
-/* The integer code of half.h on lanes. */
+#if TENSOR__PASS == 1 || TENSOR__PASS == 5
+/* The integer code of the scalar conversions (tensor__f32_from_f16 and its neighbours) on lanes. */
 TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p)
 {
     V_I h = TENSOR__LOAD16(p), m = VI_SHL(VI_AND(h, VI_SET(0x7FFF)), 13);
@@ -3843,6 +4086,46 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
 }
 #endif
 
+/* The line n floats after p will be wanted: where a loop takes a line a turn and computes so long that the
+   hardware does not look ahead far enough. The line may lie beyond the array. */
+#if TENSOR__PASS == 3
+#define V_AHEAD(p, n) _mm_prefetch((const char *)(p) + 4 * (n), _MM_HINT_T0)
+#else
+#define V_AHEAD(p, n) ((void)0)
+#endif
+/* Ends of rows, 0 < n < V_N: the first n floats at p with fill in the lanes beyond; the first n lanes stored;
+   the lanes from n on made 0. */
+#if TENSOR__PASS == 3
+#define TENSOR__FIRST(n) ((__mmask16)((1u << (n)) - 1))
+#define V_PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), TENSOR__FIRST(n), p)
+#define V_PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, TENSOR__FIRST(n), v)
+#define V_CUT_PART(v, n) _mm512_maskz_mov_ps(TENSOR__FIRST(n), v)
+#else
+TENSOR__INLINE V_F TENSOR__K(part)(const float *p, int64_t n, float fill)
+{
+    float t[V_N];
+    int64_t i;
+    for (i = 0; i < V_N; i++) { t[i] = i < n ? p[i] : fill; }
+    return V_LOAD(t);
+}
+TENSOR__INLINE void TENSOR__K(put_part)(float *p, int64_t n, V_F v)
+{
+    float t[V_N];
+    int64_t i;
+    V_STORE(t, v);
+    for (i = 0; i < n; i++) { p[i] = t[i]; }
+}
+TENSOR__INLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n)
+{
+    float t[V_N];
+    V_STORE(t, v);
+    return TENSOR__K(part)(t, n, 0);
+}
+#define V_PART(p, n, fill) TENSOR__K(part)(p, n, fill)
+#define V_PUT_PART(p, n, v) TENSOR__K(put_part)(p, n, v)
+#define V_CUT_PART(v, n) TENSOR__K(cut_part)(v, n)
+#endif
+
 /* The 4 x 4 matrices that stand at lanes 4q .. 4q + 3 of four vectors are transposed. */
 #if TENSOR__PASS == 0
 #define TENSOR__QUADS(z) ((void)(z))
@@ -3851,59 +4134,92 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
 /* the forms without a mask warn in g++ 12: its own header reads an undefined vector */
 #define TENSOR__LO(a, b) _mm512_maskz_unpacklo_ps(0xFFFF, a, b)
 #define TENSOR__HI(a, b) _mm512_maskz_unpackhi_ps(0xFFFF, a, b)
-#define TENSOR__SHUF(a, b, i) _mm512_maskz_shuffle_ps(0xFFFF, a, b, i)
+#define TENSOR__LOWS(a, b) _mm512_maskz_shuffle_ps(0xFFFF, a, b, 0x44)
+#define TENSOR__HIGHS(a, b) _mm512_maskz_shuffle_ps(0xFFFF, a, b, 0xEE)
+#elif TENSOR__PASS == 4
+#define TENSOR__LO(a, b) vzip1q_f32(a, b)
+#define TENSOR__HI(a, b) vzip2q_f32(a, b)
+#define TENSOR__LOWS(a, b) vcombine_f32(vget_low_f32(a), vget_low_f32(b))
+#define TENSOR__HIGHS(a, b) vcombine_f32(vget_high_f32(a), vget_high_f32(b))
+#elif TENSOR__PASS == 5
+#define TENSOR__LO(a, b) wasm_i32x4_shuffle(a, b, 0, 4, 1, 5)
+#define TENSOR__HI(a, b) wasm_i32x4_shuffle(a, b, 2, 6, 3, 7)
+#define TENSOR__LOWS(a, b) wasm_i32x4_shuffle(a, b, 0, 1, 4, 5)
+#define TENSOR__HIGHS(a, b) wasm_i32x4_shuffle(a, b, 2, 3, 6, 7)
 #else
 #define TENSOR__LO(a, b) TENSOR__MM(unpacklo_ps)(a, b)
 #define TENSOR__HI(a, b) TENSOR__MM(unpackhi_ps)(a, b)
-#define TENSOR__SHUF(a, b, i) TENSOR__MM(shuffle_ps)(a, b, i)
+#define TENSOR__LOWS(a, b) TENSOR__MM(shuffle_ps)(a, b, 0x44)
+#define TENSOR__HIGHS(a, b) TENSOR__MM(shuffle_ps)(a, b, 0xEE)
 #endif
 #define TENSOR__QUADS(z) TENSOR__K(quads)(z)
 TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
 {
     V_F a = TENSOR__LO(z[0], z[1]), b = TENSOR__HI(z[0], z[1]);
     V_F c = TENSOR__LO(z[2], z[3]), d = TENSOR__HI(z[2], z[3]);
-    z[0] = TENSOR__SHUF(a, c, 0x44);
-    z[1] = TENSOR__SHUF(a, c, 0xEE);
-    z[2] = TENSOR__SHUF(b, d, 0x44);
-    z[3] = TENSOR__SHUF(b, d, 0xEE);
+    z[0] = TENSOR__LOWS(a, c);
+    z[1] = TENSOR__HIGHS(a, c);
+    z[2] = TENSOR__LOWS(b, d);
+    z[3] = TENSOR__HIGHS(b, d);
 }
 #undef TENSOR__LO
 #undef TENSOR__HI
-#undef TENSOR__SHUF
+#undef TENSOR__LOWS
+#undef TENSOR__HIGHS
 #endif
 
-/* Philox4x32-10 of V_N blocks: z[w] gets word w of all. Lane 4q + k holds block k V_N/4 + q, so that
-   TENSOR__QUADS leaves the words of all blocks in order, z[0] first. */
+#ifndef VI_WIDE
+#define VI_WIDE(a, b, lo) (*(lo) = VI_MULLO(a, b), VI_MULHI(a, b))
+#endif
+/* Philox4x32-10 of 2 V_N blocks: z[w] gets word w of the first V_N, z[4 + w] that of the others (two chains,
+   for a round is long). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words
+   of all blocks in order, z[0] first. */
+TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high)
+{
+#define TENSOR__O(i) (V_N < 4 ? (i) : (i) % 4 * (V_N / 4) + (i) / 4)
+    static const int32_t order[16] = {
+        TENSOR__O(0), TENSOR__O(1), TENSOR__O(2), TENSOR__O(3), TENSOR__O(4), TENSOR__O(5), TENSOR__O(6),
+        TENSOR__O(7), TENSOR__O(8), TENSOR__O(9), TENSOR__O(10), TENSOR__O(11), TENSOR__O(12), TENSOR__O(13),
+        TENSOR__O(14), TENSOR__O(15)
+    };
+#undef TENSOR__O
+    V_I first = VI_SET((int32_t)(uint32_t)block), top = VI_SET(-0x7FFFFFFF - 1);
+    V_I l = VI_ADD(first, VI_LOAD(order)), h = VI_SET((int32_t)(uint32_t)(block >> 32));
+    *low = l;
+    *high = VI_SEL(VI_GT(VI_XOR(first, top), VI_XOR(l, top)), VI_ADD(h, VI_SET(1)), h);     /* the carry */
+}
+#define TENSOR__ROUND(z) { \
+        V_I l1, l0, h1 = VI_WIDE(m1, z##2, &l1), h0 = VI_WIDE(m0, z##0, &l0); \
+        z##0 = VI_XOR(VI_XOR(h1, z##1), v0); \
+        z##2 = VI_XOR(VI_XOR(h0, z##3), v1); \
+        z##1 = l1; \
+        z##3 = l0; }
 TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I *z)
 {
-    int32_t low[V_N], high[V_N];
-    V_I m0 = VI_SET((int32_t)0xD2511F53u), m1 = VI_SET((int32_t)0xCD9E8D57u), c2, c3;
+    V_I m0 = VI_SET((int32_t)0xD2511F53u), m1 = VI_SET((int32_t)0xCD9E8D57u), a0, a1, a2, a3, b0, b1, b2, b3;
     uint32_t k0 = (uint32_t)g.seed, k1 = (uint32_t)(g.seed >> 32);
     int i;
-    for (i = 0; i < V_N; i++) {
-        uint64_t b = block + (uint64_t)(V_N < 4 ? i : i % 4 * (V_N / 4) + i / 4);
-        low[i] = (int32_t)(uint32_t)b;
-        high[i] = (int32_t)(uint32_t)(b >> 32);
+    TENSOR__K(counter)(block, &a0, &a1);
+    TENSOR__K(counter)(block + V_N, &b0, &b1);
+    a2 = b2 = VI_SET((int32_t)(uint32_t)g.offset);
+    a3 = b3 = VI_SET((int32_t)(uint32_t)(g.offset >> 32));
+    for (i = 0; i < 10; i += 2) {
+        V_I v0 = VI_SET((int32_t)k0), v1 = VI_SET((int32_t)k1);
+        TENSOR__ROUND(a)
+        TENSOR__ROUND(b)
+        v0 = VI_SET((int32_t)(k0 + 0x9E3779B9u));
+        v1 = VI_SET((int32_t)(k1 + 0xBB67AE85u));
+        TENSOR__ROUND(a)
+        TENSOR__ROUND(b)
+        k0 += 2 * 0x9E3779B9u;
+        k1 += 2 * 0xBB67AE85u;
     }
-    z[0] = VI_LOAD(low);
-    z[1] = VI_LOAD(high);
-    c2 = VI_SET((int32_t)(uint32_t)g.offset);
-    c3 = VI_SET((int32_t)(uint32_t)(g.offset >> 32));
-    for (i = 0; i < 10; i++) {
-        V_I n0 = VI_XOR(VI_XOR(VI_MULHI(m1, c2), z[1]), VI_SET((int32_t)k0));
-        V_I n2 = VI_XOR(VI_XOR(VI_MULHI(m0, z[0]), c3), VI_SET((int32_t)k1));
-        z[1] = VI_MULLO(m1, c2);
-        c3 = VI_MULLO(m0, z[0]);
-        z[0] = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    z[2] = c2;
-    z[3] = c3;
+    z[0] = a0; z[1] = a1; z[2] = a2; z[3] = a3;
+    z[4] = b0; z[5] = b1; z[6] = b2; z[7] = b3;
 }
+#undef TENSOR__ROUND
 
-#if TENSOR__PASS < 3
+#if TENSOR__PASS != 3
 /* v 2^n for integer |n| <= 252; two factors, for 2^-149 and 2^128 have no float.  The first product is exact
    for |v| in [1/4, 4]: a subnormal result is rounded once.  LDEXP1 takes -126 <= n <= 127. */
 TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n)
@@ -3928,6 +4244,35 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n)
 /* ln 2: 16 bits, so that n ln2 is exact for |n| < 256 without FMA, and the rest. */
 #define TENSOR__LN2_HI 0.693145752f
 #define TENSOR__LN2_LO 1.42860677e-6f
+
+#if TENSOR__PASS == 3
+/*
+ * 32 registers and a permute that looks up 16 floats at once: a function in 16 pieces of equal length, a
+ * polynomial of degree 7 each. Rejected: the other passes too (loads lane by lane cost more than they save).
+ */
+#define V_LOOKUP(t, i) _mm512_permutexvar_ps(i, V_LOAD(t))
+
+/* The piece around k / per, k = rint(a per), 0 <= a per < 15.5: t holds 16 centres, then the coefficients,
+   lowest first, in powers of *d = a - centre. A centre is a float whose value is a float too, to 2^-7 ulp;
+   the first is 0. */
+TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d)
+{
+    V_I i = V_BITS(V_FMA(a, V_SET(per), V_SET(12582912.0f)));
+    V_F p = V_LOOKUP(t + 128, i), x = V_SUB(a, V_LOOKUP(t, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 112, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 96, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 80, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 64, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 48, i));
+    p = V_FMA(p, x, V_LOOKUP(t + 32, i));
+    *d = x;
+    return V_FMA(p, x, V_LOOKUP(t + 16, i));
+}
+/* What stays for the lanes beyond the last piece; elsewhere the function itself. */
+#define TENSOR__FAR(name) TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(name##_far)
+#else
+#define TENSOR__FAR(name) TENSOR__INLINE V_F TENSOR__K(name)
+#endif
 
 /* e^(h+l) = (1 + r + *t) 2^n, |h| <= 200, |l| <= ulp(h): returns r, exact, |r| <= .3476; degree 7,
    2^-33.2. */
@@ -3955,11 +4300,31 @@ TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t)
 }
 
 /* Beyond the clamps the result is 0 or infinite; subnormal results are rounded once more, not flushed. */
+#if TENSOR__PASS == 3
+/* e^x = 2^(k/16) e^r, |r| <= .0217, degree 3, 2^-29.2; 2^(j/16) as two floats; scalef takes floor(k/16). */
+TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
+{
+    static const float t[32] = {
+        1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f, 1.3542556f,
+        1.4142135f, 1.4768262f, 1.5422108f, 1.6104903f, 1.6817929f, 1.7562522f, 1.8340081f, 1.9152066f,
+        0.0f, 4.83347e-8f, -1.307754e-8f, 5.3862223e-8f, 3.7976353e-8f, 4.496838e-8f, -4.0189995e-8f,
+        -1.0123349e-8f, 2.4203235e-8f, -4.500899e-8f, 8.070905e-9f, 9.836217e-9f, -2.4755327e-8f,
+        -9.23577e-9f, -1.1239278e-8f, 9.845328e-9f
+    };
+    V_F big = V_SET(786432.0f), y = V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x));
+    V_F k = V_FMA(y, V_SET(1.44269504f), big), h = V_LOOKUP(t, V_BITS(k)), l = V_LOOKUP(t + 16, V_BITS(k)), r;
+    k = V_SUB(k, big);
+    r = V_FNMA(k, V_SET(TENSOR__LN2_LO), V_FNMA(k, V_SET(TENSOR__LN2_HI), y));
+    r = V_FMA(V_FMA(r, V_SET(0.16667030f), V_SET(0.50001642f)), V_MUL(r, r), r);
+    return V_LDEXP(V_ADD(h, V_FMA(h, r, l)), k);
+}
+#else
 TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
 {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x)), V_ZERO(), &n, &t);
     return V_LDEXP(V_ADD(V_SET(1.0f), V_ADD(r, t)), n);
 }
+#endif
 
 /* 2^r = 1 + r P(r), |r| <= 1/2 (and a little more), degree 7, 2^-32.5. */
 TENSOR__INLINE V_F TENSOR__K(exp2_core)(V_F r)
@@ -4091,7 +4456,7 @@ TENSOR__FN V_F TENSOR__K(log1p)(V_F x)
 
 /* y = 1/(1 + e^|x|), or 1 - y.  2^-n (1 + e^|x|) = (2^-n + 1) + (r + t) cannot overflow and rounds little
    more than once; subnormal results survive, for 2^-n comes last.  2^-126 adds nothing to 1. */
-TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
+TENSOR__FAR(sigmoid)(V_F x)
 {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(105.0f), V_ABS(x)), V_ZERO(), &n, &t), one = V_SET(1.0f);
     V_F p = V_LDEXP1(one, V_NEG(V_MINR(V_SET(126.0f), n))), d = V_ADD(one, p);
@@ -4099,8 +4464,73 @@ TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
     d = V_LDEXP(V_DIV(one, d), V_NEG(n));
     return V_SEL(V_LT(x, V_ZERO()), d, V_SUB(one, d));
 }
+#if TENSOR__PASS == 3
+TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
+{
+    static const float t[144] = {
+        0.0f, 0.5577143f, 1.1285715f, 1.72625f, 2.2979286f, 2.8608572f, 3.4146073f, 3.9970357f, 4.559286f,
+        5.131393f, 5.7055717f, 6.2879996f, 6.843393f, 7.4267855f, 8.003428f, 8.568999f, 0.5f, 0.3640765f,
+        0.24442482f, 0.15106787f, 0.09129466f, 0.0541228f, 0.031842057f, 0.018038642f, 0.010361055f,
+        0.0058736214f, 0.00331634f, 0.0018550263f, 0.0010653427f, 0.00059474347f, 0.00033420275f,
+        0.00018986654f, -0.25f, -0.2315248f, -0.18468133f, -0.12824637f, -0.08295994f, -0.05119352f,
+        -0.03082814f, -0.017713249f, -0.010253703f, -0.005839122f, -0.0033053418f, -0.0018515852f,
+        -0.0010642078f, -0.00059438974f, -0.00033409105f, -0.00018983049f, 3.4980002e-10f, 0.031469665f,
+        0.047199965f, 0.044749282f, 0.033906173f, 0.022826023f, 0.014432436f, 0.008537101f, 0.0050206124f,
+        0.002885264f, 0.0016417092f, 0.00092235784f, 0.00053097017f, 0.00029684138f, 0.00016693387f,
+        9.48792e-5f, 0.020833317f, 0.015015756f, 0.00332687f, -0.0049272864f, -0.0069446377f, -0.005911518f,
+        -0.004187594f, -0.0026384774f, -0.0016038313f, -0.00093909306f, -0.0005399742f, -0.00030516894f,
+        -0.0001762337f, -9.871244e-5f, -5.5571043e-5f, -3.1601994e-5f, 2.7202867e-7f, -0.004663456f,
+        -0.0047836415f, -0.0020100318f, 1.2720673e-5f, 0.00073364977f, 0.00075787655f, 0.0005602498f,
+        0.00036691426f, 0.0002235955f, 0.00013138742f, 7.5156546e-5f, 4.368046e-5f, 2.4559957e-5f,
+        1.3855793e-5f, 7.888538e-6f, -0.0020855241f, -0.00092714967f, 0.00069096655f, 0.0009343823f,
+        0.00046631848f, 9.538926e-5f, -4.987811e-5f, -7.4126954e-5f, -5.984159e-5f, -4.0308645e-5f,
+        -2.4656605e-5f, -1.4584524e-5f, -8.620203e-6f, -4.846626e-6f, -2.7375074e-6f, -1.5817232e-6f,
+        8.815867e-6f, 0.0005541294f, 0.0002880953f, -9.2622504e-5f, -0.00014196595f, -7.192721e-5f,
+        -2.1332457e-5f, 6.9242316e-7f, 5.76499e-6f, 5.262562e-6f, 3.6244687e-6f, 2.272583e-6f, 1.4021847e-6f,
+        7.994163e-7f, 4.5033693e-7f, 2.618146e-7f, 0.00019564193f, -4.8532136e-5f, -0.00013240885f,
+        -5.1465297e-5f, -4.3278265e-5f, 1.0797578e-5f, 1.7232796e-5f, -1.0932921e-6f, -2.1313544e-6f,
+        -5.0134776e-7f, -1.5593066e-6f, -2.4770333e-7f, 5.277396e-9f, -2.3518912e-7f, -1.8704819e-7f,
+        2.0878364e-8f
+    };
+    V_F a = V_ABS(x), y, d;
+    V_M near = V_LT(a, V_SET(8.75f));
+    y = TENSOR__K(pieces)(a, 1.75f, t, &d);
+    y = V_SEL(V_LT(x, V_ZERO()), y, V_SUB(V_SET(1.0f), y));
+    return TENSOR__LIKELY(M_ALL(near)) ? y : V_SEL(near, y, TENSOR__K(sigmoid_far)(x));
+}
+#endif
 
 /* |x| < .625: x + x^3 P(x^2), degree 11, 2^-27.8; else 1 - 2/(e^2|x| + 1), which is 1 from 9.02 on. */
+#if TENSOR__PASS == 3
+TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
+{
+    static const float t[144] = {
+        0.0f, 0.5787037f, 1.1706667f, 1.7667778f, 2.371963f, 2.9593704f, 3.550889f, 4.133407f, 4.726741f,
+        5.3359632f, 5.9388146f, 6.533f, 7.0965924f, 7.6913705f, 8.3111105f, 8.874075f, 0.0f, 0.5217226f,
+        0.8244858f, 0.9432552f, 0.9827414f, 0.99463725f, 0.9983541f, 0.9994863f, 0.9998432f, 0.9999536f,
+        0.9999861f, 0.99999577f, 0.9999986f, 0.9999996f, 0.9999999f, 0.99999994f, 1.0f, 0.72780555f,
+        0.3202232f, 0.11026965f, 0.03421931f, 0.010696739f, 0.0032891363f, 0.0010270819f, 0.0003136151f,
+        9.274299e-5f, 2.7775706e-5f, 8.46382e-6f, 2.7418112e-6f, 8.344884e-7f, 2.4161417e-7f, 7.8376885e-8f,
+        -1.2082197e-7f, -0.3797126f, -0.2640197f, -0.10401234f, -0.033628725f, -0.010639375f, -0.0032837277f,
+        -0.0010265637f, -0.00031357023f, -9.276628e-5f, -2.7787606e-5f, -8.461875e-6f, -2.7417482e-6f,
+        -8.36634e-7f, -5.3508836e-7f, 3.6732697e-6f, -0.33332568f, -0.044502348f, 0.11093865f, 0.061354015f,
+        0.021641923f, 0.007016747f, 0.002181937f, 0.00068367145f, 0.0002089787f, 6.181821e-5f, 1.8512872e-5f,
+        5.6431095e-6f, 1.827844e-6f, 5.569074e-7f, 6.624299e-8f, -1.1600226e-6f, -0.00015996002f, 0.14978635f,
+        -0.0034433757f, -0.02320787f, -0.010059503f, -0.0034325975f, -0.0010835817f, -0.00034083036f,
+        -0.00010428875f, -3.009047e-5f, -8.8886745e-6f, -2.878629e-6f, -9.1566716e-7f, -2.1388468e-7f,
+        8.776838e-6f, -0.00011325423f, 0.13484144f, -0.046963297f, -0.027006889f, 0.003876583f, 0.003432061f,
+        0.0013129424f, 0.0004277955f, 0.00013568104f, 4.1660034e-5f, 1.2457534e-5f, 3.911122e-6f,
+        1.0913668e-6f, 3.668004e-7f, 7.634083e-8f, 5.7365523e-6f, 7.293063e-5f, -0.006848661f, -0.033798352f,
+        0.017174466f, 0.0018937427f, -0.0007526806f, -0.0003998689f, -0.00014110014f, -4.7562666e-5f,
+        -1.5010682e-5f, -1.0241367e-5f, -4.0730056e-6f, 6.4357415e-8f, -1.0933744e-7f, -5.2929283e-7f,
+        -6.846035e-5f, 0.000875019f, -0.040969346f, 0.028463127f, -0.0034736749f, -0.0017856967f,
+        8.5719785e-6f, 9.177682e-5f, 3.7567697e-5f, 1.4821479e-5f, 4.714039e-6f, 7.295203e-8f, -2.0188686e-6f,
+        5.286422e-7f, 2.1233088e-8f, 4.0810573e-7f, -6.52526e-5f, -0.00083418126f
+    };
+    V_F d;
+    return V_COPYSIGN(TENSOR__K(pieces)(V_MINR(V_SET(9.1f), V_ABS(x)), 1.6875f, t, &d), x);
+}
+#else
 TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
 {
     V_F a = V_ABS(x), s = V_MUL(x, x), one = V_SET(1.0f), p = V_SET(-0.00571549917f), n, t, r;
@@ -4114,6 +4544,7 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
     t = V_SUB(one, V_DIV(V_SET(2.0f), t));
     return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.625f)), p, t), x);
 }
+#endif
 
 /* erf(x) = x + x P(x^2), |x| < .92: returns x P.  Degree 13, 2^-29.9. */
 TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x)
@@ -4130,6 +4561,36 @@ TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x)
 
 /* From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf.  erfc < .2 forgives the
    rounding. */
+#if TENSOR__PASS == 3
+TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
+{
+    static const float t[144] = {
+        0.0f, 0.2581967f, 0.5306721f, 0.7914918f, 1.0487541f, 1.3170491f, 1.5679836f, 1.8378524f, 2.0949016f,
+        2.3663936f, 2.6217377f, 2.8886392f, 3.1415083f, 3.408754f, 3.6786885f, 3.9409838f, 0.0f, 0.28499705f,
+        0.5470365f, 0.7370042f, 0.8619687f, 0.93747985f, 0.9734086f, 0.9906536f, 0.99694985f, 0.99918187f,
+        0.99979085f, 0.99995595f, 0.9999911f, 0.99999857f, 0.9999998f, 1.0f, 0.12837917f, 1.0556078f,
+        0.85143626f, 0.60309714f, 0.37564793f, 0.19912226f, 0.09654072f, 0.038506854f, 0.014012152f,
+        0.0041733496f, 0.0011676917f, 0.00026828673f, 5.8394293e-5f, 1.014203e-5f, 1.4971388e-6f,
+        2.0292204e-7f, 4.6979488e-7f, -0.27255443f, -0.45183343f, -0.47734636f, -0.39396235f, -0.2622538f,
+        -0.15137428f, -0.07077003f, -0.029354101f, -0.009875774f, -0.0030613511f, -0.00077498116f,
+        -0.00018342418f, -3.4568915e-5f, -2.2258288e-5f, -2.422666e-5f, -0.3761668f, -0.30496082f,
+        -0.123951964f, 0.050834436f, 0.15023169f, 0.1638962f, 0.12605393f, 0.07387362f, 0.036325168f,
+        0.014188946f, 0.00496152f, 0.001403003f, 0.00036471814f, 7.518333e-5f, 7.7840417e-7f, -1.5070673e-5f,
+        0.0012920017f, 0.13020936f, 0.1834993f, 0.1389809f, 0.05255155f, -0.020514794f, -0.048364792f,
+        -0.04427659f, -0.028261213f, -0.013498578f, -0.005487989f, -0.0017683936f, -0.0005151079f,
+        -0.000117023636f, 0.002558412f, 0.003605245f, 0.09404264f, 0.07875672f, -0.0027551225f, -0.05819842f,
+        -0.067245685f, -0.038692273f, -0.0074071144f, 0.010457824f, 0.012789522f, 0.008510659f, 0.004263752f,
+        0.0016217894f, 0.000538306f, 0.0001365468f, 0.0037833846f, 0.0052567087f, 0.12641539f, -0.04064256f,
+        -0.04839248f, -0.020835197f, 0.009005178f, 0.022469174f, 0.01666157f, 0.0047605922f, -0.0014762317f,
+        -0.003017364f, -0.0020880608f, -0.0010801837f, -0.00029305735f, -0.000109437744f, -0.101818986f,
+        -0.14236486f, -0.3461949f, -0.037987404f, 0.036354274f, -0.012235504f, 0.017244056f, 0.011753886f,
+        -0.0077905776f, -0.007207036f, -0.00220632f, 0.00037077343f, 0.00058953714f, 0.00052919844f,
+        -1.6682052e-5f, 8.2866296e-5f, -0.21922176f, -0.3066309f
+    };
+    V_F a = V_MINR(V_SET(3.93f), V_ABS(x)), d, y = TENSOR__K(pieces)(a, 3.8125f, t, &d);
+    return V_COPYSIGN(V_ADD(y, V_SEL(V_EQ(a, d), a, V_ZERO())), x);
+}
+#else
 TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
 {
     V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f), n, r;
@@ -4142,11 +4603,12 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
     t = V_SUB(V_SET(1.0f), V_LDEXP1(V_ADD(V_SET(1.0f), V_ADD(r, t)), n));
     return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.92f)), V_ADD(a, TENSOR__K(erf_core)(a)), t), x);
 }
+#endif
 
 /* a^2 - s for s = a^2 rounded: exact. */
 TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s)
 {
-#if TENSOR__PASS >= 2
+#if TENSOR__PASS >= 2 && TENSOR__PASS <= 4
     return V_FMA(a, a, V_NEG(s));
 #else
     V_F h = V_OF(VI_AND(V_BITS(a), VI_SET(-0x1000))), l = V_SUB(a, h);
@@ -4173,7 +4635,7 @@ TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q)
 
 /* |x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last.  Division,
    last step and product in double: float loses 5 ulp to d and q. */
-TENSOR__FN V_F TENSOR__K(erfc)(V_F x)
+TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x)
 {
     V_F a = V_MINR(V_SET(10.25f), V_ABS(x)), s = V_MUL(a, a), n, r, t, h = V_SET(0.5f);
     V_D ad = D_OF_F(a), d = D_DIV(D_SET(1.0), D_ADD(ad, D_SET(3.0))), q = D_MUL(D_SUB(ad, D_SET(3.0)), d);
@@ -4184,11 +4646,46 @@ TENSOR__FN V_F TENSOR__K(erfc)(V_F x)
     t = V_SUB(h, V_ADD(V_SUB(x, h), TENSOR__K(erf_core)(x)));
     return V_SEL(V_LT(a, h), t, r);
 }
+TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x)
+{
+#if TENSOR__PASS == 3
+    static const float t[144] = {
+        0.0f, 0.22063889f, 0.44370833f, 0.66530555f, 0.8845f, 1.1151251f, 1.3360695f, 1.5568889f, 1.7741112f,
+        2.0051806f, 2.2272084f, 2.4405556f, 2.6669307f, 2.8861666f, 3.1069584f, 3.337486f, 1.0f, 0.75501734f,
+        0.5303326f, 0.34676424f, 0.2109812f, 0.11478978f, 0.05882653f, 0.027681315f, 0.012108306f,
+        0.0045717703f, 0.0016341119f, 0.00055754837f, 0.00016219793f, 4.4715965e-5f, 1.1133367e-5f,
+        2.3593973e-6f, -1.1283792f, -1.0747635f, -0.9267283f, -0.72480744f, -0.5160467f, -0.325393f,
+        -0.18932326f, -0.09994643f, -0.048475917f, -0.02024258f, -0.007909625f, -0.0029218765f,
+        -0.0009194481f, -0.0002721451f, -7.246491e-5f, -1.6403255e-5f, 1.001086e-5f, 0.23713458f, 0.41119704f,
+        0.4822184f, 0.45644337f, 0.3628539f, 0.25294903f, 0.1556055f, 0.086001664f, 0.040590025f,
+        0.017616382f, 0.007131002f, 0.0024521044f, 0.0007854561f, 0.00022514546f, 5.4745655e-5f, 0.3755532f,
+        0.3233432f, 0.1872758f, 0.027714761f, -0.09711959f, -0.16127943f, -0.16219373f, -0.12819096f,
+        -0.08555933f, -0.04751291f, -0.023520434f, -0.0106283985f, -0.0040532323f, -0.001420586f,
+        -0.0004421879f, -0.00011634068f, 0.015152801f, -0.11469384f, -0.17860475f, -0.16995624f,
+        -0.109214716f, -0.031039769f, 0.024033276f, 0.047920376f, 0.047229335f, 0.034106683f, 0.020320684f,
+        0.010592592f, 0.004587458f, 0.0017881822f, 0.00061187247f, 0.0001758841f, -0.31591666f, -0.08232441f,
+        -0.024596533f, 0.037806332f, 0.06583759f, 0.06097353f, 0.03526059f, 0.008534043f, -0.0078089037f,
+        -0.013068881f, -0.01103596f, -0.007158004f, -0.0036796404f, -0.0016387774f, -0.0006281476f,
+        -0.00019992574f, 1.3414359f, 0.035006315f, 0.050605092f, 0.036703642f, 0.01083962f, -0.0136272125f,
+        -0.022003816f, -0.017148295f, -0.008030091f, -0.00042249894f, 0.0027386534f, 0.0029939061f,
+        0.0020489895f, 0.0011028522f, 0.00048922456f, 0.00017696286f, -3.4427736f, -0.17727117f, 0.004497638f,
+        -0.053946123f, 0.056749515f, 0.047361445f, 0.025171166f, 0.009028015f, 0.0044370927f, 0.001866046f,
+        0.00038700888f, -0.00018427985f, -0.00061032537f, -0.0004943174f, -0.00026531794f, -0.000119896315f
+    };
+    V_F a = V_ABS(x), y, d;
+    V_M near = V_LT(a, V_SET(3.4375f));
+    y = TENSOR__K(pieces)(a, 4.5f, t, &d);
+    y = V_SEL(V_LT(x, V_ZERO()), V_SUB(V_SET(2.0f), y), y);
+    return TENSOR__LIKELY(M_ALL(near)) ? y : V_SEL(near, y, TENSOR__K(erfc_far)(x));
+#else
+    return TENSOR__K(erfc_far)(x);
+#endif
+}
 
 /* g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  z and w = z + 3
    round, by up to an ulp of the result each: what they lost enters the exponent, times (log erfcx)' =
    -.282 (1-q)^2 or nearly. */
-TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
+TENSOR__FAR(gelu)(V_F x)
 {
     V_F a = V_MINR(V_SET(14.5f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(-0.5f), c = V_SET(3.0f);
     V_F z = V_MUL(a, V_SET(0.707106781f)), w = V_ADD(z, c), q = V_DIV(V_SUB(w, V_SET(6.0f)), w);
@@ -4202,6 +4699,39 @@ TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
     g = V_FMA(V_ADD(r, t), g, g);
     return V_SUB(V_MAXR(V_SET(-0.0f), x), V_LDEXP(g, V_SUB(n, one)));
 }
+#if TENSOR__PASS == 3
+TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
+{
+    static const float t[144] = {
+        0.0f, 0.30376923f, 0.6141154f, 0.92259616f, 1.2369808f, 1.5326154f, 1.845f, 2.1579232f, 2.4677885f,
+        2.7621925f, 3.0825193f, 3.3792884f, 3.6859615f, 3.9943461f, 4.3067884f, 4.609519f, 0.0f, 0.11563032f,
+        0.1655468f, 0.16432254f, 0.1336522f, 0.09607249f, 0.059997126f, 0.033376385f, 0.01677487f,
+        0.007929511f, 0.0031635344f, 0.0012279273f, 0.00041990622f, 0.00012956267f, 3.566923e-5f,
+        9.302047e-6f, 0.5f, 0.2649297f, 0.06667719f, -0.062377f, -0.12157377f, -0.12623729f, -0.101674825f,
+        -0.06843487f, -0.040061753f, -0.0214174f, -0.00960288f, -0.004103496f, -0.0015351176f, -0.0005143461f,
+        -0.00015290265f, -4.2721764e-5f, -0.3989423f, -0.36337772f, -0.26808175f, -0.14972644f, -0.04361179f,
+        0.021504745f, 0.051059935f, 0.051645998f, 0.03883103f, 0.024751183f, 0.012934092f, 0.0062255766f,
+        0.002591762f, 0.0009551304f, 0.00030966857f, 9.340847e-5f, 1.0247333e-6f, 0.07537185f, 0.12250936f,
+        0.12620807f, 0.094523236f, 0.051988948f, 0.013328906f, -0.009181498f, -0.016322846f, -0.014693355f,
+        -0.0097467685f, -0.005523688f, -0.0026347074f, -0.0010894507f, -0.00039082975f, -0.00012860878f,
+        0.066460006f, 0.053381413f, 0.020676335f, -0.013399794f, -0.03379779f, -0.035568703f, -0.024973804f,
+        -0.011198725f, -0.0012197694f, 0.0032261424f, 0.0039902963f, 0.0029999546f, 0.0017426348f,
+        0.0008377289f, 0.00034026633f, 0.00012404316f, 0.00039631972f, -0.01665232f, -0.023724578f,
+        -0.018795382f, -0.0067687966f, 0.0035875393f, 0.008818179f, 0.008017327f, 0.004677085f, 0.0015759922f,
+        -0.0003367495f, -0.0008501725f, -0.0007295393f, -0.00044192577f, -0.00021230987f, -8.794027e-5f,
+        -0.012353013f, -0.007333046f, -0.0003496826f, 0.005203064f, 0.006757947f, 0.0045539974f,
+        0.00096360245f, -0.0013936148f, -0.00198237f, -0.0014313528f, -0.00057567866f, -6.0041286e-5f,
+        0.00014128702f, 0.00014838067f, 9.399999e-5f, 4.6504745e-5f, 0.0055504423f, 0.008386241f,
+        0.004602809f, 0.0025624344f, 0.0009128122f, -0.00018804638f, -0.0021769365f, 0.0005428581f,
+        -0.00062234997f, 0.000107599146f, 0.0004020019f, 0.00019496797f, 2.0551588e-5f, -2.4667905e-5f,
+        -2.4994384e-5f, -1.6546684e-5f
+    };
+    V_F a = V_ABS(x), y, d;
+    V_M near = V_LT(a, V_SET(4.75f));
+    y = V_SUB(V_MAXR(V_SET(-0.0f), x), TENSOR__K(pieces)(a, 3.25f, t, &d));
+    return TENSOR__LIKELY(M_ALL(near)) ? y : V_SEL(near, y, TENSOR__K(gelu_far)(x));
+}
+#endif
 
 /* x = q pi/2 + h + l, |h| <= .79.  Below 2^17 in double: q has 17 bits, pi/2's first part 36, their
    product is exact; beyond per lane by Payne-Hanek. */
@@ -4405,7 +4935,7 @@ TENSOR__FN V_F TENSOR__K(cosh)(V_F x)
  * a^b = 2^(b log2|a|), the logarithm in double: s = f/(2+f), |s| <= .1716, s P(s^2), degree 11, 2^-43.5,
  * so that b log2|a| <= 151 is good to 2^-36.  IEEE 754 cases as C99 F.9.4.4.
  */
-TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
+TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b)
 {
     V_F x = V_ABS(a), one = V_SET(1.0f), zero = V_ZERO(), half = V_SET(0.5f), e, f, n, r, t;
     V_D fd, s, u, p, y;
@@ -4438,6 +4968,23 @@ TENSOR__FN V_F TENSOR__K(pow)(V_F a, V_F b)
     r = V_SEL(M_AND(M_AND(V_LT(a, zero), M_NOT(whole)), M_NOT(edge)), TENSOR__NAN, r);
     r = V_SEL(M_OR(V_ISNAN(a), V_ISNAN(b)), V_ADD(a, b), r);
     return V_SEL(M_OR(V_EQ(a, one), V_EQ(b, zero)), one, r);
+}
+
+/* The exponents in use, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots, below 1.5 ulp. */
+TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b)
+{
+    V_F h = V_ABS(b), r = a, s;
+    V_M whole = V_EQ(h, V_SET(1.0f)), cube = V_EQ(b, V_SET(3.0f)), root = V_EQ(h, V_SET(0.5f));
+    V_M known = M_OR(M_OR(whole, V_EQ(h, V_SET(2.0f))), M_OR(cube, root)), under = V_LT(b, V_ZERO());
+    if (!M_ANY(known)) { return TENSOR__K(pow_any)(a, b); }
+    if (M_ANY(under)) { r = V_SEL(under, V_DIV(V_SET(1.0f), a), a); }
+    s = V_MUL(r, r);
+    s = V_SEL(whole, r, V_SEL(cube, V_MUL(s, r), s));
+    if (M_ANY(root)) {      /* of -0 it is 0, of -inf inf */
+        r = V_SEL(V_EQ(r, V_NEG(TENSOR__INF)), TENSOR__INF, V_ADD(r, V_ZERO()));
+        s = V_SEL(root, V_SQRT(r), s);
+    }
+    return M_ALL(known) ? s : V_SEL(known, s, TENSOR__K(pow_any)(a, b));
 }
 
 #define V_EXP(x) TENSOR__K(exp)(x)
@@ -4558,7 +5105,11 @@ TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tens
     TENSOR__FN void TENSOR__K(f_##name)(const void *const *in, void *const *out, const double *p,            \
                                         int64_t n) {                                                         \
         (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i += V_N) { V_STORE((float *)out[0] + i, f); }                            \
+        for (int64_t i = 0; i < n; i += V_N) {                                                               \
+            V_AHEAD((const float *)in[0] + i, 128);                                                          \
+            V_AHEAD((const float *)out[0] + i, 128);                                                         \
+            V_STORE((float *)out[0] + i, f);                                                                 \
+        }                                                                                                    \
     }
 #define TENSOR__BACKWARD_HEAD(name)                                                                          \
     TENSOR__FN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p,            \
@@ -4567,7 +5118,11 @@ TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tens
         for (int64_t i = 0; i < n; i += V_N)
 #define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
     TENSOR__FORWARD(name, f)                                                                                 \
-    TENSOR__BACKWARD_HEAD(name) { V_STORE((float *)out[0] + i, dA); } }
+    TENSOR__BACKWARD_HEAD(name) {                                                                            \
+            V_AHEAD((const float *)in[4] + i, 128);                                                          \
+            V_AHEAD((const float *)out[0] + i, 128);                                                         \
+            V_STORE((float *)out[0] + i, dA);                                                                \
+        } }
 TENSOR_OPS_UNARY(TENSOR__X)
 TENSOR_OPS_COPY(TENSOR__X)
 #undef TENSOR__X
@@ -4625,17 +5180,14 @@ static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
             d = step(d, V_LOAD(x + i + 3 * V_N));                                                            \
         }                                                                                                    \
         for (; i + V_N <= n; i += V_N) { a = step(a, V_LOAD(x + i)); }                                       \
-        if (i < n) {                                                                                         \
-            float t[V_N];                                                                                    \
-            V_STORE(t, V_SET(init));                                                                         \
-            memcpy(t, x + i, (size_t)(n - i) * sizeof(float));                                               \
-            b = step(b, V_LOAD(t));                                                                          \
-        }                                                                                                    \
+        if (i < n) { b = step(b, V_PART(x + i, n - i, init)); }                                              \
         return fold(step(step(a, b), step(c, d)));                                                           \
     }
 TENSOR__REDUCE_LEAF(leaf_sum, 0.0f, V_ADD, V_HSUM)
 TENSOR__REDUCE_LEAF(leaf_max, -(float)INFINITY, V_MAX, V_HMAX)
 TENSOR__REDUCE_LEAF(leaf_min, (float)INFINITY, V_MIN, V_HMIN)
+// As leaf_max but for NaN, which may be lost.
+TENSOR__REDUCE_LEAF(leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 #undef TENSOR__REDUCE_LEAF
 
 // acc[i] += x[i]: one row of a sum over leading dims.
@@ -4653,27 +5205,29 @@ TENSOR__FN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
 // (an exponential more for each element, for a sweep that L1 makes nearly free).
 // ------------------------------------------------------------------------------
 
-// y = e^(x - max); gives the sum.
+// y = e^(x - max); gives the sum. The next row is likely to be the next in memory.
 TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float max) {
     V_F m = V_SET(max), a = V_ZERO(), b = V_ZERO();
     int64_t i = 0;
     for (; i + 2 * V_N <= n; i += 2 * V_N) {
+        V_AHEAD(x + i, n);
+        V_AHEAD(x + i + V_N, n);
         V_F u = V_EXP(V_SUB(V_LOAD(x + i), m)), v = V_EXP(V_SUB(V_LOAD(x + i + V_N), m));
         V_STORE(y + i, u);
         V_STORE(y + i + V_N, v);
         a = V_ADD(a, u);
         b = V_ADD(b, v);
     }
-    for (; i < n; i += V_N) {
-        float t[V_N];
-        int64_t r = n - i < V_N ? n - i : V_N;
-        V_STORE(t, V_SET(-(float)INFINITY));
-        memcpy(t, x + i, (size_t)r * sizeof(float));
-        V_F u = V_EXP(V_SUB(V_LOAD(t), m));
-        V_STORE(t, u);
-        memcpy(y + i, t, (size_t)r * sizeof(float));
-        for (int64_t k = r; k < V_N; k++) { t[k] = 0; }
-        a = V_ADD(a, V_LOAD(t));
+    if (i + V_N <= n) {
+        V_F u = V_EXP(V_SUB(V_LOAD(x + i), m));
+        V_STORE(y + i, u);
+        a = V_ADD(a, u);
+        i += V_N;
+    }
+    if (i < n) {
+        V_F u = V_EXP(V_SUB(V_PART(x + i, n - i, 0), m));
+        V_PUT_PART(y + i, n - i, u);
+        b = V_ADD(b, V_CUT_PART(u, n - i));
     }
     return V_HSUM(V_ADD(a, b));
 }
@@ -4687,33 +5241,37 @@ TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
         d = V_FMA(V_LOAD(x + i + 3 * V_N), V_LOAD(y + i + 3 * V_N), d);
     }
     for (; i + V_N <= n; i += V_N) { a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a); }
-    float s = 0;
-    for (; i < n; i++) { s += x[i] * y[i]; }
-    return V_HSUM(V_ADD(V_ADD(a, b), V_ADD(c, d))) + s;
+    if (i < n) { b = V_FMA(V_PART(x + i, n - i, 0), V_PART(y + i, n - i, 0), b); }
+    return V_HSUM(V_ADD(V_ADD(a, b), V_ADD(c, d)));
 }
 // z = x * a + b
 TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float a, float b) {
     V_F va = V_SET(a), vb = V_SET(b);
     int64_t i = 0;
     for (; i + V_N <= n; i += V_N) { V_STORE(z + i, V_ADD(V_MUL(V_LOAD(x + i), va), vb)); }
-    for (; i < n; i++) { z[i] = x[i] * a + b; }
+    if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
 TENSOR__FN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
-    float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_max)(x, n));
+    float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
+}
+TENSOR__FN float TENSOR__K(row_log)(float x) {
+    float t[V_N];
+    V_STORE(t, V_LOG(V_SET(x)));
+    return t[0];
 }
 TENSOR__FN float TENSOR__K(row_logsumexp)(const float *x, float *work, int64_t n) {
     float m = TENSOR__K(leaf_max)(x, n);
     if (m == -(float)INFINITY || m == (float)INFINITY) { return m; }
-    return m + logf(TENSOR__K(row_exp)(x, work, n, m));
+    return m + TENSOR__K(row_log)(TENSOR__K(row_exp)(x, work, n, m));
 }
 TENSOR__FN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) {
-    float m = TENSOR__K(leaf_max)(x, n);
-    float s = logf(TENSOR__K(row_exp)(x, y, n, m));
+    float m = TENSOR__K(leaf_peak)(x, n);
+    float s = TENSOR__K(row_log)(TENSOR__K(row_exp)(x, y, n, m));
     V_F vm = V_SET(m), vs = V_SET(s);
     int64_t i = 0;
     for (; i + V_N <= n; i += V_N) { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), vm), vs)); }
-    for (; i < n; i++) { y[i] = (x[i] - m) - s; }
+    if (i < n) { V_PUT_PART(y + i, n - i, V_SUB(V_SUB(V_PART(x + i, n - i, 0), vm), vs)); }
 }
 // dx = y (g - sum(g y))
 TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
@@ -4721,7 +5279,9 @@ TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, 
     V_F vs = V_SET(s);
     int64_t i = 0;
     for (; i + V_N <= n; i += V_N) { V_STORE(dx + i, V_MUL(V_LOAD(y + i), V_SUB(V_LOAD(g + i), vs))); }
-    for (; i < n; i++) { dx[i] = y[i] * (g[i] - s); }
+    if (i < n) {
+        V_PUT_PART(dx + i, n - i, V_MUL(V_PART(y + i, n - i, 0), V_SUB(V_PART(g + i, n - i, 0), vs)));
+    }
 }
 // dx = g - e^y sum(g)
 TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
@@ -4732,22 +5292,16 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
         V_STORE(dx + i, V_SUB(V_LOAD(g + i), V_MUL(V_EXP(V_LOAD(y + i)), vs)));
     }
     if (i < n) {
-        float u[V_N], v[V_N];
-        size_t r = (size_t)(n - i) * sizeof(float);
-        memset(u, 0, sizeof u);
-        memset(v, 0, sizeof v);
-        memcpy(u, g + i, r);
-        memcpy(v, y + i, r);
-        V_STORE(u, V_SUB(V_LOAD(u), V_MUL(V_EXP(V_LOAD(v)), vs)));
-        memcpy(dx + i, u, r);
+        V_F v = V_EXP(V_PART(y + i, n - i, 0));
+        V_PUT_PART(dx + i, n - i, V_SUB(V_PART(g + i, n - i, 0), V_MUL(v, vs)));
     }
 }
 
 // ------------------------------------------------------------------------------
 // >>kernel-gemm                                    MARK: matrix product
 //
-// f32 GEMM of one pass. The call and what all passes share: tensor__gemm_cut and its neighbours in
-// >>impl-iterator.
+// f32 GEMM of one pass. The call and what all passes share, tensor__gemm_cut and its neighbours, stand in the
+// section >>impl-iterator.
 //
 // A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for
 // every height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns
@@ -4769,6 +5323,10 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__MR 6        /* 12 + 2 + 1 of 16 */
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u)
 #define TENSOR__DM 2
+#elif TENSOR__PASS == 4
+#define TENSOR__MR 8        /* 16 + 2 + 1 of 32; with 12 rows gcc loads ahead and keeps sums on the stack */
+#define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u)
+#define TENSOR__DM 4
 #else
 #define TENSOR__MR 4        /* 8 + 2 + 1, and products: no FMA */
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u)
@@ -4890,8 +5448,8 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
 #elif TENSOR__PASS == 2
 #define TENSOR__QUAD(i) _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(r[i] + p)), \
         _mm_loadu_ps(r[i + 4] + p), 1)
-#elif TENSOR__PASS == 1
-#define TENSOR__QUAD(i) _mm_loadu_ps(r[i] + p)
+#elif TENSOR__PASS > 0
+#define TENSOR__QUAD(i) V_LOAD(r[i] + p)
 #endif
 #ifdef TENSOR__QUAD
     /* lane quads of register i hold rows i, i + 4, ..: a 4 x 4 transpose inside each quad finishes */
@@ -5331,21 +5889,24 @@ TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
 // normal.
 TENSOR__FN void TENSOR__K(random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a,
                                   float b, float *out) {
-    for (int64_t i = 0; i < n; i += 4 * V_N) {
-        V_I w[4];
-        V_F y[4];
+    for (int64_t i = 0; i < n; i += 8 * V_N) {
+        V_I w[8];
+        V_F y[8];
         TENSOR__K(philox)(g, (uint64_t)(first + i) >> 2, w);
-        if (normal) {
-            TENSOR__K(box_muller)(w[0], w[1], &y[0], &y[1]);
-            TENSOR__K(box_muller)(w[2], w[3], &y[2], &y[3]);
-        }
-        for (int k = 0; k < 4; k++) {
-            if (!normal) { y[k] = V_MUL(V_FROM_I(VI_SHR(w[k], 8)), V_SET(5.9604644775390625e-8f)); }
+        for (int k = 0; k < 8; k += 2) {
+            if (normal) {
+                TENSOR__K(box_muller)(w[k], w[k + 1], &y[k], &y[k + 1]);
+            } else {
+                y[k] = V_MUL(V_FROM_I(VI_SHR(w[k], 8)), V_SET(5.9604644775390625e-8f));
+                y[k + 1] = V_MUL(V_FROM_I(VI_SHR(w[k + 1], 8)), V_SET(5.9604644775390625e-8f));
+            }
             y[k] = V_ADD(V_SET(a), V_MUL(V_SET(b), y[k]));
+            y[k + 1] = V_ADD(V_SET(a), V_MUL(V_SET(b), y[k + 1]));
         }
         TENSOR__QUADS(y);
-        float t[4 * V_N], *to = n - i < 4 * V_N ? t : out + i;
-        for (int k = 0; k < 4; k++) { V_STORE(to + k * V_N, y[k]); }
+        TENSOR__QUADS(y + 4);
+        float t[8 * V_N], *to = n - i < 8 * V_N ? t : out + i;
+        for (int k = 0; k < 8; k++) { V_STORE(to + k * V_N, y[k]); }
         if (to == t) { memcpy(out + i, t, (size_t)(n - i) * sizeof(float)); }
     }
 }
@@ -5497,9 +6058,9 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #endif
 
 #if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_WORDS)
-/* simd_end.h: closes a pass of simd.h. */
+/* Closes the pass. */
 #if defined(__clang__)
-#if TENSOR__PASS > 0
+#if TENSOR__PASS > 0 && TENSOR__PASS < 4
 #pragma clang attribute pop
 #endif
 #elif defined(__GNUC__)
@@ -5526,8 +6087,13 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__D_HI
 #undef TENSOR__D_JOIN
 #undef TENSOR__D_LO
+#undef TENSOR__D_OP
+#undef TENSOR__D_SET1
 #undef TENSOR__FOLD
-#undef TENSOR__HI_LANES
+#undef TENSOR__WIDE_HI
+#undef TENSOR__WIDE_LO
+#undef TENSOR__FAR
+#undef TENSOR__FIRST
 #undef TENSOR__INF
 #undef TENSOR__K
 #undef TENSOR__K2
@@ -5537,6 +6103,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__MM
 #undef TENSOR__NAN
 #undef TENSOR__RINT_S
+#undef TENSOR__S
 #undef TENSOR__SI
 #undef TENSOR__STORE16
 #undef TENSOR__U
@@ -5557,6 +6124,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef VI_STORE
 #undef VI_SUB
 #undef VI_TRUNC
+#undef VI_WIDE
 #undef VI_XOR
 #undef V_ABS
 #undef V_ACOS
@@ -5564,11 +6132,13 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_ASIN
 #undef V_ATAN
 #undef V_ATAN2
+#undef V_AHEAD
 #undef V_BITS
 #undef V_CEIL
 #undef V_COPYSIGN
 #undef V_COS
 #undef V_COSH
+#undef V_CUT_PART
 #undef V_D
 #undef V_DIV
 #undef V_EQ
@@ -5603,6 +6173,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_LOG10
 #undef V_LOG1P
 #undef V_LOG2
+#undef V_LOOKUP
 #undef V_LT
 #undef V_M
 #undef V_MAX
@@ -5615,6 +6186,8 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_NEG
 #undef V_OF
 #undef V_POW
+#undef V_PART
+#undef V_PUT_PART
 #undef V_RINT
 #undef V_RSQRT
 #undef V_SEL
@@ -5782,7 +6355,8 @@ TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alig
     TENSOR_FREE(p, bytes, alignment);
 }
 
-// Highest pass this machine runs: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512 F/DQ/BW/VL.
+// Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
+// F/DQ/BW/VL; AArch64 and WebAssembly: 0 scalar, 1 the vectors that all have.
 TENSOR__FN int tensor__cpu_best(void) {
 #ifdef TENSOR__X86_PASSES
 #if defined(__GNUC__) || defined(__clang__)
@@ -5801,6 +6375,8 @@ TENSOR__FN int tensor__cpu_best(void) {
     if (((unsigned)s[1] & 0xC0030000u) == 0xC0030000u && (_xgetbv(0) & 0xE6) == 0xE6) { return 3; }
     return (s[1] & (1 << 5)) && (r[2] & (1 << 12)) ? 2 : 1;
 #endif
+#elif defined(TENSOR__ARM_PASSES) || defined(TENSOR__WASM_PASSES)
+    return 1;
 #else
     return 0;
 #endif
@@ -6005,7 +6581,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p
     ctx->allocator.free(ctx->allocator.user, r, (size_t)r->bytes, 64);
     TENSOR__UNLOCK(&ctx->mutex);
 }
-// The cache is given up before an allocation fails.
+// The thread's own cache is given up before an allocation fails (another's is not this thread's to touch).
 TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, uint64_t bytes) {
     void *p = tensor__raw_alloc(th->ctx, bytes);
     if (!p) {
@@ -6273,8 +6849,6 @@ TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
 // start of the next op (that may be one inside the call that failed).
 // ------------------------------------------------------------------------------
 
-typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
-
 TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++, s->length++) {
         if (s->length + 1 >= s->room) { continue; }     // counts on, writes no more
@@ -6283,15 +6857,17 @@ TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
     }
 }
 TENSOR__FN void tensor__puts(tensor__text_t *s, const char *text) { tensor__put(s, text, strlen(text)); }
-TENSOR__FN void tensor__puti(tensor__text_t *s, int64_t v) {
+TENSOR__FN void tensor__putu(tensor__text_t *s, uint64_t u) {
     char b[24];
     int n = 24;
-    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
     do { b[--n] = (char)('0' + (int)(u % 10)); } while (u /= 10);
-    if (v < 0) { b[--n] = '-'; }
     tensor__put(s, b + n, (size_t)(24 - n));
 }
-// Six significant digits, as %g.
+TENSOR__FN void tensor__puti(tensor__text_t *s, int64_t v) {
+    if (v < 0) { tensor__puts(s, "-"); }
+    tensor__putu(s, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
+}
+// Six significant digits, as %g; independent of the locale.
 TENSOR__FN void tensor__putg(tensor__text_t *s, double v) {
     if (v != v) { tensor__puts(s, "nan"); return; }
     if (v < 0) { tensor__puts(s, "-"); v = -v; }
@@ -6314,7 +6890,7 @@ TENSOR__FN void tensor__putg(tensor__text_t *s, double v) {
     } else {
         tensor__put(s, b, 1);
         if (n > 1) { tensor__puts(s, "."); tensor__put(s, b + 1, (size_t)n - 1); }
-        tensor__puts(s, e < 0 ? "e-" : "e+");
+        tensor__puts(s, e <= -10 ? "e-" : e < 0 ? "e-0" : e < 10 ? "e+0" : "e+");
         tensor__puti(s, e < 0 ? -e : e);
     }
 }
@@ -6327,8 +6903,8 @@ TENSOR__FN void tensor__put_shape(tensor__text_t *s, const int64_t *dims, int nd
     tensor__puts(s, "]");
 }
 
-// %s string, %i int, %d int64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const int64_t * and
-// int: a shape.
+// %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const
+// int64_t * and int: a shape.
 TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
     for (; *f; f++) {
         if (*f != '%') { tensor__put(s, f, 1); continue; }
@@ -6336,6 +6912,7 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
         case 's': tensor__puts(s, va_arg(v, const char *)); break;
         case 'i': tensor__puti(s, va_arg(v, int)); break;
         case 'd': tensor__puti(s, va_arg(v, int64_t)); break;
+        case 'u': tensor__putu(s, va_arg(v, uint64_t)); break;
         case 'g': tensor__putg(s, va_arg(v, double)); break;
         case 't': {
             const tensor_t *t = va_arg(v, const tensor_t *);
@@ -6352,6 +6929,13 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
         default: tensor__put(s, f, 1); break;
         }
     }
+}
+
+TENSOR__FN void tensor__text(tensor__text_t *s, const char *format, ...) {
+    va_list v;
+    va_start(v, format);
+    tensor__format(s, format, v);
+    va_end(v);
 }
 
 // Raises an error (the first of a thread stays) and gives poison.
@@ -6393,7 +6977,7 @@ TENSOR__FN const char *tensor__basename(const char *site) {
 TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
     size_t n, inner = 0;
     while (text[inner] && text[inner] != ':') { inner++; }
-    if (strncmp(outer, "tensor_", 7) == 0) { outer += 7; }
+    outer += strncmp(outer, "tensor_", 7) == 0 ? 7 : strncmp(outer, "nn_", 3) == 0 ? 3 : 0;
     for (n = 0; outer[n] && outer[n] != 1; n++) {}
     tensor__text_t name = {s->p + s->length, s->room - s->length, 0};
     for (size_t i = 0; i < n; i++) {        // without the _n of the twins for lists
@@ -6865,12 +7449,13 @@ TENSOR__FN void tensor__own(tensor__thread_t *th, tensor__owned_t *o) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 TENSOR__FN void tensor__disown(tensor__owned_t *o) {
-    if (!o->prev) { return; }
     tensor_context_t *ctx = o->ctx;
     TENSOR__LOCK(&ctx->mutex);
-    *o->prev = o->next;
-    if (o->next) { o->next->prev = o->prev; }
-    o->prev = NULL;
+    if (o->prev) {                      // neighbours write it: under the lock alone
+        *o->prev = o->next;
+        if (o->next) { o->next->prev = o->prev; }
+        o->prev = NULL;
+    }
     TENSOR__UNLOCK(&ctx->mutex);
 }
 TENSOR__FN void tensor__push_path(tensor__thread_t *th, const char *name) {
@@ -7570,11 +8155,15 @@ TENSOR__FN int tensor__numel_of(const int64_t *dims, int ndim, int64_t *numel) {
     return 1;
 }
 
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__no_list(const char *op, tensor_t *const *list, int n) {
+    return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: needs at least one tensor, got %s of %i", op,
+                        list ? "a list" : "NULL as a list", n);
+}
 // -1 with the error INDEX if dim is outside -ndim..ndim-1.
-TENSOR__FN int tensor__dim(tensor__thread_t *th, const char *op, int64_t dim, int ndim) {
+TENSOR__FN int tensor__dim(tensor__thread_t *th, const char *op, int64_t dim, int ndim, const tensor_t *x) {
     int64_t n = ndim ? ndim : 1;        // a 0-d tensor takes 0 and -1, as in PyTorch
     if (dim < -n || dim >= n) {
-        tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %d is outside %d..%d", op, dim, -n, n - 1);
+        tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %d is outside %d..%d (x %t)", op, dim, -n, n - 1, x);
         return -1;
     }
     return (int)(dim < 0 ? dim + n : dim);
@@ -7618,10 +8207,10 @@ TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, op, "x", x) || !tensor__dims_given(th, op, dims, n)) { return 0; }
     for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th, op, dims[i], x->ndim);
+        int d = tensor__dim(th, op, dims[i], x->ndim, x);
         if (d < 0) { return 0; }
         if (*mask >> d & 1) {
-            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice", op, d);
+            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice (x %t)", op, d, x);
             return 0;
         }
         *mask |= 1u << d;
@@ -7632,7 +8221,7 @@ TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims
 TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims,
                                   int ndim, int device) {
     if (ndim < 0 || ndim > TENSOR_MAX_DIMS) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %i dims, at most %i are supported", op, ndim,
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %i dims; there must be 0 to %i", op, ndim,
                             (int)TENSOR_MAX_DIMS);
     }
     if (!tensor__dims_given(th, op, dims, ndim)) { return TENSOR__POISON; }
@@ -7716,6 +8305,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
             return 0;
         }
         if ((o->args[k] = tensor__to_device(t, device)) == TENSOR__POISON) { return 0; }
+        o->moved |= (uint8_t)(1 << k);
     }
     o->device = (uint8_t)device;
     return 1;
@@ -7730,6 +8320,7 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     o->nout = 0;
     o->update = 0;
     o->immediate = 0;
+    o->moved = 0;
     o->visible = 1;
     o->original = NULL;
     o->compute = 0;
@@ -7767,13 +8358,14 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 // ------------------------------------------------------------------------------
 // >>impl-gate                                      MARK: the one door to tensor data
 //
-// Kernels run behind tensor__launch: scratch is taken, the kernel chosen and run, the versions of changed
-// storages counted. Data is touched beside it on the CPU alone, after the same checks, by the short way of
-// contiguous pointwise ops, their gradients and sums of gradients (tensor__add_into), which run the bodies
-// that the kernel would run; by what moves data in or out of the library (from, item, copy_out, data,
-// print, gradcheck, loaders, files); by optimizers, whose lists go through it on other devices; and by fronts
-// that turn indices into other indices (embedding_bag, the composed ctc_loss). For those a backend needs a
-// copy to the host, no kernel. Rejected: a call block for each of these (it would cost more than the work).
+// Kernels run behind tensor__launch: the backend's kernel is chosen and run (it takes its scratch), then the
+// versions of changed storages are counted. Data is touched beside it on the CPU alone, after the same
+// checks, by the short way of contiguous pointwise ops, their gradients and sums of gradients
+// (tensor__add_into), which run the bodies that the kernel would run; by what moves data in or out of the
+// library (from, item, copy_out, data, print, gradcheck, loaders, files); by optimizers on the
+// CPU; and by fronts that turn indices into other indices (embedding_bag, the composed ctc_loss). For
+// those a backend needs a copy to the host, no kernel. Rejected: a call block for each of these (it would
+// cost more than the work).
 // ------------------------------------------------------------------------------
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
@@ -7847,6 +8439,9 @@ TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
         if (!(o->update ? tensor__record_update(o) : tensor__record(o))) { return tensor__abandon(o); }
     }
     for (int i = o->visible; i < o->nout; i++) { (tensor_free)(o->out[i]); }
+    for (int k = 0; o->moved >> k; k++) {
+        if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
+    }
     o->th->fresh = o->out[0];
     return o->out[0];
 }
@@ -9064,10 +9659,23 @@ static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
 static const tensor__isa_t *const tensor__isas[4] = {&tensor__isa_scalar, &tensor__isa_sse2,
     &tensor__isa_avx2,
                                                      &tensor__isa_avx512};
+static const char *const tensor__isa_names[4] = {"scalar", "sse2", "avx2", "avx512"};
+#elif defined(TENSOR__ARM_PASSES)
+#define TENSOR__PASS 4
+#include TENSOR_SELF
+#undef TENSOR__PASS
+static const tensor__isa_t *const tensor__isas[2] = {&tensor__isa_scalar, &tensor__isa_neon};
+static const char *const tensor__isa_names[2] = {"scalar", "neon"};
+#elif defined(TENSOR__WASM_PASSES)
+#define TENSOR__PASS 5
+#include TENSOR_SELF
+#undef TENSOR__PASS
+static const tensor__isa_t *const tensor__isas[2] = {&tensor__isa_scalar, &tensor__isa_wasm};
+static const char *const tensor__isa_names[2] = {"scalar", "wasm"};
 #else
 static const tensor__isa_t *const tensor__isas[1] = {&tensor__isa_scalar};
+static const char *const tensor__isa_names[1] = {"scalar"};
 #endif
-static const char *const tensor__isa_names[4] = {"scalar", "sse2", "avx2", "avx512"};
 
 TENSOR__FN int tensor__isa_find(const char *name) {
     for (int i = 0; i <= tensor__cpu_best(); i++) {
@@ -9132,9 +9740,9 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
         }
         for (int64_t i = 0; i < m; i++) {
             if (block[i] == 0) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: integer division by zero at element %d",
-                             c->row->name,
-                             first + i);
+                tensor__fail(c->thread, TENSOR_ERR_INDEX,
+                             "%s: integer division by zero at element %d of b %n",
+                             c->row->name, first + i, c->arg[1].dims, (int)c->arg[1].ndim);
                 return TENSOR_ERR_INDEX;
             }
         }
@@ -9534,7 +10142,7 @@ TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     return s;
 }
 TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
-    if (x->ndim) { return tensor__dim(tensor__self(), op, dim, x->ndim); }
+    if (x->ndim) { return tensor__dim(tensor__self(), op, dim, x->ndim, x); }
     tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "%s: dim %d of x [], which has no dims", op, dim);
     return -1;
 }
@@ -9548,6 +10156,7 @@ TENSOR_API int64_t (tensor_stride)(tensor_t *x, int64_t dim) {
     int d = tensor__own_dim("stride", dim, x);
     return d < 0 ? 0 : x->strides[d];
 }
+TENSOR_API int64_t tensor_storage_offset(tensor_t *x) { return tensor__live(x) ? x->offset : 0; }
 TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return tensor__live(x) ? x->numel : 0; }
 TENSOR_API tensor_dtype_t (tensor_dtype)(tensor_t *x) {
     return tensor__live(x) ? (tensor_dtype_t)x->dtype : TENSOR_F32;
@@ -9892,7 +10501,8 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
         int64_t s = 1;
         for (int i = ndim - 1; i >= 0; i--) {
             strides[i] = s;
-            s *= dims[i] > 0 ? dims[i] : 1;
+            // no elements: any size may stand
+            if (dims[i] > 0 && s <= INT64_MAX / dims[i]) { s *= dims[i]; }
         }
         return 1;
     }
@@ -9972,7 +10582,8 @@ TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
     TENSOR__BEGIN1(o, RESHAPE, x)
-    int a = tensor__dim(o.th, "flatten", start, x->ndim), b = tensor__dim(o.th, "flatten", end, x->ndim);
+    int a = tensor__dim(o.th, "flatten", start, x->ndim, x), b = tensor__dim(o.th, "flatten", end, x->ndim,
+                                                                             x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     if (a > b) {
         return tensor__fail(o.th, TENSOR_ERR_INDEX, "flatten: start %d lies behind end %d", start, end);
@@ -9998,10 +10609,10 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
     }
     o.p = &o.params;
     for (int i = 0; i < ndim; i++) {
-        int d = tensor__dim(o.th, "permute", order[i], ndim);
+        int d = tensor__dim(o.th, "permute", order[i], ndim, x);
         if (d < 0) { return TENSOR__POISON; }
         if (seen >> d & 1) {
-            return tensor__fail(o.th, TENSOR_ERR_INDEX, "permute: dim %i appears twice", d);
+            return tensor__fail(o.th, TENSOR_ERR_INDEX, "permute: dim %i appears twice (x %t)", d, x);
         }
         seen |= 1u << d;
         o.params.i[i] = d;
@@ -10012,7 +10623,8 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
 }
 TENSOR_API tensor_t *(tensor_transpose)(tensor_t *x, int64_t dim0, int64_t dim1) {
     TENSOR__BEGIN1(o, PERMUTE, x)
-    int a = tensor__dim(o.th, "transpose", dim0, x->ndim), b = tensor__dim(o.th, "transpose", dim1, x->ndim);
+    int a = tensor__dim(o.th, "transpose", dim0, x->ndim, x), b = tensor__dim(o.th, "transpose", dim1,
+                                                                              x->ndim, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     o.p = &o.params;
@@ -10032,8 +10644,8 @@ TENSOR_API tensor_t *(tensor_mT)(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t destination) {
     TENSOR__BEGIN1(o, PERMUTE, x)
-    int s = tensor__dim(o.th, "movedim", source, x->ndim), d = tensor__dim(o.th, "movedim", destination,
-                                                                           x->ndim);
+    int s = tensor__dim(o.th, "movedim", source, x->ndim, x);
+    int d = tensor__dim(o.th, "movedim", destination, x->ndim, x);
     if (s < 0 || d < 0) { return TENSOR__POISON; }
     int64_t order[TENSOR_MAX_DIMS];
     int k = 0;
@@ -10045,7 +10657,7 @@ TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t desti
 }
 TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
     TENSOR__BEGIN1(o, RESHAPE, x)
-    int d = tensor__dim(o.th, "unsqueeze", dim, x->ndim + 1);
+    int d = tensor__dim(o.th, "unsqueeze", dim, x->ndim + 1, x);
     if (d < 0) { return TENSOR__POISON; }
     if (x->ndim == TENSOR_MAX_DIMS) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "unsqueeze: x %t has 8 dims already", x);
@@ -10120,19 +10732,20 @@ TENSOR__FN int tensor__sliceable(tensor__thread_t *th, const char *op, tensor_t 
 }
 TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, int64_t length) {
     TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "narrow", x) ? tensor__dim(o.th, "narrow", dim, x->ndim) : -1;
+    int d = tensor__sliceable(o.th, "narrow", x) ? tensor__dim(o.th, "narrow", dim, x->ndim, x) : -1;
     if (d < 0) { return TENSOR__POISON; }
+    int64_t given = start;
     if (start < 0) { start += x->dims[d]; }
     if (start < 0 || length < 0 || start > x->dims[d] || length > x->dims[d] - start) {
         return tensor__fail(o.th, TENSOR_ERR_INDEX, "narrow: start %d, length %d leave dim %i of x %t",
-                            start, length, d, x);
+                            given, length, d, x);
     }
     return tensor__slice(x, d, start, 1, length);
 }
 TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
     TENSOR__MARK
     TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "select", x) ? tensor__dim(o.th, "select", dim, x->ndim) : -1;
+    int d = tensor__sliceable(o.th, "select", x) ? tensor__dim(o.th, "select", dim, x->ndim, x) : -1;
     if (d < 0) { return TENSOR__POISON; }
     int64_t i = index < 0 ? index + x->dims[d] : index;
     if (i < 0 || i >= x->dims[d]) {
@@ -10143,7 +10756,7 @@ TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
 }
 TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step) {
     TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "slice", x) ? tensor__dim(o.th, "slice", dim, x->ndim) : -1;
+    int d = tensor__sliceable(o.th, "slice", x) ? tensor__dim(o.th, "slice", dim, x->ndim, x) : -1;
     if (d < 0) { return TENSOR__POISON; }
     if (step < 1) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "slice: step %d must be at least 1", step); }
     int64_t n = x->dims[d];
@@ -10256,7 +10869,7 @@ TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t 
     tensor__thread_t *th = tensor__self();
     for (int i = 0; out && i < max; i++) { out[i] = TENSOR__POISON; }
     if (!TENSOR__USABLE(th, op, "x", x) || !tensor__sliceable(th, op, x)) { return -1; }
-    return tensor__dim(th, op, dim, x->ndim);
+    return tensor__dim(th, op, dim, x->ndim, x);
 }
 TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
     if (view != TENSOR__POISON) { view->flags = (uint8_t)(view->flags | TENSOR__MULTI_VIEW); }
@@ -10282,14 +10895,18 @@ TENSOR__FN int tensor__cut(const char *op, tensor_t *x, int d, int64_t size, con
 TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("split", x, dim, out, max);
     if (d < 0) { return 0; }
-    int64_t n = size < 1 ? -1 : x->dims[d] ? (x->dims[d] - 1) / size + 1 : 1;
+    if (size < 1) {
+        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "split: size %d must be at least 1 (x %t)", size, x);
+        return 0;
+    }
+    int64_t n = x->dims[d] ? (x->dims[d] - 1) / size + 1 : 1;
     return tensor__cut("split", x, d, size, NULL, n, out, max);
 }
 TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("chunk", x, dim, out, max);
     if (d < 0) { return 0; }
     if (n < 1) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "chunk: n %i must be at least 1", n);
+        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "chunk: n %i must be at least 1 (x %t)", n, x);
         return 0;
     }
     int64_t size = (x->dims[d] + n - 1) / n;
@@ -10497,7 +11114,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
 TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "diagonal", "x", x)) { return TENSOR__POISON; }
-    int a = tensor__dim(th, "diagonal", dim1, x->ndim), b = tensor__dim(th, "diagonal", dim2, x->ndim);
+    int a = tensor__dim(th, "diagonal", dim1, x->ndim, x), b = tensor__dim(th, "diagonal", dim2, x->ndim, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     if (a == b) {
         return tensor__fail(th, TENSOR_ERR_INDEX, "diagonal: dims %d and %d of x %t are the same", dim1, dim2,
@@ -10526,7 +11143,7 @@ TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1
 TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size, int64_t step) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "unfold_dim", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "unfold_dim", dim, x->ndim);
+    int d = tensor__dim(th_, "unfold_dim", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->ndim) { TENSOR__RETURN((tensor_narrow)(tensor__flat(x), 0, 0, size)); }
     if (size < 0 || size > x->dims[d] || step < 1 || x->ndim == TENSOR_MAX_DIMS) {
@@ -10535,7 +11152,7 @@ TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size,
     }
     tensor__stepped_t w = tensor__stepped_init(x);
     w.dims[d] = (x->dims[d] - size) / step + 1;
-    w.mul[d] = step;
+    w.mul[d] = w.dims[d] > 1 ? step : 1;
     w.dims[w.ndim] = size;
     w.a[w.ndim++] = d;
     TENSOR__RETURN(tensor__stepped("unfold_dim", x, &w));
@@ -10572,7 +11189,7 @@ TENSOR_API tensor_t *(tensor_rot90)(tensor_t *x, int64_t k, int64_t dim0, int64_
 TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "roll", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "roll", dim, x->ndim);
+    int d = tensor__dim(th_, "roll", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->numel || !x->ndim) { return (tensor_clone)(x); }
     int64_t n = x->dims[d], k = (shift % n + n) % n;
@@ -10584,7 +11201,7 @@ TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_
     if (!TENSOR__USABLE(th, "unflatten", "x", x) || !tensor__dims_given(th, "unflatten", sizes, n)) {
         return TENSOR__POISON;
     }
-    int d = tensor__sliceable(th, "unflatten", x) ? tensor__dim(th, "unflatten", dim, x->ndim) : -1, m = 0;
+    int d = tensor__sliceable(th, "unflatten", x) ? tensor__dim(th, "unflatten", dim, x->ndim, x) : -1, m = 0;
     int64_t dims[TENSOR_MAX_DIMS], known = 1, infer = -1;
     if (d < 0) { return TENSOR__POISON; }
     int bad = n < 1 || x->ndim - 1 + n > TENSOR_MAX_DIMS;
@@ -10803,9 +11420,9 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
     if (kind == TENSOR__BIT && tensor__is_float(promoted)) {
-        tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: %s has no bits to work on; integers and bool have",
-                     o->row->name,
-                     tensor__dtype_names[promoted]);
+        tensor__fail(o->th, TENSOR_ERR_DTYPE,
+                     "%s: x %t is %s, which has no bits to work on; integers and bool have",
+                     o->row->name, o->in[0], tensor__dtype_names[promoted]);
         return -1;
     }
     if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG)) {
@@ -11398,6 +12015,13 @@ TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double va
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "masked_fill: mask %t must be bool, not %y", mask, mask);
     }
     if (!tensor__holds("masked_fill", x->dtype, value)) { return TENSOR__POISON; }
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = x->ndim;
+    memcpy(dims, x->dims, (size_t)ndim * sizeof *dims);
+    if (tensor__live(mask) && !tensor__broadcast(dims, &ndim, mask->dims, mask->ndim)) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "masked_fill: mask %t does not broadcast to x %t", mask,
+                            x);
+    }
     TENSOR__RETURN((tensor_where)(mask, tensor_scalar(value, (tensor_dtype_t)x->dtype), x));
 }
 TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double value) {
@@ -11490,6 +12114,17 @@ TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
     if (tensor__is_float(x->dtype)) { x = tensor_copysign(tensor_scalar(1, (tensor_dtype_t)x->dtype), x); }
     TENSOR__RETURN(tensor_lt_scalar(x, 0));
 }
+// y, a constant where it is defined, as a function of x: its gradient is 0, and no NaN comes from where y
+// jumps.
+TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
+    if (!tensor__live(y) || !tensor_grad_enabled() || !tensor__sync_needs_grad(tensor__self(), x)) {
+        return y;
+    }
+    tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
+    tensor_t *no = tensor_to(tensor_scalar(0, TENSOR_BOOL), (int)tensor_device(x));
+    tensor_t *zero = tensor_sum(tensor_where(no, x, tensor_scalar(0, dtype)));
+    return tensor_add(y, tensor_to(zero, (tensor_dtype_t)y->dtype));
+}
 TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rounding_mode) {
     TENSOR__MARK
     if (!rounding_mode) { return (tensor_div)(a, b); }
@@ -11502,7 +12137,8 @@ TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rou
     if (tensor__live(a) && tensor__live(b) && !tensor__is_float(tensor__promote(in, 2))) {
         TENSOR__RETURN(tensor_floor_divide(tensor_sub(a, tensor_fmod(a, b)), b));
     }
-    TENSOR__RETURN(tensor_trunc(tensor_div(a, b)));
+    tensor_t *y = tensor_trunc(tensor_div(tensor_detach(a), tensor_detach(b)));
+    TENSOR__RETURN(tensor__constant_of(tensor__constant_of(y, a), b));
 }
 TENSOR_API tensor_t *(tensor_float_power)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
@@ -11567,8 +12203,8 @@ TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, dou
     b = tensor_add_scalar(tensor_mul_scalar(tensor_abs(b), rtol), atol);
     TENSOR__RETURN(tensor_logical_or(y, tensor_logical_and(tensor_isfinite(d), tensor_le(d, b))));
 }
-// TRANSFER: contiguous bytes from one device to another, by the backend that is not the CPU. Its rows run in
-// the CPU's table: the gate's device says who computes, and nobody does.
+// TRANSFER: contiguous bytes from one device to another. The call's device is the CPU whatever the direction,
+// so this kernel runs; the backend of the other side copies.
 TENSOR__FN int tensor__cpu_transfer(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *y = &c->arg[1];
     return tensor__move_bytes(c->thread, y->data, y->storage->device, x->data, x->storage->device,
@@ -12396,7 +13032,7 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     tensor__op_t o;
     tensor_t *in[1] = {x};
     if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    int d = tensor__dim(o.th, o.row->name, dim, x->ndim);
+    int d = tensor__dim(o.th, o.row->name, dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
     tensor_t *m = tensor_contiguous(moved ? tensor_movedim(x, d, last) : x);
@@ -12457,7 +13093,7 @@ TENSOR_API tensor_t *(tensor_norm_dim)(tensor_t *x, int64_t dim, int keepdim) {
 }
 TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdim) {
     if (tensor__live(x)) {
-        int d = tensor__dim(tensor__self(), tensor__row(id)->name, dim, x->ndim);
+        int d = tensor__dim(tensor__self(), tensor__row(id)->name, dim, x->ndim, x);
         if (d < 0) { return TENSOR__POISON; }
         if (x->ndim && x->dims[d] == 0) {
             return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
@@ -12640,6 +13276,7 @@ TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *
     tensor_t *w = half ? tensor_to(x, TENSOR_F32) : x, *y;
     if (p == 0) {
         y = tensor_to(tensor_sum_dims(tensor_ne_scalar(w, 0), dims, n, keepdim), (tensor_dtype_t)w->dtype);
+        y = tensor__constant_of(y, w);
     } else if (p == 1) {
         y = tensor_sum_dims(tensor_abs(w), dims, n, keepdim);
     } else if (p == (double)INFINITY || p == -(double)INFINITY) {
@@ -12760,7 +13397,7 @@ TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
     if (!x->ndim || n < 0) {
         return tensor__fail(th_, TENSOR_ERR_SHAPE, "diff: x %t must have a dim and n be >= 0 (got %d)", x, n);
     }
-    int d = tensor__dim(th_, "diff", dim, x->ndim);
+    int d = tensor__dim(th_, "diff", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     for (tensor_t *from = x; n > 0 && x != TENSOR__POISON && x->dims[d]; n--) {
         int64_t m = x->dims[d] - 1;
@@ -12772,7 +13409,7 @@ TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
 TENSOR__FN tensor_t *tensor__trapezoids(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "trapezoid", "y", y)) { return TENSOR__POISON; }
-    int d = tensor__dim(th, "trapezoid", dim, y->ndim);
+    int d = tensor__dim(th, "trapezoid", dim, y->ndim, y);
     if (d < 0 || (x && !TENSOR__USABLE(th, "trapezoid", "x", x))) { return TENSOR__POISON; }
     int one = x && x->ndim == 1, e = one ? 0 : x ? x->ndim - y->ndim + d : 0;
     if (!y->ndim || (x && (!x->ndim || e < 0 || x->dims[e] != y->dims[d]))) {
@@ -12824,7 +13461,7 @@ TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
 TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double maxnorm) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "renorm", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "renorm", dim, x->ndim);
+    int d = tensor__dim(th_, "renorm", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (x->ndim < 2 || !(p > 0) || !(maxnorm >= 0)) {
         return tensor__fail(th_, TENSOR_ERR_SHAPE,
@@ -12933,6 +13570,7 @@ TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
 }
 TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     tensor__matmul_t m;
+    if (!c->arg[c->nin].numel) { return 0; }
     tensor__matmul_describe(c, &m);
     if (c->arg[0].dtype == TENSOR_F64) {
         return m.offset_bytes + tensor__gemm_scratch_f64(&m.g, tensor__thread_count());
@@ -13266,8 +13904,8 @@ TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int
     for (int d = 0; d < a->ndim; d++) { l.label[d] = (int8_t)d; }
     for (int d = 0; d < b->ndim; d++) { r.label[d] = (int8_t)(8 + d); }
     for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th_, "tensordot", dims_a[i], a->ndim);
-        int e = d < 0 ? d : tensor__dim(th_, "tensordot", dims_b[i], b->ndim);
+        int d = tensor__dim(th_, "tensordot", dims_a[i], a->ndim, a);
+        int e = d < 0 ? d : tensor__dim(th_, "tensordot", dims_b[i], b->ndim, b);
         if (e < 0) { return TENSOR__POISON; }
         if (!a->ndim || !b->ndim || !(keep >> d & 1) || r.label[e] < 8) {
             return tensor__fail(th_, TENSOR_ERR_INDEX,
@@ -13442,7 +14080,7 @@ TENSOR__FN tensor_t *tensor__chain(tensor_t *const *list, const int64_t *cut, in
 }
 TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, int n, int vectors) {
     TENSOR__MARK
-    if (!list || n < 1) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: needs at least one tensor", op); }
+    if (!list || n < 1) { return tensor__no_list(op, list, n); }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th_, op, "list", list[i])) { return TENSOR__POISON; }
         int vector = vectors && n > 1 && (i == 0 || i == n - 1) && list[i]->ndim == 1;
@@ -13514,7 +14152,7 @@ TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, op, "a", a) || !TENSOR__USABLE(th_, op, "b", b)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS];
-    int n = 0, d = a->ndim == b->ndim ? tensor__dim(th_, op, dim, a->ndim) : 0;
+    int n = 0, d = a->ndim == b->ndim ? tensor__dim(th_, op, dim, a->ndim, a) : 0;
     if (d < 0) { return TENSOR__POISON; }
     if (a->ndim != b->ndim || !a->ndim || a->dims[d] != 3 || b->dims[d] != 3 ||
         !tensor__broadcast(dims, &n, a->dims, a->ndim) || !tensor__broadcast(dims, &n, b->dims, n)) {
@@ -14458,10 +15096,10 @@ TENSOR__FN tensor_t *tensor__gathered(tensor__thread_t *th, const char *op, tens
     uint32_t mask = 0;
     int k = 0, last[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th, op, dims[i], x->ndim);
+        int d = tensor__dim(th, op, dims[i], x->ndim, x);
         if (d < 0) { return NULL; }
         if (mask >> d & 1) {
-            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice", op, d);
+            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice (x %t)", op, d, x);
             return NULL;
         }
         mask |= 1u << d;
@@ -14542,9 +15180,12 @@ TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char
     }
     if (x->ndim < 2) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t must be a matrix", op, x); }
     if (fro) { TENSOR__RETURN(tensor__vector_norm(op, x, 2, both, 2, keepdim)); }
-    int d0 = tensor__dim(th_, op, dim0, x->ndim), d1 = d0 < 0 ? d0 : tensor__dim(th_, op, dim1, x->ndim);
+    int d0 = tensor__dim(th_, op, dim0, x->ndim, x), d1 = d0 < 0 ? d0 : tensor__dim(th_, op, dim1, x->ndim,
+            x);
     if (d1 < 0) { return TENSOR__POISON; }
-    if (d0 == d1) { return tensor__fail(th_, TENSOR_ERR_INDEX, "%s: dim %i appears twice", op, d0); }
+    if (d0 == d1) {
+        return tensor__fail(th_, TENSOR_ERR_INDEX, "%s: dim %i appears twice (x %t)", op, d0, x);
+    }
     int64_t order[TENSOR_MAX_DIMS], kept[TENSOR_MAX_DIMS];
     int k = 0, nk = 0;
     for (int d = 0; d < x->ndim; d++) {
@@ -14795,9 +15436,10 @@ TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, 
                          m);
         for (int64_t k = 0; k < m; k++) {
             if (block[k] < 0 || block[k] >= size) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: index %d at element %d is outside 0..%d",
-                             c->row->name, block[k],
-                             i + k, size - 1);
+                tensor__fail(c->thread, TENSOR_ERR_INDEX,
+                             "%s: index %d at element %d of index %n is outside 0..%d (x %n)", c->row->name,
+                             block[k], i + k, index->dims, (int)index->ndim, size - 1, c->arg[0].dims,
+                             (int)c->arg[0].ndim);
                 return TENSOR_ERR_INDEX;
             }
         }
@@ -14982,7 +15624,9 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
             for (int64_t k = 0; k < m; k++) {
                 if (at[k] < -n || at[k] >= n) {
                     tensor__fail(c->thread, TENSOR_ERR_INDEX,
-                                 "index: index %d at element %d is outside %d..%d", at[k], i + k, -n, n - 1);
+                                 "index: index %d at element %d of %n is outside %d..%d", at[k], i + k,
+                                     y->dims,
+                                 (int)y->ndim, -n, n - 1);
                     return TENSOR_ERR_INDEX;
                 }
                 place[k] = place[k] * n + (at[k] < 0 ? at[k] + n : at[k]);
@@ -15035,7 +15679,7 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
         if (!update && !as->ndim) { y = tensor_reshape_n(y, as->dims, 0); }
         TENSOR__RETURN(y);
     }
-    int d = tensor__dim(o.th, name, dim, x->ndim);
+    int d = tensor__dim(o.th, name, dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32) {
         return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: index %t must be i64 or i32, not %y", name, index,
@@ -15105,7 +15749,7 @@ TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *inde
     if (!TENSOR__USABLE(th_, "index_fill", "x", x)) { return TENSOR__POISON; }
     if (!tensor__holds("index_fill", x->dtype, value)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], one = 1, *size = x->ndim ? x->dims : &one;
-    int d = tensor__dim(th_, "index_fill", dim, x->ndim);
+    int d = tensor__dim(th_, "index_fill", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     tensor_t *at = tensor__flat(tensor__places(&index, &size[d], 1));
     if (at == TENSOR__POISON) { return tensor__named(th_, at, "tensor_index_fill"); }
@@ -15184,7 +15828,7 @@ TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64
         return TENSOR__POISON;
     }
     int64_t a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
-    int d = tensor__dim(th_, "take_along_dim", dim, x->ndim), na = 0, nb = 0, bad = x->ndim != index->ndim;
+    int d = tensor__dim(th_, "take_along_dim", dim, x->ndim, x), na = 0, nb = 0, bad = x->ndim != index->ndim;
     if (d < 0) { return TENSOR__POISON; }
     for (int i = 0; i < x->ndim && !bad; i++) {
         int64_t m = x->dims[i], n = index->dims[i];
@@ -15280,10 +15924,26 @@ TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
 TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
     tensor__op_t o;
     if (!list || n < 1) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "cat: needs at least one tensor");
+        return tensor__no_list("cat", list, n);
     }
     if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
-    int d = tensor__dim(o.th, "cat", dim, list[0]->ndim);
+    // PyTorch's exception: [0] joins with any shape. It counts for the dtype alone.
+    int empty = 0, promoted = list[0]->dtype;
+    for (int i = 0; i < n; i++) {
+        empty += list[i]->ndim == 1 && !list[i]->numel;
+        promoted = tensor__promote2(promoted, list[i]->dtype);
+    }
+    if (empty && empty < n) {
+        TENSOR__MARK
+        tensor_t **rest = (tensor_t **)tensor__memory(o.th, (uint64_t)n * sizeof *rest);
+        int k = 0;
+        if (!rest) { return TENSOR__POISON; }
+        for (int i = 0; i < n; i++) { if (list[i]->ndim != 1 || list[i]->numel) { rest[k++] = list[i]; } }
+        tensor_t *joined = (tensor_cat_n)(rest, k, dim);
+        tensor__memory_free(o.th, rest);
+        TENSOR__RETURN(tensor_to(joined, promoted));
+    }
+    int d = tensor__dim(o.th, "cat", dim, list[0]->ndim, list[0]);
     if (d < 0) { return TENSOR__POISON; }
     if (!list[0]->ndim) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: 0-d tensors cannot be joined; use stack");
@@ -15332,7 +15992,7 @@ TENSOR__FN void tensor__grad_cat(tensor__grad_t *g) {
 TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim) {
     TENSOR__MARK
     tensor__thread_t *th = tensor__self();
-    if (!list || n < 1) { return tensor__fail(th, TENSOR_ERR_SHAPE, "stack: needs at least one tensor"); }
+    if (!list || n < 1) { return tensor__no_list("stack", list, n); }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th, "stack", "list", list[i])) { return TENSOR__POISON; }
         if (list[i]->ndim != list[0]->ndim || memcmp(list[i]->dims, list[0]->dims,
@@ -15341,7 +16001,7 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
                                 "stack: tensor %i %t has not the shape of the first %t", i, list[i], list[0]);
         }
     }
-    int d = tensor__dim(th, "stack", dim, list[0]->ndim + 1);
+    int d = tensor__dim(th, "stack", dim, list[0]->ndim + 1, list[0]);
     if (d < 0) { return TENSOR__POISON; }
     tensor_t **views = (tensor_t **)tensor__memory(th, (uint64_t)n * sizeof *views);
     if (!views) { return TENSOR__POISON; }
@@ -15353,7 +16013,7 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
 // hstack, vstack, dstack, column_stack: 0 .. 3.
 TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int n, int how) {
     TENSOR__MARK
-    if (!list || n < 1) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: needs at least one tensor", op); }
+    if (!list || n < 1) { return tensor__no_list(op, list, n); }
     tensor_t **parts = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *parts), *y = NULL;
     if (!parts) { return TENSOR__POISON; }
     for (int i = 0; i < n && !y; i++) {
@@ -15387,7 +16047,7 @@ TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n)
 TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "repeat_interleave", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim);
+    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->ndim) { x = tensor__flat(x); }
     int64_t dims[TENSOR_MAX_DIMS + 1], n;
@@ -15405,7 +16065,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
         !TENSOR__USABLE(th_, "repeat_interleave", "repeats", repeats)) {
         return TENSOR__POISON;
     }
-    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim);
+    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->ndim) { x = tensor__flat(x); }
     if (repeats->ndim != 1 || repeats->dims[0] != x->dims[d] || tensor__is_float(repeats->dtype)) {
@@ -15624,6 +16284,12 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__MARK
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "one_hot", "index", index)) { return TENSOR__POISON; }
+    if (classes == -1 && index->numel && !tensor__is_float(index->dtype)) {
+        tensor_t *most = tensor_max(index);
+        classes = tensor_item_i64(most);
+        if (classes < INT64_MAX) { classes++; }
+        tensor__tidy(th_, mark_, NULL);
+    }
     if (index->ndim == TENSOR_MAX_DIMS || classes < 1) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "one_hot: index %t with %d classes", index, classes);
     }
@@ -15732,7 +16398,8 @@ TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *index
         return TENSOR_ERR_FORMAT;
     }
     if (!list || !out || n < 1 || n > TENSOR_MAX_DIMS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "meshgrid: needs 1 to 8 tensors, not %i", n);
+        tensor__fail(th, TENSOR_ERR_SHAPE, "meshgrid: needs 1 to 8 tensors, not %i%s%s", n,
+                     list ? "" : "; the list is NULL", out ? "" : "; out is NULL");
         return TENSOR_ERR_SHAPE;
     }
     for (int i = 0; i < n; i++) {
@@ -15793,7 +16460,7 @@ TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     TENSOR__MARK
     int64_t dims[2] = {0, 0}, at[2] = {0, 0};
     if (!list || n < 1) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "block_diag: needs at least one tensor");
+        return tensor__no_list("block_diag", list, n);
     }
     int dtype = -1;
     for (int pass = 0; pass < 2; pass++) {
@@ -15819,8 +16486,8 @@ TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t di
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "diag_embed", "x", x)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], order[TENSOR_MAX_DIMS], limit = (int64_t)1 << 40;
-    int nd = x->ndim + 1, a = tensor__dim(th_, "diag_embed", dim1, nd);
-    int b = tensor__dim(th_, "diag_embed", dim2, nd);
+    int nd = x->ndim + 1, a = tensor__dim(th_, "diag_embed", dim1, nd, x);
+    int b = tensor__dim(th_, "diag_embed", dim2, nd, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     if (!x->ndim || nd > TENSOR_MAX_DIMS || a == b || offset > limit || offset < -limit) {
         return tensor__fail(th_, TENSOR_ERR_SHAPE, "diag_embed: x %t on diagonal %d of dims %d and %d", x,
@@ -16258,7 +16925,7 @@ TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t cou
     tensor__op_t o;
     tensor_t *const in[1] = {x};
     if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    int d = tensor__dim(o.th, o.row->name, dim, x->ndim);
+    int d = tensor__dim(o.th, o.row->name, dim, x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     int64_t n = x->ndim ? x->dims[d] : 1, dims[TENSOR_MAX_DIMS];
     int last = x->ndim ? x->ndim - 1 : 0;
@@ -16303,7 +16970,7 @@ TENSOR_API tensor_pair_t (tensor_cummin)(tensor_t *x, int64_t dim) {
 // Whether k elements can be taken along dim, 0 = no, raised.
 TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t lowest, int64_t dim) {
     tensor__thread_t *th = tensor__self();
-    int d = TENSOR__USABLE(th, name, "x", x) ? tensor__dim(th, name, dim, x->ndim) : -1;
+    int d = TENSOR__USABLE(th, name, "x", x) ? tensor__dim(th, name, dim, x->ndim, x) : -1;
     int64_t n = d >= 0 && x->ndim ? x->dims[d] : 1;
     if (d < 0 || (k >= lowest && k <= n)) { return d >= 0; }
     tensor__fail(th, TENSOR_ERR_SHAPE, "%s: k must be %d..%d for dim %i of x %t (got %d)", name, lowest, n,
@@ -16334,7 +17001,7 @@ TENSOR_API tensor_pair_t (tensor_nanmedian_dim)(tensor_t *x, int64_t dim, int ke
 }
 TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     if (tensor__live(x) && !x->numel && tensor__is_float(x->dtype)) {
-        return tensor_scalar((double)NAN, (tensor_dtype_t)x->dtype);
+        return tensor__constant_of(tensor_scalar((double)NAN, (tensor_dtype_t)x->dtype), x);
     }
     tensor_t *f = tensor__flat(x), *y = tensor__chosen(tensor_detach(f), 0, tensor__rank(f, k, 0), 1).values;
     if (y == TENSOR__POISON || !tensor_grad_enabled() || !tensor__needs_grad(f)) { return y; }
@@ -16363,7 +17030,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
     const char *name = ignore ? "nanquantile" : "quantile";
     int how = 0;
     if (!TENSOR__USABLE(th, name, "x", x) || !TENSOR__USABLE(th, name, "q", q)) { return TENSOR__POISON; }
-    int d = tensor__dim(th, name, dim, flat ? 1 : x->ndim);
+    int d = tensor__dim(th, name, dim, flat ? 1 : x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     while (mode && how < 5 && strcmp(mode, modes[how])) { how++; }
     if (how == 5) {
@@ -16381,7 +17048,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
     tensor_t *outside = tensor_logical_not(tensor_logical_and(tensor_ge_scalar(q, 0),
                                                               tensor_le_scalar(q, 1)));
     if (tensor_item_i64(tensor_any(outside))) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: q must lie within 0..1", name);
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: the elements of q %t must lie within 0..1", name, q);
     }
     if (flat || !x->ndim) { x = tensor__flat(x); d = keepdim = 0; }
     if (!tensor__live(x)) { return x; }
@@ -16429,7 +17096,8 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
                                     int sorted, const char *function) {
     TENSOR__MARK
     tensor_t *list[3] = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
-    int d = !TENSOR__USABLE(th_, "unique", "x", x) ? -1 : flat ? 0 : tensor__dim(th_, "unique", dim, x->ndim);
+    int d = !TENSOR__USABLE(th_, "unique", "x", x) ? -1 : flat ? 0 : tensor__dim(th_, "unique", dim, x->ndim,
+            x);
     if (d >= 0 && !flat && (!x->ndim || (!x->numel && x->dims[d]))) {
         tensor__fail(th_, TENSOR_ERR_SHAPE, "unique: x %t must have dims, none of them 0 but dim %i", x, d);
         d = -1;
@@ -16561,9 +17229,12 @@ TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
     tensor_t *const in[2] = {x, test};
     if (!test->numel) { TENSOR__RETURN(tensor_zeros_n(x->dims, x->ndim, TENSOR_BOOL)); }
     tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(in, 2);
-    tensor_t *s = (tensor_sort)(tensor_detach(tensor__flat(tensor_to(test, dtype))), 0, 0).values;
+    tensor_t *s = tensor_detach(tensor__flat(tensor_to(test, dtype)));
+    if (tensor__is_float(dtype)) { s = tensor_masked_select(s, tensor_logical_not(tensor_isnan(s))); }
+    if (tensor__live(s) && !s->numel) { TENSOR__RETURN(tensor_zeros_n(x->dims, x->ndim, TENSOR_BOOL)); }
+    s = (tensor_sort)(s, 0, 0).values;
     tensor_t *f = tensor_detach(tensor_to(x, dtype));
-    tensor_t *at = tensor_clamp((tensor_searchsorted)(s, f, 0), 0, (double)(test->numel - 1));
+    tensor_t *at = tensor_clamp((tensor_searchsorted)(s, f, 0), 0, (double)(tensor_numel(s) - 1));
     s = tensor_index_select(s, 0, tensor__flat(at));
     TENSOR__RETURN(tensor_eq(f, tensor_reshape_n(s, x->dims, x->ndim)));
 }
@@ -16933,9 +17604,15 @@ TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
+    if (!(high >= low) || !(high - low < INFINITY)) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "uniform_: %g .. %g is no range", low, high);
+    }
     return tensor__draw_into(TENSOR_OP_RAND, x, low, high);
 }
 TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
+    if (!(std >= 0)) {
+        return tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "normal_: std is %g, it must be >= 0", std);
+    }
     return tensor__draw_into(TENSOR_OP_RANDN, x, mean, std);
 }
 // Distributions made of uniform or normal numbers in double: 0 exponential (a = rate), 1 cauchy, 2
@@ -17905,7 +18582,7 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
     int ok = 1;
     tensor__spin(&leaf->lock);
     if (!leaf->grad) {
-        if (!create && !tensor__exclusive(th, g, 1)) { g = (tensor_clone)(g); }
+        if (create || !tensor__exclusive(th, g, 1)) { g = (tensor_clone)(g); }
         ok = g != TENSOR__POISON;
         if (ok) {
             leaf->grad = tensor__hold(g);
@@ -17930,14 +18607,21 @@ TENSOR__INLINE int tensor__fits(const tensor__meta_t *m, const tensor_t *g) {
     for (int d = 0; same && d < m->ndim; d++) { same = g->dims[d] == m->dims[d]; }
     return same;
 }
-// A gradient in dtype and shape of its value. POISON = failed, raised.
-TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(tensor__thread_t *th, const tensor__meta_t *m,
-                                                  tensor_t *g) {
+// A gradient in dtype and shape of its value: input i of `from` (NULL: the caller's). POISON = failed,
+// raised.
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(tensor__thread_t *th, const tensor__node_t *from, int i,
+                                                  const tensor__meta_t *m, tensor_t *g) {
+    int lead = g->ndim - m->ndim, fits = lead >= 0;
+    for (int d = 0; fits && d < m->ndim; d++) { fits = m->dims[d] == 1 || m->dims[d] == g->dims[lead + d]; }
+    if (!fits) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE,
+                            "backward: %s gave a gradient %t for input %i, which is %n",
+                            !from ? "the caller" : from->custom ?
+                            ((const tensor_function_ctx_t *)from->custom)->fn->name : from->row->name,
+                            g, i, m->dims, (int)m->ndim);
+    }
     if (g->dtype != m->dtype) { g = (tensor_to)(g, (tensor_dtype_t)m->dtype); }
-    if (g != TENSOR__POISON && !tensor__fits(m, g)) { g = tensor__sum_to(g, m->dims, m->ndim); }
-    if (g == TENSOR__POISON || tensor__fits(m, g)) { return g; }
-    return tensor__fail(th, TENSOR_ERR_SHAPE, "backward: a gradient %t does not fit the value %n", g, m->dims,
-                        (int)m->ndim);
+    return g == TENSOR__POISON ? g : tensor__sum_to(g, m->dims, m->ndim);
 }
 TENSOR__FN TENSOR__NOINLINE int tensor__deliver_leaf(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf,
                                                      tensor_t *g) {
@@ -17955,9 +18639,10 @@ TENSOR__FN TENSOR__NOINLINE int tensor__deliver_leaf(tensor__thread_t *th, tenso
 }
 // A gradient arrives at an edge: to its node or leaf.
 TENSOR__INLINE int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node,
-                                   int32_t output, tensor_t *leaf, const tensor__meta_t *m, tensor_t *g) {
+                                   int32_t output, tensor_t *leaf, const tensor__meta_t *m, tensor_t *g,
+                                   const tensor__node_t *from, int i) {
     if (g->dtype != m->dtype || !tensor__fits(m, g)) {
-        g = tensor__fit(th, m, g);
+        g = tensor__fit(th, from, i, m, g);
         if (g == TENSOR__POISON) { return 0; }
     }
     if (!node) { return tensor__deliver_leaf(th, p, leaf, g); }
@@ -18068,7 +18753,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
                 break;
             }
             ok = (!p->anomaly || tensor__no_nan(th, &g, i)) &&
-                 tensor__deliver(th, p, e->node, e->output, e->leaf, &n->in[i], gx[i]);
+                 tensor__deliver(th, p, e->node, e->output, e->leaf, &n->in[i], gx[i], n, i);
         }
         if (p->hooked_count && ok && e->leaf && (e->leaf->flags & TENSOR__HOOKED)) {
             tensor__hooked_t *h = tensor__pass_hooked(th, p, e->leaf);
@@ -18148,7 +18833,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         m.dims = y->dims;
         m.ndim = y->ndim;
         m.dtype = y->dtype;
-        ok = g != TENSOR__POISON && tensor__deliver(th, p, y->node, y->output, y, &m, g);
+        ok = g != TENSOR__POISON && tensor__deliver(th, p, y->node, y->output, y, &m, g, NULL, i);
     }
     while (p->count) {
         tensor__slot_t s = tensor__pass_pop(p);
@@ -18642,8 +19327,10 @@ TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *cons
             TENSOR_F64)), 0.5), 1.25);
     return tensor_sum(tensor_mul(tensor_to(y, TENSOR_F64), tensor_reshape_n(w, y->dims, y->ndim)));
 }
-TENSOR_API int (tensor_gradcheck)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
-                                  double atol, double rtol) {
+// constant: a result that needs no gradient is right if it does not change.
+TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
+                                 double atol,
+                                 double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
     if (!fn || n < 0 || (n && !inputs)) {
         tensor__fail(th, TENSOR_ERR_OWNER, "gradcheck: fn or inputs is NULL");
@@ -18675,6 +19362,7 @@ TENSOR_API int (tensor_gradcheck)(tensor_fn_t fn, void *user, tensor_t *const *i
     }
     for (int k = 0; k < 2 && !code; k++) {
         tensor_t *y = tensor__weighted(fn, user, inputs, n);
+        if (constant && tensor__live(y) && !tensor__needs_grad(y)) { continue; }        // grads are NULL: 0
         code = tensor_autograd_grad(&y, 1, NULL, wanted, m, k ? again : grads, TENSOR_ALLOW_UNUSED);
         if (y == TENSOR__POISON && !code) { code = th->error.code; }
     }
@@ -18720,36 +19408,57 @@ TENSOR_API int (tensor_gradcheck)(tensor_fn_t fn, void *user, tensor_t *const *i
     if (s.thread) { (tensor_scope_end)(s); }
     return code;
 }
+TENSOR_API int (tensor_gradcheck)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
+                                  double atol, double rtol) {
+    return tensor__gradcheck(fn, user, inputs, n, eps, atol, rtol, 0);
+}
 typedef struct tensor__gradgrad_t { tensor_fn_t fn; void *user; } tensor__gradgrad_t;
-// All first gradients of fn, flattened into one vector: what gradgradcheck differentiates.
+// What gradgradcheck differentiates: all first gradients of fn, flattened into one vector. The last input is
+// the gradient of fn's result.
 TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *user) {
     tensor__gradgrad_t *gg = (tensor__gradgrad_t *)user;
     tensor__thread_t *th = tensor__self();
+    tensor_t **wanted = (tensor_t **)tensor__memory(th, (uint64_t)n * 3 * sizeof *wanted);
+    if (!wanted) { return TENSOR__POISON; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
-    tensor_t *wanted[TENSOR__MAX_IN], *grads[TENSOR__MAX_IN], *parts[TENSOR__MAX_IN];
+    tensor_t **grads = wanted + n, **parts = grads + n, *r = TENSOR__POISON;
     int m = 0, k = 0;
-    for (int i = 0; i < n && m < TENSOR__MAX_IN;
-         i++) { if (tensor__sync_needs_grad(th, inputs[i])) { wanted[m++] = inputs[i]; } }
-    tensor_t *y = tensor__weighted(gg->fn, gg->user, inputs, n), *r = TENSOR__POISON;
-    if (!tensor_autograd_grad(&y, 1, NULL, wanted, m, grads, TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED)) {
-        for (int i = 0; i < m; i++) { if (grads[i]) { parts[k++] = tensor__flat(grads[i]); } }
-        if (k) { r = tensor_cat_n(parts, k, 0); }
+    for (int i = 0; i < n - 1; i++) {
+        if (tensor__sync_needs_grad(th, inputs[i])) { wanted[m++] = inputs[i]; }
     }
-    return s.thread ? (tensor_scope_return)(s, r) : r;
+    tensor_t *y = gg->fn(inputs, n - 1, gg->user);
+    if (!tensor_autograd_grad(&y, 1, &inputs[n - 1], wanted, m, grads,
+                              TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED)) {
+        for (int i = 0; i < m; i++) { if (grads[i]) { parts[k++] = tensor__flat(grads[i]); } }
+        r = k ? tensor_cat_n(parts, k, 0) : tensor_scalar(0, TENSOR_F64);       // nothing reached: constants
+    }
+    r = s.thread ? (tensor_scope_return)(s, r) : r;
+    tensor__memory_free(th, wanted);
+    return r;
 }
 TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
                                       double atol, double rtol) {
+    tensor__thread_t *th = tensor__self();
     tensor__gradgrad_t gg;
     gg.fn = fn;
     gg.user = user;
-    tensor_scope_t s = tensor__scope_begin(tensor__self(), 1);
-    tensor_t *first = tensor__gradients_of(inputs, n, &gg);
-    // a constant gradient has nothing to check
-    int linear = tensor__live(first) && !tensor__needs_grad(first);
-    int code = first == TENSOR__POISON ? tensor__self()->error.code : 0;
+    if (!fn || n < 0 || n == INT32_MAX || (n && !inputs)) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "gradgradcheck: fn or inputs is NULL");
+        return TENSOR_ERR_OWNER;
+    }
+    tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
+    if (!list) { return th->error.code; }
+    tensor_scope_t s = tensor__scope_begin(th, 1);
+    for (int i = 0; i < n; i++) { list[i] = inputs[i]; }
+    tensor_t *y = fn(inputs, n, user), *g = tensor_arange(0, (double)tensor_numel(y), 1, TENSOR_F64);
+    g = tensor_sin(tensor_add_scalar(tensor_mul_scalar(tensor_to(g, TENSOR_CPU), 1.7), 0.6));
+    g = tensor__live(y) ? tensor_to(tensor_reshape_n(g, y->dims, y->ndim), (int)tensor_device(y)) : y;
+    list[n] = tensor_requires_grad_(tensor_detach(g), 1);
+    int code = list[n] == TENSOR__POISON ? th->error.code :
+        tensor__gradcheck(tensor__gradients_of, &gg, list, n + 1, eps, atol, rtol, 1);
     if (s.thread) { (tensor_scope_end)(s); }
-    if (linear || code || first == TENSOR__POISON) { return code; }
-    return (tensor_gradcheck)(tensor__gradients_of, &gg, inputs, n, eps, atol, rtol);
+    tensor__memory_free(th, list);
+    return code;
 }
 
 // ------------------------------------------------------------------------------
@@ -19006,7 +19715,7 @@ TENSOR__FN const tensor__row_t *tensor__backward_row(int id) { return &tensor__p
 TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const char *site) {
     if (th->error.code && !th->error.reported) {
         th->error.site = site[0] ? site : NULL;
-        if (strncmp(site, "tensor_", 7) == 0 && strchr(site, 1)) { th->error.outer = site; }
+        if (strchr(site, 1)) { th->error.outer = site; }
         tensor__report(th, site);
     }
 }
@@ -19082,7 +19791,7 @@ TENSOR_API int tensor__shutdowns(void) { return TENSOR__ATOMIC_LOAD(&tensor__shu
 static tensor__thread_t *tensor__self_fn(void) { return tensor__self(); }
 static const tensor__internals_t tensor__internals_table = {
     TENSOR__API_VERSION, sizeof(tensor_t), sizeof(tensor_call_t), TENSOR__POISON, tensor__self_fn,
-        tensor__fail,
+        tensor__fail, tensor__text,
     tensor__begin, tensor__result, tensor__finish, tensor__grad_in, tensor__grad_out, tensor__grad_need,
         tensor__sum_to,
     tensor__next_stream, tensor__parallel, tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64,

@@ -289,12 +289,13 @@ typedef struct tensor_columns_args_t {
     int64_t kernel_w TENSOR_INIT, dilation_w TENSOR_INIT, padding_w TENSOR_INIT, stride_w TENSOR_INIT;
     int64_t height TENSOR_INIT, width TENSOR_INIT;   // of the images, col2im only; width 0 = height
 } tensor_columns_args_t;
-// Windows of images as columns, torch.nn.functional.unfold (tensor_unfold is the method of tensors): row
-// (c KH + ky) KW + kx of column oy OW + ox.
+// Windows of images as columns, torch.nn.functional.unfold (Tensor.unfold is tensor_unfold_dim): row
+// (c KH + ky) KW + kx of column oy OW + ox. tensor_im2col(x, kernel, .padding = 1).
 //   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
 //   -> new [N, C KH KW, OH OW];  grad col2im of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_im2col_with(tensor_columns_args_t a);
-// Its transpose, torch.nn.functional.fold: columns added into images of height x width.
+// Its transpose, torch.nn.functional.fold: columns added into images of height x width. tensor_col2im(x,
+// height, kernel, .width = w, .padding = 1).
 //   x       [N, C KH KW, OH OW] or without N, f32/f64/f16/bf16
 //   -> new [N, C, height, width];  grad im2col of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_col2im_with(tensor_columns_args_t a);
@@ -586,7 +587,7 @@ TENSOR_API tensor_t *tensor__grid_sample(tensor_grid_sample_args_t a);
 TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a);
 
 #define tensor_bilinear(...) TENSOR__CALL(tensor_bilinear, __VA_ARGS__)
-#define tensor_lstm_cell(...) nn__at_state(TENSOR_HERE, (tensor_lstm_cell)(__VA_ARGS__))
+#define tensor_lstm_cell(...) nn__at_state(TENSOR__IN(tensor_lstm_cell), (tensor_lstm_cell)(__VA_ARGS__))
 #define tensor_gru_cell(...) TENSOR__CALL(tensor_gru_cell, __VA_ARGS__)
 #define tensor_rnn_cell(...) TENSOR__CALL(tensor_rnn_cell, __VA_ARGS__)
 #define tensor_linear(...) TENSOR__CALL(tensor_linear, __VA_ARGS__)
@@ -625,51 +626,78 @@ TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_prod
 #define tensor_cosine_similarity(...) TENSOR__CALL(tensor_cosine_similarity, __VA_ARGS__)
 #define tensor_pairwise_distance(...) TENSOR__CALL(tensor_pairwise_distance, __VA_ARGS__)
 #ifndef __cplusplus
-#define tensor_embedding(...) tensor__embedding(TENSOR_ARGS(tensor_embedding_args_t, __VA_ARGS__))
-#define tensor_layer_norm(...) tensor__layer_norm(TENSOR_ARGS(tensor_layer_norm_args_t, __VA_ARGS__))
-#define tensor_embedding_bag(...) tensor__embedding_bag(TENSOR_ARGS(tensor_embedding_bag_args_t, __VA_ARGS__))
-#define tensor_lstm(...) tensor__lstm(TENSOR_ARGS(tensor_rnn_args_t, __VA_ARGS__))
-#define tensor_gru(...) tensor__gru(TENSOR_ARGS(tensor_rnn_args_t, __VA_ARGS__))
-#define tensor_rnn(...) tensor__rnn(TENSOR_ARGS(tensor_rnn_args_t, __VA_ARGS__))
-#define tensor_batch_norm(...) tensor__batch_norm(TENSOR_ARGS(tensor_batch_norm_args_t, __VA_ARGS__))
-#define tensor_instance_norm(...) tensor__instance_norm(TENSOR_ARGS(tensor_instance_norm_args_t, __VA_ARGS__))
-#define tensor_group_norm(...) tensor__group_norm(TENSOR_ARGS(tensor_group_norm_args_t, __VA_ARGS__))
-#define tensor_rms_norm(...) tensor__rms_norm(TENSOR_ARGS(tensor_rms_norm_args_t, __VA_ARGS__))
+#define tensor_embedding(...) tensor__embedding(TENSOR_ARGS(tensor_embedding, tensor_embedding_args_t,       \
+                                                            __VA_ARGS__))
+#define tensor_layer_norm(...) tensor__layer_norm(TENSOR_ARGS(tensor_layer_norm, tensor_layer_norm_args_t,   \
+                                                              __VA_ARGS__))
+#define tensor_embedding_bag(...) tensor__embedding_bag(TENSOR_ARGS(tensor_embedding_bag,                    \
+                                                                    tensor_embedding_bag_args_t,             \
+                                                                        __VA_ARGS__))
+#define tensor_lstm(...) tensor__lstm(TENSOR_ARGS(tensor_lstm, tensor_rnn_args_t, __VA_ARGS__))
+#define tensor_gru(...) tensor__gru(TENSOR_ARGS(tensor_gru, tensor_rnn_args_t, __VA_ARGS__))
+#define tensor_rnn(...) tensor__rnn(TENSOR_ARGS(tensor_rnn, tensor_rnn_args_t, __VA_ARGS__))
+#define tensor_batch_norm(...) tensor__batch_norm(TENSOR_ARGS(tensor_batch_norm, tensor_batch_norm_args_t,   \
+                                                              __VA_ARGS__))
+#define tensor_instance_norm(...) tensor__instance_norm(TENSOR_ARGS(tensor_instance_norm,                    \
+                                                                    tensor_instance_norm_args_t,             \
+                                                                        __VA_ARGS__))
+#define tensor_group_norm(...) tensor__group_norm(TENSOR_ARGS(tensor_group_norm, tensor_group_norm_args_t,   \
+                                                              __VA_ARGS__))
+#define tensor_rms_norm(...) tensor__rms_norm(TENSOR_ARGS(tensor_rms_norm, tensor_rms_norm_args_t,           \
+                                                          __VA_ARGS__))
 #define tensor_local_response_norm(...)                                                                      \
-    tensor__local_response_norm(TENSOR_ARGS(tensor_local_response_norm_args_t, __VA_ARGS__))
-#define tensor_conv1d(...) tensor__conv1d(TENSOR_ARGS(tensor_conv_args_t, __VA_ARGS__))
-#define tensor_conv2d(...) tensor__conv2d(TENSOR_ARGS(tensor_conv_args_t, __VA_ARGS__))
-#define tensor_conv3d(...) tensor__conv3d(TENSOR_ARGS(tensor_conv_args_t, __VA_ARGS__))
+    tensor__local_response_norm(TENSOR_ARGS(tensor_local_response_norm, tensor_local_response_norm_args_t,   \
+                                            __VA_ARGS__))
+#define tensor_conv1d(...) tensor__conv1d(TENSOR_ARGS(tensor_conv1d, tensor_conv_args_t, __VA_ARGS__))
+#define tensor_conv2d(...) tensor__conv2d(TENSOR_ARGS(tensor_conv2d, tensor_conv_args_t, __VA_ARGS__))
+#define tensor_conv3d(...) tensor__conv3d(TENSOR_ARGS(tensor_conv3d, tensor_conv_args_t, __VA_ARGS__))
 #define tensor_conv_transpose1d(...)                                                                         \
-    tensor__conv_transpose1d(TENSOR_ARGS(tensor_conv_transpose_args_t, __VA_ARGS__))
+    tensor__conv_transpose1d(TENSOR_ARGS(tensor_conv_transpose1d, tensor_conv_transpose_args_t, __VA_ARGS__))
 #define tensor_conv_transpose2d(...)                                                                         \
-    tensor__conv_transpose2d(TENSOR_ARGS(tensor_conv_transpose_args_t, __VA_ARGS__))
+    tensor__conv_transpose2d(TENSOR_ARGS(tensor_conv_transpose2d, tensor_conv_transpose_args_t, __VA_ARGS__))
 #define tensor_conv_transpose3d(...)                                                                         \
-    tensor__conv_transpose3d(TENSOR_ARGS(tensor_conv_transpose_args_t, __VA_ARGS__))
-#define tensor_max_pool1d(...) tensor__max_pool1d(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
-#define tensor_max_pool2d(...) tensor__max_pool2d(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
-#define tensor_max_pool3d(...) tensor__max_pool3d(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
-#define tensor_avg_pool1d(...) tensor__avg_pool1d(TENSOR_ARGS(tensor_avg_pool_args_t, __VA_ARGS__))
-#define tensor_avg_pool2d(...) tensor__avg_pool2d(TENSOR_ARGS(tensor_avg_pool_args_t, __VA_ARGS__))
-#define tensor_avg_pool3d(...) tensor__avg_pool3d(TENSOR_ARGS(tensor_avg_pool_args_t, __VA_ARGS__))
-#define tensor_max_unpool1d(...) tensor__max_unpool1d(TENSOR_ARGS(tensor_max_unpool_args_t, __VA_ARGS__))
-#define tensor_max_unpool2d(...) tensor__max_unpool2d(TENSOR_ARGS(tensor_max_unpool_args_t, __VA_ARGS__))
-#define tensor_max_unpool3d(...) tensor__max_unpool3d(TENSOR_ARGS(tensor_max_unpool_args_t, __VA_ARGS__))
+    tensor__conv_transpose3d(TENSOR_ARGS(tensor_conv_transpose3d, tensor_conv_transpose_args_t, __VA_ARGS__))
+#define tensor_max_pool1d(...) tensor__max_pool1d(TENSOR_ARGS(tensor_max_pool1d, tensor_max_pool_args_t,     \
+                                                              __VA_ARGS__))
+#define tensor_max_pool2d(...) tensor__max_pool2d(TENSOR_ARGS(tensor_max_pool2d, tensor_max_pool_args_t,     \
+                                                              __VA_ARGS__))
+#define tensor_max_pool3d(...) tensor__max_pool3d(TENSOR_ARGS(tensor_max_pool3d, tensor_max_pool_args_t,     \
+                                                              __VA_ARGS__))
+#define tensor_avg_pool1d(...) tensor__avg_pool1d(TENSOR_ARGS(tensor_avg_pool1d, tensor_avg_pool_args_t,     \
+                                                              __VA_ARGS__))
+#define tensor_avg_pool2d(...) tensor__avg_pool2d(TENSOR_ARGS(tensor_avg_pool2d, tensor_avg_pool_args_t,     \
+                                                              __VA_ARGS__))
+#define tensor_avg_pool3d(...) tensor__avg_pool3d(TENSOR_ARGS(tensor_avg_pool3d, tensor_avg_pool_args_t,     \
+                                                              __VA_ARGS__))
+#define tensor_max_unpool1d(...) tensor__max_unpool1d(TENSOR_ARGS(tensor_max_unpool1d,                       \
+                                                                  tensor_max_unpool_args_t, __VA_ARGS__))
+#define tensor_max_unpool2d(...) tensor__max_unpool2d(TENSOR_ARGS(tensor_max_unpool2d,                       \
+                                                                  tensor_max_unpool_args_t, __VA_ARGS__))
+#define tensor_max_unpool3d(...) tensor__max_unpool3d(TENSOR_ARGS(tensor_max_unpool3d,                       \
+                                                                  tensor_max_unpool_args_t, __VA_ARGS__))
 #define tensor_max_pool1d_with_indices(...)                                                                  \
-    tensor__max_pool1d_with_indices(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
+    tensor__max_pool1d_with_indices(TENSOR_ARGS(tensor_max_pool1d_with_indices, tensor_max_pool_args_t,      \
+                                                __VA_ARGS__))
 #define tensor_max_pool2d_with_indices(...)                                                                  \
-    tensor__max_pool2d_with_indices(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
+    tensor__max_pool2d_with_indices(TENSOR_ARGS(tensor_max_pool2d_with_indices, tensor_max_pool_args_t,      \
+                                                __VA_ARGS__))
 #define tensor_max_pool3d_with_indices(...)                                                                  \
-    tensor__max_pool3d_with_indices(TENSOR_ARGS(tensor_max_pool_args_t, __VA_ARGS__))
-#define tensor_im2col(...) tensor__im2col(TENSOR_ARGS(tensor_columns_args_t, __VA_ARGS__))
-#define tensor_interpolate(...) tensor__interpolate(TENSOR_ARGS(tensor_interpolate_args_t, __VA_ARGS__))
-#define tensor_grid_sample(...) tensor__grid_sample(TENSOR_ARGS(tensor_grid_sample_args_t, __VA_ARGS__))
+    tensor__max_pool3d_with_indices(TENSOR_ARGS(tensor_max_pool3d_with_indices, tensor_max_pool_args_t,      \
+                                                __VA_ARGS__))
+#define tensor_im2col(...) tensor__im2col(TENSOR_ARGS(tensor_im2col, tensor_columns_args_t, __VA_ARGS__))
+#define tensor_interpolate(...) tensor__interpolate(TENSOR_ARGS(tensor_interpolate,                          \
+                                                                tensor_interpolate_args_t, __VA_ARGS__))
+#define tensor_grid_sample(...) tensor__grid_sample(TENSOR_ARGS(tensor_grid_sample,                          \
+                                                                tensor_grid_sample_args_t, __VA_ARGS__))
 #define tensor_col2im(input, output, ...)                                                                    \
     tensor__col2im(                                                                                          \
-        TENSOR_ARGS(tensor_columns_args_t, .x = (input), .height = (output), .kernel = __VA_ARGS__))
+        TENSOR_ARGS(tensor_col2im, tensor_columns_args_t, .x = (input), .height = (output), .kernel =        \
+                    __VA_ARGS__))
 #define tensor_pad(x, ...) tensor_pad_n(x, TENSOR_DIMS(__VA_ARGS__), TENSOR_PAD_CONSTANT, 0)
 #define tensor_scaled_dot_product_attention(...)                                                             \
-    tensor__scaled_dot_product_attention(TENSOR_ARGS(tensor_scaled_dot_product_attention_args_t, __VA_ARGS__))
+    tensor__scaled_dot_product_attention(TENSOR_ARGS(tensor_scaled_dot_product_attention,                    \
+                                                     tensor_scaled_dot_product_attention_args_t,             \
+                                                         __VA_ARGS__))
 #endif
 
 // ------------------------------------------------------------------------------
@@ -976,40 +1004,56 @@ TENSOR_API tensor_t *tensor__ctc_loss(tensor_ctc_loss_args_t a);
 TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a);
 
 #ifndef __cplusplus
-#define tensor_cross_entropy(...) tensor__cross_entropy(TENSOR_ARGS(tensor_cross_entropy_args_t, __VA_ARGS__))
-#define tensor_nll_loss(...) tensor__nll_loss(TENSOR_ARGS(tensor_nll_loss_args_t, __VA_ARGS__))
-#define tensor_mse_loss(...) tensor__mse_loss(TENSOR_ARGS(tensor_mse_loss_args_t, __VA_ARGS__))
-#define tensor_l1_loss(...) tensor__l1_loss(TENSOR_ARGS(tensor_l1_loss_args_t, __VA_ARGS__))
+#define tensor_cross_entropy(...) tensor__cross_entropy(TENSOR_ARGS(tensor_cross_entropy,                    \
+                                                                    tensor_cross_entropy_args_t,             \
+                                                                        __VA_ARGS__))
+#define tensor_nll_loss(...) tensor__nll_loss(TENSOR_ARGS(tensor_nll_loss, tensor_nll_loss_args_t,           \
+                                                          __VA_ARGS__))
+#define tensor_mse_loss(...) tensor__mse_loss(TENSOR_ARGS(tensor_mse_loss, tensor_mse_loss_args_t,           \
+                                                          __VA_ARGS__))
+#define tensor_l1_loss(...) tensor__l1_loss(TENSOR_ARGS(tensor_l1_loss, tensor_l1_loss_args_t, __VA_ARGS__))
 #define tensor_smooth_l1_loss(...)                                                                           \
-    tensor__smooth_l1_loss(TENSOR_ARGS(tensor_smooth_l1_loss_args_t, __VA_ARGS__))
-#define tensor_huber_loss(...) tensor__huber_loss(TENSOR_ARGS(tensor_huber_loss_args_t, __VA_ARGS__))
+    tensor__smooth_l1_loss(TENSOR_ARGS(tensor_smooth_l1_loss, tensor_smooth_l1_loss_args_t, __VA_ARGS__))
+#define tensor_huber_loss(...) tensor__huber_loss(TENSOR_ARGS(tensor_huber_loss, tensor_huber_loss_args_t,   \
+                                                              __VA_ARGS__))
 #define tensor_binary_cross_entropy(...)                                                                     \
-    tensor__binary_cross_entropy(TENSOR_ARGS(tensor_binary_cross_entropy_args_t, __VA_ARGS__))
+    tensor__binary_cross_entropy(TENSOR_ARGS(tensor_binary_cross_entropy,                                    \
+                                             tensor_binary_cross_entropy_args_t, __VA_ARGS__))
 #define tensor_binary_cross_entropy_with_logits(...)                                                         \
     tensor__binary_cross_entropy_with_logits(                                                                \
-        TENSOR_ARGS(tensor_binary_cross_entropy_with_logits_args_t, __VA_ARGS__))
+        TENSOR_ARGS(tensor_binary_cross_entropy_with_logits,                                                 \
+                    tensor_binary_cross_entropy_with_logits_args_t, __VA_ARGS__))
 #define tensor_hinge_embedding_loss(...)                                                                     \
-    tensor__hinge_embedding_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+    tensor__hinge_embedding_loss(TENSOR_ARGS(tensor_hinge_embedding_loss, tensor_margin_loss_args_t,         \
+                                             __VA_ARGS__))
 #define tensor_soft_margin_loss(...)                                                                         \
-    tensor__soft_margin_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+    tensor__soft_margin_loss(TENSOR_ARGS(tensor_soft_margin_loss, tensor_margin_loss_args_t, __VA_ARGS__))
 #define tensor_multi_margin_loss(...)                                                                        \
-    tensor__multi_margin_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+    tensor__multi_margin_loss(TENSOR_ARGS(tensor_multi_margin_loss, tensor_margin_loss_args_t, __VA_ARGS__))
 #define tensor_multilabel_margin_loss(...)                                                                   \
-    tensor__multilabel_margin_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+    tensor__multilabel_margin_loss(TENSOR_ARGS(tensor_multilabel_margin_loss, tensor_margin_loss_args_t,     \
+                                               __VA_ARGS__))
 #define tensor_multilabel_soft_margin_loss(...)                                                              \
-    tensor__multilabel_soft_margin_loss(TENSOR_ARGS(tensor_margin_loss_args_t, __VA_ARGS__))
+    tensor__multilabel_soft_margin_loss(TENSOR_ARGS(tensor_multilabel_soft_margin_loss,                      \
+                                                    tensor_margin_loss_args_t, __VA_ARGS__))
 #define tensor_margin_ranking_loss(...)                                                                      \
-    tensor__margin_ranking_loss(TENSOR_ARGS(tensor_ranking_loss_args_t, __VA_ARGS__))
+    tensor__margin_ranking_loss(TENSOR_ARGS(tensor_margin_ranking_loss, tensor_ranking_loss_args_t,          \
+                                            __VA_ARGS__))
 #define tensor_cosine_embedding_loss(...)                                                                    \
-    tensor__cosine_embedding_loss(TENSOR_ARGS(tensor_ranking_loss_args_t, __VA_ARGS__))
+    tensor__cosine_embedding_loss(TENSOR_ARGS(tensor_cosine_embedding_loss, tensor_ranking_loss_args_t,      \
+                                              __VA_ARGS__))
 #define tensor_triplet_margin_loss(...)                                                                      \
-    tensor__triplet_margin_loss(TENSOR_ARGS(tensor_triplet_margin_loss_args_t, __VA_ARGS__))
+    tensor__triplet_margin_loss(TENSOR_ARGS(tensor_triplet_margin_loss, tensor_triplet_margin_loss_args_t,   \
+                                            __VA_ARGS__))
 #define tensor_gaussian_nll_loss(...)                                                                        \
-    tensor__gaussian_nll_loss(TENSOR_ARGS(tensor_gaussian_nll_loss_args_t, __VA_ARGS__))
+    tensor__gaussian_nll_loss(TENSOR_ARGS(tensor_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t,         \
+                                          __VA_ARGS__))
 #define tensor_poisson_nll_loss(...)                                                                         \
-    tensor__poisson_nll_loss(TENSOR_ARGS(tensor_poisson_nll_loss_args_t, __VA_ARGS__))
-#define tensor_ctc_loss(...) tensor__ctc_loss(TENSOR_ARGS(tensor_ctc_loss_args_t, __VA_ARGS__))
-#define tensor_kl_div(...) tensor__kl_div(TENSOR_ARGS(tensor_kl_div_args_t, __VA_ARGS__))
+    tensor__poisson_nll_loss(TENSOR_ARGS(tensor_poisson_nll_loss, tensor_poisson_nll_loss_args_t,            \
+                                         __VA_ARGS__))
+#define tensor_ctc_loss(...) tensor__ctc_loss(TENSOR_ARGS(tensor_ctc_loss, tensor_ctc_loss_args_t,           \
+                                                          __VA_ARGS__))
+#define tensor_kl_div(...) tensor__kl_div(TENSOR_ARGS(tensor_kl_div, tensor_kl_div_args_t, __VA_ARGS__))
 #endif
 
 #if defined(__cplusplus) && defined(__clang__)
@@ -1177,8 +1221,7 @@ TENSOR_API int nn_copy_state(nn_module_t *dst, nn_module_t *src);
 // ones, so that optimizers go on with them. Integers and bool keep their dtype. All change or none.
 //   to      a float dtype (TENSOR_F64) or a device (TENSOR_CPU, TENSOR_CUDA)
 //   -> code;  errors DTYPE (no float dtype), DEVICE (no such device), AUTOGRAD (one is a view or has a
-//   history),
-//      OUT_OF_MEMORY, POISONED
+//      history), OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_to(nn_module_t *m, int to);
 
 // What the macros call: they note the place of a call in the module it made, or in its error.
@@ -1186,14 +1229,14 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 
 #define nn_parameter(...) TENSOR__CALL(nn_parameter, __VA_ARGS__)
 #define nn_buffer(...) TENSOR__CALL(nn_buffer, __VA_ARGS__)
-#define nn_child(...) nn__stamp(TENSOR_HERE, (nn_child)(__VA_ARGS__))
+#define nn_child(...) nn__stamp(TENSOR__IN(nn_child), (nn_child)(__VA_ARGS__))
 #define nn_forward(...) TENSOR__CALL(nn_forward, __VA_ARGS__)
 #define nn_get(...) TENSOR__CALL(nn_get, __VA_ARGS__)
-#define nn_get_child(...) nn__stamp(TENSOR_HERE, (nn_get_child)(__VA_ARGS__))
-#define nn_clone(...) nn__stamp(TENSOR_HERE, (nn_clone)(__VA_ARGS__))
-#define nn_train(...) nn__stamp(TENSOR_HERE, (nn_train)(__VA_ARGS__))
-#define nn_eval(...) nn__stamp(TENSOR_HERE, (nn_eval)(__VA_ARGS__))
-#define nn_requires_grad_(...) nn__stamp(TENSOR_HERE, (nn_requires_grad_)(__VA_ARGS__))
+#define nn_get_child(...) nn__stamp(TENSOR__IN(nn_get_child), (nn_get_child)(__VA_ARGS__))
+#define nn_clone(...) nn__stamp(TENSOR__IN(nn_clone), (nn_clone)(__VA_ARGS__))
+#define nn_train(...) nn__stamp(TENSOR__IN(nn_train), (nn_train)(__VA_ARGS__))
+#define nn_eval(...) nn__stamp(TENSOR__IN(nn_eval), (nn_eval)(__VA_ARGS__))
+#define nn_requires_grad_(...) nn__stamp(TENSOR__IN(nn_requires_grad_), (nn_requires_grad_)(__VA_ARGS__))
 #define nn_free(...) TENSOR__CALL_KIND(int, nn_free, __VA_ARGS__)
 #define nn_parameters(...) TENSOR__CALL_KIND(int, nn_parameters, __VA_ARGS__)
 #define nn_module_zero_grad(...) TENSOR__CALL_KIND(int, nn_module_zero_grad, __VA_ARGS__)
@@ -1638,117 +1681,143 @@ TENSOR_API nn_module_t *nn__rms_norm(nn_rms_norm_args_t a);
 TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
 
 #ifndef __cplusplus
-#define nn_linear(in_features, ...) nn__linear(TENSOR_ARGS(nn_linear_args_t, in_features, __VA_ARGS__))
-#define nn_conv1d(in_channels, ...) nn__conv1d(TENSOR_ARGS(nn_conv_args_t, in_channels, __VA_ARGS__))
-#define nn_conv2d(in_channels, ...) nn__conv2d(TENSOR_ARGS(nn_conv_args_t, in_channels, __VA_ARGS__))
-#define nn_conv3d(in_channels, ...) nn__conv3d(TENSOR_ARGS(nn_conv_args_t, in_channels, __VA_ARGS__))
+#define nn_linear(in_features, ...) nn__linear(TENSOR_ARGS(nn_linear, nn_linear_args_t, in_features,         \
+                                                           __VA_ARGS__))
+#define nn_conv1d(in_channels, ...) nn__conv1d(TENSOR_ARGS(nn_conv1d, nn_conv_args_t, in_channels,           \
+                                                           __VA_ARGS__))
+#define nn_conv2d(in_channels, ...) nn__conv2d(TENSOR_ARGS(nn_conv2d, nn_conv_args_t, in_channels,           \
+                                                           __VA_ARGS__))
+#define nn_conv3d(in_channels, ...) nn__conv3d(TENSOR_ARGS(nn_conv3d, nn_conv_args_t, in_channels,           \
+                                                           __VA_ARGS__))
 #define nn_conv_transpose1d(in_channels, ...)                                                                \
-    nn__conv_transpose1d(TENSOR_ARGS(nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+    nn__conv_transpose1d(TENSOR_ARGS(nn_conv_transpose1d, nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
 #define nn_conv_transpose2d(in_channels, ...)                                                                \
-    nn__conv_transpose2d(TENSOR_ARGS(nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+    nn__conv_transpose2d(TENSOR_ARGS(nn_conv_transpose2d, nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
 #define nn_conv_transpose3d(in_channels, ...)                                                                \
-    nn__conv_transpose3d(TENSOR_ARGS(nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
-#define nn_max_pool1d(...) nn__max_pool1d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
-#define nn_max_pool2d(...) nn__max_pool2d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
-#define nn_max_pool3d(...) nn__max_pool3d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
-#define nn_avg_pool1d(...) nn__avg_pool1d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
-#define nn_avg_pool2d(...) nn__avg_pool2d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
-#define nn_avg_pool3d(...) nn__avg_pool3d(TENSOR_ARGS(nn_pool_args_t, __VA_ARGS__))
-#define nn_upsample(...) nn__upsample(TENSOR_ARGS(nn_upsample_args_t, __VA_ARGS__))
-#define nn_unfold(...) nn__unfold(TENSOR_ARGS(nn_columns_args_t, __VA_ARGS__))
+    nn__conv_transpose3d(TENSOR_ARGS(nn_conv_transpose3d, nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+#define nn_max_pool1d(...) nn__max_pool1d(TENSOR_ARGS(nn_max_pool1d, nn_pool_args_t, __VA_ARGS__))
+#define nn_max_pool2d(...) nn__max_pool2d(TENSOR_ARGS(nn_max_pool2d, nn_pool_args_t, __VA_ARGS__))
+#define nn_max_pool3d(...) nn__max_pool3d(TENSOR_ARGS(nn_max_pool3d, nn_pool_args_t, __VA_ARGS__))
+#define nn_avg_pool1d(...) nn__avg_pool1d(TENSOR_ARGS(nn_avg_pool1d, nn_pool_args_t, __VA_ARGS__))
+#define nn_avg_pool2d(...) nn__avg_pool2d(TENSOR_ARGS(nn_avg_pool2d, nn_pool_args_t, __VA_ARGS__))
+#define nn_avg_pool3d(...) nn__avg_pool3d(TENSOR_ARGS(nn_avg_pool3d, nn_pool_args_t, __VA_ARGS__))
+#define nn_upsample(...) nn__upsample(TENSOR_ARGS(nn_upsample, nn_upsample_args_t, __VA_ARGS__))
+#define nn_unfold(...) nn__unfold(TENSOR_ARGS(nn_unfold, nn_columns_args_t, __VA_ARGS__))
 #define nn_fold(output, ...)                                                                                 \
-    nn__fold(TENSOR_ARGS(nn_columns_args_t, .height = (output), .kernel = __VA_ARGS__))
+    nn__fold(TENSOR_ARGS(nn_fold, nn_columns_args_t, .height = (output), .kernel = __VA_ARGS__))
 #define nn_pad(mode, value, ...) nn_pad_n(TENSOR_DIMS(__VA_ARGS__), mode, value)
-#define nn_layer_norm(...) nn__layer_norm(TENSOR_ARGS(nn_layer_norm_args_t, __VA_ARGS__))
+#define nn_layer_norm(...) nn__layer_norm(TENSOR_ARGS(nn_layer_norm, nn_layer_norm_args_t, __VA_ARGS__))
 #define nn_multihead_attention(embed, ...)                                                                   \
-    nn__multihead_attention(TENSOR_ARGS(nn_multihead_attention_args_t, embed, __VA_ARGS__))
+    nn__multihead_attention(TENSOR_ARGS(nn_multihead_attention, nn_multihead_attention_args_t, embed,        \
+                                        __VA_ARGS__))
 #define nn_multihead_attention_forward(...)                                                                  \
-    nn_multihead_attention_forward_with(TENSOR_ARGS(nn_attention_args_t, __VA_ARGS__))
+    nn_multihead_attention_forward_with(TENSOR_ARGS(nn_multihead_attention_forward, nn_attention_args_t,     \
+                                                    __VA_ARGS__))
 #define nn_transformer_encoder_layer(embed, ...)                                                             \
-    nn__transformer_encoder_layer(TENSOR_ARGS(nn_transformer_layer_args_t, embed, __VA_ARGS__))
+    nn__transformer_encoder_layer(TENSOR_ARGS(nn_transformer_encoder_layer, nn_transformer_layer_args_t,     \
+                                              embed, __VA_ARGS__))
 #define nn_transformer_decoder_layer(embed, ...)                                                             \
-    nn__transformer_decoder_layer(TENSOR_ARGS(nn_transformer_layer_args_t, embed, __VA_ARGS__))
+    nn__transformer_decoder_layer(TENSOR_ARGS(nn_transformer_decoder_layer, nn_transformer_layer_args_t,     \
+                                              embed, __VA_ARGS__))
 #define nn_transformer_forward(...)                                                                          \
-    nn_transformer_forward_with(TENSOR_ARGS(nn_transformer_args_t, __VA_ARGS__))
+    nn_transformer_forward_with(TENSOR_ARGS(nn_transformer_forward, nn_transformer_args_t, __VA_ARGS__))
 #define nn_embedding_bag(count, ...)                                                                         \
-    nn__embedding_bag(TENSOR_ARGS(nn_embedding_bag_args_t, count, __VA_ARGS__))
-#define nn_lstm(in_features, ...) nn__lstm(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_gru(in_features, ...) nn__gru(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_rnn(in_features, ...) nn__rnn(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_lstm_cell(in_features, ...) nn__lstm_cell(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_gru_cell(in_features, ...) nn__gru_cell(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_rnn_cell(in_features, ...) nn__rnn_cell(TENSOR_ARGS(nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_batch_norm1d(...) nn__batch_norm1d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
-#define nn_batch_norm2d(...) nn__batch_norm2d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
-#define nn_batch_norm3d(...) nn__batch_norm3d(TENSOR_ARGS(nn_batch_norm_args_t, __VA_ARGS__))
-#define nn_instance_norm1d(...) nn__instance_norm1d(TENSOR_ARGS(nn_instance_norm_args_t, __VA_ARGS__))
-#define nn_instance_norm2d(...) nn__instance_norm2d(TENSOR_ARGS(nn_instance_norm_args_t, __VA_ARGS__))
-#define nn_instance_norm3d(...) nn__instance_norm3d(TENSOR_ARGS(nn_instance_norm_args_t, __VA_ARGS__))
-#define nn_group_norm(groups, ...) nn__group_norm(TENSOR_ARGS(nn_group_norm_args_t, groups, __VA_ARGS__))
-#define nn_rms_norm(...) nn__rms_norm(TENSOR_ARGS(nn_rms_norm_args_t, __VA_ARGS__))
-#define nn_embedding(count, ...) nn__embedding(TENSOR_ARGS(nn_embedding_args_t, count, __VA_ARGS__))
+    nn__embedding_bag(TENSOR_ARGS(nn_embedding_bag, nn_embedding_bag_args_t, count, __VA_ARGS__))
+#define nn_lstm(in_features, ...) nn__lstm(TENSOR_ARGS(nn_lstm, nn_rnn_args_t, in_features, __VA_ARGS__))
+#define nn_gru(in_features, ...) nn__gru(TENSOR_ARGS(nn_gru, nn_rnn_args_t, in_features, __VA_ARGS__))
+#define nn_rnn(in_features, ...) nn__rnn(TENSOR_ARGS(nn_rnn, nn_rnn_args_t, in_features, __VA_ARGS__))
+#define nn_lstm_cell(in_features, ...) nn__lstm_cell(TENSOR_ARGS(nn_lstm_cell, nn_rnn_args_t, in_features,   \
+                                                                 __VA_ARGS__))
+#define nn_gru_cell(in_features, ...) nn__gru_cell(TENSOR_ARGS(nn_gru_cell, nn_rnn_args_t, in_features,      \
+                                                               __VA_ARGS__))
+#define nn_rnn_cell(in_features, ...) nn__rnn_cell(TENSOR_ARGS(nn_rnn_cell, nn_rnn_args_t, in_features,      \
+                                                               __VA_ARGS__))
+#define nn_batch_norm1d(...) nn__batch_norm1d(TENSOR_ARGS(nn_batch_norm1d, nn_batch_norm_args_t, __VA_ARGS__))
+#define nn_batch_norm2d(...) nn__batch_norm2d(TENSOR_ARGS(nn_batch_norm2d, nn_batch_norm_args_t, __VA_ARGS__))
+#define nn_batch_norm3d(...) nn__batch_norm3d(TENSOR_ARGS(nn_batch_norm3d, nn_batch_norm_args_t, __VA_ARGS__))
+#define nn_instance_norm1d(...) nn__instance_norm1d(TENSOR_ARGS(nn_instance_norm1d,                          \
+                                                                nn_instance_norm_args_t, __VA_ARGS__))
+#define nn_instance_norm2d(...) nn__instance_norm2d(TENSOR_ARGS(nn_instance_norm2d,                          \
+                                                                nn_instance_norm_args_t, __VA_ARGS__))
+#define nn_instance_norm3d(...) nn__instance_norm3d(TENSOR_ARGS(nn_instance_norm3d,                          \
+                                                                nn_instance_norm_args_t, __VA_ARGS__))
+#define nn_group_norm(groups, ...) nn__group_norm(TENSOR_ARGS(nn_group_norm, nn_group_norm_args_t, groups,   \
+                                                              __VA_ARGS__))
+#define nn_rms_norm(...) nn__rms_norm(TENSOR_ARGS(nn_rms_norm, nn_rms_norm_args_t, __VA_ARGS__))
+#define nn_embedding(count, ...) nn__embedding(TENSOR_ARGS(nn_embedding, nn_embedding_args_t, count,         \
+                                                           __VA_ARGS__))
 #define NN_LIST(...)                                                                                         \
     ((nn_module_t *const[]){__VA_ARGS__}),                                                                   \
         (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *))
 #define nn_sequential(...) nn_sequential_n(NN_LIST(__VA_ARGS__))
 #endif
-#define nn_bilinear(...) nn__stamp(TENSOR_HERE, (nn_bilinear)(__VA_ARGS__))
+#define nn_bilinear(...) nn__stamp(TENSOR__IN(nn_bilinear), (nn_bilinear)(__VA_ARGS__))
 #define nn_bilinear_forward(...) TENSOR__CALL(nn_bilinear_forward, __VA_ARGS__)
 #define nn_lstm_forward(...) TENSOR__CALL(nn_lstm_forward, __VA_ARGS__)
 #define nn_gru_forward(...) TENSOR__CALL(nn_gru_forward, __VA_ARGS__)
 #define nn_rnn_forward(...) TENSOR__CALL(nn_rnn_forward, __VA_ARGS__)
-#define nn_transformer_encoder(...) nn__stamp(TENSOR_HERE, (nn_transformer_encoder)(__VA_ARGS__))
-#define nn_transformer_decoder(...) nn__stamp(TENSOR_HERE, (nn_transformer_decoder)(__VA_ARGS__))
-#define nn_adaptive_avg_pool1d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_avg_pool1d)(__VA_ARGS__))
-#define nn_adaptive_avg_pool2d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_avg_pool2d)(__VA_ARGS__))
-#define nn_adaptive_avg_pool3d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_avg_pool3d)(__VA_ARGS__))
-#define nn_adaptive_max_pool1d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_max_pool1d)(__VA_ARGS__))
-#define nn_adaptive_max_pool2d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_max_pool2d)(__VA_ARGS__))
-#define nn_adaptive_max_pool3d(...) nn__stamp(TENSOR_HERE, (nn_adaptive_max_pool3d)(__VA_ARGS__))
-#define nn_constant_pad2d(...) nn__stamp(TENSOR_HERE, (nn_constant_pad2d)(__VA_ARGS__))
-#define nn_pad_n(...) nn__stamp(TENSOR_HERE, (nn_pad_n)(__VA_ARGS__))
-#define nn_pixel_shuffle(...) nn__stamp(TENSOR_HERE, (nn_pixel_shuffle)(__VA_ARGS__))
-#define nn_pixel_unshuffle(...) nn__stamp(TENSOR_HERE, (nn_pixel_unshuffle)(__VA_ARGS__))
-#define nn_reflection_pad2d(...) nn__stamp(TENSOR_HERE, (nn_reflection_pad2d)(__VA_ARGS__))
-#define nn_replication_pad2d(...) nn__stamp(TENSOR_HERE, (nn_replication_pad2d)(__VA_ARGS__))
-#define nn_zero_pad2d(...) nn__stamp(TENSOR_HERE, (nn_zero_pad2d)(__VA_ARGS__))
-#define nn_dropout(...) nn__stamp(TENSOR_HERE, (nn_dropout)(__VA_ARGS__))
-#define nn_flatten(...) nn__stamp(TENSOR_HERE, (nn_flatten)(__VA_ARGS__))
-#define nn_identity(...) nn__stamp(TENSOR_HERE, (nn_identity)(__VA_ARGS__))
-#define nn_sequential_n(...) nn__stamp(TENSOR_HERE, (nn_sequential_n)(__VA_ARGS__))
-#define nn_append(...) nn__stamp(TENSOR_HERE, (nn_append)(__VA_ARGS__))
-#define nn_relu(...) nn__stamp(TENSOR_HERE, (nn_relu)(__VA_ARGS__))
-#define nn_tanh(...) nn__stamp(TENSOR_HERE, (nn_tanh)(__VA_ARGS__))
-#define nn_sigmoid(...) nn__stamp(TENSOR_HERE, (nn_sigmoid)(__VA_ARGS__))
-#define nn_gelu(...) nn__stamp(TENSOR_HERE, (nn_gelu)(__VA_ARGS__))
-#define nn_gelu_tanh(...) nn__stamp(TENSOR_HERE, (nn_gelu_tanh)(__VA_ARGS__))
-#define nn_silu(...) nn__stamp(TENSOR_HERE, (nn_silu)(__VA_ARGS__))
-#define nn_leaky_relu(...) nn__stamp(TENSOR_HERE, (nn_leaky_relu)(__VA_ARGS__))
-#define nn_elu(...) nn__stamp(TENSOR_HERE, (nn_elu)(__VA_ARGS__))
-#define nn_softplus(...) nn__stamp(TENSOR_HERE, (nn_softplus)(__VA_ARGS__))
-#define nn_dropout1d(...) nn__stamp(TENSOR_HERE, (nn_dropout1d)(__VA_ARGS__))
-#define nn_dropout2d(...) nn__stamp(TENSOR_HERE, (nn_dropout2d)(__VA_ARGS__))
-#define nn_dropout3d(...) nn__stamp(TENSOR_HERE, (nn_dropout3d)(__VA_ARGS__))
-#define nn_alpha_dropout(...) nn__stamp(TENSOR_HERE, (nn_alpha_dropout)(__VA_ARGS__))
-#define nn_celu(...) nn__stamp(TENSOR_HERE, (nn_celu)(__VA_ARGS__))
-#define nn_hardshrink(...) nn__stamp(TENSOR_HERE, (nn_hardshrink)(__VA_ARGS__))
-#define nn_hardsigmoid(...) nn__stamp(TENSOR_HERE, (nn_hardsigmoid)(__VA_ARGS__))
-#define nn_hardswish(...) nn__stamp(TENSOR_HERE, (nn_hardswish)(__VA_ARGS__))
-#define nn_hardtanh(...) nn__stamp(TENSOR_HERE, (nn_hardtanh)(__VA_ARGS__))
-#define nn_logsigmoid(...) nn__stamp(TENSOR_HERE, (nn_logsigmoid)(__VA_ARGS__))
-#define nn_mish(...) nn__stamp(TENSOR_HERE, (nn_mish)(__VA_ARGS__))
-#define nn_relu6(...) nn__stamp(TENSOR_HERE, (nn_relu6)(__VA_ARGS__))
-#define nn_rrelu(...) nn__stamp(TENSOR_HERE, (nn_rrelu)(__VA_ARGS__))
-#define nn_selu(...) nn__stamp(TENSOR_HERE, (nn_selu)(__VA_ARGS__))
-#define nn_softshrink(...) nn__stamp(TENSOR_HERE, (nn_softshrink)(__VA_ARGS__))
-#define nn_softsign(...) nn__stamp(TENSOR_HERE, (nn_softsign)(__VA_ARGS__))
-#define nn_tanhshrink(...) nn__stamp(TENSOR_HERE, (nn_tanhshrink)(__VA_ARGS__))
-#define nn_threshold(...) nn__stamp(TENSOR_HERE, (nn_threshold)(__VA_ARGS__))
-#define nn_softmin(...) nn__stamp(TENSOR_HERE, (nn_softmin)(__VA_ARGS__))
-#define nn_glu(...) nn__stamp(TENSOR_HERE, (nn_glu)(__VA_ARGS__))
-#define nn_prelu(...) nn__stamp(TENSOR_HERE, (nn_prelu)(__VA_ARGS__))
-#define nn_softmax(...) nn__stamp(TENSOR_HERE, (nn_softmax)(__VA_ARGS__))
-#define nn_log_softmax(...) nn__stamp(TENSOR_HERE, (nn_log_softmax)(__VA_ARGS__))
+#define nn_transformer_encoder(...) nn__stamp(TENSOR__IN(nn_transformer_encoder),                            \
+                                              (nn_transformer_encoder)(__VA_ARGS__))
+#define nn_transformer_decoder(...) nn__stamp(TENSOR__IN(nn_transformer_decoder),                            \
+                                              (nn_transformer_decoder)(__VA_ARGS__))
+#define nn_adaptive_avg_pool1d(...) nn__stamp(TENSOR__IN(nn_adaptive_avg_pool1d),                            \
+                                              (nn_adaptive_avg_pool1d)(__VA_ARGS__))
+#define nn_adaptive_avg_pool2d(...) nn__stamp(TENSOR__IN(nn_adaptive_avg_pool2d),                            \
+                                              (nn_adaptive_avg_pool2d)(__VA_ARGS__))
+#define nn_adaptive_avg_pool3d(...) nn__stamp(TENSOR__IN(nn_adaptive_avg_pool3d),                            \
+                                              (nn_adaptive_avg_pool3d)(__VA_ARGS__))
+#define nn_adaptive_max_pool1d(...) nn__stamp(TENSOR__IN(nn_adaptive_max_pool1d),                            \
+                                              (nn_adaptive_max_pool1d)(__VA_ARGS__))
+#define nn_adaptive_max_pool2d(...) nn__stamp(TENSOR__IN(nn_adaptive_max_pool2d),                            \
+                                              (nn_adaptive_max_pool2d)(__VA_ARGS__))
+#define nn_adaptive_max_pool3d(...) nn__stamp(TENSOR__IN(nn_adaptive_max_pool3d),                            \
+                                              (nn_adaptive_max_pool3d)(__VA_ARGS__))
+#define nn_constant_pad2d(...) nn__stamp(TENSOR__IN(nn_constant_pad2d), (nn_constant_pad2d)(__VA_ARGS__))
+#define nn_pad_n(...) nn__stamp(TENSOR__IN(nn_pad_n), (nn_pad_n)(__VA_ARGS__))
+#define nn_pixel_shuffle(...) nn__stamp(TENSOR__IN(nn_pixel_shuffle), (nn_pixel_shuffle)(__VA_ARGS__))
+#define nn_pixel_unshuffle(...) nn__stamp(TENSOR__IN(nn_pixel_unshuffle), (nn_pixel_unshuffle)(__VA_ARGS__))
+#define nn_reflection_pad2d(...) nn__stamp(TENSOR__IN(nn_reflection_pad2d),                                  \
+                                           (nn_reflection_pad2d)(__VA_ARGS__))
+#define nn_replication_pad2d(...) nn__stamp(TENSOR__IN(nn_replication_pad2d),                                \
+                                            (nn_replication_pad2d)(__VA_ARGS__))
+#define nn_zero_pad2d(...) nn__stamp(TENSOR__IN(nn_zero_pad2d), (nn_zero_pad2d)(__VA_ARGS__))
+#define nn_dropout(...) nn__stamp(TENSOR__IN(nn_dropout), (nn_dropout)(__VA_ARGS__))
+#define nn_flatten(...) nn__stamp(TENSOR__IN(nn_flatten), (nn_flatten)(__VA_ARGS__))
+#define nn_identity(...) nn__stamp(TENSOR__IN(nn_identity), (nn_identity)(__VA_ARGS__))
+#define nn_sequential_n(...) nn__stamp(TENSOR__IN(nn_sequential_n), (nn_sequential_n)(__VA_ARGS__))
+#define nn_append(...) nn__stamp(TENSOR__IN(nn_append), (nn_append)(__VA_ARGS__))
+#define nn_relu(...) nn__stamp(TENSOR__IN(nn_relu), (nn_relu)(__VA_ARGS__))
+#define nn_tanh(...) nn__stamp(TENSOR__IN(nn_tanh), (nn_tanh)(__VA_ARGS__))
+#define nn_sigmoid(...) nn__stamp(TENSOR__IN(nn_sigmoid), (nn_sigmoid)(__VA_ARGS__))
+#define nn_gelu(...) nn__stamp(TENSOR__IN(nn_gelu), (nn_gelu)(__VA_ARGS__))
+#define nn_gelu_tanh(...) nn__stamp(TENSOR__IN(nn_gelu_tanh), (nn_gelu_tanh)(__VA_ARGS__))
+#define nn_silu(...) nn__stamp(TENSOR__IN(nn_silu), (nn_silu)(__VA_ARGS__))
+#define nn_leaky_relu(...) nn__stamp(TENSOR__IN(nn_leaky_relu), (nn_leaky_relu)(__VA_ARGS__))
+#define nn_elu(...) nn__stamp(TENSOR__IN(nn_elu), (nn_elu)(__VA_ARGS__))
+#define nn_softplus(...) nn__stamp(TENSOR__IN(nn_softplus), (nn_softplus)(__VA_ARGS__))
+#define nn_dropout1d(...) nn__stamp(TENSOR__IN(nn_dropout1d), (nn_dropout1d)(__VA_ARGS__))
+#define nn_dropout2d(...) nn__stamp(TENSOR__IN(nn_dropout2d), (nn_dropout2d)(__VA_ARGS__))
+#define nn_dropout3d(...) nn__stamp(TENSOR__IN(nn_dropout3d), (nn_dropout3d)(__VA_ARGS__))
+#define nn_alpha_dropout(...) nn__stamp(TENSOR__IN(nn_alpha_dropout), (nn_alpha_dropout)(__VA_ARGS__))
+#define nn_celu(...) nn__stamp(TENSOR__IN(nn_celu), (nn_celu)(__VA_ARGS__))
+#define nn_hardshrink(...) nn__stamp(TENSOR__IN(nn_hardshrink), (nn_hardshrink)(__VA_ARGS__))
+#define nn_hardsigmoid(...) nn__stamp(TENSOR__IN(nn_hardsigmoid), (nn_hardsigmoid)(__VA_ARGS__))
+#define nn_hardswish(...) nn__stamp(TENSOR__IN(nn_hardswish), (nn_hardswish)(__VA_ARGS__))
+#define nn_hardtanh(...) nn__stamp(TENSOR__IN(nn_hardtanh), (nn_hardtanh)(__VA_ARGS__))
+#define nn_logsigmoid(...) nn__stamp(TENSOR__IN(nn_logsigmoid), (nn_logsigmoid)(__VA_ARGS__))
+#define nn_mish(...) nn__stamp(TENSOR__IN(nn_mish), (nn_mish)(__VA_ARGS__))
+#define nn_relu6(...) nn__stamp(TENSOR__IN(nn_relu6), (nn_relu6)(__VA_ARGS__))
+#define nn_rrelu(...) nn__stamp(TENSOR__IN(nn_rrelu), (nn_rrelu)(__VA_ARGS__))
+#define nn_selu(...) nn__stamp(TENSOR__IN(nn_selu), (nn_selu)(__VA_ARGS__))
+#define nn_softshrink(...) nn__stamp(TENSOR__IN(nn_softshrink), (nn_softshrink)(__VA_ARGS__))
+#define nn_softsign(...) nn__stamp(TENSOR__IN(nn_softsign), (nn_softsign)(__VA_ARGS__))
+#define nn_tanhshrink(...) nn__stamp(TENSOR__IN(nn_tanhshrink), (nn_tanhshrink)(__VA_ARGS__))
+#define nn_threshold(...) nn__stamp(TENSOR__IN(nn_threshold), (nn_threshold)(__VA_ARGS__))
+#define nn_softmin(...) nn__stamp(TENSOR__IN(nn_softmin), (nn_softmin)(__VA_ARGS__))
+#define nn_glu(...) nn__stamp(TENSOR__IN(nn_glu), (nn_glu)(__VA_ARGS__))
+#define nn_prelu(...) nn__stamp(TENSOR__IN(nn_prelu), (nn_prelu)(__VA_ARGS__))
+#define nn_softmax(...) nn__stamp(TENSOR__IN(nn_softmax), (nn_softmax)(__VA_ARGS__))
+#define nn_log_softmax(...) nn__stamp(TENSOR__IN(nn_log_softmax), (nn_log_softmax)(__VA_ARGS__))
 
 // ------------------------------------------------------------------------------
 // >>init                                           MARK: initialisation
@@ -1794,10 +1863,28 @@ typedef struct nn_kaiming_args_t {
 //   -> t;  errors as above
 TENSOR_API tensor_t *nn__init_kaiming_uniform_(nn_kaiming_args_t a);
 TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a);
+// gain times a random matrix [size of dim 0, all other dims] with orthonormal rows, or columns where those
+// are fewer (Saxe et al. 2014: Q of a normal matrix, signs of R's diagonal).
+//   gain    PyTorch's default is 1
+//   -> t;  errors as above
+TENSOR_API tensor_t *nn_init_orthogonal_(tensor_t *t, double gain);
+// Ones on the diagonal of a matrix, zeros elsewhere: a linear layer that passes its input on.
+//   -> t;  errors as above, SHAPE (not 2-d)
+TENSOR_API tensor_t *nn_init_eye_(tensor_t *t);
+// The same for convolutions [out, in, K...]: a one in the middle of kernel i of output i of each group.
+//   groups  that out is a multiple of
+//   -> t;  errors as above, SHAPE (not 3-d to 5-d, groups)
+TENSOR_API tensor_t *nn_init_dirac_(tensor_t *t, int64_t groups);
+// Normal with deviation std; in each column ceil(sparsity * rows) random elements are 0.
+//   sparsity  0..1
+//   -> t;  errors as above, SHAPE (not 2-d, sparsity)
+TENSOR_API tensor_t *nn_init_sparse_(tensor_t *t, double sparsity, double std);
 
 #ifndef __cplusplus
-#define nn_init_kaiming_uniform_(...) nn__init_kaiming_uniform_(TENSOR_ARGS(nn_kaiming_args_t, __VA_ARGS__))
-#define nn_init_kaiming_normal_(...) nn__init_kaiming_normal_(TENSOR_ARGS(nn_kaiming_args_t, __VA_ARGS__))
+#define nn_init_kaiming_uniform_(...) nn__init_kaiming_uniform_(TENSOR_ARGS(nn_init_kaiming_uniform_,        \
+                                                                            nn_kaiming_args_t, __VA_ARGS__))
+#define nn_init_kaiming_normal_(...) nn__init_kaiming_normal_(TENSOR_ARGS(nn_init_kaiming_normal_,           \
+                                                                          nn_kaiming_args_t, __VA_ARGS__))
 #endif
 #define nn_init_uniform_(...) TENSOR__CALL(nn_init_uniform_, __VA_ARGS__)
 #define nn_init_normal_(...) TENSOR__CALL(nn_init_normal_, __VA_ARGS__)
@@ -1807,6 +1894,10 @@ TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a);
 #define nn_init_trunc_normal_(...) TENSOR__CALL(nn_init_trunc_normal_, __VA_ARGS__)
 #define nn_init_xavier_uniform_(...) TENSOR__CALL(nn_init_xavier_uniform_, __VA_ARGS__)
 #define nn_init_xavier_normal_(...) TENSOR__CALL(nn_init_xavier_normal_, __VA_ARGS__)
+#define nn_init_orthogonal_(...) TENSOR__CALL(nn_init_orthogonal_, __VA_ARGS__)
+#define nn_init_eye_(...) TENSOR__CALL(nn_init_eye_, __VA_ARGS__)
+#define nn_init_dirac_(...) TENSOR__CALL(nn_init_dirac_, __VA_ARGS__)
+#define nn_init_sparse_(...) TENSOR__CALL(nn_init_sparse_, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>optim                                          MARK: optimizers
@@ -1919,12 +2010,12 @@ TENSOR_API nn_optimizer_t *nn__adamw(nn_adamw_args_t a);
 TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a);
 
 #ifndef __cplusplus
-#define nn_sgd(...) nn__sgd(TENSOR_ARGS(nn_sgd_args_t, __VA_ARGS__))
-#define nn_adam(...) nn__adam(TENSOR_ARGS(nn_adam_args_t, __VA_ARGS__))
-#define nn_adamw(...) nn__adamw(TENSOR_ARGS(nn_adamw_args_t, __VA_ARGS__))
-#define nn_rmsprop(...) nn__rmsprop(TENSOR_ARGS(nn_rmsprop_args_t, __VA_ARGS__))
+#define nn_sgd(...) nn__sgd(TENSOR_ARGS(nn_sgd, nn_sgd_args_t, __VA_ARGS__))
+#define nn_adam(...) nn__adam(TENSOR_ARGS(nn_adam, nn_adam_args_t, __VA_ARGS__))
+#define nn_adamw(...) nn__adamw(TENSOR_ARGS(nn_adamw, nn_adamw_args_t, __VA_ARGS__))
+#define nn_rmsprop(...) nn__rmsprop(TENSOR_ARGS(nn_rmsprop, nn_rmsprop_args_t, __VA_ARGS__))
 #define nn_optimizer_group(o, list, n, ...)                                                                  \
-    nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_group_args_t, __VA_ARGS__))
+    nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_optimizer_group, nn_group_args_t, __VA_ARGS__))
 #endif
 #define nn_step(...) TENSOR__CALL_KIND(int, nn_step, __VA_ARGS__)
 #define nn_optimizer_free(...) TENSOR__CALL_KIND(int, nn_optimizer_free, __VA_ARGS__)
@@ -2002,7 +2093,7 @@ typedef struct nn_data_loader_args_t {
 } nn_data_loader_args_t;
 TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a);
 #ifndef __cplusplus
-#define nn_data_loader(...) nn__data_loader(TENSOR_ARGS(nn_data_loader_args_t, __VA_ARGS__))
+#define nn_data_loader(...) nn__data_loader(TENSOR_ARGS(nn_data_loader, nn_data_loader_args_t, __VA_ARGS__))
 #endif
 
 // The next batch: while (nn_next(loader, &b)) is one epoch; the call after it starts the next one.
@@ -2098,7 +2189,7 @@ typedef struct nn_load_args_t {
 //   -> code;  errors IO, FORMAT, OUT_OF_MEMORY, POISONED
 TENSOR_API int nn__load(nn_load_args_t a);
 #ifndef __cplusplus
-#define nn_load(path, ...) nn__load(TENSOR_ARGS(nn_load_args_t, path, __VA_ARGS__))
+#define nn_load(path, ...) nn__load(TENSOR_ARGS(nn_load, nn_load_args_t, path, __VA_ARGS__))
 #endif
 
 // Saves the module, the optimizer's state and options, the calling thread's generator and a step count.
@@ -2363,9 +2454,9 @@ template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
 #define tensor_binary_cross_entropy_with_logits(...)                                                         \
     TENSOR__CALL(tensor_binary_cross_entropy_with_logits, __VA_ARGS__)
 #define tensor_kl_div(...) TENSOR__CALL(tensor_kl_div, __VA_ARGS__)
-#define tensor_lstm(...) nn__at_state(TENSOR_HERE, (tensor_lstm)(__VA_ARGS__))
-#define tensor_gru(...) nn__at_state(TENSOR_HERE, (tensor_gru)(__VA_ARGS__))
-#define tensor_rnn(...) nn__at_state(TENSOR_HERE, (tensor_rnn)(__VA_ARGS__))
+#define tensor_lstm(...) nn__at_state(TENSOR__IN(tensor_lstm), (tensor_lstm)(__VA_ARGS__))
+#define tensor_gru(...) nn__at_state(TENSOR__IN(tensor_gru), (tensor_gru)(__VA_ARGS__))
+#define tensor_rnn(...) nn__at_state(TENSOR__IN(tensor_rnn), (tensor_rnn)(__VA_ARGS__))
 
 NN__CPP_2((nn_module_t *, nn, linear, nn_linear_args_t), (int64_t, in_features), (int64_t, out_features))
 NN__CPP_DIMS(NN__CPP_3_7, nn_module_t *, nn, conv, , nn_conv_args_t, (int64_t, in_channels),
@@ -2485,52 +2576,58 @@ struct nn_sequential_pack {
     }
 };
 #define nn_sequential(...) nn__stamp(TENSOR_HERE, nn_sequential_pack{__VA_ARGS__}.m)
-#define nn_linear(...) nn__stamp(TENSOR_HERE, (nn_linear)(__VA_ARGS__))
-#define nn_conv1d(...) nn__stamp(TENSOR_HERE, (nn_conv1d)(__VA_ARGS__))
-#define nn_conv2d(...) nn__stamp(TENSOR_HERE, (nn_conv2d)(__VA_ARGS__))
-#define nn_conv3d(...) nn__stamp(TENSOR_HERE, (nn_conv3d)(__VA_ARGS__))
-#define nn_conv_transpose1d(...) nn__stamp(TENSOR_HERE, (nn_conv_transpose1d)(__VA_ARGS__))
-#define nn_conv_transpose2d(...) nn__stamp(TENSOR_HERE, (nn_conv_transpose2d)(__VA_ARGS__))
-#define nn_conv_transpose3d(...) nn__stamp(TENSOR_HERE, (nn_conv_transpose3d)(__VA_ARGS__))
-#define nn_max_pool1d(...) nn__stamp(TENSOR_HERE, (nn_max_pool1d)(__VA_ARGS__))
-#define nn_max_pool2d(...) nn__stamp(TENSOR_HERE, (nn_max_pool2d)(__VA_ARGS__))
-#define nn_max_pool3d(...) nn__stamp(TENSOR_HERE, (nn_max_pool3d)(__VA_ARGS__))
-#define nn_avg_pool1d(...) nn__stamp(TENSOR_HERE, (nn_avg_pool1d)(__VA_ARGS__))
-#define nn_avg_pool2d(...) nn__stamp(TENSOR_HERE, (nn_avg_pool2d)(__VA_ARGS__))
-#define nn_avg_pool3d(...) nn__stamp(TENSOR_HERE, (nn_avg_pool3d)(__VA_ARGS__))
-#define nn_upsample(...) nn__stamp(TENSOR_HERE, (nn_upsample)(__VA_ARGS__))
-#define nn_unfold(...) nn__stamp(TENSOR_HERE, (nn_unfold)(__VA_ARGS__))
-#define nn_fold(...) nn__stamp(TENSOR_HERE, (nn_fold)(__VA_ARGS__))
-#define nn_pad(...) nn__stamp(TENSOR_HERE, (nn_pad)(__VA_ARGS__))
-#define nn_layer_norm(...) nn__stamp(TENSOR_HERE, (nn_layer_norm)(__VA_ARGS__))
-#define nn_multihead_attention(...) nn__stamp(TENSOR_HERE, (nn_multihead_attention)(__VA_ARGS__))
+#define nn_linear(...) nn__stamp(TENSOR__IN(nn_linear), (nn_linear)(__VA_ARGS__))
+#define nn_conv1d(...) nn__stamp(TENSOR__IN(nn_conv1d), (nn_conv1d)(__VA_ARGS__))
+#define nn_conv2d(...) nn__stamp(TENSOR__IN(nn_conv2d), (nn_conv2d)(__VA_ARGS__))
+#define nn_conv3d(...) nn__stamp(TENSOR__IN(nn_conv3d), (nn_conv3d)(__VA_ARGS__))
+#define nn_conv_transpose1d(...) nn__stamp(TENSOR__IN(nn_conv_transpose1d),                                  \
+                                           (nn_conv_transpose1d)(__VA_ARGS__))
+#define nn_conv_transpose2d(...) nn__stamp(TENSOR__IN(nn_conv_transpose2d),                                  \
+                                           (nn_conv_transpose2d)(__VA_ARGS__))
+#define nn_conv_transpose3d(...) nn__stamp(TENSOR__IN(nn_conv_transpose3d),                                  \
+                                           (nn_conv_transpose3d)(__VA_ARGS__))
+#define nn_max_pool1d(...) nn__stamp(TENSOR__IN(nn_max_pool1d), (nn_max_pool1d)(__VA_ARGS__))
+#define nn_max_pool2d(...) nn__stamp(TENSOR__IN(nn_max_pool2d), (nn_max_pool2d)(__VA_ARGS__))
+#define nn_max_pool3d(...) nn__stamp(TENSOR__IN(nn_max_pool3d), (nn_max_pool3d)(__VA_ARGS__))
+#define nn_avg_pool1d(...) nn__stamp(TENSOR__IN(nn_avg_pool1d), (nn_avg_pool1d)(__VA_ARGS__))
+#define nn_avg_pool2d(...) nn__stamp(TENSOR__IN(nn_avg_pool2d), (nn_avg_pool2d)(__VA_ARGS__))
+#define nn_avg_pool3d(...) nn__stamp(TENSOR__IN(nn_avg_pool3d), (nn_avg_pool3d)(__VA_ARGS__))
+#define nn_upsample(...) nn__stamp(TENSOR__IN(nn_upsample), (nn_upsample)(__VA_ARGS__))
+#define nn_unfold(...) nn__stamp(TENSOR__IN(nn_unfold), (nn_unfold)(__VA_ARGS__))
+#define nn_fold(...) nn__stamp(TENSOR__IN(nn_fold), (nn_fold)(__VA_ARGS__))
+#define nn_pad(...) nn__stamp(TENSOR__IN(nn_pad), (nn_pad)(__VA_ARGS__))
+#define nn_layer_norm(...) nn__stamp(TENSOR__IN(nn_layer_norm), (nn_layer_norm)(__VA_ARGS__))
+#define nn_multihead_attention(...) nn__stamp(TENSOR__IN(nn_multihead_attention),                            \
+                                              (nn_multihead_attention)(__VA_ARGS__))
 #define nn_multihead_attention_forward(...) TENSOR__CALL(nn_multihead_attention_forward, __VA_ARGS__)
-#define nn_transformer_encoder_layer(...) nn__stamp(TENSOR_HERE, (nn_transformer_encoder_layer)(__VA_ARGS__))
-#define nn_transformer_decoder_layer(...) nn__stamp(TENSOR_HERE, (nn_transformer_decoder_layer)(__VA_ARGS__))
+#define nn_transformer_encoder_layer(...) nn__stamp(TENSOR__IN(nn_transformer_encoder_layer),                \
+                                                    (nn_transformer_encoder_layer)(__VA_ARGS__))
+#define nn_transformer_decoder_layer(...) nn__stamp(TENSOR__IN(nn_transformer_decoder_layer),                \
+                                                    (nn_transformer_decoder_layer)(__VA_ARGS__))
 #define nn_transformer_forward(...) TENSOR__CALL(nn_transformer_forward, __VA_ARGS__)
-#define nn_embedding_bag(...) nn__stamp(TENSOR_HERE, (nn_embedding_bag)(__VA_ARGS__))
-#define nn_lstm(...) nn__stamp(TENSOR_HERE, (nn_lstm)(__VA_ARGS__))
-#define nn_gru(...) nn__stamp(TENSOR_HERE, (nn_gru)(__VA_ARGS__))
-#define nn_rnn(...) nn__stamp(TENSOR_HERE, (nn_rnn)(__VA_ARGS__))
-#define nn_lstm_cell(...) nn__stamp(TENSOR_HERE, (nn_lstm_cell)(__VA_ARGS__))
-#define nn_gru_cell(...) nn__stamp(TENSOR_HERE, (nn_gru_cell)(__VA_ARGS__))
-#define nn_rnn_cell(...) nn__stamp(TENSOR_HERE, (nn_rnn_cell)(__VA_ARGS__))
-#define nn_batch_norm1d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm1d)(__VA_ARGS__))
-#define nn_batch_norm2d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm2d)(__VA_ARGS__))
-#define nn_batch_norm3d(...) nn__stamp(TENSOR_HERE, (nn_batch_norm3d)(__VA_ARGS__))
-#define nn_instance_norm1d(...) nn__stamp(TENSOR_HERE, (nn_instance_norm1d)(__VA_ARGS__))
-#define nn_instance_norm2d(...) nn__stamp(TENSOR_HERE, (nn_instance_norm2d)(__VA_ARGS__))
-#define nn_instance_norm3d(...) nn__stamp(TENSOR_HERE, (nn_instance_norm3d)(__VA_ARGS__))
-#define nn_group_norm(...) nn__stamp(TENSOR_HERE, (nn_group_norm)(__VA_ARGS__))
-#define nn_rms_norm(...) nn__stamp(TENSOR_HERE, (nn_rms_norm)(__VA_ARGS__))
-#define nn_embedding(...) nn__stamp(TENSOR_HERE, (nn_embedding)(__VA_ARGS__))
+#define nn_embedding_bag(...) nn__stamp(TENSOR__IN(nn_embedding_bag), (nn_embedding_bag)(__VA_ARGS__))
+#define nn_lstm(...) nn__stamp(TENSOR__IN(nn_lstm), (nn_lstm)(__VA_ARGS__))
+#define nn_gru(...) nn__stamp(TENSOR__IN(nn_gru), (nn_gru)(__VA_ARGS__))
+#define nn_rnn(...) nn__stamp(TENSOR__IN(nn_rnn), (nn_rnn)(__VA_ARGS__))
+#define nn_lstm_cell(...) nn__stamp(TENSOR__IN(nn_lstm_cell), (nn_lstm_cell)(__VA_ARGS__))
+#define nn_gru_cell(...) nn__stamp(TENSOR__IN(nn_gru_cell), (nn_gru_cell)(__VA_ARGS__))
+#define nn_rnn_cell(...) nn__stamp(TENSOR__IN(nn_rnn_cell), (nn_rnn_cell)(__VA_ARGS__))
+#define nn_batch_norm1d(...) nn__stamp(TENSOR__IN(nn_batch_norm1d), (nn_batch_norm1d)(__VA_ARGS__))
+#define nn_batch_norm2d(...) nn__stamp(TENSOR__IN(nn_batch_norm2d), (nn_batch_norm2d)(__VA_ARGS__))
+#define nn_batch_norm3d(...) nn__stamp(TENSOR__IN(nn_batch_norm3d), (nn_batch_norm3d)(__VA_ARGS__))
+#define nn_instance_norm1d(...) nn__stamp(TENSOR__IN(nn_instance_norm1d), (nn_instance_norm1d)(__VA_ARGS__))
+#define nn_instance_norm2d(...) nn__stamp(TENSOR__IN(nn_instance_norm2d), (nn_instance_norm2d)(__VA_ARGS__))
+#define nn_instance_norm3d(...) nn__stamp(TENSOR__IN(nn_instance_norm3d), (nn_instance_norm3d)(__VA_ARGS__))
+#define nn_group_norm(...) nn__stamp(TENSOR__IN(nn_group_norm), (nn_group_norm)(__VA_ARGS__))
+#define nn_rms_norm(...) nn__stamp(TENSOR__IN(nn_rms_norm), (nn_rms_norm)(__VA_ARGS__))
+#define nn_embedding(...) nn__stamp(TENSOR__IN(nn_embedding), (nn_embedding)(__VA_ARGS__))
 #define nn_init_kaiming_uniform_(...) TENSOR__CALL(nn_init_kaiming_uniform_, __VA_ARGS__)
 #define nn_init_kaiming_normal_(...) TENSOR__CALL(nn_init_kaiming_normal_, __VA_ARGS__)
-#define nn_sgd(...) nn__stamp(TENSOR_HERE, (nn_sgd)(__VA_ARGS__))
-#define nn_adam(...) nn__stamp(TENSOR_HERE, (nn_adam)(__VA_ARGS__))
-#define nn_adamw(...) nn__stamp(TENSOR_HERE, (nn_adamw)(__VA_ARGS__))
-#define nn_rmsprop(...) nn__stamp(TENSOR_HERE, (nn_rmsprop)(__VA_ARGS__))
-#define nn_data_loader(...) nn__stamp(TENSOR_HERE, (nn_data_loader)(__VA_ARGS__))
+#define nn_sgd(...) nn__stamp(TENSOR__IN(nn_sgd), (nn_sgd)(__VA_ARGS__))
+#define nn_adam(...) nn__stamp(TENSOR__IN(nn_adam), (nn_adam)(__VA_ARGS__))
+#define nn_adamw(...) nn__stamp(TENSOR__IN(nn_adamw), (nn_adamw)(__VA_ARGS__))
+#define nn_rmsprop(...) nn__stamp(TENSOR__IN(nn_rmsprop), (nn_rmsprop)(__VA_ARGS__))
+#define nn_data_loader(...) nn__stamp(TENSOR__IN(nn_data_loader), (nn_data_loader)(__VA_ARGS__))
 #define nn_optimizer_group(...) TENSOR__CALL_KIND(int, nn_optimizer_group, __VA_ARGS__)
 #endif
 
@@ -2799,11 +2896,11 @@ typedef enum nn__loss_t {
 // ------------------------------------------------------------------------------
 // >>nn-kernels                                     MARK: CPU kernels, once per instruction set
 //
-// The file includes itself six times: passes 0..3 are tensor.h's (scalar, SSE2, AVX2, AVX-512, all f32), pass
-// 4 is the same text in doubles on f64, pass 5 in doubles on f32 (TENSOR_REFERENCE). NN__R is the element
-// type, NN__S the type of a sum. Only inner loops stand here; what cuts the work and calls them stands in
-// >>impl-functional. Pointers are void so that one table serves both element types. Rejected: a second, plain
-// text of every kernel for f64 and the reference.
+// The file includes itself once per pass: 0..5 are tensor.h's (scalar, SSE2, AVX2, AVX-512, NEON, SIMD128,
+// all f32), 6 is the same text in doubles on f64, 7 in doubles on f32 (TENSOR_REFERENCE). NN__R is the
+// element type, NN__S the type of a sum. Only inner loops stand here; what cuts the work and calls them
+// stands in the section >>impl-functional. Pointers are void so that one table serves both element types.
+// Rejected: a second, plain text of every kernel for f64 and the reference.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR_NN__PASS
@@ -2817,12 +2914,16 @@ typedef enum nn__loss_t {
 #elif TENSOR_NN__PASS == 3
 #define NN__K(name) nn__##name##_avx512
 #elif TENSOR_NN__PASS == 4
+#define NN__K(name) nn__##name##_neon
+#elif TENSOR_NN__PASS == 5
+#define NN__K(name) nn__##name##_wasm
+#elif TENSOR_NN__PASS == 6
 #define NN__K(name) nn__##name##_f64
 #else
 #define NN__K(name) nn__##name##_reference
 #endif
 
-#if TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS < 6
 #define TENSOR__PASS TENSOR_NN__PASS
 #define TENSOR__PASS_OPEN
 #include "tensor.h"
@@ -2830,7 +2931,7 @@ typedef enum nn__loss_t {
 #define NN__R float
 #define NN__S float
 #else
-#if TENSOR_NN__PASS == 4
+#if TENSOR_NN__PASS == 6
 #define NN__R double
 #else
 #define NN__R float
@@ -2863,6 +2964,11 @@ typedef enum nn__loss_t {
 #define V_MAX(a, b) NN__K(larger)(a, b)
 #define V_HSUM(a) (a)
 #define V_HMAX(a) (a)
+#define V_MAXR(a, b) ((a) > (b) ? (a) : (b))
+#define V_AHEAD(p, n) ((void)0)
+#define V_PART(p, n, fill) V_LOAD(p)
+#define V_PUT_PART(p, n, v) V_STORE(p, v)
+#define V_CUT_PART(v, n) (v)
 TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a ? a : b; }
 #endif
 // Lanes 0, 2, 4.. of two vectors.
@@ -2875,46 +2981,21 @@ TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a
 #define NN__EVEN(a, b)                                                                                       \
     _mm512_castpd_ps(_mm512_permutexvar_pd(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0),                         \
                                            _mm512_castps_pd(_mm512_shuffle_ps(a, b, 0x88))))
+#elif TENSOR_NN__PASS == 4
+#define NN__EVEN(a, b) vuzp1q_f32(a, b)
+#elif TENSOR_NN__PASS == 5
+#define NN__EVEN(a, b) wasm_i32x4_shuffle(a, b, 0, 2, 4, 6)
 #endif
 #define V_NLS(a) V_ADD(V_LOG1P(V_EXP(V_NEG(V_ABS(a)))), V_MAX(V_NEG(a), V_ZERO()))
 
-// Ends of rows, 0 < n < V_N: the first n elements at p with fill in the lanes beyond; the first n lanes
-// stored; the lanes from n on made 0.
-#if TENSOR_NN__PASS == 3
-#define NN__MASK(n) ((__mmask16)((1u << (n)) - 1))
-#define NN__PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), NN__MASK(n), p)
-#define NN__PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, NN__MASK(n), v)
-#define NN__CUT_PART(v, n) _mm512_maskz_mov_ps(NN__MASK(n), v)
-#else
-TENSOR__INLINE V_F NN__K(part)(const NN__R *p, int64_t n, NN__R fill) {
-    NN__R t[V_N];
-    int64_t i;
-    for (i = 0; i < V_N; i++) t[i] = i < n ? p[i] : fill;
-    return V_LOAD(t);
-}
-TENSOR__INLINE void NN__K(put_part)(NN__R *p, int64_t n, V_F v) {
-    NN__R t[V_N];
-    int64_t i;
-    V_STORE(t, v);
-    for (i = 0; i < n; i++) p[i] = t[i];
-}
-TENSOR__INLINE V_F NN__K(cut_part)(V_F v, int64_t n) {
-    NN__R t[V_N];
-    V_STORE(t, v);
-    return NN__K(part)(t, n, 0);
-}
-#define NN__PART(p, n, fill) NN__K(part)(p, n, fill)
-#define NN__PUT_PART(p, n, v) NN__K(put_part)(p, n, v)
-#define NN__CUT_PART(v, n) NN__K(cut_part)(v, n)
-#endif
-#define NN__LOAD(p, n, fill) (TENSOR__LIKELY((n) >= V_N) ? V_LOAD(p) : NN__PART(p, n, (NN__R)(fill)))
+#define NN__LOAD(p, n, fill) (TENSOR__LIKELY((n) >= V_N) ? V_LOAD(p) : V_PART(p, n, (NN__R)(fill)))
 TENSOR__INLINE void NN__K(put)(NN__R *p, int64_t n, V_F v) {
     if (TENSOR__LIKELY(n >= V_N))
         V_STORE(p, v);
     else
-        NN__PUT_PART(p, n, v);
+        V_PUT_PART(p, n, v);
 }
-TENSOR__INLINE V_F NN__K(cut)(V_F v, int64_t n) { return TENSOR__LIKELY(n >= V_N) ? v : NN__CUT_PART(v, n); }
+TENSOR__INLINE V_F NN__K(cut)(V_F v, int64_t n) { return TENSOR__LIKELY(n >= V_N) ? v : V_CUT_PART(v, n); }
 
 // y[i] = a
 TENSOR__FN void NN__K(fill)(void *y, double a, int64_t n) {
@@ -2947,11 +3028,16 @@ TENSOR__FN double NN__K(dot)(const void *x, const void *y, int64_t n) {
     double sum = 0;
     int64_t i, k;
     for (i = 0; i < n; i = k) {
-        V_F s = V_ZERO();
+        V_F s = V_ZERO(), t = s;
         k = n - i < NN__LEAF ? n : i + NN__LEAF;
-        if (!q)
+        if (!q) {
+            for (; i + 2 * V_N <= k; i += 2 * V_N) {
+                s = V_ADD(s, V_LOAD(p + i));
+                t = V_ADD(t, V_LOAD(p + i + V_N));
+            }
+            s = V_ADD(s, t);
             for (; i < k; i += V_N) s = V_ADD(s, NN__LOAD(p + i, n - i, 0));
-        else
+        } else
             for (; i < k; i += V_N) s = V_FMA(NN__LOAD(p + i, n - i, 0), NN__LOAD(q + i, n - i, 0), s);
         sum += (double)V_HSUM(s);
     }
@@ -2968,12 +3054,17 @@ TENSOR__INLINE NN__S NN__K(row_max)(const NN__R *p, int64_t n) {
 // log(sum of e^x[i])
 TENSOR__FN double NN__K(lse)(const void *x, int64_t n) {
     const NN__R *p = (const NN__R *)x;
-    NN__S m = NN__K(row_max)(p, n);
-    V_F s = V_ZERO(), vm;
+    V_F s = V_ZERO(), vm = V_SET(-INFINITY);
+    NN__S m;
     int64_t i;
-    if (m == (NN__S)-INFINITY || m == (NN__S)INFINITY) return (double)m;
+    for (i = 0; i < n; i += V_N) vm = V_MAXR(NN__LOAD(p + i, n - i, -INFINITY), vm);
+    m = V_HMAX(vm);
+    if (m == (NN__S)-INFINITY || m == (NN__S)INFINITY) return (double)NN__K(row_max)(p, n);
     vm = V_SET(m);
-    for (i = 0; i < n; i += V_N) s = V_ADD(s, NN__K(cut)(V_EXP(V_SUB(NN__LOAD(p + i, n - i, 0), vm)), n - i));
+    for (i = 0; i < n; i += V_N) {
+        V_AHEAD(p + i, n);
+        s = V_ADD(s, NN__K(cut)(V_EXP(V_SUB(NN__LOAD(p + i, n - i, 0), vm)), n - i));
+    }
     return (double)m + log((double)V_HSUM(s));
 }
 
@@ -3028,10 +3119,10 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
 // kernel-area times and packing it again costs as much as the product where channels or pixels are few.
 // ------------------------------------------------------------------------------
 
-#if TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS < 6
 #undef NN__ROWS
 #undef NN__MR
-#if TENSOR_NN__PASS == 3
+#if TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4
 #define NN__MR 8            /* outputs of a tile: 16 sums + 2 + 1 of 32 registers */
 #define NN__ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #else
@@ -3068,7 +3159,7 @@ TENSOR__FN void NN__K(direct)(int m, int64_t n, const float *w, const int32_t *o
 // Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x
 // width pixels. Tiles of 4 outputs and KT taps keep their sums in vectors until the last image.
 #undef NN__KT
-#define NN__KT (TENSOR_NN__PASS == 3 ? 4 : 2)
+#define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 4 : 2)
 #undef NN__DOT
 #define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
 #undef NN__FOUR
@@ -3095,7 +3186,7 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
         const float *g = grad + i * g_image, *x = image + i * x_image;
         for (k = 0; k < rows; k++, g += g_row, x += x_row) {
             for (r = 0; r + V_N <= width; r += V_N) NN__LINE(V_LOAD)
-#define NN__TAIL(p) NN__PART(p, left, 0.0f)
+#define NN__TAIL(p) V_PART(p, left, 0.0f)
             if (left) NN__LINE(NN__TAIL)
 #undef NN__TAIL
         }
@@ -3110,6 +3201,12 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #if TENSOR_NN__PASS > 0
     for (; r + 4 <= rows; r += 4, x += 4 * xs, y += 4) {
         for (c = 0; c + 4 <= columns; c += 4) {
+#if TENSOR_NN__PASS >= 4
+            V_F v[4];
+            for (i = 0; i < 4; i++) v[i] = V_LOAD(x + i * xs + c);
+            TENSOR__QUADS(v);
+            for (i = 0; i < 4; i++) V_STORE(y + (c + i) * ys, v[i]);
+#else
             __m128 v0 = _mm_loadu_ps(x + c), v1 = _mm_loadu_ps(x + xs + c);
             __m128 v2 = _mm_loadu_ps(x + 2 * xs + c), v3 = _mm_loadu_ps(x + 3 * xs + c);
             _MM_TRANSPOSE4_PS(v0, v1, v2, v3);
@@ -3117,6 +3214,7 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
             _mm_storeu_ps(y + (c + 1) * ys, v1);
             _mm_storeu_ps(y + (c + 2) * ys, v2);
             _mm_storeu_ps(y + (c + 3) * ys, v3);
+#endif
         }
         for (; c < columns; c++)
             for (i = 0; i < 4; i++) y[c * ys + i] = x[i * xs + c];
@@ -3132,7 +3230,7 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 // start[j] + the sum instead.
 #undef NN__GR
 #undef NN__GATHER_ROWS
-#if TENSOR_NN__PASS == 3
+#if TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4
 #define NN__GR 12           /* 24 sums + 2 + 1 of 32 registers */
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #elif TENSOR_NN__PASS == 2
@@ -3205,7 +3303,7 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
     *place = at < 0 ? 0 : (int32_t)at;   // none inside, where a dilation is larger than the image
 }
 
-#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
 // V_N windows of one row, the first n of them kept. The row segment they look at comes from the image (what
 // the others see is any number of the plane), or from a copy with -inf around where a kept one leaves the
 // row. -> 0 if it is too long for that
@@ -3292,7 +3390,7 @@ TENSOR__FN void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
             (void)nn__window_at(g, 0, o[0], &from[0], &to[0]);
             (void)nn__window_at(g, 1, o[1], &from[1], &to[1]);
             o[2] = 0;
-#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
             while (o[2] < g->out[2] && NN__K(max_lanes)(p, g, o, g->out[2] - o[2], q + o[2], place + o[2]))
                 o[2] += V_N;
 #endif
@@ -3368,8 +3466,16 @@ TENSOR__FN double NN__K(deviation)(const void *g, const void *x, double mean, in
     double sum = 0;
     int64_t i, k;
     for (i = 0; i < n; i = k) {
-        V_F s = V_ZERO();
+        V_F s = V_ZERO(), t = s;
         k = n - i < NN__LEAF ? n : i + NN__LEAF;
+        for (; i + 2 * V_N <= k; i += 2 * V_N) {
+            V_F u = V_SUB(V_LOAD(p + i), vm), v = V_SUB(V_LOAD(p + i + V_N), vm);
+            V_AHEAD(p + i, n);
+            V_AHEAD(p + i + V_N, n);
+            s = V_FMA(gp ? V_LOAD(gp + i) : u, u, s);
+            t = V_FMA(gp ? V_LOAD(gp + i + V_N) : v, v, t);
+        }
+        s = V_ADD(s, t);
         for (; i < k; i += V_N) {
             V_F v = NN__K(cut)(V_SUB(NN__LOAD(p + i, n - i, 0), vm), n - i);
             s = V_FMA(gp ? NN__LOAD(gp + i, n - i, 0) : v, v, s);
@@ -3394,6 +3500,7 @@ TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, v
         ((NN__R *)rstd)[r] = (NN__R)d;
         for (i = 0; i < n; i += V_N) {
             V_F v = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
+            V_AHEAD(o + i, n);
             if (wp) v = V_MUL(v, NN__LOAD(wp + i, n - i, 0));
             if (bp) v = V_ADD(v, NN__LOAD(bp + i, n - i, 0));
             NN__K(put)(o + i, n - i, v);
@@ -3695,24 +3802,29 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
                                uint32_t keep, double scale) {
     const NN__R *p = (const NN__R *)x;
     NN__R *o = (NN__R *)y;
-    uint32_t word[4];
-    int64_t i = 0, k;
-#if TENSOR_NN__PASS < 4
-    for (; i + 4 * V_N <= n; i += 4 * V_N) {
-        V_I w[4];
-        V_F m[4];
+    int64_t i, k;
+#if TENSOR_NN__PASS < 6
+    for (i = 0; i < n; i += 8 * V_N) {
+        V_I w[8];
+        V_F m[8];
         TENSOR__K(philox)(rng, (uint64_t)(first + i) >> 2, w);
-        for (k = 0; k < 4; k++)
+        for (k = 0; k < 8; k++)
             m[k] = V_SEL(VI_GT(VI_SET((int32_t)keep), VI_SHR(w[k], 8)), V_SET((float)scale), V_ZERO());
         TENSOR__QUADS(m);
-        for (k = 0; k < 4; k++) V_STORE(o + i + k * V_N, V_MUL(V_LOAD(p + i + k * V_N), m[k]));
+        TENSOR__QUADS(m + 4);
+        for (k = 0; k < 8 && i + k * V_N < n; k++) {
+            int64_t e = i + k * V_N;
+            NN__K(put)(o + e, n - e, V_MUL(NN__LOAD(p + e, n - e, 0), m[k]));
+        }
     }
-#endif
-    for (; i < n; i += 4) {
+#else
+    uint32_t word[4];
+    for (i = 0; i < n; i += 4) {
         TENSOR__(philox)(rng.seed, rng.offset, (uint64_t)(first + i) >> 2, word);
         for (k = 0; k < 4 && i + k < n; k++)
             o[i + k] = (NN__R)(p[i + k] * ((word[k] >> 8) < keep ? (NN__R)scale : (NN__R)0));
     }
+#endif
 }
 
 // ------------------------------------------------------------------------------
@@ -3816,7 +3928,7 @@ static const nn__cpu_t NN__K(cpu) = {
     NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
     NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
-#if TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS < 6
     NN__K(direct), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__MR, NN__KT, V_N, NN__GR
 #else
     NULL, NULL, NULL, NULL, 0, 0, 0, 0
@@ -3824,15 +3936,11 @@ static const nn__cpu_t NN__K(cpu) = {
 };
 
 #undef NN__LOAD
-#undef NN__MASK
-#undef NN__PART
-#undef NN__PUT_PART
-#undef NN__CUT_PART
 #undef V_NLS
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
-#if TENSOR_NN__PASS < 4
+#if TENSOR_NN__PASS < 6
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
@@ -3864,6 +3972,11 @@ static const nn__cpu_t NN__K(cpu) = {
 #undef V_SEL
 #undef V_MAX
 #undef V_HSUM
+#undef V_MAXR
+#undef V_AHEAD
+#undef V_PART
+#undef V_PUT_PART
+#undef V_CUT_PART
 #undef V_HMAX
 #endif
 #undef NN__K
@@ -3875,6 +3988,12 @@ static const nn__cpu_t NN__K(cpu) = {
 
 #if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE) && !defined(TENSOR_NN__PASS)
 #define TENSOR_NN_IMPLEMENTATION_DONE
+
+// As in tensor.h: calls in here leave the stamp to the user's own.
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#define TENSOR_HERE ((const char *)0)
+#define TENSOR__IN(function) ((const char *)0)
 
 // As in tensor.h: nothing fuses a product and a sum but V_FMA.
 #if defined(__GNUC__) && !defined(__clang__)
@@ -3906,11 +4025,19 @@ static const nn__cpu_t NN__K(cpu) = {
 #define TENSOR_NN__PASS 3
 #include "tensor_nn.h"
 #undef TENSOR_NN__PASS
-#endif
+#elif defined(TENSOR__ARM_PASSES)
 #define TENSOR_NN__PASS 4
 #include "tensor_nn.h"
 #undef TENSOR_NN__PASS
+#elif defined(TENSOR__WASM_PASSES)
 #define TENSOR_NN__PASS 5
+#include "tensor_nn.h"
+#undef TENSOR_NN__PASS
+#endif
+#define TENSOR_NN__PASS 6
+#include "tensor_nn.h"
+#undef TENSOR_NN__PASS
+#define TENSOR_NN__PASS 7
 #include "tensor_nn.h"
 #undef TENSOR_NN__PASS
 
@@ -3932,6 +4059,10 @@ TENSOR__FN const nn__cpu_t *nn__cpu(int dtype) {
     case 1: return &nn__cpu_sse2;
     case 2: return &nn__cpu_avx2;
     case 3: return &nn__cpu_avx512;
+#elif defined(TENSOR__ARM_PASSES)
+    case 1: return &nn__cpu_neon;
+#elif defined(TENSOR__WASM_PASSES)
+    case 1: return &nn__cpu_wasm;
 #endif
     default: return &nn__cpu_scalar;
     }
@@ -4263,8 +4394,8 @@ TENSOR__FN int nn__check_index(tensor_call_t *c, const tensor_arg_t *index, int6
         at = nn__index(index, i);
         if (at >= 0 && at < rows) continue;
         (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
-                             "%s: index %d at position %d is not in 0..%d (%d rows)", c->row->name, at, i,
-                             rows - 1, rows);
+                             "%s: index %d at position %d of index %n is not in 0..%d (%d rows)",
+                             c->row->name, at, i, index->dims, (int)index->ndim, rows - 1, rows);
         return TENSOR_ERR_INDEX;
     }
     return TENSOR_OK;
@@ -6520,6 +6651,10 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
     if (mode < 1 || mode > TENSOR_AREA || (mode > TENSOR_NEAREST_EXACT && wanted && wanted != rank))
         NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
                                  mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
+    if (a->align_corners && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA))
+        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
+                                 "interpolate: align_corners has no meaning for mode %s; x %t", names[mode],
+                                     x));
     if ((a->size > 0) == (a->scale_factor > 0))
         NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
                                  "interpolate: size %d, scale_factor %g: just one of them must be positive "
@@ -7593,13 +7728,20 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         !(a->dropout >= 0 && a->dropout <= 1)) {
         (void)TENSOR__(fail)(
             o.th, TENSOR_ERR_SHAPE,
-            "%s: needs weights, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1", op,
-            a->layers, a->proj_size, a->dropout);
+            "%s: needs weights%s, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1; x %t",
+                op,
+            w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
         return s;
     }
     if (!w[1] || w[1]->state != TENSOR__LIVE || w[1]->ndim != 2 || w[1]->dims[0] % gates != 0) {
-        (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: the second weight must be w_hh [%d H, H]", op,
-                             gates);
+        if (!w[1] || w[1]->state != TENSOR__LIVE) {
+            (void)TENSOR__(fail)(o.th, TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op,
+                                 w[1] ? "no live tensor" : "NULL");
+        } else {
+            (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", op,
+                                 w[1],
+                                 gates, x);
+        }
         return s;
     }
     hidden = w[1]->dims[0] / gates;
@@ -7839,8 +7981,8 @@ TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
     for (i = 0; c->p->i[0] == NN__LOSS_BCE && i < v.n; i++) {
         double x = nn__value(c->arg[0].data, v.dtype, i);
         if (x >= 0 && x <= 1) continue;
-        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX, "%s: input %g at position %d is not in 0..1",
-                             c->row->name, x, i);
+        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX, "%s: input %g at position %d of %n is not in 0..1",
+                             c->row->name, x, i, c->arg[0].dims, (int)c->arg[0].ndim);
         return TENSOR_ERR_INDEX;
     }
     tasks = nn__ceil(v.n, NN__LOSS_CHUNK);
@@ -8042,8 +8184,9 @@ TENSOR__FN int nn__cpu_cross_entropy(tensor_call_t *c) {
         int64_t t = nn__index(&a[1], i);
         if (t == c->p->i[1] || (t >= 0 && t < v.classes)) continue;
         (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
-                             "%s: target %d at position %d is not in 0..%d (%d classes)",
-                             c->p->i[2] ? "nll_loss" : c->row->name, t, i, v.classes - 1, v.classes);
+                             "%s: target %d at position %d of target %n is not in 0..%d (%d classes)",
+                             c->p->i[2] ? "nll_loss" : c->row->name, t, i, a[1].dims, (int)a[1].ndim,
+                             v.classes - 1, v.classes);
         return TENSOR_ERR_INDEX;
     }
     tasks = nn__ceil(v.rows, v.per);
@@ -8899,14 +9042,10 @@ typedef struct nn__slot_t {
 } nn__slot_t;
 
 typedef struct nn__kind_t nn__kind_t;   // a row of the layer table; NULL for a user's module
-typedef struct nn__text_t {
-    char *p;
-    size_t size, len;
-} nn__text_t;
 struct nn__kind_t {
     const char *name;
     nn_forward_fn_t forward;
-    void (*describe)(nn_module_t *m, nn__text_t *t);
+    void (*describe)(nn_module_t *m, tensor__text_t *t);
     int composite;   // its forward opens a scope
 };
 
@@ -8946,85 +9085,16 @@ typedef struct nn__items_t {
     int64_t n;
 } nn__items_t;
 
-TENSOR__FN void nn__put(nn__text_t *t, const char *s) {
-    for (; *s; s++) {
-        if (t->len + 1 < t->size) {
-            t->p[t->len] = *s;
-            t->p[t->len + 1] = 0;
-        }
-        t->len++;
-    }
-}
+// %s string, %d int64_t, %u uint64_t, %i int, %g double: appended to a text.
+#define NN__PUT TENSOR__(text)
 
-TENSOR__FN void nn__put_u64(nn__text_t *t, uint64_t v) {
-    char b[24];
-    int n = 23;
-    b[n] = 0;
-    do {
-        b[--n] = (char)('0' + (int)(v % 10));
-        v /= 10;
-    } while (v);
-    nn__put(t, b + n);
-}
-
-TENSOR__FN void nn__put_i64(nn__text_t *t, int64_t v) {
-    if (v < 0) nn__put(t, "-");
-    nn__put_u64(t, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
-}
-
-// Six significant digits, as %g; independent of the locale.
-TENSOR__FN void nn__put_real(nn__text_t *t, double v) {
-    int e = 0, n = 6, k;
-    uint64_t d;
-    char b[8];
-    if (v != v) {
-        nn__put(t, "nan");
-        return;
-    }
-    if (v < 0) nn__put(t, "-");
-    v = fabs(v);
-    if (v > 1.7976931348623157e308) {
-        nn__put(t, "inf");
-        return;
-    }
-    if (v == 0) {
-        nn__put(t, "0");
-        return;
-    }
-    e = (int)floor(log10(v));
-    d = (uint64_t)floor((e > 300 ? v / pow(10, e) * 1e5 : v * pow(10, 5 - e)) + 0.5);
-    if (d >= 1000000) {
-        d /= 10;
-        e++;
-    }
-    for (k = 5; k >= 0; k--) {
-        b[k] = (char)('0' + (int)(d % 10));
-        d /= 10;
-    }
-    while (n > 1 && b[n - 1] == '0') n--;
-    b[n] = 0;
-    if (e >= -5 && e < 0) {
-        nn__put(t, "0.");
-        for (k = -1; k > e; k--) nn__put(t, "0");
-        nn__put(t, b);
-    } else if (e >= 0 && e < 9) {
-        char one[2];
-        one[1] = 0;
-        for (k = 0; k < n || k <= e; k++) {
-            if (k == e + 1) nn__put(t, ".");
-            one[0] = k < n ? b[k] : '0';
-            nn__put(t, one);
-        }
-    } else {
-        char one[2];
-        one[0] = b[0];
-        one[1] = 0;
-        nn__put(t, one);
-        if (n > 1) nn__put(t, ".");
-        nn__put(t, b + 1);
-        nn__put(t, "e");
-        nn__put_i64(t, e);
-    }
+TENSOR__FN tensor__text_t nn__text(char *p, size_t room) {
+    tensor__text_t t;
+    t.p = p;
+    t.room = p ? room : 0;
+    t.length = 0;
+    if (t.room) p[0] = 0;
+    return t;
 }
 
 // Zeroed; NULL after raising OUT_OF_MEMORY.
@@ -9741,39 +9811,31 @@ TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
     return NULL;
 }
 
-TENSOR__FN void nn__describe(nn_module_impl_t *impl, nn__text_t *t, int depth) {
+TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int depth) {
     int i, k, children = 0;
     if (!impl->module) return;
-    nn__put(t, impl->module->name);
-    nn__put(t, "(");
+    NN__PUT(t, "%s(", impl->module->name);
     if (impl->kind && impl->kind->describe) impl->kind->describe(impl->module, t);
     for (i = 0; i < impl->nslots; i++) {
         if (!impl->slot[i].child) continue;
         children++;
-        nn__put(t, "\n");
-        for (k = 0; k <= depth; k++) nn__put(t, "  ");
-        nn__put(t, "(");
-        nn__put(t, impl->slot[i].name);
-        nn__put(t, "): ");
+        NN__PUT(t, "\n");
+        for (k = 0; k <= depth; k++) NN__PUT(t, "  ");
+        NN__PUT(t, "(%s): ", impl->slot[i].name);
         nn__describe(impl->slot[i].child, t, depth + 1);
     }
     if (children) {
-        nn__put(t, "\n");
-        for (k = 0; k < depth; k++) nn__put(t, "  ");
+        NN__PUT(t, "\n");
+        for (k = 0; k < depth; k++) NN__PUT(t, "  ");
     }
-    nn__put(t, ")");
+    NN__PUT(t, ")");
 }
 
 TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size) {
-    nn__text_t t;
-    t.p = text;
-    t.size = size;
-    t.len = 0;
-    if (size && text) text[0] = 0;
-    if (!text) t.size = 0;
+    tensor__text_t t = nn__text(text, size);
     if (nn__open_module(m)) nn__describe(m->impl, &t, 0);
-    else nn__put(&t, "None");
-    return t.len;
+    else NN__PUT(&t, "None");
+    return t.length;
 }
 
 #ifndef TENSOR_NO_STDIO
@@ -10023,22 +10085,14 @@ TENSOR__FN tensor_t *nn__forward_linear(nn_module_t *m, tensor_t *x) {
     return (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1));
 }
 
-TENSOR__FN void nn__put_pair(nn__text_t *t, const char *before, int64_t a, int64_t b) {
-    nn__put(t, before);
-    nn__put(t, "(");
-    nn__put_i64(t, a);
-    nn__put(t, ", ");
-    nn__put_i64(t, b);
-    nn__put(t, ")");
+TENSOR__FN void nn__put_pair(tensor__text_t *t, const char *before, int64_t a, int64_t b) {
+    NN__PUT(t, "%s(%d, %d)", before, a, b);
 }
 
-TENSOR__FN void nn__describe_linear(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_linear(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put(t, "in_features=");
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", out_features=");
-    nn__put_i64(t, l->i[1]);
-    nn__put(t, l->i[2] ? ", bias=False" : ", bias=True");
+    NN__PUT(t, "in_features=%d, out_features=%d%s", l->i[0], l->i[1], l->i[2] ? ", bias=False" :
+            ", bias=True");
 }
 
 // Convolutions and pools. i: in, out, dims of an image, groups (pools: how a mean counts), same (ceil_mode),
@@ -10062,25 +10116,22 @@ TENSOR__FN void nn__layer_keep(nn__layer_t *l, const nn__window_t *g, int rank) 
     l->i[NN__I_GROUPS] = g->mode;
     l->i[NN__I_RANK] = rank;
 }
-TENSOR__FN void nn__put_dims(nn__text_t *t, const char *before, const int64_t *v, int64_t rank) {
+TENSOR__FN void nn__put_dims(tensor__text_t *t, const char *before, const int64_t *v, int64_t rank) {
     int64_t d;
-    nn__put(t, before);
-    nn__put(t, "(");
+    NN__PUT(t, "%s(", before);
     for (d = 3 - rank; d < 3; d++) {
-        nn__put_i64(t, v[d]);
-        nn__put(t, d < 2 ? ", " : rank == 1 ? ",)" : ")");
+        NN__PUT(t, "%d%s", v[d], d < 2 ? ", " : rank == 1 ? ",)" : ")");
     }
 }
 // The numbers of one dim if all are equal.
-TENSOR__FN void nn__put_size(nn__text_t *t, const char *before, const int64_t *v, int64_t rank) {
+TENSOR__FN void nn__put_size(tensor__text_t *t, const char *before, const int64_t *v, int64_t rank) {
     int64_t d;
     for (d = 3 - rank; d < 3; d++)
         if (v[d] != v[2]) {
             nn__put_dims(t, before, v, rank);
             return;
         }
-    nn__put(t, before);
-    nn__put_i64(t, v[2]);
+    NN__PUT(t, "%s%d", before, v[2]);
 }
 TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     int64_t d;
@@ -10111,29 +10162,25 @@ TENSOR__FN tensor_t *nn__forward_conv_transpose(nn_module_t *m, tensor_t *x) {
     return nn__conv_front(NN_OP_CONV_TRANSPOSE1D + (int)l->i[NN__I_RANK] - 1, x, nn__tensor(m, 0),
                           nn__tensor(m, 1), nn__layer_window(l), l->i + NN__I_MORE, 0);
 }
-TENSOR__FN void nn__describe_conv(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_conv(nn_module_t *m, tensor__text_t *t) {
     static const char *const modes[4] = {"", "reflect", "replicate", "circular"};
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     int64_t rank = l->i[NN__I_RANK];
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", ");
-    nn__put_i64(t, l->i[1]);
+    NN__PUT(t, "%d, %d", l->i[0], l->i[1]);
     nn__put_dims(t, ", kernel_size=", l->i + NN__I_KERNEL, rank);
     nn__put_dims(t, ", stride=", l->i + NN__I_STRIDE, rank);
-    if (l->i[NN__I_SAME]) nn__put(t, ", padding=same");
+    if (l->i[NN__I_SAME]) NN__PUT(t, ", padding=same");
     else if (!nn__all_are(l->i + NN__I_PAD, rank, 0)) nn__put_dims(t, ", padding=", l->i + NN__I_PAD, rank);
     if (!nn__all_are(l->i + NN__I_DILATION, rank, 1))
         nn__put_dims(t, ", dilation=", l->i + NN__I_DILATION, rank);
     if (!nn__all_are(l->i + NN__I_MORE, rank, 0))
         nn__put_dims(t, ", output_padding=", l->i + NN__I_MORE, rank);
     if (l->i[NN__I_GROUPS] != 1) {
-        nn__put(t, ", groups=");
-        nn__put_i64(t, l->i[NN__I_GROUPS]);
+        NN__PUT(t, ", groups=%d", l->i[NN__I_GROUPS]);
     }
-    if (!nn__tensor(m, 1)) nn__put(t, ", bias=False");
+    if (!nn__tensor(m, 1)) NN__PUT(t, ", bias=False");
     if (l->i[NN__I_MODE]) {
-        nn__put(t, ", padding_mode=");
-        nn__put(t, modes[l->i[NN__I_MODE] & 3]);
+        NN__PUT(t, ", padding_mode=%s", modes[l->i[NN__I_MODE] & 3]);
     }
 }
 
@@ -10150,18 +10197,18 @@ TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
     g.divisor = l->i[NN__I_MODE];
     return nn__pool_front(NN_OP_AVG_POOL1D + rank - 1, rank, x, g, l->i[NN__I_SAME] != 0, NULL);
 }
-TENSOR__FN void nn__describe_avg_pool(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_avg_pool(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     int64_t rank = l->i[NN__I_RANK];
     nn__put_size(t, "kernel_size=", l->i + NN__I_KERNEL, rank);
     nn__put_size(t, ", stride=", l->i + NN__I_STRIDE, rank);
     nn__put_size(t, ", padding=", l->i + NN__I_PAD, rank);
 }
-TENSOR__FN void nn__describe_max_pool(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_max_pool(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     nn__describe_avg_pool(m, t);
     nn__put_size(t, ", dilation=", l->i + NN__I_DILATION, l->i[NN__I_RANK]);
-    nn__put(t, l->i[NN__I_SAME] ? ", ceil_mode=True" : ", ceil_mode=False");
+    NN__PUT(t, "%s", l->i[NN__I_SAME] ? ", ceil_mode=True" : ", ceil_mode=False");
 }
 // The size of the result stands where kernels have theirs.
 TENSOR__FN tensor_t *nn__forward_adaptive_avg(nn_module_t *m, tensor_t *x) {
@@ -10172,7 +10219,7 @@ TENSOR__FN tensor_t *nn__forward_adaptive_max(nn_module_t *m, tensor_t *x) {
     const int64_t *i = ((const nn__layer_t *)(const void *)m)->i, *s = i + NN__I_KERNEL;
     return nn__adaptive(NN_OP_MAX_POOL1D, (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
 }
-TENSOR__FN void nn__describe_adaptive(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_adaptive(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     nn__put_size(t, "output_size=", l->i + NN__I_KERNEL, l->i[NN__I_RANK]);
 }
@@ -10192,16 +10239,14 @@ TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     a.align_corners = l->i[4] != 0;
     return (tensor_interpolate_with)(a);
 }
-TENSOR__FN void nn__describe_upsample(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_upsample(nn_module_t *m, tensor__text_t *t) {
     static const char *const names[8] = {"nearest", "nearest", "nearest-exact", "linear", "bilinear",
                                          "bicubic", "trilinear", "area"};
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put(t, l->i[0] > 0 ? "size=" : "scale_factor=");
-    if (l->i[0] > 0) nn__put_i64(t, l->i[0]);
-    else nn__put_real(t, l->f[0]);
-    nn__put(t, ", mode='");
-    nn__put(t, names[l->i[3] & 7]);
-    nn__put(t, "'");
+    NN__PUT(t, "%s", l->i[0] > 0 ? "size=" : "scale_factor=");
+    if (l->i[0] > 0) NN__PUT(t, "%d", l->i[0]);
+    else NN__PUT(t, "%g", l->f[0]);
+    NN__PUT(t, ", mode='%s'", names[l->i[3] & 7]);
 }
 // i: factor
 TENSOR__FN tensor_t *nn__forward_pixel_shuffle(nn_module_t *m, tensor_t *x) {
@@ -10210,24 +10255,23 @@ TENSOR__FN tensor_t *nn__forward_pixel_shuffle(nn_module_t *m, tensor_t *x) {
 TENSOR__FN tensor_t *nn__forward_pixel_unshuffle(nn_module_t *m, tensor_t *x) {
     return (tensor_pixel_unshuffle)(x, ((const nn__layer_t *)(const void *)m)->i[0]);
 }
-TENSOR__FN void nn__describe_pixel_shuffle(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_pixel_shuffle(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put(t, m->forward == nn__forward_pixel_shuffle ? "upscale_factor=" : "downscale_factor=");
-    nn__put_i64(t, l->i[0]);
+    NN__PUT(t, "%s%d", m->forward == nn__forward_pixel_shuffle ? "upscale_factor=" : "downscale_factor=",
+            l->i[0]);
 }
 // i: mode, how many numbers, the numbers; f: value
 TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     return (tensor_pad_n)(x, l->i + 2, (int)l->i[1], (tensor_pad_t)l->i[0], l->f[0]);
 }
-TENSOR__FN void nn__describe_pad(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_pad(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     int64_t k;
     for (k = 0; k < l->i[1]; k++) {
-        nn__put(t, k ? ", " : "(");
-        nn__put_i64(t, l->i[2 + k]);
+        NN__PUT(t, "%s%d", k ? ", " : "(", l->i[2 + k]);
     }
-    nn__put(t, ")");
+    NN__PUT(t, ")");
 }
 // i: kernel, kernel_w, dilation, .. padding, .. stride, .., height, width
 TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
@@ -10246,11 +10290,11 @@ TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
     a.width = i[9];
     return i[8] > 0 ? (tensor_col2im_with)(a) : (tensor_im2col_with)(a);
 }
-TENSOR__FN void nn__describe_columns(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_columns(nn_module_t *m, tensor__text_t *t) {
     const int64_t *i = ((const nn__layer_t *)(const void *)m)->i;
     if (i[8] > 0) {
         nn__put_pair(t, "output_size=", i[8], i[9] > 0 ? i[9] : i[8]);
-        nn__put(t, ", ");
+        NN__PUT(t, ", ");
     }
     nn__put_pair(t, "kernel_size=", i[0], i[1]);
     nn__put_pair(t, ", dilation=", i[2], i[3]);
@@ -10272,14 +10316,11 @@ TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
     return (tensor_layer_norm_with)(a);
 }
 
-TENSOR__FN void nn__describe_layer_norm(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_layer_norm(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put(t, "(");
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ",), eps=");
-    nn__put_real(t, l->f[0]);
-    nn__put(t, l->i[1] ? ", elementwise_affine=False" : ", elementwise_affine=True");
-    if (!l->i[1] && l->i[2]) nn__put(t, ", bias=False");
+    NN__PUT(t, "(%d,), eps=%g%s", l->i[0], l->f[0], l->i[1] ? ", elementwise_affine=False" :
+            ", elementwise_affine=True");
+    if (!l->i[1] && l->i[2]) NN__PUT(t, ", bias=False");
 }
 
 // i: channels, fewest dims, most dims, instance, cumulative; f: eps, momentum
@@ -10310,16 +10351,13 @@ TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
     return y;
 }
 
-TENSOR__FN void nn__describe_batch_norm(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_batch_norm(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", eps=");
-    nn__put_real(t, l->f[0]);
-    nn__put(t, ", momentum=");
-    if (l->i[4]) nn__put(t, "None");
-    else nn__put_real(t, l->f[1]);
-    nn__put(t, nn__called(m, "weight") ? ", affine=True" : ", affine=False");
-    nn__put(t, nn__called(m, "running_mean") ? ", track_running_stats=True" : ", track_running_stats=False");
+    NN__PUT(t, "%d, eps=%g, momentum=", l->i[0], l->f[0]);
+    if (l->i[4]) NN__PUT(t, "None");
+    else NN__PUT(t, "%g", l->f[1]);
+    NN__PUT(t, "%s%s", nn__called(m, "weight") ? ", affine=True" : ", affine=False",
+            nn__called(m, "running_mean") ? ", track_running_stats=True" : ", track_running_stats=False");
 }
 
 // i: groups, channels; f: eps
@@ -10336,14 +10374,10 @@ TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
     return (tensor_group_norm_with)(a);
 }
 
-TENSOR__FN void nn__describe_group_norm(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_group_norm(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", ");
-    nn__put_i64(t, l->i[1]);
-    nn__put(t, ", eps=");
-    nn__put_real(t, l->f[0]);
-    nn__put(t, nn__tensor(m, 0) ? ", affine=True" : ", affine=False");
+    NN__PUT(t, "%d, %d, eps=%g%s", l->i[0], l->i[1], l->f[0], nn__tensor(m, 0) ? ", affine=True" :
+            ", affine=False");
 }
 
 // i: size; f: eps, < 0 = that of the dtype
@@ -10358,14 +10392,12 @@ TENSOR__FN tensor_t *nn__forward_rms_norm(nn_module_t *m, tensor_t *x) {
     return (tensor_rms_norm_with)(a);
 }
 
-TENSOR__FN void nn__describe_rms_norm(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_rms_norm(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put(t, "(");
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ",), eps=");
-    if (l->f[0] < 0) nn__put(t, "None");
-    else nn__put_real(t, l->f[0]);
-    nn__put(t, nn__tensor(m, 0) ? ", elementwise_affine=True" : ", elementwise_affine=False");
+    NN__PUT(t, "(%d,), eps=", l->i[0]);
+    if (l->f[0] < 0) NN__PUT(t, "None");
+    else NN__PUT(t, "%g", l->f[0]);
+    NN__PUT(t, "%s", nn__tensor(m, 0) ? ", elementwise_affine=True" : ", elementwise_affine=False");
 }
 
 // The module of that name, NULL if there is none.
@@ -10635,18 +10667,16 @@ TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
     return nn__forward_state(m, x, NULL, NULL);
 }
 
-TENSOR__FN void nn__describe_recurrent(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_recurrent(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", ");
-    nn__put_i64(t, l->i[1]);
-    if (l->i[6]) nn__put(t, ", proj_size="), nn__put_i64(t, l->i[6]);
-    if (l->i[2] != 1) nn__put(t, ", num_layers="), nn__put_i64(t, l->i[2]);
-    if (l->i[3]) nn__put(t, ", bias=False");
-    if (l->i[4]) nn__put(t, ", batch_first=True");
-    if (l->f[0] > 0) nn__put(t, ", dropout="), nn__put_real(t, l->f[0]);
-    if (l->i[5]) nn__put(t, ", bidirectional=True");
-    if (l->i[7] == NN__RELU_NET) nn__put(t, ", nonlinearity=relu");
+    NN__PUT(t, "%d, %d", l->i[0], l->i[1]);
+    if (l->i[6]) NN__PUT(t, ", proj_size=%d", l->i[6]);
+    if (l->i[2] != 1) NN__PUT(t, ", num_layers=%d", l->i[2]);
+    if (l->i[3]) NN__PUT(t, ", bias=False");
+    if (l->i[4]) NN__PUT(t, ", batch_first=True");
+    if (l->f[0] > 0) NN__PUT(t, ", dropout=%g", l->f[0]);
+    if (l->i[5]) NN__PUT(t, ", bidirectional=True");
+    if (l->i[7] == NN__RELU_NET) NN__PUT(t, ", nonlinearity=relu");
 }
 
 // i: count, size, mode, padding_idx, scale_grad_by_freq
@@ -10674,23 +10704,17 @@ TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     return (tensor_embedding_with)(a);
 }
 
-TENSOR__FN void nn__describe_embedding(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_embedding(nn_module_t *m, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", ");
-    nn__put_i64(t, l->i[1]);
+    NN__PUT(t, "%d, %d", l->i[0], l->i[1]);
     if (l->i[2] < 0) return;
-    nn__put(t, ", padding_idx=");
-    nn__put_i64(t, l->i[2]);
+    NN__PUT(t, ", padding_idx=%d", l->i[2]);
 }
 
-TENSOR__FN void nn__describe_embedding_bag(nn_module_t *m, nn__text_t *t) {
+TENSOR__FN void nn__describe_embedding_bag(nn_module_t *m, tensor__text_t *t) {
     static const char *const modes[3] = {", mode='mean'", ", mode='sum'", ", mode='max'"};
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_i64(t, l->i[0]);
-    nn__put(t, ", ");
-    nn__put_i64(t, l->i[1]);
-    nn__put(t, modes[l->i[2]]);
+    NN__PUT(t, "%d, %d%s", l->i[0], l->i[1], modes[l->i[2]]);
 }
 
 // f: p
@@ -10698,9 +10722,8 @@ TENSOR__FN tensor_t *nn__forward_dropout(nn_module_t *m, tensor_t *x) {
     return (tensor_dropout)(x, ((const nn__layer_t *)(const void *)m)->f[0], m->training);
 }
 
-TENSOR__FN void nn__describe_dropout(nn_module_t *m, nn__text_t *t) {
-    nn__put(t, "p=");
-    nn__put_real(t, ((const nn__layer_t *)(const void *)m)->f[0]);
+TENSOR__FN void nn__describe_dropout(nn_module_t *m, tensor__text_t *t) {
+    NN__PUT(t, "p=%g", ((const nn__layer_t *)(const void *)m)->f[0]);
 }
 
 TENSOR__FN tensor_t *nn__forward_flatten(nn_module_t *m, tensor_t *x) {
@@ -10829,35 +10852,35 @@ enum {
         (void)l;                                                                                             \
         return result;                                                                                       \
     }                                                                                                        \
-    TENSOR__FN void nn__describe_##ID(nn_module_t *m, nn__text_t *t) {                                       \
+    TENSOR__FN void nn__describe_##ID(nn_module_t *m, tensor__text_t *t) {                                   \
         nn__describe_activation(m, option, t);                                                               \
     }
 
-TENSOR__FN void nn__describe_activation(nn_module_t *m, const char *option, nn__text_t *t) {
+TENSOR__FN void nn__describe_activation(nn_module_t *m, const char *option, tensor__text_t *t) {
     const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
     int k;
     for (k = 0; *option; k++) {
         char c[2] = {0, 0};
-        if (k) nn__put(t, ", ");
+        if (k) NN__PUT(t, ", ");
         if (*option == '-') option++;
         else {
             const char *name = option;
             for (; *option && *option != ' '; option++) {
                 c[0] = *option;
-                nn__put(t, c);
+                NN__PUT(t, "%s", c);
             }
-            nn__put(t, "=");
+            NN__PUT(t, "=");
             if (*option) option++;
             if (strcmp(name, "approximate") == 0) {
-                nn__put(t, "'tanh'");
+                NN__PUT(t, "'tanh'");
                 continue;
             }
             if (strcmp(name, "dim") == 0 || strcmp(name, "num_parameters") == 0) {
-                nn__put_i64(t, l->i[0]);
+                NN__PUT(t, "%d", l->i[0]);
                 continue;
             }
         }
-        nn__put_real(t, l->f[k]);
+        NN__PUT(t, "%g", l->f[k]);
     }
 }
 NN_ACTIVATIONS(NN__X)
@@ -11445,16 +11468,13 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
         for (d = 0; d < dirs; d++)
             for (k = 0; k < 5; k++) {
                 char name[64];
-                nn__text_t t;
+                tensor__text_t t;
                 if ((a.no_bias && (k == 2 || k == 3)) || (k == 4 && a.proj_size == 0)) continue;
-                t.p = name;
-                t.size = sizeof name;
-                t.len = 0;
-                nn__put(&t, names[k]);
+                t = nn__text(name, sizeof name);
+                NN__PUT(&t, "%s", names[k]);
                 if (!cell) {
-                    nn__put(&t, "_l");
-                    nn__put_i64(&t, layer);
-                    if (d) nn__put(&t, "_reverse");
+                    NN__PUT(&t, "_l%d", layer);
+                    if (d) NN__PUT(&t, "_reverse");
                 }
                 dims[0] = k == 4 ? size : gates;
                 dims[1] = k == 4 ? a.hidden : k == 1 ? size : layer ? dirs * size : a.in_features;
@@ -11639,7 +11659,7 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     nn__layer_t *l, *list;
     int64_t k;
     char name[24];
-    nn__text_t t;
+    tensor__text_t t;
     if (count < 1 || count > 4096) return nn__refuse(NULL, op, "count must be in 1..4096", count);
     if (!nn__usable(layer)) {
         nn__unusable(op, "the layer", layer);
@@ -11655,10 +11675,8 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     l->i[2] = kind == NN__DECODER_KIND;
     (nn_child)(&l->base, "layers", &list->base);
     for (k = 0; k < count && list->base.code == TENSOR_OK; k++) {
-        t.p = name;
-        t.size = sizeof name;
-        t.len = 0;
-        nn__put_i64(&t, k);
+        t = nn__text(name, sizeof name);
+        NN__PUT(&t, "%d", k);
         (nn_child)(&list->base, name, k == 0 ? layer : (nn_clone)(layer));
     }
     if (list->base.code != TENSOR_OK) nn__mark(&l->base, list->base.code);
@@ -11856,7 +11874,7 @@ TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
 
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     char name[24];
-    nn__text_t t;
+    tensor__text_t t;
     if (!nn__open_module(sequential)) {
         nn__unusable("append", "the sequential", sequential);
         return sequential;
@@ -11865,10 +11883,8 @@ TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
         NN__FAIL(TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential", sequential->name);
         return sequential;
     }
-    t.p = name;
-    t.size = sizeof name;
-    t.len = 0;
-    nn__put_i64(&t, sequential->impl->nslots);
+    t = nn__text(name, sizeof name);
+    NN__PUT(&t, "%i", sequential->impl->nslots);
     (nn_child)(sequential, name, m);
     return sequential;
 }
@@ -11970,7 +11986,7 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
                         low, high, std);
     }
     scope = TENSOR__(scope)(0);
-    u = (tensor_rand_n)(t->dims, t->ndim);
+    u = (tensor_to)((tensor_to)((tensor_rand_n)(t->dims, t->ndim), TENSOR_F32), TENSOR_CPU);
     v = (float *)tensor_data_mut(u);
     a = std > 0 ? 0.5 * erfc(-(low - mean) / std * 0.70710678118654752) : 0;
     b = std > 0 ? 0.5 * erfc(-(high - mean) / std * 0.70710678118654752) : 1;
@@ -12029,6 +12045,99 @@ TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a) {
     if (nn__too_many("kaiming_normal_", a.site_, a.surplus_) || !nn__fans(a.t, "kaiming_normal_", fan))
         return tensor__at(a.site_, TENSOR__(poison));
     return nn__init(a.t, NN__INIT_NORMAL, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan[a.fan_out != 0]));
+}
+
+TENSOR_API tensor_t *(nn_init_orthogonal_)(tensor_t *t, double gain) {
+    tensor_scope_t scope;
+    tensor_qr_t f;
+    tensor_t *x;
+    int64_t dims[2], wide;
+    double fan[2];
+    if (!nn__fans(t, "orthogonal_", fan)) return TENSOR__(poison);
+    if (t->numel == 0) return t;
+    scope = TENSOR__(scope)(0);
+    wide = t->dims[0] < t->numel / t->dims[0];
+    dims[wide] = t->dims[0];                            // the longer side first: Q has orthonormal columns
+    dims[!wide] = t->numel / t->dims[0];
+    f = (tensor_qr)((tensor_to)((tensor_randn_n)(dims, 2), t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32));
+    x = (tensor_mul_scalar)((tensor_mul)(f.q, (tensor_sgn)((tensor_diagonal)(f.r, 0, 0, 1))), gain);
+    if (wide) x = (tensor_transpose)(x, 0, 1);
+    x = (tensor_copy_)(t, (tensor_reshape_n)(x, t->dims, t->ndim));
+    (tensor_scope_end)(scope);
+    return (tensor_is_poison)(x) ? x : t;
+}
+
+TENSOR_API tensor_t *(nn_init_eye_)(tensor_t *t) {
+    tensor_scope_t scope;
+    tensor_t *x;
+    double fan[2];
+    if (!nn__fans(t, "eye_", fan)) return TENSOR__(poison);
+    if (t->ndim != 2) return NN__FAIL(TENSOR_ERR_SHAPE, "eye_: t %t must have 2 dims", t);
+    scope = TENSOR__(scope)(0);
+    x = (tensor_copy_)(t, (tensor_eye)(t->dims[0], t->dims[1]));
+    (tensor_scope_end)(scope);
+    return (tensor_is_poison)(x) ? x : t;
+}
+
+// Zeros (std < 0) or normal numbers of t's shape that the host may change.
+TENSOR__FN tensor_t *nn__host_copy(const tensor_t *t, double std, float **data) {
+    tensor_t *x = std < 0 ? (tensor_zeros_n)(t->dims, t->ndim, TENSOR_F32)
+                          : (tensor_mul_scalar)((tensor_to)((tensor_randn_n)(t->dims, t->ndim), TENSOR_F32),
+                                                std);
+    x = (tensor_to)(x, TENSOR_CPU);
+    *data = (float *)tensor_data_mut(x);
+    return x;
+}
+TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
+    tensor_scope_t scope;
+    tensor_t *x;
+    float *v;
+    int64_t area, centre = 0, i, out;
+    double fan[2];
+    int d;
+    if (!nn__fans(t, "dirac_", fan)) return TENSOR__(poison);
+    if (t->ndim < 3 || t->ndim > 5 || groups < 1 || t->dims[0] % groups) {
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "dirac_: t %t must be [out, in, K...], out a multiple of %d groups", t,
+                        groups);
+    }
+    for (d = 2; d < t->ndim; d++) centre = centre * t->dims[d] + t->dims[d] / 2;
+    scope = TENSOR__(scope)(0);
+    x = nn__host_copy(t, -1, &v);
+    out = t->dims[0] / groups;
+    area = t->numel ? t->numel / t->dims[0] / t->dims[1] : 0;
+    for (i = 0; v && i < t->dims[0] && area; i++) {
+        if (i % out < t->dims[1]) v[(i * t->dims[1] + i % out) * area + centre] = 1;
+    }
+    x = (tensor_copy_)(t, x);
+    (tensor_scope_end)(scope);
+    return (tensor_is_poison)(x) ? x : t;
+}
+TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std) {
+    tensor_scope_t scope;
+    tensor_t *x, *order;
+    float *v;
+    int64_t i, j, zeros;
+    double fan[2];
+    if (!nn__fans(t, "sparse_", fan)) return TENSOR__(poison);
+    if (t->ndim != 2 || !(sparsity >= 0 && sparsity <= 1) || !(std >= 0)) {
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "sparse_: t %t must have 2 dims, sparsity %g lie in 0..1, std %g be >= 0",
+                        t, sparsity, std);
+    }
+    scope = TENSOR__(scope)(0);
+    x = nn__host_copy(t, std, &v);
+    zeros = (int64_t)ceil(sparsity * (double)t->dims[0]);
+    for (j = 0; v && j < t->dims[1]; j++) {
+        const int64_t *row;
+        order = (tensor_to)((tensor_randperm)(t->dims[0]), TENSOR_CPU);
+        row = (const int64_t *)(tensor_data)(order);
+        for (i = 0; row && i < zeros; i++) v[row[i] * t->dims[1] + j] = 0;
+        (tensor_free)(order);
+    }
+    x = (tensor_copy_)(t, x);
+    (tensor_scope_end)(scope);
+    return (tensor_is_poison)(x) ? x : t;
 }
 
 // ------------------------------------------------------------------------------
@@ -12486,6 +12595,10 @@ TENSOR__FN nn__update_fn nn__kernel(int r, int dtype) {
     case 1: return nn__optim_sse2[r];
     case 2: return nn__optim_avx2[r];
     case 3: return nn__optim_avx512[r];
+#elif defined(TENSOR__ARM_PASSES)
+    case 1: return nn__optim_neon[r];
+#elif defined(TENSOR__WASM_PASSES)
+    case 1: return nn__optim_wasm[r];
 #endif
     default: return nn__optim_scalar[r];
     }
@@ -13996,12 +14109,9 @@ TENSOR__FN void nn__write_text(nn__sink_t *s, const char *text) {
 
 TENSOR__FN void nn__write_u64(nn__sink_t *s, uint64_t v) {
     char b[24];
-    nn__text_t t;
-    t.p = b;
-    t.size = sizeof b;
-    t.len = 0;
-    nn__put_u64(&t, v);
-    nn__write(s, b, t.len);
+    tensor__text_t t = nn__text(b, sizeof b);
+    NN__PUT(&t, "%u", v);
+    nn__write(s, b, t.length);
 }
 
 TENSOR__FN void nn__write_string(nn__sink_t *s, const char *text) {
@@ -14347,17 +14457,17 @@ TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
 
 // Up to a few names per kind go into the text, the rest is counted.
 typedef struct nn__mismatch_t {
-    nn__text_t missing, unexpected, differ;
+    tensor__text_t missing, unexpected, differ;
     int nmissing, nunexpected, ndiffer;
     char text[3][200];
 } nn__mismatch_t;
 
-TENSOR__FN void nn__mismatch_name(nn__text_t *t, int *count, const char *name) {
-    if (t->len + strlen(name) + 8 < t->size) {
-        if (*count) nn__put(t, ", ");
-        nn__put(t, name);
-    } else if (t->len + 6 < t->size && (t->len < 3 || strcmp(t->p + t->len - 3, "...") != 0)) {
-        nn__put(t, *count ? ", ..." : "...");
+TENSOR__FN void nn__mismatch_name(tensor__text_t *t, int *count, const char *name) {
+    if (t->length + strlen(name) + 8 < t->room) {
+        if (*count) NN__PUT(t, ", ");
+        NN__PUT(t, "%s", name);
+    } else if (t->length + 6 < t->room && (t->length < 3 || strcmp(t->p + t->length - 3, "...") != 0)) {
+        NN__PUT(t, "%s", *count ? ", ..." : "...");
     }
     *count += 1;
 }
@@ -14374,10 +14484,9 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int 
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
     memset(&m, 0, sizeof m);
-    m.missing.p = m.text[0];
-    m.unexpected.p = m.text[1];
-    m.differ.p = m.text[2];
-    m.missing.size = m.unexpected.size = m.differ.size = sizeof m.text[0];
+    m.missing = nn__text(m.text[0], sizeof m.text[0]);
+    m.unexpected = nn__text(m.text[1], sizeof m.text[1]);
+    m.differ = nn__text(m.text[2], sizeof m.text[2]);
     for (i = 0; i < all->n; i++) {
         nn__entry_t *e = nn__find_entry(r, all->item[i].name);
         tensor_t *t = all->item[i].tensor;
@@ -14475,29 +14584,23 @@ TENSOR_API int nn__load(nn_load_args_t a) {
 
 // The file's name for state k of parameter i: that of the parameter in the module, or its number.
 TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn__items_t *all) {
-    nn__text_t t;
+    tensor__text_t t;
     char number[24];
     const char *name = number, *state = nn__state_names[o->rule][k];
     int64_t a;
-    t.p = number;
-    t.size = sizeof number;
-    t.len = 0;
-    nn__put(&t, "#");
-    nn__put_i64(&t, i);
+    size_t size;
+    t = nn__text(number, sizeof number);
+    NN__PUT(&t, "#%i", i);
     for (a = 0; a < all->n; a++) {
         if (all->item[a].tensor == o->param[i].t) {
             name = all->item[a].name;
             break;
         }
     }
-    t.size = strlen("optimizer//") + strlen(state) + strlen(name) + 1;
-    t.p = (char *)nn__memory(t.size, 1);
-    t.len = 0;
+    size = strlen("optimizer//") + strlen(state) + strlen(name) + 1;
+    t = nn__text((char *)nn__memory(size, 1), size);
     if (!t.p) return NULL;
-    nn__put(&t, "optimizer/");
-    nn__put(&t, state);
-    nn__put(&t, "/");
-    nn__put(&t, name);
+    NN__PUT(&t, "optimizer/%s/%s", state, name);
     return t.p;
 }
 
@@ -14515,11 +14618,8 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
     values[1] = g.seed;
     values[2] = g.offset;
     for (i = 0; i < 3; i++) {
-        nn__text_t t;
-        t.p = number[i];
-        t.size = sizeof number[i];
-        t.len = 0;
-        nn__put_u64(&t, values[i]);
+        tensor__text_t t = nn__text(number[i], sizeof number[i]);
+        NN__PUT(&t, "%u", values[i]);
         metadata[i + 1].value = number[i];
     }
     metadata[0].key = "format";
@@ -14758,22 +14858,19 @@ TENSOR_API nn_progress_t nn_progress_begin(const char *label, int64_t total, int
     return p;
 }
 
-TENSOR__FN void nn__put_time(nn__text_t *t, double seconds) {
+TENSOR__FN void nn__put_time(tensor__text_t *t, double seconds) {
     int64_t s = seconds < 0 ? 0 : seconds > 3.6e9 ? (int64_t)3600000000 : (int64_t)seconds;
     if (s >= 3600) {
-        nn__put_i64(t, s / 3600);
-        nn__put(t, s / 60 % 60 < 10 ? ":0" : ":");
+        NN__PUT(t, "%d%s", s / 3600, s / 60 % 60 < 10 ? ":0" : ":");
     }
-    nn__put_i64(t, s / 60 % 60);
-    nn__put(t, s % 60 < 10 ? ":0" : ":");
-    nn__put_i64(t, s % 60);
+    NN__PUT(t, "%d%s%d", s / 60 % 60, s % 60 < 10 ? ":0" : ":", s % 60);
 }
 
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     double now = nn__seconds(), spent, rate;
     int finished, width, k;
     char line[400];
-    nn__text_t t;
+    tensor__text_t t;
     if (!p) return;
     spent = now - p->start;
     finished = p->total > 0 && done >= p->total;
@@ -14782,38 +14879,30 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     p->shown = now;
     p->last = done;
     rate = spent > 0 ? (double)(done - p->first) / spent : 0;
-    t.p = line;
-    t.size = sizeof line;
-    t.len = 0;
-    nn__put(&t, p->terminal ? "\r" : "");
-    nn__put(&t, p->label);
-    nn__put(&t, *p->label ? " " : "");
+    t = nn__text(line, sizeof line);
+    NN__PUT(&t, "%s%s%s", p->terminal ? "\r" : "", p->label, *p->label ? " " : "");
     if (p->total > 0) {
         int filled = (int)(24 * (done < p->total ? (double)done / (double)p->total : 1));
         if (p->terminal) {
-            nn__put(&t, "[");
-            for (k = 0; k < 24; k++) nn__put(&t, k < filled ? "#" : "-");
-            nn__put(&t, "] ");
+            NN__PUT(&t, "[");
+            for (k = 0; k < 24; k++) NN__PUT(&t, k < filled ? "#" : "-");
+            NN__PUT(&t, "] ");
         }
-        nn__put_i64(&t, done);
-        nn__put(&t, "/");
-        nn__put_i64(&t, p->total);
+        NN__PUT(&t, "%d/%d", done, p->total);
     } else {
-        nn__put_i64(&t, done);
+        NN__PUT(&t, "%d", done);
     }
-    nn__put(&t, "  ");
-    nn__put_real(&t, rate < 100 ? floor(rate * 100 + 0.5) / 100 : floor(rate + 0.5));
-    nn__put(&t, "/s  ");
+    if (rate < 100) NN__PUT(&t, "  %g/s  ", floor(rate * 100 + 0.5) / 100);
+    else NN__PUT(&t, "  %d/s  ", (int64_t)(rate < 1e18 ? rate + 0.5 : 1e18));
     nn__put_time(&t, spent);
     if (p->total > 0 && !finished && rate > 0) {
-        nn__put(&t, "<");
+        NN__PUT(&t, "<");
         nn__put_time(&t, (double)(p->total - done) / rate);
     }
     if (note) {
-        nn__put(&t, "  ");
-        nn__put(&t, note);
+        NN__PUT(&t, "  %s", note);
     }
-    width = (int)(t.len < sizeof line ? t.len : sizeof line - 1);
+    width = (int)(t.length < sizeof line ? t.length : sizeof line - 1);
     fputs(line, stderr);
     for (k = width; p->terminal && k < p->width; k++) fputc(' ', stderr);
     p->width = width;
@@ -14825,6 +14914,11 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
 #endif
+
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 #endif   // TENSOR_NN_IMPLEMENTATION
 

@@ -18,11 +18,16 @@ typedef struct case_t {
 static tensor_t *matmul(const case_t *c) { return tensor_matmul(c->a, c->b); }
 static tensor_t *linear(const case_t *c) { return tensor_linear(c->a, c->b, NULL); }
 static tensor_t *add(const case_t *c) { return tensor_add(c->a, c->b); }
+static tensor_t *mul(const case_t *c) { return tensor_mul(c->a, c->b); }
 static tensor_t *where(const case_t *c) { return tensor_where(c->i, c->a, c->b); }
 static tensor_t *power(const case_t *c) { return tensor_pow_scalar(c->a, 2.5); }
 static tensor_t *softmax(const case_t *c) { return tensor_softmax(c->a, 1); }
 static tensor_t *layer_norm(const case_t *c) {
     return tensor_layer_norm(c->a, 1, .weight = c->b, .bias = c->b);
+}
+static tensor_t *batch_norm(const case_t *c) {
+    return tensor_batch_norm(c->a, tensor_zeros(64), tensor_ones(64), .weight = c->b, .bias = c->b,
+                             .training = 1);
 }
 static tensor_t *cross_entropy(const case_t *c) { return tensor_cross_entropy(c->a, c->i); }
 static tensor_t *argmax_dim(const case_t *c) { return tensor_argmax_dim(c->a, 1, 0); }
@@ -80,9 +85,10 @@ static void elements(const char *row, tensor_t *(*run)(const case_t *c), int64_t
     c.mode = backward ? 2 : 1;
     c.run = run;
     c.a = tensor_rand(rows, columns);
-    if (run == max_pool) c.a = tensor_reshape(c.a, 16, rows / 16, columns / 32, 32);
+    if (run == max_pool || run == batch_norm) c.a = tensor_reshape(c.a, 16, rows / 16, columns / 32, 32);
+    if (run == batch_norm) c.b = tensor_ones(64);
     if (run == layer_norm) c.b = tensor_ones(columns);
-    if (run == add || run == where) c.b = tensor_randn(rows, columns);
+    if (run == add || run == mul || run == where) c.b = tensor_randn(rows, columns);
     if (run == where) c.i = tensor_gt_scalar(c.a, 0.5);
     if (run == cross_entropy) c.i = tensor_randint(0, columns, rows);
     measure(c);
@@ -116,6 +122,7 @@ int main(int argc, char **argv) {
     product("sgemm_256", 256, 256, 256, 0);
     product("sgemm_512", 512, 512, 512, 0);
     product("sgemm_1024", 1024, 1024, 1024, 0);
+    product("sgemm_2048", 2048, 2048, 2048, 0);
     product("linear_1x1024x1024", 1, 1024, 1024, 1);
     product("linear_8x1024x1024", 8, 1024, 1024, 1);
     product("linear_20x800x400", 20, 800, 400, 1);
@@ -135,6 +142,7 @@ int main(int argc, char **argv) {
     convolution("conv_depthwise", 4, 128, 128, 3, 56, 1, 128, 0);
     convolution("conv_depthwise_both", 4, 128, 128, 3, 56, 1, 128, 1);
     elements("add", add, 64, 1024, 0);
+    elements("mul", mul, 64, 1024, 0);
     elements("relu", run_relu, 64, 1024, 0);
     elements("sum", run_sum, 64, 1024, 0);
     elements("add_64MB", add, 16384, 1024, 0);
@@ -159,6 +167,8 @@ int main(int argc, char **argv) {
     elements("layer_norm_both", layer_norm, 1024, 768, 1);
     elements("cross_entropy", cross_entropy, 1024, 1000, 0);
     elements("cross_entropy_both", cross_entropy, 1024, 1000, 1);
+    elements("batch_norm", batch_norm, 1024, 1024, 0);
+    elements("batch_norm_both", batch_norm, 1024, 1024, 1);
     if (!tensor_ok()) fprintf(stderr, "%s\n", tensor_error_text());
     return tensor_shutdown();
 }

@@ -1,33 +1,40 @@
-"""reference.py rows... - the rows of micro.c, ops.c, models.c and gpt_step.c in PyTorch, printed in the same form.
+"""reference.py rows... - the rows of micro.c, ops.c, models.c, nets.c and gpt_step.c in PyTorch, in the same form.
 
-usage: reference.py micro | ops THREADS | models THREADS | gpt THREADS VOCABULARY
+usage: reference.py micro | ops THREADS | models THREADS | nets THREADS ROW | gpt THREADS VOCABULARY | start
+
+Where PyTorch has several ways (its own convolutions and oneDNN's, an output given and a new one, eager and traced),
+each is measured and the best one printed.
 """
+import os
 import statistics
 import sys
 import time
+import warnings
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
 NODES = 64
+warnings.filterwarnings("ignore", category=FutureWarning)          # torch.jit
 now = time.perf_counter
 
 
-def median(f, seconds=0.02, samples=9):
+def median(f, seconds=0.02):
     """Seconds per call: median of samples of about 20 ms, as bench.h."""
-    for _ in range(3):
-        f()
+    samples = 3 if os.environ.get("BENCH_QUICK") else 9
+    f()
     repeats = 1
     while True:
         t = now()
         for _ in range(repeats):
             f()
-        if now() - t > seconds:
+        took = now() - t
+        if took > seconds:
             break
         repeats *= 2
     taken = []
-    for _ in range(samples):
+    for _ in range(3 if took > 0.2 else samples):
         t = now()
         for _ in range(repeats):
             f()
@@ -78,13 +85,13 @@ def micro():
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, bias=False):
         super().__init__()
         self.heads = heads
-        self.norm1 = nn.LayerNorm(width, bias=False)
+        self.norm1 = nn.LayerNorm(width, bias=bias)
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
-        self.norm2 = nn.LayerNorm(width, bias=False)
+        self.norm2 = nn.LayerNorm(width, bias=bias)
         self.up = nn.Linear(width, 4 * width, bias=False)
         self.down = nn.Linear(4 * width, width, bias=False)
 
@@ -98,12 +105,12 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    def __init__(self, vocabulary, layers=4, heads=4, width=128, context=64):
+    def __init__(self, vocabulary, layers=4, heads=4, width=128, context=64, bias=False):
         super().__init__()
         self.token = nn.Embedding(vocabulary, width)
         self.place = nn.Embedding(context, width)
-        self.blocks = nn.ModuleList([Block(width, heads) for _ in range(layers)])
-        self.norm = nn.LayerNorm(width, bias=False)
+        self.blocks = nn.ModuleList([Block(width, heads, bias) for _ in range(layers)])
+        self.norm = nn.LayerNorm(width, bias=bias)
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.token.weight
         for p in self.parameters():
@@ -153,32 +160,42 @@ def ops(threads):
     """The rows of ops.c."""
     torch.set_num_threads(threads)
 
-    def measure(name, work, f, *leaves):
-        def both():
+    def measure(name, work, ways, *leaves):
+        def both(f):
             y = f()
             y.backward(y.detach() if y.numel() > 1 else None)
             for leaf in leaves:
                 leaf.grad = None
         with torch.set_grad_enabled(bool(leaves)):
-            seconds = median(both if leaves else f)
+            seconds = min(median((lambda: both(f)) if leaves else f) for f in ways)
         row(name, 1e-9 * work / seconds, "G/s")
 
     def product(name, m, n, k, nt):
         a, b = torch.randn(m, k), torch.randn(n, k) if nt else torch.randn(k, n)
-        measure(name, 2.0 * m * n * k, (lambda: F.linear(a, b)) if nt else (lambda: a @ b))
+        y = torch.empty(m, n)
+        measure(name, 2.0 * m * n * k,
+                [lambda: F.linear(a, b)] if nt else [lambda: a @ b, lambda: torch.mm(a, b, out=y)])
 
     def convolution(name, n, i, o, kernel, size, stride, groups, both):
         x = torch.randn(n, i, size, size, requires_grad=both)
         w = torch.randn(o, i // groups, kernel, kernel, requires_grad=both)
         s = (size + kernel // 2 * 2 - kernel) // stride + 1
         work = 2.0 * n * o * s * s * (i // groups * kernel * kernel) * (3 if both else 1)
-        measure(name, work, lambda: F.conv2d(x, w, None, stride, kernel // 2, 1, groups), *([x, w] if both else []))
+        def plain():
+            return F.conv2d(x, w, None, stride, kernel // 2, 1, groups)
 
-    def elements(name, f, rows, columns, both=False):
+        def native():
+            with torch.backends.mkldnn.flags(enabled=False):
+                return plain()
+        measure(name, work, [plain, native], *([x, w] if both else []))
+
+    def elements(name, f, rows, columns, both=False, into=None):
         x = torch.rand(rows, columns, requires_grad=both)
-        measure(name, rows * columns, lambda: f(x), *([x] if both else []))
+        y = torch.empty(rows, columns)
+        ways = [lambda: f(x)] + ([lambda: into(x, y)] if into else [])
+        measure(name, rows * columns, ways, *([x] if both else []))
 
-    for n in (16, 32, 64, 128, 256, 512, 1024):
+    for n in (16, 32, 64, 128, 256, 512, 1024, 2048):
         product(f"sgemm_{n}", n, n, n, False)
     for m, n, k in ((1, 1024, 1024), (8, 1024, 1024), (20, 800, 400), (64, 512, 784), (128, 3072, 768)):
         product(f"linear_{m}x{n}x{k}", m, n, k, True)
@@ -192,8 +209,9 @@ def ops(threads):
     other = {n: torch.randn(n, 1024) for n in (64, 1024, 16384)}
     some = torch.rand(1024, 1024) > 0.5
     classes = torch.randint(0, 1000, (1024,))
-    elements("add", lambda x: x + other[64], 64, 1024)
-    elements("relu", torch.relu, 64, 1024)
+    elements("add", lambda x: x + other[64], 64, 1024, into=lambda x, y: torch.add(x, other[64], out=y))
+    elements("mul", lambda x: x * other[64], 64, 1024, into=lambda x, y: torch.mul(x, other[64], out=y))
+    elements("relu", torch.relu, 64, 1024, into=lambda x, y: torch.clamp(x, min=0, out=y))
     elements("sum", torch.sum, 64, 1024)
     elements("add_64MB", lambda x: x + other[16384], 16384, 1024)
     for name in ("exp", "sigmoid", "tanh", "erf"):
@@ -214,15 +232,21 @@ def ops(threads):
         weight, bias = torch.ones(768, requires_grad=both), torch.ones(768, requires_grad=both)
         elements("layer_norm" + suffix, lambda x: F.layer_norm(x, (768,), weight, bias), 1024, 768, both)
         elements("cross_entropy" + suffix, lambda x: F.cross_entropy(x, classes), 1024, 1000, both)
+        images = (16, 64, 32, 32)
+        mean, var = torch.zeros(64), torch.ones(64)
+        gain, shift = torch.ones(64, requires_grad=both), torch.zeros(64, requires_grad=both)
+        elements("batch_norm" + suffix, lambda x: F.batch_norm(x.view(images), mean, var, gain, shift, True), 1024,
+                 1024, both)
 
 
 def models(threads):
     """The rows of models.c."""
     torch.set_num_threads(threads)
 
-    def infer(name, net, x):
+    def infer(name, net, x, traced=False):
         with torch.no_grad():
-            row(name, 1e6 * median(lambda: net(x).argmax().item()), "us")
+            ways = [net] + ([torch.jit.freeze(torch.jit.trace(net.eval(), x))] if traced else [])
+            row(name, 1e6 * min(median(lambda: f(x).argmax().item()) for f in ways), "us")
 
     def train(name, net, opt, x, y):
         def step():
@@ -242,10 +266,144 @@ def models(threads):
         train(f"mlp_train_{batch}", net, opt, torch.randn(batch, 784), torch.randint(0, 10, (batch,)))
     net = nn.Sequential(nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 5, padding=2),
                         nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1568, 128), nn.ReLU(), nn.Linear(128, 10))
-    infer("cnn_infer_1", net, torch.randn(1, 1, 28, 28))
+    infer("cnn_infer_1", net, torch.randn(1, 1, 28, 28), True)
     opt = torch.optim.SGD(net.parameters(), 0.02, 0.9)
     for batch in (1, 64):
         train(f"cnn_train_{batch}", net, opt, torch.randn(batch, 1, 28, 28), torch.randint(0, 10, (batch,)))
+
+
+class Lm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(10000, 200)
+        self.lstm = nn.LSTM(200, 200, 2)
+        self.out = nn.Linear(200, 10000)
+
+    def forward(self, x):
+        return self.out(self.lstm(self.embedding(x))[0])
+
+
+class Ncf(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gmf = nn.ModuleList([nn.Embedding(6040, 64), nn.Embedding(3706, 64)])
+        self.mlp = nn.ModuleList([nn.Embedding(6040, 64), nn.Embedding(3706, 64)])
+        self.net = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 16))
+        self.out = nn.Linear(80, 1)
+
+    def forward(self, x):
+        u, i = x[0], x[1]
+        h = self.net(torch.cat((self.mlp[0](u), self.mlp[1](i)), 1))
+        return self.out(torch.cat((self.gmf[0](u) * self.gmf[1](i), h), 1)).squeeze(1)
+
+
+class Basic(nn.Module):
+    def __init__(self, i, o, stride):
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv2d(i, o, 3, stride, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU(),
+                                 nn.Conv2d(o, o, 3, 1, 1, bias=False), nn.BatchNorm2d(o))
+        self.shortcut = nn.Identity()
+        if i != o:
+            self.shortcut = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o))
+
+    def forward(self, x):
+        return F.relu(self.net(x) + self.shortcut(x))
+
+
+def resnet18(classes, large):
+    if large:
+        layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    else:
+        layers = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    i = 64
+    for k in range(8):
+        o = 64 << k // 2
+        layers.append(Basic(i, o, 2 if k and k % 2 == 0 else 1))
+        i = o
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+
+
+class Token(nn.Module):
+    """One more token of a Gpt whose keys and values of the earlier ones are there."""
+    def __init__(self, layers, heads, width, context):
+        super().__init__()
+        self.gpt = Gpt(65, layers, heads, width, context, True)
+        for k in range(layers):
+            for name in ("key", "value"):
+                self.register_buffer(f"{name}{k}", torch.randn(1, heads, context - 1, width // heads))
+        self.context = context
+
+    def forward(self, x):
+        g = self.gpt
+        x = g.token(x) + g.place(torch.arange(self.context - 1, self.context))
+        for n, block in enumerate(g.blocks):
+            b, t, c = x.shape
+            q, k, v = (y.view(b, t, block.heads, c // block.heads).transpose(1, 2)
+                       for y in block.qkv(block.norm1(x)).split(c, 2))
+            k = torch.cat((getattr(self, f"key{n}"), k), 2)
+            v = torch.cat((getattr(self, f"value{n}"), v), 2)
+            y = F.scaled_dot_product_attention(q, k, v)
+            x = x + block.out(y.transpose(1, 2).contiguous().view(b, t, c))
+            x = x + block.down(F.gelu(block.up(block.norm2(x))))
+        return g.head(g.norm(x))
+
+
+class Step(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(200, 200, 2)
+
+    def forward(self, x, h, c):
+        return self.lstm(x, (h, c))
+
+
+def nets(threads, name):
+    """The rows of nets.c."""
+    torch.set_num_threads(threads)
+
+    def train(net, opt, x, y, loss_of=F.cross_entropy, clip=0.0):
+        def step():
+            z = net(x)
+            loss = loss_of(z.flatten(0, 1) if z.dim() > 2 else z, y)
+            opt.zero_grad()
+            loss.backward()
+            if clip:
+                nn.utils.clip_grad_norm_(net.parameters(), clip)
+            opt.step()
+        row(name, 1e6 * median(step), "us")
+
+    def infer(net, *x):
+        with torch.no_grad():
+            net.eval()
+            ways = [net, torch.jit.freeze(torch.jit.trace(net, x))]
+            row(name, 1e6 * min(median(lambda: f(*x)) for f in ways), "us")
+
+    if name == "ncf_train":
+        net = Ncf()
+        x = torch.stack((torch.randint(0, 6040, (2048,)), torch.randint(0, 3706, (2048,))))
+        train(net, torch.optim.Adam(net.parameters()), x, torch.rand(2048).round(), F.binary_cross_entropy_with_logits)
+    elif name == "lstm_train":
+        net = Lm()
+        x, y = torch.randint(0, 10000, (35, 20)), torch.randint(0, 10000, (700,))
+        train(net, torch.optim.SGD(net.parameters(), 1), x, y, clip=5.0)
+    elif name == "resnet18_train":
+        net = resnet18(10, False)
+        x, y = torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,))
+        train(net, torch.optim.SGD(net.parameters(), 0.1, 0.9), x, y)
+    elif name == "gpt_baby_train":
+        net = Gpt(65, 6, 6, 384, 256, True)
+        x, y = torch.randint(0, 65, (8, 256)), torch.randint(0, 65, (2048,))
+        train(net, torch.optim.AdamW(net.parameters()), x, y)
+    elif name == "lstm_step":
+        infer(Step(), torch.randn(1, 1, 200), torch.zeros(2, 1, 200), torch.zeros(2, 1, 200))
+    elif name == "gpt_tiny_token":
+        infer(Token(4, 4, 128, 64), torch.zeros(1, 1, dtype=torch.long))
+    elif name == "gpt_baby_token":
+        infer(Token(6, 6, 384, 256), torch.zeros(1, 1, dtype=torch.long))
+    elif name == "resnet18_infer":
+        infer(resnet18(1000, True), torch.randn(1, 3, 224, 224))
+    with open("/proc/self/status") as f:
+        row(name + "_rss", next(int(line.split()[1]) for line in f if line.startswith("VmHWM")) / 1024, "MB")
 
 
 if sys.argv[1] == "micro":
@@ -254,5 +412,9 @@ elif sys.argv[1] == "models":
     models(int(sys.argv[2]))
 elif sys.argv[1] == "ops":
     ops(int(sys.argv[2]))
+elif sys.argv[1] == "nets":
+    nets(int(sys.argv[2]), sys.argv[3])
+elif sys.argv[1] == "start":
+    (torch.ones(16) + 1).sum().item()
 else:
     gpt(int(sys.argv[2]), int(sys.argv[3]))

@@ -737,6 +737,7 @@ static void scopes(void) {
     a = tensor_ones(2); // freed before its scope ends
     CHECK(tensor_free(a) == 0 && live() == start);
     FAILS(tensor_free(a), TENSOR_ERR_OWNER, "freed twice", "autograd.c:");
+    for (int i = 0; i < 50; i++) CHECK(tensor_ones(2) != a);      // not reused before a reset
     POISONS(tensor_neg(a), TENSOR_ERR_OWNER, "neg: argument x: tensor used after it was freed at autograd.c:",
             "created by ones at autograd.c:");
     memset(&t, 0, sizeof t);

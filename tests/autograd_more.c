@@ -1214,6 +1214,102 @@ static void nn_second_derivatives(void) {
     }
 }
 
+// ---- whose gradient is it ----
+
+static void own_gradients(void) {
+    tensor_t *a = LEAF(1, 2), *b = LEAF(3, 4), *g = DATA(5, 6), *w;
+    CHECK(tensor_backward_with(tensor_sum(tensor_add(a, b)), NULL, TENSOR_CREATE_GRAPH) == 0);
+    CHECK(tensor_grad(a) != tensor_grad(b));
+    CHECK(tensor_backward(tensor_sum(tensor_add(a, b))) == 0);
+    EXPECT(tensor_grad(a), 2, 2);
+    EXPECT(tensor_grad(b), 2, 2);
+    tensor_set_grad(a, NULL);
+    CHECK(tensor_backward_with(tensor_add_scalar(a, 0), g, TENSOR_CREATE_GRAPH) == 0);
+    CHECK(tensor_backward(tensor_sum(a)) == 0);
+    EXPECT(tensor_grad(a), 6, 7);
+    EXPECT(g, 5, 6);                                            // the caller's stays as it was
+    tensor_set_grad(a, NULL);
+    tensor_set_grad(b, NULL);
+    // A backward pass that adds into .grad changes it: what was saved of it is out of date.
+    CHECK(tensor_backward(tensor_sum(tensor_mul_scalar(a, 2))) == 0);
+    w = tensor_sum(tensor_mul(b, tensor_grad(a)));
+    CHECK(tensor_backward(tensor_sum(a)) == 0);
+    FAILS(tensor_backward(w), TENSOR_ERR_AUTOGRAD, "version", "backward");
+}
+static tensor_t *count_calls(tensor_t *g, void *user) {
+    ++*(int *)user;
+    (void)g;
+    return NULL;
+}
+static void hook_of_one_output(void) {
+    int calls[2] = {0, 0};
+    tensor_t *x = tensor_requires_grad_(tensor_randn(4, 3), 1);
+    tensor_qr_t f = tensor_qr(x);
+    tensor_register_hook(f.q, count_calls, &calls[0]);
+    tensor_register_hook(f.r, count_calls, &calls[1]);
+    CHECK(tensor_backward(tensor_sum(f.q)) == 0);
+    CHECK(calls[0] == 1 && calls[1] == 0);
+}
+static tensor_t *half_dropped(tensor_t *const *in, int n, void *user) {
+    (void)n, (void)user;
+    return tensor_dropout(in[0], 0.5, 1);
+}
+// The generator goes on after a backward pass as if nothing had been run again.
+static void checkpoint_and_generator(void) {
+    tensor_t *x = tensor_requires_grad_(tensor_ones(64), 1), *y, *r[2];
+    for (int k = 0; k < 2; k++) {
+        tensor_manual_seed(5);
+        y = k ? tensor_checkpoint(half_dropped, NULL, &x, 1) : half_dropped(&x, 1, NULL);
+        tensor_rand(7);
+        CHECK(tensor_backward(tensor_sum(y)) == 0);
+        r[k] = tensor_rand(16);
+    }
+    CHECK(tensor_equal(r[0], r[1]));
+}
+// x^3 whose gradient is right once only: its second derivative must be missed.
+static tensor_t *cube(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    (void)n;
+    tensor_save_for_backward(ctx, 0, in[0]);
+    return tensor_mul(in[0], tensor_mul(in[0], in[0]));
+}
+static int cube_back(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
+    tensor_t *x = tensor_saved(ctx, 0);
+    (void)n;
+    grads[0] = tensor_detach(tensor_mul(grad, tensor_mul_scalar(tensor_mul(x, x), 3)));
+    return 0;
+}
+static const tensor_function_t cubed = {"cubed", cube, cube_back, NULL};
+static tensor_t *sum_of_cubes(tensor_t *const *in, int n, void *user) {
+    int bad = *(const int *)user, k;
+    tensor_t *y = tensor_apply(&cubed, NULL, &in[bad], 1);
+    for (k = 0; k < n; k++) y = k == bad ? y : tensor_add(y, tensor_mul(in[k], tensor_mul(in[k], in[k])));
+    return y;
+}
+static void second_order_is_seen(void) {
+    tensor_t *in[10];
+    int bad;
+    for (bad = 0; bad < 10; bad++) in[bad] = tensor_requires_grad_(DATA64(0.5 + 0.1 * bad, -0.7), 1);
+    bad = 0;
+    CHECK(tensor_gradcheck(sum_of_cubes, &bad, in, 1, 0, 0, 0) == 0);
+    FAILS(tensor_gradgradcheck(sum_of_cubes, &bad, in, 1, 0, 0, 0), TENSOR_ERR_AUTOGRAD, "input 0",
+          "gradgradcheck");
+    for (bad = 0; bad < 10; bad += 3)
+        FAILS(tensor_gradgradcheck(sum_of_cubes, &bad, in, 10, 0, 0, 0), TENSOR_ERR_AUTOGRAD,
+              "autograd gives",
+              "gradgradcheck");
+}
+static int wrong_back(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
+    (void)ctx, (void)grad, (void)n;
+    grads[0] = tensor_ones(3, 1);
+    return 0;
+}
+static const tensor_function_t wrong = {"wrong", cube, wrong_back, NULL};
+static void wrong_shape(void) {
+    tensor_t *x = LEAF(1, 2, 3);
+    FAILS(tensor_backward(tensor_sum(tensor_apply(&wrong, NULL, &x, 1))), TENSOR_ERR_SHAPE,
+          "backward: wrong gave a gradient [3,1] for input 0, which is [3]", HERE);
+}
+
 // ---- the k-th allocation fails ----
 
 typedef struct heap_t { long calls, fail_at, blocks; } heap_t;
@@ -1372,6 +1468,11 @@ int main(void) {
     RUN(saved_hooks);
     RUN(module_hooks);
     RUN(nn_second_derivatives);
+    RUN(own_gradients);
+    RUN(hook_of_one_output);
+    RUN(checkpoint_and_generator);
+    RUN(second_order_is_seen);
+    RUN(wrong_shape);
     RUN(out_of_memory);
     RUN(many_of_them);
     return test_report();

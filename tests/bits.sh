@@ -23,9 +23,10 @@ for pair in $COMPILERS; do
     cxx=${pair#*:}
     n=$(basename "$c" | tr -c 'a-zA-Z0-9\n' _)
     build "$n-c99" "$c -std=c99 -O2"
+    build "$n-gnu11" "$c -std=gnu11 -O2"
     build "$n-O0" "$c -std=c99 -O0"
     build "$n-gnu11-O3" "$c -std=gnu11 -O3 $native"
-    if [ -n "$cxx" ]; then build "$n-c++11" "$cxx -x c++ -std=c++11 -O1"; fi
+    if [ -n "$cxx" ]; then build "$n-c++11" "$cxx -x c++ -std=c++11 -O2"; fi
 done
 find "$M" -name '*.sh' | sort | xargs -P "$jobs" -n 1 sh -c 'sh "$0" >"$0.out" 2>&1'
 

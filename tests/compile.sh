@@ -53,7 +53,6 @@ unit only.c '#include "tensor.h"' 'int main(void) { return 0; }'
 hostile="-Dnear= -Dfar= -Dsmall=char -Dinterface=struct -Dunix=1 -Dlinux=1 -DI=1i -DIN= -DOUT= -DCONST=const \
 -DTRUE=1 -DFALSE=0 -DERROR=0 '-Dmin(a,b)=((a)<(b)?(a):(b))' '-Dmax(a,b)=((a)>(b)?(a):(b))'"
 
-
 for pair in $COMPILERS; do
     c=${pair%%:*}
     cxx=${pair#*:}
@@ -79,9 +78,9 @@ for pair in $COMPILERS; do
         program "$n-$s-static" "$c" "$M/$n-$s-static.o"
         job 1 "$n $s header alone" "$c -std=$s $strict -fsyntax-only $M/only.c"
         job 1 "$n $s other people's macros" "$c -std=$s $warn $hostile -fsyntax-only $M/static.c"
-        [ "$c" = "${COMPILERS%%:*}" ] || continue        # the switches: with the first compiler only
         job 1 "$n $s -DNDEBUG -O3" "$c -std=$s $strict -DNDEBUG -O3 -c $M/impl.c -o $M/$n-$s-ndebug.o"
         program "$n-$s-ndebug" "$c" "$M/$n-$s-ndebug.o $o"
+        [ "$c" = "${COMPILERS%%:*}" ] || continue        # the switches: with the first compiler only
         for d in NO_STDIO NO_THREADS NO_SIMD NO_CALL_SITES; do
             job 1 "$n $s TENSOR_$d" "$c -std=$s $strict0 -DTENSOR_$d -c $M/impl.c -o $M/$n-$d.o"
             for u in use other; do

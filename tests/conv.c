@@ -637,7 +637,7 @@ static void errors(void) {
                  "padding 2 must be at most half the kernel 2");
     CHECK_POISON(tensor_max_pool1d(line, 10), TENSOR_ERR_SHAPE, "kernel 10 does not fit into x [1,4,9]");
     CHECK_POISON(tensor_max_pool3d_with_indices(line, 2).indices, TENSOR_ERR_SHAPE,
-                 "max_pool3d: x [1,4,9] must be");
+                 "max_pool3d_with_indices: x [1,4,9] must be");
     CHECK_POISON(tensor_avg_pool2d(x, 0), TENSOR_ERR_SHAPE, "avg_pool2d: kernel 0 must be at least 1");
     CHECK_POISON(tensor_adaptive_avg_pool2d(tensor_ones(1, 2, 0, 3), 2, 2), TENSOR_ERR_SHAPE, "are empty");
     CHECK_POISON(tensor_max_unpool2d(x, NULL, 2), TENSOR_ERR_OWNER, "max_unpool2d: argument indices is NULL");
@@ -661,6 +661,8 @@ static void errors(void) {
     CHECK_POISON(tensor_interpolate(x, .scale_factor = 2, .scale_factor_w = NAN), TENSOR_ERR_SHAPE,
                  "interpolate: scale_factor_w nan");
     CHECK_POISON(tensor_interpolate(x, -2), TENSOR_ERR_SHAPE, "interpolate: size -2");
+    CHECK_POISON(tensor_interpolate(x, 3, .align_corners = 1), TENSOR_ERR_SHAPE,
+                 "interpolate: align_corners has no meaning for mode nearest; x [1,4,5,5]");
     CHECK_POISON(tensor_interpolate(x, .scale_factor = 1e20), TENSOR_ERR_SHAPE,
                  "interpolate: dim 2 of x [1,4,5,5] times scale_factor 1e+20 is too large");
     CHECK_POISON(tensor_adaptive_avg_pool2d(tensor_ones(9), 2, 2), TENSOR_ERR_SHAPE,

@@ -97,6 +97,8 @@ static void to_and_fro(void) {
 
 static void mixing(void) {
     tensor_t *x = tensor_randn(4, 3), *y = on(x), *s = tensor_scalar(2, TENSOR_F32), *loss;
+    int64_t before;
+    int i;
     CHECK_POISON(tensor_add(x, y), TENSOR_ERR_DEVICE, "add: tensors on cpu and " DEVICE_NAME);
     CHECK_POISON(tensor_add(y, x), TENSOR_ERR_DEVICE, "add: tensors on cpu and " DEVICE_NAME);
     CHECK_POISON(tensor_matmul(y, tensor_ones(3, 2)), TENSOR_ERR_DEVICE, "matmul");
@@ -107,6 +109,9 @@ static void mixing(void) {
     CHECK(tensor_equal(tensor_mul(y, s), tensor_mul(x, s)) && tensor_device(tensor_mul(s, y)) == TENSOR_CUDA);
     CHECK(tensor_equal(tensor_where(on(tensor_gt_scalar(x, 0)), s, y), tensor_where(tensor_gt_scalar(x, 0),
             s, x)));
+    before = tensor_memory_stats().live_tensors;
+    for (i = 0; i < 10; i++) tensor_mul(y, s);
+    CHECK(tensor_memory_stats().live_tensors == before + 10);       // the results; the copies of s are gone
     tensor_requires_grad_(s, 1);
     loss = tensor_sum(tensor_mul(y, s));
     tensor_backward(loss);

@@ -17,12 +17,14 @@ typedef struct row_t {
 #define POINTWISE(ID, name, kind, ...) {#name, #kind, "POINTWISE", "yes"},
 #define COMPARE(ID, name, nin, kind, ...) {#name, #kind, "POINTWISE", "NOGRAD"},
 #define BITWISE(ID, name, ...) {#name, "BIT", "POINTWISE", "NOGRAD"},
+#define DOUBLE(ID, name, ...) {#name, "DBL", "POINTWISE", "yes"},
 #define OTHER(ID, name, family, nin, nout, cpu, scratch, grad, ...) {#name, "", #family, #grad},
 #define NN(ID, name, family, nin, required, nout, cpu, scratch, grad, ...) {#name, "", #family, #grad},
 static const row_t table[] = {TENSOR_OPS_UNARY(POINTWISE) TENSOR_OPS_COPY(POINTWISE)
                                   TENSOR_OPS_BINARY(POINTWISE) TENSOR_OPS_TERNARY(POINTWISE)
                                       TENSOR_OPS_COMPARE(COMPARE) TENSOR_OPS_BITWISE(BITWISE)
-                                          TENSOR_OPS_OTHER(OTHER) NN_OPS(NN)};
+                                          TENSOR_OPS_DOUBLE1(DOUBLE) TENSOR_OPS_DOUBLE2(DOUBLE)
+                                              TENSOR_OPS_OTHER(OTHER) NN_OPS(NN)};
 enum { ROWS = (int)(sizeof table / sizeof table[0]) };
 
 // Functions whose row has another name.

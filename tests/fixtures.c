@@ -4,7 +4,7 @@
 // arguments, results, gradients. Shapes and dtypes of results must be equal, elements within the tolerance
 // class of the case, NaN only where PyTorch has NaN. An op in the files without a line in OPS fails.
 //
-//   build/tests/fixtures [-v] [op]      -v prints every mismatch, known ones too; op: that one only
+//   build/tests/fixtures [-v] [op ..]   -v prints every mismatch, known ones too; op ..: those only
 #include "calls.h"
 
 enum { MAX_WHY = 64 };
@@ -287,8 +287,16 @@ static void one(nn_safetensors_t *r, int op, const char *line) {
         }
 }
 
-static const char *only, *directory = "tests/fixtures";
+static const char *directory = "tests/fixtures";
+static char *const *only; // n_only names on the command line
+static int n_only;
 static const char *file_name;
+
+static int wanted(const char *name) {
+    int k = 0;
+    while (k < n_only && strcmp(only[k], name) != 0) k++;
+    return !n_only || k < n_only;
+}
 
 static void file(void) {
     char path[300], name[64];
@@ -309,7 +317,7 @@ static void file(void) {
         test_lines = 0;
         CHECK_MSG(op < NOPS, "%s: no line in OPS", name);
         CHECK_MSG(lines != NULL, "%s: no cases", name);
-        if (op == NOPS || !lines || (only && strcmp(only, name) != 0)) continue;
+        if (op == NOPS || !lines || !wanted(name)) continue;
         while (*lines) {
             char line[4096];
             size_t n = strcspn(lines, "\n");
@@ -329,12 +337,9 @@ static void file(void) {
 
 int main(int argc, char **argv) {
     int k, n = 0;
-    for (k = 1; k < argc; k++) {
-        if (strcmp(argv[k], "-v") == 0)
-            verbose = 1;
-        else
-            only = argv[k];
-    }
+    verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
+    only = argv + 1 + verbose;
+    n_only = argc - 1 - verbose;
     for (k = 0; k < FIXTURE_FILES; k++) {
         file_name = fixture_files[k];
         test_run(fixture_files[k], file);
@@ -342,9 +347,9 @@ int main(int argc, char **argv) {
     for (k = 0; k < NOPS; k++)
         n += ops[k].cases > 0;
     test_name = "lines without cases";
-    for (k = 0; k < NOPS && !only; k++)
+    for (k = 0; k < NOPS && !n_only; k++)
         CHECK_MSG(ops[k].cases > 0, "%s: no case in the files", ops[k].name);
-    for (k = 0; k < KNOWN && !only; k++) {
+    for (k = 0; k < KNOWN && !n_only; k++) {
         CHECK_MSG(known[k].seen == known[k].cases, "%s '%c': %d cases differ, %d do as known", known[k].op,
                   known[k].what, known[k].seen, known[k].cases);
         printf("%6d cases differ, as known: %s: %s\n", known[k].seen, known[k].op, known[k].why);

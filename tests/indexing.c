@@ -240,8 +240,8 @@ static void index_dtypes(void) {
 // clang-format off
 static void index_errors(void) {
     tensor_t *x = A(2, 3), *list[9] = {NULL};
-    CHECK_POISON(tensor_index(x, I(0, 2)), TENSOR_ERR_INDEX, "index: index 2 at element 1 is outside -2..1");
-    CHECK_POISON(tensor_index(x, NULL, I(-4)), TENSOR_ERR_INDEX, "index: index -4 at element 0 is outside -3..2");
+    CHECK_POISON(tensor_index(x, I(0, 2)), TENSOR_ERR_INDEX, "index: index 2 at element 1 of [2] is outside -2..1");
+    CHECK_POISON(tensor_index(x, NULL, I(-4)), TENSOR_ERR_INDEX, "index: index -4 at element 0 of [1] is outside -3..2");
     CHECK_POISON(tensor_index(x, I(0), I(0), I(0)), TENSOR_ERR_INDEX,
                  "index: 3 indices are too many for x [2,3]");
     CHECK_POISON(tensor_index(x, B(1, 0, 1)), TENSOR_ERR_INDEX, "index: mask [3] does not fit x [2,3] at dim 0");
@@ -256,17 +256,17 @@ static void index_errors(void) {
     CHECK_POISON(tensor_index_n(x, list, 9), TENSOR_ERR_INDEX, "too many");
     CHECK_POISON(tensor_index(A(1, 1, 1, 1), tensor_zeros_of(TENSOR_I64, 1, 1, 1, 1, 1, 1)), TENSOR_ERR_SHAPE,
                  "more than 8 dims");
-    CHECK_POISON(tensor_index(A(0, 3), I(0)), TENSOR_ERR_INDEX, "index: index 0 at element 0 is outside 0..-1");
+    CHECK_POISON(tensor_index(A(0, 3), I(0)), TENSOR_ERR_INDEX, "index: index 0 at element 0 of [1] is outside 0..-1");
     CHECK_POISON(tensor_index_put(x, F(1, 2), 0, I(0), I(0, 1, 2)), TENSOR_ERR_SHAPE, "expand");
     CHECK_POISON(tensor_index_put(x, D(1), 0, I(0)), TENSOR_ERR_DTYPE, "src [1,3] is f64, x is f32");
     list[0] = I(0, 5);
     CHECK_POISON(tensor_index_put_n_(x, list, 1, F(1), 0), TENSOR_ERR_INDEX, "index_put_: ");
     IS(x, "f32 [2,3] 0 1 2 3 4 5");                     // nothing was written
     CHECK_POISON(tensor_index_copy_(x, 1, I(0, 3), tensor_ones(2, 2)), TENSOR_ERR_INDEX,
-                 "index_copy_: index 3 at element 1 is outside 0..2");
+                 "index_copy_: index 3 at element 1 of index [2] is outside 0..2 (x [2,3])");
     CHECK_POISON(tensor_scatter_value_(x, 1, I2(1, 2, 0, 3), 9), TENSOR_ERR_INDEX, "scatter_value_: index 3");
     IS(x, "f32 [2,3] 0 1 2 3 4 5");
-    CHECK_POISON(tensor_take(x, I(6)), TENSOR_ERR_INDEX, "take: index: index 6 at element 0 is outside -6..5");
+    CHECK_POISON(tensor_take(x, I(6)), TENSOR_ERR_INDEX, "take: index: index 6 at element 0 of [1] is outside -6..5");
     CHECK_POISON(tensor_put(x, I(0, 1), F(1), 0), TENSOR_ERR_SHAPE, "index [2] and src [1]");
     CHECK_POISON(tensor_index_fill(x, 2, I(0), 1), TENSOR_ERR_INDEX, "index_fill: dim 2 is outside -2..1");
     CHECK_POISON(tensor_index_fill(x, 1, I(3), 1), TENSOR_ERR_INDEX, "index_fill: index 3");
@@ -961,6 +961,29 @@ static void named_errors(void) {
     CHECK_ERROR(TENSOR_ERR_INDEX, "stride: dim -1 of x [], which has no dims at indexing.c:");
     CHECK_POISON(tensor_one_hot(I(0, 1), INT64_MAX), TENSOR_ERR_SHAPE, "one_hot: zeros: shape [2,9223372036854775807]");
     CHECK_POISON(tensor_one_hot(I(0, 1), INT64_MAX), TENSOR_ERR_SHAPE, "at indexing.c:");
+    CHECK_TEXT(text(tensor_one_hot(I(2, 0), -1)), "i64 [2,3] 0 0 1 1 0 0");
+    CHECK_TEXT(text(tensor_cat(0, tensor_zeros(0), A(2, 2), tensor_zeros(0))), text(A(2, 2)));
+    CHECK_TEXT(text(tensor_cat(1, A(1, 2), tensor_zeros_of(TENSOR_F64, 0), A(1, 1))), "f64 [1,3] 0 1 0");
+    CHECK_POISON(tensor_cat(0, tensor_ones(1), A(2, 2)), TENSOR_ERR_SHAPE, "cat: tensor 1 [2,2] does not fit");
+    CHECK_POISON(tensor_narrow(A(2, 6), 1, -100, 2), TENSOR_ERR_INDEX, "narrow: start -100, length 2 leave dim 1");
+    CHECK_POISON(tensor_softmax(A(2, 6), 9), TENSOR_ERR_INDEX, "softmax: dim 9 is outside -2..1 (x [2,6])");
+    CHECK_POISON(tensor_cat_n(NULL, 3, 0), TENSOR_ERR_SHAPE, "cat: needs at least one tensor, got NULL as a list of 3");
+    CHECK_POISON(tensor_empty_n((const int64_t[]){(int64_t)1 << 61}, 1, TENSOR_F64), TENSOR_ERR_SHAPE, "empty");
+    {
+        tensor_t *x = tensor_requires_grad_(tensor_full(2, 1), 1), *src;
+        src = tensor_requires_grad_(tensor_mul_scalar(tensor_floor(tensor_div_scalar(A(3), 2)), 3), 1);   // 0 0 3
+        tensor_backward(tensor_scatter_reduce(x, 0, I(0, 0, 0), src, "prod", 1));
+        CHECK_TEXT(text(tensor_grad(src)), "f32 [3] 0 0 0");
+        CHECK_TEXT(text(tensor_grad(x)), "f32 [1] 0");
+    }
+    CHECK(tensor_numel(tensor_matmul(tensor_zeros((int64_t)1 << 40, 0, 3), tensor_zeros(1, 3, 5))) == 0 && tensor_ok());
+    CHECK_POISON(tensor_one_hot(I(INT64_MAX, 1), -1), TENSOR_ERR_SHAPE, "one_hot: zeros: shape [2,9223372036854775807]");
+    CHECK_POISON(tensor_one_hot(tensor_zeros_of(TENSOR_I64, 0), -1), TENSOR_ERR_SHAPE, "one_hot: index [0] with -1 classes");
+    CHECK(tensor_storage_offset(tensor_at(tensor_zeros(3, 4), "1, 2:")) == 6 && tensor_stride(
+          tensor_unfold_dim(A(7), 0, 7, INT64_MAX), 0) > 0);
+    CHECK_POISON(tensor_uniform_(tensor_zeros(2), 2, 1), TENSOR_ERR_INDEX, "uniform_: 2 .. 1 is no range");
+    CHECK_POISON(tensor_normal_(tensor_zeros(2), 0, -1), TENSOR_ERR_INDEX, "normal_: std is -1");
+    CHECK_POISON(tensor_uniform_(tensor_zeros(2), 0, NAN), TENSOR_ERR_INDEX, "uniform_: 0 .. nan");
     CHECK_POISON(tensor_vander(A(2), (int64_t)1 << 62, 0), TENSOR_ERR_SHAPE, "vander: arange: 4.61169e+18 elements are too many at indexing.c:");
     CHECK_POISON(tensor_arange(0, 1e18, 1, TENSOR_I64), TENSOR_ERR_SHAPE, "arange: 1e+18 elements are too many");
     CHECK_POISON(tensor_at(x, "0,99999999999999999999"), TENSOR_ERR_INDEX, "a number in \"0,99999999999999999999\" is outside dim 1 of x [2,3]");

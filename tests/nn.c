@@ -300,6 +300,41 @@ static void near_bound(const char *what, tensor_t *t, double bound) {
               what, low, high, bound);
 }
 
+static void structured_distributions(void) {
+    tensor_t *t = tensor_empty(5, 12), *u, *v;
+    u = nn_init_orthogonal_(t, 2);                     // rows of length 2, at right angles
+    CHECK(u == t && tensor_allclose(tensor_matmul(t, tensor_mT(t)), tensor_mul_scalar(tensor_eye(5, 5), 4),
+                                    1e-5, 1e-5));
+    v = tensor_clone(t);
+    CHECK(!tensor_equal(v, nn_init_orthogonal_(t, 2)));
+    t = nn_init_orthogonal_(tensor_empty_of(TENSOR_F64, 12, 2, 3), 1);
+    u = tensor_reshape(t, 12, 6);                      // columns here
+    CHECK(tensor_allclose(tensor_matmul(tensor_mT(u), u), tensor_to(tensor_eye(6, 6), TENSOR_F64), 1e-10,
+                          1e-10));
+    t = nn_init_eye_(tensor_empty(2, 3));
+    CHECK(tensor_equal(t, tensor_eye(2, 3)));
+    t = nn_init_dirac_(tensor_empty(4, 3, 3, 2), 2);   // two groups of two outputs
+    CHECK(tensor_item(tensor_sum(t)) == 4 && tensor_item(tensor_at(t, "0, 0, 1, 1")) == 1 &&
+          tensor_item(tensor_at(t, "1, 1, 1, 1")) == 1 && tensor_item(tensor_at(t, "2, 0, 1, 1")) == 1 &&
+          tensor_item(tensor_at(t, "3, 1, 1, 1")) == 1);
+    u = tensor_randn(2, 3, 9);
+    CHECK(tensor_equal(tensor_conv1d(u, nn_init_dirac_(tensor_empty(3, 3, 3), 1), .padding = 1), u));
+    t = nn_init_sparse_(tensor_empty(40, 50), 0.3, 0.01);
+    CHECK(tensor_item(tensor_min(tensor_sum_dim(tensor_eq_scalar(t, 0), 0, 0))) == 12 &&
+          tensor_item(tensor_max(tensor_sum_dim(tensor_eq_scalar(t, 0), 0, 0))) == 12);
+    CHECK_NEAR(tensor_item(tensor_std(t, 1)), 0.01 * sqrt(0.7), 1e-3);
+    t = nn_init_orthogonal_(tensor_empty_of(TENSOR_BF16, 4, 4), 1);
+    CHECK(tensor_dtype(t) == TENSOR_BF16 &&
+          fabs(tensor_item(tensor_norm(tensor_to(t, TENSOR_F32))) - 2) < 0.02);
+    CHECK(nn_init_orthogonal_(tensor_empty(0, 4), 1) && nn_init_dirac_(tensor_empty(2, 2, 0), 1) &&
+          tensor_ok());
+    CHECK_POISON(nn_init_eye_(tensor_ones(2, 2, 2)), TENSOR_ERR_SHAPE, "eye_: t [2,2,2] must have 2 dims");
+    CHECK_POISON(nn_init_dirac_(tensor_ones(4, 2, 3), 3), TENSOR_ERR_SHAPE, "dirac_: t [4,2,3] must be");
+    CHECK_POISON(nn_init_sparse_(tensor_ones(4, 2), 1.5, 1), TENSOR_ERR_SHAPE, "sparsity 1.5");
+    CHECK_POISON(nn_init_orthogonal_(tensor_ones(4), 1), TENSOR_ERR_SHAPE, "orthogonal_: t [4] must have");
+    CHECK_POISON(nn_init_orthogonal_(NULL, 1), TENSOR_ERR_POISONED, "orthogonal_");
+}
+
 static void initial_distributions(void) {
     nn_module_t *lin = nn_linear(100, 200), *conv = nn_conv2d(8, 64, 3, .groups = 2), *emb,
         *norm = nn_layer_norm(6);
@@ -325,6 +360,7 @@ static void initial_distributions(void) {
     // phi(-2) = 0.0539910, phi(1) = 0.2419707; Phi(1) - Phi(-2) = 0.8185946
     CHECK_NEAR(tensor_item(tensor_mean(t)), 1 + 0.5 * (0.0539910 - 0.2419707) / 0.8185946, 5e-3);
     CHECK_POISON(nn_init_xavier_uniform_(tensor_ones(3), 1), TENSOR_ERR_SHAPE, "2 dims");
+    structured_distributions();
     nn_free(lin);
     nn_free(conv);
     nn_free(emb);
@@ -497,12 +533,38 @@ static void optimizers_follow_pytorch(void) {
     }
 }
 
+// maximize climbs where the others descend: the same way as with the gradient's sign changed.
+static void maximizing(void) {
+    for (int k = 0; k < 4; k++) {
+        tensor_t *w[2];
+        nn_optimizer_t *o[2];
+        for (int up = 0; up < 2; up++) {
+            w[up] = first_weight(TENSOR_F64);
+            o[up] = k == 0 ? nn_sgd(.list = &w[up], .count = 1, .lr = 0.1, .momentum = 0.5, .maximize = up)
+                    : k == 1 ? nn_adam(.list = &w[up], .count = 1, .lr = 0.1, .maximize = up)
+                    : k == 2 ? nn_adamw(.list = &w[up], .count = 1, .lr = 0.1, .maximize = up)
+                             : nn_rmsprop(.list = &w[up], .count = 1, .lr = 0.1, .centered = 1, .maximize =
+                                          up);
+            for (int step = 0; step < 3; step++) {
+                tensor_t *g = tensor_to(tensor_cos(tensor_add_scalar(tensor_arange(0, OPT_N, 1, TENSOR_F64),
+                                                                     step)),
+                                        TENSOR_F64);
+                tensor_set_grad(w[up], up ? tensor_neg(g) : g);
+                CHECK(nn_step(o[up]) == 0);
+            }
+            nn_optimizer_free(o[up]);
+        }
+        CHECK_MSG(tensor_equal(tensor_detach(w[0]), tensor_detach(w[1])), "optimizer %d", k);
+        CHECK(!tensor_equal(tensor_detach(w[0]), tensor_detach(first_weight(TENSOR_F64))));
+    }
+}
+
 static void same_bits_everywhere(void) {
-    static const char *const names[4] = {"scalar", "sse2", "avx2", "avx512"};
+    static const char *const names[6] = {"scalar", "sse2", "avx2", "avx512", "neon", "wasm"};
     int k, n, i;
     for (k = 0; k < 9; k++) {
         uint64_t want = 0;
-        for (i = 0; i < 4; i++) {
+        for (i = 0; i < 6; i++) {
             if (tensor_set_cpu(names[i]) != 0) {
                 tensor_clear_error();
                 continue;
@@ -662,6 +724,12 @@ static void clipping(void) {
     CHECK_NEAR(tensor_item(tensor_max(tensor_grad(a))), 0.75, 0);
     tensor_set_grad(b, tensor_full(INFINITY, 1));
     CHECK(isinf(nn_clip_grad_norm_n(list, 2, 1)));
+    tensor_set_grad(b, tensor_full(0, 1));              // max_norm / (norm + 1e-6)
+    tensor_set_grad(a, tensor_mul_scalar(tensor_arange(0, 2, 1, TENSOR_F32), 1e-6));
+    CHECK_NEAR(nn_clip_grad_norm_n(list, 2, 1e-6), 1e-6, 1e-12);
+    CHECK_NEAR(tensor_item(tensor_max(tensor_grad(a))), 0.5e-6, 1e-12);
+    tensor_set_grad(b, tensor_full(INFINITY, 1));
+    CHECK(isinf(nn_clip_grad_norm_n(list, 2, 1)));
     CHECK(isnan(tensor_item(tensor_grad(b))) && tensor_item(tensor_norm(tensor_grad(a))) == 0);
     CHECK(isnan(nn_clip_grad_norm_n(list, 2, -1)));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "max_norm");
@@ -688,6 +756,29 @@ static int squares(void *user, int64_t index, void *x, void *y) {
     p[1] = (float)(index * index);
     *label = index;
     return 0;
+}
+
+// Each of the 24 orders of 4 items comes about as often: 4800 epochs, 200 +- 14 expected each.
+static void fair_shuffle(void) {
+    nn_data_loader_t *l = nn_data_loader(nn_tensor_dataset(tensor_arange(0, 4, 1, TENSOR_F32), NULL),
+                                         .batch_size = 4,
+                                         .shuffle = 1, .seed = 3);
+    int count[256] = {0}, orders = 0;
+    for (int e = 0; e < 4800; e++) {
+        nn_batch_t b;
+        int code = 0;
+        while (nn_next(l, &b)) {
+            for (int i = 0; i < 4; i++) code = code * 4 + (int)((const float *)tensor_data(b.x))[i];
+        }
+        count[code]++;
+    }
+    for (int i = 0; i < 256; i++) {
+        if (!count[i]) continue;
+        orders++;
+        CHECK_MSG(count[i] > 130 && count[i] < 270, "order %d came %d times of 4800", i, count[i]);
+    }
+    CHECK(orders == 24);
+    nn_data_loader_free(l);
 }
 
 static void loaders(void) {
@@ -1038,7 +1129,11 @@ static void no_regular_file(void) {
     CHECK(nn_save("nn_fifo", m) == TENSOR_ERR_IO);
     CHECK_ERROR(TENSOR_ERR_IO, "save: nn_fifo is no regular file");
     CHECK(nn_save_checkpoint("nn_fifo", m, NULL, 1) == TENSOR_ERR_IO);
-    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_fifo is no regular file");
+    CHECK_ERROR(TENSOR_ERR_IO, "save_checkpoint: nn_fifo is no regular file");
+    CHECK(nn_load("no such file", m) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, "load: safetensors: cannot open \"no such file\"");
+    CHECK(nn_load("no such file", m) == TENSOR_ERR_IO);
+    CHECK_ERROR(TENSOR_ERR_IO, " at nn.c:");
     CHECK(nn_load("nn_fifo", m) == TENSOR_ERR_IO);
     CHECK_ERROR(TENSOR_ERR_IO, "\"nn_fifo\" is no regular file");
     CHECK(nn_safetensors_write("nn_dir", &name, &x, 1, NULL, 0) == TENSOR_ERR_IO);
@@ -1297,6 +1392,7 @@ int main(void) {
     RUN(layers_run);
     RUN(activations);
     RUN(optimizers_follow_pytorch);
+    RUN(maximizing);
     RUN(same_bits_everywhere);
     RUN(same_bits_for_threads);
     RUN(groups_and_rates);
@@ -1305,6 +1401,7 @@ int main(void) {
     RUN(clipping);
     RUN(schedules);
     RUN(loaders);
+    RUN(fair_shuffle);
     RUN(idx_files);
     RUN(malformed_files);
     RUN(damaged_files);

@@ -269,7 +269,7 @@ struct op_t {
 enum { NO_GRAD = 1, NO_GRADGRAD = 2, VIEW = 4, NO_BITS = 8, NO_SECOND = 16 };
 #define P(k) (((const op_t *)user)->p[k])
 
-static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "reference"};
+static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "neon", "reference"};
 static int isa_there[COUNT(isas)];
 
 static int refuses(const op_t *op, int dtype);
@@ -3155,8 +3155,8 @@ static void errors(void) {
     }
     BAD(tensor_sub(tensor_ones_of(TENSOR_BOOL, 2), tensor_ones_of(TENSOR_BOOL, 2)), DTYPE, "sub: bool");
     BAD(tensor_neg(tensor_ones_of(TENSOR_BOOL, 2)), DTYPE, "neg: bool");
-    BAD(tensor_bitwise_and(v, v), DTYPE, "bitwise_and: f32");
-    BAD(tensor_bitwise_not(v), DTYPE, "bitwise_not: f32");
+    BAD(tensor_bitwise_and(v, v), DTYPE, "bitwise_and: x [4] is f32");
+    BAD(tensor_bitwise_not(v), DTYPE, "bitwise_not: x [4] is f32");
     BAD(tensor_where(v, v, v), DTYPE, "where");
     BAD(tensor_masked_fill(v, v, 0), DTYPE, "masked_fill: mask [4] must be bool, not f32");
     BAD(tensor_masked_select(v, v), DTYPE, "masked_select: mask [4] must be bool");
@@ -3262,17 +3262,19 @@ static void errors(void) {
     BAD(tensor_cat(0, a, (tensor_t *)NULL), OWNER, "NULL");
     BAD(tensor_stack(0, a, v), SHAPE, "stack: tensor 1 [4] has not the shape of the first [2,3]");
     BAD(tensor_stack(3, a, a), INDEX, "stack: dim 3");
-    BAD(tensor_index_select(a, 0, i), INDEX, "index_select: index 5 at element 1 is outside 0..1");
+    BAD(tensor_index_select(a, 0, i), INDEX,
+        "index_select: index 5 at element 1 of index [2] is outside 0..1 (x [2,3])");
     BAD(tensor_index_select(a, 0, I64S(-1)), INDEX, "index -1 at element 0");
     BAD(tensor_index_select(a, 0, v), DTYPE, "index [4] must be i64 or i32, not f32");
     BAD(tensor_index_select(a, 2, i), INDEX, "dim 2");
     BAD(tensor_index_select(a, 0, tensor_zeros_of(TENSOR_I64, 1, 1)), SHAPE, "index_select");
-    BAD(tensor_index_add(a, 0, I64S(2), tensor_ones(1, 3)), INDEX, "index 2 at element 0 is outside 0..1");
+    BAD(tensor_index_add(a, 0, I64S(2), tensor_ones(1, 3)), INDEX,
+        "index_add: index 2 at element 0 of index [1] is outside 0..1 (x [2,3])");
     BAD(tensor_index_add(a, 0, I64S(0), tensor_ones(2, 3)), SHAPE, "index_add");
     BAD(tensor_index_add(a, 0, I64S(0), tensor_ones_of(TENSOR_F64, 1, 3)), DTYPE,
         "src [1,3] is f64, x is f32");
     BAD(tensor_gather(a, 1, tensor_full_of(TENSOR_I64, 3, 2, 1)), INDEX,
-        "gather: index 3 at element 0 is outside 0..2");
+        "gather: index 3 at element 0 of index [2,1] is outside 0..2 (x [2,3])");
     BAD(tensor_gather(a, 1, tensor_zeros_of(TENSOR_I64, 3, 1)), SHAPE,
         "gather: index [3,1] does not fit x [2,3] along dim 1");
     BAD(tensor_gather(a, 1, i), SHAPE, "gather");

@@ -194,8 +194,9 @@ static void binary_values(void) {
     CHECK_POISON(tensor_isclose(a, i, 0, 0, 0), TENSOR_ERR_DTYPE, "isclose: a [14] is f64 and b [5] is i8");
     CHECK_POISON(tensor_isclose(a, b, -1, 0, 0), TENSOR_ERR_SHAPE, "isclose: rtol -1");
     CHECK_POISON(tensor_clamp_tensor(a, NULL, NULL), TENSOR_ERR_SHAPE, "clamp_tensor: lo and hi");
-    CHECK_POISON(tensor_bitwise_left_shift_scalar(a, 1), TENSOR_ERR_DTYPE, "bitwise_left_shift_scalar: f64");
-    CHECK_POISON(tensor_bitwise_and_scalar(i, 0.5), TENSOR_ERR_DTYPE, "bitwise_and_scalar: f32");
+    CHECK_POISON(tensor_bitwise_left_shift_scalar(a, 1), TENSOR_ERR_DTYPE,
+                 "bitwise_left_shift_scalar: x [14] is f64");
+    CHECK_POISON(tensor_bitwise_and_scalar(i, 0.5), TENSOR_ERR_DTYPE, "bitwise_and_scalar: x [5] is f32");
     CHECK_POISON(tensor_fmax(a, u), TENSOR_ERR_SHAPE, "fmax: ");
     CHECK_POISON(tensor_hypot(a, u), TENSOR_ERR_SHAPE, "hypot: a [14] and b [4]");
 }
@@ -269,6 +270,51 @@ static void in_place_values(void) {
     SAME(tensor_lerp_scalar_(y, w, 0.75), tensor_lerp_scalar(x, w, 0.75));
     SAME(tensor_addcdiv_(y, w, w, 2), tensor_addcdiv(x, w, w, 2));
     SAME(tensor_pow_scalar_(y, 2), tensor_square(x));
+}
+// The exponents that are products, quotients and roots keep the special cases of C99 F.9.4.4; and the bits
+// of an element do not tell who its neighbours are, although vectors of one kind go a shorter way.
+#define F(...) tensor_to(X(__VA_ARGS__), TENSOR_F32)
+static tensor_t *pow_half(tensor_t *x) { return tensor_pow_scalar(x, 0.5); }
+static tensor_t *pow_inverse(tensor_t *x) { return tensor_pow_scalar(x, -2); }
+static void neighbours(void) {
+    static const float exponent[] = {2, 2.5f, -1, 0.5f, 3, -0.5f, 0.3f, -2, 1, 0, -3, 4};
+    static const float value[] = {0.1f,  -0.1f, 1, -2.5f, 4.8f, -4.8f, 9, -9, 1e-30f, -1e-40f, 30,
+                                  -100, 3.5f,  -3.5f, 0,     1e30f, (float)NAN, (float)INF, -(float)INF};
+    static const struct {
+        const char *name;
+        tensor_t *(*f)(tensor_t *x);
+    } f[] = {{"gelu", tensor_gelu},  {"sigmoid", tensor_sigmoid}, {"erfc", tensor_erfc}, {"erf", tensor_erf},
+             {"tanh", tensor_tanh},  {"exp", tensor_exp},         {"silu", tensor_silu}, {"x^.5", pow_half},
+             {"x^-2", pow_inverse}};
+    int values = COUNT(value), exponents = COUNT(exponent);
+    tensor_t *x, *y, *e;
+    IS(0, tensor_pow_scalar(F(-0.0f, -INF, -4, 4), 0.5), 0, INF, NANF, 2);
+    IS(0, tensor_reciprocal(tensor_pow_scalar(F(-0.0f, -0.0f), 0.5)), INF, INF);
+    IS(0, tensor_pow_scalar(F(-0.0f, -INF, -4, 4), -0.5), INF, 0, NANF, 0.5);
+    IS(0, tensor_pow_scalar(F(-0.0f, -INF, -4, 0.5), -1), -INF, -0.0, -0.25, 2);
+    IS(0, tensor_pow_scalar(F(-0.0f, -INF, -4, 1e-30f), -2), INF, 0, 0.0625, INF);
+    IS(0, tensor_pow_scalar(F(-0.0f, -INF, -4, 1e-30f), 3), -0.0, -INF, -64, 0);
+    IS(2e-7, tensor_pow_scalar(F(1e-10, 3e-10, NANF), -2), 1e20, 1e20 / 9, NANF);
+    x = tensor_from(value, TENSOR_F32, values);
+    for (size_t k = 0; k < (size_t)COUNT(f); k++) {
+        y = f[k].f(x);
+        for (int i = 0; i < values; i++) {
+            tensor_t *one = f[k].f(tensor_full(value[i], 40));
+            CHECK_MSG(memcmp((const float *)tensor_data(y) + i, tensor_data(one), sizeof(float)) == 0,
+                      "%s: %g alone is not %g among others", f[k].name, (double)value[i], (double)value[i]);
+        }
+    }
+    e = tensor_from(exponent, TENSOR_F32, exponents);
+    for (int i = 0; i < values; i++) {
+        y = tensor_pow(tensor_full(value[i], exponents), e);
+        for (int k = 0; k < exponents; k++) {
+            tensor_t *one = tensor_pow_scalar(tensor_full(value[i], 40), (double)exponent[k]);
+            const float *p = (const float *)tensor_data(y) + k, *q = (const float *)tensor_data(one);
+            CHECK_MSG(memcmp(p, q, sizeof *p) == 0 || (*p != *p && *q != *q),
+                      "%g^%g: %g among others, %g alone", (double)value[i], (double)exponent[k], (double)*p,
+                      (double)*q);
+        }
+    }
 }
 // Gradients of the composed functions (rows are checked by ops.c), first and second order.
 typedef tensor_t *(*one_t)(tensor_t *x);
@@ -502,7 +548,7 @@ static void random_activations(void) {
         CHECK(tensor_item(tensor_max(tensor_abs(tensor_sub(y, tensor_round(y))))) < 1e-6);
         CHECK(tensor_backward(tensor_sum(tensor_square(y))) == 0 && tensor_grad(logits) != NULL);
     }
-    tensor_set_num_threads(4);
+    if (tensor_set_num_threads(4)) tensor_clear_error(); // built without threads
     tensor_manual_seed(5);
     y = tensor_rrelu(x, 0.1, 0.5, 1);
     tensor_set_num_threads(1);
@@ -563,16 +609,71 @@ static void modules(void) {
     nn_free(m);
 }
 
+// Where a formula of school is not good enough.
+static void exact_ends(void) {
+    tensor_t *big = tensor_full(1e8, 1), *one = tensor_ones(1), *a =
+        tensor_requires_grad_(tensor_arange(1, 3, 1, TENSOR_F32), 1),
+             *b = tensor_requires_grad_(tensor_arange(0, 2, 1, TENSOR_F32), 1);
+    CHECK(tensor_item(tensor_lerp_scalar(big, one, 1)) == 1 &&
+          tensor_item(tensor_lerp_scalar(one, big, 0)) == 1);
+    CHECK(tensor_item(tensor_lerp_scalar(tensor_full(-INFINITY, 1), one, 0.75)) == -INFINITY);
+    CHECK(tensor_backward(tensor_item(tensor_sum(tensor_isinf(tensor_div_mode(a, b, "trunc")))) == 1
+                              ? tensor_sum(tensor_at(tensor_div_mode(a, b, "trunc"), "1:")) : NULL) == 0);
+    CHECK(tensor_item(tensor_norm(tensor_grad(a))) == 0 && tensor_item(tensor_norm(tensor_grad(b))) == 0);
+    tensor_set_grad(a, NULL);
+    CHECK(tensor_backward(tensor_norm_p(a, 0)) == 0 && tensor_item(tensor_norm(tensor_grad(a))) == 0);
+    CHECK_POISON(tensor_masked_fill(tensor_ones(2, 3), tensor_zeros_of(TENSOR_BOOL, 5), 1), TENSOR_ERR_SHAPE,
+                 "masked_fill: mask [5] does not broadcast to x [2,3]");
+    CHECK_POISON(tensor_floor_divide_scalar(tensor_zeros_of(TENSOR_I64, 3), 0), TENSOR_ERR_INDEX,
+                 "floor_divide_scalar: integer division by zero at element 0");
+}
+
+// Every half, and floats of all exponents, NaN with its payload too: the same bits whatever converts them.
+static void conversions(void) {
+    enum { N = 1 << 18 };
+    static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "neon", "wasm"};
+    static const tensor_dtype_t dtypes[] = {TENSOR_F16, TENSOR_BF16, TENSOR_BOOL};
+    uint16_t *halves = (uint16_t *)malloc(65536 * sizeof *halves);
+    uint32_t *floats = (uint32_t *)malloc(N * sizeof *floats);
+    tensor_t *x, *bytes;
+    uint64_t want = 0, h;
+    int i, d;
+    CHECK(halves && floats);
+    if (!halves || !floats) return;
+    for (i = 0; i < 65536; i++) halves[i] = (uint16_t)i;
+    for (i = 0; i < N; i++) floats[i] = (uint32_t)i * 16411u;
+    x = tensor_from(floats, TENSOR_F32, N);
+    bytes = tensor_from(halves, TENSOR_U8, 2 * 65536);
+    for (i = 0; i < COUNT(isas); i++) {
+        if (tensor_set_cpu(isas[i]) != 0) {
+            tensor_clear_error();
+            continue;
+        }
+        h = test_hash(TEST_HASH, tensor_to(bytes, TENSOR_F32));
+        for (d = 0; d < 3; d++) {
+            if (d < 2) h = test_hash(h, tensor_to(tensor_from(halves, dtypes[d], 65536), TENSOR_F32));
+            h = test_hash(h, tensor_to(x, dtypes[d]));
+        }
+        if (!want) want = h;
+        CHECK_MSG(h == want, "conversions differ on %s", isas[i]);
+    }
+    tensor_set_cpu(NULL);
+    free(halves), free(floats);
+}
+
 int main(void) {
     RUN(small_integers);
+    RUN(conversions);
     RUN(unary_values);
     RUN(binary_values);
     RUN(dtypes_of_numbers);
     RUN(in_place_values);
+    RUN(neighbours);
     RUN(gradients);
     RUN(activation_values);
     RUN(activation_gradients);
     RUN(random_activations);
     RUN(modules);
+    RUN(exact_ends);
     return test_report();
 }

@@ -265,6 +265,12 @@ static void counts(void) {
     IS(tensor_isin(x, e), TENSOR_BOOL, "10", 1, 0, 0, 0, 0, 1, 1, 0, 0, 0);
     IS(tensor_isin(i, w), TENSOR_BOOL, "2x5", 0, 0, 1, 0, 0, 0, 1, 0, 0, 0);
     IS(tensor_isin(z, i), TENSOR_BOOL, "6", 0, 1, 0, 1, 0, 0);
+    {       // NaN in test hides nothing and equals nothing
+        const float v[] = {1, NAN, INFINITY, 2}, t[] = {NAN, 1, INFINITY, NAN};
+        tensor_t *a = tensor_from(v, TENSOR_F32, 4), *b = tensor_from(t, TENSOR_F32, 4);
+        IS(tensor_isin(a, b), TENSOR_BOOL, "4", 1, 0, 1, 0);
+        IS(tensor_isin(a, tensor_narrow(b, 0, 0, 1)), TENSOR_BOOL, "4", 0, 0, 0, 0);
+    }
     IS(tensor_isin(x, x), TENSOR_BOOL, "10", 1, 1, 1, 1, 0, 1, 1, 1, 1, 1);
     IS(tensor_isin(z, tensor_zeros(0)), TENSOR_BOOL, "6", 0, 0, 0, 0, 0, 0);
     IS(tensor_isin(tensor_scalar(3, TENSOR_F32), z), TENSOR_BOOL, "", 1);
@@ -784,8 +790,10 @@ static void errors(void) {
     CHECK_POISON(tensor_median(tensor_zeros_of(TENSOR_I64, 0)), TENSOR_ERR_SHAPE, "median: ");
     CHECK_POISON(tensor_cummax(x, 2).values, TENSOR_ERR_INDEX, "cummax: dim 2");
     CHECK_POISON(tensor_logcumsumexp(i, 0), TENSOR_ERR_DTYPE, "logcumsumexp: x [3] is i64");
-    CHECK_POISON(tensor_quantile(x, two), TENSOR_ERR_SHAPE, "quantile: q must lie within 0..1");
-    CHECK_POISON(tensor_quantile(x, tensor_full(NAN, 1)), TENSOR_ERR_SHAPE, "quantile: q must lie");
+    CHECK_POISON(tensor_quantile(x, two), TENSOR_ERR_SHAPE,
+                 "quantile: the elements of q [] must lie within 0..1");
+    CHECK_POISON(tensor_quantile(x, tensor_full(NAN, 1)), TENSOR_ERR_SHAPE,
+                 "quantile: the elements of q [1] must lie");
     CHECK_POISON(tensor_quantile(x, x), TENSOR_ERR_SHAPE, "quantile: q [2,3] must have at most one dim");
     CHECK_POISON(tensor_quantile(i, two), TENSOR_ERR_DTYPE,
                  "quantile: x [3] must be f32 or f64 and q float (got i64");

@@ -209,10 +209,32 @@ static void passes_together(void) {
     CHECK_OK();
 }
 
+// Modules of one thread's own: what they share inside the library (the list of things to free) is locked.
+static void *own_modules(void *arg) {
+    long bad = 0;
+    (void)arg;
+    for (int k = 0; k < 300; k++) {
+        nn_module_t *m = nn_sequential(nn_linear(4, 4), nn_dropout(0.5));
+        bad += !m || nn_free(m) != 0;
+    }
+    tensor_thread_end();
+    return (void *)bad;
+}
+static void modules_apart(void) {
+    pthread_t t[2];
+    for (int k = 0; k < 2; k++) CHECK(pthread_create(&t[k], NULL, own_modules, NULL) == 0);
+    for (int k = 0; k < 2; k++) {
+        void *bad;
+        pthread_join(t[k], &bad);
+        CHECK(bad == NULL);
+    }
+}
+
 int main(void) {
     RUN(train_and_infer);
     RUN(hand_over);
     RUN(many_readers);
+    RUN(modules_apart);
     RUN(passes_together);
     CHECK(tensor_set_num_threads(3) == 0);
     RUN(train_and_infer);

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CHUNK = 1 << 14, MAX_ISAS = 4, MAX_THREADS = 8, SPARSE = 7 };
+enum { CHUNK = 1 << 14, MAX_ISAS = 5, MAX_THREADS = 8, SPARSE = 7 };
 enum { OWN = 1, OF_X = 2, COARSE = 4 };
 
 typedef struct function_t {
@@ -221,7 +221,7 @@ static void one(const function_t *f) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[] = {"avx512", "avx2", "sse2", "scalar"};
+    static const char *const names[] = {"avx512", "avx2", "sse2", "neon", "scalar"};
     uint64_t stride = 257;
     int k;
     begin = time(NULL);
