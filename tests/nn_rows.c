@@ -127,8 +127,7 @@ ROW(AVG_POOL2D,
                       .divisor_override = P("00300")),
     "1x2x4x4", "1x2x4x3", "2x1x4x4", "1x2x3x5", "2x1x4")
 ROW(AVG_POOL3D,
-    tensor_avg_pool3d(in[0], 2, P("01201"), P("01100"), .kernel_h = P("00100"), .padding_h = P("00000"),
-                      .kernel_w = P("00031"), .ceil_mode = P("00010"), .no_count_pad = P("01000"),
+    tensor_avg_pool3d(in[0], 2, P("01201"), P("01000"), .kernel_h = P("00100"), .kernel_w = P("00031"), .ceil_mode = P("00010"), .no_count_pad = P("01000"),
                       .divisor_override = P("00500")),
     "1x1x2x4x4", "1x1x2x3x3", "2x1x2x2x3", "1x1x3x3x4", "1x2x2x1")
 OF(AVG_POOL_BACKWARD, AVG_POOL2D)
@@ -177,10 +176,10 @@ ROW(PIXEL_UNSHUFFLE, tensor_pixel_unshuffle(in[0], P("22213")), "1x2x4x2", "2x2x
 ROW(CHANNEL_SHUFFLE, tensor_channel_shuffle(in[0], P("23213")), "1x4x2x2", "1x6x3", "2x4x3", "1x3x1x4",
     "2x3x1")
 ROW(INTERPOLATE,
-    tensor_interpolate(in[0], P("05042030"), .size_w = P("00050000"),
-                       .scale_factor = v == 0 ? 2 : v == 2 ? 1.4 : v == 4 ? 0 : v == 6 ? 0.7 : 0,
-                       .mode = (tensor_interpolation_t)P("14356724"), .align_corners = P("01000000"),
-                       .recompute_scale_factor = P("00100000")) ,
+    tensor_interpolate(in[0], P("05042304"), .size_w = P("00050000"),
+                       .scale_factor = v == 0 ? 2 : v == 2 ? 1.4 : v == 6 ? 0.7 : 0,
+                       .mode = (tensor_interpolation_t)P("14356725"), .align_corners = P("01000001"),
+                       .recompute_scale_factor = P("00100000")),
     "1x2x2x3", "1x2x3x2", "2x2x5", "1x1x3x4", "1x1x3x2x2", "1x2x5x5", "1x2x6", "1x1x1x3")
 ROW(GRID_SAMPLE,
     tensor_grid_sample(in[0], tensor_mul_scalar(in[1], v == 0 ? 1.3 : v == 1 ? 0.9 : 1.7),
@@ -228,11 +227,11 @@ OF(EMBEDDING_BACKWARD, EMBEDDING)
 ROW(ATTENTION,
     (tensor_manual_seed(7),
      tensor_scaled_dot_product_attention(in[0], in[1], in[2],
-                                         v == 2 ? tensor_gt_scalar(in[3], -0.5) : B(3),
-                                         .is_causal = P("01001000"), .enable_gqa = P("00001000"),
-                                         .dropout_p = v == 6 ? 0.4 : 0, .scale = v == 3 ? 0.7 : 0)),
-    "2x3x4 2x4x4 2x4x2", "1x4x3 1x4x3 1x4x3", "2x2x3 2x3x3 2x3x2 c2x3", "3x2 4x2 4x3 c3x4",
-    "1x2x3x2 1x1x3x2 1x1x3x2", "2x1x1 2x1x1 2x1x1", "2x3x2 2x3x2 2x3x2", "2x3x2 2x3x2 2x3x2 3x3")
+                                         v == 5 ? tensor_gt_scalar(in[3], -0.5) : B(3),
+                                         .is_causal = P("010100001"), .enable_gqa = P("000000001"),
+                                         .dropout_p = v == 7 ? 0.4 : 0, .scale = v == 2 ? 0.7 : 0)),
+    "2x3x4 2x4x4 2x4x2", "1x4x3 1x4x3 1x4x3", "1x2x2x3 1x2x3x3 1x2x3x2", "3x2 4x2 4x3", "2x1x1 2x1x1 2x1x1",
+    "2x2x3 2x3x3 2x3x2 c2x3", "2x3x2 2x3x2 2x3x2 3x3", "2x3x2 2x3x2 2x3x2", "1x2x3x2 1x1x3x2 1x1x3x2")
 OF(ATTENTION_BACKWARD, ATTENTION)
 
 // x w_ih w_hh b_ih b_hh, more weights or states
@@ -316,7 +315,7 @@ typedef char every_row_has_its_case[sizeof rows / sizeof *rows == NN_OP_COUNT ? 
 
 // By row: cases whose gradcheck, whose gradgradcheck ran it. rows_of: those of the cases of another row.
 static int first_of[NN_OP_COUNT][NN_OP_COUNT], second_of[NN_OP_COUNT][NN_OP_COUNT];
-static int n_first, n_second, launched[NN_OP_COUNT], kept;
+static int n_first, n_second, launched[NN_OP_COUNT];
 static tensor_backend_t counting;
 
 static int count(tensor_call_t *c) {
@@ -363,15 +362,17 @@ static void check(int r, int v) {
     // The graphs of the result and of its gradient.
     y = one->fn(in, n, &v);
     rows_in(y, seen);
-    g = tensor_ones_like(y);
+    g = tensor_requires_grad_(tensor_ones_like(y), 1);
     tensor_autograd_grad(&y, 1, &g, wanted, m, grads, TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED);
     for (k = 0; k < m; k++) rows_in(grads[k], second);
     // The kernels of its gradient.
+    tensor_set_default_device(TENSOR_CUDA);
     for (k = 0; k < n; k++) there[k] = on(in[k]);
     y = one->fn(there, n, &v);
     g = tensor_ones_like(y);
     memset(launched, 0, sizeof launched);
     tensor_autograd_grad(&y, 1, &g, wanted, m, grads, TENSOR_ALLOW_UNUSED);
+    tensor_set_default_device(TENSOR_CPU);
     CHECK_MSG(tensor_ok(), "%s, case %d, on a device: %s", rows[r].name, v, tensor_error_text());
     tensor_clear_error();
     // A composed row has neither node nor kernel; it is the first to see a poisoned input, and says so.
