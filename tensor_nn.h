@@ -6509,7 +6509,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     }
     if (changed && y->state == TENSOR__LIVE) {
         tensor_t *all = (tensor_full_n)(dims, x->ndim, value, (tensor_dtype_t)x->dtype);
-        y = y->numel ? (tensor_as_strided_scatter)(all, y, y->dims, cut, y->ndim, at) : all;
+        y = (tensor_as_strided_scatter)(all, y, y->dims, cut, y->ndim, at);
     }
     NN__CLOSE(y == x || !changed ? (tensor_clone)(y) : y);
 }

@@ -1,8 +1,10 @@
-// nn_rows.c - the gradients of every row of tensor_nn.h's op table: gradcheck and gradgradcheck in every layout
+// nn_rows.c - the gradients of every row of tensor_nn.h's op table: gradcheck and gradgradcheck in every
+// layout
 //
 // Each row of NN_OPS needs its case here or this file does not compile: ROW with an expression of the public
-// function and its inputs, or OF for a row that only gradients run, with the row whose cases run it. Which rows
-// a case really ran is read from the graph of its result, and from the kernels a device of its own is asked for.
+// function and its inputs, or OF for a row that only gradients run, with the row whose cases run it. Which
+// rows a case really ran is read from the graph of its result, and from the kernels a device of its own is
+// asked for.
 #define TENSOR_BACKEND
 #include "mirror.h"
 
@@ -10,8 +12,8 @@ enum { LAYOUTS = 4, LEAST = 5, CASES = 9, INPUTS = 8, NODES = 20000 };
 
 // ---- inputs: "2x3 c4 p3x1 l1,0" = f64 [2, 3] with a gradient, constant [4], [3, 1] within 0.1..0.9, i64 [2]
 
-// Element k of input i: all of one input are 0.02 and more apart (up to 101 of them), none is 0, and no
-// difference of two inputs is within 1e-3 of a multiple of 0.25.
+// Element k of input i, away from kinks and ties: those of one input are 0.019 and more apart (up to 101 of
+// them), none is 0, and no difference of inputs 0 and 1 is within 1e-3 of a multiple of 0.25.
 static double element(int64_t k, int i) {
     static const int64_t step[] = {37, 53, 71, 19, 29, 43, 61, 83};
     return -1 + ((double)((k * step[i] + 17 * i + 5) % 101) + 0.3 + 0.07 * i) / 50.5;
@@ -24,8 +26,7 @@ static tensor_t *input(const char *word, int i, int layout) {
     tensor_t *x, *view;
     char *end;
     if (*word == 'l') {
-        do dims[nd++] = strtoll(word + 1, &end, 10);
-        while (word = end, *word == ',');
+        for (end = (char *)word; nd == 0 || *end == ','; nd++) dims[nd] = strtoll(end + 1, &end, 10);
         n = nd;
         return tensor_from_n(dims, TENSOR_I64, &n, 1);
     }
@@ -34,6 +35,7 @@ static tensor_t *input(const char *word, int i, int layout) {
         dims[nd] = strtoll(word, &end, 10);
         n *= dims[nd++];
     }
+    CHECK_MSG(n <= 101, "input %s is too large", word);
     data = (double *)malloc((size_t)n * sizeof *data);
     for (k = 0; k < n; k++) data[k] = positive ? 0.5 + 0.4 * element(k, i) : element(k, i);
     for (d = 0; d < nd; d++) turned[nd - 1 - d] = dims[d], perm[d] = nd - 1 - d;
@@ -63,7 +65,12 @@ typedef struct case_t {
     int of;                                 // 0, or the row whose cases run this one
 } case_t;
 // P: the digit of case v. B: an input this case may lack.
-#define P(digits) (((digits)[v] - '0'))
+static int digit(const char *digits, int v) {
+    if (strlen(digits) > (size_t)v) return digits[v] - '0';
+    CHECK_MSG(0, "case %d has no digit in \"%s\"", v, digits);
+    return 0;
+}
+#define P(digits) digit(digits, v)
 #define B(k) (n > (k) ? in[k] : NULL)
 #define ROW(ID, expression, ...)                                                                             \
     static tensor_t *run_##ID(tensor_t *const *in, int n, void *user) {                                      \
@@ -127,7 +134,8 @@ ROW(AVG_POOL2D,
                       .divisor_override = P("00300")),
     "1x2x4x4", "1x2x4x3", "2x1x4x4", "1x2x3x5", "2x1x4")
 ROW(AVG_POOL3D,
-    tensor_avg_pool3d(in[0], 2, P("01201"), P("01000"), .kernel_h = P("00100"), .kernel_w = P("00031"), .ceil_mode = P("00010"), .no_count_pad = P("01000"),
+    tensor_avg_pool3d(in[0], 2, P("01201"), P("01000"), .kernel_h = P("00100"), .kernel_w = P("00031"),
+                      .ceil_mode = P("00010"), .no_count_pad = P("01000"),
                       .divisor_override = P("00500")),
     "1x1x2x4x4", "1x1x2x3x3", "2x1x2x2x3", "1x1x3x3x4", "1x2x2x1")
 OF(AVG_POOL_BACKWARD, AVG_POOL2D)
@@ -165,11 +173,12 @@ ROW(MAX_UNPOOL3D,
 
 // images
 static tensor_t *padded(tensor_t *x, int v) {
-    static const int64_t pads[][6] = {{1, 2, 0, 1}, {2, 1}, {1, 1, 2, 0}, {2, 1, 1, 2}, {-1, 2, 1, -1, 1, 0}};
-    static const int n[] = {4, 2, 4, 4, 6};
-    return tensor_pad_n(x, pads[v], n[v], (tensor_pad_t)P("01230"), 0.5);
+    static const int64_t pads[][6] = {{1, 2, 0, 1}, {2, 1}, {1, 1, 2, 0}, {2, 1, 1, 2}, {-1, 0, 1, -1, 1, 0},
+                                        {-1, 2, 1, 0}};
+    static const int n[] = {4, 2, 4, 4, 6, 4};
+    return tensor_pad_n(x, pads[v], n[v], (tensor_pad_t)P("012300"), 0.5);
 }
-ROW(PAD, padded(in[0], v), "2x3x2", "1x2x4", "1x2x3x3", "1x2x2x3", "2x3x1")
+ROW(PAD, padded(in[0], v), "2x3x2", "1x2x4", "1x2x3x3", "1x2x2x3", "2x3x3", "2x3x2")
 ROW(PIXEL_SHUFFLE, tensor_pixel_shuffle(in[0], P("22213")), "1x4x2x3", "8x1x2", "2x4x1x2", "1x2x2x3", "9x1x1")
 ROW(PIXEL_UNSHUFFLE, tensor_pixel_unshuffle(in[0], P("22213")), "1x2x4x2", "2x2x4", "2x1x2x4", "1x2x2x3",
     "1x3x6")
@@ -190,7 +199,8 @@ ROW(GRID_SAMPLE,
     "1x2x3x3 1x2x3x2", "1x1x4x3 1x2x2x2", "2x1x3x3 2x1x3x2", "1x1x4x4 1x2x2x2", "1x1x2x3x2 1x1x2x2x3",
     "1x2x3x4 1x2x2x2")
 static tensor_t *affine(tensor_t *theta, int v) {
-    static const int64_t sizes[][5] = {{1, 2, 2, 3}, {2, 1, 3, 2}, {1, 1, 4, 1}, {1, 1, 2, 2, 3}, {1, 3, 1, 1}};
+    static const int64_t sizes[][5] = {{1, 2, 2, 3}, {2, 1, 3, 2}, {1, 1, 4, 1}, {1, 1, 2, 2, 3},
+        {1, 3, 1, 1}};
     return tensor_affine_grid(theta, sizes[v], v == 3 ? 5 : 4, P("01010"));
 }
 ROW(AFFINE_GRID, affine(in[0], v), "1x2x3", "2x2x3", "1x2x3", "1x3x4", "1x2x3")
@@ -206,7 +216,7 @@ OF(LAYER_NORM_BACKWARD, LAYER_NORM)
 ROW(BATCH_NORM,
     v == 2   ? tensor_batch_norm(in[0], .training = 1)
     : v == 6 ? tensor_instance_norm(in[0], .weight = in[1], .bias = in[2])
-             : tensor_batch_norm(in[0], in[1], in[2], B(3), B(4), .training = P("1100101"),
+             : tensor_batch_norm(in[0], in[1], in[2], B(3), B(4), .training = P("11001001"),
                                  .eps = v == 1 ? 0.1 : 0),
     "4x3 c3 cp3 3 3", "2x2x3 c2 cp2 2 2", "3x2x2x2", "2x3x2 c3 cp3 3 3", "5x1 c1 cp1 1", "3x2 c2 cp2",
     "2x2x4 2 2", "3x2x2 c2 cp2 2 2")
@@ -214,7 +224,8 @@ ROW(GROUP_NORM, tensor_group_norm(in[0], P("21231"), B(1), B(2), .eps = v == 3 ?
     "2x3x2 3 3", "2x4x2x2 4", "2x3x3", "3x2 2 2")
 OF(GROUP_NORM_BACKWARD, GROUP_NORM)
 
-ROW(DROPOUT, (tensor_manual_seed(7), tensor_dropout(in[0], v == 3 ? 0.2 : 0.5, 1)), "3x4", "3x4", "2x3x2", "9",
+ROW(DROPOUT, (tensor_manual_seed(7), tensor_dropout(in[0], v == 3 ? 0.2 : 0.5, 1)), "3x4", "3x4", "2x3x2",
+    "9",
     "1x1x7")
 // index weight; not the options that scale gradients, a padding row is never named
 ROW(EMBEDDING,
@@ -381,7 +392,8 @@ static void check(int r, int v) {
         size_t length = strlen(rows[r].name);
         in[0] = tensor__internals(TENSOR__API_VERSION)->poison;
         one->fn(in, n, &v);
-        seen[r] = strncmp(tensor_error_text(), rows[r].name, length) == 0 && tensor_error_text()[length] == ':';
+        seen[r] = strncmp(tensor_error_text(), rows[r].name, length) == 0 &&
+            tensor_error_text()[length] == ':';
         tensor_clear_error();
     }
     for (k = 0; k < NN_OP_COUNT; k++) {
