@@ -377,13 +377,11 @@ static void check(int r, int v) {
     tensor_autograd_grad(&y, 1, &g, wanted, m, grads, TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED);
     for (k = 0; k < m; k++) rows_in(grads[k], second);
     // The kernels of its gradient.
-    tensor_set_default_device(TENSOR_CUDA);
     for (k = 0; k < n; k++) there[k] = on(in[k]);
     y = one->fn(there, n, &v);
     g = tensor_ones_like(y);
     memset(launched, 0, sizeof launched);
     tensor_autograd_grad(&y, 1, &g, wanted, m, grads, TENSOR_ALLOW_UNUSED);
-    tensor_set_default_device(TENSOR_CPU);
     CHECK_MSG(tensor_ok(), "%s, case %d, on a device: %s", rows[r].name, v, tensor_error_text());
     tensor_clear_error();
     // A composed row has neither node nor kernel; it is the first to see a poisoned input, and says so.
