@@ -4475,8 +4475,9 @@ TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_
     int64_t rows = w->dims[0];
     if (p == 0 || p == 2) norm = (tensor_norm_dim)(w, 1, 0);
     else norm = (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)((tensor_abs)(w), p), 1, 0), 1 / p);
-    used = (tensor_zeros_n)(&rows, 1, (tensor_dtype_t)w->dtype);
-    used = (tensor_index_add)(used, 0, flat, (tensor_ones_n)(&flat->numel, 1, (tensor_dtype_t)w->dtype));
+    used = nn__beside((tensor_zeros_n)(&rows, 1, (tensor_dtype_t)w->dtype), w);
+    used = (tensor_index_add)(used, 0, flat,
+                              nn__beside((tensor_ones_n)(&flat->numel, 1, (tensor_dtype_t)w->dtype), w));
     used = (tensor_logical_and)((tensor_gt_scalar)(used, 0), (tensor_gt_scalar)(norm, max_norm));
     norm = (tensor_mul_scalar)((tensor_reciprocal)((tensor_add_scalar)(norm, 1e-7)), max_norm);
     norm = (tensor_masked_fill)(norm, (tensor_logical_not)(used), 1);
