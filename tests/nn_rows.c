@@ -352,7 +352,7 @@ static void rows_in(tensor_t *y, int *seen) {
 // One case of row r: both checks, and which rows they run.
 static void check(int r, int v) {
     const case_t *one = rows[r].one;
-    tensor_t *in[INPUTS], *there[INPUTS], *wanted[INPUTS], *grads[INPUTS], *y, *g;
+    tensor_t *in[INPUTS], *there[INPUTS], *wanted[INPUTS], *grads[INPUTS], *fused[INPUTS], *y, *g;
     int seen[NN_OP_COUNT] = {0}, second[NN_OP_COUNT] = {0}, n = 0, m = 0, k, composed;
     const char *word;
     tensor_scope_t s = tensor_scope_begin();
@@ -373,15 +373,19 @@ static void check(int r, int v) {
     // The graphs of the result and of its gradient.
     y = one->fn(in, n, &v);
     rows_in(y, seen);
-    g = tensor_requires_grad_(tensor_ones_like(y), 1);
+    g = tensor_sin(tensor_arange(1, (double)tensor_numel(y) + 1, 1, TENSOR_F64));
+    g = tensor_requires_grad_(tensor_reshape_n(g, y->dims, y->ndim), 1);
     tensor_autograd_grad(&y, 1, &g, wanted, m, grads, TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED);
     for (k = 0; k < m; k++) rows_in(grads[k], second);
-    // The kernels of its gradient.
+    // The kernels of its gradient where no graph of it is wanted; both ways it is the same.
     for (k = 0; k < n; k++) there[k] = on(in[k]);
     y = one->fn(there, n, &v);
-    g = tensor_ones_like(y);
+    g = on(tensor_detach(g));
     memset(launched, 0, sizeof launched);
-    tensor_autograd_grad(&y, 1, &g, wanted, m, grads, TENSOR_ALLOW_UNUSED);
+    tensor_autograd_grad(&y, 1, &g, wanted, m, fused, TENSOR_ALLOW_UNUSED);
+    for (k = 0; k < m; k++)
+        CHECK_MSG(!grads[k] == !fused[k] && (!grads[k] || tensor_allclose(grads[k], fused[k], 1e-9, 1e-12)),
+                  "%s, case %d: with a graph the gradient %d is another", rows[r].name, v, k);
     CHECK_MSG(tensor_ok(), "%s, case %d, on a device: %s", rows[r].name, v, tensor_error_text());
     tensor_clear_error();
     // A composed row has neither node nor kernel; it is the first to see a poisoned input, and says so.
