@@ -17460,10 +17460,12 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     return 0;
 }
 
+// like: whose device, NULL = the default one.
 TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dtype, double f0, double f1,
-                                   int64_t i0, int64_t i1) {
+                                   int64_t i0, int64_t i1, const tensor_t *like) {
     tensor__op_t o;
     tensor__begin(&o, tensor__row(id), NULL, 0);
+    if (like) { o.device = like->device; }
     o.p = &o.params;
     o.params.f[0] = f0;
     o.params.f[1] = f1;
@@ -17474,34 +17476,35 @@ TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dt
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_rand_n)(const int64_t *dims, int ndim) {
-    return tensor__drawn(TENSOR_OP_RAND, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0);
+    return tensor__drawn(TENSOR_OP_RAND, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL);
 }
 TENSOR_API tensor_t *(tensor_randn_n)(const int64_t *dims, int ndim) {
-    return tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0);
+    return tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL);
 }
 TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t *dims, int ndim) {
     if (high <= low) {
         return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "randint: high %d must be above low %d", high,
                             low);
     }
-    return tensor__drawn(TENSOR_OP_RANDINT, dims, ndim, TENSOR_I64, 0, 0, low, high);
+    return tensor__drawn(TENSOR_OP_RANDINT, dims, ndim, TENSOR_I64, 0, 0, low, high, NULL);
 }
 TENSOR_API tensor_t *(tensor_rand_like)(tensor_t *x) {
     if (!TENSOR__USABLE(tensor__self(), "rand_like", "x", x) || !tensor__needs_float("rand_like", x)) {
         return TENSOR__POISON;
     }
-    return tensor__drawn(TENSOR_OP_RAND, x->dims, x->ndim, x->dtype, 0, 1, 0, 0);
+    return tensor__drawn(TENSOR_OP_RAND, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);
 }
 TENSOR_API tensor_t *(tensor_randn_like)(tensor_t *x) {
     if (!TENSOR__USABLE(tensor__self(), "randn_like", "x", x) || !tensor__needs_float("randn_like", x)) {
         return TENSOR__POISON;
     }
-    return tensor__drawn(TENSOR_OP_RANDN, x->dims, x->ndim, x->dtype, 0, 1, 0, 0);
+    return tensor__drawn(TENSOR_OP_RANDN, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);
 }
 TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t high) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "randint_like", "x", x)) { return TENSOR__POISON; }
-    TENSOR__RETURN(tensor_to(tensor_randint_n(low, high, x->dims, x->ndim), (tensor_dtype_t)x->dtype));
+    tensor_t *y = tensor_to(tensor_randint_n(low, high, x->dims, x->ndim), (tensor_dtype_t)x->dtype);
+    TENSOR__RETURN(tensor_to(y, (int)tensor_device(x)));
 }
 TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
     TENSOR__MARK
@@ -17552,7 +17555,7 @@ TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     return 0;
 }
 TENSOR_API tensor_t *(tensor_randperm)(int64_t n) {
-    return tensor__drawn(TENSOR_OP_RANDPERM, &n, 1, TENSOR_I64, 0, 0, 0, 0);
+    return tensor__drawn(TENSOR_OP_RANDPERM, &n, 1, TENSOR_I64, 0, 0, 0, 0, NULL);
 }
 TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     TENSOR__MARK
@@ -17593,6 +17596,7 @@ TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1
     tensor__thread_t *th = tensor__self();
     if (!tensor__fillable(th, tensor__row(id)->name, x, 0)) { return TENSOR__POISON; }
     tensor__begin(&o, tensor__row(id), NULL, 0);
+    o.device = x->device;
     o.p = &o.params;
     o.params.f[0] = f0;
     o.params.f[1] = f1;
@@ -17625,7 +17629,7 @@ TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, 
     }
     tensor_scope_t s = tensor__scope_begin(th, 0);
     int id = kind == 2 ? TENSOR_OP_RANDN : TENSOR_OP_RAND;
-    tensor_t *y = tensor__drawn(id, x->dims, x->ndim, TENSOR_F64, 0, 1, 0, 0);
+    tensor_t *y = tensor__drawn(id, x->dims, x->ndim, TENSOR_F64, 0, 1, 0, 0, x);
     switch (kind) {
     case 0: y = tensor_div_scalar(tensor_log1p(tensor_neg(y)), -a); break;
     case 1:

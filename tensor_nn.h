@@ -4209,9 +4209,9 @@ TENSOR__FN double nn__or_f(double value, double otherwise) {
     return value == 0 ? otherwise : value == (double)TENSOR_ZERO ? 0 : value;
 }
 
-// t where x lies.
+// t, made on the default device, where x lies.
 TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
-    return (tensor_to)(t, TENSOR_CPU + (int)x->device);
+    return x->state == TENSOR__LIVE ? (tensor_to)(t, TENSOR_CPU + (int)x->device) : t;
 }
 // A tensor that the host fills, whatever the default device.
 TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
@@ -4484,8 +4484,9 @@ TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_
     int64_t rows = w->dims[0];
     if (p == 0 || p == 2) norm = (tensor_norm_dim)(w, 1, 0);
     else norm = (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)((tensor_abs)(w), p), 1, 0), 1 / p);
-    used = (tensor_zeros_n)(&rows, 1, (tensor_dtype_t)w->dtype);
-    used = (tensor_index_add)(used, 0, flat, (tensor_ones_n)(&flat->numel, 1, (tensor_dtype_t)w->dtype));
+    used = nn__beside((tensor_zeros_n)(&rows, 1, (tensor_dtype_t)w->dtype), w);
+    used = (tensor_index_add)(used, 0, flat,
+                              nn__beside((tensor_ones_n)(&flat->numel, 1, (tensor_dtype_t)w->dtype), w));
     used = (tensor_logical_and)((tensor_gt_scalar)(used, 0), (tensor_gt_scalar)(norm, max_norm));
     norm = (tensor_mul_scalar)((tensor_reciprocal)((tensor_add_scalar)(norm, 1e-7)), max_norm);
     norm = (tensor_masked_fill)(norm, (tensor_logical_not)(used), 1);
@@ -5195,10 +5196,10 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
     before = nn__min(a->size / 2, x->dims[1]);          // farther channels do not exist
     after = nn__min((a->size - 1) / 2, x->dims[1]);
     dims[1] = before;
-    list[0] = (tensor_zeros_n)(dims, x->ndim, (tensor_dtype_t)x->dtype);
+    list[0] = nn__beside((tensor_zeros_n)(dims, x->ndim, (tensor_dtype_t)x->dtype), x);
     list[1] = (tensor_square)(x);
     dims[1] = after;
-    list[2] = (tensor_zeros_n)(dims, x->ndim, (tensor_dtype_t)x->dtype);
+    list[2] = nn__beside((tensor_zeros_n)(dims, x->ndim, (tensor_dtype_t)x->dtype), x);
     s = (tensor_cat_n)(list, 3, 1);
     for (k = 0; k <= before + after; k++) {
         tensor_t *part = (tensor_narrow)(s, 1, k, x->dims[1]);
@@ -6453,8 +6454,8 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
         flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
     }
     scope = TENSOR__(scope)(-1);
-    y = (tensor_scatter)((tensor_zeros_n)(flat, 2, (tensor_dtype_t)x->dtype), 1,
-                         (tensor_reshape_n)(index, from, 2), (tensor_reshape_n)(x, from, 2));
+    y = nn__beside((tensor_zeros_n)(flat, 2, (tensor_dtype_t)x->dtype), x);
+    y = (tensor_scatter)(y, 1, (tensor_reshape_n)(index, from, 2), (tensor_reshape_n)(x, from, 2));
     return tensor__at(a->site_, (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim)));
 }
 TENSOR_API tensor_max_unpool_args_t tensor_max_unpool_defaults(void) {
@@ -6507,7 +6508,9 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
                 y = (tensor_narrow)(y, d, nn__max(-left, 0), size + nn__min(left, 0) + nn__min(right, 0));
                 left = nn__max(left, 0);
             }
-            y = nn__take(y, d, (tensor_arange)((double)-left, (double)(sum - left), 1, TENSOR_I64), mode);
+            y = nn__take(y, d, nn__beside((tensor_arange)((double)-left, (double)(sum - left), 1,
+                                                          TENSOR_I64), x),
+                         mode);
         }
         if (mode == TENSOR_PAD_CONSTANT) {
             // What is left of x, and its place in the result.
@@ -6523,8 +6526,8 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
         dims[d] = sum;
     }
     if (changed && y->state == TENSOR__LIVE) {
-        tensor_t *all = (tensor_full_n)(dims, x->ndim, value, (tensor_dtype_t)x->dtype);
-        y = y->numel ? (tensor_as_strided_scatter)(all, y, y->dims, cut, y->ndim, at) : all;
+        tensor_t *all = nn__beside((tensor_full_n)(dims, x->ndim, value, (tensor_dtype_t)x->dtype), x);
+        y = (tensor_as_strided_scatter)(all, y, y->dims, cut, y->ndim, at);
     }
     NN__CLOSE(y == x || !changed ? (tensor_clone)(y) : y);
 }
@@ -6601,7 +6604,7 @@ TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
 // Dim d of x resampled at `out` places; scale = input places per output place.
 TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double scale, int mode, int align) {
     tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
-    tensor_t *at = (tensor_arange)(0, (double)out, 1, dtype), *low, *t, *y = NULL;
+    tensor_t *at = nn__beside((tensor_arange)(0, (double)out, 1, dtype), x), *low, *t, *y = NULL;
     int64_t dims[TENSOR_MAX_DIMS], k;
     for (k = 0; k < x->ndim; k++) dims[k] = k == d ? out : 1;
     if (mode == TENSOR_NEAREST || mode == TENSOR_NEAREST_EXACT) {
@@ -6853,7 +6856,8 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
         list[d] = (tensor_reshape_n)((tensor_expand_n)(base, all, rank), &points, 1);
     }
     list[rank] = (tensor_ones_n)(&points, 1, (tensor_dtype_t)theta->dtype);
-    base = (tensor_matmul)((tensor_stack_n)(list, rank + 1, 1), (tensor_mT)(theta));
+    base = nn__beside((tensor_stack_n)(list, rank + 1, 1), theta);
+    base = (tensor_matmul)(base, (tensor_mT)(theta));
     dims[0] = theta->dims[0];
     memcpy(dims + 1, all, (size_t)rank * sizeof dims[0]);
     dims[rank + 1] = rank;
@@ -6957,7 +6961,7 @@ TENSOR__FN tensor_t *nn__gumbel(tensor_t *x, double tau, int hard, int64_t dim) 
     if (!hard) return y;
     best = (tensor_argmax_dim)(y, dim, 1);
     if ((tensor_is_poison)(best)) return best;
-    u = (tensor_ones_n)(best->dims, best->ndim, (tensor_dtype_t)y->dtype);
+    u = nn__beside((tensor_ones_n)(best->dims, best->ndim, (tensor_dtype_t)y->dtype), y);
     u = (tensor_scatter)((tensor_zeros_like)(y), dim, best, u);
     return (tensor_add)((tensor_sub)(u, (tensor_detach)(y)), y);
 }
@@ -6975,9 +6979,11 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
 // x dropped in whole channels: the mask is [N, C, 1, ...], [C, 1, ...] for an input of `single` dims.
 TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
     int64_t dims[TENSOR_MAX_DIMS];
+    tensor_t *ones;
     int k;
     for (k = 0; k < x->ndim; k++) dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1;
-    return (tensor_mul)(x, (tensor_dropout)((tensor_ones_n)(dims, x->ndim, (tensor_dtype_t)x->dtype), p, 1));
+    ones = nn__beside((tensor_ones_n)(dims, x->ndim, (tensor_dtype_t)x->dtype), x);
+    return (tensor_mul)(x, (tensor_dropout)(ones, p, 1));
 }
 // Mean 0 and variance 1 stay: dropped elements become -1.758 = selu(-infinity), then a x + b.
 TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p) {
@@ -7282,7 +7288,7 @@ TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *
     if (causal) {
         dims[0] = q->dims[q->ndim - 2];
         dims[1] = k->dims[k->ndim - 2];
-        mask = (tensor_tril)((tensor_ones_n)(dims, 2, TENSOR_BOOL), 0);
+        mask = (tensor_tril)(nn__beside((tensor_ones_n)(dims, 2, TENSOR_BOOL), q), 0);
     }
     if (mask && mask->dtype == TENSOR_BOOL)
         s = (tensor_masked_fill)(s, (tensor_logical_not)(mask), -INFINITY);
@@ -7770,7 +7776,9 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
                                  single ? ": without the second dim" : "");
             return s;
         }
-        first[k] = !f ? (tensor_zeros_n)(dims, 3, nn__is_half(x) ? TENSOR_F32 : (tensor_dtype_t)x->dtype)
+        first[k] = !f ? nn__beside((tensor_zeros_n)(dims, 3,
+                                                    nn__is_half(x) ? TENSOR_F32 : (tensor_dtype_t)x->dtype),
+                                                        x)
                       : single ? (tensor_unsqueeze)(nn__wide(f), 1) : nn__wide(f);
     }
     end = (tensor_t **)TENSOR__(memory)(o.th, (uint64_t)ends * 2 * sizeof *end);
@@ -8584,7 +8592,8 @@ TENSOR__FN tensor_t *nn__run_multi_margin_loss(const tensor_margin_loss_args_t *
     if (a->p == 2) y = (tensor_square)(y);
     if (in[2]) y = (tensor_mul)(y, (tensor_gather)((tensor_expand_n)(in[2], x->dims, x->ndim), -1, t));
     // The class itself gives margin^p: no term.
-    y = (tensor_scatter)(y, -1, t, (tensor_zeros_n)(t->dims, t->ndim, (tensor_dtype_t)x->dtype));
+    y = (tensor_scatter)(y, -1, t,
+                         nn__beside((tensor_zeros_n)(t->dims, t->ndim, (tensor_dtype_t)x->dtype), x));
     y = (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), classes);
     return nn__reduce(y, a->reduction, a->input);
 }
@@ -10420,7 +10429,7 @@ TENSOR__FN tensor_t *nn__longer_mask(tensor_t *mask) {
     memcpy(dims, mask->dims, (size_t)mask->ndim * sizeof dims[0]);
     dims[mask->ndim - 1] = 1;
     list[0] = mask;
-    list[1] = (tensor_zeros_n)(dims, mask->ndim, (tensor_dtype_t)mask->dtype);
+    list[1] = nn__beside((tensor_zeros_n)(dims, mask->ndim, (tensor_dtype_t)mask->dtype), mask);
     return (tensor_cat_n)(list, 2, -1);
 }
 
@@ -10474,7 +10483,8 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     if (a->is_causal && !mask) {
         dims[0] = t;
         dims[1] = s;
-        mask = (tensor_logical_not)((tensor_tril)((tensor_ones_n)(dims, 2, TENSOR_BOOL), 0));
+        mask = (tensor_tril)(nn__beside((tensor_ones_n)(dims, 2, TENSOR_BOOL), in[0]), 0);
+        mask = (tensor_logical_not)(mask);
     }
     if (w && in[0] == in[1] && in[1] == in[2]) {
         y = (tensor_linear)(q[0], w, b);
@@ -10500,7 +10510,7 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     if (l->i[5]) {
         for (k = 0; k < 2; k++) {
             list[0] = q[1 + k];
-            list[1] = (tensor_zeros_n)(dims, 3, (tensor_dtype_t)in[0]->dtype);
+            list[1] = nn__beside((tensor_zeros_n)(dims, 3, (tensor_dtype_t)in[0]->dtype), in[0]);
             q[1 + k] = (tensor_cat_n)(list, 2, 1);
         }
         mask = nn__longer_mask(mask);
@@ -10527,11 +10537,10 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
             mask = (tensor_logical_or)(mask, pad);
         else {
             for (k = 0; k < 2; k++) {
-                tensor_t **f = k ? &mask : &pad;
+                tensor_t **f = k ? &mask : &pad, *zeros;
                 if ((*f)->dtype != TENSOR_BOOL) continue;
-                *f = (tensor_masked_fill)((tensor_zeros_n)((*f)->dims, (*f)->ndim,
-                                                           (tensor_dtype_t)in[0]->dtype),
-                                          *f, -INFINITY);
+                zeros = (tensor_zeros_n)((*f)->dims, (*f)->ndim, (tensor_dtype_t)in[0]->dtype);
+                *f = (tensor_masked_fill)(nn__beside(zeros, *f), *f, -INFINITY);
             }
             mask = (tensor_add)(mask, pad);
         }

@@ -340,6 +340,8 @@ static void gradients(void) {
     CHECK_GRAD(g_lp, f(1, 2, 2, 6), NULL, NULL);
     CHECK_GRAD(g_unpool, f(1, 2, 6), NULL, NULL);
     CHECK_GRAD(g_pad, volume, NULL, NULL);
+    CHECK(tensor_requires_grad(tensor_pad(tensor_requires_grad_(tensor_zeros(0, 3), 1), 1, 1, 2, 0)));
+    CHECK(tensor_requires_grad(tensor_pad(tensor_requires_grad_(tensor_zeros(2, 1), 1), 0, -1)));
     CHECK_GRAD(g_reflect, volume, NULL, NULL);
     CHECK_GRAD(g_circular, volume, NULL, NULL);
     CHECK_GRAD(g_im2col, volume, NULL, NULL);

@@ -3,8 +3,9 @@
 #
 #   sh tests/cuda.sh            uses $B (build), $CXX (g++), $NVCC (nvcc) and CUDA's headers beside it, or $CUDA/include
 #
-# Needs CUDA's headers and g++ on Linux; without them it prints "skipped N tests: why". The last line is "N passed, N
-# failed". NVCC= skips the check of registers and of the width of accesses. See tests/cuda/cusim.h.
+# FULL=1 adds the sanitizers and nvcc. Needs CUDA's headers and g++ on Linux; without them it prints "skipped N tests:
+# why". The last line is "N passed, N failed". NVCC= skips the check of registers and of the width of accesses. See
+# tests/cuda/cusim.h.
 B=${B:-build}
 CC=${CC:-cc}
 CXX=${CXX:-g++}
@@ -106,22 +107,25 @@ if [ ! -f "$impl" ]; then
     printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_impl.c"
     $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_impl.c" -o "$impl" || exit 1
 fi
-names="selftest-plain alloc-plain kernels-plain device-cuda ops-cuda device-asan selftest-asan alloc-asan kernels-asan selftest-tsan alloc-tsan kernels-tsan"
-{
-    variant plain "" -O0 2000000
-    variant asan -DCUSIM_ASAN "-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" 60000
-} &
-first=$!
-if [ -n "$NVCC" ] && command -v "$NVCC" > /dev/null; then
-    names="$names nvcc"
-    mkdir -p "$out/ptx"
-    if [ "$JOBS" -lt 2 ]; then wait $first; fi
-    { variant tsan -DCUSIM_TSAN "-O0 -g1 -fsanitize=thread" 60000; device; } &
+names="selftest-plain alloc-plain kernels-plain device-cuda ops-cuda"
+variant plain "" -O0 2000000
+if [ -z "$FULL" ]; then
+    echo "skipped 8 tests of tensor_cuda.cu: sanitizers and nvcc take minutes; FULL=1, as in .ci/run, has them"
 else
-    echo "skipped 3 tests of tensor_cuda.cu: no nvcc"
+    names="$names device-asan selftest-asan alloc-asan kernels-asan selftest-tsan alloc-tsan kernels-tsan"
+    variant asan -DCUSIM_ASAN "-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" 60000 &
+    if [ "$JOBS" -lt 2 ]; then wait; fi
     variant tsan -DCUSIM_TSAN "-O0 -g1 -fsanitize=thread" 60000 &
+    if [ -n "$NVCC" ] && command -v "$NVCC" > /dev/null; then
+        names="$names nvcc"
+        mkdir -p "$out/ptx"
+        if [ "$JOBS" -lt 2 ]; then wait; fi
+        device &
+    else
+        echo "skipped 3 tests of tensor_cuda.cu: no nvcc"
+    fi
+    wait
 fi
-wait
 
 for t in $names; do
     last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$out/$t.log" 2>/dev/null | tail -n 1)

@@ -179,7 +179,19 @@ static void mixing(void) {
     X(tensor_sum(tensor_expand(tensor_sum_dim(x, 0, 1), 700, 6))) X(tensor_triu(tensor_mT(x), 1))            \
     X(tensor_index_add(x, 1, tensor_argmax_dim(x, 1, 0), tensor_reshape(tensor_at(x, ":, 1:5"), 4, 4)))     \
     X(tensor_cumsum(tensor_to(x, TENSOR_F64), 0)) X(tensor_logsumexp(tensor_mul_scalar(x, 500), 1, 0))       \
-    X(tensor_sum_dim(tensor_repeat_interleave(tensor_mul(x, x), 90, 0), 0, 0))
+    X(tensor_sum_dim(tensor_repeat_interleave(tensor_mul(x, x), 90, 0), 0, 0))  \
+    X(tensor_pad(x, 1, 2)) X(tensor_local_response_norm(tensor_reshape(x, 1, 4, 6), 3))                      \
+    X(tensor_multi_margin_loss(x, tensor_argmax_dim(x, 1, 0)))                                               \
+    X((tensor_manual_seed(3), tensor_dropout1d(tensor_reshape(x, 1, 4, 6), 0.5, 1)))                         \
+    X((tensor_manual_seed(3), tensor_rand_like(x))) X((tensor_manual_seed(3), tensor_randn_like(x)))         \
+    X((tensor_manual_seed(3), tensor_randint_like(x, 2, 9)))                                                 \
+    X((tensor_manual_seed(3), tensor_uniform_(tensor_empty_like(x), 1, 2)))                                  \
+    X((tensor_manual_seed(3), tensor_normal_(tensor_empty_like(x), 1, 2)))                                   \
+    X((tensor_manual_seed(3), tensor_exponential_(tensor_empty_like(x), 2)))                                 \
+    X((tensor_manual_seed(3), tensor_random_(tensor_empty_like(x), 2, 9)))                                   \
+    X((tensor_manual_seed(3), tensor_normal(x, tensor_abs(x))))                                              \
+    X((tensor_manual_seed(3), tensor_gumbel_softmax(x, 1, 1, 1)))                                            \
+    X(tensor_embedding(tensor_argmax_dim(x, 1, 0), tensor_detach(tensor_mul_scalar(x, 1)), .max_norm = 0.5))
 
 static tensor_t *positive(tensor_t *x) {
     tensor_t *eye = tensor_to(tensor_eye(4, 4), (int)tensor_device(x));
