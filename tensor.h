@@ -4491,10 +4491,10 @@ TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
         2.0878364e-8f
     };
     V_F a = V_ABS(x), y, d;
-    V_M near = V_LT(a, V_SET(8.75f));
+    V_M within = V_LT(a, V_SET(8.75f));
     y = TENSOR__K(pieces)(a, 1.75f, t, &d);
     y = V_SEL(V_LT(x, V_ZERO()), y, V_SUB(V_SET(1.0f), y));
-    return TENSOR__LIKELY(M_ALL(near)) ? y : V_SEL(near, y, TENSOR__K(sigmoid_far)(x));
+    return TENSOR__LIKELY(M_ALL(within)) ? y : V_SEL(within, y, TENSOR__K(sigmoid_far)(x));
 }
 #endif
 
@@ -4671,10 +4671,10 @@ TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x)
         0.00038700888f, -0.00018427985f, -0.00061032537f, -0.0004943174f, -0.00026531794f, -0.000119896315f
     };
     V_F a = V_ABS(x), y, d;
-    V_M near = V_LT(a, V_SET(3.4375f));
+    V_M within = V_LT(a, V_SET(3.4375f));
     y = TENSOR__K(pieces)(a, 4.5f, t, &d);
     y = V_SEL(V_LT(x, V_ZERO()), V_SUB(V_SET(2.0f), y), y);
-    return TENSOR__LIKELY(M_ALL(near)) ? y : V_SEL(near, y, TENSOR__K(erfc_far)(x));
+    return TENSOR__LIKELY(M_ALL(within)) ? y : V_SEL(within, y, TENSOR__K(erfc_far)(x));
 #else
     return TENSOR__K(erfc_far)(x);
 #endif
@@ -4725,9 +4725,9 @@ TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
         -2.4994384e-5f, -1.6546684e-5f
     };
     V_F a = V_ABS(x), y, d;
-    V_M near = V_LT(a, V_SET(4.75f));
+    V_M within = V_LT(a, V_SET(4.75f));
     y = V_SUB(V_MAXR(V_SET(-0.0f), x), TENSOR__K(pieces)(a, 3.25f, t, &d));
-    return TENSOR__LIKELY(M_ALL(near)) ? y : V_SEL(near, y, TENSOR__K(gelu_far)(x));
+    return TENSOR__LIKELY(M_ALL(within)) ? y : V_SEL(within, y, TENSOR__K(gelu_far)(x));
 }
 #endif
 

@@ -58,6 +58,9 @@ program() {
     last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$out/$t.log" | tail -n 1)
     p=${last%% *}
     passed=$((passed + ${p:-0}))
+    # Node 20 at times crashes itself (SIGSEGV in its interpreter) when a program that used files has ended: what the
+    # program said as its last line counts. One that traps says none.
+    if [ $status -eq 139 ] && [ "${last#*, }" = "0 failed" ]; then status=0; fi
     if [ $status -ne 0 ] || [ -z "$last" ]; then
         failed=$((failed + 1))
         echo "$t: status $status"
