@@ -4498,7 +4498,6 @@ TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
 }
 #endif
 
-/* |x| < .625: x + x^3 P(x^2), degree 11, 2^-27.8; else 1 - 2/(e^2|x| + 1), which is 1 from 9.02 on. */
 #if TENSOR__PASS == 3
 TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
 {
@@ -4529,6 +4528,7 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
     return V_COPYSIGN(TENSOR__K(pieces)(V_MINR(V_SET(9.1f), V_ABS(x)), 1.6875f, t, &d), x);
 }
 #else
+/* |x| < .625: x + x^3 P(x^2), degree 11, 2^-27.8; else 1 - 2/(e^2|x| + 1), which is 1 from 9.02 on. */
 TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
 {
     V_F a = V_ABS(x), s = V_MUL(x, x), one = V_SET(1.0f), p = V_SET(-0.00571549917f), n, t, r;
@@ -4557,8 +4557,6 @@ TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x)
     return V_MUL(x, p);
 }
 
-/* From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf.  erfc < .2 forgives the
-   rounding. */
 #if TENSOR__PASS == 3
 TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
 {
@@ -4589,6 +4587,8 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
     return V_COPYSIGN(V_ADD(y, V_SEL(V_EQ(a, d), a, V_ZERO())), x);
 }
 #else
+/* From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf.  erfc < .2 forgives the
+   rounding. */
 TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
 {
     V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f), n, r;

@@ -11995,7 +11995,7 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
                         low, high, std);
     }
     scope = TENSOR__(scope)(0);
-    u = (tensor_to)((tensor_to)((tensor_rand_n)(t->dims, t->ndim), TENSOR_F32), TENSOR_CPU);
+    u = (tensor_uniform_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, 1);
     v = (float *)tensor_data_mut(u);
     a = std > 0 ? 0.5 * erfc(-(low - mean) / std * 0.70710678118654752) : 0;
     b = std > 0 ? 0.5 * erfc(-(high - mean) / std * 0.70710678118654752) : 1;
@@ -12088,15 +12088,6 @@ TENSOR_API tensor_t *(nn_init_eye_)(tensor_t *t) {
     return (tensor_is_poison)(x) ? x : t;
 }
 
-// Zeros (std < 0) or normal numbers of t's shape that the host may change.
-TENSOR__FN tensor_t *nn__host_copy(const tensor_t *t, double std, float **data) {
-    tensor_t *x = std < 0 ? (tensor_zeros_n)(t->dims, t->ndim, TENSOR_F32)
-                          : (tensor_mul_scalar)((tensor_to)((tensor_randn_n)(t->dims, t->ndim), TENSOR_F32),
-                                                std);
-    x = (tensor_to)(x, TENSOR_CPU);
-    *data = (float *)tensor_data_mut(x);
-    return x;
-}
 TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
     tensor_scope_t scope;
     tensor_t *x;
@@ -12112,7 +12103,8 @@ TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
     }
     for (d = 2; d < t->ndim; d++) centre = centre * t->dims[d] + t->dims[d] / 2;
     scope = TENSOR__(scope)(0);
-    x = nn__host_copy(t, -1, &v);
+    x = (tensor_zero_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32));
+    v = (float *)tensor_data_mut(x);
     out = t->dims[0] / groups;
     area = t->numel ? t->numel / t->dims[0] / t->dims[1] : 0;
     for (i = 0; v && i < t->dims[0] && area; i++) {
@@ -12135,7 +12127,8 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
                         t, sparsity, std);
     }
     scope = TENSOR__(scope)(0);
-    x = nn__host_copy(t, std, &v);
+    x = (tensor_normal_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, std);
+    v = (float *)tensor_data_mut(x);
     zeros = (int64_t)ceil(sparsity * (double)t->dims[0]);
     for (j = 0; v && j < t->dims[1]; j++) {
         const int64_t *row;

@@ -387,7 +387,7 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     say(&t, types.at);
     say(&t, gradient ? " | yes | " : " | - | ");
     say(&t, row ? "yes" : "composed");
-    say(&t, " | - | ");
+    say(&t, " | yes | ");
     torch = other(torch_names, COUNT(torch_names), base);
     if (torch)
         say(&t, torch);
@@ -516,8 +516,9 @@ static void make(void) {
         "An argument\nwith a dot is an option, `.name = value`; what it means stands at the function in the "
         "header. Dtypes are those of\nthe data (indices and masks apart) that a call took "
         "when this was written: floats (f32 f64 f16 bf16), integers\n(i32 i64 u8 i8 i16), numbers (both), "
-        "bool, all. F is `torch.nn.functional`. There is no CUDA backend "
-        "yet.\n");
+        "bool, all. F is `torch.nn.functional`. On CUDA every op "
+        "runs,\nby a kernel of its own or, where a dtype has none, by the CPU's over copies: "
+        "`tensor_cuda_op_counts` says which did.\n");
     put(&page, body.at, body.length);
     free(body.at);
 }
