@@ -2967,6 +2967,7 @@ typedef struct tensor__internals_t {
     int (*move_bytes)(tensor__thread_t *th, void *to, int to_device, const void *from, int from_device,
                       uint64_t bytes,
                       const char *op);
+    void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
     int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
 } tensor__internals_t;
 
@@ -19801,7 +19802,8 @@ static const tensor__internals_t tensor__internals_table = {
         tensor__own,
     tensor__disown, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path, tensor__load,
         tensor__philox,
-    tensor__inner_scope, tensor__tidy, tensor__set_backend, tensor__move_bytes, tensor__launch,
+    tensor__inner_scope, tensor__tidy, tensor__set_backend, tensor__move_bytes, tensor__arg,
+    tensor__launch,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

@@ -12624,17 +12624,8 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END, 0, NULL,
                                            nn__cpu_step, NULL, 0, 0, "", NULL};
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
-    memset(a, 0, sizeof *a);
-    if (!t) return;
-    a->role = (uint8_t)role;
-    a->data = nn__pointer(t);
-    a->dims = t->dims;
-    a->strides = t->strides;
-    a->numel = t->numel;
-    a->storage = t->storage;
-    a->dtype = t->dtype;
-    a->ndim = t->ndim;
-    a->contiguous = 1;
+    if (t) TENSOR__(arg)(a, t, role);
+    else memset(a, 0, sizeof *a);
 }
 // All jobs of the device, update and dtype of `like`. -> code
 TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like) {
