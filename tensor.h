@@ -6593,7 +6593,7 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, u
 // Class of a size, and the bytes its blocks have: 64, 128, 192, 256, 320, 384, 448, 512, 640, ...
 TENSOR__INLINE int tensor__class_of(uint64_t bytes) {
     if (bytes <= 64) { return 0; }
-    uint64_t s = ((bytes + 63) & ~(uint64_t)63) - 1;
+    uint64_t s = (bytes - 1) | 63;
 #if defined(__GNUC__) || defined(__clang__)
     int e = 63 - __builtin_clzll((unsigned long long)s);
 #else
@@ -6603,7 +6603,8 @@ TENSOR__INLINE int tensor__class_of(uint64_t bytes) {
     return (e - 6) * 4 + (int)((s >> (e - 2)) & 3) + 1;
 }
 TENSOR__INLINE uint64_t tensor__class_bytes(int k) {
-    return k == 0 ? 64 : (uint64_t)(4 + ((k - 1) & 3) + 1) << ((k - 1) / 4 + 4);
+    unsigned at = (unsigned)k + 3;
+    return (uint64_t)(5 + (at & 3)) << (at / 4 + 3);
 }
 
 TENSOR__FN void tensor__drain(tensor__thread_t *th);
@@ -11509,10 +11510,40 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
 // is made.
 static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];
 // What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
-// once.
+// once. t NULL = a scalar's place.
+TENSOR__INLINE uint64_t tensor__plain_edge(tensor__edge_t *e, tensor_t *t, uint64_t seq) {
+    e->node = NULL;
+    e->leaf = NULL;
+    e->output = 0;
+    if (t && t->node) {
+        TENSOR__HOLD(&t->node->refs);
+        e->node = t->node;
+        e->output = t->output;
+        if (t->node->seq > seq) { seq = t->node->seq; }
+    } else if (t && (t->flags & TENSOR__REQUIRES_GRAD)) {
+        TENSOR__HOLD(&t->refs);
+        e->leaf = t;
+    }
+    return seq;
+}
+TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, int source,
+                                       const int64_t *dims) {
+    TENSOR__HOLD(&t->storage->refs);
+    v->storage = t->storage;
+    v->offset = t->offset;
+    v->dims = dims;
+    v->strides = dims + t->ndim;
+    v->numel = t->numel;
+    v->version = t->storage->version;
+    v->ndim = t->ndim;
+    v->dtype = TENSOR_F32;
+    v->is_immediate = 0;
+    v->contiguous = 1;
+    v->source = (int8_t)source;
+}
 TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                     const double *scalar, tensor_t *y) {
-    int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0, s = 0;
+    int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0;
     if (tensor__needs_grad(a)) { reads = tensor__reads[row->id][0]; }
     if (b && tensor__needs_grad(b)) { reads |= tensor__reads[row->id][1]; }
     tensor_t *bad = (a->flags & TENSOR__INFERENCE) && (reads & TENSOR__SA) ? a :
@@ -11547,57 +11578,33 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
     n->edge = (tensor__edge_t *)(void *)(n + 1);
     n->in = (tensor__meta_t *)(void *)(n->edge + nin);
     n->out = n->in + nin;
-    n->saved = (tensor__saved_t *)(void *)(n->out + 1);
-    int64_t *dims = (int64_t *)(void *)(n->saved + nsaved), *strides = dims + nd;
+    tensor__saved_t *v = n->saved = (tensor__saved_t *)(void *)(n->out + 1);
+    int64_t *dims = (int64_t *)(void *)(v + nsaved);
     for (int d = 0; d < nd; d++) {
         dims[d] = y->dims[d];
-        strides[d] = y->strides[d];
+        dims[nd + d] = y->strides[d];
+        TENSOR__HIDE(d);
     }
-    uint64_t seq = th->seq;
-    for (int i = 0; i <= nin; i++) {            // the last is the output's
-        tensor__meta_t *m = &n->in[i];
-        tensor_t *t = i == 0 ? a : i < nin ? b : NULL;
+    for (tensor__meta_t *m = n->in; m <= n->out; m++) {
         m->dims = dims;
         m->ndim = (uint8_t)nd;
         m->dtype = TENSOR_F32;
-        if (i == nin) { break; }
-        tensor__edge_t *e = &n->edge[i];
-        e->node = NULL;
-        e->leaf = NULL;
-        e->output = 0;
-        if (!t) { continue; }
-        if (t->node) {
-            TENSOR__HOLD(&t->node->refs);
-            e->node = t->node;
-            e->output = t->output;
-            if (t->node->seq > seq) { seq = t->node->seq; }
-        } else if (t->flags & TENSOR__REQUIRES_GRAD) {
-            TENSOR__HOLD(&t->refs);
-            e->leaf = t;
-        }
     }
-    for (int k = 0; k < 3; k++) {
-        if (!(reads & (k < 2 ? 1 << k : TENSOR__SY))) { continue; }
-        tensor_t *t = k == 0 ? a : k == 1 ? b : y;
-        tensor__saved_t *v = &n->saved[s++];
-        v->source = (int8_t)(k < 2 ? k : -1);
-        v->is_immediate = t == NULL;
-        v->storage = NULL;
-        if (!t) {
+    uint64_t seq = tensor__plain_edge(&n->edge[0], a, th->seq);
+    if (nin == 2) { seq = tensor__plain_edge(&n->edge[1], b, seq); }
+    if (reads & TENSOR__SA) { tensor__plain_save(v++, a, 0, dims); }
+    if (reads & TENSOR__SB) {
+        if (b) {
+            tensor__plain_save(v, b, 1, dims);
+        } else {
+            v->storage = NULL;
             v->immediate = *scalar;
-            continue;
+            v->is_immediate = 1;
+            v->source = 1;
         }
-        TENSOR__HOLD(&t->storage->refs);
-        v->storage = t->storage;
-        v->offset = t->offset;
-        v->dims = dims;
-        v->strides = strides;
-        v->numel = t->numel;
-        v->version = t->storage->version;
-        v->ndim = (uint8_t)nd;
-        v->dtype = TENSOR_F32;
-        v->contiguous = 1;
+        v++;
     }
+    if (reads & TENSOR__SY) { tensor__plain_save(v, y, -1, dims); }
     th->seq = n->seq = seq + 1;
     if ((th->modes & TENSOR__PACKING) && !tensor__pack(th, n)) {
         tensor__node_drop(th, n);
