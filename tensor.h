@@ -6522,6 +6522,12 @@ TENSOR__INLINE tensor__thread_t *tensor__self(void) {
 // ------------------------------------------------------------------------------
 
 TENSOR__FN tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...);
+// Leaves a front with `value` and the error if `when` holds; with poison.
+#define TENSOR__REFUSE_AS(value, when, code, ...)                                                            \
+    do {                                                                                                     \
+        if (when) { tensor__fail(tensor__self(), TENSOR_ERR_##code, __VA_ARGS__); return value; }            \
+    } while (0)
+#define TENSOR__REFUSE(when, code, ...) TENSOR__REFUSE_AS(TENSOR__POISON, when, code, __VA_ARGS__)
 TENSOR__FN void tensor__cache_release(tensor__thread_t *th);
 
 TENSOR__INLINE int tensor__mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
@@ -8159,13 +8165,14 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__no_list(const char *op, tensor_t *
                         list ? "a list" : "NULL as a list", n);
 }
 // -1 with the error INDEX if dim is outside -ndim..ndim-1.
-TENSOR__FN int tensor__dim(tensor__thread_t *th, const char *op, int64_t dim, int ndim, const tensor_t *x) {
+TENSOR__FN int tensor__dim_of(const char *op, int64_t dim, int ndim, const tensor_t *x) {
     int64_t n = ndim ? ndim : 1;        // a 0-d tensor takes 0 and -1, as in PyTorch
-    if (dim < -n || dim >= n) {
-        tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %d is outside %d..%d (x %t)", op, dim, -n, n - 1, x);
-        return -1;
-    }
+    TENSOR__REFUSE_AS(-1, dim < -n || dim >= n, INDEX, "%s: dim %d is outside %d..%d (x %t)", op, dim, -n,
+                      n - 1, x);
     return (int)(dim < 0 ? dim + n : dim);
+}
+TENSOR__FN int tensor__dim(const char *op, int64_t dim, const tensor_t *x) {
+    return tensor__dim_of(op, dim, x->ndim, x);
 }
 
 // A live header under the innermost scope, dims and strides not set.
@@ -8206,12 +8213,9 @@ TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, op, "x", x) || !tensor__dims_given(th, op, dims, n)) { return 0; }
     for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th, op, dims[i], x->ndim, x);
+        int d = tensor__dim(op, dims[i], x);
         if (d < 0) { return 0; }
-        if (*mask >> d & 1) {
-            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice (x %t)", op, d, x);
-            return 0;
-        }
+        TENSOR__REFUSE_AS(0, *mask >> d & 1, INDEX, "%s: dim %i appears twice (x %t)", op, d, x);
         *mask |= 1u << d;
     }
     return 1;
@@ -8219,19 +8223,13 @@ TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims
 // A fresh contiguous tensor; raises SHAPE or OUT_OF_MEMORY.
 TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims,
                                   int ndim, int device) {
-    if (ndim < 0 || ndim > TENSOR_MAX_DIMS) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %i dims; there must be 0 to %i", op, ndim,
-                            (int)TENSOR_MAX_DIMS);
-    }
+    TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS, SHAPE, "%s: %i dims; there must be 0 to %i", op, ndim,
+                   (int)TENSOR_MAX_DIMS);
     if (!tensor__dims_given(th, op, dims, ndim)) { return TENSOR__POISON; }
-    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
-        return tensor__fail(th, TENSOR_ERR_DTYPE, "%s: %i is no dtype", op, dtype);
-    }
+    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is no dtype", op, dtype);
     int64_t n;
-    if (!tensor__numel_of(dims, ndim, &n)) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: shape %n has a negative size or too many elements",
-                            op, dims, ndim);
-    }
+    TENSOR__REFUSE(!tensor__numel_of(dims, ndim, &n), SHAPE,
+                   "%s: shape %n has a negative size or too many elements", op, dims, ndim);
     tensor_t *t = tensor__new_header(th, op, dtype, ndim);
     uint64_t bytes = (uint64_t)n * tensor__sizes[dtype];
     tensor__storage_t *s = !t ? NULL : device ? tensor__device_storage(th, bytes, device) :
@@ -8297,12 +8295,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
     for (int k = 0; k <= i; k++) {
         tensor_t *t = o->in[k];
         if (!t || t->device == device) { continue; }
-        if (t->device || t->ndim || o->in != o->args) {
-            tensor__fail(o->th, TENSOR_ERR_DEVICE,
-                         "%s: tensors on %s and %s; tensor_to(x, device) brings them together", o->row->name,
-                         tensor__device_name(o->th, t->device), tensor__device_name(o->th, device));
-            return 0;
-        }
+        TENSOR__REFUSE_AS(0, t->device || t->ndim || o->in != o->args, DEVICE,
+                          "%s: tensors on %s and %s; tensor_to(x, device) brings them together", o->row->name,
+                          tensor__device_name(o->th, t->device), tensor__device_name(o->th, device));
         if ((o->args[k] = tensor__to_device(t, device)) == TENSOR__POISON) { return 0; }
         o->moved |= (uint8_t)(1 << k);
     }
@@ -8580,10 +8575,7 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
                    dims * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0);
     int16_t klass;
     tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes, &klass);
-    if (!n) {
-        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for the tape", o->row->name);
-        return NULL;
-    }
+    TENSOR__REFUSE_AS(NULL, !n, OUT_OF_MEMORY, "%s: out of memory for the tape", o->row->name);
     tensor__count(&th->live_nodes, 1);
     n->refs = 1;
     n->klass = klass;
@@ -9712,10 +9704,8 @@ TENSOR_API int (tensor_set_cpu)(const char *name) {
     tensor__thread_t *th = tensor__self();
     int reference = name && !strcmp(name, "reference");
     int found = !name || reference ? tensor__cpu_best() : tensor__isa_find(name);
-    if (found < 0) {
-        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "set_cpu: this machine or build has no '%s'", name);
-        return TENSOR_ERR_UNSUPPORTED;
-    }
+    TENSOR__REFUSE_AS(TENSOR_ERR_UNSUPPORTED, found < 0, UNSUPPORTED,
+                      "set_cpu: this machine or build has no '%s'", name);
     tensor__isa_of(th->ctx);
     TENSOR__LOCK(&th->ctx->mutex);
     th->ctx->isa = found;
@@ -9981,17 +9971,11 @@ TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int
     tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
     int64_t n;
     if (!tensor__dims_given(o.th, "wrap", dims, ndim)) { return TENSOR__POISON; }
-    if (ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                            "wrap: shape has %i dims, a negative size or too many elements", ndim);
-    }
-    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "wrap: %i is no dtype", (int)dtype);
-    }
-    if (!data || (uintptr_t)data % tensor__sizes[dtype]) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "wrap: data is %s", data ? "misaligned for its dtype" :
-                            "NULL");
-    }
+    TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n), SHAPE,
+                   "wrap: shape has %i dims, a negative size or too many elements", ndim);
+    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "wrap: %i is no dtype", (int)dtype);
+    TENSOR__REFUSE(!data || (uintptr_t)data % tensor__sizes[dtype], SHAPE, "wrap: data is %s", data ?
+                   "misaligned for its dtype" : "NULL");
     const int64_t none = 0;
     tensor_t *t = tensor__make(o.th, "wrap", (int)dtype, &none, 1, 0);
     if (t == TENSOR__POISON) { return t; }
@@ -10019,13 +10003,9 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
     double count = ceil((end - start) / step);
-    if (step != 0 && count > 1e15) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "arange: %g elements are too many", count);
-    }
-    if (step == 0 || !(count >= 0)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "arange: step %g does not lead from %g to %g", step,
-                            start, end);
-    }
+    TENSOR__REFUSE(step != 0 && count > 1e15, SHAPE, "arange: %g elements are too many", count);
+    TENSOR__REFUSE(step == 0 || !(count >= 0), SHAPE, "arange: step %g does not lead from %g to %g", step,
+                   start, end);
     int64_t n = (int64_t)count;
     o.p = &o.params;
     o.params.f[0] = start;
@@ -10037,7 +10017,7 @@ TENSOR_API tensor_t *(tensor_linspace)(double start, double end, int64_t n) {
     TENSOR__MARK
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
-    if (n < 0) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "linspace: n %d is negative", n); }
+    TENSOR__REFUSE(n < 0, SHAPE, "linspace: n %d is negative", n);
     o.p = &o.params;
     o.params.f[0] = start;
     o.params.f[1] = n > 1 ? (end - start) / (double)(n - 1) : 0;
@@ -10055,11 +10035,9 @@ TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
 }
 TENSOR_API int (tensor_set_default_dtype)(tensor_dtype_t dtype) {
     tensor__thread_t *th = tensor__self();
-    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT || !tensor__is_float((int)dtype)) {
-        tensor__fail(th, TENSOR_ERR_DTYPE, "set_default_dtype: %s is no float dtype",
-                     tensor_dtype_name(dtype));
-        return TENSOR_ERR_DTYPE;
-    }
+    TENSOR__REFUSE_AS(TENSOR_ERR_DTYPE, (unsigned)dtype >= TENSOR_DTYPE_COUNT ||
+                      !tensor__is_float((int)dtype), DTYPE, "set_default_dtype: %s is no float dtype",
+                      tensor_dtype_name(dtype));
     th->ctx->default_dtype = (int)dtype;
     return 0;
 }
@@ -10141,7 +10119,7 @@ TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     return s;
 }
 TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
-    if (x->ndim) { return tensor__dim(tensor__self(), op, dim, x->ndim, x); }
+    if (x->ndim) { return tensor__dim(op, dim, x); }
     tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "%s: dim %d of x [], which has no dims", op, dim);
     return -1;
 }
@@ -10228,12 +10206,9 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "copy_out", "x", x)) { return th->error.code; }
     size_t want = (size_t)x->numel * tensor__sizes[x->dtype];
-    if (bytes != want || (!data && want)) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "copy_out: x %t %y needs %d bytes, got %d%s", x, x, (int64_t)want,
-                     (int64_t)bytes,
-                     data ? "" : " at NULL");
-        return TENSOR_ERR_SHAPE;
-    }
+    TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, bytes != want || (!data && want), SHAPE,
+                      "copy_out: x %t %y needs %d bytes, got %d%s", x, x, (int64_t)want, (int64_t)bytes,
+                      data ? "" : " at NULL");
     if (!want) { return 0; }
     if (x->flags & TENSOR__CONTIGUOUS) {
         return tensor__move_bytes(th, data, 0, tensor__ptr(x), x->device, want, "copy_out");
@@ -10315,10 +10290,7 @@ TENSOR__FN void tensor__set_contiguous(tensor_t *t) {
 TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_t *x, const int64_t *dims,
                                    const int64_t *strides, int ndim, int64_t offset) {
     tensor_t *t = tensor__new_header(th, op, x->dtype, ndim);
-    if (!t) {
-        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
-        return NULL;
-    }
+    TENSOR__REFUSE_AS(NULL, !t, OUT_OF_MEMORY, "%s: out of memory", op);
     TENSOR__HOLD(&x->storage->refs);
     t->storage = x->storage;
     t->device = x->device;
@@ -10411,39 +10383,22 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
 // Whether x may be changed in place; raises if not.
 TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording) {
     for (int i = 0; i < x->ndim; i++) {
-        if (x->strides[i] == 0 && x->dims[i] > 1) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                         "%s: x %t is expanded, several elements share one place; clone it first",
-                         op, x);
-            return 0;
-        }
+        TENSOR__REFUSE_AS(0, x->strides[i] == 0 && x->dims[i] > 1, AUTOGRAD,
+                          "%s: x %t is expanded, several elements share one place; clone it first", op, x);
     }
-    if ((x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING)) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "%s: x %t was made in inference mode and cannot be changed outside of it; change a "
-                     "clone", op, x);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING), AUTOGRAD,
+                      "%s: x %t was made in inference mode and cannot be changed outside of it; change a "
+                      "clone", op, x);
     if (!th->grad_mode) { return 1; }
-    if (!x->node && (x->flags & TENSOR__REQUIRES_GRAD)) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone",
-                     op, x);
-        return 0;
-    }
-    if (x->base && !x->base->node && (x->base->flags & TENSOR__REQUIRES_GRAD)) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "%s: x %t is a view of a leaf that requires grad; change it under no_grad",
-                     op, x);
-        return 0;
-    }
-    if (x->base && (x->flags & TENSOR__INHERITED) && (recording || tensor__sync_needs_grad(th, x->base))) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "%s: x %t is %s; an in-place change of it cannot be recorded", op, x,
-                     x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad" :
-                     "one of several views made by one call (split, chunk, unbind)");
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, !x->node && (x->flags & TENSOR__REQUIRES_GRAD), AUTOGRAD,
+                      "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone", op, x);
+    TENSOR__REFUSE_AS(0, x->base && !x->base->node && (x->base->flags & TENSOR__REQUIRES_GRAD), AUTOGRAD,
+                      "%s: x %t is a view of a leaf that requires grad; change it under no_grad", op, x);
+    TENSOR__REFUSE_AS(0, x->base && (x->flags & TENSOR__INHERITED) &&
+                      (recording || tensor__sync_needs_grad(th, x->base)), AUTOGRAD,
+                      "%s: x %t is %s; an in-place change of it cannot be recorded", op, x,
+                      x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad" :
+                      "one of several views made by one call (split, chunk, unbind)");
     return 1;
 }
 
@@ -10452,12 +10407,9 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
 TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k);
 TENSOR__FN int tensor__record_update(tensor__op_t *o) {
     tensor_t *base = o->out[0]->base;
-    if (base && !(base->flags & TENSOR__CONTIGUOUS)) {
-        tensor__fail(o->th, TENSOR_ERR_UNSUPPORTED,
-                     "%s_: x %t is a view of a non-contiguous tensor; change a contiguous copy",
-                     o->row->name, o->out[0]);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, base && !(base->flags & TENSOR__CONTIGUOUS), UNSUPPORTED,
+                      "%s_: x %t is a view of a non-contiguous tensor; change a contiguous copy",
+                      o->row->name, o->out[0]);
     tensor__node_t *n = tensor__node_make(o, o->row->saves);
     return n && tensor__rehistory(o->th, o->out[0], n, 0);
 }
@@ -10549,17 +10501,11 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
         bad = known == 0 || x->numel % known != 0;
         if (!bad) { dims[infer] = x->numel / known; known = x->numel; }
     }
-    if (bad || known != x->numel) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t (%d elements) does not fit shape %n", op, x,
-                            x->numel, want,
-                            ndim > TENSOR_MAX_DIMS ? (int)TENSOR_MAX_DIMS : ndim);
-    }
+    TENSOR__REFUSE(bad || known != x->numel, SHAPE, "%s: x %t (%d elements) does not fit shape %n", op, x,
+                   x->numel, want, ndim > TENSOR_MAX_DIMS ? (int)TENSOR_MAX_DIMS : ndim);
     if (!tensor__view_strides(x, dims, ndim, strides)) {
-        if (!may_copy) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                                "%s: strides of x %t allow no view as %n; use reshape", op, x, dims,
-                                ndim);
-        }
+        TENSOR__REFUSE(!may_copy, SHAPE, "%s: strides of x %t allow no view as %n; use reshape", op, x, dims,
+                       ndim);
         int64_t mark = o.th->top;
         tensor_t *c = (tensor_clone)(x);
         if (c == TENSOR__POISON) { return c; }
@@ -10581,12 +10527,9 @@ TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
     TENSOR__BEGIN1(o, RESHAPE, x)
-    int a = tensor__dim(o.th, "flatten", start, x->ndim, x), b = tensor__dim(o.th, "flatten", end, x->ndim,
-                                                                             x);
+    int a = tensor__dim("flatten", start, x), b = tensor__dim("flatten", end, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
-    if (a > b) {
-        return tensor__fail(o.th, TENSOR_ERR_INDEX, "flatten: start %d lies behind end %d", start, end);
-    }
+    TENSOR__REFUSE(a > b, INDEX, "flatten: start %d lies behind end %d", start, end);
     int64_t dims[TENSOR_MAX_DIMS], run = 1;
     int n = 0;
     for (int i = 0; i < x->ndim; i++) {
@@ -10602,17 +10545,12 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     unsigned seen = 0;
     if (!tensor__dims_given(o.th, "permute", order, ndim)) { return TENSOR__POISON; }
-    if (ndim != x->ndim) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "permute: x %t has %i dims, the order %i", x,
-                            (int)x->ndim, ndim);
-    }
+    TENSOR__REFUSE(ndim != x->ndim, SHAPE, "permute: x %t has %i dims, the order %i", x, (int)x->ndim, ndim);
     o.p = &o.params;
     for (int i = 0; i < ndim; i++) {
-        int d = tensor__dim(o.th, "permute", order[i], ndim, x);
+        int d = tensor__dim("permute", order[i], x);
         if (d < 0) { return TENSOR__POISON; }
-        if (seen >> d & 1) {
-            return tensor__fail(o.th, TENSOR_ERR_INDEX, "permute: dim %i appears twice (x %t)", d, x);
-        }
+        TENSOR__REFUSE(seen >> d & 1, INDEX, "permute: dim %i appears twice (x %t)", d, x);
         seen |= 1u << d;
         o.params.i[i] = d;
         dims[i] = x->dims[d];
@@ -10622,8 +10560,7 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
 }
 TENSOR_API tensor_t *(tensor_transpose)(tensor_t *x, int64_t dim0, int64_t dim1) {
     TENSOR__BEGIN1(o, PERMUTE, x)
-    int a = tensor__dim(o.th, "transpose", dim0, x->ndim, x), b = tensor__dim(o.th, "transpose", dim1,
-                                                                              x->ndim, x);
+    int a = tensor__dim("transpose", dim0, x), b = tensor__dim("transpose", dim1, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     o.p = &o.params;
@@ -10636,15 +10573,13 @@ TENSOR_API tensor_t *(tensor_transpose)(tensor_t *x, int64_t dim0, int64_t dim1)
     return tensor__view(&o, dims, strides, x->ndim, x->offset);
 }
 TENSOR_API tensor_t *(tensor_mT)(tensor_t *x) {
-    if (tensor__live(x) && x->ndim < 2) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "mT: x %t needs at least 2 dims", x);
-    }
+    TENSOR__REFUSE(tensor__live(x) && x->ndim < 2, SHAPE, "mT: x %t needs at least 2 dims", x);
     return (tensor_transpose)(x, -2, -1);
 }
 TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t destination) {
     TENSOR__BEGIN1(o, PERMUTE, x)
-    int s = tensor__dim(o.th, "movedim", source, x->ndim, x);
-    int d = tensor__dim(o.th, "movedim", destination, x->ndim, x);
+    int s = tensor__dim("movedim", source, x);
+    int d = tensor__dim("movedim", destination, x);
     if (s < 0 || d < 0) { return TENSOR__POISON; }
     int64_t order[TENSOR_MAX_DIMS];
     int k = 0;
@@ -10656,11 +10591,9 @@ TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t desti
 }
 TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
     TENSOR__BEGIN1(o, RESHAPE, x)
-    int d = tensor__dim(o.th, "unsqueeze", dim, x->ndim + 1, x);
+    int d = tensor__dim_of("unsqueeze", dim, x->ndim + 1, x);
     if (d < 0) { return TENSOR__POISON; }
-    if (x->ndim == TENSOR_MAX_DIMS) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "unsqueeze: x %t has 8 dims already", x);
-    }
+    TENSOR__REFUSE(x->ndim == TENSOR_MAX_DIMS, SHAPE, "unsqueeze: x %t has 8 dims already", x);
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int i = 0, k = 0; i <= x->ndim; i++) {
         if (i == d) {
@@ -10704,10 +10637,8 @@ TENSOR_API tensor_t *(tensor_expand_n)(tensor_t *x, const int64_t *want, int ndi
         bad = dims[i] < 0 || (have != 1 && have != dims[i]);
     }
     int64_t n;
-    if (bad || !tensor__numel_of(dims, ndim, &n)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "expand: x %t does not expand to %n", x, want,
-                            ndim < 0 || ndim > TENSOR_MAX_DIMS ? 0 : ndim);
-    }
+    TENSOR__REFUSE(bad || !tensor__numel_of(dims, ndim, &n), SHAPE, "expand: x %t does not expand to %n", x,
+                   want, ndim < 0 || ndim > TENSOR_MAX_DIMS ? 0 : ndim);
     return tensor__view(&o, dims, strides, ndim, x->offset);
 }
 // start, start + step, ... along d; `size` of them.
@@ -10731,33 +10662,29 @@ TENSOR__FN int tensor__sliceable(tensor__thread_t *th, const char *op, tensor_t 
 }
 TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, int64_t length) {
     TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "narrow", x) ? tensor__dim(o.th, "narrow", dim, x->ndim, x) : -1;
+    int d = tensor__sliceable(o.th, "narrow", x) ? tensor__dim("narrow", dim, x) : -1;
     if (d < 0) { return TENSOR__POISON; }
     int64_t given = start;
     if (start < 0) { start += x->dims[d]; }
-    if (start < 0 || length < 0 || start > x->dims[d] || length > x->dims[d] - start) {
-        return tensor__fail(o.th, TENSOR_ERR_INDEX, "narrow: start %d, length %d leave dim %i of x %t",
-                            given, length, d, x);
-    }
+    TENSOR__REFUSE(start < 0 || length < 0 || start > x->dims[d] || length > x->dims[d] - start, INDEX,
+                   "narrow: start %d, length %d leave dim %i of x %t", given, length, d, x);
     return tensor__slice(x, d, start, 1, length);
 }
 TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
     TENSOR__MARK
     TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "select", x) ? tensor__dim(o.th, "select", dim, x->ndim, x) : -1;
+    int d = tensor__sliceable(o.th, "select", x) ? tensor__dim("select", dim, x) : -1;
     if (d < 0) { return TENSOR__POISON; }
     int64_t i = index < 0 ? index + x->dims[d] : index;
-    if (i < 0 || i >= x->dims[d]) {
-        return tensor__fail(o.th, TENSOR_ERR_INDEX, "select: index %d is outside dim %i of x %t", index, d,
-                            x);
-    }
+    TENSOR__REFUSE(i < 0 || i >= x->dims[d], INDEX, "select: index %d is outside dim %i of x %t", index, d,
+                   x);
     TENSOR__RETURN((tensor_squeeze)(tensor__slice(x, d, i, 1, 1), d));
 }
 TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step) {
     TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "slice", x) ? tensor__dim(o.th, "slice", dim, x->ndim, x) : -1;
+    int d = tensor__sliceable(o.th, "slice", x) ? tensor__dim("slice", dim, x) : -1;
     if (d < 0) { return TENSOR__POISON; }
-    if (step < 1) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "slice: step %d must be at least 1", step); }
+    TENSOR__REFUSE(step < 1, SHAPE, "slice: step %d must be at least 1", step);
     int64_t n = x->dims[d];
     start = start < 0 ? start + n : start;
     end = end < 0 ? end + n : end;
@@ -10783,11 +10710,8 @@ TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *d
         if (!bad) { end += (int64_t)reach; }
         bad |= end > (int64_t)1 << 61;
     }
-    if (bad || (n > 0 && end >= room)) {
-        tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: the view leaves the storage of x %t (%d elements)",
-                     o->row->name, x, room);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, bad || (n > 0 && end >= room), SHAPE,
+                      "%s: the view leaves the storage of x %t (%d elements)", o->row->name, x, room);
     return 1;
 }
 TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
@@ -10796,11 +10720,9 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
     if (!tensor__in_storage(&o, x, dims, strides, ndim, offset)) { return TENSOR__POISON; }
     int64_t end = offset - x->offset;
     for (int i = 0; i < ndim; i++) { end += (dims[i] ? dims[i] - 1 : 0) * strides[i]; }
-    if (tensor__tracks(&o) && (!(x->flags & TENSOR__CONTIGUOUS) || offset < x->offset || end >= x->numel)) {
-        return tensor__fail(o.th, TENSOR_ERR_UNSUPPORTED,
-                            "as_strided: x %t must be contiguous and hold the view to have a "
-                            "gradient", x);
-    }
+    TENSOR__REFUSE(tensor__tracks(&o) && (!(x->flags & TENSOR__CONTIGUOUS) || offset < x->offset ||
+                                          end >= x->numel), UNSUPPORTED,
+                   "as_strided: x %t must be contiguous and hold the view to have a gradient", x);
     o.p = &o.params;
     o.params.i[0] = offset - x->offset;
     for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
@@ -10846,10 +10768,9 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     tensor__op_t o;
     tensor_t *const in[2] = {x, src};
     if (!tensor__begin(&o, TENSOR__ROW(AS_STRIDED_SCATTER), in, 2)) { return TENSOR__POISON; }
-    if (src->ndim != ndim || memcmp(src->dims, dims, (size_t)ndim * sizeof *dims) || src->dtype != x->dtype) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                            "as_strided_scatter: src %t %y is not the view's shape and dtype", src, src);
-    }
+    TENSOR__REFUSE(src->ndim != ndim || memcmp(src->dims, dims, (size_t)ndim * sizeof *dims) ||
+                   src->dtype != x->dtype, SHAPE, "as_strided_scatter: src %t %y is not the view's shape and "
+                   "dtype", src, src);
     tensor_scope_t s = tensor__scope_begin(o.th, 0);
     tensor_t *y = (tensor_clone)(x);
     tensor_t *v = y == TENSOR__POISON ? y : (tensor_as_strided)(y, dims, strides, ndim, offset);
@@ -10868,7 +10789,7 @@ TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t 
     tensor__thread_t *th = tensor__self();
     for (int i = 0; out && i < max; i++) { out[i] = TENSOR__POISON; }
     if (!TENSOR__USABLE(th, op, "x", x) || !tensor__sliceable(th, op, x)) { return -1; }
-    return tensor__dim(th, op, dim, x->ndim, x);
+    return tensor__dim(op, dim, x);
 }
 TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
     if (view != TENSOR__POISON) { view->flags = (uint8_t)(view->flags | TENSOR__MULTI_VIEW); }
@@ -10878,12 +10799,9 @@ TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
 TENSOR__FN int tensor__cut(const char *op, tensor_t *x, int d, int64_t size, const int64_t *sizes, int64_t n,
                            tensor_t **out, int max) {
     int64_t start = 0;
-    if (n < 0 || n > (out ? max : 0)) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
-                     "%s: dim %i of x %t in parts of %d needs %d places, there are %i", op, d, x, size, n,
-                     out ? max : 0);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, n < 0 || n > (out ? max : 0), SHAPE,
+                      "%s: dim %i of x %t in parts of %d needs %d places, there are %i", op, d, x, size, n,
+                      out ? max : 0);
     for (int64_t i = 0; i < n; i++) {
         int64_t left = x->dims[d] - start, take = sizes ? sizes[i] : left < size ? left : size;
         out[i] = tensor__one_of(tensor__slice(x, d, start, 1, take));
@@ -10894,20 +10812,14 @@ TENSOR__FN int tensor__cut(const char *op, tensor_t *x, int d, int64_t size, con
 TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("split", x, dim, out, max);
     if (d < 0) { return 0; }
-    if (size < 1) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "split: size %d must be at least 1 (x %t)", size, x);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, size < 1, SHAPE, "split: size %d must be at least 1 (x %t)", size, x);
     int64_t n = x->dims[d] ? (x->dims[d] - 1) / size + 1 : 1;
     return tensor__cut("split", x, d, size, NULL, n, out, max);
 }
 TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("chunk", x, dim, out, max);
     if (d < 0) { return 0; }
-    if (n < 1) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "chunk: n %i must be at least 1 (x %t)", n, x);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, n < 1, SHAPE, "chunk: n %i must be at least 1 (x %t)", n, x);
     int64_t size = (x->dims[d] + n - 1) / n;
     return (tensor_split)(x, size ? size : 1, d, out, max);
 }
@@ -10918,11 +10830,8 @@ TENSOR_API int (tensor_split_with_sizes)(tensor_t *x, const int64_t *sizes, int 
     if (d < 0 || !tensor__dims_given(th, "split_with_sizes", sizes, n)) { return 0; }
     int64_t left = x->dims[d];
     for (int i = 0; i < n; i++) { left = sizes[i] < 0 || sizes[i] > left ? -1 : left - sizes[i]; }
-    if (left) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "split_with_sizes: sizes %n do not make up dim %i of x %t", sizes,
-                     n < TENSOR_MAX_DIMS ? n : (int)TENSOR_MAX_DIMS, d, x);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, left, SHAPE, "split_with_sizes: sizes %n do not make up dim %i of x %t", sizes,
+                      n < TENSOR_MAX_DIMS ? n : (int)TENSOR_MAX_DIMS, d, x);
     return tensor__cut("split_with_sizes", x, d, 0, sizes, n, out, n);
 }
 TENSOR_API int (tensor_tensor_split)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
@@ -10955,11 +10864,8 @@ TENSOR_API int (tensor_tensor_split_at)(tensor_t *x, const int64_t *indices, int
 TENSOR__FN int tensor__even(const char *op, tensor_t *x, int dim, int n, tensor_t **out, int max) {
     int at = tensor__live(x) && x->ndim == 1 && dim == 1 ? 0 : dim, d = tensor__parts(op, x, at, out, max);
     if (d < 0) { return 0; }
-    if (n < 1 || x->dims[d] % n) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: dim %i of x %t does not divide into %i", op, d,
-                     x, n);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, n < 1 || x->dims[d] % n, SHAPE, "%s: dim %i of x %t does not divide into %i", op, d,
+                      x, n);
     return (tensor_tensor_split)(x, n, d, out, max);
 }
 TENSOR_API int (tensor_hsplit)(tensor_t *x, int n, tensor_t **out, int max) {
@@ -10974,11 +10880,8 @@ TENSOR_API int (tensor_dsplit)(tensor_t *x, int n, tensor_t **out, int max) {
 TENSOR_API int (tensor_unbind)(tensor_t *x, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("unbind", x, dim, out, max);
     if (d < 0) { return 0; }
-    if (x->dims[d] > (out ? max : 0)) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "unbind: dim %i of x %t needs more than %i places", d,
-                     x, out ? max : 0);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, x->dims[d] > (out ? max : 0), SHAPE,
+                      "unbind: dim %i of x %t needs more than %i places", d, x, out ? max : 0);
     for (int64_t i = 0; i < x->dims[d]; i++) { out[i] = tensor__one_of((tensor_select)(x, d, i)); }
     return (int)x->dims[d];
 }
@@ -11026,7 +10929,7 @@ TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__
 TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "at", "x", x)) { return TENSOR__POISON; }
-    if (!index) { return tensor__fail(th, TENSOR_ERR_FORMAT, "at: index is NULL"); }
+    TENSOR__REFUSE(!index, FORMAT, "at: index is NULL");
     int items = 0, d = 0, dots = 0;
     for (const char *s = index; *s;) {      // how many dims the items use, for "..."
         while (*s == ' ' || *s == ',') { s++; }
@@ -11034,10 +10937,8 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
         dots += *s == '.';
         while (*s && *s != ',') { s++; }
     }
-    if (dots > 1) { return tensor__fail(th, TENSOR_ERR_FORMAT, "at: \"%s\" has more than one ...", index); }
-    if (items > x->ndim) {
-        return tensor__fail(th, TENSOR_ERR_INDEX, "at: \"%s\" indexes %i dims of x %t", index, items, x);
-    }
+    TENSOR__REFUSE(dots > 1, FORMAT, "at: \"%s\" has more than one ...", index);
+    TENSOR__REFUSE(items > x->ndim, INDEX, "at: \"%s\" indexes %i dims of x %t", index, items, x);
     tensor__stepped_t w = tensor__stepped_init(x);
     w.ndim = 0;
     for (const char *s = index; *s || d < x->ndim; s += *s == ',') {
@@ -11069,25 +10970,17 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             bad |= !part && !given[0];
         }
         while (*s == ' ') { s++; }
-        if (bad || (*s && *s != ',')) {
-            return tensor__fail(th, TENSOR_ERR_FORMAT, "at: cannot read \"%s\"", index);
-        }
+        TENSOR__REFUSE(bad || (*s && *s != ','), FORMAT, "at: cannot read \"%s\"", index);
         if (keep == 1 && (part || given[0])) {
             int64_t n = x->dims[d], *from = &v[0], *to = &v[1];
-            if (v[2] < 1) {
-                return tensor__fail(th, TENSOR_ERR_SHAPE, "at: step %d in \"%s\" must be at least 1", v[2],
-                                    index);
-            }
+            TENSOR__REFUSE(v[2] < 1, SHAPE, "at: step %d in \"%s\" must be at least 1", v[2], index);
             *from += *from < 0 ? n : 0;
             *to += *to < 0 ? n : 0;
-            if (!part && huge) {
-                return tensor__fail(th, TENSOR_ERR_INDEX, "at: a number in \"%s\" is outside dim %i of x %t",
-                                    index, d, x);
-            }
-            if (!part && (*from < 0 || *from >= n)) {
-                return tensor__fail(th, TENSOR_ERR_INDEX, "at: index %d in \"%s\" is outside dim %i of x %t",
-                                    *from < 0 ? *from - n : *from, index, d, x);
-            }
+            TENSOR__REFUSE(!part && huge, INDEX, "at: a number in \"%s\" is outside dim %i of x %t", index, d,
+                           x);
+            TENSOR__REFUSE(!part && (*from < 0 || *from >= n), INDEX,
+                           "at: index %d in \"%s\" is outside dim %i of x %t", *from < 0 ? *from - n : *from,
+                           index, d, x);
             first = *from < 0 ? 0 : *from > n ? n : *from;
             size = !part ? -1 : *to <= first ? 0 : ((*to < n ? *to : n) - first + v[2] - 1) / v[2];
         }
@@ -11100,10 +10993,8 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             w.a[w.ndim++] = d;
         }
         if (keep < 0) {
-            if (w.ndim + x->ndim - d >= TENSOR_MAX_DIMS) {
-                return tensor__fail(th, TENSOR_ERR_SHAPE, "at: \"%s\" of x %t has more than 8 dims", index,
-                                    x);
-            }
+            TENSOR__REFUSE(w.ndim + x->ndim - d >= TENSOR_MAX_DIMS, SHAPE,
+                           "at: \"%s\" of x %t has more than 8 dims", index, x);
             w.dims[w.ndim] = 1;
             w.mul[w.ndim++] = 0;
         }
@@ -11113,12 +11004,9 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
 TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "diagonal", "x", x)) { return TENSOR__POISON; }
-    int a = tensor__dim(th, "diagonal", dim1, x->ndim, x), b = tensor__dim(th, "diagonal", dim2, x->ndim, x);
+    int a = tensor__dim("diagonal", dim1, x), b = tensor__dim("diagonal", dim2, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
-    if (a == b) {
-        return tensor__fail(th, TENSOR_ERR_INDEX, "diagonal: dims %d and %d of x %t are the same", dim1, dim2,
-                            x);
-    }
+    TENSOR__REFUSE(a == b, INDEX, "diagonal: dims %d and %d of x %t are the same", dim1, dim2, x);
     tensor__stepped_t w = tensor__stepped_init(x);
     int64_t rows = x->dims[a], cols = x->dims[b], n;
     if (offset >= 0) {
@@ -11142,13 +11030,11 @@ TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1
 TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size, int64_t step) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "unfold_dim", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "unfold_dim", dim, x->ndim, x);
+    int d = tensor__dim("unfold_dim", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->ndim) { TENSOR__RETURN((tensor_narrow)(tensor__flat(x), 0, 0, size)); }
-    if (size < 0 || size > x->dims[d] || step < 1 || x->ndim == TENSOR_MAX_DIMS) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "unfold_dim: windows of %d, step %d do not fit dim %i of x %t", size, step, d, x);
-    }
+    TENSOR__REFUSE(size < 0 || size > x->dims[d] || step < 1 || x->ndim == TENSOR_MAX_DIMS, SHAPE,
+                   "unfold_dim: windows of %d, step %d do not fit dim %i of x %t", size, step, d, x);
     tensor__stepped_t w = tensor__stepped_init(x);
     w.dims[d] = (x->dims[d] - size) / step + 1;
     w.mul[d] = w.dims[d] > 1 ? step : 1;
@@ -11167,10 +11053,8 @@ TENSOR_API tensor_t *(tensor_flip_n)(tensor_t *x, const int64_t *dims, int n) {
     TENSOR__RETURN((tensor_clone)(tensor__stepped("flip", x, &w)));
 }
 TENSOR__FN tensor_t *tensor__flip_at(const char *op, tensor_t *x, int64_t dim) {
-    if (tensor__live(x) && x->ndim <= dim) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: x %t needs at least %d dims", op, x,
-                            dim + 1);
-    }
+    TENSOR__REFUSE(tensor__live(x) && x->ndim <= dim, SHAPE, "%s: x %t needs at least %d dims", op, x, dim +
+                   1);
     return (tensor_flip_n)(x, &dim, 1);
 }
 TENSOR_API tensor_t *(tensor_fliplr)(tensor_t *x) { return tensor__flip_at("fliplr", x, 1); }
@@ -11188,7 +11072,7 @@ TENSOR_API tensor_t *(tensor_rot90)(tensor_t *x, int64_t k, int64_t dim0, int64_
 TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "roll", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "roll", dim, x->ndim, x);
+    int d = tensor__dim("roll", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->numel || !x->ndim) { return (tensor_clone)(x); }
     int64_t n = x->dims[d], k = (shift % n + n) % n;
@@ -11200,7 +11084,7 @@ TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_
     if (!TENSOR__USABLE(th, "unflatten", "x", x) || !tensor__dims_given(th, "unflatten", sizes, n)) {
         return TENSOR__POISON;
     }
-    int d = tensor__sliceable(th, "unflatten", x) ? tensor__dim(th, "unflatten", dim, x->ndim, x) : -1, m = 0;
+    int d = tensor__sliceable(th, "unflatten", x) ? tensor__dim("unflatten", dim, x) : -1, m = 0;
     int64_t dims[TENSOR_MAX_DIMS], known = 1, infer = -1;
     if (d < 0) { return TENSOR__POISON; }
     int bad = n < 1 || x->ndim - 1 + n > TENSOR_MAX_DIMS;
@@ -11214,10 +11098,9 @@ TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_
         }
     }
     if (!bad && infer >= 0 && known) { dims[infer] = x->dims[d] / known; known *= dims[infer]; }
-    if (bad || known != x->dims[d] || (infer >= 0 && dims[infer] < 0)) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "unflatten: sizes %n do not make up dim %i of x %t", sizes,
-                            n < 0 || n > TENSOR_MAX_DIMS ? 0 : n, d, x);
-    }
+    TENSOR__REFUSE(bad || known != x->dims[d] || (infer >= 0 && dims[infer] < 0), SHAPE,
+                   "unflatten: sizes %n do not make up dim %i of x %t", sizes, n < 0 || n > TENSOR_MAX_DIMS ?
+                   0 : n, d, x);
     return (tensor_reshape_n)(x, dims, m);
 }
 TENSOR_API tensor_t *(tensor_ravel)(tensor_t *x) { return tensor__flat(x); }
@@ -11257,17 +11140,13 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
-    if (n < 0 || (n && (!list || !out))) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "broadcast_tensors: list or out is NULL, or %i tensors", n);
-        return TENSOR_ERR_OWNER;
-    }
+    TENSOR__REFUSE_AS(TENSOR_ERR_OWNER, n < 0 || (n && (!list || !out)), OWNER,
+                      "broadcast_tensors: list or out is NULL, or %i tensors", n);
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th, "broadcast_tensors", "list", list[i])) { return th->error.code; }
-        if (!tensor__broadcast(dims, &ndim, list[i]->dims, list[i]->ndim)) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "broadcast_tensors: tensor %i %t does not broadcast with %n",
-                         i, list[i], dims, ndim);
-            return TENSOR_ERR_SHAPE;
-        }
+        TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, !tensor__broadcast(dims, &ndim, list[i]->dims, list[i]->ndim),
+                          SHAPE, "broadcast_tensors: tensor %i %t does not broadcast with %n", i, list[i],
+                          dims, ndim);
     }
     for (int i = 0; i < n; i++) {
         out[i] = (tensor_expand_n)(list[i], dims, ndim);
@@ -11279,9 +11158,7 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
 TENSOR_API tensor_t *(tensor_channels_last)(tensor_t *x) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "channels_last", "x", x)) { return TENSOR__POISON; }
-    if (x->ndim < 3) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "channels_last: x %t must be [N, C, spatial..]", x);
-    }
+    TENSOR__REFUSE(x->ndim < 3, SHAPE, "channels_last: x %t must be [N, C, spatial..]", x);
     if ((tensor_is_channels_last)(x)) { return x; }
     TENSOR__RETURN((tensor_movedim)((tensor_contiguous)((tensor_movedim)(x, 1, -1)), -1, 1));
 }
@@ -11299,10 +11176,8 @@ TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
 TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, tensor_t *src) {
     tensor__thread_t *th = tensor__self();
     if (v == TENSOR__POISON || !TENSOR__USABLE(th, op, "src", src)) { return TENSOR__POISON; }
-    if (v->ndim != src->ndim || memcmp(v->dims, src->dims, (size_t)v->ndim * sizeof *v->dims)) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: src %t has not the shape %t of what it replaces", op,
-                            src, v);
-    }
+    TENSOR__REFUSE(v->ndim != src->ndim || memcmp(v->dims, src->dims, (size_t)v->ndim * sizeof *v->dims),
+                   SHAPE, "%s: src %t has not the shape %t of what it replaces", op, src, v);
     return (tensor_copy_)(v, src) == TENSOR__POISON ? TENSOR__POISON : y;
 }
 TENSOR_API tensor_t *(tensor_select_scatter)(tensor_t *x, tensor_t *src, int64_t dim, int64_t index) {
@@ -11418,23 +11293,15 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     }
     o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
-    if (kind == TENSOR__BIT && tensor__is_float(promoted)) {
-        tensor__fail(o->th, TENSOR_ERR_DTYPE,
-                     "%s: x %t is %s, which has no bits to work on; integers and bool have",
-                     o->row->name, o->in[0], tensor__dtype_names[promoted]);
-        return -1;
-    }
-    if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG)) {
-        tensor__fail(o->th, TENSOR_ERR_DTYPE,
-                     "%s: bool cannot be subtracted or negated; use logical_xor, logical_not",
-                     o->row->name);
-        return -1;
-    }
+    TENSOR__REFUSE_AS(-1, kind == TENSOR__BIT && tensor__is_float(promoted), DTYPE,
+                      "%s: x %t is %s, which has no bits to work on; integers and bool have", o->row->name,
+                      o->in[0], tensor__dtype_names[promoted]);
+    TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG), DTYPE,
+                      "%s: bool cannot be subtracted or negated; use logical_xor, logical_not", o->row->name);
     int shifts = id == TENSOR_OP_BITWISE_LEFT_SHIFT || id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
-    if (promoted == TENSOR_BOOL && (shifts || id == TENSOR_OP_HARDTANH || id == TENSOR_OP_ADDCMUL)) {
-        tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: bool is refused; integers are taken", o->row->name);
-        return -1;
-    }
+    TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (shifts || id == TENSOR_OP_HARDTANH ||
+                                                      id == TENSOR_OP_ADDCMUL), DTYPE,
+                      "%s: bool is refused; integers are taken", o->row->name);
     return promoted;
 }
 
@@ -11458,10 +11325,7 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     for (int i = 0; i < o->nin; i++) {
         const tensor_t *b = o->in[i];
         if (b && !tensor__broadcast(dims, &ndim, b->dims, b->ndim)) {
-            if (i == 1) {
-                return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: a %t and b %t do not broadcast",
-                                    o->row->name, a, b);
-            }
+            TENSOR__REFUSE(i == 1, SHAPE, "%s: a %t and b %t do not broadcast", o->row->name, a, b);
             return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: argument %s %t does not broadcast to %n",
                                 o->row->name,
                                 tensor__arg_names[i], b, dims, ndim);
@@ -11527,10 +11391,7 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
                    2 * (size_t)nd * sizeof(int64_t);
     int16_t klass;
     tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes, &klass);
-    if (!n) {
-        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for the tape", row->name);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, !n, OUT_OF_MEMORY, "%s: out of memory for the tape", row->name);
     tensor__count(&th->live_nodes, 1);
     n->refs = 1;
     n->klass = klass;
@@ -11731,10 +11592,8 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
     tensor_t *x = list[0];
     if (!tensor__begin(&o, tensor__row(id), list, scalar ? 1 : nin)) { return TENSOR__POISON; }
     const char *name = writes_only ? "copy" : o.row->name;
-    if (nin && o.args[0] != x) {
-        return tensor__fail(o.th, TENSOR_ERR_DEVICE, "%s_: x lies on the CPU, the other on %s", name,
-                            tensor__device_name(o.th, o.device));
-    }
+    TENSOR__REFUSE(nin && o.args[0] != x, DEVICE, "%s_: x lies on the CPU, the other on %s", name,
+                   tensor__device_name(o.th, o.device));
     if (scalar) {
         o.nin = 2;
         o.args[1] = NULL;
@@ -11745,10 +11604,8 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
     if (writes_only) { promoted = list[1]->dtype; }
     int dtype = tensor__pointwise_dtype(&o, promoted);
     if (dtype < 0) { return TENSOR__POISON; }
-    if (!writes_only && tensor__category(dtype) > tensor__category(x->dtype)) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s_: a result of %s cannot be stored in x %t %y", name,
-                            tensor__dtype_names[dtype], x, x);
-    }
+    TENSOR__REFUSE(!writes_only && tensor__category(dtype) > tensor__category(x->dtype), DTYPE,
+                   "%s_: a result of %s cannot be stored in x %t %y", name, tensor__dtype_names[dtype], x, x);
     if (x->dtype == TENSOR_F64 && !scalar && !writes_only) { o.compute = TENSOR_F64; }
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = x->ndim, tracks = tensor__tracks(&o);
@@ -11756,11 +11613,9 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
     for (int i = 1; i < o.nin; i++) {
         if (!o.args[i]) { continue; }
         int fits = tensor__broadcast(dims, &ndim, o.args[i]->dims, o.args[i]->ndim);
-        if (!fits || ndim != x->ndim || memcmp(dims, x->dims, (size_t)ndim * sizeof *dims)) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                                "%s_: b %t does not broadcast to x %t (an in-place result keeps x's "
-                                "shape)", name, o.args[i], x);
-        }
+        TENSOR__REFUSE(!fits || ndim != x->ndim || memcmp(dims, x->dims, (size_t)ndim * sizeof *dims), SHAPE,
+                       "%s_: b %t does not broadcast to x %t (an in-place result keeps x's shape)", name,
+                       o.args[i], x);
     }
     if (!tensor__update_allowed(o.th, name, x, tracks)) { return TENSOR__POISON; }
     for (int i = 1; i < o.nin; i++) {
@@ -11771,11 +11626,8 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
         tensor__extent(b, &f1, &e1);
         if (e0 <= f1 || e1 <= f0) { continue; }
         if (!tensor__same_view(x, b)) {
-            if ((x->flags & TENSOR__CONTIGUOUS) && (b->flags & TENSOR__CONTIGUOUS)) {
-                return tensor__fail(o.th, TENSOR_ERR_AUTOGRAD,
-                                    "%s_: x %t and b %t overlap in memory; clone one first", name,
-                                    x, b);
-            }
+            TENSOR__REFUSE((x->flags & TENSOR__CONTIGUOUS) && (b->flags & TENSOR__CONTIGUOUS), AUTOGRAD,
+                           "%s_: x %t and b %t overlap in memory; clone one first", name, x, b);
             o.args[i] = (tensor_clone)(b);
         } else if (tracks) {
             o.args[i] = (tensor_clone)(b);      // its value before the change is what the gradient needs
@@ -11837,15 +11689,11 @@ TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
     return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, hi);
 }
 TENSOR_API tensor_t *(tensor_hardtanh)(tensor_t *x, double lo, double hi) {
-    if (lo > hi) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "hardtanh: lo %g is above hi %g", lo, hi);
-    }
+    TENSOR__REFUSE(lo > hi, SHAPE, "hardtanh: lo %g is above hi %g", lo, hi);
     return tensor__unary_p(TENSOR_OP_HARDTANH, x, lo, hi);
 }
 TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
-    if (n < 0 || n > 100) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "polygamma: n %i must be in 0..100", n);
-    }
+    TENSOR__REFUSE(n < 0 || n > 100, SHAPE, "polygamma: n %i must be in 0..100", n);
     return tensor__unary_p(TENSOR_OP_POLYGAMMA, x, n, 0);
 }
 TENSOR_API tensor_t *(tensor_digamma)(tensor_t *x) {
@@ -11898,10 +11746,8 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 #undef TENSOR__X
 TENSOR_API tensor_t *(tensor_where)(tensor_t *condition, tensor_t *a, tensor_t *b) {
-    if (tensor__live(condition) && condition->dtype != TENSOR_BOOL) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "where: condition %t must be bool, not %y",
-                            condition, condition);
-    }
+    TENSOR__REFUSE(tensor__live(condition) && condition->dtype != TENSOR_BOOL, DTYPE,
+                   "where: condition %t must be bool, not %y", condition, condition);
     return tensor__ternary(TENSOR_OP_WHERE, condition, a, b, 0);
 }
 TENSOR_API tensor_t *(tensor_lerp)(tensor_t *a, tensor_t *b, tensor_t *weight) {
@@ -12010,17 +11856,14 @@ TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); 
 TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double value) {
     TENSOR__MARK
     TENSOR__BEGIN1(o, WHERE, x)
-    if (tensor__live(mask) && mask->dtype != TENSOR_BOOL) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "masked_fill: mask %t must be bool, not %y", mask, mask);
-    }
+    TENSOR__REFUSE(tensor__live(mask) && mask->dtype != TENSOR_BOOL, DTYPE,
+                   "masked_fill: mask %t must be bool, not %y", mask, mask);
     if (!tensor__holds("masked_fill", x->dtype, value)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = x->ndim;
     memcpy(dims, x->dims, (size_t)ndim * sizeof *dims);
-    if (tensor__live(mask) && !tensor__broadcast(dims, &ndim, mask->dims, mask->ndim)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "masked_fill: mask %t does not broadcast to x %t", mask,
-                            x);
-    }
+    TENSOR__REFUSE(tensor__live(mask) && !tensor__broadcast(dims, &ndim, mask->dims, mask->ndim), SHAPE,
+                   "masked_fill: mask %t does not broadcast to x %t", mask, x);
     TENSOR__RETURN((tensor_where)(mask, tensor_scalar(value, (tensor_dtype_t)x->dtype), x));
 }
 TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double value) {
@@ -12038,7 +11881,7 @@ TENSOR_API tensor_t *(tensor_clamp_min)(tensor_t *x, double lo) {
 TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *hi) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "clamp_tensor", "x", x)) { return TENSOR__POISON; }
-    if (!lo && !hi) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "clamp_tensor: lo and hi are both NULL"); }
+    TENSOR__REFUSE(!lo && !hi, SHAPE, "clamp_tensor: lo and hi are both NULL");
     if (lo) { x = tensor_where(tensor_logical_or(tensor_lt(x, lo), tensor_isnan(lo)), lo, x); }
     if (hi) { x = tensor_where(tensor_logical_or(tensor_gt(x, hi), tensor_isnan(hi)), hi, x); }
     TENSOR__RETURN(x);
@@ -12071,17 +11914,13 @@ TENSOR_API tensor_t *(tensor_positive)(tensor_t *x) {
 TENSOR_API tensor_t *(tensor_frac)(tensor_t *x) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "frac", "x", x)) { return TENSOR__POISON; }
-    if (!tensor__is_float(x->dtype)) {
-        return tensor__fail(th_, TENSOR_ERR_DTYPE, "frac: x %t is %y, must be a float", x, x);
-    }
+    TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "frac: x %t is %y, must be a float", x, x);
     TENSOR__RETURN(tensor_sub(x, tensor_trunc(x)));
 }
 TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "round_decimals", "x", x)) { return TENSOR__POISON; }
-    if (!tensor__is_float(x->dtype)) {
-        return tensor__fail(th_, TENSOR_ERR_DTYPE, "round_decimals: x %t is %y, must be a float", x, x);
-    }
+    TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "round_decimals: x %t is %y, must be a float", x, x);
     tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
     tensor_t *scale = tensor_scalar(pow(10, fabs((double)decimals)), dtype), *y = tensor_to(x, dtype);
     y = decimals < 0 ? tensor_mul(tensor_round(tensor_div(y, scale)), scale) :
@@ -12128,10 +11967,8 @@ TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rou
     TENSOR__MARK
     if (!rounding_mode) { return (tensor_div)(a, b); }
     if (!strcmp(rounding_mode, "floor")) { TENSOR__RETURN(tensor_floor_divide(a, b)); }
-    if (strcmp(rounding_mode, "trunc") != 0) {
-        return tensor__fail(th_, TENSOR_ERR_FORMAT, "div_mode: rounding mode \"%s\" must be trunc or floor",
-                            rounding_mode);
-    }
+    TENSOR__REFUSE(strcmp(rounding_mode, "trunc") != 0, FORMAT,
+                   "div_mode: rounding mode \"%s\" must be trunc or floor", rounding_mode);
     tensor_t *const in[2] = {a, b};
     if (tensor__live(a) && tensor__live(b) && !tensor__is_float(tensor__promote(in, 2))) {
         TENSOR__RETURN(tensor_floor_divide(tensor_sub(a, tensor_fmod(a, b)), b));
@@ -12160,10 +11997,8 @@ TENSOR_API tensor_t *(tensor_fmin)(tensor_t *a, tensor_t *b) {
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "heaviside", "x", x)) { return TENSOR__POISON; }
-    if (tensor__live(values) && x->dtype != values->dtype) {
-        return tensor__fail(th_, TENSOR_ERR_DTYPE, "heaviside: x %t is %y and values %t is %y", x, x, values,
-                            values);
-    }
+    TENSOR__REFUSE(tensor__live(values) && x->dtype != values->dtype, DTYPE,
+                   "heaviside: x %t is %y and values %t is %y", x, x, values, values);
     tensor_t *step = tensor_to(tensor_gt_scalar(x, 0), (tensor_dtype_t)x->dtype);
     TENSOR__RETURN(tensor_where(tensor_eq_scalar(x, 0), tensor_detach(values), step));
 }
@@ -12189,12 +12024,8 @@ TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, dou
     if (!TENSOR__USABLE(th_, "isclose", "a", a) || !TENSOR__USABLE(th_, "isclose", "b", b)) {
         return TENSOR__POISON;
     }
-    if (a->dtype != b->dtype) {
-        return tensor__fail(th_, TENSOR_ERR_DTYPE, "isclose: a %t is %y and b %t is %y", a, a, b, b);
-    }
-    if (!(rtol >= 0 && atol >= 0)) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "isclose: rtol %g and atol %g must be >= 0", rtol, atol);
-    }
+    TENSOR__REFUSE(a->dtype != b->dtype, DTYPE, "isclose: a %t is %y and b %t is %y", a, a, b, b);
+    TENSOR__REFUSE(!(rtol >= 0 && atol >= 0), SHAPE, "isclose: rtol %g and atol %g must be >= 0", rtol, atol);
     tensor_t *y = tensor_eq(a, b), *d;
     if (equal_nan) { y = tensor_logical_or(y, tensor_logical_and(tensor_isnan(a), tensor_isnan(b))); }
     if (!tensor__is_float(a->dtype)) { a = tensor_to(a, TENSOR_F64); b = tensor_to(b, TENSOR_F64); }
@@ -12231,9 +12062,7 @@ TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
         if (device < 0) { return TENSOR__POISON; }
         return device == x->device ? x : tensor__to_device(x, device);
     }
-    if ((unsigned)to >= TENSOR_DTYPE_COUNT) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "to: %i is no dtype and no device", to);
-    }
+    TENSOR__REFUSE((unsigned)to >= TENSOR_DTYPE_COUNT, DTYPE, "to: %i is no dtype and no device", to);
     if (to == x->dtype) { return x; }
     o.compute = x->dtype;
     tensor__result(&o, to, x->dims, x->ndim);
@@ -12734,14 +12563,10 @@ TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keep
     if ((id == TENSOR_OP_AMAX || id == TENSOR_OP_AMIN) && empty) {
         int64_t left = 1;
         for (int i = 0; i < ndim; i++) { left *= dims[i]; }
-        if (left) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from",
-                                o.row->name, x);
-        }
+        TENSOR__REFUSE(left, SHAPE, "%s: x %t has no element to choose from", o.row->name, x);
     }
-    if (id == TENSOR_OP_MEAN && !tensor__is_float(dtype)) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "mean: x %t is %y; a mean needs a float dtype", x, x);
-    }
+    TENSOR__REFUSE(id == TENSOR_OP_MEAN && !tensor__is_float(dtype), DTYPE,
+                   "mean: x %t is %y; a mean needs a float dtype", x, x);
     if ((id == TENSOR_OP_SUM || id == TENSOR_OP_PROD) && !tensor__is_float(dtype)) { dtype = TENSOR_I64; }
     if (id == TENSOR_OP_ANY || id == TENSOR_OP_ALL) { dtype = TENSOR_BOOL; }
     o.p = &o.params;
@@ -13031,7 +12856,7 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     tensor__op_t o;
     tensor_t *in[1] = {x};
     if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    int d = tensor__dim(o.th, o.row->name, dim, x->ndim, x);
+    int d = tensor__dim(o.row->name, dim, x);
     if (d < 0) { return TENSOR__POISON; }
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
     tensor_t *m = tensor_contiguous(moved ? tensor_movedim(x, d, last) : x);
@@ -13092,13 +12917,10 @@ TENSOR_API tensor_t *(tensor_norm_dim)(tensor_t *x, int64_t dim, int keepdim) {
 }
 TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdim) {
     if (tensor__live(x)) {
-        int d = tensor__dim(tensor__self(), tensor__row(id)->name, dim, x->ndim, x);
+        int d = tensor__dim(tensor__row(id)->name, dim, x);
         if (d < 0) { return TENSOR__POISON; }
-        if (x->ndim && x->dims[d] == 0) {
-            return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
-                                "%s: dim %i of x %t has no element to choose from",
-                                tensor__row(id)->name, d, x);
-        }
+        TENSOR__REFUSE(x->ndim && x->dims[d] == 0, SHAPE, "%s: dim %i of x %t has no element to choose from",
+                       tensor__row(id)->name, d, x);
     }
     return tensor__rows_op(id, x, dim, 1, keepdim, TENSOR_I64, 0);
 }
@@ -13393,10 +13215,8 @@ TENSOR__FN void tensor__grad_logcumsumexp(tensor__grad_t *g) {
 TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "diff", "x", x)) { return TENSOR__POISON; }
-    if (!x->ndim || n < 0) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "diff: x %t must have a dim and n be >= 0 (got %d)", x, n);
-    }
-    int d = tensor__dim(th_, "diff", dim, x->ndim, x);
+    TENSOR__REFUSE(!x->ndim || n < 0, SHAPE, "diff: x %t must have a dim and n be >= 0 (got %d)", x, n);
+    int d = tensor__dim("diff", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     for (tensor_t *from = x; n > 0 && x != TENSOR__POISON && x->dims[d]; n--) {
         int64_t m = x->dims[d] - 1;
@@ -13408,13 +13228,11 @@ TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
 TENSOR__FN tensor_t *tensor__trapezoids(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "trapezoid", "y", y)) { return TENSOR__POISON; }
-    int d = tensor__dim(th, "trapezoid", dim, y->ndim, y);
+    int d = tensor__dim("trapezoid", dim, y);
     if (d < 0 || (x && !TENSOR__USABLE(th, "trapezoid", "x", x))) { return TENSOR__POISON; }
     int one = x && x->ndim == 1, e = one ? 0 : x ? x->ndim - y->ndim + d : 0;
-    if (!y->ndim || (x && (!x->ndim || e < 0 || x->dims[e] != y->dims[d]))) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "trapezoid: y %t must have a dim %i and x as many places",
-                            y, d);
-    }
+    TENSOR__REFUSE(!y->ndim || (x && (!x->ndim || e < 0 || x->dims[e] != y->dims[d])), SHAPE,
+                   "trapezoid: y %t must have a dim %i and x as many places", y, d);
     int64_t n = y->dims[d] - 1, to[TENSOR_MAX_DIMS];
     if (n < 0) { return y; }
     y = tensor_add(tensor_narrow(y, d, 1, n), tensor_narrow(y, d, 0, n));
@@ -13440,11 +13258,9 @@ TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "cdist", "a", a) ||
         !TENSOR__USABLE(th_, "cdist", "b", b)) { return TENSOR__POISON; }
-    if (a->ndim < 2 || b->ndim < 2 || a->dims[a->ndim - 1] != b->dims[b->ndim - 1] || !(p >= 0)) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a,
-                                b, p);
-    }
+    TENSOR__REFUSE(a->ndim < 2 || b->ndim < 2 || a->dims[a->ndim - 1] != b->dims[b->ndim - 1] || !(p >= 0),
+                   SHAPE, "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a, b,
+                   p);
     const int64_t k = -1;
     if (p == 2 && (a->dims[a->ndim - 2] > 25 || b->dims[b->ndim - 2] > 25)) {
         tensor_t *aa = tensor_sum_dim(tensor_square(a), -1, 1), *bb = tensor_sum_dim(tensor_square(b), -1, 1);
@@ -13460,13 +13276,10 @@ TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
 TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double maxnorm) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "renorm", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "renorm", dim, x->ndim, x);
+    int d = tensor__dim("renorm", dim, x);
     if (d < 0) { return TENSOR__POISON; }
-    if (x->ndim < 2 || !(p > 0) || !(maxnorm >= 0)) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "renorm: x %t must have 2 dims, p be > 0 (got %g), maxnorm >= 0 "
-                            "(got %g)", x, p, maxnorm);
-    }
+    TENSOR__REFUSE(x->ndim < 2 || !(p > 0) || !(maxnorm >= 0), SHAPE,
+                   "renorm: x %t must have 2 dims, p be > 0 (got %g), maxnorm >= 0 (got %g)", x, p, maxnorm);
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0;
     for (int i = 0; i < x->ndim; i++) { if (i != d) { dims[n++] = i; } }
@@ -13479,7 +13292,7 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     tensor_t *const given[2] = {fweights, aweights};
     tensor_t *w = NULL;
     if (!TENSOR__USABLE(th_, "cov", "x", x)) { return TENSOR__POISON; }
-    if (x->ndim > 2) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "cov: x %t must have at most 2 dims", x); }
+    TENSOR__REFUSE(x->ndim > 2, SHAPE, "cov: x %t must have at most 2 dims", x);
     int one = x->ndim < 2;
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     if (one) { x = tensor_unsqueeze(tensor__flat(x), 0); }
@@ -13488,15 +13301,12 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     for (int i = 0; i < 2; i++) {
         if (!given[i]) { continue; }
         if (!TENSOR__USABLE(th_, "cov", i ? "aweights" : "fweights", given[i])) { return TENSOR__POISON; }
-        if (given[i]->ndim != 1 || given[i]->dims[0] != x->dims[1] ||
-            tensor__is_float(given[i]->dtype) != i) {
-            return tensor__fail(th_, TENSOR_ERR_SHAPE, "cov: %s %t must be %s [%d], one for each observation",
-                                i ? "aweights" : "fweights", given[i], i ? "float" : "integer", x->dims[1]);
-        }
-        if (tensor_item_i64(tensor_any(tensor_lt_scalar(given[i], 0)))) {
-            return tensor__fail(th_, TENSOR_ERR_INDEX, "cov: %s must not be negative",
-                                i ? "aweights" : "fweights");
-        }
+        TENSOR__REFUSE(given[i]->ndim != 1 || given[i]->dims[0] != x->dims[1] ||
+                       tensor__is_float(given[i]->dtype) != i, SHAPE,
+                       "cov: %s %t must be %s [%d], one for each observation", i ? "aweights" : "fweights",
+                       given[i], i ? "float" : "integer", x->dims[1]);
+        TENSOR__REFUSE(tensor_item_i64(tensor_any(tensor_lt_scalar(given[i], 0))), INDEX,
+                       "cov: %s must not be negative", i ? "aweights" : "fweights");
         tensor_t *v = tensor_to(given[i], (tensor_dtype_t)x->dtype);
         w = w ? tensor_mul(w, v) : v;
     }
@@ -13641,22 +13451,13 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
     if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
-    if (!a->ndim || !b->ndim) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                            "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
-    }
-    if (a->dtype != b->dtype) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE,
-                            "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
-    }
-    if (a->dtype == TENSOR_BOOL) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "matmul: a %t and b %t are bool", a, b);
-    }
+    TENSOR__REFUSE(!a->ndim || !b->ndim, SHAPE, "matmul: a %t and b %t must have at least 1 dim; use mul for "
+                   "numbers", a, b);
+    TENSOR__REFUSE(a->dtype != b->dtype, DTYPE,
+                   "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
+    TENSOR__REFUSE(a->dtype == TENSOR_BOOL, DTYPE, "matmul: a %t and b %t are bool", a, b);
     int64_t ka = a->dims[a->ndim - 1], kb = b->dims[b->ndim > 1 ? b->ndim - 2 : 0];
-    if (ka != kb) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a,
-                            b, ka, kb);
-    }
+    TENSOR__REFUSE(ka != kb, SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a, b, ka, kb);
     if (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16) {
         tensor_t *y = tensor_matmul(tensor_to(a, TENSOR_F32), tensor_to(b, TENSOR_F32));
         TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)a->dtype));
@@ -13673,11 +13474,9 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     }
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
-    if (!tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2) || !tensor__broadcast(dims, &ndim, b->dims,
-            b->ndim - 2)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                            "matmul: the batch dims of a %t and b %t do not broadcast", a, b);
-    }
+    TENSOR__REFUSE(!tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2) || !tensor__broadcast(dims, &ndim,
+                   b->dims, b->ndim - 2), SHAPE, "matmul: the batch dims of a %t and b %t do not broadcast",
+                   a, b);
     dims[ndim] = a->dims[a->ndim - 2];
     dims[ndim + 1] = b->dims[b->ndim - 1];
     tensor__result(&o, a->dtype, dims, ndim + 2);
@@ -13690,11 +13489,9 @@ TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
 TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, op, "a", a) || !TENSOR__USABLE(th, op, "b", b)) { return TENSOR__POISON; }
-    if (a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0])) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t must have %i and %i dims%s", op, a, b,
-                            na, nb,
-                            na == 3 ? " and equal batch" : "");
-    }
+    TENSOR__REFUSE(a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0]), SHAPE,
+                   "%s: a %t and b %t must have %i and %i dims%s", op, a, b, na, nb, na == 3 ?
+                   " and equal batch" : "");
     return tensor_matmul(a, b);
 }
 TENSOR_API tensor_t *(tensor_mm)(tensor_t *a, tensor_t *b) { return tensor__product("mm", a, b, 2, 2); }
@@ -13707,9 +13504,7 @@ TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
     if (!TENSOR__USABLE(th, "outer", "a", a) || !TENSOR__USABLE(th, "outer", "b", b)) {
         return TENSOR__POISON;
     }
-    if (a->ndim != 1 || b->ndim != 1) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "outer: a %t and b %t must be 1-d", a, b);
-    }
+    TENSOR__REFUSE(a->ndim != 1 || b->ndim != 1, SHAPE, "outer: a %t and b %t must be 1-d", a, b);
     TENSOR__RETURN(tensor_mul(tensor_unsqueeze(a, 1), b));
 }
 // beta * x + alpha * product(a, b); x broadcasts to the product.
@@ -13740,10 +13535,10 @@ TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(te
 // Sum of a batch of products: one product over batch and K together.
 TENSOR__FN tensor_t *tensor__summed_bmm(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    if (tensor__live(a) && tensor__live(b) && (a->ndim != 3 || b->ndim != 3 || a->dims[0] != b->dims[0] ||
-                                               a->dims[2] != b->dims[1])) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "addbmm: a %t and b %t are no batches of products", a, b);
-    }
+    TENSOR__REFUSE(tensor__live(a) && tensor__live(b) && (a->ndim != 3 || b->ndim != 3 ||
+                                                          a->dims[0] != b->dims[0] ||
+                   a->dims[2] != b->dims[1]), SHAPE, "addbmm: a %t and b %t are no batches of products", a,
+                   b);
     if (!tensor__live(a) || !tensor__live(b)) { return (tensor_bmm)(a, b); }
     int64_t da[2] = {a->dims[1], a->dims[0] * a->dims[2]}, db[2] = {da[1], b->dims[2]};
     a = tensor_reshape_n(tensor_transpose(a, 0, 1), da, 2);
@@ -13779,9 +13574,7 @@ TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_trace)(tensor_t *x) {
     TENSOR__MARK
-    if (tensor__live(x) && x->ndim != 2) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "trace: x %t must have 2 dims", x);
-    }
+    TENSOR__REFUSE(tensor__live(x) && x->ndim != 2, SHAPE, "trace: x %t must have 2 dims", x);
     if (!TENSOR__USABLE(th_, "trace", "x", x)) { return TENSOR__POISON; }
     TENSOR__RETURN(tensor_sum(tensor__diagonal(x)));
 }
@@ -13826,8 +13619,7 @@ TENSOR__FN tensor_t *tensor__label_matrix(const tensor__labelled_t *a, const int
 }
 // a = sum over the labels that are not kept of a b, its dims: those of both, of a alone, of b alone. Sizes of
 // 1 broadcast. 0 = failed, raised.
-TENSOR__FN int tensor__contract(tensor__thread_t *th, const char *op, tensor__labelled_t *a,
-                                tensor__labelled_t *b, uint64_t keep) {
+TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__labelled_t *b, uint64_t keep) {
     uint64_t in_a = 0, in_b = 0;
     for (int d = 0; d < a->n; d++) { in_a |= (uint64_t)1 << a->label[d]; }
     for (int d = 0; d < b->n; d++) { in_b |= (uint64_t)1 << b->label[d]; }
@@ -13870,11 +13662,8 @@ TENSOR__FN int tensor__contract(tensor__thread_t *th, const char *op, tensor__la
         cols *= dims[n++] = b->x->dims[d];
         ob[lb++] = b->label[d];
     }
-    if (n > TENSOR_MAX_DIMS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a product of %t and %t has %i dims, at most 8 are supported",
-                     op, a->x, b->x, n);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, n > TENSOR_MAX_DIMS, SHAPE, "%s: a product of %t and %t has %i dims, at most 8 are "
+                      "supported", op, a->x, b->x, n);
     y.n = n;
     for (int i = 0; i < out; i++) { y.label[i] = oa[i]; }
     for (int i = nb; i < lb; i++) { y.label[out + i - nb] = ob[i]; }
@@ -13903,28 +13692,22 @@ TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int
     for (int d = 0; d < a->ndim; d++) { l.label[d] = (int8_t)d; }
     for (int d = 0; d < b->ndim; d++) { r.label[d] = (int8_t)(8 + d); }
     for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th_, "tensordot", dims_a[i], a->ndim, a);
-        int e = d < 0 ? d : tensor__dim(th_, "tensordot", dims_b[i], b->ndim, b);
+        int d = tensor__dim("tensordot", dims_a[i], a);
+        int e = d < 0 ? d : tensor__dim("tensordot", dims_b[i], b);
         if (e < 0) { return TENSOR__POISON; }
-        if (!a->ndim || !b->ndim || !(keep >> d & 1) || r.label[e] < 8) {
-            return tensor__fail(th_, TENSOR_ERR_INDEX,
-                                "tensordot: dim %i of a %t or %i of b %t appears twice", d, a, e, b);
-        }
-        if (a->dims[d] != b->dims[e] && a->dims[d] != 1 && b->dims[e] != 1) {
-            return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                                "tensordot: dim %i of a %t and dim %i of b %t do not agree", d, a, e, b);
-        }
+        TENSOR__REFUSE(!a->ndim || !b->ndim || !(keep >> d & 1) || r.label[e] < 8, INDEX,
+                       "tensordot: dim %i of a %t or %i of b %t appears twice", d, a, e, b);
+        TENSOR__REFUSE(a->dims[d] != b->dims[e] && a->dims[d] != 1 && b->dims[e] != 1, SHAPE,
+                       "tensordot: dim %i of a %t and dim %i of b %t do not agree", d, a, e, b);
         keep &= ~((uint64_t)1 << d);
         r.label[e] = (int8_t)d;
     }
-    TENSOR__RETURN(tensor__contract(th_, "tensordot", &l, &r, keep) ? l.x : TENSOR__POISON);
+    TENSOR__RETURN(tensor__contract("tensordot", &l, &r, keep) ? l.x : TENSOR__POISON);
 }
 TENSOR_API tensor_t *(tensor_tensordot)(tensor_t *a, tensor_t *b, int n) {
     int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS];
-    if (tensor__live(a) && tensor__live(b) && (n < 0 || n > a->ndim || n > b->ndim)) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
-                            "tensordot: a %t and b %t have no %i dims to sum", a, b, n);
-    }
+    TENSOR__REFUSE(tensor__live(a) && tensor__live(b) && (n < 0 || n > a->ndim || n > b->ndim), SHAPE,
+                   "tensordot: a %t and b %t have no %i dims to sum", a, b, n);
     for (int i = 0; i < n && i < TENSOR_MAX_DIMS; i++) { da[i] = i - n; db[i] = i; }
     return (tensor_tensordot_dims)(a, b, da, db, n);
 }
@@ -13932,34 +13715,27 @@ TENSOR_API tensor_t *(tensor_inner)(tensor_t *a, tensor_t *b) {
     int64_t last = -1;
     if (tensor__live(a) && tensor__live(b)) {
         if (!a->ndim || !b->ndim) { return (tensor_mul)(a, b); }
-        if (a->dims[a->ndim - 1] != b->dims[b->ndim - 1]) {
-            return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
-                                "inner: the last dims of a %t and b %t do not agree", a, b);
-        }
+        TENSOR__REFUSE(a->dims[a->ndim - 1] != b->dims[b->ndim - 1], SHAPE,
+                       "inner: the last dims of a %t and b %t do not agree", a, b);
     }
     return tensor__named(tensor__self(), (tensor_tensordot_dims)(a, b, &last, &last, 1), __func__);
 }
 
 // The labels of one term: letters are 0..51 (A-Z, a-z), the dims of ... the labels up to 59. Gives the end of
 // the term, NULL after raising.
-TENSOR__FN const char *tensor__einsum_term(tensor__thread_t *th, const char *s, tensor__labelled_t *a,
-                                           const char *equation, int k) {
+TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a, const char *equation, int k) {
     int letters = 0, dots = 0, n = 0;
     const char *e = s;
     for (; *e && *e != ',' && *e != '-'; e++) {
         int upper = *e >= 'A' && *e <= 'Z', lower = *e >= 'a' && *e <= 'z';
         if (*e == '.' && e[1] == '.' && e[2] == '.' && !dots) { dots = 1; e += 2; continue; }
-        if (!upper && !lower && *e != ' ') {
-            tensor__fail(th, TENSOR_ERR_FORMAT, "einsum: cannot read \"%s\" in \"%s\"", e, equation);
-            return NULL;
-        }
+        TENSOR__REFUSE_AS(NULL, !upper && !lower && *e != ' ', FORMAT, "einsum: cannot read \"%s\" in \"%s\"",
+                          e, equation);
         letters += upper || lower;
     }
-    if (letters > a->x->ndim || (!dots && letters < a->x->ndim)) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "einsum: tensor %i %t has %i dims, its term in \"%s\" names %i", k,
-                     a->x, (int)a->x->ndim, equation, letters);
-        return NULL;
-    }
+    TENSOR__REFUSE_AS(NULL, letters > a->x->ndim || (!dots && letters < a->x->ndim), SHAPE,
+                      "einsum: tensor %i %t has %i dims, its term in \"%s\" names %i", k, a->x,
+                      (int)a->x->ndim, equation, letters);
     for (; s < e; s++) {
         if (*s == '.') {
             for (int i = a->x->ndim - letters; i > 0; i--) { a->label[n++] = (int8_t)(60 - i); }
@@ -13978,35 +13754,27 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
     int8_t out[64];
     uint64_t keep = 0;
     for (int l = 0; l < 64; l++) { size[l] = -1; last[l] = -1; count[l] = 0; }
-    if (!equation || !list || n < 1) {
-        return tensor__fail(th_, TENSOR_ERR_FORMAT, "einsum: needs an equation and at least one tensor");
-    }
+    TENSOR__REFUSE(!equation || !list || n < 1, FORMAT, "einsum: needs an equation and at least one tensor");
     const char *s = equation;
     for (int k = 0; k < n; k++) {       // sizes, and which operand has a label last
         if (!TENSOR__USABLE(th_, "einsum", "list", list[k])) { return TENSOR__POISON; }
         tensor__labelled_t a = {list[k], 0, {0}};
-        if (!(s = tensor__einsum_term(th_, s, &a, equation, k))) { return TENSOR__POISON; }
+        if (!(s = tensor__einsum_term(s, &a, equation, k))) { return TENSOR__POISON; }
         for (int d = 0; d < a.n; d++) {
             int l = a.label[d];
-            if (size[l] >= 0 && size[l] != a.x->dims[d] && size[l] != 1 && a.x->dims[d] != 1) {
-                return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                                    "einsum: dim %i of tensor %i %t does not fit the size %d it has before "
-                                    "in \"%s\"", d, k, a.x, size[l], equation);
-            }
+            TENSOR__REFUSE(size[l] >= 0 && size[l] != a.x->dims[d] && size[l] != 1 && a.x->dims[d] != 1,
+                           SHAPE, "einsum: dim %i of tensor %i %t does not fit the size %d it has before in "
+                           "\"%s\"", d, k, a.x, size[l], equation);
             if (size[l] < 0 || size[l] == 1) { size[l] = a.x->dims[d]; }
             last[l] = k;
             count[l]++;
         }
-        if ((*s == ',') != (k + 1 < n)) {
-            return tensor__fail(th_, TENSOR_ERR_FORMAT, "einsum: \"%s\" has not %i terms", equation, n);
-        }
+        TENSOR__REFUSE((*s == ',') != (k + 1 < n), FORMAT, "einsum: \"%s\" has not %i terms", equation, n);
         if (*s == ',') { s++; }
     }
     if (*s == '-') {
         int dots = 0;
-        if (*++s != '>') {
-            return tensor__fail(th_, TENSOR_ERR_FORMAT, "einsum: cannot read \"%s\" in \"%s\"", s, equation);
-        }
+        TENSOR__REFUSE(*++s != '>', FORMAT, "einsum: cannot read \"%s\" in \"%s\"", s, equation);
         for (s++; *s; s++) {
             if (*s == ' ') { continue; }
             int first = *s >= 'a' ? *s - 'a' + 26 : *s - 'A', end = first + 1;
@@ -14038,7 +13806,7 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
     s = equation;
     for (int k = 0; k < n; k++) {
         tensor__labelled_t a = {list[k], 0, {0}};
-        s = tensor__einsum_term(th_, s, &a, equation, k) + 1;
+        s = tensor__einsum_term(s, &a, equation, k) + 1;
         for (int d = 0; d < a.n; d++) { // a label twice: the diagonal
             for (int e = d + 1; e < a.n; e++) {
                 if (a.label[e] != a.label[d]) { continue; }
@@ -14063,7 +13831,7 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
         if (!k) {
             acc = a;
             tensor__label_sum(&acc, later);
-        } else if (!tensor__contract(th_, "einsum", &acc, &a, later)) {
+        } else if (!tensor__contract("einsum", &acc, &a, later)) {
             TENSOR__RETURN(TENSOR__POISON);
         }
     }
@@ -14083,13 +13851,10 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th_, op, "list", list[i])) { return TENSOR__POISON; }
         int vector = vectors && n > 1 && (i == 0 || i == n - 1) && list[i]->ndim == 1;
-        if (list[i]->ndim != 2 && !vector) {
-            return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: tensor %i %t must be a matrix", op, i, list[i]);
-        }
-        if (i && list[i - 1]->dims[list[i - 1]->ndim - 1] != list[i]->dims[0]) {
-            return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: tensors %i %t and %i %t do not agree on K", op,
-                                i - 1, list[i - 1], i, list[i]);
-        }
+        TENSOR__REFUSE(list[i]->ndim != 2 && !vector, SHAPE, "%s: tensor %i %t must be a matrix", op, i,
+                       list[i]);
+        TENSOR__REFUSE(i && list[i - 1]->dims[list[i - 1]->ndim - 1] != list[i]->dims[0], SHAPE,
+                       "%s: tensors %i %t and %i %t do not agree on K", op, i - 1, list[i - 1], i, list[i]);
     }
     uint64_t cells = (uint64_t)n * (uint64_t)n;
     char *memory = (char *)tensor__memory(th_, cells * 16);
@@ -14113,9 +13878,7 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
     TENSOR__RETURN(y);
 }
 TENSOR_API tensor_t *(tensor_linalg_multi_dot_n)(tensor_t *const *list, int n) {
-    if (list && n == 1) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "linalg_multi_dot: needs at least 2 tensors");
-    }
+    TENSOR__REFUSE(list && n == 1, SHAPE, "linalg_multi_dot: needs at least 2 tensors");
     return tensor__multi_dot("linalg_multi_dot", list, n, 1);
 }
 TENSOR_API tensor_t *(tensor_chain_matmul_n)(tensor_t *const *list, int n) {
@@ -14128,9 +13891,7 @@ TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
     }
     int n = a->ndim > b->ndim ? a->ndim : b->ndim;
     int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS], dims[TENSOR_MAX_DIMS];
-    if (n > TENSOR_MAX_DIMS / 2) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "kron: a %t and b %t have more than 4 dims", a, b);
-    }
+    TENSOR__REFUSE(n > TENSOR_MAX_DIMS / 2, SHAPE, "kron: a %t and b %t have more than 4 dims", a, b);
     for (int d = 0; d < n; d++) {
         int ka = d - (n - a->ndim), kb = d - (n - b->ndim);
         da[2 * d] = ka < 0 ? 1 : a->dims[ka];
@@ -14151,14 +13912,12 @@ TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, op, "a", a) || !TENSOR__USABLE(th_, op, "b", b)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS];
-    int n = 0, d = a->ndim == b->ndim ? tensor__dim(th_, op, dim, a->ndim, a) : 0;
+    int n = 0, d = a->ndim == b->ndim ? tensor__dim(op, dim, a) : 0;
     if (d < 0) { return TENSOR__POISON; }
-    if (a->ndim != b->ndim || !a->ndim || a->dims[d] != 3 || b->dims[d] != 3 ||
-        !tensor__broadcast(dims, &n, a->dims, a->ndim) || !tensor__broadcast(dims, &n, b->dims, n)) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "%s: a %t and b %t must have size 3 along dim %d and broadcast otherwise", op, a,
-                            b, dim);
-    }
+    TENSOR__REFUSE(a->ndim != b->ndim || !a->ndim || a->dims[d] != 3 || b->dims[d] != 3 ||
+                   !tensor__broadcast(dims, &n, a->dims, a->ndim) || !tensor__broadcast(dims, &n, b->dims, n),
+                   SHAPE, "%s: a %t and b %t must have size 3 along dim %d and broadcast otherwise", op, a, b,
+                   dim);
     a = tensor_expand_n(a, dims, n);
     b = tensor_expand_n(b, dims, n);
     TENSOR__RETURN(tensor_sub(tensor_mul(tensor__roll3(a, d, 1), tensor__roll3(b, d, 2)),
@@ -14175,9 +13934,7 @@ TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
     tensor__op_t o;
     tensor_t *const in[1] = {x};
     if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    if (x->ndim < 2) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t needs at least 2 dims", o.row->name, x);
-    }
+    TENSOR__REFUSE(x->ndim < 2, SHAPE, "%s: x %t needs at least 2 dims", o.row->name, x);
     int64_t far_away = (int64_t)1 << 60;
     o.args[0] = tensor_contiguous(x);
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
@@ -14635,15 +14392,11 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
 TENSOR__FN int tensor__la_usable(tensor__thread_t *th, const char *op, const char *arg, tensor_t *x,
                                  int square) {
     if (!TENSOR__USABLE(th, op, arg, x)) { return 0; }
-    if (x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64) {
-        tensor__fail(th, TENSOR_ERR_DTYPE, "%s: %s %t is %y, f32 or f64 is needed", op, arg, x, x);
-        return 0;
-    }
-    if (x->ndim < 2 || (square && x->dims[x->ndim - 1] != x->dims[x->ndim - 2])) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %s %t must be %s", op, arg, x,
-                     square ? "a square matrix or a batch of them" : "a matrix or a batch of them");
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64, DTYPE,
+                      "%s: %s %t is %y, f32 or f64 is needed", op, arg, x, x);
+    TENSOR__REFUSE_AS(0, x->ndim < 2 || (square && x->dims[x->ndim - 1] != x->dims[x->ndim - 2]), SHAPE,
+                      "%s: %s %t must be %s", op, arg, x, square ? "a square matrix or a batch of them" :
+                      "a matrix or a batch of them");
     return 1;
 }
 TENSOR__FN int tensor__la_begin(tensor__op_t *o, int id, tensor_t *x, tensor_t *b, int square) {
@@ -14685,19 +14438,14 @@ TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
 TENSOR_API tensor_t *(tensor_cholesky)(tensor_t *x, int upper) { return (tensor_linalg_cholesky)(x, upper); }
 
 // Both with the batch dims of both. 0 = they do not fit, raised.
-TENSOR__FN int tensor__la_pair(tensor__thread_t *th, const char *op, tensor_t **a, tensor_t **b) {
+TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0;
-    if ((*a)->dtype != (*b)->dtype) {
-        tensor__fail(th, TENSOR_ERR_DTYPE, "%s: a %t is %y and b %t is %y; convert one with tensor_to", op,
-                     *a, *a, *b, *b);
-        return 0;
-    }
-    if (TENSOR__WIDE(*a) != TENSOR__HIGH(*b) || !tensor__broadcast(dims, &n, (*a)->dims, (*a)->ndim - 2) ||
-        !tensor__broadcast(dims, &n, (*b)->dims, (*b)->ndim - 2)) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t do not fit", op, *a, *b);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, (*a)->dtype != (*b)->dtype, DTYPE,
+                      "%s: a %t is %y and b %t is %y; convert one with tensor_to", op, *a, *a, *b, *b);
+    TENSOR__REFUSE_AS(0, TENSOR__WIDE(*a) != TENSOR__HIGH(*b) || !tensor__broadcast(dims, &n, (*a)->dims,
+                      (*a)->ndim - 2) || !tensor__broadcast(dims, &n, (*b)->dims, (*b)->ndim - 2), SHAPE,
+                      "%s: a %t and b %t do not fit", op, *a, *b);
     for (int i = 0; i < 2; i++) {
         tensor_t **x = i ? b : a;
         dims[n] = TENSOR__HIGH(*x);
@@ -14714,7 +14462,7 @@ TENSOR__FN tensor_t *tensor__solve(int id, tensor_t *a, tensor_t *b, int upper, 
     if (!tensor__la_begin(&o, id, a, b, 1) || !tensor__la_usable(o.th, o.row->name, "b", b, 0)) {
         return TENSOR__POISON;
     }
-    if (!tensor__la_pair(o.th, o.row->name, &o.args[0], &o.args[1])) { TENSOR__RETURN(TENSOR__POISON); }
+    if (!tensor__la_pair(o.row->name, &o.args[0], &o.args[1])) { TENSOR__RETURN(TENSOR__POISON); }
     o.params.i[0] = upper;
     o.params.i[1] = unit;
     tensor__result(&o, b->dtype, o.args[1]->dims, o.args[1]->ndim);
@@ -14870,7 +14618,7 @@ TENSOR_API tensor_t *(tensor_linalg_lu_solve)(tensor_t *lu, tensor_t *pivots, te
     if (!tensor__la_usable(th_, op, "lu", lu, 1) || !tensor__la_usable(th_, op, "b", b, 0)) {
         return TENSOR__POISON;
     }
-    if (!tensor__la_pair(th_, op, &lu, &b)) { TENSOR__RETURN(TENSOR__POISON); }
+    if (!tensor__la_pair(op, &lu, &b)) { TENSOR__RETURN(TENSOR__POISON); }
     tensor_t *order = tensor__swaps(op, pivots, TENSOR__HIGH(lu));
     if (order == TENSOR__POISON) { TENSOR__RETURN(order); }
     tensor_t *x = tensor_gather(b, -2, tensor__row_index(order, b));
@@ -14885,10 +14633,8 @@ TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
     tensor__op_t o;
     int complete = mode && !strcmp(mode, "complete"), alone = mode && !strcmp(mode, "r");
     if (!tensor__la_begin(&o, TENSOR_OP_LINALG_QR, x, NULL, 0)) { return r; }
-    if (mode && !complete && !alone && strcmp(mode, "reduced")) {
-        tensor__fail(o.th, TENSOR_ERR_FORMAT, "linalg_qr: mode \"%s\" is none of reduced, complete, r", mode);
-        return r;
-    }
+    TENSOR__REFUSE_AS(r, mode && !complete && !alone && strcmp(mode, "reduced"), FORMAT,
+                      "linalg_qr: mode \"%s\" is none of reduced, complete, r", mode);
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n || complete ? m : n;
     o.params.i[0] = complete;
     tensor__la_result(&o, x->dtype, m, k);
@@ -14997,10 +14743,8 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     tensor__thread_t *th = th_;
     const char *op = "linalg_lstsq";
     if (!tensor__la_usable(th, op, "a", a, 0) || !tensor__la_usable(th, op, "b", b, 0)) { return r; }
-    if (TENSOR__HIGH(a) != TENSOR__HIGH(b)) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t have not the same rows", op, a, b);
-        return r;
-    }
+    TENSOR__REFUSE_AS(r, TENSOR__HIGH(a) != TENSOR__HIGH(b), SHAPE,
+                      "%s: a %t and b %t have not the same rows", op, a, b);
     int64_t m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
     double eps = a->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
     tensor_qr_t f = (tensor_linalg_qr)(m < n ? tensor_mT(a) : a, NULL);
@@ -15089,21 +14833,12 @@ TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_ex
 
 // The dims given (n = 0: all) moved to the end, in their order, as one; kept: the shape with 1 in their
 // place, or without them. NULL = raised.
-TENSOR__FN tensor_t *tensor__gathered(tensor__thread_t *th, const char *op, tensor_t *x, const int64_t *dims,
-                                      int n, int keepdim, tensor_shape_t *kept) {
+TENSOR__FN tensor_t *tensor__gathered(const char *op, tensor_t *x, const int64_t *dims, int n, int keepdim,
+                                      tensor_shape_t *kept) {
     int64_t order[TENSOR_MAX_DIMS], shape[TENSOR_MAX_DIMS + 1], count = 1;
     uint32_t mask = 0;
-    int k = 0, last[TENSOR_MAX_DIMS];
-    for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th, op, dims[i], x->ndim, x);
-        if (d < 0) { return NULL; }
-        if (mask >> d & 1) {
-            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice (x %t)", op, d, x);
-            return NULL;
-        }
-        mask |= 1u << d;
-        last[i] = d;
-    }
+    int k = 0;
+    if (!tensor__dim_mask(op, x, dims, n, &mask)) { return NULL; }
     if (!x->ndim) { n = 0; }
     kept->ndim = 0;
     for (int d = 0; d < x->ndim; d++) {
@@ -15118,7 +14853,7 @@ TENSOR__FN tensor_t *tensor__gathered(tensor__thread_t *th, const char *op, tens
     }
     shape[k] = count;
     int rest = k;
-    for (int i = 0; i < n; i++) { order[rest++] = last[i]; }
+    for (int i = 0; i < n; i++) { order[rest++] = dims[i] < 0 ? dims[i] + x->ndim : dims[i]; }
     if (n) { x = tensor_permute_n(x, order, x->ndim); }
     x = tensor_reshape_n(x, shape, k + 1);
     return x == TENSOR__POISON ? NULL : x;
@@ -15131,7 +14866,7 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
         !tensor__dims_given(th_, op, dims, n)) {
         return TENSOR__POISON;
     }
-    tensor_t *y = tensor__gathered(th_, op, x, dims, n, keepdim, &kept);
+    tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
     if (y && ord < 0 && !y->dims[y->ndim - 1]) {
         tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from for norm %g", op, x, ord);
         y = NULL;
@@ -15173,18 +14908,13 @@ TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char
     int fro = !ord || !strcmp(ord, "fro"), nuc = ord && !strcmp(ord, "nuc");
     double p = fro || nuc ? 2 : tensor__ord(ord);
     int64_t both[2] = {dim0, dim1};
-    if (p != 1 && p != -1 && p != 2 && p != -2 && p != (double)INFINITY && p != -(double)INFINITY) {
-        return tensor__fail(th_, TENSOR_ERR_FORMAT,
-                            "%s: ord \"%s\" is none of fro, nuc, 1, -1, 2, -2, inf, -inf", op, ord);
-    }
-    if (x->ndim < 2) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t must be a matrix", op, x); }
+    TENSOR__REFUSE(p != 1 && p != -1 && p != 2 && p != -2 && p != (double)INFINITY && p != -(double)INFINITY,
+                   FORMAT, "%s: ord \"%s\" is none of fro, nuc, 1, -1, 2, -2, inf, -inf", op, ord);
+    TENSOR__REFUSE(x->ndim < 2, SHAPE, "%s: x %t must be a matrix", op, x);
     if (fro) { TENSOR__RETURN(tensor__vector_norm(op, x, 2, both, 2, keepdim)); }
-    int d0 = tensor__dim(th_, op, dim0, x->ndim, x), d1 = d0 < 0 ? d0 : tensor__dim(th_, op, dim1, x->ndim,
-            x);
+    int d0 = tensor__dim(op, dim0, x), d1 = d0 < 0 ? d0 : tensor__dim(op, dim1, x);
     if (d1 < 0) { return TENSOR__POISON; }
-    if (d0 == d1) {
-        return tensor__fail(th_, TENSOR_ERR_INDEX, "%s: dim %i appears twice (x %t)", op, d0, x);
-    }
+    TENSOR__REFUSE(d0 == d1, INDEX, "%s: dim %i appears twice (x %t)", op, d0, x);
     int64_t order[TENSOR_MAX_DIMS], kept[TENSOR_MAX_DIMS];
     int k = 0, nk = 0;
     for (int d = 0; d < x->ndim; d++) {
@@ -15643,14 +15373,10 @@ TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes
     int ndim = 0;
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th, "index", "index", index[i])) { return TENSOR__POISON; }
-        if (index[i]->dtype != TENSOR_I64 && index[i]->dtype != TENSOR_I32) {
-            return tensor__fail(th, TENSOR_ERR_DTYPE, "index: index %t must be i64, i32 or bool, not %y",
-                                index[i], index[i]);
-        }
-        if (!tensor__broadcast(dims, &ndim, index[i]->dims, index[i]->ndim)) {
-            return tensor__fail(th, TENSOR_ERR_SHAPE, "index: index %t does not broadcast with %n", index[i],
-                                dims, ndim);
-        }
+        TENSOR__REFUSE(index[i]->dtype != TENSOR_I64 && index[i]->dtype != TENSOR_I32, DTYPE,
+                       "index: index %t must be i64, i32 or bool, not %y", index[i], index[i]);
+        TENSOR__REFUSE(!tensor__broadcast(dims, &ndim, index[i]->dims, index[i]->ndim), SHAPE,
+                       "index: index %t does not broadcast with %n", index[i], dims, ndim);
     }
     if (!tensor__begin(&o, TENSOR__ROW(INDEX), index, n)) { return TENSOR__POISON; }
     o.p = &o.params;
@@ -15678,15 +15404,11 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
         if (!update && !as->ndim) { y = tensor_reshape_n(y, as->dims, 0); }
         TENSOR__RETURN(y);
     }
-    int d = tensor__dim(o.th, name, dim, x->ndim, x);
+    int d = tensor__dim(name, dim, x);
     if (d < 0) { return TENSOR__POISON; }
-    if (index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: index %t must be i64 or i32, not %y", name, index,
-                            index);
-    }
-    if (has_src && src->dtype != x->dtype) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: src %t is %y, x is %y", name, src, src, x);
-    }
+    TENSOR__REFUSE(index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32, DTYPE,
+                   "%s: index %t must be i64 or i32, not %y", name, index, index);
+    TENSOR__REFUSE(has_src && src->dtype != x->dtype, DTYPE, "%s: src %t is %y, x is %y", name, src, src, x);
     int64_t dims[TENSOR_MAX_DIMS];
     int bad = (rows ? index->ndim != 1 : index->ndim != x->ndim) || (has_src && src->ndim != x->ndim);
     for (int i = 0; i < x->ndim && !bad; i++) {
@@ -15694,14 +15416,9 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
         if (!rows && i != d && index->dims[i] > x->dims[i]) { bad = index->numel != 0; }
         if (has_src && (rows ? src->dims[i] != dims[i] : src->dims[i] < dims[i])) { bad = 1; }
     }
-    if (bad && has_src) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: index %t and src %t do not fit x %t along dim %i",
-                            name, index, src, x, d);
-    }
-    if (bad) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: index %t does not fit x %t along dim %i", name,
-                            index, x, d);
-    }
+    TENSOR__REFUSE(bad && has_src, SHAPE, "%s: index %t and src %t do not fit x %t along dim %i", name, index,
+                   src, x, d);
+    TENSOR__REFUSE(bad, SHAPE, "%s: index %t does not fit x %t along dim %i", name, index, x, d);
     if (update && !(x->flags & TENSOR__CONTIGUOUS)) {
         if (!tensor__update_allowed(o.th, name, x, 0)) { return TENSOR__POISON; }
         TENSOR__RETURN(tensor_copy_(x, tensor__index_op(id, x, d, index, src, how, 0)));
@@ -15748,7 +15465,7 @@ TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *inde
     if (!TENSOR__USABLE(th_, "index_fill", "x", x)) { return TENSOR__POISON; }
     if (!tensor__holds("index_fill", x->dtype, value)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], one = 1, *size = x->ndim ? x->dims : &one;
-    int d = tensor__dim(th_, "index_fill", dim, x->ndim, x);
+    int d = tensor__dim("index_fill", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     tensor_t *at = tensor__flat(tensor__places(&index, &size[d], 1));
     if (at == TENSOR__POISON) { return tensor__named(th_, at, "tensor_index_fill"); }
@@ -15764,11 +15481,8 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
     int how = 0;
     if (!TENSOR__USABLE(th_, "scatter_reduce", "x", x)) { return TENSOR__POISON; }
     while (how < 5 && (!reduce || strcmp(reduce, names[how]))) { how++; }
-    if (how == 5) {
-        return tensor__fail(th_, TENSOR_ERR_FORMAT,
-                            "scatter_reduce: reduce must be sum, prod, mean, amax or amin, not \"%s\"",
-                            reduce ? reduce : "NULL");
-    }
+    TENSOR__REFUSE(how == 5, FORMAT, "scatter_reduce: reduce must be sum, prod, mean, amax or amin, not "
+                   "\"%s\"", reduce ? reduce : "NULL");
     tensor_t *start = x, *y;
     if (!include_self) {
         if (!TENSOR__USABLE(th_, "scatter_reduce", "index", index)) { return TENSOR__POISON; }
@@ -15827,7 +15541,7 @@ TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64
         return TENSOR__POISON;
     }
     int64_t a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
-    int d = tensor__dim(th_, "take_along_dim", dim, x->ndim, x), na = 0, nb = 0, bad = x->ndim != index->ndim;
+    int d = tensor__dim("take_along_dim", dim, x), na = 0, nb = 0, bad = x->ndim != index->ndim;
     if (d < 0) { return TENSOR__POISON; }
     for (int i = 0; i < x->ndim && !bad; i++) {
         int64_t m = x->dims[i], n = index->dims[i];
@@ -15835,10 +15549,7 @@ TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64
         a[na++] = i == d || n == 1 ? m : n;
         b[nb++] = i == d || m == 1 ? n : m;
     }
-    if (bad) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "take_along_dim: index %t does not fit x %t along dim %i",
-                            index, x, d);
-    }
+    TENSOR__REFUSE(bad, SHAPE, "take_along_dim: index %t does not fit x %t along dim %i", index, x, d);
     TENSOR__RETURN(tensor_gather(tensor_expand_n(x, a, na), d, tensor_expand_n(index, b, nb)));
 }
 TENSOR__FN tensor_t *tensor__zeros_meta(const tensor__meta_t *m) {
@@ -15942,27 +15653,20 @@ TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
         tensor__memory_free(o.th, rest);
         TENSOR__RETURN(tensor_to(joined, promoted));
     }
-    int d = tensor__dim(o.th, "cat", dim, list[0]->ndim, list[0]);
+    int d = tensor__dim("cat", dim, list[0]);
     if (d < 0) { return TENSOR__POISON; }
-    if (!list[0]->ndim) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: 0-d tensors cannot be joined; use stack");
-    }
+    TENSOR__REFUSE(!list[0]->ndim, SHAPE, "cat: 0-d tensors cannot be joined; use stack");
     int64_t dims[TENSOR_MAX_DIMS], total = 0;
     int dtype = list[0]->dtype;
     for (int i = 0; i < list[0]->ndim; i++) { dims[i] = list[0]->dims[i]; }
     for (int i = 0; i < n; i++) {
         int bad = list[i]->ndim != list[0]->ndim;
         for (int k = 0; k < list[0]->ndim && !bad; k++) { bad = k != d && list[i]->dims[k] != dims[k]; }
-        if (bad) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                                "cat: tensor %i %t does not fit the first %t along dim %i", i, list[i],
-                                list[0], d);
-        }
+        TENSOR__REFUSE(bad, SHAPE, "cat: tensor %i %t does not fit the first %t along dim %i", i, list[i],
+                       list[0], d);
         dtype = tensor__promote2(dtype, list[i]->dtype);
         uint64_t sum = (uint64_t)total + (uint64_t)list[i]->dims[d];
-        if (sum > (uint64_t)1 << 60) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: dim %i overflows", d);
-        }
+        TENSOR__REFUSE(sum > (uint64_t)1 << 60, SHAPE, "cat: dim %i overflows", d);
         total = (int64_t)sum;
     }
     dims[d] = total;
@@ -15994,13 +15698,11 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     if (!list || n < 1) { return tensor__no_list("stack", list, n); }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th, "stack", "list", list[i])) { return TENSOR__POISON; }
-        if (list[i]->ndim != list[0]->ndim || memcmp(list[i]->dims, list[0]->dims,
-                                                     (size_t)list[0]->ndim * 8)) {
-            return tensor__fail(th, TENSOR_ERR_SHAPE,
-                                "stack: tensor %i %t has not the shape of the first %t", i, list[i], list[0]);
-        }
+        TENSOR__REFUSE(list[i]->ndim != list[0]->ndim || memcmp(list[i]->dims, list[0]->dims,
+                                                                (size_t)list[0]->ndim * 8), SHAPE,
+                       "stack: tensor %i %t has not the shape of the first %t", i, list[i], list[0]);
     }
-    int d = tensor__dim(th, "stack", dim, list[0]->ndim + 1, list[0]);
+    int d = tensor__dim_of("stack", dim, list[0]->ndim + 1, list[0]);
     if (d < 0) { return TENSOR__POISON; }
     tensor_t **views = (tensor_t **)tensor__memory(th, (uint64_t)n * sizeof *views);
     if (!views) { return TENSOR__POISON; }
@@ -16046,15 +15748,13 @@ TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n)
 TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "repeat_interleave", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim, x);
+    int d = tensor__dim("repeat_interleave", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->ndim) { x = tensor__flat(x); }
     int64_t dims[TENSOR_MAX_DIMS + 1], n;
     for (int i = 0; i <= x->ndim; i++) { dims[i] = i == d + 1 ? repeats : x->dims[i > d ? i - 1 : i]; }
-    if (x->ndim == TENSOR_MAX_DIMS || !tensor__numel_of(dims, x->ndim + 1, &n)) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "repeat_interleave: x %t cannot be repeated %d times", x,
-                            repeats);
-    }
+    TENSOR__REFUSE(x->ndim == TENSOR_MAX_DIMS || !tensor__numel_of(dims, x->ndim + 1, &n), SHAPE,
+                   "repeat_interleave: x %t cannot be repeated %d times", x, repeats);
     tensor_t *y = tensor_flatten(tensor_expand_n(tensor_unsqueeze(x, d + 1), dims, x->ndim + 1), d, d + 1);
     TENSOR__RETURN(y != TENSOR__POISON && y->storage == x->storage ? tensor_clone(y) : y);
 }
@@ -16064,18 +15764,15 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
         !TENSOR__USABLE(th_, "repeat_interleave", "repeats", repeats)) {
         return TENSOR__POISON;
     }
-    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim, x);
+    int d = tensor__dim("repeat_interleave", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->ndim) { x = tensor__flat(x); }
-    if (repeats->ndim != 1 || repeats->dims[0] != x->dims[d] || tensor__is_float(repeats->dtype)) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "repeat_interleave: repeats %t %y must be one integer for each of dim %i of x %t",
-                            repeats, repeats, d, x);
-    }
+    TENSOR__REFUSE(repeats->ndim != 1 || repeats->dims[0] != x->dims[d] || tensor__is_float(repeats->dtype),
+                   SHAPE, "repeat_interleave: repeats %t %y must be one integer for each of dim %i of x %t",
+                   repeats, repeats, d, x);
     if (!repeats->numel) { return tensor_clone(x); }
-    if (tensor_item(tensor_min(repeats)) < 0) {
-        return tensor__fail(th_, TENSOR_ERR_INDEX, "repeat_interleave: repeats must not be negative");
-    }
+    TENSOR__REFUSE(tensor_item(tensor_min(repeats)) < 0, INDEX,
+                   "repeat_interleave: repeats must not be negative");
     // Each source row marks where its copies start; the running count of marks names the row of a place.
     tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
     int64_t n = tensor_item_i64(tensor_select(ends, 0, -1)), room = n + 1;
@@ -16120,10 +15817,8 @@ TENSOR__FN int tensor__masked(const char *name, tensor_t *x, tensor_t *mask, int
     tensor__thread_t *th = tensor__self();
     *ndim = 0;
     if (!TENSOR__USABLE(th, name, "x", x) || !TENSOR__USABLE(th, name, "mask", mask)) { return 0; }
-    if (mask->dtype != TENSOR_BOOL) {
-        tensor__fail(th, TENSOR_ERR_DTYPE, "%s: mask %t must be bool, not %y", name, mask, mask);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, mask->dtype != TENSOR_BOOL, DTYPE, "%s: mask %t must be bool, not %y", name, mask,
+                      mask);
     if (tensor__broadcast(dims, ndim, x->dims, x->ndim) &&
         tensor__broadcast(dims, ndim, mask->dims, mask->ndim)) {
         return 1;
@@ -16149,10 +15844,8 @@ TENSOR_API tensor_t *(tensor_masked_scatter)(tensor_t *x, tensor_t *mask, tensor
     }
     tensor_t *at = tensor__true_places(mask, dims, ndim, 0);
     if (at == TENSOR__POISON) { return at; }
-    if (at->numel > src->numel) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "masked_scatter: src %t has fewer elements than the "
-                            "%d true ones of mask %t", src, at->numel, mask);
-    }
+    TENSOR__REFUSE(at->numel > src->numel, SHAPE, "masked_scatter: src %t has fewer elements than the %d "
+                   "true ones of mask %t", src, at->numel, mask);
     TENSOR__RETURN(tensor_reshape_n(tensor_index_copy(tensor__flat(tensor_expand_n(x, dims, ndim)), 0, at,
         tensor_narrow(tensor__flat(src), 0, 0, at->numel)), dims, ndim));
 }
@@ -16195,14 +15888,9 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
         tensor_t *t = list[i];
         if (t && !TENSOR__USABLE(th, "index", "index", t)) { return 0; }
         int mask = t && t->dtype == TENSOR_BOOL, covers = mask ? t->ndim : 1;
-        if (d + covers > x->ndim) {
-            tensor__fail(th, TENSOR_ERR_INDEX, "index: %i indices are too many for x %t", n, x);
-            return 0;
-        }
-        if (mask && memcmp(t->dims, x->dims + d, (size_t)covers * sizeof *t->dims)) {
-            tensor__fail(th, TENSOR_ERR_INDEX, "index: mask %t does not fit x %t at dim %i", t, x, d);
-            return 0;
-        }
+        TENSOR__REFUSE_AS(0, d + covers > x->ndim, INDEX, "index: %i indices are too many for x %t", n, x);
+        TENSOR__REFUSE_AS(0, mask && memcmp(t->dims, x->dims + d, (size_t)covers * sizeof *t->dims), INDEX,
+                          "index: mask %t does not fit x %t at dim %i", t, x, d);
         if (t) {
             if (first < 0) { first = d; }
             last = d + covers;
@@ -16214,10 +15902,7 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
         }
         d += covers;
     }
-    if (!units) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "index: needs at least one index tensor");
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, !units, SHAPE, "index: needs at least one index tensor");
     g->at = tensor__places(index, size, units);
     if (g->at == TENSOR__POISON) { return 0; }
     g->moved = last - first != used;            // indices with a gap between them: their dims come first
@@ -16230,10 +15915,8 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
     }
     g->dim = g->moved ? 0 : first;
     g->ndim = x->ndim - used + g->at->ndim;
-    if (g->ndim > TENSOR_MAX_DIMS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "index: x %t indexed by %t has more than 8 dims", x, g->at);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, g->ndim > TENSOR_MAX_DIMS, SHAPE, "index: x %t indexed by %t has more than 8 dims",
+                      x, g->at);
     int m = 0, r = 0;
     for (int e = 0; e <= x->ndim; e++) {
         if (e == g->dim) {
@@ -16289,9 +15972,8 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
         if (classes < INT64_MAX) { classes++; }
         tensor__tidy(th_, mark_, NULL);
     }
-    if (index->ndim == TENSOR_MAX_DIMS || classes < 1) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "one_hot: index %t with %d classes", index, classes);
-    }
+    TENSOR__REFUSE(index->ndim == TENSOR_MAX_DIMS || classes < 1, SHAPE, "one_hot: index %t with %d classes",
+                   index, classes);
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < index->ndim; i++) { dims[i] = index->dims[i]; }
     dims[index->ndim] = classes;
@@ -16306,15 +15988,11 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
     if (!TENSOR__USABLE(th, "repeat", "x", x) || !tensor__dims_given(th, "repeat", repeats, n)) {
         return TENSOR__POISON;
     }
-    if (n < x->ndim || n > TENSOR_MAX_DIMS) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: x %t needs at least %i repeats, got %i", x,
-                            (int)x->ndim, n);
-    }
+    TENSOR__REFUSE(n < x->ndim || n > TENSOR_MAX_DIMS, SHAPE,
+                   "repeat: x %t needs at least %i repeats, got %i", x, (int)x->ndim, n);
     int64_t dims[TENSOR_MAX_DIMS], final[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
-        if (repeats[i] < 0) {
-            return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: %n has a negative count", repeats, n);
-        }
+        TENSOR__REFUSE(repeats[i] < 0, SHAPE, "repeat: %n has a negative count", repeats, n);
         dims[i] = i < n - x->ndim ? 1 : x->dims[i - (n - x->ndim)];
         uint64_t wide;
         int64_t total;
@@ -16322,10 +16000,8 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
             wide = (uint64_t)1 << 60;
         }
         final[i] = (int64_t)wide;
-        if (i == n - 1 && !tensor__numel_of(final, n, &total)) {
-            return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: x %t repeated %n has too many elements", x,
-                                repeats, n);
-        }
+        TENSOR__REFUSE(i == n - 1 && !tensor__numel_of(final, n, &total), SHAPE,
+                       "repeat: x %t repeated %n has too many elements", x, repeats, n);
     }
     tensor_t *y = tensor_reshape_n(x, dims, n);
     for (int i = 0; i < n && y != TENSOR__POISON; i++) {
@@ -16347,7 +16023,7 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
 
 TENSOR_API tensor_t *(tensor_logspace)(double start, double end, int64_t n, double base) {
     TENSOR__MARK
-    if (n < 0) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "logspace: n %d is negative", n); }
+    TENSOR__REFUSE(n < 0, SHAPE, "logspace: n %d is negative", n);
     tensor_t *e = tensor_arange(0, (double)n, 1, TENSOR_F64);
     e = tensor_add_scalar(tensor_mul_scalar(e, n > 1 ? (end - start) / (double)(n - 1) : 0), start);
     TENSOR__RETURN(tensor_to(tensor_pow(tensor_scalar(base, TENSOR_F64), e), tensor_get_default_dtype()));
@@ -16367,10 +16043,7 @@ TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *
         bad |= strides[i] < 0 || reach > (uint64_t)1 << 56;
         span += bad ? 0 : (int64_t)reach;
     }
-    if (bad) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "empty_strided: sizes or strides are negative or too "
-                            "large");
-    }
+    TENSOR__REFUSE(bad, SHAPE, "empty_strided: sizes or strides are negative or too large");
     TENSOR__RETURN((tensor_as_strided)(tensor_empty_n(&span, 1, dtype), dims, strides, ndim, 0));
 }
 TENSOR__FN tensor_t *tensor__tri_indices(int64_t rows, int64_t cols, int64_t offset, int lower) {
@@ -16391,22 +16064,15 @@ TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *index
     int xy = indexing && !strcmp(indexing, "xy");
     int64_t dims[TENSOR_MAX_DIMS], one[TENSOR_MAX_DIMS];
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
-    if (!xy && (!indexing || strcmp(indexing, "ij"))) {
-        tensor__fail(th, TENSOR_ERR_FORMAT, "meshgrid: indexing must be ij or xy, not \"%s\"",
-                     indexing ? indexing : "NULL");
-        return TENSOR_ERR_FORMAT;
-    }
-    if (!list || !out || n < 1 || n > TENSOR_MAX_DIMS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "meshgrid: needs 1 to 8 tensors, not %i%s%s", n,
-                     list ? "" : "; the list is NULL", out ? "" : "; out is NULL");
-        return TENSOR_ERR_SHAPE;
-    }
+    TENSOR__REFUSE_AS(TENSOR_ERR_FORMAT, !xy && (!indexing || strcmp(indexing, "ij")), FORMAT,
+                      "meshgrid: indexing must be ij or xy, not \"%s\"", indexing ? indexing : "NULL");
+    TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, !list || !out || n < 1 || n > TENSOR_MAX_DIMS, SHAPE,
+                      "meshgrid: needs 1 to 8 tensors, not %i%s%s", n, list ? "" : "; the list is NULL", out ?
+                      "" : "; out is NULL");
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th, "meshgrid", "list", list[i])) { return th->error.code; }
-        if (list[i]->ndim > 1) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "meshgrid: tensor %i %t must be 1-d", i, list[i]);
-            return TENSOR_ERR_SHAPE;
-        }
+        TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, list[i]->ndim > 1, SHAPE, "meshgrid: tensor %i %t must be 1-d", i,
+                          list[i]);
         dims[xy && n > 1 && i < 2 ? 1 - i : i] = list[i]->numel;
     }
     for (int i = 0; i < n; i++) {
@@ -16429,21 +16095,16 @@ enum { TENSOR__CHOSEN = 1024 };     // most elements of a choice
 TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacement) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "combinations", "x", x)) { return TENSOR__POISON; }
-    if (x->ndim != 1 || r < 0 || r > TENSOR__CHOSEN) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "combinations: x %t must be 1-d and r %i in 0..%i", x, r,
-                            (int)TENSOR__CHOSEN);
-    }
+    TENSOR__REFUSE(x->ndim != 1 || r < 0 || r > TENSOR__CHOSEN, SHAPE,
+                   "combinations: x %t must be 1-d and r %i in 0..%i", x, r, (int)TENSOR__CHOSEN);
     if (r == 0) { TENSOR__RETURN(tensor_narrow(x, 0, 0, 0)); }
     double count = 1, most = 1;         // choices of i, made one after the other
     for (int i = 0; i < r; i++) {
         count *= ((double)x->numel + (with_replacement ? i : -i)) / (i + 1);
         if (count > most) { most = count; }
     }
-    if (most > 1e12) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "combinations: %i of %d elements are too many (%g)", r,
-                            x->numel,
-                            most);
-    }
+    TENSOR__REFUSE(most > 1e12, SHAPE, "combinations: %i of %d elements are too many (%g)", r, x->numel,
+                   most);
     // Each choice of i elements, in order, by every element that may come next.
     tensor_t *all = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *at = tensor_unsqueeze(all, 1);
     for (int i = 1; i < r && tensor__live(at); i++) {
@@ -16467,10 +16128,7 @@ TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
         for (int i = 0; i < n; i++) {
             tensor_t *m = tensor__atleast(list[i], 2);
             if (m == TENSOR__POISON || y == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
-            if (m->ndim > 2) {
-                return tensor__fail(th_, TENSOR_ERR_SHAPE, "block_diag: tensor %i %t has more than 2 dims",
-                                    i, m);
-            }
+            TENSOR__REFUSE(m->ndim > 2, SHAPE, "block_diag: tensor %i %t has more than 2 dims", i, m);
             dtype = dtype < 0 ? m->dtype : tensor__promote2(dtype, m->dtype);
             for (int d = 0; d < 2 && !pass; d++) { dims[d] += m->dims[d]; }
             if (!pass) { continue; }
@@ -16485,13 +16143,11 @@ TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t di
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "diag_embed", "x", x)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], order[TENSOR_MAX_DIMS], limit = (int64_t)1 << 40;
-    int nd = x->ndim + 1, a = tensor__dim(th_, "diag_embed", dim1, nd, x);
-    int b = tensor__dim(th_, "diag_embed", dim2, nd, x);
+    int nd = x->ndim + 1, a = tensor__dim_of("diag_embed", dim1, nd, x);
+    int b = tensor__dim_of("diag_embed", dim2, nd, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
-    if (!x->ndim || nd > TENSOR_MAX_DIMS || a == b || offset > limit || offset < -limit) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "diag_embed: x %t on diagonal %d of dims %d and %d", x,
-                            offset, dim1, dim2);
-    }
+    TENSOR__REFUSE(!x->ndim || nd > TENSOR_MAX_DIMS || a == b || offset > limit || offset < -limit, SHAPE,
+                   "diag_embed: x %t on diagonal %d of dims %d and %d", x, offset, dim1, dim2);
     for (int i = 0; i < nd; i++) {
         dims[i] = i < nd - 2 ? x->dims[i] : x->dims[nd - 2] + (offset < 0 ? -offset : offset);
     }
@@ -16502,9 +16158,8 @@ TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t di
 }
 TENSOR_API tensor_t *(tensor_diag)(tensor_t *x, int64_t diagonal) {
     TENSOR__MARK
-    if (tensor__live(x) && x->ndim != 1 && x->ndim != 2) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "diag: x %t must be 1-d or 2-d", x);
-    }
+    TENSOR__REFUSE(tensor__live(x) && x->ndim != 1 && x->ndim != 2, SHAPE, "diag: x %t must be 1-d or 2-d",
+                   x);
     TENSOR__RETURN(tensor__live(x) && x->ndim == 2 ? tensor_clone(tensor_diagonal(x, diagonal, 0, 1)) :
                    tensor_diag_embed(x, diagonal, -2, -1));
 }
@@ -16515,9 +16170,7 @@ TENSOR_API tensor_t *(tensor_diagflat)(tensor_t *x, int64_t offset) {
 TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     TENSOR__MARK
     if (!TENSOR__USABLE(th_, "vander", "x", x)) { return TENSOR__POISON; }
-    if (x->ndim != 1 || n < 0) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "vander: x %t must be 1-d and n %d not negative", x, n);
-    }
+    TENSOR__REFUSE(x->ndim != 1 || n < 0, SHAPE, "vander: x %t must be 1-d and n %d not negative", x, n);
     double last = (double)n - 1;
     tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
         tensor_arange(last, -1, -1, TENSOR_I64);
@@ -16707,17 +16360,13 @@ TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const
         }
         if (slot[count] < 0) { slot[count] = names++; }
     }
-    if (bad || n > names || (n > 0 && !sizes)) {
-        tensor__fail(th, TENSOR_ERR_FORMAT, bad ? "check: cannot read \"%s\"" :
-                     "check: \"%s\" has %i names for %i sizes", pattern ? pattern : "NULL", names, n);
-        return TENSOR_ERR_FORMAT;
-    }
+    TENSOR__REFUSE_AS(TENSOR_ERR_FORMAT, bad || n > names || (n > 0 && !sizes), FORMAT, bad ?
+                      "check: cannot read \"%s\"" : "check: \"%s\" has %i names for %i sizes", pattern ?
+                      pattern : "NULL", names, n);
     int want = count - (dots >= 0);
-    if (dots >= 0 ? x->ndim < want : x->ndim != want) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "check: x %t is not \"%s\": it has %i dims, not %i%s", x, pattern,
-                     (int)x->ndim, want, dots >= 0 ? " or more" : "");
-        return TENSOR_ERR_SHAPE;
-    }
+    TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, dots >= 0 ? x->ndim < want : x->ndim != want, SHAPE,
+                      "check: x %t is not \"%s\": it has %i dims, not %i%s", x, pattern, (int)x->ndim, want,
+                      dots >= 0 ? " or more" : "");
     int64_t known[TENSOR__AXES];
     for (int k = 0; k < names; k++) { known[k] = k < n && sizes[k] && *sizes[k] ? *sizes[k] : -1; }
     for (int i = 0; i < count; i++) {
@@ -16924,14 +16573,12 @@ TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t cou
     tensor__op_t o;
     tensor_t *const in[1] = {x};
     if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    int d = tensor__dim(o.th, o.row->name, dim, x->ndim, x);
+    int d = tensor__dim(o.row->name, dim, x);
     if (d < 0) { return TENSOR__POISON; }
     int64_t n = x->ndim ? x->dims[d] : 1, dims[TENSOR_MAX_DIMS];
     int last = x->ndim ? x->ndim - 1 : 0;
-    if (count == 1 && !n && id != TENSOR_OP_TOPK && id != TENSOR_OP_SORT) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: dim %i of x %t has no element to choose from",
-                            o.row->name, d, x);
-    }
+    TENSOR__REFUSE(count == 1 && !n && id != TENSOR_OP_TOPK && id != TENSOR_OP_SORT, SHAPE,
+                   "%s: dim %i of x %t has no element to choose from", o.row->name, d, x);
     tensor_t *m = tensor_contiguous(x->ndim ? tensor_movedim(x, d, last) : tensor_unsqueeze(x, 0));
     if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
     for (int i = 0; i < last; i++) { dims[i] = m->dims[i]; }
@@ -16969,7 +16616,7 @@ TENSOR_API tensor_pair_t (tensor_cummin)(tensor_t *x, int64_t dim) {
 // Whether k elements can be taken along dim, 0 = no, raised.
 TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t lowest, int64_t dim) {
     tensor__thread_t *th = tensor__self();
-    int d = TENSOR__USABLE(th, name, "x", x) ? tensor__dim(th, name, dim, x->ndim, x) : -1;
+    int d = TENSOR__USABLE(th, name, "x", x) ? tensor__dim(name, dim, x) : -1;
     int64_t n = d >= 0 && x->ndim ? x->dims[d] : 1;
     if (d < 0 || (k >= lowest && k <= n)) { return d >= 0; }
     tensor__fail(th, TENSOR_ERR_SHAPE, "%s: k must be %d..%d for dim %i of x %t (got %d)", name, lowest, n,
@@ -17029,31 +16676,23 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
     const char *name = ignore ? "nanquantile" : "quantile";
     int how = 0;
     if (!TENSOR__USABLE(th, name, "x", x) || !TENSOR__USABLE(th, name, "q", q)) { return TENSOR__POISON; }
-    int d = tensor__dim(th, name, dim, flat ? 1 : x->ndim, x);
+    int d = tensor__dim_of(name, dim, flat ? 1 : x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     while (mode && how < 5 && strcmp(mode, modes[how])) { how++; }
-    if (how == 5) {
-        return tensor__fail(th, TENSOR_ERR_FORMAT,
-                            "%s: interpolation \"%s\" must be linear, lower, higher, midpoint "
-                            "or nearest", name, mode);
-    }
-    if ((x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64) || !tensor__is_float(q->dtype)) {
-        return tensor__fail(th, TENSOR_ERR_DTYPE, "%s: x %t must be f32 or f64 and q float (got %y and %y)",
-                            name, x,
-                            x, q);
-    }
-    if (q->ndim > 1) { return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: q %t must have at most one dim", name,
-                                           q); }
+    TENSOR__REFUSE(how == 5, FORMAT, "%s: interpolation \"%s\" must be linear, lower, higher, midpoint or "
+                   "nearest", name, mode);
+    TENSOR__REFUSE((x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64) || !tensor__is_float(q->dtype), DTYPE,
+                   "%s: x %t must be f32 or f64 and q float (got %y and %y)", name, x, x, q);
+    TENSOR__REFUSE(q->ndim > 1, SHAPE, "%s: q %t must have at most one dim", name, q);
     tensor_t *outside = tensor_logical_not(tensor_logical_and(tensor_ge_scalar(q, 0),
                                                               tensor_le_scalar(q, 1)));
-    if (tensor_item_i64(tensor_any(outside))) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: the elements of q %t must lie within 0..1", name, q);
-    }
+    TENSOR__REFUSE(tensor_item_i64(tensor_any(outside)), SHAPE,
+                   "%s: the elements of q %t must lie within 0..1", name, q);
     if (flat || !x->ndim) { x = tensor__flat(x); d = keepdim = 0; }
     if (!tensor__live(x)) { return x; }
     int last = x->ndim - 1, one = q->ndim == 0;
     int64_t n = x->dims[d];
-    if (!n) { return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: x %t has no element along dim %i", name, x, d); }
+    TENSOR__REFUSE(!n, SHAPE, "%s: x %t has no element along dim %i", name, x, d);
     x = tensor_movedim((tensor_sort)(x, d, 0).values, d, last);
     tensor_t *nan = tensor_isnan(x), *top;                  // top: the rank of q = 1
     if (ignore) {
@@ -17095,8 +16734,7 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
                                     int sorted, const char *function) {
     TENSOR__MARK
     tensor_t *list[3] = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
-    int d = !TENSOR__USABLE(th_, "unique", "x", x) ? -1 : flat ? 0 : tensor__dim(th_, "unique", dim, x->ndim,
-            x);
+    int d = !TENSOR__USABLE(th_, "unique", "x", x) ? -1 : flat ? 0 : tensor__dim("unique", dim, x);
     if (d >= 0 && !flat && (!x->ndim || (!x->numel && x->dims[d]))) {
         tensor__fail(th_, TENSOR_ERR_SHAPE, "unique: x %t must have dims, none of them 0 but dim %i", x, d);
         d = -1;
@@ -17194,18 +16832,13 @@ TENSOR_API tensor_t *(tensor_searchsorted)(tensor_t *sorted, tensor_t *values, i
         !tensor__begin(&o, TENSOR__ROW(SEARCHSORTED), in, 2)) {
         return TENSOR__POISON;
     }
-    if (sorted->dtype != values->dtype) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "searchsorted: values %t must be %y as sorted (got %y)",
-                            values,
-                            sorted, values);
-    }
+    TENSOR__REFUSE(sorted->dtype != values->dtype, DTYPE,
+                   "searchsorted: values %t must be %y as sorted (got %y)", values, sorted, values);
     int n = sorted->ndim;
-    if (n < 1 || (n > 1 && (n != values->ndim || memcmp(sorted->dims, values->dims, (size_t)(n - 1) * 8)))) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                            "searchsorted: sorted %t must be 1-d or have the leading dims of values %t",
-                                sorted,
-                            values);
-    }
+    TENSOR__REFUSE(n < 1 || (n > 1 && (n != values->ndim || memcmp(sorted->dims, values->dims,
+                                                                   (size_t)(n - 1) * 8))), SHAPE,
+                   "searchsorted: sorted %t must be 1-d or have the leading dims of values %t", sorted,
+                   values);
     o.args[0] = tensor_contiguous(sorted);
     o.args[1] = tensor_contiguous(values);
     if (o.args[0] == TENSOR__POISON || o.args[1] == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
@@ -17216,9 +16849,8 @@ TENSOR_API tensor_t *(tensor_searchsorted)(tensor_t *sorted, tensor_t *values, i
 }
 TENSOR_API tensor_t *(tensor_bucketize)(tensor_t *x, tensor_t *boundaries, int right) {
     TENSOR__MARK
-    if (tensor__live(boundaries) && boundaries->ndim != 1) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "bucketize: boundaries %t must be 1-d", boundaries);
-    }
+    TENSOR__REFUSE(tensor__live(boundaries) && boundaries->ndim != 1, SHAPE,
+                   "bucketize: boundaries %t must be 1-d", boundaries);
     TENSOR__RETURN((tensor_searchsorted)(boundaries, x, right));
 }
 TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
@@ -17243,21 +16875,15 @@ TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t m
         (weights && !TENSOR__USABLE(th_, "bincount", "weights", weights))) {
         return TENSOR__POISON;
     }
-    if (tensor__category(x->dtype) != 1) {
-        return tensor__fail(th_, TENSOR_ERR_DTYPE, "bincount: x %t must be of an integer dtype (got %y)", x,
-                            x);
-    }
-    if (x->ndim != 1 || minlength < 0 ||
-        (weights && (weights->ndim != 1 || weights->dims[0] != x->dims[0]))) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "bincount: x %t must be 1-d, weights as long, minlength >= 0 "
-                            "(got %d)", x, minlength);
-    }
+    TENSOR__REFUSE(tensor__category(x->dtype) != 1, DTYPE,
+                   "bincount: x %t must be of an integer dtype (got %y)", x, x);
+    TENSOR__REFUSE(x->ndim != 1 || minlength < 0 ||
+                   (weights && (weights->ndim != 1 || weights->dims[0] != x->dims[0])), SHAPE,
+                   "bincount: x %t must be 1-d, weights as long, minlength >= 0 (got %d)", x, minlength);
     int64_t n = minlength;
     if (x->numel) {
         int64_t low = tensor_item_i64(tensor_min(x)), high = tensor_item_i64(tensor_max(x));
-        if (low < 0) { return tensor__fail(th_, TENSOR_ERR_INDEX,
-                                           "bincount: x must not be negative (got %d)", low); }
+        TENSOR__REFUSE(low < 0, INDEX, "bincount: x must not be negative (got %d)", low);
         if (high >= n) { n = high == INT64_MAX ? high : high + 1; }
     }
     tensor_dtype_t dtype = !weights ? TENSOR_I64 : weights->dtype == TENSOR_F32 ? TENSOR_F32 : TENSOR_F64;
@@ -17271,11 +16897,8 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
     if (low == 0 && high == 0 &&
         x->numel) { low = tensor_item(tensor_min(f)); high = tensor_item(tensor_max(f)); }
     if (low == high) { low -= 1; high += 1; }
-    if (bins < 1 || !(high > low) || high - low > 1.7976931348623157e308) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "histc: bins must be >= 1 (got %d), the range %g..%g finite and "
-                            "rising", bins, low, high);
-    }
+    TENSOR__REFUSE(bins < 1 || !(high > low) || high - low > 1.7976931348623157e308, SHAPE,
+                   "histc: bins must be >= 1 (got %d), the range %g..%g finite and rising", bins, low, high);
     f = tensor_masked_select(f, tensor_logical_and(tensor_ge_scalar(f, low), tensor_le_scalar(f, high)));
     f = tensor_mul_scalar(tensor_div_scalar(tensor_sub_scalar(f, low), high - low), (double)bins);
     f = tensor_to(tensor_clamp(f, 0, (double)(bins - 1)), TENSOR_I64);
@@ -17483,10 +17106,7 @@ TENSOR_API tensor_t *(tensor_randn_n)(const int64_t *dims, int ndim) {
     return tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL);
 }
 TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t *dims, int ndim) {
-    if (high <= low) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "randint: high %d must be above low %d", high,
-                            low);
-    }
+    TENSOR__REFUSE(high <= low, SHAPE, "randint: high %d must be above low %d", high, low);
     return tensor__drawn(TENSOR_OP_RANDINT, dims, ndim, TENSOR_I64, 0, 0, low, high, NULL);
 }
 TENSOR_API tensor_t *(tensor_rand_like)(tensor_t *x) {
@@ -17511,9 +17131,8 @@ TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
     TENSOR__MARK
     tensor_t *m = tensor_detach(mean), *d = tensor_detach(std), *z = tensor_add(m, d);
     if (z == TENSOR__POISON || !tensor__needs_float("normal", z)) { TENSOR__RETURN(TENSOR__POISON); }
-    if (d->numel && !(tensor_item(tensor_min(d)) >= 0)) {
-        return tensor__fail(th_, TENSOR_ERR_INDEX, "normal: std %t must not be negative", std);
-    }
+    TENSOR__REFUSE(d->numel && !(tensor_item(tensor_min(d)) >= 0), INDEX,
+                   "normal: std %t must not be negative", std);
     TENSOR__RETURN(tensor_add(m, tensor_mul(d, tensor_randn_like(z))));
 }
 // Random numbers by elementwise parameters within 0..most, looked at before anything is drawn.
@@ -17528,10 +17147,8 @@ TENSOR__FN tensor_t *tensor__draw_by(int id, tensor_t *p, double most) {
         tensor_t *c = tensor_detach(p);
         double lo = tensor_item(tensor_min(c)), hi = tensor_item(tensor_max(c));
         tensor__tidy(th_, mark_, NULL);
-        if (!(lo >= 0 && hi <= most)) {
-            return tensor__fail(o.th, TENSOR_ERR_INDEX, "%s: %s %t must lie in 0..%g (from %g to %g)", name,
-                                id == TENSOR_OP_BERNOULLI ? "p" : "rates", p, most, lo, hi);
-        }
+        TENSOR__REFUSE(!(lo >= 0 && hi <= most), INDEX, "%s: %s %t must lie in 0..%g (from %g to %g)", name,
+                       id == TENSOR_OP_BERNOULLI ? "p" : "rates", p, most, lo, hi);
         tensor__begin(&o, tensor__row(id), &p, 1);
     }
     o.rng = tensor__next_stream(o.th);
@@ -17561,15 +17178,11 @@ TENSOR_API tensor_t *(tensor_randperm)(int64_t n) {
 TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     TENSOR__MARK
     TENSOR__BEGIN1(o, MULTINOMIAL, weights)
-    if (!weights->ndim || n < 0) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "multinomial: weights %t need a dim to draw %d from",
-                            weights, n);
-    }
+    TENSOR__REFUSE(!weights->ndim || n < 0, SHAPE, "multinomial: weights %t need a dim to draw %d from",
+                   weights, n);
     if (!tensor__needs_float("multinomial", weights)) { return TENSOR__POISON; }
-    if (n && !weights->dims[weights->ndim - 1]) {
-        return tensor__fail(o.th, TENSOR_ERR_INDEX,
-                            "multinomial: rows of weights %t have nothing to draw from", weights);
-    }
+    TENSOR__REFUSE(n && !weights->dims[weights->ndim - 1], INDEX,
+                   "multinomial: rows of weights %t have nothing to draw from", weights);
     o.args[0] = tensor_contiguous(tensor_to(tensor_detach(weights), TENSOR_F64));
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS];
@@ -17607,15 +17220,12 @@ TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
-    if (!(high >= low) || !(high - low < INFINITY)) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "uniform_: %g .. %g is no range", low, high);
-    }
+    TENSOR__REFUSE(!(high >= low) || !(high - low < INFINITY), INDEX, "uniform_: %g .. %g is no range", low,
+                   high);
     return tensor__draw_into(TENSOR_OP_RAND, x, low, high);
 }
 TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
-    if (!(std >= 0)) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "normal_: std is %g, it must be >= 0", std);
-    }
+    TENSOR__REFUSE(!(std >= 0), INDEX, "normal_: std is %g, it must be >= 0", std);
     return tensor__draw_into(TENSOR_OP_RANDN, x, mean, std);
 }
 // Distributions made of uniform or normal numbers in double: 0 exponential (a = rate), 1 cauchy, 2
@@ -17625,9 +17235,8 @@ TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, 
     static const double low[] = {0, -INFINITY, -INFINITY, 0, -1e-300};       // of a, exclusive
     static const double high[] = {INFINITY, INFINITY, INFINITY, 1, 1 + 1e-15};
     if (!tensor__fillable(th, name, x, kind > 2)) { return TENSOR__POISON; }
-    if (!(a > low[kind] && a < high[kind]) || ((kind == 1 || kind == 2) && !(b >= 0))) {
-        return tensor__fail(th, TENSOR_ERR_INDEX, "%s: the parameters %g, %g are out of range", name, a, b);
-    }
+    TENSOR__REFUSE(!(a > low[kind] && a < high[kind]) || ((kind == 1 || kind == 2) && !(b >= 0)), INDEX,
+                   "%s: the parameters %g, %g are out of range", name, a, b);
     tensor_scope_t s = tensor__scope_begin(th, 0);
     int id = kind == 2 ? TENSOR_OP_RANDN : TENSOR_OP_RAND;
     tensor_t *y = tensor__drawn(id, x->dims, x->ndim, TENSOR_F64, 0, 1, 0, 0, x);
@@ -17679,14 +17288,10 @@ TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
 TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "requires_grad_", "x", x)) { return TENSOR__POISON; }
-    if (on && !tensor__is_float(x->dtype)) {
-        return tensor__fail(th, TENSOR_ERR_DTYPE, "requires_grad_: x %t is %y; only floats have gradients",
-                            x, x);
-    }
-    if (on && (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING)) {
-        return tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                            "requires_grad_: x %t was made in inference mode; use a clone of it", x);
-    }
+    TENSOR__REFUSE(on && !tensor__is_float(x->dtype), DTYPE,
+                   "requires_grad_: x %t is %y; only floats have gradients", x, x);
+    TENSOR__REFUSE(on && (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING), AUTOGRAD,
+                   "requires_grad_: x %t was made in inference mode; use a clone of it", x);
     if (tensor__sync_needs_grad(th, x) && x->node) {
         if (on) { return x; }
         return tensor__fail(th, TENSOR_ERR_AUTOGRAD,
@@ -17707,9 +17312,7 @@ TENSOR_API int (tensor_is_inference)(tensor_t *x) {
 TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "detach_", "x", x)) { return TENSOR__POISON; }
-    if (x->base) {
-        return tensor__fail(th, TENSOR_ERR_AUTOGRAD, "detach_: x %t is a view; use tensor_detach", x);
-    }
+    TENSOR__REFUSE(x->base, AUTOGRAD, "detach_: x %t is a view; use tensor_detach", x);
     tensor__renode(th, x, NULL, 0);
     x->flags = (uint8_t)(x->flags & ~TENSOR__REQUIRES_GRAD);
     x->rebased++;
@@ -17721,18 +17324,13 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     if (!TENSOR__USABLE(th, "set_grad", "x", x)) { return th->error.code; }
     if (grad) {
         if (!TENSOR__USABLE(th, "set_grad", "grad", grad)) { return th->error.code; }
-        if (grad == x) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "set_grad: x %t cannot be its own gradient", x);
-            return TENSOR_ERR_AUTOGRAD;
-        }
-        if (grad->ndim != x->ndim || memcmp(grad->dims, x->dims, (size_t)x->ndim * 8)) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "set_grad: grad %t has not the shape of x %t", grad, x);
-            return TENSOR_ERR_SHAPE;
-        }
-        if (grad->dtype != x->dtype) {
-            tensor__fail(th, TENSOR_ERR_DTYPE, "set_grad: grad is %y, x is %y", grad, x);
-            return TENSOR_ERR_DTYPE;
-        }
+        TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, grad == x, AUTOGRAD,
+                          "set_grad: x %t cannot be its own gradient", x);
+        TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, grad->ndim != x->ndim || memcmp(grad->dims, x->dims,
+                          (size_t)x->ndim * 8), SHAPE, "set_grad: grad %t has not the shape of x %t", grad,
+                          x);
+        TENSOR__REFUSE_AS(TENSOR_ERR_DTYPE, grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, x is %y",
+                          grad, x);
         tensor__hold(grad);
     }
     tensor_t *old = x->grad;
@@ -17743,9 +17341,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
 TENSOR_API tensor_t *(tensor_retain_grad)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "retain_grad", "x", x)) { return TENSOR__POISON; }
-    if (!tensor__sync_needs_grad(th, x)) {
-        return tensor__fail(th, TENSOR_ERR_AUTOGRAD, "retain_grad: x %t does not require grad", x);
-    }
+    TENSOR__REFUSE(!tensor__sync_needs_grad(th, x), AUTOGRAD, "retain_grad: x %t does not require grad", x);
     if (!x->node) { return x; }
     if (!tensor__node_extra(th, x->node)) { return TENSOR__POISON; }
     x->node->extra->retain[x->output] = x;
@@ -17769,12 +17365,9 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
                                 void *user) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, name, "x", x)) { return 0; }
-    if (!fn && !post) { tensor__fail(th, TENSOR_ERR_OWNER, "%s: fn is NULL", name); return 0; }
-    if (!tensor__sync_needs_grad(th, x) || (post && x->node)) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t %s", name, x,
-                     tensor__needs_grad(x) ? "is not a leaf" : "does not require grad");
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, !fn && !post, OWNER, "%s: fn is NULL", name);
+    TENSOR__REFUSE_AS(0, !tensor__sync_needs_grad(th, x) || (post && x->node), AUTOGRAD, "%s: x %t %s", name,
+                      x, tensor__needs_grad(x) ? "is not a leaf" : "does not require grad");
     tensor__extra_t *e = x->node ? tensor__node_extra(th, x->node) : x->flags & TENSOR__HOOKED ?
         tensor__leaf_extra(x) : (tensor__extra_t *)tensor__memory(th, sizeof *e);
     if (e && !x->node) {
@@ -17861,7 +17454,7 @@ TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) 
 }
 TENSOR__FN tensor_t *tensor__saved_header(tensor__thread_t *th, tensor__node_t *n, const tensor__saved_t *v) {
     tensor_t *t = tensor__new_header(th, n->row->name, v->dtype, v->ndim);
-    if (!t) { return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", n->row->name); }
+    TENSOR__REFUSE(!t, OUT_OF_MEMORY, "%s: out of memory", n->row->name);
     TENSOR__HOLD(&v->storage->refs);
     t->storage = v->storage;
     t->device = v->storage->device;
@@ -17914,12 +17507,10 @@ TENSOR__FN int tensor__unpack_saved(tensor__thread_t *th, tensor__node_t *n) {
         if (!e->packed[i]) { continue; }
         tensor_t *t = e->packing->unpack(e->packed[i], e->packing->user);
         if (!TENSOR__USABLE(th, "backward", "result of unpack", t)) { return 0; }
-        if (t->dtype != v->dtype || t->ndim != v->ndim ||
-            memcmp(t->dims, v->dims, v->ndim * sizeof *t->dims)) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "backward: unpack gave %t %y for a value %n of %s", t, t,
-                         v->dims, (int)v->ndim, n->row->name);
-            return 0;
-        }
+        TENSOR__REFUSE_AS(0, t->dtype != v->dtype || t->ndim != v->ndim || memcmp(t->dims, v->dims,
+                          v->ndim * sizeof *t->dims), SHAPE,
+                          "backward: unpack gave %t %y for a value %n of %s", t, t, v->dims, (int)v->ndim,
+                          n->row->name);
         t = (tensor_contiguous)(t);
         if (t == TENSOR__POISON) { return 0; }
         TENSOR__HOLD(&t->storage->refs);
@@ -18003,11 +17594,8 @@ TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
 }
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (!ctx || slot < 0 || slot >= TENSOR__MAX_IN) {
-        tensor__fail(th, TENSOR_ERR_INDEX, "save_for_backward: slot %i is outside 0..%i", slot,
-                     (int)TENSOR__MAX_IN - 1);
-        return TENSOR_ERR_INDEX;
-    }
+    TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, !ctx || slot < 0 || slot >= TENSOR__MAX_IN, INDEX,
+                      "save_for_backward: slot %i is outside 0..%i", slot, (int)TENSOR__MAX_IN - 1);
     if (!TENSOR__USABLE(th, "save_for_backward", "x", x)) { return th->error.code; }
     if (ctx->tracks && (x->flags & TENSOR__INFERENCE)) {
         tensor__not_saved(th, ctx->fn->name, x);
@@ -18031,10 +17619,8 @@ TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, 
 }
 TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     tensor__thread_t *th = tensor__self();
-    if (!ctx || slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g) {
-        return tensor__fail(th, TENSOR_ERR_INDEX, "saved: slot %i holds nothing%s", slot, ctx && ctx->g ?
-                            "" : " outside backward");
-    }
+    TENSOR__REFUSE(!ctx || slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g, INDEX,
+                   "saved: slot %i holds nothing%s", slot, ctx && ctx->g ? "" : " outside backward");
     tensor__saved_t v;
     v.storage = ctx->saved[slot].storage;
     v.version = ctx->saved[slot].version;
@@ -18047,7 +17633,7 @@ TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     tensor__edge_t *e = source >= 0 && source != TENSOR__CONSTANT ? &n->edge[source] : NULL;
     if (ctx->g->create && e && e->leaf) { return e->leaf; }
     tensor_t *t = tensor__new_header(th, "saved", ctx->saved[slot].dtype, ctx->saved[slot].ndim);
-    if (!t) { return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "saved: out of memory"); }
+    TENSOR__REFUSE(!t, OUT_OF_MEMORY, "saved: out of memory");
     TENSOR__HOLD(&v.storage->refs);
     t->storage = v.storage;
     t->device = v.storage->device;
@@ -18201,15 +17787,10 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     tensor__thread_t *th = tensor__self();
     tensor_function_ctx_t *c = NULL;
     for (int k = 0; outputs && k < nout; k++) { outputs[k] = TENSOR__POISON; }
-    if (!fn || !fn->forward || !fn->backward || n < 0 || (n && !inputs) || !outputs) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "apply: fn, its forward, its backward, inputs or outputs is NULL");
-        return TENSOR_ERR_OWNER;
-    }
-    if (nout < 1 || nout > TENSOR__MAX_OUT) {
-        tensor__fail(th, TENSOR_ERR_INDEX, "apply: %i results, 1..%i are supported", nout,
-                     (int)TENSOR__MAX_OUT);
-        return TENSOR_ERR_INDEX;
-    }
+    TENSOR__REFUSE_AS(TENSOR_ERR_OWNER, !fn || !fn->forward || !fn->backward || n < 0 || (n && !inputs) ||
+                      !outputs, OWNER, "apply: fn, its forward, its backward, inputs or outputs is NULL");
+    TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, nout < 1 || nout > TENSOR__MAX_OUT, INDEX,
+                      "apply: %i results, 1..%i are supported", nout, (int)TENSOR__MAX_OUT);
     if (tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n)) {
         c = (tensor_function_ctx_t *)tensor__memory(th, sizeof *c);
     }
@@ -18341,10 +17922,7 @@ TENSOR__FN int tensor__pass_grow(tensor__thread_t *th, tensor__pass_t *p) {
     uint64_t bytes = (uint64_t)room * (sizeof *p->slots + sizeof *p->heap + sizeof(int32_t) +
                                        2 * sizeof(int32_t));
     char *m = (char *)tensor__raw_or_release(th, bytes);
-    if (!m) {
-        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "backward: out of memory");
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, !m, OUT_OF_MEMORY, "backward: out of memory");
     void *old = p->slots;
     tensor__slot_t *slots = (tensor__slot_t *)(void *)m;
     if (p->room) { memcpy(slots, p->slots, (size_t)p->room * sizeof *slots); }
@@ -18612,17 +18190,12 @@ TENSOR__INLINE int tensor__fits(const tensor__meta_t *m, const tensor_t *g) {
 }
 // A gradient in dtype and shape of its value: input i of `from` (NULL: the caller's). POISON = failed,
 // raised.
-TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(tensor__thread_t *th, const tensor__node_t *from, int i,
-                                                  const tensor__meta_t *m, tensor_t *g) {
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(const tensor__node_t *from, int i, const tensor__meta_t *m, tensor_t *g) {
     int lead = g->ndim - m->ndim, fits = lead >= 0;
     for (int d = 0; fits && d < m->ndim; d++) { fits = m->dims[d] == 1 || m->dims[d] == g->dims[lead + d]; }
-    if (!fits) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE,
-                            "backward: %s gave a gradient %t for input %i, which is %n",
-                            !from ? "the caller" : from->custom ?
-                            ((const tensor_function_ctx_t *)from->custom)->fn->name : from->row->name,
-                            g, i, m->dims, (int)m->ndim);
-    }
+    TENSOR__REFUSE(!fits, SHAPE, "backward: %s gave a gradient %t for input %i, which is %n", !from ?
+                   "the caller" : from->custom ? ((const tensor_function_ctx_t *)from->custom)->fn->name :
+                   from->row->name, g, i, m->dims, (int)m->ndim);
     if (g->dtype != m->dtype) { g = (tensor_to)(g, (tensor_dtype_t)m->dtype); }
     return g == TENSOR__POISON ? g : tensor__sum_to(g, m->dims, m->ndim);
 }
@@ -18645,7 +18218,7 @@ TENSOR__INLINE int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tens
                                    int32_t output, tensor_t *leaf, const tensor__meta_t *m, tensor_t *g,
                                    const tensor__node_t *from, int i) {
     if (g->dtype != m->dtype || !tensor__fits(m, g)) {
-        g = tensor__fit(th, from, i, m, g);
+        g = tensor__fit(from, i, m, g);
         if (g == TENSOR__POISON) { return 0; }
     }
     if (!node) { return tensor__deliver_leaf(th, p, leaf, g); }
@@ -18785,31 +18358,21 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     for (int i = 0; i < no; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!TENSOR__USABLE(th, op, "output", y)) { return th->error.code; }
-        if (!tensor__sync_needs_grad(th, y)) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                         "%s: %t made by %s%s%s does not require grad and has no graph%s", op, y,
-                         y->op ? y->op : "?", y->site ? " at " : "", y->site ? tensor__basename(y->site) : "",
-                         th->grad_mode ? "" : "; this thread records nothing now: a no_grad scope is open");
-            return TENSOR_ERR_AUTOGRAD;
-        }
-        if (!g && y->numel != 1) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                         "%s: a gradient to start from is needed for %t (only one element has the "
-                         "default 1)", op, y);
-            return TENSOR_ERR_AUTOGRAD;
-        }
+        TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !tensor__sync_needs_grad(th, y), AUTOGRAD,
+                          "%s: %t made by %s%s%s does not require grad and has no graph%s", op, y, y->op ?
+                          y->op : "?", y->site ? " at " : "", y->site ? tensor__basename(y->site) : "",
+                          th->grad_mode ? "" : "; this thread records nothing now: a no_grad scope is open");
+        TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !g && y->numel != 1, AUTOGRAD,
+                          "%s: a gradient to start from is needed for %t (only one element has the default 1)", op, y);
         if (g && !TENSOR__USABLE(th, op, "grad", g)) { return th->error.code; }
-        if (g && (g->ndim != y->ndim || memcmp(g->dims, y->dims, (size_t)y->ndim * 8))) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "%s: grad %t has not the shape of the output %t", op, g, y);
-            return TENSOR_ERR_SHAPE;
-        }
+        TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, g && (g->ndim != y->ndim || memcmp(g->dims, y->dims,
+                          (size_t)y->ndim * 8)), SHAPE, "%s: grad %t has not the shape of the output %t", op,
+                          g, y);
     }
     for (int i = 0; i < ni; i++) {
         if (!TENSOR__USABLE(th, op, "input", inputs[i])) { return th->error.code; }
-        if (!tensor__sync_needs_grad(th, inputs[i])) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: input %i %t does not require grad", op, i, inputs[i]);
-            return TENSOR_ERR_AUTOGRAD;
-        }
+        TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !tensor__sync_needs_grad(th, inputs[i]), AUTOGRAD,
+                          "%s: input %i %t does not require grad", op, i, inputs[i]);
     }
     tensor__pass_t local, *p = th->pass;
     if (p) { th->pass = NULL; } else { p = &local; memset(p, 0, sizeof *p); }
@@ -18899,15 +18462,11 @@ TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
 TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                       tensor_t *const *inputs, int ni, tensor_t **gradients, int flags) {
     tensor__thread_t *th = tensor__self();
-    if (no < 0 || ni < 0 || (no && !outputs) || (ni && (!inputs || !gradients))) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "autograd_grad: outputs, inputs or gradients is NULL");
-        return TENSOR_ERR_OWNER;
-    }
-    if (!ni) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "autograd_grad: no inputs; tensor_backward fills the .grad of leaves");
-        return TENSOR_ERR_AUTOGRAD;
-    }
+    TENSOR__REFUSE_AS(TENSOR_ERR_OWNER, no < 0 || ni < 0 || (no && !outputs) ||
+                      (ni && (!inputs || !gradients)), OWNER,
+                      "autograd_grad: outputs, inputs or gradients is NULL");
+    TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !ni, AUTOGRAD,
+                      "autograd_grad: no inputs; tensor_backward fills the .grad of leaves");
     for (int i = 0; i < ni; i++) { gradients[i] = NULL; }
     int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad");
     for (int i = 0; i < ni && !code && !(flags & TENSOR_ALLOW_UNUSED); i++) {
@@ -18992,9 +18551,7 @@ TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t
 }
 TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor__thread_t *th = tensor__self();
-    if (!fn || n < 0 || (n && !inputs)) {
-        return tensor__fail(th, TENSOR_ERR_OWNER, "checkpoint: fn or inputs is NULL");
-    }
+    TENSOR__REFUSE(!fn || n < 0 || (n && !inputs), OWNER, "checkpoint: fn or inputs is NULL");
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE(th, "checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
         if (tensor__sync_needs_grad(th, inputs[i]) && inputs[i]->node && inputs[i]->node->seq > th->seq) {
@@ -19059,7 +18616,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     return ok ? th->fresh = y : TENSOR__POISON;
 }
 // Takes what m saved. 0 = it is not the operation n was.
-TENSOR__FN int tensor__region_take(tensor__thread_t *th, tensor__node_t *n, tensor__node_t *m) {
+TENSOR__FN int tensor__region_take(tensor__node_t *n, tensor__node_t *m) {
     int same = n->row == m->row && n->nin == m->nin && n->nsaved == m->nsaved && !n->custom == !m->custom;
     for (int i = 0; i < n->nsaved && same; i++) {
         const tensor__saved_t *v = &n->saved[i], *w = &m->saved[i];
@@ -19070,11 +18627,8 @@ TENSOR__FN int tensor__region_take(tensor__thread_t *th, tensor__node_t *n, tens
                    !memcmp(v->strides, w->strides, v->ndim * sizeof *v->strides);
         }
     }
-    if (!same) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn does other operations when it is run again: "
-                     "%s where %s was", m->row->name, n->row->name);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, !same, AUTOGRAD, "checkpoint: fn does other operations when it is run again: %s "
+                      "where %s was", m->row->name, n->row->name);
     for (int i = 0; i < n->nsaved; i++) {
         tensor__saved_t *v = &n->saved[i], *w = &m->saved[i];
         if (v->is_immediate || v->storage || !w->storage) { continue; }
@@ -19123,7 +18677,7 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     }
     tensor__spin(&r->lock);
     for (int64_t k = 0; k < count && ok; k++) {
-        if (r->node[k] && r->node[k]->used == 2) { ok = tensor__region_take(th, r->node[k], list[k]); }
+        if (r->node[k] && r->node[k]->used == 2) { ok = tensor__region_take(r->node[k], list[k]); }
     }
     tensor__unspin(&r->lock);
     if (list) { tensor__memory_free(th, list); }
@@ -19146,10 +18700,7 @@ TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n) {
     if (missing && !inside) { r->worker = th; }
     tensor__unspin(&r->lock);
     if (!missing) { return 1; }
-    if (inside) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn runs backward through its own result");
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, inside, AUTOGRAD, "checkpoint: fn runs backward through its own result");
     int ok = tensor__region_rerun(th, r);
     tensor__spin(&r->lock);
     r->worker = NULL;
@@ -19239,10 +18790,8 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
     tensor__thread_t *th = c->th = tensor__self();
     c->x = NULL;
     c->s.thread = NULL;
-    if (!fn || n < 0 || (n && !inputs) || !given) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "%s: fn, inputs, v or results is NULL", op);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, !fn || n < 0 || (n && !inputs) || !given, OWNER,
+                      "%s: fn, inputs, v or results is NULL", op);
     c->s = tensor__scope_begin(th, 1);
     if (c->s.thread) { c->x = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
     if (!c->x) { return 0; }
@@ -19335,10 +18884,8 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
                                  double atol,
                                  double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
-    if (!fn || n < 0 || (n && !inputs)) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "gradcheck: fn or inputs is NULL");
-        return TENSOR_ERR_OWNER;
-    }
+    TENSOR__REFUSE_AS(TENSOR_ERR_OWNER, !fn || n < 0 || (n && !inputs), OWNER,
+                      "gradcheck: fn or inputs is NULL");
     if (eps == 0) { eps = 1e-6; }
     if (atol == 0) { atol = 1e-5; }
     if (rtol == 0) { rtol = 1e-3; }
@@ -19445,10 +18992,8 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     tensor__gradgrad_t gg;
     gg.fn = fn;
     gg.user = user;
-    if (!fn || n < 0 || n == INT32_MAX || (n && !inputs)) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "gradgradcheck: fn or inputs is NULL");
-        return TENSOR_ERR_OWNER;
-    }
+    TENSOR__REFUSE_AS(TENSOR_ERR_OWNER, !fn || n < 0 || n == INT32_MAX || (n && !inputs), OWNER,
+                      "gradgradcheck: fn or inputs is NULL");
     tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
     if (!list) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
