@@ -9886,6 +9886,16 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
 // For ops made of others: returns y and drops every other tensor made since `mark_`.
 #define TENSOR__MARK tensor__thread_t *th_ = tensor__self(); int64_t mark_ = th_->top;
 #define TENSOR__RETURN(y) return tensor__named(th_, tensor__tidy(th_, mark_, y), __func__)
+// With arguments that must be usable, or poison comes back.
+#define TENSOR__TAKES(x)                                                                                     \
+    if (!TENSOR__USABLE(th_, &__func__[7], #x, x)) { return TENSOR__POISON; }
+#define TENSOR__MARK1(x) TENSOR__MARK TENSOR__TAKES(x)
+#define TENSOR__MARK2(a, b) TENSOR__MARK1(a) TENSOR__TAKES(b)
+// A function of one expression, and one made of other ops.
+#define TENSOR__FRONT(name, params, ...)                                                                     \
+    TENSOR_API tensor_t *(tensor_##name) params { return __VA_ARGS__; }
+#define TENSOR__MADE(name, params, ...)                                                                      \
+    TENSOR_API tensor_t *(tensor_##name) params { TENSOR__MARK TENSOR__RETURN((__VA_ARGS__)); }
 
 // ------------------------------------------------------------------------------
 // >>impl-create                                    MARK: creation
@@ -9923,12 +9933,10 @@ TENSOR_API tensor_t *(tensor_empty_n)(const int64_t *dims, int ndim, tensor_dtyp
     tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
     return o.th->fresh = tensor__make(o.th, "empty", (int)dtype, dims, ndim, o.device);
 }
-TENSOR_API tensor_t *(tensor_zeros_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
-    return tensor__filled("zeros", dims, ndim, (int)dtype, 0, NULL);
-}
-TENSOR_API tensor_t *(tensor_ones_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
-    return tensor__filled("ones", dims, ndim, (int)dtype, 1, NULL);
-}
+TENSOR__FRONT(zeros_n, (const int64_t *dims, int ndim, tensor_dtype_t dtype),
+    tensor__filled("zeros", dims, ndim, (int)dtype, 0, NULL))
+TENSOR__FRONT(ones_n, (const int64_t *dims, int ndim, tensor_dtype_t dtype),
+    tensor__filled("ones", dims, ndim, (int)dtype, 1, NULL))
 TENSOR_API tensor_t *(tensor_full_n)(const int64_t *dims, int ndim, double value, tensor_dtype_t dtype) {
     if (!tensor__holds("full", (int)dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("full", dims, ndim, (int)dtype, value, NULL);
@@ -10515,12 +10523,9 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
     }
     return tensor__view(&o, dims, strides, ndim, x->offset);
 }
-TENSOR_API tensor_t *(tensor_reshape_n)(tensor_t *x, const int64_t *dims, int ndim) {
-    return tensor__reshape("reshape", x, dims, ndim, 1);
-}
-TENSOR_API tensor_t *(tensor_view_n)(tensor_t *x, const int64_t *dims, int ndim) {
-    return tensor__reshape("view", x, dims, ndim, 0);
-}
+TENSOR__FRONT(reshape_n, (tensor_t *x, const int64_t *dims, int ndim),
+    tensor__reshape("reshape", x, dims, ndim, 1))
+TENSOR__FRONT(view_n, (tensor_t *x, const int64_t *dims, int ndim), tensor__reshape("view", x, dims, ndim, 0))
 TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
     int64_t all = tensor__live(x) && !x->numel ? 0 : -1;
     return (tensor_reshape_n)(x, &all, 1);
@@ -11028,8 +11033,7 @@ TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1
     return tensor__stepped("diagonal", x, &w);
 }
 TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size, int64_t step) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "unfold_dim", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     int d = tensor__dim("unfold_dim", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->ndim) { TENSOR__RETURN((tensor_narrow)(tensor__flat(x), 0, 0, size)); }
@@ -11070,8 +11074,7 @@ TENSOR_API tensor_t *(tensor_rot90)(tensor_t *x, int64_t k, int64_t dim0, int64_
     TENSOR__RETURN(k == 2 ? y : (tensor_contiguous)((tensor_transpose)(y, dim0, dim1)));
 }
 TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "roll", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     int d = tensor__dim("roll", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->numel || !x->ndim) { return (tensor_clone)(x); }
@@ -11109,12 +11112,8 @@ TENSOR_API tensor_t *(tensor_T)(tensor_t *x) {
     for (int i = 0; tensor__live(x) && i < x->ndim; i++) { order[i] = x->ndim - 1 - i; }
     return (tensor_permute_n)(x, order, tensor__live(x) ? x->ndim : 0);
 }
-TENSOR_API tensor_t *(tensor_swapaxes)(tensor_t *x, int64_t dim0, int64_t dim1) {
-    return (tensor_transpose)(x, dim0, dim1);
-}
-TENSOR_API tensor_t *(tensor_swapdims)(tensor_t *x, int64_t dim0, int64_t dim1) {
-    return (tensor_transpose)(x, dim0, dim1);
-}
+TENSOR__FRONT(swapaxes, (tensor_t *x, int64_t dim0, int64_t dim1), (tensor_transpose)(x, dim0, dim1))
+TENSOR__FRONT(swapdims, (tensor_t *x, int64_t dim0, int64_t dim1), (tensor_transpose)(x, dim0, dim1))
 #define TENSOR__X(name, fn)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t *other) {                                     \
         if (!TENSOR__USABLE(tensor__self(), #name, "other", other)) { return TENSOR__POISON; }               \
@@ -11156,8 +11155,7 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
 }
 // x with its dim 1 innermost in memory ([N, C, spatial..]), dims as they were.
 TENSOR_API tensor_t *(tensor_channels_last)(tensor_t *x) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "channels_last", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     TENSOR__REFUSE(x->ndim < 3, SHAPE, "channels_last: x %t must be [N, C, spatial..]", x);
     if ((tensor_is_channels_last)(x)) { return x; }
     TENSOR__RETURN((tensor_movedim)((tensor_contiguous)((tensor_movedim)(x, 1, -1)), -1, 1));
@@ -11696,19 +11694,11 @@ TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
     TENSOR__REFUSE(n < 0 || n > 100, SHAPE, "polygamma: n %i must be in 0..100", n);
     return tensor__unary_p(TENSOR_OP_POLYGAMMA, x, n, 0);
 }
-TENSOR_API tensor_t *(tensor_digamma)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_polygamma)(0, x));
-}
-TENSOR_API tensor_t *(tensor_elu)(tensor_t *x, double alpha) {
-    return tensor__unary_p(TENSOR_OP_ELU, x, alpha, 0);
-}
-TENSOR_API tensor_t *(tensor_leaky_relu)(tensor_t *x, double slope) {
-    return tensor__unary_p(TENSOR_OP_LEAKY_RELU, x, slope, 0);
-}
-TENSOR_API tensor_t *(tensor_softplus)(tensor_t *x, double beta, double threshold) {
-    return tensor__unary_p(TENSOR_OP_SOFTPLUS, x, beta, threshold);
-}
+TENSOR__MADE(digamma, (tensor_t *x), (tensor_polygamma)(0, x))
+TENSOR__FRONT(elu, (tensor_t *x, double alpha), tensor__unary_p(TENSOR_OP_ELU, x, alpha, 0))
+TENSOR__FRONT(leaky_relu, (tensor_t *x, double slope), tensor__unary_p(TENSOR_OP_LEAKY_RELU, x, slope, 0))
+TENSOR__FRONT(softplus, (tensor_t *x, double beta, double threshold),
+    tensor__unary_p(TENSOR_OP_SOFTPLUS, x, beta, threshold))
 
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, tensor_t *b) { return tensor__binary(TENSOR_OP_##ID,   \
@@ -11750,12 +11740,10 @@ TENSOR_API tensor_t *(tensor_where)(tensor_t *condition, tensor_t *a, tensor_t *
                    "where: condition %t must be bool, not %y", condition, condition);
     return tensor__ternary(TENSOR_OP_WHERE, condition, a, b, 0);
 }
-TENSOR_API tensor_t *(tensor_lerp)(tensor_t *a, tensor_t *b, tensor_t *weight) {
-    return tensor__ternary(TENSOR_OP_LERP, a, b, weight, 0);
-}
-TENSOR_API tensor_t *(tensor_addcmul)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
-    return tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value);
-}
+TENSOR__FRONT(lerp, (tensor_t *a, tensor_t *b, tensor_t *weight),
+    tensor__ternary(TENSOR_OP_LERP, a, b, weight, 0))
+TENSOR__FRONT(addcmul, (tensor_t *x, tensor_t *a, tensor_t *b, double value),
+    tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value))
 TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
     if (!tensor__live(a) || !tensor__live(b) || tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
         return 1;
@@ -11812,30 +11800,22 @@ TENSOR__FN tensor_t *tensor__update3(int id, tensor_t *x, tensor_t *a, tensor_t 
     tensor_t *const list[3] = {x, a, b};
     return tensor__update(id, list, 3, 0, 0, f, 0);
 }
-TENSOR_API tensor_t *(tensor_addcmul_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
-    return tensor__update3(TENSOR_OP_ADDCMUL, x, a, b, value);
-}
+TENSOR__FRONT(addcmul_, (tensor_t *x, tensor_t *a, tensor_t *b, double value),
+    tensor__update3(TENSOR_OP_ADDCMUL, x, a, b, value))
 TENSOR_API tensor_t *(tensor_addcdiv_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     if (!tensor__divides(a, b)) { return TENSOR__POISON; }
     return tensor__update3(TENSOR_OP_ADDCDIV, x, a, b, value);
 }
-TENSOR_API tensor_t *(tensor_lerp_)(tensor_t *x, tensor_t *b, tensor_t *weight) {
-    return tensor__update3(TENSOR_OP_LERP, x, b, weight, 0);
-}
+TENSOR__FRONT(lerp_, (tensor_t *x, tensor_t *b, tensor_t *weight),
+    tensor__update3(TENSOR_OP_LERP, x, b, weight, 0))
 TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weight) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "lerp_scalar_", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     TENSOR__RETURN((tensor_lerp_)(x, b, tensor_scalar(weight, (tensor_dtype_t)x->dtype)));
 }
-TENSOR_API tensor_t *(tensor_nan_to_num_)(tensor_t *x, double nan, double posinf, double neginf) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)));
-}
+TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
+    (tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)))
 TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "copy_", "x", x) || !TENSOR__USABLE(th_, "copy_", "src", src)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(x, src)
     if (src->device != x->device) { src = tensor__to_device(src, x->device); }
     tensor_t *const list[2] = {x, src};
     return tensor__tidy(th_, mark_, tensor__update(TENSOR_OP_CLONE, list, 2, 0, 0, NULL, 1));
@@ -11866,60 +11846,36 @@ TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double va
                    "masked_fill: mask %t does not broadcast to x %t", mask, x);
     TENSOR__RETURN((tensor_where)(mask, tensor_scalar(value, (tensor_dtype_t)x->dtype), x));
 }
-TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double value) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_copy_)(x, (tensor_masked_fill)(x, mask, value)));
-}
+TENSOR__MADE(masked_fill_, (tensor_t *x, tensor_t *mask, double value),
+    (tensor_copy_)(x, (tensor_masked_fill)(x, mask, value)))
 
 // Made of the rows above.
-TENSOR_API tensor_t *(tensor_clamp_max)(tensor_t *x, double hi) {
-    return (tensor_clamp)(x, -(double)INFINITY, hi);
-}
-TENSOR_API tensor_t *(tensor_clamp_min)(tensor_t *x, double lo) {
-    return (tensor_clamp)(x, lo, (double)INFINITY);
-}
+TENSOR__FRONT(clamp_max, (tensor_t *x, double hi), (tensor_clamp)(x, -(double)INFINITY, hi))
+TENSOR__FRONT(clamp_min, (tensor_t *x, double lo), (tensor_clamp)(x, lo, (double)INFINITY))
 TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *hi) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "clamp_tensor", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     TENSOR__REFUSE(!lo && !hi, SHAPE, "clamp_tensor: lo and hi are both NULL");
     if (lo) { x = tensor_where(tensor_logical_or(tensor_lt(x, lo), tensor_isnan(lo)), lo, x); }
     if (hi) { x = tensor_where(tensor_logical_or(tensor_gt(x, hi), tensor_isnan(hi)), hi, x); }
     TENSOR__RETURN(x);
 }
-TENSOR_API tensor_t *(tensor_deg2rad)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_mul_scalar)(x, 0.017453292519943295));
-}
-TENSOR_API tensor_t *(tensor_rad2deg)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_mul_scalar)(x, 57.29577951308232));
-}
-TENSOR_API tensor_t *(tensor_sgn)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_sign)(x));
-}
-TENSOR_API tensor_t *(tensor_isneginf)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_eq_scalar)(x, -(double)INFINITY));
-}
-TENSOR_API tensor_t *(tensor_isposinf)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_eq_scalar)(x, (double)INFINITY));
-}
+TENSOR__MADE(deg2rad, (tensor_t *x), (tensor_mul_scalar)(x, 0.017453292519943295))
+TENSOR__MADE(rad2deg, (tensor_t *x), (tensor_mul_scalar)(x, 57.29577951308232))
+TENSOR__MADE(sgn, (tensor_t *x), (tensor_sign)(x))
+TENSOR__MADE(isneginf, (tensor_t *x), (tensor_eq_scalar)(x, -(double)INFINITY))
+TENSOR__MADE(isposinf, (tensor_t *x), (tensor_eq_scalar)(x, (double)INFINITY))
 TENSOR_API tensor_t *(tensor_positive)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, "positive", "x", x)) { return TENSOR__POISON; }
     return x->dtype == TENSOR_BOOL ? tensor__fail(th, TENSOR_ERR_DTYPE, "positive: x %t is bool", x) : x;
 }
 TENSOR_API tensor_t *(tensor_frac)(tensor_t *x) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "frac", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "frac: x %t is %y, must be a float", x, x);
     TENSOR__RETURN(tensor_sub(x, tensor_trunc(x)));
 }
 TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "round_decimals", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "round_decimals: x %t is %y, must be a float", x, x);
     tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
     tensor_t *scale = tensor_scalar(pow(10, fabs((double)decimals)), dtype), *y = tensor_to(x, dtype);
@@ -11928,15 +11884,13 @@ TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
     TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)x->dtype));
 }
 TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "logit", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     if (eps >= 0) { x = tensor_clamp(x, eps, 1 - eps); }
     TENSOR__RETURN(tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
 }
 TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf, double neginf) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "nan_to_num", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     if (!tensor__is_float(x->dtype)) { TENSOR__RETURN(tensor_clone(x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     double top = dtype == TENSOR_F64 ? 1.7976931348623157e308 : dtype == TENSOR_F32 ? 3.4028234663852886e38 :
@@ -11947,8 +11901,7 @@ TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf,
                                                                   dtype), y));
 }
 TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "signbit", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     if (tensor__is_float(x->dtype)) { x = tensor_copysign(tensor_scalar(1, (tensor_dtype_t)x->dtype), x); }
     TENSOR__RETURN(tensor_lt_scalar(x, 0));
 }
@@ -11976,14 +11929,9 @@ TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rou
     tensor_t *y = tensor_trunc(tensor_div(tensor_detach(a), tensor_detach(b)));
     TENSOR__RETURN(tensor__constant_of(tensor__constant_of(y, a), b));
 }
-TENSOR_API tensor_t *(tensor_float_power)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_pow(tensor_to(a, TENSOR_F64), tensor_to(b, TENSOR_F64)));
-}
-TENSOR_API tensor_t *(tensor_float_power_scalar)(tensor_t *a, double b) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_pow_scalar(tensor_to(a, TENSOR_F64), b));
-}
+TENSOR__MADE(float_power, (tensor_t *a, tensor_t *b),
+    tensor_pow(tensor_to(a, TENSOR_F64), tensor_to(b, TENSOR_F64)))
+TENSOR__MADE(float_power_scalar, (tensor_t *a, double b), tensor_pow_scalar(tensor_to(a, TENSOR_F64), b))
 TENSOR_API tensor_t *(tensor_fmax)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
     tensor_t *no_a = tensor_isnan(a), *no_b = tensor_isnan(b); // b, a: of equal zeros the first is taken
@@ -11995,18 +11943,14 @@ TENSOR_API tensor_t *(tensor_fmin)(tensor_t *a, tensor_t *b) {
     TENSOR__RETURN(tensor_where(no_b, a, tensor_where(no_a, b, tensor_minimum(b, a))));
 }
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "heaviside", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     TENSOR__REFUSE(tensor__live(values) && x->dtype != values->dtype, DTYPE,
                    "heaviside: x %t is %y and values %t is %y", x, x, values, values);
     tensor_t *step = tensor_to(tensor_gt_scalar(x, 0), (tensor_dtype_t)x->dtype);
     TENSOR__RETURN(tensor_where(tensor_eq_scalar(x, 0), tensor_detach(values), step));
 }
 TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "ldexp", "a", a) || !TENSOR__USABLE(th_, "ldexp", "b", b)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(a, b)
     if (!tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
         TENSOR__RETURN(tensor_mul(a, tensor_exp2(b)));
     }
@@ -12015,15 +11959,11 @@ TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
     TENSOR__RETURN(tensor_to(tensor_mul(a, power), (tensor_dtype_t)a->dtype));
 }
 TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "lerp_scalar", "a", a)) { return TENSOR__POISON; }
+    TENSOR__MARK1(a)
     TENSOR__RETURN(tensor_lerp(a, b, tensor_scalar(weight, (tensor_dtype_t)a->dtype)));
 }
 TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, double atol, int equal_nan) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "isclose", "a", a) || !TENSOR__USABLE(th_, "isclose", "b", b)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(a, b)
     TENSOR__REFUSE(a->dtype != b->dtype, DTYPE, "isclose: a %t is %y and b %t is %y", a, a, b, b);
     TENSOR__REFUSE(!(rtol >= 0 && atol >= 0), SHAPE, "isclose: rtol %g and atol %g must be >= 0", rtol, atol);
     tensor_t *y = tensor_eq(a, b), *d;
@@ -12068,9 +12008,8 @@ TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
     tensor__result(&o, to, x->dims, x->ndim);
     return tensor__finish(&o);
 }
-TENSOR_API tensor_t *(tensor_contiguous)(tensor_t *x) {
-    return tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) ? x : (tensor_clone)(x);
-}
+TENSOR__FRONT(contiguous, (tensor_t *x),
+    tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) ? x : (tensor_clone)(x))
 
 // The rows' text as differentiable tensor ops, for the derivative of a derivative.
 TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k);
@@ -12882,14 +12821,12 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
     tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "%s: x %t is %y, a float dtype is needed", op, x, x);
     return 0;
 }
-TENSOR_API tensor_t *(tensor_softmax)(tensor_t *x, int64_t dim) {
-    return tensor__needs_float("softmax", x) ? tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0) :
-        TENSOR__POISON;
-}
-TENSOR_API tensor_t *(tensor_log_softmax)(tensor_t *x, int64_t dim) {
-    return tensor__needs_float("log_softmax", x) ? tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1,
-                                                                   0) : TENSOR__POISON;
-}
+TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim),
+    tensor__needs_float("softmax", x) ? tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0) :
+                        TENSOR__POISON)
+TENSOR__FRONT(log_softmax, (tensor_t *x, int64_t dim),
+    tensor__needs_float("log_softmax", x) ? tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0) :
+                        TENSOR__POISON)
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
     TENSOR__MARK
     if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, tensor_get_default_dtype()); }
@@ -12903,18 +12840,16 @@ TENSOR_API tensor_t *(tensor_cumprod)(tensor_t *x, int64_t dim) {
     int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;
     return tensor__rows_op(TENSOR_OP_CUMPROD, x, dim, 0, 0, dtype, 0);
 }
-TENSOR_API tensor_t *(tensor_logcumsumexp)(tensor_t *x, int64_t dim) {
-    return tensor__needs_float("logcumsumexp", x) ?
-        tensor__rows_op(TENSOR_OP_LOGCUMSUMEXP, x, dim, 0, 0, -1, 0) : TENSOR__POISON;
-}
+TENSOR__FRONT(logcumsumexp, (tensor_t *x, int64_t dim),
+    tensor__needs_float("logcumsumexp", x) ? tensor__rows_op(TENSOR_OP_LOGCUMSUMEXP, x, dim, 0, 0, -1, 0) :
+                        TENSOR__POISON)
 TENSOR_API tensor_t *(tensor_var_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
     if (!tensor__needs_float("var", x)) { return TENSOR__POISON; }
     return tensor__rows_op(TENSOR_OP_VAR, x, dim, 1, keepdim, -1, correction);
 }
-TENSOR_API tensor_t *(tensor_norm_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    return tensor__needs_float("norm", x) ? tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0) :
-        TENSOR__POISON;
-}
+TENSOR__FRONT(norm_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__needs_float("norm", x) ? tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0) :
+                        TENSOR__POISON)
 TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdim) {
     if (tensor__live(x)) {
         int d = tensor__dim(tensor__row(id)->name, dim, x);
@@ -12924,38 +12859,21 @@ TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdi
     }
     return tensor__rows_op(id, x, dim, 1, keepdim, TENSOR_I64, 0);
 }
-TENSOR_API tensor_t *(tensor_argmax_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    return tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, keepdim);
-}
-TENSOR_API tensor_t *(tensor_argmin_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    return tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, keepdim);
-}
-TENSOR_API tensor_t *(tensor_argmax)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_argmax_dim)(tensor__flat(x), 0, 0));
-}
-TENSOR_API tensor_t *(tensor_argmin)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_argmin_dim)(tensor__flat(x), 0, 0));
-}
-TENSOR_API tensor_t *(tensor_var)(tensor_t *x, int64_t correction) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_var_dim)(tensor__flat(x), 0, correction, 0));
-}
-TENSOR_API tensor_t *(tensor_norm)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_norm_dim)(tensor__flat(x), 0, 0));
-}
+TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, keepdim))
+TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, keepdim))
+TENSOR__MADE(argmax, (tensor_t *x), (tensor_argmax_dim)(tensor__flat(x), 0, 0))
+TENSOR__MADE(argmin, (tensor_t *x), (tensor_argmin_dim)(tensor__flat(x), 0, 0))
+TENSOR__MADE(var, (tensor_t *x, int64_t correction), (tensor_var_dim)(tensor__flat(x), 0, correction, 0))
+TENSOR__MADE(norm, (tensor_t *x), (tensor_norm_dim)(tensor__flat(x), 0, 0))
 TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
     TENSOR__MARK
     // The gradient of constants is 0, not 0 * inf.
     tensor_t *v = (tensor_var_dim)(x, dim, correction, keepdim), *zero = tensor_eq_scalar(v, 0);
     TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(v, zero, 1)), zero, 0));
 }
-TENSOR_API tensor_t *(tensor_std)(tensor_t *x, int64_t correction) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_std_dim)(tensor__flat(x), 0, correction, 0));
-}
+TENSOR__MADE(std, (tensor_t *x, int64_t correction), (tensor_std_dim)(tensor__flat(x), 0, correction, 0))
 // x at indices along dim, and these; drop: dim, of size 1, goes. The value is gathered, so its gradient goes
 // to the chosen places alone.
 TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, int drop) {
@@ -13113,37 +13031,23 @@ TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *
     }
     TENSOR__RETURN(half ? tensor_to(y, (tensor_dtype_t)x->dtype) : y);
 }
-TENSOR_API tensor_t *(tensor_norm_p)(tensor_t *x, double p) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_norm_p_dims)(x, p, NULL, 0, 0));
-}
-TENSOR_API tensor_t *(tensor_count_nonzero_dims)(tensor_t *x, const int64_t *dims, int n) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_sum_dims(tensor_ne_scalar(x, 0), dims, n, 0));
-}
-TENSOR_API tensor_t *(tensor_count_nonzero)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_sum(tensor_ne_scalar(x, 0)));
-}
+TENSOR__MADE(norm_p, (tensor_t *x, double p), (tensor_norm_p_dims)(x, p, NULL, 0, 0))
+TENSOR__MADE(count_nonzero_dims, (tensor_t *x, const int64_t *dims, int n),
+    tensor_sum_dims(tensor_ne_scalar(x, 0), dims, n, 0))
+TENSOR__MADE(count_nonzero, (tensor_t *x), tensor_sum(tensor_ne_scalar(x, 0)))
 TENSOR_API tensor_t *(tensor_nansum_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__MARK
     int has = tensor__live(x) && tensor__is_float(x->dtype);
     TENSOR__RETURN(tensor_sum_dims(has ? tensor_masked_fill(x, tensor_isnan(x), 0) : x, dims, n, keepdim));
 }
-TENSOR_API tensor_t *(tensor_nansum)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_nansum_dims)(x, NULL, 0, 0));
-}
+TENSOR__MADE(nansum, (tensor_t *x), (tensor_nansum_dims)(x, NULL, 0, 0))
 TENSOR_API tensor_t *(tensor_nanmean_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__MARK
     if (!tensor__needs_float("nanmean", x)) { return TENSOR__POISON; }
     tensor_t *count = tensor_sum_dims(tensor_logical_not(tensor_isnan(x)), dims, n, keepdim);
     TENSOR__RETURN(tensor_div((tensor_nansum_dims)(x, dims, n, keepdim), count));
 }
-TENSOR_API tensor_t *(tensor_nanmean)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_nanmean_dims)(x, NULL, 0, 0));
-}
+TENSOR__MADE(nanmean, (tensor_t *x), (tensor_nanmean_dims)(x, NULL, 0, 0))
 #define TENSOR__RETURN_TWO(first, second, to)                                                                \
     tensor_t *list[2] = {first, second};                                                                     \
     tensor__tidy_n(th_, mark_, list, 2, __func__);                                                           \
@@ -13213,8 +13117,7 @@ TENSOR__FN void tensor__grad_logcumsumexp(tensor__grad_t *g) {
 }
 
 TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "diff", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     TENSOR__REFUSE(!x->ndim || n < 0, SHAPE, "diff: x %t must have a dim and n be >= 0 (got %d)", x, n);
     int d = tensor__dim("diff", dim, x);
     if (d < 0) { return TENSOR__POISON; }
@@ -13242,22 +13145,13 @@ TENSOR__FN tensor_t *tensor__trapezoids(tensor_t *y, tensor_t *x, double dx, int
     for (int i = 0; i < y->ndim; i++) { to[i] = i == d ? n : 1; }
     return tensor_mul_scalar(tensor_mul(y, one ? tensor_reshape_n(x, to, y->ndim) : x), 0.5);
 }
-TENSOR_API tensor_t *(tensor_trapezoid)(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_sum_dim(tensor__trapezoids(y, x, dx, dim), dim, 0));
-}
-TENSOR_API tensor_t *(tensor_cumulative_trapezoid)(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_cumsum(tensor__trapezoids(y, x, dx, dim), dim));
-}
-TENSOR_API tensor_t *(tensor_dist)(tensor_t *a, tensor_t *b, double p) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_norm_p)(tensor_sub(a, b), p));
-}
+TENSOR__MADE(trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
+    tensor_sum_dim(tensor__trapezoids(y, x, dx, dim), dim, 0))
+TENSOR__MADE(cumulative_trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
+    tensor_cumsum(tensor__trapezoids(y, x, dx, dim), dim))
+TENSOR__MADE(dist, (tensor_t *a, tensor_t *b, double p), (tensor_norm_p)(tensor_sub(a, b), p))
 TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "cdist", "a", a) ||
-        !TENSOR__USABLE(th_, "cdist", "b", b)) { return TENSOR__POISON; }
+    TENSOR__MARK2(a, b)
     TENSOR__REFUSE(a->ndim < 2 || b->ndim < 2 || a->dims[a->ndim - 1] != b->dims[b->ndim - 1] || !(p >= 0),
                    SHAPE, "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a, b,
                    p);
@@ -13274,8 +13168,7 @@ TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
                                       0));
 }
 TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double maxnorm) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "renorm", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     int d = tensor__dim("renorm", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     TENSOR__REFUSE(x->ndim < 2 || !(p > 0) || !(maxnorm >= 0), SHAPE,
@@ -13552,9 +13445,7 @@ TENSOR__FN tensor_t *tensor__summed_bmm(tensor_t *a, tensor_t *b) {
 TENSOR__X(addmm, (tensor_mm)) TENSOR__X(baddbmm, (tensor_bmm)) TENSOR__X(addbmm, tensor__summed_bmm)
 TENSOR__X(addmv, (tensor_mv)) TENSOR__X(addr, (tensor_outer))
 #undef TENSOR__X
-TENSOR_API tensor_t *(tensor_vdot)(tensor_t *a, tensor_t *b) {
-    return tensor__product("vdot", a, b, 1, 1);
-}
+TENSOR__FRONT(vdot, (tensor_t *a, tensor_t *b), tensor__product("vdot", a, b, 1, 1))
 TENSOR_API tensor_t *(tensor_linalg_vecdot)(tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
     tensor_t *y = tensor_mul(a, b);     // a sum of integers keeps their dtype here
@@ -13881,14 +13772,9 @@ TENSOR_API tensor_t *(tensor_linalg_multi_dot_n)(tensor_t *const *list, int n) {
     TENSOR__REFUSE(list && n == 1, SHAPE, "linalg_multi_dot: needs at least 2 tensors");
     return tensor__multi_dot("linalg_multi_dot", list, n, 1);
 }
-TENSOR_API tensor_t *(tensor_chain_matmul_n)(tensor_t *const *list, int n) {
-    return tensor__multi_dot("chain_matmul", list, n, 0);
-}
+TENSOR__FRONT(chain_matmul_n, (tensor_t *const *list, int n), tensor__multi_dot("chain_matmul", list, n, 0))
 TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "kron", "a", a) || !TENSOR__USABLE(th_, "kron", "b", b)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(a, b)
     int n = a->ndim > b->ndim ? a->ndim : b->ndim;
     int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS], dims[TENSOR_MAX_DIMS];
     TENSOR__REFUSE(n > TENSOR_MAX_DIMS / 2, SHAPE, "kron: a %t and b %t have more than 4 dims", a, b);
@@ -13923,12 +13809,8 @@ TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int
     TENSOR__RETURN(tensor_sub(tensor_mul(tensor__roll3(a, d, 1), tensor__roll3(b, d, 2)),
                               tensor_mul(tensor__roll3(a, d, 2), tensor__roll3(b, d, 1))));
 }
-TENSOR_API tensor_t *(tensor_linalg_cross)(tensor_t *a, tensor_t *b, int64_t dim) {
-    return tensor__cross("linalg_cross", a, b, dim);
-}
-TENSOR_API tensor_t *(tensor_cross)(tensor_t *a, tensor_t *b, int64_t dim) {
-    return tensor__cross("cross", a, b, dim);
-}
+TENSOR__FRONT(linalg_cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("linalg_cross", a, b, dim))
+TENSOR__FRONT(cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("cross", a, b, dim))
 TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
     TENSOR__MARK
     tensor__op_t o;
@@ -13943,12 +13825,8 @@ TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
-TENSOR_API tensor_t *(tensor_tril)(tensor_t *x, int64_t diagonal) {
-    return tensor__tri(TENSOR_OP_TRIL, x, diagonal);
-}
-TENSOR_API tensor_t *(tensor_triu)(tensor_t *x, int64_t diagonal) {
-    return tensor__tri(TENSOR_OP_TRIU, x, diagonal);
-}
+TENSOR__FRONT(tril, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR_OP_TRIL, x, diagonal))
+TENSOR__FRONT(triu, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR_OP_TRIU, x, diagonal))
 TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
     g->gx[0] = tensor__tri(g->node->row->id, g->gy[0], g->p->i[0]);
 }
@@ -14469,10 +14347,7 @@ TENSOR__FN tensor_t *tensor__solve(int id, tensor_t *a, tensor_t *b, int upper, 
     TENSOR__RETURN(tensor__finish(&o));
 }
 TENSOR_API tensor_t *(tensor_linalg_solve)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "linalg_solve", "a", a) || !TENSOR__USABLE(th_, "linalg_solve", "b", b)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(a, b)
     int vector = b->ndim == 1 || (b->ndim == a->ndim - 1 && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8));
     if (!vector) { return tensor__solve(TENSOR_OP_LINALG_SOLVE, a, b, 0, 0); }
     tensor_t *x = tensor__solve(TENSOR_OP_LINALG_SOLVE, a, tensor_unsqueeze(b, -1), 0, 0);
@@ -14508,12 +14383,9 @@ TENSOR__FN tensor_t *tensor__inv(const char *op, tensor_t *x) {
     tensor_t *eye = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
     TENSOR__RETURN(tensor__solve(TENSOR_OP_LINALG_SOLVE, x, eye, 0, 0));
 }
-TENSOR_API tensor_t *(tensor_linalg_inv)(tensor_t *x) {
-    return tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__);
-}
-TENSOR_API tensor_t *(tensor_inverse)(tensor_t *x) {
-    return tensor__named(tensor__self(), tensor__inv("inverse", x), __func__);
-}
+TENSOR__FRONT(linalg_inv, (tensor_t *x),
+    tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__))
+TENSOR__FRONT(inverse, (tensor_t *x), tensor__named(tensor__self(), tensor__inv("inverse", x), __func__))
 // Determinant, sign, log; the determinant alone stays unless `all`.
 TENSOR__FN int tensor__det(tensor__op_t *o, tensor_t *x, int all) {
     if (!tensor__la_begin(o, TENSOR_OP_LINALG_DET, x, NULL, 1)) { return 0; }
@@ -14625,9 +14497,8 @@ TENSOR_API tensor_t *(tensor_linalg_lu_solve)(tensor_t *lu, tensor_t *pivots, te
     x = tensor_linalg_solve_triangular(lu, x, 0, 1, 1);
     TENSOR__RETURN(tensor_linalg_solve_triangular(lu, x, 1, 1, 0));
 }
-TENSOR_API tensor_t *(tensor_lu_solve)(tensor_t *b, tensor_t *lu, tensor_t *pivots) {
-    return (tensor_linalg_lu_solve)(lu, pivots, b);
-}
+TENSOR__FRONT(lu_solve, (tensor_t *b, tensor_t *lu, tensor_t *pivots),
+    (tensor_linalg_lu_solve)(lu, pivots, b))
 TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
     tensor_qr_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
@@ -14785,12 +14656,8 @@ TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
     }
     TENSOR__RETURN(x == TENSOR__POISON ? x : y);
 }
-TENSOR_API tensor_t *(tensor_linalg_matrix_power)(tensor_t *x, int64_t n) {
-    return tensor__power("linalg_matrix_power", x, n);
-}
-TENSOR_API tensor_t *(tensor_matrix_power)(tensor_t *x, int64_t n) {
-    return tensor__power("matrix_power", x, n);
-}
+TENSOR__FRONT(linalg_matrix_power, (tensor_t *x, int64_t n), tensor__power("linalg_matrix_power", x, n))
+TENSOR__FRONT(matrix_power, (tensor_t *x, int64_t n), tensor__power("matrix_power", x, n))
 
 // a p + b q + c r + d I
 TENSOR__FN tensor_t *tensor__polynomial(double a, tensor_t *p, double b, tensor_t *q, double c, tensor_t *r,
@@ -14824,9 +14691,7 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     for (; s > 0; s--) { y = tensor_matmul(y, y); }
     TENSOR__RETURN(tensor_to(y, dtype));
 }
-TENSOR_API tensor_t *(tensor_linalg_matrix_exp)(tensor_t *x) {
-    return tensor__matrix_exp("linalg_matrix_exp", x);
-}
+TENSOR__FRONT(linalg_matrix_exp, (tensor_t *x), tensor__matrix_exp("linalg_matrix_exp", x))
 TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_exp("matrix_exp", x); }
 
 // ---- torch.linalg: norms ----
@@ -14890,11 +14755,9 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
     }
     TENSOR__RETURN(tensor_reshape_n(y, kept.dims, kept.ndim));
 }
-TENSOR_API tensor_t *(tensor_linalg_vector_norm)(tensor_t *x, double ord, const int64_t *dims, int n,
-                                                 int keepdim) {
-    return tensor__named(tensor__self(), tensor__vector_norm("linalg_vector_norm", x, ord, dims, n, keepdim),
-                         __func__);
-}
+TENSOR__FRONT(linalg_vector_norm, (tensor_t *x, double ord, const int64_t *dims, int n, int keepdim),
+    tensor__named(tensor__self(), tensor__vector_norm("linalg_vector_norm", x, ord, dims, n, keepdim),
+                  __func__))
 // A number, or inf, -inf; NaN = neither.
 TENSOR__FN double tensor__ord(const char *ord) {
     char *end;
@@ -14935,11 +14798,9 @@ TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char
     if (!nuc) { y = p > 0 ? tensor_amax_dim(y, -1, 0) : tensor_amin_dim(y, -1, 0); }
     TENSOR__RETURN(tensor_reshape_n(y, kept, nk));
 }
-TENSOR_API tensor_t *(tensor_linalg_matrix_norm)(tensor_t *x, const char *ord, int64_t dim0, int64_t dim1,
-                                                 int keepdim) {
-    return tensor__named(tensor__self(),
-                         tensor__matrix_norm("linalg_matrix_norm", x, ord, dim0, dim1, keepdim), __func__);
-}
+TENSOR__FRONT(linalg_matrix_norm, (tensor_t *x, const char *ord, int64_t dim0, int64_t dim1, int keepdim),
+    tensor__named(tensor__self(), tensor__matrix_norm("linalg_matrix_norm", x, ord, dim0, dim1, keepdim),
+                  __func__))
 TENSOR_API tensor_t *(tensor_linalg_norm)(tensor_t *x, const char *ord, const int64_t *dims, int n,
                                           int keepdim) {
     const char *op = "linalg_norm";
@@ -15440,12 +15301,10 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
     }
     TENSOR__RETURN(tensor__finish(&o));
 }
-TENSOR_API tensor_t *(tensor_index_select)(tensor_t *x, int64_t dim, tensor_t *index) {
-    return tensor__index_op(TENSOR_OP_INDEX_SELECT, x, dim, index, NULL, 0, 0);
-}
-TENSOR_API tensor_t *(tensor_gather)(tensor_t *x, int64_t dim, tensor_t *index) {
-    return tensor__index_op(TENSOR_OP_GATHER, x, dim, index, NULL, 0, 0);
-}
+TENSOR__FRONT(index_select, (tensor_t *x, int64_t dim, tensor_t *index),
+    tensor__index_op(TENSOR_OP_INDEX_SELECT, x, dim, index, NULL, 0, 0))
+TENSOR__FRONT(gather, (tensor_t *x, int64_t dim, tensor_t *index),
+    tensor__index_op(TENSOR_OP_GATHER, x, dim, index, NULL, 0, 0))
 // value as a tensor of dims with x's dtype and device, for the ops that take a tensor.
 TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64_t *dims, int ndim) {
     return tensor_expand_n(tensor__filled("scalar", tensor__no_dims, 0, x->dtype, value, x), dims, ndim);
@@ -15522,11 +15381,8 @@ TENSOR__X(SCATTER_ADD, scatter_add)
     }
 TENSOR__X(scatter_value, tensor__scatter_value) TENSOR__X(index_fill, tensor__index_fill)
 #undef TENSOR__X
-TENSOR_API tensor_t *(tensor_index_add_alpha)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
-                                              double alpha) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_index_add(x, dim, index, tensor_mul_scalar(src, alpha)));
-}
+TENSOR__MADE(index_add_alpha, (tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src, double alpha),
+    tensor_index_add(x, dim, index, tensor_mul_scalar(src, alpha)))
 TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                               const char *reduce, int include_self) {
     TENSOR__MARK
@@ -15535,11 +15391,7 @@ TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t
     TENSOR__RETURN(tensor_copy_(x, tensor_scatter_reduce(was, dim, index, src, reduce, include_self)));
 }
 TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64_t dim) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "take_along_dim", "x", x) ||
-        !TENSOR__USABLE(th_, "take_along_dim", "index", index)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(x, index)
     int64_t a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
     int d = tensor__dim("take_along_dim", dim, x), na = 0, nb = 0, bad = x->ndim != index->ndim;
     if (d < 0) { return TENSOR__POISON; }
@@ -15726,18 +15578,10 @@ TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int 
     tensor__memory_free(th_, parts);
     return tensor__tidy(th_, mark_, y);
 }
-TENSOR_API tensor_t *(tensor_hstack_n)(tensor_t *const *list, int n) {
-    return tensor__stacked("hstack", list, n, 0);
-}
-TENSOR_API tensor_t *(tensor_vstack_n)(tensor_t *const *list, int n) {
-    return tensor__stacked("vstack", list, n, 1);
-}
-TENSOR_API tensor_t *(tensor_dstack_n)(tensor_t *const *list, int n) {
-    return tensor__stacked("dstack", list, n, 2);
-}
-TENSOR_API tensor_t *(tensor_column_stack_n)(tensor_t *const *list, int n) {
-    return tensor__stacked("column_stack", list, n, 3);
-}
+TENSOR__FRONT(hstack_n, (tensor_t *const *list, int n), tensor__stacked("hstack", list, n, 0))
+TENSOR__FRONT(vstack_n, (tensor_t *const *list, int n), tensor__stacked("vstack", list, n, 1))
+TENSOR__FRONT(dstack_n, (tensor_t *const *list, int n), tensor__stacked("dstack", list, n, 2))
+TENSOR__FRONT(column_stack_n, (tensor_t *const *list, int n), tensor__stacked("column_stack", list, n, 3))
 TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n) {
     int64_t all[TENSOR_MAX_DIMS];
     int more = tensor__live(x) && n >= 0 && n < x->ndim ? x->ndim - n : 0;
@@ -15746,8 +15590,7 @@ TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n)
     return (tensor_repeat_n)(x, all, x->ndim);
 }
 TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, int64_t dim) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "repeat_interleave", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     int d = tensor__dim("repeat_interleave", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     if (!x->ndim) { x = tensor__flat(x); }
@@ -15807,8 +15650,7 @@ TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, in
     return tensor__tidy(th_, mark_, tensor__finish(&o));
 }
 TENSOR_API tensor_t *(tensor_nonzero)(tensor_t *x) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "nonzero", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     tensor_t *m = x->dtype == TENSOR_BOOL ? x : tensor_ne_scalar(x, 0);
     TENSOR__RETURN(tensor__true_places(m, x->dims, x->ndim, 1));
 }
@@ -15849,21 +15691,17 @@ TENSOR_API tensor_t *(tensor_masked_scatter)(tensor_t *x, tensor_t *mask, tensor
     TENSOR__RETURN(tensor_reshape_n(tensor_index_copy(tensor__flat(tensor_expand_n(x, dims, ndim)), 0, at,
         tensor_narrow(tensor__flat(src), 0, 0, at->numel)), dims, ndim));
 }
-TENSOR_API tensor_t *(tensor_masked_scatter_)(tensor_t *x, tensor_t *mask, tensor_t *src) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_copy_(x, tensor_masked_scatter(x, mask, src)));
-}
+TENSOR__MADE(masked_scatter_, (tensor_t *x, tensor_t *mask, tensor_t *src),
+    tensor_copy_(x, tensor_masked_scatter(x, mask, src)))
 TENSOR_API tensor_t *(tensor_take)(tensor_t *x, tensor_t *index) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "take", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     tensor_t *at = tensor__places(&index, &x->numel, 1);
     if (at == TENSOR__POISON) { TENSOR__RETURN(at); }
     TENSOR__RETURN(tensor_reshape_n(tensor_index_select(tensor__flat(x), 0, tensor__flat(at)), at->dims,
                                     at->ndim));
 }
 TENSOR_API tensor_t *(tensor_put)(tensor_t *x, tensor_t *index, tensor_t *src, int accumulate) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "put", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     tensor_t *at = tensor__places(&index, &x->numel, 1);
     if (at == TENSOR__POISON) { TENSOR__RETURN(at); }
     at = tensor__flat(at);
@@ -15952,16 +15790,10 @@ TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n
     if (g.moved) { y = tensor_contiguous(tensor_permute_n(y, g.back, x->ndim)); }
     return update ? tensor_copy_(x, y) : y;
 }
-TENSOR_API tensor_t *(tensor_index_put_n)(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
-                                          int accumulate) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor__index_put(x, list, n, values, accumulate, 0));
-}
-TENSOR_API tensor_t *(tensor_index_put_n_)(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
-                                           int accumulate) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor__index_put(x, list, n, values, accumulate, 1));
-}
+TENSOR__MADE(index_put_n, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
+    tensor__index_put(x, list, n, values, accumulate, 0))
+TENSOR__MADE(index_put_n_, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
+    tensor__index_put(x, list, n, values, accumulate, 1))
 TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__MARK
     tensor__thread_t *th = tensor__self();
@@ -16053,12 +15885,10 @@ TENSOR__FN tensor_t *tensor__tri_indices(int64_t rows, int64_t cols, int64_t off
     m = lower ? tensor_tril(m, offset) : tensor_triu(m, offset);
     return tensor__tidy(th_, mark_, tensor_contiguous(tensor_mT(tensor_nonzero(m))));
 }
-TENSOR_API tensor_t *(tensor_tril_indices)(int64_t rows, int64_t cols, int64_t offset) {
-    return tensor__tri_indices(rows, cols, offset, 1);
-}
-TENSOR_API tensor_t *(tensor_triu_indices)(int64_t rows, int64_t cols, int64_t offset) {
-    return tensor__tri_indices(rows, cols, offset, 0);
-}
+TENSOR__FRONT(tril_indices, (int64_t rows, int64_t cols, int64_t offset),
+    tensor__tri_indices(rows, cols, offset, 1))
+TENSOR__FRONT(triu_indices, (int64_t rows, int64_t cols, int64_t offset),
+    tensor__tri_indices(rows, cols, offset, 0))
 TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *indexing, tensor_t **out) {
     tensor__thread_t *th = tensor__self();
     int xy = indexing && !strcmp(indexing, "xy");
@@ -16093,8 +15923,7 @@ TENSOR_API tensor_t *(tensor_cartesian_prod)(tensor_t *const *list, int n) {
 }
 enum { TENSOR__CHOSEN = 1024 };     // most elements of a choice
 TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacement) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "combinations", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     TENSOR__REFUSE(x->ndim != 1 || r < 0 || r > TENSOR__CHOSEN, SHAPE,
                    "combinations: x %t must be 1-d and r %i in 0..%i", x, r, (int)TENSOR__CHOSEN);
     if (r == 0) { TENSOR__RETURN(tensor_narrow(x, 0, 0, 0)); }
@@ -16140,8 +15969,7 @@ TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     return TENSOR__POISON;
 }
 TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "diag_embed", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     int64_t dims[TENSOR_MAX_DIMS], order[TENSOR_MAX_DIMS], limit = (int64_t)1 << 40;
     int nd = x->ndim + 1, a = tensor__dim_of("diag_embed", dim1, nd, x);
     int b = tensor__dim_of("diag_embed", dim2, nd, x);
@@ -16163,13 +15991,9 @@ TENSOR_API tensor_t *(tensor_diag)(tensor_t *x, int64_t diagonal) {
     TENSOR__RETURN(tensor__live(x) && x->ndim == 2 ? tensor_clone(tensor_diagonal(x, diagonal, 0, 1)) :
                    tensor_diag_embed(x, diagonal, -2, -1));
 }
-TENSOR_API tensor_t *(tensor_diagflat)(tensor_t *x, int64_t offset) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_diag_embed(tensor__flat(x), offset, -2, -1));
-}
+TENSOR__MADE(diagflat, (tensor_t *x, int64_t offset), tensor_diag_embed(tensor__flat(x), offset, -2, -1))
 TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "vander", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     TENSOR__REFUSE(x->ndim != 1 || n < 0, SHAPE, "vander: x %t must be 1-d and n %d not negative", x, n);
     double last = (double)n - 1;
     tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
@@ -16597,14 +16421,9 @@ TENSOR_API tensor_pair_t (tensor_sort)(tensor_t *x, int64_t dim, int descending)
     TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0),
                                        0));
 }
-TENSOR_API tensor_t *(tensor_argsort)(tensor_t *x, int64_t dim, int descending) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0));
-}
-TENSOR_API tensor_t *(tensor_msort)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_sort)(x, 0, 0).values);
-}
+TENSOR__MADE(argsort, (tensor_t *x, int64_t dim, int descending),
+    tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0))
+TENSOR__MADE(msort, (tensor_t *x), (tensor_sort)(x, 0, 0).values)
 TENSOR_API tensor_pair_t (tensor_cummax)(tensor_t *x, int64_t dim) {
     TENSOR__MARK
     TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMAX, x, dim, -1, 0, 0, 0), 0));
@@ -16655,14 +16474,8 @@ TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     tensor_t *same = tensor_logical_or(tensor_eq(f, y), tensor_logical_and(tensor_isnan(f), tensor_isnan(y)));
     return tensor_max(tensor_masked_select(f, same));
 }
-TENSOR_API tensor_t *(tensor_median)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor__median_all(x, 0));
-}
-TENSOR_API tensor_t *(tensor_nanmedian)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor__median_all(x, -1));
-}
+TENSOR__MADE(median, (tensor_t *x), tensor__median_all(x, 0))
+TENSOR__MADE(nanmedian, (tensor_t *x), tensor__median_all(x, -1))
 TENSOR_API tensor_pair_t (tensor_mode)(tensor_t *x, int64_t dim, int keepdim) {
     TENSOR__MARK
     TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_MODE, x, dim, 1, 0, 0, 0), !keepdim));
@@ -16854,9 +16667,7 @@ TENSOR_API tensor_t *(tensor_bucketize)(tensor_t *x, tensor_t *boundaries, int r
     TENSOR__RETURN((tensor_searchsorted)(boundaries, x, right));
 }
 TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "isin", "x", x) ||
-        !TENSOR__USABLE(th_, "isin", "test", test)) { return TENSOR__POISON; }
+    TENSOR__MARK2(x, test)
     tensor_t *const in[2] = {x, test};
     if (!test->numel) { TENSOR__RETURN(tensor_zeros_n(x->dims, x->ndim, TENSOR_BOOL)); }
     tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(in, 2);
@@ -17099,12 +16910,10 @@ TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dt
     tensor__result(&o, dtype, dims, ndim);
     return tensor__finish(&o);
 }
-TENSOR_API tensor_t *(tensor_rand_n)(const int64_t *dims, int ndim) {
-    return tensor__drawn(TENSOR_OP_RAND, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL);
-}
-TENSOR_API tensor_t *(tensor_randn_n)(const int64_t *dims, int ndim) {
-    return tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL);
-}
+TENSOR__FRONT(rand_n, (const int64_t *dims, int ndim),
+    tensor__drawn(TENSOR_OP_RAND, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
+TENSOR__FRONT(randn_n, (const int64_t *dims, int ndim),
+    tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
 TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t *dims, int ndim) {
     TENSOR__REFUSE(high <= low, SHAPE, "randint: high %d must be above low %d", high, low);
     return tensor__drawn(TENSOR_OP_RANDINT, dims, ndim, TENSOR_I64, 0, 0, low, high, NULL);
@@ -17122,8 +16931,7 @@ TENSOR_API tensor_t *(tensor_randn_like)(tensor_t *x) {
     return tensor__drawn(TENSOR_OP_RANDN, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);
 }
 TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t high) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "randint_like", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     tensor_t *y = tensor_to(tensor_randint_n(low, high, x->dims, x->ndim), (tensor_dtype_t)x->dtype);
     TENSOR__RETURN(tensor_to(y, (int)tensor_device(x)));
 }
@@ -17156,9 +16964,7 @@ TENSOR__FN tensor_t *tensor__draw_by(int id, tensor_t *p, double most) {
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) { return tensor__draw_by(TENSOR_OP_BERNOULLI, p, 1); }
-TENSOR_API tensor_t *(tensor_poisson)(tensor_t *rates) {
-    return tensor__draw_by(TENSOR_OP_POISSON, rates, 1e15);
-}
+TENSOR__FRONT(poisson, (tensor_t *rates), tensor__draw_by(TENSOR_OP_POISSON, rates, 1e15))
 // Fisher-Yates on one stream.
 TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     int64_t *to = (int64_t *)c->arg[0].data, n = c->arg[0].numel;
@@ -17172,9 +16978,7 @@ TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     }
     return 0;
 }
-TENSOR_API tensor_t *(tensor_randperm)(int64_t n) {
-    return tensor__drawn(TENSOR_OP_RANDPERM, &n, 1, TENSOR_I64, 0, 0, 0, 0, NULL);
-}
+TENSOR__FRONT(randperm, (int64_t n), tensor__drawn(TENSOR_OP_RANDPERM, &n, 1, TENSOR_I64, 0, 0, 0, 0, NULL))
 TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     TENSOR__MARK
     TENSOR__BEGIN1(o, MULTINOMIAL, weights)
@@ -17257,21 +17061,13 @@ TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, 
     (tensor_scope_end)(s);
     return y == TENSOR__POISON ? y : x;
 }
-TENSOR_API tensor_t *(tensor_exponential_)(tensor_t *x, double lambda) {
-    return tensor__draw_made("exponential_", 0, x, lambda, 0);
-}
-TENSOR_API tensor_t *(tensor_cauchy_)(tensor_t *x, double median, double sigma) {
-    return tensor__draw_made("cauchy_", 1, x, median, sigma);
-}
-TENSOR_API tensor_t *(tensor_log_normal_)(tensor_t *x, double mean, double std) {
-    return tensor__draw_made("log_normal_", 2, x, mean, std);
-}
-TENSOR_API tensor_t *(tensor_geometric_)(tensor_t *x, double p) {
-    return tensor__draw_made("geometric_", 3, x, p, 0);
-}
-TENSOR_API tensor_t *(tensor_bernoulli_)(tensor_t *x, double p) {
-    return tensor__draw_made("bernoulli_", 4, x, p, 0);
-}
+TENSOR__FRONT(exponential_, (tensor_t *x, double lambda), tensor__draw_made("exponential_", 0, x, lambda, 0))
+TENSOR__FRONT(cauchy_, (tensor_t *x, double median, double sigma),
+    tensor__draw_made("cauchy_", 1, x, median, sigma))
+TENSOR__FRONT(log_normal_, (tensor_t *x, double mean, double std),
+    tensor__draw_made("log_normal_", 2, x, mean, std))
+TENSOR__FRONT(geometric_, (tensor_t *x, double p), tensor__draw_made("geometric_", 3, x, p, 0))
+TENSOR__FRONT(bernoulli_, (tensor_t *x, double p), tensor__draw_made("bernoulli_", 4, x, p, 0))
 TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
     TENSOR__MARK
     if (!tensor__fillable(th_, "random_", x, 1)) { return TENSOR__POISON; }
