@@ -3503,8 +3503,7 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 /* As minps, maxps and cvttps2dq: the second operand if either is NaN; 0x80000000 out of range. */
 TENSOR__INLINE float TENSOR__K(minr)(float a, float b) { return a < b ? a : b; }
 TENSOR__INLINE float TENSOR__K(maxr)(float a, float b) { return a > b ? a : b; }
-TENSOR__INLINE int32_t TENSOR__K(trunci)(float a)
-{
+TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
     return a >= -2147483648.0f && a < 2147483648.0f ? (int32_t)a : (int32_t)(-2147483647 - 1);
 }
 #define V_MINR(a, b) TENSOR__K(minr)(a, b)
@@ -3578,14 +3577,12 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a)
 #define V_MAXR(a, b) vmaxq_f32(a, b)
 #define V_MIN(a, b) vminq_f32(a, b)
 #define V_MAX(a, b) vmaxq_f32(a, b)
-TENSOR__INLINE V_I TENSOR__K(mulhi)(uint32x4_t a, uint32x4_t b)
-{
+TENSOR__INLINE V_I TENSOR__K(mulhi)(uint32x4_t a, uint32x4_t b) {
     uint64x2_t lo = vmull_u32(vget_low_u32(a), vget_low_u32(b)), hi = vmull_high_u32(a, b);
     return TENSOR__S(vuzp2q_u32(vreinterpretq_u32_u64(lo), vreinterpretq_u32_u64(hi)));
 }
 /* Lane i meets i + 2, then i + 1, as in the other passes. */
-TENSOR__INLINE float TENSOR__K(hsum)(V_F v)
-{
+TENSOR__INLINE float TENSOR__K(hsum)(V_F v) {
     return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v)));
 }
 TENSOR__INLINE float TENSOR__K(hmaxr)(V_F v) { return vmaxvq_f32(v); }
@@ -3595,14 +3592,12 @@ TENSOR__INLINE float TENSOR__K(hminr)(V_F v) { return vminvq_f32(v); }
 #define TENSOR__STORE16(p, v) vst1_u16((uint16_t *)(p), vmovn_u32(TENSOR__U(v)))
 #define V_LOAD_F16(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(p))))
 #define V_STORE_F16(p, v) vst1_u16((uint16_t *)(p), vreinterpret_u16_f16(vcvt_f16_f32(v)))
-TENSOR__INLINE V_I TENSOR__K(load_u8)(const void *p)
-{
+TENSOR__INLINE V_I TENSOR__K(load_u8)(const void *p) {
     uint32_t u;
     memcpy(&u, p, 4);
     return TENSOR__S(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(u)))));
 }
-TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v)
-{
+TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v) {
     uint16x4_t h = vmovn_u32(TENSOR__U(v));
     uint32_t u = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(h, h))), 0);
     memcpy(p, &u, 4);
@@ -3678,8 +3673,7 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v)
 /* pmin(b, a) is a < b ? a : b, one instruction on x86 too. */
 #define V_MINR(a, b) wasm_f32x4_pmin(b, a)
 #define V_MAXR(a, b) wasm_f32x4_pmax(b, a)
-TENSOR__INLINE V_I TENSOR__K(mulhi)(V_I a, V_I b)
-{
+TENSOR__INLINE V_I TENSOR__K(mulhi)(V_I a, V_I b) {
     V_I lo = wasm_u64x2_extmul_low_u32x4(a, b), hi = wasm_u64x2_extmul_high_u32x4(a, b);
     return wasm_i32x4_shuffle(lo, hi, 1, 3, 5, 7);
 }
@@ -3693,12 +3687,10 @@ TENSOR__HORIZ(hminr, V_MINR)
 
 #define TENSOR__LOAD16(p) wasm_u32x4_load16x4(p)
 #define TENSOR__STORE16(p, v) wasm_v128_store64_lane(p, TENSOR__K(pack16)(v), 0)
-TENSOR__INLINE V_I TENSOR__K(pack16)(V_I v)
-{
+TENSOR__INLINE V_I TENSOR__K(pack16)(V_I v) {
     return wasm_i8x16_shuffle(v, v, 0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13);
 }
-TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v)
-{
+TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v) {
     return wasm_i8x16_shuffle(v, v, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
 }
 #define VI_LOAD_U8(p) wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(p)))
@@ -3788,8 +3780,7 @@ TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v)
 #define M_ALL(m) (_mm_movemask_ps(m) == 15)
 #define V_SEL(m, a, b) TENSOR__K(sel)(m, a, b)
 #define VI_SEL(m, a, b) V_BITS(TENSOR__K(sel)(m, V_OF(a), V_OF(b)))
-TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b)
-{
+TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b) {
     return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
 }
 #define TENSOR__WIDE_HI(e, o) \
@@ -3807,15 +3798,13 @@ TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b)
 #define TENSOR__STORE16(p, v) \
     _mm_storel_epi64((__m128i *)(void *)(p), TENSOR__K(pack16)(_mm_srai_epi32(_mm_slli_epi32(v, 16), 16)))
 TENSOR__INLINE __m128i TENSOR__K(pack16)(__m128i v) { return _mm_packs_epi32(v, v); }
-TENSOR__INLINE __m128i TENSOR__K(load_u8)(const void *p)
-{
+TENSOR__INLINE __m128i TENSOR__K(load_u8)(const void *p) {
     int32_t i;
     memcpy(&i, p, 4);
     return _mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(i), _mm_setzero_si128()),
                               _mm_setzero_si128());
 }
-TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v)
-{
+TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v) {
     int32_t i;
     v = _mm_packs_epi32(v, v);
     i = _mm_cvtsi128_si32(_mm_packus_epi16(v, v));
@@ -3861,13 +3850,11 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v)
 #define TENSOR__STORE16(p, v) TENSOR__K(store16)(p, v)
 #define VI_LOAD_U8(p) _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p)))
 #define VI_STORE_U8(p, v) TENSOR__K(store_u8)(p, v)
-TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m256i v)
-{
+TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m256i v) {
     __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
     _mm_storel_epi64((__m128i *)p, _mm_packus_epi16(w, w));
 }
-TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v)
-{
+TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v) {
     __m256i w = _mm256_permute4x64_epi64(_mm256_packus_epi32(v, v), 8);
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(w));
 }
@@ -3927,8 +3914,7 @@ TENSOR__FOLD_FN(min)
 
 /* The high halves of the unsigned products, the low ones in *lo: even lanes, odd lanes, put together. */
 #define VI_WIDE(a, b, lo) TENSOR__K(wide)(a, b, lo)
-TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo)
-{
+TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo) {
     V_I e = TENSOR__MM(mul_epu32)(a, b);
     V_I o = TENSOR__MM(mul_epu32)(TENSOR__MM(srli_epi64)(a, 32), TENSOR__MM(srli_epi64)(b, 32));
     *lo = TENSOR__WIDE_LO(e, o);
@@ -3964,16 +3950,14 @@ TENSOR__D2(d_sub, sub)
 TENSOR__D2(d_mul, mul)
 TENSOR__D2(d_div, div)
 #undef TENSOR__D2
-TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c)
-{
+TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c) {
     V_D r;
     r.lo = TENSOR__D_FMA(a.lo, b.lo, c.lo);
     r.hi = TENSOR__D_FMA(a.hi, b.hi, c.hi);
     return r;
 }
 TENSOR__INLINE V_D TENSOR__K(d_set)(double x) { V_D r; r.lo = r.hi = TENSOR__D_SET1(x); return r; }
-TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v)
-{
+TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
     V_D r;
     r.lo = TENSOR__D_LO(v);
     r.hi = TENSOR__D_HI(v);
@@ -4010,18 +3994,15 @@ TENSOR__INLINE V_F TENSOR__K(max)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_
 
 #if TENSOR__PASS < 2
 /* From 2^23 on every float is an integer.  RINT leans on the addition's own rounding to even. */
-TENSOR__INLINE V_F TENSOR__K(rint)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(rint)(V_F x) {
     V_F big = V_COPYSIGN(V_SET(8388608.0f), x), r = V_SUB(V_ADD(x, big), big);
     return V_SEL(V_LT(V_ABS(x), V_SET(8388608.0f)), V_COPYSIGN(r, x), x);
 }
-TENSOR__INLINE V_F TENSOR__K(trunc)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(trunc)(V_F x) {
     V_F r = V_COPYSIGN(V_FROM_I(VI_TRUNC(x)), x);
     return V_SEL(V_LT(V_ABS(x), V_SET(8388608.0f)), r, x);
 }
-TENSOR__INLINE V_F TENSOR__K(floor)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(floor)(V_F x) {
     V_F t = TENSOR__K(trunc)(x);
     return V_SUB(t, V_SEL(V_GT(t, x), V_SET(1.0f), V_ZERO()));
 }
@@ -4036,8 +4017,7 @@ TENSOR__INLINE V_F TENSOR__K(floor)(V_F x)
 
 #if TENSOR__PASS == 1 || TENSOR__PASS == 5
 /* The integer code of the scalar conversions (tensor__f32_from_f16 and its neighbours) on lanes. */
-TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p)
-{
+TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p) {
     V_I h = TENSOR__LOAD16(p), m = VI_SHL(VI_AND(h, VI_SET(0x7FFF)), 13);
     V_I s = VI_SHL(VI_AND(h, VI_SET(0x8000)), 16);
     V_I sub = V_BITS(V_MUL(V_FROM_I(VI_SHR(m, 13)), V_SET(5.9604644775390625e-8f)));    /* m 2^-24, exact */
@@ -4046,8 +4026,7 @@ TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p)
     r = VI_OR(r, VI_AND(V_BITS(VI_GT(m, VI_SET(0x0F800000))), VI_SET(0x00400000)));
     return V_OF(VI_OR(s, r));
 }
-TENSOR__INLINE void TENSOR__K(store_f16)(uint16_t *p, V_F v)
-{
+TENSOR__INLINE void TENSOR__K(store_f16)(uint16_t *p, V_F v) {
     V_I u = V_BITS(v), a = VI_AND(u, VI_SET(0x7FFFFFFF)), s = VI_AND(VI_SHR(u, 16), VI_SET(0x8000)), r, sub;
     r = VI_ADD(VI_ADD(a, VI_SET(0x0FFF - (112 << 23))), VI_AND(VI_SHR(a, 13), VI_SET(1)));
     sub = VI_SUB(V_BITS(V_ADD(V_OF(a), V_SET(0.5f))), VI_SET(0x3F000000));      /* an ulp of 0.5 is 2^-24 */
@@ -4061,13 +4040,11 @@ TENSOR__INLINE void TENSOR__K(store_f16)(uint16_t *p, V_F v)
 #endif
 
 #if TENSOR__PASS > 0
-TENSOR__INLINE V_F TENSOR__K(load_bf16)(const uint16_t *p)
-{
+TENSOR__INLINE V_F TENSOR__K(load_bf16)(const uint16_t *p) {
     V_I u = VI_SHL(TENSOR__LOAD16(p), 16);
     return V_OF(VI_SEL(V_ISNAN(V_OF(u)), VI_OR(u, VI_SET(0x00400000)), u));
 }
-TENSOR__INLINE void TENSOR__K(store_bf16)(uint16_t *p, V_F v)
-{
+TENSOR__INLINE void TENSOR__K(store_bf16)(uint16_t *p, V_F v) {
     V_I u = V_BITS(v), r = VI_ADD(VI_ADD(u, VI_SET(0x7FFF)), VI_AND(VI_SHR(u, 16), VI_SET(1)));
     r = VI_SEL(V_ISNAN(v), VI_OR(u, VI_SET(0x00400000)), r);
     TENSOR__STORE16(p, VI_SHR(r, 16));
@@ -4075,12 +4052,10 @@ TENSOR__INLINE void TENSOR__K(store_bf16)(uint16_t *p, V_F v)
 #define V_LOAD_BF16(p) TENSOR__K(load_bf16)(p)
 #define V_STORE_BF16(p, v) TENSOR__K(store_bf16)(p, v)
 
-TENSOR__INLINE float TENSOR__K(hmax)(V_F v)
-{
+TENSOR__INLINE float TENSOR__K(hmax)(V_F v) {
     return M_ANY(V_ISNAN(v)) ? tensor__f32_from_bits(0x7FC00000u) : TENSOR__K(hmaxr)(v);
 }
-TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
-{
+TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
     return M_ANY(V_ISNAN(v)) ? tensor__f32_from_bits(0x7FC00000u) : TENSOR__K(hminr)(v);
 }
 #endif
@@ -4100,22 +4075,19 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
 #define V_PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, TENSOR__FIRST(n), v)
 #define V_CUT_PART(v, n) _mm512_maskz_mov_ps(TENSOR__FIRST(n), v)
 #else
-TENSOR__INLINE V_F TENSOR__K(part)(const float *p, int64_t n, float fill)
-{
+TENSOR__INLINE V_F TENSOR__K(part)(const float *p, int64_t n, float fill) {
     float t[V_N];
     int64_t i;
     for (i = 0; i < V_N; i++) { t[i] = i < n ? p[i] : fill; }
     return V_LOAD(t);
 }
-TENSOR__INLINE void TENSOR__K(put_part)(float *p, int64_t n, V_F v)
-{
+TENSOR__INLINE void TENSOR__K(put_part)(float *p, int64_t n, V_F v) {
     float t[V_N];
     int64_t i;
     V_STORE(t, v);
     for (i = 0; i < n; i++) { p[i] = t[i]; }
 }
-TENSOR__INLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n)
-{
+TENSOR__INLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n) {
     float t[V_N];
     V_STORE(t, v);
     return TENSOR__K(part)(t, n, 0);
@@ -4152,8 +4124,7 @@ TENSOR__INLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n)
 #define TENSOR__HIGHS(a, b) TENSOR__MM(shuffle_ps)(a, b, 0xEE)
 #endif
 #define TENSOR__QUADS(z) TENSOR__K(quads)(z)
-TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
-{
+TENSOR__INLINE void TENSOR__K(quads)(V_F *z) {
     V_F a = TENSOR__LO(z[0], z[1]), b = TENSOR__HI(z[0], z[1]);
     V_F c = TENSOR__LO(z[2], z[3]), d = TENSOR__HI(z[2], z[3]);
     z[0] = TENSOR__LOWS(a, c);
@@ -4173,8 +4144,7 @@ TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
 /* Philox4x32-10 of 2 V_N blocks: z[w] gets word w of the first V_N, z[4 + w] that of the others (two chains,
    for a round is long). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words
    of all blocks in order, z[0] first. */
-TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high)
-{
+TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high) {
 #define TENSOR__O(i) (V_N < 4 ? (i) : (i) % 4 * (V_N / 4) + (i) / 4)
     static const int32_t order[16] = {
         TENSOR__O(0), TENSOR__O(1), TENSOR__O(2), TENSOR__O(3), TENSOR__O(4), TENSOR__O(5), TENSOR__O(6),
@@ -4193,8 +4163,7 @@ TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high)
         z##2 = VI_XOR(VI_XOR(h0, z##3), v1); \
         z##1 = l1; \
         z##3 = l0; }
-TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I *z)
-{
+TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I *z) {
     V_I m0 = VI_SET((int32_t)0xD2511F53u), m1 = VI_SET((int32_t)0xCD9E8D57u), a0, a1, a2, a3, b0, b1, b2, b3;
     uint32_t k0 = (uint32_t)g.seed, k1 = (uint32_t)(g.seed >> 32);
     int i;
@@ -4221,8 +4190,7 @@ TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I 
 #if TENSOR__PASS != 3
 /* v 2^n for integer |n| <= 252; two factors, for 2^-149 and 2^128 have no float.  The first product is exact
    for |v| in [1/4, 4]: a subnormal result is rounded once.  LDEXP1 takes -126 <= n <= 127. */
-TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n)
-{
+TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
     V_I i = VI_RINT(n), h = VI_SAR(i, 1);
     V_F a = V_OF(VI_SHL(VI_ADD(h, VI_SET(127)), 23)), b = V_OF(VI_SHL(VI_ADD(VI_SUB(i, h), VI_SET(127)), 23));
     return V_MUL(V_MUL(v, a), b);
@@ -4238,6 +4206,14 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n)
  * minps keeps it. The hot ones are inlined into kernels, the others called.
  */
 #define TENSOR__C(p, x, c) p = V_FMA(p, x, V_SET(c))
+/* steps of Horner's rule, the same in every pass */
+#define TENSOR__HORNER2(p, x, a, b) TENSOR__C(p, x, a); TENSOR__C(p, x, b)
+#define TENSOR__HORNER3(p, x, a, b, c) TENSOR__HORNER2(p, x, a, b); TENSOR__C(p, x, c)
+#define TENSOR__HORNER4(p, x, a, b, c, d) TENSOR__HORNER2(p, x, a, b); TENSOR__HORNER2(p, x, c, d)
+#define TENSOR__HORNER5(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER4(p, x, __VA_ARGS__)
+#define TENSOR__HORNER6(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER5(p, x, __VA_ARGS__)
+#define TENSOR__HORNER7(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER6(p, x, __VA_ARGS__)
+#define TENSOR__HORNER8(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER7(p, x, __VA_ARGS__)
 #define TENSOR__INF V_OF(VI_SET(0x7F800000))
 #define TENSOR__NAN V_OF(VI_SET(0x7FC00000))
 /* ln 2: 16 bits, so that n ln2 is exact for |n| < 256 without FMA, and the rest. */
@@ -4254,8 +4230,7 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n)
 /* The piece around k / per, k = rint(a per), 0 <= a per < 15.5: t holds 16 centres, then the coefficients,
    lowest first, in powers of *d = a - centre. A centre is a float whose value is a float too, to 2^-7 ulp;
    the first is 0. */
-TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d)
-{
+TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d) {
     V_I i = V_BITS(V_FMA(a, V_SET(per), V_SET(12582912.0f)));
     V_F p = V_LOOKUP(t + 128, i), x = V_SUB(a, V_LOOKUP(t, i));
     p = V_FMA(p, x, V_LOOKUP(t + 112, i));
@@ -4275,25 +4250,19 @@ TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d)
 
 /* e^(h+l) = (1 + r + *t) 2^n, |h| <= 200, |l| <= ulp(h): returns r, exact, |r| <= .3476; degree 7,
    2^-33.2. */
-TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t)
-{
+TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t) {
     V_F k = TENSOR__RINT_S(V_MUL(h, V_SET(1.44269504f))), q = V_SET(0.000197456829f), r;
     h = V_FNMA(k, V_SET(TENSOR__LN2_HI), h);
     l = V_FNMA(k, V_SET(TENSOR__LN2_LO), l);
     r = V_ADD(h, l);
-    TENSOR__C(q, r, 0.00139354682f);
-    TENSOR__C(q, r, 0.00833356474f);
-    TENSOR__C(q, r, 0.0416664593f);
-    TENSOR__C(q, r, 0.166666657f);
-    TENSOR__C(q, r, 0.5f);
+    TENSOR__HORNER5(q, r, 0.00139354682f, 0.00833356474f, 0.0416664593f, 0.166666657f, 0.5f);
     *n = k;
     *t = V_FMA(V_MUL(r, r), q, l);
     return h;
 }
 
 /* 1 + r + t with the first sum's rounding error: .53 ulp, where more roundings follow. */
-TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t)
-{
+TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t) {
     V_F one = V_SET(1.0f), s = V_ADD(one, r);
     return V_ADD(s, V_ADD(V_SUB(r, V_SUB(s, one)), t));
 }
@@ -4301,8 +4270,7 @@ TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t)
 /* Beyond the clamps the result is 0 or infinite; subnormal results are rounded once more, not flushed. */
 #if TENSOR__PASS == 3
 /* e^x = 2^(k/16) e^r, |r| <= .0217, degree 3, 2^-29.2; 2^(j/16) as two floats; scalef takes floor(k/16). */
-TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(exp)(V_F x) {
     static const float t[32] = {
         1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f, 1.3542556f,
         1.4142135f, 1.4768262f, 1.5422108f, 1.6104903f, 1.6817929f, 1.7562522f, 1.8340081f, 1.9152066f,
@@ -4318,27 +4286,20 @@ TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
     return V_LDEXP(V_ADD(h, V_FMA(h, r, l)), k);
 }
 #else
-TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(exp)(V_F x) {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x)), V_ZERO(), &n, &t);
     return V_LDEXP(V_ADD(V_SET(1.0f), V_ADD(r, t)), n);
 }
 #endif
 
 /* 2^r = 1 + r P(r), |r| <= 1/2 (and a little more), degree 7, 2^-32.5. */
-TENSOR__INLINE V_F TENSOR__K(exp2_core)(V_F r)
-{
+TENSOR__INLINE V_F TENSOR__K(exp2_core)(V_F r) {
     V_F p = V_SET(1.43209054e-5f);
-    TENSOR__C(p, r, 0.000154521971f);
-    TENSOR__C(p, r, 0.00133379665f);
-    TENSOR__C(p, r, 0.00961808674f);
-    TENSOR__C(p, r, 0.0555040501f);
-    TENSOR__C(p, r, 0.240226507f);
+    TENSOR__HORNER5(p, r, 0.000154521971f, 0.00133379665f, 0.00961808674f, 0.0555040501f, 0.240226507f);
     return TENSOR__K(exp_sum)(V_MUL(r, V_SET(0.693147182f)), V_MUL(V_MUL(r, r), p));
 }
 
-TENSOR__INLINE V_F TENSOR__K(exp2)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(exp2)(V_F x) {
     V_F n;
     x = V_MINR(V_SET(130.0f), V_MAXR(V_SET(-152.0f), x));
     n = TENSOR__RINT_S(x);
@@ -4347,16 +4308,11 @@ TENSOR__INLINE V_F TENSOR__K(exp2)(V_F x)
 
 /* (2^n - 1) + 2^n r is where digits go: it is summed with its rounding error.  All at half scale, since
    2^128 has no float; |r| <= .3476, degree 7, 2^-31. */
-TENSOR__FN V_F TENSOR__K(expm1)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(expm1)(V_F x) {
     V_F y = V_MINR(V_SET(89.0f), V_MAXR(V_SET(-20.0f), x)), k = TENSOR__RINT_S(V_MUL(y, V_SET(1.44269504f)));
     V_F h = V_FNMA(k, V_SET(TENSOR__LN2_HI), y), l = V_MUL(k, V_SET(-TENSOR__LN2_LO)), r = V_ADD(h, l);
     V_F q = V_SET(0.000197644273f), s = V_LDEXP1(V_SET(1.0f), V_SUB(k, V_SET(1.0f))), a, b, c;
-    TENSOR__C(q, r, 0.00139323866f);
-    TENSOR__C(q, r, 0.00833354332f);
-    TENSOR__C(q, r, 0.0416664928f);
-    TENSOR__C(q, r, 0.166666657f);
-    TENSOR__C(q, r, 0.5f);
+    TENSOR__HORNER5(q, r, 0.00139323866f, 0.00833354332f, 0.0416664928f, 0.166666657f, 0.5f);
     l = V_FMA(V_MUL(r, r), q, l);
     a = V_SUB(s, V_SET(0.5f));
     b = V_MUL(s, h);
@@ -4367,8 +4323,7 @@ TENSOR__FN V_F TENSOR__K(expm1)(V_F x)
 
 /* x = m 2^e with m in [sqrt 1/2, sqrt 2): returns f = m - 1, exact.  Subnormals are scaled; 0 and below:
    junk. */
-TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e)
-{
+TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e) {
     V_M tiny = V_LT(x, V_SET(1.17549435e-38f));
     V_I u = V_BITS(V_SEL(tiny, V_MUL(x, V_SET(33554432.0f)), x));
     V_I k = VI_SAR(VI_SUB(u, VI_SET(0x3F3504F3)), 23);
@@ -4377,52 +4332,40 @@ TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e)
 }
 
 /* log(1+f) = f - f^2/2 + f^3 P(f): returns f^3 P.  f in [-.293, .4143], degree 11, 2^-30.3. */
-TENSOR__INLINE V_F TENSOR__K(log_core)(V_F f)
-{
+TENSOR__INLINE V_F TENSOR__K(log_core)(V_F f) {
     V_F p = V_SET(0.0675075427f);
-    TENSOR__C(p, f, -0.116716243f);
-    TENSOR__C(p, f, 0.118837453f);
-    TENSOR__C(p, f, -0.124060415f);
-    TENSOR__C(p, f, 0.142203152f);
-    TENSOR__C(p, f, -0.166679949f);
-    TENSOR__C(p, f, 0.20002073f);
-    TENSOR__C(p, f, -0.250000089f);
-    TENSOR__C(p, f, 0.333333135f);
+    TENSOR__HORNER8(p, f, -0.116716243f, 0.118837453f, -0.124060415f, 0.142203152f, -0.166679949f, 0.20002073f,
+                    -0.250000089f, 0.333333135f);
     return V_MUL(V_MUL(V_MUL(f, f), f), p);
 }
 
 /* 0 < x < inf keeps r; 0 gives -inf, inf and NaN themselves, the negative NaN. */
-TENSOR__INLINE V_F TENSOR__K(log_edge)(V_F x, V_F r)
-{
+TENSOR__INLINE V_F TENSOR__K(log_edge)(V_F x, V_F r) {
     r = V_SEL(M_AND(V_GT(x, V_ZERO()), V_LT(x, TENSOR__INF)), r, V_SEL(V_LT(x, V_ZERO()), TENSOR__NAN, x));
     return V_SEL(V_EQ(x, V_ZERO()), V_NEG(TENSOR__INF), r);
 }
 
 /* e ln 2 + log(1+f), smallest terms first. */
-TENSOR__INLINE V_F TENSOR__K(log_sum)(V_F f, V_F e)
-{
+TENSOR__INLINE V_F TENSOR__K(log_sum)(V_F f, V_F e) {
     V_F y = V_FMA(e, V_SET(TENSOR__LN2_LO), TENSOR__K(log_core)(f));
     y = V_ADD(f, V_FNMA(V_MUL(f, f), V_SET(0.5f), y));
     return V_FMA(e, V_SET(TENSOR__LN2_HI), y);
 }
 
-TENSOR__INLINE V_F TENSOR__K(log)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(log)(V_F x) {
     V_F e, f = TENSOR__K(log_split)(x, &e);
     return TENSOR__K(log_edge)(x, TENSOR__K(log_sum)(f, e));
 }
 
 /* log(1+f) = h + *l, h of 12 bits: its product with a constant of 12 bits is exact. */
-TENSOR__INLINE V_F TENSOR__K(log_parts)(V_F f, V_F *l)
-{
+TENSOR__INLINE V_F TENSOR__K(log_parts)(V_F f, V_F *l) {
     V_F s = V_MUL(V_MUL(f, f), V_SET(0.5f)), h = V_OF(VI_AND(V_BITS(V_SUB(f, s)), VI_SET(-0x1000)));
     *l = V_ADD(V_SUB(V_SUB(f, h), s), TENSOR__K(log_core)(f));
     return h;
 }
 
 /* log2(e) = 1.44238281 (12 bits) + 3.12228389e-4; the sum with e carries its rounding error. */
-TENSOR__FN V_F TENSOR__K(log2)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(log2)(V_F x) {
     V_F e, f = TENSOR__K(log_split)(x, &e), l, h = TENSOR__K(log_parts)(f, &l), s;
     l = V_FMA(h, V_SET(3.12228389e-4f), V_MUL(l, V_SET(1.44269504f)));
     h = V_MUL(h, V_SET(1.44238281f));
@@ -4431,8 +4374,7 @@ TENSOR__FN V_F TENSOR__K(log2)(V_F x)
 }
 
 /* log10(e) = .434204102 (12 bits) + 9.03803408e-5, log10(2) = .301025391 (16 bits) + 4.60503898e-6. */
-TENSOR__FN V_F TENSOR__K(log10)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(log10)(V_F x) {
     V_F e, f = TENSOR__K(log_split)(x, &e), l, h = TENSOR__K(log_parts)(f, &l);
     l = V_FMA(h, V_SET(9.03803408e-5f), V_MUL(l, V_SET(0.434294482f)));
     l = V_FMA(h, V_SET(0.434204102f), V_FMA(e, V_SET(4.60503898e-6f), l));
@@ -4441,8 +4383,7 @@ TENSOR__FN V_F TENSOR__K(log10)(V_F x)
 
 /* The exponent is that of 1 + x, but f = (2^-e - 1) + x 2^-e is formed from x itself and rounds at most
    once. */
-TENSOR__FN V_F TENSOR__K(log1p)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(log1p)(V_F x) {
     V_I k = VI_SAR(VI_SUB(V_BITS(V_ADD(x, V_SET(1.0f))), VI_SET(0x3F3504F3)), 23), s = VI_SHL(k, 23);
     V_F one = V_OF(VI_SEL(VI_GT(k, VI_SET(64)), VI_SET(0), VI_SUB(VI_SET(0x3F800000), s)));
     V_F f = V_ADD(V_SUB(one, V_SET(1.0f)), V_OF(VI_SUB(V_BITS(x), s)));
@@ -4455,8 +4396,7 @@ TENSOR__FN V_F TENSOR__K(log1p)(V_F x)
 
 /* y = 1/(1 + e^|x|), or 1 - y.  2^-n (1 + e^|x|) = (2^-n + 1) + (r + t) cannot overflow and rounds little
    more than once; subnormal results survive, for 2^-n comes last.  2^-126 adds nothing to 1. */
-TENSOR__FAR(sigmoid)(V_F x)
-{
+TENSOR__FAR(sigmoid)(V_F x) {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(105.0f), V_ABS(x)), V_ZERO(), &n, &t), one = V_SET(1.0f);
     V_F p = V_LDEXP1(one, V_NEG(V_MINR(V_SET(126.0f), n))), d = V_ADD(one, p);
     d = V_ADD(d, V_ADD(r, V_ADD(t, V_SUB(p, V_SUB(d, one)))));
@@ -4464,8 +4404,7 @@ TENSOR__FAR(sigmoid)(V_F x)
     return V_SEL(V_LT(x, V_ZERO()), d, V_SUB(one, d));
 }
 #if TENSOR__PASS == 3
-TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x) {
     static const float t[144] = {
         0.0f, 0.5577143f, 1.1285715f, 1.72625f, 2.2979286f, 2.8608572f, 3.4146073f, 3.9970357f, 4.559286f,
         5.131393f, 5.7055717f, 6.2879996f, 6.843393f, 7.4267855f, 8.003428f, 8.568999f, 0.5f, 0.3640765f,
@@ -4500,8 +4439,7 @@ TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
 #endif
 
 #if TENSOR__PASS == 3
-TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x) {
     static const float t[144] = {
         0.0f, 0.5787037f, 1.1706667f, 1.7667778f, 2.371963f, 2.9593704f, 3.550889f, 4.133407f, 4.726741f,
         5.3359632f, 5.9388146f, 6.533f, 7.0965924f, 7.6913705f, 8.3111105f, 8.874075f, 0.0f, 0.5217226f,
@@ -4530,13 +4468,9 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
 }
 #else
 /* |x| < .625: x + x^3 P(x^2), degree 11, 2^-27.8; else 1 - 2/(e^2|x| + 1), which is 1 from 9.02 on. */
-TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x) {
     V_F a = V_ABS(x), s = V_MUL(x, x), one = V_SET(1.0f), p = V_SET(-0.00571549917f), n, t, r;
-    TENSOR__C(p, s, 0.0206491034f);
-    TENSOR__C(p, s, -0.0537430048f);
-    TENSOR__C(p, s, 0.133314848f);
-    TENSOR__C(p, s, -0.333332837f);
+    TENSOR__HORNER4(p, s, 0.0206491034f, -0.0537430048f, 0.133314848f, -0.333332837f);
     p = V_FMA(V_MUL(a, s), p, a);
     r = TENSOR__K(exp_core)(V_MINR(V_SET(20.0f), V_ADD(a, a)), V_ZERO(), &n, &t);
     t = V_ADD(V_LDEXP1(V_ADD(one, V_ADD(r, t)), n), one);
@@ -4546,21 +4480,15 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
 #endif
 
 /* erf(x) = x + x P(x^2), |x| < .92: returns x P.  Degree 13, 2^-29.9. */
-TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x) {
     V_F s = V_MUL(x, x), p = V_SET(8.38126871e-5f);
-    TENSOR__C(p, s, -0.000814474828f);
-    TENSOR__C(p, s, 0.00520107616f);
-    TENSOR__C(p, s, -0.0268592779f);
-    TENSOR__C(p, s, 0.112836868f);
-    TENSOR__C(p, s, -0.376126319f);
-    TENSOR__C(p, s, 0.128379166f);
+    TENSOR__HORNER6(p, s, -0.000814474828f, 0.00520107616f, -0.0268592779f, 0.112836868f, -0.376126319f,
+                    0.128379166f);
     return V_MUL(x, p);
 }
 
 #if TENSOR__PASS == 3
-TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     static const float t[144] = {
         0.0f, 0.2581967f, 0.5306721f, 0.7914918f, 1.0487541f, 1.3170491f, 1.5679836f, 1.8378524f, 2.0949016f,
         2.3663936f, 2.6217377f, 2.8886392f, 3.1415083f, 3.408754f, 3.6786885f, 3.9409838f, 0.0f, 0.28499705f,
@@ -4590,14 +4518,9 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
 #else
 /* From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf.  erfc < .2 forgives the
    rounding. */
-TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f), n, r;
-    TENSOR__C(p, t, -0.00321497209f);
-    TENSOR__C(p, t, 0.0228900481f);
-    TENSOR__C(p, t, -0.105262011f);
-    TENSOR__C(p, t, -0.635718167f);
-    TENSOR__C(p, t, -1.12851441f);
+    TENSOR__HORNER5(p, t, -0.00321497209f, 0.0228900481f, -0.105262011f, -0.635718167f, -1.12851441f);
     r = TENSOR__K(exp_core)(V_MUL(p, t), V_ZERO(), &n, &t);
     t = V_SUB(V_SET(1.0f), V_LDEXP1(V_ADD(V_SET(1.0f), V_ADD(r, t)), n));
     return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.92f)), V_ADD(a, TENSOR__K(erf_core)(a)), t), x);
@@ -4605,8 +4528,7 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
 #endif
 
 /* a^2 - s for s = a^2 rounded: exact. */
-TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s)
-{
+TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s) {
 #if TENSOR__PASS >= 2 && TENSOR__PASS <= 4
     return V_FMA(a, a, V_NEG(s));
 #else
@@ -4618,24 +4540,16 @@ TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s)
 /* e^(z^2) erfc z = d P(q), d = 1/(z + 3), q = (z - 3) d, 0 <= z <= 10.3, degree 9, 2^-27: returns
    (P(q) - P(0))/q.  The caller adds the last step, in the precision it can afford. */
 #define TENSOR__ERFCX_0 1.07400692f
-TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q)
-{
+TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q) {
     V_F p = V_SET(-0.000315149344f);
-    TENSOR__C(p, q, -0.000470321713f);
-    TENSOR__C(p, q, 0.00307131954f);
-    TENSOR__C(p, q, -0.00123989f);
-    TENSOR__C(p, q, -0.0268374793f);
-    TENSOR__C(p, q, 0.11953342f);
-    TENSOR__C(p, q, -0.31046623f);
-    TENSOR__C(p, q, 0.590227842f);
-    TENSOR__C(p, q, -0.88339448f);
+    TENSOR__HORNER8(p, q, -0.000470321713f, 0.00307131954f, -0.00123989f, -0.0268374793f, 0.11953342f,
+                    -0.31046623f, 0.590227842f, -0.88339448f);
     return p;
 }
 
 /* |x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last.  Division,
    last step and product in double: float loses 5 ulp to d and q. */
-TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x)
-{
+TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x) {
     V_F a = V_MINR(V_SET(10.25f), V_ABS(x)), s = V_MUL(a, a), n, r, t, h = V_SET(0.5f);
     V_D ad = D_OF_F(a), d = D_DIV(D_SET(1.0), D_ADD(ad, D_SET(3.0))), q = D_MUL(D_SUB(ad, D_SET(3.0)), d);
     d = D_MUL(d, D_FMA(q, D_OF_F(TENSOR__K(erfcx_core)(F_OF_D(q))), D_SET(TENSOR__ERFCX_0)));
@@ -4645,8 +4559,7 @@ TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x)
     t = V_SUB(h, V_ADD(V_SUB(x, h), TENSOR__K(erf_core)(x)));
     return V_SEL(V_LT(a, h), t, r);
 }
-TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x) {
 #if TENSOR__PASS == 3
     static const float t[144] = {
         0.0f, 0.22063889f, 0.44370833f, 0.66530555f, 0.8845f, 1.1151251f, 1.3360695f, 1.5568889f, 1.7741112f,
@@ -4684,8 +4597,7 @@ TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x)
 /* g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  z and w = z + 3
    round, by up to an ulp of the result each: what they lost enters the exponent, times (log erfcx)' =
    -.282 (1-q)^2 or nearly. */
-TENSOR__FAR(gelu)(V_F x)
-{
+TENSOR__FAR(gelu)(V_F x) {
     V_F a = V_MINR(V_SET(14.5f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(-0.5f), c = V_SET(3.0f);
     V_F z = V_MUL(a, V_SET(0.707106781f)), w = V_ADD(z, c), q = V_DIV(V_SUB(w, V_SET(6.0f)), w);
     V_F one = V_SET(1.0f), u, g, l, n, r, t;
@@ -4699,8 +4611,7 @@ TENSOR__FAR(gelu)(V_F x)
     return V_SUB(V_MAXR(V_SET(-0.0f), x), V_LDEXP(g, V_SUB(n, one)));
 }
 #if TENSOR__PASS == 3
-TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x) {
     static const float t[144] = {
         0.0f, 0.30376923f, 0.6141154f, 0.92259616f, 1.2369808f, 1.5326154f, 1.845f, 2.1579232f, 2.4677885f,
         2.7621925f, 3.0825193f, 3.3792884f, 3.6859615f, 3.9943461f, 4.3067884f, 4.609519f, 0.0f, 0.11563032f,
@@ -4734,8 +4645,7 @@ TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
 
 /* x = q pi/2 + h + l, |h| <= .79.  Below 2^17 in double: q has 17 bits, pi/2's first part 36, their
    product is exact; beyond per lane by Payne-Hanek. */
-TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l)
-{
+TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l) {
     V_F n = V_RINT(V_MUL(x, V_SET(0.636619772f))), big = V_SET(131072.0f);
     V_I q = VI_RINT(n);
     V_D nd = D_OF_F(n), r = D_FMA(nd, D_SET(-1.5707963267923333), D_OF_F(x));
@@ -4762,49 +4672,38 @@ TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l)
 
 /* sin: h + h^3 P(h^2), degree 7, 2^-27.9; cos: 1 - h^2/2 + h^4 Q(h^2), degree 8, 2^-33; |h| <= .79.  q counts
    quadrants: odd ones swap, bit 1 negates. */
-TENSOR__INLINE V_F TENSOR__K(sincos)(V_I q, V_F h, V_F l)
-{
+TENSOR__INLINE V_F TENSOR__K(sincos)(V_I q, V_F h, V_F l) {
     V_F s = V_MUL(h, h), half = V_SET(0.5f), p = V_SET(-0.000195168323f), c = V_SET(2.44306702e-5f), t;
-    TENSOR__C(p, s, 0.00833218265f);
-    TENSOR__C(p, s, -0.166666552f);
+    TENSOR__HORNER2(p, s, 0.00833218265f, -0.166666552f);
     t = V_FNMA(V_MUL(s, l), half, l);
     p = V_ADD(h, V_FMA(V_MUL(h, s), p, t));
-    TENSOR__C(c, s, -0.00138873013f);
-    TENSOR__C(c, s, 0.0416666456f);
+    TENSOR__HORNER2(c, s, -0.00138873013f, 0.0416666456f);
     c = V_FNMA(V_MUL(s, s), c, V_MUL(h, l));
     c = V_SUB(V_SET(1.0f), V_FMA(s, half, c));
     p = V_SEL(VI_EQ(VI_AND(q, VI_SET(1)), VI_SET(0)), p, c);
     return V_OF(VI_XOR(V_BITS(p), VI_SHL(VI_AND(q, VI_SET(2)), 30)));
 }
 
-TENSOR__FN V_F TENSOR__K(sin)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(sin)(V_F x) {
     V_F h, l;
     V_I q = TENSOR__K(trig_reduce)(x, &h, &l);
     return V_SEL(V_EQ(x, V_ZERO()), x, TENSOR__K(sincos)(q, h, l));
 }
 
-TENSOR__FN V_F TENSOR__K(cos)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(cos)(V_F x) {
     V_F h, l;
     V_I q = TENSOR__K(trig_reduce)(x, &h, &l);
     return TENSOR__K(sincos)(VI_ADD(q, VI_SET(1)), h, l);
 }
 
 /* h + h^3 P(h^2), |h| <= .79, degree 17, 2^-32.9; -1/tan in odd quadrants, divided in double. */
-TENSOR__FN V_F TENSOR__K(tan)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(tan)(V_F x) {
     V_F h, l, s, r, p = V_SET(0.00211561657f);
     V_I q = TENSOR__K(trig_reduce)(x, &h, &l);
     V_M odd = VI_EQ(VI_AND(q, VI_SET(1)), VI_SET(1));
     s = V_MUL(h, h);
-    TENSOR__C(p, s, -0.000771383871f);
-    TENSOR__C(p, s, 0.00515999505f);
-    TENSOR__C(p, s, 0.0082489932f);
-    TENSOR__C(p, s, 0.0220069196f);
-    TENSOR__C(p, s, 0.0539514273f);
-    TENSOR__C(p, s, 0.133334324f);
-    TENSOR__C(p, s, 0.333333313f);
+    TENSOR__HORNER7(p, s, -0.000771383871f, 0.00515999505f, 0.0082489932f, 0.0220069196f, 0.0539514273f,
+                    0.133334324f, 0.333333313f);
     p = V_FMA(V_MUL(h, s), p, V_FMA(s, l, l));
     r = F_OF_D(D_DIV(D_SET(-1.0), D_ADD(D_OF_F(h), D_OF_F(p))));
     p = V_SEL(odd, r, V_ADD(h, p));
@@ -4816,55 +4715,41 @@ TENSOR__FN V_F TENSOR__K(tan)(V_F x)
 
 /* The angle of (|x|, |y|), in the left half-plane where neg: z = min/max, z + z^3 P(z^2), |z| <= 1, degree
    19, 2^-28.7, then (0, pi/2 or pi) +- that, each with its rest. */
-TENSOR__INLINE V_F TENSOR__K(atan_core)(V_F y, V_F x, V_M neg)
-{
+TENSOR__INLINE V_F TENSOR__K(atan_core)(V_F y, V_F x, V_M neg) {
     V_M steep = V_GT(y, x);
     V_F lo = V_SEL(steep, x, y), hi = V_SEL(steep, y, x);
     V_F z = V_DIV(lo, hi), s, p = V_SET(-0.00182261865f), b, c;
     z = V_SEL(V_EQ(lo, V_ZERO()), V_ZERO(), V_SEL(V_EQ(lo, TENSOR__INF), V_SET(1.0f), z));
     s = V_MUL(z, z);
-    TENSOR__C(p, s, 0.0110442899f);
-    TENSOR__C(p, s, -0.0314190388f);
-    TENSOR__C(p, s, 0.0581987798f);
-    TENSOR__C(p, s, -0.0841743946f);
-    TENSOR__C(p, s, 0.109569125f);
-    TENSOR__C(p, s, -0.142651245f);
-    TENSOR__C(p, s, 0.199986279f);
-    TENSOR__C(p, s, -0.333333015f);
+    TENSOR__HORNER8(p, s, 0.0110442899f, -0.0314190388f, 0.0581987798f, -0.0841743946f, 0.109569125f,
+                    -0.142651245f, 0.199986279f, -0.333333015f);
     p = V_FMA(V_MUL(z, s), p, z);
     b = V_SEL(steep, V_SET(1.57079637f), V_SEL(neg, V_SET(3.14159274f), V_ZERO()));
     c = V_SEL(steep, V_SET(-4.37113883e-8f), V_SEL(neg, V_SET(-8.74227766e-8f), V_ZERO()));
     return V_ADD(b, V_ADD(V_SEL(M_XOR(steep, neg), V_NEG(p), p), c));
 }
 
-TENSOR__FN V_F TENSOR__K(atan)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(atan)(V_F x) {
     V_F one = V_SET(1.0f);
     return V_COPYSIGN(TENSOR__K(atan_core)(V_ABS(x), one, V_LT(one, V_ZERO())), x);
 }
 
 /* The sign bit of x counts, so atan2(0, -0) is pi. */
-TENSOR__FN V_F TENSOR__K(atan2)(V_F y, V_F x)
-{
+TENSOR__FN V_F TENSOR__K(atan2)(V_F y, V_F x) {
     V_F r = TENSOR__K(atan_core)(V_ABS(y), V_ABS(x), VI_GT(VI_SET(0), V_BITS(x)));
     return V_SEL(M_OR(V_ISNAN(x), V_ISNAN(y)), V_ADD(x, y), V_COPYSIGN(r, y));
 }
 
 /* asin z = z + z P(s), s = z^2 <= 1/4: returns P.  Degree 11, 2^-27.6. */
-TENSOR__INLINE V_F TENSOR__K(asin_core)(V_F s)
-{
+TENSOR__INLINE V_F TENSOR__K(asin_core)(V_F s) {
     V_F p = V_SET(0.0422117822f);
-    TENSOR__C(p, s, 0.0241520964f);
-    TENSOR__C(p, s, 0.0454760417f);
-    TENSOR__C(p, s, 0.0749525204f);
-    TENSOR__C(p, s, 0.166667536f);
+    TENSOR__HORNER4(p, s, 0.0241520964f, 0.0454760417f, 0.0749525204f, 0.166667536f);
     return V_MUL(p, s);
 }
 
 /* Above 1/2: pi/2 - 2 asin(sqrt((1-|x|)/2)), the root as r + c with r of 12 bits, so that r^2 and 2r are
    exact. */
-TENSOR__FN V_F TENSOR__K(asin)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(asin)(V_F x) {
     V_F a = V_ABS(x), half = V_SET(0.5f), s, z, r, c, p, t;
     V_M big = V_GE(a, half);
     s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a));
@@ -4880,8 +4765,7 @@ TENSOR__FN V_F TENSOR__K(asin)(V_F x)
 }
 
 /* pi/2 - asin, or 2 asin(sqrt((1-x)/2)) for x > 1/2 with the root's rest, or pi minus that of -x. */
-TENSOR__FN V_F TENSOR__K(acos)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(acos)(V_F x) {
     V_F a = V_ABS(x), half = V_SET(0.5f), lo = V_SET(-4.37113883e-8f), hi = V_SET(1.57079637f);
     V_F s, z, r, c, p, t, w;
     V_M big = V_GE(a, half);
@@ -4898,8 +4782,7 @@ TENSOR__FN V_F TENSOR__K(acos)(V_F x)
 
 /* h + *l = e^|x| / 4 beyond float's precision, *q = e^-|x| / 4: a quarter, for h may reach 2^128 at half
    scale where h + *l does not. */
-TENSOR__INLINE V_F TENSOR__K(quarter_exp)(V_F x, V_F *l, V_F *q)
-{
+TENSOR__INLINE V_F TENSOR__K(quarter_exp)(V_F x, V_F *l, V_F *q) {
     V_F one = V_SET(1.0f), n, t, r, s, h;
     r = TENSOR__K(exp_core)(V_MINR(V_SET(92.0f), V_ABS(x)), V_ZERO(), &n, &t);
     n = V_SUB(n, V_SET(2.0f));
@@ -4911,20 +4794,16 @@ TENSOR__INLINE V_F TENSOR__K(quarter_exp)(V_F x, V_F *l, V_F *q)
 }
 
 /* |x| < 1: x + x^3 P(x^2), degree 9, 2^-31.5. */
-TENSOR__FN V_F TENSOR__K(sinh)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(sinh)(V_F x) {
     V_F l, q, h = TENSOR__K(quarter_exp)(x, &l, &q), s = V_MUL(x, x), p = V_SET(2.78392554e-6f);
-    TENSOR__C(p, s, 0.000198426351f);
-    TENSOR__C(p, s, 0.00833331142f);
-    TENSOR__C(p, s, 0.166666672f);
+    TENSOR__HORNER3(p, s, 0.000198426351f, 0.00833331142f, 0.166666672f);
     p = V_FMA(V_MUL(x, s), p, x);
     h = V_ADD(h, V_SUB(l, q));
     h = V_COPYSIGN(V_ADD(h, h), x);
     return V_SEL(V_LT(V_ABS(x), V_SET(1.0f)), p, h);
 }
 
-TENSOR__FN V_F TENSOR__K(cosh)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(cosh)(V_F x) {
     V_F l, q, h = TENSOR__K(quarter_exp)(x, &l, &q);
     h = V_ADD(h, V_ADD(l, q));
     return V_ADD(h, h);
@@ -4934,8 +4813,7 @@ TENSOR__FN V_F TENSOR__K(cosh)(V_F x)
  * a^b = 2^(b log2|a|), the logarithm in double: s = f/(2+f), |s| <= .1716, s P(s^2), degree 11, 2^-43.5,
  * so that b log2|a| <= 151 is good to 2^-36.  IEEE 754 cases as C99 F.9.4.4.
  */
-TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b)
-{
+TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b) {
     V_F x = V_ABS(a), one = V_SET(1.0f), zero = V_ZERO(), half = V_SET(0.5f), e, f, n, r, t;
     V_D fd, s, u, p, y;
     V_M whole, odd, edge;
@@ -4970,8 +4848,7 @@ TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b)
 }
 
 /* The exponents in use, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots, below 1.5 ulp. */
-TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b)
-{
+TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
     V_F h = V_ABS(b), r = a, s;
     V_M whole = V_EQ(h, V_SET(1.0f)), cube = V_EQ(b, V_SET(3.0f)), root = V_EQ(h, V_SET(0.5f));
     V_M known = M_OR(M_OR(whole, V_EQ(h, V_SET(2.0f))), M_OR(cube, root)), under = V_LT(b, V_ZERO());
