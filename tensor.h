@@ -2337,98 +2337,55 @@ struct tensor_dims_pack {
         static_assert(sizeof...(D) <= TENSOR_MAX_DIMS, "at most 8 dims");
     }
 };
-template <class... D> inline tensor_t *tensor_empty(D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_empty_n)(p.d, p.n, tensor_get_default_dtype());
-}
-template <class... D> inline tensor_t *tensor_zeros(D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_zeros_n)(p.d, p.n, tensor_get_default_dtype());
-}
-template <class... D> inline tensor_t *tensor_ones(D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_ones_n)(p.d, p.n, tensor_get_default_dtype());
-}
-template <class... D> inline tensor_t *tensor_empty_of(tensor_dtype_t dtype, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_empty_n)(p.d, p.n, dtype);
-}
-template <class... D> inline tensor_t *tensor_zeros_of(tensor_dtype_t dtype, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_zeros_n)(p.d, p.n, dtype);
-}
-template <class... D> inline tensor_t *tensor_ones_of(tensor_dtype_t dtype, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_ones_n)(p.d, p.n, dtype);
-}
-template <class... D> inline tensor_t *tensor_full(double value, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_full_n)(p.d, p.n, value, tensor_get_default_dtype());
-}
-template <class... D> inline tensor_t *tensor_full_of(tensor_dtype_t dtype, double value, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_full_n)(p.d, p.n, value, dtype);
-}
-template <class... D> inline tensor_t *tensor_from(const void *data, tensor_dtype_t dtype, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_from_n)(data, dtype, p.d, p.n);
-}
-template <class... D> inline tensor_t *tensor_wrap(void *data, tensor_dtype_t dtype, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_wrap_n)(data, dtype, p.d, p.n, nullptr, nullptr);
-}
-#define TENSOR__FACE(name, of)                                                                               \
-    template <class... D> inline tensor_t *tensor_##name(tensor_t *x, D... dims) {                           \
+// A function of dims: what stands before them, and the call, where p holds them.
+#define TENSOR__FACE(name, before, call)                                                                     \
+    template <class... D> inline tensor_t *tensor_##name(TENSOR__BEFORE before D... dims) {                  \
         tensor_dims_pack p(dims...);                                                                         \
-        return (tensor_##of##_n)(x, p.d, p.n);                                                               \
+        return call;                                                                                         \
     }
-TENSOR__FACE(reshape, reshape) TENSOR__FACE(view, view) TENSOR__FACE(permute, permute)
-TENSOR__FACE(expand, expand) TENSOR__FACE(broadcast_to, expand) TENSOR__FACE(repeat, repeat)
-TENSOR__FACE(tile, tile) TENSOR__FACE(flip, flip)
+#define TENSOR__BEFORE(...) __VA_ARGS__
+TENSOR__FACE(empty, (), (tensor_empty_n)(p.d, p.n, tensor_get_default_dtype()))
+TENSOR__FACE(zeros, (), (tensor_zeros_n)(p.d, p.n, tensor_get_default_dtype()))
+TENSOR__FACE(ones, (), (tensor_ones_n)(p.d, p.n, tensor_get_default_dtype()))
+TENSOR__FACE(empty_of, (tensor_dtype_t dtype, ), (tensor_empty_n)(p.d, p.n, dtype))
+TENSOR__FACE(zeros_of, (tensor_dtype_t dtype, ), (tensor_zeros_n)(p.d, p.n, dtype))
+TENSOR__FACE(ones_of, (tensor_dtype_t dtype, ), (tensor_ones_n)(p.d, p.n, dtype))
+TENSOR__FACE(full, (double value, ), (tensor_full_n)(p.d, p.n, value, tensor_get_default_dtype()))
+TENSOR__FACE(full_of, (tensor_dtype_t dtype, double value, ), (tensor_full_n)(p.d, p.n, value, dtype))
+TENSOR__FACE(from, (const void *data, tensor_dtype_t dtype, ), (tensor_from_n)(data, dtype, p.d, p.n))
+TENSOR__FACE(wrap, (void *data, tensor_dtype_t dtype, ),
+             (tensor_wrap_n)(data, dtype, p.d, p.n, nullptr, nullptr))
+TENSOR__FACE(reshape, (tensor_t *x, ), (tensor_reshape_n)(x, p.d, p.n))
+TENSOR__FACE(view, (tensor_t *x, ), (tensor_view_n)(x, p.d, p.n))
+TENSOR__FACE(permute, (tensor_t *x, ), (tensor_permute_n)(x, p.d, p.n))
+TENSOR__FACE(expand, (tensor_t *x, ), (tensor_expand_n)(x, p.d, p.n))
+TENSOR__FACE(broadcast_to, (tensor_t *x, ), (tensor_expand_n)(x, p.d, p.n))
+TENSOR__FACE(repeat, (tensor_t *x, ), (tensor_repeat_n)(x, p.d, p.n))
+TENSOR__FACE(tile, (tensor_t *x, ), (tensor_tile_n)(x, p.d, p.n))
+TENSOR__FACE(flip, (tensor_t *x, ), (tensor_flip_n)(x, p.d, p.n))
+TENSOR__FACE(unflatten, (tensor_t *x, int64_t dim, ), (tensor_unflatten_n)(x, dim, p.d, p.n))
+TENSOR__FACE(rand, (), (tensor_rand_n)(p.d, p.n))
+TENSOR__FACE(randn, (), (tensor_randn_n)(p.d, p.n))
+TENSOR__FACE(randint, (int64_t low, int64_t high, ), (tensor_randint_n)(low, high, p.d, p.n))
 #undef TENSOR__FACE
-template <class... D> inline tensor_t *tensor_unflatten(tensor_t *x, int64_t dim, D... sizes) {
-    tensor_dims_pack p(sizes...);
-    return (tensor_unflatten_n)(x, dim, p.d, p.n);
-}
-#define TENSOR__FACE(name)                                                                                   \
-    template <class... T> inline tensor_t *tensor_##name(const T &... list) {                                \
+// A function of tensors: l holds them, n says how many.
+#define TENSOR__FACE(name, before, call)                                                                     \
+    template <class... T> inline tensor_t *tensor_##name(TENSOR__BEFORE before const T &... list) {          \
         tensor_t *const l[] = {static_cast<tensor_t *>(list)...};                                            \
-        return (tensor_##name##_n)(l, static_cast<int>(sizeof...(T)));                                       \
+        const int n = static_cast<int>(sizeof...(T));                                                        \
+        return call;                                                                                         \
     }
-TENSOR__FACE(hstack) TENSOR__FACE(vstack) TENSOR__FACE(dstack) TENSOR__FACE(column_stack)
+TENSOR__FACE(hstack, (), (tensor_hstack_n)(l, n))
+TENSOR__FACE(vstack, (), (tensor_vstack_n)(l, n))
+TENSOR__FACE(dstack, (), (tensor_dstack_n)(l, n))
+TENSOR__FACE(column_stack, (), (tensor_column_stack_n)(l, n))
+TENSOR__FACE(cat, (int64_t dim, ), (tensor_cat_n)(l, n, dim))
+TENSOR__FACE(stack, (int64_t dim, ), (tensor_stack_n)(l, n, dim))
+TENSOR__FACE(einsum, (const char *equation, ), (tensor_einsum_n)(equation, l, n))
+TENSOR__FACE(linalg_multi_dot, (), (tensor_linalg_multi_dot_n)(l, n))
+TENSOR__FACE(chain_matmul, (), (tensor_chain_matmul_n)(l, n))
 #undef TENSOR__FACE
-template <class... D> inline tensor_t *tensor_rand(D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_rand_n)(p.d, p.n);
-}
-template <class... D> inline tensor_t *tensor_randn(D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_randn_n)(p.d, p.n);
-}
-template <class... D> inline tensor_t *tensor_randint(int64_t low, int64_t high, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_randint_n)(low, high, p.d, p.n);
-}
-template <class... T> inline tensor_t *tensor_cat(int64_t dim, const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_cat_n)(l, static_cast<int>(sizeof...(T)), dim);
-}
-template <class... T> inline tensor_t *tensor_stack(int64_t dim, const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_stack_n)(l, static_cast<int>(sizeof...(T)), dim);
-}
-template <class... T> inline tensor_t *tensor_einsum(const char *equation, const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_einsum_n)(equation, l, static_cast<int>(sizeof...(T)));
-}
-template <class... T> inline tensor_t *tensor_linalg_multi_dot(const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_linalg_multi_dot_n)(l, static_cast<int>(sizeof...(T)));
-}
-template <class... T> inline tensor_t *tensor_chain_matmul(const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_chain_matmul_n)(l, static_cast<int>(sizeof...(T)));
-}
+#undef TENSOR__BEFORE
 // No templates: a NULL in a parameter pack is a number.
 inline tensor_t *tensor_index(tensor_t *x, std::initializer_list<tensor_t *> l) {
     return (tensor_index_n)(x, l.begin(), static_cast<int>(l.size()));
@@ -13221,13 +13178,22 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
     if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
-    TENSOR__REFUSE(!a->ndim || !b->ndim, SHAPE, "matmul: a %t and b %t must have at least 1 dim; use mul for "
-                   "numbers", a, b);
-    TENSOR__REFUSE(a->dtype != b->dtype, DTYPE,
-                   "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
-    TENSOR__REFUSE(a->dtype == TENSOR_BOOL, DTYPE, "matmul: a %t and b %t are bool", a, b);
+    if (!a->ndim || !b->ndim) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
+                            "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
+    }
+    if (a->dtype != b->dtype) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE,
+                            "matmul: a %t is %y and b %t is %y; convert one with tensor_to", a, a, b, b);
+    }
+    if (a->dtype == TENSOR_BOOL) {
+        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "matmul: a %t and b %t are bool", a, b);
+    }
     int64_t ka = a->dims[a->ndim - 1], kb = b->dims[b->ndim > 1 ? b->ndim - 2 : 0];
-    TENSOR__REFUSE(ka != kb, SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a, b, ka, kb);
+    if (ka != kb) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a,
+                            b, ka, kb);
+    }
     if (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16) {
         tensor_t *y = tensor_matmul(tensor_to(a, TENSOR_F32), tensor_to(b, TENSOR_F32));
         TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)a->dtype));
@@ -13244,9 +13210,11 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     }
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
-    TENSOR__REFUSE(!tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2) || !tensor__broadcast(dims, &ndim,
-                   b->dims, b->ndim - 2), SHAPE, "matmul: the batch dims of a %t and b %t do not broadcast",
-                   a, b);
+    if (!tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2) || !tensor__broadcast(dims, &ndim, b->dims,
+            b->ndim - 2)) {
+        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
+                            "matmul: the batch dims of a %t and b %t do not broadcast", a, b);
+    }
     dims[ndim] = a->dims[a->ndim - 2];
     dims[ndim + 1] = b->dims[b->ndim - 1];
     tensor__result(&o, a->dtype, dims, ndim + 2);
@@ -13259,9 +13227,11 @@ TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
 TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(th, op, "a", a) || !TENSOR__USABLE(th, op, "b", b)) { return TENSOR__POISON; }
-    TENSOR__REFUSE(a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0]), SHAPE,
-                   "%s: a %t and b %t must have %i and %i dims%s", op, a, b, na, nb, na == 3 ?
-                   " and equal batch" : "");
+    if (a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0])) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t must have %i and %i dims%s", op, a, b,
+                            na, nb,
+                            na == 3 ? " and equal batch" : "");
+    }
     return tensor_matmul(a, b);
 }
 TENSOR_API tensor_t *(tensor_mm)(tensor_t *a, tensor_t *b) { return tensor__product("mm", a, b, 2, 2); }
@@ -13274,7 +13244,9 @@ TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
     if (!TENSOR__USABLE(th, "outer", "a", a) || !TENSOR__USABLE(th, "outer", "b", b)) {
         return TENSOR__POISON;
     }
-    TENSOR__REFUSE(a->ndim != 1 || b->ndim != 1, SHAPE, "outer: a %t and b %t must be 1-d", a, b);
+    if (a->ndim != 1 || b->ndim != 1) {
+        return tensor__fail(th, TENSOR_ERR_SHAPE, "outer: a %t and b %t must be 1-d", a, b);
+    }
     TENSOR__RETURN(tensor_mul(tensor_unsqueeze(a, 1), b));
 }
 // beta * x + alpha * product(a, b); x broadcasts to the product.
