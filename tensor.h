@@ -7674,8 +7674,8 @@ TENSOR__FN void tensor__scopes_close(tensor__thread_t *th) {
 }
 
 // Is t usable? Poison raises POISONED if nothing else was raised; a dead header tells where it came from.
-TENSOR__FN TENSOR__NOINLINE int tensor__unusable(tensor__thread_t *th, const char *op, const char *arg,
-                                                 tensor_t *t) {
+TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg, tensor_t *t) {
+    tensor__thread_t *th = tensor__self();
     if (!t) {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is NULL", op, arg);
     } else if (t->state == TENSOR__POISON_STATE) {
@@ -7692,8 +7692,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(tensor__thread_t *th, const cha
     }
     return 0;
 }
-#define TENSOR__USABLE(th, op, arg, t)                                                                       \
-    (TENSOR__LIKELY((t) != NULL && (t)->state == TENSOR__LIVE) || tensor__unusable(th, op, arg, t))
+#define TENSOR__USABLE(op, arg, t)                                                                           \
+    (TENSOR__LIKELY((t) != NULL && (t)->state == TENSOR__LIVE) || tensor__unusable(op, arg, t))
 
 TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mode) {
     tensor_scope_t s;
@@ -7835,9 +7835,8 @@ TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
 }
 
 TENSOR_API tensor_t *(tensor_keep)(tensor_t *t) {
-    tensor__thread_t *th = tensor__self();
     if (t && t->state == TENSOR__POISON_STATE) { return t; }
-    if (!TENSOR__USABLE(th, "keep", "t", t)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("keep", "t", t)) { return TENSOR__POISON; }
     TENSOR__HOLD(&t->refs);
     TENSOR__HOLD(&t->keeps);
     return t;
@@ -7885,11 +7884,11 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
 TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
     tensor__thread_t *th = tensor__self();
     if (!handle) { tensor__fail(th, TENSOR_ERR_OWNER, "set: handle is NULL"); return TENSOR_ERR_OWNER; }
-    if (!TENSOR__USABLE(th, "set", "value", value)) { return th->error.code; }
+    if (!TENSOR__USABLE("set", "value", value)) { return th->error.code; }
     tensor_t *old = *handle;
     if (old == value) { return 0; }
     if (old && old->state == TENSOR__DEAD) {
-        tensor__unusable(th, "set", "*handle", old); return th->error.code;
+        tensor__unusable("set", "*handle", old); return th->error.code;
     }
     if (!old || old->state != TENSOR__LIVE || TENSOR__ATOMIC_LOAD(&old->keeps) > 0) {
         (tensor_keep)(value);
@@ -8008,6 +8007,9 @@ TENSOR__FN int tensor__dim_of(const char *op, int64_t dim, int ndim, const tenso
 TENSOR__FN int tensor__dim(const char *op, int64_t dim, const tensor_t *x) {
     return tensor__dim_of(op, dim, x->ndim, x);
 }
+#define TENSOR__DIM(d, op, dim, x)                                                                           \
+    int d = tensor__dim(op, dim, x);                                                                         \
+    if (d < 0) { return TENSOR__POISON; }
 
 // A live header under the innermost scope, dims and strides not set.
 TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op, int dtype, int ndim) {
@@ -8037,15 +8039,13 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     return t;
 }
 
-TENSOR__FN int tensor__dims_given(tensor__thread_t *th, const char *op, const int64_t *dims, int ndim) {
-    if (dims || ndim <= 0) { return 1; }
-    tensor__fail(th, TENSOR_ERR_SHAPE, "%s: dims is NULL", op);
-    return 0;
+TENSOR__FN int tensor__dims_given(const char *op, const int64_t *dims, int ndim) {
+    TENSOR__REFUSE_AS(0, !dims && ndim > 0, SHAPE, "%s: dims is NULL", op);
+    return 1;
 }
 // The dims of x in a list as bits. 0 = x unusable, a dim outside or twice; raised.
 TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims, int n, uint32_t *mask) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, op, "x", x) || !tensor__dims_given(th, op, dims, n)) { return 0; }
+    if (!TENSOR__USABLE(op, "x", x) || !tensor__dims_given(op, dims, n)) { return 0; }
     for (int i = 0; i < n; i++) {
         int d = tensor__dim(op, dims[i], x);
         if (d < 0) { return 0; }
@@ -8059,7 +8059,7 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
                                   int ndim, int device) {
     TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS, SHAPE, "%s: %i dims; there must be 0 to %i", op, ndim,
                    (int)TENSOR_MAX_DIMS);
-    if (!tensor__dims_given(th, op, dims, ndim)) { return TENSOR__POISON; }
+    if (!tensor__dims_given(op, dims, ndim)) { return TENSOR__POISON; }
     TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is no dtype", op, dtype);
     int64_t n;
     TENSOR__REFUSE(!tensor__numel_of(dims, ndim, &n), SHAPE,
@@ -8102,8 +8102,7 @@ TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
     return tensor__needs_grad(t);
 }
 
-TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(tensor__thread_t *th, const tensor__row_t *row, int i,
-                                                int nin, tensor_t *t) {
+TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(const tensor__row_t *row, int i, int nin, tensor_t *t) {
     char name[32];
     tensor__text_t s = {name, sizeof name, 0};
     const char *a = row->args;
@@ -8119,7 +8118,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(tensor__thread_t *th, const tens
     } else {
         tensor__puts(&s, nin == 1 ? "x" : tensor__arg_names[i < TENSOR__MAX_IN ? i : 0]);
     }
-    return tensor__unusable(th, row->name, name, t);
+    return tensor__unusable(row->name, name, t);
 }
 TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device);
 // Inputs lie on several devices: 0-d tensors on the CPU go where the others are, all else is an error. 0 =
@@ -8173,15 +8172,31 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
             return 0;
         }
         if (!t && i >= row->required && row->nin >= 0) { continue; }
-        return tensor__bad_arg(th, row, i, nin, t);
+        return tensor__bad_arg(row, i, nin, t);
     }
     return 1;
+}
+// Parameters of the call.
+TENSOR__INLINE void tensor__ints(tensor__op_t *o, int64_t first, int64_t second) {
+    o->p = &o->params;
+    o->params.i[0] = first;
+    o->params.i[1] = second;
+}
+TENSOR__INLINE void tensor__reals(tensor__op_t *o, double first, double second) {
+    o->p = &o->params;
+    o->params.f[0] = first;
+    o->params.f[1] = second;
 }
 TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *dims, int ndim) {
     tensor_t *t = tensor__make(o->th, o->row->name, dtype, dims, ndim, o->device);
     o->out[o->nout++] = t;
     return t;
 }
+// Opens the call o of a row with its inputs; poison comes back if they are not usable.
+#define TENSOR__BEGIN(o, row, ...)                                                                           \
+    tensor__op_t o;                                                                                          \
+    tensor_t *const in_[] = {__VA_ARGS__};                                                                   \
+    if (!tensor__begin(&o, row, in_, (int)(sizeof in_ / sizeof *in_))) { return TENSOR__POISON; }
 
 // ------------------------------------------------------------------------------
 // >>impl-gate                                      MARK: the one door to tensor data
@@ -9562,12 +9577,9 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
             tensor__iter_move(it, 1, first, m, block, 0);
         }
         for (int64_t i = 0; i < m; i++) {
-            if (block[i] == 0) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX,
-                             "%s: integer division by zero at element %d of b %n",
-                             c->row->name, first + i, c->arg[1].dims, (int)c->arg[1].ndim);
-                return TENSOR_ERR_INDEX;
-            }
+            TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, block[i] == 0, INDEX,
+                              "%s: integer division by zero at element %d of b %n", c->row->name, first + i,
+                              c->arg[1].dims, (int)c->arg[1].ndim);
         }
         if (b->uniform) { break; }
     }
@@ -9722,7 +9734,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
 #define TENSOR__RETURN(y) return tensor__named(th_, tensor__tidy(th_, mark_, y), __func__)
 // With arguments that must be usable, or poison comes back.
 #define TENSOR__TAKES(x)                                                                                     \
-    if (!TENSOR__USABLE(th_, &__func__[7], #x, x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(&__func__[7], #x, x)) { return TENSOR__POISON; }
 #define TENSOR__MARK1(x) TENSOR__MARK TENSOR__TAKES(x)
 #define TENSOR__MARK2(a, b) TENSOR__MARK1(a) TENSOR__TAKES(b)
 // A function of one expression, and one made of other ops.
@@ -9746,10 +9758,9 @@ TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
     if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) { return 1; }
     if (tensor__is_float(dtype) || dtype == TENSOR_BOOL) { return 1; }
     double end = ldexp(1, 8 * (int)tensor__sizes[dtype] - (dtype != TENSOR_U8));
-    if (trunc(value) < end && trunc(value) >= (dtype == TENSOR_U8 ? 0 : -end)) { return 1; }
-    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "%s: %g is outside the range of %s", op, value,
-                 tensor__dtype_names[dtype]);
-    return 0;
+    TENSOR__REFUSE_AS(0, !(trunc(value) < end && trunc(value) >= (dtype == TENSOR_U8 ? 0 : -end)), DTYPE,
+                      "%s: %g is outside the range of %s", op, value, tensor__dtype_names[dtype]);
+    return 1;
 }
 // value in x, which is fresh or allowed to change.
 TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value,
@@ -9757,8 +9768,7 @@ TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndi
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
     if (like) { o.device = like->device; }
-    o.p = &o.params;
-    o.params.f[0] = value;
+    tensor__reals(&o, value, 0);
     o.out[o.nout++] = tensor__make(o.th, op, dtype, dims, ndim, o.device);
     return tensor__finish(&o);
 }
@@ -9780,12 +9790,12 @@ TENSOR_API tensor_t *(tensor_scalar)(double value, tensor_dtype_t dtype) {
     return tensor__filled("scalar", tensor__no_dims, 0, (int)dtype, value, NULL);
 }
 TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
-    if (!TENSOR__USABLE(tensor__self(), "empty_like", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("empty_like", "x", x)) { return TENSOR__POISON; }
     tensor__thread_t *th = tensor__self();
     return th->fresh = tensor__make(th, "empty_like", x->dtype, x->dims, x->ndim, x->device);
 }
 TENSOR_API tensor_t *(tensor_full_like)(tensor_t *x, double value) {
-    if (!TENSOR__USABLE(tensor__self(), "full_like", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("full_like", "x", x)) { return TENSOR__POISON; }
     if (!tensor__holds("full_like", x->dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("full_like", x->dims, x->ndim, x->dtype, value, x);
 }
@@ -9812,7 +9822,7 @@ TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
     int64_t n;
-    if (!tensor__dims_given(o.th, "wrap", dims, ndim)) { return TENSOR__POISON; }
+    if (!tensor__dims_given("wrap", dims, ndim)) { return TENSOR__POISON; }
     TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n), SHAPE,
                    "wrap: shape has %i dims, a negative size or too many elements", ndim);
     TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "wrap: %i is no dtype", (int)dtype);
@@ -9849,9 +9859,7 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     TENSOR__REFUSE(step == 0 || !(count >= 0), SHAPE, "arange: step %g does not lead from %g to %g", step,
                    start, end);
     int64_t n = (int64_t)count;
-    o.p = &o.params;
-    o.params.f[0] = start;
-    o.params.f[1] = step;
+    tensor__reals(&o, start, step);
     tensor__result(&o, (int)dtype, &n, 1);
     return tensor__finish(&o);
 }
@@ -9860,9 +9868,7 @@ TENSOR_API tensor_t *(tensor_linspace)(double start, double end, int64_t n) {
     tensor__op_t o;
     tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
     TENSOR__REFUSE(n < 0, SHAPE, "linspace: n %d is negative", n);
-    o.p = &o.params;
-    o.params.f[0] = start;
-    o.params.f[1] = n > 1 ? (end - start) / (double)(n - 1) : 0;
+    tensor__reals(&o, start, n > 1 ? (end - start) / (double)(n - 1) : 0);
     tensor_t *t = o.out[o.nout++] = tensor__make(o.th, "linspace", o.th->ctx->default_dtype, &n, 1, o.device);
     t = tensor__finish(&o);
     if (t != TENSOR__POISON && n > 1) { (tensor_fill_)((tensor_narrow)(t, 0, n - 1, 1), end); }
@@ -9997,20 +10003,19 @@ TENSOR_API size_t (tensor_dtype_size)(tensor_dtype_t dtype) {
 // 0 = raised: the bytes of x are not the host's to read.
 TENSOR__FN int tensor__on_host(const char *op, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (!x->device) { return 1; }
-    tensor__fail(th, TENSOR_ERR_DEVICE, "%s: x %t lies on %s; tensor_to(x, TENSOR_CPU) brings it here", op, x,
-                 tensor__device_name(th, x->device));
-    return 0;
+    TENSOR__REFUSE_AS(0, x->device, DEVICE, "%s: x %t lies on %s; tensor_to(x, TENSOR_CPU) brings it here",
+                      op, x, tensor__device_name(th, x->device));
+    return 1;
 }
 TENSOR_API const void *(tensor_data)(tensor_t *x) {
     if (x && x->state == TENSOR__POISON_STATE) { return NULL; }
-    if (!TENSOR__USABLE(tensor__self(), "data", "x", x) || !tensor__on_host("data", x)) { return NULL; }
+    if (!TENSOR__USABLE("data", "x", x) || !tensor__on_host("data", x)) { return NULL; }
     return x->numel ? tensor__ptr(x) : NULL;
 }
 TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (x && x->state == TENSOR__POISON_STATE) { return NULL; }
-    if (!TENSOR__USABLE(th, "data_mut", "x", x) || !tensor__on_host("data_mut", x)) { return NULL; }
+    if (!TENSOR__USABLE("data_mut", "x", x) || !tensor__on_host("data_mut", x)) { return NULL; }
     if (!tensor__update_allowed(th, "data_mut", x, th->grad_mode && tensor__sync_needs_grad(th, x))) {
         return NULL;
     }
@@ -10018,16 +10023,15 @@ TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
     return x->numel ? tensor__ptr(x) : NULL;
 }
 
-TENSOR__FN int tensor__one_element(tensor__thread_t *th, const char *op, tensor_t *x) {
-    if (!TENSOR__USABLE(th, op, "x", x)) { return 0; }
-    if (x->numel == 1) { return 1; }
-    tensor__fail(th, TENSOR_ERR_SHAPE, "%s: x %t must have exactly one element", op, x);
-    return 0;
+TENSOR__FN int tensor__one_element(const char *op, tensor_t *x) {
+    if (!TENSOR__USABLE(op, "x", x)) { return 0; }
+    TENSOR__REFUSE_AS(0, x->numel != 1, SHAPE, "%s: x %t must have exactly one element", op, x);
+    return 1;
 }
 TENSOR_API double (tensor_item)(tensor_t *x) {
     double v, raw;
     tensor__thread_t *th = tensor__self();
-    if (!tensor__one_element(th, "item", x)) { return (double)NAN; }
+    if (!tensor__one_element("item", x)) { return (double)NAN; }
     if (tensor__move_bytes(th, &raw, 0, tensor__ptr(x), x->device, tensor__sizes[x->dtype], "item")) {
         return (double)NAN;
     }
@@ -10037,7 +10041,7 @@ TENSOR_API double (tensor_item)(tensor_t *x) {
 TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) {
     int64_t v, raw;
     tensor__thread_t *th = tensor__self();
-    if (!tensor__one_element(th, "item_i64", x)) { return 0; }
+    if (!tensor__one_element("item_i64", x)) { return 0; }
     if (tensor__move_bytes(th, &raw, 0, tensor__ptr(x), x->device, tensor__sizes[x->dtype], "item_i64")) {
         return 0;
     }
@@ -10046,7 +10050,7 @@ TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) {
 }
 TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "copy_out", "x", x)) { return th->error.code; }
+    if (!TENSOR__USABLE("copy_out", "x", x)) { return th->error.code; }
     size_t want = (size_t)x->numel * tensor__sizes[x->dtype];
     TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, bytes != want || (!data && want), SHAPE,
                       "copy_out: x %t %y needs %d bytes, got %d%s", x, x, (int64_t)want, (int64_t)bytes,
@@ -10065,8 +10069,7 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
 // Runs over pairs of elements in double; 1 = all satisfy.
 TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
                                const char *op) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, op, "a", a) || !TENSOR__USABLE(th, op, "b", b)) { return 0; }
+    if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return 0; }
     if (a->ndim != b->ndim || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t))) { return 0; }
     if (exact && a->dtype != b->dtype) { return 0; }
     if (a->device || b->device) {
@@ -10211,8 +10214,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
         o.nin = 1;
         o.out[0] = t;
         o.nout = 1;
-        o.p = &o.params;
-        o.params.i[0] = t->offset - base->offset;
+        tensor__ints(&o, t->offset - base->offset, 0);
         for (int i = 0; i < t->ndim; i++) { o.params.i[1 + i] = t->strides[i]; }
         node = tensor__node_make(&o, 0);
         if (node) { node->site = t->site; }
@@ -10283,11 +10285,6 @@ TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node
     return 1;
 }
 
-#define TENSOR__BEGIN1(o, ID, x)                                                                             \
-    tensor__op_t o;                                                                                          \
-    tensor_t *const in_[1] = {x};                                                                            \
-    if (!tensor__begin(&o, TENSOR__ROW(ID), in_, 1)) { return TENSOR__POISON; }
-
 // Strides of `dims` over x's elements without a copy. 0 = impossible.
 TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int ndim, int64_t *strides) {
     if (x->numel == 0 || (x->flags & TENSOR__CONTIGUOUS)) {
@@ -10323,10 +10320,10 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
 }
 TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t *want, int ndim,
                                      int may_copy) {
-    TENSOR__BEGIN1(o, RESHAPE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS], known = 1;
     int infer = -1, bad = ndim < 0 || ndim > TENSOR_MAX_DIMS;
-    if (!tensor__dims_given(o.th, op, want, ndim)) { return TENSOR__POISON; }
+    if (!tensor__dims_given(op, want, ndim)) { return TENSOR__POISON; }
     for (int i = 0; i < ndim && !bad; i++) {
         dims[i] = want[i];
         if (want[i] == -1) {
@@ -10365,7 +10362,7 @@ TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
     return (tensor_reshape_n)(x, &all, 1);
 }
 TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
-    TENSOR__BEGIN1(o, RESHAPE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int a = tensor__dim("flatten", start, x), b = tensor__dim("flatten", end, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     TENSOR__REFUSE(a > b, INDEX, "flatten: start %d lies behind end %d", start, end);
@@ -10380,15 +10377,14 @@ TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
     return (tensor_reshape_n)(x, dims, n);
 }
 TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int ndim) {
-    TENSOR__BEGIN1(o, PERMUTE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     unsigned seen = 0;
-    if (!tensor__dims_given(o.th, "permute", order, ndim)) { return TENSOR__POISON; }
+    if (!tensor__dims_given("permute", order, ndim)) { return TENSOR__POISON; }
     TENSOR__REFUSE(ndim != x->ndim, SHAPE, "permute: x %t has %i dims, the order %i", x, (int)x->ndim, ndim);
     o.p = &o.params;
     for (int i = 0; i < ndim; i++) {
-        int d = tensor__dim("permute", order[i], x);
-        if (d < 0) { return TENSOR__POISON; }
+        TENSOR__DIM(d, "permute", order[i], x)
         TENSOR__REFUSE(seen >> d & 1, INDEX, "permute: dim %i appears twice (x %t)", d, x);
         seen |= 1u << d;
         o.params.i[i] = d;
@@ -10398,7 +10394,7 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
     return tensor__view(&o, dims, strides, ndim, x->offset);
 }
 TENSOR_API tensor_t *(tensor_transpose)(tensor_t *x, int64_t dim0, int64_t dim1) {
-    TENSOR__BEGIN1(o, PERMUTE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
     int a = tensor__dim("transpose", dim0, x), b = tensor__dim("transpose", dim1, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -10416,7 +10412,7 @@ TENSOR_API tensor_t *(tensor_mT)(tensor_t *x) {
     return (tensor_transpose)(x, -2, -1);
 }
 TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t destination) {
-    TENSOR__BEGIN1(o, PERMUTE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
     int s = tensor__dim("movedim", source, x);
     int d = tensor__dim("movedim", destination, x);
     if (s < 0 || d < 0) { return TENSOR__POISON; }
@@ -10429,7 +10425,7 @@ TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t desti
     return (tensor_permute_n)(x, order, x->ndim);
 }
 TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
-    TENSOR__BEGIN1(o, RESHAPE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int d = tensor__dim_of("unsqueeze", dim, x->ndim + 1, x);
     if (d < 0) { return TENSOR__POISON; }
     TENSOR__REFUSE(x->ndim == TENSOR_MAX_DIMS, SHAPE, "unsqueeze: x %t has 8 dims already", x);
@@ -10447,7 +10443,7 @@ TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
 }
 // Without the dims of mask that have size 1.
 TENSOR__FN tensor_t *tensor__squeeze(tensor_t *x, uint32_t mask) {
-    TENSOR__BEGIN1(o, RESHAPE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     int n = 0;
     for (int i = 0; i < x->ndim; i++) {
@@ -10464,10 +10460,10 @@ TENSOR_API tensor_t *(tensor_squeeze_dims)(tensor_t *x, const int64_t *dims, int
 TENSOR_API tensor_t *(tensor_squeeze)(tensor_t *x, int64_t dim) { return (tensor_squeeze_dims)(x, &dim, 1); }
 TENSOR_API tensor_t *(tensor_squeeze_all)(tensor_t *x) { return tensor__squeeze(x, ~(uint32_t)0); }
 TENSOR_API tensor_t *(tensor_expand_n)(tensor_t *x, const int64_t *want, int ndim) {
-    TENSOR__BEGIN1(o, EXPAND, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(EXPAND), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     int bad = ndim < x->ndim || ndim > TENSOR_MAX_DIMS;
-    if (!tensor__dims_given(o.th, "expand", want, ndim)) { return TENSOR__POISON; }
+    if (!tensor__dims_given("expand", want, ndim)) { return TENSOR__POISON; }
     for (int i = 0; i < ndim && !bad; i++) {
         int k = i - (ndim - x->ndim);
         int64_t have = k < 0 ? 1 : x->dims[k];
@@ -10482,26 +10478,23 @@ TENSOR_API tensor_t *(tensor_expand_n)(tensor_t *x, const int64_t *want, int ndi
 }
 // start, start + step, ... along d; `size` of them.
 TENSOR__FN tensor_t *tensor__slice(tensor_t *x, int d, int64_t start, int64_t step, int64_t size) {
-    TENSOR__BEGIN1(o, SLICE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) {
         dims[i] = i == d ? size : x->dims[i];
         strides[i] = i == d && size > 1 ? x->strides[i] * step : x->strides[i];
     }
-    o.p = &o.params;
-    o.params.i[0] = d;
-    o.params.i[1] = start;
+    tensor__ints(&o, d, start);
     o.params.i[2] = size > 1 ? step : 1;
     return tensor__view(&o, dims, strides, x->ndim, x->offset + (size ? start * x->strides[d] : 0));
 }
-TENSOR__FN int tensor__sliceable(tensor__thread_t *th, const char *op, tensor_t *x) {
-    if (x->ndim) { return 1; }
-    tensor__fail(th, TENSOR_ERR_INDEX, "%s: x is 0-d", op);
-    return 0;
+TENSOR__FN int tensor__sliceable(const char *op, tensor_t *x) {
+    TENSOR__REFUSE_AS(0, !x->ndim, INDEX, "%s: x is 0-d", op);
+    return 1;
 }
 TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, int64_t length) {
-    TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "narrow", x) ? tensor__dim("narrow", dim, x) : -1;
+    TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
+    int d = tensor__sliceable("narrow", x) ? tensor__dim("narrow", dim, x) : -1;
     if (d < 0) { return TENSOR__POISON; }
     int64_t given = start;
     if (start < 0) { start += x->dims[d]; }
@@ -10511,8 +10504,8 @@ TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, in
 }
 TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
     TENSOR__MARK
-    TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "select", x) ? tensor__dim("select", dim, x) : -1;
+    TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
+    int d = tensor__sliceable("select", x) ? tensor__dim("select", dim, x) : -1;
     if (d < 0) { return TENSOR__POISON; }
     int64_t i = index < 0 ? index + x->dims[d] : index;
     TENSOR__REFUSE(i < 0 || i >= x->dims[d], INDEX, "select: index %d is outside dim %i of x %t", index, d,
@@ -10520,8 +10513,8 @@ TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
     TENSOR__RETURN((tensor_squeeze)(tensor__slice(x, d, i, 1, 1), d));
 }
 TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step) {
-    TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "slice", x) ? tensor__dim("slice", dim, x) : -1;
+    TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
+    int d = tensor__sliceable("slice", x) ? tensor__dim("slice", dim, x) : -1;
     if (d < 0) { return TENSOR__POISON; }
     TENSOR__REFUSE(step < 1, SHAPE, "slice: step %d must be at least 1", step);
     int64_t n = x->dims[d];
@@ -10535,8 +10528,8 @@ TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *d
                                   int ndim,
                                   int64_t offset) {
     int64_t n, end = offset, room = (int64_t)(x->storage->bytes / tensor__sizes[x->dtype]);
-    if (!tensor__dims_given(o->th, o->row->name, dims, ndim) ||
-        !tensor__dims_given(o->th, o->row->name, strides, ndim)) {
+    if (!tensor__dims_given(o->row->name, dims, ndim) ||
+        !tensor__dims_given(o->row->name, strides, ndim)) {
         return 0;
     }
     int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || offset < 0 || offset > (int64_t)1 << 60 ||
@@ -10555,15 +10548,14 @@ TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *d
 }
 TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
                                          int64_t offset) {
-    TENSOR__BEGIN1(o, AS_STRIDED, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
     if (!tensor__in_storage(&o, x, dims, strides, ndim, offset)) { return TENSOR__POISON; }
     int64_t end = offset - x->offset;
     for (int i = 0; i < ndim; i++) { end += (dims[i] ? dims[i] - 1 : 0) * strides[i]; }
     TENSOR__REFUSE(tensor__tracks(&o) && (!(x->flags & TENSOR__CONTIGUOUS) || offset < x->offset ||
                                           end >= x->numel), UNSUPPORTED,
                    "as_strided: x %t must be contiguous and hold the view to have a gradient", x);
-    o.p = &o.params;
-    o.params.i[0] = offset - x->offset;
+    tensor__ints(&o, offset - x->offset, 0);
     for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
     return tensor__view(&o, dims, strides, ndim, offset);
 }
@@ -10604,9 +10596,7 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
 TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims,
                                                  const int64_t *strides,
                                                  int ndim, int64_t offset) {
-    tensor__op_t o;
-    tensor_t *const in[2] = {x, src};
-    if (!tensor__begin(&o, TENSOR__ROW(AS_STRIDED_SCATTER), in, 2)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED_SCATTER), x, src)
     TENSOR__REFUSE(src->ndim != ndim || memcmp(src->dims, dims, (size_t)ndim * sizeof *dims) ||
                    src->dtype != x->dtype, SHAPE, "as_strided_scatter: src %t %y is not the view's shape and "
                    "dtype", src, src);
@@ -10618,16 +10608,14 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     if (y == TENSOR__POISON) { return y; }
     y->op = o.row->name;
     o.out[o.nout++] = y;
-    o.p = &o.params;
-    o.params.i[0] = offset;
+    tensor__ints(&o, offset, 0);
     for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
     return tensor__commit(&o);
 }
 // Fills out with poison; the dim to cut x along, -1 = none, raised.
 TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t **out, int max) {
-    tensor__thread_t *th = tensor__self();
     for (int i = 0; out && i < max; i++) { out[i] = TENSOR__POISON; }
-    if (!TENSOR__USABLE(th, op, "x", x) || !tensor__sliceable(th, op, x)) { return -1; }
+    if (!TENSOR__USABLE(op, "x", x) || !tensor__sliceable(op, x)) { return -1; }
     return tensor__dim(op, dim, x);
 }
 TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
@@ -10665,8 +10653,7 @@ TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, i
 TENSOR_API int (tensor_split_with_sizes)(tensor_t *x, const int64_t *sizes, int n, int64_t dim,
                                          tensor_t **out) {
     int d = tensor__parts("split_with_sizes", x, dim, out, n);
-    tensor__thread_t *th = tensor__self();
-    if (d < 0 || !tensor__dims_given(th, "split_with_sizes", sizes, n)) { return 0; }
+    if (d < 0 || !tensor__dims_given("split_with_sizes", sizes, n)) { return 0; }
     int64_t left = x->dims[d];
     for (int i = 0; i < n; i++) { left = sizes[i] < 0 || sizes[i] > left ? -1 : left - sizes[i]; }
     TENSOR__REFUSE_AS(0, left, SHAPE, "split_with_sizes: sizes %n do not make up dim %i of x %t", sizes,
@@ -10692,7 +10679,7 @@ TENSOR_API int (tensor_tensor_split)(tensor_t *x, int n, int64_t dim, tensor_t *
 TENSOR_API int (tensor_tensor_split_at)(tensor_t *x, const int64_t *indices, int n, int64_t dim,
                                         tensor_t **out) {
     int d = tensor__parts("tensor_split", x, dim, out, n + 1);
-    if (d < 0 || !tensor__dims_given(tensor__self(), "tensor_split", indices, n)) { return 0; }
+    if (d < 0 || !tensor__dims_given("tensor_split", indices, n)) { return 0; }
     for (int i = 0; i <= n; i++) {
         int64_t end = i < n ? indices[i] : INT64_MAX;
         out[i] = tensor__one_of((tensor_slice)(x, d, i ? indices[i - 1] : 0, end, 1));
@@ -10745,11 +10732,10 @@ TENSOR__FN tensor__stepped_t tensor__stepped_init(const tensor_t *x) {        //
     return w;
 }
 TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__stepped_t *w) {
-    TENSOR__BEGIN1(o, AS_STRIDED, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
     int64_t strides[TENSOR_MAX_DIMS], plain[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
     for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { plain[i] = step; }
-    o.p = &o.params;
-    o.params.i[0] = 0;
+    tensor__ints(&o, 0, 0);
     for (int i = 0; i < w->ndim; i++) {
         n *= w->dims[i];
         if (!w->mul[i]) { strides[i] = o.params.i[1 + i] = 1; continue; }
@@ -10766,8 +10752,7 @@ TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__
 }
 // Reads "1, :, ::2, ..., None" left to right into one view.
 TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "at", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("at", "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!index, FORMAT, "at: index is NULL");
     int items = 0, d = 0, dots = 0;
     for (const char *s = index; *s;) {      // how many dims the items use, for "..."
@@ -10841,8 +10826,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     return tensor__stepped("at", x, &w);
 }
 TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "diagonal", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("diagonal", "x", x)) { return TENSOR__POISON; }
     int a = tensor__dim("diagonal", dim1, x), b = tensor__dim("diagonal", dim2, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     TENSOR__REFUSE(a == b, INDEX, "diagonal: dims %d and %d of x %t are the same", dim1, dim2, x);
@@ -10868,8 +10852,7 @@ TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1
 }
 TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size, int64_t step) {
     TENSOR__MARK1(x)
-    int d = tensor__dim("unfold_dim", dim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__DIM(d, "unfold_dim", dim, x)
     if (!x->ndim) { TENSOR__RETURN((tensor_narrow)(tensor__flat(x), 0, 0, size)); }
     TENSOR__REFUSE(size < 0 || size > x->dims[d] || step < 1 || x->ndim == TENSOR_MAX_DIMS, SHAPE,
                    "unfold_dim: windows of %d, step %d do not fit dim %i of x %t", size, step, d, x);
@@ -10909,19 +10892,17 @@ TENSOR_API tensor_t *(tensor_rot90)(tensor_t *x, int64_t k, int64_t dim0, int64_
 }
 TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
     TENSOR__MARK1(x)
-    int d = tensor__dim("roll", dim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__DIM(d, "roll", dim, x)
     if (!x->numel || !x->ndim) { return (tensor_clone)(x); }
     int64_t n = x->dims[d], k = (shift % n + n) % n;
     tensor_t *const parts[2] = {tensor__slice(x, d, n - k, 1, k), tensor__slice(x, d, 0, 1, n - k)};
     TENSOR__RETURN((tensor_cat_n)(parts, 2, d));
 }
 TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_t *sizes, int n) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "unflatten", "x", x) || !tensor__dims_given(th, "unflatten", sizes, n)) {
+    if (!TENSOR__USABLE("unflatten", "x", x) || !tensor__dims_given("unflatten", sizes, n)) {
         return TENSOR__POISON;
     }
-    int d = tensor__sliceable(th, "unflatten", x) ? tensor__dim("unflatten", dim, x) : -1, m = 0;
+    int d = tensor__sliceable("unflatten", x) ? tensor__dim("unflatten", dim, x) : -1, m = 0;
     int64_t dims[TENSOR_MAX_DIMS], known = 1, infer = -1;
     if (d < 0) { return TENSOR__POISON; }
     int bad = n < 1 || x->ndim - 1 + n > TENSOR_MAX_DIMS;
@@ -10950,7 +10931,7 @@ TENSOR__FRONT(swapaxes, (tensor_t *x, int64_t dim0, int64_t dim1), (tensor_trans
 TENSOR__FRONT(swapdims, (tensor_t *x, int64_t dim0, int64_t dim1), (tensor_transpose)(x, dim0, dim1))
 #define TENSOR__X(name, fn)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t *other) {                                     \
-        if (!TENSOR__USABLE(tensor__self(), #name, "other", other)) { return TENSOR__POISON; }               \
+        if (!TENSOR__USABLE(#name, "other", other)) { return TENSOR__POISON; }               \
         return fn(x, other->dims, other->ndim);                                                              \
     }
 TENSOR__X(expand_as, (tensor_expand_n)) TENSOR__X(reshape_as, (tensor_reshape_n))
@@ -10958,7 +10939,7 @@ TENSOR__X(view_as, (tensor_view_n))
 #undef TENSOR__X
 // At least n dims: new ones of size 1 in front, in 3-d also one behind.
 TENSOR__FN tensor_t *tensor__atleast(tensor_t *x, int n) {
-    if (!TENSOR__USABLE(tensor__self(), "atleast", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("atleast", "x", x)) { return TENSOR__POISON; }
     if (x->ndim >= n) { return x; }
     int64_t dims[3] = {1, 1, 1};
     int at = x->ndim == 2 ? 0 : n > 1 ? 1 : 0;
@@ -10976,7 +10957,7 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
     TENSOR__REFUSE_AS(TENSOR_ERR_OWNER, n < 0 || (n && (!list || !out)), OWNER,
                       "broadcast_tensors: list or out is NULL, or %i tensors", n);
     for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE(th, "broadcast_tensors", "list", list[i])) { return th->error.code; }
+        if (!TENSOR__USABLE("broadcast_tensors", "list", list[i])) { return th->error.code; }
         TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, !tensor__broadcast(dims, &ndim, list[i]->dims, list[i]->ndim),
                           SHAPE, "broadcast_tensors: tensor %i %t does not broadcast with %n", i, list[i],
                           dims, ndim);
@@ -11006,8 +10987,7 @@ TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
 }
 // A copy of x, and v, a view of that copy, replaced by src.
 TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, tensor_t *src) {
-    tensor__thread_t *th = tensor__self();
-    if (v == TENSOR__POISON || !TENSOR__USABLE(th, op, "src", src)) { return TENSOR__POISON; }
+    if (v == TENSOR__POISON || !TENSOR__USABLE(op, "src", src)) { return TENSOR__POISON; }
     TENSOR__REFUSE(v->ndim != src->ndim || memcmp(v->dims, src->dims, (size_t)v->ndim * sizeof *v->dims),
                    SHAPE, "%s: src %t has not the shape %t of what it replaces", op, src, v);
     return (tensor_copy_)(v, src) == TENSOR__POISON ? TENSOR__POISON : y;
@@ -11031,7 +11011,7 @@ TENSOR_API tensor_t *(tensor_diagonal_scatter)(tensor_t *x, tensor_t *src, int64
 }
 TENSOR_API tensor_t *(tensor_detach)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "detach", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("detach", "x", x)) { return TENSOR__POISON; }
     tensor_t *t = tensor__alias(th, "detach", x, x->dims, x->strides, x->ndim, x->offset);
     return t ? th->fresh = t : TENSOR__POISON;
 }
@@ -11047,7 +11027,7 @@ TENSOR__FN void tensor__grad_permute(tensor__grad_t *g) {
 }
 TENSOR__FN void tensor__grad_expand(tensor__grad_t *g) { g->gx[0] = g->gy[0]; }       // the engine sums
 TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x, const tensor_params_t *p) {
-    TENSOR__BEGIN1(o, SLICE_BACKWARD, g)
+    TENSOR__BEGIN(o, TENSOR__ROW(SLICE_BACKWARD), g)
     tensor_scope_t s = tensor__scope_begin(o.th, 0);
     tensor_t *y = (tensor_zeros_n)(x->dims, x->ndim, (tensor_dtype_t)g->dtype);
     if (y != TENSOR__POISON && g->numel) {
@@ -11345,34 +11325,24 @@ TENSOR__FN tensor_t *tensor__unary(int id, tensor_t *x, double f0, double f1) {
     tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(id, x, NULL, NULL) :
         NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    tensor__op_t o;
-    tensor_t *const in[1] = {x};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), x)
     if (f0 != 0 || f1 != 0) {
-        o.p = &o.params;
-        o.params.f[0] = f0;
-        o.params.f[1] = f1;
+        tensor__reals(&o, f0, f1);
     }
     return tensor__pointwise_finish(&o, x->dtype);
 }
 // As above for ops whose formula reads F_P: the parameters are there even if they are 0.
 TENSOR__FN tensor_t *tensor__unary_p(int id, tensor_t *x, double f0, double f1) {
-    tensor__op_t o;
-    tensor_t *const in[1] = {x};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.f[0] = f0;
-    o.params.f[1] = f1;
+    TENSOR__BEGIN(o, tensor__row(id), x)
+    tensor__reals(&o, f0, f1);
     return tensor__pointwise_finish(&o, x->dtype);
 }
 TENSOR__FN tensor_t *tensor__binary(int id, tensor_t *a, tensor_t *b) {
     tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && b ? tensor__plain(id, a, b, NULL) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    tensor__op_t o;
-    tensor_t *const in[2] = {a, b};
-    if (!tensor__begin(&o, tensor__row(id), in, 2)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), a, b)
     return tensor__pointwise_finish(&o, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype :
-                                    tensor__promote(in, 2));
+                                    tensor__promote(in_, 2));
 }
 // The dtype of (tensor, number): an integral number does not change it, a fraction turns integers to f32.
 TENSOR__FN int tensor__weak(int dtype, double v) {
@@ -11383,9 +11353,7 @@ TENSOR__FN int tensor__weak(int dtype, double v) {
 TENSOR__FN tensor_t *tensor__scalar_op(int id, tensor_t *a, double b) {
     tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM ? tensor__plain(id, a, NULL, &b) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    tensor__op_t o;
-    tensor_t *const in[1] = {a};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), a)
     o.nin = 2;
     o.args[1] = NULL;
     o.immediate = 1;
@@ -11393,13 +11361,10 @@ TENSOR__FN tensor_t *tensor__scalar_op(int id, tensor_t *a, double b) {
     return tensor__pointwise_finish(&o, tensor__weak(a->dtype, b));
 }
 TENSOR__FN tensor_t *tensor__ternary(int id, tensor_t *a, tensor_t *b, tensor_t *c, double f0) {
-    tensor__op_t o;
-    tensor_t *const in[3] = {a, b, c};
-    if (!tensor__begin(&o, tensor__row(id), in, 3)) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.f[0] = f0;
-    return tensor__pointwise_finish(&o, id == TENSOR_OP_WHERE ? tensor__promote(in + 1, 2) :
-                                    tensor__promote(in, 3));
+    TENSOR__BEGIN(o, tensor__row(id), a, b, c)
+    tensor__reals(&o, f0, 0);
+    return tensor__pointwise_finish(&o, id == TENSOR_OP_WHERE ? tensor__promote(in_ + 1, 2) :
+                                    tensor__promote(in_, 3));
 }
 
 // Elements of x in memory order: lowest and one past the highest, relative to the storage.
@@ -11472,9 +11437,7 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
         if (o.original == TENSOR__POISON) { return TENSOR__POISON; }
     }
     if (f) {
-        o.p = &o.params;
-        o.params.f[0] = f[0];
-        o.params.f[1] = f[1];
+        tensor__reals(&o, f[0], f[1]);
     }
     o.update = 1;
     o.out[0] = x;
@@ -11562,7 +11525,7 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
 #define TENSOR__X(name, op)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, double b) {                                            \
         TENSOR__MARK                                                                                         \
-        if (!TENSOR__USABLE(th_, #name, "a", a)) { return TENSOR__POISON; }                                  \
+        if (!TENSOR__USABLE(#name, "a", a)) { return TENSOR__POISON; }                                  \
         int weak = tensor__weak(a->dtype, b);           /* an integer wraps to it, as add_scalar's */        \
         tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? (tensor_dtype_t)weak : TENSOR_I64);     \
         TENSOR__RETURN(op(tensor_to(number, (tensor_dtype_t)weak), a));                                      \
@@ -11579,12 +11542,10 @@ TENSOR__FRONT(lerp, (tensor_t *a, tensor_t *b, tensor_t *weight),
 TENSOR__FRONT(addcmul, (tensor_t *x, tensor_t *a, tensor_t *b, double value),
     tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value))
 TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
-    if (!tensor__live(a) || !tensor__live(b) || tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
-        return 1;
-    }
-    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE,
-                 "addcdiv: a %t is %y and b %t is %y; one must be a float", a, a, b, b);
-    return 0;
+    TENSOR__REFUSE_AS(0, tensor__live(a) && tensor__live(b) && !tensor__is_float(a->dtype) &&
+                      !tensor__is_float(b->dtype), DTYPE,
+                      "addcdiv: a %t is %y and b %t is %y; one must be a float", a, a, b, b);
+    return 1;
 }
 TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     if (!tensor__divides(a, b)) { return TENSOR__POISON; }
@@ -11655,12 +11616,11 @@ TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
     return tensor__tidy(th_, mark_, tensor__update(TENSOR_OP_CLONE, list, 2, 0, 0, NULL, 1));
 }
 TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
-    if (!TENSOR__USABLE(tensor__self(), "fill_", "x", x)) { return TENSOR__POISON; }
-    TENSOR__BEGIN1(o, FILL, x)
+    if (!TENSOR__USABLE("fill_", "x", x)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, TENSOR__ROW(FILL), x)
     if (!tensor__holds("fill", x->dtype, value)) { return TENSOR__POISON; }
     if (!tensor__update_allowed(o.th, "fill", x, tensor__tracks(&o))) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.f[0] = value;
+    tensor__reals(&o, value, 0);
     o.update = 1;
     o.out[o.nout++] = x;
     return tensor__finish(&o);
@@ -11669,7 +11629,7 @@ TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { (void)g; }       // nothi
 TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); }
 TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double value) {
     TENSOR__MARK
-    TENSOR__BEGIN1(o, WHERE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(WHERE), x)
     TENSOR__REFUSE(tensor__live(mask) && mask->dtype != TENSOR_BOOL, DTYPE,
                    "masked_fill: mask %t must be bool, not %y", mask, mask);
     if (!tensor__holds("masked_fill", x->dtype, value)) { return TENSOR__POISON; }
@@ -11700,7 +11660,7 @@ TENSOR__MADE(isneginf, (tensor_t *x), (tensor_eq_scalar)(x, -(double)INFINITY))
 TENSOR__MADE(isposinf, (tensor_t *x), (tensor_eq_scalar)(x, (double)INFINITY))
 TENSOR_API tensor_t *(tensor_positive)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "positive", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("positive", "x", x)) { return TENSOR__POISON; }
     return x->dtype == TENSOR_BOOL ? tensor__fail(th, TENSOR_ERR_DTYPE, "positive: x %t is bool", x) : x;
 }
 TENSOR_API tensor_t *(tensor_frac)(tensor_t *x) {
@@ -11817,9 +11777,8 @@ TENSOR__FN int tensor__cpu_transfer(tensor_call_t *c) {
 TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device) {
     TENSOR__MARK
     tensor_t *dense = (tensor_contiguous)(x);
-    TENSOR__BEGIN1(o, TRANSFER, dense)
-    o.p = &o.params;
-    o.params.i[0] = x->device;
+    TENSOR__BEGIN(o, TENSOR__ROW(TRANSFER), dense)
+    tensor__ints(&o, x->device, 0);
     o.device = (uint8_t)device;
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     o.device = 0;
@@ -11830,7 +11789,7 @@ TENSOR__FN void tensor__grad_transfer(tensor__grad_t *g) {
 }
 // A copy in another dtype: the formula is the identity, conversion is the iterator's.
 TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
-    TENSOR__BEGIN1(o, CLONE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
     if (to >= TENSOR_CPU) {
         int device = tensor__device_index(o.th, "to", to);
         if (device < 0) { return TENSOR__POISON; }
@@ -12319,9 +12278,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c) {
 
 // Front of all REDUCE rows: mask of dims to reduce.
 TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keepdim) {
-    tensor__op_t o;
-    tensor_t *const in[1] = {x};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), x)
     int64_t dims[TENSOR_MAX_DIMS], reduced = 1;
     int ndim = 0, dtype = x->dtype;
     for (int d = 0; d < x->ndim; d++) {
@@ -12342,9 +12299,7 @@ TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keep
                    "mean: x %t is %y; a mean needs a float dtype", x, x);
     if ((id == TENSOR_OP_SUM || id == TENSOR_OP_PROD) && !tensor__is_float(dtype)) { dtype = TENSOR_I64; }
     if (id == TENSOR_OP_ANY || id == TENSOR_OP_ALL) { dtype = TENSOR_BOOL; }
-    o.p = &o.params;
-    o.params.i[0] = mask;
-    o.params.i[1] = keepdim;
+    tensor__ints(&o, mask, keepdim);
     tensor__result(&o, dtype, dims, ndim);
     return tensor__finish(&o);
 }
@@ -12626,11 +12581,8 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c) {
 TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype,
                                      int64_t i0) {
     TENSOR__MARK
-    tensor__op_t o;
-    tensor_t *in[1] = {x};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    int d = tensor__dim(o.row->name, dim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__DIM(d, o.row->name, dim, x)
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
     tensor_t *m = tensor_contiguous(moved ? tensor_movedim(x, d, last) : x);
     if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
@@ -12640,8 +12592,7 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
         if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
     }
     o.args[0] = m;
-    o.p = &o.params;
-    o.params.i[0] = i0;
+    tensor__ints(&o, i0, 0);
     tensor__result(&o, dtype < 0 ? m->dtype : dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
     tensor_t *y = tensor__finish(&o);
     if (y == TENSOR__POISON || !x->ndim) {
@@ -12651,9 +12602,9 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     TENSOR__RETURN(keepdim ? tensor_unsqueeze(y, d) : y);
 }
 TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
-    if (!tensor__live(x) || tensor__is_float(x->dtype)) { return 1; }
-    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "%s: x %t is %y, a float dtype is needed", op, x, x);
-    return 0;
+    TENSOR__REFUSE_AS(0, tensor__live(x) && !tensor__is_float(x->dtype), DTYPE,
+                      "%s: x %t is %y, a float dtype is needed", op, x, x);
+    return 1;
 }
 TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim),
     tensor__needs_float("softmax", x) ? tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0) :
@@ -12686,8 +12637,7 @@ TENSOR__FRONT(norm_dim, (tensor_t *x, int64_t dim, int keepdim),
                         TENSOR__POISON)
 TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdim) {
     if (tensor__live(x)) {
-        int d = tensor__dim(tensor__row(id)->name, dim, x);
-        if (d < 0) { return TENSOR__POISON; }
+        TENSOR__DIM(d, tensor__row(id)->name, dim, x)
         TENSOR__REFUSE(x->ndim && x->dims[d] == 0, SHAPE, "%s: dim %i of x %t has no element to choose from",
                        tensor__row(id)->name, d, x);
     }
@@ -12756,9 +12706,7 @@ TENSOR_API tensor_pair_t (tensor_min_dim)(tensor_t *x, int64_t dim, int keepdim)
 }
 
 TENSOR__FN tensor_t *tensor__rows_backward(int id, tensor_t *g, tensor_t *y) {
-    tensor__op_t o;
-    tensor_t *const in[2] = {tensor_contiguous(g), y};
-    if (!tensor__begin(&o, tensor__row(id), in, 2)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), tensor_contiguous(g), y)
     tensor__result(&o, y->dtype, y->dims, y->ndim);
     return tensor__finish(&o);
 }
@@ -12920,11 +12868,8 @@ TENSOR__FN tensor_t *tensor__shift(tensor_t *x, int back, double value) {
 }
 // y_k = a_k + b_k y_(k-1) along the last dim, the other way round if back.
 TENSOR__FN tensor_t *tensor__linear_scan(tensor_t *a, tensor_t *b, int back) {
-    tensor__op_t o;
-    tensor_t *const in[2] = {tensor_contiguous(a), tensor_contiguous(b)};
-    if (!tensor__begin(&o, TENSOR__ROW(LINEAR_SCAN), in, 2)) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.i[0] = back;
+    TENSOR__BEGIN(o, TENSOR__ROW(LINEAR_SCAN), tensor_contiguous(a), tensor_contiguous(b))
+    tensor__ints(&o, back, 0);
     tensor__result(&o, a->dtype, a->dims, a->ndim);
     return tensor__finish(&o);
 }
@@ -12953,8 +12898,7 @@ TENSOR__FN void tensor__grad_logcumsumexp(tensor__grad_t *g) {
 TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(!x->ndim || n < 0, SHAPE, "diff: x %t must have a dim and n be >= 0 (got %d)", x, n);
-    int d = tensor__dim("diff", dim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__DIM(d, "diff", dim, x)
     for (tensor_t *from = x; n > 0 && x != TENSOR__POISON && x->dims[d]; n--) {
         int64_t m = x->dims[d] - 1;
         tensor_t *a = tensor_narrow(x, d, 1, m), *b = tensor_narrow(x, d, 0, m);
@@ -12963,10 +12907,9 @@ TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
     TENSOR__RETURN(x);
 }
 TENSOR__FN tensor_t *tensor__trapezoids(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "trapezoid", "y", y)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("trapezoid", "y", y)) { return TENSOR__POISON; }
     int d = tensor__dim("trapezoid", dim, y);
-    if (d < 0 || (x && !TENSOR__USABLE(th, "trapezoid", "x", x))) { return TENSOR__POISON; }
+    if (d < 0 || (x && !TENSOR__USABLE("trapezoid", "x", x))) { return TENSOR__POISON; }
     int one = x && x->ndim == 1, e = one ? 0 : x ? x->ndim - y->ndim + d : 0;
     TENSOR__REFUSE(!y->ndim || (x && (!x->ndim || e < 0 || x->dims[e] != y->dims[d])), SHAPE,
                    "trapezoid: y %t must have a dim %i and x as many places", y, d);
@@ -13003,8 +12946,7 @@ TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
 }
 TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double maxnorm) {
     TENSOR__MARK1(x)
-    int d = tensor__dim("renorm", dim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__DIM(d, "renorm", dim, x)
     TENSOR__REFUSE(x->ndim < 2 || !(p > 0) || !(maxnorm >= 0), SHAPE,
                    "renorm: x %t must have 2 dims, p be > 0 (got %g), maxnorm >= 0 (got %g)", x, p, maxnorm);
     int64_t dims[TENSOR_MAX_DIMS];
@@ -13018,7 +12960,7 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     TENSOR__MARK
     tensor_t *const given[2] = {fweights, aweights};
     tensor_t *w = NULL;
-    if (!TENSOR__USABLE(th_, "cov", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("cov", "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(x->ndim > 2, SHAPE, "cov: x %t must have at most 2 dims", x);
     int one = x->ndim < 2;
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
@@ -13027,7 +12969,7 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     one = x->dims[0] == 1;
     for (int i = 0; i < 2; i++) {
         if (!given[i]) { continue; }
-        if (!TENSOR__USABLE(th_, "cov", i ? "aweights" : "fweights", given[i])) { return TENSOR__POISON; }
+        if (!TENSOR__USABLE("cov", i ? "aweights" : "fweights", given[i])) { return TENSOR__POISON; }
         TENSOR__REFUSE(given[i]->ndim != 1 || given[i]->dims[0] != x->dims[1] ||
                        tensor__is_float(given[i]->dtype) != i, SHAPE,
                        "cov: %s %t must be %s [%d], one for each observation", i ? "aweights" : "fweights",
@@ -13226,7 +13168,7 @@ TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
 }
 TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, op, "a", a) || !TENSOR__USABLE(th, op, "b", b)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
     if (a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0])) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t must have %i and %i dims%s", op, a, b,
                             na, nb,
@@ -13241,7 +13183,7 @@ TENSOR_API tensor_t *(tensor_dot)(tensor_t *a, tensor_t *b) { return tensor__pro
 TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "outer", "a", a) || !TENSOR__USABLE(th, "outer", "b", b)) {
+    if (!TENSOR__USABLE("outer", "a", a) || !TENSOR__USABLE("outer", "b", b)) {
         return TENSOR__POISON;
     }
     if (a->ndim != 1 || b->ndim != 1) {
@@ -13315,7 +13257,7 @@ TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
 TENSOR_API tensor_t *(tensor_trace)(tensor_t *x) {
     TENSOR__MARK
     TENSOR__REFUSE(tensor__live(x) && x->ndim != 2, SHAPE, "trace: x %t must have 2 dims", x);
-    if (!TENSOR__USABLE(th_, "trace", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("trace", "x", x)) { return TENSOR__POISON; }
     TENSOR__RETURN(tensor_sum(tensor__diagonal(x)));
 }
 
@@ -13422,9 +13364,9 @@ TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__l
 TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int64_t *dims_a,
                                              const int64_t *dims_b, int n) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "tensordot", "a", a) || !TENSOR__USABLE(th_, "tensordot", "b", b) ||
-        !tensor__dims_given(th_, "tensordot", dims_a, n) ||
-        !tensor__dims_given(th_, "tensordot", dims_b, n)) {
+    if (!TENSOR__USABLE("tensordot", "a", a) || !TENSOR__USABLE("tensordot", "b", b) ||
+        !tensor__dims_given("tensordot", dims_a, n) ||
+        !tensor__dims_given("tensordot", dims_b, n)) {
         return TENSOR__POISON;
     }
     tensor__labelled_t l = {a, a->ndim, {0}}, r = {b, b->ndim, {0}};
@@ -13497,7 +13439,7 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
     TENSOR__REFUSE(!equation || !list || n < 1, FORMAT, "einsum: needs an equation and at least one tensor");
     const char *s = equation;
     for (int k = 0; k < n; k++) {       // sizes, and which operand has a label last
-        if (!TENSOR__USABLE(th_, "einsum", "list", list[k])) { return TENSOR__POISON; }
+        if (!TENSOR__USABLE("einsum", "list", list[k])) { return TENSOR__POISON; }
         tensor__labelled_t a = {list[k], 0, {0}};
         if (!(s = tensor__einsum_term(s, &a, equation, k))) { return TENSOR__POISON; }
         for (int d = 0; d < a.n; d++) {
@@ -13589,7 +13531,7 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
     TENSOR__MARK
     if (!list || n < 1) { return tensor__no_list(op, list, n); }
     for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE(th_, op, "list", list[i])) { return TENSOR__POISON; }
+        if (!TENSOR__USABLE(op, "list", list[i])) { return TENSOR__POISON; }
         int vector = vectors && n > 1 && (i == 0 || i == n - 1) && list[i]->ndim == 1;
         TENSOR__REFUSE(list[i]->ndim != 2 && !vector, SHAPE, "%s: tensor %i %t must be a matrix", op, i,
                        list[i]);
@@ -13645,7 +13587,7 @@ TENSOR__FN tensor_t *tensor__roll3(tensor_t *x, int d, int k) {
 }
 TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, op, "a", a) || !TENSOR__USABLE(th_, op, "b", b)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0, d = a->ndim == b->ndim ? tensor__dim(op, dim, a) : 0;
     if (d < 0) { return TENSOR__POISON; }
@@ -13662,15 +13604,12 @@ TENSOR__FRONT(linalg_cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cro
 TENSOR__FRONT(cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("cross", a, b, dim))
 TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
     TENSOR__MARK
-    tensor__op_t o;
-    tensor_t *const in[1] = {x};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), x)
     TENSOR__REFUSE(x->ndim < 2, SHAPE, "%s: x %t needs at least 2 dims", o.row->name, x);
     int64_t far_away = (int64_t)1 << 60;
     o.args[0] = tensor_contiguous(x);
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.i[0] = diagonal > far_away ? far_away : diagonal < -far_away ? -far_away : diagonal;
+    tensor__ints(&o, diagonal > far_away ? far_away : diagonal < -far_away ? -far_away : diagonal, 0);
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
@@ -14116,9 +14055,8 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
 
 // ---- torch.linalg: fronts ----
 
-TENSOR__FN int tensor__la_usable(tensor__thread_t *th, const char *op, const char *arg, tensor_t *x,
-                                 int square) {
-    if (!TENSOR__USABLE(th, op, arg, x)) { return 0; }
+TENSOR__FN int tensor__la_usable(const char *op, const char *arg, tensor_t *x, int square) {
+    if (!TENSOR__USABLE(op, arg, x)) { return 0; }
     TENSOR__REFUSE_AS(0, x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64, DTYPE,
                       "%s: %s %t is %y, f32 or f64 is needed", op, arg, x, x);
     TENSOR__REFUSE_AS(0, x->ndim < 2 || (square && x->dims[x->ndim - 1] != x->dims[x->ndim - 2]), SHAPE,
@@ -14133,7 +14071,7 @@ TENSOR__FN int tensor__la_begin(tensor__op_t *o, int id, tensor_t *x, tensor_t *
     o->p = &o->params;
     o->params.i[0] = o->params.i[1] = 0;
     o->visible = row->nout;
-    return tensor__la_usable(o->th, row->name, b ? "a" : "x", x, square);
+    return tensor__la_usable(row->name, b ? "a" : "x", x, square);
 }
 // A result with the batch dims of input 0, then rows and cols (< 0 = no such dim).
 TENSOR__FN tensor_t *tensor__la_result(tensor__op_t *o, int dtype, int64_t rows, int64_t cols) {
@@ -14186,7 +14124,7 @@ TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
 TENSOR__FN tensor_t *tensor__solve(int id, tensor_t *a, tensor_t *b, int upper, int unit) {
     TENSOR__MARK
     tensor__op_t o;
-    if (!tensor__la_begin(&o, id, a, b, 1) || !tensor__la_usable(o.th, o.row->name, "b", b, 0)) {
+    if (!tensor__la_begin(&o, id, a, b, 1) || !tensor__la_usable(o.row->name, "b", b, 0)) {
         return TENSOR__POISON;
     }
     if (!tensor__la_pair(o.row->name, &o.args[0], &o.args[1])) { TENSOR__RETURN(TENSOR__POISON); }
@@ -14207,8 +14145,8 @@ TENSOR_API tensor_t *(tensor_linalg_solve_triangular)(tensor_t *a, tensor_t *b, 
     TENSOR__MARK
     const int id = TENSOR_OP_LINALG_SOLVE_TRIANGULAR;
     if (left) { return tensor__solve(id, a, b, upper != 0, unitriangular != 0); }
-    if (!tensor__la_usable(th_, "linalg_solve_triangular", "a", a, 1) ||
-        !tensor__la_usable(th_, "linalg_solve_triangular", "b", b, 0)) {
+    if (!tensor__la_usable("linalg_solve_triangular", "a", a, 1) ||
+        !tensor__la_usable("linalg_solve_triangular", "b", b, 0)) {
         return TENSOR__POISON;
     }
     tensor_t *x = tensor__solve(id, tensor_mT(a), tensor_mT(b), !upper, unitriangular != 0);
@@ -14216,19 +14154,19 @@ TENSOR_API tensor_t *(tensor_linalg_solve_triangular)(tensor_t *a, tensor_t *b, 
 }
 TENSOR_API tensor_t *(tensor_cholesky_solve)(tensor_t *b, tensor_t *l, int upper) {
     TENSOR__MARK
-    if (!tensor__la_usable(th_, "cholesky_solve", "l", l, 1)) { return TENSOR__POISON; }
+    if (!tensor__la_usable("cholesky_solve", "l", l, 1)) { return TENSOR__POISON; }
     tensor_t *lower = upper ? tensor_mT(l) : l;
     tensor_t *x = tensor_linalg_solve_triangular(lower, b, 0, 1, 0);
     TENSOR__RETURN(tensor_linalg_solve_triangular(tensor_mT(lower), x, 1, 1, 0));
 }
 TENSOR_API tensor_t *(tensor_cholesky_inverse)(tensor_t *l, int upper) {
     TENSOR__MARK
-    if (!tensor__la_usable(th_, "cholesky_inverse", "l", l, 1)) { return TENSOR__POISON; }
+    if (!tensor__la_usable("cholesky_inverse", "l", l, 1)) { return TENSOR__POISON; }
     TENSOR__RETURN((tensor_cholesky_solve)(tensor__la_eye(l, TENSOR__HIGH(l), TENSOR__HIGH(l)), l, upper));
 }
 TENSOR__FN tensor_t *tensor__inv(const char *op, tensor_t *x) {
     TENSOR__MARK
-    if (!tensor__la_usable(th_, op, "x", x, 1)) { return TENSOR__POISON; }
+    if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     tensor_t *eye = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
     TENSOR__RETURN(tensor__solve(TENSOR_OP_LINALG_SOLVE, x, eye, 0, 0));
 }
@@ -14277,9 +14215,7 @@ TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
 // Row i of the permuted matrix is row order[i]: i64 [..., m].
 TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) {
     TENSOR__MARK
-    tensor__op_t o;
-    tensor_t *const in[1] = {pivots};
-    if (!tensor__begin(&o, TENSOR__ROW(LINALG_SWAPS), in, 1)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, TENSOR__ROW(LINALG_SWAPS), pivots)
     if (pivots->dtype != TENSOR_I32 || !pivots->ndim || pivots->dims[pivots->ndim - 1] > m) {
         return tensor__fail(o.th, pivots->dtype != TENSOR_I32 ? TENSOR_ERR_DTYPE : TENSOR_ERR_SHAPE,
                             "%s: pivots %t must be i32, at most %d along the last dim", op, pivots, m);
@@ -14289,8 +14225,7 @@ TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) 
     dims[pivots->ndim - 1] = m;
     o.args[0] = tensor_contiguous(pivots);
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.i[0] = m;
+    tensor__ints(&o, m, 0);
     tensor__result(&o, TENSOR_I64, dims, pivots->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
@@ -14306,7 +14241,7 @@ TENSOR__FN tensor_t *tensor__lu_upper(tensor_t *lu) {
 TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
     tensor_lu_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
     TENSOR__MARK
-    if (!tensor__la_usable(th_, "lu_unpack", "lu", lu, 0)) { return r; }
+    if (!tensor__la_usable("lu_unpack", "lu", lu, 0)) { return r; }
     int64_t m = TENSOR__HIGH(lu);
     tensor_t *p = tensor__swaps("lu_unpack", pivots, m);
     if (p != TENSOR__POISON) {
@@ -14336,7 +14271,7 @@ TENSOR__FN tensor_t *tensor__row_index(tensor_t *order, tensor_t *x) {
 TENSOR_API tensor_t *(tensor_linalg_lu_solve)(tensor_t *lu, tensor_t *pivots, tensor_t *b) {
     TENSOR__MARK
     const char *op = "linalg_lu_solve";
-    if (!tensor__la_usable(th_, op, "lu", lu, 1) || !tensor__la_usable(th_, op, "b", b, 0)) {
+    if (!tensor__la_usable(op, "lu", lu, 1) || !tensor__la_usable(op, "b", b, 0)) {
         return TENSOR__POISON;
     }
     if (!tensor__la_pair(op, &lu, &b)) { TENSOR__RETURN(TENSOR__POISON); }
@@ -14452,7 +14387,7 @@ TENSOR_API tensor_t *(tensor_linalg_pinv)(tensor_t *x, double rtol) {
 TENSOR_API tensor_t *(tensor_pinverse)(tensor_t *x) { return (tensor_linalg_pinv)(x, 1e-15); }
 TENSOR_API tensor_t *(tensor_linalg_matrix_rank)(tensor_t *x, double rtol) {
     TENSOR__MARK
-    if (!tensor__la_usable(th_, "linalg_matrix_rank", "x", x, 0)) { return TENSOR__POISON; }
+    if (!tensor__la_usable("linalg_matrix_rank", "x", x, 0)) { return TENSOR__POISON; }
     tensor_t *s = tensor_linalg_svdvals(tensor_detach(x));
     if (s == TENSOR__POISON) { TENSOR__RETURN(s); }
     TENSOR__RETURN(tensor_sum_dim(tensor__significant(x, s, rtol), -1, 0));
@@ -14462,7 +14397,7 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
     tensor__thread_t *th = th_;
     const char *op = "linalg_lstsq";
-    if (!tensor__la_usable(th, op, "a", a, 0) || !tensor__la_usable(th, op, "b", b, 0)) { return r; }
+    if (!tensor__la_usable(op, "a", a, 0) || !tensor__la_usable(op, "b", b, 0)) { return r; }
     TENSOR__REFUSE_AS(r, TENSOR__HIGH(a) != TENSOR__HIGH(b), SHAPE,
                       "%s: a %t and b %t have not the same rows", op, a, b);
     int64_t m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
@@ -14491,7 +14426,7 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
 }
 TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
     TENSOR__MARK
-    if (!tensor__la_usable(th_, op, "x", x, 1)) { return TENSOR__POISON; }
+    if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     tensor_t *y = NULL;
     uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
     if (!n) {                           // a function of x all the same, with the gradient 0
@@ -14519,7 +14454,7 @@ TENSOR__FN tensor_t *tensor__polynomial(double a, tensor_t *p, double b, tensor_
 // for the batch.
 TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     TENSOR__MARK
-    if (!tensor__la_usable(th_, op, "x", x, 1)) { return TENSOR__POISON; }
+    if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     if (!x->numel) { TENSOR__RETURN(tensor_clone(x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     tensor_t *a = tensor_to(x, TENSOR_F64);
@@ -14576,8 +14511,8 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
                                          int keepdim) {
     TENSOR__MARK
     tensor_shape_t kept;
-    if (!TENSOR__USABLE(th_, op, "x", x) || !tensor__needs_float(op, x) ||
-        !tensor__dims_given(th_, op, dims, n)) {
+    if (!TENSOR__USABLE(op, "x", x) || !tensor__needs_float(op, x) ||
+        !tensor__dims_given(op, dims, n)) {
         return TENSOR__POISON;
     }
     tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
@@ -14616,7 +14551,7 @@ TENSOR__FN double tensor__ord(const char *ord) {
 TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char *ord, int64_t dim0,
                                          int64_t dim1, int keepdim) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, op, "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(op, "x", x)) { return TENSOR__POISON; }
     int fro = !ord || !strcmp(ord, "fro"), nuc = ord && !strcmp(ord, "nuc");
     double p = fro || nuc ? 2 : tensor__ord(ord);
     int64_t both[2] = {dim0, dim1};
@@ -14637,7 +14572,7 @@ TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char
     order[k + 1] = d1;
     tensor_t *y = tensor_permute_n(x, order, x->ndim);
     if (nuc || p == 2 || p == -2) {
-        if (!tensor__la_usable(th_, op, "x", y, 0)) { TENSOR__RETURN(TENSOR__POISON); }
+        if (!tensor__la_usable(op, "x", y, 0)) { TENSOR__RETURN(TENSOR__POISON); }
         y = tensor_linalg_svdvals(y);
         if (nuc) { y = tensor_sum_dim(y, -1, 0); }
     } else {
@@ -14654,7 +14589,7 @@ TENSOR_API tensor_t *(tensor_linalg_norm)(tensor_t *x, const char *ord, const in
                                           int keepdim) {
     const char *op = "linalg_norm";
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, op, "x", x) || !tensor__dims_given(th, op, dims, n)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(op, "x", x) || !tensor__dims_given(op, dims, n)) { return TENSOR__POISON; }
     int over = n > 0 ? n : x->ndim;
     if (!ord) { return tensor__named(th, tensor__vector_norm(op, x, 2, dims, n, keepdim), __func__); }
     if (over == 2) {
@@ -14672,7 +14607,7 @@ TENSOR_API tensor_t *(tensor_linalg_cond)(tensor_t *x, const char *p) {
     TENSOR__MARK
     const char *op = "linalg_cond";
     double ord = p ? tensor__ord(p) : 2;
-    if (!tensor__la_usable(th_, op, "x", x, ord != 2 && ord != -2)) { return TENSOR__POISON; }
+    if (!tensor__la_usable(op, "x", x, ord != 2 && ord != -2)) { return TENSOR__POISON; }
     if (!TENSOR__HIGH(x) || !TENSOR__WIDE(x)) { TENSOR__RETURN((tensor_zeros_n)(x->dims, x->ndim - 2,
                                                                              (tensor_dtype_t)x->dtype)); }
     if (ord == 2 || ord == -2) {
@@ -14874,13 +14809,10 @@ TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, 
         tensor__load_i64(block, (const char *)index->data + i * tensor__sizes[index->dtype], index->dtype, 1,
                          m);
         for (int64_t k = 0; k < m; k++) {
-            if (block[k] < 0 || block[k] >= size) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX,
-                             "%s: index %d at element %d of index %n is outside 0..%d (x %n)", c->row->name,
-                             block[k], i + k, index->dims, (int)index->ndim, size - 1, c->arg[0].dims,
-                             (int)c->arg[0].ndim);
-                return TENSOR_ERR_INDEX;
-            }
+            TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, block[k] < 0 || block[k] >= size, INDEX,
+                              "%s: index %d at element %d of index %n is outside 0..%d (x %n)", c->row->name,
+                              block[k], i + k, index->dims, (int)index->ndim, size - 1, c->arg[0].dims,
+                              (int)c->arg[0].ndim);
         }
     }
     return 0;
@@ -15061,13 +14993,9 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
             int64_t n = c->p->i[a];
             tensor__iter_move(&it, a, i, m, at, 0);
             for (int64_t k = 0; k < m; k++) {
-                if (at[k] < -n || at[k] >= n) {
-                    tensor__fail(c->thread, TENSOR_ERR_INDEX,
-                                 "index: index %d at element %d of %n is outside %d..%d", at[k], i + k,
-                                     y->dims,
-                                 (int)y->ndim, -n, n - 1);
-                    return TENSOR_ERR_INDEX;
-                }
+                TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, at[k] < -n || at[k] >= n, INDEX,
+                                  "index: index %d at element %d of %n is outside %d..%d", at[k], i + k,
+                                  y->dims, (int)y->ndim, -n, n - 1);
                 place[k] = place[k] * n + (at[k] < 0 ? at[k] + n : at[k]);
             }
         }
@@ -15078,11 +15006,10 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
 // -> [broadcast shape] i64
 TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes, int n) {
     tensor__op_t o;
-    tensor__thread_t *th = tensor__self();
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
     for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE(th, "index", "index", index[i])) { return TENSOR__POISON; }
+        if (!TENSOR__USABLE("index", "index", index[i])) { return TENSOR__POISON; }
         TENSOR__REFUSE(index[i]->dtype != TENSOR_I64 && index[i]->dtype != TENSOR_I32, DTYPE,
                        "index: index %t must be i64, i32 or bool, not %y", index[i], index[i]);
         TENSOR__REFUSE(!tensor__broadcast(dims, &ndim, index[i]->dims, index[i]->ndim), SHAPE,
@@ -15114,8 +15041,7 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
         if (!update && !as->ndim) { y = tensor_reshape_n(y, as->dims, 0); }
         TENSOR__RETURN(y);
     }
-    int d = tensor__dim(name, dim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__DIM(d, name, dim, x)
     TENSOR__REFUSE(index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32, DTYPE,
                    "%s: index %t must be i64 or i32, not %y", name, index, index);
     TENSOR__REFUSE(has_src && src->dtype != x->dtype, DTYPE, "%s: src %t is %y, x is %y", name, src, src, x);
@@ -15138,9 +15064,7 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
             tensor_contiguous(o.args[i]);
         if (o.args[i] == TENSOR__POISON) { return TENSOR__POISON; }
     }
-    o.p = &o.params;
-    o.params.i[0] = d;
-    o.params.i[1] = how;
+    tensor__ints(&o, d, how);
     if (update) {
         if (!tensor__update_allowed(o.th, name, x, tensor__tracks(&o))) { return TENSOR__POISON; }
         o.update = 1;
@@ -15161,7 +15085,7 @@ TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64
 TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value,
                                            int update) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "scatter", "x", x) || !TENSOR__USABLE(th_, "scatter", "index", index)) {
+    if (!TENSOR__USABLE("scatter", "x", x) || !TENSOR__USABLE("scatter", "index", index)) {
         return TENSOR__POISON;
     }
     if (!tensor__holds("scatter", x->dtype, value)) { return TENSOR__POISON; }
@@ -15170,11 +15094,10 @@ TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *i
 }
 TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value, int update) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "index_fill", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("index_fill", "x", x)) { return TENSOR__POISON; }
     if (!tensor__holds("index_fill", x->dtype, value)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], one = 1, *size = x->ndim ? x->dims : &one;
-    int d = tensor__dim("index_fill", dim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__DIM(d, "index_fill", dim, x)
     tensor_t *at = tensor__flat(tensor__places(&index, &size[d], 1));
     if (at == TENSOR__POISON) { return tensor__named(th_, at, "tensor_index_fill"); }
     for (int i = 0; i < x->ndim; i++) { dims[i] = i == d ? at->numel : x->dims[i]; }
@@ -15187,13 +15110,13 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
     static const char *const names[] = {"prod", "amax", "amin", "sum", "mean"};
     static const double neutral[] = {1, -INFINITY, INFINITY, 0, 0};
     int how = 0;
-    if (!TENSOR__USABLE(th_, "scatter_reduce", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("scatter_reduce", "x", x)) { return TENSOR__POISON; }
     while (how < 5 && (!reduce || strcmp(reduce, names[how]))) { how++; }
     TENSOR__REFUSE(how == 5, FORMAT, "scatter_reduce: reduce must be sum, prod, mean, amax or amin, not "
                    "\"%s\"", reduce ? reduce : "NULL");
     tensor_t *start = x, *y;
     if (!include_self) {
-        if (!TENSOR__USABLE(th_, "scatter_reduce", "index", index)) { return TENSOR__POISON; }
+        if (!TENSOR__USABLE("scatter_reduce", "index", index)) { return TENSOR__POISON; }
         tensor_t *none = tensor__spread(how == 1 && x->dtype == TENSOR_BOOL ? 0 : neutral[how], x,
                                         index->dims, index->ndim);      // an integer's smallest for -inf
         start = tensor__index_op(TENSOR_OP_SCATTER, x, dim, index, none, 0, 0);
@@ -15354,8 +15277,7 @@ TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
         tensor__memory_free(o.th, rest);
         TENSOR__RETURN(tensor_to(joined, promoted));
     }
-    int d = tensor__dim("cat", dim, list[0]);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__DIM(d, "cat", dim, list[0])
     TENSOR__REFUSE(!list[0]->ndim, SHAPE, "cat: 0-d tensors cannot be joined; use stack");
     int64_t dims[TENSOR_MAX_DIMS], total = 0;
     int dtype = list[0]->dtype;
@@ -15381,8 +15303,7 @@ TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
         start += list[i]->dims[d];
     }
     if (s.thread) { (tensor_scope_end)(s); }
-    o.p = &o.params;
-    o.params.i[0] = d;
+    tensor__ints(&o, d, 0);
     return ok ? tensor__commit(&o) : tensor__abandon(&o);
 }
 TENSOR__FN void tensor__grad_cat(tensor__grad_t *g) {
@@ -15398,7 +15319,7 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     tensor__thread_t *th = tensor__self();
     if (!list || n < 1) { return tensor__no_list("stack", list, n); }
     for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE(th, "stack", "list", list[i])) { return TENSOR__POISON; }
+        if (!TENSOR__USABLE("stack", "list", list[i])) { return TENSOR__POISON; }
         TENSOR__REFUSE(list[i]->ndim != list[0]->ndim || memcmp(list[i]->dims, list[0]->dims,
                                                                 (size_t)list[0]->ndim * 8), SHAPE,
                        "stack: tensor %i %t has not the shape of the first %t", i, list[i], list[0]);
@@ -15419,7 +15340,7 @@ TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int 
     tensor_t **parts = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *parts), *y = NULL;
     if (!parts) { return TENSOR__POISON; }
     for (int i = 0; i < n && !y; i++) {
-        if (!TENSOR__USABLE(th_, op, "list", list[i])) { y = TENSOR__POISON; break; }
+        if (!TENSOR__USABLE(op, "list", list[i])) { y = TENSOR__POISON; break; }
         parts[i] = how == 3 && list[i]->ndim < 2 ? tensor_unsqueeze(tensor__flat(list[i]), 1) :
             tensor__atleast(list[i], how == 3 ? 2 : how + 1);
     }
@@ -15440,8 +15361,7 @@ TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n)
 }
 TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, int64_t dim) {
     TENSOR__MARK1(x)
-    int d = tensor__dim("repeat_interleave", dim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__DIM(d, "repeat_interleave", dim, x)
     if (!x->ndim) { x = tensor__flat(x); }
     int64_t dims[TENSOR_MAX_DIMS + 1], n;
     for (int i = 0; i <= x->ndim; i++) { dims[i] = i == d + 1 ? repeats : x->dims[i > d ? i - 1 : i]; }
@@ -15452,12 +15372,11 @@ TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, in
 }
 TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *repeats, int64_t dim) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "repeat_interleave", "x", x) ||
-        !TENSOR__USABLE(th_, "repeat_interleave", "repeats", repeats)) {
+    if (!TENSOR__USABLE("repeat_interleave", "x", x) ||
+        !TENSOR__USABLE("repeat_interleave", "repeats", repeats)) {
         return TENSOR__POISON;
     }
-    int d = tensor__dim("repeat_interleave", dim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__DIM(d, "repeat_interleave", dim, x)
     if (!x->ndim) { x = tensor__flat(x); }
     TENSOR__REFUSE(repeats->ndim != 1 || repeats->dims[0] != x->dims[d] || tensor__is_float(repeats->dtype),
                    SHAPE, "repeat_interleave: repeats %t %y must be one integer for each of dim %i of x %t",
@@ -15493,8 +15412,7 @@ TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, in
     tensor_t *sum = tensor_sum(m);
     int64_t count[2] = {tensor_item_i64(sum), ndim};
     if (!tensor__live(sum) || !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.i[0] = apart;
+    tensor__ints(&o, apart, 0);
     tensor__result(&o, TENSOR_I64, count, apart ? 2 : 1);
     return tensor__tidy(th_, mark_, tensor__finish(&o));
 }
@@ -15505,17 +15423,14 @@ TENSOR_API tensor_t *(tensor_nonzero)(tensor_t *x) {
 }
 // mask and x broadcast to one shape. 0 = they do not, raised.
 TENSOR__FN int tensor__masked(const char *name, tensor_t *x, tensor_t *mask, int64_t *dims, int *ndim) {
-    tensor__thread_t *th = tensor__self();
     *ndim = 0;
-    if (!TENSOR__USABLE(th, name, "x", x) || !TENSOR__USABLE(th, name, "mask", mask)) { return 0; }
+    if (!TENSOR__USABLE(name, "x", x) || !TENSOR__USABLE(name, "mask", mask)) { return 0; }
     TENSOR__REFUSE_AS(0, mask->dtype != TENSOR_BOOL, DTYPE, "%s: mask %t must be bool, not %y", name, mask,
                       mask);
-    if (tensor__broadcast(dims, ndim, x->dims, x->ndim) &&
-        tensor__broadcast(dims, ndim, mask->dims, mask->ndim)) {
-        return 1;
-    }
-    tensor__fail(th, TENSOR_ERR_SHAPE, "%s: x %t and mask %t do not broadcast", name, x, mask);
-    return 0;
+    TENSOR__REFUSE_AS(0, !(tensor__broadcast(dims, ndim, x->dims, x->ndim) && tensor__broadcast(dims, ndim,
+                      mask->dims, mask->ndim)), SHAPE, "%s: x %t and mask %t do not broadcast", name, x,
+                      mask);
+    return 1;
 }
 TENSOR_API tensor_t *(tensor_masked_select)(tensor_t *x, tensor_t *mask) {
     TENSOR__MARK
@@ -15529,7 +15444,7 @@ TENSOR_API tensor_t *(tensor_masked_scatter)(tensor_t *x, tensor_t *mask, tensor
     TENSOR__MARK
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim;
-    if (!TENSOR__USABLE(th_, "masked_scatter", "src", src) ||
+    if (!TENSOR__USABLE("masked_scatter", "src", src) ||
         !tensor__masked("masked_scatter", x, mask, dims, &ndim)) {
         return TENSOR__POISON;
     }
@@ -15565,15 +15480,14 @@ typedef struct tensor__pick_t {
     int dim, ndim, moved;       // dims: shape of the result; moved: x was permuted by order, back undoes it
 } tensor__pick_t;
 TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *list, int n) {
-    tensor__thread_t *th = tensor__self();
     tensor_t *index[TENSOR_MAX_DIMS];
     int64_t size[TENSOR_MAX_DIMS], total = 1, part[TENSOR_MAX_DIMS];
     int units = 0, d = 0, used = 0, first = -1, last = -1, k = 0;
     uint32_t taken = 0;
-    if (!TENSOR__USABLE(th, "index", "x", x)) { return 0; }
+    if (!TENSOR__USABLE("index", "x", x)) { return 0; }
     for (int i = 0; i < n && list; i++) {
         tensor_t *t = list[i];
-        if (t && !TENSOR__USABLE(th, "index", "index", t)) { return 0; }
+        if (t && !TENSOR__USABLE("index", "index", t)) { return 0; }
         int mask = t && t->dtype == TENSOR_BOOL, covers = mask ? t->ndim : 1;
         TENSOR__REFUSE_AS(0, d + covers > x->ndim, INDEX, "index: %i indices are too many for x %t", n, x);
         TENSOR__REFUSE_AS(0, mask && memcmp(t->dims, x->dims + d, (size_t)covers * sizeof *t->dims), INDEX,
@@ -15645,8 +15559,7 @@ TENSOR__MADE(index_put_n_, (tensor_t *x, tensor_t *const *list, int n, tensor_t 
     tensor__index_put(x, list, n, values, accumulate, 1))
 TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__MARK
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "one_hot", "index", index)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("one_hot", "index", index)) { return TENSOR__POISON; }
     if (classes == -1 && index->numel && !tensor__is_float(index->dtype)) {
         tensor_t *most = tensor_max(index);
         classes = tensor_item_i64(most);
@@ -15665,8 +15578,7 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
 }
 TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
     TENSOR__MARK
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "repeat", "x", x) || !tensor__dims_given(th, "repeat", repeats, n)) {
+    if (!TENSOR__USABLE("repeat", "x", x) || !tensor__dims_given("repeat", repeats, n)) {
         return TENSOR__POISON;
     }
     TENSOR__REFUSE(n < x->ndim || n > TENSOR_MAX_DIMS, SHAPE,
@@ -15713,8 +15625,8 @@ TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *
                                             tensor_dtype_t dtype) {
     TENSOR__MARK
     int64_t n, span = 1;
-    if (!tensor__dims_given(th_, "empty_strided", dims, ndim) ||
-        !tensor__dims_given(th_, "empty_strided", strides, ndim)) {
+    if (!tensor__dims_given("empty_strided", dims, ndim) ||
+        !tensor__dims_given("empty_strided", strides, ndim)) {
         return TENSOR__POISON;
     }
     int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n);
@@ -15749,7 +15661,7 @@ TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *index
                       "meshgrid: needs 1 to 8 tensors, not %i%s%s", n, list ? "" : "; the list is NULL", out ?
                       "" : "; out is NULL");
     for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE(th, "meshgrid", "list", list[i])) { return th->error.code; }
+        if (!TENSOR__USABLE("meshgrid", "list", list[i])) { return th->error.code; }
         TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, list[i]->ndim > 1, SHAPE, "meshgrid: tensor %i %t must be 1-d", i,
                           list[i]);
         dims[xy && n > 1 && i < 2 ? 1 - i : i] = list[i]->numel;
@@ -15910,7 +15822,7 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
     const char *p = a.pattern, *arrow = p ? strstr(p, "->") : NULL;
     int how = 0, gl = 0, gr = 0, nl = -1, nr = -1, dots = 0, n = 0, used = 0, lost = 0;
     uint32_t given = 0, mask = 0;
-    if (!TENSOR__USABLE(th_, "rearrange", "x", x)) { return tensor__at(a.site_, TENSOR__POISON); }
+    if (!TENSOR__USABLE("rearrange", "x", x)) { return tensor__at(a.site_, TENSOR__POISON); }
     while (how < 7 && (!a.reduce || strcmp(a.reduce, names[how]))) { how++; }
     if (arrow && (how < 7 || !a.reduce)) {
         nl = tensor__words(p, arrow, 0, left, &gl);
@@ -16019,7 +15931,7 @@ TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const
     tensor__thread_t *th = tensor__self();
     tensor__axis_t word[TENSOR__AXES];
     int count = 0, dots = -1, bad = !pattern, names = 0, slot[TENSOR__AXES];
-    if (!TENSOR__USABLE(th, "check", "x", x)) { return th->error.code; }
+    if (!TENSOR__USABLE("check", "x", x)) { return th->error.code; }
     for (const char *s = pattern; s && *s && !bad; s += word[count].n, count++) {
         while (*s == ' ') { s++; }
         if (!*s) { break; }
@@ -16243,11 +16155,8 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
 TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t count, int64_t i0, int64_t i1,
                                    int64_t i2) {
     TENSOR__MARK
-    tensor__op_t o;
-    tensor_t *const in[1] = {x};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    int d = tensor__dim(o.row->name, dim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__DIM(d, o.row->name, dim, x)
     int64_t n = x->ndim ? x->dims[d] : 1, dims[TENSOR_MAX_DIMS];
     int last = x->ndim ? x->ndim - 1 : 0;
     TENSOR__REFUSE(count == 1 && !n && id != TENSOR_OP_TOPK && id != TENSOR_OP_SORT, SHAPE,
@@ -16257,9 +16166,7 @@ TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t cou
     for (int i = 0; i < last; i++) { dims[i] = m->dims[i]; }
     dims[last] = count < 0 ? n : count;
     o.args[0] = m;
-    o.p = &o.params;
-    o.params.i[0] = i0;
-    o.params.i[1] = i1;
+    tensor__ints(&o, i0, i1);
     o.params.i[2] = i2;
     tensor__result(&o, TENSOR_I64, dims, last + 1);
     m = tensor__finish(&o);
@@ -16284,7 +16191,7 @@ TENSOR_API tensor_pair_t (tensor_cummin)(tensor_t *x, int64_t dim) {
 // Whether k elements can be taken along dim, 0 = no, raised.
 TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t lowest, int64_t dim) {
     tensor__thread_t *th = tensor__self();
-    int d = TENSOR__USABLE(th, name, "x", x) ? tensor__dim(name, dim, x) : -1;
+    int d = TENSOR__USABLE(name, "x", x) ? tensor__dim(name, dim, x) : -1;
     int64_t n = d >= 0 && x->ndim ? x->dims[d] : 1;
     if (d < 0 || (k >= lowest && k <= n)) { return d >= 0; }
     tensor__fail(th, TENSOR_ERR_SHAPE, "%s: k must be %d..%d for dim %i of x %t (got %d)", name, lowest, n,
@@ -16334,10 +16241,9 @@ TENSOR_API tensor_pair_t (tensor_mode)(tensor_t *x, int64_t dim, int keepdim) {
 TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int keepdim, const char *mode,
                                       int ignore, int flat) {
     static const char *const modes[5] = {"linear", "lower", "higher", "midpoint", "nearest"};
-    tensor__thread_t *th = tensor__self();
     const char *name = ignore ? "nanquantile" : "quantile";
     int how = 0;
-    if (!TENSOR__USABLE(th, name, "x", x) || !TENSOR__USABLE(th, name, "q", q)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(name, "x", x) || !TENSOR__USABLE(name, "q", q)) { return TENSOR__POISON; }
     int d = tensor__dim_of(name, dim, flat ? 1 : x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     while (mode && how < 5 && strcmp(mode, modes[how])) { how++; }
@@ -16396,7 +16302,7 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
                                     int sorted, const char *function) {
     TENSOR__MARK
     tensor_t *list[3] = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
-    int d = !TENSOR__USABLE(th_, "unique", "x", x) ? -1 : flat ? 0 : tensor__dim("unique", dim, x);
+    int d = !TENSOR__USABLE("unique", "x", x) ? -1 : flat ? 0 : tensor__dim("unique", dim, x);
     if (d >= 0 && !flat && (!x->ndim || (!x->numel && x->dims[d]))) {
         tensor__fail(th_, TENSOR_ERR_SHAPE, "unique: x %t must have dims, none of them 0 but dim %i", x, d);
         d = -1;
@@ -16489,8 +16395,8 @@ TENSOR_API tensor_t *(tensor_searchsorted)(tensor_t *sorted, tensor_t *values, i
     TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[2] = {sorted, values};
-    if (!TENSOR__USABLE(th_, "searchsorted", "sorted", sorted) ||
-        !TENSOR__USABLE(th_, "searchsorted", "values", values) ||
+    if (!TENSOR__USABLE("searchsorted", "sorted", sorted) ||
+        !TENSOR__USABLE("searchsorted", "values", values) ||
         !tensor__begin(&o, TENSOR__ROW(SEARCHSORTED), in, 2)) {
         return TENSOR__POISON;
     }
@@ -16504,8 +16410,7 @@ TENSOR_API tensor_t *(tensor_searchsorted)(tensor_t *sorted, tensor_t *values, i
     o.args[0] = tensor_contiguous(sorted);
     o.args[1] = tensor_contiguous(values);
     if (o.args[0] == TENSOR__POISON || o.args[1] == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
-    o.p = &o.params;
-    o.params.i[0] = right;
+    tensor__ints(&o, right, 0);
     tensor__result(&o, TENSOR_I64, values->dims, values->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
@@ -16531,8 +16436,8 @@ TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
 }
 TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t minlength) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "bincount", "x", x) ||
-        (weights && !TENSOR__USABLE(th_, "bincount", "weights", weights))) {
+    if (!TENSOR__USABLE("bincount", "x", x) ||
+        (weights && !TENSOR__USABLE("bincount", "weights", weights))) {
         return TENSOR__POISON;
     }
     TENSOR__REFUSE(tensor__category(x->dtype) != 1, DTYPE,
@@ -16552,7 +16457,7 @@ TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t m
 }
 TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, double high) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "histc", "x", x) || !tensor__needs_float("histc", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("histc", "x", x) || !tensor__needs_float("histc", x)) { return TENSOR__POISON; }
     tensor_t *f = tensor_detach(tensor_to(tensor__flat(x), TENSOR_F64));
     if (low == 0 && high == 0 &&
         x->numel) { low = tensor_item(tensor_min(f)); high = tensor_item(tensor_max(f)); }
@@ -16710,17 +16615,12 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
         double sum = 0;
         for (int64_t i = 0; i < k; i++) {
             double v = at[r * k + i];
-            if (!(v >= 0) || v > 1.7976931348623157e308) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX,
-                             "multinomial: weight %g at row %d, place %d must be finite and >= 0", v, r, i);
-                return TENSOR_ERR_INDEX;
-            }
+            TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, !(v >= 0) || v > 1.7976931348623157e308, INDEX,
+                              "multinomial: weight %g at row %d, place %d must be finite and >= 0", v, r, i);
             sum += v;
         }
-        if (!(sum > 0)) {
-            tensor__fail(c->thread, TENSOR_ERR_INDEX, "multinomial: row %d has no weight above 0", r);
-            return TENSOR_ERR_INDEX;
-        }
+        TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, !(sum > 0), INDEX, "multinomial: row %d has no weight above 0",
+                          r);
     }
     for (int64_t r = 0; r < rows; r++) {
         double total = 0;
@@ -16750,9 +16650,7 @@ TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dt
     tensor__op_t o;
     tensor__begin(&o, tensor__row(id), NULL, 0);
     if (like) { o.device = like->device; }
-    o.p = &o.params;
-    o.params.f[0] = f0;
-    o.params.f[1] = f1;
+    tensor__reals(&o, f0, f1);
     o.params.i[0] = i0;
     o.params.i[1] = i1;
     o.rng = tensor__next_stream(o.th);
@@ -16768,13 +16666,13 @@ TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t
     return tensor__drawn(TENSOR_OP_RANDINT, dims, ndim, TENSOR_I64, 0, 0, low, high, NULL);
 }
 TENSOR_API tensor_t *(tensor_rand_like)(tensor_t *x) {
-    if (!TENSOR__USABLE(tensor__self(), "rand_like", "x", x) || !tensor__needs_float("rand_like", x)) {
+    if (!TENSOR__USABLE("rand_like", "x", x) || !tensor__needs_float("rand_like", x)) {
         return TENSOR__POISON;
     }
     return tensor__drawn(TENSOR_OP_RAND, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);
 }
 TENSOR_API tensor_t *(tensor_randn_like)(tensor_t *x) {
-    if (!TENSOR__USABLE(tensor__self(), "randn_like", "x", x) || !tensor__needs_float("randn_like", x)) {
+    if (!TENSOR__USABLE("randn_like", "x", x) || !tensor__needs_float("randn_like", x)) {
         return TENSOR__POISON;
     }
     return tensor__drawn(TENSOR_OP_RANDN, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);
@@ -16830,7 +16728,7 @@ TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
 TENSOR__FRONT(randperm, (int64_t n), tensor__drawn(TENSOR_OP_RANDPERM, &n, 1, TENSOR_I64, 0, 0, 0, 0, NULL))
 TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     TENSOR__MARK
-    TENSOR__BEGIN1(o, MULTINOMIAL, weights)
+    TENSOR__BEGIN(o, TENSOR__ROW(MULTINOMIAL), weights)
     TENSOR__REFUSE(!weights->ndim || n < 0, SHAPE, "multinomial: weights %t need a dim to draw %d from",
                    weights, n);
     if (!tensor__needs_float("multinomial", weights)) { return TENSOR__POISON; }
@@ -16841,21 +16739,19 @@ TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < weights->ndim; i++) { dims[i] = weights->dims[i]; }
     dims[weights->ndim - 1] = n;
-    o.p = &o.params;
-    o.params.i[0] = n;
+    tensor__ints(&o, n, 0);
     o.rng = tensor__next_stream(o.th);
     tensor__result(&o, TENSOR_I64, dims, weights->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
 // Whether x may be filled: not a leaf that requires grad, not part of a graph.
 TENSOR__FN int tensor__fillable(tensor__thread_t *th, const char *name, tensor_t *x, int any_dtype) {
-    if (!TENSOR__USABLE(th, name, "x", x)) { return 0; }
+    if (!TENSOR__USABLE(name, "x", x)) { return 0; }
     if (!any_dtype && !tensor__needs_float(name, x)) { return 0; }
     if (!tensor__update_allowed(th, name, x, 0)) { return 0; }
-    if (!th->grad_mode || !tensor__sync_needs_grad(th, x)) { return 1; }
-    tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                 "%s: x %t is part of a graph; fill it under no_grad, or a detached tensor", name, x);
-    return 0;
+    TENSOR__REFUSE_AS(0, th->grad_mode && tensor__sync_needs_grad(th, x), AUTOGRAD,
+                      "%s: x %t is part of a graph; fill it under no_grad, or a detached tensor", name, x);
+    return 1;
 }
 // x filled by a random row.
 TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1) {
@@ -16864,9 +16760,7 @@ TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1
     if (!tensor__fillable(th, tensor__row(id)->name, x, 0)) { return TENSOR__POISON; }
     tensor__begin(&o, tensor__row(id), NULL, 0);
     o.device = x->device;
-    o.p = &o.params;
-    o.params.f[0] = f0;
-    o.params.f[1] = f1;
+    tensor__reals(&o, f0, f1);
     o.rng = tensor__next_stream(th);
     o.update = 1;
     o.out[o.nout++] = x;
@@ -16932,7 +16826,7 @@ TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
 
 TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "requires_grad_", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("requires_grad_", "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(on && !tensor__is_float(x->dtype), DTYPE,
                    "requires_grad_: x %t is %y; only floats have gradients", x, x);
     TENSOR__REFUSE(on && (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING), AUTOGRAD,
@@ -16956,7 +16850,7 @@ TENSOR_API int (tensor_is_inference)(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "detach_", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("detach_", "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(x->base, AUTOGRAD, "detach_: x %t is a view; use tensor_detach", x);
     tensor__renode(th, x, NULL, 0);
     x->flags = (uint8_t)(x->flags & ~TENSOR__REQUIRES_GRAD);
@@ -16966,9 +16860,9 @@ TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
 TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) { return tensor__live(x) ? x->grad : NULL; }
 TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "set_grad", "x", x)) { return th->error.code; }
+    if (!TENSOR__USABLE("set_grad", "x", x)) { return th->error.code; }
     if (grad) {
-        if (!TENSOR__USABLE(th, "set_grad", "grad", grad)) { return th->error.code; }
+        if (!TENSOR__USABLE("set_grad", "grad", grad)) { return th->error.code; }
         TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, grad == x, AUTOGRAD,
                           "set_grad: x %t cannot be its own gradient", x);
         TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, grad->ndim != x->ndim || memcmp(grad->dims, x->dims,
@@ -16985,7 +16879,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
 }
 TENSOR_API tensor_t *(tensor_retain_grad)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "retain_grad", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("retain_grad", "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!tensor__sync_needs_grad(th, x), AUTOGRAD, "retain_grad: x %t does not require grad", x);
     if (!x->node) { return x; }
     if (!tensor__node_extra(th, x->node)) { return TENSOR__POISON; }
@@ -17009,7 +16903,7 @@ TENSOR_API int (tensor_set_detect_anomaly)(int on) {
 TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn, tensor_post_hook_t post,
                                 void *user) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, name, "x", x)) { return 0; }
+    if (!TENSOR__USABLE(name, "x", x)) { return 0; }
     TENSOR__REFUSE_AS(0, !fn && !post, OWNER, "%s: fn is NULL", name);
     TENSOR__REFUSE_AS(0, !tensor__sync_needs_grad(th, x) || (post && x->node), AUTOGRAD, "%s: x %t %s", name,
                       x, tensor__needs_grad(x) ? "is not a leaf" : "does not require grad");
@@ -17071,7 +16965,7 @@ TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32
         tensor_t *r = k < 0 ? NULL : h->fn(*g, h->user), *old = k < 0 ? NULL : *g;
         if (th->error.code) { return 0; }
         if (!r || r == old) { continue; }
-        if (!TENSOR__USABLE(th, "backward", "result of a hook", r)) { return 0; }
+        if (!TENSOR__USABLE("backward", "result of a hook", r)) { return 0; }
         if (r->dtype != old->dtype || r->ndim != old->ndim ||
             memcmp(r->dims, old->dims, (size_t)r->ndim * sizeof *r->dims)) {
             tensor__fail(th, r->dtype == old->dtype ? TENSOR_ERR_SHAPE : TENSOR_ERR_DTYPE,
@@ -17145,13 +17039,13 @@ TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
     return ok;
 }
 // Gets them back for one run of n.
-TENSOR__FN int tensor__unpack_saved(tensor__thread_t *th, tensor__node_t *n) {
+TENSOR__FN int tensor__unpack_saved(tensor__node_t *n) {
     tensor__extra_t *e = n->extra;
     for (int i = 0; i < n->nsaved; i++) {
         tensor__saved_t *v = &n->saved[i];
         if (!e->packed[i]) { continue; }
         tensor_t *t = e->packing->unpack(e->packed[i], e->packing->user);
-        if (!TENSOR__USABLE(th, "backward", "result of unpack", t)) { return 0; }
+        if (!TENSOR__USABLE("backward", "result of unpack", t)) { return 0; }
         TENSOR__REFUSE_AS(0, t->dtype != v->dtype || t->ndim != v->ndim || memcmp(t->dims, v->dims,
                           v->ndim * sizeof *t->dims), SHAPE,
                           "backward: unpack gave %t %y for a value %n of %s", t, t, v->dims, (int)v->ndim,
@@ -17241,7 +17135,7 @@ TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, 
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, !ctx || slot < 0 || slot >= TENSOR__MAX_IN, INDEX,
                       "save_for_backward: slot %i is outside 0..%i", slot, (int)TENSOR__MAX_IN - 1);
-    if (!TENSOR__USABLE(th, "save_for_backward", "x", x)) { return th->error.code; }
+    if (!TENSOR__USABLE("save_for_backward", "x", x)) { return th->error.code; }
     if (ctx->tracks && (x->flags & TENSOR__INFERENCE)) {
         tensor__not_saved(th, ctx->fn->name, x);
         return TENSOR_ERR_AUTOGRAD;
@@ -17305,10 +17199,10 @@ TENSOR_API int (tensor_needs_input_grad)(tensor_function_ctx_t *ctx, int i) {
 // Whether k names one of n things while forward runs (or backward, if ctx->g must be there).
 TENSOR__FN int tensor__custom_index(tensor_function_ctx_t *ctx, const char *name, int k, int n,
                                     int backward) {
-    if (ctx && k >= 0 && k < n && (backward ? ctx->g != NULL : ctx->inputs != NULL)) { return 1; }
-    tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "%s: %i is outside 0..%i, or this is not %s", name, k,
-                 n - 1, backward ? "backward" : "forward");
-    return 0;
+    TENSOR__REFUSE_AS(0, !(ctx && k >= 0 && k < n && (backward ? ctx->g != NULL : ctx->inputs != NULL)),
+                      INDEX, "%s: %i is outside 0..%i, or this is not %s", name, k, n - 1, backward ?
+                      "backward" : "forward");
+    return 1;
 }
 TENSOR_API int (tensor_set_output)(tensor_function_ctx_t *ctx, int k, tensor_t *y) {
     if (!tensor__custom_index(ctx, "set_output", k, ctx ? ctx->nout : 0, 0)) { return TENSOR_ERR_INDEX; }
@@ -17928,7 +17822,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     }
     if (n->extra && n->extra->region && !tensor__region_restore(th, n)) { return 0; }
     if (n->used == 3) {
-        if (!tensor__unpack_saved(th, n)) { return 0; }
+        if (!tensor__unpack_saved(n)) { return 0; }
     } else if (n->used) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD,
                      "backward: the values saved by %s%s%s were freed by an earlier backward; pass "
@@ -18002,20 +17896,20 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
                            tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op) {
     for (int i = 0; i < no; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
-        if (!TENSOR__USABLE(th, op, "output", y)) { return th->error.code; }
+        if (!TENSOR__USABLE(op, "output", y)) { return th->error.code; }
         TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !tensor__sync_needs_grad(th, y), AUTOGRAD,
                           "%s: %t made by %s%s%s does not require grad and has no graph%s", op, y, y->op ?
                           y->op : "?", y->site ? " at " : "", y->site ? tensor__basename(y->site) : "",
                           th->grad_mode ? "" : "; this thread records nothing now: a no_grad scope is open");
         TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !g && y->numel != 1, AUTOGRAD,
                           "%s: a gradient to start from is needed for %t (only one element has the default 1)", op, y);
-        if (g && !TENSOR__USABLE(th, op, "grad", g)) { return th->error.code; }
+        if (g && !TENSOR__USABLE(op, "grad", g)) { return th->error.code; }
         TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, g && (g->ndim != y->ndim || memcmp(g->dims, y->dims,
                           (size_t)y->ndim * 8)), SHAPE, "%s: grad %t has not the shape of the output %t", op,
                           g, y);
     }
     for (int i = 0; i < ni; i++) {
-        if (!TENSOR__USABLE(th, op, "input", inputs[i])) { return th->error.code; }
+        if (!TENSOR__USABLE(op, "input", inputs[i])) { return th->error.code; }
         TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !tensor__sync_needs_grad(th, inputs[i]), AUTOGRAD,
                           "%s: input %i %t does not require grad", op, i, inputs[i]);
     }
@@ -18198,7 +18092,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE(!fn || n < 0 || (n && !inputs), OWNER, "checkpoint: fn or inputs is NULL");
     for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE(th, "checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
+        if (!TENSOR__USABLE("checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
         if (tensor__sync_needs_grad(th, inputs[i]) && inputs[i]->node && inputs[i]->node->seq > th->seq) {
             th->seq = inputs[i]->node->seq;
         }
@@ -18443,14 +18337,14 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
     c->g = c->x + n;
     for (int i = 0; i < n; i++) {
         tensor_t *x = inputs[i];
-        if (!TENSOR__USABLE(th, op, "inputs", x)) { return 0; }
+        if (!TENSOR__USABLE(op, "inputs", x)) { return 0; }
         int joins = (flags & TENSOR_CREATE_GRAPH) && tensor__sync_needs_grad(th, x);
         c->x[i] = joins ? (tensor_reshape_n)(x, x->dims, x->ndim) :
             tensor__as_leaf(x, tensor__is_float(x->dtype));
         if (c->x[i] == TENSOR__POISON) { return 0; }
     }
     c->y = fn(c->x, n, user);
-    return TENSOR__USABLE(th, op, "the result of fn", c->y);
+    return TENSOR__USABLE(op, "the result of fn", c->y);
 }
 TENSOR__FN tensor_t *tensor__calculus_end(tensor__calculus_t *c, int ok, tensor_t **results, int64_t n,
                                           int flags) {
@@ -18540,7 +18434,7 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
     tensor_t **wanted = grads + n, **again = wanted + n;
     int m = 0, code = 0;
     for (int i = 0; i < n && !code; i++) {
-        if (!TENSOR__USABLE(th, "gradcheck", "input", inputs[i])) { code = th->error.code; break; }
+        if (!TENSOR__USABLE("gradcheck", "input", inputs[i])) { code = th->error.code; break; }
         if (!tensor__sync_needs_grad(th, inputs[i])) { continue; }
         if (inputs[i]->dtype != TENSOR_F64) {
             tensor__fail(th, TENSOR_ERR_DTYPE, "gradcheck: input %i %t is %y, f64 is needed", i, inputs[i],
@@ -18759,7 +18653,7 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     p.s.p = text;
     p.s.room = size;
     if (size) { text[0] = 0; }
-    if (!TENSOR__USABLE(th, "print", "x", x)) {
+    if (!TENSOR__USABLE("print", "x", x)) {
         tensor__puts(&p.s, "tensor(poison)");
         return p.s.length;
     }
