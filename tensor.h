@@ -4667,9 +4667,6 @@ TENSOR__FN V_F TENSOR__K(tan)(V_F x) {
     return V_SEL(V_EQ(x, V_ZERO()), x, p);
 }
 
-/* 1/sqrt of a rounded root: below 1.5 ulp, and right at 0, inf and for subnormals, unlike rsqrtps. */
-#define V_RSQRT(x) V_DIV(V_SET(1.0f), V_SQRT(x))
-
 /* The angle of (|x|, |y|), in the left half-plane where neg: z = min/max, z + z^3 P(z^2), |z| <= 1, degree
    19, 2^-28.7, then (0, pi/2 or pi) +- that, each with its rest. */
 TENSOR__INLINE V_F TENSOR__K(atan_core)(V_F y, V_F x, V_M neg) {
@@ -4821,27 +4818,10 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
 }
 
 #define V_EXP(x) TENSOR__K(exp)(x)
-#define V_EXP2(x) TENSOR__K(exp2)(x)
-#define V_EXPM1(x) TENSOR__K(expm1)(x)
 #define V_LOG(x) TENSOR__K(log)(x)
-#define V_LOG2(x) TENSOR__K(log2)(x)
-#define V_LOG10(x) TENSOR__K(log10)(x)
 #define V_LOG1P(x) TENSOR__K(log1p)(x)
-#define V_SIN(x) TENSOR__K(sin)(x)
-#define V_COS(x) TENSOR__K(cos)(x)
-#define V_TAN(x) TENSOR__K(tan)(x)
 #define V_TANH(x) TENSOR__K(tanh)(x)
 #define V_SIGMOID(x) TENSOR__K(sigmoid)(x)
-#define V_ERF(x) TENSOR__K(erf)(x)
-#define V_ERFC(x) TENSOR__K(erfc)(x)
-#define V_POW(a, b) TENSOR__K(pow)(a, b)
-#define V_ATAN(x) TENSOR__K(atan)(x)
-#define V_ATAN2(y, x) TENSOR__K(atan2)(y, x)
-#define V_ASIN(x) TENSOR__K(asin)(x)
-#define V_ACOS(x) TENSOR__K(acos)(x)
-#define V_SINH(x) TENSOR__K(sinh)(x)
-#define V_COSH(x) TENSOR__K(cosh)(x)
-#define V_GELU(x) TENSOR__K(gelu)(x)
 #endif   // !TENSOR__PASS_CLOSE
 
 #if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
@@ -4870,35 +4850,36 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
 #define F_NEG V_NEG
 #define F_ABS V_ABS
 #define F_SQRT V_SQRT
-#define F_RSQRT V_RSQRT
+/* 1/sqrt of a rounded root: below 1.5 ulp, and right at 0, inf and for subnormals, unlike rsqrtps. */
+#define F_RSQRT(a) V_DIV(V_SET(1.0f), V_SQRT(a))
 #define F_MIN V_MIN
 #define F_MAX V_MAX
 #define F_FLOOR V_FLOOR
 #define F_CEIL V_CEIL
 #define F_TRUNC V_TRUNC
 #define F_ROUND V_RINT
-#define F_POW V_POW
-#define F_ATAN2 V_ATAN2
+#define F_POW TENSOR__K(pow)
+#define F_ATAN2 TENSOR__K(atan2)
 #define F_EXP V_EXP
-#define F_EXP2 V_EXP2
-#define F_EXPM1 V_EXPM1
+#define F_EXP2 TENSOR__K(exp2)
+#define F_EXPM1 TENSOR__K(expm1)
 #define F_LOG V_LOG
-#define F_LOG2 V_LOG2
-#define F_LOG10 V_LOG10
+#define F_LOG2 TENSOR__K(log2)
+#define F_LOG10 TENSOR__K(log10)
 #define F_LOG1P V_LOG1P
-#define F_SIN V_SIN
-#define F_COS V_COS
-#define F_TAN V_TAN
-#define F_ASIN V_ASIN
-#define F_ACOS V_ACOS
-#define F_ATAN V_ATAN
-#define F_SINH V_SINH
-#define F_COSH V_COSH
+#define F_SIN TENSOR__K(sin)
+#define F_COS TENSOR__K(cos)
+#define F_TAN TENSOR__K(tan)
+#define F_ASIN TENSOR__K(asin)
+#define F_ACOS TENSOR__K(acos)
+#define F_ATAN TENSOR__K(atan)
+#define F_SINH TENSOR__K(sinh)
+#define F_COSH TENSOR__K(cosh)
 #define F_TANH V_TANH
 #define F_SIGMOID V_SIGMOID
-#define F_ERF V_ERF
-#define F_ERFC V_ERFC
-#define F_GELU V_GELU
+#define F_ERF TENSOR__K(erf)
+#define F_ERFC TENSOR__K(erfc)
+#define F_GELU TENSOR__K(gelu)
 #define F_LT V_LT
 #define F_LE V_LE
 #define F_GT V_GT
@@ -5914,7 +5895,6 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef M_NOT
 #undef M_OR
 #undef M_XOR
-#undef TENSOR__C
 #undef TENSOR__DV
 #undef TENSOR__D_FMA
 #undef TENSOR__D_HI
@@ -5927,14 +5907,10 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__WIDE_LO
 #undef TENSOR__FAR
 #undef TENSOR__FIRST
-#undef TENSOR__INF
 #undef TENSOR__K
 #undef TENSOR__K2
-#undef TENSOR__LN2_HI
-#undef TENSOR__LN2_LO
 #undef TENSOR__LOAD16
 #undef TENSOR__MM
-#undef TENSOR__NAN
 #undef TENSOR__RINT_S
 #undef TENSOR__S
 #undef TENSOR__SI
@@ -5960,33 +5936,22 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef VI_WIDE
 #undef VI_XOR
 #undef V_ABS
-#undef V_ACOS
 #undef V_ADD
-#undef V_ASIN
-#undef V_ATAN
-#undef V_ATAN2
 #undef V_AHEAD
 #undef V_BITS
 #undef V_CEIL
 #undef V_COPYSIGN
-#undef V_COS
-#undef V_COSH
 #undef V_CUT_PART
 #undef V_D
 #undef V_DIV
 #undef V_EQ
-#undef V_ERF
-#undef V_ERFC
 #undef V_EXP
-#undef V_EXP2
-#undef V_EXPM1
 #undef V_F
 #undef V_FLOOR
 #undef V_FMA
 #undef V_FNMA
 #undef V_FROM_I
 #undef V_GE
-#undef V_GELU
 #undef V_GT
 #undef V_HMAX
 #undef V_HMIN
@@ -6003,9 +5968,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__QUADS
 #undef V_LOAD_F16
 #undef V_LOG
-#undef V_LOG10
 #undef V_LOG1P
-#undef V_LOG2
 #undef V_LOOKUP
 #undef V_LT
 #undef V_M
@@ -6018,26 +5981,20 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_NE
 #undef V_NEG
 #undef V_OF
-#undef V_POW
 #undef V_PART
 #undef V_PUT_PART
 #undef V_RINT
-#undef V_RSQRT
 #undef V_SEL
 #undef V_SET
 #undef V_SIGMOID
-#undef V_SIN
-#undef V_SINH
 #undef V_SQRT
 #undef V_STORE
 #undef V_STORE_BF16
 #undef V_STORE_F16
 #undef V_SUB
-#undef V_TAN
 #undef V_TANH
 #undef V_TRUNC
 #undef V_ZERO
-#undef TENSOR__ERFCX_0
 #endif   // !TENSOR__PASS_OPEN
 #endif   // TENSOR__PASS
 
