@@ -6698,6 +6698,12 @@ TENSOR__FN void tensor__put_shape(tensor__text_t *s, const int64_t *dims, int nd
     }
     tensor__puts(s, "]");
 }
+// "file.c:41" of a site.
+TENSOR__FN const char *tensor__basename(const char *site) {
+    const char *base = site;
+    for (; *site; site++) { if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; } }
+    return base;
+}
 
 // %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const
 // int64_t * and int: a shape.
@@ -6715,8 +6721,12 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
             tensor__put_shape(s, t->dims, t->ndim);
             break;
         }
-        case 'y': tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype));
-        break;
+        case 'y': tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype)); break;
+        case 'w': {                 // the place of a call, if it is known
+            const char *site = va_arg(v, const char *);
+            if (site && *site) { tensor__puts(s, " at "); tensor__puts(s, tensor__basename(site)); }
+            break;
+        }
         case 'n': {
             const int64_t *dims = va_arg(v, const int64_t *);
             tensor__put_shape(s, dims, va_arg(v, int));
@@ -6761,12 +6771,6 @@ TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char
         if (strncmp(function, "tensor_", 7) == 0 && function[7] != '_') { th->error.outer = function; }
     }
     return y;
-}
-// "file.c:41" of a site.
-TENSOR__FN const char *tensor__basename(const char *site) {
-    const char *base = site;
-    for (; *site; site++) { if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; } }
-    return base;
 }
 // The name of what the user called stands before the text; where the text has that name without its ending
 // (add for add_scalar_), in its place.
@@ -7638,12 +7642,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg
     } else if (t->state == TENSOR__POISON_STATE) {
         tensor__fail(th, TENSOR_ERR_POISONED, "%s: argument %s failed earlier or on another thread", op, arg);
     } else if (t->state == TENSOR__DEAD) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%s%s, created by %s%s%s%s",
-                     op, arg, t->freed ? "it was freed" : "its scope ended",
-                     t->freed && t->freed[0] ? " at " : "",
-                     t->freed ? tensor__basename(t->freed) : "", t->op ? t->op : "?", t->site ? " at " : "",
-                     t->site ? tensor__basename(t->site) : "",
-                     t->freed ? "" : "; keep it with tensor_set, or take tensor_item");
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%w, created by %s%w%s", op,
+                     arg, t->freed ? "it was freed" : "its scope ended", t->freed, t->op ? t->op : "?",
+                     t->site, t->freed ? "" : "; keep it with tensor_set, or take tensor_item");
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is not a tensor", op, arg);
     }
@@ -7827,11 +7828,9 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
         }
     }
     if (t->state == TENSOR__DEAD) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%s, created by %s%s%s",
-                     t->freed ? "twice" : "after its scope ended",
-                     t->freed && t->freed[0] ? ", first at " : "",
-                     t->freed ? tensor__basename(t->freed) : "", t->op ? t->op : "?",
-                     t->site ? " at " : "", t->site ? tensor__basename(t->site) : "");
+        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%w, created by %s%w",
+                     t->freed ? "twice" : "after its scope ended", t->freed && t->freed[0] ? ", first" : "",
+                     t->freed, t->op ? t->op : "?", t->site);
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER,
                      "free: tensor %t is neither kept nor owned by a scope of this thread", t);
@@ -9924,9 +9923,8 @@ TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     return s;
 }
 TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
-    if (x->ndim) { return tensor__dim(op, dim, x); }
-    tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "%s: dim %d of x [], which has no dims", op, dim);
-    return -1;
+    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: dim %d of x [], which has no dims", op, dim);
+    return tensor__dim(op, dim, x);
 }
 TENSOR_API int64_t (tensor_size)(tensor_t *x, int64_t dim) {
     if (!tensor__live(x)) { return 0; }
@@ -10088,14 +10086,14 @@ TENSOR__FN void tensor__set_contiguous(tensor_t *t) {
         expect *= t->dims[i];
     }
 }
-// A header over x's storage, without history. NULL = out of memory, raised.
-TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_t *x, const int64_t *dims,
-                                   const int64_t *strides, int ndim, int64_t offset) {
-    tensor_t *t = tensor__new_header(th, op, x->dtype, ndim);
+// A header over a storage. NULL = out of memory, raised.
+TENSOR__FN tensor_t *tensor__over(tensor__thread_t *th, const char *op, tensor__storage_t *storage, int dtype,
+                                  const int64_t *dims, const int64_t *strides, int ndim, int64_t offset) {
+    tensor_t *t = tensor__new_header(th, op, dtype, ndim);
     TENSOR__REFUSE_AS(NULL, !t, OUT_OF_MEMORY, "%s: out of memory", op);
-    TENSOR__HOLD(&x->storage->refs);
-    t->storage = x->storage;
-    t->device = x->device;
+    TENSOR__HOLD(&storage->refs);
+    t->storage = storage;
+    t->device = storage->device;
     t->offset = offset;
     int64_t n = 1;
     for (int i = 0; i < ndim; i++) {
@@ -10104,8 +10102,14 @@ TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_
         n *= dims[i];
     }
     t->numel = n;
-    t->flags = (uint8_t)(x->flags & TENSOR__INFERENCE);
     tensor__set_contiguous(t);
+    return t;
+}
+// The same over x's storage, without history.
+TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_t *x, const int64_t *dims,
+                                   const int64_t *strides, int ndim, int64_t offset) {
+    tensor_t *t = tensor__over(th, op, x->storage, x->dtype, dims, strides, ndim, offset);
+    if (t) { t->flags = (uint8_t)(t->flags | (x->flags & TENSOR__INFERENCE)); }
     return t;
 }
 // The result of a view op: alias, base, node.
@@ -10144,6 +10148,23 @@ TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t
     if (old) { tensor__node_drop(th, old); }
 }
 
+// A node that makes out of base and src (or NULL) by the place of view in base. NULL = out of memory, raised.
+TENSOR__FN tensor__node_t *tensor__view_node(tensor__thread_t *th, const tensor__row_t *row, tensor_t *base,
+                                             tensor_t *src, tensor_t *out, const tensor_t *view) {
+    tensor__op_t o;
+    memset(&o, 0, sizeof o);
+    o.th = th;
+    o.row = row;
+    o.args[0] = base;
+    o.args[1] = src;
+    o.in = o.args;
+    o.nin = src ? 2 : 1;
+    o.out[0] = out;
+    o.nout = 1;
+    tensor__ints(&o, view->offset - base->offset, 0);
+    for (int i = 0; i < view->ndim; i++) { o.params.i[1 + i] = view->strides[i]; }
+    return tensor__node_make(&o, 0);
+}
 // A node for a view of base as it is now: the view regenerates its history after an in-place change of the
 // base.
 TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
@@ -10162,18 +10183,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
                          "history; change a contiguous copy", t->op, t);
             return;
         }
-        tensor__op_t o;
-        memset(&o, 0, sizeof o);
-        o.th = th;
-        o.row = TENSOR__ROW(AS_STRIDED);
-        o.args[0] = base;
-        o.in = o.args;
-        o.nin = 1;
-        o.out[0] = t;
-        o.nout = 1;
-        tensor__ints(&o, t->offset - base->offset, 0);
-        for (int i = 0; i < t->ndim; i++) { o.params.i[1 + i] = t->strides[i]; }
-        node = tensor__node_make(&o, 0);
+        node = tensor__view_node(th, TENSOR__ROW(AS_STRIDED), base, NULL, t, t);
         if (node) { node->site = t->site; }
     }
     tensor__renode(th, t, node, 0);
@@ -10222,20 +10232,7 @@ TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node
         x->rebased++;
         return 1;
     }
-    tensor__op_t s;
-    memset(&s, 0, sizeof s);
-    s.th = th;
-    s.row = TENSOR__ROW(AS_STRIDED_SCATTER);
-    s.args[0] = base;
-    s.args[1] = x;
-    s.in = s.args;
-    s.nin = 2;
-    s.out[0] = base;
-    s.nout = 1;
-    s.p = &s.params;
-    s.params.i[0] = x->offset - base->offset;
-    for (int i = 0; i < x->ndim; i++) { s.params.i[1 + i] = x->strides[i]; }
-    tensor__node_t *b = tensor__node_make(&s, 0);
+    tensor__node_t *b = tensor__view_node(th, TENSOR__ROW(AS_STRIDED_SCATTER), base, x, base, x);
     if (!b) { return 0; }
     tensor__renode(th, base, b, 0);
     base->rebased++;
@@ -10445,13 +10442,9 @@ TENSOR__FN tensor_t *tensor__slice(tensor_t *x, int d, int64_t start, int64_t st
     o.params.i[2] = size > 1 ? step : 1;
     return tensor__view(&o, dims, strides, x->ndim, x->offset + (size ? start * x->strides[d] : 0));
 }
-TENSOR__FN int tensor__sliceable(const char *op, tensor_t *x) {
-    TENSOR__REFUSE_AS(0, !x->ndim, INDEX, "%s: x is 0-d", op);
-    return 1;
-}
 TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, int64_t length) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
-    int d = tensor__sliceable("narrow", x) ? tensor__dim("narrow", dim, x) : -1;
+    int d = tensor__own_dim("narrow", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     int64_t given = start;
     if (start < 0) { start += x->dims[d]; }
@@ -10462,7 +10455,7 @@ TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, in
 TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
-    int d = tensor__sliceable("select", x) ? tensor__dim("select", dim, x) : -1;
+    int d = tensor__own_dim("select", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     int64_t i = index < 0 ? index + x->dims[d] : index;
     TENSOR__REFUSE(i < 0 || i >= x->dims[d], INDEX, "select: index %d is outside dim %i of x %t", index, d,
@@ -10471,7 +10464,7 @@ TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
 }
 TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
-    int d = tensor__sliceable("slice", x) ? tensor__dim("slice", dim, x) : -1;
+    int d = tensor__own_dim("slice", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     TENSOR__REFUSE(step < 1, SHAPE, "slice: step %d must be at least 1", step);
     int64_t n = x->dims[d];
@@ -10572,8 +10565,7 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
 // Fills out with poison; the dim to cut x along, -1 = none, raised.
 TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t **out, int max) {
     for (int i = 0; out && i < max; i++) { out[i] = TENSOR__POISON; }
-    if (!TENSOR__USABLE(op, "x", x) || !tensor__sliceable(op, x)) { return -1; }
-    return tensor__dim(op, dim, x);
+    return TENSOR__USABLE(op, "x", x) ? tensor__own_dim(op, dim, x) : -1;
 }
 TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
     if (view != TENSOR__POISON) { view->flags = (uint8_t)(view->flags | TENSOR__MULTI_VIEW); }
@@ -10859,7 +10851,7 @@ TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_
     if (!TENSOR__USABLE("unflatten", "x", x) || !tensor__dims_given("unflatten", sizes, n)) {
         return TENSOR__POISON;
     }
-    int d = tensor__sliceable("unflatten", x) ? tensor__dim("unflatten", dim, x) : -1, m = 0;
+    int d = tensor__own_dim("unflatten", dim, x), m = 0;
     int64_t dims[TENSOR_MAX_DIMS], known = 1, infer = -1;
     if (d < 0) { return TENSOR__POISON; }
     int bad = n < 1 || x->ndim - 1 + n > TENSOR_MAX_DIMS;
@@ -12653,14 +12645,12 @@ TENSOR__FN tensor_pair_t tensor__tidy_pair(tensor__thread_t *th, int64_t mark, t
     return p;
 }
 #define TENSOR__RETURN_PAIR(p) return tensor__tidy_pair(th_, mark_, p, __func__)
-TENSOR_API tensor_pair_t (tensor_max_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, 1), !keepdim));
-}
-TENSOR_API tensor_pair_t (tensor_min_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, 1), !keepdim));
-}
+#define TENSOR__MADE_PAIR(name, params, ...)                                                                 \
+    TENSOR_API tensor_pair_t (tensor_##name) params { TENSOR__MARK TENSOR__RETURN_PAIR((__VA_ARGS__)); }
+TENSOR__MADE_PAIR(max_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, 1), !keepdim))
+TENSOR__MADE_PAIR(min_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, 1), !keepdim))
 
 TENSOR__FN tensor_t *tensor__rows_backward(int id, tensor_t *g, tensor_t *y) {
     TENSOR__BEGIN(o, tensor__row(id), tensor_contiguous(g), y)
@@ -16129,22 +16119,15 @@ TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t cou
     m = tensor__finish(&o);
     TENSOR__RETURN(x->ndim ? tensor_movedim(m, last, d) : tensor_reshape_n(m, tensor__no_dims, 0));
 }
-TENSOR_API tensor_pair_t (tensor_sort)(tensor_t *x, int64_t dim, int descending) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0),
-                                       0));
-}
+TENSOR__MADE_PAIR(sort, (tensor_t *x, int64_t dim, int descending),
+    tensor__chosen(x, dim, tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0), 0))
 TENSOR__MADE(argsort, (tensor_t *x, int64_t dim, int descending),
     tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0))
 TENSOR__MADE(msort, (tensor_t *x), (tensor_sort)(x, 0, 0).values)
-TENSOR_API tensor_pair_t (tensor_cummax)(tensor_t *x, int64_t dim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMAX, x, dim, -1, 0, 0, 0), 0));
-}
-TENSOR_API tensor_pair_t (tensor_cummin)(tensor_t *x, int64_t dim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMIN, x, dim, -1, 0, 0, 0), 0));
-}
+TENSOR__MADE_PAIR(cummax, (tensor_t *x, int64_t dim),
+    tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMAX, x, dim, -1, 0, 0, 0), 0))
+TENSOR__MADE_PAIR(cummin, (tensor_t *x, int64_t dim),
+    tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMIN, x, dim, -1, 0, 0, 0), 0))
 // Whether k elements can be taken along dim, 0 = no, raised.
 TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t lowest, int64_t dim) {
     tensor__thread_t *th = tensor__self();
@@ -16169,14 +16152,10 @@ TENSOR_API tensor_pair_t (tensor_kthvalue)(tensor_t *x, int64_t k, int64_t dim, 
     tensor_t *at = tensor__k_fits("kthvalue", x, k, 1, dim) ? tensor__rank(x, k, dim) : TENSOR__POISON;
     TENSOR__RETURN_PAIR(tensor__chosen(x, dim, at, !keepdim));
 }
-TENSOR_API tensor_pair_t (tensor_median_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__rank(x, 0, dim), !keepdim));
-}
-TENSOR_API tensor_pair_t (tensor_nanmedian_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__rank(x, -1, dim), !keepdim));
-}
+TENSOR__MADE_PAIR(median_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__chosen(x, dim, tensor__rank(x, 0, dim), !keepdim))
+TENSOR__MADE_PAIR(nanmedian_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__chosen(x, dim, tensor__rank(x, -1, dim), !keepdim))
 TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     if (tensor__live(x) && !x->numel && tensor__is_float(x->dtype)) {
         return tensor__constant_of(tensor_scalar((double)NAN, (tensor_dtype_t)x->dtype), x);
@@ -16189,10 +16168,8 @@ TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
 }
 TENSOR__MADE(median, (tensor_t *x), tensor__median_all(x, 0))
 TENSOR__MADE(nanmedian, (tensor_t *x), tensor__median_all(x, -1))
-TENSOR_API tensor_pair_t (tensor_mode)(tensor_t *x, int64_t dim, int keepdim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_MODE, x, dim, 1, 0, 0, 0), !keepdim));
-}
+TENSOR__MADE_PAIR(mode, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__chosen(x, dim, tensor__order(TENSOR_OP_MODE, x, dim, 1, 0, 0, 0), !keepdim))
 
 // dim < 0 with flat: all elements. ignore: NaN does not count.
 TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int keepdim, const char *mode,
@@ -16937,31 +16914,17 @@ TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32
 // 1 if a saved value is what it was. The text names who saved it and who changed it.
 TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) {
     if (TENSOR__LIKELY(v->storage->version == v->version)) { return 1; }
-    const char *by = v->storage->write_op ? v->storage->write_op : "?", *site = v->storage->write_site;
-    const char *saver = g->node->site;
-    tensor__fail(g->th, TENSOR_ERR_AUTOGRAD,
-                 "backward: %s %i of %s%s%s, shape %n, was changed in place by %s%s%s after it was "
-                 "saved (version %i, expected %i); change a clone instead", v->source < 0 ? "output" :
-                     "input",
-                 v->source < 0 ? -1 - v->source : (int)v->source, g->node->row->name, saver ? " at " : "",
-                 saver ? tensor__basename(saver) : "", v->dims, (int)v->ndim, by, site ? " at " : "",
-                 site ? tensor__basename(site) : "", (int)v->storage->version, (int)v->version);
+    tensor__fail(g->th, TENSOR_ERR_AUTOGRAD, "backward: %s %i of %s%w, shape %n, was changed in place by %s%w "
+                 "after it was saved (version %i, expected %i); change a clone instead",
+                 v->source < 0 ? "output" : "input", v->source < 0 ? -1 - v->source : (int)v->source,
+                 g->node->row->name, g->node->site, v->dims, (int)v->ndim,
+                 v->storage->write_op ? v->storage->write_op : "?", v->storage->write_site,
+                 (int)v->storage->version, (int)v->version);
     return 0;
 }
 TENSOR__FN tensor_t *tensor__saved_header(tensor__thread_t *th, tensor__node_t *n, const tensor__saved_t *v) {
-    tensor_t *t = tensor__new_header(th, n->row->name, v->dtype, v->ndim);
-    TENSOR__REFUSE(!t, OUT_OF_MEMORY, "%s: out of memory", n->row->name);
-    TENSOR__HOLD(&v->storage->refs);
-    t->storage = v->storage;
-    t->device = v->storage->device;
-    t->offset = v->offset;
-    t->numel = 1;
-    for (int d = 0; d < v->ndim; d++) {
-        t->dims[d] = v->dims[d];
-        t->strides[d] = v->strides[d];
-        t->numel *= v->dims[d];
-    }
-    tensor__set_contiguous(t);
+    tensor_t *t = tensor__over(th, n->row->name, v->storage, v->dtype, v->dims, v->strides, v->ndim, v->offset);
+    if (!t) { return TENSOR__POISON; }
     t->site = n->site;
     return t;
 }
@@ -17128,19 +17091,9 @@ TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     tensor__node_t *n = ctx->g->node;
     tensor__edge_t *e = source >= 0 && source != TENSOR__CONSTANT ? &n->edge[source] : NULL;
     if (ctx->g->create && e && e->leaf) { return e->leaf; }
-    tensor_t *t = tensor__new_header(th, "saved", ctx->saved[slot].dtype, ctx->saved[slot].ndim);
-    TENSOR__REFUSE(!t, OUT_OF_MEMORY, "saved: out of memory");
-    TENSOR__HOLD(&v.storage->refs);
-    t->storage = v.storage;
-    t->device = v.storage->device;
-    t->offset = ctx->saved[slot].offset;
-    t->numel = 1;
-    for (int d = 0; d < t->ndim; d++) {
-        t->dims[d] = ctx->saved[slot].dims[d];
-        t->strides[d] = ctx->saved[slot].strides[d];
-        t->numel *= t->dims[d];
-    }
-    tensor__set_contiguous(t);
+    tensor_t *t = tensor__over(th, "saved", v.storage, ctx->saved[slot].dtype, v.dims,
+                               ctx->saved[slot].strides, v.ndim, ctx->saved[slot].offset);
+    if (!t) { return TENSOR__POISON; }
     tensor__node_t *node = !ctx->g->create ? NULL : source < 0 ? n : e ? e->node : NULL;
     if (node) {
         TENSOR__HOLD(&node->refs);
@@ -17760,13 +17713,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
     int nan = tensor_item(tensor_any(tensor_isnan(x))) != 0;
     th->grad_mode = (uint8_t)mode;
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)n->custom;
-    if (nan) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "backward: %s%s%s made a NaN in the gradient of its input %i %t",
-                     c ? c->fn->name : n->row->name, n->site ? " at " : "",
-                     n->site ? tensor__basename(n->site) : "", i, x);
-    }
-    return !nan;
+    TENSOR__REFUSE_AS(0, nan, AUTOGRAD, "backward: %s%w made a NaN in the gradient of its input %i %t",
+                      c ? c->fn->name : n->row->name, n->site, i, x);
+    return 1;
 }
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
 
@@ -17778,15 +17727,9 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         if (go <= 0) { return go == 0; }
     }
     if (n->extra && n->extra->region && !tensor__region_restore(th, n)) { return 0; }
-    if (n->used == 3) {
-        if (!tensor__unpack_saved(n)) { return 0; }
-    } else if (n->used) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "backward: the values saved by %s%s%s were freed by an earlier backward; pass "
-                     "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site ? " at " : "",
-                     n->site ? tensor__basename(n->site) : "");
-        return 0;
-    }
+    if (n->used == 3 && !tensor__unpack_saved(n)) { return 0; }
+    TENSOR__REFUSE_AS(0, n->used && n->used != 3, AUTOGRAD, "backward: the values saved by %s%w were freed by "
+                      "an earlier backward; pass TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
     if (!n->row->grad) { return 1; }
     tensor_t *gx_small[TENSOR__MAX_IN];
     tensor_t **gx = gx_small;
@@ -17855,11 +17798,11 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!TENSOR__USABLE(op, "output", y)) { return th->error.code; }
         TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !tensor__sync_needs_grad(th, y), AUTOGRAD,
-                          "%s: %t made by %s%s%s does not require grad and has no graph%s", op, y, y->op ?
-                          y->op : "?", y->site ? " at " : "", y->site ? tensor__basename(y->site) : "",
+                          "%s: %t made by %s%w does not require grad and has no graph%s", op, y,
+                          y->op ? y->op : "?", y->site,
                           th->grad_mode ? "" : "; this thread records nothing now: a no_grad scope is open");
-        TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !g && y->numel != 1, AUTOGRAD,
-                          "%s: a gradient to start from is needed for %t (only one element has the default 1)", op, y);
+        TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !g && y->numel != 1, AUTOGRAD, "%s: a gradient to start from "
+                          "is needed for %t (only one element has the default 1)", op, y);
         if (g && !TENSOR__USABLE(op, "grad", g)) { return th->error.code; }
         TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, g && (g->ndim != y->ndim || memcmp(g->dims, y->dims,
                           (size_t)y->ndim * 8)), SHAPE, "%s: grad %t has not the shape of the output %t", op,
@@ -18143,11 +18086,9 @@ TENSOR__FN int tensor__region_take(tensor__node_t *n, tensor__node_t *m) {
 TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     for (int i = 0; i < r->n; i++) {
         const tensor__storage_t *s = r->inputs[i]->storage;
-        if (s->version == r->versions[i]) { continue; }
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: input %i %t was changed in place by %s%s%s after "
-                     "the forward pass", i, r->inputs[i], s->write_op ? s->write_op : "?",
-                     s->write_site ? " at " : "", s->write_site ? tensor__basename(s->write_site) : "");
-        return 0;
+        TENSOR__REFUSE_AS(0, s->version != r->versions[i], AUTOGRAD,
+                          "checkpoint: input %i %t was changed in place by %s%w after the forward pass", i,
+                          r->inputs[i], s->write_op ? s->write_op : "?", s->write_site);
     }
     tensor_t **in = (tensor_t **)tensor__memory(th, ((uint64_t)r->n + 1) * sizeof *in);
     if (!in) { return 0; }
@@ -18165,11 +18106,9 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     th->rng = rng;
     int64_t count = tensor__live(y) ? tensor__walk(th, &y, 1, since, &list) : -1;
     int ok = count == r->count;
-    if (!ok && count >= 0) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn does %d operations when it is run again, %d at "
-                     "first", count, r->count);
-    } else if (!ok) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn gave no tensor when it was run again");
+    if (!ok) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, count < 0 ? "checkpoint: fn gave no tensor when it was run again" :
+                     "checkpoint: fn does %d operations when it is run again, %d at first", count, r->count);
     }
     tensor__spin(&r->lock);
     for (int64_t k = 0; k < count && ok; k++) {
