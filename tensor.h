@@ -4694,23 +4694,24 @@ TENSOR__FN V_F TENSOR__K(atan2)(V_F y, V_F x) {
     return V_SEL(M_OR(V_ISNAN(x), V_ISNAN(y)), V_ADD(x, y), V_COPYSIGN(r, y));
 }
 
-/* asin z = z + z P(s), s = z^2 <= 1/4: returns P.  Degree 11, 2^-27.6. */
-TENSOR__INLINE V_F TENSOR__K(asin_core)(V_F s) {
-    V_F p = V_SET(0.0422117822f);
+/* asin z = z + z P(s), s = z^2 <= 1/4: returns P, of z = a, or of sqrt((1-a)/2) = r + c with r of 12 bits where
+   big.  Degree 11, 2^-27.6. */
+TENSOR__INLINE V_F TENSOR__K(asin_root)(V_F a, V_M big, V_F *root, V_F *head, V_F *rest) {
+    V_F half = V_SET(0.5f), s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a)), z = V_SQRT(s);
+    V_F p = V_SET(0.0422117822f), r = V_OF(VI_AND(V_BITS(z), VI_SET(-0x1000)));
     TENSOR__HORNER4(p, s, 0.0241520964f, 0.0454760417f, 0.0749525204f, 0.166667536f);
+    *rest = V_SEL(V_GT(z, V_ZERO()), V_DIV(V_FNMA(r, r, s), V_ADD(z, r)), s);
+    *root = z;
+    *head = r;
     return V_MUL(p, s);
 }
 
 /* Above 1/2: pi/2 - 2 asin(sqrt((1-|x|)/2)), the root as r + c with r of 12 bits, so that r^2 and 2r are
    exact. */
 TENSOR__FN V_F TENSOR__K(asin)(V_F x) {
-    V_F a = V_ABS(x), half = V_SET(0.5f), s, z, r, c, p, t;
-    V_M big = V_GE(a, half);
-    s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a));
-    p = TENSOR__K(asin_core)(s);
-    z = V_SQRT(s);
-    r = V_OF(VI_AND(V_BITS(z), VI_SET(-0x1000)));
-    c = V_SEL(V_GT(z, V_ZERO()), V_DIV(V_FNMA(r, r, s), V_ADD(z, r)), s);
+    V_F a = V_ABS(x), z, r, c, p, t;
+    V_M big = V_GE(a, V_SET(0.5f));
+    p = TENSOR__K(asin_root)(a, big, &z, &r, &c);
     t = V_FNMA(V_SET(2.0f), c, V_SET(-4.37113883e-8f));
     t = V_SUB(V_MUL(V_ADD(z, z), p), t);
     t = V_SUB(V_SUB(t, V_FNMA(V_SET(2.0f), r, V_SET(0.785398185f))), V_SET(0.785398185f));
@@ -4720,14 +4721,9 @@ TENSOR__FN V_F TENSOR__K(asin)(V_F x) {
 
 /* pi/2 - asin, or 2 asin(sqrt((1-x)/2)) for x > 1/2 with the root's rest, or pi minus that of -x. */
 TENSOR__FN V_F TENSOR__K(acos)(V_F x) {
-    V_F a = V_ABS(x), half = V_SET(0.5f), lo = V_SET(-4.37113883e-8f), hi = V_SET(1.57079637f);
-    V_F s, z, r, c, p, t, w;
-    V_M big = V_GE(a, half);
-    s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a));
-    p = TENSOR__K(asin_core)(s);
-    z = V_SQRT(s);
-    r = V_OF(VI_AND(V_BITS(z), VI_SET(-0x1000)));
-    c = V_SEL(V_GT(z, V_ZERO()), V_DIV(V_FNMA(r, r, s), V_ADD(z, r)), s);
+    V_F a = V_ABS(x), lo = V_SET(-4.37113883e-8f), hi = V_SET(1.57079637f), z, r, c, p, t, w;
+    V_M big = V_GE(a, V_SET(0.5f));
+    p = TENSOR__K(asin_root)(a, big, &z, &r, &c);
     t = V_ADD(r, V_FMA(z, p, c));
     w = V_SUB(hi, V_ADD(z, V_SUB(V_MUL(z, p), lo)));
     t = V_SEL(V_LT(x, V_ZERO()), w, t);
@@ -8010,6 +8006,15 @@ TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims
     }
     return 1;
 }
+// Dims and strides of a contiguous tensor.
+TENSOR__INLINE void tensor__dense(tensor_t *t, const int64_t *dims, int ndim) {
+    int64_t stride = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        t->dims[i] = dims[i];
+        t->strides[i] = stride;
+        stride *= dims[i] > 0 ? dims[i] : 1;
+    }
+}
 // A fresh contiguous tensor; raises SHAPE or OUT_OF_MEMORY.
 TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims,
                                   int ndim, int device) {
@@ -8034,12 +8039,7 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     t->numel = n;
     t->flags = TENSOR__CONTIGUOUS;
     if (th->modes & TENSOR__INFERRING) { t->flags = TENSOR__CONTIGUOUS | TENSOR__INFERENCE; }
-    int64_t stride = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
-        t->dims[i] = dims[i];
-        t->strides[i] = stride;
-        stride *= dims[i] > 0 ? dims[i] : 1;
-    }
+    tensor__dense(t, dims, ndim);
     return t;
 }
 
@@ -9798,12 +9798,7 @@ TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int
     t->storage = s;
     t->numel = n;
     t->ndim = (uint8_t)ndim;
-    int64_t stride = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
-        t->dims[i] = dims[i];
-        t->strides[i] = stride;
-        stride *= dims[i] > 0 ? dims[i] : 1;
-    }
+    tensor__dense(t, dims, ndim);
     return o.th->fresh = t;
 }
 
@@ -10941,23 +10936,19 @@ TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, 
                    SHAPE, "%s: src %t has not the shape %t of what it replaces", op, src, v);
     return (tensor_copy_)(v, src) == TENSOR__POISON ? TENSOR__POISON : y;
 }
-TENSOR_API tensor_t *(tensor_select_scatter)(tensor_t *x, tensor_t *src, int64_t dim, int64_t index) {
-    TENSOR__MARK
-    tensor_t *y = (tensor_clone)(x);
-    TENSOR__RETURN(tensor__replaced("select_scatter", y, (tensor_select)(y, dim, index), src));
-}
-TENSOR_API tensor_t *(tensor_slice_scatter)(tensor_t *x, tensor_t *src, int64_t dim, int64_t start,
-                                            int64_t end, int64_t step) {
-    TENSOR__MARK
-    tensor_t *y = (tensor_clone)(x);
-    TENSOR__RETURN(tensor__replaced("slice_scatter", y, (tensor_slice)(y, dim, start, end, step), src));
-}
-TENSOR_API tensor_t *(tensor_diagonal_scatter)(tensor_t *x, tensor_t *src, int64_t offset, int64_t dim1,
-                                               int64_t dim2) {
-    TENSOR__MARK
-    tensor_t *y = (tensor_clone)(x);
-    TENSOR__RETURN(tensor__replaced("diagonal_scatter", y, (tensor_diagonal)(y, offset, dim1, dim2), src));
-}
+#define TENSOR__X(name, params, view)                                                                        \
+    TENSOR_API tensor_t *(tensor_##name) params {                                                            \
+        TENSOR__MARK                                                                                         \
+        tensor_t *y = (tensor_clone)(x);                                                                     \
+        TENSOR__RETURN(tensor__replaced(#name, y, view, src));                                               \
+    }
+TENSOR__X(select_scatter, (tensor_t *x, tensor_t *src, int64_t dim, int64_t index),
+          (tensor_select)(y, dim, index))
+TENSOR__X(slice_scatter, (tensor_t *x, tensor_t *src, int64_t dim, int64_t start, int64_t end, int64_t step),
+          (tensor_slice)(y, dim, start, end, step))
+TENSOR__X(diagonal_scatter, (tensor_t *x, tensor_t *src, int64_t offset, int64_t dim1, int64_t dim2),
+          (tensor_diagonal)(y, offset, dim1, dim2))
+#undef TENSOR__X
 TENSOR_API tensor_t *(tensor_detach)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("detach", "x", x)) { return TENSOR__POISON; }
@@ -11675,16 +11666,11 @@ TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rou
 TENSOR__MADE(float_power, (tensor_t *a, tensor_t *b),
     tensor_pow(tensor_to(a, TENSOR_F64), tensor_to(b, TENSOR_F64)))
 TENSOR__MADE(float_power_scalar, (tensor_t *a, double b), tensor_pow_scalar(tensor_to(a, TENSOR_F64), b))
-TENSOR_API tensor_t *(tensor_fmax)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    tensor_t *no_a = tensor_isnan(a), *no_b = tensor_isnan(b); // b, a: of equal zeros the first is taken
-    TENSOR__RETURN(tensor_where(no_b, a, tensor_where(no_a, b, tensor_maximum(b, a))));
-}
-TENSOR_API tensor_t *(tensor_fmin)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    tensor_t *no_a = tensor_isnan(a), *no_b = tensor_isnan(b); // b, a: of equal zeros the first is taken
-    TENSOR__RETURN(tensor_where(no_b, a, tensor_where(no_a, b, tensor_minimum(b, a))));
-}
+// Of equal zeros the first is taken: maximum(b, a).
+TENSOR__MADE(fmax, (tensor_t *a, tensor_t *b),
+    tensor_where(tensor_isnan(b), a, tensor_where(tensor_isnan(a), b, tensor_maximum(b, a))))
+TENSOR__MADE(fmin, (tensor_t *a, tensor_t *b),
+    tensor_where(tensor_isnan(b), a, tensor_where(tensor_isnan(a), b, tensor_minimum(b, a))))
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(tensor__live(values) && x->dtype != values->dtype, DTYPE,
@@ -12020,50 +12006,54 @@ TENSOR__INLINE void tensor__acc_init(const tensor__reduce_t *r, tensor__acc_t *a
     default: a->d = 0; a->i = 0; break;
     }
 }
+TENSOR__INLINE void tensor__acc_join(const tensor__reduce_t *r, tensor__acc_t *a, const tensor__acc_t *b) {
+    switch (r->id) {
+    case TENSOR_OP_PROD: a->d *= b->d; a->i = (int64_t)((uint64_t)a->i * (uint64_t)b->i); break;
+    case TENSOR_OP_AMAX: a->d = tensor__max_f64(a->d, b->d); a->i = b->i > a->i ? b->i : a->i; break;
+    case TENSOR_OP_AMIN: a->d = tensor__min_f64(a->d, b->d); a->i = b->i < a->i ? b->i : a->i; break;
+    case TENSOR_OP_ANY: a->i |= b->i; break;
+    case TENSOR_OP_ALL: a->i &= b->i; break;
+    default: a->d += b->d; a->i = (int64_t)((uint64_t)a->i + (uint64_t)b->i); break;
+    }
+}
 // A leaf in the compute type into the accumulator.
 TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, const void *block, int64_t n) {
     tensor__acc_t v;
     tensor__acc_init(r, &v);
+#define TENSOR__EACH(type, expr) \
+    for (int64_t k = 0; k < n; k++) { const type b = ((const type *)block)[k]; expr; } break
+#define TENSOR__EITHER(type)                                                                                 \
+    case TENSOR_OP_ANY: TENSOR__EACH(type, v.i |= b != 0);                                                   \
+    case TENSOR_OP_ALL: TENSOR__EACH(type, v.i &= b != 0);
     if (r->klass == TENSOR__C_I64) {
-        const int64_t *b = (const int64_t *)block;
         switch (r->id) {
-        case TENSOR_OP_PROD: for (int64_t k = 0; k < n;
-                                  k++) { v.i = (int64_t)((uint64_t)v.i * (uint64_t)b[k]); } break;
-        case TENSOR_OP_AMAX: for (int64_t k = 0; k < n; k++) { v.i = b[k] > v.i ? b[k] : v.i; } break;
-        case TENSOR_OP_AMIN: for (int64_t k = 0; k < n; k++) { v.i = b[k] < v.i ? b[k] : v.i; } break;
-        case TENSOR_OP_ANY: for (int64_t k = 0; k < n; k++) { v.i |= b[k] != 0; } break;
-        case TENSOR_OP_ALL: for (int64_t k = 0; k < n; k++) { v.i &= b[k] != 0; } break;
-        default: for (int64_t k = 0; k < n; k++) { v.i = (int64_t)((uint64_t)v.i + (uint64_t)b[k]); } break;
+        case TENSOR_OP_PROD: TENSOR__EACH(int64_t, v.i = (int64_t)((uint64_t)v.i * (uint64_t)b));
+        case TENSOR_OP_AMAX: TENSOR__EACH(int64_t, v.i = b > v.i ? b : v.i);
+        case TENSOR_OP_AMIN: TENSOR__EACH(int64_t, v.i = b < v.i ? b : v.i);
+        TENSOR__EITHER(int64_t)
+        default: TENSOR__EACH(int64_t, v.i = (int64_t)((uint64_t)v.i + (uint64_t)b));
         }
     } else if (r->klass == TENSOR__C_F64) {
-        const double *b = (const double *)block;
         switch (r->id) {
-        case TENSOR_OP_PROD: for (int64_t k = 0; k < n; k++) { v.d *= b[k]; } break;
-        case TENSOR_OP_AMAX: for (int64_t k = 0; k < n; k++) { v.d = tensor__max_f64(v.d, b[k]); } break;
-        case TENSOR_OP_AMIN: for (int64_t k = 0; k < n; k++) { v.d = tensor__min_f64(v.d, b[k]); } break;
-        case TENSOR_OP_ANY: for (int64_t k = 0; k < n; k++) { v.i |= b[k] != 0; } break;
-        case TENSOR_OP_ALL: for (int64_t k = 0; k < n; k++) { v.i &= b[k] != 0; } break;
-        default: for (int64_t k = 0; k < n; k++) { v.d += b[k]; } break;
+        case TENSOR_OP_PROD: TENSOR__EACH(double, v.d *= b);
+        case TENSOR_OP_AMAX: TENSOR__EACH(double, v.d = tensor__max_f64(v.d, b));
+        case TENSOR_OP_AMIN: TENSOR__EACH(double, v.d = tensor__min_f64(v.d, b));
+        TENSOR__EITHER(double)
+        default: TENSOR__EACH(double, v.d += b);
         }
     } else {
-        const float *b = (const float *)block;
+        const float *x = (const float *)block;
         switch (r->id) {
-        case TENSOR_OP_PROD: for (int64_t k = 0; k < n; k++) { v.d *= (double)b[k]; } break;
-        case TENSOR_OP_AMAX: v.d = (double)r->isa->leaf_max(b, n); break;
-        case TENSOR_OP_AMIN: v.d = (double)r->isa->leaf_min(b, n); break;
-        case TENSOR_OP_ANY: for (int64_t k = 0; k < n; k++) { v.i |= b[k] != 0; } break;
-        case TENSOR_OP_ALL: for (int64_t k = 0; k < n; k++) { v.i &= b[k] != 0; } break;
-        default: v.d = (double)r->isa->leaf_sum(b, n); break;
+        case TENSOR_OP_PROD: TENSOR__EACH(float, v.d *= (double)b);
+        case TENSOR_OP_AMAX: v.d = (double)r->isa->leaf_max(x, n); break;
+        case TENSOR_OP_AMIN: v.d = (double)r->isa->leaf_min(x, n); break;
+        TENSOR__EITHER(float)
+        default: v.d = (double)r->isa->leaf_sum(x, n); break;
         }
     }
-    switch (r->id) {
-    case TENSOR_OP_PROD: a->d *= v.d; a->i = (int64_t)((uint64_t)a->i * (uint64_t)v.i); break;
-    case TENSOR_OP_AMAX: a->d = tensor__max_f64(a->d, v.d); a->i = v.i > a->i ? v.i : a->i; break;
-    case TENSOR_OP_AMIN: a->d = tensor__min_f64(a->d, v.d); a->i = v.i < a->i ? v.i : a->i; break;
-    case TENSOR_OP_ANY: a->i |= v.i; break;
-    case TENSOR_OP_ALL: a->i &= v.i; break;
-    default: a->d += v.d; a->i = (int64_t)((uint64_t)a->i + (uint64_t)v.i); break;
-    }
+#undef TENSOR__EACH
+#undef TENSOR__EITHER
+    tensor__acc_join(r, a, &v);
 }
 TENSOR__FN void tensor__acc_store(const tensor__reduce_t *r, int64_t k, const tensor__acc_t *a) {
     void *to = (char *)r->y->data + k * tensor__sizes[r->y->dtype];
@@ -12114,8 +12104,7 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
 TENSOR__FN void tensor__reduce_rows(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
-    int64_t per = (r->kept + r->chunks - 1) / r->chunks, end = (task + 1) * per < r->kept ?
-        (task + 1) * per : r->kept;
+    int64_t per = (r->kept + r->chunks - 1) / r->chunks, end = tensor__least((task + 1) * per, r->kept);
     for (int64_t k = task * per; k < end; k++) {
         tensor__acc_t a;
         tensor__acc_init(r, &a);
@@ -12126,9 +12115,9 @@ TENSOR__FN void tensor__reduce_rows(void *arg, int64_t task, int worker) {
 TENSOR__FN void tensor__reduce_chunk(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
-    int64_t k = task / r->chunks, c = task % r->chunks, end = (c + 1) * r->chunk;
+    int64_t k = task / r->chunks, c = task % r->chunks;
     tensor__acc_init(r, &r->part[task]);
-    tensor__reduce_range(r, k, c * r->chunk, end < r->reduced ? end : r->reduced, &r->part[task]);
+    tensor__reduce_range(r, k, c * r->chunk, tensor__least((c + 1) * r->chunk, r->reduced), &r->part[task]);
 }
 // Sum or mean over leading dims of f32: rows of the kept dim are added in leaves of 64, leaves in double.
 TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
@@ -12139,7 +12128,7 @@ TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
     double sum[TENSOR__BLOCK];
     for (int64_t k = 0; k < n; k++) { sum[k] = 0; }
     for (int64_t i = 0; i < r->reduced; i += 64) {
-        int64_t end = i + 64 < r->reduced ? i + 64 : r->reduced;
+        int64_t end = tensor__least(i + 64, r->reduced);
         memset(leaf, 0, (size_t)n * sizeof *leaf);
         for (int64_t j = i; j < end; j++) {
             r->isa->add_row(leaf, (const float *)(const void *)r->x + first + tensor__offset_of(j, r->rd,
@@ -12209,17 +12198,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c) {
     tensor__parallel(r.kept * r.chunks, tensor__reduce_chunk, &r);
     for (int64_t k = 0; k < r.kept; k++) {
         tensor__acc_t a = part[k * r.chunks];
-        for (int64_t i = 1; i < r.chunks; i++) {
-            const tensor__acc_t *b = &part[k * r.chunks + i];
-            switch (r.id) {
-            case TENSOR_OP_PROD: a.d *= b->d; a.i = (int64_t)((uint64_t)a.i * (uint64_t)b->i); break;
-            case TENSOR_OP_AMAX: a.d = tensor__max_f64(a.d, b->d); a.i = b->i > a.i ? b->i : a.i; break;
-            case TENSOR_OP_AMIN: a.d = tensor__min_f64(a.d, b->d); a.i = b->i < a.i ? b->i : a.i; break;
-            case TENSOR_OP_ANY: a.i |= b->i; break;
-            case TENSOR_OP_ALL: a.i &= b->i; break;
-            default: a.d += b->d; a.i = (int64_t)((uint64_t)a.i + (uint64_t)b->i); break;
-            }
-        }
+        for (int64_t i = 1; i < r.chunks; i++) { tensor__acc_join(&r, &a, &part[k * r.chunks + i]); }
         tensor__acc_store(&r, k, &a);
     }
     return 0;
@@ -12464,8 +12443,7 @@ TENSOR__FN void tensor__row_task(void *arg, int64_t task, int worker) {
     tensor_call_t *c = r->c;
     const tensor_arg_t *x = &c->arg[0], *x2 = c->nin > 1 ? &c->arg[1] : NULL;
     tensor_arg_t *y = &c->arg[c->nin];
-    int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, end = (task + 1) * r->per < r->rows ?
-        (task + 1) * r->per : r->rows;
+    int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, end = tensor__least((task + 1) * r->per, r->rows);
     int xs = tensor__sizes[x->dtype], ys = tensor__sizes[y->dtype], cs = tensor__class_size[r->klass];
     char *work = (char *)c->scratch + (size_t)worker * 3 * (size_t)(n + 8) * 8;
     for (int64_t k = task * r->per; k < end; k++) {
@@ -13938,7 +13916,7 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
 }
 TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
     tensor__la_t *l = (tensor__la_t *)arg;
-    int64_t end = (task + 1) * l->per < l->items ? (task + 1) * l->per : l->items;
+    int64_t end = tensor__least((task + 1) * l->per, l->items);
     for (int64_t i = task * l->per; i < end; i++) {
         l->info[i] = tensor__la_item(l, i, l->work + worker * l->room);
     }
@@ -16026,7 +16004,7 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     int nan_first = falling && !low;        // NaN is the largest, but the running minimum is NaN too
     uint64_t nan = cls == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
     tensor__entry_t *work = (tensor__entry_t *)c->scratch + (int64_t)worker * 2 * n;
-    int64_t end = (task + 1) * r->per < r->rows ? (task + 1) * r->per : r->rows;
+    int64_t end = tensor__least((task + 1) * r->per, r->rows);
     for (int64_t row = task * r->per; row < end; row++) {
         tensor__entry_t *e = work, *t = work + n;
         int64_t *y = (int64_t *)c->arg[1].data + row * m, at = 0, k, best = 0;
@@ -16507,7 +16485,7 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
     tensor__random_t *r = (tensor__random_t *)arg;
     tensor_call_t *c = r->c;
     (void)worker;
-    int64_t end = (task + 1) * TENSOR__GRAIN < r->n ? (task + 1) * TENSOR__GRAIN : r->n;
+    int64_t end = tensor__least((task + 1) * TENSOR__GRAIN, r->n);
     for (int64_t i = task * TENSOR__GRAIN; i < end; i += TENSOR__BLOCK) {
         int64_t m = tensor__least(end - i, TENSOR__BLOCK);
         double block[TENSOR__BLOCK], p[TENSOR__BLOCK];
@@ -16599,18 +16577,13 @@ TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t
     TENSOR__REFUSE(high <= low, SHAPE, "randint: high %d must be above low %d", high, low);
     return tensor__drawn(TENSOR_OP_RANDINT, dims, ndim, TENSOR_I64, 0, 0, low, high, NULL);
 }
-TENSOR_API tensor_t *(tensor_rand_like)(tensor_t *x) {
-    if (!TENSOR__USABLE("rand_like", "x", x) || !tensor__needs_float("rand_like", x)) {
-        return TENSOR__POISON;
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
+        if (!TENSOR__USABLE(#name, "x", x) || !tensor__needs_float(#name, x)) { return TENSOR__POISON; }     \
+        return tensor__drawn(TENSOR_OP_##ID, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);                     \
     }
-    return tensor__drawn(TENSOR_OP_RAND, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);
-}
-TENSOR_API tensor_t *(tensor_randn_like)(tensor_t *x) {
-    if (!TENSOR__USABLE("randn_like", "x", x) || !tensor__needs_float("randn_like", x)) {
-        return TENSOR__POISON;
-    }
-    return tensor__drawn(TENSOR_OP_RANDN, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);
-}
+TENSOR__X(RAND, rand_like) TENSOR__X(RANDN, randn_like)
+#undef TENSOR__X
 TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t high) {
     TENSOR__MARK1(x)
     tensor_t *y = tensor_to(tensor_randint_n(low, high, x->dims, x->ndim), (tensor_dtype_t)x->dtype);
