@@ -2922,8 +2922,7 @@ typedef struct tensor__internals_t {
     // for the current context; NULL = none. UNSUPPORTED if it was built with another tensor.h
     int (*set_backend)(const tensor_backend_t *backend);
     int (*move_bytes)(tensor__thread_t *th, void *to, int to_device, const void *from, int from_device,
-                      uint64_t bytes,
-                      const char *op);
+                      uint64_t bytes, const char *op);
     void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
     int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
 } tensor__internals_t;
@@ -4291,8 +4290,8 @@ TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e) {
 /* log(1+f) = f - f^2/2 + f^3 P(f): returns f^3 P.  f in [-.293, .4143], degree 11, 2^-30.3. */
 TENSOR__INLINE V_F TENSOR__K(log_core)(V_F f) {
     V_F p = V_SET(0.0675075427f);
-    TENSOR__HORNER8(p, f, -0.116716243f, 0.118837453f, -0.124060415f, 0.142203152f, -0.166679949f, 0.20002073f,
-                    -0.250000089f, 0.333333135f);
+    TENSOR__HORNER8(p, f, -0.116716243f, 0.118837453f, -0.124060415f, 0.142203152f, -0.166679949f,
+                    0.20002073f, -0.250000089f, 0.333333135f);
     return V_MUL(V_MUL(V_MUL(f, f), f), p);
 }
 
@@ -4694,8 +4693,8 @@ TENSOR__FN V_F TENSOR__K(atan2)(V_F y, V_F x) {
     return V_SEL(M_OR(V_ISNAN(x), V_ISNAN(y)), V_ADD(x, y), V_COPYSIGN(r, y));
 }
 
-/* asin z = z + z P(s), s = z^2 <= 1/4: returns P, of z = a, or of sqrt((1-a)/2) = r + c with r of 12 bits where
-   big.  Degree 11, 2^-27.6. */
+/* asin z = z + z P(s), s = z^2 <= 1/4: returns P, of z = a, or of sqrt((1-a)/2) = r + c with r of 12 bits
+   where big.  Degree 11, 2^-27.6. */
 TENSOR__INLINE V_F TENSOR__K(asin_root)(V_F a, V_M big, V_F *root, V_F *head, V_F *rest) {
     V_F half = V_SET(0.5f), s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a)), z = V_SQRT(s);
     V_F p = V_SET(0.0422117822f), r = V_OF(VI_AND(V_BITS(z), VI_SET(-0x1000)));
@@ -6309,12 +6308,13 @@ TENSOR__INLINE tensor__thread_t *tensor__self(void) {
 // ------------------------------------------------------------------------------
 
 TENSOR__FN tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...);
-// Leaves a front with `value` and the error if `when` holds; with poison.
+// Leaves a front with `value` and the error if `when` holds; with poison; with the error's code.
 #define TENSOR__REFUSE_AS(value, when, code, ...)                                                            \
     do {                                                                                                     \
         if (when) { tensor__fail(tensor__self(), TENSOR_ERR_##code, __VA_ARGS__); return value; }            \
     } while (0)
 #define TENSOR__REFUSE(when, code, ...) TENSOR__REFUSE_AS(TENSOR__POISON, when, code, __VA_ARGS__)
+#define TENSOR__REFUSE_CODE(when, code, ...) TENSOR__REFUSE_AS(TENSOR_ERR_##code, when, code, __VA_ARGS__)
 TENSOR__FN void tensor__cache_release(tensor__thread_t *th);
 
 TENSOR__INLINE int tensor__mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
@@ -6717,7 +6717,9 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
             tensor__put_shape(s, t->dims, t->ndim);
             break;
         }
-        case 'y': tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype)); break;
+        case 'y':
+            tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype));
+            break;
         case 'w': {                 // the place of a call, if it is known
             const char *site = va_arg(v, const char *);
             if (site && *site) { tensor__puts(s, " at "); tensor__puts(s, tensor__basename(site)); }
@@ -7110,10 +7112,7 @@ TENSOR_API int (tensor_shutdown)(void) { return tensor__context_close(tensor__se
 
 TENSOR_API tensor_context_t *(tensor_context_new)(void) {
     tensor_context_t *ctx = (tensor_context_t *)TENSOR_MALLOC(sizeof *ctx, 64);
-    if (!ctx) {
-        tensor__fail(tensor__self(), TENSOR_ERR_OUT_OF_MEMORY, "context_new: out of memory");
-        return NULL;
-    }
+    TENSOR__REFUSE_AS(NULL, !ctx, OUT_OF_MEMORY, "context_new: out of memory");
     memset(ctx, 0, sizeof *ctx);
     tensor__context_init(ctx);
     return ctx;
@@ -7148,10 +7147,8 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
 
 TENSOR_API int (tensor_set_allocator)(const tensor_allocator_t *a) {
     tensor__thread_t *th = tensor__self();
-    if (th->ctx->reserved || th->ctx->threads != &th->ctx->first || th->ctx->first.next) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "set_allocator: memory was handed out already; call it first");
-        return TENSOR_ERR_OWNER;
-    }
+    TENSOR__REFUSE_CODE(th->ctx->reserved || th->ctx->threads != &th->ctx->first || th->ctx->first.next,
+                        OWNER, "set_allocator: memory was handed out already; call it first");
     if (a) {
         th->ctx->allocator = *a;
     } else {
@@ -7222,13 +7219,8 @@ TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
                 }
             }
             if (!first) { continue; }
-            tensor__puti(&s, n);
-            tensor__puts(&s, n == 1 ? " tensor  " : " tensors  ");
-            tensor__puti(&s, bytes);
-            tensor__puts(&s, " bytes  ");
-            tensor__puts(&s, t->op ? t->op : "?");
-            if (t->site) { tensor__puts(&s, " at "); tensor__puts(&s, tensor__basename(t->site)); }
-            tensor__puts(&s, "\n");
+            tensor__text(&s, "%d tensor%s  %d bytes  %s%w\n", n, n == 1 ? "" : "s", bytes,
+                         t->op ? t->op : "?", t->site);
         }
     }
     TENSOR__UNLOCK(&ctx->mutex);
@@ -7357,11 +7349,8 @@ TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
 TENSOR_API int (tensor_set_num_threads)(int n) {
     tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
-    if (n < 1 || n > TENSOR__MAX_THREADS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "set_num_threads: %i is not in 1..%i", n,
-                     (int)TENSOR__MAX_THREADS);
-        return TENSOR_ERR_SHAPE;
-    }
+    TENSOR__REFUSE_CODE(n < 1 || n > TENSOR__MAX_THREADS, SHAPE, "set_num_threads: %i is not in 1..%i", n,
+                        (int)TENSOR__MAX_THREADS);
     if (n == p->n && !p->hook) { return 0; }
     tensor__pool_stop(th->ctx);
     if (n == 1) { return 0; }
@@ -7415,11 +7404,8 @@ TENSOR_API int (tensor_num_processors)(void) {
 }
 TENSOR_API int (tensor_set_parallel_for)(tensor_parallel_fn_t fn, void *user, int n) {
     tensor__thread_t *th = tensor__self();
-    if (n < 1 || n > TENSOR__MAX_THREADS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "set_parallel_for: %i is not in 1..%i", n,
-                     (int)TENSOR__MAX_THREADS);
-        return TENSOR_ERR_SHAPE;
-    }
+    TENSOR__REFUSE_CODE(n < 1 || n > TENSOR__MAX_THREADS, SHAPE, "set_parallel_for: %i is not in 1..%i", n,
+                        (int)TENSOR__MAX_THREADS);
     tensor__pool_stop(th->ctx);
     if (!fn) { return 0; }
     th->ctx->pool.hook = fn;
@@ -7835,7 +7821,7 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
 }
 TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
     tensor__thread_t *th = tensor__self();
-    if (!handle) { tensor__fail(th, TENSOR_ERR_OWNER, "set: handle is NULL"); return TENSOR_ERR_OWNER; }
+    TENSOR__REFUSE_CODE(!handle, OWNER, "set: handle is NULL");
     if (!TENSOR__USABLE("set", "value", value)) { return th->error.code; }
     tensor_t *old = *handle;
     if (old == value) { return 0; }
@@ -7848,10 +7834,8 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
         if (old && old->state == TENSOR__LIVE) { (tensor_free)(old); }
         return 0;
     }
-    if (old->home != th || old->slot < 0) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "set: the old value %t belongs to another thread's scope", old);
-        return TENSOR_ERR_OWNER;
-    }
+    TENSOR__REFUSE_CODE(old->home != th || old->slot < 0, OWNER,
+                        "set: the old value %t belongs to another thread's scope", old);
     // The new value takes the old one's place in the scope stack.
     int32_t slot = old->slot;
     old->slot = -1;
@@ -7956,7 +7940,7 @@ TENSOR__FN int tensor__dim_of(const char *op, int64_t dim, int ndim, const tenso
                       n - 1, x);
     return (int)(dim < 0 ? dim + n : dim);
 }
-TENSOR__FN int tensor__dim(const char *op, int64_t dim, const tensor_t *x) {
+TENSOR__INLINE int tensor__dim(const char *op, int64_t dim, const tensor_t *x) {
     return tensor__dim_of(op, dim, x->ndim, x);
 }
 #define TENSOR__DIM(d, op, dim, x)                                                                           \
@@ -8347,9 +8331,8 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o);
 
 TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const char *op, tensor_t *t) {
-    tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                 "%s: %t made by %s in inference mode cannot be saved for backward; use a clone of it, or "
-                 "no_grad in place of inference mode", op, t, t->op ? t->op : "?");
+    tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: %t made by %s in inference mode cannot be saved for backward; "
+                 "use a clone of it, or no_grad in place of inference mode", op, t, t->op ? t->op : "?");
 }
 TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n);
 // The node of an op whose data is there. NULL = out of memory, raised.
@@ -8708,8 +8691,7 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_t *g, int64_t item, co
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
             for (q = 0; q < nb; q += 4)
                 tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, (int64_t)4), b + p * g->brs + (jc + q) * g->bcs,
-                                      g->bcs,
-                                      g->brs, bp + q * kb);
+                                      g->bcs, g->brs, bp + q * kb);
             for (i = r[0]; i < r[1]; i += 4) {
                 mw = TENSOR__MIN(r[1] - i, (int64_t)4);
                 tensor__gemm_pack_f64(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, ap);
@@ -8775,8 +8757,7 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
 /* one tile: c[mr][.] (+)= a b; as = stride of a's rows (or of k, by variant), bs of b's rows, cs of c's;
  * w = valid columns of the last vector */
 typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,
-                                     float *c,
-                                     int64_t cs, const float *bias, int add, int w);
+                                     float *c, int64_t cs, const float *bias, int add, int w);
 
 // Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined).
 TENSOR__INLINE int64_t tensor__i64_from(double v) {
@@ -8944,8 +8925,7 @@ typedef struct tensor__iter_t {
 
 // Broadcasts args to dims and merges dims that every argument walks in one stride.
 TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, int nin, int nout,
-                                  const int64_t *dims,
-                                  int ndim, int64_t numel, int klass) {
+                                  const int64_t *dims, int ndim, int64_t numel, int klass) {
     int n = nin + nout, plain = 1;
     it->nin = nin;
     it->nout = nout;
@@ -9509,8 +9489,7 @@ TENSOR_API int (tensor_set_cpu)(const char *name) {
     tensor__thread_t *th = tensor__self();
     int reference = name && !strcmp(name, "reference");
     int found = !name || reference ? tensor__cpu_best() : tensor__isa_find(name);
-    TENSOR__REFUSE_AS(TENSOR_ERR_UNSUPPORTED, found < 0, UNSUPPORTED,
-                      "set_cpu: this machine or build has no '%s'", name);
+    TENSOR__REFUSE_CODE(found < 0, UNSUPPORTED, "set_cpu: this machine or build has no '%s'", name);
     tensor__isa_of(th->ctx);
     TENSOR__LOCK(&th->ctx->mutex);
     th->ctx->isa = found;
@@ -9533,9 +9512,8 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
             tensor__iter_move(it, 1, first, m, block, 0);
         }
         for (int64_t i = 0; i < m; i++) {
-            TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, block[i] == 0, INDEX,
-                              "%s: integer division by zero at element %d of b %n", c->row->name, first + i,
-                              c->arg[1].dims, (int)c->arg[1].ndim);
+            TENSOR__REFUSE_CODE(block[i] == 0, INDEX, "%s: integer division by zero at element %d of b %n",
+                                c->row->name, first + i, c->arg[1].dims, (int)c->arg[1].ndim);
         }
         if (b->uniform) { break; }
     }
@@ -9591,8 +9569,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     if (y->numel == 0) { return 0; }
     // The common case by hand: contiguous f32, equal shapes, whole vectors.
     if (klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
-        (y->numel & (isa->lanes - 1)) == 0 &&
-        y->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
+        (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
         int plain = 1;
         const void *in[4];
         for (int i = 0; i < c->nin; i++) {
@@ -9643,8 +9620,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     int reference = c->thread->ctx->reference;
     if (g->numel == 0) { return 0; }
     if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && (g->numel & (isa->lanes - 1)) == 0 &&
-        g->numel <= TENSOR__GRAIN &&
-        !reference) {
+        g->numel <= TENSOR__GRAIN && !reference) {
         int plain = 1;
         const void *in[5];
         void *out[3];
@@ -9834,9 +9810,8 @@ TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
 }
 TENSOR_API int (tensor_set_default_dtype)(tensor_dtype_t dtype) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_AS(TENSOR_ERR_DTYPE, (unsigned)dtype >= TENSOR_DTYPE_COUNT ||
-                      !tensor__is_float((int)dtype), DTYPE, "set_default_dtype: %s is no float dtype",
-                      tensor_dtype_name(dtype));
+    TENSOR__REFUSE_CODE((unsigned)dtype >= TENSOR_DTYPE_COUNT || !tensor__is_float((int)dtype), DTYPE,
+                        "set_default_dtype: %s is no float dtype", tensor_dtype_name(dtype));
     th->ctx->default_dtype = (int)dtype;
     return 0;
 }
@@ -10002,9 +9977,8 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("copy_out", "x", x)) { return th->error.code; }
     size_t want = (size_t)x->numel * tensor__sizes[x->dtype];
-    TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, bytes != want || (!data && want), SHAPE,
-                      "copy_out: x %t %y needs %d bytes, got %d%s", x, x, (int64_t)want, (int64_t)bytes,
-                      data ? "" : " at NULL");
+    TENSOR__REFUSE_CODE(bytes != want || (!data && want), SHAPE, "copy_out: x %t %y needs %d bytes, got %d%s",
+                        x, x, (int64_t)want, (int64_t)bytes, data ? "" : " at NULL");
     if (!want) { return 0; }
     if (x->flags & TENSOR__CONTIGUOUS) {
         return tensor__move_bytes(th, data, 0, tensor__ptr(x), x->device, want, "copy_out");
@@ -10470,11 +10444,9 @@ TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int
     return tensor__slice(x, d, start, step, (end - start) / step + ((end - start) % step != 0));
 }
 TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *dims, const int64_t *strides,
-                                  int ndim,
-                                  int64_t offset) {
+                                  int ndim, int64_t offset) {
     int64_t n, end = offset, room = (int64_t)(x->storage->bytes / tensor__sizes[x->dtype]);
-    if (!tensor__dims_given(o->row->name, dims, ndim) ||
-        !tensor__dims_given(o->row->name, strides, ndim)) {
+    if (!tensor__dims_given(o->row->name, dims, ndim) || !tensor__dims_given(o->row->name, strides, ndim)) {
         return 0;
     }
     int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || offset < 0 || offset > (int64_t)1 << 60 ||
@@ -10482,8 +10454,7 @@ TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *d
     for (int i = 0; i < ndim && !bad; i++) {
         uint64_t reach;
         bad = strides[i] < 0 || !tensor__mul_u64((uint64_t)strides[i], (uint64_t)(dims[i] ? dims[i] - 1 : 0),
-                                                 &reach) ||
-              reach > (uint64_t)1 << 60;
+                                                 &reach) || reach > (uint64_t)1 << 60;
         if (!bad) { end += (int64_t)reach; }
         bad |= end > (int64_t)1 << 61;
     }
@@ -10539,8 +10510,7 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     return 0;
 }
 TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims,
-                                                 const int64_t *strides,
-                                                 int ndim, int64_t offset) {
+                                                 const int64_t *strides, int ndim, int64_t offset) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED_SCATTER), x, src)
     TENSOR__REFUSE(src->ndim != ndim || memcmp(src->dims, dims, (size_t)ndim * sizeof *dims) ||
                    src->dtype != x->dtype, SHAPE, "as_strided_scatter: src %t %y is not the view's shape and "
@@ -10898,13 +10868,13 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
-    TENSOR__REFUSE_AS(TENSOR_ERR_OWNER, n < 0 || (n && (!list || !out)), OWNER,
-                      "broadcast_tensors: list or out is NULL, or %i tensors", n);
+    TENSOR__REFUSE_CODE(n < 0 || (n && (!list || !out)), OWNER,
+                        "broadcast_tensors: list or out is NULL, or %i tensors", n);
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("broadcast_tensors", "list", list[i])) { return th->error.code; }
-        TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, !tensor__broadcast(dims, &ndim, list[i]->dims, list[i]->ndim),
-                          SHAPE, "broadcast_tensors: tensor %i %t does not broadcast with %n", i, list[i],
-                          dims, ndim);
+        TENSOR__REFUSE_CODE(!tensor__broadcast(dims, &ndim, list[i]->dims, list[i]->ndim), SHAPE,
+                            "broadcast_tensors: tensor %i %t does not broadcast with %n", i, list[i], dims,
+                            ndim);
     }
     for (int i = 0; i < n; i++) {
         out[i] = (tensor_expand_n)(list[i], dims, ndim);
@@ -11079,8 +11049,7 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
         if (b && !tensor__broadcast(dims, &ndim, b->dims, b->ndim)) {
             TENSOR__REFUSE(i == 1, SHAPE, "%s: a %t and b %t do not broadcast", o->row->name, a, b);
             return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: argument %s %t does not broadcast to %n",
-                                o->row->name,
-                                tensor__arg_names[i], b, dims, ndim);
+                                o->row->name, tensor__arg_names[i], b, dims, ndim);
         }
     }
     tensor__result(o, dtype, dims, ndim);
@@ -11089,8 +11058,7 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
 
 // body with the value v everywhere in input `slot`: in pieces, since bodies read memory.
 TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in, int nin, void *const *out,
-                                      int nout,
-                                      const double *p, int64_t n, int slot, float v) {
+                                      int nout, const double *p, int64_t n, int slot, float v) {
     float block[TENSOR__BLOCK];
     const void *i2[5];
     void *o2[3];
@@ -11323,8 +11291,7 @@ TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
 
 // x = op(x, others) in place. nin counts x; imm stands for input 1 when it is NULL and scalar is set.
 TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int scalar, double imm,
-                                    const double *f,
-                                    int writes_only) {
+                                    const double *f, int writes_only) {
     tensor__op_t o;
     tensor_t *x = list[0];
     if (!tensor__begin(&o, tensor__row(id), list, scalar ? 1 : nin)) { return TENSOR__POISON; }
@@ -12092,8 +12059,7 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
                 if (run > m - got) { run = m - got; }
                 at = base + tensor__offset_of(first + got, r->rd, r->rs, r->nr) * r->size;
                 tensor__load_run((char *)block + got * tensor__class_size[r->klass], r->klass, at, r->dtype,
-                                 r->rs[last],
-                                 run);
+                                 r->rs[last], run);
                 got += run;
             }
             tensor__acc_leaf(r, a, block, m);
@@ -13180,9 +13146,8 @@ TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
     TENSOR__RETURN(tensor_slice(x, -1, 0, k * n, n + 1));
 }
 TENSOR_API tensor_t *(tensor_trace)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__REFUSE(tensor__live(x) && x->ndim != 2, SHAPE, "trace: x %t must have 2 dims", x);
-    if (!TENSOR__USABLE("trace", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(x->ndim != 2, SHAPE, "trace: x %t must have 2 dims", x);
     TENSOR__RETURN(tensor_sum(tensor__diagonal(x)));
 }
 
@@ -13290,8 +13255,7 @@ TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int
                                              const int64_t *dims_b, int n) {
     TENSOR__MARK
     if (!TENSOR__USABLE("tensordot", "a", a) || !TENSOR__USABLE("tensordot", "b", b) ||
-        !tensor__dims_given("tensordot", dims_a, n) ||
-        !tensor__dims_given("tensordot", dims_b, n)) {
+        !tensor__dims_given("tensordot", dims_a, n) || !tensor__dims_given("tensordot", dims_b, n)) {
         return TENSOR__POISON;
     }
     tensor__labelled_t l = {a, a->ndim, {0}}, r = {b, b->ndim, {0}};
@@ -13330,7 +13294,8 @@ TENSOR_API tensor_t *(tensor_inner)(tensor_t *a, tensor_t *b) {
 
 // The labels of one term: letters are 0..51 (A-Z, a-z), the dims of ... the labels up to 59. Gives the end of
 // the term, NULL after raising.
-TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a, const char *equation, int k) {
+TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a, const char *equation,
+                                           int k) {
     int letters = 0, dots = 0, n = 0;
     const char *e = s;
     for (; *e && *e != ',' && *e != '-'; e++) {
@@ -14436,8 +14401,7 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
                                          int keepdim) {
     TENSOR__MARK
     tensor_shape_t kept;
-    if (!TENSOR__USABLE(op, "x", x) || !tensor__needs_float(op, x) ||
-        !tensor__dims_given(op, dims, n)) {
+    if (!TENSOR__USABLE(op, "x", x) || !tensor__needs_float(op, x) || !tensor__dims_given(op, dims, n)) {
         return TENSOR__POISON;
     }
     tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
@@ -14734,10 +14698,10 @@ TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, 
         tensor__load_i64(block, (const char *)index->data + i * tensor__sizes[index->dtype], index->dtype, 1,
                          m);
         for (int64_t k = 0; k < m; k++) {
-            TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, block[k] < 0 || block[k] >= size, INDEX,
-                              "%s: index %d at element %d of index %n is outside 0..%d (x %n)", c->row->name,
-                              block[k], i + k, index->dims, (int)index->ndim, size - 1, c->arg[0].dims,
-                              (int)c->arg[0].ndim);
+            TENSOR__REFUSE_CODE(block[k] < 0 || block[k] >= size, INDEX,
+                                "%s: index %d at element %d of index %n is outside 0..%d (x %n)",
+                                c->row->name, block[k], i + k, index->dims, (int)index->ndim, size - 1,
+                                c->arg[0].dims, (int)c->arg[0].ndim);
         }
     }
     return 0;
@@ -14861,15 +14825,13 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
                 tensor__load_i64(&at, (const char *)index->data + k * is, index->dtype, 1, 1);
                 if (id == TENSOR_OP_INDEX_SELECT) {
                     memcpy((char *)y->data + (o * m + k) * inner * size, (const char *)x->data +
-                           (o * n + at) * inner * size,
-                           (size_t)(inner * size));
+                           (o * n + at) * inner * size, (size_t)(inner * size));
                 } else if (id == TENSOR_OP_INDEX_COPY) {
                     memcpy((char *)y->data + (o * n + at) * inner * size, (const char *)src->data +
                            (o * m + k) * inner * size, (size_t)(inner * size));
                 } else {
-                    tensor__add_elements(to + (o * n + at) * inner * step, sum,
-                                         (const char *)src->data + (o * m + k) * inner * size, x->dtype,
-                                         inner);
+                    tensor__add_elements(to + (o * n + at) * inner * step, sum, (const char *)src->data +
+                                         (o * m + k) * inner * size, x->dtype, inner);
                 }
             }
         }
@@ -14918,9 +14880,9 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
             int64_t n = c->p->i[a];
             tensor__iter_move(&it, a, i, m, at, 0);
             for (int64_t k = 0; k < m; k++) {
-                TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, at[k] < -n || at[k] >= n, INDEX,
-                                  "index: index %d at element %d of %n is outside %d..%d", at[k], i + k,
-                                  y->dims, (int)y->ndim, -n, n - 1);
+                TENSOR__REFUSE_CODE(at[k] < -n || at[k] >= n, INDEX,
+                                    "index: index %d at element %d of %n is outside %d..%d", at[k], i + k,
+                                    y->dims, (int)y->ndim, -n, n - 1);
                 place[k] = place[k] * n + (at[k] < 0 ? at[k] + n : at[k]);
             }
         }
@@ -15580,15 +15542,14 @@ TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *index
     int xy = indexing && !strcmp(indexing, "xy");
     int64_t dims[TENSOR_MAX_DIMS], one[TENSOR_MAX_DIMS];
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
-    TENSOR__REFUSE_AS(TENSOR_ERR_FORMAT, !xy && (!indexing || strcmp(indexing, "ij")), FORMAT,
-                      "meshgrid: indexing must be ij or xy, not \"%s\"", indexing ? indexing : "NULL");
-    TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, !list || !out || n < 1 || n > TENSOR_MAX_DIMS, SHAPE,
-                      "meshgrid: needs 1 to 8 tensors, not %i%s%s", n, list ? "" : "; the list is NULL", out ?
-                      "" : "; out is NULL");
+    TENSOR__REFUSE_CODE(!xy && (!indexing || strcmp(indexing, "ij")), FORMAT,
+                        "meshgrid: indexing must be ij or xy, not \"%s\"", indexing ? indexing : "NULL");
+    TENSOR__REFUSE_CODE(!list || !out || n < 1 || n > TENSOR_MAX_DIMS, SHAPE,
+                        "meshgrid: needs 1 to 8 tensors, not %i%s%s", n, list ? "" : "; the list is NULL",
+                        out ? "" : "; out is NULL");
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("meshgrid", "list", list[i])) { return th->error.code; }
-        TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, list[i]->ndim > 1, SHAPE, "meshgrid: tensor %i %t must be 1-d", i,
-                          list[i]);
+        TENSOR__REFUSE_CODE(list[i]->ndim > 1, SHAPE, "meshgrid: tensor %i %t must be 1-d", i, list[i]);
         dims[xy && n > 1 && i < 2 ? 1 - i : i] = list[i]->numel;
     }
     for (int i = 0; i < n; i++) {
@@ -15870,13 +15831,12 @@ TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const
         }
         if (slot[count] < 0) { slot[count] = names++; }
     }
-    TENSOR__REFUSE_AS(TENSOR_ERR_FORMAT, bad || n > names || (n > 0 && !sizes), FORMAT, bad ?
-                      "check: cannot read \"%s\"" : "check: \"%s\" has %i names for %i sizes", pattern ?
-                      pattern : "NULL", names, n);
+    TENSOR__REFUSE_CODE(bad || n > names || (n > 0 && !sizes), FORMAT, bad ? "check: cannot read \"%s\"" :
+                        "check: \"%s\" has %i names for %i sizes", pattern ? pattern : "NULL", names, n);
     int want = count - (dots >= 0);
-    TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, dots >= 0 ? x->ndim < want : x->ndim != want, SHAPE,
-                      "check: x %t is not \"%s\": it has %i dims, not %i%s", x, pattern, (int)x->ndim, want,
-                      dots >= 0 ? " or more" : "");
+    TENSOR__REFUSE_CODE(dots >= 0 ? x->ndim < want : x->ndim != want, SHAPE,
+                        "check: x %t is not \"%s\": it has %i dims, not %i%s", x, pattern, (int)x->ndim, want,
+                        dots >= 0 ? " or more" : "");
     int64_t known[TENSOR__AXES];
     for (int k = 0; k < names; k++) { known[k] = k < n && sizes[k] && *sizes[k] ? *sizes[k] : -1; }
     for (int i = 0; i < count; i++) {
@@ -16304,14 +16264,8 @@ TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
     return 0;
 }
 TENSOR_API tensor_t *(tensor_searchsorted)(tensor_t *sorted, tensor_t *values, int right) {
-    TENSOR__MARK
-    tensor__op_t o;
-    tensor_t *const in[2] = {sorted, values};
-    if (!TENSOR__USABLE("searchsorted", "sorted", sorted) ||
-        !TENSOR__USABLE("searchsorted", "values", values) ||
-        !tensor__begin(&o, TENSOR__ROW(SEARCHSORTED), in, 2)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(sorted, values)
+    TENSOR__BEGIN(o, TENSOR__ROW(SEARCHSORTED), sorted, values)
     TENSOR__REFUSE(sorted->dtype != values->dtype, DTYPE,
                    "searchsorted: values %t must be %y as sorted (got %y)", values, sorted, values);
     int n = sorted->ndim;
@@ -16348,8 +16302,7 @@ TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
 }
 TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t minlength) {
     TENSOR__MARK
-    if (!TENSOR__USABLE("bincount", "x", x) ||
-        (weights && !TENSOR__USABLE("bincount", "weights", weights))) {
+    if (!TENSOR__USABLE("bincount", "x", x) || (weights && !TENSOR__USABLE("bincount", "weights", weights))) {
         return TENSOR__POISON;
     }
     TENSOR__REFUSE(tensor__category(x->dtype) != 1, DTYPE,
@@ -16527,12 +16480,12 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
         double sum = 0;
         for (int64_t i = 0; i < k; i++) {
             double v = at[r * k + i];
-            TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, !(v >= 0) || v > 1.7976931348623157e308, INDEX,
-                              "multinomial: weight %g at row %d, place %d must be finite and >= 0", v, r, i);
+            TENSOR__REFUSE_CODE(!(v >= 0) || v > 1.7976931348623157e308, INDEX,
+                                "multinomial: weight %g at row %d, place %d must be finite and >= 0", v, r,
+                                i);
             sum += v;
         }
-        TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, !(sum > 0), INDEX, "multinomial: row %d has no weight above 0",
-                          r);
+        TENSOR__REFUSE_CODE(!(sum > 0), INDEX, "multinomial: row %d has no weight above 0", r);
     }
     for (int64_t r = 0; r < rows; r++) {
         double total = 0;
@@ -16770,13 +16723,10 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     if (!TENSOR__USABLE("set_grad", "x", x)) { return th->error.code; }
     if (grad) {
         if (!TENSOR__USABLE("set_grad", "grad", grad)) { return th->error.code; }
-        TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, grad == x, AUTOGRAD,
-                          "set_grad: x %t cannot be its own gradient", x);
-        TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, grad->ndim != x->ndim || memcmp(grad->dims, x->dims,
-                          (size_t)x->ndim * 8), SHAPE, "set_grad: grad %t has not the shape of x %t", grad,
-                          x);
-        TENSOR__REFUSE_AS(TENSOR_ERR_DTYPE, grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, x is %y",
-                          grad, x);
+        TENSOR__REFUSE_CODE(grad == x, AUTOGRAD, "set_grad: x %t cannot be its own gradient", x);
+        TENSOR__REFUSE_CODE(grad->ndim != x->ndim || memcmp(grad->dims, x->dims, (size_t)x->ndim * 8), SHAPE,
+                            "set_grad: grad %t has not the shape of x %t", grad, x);
+        TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, x is %y", grad, x);
         tensor__hold(grad);
     }
     tensor_t *old = x->grad;
@@ -16887,16 +16837,16 @@ TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32
 // 1 if a saved value is what it was. The text names who saved it and who changed it.
 TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) {
     if (TENSOR__LIKELY(v->storage->version == v->version)) { return 1; }
-    tensor__fail(g->th, TENSOR_ERR_AUTOGRAD, "backward: %s %i of %s%w, shape %n, was changed in place by %s%w "
-                 "after it was saved (version %i, expected %i); change a clone instead",
-                 v->source < 0 ? "output" : "input", v->source < 0 ? -1 - v->source : (int)v->source,
-                 g->node->row->name, g->node->site, v->dims, (int)v->ndim,
-                 v->storage->write_op ? v->storage->write_op : "?", v->storage->write_site,
-                 (int)v->storage->version, (int)v->version);
+    tensor__fail(g->th, TENSOR_ERR_AUTOGRAD, "backward: %s %i of %s%w, shape %n, was changed in place by "
+                 "%s%w after it was saved (version %i, expected %i); change a clone instead", v->source < 0 ?
+                 "output" : "input", v->source < 0 ? -1 - v->source : (int)v->source, g->node->row->name,
+                 g->node->site, v->dims, (int)v->ndim, v->storage->write_op ? v->storage->write_op : "?",
+                 v->storage->write_site, (int)v->storage->version, (int)v->version);
     return 0;
 }
 TENSOR__FN tensor_t *tensor__saved_header(tensor__thread_t *th, tensor__node_t *n, const tensor__saved_t *v) {
-    tensor_t *t = tensor__over(th, n->row->name, v->storage, v->dtype, v->dims, v->strides, v->ndim, v->offset);
+    tensor_t *t = tensor__over(th, n->row->name, v->storage, v->dtype, v->dims, v->strides, v->ndim,
+                               v->offset);
     if (!t) { return TENSOR__POISON; }
     t->site = n->site;
     return t;
@@ -17026,8 +16976,8 @@ TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
 }
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, !ctx || slot < 0 || slot >= TENSOR__MAX_IN, INDEX,
-                      "save_for_backward: slot %i is outside 0..%i", slot, (int)TENSOR__MAX_IN - 1);
+    TENSOR__REFUSE_CODE(!ctx || slot < 0 || slot >= TENSOR__MAX_IN, INDEX,
+                        "save_for_backward: slot %i is outside 0..%i", slot, (int)TENSOR__MAX_IN - 1);
     if (!TENSOR__USABLE("save_for_backward", "x", x)) { return th->error.code; }
     if (ctx->tracks && (x->flags & TENSOR__INFERENCE)) {
         tensor__not_saved(th, ctx->fn->name, x);
@@ -17209,10 +17159,10 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     tensor__thread_t *th = tensor__self();
     tensor_function_ctx_t *c = NULL;
     for (int k = 0; outputs && k < nout; k++) { outputs[k] = TENSOR__POISON; }
-    TENSOR__REFUSE_AS(TENSOR_ERR_OWNER, !fn || !fn->forward || !fn->backward || n < 0 || (n && !inputs) ||
-                      !outputs, OWNER, "apply: fn, its forward, its backward, inputs or outputs is NULL");
-    TENSOR__REFUSE_AS(TENSOR_ERR_INDEX, nout < 1 || nout > TENSOR__MAX_OUT, INDEX,
-                      "apply: %i results, 1..%i are supported", nout, (int)TENSOR__MAX_OUT);
+    TENSOR__REFUSE_CODE(!fn || !fn->forward || !fn->backward || n < 0 || (n && !inputs) || !outputs, OWNER,
+                        "apply: fn, its forward, its backward, inputs or outputs is NULL");
+    TENSOR__REFUSE_CODE(nout < 1 || nout > TENSOR__MAX_OUT, INDEX, "apply: %i results, 1..%i are supported",
+                        nout, (int)TENSOR__MAX_OUT);
     if (tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n)) {
         c = (tensor_function_ctx_t *)tensor__memory(th, sizeof *c);
     }
@@ -17541,8 +17491,7 @@ TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t 
 TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g) {
     const tensor__isa_t *isa = th->ctx->plain;
     int64_t n = sum->numel;
-    if (isa && TENSOR__HOST_F32(sum) && TENSOR__HOST_F32(g) &&
-        (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
+    if (isa && TENSOR__HOST_F32(sum) && TENSOR__HOST_F32(g) && (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
         g->numel == n && !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN) {
         const void *in[2];
         void *out[1];
@@ -17612,7 +17561,8 @@ TENSOR__INLINE int tensor__fits(const tensor__meta_t *m, const tensor_t *g) {
 }
 // A gradient in dtype and shape of its value: input i of `from` (NULL: the caller's). POISON = failed,
 // raised.
-TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(const tensor__node_t *from, int i, const tensor__meta_t *m, tensor_t *g) {
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(const tensor__node_t *from, int i, const tensor__meta_t *m,
+                                                  tensor_t *g) {
     int lead = g->ndim - m->ndim, fits = lead >= 0;
     for (int d = 0; fits && d < m->ndim; d++) { fits = m->dims[d] == 1 || m->dims[d] == g->dims[lead + d]; }
     TENSOR__REFUSE(!fits, SHAPE, "backward: %s gave a gradient %t for input %i, which is %n", !from ?
@@ -17701,8 +17651,9 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     }
     if (n->extra && n->extra->region && !tensor__region_restore(th, n)) { return 0; }
     if (n->used == 3 && !tensor__unpack_saved(n)) { return 0; }
-    TENSOR__REFUSE_AS(0, n->used && n->used != 3, AUTOGRAD, "backward: the values saved by %s%w were freed by "
-                      "an earlier backward; pass TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
+    TENSOR__REFUSE_AS(0, n->used && n->used != 3, AUTOGRAD,
+                      "backward: the values saved by %s%w were freed by an earlier backward; pass "
+                      "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
     if (!n->row->grad) { return 1; }
     tensor_t *gx_small[TENSOR__MAX_IN];
     tensor_t **gx = gx_small;
@@ -17770,21 +17721,21 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     for (int i = 0; i < no; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!TENSOR__USABLE(op, "output", y)) { return th->error.code; }
-        TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !tensor__sync_needs_grad(th, y), AUTOGRAD,
-                          "%s: %t made by %s%w does not require grad and has no graph%s", op, y,
-                          y->op ? y->op : "?", y->site,
-                          th->grad_mode ? "" : "; this thread records nothing now: a no_grad scope is open");
-        TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !g && y->numel != 1, AUTOGRAD, "%s: a gradient to start from "
-                          "is needed for %t (only one element has the default 1)", op, y);
+        TENSOR__REFUSE_CODE(!tensor__sync_needs_grad(th, y), AUTOGRAD,
+                            "%s: %t made by %s%w does not require grad and has no graph%s", op, y, y->op ?
+                            y->op : "?", y->site, th->grad_mode ? "" :
+                            "; this thread records nothing now: a no_grad scope is open");
+        TENSOR__REFUSE_CODE(!g && y->numel != 1, AUTOGRAD,
+                            "%s: a gradient to start from is needed for %t (only one element has the default "
+                            "1)", op, y);
         if (g && !TENSOR__USABLE(op, "grad", g)) { return th->error.code; }
-        TENSOR__REFUSE_AS(TENSOR_ERR_SHAPE, g && (g->ndim != y->ndim || memcmp(g->dims, y->dims,
-                          (size_t)y->ndim * 8)), SHAPE, "%s: grad %t has not the shape of the output %t", op,
-                          g, y);
+        TENSOR__REFUSE_CODE(g && (g->ndim != y->ndim || memcmp(g->dims, y->dims, (size_t)y->ndim * 8)), SHAPE,
+                            "%s: grad %t has not the shape of the output %t", op, g, y);
     }
     for (int i = 0; i < ni; i++) {
         if (!TENSOR__USABLE(op, "input", inputs[i])) { return th->error.code; }
-        TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !tensor__sync_needs_grad(th, inputs[i]), AUTOGRAD,
-                          "%s: input %i %t does not require grad", op, i, inputs[i]);
+        TENSOR__REFUSE_CODE(!tensor__sync_needs_grad(th, inputs[i]), AUTOGRAD,
+                            "%s: input %i %t does not require grad", op, i, inputs[i]);
     }
     tensor__pass_t local, *p = th->pass;
     if (p) { th->pass = NULL; } else { p = &local; memset(p, 0, sizeof *p); }
@@ -17874,11 +17825,9 @@ TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
 TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                       tensor_t *const *inputs, int ni, tensor_t **gradients, int flags) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_AS(TENSOR_ERR_OWNER, no < 0 || ni < 0 || (no && !outputs) ||
-                      (ni && (!inputs || !gradients)), OWNER,
-                      "autograd_grad: outputs, inputs or gradients is NULL");
-    TENSOR__REFUSE_AS(TENSOR_ERR_AUTOGRAD, !ni, AUTOGRAD,
-                      "autograd_grad: no inputs; tensor_backward fills the .grad of leaves");
+    TENSOR__REFUSE_CODE(no < 0 || ni < 0 || (no && !outputs) || (ni && (!inputs || !gradients)), OWNER,
+                        "autograd_grad: outputs, inputs or gradients is NULL");
+    TENSOR__REFUSE_CODE(!ni, AUTOGRAD, "autograd_grad: no inputs; tensor_backward fills the .grad of leaves");
     for (int i = 0; i < ni; i++) { gradients[i] = NULL; }
     int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad");
     for (int i = 0; i < ni && !code && !(flags & TENSOR_ALLOW_UNUSED); i++) {
@@ -18080,7 +18029,8 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     int64_t count = tensor__live(y) ? tensor__walk(th, &y, 1, since, &list) : -1;
     int ok = count == r->count;
     if (!ok) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, count < 0 ? "checkpoint: fn gave no tensor when it was run again" :
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, count < 0 ?
+                     "checkpoint: fn gave no tensor when it was run again" :
                      "checkpoint: fn does %d operations when it is run again, %d at first", count, r->count);
     }
     tensor__spin(&r->lock);
@@ -18289,11 +18239,9 @@ TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *cons
 }
 // constant: a result that needs no gradient is right if it does not change.
 TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
-                                 double atol,
-                                 double rtol, int constant) {
+                                 double atol, double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_AS(TENSOR_ERR_OWNER, !fn || n < 0 || (n && !inputs), OWNER,
-                      "gradcheck: fn or inputs is NULL");
+    TENSOR__REFUSE_CODE(!fn || n < 0 || (n && !inputs), OWNER, "gradcheck: fn or inputs is NULL");
     if (eps == 0) { eps = 1e-6; }
     if (atol == 0) { atol = 1e-5; }
     if (rtol == 0) { rtol = 1e-3; }
@@ -18355,10 +18303,8 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
             if (!(gap <= 0) && !(gap <= worst)) {
                 worst = gap;
                 code = TENSOR_ERR_AUTOGRAD;
-                tensor__fail(th, code,
-                             "gradcheck: input %i, element %d: autograd gives %g, central differences %g", i,
-                                 k, analytic,
-                             numeric);
+                tensor__fail(th, code, "gradcheck: input %i, element %d: autograd gives %g, central "
+                             "differences %g", i, k, analytic, numeric);
             }
         }
     }
@@ -18400,8 +18346,8 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     tensor__gradgrad_t gg;
     gg.fn = fn;
     gg.user = user;
-    TENSOR__REFUSE_AS(TENSOR_ERR_OWNER, !fn || n < 0 || n == INT32_MAX || (n && !inputs), OWNER,
-                      "gradgradcheck: fn or inputs is NULL");
+    TENSOR__REFUSE_CODE(!fn || n < 0 || n == INT32_MAX || (n && !inputs), OWNER,
+                        "gradgradcheck: fn or inputs is NULL");
     tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
     if (!list) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
@@ -18558,29 +18504,16 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
         if (x->ndim) { tensor__print_width(&p, 0, here->offset); }
         tensor__print_dim(&p, 0, here->offset);
     }
-    if (x->dtype != TENSOR_F32 && x->dtype != TENSOR_I64 && x->dtype != TENSOR_BOOL) {
-        tensor__puts(&p.s, ", dtype=");
-        tensor__puts(&p.s, tensor__dtype_names[x->dtype]);
-    } else if (x->numel == 0 && x->dtype != TENSOR_F32) {
-        tensor__puts(&p.s, ", dtype=");
-        tensor__puts(&p.s, tensor__dtype_names[x->dtype]);
+    if (x->dtype != TENSOR_F32 && (!x->numel || (x->dtype != TENSOR_I64 && x->dtype != TENSOR_BOOL))) {
+        tensor__text(&p.s, ", dtype=%y", x);
     }
     if (x->device) {
         tensor__tidy(th_, mark_, NULL);
-        tensor__puts(&p.s, ", device='");
-        tensor__puts(&p.s, tensor__device_name(th, x->device));
-        tensor__puts(&p.s, ":");
-        tensor__puti(&p.s, x->device - 1);
-        tensor__puts(&p.s, "'");
+        tensor__text(&p.s, ", device='%s:%i'", tensor__device_name(th, x->device), x->device - 1);
     }
     if (tensor__sync_needs_grad(th, x)) {
-        if (x->node) {
-            tensor__puts(&p.s, ", grad_fn=<");
-            tensor__puts(&p.s, x->node->row->name);
-            tensor__puts(&p.s, ">");
-        } else {
-            tensor__puts(&p.s, ", requires_grad=True");
-        }
+        tensor__text(&p.s, x->node ? ", grad_fn=<%s>" : ", requires_grad=True",
+                     x->node ? x->node->row->name : "");
     }
     tensor__puts(&p.s, ")");
     return p.s.length;
