@@ -6048,6 +6048,15 @@ typedef SRWLOCK tensor__mutex_t;
 #define TENSOR__LOCK(m) AcquireSRWLockExclusive(m)
 #define TENSOR__UNLOCK(m) ReleaseSRWLockExclusive(m)
 #define TENSOR__YIELD() ((void)SwitchToThread())
+typedef CONDITION_VARIABLE tensor__signal_t;
+typedef HANDLE tensor__os_thread_t;
+#define TENSOR__MUTEX_START(m) InitializeSRWLock(m)
+#define TENSOR__SIGNAL_START(s) InitializeConditionVariable(s)
+#define TENSOR__SIGNAL_WAIT(s, m) ((void)SleepConditionVariableSRW(s, m, INFINITE, 0))
+#define TENSOR__SIGNAL_ALL(s) WakeAllConditionVariable(s)
+#define TENSOR__THREAD_MAIN(name) DWORD WINAPI name(LPVOID arg)
+#define TENSOR__THREAD_START(t, fn, arg) ((*(t) = CreateThread(NULL, 0, fn, arg, 0, NULL)) != NULL)
+#define TENSOR__THREAD_JOIN(t) ((void)WaitForSingleObject(t, INFINITE), (void)CloseHandle(t))
 #else
 #include <pthread.h>
 #include <unistd.h>
@@ -6058,6 +6067,15 @@ typedef pthread_mutex_t tensor__mutex_t;
 #define TENSOR__LOCK(m) ((void)pthread_mutex_lock(m))
 #define TENSOR__UNLOCK(m) ((void)pthread_mutex_unlock(m))
 #define TENSOR__YIELD() ((void)sched_yield())
+typedef pthread_cond_t tensor__signal_t;
+typedef pthread_t tensor__os_thread_t;
+#define TENSOR__MUTEX_START(m) ((void)pthread_mutex_init(m, NULL))
+#define TENSOR__SIGNAL_START(s) ((void)pthread_cond_init(s, NULL))
+#define TENSOR__SIGNAL_WAIT(s, m) ((void)pthread_cond_wait(s, m))
+#define TENSOR__SIGNAL_ALL(s) ((void)pthread_cond_broadcast(s))
+#define TENSOR__THREAD_MAIN(name) void *name(void *arg)
+#define TENSOR__THREAD_START(t, fn, arg) (pthread_create(t, NULL, fn, arg) == 0)
+#define TENSOR__THREAD_JOIN(t) ((void)pthread_join(t, NULL))
 #endif
 
 #if defined(TENSOR_NO_THREADS)
@@ -6246,13 +6264,8 @@ typedef struct tensor__pool_t {
 #if !defined(TENSOR_NO_THREADS)
     size_t threads_bytes;
     tensor__mutex_t mutex;
-#ifdef _WIN32
-    CONDITION_VARIABLE wake;
-    HANDLE *threads;
-#else
-    pthread_cond_t wake;
-    pthread_t *threads;
-#endif
+    tensor__signal_t wake;
+    tensor__os_thread_t *threads;
 #endif
 } tensor__pool_t;
 
@@ -6702,7 +6715,7 @@ TENSOR__FN const char *tensor__basename(const char *site) {
 }
 
 // %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const
-// int64_t * and int: a shape.
+// int64_t * and int: a shape, %w " at file.c:41" of a site, nothing if there is none.
 TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
     for (; *f; f++) {
         if (*f != '%') { tensor__put(s, f, 1); continue; }
@@ -6720,7 +6733,7 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
         case 'y':
             tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype));
             break;
-        case 'w': {                 // the place of a call, if it is known
+        case 'w': {
             const char *site = va_arg(v, const char *);
             if (site && *site) { tensor__puts(s, " at "); tensor__puts(s, tensor__basename(site)); }
             break;
@@ -6925,15 +6938,9 @@ TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
     ctx->pool.n = 1;
     ctx->ready = 1;
 #if !defined(TENSOR_NO_THREADS)
-#ifdef _WIN32
-    InitializeSRWLock(&ctx->mutex);
-    InitializeSRWLock(&ctx->pool.mutex);
-    InitializeConditionVariable(&ctx->pool.wake);
-#else
-    (void)pthread_mutex_init(&ctx->mutex, NULL);
-    (void)pthread_mutex_init(&ctx->pool.mutex, NULL);
-    (void)pthread_cond_init(&ctx->pool.wake, NULL);
-#endif
+    TENSOR__MUTEX_START(&ctx->mutex);
+    TENSOR__MUTEX_START(&ctx->pool.mutex);
+    TENSOR__SIGNAL_START(&ctx->pool.wake);
 #endif
 }
 
@@ -7288,11 +7295,7 @@ TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
             TENSOR__LOCK(&p->mutex);
             (void)TENSOR__ATOMIC_ADD(&p->parked, 1);
             while (TENSOR__U64_LOAD(&p->state) >> 32 == seen && !TENSOR__ATOMIC_LOAD(&p->stop)) {
-#ifdef _WIN32
-                SleepConditionVariableSRW(&p->wake, &p->mutex, INFINITE, 0);
-#else
-                (void)pthread_cond_wait(&p->wake, &p->mutex);
-#endif
+                TENSOR__SIGNAL_WAIT(&p->wake, &p->mutex);
             }
             (void)TENSOR__ATOMIC_ADD(&p->parked, -1);
             TENSOR__UNLOCK(&p->mutex);
@@ -7305,11 +7308,7 @@ TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
         while (!TENSOR__U64_CAS(&p->state, &state, state - 1)) { }          // go out
     }
 }
-#ifdef _WIN32
-TENSOR__FN DWORD WINAPI tensor__worker_main(LPVOID arg) {
-#else
-TENSOR__FN void *tensor__worker_main(void *arg) {
-#endif
+TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
     tensor__start_t s = *(tensor__start_t *)arg;
     TENSOR_FREE(arg, sizeof s, 64);
     tensor__worker(s.pool, s.worker);
@@ -7323,20 +7322,9 @@ TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
     if (p->threads) {
         TENSOR__LOCK(&p->mutex);
         TENSOR__ATOMIC_STORE(&p->stop, 1);
-#ifdef _WIN32
-        WakeAllConditionVariable(&p->wake);
-#else
-        (void)pthread_cond_broadcast(&p->wake);
-#endif
+        TENSOR__SIGNAL_ALL(&p->wake);
         TENSOR__UNLOCK(&p->mutex);
-        for (int i = 0; i < p->n - 1; i++) {
-#ifdef _WIN32
-            WaitForSingleObject(p->threads[i], INFINITE);
-            CloseHandle(p->threads[i]);
-#else
-            (void)pthread_join(p->threads[i], NULL);
-#endif
-        }
+        for (int i = 0; i < p->n - 1; i++) { TENSOR__THREAD_JOIN(p->threads[i]); }
         TENSOR_FREE(p->threads, p->threads_bytes, 64);
         p->threads = NULL;
         TENSOR__ATOMIC_STORE(&p->stop, 0);
@@ -7359,11 +7347,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     return TENSOR_ERR_UNSUPPORTED;
 #else
     size_t bytes = (size_t)(n - 1) * sizeof p->threads[0];
-#ifdef _WIN32
-    p->threads = (HANDLE *)TENSOR_MALLOC(bytes, 64);
-#else
-    p->threads = (pthread_t *)TENSOR_MALLOC(bytes, 64);
-#endif
+    p->threads = (tensor__os_thread_t *)TENSOR_MALLOC(bytes, 64);
     p->threads_bytes = bytes;
     int started = 0;
     while (p->threads && started < n - 1) {
@@ -7371,13 +7355,10 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
         if (!s) { break; }
         s->pool = p;
         s->worker = started + 1;
-#ifdef _WIN32
-        p->threads[started] = CreateThread(NULL, 0, tensor__worker_main, s, 0, NULL);
-        int ok = p->threads[started] != NULL;
-#else
-        int ok = pthread_create(&p->threads[started], NULL, tensor__worker_main, s) == 0;
-#endif
-        if (!ok) { TENSOR_FREE(s, sizeof *s, 64); break; }
+        if (!TENSOR__THREAD_START(&p->threads[started], tensor__worker_main, s)) {
+            TENSOR_FREE(s, sizeof *s, 64);
+            break;
+        }
         started++;
     }
     p->n = started + 1;
@@ -7453,11 +7434,7 @@ TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) 
         while (!TENSOR__U64_CAS(&p->state, &state, open)) { }
         if (TENSOR__ATOMIC_LOAD(&p->parked)) {
             TENSOR__LOCK(&p->mutex);
-#ifdef _WIN32
-            WakeAllConditionVariable(&p->wake);
-#else
-            (void)pthread_cond_broadcast(&p->wake);
-#endif
+            TENSOR__SIGNAL_ALL(&p->wake);
             TENSOR__UNLOCK(&p->mutex);
         }
         tensor__pool_work(p, 0);
@@ -7730,11 +7707,11 @@ TENSOR_API int (tensor_scope_end)(tensor_scope_t scope) {
     return 0;
 }
 // Takes t out of the scope stack above a mark, pops, and puts it back under what is now innermost.
-TENSOR__FN int tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
-    int mine = t->state == TENSOR__LIVE && t->home == th && t->slot >= mark;
+TENSOR__FN void tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
+    int mine = t && t->state == TENSOR__LIVE && t->home == th && t->slot >= mark;
     if (mine) { th->stack[t->slot] = NULL; t->slot = -1; }
     tensor__pop(th, mark);
-    return !mine || tensor__enlist(th, t);      // cannot fail: popping made room
+    if (mine) { tensor__enlist(th, t); }        // cannot fail: popping made room
 }
 // A view whose source nobody else can see any more is a tensor of its own.
 TENSOR__FN void tensor__unbase(tensor_t *t) {
@@ -7748,13 +7725,11 @@ TENSOR__FN void tensor__unbase(tensor_t *t) {
 // stale pointer is still noticed until the user's own scope moves on).
 TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *y) {
     if (th->top == mark) { return y; }
+    tensor__carry(th, mark, y);
     if (y && y->state == TENSOR__LIVE) {
-        tensor__carry(th, mark, y);
         tensor__unbase(y);
-    } else {
-        tensor__pop(th, mark);
+        th->fresh = y->site ? NULL : y;
     }
-    if (y && y->state == TENSOR__LIVE) { th->fresh = y->site ? NULL : y; }
     return y;
 }
 TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
@@ -7762,11 +7737,7 @@ TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
     int i = tensor__scope_find(th, scope, "scope_return");
     if (i < 0) { return th->error.code ? TENSOR__POISON : t; }
     th->epoch += th->scopes[i].user;
-    if (t && t->state == TENSOR__LIVE) {
-        tensor__carry(th, th->scopes[i].mark, t);
-    } else {
-        tensor__pop(th, th->scopes[i].mark);
-    }
+    tensor__carry(th, th->scopes[i].mark, t);
     tensor__scope_restore(th, i);
     if (!t) { return TENSOR__POISON; }
     if (t->state == TENSOR__LIVE) { tensor__unbase(t); }
@@ -7792,18 +7763,15 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
     tensor__thread_t *th = tensor__self();
     if (t->state == TENSOR__LIVE) {
         tensor__count_t keeps = TENSOR__ATOMIC_LOAD(&t->keeps);
-        if (keeps > 0) {
-            (void)TENSOR__ATOMIC_ADD(&t->keeps, -1);
-            tensor__drop(t);
-            tensor__note_free(th, t);
-            return 0;
-        }
-        if (t->home == th && t->slot >= 0) {
-            th->stack[t->slot] = NULL;
-            if (t->slot == th->top - 1 && (!th->depth || t->slot >= th->scopes[th->depth - 1].mark)) {
-                th->top--;
+        if (keeps > 0 || (t->home == th && t->slot >= 0)) {
+            if (keeps > 0) {
+                (void)TENSOR__ATOMIC_ADD(&t->keeps, -1);
+            } else {
+                th->stack[t->slot] = NULL;
+                th->top -= t->slot == th->top - 1 &&
+                           (!th->depth || t->slot >= th->scopes[th->depth - 1].mark);
+                t->slot = -1;
             }
-            t->slot = -1;
             tensor__drop(t);
             tensor__note_free(th, t);
             return 0;
@@ -8797,40 +8765,27 @@ static const uint8_t tensor__class_size[3] = {4, 8, 8};
         for (int64_t i = 0; i < n; i++) { type v = s[i * stride]; d[i] = expr; }                             \
         break;                                                                                               \
     }
-#define TENSOR__LOAD_FN(name, to_type, from_int)                                                             \
+#define TENSOR__LOAD_FN(name, to_type, from_float)                                                           \
     TENSOR__FN void name(to_type *d, const void *from, int dtype, int64_t stride, int64_t n) {               \
         switch (dtype) {                                                                                     \
-        case TENSOR_F32: TENSOR__LOAD_RUN(float, (to_type)v)                                                 \
-        case TENSOR_F64: TENSOR__LOAD_RUN(double, (to_type)v)                                                \
+        case TENSOR_F32: TENSOR__LOAD_RUN(float, from_float(v))                                              \
+        case TENSOR_F64: TENSOR__LOAD_RUN(double, from_float(v))                                             \
         case TENSOR_I32: TENSOR__LOAD_RUN(int32_t, (to_type)v)                                               \
         case TENSOR_I64: TENSOR__LOAD_RUN(int64_t, (to_type)v)                                               \
         case TENSOR_U8: TENSOR__LOAD_RUN(uint8_t, (to_type)v)                                                \
         case TENSOR_I8: TENSOR__LOAD_RUN(int8_t, (to_type)v)                                                 \
         case TENSOR_I16: TENSOR__LOAD_RUN(int16_t, (to_type)v)                                               \
         case TENSOR_BOOL: TENSOR__LOAD_RUN(uint8_t, (to_type)(v != 0))                                       \
-        case TENSOR_F16: TENSOR__LOAD_RUN(uint16_t, (to_type)tensor__f32_from_f16(v))                        \
-        case TENSOR_BF16: TENSOR__LOAD_RUN(uint16_t, (to_type)tensor__f32_from_bf16(v))                      \
-        default: memset(d, 0, (size_t)n * sizeof *d); break; \
+        case TENSOR_F16: TENSOR__LOAD_RUN(uint16_t, from_float(tensor__f32_from_f16(v)))                     \
+        case TENSOR_BF16: TENSOR__LOAD_RUN(uint16_t, from_float(tensor__f32_from_bf16(v)))                   \
+        default: memset(d, 0, (size_t)n * sizeof *d); break;                                                 \
         }                                                                                                    \
     }
-TENSOR__LOAD_FN(tensor__load_f32, float, v)
-TENSOR__LOAD_FN(tensor__load_f64, double, v)
+#define TENSOR__TO_I64(v) tensor__i64_from((double)(v))
+TENSOR__LOAD_FN(tensor__load_f32, float, (float))
+TENSOR__LOAD_FN(tensor__load_f64, double, (double))
+TENSOR__LOAD_FN(tensor__load_i64, int64_t, TENSOR__TO_I64)
 #undef TENSOR__LOAD_FN
-TENSOR__FN void tensor__load_i64(int64_t *d, const void *from, int dtype, int64_t stride, int64_t n) {
-    switch (dtype) {
-    case TENSOR_F32: TENSOR__LOAD_RUN(float, tensor__i64_from((double)v))
-    case TENSOR_F64: TENSOR__LOAD_RUN(double, tensor__i64_from(v))
-    case TENSOR_I32: TENSOR__LOAD_RUN(int32_t, v)
-    case TENSOR_I64: TENSOR__LOAD_RUN(int64_t, v)
-    case TENSOR_U8: TENSOR__LOAD_RUN(uint8_t, v)
-    case TENSOR_I8: TENSOR__LOAD_RUN(int8_t, v)
-    case TENSOR_I16: TENSOR__LOAD_RUN(int16_t, v)
-    case TENSOR_BOOL: TENSOR__LOAD_RUN(uint8_t, v != 0)
-    case TENSOR_F16: TENSOR__LOAD_RUN(uint16_t, tensor__i64_from((double)tensor__f32_from_f16(v)))
-    case TENSOR_BF16: TENSOR__LOAD_RUN(uint16_t, tensor__i64_from((double)tensor__f32_from_bf16(v)))
-    default: memset(d, 0, (size_t)n * sizeof *d); break;
-    }
-}
 #undef TENSOR__LOAD_RUN
 #define TENSOR__STORE_RUN(type, expr)                                                                        \
     {                                                                                                        \
@@ -8838,42 +8793,28 @@ TENSOR__FN void tensor__load_i64(int64_t *d, const void *from, int dtype, int64_
         for (int64_t i = 0; i < n; i++) { d[i * stride] = expr; }                                            \
         break;                                                                                               \
     }
-#define TENSOR__STORE_FN(name, type)                                                                         \
+#define TENSOR__STORE_FN(name, type, TO, to_i64)                                                             \
     TENSOR__FN void name(void *to, int dtype, int64_t stride, const type *s, int64_t n) {                    \
         switch (dtype) {                                                                                     \
         case TENSOR_F32: TENSOR__STORE_RUN(float, (float)s[i])                                               \
         case TENSOR_F64: TENSOR__STORE_RUN(double, (double)s[i])                                             \
-        case TENSOR_I32: TENSOR__STORE_RUN(int32_t, (int32_t)tensor__clip((double)s[i], -2147483648.0,       \
-                                                                          2147483647.0))                     \
-        case TENSOR_I64: TENSOR__STORE_RUN(int64_t, tensor__i64_from((double)s[i]))                          \
-        case TENSOR_U8: TENSOR__STORE_RUN(uint8_t, (uint8_t)tensor__clip((double)s[i], 0.0, 255.0))          \
-        case TENSOR_I8: TENSOR__STORE_RUN(int8_t, (int8_t)tensor__clip((double)s[i], -128.0, 127.0))         \
-        case TENSOR_I16: TENSOR__STORE_RUN(int16_t, (int16_t)tensor__clip((double)s[i], -32768.0, 32767.0))  \
+        case TENSOR_I32: TENSOR__STORE_RUN(int32_t, TO(int32_t, uint32_t, s[i], -2147483648.0, 2147483647.0))\
+        case TENSOR_I64: TENSOR__STORE_RUN(int64_t, to_i64(s[i]))                                            \
+        case TENSOR_U8: TENSOR__STORE_RUN(uint8_t, TO(uint8_t, uint8_t, s[i], 0.0, 255.0))                   \
+        case TENSOR_I8: TENSOR__STORE_RUN(int8_t, TO(int8_t, uint8_t, s[i], -128.0, 127.0))                  \
+        case TENSOR_I16: TENSOR__STORE_RUN(int16_t, TO(int16_t, uint16_t, s[i], -32768.0, 32767.0))          \
         case TENSOR_BOOL: TENSOR__STORE_RUN(uint8_t, (uint8_t)(s[i] != 0))                                   \
         case TENSOR_F16: TENSOR__STORE_RUN(uint16_t, tensor__f16_from_f32((float)s[i]))                      \
         case TENSOR_BF16: TENSOR__STORE_RUN(uint16_t, tensor__bf16_from_f32((float)s[i]))                    \
         default: break;                                                                                      \
         }                                                                                                    \
     }
-TENSOR__STORE_FN(tensor__store_f32, float)
-TENSOR__STORE_FN(tensor__store_f64, double)
+#define TENSOR__CLIPPED(type, bits, v, lo, hi) (type)tensor__clip((double)(v), lo, hi)
+#define TENSOR__WRAPPED(type, bits, v, lo, hi) (type)(bits)(uint64_t)(v)    /* as two's complement does */
+TENSOR__STORE_FN(tensor__store_f32, float, TENSOR__CLIPPED, TENSOR__TO_I64)
+TENSOR__STORE_FN(tensor__store_f64, double, TENSOR__CLIPPED, TENSOR__TO_I64)
+TENSOR__STORE_FN(tensor__store_i64, int64_t, TENSOR__WRAPPED, (int64_t))
 #undef TENSOR__STORE_FN
-// Integers wrap, as two's complement does.
-TENSOR__FN void tensor__store_i64(void *to, int dtype, int64_t stride, const int64_t *s, int64_t n) {
-    switch (dtype) {
-    case TENSOR_F32: TENSOR__STORE_RUN(float, (float)s[i])
-    case TENSOR_F64: TENSOR__STORE_RUN(double, (double)s[i])
-    case TENSOR_I32: TENSOR__STORE_RUN(int32_t, (int32_t)(uint32_t)(uint64_t)s[i])
-    case TENSOR_I64: TENSOR__STORE_RUN(int64_t, s[i])
-    case TENSOR_U8: TENSOR__STORE_RUN(uint8_t, (uint8_t)((uint64_t)s[i] & 255))
-    case TENSOR_I8: TENSOR__STORE_RUN(int8_t, (int8_t)(uint8_t)((uint64_t)s[i] & 255))
-    case TENSOR_I16: TENSOR__STORE_RUN(int16_t, (int16_t)(uint16_t)((uint64_t)s[i] & 65535))
-    case TENSOR_BOOL: TENSOR__STORE_RUN(uint8_t, (uint8_t)(s[i] != 0))
-    case TENSOR_F16: TENSOR__STORE_RUN(uint16_t, tensor__f16_from_f32((float)s[i]))
-    case TENSOR_BF16: TENSOR__STORE_RUN(uint16_t, tensor__bf16_from_f32((float)s[i]))
-    default: break;
-    }
-}
 #undef TENSOR__STORE_RUN
 TENSOR__FN void tensor__load_run(void *d, int klass, const void *from, int dtype, int64_t stride, int64_t n) {
     if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) {
@@ -18545,44 +18486,23 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 
 #define NOGRAD NULL
 static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
-#define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
-    {#name, TENSOR_FAMILY_POINTWISE, 1, 1, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise, \
+#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, lo, hi, doc)                                          \
+    {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, grad,                   \
      tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                             \
-    {#name, TENSOR_FAMILY_POINTWISE, 2, 2, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise, \
-     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
-    TENSOR_OPS_BINARY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                         \
-    {#name, TENSOR_FAMILY_POINTWISE, 3, 3, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise, \
-     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
-    TENSOR_OPS_TERNARY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, nin, kind, f, doc)                                                               \
-    {#name, TENSOR_FAMILY_POINTWISE, nin, nin, 1, TENSOR__##kind, TENSOR_OP_##ID, 0, NULL,                   \
-        tensor__cpu_pointwise, NULL,                                                                         \
-     -3, 3, doc, NULL},
-    TENSOR_OPS_COMPARE(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, nin, f, doc)                                                                     \
-    {#name, TENSOR_FAMILY_POINTWISE, nin, nin, 1, TENSOR__BIT, TENSOR_OP_##ID, 0, NULL,                      \
-        tensor__cpu_pointwise, NULL,                                                                         \
-     -3, 3, doc, NULL},
-    TENSOR_OPS_BITWISE(TENSOR__X)
-#undef TENSOR__X
 #define TENSOR__ONE(ID, name, kind, f, dA, saves, lo, hi, doc)                                               \
-    {#name, TENSOR_FAMILY_POINTWISE, 1, 1, 1, TENSOR__DBL, TENSOR_OP_##ID, saves, tensor__grad_pointwise,    \
-     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
+    TENSOR__ROW_OF(ID, name, 1, kind, saves, tensor__grad_pointwise, lo, hi, doc)
 #define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                           \
-    {#name, TENSOR_FAMILY_POINTWISE, 2, 2, 1, TENSOR__DBL, TENSOR_OP_##ID, saves, tensor__grad_pointwise,    \
-     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
+    TENSOR__ROW_OF(ID, name, 2, kind, saves, tensor__grad_pointwise, lo, hi, doc)
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                     \
+    TENSOR__ROW_OF(ID, name, 3, kind, saves, tensor__grad_pointwise, lo, hi, doc)
+#define TENSOR__TESTS(ID, name, n, kind, f, doc) TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, -3, 3, doc)
+#define TENSOR__BITS(ID, name, n, f, doc) TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, -3, 3, doc)
+    TENSOR_OPS_UNARY(TENSOR__ONE) TENSOR_OPS_COPY(TENSOR__ONE) TENSOR_OPS_BINARY(TENSOR__TWO)
+    TENSOR_OPS_TERNARY(TENSOR__THREE) TENSOR_OPS_COMPARE(TENSOR__TESTS) TENSOR_OPS_BITWISE(TENSOR__BITS)
     TENSOR_OPS_DOUBLE1(TENSOR__ONE) TENSOR_OPS_DOUBLE2(TENSOR__TWO)
 #define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, doc)                               \
     {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR_OP_##ID, saves, grad, cpu, scratch,  \
-        -3, 3, doc,                                                                                          \
-     TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL},
+     -3, 3, doc, TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL},
     TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
 };
@@ -18590,8 +18510,7 @@ static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
 static const tensor__row_t tensor__pointwise_backward_rows[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...)                                                                             \
     {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, TENSOR_OP_##ID, 0, NULL,                           \
-        tensor__cpu_pointwise_backward, NULL,                                                                \
-     0, 0, "", NULL},
+     tensor__cpu_pointwise_backward, NULL, 0, 0, "", NULL},
     TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
     TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
     TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
@@ -18608,6 +18527,10 @@ TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const
         tensor__report(th, site);
     }
 }
+TENSOR__INLINE void tensor__stamp(tensor_t *t, const char *site) {
+    if (!t->site) { t->site = site; }
+    if (t->node && !t->node->site) { t->node->site = site; }
+}
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
     if (!site) { return t; }
     tensor__thread_t *th = tensor__self();
@@ -18615,8 +18538,7 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
         th->fresh = NULL;
         if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }    // of an earlier call
         if (!site[0]) { return t; }
-        if (!t->site) { t->site = site; }
-        if (t->node && !t->node->site) { t->node->site = site; }
+        tensor__stamp(t, site);
         if (th->written) {
             th->written->write_site = site;
             th->written = NULL;
@@ -18630,14 +18552,7 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
 TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
     if (!site || !t) { return; }
     if (t == TENSOR__POISON) { tensor__stamp_error(tensor__self(), site); return; }
-    if (!site[0]) { return; }
-    if (!t->site) { t->site = site; }
-    if (t->node && !t->node->site) { t->node->site = site; }
-}
-TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p) {
-    tensor__at_each(site, p.values);
-    tensor__at_each(site, p.indices);
-    return p;
+    if (site[0]) { tensor__stamp(t, site); }
 }
 #define TENSOR__X(name)                                                                                      \
     TENSOR_API tensor_##name##_t tensor__at_##name(const char *site, tensor_##name##_t t) {                  \
@@ -18646,8 +18561,8 @@ TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p) {
         for (size_t i = 0; i < sizeof t / sizeof list[0]; i++) { tensor__at_each(site, list[i]); }           \
         return t;                                                                                            \
     }
-TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet) TENSOR__X(lu_factor)
-TENSOR__X(lu) TENSOR__X(lstsq)
+TENSOR__X(pair) TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet)
+TENSOR__X(lu_factor) TENSOR__X(lu) TENSOR__X(lstsq)
 #undef TENSOR__X
 TENSOR_API int tensor__at_int(const char *site, int r) {
     if (!site) { return r; }
@@ -18656,14 +18571,13 @@ TENSOR_API int tensor__at_int(const char *site, int r) {
     if (th->freed) { th->freed->freed = site; th->freed = NULL; }
     return r;
 }
-TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r) {
-    if (site) { tensor__stamp_error(tensor__self(), site); }
-    return r;
-}
-TENSOR_API double tensor__at_f64(const char *site, double r) {
-    if (site) { tensor__stamp_error(tensor__self(), site); }
-    return r;
-}
+#define TENSOR__X(kind, type)                                                                                \
+    TENSOR_API type tensor__at_##kind(const char *site, type r) {                                            \
+        if (site) { tensor__stamp_error(tensor__self(), site); }                                             \
+        return r;                                                                                            \
+    }
+TENSOR__X(i64, int64_t) TENSOR__X(f64, double)
+#undef TENSOR__X
 TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
     if (!site) { return p; }
     tensor__thread_t *th = tensor__self();
@@ -18680,16 +18594,12 @@ TENSOR_API int tensor__shutdowns(void) { return TENSOR__ATOMIC_LOAD(&tensor__shu
 static tensor__thread_t *tensor__self_fn(void) { return tensor__self(); }
 static const tensor__internals_t tensor__internals_table = {
     TENSOR__API_VERSION, sizeof(tensor_t), sizeof(tensor_call_t), TENSOR__POISON, tensor__self_fn,
-        tensor__fail, tensor__text,
-    tensor__begin, tensor__result, tensor__finish, tensor__grad_in, tensor__grad_out, tensor__grad_need,
-        tensor__sum_to,
-    tensor__next_stream, tensor__parallel, tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64,
-    tensor__gemm_scratch, tensor__isa, tensor__reference, tensor__memory, tensor__memory_free,
-        tensor__own,
-    tensor__disown, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path, tensor__load,
-        tensor__philox,
-    tensor__inner_scope, tensor__tidy, tensor__set_backend, tensor__move_bytes, tensor__arg,
-    tensor__launch,
+    tensor__fail, tensor__text, tensor__begin, tensor__result, tensor__finish, tensor__grad_in,
+    tensor__grad_out, tensor__grad_need, tensor__sum_to, tensor__next_stream, tensor__parallel,
+    tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64, tensor__gemm_scratch, tensor__isa,
+    tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
+    tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
+    tensor__tidy, tensor__set_backend, tensor__move_bytes, tensor__arg, tensor__launch,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;
