@@ -7897,6 +7897,17 @@ TENSOR__FN int tensor__numel_of(const int64_t *dims, int ndim, int64_t *numel) {
     return 1;
 }
 
+TENSOR__INLINE int tensor__same_shape(const tensor_t *a, const tensor_t *b) {
+    int same = a->ndim == b->ndim;
+    for (int d = 0; same && d < a->ndim; d++) { same = a->dims[d] == b->dims[d]; }
+    return same;
+}
+// Whether b broadcasts to the shape of x.
+TENSOR__FN int tensor__fills(const tensor_t *b, const tensor_t *x) {
+    int lead = x->ndim - b->ndim, fills = lead >= 0;
+    for (int d = 0; fills && d < b->ndim; d++) { fills = b->dims[d] == 1 || b->dims[d] == x->dims[lead + d]; }
+    return fills;
+}
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__no_list(const char *op, tensor_t *const *list, int n) {
     return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: needs at least one tensor, got %s of %i", op,
                         list ? "a list" : "NULL as a list", n);
@@ -9935,8 +9946,7 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
 TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
                                const char *op) {
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return 0; }
-    if (a->ndim != b->ndim || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t))) { return 0; }
-    if (exact && a->dtype != b->dtype) { return 0; }
+    if (!tensor__same_shape(a, b) || (exact && a->dtype != b->dtype)) { return 0; }
     if (a->device || b->device) {
         TENSOR__MARK
         a = (tensor_to)((tensor_detach)(a), TENSOR_CPU);
@@ -10843,8 +10853,8 @@ TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
 // A copy of x, and v, a view of that copy, replaced by src.
 TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, tensor_t *src) {
     if (v == TENSOR__POISON || !TENSOR__USABLE(op, "src", src)) { return TENSOR__POISON; }
-    TENSOR__REFUSE(v->ndim != src->ndim || memcmp(v->dims, src->dims, (size_t)v->ndim * sizeof *v->dims),
-                   SHAPE, "%s: src %t has not the shape %t of what it replaces", op, src, v);
+    TENSOR__REFUSE(!tensor__same_shape(v, src), SHAPE, "%s: src %t has not the shape %t of what it replaces",
+                   op, src, v);
     return (tensor_copy_)(v, src) == TENSOR__POISON ? TENSOR__POISON : y;
 }
 #define TENSOR__X(name, params, view)                                                                        \
@@ -10975,9 +10985,7 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     int same = 1;
     for (int i = 1; i < o->nin; i++) {
         const tensor_t *b = o->in[i];
-        if (!b) { continue; }
-        same &= a->ndim == b->ndim;
-        for (int d = 0; same && d < a->ndim; d++) { same &= a->dims[d] == b->dims[d]; }
+        same = same && (!b || tensor__same_shape(a, b));
     }
     if (TENSOR__LIKELY(same)) {
         tensor__result(o, dtype, a->dims, a->ndim);
@@ -11252,15 +11260,10 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
     TENSOR__REFUSE(!writes_only && tensor__category(dtype) > tensor__category(x->dtype), DTYPE,
                    "%s_: a result of %s cannot be stored in x %t %y", name, tensor__dtype_names[dtype], x, x);
     if (x->dtype == TENSOR_F64 && !scalar && !writes_only) { o.compute = TENSOR_F64; }
-    int64_t dims[TENSOR_MAX_DIMS];
-    int ndim = x->ndim, tracks = tensor__tracks(&o);
-    memcpy(dims, x->dims, (size_t)ndim * sizeof *dims);
+    int tracks = tensor__tracks(&o);
     for (int i = 1; i < o.nin; i++) {
-        if (!o.args[i]) { continue; }
-        int fits = tensor__broadcast(dims, &ndim, o.args[i]->dims, o.args[i]->ndim);
-        TENSOR__REFUSE(!fits || ndim != x->ndim || memcmp(dims, x->dims, (size_t)ndim * sizeof *dims), SHAPE,
-                       "%s_: b %t does not broadcast to x %t (an in-place result keeps x's shape)", name,
-                       o.args[i], x);
+        TENSOR__REFUSE(o.args[i] && !tensor__fills(o.args[i], x), SHAPE, "%s_: b %t does not broadcast to x %t "
+                       "(an in-place result keeps x's shape)", name, o.args[i], x);
     }
     if (!tensor__update_allowed(o.th, name, x, tracks)) { return TENSOR__POISON; }
     for (int i = 1; i < o.nin; i++) {
@@ -12410,12 +12413,18 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c) {
     return 0;
 }
 
+TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
+    TENSOR__REFUSE_AS(0, tensor__live(x) && !tensor__is_float(x->dtype), DTYPE,
+                      "%s: x %t is %y, a float dtype is needed", op, x, x);
+    return 1;
+}
 // Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim:
-// size 1).
+// size 1). dtype of the result, < 0: that of x, which is a float.
 TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype,
                                      int64_t i0) {
     TENSOR__MARK
     TENSOR__BEGIN(o, tensor__row(id), x)
+    if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
     TENSOR__DIM(d, o.row->name, dim, x)
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
     tensor_t *m = tensor_contiguous(moved ? tensor_movedim(x, d, last) : x);
@@ -12435,40 +12444,27 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     if (!drop) { TENSOR__RETURN(moved ? tensor_movedim(y, last, d) : y); }
     TENSOR__RETURN(keepdim ? tensor_unsqueeze(y, d) : y);
 }
-TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
-    TENSOR__REFUSE_AS(0, tensor__live(x) && !tensor__is_float(x->dtype), DTYPE,
-                      "%s: x %t is %y, a float dtype is needed", op, x, x);
-    return 1;
-}
-TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim),
-    tensor__needs_float("softmax", x) ? tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0) :
-                        TENSOR__POISON)
+TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim), tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0))
 TENSOR__FRONT(log_softmax, (tensor_t *x, int64_t dim),
-    tensor__needs_float("log_softmax", x) ? tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0) :
-                        TENSOR__POISON)
+    tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0))
+TENSOR__FRONT(logcumsumexp, (tensor_t *x, int64_t dim),
+    tensor__rows_op(TENSOR_OP_LOGCUMSUMEXP, x, dim, 0, 0, -1, 0))
+TENSOR__FRONT(var_dim, (tensor_t *x, int64_t dim, int64_t correction, int keepdim),
+    tensor__rows_op(TENSOR_OP_VAR, x, dim, 1, keepdim, -1, correction))
+TENSOR__FRONT(norm_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0))
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
     TENSOR__MARK
     if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, tensor_get_default_dtype()); }
     TENSOR__RETURN(tensor__rows_op(TENSOR_OP_LOGSUMEXP, x, dim, 1, keepdim, -1, 0));
 }
-TENSOR_API tensor_t *(tensor_cumsum)(tensor_t *x, int64_t dim) {
-    int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;
-    return tensor__rows_op(TENSOR_OP_CUMSUM, x, dim, 0, 0, dtype, 0);
-}
-TENSOR_API tensor_t *(tensor_cumprod)(tensor_t *x, int64_t dim) {
-    int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;
-    return tensor__rows_op(TENSOR_OP_CUMPROD, x, dim, 0, 0, dtype, 0);
-}
-TENSOR__FRONT(logcumsumexp, (tensor_t *x, int64_t dim),
-    tensor__needs_float("logcumsumexp", x) ? tensor__rows_op(TENSOR_OP_LOGCUMSUMEXP, x, dim, 0, 0, -1, 0) :
-                        TENSOR__POISON)
-TENSOR_API tensor_t *(tensor_var_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
-    if (!tensor__needs_float("var", x)) { return TENSOR__POISON; }
-    return tensor__rows_op(TENSOR_OP_VAR, x, dim, 1, keepdim, -1, correction);
-}
-TENSOR__FRONT(norm_dim, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__needs_float("norm", x) ? tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0) :
-                        TENSOR__POISON)
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim) {                                         \
+        int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;                        \
+        return tensor__rows_op(TENSOR_OP_##ID, x, dim, 0, 0, dtype, 0);                                      \
+    }
+TENSOR__X(CUMSUM, cumsum) TENSOR__X(CUMPROD, cumprod)
+#undef TENSOR__X
 TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdim) {
     if (tensor__live(x)) {
         TENSOR__DIM(d, tensor__row(id)->name, dim, x)
@@ -13034,15 +13030,9 @@ TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(te
         TENSOR__RETURN(tensor_to(f, (tensor_dtype_t)a->dtype));      // rounded once
     }
     tensor_t *y = product(a, b);
-    if (y != TENSOR__POISON && tensor__live(x)) {
-        int64_t dims[TENSOR_MAX_DIMS];
-        int ndim = y->ndim;
-        for (int d = 0; d < ndim; d++) { dims[d] = y->dims[d]; }
-        if (!tensor__broadcast(dims, &ndim, x->dims, x->ndim) || ndim != y->ndim ||
-            memcmp(dims, y->dims, (size_t)ndim * sizeof *dims)) {
-            tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t does not broadcast to the product %t", op, x, y);
-            TENSOR__RETURN(TENSOR__POISON);
-        }
+    if (y != TENSOR__POISON && tensor__live(x) && !tensor__fills(x, y)) {
+        y = tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t does not broadcast to the product %t", op, x, y);
+        TENSOR__RETURN(y);
     }
     if (y != TENSOR__POISON && alpha != 1) { y = tensor_mul_scalar(y, alpha); }
     if (beta == 0) { TENSOR__RETURN(y); }
@@ -15148,8 +15138,7 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     if (!list || n < 1) { return tensor__no_list("stack", list, n); }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("stack", "list", list[i])) { return TENSOR__POISON; }
-        TENSOR__REFUSE(list[i]->ndim != list[0]->ndim || memcmp(list[i]->dims, list[0]->dims,
-                                                                (size_t)list[0]->ndim * 8), SHAPE,
+        TENSOR__REFUSE(!tensor__same_shape(list[i], list[0]), SHAPE,
                        "stack: tensor %i %t has not the shape of the first %t", i, list[i], list[0]);
     }
     int d = tensor__dim_of("stack", dim, list[0]->ndim + 1, list[0]);
@@ -16665,7 +16654,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     if (grad) {
         if (!TENSOR__USABLE("set_grad", "grad", grad)) { return th->error.code; }
         TENSOR__REFUSE_CODE(grad == x, AUTOGRAD, "set_grad: x %t cannot be its own gradient", x);
-        TENSOR__REFUSE_CODE(grad->ndim != x->ndim || memcmp(grad->dims, x->dims, (size_t)x->ndim * 8), SHAPE,
+        TENSOR__REFUSE_CODE(!tensor__same_shape(grad, x), SHAPE,
                             "set_grad: grad %t has not the shape of x %t", grad, x);
         TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, x is %y", grad, x);
         tensor__hold(grad);
@@ -16764,8 +16753,7 @@ TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32
         if (th->error.code) { return 0; }
         if (!r || r == old) { continue; }
         if (!TENSOR__USABLE("backward", "result of a hook", r)) { return 0; }
-        if (r->dtype != old->dtype || r->ndim != old->ndim ||
-            memcmp(r->dims, old->dims, (size_t)r->ndim * sizeof *r->dims)) {
+        if (r->dtype != old->dtype || !tensor__same_shape(r, old)) {
             tensor__fail(th, r->dtype == old->dtype ? TENSOR_ERR_SHAPE : TENSOR_ERR_DTYPE,
                          "backward: a hook gave %t %y for a gradient %t %y", r, r, old, old);
             return 0;
@@ -17670,7 +17658,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
                             "%s: a gradient to start from is needed for %t (only one element has the default "
                             "1)", op, y);
         if (g && !TENSOR__USABLE(op, "grad", g)) { return th->error.code; }
-        TENSOR__REFUSE_CODE(g && (g->ndim != y->ndim || memcmp(g->dims, y->dims, (size_t)y->ndim * 8)), SHAPE,
+        TENSOR__REFUSE_CODE(g && !tensor__same_shape(g, y), SHAPE,
                             "%s: grad %t has not the shape of the output %t", op, g, y);
     }
     for (int i = 0; i < ni; i++) {
