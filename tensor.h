@@ -3715,6 +3715,30 @@ TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v) {
 #define VI_TRUNC(a) TENSOR__MM(cvttps_epi32)(a)
 #define V_FROM_I(a) TENSOR__MM(cvtepi32_ps)(a)
 
+#if TENSOR__PASS < 3
+#define M_AND(a, b) TENSOR__MM(and_ps)(a, b)
+#define M_OR(a, b) TENSOR__MM(or_ps)(a, b)
+#define M_XOR(a, b) TENSOR__MM(xor_ps)(a, b)
+#define M_NOT(a) TENSOR__MM(xor_ps)(a, V_OF(VI_SET(-1)))
+#define VI_EQ(a, b) V_OF(TENSOR__MM(cmpeq_epi32)(a, b))
+#define VI_GT(a, b) V_OF(TENSOR__MM(cmpgt_epi32)(a, b))
+#endif
+#if TENSOR__PASS > 1
+#define V_FMA(a, b, c) TENSOR__MM(fmadd_ps)(a, b, c)
+#define V_FNMA(a, b, c) TENSOR__MM(fnmadd_ps)(a, b, c)
+#define TENSOR__D_FMA(a, b, c) TENSOR__MM(fmadd_pd)(a, b, c)
+#define V_LT(a, b) TENSOR__COMPARE(a, b, _CMP_LT_OQ)
+#define V_LE(a, b) TENSOR__COMPARE(a, b, _CMP_LE_OQ)
+#define V_GT(a, b) TENSOR__COMPARE(a, b, _CMP_GT_OQ)
+#define V_GE(a, b) TENSOR__COMPARE(a, b, _CMP_GE_OQ)
+#define V_EQ(a, b) TENSOR__COMPARE(a, b, _CMP_EQ_OQ)
+#define V_NE(a, b) TENSOR__COMPARE(a, b, _CMP_NEQ_UQ)
+#define V_TRUNC(v) TENSOR__TO_WHOLE(v, 11)
+#define V_FLOOR(v) TENSOR__TO_WHOLE(v, 9)
+#define V_CEIL(v) TENSOR__TO_WHOLE(v, 10)
+#define V_RINT(v) TENSOR__TO_WHOLE(v, 8)
+#endif
+
 #if TENSOR__PASS == 1
 #define V_BITS(v) _mm_castps_si128(v)
 #define V_OF(i) _mm_castsi128_ps(i)
@@ -3726,12 +3750,6 @@ TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v) {
 #define V_GE(a, b) _mm_cmple_ps(b, a)
 #define V_EQ(a, b) _mm_cmpeq_ps(a, b)
 #define V_NE(a, b) _mm_cmpneq_ps(a, b)
-#define VI_EQ(a, b) V_OF(_mm_cmpeq_epi32(a, b))
-#define VI_GT(a, b) V_OF(_mm_cmpgt_epi32(a, b))
-#define M_AND(a, b) _mm_and_ps(a, b)
-#define M_OR(a, b) _mm_or_ps(a, b)
-#define M_XOR(a, b) _mm_xor_ps(a, b)
-#define M_NOT(a) _mm_xor_ps(a, V_OF(VI_SET(-1)))
 #define M_ANY(m) (_mm_movemask_ps(m) != 0)
 #define M_ALL(m) (_mm_movemask_ps(m) == 15)
 #define V_SEL(m, a, b) TENSOR__K(sel)(m, a, b)
@@ -3771,29 +3789,13 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v) {
 
 #elif TENSOR__PASS == 2
 #define V_BITS(v) _mm256_castps_si256(v)
+#define TENSOR__COMPARE(a, b, how) _mm256_cmp_ps(a, b, how)
+#define TENSOR__TO_WHOLE(v, how) _mm256_round_ps(v, how)
 #define V_OF(i) _mm256_castsi256_ps(i)
-#define V_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
-#define V_FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
-#define V_LT(a, b) _mm256_cmp_ps(a, b, _CMP_LT_OQ)
-#define V_LE(a, b) _mm256_cmp_ps(a, b, _CMP_LE_OQ)
-#define V_GT(a, b) _mm256_cmp_ps(a, b, _CMP_GT_OQ)
-#define V_GE(a, b) _mm256_cmp_ps(a, b, _CMP_GE_OQ)
-#define V_EQ(a, b) _mm256_cmp_ps(a, b, _CMP_EQ_OQ)
-#define V_NE(a, b) _mm256_cmp_ps(a, b, _CMP_NEQ_UQ)
-#define VI_EQ(a, b) V_OF(_mm256_cmpeq_epi32(a, b))
-#define VI_GT(a, b) V_OF(_mm256_cmpgt_epi32(a, b))
-#define M_AND(a, b) _mm256_and_ps(a, b)
-#define M_OR(a, b) _mm256_or_ps(a, b)
-#define M_XOR(a, b) _mm256_xor_ps(a, b)
-#define M_NOT(a) _mm256_xor_ps(a, V_OF(VI_SET(-1)))
 #define M_ANY(m) (_mm256_movemask_ps(m) != 0)
 #define M_ALL(m) (_mm256_movemask_ps(m) == 255)
 #define V_SEL(m, a, b) _mm256_blendv_ps(b, a, m)
 #define VI_SEL(m, a, b) V_BITS(_mm256_blendv_ps(V_OF(b), V_OF(a), m))
-#define V_TRUNC(v) _mm256_round_ps(v, 11)
-#define V_FLOOR(v) _mm256_round_ps(v, 9)
-#define V_CEIL(v) _mm256_round_ps(v, 10)
-#define V_RINT(v) _mm256_round_ps(v, 8)
 #define TENSOR__WIDE_HI(e, o) _mm256_blend_epi32(_mm256_srli_epi64(e, 32), o, 0xAA)
 #define TENSOR__WIDE_LO(e, o) _mm256_blend_epi32(e, _mm256_slli_epi64(o, 32), 0xAA)
 #define TENSOR__FOLD(op, v) _mm_##op##_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1))
@@ -3801,7 +3803,6 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v) {
 #define TENSOR__D_HI(v) _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))
 #define TENSOR__D_JOIN(d) _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps((d).lo)), \
                                                _mm256_cvtpd_ps((d).hi), 1)
-#define TENSOR__D_FMA(a, b, c) _mm256_fmadd_pd(a, b, c)
 #define TENSOR__LOAD16(p) _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 #define TENSOR__STORE16(p, v) TENSOR__K(store16)(p, v)
 #define VI_LOAD_U8(p) _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p)))
@@ -3819,15 +3820,9 @@ TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v) {
 
 #else
 #define V_BITS(v) _mm512_castps_si512(v)
+#define TENSOR__COMPARE(a, b, how) _mm512_cmp_ps_mask(a, b, how)
+#define TENSOR__TO_WHOLE(v, how) _mm512_roundscale_ps(v, how)
 #define V_OF(i) _mm512_castsi512_ps(i)
-#define V_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define V_FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
-#define V_LT(a, b) _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ)
-#define V_LE(a, b) _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ)
-#define V_GT(a, b) _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ)
-#define V_GE(a, b) _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ)
-#define V_EQ(a, b) _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ)
-#define V_NE(a, b) _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ)
 #define VI_EQ(a, b) _mm512_cmpeq_epi32_mask(a, b)
 #define VI_GT(a, b) _mm512_cmpgt_epi32_mask(a, b)
 #define M_AND(a, b) ((__mmask16)((a) & (b)))
@@ -3838,10 +3833,6 @@ TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v) {
 #define M_ALL(m) ((m) == 0xFFFF)
 #define V_SEL(m, a, b) _mm512_mask_blend_ps(m, b, a)
 #define VI_SEL(m, a, b) _mm512_mask_blend_epi32(m, b, a)
-#define V_TRUNC(v) _mm512_roundscale_ps(v, 11)
-#define V_FLOOR(v) _mm512_roundscale_ps(v, 9)
-#define V_CEIL(v) _mm512_roundscale_ps(v, 10)
-#define V_RINT(v) _mm512_roundscale_ps(v, 8)
 #define TENSOR__WIDE_HI(e, o) _mm512_mask_shuffle_epi32(o, 0x5555, e, _MM_PERM_DDBB)
 #define TENSOR__WIDE_LO(e, o) _mm512_mask_shuffle_epi32(e, 0xAAAA, o, _MM_PERM_CCAA)
 #define TENSOR__FOLD(op, v) TENSOR__K(fold_##op)(v)
@@ -3856,7 +3847,6 @@ TENSOR__FOLD_FN(min)
 #define TENSOR__D_HI(v) _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1))
 #define TENSOR__D_JOIN(d) _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((d).lo)), \
                                              _mm512_cvtpd_ps((d).hi), 1)
-#define TENSOR__D_FMA(a, b, c) _mm512_fmadd_pd(a, b, c)
 #define TENSOR__LOAD16(p) _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
 #define TENSOR__STORE16(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_cvtepi32_epi16(v))
 #define VI_LOAD_U8(p) _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)))
@@ -5900,6 +5890,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__FOLD
 #undef TENSOR__WIDE_HI
 #undef TENSOR__WIDE_LO
+#undef TENSOR__COMPARE
 #undef TENSOR__FAR
 #undef TENSOR__FIRST
 #undef TENSOR__K
@@ -5910,6 +5901,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__S
 #undef TENSOR__SI
 #undef TENSOR__STORE16
+#undef TENSOR__TO_WHOLE
 #undef TENSOR__U
 #undef VI_ADD
 #undef VI_AND
