@@ -12143,23 +12143,18 @@ TENSOR__FN tensor_t *tensor__reduce_dims(int id, tensor_t *x, const int64_t *dim
     if (!tensor__mask(tensor__row(id)->name, x, dims, n, &mask)) { return TENSOR__POISON; }
     return tensor__reduce(id, x, x->ndim ? mask : 0, keepdim);
 }
-#define TENSOR__X(ID, name, name_dim)                                                                        \
-    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
+#define TENSOR__X(ID, all, name)                                                                             \
+    TENSOR_API tensor_t *(tensor_##all)(tensor_t *x) {                                                       \
         return tensor__reduce(TENSOR_OP_##ID, x, (1u << TENSOR_MAX_DIMS) - 1, 0);                            \
     }                                                                                                        \
-    TENSOR_API tensor_t *(tensor_##name_dim)(tensor_t *x, int64_t dim, int keepdim) {                        \
+    TENSOR_API tensor_t *(tensor_##name##_dim)(tensor_t *x, int64_t dim, int keepdim) {                      \
         return tensor__reduce_dims(TENSOR_OP_##ID, x, &dim, 1, keepdim);                                     \
-    }
-TENSOR__X(SUM, sum, sum_dim) TENSOR__X(MEAN, mean, mean_dim) TENSOR__X(PROD, prod, prod_dim)
-TENSOR__X(AMAX, max, amax_dim) TENSOR__X(AMIN, min, amin_dim) TENSOR__X(ANY, any, any_dim) TENSOR__X(ALL,
-        all, all_dim)
-#undef TENSOR__X
-#define TENSOR__X(ID, name)                                                                                  \
-    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, const int64_t *dims, int n, int keepdim) {             \
+    }                                                                                                        \
+    TENSOR_API tensor_t *(tensor_##name##_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {      \
         return tensor__reduce_dims(TENSOR_OP_##ID, x, dims, n, keepdim);                                     \
     }
-TENSOR__X(SUM, sum_dims) TENSOR__X(MEAN, mean_dims) TENSOR__X(PROD, prod_dims) TENSOR__X(AMAX, amax_dims)
-TENSOR__X(AMIN, amin_dims) TENSOR__X(ANY, any_dims) TENSOR__X(ALL, all_dims)
+TENSOR__X(SUM, sum, sum) TENSOR__X(MEAN, mean, mean) TENSOR__X(PROD, prod, prod) TENSOR__X(AMAX, max, amax)
+TENSOR__X(AMIN, min, amin) TENSOR__X(ANY, any, any) TENSOR__X(ALL, all, all)
 #undef TENSOR__X
 
 // g summed to a smaller shape that broadcasts to it.
@@ -16283,6 +16278,11 @@ typedef struct tensor__random_t {
     int64_t n;
     int direct;                         // y is contiguous f32
 } tensor__random_t;
+// The low or the high half of a block, and a number of 53 bits in [0, 1) of it.
+TENSOR__INLINE uint64_t tensor__word64(const uint32_t *w, int high) {
+    return (uint64_t)w[2 * high + 1] << 32 | w[2 * high];
+}
+TENSOR__INLINE double tensor__unit(uint64_t u) { return (double)(u >> 11) * 1.1102230246251565e-16; }
 // Values of elements first..first+n (n <= BLOCK, first a multiple of 4), as double.
 TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int64_t n, double *out) {
     const tensor_params_t *p = c->p;
@@ -16292,7 +16292,7 @@ TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int6
         int64_t e = first + i;
         if (id == TENSOR_OP_RANDINT || id == TENSOR_OP_RAND) {        // two words an element
             tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)e >> 1, w);
-            uint64_t u = (uint64_t)w[e & 1 ? 3 : 1] << 32 | w[e & 1 ? 2 : 0];
+            uint64_t u = tensor__word64(w, e & 1);
             if (id == TENSOR_OP_RANDINT) {
                 // Lemire's multiplication; the bias, range / 2^64, is below anything one could measure.
                 uint64_t range = (uint64_t)p->i[1] - (uint64_t)p->i[0], lo = (uint32_t)u, hi = u >> 32;
@@ -16301,7 +16301,7 @@ TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int6
                 uint64_t top = hi * rh + (hi * rl >> 32) + (lo * rh >> 32) + (mid >> 32);
                 ((int64_t *)(void *)out)[i] = (int64_t)((uint64_t)p->i[0] + top);
             } else {
-                out[i] = p->f[0] + (p->f[1] - p->f[0]) * ((double)(u >> 11) * 1.1102230246251565e-16);
+                out[i] = p->f[0] + (p->f[1] - p->f[0]) * tensor__unit(u);
             }
             i++;
             continue;
@@ -16338,8 +16338,7 @@ TENSOR__FN double tensor__poisson(const tensor_call_t *c, uint64_t e, double rat
     double root = sqrt(rate), b = 0.931 + 2.53 * root, a = 0.02483 * b - 0.059, k = rate;
     for (uint64_t turn = 0; turn < 4096; turn++) {
         tensor__philox(c->rng.seed, c->rng.offset, e << 12 | turn, w);
-        double u = (double)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 1.1102230246251565e-16;
-        double v = (double)(((uint64_t)w[3] << 32 | w[2]) >> 11) * 1.1102230246251565e-16;
+        double u = tensor__unit(tensor__word64(w, 0)), v = tensor__unit(tensor__word64(w, 1));
         if (rate < 30) {
             double p = exp(-rate), sum = p;
             for (k = 0; u >= sum && k < 1000; sum += p) { p *= rate / ++k; }
@@ -16416,8 +16415,7 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
             uint32_t u[4];
             uint64_t e = (uint64_t)(r * n + j);
             tensor__philox(c->rng.seed, c->rng.offset, e >> 1, u);
-            double x = (double)(((uint64_t)u[e & 1 ? 3 : 1] << 32 |
-                                 u[e & 1 ? 2 : 0]) >> 11) * 1.1102230246251565e-16 * total, s = 0;
+            double x = tensor__unit(tensor__word64(u, e & 1)) * total, s = 0;
             int64_t pick = -1;
             for (int64_t i = 0; i < k; i++) {
                 if (at[r * k + i] <= 0) { continue; }
@@ -16501,7 +16499,7 @@ TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     for (int64_t i = n - 1; i > 0; i--) {
         uint32_t w[4];
         tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)i, w);
-        int64_t k = (int64_t)(((uint64_t)w[1] << 32 | w[0]) % (uint64_t)(i + 1)), v = to[i];
+        int64_t k = (int64_t)(tensor__word64(w, 0) % (uint64_t)(i + 1)), v = to[i];
         to[i] = to[k];
         to[k] = v;
     }
