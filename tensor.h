@@ -11254,8 +11254,9 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
     if (x->dtype == TENSOR_F64 && !scalar && !writes_only) { o.compute = TENSOR_F64; }
     int tracks = tensor__tracks(&o);
     for (int i = 1; i < o.nin; i++) {
-        TENSOR__REFUSE(o.args[i] && !tensor__fills(o.args[i], x), SHAPE, "%s_: b %t does not broadcast to x %t "
-                       "(an in-place result keeps x's shape)", name, o.args[i], x);
+        TENSOR__REFUSE(o.args[i] && !tensor__fills(o.args[i], x), SHAPE,
+                       "%s_: b %t does not broadcast to x %t (an in-place result keeps x's shape)", name,
+                       o.args[i], x);
     }
     if (!tensor__update_allowed(o.th, name, x, tracks)) { return TENSOR__POISON; }
     for (int i = 1; i < o.nin; i++) {
@@ -12508,8 +12509,8 @@ TENSOR__FN tensor_t *tensor__tidy_n(tensor__thread_t *th, int64_t mark, tensor_t
 TENSOR__FN tensor_pair_t tensor__tidy_pair(tensor__thread_t *th, int64_t mark, tensor_pair_t p,
                                            const char *function) {
     tensor_t *list[2] = {p.values, p.indices};
-    p.values = tensor__tidy_n(th, mark, list, 2, function);
-    p.indices = list[1];
+    tensor__tidy_n(th, mark, list, 2, function);
+    memcpy(&p, list, sizeof p);
     return p;
 }
 #define TENSOR__RETURN_PAIR(p) return tensor__tidy_pair(th_, mark_, p, __func__)
@@ -12562,31 +12563,47 @@ TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
 
 // ---- over several dims, of several results ----
 
-// x with dims (none given = all) moved last and made one. shape, *ndim: what reducing that one leaves.
-TENSOR__FN tensor_t *tensor__fold(const char *name, tensor_t *x, const int64_t *dims, int n, int keepdim,
-                                  int64_t *shape, int *ndim) {
-    uint32_t mask;
-    *ndim = 0;
-    if (!tensor__mask(name, x, dims, n, &mask)) { return TENSOR__POISON; }
-    int64_t order[TENSOR_MAX_DIMS], flat[TENSOR_MAX_DIMS + 1], last = 1;
+// The dims given (n = 0: all) moved to the end, in their order, as one; kept: the shape with 1 in their
+// place, or without them. Poison = raised.
+TENSOR__FN tensor_t *tensor__gathered(const char *op, tensor_t *x, const int64_t *dims, int n, int keepdim,
+                                      tensor_shape_t *kept) {
+    int64_t order[TENSOR_MAX_DIMS], shape[TENSOR_MAX_DIMS + 1], count = 1;
+    uint32_t mask = 0;
     int k = 0;
+    kept->ndim = 0;
+    if (!tensor__dim_mask(op, x, dims, n, &mask)) { return TENSOR__POISON; }
+    if (!x->ndim) { n = 0; }
     for (int d = 0; d < x->ndim; d++) {
-        if (mask >> d & 1) { last *= x->dims[d]; if (keepdim) { shape[(*ndim)++] = 1; } continue; }
-        flat[k] = x->dims[d];
-        order[k++] = d;
-        shape[(*ndim)++] = x->dims[d];
+        if (n && !(mask >> d & 1)) {
+            shape[k] = x->dims[d];
+            order[k++] = d;
+            kept->dims[kept->ndim++] = x->dims[d];
+            continue;
+        }
+        count *= x->dims[d];
+        if (keepdim) { kept->dims[kept->ndim++] = 1; }
     }
-    flat[k] = last;
-    int kept = k;
-    for (int d = 0; d < x->ndim; d++) { if (mask >> d & 1) { order[k++] = d; } }
-    return tensor_reshape_n(tensor_permute_n(x, order, k), flat, kept + 1);
+    shape[k] = count;
+    for (int i = 0; i < n; i++) { order[k + i] = dims[i] < 0 ? dims[i] + x->ndim : dims[i]; }
+    if (n) { x = tensor_permute_n(x, order, x->ndim); }
+    return tensor_reshape_n(x, shape, k + 1);
+}
+// The same with the dims in rising order.
+TENSOR__FN tensor_t *tensor__fold(const char *op, tensor_t *x, const int64_t *dims, int n, int keepdim,
+                                  tensor_shape_t *kept) {
+    int64_t rising[TENSOR_MAX_DIMS];
+    uint32_t mask;
+    int k = 0;
+    kept->ndim = 0;
+    if (!tensor__mask(op, x, dims, n, &mask)) { return TENSOR__POISON; }
+    for (int d = 0; d < x->ndim; d++) { if (mask >> d & 1) { rising[k++] = d; } }
+    return tensor__gathered(op, x, rising, k, keepdim, kept);
 }
 #define TENSOR__FOLDED(name, row)                                                                            \
     TENSOR__MARK                                                                                             \
-    int64_t shape[TENSOR_MAX_DIMS];                                                                          \
-    int ndim;                                                                                                \
-    tensor_t *f = tensor__fold(name, x, dims, n, keepdim, shape, &ndim);                                     \
-    TENSOR__RETURN(tensor_reshape_n(row, shape, ndim))
+    tensor_shape_t kept;                                                                                     \
+    tensor_t *f = tensor__fold(name, x, dims, n, keepdim, &kept);                                            \
+    TENSOR__RETURN(tensor_reshape_n(row, kept.dims, kept.ndim))
 TENSOR_API tensor_t *(tensor_logsumexp_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__FOLDED("logsumexp", tensor_logsumexp(f, -1, 0));
 }
@@ -14015,9 +14032,7 @@ TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
     tensor__la_result(&o, x->dtype, m, n);
     tensor__la_result(&o, TENSOR_I32, -1, m < n ? m : n);
-    if (tensor__finish(&o) == TENSOR__POISON) { return r; }
-    r.lu = o.out[0];
-    r.pivots = o.out[1];
+    if (tensor__finish(&o) != TENSOR__POISON) { memcpy(&r, o.out, sizeof r); }
     return r;
 }
 // Row i of the permuted matrix is row order[i]: i64 [..., m].
@@ -14058,9 +14073,7 @@ TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
     }
     tensor_t *list[3] = {p, tensor__lu_lower(lu), tensor__lu_upper(lu)};
     tensor__tidy_n(th_, mark_, list, 3, __func__);
-    r.p = list[0];
-    r.l = list[1];
-    r.u = list[2];
+    memcpy(&r, list, sizeof r);
     return r;
 }
 TENSOR_API tensor_lu_t (tensor_linalg_lu)(tensor_t *x) {
@@ -14134,9 +14147,7 @@ TENSOR_API tensor_svd_t (tensor_svd)(tensor_t *x) {
     tensor_t *list[3] = {d.u, d.s, tensor_mT(d.vh)};
     tensor_svd_t r;
     tensor__tidy_n(th_, mark_, list, 3, __func__);
-    r.u = list[0];
-    r.s = list[1];
-    r.v = list[2];
+    memcpy(&r, list, sizeof r);
     return r;
 }
 TENSOR_API tensor_t *(tensor_linalg_svdvals)(tensor_t *x) {
@@ -14154,9 +14165,7 @@ TENSOR__FN int tensor__eigh(tensor__op_t *o, tensor_t *x, int upper, int vectors
 TENSOR_API tensor_eigh_t (tensor_linalg_eigh)(tensor_t *x, int upper) {
     tensor_eigh_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
-    if (!tensor__eigh(&o, x, upper, 1)) { return r; }
-    r.eigenvalues = o.out[0];
-    r.eigenvectors = o.out[1];
+    if (tensor__eigh(&o, x, upper, 1)) { memcpy(&r, o.out, sizeof r); }
     return r;
 }
 TENSOR_API tensor_t *(tensor_linalg_eigvalsh)(tensor_t *x, int upper) {
@@ -14228,8 +14237,7 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     list[1] = m <= n ? (tensor_zeros_n)(&none, 1, (tensor_dtype_t)a->dtype) :
         tensor_sum_dim(tensor_square(tensor_sub(tensor_matmul(a, x), b)), -2, 0);
     tensor__tidy_n(th, mark_, list, 2, __func__);
-    r.solution = list[0];
-    r.residuals = list[1];
+    memcpy(&r, list, sizeof r);
     return r;
 }
 TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
@@ -14288,33 +14296,6 @@ TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_ex
 
 // ---- torch.linalg: norms ----
 
-// The dims given (n = 0: all) moved to the end, in their order, as one; kept: the shape with 1 in their
-// place, or without them. NULL = raised.
-TENSOR__FN tensor_t *tensor__gathered(const char *op, tensor_t *x, const int64_t *dims, int n, int keepdim,
-                                      tensor_shape_t *kept) {
-    int64_t order[TENSOR_MAX_DIMS], shape[TENSOR_MAX_DIMS + 1], count = 1;
-    uint32_t mask = 0;
-    int k = 0;
-    if (!tensor__dim_mask(op, x, dims, n, &mask)) { return NULL; }
-    if (!x->ndim) { n = 0; }
-    kept->ndim = 0;
-    for (int d = 0; d < x->ndim; d++) {
-        if (n && !(mask >> d & 1)) {
-            shape[k] = x->dims[d];
-            order[k++] = d;
-            kept->dims[kept->ndim++] = x->dims[d];
-            continue;
-        }
-        count *= x->dims[d];
-        if (keepdim) { kept->dims[kept->ndim++] = 1; }
-    }
-    shape[k] = count;
-    int rest = k;
-    for (int i = 0; i < n; i++) { order[rest++] = dims[i] < 0 ? dims[i] + x->ndim : dims[i]; }
-    if (n) { x = tensor_permute_n(x, order, x->ndim); }
-    x = tensor_reshape_n(x, shape, k + 1);
-    return x == TENSOR__POISON ? NULL : x;
-}
 TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord, const int64_t *dims, int n,
                                          int keepdim) {
     TENSOR__MARK
@@ -14323,11 +14304,11 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
         return TENSOR__POISON;
     }
     tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
-    if (y && ord < 0 && !y->dims[y->ndim - 1]) {
-        tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from for norm %g", op, x, ord);
-        y = NULL;
+    if (y != TENSOR__POISON && ord < 0 && !y->dims[y->ndim - 1]) {
+        y = tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from for norm %g", op, x,
+                         ord);
     }
-    if (!y) { TENSOR__RETURN(TENSOR__POISON); }
+    if (y == TENSOR__POISON) { TENSOR__RETURN(y); }
     if (ord == 2) {
         y = tensor_norm_dim(y, -1, 0);
     } else if (ord == 0) {
