@@ -7889,10 +7889,13 @@ TENSOR__FN int tensor__numel_of(const int64_t *dims, int ndim, int64_t *numel) {
     return 1;
 }
 
-TENSOR__INLINE int tensor__same_shape(const tensor_t *a, const tensor_t *b) {
-    int same = a->ndim == b->ndim;
-    for (int d = 0; same && d < a->ndim; d++) { same = a->dims[d] == b->dims[d]; }
+TENSOR__INLINE int tensor__same_dims(const int64_t *a, int na, const int64_t *b, int nb) {
+    int same = na == nb;
+    for (int d = 0; same && d < na; d++) { same = a[d] == b[d]; }
     return same;
+}
+TENSOR__INLINE int tensor__same_shape(const tensor_t *a, const tensor_t *b) {
+    return tensor__same_dims(a->dims, a->ndim, b->dims, b->ndim);
 }
 // Whether b broadcasts to the shape of x.
 TENSOR__FN int tensor__fills(const tensor_t *b, const tensor_t *x) {
@@ -8103,7 +8106,10 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
     o->out[o->nout++] = t;
     return t;
 }
-// Opens the call o of a row with its inputs; poison comes back if they are not usable.
+// Opens the call o of a row, with its inputs; poison comes back if they are not usable.
+#define TENSOR__BEGIN0(o, row)                                                                               \
+    tensor__op_t o;                                                                                          \
+    tensor__begin(&o, row, NULL, 0);
 #define TENSOR__BEGIN(o, row, ...)                                                                           \
     tensor__op_t o;                                                                                          \
     tensor_t *const in_[] = {__VA_ARGS__};                                                                   \
@@ -8306,6 +8312,48 @@ TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const c
                  "use a clone of it, or no_grad in place of inference mode", op, t, t->op ? t->op : "?");
 }
 TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n);
+// A node with nothing filled in but its row and its parts, then `more` bytes. NULL = out of memory, raised.
+TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tensor__row_t *row, int nin,
+                                                int nout, int nsaved, size_t more) {
+    size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
+                   (size_t)(nin + nout) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t);
+    int16_t klass;
+    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes + more, &klass);
+    TENSOR__REFUSE_AS(NULL, !n, OUT_OF_MEMORY, "%s: out of memory for the tape", row->name);
+    tensor__count(&th->live_nodes, 1);
+    n->refs = 1;
+    n->klass = klass;
+    n->nout = (uint8_t)nout;
+    n->used = 0;
+    n->nin = nin;
+    n->nsaved = nsaved;
+    n->row = row;
+    n->site = NULL;
+    n->home = th;
+    n->extra = NULL;
+    n->custom = NULL;
+    n->edge = (tensor__edge_t *)(void *)(n + 1);
+    n->in = (tensor__meta_t *)(void *)(n->edge + nin);
+    n->out = n->in + nin;
+    n->saved = (tensor__saved_t *)(void *)(n->out + nout);
+    return n;
+}
+// An edge to what made t, or to t as a leaf; *seq becomes that of its node if it is larger.
+TENSOR__INLINE void tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_t *seq) {
+    e->node = NULL;
+    e->leaf = NULL;
+    e->output = 0;
+    if (!t) { return; }
+    if (t->node) {
+        TENSOR__HOLD(&t->node->refs);
+        e->node = t->node;
+        e->output = t->output;
+        if (t->node->seq > *seq) { *seq = t->node->seq; }
+    } else if (t->flags & TENSOR__REQUIRES_GRAD) {
+        TENSOR__HOLD(&t->refs);
+        e->leaf = t;
+    }
+}
 // The node of an op whose data is there. NULL = out of memory, raised.
 TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     tensor__thread_t *th = o->th;
@@ -8328,30 +8376,10 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
         dims += o->out[i]->ndim;
         if (saves >> (8 + i) & 1) { nsaved++; dims += 2 * (size_t)o->out[i]->ndim; }
     }
-    size_t bytes = sizeof(tensor__node_t) + (size_t)o->nin * sizeof(tensor__edge_t) +
-                   (size_t)(o->nin + o->nout) * sizeof(tensor__meta_t) +
-                       (size_t)nsaved * sizeof(tensor__saved_t) +
-                   dims * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0);
-    int16_t klass;
-    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes, &klass);
-    TENSOR__REFUSE_AS(NULL, !n, OUT_OF_MEMORY, "%s: out of memory for the tape", o->row->name);
-    tensor__count(&th->live_nodes, 1);
-    n->refs = 1;
-    n->klass = klass;
-    n->nout = (uint8_t)o->nout;
-    n->used = 0;
-    n->nin = o->nin;
-    n->nsaved = nsaved;
-    n->row = o->row;
-    n->site = NULL;
-    n->home = th;
+    tensor__node_t *n = tensor__node_new(th, o->row, o->nin, o->nout, nsaved,
+                                         dims * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0));
+    if (!n) { return NULL; }
     n->rng = o->rng;
-    n->extra = NULL;
-    n->custom = NULL;
-    n->edge = (tensor__edge_t *)(void *)(n + 1);
-    n->in = (tensor__meta_t *)(void *)(n->edge + o->nin);
-    n->out = n->in + o->nin;
-    n->saved = (tensor__saved_t *)(void *)(n->out + o->nout);
     n->p = (tensor_params_t *)(void *)(n->saved + nsaved);
     int64_t *pool = (int64_t *)(void *)(n->p + (o->p ? 1 : 0));
     if (o->p) { *n->p = *o->p; } else { n->p = NULL; }
@@ -8359,29 +8387,11 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     int s = 0;
     for (int i = 0; i < o->nin; i++) {
         tensor_t *t = o->in[i];
-        tensor__edge_t *e = &n->edge[i];
-        e->node = NULL;
-        e->leaf = NULL;
-        e->output = 0;
-        n->in[i].ndim = 0;
-        n->in[i].dtype = 0;
-        n->in[i].dims = tensor__no_dims;
-        if (t) {
-            n->in[i].ndim = t->ndim;
-            n->in[i].dtype = t->dtype;
-            n->in[i].dims = tensor__pool_dims(&pool, t->dims, t->ndim);
-            if (tensor__is_float(t->dtype) && tensor__sync_needs_grad(th, t)) {
-                if (t->node) {
-                    TENSOR__HOLD(&t->node->refs);
-                    e->node = t->node;
-                    e->output = t->output;
-                    if (t->node->seq > seq) { seq = t->node->seq; }
-                } else {
-                    TENSOR__HOLD(&t->refs);
-                    e->leaf = t;
-                }
-            }
-        }
+        int wants = t && tensor__is_float(t->dtype) && tensor__sync_needs_grad(th, t);
+        n->in[i].ndim = t ? t->ndim : 0;
+        n->in[i].dtype = t ? t->dtype : 0;
+        n->in[i].dims = t ? tensor__pool_dims(&pool, t->dims, t->ndim) : tensor__no_dims;
+        tensor__edge_set(&n->edge[i], wants ? t : NULL, &seq);
         if (i < 5 && (saves >> i & 1)) {
             tensor__saved_t *v = &n->saved[s++];
             v->source = (int8_t)i;
@@ -9641,16 +9651,14 @@ TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
 // value in x, which is fresh or allowed to change.
 TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value,
                                     const tensor_t *like) {
-    tensor__op_t o;
-    tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
+    TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
     if (like) { o.device = like->device; }
     tensor__reals(&o, value, 0);
     o.out[o.nout++] = tensor__make(o.th, op, dtype, dims, ndim, o.device);
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_empty_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
-    tensor__op_t o;
-    tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
+    TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
     return o.th->fresh = tensor__make(o.th, "empty", (int)dtype, dims, ndim, o.device);
 }
 TENSOR__FRONT(zeros_n, (const int64_t *dims, int ndim, tensor_dtype_t dtype),
@@ -9695,8 +9703,7 @@ TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, con
 }
 TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                                      void (*deleter)(void *, void *), void *user) {
-    tensor__op_t o;
-    tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
+    TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
     int64_t n;
     if (!tensor__dims_given("wrap", dims, ndim)) { return TENSOR__POISON; }
     TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n), SHAPE,
@@ -9723,8 +9730,7 @@ TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int
 }
 
 TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tensor_dtype_t dtype) {
-    tensor__op_t o;
-    tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
+    TENSOR__BEGIN0(o, TENSOR__ROW(ARANGE))
     double count = ceil((end - start) / step);
     TENSOR__REFUSE(step != 0 && count > 1e15, SHAPE, "arange: %g elements are too many", count);
     TENSOR__REFUSE(step == 0 || !(count >= 0), SHAPE, "arange: step %g does not lead from %g to %g", step,
@@ -9736,8 +9742,7 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
 }
 TENSOR_API tensor_t *(tensor_linspace)(double start, double end, int64_t n) {
     TENSOR__MARK
-    tensor__op_t o;
-    tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
+    TENSOR__BEGIN0(o, TENSOR__ROW(ARANGE))
     TENSOR__REFUSE(n < 0, SHAPE, "linspace: n %d is negative", n);
     tensor__reals(&o, start, n > 1 ? (end - start) / (double)(n - 1) : 0);
     tensor_t *t = o.out[o.nout++] = tensor__make(o.th, "linspace", o.th->ctx->default_dtype, &n, 1, o.device);
@@ -11047,29 +11052,9 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
         return 0;
     }
     int nsaved = (reads & 1) + (reads >> 1 & 1) + (reads >> 8 & 1);
-    size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
-                   (size_t)(nin + 1) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t) +
-                   2 * (size_t)nd * sizeof(int64_t);
-    int16_t klass;
-    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes, &klass);
-    TENSOR__REFUSE_AS(0, !n, OUT_OF_MEMORY, "%s: out of memory for the tape", row->name);
-    tensor__count(&th->live_nodes, 1);
-    n->refs = 1;
-    n->klass = klass;
-    n->nout = 1;
-    n->used = 0;
-    n->nin = nin;
-    n->nsaved = nsaved;
-    n->row = row;
-    n->site = NULL;
-    n->home = th;
-    n->extra = NULL;
-    n->custom = NULL;
+    tensor__node_t *n = tensor__node_new(th, row, nin, 1, nsaved, 2 * (size_t)nd * sizeof(int64_t));
+    if (!n) { return 0; }
     n->p = NULL;
-    n->edge = (tensor__edge_t *)(void *)(n + 1);
-    n->in = (tensor__meta_t *)(void *)(n->edge + nin);
-    n->out = n->in + nin;
-    n->saved = (tensor__saved_t *)(void *)(n->out + 1);
     int64_t *dims = (int64_t *)(void *)(n->saved + nsaved), *strides = dims + nd;
     for (int d = 0; d < nd; d++) {
         dims[d] = y->dims[d];
@@ -11082,21 +11067,7 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
         m->dims = dims;
         m->ndim = (uint8_t)nd;
         m->dtype = TENSOR_F32;
-        if (i == nin) { break; }
-        tensor__edge_t *e = &n->edge[i];
-        e->node = NULL;
-        e->leaf = NULL;
-        e->output = 0;
-        if (!t) { continue; }
-        if (t->node) {
-            TENSOR__HOLD(&t->node->refs);
-            e->node = t->node;
-            e->output = t->output;
-            if (t->node->seq > seq) { seq = t->node->seq; }
-        } else if (t->flags & TENSOR__REQUIRES_GRAD) {
-            TENSOR__HOLD(&t->refs);
-            e->leaf = t;
-        }
+        if (i < nin) { tensor__edge_set(&n->edge[i], t, &seq); }
     }
     for (int k = 0; k < 3; k++) {
         if (!(reads & (k < 2 ? 1 << k : TENSOR__SY))) { continue; }
@@ -14440,6 +14411,8 @@ TENSOR__FN void tensor__grad_solve_triangular(tensor__grad_t *g) {
     tensor_t *ga = tensor_neg(tensor_matmul(g->gx[1], tensor_mT(x)));
     g->gx[0] = upper ? tensor_triu(ga, unit) : tensor_tril(ga, -unit);
 }
+// The sum of two of which either may be absent.
+TENSOR__FN tensor_t *tensor__plus(tensor_t *a, tensor_t *b) { return a && b ? tensor_add(a, b) : a ? a : b; }
 TENSOR__FN tensor_t *tensor__stretch(tensor_t *x) { return tensor_unsqueeze(tensor_unsqueeze(x, -1), -1); }
 // det x^-T, or the cofactors from a singular value decomposition: det(U Vh) U diag(products of others) Vh.
 TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
@@ -14460,8 +14433,7 @@ TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
         others = tensor_mul(tensor_reshape_n(others, s.s->dims, s.s->ndim), tensor_unsqueeze(sign, -1));
         c = tensor_matmul(tensor_mul(s.u, tensor_unsqueeze(others, -2)), s.vh);
     }
-    c = tensor_mul(c, tensor__stretch(g->gy[0]));
-    g->gx[0] = g->gx[0] ? tensor_add(g->gx[0], c) : c;
+    g->gx[0] = tensor__plus(g->gx[0], tensor_mul(c, tensor__stretch(g->gy[0])));
 }
 // P L^-T (tril(LT gL, -1) + triu(gU UT)) U^-T for the square part; what is wide or tall follows from it.
 TENSOR__FN void tensor__grad_lu_factor(tensor__grad_t *g) {
@@ -14498,11 +14470,8 @@ TENSOR__FN void tensor__grad_qr(tensor__grad_t *g) {
     tensor_t *gq = g->gy[0], *gr = g->gy[1], *parts[2];
     if (!tensor__live(x) || !tensor__live(q) || !tensor__live(r)) { return; }
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
-    if (m > n && g->p->i[0]) {
-        tensor__fail(g->th, TENSOR_ERR_AUTOGRAD,
-                     "linalg_qr: mode \"complete\" has no gradient for x %t with more rows than columns", x);
-        return;
-    }
+    TENSOR__REFUSE_AS(, m > n && g->p->i[0], AUTOGRAD,
+                      "linalg_qr: mode \"complete\" has no gradient for x %t with more rows than columns", x);
     if (!gq) { gq = tensor_zeros_like(q); }
     if (!gr) { gr = tensor_zeros_like(r); }
     if (m < n) {
@@ -14532,8 +14501,7 @@ TENSOR__FN void tensor__grad_eigh(tensor__grad_t *g) {
     if (g->gy[1]) {
         tensor_t *c = tensor_mul(tensor_matmul(vt, g->gy[1]), tensor__gaps(tensor__grad_out(g, 0)));
         c = tensor_mul_scalar(tensor_add(c, tensor_mT(c)), 0.5); // as x, so that a step keeps it symmetric
-        c = tensor_matmul(tensor_matmul(v, c), vt);
-        y = y ? tensor_add(y, c) : c;
+        y = tensor__plus(y, tensor_matmul(tensor_matmul(v, c), vt));
     }
     g->gx[0] = y;
 }
@@ -14553,22 +14521,19 @@ TENSOR__FN void tensor__grad_svd(tensor__grad_t *g) {
         c = tensor_matmul(tensor_mT(u), gu);
         in = tensor_mul(tensor_mul(tensor_sub(c, tensor_mT(c)), gaps), row);
         if (m > k) {
-            c = tensor_matmul(tensor_div(tensor_sub(gu, tensor_matmul(u, c)), row), vh);
-            y = y ? tensor_add(y, c) : c;
+            y = tensor__plus(y, tensor_matmul(tensor_div(tensor_sub(gu, tensor_matmul(u, c)), row), vh));
         }
     }
     if (gv) {
         gv = tensor_narrow(gv, -2, 0, k);
         c = tensor_matmul(vh, tensor_mT(gv));
-        tensor_t *turn = tensor_mul(tensor_mul(tensor_sub(c, tensor_mT(c)), gaps), column);
-        in = in ? tensor_add(in, turn) : turn;
+        in = tensor__plus(in, tensor_mul(tensor_mul(tensor_sub(c, tensor_mT(c)), gaps), column));
         if (n > k) {
-            c = tensor_matmul(u, tensor_div(tensor_sub(gv, tensor_matmul(tensor_mT(c), vh)), column));
-            y = y ? tensor_add(y, c) : c;
+            c = tensor_div(tensor_sub(gv, tensor_matmul(tensor_mT(c), vh)), column);
+            y = tensor__plus(y, tensor_matmul(u, c));
         }
     }
-    if (in) { in = tensor_matmul(tensor_matmul(u, in), vh); }
-    g->gx[0] = y && in ? tensor_add(y, in) : y ? y : in;
+    g->gx[0] = tensor__plus(y, in ? tensor_matmul(tensor_matmul(u, in), vh) : NULL);
 }
 // -pT gT... written for p = pinv(x): -(p g' p)T + the parts outside range and kernel, g' = gT.
 TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
@@ -16413,8 +16378,7 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
 // like: whose device, NULL = the default one.
 TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dtype, double f0, double f1,
                                    int64_t i0, int64_t i1, const tensor_t *like) {
-    tensor__op_t o;
-    tensor__begin(&o, tensor__row(id), NULL, 0);
+    TENSOR__BEGIN0(o, tensor__row(id))
     if (like) { o.device = like->device; }
     tensor__reals(&o, f0, f1);
     o.params.i[0] = i0;
@@ -17454,11 +17418,6 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
     return ok;
 }
 
-TENSOR__INLINE int tensor__fits(const tensor__meta_t *m, const tensor_t *g) {
-    int same = g->ndim == m->ndim;
-    for (int d = 0; same && d < m->ndim; d++) { same = g->dims[d] == m->dims[d]; }
-    return same;
-}
 // A gradient in dtype and shape of its value: input i of `from` (NULL: the caller's). POISON = failed,
 // raised.
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(const tensor__node_t *from, int i, const tensor__meta_t *m,
@@ -17489,7 +17448,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__deliver_leaf(tensor__thread_t *th, tenso
 TENSOR__INLINE int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node,
                                    int32_t output, tensor_t *leaf, const tensor__meta_t *m, tensor_t *g,
                                    const tensor__node_t *from, int i) {
-    if (g->dtype != m->dtype || !tensor__fits(m, g)) {
+    if (g->dtype != m->dtype || !tensor__same_dims(g->dims, g->ndim, m->dims, m->ndim)) {
         g = tensor__fit(from, i, m, g);
         if (g == TENSOR__POISON) { return 0; }
     }
