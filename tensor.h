@@ -15008,9 +15008,7 @@ TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
 
 TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
     tensor__op_t o;
-    if (!list || n < 1) {
-        return tensor__no_list("cat", list, n);
-    }
+    if (!list || n < 1) { return tensor__no_list("cat", list, n); }
     if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
     // PyTorch's exception: [0] joins with any shape. It counts for the dtype alone.
     int empty = 0, promoted = list[0]->dtype;
@@ -15458,9 +15456,7 @@ TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacem
 TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     TENSOR__MARK
     int64_t dims[2] = {0, 0}, at[2] = {0, 0};
-    if (!list || n < 1) {
-        return tensor__no_list("block_diag", list, n);
-    }
+    if (!list || n < 1) { return tensor__no_list("block_diag", list, n); }
     int dtype = -1;
     for (int pass = 0; pass < 2; pass++) {
         tensor_t *y = pass ? tensor_zeros_n(dims, 2, (tensor_dtype_t)dtype) : NULL;
