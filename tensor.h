@@ -9842,7 +9842,7 @@ TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     return s;
 }
 TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
-    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: dim %d of x [], which has no dims", op, dim);
+    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: dim %d of x, which is 0-d and has no dims", op, dim);
     return tensor__dim(op, dim, x);
 }
 TENSOR_API int64_t (tensor_size)(tensor_t *x, int64_t dim) {
@@ -10793,7 +10793,7 @@ TENSOR__FRONT(swapaxes, (tensor_t *x, int64_t dim0, int64_t dim1), (tensor_trans
 TENSOR__FRONT(swapdims, (tensor_t *x, int64_t dim0, int64_t dim1), (tensor_transpose)(x, dim0, dim1))
 #define TENSOR__X(name, fn)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t *other) {                                     \
-        if (!TENSOR__USABLE(#name, "other", other)) { return TENSOR__POISON; }               \
+        if (!TENSOR__USABLE(#name, "other", other)) { return TENSOR__POISON; }                               \
         return fn(x, other->dims, other->ndim);                                                              \
     }
 TENSOR__X(expand_as, (tensor_expand_n)) TENSOR__X(reshape_as, (tensor_reshape_n))
@@ -11278,11 +11278,10 @@ TENSOR__X(LOG2, log2) TENSOR__X(LOGSIGMOID, logsigmoid) TENSOR__X(NEG, neg) TENS
 TENSOR__X(RELU, relu) TENSOR__X(ROUND, round) TENSOR__X(RSQRT, rsqrt) TENSOR__X(SIGMOID, sigmoid)
 TENSOR__X(SIGN, sign) TENSOR__X(SILU, silu) TENSOR__X(SIN, sin) TENSOR__X(SINH, sinh) TENSOR__X(SQRT, sqrt)
 TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TANH, tanh) TENSOR__X(TRUNC, trunc)
-TENSOR__X(LOGICAL_NOT, logical_not) TENSOR__X(ISNAN, isnan) TENSOR__X(ISINF, isinf) TENSOR__X(ISFINITE,
-        isfinite)
-TENSOR__X(CLONE, clone) TENSOR__X(HARDSIGMOID, hardsigmoid) TENSOR__X(HARDSWISH, hardswish)
-TENSOR__X(MISH, mish) TENSOR__X(ACOSH, acosh) TENSOR__X(ASINH, asinh) TENSOR__X(ATANH, atanh)
-TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc)
+TENSOR__X(LOGICAL_NOT, logical_not) TENSOR__X(ISNAN, isnan) TENSOR__X(ISINF, isinf)
+TENSOR__X(ISFINITE, isfinite) TENSOR__X(CLONE, clone) TENSOR__X(HARDSIGMOID, hardsigmoid)
+TENSOR__X(HARDSWISH, hardswish) TENSOR__X(MISH, mish) TENSOR__X(ACOSH, acosh) TENSOR__X(ASINH, asinh)
+TENSOR__X(ATANH, atanh) TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc)
 #undef TENSOR__X
 // A bound beyond the far end of an integer dtype would be a result that it cannot hold.
 TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
@@ -11316,12 +11315,11 @@ TENSOR__FRONT(softplus, (tensor_t *x, double beta, double threshold),
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, tensor_t *b) { return tensor__binary(TENSOR_OP_##ID,   \
             a, b); }
 TENSOR__X(ADD, add) TENSOR__X(ATAN2, atan2) TENSOR__X(DIV, div) TENSOR__X(FLOOR_DIVIDE, floor_divide)
-TENSOR__X(FMOD, fmod) TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(MUL,
-        mul) TENSOR__X(POW, pow)
-TENSOR__X(REMAINDER, remainder) TENSOR__X(SUB, sub)
-TENSOR__X(EQ, eq) TENSOR__X(GE, ge) TENSOR__X(GT, gt) TENSOR__X(LE, le) TENSOR__X(LT, lt) TENSOR__X(NE, ne)
-TENSOR__X(LOGICAL_AND, logical_and) TENSOR__X(LOGICAL_OR, logical_or) TENSOR__X(LOGICAL_XOR, logical_xor)
-TENSOR__X(BITWISE_AND, bitwise_and) TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
+TENSOR__X(FMOD, fmod) TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(MUL, mul)
+TENSOR__X(POW, pow) TENSOR__X(REMAINDER, remainder) TENSOR__X(SUB, sub) TENSOR__X(EQ, eq) TENSOR__X(GE, ge)
+TENSOR__X(GT, gt) TENSOR__X(LE, le) TENSOR__X(LT, lt) TENSOR__X(NE, ne) TENSOR__X(LOGICAL_AND, logical_and)
+TENSOR__X(LOGICAL_OR, logical_or) TENSOR__X(LOGICAL_XOR, logical_xor) TENSOR__X(BITWISE_AND, bitwise_and)
+TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
 TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT, bitwise_right_shift)
 TENSOR__X(COPYSIGN, copysign) TENSOR__X(HYPOT, hypot) TENSOR__X(LOGADDEXP, logaddexp)
 TENSOR__X(LOGADDEXP2, logaddexp2) TENSOR__X(XLOGY, xlogy)
@@ -11340,7 +11338,7 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
 #define TENSOR__X(name, op)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, double b) {                                            \
         TENSOR__MARK                                                                                         \
-        if (!TENSOR__USABLE(#name, "a", a)) { return TENSOR__POISON; }                                  \
+        if (!TENSOR__USABLE(#name, "a", a)) { return TENSOR__POISON; }                                       \
         int weak = tensor__weak(a->dtype, b);           /* an integer wraps to it, as add_scalar's */        \
         tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? (tensor_dtype_t)weak : TENSOR_I64);     \
         TENSOR__RETURN(op(tensor_to(number, (tensor_dtype_t)weak), a));                                      \
