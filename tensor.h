@@ -9842,7 +9842,7 @@ TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     return s;
 }
 TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
-    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: dim %d of x, which is 0-d and has no dims", op, dim);
+    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: dim %d of x [], which has no dims", op, dim);
     return tensor__dim(op, dim, x);
 }
 TENSOR_API int64_t (tensor_size)(tensor_t *x, int64_t dim) {
@@ -10359,9 +10359,13 @@ TENSOR__FN tensor_t *tensor__slice(tensor_t *x, int d, int64_t start, int64_t st
     o.params.i[2] = size > 1 ? step : 1;
     return tensor__view(&o, dims, strides, x->ndim, x->offset + (size ? start * x->strides[d] : 0));
 }
+TENSOR__FN int tensor__slice_dim(const char *op, int64_t dim, tensor_t *x) {
+    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: x is 0-d", op);
+    return tensor__dim(op, dim, x);
+}
 TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, int64_t length) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
-    int d = tensor__own_dim("narrow", dim, x);
+    int d = tensor__slice_dim("narrow", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     int64_t given = start;
     if (start < 0) { start += x->dims[d]; }
@@ -10372,7 +10376,7 @@ TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, in
 TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
-    int d = tensor__own_dim("select", dim, x);
+    int d = tensor__slice_dim("select", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     int64_t i = index < 0 ? index + x->dims[d] : index;
     TENSOR__REFUSE(i < 0 || i >= x->dims[d], INDEX, "select: index %d is outside dim %i of x %t", index, d,
@@ -10381,7 +10385,7 @@ TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
 }
 TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
-    int d = tensor__own_dim("slice", dim, x);
+    int d = tensor__slice_dim("slice", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     TENSOR__REFUSE(step < 1, SHAPE, "slice: step %d must be at least 1", step);
     int64_t n = x->dims[d];
@@ -10478,7 +10482,7 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
 // Fills out with poison; the dim to cut x along, -1 = none, raised.
 TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t **out, int max) {
     for (int i = 0; out && i < max; i++) { out[i] = TENSOR__POISON; }
-    return TENSOR__USABLE(op, "x", x) ? tensor__own_dim(op, dim, x) : -1;
+    return TENSOR__USABLE(op, "x", x) ? tensor__slice_dim(op, dim, x) : -1;
 }
 TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
     if (view != TENSOR__POISON) { view->flags = (uint8_t)(view->flags | TENSOR__MULTI_VIEW); }
@@ -10764,7 +10768,7 @@ TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_
     if (!TENSOR__USABLE("unflatten", "x", x) || !tensor__dims_given("unflatten", sizes, n)) {
         return TENSOR__POISON;
     }
-    int d = tensor__own_dim("unflatten", dim, x), m = 0;
+    int d = tensor__slice_dim("unflatten", dim, x), m = 0;
     int64_t dims[TENSOR_MAX_DIMS], known = 1, infer = -1;
     if (d < 0) { return TENSOR__POISON; }
     int bad = n < 1 || x->ndim - 1 + n > TENSOR_MAX_DIMS;
