@@ -2337,98 +2337,55 @@ struct tensor_dims_pack {
         static_assert(sizeof...(D) <= TENSOR_MAX_DIMS, "at most 8 dims");
     }
 };
-template <class... D> inline tensor_t *tensor_empty(D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_empty_n)(p.d, p.n, tensor_get_default_dtype());
-}
-template <class... D> inline tensor_t *tensor_zeros(D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_zeros_n)(p.d, p.n, tensor_get_default_dtype());
-}
-template <class... D> inline tensor_t *tensor_ones(D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_ones_n)(p.d, p.n, tensor_get_default_dtype());
-}
-template <class... D> inline tensor_t *tensor_empty_of(tensor_dtype_t dtype, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_empty_n)(p.d, p.n, dtype);
-}
-template <class... D> inline tensor_t *tensor_zeros_of(tensor_dtype_t dtype, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_zeros_n)(p.d, p.n, dtype);
-}
-template <class... D> inline tensor_t *tensor_ones_of(tensor_dtype_t dtype, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_ones_n)(p.d, p.n, dtype);
-}
-template <class... D> inline tensor_t *tensor_full(double value, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_full_n)(p.d, p.n, value, tensor_get_default_dtype());
-}
-template <class... D> inline tensor_t *tensor_full_of(tensor_dtype_t dtype, double value, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_full_n)(p.d, p.n, value, dtype);
-}
-template <class... D> inline tensor_t *tensor_from(const void *data, tensor_dtype_t dtype, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_from_n)(data, dtype, p.d, p.n);
-}
-template <class... D> inline tensor_t *tensor_wrap(void *data, tensor_dtype_t dtype, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_wrap_n)(data, dtype, p.d, p.n, nullptr, nullptr);
-}
-#define TENSOR__FACE(name, of)                                                                               \
-    template <class... D> inline tensor_t *tensor_##name(tensor_t *x, D... dims) {                           \
+// A function of dims: what stands before them, and the call, where p holds them.
+#define TENSOR__FACE(name, before, call)                                                                     \
+    template <class... D> inline tensor_t *tensor_##name(TENSOR__BEFORE before D... dims) {                  \
         tensor_dims_pack p(dims...);                                                                         \
-        return (tensor_##of##_n)(x, p.d, p.n);                                                               \
+        return call;                                                                                         \
     }
-TENSOR__FACE(reshape, reshape) TENSOR__FACE(view, view) TENSOR__FACE(permute, permute)
-TENSOR__FACE(expand, expand) TENSOR__FACE(broadcast_to, expand) TENSOR__FACE(repeat, repeat)
-TENSOR__FACE(tile, tile) TENSOR__FACE(flip, flip)
+#define TENSOR__BEFORE(...) __VA_ARGS__
+TENSOR__FACE(empty, (), (tensor_empty_n)(p.d, p.n, tensor_get_default_dtype()))
+TENSOR__FACE(zeros, (), (tensor_zeros_n)(p.d, p.n, tensor_get_default_dtype()))
+TENSOR__FACE(ones, (), (tensor_ones_n)(p.d, p.n, tensor_get_default_dtype()))
+TENSOR__FACE(empty_of, (tensor_dtype_t dtype, ), (tensor_empty_n)(p.d, p.n, dtype))
+TENSOR__FACE(zeros_of, (tensor_dtype_t dtype, ), (tensor_zeros_n)(p.d, p.n, dtype))
+TENSOR__FACE(ones_of, (tensor_dtype_t dtype, ), (tensor_ones_n)(p.d, p.n, dtype))
+TENSOR__FACE(full, (double value, ), (tensor_full_n)(p.d, p.n, value, tensor_get_default_dtype()))
+TENSOR__FACE(full_of, (tensor_dtype_t dtype, double value, ), (tensor_full_n)(p.d, p.n, value, dtype))
+TENSOR__FACE(from, (const void *data, tensor_dtype_t dtype, ), (tensor_from_n)(data, dtype, p.d, p.n))
+TENSOR__FACE(wrap, (void *data, tensor_dtype_t dtype, ),
+             (tensor_wrap_n)(data, dtype, p.d, p.n, nullptr, nullptr))
+TENSOR__FACE(reshape, (tensor_t *x, ), (tensor_reshape_n)(x, p.d, p.n))
+TENSOR__FACE(view, (tensor_t *x, ), (tensor_view_n)(x, p.d, p.n))
+TENSOR__FACE(permute, (tensor_t *x, ), (tensor_permute_n)(x, p.d, p.n))
+TENSOR__FACE(expand, (tensor_t *x, ), (tensor_expand_n)(x, p.d, p.n))
+TENSOR__FACE(broadcast_to, (tensor_t *x, ), (tensor_expand_n)(x, p.d, p.n))
+TENSOR__FACE(repeat, (tensor_t *x, ), (tensor_repeat_n)(x, p.d, p.n))
+TENSOR__FACE(tile, (tensor_t *x, ), (tensor_tile_n)(x, p.d, p.n))
+TENSOR__FACE(flip, (tensor_t *x, ), (tensor_flip_n)(x, p.d, p.n))
+TENSOR__FACE(unflatten, (tensor_t *x, int64_t dim, ), (tensor_unflatten_n)(x, dim, p.d, p.n))
+TENSOR__FACE(rand, (), (tensor_rand_n)(p.d, p.n))
+TENSOR__FACE(randn, (), (tensor_randn_n)(p.d, p.n))
+TENSOR__FACE(randint, (int64_t low, int64_t high, ), (tensor_randint_n)(low, high, p.d, p.n))
 #undef TENSOR__FACE
-template <class... D> inline tensor_t *tensor_unflatten(tensor_t *x, int64_t dim, D... sizes) {
-    tensor_dims_pack p(sizes...);
-    return (tensor_unflatten_n)(x, dim, p.d, p.n);
-}
-#define TENSOR__FACE(name)                                                                                   \
-    template <class... T> inline tensor_t *tensor_##name(const T &... list) {                                \
+// A function of tensors: l holds them, n says how many.
+#define TENSOR__FACE(name, before, call)                                                                     \
+    template <class... T> inline tensor_t *tensor_##name(TENSOR__BEFORE before const T &... list) {          \
         tensor_t *const l[] = {static_cast<tensor_t *>(list)...};                                            \
-        return (tensor_##name##_n)(l, static_cast<int>(sizeof...(T)));                                       \
+        const int n = static_cast<int>(sizeof...(T));                                                        \
+        return call;                                                                                         \
     }
-TENSOR__FACE(hstack) TENSOR__FACE(vstack) TENSOR__FACE(dstack) TENSOR__FACE(column_stack)
+TENSOR__FACE(hstack, (), (tensor_hstack_n)(l, n))
+TENSOR__FACE(vstack, (), (tensor_vstack_n)(l, n))
+TENSOR__FACE(dstack, (), (tensor_dstack_n)(l, n))
+TENSOR__FACE(column_stack, (), (tensor_column_stack_n)(l, n))
+TENSOR__FACE(cat, (int64_t dim, ), (tensor_cat_n)(l, n, dim))
+TENSOR__FACE(stack, (int64_t dim, ), (tensor_stack_n)(l, n, dim))
+TENSOR__FACE(einsum, (const char *equation, ), (tensor_einsum_n)(equation, l, n))
+TENSOR__FACE(linalg_multi_dot, (), (tensor_linalg_multi_dot_n)(l, n))
+TENSOR__FACE(chain_matmul, (), (tensor_chain_matmul_n)(l, n))
 #undef TENSOR__FACE
-template <class... D> inline tensor_t *tensor_rand(D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_rand_n)(p.d, p.n);
-}
-template <class... D> inline tensor_t *tensor_randn(D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_randn_n)(p.d, p.n);
-}
-template <class... D> inline tensor_t *tensor_randint(int64_t low, int64_t high, D... dims) {
-    tensor_dims_pack p(dims...);
-    return (tensor_randint_n)(low, high, p.d, p.n);
-}
-template <class... T> inline tensor_t *tensor_cat(int64_t dim, const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_cat_n)(l, static_cast<int>(sizeof...(T)), dim);
-}
-template <class... T> inline tensor_t *tensor_stack(int64_t dim, const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_stack_n)(l, static_cast<int>(sizeof...(T)), dim);
-}
-template <class... T> inline tensor_t *tensor_einsum(const char *equation, const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_einsum_n)(equation, l, static_cast<int>(sizeof...(T)));
-}
-template <class... T> inline tensor_t *tensor_linalg_multi_dot(const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_linalg_multi_dot_n)(l, static_cast<int>(sizeof...(T)));
-}
-template <class... T> inline tensor_t *tensor_chain_matmul(const T &... list) {
-    tensor_t *const l[] = {static_cast<tensor_t *>(list)...};
-    return (tensor_chain_matmul_n)(l, static_cast<int>(sizeof...(T)));
-}
+#undef TENSOR__BEFORE
 // No templates: a NULL in a parameter pack is a number.
 inline tensor_t *tensor_index(tensor_t *x, std::initializer_list<tensor_t *> l) {
     return (tensor_index_n)(x, l.begin(), static_cast<int>(l.size()));
@@ -2965,8 +2922,7 @@ typedef struct tensor__internals_t {
     // for the current context; NULL = none. UNSUPPORTED if it was built with another tensor.h
     int (*set_backend)(const tensor_backend_t *backend);
     int (*move_bytes)(tensor__thread_t *th, void *to, int to_device, const void *from, int from_device,
-                      uint64_t bytes,
-                      const char *op);
+                      uint64_t bytes, const char *op);
     void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
     int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
 } tensor__internals_t;
@@ -3503,8 +3459,7 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 /* As minps, maxps and cvttps2dq: the second operand if either is NaN; 0x80000000 out of range. */
 TENSOR__INLINE float TENSOR__K(minr)(float a, float b) { return a < b ? a : b; }
 TENSOR__INLINE float TENSOR__K(maxr)(float a, float b) { return a > b ? a : b; }
-TENSOR__INLINE int32_t TENSOR__K(trunci)(float a)
-{
+TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
     return a >= -2147483648.0f && a < 2147483648.0f ? (int32_t)a : (int32_t)(-2147483647 - 1);
 }
 #define V_MINR(a, b) TENSOR__K(minr)(a, b)
@@ -3578,14 +3533,12 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a)
 #define V_MAXR(a, b) vmaxq_f32(a, b)
 #define V_MIN(a, b) vminq_f32(a, b)
 #define V_MAX(a, b) vmaxq_f32(a, b)
-TENSOR__INLINE V_I TENSOR__K(mulhi)(uint32x4_t a, uint32x4_t b)
-{
+TENSOR__INLINE V_I TENSOR__K(mulhi)(uint32x4_t a, uint32x4_t b) {
     uint64x2_t lo = vmull_u32(vget_low_u32(a), vget_low_u32(b)), hi = vmull_high_u32(a, b);
     return TENSOR__S(vuzp2q_u32(vreinterpretq_u32_u64(lo), vreinterpretq_u32_u64(hi)));
 }
 /* Lane i meets i + 2, then i + 1, as in the other passes. */
-TENSOR__INLINE float TENSOR__K(hsum)(V_F v)
-{
+TENSOR__INLINE float TENSOR__K(hsum)(V_F v) {
     return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v)));
 }
 TENSOR__INLINE float TENSOR__K(hmaxr)(V_F v) { return vmaxvq_f32(v); }
@@ -3595,14 +3548,12 @@ TENSOR__INLINE float TENSOR__K(hminr)(V_F v) { return vminvq_f32(v); }
 #define TENSOR__STORE16(p, v) vst1_u16((uint16_t *)(p), vmovn_u32(TENSOR__U(v)))
 #define V_LOAD_F16(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(p))))
 #define V_STORE_F16(p, v) vst1_u16((uint16_t *)(p), vreinterpret_u16_f16(vcvt_f16_f32(v)))
-TENSOR__INLINE V_I TENSOR__K(load_u8)(const void *p)
-{
+TENSOR__INLINE V_I TENSOR__K(load_u8)(const void *p) {
     uint32_t u;
     memcpy(&u, p, 4);
     return TENSOR__S(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(u)))));
 }
-TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v)
-{
+TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v) {
     uint16x4_t h = vmovn_u32(TENSOR__U(v));
     uint32_t u = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(h, h))), 0);
     memcpy(p, &u, 4);
@@ -3678,8 +3629,7 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v)
 /* pmin(b, a) is a < b ? a : b, one instruction on x86 too. */
 #define V_MINR(a, b) wasm_f32x4_pmin(b, a)
 #define V_MAXR(a, b) wasm_f32x4_pmax(b, a)
-TENSOR__INLINE V_I TENSOR__K(mulhi)(V_I a, V_I b)
-{
+TENSOR__INLINE V_I TENSOR__K(mulhi)(V_I a, V_I b) {
     V_I lo = wasm_u64x2_extmul_low_u32x4(a, b), hi = wasm_u64x2_extmul_high_u32x4(a, b);
     return wasm_i32x4_shuffle(lo, hi, 1, 3, 5, 7);
 }
@@ -3693,12 +3643,10 @@ TENSOR__HORIZ(hminr, V_MINR)
 
 #define TENSOR__LOAD16(p) wasm_u32x4_load16x4(p)
 #define TENSOR__STORE16(p, v) wasm_v128_store64_lane(p, TENSOR__K(pack16)(v), 0)
-TENSOR__INLINE V_I TENSOR__K(pack16)(V_I v)
-{
+TENSOR__INLINE V_I TENSOR__K(pack16)(V_I v) {
     return wasm_i8x16_shuffle(v, v, 0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13);
 }
-TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v)
-{
+TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v) {
     return wasm_i8x16_shuffle(v, v, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
 }
 #define VI_LOAD_U8(p) wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(p)))
@@ -3767,6 +3715,30 @@ TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v)
 #define VI_TRUNC(a) TENSOR__MM(cvttps_epi32)(a)
 #define V_FROM_I(a) TENSOR__MM(cvtepi32_ps)(a)
 
+#if TENSOR__PASS < 3
+#define M_AND(a, b) TENSOR__MM(and_ps)(a, b)
+#define M_OR(a, b) TENSOR__MM(or_ps)(a, b)
+#define M_XOR(a, b) TENSOR__MM(xor_ps)(a, b)
+#define M_NOT(a) TENSOR__MM(xor_ps)(a, V_OF(VI_SET(-1)))
+#define VI_EQ(a, b) V_OF(TENSOR__MM(cmpeq_epi32)(a, b))
+#define VI_GT(a, b) V_OF(TENSOR__MM(cmpgt_epi32)(a, b))
+#endif
+#if TENSOR__PASS > 1
+#define V_FMA(a, b, c) TENSOR__MM(fmadd_ps)(a, b, c)
+#define V_FNMA(a, b, c) TENSOR__MM(fnmadd_ps)(a, b, c)
+#define TENSOR__D_FMA(a, b, c) TENSOR__MM(fmadd_pd)(a, b, c)
+#define V_LT(a, b) TENSOR__COMPARE(a, b, _CMP_LT_OQ)
+#define V_LE(a, b) TENSOR__COMPARE(a, b, _CMP_LE_OQ)
+#define V_GT(a, b) TENSOR__COMPARE(a, b, _CMP_GT_OQ)
+#define V_GE(a, b) TENSOR__COMPARE(a, b, _CMP_GE_OQ)
+#define V_EQ(a, b) TENSOR__COMPARE(a, b, _CMP_EQ_OQ)
+#define V_NE(a, b) TENSOR__COMPARE(a, b, _CMP_NEQ_UQ)
+#define V_TRUNC(v) TENSOR__TO_WHOLE(v, 11)
+#define V_FLOOR(v) TENSOR__TO_WHOLE(v, 9)
+#define V_CEIL(v) TENSOR__TO_WHOLE(v, 10)
+#define V_RINT(v) TENSOR__TO_WHOLE(v, 8)
+#endif
+
 #if TENSOR__PASS == 1
 #define V_BITS(v) _mm_castps_si128(v)
 #define V_OF(i) _mm_castsi128_ps(i)
@@ -3778,18 +3750,11 @@ TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v)
 #define V_GE(a, b) _mm_cmple_ps(b, a)
 #define V_EQ(a, b) _mm_cmpeq_ps(a, b)
 #define V_NE(a, b) _mm_cmpneq_ps(a, b)
-#define VI_EQ(a, b) V_OF(_mm_cmpeq_epi32(a, b))
-#define VI_GT(a, b) V_OF(_mm_cmpgt_epi32(a, b))
-#define M_AND(a, b) _mm_and_ps(a, b)
-#define M_OR(a, b) _mm_or_ps(a, b)
-#define M_XOR(a, b) _mm_xor_ps(a, b)
-#define M_NOT(a) _mm_xor_ps(a, V_OF(VI_SET(-1)))
 #define M_ANY(m) (_mm_movemask_ps(m) != 0)
 #define M_ALL(m) (_mm_movemask_ps(m) == 15)
 #define V_SEL(m, a, b) TENSOR__K(sel)(m, a, b)
 #define VI_SEL(m, a, b) V_BITS(TENSOR__K(sel)(m, V_OF(a), V_OF(b)))
-TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b)
-{
+TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b) {
     return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
 }
 #define TENSOR__WIDE_HI(e, o) \
@@ -3807,15 +3772,13 @@ TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b)
 #define TENSOR__STORE16(p, v) \
     _mm_storel_epi64((__m128i *)(void *)(p), TENSOR__K(pack16)(_mm_srai_epi32(_mm_slli_epi32(v, 16), 16)))
 TENSOR__INLINE __m128i TENSOR__K(pack16)(__m128i v) { return _mm_packs_epi32(v, v); }
-TENSOR__INLINE __m128i TENSOR__K(load_u8)(const void *p)
-{
+TENSOR__INLINE __m128i TENSOR__K(load_u8)(const void *p) {
     int32_t i;
     memcpy(&i, p, 4);
     return _mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(i), _mm_setzero_si128()),
                               _mm_setzero_si128());
 }
-TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v)
-{
+TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v) {
     int32_t i;
     v = _mm_packs_epi32(v, v);
     i = _mm_cvtsi128_si32(_mm_packus_epi16(v, v));
@@ -3826,29 +3789,13 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v)
 
 #elif TENSOR__PASS == 2
 #define V_BITS(v) _mm256_castps_si256(v)
+#define TENSOR__COMPARE(a, b, how) _mm256_cmp_ps(a, b, how)
+#define TENSOR__TO_WHOLE(v, how) _mm256_round_ps(v, how)
 #define V_OF(i) _mm256_castsi256_ps(i)
-#define V_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
-#define V_FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
-#define V_LT(a, b) _mm256_cmp_ps(a, b, _CMP_LT_OQ)
-#define V_LE(a, b) _mm256_cmp_ps(a, b, _CMP_LE_OQ)
-#define V_GT(a, b) _mm256_cmp_ps(a, b, _CMP_GT_OQ)
-#define V_GE(a, b) _mm256_cmp_ps(a, b, _CMP_GE_OQ)
-#define V_EQ(a, b) _mm256_cmp_ps(a, b, _CMP_EQ_OQ)
-#define V_NE(a, b) _mm256_cmp_ps(a, b, _CMP_NEQ_UQ)
-#define VI_EQ(a, b) V_OF(_mm256_cmpeq_epi32(a, b))
-#define VI_GT(a, b) V_OF(_mm256_cmpgt_epi32(a, b))
-#define M_AND(a, b) _mm256_and_ps(a, b)
-#define M_OR(a, b) _mm256_or_ps(a, b)
-#define M_XOR(a, b) _mm256_xor_ps(a, b)
-#define M_NOT(a) _mm256_xor_ps(a, V_OF(VI_SET(-1)))
 #define M_ANY(m) (_mm256_movemask_ps(m) != 0)
 #define M_ALL(m) (_mm256_movemask_ps(m) == 255)
 #define V_SEL(m, a, b) _mm256_blendv_ps(b, a, m)
 #define VI_SEL(m, a, b) V_BITS(_mm256_blendv_ps(V_OF(b), V_OF(a), m))
-#define V_TRUNC(v) _mm256_round_ps(v, 11)
-#define V_FLOOR(v) _mm256_round_ps(v, 9)
-#define V_CEIL(v) _mm256_round_ps(v, 10)
-#define V_RINT(v) _mm256_round_ps(v, 8)
 #define TENSOR__WIDE_HI(e, o) _mm256_blend_epi32(_mm256_srli_epi64(e, 32), o, 0xAA)
 #define TENSOR__WIDE_LO(e, o) _mm256_blend_epi32(e, _mm256_slli_epi64(o, 32), 0xAA)
 #define TENSOR__FOLD(op, v) _mm_##op##_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1))
@@ -3856,18 +3803,15 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v)
 #define TENSOR__D_HI(v) _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))
 #define TENSOR__D_JOIN(d) _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps((d).lo)), \
                                                _mm256_cvtpd_ps((d).hi), 1)
-#define TENSOR__D_FMA(a, b, c) _mm256_fmadd_pd(a, b, c)
 #define TENSOR__LOAD16(p) _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 #define TENSOR__STORE16(p, v) TENSOR__K(store16)(p, v)
 #define VI_LOAD_U8(p) _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p)))
 #define VI_STORE_U8(p, v) TENSOR__K(store_u8)(p, v)
-TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m256i v)
-{
+TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m256i v) {
     __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
     _mm_storel_epi64((__m128i *)p, _mm_packus_epi16(w, w));
 }
-TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v)
-{
+TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v) {
     __m256i w = _mm256_permute4x64_epi64(_mm256_packus_epi32(v, v), 8);
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(w));
 }
@@ -3876,15 +3820,9 @@ TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v)
 
 #else
 #define V_BITS(v) _mm512_castps_si512(v)
+#define TENSOR__COMPARE(a, b, how) _mm512_cmp_ps_mask(a, b, how)
+#define TENSOR__TO_WHOLE(v, how) _mm512_roundscale_ps(v, how)
 #define V_OF(i) _mm512_castsi512_ps(i)
-#define V_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define V_FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
-#define V_LT(a, b) _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ)
-#define V_LE(a, b) _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ)
-#define V_GT(a, b) _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ)
-#define V_GE(a, b) _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ)
-#define V_EQ(a, b) _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ)
-#define V_NE(a, b) _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ)
 #define VI_EQ(a, b) _mm512_cmpeq_epi32_mask(a, b)
 #define VI_GT(a, b) _mm512_cmpgt_epi32_mask(a, b)
 #define M_AND(a, b) ((__mmask16)((a) & (b)))
@@ -3895,10 +3833,6 @@ TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v)
 #define M_ALL(m) ((m) == 0xFFFF)
 #define V_SEL(m, a, b) _mm512_mask_blend_ps(m, b, a)
 #define VI_SEL(m, a, b) _mm512_mask_blend_epi32(m, b, a)
-#define V_TRUNC(v) _mm512_roundscale_ps(v, 11)
-#define V_FLOOR(v) _mm512_roundscale_ps(v, 9)
-#define V_CEIL(v) _mm512_roundscale_ps(v, 10)
-#define V_RINT(v) _mm512_roundscale_ps(v, 8)
 #define TENSOR__WIDE_HI(e, o) _mm512_mask_shuffle_epi32(o, 0x5555, e, _MM_PERM_DDBB)
 #define TENSOR__WIDE_LO(e, o) _mm512_mask_shuffle_epi32(e, 0xAAAA, o, _MM_PERM_CCAA)
 #define TENSOR__FOLD(op, v) TENSOR__K(fold_##op)(v)
@@ -3913,7 +3847,6 @@ TENSOR__FOLD_FN(min)
 #define TENSOR__D_HI(v) _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1))
 #define TENSOR__D_JOIN(d) _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((d).lo)), \
                                              _mm512_cvtpd_ps((d).hi), 1)
-#define TENSOR__D_FMA(a, b, c) _mm512_fmadd_pd(a, b, c)
 #define TENSOR__LOAD16(p) _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
 #define TENSOR__STORE16(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_cvtepi32_epi16(v))
 #define VI_LOAD_U8(p) _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)))
@@ -3927,8 +3860,7 @@ TENSOR__FOLD_FN(min)
 
 /* The high halves of the unsigned products, the low ones in *lo: even lanes, odd lanes, put together. */
 #define VI_WIDE(a, b, lo) TENSOR__K(wide)(a, b, lo)
-TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo)
-{
+TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo) {
     V_I e = TENSOR__MM(mul_epu32)(a, b);
     V_I o = TENSOR__MM(mul_epu32)(TENSOR__MM(srli_epi64)(a, 32), TENSOR__MM(srli_epi64)(b, 32));
     *lo = TENSOR__WIDE_LO(e, o);
@@ -3964,16 +3896,14 @@ TENSOR__D2(d_sub, sub)
 TENSOR__D2(d_mul, mul)
 TENSOR__D2(d_div, div)
 #undef TENSOR__D2
-TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c)
-{
+TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c) {
     V_D r;
     r.lo = TENSOR__D_FMA(a.lo, b.lo, c.lo);
     r.hi = TENSOR__D_FMA(a.hi, b.hi, c.hi);
     return r;
 }
 TENSOR__INLINE V_D TENSOR__K(d_set)(double x) { V_D r; r.lo = r.hi = TENSOR__D_SET1(x); return r; }
-TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v)
-{
+TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
     V_D r;
     r.lo = TENSOR__D_LO(v);
     r.hi = TENSOR__D_HI(v);
@@ -4010,18 +3940,15 @@ TENSOR__INLINE V_F TENSOR__K(max)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_
 
 #if TENSOR__PASS < 2
 /* From 2^23 on every float is an integer.  RINT leans on the addition's own rounding to even. */
-TENSOR__INLINE V_F TENSOR__K(rint)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(rint)(V_F x) {
     V_F big = V_COPYSIGN(V_SET(8388608.0f), x), r = V_SUB(V_ADD(x, big), big);
     return V_SEL(V_LT(V_ABS(x), V_SET(8388608.0f)), V_COPYSIGN(r, x), x);
 }
-TENSOR__INLINE V_F TENSOR__K(trunc)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(trunc)(V_F x) {
     V_F r = V_COPYSIGN(V_FROM_I(VI_TRUNC(x)), x);
     return V_SEL(V_LT(V_ABS(x), V_SET(8388608.0f)), r, x);
 }
-TENSOR__INLINE V_F TENSOR__K(floor)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(floor)(V_F x) {
     V_F t = TENSOR__K(trunc)(x);
     return V_SUB(t, V_SEL(V_GT(t, x), V_SET(1.0f), V_ZERO()));
 }
@@ -4036,8 +3963,7 @@ TENSOR__INLINE V_F TENSOR__K(floor)(V_F x)
 
 #if TENSOR__PASS == 1 || TENSOR__PASS == 5
 /* The integer code of the scalar conversions (tensor__f32_from_f16 and its neighbours) on lanes. */
-TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p)
-{
+TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p) {
     V_I h = TENSOR__LOAD16(p), m = VI_SHL(VI_AND(h, VI_SET(0x7FFF)), 13);
     V_I s = VI_SHL(VI_AND(h, VI_SET(0x8000)), 16);
     V_I sub = V_BITS(V_MUL(V_FROM_I(VI_SHR(m, 13)), V_SET(5.9604644775390625e-8f)));    /* m 2^-24, exact */
@@ -4046,8 +3972,7 @@ TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p)
     r = VI_OR(r, VI_AND(V_BITS(VI_GT(m, VI_SET(0x0F800000))), VI_SET(0x00400000)));
     return V_OF(VI_OR(s, r));
 }
-TENSOR__INLINE void TENSOR__K(store_f16)(uint16_t *p, V_F v)
-{
+TENSOR__INLINE void TENSOR__K(store_f16)(uint16_t *p, V_F v) {
     V_I u = V_BITS(v), a = VI_AND(u, VI_SET(0x7FFFFFFF)), s = VI_AND(VI_SHR(u, 16), VI_SET(0x8000)), r, sub;
     r = VI_ADD(VI_ADD(a, VI_SET(0x0FFF - (112 << 23))), VI_AND(VI_SHR(a, 13), VI_SET(1)));
     sub = VI_SUB(V_BITS(V_ADD(V_OF(a), V_SET(0.5f))), VI_SET(0x3F000000));      /* an ulp of 0.5 is 2^-24 */
@@ -4061,13 +3986,11 @@ TENSOR__INLINE void TENSOR__K(store_f16)(uint16_t *p, V_F v)
 #endif
 
 #if TENSOR__PASS > 0
-TENSOR__INLINE V_F TENSOR__K(load_bf16)(const uint16_t *p)
-{
+TENSOR__INLINE V_F TENSOR__K(load_bf16)(const uint16_t *p) {
     V_I u = VI_SHL(TENSOR__LOAD16(p), 16);
     return V_OF(VI_SEL(V_ISNAN(V_OF(u)), VI_OR(u, VI_SET(0x00400000)), u));
 }
-TENSOR__INLINE void TENSOR__K(store_bf16)(uint16_t *p, V_F v)
-{
+TENSOR__INLINE void TENSOR__K(store_bf16)(uint16_t *p, V_F v) {
     V_I u = V_BITS(v), r = VI_ADD(VI_ADD(u, VI_SET(0x7FFF)), VI_AND(VI_SHR(u, 16), VI_SET(1)));
     r = VI_SEL(V_ISNAN(v), VI_OR(u, VI_SET(0x00400000)), r);
     TENSOR__STORE16(p, VI_SHR(r, 16));
@@ -4075,12 +3998,10 @@ TENSOR__INLINE void TENSOR__K(store_bf16)(uint16_t *p, V_F v)
 #define V_LOAD_BF16(p) TENSOR__K(load_bf16)(p)
 #define V_STORE_BF16(p, v) TENSOR__K(store_bf16)(p, v)
 
-TENSOR__INLINE float TENSOR__K(hmax)(V_F v)
-{
+TENSOR__INLINE float TENSOR__K(hmax)(V_F v) {
     return M_ANY(V_ISNAN(v)) ? tensor__f32_from_bits(0x7FC00000u) : TENSOR__K(hmaxr)(v);
 }
-TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
-{
+TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
     return M_ANY(V_ISNAN(v)) ? tensor__f32_from_bits(0x7FC00000u) : TENSOR__K(hminr)(v);
 }
 #endif
@@ -4100,22 +4021,19 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v)
 #define V_PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, TENSOR__FIRST(n), v)
 #define V_CUT_PART(v, n) _mm512_maskz_mov_ps(TENSOR__FIRST(n), v)
 #else
-TENSOR__INLINE V_F TENSOR__K(part)(const float *p, int64_t n, float fill)
-{
+TENSOR__INLINE V_F TENSOR__K(part)(const float *p, int64_t n, float fill) {
     float t[V_N];
     int64_t i;
     for (i = 0; i < V_N; i++) { t[i] = i < n ? p[i] : fill; }
     return V_LOAD(t);
 }
-TENSOR__INLINE void TENSOR__K(put_part)(float *p, int64_t n, V_F v)
-{
+TENSOR__INLINE void TENSOR__K(put_part)(float *p, int64_t n, V_F v) {
     float t[V_N];
     int64_t i;
     V_STORE(t, v);
     for (i = 0; i < n; i++) { p[i] = t[i]; }
 }
-TENSOR__INLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n)
-{
+TENSOR__INLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n) {
     float t[V_N];
     V_STORE(t, v);
     return TENSOR__K(part)(t, n, 0);
@@ -4152,8 +4070,7 @@ TENSOR__INLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n)
 #define TENSOR__HIGHS(a, b) TENSOR__MM(shuffle_ps)(a, b, 0xEE)
 #endif
 #define TENSOR__QUADS(z) TENSOR__K(quads)(z)
-TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
-{
+TENSOR__INLINE void TENSOR__K(quads)(V_F *z) {
     V_F a = TENSOR__LO(z[0], z[1]), b = TENSOR__HI(z[0], z[1]);
     V_F c = TENSOR__LO(z[2], z[3]), d = TENSOR__HI(z[2], z[3]);
     z[0] = TENSOR__LOWS(a, c);
@@ -4173,8 +4090,7 @@ TENSOR__INLINE void TENSOR__K(quads)(V_F *z)
 /* Philox4x32-10 of 2 V_N blocks: z[w] gets word w of the first V_N, z[4 + w] that of the others (two chains,
    for a round is long). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words
    of all blocks in order, z[0] first. */
-TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high)
-{
+TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high) {
 #define TENSOR__O(i) (V_N < 4 ? (i) : (i) % 4 * (V_N / 4) + (i) / 4)
     static const int32_t order[16] = {
         TENSOR__O(0), TENSOR__O(1), TENSOR__O(2), TENSOR__O(3), TENSOR__O(4), TENSOR__O(5), TENSOR__O(6),
@@ -4193,8 +4109,7 @@ TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high)
         z##2 = VI_XOR(VI_XOR(h0, z##3), v1); \
         z##1 = l1; \
         z##3 = l0; }
-TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I *z)
-{
+TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I *z) {
     V_I m0 = VI_SET((int32_t)0xD2511F53u), m1 = VI_SET((int32_t)0xCD9E8D57u), a0, a1, a2, a3, b0, b1, b2, b3;
     uint32_t k0 = (uint32_t)g.seed, k1 = (uint32_t)(g.seed >> 32);
     int i;
@@ -4221,8 +4136,7 @@ TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I 
 #if TENSOR__PASS != 3
 /* v 2^n for integer |n| <= 252; two factors, for 2^-149 and 2^128 have no float.  The first product is exact
    for |v| in [1/4, 4]: a subnormal result is rounded once.  LDEXP1 takes -126 <= n <= 127. */
-TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n)
-{
+TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
     V_I i = VI_RINT(n), h = VI_SAR(i, 1);
     V_F a = V_OF(VI_SHL(VI_ADD(h, VI_SET(127)), 23)), b = V_OF(VI_SHL(VI_ADD(VI_SUB(i, h), VI_SET(127)), 23));
     return V_MUL(V_MUL(v, a), b);
@@ -4238,6 +4152,14 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n)
  * minps keeps it. The hot ones are inlined into kernels, the others called.
  */
 #define TENSOR__C(p, x, c) p = V_FMA(p, x, V_SET(c))
+/* steps of Horner's rule, the same in every pass */
+#define TENSOR__HORNER2(p, x, a, b) TENSOR__C(p, x, a); TENSOR__C(p, x, b)
+#define TENSOR__HORNER3(p, x, a, b, c) TENSOR__HORNER2(p, x, a, b); TENSOR__C(p, x, c)
+#define TENSOR__HORNER4(p, x, a, b, c, d) TENSOR__HORNER2(p, x, a, b); TENSOR__HORNER2(p, x, c, d)
+#define TENSOR__HORNER5(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER4(p, x, __VA_ARGS__)
+#define TENSOR__HORNER6(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER5(p, x, __VA_ARGS__)
+#define TENSOR__HORNER7(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER6(p, x, __VA_ARGS__)
+#define TENSOR__HORNER8(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER7(p, x, __VA_ARGS__)
 #define TENSOR__INF V_OF(VI_SET(0x7F800000))
 #define TENSOR__NAN V_OF(VI_SET(0x7FC00000))
 /* ln 2: 16 bits, so that n ln2 is exact for |n| < 256 without FMA, and the rest. */
@@ -4254,8 +4176,7 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n)
 /* The piece around k / per, k = rint(a per), 0 <= a per < 15.5: t holds 16 centres, then the coefficients,
    lowest first, in powers of *d = a - centre. A centre is a float whose value is a float too, to 2^-7 ulp;
    the first is 0. */
-TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d)
-{
+TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d) {
     V_I i = V_BITS(V_FMA(a, V_SET(per), V_SET(12582912.0f)));
     V_F p = V_LOOKUP(t + 128, i), x = V_SUB(a, V_LOOKUP(t, i));
     p = V_FMA(p, x, V_LOOKUP(t + 112, i));
@@ -4275,25 +4196,19 @@ TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d)
 
 /* e^(h+l) = (1 + r + *t) 2^n, |h| <= 200, |l| <= ulp(h): returns r, exact, |r| <= .3476; degree 7,
    2^-33.2. */
-TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t)
-{
+TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t) {
     V_F k = TENSOR__RINT_S(V_MUL(h, V_SET(1.44269504f))), q = V_SET(0.000197456829f), r;
     h = V_FNMA(k, V_SET(TENSOR__LN2_HI), h);
     l = V_FNMA(k, V_SET(TENSOR__LN2_LO), l);
     r = V_ADD(h, l);
-    TENSOR__C(q, r, 0.00139354682f);
-    TENSOR__C(q, r, 0.00833356474f);
-    TENSOR__C(q, r, 0.0416664593f);
-    TENSOR__C(q, r, 0.166666657f);
-    TENSOR__C(q, r, 0.5f);
+    TENSOR__HORNER5(q, r, 0.00139354682f, 0.00833356474f, 0.0416664593f, 0.166666657f, 0.5f);
     *n = k;
     *t = V_FMA(V_MUL(r, r), q, l);
     return h;
 }
 
 /* 1 + r + t with the first sum's rounding error: .53 ulp, where more roundings follow. */
-TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t)
-{
+TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t) {
     V_F one = V_SET(1.0f), s = V_ADD(one, r);
     return V_ADD(s, V_ADD(V_SUB(r, V_SUB(s, one)), t));
 }
@@ -4301,8 +4216,7 @@ TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t)
 /* Beyond the clamps the result is 0 or infinite; subnormal results are rounded once more, not flushed. */
 #if TENSOR__PASS == 3
 /* e^x = 2^(k/16) e^r, |r| <= .0217, degree 3, 2^-29.2; 2^(j/16) as two floats; scalef takes floor(k/16). */
-TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(exp)(V_F x) {
     static const float t[32] = {
         1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f, 1.3542556f,
         1.4142135f, 1.4768262f, 1.5422108f, 1.6104903f, 1.6817929f, 1.7562522f, 1.8340081f, 1.9152066f,
@@ -4318,27 +4232,20 @@ TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
     return V_LDEXP(V_ADD(h, V_FMA(h, r, l)), k);
 }
 #else
-TENSOR__INLINE V_F TENSOR__K(exp)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(exp)(V_F x) {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x)), V_ZERO(), &n, &t);
     return V_LDEXP(V_ADD(V_SET(1.0f), V_ADD(r, t)), n);
 }
 #endif
 
 /* 2^r = 1 + r P(r), |r| <= 1/2 (and a little more), degree 7, 2^-32.5. */
-TENSOR__INLINE V_F TENSOR__K(exp2_core)(V_F r)
-{
+TENSOR__INLINE V_F TENSOR__K(exp2_core)(V_F r) {
     V_F p = V_SET(1.43209054e-5f);
-    TENSOR__C(p, r, 0.000154521971f);
-    TENSOR__C(p, r, 0.00133379665f);
-    TENSOR__C(p, r, 0.00961808674f);
-    TENSOR__C(p, r, 0.0555040501f);
-    TENSOR__C(p, r, 0.240226507f);
+    TENSOR__HORNER5(p, r, 0.000154521971f, 0.00133379665f, 0.00961808674f, 0.0555040501f, 0.240226507f);
     return TENSOR__K(exp_sum)(V_MUL(r, V_SET(0.693147182f)), V_MUL(V_MUL(r, r), p));
 }
 
-TENSOR__INLINE V_F TENSOR__K(exp2)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(exp2)(V_F x) {
     V_F n;
     x = V_MINR(V_SET(130.0f), V_MAXR(V_SET(-152.0f), x));
     n = TENSOR__RINT_S(x);
@@ -4347,16 +4254,11 @@ TENSOR__INLINE V_F TENSOR__K(exp2)(V_F x)
 
 /* (2^n - 1) + 2^n r is where digits go: it is summed with its rounding error.  All at half scale, since
    2^128 has no float; |r| <= .3476, degree 7, 2^-31. */
-TENSOR__FN V_F TENSOR__K(expm1)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(expm1)(V_F x) {
     V_F y = V_MINR(V_SET(89.0f), V_MAXR(V_SET(-20.0f), x)), k = TENSOR__RINT_S(V_MUL(y, V_SET(1.44269504f)));
     V_F h = V_FNMA(k, V_SET(TENSOR__LN2_HI), y), l = V_MUL(k, V_SET(-TENSOR__LN2_LO)), r = V_ADD(h, l);
     V_F q = V_SET(0.000197644273f), s = V_LDEXP1(V_SET(1.0f), V_SUB(k, V_SET(1.0f))), a, b, c;
-    TENSOR__C(q, r, 0.00139323866f);
-    TENSOR__C(q, r, 0.00833354332f);
-    TENSOR__C(q, r, 0.0416664928f);
-    TENSOR__C(q, r, 0.166666657f);
-    TENSOR__C(q, r, 0.5f);
+    TENSOR__HORNER5(q, r, 0.00139323866f, 0.00833354332f, 0.0416664928f, 0.166666657f, 0.5f);
     l = V_FMA(V_MUL(r, r), q, l);
     a = V_SUB(s, V_SET(0.5f));
     b = V_MUL(s, h);
@@ -4367,8 +4269,7 @@ TENSOR__FN V_F TENSOR__K(expm1)(V_F x)
 
 /* x = m 2^e with m in [sqrt 1/2, sqrt 2): returns f = m - 1, exact.  Subnormals are scaled; 0 and below:
    junk. */
-TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e)
-{
+TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e) {
     V_M tiny = V_LT(x, V_SET(1.17549435e-38f));
     V_I u = V_BITS(V_SEL(tiny, V_MUL(x, V_SET(33554432.0f)), x));
     V_I k = VI_SAR(VI_SUB(u, VI_SET(0x3F3504F3)), 23);
@@ -4377,52 +4278,40 @@ TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e)
 }
 
 /* log(1+f) = f - f^2/2 + f^3 P(f): returns f^3 P.  f in [-.293, .4143], degree 11, 2^-30.3. */
-TENSOR__INLINE V_F TENSOR__K(log_core)(V_F f)
-{
+TENSOR__INLINE V_F TENSOR__K(log_core)(V_F f) {
     V_F p = V_SET(0.0675075427f);
-    TENSOR__C(p, f, -0.116716243f);
-    TENSOR__C(p, f, 0.118837453f);
-    TENSOR__C(p, f, -0.124060415f);
-    TENSOR__C(p, f, 0.142203152f);
-    TENSOR__C(p, f, -0.166679949f);
-    TENSOR__C(p, f, 0.20002073f);
-    TENSOR__C(p, f, -0.250000089f);
-    TENSOR__C(p, f, 0.333333135f);
+    TENSOR__HORNER8(p, f, -0.116716243f, 0.118837453f, -0.124060415f, 0.142203152f, -0.166679949f,
+                    0.20002073f, -0.250000089f, 0.333333135f);
     return V_MUL(V_MUL(V_MUL(f, f), f), p);
 }
 
 /* 0 < x < inf keeps r; 0 gives -inf, inf and NaN themselves, the negative NaN. */
-TENSOR__INLINE V_F TENSOR__K(log_edge)(V_F x, V_F r)
-{
+TENSOR__INLINE V_F TENSOR__K(log_edge)(V_F x, V_F r) {
     r = V_SEL(M_AND(V_GT(x, V_ZERO()), V_LT(x, TENSOR__INF)), r, V_SEL(V_LT(x, V_ZERO()), TENSOR__NAN, x));
     return V_SEL(V_EQ(x, V_ZERO()), V_NEG(TENSOR__INF), r);
 }
 
 /* e ln 2 + log(1+f), smallest terms first. */
-TENSOR__INLINE V_F TENSOR__K(log_sum)(V_F f, V_F e)
-{
+TENSOR__INLINE V_F TENSOR__K(log_sum)(V_F f, V_F e) {
     V_F y = V_FMA(e, V_SET(TENSOR__LN2_LO), TENSOR__K(log_core)(f));
     y = V_ADD(f, V_FNMA(V_MUL(f, f), V_SET(0.5f), y));
     return V_FMA(e, V_SET(TENSOR__LN2_HI), y);
 }
 
-TENSOR__INLINE V_F TENSOR__K(log)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(log)(V_F x) {
     V_F e, f = TENSOR__K(log_split)(x, &e);
     return TENSOR__K(log_edge)(x, TENSOR__K(log_sum)(f, e));
 }
 
 /* log(1+f) = h + *l, h of 12 bits: its product with a constant of 12 bits is exact. */
-TENSOR__INLINE V_F TENSOR__K(log_parts)(V_F f, V_F *l)
-{
+TENSOR__INLINE V_F TENSOR__K(log_parts)(V_F f, V_F *l) {
     V_F s = V_MUL(V_MUL(f, f), V_SET(0.5f)), h = V_OF(VI_AND(V_BITS(V_SUB(f, s)), VI_SET(-0x1000)));
     *l = V_ADD(V_SUB(V_SUB(f, h), s), TENSOR__K(log_core)(f));
     return h;
 }
 
 /* log2(e) = 1.44238281 (12 bits) + 3.12228389e-4; the sum with e carries its rounding error. */
-TENSOR__FN V_F TENSOR__K(log2)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(log2)(V_F x) {
     V_F e, f = TENSOR__K(log_split)(x, &e), l, h = TENSOR__K(log_parts)(f, &l), s;
     l = V_FMA(h, V_SET(3.12228389e-4f), V_MUL(l, V_SET(1.44269504f)));
     h = V_MUL(h, V_SET(1.44238281f));
@@ -4431,8 +4320,7 @@ TENSOR__FN V_F TENSOR__K(log2)(V_F x)
 }
 
 /* log10(e) = .434204102 (12 bits) + 9.03803408e-5, log10(2) = .301025391 (16 bits) + 4.60503898e-6. */
-TENSOR__FN V_F TENSOR__K(log10)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(log10)(V_F x) {
     V_F e, f = TENSOR__K(log_split)(x, &e), l, h = TENSOR__K(log_parts)(f, &l);
     l = V_FMA(h, V_SET(9.03803408e-5f), V_MUL(l, V_SET(0.434294482f)));
     l = V_FMA(h, V_SET(0.434204102f), V_FMA(e, V_SET(4.60503898e-6f), l));
@@ -4441,8 +4329,7 @@ TENSOR__FN V_F TENSOR__K(log10)(V_F x)
 
 /* The exponent is that of 1 + x, but f = (2^-e - 1) + x 2^-e is formed from x itself and rounds at most
    once. */
-TENSOR__FN V_F TENSOR__K(log1p)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(log1p)(V_F x) {
     V_I k = VI_SAR(VI_SUB(V_BITS(V_ADD(x, V_SET(1.0f))), VI_SET(0x3F3504F3)), 23), s = VI_SHL(k, 23);
     V_F one = V_OF(VI_SEL(VI_GT(k, VI_SET(64)), VI_SET(0), VI_SUB(VI_SET(0x3F800000), s)));
     V_F f = V_ADD(V_SUB(one, V_SET(1.0f)), V_OF(VI_SUB(V_BITS(x), s)));
@@ -4455,8 +4342,7 @@ TENSOR__FN V_F TENSOR__K(log1p)(V_F x)
 
 /* y = 1/(1 + e^|x|), or 1 - y.  2^-n (1 + e^|x|) = (2^-n + 1) + (r + t) cannot overflow and rounds little
    more than once; subnormal results survive, for 2^-n comes last.  2^-126 adds nothing to 1. */
-TENSOR__FAR(sigmoid)(V_F x)
-{
+TENSOR__FAR(sigmoid)(V_F x) {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(105.0f), V_ABS(x)), V_ZERO(), &n, &t), one = V_SET(1.0f);
     V_F p = V_LDEXP1(one, V_NEG(V_MINR(V_SET(126.0f), n))), d = V_ADD(one, p);
     d = V_ADD(d, V_ADD(r, V_ADD(t, V_SUB(p, V_SUB(d, one)))));
@@ -4464,8 +4350,7 @@ TENSOR__FAR(sigmoid)(V_F x)
     return V_SEL(V_LT(x, V_ZERO()), d, V_SUB(one, d));
 }
 #if TENSOR__PASS == 3
-TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x) {
     static const float t[144] = {
         0.0f, 0.5577143f, 1.1285715f, 1.72625f, 2.2979286f, 2.8608572f, 3.4146073f, 3.9970357f, 4.559286f,
         5.131393f, 5.7055717f, 6.2879996f, 6.843393f, 7.4267855f, 8.003428f, 8.568999f, 0.5f, 0.3640765f,
@@ -4500,8 +4385,7 @@ TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x)
 #endif
 
 #if TENSOR__PASS == 3
-TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x) {
     static const float t[144] = {
         0.0f, 0.5787037f, 1.1706667f, 1.7667778f, 2.371963f, 2.9593704f, 3.550889f, 4.133407f, 4.726741f,
         5.3359632f, 5.9388146f, 6.533f, 7.0965924f, 7.6913705f, 8.3111105f, 8.874075f, 0.0f, 0.5217226f,
@@ -4530,13 +4414,9 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
 }
 #else
 /* |x| < .625: x + x^3 P(x^2), degree 11, 2^-27.8; else 1 - 2/(e^2|x| + 1), which is 1 from 9.02 on. */
-TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x) {
     V_F a = V_ABS(x), s = V_MUL(x, x), one = V_SET(1.0f), p = V_SET(-0.00571549917f), n, t, r;
-    TENSOR__C(p, s, 0.0206491034f);
-    TENSOR__C(p, s, -0.0537430048f);
-    TENSOR__C(p, s, 0.133314848f);
-    TENSOR__C(p, s, -0.333332837f);
+    TENSOR__HORNER4(p, s, 0.0206491034f, -0.0537430048f, 0.133314848f, -0.333332837f);
     p = V_FMA(V_MUL(a, s), p, a);
     r = TENSOR__K(exp_core)(V_MINR(V_SET(20.0f), V_ADD(a, a)), V_ZERO(), &n, &t);
     t = V_ADD(V_LDEXP1(V_ADD(one, V_ADD(r, t)), n), one);
@@ -4546,21 +4426,15 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x)
 #endif
 
 /* erf(x) = x + x P(x^2), |x| < .92: returns x P.  Degree 13, 2^-29.9. */
-TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x) {
     V_F s = V_MUL(x, x), p = V_SET(8.38126871e-5f);
-    TENSOR__C(p, s, -0.000814474828f);
-    TENSOR__C(p, s, 0.00520107616f);
-    TENSOR__C(p, s, -0.0268592779f);
-    TENSOR__C(p, s, 0.112836868f);
-    TENSOR__C(p, s, -0.376126319f);
-    TENSOR__C(p, s, 0.128379166f);
+    TENSOR__HORNER6(p, s, -0.000814474828f, 0.00520107616f, -0.0268592779f, 0.112836868f, -0.376126319f,
+                    0.128379166f);
     return V_MUL(x, p);
 }
 
 #if TENSOR__PASS == 3
-TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     static const float t[144] = {
         0.0f, 0.2581967f, 0.5306721f, 0.7914918f, 1.0487541f, 1.3170491f, 1.5679836f, 1.8378524f, 2.0949016f,
         2.3663936f, 2.6217377f, 2.8886392f, 3.1415083f, 3.408754f, 3.6786885f, 3.9409838f, 0.0f, 0.28499705f,
@@ -4590,14 +4464,9 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
 #else
 /* From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf.  erfc < .2 forgives the
    rounding. */
-TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f), n, r;
-    TENSOR__C(p, t, -0.00321497209f);
-    TENSOR__C(p, t, 0.0228900481f);
-    TENSOR__C(p, t, -0.105262011f);
-    TENSOR__C(p, t, -0.635718167f);
-    TENSOR__C(p, t, -1.12851441f);
+    TENSOR__HORNER5(p, t, -0.00321497209f, 0.0228900481f, -0.105262011f, -0.635718167f, -1.12851441f);
     r = TENSOR__K(exp_core)(V_MUL(p, t), V_ZERO(), &n, &t);
     t = V_SUB(V_SET(1.0f), V_LDEXP1(V_ADD(V_SET(1.0f), V_ADD(r, t)), n));
     return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.92f)), V_ADD(a, TENSOR__K(erf_core)(a)), t), x);
@@ -4605,8 +4474,7 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x)
 #endif
 
 /* a^2 - s for s = a^2 rounded: exact. */
-TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s)
-{
+TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s) {
 #if TENSOR__PASS >= 2 && TENSOR__PASS <= 4
     return V_FMA(a, a, V_NEG(s));
 #else
@@ -4618,24 +4486,16 @@ TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s)
 /* e^(z^2) erfc z = d P(q), d = 1/(z + 3), q = (z - 3) d, 0 <= z <= 10.3, degree 9, 2^-27: returns
    (P(q) - P(0))/q.  The caller adds the last step, in the precision it can afford. */
 #define TENSOR__ERFCX_0 1.07400692f
-TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q)
-{
+TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q) {
     V_F p = V_SET(-0.000315149344f);
-    TENSOR__C(p, q, -0.000470321713f);
-    TENSOR__C(p, q, 0.00307131954f);
-    TENSOR__C(p, q, -0.00123989f);
-    TENSOR__C(p, q, -0.0268374793f);
-    TENSOR__C(p, q, 0.11953342f);
-    TENSOR__C(p, q, -0.31046623f);
-    TENSOR__C(p, q, 0.590227842f);
-    TENSOR__C(p, q, -0.88339448f);
+    TENSOR__HORNER8(p, q, -0.000470321713f, 0.00307131954f, -0.00123989f, -0.0268374793f, 0.11953342f,
+                    -0.31046623f, 0.590227842f, -0.88339448f);
     return p;
 }
 
 /* |x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last.  Division,
    last step and product in double: float loses 5 ulp to d and q. */
-TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x)
-{
+TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x) {
     V_F a = V_MINR(V_SET(10.25f), V_ABS(x)), s = V_MUL(a, a), n, r, t, h = V_SET(0.5f);
     V_D ad = D_OF_F(a), d = D_DIV(D_SET(1.0), D_ADD(ad, D_SET(3.0))), q = D_MUL(D_SUB(ad, D_SET(3.0)), d);
     d = D_MUL(d, D_FMA(q, D_OF_F(TENSOR__K(erfcx_core)(F_OF_D(q))), D_SET(TENSOR__ERFCX_0)));
@@ -4645,8 +4505,7 @@ TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x)
     t = V_SUB(h, V_ADD(V_SUB(x, h), TENSOR__K(erf_core)(x)));
     return V_SEL(V_LT(a, h), t, r);
 }
-TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x) {
 #if TENSOR__PASS == 3
     static const float t[144] = {
         0.0f, 0.22063889f, 0.44370833f, 0.66530555f, 0.8845f, 1.1151251f, 1.3360695f, 1.5568889f, 1.7741112f,
@@ -4684,8 +4543,7 @@ TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x)
 /* g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  z and w = z + 3
    round, by up to an ulp of the result each: what they lost enters the exponent, times (log erfcx)' =
    -.282 (1-q)^2 or nearly. */
-TENSOR__FAR(gelu)(V_F x)
-{
+TENSOR__FAR(gelu)(V_F x) {
     V_F a = V_MINR(V_SET(14.5f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(-0.5f), c = V_SET(3.0f);
     V_F z = V_MUL(a, V_SET(0.707106781f)), w = V_ADD(z, c), q = V_DIV(V_SUB(w, V_SET(6.0f)), w);
     V_F one = V_SET(1.0f), u, g, l, n, r, t;
@@ -4699,8 +4557,7 @@ TENSOR__FAR(gelu)(V_F x)
     return V_SUB(V_MAXR(V_SET(-0.0f), x), V_LDEXP(g, V_SUB(n, one)));
 }
 #if TENSOR__PASS == 3
-TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
-{
+TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x) {
     static const float t[144] = {
         0.0f, 0.30376923f, 0.6141154f, 0.92259616f, 1.2369808f, 1.5326154f, 1.845f, 2.1579232f, 2.4677885f,
         2.7621925f, 3.0825193f, 3.3792884f, 3.6859615f, 3.9943461f, 4.3067884f, 4.609519f, 0.0f, 0.11563032f,
@@ -4734,8 +4591,7 @@ TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x)
 
 /* x = q pi/2 + h + l, |h| <= .79.  Below 2^17 in double: q has 17 bits, pi/2's first part 36, their
    product is exact; beyond per lane by Payne-Hanek. */
-TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l)
-{
+TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l) {
     V_F n = V_RINT(V_MUL(x, V_SET(0.636619772f))), big = V_SET(131072.0f);
     V_I q = VI_RINT(n);
     V_D nd = D_OF_F(n), r = D_FMA(nd, D_SET(-1.5707963267923333), D_OF_F(x));
@@ -4762,116 +4618,89 @@ TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l)
 
 /* sin: h + h^3 P(h^2), degree 7, 2^-27.9; cos: 1 - h^2/2 + h^4 Q(h^2), degree 8, 2^-33; |h| <= .79.  q counts
    quadrants: odd ones swap, bit 1 negates. */
-TENSOR__INLINE V_F TENSOR__K(sincos)(V_I q, V_F h, V_F l)
-{
+TENSOR__INLINE V_F TENSOR__K(sincos)(V_I q, V_F h, V_F l) {
     V_F s = V_MUL(h, h), half = V_SET(0.5f), p = V_SET(-0.000195168323f), c = V_SET(2.44306702e-5f), t;
-    TENSOR__C(p, s, 0.00833218265f);
-    TENSOR__C(p, s, -0.166666552f);
+    TENSOR__HORNER2(p, s, 0.00833218265f, -0.166666552f);
     t = V_FNMA(V_MUL(s, l), half, l);
     p = V_ADD(h, V_FMA(V_MUL(h, s), p, t));
-    TENSOR__C(c, s, -0.00138873013f);
-    TENSOR__C(c, s, 0.0416666456f);
+    TENSOR__HORNER2(c, s, -0.00138873013f, 0.0416666456f);
     c = V_FNMA(V_MUL(s, s), c, V_MUL(h, l));
     c = V_SUB(V_SET(1.0f), V_FMA(s, half, c));
     p = V_SEL(VI_EQ(VI_AND(q, VI_SET(1)), VI_SET(0)), p, c);
     return V_OF(VI_XOR(V_BITS(p), VI_SHL(VI_AND(q, VI_SET(2)), 30)));
 }
 
-TENSOR__FN V_F TENSOR__K(sin)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(sin)(V_F x) {
     V_F h, l;
     V_I q = TENSOR__K(trig_reduce)(x, &h, &l);
     return V_SEL(V_EQ(x, V_ZERO()), x, TENSOR__K(sincos)(q, h, l));
 }
 
-TENSOR__FN V_F TENSOR__K(cos)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(cos)(V_F x) {
     V_F h, l;
     V_I q = TENSOR__K(trig_reduce)(x, &h, &l);
     return TENSOR__K(sincos)(VI_ADD(q, VI_SET(1)), h, l);
 }
 
 /* h + h^3 P(h^2), |h| <= .79, degree 17, 2^-32.9; -1/tan in odd quadrants, divided in double. */
-TENSOR__FN V_F TENSOR__K(tan)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(tan)(V_F x) {
     V_F h, l, s, r, p = V_SET(0.00211561657f);
     V_I q = TENSOR__K(trig_reduce)(x, &h, &l);
     V_M odd = VI_EQ(VI_AND(q, VI_SET(1)), VI_SET(1));
     s = V_MUL(h, h);
-    TENSOR__C(p, s, -0.000771383871f);
-    TENSOR__C(p, s, 0.00515999505f);
-    TENSOR__C(p, s, 0.0082489932f);
-    TENSOR__C(p, s, 0.0220069196f);
-    TENSOR__C(p, s, 0.0539514273f);
-    TENSOR__C(p, s, 0.133334324f);
-    TENSOR__C(p, s, 0.333333313f);
+    TENSOR__HORNER7(p, s, -0.000771383871f, 0.00515999505f, 0.0082489932f, 0.0220069196f, 0.0539514273f,
+                    0.133334324f, 0.333333313f);
     p = V_FMA(V_MUL(h, s), p, V_FMA(s, l, l));
     r = F_OF_D(D_DIV(D_SET(-1.0), D_ADD(D_OF_F(h), D_OF_F(p))));
     p = V_SEL(odd, r, V_ADD(h, p));
     return V_SEL(V_EQ(x, V_ZERO()), x, p);
 }
 
-/* 1/sqrt of a rounded root: below 1.5 ulp, and right at 0, inf and for subnormals, unlike rsqrtps. */
-#define V_RSQRT(x) V_DIV(V_SET(1.0f), V_SQRT(x))
-
 /* The angle of (|x|, |y|), in the left half-plane where neg: z = min/max, z + z^3 P(z^2), |z| <= 1, degree
    19, 2^-28.7, then (0, pi/2 or pi) +- that, each with its rest. */
-TENSOR__INLINE V_F TENSOR__K(atan_core)(V_F y, V_F x, V_M neg)
-{
+TENSOR__INLINE V_F TENSOR__K(atan_core)(V_F y, V_F x, V_M neg) {
     V_M steep = V_GT(y, x);
     V_F lo = V_SEL(steep, x, y), hi = V_SEL(steep, y, x);
     V_F z = V_DIV(lo, hi), s, p = V_SET(-0.00182261865f), b, c;
     z = V_SEL(V_EQ(lo, V_ZERO()), V_ZERO(), V_SEL(V_EQ(lo, TENSOR__INF), V_SET(1.0f), z));
     s = V_MUL(z, z);
-    TENSOR__C(p, s, 0.0110442899f);
-    TENSOR__C(p, s, -0.0314190388f);
-    TENSOR__C(p, s, 0.0581987798f);
-    TENSOR__C(p, s, -0.0841743946f);
-    TENSOR__C(p, s, 0.109569125f);
-    TENSOR__C(p, s, -0.142651245f);
-    TENSOR__C(p, s, 0.199986279f);
-    TENSOR__C(p, s, -0.333333015f);
+    TENSOR__HORNER8(p, s, 0.0110442899f, -0.0314190388f, 0.0581987798f, -0.0841743946f, 0.109569125f,
+                    -0.142651245f, 0.199986279f, -0.333333015f);
     p = V_FMA(V_MUL(z, s), p, z);
     b = V_SEL(steep, V_SET(1.57079637f), V_SEL(neg, V_SET(3.14159274f), V_ZERO()));
     c = V_SEL(steep, V_SET(-4.37113883e-8f), V_SEL(neg, V_SET(-8.74227766e-8f), V_ZERO()));
     return V_ADD(b, V_ADD(V_SEL(M_XOR(steep, neg), V_NEG(p), p), c));
 }
 
-TENSOR__FN V_F TENSOR__K(atan)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(atan)(V_F x) {
     V_F one = V_SET(1.0f);
     return V_COPYSIGN(TENSOR__K(atan_core)(V_ABS(x), one, V_LT(one, V_ZERO())), x);
 }
 
 /* The sign bit of x counts, so atan2(0, -0) is pi. */
-TENSOR__FN V_F TENSOR__K(atan2)(V_F y, V_F x)
-{
+TENSOR__FN V_F TENSOR__K(atan2)(V_F y, V_F x) {
     V_F r = TENSOR__K(atan_core)(V_ABS(y), V_ABS(x), VI_GT(VI_SET(0), V_BITS(x)));
     return V_SEL(M_OR(V_ISNAN(x), V_ISNAN(y)), V_ADD(x, y), V_COPYSIGN(r, y));
 }
 
-/* asin z = z + z P(s), s = z^2 <= 1/4: returns P.  Degree 11, 2^-27.6. */
-TENSOR__INLINE V_F TENSOR__K(asin_core)(V_F s)
-{
-    V_F p = V_SET(0.0422117822f);
-    TENSOR__C(p, s, 0.0241520964f);
-    TENSOR__C(p, s, 0.0454760417f);
-    TENSOR__C(p, s, 0.0749525204f);
-    TENSOR__C(p, s, 0.166667536f);
+/* asin z = z + z P(s), s = z^2 <= 1/4: returns P, of z = a, or of sqrt((1-a)/2) = r + c with r of 12 bits
+   where big.  Degree 11, 2^-27.6. */
+TENSOR__INLINE V_F TENSOR__K(asin_root)(V_F a, V_M big, V_F *root, V_F *head, V_F *rest) {
+    V_F half = V_SET(0.5f), s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a)), z = V_SQRT(s);
+    V_F p = V_SET(0.0422117822f), r = V_OF(VI_AND(V_BITS(z), VI_SET(-0x1000)));
+    TENSOR__HORNER4(p, s, 0.0241520964f, 0.0454760417f, 0.0749525204f, 0.166667536f);
+    *rest = V_SEL(V_GT(z, V_ZERO()), V_DIV(V_FNMA(r, r, s), V_ADD(z, r)), s);
+    *root = z;
+    *head = r;
     return V_MUL(p, s);
 }
 
 /* Above 1/2: pi/2 - 2 asin(sqrt((1-|x|)/2)), the root as r + c with r of 12 bits, so that r^2 and 2r are
    exact. */
-TENSOR__FN V_F TENSOR__K(asin)(V_F x)
-{
-    V_F a = V_ABS(x), half = V_SET(0.5f), s, z, r, c, p, t;
-    V_M big = V_GE(a, half);
-    s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a));
-    p = TENSOR__K(asin_core)(s);
-    z = V_SQRT(s);
-    r = V_OF(VI_AND(V_BITS(z), VI_SET(-0x1000)));
-    c = V_SEL(V_GT(z, V_ZERO()), V_DIV(V_FNMA(r, r, s), V_ADD(z, r)), s);
+TENSOR__FN V_F TENSOR__K(asin)(V_F x) {
+    V_F a = V_ABS(x), z, r, c, p, t;
+    V_M big = V_GE(a, V_SET(0.5f));
+    p = TENSOR__K(asin_root)(a, big, &z, &r, &c);
     t = V_FNMA(V_SET(2.0f), c, V_SET(-4.37113883e-8f));
     t = V_SUB(V_MUL(V_ADD(z, z), p), t);
     t = V_SUB(V_SUB(t, V_FNMA(V_SET(2.0f), r, V_SET(0.785398185f))), V_SET(0.785398185f));
@@ -4880,16 +4709,10 @@ TENSOR__FN V_F TENSOR__K(asin)(V_F x)
 }
 
 /* pi/2 - asin, or 2 asin(sqrt((1-x)/2)) for x > 1/2 with the root's rest, or pi minus that of -x. */
-TENSOR__FN V_F TENSOR__K(acos)(V_F x)
-{
-    V_F a = V_ABS(x), half = V_SET(0.5f), lo = V_SET(-4.37113883e-8f), hi = V_SET(1.57079637f);
-    V_F s, z, r, c, p, t, w;
-    V_M big = V_GE(a, half);
-    s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a));
-    p = TENSOR__K(asin_core)(s);
-    z = V_SQRT(s);
-    r = V_OF(VI_AND(V_BITS(z), VI_SET(-0x1000)));
-    c = V_SEL(V_GT(z, V_ZERO()), V_DIV(V_FNMA(r, r, s), V_ADD(z, r)), s);
+TENSOR__FN V_F TENSOR__K(acos)(V_F x) {
+    V_F a = V_ABS(x), lo = V_SET(-4.37113883e-8f), hi = V_SET(1.57079637f), z, r, c, p, t, w;
+    V_M big = V_GE(a, V_SET(0.5f));
+    p = TENSOR__K(asin_root)(a, big, &z, &r, &c);
     t = V_ADD(r, V_FMA(z, p, c));
     w = V_SUB(hi, V_ADD(z, V_SUB(V_MUL(z, p), lo)));
     t = V_SEL(V_LT(x, V_ZERO()), w, t);
@@ -4898,8 +4721,7 @@ TENSOR__FN V_F TENSOR__K(acos)(V_F x)
 
 /* h + *l = e^|x| / 4 beyond float's precision, *q = e^-|x| / 4: a quarter, for h may reach 2^128 at half
    scale where h + *l does not. */
-TENSOR__INLINE V_F TENSOR__K(quarter_exp)(V_F x, V_F *l, V_F *q)
-{
+TENSOR__INLINE V_F TENSOR__K(quarter_exp)(V_F x, V_F *l, V_F *q) {
     V_F one = V_SET(1.0f), n, t, r, s, h;
     r = TENSOR__K(exp_core)(V_MINR(V_SET(92.0f), V_ABS(x)), V_ZERO(), &n, &t);
     n = V_SUB(n, V_SET(2.0f));
@@ -4911,20 +4733,16 @@ TENSOR__INLINE V_F TENSOR__K(quarter_exp)(V_F x, V_F *l, V_F *q)
 }
 
 /* |x| < 1: x + x^3 P(x^2), degree 9, 2^-31.5. */
-TENSOR__FN V_F TENSOR__K(sinh)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(sinh)(V_F x) {
     V_F l, q, h = TENSOR__K(quarter_exp)(x, &l, &q), s = V_MUL(x, x), p = V_SET(2.78392554e-6f);
-    TENSOR__C(p, s, 0.000198426351f);
-    TENSOR__C(p, s, 0.00833331142f);
-    TENSOR__C(p, s, 0.166666672f);
+    TENSOR__HORNER3(p, s, 0.000198426351f, 0.00833331142f, 0.166666672f);
     p = V_FMA(V_MUL(x, s), p, x);
     h = V_ADD(h, V_SUB(l, q));
     h = V_COPYSIGN(V_ADD(h, h), x);
     return V_SEL(V_LT(V_ABS(x), V_SET(1.0f)), p, h);
 }
 
-TENSOR__FN V_F TENSOR__K(cosh)(V_F x)
-{
+TENSOR__FN V_F TENSOR__K(cosh)(V_F x) {
     V_F l, q, h = TENSOR__K(quarter_exp)(x, &l, &q);
     h = V_ADD(h, V_ADD(l, q));
     return V_ADD(h, h);
@@ -4934,8 +4752,7 @@ TENSOR__FN V_F TENSOR__K(cosh)(V_F x)
  * a^b = 2^(b log2|a|), the logarithm in double: s = f/(2+f), |s| <= .1716, s P(s^2), degree 11, 2^-43.5,
  * so that b log2|a| <= 151 is good to 2^-36.  IEEE 754 cases as C99 F.9.4.4.
  */
-TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b)
-{
+TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b) {
     V_F x = V_ABS(a), one = V_SET(1.0f), zero = V_ZERO(), half = V_SET(0.5f), e, f, n, r, t;
     V_D fd, s, u, p, y;
     V_M whole, odd, edge;
@@ -4970,8 +4787,7 @@ TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b)
 }
 
 /* The exponents in use, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots, below 1.5 ulp. */
-TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b)
-{
+TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
     V_F h = V_ABS(b), r = a, s;
     V_M whole = V_EQ(h, V_SET(1.0f)), cube = V_EQ(b, V_SET(3.0f)), root = V_EQ(h, V_SET(0.5f));
     V_M known = M_OR(M_OR(whole, V_EQ(h, V_SET(2.0f))), M_OR(cube, root)), under = V_LT(b, V_ZERO());
@@ -4987,27 +4803,10 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b)
 }
 
 #define V_EXP(x) TENSOR__K(exp)(x)
-#define V_EXP2(x) TENSOR__K(exp2)(x)
-#define V_EXPM1(x) TENSOR__K(expm1)(x)
 #define V_LOG(x) TENSOR__K(log)(x)
-#define V_LOG2(x) TENSOR__K(log2)(x)
-#define V_LOG10(x) TENSOR__K(log10)(x)
 #define V_LOG1P(x) TENSOR__K(log1p)(x)
-#define V_SIN(x) TENSOR__K(sin)(x)
-#define V_COS(x) TENSOR__K(cos)(x)
-#define V_TAN(x) TENSOR__K(tan)(x)
 #define V_TANH(x) TENSOR__K(tanh)(x)
 #define V_SIGMOID(x) TENSOR__K(sigmoid)(x)
-#define V_ERF(x) TENSOR__K(erf)(x)
-#define V_ERFC(x) TENSOR__K(erfc)(x)
-#define V_POW(a, b) TENSOR__K(pow)(a, b)
-#define V_ATAN(x) TENSOR__K(atan)(x)
-#define V_ATAN2(y, x) TENSOR__K(atan2)(y, x)
-#define V_ASIN(x) TENSOR__K(asin)(x)
-#define V_ACOS(x) TENSOR__K(acos)(x)
-#define V_SINH(x) TENSOR__K(sinh)(x)
-#define V_COSH(x) TENSOR__K(cosh)(x)
-#define V_GELU(x) TENSOR__K(gelu)(x)
 #endif   // !TENSOR__PASS_CLOSE
 
 #if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
@@ -5036,35 +4835,36 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b)
 #define F_NEG V_NEG
 #define F_ABS V_ABS
 #define F_SQRT V_SQRT
-#define F_RSQRT V_RSQRT
+/* 1/sqrt of a rounded root: below 1.5 ulp, and right at 0, inf and for subnormals, unlike rsqrtps. */
+#define F_RSQRT(a) V_DIV(V_SET(1.0f), V_SQRT(a))
 #define F_MIN V_MIN
 #define F_MAX V_MAX
 #define F_FLOOR V_FLOOR
 #define F_CEIL V_CEIL
 #define F_TRUNC V_TRUNC
 #define F_ROUND V_RINT
-#define F_POW V_POW
-#define F_ATAN2 V_ATAN2
+#define F_POW TENSOR__K(pow)
+#define F_ATAN2 TENSOR__K(atan2)
 #define F_EXP V_EXP
-#define F_EXP2 V_EXP2
-#define F_EXPM1 V_EXPM1
+#define F_EXP2 TENSOR__K(exp2)
+#define F_EXPM1 TENSOR__K(expm1)
 #define F_LOG V_LOG
-#define F_LOG2 V_LOG2
-#define F_LOG10 V_LOG10
+#define F_LOG2 TENSOR__K(log2)
+#define F_LOG10 TENSOR__K(log10)
 #define F_LOG1P V_LOG1P
-#define F_SIN V_SIN
-#define F_COS V_COS
-#define F_TAN V_TAN
-#define F_ASIN V_ASIN
-#define F_ACOS V_ACOS
-#define F_ATAN V_ATAN
-#define F_SINH V_SINH
-#define F_COSH V_COSH
+#define F_SIN TENSOR__K(sin)
+#define F_COS TENSOR__K(cos)
+#define F_TAN TENSOR__K(tan)
+#define F_ASIN TENSOR__K(asin)
+#define F_ACOS TENSOR__K(acos)
+#define F_ATAN TENSOR__K(atan)
+#define F_SINH TENSOR__K(sinh)
+#define F_COSH TENSOR__K(cosh)
 #define F_TANH V_TANH
 #define F_SIGMOID V_SIGMOID
-#define F_ERF V_ERF
-#define F_ERFC V_ERFC
-#define F_GELU V_GELU
+#define F_ERF TENSOR__K(erf)
+#define F_ERFC TENSOR__K(erfc)
+#define F_GELU TENSOR__K(gelu)
 #define F_LT V_LT
 #define F_LE V_LE
 #define F_GT V_GT
@@ -6080,7 +5880,6 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef M_NOT
 #undef M_OR
 #undef M_XOR
-#undef TENSOR__C
 #undef TENSOR__DV
 #undef TENSOR__D_FMA
 #undef TENSOR__D_HI
@@ -6091,20 +5890,18 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__FOLD
 #undef TENSOR__WIDE_HI
 #undef TENSOR__WIDE_LO
+#undef TENSOR__COMPARE
 #undef TENSOR__FAR
 #undef TENSOR__FIRST
-#undef TENSOR__INF
 #undef TENSOR__K
 #undef TENSOR__K2
-#undef TENSOR__LN2_HI
-#undef TENSOR__LN2_LO
 #undef TENSOR__LOAD16
 #undef TENSOR__MM
-#undef TENSOR__NAN
 #undef TENSOR__RINT_S
 #undef TENSOR__S
 #undef TENSOR__SI
 #undef TENSOR__STORE16
+#undef TENSOR__TO_WHOLE
 #undef TENSOR__U
 #undef VI_ADD
 #undef VI_AND
@@ -6126,33 +5923,22 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef VI_WIDE
 #undef VI_XOR
 #undef V_ABS
-#undef V_ACOS
 #undef V_ADD
-#undef V_ASIN
-#undef V_ATAN
-#undef V_ATAN2
 #undef V_AHEAD
 #undef V_BITS
 #undef V_CEIL
 #undef V_COPYSIGN
-#undef V_COS
-#undef V_COSH
 #undef V_CUT_PART
 #undef V_D
 #undef V_DIV
 #undef V_EQ
-#undef V_ERF
-#undef V_ERFC
 #undef V_EXP
-#undef V_EXP2
-#undef V_EXPM1
 #undef V_F
 #undef V_FLOOR
 #undef V_FMA
 #undef V_FNMA
 #undef V_FROM_I
 #undef V_GE
-#undef V_GELU
 #undef V_GT
 #undef V_HMAX
 #undef V_HMIN
@@ -6169,9 +5955,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__QUADS
 #undef V_LOAD_F16
 #undef V_LOG
-#undef V_LOG10
 #undef V_LOG1P
-#undef V_LOG2
 #undef V_LOOKUP
 #undef V_LT
 #undef V_M
@@ -6184,26 +5968,20 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_NE
 #undef V_NEG
 #undef V_OF
-#undef V_POW
 #undef V_PART
 #undef V_PUT_PART
 #undef V_RINT
-#undef V_RSQRT
 #undef V_SEL
 #undef V_SET
 #undef V_SIGMOID
-#undef V_SIN
-#undef V_SINH
 #undef V_SQRT
 #undef V_STORE
 #undef V_STORE_BF16
 #undef V_STORE_F16
 #undef V_SUB
-#undef V_TAN
 #undef V_TANH
 #undef V_TRUNC
 #undef V_ZERO
-#undef TENSOR__ERFCX_0
 #endif   // !TENSOR__PASS_OPEN
 #endif   // TENSOR__PASS
 
@@ -6262,6 +6040,15 @@ typedef SRWLOCK tensor__mutex_t;
 #define TENSOR__LOCK(m) AcquireSRWLockExclusive(m)
 #define TENSOR__UNLOCK(m) ReleaseSRWLockExclusive(m)
 #define TENSOR__YIELD() ((void)SwitchToThread())
+typedef CONDITION_VARIABLE tensor__signal_t;
+typedef HANDLE tensor__os_thread_t;
+#define TENSOR__MUTEX_START(m) InitializeSRWLock(m)
+#define TENSOR__SIGNAL_START(s) InitializeConditionVariable(s)
+#define TENSOR__SIGNAL_WAIT(s, m) ((void)SleepConditionVariableSRW(s, m, INFINITE, 0))
+#define TENSOR__SIGNAL_ALL(s) WakeAllConditionVariable(s)
+#define TENSOR__THREAD_MAIN(name) DWORD WINAPI name(LPVOID arg)
+#define TENSOR__THREAD_START(t, fn, arg) ((*(t) = CreateThread(NULL, 0, fn, arg, 0, NULL)) != NULL)
+#define TENSOR__THREAD_JOIN(t) ((void)WaitForSingleObject(t, INFINITE), (void)CloseHandle(t))
 #else
 #include <pthread.h>
 #include <unistd.h>
@@ -6272,6 +6059,15 @@ typedef pthread_mutex_t tensor__mutex_t;
 #define TENSOR__LOCK(m) ((void)pthread_mutex_lock(m))
 #define TENSOR__UNLOCK(m) ((void)pthread_mutex_unlock(m))
 #define TENSOR__YIELD() ((void)sched_yield())
+typedef pthread_cond_t tensor__signal_t;
+typedef pthread_t tensor__os_thread_t;
+#define TENSOR__MUTEX_START(m) ((void)pthread_mutex_init(m, NULL))
+#define TENSOR__SIGNAL_START(s) ((void)pthread_cond_init(s, NULL))
+#define TENSOR__SIGNAL_WAIT(s, m) ((void)pthread_cond_wait(s, m))
+#define TENSOR__SIGNAL_ALL(s) ((void)pthread_cond_broadcast(s))
+#define TENSOR__THREAD_MAIN(name) void *name(void *arg)
+#define TENSOR__THREAD_START(t, fn, arg) (pthread_create(t, NULL, fn, arg) == 0)
+#define TENSOR__THREAD_JOIN(t) ((void)pthread_join(t, NULL))
 #endif
 
 #if defined(TENSOR_NO_THREADS)
@@ -6460,13 +6256,8 @@ typedef struct tensor__pool_t {
 #if !defined(TENSOR_NO_THREADS)
     size_t threads_bytes;
     tensor__mutex_t mutex;
-#ifdef _WIN32
-    CONDITION_VARIABLE wake;
-    HANDLE *threads;
-#else
-    pthread_cond_t wake;
-    pthread_t *threads;
-#endif
+    tensor__signal_t wake;
+    tensor__os_thread_t *threads;
 #endif
 } tensor__pool_t;
 
@@ -6522,6 +6313,13 @@ TENSOR__INLINE tensor__thread_t *tensor__self(void) {
 // ------------------------------------------------------------------------------
 
 TENSOR__FN tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...);
+// Leaves a front with `value` and the error if `when` holds; with poison; with the error's code.
+#define TENSOR__REFUSE_AS(value, when, code, ...)                                                            \
+    do {                                                                                                     \
+        if (when) { tensor__fail(tensor__self(), TENSOR_ERR_##code, __VA_ARGS__); return value; }            \
+    } while (0)
+#define TENSOR__REFUSE(when, code, ...) TENSOR__REFUSE_AS(TENSOR__POISON, when, code, __VA_ARGS__)
+#define TENSOR__REFUSE_CODE(when, code, ...) TENSOR__REFUSE_AS(TENSOR_ERR_##code, when, code, __VA_ARGS__)
 TENSOR__FN void tensor__cache_release(tensor__thread_t *th);
 
 TENSOR__INLINE int tensor__mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
@@ -6902,9 +6700,15 @@ TENSOR__FN void tensor__put_shape(tensor__text_t *s, const int64_t *dims, int nd
     }
     tensor__puts(s, "]");
 }
+// "file.c:41" of a site.
+TENSOR__FN const char *tensor__basename(const char *site) {
+    const char *base = site;
+    for (; *site; site++) { if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; } }
+    return base;
+}
 
 // %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const
-// int64_t * and int: a shape.
+// int64_t * and int: a shape, %w " at file.c:41" of a site, nothing if there is none.
 TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
     for (; *f; f++) {
         if (*f != '%') { tensor__put(s, f, 1); continue; }
@@ -6919,8 +6723,14 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
             tensor__put_shape(s, t->dims, t->ndim);
             break;
         }
-        case 'y': tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype));
-        break;
+        case 'y':
+            tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype));
+            break;
+        case 'w': {
+            const char *site = va_arg(v, const char *);
+            if (site && *site) { tensor__puts(s, " at "); tensor__puts(s, tensor__basename(site)); }
+            break;
+        }
         case 'n': {
             const int64_t *dims = va_arg(v, const int64_t *);
             tensor__put_shape(s, dims, va_arg(v, int));
@@ -6965,12 +6775,6 @@ TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char
         if (strncmp(function, "tensor_", 7) == 0 && function[7] != '_') { th->error.outer = function; }
     }
     return y;
-}
-// "file.c:41" of a site.
-TENSOR__FN const char *tensor__basename(const char *site) {
-    const char *base = site;
-    for (; *site; site++) { if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; } }
-    return base;
 }
 // The name of what the user called stands before the text; where the text has that name without its ending
 // (add for add_scalar_), in its place.
@@ -7127,15 +6931,9 @@ TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
     ctx->pool.n = 1;
     ctx->ready = 1;
 #if !defined(TENSOR_NO_THREADS)
-#ifdef _WIN32
-    InitializeSRWLock(&ctx->mutex);
-    InitializeSRWLock(&ctx->pool.mutex);
-    InitializeConditionVariable(&ctx->pool.wake);
-#else
-    (void)pthread_mutex_init(&ctx->mutex, NULL);
-    (void)pthread_mutex_init(&ctx->pool.mutex, NULL);
-    (void)pthread_cond_init(&ctx->pool.wake, NULL);
-#endif
+    TENSOR__MUTEX_START(&ctx->mutex);
+    TENSOR__MUTEX_START(&ctx->pool.mutex);
+    TENSOR__SIGNAL_START(&ctx->pool.wake);
 #endif
 }
 
@@ -7314,10 +7112,7 @@ TENSOR_API int (tensor_shutdown)(void) { return tensor__context_close(tensor__se
 
 TENSOR_API tensor_context_t *(tensor_context_new)(void) {
     tensor_context_t *ctx = (tensor_context_t *)TENSOR_MALLOC(sizeof *ctx, 64);
-    if (!ctx) {
-        tensor__fail(tensor__self(), TENSOR_ERR_OUT_OF_MEMORY, "context_new: out of memory");
-        return NULL;
-    }
+    TENSOR__REFUSE_AS(NULL, !ctx, OUT_OF_MEMORY, "context_new: out of memory");
     memset(ctx, 0, sizeof *ctx);
     tensor__context_init(ctx);
     return ctx;
@@ -7352,10 +7147,8 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
 
 TENSOR_API int (tensor_set_allocator)(const tensor_allocator_t *a) {
     tensor__thread_t *th = tensor__self();
-    if (th->ctx->reserved || th->ctx->threads != &th->ctx->first || th->ctx->first.next) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "set_allocator: memory was handed out already; call it first");
-        return TENSOR_ERR_OWNER;
-    }
+    TENSOR__REFUSE_CODE(th->ctx->reserved || th->ctx->threads != &th->ctx->first || th->ctx->first.next,
+                        OWNER, "set_allocator: memory was handed out already; call it first");
     if (a) {
         th->ctx->allocator = *a;
     } else {
@@ -7426,13 +7219,8 @@ TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
                 }
             }
             if (!first) { continue; }
-            tensor__puti(&s, n);
-            tensor__puts(&s, n == 1 ? " tensor  " : " tensors  ");
-            tensor__puti(&s, bytes);
-            tensor__puts(&s, " bytes  ");
-            tensor__puts(&s, t->op ? t->op : "?");
-            if (t->site) { tensor__puts(&s, " at "); tensor__puts(&s, tensor__basename(t->site)); }
-            tensor__puts(&s, "\n");
+            tensor__text(&s, "%d tensor%s  %d bytes  %s%w\n", n, n == 1 ? "" : "s", bytes,
+                         t->op ? t->op : "?", t->site);
         }
     }
     TENSOR__UNLOCK(&ctx->mutex);
@@ -7500,11 +7288,7 @@ TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
             TENSOR__LOCK(&p->mutex);
             (void)TENSOR__ATOMIC_ADD(&p->parked, 1);
             while (TENSOR__U64_LOAD(&p->state) >> 32 == seen && !TENSOR__ATOMIC_LOAD(&p->stop)) {
-#ifdef _WIN32
-                SleepConditionVariableSRW(&p->wake, &p->mutex, INFINITE, 0);
-#else
-                (void)pthread_cond_wait(&p->wake, &p->mutex);
-#endif
+                TENSOR__SIGNAL_WAIT(&p->wake, &p->mutex);
             }
             (void)TENSOR__ATOMIC_ADD(&p->parked, -1);
             TENSOR__UNLOCK(&p->mutex);
@@ -7517,11 +7301,7 @@ TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
         while (!TENSOR__U64_CAS(&p->state, &state, state - 1)) { }          // go out
     }
 }
-#ifdef _WIN32
-TENSOR__FN DWORD WINAPI tensor__worker_main(LPVOID arg) {
-#else
-TENSOR__FN void *tensor__worker_main(void *arg) {
-#endif
+TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
     tensor__start_t s = *(tensor__start_t *)arg;
     TENSOR_FREE(arg, sizeof s, 64);
     tensor__worker(s.pool, s.worker);
@@ -7535,20 +7315,9 @@ TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
     if (p->threads) {
         TENSOR__LOCK(&p->mutex);
         TENSOR__ATOMIC_STORE(&p->stop, 1);
-#ifdef _WIN32
-        WakeAllConditionVariable(&p->wake);
-#else
-        (void)pthread_cond_broadcast(&p->wake);
-#endif
+        TENSOR__SIGNAL_ALL(&p->wake);
         TENSOR__UNLOCK(&p->mutex);
-        for (int i = 0; i < p->n - 1; i++) {
-#ifdef _WIN32
-            WaitForSingleObject(p->threads[i], INFINITE);
-            CloseHandle(p->threads[i]);
-#else
-            (void)pthread_join(p->threads[i], NULL);
-#endif
-        }
+        for (int i = 0; i < p->n - 1; i++) { TENSOR__THREAD_JOIN(p->threads[i]); }
         TENSOR_FREE(p->threads, p->threads_bytes, 64);
         p->threads = NULL;
         TENSOR__ATOMIC_STORE(&p->stop, 0);
@@ -7561,11 +7330,8 @@ TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
 TENSOR_API int (tensor_set_num_threads)(int n) {
     tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
-    if (n < 1 || n > TENSOR__MAX_THREADS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "set_num_threads: %i is not in 1..%i", n,
-                     (int)TENSOR__MAX_THREADS);
-        return TENSOR_ERR_SHAPE;
-    }
+    TENSOR__REFUSE_CODE(n < 1 || n > TENSOR__MAX_THREADS, SHAPE, "set_num_threads: %i is not in 1..%i", n,
+                        (int)TENSOR__MAX_THREADS);
     if (n == p->n && !p->hook) { return 0; }
     tensor__pool_stop(th->ctx);
     if (n == 1) { return 0; }
@@ -7574,11 +7340,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     return TENSOR_ERR_UNSUPPORTED;
 #else
     size_t bytes = (size_t)(n - 1) * sizeof p->threads[0];
-#ifdef _WIN32
-    p->threads = (HANDLE *)TENSOR_MALLOC(bytes, 64);
-#else
-    p->threads = (pthread_t *)TENSOR_MALLOC(bytes, 64);
-#endif
+    p->threads = (tensor__os_thread_t *)TENSOR_MALLOC(bytes, 64);
     p->threads_bytes = bytes;
     int started = 0;
     while (p->threads && started < n - 1) {
@@ -7586,13 +7348,10 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
         if (!s) { break; }
         s->pool = p;
         s->worker = started + 1;
-#ifdef _WIN32
-        p->threads[started] = CreateThread(NULL, 0, tensor__worker_main, s, 0, NULL);
-        int ok = p->threads[started] != NULL;
-#else
-        int ok = pthread_create(&p->threads[started], NULL, tensor__worker_main, s) == 0;
-#endif
-        if (!ok) { TENSOR_FREE(s, sizeof *s, 64); break; }
+        if (!TENSOR__THREAD_START(&p->threads[started], tensor__worker_main, s)) {
+            TENSOR_FREE(s, sizeof *s, 64);
+            break;
+        }
         started++;
     }
     p->n = started + 1;
@@ -7619,11 +7378,8 @@ TENSOR_API int (tensor_num_processors)(void) {
 }
 TENSOR_API int (tensor_set_parallel_for)(tensor_parallel_fn_t fn, void *user, int n) {
     tensor__thread_t *th = tensor__self();
-    if (n < 1 || n > TENSOR__MAX_THREADS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "set_parallel_for: %i is not in 1..%i", n,
-                     (int)TENSOR__MAX_THREADS);
-        return TENSOR_ERR_SHAPE;
-    }
+    TENSOR__REFUSE_CODE(n < 1 || n > TENSOR__MAX_THREADS, SHAPE, "set_parallel_for: %i is not in 1..%i", n,
+                        (int)TENSOR__MAX_THREADS);
     tensor__pool_stop(th->ctx);
     if (!fn) { return 0; }
     th->ctx->pool.hook = fn;
@@ -7671,11 +7427,7 @@ TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) 
         while (!TENSOR__U64_CAS(&p->state, &state, open)) { }
         if (TENSOR__ATOMIC_LOAD(&p->parked)) {
             TENSOR__LOCK(&p->mutex);
-#ifdef _WIN32
-            WakeAllConditionVariable(&p->wake);
-#else
-            (void)pthread_cond_broadcast(&p->wake);
-#endif
+            TENSOR__SIGNAL_ALL(&p->wake);
             TENSOR__UNLOCK(&p->mutex);
         }
         tensor__pool_work(p, 0);
@@ -7835,26 +7587,23 @@ TENSOR__FN void tensor__scopes_close(tensor__thread_t *th) {
 }
 
 // Is t usable? Poison raises POISONED if nothing else was raised; a dead header tells where it came from.
-TENSOR__FN TENSOR__NOINLINE int tensor__unusable(tensor__thread_t *th, const char *op, const char *arg,
-                                                 tensor_t *t) {
+TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg, tensor_t *t) {
+    tensor__thread_t *th = tensor__self();
     if (!t) {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is NULL", op, arg);
     } else if (t->state == TENSOR__POISON_STATE) {
         tensor__fail(th, TENSOR_ERR_POISONED, "%s: argument %s failed earlier or on another thread", op, arg);
     } else if (t->state == TENSOR__DEAD) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%s%s, created by %s%s%s%s",
-                     op, arg, t->freed ? "it was freed" : "its scope ended",
-                     t->freed && t->freed[0] ? " at " : "",
-                     t->freed ? tensor__basename(t->freed) : "", t->op ? t->op : "?", t->site ? " at " : "",
-                     t->site ? tensor__basename(t->site) : "",
-                     t->freed ? "" : "; keep it with tensor_set, or take tensor_item");
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%w, created by %s%w%s", op,
+                     arg, t->freed ? "it was freed" : "its scope ended", t->freed, t->op ? t->op : "?",
+                     t->site, t->freed ? "" : "; keep it with tensor_set, or take tensor_item");
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is not a tensor", op, arg);
     }
     return 0;
 }
-#define TENSOR__USABLE(th, op, arg, t)                                                                       \
-    (TENSOR__LIKELY((t) != NULL && (t)->state == TENSOR__LIVE) || tensor__unusable(th, op, arg, t))
+#define TENSOR__USABLE(op, arg, t)                                                                           \
+    (TENSOR__LIKELY((t) != NULL && (t)->state == TENSOR__LIVE) || tensor__unusable(op, arg, t))
 
 TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mode) {
     tensor_scope_t s;
@@ -7951,11 +7700,11 @@ TENSOR_API int (tensor_scope_end)(tensor_scope_t scope) {
     return 0;
 }
 // Takes t out of the scope stack above a mark, pops, and puts it back under what is now innermost.
-TENSOR__FN int tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
-    int mine = t->state == TENSOR__LIVE && t->home == th && t->slot >= mark;
+TENSOR__FN void tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
+    int mine = t && t->state == TENSOR__LIVE && t->home == th && t->slot >= mark;
     if (mine) { th->stack[t->slot] = NULL; t->slot = -1; }
     tensor__pop(th, mark);
-    return !mine || tensor__enlist(th, t);      // cannot fail: popping made room
+    if (mine) { tensor__enlist(th, t); }        // cannot fail: popping made room
 }
 // A view whose source nobody else can see any more is a tensor of its own.
 TENSOR__FN void tensor__unbase(tensor_t *t) {
@@ -7969,13 +7718,11 @@ TENSOR__FN void tensor__unbase(tensor_t *t) {
 // stale pointer is still noticed until the user's own scope moves on).
 TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *y) {
     if (th->top == mark) { return y; }
+    tensor__carry(th, mark, y);
     if (y && y->state == TENSOR__LIVE) {
-        tensor__carry(th, mark, y);
         tensor__unbase(y);
-    } else {
-        tensor__pop(th, mark);
+        th->fresh = y->site ? NULL : y;
     }
-    if (y && y->state == TENSOR__LIVE) { th->fresh = y->site ? NULL : y; }
     return y;
 }
 TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
@@ -7983,11 +7730,7 @@ TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
     int i = tensor__scope_find(th, scope, "scope_return");
     if (i < 0) { return th->error.code ? TENSOR__POISON : t; }
     th->epoch += th->scopes[i].user;
-    if (t && t->state == TENSOR__LIVE) {
-        tensor__carry(th, th->scopes[i].mark, t);
-    } else {
-        tensor__pop(th, th->scopes[i].mark);
-    }
+    tensor__carry(th, th->scopes[i].mark, t);
     tensor__scope_restore(th, i);
     if (!t) { return TENSOR__POISON; }
     if (t->state == TENSOR__LIVE) { tensor__unbase(t); }
@@ -7996,9 +7739,8 @@ TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
 }
 
 TENSOR_API tensor_t *(tensor_keep)(tensor_t *t) {
-    tensor__thread_t *th = tensor__self();
     if (t && t->state == TENSOR__POISON_STATE) { return t; }
-    if (!TENSOR__USABLE(th, "keep", "t", t)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("keep", "t", t)) { return TENSOR__POISON; }
     TENSOR__HOLD(&t->refs);
     TENSOR__HOLD(&t->keeps);
     return t;
@@ -8014,29 +7756,24 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
     tensor__thread_t *th = tensor__self();
     if (t->state == TENSOR__LIVE) {
         tensor__count_t keeps = TENSOR__ATOMIC_LOAD(&t->keeps);
-        if (keeps > 0) {
-            (void)TENSOR__ATOMIC_ADD(&t->keeps, -1);
-            tensor__drop(t);
-            tensor__note_free(th, t);
-            return 0;
-        }
-        if (t->home == th && t->slot >= 0) {
-            th->stack[t->slot] = NULL;
-            if (t->slot == th->top - 1 && (!th->depth || t->slot >= th->scopes[th->depth - 1].mark)) {
-                th->top--;
+        if (keeps > 0 || (t->home == th && t->slot >= 0)) {
+            if (keeps > 0) {
+                (void)TENSOR__ATOMIC_ADD(&t->keeps, -1);
+            } else {
+                th->stack[t->slot] = NULL;
+                th->top -= t->slot == th->top - 1 &&
+                           (!th->depth || t->slot >= th->scopes[th->depth - 1].mark);
+                t->slot = -1;
             }
-            t->slot = -1;
             tensor__drop(t);
             tensor__note_free(th, t);
             return 0;
         }
     }
     if (t->state == TENSOR__DEAD) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%s, created by %s%s%s",
-                     t->freed ? "twice" : "after its scope ended",
-                     t->freed && t->freed[0] ? ", first at " : "",
-                     t->freed ? tensor__basename(t->freed) : "", t->op ? t->op : "?",
-                     t->site ? " at " : "", t->site ? tensor__basename(t->site) : "");
+        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%w, created by %s%w",
+                     t->freed ? "twice" : "after its scope ended", t->freed && t->freed[0] ? ", first" : "",
+                     t->freed, t->op ? t->op : "?", t->site);
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER,
                      "free: tensor %t is neither kept nor owned by a scope of this thread", t);
@@ -8045,12 +7782,12 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
 }
 TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
     tensor__thread_t *th = tensor__self();
-    if (!handle) { tensor__fail(th, TENSOR_ERR_OWNER, "set: handle is NULL"); return TENSOR_ERR_OWNER; }
-    if (!TENSOR__USABLE(th, "set", "value", value)) { return th->error.code; }
+    TENSOR__REFUSE_CODE(!handle, OWNER, "set: handle is NULL");
+    if (!TENSOR__USABLE("set", "value", value)) { return th->error.code; }
     tensor_t *old = *handle;
     if (old == value) { return 0; }
     if (old && old->state == TENSOR__DEAD) {
-        tensor__unusable(th, "set", "*handle", old); return th->error.code;
+        tensor__unusable("set", "*handle", old); return th->error.code;
     }
     if (!old || old->state != TENSOR__LIVE || TENSOR__ATOMIC_LOAD(&old->keeps) > 0) {
         (tensor_keep)(value);
@@ -8058,10 +7795,8 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
         if (old && old->state == TENSOR__LIVE) { (tensor_free)(old); }
         return 0;
     }
-    if (old->home != th || old->slot < 0) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "set: the old value %t belongs to another thread's scope", old);
-        return TENSOR_ERR_OWNER;
-    }
+    TENSOR__REFUSE_CODE(old->home != th || old->slot < 0, OWNER,
+                        "set: the old value %t belongs to another thread's scope", old);
     // The new value takes the old one's place in the scope stack.
     int32_t slot = old->slot;
     old->slot = -1;
@@ -8155,19 +7890,37 @@ TENSOR__FN int tensor__numel_of(const int64_t *dims, int ndim, int64_t *numel) {
     return 1;
 }
 
+TENSOR__INLINE int tensor__same_dims(const int64_t *a, int na, const int64_t *b, int nb) {
+    int same = na == nb;
+    for (int d = 0; same && d < na; d++) { same = a[d] == b[d]; }
+    return same;
+}
+TENSOR__INLINE int tensor__same_shape(const tensor_t *a, const tensor_t *b) {
+    return tensor__same_dims(a->dims, a->ndim, b->dims, b->ndim);
+}
+// Whether b broadcasts to the shape of x.
+TENSOR__FN int tensor__fills(const tensor_t *b, const tensor_t *x) {
+    int lead = x->ndim - b->ndim, fills = lead >= 0;
+    for (int d = 0; fills && d < b->ndim; d++) { fills = b->dims[d] == 1 || b->dims[d] == x->dims[lead + d]; }
+    return fills;
+}
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__no_list(const char *op, tensor_t *const *list, int n) {
     return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: needs at least one tensor, got %s of %i", op,
                         list ? "a list" : "NULL as a list", n);
 }
 // -1 with the error INDEX if dim is outside -ndim..ndim-1.
-TENSOR__FN int tensor__dim(tensor__thread_t *th, const char *op, int64_t dim, int ndim, const tensor_t *x) {
+TENSOR__FN int tensor__dim_of(const char *op, int64_t dim, int ndim, const tensor_t *x) {
     int64_t n = ndim ? ndim : 1;        // a 0-d tensor takes 0 and -1, as in PyTorch
-    if (dim < -n || dim >= n) {
-        tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %d is outside %d..%d (x %t)", op, dim, -n, n - 1, x);
-        return -1;
-    }
+    TENSOR__REFUSE_AS(-1, dim < -n || dim >= n, INDEX, "%s: dim %d is outside %d..%d (x %t)", op, dim, -n,
+                      n - 1, x);
     return (int)(dim < 0 ? dim + n : dim);
 }
+TENSOR__INLINE int tensor__dim(const char *op, int64_t dim, const tensor_t *x) {
+    return tensor__dim_of(op, dim, x->ndim, x);
+}
+#define TENSOR__DIM(d, op, dim, x)                                                                           \
+    int d = tensor__dim(op, dim, x);                                                                         \
+    if (d < 0) { return TENSOR__POISON; }
 
 // A live header under the innermost scope, dims and strides not set.
 TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op, int dtype, int ndim) {
@@ -8197,42 +7950,40 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     return t;
 }
 
-TENSOR__FN int tensor__dims_given(tensor__thread_t *th, const char *op, const int64_t *dims, int ndim) {
-    if (dims || ndim <= 0) { return 1; }
-    tensor__fail(th, TENSOR_ERR_SHAPE, "%s: dims is NULL", op);
-    return 0;
+TENSOR__FN int tensor__dims_given(const char *op, const int64_t *dims, int ndim) {
+    TENSOR__REFUSE_AS(0, !dims && ndim > 0, SHAPE, "%s: dims is NULL", op);
+    return 1;
 }
 // The dims of x in a list as bits. 0 = x unusable, a dim outside or twice; raised.
 TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims, int n, uint32_t *mask) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, op, "x", x) || !tensor__dims_given(th, op, dims, n)) { return 0; }
+    if (!TENSOR__USABLE(op, "x", x) || !tensor__dims_given(op, dims, n)) { return 0; }
     for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th, op, dims[i], x->ndim, x);
+        int d = tensor__dim(op, dims[i], x);
         if (d < 0) { return 0; }
-        if (*mask >> d & 1) {
-            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice (x %t)", op, d, x);
-            return 0;
-        }
+        TENSOR__REFUSE_AS(0, *mask >> d & 1, INDEX, "%s: dim %i appears twice (x %t)", op, d, x);
         *mask |= 1u << d;
     }
     return 1;
 }
+// Dims and strides of a contiguous tensor.
+TENSOR__INLINE void tensor__dense(tensor_t *t, const int64_t *dims, int ndim) {
+    int64_t stride = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        t->dims[i] = dims[i];
+        t->strides[i] = stride;
+        stride *= dims[i] > 0 ? dims[i] : 1;
+    }
+}
 // A fresh contiguous tensor; raises SHAPE or OUT_OF_MEMORY.
 TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims,
                                   int ndim, int device) {
-    if (ndim < 0 || ndim > TENSOR_MAX_DIMS) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %i dims; there must be 0 to %i", op, ndim,
-                            (int)TENSOR_MAX_DIMS);
-    }
-    if (!tensor__dims_given(th, op, dims, ndim)) { return TENSOR__POISON; }
-    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
-        return tensor__fail(th, TENSOR_ERR_DTYPE, "%s: %i is no dtype", op, dtype);
-    }
+    TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS, SHAPE, "%s: %i dims; there must be 0 to %i", op, ndim,
+                   (int)TENSOR_MAX_DIMS);
+    if (!tensor__dims_given(op, dims, ndim)) { return TENSOR__POISON; }
+    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is no dtype", op, dtype);
     int64_t n;
-    if (!tensor__numel_of(dims, ndim, &n)) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: shape %n has a negative size or too many elements",
-                            op, dims, ndim);
-    }
+    TENSOR__REFUSE(!tensor__numel_of(dims, ndim, &n), SHAPE,
+                   "%s: shape %n has a negative size or too many elements", op, dims, ndim);
     tensor_t *t = tensor__new_header(th, op, dtype, ndim);
     uint64_t bytes = (uint64_t)n * tensor__sizes[dtype];
     tensor__storage_t *s = !t ? NULL : device ? tensor__device_storage(th, bytes, device) :
@@ -8247,12 +7998,7 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     t->numel = n;
     t->flags = TENSOR__CONTIGUOUS;
     if (th->modes & TENSOR__INFERRING) { t->flags = TENSOR__CONTIGUOUS | TENSOR__INFERENCE; }
-    int64_t stride = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
-        t->dims[i] = dims[i];
-        t->strides[i] = stride;
-        stride *= dims[i] > 0 ? dims[i] : 1;
-    }
+    tensor__dense(t, dims, ndim);
     return t;
 }
 
@@ -8271,8 +8017,7 @@ TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
     return tensor__needs_grad(t);
 }
 
-TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(tensor__thread_t *th, const tensor__row_t *row, int i,
-                                                int nin, tensor_t *t) {
+TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(const tensor__row_t *row, int i, int nin, tensor_t *t) {
     char name[32];
     tensor__text_t s = {name, sizeof name, 0};
     const char *a = row->args;
@@ -8288,7 +8033,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(tensor__thread_t *th, const tens
     } else {
         tensor__puts(&s, nin == 1 ? "x" : tensor__arg_names[i < TENSOR__MAX_IN ? i : 0]);
     }
-    return tensor__unusable(th, row->name, name, t);
+    return tensor__unusable(row->name, name, t);
 }
 TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device);
 // Inputs lie on several devices: 0-d tensors on the CPU go where the others are, all else is an error. 0 =
@@ -8298,12 +8043,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
     for (int k = 0; k <= i; k++) {
         tensor_t *t = o->in[k];
         if (!t || t->device == device) { continue; }
-        if (t->device || t->ndim || o->in != o->args) {
-            tensor__fail(o->th, TENSOR_ERR_DEVICE,
-                         "%s: tensors on %s and %s; tensor_to(x, device) brings them together", o->row->name,
-                         tensor__device_name(o->th, t->device), tensor__device_name(o->th, device));
-            return 0;
-        }
+        TENSOR__REFUSE_AS(0, t->device || t->ndim || o->in != o->args, DEVICE,
+                          "%s: tensors on %s and %s; tensor_to(x, device) brings them together", o->row->name,
+                          tensor__device_name(o->th, t->device), tensor__device_name(o->th, device));
         if ((o->args[k] = tensor__to_device(t, device)) == TENSOR__POISON) { return 0; }
         o->moved |= (uint8_t)(1 << k);
     }
@@ -8345,15 +8087,34 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
             return 0;
         }
         if (!t && i >= row->required && row->nin >= 0) { continue; }
-        return tensor__bad_arg(th, row, i, nin, t);
+        return tensor__bad_arg(row, i, nin, t);
     }
     return 1;
+}
+// Parameters of the call.
+TENSOR__INLINE void tensor__ints(tensor__op_t *o, int64_t first, int64_t second) {
+    o->p = &o->params;
+    o->params.i[0] = first;
+    o->params.i[1] = second;
+}
+TENSOR__INLINE void tensor__reals(tensor__op_t *o, double first, double second) {
+    o->p = &o->params;
+    o->params.f[0] = first;
+    o->params.f[1] = second;
 }
 TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *dims, int ndim) {
     tensor_t *t = tensor__make(o->th, o->row->name, dtype, dims, ndim, o->device);
     o->out[o->nout++] = t;
     return t;
 }
+// Opens the call o of a row, with its inputs; poison comes back if they are not usable.
+#define TENSOR__BEGIN0(o, row)                                                                               \
+    tensor__op_t o;                                                                                          \
+    tensor__begin(&o, row, NULL, 0);
+#define TENSOR__BEGIN(o, row, ...)                                                                           \
+    tensor__op_t o;                                                                                          \
+    tensor_t *const in_[] = {__VA_ARGS__};                                                                   \
+    if (!tensor__begin(&o, row, in_, (int)(sizeof in_ / sizeof *in_))) { return TENSOR__POISON; }
 
 // ------------------------------------------------------------------------------
 // >>impl-gate                                      MARK: the one door to tensor data
@@ -8548,11 +8309,52 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o);
 
 TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const char *op, tensor_t *t) {
-    tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                 "%s: %t made by %s in inference mode cannot be saved for backward; use a clone of it, or "
-                 "no_grad in place of inference mode", op, t, t->op ? t->op : "?");
+    tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: %t made by %s in inference mode cannot be saved for backward; "
+                 "use a clone of it, or no_grad in place of inference mode", op, t, t->op ? t->op : "?");
 }
 TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n);
+// A node with nothing filled in but its row and its parts, then `more` bytes. NULL = out of memory, raised.
+TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tensor__row_t *row, int nin,
+                                                int nout, int nsaved, size_t more) {
+    size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
+                   (size_t)(nin + nout) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t);
+    int16_t klass;
+    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes + more, &klass);
+    TENSOR__REFUSE_AS(NULL, !n, OUT_OF_MEMORY, "%s: out of memory for the tape", row->name);
+    tensor__count(&th->live_nodes, 1);
+    n->refs = 1;
+    n->klass = klass;
+    n->nout = (uint8_t)nout;
+    n->used = 0;
+    n->nin = nin;
+    n->nsaved = nsaved;
+    n->row = row;
+    n->site = NULL;
+    n->home = th;
+    n->extra = NULL;
+    n->custom = NULL;
+    n->edge = (tensor__edge_t *)(void *)(n + 1);
+    n->in = (tensor__meta_t *)(void *)(n->edge + nin);
+    n->out = n->in + nin;
+    n->saved = (tensor__saved_t *)(void *)(n->out + nout);
+    return n;
+}
+// An edge to what made t, or to t as a leaf; *seq becomes that of its node if it is larger.
+TENSOR__INLINE void tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_t *seq) {
+    e->node = NULL;
+    e->leaf = NULL;
+    e->output = 0;
+    if (!t) { return; }
+    if (t->node) {
+        TENSOR__HOLD(&t->node->refs);
+        e->node = t->node;
+        e->output = t->output;
+        if (t->node->seq > *seq) { *seq = t->node->seq; }
+    } else if (t->flags & TENSOR__REQUIRES_GRAD) {
+        TENSOR__HOLD(&t->refs);
+        e->leaf = t;
+    }
+}
 // The node of an op whose data is there. NULL = out of memory, raised.
 TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     tensor__thread_t *th = o->th;
@@ -8575,33 +8377,10 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
         dims += o->out[i]->ndim;
         if (saves >> (8 + i) & 1) { nsaved++; dims += 2 * (size_t)o->out[i]->ndim; }
     }
-    size_t bytes = sizeof(tensor__node_t) + (size_t)o->nin * sizeof(tensor__edge_t) +
-                   (size_t)(o->nin + o->nout) * sizeof(tensor__meta_t) +
-                       (size_t)nsaved * sizeof(tensor__saved_t) +
-                   dims * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0);
-    int16_t klass;
-    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes, &klass);
-    if (!n) {
-        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for the tape", o->row->name);
-        return NULL;
-    }
-    tensor__count(&th->live_nodes, 1);
-    n->refs = 1;
-    n->klass = klass;
-    n->nout = (uint8_t)o->nout;
-    n->used = 0;
-    n->nin = o->nin;
-    n->nsaved = nsaved;
-    n->row = o->row;
-    n->site = NULL;
-    n->home = th;
+    tensor__node_t *n = tensor__node_new(th, o->row, o->nin, o->nout, nsaved,
+                                         dims * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0));
+    if (!n) { return NULL; }
     n->rng = o->rng;
-    n->extra = NULL;
-    n->custom = NULL;
-    n->edge = (tensor__edge_t *)(void *)(n + 1);
-    n->in = (tensor__meta_t *)(void *)(n->edge + o->nin);
-    n->out = n->in + o->nin;
-    n->saved = (tensor__saved_t *)(void *)(n->out + o->nout);
     n->p = (tensor_params_t *)(void *)(n->saved + nsaved);
     int64_t *pool = (int64_t *)(void *)(n->p + (o->p ? 1 : 0));
     if (o->p) { *n->p = *o->p; } else { n->p = NULL; }
@@ -8609,29 +8388,11 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     int s = 0;
     for (int i = 0; i < o->nin; i++) {
         tensor_t *t = o->in[i];
-        tensor__edge_t *e = &n->edge[i];
-        e->node = NULL;
-        e->leaf = NULL;
-        e->output = 0;
-        n->in[i].ndim = 0;
-        n->in[i].dtype = 0;
-        n->in[i].dims = tensor__no_dims;
-        if (t) {
-            n->in[i].ndim = t->ndim;
-            n->in[i].dtype = t->dtype;
-            n->in[i].dims = tensor__pool_dims(&pool, t->dims, t->ndim);
-            if (tensor__is_float(t->dtype) && tensor__sync_needs_grad(th, t)) {
-                if (t->node) {
-                    TENSOR__HOLD(&t->node->refs);
-                    e->node = t->node;
-                    e->output = t->output;
-                    if (t->node->seq > seq) { seq = t->node->seq; }
-                } else {
-                    TENSOR__HOLD(&t->refs);
-                    e->leaf = t;
-                }
-            }
-        }
+        int wants = t && tensor__is_float(t->dtype) && tensor__sync_needs_grad(th, t);
+        n->in[i].ndim = t ? t->ndim : 0;
+        n->in[i].dtype = t ? t->dtype : 0;
+        n->in[i].dims = t ? tensor__pool_dims(&pool, t->dims, t->ndim) : tensor__no_dims;
+        tensor__edge_set(&n->edge[i], wants ? t : NULL, &seq);
         if (i < 5 && (saves >> i & 1)) {
             tensor__saved_t *v = &n->saved[s++];
             v->source = (int8_t)i;
@@ -8912,8 +8673,7 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_t *g, int64_t item, co
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
             for (q = 0; q < nb; q += 4)
                 tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, (int64_t)4), b + p * g->brs + (jc + q) * g->bcs,
-                                      g->bcs,
-                                      g->brs, bp + q * kb);
+                                      g->bcs, g->brs, bp + q * kb);
             for (i = r[0]; i < r[1]; i += 4) {
                 mw = TENSOR__MIN(r[1] - i, (int64_t)4);
                 tensor__gemm_pack_f64(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, ap);
@@ -8979,8 +8739,7 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
 /* one tile: c[mr][.] (+)= a b; as = stride of a's rows (or of k, by variant), bs of b's rows, cs of c's;
  * w = valid columns of the last vector */
 typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,
-                                     float *c,
-                                     int64_t cs, const float *bias, int add, int w);
+                                     float *c, int64_t cs, const float *bias, int add, int w);
 
 // Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined).
 TENSOR__INLINE int64_t tensor__i64_from(double v) {
@@ -9020,40 +8779,27 @@ static const uint8_t tensor__class_size[3] = {4, 8, 8};
         for (int64_t i = 0; i < n; i++) { type v = s[i * stride]; d[i] = expr; }                             \
         break;                                                                                               \
     }
-#define TENSOR__LOAD_FN(name, to_type, from_int)                                                             \
+#define TENSOR__LOAD_FN(name, to_type, from_float)                                                           \
     TENSOR__FN void name(to_type *d, const void *from, int dtype, int64_t stride, int64_t n) {               \
         switch (dtype) {                                                                                     \
-        case TENSOR_F32: TENSOR__LOAD_RUN(float, (to_type)v)                                                 \
-        case TENSOR_F64: TENSOR__LOAD_RUN(double, (to_type)v)                                                \
+        case TENSOR_F32: TENSOR__LOAD_RUN(float, from_float(v))                                              \
+        case TENSOR_F64: TENSOR__LOAD_RUN(double, from_float(v))                                             \
         case TENSOR_I32: TENSOR__LOAD_RUN(int32_t, (to_type)v)                                               \
         case TENSOR_I64: TENSOR__LOAD_RUN(int64_t, (to_type)v)                                               \
         case TENSOR_U8: TENSOR__LOAD_RUN(uint8_t, (to_type)v)                                                \
         case TENSOR_I8: TENSOR__LOAD_RUN(int8_t, (to_type)v)                                                 \
         case TENSOR_I16: TENSOR__LOAD_RUN(int16_t, (to_type)v)                                               \
         case TENSOR_BOOL: TENSOR__LOAD_RUN(uint8_t, (to_type)(v != 0))                                       \
-        case TENSOR_F16: TENSOR__LOAD_RUN(uint16_t, (to_type)tensor__f32_from_f16(v))                        \
-        case TENSOR_BF16: TENSOR__LOAD_RUN(uint16_t, (to_type)tensor__f32_from_bf16(v))                      \
-        default: memset(d, 0, (size_t)n * sizeof *d); break; \
+        case TENSOR_F16: TENSOR__LOAD_RUN(uint16_t, from_float(tensor__f32_from_f16(v)))                     \
+        case TENSOR_BF16: TENSOR__LOAD_RUN(uint16_t, from_float(tensor__f32_from_bf16(v)))                   \
+        default: memset(d, 0, (size_t)n * sizeof *d); break;                                                 \
         }                                                                                                    \
     }
-TENSOR__LOAD_FN(tensor__load_f32, float, v)
-TENSOR__LOAD_FN(tensor__load_f64, double, v)
+#define TENSOR__TO_I64(v) tensor__i64_from((double)(v))
+TENSOR__LOAD_FN(tensor__load_f32, float, (float))
+TENSOR__LOAD_FN(tensor__load_f64, double, (double))
+TENSOR__LOAD_FN(tensor__load_i64, int64_t, TENSOR__TO_I64)
 #undef TENSOR__LOAD_FN
-TENSOR__FN void tensor__load_i64(int64_t *d, const void *from, int dtype, int64_t stride, int64_t n) {
-    switch (dtype) {
-    case TENSOR_F32: TENSOR__LOAD_RUN(float, tensor__i64_from((double)v))
-    case TENSOR_F64: TENSOR__LOAD_RUN(double, tensor__i64_from(v))
-    case TENSOR_I32: TENSOR__LOAD_RUN(int32_t, v)
-    case TENSOR_I64: TENSOR__LOAD_RUN(int64_t, v)
-    case TENSOR_U8: TENSOR__LOAD_RUN(uint8_t, v)
-    case TENSOR_I8: TENSOR__LOAD_RUN(int8_t, v)
-    case TENSOR_I16: TENSOR__LOAD_RUN(int16_t, v)
-    case TENSOR_BOOL: TENSOR__LOAD_RUN(uint8_t, v != 0)
-    case TENSOR_F16: TENSOR__LOAD_RUN(uint16_t, tensor__i64_from((double)tensor__f32_from_f16(v)))
-    case TENSOR_BF16: TENSOR__LOAD_RUN(uint16_t, tensor__i64_from((double)tensor__f32_from_bf16(v)))
-    default: memset(d, 0, (size_t)n * sizeof *d); break;
-    }
-}
 #undef TENSOR__LOAD_RUN
 #define TENSOR__STORE_RUN(type, expr)                                                                        \
     {                                                                                                        \
@@ -9061,42 +8807,28 @@ TENSOR__FN void tensor__load_i64(int64_t *d, const void *from, int dtype, int64_
         for (int64_t i = 0; i < n; i++) { d[i * stride] = expr; }                                            \
         break;                                                                                               \
     }
-#define TENSOR__STORE_FN(name, type)                                                                         \
+#define TENSOR__STORE_FN(name, type, TO, to_i64)                                                             \
     TENSOR__FN void name(void *to, int dtype, int64_t stride, const type *s, int64_t n) {                    \
         switch (dtype) {                                                                                     \
         case TENSOR_F32: TENSOR__STORE_RUN(float, (float)s[i])                                               \
         case TENSOR_F64: TENSOR__STORE_RUN(double, (double)s[i])                                             \
-        case TENSOR_I32: TENSOR__STORE_RUN(int32_t, (int32_t)tensor__clip((double)s[i], -2147483648.0,       \
-                                                                          2147483647.0))                     \
-        case TENSOR_I64: TENSOR__STORE_RUN(int64_t, tensor__i64_from((double)s[i]))                          \
-        case TENSOR_U8: TENSOR__STORE_RUN(uint8_t, (uint8_t)tensor__clip((double)s[i], 0.0, 255.0))          \
-        case TENSOR_I8: TENSOR__STORE_RUN(int8_t, (int8_t)tensor__clip((double)s[i], -128.0, 127.0))         \
-        case TENSOR_I16: TENSOR__STORE_RUN(int16_t, (int16_t)tensor__clip((double)s[i], -32768.0, 32767.0))  \
+        case TENSOR_I32: TENSOR__STORE_RUN(int32_t, TO(int32_t, uint32_t, s[i], -2147483648.0, 2147483647.0))\
+        case TENSOR_I64: TENSOR__STORE_RUN(int64_t, to_i64(s[i]))                                            \
+        case TENSOR_U8: TENSOR__STORE_RUN(uint8_t, TO(uint8_t, uint8_t, s[i], 0.0, 255.0))                   \
+        case TENSOR_I8: TENSOR__STORE_RUN(int8_t, TO(int8_t, uint8_t, s[i], -128.0, 127.0))                  \
+        case TENSOR_I16: TENSOR__STORE_RUN(int16_t, TO(int16_t, uint16_t, s[i], -32768.0, 32767.0))          \
         case TENSOR_BOOL: TENSOR__STORE_RUN(uint8_t, (uint8_t)(s[i] != 0))                                   \
         case TENSOR_F16: TENSOR__STORE_RUN(uint16_t, tensor__f16_from_f32((float)s[i]))                      \
         case TENSOR_BF16: TENSOR__STORE_RUN(uint16_t, tensor__bf16_from_f32((float)s[i]))                    \
         default: break;                                                                                      \
         }                                                                                                    \
     }
-TENSOR__STORE_FN(tensor__store_f32, float)
-TENSOR__STORE_FN(tensor__store_f64, double)
+#define TENSOR__CLIPPED(type, bits, v, lo, hi) (type)tensor__clip((double)(v), lo, hi)
+#define TENSOR__WRAPPED(type, bits, v, lo, hi) (type)(bits)(uint64_t)(v)    /* as two's complement does */
+TENSOR__STORE_FN(tensor__store_f32, float, TENSOR__CLIPPED, TENSOR__TO_I64)
+TENSOR__STORE_FN(tensor__store_f64, double, TENSOR__CLIPPED, TENSOR__TO_I64)
+TENSOR__STORE_FN(tensor__store_i64, int64_t, TENSOR__WRAPPED, (int64_t))
 #undef TENSOR__STORE_FN
-// Integers wrap, as two's complement does.
-TENSOR__FN void tensor__store_i64(void *to, int dtype, int64_t stride, const int64_t *s, int64_t n) {
-    switch (dtype) {
-    case TENSOR_F32: TENSOR__STORE_RUN(float, (float)s[i])
-    case TENSOR_F64: TENSOR__STORE_RUN(double, (double)s[i])
-    case TENSOR_I32: TENSOR__STORE_RUN(int32_t, (int32_t)(uint32_t)(uint64_t)s[i])
-    case TENSOR_I64: TENSOR__STORE_RUN(int64_t, s[i])
-    case TENSOR_U8: TENSOR__STORE_RUN(uint8_t, (uint8_t)((uint64_t)s[i] & 255))
-    case TENSOR_I8: TENSOR__STORE_RUN(int8_t, (int8_t)(uint8_t)((uint64_t)s[i] & 255))
-    case TENSOR_I16: TENSOR__STORE_RUN(int16_t, (int16_t)(uint16_t)((uint64_t)s[i] & 65535))
-    case TENSOR_BOOL: TENSOR__STORE_RUN(uint8_t, (uint8_t)(s[i] != 0))
-    case TENSOR_F16: TENSOR__STORE_RUN(uint16_t, tensor__f16_from_f32((float)s[i]))
-    case TENSOR_BF16: TENSOR__STORE_RUN(uint16_t, tensor__bf16_from_f32((float)s[i]))
-    default: break;
-    }
-}
 #undef TENSOR__STORE_RUN
 TENSOR__FN void tensor__load_run(void *d, int klass, const void *from, int dtype, int64_t stride, int64_t n) {
     if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) {
@@ -9148,8 +8880,7 @@ typedef struct tensor__iter_t {
 
 // Broadcasts args to dims and merges dims that every argument walks in one stride.
 TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, int nin, int nout,
-                                  const int64_t *dims,
-                                  int ndim, int64_t numel, int klass) {
+                                  const int64_t *dims, int ndim, int64_t numel, int klass) {
     int n = nin + nout, plain = 1;
     it->nin = nin;
     it->nout = nout;
@@ -9713,10 +9444,7 @@ TENSOR_API int (tensor_set_cpu)(const char *name) {
     tensor__thread_t *th = tensor__self();
     int reference = name && !strcmp(name, "reference");
     int found = !name || reference ? tensor__cpu_best() : tensor__isa_find(name);
-    if (found < 0) {
-        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "set_cpu: this machine or build has no '%s'", name);
-        return TENSOR_ERR_UNSUPPORTED;
-    }
+    TENSOR__REFUSE_CODE(found < 0, UNSUPPORTED, "set_cpu: this machine or build has no '%s'", name);
     tensor__isa_of(th->ctx);
     TENSOR__LOCK(&th->ctx->mutex);
     th->ctx->isa = found;
@@ -9739,12 +9467,8 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
             tensor__iter_move(it, 1, first, m, block, 0);
         }
         for (int64_t i = 0; i < m; i++) {
-            if (block[i] == 0) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX,
-                             "%s: integer division by zero at element %d of b %n",
-                             c->row->name, first + i, c->arg[1].dims, (int)c->arg[1].ndim);
-                return TENSOR_ERR_INDEX;
-            }
+            TENSOR__REFUSE_CODE(block[i] == 0, INDEX, "%s: integer division by zero at element %d of b %n",
+                                c->row->name, first + i, c->arg[1].dims, (int)c->arg[1].ndim);
         }
         if (b->uniform) { break; }
     }
@@ -9800,8 +9524,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     if (y->numel == 0) { return 0; }
     // The common case by hand: contiguous f32, equal shapes, whole vectors.
     if (klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
-        (y->numel & (isa->lanes - 1)) == 0 &&
-        y->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
+        (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
         int plain = 1;
         const void *in[4];
         for (int i = 0; i < c->nin; i++) {
@@ -9852,8 +9575,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     int reference = c->thread->ctx->reference;
     if (g->numel == 0) { return 0; }
     if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && (g->numel & (isa->lanes - 1)) == 0 &&
-        g->numel <= TENSOR__GRAIN &&
-        !reference) {
+        g->numel <= TENSOR__GRAIN && !reference) {
         int plain = 1;
         const void *in[5];
         void *out[3];
@@ -9897,6 +9619,16 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
 // For ops made of others: returns y and drops every other tensor made since `mark_`.
 #define TENSOR__MARK tensor__thread_t *th_ = tensor__self(); int64_t mark_ = th_->top;
 #define TENSOR__RETURN(y) return tensor__named(th_, tensor__tidy(th_, mark_, y), __func__)
+// With arguments that must be usable, or poison comes back.
+#define TENSOR__TAKES(x)                                                                                     \
+    if (!TENSOR__USABLE(&__func__[7], #x, x)) { return TENSOR__POISON; }
+#define TENSOR__MARK1(x) TENSOR__MARK TENSOR__TAKES(x)
+#define TENSOR__MARK2(a, b) TENSOR__MARK1(a) TENSOR__TAKES(b)
+// A function of one expression, and one made of other ops.
+#define TENSOR__FRONT(name, params, ...)                                                                     \
+    TENSOR_API tensor_t *(tensor_##name) params { return __VA_ARGS__; }
+#define TENSOR__MADE(name, params, ...)                                                                      \
+    TENSOR_API tensor_t *(tensor_##name) params { TENSOR__MARK TENSOR__RETURN((__VA_ARGS__)); }
 
 // ------------------------------------------------------------------------------
 // >>impl-create                                    MARK: creation
@@ -9913,33 +9645,27 @@ TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
     if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) { return 1; }
     if (tensor__is_float(dtype) || dtype == TENSOR_BOOL) { return 1; }
     double end = ldexp(1, 8 * (int)tensor__sizes[dtype] - (dtype != TENSOR_U8));
-    if (trunc(value) < end && trunc(value) >= (dtype == TENSOR_U8 ? 0 : -end)) { return 1; }
-    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "%s: %g is outside the range of %s", op, value,
-                 tensor__dtype_names[dtype]);
-    return 0;
+    TENSOR__REFUSE_AS(0, !(trunc(value) < end && trunc(value) >= (dtype == TENSOR_U8 ? 0 : -end)), DTYPE,
+                      "%s: %g is outside the range of %s", op, value, tensor__dtype_names[dtype]);
+    return 1;
 }
 // value in x, which is fresh or allowed to change.
 TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value,
                                     const tensor_t *like) {
-    tensor__op_t o;
-    tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
+    TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
     if (like) { o.device = like->device; }
-    o.p = &o.params;
-    o.params.f[0] = value;
+    tensor__reals(&o, value, 0);
     o.out[o.nout++] = tensor__make(o.th, op, dtype, dims, ndim, o.device);
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_empty_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
-    tensor__op_t o;
-    tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
+    TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
     return o.th->fresh = tensor__make(o.th, "empty", (int)dtype, dims, ndim, o.device);
 }
-TENSOR_API tensor_t *(tensor_zeros_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
-    return tensor__filled("zeros", dims, ndim, (int)dtype, 0, NULL);
-}
-TENSOR_API tensor_t *(tensor_ones_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
-    return tensor__filled("ones", dims, ndim, (int)dtype, 1, NULL);
-}
+TENSOR__FRONT(zeros_n, (const int64_t *dims, int ndim, tensor_dtype_t dtype),
+    tensor__filled("zeros", dims, ndim, (int)dtype, 0, NULL))
+TENSOR__FRONT(ones_n, (const int64_t *dims, int ndim, tensor_dtype_t dtype),
+    tensor__filled("ones", dims, ndim, (int)dtype, 1, NULL))
 TENSOR_API tensor_t *(tensor_full_n)(const int64_t *dims, int ndim, double value, tensor_dtype_t dtype) {
     if (!tensor__holds("full", (int)dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("full", dims, ndim, (int)dtype, value, NULL);
@@ -9949,12 +9675,12 @@ TENSOR_API tensor_t *(tensor_scalar)(double value, tensor_dtype_t dtype) {
     return tensor__filled("scalar", tensor__no_dims, 0, (int)dtype, value, NULL);
 }
 TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
-    if (!TENSOR__USABLE(tensor__self(), "empty_like", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("empty_like", "x", x)) { return TENSOR__POISON; }
     tensor__thread_t *th = tensor__self();
     return th->fresh = tensor__make(th, "empty_like", x->dtype, x->dims, x->ndim, x->device);
 }
 TENSOR_API tensor_t *(tensor_full_like)(tensor_t *x, double value) {
-    if (!TENSOR__USABLE(tensor__self(), "full_like", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("full_like", "x", x)) { return TENSOR__POISON; }
     if (!tensor__holds("full_like", x->dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("full_like", x->dims, x->ndim, x->dtype, value, x);
 }
@@ -9978,21 +9704,14 @@ TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, con
 }
 TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                                      void (*deleter)(void *, void *), void *user) {
-    tensor__op_t o;
-    tensor__begin(&o, TENSOR__ROW(FILL), NULL, 0);
+    TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
     int64_t n;
-    if (!tensor__dims_given(o.th, "wrap", dims, ndim)) { return TENSOR__POISON; }
-    if (ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                            "wrap: shape has %i dims, a negative size or too many elements", ndim);
-    }
-    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "wrap: %i is no dtype", (int)dtype);
-    }
-    if (!data || (uintptr_t)data % tensor__sizes[dtype]) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "wrap: data is %s", data ? "misaligned for its dtype" :
-                            "NULL");
-    }
+    if (!tensor__dims_given("wrap", dims, ndim)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n), SHAPE,
+                   "wrap: shape has %i dims, a negative size or too many elements", ndim);
+    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "wrap: %i is no dtype", (int)dtype);
+    TENSOR__REFUSE(!data || (uintptr_t)data % tensor__sizes[dtype], SHAPE, "wrap: data is %s", data ?
+                   "misaligned for its dtype" : "NULL");
     const int64_t none = 0;
     tensor_t *t = tensor__make(o.th, "wrap", (int)dtype, &none, 1, 0);
     if (t == TENSOR__POISON) { return t; }
@@ -10007,41 +9726,26 @@ TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int
     t->storage = s;
     t->numel = n;
     t->ndim = (uint8_t)ndim;
-    int64_t stride = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
-        t->dims[i] = dims[i];
-        t->strides[i] = stride;
-        stride *= dims[i] > 0 ? dims[i] : 1;
-    }
+    tensor__dense(t, dims, ndim);
     return o.th->fresh = t;
 }
 
 TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tensor_dtype_t dtype) {
-    tensor__op_t o;
-    tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
+    TENSOR__BEGIN0(o, TENSOR__ROW(ARANGE))
     double count = ceil((end - start) / step);
-    if (step != 0 && count > 1e15) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "arange: %g elements are too many", count);
-    }
-    if (step == 0 || !(count >= 0)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "arange: step %g does not lead from %g to %g", step,
-                            start, end);
-    }
+    TENSOR__REFUSE(step != 0 && count > 1e15, SHAPE, "arange: %g elements are too many", count);
+    TENSOR__REFUSE(step == 0 || !(count >= 0), SHAPE, "arange: step %g does not lead from %g to %g", step,
+                   start, end);
     int64_t n = (int64_t)count;
-    o.p = &o.params;
-    o.params.f[0] = start;
-    o.params.f[1] = step;
+    tensor__reals(&o, start, step);
     tensor__result(&o, (int)dtype, &n, 1);
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_linspace)(double start, double end, int64_t n) {
     TENSOR__MARK
-    tensor__op_t o;
-    tensor__begin(&o, TENSOR__ROW(ARANGE), NULL, 0);
-    if (n < 0) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "linspace: n %d is negative", n); }
-    o.p = &o.params;
-    o.params.f[0] = start;
-    o.params.f[1] = n > 1 ? (end - start) / (double)(n - 1) : 0;
+    TENSOR__BEGIN0(o, TENSOR__ROW(ARANGE))
+    TENSOR__REFUSE(n < 0, SHAPE, "linspace: n %d is negative", n);
+    tensor__reals(&o, start, n > 1 ? (end - start) / (double)(n - 1) : 0);
     tensor_t *t = o.out[o.nout++] = tensor__make(o.th, "linspace", o.th->ctx->default_dtype, &n, 1, o.device);
     t = tensor__finish(&o);
     if (t != TENSOR__POISON && n > 1) { (tensor_fill_)((tensor_narrow)(t, 0, n - 1, 1), end); }
@@ -10056,11 +9760,8 @@ TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
 }
 TENSOR_API int (tensor_set_default_dtype)(tensor_dtype_t dtype) {
     tensor__thread_t *th = tensor__self();
-    if ((unsigned)dtype >= TENSOR_DTYPE_COUNT || !tensor__is_float((int)dtype)) {
-        tensor__fail(th, TENSOR_ERR_DTYPE, "set_default_dtype: %s is no float dtype",
-                     tensor_dtype_name(dtype));
-        return TENSOR_ERR_DTYPE;
-    }
+    TENSOR__REFUSE_CODE((unsigned)dtype >= TENSOR_DTYPE_COUNT || !tensor__is_float((int)dtype), DTYPE,
+                        "set_default_dtype: %s is no float dtype", tensor_dtype_name(dtype));
     th->ctx->default_dtype = (int)dtype;
     return 0;
 }
@@ -10142,9 +9843,8 @@ TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     return s;
 }
 TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
-    if (x->ndim) { return tensor__dim(tensor__self(), op, dim, x->ndim, x); }
-    tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "%s: dim %d of x [], which has no dims", op, dim);
-    return -1;
+    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: dim %d of x [], which has no dims", op, dim);
+    return tensor__dim(op, dim, x);
 }
 TENSOR_API int64_t (tensor_size)(tensor_t *x, int64_t dim) {
     if (!tensor__live(x)) { return 0; }
@@ -10178,20 +9878,19 @@ TENSOR_API size_t (tensor_dtype_size)(tensor_dtype_t dtype) {
 // 0 = raised: the bytes of x are not the host's to read.
 TENSOR__FN int tensor__on_host(const char *op, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (!x->device) { return 1; }
-    tensor__fail(th, TENSOR_ERR_DEVICE, "%s: x %t lies on %s; tensor_to(x, TENSOR_CPU) brings it here", op, x,
-                 tensor__device_name(th, x->device));
-    return 0;
+    TENSOR__REFUSE_AS(0, x->device, DEVICE, "%s: x %t lies on %s; tensor_to(x, TENSOR_CPU) brings it here",
+                      op, x, tensor__device_name(th, x->device));
+    return 1;
 }
 TENSOR_API const void *(tensor_data)(tensor_t *x) {
     if (x && x->state == TENSOR__POISON_STATE) { return NULL; }
-    if (!TENSOR__USABLE(tensor__self(), "data", "x", x) || !tensor__on_host("data", x)) { return NULL; }
+    if (!TENSOR__USABLE("data", "x", x) || !tensor__on_host("data", x)) { return NULL; }
     return x->numel ? tensor__ptr(x) : NULL;
 }
 TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (x && x->state == TENSOR__POISON_STATE) { return NULL; }
-    if (!TENSOR__USABLE(th, "data_mut", "x", x) || !tensor__on_host("data_mut", x)) { return NULL; }
+    if (!TENSOR__USABLE("data_mut", "x", x) || !tensor__on_host("data_mut", x)) { return NULL; }
     if (!tensor__update_allowed(th, "data_mut", x, th->grad_mode && tensor__sync_needs_grad(th, x))) {
         return NULL;
     }
@@ -10199,16 +9898,15 @@ TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
     return x->numel ? tensor__ptr(x) : NULL;
 }
 
-TENSOR__FN int tensor__one_element(tensor__thread_t *th, const char *op, tensor_t *x) {
-    if (!TENSOR__USABLE(th, op, "x", x)) { return 0; }
-    if (x->numel == 1) { return 1; }
-    tensor__fail(th, TENSOR_ERR_SHAPE, "%s: x %t must have exactly one element", op, x);
-    return 0;
+TENSOR__FN int tensor__one_element(const char *op, tensor_t *x) {
+    if (!TENSOR__USABLE(op, "x", x)) { return 0; }
+    TENSOR__REFUSE_AS(0, x->numel != 1, SHAPE, "%s: x %t must have exactly one element", op, x);
+    return 1;
 }
 TENSOR_API double (tensor_item)(tensor_t *x) {
     double v, raw;
     tensor__thread_t *th = tensor__self();
-    if (!tensor__one_element(th, "item", x)) { return (double)NAN; }
+    if (!tensor__one_element("item", x)) { return (double)NAN; }
     if (tensor__move_bytes(th, &raw, 0, tensor__ptr(x), x->device, tensor__sizes[x->dtype], "item")) {
         return (double)NAN;
     }
@@ -10218,7 +9916,7 @@ TENSOR_API double (tensor_item)(tensor_t *x) {
 TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) {
     int64_t v, raw;
     tensor__thread_t *th = tensor__self();
-    if (!tensor__one_element(th, "item_i64", x)) { return 0; }
+    if (!tensor__one_element("item_i64", x)) { return 0; }
     if (tensor__move_bytes(th, &raw, 0, tensor__ptr(x), x->device, tensor__sizes[x->dtype], "item_i64")) {
         return 0;
     }
@@ -10227,14 +9925,10 @@ TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) {
 }
 TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "copy_out", "x", x)) { return th->error.code; }
+    if (!TENSOR__USABLE("copy_out", "x", x)) { return th->error.code; }
     size_t want = (size_t)x->numel * tensor__sizes[x->dtype];
-    if (bytes != want || (!data && want)) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "copy_out: x %t %y needs %d bytes, got %d%s", x, x, (int64_t)want,
-                     (int64_t)bytes,
-                     data ? "" : " at NULL");
-        return TENSOR_ERR_SHAPE;
-    }
+    TENSOR__REFUSE_CODE(bytes != want || (!data && want), SHAPE, "copy_out: x %t %y needs %d bytes, got %d%s",
+                        x, x, (int64_t)want, (int64_t)bytes, data ? "" : " at NULL");
     if (!want) { return 0; }
     if (x->flags & TENSOR__CONTIGUOUS) {
         return tensor__move_bytes(th, data, 0, tensor__ptr(x), x->device, want, "copy_out");
@@ -10249,10 +9943,8 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
 // Runs over pairs of elements in double; 1 = all satisfy.
 TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
                                const char *op) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, op, "a", a) || !TENSOR__USABLE(th, op, "b", b)) { return 0; }
-    if (a->ndim != b->ndim || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t))) { return 0; }
-    if (exact && a->dtype != b->dtype) { return 0; }
+    if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return 0; }
+    if (!tensor__same_shape(a, b) || (exact && a->dtype != b->dtype)) { return 0; }
     if (a->device || b->device) {
         TENSOR__MARK
         a = (tensor_to)((tensor_detach)(a), TENSOR_CPU);
@@ -10312,17 +10004,14 @@ TENSOR__FN void tensor__set_contiguous(tensor_t *t) {
         expect *= t->dims[i];
     }
 }
-// A header over x's storage, without history. NULL = out of memory, raised.
-TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_t *x, const int64_t *dims,
-                                   const int64_t *strides, int ndim, int64_t offset) {
-    tensor_t *t = tensor__new_header(th, op, x->dtype, ndim);
-    if (!t) {
-        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
-        return NULL;
-    }
-    TENSOR__HOLD(&x->storage->refs);
-    t->storage = x->storage;
-    t->device = x->device;
+// A header over a storage. NULL = out of memory, raised.
+TENSOR__FN tensor_t *tensor__over(tensor__thread_t *th, const char *op, tensor__storage_t *storage, int dtype,
+                                  const int64_t *dims, const int64_t *strides, int ndim, int64_t offset) {
+    tensor_t *t = tensor__new_header(th, op, dtype, ndim);
+    TENSOR__REFUSE_AS(NULL, !t, OUT_OF_MEMORY, "%s: out of memory", op);
+    TENSOR__HOLD(&storage->refs);
+    t->storage = storage;
+    t->device = storage->device;
     t->offset = offset;
     int64_t n = 1;
     for (int i = 0; i < ndim; i++) {
@@ -10331,8 +10020,14 @@ TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_
         n *= dims[i];
     }
     t->numel = n;
-    t->flags = (uint8_t)(x->flags & TENSOR__INFERENCE);
     tensor__set_contiguous(t);
+    return t;
+}
+// The same over x's storage, without history.
+TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_t *x, const int64_t *dims,
+                                   const int64_t *strides, int ndim, int64_t offset) {
+    tensor_t *t = tensor__over(th, op, x->storage, x->dtype, dims, strides, ndim, offset);
+    if (t) { t->flags = (uint8_t)(t->flags | (x->flags & TENSOR__INFERENCE)); }
     return t;
 }
 // The result of a view op: alias, base, node.
@@ -10371,6 +10066,23 @@ TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t
     if (old) { tensor__node_drop(th, old); }
 }
 
+// A node that makes out of base and src (or NULL) by the place of view in base. NULL = out of memory, raised.
+TENSOR__FN tensor__node_t *tensor__view_node(tensor__thread_t *th, const tensor__row_t *row, tensor_t *base,
+                                             tensor_t *src, tensor_t *out, const tensor_t *view) {
+    tensor__op_t o;
+    memset(&o, 0, sizeof o);
+    o.th = th;
+    o.row = row;
+    o.args[0] = base;
+    o.args[1] = src;
+    o.in = o.args;
+    o.nin = src ? 2 : 1;
+    o.out[0] = out;
+    o.nout = 1;
+    tensor__ints(&o, view->offset - base->offset, 0);
+    for (int i = 0; i < view->ndim; i++) { o.params.i[1 + i] = view->strides[i]; }
+    return tensor__node_make(&o, 0);
+}
 // A node for a view of base as it is now: the view regenerates its history after an in-place change of the
 // base.
 TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
@@ -10389,19 +10101,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
                          "history; change a contiguous copy", t->op, t);
             return;
         }
-        tensor__op_t o;
-        memset(&o, 0, sizeof o);
-        o.th = th;
-        o.row = TENSOR__ROW(AS_STRIDED);
-        o.args[0] = base;
-        o.in = o.args;
-        o.nin = 1;
-        o.out[0] = t;
-        o.nout = 1;
-        o.p = &o.params;
-        o.params.i[0] = t->offset - base->offset;
-        for (int i = 0; i < t->ndim; i++) { o.params.i[1 + i] = t->strides[i]; }
-        node = tensor__node_make(&o, 0);
+        node = tensor__view_node(th, TENSOR__ROW(AS_STRIDED), base, NULL, t, t);
         if (node) { node->site = t->site; }
     }
     tensor__renode(th, t, node, 0);
@@ -10412,39 +10112,22 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
 // Whether x may be changed in place; raises if not.
 TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording) {
     for (int i = 0; i < x->ndim; i++) {
-        if (x->strides[i] == 0 && x->dims[i] > 1) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                         "%s: x %t is expanded, several elements share one place; clone it first",
-                         op, x);
-            return 0;
-        }
+        TENSOR__REFUSE_AS(0, x->strides[i] == 0 && x->dims[i] > 1, AUTOGRAD,
+                          "%s: x %t is expanded, several elements share one place; clone it first", op, x);
     }
-    if ((x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING)) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "%s: x %t was made in inference mode and cannot be changed outside of it; change a "
-                     "clone", op, x);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING), AUTOGRAD,
+                      "%s: x %t was made in inference mode and cannot be changed outside of it; change a "
+                      "clone", op, x);
     if (!th->grad_mode) { return 1; }
-    if (!x->node && (x->flags & TENSOR__REQUIRES_GRAD)) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone",
-                     op, x);
-        return 0;
-    }
-    if (x->base && !x->base->node && (x->base->flags & TENSOR__REQUIRES_GRAD)) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "%s: x %t is a view of a leaf that requires grad; change it under no_grad",
-                     op, x);
-        return 0;
-    }
-    if (x->base && (x->flags & TENSOR__INHERITED) && (recording || tensor__sync_needs_grad(th, x->base))) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "%s: x %t is %s; an in-place change of it cannot be recorded", op, x,
-                     x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad" :
-                     "one of several views made by one call (split, chunk, unbind)");
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, !x->node && (x->flags & TENSOR__REQUIRES_GRAD), AUTOGRAD,
+                      "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone", op, x);
+    TENSOR__REFUSE_AS(0, x->base && !x->base->node && (x->base->flags & TENSOR__REQUIRES_GRAD), AUTOGRAD,
+                      "%s: x %t is a view of a leaf that requires grad; change it under no_grad", op, x);
+    TENSOR__REFUSE_AS(0, x->base && (x->flags & TENSOR__INHERITED) &&
+                      (recording || tensor__sync_needs_grad(th, x->base)), AUTOGRAD,
+                      "%s: x %t is %s; an in-place change of it cannot be recorded", op, x,
+                      x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad" :
+                      "one of several views made by one call (split, chunk, unbind)");
     return 1;
 }
 
@@ -10453,12 +10136,9 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
 TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k);
 TENSOR__FN int tensor__record_update(tensor__op_t *o) {
     tensor_t *base = o->out[0]->base;
-    if (base && !(base->flags & TENSOR__CONTIGUOUS)) {
-        tensor__fail(o->th, TENSOR_ERR_UNSUPPORTED,
-                     "%s_: x %t is a view of a non-contiguous tensor; change a contiguous copy",
-                     o->row->name, o->out[0]);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, base && !(base->flags & TENSOR__CONTIGUOUS), UNSUPPORTED,
+                      "%s_: x %t is a view of a non-contiguous tensor; change a contiguous copy",
+                      o->row->name, o->out[0]);
     tensor__node_t *n = tensor__node_make(o, o->row->saves);
     return n && tensor__rehistory(o->th, o->out[0], n, 0);
 }
@@ -10470,30 +10150,12 @@ TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node
         x->rebased++;
         return 1;
     }
-    tensor__op_t s;
-    memset(&s, 0, sizeof s);
-    s.th = th;
-    s.row = TENSOR__ROW(AS_STRIDED_SCATTER);
-    s.args[0] = base;
-    s.args[1] = x;
-    s.in = s.args;
-    s.nin = 2;
-    s.out[0] = base;
-    s.nout = 1;
-    s.p = &s.params;
-    s.params.i[0] = x->offset - base->offset;
-    for (int i = 0; i < x->ndim; i++) { s.params.i[1 + i] = x->strides[i]; }
-    tensor__node_t *b = tensor__node_make(&s, 0);
+    tensor__node_t *b = tensor__view_node(th, TENSOR__ROW(AS_STRIDED_SCATTER), base, x, base, x);
     if (!b) { return 0; }
     tensor__renode(th, base, b, 0);
     base->rebased++;
     return 1;
 }
-
-#define TENSOR__BEGIN1(o, ID, x)                                                                             \
-    tensor__op_t o;                                                                                          \
-    tensor_t *const in_[1] = {x};                                                                            \
-    if (!tensor__begin(&o, TENSOR__ROW(ID), in_, 1)) { return TENSOR__POISON; }
 
 // Strides of `dims` over x's elements without a copy. 0 = impossible.
 TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int ndim, int64_t *strides) {
@@ -10530,10 +10192,10 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
 }
 TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t *want, int ndim,
                                      int may_copy) {
-    TENSOR__BEGIN1(o, RESHAPE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS], known = 1;
     int infer = -1, bad = ndim < 0 || ndim > TENSOR_MAX_DIMS;
-    if (!tensor__dims_given(o.th, op, want, ndim)) { return TENSOR__POISON; }
+    if (!tensor__dims_given(op, want, ndim)) { return TENSOR__POISON; }
     for (int i = 0; i < ndim && !bad; i++) {
         dims[i] = want[i];
         if (want[i] == -1) {
@@ -10550,17 +10212,11 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
         bad = known == 0 || x->numel % known != 0;
         if (!bad) { dims[infer] = x->numel / known; known = x->numel; }
     }
-    if (bad || known != x->numel) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t (%d elements) does not fit shape %n", op, x,
-                            x->numel, want,
-                            ndim > TENSOR_MAX_DIMS ? (int)TENSOR_MAX_DIMS : ndim);
-    }
+    TENSOR__REFUSE(bad || known != x->numel, SHAPE, "%s: x %t (%d elements) does not fit shape %n", op, x,
+                   x->numel, want, ndim > TENSOR_MAX_DIMS ? (int)TENSOR_MAX_DIMS : ndim);
     if (!tensor__view_strides(x, dims, ndim, strides)) {
-        if (!may_copy) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                                "%s: strides of x %t allow no view as %n; use reshape", op, x, dims,
-                                ndim);
-        }
+        TENSOR__REFUSE(!may_copy, SHAPE, "%s: strides of x %t allow no view as %n; use reshape", op, x, dims,
+                       ndim);
         int64_t mark = o.th->top;
         tensor_t *c = (tensor_clone)(x);
         if (c == TENSOR__POISON) { return c; }
@@ -10570,24 +10226,18 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
     }
     return tensor__view(&o, dims, strides, ndim, x->offset);
 }
-TENSOR_API tensor_t *(tensor_reshape_n)(tensor_t *x, const int64_t *dims, int ndim) {
-    return tensor__reshape("reshape", x, dims, ndim, 1);
-}
-TENSOR_API tensor_t *(tensor_view_n)(tensor_t *x, const int64_t *dims, int ndim) {
-    return tensor__reshape("view", x, dims, ndim, 0);
-}
+TENSOR__FRONT(reshape_n, (tensor_t *x, const int64_t *dims, int ndim),
+    tensor__reshape("reshape", x, dims, ndim, 1))
+TENSOR__FRONT(view_n, (tensor_t *x, const int64_t *dims, int ndim), tensor__reshape("view", x, dims, ndim, 0))
 TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
     int64_t all = tensor__live(x) && !x->numel ? 0 : -1;
     return (tensor_reshape_n)(x, &all, 1);
 }
 TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
-    TENSOR__BEGIN1(o, RESHAPE, x)
-    int a = tensor__dim(o.th, "flatten", start, x->ndim, x), b = tensor__dim(o.th, "flatten", end, x->ndim,
-                                                                             x);
+    TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
+    int a = tensor__dim("flatten", start, x), b = tensor__dim("flatten", end, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
-    if (a > b) {
-        return tensor__fail(o.th, TENSOR_ERR_INDEX, "flatten: start %d lies behind end %d", start, end);
-    }
+    TENSOR__REFUSE(a > b, INDEX, "flatten: start %d lies behind end %d", start, end);
     int64_t dims[TENSOR_MAX_DIMS], run = 1;
     int n = 0;
     for (int i = 0; i < x->ndim; i++) {
@@ -10599,21 +10249,15 @@ TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
     return (tensor_reshape_n)(x, dims, n);
 }
 TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int ndim) {
-    TENSOR__BEGIN1(o, PERMUTE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     unsigned seen = 0;
-    if (!tensor__dims_given(o.th, "permute", order, ndim)) { return TENSOR__POISON; }
-    if (ndim != x->ndim) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "permute: x %t has %i dims, the order %i", x,
-                            (int)x->ndim, ndim);
-    }
+    if (!tensor__dims_given("permute", order, ndim)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(ndim != x->ndim, SHAPE, "permute: x %t has %i dims, the order %i", x, (int)x->ndim, ndim);
     o.p = &o.params;
     for (int i = 0; i < ndim; i++) {
-        int d = tensor__dim(o.th, "permute", order[i], ndim, x);
-        if (d < 0) { return TENSOR__POISON; }
-        if (seen >> d & 1) {
-            return tensor__fail(o.th, TENSOR_ERR_INDEX, "permute: dim %i appears twice (x %t)", d, x);
-        }
+        TENSOR__DIM(d, "permute", order[i], x)
+        TENSOR__REFUSE(seen >> d & 1, INDEX, "permute: dim %i appears twice (x %t)", d, x);
         seen |= 1u << d;
         o.params.i[i] = d;
         dims[i] = x->dims[d];
@@ -10622,9 +10266,8 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
     return tensor__view(&o, dims, strides, ndim, x->offset);
 }
 TENSOR_API tensor_t *(tensor_transpose)(tensor_t *x, int64_t dim0, int64_t dim1) {
-    TENSOR__BEGIN1(o, PERMUTE, x)
-    int a = tensor__dim(o.th, "transpose", dim0, x->ndim, x), b = tensor__dim(o.th, "transpose", dim1,
-                                                                              x->ndim, x);
+    TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
+    int a = tensor__dim("transpose", dim0, x), b = tensor__dim("transpose", dim1, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     o.p = &o.params;
@@ -10637,15 +10280,13 @@ TENSOR_API tensor_t *(tensor_transpose)(tensor_t *x, int64_t dim0, int64_t dim1)
     return tensor__view(&o, dims, strides, x->ndim, x->offset);
 }
 TENSOR_API tensor_t *(tensor_mT)(tensor_t *x) {
-    if (tensor__live(x) && x->ndim < 2) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "mT: x %t needs at least 2 dims", x);
-    }
+    TENSOR__REFUSE(tensor__live(x) && x->ndim < 2, SHAPE, "mT: x %t needs at least 2 dims", x);
     return (tensor_transpose)(x, -2, -1);
 }
 TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t destination) {
-    TENSOR__BEGIN1(o, PERMUTE, x)
-    int s = tensor__dim(o.th, "movedim", source, x->ndim, x);
-    int d = tensor__dim(o.th, "movedim", destination, x->ndim, x);
+    TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
+    int s = tensor__dim("movedim", source, x);
+    int d = tensor__dim("movedim", destination, x);
     if (s < 0 || d < 0) { return TENSOR__POISON; }
     int64_t order[TENSOR_MAX_DIMS];
     int k = 0;
@@ -10656,12 +10297,10 @@ TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t desti
     return (tensor_permute_n)(x, order, x->ndim);
 }
 TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
-    TENSOR__BEGIN1(o, RESHAPE, x)
-    int d = tensor__dim(o.th, "unsqueeze", dim, x->ndim + 1, x);
+    TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
+    int d = tensor__dim_of("unsqueeze", dim, x->ndim + 1, x);
     if (d < 0) { return TENSOR__POISON; }
-    if (x->ndim == TENSOR_MAX_DIMS) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "unsqueeze: x %t has 8 dims already", x);
-    }
+    TENSOR__REFUSE(x->ndim == TENSOR_MAX_DIMS, SHAPE, "unsqueeze: x %t has 8 dims already", x);
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int i = 0, k = 0; i <= x->ndim; i++) {
         if (i == d) {
@@ -10676,7 +10315,7 @@ TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
 }
 // Without the dims of mask that have size 1.
 TENSOR__FN tensor_t *tensor__squeeze(tensor_t *x, uint32_t mask) {
-    TENSOR__BEGIN1(o, RESHAPE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     int n = 0;
     for (int i = 0; i < x->ndim; i++) {
@@ -10693,10 +10332,10 @@ TENSOR_API tensor_t *(tensor_squeeze_dims)(tensor_t *x, const int64_t *dims, int
 TENSOR_API tensor_t *(tensor_squeeze)(tensor_t *x, int64_t dim) { return (tensor_squeeze_dims)(x, &dim, 1); }
 TENSOR_API tensor_t *(tensor_squeeze_all)(tensor_t *x) { return tensor__squeeze(x, ~(uint32_t)0); }
 TENSOR_API tensor_t *(tensor_expand_n)(tensor_t *x, const int64_t *want, int ndim) {
-    TENSOR__BEGIN1(o, EXPAND, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(EXPAND), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     int bad = ndim < x->ndim || ndim > TENSOR_MAX_DIMS;
-    if (!tensor__dims_given(o.th, "expand", want, ndim)) { return TENSOR__POISON; }
+    if (!tensor__dims_given("expand", want, ndim)) { return TENSOR__POISON; }
     for (int i = 0; i < ndim && !bad; i++) {
         int k = i - (ndim - x->ndim);
         int64_t have = k < 0 ? 1 : x->dims[k];
@@ -10705,60 +10344,51 @@ TENSOR_API tensor_t *(tensor_expand_n)(tensor_t *x, const int64_t *want, int ndi
         bad = dims[i] < 0 || (have != 1 && have != dims[i]);
     }
     int64_t n;
-    if (bad || !tensor__numel_of(dims, ndim, &n)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "expand: x %t does not expand to %n", x, want,
-                            ndim < 0 || ndim > TENSOR_MAX_DIMS ? 0 : ndim);
-    }
+    TENSOR__REFUSE(bad || !tensor__numel_of(dims, ndim, &n), SHAPE, "expand: x %t does not expand to %n", x,
+                   want, ndim < 0 || ndim > TENSOR_MAX_DIMS ? 0 : ndim);
     return tensor__view(&o, dims, strides, ndim, x->offset);
 }
 // start, start + step, ... along d; `size` of them.
 TENSOR__FN tensor_t *tensor__slice(tensor_t *x, int d, int64_t start, int64_t step, int64_t size) {
-    TENSOR__BEGIN1(o, SLICE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) {
         dims[i] = i == d ? size : x->dims[i];
         strides[i] = i == d && size > 1 ? x->strides[i] * step : x->strides[i];
     }
-    o.p = &o.params;
-    o.params.i[0] = d;
-    o.params.i[1] = start;
+    tensor__ints(&o, d, start);
     o.params.i[2] = size > 1 ? step : 1;
     return tensor__view(&o, dims, strides, x->ndim, x->offset + (size ? start * x->strides[d] : 0));
 }
-TENSOR__FN int tensor__sliceable(tensor__thread_t *th, const char *op, tensor_t *x) {
-    if (x->ndim) { return 1; }
-    tensor__fail(th, TENSOR_ERR_INDEX, "%s: x is 0-d", op);
-    return 0;
+TENSOR__FN int tensor__slice_dim(const char *op, int64_t dim, tensor_t *x) {
+    TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: x is 0-d", op);
+    return tensor__dim(op, dim, x);
 }
 TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, int64_t length) {
-    TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "narrow", x) ? tensor__dim(o.th, "narrow", dim, x->ndim, x) : -1;
+    TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
+    int d = tensor__slice_dim("narrow", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     int64_t given = start;
     if (start < 0) { start += x->dims[d]; }
-    if (start < 0 || length < 0 || start > x->dims[d] || length > x->dims[d] - start) {
-        return tensor__fail(o.th, TENSOR_ERR_INDEX, "narrow: start %d, length %d leave dim %i of x %t",
-                            given, length, d, x);
-    }
+    TENSOR__REFUSE(start < 0 || length < 0 || start > x->dims[d] || length > x->dims[d] - start, INDEX,
+                   "narrow: start %d, length %d leave dim %i of x %t", given, length, d, x);
     return tensor__slice(x, d, start, 1, length);
 }
 TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
     TENSOR__MARK
-    TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "select", x) ? tensor__dim(o.th, "select", dim, x->ndim, x) : -1;
+    TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
+    int d = tensor__slice_dim("select", dim, x);
     if (d < 0) { return TENSOR__POISON; }
     int64_t i = index < 0 ? index + x->dims[d] : index;
-    if (i < 0 || i >= x->dims[d]) {
-        return tensor__fail(o.th, TENSOR_ERR_INDEX, "select: index %d is outside dim %i of x %t", index, d,
-                            x);
-    }
+    TENSOR__REFUSE(i < 0 || i >= x->dims[d], INDEX, "select: index %d is outside dim %i of x %t", index, d,
+                   x);
     TENSOR__RETURN((tensor_squeeze)(tensor__slice(x, d, i, 1, 1), d));
 }
 TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step) {
-    TENSOR__BEGIN1(o, SLICE, x)
-    int d = tensor__sliceable(o.th, "slice", x) ? tensor__dim(o.th, "slice", dim, x->ndim, x) : -1;
+    TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
+    int d = tensor__slice_dim("slice", dim, x);
     if (d < 0) { return TENSOR__POISON; }
-    if (step < 1) { return tensor__fail(o.th, TENSOR_ERR_SHAPE, "slice: step %d must be at least 1", step); }
+    TENSOR__REFUSE(step < 1, SHAPE, "slice: step %d must be at least 1", step);
     int64_t n = x->dims[d];
     start = start < 0 ? start + n : start;
     end = end < 0 ? end + n : end;
@@ -10767,11 +10397,9 @@ TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int
     return tensor__slice(x, d, start, step, (end - start) / step + ((end - start) % step != 0));
 }
 TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *dims, const int64_t *strides,
-                                  int ndim,
-                                  int64_t offset) {
+                                  int ndim, int64_t offset) {
     int64_t n, end = offset, room = (int64_t)(x->storage->bytes / tensor__sizes[x->dtype]);
-    if (!tensor__dims_given(o->th, o->row->name, dims, ndim) ||
-        !tensor__dims_given(o->th, o->row->name, strides, ndim)) {
+    if (!tensor__dims_given(o->row->name, dims, ndim) || !tensor__dims_given(o->row->name, strides, ndim)) {
         return 0;
     }
     int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || offset < 0 || offset > (int64_t)1 << 60 ||
@@ -10779,31 +10407,24 @@ TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *d
     for (int i = 0; i < ndim && !bad; i++) {
         uint64_t reach;
         bad = strides[i] < 0 || !tensor__mul_u64((uint64_t)strides[i], (uint64_t)(dims[i] ? dims[i] - 1 : 0),
-                                                 &reach) ||
-              reach > (uint64_t)1 << 60;
+                                                 &reach) || reach > (uint64_t)1 << 60;
         if (!bad) { end += (int64_t)reach; }
         bad |= end > (int64_t)1 << 61;
     }
-    if (bad || (n > 0 && end >= room)) {
-        tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: the view leaves the storage of x %t (%d elements)",
-                     o->row->name, x, room);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, bad || (n > 0 && end >= room), SHAPE,
+                      "%s: the view leaves the storage of x %t (%d elements)", o->row->name, x, room);
     return 1;
 }
 TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
                                          int64_t offset) {
-    TENSOR__BEGIN1(o, AS_STRIDED, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
     if (!tensor__in_storage(&o, x, dims, strides, ndim, offset)) { return TENSOR__POISON; }
     int64_t end = offset - x->offset;
     for (int i = 0; i < ndim; i++) { end += (dims[i] ? dims[i] - 1 : 0) * strides[i]; }
-    if (tensor__tracks(&o) && (!(x->flags & TENSOR__CONTIGUOUS) || offset < x->offset || end >= x->numel)) {
-        return tensor__fail(o.th, TENSOR_ERR_UNSUPPORTED,
-                            "as_strided: x %t must be contiguous and hold the view to have a "
-                            "gradient", x);
-    }
-    o.p = &o.params;
-    o.params.i[0] = offset - x->offset;
+    TENSOR__REFUSE(tensor__tracks(&o) && (!(x->flags & TENSOR__CONTIGUOUS) || offset < x->offset ||
+                                          end >= x->numel), UNSUPPORTED,
+                   "as_strided: x %t must be contiguous and hold the view to have a gradient", x);
+    tensor__ints(&o, offset - x->offset, 0);
     for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
     return tensor__view(&o, dims, strides, ndim, offset);
 }
@@ -10842,15 +10463,11 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     return 0;
 }
 TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims,
-                                                 const int64_t *strides,
-                                                 int ndim, int64_t offset) {
-    tensor__op_t o;
-    tensor_t *const in[2] = {x, src};
-    if (!tensor__begin(&o, TENSOR__ROW(AS_STRIDED_SCATTER), in, 2)) { return TENSOR__POISON; }
-    if (src->ndim != ndim || memcmp(src->dims, dims, (size_t)ndim * sizeof *dims) || src->dtype != x->dtype) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                            "as_strided_scatter: src %t %y is not the view's shape and dtype", src, src);
-    }
+                                                 const int64_t *strides, int ndim, int64_t offset) {
+    TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED_SCATTER), x, src)
+    TENSOR__REFUSE(src->ndim != ndim || memcmp(src->dims, dims, (size_t)ndim * sizeof *dims) ||
+                   src->dtype != x->dtype, SHAPE, "as_strided_scatter: src %t %y is not the view's shape and "
+                   "dtype", src, src);
     tensor_scope_t s = tensor__scope_begin(o.th, 0);
     tensor_t *y = (tensor_clone)(x);
     tensor_t *v = y == TENSOR__POISON ? y : (tensor_as_strided)(y, dims, strides, ndim, offset);
@@ -10859,17 +10476,14 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     if (y == TENSOR__POISON) { return y; }
     y->op = o.row->name;
     o.out[o.nout++] = y;
-    o.p = &o.params;
-    o.params.i[0] = offset;
+    tensor__ints(&o, offset, 0);
     for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
     return tensor__commit(&o);
 }
 // Fills out with poison; the dim to cut x along, -1 = none, raised.
 TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t **out, int max) {
-    tensor__thread_t *th = tensor__self();
     for (int i = 0; out && i < max; i++) { out[i] = TENSOR__POISON; }
-    if (!TENSOR__USABLE(th, op, "x", x) || !tensor__sliceable(th, op, x)) { return -1; }
-    return tensor__dim(th, op, dim, x->ndim, x);
+    return TENSOR__USABLE(op, "x", x) ? tensor__slice_dim(op, dim, x) : -1;
 }
 TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
     if (view != TENSOR__POISON) { view->flags = (uint8_t)(view->flags | TENSOR__MULTI_VIEW); }
@@ -10879,12 +10493,9 @@ TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
 TENSOR__FN int tensor__cut(const char *op, tensor_t *x, int d, int64_t size, const int64_t *sizes, int64_t n,
                            tensor_t **out, int max) {
     int64_t start = 0;
-    if (n < 0 || n > (out ? max : 0)) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
-                     "%s: dim %i of x %t in parts of %d needs %d places, there are %i", op, d, x, size, n,
-                     out ? max : 0);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, n < 0 || n > (out ? max : 0), SHAPE,
+                      "%s: dim %i of x %t in parts of %d needs %d places, there are %i", op, d, x, size, n,
+                      out ? max : 0);
     for (int64_t i = 0; i < n; i++) {
         int64_t left = x->dims[d] - start, take = sizes ? sizes[i] : left < size ? left : size;
         out[i] = tensor__one_of(tensor__slice(x, d, start, 1, take));
@@ -10895,35 +10506,25 @@ TENSOR__FN int tensor__cut(const char *op, tensor_t *x, int d, int64_t size, con
 TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("split", x, dim, out, max);
     if (d < 0) { return 0; }
-    if (size < 1) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "split: size %d must be at least 1 (x %t)", size, x);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, size < 1, SHAPE, "split: size %d must be at least 1 (x %t)", size, x);
     int64_t n = x->dims[d] ? (x->dims[d] - 1) / size + 1 : 1;
     return tensor__cut("split", x, d, size, NULL, n, out, max);
 }
 TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("chunk", x, dim, out, max);
     if (d < 0) { return 0; }
-    if (n < 1) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "chunk: n %i must be at least 1 (x %t)", n, x);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, n < 1, SHAPE, "chunk: n %i must be at least 1 (x %t)", n, x);
     int64_t size = (x->dims[d] + n - 1) / n;
     return (tensor_split)(x, size ? size : 1, d, out, max);
 }
 TENSOR_API int (tensor_split_with_sizes)(tensor_t *x, const int64_t *sizes, int n, int64_t dim,
                                          tensor_t **out) {
     int d = tensor__parts("split_with_sizes", x, dim, out, n);
-    tensor__thread_t *th = tensor__self();
-    if (d < 0 || !tensor__dims_given(th, "split_with_sizes", sizes, n)) { return 0; }
+    if (d < 0 || !tensor__dims_given("split_with_sizes", sizes, n)) { return 0; }
     int64_t left = x->dims[d];
     for (int i = 0; i < n; i++) { left = sizes[i] < 0 || sizes[i] > left ? -1 : left - sizes[i]; }
-    if (left) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "split_with_sizes: sizes %n do not make up dim %i of x %t", sizes,
-                     n < TENSOR_MAX_DIMS ? n : (int)TENSOR_MAX_DIMS, d, x);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, left, SHAPE, "split_with_sizes: sizes %n do not make up dim %i of x %t", sizes,
+                      n < TENSOR_MAX_DIMS ? n : (int)TENSOR_MAX_DIMS, d, x);
     return tensor__cut("split_with_sizes", x, d, 0, sizes, n, out, n);
 }
 TENSOR_API int (tensor_tensor_split)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
@@ -10945,7 +10546,7 @@ TENSOR_API int (tensor_tensor_split)(tensor_t *x, int n, int64_t dim, tensor_t *
 TENSOR_API int (tensor_tensor_split_at)(tensor_t *x, const int64_t *indices, int n, int64_t dim,
                                         tensor_t **out) {
     int d = tensor__parts("tensor_split", x, dim, out, n + 1);
-    if (d < 0 || !tensor__dims_given(tensor__self(), "tensor_split", indices, n)) { return 0; }
+    if (d < 0 || !tensor__dims_given("tensor_split", indices, n)) { return 0; }
     for (int i = 0; i <= n; i++) {
         int64_t end = i < n ? indices[i] : INT64_MAX;
         out[i] = tensor__one_of((tensor_slice)(x, d, i ? indices[i - 1] : 0, end, 1));
@@ -10956,11 +10557,8 @@ TENSOR_API int (tensor_tensor_split_at)(tensor_t *x, const int64_t *indices, int
 TENSOR__FN int tensor__even(const char *op, tensor_t *x, int dim, int n, tensor_t **out, int max) {
     int at = tensor__live(x) && x->ndim == 1 && dim == 1 ? 0 : dim, d = tensor__parts(op, x, at, out, max);
     if (d < 0) { return 0; }
-    if (n < 1 || x->dims[d] % n) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: dim %i of x %t does not divide into %i", op, d,
-                     x, n);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, n < 1 || x->dims[d] % n, SHAPE, "%s: dim %i of x %t does not divide into %i", op, d,
+                      x, n);
     return (tensor_tensor_split)(x, n, d, out, max);
 }
 TENSOR_API int (tensor_hsplit)(tensor_t *x, int n, tensor_t **out, int max) {
@@ -10975,11 +10573,8 @@ TENSOR_API int (tensor_dsplit)(tensor_t *x, int n, tensor_t **out, int max) {
 TENSOR_API int (tensor_unbind)(tensor_t *x, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("unbind", x, dim, out, max);
     if (d < 0) { return 0; }
-    if (x->dims[d] > (out ? max : 0)) {
-        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "unbind: dim %i of x %t needs more than %i places", d,
-                     x, out ? max : 0);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, x->dims[d] > (out ? max : 0), SHAPE,
+                      "unbind: dim %i of x %t needs more than %i places", d, x, out ? max : 0);
     for (int64_t i = 0; i < x->dims[d]; i++) { out[i] = tensor__one_of((tensor_select)(x, d, i)); }
     return (int)x->dims[d];
 }
@@ -11004,11 +10599,10 @@ TENSOR__FN tensor__stepped_t tensor__stepped_init(const tensor_t *x) {        //
     return w;
 }
 TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__stepped_t *w) {
-    TENSOR__BEGIN1(o, AS_STRIDED, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
     int64_t strides[TENSOR_MAX_DIMS], plain[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
     for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { plain[i] = step; }
-    o.p = &o.params;
-    o.params.i[0] = 0;
+    tensor__ints(&o, 0, 0);
     for (int i = 0; i < w->ndim; i++) {
         n *= w->dims[i];
         if (!w->mul[i]) { strides[i] = o.params.i[1 + i] = 1; continue; }
@@ -11025,9 +10619,8 @@ TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__
 }
 // Reads "1, :, ::2, ..., None" left to right into one view.
 TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "at", "x", x)) { return TENSOR__POISON; }
-    if (!index) { return tensor__fail(th, TENSOR_ERR_FORMAT, "at: index is NULL"); }
+    if (!TENSOR__USABLE("at", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(!index, FORMAT, "at: index is NULL");
     int items = 0, d = 0, dots = 0;
     for (const char *s = index; *s;) {      // how many dims the items use, for "..."
         while (*s == ' ' || *s == ',') { s++; }
@@ -11035,10 +10628,8 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
         dots += *s == '.';
         while (*s && *s != ',') { s++; }
     }
-    if (dots > 1) { return tensor__fail(th, TENSOR_ERR_FORMAT, "at: \"%s\" has more than one ...", index); }
-    if (items > x->ndim) {
-        return tensor__fail(th, TENSOR_ERR_INDEX, "at: \"%s\" indexes %i dims of x %t", index, items, x);
-    }
+    TENSOR__REFUSE(dots > 1, FORMAT, "at: \"%s\" has more than one ...", index);
+    TENSOR__REFUSE(items > x->ndim, INDEX, "at: \"%s\" indexes %i dims of x %t", index, items, x);
     tensor__stepped_t w = tensor__stepped_init(x);
     w.ndim = 0;
     for (const char *s = index; *s || d < x->ndim; s += *s == ',') {
@@ -11070,25 +10661,17 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             bad |= !part && !given[0];
         }
         while (*s == ' ') { s++; }
-        if (bad || (*s && *s != ',')) {
-            return tensor__fail(th, TENSOR_ERR_FORMAT, "at: cannot read \"%s\"", index);
-        }
+        TENSOR__REFUSE(bad || (*s && *s != ','), FORMAT, "at: cannot read \"%s\"", index);
         if (keep == 1 && (part || given[0])) {
             int64_t n = x->dims[d], *from = &v[0], *to = &v[1];
-            if (v[2] < 1) {
-                return tensor__fail(th, TENSOR_ERR_SHAPE, "at: step %d in \"%s\" must be at least 1", v[2],
-                                    index);
-            }
+            TENSOR__REFUSE(v[2] < 1, SHAPE, "at: step %d in \"%s\" must be at least 1", v[2], index);
             *from += *from < 0 ? n : 0;
             *to += *to < 0 ? n : 0;
-            if (!part && huge) {
-                return tensor__fail(th, TENSOR_ERR_INDEX, "at: a number in \"%s\" is outside dim %i of x %t",
-                                    index, d, x);
-            }
-            if (!part && (*from < 0 || *from >= n)) {
-                return tensor__fail(th, TENSOR_ERR_INDEX, "at: index %d in \"%s\" is outside dim %i of x %t",
-                                    *from < 0 ? *from - n : *from, index, d, x);
-            }
+            TENSOR__REFUSE(!part && huge, INDEX, "at: a number in \"%s\" is outside dim %i of x %t", index, d,
+                           x);
+            TENSOR__REFUSE(!part && (*from < 0 || *from >= n), INDEX,
+                           "at: index %d in \"%s\" is outside dim %i of x %t", *from < 0 ? *from - n : *from,
+                           index, d, x);
             first = *from < 0 ? 0 : *from > n ? n : *from;
             size = !part ? -1 : *to <= first ? 0 : ((*to < n ? *to : n) - first + v[2] - 1) / v[2];
         }
@@ -11101,10 +10684,8 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             w.a[w.ndim++] = d;
         }
         if (keep < 0) {
-            if (w.ndim + x->ndim - d >= TENSOR_MAX_DIMS) {
-                return tensor__fail(th, TENSOR_ERR_SHAPE, "at: \"%s\" of x %t has more than 8 dims", index,
-                                    x);
-            }
+            TENSOR__REFUSE(w.ndim + x->ndim - d >= TENSOR_MAX_DIMS, SHAPE,
+                           "at: \"%s\" of x %t has more than 8 dims", index, x);
             w.dims[w.ndim] = 1;
             w.mul[w.ndim++] = 0;
         }
@@ -11112,14 +10693,10 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     return tensor__stepped("at", x, &w);
 }
 TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "diagonal", "x", x)) { return TENSOR__POISON; }
-    int a = tensor__dim(th, "diagonal", dim1, x->ndim, x), b = tensor__dim(th, "diagonal", dim2, x->ndim, x);
+    if (!TENSOR__USABLE("diagonal", "x", x)) { return TENSOR__POISON; }
+    int a = tensor__dim("diagonal", dim1, x), b = tensor__dim("diagonal", dim2, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
-    if (a == b) {
-        return tensor__fail(th, TENSOR_ERR_INDEX, "diagonal: dims %d and %d of x %t are the same", dim1, dim2,
-                            x);
-    }
+    TENSOR__REFUSE(a == b, INDEX, "diagonal: dims %d and %d of x %t are the same", dim1, dim2, x);
     tensor__stepped_t w = tensor__stepped_init(x);
     int64_t rows = x->dims[a], cols = x->dims[b], n;
     if (offset >= 0) {
@@ -11141,15 +10718,11 @@ TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1
     return tensor__stepped("diagonal", x, &w);
 }
 TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size, int64_t step) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "unfold_dim", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "unfold_dim", dim, x->ndim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
+    TENSOR__DIM(d, "unfold_dim", dim, x)
     if (!x->ndim) { TENSOR__RETURN((tensor_narrow)(tensor__flat(x), 0, 0, size)); }
-    if (size < 0 || size > x->dims[d] || step < 1 || x->ndim == TENSOR_MAX_DIMS) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "unfold_dim: windows of %d, step %d do not fit dim %i of x %t", size, step, d, x);
-    }
+    TENSOR__REFUSE(size < 0 || size > x->dims[d] || step < 1 || x->ndim == TENSOR_MAX_DIMS, SHAPE,
+                   "unfold_dim: windows of %d, step %d do not fit dim %i of x %t", size, step, d, x);
     tensor__stepped_t w = tensor__stepped_init(x);
     w.dims[d] = (x->dims[d] - size) / step + 1;
     w.mul[d] = w.dims[d] > 1 ? step : 1;
@@ -11168,10 +10741,8 @@ TENSOR_API tensor_t *(tensor_flip_n)(tensor_t *x, const int64_t *dims, int n) {
     TENSOR__RETURN((tensor_clone)(tensor__stepped("flip", x, &w)));
 }
 TENSOR__FN tensor_t *tensor__flip_at(const char *op, tensor_t *x, int64_t dim) {
-    if (tensor__live(x) && x->ndim <= dim) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: x %t needs at least %d dims", op, x,
-                            dim + 1);
-    }
+    TENSOR__REFUSE(tensor__live(x) && x->ndim <= dim, SHAPE, "%s: x %t needs at least %d dims", op, x, dim +
+                   1);
     return (tensor_flip_n)(x, &dim, 1);
 }
 TENSOR_API tensor_t *(tensor_fliplr)(tensor_t *x) { return tensor__flip_at("fliplr", x, 1); }
@@ -11187,21 +10758,18 @@ TENSOR_API tensor_t *(tensor_rot90)(tensor_t *x, int64_t k, int64_t dim0, int64_
     TENSOR__RETURN(k == 2 ? y : (tensor_contiguous)((tensor_transpose)(y, dim0, dim1)));
 }
 TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "roll", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "roll", dim, x->ndim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
+    TENSOR__DIM(d, "roll", dim, x)
     if (!x->numel || !x->ndim) { return (tensor_clone)(x); }
     int64_t n = x->dims[d], k = (shift % n + n) % n;
     tensor_t *const parts[2] = {tensor__slice(x, d, n - k, 1, k), tensor__slice(x, d, 0, 1, n - k)};
     TENSOR__RETURN((tensor_cat_n)(parts, 2, d));
 }
 TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_t *sizes, int n) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "unflatten", "x", x) || !tensor__dims_given(th, "unflatten", sizes, n)) {
+    if (!TENSOR__USABLE("unflatten", "x", x) || !tensor__dims_given("unflatten", sizes, n)) {
         return TENSOR__POISON;
     }
-    int d = tensor__sliceable(th, "unflatten", x) ? tensor__dim(th, "unflatten", dim, x->ndim, x) : -1, m = 0;
+    int d = tensor__slice_dim("unflatten", dim, x), m = 0;
     int64_t dims[TENSOR_MAX_DIMS], known = 1, infer = -1;
     if (d < 0) { return TENSOR__POISON; }
     int bad = n < 1 || x->ndim - 1 + n > TENSOR_MAX_DIMS;
@@ -11215,10 +10783,9 @@ TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_
         }
     }
     if (!bad && infer >= 0 && known) { dims[infer] = x->dims[d] / known; known *= dims[infer]; }
-    if (bad || known != x->dims[d] || (infer >= 0 && dims[infer] < 0)) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "unflatten: sizes %n do not make up dim %i of x %t", sizes,
-                            n < 0 || n > TENSOR_MAX_DIMS ? 0 : n, d, x);
-    }
+    TENSOR__REFUSE(bad || known != x->dims[d] || (infer >= 0 && dims[infer] < 0), SHAPE,
+                   "unflatten: sizes %n do not make up dim %i of x %t", sizes, n < 0 || n > TENSOR_MAX_DIMS ?
+                   0 : n, d, x);
     return (tensor_reshape_n)(x, dims, m);
 }
 TENSOR_API tensor_t *(tensor_ravel)(tensor_t *x) { return tensor__flat(x); }
@@ -11227,15 +10794,11 @@ TENSOR_API tensor_t *(tensor_T)(tensor_t *x) {
     for (int i = 0; tensor__live(x) && i < x->ndim; i++) { order[i] = x->ndim - 1 - i; }
     return (tensor_permute_n)(x, order, tensor__live(x) ? x->ndim : 0);
 }
-TENSOR_API tensor_t *(tensor_swapaxes)(tensor_t *x, int64_t dim0, int64_t dim1) {
-    return (tensor_transpose)(x, dim0, dim1);
-}
-TENSOR_API tensor_t *(tensor_swapdims)(tensor_t *x, int64_t dim0, int64_t dim1) {
-    return (tensor_transpose)(x, dim0, dim1);
-}
+TENSOR__FRONT(swapaxes, (tensor_t *x, int64_t dim0, int64_t dim1), (tensor_transpose)(x, dim0, dim1))
+TENSOR__FRONT(swapdims, (tensor_t *x, int64_t dim0, int64_t dim1), (tensor_transpose)(x, dim0, dim1))
 #define TENSOR__X(name, fn)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t *other) {                                     \
-        if (!TENSOR__USABLE(tensor__self(), #name, "other", other)) { return TENSOR__POISON; }               \
+        if (!TENSOR__USABLE(#name, "other", other)) { return TENSOR__POISON; }                               \
         return fn(x, other->dims, other->ndim);                                                              \
     }
 TENSOR__X(expand_as, (tensor_expand_n)) TENSOR__X(reshape_as, (tensor_reshape_n))
@@ -11243,7 +10806,7 @@ TENSOR__X(view_as, (tensor_view_n))
 #undef TENSOR__X
 // At least n dims: new ones of size 1 in front, in 3-d also one behind.
 TENSOR__FN tensor_t *tensor__atleast(tensor_t *x, int n) {
-    if (!TENSOR__USABLE(tensor__self(), "atleast", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("atleast", "x", x)) { return TENSOR__POISON; }
     if (x->ndim >= n) { return x; }
     int64_t dims[3] = {1, 1, 1};
     int at = x->ndim == 2 ? 0 : n > 1 ? 1 : 0;
@@ -11258,17 +10821,13 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
-    if (n < 0 || (n && (!list || !out))) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "broadcast_tensors: list or out is NULL, or %i tensors", n);
-        return TENSOR_ERR_OWNER;
-    }
+    TENSOR__REFUSE_CODE(n < 0 || (n && (!list || !out)), OWNER,
+                        "broadcast_tensors: list or out is NULL, or %i tensors", n);
     for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE(th, "broadcast_tensors", "list", list[i])) { return th->error.code; }
-        if (!tensor__broadcast(dims, &ndim, list[i]->dims, list[i]->ndim)) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "broadcast_tensors: tensor %i %t does not broadcast with %n",
-                         i, list[i], dims, ndim);
-            return TENSOR_ERR_SHAPE;
-        }
+        if (!TENSOR__USABLE("broadcast_tensors", "list", list[i])) { return th->error.code; }
+        TENSOR__REFUSE_CODE(!tensor__broadcast(dims, &ndim, list[i]->dims, list[i]->ndim), SHAPE,
+                            "broadcast_tensors: tensor %i %t does not broadcast with %n", i, list[i], dims,
+                            ndim);
     }
     for (int i = 0; i < n; i++) {
         out[i] = (tensor_expand_n)(list[i], dims, ndim);
@@ -11278,11 +10837,8 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
 }
 // x with its dim 1 innermost in memory ([N, C, spatial..]), dims as they were.
 TENSOR_API tensor_t *(tensor_channels_last)(tensor_t *x) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "channels_last", "x", x)) { return TENSOR__POISON; }
-    if (x->ndim < 3) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "channels_last: x %t must be [N, C, spatial..]", x);
-    }
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(x->ndim < 3, SHAPE, "channels_last: x %t must be [N, C, spatial..]", x);
     if ((tensor_is_channels_last)(x)) { return x; }
     TENSOR__RETURN((tensor_movedim)((tensor_contiguous)((tensor_movedim)(x, 1, -1)), -1, 1));
 }
@@ -11298,34 +10854,27 @@ TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
 }
 // A copy of x, and v, a view of that copy, replaced by src.
 TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, tensor_t *src) {
-    tensor__thread_t *th = tensor__self();
-    if (v == TENSOR__POISON || !TENSOR__USABLE(th, op, "src", src)) { return TENSOR__POISON; }
-    if (v->ndim != src->ndim || memcmp(v->dims, src->dims, (size_t)v->ndim * sizeof *v->dims)) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: src %t has not the shape %t of what it replaces", op,
-                            src, v);
-    }
+    if (v == TENSOR__POISON || !TENSOR__USABLE(op, "src", src)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(!tensor__same_shape(v, src), SHAPE, "%s: src %t has not the shape %t of what it replaces",
+                   op, src, v);
     return (tensor_copy_)(v, src) == TENSOR__POISON ? TENSOR__POISON : y;
 }
-TENSOR_API tensor_t *(tensor_select_scatter)(tensor_t *x, tensor_t *src, int64_t dim, int64_t index) {
-    TENSOR__MARK
-    tensor_t *y = (tensor_clone)(x);
-    TENSOR__RETURN(tensor__replaced("select_scatter", y, (tensor_select)(y, dim, index), src));
-}
-TENSOR_API tensor_t *(tensor_slice_scatter)(tensor_t *x, tensor_t *src, int64_t dim, int64_t start,
-                                            int64_t end, int64_t step) {
-    TENSOR__MARK
-    tensor_t *y = (tensor_clone)(x);
-    TENSOR__RETURN(tensor__replaced("slice_scatter", y, (tensor_slice)(y, dim, start, end, step), src));
-}
-TENSOR_API tensor_t *(tensor_diagonal_scatter)(tensor_t *x, tensor_t *src, int64_t offset, int64_t dim1,
-                                               int64_t dim2) {
-    TENSOR__MARK
-    tensor_t *y = (tensor_clone)(x);
-    TENSOR__RETURN(tensor__replaced("diagonal_scatter", y, (tensor_diagonal)(y, offset, dim1, dim2), src));
-}
+#define TENSOR__X(name, params, view)                                                                        \
+    TENSOR_API tensor_t *(tensor_##name) params {                                                            \
+        TENSOR__MARK                                                                                         \
+        tensor_t *y = (tensor_clone)(x);                                                                     \
+        TENSOR__RETURN(tensor__replaced(#name, y, view, src));                                               \
+    }
+TENSOR__X(select_scatter, (tensor_t *x, tensor_t *src, int64_t dim, int64_t index),
+          (tensor_select)(y, dim, index))
+TENSOR__X(slice_scatter, (tensor_t *x, tensor_t *src, int64_t dim, int64_t start, int64_t end, int64_t step),
+          (tensor_slice)(y, dim, start, end, step))
+TENSOR__X(diagonal_scatter, (tensor_t *x, tensor_t *src, int64_t offset, int64_t dim1, int64_t dim2),
+          (tensor_diagonal)(y, offset, dim1, dim2))
+#undef TENSOR__X
 TENSOR_API tensor_t *(tensor_detach)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "detach", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("detach", "x", x)) { return TENSOR__POISON; }
     tensor_t *t = tensor__alias(th, "detach", x, x->dims, x->strides, x->ndim, x->offset);
     return t ? th->fresh = t : TENSOR__POISON;
 }
@@ -11341,7 +10890,7 @@ TENSOR__FN void tensor__grad_permute(tensor__grad_t *g) {
 }
 TENSOR__FN void tensor__grad_expand(tensor__grad_t *g) { g->gx[0] = g->gy[0]; }       // the engine sums
 TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x, const tensor_params_t *p) {
-    TENSOR__BEGIN1(o, SLICE_BACKWARD, g)
+    TENSOR__BEGIN(o, TENSOR__ROW(SLICE_BACKWARD), g)
     tensor_scope_t s = tensor__scope_begin(o.th, 0);
     tensor_t *y = (tensor_zeros_n)(x->dims, x->ndim, (tensor_dtype_t)g->dtype);
     if (y != TENSOR__POISON && g->numel) {
@@ -11419,23 +10968,15 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     }
     o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
-    if (kind == TENSOR__BIT && tensor__is_float(promoted)) {
-        tensor__fail(o->th, TENSOR_ERR_DTYPE,
-                     "%s: x %t is %s, which has no bits to work on; integers and bool have",
-                     o->row->name, o->in[0], tensor__dtype_names[promoted]);
-        return -1;
-    }
-    if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG)) {
-        tensor__fail(o->th, TENSOR_ERR_DTYPE,
-                     "%s: bool cannot be subtracted or negated; use logical_xor, logical_not",
-                     o->row->name);
-        return -1;
-    }
+    TENSOR__REFUSE_AS(-1, kind == TENSOR__BIT && tensor__is_float(promoted), DTYPE,
+                      "%s: x %t is %s, which has no bits to work on; integers and bool have", o->row->name,
+                      o->in[0], tensor__dtype_names[promoted]);
+    TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG), DTYPE,
+                      "%s: bool cannot be subtracted or negated; use logical_xor, logical_not", o->row->name);
     int shifts = id == TENSOR_OP_BITWISE_LEFT_SHIFT || id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
-    if (promoted == TENSOR_BOOL && (shifts || id == TENSOR_OP_HARDTANH || id == TENSOR_OP_ADDCMUL)) {
-        tensor__fail(o->th, TENSOR_ERR_DTYPE, "%s: bool is refused; integers are taken", o->row->name);
-        return -1;
-    }
+    TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (shifts || id == TENSOR_OP_HARDTANH ||
+                                                      id == TENSOR_OP_ADDCMUL), DTYPE,
+                      "%s: bool is refused; integers are taken", o->row->name);
     return promoted;
 }
 
@@ -11446,9 +10987,7 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     int same = 1;
     for (int i = 1; i < o->nin; i++) {
         const tensor_t *b = o->in[i];
-        if (!b) { continue; }
-        same &= a->ndim == b->ndim;
-        for (int d = 0; same && d < a->ndim; d++) { same &= a->dims[d] == b->dims[d]; }
+        same = same && (!b || tensor__same_shape(a, b));
     }
     if (TENSOR__LIKELY(same)) {
         tensor__result(o, dtype, a->dims, a->ndim);
@@ -11459,13 +10998,9 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     for (int i = 0; i < o->nin; i++) {
         const tensor_t *b = o->in[i];
         if (b && !tensor__broadcast(dims, &ndim, b->dims, b->ndim)) {
-            if (i == 1) {
-                return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: a %t and b %t do not broadcast",
-                                    o->row->name, a, b);
-            }
+            TENSOR__REFUSE(i == 1, SHAPE, "%s: a %t and b %t do not broadcast", o->row->name, a, b);
             return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: argument %s %t does not broadcast to %n",
-                                o->row->name,
-                                tensor__arg_names[i], b, dims, ndim);
+                                o->row->name, tensor__arg_names[i], b, dims, ndim);
         }
     }
     tensor__result(o, dtype, dims, ndim);
@@ -11474,8 +11009,7 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
 
 // body with the value v everywhere in input `slot`: in pieces, since bodies read memory.
 TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in, int nin, void *const *out,
-                                      int nout,
-                                      const double *p, int64_t n, int slot, float v) {
+                                      int nout, const double *p, int64_t n, int slot, float v) {
     float block[TENSOR__BLOCK];
     const void *i2[5];
     void *o2[3];
@@ -11510,22 +11044,7 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
 // is made.
 static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];
 // What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
-// once. t NULL = a scalar's place.
-TENSOR__INLINE uint64_t tensor__plain_edge(tensor__edge_t *e, tensor_t *t, uint64_t seq) {
-    e->node = NULL;
-    e->leaf = NULL;
-    e->output = 0;
-    if (t && t->node) {
-        TENSOR__HOLD(&t->node->refs);
-        e->node = t->node;
-        e->output = t->output;
-        if (t->node->seq > seq) { seq = t->node->seq; }
-    } else if (t && (t->flags & TENSOR__REQUIRES_GRAD)) {
-        TENSOR__HOLD(&t->refs);
-        e->leaf = t;
-    }
-    return seq;
-}
+// once.
 TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, int source,
                                        const int64_t *dims) {
     TENSOR__HOLD(&t->storage->refs);
@@ -11553,32 +11072,10 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
         return 0;
     }
     int nsaved = (reads & 1) + (reads >> 1 & 1) + (reads >> 8 & 1);
-    size_t bytes = sizeof(tensor__node_t) + (size_t)nin * sizeof(tensor__edge_t) +
-                   (size_t)(nin + 1) * sizeof(tensor__meta_t) + (size_t)nsaved * sizeof(tensor__saved_t) +
-                   2 * (size_t)nd * sizeof(int64_t);
-    int16_t klass;
-    tensor__node_t *n = (tensor__node_t *)tensor__block(th, bytes, &klass);
-    if (!n) {
-        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for the tape", row->name);
-        return 0;
-    }
-    tensor__count(&th->live_nodes, 1);
-    n->refs = 1;
-    n->klass = klass;
-    n->nout = 1;
-    n->used = 0;
-    n->nin = nin;
-    n->nsaved = nsaved;
-    n->row = row;
-    n->site = NULL;
-    n->home = th;
-    n->extra = NULL;
-    n->custom = NULL;
+    tensor__node_t *n = tensor__node_new(th, row, nin, 1, nsaved, 2 * (size_t)nd * sizeof(int64_t));
+    if (!n) { return 0; }
     n->p = NULL;
-    n->edge = (tensor__edge_t *)(void *)(n + 1);
-    n->in = (tensor__meta_t *)(void *)(n->edge + nin);
-    n->out = n->in + nin;
-    tensor__saved_t *v = n->saved = (tensor__saved_t *)(void *)(n->out + 1);
+    tensor__saved_t *v = n->saved;
     int64_t *dims = (int64_t *)(void *)(v + nsaved);
     for (int d = 0; d < nd; d++) {
         dims[d] = y->dims[d];
@@ -11590,8 +11087,9 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
         m->ndim = (uint8_t)nd;
         m->dtype = TENSOR_F32;
     }
-    uint64_t seq = tensor__plain_edge(&n->edge[0], a, th->seq);
-    if (nin == 2) { seq = tensor__plain_edge(&n->edge[1], b, seq); }
+    uint64_t seq = th->seq;
+    tensor__edge_set(&n->edge[0], a, &seq);
+    if (nin == 2) { tensor__edge_set(&n->edge[1], b, &seq); }
     if (reads & TENSOR__SA) { tensor__plain_save(v++, a, 0, dims); }
     if (reads & TENSOR__SB) {
         if (b) {
@@ -11659,34 +11157,24 @@ TENSOR__FN tensor_t *tensor__unary(int id, tensor_t *x, double f0, double f1) {
     tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(id, x, NULL, NULL) :
         NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    tensor__op_t o;
-    tensor_t *const in[1] = {x};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), x)
     if (f0 != 0 || f1 != 0) {
-        o.p = &o.params;
-        o.params.f[0] = f0;
-        o.params.f[1] = f1;
+        tensor__reals(&o, f0, f1);
     }
     return tensor__pointwise_finish(&o, x->dtype);
 }
 // As above for ops whose formula reads F_P: the parameters are there even if they are 0.
 TENSOR__FN tensor_t *tensor__unary_p(int id, tensor_t *x, double f0, double f1) {
-    tensor__op_t o;
-    tensor_t *const in[1] = {x};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.f[0] = f0;
-    o.params.f[1] = f1;
+    TENSOR__BEGIN(o, tensor__row(id), x)
+    tensor__reals(&o, f0, f1);
     return tensor__pointwise_finish(&o, x->dtype);
 }
 TENSOR__FN tensor_t *tensor__binary(int id, tensor_t *a, tensor_t *b) {
     tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && b ? tensor__plain(id, a, b, NULL) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    tensor__op_t o;
-    tensor_t *const in[2] = {a, b};
-    if (!tensor__begin(&o, tensor__row(id), in, 2)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), a, b)
     return tensor__pointwise_finish(&o, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype :
-                                    tensor__promote(in, 2));
+                                    tensor__promote(in_, 2));
 }
 // The dtype of (tensor, number): an integral number does not change it, a fraction turns integers to f32.
 TENSOR__FN int tensor__weak(int dtype, double v) {
@@ -11697,9 +11185,7 @@ TENSOR__FN int tensor__weak(int dtype, double v) {
 TENSOR__FN tensor_t *tensor__scalar_op(int id, tensor_t *a, double b) {
     tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM ? tensor__plain(id, a, NULL, &b) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    tensor__op_t o;
-    tensor_t *const in[1] = {a};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), a)
     o.nin = 2;
     o.args[1] = NULL;
     o.immediate = 1;
@@ -11707,13 +11193,10 @@ TENSOR__FN tensor_t *tensor__scalar_op(int id, tensor_t *a, double b) {
     return tensor__pointwise_finish(&o, tensor__weak(a->dtype, b));
 }
 TENSOR__FN tensor_t *tensor__ternary(int id, tensor_t *a, tensor_t *b, tensor_t *c, double f0) {
-    tensor__op_t o;
-    tensor_t *const in[3] = {a, b, c};
-    if (!tensor__begin(&o, tensor__row(id), in, 3)) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.f[0] = f0;
-    return tensor__pointwise_finish(&o, id == TENSOR_OP_WHERE ? tensor__promote(in + 1, 2) :
-                                    tensor__promote(in, 3));
+    TENSOR__BEGIN(o, tensor__row(id), a, b, c)
+    tensor__reals(&o, f0, 0);
+    return tensor__pointwise_finish(&o, id == TENSOR_OP_WHERE ? tensor__promote(in_ + 1, 2) :
+                                    tensor__promote(in_, 3));
 }
 
 // Elements of x in memory order: lowest and one past the highest, relative to the storage.
@@ -11732,16 +11215,13 @@ TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
 
 // x = op(x, others) in place. nin counts x; imm stands for input 1 when it is NULL and scalar is set.
 TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int scalar, double imm,
-                                    const double *f,
-                                    int writes_only) {
+                                    const double *f, int writes_only) {
     tensor__op_t o;
     tensor_t *x = list[0];
     if (!tensor__begin(&o, tensor__row(id), list, scalar ? 1 : nin)) { return TENSOR__POISON; }
     const char *name = writes_only ? "copy" : o.row->name;
-    if (nin && o.args[0] != x) {
-        return tensor__fail(o.th, TENSOR_ERR_DEVICE, "%s_: x lies on the CPU, the other on %s", name,
-                            tensor__device_name(o.th, o.device));
-    }
+    TENSOR__REFUSE(nin && o.args[0] != x, DEVICE, "%s_: x lies on the CPU, the other on %s", name,
+                   tensor__device_name(o.th, o.device));
     if (scalar) {
         o.nin = 2;
         o.args[1] = NULL;
@@ -11752,22 +11232,14 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
     if (writes_only) { promoted = list[1]->dtype; }
     int dtype = tensor__pointwise_dtype(&o, promoted);
     if (dtype < 0) { return TENSOR__POISON; }
-    if (!writes_only && tensor__category(dtype) > tensor__category(x->dtype)) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s_: a result of %s cannot be stored in x %t %y", name,
-                            tensor__dtype_names[dtype], x, x);
-    }
+    TENSOR__REFUSE(!writes_only && tensor__category(dtype) > tensor__category(x->dtype), DTYPE,
+                   "%s_: a result of %s cannot be stored in x %t %y", name, tensor__dtype_names[dtype], x, x);
     if (x->dtype == TENSOR_F64 && !scalar && !writes_only) { o.compute = TENSOR_F64; }
-    int64_t dims[TENSOR_MAX_DIMS];
-    int ndim = x->ndim, tracks = tensor__tracks(&o);
-    memcpy(dims, x->dims, (size_t)ndim * sizeof *dims);
+    int tracks = tensor__tracks(&o);
     for (int i = 1; i < o.nin; i++) {
-        if (!o.args[i]) { continue; }
-        int fits = tensor__broadcast(dims, &ndim, o.args[i]->dims, o.args[i]->ndim);
-        if (!fits || ndim != x->ndim || memcmp(dims, x->dims, (size_t)ndim * sizeof *dims)) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                                "%s_: b %t does not broadcast to x %t (an in-place result keeps x's "
-                                "shape)", name, o.args[i], x);
-        }
+        TENSOR__REFUSE(o.args[i] && !tensor__fills(o.args[i], x), SHAPE,
+                       "%s_: b %t does not broadcast to x %t (an in-place result keeps x's shape)", name,
+                       o.args[i], x);
     }
     if (!tensor__update_allowed(o.th, name, x, tracks)) { return TENSOR__POISON; }
     for (int i = 1; i < o.nin; i++) {
@@ -11778,11 +11250,8 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
         tensor__extent(b, &f1, &e1);
         if (e0 <= f1 || e1 <= f0) { continue; }
         if (!tensor__same_view(x, b)) {
-            if ((x->flags & TENSOR__CONTIGUOUS) && (b->flags & TENSOR__CONTIGUOUS)) {
-                return tensor__fail(o.th, TENSOR_ERR_AUTOGRAD,
-                                    "%s_: x %t and b %t overlap in memory; clone one first", name,
-                                    x, b);
-            }
+            TENSOR__REFUSE((x->flags & TENSOR__CONTIGUOUS) && (b->flags & TENSOR__CONTIGUOUS), AUTOGRAD,
+                           "%s_: x %t and b %t overlap in memory; clone one first", name, x, b);
             o.args[i] = (tensor_clone)(b);
         } else if (tracks) {
             o.args[i] = (tensor_clone)(b);      // its value before the change is what the gradient needs
@@ -11795,9 +11264,7 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
         if (o.original == TENSOR__POISON) { return TENSOR__POISON; }
     }
     if (f) {
-        o.p = &o.params;
-        o.params.f[0] = f[0];
-        o.params.f[1] = f[1];
+        tensor__reals(&o, f[0], f[1]);
     }
     o.update = 1;
     o.out[0] = x;
@@ -11823,11 +11290,10 @@ TENSOR__X(LOG2, log2) TENSOR__X(LOGSIGMOID, logsigmoid) TENSOR__X(NEG, neg) TENS
 TENSOR__X(RELU, relu) TENSOR__X(ROUND, round) TENSOR__X(RSQRT, rsqrt) TENSOR__X(SIGMOID, sigmoid)
 TENSOR__X(SIGN, sign) TENSOR__X(SILU, silu) TENSOR__X(SIN, sin) TENSOR__X(SINH, sinh) TENSOR__X(SQRT, sqrt)
 TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TANH, tanh) TENSOR__X(TRUNC, trunc)
-TENSOR__X(LOGICAL_NOT, logical_not) TENSOR__X(ISNAN, isnan) TENSOR__X(ISINF, isinf) TENSOR__X(ISFINITE,
-        isfinite)
-TENSOR__X(CLONE, clone) TENSOR__X(HARDSIGMOID, hardsigmoid) TENSOR__X(HARDSWISH, hardswish)
-TENSOR__X(MISH, mish) TENSOR__X(ACOSH, acosh) TENSOR__X(ASINH, asinh) TENSOR__X(ATANH, atanh)
-TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc)
+TENSOR__X(LOGICAL_NOT, logical_not) TENSOR__X(ISNAN, isnan) TENSOR__X(ISINF, isinf)
+TENSOR__X(ISFINITE, isfinite) TENSOR__X(CLONE, clone) TENSOR__X(HARDSIGMOID, hardsigmoid)
+TENSOR__X(HARDSWISH, hardswish) TENSOR__X(MISH, mish) TENSOR__X(ACOSH, acosh) TENSOR__X(ASINH, asinh)
+TENSOR__X(ATANH, atanh) TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc)
 #undef TENSOR__X
 // A bound beyond the far end of an integer dtype would be a result that it cannot hold.
 TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
@@ -11844,41 +11310,28 @@ TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
     return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, hi);
 }
 TENSOR_API tensor_t *(tensor_hardtanh)(tensor_t *x, double lo, double hi) {
-    if (lo > hi) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "hardtanh: lo %g is above hi %g", lo, hi);
-    }
+    TENSOR__REFUSE(lo > hi, SHAPE, "hardtanh: lo %g is above hi %g", lo, hi);
     return tensor__unary_p(TENSOR_OP_HARDTANH, x, lo, hi);
 }
 TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
-    if (n < 0 || n > 100) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "polygamma: n %i must be in 0..100", n);
-    }
+    TENSOR__REFUSE(n < 0 || n > 100, SHAPE, "polygamma: n %i must be in 0..100", n);
     return tensor__unary_p(TENSOR_OP_POLYGAMMA, x, n, 0);
 }
-TENSOR_API tensor_t *(tensor_digamma)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_polygamma)(0, x));
-}
-TENSOR_API tensor_t *(tensor_elu)(tensor_t *x, double alpha) {
-    return tensor__unary_p(TENSOR_OP_ELU, x, alpha, 0);
-}
-TENSOR_API tensor_t *(tensor_leaky_relu)(tensor_t *x, double slope) {
-    return tensor__unary_p(TENSOR_OP_LEAKY_RELU, x, slope, 0);
-}
-TENSOR_API tensor_t *(tensor_softplus)(tensor_t *x, double beta, double threshold) {
-    return tensor__unary_p(TENSOR_OP_SOFTPLUS, x, beta, threshold);
-}
+TENSOR__MADE(digamma, (tensor_t *x), (tensor_polygamma)(0, x))
+TENSOR__FRONT(elu, (tensor_t *x, double alpha), tensor__unary_p(TENSOR_OP_ELU, x, alpha, 0))
+TENSOR__FRONT(leaky_relu, (tensor_t *x, double slope), tensor__unary_p(TENSOR_OP_LEAKY_RELU, x, slope, 0))
+TENSOR__FRONT(softplus, (tensor_t *x, double beta, double threshold),
+    tensor__unary_p(TENSOR_OP_SOFTPLUS, x, beta, threshold))
 
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, tensor_t *b) { return tensor__binary(TENSOR_OP_##ID,   \
             a, b); }
 TENSOR__X(ADD, add) TENSOR__X(ATAN2, atan2) TENSOR__X(DIV, div) TENSOR__X(FLOOR_DIVIDE, floor_divide)
-TENSOR__X(FMOD, fmod) TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(MUL,
-        mul) TENSOR__X(POW, pow)
-TENSOR__X(REMAINDER, remainder) TENSOR__X(SUB, sub)
-TENSOR__X(EQ, eq) TENSOR__X(GE, ge) TENSOR__X(GT, gt) TENSOR__X(LE, le) TENSOR__X(LT, lt) TENSOR__X(NE, ne)
-TENSOR__X(LOGICAL_AND, logical_and) TENSOR__X(LOGICAL_OR, logical_or) TENSOR__X(LOGICAL_XOR, logical_xor)
-TENSOR__X(BITWISE_AND, bitwise_and) TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
+TENSOR__X(FMOD, fmod) TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(MUL, mul)
+TENSOR__X(POW, pow) TENSOR__X(REMAINDER, remainder) TENSOR__X(SUB, sub) TENSOR__X(EQ, eq) TENSOR__X(GE, ge)
+TENSOR__X(GT, gt) TENSOR__X(LE, le) TENSOR__X(LT, lt) TENSOR__X(NE, ne) TENSOR__X(LOGICAL_AND, logical_and)
+TENSOR__X(LOGICAL_OR, logical_or) TENSOR__X(LOGICAL_XOR, logical_xor) TENSOR__X(BITWISE_AND, bitwise_and)
+TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
 TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT, bitwise_right_shift)
 TENSOR__X(COPYSIGN, copysign) TENSOR__X(HYPOT, hypot) TENSOR__X(LOGADDEXP, logaddexp)
 TENSOR__X(LOGADDEXP2, logaddexp2) TENSOR__X(XLOGY, xlogy)
@@ -11897,7 +11350,7 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
 #define TENSOR__X(name, op)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, double b) {                                            \
         TENSOR__MARK                                                                                         \
-        if (!TENSOR__USABLE(th_, #name, "a", a)) { return TENSOR__POISON; }                                  \
+        if (!TENSOR__USABLE(#name, "a", a)) { return TENSOR__POISON; }                                       \
         int weak = tensor__weak(a->dtype, b);           /* an integer wraps to it, as add_scalar's */        \
         tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? (tensor_dtype_t)weak : TENSOR_I64);     \
         TENSOR__RETURN(op(tensor_to(number, (tensor_dtype_t)weak), a));                                      \
@@ -11905,25 +11358,19 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 #undef TENSOR__X
 TENSOR_API tensor_t *(tensor_where)(tensor_t *condition, tensor_t *a, tensor_t *b) {
-    if (tensor__live(condition) && condition->dtype != TENSOR_BOOL) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "where: condition %t must be bool, not %y",
-                            condition, condition);
-    }
+    TENSOR__REFUSE(tensor__live(condition) && condition->dtype != TENSOR_BOOL, DTYPE,
+                   "where: condition %t must be bool, not %y", condition, condition);
     return tensor__ternary(TENSOR_OP_WHERE, condition, a, b, 0);
 }
-TENSOR_API tensor_t *(tensor_lerp)(tensor_t *a, tensor_t *b, tensor_t *weight) {
-    return tensor__ternary(TENSOR_OP_LERP, a, b, weight, 0);
-}
-TENSOR_API tensor_t *(tensor_addcmul)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
-    return tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value);
-}
+TENSOR__FRONT(lerp, (tensor_t *a, tensor_t *b, tensor_t *weight),
+    tensor__ternary(TENSOR_OP_LERP, a, b, weight, 0))
+TENSOR__FRONT(addcmul, (tensor_t *x, tensor_t *a, tensor_t *b, double value),
+    tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value))
 TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
-    if (!tensor__live(a) || !tensor__live(b) || tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
-        return 1;
-    }
-    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE,
-                 "addcdiv: a %t is %y and b %t is %y; one must be a float", a, a, b, b);
-    return 0;
+    TENSOR__REFUSE_AS(0, tensor__live(a) && tensor__live(b) && !tensor__is_float(a->dtype) &&
+                      !tensor__is_float(b->dtype), DTYPE,
+                      "addcdiv: a %t is %y and b %t is %y; one must be a float", a, a, b, b);
+    return 1;
 }
 TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     if (!tensor__divides(a, b)) { return TENSOR__POISON; }
@@ -11973,41 +11420,32 @@ TENSOR__FN tensor_t *tensor__update3(int id, tensor_t *x, tensor_t *a, tensor_t 
     tensor_t *const list[3] = {x, a, b};
     return tensor__update(id, list, 3, 0, 0, f, 0);
 }
-TENSOR_API tensor_t *(tensor_addcmul_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
-    return tensor__update3(TENSOR_OP_ADDCMUL, x, a, b, value);
-}
+TENSOR__FRONT(addcmul_, (tensor_t *x, tensor_t *a, tensor_t *b, double value),
+    tensor__update3(TENSOR_OP_ADDCMUL, x, a, b, value))
 TENSOR_API tensor_t *(tensor_addcdiv_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     if (!tensor__divides(a, b)) { return TENSOR__POISON; }
     return tensor__update3(TENSOR_OP_ADDCDIV, x, a, b, value);
 }
-TENSOR_API tensor_t *(tensor_lerp_)(tensor_t *x, tensor_t *b, tensor_t *weight) {
-    return tensor__update3(TENSOR_OP_LERP, x, b, weight, 0);
-}
+TENSOR__FRONT(lerp_, (tensor_t *x, tensor_t *b, tensor_t *weight),
+    tensor__update3(TENSOR_OP_LERP, x, b, weight, 0))
 TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weight) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "lerp_scalar_", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     TENSOR__RETURN((tensor_lerp_)(x, b, tensor_scalar(weight, (tensor_dtype_t)x->dtype)));
 }
-TENSOR_API tensor_t *(tensor_nan_to_num_)(tensor_t *x, double nan, double posinf, double neginf) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)));
-}
+TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
+    (tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)))
 TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "copy_", "x", x) || !TENSOR__USABLE(th_, "copy_", "src", src)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(x, src)
     if (src->device != x->device) { src = tensor__to_device(src, x->device); }
     tensor_t *const list[2] = {x, src};
     return tensor__tidy(th_, mark_, tensor__update(TENSOR_OP_CLONE, list, 2, 0, 0, NULL, 1));
 }
 TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
-    if (!TENSOR__USABLE(tensor__self(), "fill_", "x", x)) { return TENSOR__POISON; }
-    TENSOR__BEGIN1(o, FILL, x)
+    if (!TENSOR__USABLE("fill_", "x", x)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, TENSOR__ROW(FILL), x)
     if (!tensor__holds("fill", x->dtype, value)) { return TENSOR__POISON; }
     if (!tensor__update_allowed(o.th, "fill", x, tensor__tracks(&o))) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.f[0] = value;
+    tensor__reals(&o, value, 0);
     o.update = 1;
     o.out[o.nout++] = x;
     return tensor__finish(&o);
@@ -12016,79 +11454,48 @@ TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { (void)g; }       // nothi
 TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); }
 TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double value) {
     TENSOR__MARK
-    TENSOR__BEGIN1(o, WHERE, x)
-    if (tensor__live(mask) && mask->dtype != TENSOR_BOOL) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "masked_fill: mask %t must be bool, not %y", mask, mask);
-    }
+    TENSOR__BEGIN(o, TENSOR__ROW(WHERE), x)
+    TENSOR__REFUSE(tensor__live(mask) && mask->dtype != TENSOR_BOOL, DTYPE,
+                   "masked_fill: mask %t must be bool, not %y", mask, mask);
     if (!tensor__holds("masked_fill", x->dtype, value)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = x->ndim;
     memcpy(dims, x->dims, (size_t)ndim * sizeof *dims);
-    if (tensor__live(mask) && !tensor__broadcast(dims, &ndim, mask->dims, mask->ndim)) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "masked_fill: mask %t does not broadcast to x %t", mask,
-                            x);
-    }
+    TENSOR__REFUSE(tensor__live(mask) && !tensor__broadcast(dims, &ndim, mask->dims, mask->ndim), SHAPE,
+                   "masked_fill: mask %t does not broadcast to x %t", mask, x);
     TENSOR__RETURN((tensor_where)(mask, tensor_scalar(value, (tensor_dtype_t)x->dtype), x));
 }
-TENSOR_API tensor_t *(tensor_masked_fill_)(tensor_t *x, tensor_t *mask, double value) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_copy_)(x, (tensor_masked_fill)(x, mask, value)));
-}
+TENSOR__MADE(masked_fill_, (tensor_t *x, tensor_t *mask, double value),
+    (tensor_copy_)(x, (tensor_masked_fill)(x, mask, value)))
 
 // Made of the rows above.
-TENSOR_API tensor_t *(tensor_clamp_max)(tensor_t *x, double hi) {
-    return (tensor_clamp)(x, -(double)INFINITY, hi);
-}
-TENSOR_API tensor_t *(tensor_clamp_min)(tensor_t *x, double lo) {
-    return (tensor_clamp)(x, lo, (double)INFINITY);
-}
+TENSOR__FRONT(clamp_max, (tensor_t *x, double hi), (tensor_clamp)(x, -(double)INFINITY, hi))
+TENSOR__FRONT(clamp_min, (tensor_t *x, double lo), (tensor_clamp)(x, lo, (double)INFINITY))
 TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *hi) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "clamp_tensor", "x", x)) { return TENSOR__POISON; }
-    if (!lo && !hi) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "clamp_tensor: lo and hi are both NULL"); }
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(!lo && !hi, SHAPE, "clamp_tensor: lo and hi are both NULL");
     if (lo) { x = tensor_where(tensor_logical_or(tensor_lt(x, lo), tensor_isnan(lo)), lo, x); }
     if (hi) { x = tensor_where(tensor_logical_or(tensor_gt(x, hi), tensor_isnan(hi)), hi, x); }
     TENSOR__RETURN(x);
 }
-TENSOR_API tensor_t *(tensor_deg2rad)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_mul_scalar)(x, 0.017453292519943295));
-}
-TENSOR_API tensor_t *(tensor_rad2deg)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_mul_scalar)(x, 57.29577951308232));
-}
-TENSOR_API tensor_t *(tensor_sgn)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_sign)(x));
-}
-TENSOR_API tensor_t *(tensor_isneginf)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_eq_scalar)(x, -(double)INFINITY));
-}
-TENSOR_API tensor_t *(tensor_isposinf)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_eq_scalar)(x, (double)INFINITY));
-}
+TENSOR__MADE(deg2rad, (tensor_t *x), (tensor_mul_scalar)(x, 0.017453292519943295))
+TENSOR__MADE(rad2deg, (tensor_t *x), (tensor_mul_scalar)(x, 57.29577951308232))
+TENSOR__MADE(sgn, (tensor_t *x), (tensor_sign)(x))
+TENSOR__MADE(isneginf, (tensor_t *x), (tensor_eq_scalar)(x, -(double)INFINITY))
+TENSOR__MADE(isposinf, (tensor_t *x), (tensor_eq_scalar)(x, (double)INFINITY))
 TENSOR_API tensor_t *(tensor_positive)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "positive", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("positive", "x", x)) { return TENSOR__POISON; }
     return x->dtype == TENSOR_BOOL ? tensor__fail(th, TENSOR_ERR_DTYPE, "positive: x %t is bool", x) : x;
 }
 TENSOR_API tensor_t *(tensor_frac)(tensor_t *x) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "frac", "x", x)) { return TENSOR__POISON; }
-    if (!tensor__is_float(x->dtype)) {
-        return tensor__fail(th_, TENSOR_ERR_DTYPE, "frac: x %t is %y, must be a float", x, x);
-    }
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "frac: x %t is %y, must be a float", x, x);
     TENSOR__RETURN(tensor_sub(x, tensor_trunc(x)));
 }
 TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "round_decimals", "x", x)) { return TENSOR__POISON; }
-    if (!tensor__is_float(x->dtype)) {
-        return tensor__fail(th_, TENSOR_ERR_DTYPE, "round_decimals: x %t is %y, must be a float", x, x);
-    }
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "round_decimals: x %t is %y, must be a float", x, x);
     tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
     tensor_t *scale = tensor_scalar(pow(10, fabs((double)decimals)), dtype), *y = tensor_to(x, dtype);
     y = decimals < 0 ? tensor_mul(tensor_round(tensor_div(y, scale)), scale) :
@@ -12096,15 +11503,13 @@ TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
     TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)x->dtype));
 }
 TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "logit", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     if (eps >= 0) { x = tensor_clamp(x, eps, 1 - eps); }
     TENSOR__RETURN(tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
 }
 TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf, double neginf) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "nan_to_num", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     if (!tensor__is_float(x->dtype)) { TENSOR__RETURN(tensor_clone(x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     double top = dtype == TENSOR_F64 ? 1.7976931348623157e308 : dtype == TENSOR_F32 ? 3.4028234663852886e38 :
@@ -12115,8 +11520,7 @@ TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf,
                                                                   dtype), y));
 }
 TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "signbit", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     if (tensor__is_float(x->dtype)) { x = tensor_copysign(tensor_scalar(1, (tensor_dtype_t)x->dtype), x); }
     TENSOR__RETURN(tensor_lt_scalar(x, 0));
 }
@@ -12135,10 +11539,8 @@ TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rou
     TENSOR__MARK
     if (!rounding_mode) { return (tensor_div)(a, b); }
     if (!strcmp(rounding_mode, "floor")) { TENSOR__RETURN(tensor_floor_divide(a, b)); }
-    if (strcmp(rounding_mode, "trunc") != 0) {
-        return tensor__fail(th_, TENSOR_ERR_FORMAT, "div_mode: rounding mode \"%s\" must be trunc or floor",
-                            rounding_mode);
-    }
+    TENSOR__REFUSE(strcmp(rounding_mode, "trunc") != 0, FORMAT,
+                   "div_mode: rounding mode \"%s\" must be trunc or floor", rounding_mode);
     tensor_t *const in[2] = {a, b};
     if (tensor__live(a) && tensor__live(b) && !tensor__is_float(tensor__promote(in, 2))) {
         TENSOR__RETURN(tensor_floor_divide(tensor_sub(a, tensor_fmod(a, b)), b));
@@ -12146,39 +11548,23 @@ TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rou
     tensor_t *y = tensor_trunc(tensor_div(tensor_detach(a), tensor_detach(b)));
     TENSOR__RETURN(tensor__constant_of(tensor__constant_of(y, a), b));
 }
-TENSOR_API tensor_t *(tensor_float_power)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_pow(tensor_to(a, TENSOR_F64), tensor_to(b, TENSOR_F64)));
-}
-TENSOR_API tensor_t *(tensor_float_power_scalar)(tensor_t *a, double b) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_pow_scalar(tensor_to(a, TENSOR_F64), b));
-}
-TENSOR_API tensor_t *(tensor_fmax)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    tensor_t *no_a = tensor_isnan(a), *no_b = tensor_isnan(b); // b, a: of equal zeros the first is taken
-    TENSOR__RETURN(tensor_where(no_b, a, tensor_where(no_a, b, tensor_maximum(b, a))));
-}
-TENSOR_API tensor_t *(tensor_fmin)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    tensor_t *no_a = tensor_isnan(a), *no_b = tensor_isnan(b); // b, a: of equal zeros the first is taken
-    TENSOR__RETURN(tensor_where(no_b, a, tensor_where(no_a, b, tensor_minimum(b, a))));
-}
+TENSOR__MADE(float_power, (tensor_t *a, tensor_t *b),
+    tensor_pow(tensor_to(a, TENSOR_F64), tensor_to(b, TENSOR_F64)))
+TENSOR__MADE(float_power_scalar, (tensor_t *a, double b), tensor_pow_scalar(tensor_to(a, TENSOR_F64), b))
+// Of equal zeros the first is taken: maximum(b, a).
+TENSOR__MADE(fmax, (tensor_t *a, tensor_t *b),
+    tensor_where(tensor_isnan(b), a, tensor_where(tensor_isnan(a), b, tensor_maximum(b, a))))
+TENSOR__MADE(fmin, (tensor_t *a, tensor_t *b),
+    tensor_where(tensor_isnan(b), a, tensor_where(tensor_isnan(a), b, tensor_minimum(b, a))))
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "heaviside", "x", x)) { return TENSOR__POISON; }
-    if (tensor__live(values) && x->dtype != values->dtype) {
-        return tensor__fail(th_, TENSOR_ERR_DTYPE, "heaviside: x %t is %y and values %t is %y", x, x, values,
-                            values);
-    }
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(tensor__live(values) && x->dtype != values->dtype, DTYPE,
+                   "heaviside: x %t is %y and values %t is %y", x, x, values, values);
     tensor_t *step = tensor_to(tensor_gt_scalar(x, 0), (tensor_dtype_t)x->dtype);
     TENSOR__RETURN(tensor_where(tensor_eq_scalar(x, 0), tensor_detach(values), step));
 }
 TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "ldexp", "a", a) || !TENSOR__USABLE(th_, "ldexp", "b", b)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(a, b)
     if (!tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
         TENSOR__RETURN(tensor_mul(a, tensor_exp2(b)));
     }
@@ -12187,21 +11573,13 @@ TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
     TENSOR__RETURN(tensor_to(tensor_mul(a, power), (tensor_dtype_t)a->dtype));
 }
 TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "lerp_scalar", "a", a)) { return TENSOR__POISON; }
+    TENSOR__MARK1(a)
     TENSOR__RETURN(tensor_lerp(a, b, tensor_scalar(weight, (tensor_dtype_t)a->dtype)));
 }
 TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, double atol, int equal_nan) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "isclose", "a", a) || !TENSOR__USABLE(th_, "isclose", "b", b)) {
-        return TENSOR__POISON;
-    }
-    if (a->dtype != b->dtype) {
-        return tensor__fail(th_, TENSOR_ERR_DTYPE, "isclose: a %t is %y and b %t is %y", a, a, b, b);
-    }
-    if (!(rtol >= 0 && atol >= 0)) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "isclose: rtol %g and atol %g must be >= 0", rtol, atol);
-    }
+    TENSOR__MARK2(a, b)
+    TENSOR__REFUSE(a->dtype != b->dtype, DTYPE, "isclose: a %t is %y and b %t is %y", a, a, b, b);
+    TENSOR__REFUSE(!(rtol >= 0 && atol >= 0), SHAPE, "isclose: rtol %g and atol %g must be >= 0", rtol, atol);
     tensor_t *y = tensor_eq(a, b), *d;
     if (equal_nan) { y = tensor_logical_or(y, tensor_logical_and(tensor_isnan(a), tensor_isnan(b))); }
     if (!tensor__is_float(a->dtype)) { a = tensor_to(a, TENSOR_F64); b = tensor_to(b, TENSOR_F64); }
@@ -12219,9 +11597,8 @@ TENSOR__FN int tensor__cpu_transfer(tensor_call_t *c) {
 TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device) {
     TENSOR__MARK
     tensor_t *dense = (tensor_contiguous)(x);
-    TENSOR__BEGIN1(o, TRANSFER, dense)
-    o.p = &o.params;
-    o.params.i[0] = x->device;
+    TENSOR__BEGIN(o, TENSOR__ROW(TRANSFER), dense)
+    tensor__ints(&o, x->device, 0);
     o.device = (uint8_t)device;
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     o.device = 0;
@@ -12232,23 +11609,20 @@ TENSOR__FN void tensor__grad_transfer(tensor__grad_t *g) {
 }
 // A copy in another dtype: the formula is the identity, conversion is the iterator's.
 TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
-    TENSOR__BEGIN1(o, CLONE, x)
+    TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
     if (to >= TENSOR_CPU) {
         int device = tensor__device_index(o.th, "to", to);
         if (device < 0) { return TENSOR__POISON; }
         return device == x->device ? x : tensor__to_device(x, device);
     }
-    if ((unsigned)to >= TENSOR_DTYPE_COUNT) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "to: %i is no dtype and no device", to);
-    }
+    TENSOR__REFUSE((unsigned)to >= TENSOR_DTYPE_COUNT, DTYPE, "to: %i is no dtype and no device", to);
     if (to == x->dtype) { return x; }
     o.compute = x->dtype;
     tensor__result(&o, to, x->dims, x->ndim);
     return tensor__finish(&o);
 }
-TENSOR_API tensor_t *(tensor_contiguous)(tensor_t *x) {
-    return tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) ? x : (tensor_clone)(x);
-}
+TENSOR__FRONT(contiguous, (tensor_t *x),
+    tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) ? x : (tensor_clone)(x))
 
 // The rows' text as differentiable tensor ops, for the derivative of a derivative.
 TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k);
@@ -12517,50 +11891,54 @@ TENSOR__INLINE void tensor__acc_init(const tensor__reduce_t *r, tensor__acc_t *a
     default: a->d = 0; a->i = 0; break;
     }
 }
+TENSOR__INLINE void tensor__acc_join(const tensor__reduce_t *r, tensor__acc_t *a, const tensor__acc_t *b) {
+    switch (r->id) {
+    case TENSOR_OP_PROD: a->d *= b->d; a->i = (int64_t)((uint64_t)a->i * (uint64_t)b->i); break;
+    case TENSOR_OP_AMAX: a->d = tensor__max_f64(a->d, b->d); a->i = b->i > a->i ? b->i : a->i; break;
+    case TENSOR_OP_AMIN: a->d = tensor__min_f64(a->d, b->d); a->i = b->i < a->i ? b->i : a->i; break;
+    case TENSOR_OP_ANY: a->i |= b->i; break;
+    case TENSOR_OP_ALL: a->i &= b->i; break;
+    default: a->d += b->d; a->i = (int64_t)((uint64_t)a->i + (uint64_t)b->i); break;
+    }
+}
 // A leaf in the compute type into the accumulator.
 TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, const void *block, int64_t n) {
     tensor__acc_t v;
     tensor__acc_init(r, &v);
+#define TENSOR__EACH(type, expr) \
+    for (int64_t k = 0; k < n; k++) { const type b = ((const type *)block)[k]; expr; } break
+#define TENSOR__EITHER(type)                                                                                 \
+    case TENSOR_OP_ANY: TENSOR__EACH(type, v.i |= b != 0);                                                   \
+    case TENSOR_OP_ALL: TENSOR__EACH(type, v.i &= b != 0);
     if (r->klass == TENSOR__C_I64) {
-        const int64_t *b = (const int64_t *)block;
         switch (r->id) {
-        case TENSOR_OP_PROD: for (int64_t k = 0; k < n;
-                                  k++) { v.i = (int64_t)((uint64_t)v.i * (uint64_t)b[k]); } break;
-        case TENSOR_OP_AMAX: for (int64_t k = 0; k < n; k++) { v.i = b[k] > v.i ? b[k] : v.i; } break;
-        case TENSOR_OP_AMIN: for (int64_t k = 0; k < n; k++) { v.i = b[k] < v.i ? b[k] : v.i; } break;
-        case TENSOR_OP_ANY: for (int64_t k = 0; k < n; k++) { v.i |= b[k] != 0; } break;
-        case TENSOR_OP_ALL: for (int64_t k = 0; k < n; k++) { v.i &= b[k] != 0; } break;
-        default: for (int64_t k = 0; k < n; k++) { v.i = (int64_t)((uint64_t)v.i + (uint64_t)b[k]); } break;
+        case TENSOR_OP_PROD: TENSOR__EACH(int64_t, v.i = (int64_t)((uint64_t)v.i * (uint64_t)b));
+        case TENSOR_OP_AMAX: TENSOR__EACH(int64_t, v.i = b > v.i ? b : v.i);
+        case TENSOR_OP_AMIN: TENSOR__EACH(int64_t, v.i = b < v.i ? b : v.i);
+        TENSOR__EITHER(int64_t)
+        default: TENSOR__EACH(int64_t, v.i = (int64_t)((uint64_t)v.i + (uint64_t)b));
         }
     } else if (r->klass == TENSOR__C_F64) {
-        const double *b = (const double *)block;
         switch (r->id) {
-        case TENSOR_OP_PROD: for (int64_t k = 0; k < n; k++) { v.d *= b[k]; } break;
-        case TENSOR_OP_AMAX: for (int64_t k = 0; k < n; k++) { v.d = tensor__max_f64(v.d, b[k]); } break;
-        case TENSOR_OP_AMIN: for (int64_t k = 0; k < n; k++) { v.d = tensor__min_f64(v.d, b[k]); } break;
-        case TENSOR_OP_ANY: for (int64_t k = 0; k < n; k++) { v.i |= b[k] != 0; } break;
-        case TENSOR_OP_ALL: for (int64_t k = 0; k < n; k++) { v.i &= b[k] != 0; } break;
-        default: for (int64_t k = 0; k < n; k++) { v.d += b[k]; } break;
+        case TENSOR_OP_PROD: TENSOR__EACH(double, v.d *= b);
+        case TENSOR_OP_AMAX: TENSOR__EACH(double, v.d = tensor__max_f64(v.d, b));
+        case TENSOR_OP_AMIN: TENSOR__EACH(double, v.d = tensor__min_f64(v.d, b));
+        TENSOR__EITHER(double)
+        default: TENSOR__EACH(double, v.d += b);
         }
     } else {
-        const float *b = (const float *)block;
+        const float *x = (const float *)block;
         switch (r->id) {
-        case TENSOR_OP_PROD: for (int64_t k = 0; k < n; k++) { v.d *= (double)b[k]; } break;
-        case TENSOR_OP_AMAX: v.d = (double)r->isa->leaf_max(b, n); break;
-        case TENSOR_OP_AMIN: v.d = (double)r->isa->leaf_min(b, n); break;
-        case TENSOR_OP_ANY: for (int64_t k = 0; k < n; k++) { v.i |= b[k] != 0; } break;
-        case TENSOR_OP_ALL: for (int64_t k = 0; k < n; k++) { v.i &= b[k] != 0; } break;
-        default: v.d = (double)r->isa->leaf_sum(b, n); break;
+        case TENSOR_OP_PROD: TENSOR__EACH(float, v.d *= (double)b);
+        case TENSOR_OP_AMAX: v.d = (double)r->isa->leaf_max(x, n); break;
+        case TENSOR_OP_AMIN: v.d = (double)r->isa->leaf_min(x, n); break;
+        TENSOR__EITHER(float)
+        default: v.d = (double)r->isa->leaf_sum(x, n); break;
         }
     }
-    switch (r->id) {
-    case TENSOR_OP_PROD: a->d *= v.d; a->i = (int64_t)((uint64_t)a->i * (uint64_t)v.i); break;
-    case TENSOR_OP_AMAX: a->d = tensor__max_f64(a->d, v.d); a->i = v.i > a->i ? v.i : a->i; break;
-    case TENSOR_OP_AMIN: a->d = tensor__min_f64(a->d, v.d); a->i = v.i < a->i ? v.i : a->i; break;
-    case TENSOR_OP_ANY: a->i |= v.i; break;
-    case TENSOR_OP_ALL: a->i &= v.i; break;
-    default: a->d += v.d; a->i = (int64_t)((uint64_t)a->i + (uint64_t)v.i); break;
-    }
+#undef TENSOR__EACH
+#undef TENSOR__EITHER
+    tensor__acc_join(r, a, &v);
 }
 TENSOR__FN void tensor__acc_store(const tensor__reduce_t *r, int64_t k, const tensor__acc_t *a) {
     void *to = (char *)r->y->data + k * tensor__sizes[r->y->dtype];
@@ -12599,8 +11977,7 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
                 if (run > m - got) { run = m - got; }
                 at = base + tensor__offset_of(first + got, r->rd, r->rs, r->nr) * r->size;
                 tensor__load_run((char *)block + got * tensor__class_size[r->klass], r->klass, at, r->dtype,
-                                 r->rs[last],
-                                 run);
+                                 r->rs[last], run);
                 got += run;
             }
             tensor__acc_leaf(r, a, block, m);
@@ -12611,8 +11988,7 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
 TENSOR__FN void tensor__reduce_rows(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
-    int64_t per = (r->kept + r->chunks - 1) / r->chunks, end = (task + 1) * per < r->kept ?
-        (task + 1) * per : r->kept;
+    int64_t per = (r->kept + r->chunks - 1) / r->chunks, end = tensor__least((task + 1) * per, r->kept);
     for (int64_t k = task * per; k < end; k++) {
         tensor__acc_t a;
         tensor__acc_init(r, &a);
@@ -12623,9 +11999,9 @@ TENSOR__FN void tensor__reduce_rows(void *arg, int64_t task, int worker) {
 TENSOR__FN void tensor__reduce_chunk(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
-    int64_t k = task / r->chunks, c = task % r->chunks, end = (c + 1) * r->chunk;
+    int64_t k = task / r->chunks, c = task % r->chunks;
     tensor__acc_init(r, &r->part[task]);
-    tensor__reduce_range(r, k, c * r->chunk, end < r->reduced ? end : r->reduced, &r->part[task]);
+    tensor__reduce_range(r, k, c * r->chunk, tensor__least((c + 1) * r->chunk, r->reduced), &r->part[task]);
 }
 // Sum or mean over leading dims of f32: rows of the kept dim are added in leaves of 64, leaves in double.
 TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
@@ -12636,7 +12012,7 @@ TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
     double sum[TENSOR__BLOCK];
     for (int64_t k = 0; k < n; k++) { sum[k] = 0; }
     for (int64_t i = 0; i < r->reduced; i += 64) {
-        int64_t end = i + 64 < r->reduced ? i + 64 : r->reduced;
+        int64_t end = tensor__least(i + 64, r->reduced);
         memset(leaf, 0, (size_t)n * sizeof *leaf);
         for (int64_t j = i; j < end; j++) {
             r->isa->add_row(leaf, (const float *)(const void *)r->x + first + tensor__offset_of(j, r->rd,
@@ -12706,17 +12082,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c) {
     tensor__parallel(r.kept * r.chunks, tensor__reduce_chunk, &r);
     for (int64_t k = 0; k < r.kept; k++) {
         tensor__acc_t a = part[k * r.chunks];
-        for (int64_t i = 1; i < r.chunks; i++) {
-            const tensor__acc_t *b = &part[k * r.chunks + i];
-            switch (r.id) {
-            case TENSOR_OP_PROD: a.d *= b->d; a.i = (int64_t)((uint64_t)a.i * (uint64_t)b->i); break;
-            case TENSOR_OP_AMAX: a.d = tensor__max_f64(a.d, b->d); a.i = b->i > a.i ? b->i : a.i; break;
-            case TENSOR_OP_AMIN: a.d = tensor__min_f64(a.d, b->d); a.i = b->i < a.i ? b->i : a.i; break;
-            case TENSOR_OP_ANY: a.i |= b->i; break;
-            case TENSOR_OP_ALL: a.i &= b->i; break;
-            default: a.d += b->d; a.i = (int64_t)((uint64_t)a.i + (uint64_t)b->i); break;
-            }
-        }
+        for (int64_t i = 1; i < r.chunks; i++) { tensor__acc_join(&r, &a, &part[k * r.chunks + i]); }
         tensor__acc_store(&r, k, &a);
     }
     return 0;
@@ -12724,9 +12090,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c) {
 
 // Front of all REDUCE rows: mask of dims to reduce.
 TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keepdim) {
-    tensor__op_t o;
-    tensor_t *const in[1] = {x};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), x)
     int64_t dims[TENSOR_MAX_DIMS], reduced = 1;
     int ndim = 0, dtype = x->dtype;
     for (int d = 0; d < x->ndim; d++) {
@@ -12741,19 +12105,13 @@ TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keep
     if ((id == TENSOR_OP_AMAX || id == TENSOR_OP_AMIN) && empty) {
         int64_t left = 1;
         for (int i = 0; i < ndim; i++) { left *= dims[i]; }
-        if (left) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from",
-                                o.row->name, x);
-        }
+        TENSOR__REFUSE(left, SHAPE, "%s: x %t has no element to choose from", o.row->name, x);
     }
-    if (id == TENSOR_OP_MEAN && !tensor__is_float(dtype)) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "mean: x %t is %y; a mean needs a float dtype", x, x);
-    }
+    TENSOR__REFUSE(id == TENSOR_OP_MEAN && !tensor__is_float(dtype), DTYPE,
+                   "mean: x %t is %y; a mean needs a float dtype", x, x);
     if ((id == TENSOR_OP_SUM || id == TENSOR_OP_PROD) && !tensor__is_float(dtype)) { dtype = TENSOR_I64; }
     if (id == TENSOR_OP_ANY || id == TENSOR_OP_ALL) { dtype = TENSOR_BOOL; }
-    o.p = &o.params;
-    o.params.i[0] = mask;
-    o.params.i[1] = keepdim;
+    tensor__ints(&o, mask, keepdim);
     tensor__result(&o, dtype, dims, ndim);
     return tensor__finish(&o);
 }
@@ -12767,23 +12125,18 @@ TENSOR__FN tensor_t *tensor__reduce_dims(int id, tensor_t *x, const int64_t *dim
     if (!tensor__mask(tensor__row(id)->name, x, dims, n, &mask)) { return TENSOR__POISON; }
     return tensor__reduce(id, x, x->ndim ? mask : 0, keepdim);
 }
-#define TENSOR__X(ID, name, name_dim)                                                                        \
-    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
+#define TENSOR__X(ID, all, name)                                                                             \
+    TENSOR_API tensor_t *(tensor_##all)(tensor_t *x) {                                                       \
         return tensor__reduce(TENSOR_OP_##ID, x, (1u << TENSOR_MAX_DIMS) - 1, 0);                            \
     }                                                                                                        \
-    TENSOR_API tensor_t *(tensor_##name_dim)(tensor_t *x, int64_t dim, int keepdim) {                        \
+    TENSOR_API tensor_t *(tensor_##name##_dim)(tensor_t *x, int64_t dim, int keepdim) {                      \
         return tensor__reduce_dims(TENSOR_OP_##ID, x, &dim, 1, keepdim);                                     \
-    }
-TENSOR__X(SUM, sum, sum_dim) TENSOR__X(MEAN, mean, mean_dim) TENSOR__X(PROD, prod, prod_dim)
-TENSOR__X(AMAX, max, amax_dim) TENSOR__X(AMIN, min, amin_dim) TENSOR__X(ANY, any, any_dim) TENSOR__X(ALL,
-        all, all_dim)
-#undef TENSOR__X
-#define TENSOR__X(ID, name)                                                                                  \
-    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, const int64_t *dims, int n, int keepdim) {             \
+    }                                                                                                        \
+    TENSOR_API tensor_t *(tensor_##name##_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {      \
         return tensor__reduce_dims(TENSOR_OP_##ID, x, dims, n, keepdim);                                     \
     }
-TENSOR__X(SUM, sum_dims) TENSOR__X(MEAN, mean_dims) TENSOR__X(PROD, prod_dims) TENSOR__X(AMAX, amax_dims)
-TENSOR__X(AMIN, amin_dims) TENSOR__X(ANY, any_dims) TENSOR__X(ALL, all_dims)
+TENSOR__X(SUM, sum, sum) TENSOR__X(MEAN, mean, mean) TENSOR__X(PROD, prod, prod) TENSOR__X(AMAX, max, amax)
+TENSOR__X(AMIN, min, amin) TENSOR__X(ANY, any, any) TENSOR__X(ALL, all, all)
 #undef TENSOR__X
 
 // g summed to a smaller shape that broadcasts to it.
@@ -12969,8 +12322,7 @@ TENSOR__FN void tensor__row_task(void *arg, int64_t task, int worker) {
     tensor_call_t *c = r->c;
     const tensor_arg_t *x = &c->arg[0], *x2 = c->nin > 1 ? &c->arg[1] : NULL;
     tensor_arg_t *y = &c->arg[c->nin];
-    int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, end = (task + 1) * r->per < r->rows ?
-        (task + 1) * r->per : r->rows;
+    int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, end = tensor__least((task + 1) * r->per, r->rows);
     int xs = tensor__sizes[x->dtype], ys = tensor__sizes[y->dtype], cs = tensor__class_size[r->klass];
     char *work = (char *)c->scratch + (size_t)worker * 3 * (size_t)(n + 8) * 8;
     for (int64_t k = task * r->per; k < end; k++) {
@@ -13030,16 +12382,19 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c) {
     return 0;
 }
 
+TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
+    TENSOR__REFUSE_AS(0, tensor__live(x) && !tensor__is_float(x->dtype), DTYPE,
+                      "%s: x %t is %y, a float dtype is needed", op, x, x);
+    return 1;
+}
 // Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim:
-// size 1).
+// size 1). dtype of the result, < 0: that of x, which is a float.
 TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype,
                                      int64_t i0) {
     TENSOR__MARK
-    tensor__op_t o;
-    tensor_t *in[1] = {x};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    int d = tensor__dim(o.th, o.row->name, dim, x->ndim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), x)
+    if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
+    TENSOR__DIM(d, o.row->name, dim, x)
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
     tensor_t *m = tensor_contiguous(moved ? tensor_movedim(x, d, last) : x);
     if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
@@ -13049,8 +12404,7 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
         if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
     }
     o.args[0] = m;
-    o.p = &o.params;
-    o.params.i[0] = i0;
+    tensor__ints(&o, i0, 0);
     tensor__result(&o, dtype < 0 ? m->dtype : dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
     tensor_t *y = tensor__finish(&o);
     if (y == TENSOR__POISON || !x->ndim) {
@@ -13059,88 +12413,50 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     if (!drop) { TENSOR__RETURN(moved ? tensor_movedim(y, last, d) : y); }
     TENSOR__RETURN(keepdim ? tensor_unsqueeze(y, d) : y);
 }
-TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
-    if (!tensor__live(x) || tensor__is_float(x->dtype)) { return 1; }
-    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "%s: x %t is %y, a float dtype is needed", op, x, x);
-    return 0;
-}
-TENSOR_API tensor_t *(tensor_softmax)(tensor_t *x, int64_t dim) {
-    return tensor__needs_float("softmax", x) ? tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0) :
-        TENSOR__POISON;
-}
-TENSOR_API tensor_t *(tensor_log_softmax)(tensor_t *x, int64_t dim) {
-    return tensor__needs_float("log_softmax", x) ? tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1,
-                                                                   0) : TENSOR__POISON;
-}
+TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim), tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0))
+TENSOR__FRONT(log_softmax, (tensor_t *x, int64_t dim),
+    tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0))
+TENSOR__FRONT(logcumsumexp, (tensor_t *x, int64_t dim),
+    tensor__rows_op(TENSOR_OP_LOGCUMSUMEXP, x, dim, 0, 0, -1, 0))
+TENSOR__FRONT(var_dim, (tensor_t *x, int64_t dim, int64_t correction, int keepdim),
+    tensor__rows_op(TENSOR_OP_VAR, x, dim, 1, keepdim, -1, correction))
+TENSOR__FRONT(norm_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0))
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
     TENSOR__MARK
     if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, tensor_get_default_dtype()); }
     TENSOR__RETURN(tensor__rows_op(TENSOR_OP_LOGSUMEXP, x, dim, 1, keepdim, -1, 0));
 }
-TENSOR_API tensor_t *(tensor_cumsum)(tensor_t *x, int64_t dim) {
-    int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;
-    return tensor__rows_op(TENSOR_OP_CUMSUM, x, dim, 0, 0, dtype, 0);
-}
-TENSOR_API tensor_t *(tensor_cumprod)(tensor_t *x, int64_t dim) {
-    int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;
-    return tensor__rows_op(TENSOR_OP_CUMPROD, x, dim, 0, 0, dtype, 0);
-}
-TENSOR_API tensor_t *(tensor_logcumsumexp)(tensor_t *x, int64_t dim) {
-    return tensor__needs_float("logcumsumexp", x) ?
-        tensor__rows_op(TENSOR_OP_LOGCUMSUMEXP, x, dim, 0, 0, -1, 0) : TENSOR__POISON;
-}
-TENSOR_API tensor_t *(tensor_var_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
-    if (!tensor__needs_float("var", x)) { return TENSOR__POISON; }
-    return tensor__rows_op(TENSOR_OP_VAR, x, dim, 1, keepdim, -1, correction);
-}
-TENSOR_API tensor_t *(tensor_norm_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    return tensor__needs_float("norm", x) ? tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0) :
-        TENSOR__POISON;
-}
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim) {                                         \
+        int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;                        \
+        return tensor__rows_op(TENSOR_OP_##ID, x, dim, 0, 0, dtype, 0);                                      \
+    }
+TENSOR__X(CUMSUM, cumsum) TENSOR__X(CUMPROD, cumprod)
+#undef TENSOR__X
 TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdim) {
     if (tensor__live(x)) {
-        int d = tensor__dim(tensor__self(), tensor__row(id)->name, dim, x->ndim, x);
-        if (d < 0) { return TENSOR__POISON; }
-        if (x->ndim && x->dims[d] == 0) {
-            return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
-                                "%s: dim %i of x %t has no element to choose from",
-                                tensor__row(id)->name, d, x);
-        }
+        TENSOR__DIM(d, tensor__row(id)->name, dim, x)
+        TENSOR__REFUSE(x->ndim && x->dims[d] == 0, SHAPE, "%s: dim %i of x %t has no element to choose from",
+                       tensor__row(id)->name, d, x);
     }
     return tensor__rows_op(id, x, dim, 1, keepdim, TENSOR_I64, 0);
 }
-TENSOR_API tensor_t *(tensor_argmax_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    return tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, keepdim);
-}
-TENSOR_API tensor_t *(tensor_argmin_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    return tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, keepdim);
-}
-TENSOR_API tensor_t *(tensor_argmax)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_argmax_dim)(tensor__flat(x), 0, 0));
-}
-TENSOR_API tensor_t *(tensor_argmin)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_argmin_dim)(tensor__flat(x), 0, 0));
-}
-TENSOR_API tensor_t *(tensor_var)(tensor_t *x, int64_t correction) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_var_dim)(tensor__flat(x), 0, correction, 0));
-}
-TENSOR_API tensor_t *(tensor_norm)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_norm_dim)(tensor__flat(x), 0, 0));
-}
+TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, keepdim))
+TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, keepdim))
+TENSOR__MADE(argmax, (tensor_t *x), (tensor_argmax_dim)(tensor__flat(x), 0, 0))
+TENSOR__MADE(argmin, (tensor_t *x), (tensor_argmin_dim)(tensor__flat(x), 0, 0))
+TENSOR__MADE(var, (tensor_t *x, int64_t correction), (tensor_var_dim)(tensor__flat(x), 0, correction, 0))
+TENSOR__MADE(norm, (tensor_t *x), (tensor_norm_dim)(tensor__flat(x), 0, 0))
 TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
     TENSOR__MARK
     // The gradient of constants is 0, not 0 * inf.
     tensor_t *v = (tensor_var_dim)(x, dim, correction, keepdim), *zero = tensor_eq_scalar(v, 0);
     TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(v, zero, 1)), zero, 0));
 }
-TENSOR_API tensor_t *(tensor_std)(tensor_t *x, int64_t correction) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_std_dim)(tensor__flat(x), 0, correction, 0));
-}
+TENSOR__MADE(std, (tensor_t *x, int64_t correction), (tensor_std_dim)(tensor__flat(x), 0, correction, 0))
 // x at indices along dim, and these; drop: dim, of size 1, goes. The value is gathered, so its gradient goes
 // to the chosen places alone.
 TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, int drop) {
@@ -13174,24 +12490,20 @@ TENSOR__FN tensor_t *tensor__tidy_n(tensor__thread_t *th, int64_t mark, tensor_t
 TENSOR__FN tensor_pair_t tensor__tidy_pair(tensor__thread_t *th, int64_t mark, tensor_pair_t p,
                                            const char *function) {
     tensor_t *list[2] = {p.values, p.indices};
-    p.values = tensor__tidy_n(th, mark, list, 2, function);
-    p.indices = list[1];
+    tensor__tidy_n(th, mark, list, 2, function);
+    memcpy(&p, list, sizeof p);
     return p;
 }
 #define TENSOR__RETURN_PAIR(p) return tensor__tidy_pair(th_, mark_, p, __func__)
-TENSOR_API tensor_pair_t (tensor_max_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, 1), !keepdim));
-}
-TENSOR_API tensor_pair_t (tensor_min_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, 1), !keepdim));
-}
+#define TENSOR__MADE_PAIR(name, params, ...)                                                                 \
+    TENSOR_API tensor_pair_t (tensor_##name) params { TENSOR__MARK TENSOR__RETURN_PAIR((__VA_ARGS__)); }
+TENSOR__MADE_PAIR(max_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, 1), !keepdim))
+TENSOR__MADE_PAIR(min_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, 1), !keepdim))
 
 TENSOR__FN tensor_t *tensor__rows_backward(int id, tensor_t *g, tensor_t *y) {
-    tensor__op_t o;
-    tensor_t *const in[2] = {tensor_contiguous(g), y};
-    if (!tensor__begin(&o, tensor__row(id), in, 2)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), tensor_contiguous(g), y)
     tensor__result(&o, y->dtype, y->dims, y->ndim);
     return tensor__finish(&o);
 }
@@ -13232,31 +12544,47 @@ TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
 
 // ---- over several dims, of several results ----
 
-// x with dims (none given = all) moved last and made one. shape, *ndim: what reducing that one leaves.
-TENSOR__FN tensor_t *tensor__fold(const char *name, tensor_t *x, const int64_t *dims, int n, int keepdim,
-                                  int64_t *shape, int *ndim) {
-    uint32_t mask;
-    *ndim = 0;
-    if (!tensor__mask(name, x, dims, n, &mask)) { return TENSOR__POISON; }
-    int64_t order[TENSOR_MAX_DIMS], flat[TENSOR_MAX_DIMS + 1], last = 1;
+// The dims given (n = 0: all) moved to the end, in their order, as one; kept: the shape with 1 in their
+// place, or without them. Poison = raised.
+TENSOR__FN tensor_t *tensor__gathered(const char *op, tensor_t *x, const int64_t *dims, int n, int keepdim,
+                                      tensor_shape_t *kept) {
+    int64_t order[TENSOR_MAX_DIMS], shape[TENSOR_MAX_DIMS + 1], count = 1;
+    uint32_t mask = 0;
     int k = 0;
+    kept->ndim = 0;
+    if (!tensor__dim_mask(op, x, dims, n, &mask)) { return TENSOR__POISON; }
+    if (!x->ndim) { n = 0; }
     for (int d = 0; d < x->ndim; d++) {
-        if (mask >> d & 1) { last *= x->dims[d]; if (keepdim) { shape[(*ndim)++] = 1; } continue; }
-        flat[k] = x->dims[d];
-        order[k++] = d;
-        shape[(*ndim)++] = x->dims[d];
+        if (n && !(mask >> d & 1)) {
+            shape[k] = x->dims[d];
+            order[k++] = d;
+            kept->dims[kept->ndim++] = x->dims[d];
+            continue;
+        }
+        count *= x->dims[d];
+        if (keepdim) { kept->dims[kept->ndim++] = 1; }
     }
-    flat[k] = last;
-    int kept = k;
-    for (int d = 0; d < x->ndim; d++) { if (mask >> d & 1) { order[k++] = d; } }
-    return tensor_reshape_n(tensor_permute_n(x, order, k), flat, kept + 1);
+    shape[k] = count;
+    for (int i = 0; i < n; i++) { order[k + i] = dims[i] < 0 ? dims[i] + x->ndim : dims[i]; }
+    if (n) { x = tensor_permute_n(x, order, x->ndim); }
+    return tensor_reshape_n(x, shape, k + 1);
+}
+// The same with the dims in rising order.
+TENSOR__FN tensor_t *tensor__fold(const char *op, tensor_t *x, const int64_t *dims, int n, int keepdim,
+                                  tensor_shape_t *kept) {
+    int64_t rising[TENSOR_MAX_DIMS];
+    uint32_t mask;
+    int k = 0;
+    kept->ndim = 0;
+    if (!tensor__mask(op, x, dims, n, &mask)) { return TENSOR__POISON; }
+    for (int d = 0; d < x->ndim; d++) { if (mask >> d & 1) { rising[k++] = d; } }
+    return tensor__gathered(op, x, rising, k, keepdim, kept);
 }
 #define TENSOR__FOLDED(name, row)                                                                            \
     TENSOR__MARK                                                                                             \
-    int64_t shape[TENSOR_MAX_DIMS];                                                                          \
-    int ndim;                                                                                                \
-    tensor_t *f = tensor__fold(name, x, dims, n, keepdim, shape, &ndim);                                     \
-    TENSOR__RETURN(tensor_reshape_n(row, shape, ndim))
+    tensor_shape_t kept;                                                                                     \
+    tensor_t *f = tensor__fold(name, x, dims, n, keepdim, &kept);                                            \
+    TENSOR__RETURN(tensor_reshape_n(row, kept.dims, kept.ndim))
 TENSOR_API tensor_t *(tensor_logsumexp_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__FOLDED("logsumexp", tensor_logsumexp(f, -1, 0));
 }
@@ -13298,37 +12626,23 @@ TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *
     }
     TENSOR__RETURN(half ? tensor_to(y, (tensor_dtype_t)x->dtype) : y);
 }
-TENSOR_API tensor_t *(tensor_norm_p)(tensor_t *x, double p) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_norm_p_dims)(x, p, NULL, 0, 0));
-}
-TENSOR_API tensor_t *(tensor_count_nonzero_dims)(tensor_t *x, const int64_t *dims, int n) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_sum_dims(tensor_ne_scalar(x, 0), dims, n, 0));
-}
-TENSOR_API tensor_t *(tensor_count_nonzero)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_sum(tensor_ne_scalar(x, 0)));
-}
+TENSOR__MADE(norm_p, (tensor_t *x, double p), (tensor_norm_p_dims)(x, p, NULL, 0, 0))
+TENSOR__MADE(count_nonzero_dims, (tensor_t *x, const int64_t *dims, int n),
+    tensor_sum_dims(tensor_ne_scalar(x, 0), dims, n, 0))
+TENSOR__MADE(count_nonzero, (tensor_t *x), tensor_sum(tensor_ne_scalar(x, 0)))
 TENSOR_API tensor_t *(tensor_nansum_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__MARK
     int has = tensor__live(x) && tensor__is_float(x->dtype);
     TENSOR__RETURN(tensor_sum_dims(has ? tensor_masked_fill(x, tensor_isnan(x), 0) : x, dims, n, keepdim));
 }
-TENSOR_API tensor_t *(tensor_nansum)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_nansum_dims)(x, NULL, 0, 0));
-}
+TENSOR__MADE(nansum, (tensor_t *x), (tensor_nansum_dims)(x, NULL, 0, 0))
 TENSOR_API tensor_t *(tensor_nanmean_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__MARK
     if (!tensor__needs_float("nanmean", x)) { return TENSOR__POISON; }
     tensor_t *count = tensor_sum_dims(tensor_logical_not(tensor_isnan(x)), dims, n, keepdim);
     TENSOR__RETURN(tensor_div((tensor_nansum_dims)(x, dims, n, keepdim), count));
 }
-TENSOR_API tensor_t *(tensor_nanmean)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_nanmean_dims)(x, NULL, 0, 0));
-}
+TENSOR__MADE(nanmean, (tensor_t *x), (tensor_nanmean_dims)(x, NULL, 0, 0))
 #define TENSOR__RETURN_TWO(first, second, to)                                                                \
     tensor_t *list[2] = {first, second};                                                                     \
     tensor__tidy_n(th_, mark_, list, 2, __func__);                                                           \
@@ -13367,11 +12681,8 @@ TENSOR__FN tensor_t *tensor__shift(tensor_t *x, int back, double value) {
 }
 // y_k = a_k + b_k y_(k-1) along the last dim, the other way round if back.
 TENSOR__FN tensor_t *tensor__linear_scan(tensor_t *a, tensor_t *b, int back) {
-    tensor__op_t o;
-    tensor_t *const in[2] = {tensor_contiguous(a), tensor_contiguous(b)};
-    if (!tensor__begin(&o, TENSOR__ROW(LINEAR_SCAN), in, 2)) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.i[0] = back;
+    TENSOR__BEGIN(o, TENSOR__ROW(LINEAR_SCAN), tensor_contiguous(a), tensor_contiguous(b))
+    tensor__ints(&o, back, 0);
     tensor__result(&o, a->dtype, a->dims, a->ndim);
     return tensor__finish(&o);
 }
@@ -13398,13 +12709,9 @@ TENSOR__FN void tensor__grad_logcumsumexp(tensor__grad_t *g) {
 }
 
 TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "diff", "x", x)) { return TENSOR__POISON; }
-    if (!x->ndim || n < 0) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "diff: x %t must have a dim and n be >= 0 (got %d)", x, n);
-    }
-    int d = tensor__dim(th_, "diff", dim, x->ndim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(!x->ndim || n < 0, SHAPE, "diff: x %t must have a dim and n be >= 0 (got %d)", x, n);
+    TENSOR__DIM(d, "diff", dim, x)
     for (tensor_t *from = x; n > 0 && x != TENSOR__POISON && x->dims[d]; n--) {
         int64_t m = x->dims[d] - 1;
         tensor_t *a = tensor_narrow(x, d, 1, m), *b = tensor_narrow(x, d, 0, m);
@@ -13413,15 +12720,12 @@ TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
     TENSOR__RETURN(x);
 }
 TENSOR__FN tensor_t *tensor__trapezoids(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "trapezoid", "y", y)) { return TENSOR__POISON; }
-    int d = tensor__dim(th, "trapezoid", dim, y->ndim, y);
-    if (d < 0 || (x && !TENSOR__USABLE(th, "trapezoid", "x", x))) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("trapezoid", "y", y)) { return TENSOR__POISON; }
+    int d = tensor__dim("trapezoid", dim, y);
+    if (d < 0 || (x && !TENSOR__USABLE("trapezoid", "x", x))) { return TENSOR__POISON; }
     int one = x && x->ndim == 1, e = one ? 0 : x ? x->ndim - y->ndim + d : 0;
-    if (!y->ndim || (x && (!x->ndim || e < 0 || x->dims[e] != y->dims[d]))) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "trapezoid: y %t must have a dim %i and x as many places",
-                            y, d);
-    }
+    TENSOR__REFUSE(!y->ndim || (x && (!x->ndim || e < 0 || x->dims[e] != y->dims[d])), SHAPE,
+                   "trapezoid: y %t must have a dim %i and x as many places", y, d);
     int64_t n = y->dims[d] - 1, to[TENSOR_MAX_DIMS];
     if (n < 0) { return y; }
     y = tensor_add(tensor_narrow(y, d, 1, n), tensor_narrow(y, d, 0, n));
@@ -13431,27 +12735,16 @@ TENSOR__FN tensor_t *tensor__trapezoids(tensor_t *y, tensor_t *x, double dx, int
     for (int i = 0; i < y->ndim; i++) { to[i] = i == d ? n : 1; }
     return tensor_mul_scalar(tensor_mul(y, one ? tensor_reshape_n(x, to, y->ndim) : x), 0.5);
 }
-TENSOR_API tensor_t *(tensor_trapezoid)(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_sum_dim(tensor__trapezoids(y, x, dx, dim), dim, 0));
-}
-TENSOR_API tensor_t *(tensor_cumulative_trapezoid)(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_cumsum(tensor__trapezoids(y, x, dx, dim), dim));
-}
-TENSOR_API tensor_t *(tensor_dist)(tensor_t *a, tensor_t *b, double p) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_norm_p)(tensor_sub(a, b), p));
-}
+TENSOR__MADE(trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
+    tensor_sum_dim(tensor__trapezoids(y, x, dx, dim), dim, 0))
+TENSOR__MADE(cumulative_trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
+    tensor_cumsum(tensor__trapezoids(y, x, dx, dim), dim))
+TENSOR__MADE(dist, (tensor_t *a, tensor_t *b, double p), (tensor_norm_p)(tensor_sub(a, b), p))
 TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "cdist", "a", a) ||
-        !TENSOR__USABLE(th_, "cdist", "b", b)) { return TENSOR__POISON; }
-    if (a->ndim < 2 || b->ndim < 2 || a->dims[a->ndim - 1] != b->dims[b->ndim - 1] || !(p >= 0)) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a,
-                                b, p);
-    }
+    TENSOR__MARK2(a, b)
+    TENSOR__REFUSE(a->ndim < 2 || b->ndim < 2 || a->dims[a->ndim - 1] != b->dims[b->ndim - 1] || !(p >= 0),
+                   SHAPE, "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a, b,
+                   p);
     const int64_t k = -1;
     if (p == 2 && (a->dims[a->ndim - 2] > 25 || b->dims[b->ndim - 2] > 25)) {
         tensor_t *aa = tensor_sum_dim(tensor_square(a), -1, 1), *bb = tensor_sum_dim(tensor_square(b), -1, 1);
@@ -13465,15 +12758,10 @@ TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
                                       0));
 }
 TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double maxnorm) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "renorm", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "renorm", dim, x->ndim, x);
-    if (d < 0) { return TENSOR__POISON; }
-    if (x->ndim < 2 || !(p > 0) || !(maxnorm >= 0)) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "renorm: x %t must have 2 dims, p be > 0 (got %g), maxnorm >= 0 "
-                            "(got %g)", x, p, maxnorm);
-    }
+    TENSOR__MARK1(x)
+    TENSOR__DIM(d, "renorm", dim, x)
+    TENSOR__REFUSE(x->ndim < 2 || !(p > 0) || !(maxnorm >= 0), SHAPE,
+                   "renorm: x %t must have 2 dims, p be > 0 (got %g), maxnorm >= 0 (got %g)", x, p, maxnorm);
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0;
     for (int i = 0; i < x->ndim; i++) { if (i != d) { dims[n++] = i; } }
@@ -13485,8 +12773,8 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     TENSOR__MARK
     tensor_t *const given[2] = {fweights, aweights};
     tensor_t *w = NULL;
-    if (!TENSOR__USABLE(th_, "cov", "x", x)) { return TENSOR__POISON; }
-    if (x->ndim > 2) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "cov: x %t must have at most 2 dims", x); }
+    if (!TENSOR__USABLE("cov", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(x->ndim > 2, SHAPE, "cov: x %t must have at most 2 dims", x);
     int one = x->ndim < 2;
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     if (one) { x = tensor_unsqueeze(tensor__flat(x), 0); }
@@ -13494,16 +12782,13 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     one = x->dims[0] == 1;
     for (int i = 0; i < 2; i++) {
         if (!given[i]) { continue; }
-        if (!TENSOR__USABLE(th_, "cov", i ? "aweights" : "fweights", given[i])) { return TENSOR__POISON; }
-        if (given[i]->ndim != 1 || given[i]->dims[0] != x->dims[1] ||
-            tensor__is_float(given[i]->dtype) != i) {
-            return tensor__fail(th_, TENSOR_ERR_SHAPE, "cov: %s %t must be %s [%d], one for each observation",
-                                i ? "aweights" : "fweights", given[i], i ? "float" : "integer", x->dims[1]);
-        }
-        if (tensor_item_i64(tensor_any(tensor_lt_scalar(given[i], 0)))) {
-            return tensor__fail(th_, TENSOR_ERR_INDEX, "cov: %s must not be negative",
-                                i ? "aweights" : "fweights");
-        }
+        if (!TENSOR__USABLE("cov", i ? "aweights" : "fweights", given[i])) { return TENSOR__POISON; }
+        TENSOR__REFUSE(given[i]->ndim != 1 || given[i]->dims[0] != x->dims[1] ||
+                       tensor__is_float(given[i]->dtype) != i, SHAPE,
+                       "cov: %s %t must be %s [%d], one for each observation", i ? "aweights" : "fweights",
+                       given[i], i ? "float" : "integer", x->dims[1]);
+        TENSOR__REFUSE(tensor_item_i64(tensor_any(tensor_lt_scalar(given[i], 0))), INDEX,
+                       "cov: %s must not be negative", i ? "aweights" : "fweights");
         tensor_t *v = tensor_to(given[i], (tensor_dtype_t)x->dtype);
         w = w ? tensor_mul(w, v) : v;
     }
@@ -13696,7 +12981,7 @@ TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
 }
 TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, op, "a", a) || !TENSOR__USABLE(th, op, "b", b)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
     if (a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0])) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t must have %i and %i dims%s", op, a, b,
                             na, nb,
@@ -13711,7 +12996,7 @@ TENSOR_API tensor_t *(tensor_dot)(tensor_t *a, tensor_t *b) { return tensor__pro
 TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "outer", "a", a) || !TENSOR__USABLE(th, "outer", "b", b)) {
+    if (!TENSOR__USABLE("outer", "a", a) || !TENSOR__USABLE("outer", "b", b)) {
         return TENSOR__POISON;
     }
     if (a->ndim != 1 || b->ndim != 1) {
@@ -13730,15 +13015,9 @@ TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(te
         TENSOR__RETURN(tensor_to(f, (tensor_dtype_t)a->dtype));      // rounded once
     }
     tensor_t *y = product(a, b);
-    if (y != TENSOR__POISON && tensor__live(x)) {
-        int64_t dims[TENSOR_MAX_DIMS];
-        int ndim = y->ndim;
-        for (int d = 0; d < ndim; d++) { dims[d] = y->dims[d]; }
-        if (!tensor__broadcast(dims, &ndim, x->dims, x->ndim) || ndim != y->ndim ||
-            memcmp(dims, y->dims, (size_t)ndim * sizeof *dims)) {
-            tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t does not broadcast to the product %t", op, x, y);
-            TENSOR__RETURN(TENSOR__POISON);
-        }
+    if (y != TENSOR__POISON && tensor__live(x) && !tensor__fills(x, y)) {
+        y = tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t does not broadcast to the product %t", op, x, y);
+        TENSOR__RETURN(y);
     }
     if (y != TENSOR__POISON && alpha != 1) { y = tensor_mul_scalar(y, alpha); }
     if (beta == 0) { TENSOR__RETURN(y); }
@@ -13747,10 +13026,10 @@ TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(te
 // Sum of a batch of products: one product over batch and K together.
 TENSOR__FN tensor_t *tensor__summed_bmm(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
-    if (tensor__live(a) && tensor__live(b) && (a->ndim != 3 || b->ndim != 3 || a->dims[0] != b->dims[0] ||
-                                               a->dims[2] != b->dims[1])) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "addbmm: a %t and b %t are no batches of products", a, b);
-    }
+    TENSOR__REFUSE(tensor__live(a) && tensor__live(b) && (a->ndim != 3 || b->ndim != 3 ||
+                                                          a->dims[0] != b->dims[0] ||
+                   a->dims[2] != b->dims[1]), SHAPE, "addbmm: a %t and b %t are no batches of products", a,
+                   b);
     if (!tensor__live(a) || !tensor__live(b)) { return (tensor_bmm)(a, b); }
     int64_t da[2] = {a->dims[1], a->dims[0] * a->dims[2]}, db[2] = {da[1], b->dims[2]};
     a = tensor_reshape_n(tensor_transpose(a, 0, 1), da, 2);
@@ -13764,9 +13043,7 @@ TENSOR__FN tensor_t *tensor__summed_bmm(tensor_t *a, tensor_t *b) {
 TENSOR__X(addmm, (tensor_mm)) TENSOR__X(baddbmm, (tensor_bmm)) TENSOR__X(addbmm, tensor__summed_bmm)
 TENSOR__X(addmv, (tensor_mv)) TENSOR__X(addr, (tensor_outer))
 #undef TENSOR__X
-TENSOR_API tensor_t *(tensor_vdot)(tensor_t *a, tensor_t *b) {
-    return tensor__product("vdot", a, b, 1, 1);
-}
+TENSOR__FRONT(vdot, (tensor_t *a, tensor_t *b), tensor__product("vdot", a, b, 1, 1))
 TENSOR_API tensor_t *(tensor_linalg_vecdot)(tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
     tensor_t *y = tensor_mul(a, b);     // a sum of integers keeps their dtype here
@@ -13785,11 +13062,8 @@ TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
     TENSOR__RETURN(tensor_slice(x, -1, 0, k * n, n + 1));
 }
 TENSOR_API tensor_t *(tensor_trace)(tensor_t *x) {
-    TENSOR__MARK
-    if (tensor__live(x) && x->ndim != 2) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "trace: x %t must have 2 dims", x);
-    }
-    if (!TENSOR__USABLE(th_, "trace", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(x->ndim != 2, SHAPE, "trace: x %t must have 2 dims", x);
     TENSOR__RETURN(tensor_sum(tensor__diagonal(x)));
 }
 
@@ -13833,8 +13107,7 @@ TENSOR__FN tensor_t *tensor__label_matrix(const tensor__labelled_t *a, const int
 }
 // a = sum over the labels that are not kept of a b, its dims: those of both, of a alone, of b alone. Sizes of
 // 1 broadcast. 0 = failed, raised.
-TENSOR__FN int tensor__contract(tensor__thread_t *th, const char *op, tensor__labelled_t *a,
-                                tensor__labelled_t *b, uint64_t keep) {
+TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__labelled_t *b, uint64_t keep) {
     uint64_t in_a = 0, in_b = 0;
     for (int d = 0; d < a->n; d++) { in_a |= (uint64_t)1 << a->label[d]; }
     for (int d = 0; d < b->n; d++) { in_b |= (uint64_t)1 << b->label[d]; }
@@ -13877,11 +13150,8 @@ TENSOR__FN int tensor__contract(tensor__thread_t *th, const char *op, tensor__la
         cols *= dims[n++] = b->x->dims[d];
         ob[lb++] = b->label[d];
     }
-    if (n > TENSOR_MAX_DIMS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a product of %t and %t has %i dims, at most 8 are supported",
-                     op, a->x, b->x, n);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, n > TENSOR_MAX_DIMS, SHAPE, "%s: a product of %t and %t has %i dims, at most 8 are "
+                      "supported", op, a->x, b->x, n);
     y.n = n;
     for (int i = 0; i < out; i++) { y.label[i] = oa[i]; }
     for (int i = nb; i < lb; i++) { y.label[out + i - nb] = ob[i]; }
@@ -13900,9 +13170,8 @@ TENSOR__FN int tensor__contract(tensor__thread_t *th, const char *op, tensor__la
 TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int64_t *dims_a,
                                              const int64_t *dims_b, int n) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "tensordot", "a", a) || !TENSOR__USABLE(th_, "tensordot", "b", b) ||
-        !tensor__dims_given(th_, "tensordot", dims_a, n) ||
-        !tensor__dims_given(th_, "tensordot", dims_b, n)) {
+    if (!TENSOR__USABLE("tensordot", "a", a) || !TENSOR__USABLE("tensordot", "b", b) ||
+        !tensor__dims_given("tensordot", dims_a, n) || !tensor__dims_given("tensordot", dims_b, n)) {
         return TENSOR__POISON;
     }
     tensor__labelled_t l = {a, a->ndim, {0}}, r = {b, b->ndim, {0}};
@@ -13910,28 +13179,22 @@ TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int
     for (int d = 0; d < a->ndim; d++) { l.label[d] = (int8_t)d; }
     for (int d = 0; d < b->ndim; d++) { r.label[d] = (int8_t)(8 + d); }
     for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th_, "tensordot", dims_a[i], a->ndim, a);
-        int e = d < 0 ? d : tensor__dim(th_, "tensordot", dims_b[i], b->ndim, b);
+        int d = tensor__dim("tensordot", dims_a[i], a);
+        int e = d < 0 ? d : tensor__dim("tensordot", dims_b[i], b);
         if (e < 0) { return TENSOR__POISON; }
-        if (!a->ndim || !b->ndim || !(keep >> d & 1) || r.label[e] < 8) {
-            return tensor__fail(th_, TENSOR_ERR_INDEX,
-                                "tensordot: dim %i of a %t or %i of b %t appears twice", d, a, e, b);
-        }
-        if (a->dims[d] != b->dims[e] && a->dims[d] != 1 && b->dims[e] != 1) {
-            return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                                "tensordot: dim %i of a %t and dim %i of b %t do not agree", d, a, e, b);
-        }
+        TENSOR__REFUSE(!a->ndim || !b->ndim || !(keep >> d & 1) || r.label[e] < 8, INDEX,
+                       "tensordot: dim %i of a %t or %i of b %t appears twice", d, a, e, b);
+        TENSOR__REFUSE(a->dims[d] != b->dims[e] && a->dims[d] != 1 && b->dims[e] != 1, SHAPE,
+                       "tensordot: dim %i of a %t and dim %i of b %t do not agree", d, a, e, b);
         keep &= ~((uint64_t)1 << d);
         r.label[e] = (int8_t)d;
     }
-    TENSOR__RETURN(tensor__contract(th_, "tensordot", &l, &r, keep) ? l.x : TENSOR__POISON);
+    TENSOR__RETURN(tensor__contract("tensordot", &l, &r, keep) ? l.x : TENSOR__POISON);
 }
 TENSOR_API tensor_t *(tensor_tensordot)(tensor_t *a, tensor_t *b, int n) {
     int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS];
-    if (tensor__live(a) && tensor__live(b) && (n < 0 || n > a->ndim || n > b->ndim)) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
-                            "tensordot: a %t and b %t have no %i dims to sum", a, b, n);
-    }
+    TENSOR__REFUSE(tensor__live(a) && tensor__live(b) && (n < 0 || n > a->ndim || n > b->ndim), SHAPE,
+                   "tensordot: a %t and b %t have no %i dims to sum", a, b, n);
     for (int i = 0; i < n && i < TENSOR_MAX_DIMS; i++) { da[i] = i - n; db[i] = i; }
     return (tensor_tensordot_dims)(a, b, da, db, n);
 }
@@ -13939,34 +13202,28 @@ TENSOR_API tensor_t *(tensor_inner)(tensor_t *a, tensor_t *b) {
     int64_t last = -1;
     if (tensor__live(a) && tensor__live(b)) {
         if (!a->ndim || !b->ndim) { return (tensor_mul)(a, b); }
-        if (a->dims[a->ndim - 1] != b->dims[b->ndim - 1]) {
-            return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE,
-                                "inner: the last dims of a %t and b %t do not agree", a, b);
-        }
+        TENSOR__REFUSE(a->dims[a->ndim - 1] != b->dims[b->ndim - 1], SHAPE,
+                       "inner: the last dims of a %t and b %t do not agree", a, b);
     }
     return tensor__named(tensor__self(), (tensor_tensordot_dims)(a, b, &last, &last, 1), __func__);
 }
 
 // The labels of one term: letters are 0..51 (A-Z, a-z), the dims of ... the labels up to 59. Gives the end of
 // the term, NULL after raising.
-TENSOR__FN const char *tensor__einsum_term(tensor__thread_t *th, const char *s, tensor__labelled_t *a,
-                                           const char *equation, int k) {
+TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a, const char *equation,
+                                           int k) {
     int letters = 0, dots = 0, n = 0;
     const char *e = s;
     for (; *e && *e != ',' && *e != '-'; e++) {
         int upper = *e >= 'A' && *e <= 'Z', lower = *e >= 'a' && *e <= 'z';
         if (*e == '.' && e[1] == '.' && e[2] == '.' && !dots) { dots = 1; e += 2; continue; }
-        if (!upper && !lower && *e != ' ') {
-            tensor__fail(th, TENSOR_ERR_FORMAT, "einsum: cannot read \"%s\" in \"%s\"", e, equation);
-            return NULL;
-        }
+        TENSOR__REFUSE_AS(NULL, !upper && !lower && *e != ' ', FORMAT, "einsum: cannot read \"%s\" in \"%s\"",
+                          e, equation);
         letters += upper || lower;
     }
-    if (letters > a->x->ndim || (!dots && letters < a->x->ndim)) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "einsum: tensor %i %t has %i dims, its term in \"%s\" names %i", k,
-                     a->x, (int)a->x->ndim, equation, letters);
-        return NULL;
-    }
+    TENSOR__REFUSE_AS(NULL, letters > a->x->ndim || (!dots && letters < a->x->ndim), SHAPE,
+                      "einsum: tensor %i %t has %i dims, its term in \"%s\" names %i", k, a->x,
+                      (int)a->x->ndim, equation, letters);
     for (; s < e; s++) {
         if (*s == '.') {
             for (int i = a->x->ndim - letters; i > 0; i--) { a->label[n++] = (int8_t)(60 - i); }
@@ -13985,35 +13242,27 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
     int8_t out[64];
     uint64_t keep = 0;
     for (int l = 0; l < 64; l++) { size[l] = -1; last[l] = -1; count[l] = 0; }
-    if (!equation || !list || n < 1) {
-        return tensor__fail(th_, TENSOR_ERR_FORMAT, "einsum: needs an equation and at least one tensor");
-    }
+    TENSOR__REFUSE(!equation || !list || n < 1, FORMAT, "einsum: needs an equation and at least one tensor");
     const char *s = equation;
     for (int k = 0; k < n; k++) {       // sizes, and which operand has a label last
-        if (!TENSOR__USABLE(th_, "einsum", "list", list[k])) { return TENSOR__POISON; }
+        if (!TENSOR__USABLE("einsum", "list", list[k])) { return TENSOR__POISON; }
         tensor__labelled_t a = {list[k], 0, {0}};
-        if (!(s = tensor__einsum_term(th_, s, &a, equation, k))) { return TENSOR__POISON; }
+        if (!(s = tensor__einsum_term(s, &a, equation, k))) { return TENSOR__POISON; }
         for (int d = 0; d < a.n; d++) {
             int l = a.label[d];
-            if (size[l] >= 0 && size[l] != a.x->dims[d] && size[l] != 1 && a.x->dims[d] != 1) {
-                return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                                    "einsum: dim %i of tensor %i %t does not fit the size %d it has before "
-                                    "in \"%s\"", d, k, a.x, size[l], equation);
-            }
+            TENSOR__REFUSE(size[l] >= 0 && size[l] != a.x->dims[d] && size[l] != 1 && a.x->dims[d] != 1,
+                           SHAPE, "einsum: dim %i of tensor %i %t does not fit the size %d it has before in "
+                           "\"%s\"", d, k, a.x, size[l], equation);
             if (size[l] < 0 || size[l] == 1) { size[l] = a.x->dims[d]; }
             last[l] = k;
             count[l]++;
         }
-        if ((*s == ',') != (k + 1 < n)) {
-            return tensor__fail(th_, TENSOR_ERR_FORMAT, "einsum: \"%s\" has not %i terms", equation, n);
-        }
+        TENSOR__REFUSE((*s == ',') != (k + 1 < n), FORMAT, "einsum: \"%s\" has not %i terms", equation, n);
         if (*s == ',') { s++; }
     }
     if (*s == '-') {
         int dots = 0;
-        if (*++s != '>') {
-            return tensor__fail(th_, TENSOR_ERR_FORMAT, "einsum: cannot read \"%s\" in \"%s\"", s, equation);
-        }
+        TENSOR__REFUSE(*++s != '>', FORMAT, "einsum: cannot read \"%s\" in \"%s\"", s, equation);
         for (s++; *s; s++) {
             if (*s == ' ') { continue; }
             int first = *s >= 'a' ? *s - 'a' + 26 : *s - 'A', end = first + 1;
@@ -14045,7 +13294,7 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
     s = equation;
     for (int k = 0; k < n; k++) {
         tensor__labelled_t a = {list[k], 0, {0}};
-        s = tensor__einsum_term(th_, s, &a, equation, k) + 1;
+        s = tensor__einsum_term(s, &a, equation, k) + 1;
         for (int d = 0; d < a.n; d++) { // a label twice: the diagonal
             for (int e = d + 1; e < a.n; e++) {
                 if (a.label[e] != a.label[d]) { continue; }
@@ -14070,7 +13319,7 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
         if (!k) {
             acc = a;
             tensor__label_sum(&acc, later);
-        } else if (!tensor__contract(th_, "einsum", &acc, &a, later)) {
+        } else if (!tensor__contract("einsum", &acc, &a, later)) {
             TENSOR__RETURN(TENSOR__POISON);
         }
     }
@@ -14088,15 +13337,12 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
     TENSOR__MARK
     if (!list || n < 1) { return tensor__no_list(op, list, n); }
     for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE(th_, op, "list", list[i])) { return TENSOR__POISON; }
+        if (!TENSOR__USABLE(op, "list", list[i])) { return TENSOR__POISON; }
         int vector = vectors && n > 1 && (i == 0 || i == n - 1) && list[i]->ndim == 1;
-        if (list[i]->ndim != 2 && !vector) {
-            return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: tensor %i %t must be a matrix", op, i, list[i]);
-        }
-        if (i && list[i - 1]->dims[list[i - 1]->ndim - 1] != list[i]->dims[0]) {
-            return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: tensors %i %t and %i %t do not agree on K", op,
-                                i - 1, list[i - 1], i, list[i]);
-        }
+        TENSOR__REFUSE(list[i]->ndim != 2 && !vector, SHAPE, "%s: tensor %i %t must be a matrix", op, i,
+                       list[i]);
+        TENSOR__REFUSE(i && list[i - 1]->dims[list[i - 1]->ndim - 1] != list[i]->dims[0], SHAPE,
+                       "%s: tensors %i %t and %i %t do not agree on K", op, i - 1, list[i - 1], i, list[i]);
     }
     uint64_t cells = (uint64_t)n * (uint64_t)n;
     char *memory = (char *)tensor__memory(th_, cells * 16);
@@ -14120,24 +13366,15 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
     TENSOR__RETURN(y);
 }
 TENSOR_API tensor_t *(tensor_linalg_multi_dot_n)(tensor_t *const *list, int n) {
-    if (list && n == 1) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "linalg_multi_dot: needs at least 2 tensors");
-    }
+    TENSOR__REFUSE(list && n == 1, SHAPE, "linalg_multi_dot: needs at least 2 tensors");
     return tensor__multi_dot("linalg_multi_dot", list, n, 1);
 }
-TENSOR_API tensor_t *(tensor_chain_matmul_n)(tensor_t *const *list, int n) {
-    return tensor__multi_dot("chain_matmul", list, n, 0);
-}
+TENSOR__FRONT(chain_matmul_n, (tensor_t *const *list, int n), tensor__multi_dot("chain_matmul", list, n, 0))
 TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "kron", "a", a) || !TENSOR__USABLE(th_, "kron", "b", b)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(a, b)
     int n = a->ndim > b->ndim ? a->ndim : b->ndim;
     int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS], dims[TENSOR_MAX_DIMS];
-    if (n > TENSOR_MAX_DIMS / 2) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "kron: a %t and b %t have more than 4 dims", a, b);
-    }
+    TENSOR__REFUSE(n > TENSOR_MAX_DIMS / 2, SHAPE, "kron: a %t and b %t have more than 4 dims", a, b);
     for (int d = 0; d < n; d++) {
         int ka = d - (n - a->ndim), kb = d - (n - b->ndim);
         da[2 * d] = ka < 0 ? 1 : a->dims[ka];
@@ -14156,49 +13393,34 @@ TENSOR__FN tensor_t *tensor__roll3(tensor_t *x, int d, int k) {
 }
 TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, op, "a", a) || !TENSOR__USABLE(th_, op, "b", b)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS];
-    int n = 0, d = a->ndim == b->ndim ? tensor__dim(th_, op, dim, a->ndim, a) : 0;
+    int n = 0, d = a->ndim == b->ndim ? tensor__dim(op, dim, a) : 0;
     if (d < 0) { return TENSOR__POISON; }
-    if (a->ndim != b->ndim || !a->ndim || a->dims[d] != 3 || b->dims[d] != 3 ||
-        !tensor__broadcast(dims, &n, a->dims, a->ndim) || !tensor__broadcast(dims, &n, b->dims, n)) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "%s: a %t and b %t must have size 3 along dim %d and broadcast otherwise", op, a,
-                            b, dim);
-    }
+    TENSOR__REFUSE(a->ndim != b->ndim || !a->ndim || a->dims[d] != 3 || b->dims[d] != 3 ||
+                   !tensor__broadcast(dims, &n, a->dims, a->ndim) || !tensor__broadcast(dims, &n, b->dims, n),
+                   SHAPE, "%s: a %t and b %t must have size 3 along dim %d and broadcast otherwise", op, a, b,
+                   dim);
     a = tensor_expand_n(a, dims, n);
     b = tensor_expand_n(b, dims, n);
     TENSOR__RETURN(tensor_sub(tensor_mul(tensor__roll3(a, d, 1), tensor__roll3(b, d, 2)),
                               tensor_mul(tensor__roll3(a, d, 2), tensor__roll3(b, d, 1))));
 }
-TENSOR_API tensor_t *(tensor_linalg_cross)(tensor_t *a, tensor_t *b, int64_t dim) {
-    return tensor__cross("linalg_cross", a, b, dim);
-}
-TENSOR_API tensor_t *(tensor_cross)(tensor_t *a, tensor_t *b, int64_t dim) {
-    return tensor__cross("cross", a, b, dim);
-}
+TENSOR__FRONT(linalg_cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("linalg_cross", a, b, dim))
+TENSOR__FRONT(cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("cross", a, b, dim))
 TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
     TENSOR__MARK
-    tensor__op_t o;
-    tensor_t *const in[1] = {x};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    if (x->ndim < 2) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: x %t needs at least 2 dims", o.row->name, x);
-    }
+    TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__REFUSE(x->ndim < 2, SHAPE, "%s: x %t needs at least 2 dims", o.row->name, x);
     int64_t far_away = (int64_t)1 << 60;
     o.args[0] = tensor_contiguous(x);
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.i[0] = diagonal > far_away ? far_away : diagonal < -far_away ? -far_away : diagonal;
+    tensor__ints(&o, diagonal > far_away ? far_away : diagonal < -far_away ? -far_away : diagonal, 0);
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
-TENSOR_API tensor_t *(tensor_tril)(tensor_t *x, int64_t diagonal) {
-    return tensor__tri(TENSOR_OP_TRIL, x, diagonal);
-}
-TENSOR_API tensor_t *(tensor_triu)(tensor_t *x, int64_t diagonal) {
-    return tensor__tri(TENSOR_OP_TRIU, x, diagonal);
-}
+TENSOR__FRONT(tril, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR_OP_TRIL, x, diagonal))
+TENSOR__FRONT(triu, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR_OP_TRIU, x, diagonal))
 TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
     g->gx[0] = tensor__tri(g->node->row->id, g->gy[0], g->p->i[0]);
 }
@@ -14575,7 +13797,7 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
 }
 TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
     tensor__la_t *l = (tensor__la_t *)arg;
-    int64_t end = (task + 1) * l->per < l->items ? (task + 1) * l->per : l->items;
+    int64_t end = tensor__least((task + 1) * l->per, l->items);
     for (int64_t i = task * l->per; i < end; i++) {
         l->info[i] = tensor__la_item(l, i, l->work + worker * l->room);
     }
@@ -14639,18 +13861,13 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
 
 // ---- torch.linalg: fronts ----
 
-TENSOR__FN int tensor__la_usable(tensor__thread_t *th, const char *op, const char *arg, tensor_t *x,
-                                 int square) {
-    if (!TENSOR__USABLE(th, op, arg, x)) { return 0; }
-    if (x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64) {
-        tensor__fail(th, TENSOR_ERR_DTYPE, "%s: %s %t is %y, f32 or f64 is needed", op, arg, x, x);
-        return 0;
-    }
-    if (x->ndim < 2 || (square && x->dims[x->ndim - 1] != x->dims[x->ndim - 2])) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "%s: %s %t must be %s", op, arg, x,
-                     square ? "a square matrix or a batch of them" : "a matrix or a batch of them");
-        return 0;
-    }
+TENSOR__FN int tensor__la_usable(const char *op, const char *arg, tensor_t *x, int square) {
+    if (!TENSOR__USABLE(op, arg, x)) { return 0; }
+    TENSOR__REFUSE_AS(0, x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64, DTYPE,
+                      "%s: %s %t is %y, f32 or f64 is needed", op, arg, x, x);
+    TENSOR__REFUSE_AS(0, x->ndim < 2 || (square && x->dims[x->ndim - 1] != x->dims[x->ndim - 2]), SHAPE,
+                      "%s: %s %t must be %s", op, arg, x, square ? "a square matrix or a batch of them" :
+                      "a matrix or a batch of them");
     return 1;
 }
 TENSOR__FN int tensor__la_begin(tensor__op_t *o, int id, tensor_t *x, tensor_t *b, int square) {
@@ -14660,7 +13877,7 @@ TENSOR__FN int tensor__la_begin(tensor__op_t *o, int id, tensor_t *x, tensor_t *
     o->p = &o->params;
     o->params.i[0] = o->params.i[1] = 0;
     o->visible = row->nout;
-    return tensor__la_usable(o->th, row->name, b ? "a" : "x", x, square);
+    return tensor__la_usable(row->name, b ? "a" : "x", x, square);
 }
 // A result with the batch dims of input 0, then rows and cols (< 0 = no such dim).
 TENSOR__FN tensor_t *tensor__la_result(tensor__op_t *o, int dtype, int64_t rows, int64_t cols) {
@@ -14692,19 +13909,14 @@ TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
 TENSOR_API tensor_t *(tensor_cholesky)(tensor_t *x, int upper) { return (tensor_linalg_cholesky)(x, upper); }
 
 // Both with the batch dims of both. 0 = they do not fit, raised.
-TENSOR__FN int tensor__la_pair(tensor__thread_t *th, const char *op, tensor_t **a, tensor_t **b) {
+TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0;
-    if ((*a)->dtype != (*b)->dtype) {
-        tensor__fail(th, TENSOR_ERR_DTYPE, "%s: a %t is %y and b %t is %y; convert one with tensor_to", op,
-                     *a, *a, *b, *b);
-        return 0;
-    }
-    if (TENSOR__WIDE(*a) != TENSOR__HIGH(*b) || !tensor__broadcast(dims, &n, (*a)->dims, (*a)->ndim - 2) ||
-        !tensor__broadcast(dims, &n, (*b)->dims, (*b)->ndim - 2)) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t do not fit", op, *a, *b);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, (*a)->dtype != (*b)->dtype, DTYPE,
+                      "%s: a %t is %y and b %t is %y; convert one with tensor_to", op, *a, *a, *b, *b);
+    TENSOR__REFUSE_AS(0, TENSOR__WIDE(*a) != TENSOR__HIGH(*b) || !tensor__broadcast(dims, &n, (*a)->dims,
+                      (*a)->ndim - 2) || !tensor__broadcast(dims, &n, (*b)->dims, (*b)->ndim - 2), SHAPE,
+                      "%s: a %t and b %t do not fit", op, *a, *b);
     for (int i = 0; i < 2; i++) {
         tensor_t **x = i ? b : a;
         dims[n] = TENSOR__HIGH(*x);
@@ -14718,20 +13930,17 @@ TENSOR__FN int tensor__la_pair(tensor__thread_t *th, const char *op, tensor_t **
 TENSOR__FN tensor_t *tensor__solve(int id, tensor_t *a, tensor_t *b, int upper, int unit) {
     TENSOR__MARK
     tensor__op_t o;
-    if (!tensor__la_begin(&o, id, a, b, 1) || !tensor__la_usable(o.th, o.row->name, "b", b, 0)) {
+    if (!tensor__la_begin(&o, id, a, b, 1) || !tensor__la_usable(o.row->name, "b", b, 0)) {
         return TENSOR__POISON;
     }
-    if (!tensor__la_pair(o.th, o.row->name, &o.args[0], &o.args[1])) { TENSOR__RETURN(TENSOR__POISON); }
+    if (!tensor__la_pair(o.row->name, &o.args[0], &o.args[1])) { TENSOR__RETURN(TENSOR__POISON); }
     o.params.i[0] = upper;
     o.params.i[1] = unit;
     tensor__result(&o, b->dtype, o.args[1]->dims, o.args[1]->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
 TENSOR_API tensor_t *(tensor_linalg_solve)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "linalg_solve", "a", a) || !TENSOR__USABLE(th_, "linalg_solve", "b", b)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(a, b)
     int vector = b->ndim == 1 || (b->ndim == a->ndim - 1 && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8));
     if (!vector) { return tensor__solve(TENSOR_OP_LINALG_SOLVE, a, b, 0, 0); }
     tensor_t *x = tensor__solve(TENSOR_OP_LINALG_SOLVE, a, tensor_unsqueeze(b, -1), 0, 0);
@@ -14742,8 +13951,8 @@ TENSOR_API tensor_t *(tensor_linalg_solve_triangular)(tensor_t *a, tensor_t *b, 
     TENSOR__MARK
     const int id = TENSOR_OP_LINALG_SOLVE_TRIANGULAR;
     if (left) { return tensor__solve(id, a, b, upper != 0, unitriangular != 0); }
-    if (!tensor__la_usable(th_, "linalg_solve_triangular", "a", a, 1) ||
-        !tensor__la_usable(th_, "linalg_solve_triangular", "b", b, 0)) {
+    if (!tensor__la_usable("linalg_solve_triangular", "a", a, 1) ||
+        !tensor__la_usable("linalg_solve_triangular", "b", b, 0)) {
         return TENSOR__POISON;
     }
     tensor_t *x = tensor__solve(id, tensor_mT(a), tensor_mT(b), !upper, unitriangular != 0);
@@ -14751,28 +13960,25 @@ TENSOR_API tensor_t *(tensor_linalg_solve_triangular)(tensor_t *a, tensor_t *b, 
 }
 TENSOR_API tensor_t *(tensor_cholesky_solve)(tensor_t *b, tensor_t *l, int upper) {
     TENSOR__MARK
-    if (!tensor__la_usable(th_, "cholesky_solve", "l", l, 1)) { return TENSOR__POISON; }
+    if (!tensor__la_usable("cholesky_solve", "l", l, 1)) { return TENSOR__POISON; }
     tensor_t *lower = upper ? tensor_mT(l) : l;
     tensor_t *x = tensor_linalg_solve_triangular(lower, b, 0, 1, 0);
     TENSOR__RETURN(tensor_linalg_solve_triangular(tensor_mT(lower), x, 1, 1, 0));
 }
 TENSOR_API tensor_t *(tensor_cholesky_inverse)(tensor_t *l, int upper) {
     TENSOR__MARK
-    if (!tensor__la_usable(th_, "cholesky_inverse", "l", l, 1)) { return TENSOR__POISON; }
+    if (!tensor__la_usable("cholesky_inverse", "l", l, 1)) { return TENSOR__POISON; }
     TENSOR__RETURN((tensor_cholesky_solve)(tensor__la_eye(l, TENSOR__HIGH(l), TENSOR__HIGH(l)), l, upper));
 }
 TENSOR__FN tensor_t *tensor__inv(const char *op, tensor_t *x) {
     TENSOR__MARK
-    if (!tensor__la_usable(th_, op, "x", x, 1)) { return TENSOR__POISON; }
+    if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     tensor_t *eye = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
     TENSOR__RETURN(tensor__solve(TENSOR_OP_LINALG_SOLVE, x, eye, 0, 0));
 }
-TENSOR_API tensor_t *(tensor_linalg_inv)(tensor_t *x) {
-    return tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__);
-}
-TENSOR_API tensor_t *(tensor_inverse)(tensor_t *x) {
-    return tensor__named(tensor__self(), tensor__inv("inverse", x), __func__);
-}
+TENSOR__FRONT(linalg_inv, (tensor_t *x),
+    tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__))
+TENSOR__FRONT(inverse, (tensor_t *x), tensor__named(tensor__self(), tensor__inv("inverse", x), __func__))
 // Determinant, sign, log; the determinant alone stays unless `all`.
 TENSOR__FN int tensor__det(tensor__op_t *o, tensor_t *x, int all) {
     if (!tensor__la_begin(o, TENSOR_OP_LINALG_DET, x, NULL, 1)) { return 0; }
@@ -14807,17 +14013,13 @@ TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
     tensor__la_result(&o, x->dtype, m, n);
     tensor__la_result(&o, TENSOR_I32, -1, m < n ? m : n);
-    if (tensor__finish(&o) == TENSOR__POISON) { return r; }
-    r.lu = o.out[0];
-    r.pivots = o.out[1];
+    if (tensor__finish(&o) != TENSOR__POISON) { memcpy(&r, o.out, sizeof r); }
     return r;
 }
 // Row i of the permuted matrix is row order[i]: i64 [..., m].
 TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) {
     TENSOR__MARK
-    tensor__op_t o;
-    tensor_t *const in[1] = {pivots};
-    if (!tensor__begin(&o, TENSOR__ROW(LINALG_SWAPS), in, 1)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, TENSOR__ROW(LINALG_SWAPS), pivots)
     if (pivots->dtype != TENSOR_I32 || !pivots->ndim || pivots->dims[pivots->ndim - 1] > m) {
         return tensor__fail(o.th, pivots->dtype != TENSOR_I32 ? TENSOR_ERR_DTYPE : TENSOR_ERR_SHAPE,
                             "%s: pivots %t must be i32, at most %d along the last dim", op, pivots, m);
@@ -14827,8 +14029,7 @@ TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) 
     dims[pivots->ndim - 1] = m;
     o.args[0] = tensor_contiguous(pivots);
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.i[0] = m;
+    tensor__ints(&o, m, 0);
     tensor__result(&o, TENSOR_I64, dims, pivots->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
@@ -14844,7 +14045,7 @@ TENSOR__FN tensor_t *tensor__lu_upper(tensor_t *lu) {
 TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
     tensor_lu_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
     TENSOR__MARK
-    if (!tensor__la_usable(th_, "lu_unpack", "lu", lu, 0)) { return r; }
+    if (!tensor__la_usable("lu_unpack", "lu", lu, 0)) { return r; }
     int64_t m = TENSOR__HIGH(lu);
     tensor_t *p = tensor__swaps("lu_unpack", pivots, m);
     if (p != TENSOR__POISON) {
@@ -14853,9 +14054,7 @@ TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
     }
     tensor_t *list[3] = {p, tensor__lu_lower(lu), tensor__lu_upper(lu)};
     tensor__tidy_n(th_, mark_, list, 3, __func__);
-    r.p = list[0];
-    r.l = list[1];
-    r.u = list[2];
+    memcpy(&r, list, sizeof r);
     return r;
 }
 TENSOR_API tensor_lu_t (tensor_linalg_lu)(tensor_t *x) {
@@ -14874,28 +14073,25 @@ TENSOR__FN tensor_t *tensor__row_index(tensor_t *order, tensor_t *x) {
 TENSOR_API tensor_t *(tensor_linalg_lu_solve)(tensor_t *lu, tensor_t *pivots, tensor_t *b) {
     TENSOR__MARK
     const char *op = "linalg_lu_solve";
-    if (!tensor__la_usable(th_, op, "lu", lu, 1) || !tensor__la_usable(th_, op, "b", b, 0)) {
+    if (!tensor__la_usable(op, "lu", lu, 1) || !tensor__la_usable(op, "b", b, 0)) {
         return TENSOR__POISON;
     }
-    if (!tensor__la_pair(th_, op, &lu, &b)) { TENSOR__RETURN(TENSOR__POISON); }
+    if (!tensor__la_pair(op, &lu, &b)) { TENSOR__RETURN(TENSOR__POISON); }
     tensor_t *order = tensor__swaps(op, pivots, TENSOR__HIGH(lu));
     if (order == TENSOR__POISON) { TENSOR__RETURN(order); }
     tensor_t *x = tensor_gather(b, -2, tensor__row_index(order, b));
     x = tensor_linalg_solve_triangular(lu, x, 0, 1, 1);
     TENSOR__RETURN(tensor_linalg_solve_triangular(lu, x, 1, 1, 0));
 }
-TENSOR_API tensor_t *(tensor_lu_solve)(tensor_t *b, tensor_t *lu, tensor_t *pivots) {
-    return (tensor_linalg_lu_solve)(lu, pivots, b);
-}
+TENSOR__FRONT(lu_solve, (tensor_t *b, tensor_t *lu, tensor_t *pivots),
+    (tensor_linalg_lu_solve)(lu, pivots, b))
 TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
     tensor_qr_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
     int complete = mode && !strcmp(mode, "complete"), alone = mode && !strcmp(mode, "r");
     if (!tensor__la_begin(&o, TENSOR_OP_LINALG_QR, x, NULL, 0)) { return r; }
-    if (mode && !complete && !alone && strcmp(mode, "reduced")) {
-        tensor__fail(o.th, TENSOR_ERR_FORMAT, "linalg_qr: mode \"%s\" is none of reduced, complete, r", mode);
-        return r;
-    }
+    TENSOR__REFUSE_AS(r, mode && !complete && !alone && strcmp(mode, "reduced"), FORMAT,
+                      "linalg_qr: mode \"%s\" is none of reduced, complete, r", mode);
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n || complete ? m : n;
     o.params.i[0] = complete;
     tensor__la_result(&o, x->dtype, m, k);
@@ -14932,9 +14128,7 @@ TENSOR_API tensor_svd_t (tensor_svd)(tensor_t *x) {
     tensor_t *list[3] = {d.u, d.s, tensor_mT(d.vh)};
     tensor_svd_t r;
     tensor__tidy_n(th_, mark_, list, 3, __func__);
-    r.u = list[0];
-    r.s = list[1];
-    r.v = list[2];
+    memcpy(&r, list, sizeof r);
     return r;
 }
 TENSOR_API tensor_t *(tensor_linalg_svdvals)(tensor_t *x) {
@@ -14952,9 +14146,7 @@ TENSOR__FN int tensor__eigh(tensor__op_t *o, tensor_t *x, int upper, int vectors
 TENSOR_API tensor_eigh_t (tensor_linalg_eigh)(tensor_t *x, int upper) {
     tensor_eigh_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
-    if (!tensor__eigh(&o, x, upper, 1)) { return r; }
-    r.eigenvalues = o.out[0];
-    r.eigenvectors = o.out[1];
+    if (tensor__eigh(&o, x, upper, 1)) { memcpy(&r, o.out, sizeof r); }
     return r;
 }
 TENSOR_API tensor_t *(tensor_linalg_eigvalsh)(tensor_t *x, int upper) {
@@ -14993,7 +14185,7 @@ TENSOR_API tensor_t *(tensor_linalg_pinv)(tensor_t *x, double rtol) {
 TENSOR_API tensor_t *(tensor_pinverse)(tensor_t *x) { return (tensor_linalg_pinv)(x, 1e-15); }
 TENSOR_API tensor_t *(tensor_linalg_matrix_rank)(tensor_t *x, double rtol) {
     TENSOR__MARK
-    if (!tensor__la_usable(th_, "linalg_matrix_rank", "x", x, 0)) { return TENSOR__POISON; }
+    if (!tensor__la_usable("linalg_matrix_rank", "x", x, 0)) { return TENSOR__POISON; }
     tensor_t *s = tensor_linalg_svdvals(tensor_detach(x));
     if (s == TENSOR__POISON) { TENSOR__RETURN(s); }
     TENSOR__RETURN(tensor_sum_dim(tensor__significant(x, s, rtol), -1, 0));
@@ -15003,11 +14195,9 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
     tensor__thread_t *th = th_;
     const char *op = "linalg_lstsq";
-    if (!tensor__la_usable(th, op, "a", a, 0) || !tensor__la_usable(th, op, "b", b, 0)) { return r; }
-    if (TENSOR__HIGH(a) != TENSOR__HIGH(b)) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t have not the same rows", op, a, b);
-        return r;
-    }
+    if (!tensor__la_usable(op, "a", a, 0) || !tensor__la_usable(op, "b", b, 0)) { return r; }
+    TENSOR__REFUSE_AS(r, TENSOR__HIGH(a) != TENSOR__HIGH(b), SHAPE,
+                      "%s: a %t and b %t have not the same rows", op, a, b);
     int64_t m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
     double eps = a->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
     tensor_qr_t f = (tensor_linalg_qr)(m < n ? tensor_mT(a) : a, NULL);
@@ -15028,13 +14218,12 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     list[1] = m <= n ? (tensor_zeros_n)(&none, 1, (tensor_dtype_t)a->dtype) :
         tensor_sum_dim(tensor_square(tensor_sub(tensor_matmul(a, x), b)), -2, 0);
     tensor__tidy_n(th, mark_, list, 2, __func__);
-    r.solution = list[0];
-    r.residuals = list[1];
+    memcpy(&r, list, sizeof r);
     return r;
 }
 TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
     TENSOR__MARK
-    if (!tensor__la_usable(th_, op, "x", x, 1)) { return TENSOR__POISON; }
+    if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     tensor_t *y = NULL;
     uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
     if (!n) {                           // a function of x all the same, with the gradient 0
@@ -15048,12 +14237,8 @@ TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
     }
     TENSOR__RETURN(x == TENSOR__POISON ? x : y);
 }
-TENSOR_API tensor_t *(tensor_linalg_matrix_power)(tensor_t *x, int64_t n) {
-    return tensor__power("linalg_matrix_power", x, n);
-}
-TENSOR_API tensor_t *(tensor_matrix_power)(tensor_t *x, int64_t n) {
-    return tensor__power("matrix_power", x, n);
-}
+TENSOR__FRONT(linalg_matrix_power, (tensor_t *x, int64_t n), tensor__power("linalg_matrix_power", x, n))
+TENSOR__FRONT(matrix_power, (tensor_t *x, int64_t n), tensor__power("matrix_power", x, n))
 
 // a p + b q + c r + d I
 TENSOR__FN tensor_t *tensor__polynomial(double a, tensor_t *p, double b, tensor_t *q, double c, tensor_t *r,
@@ -15066,7 +14251,7 @@ TENSOR__FN tensor_t *tensor__polynomial(double a, tensor_t *p, double b, tensor_
 // for the batch.
 TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     TENSOR__MARK
-    if (!tensor__la_usable(th_, op, "x", x, 1)) { return TENSOR__POISON; }
+    if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     if (!x->numel) { TENSOR__RETURN(tensor_clone(x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     tensor_t *a = tensor_to(x, TENSOR_F64);
@@ -15087,63 +14272,24 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     for (; s > 0; s--) { y = tensor_matmul(y, y); }
     TENSOR__RETURN(tensor_to(y, dtype));
 }
-TENSOR_API tensor_t *(tensor_linalg_matrix_exp)(tensor_t *x) {
-    return tensor__matrix_exp("linalg_matrix_exp", x);
-}
+TENSOR__FRONT(linalg_matrix_exp, (tensor_t *x), tensor__matrix_exp("linalg_matrix_exp", x))
 TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_exp("matrix_exp", x); }
 
 // ---- torch.linalg: norms ----
 
-// The dims given (n = 0: all) moved to the end, in their order, as one; kept: the shape with 1 in their
-// place, or without them. NULL = raised.
-TENSOR__FN tensor_t *tensor__gathered(tensor__thread_t *th, const char *op, tensor_t *x, const int64_t *dims,
-                                      int n, int keepdim, tensor_shape_t *kept) {
-    int64_t order[TENSOR_MAX_DIMS], shape[TENSOR_MAX_DIMS + 1], count = 1;
-    uint32_t mask = 0;
-    int k = 0, last[TENSOR_MAX_DIMS];
-    for (int i = 0; i < n; i++) {
-        int d = tensor__dim(th, op, dims[i], x->ndim, x);
-        if (d < 0) { return NULL; }
-        if (mask >> d & 1) {
-            tensor__fail(th, TENSOR_ERR_INDEX, "%s: dim %i appears twice (x %t)", op, d, x);
-            return NULL;
-        }
-        mask |= 1u << d;
-        last[i] = d;
-    }
-    if (!x->ndim) { n = 0; }
-    kept->ndim = 0;
-    for (int d = 0; d < x->ndim; d++) {
-        if (n && !(mask >> d & 1)) {
-            shape[k] = x->dims[d];
-            order[k++] = d;
-            kept->dims[kept->ndim++] = x->dims[d];
-            continue;
-        }
-        count *= x->dims[d];
-        if (keepdim) { kept->dims[kept->ndim++] = 1; }
-    }
-    shape[k] = count;
-    int rest = k;
-    for (int i = 0; i < n; i++) { order[rest++] = last[i]; }
-    if (n) { x = tensor_permute_n(x, order, x->ndim); }
-    x = tensor_reshape_n(x, shape, k + 1);
-    return x == TENSOR__POISON ? NULL : x;
-}
 TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord, const int64_t *dims, int n,
                                          int keepdim) {
     TENSOR__MARK
     tensor_shape_t kept;
-    if (!TENSOR__USABLE(th_, op, "x", x) || !tensor__needs_float(op, x) ||
-        !tensor__dims_given(th_, op, dims, n)) {
+    if (!TENSOR__USABLE(op, "x", x) || !tensor__needs_float(op, x) || !tensor__dims_given(op, dims, n)) {
         return TENSOR__POISON;
     }
-    tensor_t *y = tensor__gathered(th_, op, x, dims, n, keepdim, &kept);
-    if (y && ord < 0 && !y->dims[y->ndim - 1]) {
-        tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from for norm %g", op, x, ord);
-        y = NULL;
+    tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
+    if (y != TENSOR__POISON && ord < 0 && !y->dims[y->ndim - 1]) {
+        y = tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from for norm %g", op, x,
+                         ord);
     }
-    if (!y) { TENSOR__RETURN(TENSOR__POISON); }
+    if (y == TENSOR__POISON) { TENSOR__RETURN(y); }
     if (ord == 2) {
         y = tensor_norm_dim(y, -1, 0);
     } else if (ord == 0) {
@@ -15162,11 +14308,9 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
     }
     TENSOR__RETURN(tensor_reshape_n(y, kept.dims, kept.ndim));
 }
-TENSOR_API tensor_t *(tensor_linalg_vector_norm)(tensor_t *x, double ord, const int64_t *dims, int n,
-                                                 int keepdim) {
-    return tensor__named(tensor__self(), tensor__vector_norm("linalg_vector_norm", x, ord, dims, n, keepdim),
-                         __func__);
-}
+TENSOR__FRONT(linalg_vector_norm, (tensor_t *x, double ord, const int64_t *dims, int n, int keepdim),
+    tensor__named(tensor__self(), tensor__vector_norm("linalg_vector_norm", x, ord, dims, n, keepdim),
+                  __func__))
 // A number, or inf, -inf; NaN = neither.
 TENSOR__FN double tensor__ord(const char *ord) {
     char *end;
@@ -15176,22 +14320,17 @@ TENSOR__FN double tensor__ord(const char *ord) {
 TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char *ord, int64_t dim0,
                                          int64_t dim1, int keepdim) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, op, "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(op, "x", x)) { return TENSOR__POISON; }
     int fro = !ord || !strcmp(ord, "fro"), nuc = ord && !strcmp(ord, "nuc");
     double p = fro || nuc ? 2 : tensor__ord(ord);
     int64_t both[2] = {dim0, dim1};
-    if (p != 1 && p != -1 && p != 2 && p != -2 && p != (double)INFINITY && p != -(double)INFINITY) {
-        return tensor__fail(th_, TENSOR_ERR_FORMAT,
-                            "%s: ord \"%s\" is none of fro, nuc, 1, -1, 2, -2, inf, -inf", op, ord);
-    }
-    if (x->ndim < 2) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t must be a matrix", op, x); }
+    TENSOR__REFUSE(p != 1 && p != -1 && p != 2 && p != -2 && p != (double)INFINITY && p != -(double)INFINITY,
+                   FORMAT, "%s: ord \"%s\" is none of fro, nuc, 1, -1, 2, -2, inf, -inf", op, ord);
+    TENSOR__REFUSE(x->ndim < 2, SHAPE, "%s: x %t must be a matrix", op, x);
     if (fro) { TENSOR__RETURN(tensor__vector_norm(op, x, 2, both, 2, keepdim)); }
-    int d0 = tensor__dim(th_, op, dim0, x->ndim, x), d1 = d0 < 0 ? d0 : tensor__dim(th_, op, dim1, x->ndim,
-            x);
+    int d0 = tensor__dim(op, dim0, x), d1 = d0 < 0 ? d0 : tensor__dim(op, dim1, x);
     if (d1 < 0) { return TENSOR__POISON; }
-    if (d0 == d1) {
-        return tensor__fail(th_, TENSOR_ERR_INDEX, "%s: dim %i appears twice (x %t)", op, d0, x);
-    }
+    TENSOR__REFUSE(d0 == d1, INDEX, "%s: dim %i appears twice (x %t)", op, d0, x);
     int64_t order[TENSOR_MAX_DIMS], kept[TENSOR_MAX_DIMS];
     int k = 0, nk = 0;
     for (int d = 0; d < x->ndim; d++) {
@@ -15202,7 +14341,7 @@ TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char
     order[k + 1] = d1;
     tensor_t *y = tensor_permute_n(x, order, x->ndim);
     if (nuc || p == 2 || p == -2) {
-        if (!tensor__la_usable(th_, op, "x", y, 0)) { TENSOR__RETURN(TENSOR__POISON); }
+        if (!tensor__la_usable(op, "x", y, 0)) { TENSOR__RETURN(TENSOR__POISON); }
         y = tensor_linalg_svdvals(y);
         if (nuc) { y = tensor_sum_dim(y, -1, 0); }
     } else {
@@ -15212,16 +14351,14 @@ TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char
     if (!nuc) { y = p > 0 ? tensor_amax_dim(y, -1, 0) : tensor_amin_dim(y, -1, 0); }
     TENSOR__RETURN(tensor_reshape_n(y, kept, nk));
 }
-TENSOR_API tensor_t *(tensor_linalg_matrix_norm)(tensor_t *x, const char *ord, int64_t dim0, int64_t dim1,
-                                                 int keepdim) {
-    return tensor__named(tensor__self(),
-                         tensor__matrix_norm("linalg_matrix_norm", x, ord, dim0, dim1, keepdim), __func__);
-}
+TENSOR__FRONT(linalg_matrix_norm, (tensor_t *x, const char *ord, int64_t dim0, int64_t dim1, int keepdim),
+    tensor__named(tensor__self(), tensor__matrix_norm("linalg_matrix_norm", x, ord, dim0, dim1, keepdim),
+                  __func__))
 TENSOR_API tensor_t *(tensor_linalg_norm)(tensor_t *x, const char *ord, const int64_t *dims, int n,
                                           int keepdim) {
     const char *op = "linalg_norm";
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, op, "x", x) || !tensor__dims_given(th, op, dims, n)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE(op, "x", x) || !tensor__dims_given(op, dims, n)) { return TENSOR__POISON; }
     int over = n > 0 ? n : x->ndim;
     if (!ord) { return tensor__named(th, tensor__vector_norm(op, x, 2, dims, n, keepdim), __func__); }
     if (over == 2) {
@@ -15239,7 +14376,7 @@ TENSOR_API tensor_t *(tensor_linalg_cond)(tensor_t *x, const char *p) {
     TENSOR__MARK
     const char *op = "linalg_cond";
     double ord = p ? tensor__ord(p) : 2;
-    if (!tensor__la_usable(th_, op, "x", x, ord != 2 && ord != -2)) { return TENSOR__POISON; }
+    if (!tensor__la_usable(op, "x", x, ord != 2 && ord != -2)) { return TENSOR__POISON; }
     if (!TENSOR__HIGH(x) || !TENSOR__WIDE(x)) { TENSOR__RETURN((tensor_zeros_n)(x->dims, x->ndim - 2,
                                                                              (tensor_dtype_t)x->dtype)); }
     if (ord == 2 || ord == -2) {
@@ -15284,6 +14421,8 @@ TENSOR__FN void tensor__grad_solve_triangular(tensor__grad_t *g) {
     tensor_t *ga = tensor_neg(tensor_matmul(g->gx[1], tensor_mT(x)));
     g->gx[0] = upper ? tensor_triu(ga, unit) : tensor_tril(ga, -unit);
 }
+// The sum of two of which either may be absent.
+TENSOR__FN tensor_t *tensor__plus(tensor_t *a, tensor_t *b) { return a && b ? tensor_add(a, b) : a ? a : b; }
 TENSOR__FN tensor_t *tensor__stretch(tensor_t *x) { return tensor_unsqueeze(tensor_unsqueeze(x, -1), -1); }
 // det x^-T, or the cofactors from a singular value decomposition: det(U Vh) U diag(products of others) Vh.
 TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
@@ -15304,8 +14443,7 @@ TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
         others = tensor_mul(tensor_reshape_n(others, s.s->dims, s.s->ndim), tensor_unsqueeze(sign, -1));
         c = tensor_matmul(tensor_mul(s.u, tensor_unsqueeze(others, -2)), s.vh);
     }
-    c = tensor_mul(c, tensor__stretch(g->gy[0]));
-    g->gx[0] = g->gx[0] ? tensor_add(g->gx[0], c) : c;
+    g->gx[0] = tensor__plus(g->gx[0], tensor_mul(c, tensor__stretch(g->gy[0])));
 }
 // P L^-T (tril(LT gL, -1) + triu(gU UT)) U^-T for the square part; what is wide or tall follows from it.
 TENSOR__FN void tensor__grad_lu_factor(tensor__grad_t *g) {
@@ -15342,11 +14480,8 @@ TENSOR__FN void tensor__grad_qr(tensor__grad_t *g) {
     tensor_t *gq = g->gy[0], *gr = g->gy[1], *parts[2];
     if (!tensor__live(x) || !tensor__live(q) || !tensor__live(r)) { return; }
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
-    if (m > n && g->p->i[0]) {
-        tensor__fail(g->th, TENSOR_ERR_AUTOGRAD,
-                     "linalg_qr: mode \"complete\" has no gradient for x %t with more rows than columns", x);
-        return;
-    }
+    TENSOR__REFUSE_AS(, m > n && g->p->i[0], AUTOGRAD,
+                      "linalg_qr: mode \"complete\" has no gradient for x %t with more rows than columns", x);
     if (!gq) { gq = tensor_zeros_like(q); }
     if (!gr) { gr = tensor_zeros_like(r); }
     if (m < n) {
@@ -15376,8 +14511,7 @@ TENSOR__FN void tensor__grad_eigh(tensor__grad_t *g) {
     if (g->gy[1]) {
         tensor_t *c = tensor_mul(tensor_matmul(vt, g->gy[1]), tensor__gaps(tensor__grad_out(g, 0)));
         c = tensor_mul_scalar(tensor_add(c, tensor_mT(c)), 0.5); // as x, so that a step keeps it symmetric
-        c = tensor_matmul(tensor_matmul(v, c), vt);
-        y = y ? tensor_add(y, c) : c;
+        y = tensor__plus(y, tensor_matmul(tensor_matmul(v, c), vt));
     }
     g->gx[0] = y;
 }
@@ -15397,22 +14531,19 @@ TENSOR__FN void tensor__grad_svd(tensor__grad_t *g) {
         c = tensor_matmul(tensor_mT(u), gu);
         in = tensor_mul(tensor_mul(tensor_sub(c, tensor_mT(c)), gaps), row);
         if (m > k) {
-            c = tensor_matmul(tensor_div(tensor_sub(gu, tensor_matmul(u, c)), row), vh);
-            y = y ? tensor_add(y, c) : c;
+            y = tensor__plus(y, tensor_matmul(tensor_div(tensor_sub(gu, tensor_matmul(u, c)), row), vh));
         }
     }
     if (gv) {
         gv = tensor_narrow(gv, -2, 0, k);
         c = tensor_matmul(vh, tensor_mT(gv));
-        tensor_t *turn = tensor_mul(tensor_mul(tensor_sub(c, tensor_mT(c)), gaps), column);
-        in = in ? tensor_add(in, turn) : turn;
+        in = tensor__plus(in, tensor_mul(tensor_mul(tensor_sub(c, tensor_mT(c)), gaps), column));
         if (n > k) {
-            c = tensor_matmul(u, tensor_div(tensor_sub(gv, tensor_matmul(tensor_mT(c), vh)), column));
-            y = y ? tensor_add(y, c) : c;
+            c = tensor_div(tensor_sub(gv, tensor_matmul(tensor_mT(c), vh)), column);
+            y = tensor__plus(y, tensor_matmul(u, c));
         }
     }
-    if (in) { in = tensor_matmul(tensor_matmul(u, in), vh); }
-    g->gx[0] = y && in ? tensor_add(y, in) : y ? y : in;
+    g->gx[0] = tensor__plus(y, in ? tensor_matmul(tensor_matmul(u, in), vh) : NULL);
 }
 // -pT gT... written for p = pinv(x): -(p g' p)T + the parts outside range and kernel, g' = gT.
 TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
@@ -15441,13 +14572,10 @@ TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, 
         tensor__load_i64(block, (const char *)index->data + i * tensor__sizes[index->dtype], index->dtype, 1,
                          m);
         for (int64_t k = 0; k < m; k++) {
-            if (block[k] < 0 || block[k] >= size) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX,
-                             "%s: index %d at element %d of index %n is outside 0..%d (x %n)", c->row->name,
-                             block[k], i + k, index->dims, (int)index->ndim, size - 1, c->arg[0].dims,
-                             (int)c->arg[0].ndim);
-                return TENSOR_ERR_INDEX;
-            }
+            TENSOR__REFUSE_CODE(block[k] < 0 || block[k] >= size, INDEX,
+                                "%s: index %d at element %d of index %n is outside 0..%d (x %n)",
+                                c->row->name, block[k], i + k, index->dims, (int)index->ndim, size - 1,
+                                c->arg[0].dims, (int)c->arg[0].ndim);
         }
     }
     return 0;
@@ -15571,15 +14699,13 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
                 tensor__load_i64(&at, (const char *)index->data + k * is, index->dtype, 1, 1);
                 if (id == TENSOR_OP_INDEX_SELECT) {
                     memcpy((char *)y->data + (o * m + k) * inner * size, (const char *)x->data +
-                           (o * n + at) * inner * size,
-                           (size_t)(inner * size));
+                           (o * n + at) * inner * size, (size_t)(inner * size));
                 } else if (id == TENSOR_OP_INDEX_COPY) {
                     memcpy((char *)y->data + (o * n + at) * inner * size, (const char *)src->data +
                            (o * m + k) * inner * size, (size_t)(inner * size));
                 } else {
-                    tensor__add_elements(to + (o * n + at) * inner * step, sum,
-                                         (const char *)src->data + (o * m + k) * inner * size, x->dtype,
-                                         inner);
+                    tensor__add_elements(to + (o * n + at) * inner * step, sum, (const char *)src->data +
+                                         (o * m + k) * inner * size, x->dtype, inner);
                 }
             }
         }
@@ -15628,13 +14754,9 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
             int64_t n = c->p->i[a];
             tensor__iter_move(&it, a, i, m, at, 0);
             for (int64_t k = 0; k < m; k++) {
-                if (at[k] < -n || at[k] >= n) {
-                    tensor__fail(c->thread, TENSOR_ERR_INDEX,
-                                 "index: index %d at element %d of %n is outside %d..%d", at[k], i + k,
-                                     y->dims,
-                                 (int)y->ndim, -n, n - 1);
-                    return TENSOR_ERR_INDEX;
-                }
+                TENSOR__REFUSE_CODE(at[k] < -n || at[k] >= n, INDEX,
+                                    "index: index %d at element %d of %n is outside %d..%d", at[k], i + k,
+                                    y->dims, (int)y->ndim, -n, n - 1);
                 place[k] = place[k] * n + (at[k] < 0 ? at[k] + n : at[k]);
             }
         }
@@ -15645,19 +14767,14 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
 // -> [broadcast shape] i64
 TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes, int n) {
     tensor__op_t o;
-    tensor__thread_t *th = tensor__self();
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
     for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE(th, "index", "index", index[i])) { return TENSOR__POISON; }
-        if (index[i]->dtype != TENSOR_I64 && index[i]->dtype != TENSOR_I32) {
-            return tensor__fail(th, TENSOR_ERR_DTYPE, "index: index %t must be i64, i32 or bool, not %y",
-                                index[i], index[i]);
-        }
-        if (!tensor__broadcast(dims, &ndim, index[i]->dims, index[i]->ndim)) {
-            return tensor__fail(th, TENSOR_ERR_SHAPE, "index: index %t does not broadcast with %n", index[i],
-                                dims, ndim);
-        }
+        if (!TENSOR__USABLE("index", "index", index[i])) { return TENSOR__POISON; }
+        TENSOR__REFUSE(index[i]->dtype != TENSOR_I64 && index[i]->dtype != TENSOR_I32, DTYPE,
+                       "index: index %t must be i64, i32 or bool, not %y", index[i], index[i]);
+        TENSOR__REFUSE(!tensor__broadcast(dims, &ndim, index[i]->dims, index[i]->ndim), SHAPE,
+                       "index: index %t does not broadcast with %n", index[i], dims, ndim);
     }
     if (!tensor__begin(&o, TENSOR__ROW(INDEX), index, n)) { return TENSOR__POISON; }
     o.p = &o.params;
@@ -15685,15 +14802,10 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
         if (!update && !as->ndim) { y = tensor_reshape_n(y, as->dims, 0); }
         TENSOR__RETURN(y);
     }
-    int d = tensor__dim(o.th, name, dim, x->ndim, x);
-    if (d < 0) { return TENSOR__POISON; }
-    if (index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: index %t must be i64 or i32, not %y", name, index,
-                            index);
-    }
-    if (has_src && src->dtype != x->dtype) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "%s: src %t is %y, x is %y", name, src, src, x);
-    }
+    TENSOR__DIM(d, name, dim, x)
+    TENSOR__REFUSE(index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32, DTYPE,
+                   "%s: index %t must be i64 or i32, not %y", name, index, index);
+    TENSOR__REFUSE(has_src && src->dtype != x->dtype, DTYPE, "%s: src %t is %y, x is %y", name, src, src, x);
     int64_t dims[TENSOR_MAX_DIMS];
     int bad = (rows ? index->ndim != 1 : index->ndim != x->ndim) || (has_src && src->ndim != x->ndim);
     for (int i = 0; i < x->ndim && !bad; i++) {
@@ -15701,14 +14813,9 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
         if (!rows && i != d && index->dims[i] > x->dims[i]) { bad = index->numel != 0; }
         if (has_src && (rows ? src->dims[i] != dims[i] : src->dims[i] < dims[i])) { bad = 1; }
     }
-    if (bad && has_src) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: index %t and src %t do not fit x %t along dim %i",
-                            name, index, src, x, d);
-    }
-    if (bad) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: index %t does not fit x %t along dim %i", name,
-                            index, x, d);
-    }
+    TENSOR__REFUSE(bad && has_src, SHAPE, "%s: index %t and src %t do not fit x %t along dim %i", name, index,
+                   src, x, d);
+    TENSOR__REFUSE(bad, SHAPE, "%s: index %t does not fit x %t along dim %i", name, index, x, d);
     if (update && !(x->flags & TENSOR__CONTIGUOUS)) {
         if (!tensor__update_allowed(o.th, name, x, 0)) { return TENSOR__POISON; }
         TENSOR__RETURN(tensor_copy_(x, tensor__index_op(id, x, d, index, src, how, 0)));
@@ -15718,9 +14825,7 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
             tensor_contiguous(o.args[i]);
         if (o.args[i] == TENSOR__POISON) { return TENSOR__POISON; }
     }
-    o.p = &o.params;
-    o.params.i[0] = d;
-    o.params.i[1] = how;
+    tensor__ints(&o, d, how);
     if (update) {
         if (!tensor__update_allowed(o.th, name, x, tensor__tracks(&o))) { return TENSOR__POISON; }
         o.update = 1;
@@ -15730,12 +14835,10 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
     }
     TENSOR__RETURN(tensor__finish(&o));
 }
-TENSOR_API tensor_t *(tensor_index_select)(tensor_t *x, int64_t dim, tensor_t *index) {
-    return tensor__index_op(TENSOR_OP_INDEX_SELECT, x, dim, index, NULL, 0, 0);
-}
-TENSOR_API tensor_t *(tensor_gather)(tensor_t *x, int64_t dim, tensor_t *index) {
-    return tensor__index_op(TENSOR_OP_GATHER, x, dim, index, NULL, 0, 0);
-}
+TENSOR__FRONT(index_select, (tensor_t *x, int64_t dim, tensor_t *index),
+    tensor__index_op(TENSOR_OP_INDEX_SELECT, x, dim, index, NULL, 0, 0))
+TENSOR__FRONT(gather, (tensor_t *x, int64_t dim, tensor_t *index),
+    tensor__index_op(TENSOR_OP_GATHER, x, dim, index, NULL, 0, 0))
 // value as a tensor of dims with x's dtype and device, for the ops that take a tensor.
 TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64_t *dims, int ndim) {
     return tensor_expand_n(tensor__filled("scalar", tensor__no_dims, 0, x->dtype, value, x), dims, ndim);
@@ -15743,7 +14846,7 @@ TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64
 TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value,
                                            int update) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "scatter", "x", x) || !TENSOR__USABLE(th_, "scatter", "index", index)) {
+    if (!TENSOR__USABLE("scatter", "x", x) || !TENSOR__USABLE("scatter", "index", index)) {
         return TENSOR__POISON;
     }
     if (!tensor__holds("scatter", x->dtype, value)) { return TENSOR__POISON; }
@@ -15752,11 +14855,10 @@ TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *i
 }
 TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value, int update) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "index_fill", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("index_fill", "x", x)) { return TENSOR__POISON; }
     if (!tensor__holds("index_fill", x->dtype, value)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], one = 1, *size = x->ndim ? x->dims : &one;
-    int d = tensor__dim(th_, "index_fill", dim, x->ndim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__DIM(d, "index_fill", dim, x)
     tensor_t *at = tensor__flat(tensor__places(&index, &size[d], 1));
     if (at == TENSOR__POISON) { return tensor__named(th_, at, "tensor_index_fill"); }
     for (int i = 0; i < x->ndim; i++) { dims[i] = i == d ? at->numel : x->dims[i]; }
@@ -15769,16 +14871,13 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
     static const char *const names[] = {"prod", "amax", "amin", "sum", "mean"};
     static const double neutral[] = {1, -INFINITY, INFINITY, 0, 0};
     int how = 0;
-    if (!TENSOR__USABLE(th_, "scatter_reduce", "x", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("scatter_reduce", "x", x)) { return TENSOR__POISON; }
     while (how < 5 && (!reduce || strcmp(reduce, names[how]))) { how++; }
-    if (how == 5) {
-        return tensor__fail(th_, TENSOR_ERR_FORMAT,
-                            "scatter_reduce: reduce must be sum, prod, mean, amax or amin, not \"%s\"",
-                            reduce ? reduce : "NULL");
-    }
+    TENSOR__REFUSE(how == 5, FORMAT, "scatter_reduce: reduce must be sum, prod, mean, amax or amin, not "
+                   "\"%s\"", reduce ? reduce : "NULL");
     tensor_t *start = x, *y;
     if (!include_self) {
-        if (!TENSOR__USABLE(th_, "scatter_reduce", "index", index)) { return TENSOR__POISON; }
+        if (!TENSOR__USABLE("scatter_reduce", "index", index)) { return TENSOR__POISON; }
         tensor_t *none = tensor__spread(how == 1 && x->dtype == TENSOR_BOOL ? 0 : neutral[how], x,
                                         index->dims, index->ndim);      // an integer's smallest for -inf
         start = tensor__index_op(TENSOR_OP_SCATTER, x, dim, index, none, 0, 0);
@@ -15815,11 +14914,8 @@ TENSOR__X(SCATTER_ADD, scatter_add)
     }
 TENSOR__X(scatter_value, tensor__scatter_value) TENSOR__X(index_fill, tensor__index_fill)
 #undef TENSOR__X
-TENSOR_API tensor_t *(tensor_index_add_alpha)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
-                                              double alpha) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_index_add(x, dim, index, tensor_mul_scalar(src, alpha)));
-}
+TENSOR__MADE(index_add_alpha, (tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src, double alpha),
+    tensor_index_add(x, dim, index, tensor_mul_scalar(src, alpha)))
 TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                               const char *reduce, int include_self) {
     TENSOR__MARK
@@ -15828,13 +14924,9 @@ TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t
     TENSOR__RETURN(tensor_copy_(x, tensor_scatter_reduce(was, dim, index, src, reduce, include_self)));
 }
 TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64_t dim) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "take_along_dim", "x", x) ||
-        !TENSOR__USABLE(th_, "take_along_dim", "index", index)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(x, index)
     int64_t a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
-    int d = tensor__dim(th_, "take_along_dim", dim, x->ndim, x), na = 0, nb = 0, bad = x->ndim != index->ndim;
+    int d = tensor__dim("take_along_dim", dim, x), na = 0, nb = 0, bad = x->ndim != index->ndim;
     if (d < 0) { return TENSOR__POISON; }
     for (int i = 0; i < x->ndim && !bad; i++) {
         int64_t m = x->dims[i], n = index->dims[i];
@@ -15842,10 +14934,7 @@ TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64
         a[na++] = i == d || n == 1 ? m : n;
         b[nb++] = i == d || m == 1 ? n : m;
     }
-    if (bad) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "take_along_dim: index %t does not fit x %t along dim %i",
-                            index, x, d);
-    }
+    TENSOR__REFUSE(bad, SHAPE, "take_along_dim: index %t does not fit x %t along dim %i", index, x, d);
     TENSOR__RETURN(tensor_gather(tensor_expand_n(x, a, na), d, tensor_expand_n(index, b, nb)));
 }
 TENSOR__FN tensor_t *tensor__zeros_meta(const tensor__meta_t *m) {
@@ -15929,9 +15018,7 @@ TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
 
 TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
     tensor__op_t o;
-    if (!list || n < 1) {
-        return tensor__no_list("cat", list, n);
-    }
+    if (!list || n < 1) { return tensor__no_list("cat", list, n); }
     if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
     // PyTorch's exception: [0] joins with any shape. It counts for the dtype alone.
     int empty = 0, promoted = list[0]->dtype;
@@ -15949,27 +15036,19 @@ TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
         tensor__memory_free(o.th, rest);
         TENSOR__RETURN(tensor_to(joined, promoted));
     }
-    int d = tensor__dim(o.th, "cat", dim, list[0]->ndim, list[0]);
-    if (d < 0) { return TENSOR__POISON; }
-    if (!list[0]->ndim) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: 0-d tensors cannot be joined; use stack");
-    }
+    TENSOR__DIM(d, "cat", dim, list[0])
+    TENSOR__REFUSE(!list[0]->ndim, SHAPE, "cat: 0-d tensors cannot be joined; use stack");
     int64_t dims[TENSOR_MAX_DIMS], total = 0;
     int dtype = list[0]->dtype;
     for (int i = 0; i < list[0]->ndim; i++) { dims[i] = list[0]->dims[i]; }
     for (int i = 0; i < n; i++) {
         int bad = list[i]->ndim != list[0]->ndim;
         for (int k = 0; k < list[0]->ndim && !bad; k++) { bad = k != d && list[i]->dims[k] != dims[k]; }
-        if (bad) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                                "cat: tensor %i %t does not fit the first %t along dim %i", i, list[i],
-                                list[0], d);
-        }
+        TENSOR__REFUSE(bad, SHAPE, "cat: tensor %i %t does not fit the first %t along dim %i", i, list[i],
+                       list[0], d);
         dtype = tensor__promote2(dtype, list[i]->dtype);
         uint64_t sum = (uint64_t)total + (uint64_t)list[i]->dims[d];
-        if (sum > (uint64_t)1 << 60) {
-            return tensor__fail(o.th, TENSOR_ERR_SHAPE, "cat: dim %i overflows", d);
-        }
+        TENSOR__REFUSE(sum > (uint64_t)1 << 60, SHAPE, "cat: dim %i overflows", d);
         total = (int64_t)sum;
     }
     dims[d] = total;
@@ -15983,8 +15062,7 @@ TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
         start += list[i]->dims[d];
     }
     if (s.thread) { (tensor_scope_end)(s); }
-    o.p = &o.params;
-    o.params.i[0] = d;
+    tensor__ints(&o, d, 0);
     return ok ? tensor__commit(&o) : tensor__abandon(&o);
 }
 TENSOR__FN void tensor__grad_cat(tensor__grad_t *g) {
@@ -16000,14 +15078,11 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     tensor__thread_t *th = tensor__self();
     if (!list || n < 1) { return tensor__no_list("stack", list, n); }
     for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE(th, "stack", "list", list[i])) { return TENSOR__POISON; }
-        if (list[i]->ndim != list[0]->ndim || memcmp(list[i]->dims, list[0]->dims,
-                                                     (size_t)list[0]->ndim * 8)) {
-            return tensor__fail(th, TENSOR_ERR_SHAPE,
-                                "stack: tensor %i %t has not the shape of the first %t", i, list[i], list[0]);
-        }
+        if (!TENSOR__USABLE("stack", "list", list[i])) { return TENSOR__POISON; }
+        TENSOR__REFUSE(!tensor__same_shape(list[i], list[0]), SHAPE,
+                       "stack: tensor %i %t has not the shape of the first %t", i, list[i], list[0]);
     }
-    int d = tensor__dim(th, "stack", dim, list[0]->ndim + 1, list[0]);
+    int d = tensor__dim_of("stack", dim, list[0]->ndim + 1, list[0]);
     if (d < 0) { return TENSOR__POISON; }
     tensor_t **views = (tensor_t **)tensor__memory(th, (uint64_t)n * sizeof *views);
     if (!views) { return TENSOR__POISON; }
@@ -16023,7 +15098,7 @@ TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int 
     tensor_t **parts = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *parts), *y = NULL;
     if (!parts) { return TENSOR__POISON; }
     for (int i = 0; i < n && !y; i++) {
-        if (!TENSOR__USABLE(th_, op, "list", list[i])) { y = TENSOR__POISON; break; }
+        if (!TENSOR__USABLE(op, "list", list[i])) { y = TENSOR__POISON; break; }
         parts[i] = how == 3 && list[i]->ndim < 2 ? tensor_unsqueeze(tensor__flat(list[i]), 1) :
             tensor__atleast(list[i], how == 3 ? 2 : how + 1);
     }
@@ -16031,18 +15106,10 @@ TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int 
     tensor__memory_free(th_, parts);
     return tensor__tidy(th_, mark_, y);
 }
-TENSOR_API tensor_t *(tensor_hstack_n)(tensor_t *const *list, int n) {
-    return tensor__stacked("hstack", list, n, 0);
-}
-TENSOR_API tensor_t *(tensor_vstack_n)(tensor_t *const *list, int n) {
-    return tensor__stacked("vstack", list, n, 1);
-}
-TENSOR_API tensor_t *(tensor_dstack_n)(tensor_t *const *list, int n) {
-    return tensor__stacked("dstack", list, n, 2);
-}
-TENSOR_API tensor_t *(tensor_column_stack_n)(tensor_t *const *list, int n) {
-    return tensor__stacked("column_stack", list, n, 3);
-}
+TENSOR__FRONT(hstack_n, (tensor_t *const *list, int n), tensor__stacked("hstack", list, n, 0))
+TENSOR__FRONT(vstack_n, (tensor_t *const *list, int n), tensor__stacked("vstack", list, n, 1))
+TENSOR__FRONT(dstack_n, (tensor_t *const *list, int n), tensor__stacked("dstack", list, n, 2))
+TENSOR__FRONT(column_stack_n, (tensor_t *const *list, int n), tensor__stacked("column_stack", list, n, 3))
 TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n) {
     int64_t all[TENSOR_MAX_DIMS];
     int more = tensor__live(x) && n >= 0 && n < x->ndim ? x->ndim - n : 0;
@@ -16051,38 +15118,30 @@ TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n)
     return (tensor_repeat_n)(x, all, x->ndim);
 }
 TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, int64_t dim) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "repeat_interleave", "x", x)) { return TENSOR__POISON; }
-    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
+    TENSOR__DIM(d, "repeat_interleave", dim, x)
     if (!x->ndim) { x = tensor__flat(x); }
     int64_t dims[TENSOR_MAX_DIMS + 1], n;
     for (int i = 0; i <= x->ndim; i++) { dims[i] = i == d + 1 ? repeats : x->dims[i > d ? i - 1 : i]; }
-    if (x->ndim == TENSOR_MAX_DIMS || !tensor__numel_of(dims, x->ndim + 1, &n)) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "repeat_interleave: x %t cannot be repeated %d times", x,
-                            repeats);
-    }
+    TENSOR__REFUSE(x->ndim == TENSOR_MAX_DIMS || !tensor__numel_of(dims, x->ndim + 1, &n), SHAPE,
+                   "repeat_interleave: x %t cannot be repeated %d times", x, repeats);
     tensor_t *y = tensor_flatten(tensor_expand_n(tensor_unsqueeze(x, d + 1), dims, x->ndim + 1), d, d + 1);
     TENSOR__RETURN(y != TENSOR__POISON && y->storage == x->storage ? tensor_clone(y) : y);
 }
 TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *repeats, int64_t dim) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "repeat_interleave", "x", x) ||
-        !TENSOR__USABLE(th_, "repeat_interleave", "repeats", repeats)) {
+    if (!TENSOR__USABLE("repeat_interleave", "x", x) ||
+        !TENSOR__USABLE("repeat_interleave", "repeats", repeats)) {
         return TENSOR__POISON;
     }
-    int d = tensor__dim(th_, "repeat_interleave", dim, x->ndim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__DIM(d, "repeat_interleave", dim, x)
     if (!x->ndim) { x = tensor__flat(x); }
-    if (repeats->ndim != 1 || repeats->dims[0] != x->dims[d] || tensor__is_float(repeats->dtype)) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "repeat_interleave: repeats %t %y must be one integer for each of dim %i of x %t",
-                            repeats, repeats, d, x);
-    }
+    TENSOR__REFUSE(repeats->ndim != 1 || repeats->dims[0] != x->dims[d] || tensor__is_float(repeats->dtype),
+                   SHAPE, "repeat_interleave: repeats %t %y must be one integer for each of dim %i of x %t",
+                   repeats, repeats, d, x);
     if (!repeats->numel) { return tensor_clone(x); }
-    if (tensor_item(tensor_min(repeats)) < 0) {
-        return tensor__fail(th_, TENSOR_ERR_INDEX, "repeat_interleave: repeats must not be negative");
-    }
+    TENSOR__REFUSE(tensor_item(tensor_min(repeats)) < 0, INDEX,
+                   "repeat_interleave: repeats must not be negative");
     // Each source row marks where its copies start; the running count of marks names the row of a place.
     tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
     int64_t n = tensor_item_i64(tensor_select(ends, 0, -1)), room = n + 1;
@@ -16111,32 +15170,25 @@ TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, in
     tensor_t *sum = tensor_sum(m);
     int64_t count[2] = {tensor_item_i64(sum), ndim};
     if (!tensor__live(sum) || !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) { return TENSOR__POISON; }
-    o.p = &o.params;
-    o.params.i[0] = apart;
+    tensor__ints(&o, apart, 0);
     tensor__result(&o, TENSOR_I64, count, apart ? 2 : 1);
     return tensor__tidy(th_, mark_, tensor__finish(&o));
 }
 TENSOR_API tensor_t *(tensor_nonzero)(tensor_t *x) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "nonzero", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     tensor_t *m = x->dtype == TENSOR_BOOL ? x : tensor_ne_scalar(x, 0);
     TENSOR__RETURN(tensor__true_places(m, x->dims, x->ndim, 1));
 }
 // mask and x broadcast to one shape. 0 = they do not, raised.
 TENSOR__FN int tensor__masked(const char *name, tensor_t *x, tensor_t *mask, int64_t *dims, int *ndim) {
-    tensor__thread_t *th = tensor__self();
     *ndim = 0;
-    if (!TENSOR__USABLE(th, name, "x", x) || !TENSOR__USABLE(th, name, "mask", mask)) { return 0; }
-    if (mask->dtype != TENSOR_BOOL) {
-        tensor__fail(th, TENSOR_ERR_DTYPE, "%s: mask %t must be bool, not %y", name, mask, mask);
-        return 0;
-    }
-    if (tensor__broadcast(dims, ndim, x->dims, x->ndim) &&
-        tensor__broadcast(dims, ndim, mask->dims, mask->ndim)) {
-        return 1;
-    }
-    tensor__fail(th, TENSOR_ERR_SHAPE, "%s: x %t and mask %t do not broadcast", name, x, mask);
-    return 0;
+    if (!TENSOR__USABLE(name, "x", x) || !TENSOR__USABLE(name, "mask", mask)) { return 0; }
+    TENSOR__REFUSE_AS(0, mask->dtype != TENSOR_BOOL, DTYPE, "%s: mask %t must be bool, not %y", name, mask,
+                      mask);
+    TENSOR__REFUSE_AS(0, !(tensor__broadcast(dims, ndim, x->dims, x->ndim) && tensor__broadcast(dims, ndim,
+                      mask->dims, mask->ndim)), SHAPE, "%s: x %t and mask %t do not broadcast", name, x,
+                      mask);
+    return 1;
 }
 TENSOR_API tensor_t *(tensor_masked_select)(tensor_t *x, tensor_t *mask) {
     TENSOR__MARK
@@ -16150,34 +15202,28 @@ TENSOR_API tensor_t *(tensor_masked_scatter)(tensor_t *x, tensor_t *mask, tensor
     TENSOR__MARK
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim;
-    if (!TENSOR__USABLE(th_, "masked_scatter", "src", src) ||
+    if (!TENSOR__USABLE("masked_scatter", "src", src) ||
         !tensor__masked("masked_scatter", x, mask, dims, &ndim)) {
         return TENSOR__POISON;
     }
     tensor_t *at = tensor__true_places(mask, dims, ndim, 0);
     if (at == TENSOR__POISON) { return at; }
-    if (at->numel > src->numel) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "masked_scatter: src %t has fewer elements than the "
-                            "%d true ones of mask %t", src, at->numel, mask);
-    }
+    TENSOR__REFUSE(at->numel > src->numel, SHAPE, "masked_scatter: src %t has fewer elements than the %d "
+                   "true ones of mask %t", src, at->numel, mask);
     TENSOR__RETURN(tensor_reshape_n(tensor_index_copy(tensor__flat(tensor_expand_n(x, dims, ndim)), 0, at,
         tensor_narrow(tensor__flat(src), 0, 0, at->numel)), dims, ndim));
 }
-TENSOR_API tensor_t *(tensor_masked_scatter_)(tensor_t *x, tensor_t *mask, tensor_t *src) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_copy_(x, tensor_masked_scatter(x, mask, src)));
-}
+TENSOR__MADE(masked_scatter_, (tensor_t *x, tensor_t *mask, tensor_t *src),
+    tensor_copy_(x, tensor_masked_scatter(x, mask, src)))
 TENSOR_API tensor_t *(tensor_take)(tensor_t *x, tensor_t *index) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "take", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     tensor_t *at = tensor__places(&index, &x->numel, 1);
     if (at == TENSOR__POISON) { TENSOR__RETURN(at); }
     TENSOR__RETURN(tensor_reshape_n(tensor_index_select(tensor__flat(x), 0, tensor__flat(at)), at->dims,
                                     at->ndim));
 }
 TENSOR_API tensor_t *(tensor_put)(tensor_t *x, tensor_t *index, tensor_t *src, int accumulate) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "put", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     tensor_t *at = tensor__places(&index, &x->numel, 1);
     if (at == TENSOR__POISON) { TENSOR__RETURN(at); }
     at = tensor__flat(at);
@@ -16192,24 +15238,18 @@ typedef struct tensor__pick_t {
     int dim, ndim, moved;       // dims: shape of the result; moved: x was permuted by order, back undoes it
 } tensor__pick_t;
 TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *list, int n) {
-    tensor__thread_t *th = tensor__self();
     tensor_t *index[TENSOR_MAX_DIMS];
     int64_t size[TENSOR_MAX_DIMS], total = 1, part[TENSOR_MAX_DIMS];
     int units = 0, d = 0, used = 0, first = -1, last = -1, k = 0;
     uint32_t taken = 0;
-    if (!TENSOR__USABLE(th, "index", "x", x)) { return 0; }
+    if (!TENSOR__USABLE("index", "x", x)) { return 0; }
     for (int i = 0; i < n && list; i++) {
         tensor_t *t = list[i];
-        if (t && !TENSOR__USABLE(th, "index", "index", t)) { return 0; }
+        if (t && !TENSOR__USABLE("index", "index", t)) { return 0; }
         int mask = t && t->dtype == TENSOR_BOOL, covers = mask ? t->ndim : 1;
-        if (d + covers > x->ndim) {
-            tensor__fail(th, TENSOR_ERR_INDEX, "index: %i indices are too many for x %t", n, x);
-            return 0;
-        }
-        if (mask && memcmp(t->dims, x->dims + d, (size_t)covers * sizeof *t->dims)) {
-            tensor__fail(th, TENSOR_ERR_INDEX, "index: mask %t does not fit x %t at dim %i", t, x, d);
-            return 0;
-        }
+        TENSOR__REFUSE_AS(0, d + covers > x->ndim, INDEX, "index: %i indices are too many for x %t", n, x);
+        TENSOR__REFUSE_AS(0, mask && memcmp(t->dims, x->dims + d, (size_t)covers * sizeof *t->dims), INDEX,
+                          "index: mask %t does not fit x %t at dim %i", t, x, d);
         if (t) {
             if (first < 0) { first = d; }
             last = d + covers;
@@ -16221,10 +15261,7 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
         }
         d += covers;
     }
-    if (!units) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "index: needs at least one index tensor");
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, !units, SHAPE, "index: needs at least one index tensor");
     g->at = tensor__places(index, size, units);
     if (g->at == TENSOR__POISON) { return 0; }
     g->moved = last - first != used;            // indices with a gap between them: their dims come first
@@ -16237,10 +15274,8 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
     }
     g->dim = g->moved ? 0 : first;
     g->ndim = x->ndim - used + g->at->ndim;
-    if (g->ndim > TENSOR_MAX_DIMS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "index: x %t indexed by %t has more than 8 dims", x, g->at);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, g->ndim > TENSOR_MAX_DIMS, SHAPE, "index: x %t indexed by %t has more than 8 dims",
+                      x, g->at);
     int m = 0, r = 0;
     for (int e = 0; e <= x->ndim; e++) {
         if (e == g->dim) {
@@ -16276,29 +15311,21 @@ TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n
     if (g.moved) { y = tensor_contiguous(tensor_permute_n(y, g.back, x->ndim)); }
     return update ? tensor_copy_(x, y) : y;
 }
-TENSOR_API tensor_t *(tensor_index_put_n)(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
-                                          int accumulate) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor__index_put(x, list, n, values, accumulate, 0));
-}
-TENSOR_API tensor_t *(tensor_index_put_n_)(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
-                                           int accumulate) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor__index_put(x, list, n, values, accumulate, 1));
-}
+TENSOR__MADE(index_put_n, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
+    tensor__index_put(x, list, n, values, accumulate, 0))
+TENSOR__MADE(index_put_n_, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
+    tensor__index_put(x, list, n, values, accumulate, 1))
 TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__MARK
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "one_hot", "index", index)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("one_hot", "index", index)) { return TENSOR__POISON; }
     if (classes == -1 && index->numel && !tensor__is_float(index->dtype)) {
         tensor_t *most = tensor_max(index);
         classes = tensor_item_i64(most);
         if (classes < INT64_MAX) { classes++; }
         tensor__tidy(th_, mark_, NULL);
     }
-    if (index->ndim == TENSOR_MAX_DIMS || classes < 1) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "one_hot: index %t with %d classes", index, classes);
-    }
+    TENSOR__REFUSE(index->ndim == TENSOR_MAX_DIMS || classes < 1, SHAPE, "one_hot: index %t with %d classes",
+                   index, classes);
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < index->ndim; i++) { dims[i] = index->dims[i]; }
     dims[index->ndim] = classes;
@@ -16309,19 +15336,14 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
 }
 TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
     TENSOR__MARK
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "repeat", "x", x) || !tensor__dims_given(th, "repeat", repeats, n)) {
+    if (!TENSOR__USABLE("repeat", "x", x) || !tensor__dims_given("repeat", repeats, n)) {
         return TENSOR__POISON;
     }
-    if (n < x->ndim || n > TENSOR_MAX_DIMS) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: x %t needs at least %i repeats, got %i", x,
-                            (int)x->ndim, n);
-    }
+    TENSOR__REFUSE(n < x->ndim || n > TENSOR_MAX_DIMS, SHAPE,
+                   "repeat: x %t needs at least %i repeats, got %i", x, (int)x->ndim, n);
     int64_t dims[TENSOR_MAX_DIMS], final[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
-        if (repeats[i] < 0) {
-            return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: %n has a negative count", repeats, n);
-        }
+        TENSOR__REFUSE(repeats[i] < 0, SHAPE, "repeat: %n has a negative count", repeats, n);
         dims[i] = i < n - x->ndim ? 1 : x->dims[i - (n - x->ndim)];
         uint64_t wide;
         int64_t total;
@@ -16329,10 +15351,8 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
             wide = (uint64_t)1 << 60;
         }
         final[i] = (int64_t)wide;
-        if (i == n - 1 && !tensor__numel_of(final, n, &total)) {
-            return tensor__fail(th, TENSOR_ERR_SHAPE, "repeat: x %t repeated %n has too many elements", x,
-                                repeats, n);
-        }
+        TENSOR__REFUSE(i == n - 1 && !tensor__numel_of(final, n, &total), SHAPE,
+                       "repeat: x %t repeated %n has too many elements", x, repeats, n);
     }
     tensor_t *y = tensor_reshape_n(x, dims, n);
     for (int i = 0; i < n && y != TENSOR__POISON; i++) {
@@ -16354,7 +15374,7 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
 
 TENSOR_API tensor_t *(tensor_logspace)(double start, double end, int64_t n, double base) {
     TENSOR__MARK
-    if (n < 0) { return tensor__fail(th_, TENSOR_ERR_SHAPE, "logspace: n %d is negative", n); }
+    TENSOR__REFUSE(n < 0, SHAPE, "logspace: n %d is negative", n);
     tensor_t *e = tensor_arange(0, (double)n, 1, TENSOR_F64);
     e = tensor_add_scalar(tensor_mul_scalar(e, n > 1 ? (end - start) / (double)(n - 1) : 0), start);
     TENSOR__RETURN(tensor_to(tensor_pow(tensor_scalar(base, TENSOR_F64), e), tensor_get_default_dtype()));
@@ -16363,8 +15383,8 @@ TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *
                                             tensor_dtype_t dtype) {
     TENSOR__MARK
     int64_t n, span = 1;
-    if (!tensor__dims_given(th_, "empty_strided", dims, ndim) ||
-        !tensor__dims_given(th_, "empty_strided", strides, ndim)) {
+    if (!tensor__dims_given("empty_strided", dims, ndim) ||
+        !tensor__dims_given("empty_strided", strides, ndim)) {
         return TENSOR__POISON;
     }
     int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n);
@@ -16374,10 +15394,7 @@ TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *
         bad |= strides[i] < 0 || reach > (uint64_t)1 << 56;
         span += bad ? 0 : (int64_t)reach;
     }
-    if (bad) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "empty_strided: sizes or strides are negative or too "
-                            "large");
-    }
+    TENSOR__REFUSE(bad, SHAPE, "empty_strided: sizes or strides are negative or too large");
     TENSOR__RETURN((tensor_as_strided)(tensor_empty_n(&span, 1, dtype), dims, strides, ndim, 0));
 }
 TENSOR__FN tensor_t *tensor__tri_indices(int64_t rows, int64_t cols, int64_t offset, int lower) {
@@ -16387,33 +15404,23 @@ TENSOR__FN tensor_t *tensor__tri_indices(int64_t rows, int64_t cols, int64_t off
     m = lower ? tensor_tril(m, offset) : tensor_triu(m, offset);
     return tensor__tidy(th_, mark_, tensor_contiguous(tensor_mT(tensor_nonzero(m))));
 }
-TENSOR_API tensor_t *(tensor_tril_indices)(int64_t rows, int64_t cols, int64_t offset) {
-    return tensor__tri_indices(rows, cols, offset, 1);
-}
-TENSOR_API tensor_t *(tensor_triu_indices)(int64_t rows, int64_t cols, int64_t offset) {
-    return tensor__tri_indices(rows, cols, offset, 0);
-}
+TENSOR__FRONT(tril_indices, (int64_t rows, int64_t cols, int64_t offset),
+    tensor__tri_indices(rows, cols, offset, 1))
+TENSOR__FRONT(triu_indices, (int64_t rows, int64_t cols, int64_t offset),
+    tensor__tri_indices(rows, cols, offset, 0))
 TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *indexing, tensor_t **out) {
     tensor__thread_t *th = tensor__self();
     int xy = indexing && !strcmp(indexing, "xy");
     int64_t dims[TENSOR_MAX_DIMS], one[TENSOR_MAX_DIMS];
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
-    if (!xy && (!indexing || strcmp(indexing, "ij"))) {
-        tensor__fail(th, TENSOR_ERR_FORMAT, "meshgrid: indexing must be ij or xy, not \"%s\"",
-                     indexing ? indexing : "NULL");
-        return TENSOR_ERR_FORMAT;
-    }
-    if (!list || !out || n < 1 || n > TENSOR_MAX_DIMS) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "meshgrid: needs 1 to 8 tensors, not %i%s%s", n,
-                     list ? "" : "; the list is NULL", out ? "" : "; out is NULL");
-        return TENSOR_ERR_SHAPE;
-    }
+    TENSOR__REFUSE_CODE(!xy && (!indexing || strcmp(indexing, "ij")), FORMAT,
+                        "meshgrid: indexing must be ij or xy, not \"%s\"", indexing ? indexing : "NULL");
+    TENSOR__REFUSE_CODE(!list || !out || n < 1 || n > TENSOR_MAX_DIMS, SHAPE,
+                        "meshgrid: needs 1 to 8 tensors, not %i%s%s", n, list ? "" : "; the list is NULL",
+                        out ? "" : "; out is NULL");
     for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE(th, "meshgrid", "list", list[i])) { return th->error.code; }
-        if (list[i]->ndim > 1) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "meshgrid: tensor %i %t must be 1-d", i, list[i]);
-            return TENSOR_ERR_SHAPE;
-        }
+        if (!TENSOR__USABLE("meshgrid", "list", list[i])) { return th->error.code; }
+        TENSOR__REFUSE_CODE(list[i]->ndim > 1, SHAPE, "meshgrid: tensor %i %t must be 1-d", i, list[i]);
         dims[xy && n > 1 && i < 2 ? 1 - i : i] = list[i]->numel;
     }
     for (int i = 0; i < n; i++) {
@@ -16434,23 +15441,17 @@ TENSOR_API tensor_t *(tensor_cartesian_prod)(tensor_t *const *list, int n) {
 }
 enum { TENSOR__CHOSEN = 1024 };     // most elements of a choice
 TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacement) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "combinations", "x", x)) { return TENSOR__POISON; }
-    if (x->ndim != 1 || r < 0 || r > TENSOR__CHOSEN) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "combinations: x %t must be 1-d and r %i in 0..%i", x, r,
-                            (int)TENSOR__CHOSEN);
-    }
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(x->ndim != 1 || r < 0 || r > TENSOR__CHOSEN, SHAPE,
+                   "combinations: x %t must be 1-d and r %i in 0..%i", x, r, (int)TENSOR__CHOSEN);
     if (r == 0) { TENSOR__RETURN(tensor_narrow(x, 0, 0, 0)); }
     double count = 1, most = 1;         // choices of i, made one after the other
     for (int i = 0; i < r; i++) {
         count *= ((double)x->numel + (with_replacement ? i : -i)) / (i + 1);
         if (count > most) { most = count; }
     }
-    if (most > 1e12) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "combinations: %i of %d elements are too many (%g)", r,
-                            x->numel,
-                            most);
-    }
+    TENSOR__REFUSE(most > 1e12, SHAPE, "combinations: %i of %d elements are too many (%g)", r, x->numel,
+                   most);
     // Each choice of i elements, in order, by every element that may come next.
     tensor_t *all = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *at = tensor_unsqueeze(all, 1);
     for (int i = 1; i < r && tensor__live(at); i++) {
@@ -16465,19 +15466,14 @@ TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacem
 TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     TENSOR__MARK
     int64_t dims[2] = {0, 0}, at[2] = {0, 0};
-    if (!list || n < 1) {
-        return tensor__no_list("block_diag", list, n);
-    }
+    if (!list || n < 1) { return tensor__no_list("block_diag", list, n); }
     int dtype = -1;
     for (int pass = 0; pass < 2; pass++) {
         tensor_t *y = pass ? tensor_zeros_n(dims, 2, (tensor_dtype_t)dtype) : NULL;
         for (int i = 0; i < n; i++) {
             tensor_t *m = tensor__atleast(list[i], 2);
             if (m == TENSOR__POISON || y == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
-            if (m->ndim > 2) {
-                return tensor__fail(th_, TENSOR_ERR_SHAPE, "block_diag: tensor %i %t has more than 2 dims",
-                                    i, m);
-            }
+            TENSOR__REFUSE(m->ndim > 2, SHAPE, "block_diag: tensor %i %t has more than 2 dims", i, m);
             dtype = dtype < 0 ? m->dtype : tensor__promote2(dtype, m->dtype);
             for (int d = 0; d < 2 && !pass; d++) { dims[d] += m->dims[d]; }
             if (!pass) { continue; }
@@ -16489,16 +15485,13 @@ TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     return TENSOR__POISON;
 }
 TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "diag_embed", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     int64_t dims[TENSOR_MAX_DIMS], order[TENSOR_MAX_DIMS], limit = (int64_t)1 << 40;
-    int nd = x->ndim + 1, a = tensor__dim(th_, "diag_embed", dim1, nd, x);
-    int b = tensor__dim(th_, "diag_embed", dim2, nd, x);
+    int nd = x->ndim + 1, a = tensor__dim_of("diag_embed", dim1, nd, x);
+    int b = tensor__dim_of("diag_embed", dim2, nd, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
-    if (!x->ndim || nd > TENSOR_MAX_DIMS || a == b || offset > limit || offset < -limit) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "diag_embed: x %t on diagonal %d of dims %d and %d", x,
-                            offset, dim1, dim2);
-    }
+    TENSOR__REFUSE(!x->ndim || nd > TENSOR_MAX_DIMS || a == b || offset > limit || offset < -limit, SHAPE,
+                   "diag_embed: x %t on diagonal %d of dims %d and %d", x, offset, dim1, dim2);
     for (int i = 0; i < nd; i++) {
         dims[i] = i < nd - 2 ? x->dims[i] : x->dims[nd - 2] + (offset < 0 ? -offset : offset);
     }
@@ -16509,22 +15502,15 @@ TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t di
 }
 TENSOR_API tensor_t *(tensor_diag)(tensor_t *x, int64_t diagonal) {
     TENSOR__MARK
-    if (tensor__live(x) && x->ndim != 1 && x->ndim != 2) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "diag: x %t must be 1-d or 2-d", x);
-    }
+    TENSOR__REFUSE(tensor__live(x) && x->ndim != 1 && x->ndim != 2, SHAPE, "diag: x %t must be 1-d or 2-d",
+                   x);
     TENSOR__RETURN(tensor__live(x) && x->ndim == 2 ? tensor_clone(tensor_diagonal(x, diagonal, 0, 1)) :
                    tensor_diag_embed(x, diagonal, -2, -1));
 }
-TENSOR_API tensor_t *(tensor_diagflat)(tensor_t *x, int64_t offset) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor_diag_embed(tensor__flat(x), offset, -2, -1));
-}
+TENSOR__MADE(diagflat, (tensor_t *x, int64_t offset), tensor_diag_embed(tensor__flat(x), offset, -2, -1))
 TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "vander", "x", x)) { return TENSOR__POISON; }
-    if (x->ndim != 1 || n < 0) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "vander: x %t must be 1-d and n %d not negative", x, n);
-    }
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(x->ndim != 1 || n < 0, SHAPE, "vander: x %t must be 1-d and n %d not negative", x, n);
     double last = (double)n - 1;
     tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
         tensor_arange(last, -1, -1, TENSOR_I64);
@@ -16591,7 +15577,7 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
     const char *p = a.pattern, *arrow = p ? strstr(p, "->") : NULL;
     int how = 0, gl = 0, gr = 0, nl = -1, nr = -1, dots = 0, n = 0, used = 0, lost = 0;
     uint32_t given = 0, mask = 0;
-    if (!TENSOR__USABLE(th_, "rearrange", "x", x)) { return tensor__at(a.site_, TENSOR__POISON); }
+    if (!TENSOR__USABLE("rearrange", "x", x)) { return tensor__at(a.site_, TENSOR__POISON); }
     while (how < 7 && (!a.reduce || strcmp(a.reduce, names[how]))) { how++; }
     if (arrow && (how < 7 || !a.reduce)) {
         nl = tensor__words(p, arrow, 0, left, &gl);
@@ -16700,7 +15686,7 @@ TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const
     tensor__thread_t *th = tensor__self();
     tensor__axis_t word[TENSOR__AXES];
     int count = 0, dots = -1, bad = !pattern, names = 0, slot[TENSOR__AXES];
-    if (!TENSOR__USABLE(th, "check", "x", x)) { return th->error.code; }
+    if (!TENSOR__USABLE("check", "x", x)) { return th->error.code; }
     for (const char *s = pattern; s && *s && !bad; s += word[count].n, count++) {
         while (*s == ' ') { s++; }
         if (!*s) { break; }
@@ -16714,17 +15700,12 @@ TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const
         }
         if (slot[count] < 0) { slot[count] = names++; }
     }
-    if (bad || n > names || (n > 0 && !sizes)) {
-        tensor__fail(th, TENSOR_ERR_FORMAT, bad ? "check: cannot read \"%s\"" :
-                     "check: \"%s\" has %i names for %i sizes", pattern ? pattern : "NULL", names, n);
-        return TENSOR_ERR_FORMAT;
-    }
+    TENSOR__REFUSE_CODE(bad || n > names || (n > 0 && !sizes), FORMAT, bad ? "check: cannot read \"%s\"" :
+                        "check: \"%s\" has %i names for %i sizes", pattern ? pattern : "NULL", names, n);
     int want = count - (dots >= 0);
-    if (dots >= 0 ? x->ndim < want : x->ndim != want) {
-        tensor__fail(th, TENSOR_ERR_SHAPE, "check: x %t is not \"%s\": it has %i dims, not %i%s", x, pattern,
-                     (int)x->ndim, want, dots >= 0 ? " or more" : "");
-        return TENSOR_ERR_SHAPE;
-    }
+    TENSOR__REFUSE_CODE(dots >= 0 ? x->ndim < want : x->ndim != want, SHAPE,
+                        "check: x %t is not \"%s\": it has %i dims, not %i%s", x, pattern, (int)x->ndim, want,
+                        dots >= 0 ? " or more" : "");
     int64_t known[TENSOR__AXES];
     for (int k = 0; k < names; k++) { known[k] = k < n && sizes[k] && *sizes[k] ? *sizes[k] : -1; }
     for (int i = 0; i < count; i++) {
@@ -16852,7 +15833,7 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     int nan_first = falling && !low;        // NaN is the largest, but the running minimum is NaN too
     uint64_t nan = cls == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
     tensor__entry_t *work = (tensor__entry_t *)c->scratch + (int64_t)worker * 2 * n;
-    int64_t end = (task + 1) * r->per < r->rows ? (task + 1) * r->per : r->rows;
+    int64_t end = tensor__least((task + 1) * r->per, r->rows);
     for (int64_t row = task * r->per; row < end; row++) {
         tensor__entry_t *e = work, *t = work + n;
         int64_t *y = (int64_t *)c->arg[1].data + row * m, at = 0, k, best = 0;
@@ -16928,55 +15909,36 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
 TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t count, int64_t i0, int64_t i1,
                                    int64_t i2) {
     TENSOR__MARK
-    tensor__op_t o;
-    tensor_t *const in[1] = {x};
-    if (!tensor__begin(&o, tensor__row(id), in, 1)) { return TENSOR__POISON; }
-    int d = tensor__dim(o.th, o.row->name, dim, x->ndim, x);
-    if (d < 0) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__DIM(d, o.row->name, dim, x)
     int64_t n = x->ndim ? x->dims[d] : 1, dims[TENSOR_MAX_DIMS];
     int last = x->ndim ? x->ndim - 1 : 0;
-    if (count == 1 && !n && id != TENSOR_OP_TOPK && id != TENSOR_OP_SORT) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "%s: dim %i of x %t has no element to choose from",
-                            o.row->name, d, x);
-    }
+    TENSOR__REFUSE(count == 1 && !n && id != TENSOR_OP_TOPK && id != TENSOR_OP_SORT, SHAPE,
+                   "%s: dim %i of x %t has no element to choose from", o.row->name, d, x);
     tensor_t *m = tensor_contiguous(x->ndim ? tensor_movedim(x, d, last) : tensor_unsqueeze(x, 0));
     if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
     for (int i = 0; i < last; i++) { dims[i] = m->dims[i]; }
     dims[last] = count < 0 ? n : count;
     o.args[0] = m;
-    o.p = &o.params;
-    o.params.i[0] = i0;
-    o.params.i[1] = i1;
+    tensor__ints(&o, i0, i1);
     o.params.i[2] = i2;
     tensor__result(&o, TENSOR_I64, dims, last + 1);
     m = tensor__finish(&o);
     TENSOR__RETURN(x->ndim ? tensor_movedim(m, last, d) : tensor_reshape_n(m, tensor__no_dims, 0));
 }
-TENSOR_API tensor_pair_t (tensor_sort)(tensor_t *x, int64_t dim, int descending) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0),
-                                       0));
-}
-TENSOR_API tensor_t *(tensor_argsort)(tensor_t *x, int64_t dim, int descending) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0));
-}
-TENSOR_API tensor_t *(tensor_msort)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN((tensor_sort)(x, 0, 0).values);
-}
-TENSOR_API tensor_pair_t (tensor_cummax)(tensor_t *x, int64_t dim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMAX, x, dim, -1, 0, 0, 0), 0));
-}
-TENSOR_API tensor_pair_t (tensor_cummin)(tensor_t *x, int64_t dim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMIN, x, dim, -1, 0, 0, 0), 0));
-}
+TENSOR__MADE_PAIR(sort, (tensor_t *x, int64_t dim, int descending),
+    tensor__chosen(x, dim, tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0), 0))
+TENSOR__MADE(argsort, (tensor_t *x, int64_t dim, int descending),
+    tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0))
+TENSOR__MADE(msort, (tensor_t *x), (tensor_sort)(x, 0, 0).values)
+TENSOR__MADE_PAIR(cummax, (tensor_t *x, int64_t dim),
+    tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMAX, x, dim, -1, 0, 0, 0), 0))
+TENSOR__MADE_PAIR(cummin, (tensor_t *x, int64_t dim),
+    tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMIN, x, dim, -1, 0, 0, 0), 0))
 // Whether k elements can be taken along dim, 0 = no, raised.
 TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t lowest, int64_t dim) {
     tensor__thread_t *th = tensor__self();
-    int d = TENSOR__USABLE(th, name, "x", x) ? tensor__dim(th, name, dim, x->ndim, x) : -1;
+    int d = TENSOR__USABLE(name, "x", x) ? tensor__dim(name, dim, x) : -1;
     int64_t n = d >= 0 && x->ndim ? x->dims[d] : 1;
     if (d < 0 || (k >= lowest && k <= n)) { return d >= 0; }
     tensor__fail(th, TENSOR_ERR_SHAPE, "%s: k must be %d..%d for dim %i of x %t (got %d)", name, lowest, n,
@@ -16997,14 +15959,10 @@ TENSOR_API tensor_pair_t (tensor_kthvalue)(tensor_t *x, int64_t k, int64_t dim, 
     tensor_t *at = tensor__k_fits("kthvalue", x, k, 1, dim) ? tensor__rank(x, k, dim) : TENSOR__POISON;
     TENSOR__RETURN_PAIR(tensor__chosen(x, dim, at, !keepdim));
 }
-TENSOR_API tensor_pair_t (tensor_median_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__rank(x, 0, dim), !keepdim));
-}
-TENSOR_API tensor_pair_t (tensor_nanmedian_dim)(tensor_t *x, int64_t dim, int keepdim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__rank(x, -1, dim), !keepdim));
-}
+TENSOR__MADE_PAIR(median_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__chosen(x, dim, tensor__rank(x, 0, dim), !keepdim))
+TENSOR__MADE_PAIR(nanmedian_dim, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__chosen(x, dim, tensor__rank(x, -1, dim), !keepdim))
 TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     if (tensor__live(x) && !x->numel && tensor__is_float(x->dtype)) {
         return tensor__constant_of(tensor_scalar((double)NAN, (tensor_dtype_t)x->dtype), x);
@@ -17015,52 +15973,35 @@ TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     tensor_t *same = tensor_logical_or(tensor_eq(f, y), tensor_logical_and(tensor_isnan(f), tensor_isnan(y)));
     return tensor_max(tensor_masked_select(f, same));
 }
-TENSOR_API tensor_t *(tensor_median)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor__median_all(x, 0));
-}
-TENSOR_API tensor_t *(tensor_nanmedian)(tensor_t *x) {
-    TENSOR__MARK
-    TENSOR__RETURN(tensor__median_all(x, -1));
-}
-TENSOR_API tensor_pair_t (tensor_mode)(tensor_t *x, int64_t dim, int keepdim) {
-    TENSOR__MARK
-    TENSOR__RETURN_PAIR(tensor__chosen(x, dim, tensor__order(TENSOR_OP_MODE, x, dim, 1, 0, 0, 0), !keepdim));
-}
+TENSOR__MADE(median, (tensor_t *x), tensor__median_all(x, 0))
+TENSOR__MADE(nanmedian, (tensor_t *x), tensor__median_all(x, -1))
+TENSOR__MADE_PAIR(mode, (tensor_t *x, int64_t dim, int keepdim),
+    tensor__chosen(x, dim, tensor__order(TENSOR_OP_MODE, x, dim, 1, 0, 0, 0), !keepdim))
 
 // dim < 0 with flat: all elements. ignore: NaN does not count.
 TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int keepdim, const char *mode,
                                       int ignore, int flat) {
     static const char *const modes[5] = {"linear", "lower", "higher", "midpoint", "nearest"};
-    tensor__thread_t *th = tensor__self();
     const char *name = ignore ? "nanquantile" : "quantile";
     int how = 0;
-    if (!TENSOR__USABLE(th, name, "x", x) || !TENSOR__USABLE(th, name, "q", q)) { return TENSOR__POISON; }
-    int d = tensor__dim(th, name, dim, flat ? 1 : x->ndim, x);
+    if (!TENSOR__USABLE(name, "x", x) || !TENSOR__USABLE(name, "q", q)) { return TENSOR__POISON; }
+    int d = tensor__dim_of(name, dim, flat ? 1 : x->ndim, x);
     if (d < 0) { return TENSOR__POISON; }
     while (mode && how < 5 && strcmp(mode, modes[how])) { how++; }
-    if (how == 5) {
-        return tensor__fail(th, TENSOR_ERR_FORMAT,
-                            "%s: interpolation \"%s\" must be linear, lower, higher, midpoint "
-                            "or nearest", name, mode);
-    }
-    if ((x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64) || !tensor__is_float(q->dtype)) {
-        return tensor__fail(th, TENSOR_ERR_DTYPE, "%s: x %t must be f32 or f64 and q float (got %y and %y)",
-                            name, x,
-                            x, q);
-    }
-    if (q->ndim > 1) { return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: q %t must have at most one dim", name,
-                                           q); }
+    TENSOR__REFUSE(how == 5, FORMAT, "%s: interpolation \"%s\" must be linear, lower, higher, midpoint or "
+                   "nearest", name, mode);
+    TENSOR__REFUSE((x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64) || !tensor__is_float(q->dtype), DTYPE,
+                   "%s: x %t must be f32 or f64 and q float (got %y and %y)", name, x, x, q);
+    TENSOR__REFUSE(q->ndim > 1, SHAPE, "%s: q %t must have at most one dim", name, q);
     tensor_t *outside = tensor_logical_not(tensor_logical_and(tensor_ge_scalar(q, 0),
                                                               tensor_le_scalar(q, 1)));
-    if (tensor_item_i64(tensor_any(outside))) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: the elements of q %t must lie within 0..1", name, q);
-    }
+    TENSOR__REFUSE(tensor_item_i64(tensor_any(outside)), SHAPE,
+                   "%s: the elements of q %t must lie within 0..1", name, q);
     if (flat || !x->ndim) { x = tensor__flat(x); d = keepdim = 0; }
     if (!tensor__live(x)) { return x; }
     int last = x->ndim - 1, one = q->ndim == 0;
     int64_t n = x->dims[d];
-    if (!n) { return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: x %t has no element along dim %i", name, x, d); }
+    TENSOR__REFUSE(!n, SHAPE, "%s: x %t has no element along dim %i", name, x, d);
     x = tensor_movedim((tensor_sort)(x, d, 0).values, d, last);
     tensor_t *nan = tensor_isnan(x), *top;                  // top: the rank of q = 1
     if (ignore) {
@@ -17102,8 +16043,7 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
                                     int sorted, const char *function) {
     TENSOR__MARK
     tensor_t *list[3] = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
-    int d = !TENSOR__USABLE(th_, "unique", "x", x) ? -1 : flat ? 0 : tensor__dim(th_, "unique", dim, x->ndim,
-            x);
+    int d = !TENSOR__USABLE("unique", "x", x) ? -1 : flat ? 0 : tensor__dim("unique", dim, x);
     if (d >= 0 && !flat && (!x->ndim || (!x->numel && x->dims[d]))) {
         tensor__fail(th_, TENSOR_ERR_SHAPE, "unique: x %t must have dims, none of them 0 but dim %i", x, d);
         d = -1;
@@ -17193,45 +16133,30 @@ TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
     return 0;
 }
 TENSOR_API tensor_t *(tensor_searchsorted)(tensor_t *sorted, tensor_t *values, int right) {
-    TENSOR__MARK
-    tensor__op_t o;
-    tensor_t *const in[2] = {sorted, values};
-    if (!TENSOR__USABLE(th_, "searchsorted", "sorted", sorted) ||
-        !TENSOR__USABLE(th_, "searchsorted", "values", values) ||
-        !tensor__begin(&o, TENSOR__ROW(SEARCHSORTED), in, 2)) {
-        return TENSOR__POISON;
-    }
-    if (sorted->dtype != values->dtype) {
-        return tensor__fail(o.th, TENSOR_ERR_DTYPE, "searchsorted: values %t must be %y as sorted (got %y)",
-                            values,
-                            sorted, values);
-    }
+    TENSOR__MARK2(sorted, values)
+    TENSOR__BEGIN(o, TENSOR__ROW(SEARCHSORTED), sorted, values)
+    TENSOR__REFUSE(sorted->dtype != values->dtype, DTYPE,
+                   "searchsorted: values %t must be %y as sorted (got %y)", values, sorted, values);
     int n = sorted->ndim;
-    if (n < 1 || (n > 1 && (n != values->ndim || memcmp(sorted->dims, values->dims, (size_t)(n - 1) * 8)))) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE,
-                            "searchsorted: sorted %t must be 1-d or have the leading dims of values %t",
-                                sorted,
-                            values);
-    }
+    TENSOR__REFUSE(n < 1 || (n > 1 && (n != values->ndim || memcmp(sorted->dims, values->dims,
+                                                                   (size_t)(n - 1) * 8))), SHAPE,
+                   "searchsorted: sorted %t must be 1-d or have the leading dims of values %t", sorted,
+                   values);
     o.args[0] = tensor_contiguous(sorted);
     o.args[1] = tensor_contiguous(values);
     if (o.args[0] == TENSOR__POISON || o.args[1] == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
-    o.p = &o.params;
-    o.params.i[0] = right;
+    tensor__ints(&o, right, 0);
     tensor__result(&o, TENSOR_I64, values->dims, values->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
 TENSOR_API tensor_t *(tensor_bucketize)(tensor_t *x, tensor_t *boundaries, int right) {
     TENSOR__MARK
-    if (tensor__live(boundaries) && boundaries->ndim != 1) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE, "bucketize: boundaries %t must be 1-d", boundaries);
-    }
+    TENSOR__REFUSE(tensor__live(boundaries) && boundaries->ndim != 1, SHAPE,
+                   "bucketize: boundaries %t must be 1-d", boundaries);
     TENSOR__RETURN((tensor_searchsorted)(boundaries, x, right));
 }
 TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "isin", "x", x) ||
-        !TENSOR__USABLE(th_, "isin", "test", test)) { return TENSOR__POISON; }
+    TENSOR__MARK2(x, test)
     tensor_t *const in[2] = {x, test};
     if (!test->numel) { TENSOR__RETURN(tensor_zeros_n(x->dims, x->ndim, TENSOR_BOOL)); }
     tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(in, 2);
@@ -17246,25 +16171,18 @@ TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
 }
 TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t minlength) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "bincount", "x", x) ||
-        (weights && !TENSOR__USABLE(th_, "bincount", "weights", weights))) {
+    if (!TENSOR__USABLE("bincount", "x", x) || (weights && !TENSOR__USABLE("bincount", "weights", weights))) {
         return TENSOR__POISON;
     }
-    if (tensor__category(x->dtype) != 1) {
-        return tensor__fail(th_, TENSOR_ERR_DTYPE, "bincount: x %t must be of an integer dtype (got %y)", x,
-                            x);
-    }
-    if (x->ndim != 1 || minlength < 0 ||
-        (weights && (weights->ndim != 1 || weights->dims[0] != x->dims[0]))) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "bincount: x %t must be 1-d, weights as long, minlength >= 0 "
-                            "(got %d)", x, minlength);
-    }
+    TENSOR__REFUSE(tensor__category(x->dtype) != 1, DTYPE,
+                   "bincount: x %t must be of an integer dtype (got %y)", x, x);
+    TENSOR__REFUSE(x->ndim != 1 || minlength < 0 ||
+                   (weights && (weights->ndim != 1 || weights->dims[0] != x->dims[0])), SHAPE,
+                   "bincount: x %t must be 1-d, weights as long, minlength >= 0 (got %d)", x, minlength);
     int64_t n = minlength;
     if (x->numel) {
         int64_t low = tensor_item_i64(tensor_min(x)), high = tensor_item_i64(tensor_max(x));
-        if (low < 0) { return tensor__fail(th_, TENSOR_ERR_INDEX,
-                                           "bincount: x must not be negative (got %d)", low); }
+        TENSOR__REFUSE(low < 0, INDEX, "bincount: x must not be negative (got %d)", low);
         if (high >= n) { n = high == INT64_MAX ? high : high + 1; }
     }
     tensor_dtype_t dtype = !weights ? TENSOR_I64 : weights->dtype == TENSOR_F32 ? TENSOR_F32 : TENSOR_F64;
@@ -17273,16 +16191,13 @@ TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t m
 }
 TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, double high) {
     TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "histc", "x", x) || !tensor__needs_float("histc", x)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("histc", "x", x) || !tensor__needs_float("histc", x)) { return TENSOR__POISON; }
     tensor_t *f = tensor_detach(tensor_to(tensor__flat(x), TENSOR_F64));
     if (low == 0 && high == 0 &&
         x->numel) { low = tensor_item(tensor_min(f)); high = tensor_item(tensor_max(f)); }
     if (low == high) { low -= 1; high += 1; }
-    if (bins < 1 || !(high > low) || high - low > 1.7976931348623157e308) {
-        return tensor__fail(th_, TENSOR_ERR_SHAPE,
-                            "histc: bins must be >= 1 (got %d), the range %g..%g finite and "
-                            "rising", bins, low, high);
-    }
+    TENSOR__REFUSE(bins < 1 || !(high > low) || high - low > 1.7976931348623157e308, SHAPE,
+                   "histc: bins must be >= 1 (got %d), the range %g..%g finite and rising", bins, low, high);
     f = tensor_masked_select(f, tensor_logical_and(tensor_ge_scalar(f, low), tensor_le_scalar(f, high)));
     f = tensor_mul_scalar(tensor_div_scalar(tensor_sub_scalar(f, low), high - low), (double)bins);
     f = tensor_to(tensor_clamp(f, 0, (double)(bins - 1)), TENSOR_I64);
@@ -17315,6 +16230,11 @@ typedef struct tensor__random_t {
     int64_t n;
     int direct;                         // y is contiguous f32
 } tensor__random_t;
+// The low or the high half of a block, and a number of 53 bits in [0, 1) of it.
+TENSOR__INLINE uint64_t tensor__word64(const uint32_t *w, int high) {
+    return (uint64_t)w[2 * high + 1] << 32 | w[2 * high];
+}
+TENSOR__INLINE double tensor__unit(uint64_t u) { return (double)(u >> 11) * 1.1102230246251565e-16; }
 // Values of elements first..first+n (n <= BLOCK, first a multiple of 4), as double.
 TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int64_t n, double *out) {
     const tensor_params_t *p = c->p;
@@ -17324,7 +16244,7 @@ TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int6
         int64_t e = first + i;
         if (id == TENSOR_OP_RANDINT || id == TENSOR_OP_RAND) {        // two words an element
             tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)e >> 1, w);
-            uint64_t u = (uint64_t)w[e & 1 ? 3 : 1] << 32 | w[e & 1 ? 2 : 0];
+            uint64_t u = tensor__word64(w, e & 1);
             if (id == TENSOR_OP_RANDINT) {
                 // Lemire's multiplication; the bias, range / 2^64, is below anything one could measure.
                 uint64_t range = (uint64_t)p->i[1] - (uint64_t)p->i[0], lo = (uint32_t)u, hi = u >> 32;
@@ -17333,7 +16253,7 @@ TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int6
                 uint64_t top = hi * rh + (hi * rl >> 32) + (lo * rh >> 32) + (mid >> 32);
                 ((int64_t *)(void *)out)[i] = (int64_t)((uint64_t)p->i[0] + top);
             } else {
-                out[i] = p->f[0] + (p->f[1] - p->f[0]) * ((double)(u >> 11) * 1.1102230246251565e-16);
+                out[i] = p->f[0] + (p->f[1] - p->f[0]) * tensor__unit(u);
             }
             i++;
             continue;
@@ -17370,8 +16290,7 @@ TENSOR__FN double tensor__poisson(const tensor_call_t *c, uint64_t e, double rat
     double root = sqrt(rate), b = 0.931 + 2.53 * root, a = 0.02483 * b - 0.059, k = rate;
     for (uint64_t turn = 0; turn < 4096; turn++) {
         tensor__philox(c->rng.seed, c->rng.offset, e << 12 | turn, w);
-        double u = (double)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 1.1102230246251565e-16;
-        double v = (double)(((uint64_t)w[3] << 32 | w[2]) >> 11) * 1.1102230246251565e-16;
+        double u = tensor__unit(tensor__word64(w, 0)), v = tensor__unit(tensor__word64(w, 1));
         if (rate < 30) {
             double p = exp(-rate), sum = p;
             for (k = 0; u >= sum && k < 1000; sum += p) { p *= rate / ++k; }
@@ -17392,7 +16311,7 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
     tensor__random_t *r = (tensor__random_t *)arg;
     tensor_call_t *c = r->c;
     (void)worker;
-    int64_t end = (task + 1) * TENSOR__GRAIN < r->n ? (task + 1) * TENSOR__GRAIN : r->n;
+    int64_t end = tensor__least((task + 1) * TENSOR__GRAIN, r->n);
     for (int64_t i = task * TENSOR__GRAIN; i < end; i += TENSOR__BLOCK) {
         int64_t m = tensor__least(end - i, TENSOR__BLOCK);
         double block[TENSOR__BLOCK], p[TENSOR__BLOCK];
@@ -17434,17 +16353,12 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
         double sum = 0;
         for (int64_t i = 0; i < k; i++) {
             double v = at[r * k + i];
-            if (!(v >= 0) || v > 1.7976931348623157e308) {
-                tensor__fail(c->thread, TENSOR_ERR_INDEX,
-                             "multinomial: weight %g at row %d, place %d must be finite and >= 0", v, r, i);
-                return TENSOR_ERR_INDEX;
-            }
+            TENSOR__REFUSE_CODE(!(v >= 0) || v > 1.7976931348623157e308, INDEX,
+                                "multinomial: weight %g at row %d, place %d must be finite and >= 0", v, r,
+                                i);
             sum += v;
         }
-        if (!(sum > 0)) {
-            tensor__fail(c->thread, TENSOR_ERR_INDEX, "multinomial: row %d has no weight above 0", r);
-            return TENSOR_ERR_INDEX;
-        }
+        TENSOR__REFUSE_CODE(!(sum > 0), INDEX, "multinomial: row %d has no weight above 0", r);
     }
     for (int64_t r = 0; r < rows; r++) {
         double total = 0;
@@ -17453,8 +16367,7 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
             uint32_t u[4];
             uint64_t e = (uint64_t)(r * n + j);
             tensor__philox(c->rng.seed, c->rng.offset, e >> 1, u);
-            double x = (double)(((uint64_t)u[e & 1 ? 3 : 1] << 32 |
-                                 u[e & 1 ? 2 : 0]) >> 11) * 1.1102230246251565e-16 * total, s = 0;
+            double x = tensor__unit(tensor__word64(u, e & 1)) * total, s = 0;
             int64_t pick = -1;
             for (int64_t i = 0; i < k; i++) {
                 if (at[r * k + i] <= 0) { continue; }
@@ -17471,46 +16384,32 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
 // like: whose device, NULL = the default one.
 TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dtype, double f0, double f1,
                                    int64_t i0, int64_t i1, const tensor_t *like) {
-    tensor__op_t o;
-    tensor__begin(&o, tensor__row(id), NULL, 0);
+    TENSOR__BEGIN0(o, tensor__row(id))
     if (like) { o.device = like->device; }
-    o.p = &o.params;
-    o.params.f[0] = f0;
-    o.params.f[1] = f1;
+    tensor__reals(&o, f0, f1);
     o.params.i[0] = i0;
     o.params.i[1] = i1;
     o.rng = tensor__next_stream(o.th);
     tensor__result(&o, dtype, dims, ndim);
     return tensor__finish(&o);
 }
-TENSOR_API tensor_t *(tensor_rand_n)(const int64_t *dims, int ndim) {
-    return tensor__drawn(TENSOR_OP_RAND, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL);
-}
-TENSOR_API tensor_t *(tensor_randn_n)(const int64_t *dims, int ndim) {
-    return tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL);
-}
+TENSOR__FRONT(rand_n, (const int64_t *dims, int ndim),
+    tensor__drawn(TENSOR_OP_RAND, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
+TENSOR__FRONT(randn_n, (const int64_t *dims, int ndim),
+    tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
 TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t *dims, int ndim) {
-    if (high <= low) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "randint: high %d must be above low %d", high,
-                            low);
-    }
+    TENSOR__REFUSE(high <= low, SHAPE, "randint: high %d must be above low %d", high, low);
     return tensor__drawn(TENSOR_OP_RANDINT, dims, ndim, TENSOR_I64, 0, 0, low, high, NULL);
 }
-TENSOR_API tensor_t *(tensor_rand_like)(tensor_t *x) {
-    if (!TENSOR__USABLE(tensor__self(), "rand_like", "x", x) || !tensor__needs_float("rand_like", x)) {
-        return TENSOR__POISON;
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
+        if (!TENSOR__USABLE(#name, "x", x) || !tensor__needs_float(#name, x)) { return TENSOR__POISON; }     \
+        return tensor__drawn(TENSOR_OP_##ID, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);                     \
     }
-    return tensor__drawn(TENSOR_OP_RAND, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);
-}
-TENSOR_API tensor_t *(tensor_randn_like)(tensor_t *x) {
-    if (!TENSOR__USABLE(tensor__self(), "randn_like", "x", x) || !tensor__needs_float("randn_like", x)) {
-        return TENSOR__POISON;
-    }
-    return tensor__drawn(TENSOR_OP_RANDN, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);
-}
+TENSOR__X(RAND, rand_like) TENSOR__X(RANDN, randn_like)
+#undef TENSOR__X
 TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t high) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE(th_, "randint_like", "x", x)) { return TENSOR__POISON; }
+    TENSOR__MARK1(x)
     tensor_t *y = tensor_to(tensor_randint_n(low, high, x->dims, x->ndim), (tensor_dtype_t)x->dtype);
     TENSOR__RETURN(tensor_to(y, (int)tensor_device(x)));
 }
@@ -17518,9 +16417,8 @@ TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
     TENSOR__MARK
     tensor_t *m = tensor_detach(mean), *d = tensor_detach(std), *z = tensor_add(m, d);
     if (z == TENSOR__POISON || !tensor__needs_float("normal", z)) { TENSOR__RETURN(TENSOR__POISON); }
-    if (d->numel && !(tensor_item(tensor_min(d)) >= 0)) {
-        return tensor__fail(th_, TENSOR_ERR_INDEX, "normal: std %t must not be negative", std);
-    }
+    TENSOR__REFUSE(d->numel && !(tensor_item(tensor_min(d)) >= 0), INDEX,
+                   "normal: std %t must not be negative", std);
     TENSOR__RETURN(tensor_add(m, tensor_mul(d, tensor_randn_like(z))));
 }
 // Random numbers by elementwise parameters within 0..most, looked at before anything is drawn.
@@ -17535,10 +16433,8 @@ TENSOR__FN tensor_t *tensor__draw_by(int id, tensor_t *p, double most) {
         tensor_t *c = tensor_detach(p);
         double lo = tensor_item(tensor_min(c)), hi = tensor_item(tensor_max(c));
         tensor__tidy(th_, mark_, NULL);
-        if (!(lo >= 0 && hi <= most)) {
-            return tensor__fail(o.th, TENSOR_ERR_INDEX, "%s: %s %t must lie in 0..%g (from %g to %g)", name,
-                                id == TENSOR_OP_BERNOULLI ? "p" : "rates", p, most, lo, hi);
-        }
+        TENSOR__REFUSE(!(lo >= 0 && hi <= most), INDEX, "%s: %s %t must lie in 0..%g (from %g to %g)", name,
+                       id == TENSOR_OP_BERNOULLI ? "p" : "rates", p, most, lo, hi);
         tensor__begin(&o, tensor__row(id), &p, 1);
     }
     o.rng = tensor__next_stream(o.th);
@@ -17546,9 +16442,7 @@ TENSOR__FN tensor_t *tensor__draw_by(int id, tensor_t *p, double most) {
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) { return tensor__draw_by(TENSOR_OP_BERNOULLI, p, 1); }
-TENSOR_API tensor_t *(tensor_poisson)(tensor_t *rates) {
-    return tensor__draw_by(TENSOR_OP_POISSON, rates, 1e15);
-}
+TENSOR__FRONT(poisson, (tensor_t *rates), tensor__draw_by(TENSOR_OP_POISSON, rates, 1e15))
 // Fisher-Yates on one stream.
 TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     int64_t *to = (int64_t *)c->arg[0].data, n = c->arg[0].numel;
@@ -17556,47 +16450,39 @@ TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     for (int64_t i = n - 1; i > 0; i--) {
         uint32_t w[4];
         tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)i, w);
-        int64_t k = (int64_t)(((uint64_t)w[1] << 32 | w[0]) % (uint64_t)(i + 1)), v = to[i];
+        int64_t k = (int64_t)(tensor__word64(w, 0) % (uint64_t)(i + 1)), v = to[i];
         to[i] = to[k];
         to[k] = v;
     }
     return 0;
 }
-TENSOR_API tensor_t *(tensor_randperm)(int64_t n) {
-    return tensor__drawn(TENSOR_OP_RANDPERM, &n, 1, TENSOR_I64, 0, 0, 0, 0, NULL);
-}
+TENSOR__FRONT(randperm, (int64_t n), tensor__drawn(TENSOR_OP_RANDPERM, &n, 1, TENSOR_I64, 0, 0, 0, 0, NULL))
 TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     TENSOR__MARK
-    TENSOR__BEGIN1(o, MULTINOMIAL, weights)
-    if (!weights->ndim || n < 0) {
-        return tensor__fail(o.th, TENSOR_ERR_SHAPE, "multinomial: weights %t need a dim to draw %d from",
-                            weights, n);
-    }
+    TENSOR__BEGIN(o, TENSOR__ROW(MULTINOMIAL), weights)
+    TENSOR__REFUSE(!weights->ndim || n < 0, SHAPE, "multinomial: weights %t need a dim to draw %d from",
+                   weights, n);
     if (!tensor__needs_float("multinomial", weights)) { return TENSOR__POISON; }
-    if (n && !weights->dims[weights->ndim - 1]) {
-        return tensor__fail(o.th, TENSOR_ERR_INDEX,
-                            "multinomial: rows of weights %t have nothing to draw from", weights);
-    }
+    TENSOR__REFUSE(n && !weights->dims[weights->ndim - 1], INDEX,
+                   "multinomial: rows of weights %t have nothing to draw from", weights);
     o.args[0] = tensor_contiguous(tensor_to(tensor_detach(weights), TENSOR_F64));
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < weights->ndim; i++) { dims[i] = weights->dims[i]; }
     dims[weights->ndim - 1] = n;
-    o.p = &o.params;
-    o.params.i[0] = n;
+    tensor__ints(&o, n, 0);
     o.rng = tensor__next_stream(o.th);
     tensor__result(&o, TENSOR_I64, dims, weights->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
 // Whether x may be filled: not a leaf that requires grad, not part of a graph.
 TENSOR__FN int tensor__fillable(tensor__thread_t *th, const char *name, tensor_t *x, int any_dtype) {
-    if (!TENSOR__USABLE(th, name, "x", x)) { return 0; }
+    if (!TENSOR__USABLE(name, "x", x)) { return 0; }
     if (!any_dtype && !tensor__needs_float(name, x)) { return 0; }
     if (!tensor__update_allowed(th, name, x, 0)) { return 0; }
-    if (!th->grad_mode || !tensor__sync_needs_grad(th, x)) { return 1; }
-    tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                 "%s: x %t is part of a graph; fill it under no_grad, or a detached tensor", name, x);
-    return 0;
+    TENSOR__REFUSE_AS(0, th->grad_mode && tensor__sync_needs_grad(th, x), AUTOGRAD,
+                      "%s: x %t is part of a graph; fill it under no_grad, or a detached tensor", name, x);
+    return 1;
 }
 // x filled by a random row.
 TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1) {
@@ -17605,24 +16491,19 @@ TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1
     if (!tensor__fillable(th, tensor__row(id)->name, x, 0)) { return TENSOR__POISON; }
     tensor__begin(&o, tensor__row(id), NULL, 0);
     o.device = x->device;
-    o.p = &o.params;
-    o.params.f[0] = f0;
-    o.params.f[1] = f1;
+    tensor__reals(&o, f0, f1);
     o.rng = tensor__next_stream(th);
     o.update = 1;
     o.out[o.nout++] = x;
     return tensor__finish(&o);
 }
 TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
-    if (!(high >= low) || !(high - low < INFINITY)) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "uniform_: %g .. %g is no range", low, high);
-    }
+    TENSOR__REFUSE(!(high >= low) || !(high - low < INFINITY), INDEX, "uniform_: %g .. %g is no range", low,
+                   high);
     return tensor__draw_into(TENSOR_OP_RAND, x, low, high);
 }
 TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
-    if (!(std >= 0)) {
-        return tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "normal_: std is %g, it must be >= 0", std);
-    }
+    TENSOR__REFUSE(!(std >= 0), INDEX, "normal_: std is %g, it must be >= 0", std);
     return tensor__draw_into(TENSOR_OP_RANDN, x, mean, std);
 }
 // Distributions made of uniform or normal numbers in double: 0 exponential (a = rate), 1 cauchy, 2
@@ -17632,9 +16513,8 @@ TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, 
     static const double low[] = {0, -INFINITY, -INFINITY, 0, -1e-300};       // of a, exclusive
     static const double high[] = {INFINITY, INFINITY, INFINITY, 1, 1 + 1e-15};
     if (!tensor__fillable(th, name, x, kind > 2)) { return TENSOR__POISON; }
-    if (!(a > low[kind] && a < high[kind]) || ((kind == 1 || kind == 2) && !(b >= 0))) {
-        return tensor__fail(th, TENSOR_ERR_INDEX, "%s: the parameters %g, %g are out of range", name, a, b);
-    }
+    TENSOR__REFUSE(!(a > low[kind] && a < high[kind]) || ((kind == 1 || kind == 2) && !(b >= 0)), INDEX,
+                   "%s: the parameters %g, %g are out of range", name, a, b);
     tensor_scope_t s = tensor__scope_begin(th, 0);
     int id = kind == 2 ? TENSOR_OP_RANDN : TENSOR_OP_RAND;
     tensor_t *y = tensor__drawn(id, x->dims, x->ndim, TENSOR_F64, 0, 1, 0, 0, x);
@@ -17655,21 +16535,13 @@ TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, 
     (tensor_scope_end)(s);
     return y == TENSOR__POISON ? y : x;
 }
-TENSOR_API tensor_t *(tensor_exponential_)(tensor_t *x, double lambda) {
-    return tensor__draw_made("exponential_", 0, x, lambda, 0);
-}
-TENSOR_API tensor_t *(tensor_cauchy_)(tensor_t *x, double median, double sigma) {
-    return tensor__draw_made("cauchy_", 1, x, median, sigma);
-}
-TENSOR_API tensor_t *(tensor_log_normal_)(tensor_t *x, double mean, double std) {
-    return tensor__draw_made("log_normal_", 2, x, mean, std);
-}
-TENSOR_API tensor_t *(tensor_geometric_)(tensor_t *x, double p) {
-    return tensor__draw_made("geometric_", 3, x, p, 0);
-}
-TENSOR_API tensor_t *(tensor_bernoulli_)(tensor_t *x, double p) {
-    return tensor__draw_made("bernoulli_", 4, x, p, 0);
-}
+TENSOR__FRONT(exponential_, (tensor_t *x, double lambda), tensor__draw_made("exponential_", 0, x, lambda, 0))
+TENSOR__FRONT(cauchy_, (tensor_t *x, double median, double sigma),
+    tensor__draw_made("cauchy_", 1, x, median, sigma))
+TENSOR__FRONT(log_normal_, (tensor_t *x, double mean, double std),
+    tensor__draw_made("log_normal_", 2, x, mean, std))
+TENSOR__FRONT(geometric_, (tensor_t *x, double p), tensor__draw_made("geometric_", 3, x, p, 0))
+TENSOR__FRONT(bernoulli_, (tensor_t *x, double p), tensor__draw_made("bernoulli_", 4, x, p, 0))
 TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
     TENSOR__MARK
     if (!tensor__fillable(th_, "random_", x, 1)) { return TENSOR__POISON; }
@@ -17685,15 +16557,11 @@ TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
 
 TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "requires_grad_", "x", x)) { return TENSOR__POISON; }
-    if (on && !tensor__is_float(x->dtype)) {
-        return tensor__fail(th, TENSOR_ERR_DTYPE, "requires_grad_: x %t is %y; only floats have gradients",
-                            x, x);
-    }
-    if (on && (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING)) {
-        return tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                            "requires_grad_: x %t was made in inference mode; use a clone of it", x);
-    }
+    if (!TENSOR__USABLE("requires_grad_", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(on && !tensor__is_float(x->dtype), DTYPE,
+                   "requires_grad_: x %t is %y; only floats have gradients", x, x);
+    TENSOR__REFUSE(on && (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING), AUTOGRAD,
+                   "requires_grad_: x %t was made in inference mode; use a clone of it", x);
     if (tensor__sync_needs_grad(th, x) && x->node) {
         if (on) { return x; }
         return tensor__fail(th, TENSOR_ERR_AUTOGRAD,
@@ -17713,10 +16581,8 @@ TENSOR_API int (tensor_is_inference)(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "detach_", "x", x)) { return TENSOR__POISON; }
-    if (x->base) {
-        return tensor__fail(th, TENSOR_ERR_AUTOGRAD, "detach_: x %t is a view; use tensor_detach", x);
-    }
+    if (!TENSOR__USABLE("detach_", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(x->base, AUTOGRAD, "detach_: x %t is a view; use tensor_detach", x);
     tensor__renode(th, x, NULL, 0);
     x->flags = (uint8_t)(x->flags & ~TENSOR__REQUIRES_GRAD);
     x->rebased++;
@@ -17725,21 +16591,13 @@ TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
 TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) { return tensor__live(x) ? x->grad : NULL; }
 TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "set_grad", "x", x)) { return th->error.code; }
+    if (!TENSOR__USABLE("set_grad", "x", x)) { return th->error.code; }
     if (grad) {
-        if (!TENSOR__USABLE(th, "set_grad", "grad", grad)) { return th->error.code; }
-        if (grad == x) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "set_grad: x %t cannot be its own gradient", x);
-            return TENSOR_ERR_AUTOGRAD;
-        }
-        if (grad->ndim != x->ndim || memcmp(grad->dims, x->dims, (size_t)x->ndim * 8)) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "set_grad: grad %t has not the shape of x %t", grad, x);
-            return TENSOR_ERR_SHAPE;
-        }
-        if (grad->dtype != x->dtype) {
-            tensor__fail(th, TENSOR_ERR_DTYPE, "set_grad: grad is %y, x is %y", grad, x);
-            return TENSOR_ERR_DTYPE;
-        }
+        if (!TENSOR__USABLE("set_grad", "grad", grad)) { return th->error.code; }
+        TENSOR__REFUSE_CODE(grad == x, AUTOGRAD, "set_grad: x %t cannot be its own gradient", x);
+        TENSOR__REFUSE_CODE(!tensor__same_shape(grad, x), SHAPE,
+                            "set_grad: grad %t has not the shape of x %t", grad, x);
+        TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, x is %y", grad, x);
         tensor__hold(grad);
     }
     tensor_t *old = x->grad;
@@ -17749,10 +16607,8 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
 }
 TENSOR_API tensor_t *(tensor_retain_grad)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, "retain_grad", "x", x)) { return TENSOR__POISON; }
-    if (!tensor__sync_needs_grad(th, x)) {
-        return tensor__fail(th, TENSOR_ERR_AUTOGRAD, "retain_grad: x %t does not require grad", x);
-    }
+    if (!TENSOR__USABLE("retain_grad", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(!tensor__sync_needs_grad(th, x), AUTOGRAD, "retain_grad: x %t does not require grad", x);
     if (!x->node) { return x; }
     if (!tensor__node_extra(th, x->node)) { return TENSOR__POISON; }
     x->node->extra->retain[x->output] = x;
@@ -17775,13 +16631,10 @@ TENSOR_API int (tensor_set_detect_anomaly)(int on) {
 TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn, tensor_post_hook_t post,
                                 void *user) {
     tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE(th, name, "x", x)) { return 0; }
-    if (!fn && !post) { tensor__fail(th, TENSOR_ERR_OWNER, "%s: fn is NULL", name); return 0; }
-    if (!tensor__sync_needs_grad(th, x) || (post && x->node)) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: x %t %s", name, x,
-                     tensor__needs_grad(x) ? "is not a leaf" : "does not require grad");
-        return 0;
-    }
+    if (!TENSOR__USABLE(name, "x", x)) { return 0; }
+    TENSOR__REFUSE_AS(0, !fn && !post, OWNER, "%s: fn is NULL", name);
+    TENSOR__REFUSE_AS(0, !tensor__sync_needs_grad(th, x) || (post && x->node), AUTOGRAD, "%s: x %t %s", name,
+                      x, tensor__needs_grad(x) ? "is not a leaf" : "does not require grad");
     tensor__extra_t *e = x->node ? tensor__node_extra(th, x->node) : x->flags & TENSOR__HOOKED ?
         tensor__leaf_extra(x) : (tensor__extra_t *)tensor__memory(th, sizeof *e);
     if (e && !x->node) {
@@ -17840,9 +16693,8 @@ TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32
         tensor_t *r = k < 0 ? NULL : h->fn(*g, h->user), *old = k < 0 ? NULL : *g;
         if (th->error.code) { return 0; }
         if (!r || r == old) { continue; }
-        if (!TENSOR__USABLE(th, "backward", "result of a hook", r)) { return 0; }
-        if (r->dtype != old->dtype || r->ndim != old->ndim ||
-            memcmp(r->dims, old->dims, (size_t)r->ndim * sizeof *r->dims)) {
+        if (!TENSOR__USABLE("backward", "result of a hook", r)) { return 0; }
+        if (r->dtype != old->dtype || !tensor__same_shape(r, old)) {
             tensor__fail(th, r->dtype == old->dtype ? TENSOR_ERR_SHAPE : TENSOR_ERR_DTYPE,
                          "backward: a hook gave %t %y for a gradient %t %y", r, r, old, old);
             return 0;
@@ -17855,31 +16707,17 @@ TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32
 // 1 if a saved value is what it was. The text names who saved it and who changed it.
 TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) {
     if (TENSOR__LIKELY(v->storage->version == v->version)) { return 1; }
-    const char *by = v->storage->write_op ? v->storage->write_op : "?", *site = v->storage->write_site;
-    const char *saver = g->node->site;
-    tensor__fail(g->th, TENSOR_ERR_AUTOGRAD,
-                 "backward: %s %i of %s%s%s, shape %n, was changed in place by %s%s%s after it was "
-                 "saved (version %i, expected %i); change a clone instead", v->source < 0 ? "output" :
-                     "input",
-                 v->source < 0 ? -1 - v->source : (int)v->source, g->node->row->name, saver ? " at " : "",
-                 saver ? tensor__basename(saver) : "", v->dims, (int)v->ndim, by, site ? " at " : "",
-                 site ? tensor__basename(site) : "", (int)v->storage->version, (int)v->version);
+    tensor__fail(g->th, TENSOR_ERR_AUTOGRAD, "backward: %s %i of %s%w, shape %n, was changed in place by "
+                 "%s%w after it was saved (version %i, expected %i); change a clone instead", v->source < 0 ?
+                 "output" : "input", v->source < 0 ? -1 - v->source : (int)v->source, g->node->row->name,
+                 g->node->site, v->dims, (int)v->ndim, v->storage->write_op ? v->storage->write_op : "?",
+                 v->storage->write_site, (int)v->storage->version, (int)v->version);
     return 0;
 }
 TENSOR__FN tensor_t *tensor__saved_header(tensor__thread_t *th, tensor__node_t *n, const tensor__saved_t *v) {
-    tensor_t *t = tensor__new_header(th, n->row->name, v->dtype, v->ndim);
-    if (!t) { return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", n->row->name); }
-    TENSOR__HOLD(&v->storage->refs);
-    t->storage = v->storage;
-    t->device = v->storage->device;
-    t->offset = v->offset;
-    t->numel = 1;
-    for (int d = 0; d < v->ndim; d++) {
-        t->dims[d] = v->dims[d];
-        t->strides[d] = v->strides[d];
-        t->numel *= v->dims[d];
-    }
-    tensor__set_contiguous(t);
+    tensor_t *t = tensor__over(th, n->row->name, v->storage, v->dtype, v->dims, v->strides, v->ndim,
+                               v->offset);
+    if (!t) { return TENSOR__POISON; }
     t->site = n->site;
     return t;
 }
@@ -17914,19 +16752,17 @@ TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
     return ok;
 }
 // Gets them back for one run of n.
-TENSOR__FN int tensor__unpack_saved(tensor__thread_t *th, tensor__node_t *n) {
+TENSOR__FN int tensor__unpack_saved(tensor__node_t *n) {
     tensor__extra_t *e = n->extra;
     for (int i = 0; i < n->nsaved; i++) {
         tensor__saved_t *v = &n->saved[i];
         if (!e->packed[i]) { continue; }
         tensor_t *t = e->packing->unpack(e->packed[i], e->packing->user);
-        if (!TENSOR__USABLE(th, "backward", "result of unpack", t)) { return 0; }
-        if (t->dtype != v->dtype || t->ndim != v->ndim ||
-            memcmp(t->dims, v->dims, v->ndim * sizeof *t->dims)) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "backward: unpack gave %t %y for a value %n of %s", t, t,
-                         v->dims, (int)v->ndim, n->row->name);
-            return 0;
-        }
+        if (!TENSOR__USABLE("backward", "result of unpack", t)) { return 0; }
+        TENSOR__REFUSE_AS(0, t->dtype != v->dtype || t->ndim != v->ndim || memcmp(t->dims, v->dims,
+                          v->ndim * sizeof *t->dims), SHAPE,
+                          "backward: unpack gave %t %y for a value %n of %s", t, t, v->dims, (int)v->ndim,
+                          n->row->name);
         t = (tensor_contiguous)(t);
         if (t == TENSOR__POISON) { return 0; }
         TENSOR__HOLD(&t->storage->refs);
@@ -18010,12 +16846,9 @@ TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
 }
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (!ctx || slot < 0 || slot >= TENSOR__MAX_IN) {
-        tensor__fail(th, TENSOR_ERR_INDEX, "save_for_backward: slot %i is outside 0..%i", slot,
-                     (int)TENSOR__MAX_IN - 1);
-        return TENSOR_ERR_INDEX;
-    }
-    if (!TENSOR__USABLE(th, "save_for_backward", "x", x)) { return th->error.code; }
+    TENSOR__REFUSE_CODE(!ctx || slot < 0 || slot >= TENSOR__MAX_IN, INDEX,
+                        "save_for_backward: slot %i is outside 0..%i", slot, (int)TENSOR__MAX_IN - 1);
+    if (!TENSOR__USABLE("save_for_backward", "x", x)) { return th->error.code; }
     if (ctx->tracks && (x->flags & TENSOR__INFERENCE)) {
         tensor__not_saved(th, ctx->fn->name, x);
         return TENSOR_ERR_AUTOGRAD;
@@ -18038,10 +16871,8 @@ TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, 
 }
 TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     tensor__thread_t *th = tensor__self();
-    if (!ctx || slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g) {
-        return tensor__fail(th, TENSOR_ERR_INDEX, "saved: slot %i holds nothing%s", slot, ctx && ctx->g ?
-                            "" : " outside backward");
-    }
+    TENSOR__REFUSE(!ctx || slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g, INDEX,
+                   "saved: slot %i holds nothing%s", slot, ctx && ctx->g ? "" : " outside backward");
     tensor__saved_t v;
     v.storage = ctx->saved[slot].storage;
     v.version = ctx->saved[slot].version;
@@ -18053,19 +16884,9 @@ TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     tensor__node_t *n = ctx->g->node;
     tensor__edge_t *e = source >= 0 && source != TENSOR__CONSTANT ? &n->edge[source] : NULL;
     if (ctx->g->create && e && e->leaf) { return e->leaf; }
-    tensor_t *t = tensor__new_header(th, "saved", ctx->saved[slot].dtype, ctx->saved[slot].ndim);
-    if (!t) { return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "saved: out of memory"); }
-    TENSOR__HOLD(&v.storage->refs);
-    t->storage = v.storage;
-    t->device = v.storage->device;
-    t->offset = ctx->saved[slot].offset;
-    t->numel = 1;
-    for (int d = 0; d < t->ndim; d++) {
-        t->dims[d] = ctx->saved[slot].dims[d];
-        t->strides[d] = ctx->saved[slot].strides[d];
-        t->numel *= t->dims[d];
-    }
-    tensor__set_contiguous(t);
+    tensor_t *t = tensor__over(th, "saved", v.storage, ctx->saved[slot].dtype, v.dims,
+                               ctx->saved[slot].strides, v.ndim, ctx->saved[slot].offset);
+    if (!t) { return TENSOR__POISON; }
     tensor__node_t *node = !ctx->g->create ? NULL : source < 0 ? n : e ? e->node : NULL;
     if (node) {
         TENSOR__HOLD(&node->refs);
@@ -18081,10 +16902,10 @@ TENSOR_API int (tensor_needs_input_grad)(tensor_function_ctx_t *ctx, int i) {
 // Whether k names one of n things while forward runs (or backward, if ctx->g must be there).
 TENSOR__FN int tensor__custom_index(tensor_function_ctx_t *ctx, const char *name, int k, int n,
                                     int backward) {
-    if (ctx && k >= 0 && k < n && (backward ? ctx->g != NULL : ctx->inputs != NULL)) { return 1; }
-    tensor__fail(tensor__self(), TENSOR_ERR_INDEX, "%s: %i is outside 0..%i, or this is not %s", name, k,
-                 n - 1, backward ? "backward" : "forward");
-    return 0;
+    TENSOR__REFUSE_AS(0, !(ctx && k >= 0 && k < n && (backward ? ctx->g != NULL : ctx->inputs != NULL)),
+                      INDEX, "%s: %i is outside 0..%i, or this is not %s", name, k, n - 1, backward ?
+                      "backward" : "forward");
+    return 1;
 }
 TENSOR_API int (tensor_set_output)(tensor_function_ctx_t *ctx, int k, tensor_t *y) {
     if (!tensor__custom_index(ctx, "set_output", k, ctx ? ctx->nout : 0, 0)) { return TENSOR_ERR_INDEX; }
@@ -18208,15 +17029,10 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     tensor__thread_t *th = tensor__self();
     tensor_function_ctx_t *c = NULL;
     for (int k = 0; outputs && k < nout; k++) { outputs[k] = TENSOR__POISON; }
-    if (!fn || !fn->forward || !fn->backward || n < 0 || (n && !inputs) || !outputs) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "apply: fn, its forward, its backward, inputs or outputs is NULL");
-        return TENSOR_ERR_OWNER;
-    }
-    if (nout < 1 || nout > TENSOR__MAX_OUT) {
-        tensor__fail(th, TENSOR_ERR_INDEX, "apply: %i results, 1..%i are supported", nout,
-                     (int)TENSOR__MAX_OUT);
-        return TENSOR_ERR_INDEX;
-    }
+    TENSOR__REFUSE_CODE(!fn || !fn->forward || !fn->backward || n < 0 || (n && !inputs) || !outputs, OWNER,
+                        "apply: fn, its forward, its backward, inputs or outputs is NULL");
+    TENSOR__REFUSE_CODE(nout < 1 || nout > TENSOR__MAX_OUT, INDEX, "apply: %i results, 1..%i are supported",
+                        nout, (int)TENSOR__MAX_OUT);
     if (tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n)) {
         c = (tensor_function_ctx_t *)tensor__memory(th, sizeof *c);
     }
@@ -18348,10 +17164,7 @@ TENSOR__FN int tensor__pass_grow(tensor__thread_t *th, tensor__pass_t *p) {
     uint64_t bytes = (uint64_t)room * (sizeof *p->slots + sizeof *p->heap + sizeof(int32_t) +
                                        2 * sizeof(int32_t));
     char *m = (char *)tensor__raw_or_release(th, bytes);
-    if (!m) {
-        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "backward: out of memory");
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, !m, OUT_OF_MEMORY, "backward: out of memory");
     void *old = p->slots;
     tensor__slot_t *slots = (tensor__slot_t *)(void *)m;
     if (p->room) { memcpy(slots, p->slots, (size_t)p->room * sizeof *slots); }
@@ -18548,8 +17361,7 @@ TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t 
 TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g) {
     const tensor__isa_t *isa = th->ctx->plain;
     int64_t n = sum->numel;
-    if (isa && TENSOR__HOST_F32(sum) && TENSOR__HOST_F32(g) &&
-        (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
+    if (isa && TENSOR__HOST_F32(sum) && TENSOR__HOST_F32(g) && (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
         g->numel == n && !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN) {
         const void *in[2];
         void *out[1];
@@ -18612,24 +17424,15 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
     return ok;
 }
 
-TENSOR__INLINE int tensor__fits(const tensor__meta_t *m, const tensor_t *g) {
-    int same = g->ndim == m->ndim;
-    for (int d = 0; same && d < m->ndim; d++) { same = g->dims[d] == m->dims[d]; }
-    return same;
-}
 // A gradient in dtype and shape of its value: input i of `from` (NULL: the caller's). POISON = failed,
 // raised.
-TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(tensor__thread_t *th, const tensor__node_t *from, int i,
-                                                  const tensor__meta_t *m, tensor_t *g) {
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(const tensor__node_t *from, int i, const tensor__meta_t *m,
+                                                  tensor_t *g) {
     int lead = g->ndim - m->ndim, fits = lead >= 0;
     for (int d = 0; fits && d < m->ndim; d++) { fits = m->dims[d] == 1 || m->dims[d] == g->dims[lead + d]; }
-    if (!fits) {
-        return tensor__fail(th, TENSOR_ERR_SHAPE,
-                            "backward: %s gave a gradient %t for input %i, which is %n",
-                            !from ? "the caller" : from->custom ?
-                            ((const tensor_function_ctx_t *)from->custom)->fn->name : from->row->name,
-                            g, i, m->dims, (int)m->ndim);
-    }
+    TENSOR__REFUSE(!fits, SHAPE, "backward: %s gave a gradient %t for input %i, which is %n", !from ?
+                   "the caller" : from->custom ? ((const tensor_function_ctx_t *)from->custom)->fn->name :
+                   from->row->name, g, i, m->dims, (int)m->ndim);
     if (g->dtype != m->dtype) { g = (tensor_to)(g, (tensor_dtype_t)m->dtype); }
     return g == TENSOR__POISON ? g : tensor__sum_to(g, m->dims, m->ndim);
 }
@@ -18651,8 +17454,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__deliver_leaf(tensor__thread_t *th, tenso
 TENSOR__INLINE int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node,
                                    int32_t output, tensor_t *leaf, const tensor__meta_t *m, tensor_t *g,
                                    const tensor__node_t *from, int i) {
-    if (g->dtype != m->dtype || !tensor__fits(m, g)) {
-        g = tensor__fit(th, from, i, m, g);
+    if (g->dtype != m->dtype || !tensor__same_dims(g->dims, g->ndim, m->dims, m->ndim)) {
+        g = tensor__fit(from, i, m, g);
         if (g == TENSOR__POISON) { return 0; }
     }
     if (!node) { return tensor__deliver_leaf(th, p, leaf, g); }
@@ -18698,13 +17501,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
     int nan = tensor_item(tensor_any(tensor_isnan(x))) != 0;
     th->grad_mode = (uint8_t)mode;
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)n->custom;
-    if (nan) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "backward: %s%s%s made a NaN in the gradient of its input %i %t",
-                     c ? c->fn->name : n->row->name, n->site ? " at " : "",
-                     n->site ? tensor__basename(n->site) : "", i, x);
-    }
-    return !nan;
+    TENSOR__REFUSE_AS(0, nan, AUTOGRAD, "backward: %s%w made a NaN in the gradient of its input %i %t",
+                      c ? c->fn->name : n->row->name, n->site, i, x);
+    return 1;
 }
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
 
@@ -18716,15 +17515,10 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         if (go <= 0) { return go == 0; }
     }
     if (n->extra && n->extra->region && !tensor__region_restore(th, n)) { return 0; }
-    if (n->used == 3) {
-        if (!tensor__unpack_saved(th, n)) { return 0; }
-    } else if (n->used) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "backward: the values saved by %s%s%s were freed by an earlier backward; pass "
-                     "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site ? " at " : "",
-                     n->site ? tensor__basename(n->site) : "");
-        return 0;
-    }
+    if (n->used == 3 && !tensor__unpack_saved(n)) { return 0; }
+    TENSOR__REFUSE_AS(0, n->used && n->used != 3, AUTOGRAD,
+                      "backward: the values saved by %s%w were freed by an earlier backward; pass "
+                      "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
     if (!n->row->grad) { return 1; }
     tensor_t *gx_small[TENSOR__MAX_IN];
     tensor_t **gx = gx_small;
@@ -18791,32 +17585,22 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
                            tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op) {
     for (int i = 0; i < no; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
-        if (!TENSOR__USABLE(th, op, "output", y)) { return th->error.code; }
-        if (!tensor__sync_needs_grad(th, y)) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                         "%s: %t made by %s%s%s does not require grad and has no graph%s", op, y,
-                         y->op ? y->op : "?", y->site ? " at " : "", y->site ? tensor__basename(y->site) : "",
-                         th->grad_mode ? "" : "; this thread records nothing now: a no_grad scope is open");
-            return TENSOR_ERR_AUTOGRAD;
-        }
-        if (!g && y->numel != 1) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                         "%s: a gradient to start from is needed for %t (only one element has the "
-                         "default 1)", op, y);
-            return TENSOR_ERR_AUTOGRAD;
-        }
-        if (g && !TENSOR__USABLE(th, op, "grad", g)) { return th->error.code; }
-        if (g && (g->ndim != y->ndim || memcmp(g->dims, y->dims, (size_t)y->ndim * 8))) {
-            tensor__fail(th, TENSOR_ERR_SHAPE, "%s: grad %t has not the shape of the output %t", op, g, y);
-            return TENSOR_ERR_SHAPE;
-        }
+        if (!TENSOR__USABLE(op, "output", y)) { return th->error.code; }
+        TENSOR__REFUSE_CODE(!tensor__sync_needs_grad(th, y), AUTOGRAD,
+                            "%s: %t made by %s%w does not require grad and has no graph%s", op, y, y->op ?
+                            y->op : "?", y->site, th->grad_mode ? "" :
+                            "; this thread records nothing now: a no_grad scope is open");
+        TENSOR__REFUSE_CODE(!g && y->numel != 1, AUTOGRAD,
+                            "%s: a gradient to start from is needed for %t (only one element has the default "
+                            "1)", op, y);
+        if (g && !TENSOR__USABLE(op, "grad", g)) { return th->error.code; }
+        TENSOR__REFUSE_CODE(g && !tensor__same_shape(g, y), SHAPE,
+                            "%s: grad %t has not the shape of the output %t", op, g, y);
     }
     for (int i = 0; i < ni; i++) {
-        if (!TENSOR__USABLE(th, op, "input", inputs[i])) { return th->error.code; }
-        if (!tensor__sync_needs_grad(th, inputs[i])) {
-            tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: input %i %t does not require grad", op, i, inputs[i]);
-            return TENSOR_ERR_AUTOGRAD;
-        }
+        if (!TENSOR__USABLE(op, "input", inputs[i])) { return th->error.code; }
+        TENSOR__REFUSE_CODE(!tensor__sync_needs_grad(th, inputs[i]), AUTOGRAD,
+                            "%s: input %i %t does not require grad", op, i, inputs[i]);
     }
     tensor__pass_t local, *p = th->pass;
     if (p) { th->pass = NULL; } else { p = &local; memset(p, 0, sizeof *p); }
@@ -18906,15 +17690,9 @@ TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
 TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                       tensor_t *const *inputs, int ni, tensor_t **gradients, int flags) {
     tensor__thread_t *th = tensor__self();
-    if (no < 0 || ni < 0 || (no && !outputs) || (ni && (!inputs || !gradients))) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "autograd_grad: outputs, inputs or gradients is NULL");
-        return TENSOR_ERR_OWNER;
-    }
-    if (!ni) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD,
-                     "autograd_grad: no inputs; tensor_backward fills the .grad of leaves");
-        return TENSOR_ERR_AUTOGRAD;
-    }
+    TENSOR__REFUSE_CODE(no < 0 || ni < 0 || (no && !outputs) || (ni && (!inputs || !gradients)), OWNER,
+                        "autograd_grad: outputs, inputs or gradients is NULL");
+    TENSOR__REFUSE_CODE(!ni, AUTOGRAD, "autograd_grad: no inputs; tensor_backward fills the .grad of leaves");
     for (int i = 0; i < ni; i++) { gradients[i] = NULL; }
     int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad");
     for (int i = 0; i < ni && !code && !(flags & TENSOR_ALLOW_UNUSED); i++) {
@@ -18999,11 +17777,9 @@ TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t
 }
 TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor__thread_t *th = tensor__self();
-    if (!fn || n < 0 || (n && !inputs)) {
-        return tensor__fail(th, TENSOR_ERR_OWNER, "checkpoint: fn or inputs is NULL");
-    }
+    TENSOR__REFUSE(!fn || n < 0 || (n && !inputs), OWNER, "checkpoint: fn or inputs is NULL");
     for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE(th, "checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
+        if (!TENSOR__USABLE("checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
         if (tensor__sync_needs_grad(th, inputs[i]) && inputs[i]->node && inputs[i]->node->seq > th->seq) {
             th->seq = inputs[i]->node->seq;
         }
@@ -19066,7 +17842,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     return ok ? th->fresh = y : TENSOR__POISON;
 }
 // Takes what m saved. 0 = it is not the operation n was.
-TENSOR__FN int tensor__region_take(tensor__thread_t *th, tensor__node_t *n, tensor__node_t *m) {
+TENSOR__FN int tensor__region_take(tensor__node_t *n, tensor__node_t *m) {
     int same = n->row == m->row && n->nin == m->nin && n->nsaved == m->nsaved && !n->custom == !m->custom;
     for (int i = 0; i < n->nsaved && same; i++) {
         const tensor__saved_t *v = &n->saved[i], *w = &m->saved[i];
@@ -19077,11 +17853,8 @@ TENSOR__FN int tensor__region_take(tensor__thread_t *th, tensor__node_t *n, tens
                    !memcmp(v->strides, w->strides, v->ndim * sizeof *v->strides);
         }
     }
-    if (!same) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn does other operations when it is run again: "
-                     "%s where %s was", m->row->name, n->row->name);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, !same, AUTOGRAD, "checkpoint: fn does other operations when it is run again: %s "
+                      "where %s was", m->row->name, n->row->name);
     for (int i = 0; i < n->nsaved; i++) {
         tensor__saved_t *v = &n->saved[i], *w = &m->saved[i];
         if (v->is_immediate || v->storage || !w->storage) { continue; }
@@ -19100,11 +17873,9 @@ TENSOR__FN int tensor__region_take(tensor__thread_t *th, tensor__node_t *n, tens
 TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     for (int i = 0; i < r->n; i++) {
         const tensor__storage_t *s = r->inputs[i]->storage;
-        if (s->version == r->versions[i]) { continue; }
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: input %i %t was changed in place by %s%s%s after "
-                     "the forward pass", i, r->inputs[i], s->write_op ? s->write_op : "?",
-                     s->write_site ? " at " : "", s->write_site ? tensor__basename(s->write_site) : "");
-        return 0;
+        TENSOR__REFUSE_AS(0, s->version != r->versions[i], AUTOGRAD,
+                          "checkpoint: input %i %t was changed in place by %s%w after the forward pass", i,
+                          r->inputs[i], s->write_op ? s->write_op : "?", s->write_site);
     }
     tensor_t **in = (tensor_t **)tensor__memory(th, ((uint64_t)r->n + 1) * sizeof *in);
     if (!in) { return 0; }
@@ -19122,15 +17893,14 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     th->rng = rng;
     int64_t count = tensor__live(y) ? tensor__walk(th, &y, 1, since, &list) : -1;
     int ok = count == r->count;
-    if (!ok && count >= 0) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn does %d operations when it is run again, %d at "
-                     "first", count, r->count);
-    } else if (!ok) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn gave no tensor when it was run again");
+    if (!ok) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, count < 0 ?
+                     "checkpoint: fn gave no tensor when it was run again" :
+                     "checkpoint: fn does %d operations when it is run again, %d at first", count, r->count);
     }
     tensor__spin(&r->lock);
     for (int64_t k = 0; k < count && ok; k++) {
-        if (r->node[k] && r->node[k]->used == 2) { ok = tensor__region_take(th, r->node[k], list[k]); }
+        if (r->node[k] && r->node[k]->used == 2) { ok = tensor__region_take(r->node[k], list[k]); }
     }
     tensor__unspin(&r->lock);
     if (list) { tensor__memory_free(th, list); }
@@ -19153,10 +17923,7 @@ TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n) {
     if (missing && !inside) { r->worker = th; }
     tensor__unspin(&r->lock);
     if (!missing) { return 1; }
-    if (inside) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: fn runs backward through its own result");
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, inside, AUTOGRAD, "checkpoint: fn runs backward through its own result");
     int ok = tensor__region_rerun(th, r);
     tensor__spin(&r->lock);
     r->worker = NULL;
@@ -19246,24 +18013,22 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
     tensor__thread_t *th = c->th = tensor__self();
     c->x = NULL;
     c->s.thread = NULL;
-    if (!fn || n < 0 || (n && !inputs) || !given) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "%s: fn, inputs, v or results is NULL", op);
-        return 0;
-    }
+    TENSOR__REFUSE_AS(0, !fn || n < 0 || (n && !inputs) || !given, OWNER,
+                      "%s: fn, inputs, v or results is NULL", op);
     c->s = tensor__scope_begin(th, 1);
     if (c->s.thread) { c->x = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
     if (!c->x) { return 0; }
     c->g = c->x + n;
     for (int i = 0; i < n; i++) {
         tensor_t *x = inputs[i];
-        if (!TENSOR__USABLE(th, op, "inputs", x)) { return 0; }
+        if (!TENSOR__USABLE(op, "inputs", x)) { return 0; }
         int joins = (flags & TENSOR_CREATE_GRAPH) && tensor__sync_needs_grad(th, x);
         c->x[i] = joins ? (tensor_reshape_n)(x, x->dims, x->ndim) :
             tensor__as_leaf(x, tensor__is_float(x->dtype));
         if (c->x[i] == TENSOR__POISON) { return 0; }
     }
     c->y = fn(c->x, n, user);
-    return TENSOR__USABLE(th, op, "the result of fn", c->y);
+    return TENSOR__USABLE(op, "the result of fn", c->y);
 }
 TENSOR__FN tensor_t *tensor__calculus_end(tensor__calculus_t *c, int ok, tensor_t **results, int64_t n,
                                           int flags) {
@@ -19339,13 +18104,9 @@ TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *cons
 }
 // constant: a result that needs no gradient is right if it does not change.
 TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
-                                 double atol,
-                                 double rtol, int constant) {
+                                 double atol, double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
-    if (!fn || n < 0 || (n && !inputs)) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "gradcheck: fn or inputs is NULL");
-        return TENSOR_ERR_OWNER;
-    }
+    TENSOR__REFUSE_CODE(!fn || n < 0 || (n && !inputs), OWNER, "gradcheck: fn or inputs is NULL");
     if (eps == 0) { eps = 1e-6; }
     if (atol == 0) { atol = 1e-5; }
     if (rtol == 0) { rtol = 1e-3; }
@@ -19355,7 +18116,7 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
     tensor_t **wanted = grads + n, **again = wanted + n;
     int m = 0, code = 0;
     for (int i = 0; i < n && !code; i++) {
-        if (!TENSOR__USABLE(th, "gradcheck", "input", inputs[i])) { code = th->error.code; break; }
+        if (!TENSOR__USABLE("gradcheck", "input", inputs[i])) { code = th->error.code; break; }
         if (!tensor__sync_needs_grad(th, inputs[i])) { continue; }
         if (inputs[i]->dtype != TENSOR_F64) {
             tensor__fail(th, TENSOR_ERR_DTYPE, "gradcheck: input %i %t is %y, f64 is needed", i, inputs[i],
@@ -19407,10 +18168,8 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
             if (!(gap <= 0) && !(gap <= worst)) {
                 worst = gap;
                 code = TENSOR_ERR_AUTOGRAD;
-                tensor__fail(th, code,
-                             "gradcheck: input %i, element %d: autograd gives %g, central differences %g", i,
-                                 k, analytic,
-                             numeric);
+                tensor__fail(th, code, "gradcheck: input %i, element %d: autograd gives %g, central "
+                             "differences %g", i, k, analytic, numeric);
             }
         }
     }
@@ -19452,10 +18211,8 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     tensor__gradgrad_t gg;
     gg.fn = fn;
     gg.user = user;
-    if (!fn || n < 0 || n == INT32_MAX || (n && !inputs)) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "gradgradcheck: fn or inputs is NULL");
-        return TENSOR_ERR_OWNER;
-    }
+    TENSOR__REFUSE_CODE(!fn || n < 0 || n == INT32_MAX || (n && !inputs), OWNER,
+                        "gradgradcheck: fn or inputs is NULL");
     tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
     if (!list) { return th->error.code; }
     tensor_scope_t s = tensor__scope_begin(th, 1);
@@ -19576,7 +18333,7 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     p.s.p = text;
     p.s.room = size;
     if (size) { text[0] = 0; }
-    if (!TENSOR__USABLE(th, "print", "x", x)) {
+    if (!TENSOR__USABLE("print", "x", x)) {
         tensor__puts(&p.s, "tensor(poison)");
         return p.s.length;
     }
@@ -19612,29 +18369,16 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
         if (x->ndim) { tensor__print_width(&p, 0, here->offset); }
         tensor__print_dim(&p, 0, here->offset);
     }
-    if (x->dtype != TENSOR_F32 && x->dtype != TENSOR_I64 && x->dtype != TENSOR_BOOL) {
-        tensor__puts(&p.s, ", dtype=");
-        tensor__puts(&p.s, tensor__dtype_names[x->dtype]);
-    } else if (x->numel == 0 && x->dtype != TENSOR_F32) {
-        tensor__puts(&p.s, ", dtype=");
-        tensor__puts(&p.s, tensor__dtype_names[x->dtype]);
+    if (x->dtype != TENSOR_F32 && (!x->numel || (x->dtype != TENSOR_I64 && x->dtype != TENSOR_BOOL))) {
+        tensor__text(&p.s, ", dtype=%y", x);
     }
     if (x->device) {
         tensor__tidy(th_, mark_, NULL);
-        tensor__puts(&p.s, ", device='");
-        tensor__puts(&p.s, tensor__device_name(th, x->device));
-        tensor__puts(&p.s, ":");
-        tensor__puti(&p.s, x->device - 1);
-        tensor__puts(&p.s, "'");
+        tensor__text(&p.s, ", device='%s:%i'", tensor__device_name(th, x->device), x->device - 1);
     }
     if (tensor__sync_needs_grad(th, x)) {
-        if (x->node) {
-            tensor__puts(&p.s, ", grad_fn=<");
-            tensor__puts(&p.s, x->node->row->name);
-            tensor__puts(&p.s, ">");
-        } else {
-            tensor__puts(&p.s, ", requires_grad=True");
-        }
+        tensor__text(&p.s, x->node ? ", grad_fn=<%s>" : ", requires_grad=True",
+                     x->node ? x->node->row->name : "");
     }
     tensor__puts(&p.s, ")");
     return p.s.length;
@@ -19666,44 +18410,23 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 
 #define NOGRAD NULL
 static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
-#define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
-    {#name, TENSOR_FAMILY_POINTWISE, 1, 1, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise, \
+#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, lo, hi, doc)                                          \
+    {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, grad,                   \
      tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                             \
-    {#name, TENSOR_FAMILY_POINTWISE, 2, 2, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise, \
-     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
-    TENSOR_OPS_BINARY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                         \
-    {#name, TENSOR_FAMILY_POINTWISE, 3, 3, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, tensor__grad_pointwise, \
-     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
-    TENSOR_OPS_TERNARY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, nin, kind, f, doc)                                                               \
-    {#name, TENSOR_FAMILY_POINTWISE, nin, nin, 1, TENSOR__##kind, TENSOR_OP_##ID, 0, NULL,                   \
-        tensor__cpu_pointwise, NULL,                                                                         \
-     -3, 3, doc, NULL},
-    TENSOR_OPS_COMPARE(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, nin, f, doc)                                                                     \
-    {#name, TENSOR_FAMILY_POINTWISE, nin, nin, 1, TENSOR__BIT, TENSOR_OP_##ID, 0, NULL,                      \
-        tensor__cpu_pointwise, NULL,                                                                         \
-     -3, 3, doc, NULL},
-    TENSOR_OPS_BITWISE(TENSOR__X)
-#undef TENSOR__X
 #define TENSOR__ONE(ID, name, kind, f, dA, saves, lo, hi, doc)                                               \
-    {#name, TENSOR_FAMILY_POINTWISE, 1, 1, 1, TENSOR__DBL, TENSOR_OP_##ID, saves, tensor__grad_pointwise,    \
-     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
+    TENSOR__ROW_OF(ID, name, 1, kind, saves, tensor__grad_pointwise, lo, hi, doc)
 #define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                           \
-    {#name, TENSOR_FAMILY_POINTWISE, 2, 2, 1, TENSOR__DBL, TENSOR_OP_##ID, saves, tensor__grad_pointwise,    \
-     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
+    TENSOR__ROW_OF(ID, name, 2, kind, saves, tensor__grad_pointwise, lo, hi, doc)
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                     \
+    TENSOR__ROW_OF(ID, name, 3, kind, saves, tensor__grad_pointwise, lo, hi, doc)
+#define TENSOR__TESTS(ID, name, n, kind, f, doc) TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, -3, 3, doc)
+#define TENSOR__BITS(ID, name, n, f, doc) TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, -3, 3, doc)
+    TENSOR_OPS_UNARY(TENSOR__ONE) TENSOR_OPS_COPY(TENSOR__ONE) TENSOR_OPS_BINARY(TENSOR__TWO)
+    TENSOR_OPS_TERNARY(TENSOR__THREE) TENSOR_OPS_COMPARE(TENSOR__TESTS) TENSOR_OPS_BITWISE(TENSOR__BITS)
     TENSOR_OPS_DOUBLE1(TENSOR__ONE) TENSOR_OPS_DOUBLE2(TENSOR__TWO)
 #define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, doc)                               \
     {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR_OP_##ID, saves, grad, cpu, scratch,  \
-        -3, 3, doc,                                                                                          \
-     TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL},
+     -3, 3, doc, TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL},
     TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
 };
@@ -19711,8 +18434,7 @@ static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
 static const tensor__row_t tensor__pointwise_backward_rows[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...)                                                                             \
     {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, TENSOR_OP_##ID, 0, NULL,                           \
-        tensor__cpu_pointwise_backward, NULL,                                                                \
-     0, 0, "", NULL},
+     tensor__cpu_pointwise_backward, NULL, 0, 0, "", NULL},
     TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
     TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
     TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
@@ -19729,6 +18451,10 @@ TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const
         tensor__report(th, site);
     }
 }
+TENSOR__INLINE void tensor__stamp(tensor_t *t, const char *site) {
+    if (!t->site) { t->site = site; }
+    if (t->node && !t->node->site) { t->node->site = site; }
+}
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
     if (!site) { return t; }
     tensor__thread_t *th = tensor__self();
@@ -19736,8 +18462,7 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
         th->fresh = NULL;
         if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }    // of an earlier call
         if (!site[0]) { return t; }
-        if (!t->site) { t->site = site; }
-        if (t->node && !t->node->site) { t->node->site = site; }
+        tensor__stamp(t, site);
         if (th->written) {
             th->written->write_site = site;
             th->written = NULL;
@@ -19751,14 +18476,7 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
 TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
     if (!site || !t) { return; }
     if (t == TENSOR__POISON) { tensor__stamp_error(tensor__self(), site); return; }
-    if (!site[0]) { return; }
-    if (!t->site) { t->site = site; }
-    if (t->node && !t->node->site) { t->node->site = site; }
-}
-TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p) {
-    tensor__at_each(site, p.values);
-    tensor__at_each(site, p.indices);
-    return p;
+    if (site[0]) { tensor__stamp(t, site); }
 }
 #define TENSOR__X(name)                                                                                      \
     TENSOR_API tensor_##name##_t tensor__at_##name(const char *site, tensor_##name##_t t) {                  \
@@ -19767,8 +18485,8 @@ TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p) {
         for (size_t i = 0; i < sizeof t / sizeof list[0]; i++) { tensor__at_each(site, list[i]); }           \
         return t;                                                                                            \
     }
-TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet) TENSOR__X(lu_factor)
-TENSOR__X(lu) TENSOR__X(lstsq)
+TENSOR__X(pair) TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet)
+TENSOR__X(lu_factor) TENSOR__X(lu) TENSOR__X(lstsq)
 #undef TENSOR__X
 TENSOR_API int tensor__at_int(const char *site, int r) {
     if (!site) { return r; }
@@ -19777,14 +18495,13 @@ TENSOR_API int tensor__at_int(const char *site, int r) {
     if (th->freed) { th->freed->freed = site; th->freed = NULL; }
     return r;
 }
-TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r) {
-    if (site) { tensor__stamp_error(tensor__self(), site); }
-    return r;
-}
-TENSOR_API double tensor__at_f64(const char *site, double r) {
-    if (site) { tensor__stamp_error(tensor__self(), site); }
-    return r;
-}
+#define TENSOR__X(kind, type)                                                                                \
+    TENSOR_API type tensor__at_##kind(const char *site, type r) {                                            \
+        if (site) { tensor__stamp_error(tensor__self(), site); }                                             \
+        return r;                                                                                            \
+    }
+TENSOR__X(i64, int64_t) TENSOR__X(f64, double)
+#undef TENSOR__X
 TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
     if (!site) { return p; }
     tensor__thread_t *th = tensor__self();
@@ -19801,16 +18518,12 @@ TENSOR_API int tensor__shutdowns(void) { return TENSOR__ATOMIC_LOAD(&tensor__shu
 static tensor__thread_t *tensor__self_fn(void) { return tensor__self(); }
 static const tensor__internals_t tensor__internals_table = {
     TENSOR__API_VERSION, sizeof(tensor_t), sizeof(tensor_call_t), TENSOR__POISON, tensor__self_fn,
-        tensor__fail, tensor__text,
-    tensor__begin, tensor__result, tensor__finish, tensor__grad_in, tensor__grad_out, tensor__grad_need,
-        tensor__sum_to,
-    tensor__next_stream, tensor__parallel, tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64,
-    tensor__gemm_scratch, tensor__isa, tensor__reference, tensor__memory, tensor__memory_free,
-        tensor__own,
-    tensor__disown, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path, tensor__load,
-        tensor__philox,
-    tensor__inner_scope, tensor__tidy, tensor__set_backend, tensor__move_bytes, tensor__arg,
-    tensor__launch,
+    tensor__fail, tensor__text, tensor__begin, tensor__result, tensor__finish, tensor__grad_in,
+    tensor__grad_out, tensor__grad_need, tensor__sum_to, tensor__next_stream, tensor__parallel,
+    tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64, tensor__gemm_scratch, tensor__isa,
+    tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
+    tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
+    tensor__tidy, tensor__set_backend, tensor__move_bytes, tensor__arg, tensor__launch,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;
