@@ -549,42 +549,22 @@ TENSOR_API tensor_t *tensor_gru_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, t
 TENSOR_API tensor_t *tensor_rnn_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh, tensor_t *b_ih,
                                      tensor_t *b_hh, int relu);
 
-// Behind the macros: stamps of a state; the same functions, 0 standing for the default.
+// Behind the macros: stamps of a state and a module, and the names a call has in its results and errors. In C
+// a call with options fills the args struct; in C++ it goes to an overload that does, see >>nn-cpp.
 TENSOR_API tensor_state_t nn__at_state(const char *site, tensor_state_t s);
-TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a);
-TENSOR_API tensor_t *tensor__layer_norm(tensor_layer_norm_args_t a);
-TENSOR_API tensor_t *tensor__embedding_bag(tensor_embedding_bag_args_t a);
-TENSOR_API tensor_state_t tensor__lstm(tensor_rnn_args_t a);
-TENSOR_API tensor_state_t tensor__gru(tensor_rnn_args_t a);
-TENSOR_API tensor_state_t tensor__rnn(tensor_rnn_args_t a);
-TENSOR_API tensor_t *tensor__batch_norm(tensor_batch_norm_args_t a);
-TENSOR_API tensor_t *tensor__instance_norm(tensor_instance_norm_args_t a);
-TENSOR_API tensor_t *tensor__group_norm(tensor_group_norm_args_t a);
-TENSOR_API tensor_t *tensor__rms_norm(tensor_rms_norm_args_t a);
-TENSOR_API tensor_t *tensor__local_response_norm(tensor_local_response_norm_args_t a);
-TENSOR_API tensor_t *tensor__conv1d(tensor_conv_args_t a);
-TENSOR_API tensor_t *tensor__conv2d(tensor_conv_args_t a);
-TENSOR_API tensor_t *tensor__conv3d(tensor_conv_args_t a);
-TENSOR_API tensor_t *tensor__conv_transpose1d(tensor_conv_transpose_args_t a);
-TENSOR_API tensor_t *tensor__conv_transpose2d(tensor_conv_transpose_args_t a);
-TENSOR_API tensor_t *tensor__conv_transpose3d(tensor_conv_transpose_args_t a);
-TENSOR_API tensor_t *tensor__max_pool1d(tensor_max_pool_args_t a);
-TENSOR_API tensor_t *tensor__max_pool2d(tensor_max_pool_args_t a);
-TENSOR_API tensor_t *tensor__max_pool3d(tensor_max_pool_args_t a);
-TENSOR_API tensor_t *tensor__avg_pool1d(tensor_avg_pool_args_t a);
-TENSOR_API tensor_t *tensor__avg_pool2d(tensor_avg_pool_args_t a);
-TENSOR_API tensor_t *tensor__avg_pool3d(tensor_avg_pool_args_t a);
-TENSOR_API tensor_t *tensor__max_unpool1d(tensor_max_unpool_args_t a);
-TENSOR_API tensor_t *tensor__max_unpool2d(tensor_max_unpool_args_t a);
-TENSOR_API tensor_t *tensor__max_unpool3d(tensor_max_unpool_args_t a);
+#define NN__CALL(function, ...) nn__stamp(TENSOR__IN(function), (function)(__VA_ARGS__))
+#ifdef __cplusplus
+#define NN__WITH(function, type, ...) NN__CALL(function, __VA_ARGS__)
+#else
+#define NN__WITH(function, type, ...) function##_with(TENSOR_ARGS(function, type##_args_t, __VA_ARGS__))
+#endif
+#define NN__WITH_OWN(function, ...) NN__WITH(function, function, __VA_ARGS__)
 TENSOR_API tensor_pair_t tensor__max_pool1d_with_indices(tensor_max_pool_args_t a);
 TENSOR_API tensor_pair_t tensor__max_pool2d_with_indices(tensor_max_pool_args_t a);
 TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t a);
-TENSOR_API tensor_t *tensor__im2col(tensor_columns_args_t a);
-TENSOR_API tensor_t *tensor__col2im(tensor_columns_args_t a);
-TENSOR_API tensor_t *tensor__interpolate(tensor_interpolate_args_t a);
-TENSOR_API tensor_t *tensor__grid_sample(tensor_grid_sample_args_t a);
-TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a);
+#define tensor_max_pool1d_with_indices_with tensor__max_pool1d_with_indices
+#define tensor_max_pool2d_with_indices_with tensor__max_pool2d_with_indices
+#define tensor_max_pool3d_with_indices_with tensor__max_pool3d_with_indices
 
 #define tensor_bilinear(...) TENSOR__CALL(tensor_bilinear, __VA_ARGS__)
 #define tensor_lstm_cell(...) nn__at_state(TENSOR__IN(tensor_lstm_cell), (tensor_lstm_cell)(__VA_ARGS__))
@@ -625,79 +605,47 @@ TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_prod
 #define tensor_normalize(...) TENSOR__CALL(tensor_normalize, __VA_ARGS__)
 #define tensor_cosine_similarity(...) TENSOR__CALL(tensor_cosine_similarity, __VA_ARGS__)
 #define tensor_pairwise_distance(...) TENSOR__CALL(tensor_pairwise_distance, __VA_ARGS__)
-#ifndef __cplusplus
-#define tensor_embedding(...) tensor__embedding(TENSOR_ARGS(tensor_embedding, tensor_embedding_args_t,       \
-                                                            __VA_ARGS__))
-#define tensor_layer_norm(...) tensor__layer_norm(TENSOR_ARGS(tensor_layer_norm, tensor_layer_norm_args_t,   \
-                                                              __VA_ARGS__))
-#define tensor_embedding_bag(...) tensor__embedding_bag(TENSOR_ARGS(tensor_embedding_bag,                    \
-                                                                    tensor_embedding_bag_args_t,             \
-                                                                        __VA_ARGS__))
-#define tensor_lstm(...) tensor__lstm(TENSOR_ARGS(tensor_lstm, tensor_rnn_args_t, __VA_ARGS__))
-#define tensor_gru(...) tensor__gru(TENSOR_ARGS(tensor_gru, tensor_rnn_args_t, __VA_ARGS__))
-#define tensor_rnn(...) tensor__rnn(TENSOR_ARGS(tensor_rnn, tensor_rnn_args_t, __VA_ARGS__))
-#define tensor_batch_norm(...) tensor__batch_norm(TENSOR_ARGS(tensor_batch_norm, tensor_batch_norm_args_t,   \
-                                                              __VA_ARGS__))
-#define tensor_instance_norm(...) tensor__instance_norm(TENSOR_ARGS(tensor_instance_norm,                    \
-                                                                    tensor_instance_norm_args_t,             \
-                                                                        __VA_ARGS__))
-#define tensor_group_norm(...) tensor__group_norm(TENSOR_ARGS(tensor_group_norm, tensor_group_norm_args_t,   \
-                                                              __VA_ARGS__))
-#define tensor_rms_norm(...) tensor__rms_norm(TENSOR_ARGS(tensor_rms_norm, tensor_rms_norm_args_t,           \
-                                                          __VA_ARGS__))
-#define tensor_local_response_norm(...)                                                                      \
-    tensor__local_response_norm(TENSOR_ARGS(tensor_local_response_norm, tensor_local_response_norm_args_t,   \
-                                            __VA_ARGS__))
-#define tensor_conv1d(...) tensor__conv1d(TENSOR_ARGS(tensor_conv1d, tensor_conv_args_t, __VA_ARGS__))
-#define tensor_conv2d(...) tensor__conv2d(TENSOR_ARGS(tensor_conv2d, tensor_conv_args_t, __VA_ARGS__))
-#define tensor_conv3d(...) tensor__conv3d(TENSOR_ARGS(tensor_conv3d, tensor_conv_args_t, __VA_ARGS__))
-#define tensor_conv_transpose1d(...)                                                                         \
-    tensor__conv_transpose1d(TENSOR_ARGS(tensor_conv_transpose1d, tensor_conv_transpose_args_t, __VA_ARGS__))
-#define tensor_conv_transpose2d(...)                                                                         \
-    tensor__conv_transpose2d(TENSOR_ARGS(tensor_conv_transpose2d, tensor_conv_transpose_args_t, __VA_ARGS__))
-#define tensor_conv_transpose3d(...)                                                                         \
-    tensor__conv_transpose3d(TENSOR_ARGS(tensor_conv_transpose3d, tensor_conv_transpose_args_t, __VA_ARGS__))
-#define tensor_max_pool1d(...) tensor__max_pool1d(TENSOR_ARGS(tensor_max_pool1d, tensor_max_pool_args_t,     \
-                                                              __VA_ARGS__))
-#define tensor_max_pool2d(...) tensor__max_pool2d(TENSOR_ARGS(tensor_max_pool2d, tensor_max_pool_args_t,     \
-                                                              __VA_ARGS__))
-#define tensor_max_pool3d(...) tensor__max_pool3d(TENSOR_ARGS(tensor_max_pool3d, tensor_max_pool_args_t,     \
-                                                              __VA_ARGS__))
-#define tensor_avg_pool1d(...) tensor__avg_pool1d(TENSOR_ARGS(tensor_avg_pool1d, tensor_avg_pool_args_t,     \
-                                                              __VA_ARGS__))
-#define tensor_avg_pool2d(...) tensor__avg_pool2d(TENSOR_ARGS(tensor_avg_pool2d, tensor_avg_pool_args_t,     \
-                                                              __VA_ARGS__))
-#define tensor_avg_pool3d(...) tensor__avg_pool3d(TENSOR_ARGS(tensor_avg_pool3d, tensor_avg_pool_args_t,     \
-                                                              __VA_ARGS__))
-#define tensor_max_unpool1d(...) tensor__max_unpool1d(TENSOR_ARGS(tensor_max_unpool1d,                       \
-                                                                  tensor_max_unpool_args_t, __VA_ARGS__))
-#define tensor_max_unpool2d(...) tensor__max_unpool2d(TENSOR_ARGS(tensor_max_unpool2d,                       \
-                                                                  tensor_max_unpool_args_t, __VA_ARGS__))
-#define tensor_max_unpool3d(...) tensor__max_unpool3d(TENSOR_ARGS(tensor_max_unpool3d,                       \
-                                                                  tensor_max_unpool_args_t, __VA_ARGS__))
+#define tensor_embedding(...) NN__WITH_OWN(tensor_embedding, __VA_ARGS__)
+#define tensor_layer_norm(...) NN__WITH_OWN(tensor_layer_norm, __VA_ARGS__)
+#define tensor_embedding_bag(...) NN__WITH_OWN(tensor_embedding_bag, __VA_ARGS__)
+#define tensor_lstm(...) NN__WITH(tensor_lstm, tensor_rnn, __VA_ARGS__)
+#define tensor_gru(...) NN__WITH(tensor_gru, tensor_rnn, __VA_ARGS__)
+#define tensor_rnn(...) NN__WITH_OWN(tensor_rnn, __VA_ARGS__)
+#define tensor_batch_norm(...) NN__WITH_OWN(tensor_batch_norm, __VA_ARGS__)
+#define tensor_instance_norm(...) NN__WITH_OWN(tensor_instance_norm, __VA_ARGS__)
+#define tensor_group_norm(...) NN__WITH_OWN(tensor_group_norm, __VA_ARGS__)
+#define tensor_rms_norm(...) NN__WITH_OWN(tensor_rms_norm, __VA_ARGS__)
+#define tensor_local_response_norm(...) NN__WITH_OWN(tensor_local_response_norm, __VA_ARGS__)
+#define tensor_conv1d(...) NN__WITH(tensor_conv1d, tensor_conv, __VA_ARGS__)
+#define tensor_conv2d(...) NN__WITH(tensor_conv2d, tensor_conv, __VA_ARGS__)
+#define tensor_conv3d(...) NN__WITH(tensor_conv3d, tensor_conv, __VA_ARGS__)
+#define tensor_conv_transpose1d(...) NN__WITH(tensor_conv_transpose1d, tensor_conv_transpose, __VA_ARGS__)
+#define tensor_conv_transpose2d(...) NN__WITH(tensor_conv_transpose2d, tensor_conv_transpose, __VA_ARGS__)
+#define tensor_conv_transpose3d(...) NN__WITH(tensor_conv_transpose3d, tensor_conv_transpose, __VA_ARGS__)
+#define tensor_max_pool1d(...) NN__WITH(tensor_max_pool1d, tensor_max_pool, __VA_ARGS__)
+#define tensor_max_pool2d(...) NN__WITH(tensor_max_pool2d, tensor_max_pool, __VA_ARGS__)
+#define tensor_max_pool3d(...) NN__WITH(tensor_max_pool3d, tensor_max_pool, __VA_ARGS__)
+#define tensor_avg_pool1d(...) NN__WITH(tensor_avg_pool1d, tensor_avg_pool, __VA_ARGS__)
+#define tensor_avg_pool2d(...) NN__WITH(tensor_avg_pool2d, tensor_avg_pool, __VA_ARGS__)
+#define tensor_avg_pool3d(...) NN__WITH(tensor_avg_pool3d, tensor_avg_pool, __VA_ARGS__)
+#define tensor_max_unpool1d(...) NN__WITH(tensor_max_unpool1d, tensor_max_unpool, __VA_ARGS__)
+#define tensor_max_unpool2d(...) NN__WITH(tensor_max_unpool2d, tensor_max_unpool, __VA_ARGS__)
+#define tensor_max_unpool3d(...) NN__WITH(tensor_max_unpool3d, tensor_max_unpool, __VA_ARGS__)
 #define tensor_max_pool1d_with_indices(...)                                                                  \
-    tensor__max_pool1d_with_indices(TENSOR_ARGS(tensor_max_pool1d_with_indices, tensor_max_pool_args_t,      \
-                                                __VA_ARGS__))
+    NN__WITH(tensor_max_pool1d_with_indices, tensor_max_pool, __VA_ARGS__)
 #define tensor_max_pool2d_with_indices(...)                                                                  \
-    tensor__max_pool2d_with_indices(TENSOR_ARGS(tensor_max_pool2d_with_indices, tensor_max_pool_args_t,      \
-                                                __VA_ARGS__))
+    NN__WITH(tensor_max_pool2d_with_indices, tensor_max_pool, __VA_ARGS__)
 #define tensor_max_pool3d_with_indices(...)                                                                  \
-    tensor__max_pool3d_with_indices(TENSOR_ARGS(tensor_max_pool3d_with_indices, tensor_max_pool_args_t,      \
-                                                __VA_ARGS__))
-#define tensor_im2col(...) tensor__im2col(TENSOR_ARGS(tensor_im2col, tensor_columns_args_t, __VA_ARGS__))
-#define tensor_interpolate(...) tensor__interpolate(TENSOR_ARGS(tensor_interpolate,                          \
-                                                                tensor_interpolate_args_t, __VA_ARGS__))
-#define tensor_grid_sample(...) tensor__grid_sample(TENSOR_ARGS(tensor_grid_sample,                          \
-                                                                tensor_grid_sample_args_t, __VA_ARGS__))
-#define tensor_col2im(input, output, ...)                                                                    \
-    tensor__col2im(                                                                                          \
-        TENSOR_ARGS(tensor_col2im, tensor_columns_args_t, .x = (input), .height = (output), .kernel =        \
-                    __VA_ARGS__))
-#define tensor_pad(x, ...) tensor_pad_n(x, TENSOR_DIMS(__VA_ARGS__), TENSOR_PAD_CONSTANT, 0)
+    NN__WITH(tensor_max_pool3d_with_indices, tensor_max_pool, __VA_ARGS__)
+#define tensor_im2col(...) NN__WITH(tensor_im2col, tensor_columns, __VA_ARGS__)
+#define tensor_interpolate(...) NN__WITH_OWN(tensor_interpolate, __VA_ARGS__)
+#define tensor_grid_sample(...) NN__WITH_OWN(tensor_grid_sample, __VA_ARGS__)
 #define tensor_scaled_dot_product_attention(...)                                                             \
-    tensor__scaled_dot_product_attention(TENSOR_ARGS(tensor_scaled_dot_product_attention,                    \
-                                                     tensor_scaled_dot_product_attention_args_t,             \
-                                                         __VA_ARGS__))
+    NN__WITH_OWN(tensor_scaled_dot_product_attention, __VA_ARGS__)
+#ifndef __cplusplus
+#define tensor_col2im(input, output, ...)                                                                    \
+    NN__WITH(tensor_col2im, tensor_columns, .x = (input), .height = (output), .kernel = __VA_ARGS__)
+#define tensor_pad(x, ...) tensor_pad_n(x, TENSOR_DIMS(__VA_ARGS__), TENSOR_PAD_CONSTANT, 0)
 #endif
 
 // ------------------------------------------------------------------------------
@@ -980,81 +928,31 @@ typedef struct tensor_ctc_loss_args_t {
 TENSOR_API tensor_t *tensor_ctc_loss_with(tensor_ctc_loss_args_t a);
 TENSOR_API tensor_ctc_loss_args_t tensor_ctc_loss_defaults(void);
 
-// Behind the macros: the same functions, 0 standing for the default.
-TENSOR_API tensor_t *tensor__cross_entropy(tensor_cross_entropy_args_t a);
-TENSOR_API tensor_t *tensor__nll_loss(tensor_nll_loss_args_t a);
-TENSOR_API tensor_t *tensor__mse_loss(tensor_mse_loss_args_t a);
-TENSOR_API tensor_t *tensor__l1_loss(tensor_l1_loss_args_t a);
-TENSOR_API tensor_t *tensor__smooth_l1_loss(tensor_smooth_l1_loss_args_t a);
-TENSOR_API tensor_t *tensor__huber_loss(tensor_huber_loss_args_t a);
-TENSOR_API tensor_t *tensor__binary_cross_entropy(tensor_binary_cross_entropy_args_t a);
-TENSOR_API tensor_t *
-tensor__binary_cross_entropy_with_logits(tensor_binary_cross_entropy_with_logits_args_t a);
-TENSOR_API tensor_t *tensor__hinge_embedding_loss(tensor_margin_loss_args_t a);
-TENSOR_API tensor_t *tensor__soft_margin_loss(tensor_margin_loss_args_t a);
-TENSOR_API tensor_t *tensor__multi_margin_loss(tensor_margin_loss_args_t a);
-TENSOR_API tensor_t *tensor__multilabel_margin_loss(tensor_margin_loss_args_t a);
-TENSOR_API tensor_t *tensor__multilabel_soft_margin_loss(tensor_margin_loss_args_t a);
-TENSOR_API tensor_t *tensor__margin_ranking_loss(tensor_ranking_loss_args_t a);
-TENSOR_API tensor_t *tensor__cosine_embedding_loss(tensor_ranking_loss_args_t a);
-TENSOR_API tensor_t *tensor__triplet_margin_loss(tensor_triplet_margin_loss_args_t a);
-TENSOR_API tensor_t *tensor__gaussian_nll_loss(tensor_gaussian_nll_loss_args_t a);
-TENSOR_API tensor_t *tensor__poisson_nll_loss(tensor_poisson_nll_loss_args_t a);
-TENSOR_API tensor_t *tensor__ctc_loss(tensor_ctc_loss_args_t a);
-TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a);
-
-#ifndef __cplusplus
-#define tensor_cross_entropy(...) tensor__cross_entropy(TENSOR_ARGS(tensor_cross_entropy,                    \
-                                                                    tensor_cross_entropy_args_t,             \
-                                                                        __VA_ARGS__))
-#define tensor_nll_loss(...) tensor__nll_loss(TENSOR_ARGS(tensor_nll_loss, tensor_nll_loss_args_t,           \
-                                                          __VA_ARGS__))
-#define tensor_mse_loss(...) tensor__mse_loss(TENSOR_ARGS(tensor_mse_loss, tensor_mse_loss_args_t,           \
-                                                          __VA_ARGS__))
-#define tensor_l1_loss(...) tensor__l1_loss(TENSOR_ARGS(tensor_l1_loss, tensor_l1_loss_args_t, __VA_ARGS__))
-#define tensor_smooth_l1_loss(...)                                                                           \
-    tensor__smooth_l1_loss(TENSOR_ARGS(tensor_smooth_l1_loss, tensor_smooth_l1_loss_args_t, __VA_ARGS__))
-#define tensor_huber_loss(...) tensor__huber_loss(TENSOR_ARGS(tensor_huber_loss, tensor_huber_loss_args_t,   \
-                                                              __VA_ARGS__))
-#define tensor_binary_cross_entropy(...)                                                                     \
-    tensor__binary_cross_entropy(TENSOR_ARGS(tensor_binary_cross_entropy,                                    \
-                                             tensor_binary_cross_entropy_args_t, __VA_ARGS__))
+#define tensor_cross_entropy(...) NN__WITH_OWN(tensor_cross_entropy, __VA_ARGS__)
+#define tensor_nll_loss(...) NN__WITH_OWN(tensor_nll_loss, __VA_ARGS__)
+#define tensor_mse_loss(...) NN__WITH_OWN(tensor_mse_loss, __VA_ARGS__)
+#define tensor_l1_loss(...) NN__WITH_OWN(tensor_l1_loss, __VA_ARGS__)
+#define tensor_smooth_l1_loss(...) NN__WITH_OWN(tensor_smooth_l1_loss, __VA_ARGS__)
+#define tensor_huber_loss(...) NN__WITH_OWN(tensor_huber_loss, __VA_ARGS__)
+#define tensor_binary_cross_entropy(...) NN__WITH_OWN(tensor_binary_cross_entropy, __VA_ARGS__)
 #define tensor_binary_cross_entropy_with_logits(...)                                                         \
-    tensor__binary_cross_entropy_with_logits(                                                                \
-        TENSOR_ARGS(tensor_binary_cross_entropy_with_logits,                                                 \
-                    tensor_binary_cross_entropy_with_logits_args_t, __VA_ARGS__))
+    NN__WITH_OWN(tensor_binary_cross_entropy_with_logits, __VA_ARGS__)
 #define tensor_hinge_embedding_loss(...)                                                                     \
-    tensor__hinge_embedding_loss(TENSOR_ARGS(tensor_hinge_embedding_loss, tensor_margin_loss_args_t,         \
-                                             __VA_ARGS__))
-#define tensor_soft_margin_loss(...)                                                                         \
-    tensor__soft_margin_loss(TENSOR_ARGS(tensor_soft_margin_loss, tensor_margin_loss_args_t, __VA_ARGS__))
-#define tensor_multi_margin_loss(...)                                                                        \
-    tensor__multi_margin_loss(TENSOR_ARGS(tensor_multi_margin_loss, tensor_margin_loss_args_t, __VA_ARGS__))
+    NN__WITH(tensor_hinge_embedding_loss, tensor_margin_loss, __VA_ARGS__)
+#define tensor_soft_margin_loss(...) NN__WITH(tensor_soft_margin_loss, tensor_margin_loss, __VA_ARGS__)
+#define tensor_multi_margin_loss(...) NN__WITH(tensor_multi_margin_loss, tensor_margin_loss, __VA_ARGS__)
 #define tensor_multilabel_margin_loss(...)                                                                   \
-    tensor__multilabel_margin_loss(TENSOR_ARGS(tensor_multilabel_margin_loss, tensor_margin_loss_args_t,     \
-                                               __VA_ARGS__))
+    NN__WITH(tensor_multilabel_margin_loss, tensor_margin_loss, __VA_ARGS__)
 #define tensor_multilabel_soft_margin_loss(...)                                                              \
-    tensor__multilabel_soft_margin_loss(TENSOR_ARGS(tensor_multilabel_soft_margin_loss,                      \
-                                                    tensor_margin_loss_args_t, __VA_ARGS__))
-#define tensor_margin_ranking_loss(...)                                                                      \
-    tensor__margin_ranking_loss(TENSOR_ARGS(tensor_margin_ranking_loss, tensor_ranking_loss_args_t,          \
-                                            __VA_ARGS__))
+    NN__WITH(tensor_multilabel_soft_margin_loss, tensor_margin_loss, __VA_ARGS__)
+#define tensor_margin_ranking_loss(...) NN__WITH(tensor_margin_ranking_loss, tensor_ranking_loss, __VA_ARGS__)
 #define tensor_cosine_embedding_loss(...)                                                                    \
-    tensor__cosine_embedding_loss(TENSOR_ARGS(tensor_cosine_embedding_loss, tensor_ranking_loss_args_t,      \
-                                              __VA_ARGS__))
-#define tensor_triplet_margin_loss(...)                                                                      \
-    tensor__triplet_margin_loss(TENSOR_ARGS(tensor_triplet_margin_loss, tensor_triplet_margin_loss_args_t,   \
-                                            __VA_ARGS__))
-#define tensor_gaussian_nll_loss(...)                                                                        \
-    tensor__gaussian_nll_loss(TENSOR_ARGS(tensor_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t,         \
-                                          __VA_ARGS__))
-#define tensor_poisson_nll_loss(...)                                                                         \
-    tensor__poisson_nll_loss(TENSOR_ARGS(tensor_poisson_nll_loss, tensor_poisson_nll_loss_args_t,            \
-                                         __VA_ARGS__))
-#define tensor_ctc_loss(...) tensor__ctc_loss(TENSOR_ARGS(tensor_ctc_loss, tensor_ctc_loss_args_t,           \
-                                                          __VA_ARGS__))
-#define tensor_kl_div(...) tensor__kl_div(TENSOR_ARGS(tensor_kl_div, tensor_kl_div_args_t, __VA_ARGS__))
-#endif
+    NN__WITH(tensor_cosine_embedding_loss, tensor_ranking_loss, __VA_ARGS__)
+#define tensor_triplet_margin_loss(...) NN__WITH_OWN(tensor_triplet_margin_loss, __VA_ARGS__)
+#define tensor_gaussian_nll_loss(...) NN__WITH_OWN(tensor_gaussian_nll_loss, __VA_ARGS__)
+#define tensor_poisson_nll_loss(...) NN__WITH_OWN(tensor_poisson_nll_loss, __VA_ARGS__)
+#define tensor_ctc_loss(...) NN__WITH_OWN(tensor_ctc_loss, __VA_ARGS__)
+#define tensor_kl_div(...) NN__WITH_OWN(tensor_kl_div, __VA_ARGS__)
 
 #if defined(__cplusplus) && defined(__clang__)
 #pragma clang diagnostic pop
@@ -1229,14 +1127,14 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 
 #define nn_parameter(...) TENSOR__CALL(nn_parameter, __VA_ARGS__)
 #define nn_buffer(...) TENSOR__CALL(nn_buffer, __VA_ARGS__)
-#define nn_child(...) nn__stamp(TENSOR__IN(nn_child), (nn_child)(__VA_ARGS__))
+#define nn_child(...) NN__CALL(nn_child, __VA_ARGS__)
 #define nn_forward(...) TENSOR__CALL(nn_forward, __VA_ARGS__)
 #define nn_get(...) TENSOR__CALL(nn_get, __VA_ARGS__)
-#define nn_get_child(...) nn__stamp(TENSOR__IN(nn_get_child), (nn_get_child)(__VA_ARGS__))
-#define nn_clone(...) nn__stamp(TENSOR__IN(nn_clone), (nn_clone)(__VA_ARGS__))
-#define nn_train(...) nn__stamp(TENSOR__IN(nn_train), (nn_train)(__VA_ARGS__))
-#define nn_eval(...) nn__stamp(TENSOR__IN(nn_eval), (nn_eval)(__VA_ARGS__))
-#define nn_requires_grad_(...) nn__stamp(TENSOR__IN(nn_requires_grad_), (nn_requires_grad_)(__VA_ARGS__))
+#define nn_get_child(...) NN__CALL(nn_get_child, __VA_ARGS__)
+#define nn_clone(...) NN__CALL(nn_clone, __VA_ARGS__)
+#define nn_train(...) NN__CALL(nn_train, __VA_ARGS__)
+#define nn_eval(...) NN__CALL(nn_eval, __VA_ARGS__)
+#define nn_requires_grad_(...) NN__CALL(nn_requires_grad_, __VA_ARGS__)
 #define nn_free(...) TENSOR__CALL_KIND(int, nn_free, __VA_ARGS__)
 #define nn_parameters(...) TENSOR__CALL_KIND(int, nn_parameters, __VA_ARGS__)
 #define nn_module_zero_grad(...) TENSOR__CALL_KIND(int, nn_module_zero_grad, __VA_ARGS__)
@@ -1642,182 +1540,114 @@ TENSOR_API nn_module_t *nn_glu(int64_t dim);                              // -1
 //   -> module;  errors SHAPE (num_parameters < 1), OUT_OF_MEMORY
 TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 
-// Behind the macros: the same functions, 0 standing for the default.
-TENSOR_API nn_module_t *nn__linear(nn_linear_args_t a);
-TENSOR_API nn_module_t *nn__conv1d(nn_conv_args_t a);
-TENSOR_API nn_module_t *nn__conv2d(nn_conv_args_t a);
-TENSOR_API nn_module_t *nn__conv3d(nn_conv_args_t a);
-TENSOR_API nn_module_t *nn__conv_transpose1d(nn_conv_transpose_args_t a);
-TENSOR_API nn_module_t *nn__conv_transpose2d(nn_conv_transpose_args_t a);
-TENSOR_API nn_module_t *nn__conv_transpose3d(nn_conv_transpose_args_t a);
-TENSOR_API nn_module_t *nn__max_pool1d(nn_pool_args_t a);
-TENSOR_API nn_module_t *nn__max_pool2d(nn_pool_args_t a);
-TENSOR_API nn_module_t *nn__max_pool3d(nn_pool_args_t a);
-TENSOR_API nn_module_t *nn__avg_pool1d(nn_pool_args_t a);
-TENSOR_API nn_module_t *nn__avg_pool2d(nn_pool_args_t a);
-TENSOR_API nn_module_t *nn__avg_pool3d(nn_pool_args_t a);
-TENSOR_API nn_module_t *nn__upsample(nn_upsample_args_t a);
-TENSOR_API nn_module_t *nn__unfold(nn_columns_args_t a);
-TENSOR_API nn_module_t *nn__fold(nn_columns_args_t a);
-TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a);
-TENSOR_API nn_module_t *nn__multihead_attention(nn_multihead_attention_args_t a);
-TENSOR_API nn_module_t *nn__transformer_encoder_layer(nn_transformer_layer_args_t a);
-TENSOR_API nn_module_t *nn__transformer_decoder_layer(nn_transformer_layer_args_t a);
-TENSOR_API nn_module_t *nn__embedding_bag(nn_embedding_bag_args_t a);
-TENSOR_API nn_module_t *nn__lstm(nn_rnn_args_t a);
-TENSOR_API nn_module_t *nn__gru(nn_rnn_args_t a);
-TENSOR_API nn_module_t *nn__rnn(nn_rnn_args_t a);
-TENSOR_API nn_module_t *nn__lstm_cell(nn_rnn_args_t a);
-TENSOR_API nn_module_t *nn__gru_cell(nn_rnn_args_t a);
-TENSOR_API nn_module_t *nn__rnn_cell(nn_rnn_args_t a);
-TENSOR_API nn_module_t *nn__batch_norm1d(nn_batch_norm_args_t a);
-TENSOR_API nn_module_t *nn__batch_norm2d(nn_batch_norm_args_t a);
-TENSOR_API nn_module_t *nn__batch_norm3d(nn_batch_norm_args_t a);
-TENSOR_API nn_module_t *nn__instance_norm1d(nn_instance_norm_args_t a);
-TENSOR_API nn_module_t *nn__instance_norm2d(nn_instance_norm_args_t a);
-TENSOR_API nn_module_t *nn__instance_norm3d(nn_instance_norm_args_t a);
-TENSOR_API nn_module_t *nn__group_norm(nn_group_norm_args_t a);
-TENSOR_API nn_module_t *nn__rms_norm(nn_rms_norm_args_t a);
-TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
-
-#ifndef __cplusplus
-#define nn_linear(in_features, ...) nn__linear(TENSOR_ARGS(nn_linear, nn_linear_args_t, in_features,         \
-                                                           __VA_ARGS__))
-#define nn_conv1d(in_channels, ...) nn__conv1d(TENSOR_ARGS(nn_conv1d, nn_conv_args_t, in_channels,           \
-                                                           __VA_ARGS__))
-#define nn_conv2d(in_channels, ...) nn__conv2d(TENSOR_ARGS(nn_conv2d, nn_conv_args_t, in_channels,           \
-                                                           __VA_ARGS__))
-#define nn_conv3d(in_channels, ...) nn__conv3d(TENSOR_ARGS(nn_conv3d, nn_conv_args_t, in_channels,           \
-                                                           __VA_ARGS__))
+#define nn_linear(in_features, ...) NN__WITH_OWN(nn_linear, in_features, __VA_ARGS__)
+#define nn_conv1d(in_channels, ...) NN__WITH(nn_conv1d, nn_conv, in_channels, __VA_ARGS__)
+#define nn_conv2d(in_channels, ...) NN__WITH(nn_conv2d, nn_conv, in_channels, __VA_ARGS__)
+#define nn_conv3d(in_channels, ...) NN__WITH(nn_conv3d, nn_conv, in_channels, __VA_ARGS__)
 #define nn_conv_transpose1d(in_channels, ...)                                                                \
-    nn__conv_transpose1d(TENSOR_ARGS(nn_conv_transpose1d, nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+    NN__WITH(nn_conv_transpose1d, nn_conv_transpose, in_channels, __VA_ARGS__)
 #define nn_conv_transpose2d(in_channels, ...)                                                                \
-    nn__conv_transpose2d(TENSOR_ARGS(nn_conv_transpose2d, nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+    NN__WITH(nn_conv_transpose2d, nn_conv_transpose, in_channels, __VA_ARGS__)
 #define nn_conv_transpose3d(in_channels, ...)                                                                \
-    nn__conv_transpose3d(TENSOR_ARGS(nn_conv_transpose3d, nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
-#define nn_max_pool1d(...) nn__max_pool1d(TENSOR_ARGS(nn_max_pool1d, nn_pool_args_t, __VA_ARGS__))
-#define nn_max_pool2d(...) nn__max_pool2d(TENSOR_ARGS(nn_max_pool2d, nn_pool_args_t, __VA_ARGS__))
-#define nn_max_pool3d(...) nn__max_pool3d(TENSOR_ARGS(nn_max_pool3d, nn_pool_args_t, __VA_ARGS__))
-#define nn_avg_pool1d(...) nn__avg_pool1d(TENSOR_ARGS(nn_avg_pool1d, nn_pool_args_t, __VA_ARGS__))
-#define nn_avg_pool2d(...) nn__avg_pool2d(TENSOR_ARGS(nn_avg_pool2d, nn_pool_args_t, __VA_ARGS__))
-#define nn_avg_pool3d(...) nn__avg_pool3d(TENSOR_ARGS(nn_avg_pool3d, nn_pool_args_t, __VA_ARGS__))
-#define nn_upsample(...) nn__upsample(TENSOR_ARGS(nn_upsample, nn_upsample_args_t, __VA_ARGS__))
-#define nn_unfold(...) nn__unfold(TENSOR_ARGS(nn_unfold, nn_columns_args_t, __VA_ARGS__))
-#define nn_fold(output, ...)                                                                                 \
-    nn__fold(TENSOR_ARGS(nn_fold, nn_columns_args_t, .height = (output), .kernel = __VA_ARGS__))
-#define nn_pad(mode, value, ...) nn_pad_n(TENSOR_DIMS(__VA_ARGS__), mode, value)
-#define nn_layer_norm(...) nn__layer_norm(TENSOR_ARGS(nn_layer_norm, nn_layer_norm_args_t, __VA_ARGS__))
-#define nn_multihead_attention(embed, ...)                                                                   \
-    nn__multihead_attention(TENSOR_ARGS(nn_multihead_attention, nn_multihead_attention_args_t, embed,        \
-                                        __VA_ARGS__))
+    NN__WITH(nn_conv_transpose3d, nn_conv_transpose, in_channels, __VA_ARGS__)
+#define nn_max_pool1d(...) NN__WITH(nn_max_pool1d, nn_pool, __VA_ARGS__)
+#define nn_max_pool2d(...) NN__WITH(nn_max_pool2d, nn_pool, __VA_ARGS__)
+#define nn_max_pool3d(...) NN__WITH(nn_max_pool3d, nn_pool, __VA_ARGS__)
+#define nn_avg_pool1d(...) NN__WITH(nn_avg_pool1d, nn_pool, __VA_ARGS__)
+#define nn_avg_pool2d(...) NN__WITH(nn_avg_pool2d, nn_pool, __VA_ARGS__)
+#define nn_avg_pool3d(...) NN__WITH(nn_avg_pool3d, nn_pool, __VA_ARGS__)
+#define nn_upsample(...) NN__WITH_OWN(nn_upsample, __VA_ARGS__)
+#define nn_unfold(...) NN__WITH(nn_unfold, nn_columns, __VA_ARGS__)
+#define nn_layer_norm(...) NN__WITH_OWN(nn_layer_norm, __VA_ARGS__)
+#define nn_multihead_attention(embed, ...) NN__WITH_OWN(nn_multihead_attention, embed, __VA_ARGS__)
 #define nn_multihead_attention_forward(...)                                                                  \
-    nn_multihead_attention_forward_with(TENSOR_ARGS(nn_multihead_attention_forward, nn_attention_args_t,     \
-                                                    __VA_ARGS__))
+    NN__WITH(nn_multihead_attention_forward, nn_attention, __VA_ARGS__)
 #define nn_transformer_encoder_layer(embed, ...)                                                             \
-    nn__transformer_encoder_layer(TENSOR_ARGS(nn_transformer_encoder_layer, nn_transformer_layer_args_t,     \
-                                              embed, __VA_ARGS__))
+    NN__WITH(nn_transformer_encoder_layer, nn_transformer_layer, embed, __VA_ARGS__)
 #define nn_transformer_decoder_layer(embed, ...)                                                             \
-    nn__transformer_decoder_layer(TENSOR_ARGS(nn_transformer_decoder_layer, nn_transformer_layer_args_t,     \
-                                              embed, __VA_ARGS__))
-#define nn_transformer_forward(...)                                                                          \
-    nn_transformer_forward_with(TENSOR_ARGS(nn_transformer_forward, nn_transformer_args_t, __VA_ARGS__))
-#define nn_embedding_bag(count, ...)                                                                         \
-    nn__embedding_bag(TENSOR_ARGS(nn_embedding_bag, nn_embedding_bag_args_t, count, __VA_ARGS__))
-#define nn_lstm(in_features, ...) nn__lstm(TENSOR_ARGS(nn_lstm, nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_gru(in_features, ...) nn__gru(TENSOR_ARGS(nn_gru, nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_rnn(in_features, ...) nn__rnn(TENSOR_ARGS(nn_rnn, nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_lstm_cell(in_features, ...) nn__lstm_cell(TENSOR_ARGS(nn_lstm_cell, nn_rnn_args_t, in_features,   \
-                                                                 __VA_ARGS__))
-#define nn_gru_cell(in_features, ...) nn__gru_cell(TENSOR_ARGS(nn_gru_cell, nn_rnn_args_t, in_features,      \
-                                                               __VA_ARGS__))
-#define nn_rnn_cell(in_features, ...) nn__rnn_cell(TENSOR_ARGS(nn_rnn_cell, nn_rnn_args_t, in_features,      \
-                                                               __VA_ARGS__))
-#define nn_batch_norm1d(...) nn__batch_norm1d(TENSOR_ARGS(nn_batch_norm1d, nn_batch_norm_args_t, __VA_ARGS__))
-#define nn_batch_norm2d(...) nn__batch_norm2d(TENSOR_ARGS(nn_batch_norm2d, nn_batch_norm_args_t, __VA_ARGS__))
-#define nn_batch_norm3d(...) nn__batch_norm3d(TENSOR_ARGS(nn_batch_norm3d, nn_batch_norm_args_t, __VA_ARGS__))
-#define nn_instance_norm1d(...) nn__instance_norm1d(TENSOR_ARGS(nn_instance_norm1d,                          \
-                                                                nn_instance_norm_args_t, __VA_ARGS__))
-#define nn_instance_norm2d(...) nn__instance_norm2d(TENSOR_ARGS(nn_instance_norm2d,                          \
-                                                                nn_instance_norm_args_t, __VA_ARGS__))
-#define nn_instance_norm3d(...) nn__instance_norm3d(TENSOR_ARGS(nn_instance_norm3d,                          \
-                                                                nn_instance_norm_args_t, __VA_ARGS__))
-#define nn_group_norm(groups, ...) nn__group_norm(TENSOR_ARGS(nn_group_norm, nn_group_norm_args_t, groups,   \
-                                                              __VA_ARGS__))
-#define nn_rms_norm(...) nn__rms_norm(TENSOR_ARGS(nn_rms_norm, nn_rms_norm_args_t, __VA_ARGS__))
-#define nn_embedding(count, ...) nn__embedding(TENSOR_ARGS(nn_embedding, nn_embedding_args_t, count,         \
-                                                           __VA_ARGS__))
+    NN__WITH(nn_transformer_decoder_layer, nn_transformer_layer, embed, __VA_ARGS__)
+#define nn_transformer_forward(...) NN__WITH(nn_transformer_forward, nn_transformer, __VA_ARGS__)
+#define nn_embedding_bag(count, ...) NN__WITH_OWN(nn_embedding_bag, count, __VA_ARGS__)
+#define nn_lstm(in_features, ...) NN__WITH(nn_lstm, nn_rnn, in_features, __VA_ARGS__)
+#define nn_gru(in_features, ...) NN__WITH(nn_gru, nn_rnn, in_features, __VA_ARGS__)
+#define nn_rnn(in_features, ...) NN__WITH_OWN(nn_rnn, in_features, __VA_ARGS__)
+#define nn_lstm_cell(in_features, ...) NN__WITH(nn_lstm_cell, nn_rnn, in_features, __VA_ARGS__)
+#define nn_gru_cell(in_features, ...) NN__WITH(nn_gru_cell, nn_rnn, in_features, __VA_ARGS__)
+#define nn_rnn_cell(in_features, ...) NN__WITH(nn_rnn_cell, nn_rnn, in_features, __VA_ARGS__)
+#define nn_batch_norm1d(...) NN__WITH(nn_batch_norm1d, nn_batch_norm, __VA_ARGS__)
+#define nn_batch_norm2d(...) NN__WITH(nn_batch_norm2d, nn_batch_norm, __VA_ARGS__)
+#define nn_batch_norm3d(...) NN__WITH(nn_batch_norm3d, nn_batch_norm, __VA_ARGS__)
+#define nn_instance_norm1d(...) NN__WITH(nn_instance_norm1d, nn_instance_norm, __VA_ARGS__)
+#define nn_instance_norm2d(...) NN__WITH(nn_instance_norm2d, nn_instance_norm, __VA_ARGS__)
+#define nn_instance_norm3d(...) NN__WITH(nn_instance_norm3d, nn_instance_norm, __VA_ARGS__)
+#define nn_group_norm(groups, ...) NN__WITH_OWN(nn_group_norm, groups, __VA_ARGS__)
+#define nn_rms_norm(...) NN__WITH_OWN(nn_rms_norm, __VA_ARGS__)
+#define nn_embedding(count, ...) NN__WITH_OWN(nn_embedding, count, __VA_ARGS__)
+#ifndef __cplusplus
+#define nn_fold(output, ...) NN__WITH(nn_fold, nn_columns, .height = (output), .kernel = __VA_ARGS__)
+#define nn_pad(mode, value, ...) nn_pad_n(TENSOR_DIMS(__VA_ARGS__), mode, value)
 #define NN_LIST(...)                                                                                         \
     ((nn_module_t *const[]){__VA_ARGS__}),                                                                   \
         (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *))
 #define nn_sequential(...) nn_sequential_n(NN_LIST(__VA_ARGS__))
 #endif
-#define nn_bilinear(...) nn__stamp(TENSOR__IN(nn_bilinear), (nn_bilinear)(__VA_ARGS__))
+#define nn_bilinear(...) NN__CALL(nn_bilinear, __VA_ARGS__)
 #define nn_bilinear_forward(...) TENSOR__CALL(nn_bilinear_forward, __VA_ARGS__)
 #define nn_lstm_forward(...) TENSOR__CALL(nn_lstm_forward, __VA_ARGS__)
 #define nn_gru_forward(...) TENSOR__CALL(nn_gru_forward, __VA_ARGS__)
 #define nn_rnn_forward(...) TENSOR__CALL(nn_rnn_forward, __VA_ARGS__)
-#define nn_transformer_encoder(...) nn__stamp(TENSOR__IN(nn_transformer_encoder),                            \
-                                              (nn_transformer_encoder)(__VA_ARGS__))
-#define nn_transformer_decoder(...) nn__stamp(TENSOR__IN(nn_transformer_decoder),                            \
-                                              (nn_transformer_decoder)(__VA_ARGS__))
-#define nn_adaptive_avg_pool1d(...) nn__stamp(TENSOR__IN(nn_adaptive_avg_pool1d),                            \
-                                              (nn_adaptive_avg_pool1d)(__VA_ARGS__))
-#define nn_adaptive_avg_pool2d(...) nn__stamp(TENSOR__IN(nn_adaptive_avg_pool2d),                            \
-                                              (nn_adaptive_avg_pool2d)(__VA_ARGS__))
-#define nn_adaptive_avg_pool3d(...) nn__stamp(TENSOR__IN(nn_adaptive_avg_pool3d),                            \
-                                              (nn_adaptive_avg_pool3d)(__VA_ARGS__))
-#define nn_adaptive_max_pool1d(...) nn__stamp(TENSOR__IN(nn_adaptive_max_pool1d),                            \
-                                              (nn_adaptive_max_pool1d)(__VA_ARGS__))
-#define nn_adaptive_max_pool2d(...) nn__stamp(TENSOR__IN(nn_adaptive_max_pool2d),                            \
-                                              (nn_adaptive_max_pool2d)(__VA_ARGS__))
-#define nn_adaptive_max_pool3d(...) nn__stamp(TENSOR__IN(nn_adaptive_max_pool3d),                            \
-                                              (nn_adaptive_max_pool3d)(__VA_ARGS__))
-#define nn_constant_pad2d(...) nn__stamp(TENSOR__IN(nn_constant_pad2d), (nn_constant_pad2d)(__VA_ARGS__))
-#define nn_pad_n(...) nn__stamp(TENSOR__IN(nn_pad_n), (nn_pad_n)(__VA_ARGS__))
-#define nn_pixel_shuffle(...) nn__stamp(TENSOR__IN(nn_pixel_shuffle), (nn_pixel_shuffle)(__VA_ARGS__))
-#define nn_pixel_unshuffle(...) nn__stamp(TENSOR__IN(nn_pixel_unshuffle), (nn_pixel_unshuffle)(__VA_ARGS__))
-#define nn_reflection_pad2d(...) nn__stamp(TENSOR__IN(nn_reflection_pad2d),                                  \
-                                           (nn_reflection_pad2d)(__VA_ARGS__))
-#define nn_replication_pad2d(...) nn__stamp(TENSOR__IN(nn_replication_pad2d),                                \
-                                            (nn_replication_pad2d)(__VA_ARGS__))
-#define nn_zero_pad2d(...) nn__stamp(TENSOR__IN(nn_zero_pad2d), (nn_zero_pad2d)(__VA_ARGS__))
-#define nn_dropout(...) nn__stamp(TENSOR__IN(nn_dropout), (nn_dropout)(__VA_ARGS__))
-#define nn_flatten(...) nn__stamp(TENSOR__IN(nn_flatten), (nn_flatten)(__VA_ARGS__))
-#define nn_identity(...) nn__stamp(TENSOR__IN(nn_identity), (nn_identity)(__VA_ARGS__))
-#define nn_sequential_n(...) nn__stamp(TENSOR__IN(nn_sequential_n), (nn_sequential_n)(__VA_ARGS__))
-#define nn_append(...) nn__stamp(TENSOR__IN(nn_append), (nn_append)(__VA_ARGS__))
-#define nn_relu(...) nn__stamp(TENSOR__IN(nn_relu), (nn_relu)(__VA_ARGS__))
-#define nn_tanh(...) nn__stamp(TENSOR__IN(nn_tanh), (nn_tanh)(__VA_ARGS__))
-#define nn_sigmoid(...) nn__stamp(TENSOR__IN(nn_sigmoid), (nn_sigmoid)(__VA_ARGS__))
-#define nn_gelu(...) nn__stamp(TENSOR__IN(nn_gelu), (nn_gelu)(__VA_ARGS__))
-#define nn_gelu_tanh(...) nn__stamp(TENSOR__IN(nn_gelu_tanh), (nn_gelu_tanh)(__VA_ARGS__))
-#define nn_silu(...) nn__stamp(TENSOR__IN(nn_silu), (nn_silu)(__VA_ARGS__))
-#define nn_leaky_relu(...) nn__stamp(TENSOR__IN(nn_leaky_relu), (nn_leaky_relu)(__VA_ARGS__))
-#define nn_elu(...) nn__stamp(TENSOR__IN(nn_elu), (nn_elu)(__VA_ARGS__))
-#define nn_softplus(...) nn__stamp(TENSOR__IN(nn_softplus), (nn_softplus)(__VA_ARGS__))
-#define nn_dropout1d(...) nn__stamp(TENSOR__IN(nn_dropout1d), (nn_dropout1d)(__VA_ARGS__))
-#define nn_dropout2d(...) nn__stamp(TENSOR__IN(nn_dropout2d), (nn_dropout2d)(__VA_ARGS__))
-#define nn_dropout3d(...) nn__stamp(TENSOR__IN(nn_dropout3d), (nn_dropout3d)(__VA_ARGS__))
-#define nn_alpha_dropout(...) nn__stamp(TENSOR__IN(nn_alpha_dropout), (nn_alpha_dropout)(__VA_ARGS__))
-#define nn_celu(...) nn__stamp(TENSOR__IN(nn_celu), (nn_celu)(__VA_ARGS__))
-#define nn_hardshrink(...) nn__stamp(TENSOR__IN(nn_hardshrink), (nn_hardshrink)(__VA_ARGS__))
-#define nn_hardsigmoid(...) nn__stamp(TENSOR__IN(nn_hardsigmoid), (nn_hardsigmoid)(__VA_ARGS__))
-#define nn_hardswish(...) nn__stamp(TENSOR__IN(nn_hardswish), (nn_hardswish)(__VA_ARGS__))
-#define nn_hardtanh(...) nn__stamp(TENSOR__IN(nn_hardtanh), (nn_hardtanh)(__VA_ARGS__))
-#define nn_logsigmoid(...) nn__stamp(TENSOR__IN(nn_logsigmoid), (nn_logsigmoid)(__VA_ARGS__))
-#define nn_mish(...) nn__stamp(TENSOR__IN(nn_mish), (nn_mish)(__VA_ARGS__))
-#define nn_relu6(...) nn__stamp(TENSOR__IN(nn_relu6), (nn_relu6)(__VA_ARGS__))
-#define nn_rrelu(...) nn__stamp(TENSOR__IN(nn_rrelu), (nn_rrelu)(__VA_ARGS__))
-#define nn_selu(...) nn__stamp(TENSOR__IN(nn_selu), (nn_selu)(__VA_ARGS__))
-#define nn_softshrink(...) nn__stamp(TENSOR__IN(nn_softshrink), (nn_softshrink)(__VA_ARGS__))
-#define nn_softsign(...) nn__stamp(TENSOR__IN(nn_softsign), (nn_softsign)(__VA_ARGS__))
-#define nn_tanhshrink(...) nn__stamp(TENSOR__IN(nn_tanhshrink), (nn_tanhshrink)(__VA_ARGS__))
-#define nn_threshold(...) nn__stamp(TENSOR__IN(nn_threshold), (nn_threshold)(__VA_ARGS__))
-#define nn_softmin(...) nn__stamp(TENSOR__IN(nn_softmin), (nn_softmin)(__VA_ARGS__))
-#define nn_glu(...) nn__stamp(TENSOR__IN(nn_glu), (nn_glu)(__VA_ARGS__))
-#define nn_prelu(...) nn__stamp(TENSOR__IN(nn_prelu), (nn_prelu)(__VA_ARGS__))
-#define nn_softmax(...) nn__stamp(TENSOR__IN(nn_softmax), (nn_softmax)(__VA_ARGS__))
-#define nn_log_softmax(...) nn__stamp(TENSOR__IN(nn_log_softmax), (nn_log_softmax)(__VA_ARGS__))
+#define nn_transformer_encoder(...) NN__CALL(nn_transformer_encoder, __VA_ARGS__)
+#define nn_transformer_decoder(...) NN__CALL(nn_transformer_decoder, __VA_ARGS__)
+#define nn_adaptive_avg_pool1d(...) NN__CALL(nn_adaptive_avg_pool1d, __VA_ARGS__)
+#define nn_adaptive_avg_pool2d(...) NN__CALL(nn_adaptive_avg_pool2d, __VA_ARGS__)
+#define nn_adaptive_avg_pool3d(...) NN__CALL(nn_adaptive_avg_pool3d, __VA_ARGS__)
+#define nn_adaptive_max_pool1d(...) NN__CALL(nn_adaptive_max_pool1d, __VA_ARGS__)
+#define nn_adaptive_max_pool2d(...) NN__CALL(nn_adaptive_max_pool2d, __VA_ARGS__)
+#define nn_adaptive_max_pool3d(...) NN__CALL(nn_adaptive_max_pool3d, __VA_ARGS__)
+#define nn_constant_pad2d(...) NN__CALL(nn_constant_pad2d, __VA_ARGS__)
+#define nn_pad_n(...) NN__CALL(nn_pad_n, __VA_ARGS__)
+#define nn_pixel_shuffle(...) NN__CALL(nn_pixel_shuffle, __VA_ARGS__)
+#define nn_pixel_unshuffle(...) NN__CALL(nn_pixel_unshuffle, __VA_ARGS__)
+#define nn_reflection_pad2d(...) NN__CALL(nn_reflection_pad2d, __VA_ARGS__)
+#define nn_replication_pad2d(...) NN__CALL(nn_replication_pad2d, __VA_ARGS__)
+#define nn_zero_pad2d(...) NN__CALL(nn_zero_pad2d, __VA_ARGS__)
+#define nn_dropout(...) NN__CALL(nn_dropout, __VA_ARGS__)
+#define nn_flatten(...) NN__CALL(nn_flatten, __VA_ARGS__)
+#define nn_identity(...) NN__CALL(nn_identity, __VA_ARGS__)
+#define nn_sequential_n(...) NN__CALL(nn_sequential_n, __VA_ARGS__)
+#define nn_append(...) NN__CALL(nn_append, __VA_ARGS__)
+#define nn_relu(...) NN__CALL(nn_relu, __VA_ARGS__)
+#define nn_tanh(...) NN__CALL(nn_tanh, __VA_ARGS__)
+#define nn_sigmoid(...) NN__CALL(nn_sigmoid, __VA_ARGS__)
+#define nn_gelu(...) NN__CALL(nn_gelu, __VA_ARGS__)
+#define nn_gelu_tanh(...) NN__CALL(nn_gelu_tanh, __VA_ARGS__)
+#define nn_silu(...) NN__CALL(nn_silu, __VA_ARGS__)
+#define nn_leaky_relu(...) NN__CALL(nn_leaky_relu, __VA_ARGS__)
+#define nn_elu(...) NN__CALL(nn_elu, __VA_ARGS__)
+#define nn_softplus(...) NN__CALL(nn_softplus, __VA_ARGS__)
+#define nn_dropout1d(...) NN__CALL(nn_dropout1d, __VA_ARGS__)
+#define nn_dropout2d(...) NN__CALL(nn_dropout2d, __VA_ARGS__)
+#define nn_dropout3d(...) NN__CALL(nn_dropout3d, __VA_ARGS__)
+#define nn_alpha_dropout(...) NN__CALL(nn_alpha_dropout, __VA_ARGS__)
+#define nn_celu(...) NN__CALL(nn_celu, __VA_ARGS__)
+#define nn_hardshrink(...) NN__CALL(nn_hardshrink, __VA_ARGS__)
+#define nn_hardsigmoid(...) NN__CALL(nn_hardsigmoid, __VA_ARGS__)
+#define nn_hardswish(...) NN__CALL(nn_hardswish, __VA_ARGS__)
+#define nn_hardtanh(...) NN__CALL(nn_hardtanh, __VA_ARGS__)
+#define nn_logsigmoid(...) NN__CALL(nn_logsigmoid, __VA_ARGS__)
+#define nn_mish(...) NN__CALL(nn_mish, __VA_ARGS__)
+#define nn_relu6(...) NN__CALL(nn_relu6, __VA_ARGS__)
+#define nn_rrelu(...) NN__CALL(nn_rrelu, __VA_ARGS__)
+#define nn_selu(...) NN__CALL(nn_selu, __VA_ARGS__)
+#define nn_softshrink(...) NN__CALL(nn_softshrink, __VA_ARGS__)
+#define nn_softsign(...) NN__CALL(nn_softsign, __VA_ARGS__)
+#define nn_tanhshrink(...) NN__CALL(nn_tanhshrink, __VA_ARGS__)
+#define nn_threshold(...) NN__CALL(nn_threshold, __VA_ARGS__)
+#define nn_softmin(...) NN__CALL(nn_softmin, __VA_ARGS__)
+#define nn_glu(...) NN__CALL(nn_glu, __VA_ARGS__)
+#define nn_prelu(...) NN__CALL(nn_prelu, __VA_ARGS__)
+#define nn_softmax(...) NN__CALL(nn_softmax, __VA_ARGS__)
+#define nn_log_softmax(...) NN__CALL(nn_log_softmax, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>init                                           MARK: initialisation
@@ -1861,8 +1691,8 @@ typedef struct nn_kaiming_args_t {
     nn_nonlinearity_t nonlinearity TENSOR_INIT;
 } nn_kaiming_args_t;
 //   -> t;  errors as above
-TENSOR_API tensor_t *nn__init_kaiming_uniform_(nn_kaiming_args_t a);
-TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a);
+TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a);
+TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a);
 // gain times a random matrix [size of dim 0, all other dims] with orthonormal rows, or columns where those
 // are fewer (Saxe et al. 2014: Q of a normal matrix, signs of R's diagonal).
 //   gain    PyTorch's default is 1
@@ -1880,12 +1710,8 @@ TENSOR_API tensor_t *nn_init_dirac_(tensor_t *t, int64_t groups);
 //   -> t;  errors as above, SHAPE (not 2-d, sparsity)
 TENSOR_API tensor_t *nn_init_sparse_(tensor_t *t, double sparsity, double std);
 
-#ifndef __cplusplus
-#define nn_init_kaiming_uniform_(...) nn__init_kaiming_uniform_(TENSOR_ARGS(nn_init_kaiming_uniform_,        \
-                                                                            nn_kaiming_args_t, __VA_ARGS__))
-#define nn_init_kaiming_normal_(...) nn__init_kaiming_normal_(TENSOR_ARGS(nn_init_kaiming_normal_,           \
-                                                                          nn_kaiming_args_t, __VA_ARGS__))
-#endif
+#define nn_init_kaiming_uniform_(...) NN__WITH(nn_init_kaiming_uniform_, nn_kaiming, __VA_ARGS__)
+#define nn_init_kaiming_normal_(...) NN__WITH(nn_init_kaiming_normal_, nn_kaiming, __VA_ARGS__)
 #define nn_init_uniform_(...) TENSOR__CALL(nn_init_uniform_, __VA_ARGS__)
 #define nn_init_normal_(...) TENSOR__CALL(nn_init_normal_, __VA_ARGS__)
 #define nn_init_constant_(...) TENSOR__CALL(nn_init_constant_, __VA_ARGS__)
@@ -2003,17 +1829,11 @@ TENSOR_API int nn_clip_grad_value_n(tensor_t *const *list, int n, double limit);
 // noticed.   -> code;  errors OWNER if it was freed already
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 
-// Behind the macros: the same functions, 0 standing for the default.
-TENSOR_API nn_optimizer_t *nn__sgd(nn_sgd_args_t a);
-TENSOR_API nn_optimizer_t *nn__adam(nn_adam_args_t a);
-TENSOR_API nn_optimizer_t *nn__adamw(nn_adamw_args_t a);
-TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a);
-
+#define nn_sgd(...) NN__WITH_OWN(nn_sgd, __VA_ARGS__)
+#define nn_adam(...) NN__WITH_OWN(nn_adam, __VA_ARGS__)
+#define nn_adamw(...) NN__WITH_OWN(nn_adamw, __VA_ARGS__)
+#define nn_rmsprop(...) NN__WITH_OWN(nn_rmsprop, __VA_ARGS__)
 #ifndef __cplusplus
-#define nn_sgd(...) nn__sgd(TENSOR_ARGS(nn_sgd, nn_sgd_args_t, __VA_ARGS__))
-#define nn_adam(...) nn__adam(TENSOR_ARGS(nn_adam, nn_adam_args_t, __VA_ARGS__))
-#define nn_adamw(...) nn__adamw(TENSOR_ARGS(nn_adamw, nn_adamw_args_t, __VA_ARGS__))
-#define nn_rmsprop(...) nn__rmsprop(TENSOR_ARGS(nn_rmsprop, nn_rmsprop_args_t, __VA_ARGS__))
 #define nn_optimizer_group(o, list, n, ...)                                                                  \
     nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_optimizer_group, nn_group_args_t, __VA_ARGS__))
 #endif
@@ -2091,10 +1911,8 @@ typedef struct nn_data_loader_args_t {
     int shuffle TENSOR_INIT, drop_last TENSOR_INIT, num_workers TENSOR_INIT;
     uint64_t seed TENSOR_INIT;
 } nn_data_loader_args_t;
-TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a);
-#ifndef __cplusplus
-#define nn_data_loader(...) nn__data_loader(TENSOR_ARGS(nn_data_loader, nn_data_loader_args_t, __VA_ARGS__))
-#endif
+TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a);
+#define nn_data_loader(...) NN__WITH_OWN(nn_data_loader, __VA_ARGS__)
 
 // The next batch: while (nn_next(loader, &b)) is one epoch; the call after it starts the next one.
 //   b       filled: x [size, ...], y [size, ...] or NULL, new tensors of the current scope
@@ -2187,10 +2005,8 @@ typedef struct nn_load_args_t {
     int partial TENSOR_INIT;                // missing and unexpected names are left alone
 } nn_load_args_t;
 //   -> code;  errors IO, FORMAT, OUT_OF_MEMORY, POISONED
-TENSOR_API int nn__load(nn_load_args_t a);
-#ifndef __cplusplus
-#define nn_load(path, ...) nn__load(TENSOR_ARGS(nn_load, nn_load_args_t, path, __VA_ARGS__))
-#endif
+TENSOR_API int nn_load_with(nn_load_args_t a);
+#define nn_load(path, ...) NN__WITH_OWN(nn_load, path, __VA_ARGS__)
 
 // Saves the module, the optimizer's state and options, the calling thread's generator and a step count.
 //   opt     NULL = none
@@ -2258,294 +2074,155 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // without which a call means nothing stay required.
 // ------------------------------------------------------------------------------
 
-// W = (result, prefix, name, args struct); A.. = (type, name) of the positions.
-#define NN__CPP_R(R, prefix, name, T) inline R prefix##_##name
-#define NN__CPP_A(R, prefix, name, T) T a = T()
-#define NN__CPP_C(R, prefix, name, T) return prefix##__##name(a);
-#define NN__CPP_P(T, p) T p
-#define NN__CPP_S(T, p) a.p = p;
-#define NN__CPP_0(R, prefix, name, T) inline R prefix##_##name(T a) { return prefix##__##name(a); }
-#define NN__CPP_1(W, A)                                                                                      \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_A W) { NN__CPP_S A NN__CPP_C W }
-#define NN__CPP_2(W, A, B)                                                                                   \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_A W) { NN__CPP_S A NN__CPP_S B NN__CPP_C W }
-#define NN__CPP_3(W, A, B, C)                                                                                \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_A W) {                                        \
-        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_C W                                                      \
-    }
-#define NN__CPP_4(W, A, B, C, D)                                                                             \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_A W) {                           \
-        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_C W                                          \
-    }
-#define NN__CPP_5(W, A, B, C, D, E)                                                                          \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_A W) {              \
-        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_C W                              \
-    }
-#define NN__CPP_6(W, A, B, C, D, E, F)                                                                       \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F, NN__CPP_A W) { \
-        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F NN__CPP_C W                  \
-    }
-#define NN__CPP_7(W, A, B, C, D, E, F, G)                                                                    \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,                \
-                NN__CPP_P G, NN__CPP_A W) {                                                                  \
-        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F NN__CPP_S G NN__CPP_C W      \
-    }
-#define NN__CPP_8(W, A, B, C, D, E, F, G, H)                                                                 \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,                \
-                NN__CPP_P G, NN__CPP_P H, NN__CPP_A W) {                                                     \
-        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F NN__CPP_S G NN__CPP_S H      \
-        NN__CPP_C W                                                                                          \
-    }
+// f = the function, T = its args struct; A.. = the members that are its positions, set from arguments of their
+// types. The mark makes 0 stand for the default, as in C.
+#define NN__CPP_ALL(...) __VA_ARGS__
+#define NN__CPP_P(T, p) decltype(T::p) p
+#define NN__CPP_S(p) a.p = p;
+#define NN__CPP_R(f, T) inline decltype(f##_with(T())) (f)
+#define NN__CPP_C(f)                                                                                         \
+    if (!a.surplus_) a.surplus_ = TENSOR__NO_SURPLUS;                                                        \
+    return f##_with(a);
+#define NN__CPP(f, T, places, set) NN__CPP_R(f, T)(NN__CPP_ALL places, T a = T()) { set NN__CPP_C(f) }
+#define NN__CPP_0(f, T) NN__CPP_R(f, T)(T a) { NN__CPP_C(f) }
+#define NN__CPP_1(f, T, A) NN__CPP(f, T, (NN__CPP_P(T, A)), NN__CPP_S(A))
+#define NN__CPP_2(f, T, A, B) NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B)), NN__CPP_S(A) NN__CPP_S(B))
+#define NN__CPP_3(f, T, A, B, C)                                                                             \
+    NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B), NN__CPP_P(T, C)), NN__CPP_S(A) NN__CPP_S(B) NN__CPP_S(C))
+#define NN__CPP_4(f, T, A, B, C, D)                                                                          \
+    NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B), NN__CPP_P(T, C), NN__CPP_P(T, D)), NN__CPP_S(A)         \
+            NN__CPP_S(B) NN__CPP_S(C) NN__CPP_S(D))
+#define NN__CPP_5(f, T, A, B, C, D, E)                                                                       \
+    NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B), NN__CPP_P(T, C), NN__CPP_P(T, D), NN__CPP_P(T, E)),     \
+            NN__CPP_S(A) NN__CPP_S(B) NN__CPP_S(C) NN__CPP_S(D) NN__CPP_S(E))
+#define NN__CPP_6(f, T, A, B, C, D, E, F)                                                                    \
+    NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B), NN__CPP_P(T, C), NN__CPP_P(T, D), NN__CPP_P(T, E),      \
+            NN__CPP_P(T, F)), NN__CPP_S(A) NN__CPP_S(B) NN__CPP_S(C) NN__CPP_S(D) NN__CPP_S(E) NN__CPP_S(F))
+#define NN__CPP_7(f, T, A, B, C, D, E, F, G)                                                                 \
+    NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B), NN__CPP_P(T, C), NN__CPP_P(T, D), NN__CPP_P(T, E),      \
+            NN__CPP_P(T, F), NN__CPP_P(T, G)), NN__CPP_S(A) NN__CPP_S(B) NN__CPP_S(C) NN__CPP_S(D)           \
+            NN__CPP_S(E) NN__CPP_S(F) NN__CPP_S(G))
+#define NN__CPP_8(f, T, A, B, C, D, E, F, G, H)                                                              \
+    NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B), NN__CPP_P(T, C), NN__CPP_P(T, D), NN__CPP_P(T, E),      \
+            NN__CPP_P(T, F), NN__CPP_P(T, G), NN__CPP_P(T, H)), NN__CPP_S(A) NN__CPP_S(B) NN__CPP_S(C)       \
+            NN__CPP_S(D) NN__CPP_S(E) NN__CPP_S(F) NN__CPP_S(G) NN__CPP_S(H))
 // NN__CPP_m_n: from m to n positions.
-#define NN__CPP_1_2(W, A, B) NN__CPP_1(W, A) NN__CPP_2(W, A, B)
-#define NN__CPP_1_3(W, A, B, C) NN__CPP_1_2(W, A, B) NN__CPP_3(W, A, B, C)
-#define NN__CPP_1_4(W, A, B, C, D) NN__CPP_1_3(W, A, B, C) NN__CPP_4(W, A, B, C, D)
-#define NN__CPP_1_5(W, A, B, C, D, E) NN__CPP_1_4(W, A, B, C, D) NN__CPP_5(W, A, B, C, D, E)
-#define NN__CPP_2_3(W, A, B, C) NN__CPP_2(W, A, B) NN__CPP_3(W, A, B, C)
-#define NN__CPP_2_4(W, A, B, C, D) NN__CPP_2_3(W, A, B, C) NN__CPP_4(W, A, B, C, D)
-#define NN__CPP_2_5(W, A, B, C, D, E) NN__CPP_2_4(W, A, B, C, D) NN__CPP_5(W, A, B, C, D, E)
-#define NN__CPP_2_6(W, A, B, C, D, E, F) NN__CPP_2_5(W, A, B, C, D, E) NN__CPP_6(W, A, B, C, D, E, F)
-#define NN__CPP_2_7(W, A, B, C, D, E, F, G) NN__CPP_2_6(W, A, B, C, D, E, F) NN__CPP_7(W, A, B, C, D, E, F, G)
-#define NN__CPP_2_8(W, A, B, C, D, E, F, G, H)                                                               \
-    NN__CPP_2_7(W, A, B, C, D, E, F, G) NN__CPP_8(W, A, B, C, D, E, F, G, H)
-#define NN__CPP_3_4(W, A, B, C, D) NN__CPP_3(W, A, B, C) NN__CPP_4(W, A, B, C, D)
-#define NN__CPP_3_5(W, A, B, C, D, E) NN__CPP_3_4(W, A, B, C, D) NN__CPP_5(W, A, B, C, D, E)
-#define NN__CPP_3_6(W, A, B, C, D, E, F) NN__CPP_3_5(W, A, B, C, D, E) NN__CPP_6(W, A, B, C, D, E, F)
-#define NN__CPP_3_7(W, A, B, C, D, E, F, G) NN__CPP_3_6(W, A, B, C, D, E, F) NN__CPP_7(W, A, B, C, D, E, F, G)
-#define NN__CPP_DIMS(face, R, prefix, name, end, T, ...)                                                     \
-    face((R, prefix, name##1d##end, T), __VA_ARGS__)                                                         \
-    face((R, prefix, name##2d##end, T), __VA_ARGS__)                                                         \
-    face((R, prefix, name##3d##end, T), __VA_ARGS__)
-NN__CPP_2((tensor_t *, tensor, embedding, tensor_embedding_args_t), (tensor_t *, index), (tensor_t *, weight))
-NN__CPP_2_3((tensor_t *, tensor, embedding_bag, tensor_embedding_bag_args_t), (tensor_t *, index),
-            (tensor_t *, weight), (tensor_t *, offsets))
-NN__CPP_1_4((tensor_t *, tensor, layer_norm, tensor_layer_norm_args_t), (tensor_t *, x),
-            (int64_t, normalized_dims), (tensor_t *, weight), (tensor_t *, bias))
-NN__CPP_1_5((tensor_t *, tensor, batch_norm, tensor_batch_norm_args_t), (tensor_t *, x),
-            (tensor_t *, running_mean), (tensor_t *, running_var), (tensor_t *, weight), (tensor_t *, bias))
-NN__CPP_1((tensor_t *, tensor, instance_norm, tensor_instance_norm_args_t), (tensor_t *, x))
-NN__CPP_2_4((tensor_t *, tensor, group_norm, tensor_group_norm_args_t), (tensor_t *, x), (int64_t, groups),
-            (tensor_t *, weight), (tensor_t *, bias))
-NN__CPP_1_3((tensor_t *, tensor, rms_norm, tensor_rms_norm_args_t), (tensor_t *, x),
-            (int64_t, normalized_dims), (tensor_t *, weight))
-NN__CPP_2((tensor_t *, tensor, local_response_norm, tensor_local_response_norm_args_t), (tensor_t *, x),
-          (int64_t, size))
-NN__CPP_2((tensor_state_t, tensor, lstm, tensor_rnn_args_t), (tensor_t *, x), (tensor_t *const *, weights))
-NN__CPP_2((tensor_state_t, tensor, gru, tensor_rnn_args_t), (tensor_t *, x), (tensor_t *const *, weights))
-NN__CPP_2((tensor_state_t, tensor, rnn, tensor_rnn_args_t), (tensor_t *, x), (tensor_t *const *, weights))
-NN__CPP_DIMS(NN__CPP_2_7, tensor_t *, tensor, conv, , tensor_conv_args_t, (tensor_t *, x),
-             (tensor_t *, weight), (tensor_t *, bias), (int64_t, stride), (int64_t, padding),
-             (int64_t, dilation), (int64_t, groups))
-NN__CPP_DIMS(NN__CPP_2_8, tensor_t *, tensor, conv_transpose, , tensor_conv_transpose_args_t, (tensor_t *, x),
-             (tensor_t *, weight), (tensor_t *, bias), (int64_t, stride), (int64_t, padding),
-             (int64_t, output_padding), (int64_t, groups), (int64_t, dilation))
-NN__CPP_DIMS(NN__CPP_2_5, tensor_t *, tensor, max_pool, , tensor_max_pool_args_t, (tensor_t *, x),
-             (int64_t, kernel), (int64_t, stride), (int64_t, padding), (int64_t, dilation))
-NN__CPP_DIMS(NN__CPP_2_5, tensor_pair_t, tensor, max_pool, _with_indices, tensor_max_pool_args_t,
-             (tensor_t *, x), (int64_t, kernel), (int64_t, stride), (int64_t, padding), (int64_t, dilation))
-NN__CPP_DIMS(NN__CPP_2_4, tensor_t *, tensor, avg_pool, , tensor_avg_pool_args_t, (tensor_t *, x),
-             (int64_t, kernel), (int64_t, stride), (int64_t, padding))
-NN__CPP_DIMS(NN__CPP_3_5, tensor_t *, tensor, max_unpool, , tensor_max_unpool_args_t, (tensor_t *, x),
-             (tensor_t *, indices), (int64_t, kernel), (int64_t, stride), (int64_t, padding))
-NN__CPP_2_5((tensor_t *, tensor, im2col, tensor_columns_args_t), (tensor_t *, x), (int64_t, kernel),
-            (int64_t, dilation), (int64_t, padding), (int64_t, stride))
-NN__CPP_3_6((tensor_t *, tensor, col2im, tensor_columns_args_t), (tensor_t *, x), (int64_t, height),
-            (int64_t, kernel), (int64_t, dilation), (int64_t, padding), (int64_t, stride))
-NN__CPP_1_2((tensor_t *, tensor, interpolate, tensor_interpolate_args_t), (tensor_t *, x), (int64_t, size))
-NN__CPP_2((tensor_t *, tensor, grid_sample, tensor_grid_sample_args_t), (tensor_t *, x), (tensor_t *, grid))
-NN__CPP_3_4((tensor_t *, tensor, scaled_dot_product_attention, tensor_scaled_dot_product_attention_args_t),
-            (tensor_t *, query), (tensor_t *, key), (tensor_t *, value), (tensor_t *, attn_mask))
-NN__CPP_2_3((tensor_t *, tensor, cross_entropy, tensor_cross_entropy_args_t), (tensor_t *, input),
-            (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_2_3((tensor_t *, tensor, nll_loss, tensor_nll_loss_args_t), (tensor_t *, input), (tensor_t *, target),
-            (tensor_t *, weight))
-NN__CPP_2((tensor_t *, tensor, mse_loss, tensor_mse_loss_args_t), (tensor_t *, input), (tensor_t *, target))
-NN__CPP_2((tensor_t *, tensor, l1_loss, tensor_l1_loss_args_t), (tensor_t *, input), (tensor_t *, target))
-NN__CPP_2((tensor_t *, tensor, smooth_l1_loss, tensor_smooth_l1_loss_args_t), (tensor_t *, input),
-          (tensor_t *, target))
-NN__CPP_2((tensor_t *, tensor, huber_loss, tensor_huber_loss_args_t), (tensor_t *, input),
-          (tensor_t *, target))
-NN__CPP_2((tensor_t *, tensor, kl_div, tensor_kl_div_args_t), (tensor_t *, input), (tensor_t *, target))
-NN__CPP_2((tensor_t *, tensor, poisson_nll_loss, tensor_poisson_nll_loss_args_t), (tensor_t *, input),
-          (tensor_t *, target))
-NN__CPP_2_3((tensor_t *, tensor, binary_cross_entropy, tensor_binary_cross_entropy_args_t),
-            (tensor_t *, input), (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_2_4((tensor_t *, tensor, binary_cross_entropy_with_logits,
-             tensor_binary_cross_entropy_with_logits_args_t),
-            (tensor_t *, input), (tensor_t *, target), (tensor_t *, weight), (tensor_t *, pos_weight))
-NN__CPP_2_3((tensor_t *, tensor, hinge_embedding_loss, tensor_margin_loss_args_t), (tensor_t *, input),
-            (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_2_3((tensor_t *, tensor, soft_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
-            (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_2_3((tensor_t *, tensor, multi_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
-            (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_2_3((tensor_t *, tensor, multilabel_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
-            (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_2_3((tensor_t *, tensor, multilabel_soft_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
-            (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_3((tensor_t *, tensor, margin_ranking_loss, tensor_ranking_loss_args_t), (tensor_t *, input1),
-          (tensor_t *, input2), (tensor_t *, target))
-NN__CPP_3((tensor_t *, tensor, cosine_embedding_loss, tensor_ranking_loss_args_t), (tensor_t *, input1),
-          (tensor_t *, input2), (tensor_t *, target))
-NN__CPP_3((tensor_t *, tensor, triplet_margin_loss, tensor_triplet_margin_loss_args_t), (tensor_t *, anchor),
-          (tensor_t *, positive), (tensor_t *, negative))
-NN__CPP_3((tensor_t *, tensor, gaussian_nll_loss, tensor_gaussian_nll_loss_args_t), (tensor_t *, input),
-          (tensor_t *, target), (tensor_t *, var))
-NN__CPP_4((tensor_t *, tensor, ctc_loss, tensor_ctc_loss_args_t), (tensor_t *, log_probs),
-          (tensor_t *, targets), (tensor_t *, input_lengths), (tensor_t *, target_lengths))
+#define NN__CPP_1_2(f, T, A, B) NN__CPP_1(f, T, A) NN__CPP_2(f, T, A, B)
+#define NN__CPP_1_3(f, T, A, B, C) NN__CPP_1_2(f, T, A, B) NN__CPP_3(f, T, A, B, C)
+#define NN__CPP_1_4(f, T, A, B, C, D) NN__CPP_1_3(f, T, A, B, C) NN__CPP_4(f, T, A, B, C, D)
+#define NN__CPP_1_5(f, T, A, B, C, D, E) NN__CPP_1_4(f, T, A, B, C, D) NN__CPP_5(f, T, A, B, C, D, E)
+#define NN__CPP_2_3(f, T, A, B, C) NN__CPP_2(f, T, A, B) NN__CPP_3(f, T, A, B, C)
+#define NN__CPP_2_4(f, T, A, B, C, D) NN__CPP_2_3(f, T, A, B, C) NN__CPP_4(f, T, A, B, C, D)
+#define NN__CPP_2_5(f, T, A, B, C, D, E) NN__CPP_2_4(f, T, A, B, C, D) NN__CPP_5(f, T, A, B, C, D, E)
+#define NN__CPP_2_6(f, T, A, B, C, D, E, F) NN__CPP_2_5(f, T, A, B, C, D, E) NN__CPP_6(f, T, A, B, C, D, E, F)
+#define NN__CPP_2_7(f, T, A, B, C, D, E, F, G)                                                               \
+    NN__CPP_2_6(f, T, A, B, C, D, E, F) NN__CPP_7(f, T, A, B, C, D, E, F, G)
+#define NN__CPP_2_8(f, T, A, B, C, D, E, F, G, H)                                                            \
+    NN__CPP_2_7(f, T, A, B, C, D, E, F, G) NN__CPP_8(f, T, A, B, C, D, E, F, G, H)
+#define NN__CPP_3_4(f, T, A, B, C, D) NN__CPP_3(f, T, A, B, C) NN__CPP_4(f, T, A, B, C, D)
+#define NN__CPP_3_5(f, T, A, B, C, D, E) NN__CPP_3_4(f, T, A, B, C, D) NN__CPP_5(f, T, A, B, C, D, E)
+#define NN__CPP_3_6(f, T, A, B, C, D, E, F) NN__CPP_3_5(f, T, A, B, C, D, E) NN__CPP_6(f, T, A, B, C, D, E, F)
+#define NN__CPP_3_7(f, T, A, B, C, D, E, F, G)                                                               \
+    NN__CPP_3_6(f, T, A, B, C, D, E, F) NN__CPP_7(f, T, A, B, C, D, E, F, G)
+#define NN__CPP_DIMS(face, f, end, T, ...)                                                                   \
+    face(f##1d##end, T, __VA_ARGS__) face(f##2d##end, T, __VA_ARGS__) face(f##3d##end, T, __VA_ARGS__)
+NN__CPP_2(tensor_embedding, tensor_embedding_args_t, index, weight)
+NN__CPP_2_3(tensor_embedding_bag, tensor_embedding_bag_args_t, index, weight, offsets)
+NN__CPP_1_4(tensor_layer_norm, tensor_layer_norm_args_t, x, normalized_dims, weight, bias)
+NN__CPP_1_5(tensor_batch_norm, tensor_batch_norm_args_t, x, running_mean, running_var, weight, bias)
+NN__CPP_1(tensor_instance_norm, tensor_instance_norm_args_t, x)
+NN__CPP_2_4(tensor_group_norm, tensor_group_norm_args_t, x, groups, weight, bias)
+NN__CPP_1_3(tensor_rms_norm, tensor_rms_norm_args_t, x, normalized_dims, weight)
+NN__CPP_2(tensor_local_response_norm, tensor_local_response_norm_args_t, x, size)
+NN__CPP_2(tensor_lstm, tensor_rnn_args_t, x, weights)
+NN__CPP_2(tensor_gru, tensor_rnn_args_t, x, weights)
+NN__CPP_2(tensor_rnn, tensor_rnn_args_t, x, weights)
+NN__CPP_DIMS(NN__CPP_2_7, tensor_conv, , tensor_conv_args_t, x, weight, bias, stride, padding, dilation,
+             groups)
+NN__CPP_DIMS(NN__CPP_2_8, tensor_conv_transpose, , tensor_conv_transpose_args_t, x, weight, bias, stride,
+             padding, output_padding, groups, dilation)
+NN__CPP_DIMS(NN__CPP_2_5, tensor_max_pool, , tensor_max_pool_args_t, x, kernel, stride, padding, dilation)
+NN__CPP_DIMS(NN__CPP_2_5, tensor_max_pool, _with_indices, tensor_max_pool_args_t, x, kernel, stride, padding,
+             dilation)
+NN__CPP_DIMS(NN__CPP_2_4, tensor_avg_pool, , tensor_avg_pool_args_t, x, kernel, stride, padding)
+NN__CPP_DIMS(NN__CPP_3_5, tensor_max_unpool, , tensor_max_unpool_args_t, x, indices, kernel, stride, padding)
+NN__CPP_2_5(tensor_im2col, tensor_columns_args_t, x, kernel, dilation, padding, stride)
+NN__CPP_3_6(tensor_col2im, tensor_columns_args_t, x, height, kernel, dilation, padding, stride)
+NN__CPP_1_2(tensor_interpolate, tensor_interpolate_args_t, x, size)
+NN__CPP_2(tensor_grid_sample, tensor_grid_sample_args_t, x, grid)
+NN__CPP_3_4(tensor_scaled_dot_product_attention, tensor_scaled_dot_product_attention_args_t, query, key,
+            value, attn_mask)
+NN__CPP_2_3(tensor_cross_entropy, tensor_cross_entropy_args_t, input, target, weight)
+NN__CPP_2_3(tensor_nll_loss, tensor_nll_loss_args_t, input, target, weight)
+NN__CPP_2(tensor_mse_loss, tensor_mse_loss_args_t, input, target)
+NN__CPP_2(tensor_l1_loss, tensor_l1_loss_args_t, input, target)
+NN__CPP_2(tensor_smooth_l1_loss, tensor_smooth_l1_loss_args_t, input, target)
+NN__CPP_2(tensor_huber_loss, tensor_huber_loss_args_t, input, target)
+NN__CPP_2(tensor_kl_div, tensor_kl_div_args_t, input, target)
+NN__CPP_2(tensor_poisson_nll_loss, tensor_poisson_nll_loss_args_t, input, target)
+NN__CPP_2_3(tensor_binary_cross_entropy, tensor_binary_cross_entropy_args_t, input, target, weight)
+NN__CPP_2_4(tensor_binary_cross_entropy_with_logits, tensor_binary_cross_entropy_with_logits_args_t, input,
+            target, weight, pos_weight)
+NN__CPP_2_3(tensor_hinge_embedding_loss, tensor_margin_loss_args_t, input, target, weight)
+NN__CPP_2_3(tensor_soft_margin_loss, tensor_margin_loss_args_t, input, target, weight)
+NN__CPP_2_3(tensor_multi_margin_loss, tensor_margin_loss_args_t, input, target, weight)
+NN__CPP_2_3(tensor_multilabel_margin_loss, tensor_margin_loss_args_t, input, target, weight)
+NN__CPP_2_3(tensor_multilabel_soft_margin_loss, tensor_margin_loss_args_t, input, target, weight)
+NN__CPP_3(tensor_margin_ranking_loss, tensor_ranking_loss_args_t, input1, input2, target)
+NN__CPP_3(tensor_cosine_embedding_loss, tensor_ranking_loss_args_t, input1, input2, target)
+NN__CPP_3(tensor_triplet_margin_loss, tensor_triplet_margin_loss_args_t, anchor, positive, negative)
+NN__CPP_3(tensor_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t, input, target, var)
+NN__CPP_4(tensor_ctc_loss, tensor_ctc_loss_args_t, log_probs, targets, input_lengths, target_lengths)
 template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
     tensor_dims_pack p(pads...);
     return (tensor_pad_n)(x, p.d, p.n, TENSOR_PAD_CONSTANT, 0);
 }
-#define tensor_hinge_embedding_loss(...) TENSOR__CALL(tensor_hinge_embedding_loss, __VA_ARGS__)
-#define tensor_soft_margin_loss(...) TENSOR__CALL(tensor_soft_margin_loss, __VA_ARGS__)
-#define tensor_multi_margin_loss(...) TENSOR__CALL(tensor_multi_margin_loss, __VA_ARGS__)
-#define tensor_multilabel_margin_loss(...) TENSOR__CALL(tensor_multilabel_margin_loss, __VA_ARGS__)
-#define tensor_multilabel_soft_margin_loss(...) TENSOR__CALL(tensor_multilabel_soft_margin_loss, __VA_ARGS__)
-#define tensor_margin_ranking_loss(...) TENSOR__CALL(tensor_margin_ranking_loss, __VA_ARGS__)
-#define tensor_cosine_embedding_loss(...) TENSOR__CALL(tensor_cosine_embedding_loss, __VA_ARGS__)
-#define tensor_triplet_margin_loss(...) TENSOR__CALL(tensor_triplet_margin_loss, __VA_ARGS__)
-#define tensor_gaussian_nll_loss(...) TENSOR__CALL(tensor_gaussian_nll_loss, __VA_ARGS__)
-#define tensor_poisson_nll_loss(...) TENSOR__CALL(tensor_poisson_nll_loss, __VA_ARGS__)
-#define tensor_ctc_loss(...) TENSOR__CALL(tensor_ctc_loss, __VA_ARGS__)
-#define tensor_embedding_bag(...) TENSOR__CALL(tensor_embedding_bag, __VA_ARGS__)
-#define tensor_batch_norm(...) TENSOR__CALL(tensor_batch_norm, __VA_ARGS__)
-#define tensor_instance_norm(...) TENSOR__CALL(tensor_instance_norm, __VA_ARGS__)
-#define tensor_group_norm(...) TENSOR__CALL(tensor_group_norm, __VA_ARGS__)
-#define tensor_rms_norm(...) TENSOR__CALL(tensor_rms_norm, __VA_ARGS__)
-#define tensor_local_response_norm(...) TENSOR__CALL(tensor_local_response_norm, __VA_ARGS__)
-#define tensor_embedding(...) TENSOR__CALL(tensor_embedding, __VA_ARGS__)
-#define tensor_layer_norm(...) TENSOR__CALL(tensor_layer_norm, __VA_ARGS__)
-#define tensor_conv1d(...) TENSOR__CALL(tensor_conv1d, __VA_ARGS__)
-#define tensor_conv2d(...) TENSOR__CALL(tensor_conv2d, __VA_ARGS__)
-#define tensor_conv3d(...) TENSOR__CALL(tensor_conv3d, __VA_ARGS__)
-#define tensor_conv_transpose1d(...) TENSOR__CALL(tensor_conv_transpose1d, __VA_ARGS__)
-#define tensor_conv_transpose2d(...) TENSOR__CALL(tensor_conv_transpose2d, __VA_ARGS__)
-#define tensor_conv_transpose3d(...) TENSOR__CALL(tensor_conv_transpose3d, __VA_ARGS__)
-#define tensor_max_pool1d(...) TENSOR__CALL(tensor_max_pool1d, __VA_ARGS__)
-#define tensor_max_pool2d(...) TENSOR__CALL(tensor_max_pool2d, __VA_ARGS__)
-#define tensor_max_pool3d(...) TENSOR__CALL(tensor_max_pool3d, __VA_ARGS__)
-#define tensor_avg_pool1d(...) TENSOR__CALL(tensor_avg_pool1d, __VA_ARGS__)
-#define tensor_avg_pool2d(...) TENSOR__CALL(tensor_avg_pool2d, __VA_ARGS__)
-#define tensor_avg_pool3d(...) TENSOR__CALL(tensor_avg_pool3d, __VA_ARGS__)
-#define tensor_max_unpool1d(...) TENSOR__CALL(tensor_max_unpool1d, __VA_ARGS__)
-#define tensor_max_unpool2d(...) TENSOR__CALL(tensor_max_unpool2d, __VA_ARGS__)
-#define tensor_max_unpool3d(...) TENSOR__CALL(tensor_max_unpool3d, __VA_ARGS__)
-#define tensor_im2col(...) TENSOR__CALL(tensor_im2col, __VA_ARGS__)
-#define tensor_col2im(...) TENSOR__CALL(tensor_col2im, __VA_ARGS__)
-#define tensor_interpolate(...) TENSOR__CALL(tensor_interpolate, __VA_ARGS__)
-#define tensor_grid_sample(...) TENSOR__CALL(tensor_grid_sample, __VA_ARGS__)
-#define tensor_pad(...) TENSOR__CALL(tensor_pad, __VA_ARGS__)
-#define tensor_max_pool1d_with_indices(...)                                                                  \
-    TENSOR__CALL_KIND(pair, tensor_max_pool1d_with_indices, __VA_ARGS__)
-#define tensor_max_pool2d_with_indices(...)                                                                  \
-    TENSOR__CALL_KIND(pair, tensor_max_pool2d_with_indices, __VA_ARGS__)
-#define tensor_max_pool3d_with_indices(...)                                                                  \
-    TENSOR__CALL_KIND(pair, tensor_max_pool3d_with_indices, __VA_ARGS__)
-#define tensor_scaled_dot_product_attention(...)                                                             \
-    TENSOR__CALL(tensor_scaled_dot_product_attention, __VA_ARGS__)
-#define tensor_cross_entropy(...) TENSOR__CALL(tensor_cross_entropy, __VA_ARGS__)
-#define tensor_nll_loss(...) TENSOR__CALL(tensor_nll_loss, __VA_ARGS__)
-#define tensor_mse_loss(...) TENSOR__CALL(tensor_mse_loss, __VA_ARGS__)
-#define tensor_l1_loss(...) TENSOR__CALL(tensor_l1_loss, __VA_ARGS__)
-#define tensor_smooth_l1_loss(...) TENSOR__CALL(tensor_smooth_l1_loss, __VA_ARGS__)
-#define tensor_huber_loss(...) TENSOR__CALL(tensor_huber_loss, __VA_ARGS__)
-#define tensor_binary_cross_entropy(...) TENSOR__CALL(tensor_binary_cross_entropy, __VA_ARGS__)
-#define tensor_binary_cross_entropy_with_logits(...)                                                         \
-    TENSOR__CALL(tensor_binary_cross_entropy_with_logits, __VA_ARGS__)
-#define tensor_kl_div(...) TENSOR__CALL(tensor_kl_div, __VA_ARGS__)
-#define tensor_lstm(...) nn__at_state(TENSOR__IN(tensor_lstm), (tensor_lstm)(__VA_ARGS__))
-#define tensor_gru(...) nn__at_state(TENSOR__IN(tensor_gru), (tensor_gru)(__VA_ARGS__))
-#define tensor_rnn(...) nn__at_state(TENSOR__IN(tensor_rnn), (tensor_rnn)(__VA_ARGS__))
+#define tensor_col2im(...) NN__CALL(tensor_col2im, __VA_ARGS__)
+#define tensor_pad(...) NN__CALL(tensor_pad, __VA_ARGS__)
 
-NN__CPP_2((nn_module_t *, nn, linear, nn_linear_args_t), (int64_t, in_features), (int64_t, out_features))
-NN__CPP_DIMS(NN__CPP_3_7, nn_module_t *, nn, conv, , nn_conv_args_t, (int64_t, in_channels),
-             (int64_t, out_channels), (int64_t, kernel), (int64_t, stride), (int64_t, padding),
-             (int64_t, dilation), (int64_t, groups))
-NN__CPP_DIMS(NN__CPP_3_7, nn_module_t *, nn, conv_transpose, , nn_conv_transpose_args_t,
-             (int64_t, in_channels), (int64_t, out_channels), (int64_t, kernel), (int64_t, stride),
-             (int64_t, padding), (int64_t, output_padding), (int64_t, groups))
-NN__CPP_DIMS(NN__CPP_1_3, nn_module_t *, nn, max_pool, , nn_pool_args_t, (int64_t, kernel), (int64_t, stride),
-             (int64_t, padding))
-NN__CPP_DIMS(NN__CPP_1_3, nn_module_t *, nn, avg_pool, , nn_pool_args_t, (int64_t, kernel), (int64_t, stride),
-             (int64_t, padding))
-NN__CPP_0(nn_module_t *, nn, upsample, nn_upsample_args_t)
-NN__CPP_1((nn_module_t *, nn, upsample, nn_upsample_args_t), (int64_t, size))
-NN__CPP_1_4((nn_module_t *, nn, unfold, nn_columns_args_t), (int64_t, kernel), (int64_t, dilation),
-            (int64_t, padding), (int64_t, stride))
-NN__CPP_2_5((nn_module_t *, nn, fold, nn_columns_args_t), (int64_t, height), (int64_t, kernel),
-            (int64_t, dilation), (int64_t, padding), (int64_t, stride))
-NN__CPP_1((nn_module_t *, nn, layer_norm, nn_layer_norm_args_t), (int64_t, size))
-NN__CPP_1((nn_module_t *, nn, rms_norm, nn_rms_norm_args_t), (int64_t, size))
-NN__CPP_DIMS(NN__CPP_1, nn_module_t *, nn, batch_norm, , nn_batch_norm_args_t, (int64_t, channels))
-NN__CPP_DIMS(NN__CPP_1, nn_module_t *, nn, instance_norm, , nn_instance_norm_args_t, (int64_t, channels))
-NN__CPP_2((nn_module_t *, nn, group_norm, nn_group_norm_args_t), (int64_t, groups), (int64_t, channels))
-NN__CPP_2((nn_module_t *, nn, embedding, nn_embedding_args_t), (int64_t, count), (int64_t, size))
-NN__CPP_2((nn_module_t *, nn, embedding_bag, nn_embedding_bag_args_t), (int64_t, count), (int64_t, size))
-NN__CPP_2((nn_module_t *, nn, lstm, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
-NN__CPP_2((nn_module_t *, nn, gru, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
-NN__CPP_2((nn_module_t *, nn, rnn, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
-NN__CPP_2((nn_module_t *, nn, lstm_cell, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
-NN__CPP_2((nn_module_t *, nn, gru_cell, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
-NN__CPP_2((nn_module_t *, nn, rnn_cell, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
-NN__CPP_2((nn_module_t *, nn, multihead_attention, nn_multihead_attention_args_t), (int64_t, embed),
-          (int64_t, heads))
-NN__CPP_2((nn_module_t *, nn, transformer_encoder_layer, nn_transformer_layer_args_t), (int64_t, embed),
-          (int64_t, heads))
-NN__CPP_2((nn_module_t *, nn, transformer_decoder_layer, nn_transformer_layer_args_t), (int64_t, embed),
-          (int64_t, heads))
-#define nn__multihead_attention_forward nn_multihead_attention_forward_with
-#define nn__transformer_forward nn_transformer_forward_with
-NN__CPP_4((tensor_t *, nn, multihead_attention_forward, nn_attention_args_t), (nn_module_t *, module),
-          (tensor_t *, query), (tensor_t *, key), (tensor_t *, value))
-NN__CPP_2_3((tensor_t *, nn, transformer_forward, nn_transformer_args_t), (nn_module_t *, module),
-            (tensor_t *, x), (tensor_t *, memory))
-#undef nn__multihead_attention_forward
-#undef nn__transformer_forward
-NN__CPP_1((tensor_t *, nn, init_kaiming_uniform_, nn_kaiming_args_t), (tensor_t *, t))
-NN__CPP_1((tensor_t *, nn, init_kaiming_normal_, nn_kaiming_args_t), (tensor_t *, t))
-NN__CPP_0(nn_optimizer_t *, nn, sgd, nn_sgd_args_t)
-NN__CPP_1((nn_optimizer_t *, nn, sgd, nn_sgd_args_t), (nn_module_t *, module))
-NN__CPP_0(nn_optimizer_t *, nn, adam, nn_adam_args_t)
-NN__CPP_1((nn_optimizer_t *, nn, adam, nn_adam_args_t), (nn_module_t *, module))
-NN__CPP_0(nn_optimizer_t *, nn, adamw, nn_adamw_args_t)
-NN__CPP_1((nn_optimizer_t *, nn, adamw, nn_adamw_args_t), (nn_module_t *, module))
-NN__CPP_0(nn_optimizer_t *, nn, rmsprop, nn_rmsprop_args_t)
-NN__CPP_1((nn_optimizer_t *, nn, rmsprop, nn_rmsprop_args_t), (nn_module_t *, module))
-NN__CPP_1((nn_data_loader_t *, nn, data_loader, nn_data_loader_args_t), (nn_dataset_t, dataset))
+NN__CPP_2(nn_linear, nn_linear_args_t, in_features, out_features)
+NN__CPP_DIMS(NN__CPP_3_7, nn_conv, , nn_conv_args_t, in_channels, out_channels, kernel, stride, padding,
+             dilation, groups)
+NN__CPP_DIMS(NN__CPP_3_7, nn_conv_transpose, , nn_conv_transpose_args_t, in_channels, out_channels, kernel,
+             stride, padding, output_padding, groups)
+NN__CPP_DIMS(NN__CPP_1_3, nn_max_pool, , nn_pool_args_t, kernel, stride, padding)
+NN__CPP_DIMS(NN__CPP_1_3, nn_avg_pool, , nn_pool_args_t, kernel, stride, padding)
+NN__CPP_0(nn_upsample, nn_upsample_args_t)
+NN__CPP_1(nn_upsample, nn_upsample_args_t, size)
+NN__CPP_1_4(nn_unfold, nn_columns_args_t, kernel, dilation, padding, stride)
+NN__CPP_2_5(nn_fold, nn_columns_args_t, height, kernel, dilation, padding, stride)
+NN__CPP_1(nn_layer_norm, nn_layer_norm_args_t, size)
+NN__CPP_1(nn_rms_norm, nn_rms_norm_args_t, size)
+NN__CPP_DIMS(NN__CPP_1, nn_batch_norm, , nn_batch_norm_args_t, channels)
+NN__CPP_DIMS(NN__CPP_1, nn_instance_norm, , nn_instance_norm_args_t, channels)
+NN__CPP_2(nn_group_norm, nn_group_norm_args_t, groups, channels)
+NN__CPP_2(nn_embedding, nn_embedding_args_t, count, size)
+NN__CPP_2(nn_embedding_bag, nn_embedding_bag_args_t, count, size)
+NN__CPP_2(nn_lstm, nn_rnn_args_t, in_features, hidden)
+NN__CPP_2(nn_gru, nn_rnn_args_t, in_features, hidden)
+NN__CPP_2(nn_rnn, nn_rnn_args_t, in_features, hidden)
+NN__CPP_2(nn_lstm_cell, nn_rnn_args_t, in_features, hidden)
+NN__CPP_2(nn_gru_cell, nn_rnn_args_t, in_features, hidden)
+NN__CPP_2(nn_rnn_cell, nn_rnn_args_t, in_features, hidden)
+NN__CPP_2(nn_multihead_attention, nn_multihead_attention_args_t, embed, heads)
+NN__CPP_2(nn_transformer_encoder_layer, nn_transformer_layer_args_t, embed, heads)
+NN__CPP_2(nn_transformer_decoder_layer, nn_transformer_layer_args_t, embed, heads)
+NN__CPP_4(nn_multihead_attention_forward, nn_attention_args_t, module, query, key, value)
+NN__CPP_2_3(nn_transformer_forward, nn_transformer_args_t, module, x, memory)
+NN__CPP_1(nn_init_kaiming_uniform_, nn_kaiming_args_t, t)
+NN__CPP_1(nn_init_kaiming_normal_, nn_kaiming_args_t, t)
+NN__CPP_0(nn_sgd, nn_sgd_args_t)
+NN__CPP_1(nn_sgd, nn_sgd_args_t, module)
+NN__CPP_0(nn_adam, nn_adam_args_t)
+NN__CPP_1(nn_adam, nn_adam_args_t, module)
+NN__CPP_0(nn_adamw, nn_adamw_args_t)
+NN__CPP_1(nn_adamw, nn_adamw_args_t, module)
+NN__CPP_0(nn_rmsprop, nn_rmsprop_args_t)
+NN__CPP_1(nn_rmsprop, nn_rmsprop_args_t, module)
+NN__CPP_1(nn_data_loader, nn_data_loader_args_t, dataset)
 #ifndef TENSOR_NO_STDIO
-NN__CPP_2((int, nn, load, nn_load_args_t), (const char *, path), (nn_module_t *, module))
-#define nn_load(...) TENSOR__CALL_KIND(int, nn_load, __VA_ARGS__)
+NN__CPP_2(nn_load, nn_load_args_t, path, module)
 #endif
-#undef NN__CPP_R
-#undef NN__CPP_A
-#undef NN__CPP_C
-#undef NN__CPP_P
-#undef NN__CPP_S
-#undef NN__CPP_0
-#undef NN__CPP_1
-#undef NN__CPP_2
-#undef NN__CPP_3
-#undef NN__CPP_4
-#undef NN__CPP_5
-#undef NN__CPP_6
-#undef NN__CPP_7
-#undef NN__CPP_8
-#undef NN__CPP_1_2
-#undef NN__CPP_1_3
-#undef NN__CPP_1_4
-#undef NN__CPP_1_5
-#undef NN__CPP_2_3
-#undef NN__CPP_2_4
-#undef NN__CPP_2_5
-#undef NN__CPP_2_6
-#undef NN__CPP_2_7
-#undef NN__CPP_2_8
-#undef NN__CPP_3_4
-#undef NN__CPP_3_5
-#undef NN__CPP_3_6
-#undef NN__CPP_3_7
-#undef NN__CPP_DIMS
 template <class... D> inline nn_module_t *nn_pad(tensor_pad_t mode, double value, D... pads) {
     tensor_dims_pack p(pads...);
     return (nn_pad_n)(p.d, p.n, mode, value);
@@ -2557,6 +2234,10 @@ inline int nn_optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n,
 inline int (nn_zero_grad)(nn_module_t *m) { return nn_module_zero_grad(m); }
 inline int (nn_free)(nn_optimizer_t *o) { return nn_optimizer_free(o); }
 inline int (nn_free)(nn_data_loader_t *l) { return nn_data_loader_free(l); }
+inline tensor_t *nn__stamp(const char *site, tensor_t *t) { return tensor__at(site, t); }
+inline tensor_pair_t nn__stamp(const char *site, tensor_pair_t p) { return tensor__at_pair(site, p); }
+inline tensor_state_t nn__stamp(const char *site, tensor_state_t s) { return nn__at_state(site, s); }
+inline int nn__stamp(const char *site, int code) { return tensor__at_int(site, code); }
 inline nn_optimizer_t *nn__stamp(const char *site, nn_optimizer_t *o) {
     (void)tensor__at_ptr(site, o);
     return o;
@@ -2576,59 +2257,9 @@ struct nn_sequential_pack {
     }
 };
 #define nn_sequential(...) nn__stamp(TENSOR_HERE, nn_sequential_pack{__VA_ARGS__}.m)
-#define nn_linear(...) nn__stamp(TENSOR__IN(nn_linear), (nn_linear)(__VA_ARGS__))
-#define nn_conv1d(...) nn__stamp(TENSOR__IN(nn_conv1d), (nn_conv1d)(__VA_ARGS__))
-#define nn_conv2d(...) nn__stamp(TENSOR__IN(nn_conv2d), (nn_conv2d)(__VA_ARGS__))
-#define nn_conv3d(...) nn__stamp(TENSOR__IN(nn_conv3d), (nn_conv3d)(__VA_ARGS__))
-#define nn_conv_transpose1d(...) nn__stamp(TENSOR__IN(nn_conv_transpose1d),                                  \
-                                           (nn_conv_transpose1d)(__VA_ARGS__))
-#define nn_conv_transpose2d(...) nn__stamp(TENSOR__IN(nn_conv_transpose2d),                                  \
-                                           (nn_conv_transpose2d)(__VA_ARGS__))
-#define nn_conv_transpose3d(...) nn__stamp(TENSOR__IN(nn_conv_transpose3d),                                  \
-                                           (nn_conv_transpose3d)(__VA_ARGS__))
-#define nn_max_pool1d(...) nn__stamp(TENSOR__IN(nn_max_pool1d), (nn_max_pool1d)(__VA_ARGS__))
-#define nn_max_pool2d(...) nn__stamp(TENSOR__IN(nn_max_pool2d), (nn_max_pool2d)(__VA_ARGS__))
-#define nn_max_pool3d(...) nn__stamp(TENSOR__IN(nn_max_pool3d), (nn_max_pool3d)(__VA_ARGS__))
-#define nn_avg_pool1d(...) nn__stamp(TENSOR__IN(nn_avg_pool1d), (nn_avg_pool1d)(__VA_ARGS__))
-#define nn_avg_pool2d(...) nn__stamp(TENSOR__IN(nn_avg_pool2d), (nn_avg_pool2d)(__VA_ARGS__))
-#define nn_avg_pool3d(...) nn__stamp(TENSOR__IN(nn_avg_pool3d), (nn_avg_pool3d)(__VA_ARGS__))
-#define nn_upsample(...) nn__stamp(TENSOR__IN(nn_upsample), (nn_upsample)(__VA_ARGS__))
-#define nn_unfold(...) nn__stamp(TENSOR__IN(nn_unfold), (nn_unfold)(__VA_ARGS__))
-#define nn_fold(...) nn__stamp(TENSOR__IN(nn_fold), (nn_fold)(__VA_ARGS__))
-#define nn_pad(...) nn__stamp(TENSOR__IN(nn_pad), (nn_pad)(__VA_ARGS__))
-#define nn_layer_norm(...) nn__stamp(TENSOR__IN(nn_layer_norm), (nn_layer_norm)(__VA_ARGS__))
-#define nn_multihead_attention(...) nn__stamp(TENSOR__IN(nn_multihead_attention),                            \
-                                              (nn_multihead_attention)(__VA_ARGS__))
-#define nn_multihead_attention_forward(...) TENSOR__CALL(nn_multihead_attention_forward, __VA_ARGS__)
-#define nn_transformer_encoder_layer(...) nn__stamp(TENSOR__IN(nn_transformer_encoder_layer),                \
-                                                    (nn_transformer_encoder_layer)(__VA_ARGS__))
-#define nn_transformer_decoder_layer(...) nn__stamp(TENSOR__IN(nn_transformer_decoder_layer),                \
-                                                    (nn_transformer_decoder_layer)(__VA_ARGS__))
-#define nn_transformer_forward(...) TENSOR__CALL(nn_transformer_forward, __VA_ARGS__)
-#define nn_embedding_bag(...) nn__stamp(TENSOR__IN(nn_embedding_bag), (nn_embedding_bag)(__VA_ARGS__))
-#define nn_lstm(...) nn__stamp(TENSOR__IN(nn_lstm), (nn_lstm)(__VA_ARGS__))
-#define nn_gru(...) nn__stamp(TENSOR__IN(nn_gru), (nn_gru)(__VA_ARGS__))
-#define nn_rnn(...) nn__stamp(TENSOR__IN(nn_rnn), (nn_rnn)(__VA_ARGS__))
-#define nn_lstm_cell(...) nn__stamp(TENSOR__IN(nn_lstm_cell), (nn_lstm_cell)(__VA_ARGS__))
-#define nn_gru_cell(...) nn__stamp(TENSOR__IN(nn_gru_cell), (nn_gru_cell)(__VA_ARGS__))
-#define nn_rnn_cell(...) nn__stamp(TENSOR__IN(nn_rnn_cell), (nn_rnn_cell)(__VA_ARGS__))
-#define nn_batch_norm1d(...) nn__stamp(TENSOR__IN(nn_batch_norm1d), (nn_batch_norm1d)(__VA_ARGS__))
-#define nn_batch_norm2d(...) nn__stamp(TENSOR__IN(nn_batch_norm2d), (nn_batch_norm2d)(__VA_ARGS__))
-#define nn_batch_norm3d(...) nn__stamp(TENSOR__IN(nn_batch_norm3d), (nn_batch_norm3d)(__VA_ARGS__))
-#define nn_instance_norm1d(...) nn__stamp(TENSOR__IN(nn_instance_norm1d), (nn_instance_norm1d)(__VA_ARGS__))
-#define nn_instance_norm2d(...) nn__stamp(TENSOR__IN(nn_instance_norm2d), (nn_instance_norm2d)(__VA_ARGS__))
-#define nn_instance_norm3d(...) nn__stamp(TENSOR__IN(nn_instance_norm3d), (nn_instance_norm3d)(__VA_ARGS__))
-#define nn_group_norm(...) nn__stamp(TENSOR__IN(nn_group_norm), (nn_group_norm)(__VA_ARGS__))
-#define nn_rms_norm(...) nn__stamp(TENSOR__IN(nn_rms_norm), (nn_rms_norm)(__VA_ARGS__))
-#define nn_embedding(...) nn__stamp(TENSOR__IN(nn_embedding), (nn_embedding)(__VA_ARGS__))
-#define nn_init_kaiming_uniform_(...) TENSOR__CALL(nn_init_kaiming_uniform_, __VA_ARGS__)
-#define nn_init_kaiming_normal_(...) TENSOR__CALL(nn_init_kaiming_normal_, __VA_ARGS__)
-#define nn_sgd(...) nn__stamp(TENSOR__IN(nn_sgd), (nn_sgd)(__VA_ARGS__))
-#define nn_adam(...) nn__stamp(TENSOR__IN(nn_adam), (nn_adam)(__VA_ARGS__))
-#define nn_adamw(...) nn__stamp(TENSOR__IN(nn_adamw), (nn_adamw)(__VA_ARGS__))
-#define nn_rmsprop(...) nn__stamp(TENSOR__IN(nn_rmsprop), (nn_rmsprop)(__VA_ARGS__))
-#define nn_data_loader(...) nn__stamp(TENSOR__IN(nn_data_loader), (nn_data_loader)(__VA_ARGS__))
-#define nn_optimizer_group(...) TENSOR__CALL_KIND(int, nn_optimizer_group, __VA_ARGS__)
+#define nn_fold(...) NN__CALL(nn_fold, __VA_ARGS__)
+#define nn_pad(...) NN__CALL(nn_pad, __VA_ARGS__)
+#define nn_optimizer_group(...) NN__CALL(nn_optimizer_group, __VA_ARGS__)
 #endif
 
 #endif   // TENSOR_NN_H_INCLUDED_7C1E
@@ -4201,13 +3832,31 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
            (a->ndim == 0 || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t)) == 0);
 }
 
-// 0 = the default, TENSOR_ZERO = 0.
-TENSOR__FN int64_t nn__or(int64_t value, int64_t otherwise) {
-    return value == 0 ? otherwise : value == TENSOR_ZERO ? 0 : value;
-}
-TENSOR__FN double nn__or_f(double value, double otherwise) {
-    return value == 0 ? otherwise : value == (double)TENSOR_ZERO ? 0 : value;
-}
+// The defaults of an args struct stand in one list: NN__FILL(args, NN__OR(eps, 1e-5) ...), 0 becoming the
+// default and TENSOR_ZERO 0. It is run over the args of a call whose macro marked them by TENSOR__NO_SURPLUS
+// (args without the mark are taken literally), and over zeros for name_defaults().
+#define NN__OR(member, value) a->member = a->member == 0 ? (value) : a->member == TENSOR_ZERO ? 0 : a->member;
+#define NN__FILL(args, set)                                                                                  \
+    TENSOR__FN void nn__fill_##args(args##_args_t *a) {                                                      \
+        (void)a;                                                                                             \
+        set                                                                                                  \
+    }
+#define NN__DEFAULTS(name, args)                                                                             \
+    TENSOR_API args##_args_t name##_defaults(void) {                                                         \
+        args##_args_t a;                                                                                     \
+        memset((void *)&a, 0, sizeof a);                                                                     \
+        nn__fill_##args(&a);                                                                                 \
+        return a;                                                                                            \
+    }
+#define NN__FILL_DEFAULTS(args, set) NN__FILL(args, set) NN__DEFAULTS(args, args)
+// Begins a function of args a: fills them; 0 after raising.
+#define NN__TAKE(op, args)                                                                                   \
+    (!nn__too_many(op, a.site_, a.surplus_) && (a.surplus_ ? (nn__fill_##args(&a), 1) : 1))
+// tensor_op_with(a), which is `run`.
+#define NN__FRONT(op, args, run)                                                                             \
+    TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
+        return tensor__at(a.site_, NN__TAKE(#op, args) ? run : TENSOR__(poison));                            \
+    }
 
 // t, made on the default device, where x lies.
 TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
@@ -4494,19 +4143,12 @@ TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_
     return (tensor_scope_return)(scope, w);
 }
 
-TENSOR_API tensor_embedding_args_t tensor_embedding_defaults(void) {
-    tensor_embedding_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    return a;
-}
-TENSOR_API tensor_t *tensor_embedding_with(tensor_embedding_args_t a) {
+TENSOR__FN tensor_t *nn__embedding_front(tensor_embedding_args_t a) {
     tensor__op_t o;
     tensor_t *const in[2] = {a.index, a.weight};
     tensor_t *y = TENSOR__(poison), *w = a.weight;
     int64_t padding = -1;
-    if (nn__too_many("embedding", a.site_, a.surplus_) ||
-        !TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2) || !nn__floats(&o, 2))
-        return tensor__at(a.site_, y);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2) || !nn__floats(&o, 2)) return y;
     if (a.padding_idx != 0) {
         padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
         if (w->ndim == 2 && padding < 0) padding += w->dims[0];
@@ -4528,9 +4170,10 @@ TENSOR_API tensor_t *tensor_embedding_with(tensor_embedding_args_t a) {
             y = nn__embedding_lookup(a.index, nn__wide(w), padding, 0, a.scale_grad_by_freq != 0);
         y = (tensor_scope_return)(scope, nn__narrow(y, w));
     }
-    return tensor__at(a.site_, y);
+    return y;
 }
-TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a) { return tensor_embedding_with(a); }
+NN__FILL_DEFAULTS(tensor_embedding, )
+NN__FRONT(embedding, tensor_embedding, nn__embedding_front(a))
 
 // ---- layer norm
 
@@ -4656,13 +4299,7 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
         }
 }
 
-TENSOR_API tensor_layer_norm_args_t tensor_layer_norm_defaults(void) {
-    tensor_layer_norm_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.normalized_dims = 1;
-    a.eps = 1e-5;
-    return a;
-}
+NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5))
 TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, const char *op, int rms) {
     tensor__op_t o;
     tensor__row_t shown = *nn__row(NN_OP_LAYER_NORM);
@@ -4671,7 +4308,6 @@ TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, con
     in[0] = x;
     in[1] = a->weight;
     in[2] = a->bias;
-    if (nn__too_many(op, a->site_, a->surplus_)) return TENSOR__(poison);
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (a->normalized_dims < 1 || a->normalized_dims > x->ndim)
@@ -4707,14 +4343,7 @@ TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, con
     TENSOR__(result)(&o, x->dtype, lead, (int)first);
     return TENSOR__(finish)(&o);
 }
-TENSOR_API tensor_t *tensor_layer_norm_with(tensor_layer_norm_args_t a) {
-    return tensor__at(a.site_, nn__layer_norm_front(&a, "layer_norm", 0));
-}
-TENSOR_API tensor_t *tensor__layer_norm(tensor_layer_norm_args_t a) {
-    a.normalized_dims = nn__or(a.normalized_dims, 1);
-    a.eps = nn__or_f(a.eps, 1e-5);
-    return tensor_layer_norm_with(a);
-}
+NN__FRONT(layer_norm, tensor_layer_norm, nn__layer_norm_front(&a, "layer_norm", 0))
 
 // ---- ops with options made of others
 
@@ -4729,26 +4358,15 @@ TENSOR__FN int nn__inputs(tensor__op_t *o, tensor__row_t *row, const char *op, c
     return TENSOR__(begin)(o, row, in, nin);
 }
 
-// The public functions of one: args is its args struct, `set` fills its defaults in, `zero` resolves 0 and
-// TENSOR_ZERO; the body is nn__run_<op>(&a), whose temporaries go with the scope.
-#define NN__OPTIONS_OF(op, args, set, zero)                                                                  \
-    TENSOR_API args tensor_##op##_defaults(void) {                                                           \
-        args a;                                                                                              \
-        memset((void *)&a, 0, sizeof a);                                                                     \
-        set;                                                                                                 \
-        return a;                                                                                            \
-    }                                                                                                        \
-    TENSOR_API tensor_t *tensor_##op##_with(args a) {                                                        \
+// tensor_op_with(a), which is nn__run_<op>(&a); its temporaries go with the scope.
+#define NN__SCOPED(op, args)                                                                                 \
+    TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
-        if (nn__too_many(#op, a.site_, a.surplus_)) return tensor__at(a.site_, TENSOR__(poison));            \
+        if (!NN__TAKE(#op, args)) return tensor__at(a.site_, TENSOR__(poison));                              \
         scope = TENSOR__(scope)(-1);                                                                         \
         return tensor__at(a.site_, (tensor_scope_return)(scope, nn__run_##op(&a)));                          \
-    }                                                                                                        \
-    TENSOR_API tensor_t *tensor__##op(args a) {                                                              \
-        zero;                                                                                                \
-        return tensor_##op##_with(a);                                                                        \
     }
-#define NN__OPTIONS(op, set, zero) NN__OPTIONS_OF(op, tensor_##op##_args_t, set, zero)
+#define NN__OPTIONS(op, set) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op)
 
 TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a) {
     static const char op[] = "embedding_bag";
@@ -4850,7 +4468,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     }
     return nn__narrow(y, w);
 }
-NN__OPTIONS(embedding_bag, (void)0, (void)0)
+NN__OPTIONS(embedding_bag, )
 
 TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
     tensor__op_t o;
@@ -4901,8 +4519,7 @@ TENSOR__FN tensor_t *nn__run_rms_norm(const tensor_rms_norm_args_t *a) {
         b.eps = (tensor_dtype)(a->x) == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7;
     return nn__layer_norm_front(&b, "rms_norm", 1);
 }
-NN__OPTIONS(rms_norm, a.normalized_dims = 1; a.eps = -1,
-            a.normalized_dims = nn__or(a.normalized_dims, 1); a.eps = nn__or_f(a.eps, -1))
+NN__OPTIONS(rms_norm, NN__OR(normalized_dims, 1) NN__OR(eps, -1))
 
 // ---- batch, group and instance norm: x as [items, channels, plane]. A statistic covers the planes of one
 // channel in all items (batch) or of the channels of a group in one item.
@@ -5151,15 +4768,13 @@ TENSOR__FN tensor_t *nn__run_batch_norm(const tensor_batch_norm_args_t *a) {
     tensor_t *const in[5] = {a->x, a->running_mean, a->running_var, a->weight, a->bias};
     return nn__batch_norm("batch_norm", in, 0, a->training, a->momentum, a->eps);
 }
-NN__OPTIONS(batch_norm, a.momentum = 0.1; a.eps = 1e-5,
-            a.momentum = nn__or_f(a.momentum, 0.1); a.eps = nn__or_f(a.eps, 1e-5))
+NN__OPTIONS(batch_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5))
 
 TENSOR__FN tensor_t *nn__run_instance_norm(const tensor_instance_norm_args_t *a) {
     tensor_t *const in[5] = {a->x, a->running_mean, a->running_var, a->weight, a->bias};
     return nn__batch_norm("instance_norm", in, 1, !a->no_use_input_stats, a->momentum, a->eps);
 }
-NN__OPTIONS(instance_norm, a.momentum = 0.1; a.eps = 1e-5,
-            a.momentum = nn__or_f(a.momentum, 0.1); a.eps = nn__or_f(a.eps, 1e-5))
+NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5))
 
 TENSOR__FN tensor_t *nn__run_group_norm(const tensor_group_norm_args_t *a) {
     tensor__op_t o;
@@ -5178,7 +4793,7 @@ TENSOR__FN tensor_t *nn__run_group_norm(const tensor_group_norm_args_t *a) {
     return nn__narrow(
         nn__plane_norm(nn__wide(x), nn__wide(a->weight), nn__wide(a->bias), a->groups, a->eps, NULL), x);
 }
-NN__OPTIONS(group_norm, a.eps = 1e-5, a.eps = nn__or_f(a.eps, 1e-5))
+NN__OPTIONS(group_norm, NN__OR(eps, 1e-5))
 
 TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_norm_args_t *a) {
     tensor__op_t o;
@@ -5208,8 +4823,7 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
     s = (tensor_add_scalar)((tensor_mul_scalar)(sum, a->alpha / (double)a->size), a->k);
     return nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, a->beta)), a->x);
 }
-NN__OPTIONS(local_response_norm, a.alpha = 1e-4; a.beta = 0.75; a.k = 1,
-            a.alpha = nn__or_f(a.alpha, 1e-4); a.beta = nn__or_f(a.beta, 0.75); a.k = nn__or_f(a.k, 1))
+NN__OPTIONS(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1))
 
 // ---- convolution without columns: see >>nn-kernel-direct
 
@@ -5819,25 +5433,23 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
                                in[1].dims);
 }
 
-// An option of a call: literal or 0 = default, TENSOR_ZERO = 0.
-TENSOR__FN int64_t nn__given(int literal, int64_t value, int64_t otherwise) {
-    return literal ? value : nn__or(value, otherwise);
-}
+// The options m, m_h, m_w of a window, and m_w of one without m_h: the first with its default, the others -1.
+#define NN__OR_DIMS(m, value) NN__OR(m, value) NN__OR(m##_h, -1) NN__OR(m##_w, -1)
+#define NN__OR_PAIR(m, value) NN__OR(m, value) NN__OR(m##_w, -1)
+#define NN__TRIPLE(m, to) nn__triple(op, #m, rank, a->m, a->m##_h, a->m##_w, to)
+#define NN__PAIR(m, to) nn__triple(op, #m, 2, a->m, -1, a->m##_w, to)
 // One number per dim from the options v (the first), v_h, v_w, right-aligned into to[3]; negative ones are as
 // the first. A 1-d op has no v_h and v_w, a 2-d one no v_h; raises if they are given.
-TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int literal, int64_t otherwise,
-                          int64_t v, int64_t h, int64_t w, int64_t *to) {
-    int64_t first = nn__given(literal, v, otherwise);
-    h = nn__given(literal, h, -1);
-    w = nn__given(literal, w, -1);
+TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v, int64_t h, int64_t w,
+                          int64_t *to) {
     if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2)) {
         (void)TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_SHAPE, "%s: it has no %s_%s (got %d)", op, what,
                              w >= 0 && rank < 2 ? "w" : "h", w >= 0 && rank < 2 ? w : h);
         return 0;
     }
-    to[2] = rank > 1 && w >= 0 ? w : first;
-    if (rank > 1) to[1] = rank > 2 && h >= 0 ? h : first;
-    if (rank > 2) to[0] = first;
+    to[2] = rank > 1 && w >= 0 ? w : v;
+    if (rank > 1) to[1] = rank > 2 && h >= 0 ? h : v;
+    if (rank > 2) to[0] = v;
     return 1;
 }
 // A window of 1 everywhere; the dims an op has are filled in from the right.
@@ -5943,60 +5555,36 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
     return x->ndim == rank + 2 ? y : (tensor_reshape_n)(y, dims + 1, rank + 1);
 }
 
-TENSOR__FN tensor_t *nn__conv_call(const tensor_conv_args_t *a, int rank, int literal) {
+TENSOR__FN tensor_t *nn__conv_call(const tensor_conv_args_t *a, int rank) {
     int id = NN_OP_CONV1D + rank - 1;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    tensor_t *y = TENSOR__(poison);
-    g.mode = nn__given(literal, a->groups, 1);
-    if (!nn__too_many(op, a->site_, a->surplus_) &&
-        nn__triple(op, "stride", rank, literal, 1, a->stride, a->stride_h, a->stride_w, g.stride) &&
-        nn__triple(op, "padding", rank, literal, 0, a->padding, a->padding_h, a->padding_w, g.pad) &&
-        nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
-        y = nn__conv_front(id, a->x, a->weight, a->bias, g, NULL, a->same);
-    return tensor__at(a->site_, y);
+    g.mode = a->groups;
+    if (!NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) || !NN__TRIPLE(dilation, g.dilation))
+        return TENSOR__(poison);
+    return nn__conv_front(id, a->x, a->weight, a->bias, g, NULL, a->same);
 }
-TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t *a, int rank, int literal) {
+TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t *a, int rank) {
     int id = NN_OP_CONV_TRANSPOSE1D + rank - 1;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    tensor_t *y = TENSOR__(poison);
     int64_t more[3] = {0, 0, 0};
-    g.mode = nn__given(literal, a->groups, 1);
-    if (!nn__too_many(op, a->site_, a->surplus_) &&
-        nn__triple(op, "stride", rank, literal, 1, a->stride, a->stride_h, a->stride_w, g.stride) &&
-        nn__triple(op, "padding", rank, literal, 0, a->padding, a->padding_h, a->padding_w, g.pad) &&
-        nn__triple(op, "output_padding", rank, literal, 0, a->output_padding, a->output_padding_h,
-                   a->output_padding_w, more) &&
-        nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
-        y = nn__conv_front(id, a->x, a->weight, a->bias, g, more, 0);
-    return tensor__at(a->site_, y);
+    g.mode = a->groups;
+    if (!NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) || !NN__TRIPLE(output_padding, more) ||
+        !NN__TRIPLE(dilation, g.dilation))
+        return TENSOR__(poison);
+    return nn__conv_front(id, a->x, a->weight, a->bias, g, more, 0);
 }
-TENSOR_API tensor_conv_args_t tensor_conv_defaults(void) {
-    tensor_conv_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.stride = a.dilation = a.groups = 1;
-    a.stride_h = a.stride_w = a.padding_h = a.padding_w = a.dilation_h = a.dilation_w = -1;
-    return a;
-}
-TENSOR_API tensor_conv_transpose_args_t tensor_conv_transpose_defaults(void) {
-    tensor_conv_transpose_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.stride = a.dilation = a.groups = 1;
-    a.stride_h = a.stride_w = a.padding_h = a.padding_w = a.dilation_h = a.dilation_w = -1;
-    a.output_padding_h = a.output_padding_w = -1;
-    return a;
-}
-// The functions of an op for 1, 2 and 3 dims: values taken literally, and what the macro calls.
-#define NN__PER_RANK(op, args)                                                                               \
-    TENSOR_API tensor_t *tensor_##op##1d_with(args a) { return nn__##op##_call(&a, 1, 1); }                  \
-    TENSOR_API tensor_t *tensor_##op##2d_with(args a) { return nn__##op##_call(&a, 2, 1); }                  \
-    TENSOR_API tensor_t *tensor_##op##3d_with(args a) { return nn__##op##_call(&a, 3, 1); }                  \
-    TENSOR_API tensor_t *tensor__##op##1d(args a) { return nn__##op##_call(&a, 1, 0); }                      \
-    TENSOR_API tensor_t *tensor__##op##2d(args a) { return nn__##op##_call(&a, 2, 0); }                      \
-    TENSOR_API tensor_t *tensor__##op##3d(args a) { return nn__##op##_call(&a, 3, 0); }
-NN__PER_RANK(conv, tensor_conv_args_t)
-NN__PER_RANK(conv_transpose, tensor_conv_transpose_args_t)
+#define NN__CONV_SET NN__OR(groups, 1) NN__OR_DIMS(stride, 1) NN__OR_DIMS(padding, 0) NN__OR_DIMS(dilation, 1)
+// The functions of an op for 1, 2 and 3 dims.
+#define NN__PER_RANK(op)                                                                                     \
+    NN__FRONT(op##1d, tensor_##op, nn__##op##_call(&a, 1))                                                   \
+    NN__FRONT(op##2d, tensor_##op, nn__##op##_call(&a, 2))                                                   \
+    NN__FRONT(op##3d, tensor_##op, nn__##op##_call(&a, 3))
+NN__FILL_DEFAULTS(tensor_conv, NN__CONV_SET)
+NN__FILL_DEFAULTS(tensor_conv_transpose, NN__CONV_SET NN__OR_DIMS(output_padding, 0))
+NN__PER_RANK(conv)
+NN__PER_RANK(conv_transpose)
 
 // ---- im2col, col2im: a task has one plane of images [N, C, H, W], or its columns in [N, C taps, pixels]
 
@@ -6056,7 +5644,12 @@ TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
     int other = g->node->row->id == NN_OP_COL2IM ? NN_OP_IM2COL : NN_OP_COL2IM;
     if (TENSOR__(grad_need)(g, 0)) g->gx[0] = nn__columns_op(other, g->gy[0], g->p, in->dims, in->ndim);
 }
-TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a, int literal) {
+#define NN__COLUMNS_WINDOW                                                                                   \
+    (NN__PAIR(kernel, g.kernel) && NN__PAIR(dilation, g.dilation) && NN__PAIR(padding, g.pad) &&             \
+     NN__PAIR(stride, g.stride))
+#define NN__COLUMNS_SET                                                                                      \
+    NN__OR_PAIR(kernel, 0) NN__OR_PAIR(dilation, 1) NN__OR_PAIR(padding, 0) NN__OR_PAIR(stride, 1)
+TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a) {
     tensor__op_t o;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
@@ -6064,12 +5657,8 @@ TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a, i
     tensor_t *x = a->x, *y;
     int64_t dims[4], taps, d, back = id == NN_OP_COL2IM, size[3] = {1, 0, 0};
     int lead;
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__triple(op, "kernel", 2, literal, 0, a->kernel, -1, a->kernel_w, g.kernel) ||
-        !nn__triple(op, "dilation", 2, literal, 1, a->dilation, -1, a->dilation_w, g.dilation) ||
-        !nn__triple(op, "padding", 2, literal, 0, a->padding, -1, a->padding_w, g.pad) ||
-        !nn__triple(op, "stride", 2, literal, 1, a->stride, -1, a->stride_w, g.stride) ||
-        !nn__triple(op, "height", 2, 1, 0, a->height, -1, a->width > 0 ? a->width : -1, size) ||
+    if (!NN__COLUMNS_WINDOW ||
+        !nn__triple(op, "height", 2, a->height, -1, a->width > 0 ? a->width : -1, size) ||
         !TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1) ||
         !nn__window_valid(o.th, op, 2, &g))
         return TENSOR__(poison);
@@ -6100,25 +5689,9 @@ TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a, i
     y = nn__columns_op(id, lead ? nn__wide(x) : (tensor_unsqueeze)(nn__wide(x), 0), &p, dims, back ? 4 : 3);
     return nn__narrow(lead ? y : (tensor_squeeze)(y, 0), x);
 }
-TENSOR_API tensor_columns_args_t tensor_columns_defaults(void) {
-    tensor_columns_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.stride = a.dilation = 1;
-    a.kernel_w = a.stride_w = a.padding_w = a.dilation_w = -1;
-    return a;
-}
-TENSOR_API tensor_t *tensor_im2col_with(tensor_columns_args_t a) {
-    return tensor__at(a.site_, nn__columns_front(NN_OP_IM2COL, &a, 1));
-}
-TENSOR_API tensor_t *tensor_col2im_with(tensor_columns_args_t a) {
-    return tensor__at(a.site_, nn__columns_front(NN_OP_COL2IM, &a, 1));
-}
-TENSOR_API tensor_t *tensor__im2col(tensor_columns_args_t a) {
-    return tensor__at(a.site_, nn__columns_front(NN_OP_IM2COL, &a, 0));
-}
-TENSOR_API tensor_t *tensor__col2im(tensor_columns_args_t a) {
-    return tensor__at(a.site_, nn__columns_front(NN_OP_COL2IM, &a, 0));
-}
+NN__FILL_DEFAULTS(tensor_columns, NN__COLUMNS_SET)
+NN__FRONT(im2col, tensor_columns, nn__columns_front(NN_OP_IM2COL, &a))
+NN__FRONT(col2im, tensor_columns, nn__columns_front(NN_OP_COL2IM, &a))
 
 // ---- pooling: one plane after another
 
@@ -6274,35 +5847,29 @@ TENSOR__FN tensor_t *nn__pool_front(int id, int rank, tensor_t *x, nn__window_t 
                           : nn__pool_op(id, x, NULL, &p, dims, places);
 }
 
-// kernel, stride (0 or less: the kernel) and padding of a call, into g.
-TENSOR__FN int nn__pool_window(const char *op, int rank, int literal, const int64_t *kernel,
-                               const int64_t *stride, const int64_t *padding, nn__window_t *g) {
-    int d, given = stride[0] != 0 && (stride[0] != -1 || !literal);
-    if (!nn__triple(op, "kernel", rank, literal, 0, kernel[0], kernel[1], kernel[2], g->kernel) ||
-        !nn__triple(op, "padding", rank, literal, 0, padding[0], padding[1], padding[2], g->pad) ||
-        !nn__triple(op, "stride", rank, literal, 0, stride[0], stride[1], stride[2], g->stride))
-        return 0;
+// The stride of a pool: 0 is the kernel's; in args taken literally (called is NULL) -1, too.
+TENSOR__FN int nn__pool_stride(const char *op, int rank, const void *called, int64_t v, int64_t h, int64_t w,
+                               nn__window_t *g) {
+    const int64_t stride[3] = {v, h, w};
+    int d, given = v != 0 && (v != -1 || called);
+    if (!nn__triple(op, "stride", rank, called && v == TENSOR_ZERO ? 0 : v, h, w, g->stride)) return 0;
     for (d = 3 - rank; d < 3 && !given; d++)
-        if (d == 3 - rank || nn__given(literal, stride[d], -1) < 0) g->stride[d] = g->kernel[d];
+        if (d == 3 - rank || stride[d] < 0) g->stride[d] = g->kernel[d];
     return 1;
 }
-TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, int literal,
-                                      tensor_t **places) {
+#define NN__POOL_WINDOW                                                                                      \
+    (NN__TRIPLE(kernel, g.kernel) && NN__TRIPLE(padding, g.pad) &&                                           \
+     nn__pool_stride(op, rank, a->surplus_, a->stride, a->stride_h, a->stride_w, &g))
+#define NN__POOL_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(padding, 0) NN__OR(stride_h, -1) NN__OR(stride_w, -1)
+TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, tensor_t **places) {
     int id = NN_OP_MAX_POOL1D + rank - 1;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    const int64_t kernel[3] = {a->kernel, a->kernel_h, a->kernel_w};
-    const int64_t stride[3] = {a->stride, a->stride_h, a->stride_w};
-    const int64_t padding[3] = {a->padding, a->padding_h, a->padding_w};
-    if (places) *places = TENSOR__(poison);
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__pool_window(op, rank, literal, kernel, stride, padding, &g) ||
-        !nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
-        return TENSOR__(poison);
+    if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation)) return TENSOR__(poison);
     return nn__pool_front(id, rank, a->x, g, a->ceil_mode, places);
 }
-TENSOR__FN tensor_t *nn__max_pool_call(const tensor_max_pool_args_t *a, int rank, int literal) {
-    return tensor__at(a->site_, nn__max_pool_run(a, rank, literal, NULL));
+TENSOR__FN tensor_t *nn__max_pool_call(const tensor_max_pool_args_t *a, int rank) {
+    return nn__max_pool_run(a, rank, NULL);
 }
 // The places as i64, as PyTorch's.
 TENSOR__FN tensor_pair_t nn__indexed(tensor_t *y, tensor_t *places) {
@@ -6313,50 +5880,26 @@ TENSOR__FN tensor_pair_t nn__indexed(tensor_t *y, tensor_t *places) {
     if ((tensor_is_poison)(r.indices)) r.values = r.indices;
     return r;
 }
-TENSOR__FN tensor_pair_t nn__max_pool_indices(const tensor_max_pool_args_t *a, int rank) {
-    tensor_t *places, *y = nn__max_pool_run(a, rank, 0, &places);
-    return tensor__at_pair(a->site_, nn__indexed(y, places));
-}
-TENSOR_API tensor_pair_t tensor__max_pool1d_with_indices(tensor_max_pool_args_t a) {
-    return nn__max_pool_indices(&a, 1);
-}
-TENSOR_API tensor_pair_t tensor__max_pool2d_with_indices(tensor_max_pool_args_t a) {
-    return nn__max_pool_indices(&a, 2);
-}
-TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t a) {
-    return nn__max_pool_indices(&a, 3);
-}
-TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank, int literal) {
+TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank) {
     int id = NN_OP_AVG_POOL1D + rank - 1;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    const int64_t kernel[3] = {a->kernel, a->kernel_h, a->kernel_w};
-    const int64_t stride[3] = {a->stride, a->stride_h, a->stride_w};
-    const int64_t padding[3] = {a->padding, a->padding_h, a->padding_w};
-    tensor_t *y = TENSOR__(poison);
     g.mode = a->no_count_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
     g.divisor = a->divisor_override;
-    if (!nn__too_many(op, a->site_, a->surplus_) &&
-        nn__pool_window(op, rank, literal, kernel, stride, padding, &g))
-        y = nn__pool_front(id, rank, a->x, g, a->ceil_mode, NULL);
-    return tensor__at(a->site_, y);
+    return NN__POOL_WINDOW ? nn__pool_front(id, rank, a->x, g, a->ceil_mode, NULL) : TENSOR__(poison);
 }
-TENSOR_API tensor_max_pool_args_t tensor_max_pool_defaults(void) {
-    tensor_max_pool_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.dilation = 1;
-    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
-    a.dilation_h = a.dilation_w = -1;
-    return a;
-}
-TENSOR_API tensor_avg_pool_args_t tensor_avg_pool_defaults(void) {
-    tensor_avg_pool_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
-    return a;
-}
-NN__PER_RANK(max_pool, tensor_max_pool_args_t)
-NN__PER_RANK(avg_pool, tensor_avg_pool_args_t)
+NN__FILL_DEFAULTS(tensor_max_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
+NN__FILL_DEFAULTS(tensor_avg_pool, NN__POOL_SET)
+NN__PER_RANK(max_pool)
+NN__PER_RANK(avg_pool)
+#define NN__X(rank)                                                                                          \
+    TENSOR_API tensor_pair_t tensor__max_pool##rank##d_with_indices(tensor_max_pool_args_t a) {              \
+        tensor_t *places = TENSOR__(poison), *y = places;                                                    \
+        if (NN__TAKE("max_pool" #rank "d", tensor_max_pool)) y = nn__max_pool_run(&a, rank, &places);        \
+        return tensor__at_pair(a.site_, nn__indexed(y, places));                                             \
+    }
+NN__X(1) NN__X(2) NN__X(3)
+#undef NN__X
 
 TENSOR__FN tensor_t *nn__adaptive(int id, int rank, tensor_t *x, int64_t d, int64_t h, int64_t w,
                                   tensor_t **places) {
@@ -6403,7 +5946,7 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     a.kernel = kernel;
     a.stride = stride;
     a.ceil_mode = ceil;
-    y = nn__avg_pool_call(&a, rank, 1);
+    y = nn__avg_pool_call(&a, rank);
     y = (tensor_mul)((tensor_sign)(y), (tensor_relu)((tensor_abs)(y)));
     NN__CLOSE((tensor_pow_scalar)((tensor_mul_scalar)(y, window), 1 / norm));
 }
@@ -6414,29 +5957,22 @@ TENSOR_API tensor_t *(tensor_lp_pool2d)(tensor_t *x, double norm, int64_t kernel
     return nn__lp_pool(x, 2, norm, kernel, stride, ceil);
 }
 
-TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank, int literal) {
+TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank) {
     const char *op = nn__row(NN_OP_MAX_UNPOOL1D + rank - 1)->name;
     tensor__op_t o;
     tensor_t *const in[2] = {a->x, a->indices};
     nn__window_t g = nn__window_unit();
-    const int64_t kernel[3] = {a->kernel, a->kernel_h, a->kernel_w};
-    const int64_t stride[3] = {a->stride, a->stride_h, a->stride_w};
-    const int64_t padding[3] = {a->padding, a->padding_h, a->padding_w};
     int64_t dims[TENSOR_MAX_DIMS], flat[2], from[2];
     tensor_t *x = a->x, *index = a->indices, *y;
     tensor_scope_t scope;
     int d;
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__pool_window(op, rank, literal, kernel, stride, padding, &g) ||
-        !nn__triple(op, "size", rank, literal, 0, a->size, a->size_h, a->size_w, g.in))
-        return tensor__at(a->site_, TENSOR__(poison));
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_MAX_UNPOOL1D + rank - 1), in, 2))
-        return tensor__at(a->site_, TENSOR__(poison));
+    if (!NN__POOL_WINDOW || !NN__TRIPLE(size, g.in) ||
+        !TENSOR__(begin)(&o, nn__row(NN_OP_MAX_UNPOOL1D + rank - 1), in, 2))
+        return TENSOR__(poison);
     if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index))
-        return tensor__at(a->site_, TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                                   "%s: x %t and indices %t must have one shape, %s", op, x,
-                                                   index, nn__image_text(rank)));
-    if (!nn__window_valid(o.th, op, rank, &g)) return tensor__at(a->site_, TENSOR__(poison));
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have one shape, %s", op,
+                              x, index, nn__image_text(rank));
+    if (!nn__window_valid(o.th, op, rank, &g)) return TENSOR__(poison);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     flat[0] = 1;
     for (d = 0; d < x->ndim - rank; d++) flat[0] *= dims[d];
@@ -6444,27 +5980,21 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
     from[1] = flat[1] = 1;
     for (d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d];
-        if (nn__given(literal, a->size, 0) <= 0)
+        if (a->size <= 0)
             g.in[d] = size > 0x7FFFFFFF ? 0 : (size - 1) * g.stride[d] - 2 * g.pad[d] + g.kernel[d];
         if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1])
-            return tensor__at(a->site_, TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                                       "%s: an output of %d for x %t is not possible", op,
-                                                       g.in[d], x));
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: an output of %d for x %t is not possible", op,
+                                  g.in[d], x);
         from[1] *= size;
         flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
     }
     scope = TENSOR__(scope)(-1);
     y = nn__beside((tensor_zeros_n)(flat, 2, (tensor_dtype_t)x->dtype), x);
     y = (tensor_scatter)(y, 1, (tensor_reshape_n)(index, from, 2), (tensor_reshape_n)(x, from, 2));
-    return tensor__at(a->site_, (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim)));
+    return (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim));
 }
-TENSOR_API tensor_max_unpool_args_t tensor_max_unpool_defaults(void) {
-    tensor_max_unpool_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = a.size_h = a.size_w = -1;
-    return a;
-}
-NN__PER_RANK(max_unpool, tensor_max_unpool_args_t)
+NN__FILL_DEFAULTS(tensor_max_unpool, NN__POOL_SET NN__OR_DIMS(size, 0))
+NN__PER_RANK(max_unpool)
 #undef NN__PER_RANK
 
 // ---- padding, shuffles, resampling: made of other ops
@@ -6644,9 +6174,7 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
     int wanted = mode == TENSOR_LINEAR ? 1 : mode == TENSOR_TRILINEAR ? 3 : mode >= TENSOR_AREA ? 0 : 2;
     int64_t size[3] = {a->size, a->size_h, a->size_w}, out[3] = {0, 0, 0};
     double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w}, scale[3];
-    if (nn__too_many("interpolate", a->site_, a->surplus_) ||
-        !TENSOR__(begin)(&o, nn__row(NN_OP_INTERPOLATE), &x, 1))
-        NN__CLOSE(TENSOR__(poison));
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_INTERPOLATE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     rank = x->ndim - 2;
     if (rank < 1 || rank > 3)
         NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
@@ -6701,15 +6229,8 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
             y = nn__resample(y, 2 + d, out[d], scale[d], mode, a->align_corners);
     NN__CLOSE(y == x ? (tensor_clone)(x) : nn__narrow(y, x));
 }
-TENSOR_API tensor_interpolate_args_t tensor_interpolate_defaults(void) {
-    tensor_interpolate_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    return a;
-}
-TENSOR_API tensor_t *tensor_interpolate_with(tensor_interpolate_args_t a) {
-    return tensor__at(a.site_, nn__interpolate_front(&a));
-}
-TENSOR_API tensor_t *tensor__interpolate(tensor_interpolate_args_t a) { return tensor_interpolate_with(a); }
+NN__FILL_DEFAULTS(tensor_interpolate, )
+NN__FRONT(interpolate, tensor_interpolate, nn__interpolate_front(&a))
 
 // Coordinates -1..1 as places 0..size-1.
 TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
@@ -6749,8 +6270,7 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     int taps = nearest ? 1 : cubic ? 4 : 2, rank, d, corner, corners = 1;
     in[0] = x;
     in[1] = grid;
-    if (nn__too_many("grid_sample", a->site_, a->surplus_) ||
-        !TENSOR__(begin)(&o, nn__row(NN_OP_GRID_SAMPLE), in, 2) || !nn__floats(&o, 3))
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_GRID_SAMPLE), in, 2) || !nn__floats(&o, 3))
         NN__CLOSE(TENSOR__(poison));
     rank = x->ndim - 2;
     if ((rank != 2 && rank != 3) || grid->ndim != x->ndim || grid->dims[rank + 1] != rank ||
@@ -6815,15 +6335,8 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     dims[1] = planes;
     NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, rank + 2), a->x));
 }
-TENSOR_API tensor_grid_sample_args_t tensor_grid_sample_defaults(void) {
-    tensor_grid_sample_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    return a;
-}
-TENSOR_API tensor_t *tensor_grid_sample_with(tensor_grid_sample_args_t a) {
-    return tensor__at(a.site_, nn__grid_sample_front(&a));
-}
-TENSOR_API tensor_t *tensor__grid_sample(tensor_grid_sample_args_t a) { return tensor_grid_sample_with(a); }
+NN__FILL_DEFAULTS(tensor_grid_sample, )
+NN__FRONT(grid_sample, tensor_grid_sample, nn__grid_sample_front(&a))
 
 TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
     NN__OPEN
@@ -7330,19 +6843,13 @@ TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
         if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
 }
 
-TENSOR_API tensor_scaled_dot_product_attention_args_t tensor_scaled_dot_product_attention_defaults(void) {
-    tensor_scaled_dot_product_attention_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    return a;
-}
-TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attention_args_t *a) {
+TENSOR__FN tensor_t *nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_args_t *a) {
     static const char name[] = "scaled_dot_product_attention";
     tensor__op_t o;
     tensor_t *const in[3] = {a->query, a->key, a->value};
     tensor_t *q = a->query, *k = a->key, *v = a->value, *mask = a->attn_mask;
     int64_t dims[TENSOR_MAX_DIMS], d, same;
     double scale;
-    if (nn__too_many(name, a->site_, a->surplus_)) return TENSOR__(poison);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_ATTENTION), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2)
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
@@ -7367,7 +6874,7 @@ TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attenti
         wide.key = nn__wide(k);
         wide.value = nn__wide(v);
         wide.attn_mask = nn__wide(mask);
-        return nn__narrow(nn__attention_front(&wide), q);
+        return nn__narrow(nn__run_scaled_dot_product_attention(&wide), q);
     }
     if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim && v->ndim == q->ndim &&
         q->ndim < TENSOR_MAX_DIMS) {
@@ -7405,7 +6912,7 @@ TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attenti
         }
         memcpy(dims, q->dims, (size_t)q->ndim * sizeof dims[0]);
         dims[q->ndim - 1] = v->dims[v->ndim - 1];
-        return (tensor_reshape_n)(nn__attention_front(&b), dims, q->ndim);
+        return (tensor_reshape_n)(nn__run_scaled_dot_product_attention(&b), dims, q->ndim);
     }
     scale = a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(q->dims[q->ndim - 1], 1));
     same = q->ndim == k->ndim && q->ndim == v->ndim;
@@ -7421,13 +6928,7 @@ TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attenti
     TENSOR__(result)(&o, q->dtype, dims, q->ndim - 1);
     return TENSOR__(finish)(&o);
 }
-TENSOR_API tensor_t *tensor_scaled_dot_product_attention_with(tensor_scaled_dot_product_attention_args_t a) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
-    return tensor__at(a.site_, (tensor_scope_return)(scope, nn__attention_front(&a)));
-}
-TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a) {
-    return tensor_scaled_dot_product_attention_with(a);
-}
+NN__OPTIONS(scaled_dot_product_attention, )
 
 // ---- recurrent nets: what x adds to the gates is one product over all steps, made before; the kernel goes
 // step by step: a product for what h adds, then the gates of every item
@@ -7841,31 +7342,21 @@ TENSOR__FN tensor_state_t nn__state_end(nn__state_scope_t *b, tensor_state_t s, 
     return nn__no_state();
 }
 
+#define NN__RNN_SET NN__OR(layers, 1) NN__OR(proj_size, 0) NN__OR(dropout, 0)
+NN__FILL_DEFAULTS(tensor_rnn, NN__RNN_SET)
 #define NN__NET(op, kind)                                                                                    \
     TENSOR_API tensor_state_t tensor_##op##_with(tensor_rnn_args_t a) {                                      \
         nn__state_scope_t b;                                                                                 \
-        if (nn__too_many(#op, a.site_, a.surplus_)) {                                                        \
+        if (!NN__TAKE(#op, tensor_rnn)) {                                                                    \
             (void)tensor__at(a.site_, TENSOR__(poison));                                                     \
             return nn__no_state();                                                                           \
         }                                                                                                    \
         b = nn__state_begin(kind);                                                                           \
         return nn__state_end(&b, nn__net(#op, kind, &a), a.site_);                                           \
-    }                                                                                                        \
-    TENSOR_API tensor_state_t tensor__##op(tensor_rnn_args_t a) {                                            \
-        a.layers = nn__or(a.layers, 1);                                                                      \
-        a.proj_size = nn__or(a.proj_size, 0);                                                                \
-        a.dropout = nn__or_f(a.dropout, 0);                                                                  \
-        return tensor_##op##_with(a);                                                                        \
     }
 NN__NET(lstm, NN__LSTM_NET)
 NN__NET(gru, NN__GRU_NET)
 NN__NET(rnn, a.relu ? NN__RELU_NET : NN__TANH_NET)
-TENSOR_API tensor_rnn_args_t tensor_rnn_defaults(void) {
-    tensor_rnn_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.layers = 1;
-    return a;
-}
 
 // A cell is a net of one layer over one step.
 TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor_t *h, tensor_t *c,
@@ -8087,8 +7578,7 @@ TENSOR__FN int nn__loss_weight(const tensor__op_t *o, const char *what, tensor_t
     return 1;
 }
 
-TENSOR__FN tensor_t *nn__loss_front(int which, const char *site, const void *surplus, tensor_t *x,
-                                    tensor_t *t, tensor_t *w, tensor_t *q, double f,
+TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_t *w, tensor_t *q, double f,
                                     tensor_reduction_t reduction) {
     const tensor__row_t *row = nn__row(NN_OP_LOSS_MSE + which);
     tensor__op_t o;
@@ -8098,7 +7588,6 @@ TENSOR__FN tensor_t *nn__loss_front(int which, const char *site, const void *sur
     in[1] = t;
     in[2] = w;
     in[3] = q;
-    if (nn__too_many(row->name, site, surplus)) return TENSOR__(poison);
     if (!TENSOR__(begin)(&o, row, in, 4) || !nn__floats(&o, 15)) return TENSOR__(poison);
     same = x->ndim == t->ndim;
     for (d = 0; same && d < x->ndim; d++) same = x->dims[d] == t->dims[d];
@@ -8110,14 +7599,13 @@ TENSOR__FN tensor_t *nn__loss_front(int which, const char *site, const void *sur
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own",
                               row->name, (int)reduction, x);
     if (which == NN__LOSS_SMOOTH_L1 && f == 0)
-        return nn__loss_front(NN__LOSS_L1, NULL, NULL, x, t, w, q, 0, reduction);
+        return nn__loss_front(NN__LOSS_L1, x, t, w, q, 0, reduction);
     if ((which == NN__LOSS_SMOOTH_L1 && !(f > 0)) || (which == NN__LOSS_HUBER && !(f > 0)))
         return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", row->name,
                               which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
     if (nn__is_half(x))
-        return nn__narrow(nn__loss_front(which, NULL, NULL, nn__wide(x), nn__wide(t), nn__wide(w),
-                                         nn__wide(q), f, reduction),
-                          x);
+        return nn__narrow(
+            nn__loss_front(which, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction), x);
     if (!nn__loss_weight(&o, "weight", &in[2], x) || !nn__loss_weight(&o, "pos_weight", &in[3], x))
         return TENSOR__(poison);
     o.params.i[0] = which;
@@ -8312,7 +7800,6 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     in[0] = x;
     in[1] = t;
     in[2] = w;
-    if (nn__too_many(op, a->site_, a->surplus_)) return TENSOR__(poison);
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) return TENSOR__(poison);
     dim = x->ndim > 1;
@@ -8374,112 +7861,33 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     return a->reduction == TENSOR_NONE ? (tensor_reshape_n)(y, t->dims, t->ndim) : y;
 }
 
-TENSOR_API tensor_cross_entropy_args_t tensor_cross_entropy_defaults(void) {
-    tensor_cross_entropy_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.ignore_index = -100;
-    return a;
-}
-TENSOR_API tensor_t *tensor_cross_entropy_with(tensor_cross_entropy_args_t a) {
-    return tensor__at(a.site_, nn__cross_entropy_front(&a, 0));
-}
-TENSOR_API tensor_t *tensor__cross_entropy(tensor_cross_entropy_args_t a) {
-    a.ignore_index = nn__or(a.ignore_index, -100);
-    return tensor_cross_entropy_with(a);
-}
+NN__FILL_DEFAULTS(tensor_cross_entropy, NN__OR(ignore_index, -100))
+NN__FRONT(cross_entropy, tensor_cross_entropy, nn__cross_entropy_front(&a, 0))
 
-TENSOR_API tensor_nll_loss_args_t tensor_nll_loss_defaults(void) {
-    tensor_nll_loss_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.ignore_index = -100;
-    return a;
-}
-TENSOR_API tensor_t *tensor_nll_loss_with(tensor_nll_loss_args_t a) {
+TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     tensor_cross_entropy_args_t b = tensor_cross_entropy_defaults();
-    b.input = a.input;
-    b.target = a.target;
-    b.weight = a.weight;
-    b.site_ = a.site_;
-    b.surplus_ = a.surplus_;
-    b.ignore_index = a.ignore_index;
-    b.reduction = a.reduction;
-    return tensor__at(a.site_, nn__cross_entropy_front(&b, 1));
+    b.input = a->input;
+    b.target = a->target;
+    b.weight = a->weight;
+    b.ignore_index = a->ignore_index;
+    b.reduction = a->reduction;
+    return nn__cross_entropy_front(&b, 1);
 }
-TENSOR_API tensor_t *tensor__nll_loss(tensor_nll_loss_args_t a) {
-    a.ignore_index = nn__or(a.ignore_index, -100);
-    return tensor_nll_loss_with(a);
-}
+NN__FILL_DEFAULTS(tensor_nll_loss, NN__OR(ignore_index, -100))
+NN__FRONT(nll_loss, tensor_nll_loss, nn__nll_front(&a))
 
-// ---- public functions of the pointwise losses
+// ---- public functions of the pointwise losses: which loss, weights, parameter, its default
 
-#define NN__LOSS_DEFAULTS(name, set)                                                                         \
-    TENSOR_API tensor_##name##_args_t tensor_##name##_defaults(void) {                                       \
-        tensor_##name##_args_t a;                                                                            \
-        memset((void *)&a, 0, sizeof a);                                                                     \
-        set;                                                                                                 \
-        return a;                                                                                            \
-    }
-NN__LOSS_DEFAULTS(mse_loss, (void)0)
-NN__LOSS_DEFAULTS(l1_loss, (void)0)
-NN__LOSS_DEFAULTS(smooth_l1_loss, a.beta = 1)
-NN__LOSS_DEFAULTS(huber_loss, a.delta = 1)
-NN__LOSS_DEFAULTS(binary_cross_entropy, (void)0)
-NN__LOSS_DEFAULTS(binary_cross_entropy_with_logits, (void)0)
-NN__LOSS_DEFAULTS(kl_div, (void)0)
-#undef NN__LOSS_DEFAULTS
-
-// Body of a _with function: which loss, weights, parameter.
-#define NN__LOSS_RUN(which, w, q, f)                                                                         \
-    return tensor__at(a.site_, nn__loss_front(which, a.site_, a.surplus_, a.input, a.target, w, q, f,        \
-                                              a.reduction))
-
-TENSOR_API tensor_t *tensor_mse_loss_with(tensor_mse_loss_args_t a) {
-    NN__LOSS_RUN(NN__LOSS_MSE, NULL, NULL, 0);
-}
-TENSOR_API tensor_t *tensor__mse_loss(tensor_mse_loss_args_t a) { return tensor_mse_loss_with(a); }
-
-TENSOR_API tensor_t *tensor_l1_loss_with(tensor_l1_loss_args_t a) {
-    NN__LOSS_RUN(NN__LOSS_L1, NULL, NULL, 0);
-}
-TENSOR_API tensor_t *tensor__l1_loss(tensor_l1_loss_args_t a) { return tensor_l1_loss_with(a); }
-
-TENSOR_API tensor_t *tensor_smooth_l1_loss_with(tensor_smooth_l1_loss_args_t a) {
-    NN__LOSS_RUN(NN__LOSS_SMOOTH_L1, NULL, NULL, a.beta);
-}
-TENSOR_API tensor_t *tensor__smooth_l1_loss(tensor_smooth_l1_loss_args_t a) {
-    a.beta = nn__or_f(a.beta, 1);
-    return tensor_smooth_l1_loss_with(a);
-}
-
-TENSOR_API tensor_t *tensor_huber_loss_with(tensor_huber_loss_args_t a) {
-    NN__LOSS_RUN(NN__LOSS_HUBER, NULL, NULL, a.delta);
-}
-TENSOR_API tensor_t *tensor__huber_loss(tensor_huber_loss_args_t a) {
-    a.delta = nn__or_f(a.delta, 1);
-    return tensor_huber_loss_with(a);
-}
-
-TENSOR_API tensor_t *tensor_binary_cross_entropy_with(tensor_binary_cross_entropy_args_t a) {
-    NN__LOSS_RUN(NN__LOSS_BCE, a.weight, NULL, 0);
-}
-TENSOR_API tensor_t *tensor__binary_cross_entropy(tensor_binary_cross_entropy_args_t a) {
-    return tensor_binary_cross_entropy_with(a);
-}
-
-TENSOR_API tensor_t *tensor_binary_cross_entropy_with_logits_with(
-    tensor_binary_cross_entropy_with_logits_args_t a) {
-    NN__LOSS_RUN(NN__LOSS_BCE_LOGITS, a.weight, a.pos_weight, 0);
-}
-TENSOR_API tensor_t *tensor__binary_cross_entropy_with_logits(
-    tensor_binary_cross_entropy_with_logits_args_t a) {
-    return tensor_binary_cross_entropy_with_logits_with(a);
-}
-
-TENSOR_API tensor_t *tensor_kl_div_with(tensor_kl_div_args_t a) {
-    NN__LOSS_RUN(a.log_target ? NN__LOSS_KL_DIV_LOG : NN__LOSS_KL_DIV, NULL, NULL, 0);
-}
-TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a) { return tensor_kl_div_with(a); }
-#undef NN__LOSS_RUN
+#define NN__LOSS(op, which, w, q, f, set)                                                                    \
+    NN__FILL_DEFAULTS(tensor_##op, set)                                                                      \
+    NN__FRONT(op, tensor_##op, nn__loss_front(which, a.input, a.target, w, q, f, a.reduction))
+NN__LOSS(mse_loss, NN__LOSS_MSE, NULL, NULL, 0, )
+NN__LOSS(l1_loss, NN__LOSS_L1, NULL, NULL, 0, )
+NN__LOSS(smooth_l1_loss, NN__LOSS_SMOOTH_L1, NULL, NULL, a.beta, NN__OR(beta, 1))
+NN__LOSS(huber_loss, NN__LOSS_HUBER, NULL, NULL, a.delta, NN__OR(delta, 1))
+NN__LOSS(binary_cross_entropy, NN__LOSS_BCE, a.weight, NULL, 0, )
+NN__LOSS(binary_cross_entropy_with_logits, NN__LOSS_BCE_LOGITS, a.weight, a.pos_weight, 0, )
+NN__LOSS(kl_div, a.log_target ? NN__LOSS_KL_DIV_LOG : NN__LOSS_KL_DIV, NULL, NULL, 0, )
 
 // ---- losses made of other ops
 
@@ -8522,8 +7930,9 @@ TENSOR__FN tensor_t *nn__only(tensor_t *x, tensor_t *condition) {
     return (tensor_masked_fill)(x, (tensor_logical_not)(condition), 0);
 }
 
-#define NN__MARGIN_LOSS(op) NN__OPTIONS_OF(op, tensor_margin_loss_args_t, a.margin = 1; a.p = 1, \
-    a.margin = nn__or_f(a.margin, 1); a.p = nn__or(a.p, 1))
+NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR(p, 1))
+NN__FILL(tensor_ranking_loss, NN__OR(margin, 0))
+#define NN__SHARED(op, args) NN__DEFAULTS(tensor_##op, args) NN__SCOPED(op, args)
 
 TENSOR__FN tensor_t *nn__run_hinge_embedding_loss(const tensor_margin_loss_args_t *a) {
     tensor__op_t o;
@@ -8536,7 +7945,7 @@ TENSOR__FN tensor_t *nn__run_hinge_embedding_loss(const tensor_margin_loss_args_
     y = nn__only((tensor_relu)((tensor_rsub_scalar)(x, a->margin)), (tensor_ne_scalar)(t, 1));
     return nn__reduce((tensor_add)(y, nn__only(x, (tensor_ne_scalar)(t, -1))), a->reduction, a->input);
 }
-NN__MARGIN_LOSS(hinge_embedding_loss)
+NN__SHARED(hinge_embedding_loss, tensor_margin_loss)
 
 TENSOR__FN tensor_t *nn__run_soft_margin_loss(const tensor_margin_loss_args_t *a) {
     tensor__op_t o;
@@ -8546,7 +7955,7 @@ TENSOR__FN tensor_t *nn__run_soft_margin_loss(const tensor_margin_loss_args_t *a
         return TENSOR__(poison);
     return nn__reduce((tensor_neg)((tensor_logsigmoid)((tensor_mul)(in[0], in[1]))), a->reduction, a->input);
 }
-NN__MARGIN_LOSS(soft_margin_loss)
+NN__SHARED(soft_margin_loss, tensor_margin_loss)
 
 // Whether input is [N, C] or [C], C > 0, target an index tensor of the dims expected (without C, or all),
 // weight [C] or absent; raises if not.
@@ -8597,7 +8006,7 @@ TENSOR__FN tensor_t *nn__run_multi_margin_loss(const tensor_margin_loss_args_t *
     y = (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), classes);
     return nn__reduce(y, a->reduction, a->input);
 }
-NN__MARGIN_LOSS(multi_margin_loss)
+NN__SHARED(multi_margin_loss, tensor_margin_loss)
 
 TENSOR__FN tensor_t *nn__run_multilabel_margin_loss(const tensor_margin_loss_args_t *a) {
     tensor__op_t o;
@@ -8620,7 +8029,7 @@ TENSOR__FN tensor_t *nn__run_multilabel_margin_loss(const tensor_margin_loss_arg
     y = (tensor_sum_dim)((tensor_sum_dim)(nn__only(t, y), -1, 0), -1, 0);
     return nn__reduce((tensor_div_scalar)(y, classes), a->reduction, a->input);
 }
-NN__MARGIN_LOSS(multilabel_margin_loss)
+NN__SHARED(multilabel_margin_loss, tensor_margin_loss)
 
 TENSOR__FN tensor_t *nn__run_multilabel_soft_margin_loss(const tensor_margin_loss_args_t *a) {
     tensor__op_t o;
@@ -8639,7 +8048,7 @@ TENSOR__FN tensor_t *nn__run_multilabel_soft_margin_loss(const tensor_margin_los
     if (in[2]) y = (tensor_mul)(y, in[2]);
     return nn__reduce((tensor_mean_dim)(y, -1, 0), a->reduction, a->input);
 }
-NN__MARGIN_LOSS(multilabel_soft_margin_loss)
+NN__SHARED(multilabel_soft_margin_loss, tensor_margin_loss)
 
 TENSOR__FN tensor_t *nn__run_margin_ranking_loss(const tensor_ranking_loss_args_t *a) {
     tensor__op_t o;
@@ -8651,7 +8060,7 @@ TENSOR__FN tensor_t *nn__run_margin_ranking_loss(const tensor_ranking_loss_args_
     y = (tensor_mul)(in[2], (tensor_sub)(in[1], in[0]));
     return nn__reduce((tensor_relu)((tensor_add_scalar)(y, a->margin)), a->reduction, a->input1);
 }
-NN__OPTIONS_OF(margin_ranking_loss, tensor_ranking_loss_args_t, (void)0, a.margin = nn__or_f(a.margin, 0))
+NN__SHARED(margin_ranking_loss, tensor_ranking_loss)
 
 TENSOR__FN tensor_t *nn__run_cosine_embedding_loss(const tensor_ranking_loss_args_t *a) {
     tensor__op_t o;
@@ -8673,7 +8082,7 @@ TENSOR__FN tensor_t *nn__run_cosine_embedding_loss(const tensor_ranking_loss_arg
     y = nn__only((tensor_relu)((tensor_sub_scalar)(y, a->margin)), (tensor_eq_scalar)(t, -1));
     return nn__reduce((tensor_add)(x, y), a->reduction, a->input1);
 }
-NN__OPTIONS_OF(cosine_embedding_loss, tensor_ranking_loss_args_t, (void)0, a.margin = nn__or_f(a.margin, 0))
+NN__SHARED(cosine_embedding_loss, tensor_ranking_loss)
 
 TENSOR__FN tensor_t *nn__distance(tensor_t *a, tensor_t *b, double p, double eps) {
     tensor_t *d = (tensor_add_scalar)((tensor_sub)(a, b), eps);
@@ -8700,8 +8109,7 @@ TENSOR__FN tensor_t *nn__run_triplet_margin_loss(const tensor_triplet_margin_los
     y = (tensor_relu)((tensor_add_scalar)((tensor_sub)(y, away), a->margin));
     return nn__reduce(y, a->reduction, a->anchor);
 }
-NN__OPTIONS(triplet_margin_loss, a.margin = 1; a.p = 2; a.eps = 1e-6,
-            a.margin = nn__or_f(a.margin, 1); a.p = nn__or_f(a.p, 2); a.eps = nn__or_f(a.eps, 1e-6))
+NN__OPTIONS(triplet_margin_loss, NN__OR(margin, 1) NN__OR(p, 2) NN__OR(eps, 1e-6))
 
 TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_args_t *a) {
     tensor__op_t o;
@@ -8731,7 +8139,7 @@ TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_ar
     if (a->full) y = (tensor_add_scalar)(y, 0.91893853320467274);
     return nn__reduce(y, a->reduction, a->input);
 }
-NN__OPTIONS(gaussian_nll_loss, a.eps = 1e-6, a.eps = nn__or_f(a.eps, 1e-6))
+NN__OPTIONS(gaussian_nll_loss, NN__OR(eps, 1e-6))
 
 TENSOR__FN tensor_t *nn__run_poisson_nll_loss(const tensor_poisson_nll_loss_args_t *a) {
     tensor__op_t o;
@@ -8750,7 +8158,7 @@ TENSOR__FN tensor_t *nn__run_poisson_nll_loss(const tensor_poisson_nll_loss_args
     }
     return nn__reduce(y, a->reduction, a->input);
 }
-NN__OPTIONS(poisson_nll_loss, a.eps = 1e-8, a.eps = nn__or_f(a.eps, 1e-8))
+NN__OPTIONS(poisson_nll_loss, NN__OR(eps, 1e-8))
 
 // ---- ctc: log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states).
 // The kernel makes the gradient along: what backward would need is all there.
@@ -8996,7 +8404,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     if (single && a->reduction == TENSOR_NONE) y = (tensor_squeeze)(y, 0);
     return nn__reduce(y, a->reduction, a->log_probs);
 }
-NN__OPTIONS(ctc_loss, (void)0, a.blank = nn__or(a.blank, 0))
+NN__OPTIONS(ctc_loss, NN__OR(blank, 0))
 
 // ---- the table
 
@@ -10992,19 +10400,18 @@ TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
     return &c->base;
 }
 
-// The finished layer, or NULL if anything in it failed; stamps the place.
-TENSOR__FN nn_module_t *nn__done(nn__layer_t *l, const char *site) {
+// The finished layer, or NULL if anything in it failed.
+TENSOR__FN nn_module_t *nn__done(nn__layer_t *l) {
     nn_module_t *m = l ? &l->base : NULL;
     if (m && m->code != TENSOR_OK) {
         (nn_free)(m);
         m = NULL;
     }
-    return site ? nn__stamp(site, m) : m;
+    return m;
 }
 
-TENSOR__FN nn_module_t *nn__refuse(const char *site, const char *layer, const char *what, int64_t got) {
+TENSOR__FN nn_module_t *nn__refuse(const char *layer, const char *what, int64_t got) {
     NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s (got %d)", layer, what, got);
-    if (site) (void)tensor__at_ptr(site, NULL);
     return NULL;
 }
 
@@ -11030,21 +10437,20 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
     TENSOR__(pop_path)(nn__self());
 }
 
-TENSOR_API nn_linear_args_t nn_linear_defaults(void) {
-    nn_linear_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    return a;
-}
+// nn_layer_with(a), which is `make`.
+#define NN__LAYER(layer, args, make)                                                                         \
+    TENSOR_API nn_module_t *nn_##layer##_with(args##_args_t a) {                                             \
+        return nn__stamp(a.site_, NN__TAKE(#layer, args) ? make : NULL);                                     \
+    }
 
-TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a) {
+TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
     int64_t dims[2];
     double bound;
     nn__layer_t *l;
-    if (nn__too_many("linear", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
-    if (a.in_features < 1) return nn__refuse(a.site_, "linear", "in_features must be > 0", a.in_features);
-    if (a.out_features < 1) return nn__refuse(a.site_, "linear", "out_features must be > 0", a.out_features);
+    if (a.in_features < 1) return nn__refuse("linear", "in_features must be > 0", a.in_features);
+    if (a.out_features < 1) return nn__refuse("linear", "out_features must be > 0", a.out_features);
     l = nn__make(NN__LINEAR_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.in_features;
     l->i[1] = a.out_features;
     l->i[2] = a.no_bias != 0;
@@ -11053,51 +10459,30 @@ TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a) {
     bound = 1 / sqrt((double)a.in_features);
     nn__add_parameter(l, "weight", dims, 2, NN__UNIFORM, bound);
     if (!a.no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, bound);
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
 
-TENSOR_API nn_module_t *nn__linear(nn_linear_args_t a) {
-    return nn_linear_with(a);
-}
+NN__FILL_DEFAULTS(nn_linear, )
+NN__LAYER(linear, nn_linear, nn__make_linear(a))
 
-TENSOR__FN double nn__option_f64(double v, double otherwise) {
-    return v == (double)TENSOR_ZERO ? 0 : v == 0 ? otherwise : v;
-}
-
-TENSOR_API nn_conv_args_t nn_conv_defaults(void) {
-    nn_conv_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.stride = a.dilation = a.groups = 1;
-    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
-    a.dilation_h = a.dilation_w = -1;
-    return a;
-}
-TENSOR_API nn_conv_transpose_args_t nn_conv_transpose_defaults(void) {
-    nn_conv_transpose_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.stride = a.dilation = a.groups = 1;
-    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
-    a.output_padding_h = a.output_padding_w = a.dilation_h = a.dilation_w = -1;
-    return a;
-}
 // The layer of a checked window; more: output_padding of a transposed one, else NULL.
-TENSOR__FN nn_module_t *nn__conv_layer(int kind, const char *site, int64_t in, int64_t out, nn__window_t g,
-                                       int rank, const int64_t *more, int no_bias, int same, int mode) {
+TENSOR__FN nn_module_t *nn__conv_layer(int kind, int64_t in, int64_t out, nn__window_t g, int rank,
+                                       const int64_t *more, int no_bias, int same, int mode) {
     const char *op = nn__row((more ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + rank - 1)->name;
     int64_t dims[5], d;
     double fan;
     nn__layer_t *l;
-    if (in < 1) return nn__refuse(site, op, "in_channels must be > 0", in);
-    if (out < 1) return nn__refuse(site, op, "out_channels must be > 0", out);
-    if (g.mode < 1) return nn__refuse(site, op, "groups must be > 0", g.mode);
-    if (in % g.mode != 0) return nn__refuse(site, op, "in_channels must be a multiple of groups", in);
-    if (out % g.mode != 0) return nn__refuse(site, op, "out_channels must be a multiple of groups", out);
-    if (!nn__window_valid(nn__self(), op, rank, &g)) return nn__done(NULL, site);
+    if (in < 1) return nn__refuse(op, "in_channels must be > 0", in);
+    if (out < 1) return nn__refuse(op, "out_channels must be > 0", out);
+    if (g.mode < 1) return nn__refuse(op, "groups must be > 0", g.mode);
+    if (in % g.mode != 0) return nn__refuse(op, "in_channels must be a multiple of groups", in);
+    if (out % g.mode != 0) return nn__refuse(op, "out_channels must be a multiple of groups", out);
+    if (!nn__window_valid(nn__self(), op, rank, &g)) return NULL;
     for (d = 0; d < 3; d++)
         if (same && (g.stride[d] != 1 || g.pad[d] != 0))
-            return nn__refuse(site, op, "same needs stride 1 and no padding", g.stride[d]);
+            return nn__refuse(op, "same needs stride 1 and no padding", g.stride[d]);
     l = nn__make(kind);
-    if (!l) return nn__done(l, site);
+    if (!l) return NULL;
     l->i[0] = in;
     l->i[1] = out;
     l->i[NN__I_SAME] = same != 0;
@@ -11110,93 +10495,61 @@ TENSOR__FN nn_module_t *nn__conv_layer(int kind, const char *site, int64_t in, i
     for (d = 0; d < rank; d++) fan *= (double)(dims[2 + d] = g.kernel[3 - rank + d]);
     nn__add_parameter(l, "weight", dims, rank + 2, NN__UNIFORM, 1 / sqrt(fan));
     if (!no_bias) nn__add_parameter(l, "bias", &out, 1, NN__UNIFORM, 1 / sqrt(fan));
-    return nn__done(l, site);
+    return nn__done(l);
 }
-TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank, int literal) {
+TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank) {
     const char *op = nn__row(NN_OP_CONV1D + rank - 1)->name;
     nn__window_t g = nn__window_unit();
-    g.mode = nn__given(literal, a->groups, 1);
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__triple(op, "kernel", rank, literal, 0, a->kernel, a->kernel_h, a->kernel_w, g.kernel) ||
-        !nn__triple(op, "stride", rank, literal, 1, a->stride, a->stride_h, a->stride_w, g.stride) ||
-        !nn__triple(op, "padding", rank, literal, 0, a->padding, a->padding_h, a->padding_w, g.pad) ||
-        !nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
-        return nn__done(NULL, a->site_);
-    return nn__conv_layer(NN__CONV1D_KIND + rank - 1, a->site_, a->in_channels, a->out_channels, g, rank,
-                          NULL, a->no_bias, a->same, (int)a->padding_mode);
+    g.mode = a->groups;
+    if (!NN__TRIPLE(kernel, g.kernel) || !NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) ||
+        !NN__TRIPLE(dilation, g.dilation))
+        return NULL;
+    return nn__conv_layer(NN__CONV1D_KIND + rank - 1, a->in_channels, a->out_channels, g, rank, NULL,
+                          a->no_bias, a->same, (int)a->padding_mode);
 }
-TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a, int rank, int literal) {
+TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a, int rank) {
     const char *op = nn__row(NN_OP_CONV_TRANSPOSE1D + rank - 1)->name;
     nn__window_t g = nn__window_unit();
     int64_t more[3] = {0, 0, 0};
-    g.mode = nn__given(literal, a->groups, 1);
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__triple(op, "kernel", rank, literal, 0, a->kernel, a->kernel_h, a->kernel_w, g.kernel) ||
-        !nn__triple(op, "stride", rank, literal, 1, a->stride, a->stride_h, a->stride_w, g.stride) ||
-        !nn__triple(op, "padding", rank, literal, 0, a->padding, a->padding_h, a->padding_w, g.pad) ||
-        !nn__triple(op, "output_padding", rank, literal, 0, a->output_padding, a->output_padding_h,
-                    a->output_padding_w, more) ||
-        !nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
-        return nn__done(NULL, a->site_);
-    return nn__conv_layer(NN__CONV_TRANSPOSE1D_KIND + rank - 1, a->site_, a->in_channels, a->out_channels, g,
-                          rank, more, a->no_bias, 0, 0);
+    g.mode = a->groups;
+    if (!NN__TRIPLE(kernel, g.kernel) || !NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) ||
+        !NN__TRIPLE(output_padding, more) || !NN__TRIPLE(dilation, g.dilation))
+        return NULL;
+    return nn__conv_layer(NN__CONV_TRANSPOSE1D_KIND + rank - 1, a->in_channels, a->out_channels, g, rank,
+                          more, a->no_bias, 0, 0);
 }
-
-TENSOR_API nn_pool_args_t nn_pool_defaults(void) {
-    nn_pool_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.kernel_h = a.kernel_w = a.stride = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
-    a.dilation = 1;
-    a.dilation_h = a.dilation_w = -1;
-    return a;
-}
-TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int rank, int literal, int most) {
+TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int most, int rank) {
     const char *op = nn__row((most ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D) + rank - 1)->name;
     nn__window_t g = nn__window_unit();
-    const int64_t kernel[3] = {a->kernel, a->kernel_h, a->kernel_w};
-    const int64_t stride[3] = {a->stride, a->stride_h, a->stride_w};
-    const int64_t padding[3] = {a->padding, a->padding_h, a->padding_w};
     nn__layer_t *l;
     int d;
     g.mode = a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__pool_window(op, rank, literal, kernel, stride, padding, &g) ||
-        !nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w,
-                    g.dilation) ||
+    if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation) ||
         !nn__window_valid(nn__self(), op, rank, &g))
-        return nn__done(NULL, a->site_);
+        return NULL;
     for (d = 0; d < 3; d++) {
         if (2 * g.pad[d] > g.kernel[d])
-            return nn__refuse(a->site_, op, "padding must be at most half the kernel", g.pad[d]);
-        if (!most && g.dilation[d] != 1)
-            return nn__refuse(a->site_, op, "it has no dilation", g.dilation[d]);
+            return nn__refuse(op, "padding must be at most half the kernel", g.pad[d]);
+        if (!most && g.dilation[d] != 1) return nn__refuse(op, "it has no dilation", g.dilation[d]);
     }
     l = nn__make((most ? NN__MAX_POOL1D_KIND : NN__AVG_POOL1D_KIND) + rank - 1);
-    if (!l) return nn__done(l, a->site_);
+    if (!l) return NULL;
     nn__layer_keep(l, &g, rank);
     l->i[NN__I_SAME] = a->ceil_mode != 0;
     l->i[NN__I_MODE] = a->divisor_override;
-    return nn__done(l, a->site_);
+    return nn__done(l);
 }
-TENSOR__FN nn_module_t *nn__max_pool_new(const nn_pool_args_t *a, int rank, int literal) {
-    return nn__pool_new(a, rank, literal, 1);
-}
-TENSOR__FN nn_module_t *nn__avg_pool_new(const nn_pool_args_t *a, int rank, int literal) {
-    return nn__pool_new(a, rank, literal, 0);
-}
-// The constructors for 1, 2 and 3 dims: values taken literally, and what the macro calls.
-#define NN__PER_RANK(layer, args)                                                                            \
-    TENSOR_API nn_module_t *nn_##layer##1d_with(args a) { return nn__##layer##_new(&a, 1, 1); }              \
-    TENSOR_API nn_module_t *nn_##layer##2d_with(args a) { return nn__##layer##_new(&a, 2, 1); }              \
-    TENSOR_API nn_module_t *nn_##layer##3d_with(args a) { return nn__##layer##_new(&a, 3, 1); }              \
-    TENSOR_API nn_module_t *nn__##layer##1d(args a) { return nn__##layer##_new(&a, 1, 0); }                  \
-    TENSOR_API nn_module_t *nn__##layer##2d(args a) { return nn__##layer##_new(&a, 2, 0); }                  \
-    TENSOR_API nn_module_t *nn__##layer##3d(args a) { return nn__##layer##_new(&a, 3, 0); }
-NN__PER_RANK(conv, nn_conv_args_t)
-NN__PER_RANK(conv_transpose, nn_conv_transpose_args_t)
-NN__PER_RANK(max_pool, nn_pool_args_t)
-NN__PER_RANK(avg_pool, nn_pool_args_t)
-#undef NN__PER_RANK
+#define NN__PER_RANK(layer, args, make, ...)                                                                 \
+    NN__LAYER(layer##1d, args, make(__VA_ARGS__, 1))                                                         \
+    NN__LAYER(layer##2d, args, make(__VA_ARGS__, 2))                                                         \
+    NN__LAYER(layer##3d, args, make(__VA_ARGS__, 3))
+NN__FILL_DEFAULTS(nn_conv, NN__CONV_SET NN__OR_DIMS(kernel, 0))
+NN__FILL_DEFAULTS(nn_conv_transpose, NN__CONV_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(output_padding, 0))
+NN__FILL_DEFAULTS(nn_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
+NN__PER_RANK(conv, nn_conv, nn__conv_new, &a)
+NN__PER_RANK(conv_transpose, nn_conv_transpose, nn__conv_transpose_new, &a)
+NN__PER_RANK(max_pool, nn_pool, nn__pool_new, &a, 1)
+NN__PER_RANK(avg_pool, nn_pool, nn__pool_new, &a, 0)
 
 TENSOR__FN nn_module_t *nn__adaptive_new(int kind, int rank, int64_t d, int64_t h, int64_t w) {
     nn__layer_t *l = nn__make(kind + rank - 1);
@@ -11206,7 +10559,7 @@ TENSOR__FN nn_module_t *nn__adaptive_new(int kind, int rank, int64_t d, int64_t 
         l->i[NN__I_KERNEL + 1] = h;
         l->i[NN__I_KERNEL + 2] = w;
     }
-    return nn__done(l, NULL);
+    return nn__done(l);
 }
 TENSOR_API nn_module_t *(nn_adaptive_avg_pool1d)(int64_t l) {
     return nn__adaptive_new(NN__ADAPTIVE_AVG_POOL1D_KIND, 1, 1, 1, l);
@@ -11227,18 +10580,12 @@ TENSOR_API nn_module_t *(nn_adaptive_max_pool3d)(int64_t d, int64_t h, int64_t w
     return nn__adaptive_new(NN__ADAPTIVE_MAX_POOL1D_KIND, 3, d, h, w);
 }
 
-TENSOR_API nn_upsample_args_t nn_upsample_defaults(void) {
-    nn_upsample_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    return a;
-}
-TENSOR_API nn_module_t *nn_upsample_with(nn_upsample_args_t a) {
+TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     nn__layer_t *l;
-    if (nn__too_many("upsample", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
     if ((a.size > 0) == (a.scale_factor > 0))
-        return nn__refuse(a.site_, "upsample", "one of size and scale_factor must be positive", a.size);
+        return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
     l = nn__make(NN__UPSAMPLE_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.size;
     l->i[1] = a.size_h;
     l->i[2] = a.size_w;
@@ -11247,23 +10594,22 @@ TENSOR_API nn_module_t *nn_upsample_with(nn_upsample_args_t a) {
     l->f[0] = a.scale_factor;
     l->f[1] = a.scale_factor_h;
     l->f[2] = a.scale_factor_w;
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-TENSOR_API nn_module_t *nn__upsample(nn_upsample_args_t a) {
-    return nn_upsample_with(a);
-}
+NN__FILL_DEFAULTS(nn_upsample, )
+NN__LAYER(upsample, nn_upsample, nn__make_upsample(a))
 
 TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode, double value) {
     nn__layer_t *l;
     if (n < 0 || n > 6 || n % 2 != 0 || (n > 0 && !pads))
-        return nn__refuse(NULL, "pad", "at most 6 numbers, two for each dim, are needed", n);
+        return nn__refuse("pad", "at most 6 numbers, two for each dim, are needed", n);
     l = nn__make(NN__PAD_KIND + (int)mode);
     if (!l) return NULL;
     l->i[0] = mode;
     l->i[1] = n;
     if (n) memcpy(l->i + 2, pads, (size_t)n * sizeof pads[0]);
     l->f[0] = value;
-    return nn__done(l, NULL);
+    return nn__done(l);
 }
 TENSOR__FN nn_module_t *nn__pad2d(int64_t by, tensor_pad_t mode, double value) {
     const int64_t pads[4] = {by, by, by, by};
@@ -11282,28 +10628,15 @@ TENSOR_API nn_module_t *(nn_replication_pad2d)(int64_t by) {
     return nn__pad2d(by, TENSOR_PAD_REPLICATE, 0);
 }
 
-TENSOR_API nn_columns_args_t nn_columns_defaults(void) {
-    nn_columns_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.dilation = a.stride = 1;
-    a.kernel_w = a.dilation_w = a.padding_w = a.stride_w = -1;
-    return a;
-}
-TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int literal, int fold) {
+TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int fold) {
     const char *op = fold ? "fold" : "unfold";
     nn__window_t g = nn__window_unit();
     nn__layer_t *l;
     int d;
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__triple(op, "kernel", 2, literal, 0, a->kernel, -1, a->kernel_w, g.kernel) ||
-        !nn__triple(op, "dilation", 2, literal, 1, a->dilation, -1, a->dilation_w, g.dilation) ||
-        !nn__triple(op, "padding", 2, literal, 0, a->padding, -1, a->padding_w, g.pad) ||
-        !nn__triple(op, "stride", 2, literal, 1, a->stride, -1, a->stride_w, g.stride) ||
-        !nn__window_valid(nn__self(), op, 2, &g))
-        return nn__done(NULL, a->site_);
-    if (fold && a->height < 1) return nn__refuse(a->site_, op, "height must be > 0", a->height);
+    if (!NN__COLUMNS_WINDOW || !nn__window_valid(nn__self(), op, 2, &g)) return NULL;
+    if (fold && a->height < 1) return nn__refuse(op, "height must be > 0", a->height);
     l = nn__make(fold ? NN__FOLD_KIND : NN__UNFOLD_KIND);
-    if (!l) return nn__done(l, a->site_);
+    if (!l) return NULL;
     for (d = 0; d < 2; d++) {
         l->i[d] = g.kernel[1 + d];
         l->i[2 + d] = g.dilation[1 + d];
@@ -11312,39 +10645,28 @@ TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int literal,
     }
     l->i[8] = fold ? a->height : 0;
     l->i[9] = fold ? a->width : 0;
-    return nn__done(l, a->site_);
+    return nn__done(l);
 }
-TENSOR_API nn_module_t *nn_unfold_with(nn_columns_args_t a) { return nn__columns_new(&a, 1, 0); }
-TENSOR_API nn_module_t *nn_fold_with(nn_columns_args_t a) { return nn__columns_new(&a, 1, 1); }
-TENSOR_API nn_module_t *nn__unfold(nn_columns_args_t a) { return nn__columns_new(&a, 0, 0); }
-TENSOR_API nn_module_t *nn__fold(nn_columns_args_t a) { return nn__columns_new(&a, 0, 1); }
+NN__FILL_DEFAULTS(nn_columns, NN__COLUMNS_SET)
+NN__LAYER(unfold, nn_columns, nn__columns_new(&a, 0))
+NN__LAYER(fold, nn_columns, nn__columns_new(&a, 1))
 
-TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void) {
-    nn_layer_norm_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.eps = 1e-5;
-    return a;
-}
-
-TENSOR_API nn_module_t *nn_layer_norm_with(nn_layer_norm_args_t a) {
+TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
     nn__layer_t *l;
-    if (nn__too_many("layer_norm", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
-    if (a.size < 1) return nn__refuse(a.site_, "layer_norm", "size must be > 0", a.size);
+    if (a.size < 1) return nn__refuse("layer_norm", "size must be > 0", a.size);
     l = nn__make(NN__LAYER_NORM_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.size;
     l->i[1] = a.no_affine != 0;
     l->i[2] = a.no_bias != 0;
     l->f[0] = a.eps;
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
     if (!a.no_affine && !a.no_bias) nn__add_parameter(l, "bias", &a.size, 1, NN__ZEROS, 0);
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
 
-TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a) {
-    a.eps = nn__option_f64(a.eps, 1e-5);
-    return nn_layer_norm_with(a);
-}
+NN__FILL_DEFAULTS(nn_layer_norm, NN__OR(eps, 1e-5))
+NN__LAYER(layer_norm, nn_layer_norm, nn__make_layer_norm(a))
 
 // Begins a typed forward: m must be a layer of kind first..last. -> 0 after raising
 TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last) {
@@ -11368,22 +10690,6 @@ TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tenso
     return y;
 }
 
-// The public functions of a layer: its args struct, what its defaults set, what 0 and TENSOR_ZERO stand for;
-// the body is `make`. Several layers may share NN__LAYER_DEFAULTS.
-#define NN__LAYER_DEFAULTS(name, args, set)                                                                  \
-    TENSOR_API args nn_##name##_defaults(void) {                                                             \
-        args a;                                                                                              \
-        memset((void *)&a, 0, sizeof a);                                                                     \
-        set;                                                                                                 \
-        return a;                                                                                            \
-    }
-#define NN__LAYER(name, args, zero, make)                                                                    \
-    TENSOR_API nn_module_t *nn_##name##_with(args a) { return make; }                                        \
-    TENSOR_API nn_module_t *nn__##name(args a) {                                                             \
-        zero;                                                                                                \
-        return nn_##name##_with(a);                                                                          \
-    }
-
 // Registers a buffer [n] (n < 0: 0-d) of one value.
 TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, double value,
                                tensor_dtype_t dtype) {
@@ -11395,14 +10701,14 @@ TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, doub
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     nn__layer_t *l;
     int64_t dims[2], padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-    if (a.count < 1) return nn__refuse(a.site_, "embedding_bag", "count must be > 0", a.count);
-    if (a.size < 1) return nn__refuse(a.site_, "embedding_bag", "size must be > 0", a.size);
+    if (a.count < 1) return nn__refuse("embedding_bag", "count must be > 0", a.count);
+    if (a.size < 1) return nn__refuse("embedding_bag", "size must be > 0", a.size);
     if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX)
-        return nn__refuse(a.site_, "embedding_bag", "mode is none of its own", (int64_t)a.mode);
+        return nn__refuse("embedding_bag", "mode is none of its own", (int64_t)a.mode);
     if (padding >= a.count || padding < -a.count)
-        return nn__refuse(a.site_, "embedding_bag", "padding_idx must be below count", padding);
+        return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
     l = nn__make(NN__EMBEDDING_BAG_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = dims[0] = a.count;
     l->i[1] = dims[1] = a.size;
     l->i[2] = a.mode;
@@ -11414,24 +10720,24 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
         (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, padding));
         (tensor_scope_end)(scope);
     }
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-NN__LAYER_DEFAULTS(embedding_bag, nn_embedding_bag_args_t, (void)0)
-NN__LAYER(embedding_bag, nn_embedding_bag_args_t, (void)0, nn__make_embedding_bag(a))
+NN__FILL_DEFAULTS(nn_embedding_bag, )
+NN__LAYER(embedding_bag, nn_embedding_bag, nn__make_embedding_bag(a))
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
     nn__layer_t *l;
     int64_t dims[3];
     if (in1 < 1 || in2 < 1 || out < 1)
-        return nn__refuse(NULL, "bilinear", "in1, in2 and out must be > 0", out);
+        return nn__refuse("bilinear", "in1, in2 and out must be > 0", out);
     l = nn__make(NN__BILINEAR_KIND);
-    if (!l) return nn__done(l, NULL);
+    if (!l) return NULL;
     dims[0] = out;
     dims[1] = in1;
     dims[2] = in2;
     nn__add_parameter(l, "weight", dims, 3, NN__UNIFORM, 1 / sqrt((double)in1));
     if (!no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, 1 / sqrt((double)in1));
-    return nn__done(l, NULL);
+    return nn__done(l);
 }
 TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_t *x2) {
     tensor_t *y;
@@ -11451,18 +10757,18 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
     int64_t size = a.proj_size > 0 ? a.proj_size : a.hidden;
     int d, k, dirs = a.bidirectional ? 2 : 1;
     nn__layer_t *l;
-    if (a.in_features < 1) return nn__refuse(a.site_, op, "in_features must be > 0", a.in_features);
-    if (a.hidden < 1) return nn__refuse(a.site_, op, "hidden must be > 0", a.hidden);
+    if (a.in_features < 1) return nn__refuse(op, "in_features must be > 0", a.in_features);
+    if (a.hidden < 1) return nn__refuse(op, "hidden must be > 0", a.hidden);
     if (a.layers < 1 || a.layers > 65535)
-        return nn__refuse(a.site_, op, "layers must be in 1..65535", a.layers);
+        return nn__refuse(op, "layers must be in 1..65535", a.layers);
     if (a.proj_size < 0 || (a.proj_size > 0 && (kind != NN__LSTM_NET || cell || a.proj_size >= a.hidden)))
-        return nn__refuse(a.site_, op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
+        return nn__refuse(op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
     if (!(a.dropout >= 0 && a.dropout <= 1))
-        return nn__refuse(a.site_, op, "dropout must be in 0..1", (int64_t)a.dropout);
+        return nn__refuse(op, "dropout must be in 0..1", (int64_t)a.dropout);
     if (cell && (a.layers > 1 || dirs > 1))
-        return nn__refuse(a.site_, op, "a cell has one layer and direction", a.layers);
+        return nn__refuse(op, "a cell has one layer and direction", a.layers);
     l = nn__make(NN__RNN_KIND + 3 * cell + (kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0));
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.in_features;
     l->i[1] = a.hidden;
     l->i[2] = a.layers;
@@ -11490,21 +10796,16 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
                 nn__add_parameter(l, name, dims, k == 2 || k == 3 ? 1 : 2, NN__UNIFORM,
                                   1 / sqrt((double)a.hidden));
             }
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-#define NN__RNN_ZERO                                                                                         \
-    a.layers = nn__or(a.layers, 1);                                                                      \
-    a.proj_size = nn__or(a.proj_size, 0);                                                                \
-    a.dropout = nn__option_f64(a.dropout, 0)
-NN__LAYER_DEFAULTS(rnn, nn_rnn_args_t, a.layers = 1)
-NN__LAYER(lstm, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "lstm", NN__LSTM_NET, 0))
-NN__LAYER(gru, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "gru", NN__GRU_NET, 0))
-NN__LAYER(rnn, nn_rnn_args_t, NN__RNN_ZERO,
-          nn__make_recurrent(a, "rnn", a.relu ? NN__RELU_NET : NN__TANH_NET, 0))
-NN__LAYER(lstm_cell, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "lstm_cell", NN__LSTM_NET, 1))
-NN__LAYER(gru_cell, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "gru_cell", NN__GRU_NET, 1))
-NN__LAYER(rnn_cell, nn_rnn_args_t, NN__RNN_ZERO,
-          nn__make_recurrent(a, "rnn_cell", a.relu ? NN__RELU_NET : NN__TANH_NET, 1))
+NN__FILL_DEFAULTS(nn_rnn, NN__RNN_SET)
+#define NN__X(layer, kind)                                                                                   \
+    NN__LAYER(layer, nn_rnn, nn__make_recurrent(a, #layer, kind, 0))                                         \
+    NN__LAYER(layer##_cell, nn_rnn, nn__make_recurrent(a, #layer "_cell", kind, 1))
+NN__X(lstm, NN__LSTM_NET)
+NN__X(gru, NN__GRU_NET)
+NN__X(rnn, a.relu ? NN__RELU_NET : NN__TANH_NET)
+#undef NN__X
 
 TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int which, tensor_t *x, tensor_t **h,
                                        tensor_t **c) {
@@ -11531,15 +10832,15 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     double e = (double)a.embed;
     int k;
     nn__layer_t *l;
-    if (a.embed < 1) return nn__refuse(a.site_, "multihead_attention", "embed must be > 0", a.embed);
+    if (a.embed < 1) return nn__refuse("multihead_attention", "embed must be > 0", a.embed);
     if (a.heads < 1 || a.embed % a.heads != 0)
-        return nn__refuse(a.site_, "multihead_attention", "heads must divide embed", a.heads);
+        return nn__refuse("multihead_attention", "heads must divide embed", a.heads);
     if (a.kdim < 0 || a.vdim < 0)
-        return nn__refuse(a.site_, "multihead_attention", "kdim and vdim must be >= 0", a.kdim);
+        return nn__refuse("multihead_attention", "kdim and vdim must be >= 0", a.kdim);
     if (!(a.dropout >= 0 && a.dropout <= 1))
-        return nn__refuse(a.site_, "multihead_attention", "dropout must be in 0..1", (int64_t)a.dropout);
+        return nn__refuse("multihead_attention", "dropout must be in 0..1", (int64_t)a.dropout);
     l = nn__make(NN__ATTENTION_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.embed;
     l->i[1] = a.heads;
     l->i[2] = a.kdim ? a.kdim : a.embed;
@@ -11574,11 +10875,10 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
         nn__add_parameter(l, "bias_k", dims, 3, NN__NORMAL, 1 / sqrt(e));
         nn__add_parameter(l, "bias_v", dims, 3, NN__NORMAL, 1 / sqrt(e));
     }
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-NN__LAYER_DEFAULTS(multihead_attention, nn_multihead_attention_args_t, (void)0)
-NN__LAYER(multihead_attention, nn_multihead_attention_args_t, a.dropout = nn__option_f64(a.dropout, 0),
-          nn__make_attention(a))
+NN__FILL_DEFAULTS(nn_multihead_attention, NN__OR(dropout, 0))
+NN__LAYER(multihead_attention, nn_multihead_attention, nn__make_attention(a))
 
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
     tensor_scope_t scope;
@@ -11605,12 +10905,12 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     int k;
     nn__layer_t *l;
     if (a.embed < 1 || a.heads < 1 || a.embed % a.heads != 0)
-        return nn__refuse(a.site_, op, "heads must divide embed", a.heads);
-    if (a.feedforward < 1) return nn__refuse(a.site_, op, "feedforward must be > 0", a.feedforward);
+        return nn__refuse(op, "heads must divide embed", a.heads);
+    if (a.feedforward < 1) return nn__refuse(op, "feedforward must be > 0", a.feedforward);
     if (!(a.dropout >= 0 && a.dropout <= 1))
-        return nn__refuse(a.site_, op, "dropout must be in 0..1", (int64_t)a.dropout);
+        return nn__refuse(op, "dropout must be in 0..1", (int64_t)a.dropout);
     l = nn__make(decoder ? NN__DECODER_LAYER_KIND : NN__ENCODER_LAYER_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.norm_first != 0;
     l->i[1] = a.gelu != 0;
     l->i[2] = decoder;
@@ -11632,17 +10932,11 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     norm.eps = a.eps;
     for (k = 0; k < 2 + decoder; k++) (nn_child)(&l->base, nn__norms[k], (nn_layer_norm_with)(norm));
     for (k = 0; k < 2 + decoder; k++) (nn_child)(&l->base, nn__drops[k], (nn_dropout)(a.dropout));
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-#define NN__TRANSFORMER_ZERO                                                                                 \
-    a.feedforward = nn__or(a.feedforward, 2048);                                                         \
-    a.dropout = nn__option_f64(a.dropout, 0.1);                                                              \
-    a.eps = nn__option_f64(a.eps, 1e-5)
-NN__LAYER_DEFAULTS(transformer_layer, nn_transformer_layer_args_t, NN__TRANSFORMER_ZERO)
-NN__LAYER(transformer_encoder_layer, nn_transformer_layer_args_t, NN__TRANSFORMER_ZERO,
-          nn__make_transformer_layer(a, 0))
-NN__LAYER(transformer_decoder_layer, nn_transformer_layer_args_t, NN__TRANSFORMER_ZERO,
-          nn__make_transformer_layer(a, 1))
+NN__FILL_DEFAULTS(nn_transformer_layer, NN__OR(feedforward, 2048) NN__OR(dropout, 0.1) NN__OR(eps, 1e-5))
+NN__LAYER(transformer_encoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 0))
+NN__LAYER(transformer_decoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 1))
 
 TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
     static const char op[] = "transformer_forward";
@@ -11669,7 +10963,7 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     int64_t k;
     char name[24];
     tensor__text_t t;
-    if (count < 1 || count > 4096) return nn__refuse(NULL, op, "count must be in 1..4096", count);
+    if (count < 1 || count > 4096) return nn__refuse(op, "count must be in 1..4096", count);
     if (!nn__usable(layer)) {
         nn__unusable(op, "the layer", layer);
         return NULL;
@@ -11680,7 +10974,7 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     }
     l = nn__make(kind);
     list = nn__make(NN__MODULE_LIST_KIND);
-    if (!l || !list) return nn__done(l, NULL);
+    if (!l || !list) return NULL;
     l->i[2] = kind == NN__DECODER_KIND;
     (nn_child)(&l->base, "layers", &list->base);
     for (k = 0; k < count && list->base.code == TENSOR_OK; k++) {
@@ -11690,7 +10984,7 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     }
     if (list->base.code != TENSOR_OK) nn__mark(&l->base, list->base.code);
     if (norm) (nn_child)(&l->base, "norm", norm);
-    return nn__done(l, NULL);
+    return nn__done(l);
 }
 TENSOR_API nn_module_t *(nn_transformer_encoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
     return nn__make_transformer("transformer_encoder", NN__ENCODER_KIND, layer, count, norm);
@@ -11703,9 +10997,9 @@ TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t cou
 TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance, int nd) {
     const char *op = instance ? "instance_norm" : "batch_norm";
     nn__layer_t *l;
-    if (a.channels < 1) return nn__refuse(a.site_, op, "channels must be > 0", a.channels);
+    if (a.channels < 1) return nn__refuse(op, "channels must be > 0", a.channels);
     l = nn__make((instance ? NN__INSTANCE_NORM_KIND : NN__BATCH_NORM_KIND) + nd - 1);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.channels;
     l->i[1] = instance || nd == 1 ? nd + 1 : nd + 2;
     l->i[2] = nd + 2;
@@ -11715,23 +11009,17 @@ TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance
     l->f[1] = a.momentum;
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.channels, 1, NN__ONES, 0);
     if (!a.no_affine) nn__add_parameter(l, "bias", &a.channels, 1, NN__ZEROS, 0);
-    if (a.no_track_running_stats) return nn__done(l, a.site_);
+    if (a.no_track_running_stats) return nn__done(l);
     nn__add_buffer(l, "running_mean", a.channels, 0, TENSOR_F32);
     nn__add_buffer(l, "running_var", a.channels, 1, TENSOR_F32);
     nn__add_buffer(l, "num_batches_tracked", -1, 0, TENSOR_I64);
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-#define NN__NORM_ZERO                                                                                        \
-    a.eps = nn__option_f64(a.eps, 1e-5);                                                                     \
-    a.momentum = nn__option_f64(a.momentum, 0.1)
-NN__LAYER_DEFAULTS(batch_norm, nn_batch_norm_args_t, NN__NORM_ZERO)
-NN__LAYER(batch_norm1d, nn_batch_norm_args_t, NN__NORM_ZERO, nn__make_batch_norm(a, 0, 1))
-NN__LAYER(batch_norm2d, nn_batch_norm_args_t, NN__NORM_ZERO, nn__make_batch_norm(a, 0, 2))
-NN__LAYER(batch_norm3d, nn_batch_norm_args_t, NN__NORM_ZERO, nn__make_batch_norm(a, 0, 3))
+NN__FILL_DEFAULTS(nn_batch_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
+NN__PER_RANK(batch_norm, nn_batch_norm, nn__make_batch_norm, a, 0)
 
 TENSOR__FN nn_module_t *nn__make_instance_norm(nn_instance_norm_args_t a, int nd) {
     nn_batch_norm_args_t b = nn_batch_norm_defaults();
-    b.site_ = a.site_;
     b.channels = a.channels;
     b.eps = a.eps;
     b.momentum = a.momentum;
@@ -11739,59 +11027,56 @@ TENSOR__FN nn_module_t *nn__make_instance_norm(nn_instance_norm_args_t a, int nd
     b.no_track_running_stats = !a.track_running_stats;
     return nn__make_batch_norm(b, 1, nd);
 }
-NN__LAYER_DEFAULTS(instance_norm, nn_instance_norm_args_t, NN__NORM_ZERO)
-NN__LAYER(instance_norm1d, nn_instance_norm_args_t, NN__NORM_ZERO, nn__make_instance_norm(a, 1))
-NN__LAYER(instance_norm2d, nn_instance_norm_args_t, NN__NORM_ZERO, nn__make_instance_norm(a, 2))
-NN__LAYER(instance_norm3d, nn_instance_norm_args_t, NN__NORM_ZERO, nn__make_instance_norm(a, 3))
+NN__FILL_DEFAULTS(nn_instance_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
+NN__PER_RANK(instance_norm, nn_instance_norm, nn__make_instance_norm, a)
+#undef NN__PER_RANK
 
 TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     nn__layer_t *l;
-    if (a.groups < 1) return nn__refuse(a.site_, "group_norm", "groups must be > 0", a.groups);
+    if (a.groups < 1) return nn__refuse("group_norm", "groups must be > 0", a.groups);
     if (a.channels < 1 || a.channels % a.groups != 0)
-        return nn__refuse(a.site_, "group_norm", "channels must be a multiple of groups", a.channels);
+        return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
     l = nn__make(NN__GROUP_NORM_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.groups;
     l->i[1] = a.channels;
     l->f[0] = a.eps;
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.channels, 1, NN__ONES, 0);
     if (!a.no_affine) nn__add_parameter(l, "bias", &a.channels, 1, NN__ZEROS, 0);
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-NN__LAYER_DEFAULTS(group_norm, nn_group_norm_args_t, a.eps = 1e-5)
-NN__LAYER(group_norm, nn_group_norm_args_t, a.eps = nn__option_f64(a.eps, 1e-5), nn__make_group_norm(a))
+NN__FILL_DEFAULTS(nn_group_norm, NN__OR(eps, 1e-5))
+NN__LAYER(group_norm, nn_group_norm, nn__make_group_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
     nn__layer_t *l;
-    if (a.size < 1) return nn__refuse(a.site_, "rms_norm", "size must be > 0", a.size);
+    if (a.size < 1) return nn__refuse("rms_norm", "size must be > 0", a.size);
     l = nn__make(NN__RMS_NORM_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.size;
     l->f[0] = a.eps;
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-NN__LAYER_DEFAULTS(rms_norm, nn_rms_norm_args_t, a.eps = -1)
-NN__LAYER(rms_norm, nn_rms_norm_args_t, a.eps = nn__option_f64(a.eps, -1), nn__make_rms_norm(a))
+NN__FILL_DEFAULTS(nn_rms_norm, NN__OR(eps, -1))
+NN__LAYER(rms_norm, nn_rms_norm, nn__make_rms_norm(a))
 
-TENSOR_API nn_embedding_args_t nn_embedding_defaults(void) {
-    nn_embedding_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.padding_idx = -1;
-    return a;
-}
-
-TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a) {
+TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     nn__layer_t *l;
     int64_t dims[2];
-    if (nn__too_many("embedding", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
-    if (a.count < 1) return nn__refuse(a.site_, "embedding", "count must be > 0", a.count);
-    if (a.size < 1) return nn__refuse(a.site_, "embedding", "size must be > 0", a.size);
+    if (a.surplus_) {   // of a call: 0 = none, negative ones from the end
+        if (a.padding_idx != TENSOR_ZERO && a.padding_idx < -a.count)
+            return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
+        a.padding_idx = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx == 0 ? -1
+                        : a.padding_idx < 0 ? a.padding_idx + a.count : a.padding_idx;
+    }
+    if (a.count < 1) return nn__refuse("embedding", "count must be > 0", a.count);
+    if (a.size < 1) return nn__refuse("embedding", "size must be > 0", a.size);
     if (a.padding_idx >= a.count) {
-        return nn__refuse(a.site_, "embedding", "padding_idx must be below count", a.padding_idx);
+        return nn__refuse("embedding", "padding_idx must be below count", a.padding_idx);
     }
     l = nn__make(NN__EMBEDDING_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = dims[0] = a.count;
     l->i[1] = dims[1] = a.size;
     l->i[2] = a.padding_idx < 0 ? -1 : a.padding_idx;
@@ -11804,20 +11089,10 @@ TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a) {
         (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, a.padding_idx));
         (tensor_scope_end)(scope);
     }
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-
-TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a) {
-    if (a.padding_idx == TENSOR_ZERO) a.padding_idx = 0;
-    else if (a.padding_idx == 0) a.padding_idx = -1;
-    else if (a.padding_idx < 0) {
-        if (a.padding_idx < -a.count) {
-            return nn__refuse(a.site_, "embedding", "padding_idx must be at least -count", a.padding_idx);
-        }
-        a.padding_idx += a.count;
-    }
-    return nn_embedding_with(a);
-}
+NN__FILL_DEFAULTS(nn_embedding, a->padding_idx = a->surplus_ ? a->padding_idx : -1;)
+NN__LAYER(embedding, nn_embedding, nn__make_embedding(a))
 
 TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int64_t dim) {
     nn__layer_t *l = nn__make(kind);
@@ -11826,7 +11101,7 @@ TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int6
         l->f[1] = f1;
         l->i[0] = dim;
     }
-    return nn__done(l, NULL);
+    return nn__done(l);
 }
 #define NN__X(ID, name)                                                                                      \
     TENSOR_API nn_module_t *(nn_##name)(double p) {                                                          \
@@ -11873,12 +11148,12 @@ NN__X(THRESHOLD, threshold, (double threshold, double value), threshold, value, 
 #undef NN__X
 TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
     nn__layer_t *l;
-    if (num_parameters < 1) return nn__refuse(NULL, "prelu", "num_parameters must be > 0", num_parameters);
+    if (num_parameters < 1) return nn__refuse("prelu", "num_parameters must be > 0", num_parameters);
     l = nn__make(NN__PRELU_KIND);
-    if (!l) return nn__done(l, NULL);
+    if (!l) return NULL;
     l->i[0] = num_parameters;
     nn__add_parameter(l, "weight", &num_parameters, 1, NN__FILL, init);
-    return nn__done(l, NULL);
+    return nn__done(l);
 }
 
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
@@ -12041,7 +11316,7 @@ TENSOR_API tensor_t *(nn_init_xavier_normal_)(tensor_t *t, double gain) {
     return nn__init(t, NN__INIT_NORMAL, 0, gain * sqrt(2 / (fan[0] + fan[1])));
 }
 
-TENSOR_API tensor_t *nn__init_kaiming_uniform_(nn_kaiming_args_t a) {
+TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
     double fan[2], bound;
     if (nn__too_many("kaiming_uniform_", a.site_, a.surplus_) || !nn__fans(a.t, "kaiming_uniform_", fan))
         return tensor__at(a.site_, TENSOR__(poison));
@@ -12049,7 +11324,7 @@ TENSOR_API tensor_t *nn__init_kaiming_uniform_(nn_kaiming_args_t a) {
     return nn__init(a.t, NN__INIT_UNIFORM, -bound, bound);
 }
 
-TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a) {
+TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a) {
     double fan[2];
     if (nn__too_many("kaiming_normal_", a.site_, a.surplus_) || !nn__fans(a.t, "kaiming_normal_", fan))
         return tensor__at(a.site_, TENSOR__(poison));
@@ -12314,8 +11589,7 @@ TENSOR__FN int nn__find_group(nn_optimizer_t *o, double ratio, double weight_dec
 }
 
 TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_module_t *m,
-                                         tensor_t *const *list, int count, const char *site,
-                                         const void *surplus) {
+                                         tensor_t *const *list, int count, const char *site, int code) {
     static const struct {
         int option;
         double below;
@@ -12334,9 +11608,6 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
     nn__items_t items;
     void *block = NULL;
     int64_t i;
-    int code = TENSOR_OK;
-    TENSOR__(push_path)(nn__self(), name);
-    if (nn__too_many(name, site, surplus)) code = TENSOR_ERR_SHAPE;
     for (i = 0; i < (int64_t)(sizeof checks / sizeof checks[0]) && code == TENSOR_OK; i++) {
         double v = option[checks[i].option];
         if (v >= 0 && v < checks[i].below) continue;
@@ -12387,124 +11658,46 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
     return o;
 }
 
-TENSOR_API nn_sgd_args_t nn_sgd_defaults(void) {
-    nn_sgd_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.lr = 1e-3;
-    return a;
-}
-
-TENSOR_API nn_optimizer_t *nn_sgd_with(nn_sgd_args_t a) {
-    double v[NN__OPTIONS] = {0};
-    v[NN__LR] = a.lr;
-    v[NN__DECAY] = a.weight_decay;
-    v[NN__MOMENTUM] = a.momentum;
-    v[NN__DAMPENING] = a.dampening;
-    v[NN__NESTEROV] = a.nesterov != 0;
-    v[NN__MAXIMIZE] = a.maximize != 0;
-    return nn__optimizer(NN__SGD, v, a.module, a.list, a.count, a.site_, a.surplus_);
-}
-
-TENSOR_API nn_optimizer_t *nn__sgd(nn_sgd_args_t a) {
-    a.lr = nn__option_f64(a.lr, 1e-3);
-    a.weight_decay = nn__option_f64(a.weight_decay, 0);
-    a.momentum = nn__option_f64(a.momentum, 0);
-    a.dampening = nn__option_f64(a.dampening, 0);
-    return nn_sgd_with(a);
-}
-
-TENSOR_API nn_adam_args_t nn_adam_defaults(void) {
-    nn_adam_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.lr = 1e-3;
-    a.beta1 = 0.9;
-    a.beta2 = 0.999;
-    a.eps = 1e-8;
-    return a;
-}
-
-TENSOR_API nn_adamw_args_t nn_adamw_defaults(void) {
-    nn_adamw_args_t a = nn_adam_defaults();
-    a.weight_decay = 0.01;
-    return a;
-}
-
-TENSOR__FN nn_optimizer_t *nn__adam_rule(int rule, nn_adam_args_t a) {
-    double v[NN__OPTIONS] = {0};
-    v[NN__LR] = a.lr;
-    v[NN__DECAY] = a.weight_decay;
-    v[NN__BETA1] = a.beta1;
-    v[NN__BETA2] = a.beta2;
-    v[NN__EPS] = a.eps;
+// nn_rule_with(a): `set` puts its options into v.
+#define NN__OPTIMIZER(name, rule, set)                                                                       \
+    TENSOR_API nn_optimizer_t *nn_##name##_with(nn_##name##_args_t a) {                                      \
+        double v[NN__OPTIONS] = {0};                                                                         \
+        int code;                                                                                            \
+        TENSOR__(push_path)(nn__self(), #name);                                                              \
+        code = NN__TAKE(#name, nn_##name) ? TENSOR_OK : TENSOR_ERR_SHAPE;                                    \
+        set                                                                                                  \
+        v[NN__LR] = a.lr;                                                                                    \
+        v[NN__DECAY] = a.weight_decay;                                                                       \
+        v[NN__MAXIMIZE] = a.maximize != 0;                                                                   \
+        return nn__optimizer(rule, v, a.module, a.list, a.count, a.site_, code);                             \
+    }
+#define NN__ADAM_OPTIONS                                                                                     \
+    v[NN__BETA1] = a.beta1;                                                                                  \
+    v[NN__BETA2] = a.beta2;                                                                                  \
+    v[NN__EPS] = a.eps;                                                                                      \
     v[NN__AMSGRAD] = a.amsgrad != 0;
-    v[NN__MAXIMIZE] = a.maximize != 0;
-    return nn__optimizer(rule, v, a.module, a.list, a.count, a.site_, a.surplus_);
-}
-
-TENSOR__FN nn_adam_args_t nn__adam_options(nn_adam_args_t a, nn_adam_args_t d) {
-    a.lr = nn__option_f64(a.lr, d.lr);
-    a.beta1 = nn__option_f64(a.beta1, d.beta1);
-    a.beta2 = nn__option_f64(a.beta2, d.beta2);
-    a.eps = nn__option_f64(a.eps, d.eps);
-    a.weight_decay = nn__option_f64(a.weight_decay, d.weight_decay);
-    return a;
-}
-
-TENSOR_API nn_optimizer_t *nn_adam_with(nn_adam_args_t a) {
-    return nn__adam_rule(NN__ADAM, a);
-}
-
-TENSOR_API nn_optimizer_t *nn__adam(nn_adam_args_t a) {
-    return nn__adam_rule(NN__ADAM, nn__adam_options(a, nn_adam_defaults()));
-}
-
-TENSOR_API nn_optimizer_t *nn_adamw_with(nn_adamw_args_t a) {
-    return nn__adam_rule(NN__ADAMW, a);
-}
-
-TENSOR_API nn_optimizer_t *nn__adamw(nn_adamw_args_t a) {
-    return nn__adam_rule(NN__ADAMW, nn__adam_options(a, nn_adamw_defaults()));
-}
-
-TENSOR_API nn_rmsprop_args_t nn_rmsprop_defaults(void) {
-    nn_rmsprop_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.lr = 1e-2;
-    a.alpha = 0.99;
-    a.eps = 1e-8;
-    return a;
-}
-
-TENSOR_API nn_optimizer_t *nn_rmsprop_with(nn_rmsprop_args_t a) {
-    double v[NN__OPTIONS] = {0};
-    v[NN__LR] = a.lr;
-    v[NN__DECAY] = a.weight_decay;
-    v[NN__MOMENTUM] = a.momentum;
-    v[NN__BETA2] = a.alpha;
-    v[NN__EPS] = a.eps;
-    v[NN__CENTERED] = a.centered != 0;
-    v[NN__MAXIMIZE] = a.maximize != 0;
-    return nn__optimizer(NN__RMSPROP, v, a.module, a.list, a.count, a.site_, a.surplus_);
-}
-
-TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a) {
-    a.lr = nn__option_f64(a.lr, 1e-2);
-    a.alpha = nn__option_f64(a.alpha, 0.99);
-    a.eps = nn__option_f64(a.eps, 1e-8);
-    a.weight_decay = nn__option_f64(a.weight_decay, 0);
-    a.momentum = nn__option_f64(a.momentum, 0);
-    return nn_rmsprop_with(a);
-}
+NN__FILL_DEFAULTS(nn_sgd, NN__OR(lr, 1e-3) NN__OR(weight_decay, 0) NN__OR(momentum, 0) NN__OR(dampening, 0))
+NN__FILL_DEFAULTS(nn_adam, NN__OR(lr, 1e-3) NN__OR(beta1, 0.9) NN__OR(beta2, 0.999) NN__OR(eps, 1e-8)
+                               NN__OR(weight_decay, 0))
+NN__FILL_DEFAULTS(nn_adamw, NN__OR(weight_decay, 0.01) nn__fill_nn_adam(a);)
+NN__FILL_DEFAULTS(nn_rmsprop, NN__OR(lr, 1e-2) NN__OR(alpha, 0.99) NN__OR(eps, 1e-8) NN__OR(weight_decay, 0)
+                                  NN__OR(momentum, 0))
+NN__OPTIMIZER(sgd, NN__SGD, v[NN__MOMENTUM] = a.momentum; v[NN__DAMPENING] = a.dampening;
+              v[NN__NESTEROV] = a.nesterov != 0;)
+NN__OPTIMIZER(adam, NN__ADAM, NN__ADAM_OPTIONS)
+NN__OPTIMIZER(adamw, NN__ADAMW, NN__ADAM_OPTIONS)
+NN__OPTIMIZER(rmsprop, NN__RMSPROP, v[NN__MOMENTUM] = a.momentum; v[NN__BETA2] = a.alpha; v[NN__EPS] = a.eps;
+              v[NN__CENTERED] = a.centered != 0;)
 
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
-    double lr, decay;
+    double lr = a.lr, decay = a.weight_decay;
     int code, g;
     code = nn__bad_optimizer("optimizer_group", o);
     if (code == TENSOR_OK && nn__too_many("optimizer_group", a.site_, a.surplus_)) code = TENSOR_ERR_SHAPE;
     if (code == TENSOR_OK && !list && n > 0) code = nn__poisoned("optimizer_group", "the list", list);
     if (code != TENSOR_OK) return tensor__at_int(a.site_, code);
-    lr = nn__option_f64(a.lr, o->option[NN__LR]);
-    decay = nn__option_f64(a.weight_decay, o->option[NN__DECAY]);
+    lr = lr == 0 ? o->option[NN__LR] : lr == TENSOR_ZERO ? 0 : lr;
+    decay = decay == 0 ? o->option[NN__DECAY] : decay == TENSOR_ZERO ? 0 : decay;
     if (!(lr >= 0) || !(decay >= 0) || (o->option[NN__LR] == 0 && lr != 0)) {
         NN__FAIL(
             TENSOR_ERR_SHAPE,
@@ -13073,7 +12266,7 @@ TENSOR__FN tensor_t *nn__held_contiguous(tensor_t *t) {
     return c;
 }
 
-TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a) {
+TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a) {
     nn_data_loader_t *l = NULL;
     const nn_dataset_t *d = &a.dataset;
     int64_t size = a.batch_size == 0 ? 1 : a.batch_size;
@@ -14557,7 +13750,7 @@ TENSOR_API int (nn_save)(const char *path, nn_module_t *m) {
     return code;
 }
 
-TENSOR_API int nn__load(nn_load_args_t a) {
+TENSOR_API int nn_load_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
     if (!nn__too_many("load", a.site_, a.surplus_)) {
         nn_safetensors_t *r = nn_safetensors_open(a.path);
