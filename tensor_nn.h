@@ -2074,105 +2074,145 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // without which a call means nothing stay required.
 // ------------------------------------------------------------------------------
 
-// f = the function, T = its args struct; A.. = the members that are its positions, set from arguments of their
-// types. The mark makes 0 stand for the default, as in C.
+// R, f, T = the result, the function, its args struct; A.. = (type, name) of the positions, members of T. The
+// mark makes 0 stand for the default, as in C. Rejected: decltype of the members for their types (20 ms more
+// for each file that includes this).
+#define NN__CPP_tensor tensor_t *
+#define NN__CPP_i64 int64_t
+#define NN__CPP_int int
+#define NN__CPP_list tensor_t *const *
+#define NN__CPP_text const char *
+#define NN__CPP_dataset nn_dataset_t
+#define NN__CPP_module nn_module_t *
+#define NN__CPP_optimizer nn_optimizer_t *
+#define NN__CPP_loader nn_data_loader_t *
+#define NN__CPP_pair tensor_pair_t
+#define NN__CPP_state tensor_state_t
 #define NN__CPP_ALL(...) __VA_ARGS__
-#define NN__CPP_P(T, p) decltype(T::p) p
-#define NN__CPP_S(p) a.p = p;
-#define NN__CPP_R(f, T) inline decltype(f##_with(T())) (f)
+#define NN__CPP_P(t, p) NN__CPP_##t p
+#define NN__CPP_S(t, p) a.p = p;
 #define NN__CPP_C(f)                                                                                         \
     if (!a.surplus_) a.surplus_ = TENSOR__NO_SURPLUS;                                                        \
     return f##_with(a);
-#define NN__CPP(f, T, places, set) NN__CPP_R(f, T)(NN__CPP_ALL places, T a = T()) { set NN__CPP_C(f) }
-#define NN__CPP_0(f, T) NN__CPP_R(f, T)(T a) { NN__CPP_C(f) }
-#define NN__CPP_1(f, T, A) NN__CPP(f, T, (NN__CPP_P(T, A)), NN__CPP_S(A))
-#define NN__CPP_2(f, T, A, B) NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B)), NN__CPP_S(A) NN__CPP_S(B))
-#define NN__CPP_3(f, T, A, B, C)                                                                             \
-    NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B), NN__CPP_P(T, C)), NN__CPP_S(A) NN__CPP_S(B) NN__CPP_S(C))
-#define NN__CPP_4(f, T, A, B, C, D)                                                                          \
-    NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B), NN__CPP_P(T, C), NN__CPP_P(T, D)), NN__CPP_S(A)         \
-            NN__CPP_S(B) NN__CPP_S(C) NN__CPP_S(D))
-#define NN__CPP_5(f, T, A, B, C, D, E)                                                                       \
-    NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B), NN__CPP_P(T, C), NN__CPP_P(T, D), NN__CPP_P(T, E)),     \
-            NN__CPP_S(A) NN__CPP_S(B) NN__CPP_S(C) NN__CPP_S(D) NN__CPP_S(E))
-#define NN__CPP_6(f, T, A, B, C, D, E, F)                                                                    \
-    NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B), NN__CPP_P(T, C), NN__CPP_P(T, D), NN__CPP_P(T, E),      \
-            NN__CPP_P(T, F)), NN__CPP_S(A) NN__CPP_S(B) NN__CPP_S(C) NN__CPP_S(D) NN__CPP_S(E) NN__CPP_S(F))
-#define NN__CPP_7(f, T, A, B, C, D, E, F, G)                                                                 \
-    NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B), NN__CPP_P(T, C), NN__CPP_P(T, D), NN__CPP_P(T, E),      \
-            NN__CPP_P(T, F), NN__CPP_P(T, G)), NN__CPP_S(A) NN__CPP_S(B) NN__CPP_S(C) NN__CPP_S(D)           \
-            NN__CPP_S(E) NN__CPP_S(F) NN__CPP_S(G))
-#define NN__CPP_8(f, T, A, B, C, D, E, F, G, H)                                                              \
-    NN__CPP(f, T, (NN__CPP_P(T, A), NN__CPP_P(T, B), NN__CPP_P(T, C), NN__CPP_P(T, D), NN__CPP_P(T, E),      \
-            NN__CPP_P(T, F), NN__CPP_P(T, G), NN__CPP_P(T, H)), NN__CPP_S(A) NN__CPP_S(B) NN__CPP_S(C)       \
-            NN__CPP_S(D) NN__CPP_S(E) NN__CPP_S(F) NN__CPP_S(G) NN__CPP_S(H))
+#define NN__CPP(R, f, T, places, set)                                                                        \
+    inline NN__CPP_##R (f)(NN__CPP_ALL places, T a = T()) { set NN__CPP_C(f) }
+#define NN__CPP_0(R, f, T) inline NN__CPP_##R (f)(T a) { NN__CPP_C(f) }
+#define NN__CPP_1(R, f, T, A) NN__CPP(R, f, T, (NN__CPP_P A), NN__CPP_S A)
+#define NN__CPP_2(R, f, T, A, B) NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B), NN__CPP_S A NN__CPP_S B)
+#define NN__CPP_3(R, f, T, A, B, C)                                                                          \
+    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C), NN__CPP_S A NN__CPP_S B NN__CPP_S C)
+#define NN__CPP_4(R, f, T, A, B, C, D)                                                                       \
+    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D), NN__CPP_S A NN__CPP_S B           \
+            NN__CPP_S C NN__CPP_S D)
+#define NN__CPP_5(R, f, T, A, B, C, D, E)                                                                    \
+    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E), NN__CPP_S A          \
+            NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E)
+#define NN__CPP_6(R, f, T, A, B, C, D, E, F)                                                                 \
+    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F),         \
+            NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F)
+#define NN__CPP_7(R, f, T, A, B, C, D, E, F, G)                                                              \
+    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,          \
+            NN__CPP_P G), NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F            \
+            NN__CPP_S G)
+#define NN__CPP_8(R, f, T, A, B, C, D, E, F, G, H)                                                           \
+    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,          \
+            NN__CPP_P G, NN__CPP_P H), NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E           \
+            NN__CPP_S F NN__CPP_S G NN__CPP_S H)
 // NN__CPP_m_n: from m to n positions.
-#define NN__CPP_1_2(f, T, A, B) NN__CPP_1(f, T, A) NN__CPP_2(f, T, A, B)
-#define NN__CPP_1_3(f, T, A, B, C) NN__CPP_1_2(f, T, A, B) NN__CPP_3(f, T, A, B, C)
-#define NN__CPP_1_4(f, T, A, B, C, D) NN__CPP_1_3(f, T, A, B, C) NN__CPP_4(f, T, A, B, C, D)
-#define NN__CPP_1_5(f, T, A, B, C, D, E) NN__CPP_1_4(f, T, A, B, C, D) NN__CPP_5(f, T, A, B, C, D, E)
-#define NN__CPP_2_3(f, T, A, B, C) NN__CPP_2(f, T, A, B) NN__CPP_3(f, T, A, B, C)
-#define NN__CPP_2_4(f, T, A, B, C, D) NN__CPP_2_3(f, T, A, B, C) NN__CPP_4(f, T, A, B, C, D)
-#define NN__CPP_2_5(f, T, A, B, C, D, E) NN__CPP_2_4(f, T, A, B, C, D) NN__CPP_5(f, T, A, B, C, D, E)
-#define NN__CPP_2_6(f, T, A, B, C, D, E, F) NN__CPP_2_5(f, T, A, B, C, D, E) NN__CPP_6(f, T, A, B, C, D, E, F)
-#define NN__CPP_2_7(f, T, A, B, C, D, E, F, G)                                                               \
-    NN__CPP_2_6(f, T, A, B, C, D, E, F) NN__CPP_7(f, T, A, B, C, D, E, F, G)
-#define NN__CPP_2_8(f, T, A, B, C, D, E, F, G, H)                                                            \
-    NN__CPP_2_7(f, T, A, B, C, D, E, F, G) NN__CPP_8(f, T, A, B, C, D, E, F, G, H)
-#define NN__CPP_3_4(f, T, A, B, C, D) NN__CPP_3(f, T, A, B, C) NN__CPP_4(f, T, A, B, C, D)
-#define NN__CPP_3_5(f, T, A, B, C, D, E) NN__CPP_3_4(f, T, A, B, C, D) NN__CPP_5(f, T, A, B, C, D, E)
-#define NN__CPP_3_6(f, T, A, B, C, D, E, F) NN__CPP_3_5(f, T, A, B, C, D, E) NN__CPP_6(f, T, A, B, C, D, E, F)
-#define NN__CPP_3_7(f, T, A, B, C, D, E, F, G)                                                               \
-    NN__CPP_3_6(f, T, A, B, C, D, E, F) NN__CPP_7(f, T, A, B, C, D, E, F, G)
-#define NN__CPP_DIMS(face, f, end, T, ...)                                                                   \
-    face(f##1d##end, T, __VA_ARGS__) face(f##2d##end, T, __VA_ARGS__) face(f##3d##end, T, __VA_ARGS__)
-NN__CPP_2(tensor_embedding, tensor_embedding_args_t, index, weight)
-NN__CPP_2_3(tensor_embedding_bag, tensor_embedding_bag_args_t, index, weight, offsets)
-NN__CPP_1_4(tensor_layer_norm, tensor_layer_norm_args_t, x, normalized_dims, weight, bias)
-NN__CPP_1_5(tensor_batch_norm, tensor_batch_norm_args_t, x, running_mean, running_var, weight, bias)
-NN__CPP_1(tensor_instance_norm, tensor_instance_norm_args_t, x)
-NN__CPP_2_4(tensor_group_norm, tensor_group_norm_args_t, x, groups, weight, bias)
-NN__CPP_1_3(tensor_rms_norm, tensor_rms_norm_args_t, x, normalized_dims, weight)
-NN__CPP_2(tensor_local_response_norm, tensor_local_response_norm_args_t, x, size)
-NN__CPP_2(tensor_lstm, tensor_rnn_args_t, x, weights)
-NN__CPP_2(tensor_gru, tensor_rnn_args_t, x, weights)
-NN__CPP_2(tensor_rnn, tensor_rnn_args_t, x, weights)
-NN__CPP_DIMS(NN__CPP_2_7, tensor_conv, , tensor_conv_args_t, x, weight, bias, stride, padding, dilation,
-             groups)
-NN__CPP_DIMS(NN__CPP_2_8, tensor_conv_transpose, , tensor_conv_transpose_args_t, x, weight, bias, stride,
-             padding, output_padding, groups, dilation)
-NN__CPP_DIMS(NN__CPP_2_5, tensor_max_pool, , tensor_max_pool_args_t, x, kernel, stride, padding, dilation)
-NN__CPP_DIMS(NN__CPP_2_5, tensor_max_pool, _with_indices, tensor_max_pool_args_t, x, kernel, stride, padding,
-             dilation)
-NN__CPP_DIMS(NN__CPP_2_4, tensor_avg_pool, , tensor_avg_pool_args_t, x, kernel, stride, padding)
-NN__CPP_DIMS(NN__CPP_3_5, tensor_max_unpool, , tensor_max_unpool_args_t, x, indices, kernel, stride, padding)
-NN__CPP_2_5(tensor_im2col, tensor_columns_args_t, x, kernel, dilation, padding, stride)
-NN__CPP_3_6(tensor_col2im, tensor_columns_args_t, x, height, kernel, dilation, padding, stride)
-NN__CPP_1_2(tensor_interpolate, tensor_interpolate_args_t, x, size)
-NN__CPP_2(tensor_grid_sample, tensor_grid_sample_args_t, x, grid)
-NN__CPP_3_4(tensor_scaled_dot_product_attention, tensor_scaled_dot_product_attention_args_t, query, key,
-            value, attn_mask)
-NN__CPP_2_3(tensor_cross_entropy, tensor_cross_entropy_args_t, input, target, weight)
-NN__CPP_2_3(tensor_nll_loss, tensor_nll_loss_args_t, input, target, weight)
-NN__CPP_2(tensor_mse_loss, tensor_mse_loss_args_t, input, target)
-NN__CPP_2(tensor_l1_loss, tensor_l1_loss_args_t, input, target)
-NN__CPP_2(tensor_smooth_l1_loss, tensor_smooth_l1_loss_args_t, input, target)
-NN__CPP_2(tensor_huber_loss, tensor_huber_loss_args_t, input, target)
-NN__CPP_2(tensor_kl_div, tensor_kl_div_args_t, input, target)
-NN__CPP_2(tensor_poisson_nll_loss, tensor_poisson_nll_loss_args_t, input, target)
-NN__CPP_2_3(tensor_binary_cross_entropy, tensor_binary_cross_entropy_args_t, input, target, weight)
-NN__CPP_2_4(tensor_binary_cross_entropy_with_logits, tensor_binary_cross_entropy_with_logits_args_t, input,
-            target, weight, pos_weight)
-NN__CPP_2_3(tensor_hinge_embedding_loss, tensor_margin_loss_args_t, input, target, weight)
-NN__CPP_2_3(tensor_soft_margin_loss, tensor_margin_loss_args_t, input, target, weight)
-NN__CPP_2_3(tensor_multi_margin_loss, tensor_margin_loss_args_t, input, target, weight)
-NN__CPP_2_3(tensor_multilabel_margin_loss, tensor_margin_loss_args_t, input, target, weight)
-NN__CPP_2_3(tensor_multilabel_soft_margin_loss, tensor_margin_loss_args_t, input, target, weight)
-NN__CPP_3(tensor_margin_ranking_loss, tensor_ranking_loss_args_t, input1, input2, target)
-NN__CPP_3(tensor_cosine_embedding_loss, tensor_ranking_loss_args_t, input1, input2, target)
-NN__CPP_3(tensor_triplet_margin_loss, tensor_triplet_margin_loss_args_t, anchor, positive, negative)
-NN__CPP_3(tensor_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t, input, target, var)
-NN__CPP_4(tensor_ctc_loss, tensor_ctc_loss_args_t, log_probs, targets, input_lengths, target_lengths)
+#define NN__CPP_1_2(R, f, T, A, B) NN__CPP_1(R, f, T, A) NN__CPP_2(R, f, T, A, B)
+#define NN__CPP_1_3(R, f, T, A, B, C) NN__CPP_1_2(R, f, T, A, B) NN__CPP_3(R, f, T, A, B, C)
+#define NN__CPP_1_4(R, f, T, A, B, C, D) NN__CPP_1_3(R, f, T, A, B, C) NN__CPP_4(R, f, T, A, B, C, D)
+#define NN__CPP_1_5(R, f, T, A, B, C, D, E) NN__CPP_1_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
+#define NN__CPP_2_3(R, f, T, A, B, C) NN__CPP_2(R, f, T, A, B) NN__CPP_3(R, f, T, A, B, C)
+#define NN__CPP_2_4(R, f, T, A, B, C, D) NN__CPP_2_3(R, f, T, A, B, C) NN__CPP_4(R, f, T, A, B, C, D)
+#define NN__CPP_2_5(R, f, T, A, B, C, D, E) NN__CPP_2_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
+#define NN__CPP_2_6(R, f, T, A, B, C, D, E, F)                                                               \
+    NN__CPP_2_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
+#define NN__CPP_2_7(R, f, T, A, B, C, D, E, F, G)                                                            \
+    NN__CPP_2_6(R, f, T, A, B, C, D, E, F) NN__CPP_7(R, f, T, A, B, C, D, E, F, G)
+#define NN__CPP_2_8(R, f, T, A, B, C, D, E, F, G, H)                                                         \
+    NN__CPP_2_7(R, f, T, A, B, C, D, E, F, G) NN__CPP_8(R, f, T, A, B, C, D, E, F, G, H)
+#define NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_3(R, f, T, A, B, C) NN__CPP_4(R, f, T, A, B, C, D)
+#define NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
+#define NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                               \
+    NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
+#define NN__CPP_3_7(R, f, T, A, B, C, D, E, F, G)                                                            \
+    NN__CPP_3_6(R, f, T, A, B, C, D, E, F) NN__CPP_7(R, f, T, A, B, C, D, E, F, G)
+#define NN__CPP_DIMS(face, R, f, end, T, ...)                                                                \
+    face(R, f##1d##end, T, __VA_ARGS__)                                                                      \
+    face(R, f##2d##end, T, __VA_ARGS__)                                                                      \
+    face(R, f##3d##end, T, __VA_ARGS__)
+NN__CPP_2(tensor, tensor_embedding, tensor_embedding_args_t, (tensor, index), (tensor, weight))
+NN__CPP_2_3(tensor, tensor_embedding_bag, tensor_embedding_bag_args_t, (tensor, index), (tensor, weight),
+            (tensor, offsets))
+NN__CPP_1_4(tensor, tensor_layer_norm, tensor_layer_norm_args_t, (tensor, x), (i64, normalized_dims),
+            (tensor, weight), (tensor, bias))
+NN__CPP_1_5(tensor, tensor_batch_norm, tensor_batch_norm_args_t, (tensor, x), (tensor, running_mean),
+            (tensor, running_var), (tensor, weight), (tensor, bias))
+NN__CPP_1(tensor, tensor_instance_norm, tensor_instance_norm_args_t, (tensor, x))
+NN__CPP_2_4(tensor, tensor_group_norm, tensor_group_norm_args_t, (tensor, x), (i64, groups),
+            (tensor, weight), (tensor, bias))
+NN__CPP_1_3(tensor, tensor_rms_norm, tensor_rms_norm_args_t, (tensor, x), (i64, normalized_dims),
+            (tensor, weight))
+NN__CPP_2(tensor, tensor_local_response_norm, tensor_local_response_norm_args_t, (tensor, x), (i64, size))
+NN__CPP_2(state, tensor_lstm, tensor_rnn_args_t, (tensor, x), (list, weights))
+NN__CPP_2(state, tensor_gru, tensor_rnn_args_t, (tensor, x), (list, weights))
+NN__CPP_2(state, tensor_rnn, tensor_rnn_args_t, (tensor, x), (list, weights))
+NN__CPP_DIMS(NN__CPP_2_7, tensor, tensor_conv, , tensor_conv_args_t, (tensor, x), (tensor, weight),
+             (tensor, bias), (i64, stride), (i64, padding), (i64, dilation), (i64, groups))
+NN__CPP_DIMS(NN__CPP_2_8, tensor, tensor_conv_transpose, , tensor_conv_transpose_args_t, (tensor, x),
+             (tensor, weight), (tensor, bias), (i64, stride), (i64, padding), (i64, output_padding),
+             (i64, groups), (i64, dilation))
+NN__CPP_DIMS(NN__CPP_2_5, tensor, tensor_max_pool, , tensor_max_pool_args_t, (tensor, x), (i64, kernel),
+             (i64, stride), (i64, padding), (i64, dilation))
+NN__CPP_DIMS(NN__CPP_2_5, pair, tensor_max_pool, _with_indices, tensor_max_pool_args_t, (tensor, x),
+             (i64, kernel), (i64, stride), (i64, padding), (i64, dilation))
+NN__CPP_DIMS(NN__CPP_2_4, tensor, tensor_avg_pool, , tensor_avg_pool_args_t, (tensor, x), (i64, kernel),
+             (i64, stride), (i64, padding))
+NN__CPP_DIMS(NN__CPP_3_5, tensor, tensor_max_unpool, , tensor_max_unpool_args_t, (tensor, x),
+             (tensor, indices), (i64, kernel), (i64, stride), (i64, padding))
+NN__CPP_2_5(tensor, tensor_im2col, tensor_columns_args_t, (tensor, x), (i64, kernel), (i64, dilation),
+            (i64, padding), (i64, stride))
+NN__CPP_3_6(tensor, tensor_col2im, tensor_columns_args_t, (tensor, x), (i64, height), (i64, kernel),
+            (i64, dilation), (i64, padding), (i64, stride))
+NN__CPP_1_2(tensor, tensor_interpolate, tensor_interpolate_args_t, (tensor, x), (i64, size))
+NN__CPP_2(tensor, tensor_grid_sample, tensor_grid_sample_args_t, (tensor, x), (tensor, grid))
+NN__CPP_3_4(tensor, tensor_scaled_dot_product_attention, tensor_scaled_dot_product_attention_args_t,
+            (tensor, query), (tensor, key), (tensor, value), (tensor, attn_mask))
+NN__CPP_2_3(tensor, tensor_cross_entropy, tensor_cross_entropy_args_t, (tensor, input), (tensor, target),
+            (tensor, weight))
+NN__CPP_2_3(tensor, tensor_nll_loss, tensor_nll_loss_args_t, (tensor, input), (tensor, target),
+            (tensor, weight))
+NN__CPP_2(tensor, tensor_mse_loss, tensor_mse_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_l1_loss, tensor_l1_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_smooth_l1_loss, tensor_smooth_l1_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_huber_loss, tensor_huber_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_kl_div, tensor_kl_div_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_poisson_nll_loss, tensor_poisson_nll_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2_3(tensor, tensor_binary_cross_entropy, tensor_binary_cross_entropy_args_t, (tensor, input),
+            (tensor, target), (tensor, weight))
+NN__CPP_2_4(tensor, tensor_binary_cross_entropy_with_logits, tensor_binary_cross_entropy_with_logits_args_t,
+            (tensor, input), (tensor, target), (tensor, weight), (tensor, pos_weight))
+NN__CPP_2_3(tensor, tensor_hinge_embedding_loss, tensor_margin_loss_args_t, (tensor, input),
+            (tensor, target), (tensor, weight))
+NN__CPP_2_3(tensor, tensor_soft_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target),
+            (tensor, weight))
+NN__CPP_2_3(tensor, tensor_multi_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target),
+            (tensor, weight))
+NN__CPP_2_3(tensor, tensor_multilabel_margin_loss, tensor_margin_loss_args_t, (tensor, input),
+            (tensor, target), (tensor, weight))
+NN__CPP_2_3(tensor, tensor_multilabel_soft_margin_loss, tensor_margin_loss_args_t, (tensor, input),
+            (tensor, target), (tensor, weight))
+NN__CPP_3(tensor, tensor_margin_ranking_loss, tensor_ranking_loss_args_t, (tensor, input1),
+          (tensor, input2), (tensor, target))
+NN__CPP_3(tensor, tensor_cosine_embedding_loss, tensor_ranking_loss_args_t, (tensor, input1),
+          (tensor, input2), (tensor, target))
+NN__CPP_3(tensor, tensor_triplet_margin_loss, tensor_triplet_margin_loss_args_t, (tensor, anchor),
+          (tensor, positive), (tensor, negative))
+NN__CPP_3(tensor, tensor_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t, (tensor, input),
+          (tensor, target), (tensor, var))
+NN__CPP_4(tensor, tensor_ctc_loss, tensor_ctc_loss_args_t, (tensor, log_probs), (tensor, targets),
+          (tensor, input_lengths), (tensor, target_lengths))
 template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
     tensor_dims_pack p(pads...);
     return (tensor_pad_n)(x, p.d, p.n, TENSOR_PAD_CONSTANT, 0);
@@ -2180,48 +2220,53 @@ template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
 #define tensor_col2im(...) NN__CALL(tensor_col2im, __VA_ARGS__)
 #define tensor_pad(...) NN__CALL(tensor_pad, __VA_ARGS__)
 
-NN__CPP_2(nn_linear, nn_linear_args_t, in_features, out_features)
-NN__CPP_DIMS(NN__CPP_3_7, nn_conv, , nn_conv_args_t, in_channels, out_channels, kernel, stride, padding,
-             dilation, groups)
-NN__CPP_DIMS(NN__CPP_3_7, nn_conv_transpose, , nn_conv_transpose_args_t, in_channels, out_channels, kernel,
-             stride, padding, output_padding, groups)
-NN__CPP_DIMS(NN__CPP_1_3, nn_max_pool, , nn_pool_args_t, kernel, stride, padding)
-NN__CPP_DIMS(NN__CPP_1_3, nn_avg_pool, , nn_pool_args_t, kernel, stride, padding)
-NN__CPP_0(nn_upsample, nn_upsample_args_t)
-NN__CPP_1(nn_upsample, nn_upsample_args_t, size)
-NN__CPP_1_4(nn_unfold, nn_columns_args_t, kernel, dilation, padding, stride)
-NN__CPP_2_5(nn_fold, nn_columns_args_t, height, kernel, dilation, padding, stride)
-NN__CPP_1(nn_layer_norm, nn_layer_norm_args_t, size)
-NN__CPP_1(nn_rms_norm, nn_rms_norm_args_t, size)
-NN__CPP_DIMS(NN__CPP_1, nn_batch_norm, , nn_batch_norm_args_t, channels)
-NN__CPP_DIMS(NN__CPP_1, nn_instance_norm, , nn_instance_norm_args_t, channels)
-NN__CPP_2(nn_group_norm, nn_group_norm_args_t, groups, channels)
-NN__CPP_2(nn_embedding, nn_embedding_args_t, count, size)
-NN__CPP_2(nn_embedding_bag, nn_embedding_bag_args_t, count, size)
-NN__CPP_2(nn_lstm, nn_rnn_args_t, in_features, hidden)
-NN__CPP_2(nn_gru, nn_rnn_args_t, in_features, hidden)
-NN__CPP_2(nn_rnn, nn_rnn_args_t, in_features, hidden)
-NN__CPP_2(nn_lstm_cell, nn_rnn_args_t, in_features, hidden)
-NN__CPP_2(nn_gru_cell, nn_rnn_args_t, in_features, hidden)
-NN__CPP_2(nn_rnn_cell, nn_rnn_args_t, in_features, hidden)
-NN__CPP_2(nn_multihead_attention, nn_multihead_attention_args_t, embed, heads)
-NN__CPP_2(nn_transformer_encoder_layer, nn_transformer_layer_args_t, embed, heads)
-NN__CPP_2(nn_transformer_decoder_layer, nn_transformer_layer_args_t, embed, heads)
-NN__CPP_4(nn_multihead_attention_forward, nn_attention_args_t, module, query, key, value)
-NN__CPP_2_3(nn_transformer_forward, nn_transformer_args_t, module, x, memory)
-NN__CPP_1(nn_init_kaiming_uniform_, nn_kaiming_args_t, t)
-NN__CPP_1(nn_init_kaiming_normal_, nn_kaiming_args_t, t)
-NN__CPP_0(nn_sgd, nn_sgd_args_t)
-NN__CPP_1(nn_sgd, nn_sgd_args_t, module)
-NN__CPP_0(nn_adam, nn_adam_args_t)
-NN__CPP_1(nn_adam, nn_adam_args_t, module)
-NN__CPP_0(nn_adamw, nn_adamw_args_t)
-NN__CPP_1(nn_adamw, nn_adamw_args_t, module)
-NN__CPP_0(nn_rmsprop, nn_rmsprop_args_t)
-NN__CPP_1(nn_rmsprop, nn_rmsprop_args_t, module)
-NN__CPP_1(nn_data_loader, nn_data_loader_args_t, dataset)
+NN__CPP_2(module, nn_linear, nn_linear_args_t, (i64, in_features), (i64, out_features))
+NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv, , nn_conv_args_t, (i64, in_channels), (i64, out_channels),
+             (i64, kernel), (i64, stride), (i64, padding), (i64, dilation), (i64, groups))
+NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv_transpose, , nn_conv_transpose_args_t, (i64, in_channels),
+             (i64, out_channels), (i64, kernel), (i64, stride), (i64, padding), (i64, output_padding),
+             (i64, groups))
+NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
+NN__CPP_DIMS(NN__CPP_1_3, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
+NN__CPP_0(module, nn_upsample, nn_upsample_args_t)
+NN__CPP_1(module, nn_upsample, nn_upsample_args_t, (i64, size))
+NN__CPP_1_4(module, nn_unfold, nn_columns_args_t, (i64, kernel), (i64, dilation), (i64, padding),
+            (i64, stride))
+NN__CPP_2_5(module, nn_fold, nn_columns_args_t, (i64, height), (i64, kernel), (i64, dilation),
+            (i64, padding), (i64, stride))
+NN__CPP_1(module, nn_layer_norm, nn_layer_norm_args_t, (i64, size))
+NN__CPP_1(module, nn_rms_norm, nn_rms_norm_args_t, (i64, size))
+NN__CPP_DIMS(NN__CPP_1, module, nn_batch_norm, , nn_batch_norm_args_t, (i64, channels))
+NN__CPP_DIMS(NN__CPP_1, module, nn_instance_norm, , nn_instance_norm_args_t, (i64, channels))
+NN__CPP_2(module, nn_group_norm, nn_group_norm_args_t, (i64, groups), (i64, channels))
+NN__CPP_2(module, nn_embedding, nn_embedding_args_t, (i64, count), (i64, size))
+NN__CPP_2(module, nn_embedding_bag, nn_embedding_bag_args_t, (i64, count), (i64, size))
+NN__CPP_2(module, nn_lstm, nn_rnn_args_t, (i64, in_features), (i64, hidden))
+NN__CPP_2(module, nn_gru, nn_rnn_args_t, (i64, in_features), (i64, hidden))
+NN__CPP_2(module, nn_rnn, nn_rnn_args_t, (i64, in_features), (i64, hidden))
+NN__CPP_2(module, nn_lstm_cell, nn_rnn_args_t, (i64, in_features), (i64, hidden))
+NN__CPP_2(module, nn_gru_cell, nn_rnn_args_t, (i64, in_features), (i64, hidden))
+NN__CPP_2(module, nn_rnn_cell, nn_rnn_args_t, (i64, in_features), (i64, hidden))
+NN__CPP_2(module, nn_multihead_attention, nn_multihead_attention_args_t, (i64, embed), (i64, heads))
+NN__CPP_2(module, nn_transformer_encoder_layer, nn_transformer_layer_args_t, (i64, embed), (i64, heads))
+NN__CPP_2(module, nn_transformer_decoder_layer, nn_transformer_layer_args_t, (i64, embed), (i64, heads))
+NN__CPP_4(tensor, nn_multihead_attention_forward, nn_attention_args_t, (module, module), (tensor, query),
+          (tensor, key), (tensor, value))
+NN__CPP_2_3(tensor, nn_transformer_forward, nn_transformer_args_t, (module, module), (tensor, x),
+            (tensor, memory))
+NN__CPP_1(tensor, nn_init_kaiming_uniform_, nn_kaiming_args_t, (tensor, t))
+NN__CPP_1(tensor, nn_init_kaiming_normal_, nn_kaiming_args_t, (tensor, t))
+NN__CPP_0(optimizer, nn_sgd, nn_sgd_args_t)
+NN__CPP_1(optimizer, nn_sgd, nn_sgd_args_t, (module, module))
+NN__CPP_0(optimizer, nn_adam, nn_adam_args_t)
+NN__CPP_1(optimizer, nn_adam, nn_adam_args_t, (module, module))
+NN__CPP_0(optimizer, nn_adamw, nn_adamw_args_t)
+NN__CPP_1(optimizer, nn_adamw, nn_adamw_args_t, (module, module))
+NN__CPP_0(optimizer, nn_rmsprop, nn_rmsprop_args_t)
+NN__CPP_1(optimizer, nn_rmsprop, nn_rmsprop_args_t, (module, module))
+NN__CPP_1(loader, nn_data_loader, nn_data_loader_args_t, (dataset, dataset))
 #ifndef TENSOR_NO_STDIO
-NN__CPP_2(nn_load, nn_load_args_t, path, module)
+NN__CPP_2(int, nn_load, nn_load_args_t, (text, path), (module, module))
 #endif
 template <class... D> inline nn_module_t *nn_pad(tensor_pad_t mode, double value, D... pads) {
     tensor_dims_pack p(pads...);
@@ -6843,7 +6888,8 @@ TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
         if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
 }
 
-TENSOR__FN tensor_t *nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_args_t *a) {
+TENSOR__FN tensor_t *
+nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_args_t *a) {
     static const char name[] = "scaled_dot_product_attention";
     tensor__op_t o;
     tensor_t *const in[3] = {a->query, a->key, a->value};
