@@ -8508,7 +8508,7 @@ typedef struct nn__kind_t nn__kind_t;   // a row of the layer table; NULL for a 
 struct nn__kind_t {
     const char *name;
     nn_forward_fn_t forward;
-    void (*describe)(nn_module_t *m, tensor__text_t *t);
+    const char *text;   // its numbers as printed: see nn__put_numbers
     int composite;   // its forward opens a scope
 };
 
@@ -9274,11 +9274,12 @@ TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
     return NULL;
 }
 
+TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t);
 TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int depth) {
     int i, k, children = 0;
     if (!impl->module) return;
     NN__PUT(t, "%s(", impl->module->name);
-    if (impl->kind && impl->kind->describe) impl->kind->describe(impl->module, t);
+    if (impl->kind) nn__put_numbers(impl->module, impl->kind->text, 1, t);
     for (i = 0; i < impl->nslots; i++) {
         if (!impl->slot[i].child) continue;
         children++;
@@ -9528,9 +9529,12 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
 
 typedef struct nn__layer_t {
     nn_module_t base;
-    int64_t i[24];
+    int64_t i[28];
     double f[4];
 } nn__layer_t;
+TENSOR__FN const nn__layer_t *nn__of(const nn_module_t *m) {
+    return (const nn__layer_t *)(const void *)m;
+}
 
 // The tensor of slot k, NULL if the layer has fewer.
 TENSOR__FN tensor_t *nn__tensor(const nn_module_t *m, int k) {
@@ -9548,20 +9552,11 @@ TENSOR__FN tensor_t *nn__forward_linear(nn_module_t *m, tensor_t *x) {
     return (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1));
 }
 
-TENSOR__FN void nn__put_pair(tensor__text_t *t, const char *before, int64_t a, int64_t b) {
-    NN__PUT(t, "%s(%d, %d)", before, a, b);
-}
-
-TENSOR__FN void nn__describe_linear(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "in_features=%d, out_features=%d%s", l->i[0], l->i[1], l->i[2] ? ", bias=False" :
-            ", bias=True");
-}
-
 // Convolutions and pools. i: in, out, dims of an image, groups (pools: how a mean counts), same (ceil_mode),
-// padding_mode (divisor), then kernel, stride, padding, dilation, output_padding of depth, height, width
+// padding_mode (divisor), then kernel, stride, padding, dilation, output_padding of depth, height, width,
+// then which of padding (2 = same), dilation, output_padding, groups are worth printing
 enum { NN__I_RANK = 2, NN__I_GROUPS, NN__I_SAME, NN__I_MODE, NN__I_KERNEL = 6, NN__I_STRIDE = 9,
-       NN__I_PAD = 12, NN__I_DILATION = 15, NN__I_MORE = 18 };
+       NN__I_PAD = 12, NN__I_DILATION = 15, NN__I_MORE = 18, NN__I_SHOWN = 21 };
 TENSOR__FN nn__window_t nn__layer_window(const nn__layer_t *l) {
     nn__window_t g = nn__window_unit();
     memcpy(g.kernel, l->i + NN__I_KERNEL, sizeof g.kernel);
@@ -9579,23 +9574,6 @@ TENSOR__FN void nn__layer_keep(nn__layer_t *l, const nn__window_t *g, int rank) 
     l->i[NN__I_GROUPS] = g->mode;
     l->i[NN__I_RANK] = rank;
 }
-TENSOR__FN void nn__put_dims(tensor__text_t *t, const char *before, const int64_t *v, int64_t rank) {
-    int64_t d;
-    NN__PUT(t, "%s(", before);
-    for (d = 3 - rank; d < 3; d++) {
-        NN__PUT(t, "%d%s", v[d], d < 2 ? ", " : rank == 1 ? ",)" : ")");
-    }
-}
-// The numbers of one dim if all are equal.
-TENSOR__FN void nn__put_size(tensor__text_t *t, const char *before, const int64_t *v, int64_t rank) {
-    int64_t d;
-    for (d = 3 - rank; d < 3; d++)
-        if (v[d] != v[2]) {
-            nn__put_dims(t, before, v, rank);
-            return;
-        }
-    NN__PUT(t, "%s%d", before, v[2]);
-}
 TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     int64_t d;
     for (d = 3 - rank; d < 3; d++)
@@ -9603,8 +9581,47 @@ TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     return 1;
 }
 
+// The numbers of a layer in PyTorch's form: s with #k for i[k], $k for f[k], @k for the numbers i[k].. of all
+// dims and *k for one of them where they are equal; ?ktext} is there if i[k] is not 0, {kA|B|C} is the
+// i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and R ask whether there is a weight, bias, running_mean.
+// -> where it ended
+TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t) {
+    const nn__layer_t *l = nn__of(m);
+    for (; *s && *s != '|' && *s != '}'; s++) {
+        char what = *s, one[2] = {0, 0};
+        int64_t rank = l->i[NN__I_RANK], d;
+        const int64_t *v;
+        int k;
+        one[0] = what;
+        if (!strchr("#$@*?{", what)) {
+            if (on) NN__PUT(t, "%s", one);
+            continue;
+        }
+        k = *++s <= '9' ? *s - '0' : *s - 'a' + 10;
+        if (what == '?' || what == '{') {
+            const char *asked = *s == 'B' ? "bias" : *s == 'R' ? "running_mean" : *s == 'W' ? "weight" : NULL;
+            int64_t at = asked ? nn__called(m, asked) != NULL : l->i[k];
+            if (what == '?') s = nn__put_numbers(m, s + 1, on && at != 0, t);
+            else
+                do s = nn__put_numbers(m, s + 1, on && at-- == 0, t);
+                while (*s == '|');
+            continue;
+        }
+        if (!on) continue;
+        v = l->i + k;
+        if (what == '$') NN__PUT(t, "%g", l->f[k]);
+        else if (what == '#') NN__PUT(t, "%d", v[0]);
+        else if (what == '*' && nn__all_are(v, rank, v[2])) NN__PUT(t, "%d", v[2]);
+        else {
+            NN__PUT(t, "(");
+            for (d = 3 - rank; d < 3; d++) NN__PUT(t, "%d%s", v[d], d < 2 ? ", " : rank == 1 ? ",)" : ")");
+        }
+    }
+    return s;
+}
+
 TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     nn__window_t g = nn__layer_window(l);
     int rank = (int)l->i[NN__I_RANK], mode = (int)l->i[NN__I_MODE], same = l->i[NN__I_SAME] != 0, d;
     if (mode != TENSOR_PAD_CONSTANT) {
@@ -9621,75 +9638,37 @@ TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
     return nn__conv_front(NN_OP_CONV1D + rank - 1, x, nn__tensor(m, 0), nn__tensor(m, 1), g, NULL, same);
 }
 TENSOR__FN tensor_t *nn__forward_conv_transpose(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     return nn__conv_front(NN_OP_CONV_TRANSPOSE1D + (int)l->i[NN__I_RANK] - 1, x, nn__tensor(m, 0),
                           nn__tensor(m, 1), nn__layer_window(l), l->i + NN__I_MORE, 0);
 }
-TENSOR__FN void nn__describe_conv(nn_module_t *m, tensor__text_t *t) {
-    static const char *const modes[4] = {"", "reflect", "replicate", "circular"};
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    int64_t rank = l->i[NN__I_RANK];
-    NN__PUT(t, "%d, %d", l->i[0], l->i[1]);
-    nn__put_dims(t, ", kernel_size=", l->i + NN__I_KERNEL, rank);
-    nn__put_dims(t, ", stride=", l->i + NN__I_STRIDE, rank);
-    if (l->i[NN__I_SAME]) NN__PUT(t, ", padding=same");
-    else if (!nn__all_are(l->i + NN__I_PAD, rank, 0)) nn__put_dims(t, ", padding=", l->i + NN__I_PAD, rank);
-    if (!nn__all_are(l->i + NN__I_DILATION, rank, 1))
-        nn__put_dims(t, ", dilation=", l->i + NN__I_DILATION, rank);
-    if (!nn__all_are(l->i + NN__I_MORE, rank, 0))
-        nn__put_dims(t, ", output_padding=", l->i + NN__I_MORE, rank);
-    if (l->i[NN__I_GROUPS] != 1) {
-        NN__PUT(t, ", groups=%d", l->i[NN__I_GROUPS]);
-    }
-    if (!nn__tensor(m, 1)) NN__PUT(t, ", bias=False");
-    if (l->i[NN__I_MODE]) {
-        NN__PUT(t, ", padding_mode=%s", modes[l->i[NN__I_MODE] & 3]);
-    }
-}
 
 TENSOR__FN tensor_t *nn__forward_max_pool(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     int rank = (int)l->i[NN__I_RANK];
     return nn__pool_front(NN_OP_MAX_POOL1D + rank - 1, rank, x, nn__layer_window(l), l->i[NN__I_SAME] != 0,
                           NULL);
 }
 TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     nn__window_t g = nn__layer_window(l);
     int rank = (int)l->i[NN__I_RANK];
     g.divisor = l->i[NN__I_MODE];
     return nn__pool_front(NN_OP_AVG_POOL1D + rank - 1, rank, x, g, l->i[NN__I_SAME] != 0, NULL);
 }
-TENSOR__FN void nn__describe_avg_pool(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    int64_t rank = l->i[NN__I_RANK];
-    nn__put_size(t, "kernel_size=", l->i + NN__I_KERNEL, rank);
-    nn__put_size(t, ", stride=", l->i + NN__I_STRIDE, rank);
-    nn__put_size(t, ", padding=", l->i + NN__I_PAD, rank);
-}
-TENSOR__FN void nn__describe_max_pool(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__describe_avg_pool(m, t);
-    nn__put_size(t, ", dilation=", l->i + NN__I_DILATION, l->i[NN__I_RANK]);
-    NN__PUT(t, "%s", l->i[NN__I_SAME] ? ", ceil_mode=True" : ", ceil_mode=False");
-}
 // The size of the result stands where kernels have theirs.
 TENSOR__FN tensor_t *nn__forward_adaptive_avg(nn_module_t *m, tensor_t *x) {
-    const int64_t *i = ((const nn__layer_t *)(const void *)m)->i, *s = i + NN__I_KERNEL;
+    const int64_t *i = nn__of(m)->i, *s = i + NN__I_KERNEL;
     return nn__adaptive(NN_OP_AVG_POOL1D, (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
 }
 TENSOR__FN tensor_t *nn__forward_adaptive_max(nn_module_t *m, tensor_t *x) {
-    const int64_t *i = ((const nn__layer_t *)(const void *)m)->i, *s = i + NN__I_KERNEL;
+    const int64_t *i = nn__of(m)->i, *s = i + NN__I_KERNEL;
     return nn__adaptive(NN_OP_MAX_POOL1D, (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
 }
-TENSOR__FN void nn__describe_adaptive(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_size(t, "output_size=", l->i + NN__I_KERNEL, l->i[NN__I_RANK]);
-}
 
-// i: size (3), mode, align_corners; f: scale factors (3)
+// i: size (3), mode, align_corners, no size; f: scale factors (3)
 TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor_interpolate_args_t a = tensor_interpolate_defaults();
     a.x = x;
     a.size = l->i[0];
@@ -9702,43 +9681,21 @@ TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     a.align_corners = l->i[4] != 0;
     return (tensor_interpolate_with)(a);
 }
-TENSOR__FN void nn__describe_upsample(nn_module_t *m, tensor__text_t *t) {
-    static const char *const names[8] = {"nearest", "nearest", "nearest-exact", "linear", "bilinear",
-                                         "bicubic", "trilinear", "area"};
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%s", l->i[0] > 0 ? "size=" : "scale_factor=");
-    if (l->i[0] > 0) NN__PUT(t, "%d", l->i[0]);
-    else NN__PUT(t, "%g", l->f[0]);
-    NN__PUT(t, ", mode='%s'", names[l->i[3] & 7]);
-}
 // i: factor
 TENSOR__FN tensor_t *nn__forward_pixel_shuffle(nn_module_t *m, tensor_t *x) {
-    return (tensor_pixel_shuffle)(x, ((const nn__layer_t *)(const void *)m)->i[0]);
+    return (tensor_pixel_shuffle)(x, nn__of(m)->i[0]);
 }
 TENSOR__FN tensor_t *nn__forward_pixel_unshuffle(nn_module_t *m, tensor_t *x) {
-    return (tensor_pixel_unshuffle)(x, ((const nn__layer_t *)(const void *)m)->i[0]);
-}
-TENSOR__FN void nn__describe_pixel_shuffle(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%s%d", m->forward == nn__forward_pixel_shuffle ? "upscale_factor=" : "downscale_factor=",
-            l->i[0]);
+    return (tensor_pixel_unshuffle)(x, nn__of(m)->i[0]);
 }
 // i: mode, how many numbers, the numbers; f: value
 TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     return (tensor_pad_n)(x, l->i + 2, (int)l->i[1], (tensor_pad_t)l->i[0], l->f[0]);
-}
-TENSOR__FN void nn__describe_pad(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    int64_t k;
-    for (k = 0; k < l->i[1]; k++) {
-        NN__PUT(t, "%s%d", k ? ", " : "(", l->i[2 + k]);
-    }
-    NN__PUT(t, ")");
 }
 // i: kernel, kernel_w, dilation, .. padding, .. stride, .., height, width
 TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
-    const int64_t *i = ((const nn__layer_t *)(const void *)m)->i;
+    const int64_t *i = nn__of(m)->i;
     tensor_columns_args_t a = tensor_columns_defaults();
     a.x = x;
     a.kernel = i[0];
@@ -9753,21 +9710,10 @@ TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
     a.width = i[9];
     return i[8] > 0 ? (tensor_col2im_with)(a) : (tensor_im2col_with)(a);
 }
-TENSOR__FN void nn__describe_columns(nn_module_t *m, tensor__text_t *t) {
-    const int64_t *i = ((const nn__layer_t *)(const void *)m)->i;
-    if (i[8] > 0) {
-        nn__put_pair(t, "output_size=", i[8], i[9] > 0 ? i[9] : i[8]);
-        NN__PUT(t, ", ");
-    }
-    nn__put_pair(t, "kernel_size=", i[0], i[1]);
-    nn__put_pair(t, ", dilation=", i[2], i[3]);
-    nn__put_pair(t, ", padding=", i[4], i[5]);
-    nn__put_pair(t, ", stride=", i[6], i[7]);
-}
 
-// i: size, no_affine, no_bias; f: eps
+// i: size, no_affine, no_bias alone; f: eps
 TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor_layer_norm_args_t a = tensor_layer_norm_defaults();
     if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0])) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "layer_norm: x %t must end in a dim of %d", x, l->i[0]);
@@ -9779,16 +9725,9 @@ TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
     return (tensor_layer_norm_with)(a);
 }
 
-TENSOR__FN void nn__describe_layer_norm(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "(%d,), eps=%g%s", l->i[0], l->f[0], l->i[1] ? ", elementwise_affine=False" :
-            ", elementwise_affine=True");
-    if (!l->i[1] && l->i[2]) NN__PUT(t, ", bias=False");
-}
-
 // i: channels, fewest dims, most dims, instance, cumulative; f: eps, momentum
 TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     const char *op = l->i[3] ? "instance_norm" : "batch_norm";
     tensor_t *in[5], *batches = nn__called(m, "num_batches_tracked"), *y;
     tensor_scope_t scope;
@@ -9814,18 +9753,9 @@ TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
     return y;
 }
 
-TENSOR__FN void nn__describe_batch_norm(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%d, eps=%g, momentum=", l->i[0], l->f[0]);
-    if (l->i[4]) NN__PUT(t, "None");
-    else NN__PUT(t, "%g", l->f[1]);
-    NN__PUT(t, "%s%s", nn__called(m, "weight") ? ", affine=True" : ", affine=False",
-            nn__called(m, "running_mean") ? ", track_running_stats=True" : ", track_running_stats=False");
-}
-
 // i: groups, channels; f: eps
 TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor_group_norm_args_t a = tensor_group_norm_defaults();
     if (x && !(tensor_is_poison)(x) && (x->ndim < 2 || x->dims[1] != l->i[1]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, %d, ...]", x, l->i[1]);
@@ -9837,15 +9767,9 @@ TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
     return (tensor_group_norm_with)(a);
 }
 
-TENSOR__FN void nn__describe_group_norm(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%d, %d, eps=%g%s", l->i[0], l->i[1], l->f[0], nn__tensor(m, 0) ? ", affine=True" :
-            ", affine=False");
-}
-
-// i: size; f: eps, < 0 = that of the dtype
+// i: size, no eps; f: eps, < 0 = that of the dtype
 TENSOR__FN tensor_t *nn__forward_rms_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor_rms_norm_args_t a = tensor_rms_norm_defaults();
     if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "rms_norm: x %t must end in a dim of %d", x, l->i[0]);
@@ -9853,14 +9777,6 @@ TENSOR__FN tensor_t *nn__forward_rms_norm(nn_module_t *m, tensor_t *x) {
     a.weight = nn__tensor(m, 0);
     a.eps = l->f[0];
     return (tensor_rms_norm_with)(a);
-}
-
-TENSOR__FN void nn__describe_rms_norm(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "(%d,), eps=", l->i[0]);
-    if (l->f[0] < 0) NN__PUT(t, "None");
-    else NN__PUT(t, "%g", l->f[0]);
-    NN__PUT(t, "%s", nn__tensor(m, 0) ? ", elementwise_affine=True" : ", elementwise_affine=False");
 }
 
 // The module of that name, NULL if there is none.
@@ -9895,7 +9811,7 @@ static const char *const nn__drops[3] = {"dropout1", "dropout2", "dropout3"};
 TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     static const char op[] = "multihead_attention";
     static const char *const extra[2] = {"bias_k", "bias_v"};
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor__op_t o;
     tensor__row_t row;
     tensor_t *in[5] = {a->query, a->key, a->value, a->attn_mask, a->key_padding_mask};
@@ -10042,7 +9958,7 @@ TENSOR__FN tensor_t *nn__layer_attend(nn_module_t *m, const char *name, const ch
     return (nn_forward)(nn__kid(m, drop), nn_multihead_attention_forward_with(a));
 }
 TENSOR__FN tensor_t *nn__transformer_layer(nn_module_t *m, const nn_transformer_args_t *a, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     int k, blocks = l->i[2] ? 3 : 2;
     if (l->i[2] && !a->memory)
         return NN__FAIL(TENSOR_ERR_OWNER, "transformer_decoder_layer: memory is NULL; a decoder needs "
@@ -10090,10 +10006,11 @@ TENSOR__FN tensor_t *nn__forward_transformer(nn_module_t *m, tensor_t *x) {
     return nn__transformer(m, &a);
 }
 
-// i: in, hidden, layers, no_bias, batch_first, bidirectional, proj_size, kind, whether a cell; f: dropout.
+// i: in, hidden, layers, no_bias, batch_first, bidirectional, proj_size, kind, whether a cell; to print:
+// layers not 1, dropout, relu; f: dropout.
 // The slots are the list of weights.
 TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     static const char *const ops[2][4] = {{"rnn", "rnn", "lstm", "gru"},
                                           {"rnn_cell", "rnn_cell", "lstm_cell", "gru_cell"}};
     const char *op = ops[l->i[8]][l->i[7]];
@@ -10130,21 +10047,9 @@ TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
     return nn__forward_state(m, x, NULL, NULL);
 }
 
-TENSOR__FN void nn__describe_recurrent(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%d, %d", l->i[0], l->i[1]);
-    if (l->i[6]) NN__PUT(t, ", proj_size=%d", l->i[6]);
-    if (l->i[2] != 1) NN__PUT(t, ", num_layers=%d", l->i[2]);
-    if (l->i[3]) NN__PUT(t, ", bias=False");
-    if (l->i[4]) NN__PUT(t, ", batch_first=True");
-    if (l->f[0] > 0) NN__PUT(t, ", dropout=%g", l->f[0]);
-    if (l->i[5]) NN__PUT(t, ", bidirectional=True");
-    if (l->i[7] == NN__RELU_NET) NN__PUT(t, ", nonlinearity=relu");
-}
-
 // i: count, size, mode, padding_idx, scale_grad_by_freq
 TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor_embedding_bag_args_t a = tensor_embedding_bag_defaults();
     a.index = x;
     a.weight = nn__tensor(m, 0);
@@ -10154,9 +10059,9 @@ TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
     return (tensor_embedding_bag_with)(a);
 }
 
-// i: count, size, padding row or -1, scale_grad_by_freq; f: max_norm, norm_type
+// i: count, size, padding row or -1, scale_grad_by_freq, has a padding row; f: max_norm, norm_type
 TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor_embedding_args_t a = tensor_embedding_defaults();
     a.index = x;
     a.weight = nn__tensor(m, 0);
@@ -10167,26 +10072,9 @@ TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     return (tensor_embedding_with)(a);
 }
 
-TENSOR__FN void nn__describe_embedding(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%d, %d", l->i[0], l->i[1]);
-    if (l->i[2] < 0) return;
-    NN__PUT(t, ", padding_idx=%d", l->i[2]);
-}
-
-TENSOR__FN void nn__describe_embedding_bag(nn_module_t *m, tensor__text_t *t) {
-    static const char *const modes[3] = {", mode='mean'", ", mode='sum'", ", mode='max'"};
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%d, %d%s", l->i[0], l->i[1], modes[l->i[2]]);
-}
-
 // f: p
 TENSOR__FN tensor_t *nn__forward_dropout(nn_module_t *m, tensor_t *x) {
-    return (tensor_dropout)(x, ((const nn__layer_t *)(const void *)m)->f[0], m->training);
-}
-
-TENSOR__FN void nn__describe_dropout(nn_module_t *m, tensor__text_t *t) {
-    NN__PUT(t, "p=%g", ((const nn__layer_t *)(const void *)m)->f[0]);
+    return (tensor_dropout)(x, nn__of(m)->f[0], m->training);
 }
 
 TENSOR__FN tensor_t *nn__forward_flatten(nn_module_t *m, tensor_t *x) {
@@ -10222,191 +10110,143 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-// Activations: name, printed name, names of the numbers that print after it ("-" without a name), result.
+// Activations: name, printed name and numbers, result.
 #define NN_ACTIVATIONS(X)                                                                                    \
-    X(ALPHA_DROPOUT, "AlphaDropout", "p", (tensor_alpha_dropout)(x, l->f[0], m->training))                   \
-    X(CELU, "CELU", "alpha", (tensor_celu)(x, l->f[0]))                                                      \
-    X(DROPOUT1D, "Dropout1d", "p", (tensor_dropout1d)(x, l->f[0], m->training))                              \
-    X(DROPOUT2D, "Dropout2d", "p", (tensor_dropout2d)(x, l->f[0], m->training))                              \
-    X(DROPOUT3D, "Dropout3d", "p", (tensor_dropout3d)(x, l->f[0], m->training))                              \
-    X(ELU, "ELU", "alpha", (tensor_elu)(x, l->f[0]))                                                         \
+    X(ALPHA_DROPOUT, "AlphaDropout", "p=$0", (tensor_alpha_dropout)(x, l->f[0], m->training))                \
+    X(CELU, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0]))                                                   \
+    X(DROPOUT1D, "Dropout1d", "p=$0", (tensor_dropout1d)(x, l->f[0], m->training))                           \
+    X(DROPOUT2D, "Dropout2d", "p=$0", (tensor_dropout2d)(x, l->f[0], m->training))                           \
+    X(DROPOUT3D, "Dropout3d", "p=$0", (tensor_dropout3d)(x, l->f[0], m->training))                           \
+    X(ELU, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0]))                                                      \
     X(GELU, "GELU", "", (tensor_gelu)(x))                                                                    \
-    X(GELU_TANH, "GELU", "approximate", (tensor_gelu_tanh)(x))                                               \
-    X(GLU, "GLU", "dim", (tensor_glu)(x, l->i[0]))                                                           \
-    X(HARDSHRINK, "Hardshrink", "-", (tensor_hardshrink)(x, l->f[0]))                                        \
+    X(GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                                        \
+    X(GLU, "GLU", "dim=#0", (tensor_glu)(x, l->i[0]))                                                        \
+    X(HARDSHRINK, "Hardshrink", "$0", (tensor_hardshrink)(x, l->f[0]))                                       \
     X(HARDSIGMOID, "Hardsigmoid", "", (tensor_hardsigmoid)(x))                                               \
     X(HARDSWISH, "Hardswish", "", (tensor_hardswish)(x))                                                     \
-    X(HARDTANH, "Hardtanh", "min_val max_val", (tensor_hardtanh)(x, l->f[0], l->f[1]))                       \
-    X(LEAKY_RELU, "LeakyReLU", "negative_slope", (tensor_leaky_relu)(x, l->f[0]))                            \
-    X(LOG_SOFTMAX, "LogSoftmax", "dim", (tensor_log_softmax)(x, l->i[0]))                                    \
+    X(HARDTANH, "Hardtanh", "min_val=$0, max_val=$1", (tensor_hardtanh)(x, l->f[0], l->f[1]))                \
+    X(LEAKY_RELU, "LeakyReLU", "negative_slope=$0", (tensor_leaky_relu)(x, l->f[0]))                         \
+    X(LOG_SOFTMAX, "LogSoftmax", "dim=#0", (tensor_log_softmax)(x, l->i[0]))                                 \
     X(LOGSIGMOID, "LogSigmoid", "", (tensor_logsigmoid)(x))                                                  \
     X(MISH, "Mish", "", (tensor_mish)(x))                                                                    \
-    X(PRELU, "PReLU", "num_parameters", (tensor_prelu)(x, nn__tensor(m, 0)))                                 \
+    X(PRELU, "PReLU", "num_parameters=#0", (tensor_prelu)(x, nn__tensor(m, 0)))                              \
     X(RELU, "ReLU", "", (tensor_relu)(x))                                                                    \
     X(RELU6, "ReLU6", "", (tensor_relu6)(x))                                                                 \
-    X(RRELU, "RReLU", "lower upper", (tensor_rrelu)(x, l->f[0], l->f[1], m->training))                       \
+    X(RRELU, "RReLU", "lower=$0, upper=$1", (tensor_rrelu)(x, l->f[0], l->f[1], m->training))                \
     X(SELU, "SELU", "", (tensor_selu)(x))                                                                    \
     X(SIGMOID, "Sigmoid", "", (tensor_sigmoid)(x))                                                           \
     X(SILU, "SiLU", "", (tensor_silu)(x))                                                                    \
-    X(SOFTMAX, "Softmax", "dim", (tensor_softmax)(x, l->i[0]))                                               \
-    X(SOFTMIN, "Softmin", "dim", (tensor_softmin)(x, l->i[0]))                                               \
-    X(SOFTPLUS, "Softplus", "beta threshold", (tensor_softplus)(x, l->f[0], l->f[1]))                        \
-    X(SOFTSHRINK, "Softshrink", "-", (tensor_softshrink)(x, l->f[0]))                                        \
+    X(SOFTMAX, "Softmax", "dim=#0", (tensor_softmax)(x, l->i[0]))                                            \
+    X(SOFTMIN, "Softmin", "dim=#0", (tensor_softmin)(x, l->i[0]))                                            \
+    X(SOFTPLUS, "Softplus", "beta=$0, threshold=$1", (tensor_softplus)(x, l->f[0], l->f[1]))                 \
+    X(SOFTSHRINK, "Softshrink", "$0", (tensor_softshrink)(x, l->f[0]))                                       \
     X(SOFTSIGN, "Softsign", "", (tensor_softsign)(x))                                                        \
     X(TANH, "Tanh", "", (tensor_tanh)(x))                                                                    \
     X(TANHSHRINK, "Tanhshrink", "", (tensor_tanhshrink)(x))                                                  \
-    X(THRESHOLD, "Threshold", "threshold value", (tensor_threshold)(x, l->f[0], l->f[1]))
+    X(THRESHOLD, "Threshold", "threshold=$0, value=$1", (tensor_threshold)(x, l->f[0], l->f[1]))
 
-enum {
-    NN__LINEAR_KIND,
-    NN__CONV1D_KIND,
-    NN__CONV2D_KIND,
-    NN__CONV3D_KIND,
-    NN__CONV_TRANSPOSE1D_KIND,
-    NN__CONV_TRANSPOSE2D_KIND,
-    NN__CONV_TRANSPOSE3D_KIND,
-    NN__MAX_POOL1D_KIND,
-    NN__MAX_POOL2D_KIND,
-    NN__MAX_POOL3D_KIND,
-    NN__AVG_POOL1D_KIND,
-    NN__AVG_POOL2D_KIND,
-    NN__AVG_POOL3D_KIND,
-    NN__ADAPTIVE_AVG_POOL1D_KIND,
-    NN__ADAPTIVE_AVG_POOL2D_KIND,
-    NN__ADAPTIVE_AVG_POOL3D_KIND,
-    NN__ADAPTIVE_MAX_POOL1D_KIND,
-    NN__ADAPTIVE_MAX_POOL2D_KIND,
-    NN__ADAPTIVE_MAX_POOL3D_KIND,
-    NN__UPSAMPLE_KIND,
-    NN__PIXEL_SHUFFLE_KIND,
-    NN__PIXEL_UNSHUFFLE_KIND,
-    NN__UNFOLD_KIND,
-    NN__FOLD_KIND,
-    NN__PAD_KIND,   // in the order of tensor_pad_t
-    NN__PAD_LAST_KIND = NN__PAD_KIND + 3,
-    NN__LAYER_NORM_KIND,
-    NN__EMBEDDING_BAG_KIND,
-    NN__BILINEAR_KIND,
-    NN__RNN_KIND,             // and LSTM, GRU, their cells
-    NN__ATTENTION_KIND = NN__RNN_KIND + 6,
-    NN__ENCODER_LAYER_KIND,   // these four: nn_transformer_forward
-    NN__DECODER_LAYER_KIND,
-    NN__ENCODER_KIND,
-    NN__DECODER_KIND,
-    NN__MODULE_LIST_KIND,
-    NN__BATCH_NORM_KIND,      // 1d, 2d, 3d
-    NN__INSTANCE_NORM_KIND = NN__BATCH_NORM_KIND + 3,
-    NN__GROUP_NORM_KIND = NN__INSTANCE_NORM_KIND + 3,
-    NN__RMS_NORM_KIND,
-    NN__EMBEDDING_KIND,
-    NN__DROPOUT_KIND,
-    NN__FLATTEN_KIND,
-    NN__IDENTITY_KIND,
-    NN__SEQUENTIAL_KIND,
-#define NN__X(ID, name, option, result) NN__##ID##_KIND,
-    NN_ACTIVATIONS(NN__X)
-#undef NN__X
-        NN__KINDS
-};
+#define NN__CONV_TEXT                                                                                        \
+    "#0, #1, kernel_size=@6, stride=@9{l|, padding=@c|, padding=same}?m, dilation=@f}?n, output_padding=@i}" \
+    "?o, groups=#3}{B, bias=False|}"                                                                         \
+    "{5|, padding_mode=reflect|, padding_mode=replicate|, padding_mode=circular}"
+#define NN__POOL_TEXT "kernel_size=*6, stride=*9, padding=*c"
+#define NN__UPSAMPLE_TEXT                                                                                    \
+    "{5size=#0|scale_factor=$0}, "                                                                           \
+    "mode='{3nearest|nearest|nearest-exact|linear|bilinear|bicubic|trilinear|area}'"
+#define NN__COLUMNS_TEXT "kernel_size=(#0, #1), dilation=(#2, #3), padding=(#4, #5), stride=(#6, #7)"
+#define NN__PAD_TEXT "({8|#2, #3|#2, #3, #4, #5|#2, #3, #4, #5, #6, #7})"
+#define NN__RNN_TEXT                                                                                         \
+    "#0, #1?6, proj_size=#6}?9, num_layers=#2}?3, bias=False}?4, batch_first=True}?a, dropout=$0}"           \
+    "?5, bidirectional=True}?b, nonlinearity=relu}"
+#define NN__BATCH_NORM_TEXT                                                                                  \
+    "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, track_running_stats={RFalse|True}"
 
-#define NN__X(ID, name, option, result)                                                                      \
+// Layers: name, printed name, forward, printed numbers, whether its forward needs a scope opened. Pads are in
+// the order of tensor_pad_t, recurrent nets RNN LSTM GRU and their cells, ENCODER_LAYER to DECODER those of
+// nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A sequential opens its scope by itself.
+#define NN_LAYERS(X)                                                                                         \
+    X(LINEAR, "Linear", nn__forward_linear, "in_features=#0, out_features=#1, bias={2True|False}", 0)        \
+    X(CONV1D, "Conv1d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
+    X(CONV2D, "Conv2d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
+    X(CONV3D, "Conv3d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
+    X(CONV_TRANSPOSE1D, "ConvTranspose1d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
+    X(CONV_TRANSPOSE2D, "ConvTranspose2d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
+    X(CONV_TRANSPOSE3D, "ConvTranspose3d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
+    X(MAX_POOL1D, "MaxPool1d", nn__forward_max_pool,                                                         \
+      NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
+    X(MAX_POOL2D, "MaxPool2d", nn__forward_max_pool,                                                         \
+      NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
+    X(MAX_POOL3D, "MaxPool3d", nn__forward_max_pool,                                                         \
+      NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
+    X(AVG_POOL1D, "AvgPool1d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                       \
+    X(AVG_POOL2D, "AvgPool2d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                       \
+    X(AVG_POOL3D, "AvgPool3d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                       \
+    X(ADAPTIVE_AVG_POOL1D, "AdaptiveAvgPool1d", nn__forward_adaptive_avg, "output_size=*6", 0)               \
+    X(ADAPTIVE_AVG_POOL2D, "AdaptiveAvgPool2d", nn__forward_adaptive_avg, "output_size=*6", 0)               \
+    X(ADAPTIVE_AVG_POOL3D, "AdaptiveAvgPool3d", nn__forward_adaptive_avg, "output_size=*6", 0)               \
+    X(ADAPTIVE_MAX_POOL1D, "AdaptiveMaxPool1d", nn__forward_adaptive_max, "output_size=*6", 0)               \
+    X(ADAPTIVE_MAX_POOL2D, "AdaptiveMaxPool2d", nn__forward_adaptive_max, "output_size=*6", 0)               \
+    X(ADAPTIVE_MAX_POOL3D, "AdaptiveMaxPool3d", nn__forward_adaptive_max, "output_size=*6", 0)               \
+    X(UPSAMPLE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                      \
+    X(PIXEL_SHUFFLE, "PixelShuffle", nn__forward_pixel_shuffle, "upscale_factor=#0", 0)                      \
+    X(PIXEL_UNSHUFFLE, "PixelUnshuffle", nn__forward_pixel_unshuffle, "downscale_factor=#0", 0)              \
+    X(UNFOLD, "Unfold", nn__forward_columns, NN__COLUMNS_TEXT, 0)                                            \
+    X(FOLD, "Fold", nn__forward_columns, "output_size=(#8, #9), " NN__COLUMNS_TEXT, 0)                       \
+    X(PAD, "ConstantPad", nn__forward_pad, NN__PAD_TEXT, 0)                                                  \
+    X(REFLECTION_PAD, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT, 0)                                     \
+    X(REPLICATION_PAD, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT, 0)                                   \
+    X(CIRCULAR_PAD, "CircularPad", nn__forward_pad, NN__PAD_TEXT, 0)                                         \
+    X(LAYER_NORM, "LayerNorm", nn__forward_layer_norm,                                                       \
+      "(#0,), eps=$0, elementwise_affine={1True|False}?2, bias=False}", 0)                                   \
+    X(EMBEDDING_BAG, "EmbeddingBag", nn__forward_embedding_bag, "#0, #1, mode='{2mean|sum|max}'", 0)         \
+    X(BILINEAR, "Bilinear", NULL, "", 0)                                                                     \
+    X(RNN, "RNN", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
+    X(LSTM, "LSTM", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                  \
+    X(GRU, "GRU", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
+    X(RNN_CELL, "RNNCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                           \
+    X(LSTM_CELL, "LSTMCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                         \
+    X(GRU_CELL, "GRUCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                           \
+    X(ATTENTION, "MultiheadAttention", nn__forward_attention, "", 1)                                         \
+    X(ENCODER_LAYER, "TransformerEncoderLayer", nn__forward_transformer_layer, "", 1)                        \
+    X(DECODER_LAYER, "TransformerDecoderLayer", nn__forward_transformer_layer, "", 1)                        \
+    X(ENCODER, "TransformerEncoder", nn__forward_transformer, "", 1)                                         \
+    X(DECODER, "TransformerDecoder", nn__forward_transformer, "", 1)                                         \
+    X(MODULE_LIST, "ModuleList", NULL, "", 0)                                                                \
+    X(BATCH_NORM1D, "BatchNorm1d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                           \
+    X(BATCH_NORM2D, "BatchNorm2d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                           \
+    X(BATCH_NORM3D, "BatchNorm3d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                           \
+    X(INSTANCE_NORM1D, "InstanceNorm1d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                     \
+    X(INSTANCE_NORM2D, "InstanceNorm2d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                     \
+    X(INSTANCE_NORM3D, "InstanceNorm3d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                     \
+    X(GROUP_NORM, "GroupNorm", nn__forward_group_norm, "#0, #1, eps=$0, affine={WFalse|True}", 0)            \
+    X(RMS_NORM, "RMSNorm", nn__forward_rms_norm,                                                             \
+      "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 0)                                          \
+    X(EMBEDDING, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}", 0)                         \
+    X(DROPOUT, "Dropout", nn__forward_dropout, "p=$0", 0)                                                    \
+    X(FLATTEN, "Flatten", nn__forward_flatten, "", 0)                                                        \
+    X(IDENTITY, "Identity", nn__forward_identity, "", 0)                                                     \
+    X(SEQUENTIAL, "Sequential", nn__forward_sequential, "", 0)
+
+#define NN__X(ID, name, text, result)                                                                        \
     TENSOR__FN tensor_t *nn__forward_##ID(nn_module_t *m, tensor_t *x) {                                     \
-        const nn__layer_t *l = (const nn__layer_t *)(const void *)m;                                         \
+        const nn__layer_t *l = nn__of(m);                                                                    \
         (void)l;                                                                                             \
         return result;                                                                                       \
-    }                                                                                                        \
-    TENSOR__FN void nn__describe_##ID(nn_module_t *m, tensor__text_t *t) {                                   \
-        nn__describe_activation(m, option, t);                                                               \
     }
-
-TENSOR__FN void nn__describe_activation(nn_module_t *m, const char *option, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    int k;
-    for (k = 0; *option; k++) {
-        char c[2] = {0, 0};
-        if (k) NN__PUT(t, ", ");
-        if (*option == '-') option++;
-        else {
-            const char *name = option;
-            for (; *option && *option != ' '; option++) {
-                c[0] = *option;
-                NN__PUT(t, "%s", c);
-            }
-            NN__PUT(t, "=");
-            if (*option) option++;
-            if (strcmp(name, "approximate") == 0) {
-                NN__PUT(t, "'tanh'");
-                continue;
-            }
-            if (strcmp(name, "dim") == 0 || strcmp(name, "num_parameters") == 0) {
-                NN__PUT(t, "%d", l->i[0]);
-                continue;
-            }
-        }
-        NN__PUT(t, "%g", l->f[k]);
-    }
-}
 NN_ACTIVATIONS(NN__X)
 #undef NN__X
 
+enum {
+#define NN__X(ID, name, ...) NN__##ID##_KIND,
+    NN_LAYERS(NN__X) NN_ACTIVATIONS(NN__X)
+#undef NN__X
+        NN__KINDS
+};
 static const nn__kind_t nn__kinds[NN__KINDS] = {
-    {"Linear", nn__forward_linear, nn__describe_linear, 0},
-    {"Conv1d", nn__forward_conv, nn__describe_conv, 0},
-    {"Conv2d", nn__forward_conv, nn__describe_conv, 0},
-    {"Conv3d", nn__forward_conv, nn__describe_conv, 0},
-    {"ConvTranspose1d", nn__forward_conv_transpose, nn__describe_conv, 0},
-    {"ConvTranspose2d", nn__forward_conv_transpose, nn__describe_conv, 0},
-    {"ConvTranspose3d", nn__forward_conv_transpose, nn__describe_conv, 0},
-    {"MaxPool1d", nn__forward_max_pool, nn__describe_max_pool, 0},
-    {"MaxPool2d", nn__forward_max_pool, nn__describe_max_pool, 0},
-    {"MaxPool3d", nn__forward_max_pool, nn__describe_max_pool, 0},
-    {"AvgPool1d", nn__forward_avg_pool, nn__describe_avg_pool, 0},
-    {"AvgPool2d", nn__forward_avg_pool, nn__describe_avg_pool, 0},
-    {"AvgPool3d", nn__forward_avg_pool, nn__describe_avg_pool, 0},
-    {"AdaptiveAvgPool1d", nn__forward_adaptive_avg, nn__describe_adaptive, 0},
-    {"AdaptiveAvgPool2d", nn__forward_adaptive_avg, nn__describe_adaptive, 0},
-    {"AdaptiveAvgPool3d", nn__forward_adaptive_avg, nn__describe_adaptive, 0},
-    {"AdaptiveMaxPool1d", nn__forward_adaptive_max, nn__describe_adaptive, 0},
-    {"AdaptiveMaxPool2d", nn__forward_adaptive_max, nn__describe_adaptive, 0},
-    {"AdaptiveMaxPool3d", nn__forward_adaptive_max, nn__describe_adaptive, 0},
-    {"Upsample", nn__forward_upsample, nn__describe_upsample, 0},
-    {"PixelShuffle", nn__forward_pixel_shuffle, nn__describe_pixel_shuffle, 0},
-    {"PixelUnshuffle", nn__forward_pixel_unshuffle, nn__describe_pixel_shuffle, 0},
-    {"Unfold", nn__forward_columns, nn__describe_columns, 0},
-    {"Fold", nn__forward_columns, nn__describe_columns, 0},
-    {"ConstantPad", nn__forward_pad, nn__describe_pad, 0},
-    {"ReflectionPad", nn__forward_pad, nn__describe_pad, 0},
-    {"ReplicationPad", nn__forward_pad, nn__describe_pad, 0},
-    {"CircularPad", nn__forward_pad, nn__describe_pad, 0},
-    {"LayerNorm", nn__forward_layer_norm, nn__describe_layer_norm, 0},
-    {"EmbeddingBag", nn__forward_embedding_bag, nn__describe_embedding_bag, 0},
-    {"Bilinear", NULL, NULL, 0},
-    {"RNN", nn__forward_recurrent, nn__describe_recurrent, 0},
-    {"LSTM", nn__forward_recurrent, nn__describe_recurrent, 0},
-    {"GRU", nn__forward_recurrent, nn__describe_recurrent, 0},
-    {"RNNCell", nn__forward_recurrent, nn__describe_recurrent, 0},
-    {"LSTMCell", nn__forward_recurrent, nn__describe_recurrent, 0},
-    {"GRUCell", nn__forward_recurrent, nn__describe_recurrent, 0},
-    {"MultiheadAttention", nn__forward_attention, NULL, 1},
-    {"TransformerEncoderLayer", nn__forward_transformer_layer, NULL, 1},
-    {"TransformerDecoderLayer", nn__forward_transformer_layer, NULL, 1},
-    {"TransformerEncoder", nn__forward_transformer, NULL, 1},
-    {"TransformerDecoder", nn__forward_transformer, NULL, 1},
-    {"ModuleList", NULL, NULL, 0},
-    {"BatchNorm1d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
-    {"BatchNorm2d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
-    {"BatchNorm3d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
-    {"InstanceNorm1d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
-    {"InstanceNorm2d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
-    {"InstanceNorm3d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
-    {"GroupNorm", nn__forward_group_norm, nn__describe_group_norm, 0},
-    {"RMSNorm", nn__forward_rms_norm, nn__describe_rms_norm, 0},
-    {"Embedding", nn__forward_embedding, nn__describe_embedding, 0},
-    {"Dropout", nn__forward_dropout, nn__describe_dropout, 0},
-    {"Flatten", nn__forward_flatten, NULL, 0},
-    {"Identity", nn__forward_identity, NULL, 0},
-    {"Sequential", nn__forward_sequential, NULL, 0},   // opens its scope by itself
-#define NN__X(ID, name, option, result) {name, nn__forward_##ID, nn__describe_##ID, 0},
+#define NN__X(ID, name, forward, text, composite) {name, forward, text, composite},
+    NN_LAYERS(NN__X)
+#undef NN__X
+#define NN__X(ID, name, text, result) {name, nn__forward_##ID, text, 0},
     NN_ACTIVATIONS(NN__X)
 #undef NN__X
 };
@@ -10437,7 +10277,7 @@ TENSOR__FN nn__layer_t *nn__make(int kind) {
 }
 
 TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     nn__layer_t *c = nn__make((int)(m->impl->kind - nn__kinds));
     if (!c) return NULL;
     memcpy(c->i, l->i, sizeof c->i);
@@ -10535,6 +10375,10 @@ TENSOR__FN nn_module_t *nn__conv_layer(int kind, int64_t in, int64_t out, nn__wi
     l->i[NN__I_MODE] = mode;
     nn__layer_keep(l, &g, rank);
     if (more) memcpy(l->i + NN__I_MORE, more, 3 * sizeof more[0]);
+    l->i[NN__I_SHOWN] = same ? 2 : !nn__all_are(g.pad, rank, 0);
+    l->i[NN__I_SHOWN + 1] = !nn__all_are(g.dilation, rank, 1);
+    l->i[NN__I_SHOWN + 2] = more && !nn__all_are(more, rank, 0);
+    l->i[NN__I_SHOWN + 3] = g.mode != 1;
     dims[0] = more ? in : out;
     dims[1] = (more ? out : in) / g.mode;
     fan = (double)dims[1];
@@ -10637,6 +10481,7 @@ TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     l->i[2] = a.size_w;
     l->i[3] = a.mode;
     l->i[4] = a.align_corners != 0;
+    l->i[5] = a.size <= 0;
     l->f[0] = a.scale_factor;
     l->f[1] = a.scale_factor_h;
     l->f[2] = a.scale_factor_w;
@@ -10653,6 +10498,7 @@ TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode
     if (!l) return NULL;
     l->i[0] = mode;
     l->i[1] = n;
+    l->i[8] = n / 2;
     if (n) memcpy(l->i + 2, pads, (size_t)n * sizeof pads[0]);
     l->f[0] = value;
     return nn__done(l);
@@ -10690,7 +10536,7 @@ TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int fold) {
         l->i[6 + d] = g.stride[1 + d];
     }
     l->i[8] = fold ? a->height : 0;
-    l->i[9] = fold ? a->width : 0;
+    l->i[9] = !fold ? 0 : a->width > 0 ? a->width : a->height;
     return nn__done(l);
 }
 NN__FILL_DEFAULTS(nn_columns, NN__COLUMNS_SET)
@@ -10704,7 +10550,7 @@ TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
     if (!l) return NULL;
     l->i[0] = a.size;
     l->i[1] = a.no_affine != 0;
-    l->i[2] = a.no_bias != 0;
+    l->i[2] = !a.no_affine && a.no_bias;
     l->f[0] = a.eps;
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
     if (!a.no_affine && !a.no_bias) nn__add_parameter(l, "bias", &a.size, 1, NN__ZEROS, 0);
@@ -10824,6 +10670,9 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
     l->i[6] = a.proj_size;
     l->i[7] = kind;
     l->i[8] = cell;
+    l->i[9] = a.layers != 1;
+    l->i[10] = a.dropout > 0;
+    l->i[11] = kind == NN__RELU_NET;
     l->f[0] = a.dropout;
     for (layer = 0; layer < a.layers; layer++)
         for (d = 0; d < dirs; d++)
@@ -10993,7 +10842,7 @@ TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
         !nn__enter(op, a.module, NN__ENCODER_LAYER_KIND, NN__DECODER_KIND))
         return tensor__at(a.site_, y);
     scope = TENSOR__(scope)(-1);
-    decoder = ((const nn__layer_t *)(const void *)a.module)->i[2] != 0;
+    decoder = nn__of(a.module)->i[2] != 0;
     if (decoder != (a.memory != NULL))
         NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is for decoders, %s is %s one", op, a.module->name,
                  decoder ? "such" : "not");
@@ -11044,7 +10893,7 @@ TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance
     const char *op = instance ? "instance_norm" : "batch_norm";
     nn__layer_t *l;
     if (a.channels < 1) return nn__refuse(op, "channels must be > 0", a.channels);
-    l = nn__make((instance ? NN__INSTANCE_NORM_KIND : NN__BATCH_NORM_KIND) + nd - 1);
+    l = nn__make((instance ? NN__INSTANCE_NORM1D_KIND : NN__BATCH_NORM1D_KIND) + nd - 1);
     if (!l) return NULL;
     l->i[0] = a.channels;
     l->i[1] = instance || nd == 1 ? nd + 1 : nd + 2;
@@ -11100,6 +10949,7 @@ TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
     l = nn__make(NN__RMS_NORM_KIND);
     if (!l) return NULL;
     l->i[0] = a.size;
+    l->i[1] = a.eps < 0;
     l->f[0] = a.eps;
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
     return nn__done(l);
@@ -11127,6 +10977,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     l->i[1] = dims[1] = a.size;
     l->i[2] = a.padding_idx < 0 ? -1 : a.padding_idx;
     l->i[3] = a.scale_grad_by_freq != 0;
+    l->i[4] = a.padding_idx >= 0;
     l->f[0] = a.max_norm;
     l->f[1] = a.norm_type;
     nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
