@@ -3717,8 +3717,10 @@ static const nn__cpu_t NN__K(cpu) = {
 #include "tensor_nn.h"
 #undef TENSOR_NN__PASS
 
-// Raises an error on the calling thread. -> poison
+// Raises an error on the calling thread. -> poison; NN__ERROR -> the code; NN__NO -> 0
 #define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
+#define NN__ERROR(code, ...) (NN__FAIL(code, __VA_ARGS__), code)
+#define NN__NO(code, ...) (NN__FAIL(code, __VA_ARGS__), 0)
 
 TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
@@ -3837,21 +3839,16 @@ TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) {
     for (k = 0; k < o->nin; k++) {
         tensor_t *x = o->in[k];
         if (!(mask >> k & 1u) || !x) continue;
-        if (!nn__is_float(x)) {
-            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: %s %t is %y, must be a float",
-                                 o->row->name, nn__arg_name(o->row, k, name), x, x);
-            return 0;
-        }
+        if (!nn__is_float(x))
+            return NN__NO(TENSOR_ERR_DTYPE, "%s: %s %t is %y, must be a float", o->row->name,
+                          nn__arg_name(o->row, k, name), x, x);
         if (!first) {
             first = x;
             at = k;
         }
-        if (x->dtype != first->dtype) {
-            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: %s is %y, %s is %y; use tensor_to",
-                                 o->row->name, nn__arg_name(o->row, k, name), x,
-                                 nn__arg_name(o->row, at, other), first);
-            return 0;
-        }
+        if (x->dtype != first->dtype)
+            return NN__NO(TENSOR_ERR_DTYPE, "%s: %s is %y, %s is %y; use tensor_to", o->row->name,
+                          nn__arg_name(o->row, k, name), x, nn__arg_name(o->row, at, other), first);
     }
     return 1;
 }
@@ -3866,9 +3863,7 @@ TENSOR__FN tensor_t *nn__narrow(tensor_t *y, const tensor_t *like) {
 // (and a site), so that 0 is noticed too; a struct filled by hand has NULL.
 TENSOR__FN int nn__too_many(const char *op, const char *site, const void *surplus) {
     int bad = surplus ? surplus != TENSOR__NO_SURPLUS : site != NULL;
-    if (bad)
-        (void)TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_SHAPE,
-                             "%s: too many positional arguments, options are named", op);
+    if (bad) NN__FAIL(TENSOR_ERR_SHAPE, "%s: too many positional arguments, options are named", op);
     return bad;
 }
 
@@ -3990,14 +3985,13 @@ TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bi
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_LINEAR), in, 3)) return TENSOR__(poison);
     if (!nn__floats(&o, 7)) return TENSOR__(poison);
     if (weight->ndim != 2)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "linear: weight %t must be 2-d [out, in]", weight);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "linear: weight %t must be 2-d [out, in]", weight);
     if (x->ndim < 1 || x->dims[x->ndim - 1] != weight->dims[1])
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "linear: the last dim of x %t must be the %d columns of weight %t", x,
-                              weight->dims[1], weight);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "linear: the last dim of x %t must be the %d columns of weight %t",
+                        x, weight->dims[1], weight);
     if (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "linear: bias %t must have the %d rows of weight %t",
-                              bias, weight->dims[0], weight);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "linear: bias %t must have the %d rows of weight %t", bias,
+                        weight->dims[0], weight);
     if (nn__is_half(x)) return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
     ready[0] = nn__contiguous(x);
     ready[1] = weight;
@@ -4199,15 +4193,14 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_embedding_args_t a) {
         if (w->ndim == 2 && padding < 0) padding += w->dims[0];
     }
     if (w->ndim != 2)
-        y = TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "embedding: weight %t must be 2-d [rows, width]", w);
+        y = NN__FAIL(TENSOR_ERR_SHAPE, "embedding: weight %t must be 2-d [rows, width]", w);
     else if (!nn__is_index(a.index))
-        y = TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", a.index);
+        y = NN__FAIL(TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", a.index);
     else if (a.index->ndim + 1 > TENSOR_MAX_DIMS)
-        y = TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", a.index);
+        y = NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", a.index);
     else if (a.padding_idx != 0 && (padding < 0 || padding >= w->dims[0]))
-        y = TENSOR__(fail)(o.th, TENSOR_ERR_INDEX,
-                           "embedding: padding_idx %d is outside the %d rows of weight %t", a.padding_idx,
-                           w->dims[0], w);
+        y = NN__FAIL(TENSOR_ERR_INDEX, "embedding: padding_idx %d is outside the %d rows of weight %t",
+                     a.padding_idx, w->dims[0], w);
     else {
         tensor_scope_t scope = TENSOR__(scope)(-1);
         y = a.max_norm > 0 ? nn__renormed(a.index, w, a.max_norm, a.norm_type) : w;
@@ -4356,18 +4349,16 @@ TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, con
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (a->normalized_dims < 1 || a->normalized_dims > x->ndim)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: normalized_dims %d must be in 1..%i, the dims of x %t", op,
-                              a->normalized_dims, (int)x->ndim, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: normalized_dims %d must be in 1..%i, the dims of x %t", op,
+                        a->normalized_dims, (int)x->ndim, x);
     first = x->ndim - a->normalized_dims;
     for (i = first; i < x->ndim; i++) n *= x->dims[i];
     for (k = 1; k < 3; k++) {
         int same = !in[k] || in[k]->ndim == a->normalized_dims;
         for (i = 0; in[k] && same && i < in[k]->ndim; i++) same = in[k]->dims[i] == x->dims[first + i];
         if (!same)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "%s: %s %t must have the last %d dims of x %t", op,
-                                  k == 1 ? "weight" : "bias", in[k], a->normalized_dims, x);
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must have the last %d dims of x %t", op,
+                            k == 1 ? "weight" : "bias", in[k], a->normalized_dims, x);
     }
     if (nn__is_half(x)) {
         tensor_layer_norm_args_t wide = *a;
@@ -4425,19 +4416,19 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     if (!nn__inputs(&o, &row, op, "index weight offsets per_sample_weights", 2, in, 4) || !nn__floats(&o, 10))
         return TENSOR__(poison);
     if (w->ndim != 2 || index->ndim < 1 || index->ndim > 2 || (index->ndim == 2) != !a->offsets)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: index %t must be [bags, n], or [n] with offsets; weight %t [rows, width]",
-                              op, index, w);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "%s: index %t must be [bags, n], or [n] with offsets; weight %t [rows, width]", op,
+                        index, w);
     if (!nn__is_index(index) || (a->offsets && !nn__is_index(a->offsets)))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE,
-                              "%s: index and offsets must be i32 or i64 (index is %y)", op, index);
+        return NN__FAIL(TENSOR_ERR_DTYPE, "%s: index and offsets must be i32 or i64 (index is %y)", op,
+                        index);
     if (in[3] && (in[3]->ndim != index->ndim || in[3]->numel != index->numel || a->mode != TENSOR_BAG_SUM))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: per_sample_weights %t must have the shape of index %t, mode be the sum",
-                              op, in[3], index);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "%s: per_sample_weights %t must have the shape of index %t, mode be the sum", op,
+                        in[3], index);
     if ((int)a->mode < 0 || a->mode > TENSOR_BAG_MAX || (a->offsets && a->offsets->ndim != 1))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: mode %i of index %t, or dims of offsets", op,
-                              (int)a->mode, index);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: mode %i of index %t, or dims of offsets", op, (int)a->mode,
+                        index);
     n = index->numel;
     bags = a->offsets ? a->offsets->dims[0] - (a->include_last_offset != 0) : index->dims[0];
     if (bags < 0) bags = 0;
@@ -4458,9 +4449,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
                       : b + 1 < a->offsets->dims[0] ? nn__index(&arg, b + 1) : n;
         if (first < 0 || end < first || end > n || (b == 0 && first != 0) ||
             (b == bags - 1 && end != n))
-            return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX,
-                                  "%s: offsets %d..%d of bag %d are not in order in 0..%d", op, first, end, b,
-                                  n);
+            return NN__FAIL(TENSOR_ERR_INDEX, "%s: offsets %d..%d of bag %d are not in order in 0..%d", op,
+                            first, end, b, n);
         for (i = first; i < end; i++) {
             ((int64_t *)(tensor_data_mut)(bag))[i] = b;
             ((int64_t *)(tensor_data_mut)(slot))[i] = i - first;
@@ -4471,9 +4461,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     if (a->padding_idx != 0) {
         if (padding < 0) padding += w->dims[0];
         if (padding < 0 || padding >= w->dims[0])
-            return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX,
-                                  "%s: padding_idx %d is outside the %d rows of weight %t", op,
-                                  a->padding_idx, w->dims[0], w);
+            return NN__FAIL(TENSOR_ERR_INDEX, "%s: padding_idx %d is outside the %d rows of weight %t", op,
+                            a->padding_idx, w->dims[0], w);
         keep = (tensor_ne_scalar)(index, (double)padding);
     }
     x = nn__embedding_lookup(index, nn__wide(w), -1, 0, a->scale_grad_by_freq != 0);
@@ -4529,10 +4518,9 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
     for (d = 0; fits && d < x1->ndim - 1; d++) fits = x1->dims[d] == x2->dims[d];
     if (!fits || x1->dims[x1->ndim - 1] != weight->dims[1] || x2->dims[x2->ndim - 1] != weight->dims[2] ||
         (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0])))
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
-            "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], [O, I, J], bias [O]", x1, x2,
-            weight);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], [O, I, J], bias [O]",
+                        x1, x2, weight);
     scope = TENSOR__(scope)(-1);
     out = weight->dims[0];
     memcpy(lead, x1->dims, (size_t)x1->ndim * sizeof lead[0]);
@@ -4749,11 +4737,11 @@ TENSOR__FN int nn__per_channel(const tensor__op_t *o, int k, const tensor_t *x) 
     char name[16];
     if (!w) return 1;
     if (w->dtype != x->dtype && !(nn__is_half(x) && w->dtype == TENSOR_F32))
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", o->row->name,
-                             nn__arg_name(o->row, k, name), w, x);
+        NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", o->row->name,
+                 nn__arg_name(o->row, k, name), w, x);
     else if (w->ndim != 1 || w->dims[0] != x->dims[1])
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t must have the %d channels of x %t",
-                             o->row->name, nn__arg_name(o->row, k, name), w, x->dims[1], x);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must have the %d channels of x %t", o->row->name,
+                 nn__arg_name(o->row, k, name), w, x->dims[1], x);
     else
         return 1;
     return 0;
@@ -4769,13 +4757,13 @@ TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int ins
     if (!nn__inputs(&o, &row, op, "x running_mean running_var weight bias", 1, in, 5) || !nn__floats(&o, 1))
         return TENSOR__(poison);
     if (x->ndim < 2 + instance)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be [N, C, ...] with at least %i dims",
-                              op, x, 2 + instance);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [N, C, ...] with at least %i dims", op, x,
+                        2 + instance);
     for (k = 1; k < 5; k++)
         if (!nn__per_channel(&o, (int)k, x)) return TENSOR__(poison);
     if (!in[1] != !in[2] || (!own && !in[1]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t needs running_mean and running_var%s", op, x,
-                              own ? ", or neither" : "");
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t needs running_mean and running_var%s", op, x,
+                        own ? ", or neither" : "");
     for (k = instance ? 2 : 0; k < x->ndim; k++) n *= k == 1 ? 1 : x->dims[k];
     w = nn__wide(in[3]);
     b = nn__wide(in[4]);
@@ -4789,8 +4777,7 @@ TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int ins
         return nn__narrow((tensor_add)(y, (tensor_reshape_n)(w, dims, x->ndim)), x);
     }
     if (n == 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0",
-                              op, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
     stat[0] = NULL;
     y = nn__plane_norm(nn__wide(x), w, b, instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
     if (in[1] && stat[0] && x->numel) {   // no element says nothing of the statistics
@@ -4828,12 +4815,10 @@ TENSOR__FN tensor_t *nn__run_group_norm(const tensor_group_norm_args_t *a) {
     tensor_t *x = a->x;
     if (!nn__inputs(&o, &row, "group_norm", "x weight bias", 1, in, 3) || !nn__floats(&o, 1))
         return TENSOR__(poison);
-    if (x->ndim < 2)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x);
+    if (x->ndim < 2) return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x);
     if (a->groups < 1 || x->dims[1] % a->groups != 0)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "group_norm: the channels of x %t must be a multiple of groups %d", x,
-                              a->groups);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: the channels of x %t must be a multiple of groups %d",
+                        x, a->groups);
     if (!nn__per_channel(&o, 1, x) || !nn__per_channel(&o, 2, x)) return TENSOR__(poison);
     return nn__narrow(
         nn__plane_norm(nn__wide(x), nn__wide(a->weight), nn__wide(a->bias), a->groups, a->eps, NULL), x);
@@ -4848,9 +4833,8 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
     if (!nn__inputs(&o, &row, "local_response_norm", "x", 1, &x, 1) || !nn__floats(&o, 1))
         return TENSOR__(poison);
     if (x->ndim < 3 || a->size < 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "local_response_norm: x %t must be [N, C, d...] and size %d at least 1", x,
-                              a->size);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "local_response_norm: x %t must be [N, C, d...] and size %d at least 1", x, a->size);
     x = nn__wide(x);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     before = nn__min(a->size / 2, x->dims[1]);          // farther channels do not exist
@@ -5487,11 +5471,9 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
 // the first. A 1-d op has no v_h and v_w, a 2-d one no v_h; raises if they are given.
 TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v, int64_t h, int64_t w,
                           int64_t *to) {
-    if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2)) {
-        (void)TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_SHAPE, "%s: it has no %s_%s (got %d)", op, what,
-                             w >= 0 && rank < 2 ? "w" : "h", w >= 0 && rank < 2 ? w : h);
-        return 0;
-    }
+    if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2))
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: it has no %s_%s (got %d)", op, what,
+                      w >= 0 && rank < 2 ? "w" : "h", w >= 0 && rank < 2 ? w : h);
     to[2] = rank > 1 && w >= 0 ? w : v;
     if (rank > 1) to[1] = rank > 2 && h >= 0 ? h : v;
     if (rank > 2) to[0] = v;
@@ -5507,7 +5489,7 @@ TENSOR__FN nn__window_t nn__window_unit(void) {
     return g;
 }
 // Whether they are in range (large ones would overflow the sizes); raises if not.
-TENSOR__FN int nn__window_valid(tensor__thread_t *th, const char *op, int rank, const nn__window_t *g) {
+TENSOR__FN int nn__window_valid(const char *op, int rank, const nn__window_t *g) {
     static const char *const what[4] = {"kernel", "stride", "padding", "dilation"};
     static const char *const dim[3] = {"", "_h", "_w"};
     const int64_t *const list[4] = {g->kernel, g->stride, g->pad, g->dilation};
@@ -5516,9 +5498,8 @@ TENSOR__FN int nn__window_valid(tensor__thread_t *th, const char *op, int rank, 
         for (d = 3 - rank; d < 3; d++) {
             int64_t low = k != 2;
             if (list[k][d] >= low && list[k][d] <= 0x3FFFFFFF) continue;
-            (void)TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s%s %d must be at least %d and below 2^30", op,
-                                 what[k], d == 3 - rank ? "" : dim[d], list[k][d], low);
-            return 0;
+            return NN__NO(TENSOR_ERR_SHAPE, "%s: %s%s %d must be at least %d and below 2^30", op, what[k],
+                          d == 3 - rank ? "" : dim[d], list[k][d], low);
         }
     return 1;
 }
@@ -5542,29 +5523,28 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
     in[2] = bias;
     if (!TENSOR__(begin)(&o, nn__row(id), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (x->ndim != rank + 2 && x->ndim != rank + 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
     if (w->ndim != rank + 2)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: weight %t must have %i dims, %s", op, w, rank + 2,
-                              transposed ? "[C, O / groups, kernel]" : "[O, C / groups, kernel]");
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have %i dims, %s", op, w, rank + 2,
+                        transposed ? "[C, O / groups, kernel]" : "[O, C / groups, kernel]");
     if (groups < 1 || w->dims[0] % groups != 0)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: groups %d must divide the first dim of weight %t",
-                              op, groups, w);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: groups %d must divide the first dim of weight %t", op, groups,
+                        w);
     channels = transposed ? w->dims[0] : w->dims[1] * groups;
     dims[1] = transposed ? w->dims[1] * groups : w->dims[0];
     if (x->dims[x->ndim - rank - 1] != channels)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: x %t must have %d channels for weight %t, groups %d", op, x, channels, w,
-                              groups);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %d channels for weight %t, groups %d", op, x,
+                        channels, w, groups);
     if (bias && (bias->ndim != 1 || bias->dims[0] != dims[1]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: bias %t must have the %d outputs of weight %t", op,
-                              bias, dims[1], w);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d outputs of weight %t", op, bias,
+                        dims[1], w);
     for (d = 0; d < rank; d++) g.kernel[3 - rank + d] = w->dims[2 + d];
-    if (!nn__window_valid(o.th, op, rank, &g)) return TENSOR__(poison);
+    if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
     for (d = 0; d < 3; d++)
         if (same && (g.stride[d] != 1 || g.pad[d] != 0))
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
-                                  g.stride[d], g.pad[d]);
+            return NN__FAIL(TENSOR_ERR_SHAPE,
+                            "%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
+                            g.stride[d], g.pad[d]);
     if (nn__is_half(x))
         return nn__narrow(nn__conv_front(id, nn__wide(x), nn__wide(w), nn__wide(bias), g, more, same), x);
     dims[0] = x->ndim == rank + 2 ? x->dims[0] : 1;
@@ -5572,23 +5552,22 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
         int64_t size = x->dims[x->ndim - 3 + d], span = g.dilation[d] * (g.kernel[d] - 1), out;
         if (transposed) {
             if (more[d] < 0 || (more[d] >= g.stride[d] && more[d] >= g.dilation[d]))
-                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                      "%s: output_padding %d must be below the stride %d or the dilation %d",
-                                      op, more[d], g.stride[d], g.dilation[d]);
+                return NN__FAIL(TENSOR_ERR_SHAPE,
+                                "%s: output_padding %d must be below the stride %d or the dilation %d", op,
+                                more[d], g.stride[d], g.dilation[d]);
             out = size > 0x7FFFFFFF ? -1 : (size - 1) * g.stride[d] - 2 * g.pad[d] + span + more[d] + 1;
             if (size < 1 || out < 0)
-                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t and padding %d leave no output", op,
-                                      x, g.pad[d]);
+                return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and padding %d leave no output", op, x, g.pad[d]);
             g.in[d] = out;
             g.out[d] = size;
         } else {
             k = size + 2 * g.pad[d] - span - 1;
             if (same) g.pad[d] = span / 2;
             else if (k < 0)
-                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                      "%s: kernel of weight %t (%d with dilation) is larger than "
-                                      "x %t with padding %d",
-                                      op, w, span + 1, x, g.pad[d]);
+                return NN__FAIL(TENSOR_ERR_SHAPE,
+                                "%s: kernel of weight %t (%d with dilation) is larger than "
+                                "x %t with padding %d",
+                                op, w, span + 1, x, g.pad[d]);
             g.in[d] = size;
             g.out[d] = out = same ? size : k / g.stride[d] + 1;
         }
@@ -5705,12 +5684,12 @@ TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a) {
     if (!NN__COLUMNS_WINDOW ||
         !nn__triple(op, "height", 2, a->height, -1, a->width > 0 ? a->width : -1, size) ||
         !TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1) ||
-        !nn__window_valid(o.th, op, 2, &g))
+        !nn__window_valid(op, 2, &g))
         return TENSOR__(poison);
     lead = x->ndim - (back ? 2 : 3);
     if (lead != 0 && lead != 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x,
-                              back ? "[N, C taps, L] or [C taps, L]" : nn__image_text(2));
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x,
+                        back ? "[N, C taps, L] or [C taps, L]" : nn__image_text(2));
     taps = g.kernel[1] * g.kernel[2];
     dims[0] = lead ? x->dims[0] : 1;
     for (d = 1; d < 3; d++) {
@@ -5718,15 +5697,14 @@ TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a) {
         g.out[d] = g.in[d] < 1 || g.in[d] > 0x7FFFFFFF ? -1
                    : g.in[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1;
         if (g.out[d] < 0)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into an image of %d",
-                                  op, g.kernel[d], g.in[d]);
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into an image of %d", op,
+                            g.kernel[d], g.in[d]);
         g.out[d] = g.out[d] / g.stride[d] + 1;
         dims[1 + d] = g.in[d];
     }
     if (back && (x->dims[lead] % taps != 0 || x->dims[lead + 1] != g.out[1] * g.out[2]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: x %t must have a multiple of %d rows and %d columns", op, x, taps,
-                              g.out[1] * g.out[2]);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have a multiple of %d rows and %d columns", op, x,
+                        taps, g.out[1] * g.out[2]);
     dims[1] = back ? x->dims[lead] / taps : x->dims[lead] * taps;
     if (!back) dims[2] = g.out[1] * g.out[2];
     memset(&p, 0, sizeof p);
@@ -5857,30 +5835,26 @@ TENSOR__FN tensor_t *nn__pool_front(int id, int rank, tensor_t *x, nn__window_t 
     if (places) *places = TENSOR__(poison);
     if (!TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
     if (x->ndim != rank + 2 && x->ndim != rank + 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
-    if (!nn__window_valid(o.th, op, rank, &g)) return TENSOR__(poison);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
+    if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     for (d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d], pad = g.pad[d], stride = g.stride[d];
         if (size > 0x7FFFFFFF || (size > 0 && (volume *= size) > 0x7FFFFFFF))
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "%s: planes of x %t must have less than 2^31 elements", op, x);
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: planes of x %t must have less than 2^31 elements", op, x);
         g.in[d] = size;
         if (g.mode == NN__ADAPTIVE) {
-            if (size < 1)
-                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: planes of x %t are empty", op, x);
+            if (size < 1) return NN__FAIL(TENSOR_ERR_SHAPE, "%s: planes of x %t are empty", op, x);
             if (g.out[d] < 0) g.out[d] = size;
         } else {
             if (2 * pad > g.kernel[d])
-                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                      "%s: padding %d must be at most half the kernel %d", op, pad,
-                                      g.kernel[d]);
+                return NN__FAIL(TENSOR_ERR_SHAPE, "%s: padding %d must be at most half the kernel %d", op,
+                                pad, g.kernel[d]);
             k = size + 2 * pad - g.dilation[d] * (g.kernel[d] - 1) - 1;
             if (ceil) k += stride - 1;
             if (k < 0 || size == 0)
-                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                      "%s: kernel %d does not fit into x %t with padding %d", op, g.kernel[d],
-                                      x, pad);
+                return NN__FAIL(TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into x %t with padding %d", op,
+                                g.kernel[d], x, pad);
             g.out[d] = k / stride + 1;
             if (ceil && (g.out[d] - 1) * stride >= size + pad) g.out[d]--;
         }
@@ -6015,9 +5989,9 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
         !TENSOR__(begin)(&o, nn__row(NN_OP_MAX_UNPOOL1D + rank - 1), in, 2))
         return TENSOR__(poison);
     if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have one shape, %s", op,
-                              x, index, nn__image_text(rank));
-    if (!nn__window_valid(o.th, op, rank, &g)) return TENSOR__(poison);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have one shape, %s", op, x, index,
+                        nn__image_text(rank));
+    if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     flat[0] = 1;
     for (d = 0; d < x->ndim - rank; d++) flat[0] *= dims[d];
@@ -6028,8 +6002,7 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
         if (a->size <= 0)
             g.in[d] = size > 0x7FFFFFFF ? 0 : (size - 1) * g.stride[d] - 2 * g.pad[d] + g.kernel[d];
         if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1])
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: an output of %d for x %t is not possible", op,
-                                  g.in[d], x);
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: an output of %d for x %t is not possible", op, g.in[d], x);
         from[1] *= size;
         flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
     }
@@ -6063,28 +6036,26 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     int d, changed = 0;
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_PAD), &x, 1)) NN__CLOSE(TENSOR__(poison));
     if (n < 0 || n % 2 != 0 || n > 2 * x->ndim || (n > 0 && !pads))
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "pad: %i numbers for x %t, two for each dim from the last one are needed", n,
-                                 x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "pad: %i numbers for x %t, two for each dim from the last one are needed", n, x));
     for (d = x->ndim - 1; d >= 0; d--) {
         int64_t k = 2 * (x->ndim - 1 - d), left = k < n ? pads[k] : 0, right = k < n ? pads[k + 1] : 0;
         int64_t size = x->dims[d], most = mode == TENSOR_PAD_REFLECT ? size - 1 : size, sum;
         if (left < -0x3FFFFFFF || right < -0x3FFFFFFF || left > 0x3FFFFFFF || right > 0x3FFFFFFF ||
             (sum = size + left + right) < 0 || -left > size || -right > size)
-            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "pad: %d and %d do not fit dim %i of x %t", left,
-                                     right, d, x));
+            NN__CLOSE(
+                NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d do not fit dim %i of x %t", left, right, d, x));
         if (mode != TENSOR_PAD_CONSTANT && (left || right)) {
             if ((mode != TENSOR_PAD_REPLICATE && (left > most || right > most)) || size == 0)
-                NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                         "pad: %d and %d must be at most %d for dim %i of x %t", left, right,
-                                         most, d, x));
+                NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d must be at most %d for dim %i of x %t",
+                                   left, right, most, d, x));
             if (mode == TENSOR_PAD_CIRCULAR &&
                 (left < 0 || right < 0)) { // what is cut off does not come back
                 y = (tensor_narrow)(y, d, nn__max(-left, 0), size + nn__min(left, 0) + nn__min(right, 0));
                 left = nn__max(left, 0);
             }
-            y = nn__take(y, d, nn__beside((tensor_arange)((double)-left, (double)(sum - left), 1,
-                                                          TENSOR_I64), x),
+            y = nn__take(y, d,
+                         nn__beside((tensor_arange)((double)-left, (double)(sum - left), 1, TENSOR_I64), x),
                          mode);
         }
         if (mode == TENSOR_PAD_CONSTANT) {
@@ -6095,7 +6066,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
             cut[d] = step;
             changed |= left > 0 || right > 0;
             if (sum > 0 && step > 0x7FFFFFFFFFFF / sum)
-                NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "pad: the result for x %t is too large", x));
+                NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: the result for x %t is too large", x));
             step *= sum;
         }
         dims[d] = sum;
@@ -6117,9 +6088,9 @@ TENSOR_API tensor_t *(tensor_pixel_shuffle)(tensor_t *x, int64_t factor) {
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_PIXEL_SHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     n = x->ndim;
     if (n < 3 || r < 1 || r > 0x7FFF || x->dims[n - 3] % (r * r) != 0)
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "pixel_shuffle: x %t must be [..., C factor^2, H, W] for a factor of %d", x,
-                                 factor));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "pixel_shuffle: x %t must be [..., C factor^2, H, W] for a factor of %d", x,
+                           factor));
     for (d = 0; d < n - 3; d++) lead *= x->dims[d];
     dims[0] = lead;
     dims[1] = x->dims[n - 3] / (r * r);
@@ -6143,9 +6114,9 @@ TENSOR_API tensor_t *(tensor_pixel_unshuffle)(tensor_t *x, int64_t factor) {
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_PIXEL_UNSHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     n = x->ndim;
     if (n < 3 || r < 1 || r > 0x7FFF || x->dims[n - 2] % r != 0 || x->dims[n - 1] % r != 0)
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "pixel_unshuffle: x %t must be [..., H factor, W factor] for a factor of %d",
-                                 x, factor));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "pixel_unshuffle: x %t must be [..., H factor, W factor] for a factor of %d", x,
+                           factor));
     for (d = 0; d < n - 3; d++) lead *= x->dims[d];
     dims[0] = lead;
     dims[1] = x->dims[n - 3];
@@ -6165,9 +6136,9 @@ TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
     int64_t dims[4];
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_CHANNEL_SHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     if (x->ndim < 3 || groups < 1 || x->dims[1] % groups != 0)
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "channel_shuffle: x %t must be [N, C, ...], C a multiple of groups %d", x,
-                                 groups));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "channel_shuffle: x %t must be [N, C, ...], C a multiple of groups %d", x,
+                           groups));
     dims[0] = x->dims[0];
     dims[1] = groups;
     dims[2] = x->dims[1] / groups;
@@ -6222,26 +6193,25 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_INTERPOLATE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     rank = x->ndim - 2;
     if (rank < 1 || rank > 3)
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "interpolate: x %t must be [N, C, L], [N, C, H, W] or [N, C, D, H, W]", x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "interpolate: x %t must be [N, C, L], [N, C, H, W] or [N, C, D, H, W]", x));
     if (mode < 1 || mode > TENSOR_AREA || (mode > TENSOR_NEAREST_EXACT && wanted && wanted != rank))
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
-                                 mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
+                           mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
     if (a->align_corners && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA))
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "interpolate: align_corners has no meaning for mode %s; x %t", names[mode],
-                                     x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: align_corners has no meaning for mode %s; x %t",
+                           names[mode], x));
     if ((a->size > 0) == (a->scale_factor > 0))
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "interpolate: size %d, scale_factor %g: just one of them must be positive "
-                                 "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
-                                 a->size, a->scale_factor, x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "interpolate: size %d, scale_factor %g: just one of them must be positive "
+                           "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
+                           a->size, a->scale_factor, x));
     for (d = 0; d < 3; d++) {
         if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || a->size > 0)) continue;
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
-                                 "finite and positive, sizes go with size",
-                                 ends[d], factor[d], ends[d], size[d], x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
+                           "finite and positive, sizes go with size",
+                           ends[d], factor[d], ends[d], size[d], x));
     }
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) NN__CLOSE(TENSOR__(poison));
     for (d = 0; d < rank; d++) {
@@ -6252,17 +6222,17 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
         if (!(factor[k] > 0)) factor[k] = factor[0];
         out[d] = size[k];
         if (factor[k] > 0 && n * factor[k] >= 2147483648.0)
-            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                     "interpolate: dim %i of x %t times scale_factor %g is too large",
-                                     2 + d, x, factor[k]));
+            NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                               "interpolate: dim %i of x %t times scale_factor %g is too large", 2 + d, x,
+                               factor[k]));
         if (factor[k] > 0) out[d] = (int64_t)floor(n * factor[k]);
         if (x->dims[2 + d] < 1 || out[d] < 1 || out[d] > 0x7FFFFFFF)
-            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                     "interpolate: dim %i of x %t cannot become %d", 2 + d, x, out[d]));
+            NN__CLOSE(
+                NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: dim %i of x %t cannot become %d", 2 + d, x, out[d]));
         scale[d] = a->align_corners && mode > TENSOR_NEAREST_EXACT
-                        ? out[d] > 1 ? (n - 1) / ((double)out[d] - 1) : 0
-                    : factor[k] > 0 && !a->recompute_scale_factor ? 1 / factor[k]
-                                                                  : n / (double)out[d];
+                       ? out[d] > 1 ? (n - 1) / ((double)out[d] - 1) : 0
+                   : factor[k] > 0 && !a->recompute_scale_factor ? 1 / factor[k]
+                                                                 : n / (double)out[d];
     }
     if (mode == TENSOR_AREA) {
         int last = rank - 1;
@@ -6320,16 +6290,16 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     rank = x->ndim - 2;
     if ((rank != 2 && rank != 3) || grid->ndim != x->ndim || grid->dims[rank + 1] != rank ||
         grid->dims[0] != x->dims[0] || (x->numel == 0 && grid->numel != 0))
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "grid_sample: x %t must be [N, C, H, W], grid %t [N, H', W', 2] "
-                                 "(or [N, C, D, H, W], [N, D', H', W', 3])",
-                                 x, grid));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "grid_sample: x %t must be [N, C, H, W], grid %t [N, H', W', 2] "
+                           "(or [N, C, D, H, W], [N, D', H', W', 3])",
+                           x, grid));
     if ((a->mode && a->mode != TENSOR_BILINEAR && !nearest && (!cubic || rank != 2)) ||
         a->padding_mode == TENSOR_PAD_CIRCULAR)
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_UNSUPPORTED,
-                                 "grid_sample: mode must be bilinear, nearest or (for [N, C, H, W]) bicubic, "
-                                 "padding_mode zeros, border or reflection (x %t)",
-                                 x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                           "grid_sample: mode must be bilinear, nearest or (for [N, C, H, W]) bicubic, "
+                           "padding_mode zeros, border or reflection (x %t)",
+                           x));
     x = nn__wide(x);
     grid = nn__wide(grid);
     planes = x->dims[1];
@@ -6393,18 +6363,17 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
         NN__CLOSE(TENSOR__(poison));
     if ((n != 4 && n != 5) || theta->ndim != 3 || theta->dims[1] != rank || theta->dims[2] != rank + 1 ||
         !size || size[0] != theta->dims[0])
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "affine_grid: theta %t must be [N, 2, 3] for a size of [N, C, H, W], "
-                                 "[N, 3, 4] for [N, C, D, H, W]",
-                                 theta));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "affine_grid: theta %t must be [N, 2, 3] for a size of [N, C, H, W], "
+                           "[N, 3, 4] for [N, C, D, H, W]",
+                           theta));
     for (d = 0; d < rank; d++) {
         all[d] = size[2 + d];
         if (all[d] < 1 || all[d] > 0x7FFFFFFF / points)
-            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "affine_grid: a size of %d is not possible",
-                                     all[d]));
+            NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "affine_grid: a size of %d is not possible", all[d]));
         points *= all[d];
     }
-    for (d = 0; d < rank; d++) {   // coordinate d from the last dim
+    for (d = 0; d < rank; d++) { // coordinate d from the last dim
         int64_t s = all[rank - 1 - d];
         double ends = s < 2 ? 0 : align_corners ? 1 : 1 - 1 / (double)s;
         double step = s < 2 ? 0 : 2 * ends / ((double)s - 1);
@@ -6466,8 +6435,7 @@ TENSOR__FN void nn__grad_dropout(tensor__grad_t *g) {
 TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_DROPOUT), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
-    if (!(p >= 0 && p <= 1))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "dropout: p %g must be in 0..1 (x %t)", p, x);
+    if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, "dropout: p %g must be in 0..1 (x %t)", p, x);
     if (!training || p == 0) return x;
     if (nn__is_half(x)) return nn__narrow(nn__dropout_op(nn__wide(x), p, NULL), x);
     return nn__dropout_op(x, p, NULL);
@@ -6898,22 +6866,18 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     double scale;
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_ATTENTION), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: query %t, key %t, value %t must have at least 2 dims", name, q, k, v);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t must have at least 2 dims", name, q,
+                        k, v);
     if (q->dims[q->ndim - 1] != k->dims[k->ndim - 1])
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: query %t and key %t must have one last dim", name,
-                              q, k);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t and key %t must have one last dim", name, q, k);
     if (k->dims[k->ndim - 2] != v->dims[v->ndim - 2])
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: key %t and value %t must have one length", name, k,
-                              v);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key %t and value %t must have one length", name, k, v);
     if (mask && a->is_causal)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other",
-                              name, mask);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other", name, mask);
     if (mask && mask->state == TENSOR__LIVE && mask->dtype != TENSOR_BOOL && mask->dtype != q->dtype)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query",
-                              name, mask, q);
+        return NN__FAIL(TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query", name, mask, q);
     if (!(a->dropout_p >= 0 && a->dropout_p <= 1))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
     if (nn__is_half(q)) {
         tensor_scaled_dot_product_attention_args_t wide = *a;
         wide.query = nn__wide(q);
@@ -6929,10 +6893,9 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
         int at = q->ndim - 3;
         int64_t heads = k->dims[at], each = heads ? q->dims[at] / heads : 0;
         if (v->dims[at] != heads || heads * each != q->dims[at])
-            return TENSOR__(fail)(
-                o.th, TENSOR_ERR_SHAPE,
-                "%s: the heads of query %t must be a multiple of those of key %t and value %t", name, q, k,
-                v);
+            return NN__FAIL(TENSOR_ERR_SHAPE,
+                            "%s: the heads of query %t must be a multiple of those of key %t and value %t",
+                            name, q, k, v);
         b.enable_gqa = 0;
         memcpy(dims, q->dims, (size_t)at * sizeof dims[0]);
         dims[at] = heads;
@@ -7243,16 +7206,14 @@ TENSOR__FN tensor_state_t nn__no_state(void) {
 // Whether t is [d0, d1] (d1 < 0: [d0]) of x's dtype; raises if not.
 TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, const tensor_t *x, int64_t d0,
                         int64_t d1) {
-    tensor__thread_t *th = TENSOR__(self)();
     if (!t || t->state != TENSOR__LIVE)
-        (void)TENSOR__(fail)(th, TENSOR_ERR_POISONED, "%s: %s is missing, freed or failed earlier", op, what);
+        NN__FAIL(TENSOR_ERR_POISONED, "%s: %s is missing, freed or failed earlier", op, what);
     else if (t->dtype != x->dtype)
-        (void)TENSOR__(fail)(th, TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, t, x);
+        NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, t, x);
     else if (d1 < 0 && (t->ndim != 1 || t->dims[0] != d0))
-        (void)TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d] (x %t)", op, what, t, d0, x);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must be [%d] (x %t)", op, what, t, d0, x);
     else if (d1 >= 0 && (t->ndim != 2 || t->dims[0] != d0 || t->dims[1] != d1))
-        (void)TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d] (x %t)", op, what, t, d0, d1,
-                             x);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d] (x %t)", op, what, t, d0, d1, x);
     else
         return 1;
     return 0;
@@ -7273,27 +7234,23 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     x = a->x;
     single = x->ndim == 2;
     if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0) {
-        (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", op, x,
-                             a->batch_first ? "N, T" : "T, N");
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", op, x,
+                 a->batch_first ? "N, T" : "T, N");
         return s;
     }
     if (a->layers < 1 || a->proj_size < 0 || (a->proj_size > 0 && kind != NN__LSTM_NET) || !w ||
         !(a->dropout >= 0 && a->dropout <= 1)) {
-        (void)TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
+        NN__FAIL(
+            TENSOR_ERR_SHAPE,
             "%s: needs weights%s, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1; x %t",
-                op,
-            w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
+            op, w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
         return s;
     }
     if (!w[1] || w[1]->state != TENSOR__LIVE || w[1]->ndim != 2 || w[1]->dims[0] % gates != 0) {
         if (!w[1] || w[1]->state != TENSOR__LIVE) {
-            (void)TENSOR__(fail)(o.th, TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op,
-                                 w[1] ? "no live tensor" : "NULL");
+            NN__FAIL(TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op, w[1] ? "no live tensor" : "NULL");
         } else {
-            (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", op,
-                                 w[1],
-                                 gates, x);
+            NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", op, w[1], gates, x);
         }
         return s;
     }
@@ -7318,9 +7275,8 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         dims[2] = k ? hidden : size;
         if (f && (f->ndim != x->ndim || f->dims[0] != ends || f->dims[f->ndim - 1] != dims[2] ||
                   (!single && f->dims[1] != n))) {
-            (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op,
-                                 k ? "c" : "h", f, ends, n, dims[2], x,
-                                 single ? ": without the second dim" : "");
+            NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op, k ? "c" : "h", f, ends,
+                     n, dims[2], x, single ? ": without the second dim" : "");
             return s;
         }
         first[k] = !f ? nn__beside((tensor_zeros_n)(dims, 3,
@@ -7415,7 +7371,7 @@ TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor
     tensor_state_t s = nn__no_state();
     if (!nn__inputs(&o, &row, op, "x h c", 1, in, 3)) return s;
     if (x->ndim < 1 || x->ndim > 2 || (h && h->ndim != x->ndim) || (c && c->ndim != x->ndim)) {
-        (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be [N, I] or [I], h and c alike", op, x);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [N, I] or [I], h and c alike", op, x);
         return s;
     }
     b = nn__state_begin(kind);
@@ -7615,11 +7571,9 @@ TENSOR__FN int nn__loss_weight(const tensor__op_t *o, const char *what, tensor_t
         k = x->ndim - (*w)->ndim + d;
         fits = (*w)->dims[d] == x->dims[k] || (*w)->dims[d] == 1;
     }
-    if (!fits) {
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t",
-                             o->row->name, what, *w, x);
-        return 0;
-    }
+    if (!fits)
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t", o->row->name, what, *w,
+                      x);
     *w = nn__contiguous((tensor_expand_n)(*w, x->dims, x->ndim));
     return 1;
 }
@@ -7638,17 +7592,16 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
     same = x->ndim == t->ndim;
     for (d = 0; same && d < x->ndim; d++) same = x->dims[d] == t->dims[d];
     if (!same)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape",
-                              row->name, x, t);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape", row->name, x, t);
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
         (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own",
-                              row->name, (int)reduction, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", row->name,
+                        (int)reduction, x);
     if (which == NN__LOSS_SMOOTH_L1 && f == 0)
         return nn__loss_front(NN__LOSS_L1, x, t, w, q, 0, reduction);
     if ((which == NN__LOSS_SMOOTH_L1 && !(f > 0)) || (which == NN__LOSS_HUBER && !(f > 0)))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", row->name,
-                              which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", row->name,
+                        which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
     if (nn__is_half(x))
         return nn__narrow(
             nn__loss_front(which, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction), x);
@@ -7850,20 +7803,18 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) return TENSOR__(poison);
     dim = x->ndim > 1;
     if (x->ndim < 1 || x->dims[dim] == 0)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: input %t must be [N, C], [N, C, d...] or [C], C > 0", op, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t must be [N, C], [N, C, d...] or [C], C > 0", op, x);
     if ((int)a->reduction < 0 || a->reduction > TENSOR_NONE)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", op,
-                              (int)a->reduction, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", op,
+                        (int)a->reduction, x);
     if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: label_smoothing %g (input %t) must be in 0..1", op,
-                              a->label_smoothing, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: label_smoothing %g (input %t) must be in 0..1", op,
+                        a->label_smoothing, x);
     if (w && (w->ndim != 1 || w->dims[0] != x->dims[dim]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t",
-                              op, w, x->dims[dim], x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t", op, w,
+                        x->dims[dim], x);
     if (w && tensor_grad_enabled() && tensor_requires_grad(w))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_UNSUPPORTED,
-                              "%s: weight %t requires grad, which it cannot get", op, w);
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight %t requires grad, which it cannot get", op, w);
     if (nn__is_half(x)) {
         tensor_cross_entropy_args_t wide = *a;
         wide.input = nn__wide(x);
@@ -7875,18 +7826,18 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
         same = t->ndim == x->ndim;
         for (d = 0; same && d < x->ndim; d++) same = t->dims[d] == x->dims[d];
         if (!same)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "%s: target probabilities %t must have the shape of input %t", op, t, x);
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target probabilities %t must have the shape of input %t",
+                            op, t, x);
         return nn__cross_entropy_soft(x, t, w, a->label_smoothing, a->reduction);
     }
     if (!nn__is_index(t))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64%s", op, t,
-                              nll ? "" : ", or the dtype of input");
+        return NN__FAIL(TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64%s", op, t,
+                        nll ? "" : ", or the dtype of input");
     same = t->ndim == x->ndim - 1;
     for (d = 0; same && d < t->ndim; d++) same = t->dims[d] == x->dims[d == 0 && dim ? 0 : d + 1];
     if (!same)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: target %t must have the dims of input %t without the classes", op, t, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t without the classes",
+                        op, t, x);
     // Classes last: [rows, C].
     dims[1] = x->dims[dim];
     dims[0] = x->numel / dims[1];
@@ -7955,15 +7906,12 @@ TENSOR__FN int nn__loss_inputs(tensor__op_t *o, tensor__row_t *row, const char *
         fits = in[k]->ndim == in[0]->ndim;
         for (d = 0; fits && d < in[0]->ndim; d++) fits = in[k]->dims[d] == in[0]->dims[d];
         if (fits) continue;
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t and %s %t must have one shape", op,
-                             nn__arg_name(row, 0, first), in[0], nn__arg_name(row, k, name), in[k]);
-        return 0;
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t and %s %t must have one shape", op,
+                      nn__arg_name(row, 0, first), in[0], nn__arg_name(row, k, name), in[k]);
     }
-    if ((int)reduction < 0 || reduction > TENSOR_NONE) {
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its own", op,
-                             (int)reduction, nn__arg_name(row, 0, first), in[0]);
-        return 0;
-    }
+    if ((int)reduction < 0 || reduction > TENSOR_NONE)
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its own", op, (int)reduction,
+                      nn__arg_name(row, 0, first), in[0]);
     for (k = 0; k < nin; k++) in[k] = nn__wide(in[k]);
     return 1;
 }
@@ -8010,18 +7958,17 @@ TENSOR__FN int nn__classes(const tensor__op_t *o, tensor_t *const *in, int all) 
     const char *op = o->row->name;
     int nd = x->ndim - !all, d, fits = t->ndim == nd;
     if (x->ndim < 1 || x->ndim > 2 || x->dims[x->ndim - 1] == 0)
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: input %t must be [N, C] or [C], C > 0", op, x);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t must be [N, C] or [C], C > 0", op, x);
     else if (!nn__is_index(t))
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64", op, t);
+        NN__FAIL(TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64", op, t);
     else {
         for (d = 0; fits && d < nd; d++) fits = t->dims[d] == x->dims[d];
         if (!fits)
-            (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t%s",
-                                 op, t, x, all ? "" : " without the classes");
+            NN__FAIL(TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t%s", op, t, x,
+                     all ? "" : " without the classes");
         else if (w && (w->ndim != 1 || w->dims[0] != x->dims[x->ndim - 1]))
-            (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE,
-                                 "%s: weight %t must have the %d classes of input %t", op, w,
-                                 x->dims[x->ndim - 1], x);
+            NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t", op, w,
+                     x->dims[x->ndim - 1], x);
         else
             return 1;
     }
@@ -8038,8 +7985,7 @@ TENSOR__FN tensor_t *nn__run_multi_margin_loss(const tensor_margin_loss_args_t *
         !nn__classes(&o, in, 0))
         return TENSOR__(poison);
     if (a->p != 1 && a->p != 2)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "multi_margin_loss: p %d must be 1 or 2 (input %t)",
-                              a->p, in[0]);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "multi_margin_loss: p %d must be 1 or 2 (input %t)", a->p, in[0]);
     x = in[0];
     classes = (double)x->dims[x->ndim - 1];
     t = (tensor_unsqueeze)(in[1], -1);
@@ -8086,8 +8032,7 @@ TENSOR__FN tensor_t *nn__run_multilabel_soft_margin_loss(const tensor_margin_los
         return TENSOR__(poison);
     x = in[0];
     if (x->ndim < 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "multilabel_soft_margin_loss: input %t must be [..., C]", x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "multilabel_soft_margin_loss: input %t must be [..., C]", x);
     if (!nn__loss_weight(&o, "weight", &in[2], x)) return TENSOR__(poison);
     // t log s(x) + (1 - t) log s(-x) = log s(x) - (1 - t) x
     y = (tensor_sub)((tensor_mul)((tensor_rsub_scalar)(in[1], 1), x), (tensor_logsigmoid)(x));
@@ -8118,9 +8063,8 @@ TENSOR__FN tensor_t *nn__run_cosine_embedding_loss(const tensor_ranking_loss_arg
     x = in[0];
     t = in[2];
     if (x->ndim < 1 || x->ndim > 2 || t->ndim != x->ndim - 1 || (t->ndim && t->dims[0] != x->dims[0]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "cosine_embedding_loss: input1 %t must be [N, D] or [D], target %t [N] or []",
-                              x, t);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "cosine_embedding_loss: input1 %t must be [N, D] or [D], target %t [N] or []", x, t);
     y = (tensor_add_scalar)((tensor_sum_dim)((tensor_square)(x), -1, 0), 1e-12);
     y = (tensor_mul)(y, (tensor_add_scalar)((tensor_sum_dim)((tensor_square)(in[1]), -1, 0), 1e-12));
     y = (tensor_div)((tensor_sum_dim)((tensor_mul)(x, in[1]), -1, 0), (tensor_sqrt)(y));
@@ -8146,9 +8090,9 @@ TENSOR__FN tensor_t *nn__run_triplet_margin_loss(const tensor_triplet_margin_los
                          a->reduction))
         return TENSOR__(poison);
     if (in[0]->ndim < 1 || !(a->p > 0) || !(a->margin > 0))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "triplet_margin_loss: anchor %t must be [..., D], p %g and margin %g above 0",
-                              in[0], a->p, a->margin);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "triplet_margin_loss: anchor %t must be [..., D], p %g and margin %g above 0", in[0],
+                        a->p, a->margin);
     y = nn__distance(in[0], in[1], a->p, a->eps);
     away = nn__distance(in[0], in[2], a->p, a->eps);
     if (a->swap) away = (tensor_minimum)(away, nn__distance(in[1], in[2], a->p, a->eps));
@@ -8171,11 +8115,11 @@ TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_ar
     for (d = 0; fits && d < v->ndim; d++)
         fits = v->dims[d] == x->dims[d] || (d == x->ndim - 1 && v->dims[d] == 1);
     if (!fits)
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
-            "gaussian_nll_loss: var %t must have the shape of input %t, a last dim of 1, or none", v, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "gaussian_nll_loss: var %t must have the shape of input %t, a last dim of 1, or none",
+                        v, x);
     if ((tensor_item)((tensor_any)((tensor_lt_scalar)((tensor_detach)(v), 0))) != 0)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX, "gaussian_nll_loss: var %t has a negative element", v);
+        return NN__FAIL(TENSOR_ERR_INDEX, "gaussian_nll_loss: var %t has a negative element", v);
     if (less) v = (tensor_unsqueeze)(v, -1);
     // eps + v - v has the value of the bound and the gradient of v.
     v = (tensor_where)((tensor_lt_scalar)(v, a->eps),
@@ -8301,7 +8245,7 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
     for (i = 0; i < a[2].numel; i++) {
         int64_t t = nn__index(&a[2], i), s = nn__index(&a[3], i);
         if (t < 0 || t > most || s < 0 || s > room || (total += c->p->i[1] ? 0 : s) > room) {
-            (void)TENSOR__(fail)(
+            TENSOR__(fail)(
                 c->thread, TENSOR_ERR_INDEX,
                 "ctc_loss: input length %d, target length %d of item %d do not fit %d steps, %d targets", t,
                 s, i, most, room);
@@ -8413,27 +8357,25 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     x = in[0];
     single = x->ndim == 2;
     if (!nn__is_index(in[1]) || !nn__is_index(in[2]) || !nn__is_index(in[3]))
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_DTYPE,
-            "ctc_loss: targets, input_lengths, target_lengths are %y, %y, %y, must be i32 or i64", in[1],
-            in[2], in[3]);
+        return NN__FAIL(TENSOR_ERR_DTYPE,
+                        "ctc_loss: targets, input_lengths, target_lengths are %y, %y, %y, must be i32 or i64",
+                        in[1], in[2], in[3]);
     if (single) x = (tensor_unsqueeze)(x, 1);
     for (k = 2; single && k < 4; k++)
         if (in[k]->ndim == 0) in[k] = (tensor_unsqueeze)(in[k], 0);
     if (x->ndim != 3 || x->dims[2] == 0 || in[1]->ndim < 1 || in[1]->ndim > 2 - single ||
         (in[1]->ndim == 2 && in[1]->dims[0] != x->dims[1]))
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
-            "ctc_loss: log_probs %t must be [T, N, C] or [T, C], targets %t [N, S] or [sum]", a->log_probs,
-            in[1]);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "ctc_loss: log_probs %t must be [T, N, C] or [T, C], targets %t [N, S] or [sum]",
+                        a->log_probs, in[1]);
     if (in[2]->ndim != 1 || in[2]->dims[0] != x->dims[1] || in[3]->ndim != 1 || in[3]->dims[0] != x->dims[1])
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
+        return NN__FAIL(
+            TENSOR_ERR_SHAPE,
             "ctc_loss: input_lengths %t and target_lengths %t must have the %d items of log_probs %t",
             a->input_lengths, a->target_lengths, x->dims[1], a->log_probs);
     if (a->blank < 0 || a->blank >= x->dims[2])
-        return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX, "ctc_loss: blank %d is not in 0..%d (log_probs %t)",
-                              a->blank, x->dims[2] - 1, a->log_probs);
+        return NN__FAIL(TENSOR_ERR_INDEX, "ctc_loss: blank %d is not in 0..%d (log_probs %t)", a->blank,
+                        x->dims[2] - 1, a->log_probs);
     in[0] = nn__contiguous(x);
     for (k = 1; k < 4; k++) in[k] = nn__contiguous(in[k]);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_CTC_LOSS), in, 4)) return TENSOR__(poison);
@@ -8595,8 +8537,7 @@ TENSOR__FN char *nn__copy_string(const char *s) {
 TENSOR__FN int nn__poisoned(const char *op, const char *what, const void *p) {
     int code = tensor_error_code();
     if (code != TENSOR_OK) return code;
-    NN__FAIL(TENSOR_ERR_POISONED, "%s: %s %s", op, what, p ? "failed earlier" : "is NULL");
-    return TENSOR_ERR_POISONED;
+    return NN__ERROR(TENSOR_ERR_POISONED, "%s: %s %s", op, what, p ? "failed earlier" : "is NULL");
 }
 
 // Whether m is initialised and not freed. Blocks of freed modules stay until shutdown, so that it can be
@@ -8610,9 +8551,8 @@ TENSOR__FN int nn__unusable(const char *op, const char *what, const nn_module_t 
     int code = tensor_error_code();
     if (code != TENSOR_OK || !m || nn__open_module(m) || (!m->impl && m->code == TENSOR_ERR_OUT_OF_MEMORY))
         return nn__poisoned(op, what, m);
-    NN__FAIL(TENSOR_ERR_POISONED, "%s: %s %s", op, what,
-             m->impl || m->code != TENSOR_OK ? "was freed" : "was never initialised");
-    return TENSOR_ERR_POISONED;
+    return NN__ERROR(TENSOR_ERR_POISONED, "%s: %s %s", op, what,
+                     m->impl || m->code != TENSOR_OK ? "was freed" : "was never initialised");
 }
 
 TENSOR__FN void nn__mark(nn_module_t *m, int code) {
@@ -8621,6 +8561,25 @@ TENSOR__FN void nn__mark(nn_module_t *m, int code) {
 
 TENSOR__FN int nn__usable(const nn_module_t *m) {
     return nn__open_module(m) && m->code == TENSOR_OK;
+}
+
+// Whether p is given, m open, m usable; raises if not.
+TENSOR__FN int nn__there(const char *op, const char *what, const void *p) {
+    if (!p) nn__poisoned(op, what, p);
+    return p != NULL;
+}
+TENSOR__FN int nn__whole(const char *op, const char *what, tensor_t *t) {
+    int good = t && !(tensor_is_poison)(t);
+    if (!good) nn__poisoned(op, what, t);
+    return good;
+}
+TENSOR__FN int nn__opened(const char *op, const char *what, const nn_module_t *m) {
+    if (!nn__open_module(m)) nn__unusable(op, what, m);
+    return nn__open_module(m);
+}
+TENSOR__FN int nn__can_use(const char *op, const char *what, const nn_module_t *m) {
+    if (!nn__usable(m)) nn__unusable(op, what, m);
+    return nn__usable(m);
 }
 
 // Parameters, buffers and parts say where their module was made.
@@ -8705,10 +8664,7 @@ TENSOR__FN void nn__module_shutdown(tensor__owned_t *o) {
 TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t forward,
                                void (*destroy)(nn_module_t *m)) {
     nn_module_impl_t *impl;
-    if (!m) {
-        nn__poisoned("module_init", "the module", m);
-        return;
-    }
+    if (!nn__there("module_init", "the module", m)) return;
     impl = (nn_module_impl_t *)nn__memory(1, sizeof(nn_module_impl_t));
     m->name = name ? name : "Module";
     m->forward = forward;
@@ -8727,15 +8683,11 @@ TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t
 
 TENSOR_API int (nn_free)(nn_module_t *m) {
     nn_module_impl_t *impl = m ? m->impl : NULL;
-    if (m && (impl ? impl->module != m : m->code == TENSOR_ERR_OWNER)) {
-        NN__FAIL(TENSOR_ERR_OWNER, "free: the module was freed already");
-        return TENSOR_ERR_OWNER;
-    }
+    if (m && (impl ? impl->module != m : m->code == TENSOR_ERR_OWNER))
+        return NN__ERROR(TENSOR_ERR_OWNER, "free: the module was freed already");
     if (!impl) return TENSOR_OK;
-    if (impl->parents > 0) {
-        NN__FAIL(TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
-        return TENSOR_ERR_OWNER;
-    }
+    if (impl->parents > 0)
+        return NN__ERROR(TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
     m->impl = NULL;
     m->code = TENSOR_ERR_OWNER;
     nn__close(impl);
@@ -8795,10 +8747,7 @@ TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name
 
 TENSOR__FN tensor_t *nn__register(nn_module_t *m, const char *op, const char *name, tensor_t *t, int kind) {
     nn__slot_t *s;
-    if (!nn__open_module(m)) {
-        nn__unusable(op, "the module", m);
-        return TENSOR__(poison);
-    }
+    if (!nn__opened(op, "the module", m)) return TENSOR__(poison);
     if (!t || (tensor_is_poison)(t)) {
         nn__mark(m, nn__poisoned(op, "the tensor", t));
         return TENSOR__(poison);
@@ -8843,10 +8792,7 @@ TENSOR__FN int nn__contains(const nn_module_impl_t *outer, const nn_module_impl_
 
 TENSOR_API nn_module_t *(nn_child)(nn_module_t *m, const char *name, nn_module_t *child) {
     nn__slot_t *s;
-    if (!nn__open_module(m)) {
-        nn__unusable("child", "the module", m);
-        return child;
-    }
+    if (!nn__opened("child", "the module", m)) return child;
     if (!nn__open_module(child)) {
         nn__mark(m, nn__unusable("child", "the child", child));
         return child;
@@ -8970,14 +8916,8 @@ TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x) {
 TENSOR__FN int64_t nn__add_hook(nn_module_t *m, const char *op, nn_forward_pre_hook_t pre,
                                 nn_forward_hook_t post, nn_full_backward_hook_t back, void *user) {
     nn__hook_t *h, **at;
-    if (!nn__open_module(m)) {
-        nn__unusable(op, "the module", m);
-        return 0;
-    }
-    if (!pre && !post && !back) {
-        NN__FAIL(TENSOR_ERR_OWNER, "%s: fn is NULL", op);
-        return 0;
-    }
+    if (!nn__opened(op, "the module", m)) return 0;
+    if (!pre && !post && !back) return NN__NO(TENSOR_ERR_OWNER, "%s: fn is NULL", op);
     h = (nn__hook_t *)nn__memory(1, sizeof *h);
     if (!h) return 0;
     h->id = ++m->impl->last_hook;
@@ -9118,10 +9058,7 @@ TENSOR__FN void *nn__collect(nn_module_t *m, const char *op, nn__items_t *out) {
     int64_t i;
     out->item = NULL;
     out->n = 0;
-    if (!nn__usable(m)) {
-        nn__unusable(op, "the module", m);
-        return NULL;
-    }
+    if (!nn__can_use(op, "the module", m)) return NULL;
     nn__count_items(m->impl, 0, &items, &bytes);
     while (slots < 2 * items) slots *= 2;
     block = (unsigned char *)nn__memory(items * sizeof(nn__item_t) + slots * sizeof(int32_t) + bytes, 1);
@@ -9245,14 +9182,8 @@ TENSOR__FN nn__slot_t *nn__lookup(const nn_module_impl_t *impl, const char *name
 
 TENSOR_API tensor_t *(nn_get)(nn_module_t *m, const char *name) {
     nn__slot_t *s;
-    if (!nn__usable(m)) {
-        nn__unusable("get", "the module", m);
-        return TENSOR__(poison);
-    }
-    if (!name) {
-        nn__poisoned("get", "name", name);
-        return TENSOR__(poison);
-    }
+    if (!nn__can_use("get", "the module", m)) return TENSOR__(poison);
+    if (!nn__there("get", "name", name)) return TENSOR__(poison);
     s = nn__lookup(m->impl, name);
     if (s && s->tensor) return s->tensor;
     return NN__FAIL(TENSOR_ERR_INDEX, "get: %s has no parameter or buffer \"%s\"", m->name, name);
@@ -9260,14 +9191,8 @@ TENSOR_API tensor_t *(nn_get)(nn_module_t *m, const char *name) {
 
 TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
     nn__slot_t *s;
-    if (!nn__usable(m)) {
-        nn__unusable("get_child", "the module", m);
-        return NULL;
-    }
-    if (!name) {
-        nn__poisoned("get_child", "name", name);
-        return NULL;
-    }
+    if (!nn__can_use("get_child", "the module", m)) return NULL;
+    if (!nn__there("get_child", "name", name)) return NULL;
     s = nn__lookup(m->impl, name);
     if (s && s->child && s->child->module) return s->child->module;
     NN__FAIL(TENSOR_ERR_INDEX, "get_child: %s has no module \"%s\"", m->name, name);
@@ -9312,8 +9237,7 @@ TENSOR_API int nn_print(nn_module_t *m) {
     bad = puts(text) < 0;
     nn__free(text);
     if (!bad) return TENSOR_OK;
-    NN__FAIL(TENSOR_ERR_IO, "print: stdout cannot be written");
-    return TENSOR_ERR_IO;
+    return NN__ERROR(TENSOR_ERR_IO, "print: stdout cannot be written");
 }
 #endif
 
@@ -9334,13 +9258,11 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
     for (i = 0; i < a.n && i < b.n && code == TENSOR_OK; i++) {
         if (strcmp(a.item[i].name, b.item[i].name) == 0 && nn__same_shape(a.item[i].tensor, b.item[i].tensor))
             continue;
-        code = TENSOR_ERR_FORMAT;
-        NN__FAIL(code, "copy_state: \"%s\" %t and \"%s\" %t differ", a.item[i].name, a.item[i].tensor,
-                 b.item[i].name, b.item[i].tensor);
+        code = NN__ERROR(TENSOR_ERR_FORMAT, "copy_state: \"%s\" %t and \"%s\" %t differ", a.item[i].name,
+                         a.item[i].tensor, b.item[i].name, b.item[i].tensor);
     }
     if (code == TENSOR_OK && a.n != b.n) {
-        code = TENSOR_ERR_FORMAT;
-        NN__FAIL(code, "copy_state: modules of %d and %d tensors", a.n, b.n);
+        code = NN__ERROR(TENSOR_ERR_FORMAT, "copy_state: modules of %d and %d tensors", a.n, b.n);
     }
     if (code == TENSOR_OK) {
         scope = TENSOR__(scope)(0);
@@ -9391,11 +9313,9 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
     int64_t i, n = 0;
     int code;
     tensor_scope_t scope;
-    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
-        NN__FAIL(TENSOR_ERR_DTYPE, "to: %s is no float dtype and no device",
-                 tensor_dtype_name((tensor_dtype_t)to));
-        return TENSOR_ERR_DTYPE;
-    }
+    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16)
+        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is no float dtype and no device",
+                         tensor_dtype_name((tensor_dtype_t)to));
     block = nn__collect(m, "to", &a);
     if (!block) return tensor_error_code();
     fresh = (tensor_t **)nn__memory((uint64_t)(2 * a.n + 1), sizeof *fresh);
@@ -9508,10 +9428,7 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
 TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
     nn__clones_t known;
     nn_module_t *c;
-    if (!nn__usable(m)) {
-        nn__unusable("clone", "the module", m);
-        return NULL;
-    }
+    if (!nn__can_use("clone", "the module", m)) return NULL;
     known.pair = NULL;
     known.n = known.cap = 0;
     c = nn__clone(m, &known);
@@ -9583,8 +9500,8 @@ TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
 
 // The numbers of a layer in PyTorch's form: s with #k for i[k], $k for f[k], @k for the numbers i[k].. of all
 // dims and *k for one of them where they are equal; ?ktext} is there if i[k] is not 0, {kA|B|C} is the
-// i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and R ask whether there is a weight, bias, running_mean.
-// -> where it ended
+// i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and R ask whether there is a weight, bias,
+// running_mean. -> where it ended
 TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t) {
     const nn__layer_t *l = nn__of(m);
     for (; *s && *s != '|' && *s != '}'; s++) {
@@ -9715,9 +9632,8 @@ TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
 TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     tensor_layer_norm_args_t a = tensor_layer_norm_defaults();
-    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0])) {
+    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "layer_norm: x %t must end in a dim of %d", x, l->i[0]);
-    }
     a.x = x;
     a.weight = nn__tensor(m, 0);
     a.bias = nn__tensor(m, 1);
@@ -9826,30 +9742,29 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     nd = in[0]->ndim;
     for (k = 0; k < 3; k++) {
         if (in[k]->ndim != nd || nd < 2 || nd > 3 || in[k]->dims[nd - 1] != l->i[k == 0 ? 0 : k + 1])
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "%s: query %t, key %t, value %t must be [T, N, %d], "
-                                  "[S, N, %d], [S, N, %d], or all without N",
-                                  op, in[0], in[1], in[2], embed, l->i[2], l->i[3]);
+            return NN__FAIL(TENSOR_ERR_SHAPE,
+                            "%s: query %t, key %t, value %t must be [T, N, %d], "
+                            "[S, N, %d], [S, N, %d], or all without N",
+                            op, in[0], in[1], in[2], embed, l->i[2], l->i[3]);
     }
     for (k = 0; k < 3; k++) q[k] = nn__batch_first(in[k], nd, (int)l->i[4]);
     n = q[0]->dims[0];
     t = q[0]->dims[1];
     s = q[1]->dims[1];
     if (q[1]->dims[0] != n || q[2]->dims[0] != n || q[2]->dims[1] != s)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t do not fit together%s",
-                              op, in[0], in[1], in[2], l->i[4] ? " (batch_first)" : "");
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t do not fit together%s", op, in[0],
+                        in[1], in[2], l->i[4] ? " (batch_first)" : "");
     if (in[4] && nd == 2 && in[4]->ndim == 1) in[4] = (tensor_unsqueeze)(in[4], 0);
     if (in[4] && (in[4]->ndim != 2 || in[4]->dims[0] != n || in[4]->dims[1] != s))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: key_padding_mask %t must be [%d, %d]", op, in[4],
-                              n, s);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key_padding_mask %t must be [%d, %d]", op, in[4], n, s);
     if (mask && (mask->ndim < 2 || mask->ndim > 3 || mask->dims[mask->ndim - 2] != t ||
                  mask->dims[mask->ndim - 1] != s || (mask->ndim == 3 && mask->dims[0] != n * heads)))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: attn_mask %t must be [%d, %d] or [%d, %d, %d]", op,
-                              mask, t, s, n * heads, t, s);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: attn_mask %t must be [%d, %d] or [%d, %d, %d]", op, mask, t, s,
+                        n * heads, t, s);
     for (k = 3; k < 5; k++)
         if (in[k] && in[k]->dtype != TENSOR_BOOL && in[k]->dtype != in[0]->dtype)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "%s: %s is %y, must be bool or %y as query", op,
-                                  k == 3 ? "attn_mask" : "key_padding_mask", in[k], in[0]);
+            return NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, must be bool or %y as query", op,
+                            k == 3 ? "attn_mask" : "key_padding_mask", in[k], in[0]);
     if (a->is_causal && !mask) {
         dims[0] = t;
         dims[1] = s;
@@ -9962,7 +9877,7 @@ TENSOR__FN tensor_t *nn__transformer_layer(nn_module_t *m, const nn_transformer_
     int k, blocks = l->i[2] ? 3 : 2;
     if (l->i[2] && !a->memory)
         return NN__FAIL(TENSOR_ERR_OWNER, "transformer_decoder_layer: memory is NULL; a decoder needs "
-                        "nn_transformer_forward(m, x, memory)");
+                                          "nn_transformer_forward(m, x, memory)");
     for (k = 0; k < blocks; k++) {
         nn_module_t *norm = nn__kid(m, nn__norms[k]);
         tensor_t *y = l->i[0] ? (nn_forward)(norm, x) : x;
@@ -10363,7 +10278,7 @@ TENSOR__FN nn_module_t *nn__conv_layer(int kind, int64_t in, int64_t out, nn__wi
     if (g.mode < 1) return nn__refuse(op, "groups must be > 0", g.mode);
     if (in % g.mode != 0) return nn__refuse(op, "in_channels must be a multiple of groups", in);
     if (out % g.mode != 0) return nn__refuse(op, "out_channels must be a multiple of groups", out);
-    if (!nn__window_valid(nn__self(), op, rank, &g)) return NULL;
+    if (!nn__window_valid(op, rank, &g)) return NULL;
     for (d = 0; d < 3; d++)
         if (same && (g.stride[d] != 1 || g.pad[d] != 0))
             return nn__refuse(op, "same needs stride 1 and no padding", g.stride[d]);
@@ -10415,7 +10330,7 @@ TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int most, int rank
     int d;
     g.mode = a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
     if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation) ||
-        !nn__window_valid(nn__self(), op, rank, &g))
+        !nn__window_valid(op, rank, &g))
         return NULL;
     for (d = 0; d < 3; d++) {
         if (2 * g.pad[d] > g.kernel[d])
@@ -10525,7 +10440,7 @@ TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int fold) {
     nn__window_t g = nn__window_unit();
     nn__layer_t *l;
     int d;
-    if (!NN__COLUMNS_WINDOW || !nn__window_valid(nn__self(), op, 2, &g)) return NULL;
+    if (!NN__COLUMNS_WINDOW || !nn__window_valid(op, 2, &g)) return NULL;
     if (fold && a->height < 1) return nn__refuse(op, "height must be > 0", a->height);
     l = nn__make(fold ? NN__FOLD_KIND : NN__UNFOLD_KIND);
     if (!l) return NULL;
@@ -10569,10 +10484,8 @@ TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int la
             nn__unusable(op, "the module", m);
         return 0;
     }
-    if (m->impl->kind < &nn__kinds[first] || m->impl->kind > &nn__kinds[last]) {
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, m->name);
-        return 0;
-    }
+    if (m->impl->kind < &nn__kinds[first] || m->impl->kind > &nn__kinds[last])
+        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, m->name);
     if (m->impl->key) TENSOR__(push_path)(nn__self(), m->impl->key);
     return 1;
 }
@@ -10859,10 +10772,7 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     char name[24];
     tensor__text_t t;
     if (count < 1 || count > 4096) return nn__refuse(op, "count must be in 1..4096", count);
-    if (!nn__usable(layer)) {
-        nn__unusable(op, "the layer", layer);
-        return NULL;
-    }
+    if (!nn__can_use(op, "the layer", layer)) return NULL;
     if (layer->impl->kind != &nn__kinds[kind - NN__ENCODER_KIND + NN__ENCODER_LAYER_KIND]) {
         NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
         return NULL;
@@ -11056,10 +10966,7 @@ TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     char name[24];
     tensor__text_t t;
-    if (!nn__open_module(sequential)) {
-        nn__unusable("append", "the sequential", sequential);
-        return sequential;
-    }
+    if (!nn__opened("append", "the sequential", sequential)) return sequential;
     if (sequential->impl->kind != &nn__kinds[NN__SEQUENTIAL_KIND]) {
         NN__FAIL(TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential", sequential->name);
         return sequential;
@@ -11102,10 +11009,7 @@ enum { NN__INIT_UNIFORM, NN__INIT_NORMAL, NN__INIT_FILL };
 TENSOR__FN tensor_t *nn__init(tensor_t *t, int how, double a, double b) {
     tensor_scope_t scope;
     tensor_t *r;
-    if (!t) {
-        nn__poisoned("init", "the tensor", t);
-        return TENSOR__(poison);
-    }
+    if (!nn__there("init", "the tensor", t)) return TENSOR__(poison);
     scope = TENSOR__(scope)(0);
     if (how == NN__INIT_UNIFORM) r = (tensor_uniform_)(t, a, b);
     else if (how == NN__INIT_NORMAL) r = (tensor_normal_)(t, a, b);
@@ -11158,14 +11062,10 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
     double a, b;
     int64_t i;
     float *v;
-    if (!t || (tensor_is_poison)(t)) {
-        nn__poisoned("trunc_normal_", "the tensor", t);
-        return TENSOR__(poison);
-    }
-    if (!(low <= high) || !(std >= 0)) {
+    if (!nn__whole("trunc_normal_", "the tensor", t)) return TENSOR__(poison);
+    if (!(low <= high) || !(std >= 0))
         return NN__FAIL(TENSOR_ERR_SHAPE, "trunc_normal_: needs low <= high and std >= 0 (got %g, %g, %g)",
                         low, high, std);
-    }
     scope = TENSOR__(scope)(0);
     u = (tensor_uniform_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, 1);
     v = (float *)tensor_data_mut(u);
@@ -11184,14 +11084,8 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
 TENSOR__FN int nn__fans(tensor_t *t, const char *op, double fan[2]) {
     double area = 1;
     int i;
-    if (!t || (tensor_is_poison)(t)) {
-        nn__poisoned(op, "the tensor", t);
-        return 0;
-    }
-    if (t->ndim < 2) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: t %t must have at least 2 dims", op, t);
-        return 0;
-    }
+    if (!nn__whole(op, "the tensor", t)) return 0;
+    if (t->ndim < 2) return NN__NO(TENSOR_ERR_SHAPE, "%s: t %t must have at least 2 dims", op, t);
     for (i = 2; i < t->ndim; i++) area *= (double)t->dims[i];
     fan[0] = (double)t->dims[1] * area;
     fan[1] = (double)t->dims[0] * area;
@@ -11268,11 +11162,9 @@ TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
     double fan[2];
     int d;
     if (!nn__fans(t, "dirac_", fan)) return TENSOR__(poison);
-    if (t->ndim < 3 || t->ndim > 5 || groups < 1 || t->dims[0] % groups) {
-        return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "dirac_: t %t must be [out, in, K...], out a multiple of %d groups", t,
-                        groups);
-    }
+    if (t->ndim < 3 || t->ndim > 5 || groups < 1 || t->dims[0] % groups)
+        return NN__FAIL(TENSOR_ERR_SHAPE, "dirac_: t %t must be [out, in, K...], out a multiple of %d groups",
+                        t, groups);
     for (d = 2; d < t->ndim; d++) centre = centre * t->dims[d] + t->dims[d] / 2;
     scope = TENSOR__(scope)(0);
     x = (tensor_zero_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32));
@@ -11293,11 +11185,10 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
     int64_t i, j, zeros;
     double fan[2];
     if (!nn__fans(t, "sparse_", fan)) return TENSOR__(poison);
-    if (t->ndim != 2 || !(sparsity >= 0 && sparsity <= 1) || !(std >= 0)) {
+    if (t->ndim != 2 || !(sparsity >= 0 && sparsity <= 1) || !(std >= 0))
         return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "sparse_: t %t must have 2 dims, sparsity %g lie in 0..1, std %g be >= 0",
-                        t, sparsity, std);
-    }
+                        "sparse_: t %t must have 2 dims, sparsity %g lie in 0..1, std %g be >= 0", t,
+                        sparsity, std);
     scope = TENSOR__(scope)(0);
     x = (tensor_normal_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, std);
     v = (float *)tensor_data_mut(x);
@@ -11413,8 +11304,7 @@ TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
 TENSOR__FN int nn__bad_optimizer(const char *op, const nn_optimizer_t *o) {
     if (!o) return nn__poisoned(op, "the optimizer", o);
     if (!o->dead) return TENSOR_OK;
-    NN__FAIL(TENSOR_ERR_OWNER, "%s: the optimizer was freed", op);
-    return TENSOR_ERR_OWNER;
+    return NN__ERROR(TENSOR_ERR_OWNER, "%s: the optimizer was freed", op);
 }
 
 TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
@@ -11435,15 +11325,13 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
         if (!t || (tensor_is_poison)(t)) return nn__poisoned(nn__rule_names[o->rule], "a parameter", t);
         if (t->dtype != TENSOR_F32 && t->dtype != TENSOR_F64 && t->dtype != TENSOR_F16 &&
             t->dtype != TENSOR_BF16) {
-            NN__FAIL(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
-                     (int64_t)i, t);
-            return TENSOR_ERR_DTYPE;
+            return NN__ERROR(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
+                             (int64_t)i, t);
         }
-        if (!(tensor_is_leaf)(t)) {
-            NN__FAIL(TENSOR_ERR_AUTOGRAD, "%s: parameter %d %t is no leaf but the result of an operation",
-                     nn__rule_names[o->rule], (int64_t)i, t);
-            return TENSOR_ERR_AUTOGRAD;
-        }
+        if (!(tensor_is_leaf)(t))
+            return NN__ERROR(TENSOR_ERR_AUTOGRAD,
+                             "%s: parameter %d %t is no leaf but the result of an operation",
+                             nn__rule_names[o->rule], (int64_t)i, t);
         for (k = 0; k < o->nparams && o->param[k].t != t; k++) {
         }
         if (k == o->nparams) {
@@ -11508,13 +11396,12 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
     for (i = 0; i < (int64_t)(sizeof checks / sizeof checks[0]) && code == TENSOR_OK; i++) {
         double v = option[checks[i].option];
         if (v >= 0 && v < checks[i].below) continue;
-        code = TENSOR_ERR_SHAPE;
-        NN__FAIL(code, "%s: %s must be >= 0 and < %g (got %g)", name, checks[i].name, checks[i].below, v);
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: %s must be >= 0 and < %g (got %g)", name, checks[i].name,
+                         checks[i].below, v);
     }
     if (code == TENSOR_OK && option[NN__NESTEROV] != 0 &&
         (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
-        code = TENSOR_ERR_SHAPE;
-        NN__FAIL(code, "%s: nesterov needs a momentum and no dampening", name);
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: nesterov needs a momentum and no dampening", name);
     }
     if (code == TENSOR_OK && !list && !m && count > 0) code = nn__poisoned(name, "the list", list);
     if (code == TENSOR_OK && !list) {
@@ -11528,8 +11415,7 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
         list = all;
     }
     if (code == TENSOR_OK && count < 1) {
-        code = TENSOR_ERR_SHAPE;
-        NN__FAIL(code, "%s: no parameters", name);
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: no parameters", name);
     }
     if (code == TENSOR_OK) {
         o = (nn_optimizer_t *)nn__memory(1, sizeof *o);
@@ -11877,10 +11763,7 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
 TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
     int code = nn__bad_optimizer("set_lr", o);
     if (code != TENSOR_OK) return code;
-    if (!(lr >= 0)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr);
-        return TENSOR_ERR_SHAPE;
-    }
+    if (!(lr >= 0)) return NN__ERROR(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr);
     o->option[NN__LR] = lr;
     return TENSOR_OK;
 }
@@ -11976,10 +11859,7 @@ TENSOR__FN double nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n,
     }
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
-        if (!t || (tensor_is_poison)(t)) {
-            nn__poisoned("clip_grad_norm", "a parameter", t);
-            return (double)NAN;
-        }
+        if (!nn__whole("clip_grad_norm", "a parameter", t)) return (double)NAN;
         if (t->grad) total += nn__squares(t->grad);
     }
     if (tensor_error_code() != TENSOR_OK) return (double)NAN;
@@ -12012,10 +11892,8 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
     tensor_scope_t scope;
     int i, code = tensor_error_code();
     if (code != TENSOR_OK) return code;
-    if (!(limit >= 0)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got %g)", limit);
-        return TENSOR_ERR_SHAPE;
-    }
+    if (!(limit >= 0))
+        return NN__ERROR(TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got %g)", limit);
     scope = TENSOR__(scope)(0);
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
@@ -12100,10 +11978,7 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
         tensor_t *t = which ? y : x;
         tensor_shape_t *shape = which ? &d.y_shape : &d.x_shape;
         if (which && !y) break;
-        if (!t || (tensor_is_poison)(t)) {
-            nn__poisoned("tensor_dataset", which ? "y" : "x", t);
-            return d;
-        }
+        if (!nn__whole("tensor_dataset", which ? "y" : "x", t)) return d;
         if (t->ndim < 1 || (which && y->dims[0] != x->dims[0])) {
             if (t->ndim < 1)
                 NN__FAIL(TENSOR_ERR_SHAPE, "tensor_dataset: %s must have a first dim", which ? "y" : "x");
@@ -12140,8 +12015,7 @@ TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
 TENSOR__FN int nn__bad_loader(const char *op, const nn_data_loader_t *l) {
     if (!l) return nn__poisoned(op, "the loader", l);
     if (!l->dead) return TENSOR_OK;
-    NN__FAIL(TENSOR_ERR_OWNER, "%s: the loader was freed", op);
-    return TENSOR_ERR_OWNER;
+    return NN__ERROR(TENSOR_ERR_OWNER, "%s: the loader was freed", op);
 }
 
 TENSOR__FN void nn__loader_shutdown(tensor__owned_t *o) {
@@ -12229,10 +12103,7 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
 TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches) {
     int code = nn__bad_loader("seek", l);
     if (code != TENSOR_OK) return code;
-    if (batches < 0) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
-        return TENSOR_ERR_SHAPE;
-    }
+    if (batches < 0) return NN__ERROR(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
     l->epoch = l->batches > 0 ? batches / l->batches : 0;
     l->position = l->batches > 0 ? batches % l->batches : 0;
     return TENSOR_OK;
@@ -12318,10 +12189,7 @@ TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype
 TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     nn__gather_t g;
     int64_t tasks, i;
-    if (!b) {
-        nn__poisoned("next", "the batch", b);
-        return 0;
-    }
+    if (!nn__there("next", "the batch", b)) return 0;
     b->x = b->y = TENSOR__(poison);
     b->size = b->index = b->epoch = 0;
     if (tensor_error_code() != TENSOR_OK) return 0;
@@ -12420,15 +12288,12 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
     int64_t size = -1;
     memset(s, 0, sizeof *s);
     if (path && nn__file_kind(path, NULL) == NN__NO_FILE) {   // opening a FIFO would wait for its writer
-        NN__FAIL(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
-        return 0;
+        return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
     }
     f = path ? fopen(path, "rb") : NULL;
-    if (!f) {
-        NN__FAIL(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
-                 path ? strerror(errno) : "no path");
-        return 0;
-    }
+    if (!f)
+        return NN__NO(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
+                      path ? strerror(errno) : "no path");
 #if defined(_WIN32)
     if (_fseeki64(f, 0, SEEK_END) == 0) size = _ftelli64(f);
 #else
@@ -12436,8 +12301,7 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
 #endif
     if (size < 0 || size == LONG_MAX || fseek(f, 0, SEEK_SET) != 0) {
         fclose(f);
-        NN__FAIL(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
-        return 0;
+        return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
     }
     s->file = f;
     s->size = (uint64_t)size;
@@ -12524,13 +12388,11 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
     int rank, k;
     tensor_t *t;
     if (!nn__read(s, 0, head, got)) return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
-    if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B) {
+    if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B)
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is gzip-compressed; decompress it first (gunzip)",
                         label);
-    }
-    if (got < 4 || head[0] != 0 || head[1] != 0) {
+    if (got < 4 || head[0] != 0 || head[1] != 0)
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is not an IDX file (first bytes are not 0 0)", label);
-    }
     rank = head[3];
     switch (head[2]) {
     case 0x08: dtype = TENSOR_U8; break;
@@ -12544,28 +12406,24 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
                         (int64_t)head[2]);
     }
     size = tensor_dtype_size(dtype);
-    if (rank < 1 || rank > TENSOR_MAX_DIMS) {
+    if (rank < 1 || rank > TENSOR_MAX_DIMS)
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label,
                         (int64_t)rank);
-    }
-    if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank)) {
+    if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank))
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" ends inside its header", label);
-    }
     for (k = 0; k < rank; k++) {
         const unsigned char *p = head + 4 + 4 * k;
         dims[k] =
             (int64_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3]);
         if (dims[k] == 0) return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has a dim of 0", label);
-        if (numel > ((uint64_t)1 << 60) / (uint64_t)dims[k]) {
+        if (numel > ((uint64_t)1 << 60) / (uint64_t)dims[k])
             return NN__FAIL(TENSOR_ERR_FORMAT, "idx: the sizes in \"%s\" overflow", label);
-        }
         numel *= (uint64_t)dims[k];
     }
     bytes = numel * size;
-    if (bytes != s->size - 4 - 4 * (uint64_t)rank) {
+    if (bytes != s->size - 4 - 4 * (uint64_t)rank)
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" must hold %d bytes of data (got %d)", label,
                         (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
-    }
     t = nn__host_tensor(dims, rank, dtype);
     if ((tensor_is_poison)(t)) return t;
     if (!nn__read(s, 4 + 4 * (uint64_t)rank, t->storage->data, bytes)) {
@@ -12669,10 +12527,7 @@ TENSOR__FN void nn__reader_shutdown(tensor__owned_t *o) {
 }
 
 TENSOR_API int (nn_safetensors_close)(nn_safetensors_t *r) {
-    if (r && r->dead) {
-        NN__FAIL(TENSOR_ERR_OWNER, "safetensors_close: the reader was closed already");
-        return TENSOR_ERR_OWNER;
-    }
+    if (r && r->dead) return NN__ERROR(TENSOR_ERR_OWNER, "safetensors_close: the reader was closed already");
     if (r) nn__reader_close(r);
     return TENSOR_OK;
 }
@@ -13112,10 +12967,9 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
         widen = nn__dtypes[e->dtype].widen;
     uint64_t bytes = e->end - e->begin, k;
     tensor_t *t;
-    if (dtype < 0) {
+    if (dtype < 0)
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s", r->label, e->name,
                         nn__dtypes[e->dtype].name);
-    }
     t = nn__host_tensor(e->dims, e->ndim, (tensor_dtype_t)dtype);
     if ((tensor_is_poison)(t) || bytes == 0) return t;
     if (!nn__read(&r->source, r->data + e->begin, t->storage->data, bytes)) {
@@ -13373,8 +13227,7 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
 
 #ifndef TENSOR_NO_STDIO
 TENSOR__FN int nn__io_failed(const char *what, const char *path, int error) {
-    NN__FAIL(TENSOR_ERR_IO, "safetensors: %s \"%s\": %s", what, path, strerror(error));
-    return TENSOR_ERR_IO;
+    return NN__ERROR(TENSOR_ERR_IO, "safetensors: %s \"%s\": %s", what, path, strerror(error));
 }
 
 enum { NN__MAX_LINKS = 40 };   // as Linux
@@ -13413,8 +13266,7 @@ TENSOR__FN char *nn__follow(const char *path) {
 // Whether path can be written: it is absent or a regular file, as itself or as what its links lead to.
 TENSOR__FN int nn__writable(const char *path, int *mode) {
     if (nn__file_kind(path, mode) != NN__NO_FILE) return 1;
-    NN__FAIL(TENSOR_ERR_IO, "save: %s is no regular file", path);
-    return 0;
+    return NN__NO(TENSOR_ERR_IO, "save: %s is no regular file", path);
 }
 
 // Creates path.tmp, empty. NULL after raising.
@@ -13593,9 +13445,9 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int 
     nn__free(known);
     nn__free(found);
     if (m.nmissing == 0 && m.nunexpected == 0 && m.ndiffer == 0) return TENSOR_OK;
-    NN__FAIL(TENSOR_ERR_FORMAT, "load: \"%s\": %i missing [%s], %i unexpected [%s], %i of another shape [%s]",
-             r->label, m.nmissing, m.text[0], m.nunexpected, m.text[1], m.ndiffer, m.text[2]);
-    return TENSOR_ERR_FORMAT;
+    return NN__ERROR(TENSOR_ERR_FORMAT,
+                     "load: \"%s\": %i missing [%s], %i unexpected [%s], %i of another shape [%s]", r->label,
+                     m.nmissing, m.text[0], m.nunexpected, m.text[1], m.ndiffer, m.text[2]);
 }
 
 // Copies what the file has into the module. The checks were made.
@@ -13794,11 +13646,9 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
     tensor_t **state, *steps, *groups, *options;
     int64_t dims[2];
     int i, k, code = TENSOR_OK;
-    if (!rule || strcmp(rule, nn__rule_names[o->rule]) != 0) {
-        NN__FAIL(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s", r->label,
-                 rule ? rule : "no optimizer", nn__rule_names[o->rule]);
-        return TENSOR_ERR_FORMAT;
-    }
+    if (!rule || strcmp(rule, nn__rule_names[o->rule]) != 0)
+        return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
+                         r->label, rule ? rule : "no optimizer", nn__rule_names[o->rule]);
     dims[0] = o->nparams;
     steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1);
     dims[0] = o->ngroups;
@@ -13879,8 +13729,8 @@ TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
     if (code == TENSOR_OK && (!nn__decimal(nn_safetensors_metadata(r, "step"), &count) ||
                               !nn__decimal(nn_safetensors_metadata(r, "generator.seed"), &g.seed) ||
                               !nn__decimal(nn_safetensors_metadata(r, "generator.offset"), &g.offset))) {
-        code = TENSOR_ERR_FORMAT;
-        NN__FAIL(code, "load_checkpoint: \"%s\" has no step or generator; it is no checkpoint", path);
+        code = NN__ERROR(TENSOR_ERR_FORMAT,
+                         "load_checkpoint: \"%s\" has no step or generator; it is no checkpoint", path);
     }
     scope = TENSOR__(scope)(0);
     if (code == TENSOR_OK && opt) code = nn__load_optimizer(r, opt, &all);
