@@ -76,8 +76,7 @@ TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias
 
 typedef struct tensor_embedding_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *index TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
+    tensor_t *index TENSOR_INIT, *weight TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;        // row without gradient; 0 = none, TENSOR_ZERO = row 0
     double max_norm TENSOR_INIT;            // > 0: rows used are scaled down in weight itself to that norm
@@ -95,9 +94,7 @@ TENSOR_API tensor_embedding_args_t tensor_embedding_defaults(void);
 typedef enum tensor_bag_mode_t { TENSOR_BAG_MEAN, TENSOR_BAG_SUM, TENSOR_BAG_MAX } tensor_bag_mode_t;
 typedef struct tensor_embedding_bag_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *index TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
-    tensor_t *offsets TENSOR_INIT;
+    tensor_t *index TENSOR_INIT, *weight TENSOR_INIT, *offsets TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     tensor_bag_mode_t mode TENSOR_INIT;
     tensor_t *per_sample_weights TENSOR_INIT;   // shape of index, dtype of weight; sums only
@@ -124,8 +121,7 @@ typedef struct tensor_layer_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t normalized_dims TENSOR_INIT;    // how many trailing dims (PyTorch: their sizes); default 1
-    tensor_t *weight TENSOR_INIT;
-    tensor_t *bias TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT, *bias TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_layer_norm_args_t;
@@ -138,10 +134,7 @@ TENSOR_API tensor_layer_norm_args_t tensor_layer_norm_defaults(void);
 
 typedef struct tensor_batch_norm_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *x TENSOR_INIT;
-    tensor_t *running_mean TENSOR_INIT;
-    tensor_t *running_var TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
+    tensor_t *x TENSOR_INIT, *running_mean TENSOR_INIT, *running_var TENSOR_INIT, *weight TENSOR_INIT;
     tensor_t *bias TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int training TENSOR_INIT;               // statistics of x; updates the running ones
@@ -161,10 +154,7 @@ typedef struct tensor_instance_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
-    tensor_t *running_mean TENSOR_INIT;
-    tensor_t *running_var TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
-    tensor_t *bias TENSOR_INIT;
+    tensor_t *running_mean TENSOR_INIT, *running_var TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
     int no_use_input_stats TENSOR_INIT;     // normalise by the running statistics
     double momentum TENSOR_INIT;            // default 0.1
     double eps TENSOR_INIT;                 // default 1e-5
@@ -180,8 +170,7 @@ typedef struct tensor_group_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t groups TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
-    tensor_t *bias TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT, *bias TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_group_norm_args_t;
@@ -227,9 +216,7 @@ TENSOR_API tensor_local_response_norm_args_t tensor_local_response_norm_defaults
 // they are as the first.
 typedef struct tensor_conv_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *x TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
-    tensor_t *bias TENSOR_INIT;
+    tensor_t *x TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default 1
     int64_t padding TENSOR_INIT;            // zeros on both sides, default 0
     int64_t dilation TENSOR_INIT;           // default 1
@@ -253,9 +240,7 @@ TENSOR_API tensor_conv_args_t tensor_conv_defaults(void);
 
 typedef struct tensor_conv_transpose_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *x TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
-    tensor_t *bias TENSOR_INIT;
+    tensor_t *x TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default 1
     int64_t padding TENSOR_INIT;            // cut from both sides of the result, default 0
     int64_t output_padding TENSOR_INIT;     // added at the far end, below stride or dilation, default 0
@@ -364,8 +349,7 @@ TENSOR_API tensor_t *tensor_lp_pool2d(tensor_t *x, double norm, int64_t kernel, 
 
 typedef struct tensor_max_unpool_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *x TENSOR_INIT;
-    tensor_t *indices TENSOR_INIT;
+    tensor_t *x TENSOR_INIT, *indices TENSOR_INIT;
     int64_t kernel TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default (0) the kernel
     int64_t padding TENSOR_INIT;
@@ -427,8 +411,7 @@ TENSOR_API tensor_interpolate_args_t tensor_interpolate_defaults(void);
 
 typedef struct tensor_grid_sample_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *x TENSOR_INIT;
-    tensor_t *grid TENSOR_INIT;
+    tensor_t *x TENSOR_INIT, *grid TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     tensor_interpolation_t mode TENSOR_INIT;   // TENSOR_BILINEAR (default), _NEAREST; 4-d x: _BICUBIC
     tensor_pad_t padding_mode TENSOR_INIT;     // outside: TENSOR_PAD_ZEROS (default), _BORDER or _REFLECT
@@ -489,9 +472,7 @@ TENSOR_API tensor_t *tensor_pairwise_distance(tensor_t *a, tensor_t *b, double p
 
 typedef struct tensor_scaled_dot_product_attention_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *query TENSOR_INIT;
-    tensor_t *key TENSOR_INIT;
-    tensor_t *value TENSOR_INIT;
+    tensor_t *query TENSOR_INIT, *key TENSOR_INIT, *value TENSOR_INIT;
     tensor_t *attn_mask TENSOR_INIT;        // bool (true = look) or a float to add; broadcasts to [..., T, S]
     const void *surplus_ TENSOR_INIT;
     double dropout_p TENSOR_INIT;           // default 0
@@ -664,8 +645,7 @@ typedef enum tensor_reduction_t {
 
 typedef struct tensor_cross_entropy_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // [C], NULL = 1
     const void *surplus_ TENSOR_INIT;
     int64_t ignore_index TENSOR_INIT;       // default -100
@@ -682,8 +662,7 @@ TENSOR_API tensor_cross_entropy_args_t tensor_cross_entropy_defaults(void);
 
 typedef struct tensor_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // [C], NULL = 1
     const void *surplus_ TENSOR_INIT;
     int64_t ignore_index TENSOR_INIT;       // default -100
@@ -698,8 +677,7 @@ TENSOR_API tensor_nll_loss_args_t tensor_nll_loss_defaults(void);
 
 typedef struct tensor_mse_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_mse_loss_args_t;
@@ -711,8 +689,7 @@ TENSOR_API tensor_mse_loss_args_t tensor_mse_loss_defaults(void);
 
 typedef struct tensor_l1_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_l1_loss_args_t;
@@ -724,8 +701,7 @@ TENSOR_API tensor_l1_loss_args_t tensor_l1_loss_defaults(void);
 
 typedef struct tensor_smooth_l1_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double beta TENSOR_INIT;                // default 1
     tensor_reduction_t reduction TENSOR_INIT;
@@ -738,8 +714,7 @@ TENSOR_API tensor_smooth_l1_loss_args_t tensor_smooth_l1_loss_defaults(void);
 
 typedef struct tensor_huber_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double delta TENSOR_INIT;               // default 1
     tensor_reduction_t reduction TENSOR_INIT;
@@ -752,8 +727,7 @@ TENSOR_API tensor_huber_loss_args_t tensor_huber_loss_defaults(void);
 
 typedef struct tensor_binary_cross_entropy_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // broadcasts to input, NULL = 1
     const void *surplus_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
@@ -767,8 +741,7 @@ TENSOR_API tensor_binary_cross_entropy_args_t tensor_binary_cross_entropy_defaul
 
 typedef struct tensor_binary_cross_entropy_with_logits_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // broadcasts to input, NULL = 1
     tensor_t *pos_weight TENSOR_INIT;       // the same, for the positive term
     const void *surplus_ TENSOR_INIT;
@@ -785,8 +758,7 @@ tensor_binary_cross_entropy_with_logits_defaults(void);
 
 typedef struct tensor_kl_div_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int log_target TENSOR_INIT;             // target is log-probabilities, too
     tensor_reduction_t reduction TENSOR_INIT;
@@ -799,8 +771,7 @@ TENSOR_API tensor_kl_div_args_t tensor_kl_div_defaults(void);
 
 typedef struct tensor_margin_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // [C], NULL = 1; of multi_margin and multilabel_soft_margin
     const void *surplus_ TENSOR_INIT;
     double margin TENSOR_INIT;              // default 1; of hinge_embedding and multi_margin
@@ -837,9 +808,7 @@ TENSOR_API tensor_margin_loss_args_t tensor_multilabel_soft_margin_loss_defaults
 
 typedef struct tensor_ranking_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input1 TENSOR_INIT;
-    tensor_t *input2 TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input1 TENSOR_INIT, *input2 TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double margin TENSOR_INIT;              // default 0
     tensor_reduction_t reduction TENSOR_INIT;
@@ -858,9 +827,7 @@ TENSOR_API tensor_ranking_loss_args_t tensor_cosine_embedding_loss_defaults(void
 
 typedef struct tensor_triplet_margin_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *anchor TENSOR_INIT;
-    tensor_t *positive TENSOR_INIT;
-    tensor_t *negative TENSOR_INIT;
+    tensor_t *anchor TENSOR_INIT, *positive TENSOR_INIT, *negative TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double margin TENSOR_INIT;              // default 1
     double p TENSOR_INIT;                   // which norm, default 2
@@ -876,9 +843,7 @@ TENSOR_API tensor_triplet_margin_loss_args_t tensor_triplet_margin_loss_defaults
 
 typedef struct tensor_gaussian_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
-    tensor_t *var TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT, *var TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int full TENSOR_INIT;                   // with log(2 pi) / 2
     double eps TENSOR_INIT;                 // least variance, default 1e-6
@@ -893,8 +858,7 @@ TENSOR_API tensor_gaussian_nll_loss_args_t tensor_gaussian_nll_loss_defaults(voi
 
 typedef struct tensor_poisson_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int no_log_input TENSOR_INIT;           // input is the rate itself: input - target log(input + eps)
     int full TENSOR_INIT;                   // with Stirling's formula for log target!
@@ -909,9 +873,7 @@ TENSOR_API tensor_poisson_nll_loss_args_t tensor_poisson_nll_loss_defaults(void)
 
 typedef struct tensor_ctc_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *log_probs TENSOR_INIT;
-    tensor_t *targets TENSOR_INIT;
-    tensor_t *input_lengths TENSOR_INIT;
+    tensor_t *log_probs TENSOR_INIT, *targets TENSOR_INIT, *input_lengths TENSOR_INIT;
     tensor_t *target_lengths TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int64_t blank TENSOR_INIT;              // default 0
@@ -1313,9 +1275,7 @@ TENSOR_API nn_multihead_attention_args_t nn_multihead_attention_defaults(void);
 typedef struct nn_attention_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
-    tensor_t *query TENSOR_INIT;
-    tensor_t *key TENSOR_INIT;
-    tensor_t *value TENSOR_INIT;
+    tensor_t *query TENSOR_INIT, *key TENSOR_INIT, *value TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     tensor_t *attn_mask TENSOR_INIT, *key_padding_mask TENSOR_INIT, **weights TENSOR_INIT;
     int is_causal TENSOR_INIT, every_head TENSOR_INIT;
@@ -1355,8 +1315,7 @@ TENSOR_API nn_module_t *nn_transformer_decoder(nn_module_t *layer, int64_t count
 typedef struct nn_transformer_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
-    tensor_t *x TENSOR_INIT;
-    tensor_t *memory TENSOR_INIT;
+    tensor_t *x TENSOR_INIT, *memory TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     tensor_t *mask TENSOR_INIT, *key_padding_mask TENSOR_INIT;
     tensor_t *memory_mask TENSOR_INIT, *memory_key_padding_mask TENSOR_INIT;
