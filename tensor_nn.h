@@ -3908,6 +3908,47 @@ TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
     (tensor_autograd_grad)(&y, 1, &g->gy[0], wanted, n, got, TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED);
     for (k = 0; k < n; k++) g->gx[at[k]] = got[k];
 }
+// The same if a graph of the gradient is wanted. -> whether it was
+TENSOR__FN int nn__grad_created(tensor__grad_t *g, nn__composed_fn fn) {
+    if (g->create) nn__grad_composed(g, fn);
+    return g->create != 0;
+}
+// Fused gradients: op `id` over in, with the params of the op it belongs to and n results; the results are the
+// gradients of its first n inputs.
+TENSOR__FN int nn__grad_begin(tensor__op_t *o, const tensor__grad_t *g, int id, tensor_t *const *in, int nin,
+                              int n) {
+    if (!TENSOR__(begin)(o, nn__row(id), in, nin)) return 0;
+    o->p = &o->params;
+    o->params = *g->p;
+    o->visible = n;
+    return 1;
+}
+TENSOR__FN void nn__grad_end(tensor__op_t *o, tensor__grad_t *g, int n) {
+    tensor_t *r = TENSOR__(finish)(o);
+    int k;
+    for (k = 0; k < n; k++) {
+        const tensor__meta_t *m = &g->node->in[k];
+        if (!TENSOR__(grad_need)(g, k)) continue;
+        g->gx[k] = r->state == TENSOR__POISON_STATE ? r : nn__shaped(o->out[k], m->dims, m->ndim);
+    }
+}
+// Of layer_norm, batch_norm and group_norm, whose parameters have n elements.
+TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int64_t n) {
+    tensor__op_t o;
+    tensor_t *in[5];
+    if (nn__grad_created(g, fn)) return;
+    in[0] = nn__contiguous(g->gy[0]);
+    in[1] = TENSOR__(grad_in)(g, 0);
+    in[2] = TENSOR__(grad_out)(g, 1);
+    in[3] = TENSOR__(grad_out)(g, 2);
+    in[4] = nn__saved(g, 1);
+    if (!nn__grad_begin(&o, g, id, in, 5, 3)) return;
+    if (!TENSOR__(grad_need)(g, 1) && !TENSOR__(grad_need)(g, 2)) n = 0;
+    TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim);
+    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
+    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
+    nn__grad_end(&o, g, 3);
+}
 
 // ---- linear
 
@@ -4267,33 +4308,7 @@ TENSOR__FN tensor_t *nn__composed_layer_norm(tensor_t *const *in, const tensor_p
 }
 
 TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
-    tensor__op_t o;
-    tensor_t *in[5], *r;
-    int k, parameters = TENSOR__(grad_need)(g, 1) || TENSOR__(grad_need)(g, 2);
-    int64_t n[1];
-    if (g->create) {
-        nn__grad_composed(g, nn__composed_layer_norm);
-        return;
-    }
-    in[0] = nn__contiguous(g->gy[0]);
-    in[1] = TENSOR__(grad_in)(g, 0);
-    in[2] = TENSOR__(grad_out)(g, 1);
-    in[3] = TENSOR__(grad_out)(g, 2);
-    in[4] = nn__saved(g, 1);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM_BACKWARD), in, 5)) return;
-    o.p = &o.params;
-    o.params = *g->p;
-    o.visible = 3;
-    n[0] = parameters ? g->p->i[0] : 0;
-    TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim);
-    TENSOR__(result)(&o, in[0]->dtype, n, 1);
-    TENSOR__(result)(&o, in[0]->dtype, n, 1);
-    r = TENSOR__(finish)(&o);
-    for (k = 0; k < 3; k++)
-        if (TENSOR__(grad_need)(g, k)) {
-            const tensor__meta_t *m = &g->node->in[k];
-            g->gx[k] = r->state == TENSOR__POISON_STATE ? r : nn__shaped(o.out[k], m->dims, m->ndim);
-        }
+    nn__grad_norm(g, NN_OP_LAYER_NORM_BACKWARD, nn__composed_layer_norm, g->p->i[0]);
 }
 
 NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5))
@@ -4634,29 +4649,7 @@ TENSOR__FN tensor_t *nn__composed_plane_norm(tensor_t *const *in, const tensor_p
 }
 
 TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
-    tensor__op_t o;
-    tensor_t *in[5], *r;
-    int64_t n = TENSOR__(grad_need)(g, 1) || TENSOR__(grad_need)(g, 2) ? g->p->i[2] : 0;
-    int k;
-    if (g->create) {
-        nn__grad_composed(g, nn__composed_plane_norm);
-        return;
-    }
-    in[0] = nn__contiguous(g->gy[0]);
-    in[1] = TENSOR__(grad_in)(g, 0);
-    in[2] = TENSOR__(grad_out)(g, 1);
-    in[3] = TENSOR__(grad_out)(g, 2);
-    in[4] = nn__saved(g, 1);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_GROUP_NORM_BACKWARD), in, 5)) return;
-    o.p = &o.params;
-    o.params = *g->p;
-    o.visible = 3;
-    TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim);
-    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
-    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
-    r = TENSOR__(finish)(&o);
-    for (k = 0; k < 3; k++)
-        if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
+    nn__grad_norm(g, NN_OP_GROUP_NORM_BACKWARD, nn__composed_plane_norm, g->p->i[2]);
 }
 
 // x [N, C, ...] f32/f64; groups 0 = batch norm. stat, if not NULL, receives mean and variance.
@@ -6794,25 +6787,17 @@ TENSOR__FN tensor_t *nn__composed_attention(tensor_t *const *in, const tensor_pa
 
 TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
     tensor__op_t o;
-    tensor_t *in[6], *r;
+    tensor_t *in[6];
     int k;
-    if (g->create) {
-        nn__grad_composed(g, nn__composed_attention);
-        return;
-    }
+    if (nn__grad_created(g, nn__composed_attention)) return;
     in[0] = g->gy[0];
     if (in[0]->strides[in[0]->ndim - 1] != 1) in[0] = nn__contiguous(in[0]);
     for (k = 0; k < 3; k++) in[1 + k] = nn__saved(g, k);
     in[4] = TENSOR__(grad_out)(g, 0);
     in[5] = TENSOR__(grad_out)(g, 1);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_ATTENTION_BACKWARD), in, 6)) return;
-    o.p = &o.params;
-    o.params = *g->p;
-    o.visible = 3;
+    if (!nn__grad_begin(&o, g, NN_OP_ATTENTION_BACKWARD, in, 6, 3)) return;
     for (k = 0; k < 3; k++) TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim);
-    r = TENSOR__(finish)(&o);
-    for (k = 0; k < 3; k++)
-        if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
+    nn__grad_end(&o, g, 3);
 }
 
 TENSOR__FN tensor_t *
@@ -7091,10 +7076,7 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     in[4] = w = TENSOR__(grad_in)(g, 1);
     in[5] = TENSOR__(grad_in)(g, 2);
     in[7] = nn__saved(g, 4);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_RECURRENT_BACKWARD), in, 8)) return;
-    o.p = &o.params;
-    o.params = *g->p;
-    o.visible = 4;
+    if (!nn__grad_begin(&o, g, NN_OP_RECURRENT_BACKWARD, in, 8, 4)) return;
     for (k = 0; k < 2; k++)
         TENSOR__(result)(&o, y->dtype, k && kind != NN__GRU_NET ? &none : g->node->in[0].dims,
                          k && kind != NN__GRU_NET ? 1 : 3);
@@ -7499,26 +7481,18 @@ TENSOR__FN tensor_t *nn__composed_loss(tensor_t *const *in, const tensor_params_
 
 TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
     tensor__op_t o;
-    tensor_t *in[5], *r;
+    tensor_t *in[5];
     int64_t none[1] = {0};
     int k;
-    if (g->create) {
-        nn__grad_composed(g, nn__composed_loss);
-        return;
-    }
+    if (nn__grad_created(g, nn__composed_loss)) return;
     in[0] = nn__contiguous(g->gy[0]);
     for (k = 0; k < 4; k++) in[1 + k] = nn__saved(g, k);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_LOSS_BACKWARD), in, 5)) return;
-    o.p = &o.params;
-    o.params = *g->p;
-    o.visible = 2;
+    if (!nn__grad_begin(&o, g, NN_OP_LOSS_BACKWARD, in, 5, 2)) return;
     for (k = 0; k < 2; k++) {
         int need = TENSOR__(grad_need)(g, k);
         TENSOR__(result)(&o, in[1]->dtype, need ? in[1]->dims : none, need ? in[1]->ndim : 1);
     }
-    r = TENSOR__(finish)(&o);
-    for (k = 0; k < 2; k++)
-        if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
+    nn__grad_end(&o, g, 2);
 }
 
 // Whether *w (weight or pos_weight, may be NULL) broadcasts to x; made as large as x. Raises if not.
@@ -7714,19 +7688,14 @@ TENSOR__FN tensor_t *nn__composed_cross_entropy(tensor_t *const *in, const tenso
 TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
     tensor__op_t o;
     tensor_t *in[6];
-    if (g->create) {
-        nn__grad_composed(g, nn__composed_cross_entropy);
-        return;
-    }
+    if (nn__grad_created(g, nn__composed_cross_entropy)) return;
     in[0] = nn__contiguous(g->gy[0]);
     in[1] = TENSOR__(grad_in)(g, 0);
     in[2] = TENSOR__(grad_in)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 1);
     in[4] = TENSOR__(grad_out)(g, 2);
     in[5] = nn__saved(g, 2);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY_BACKWARD), in, 6)) return;
-    o.p = &o.params;
-    o.params = *g->p;
+    if (!nn__grad_begin(&o, g, NN_OP_CROSS_ENTROPY_BACKWARD, in, 6, 1)) return;
     TENSOR__(result)(&o, in[1]->dtype, in[1]->dims, 2);
     g->gx[0] = TENSOR__(finish)(&o);
 }
@@ -8296,10 +8265,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     return a;
 }
 TENSOR__FN void nn__grad_ctc(tensor__grad_t *g) {
-    if (g->create) {
-        nn__grad_composed(g, nn__composed_ctc);
-        return;
-    }
+    if (nn__grad_created(g, nn__composed_ctc)) return;
     if (TENSOR__(grad_need)(g, 0))
         g->gx[0] = (tensor_mul)(TENSOR__(grad_out)(g, 1), (tensor_unsqueeze)(g->gy[0], 1));
 }
