@@ -3913,7 +3913,7 @@ TENSOR__FN int nn__grad_created(tensor__grad_t *g, nn__composed_fn fn) {
     if (g->create) nn__grad_composed(g, fn);
     return g->create != 0;
 }
-// Fused gradients: op `id` over in, with the params of the op it belongs to and n results; the results are the
+// Fused gradients: op `id` over in, with the params of the op it belongs to and n results, which are the
 // gradients of its first n inputs.
 TENSOR__FN int nn__grad_begin(tensor__op_t *o, const tensor__grad_t *g, int id, tensor_t *const *in, int nin,
                               int n) {
@@ -8394,7 +8394,8 @@ struct nn_module_impl_t {
     const nn__kind_t *kind;
     void (*destroy)(nn_module_t *m);
     nn__slot_t *slot;
-    int nslots, cap;
+    int nslots;
+    int64_t cap;
     int parents, refs;    // refs = parents + 1 while open + calls whose backward hooks wait
     nn__hook_t *hooks;    // in the order of registration
     int64_t last_hook;
@@ -8449,6 +8450,15 @@ TENSOR__FN void *nn__grow(void *p, uint64_t used, uint64_t want, uint64_t size) 
     if (p && used) memcpy(q, p, (size_t)(used * size));
     nn__free(p);
     return q;
+}
+
+// A list of n elements with room for one more: p, or a larger block that replaces it. NULL = out of memory.
+TENSOR__FN void *nn__room(void *p, int64_t n, int64_t *cap, int64_t first, uint64_t size) {
+    int64_t want = *cap ? 2 * *cap : first;
+    if (n < *cap) return p;
+    p = nn__grow(p, (uint64_t)n, (uint64_t)want, size);
+    if (p) *cap = want;
+    return p;
 }
 
 TENSOR__FN char *nn__copy_string(const char *s) {
@@ -8647,22 +8657,13 @@ TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name
     s = nn__find_slot(impl, name, n);
     if (!s) {
         char *copy = nn__copy_string(name);
-        if (copy && impl->nslots == impl->cap) {
-            int cap = impl->cap ? impl->cap * 2 : 4;
-            nn__slot_t *q =
-                (nn__slot_t *)nn__grow(impl->slot, (uint64_t)impl->nslots, (uint64_t)cap, sizeof(nn__slot_t));
-            if (!q) {
-                nn__free(copy);
-                copy = NULL;
-            } else {
-                impl->slot = q;
-                impl->cap = cap;
-            }
-        }
-        if (!copy) {
+        s = copy ? (nn__slot_t *)nn__room(impl->slot, impl->nslots, &impl->cap, 4, sizeof *s) : NULL;
+        if (!s) {
+            nn__free(copy);
             nn__mark(m, TENSOR_ERR_OUT_OF_MEMORY);
             return NULL;
         }
+        impl->slot = s;
         s = &impl->slot[impl->nslots++];
         s->name = copy;
     }
@@ -10931,6 +10932,11 @@ TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a) {
 
 enum { NN__INIT_UNIFORM, NN__INIT_NORMAL, NN__INIT_FILL };
 
+// Ends the scope of an init whose last call gave r. -> t, or poison
+TENSOR__FN tensor_t *nn__init_end(tensor_scope_t scope, tensor_t *t, tensor_t *r) {
+    (tensor_scope_end)(scope);
+    return (tensor_is_poison)(r) ? r : t;
+}
 TENSOR__FN tensor_t *nn__init(tensor_t *t, int how, double a, double b) {
     tensor_scope_t scope;
     tensor_t *r;
@@ -10939,8 +10945,7 @@ TENSOR__FN tensor_t *nn__init(tensor_t *t, int how, double a, double b) {
     if (how == NN__INIT_UNIFORM) r = (tensor_uniform_)(t, a, b);
     else if (how == NN__INIT_NORMAL) r = (tensor_normal_)(t, a, b);
     else r = (tensor_fill_)(t, a);
-    (tensor_scope_end)(scope);
-    return (tensor_is_poison)(r) ? r : t;
+    return nn__init_end(scope, t, r);
 }
 
 TENSOR_API tensor_t *(nn_init_uniform_)(tensor_t *t, double low, double high) {
@@ -10983,7 +10988,7 @@ TENSOR__FN double nn__inverse_normal(double u) {
 
 TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double std, double low, double high) {
     tensor_scope_t scope;
-    tensor_t *u, *r;
+    tensor_t *u;
     double a, b;
     int64_t i;
     float *v;
@@ -11000,9 +11005,7 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
         double x = mean + std * nn__inverse_normal(a + (b - a) * ((double)v[i] + 2.9802322387695312e-8));
         v[i] = (float)(x < low ? low : x > high ? high : x);
     }
-    r = (tensor_copy_)(t, u);
-    (tensor_scope_end)(scope);
-    return (tensor_is_poison)(r) ? r : t;
+    return nn__init_end(scope, t, (tensor_copy_)(t, u));
 }
 
 // Fans of t into fan[0] (in), fan[1] (out); 0 after raising.
@@ -11062,21 +11065,16 @@ TENSOR_API tensor_t *(nn_init_orthogonal_)(tensor_t *t, double gain) {
     f = (tensor_qr)((tensor_to)((tensor_randn_n)(dims, 2), t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32));
     x = (tensor_mul_scalar)((tensor_mul)(f.q, (tensor_sgn)((tensor_diagonal)(f.r, 0, 0, 1))), gain);
     if (wide) x = (tensor_transpose)(x, 0, 1);
-    x = (tensor_copy_)(t, (tensor_reshape_n)(x, t->dims, t->ndim));
-    (tensor_scope_end)(scope);
-    return (tensor_is_poison)(x) ? x : t;
+    return nn__init_end(scope, t, (tensor_copy_)(t, (tensor_reshape_n)(x, t->dims, t->ndim)));
 }
 
 TENSOR_API tensor_t *(nn_init_eye_)(tensor_t *t) {
     tensor_scope_t scope;
-    tensor_t *x;
     double fan[2];
     if (!nn__fans(t, "eye_", fan)) return TENSOR__(poison);
     if (t->ndim != 2) return NN__FAIL(TENSOR_ERR_SHAPE, "eye_: t %t must have 2 dims", t);
     scope = TENSOR__(scope)(0);
-    x = (tensor_copy_)(t, (tensor_eye)(t->dims[0], t->dims[1]));
-    (tensor_scope_end)(scope);
-    return (tensor_is_poison)(x) ? x : t;
+    return nn__init_end(scope, t, (tensor_copy_)(t, (tensor_eye)(t->dims[0], t->dims[1])));
 }
 
 TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
@@ -11099,9 +11097,7 @@ TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
     for (i = 0; v && i < t->dims[0] && area; i++) {
         if (i % out < t->dims[1]) v[(i * t->dims[1] + i % out) * area + centre] = 1;
     }
-    x = (tensor_copy_)(t, x);
-    (tensor_scope_end)(scope);
-    return (tensor_is_poison)(x) ? x : t;
+    return nn__init_end(scope, t, (tensor_copy_)(t, x));
 }
 TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std) {
     tensor_scope_t scope;
@@ -11125,9 +11121,7 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
         for (i = 0; row && i < zeros; i++) v[row[i] * t->dims[1] + j] = 0;
         (tensor_free)(order);
     }
-    x = (tensor_copy_)(t, x);
-    (tensor_scope_end)(scope);
-    return (tensor_is_poison)(x) ? x : t;
+    return nn__init_end(scope, t, (tensor_copy_)(t, x));
 }
 
 // ------------------------------------------------------------------------------
@@ -12524,86 +12518,53 @@ TENSOR__FN int nn__hex4(const char *p, const char *end, uint32_t *out) {
     return 1;
 }
 
+TENSOR__FN char *nn__no_string(nn__json_t *j, const char *about, const char *what) {
+    nn__malformed(j, about, what);
+    return NULL;
+}
 // A string, decoded in place and terminated. NULL after refusing.
 TENSOR__FN char *nn__string(nn__json_t *j, const char *about) {
     char *start, *to;
-    if (nn__peek(j) != '"') {
-        nn__malformed(j, about, "a string is expected");
-        return NULL;
-    }
+    if (nn__peek(j) != '"') return nn__no_string(j, about, "a string is expected");
     start = to = ++j->p;
     for (;;) {
         unsigned char c;
         int n;
-        if (j->p >= j->end) {
-            nn__malformed(j, about, "unterminated string");
-            return NULL;
-        }
+        if (j->p >= j->end) return nn__no_string(j, about, "unterminated string");
         c = (unsigned char)*j->p;
         if (c == '"') break;
-        if (c < 0x20) {
-            nn__malformed(j, about, "control character in a string");
-            return NULL;
-        }
+        if (c < 0x20) return nn__no_string(j, about, "control character in a string");
         if (c == '\\') {
+            static const unsigned char lead[4] = {0, 0xC0, 0xE0, 0xF0};
             static const char escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
             const char *e = NULL;
             uint32_t v, low;
-            if (j->end - j->p < 2) {
-                nn__malformed(j, about, "unterminated escape");
-                return NULL;
-            }
+            if (j->end - j->p < 2) return nn__no_string(j, about, "unterminated escape");
             if (j->p[1] != 'u') {
                 for (e = escapes; *e && *e != j->p[1]; e += 2) {
                 }
-                if (!*e) {
-                    nn__malformed(j, about, "unknown escape");
-                    return NULL;
-                }
+                if (!*e) return nn__no_string(j, about, "unknown escape");
                 *to++ = e[1];
                 j->p += 2;
                 continue;
             }
-            if (!nn__hex4(j->p + 2, j->end, &v)) {
-                nn__malformed(j, about, "malformed \\u escape");
-                return NULL;
-            }
+            if (!nn__hex4(j->p + 2, j->end, &v)) return nn__no_string(j, about, "malformed \\u escape");
             j->p += 6;
             if (v >= 0xD800 && v < 0xE000) {
                 if (v >= 0xDC00 || j->end - j->p < 6 || j->p[0] != '\\' || j->p[1] != 'u' ||
-                    !nn__hex4(j->p + 2, j->end, &low) || low < 0xDC00 || low > 0xDFFF) {
-                    nn__malformed(j, about, "unpaired surrogate");
-                    return NULL;
-                }
+                    !nn__hex4(j->p + 2, j->end, &low) || low < 0xDC00 || low > 0xDFFF)
+                    return nn__no_string(j, about, "unpaired surrogate");
                 v = 0x10000 + ((v - 0xD800) << 10) + (low - 0xDC00);
                 j->p += 6;
             }
-            if (v == 0) {
-                nn__malformed(j, about, "NUL in a string");
-                return NULL;
-            }
-            if (v < 0x80) {
-                *to++ = (char)v;
-            } else if (v < 0x800) {
-                *to++ = (char)(0xC0 | v >> 6);
-                *to++ = (char)(0x80 | (v & 0x3F));
-            } else if (v < 0x10000) {
-                *to++ = (char)(0xE0 | v >> 12);
-                *to++ = (char)(0x80 | (v >> 6 & 0x3F));
-                *to++ = (char)(0x80 | (v & 0x3F));
-            } else {
-                *to++ = (char)(0xF0 | v >> 18);
-                *to++ = (char)(0x80 | (v >> 12 & 0x3F));
-                *to++ = (char)(0x80 | (v >> 6 & 0x3F));
-                *to++ = (char)(0x80 | (v & 0x3F));
-            }
+            if (v == 0) return nn__no_string(j, about, "NUL in a string");
+            n = v < 0x80 ? 0 : v < 0x800 ? 1 : v < 0x10000 ? 2 : 3;   // bytes behind the first
+            *to++ = (char)(lead[n] | v >> 6 * n);
+            while (n-- > 0) *to++ = (char)(0x80 | (v >> 6 * n & 0x3F));
             continue;
         }
         n = nn__utf8((const unsigned char *)j->p, (const unsigned char *)j->end);
-        if (n == 0) {
-            nn__malformed(j, about, "a string is not UTF-8");
-            return NULL;
-        }
+        if (n == 0) return nn__no_string(j, about, "a string is not UTF-8");
         while (n-- > 0) *to++ = *j->p++;
     }
     j->p++;
@@ -12711,35 +12672,28 @@ TENSOR__FN int nn__parse_metadata(nn__json_t *j) {
     }
     do {
         const char *key = nn__string(j, "__metadata__"), *value;
+        nn_metadata_t *q;
         if (!key || !nn__expect(j, ':', "__metadata__", "a colon is expected")) return 0;
         value = nn__string(j, "__metadata__");
         if (!value) return 0;
-        if (r->nmetadata == r->metadata_cap) {
-            int64_t cap = r->metadata_cap ? 2 * r->metadata_cap : 8;
-            nn_metadata_t *q =
-                (nn_metadata_t *)nn__grow(r->metadata, (uint64_t)r->nmetadata, (uint64_t)cap, sizeof *q);
-            if (!q) return 0;
-            r->metadata = q;
-            r->metadata_cap = cap;
-        }
+        q = (nn_metadata_t *)nn__room(r->metadata, r->nmetadata, &r->metadata_cap, 8, sizeof *q);
+        if (!q) return 0;
+        r->metadata = q;
         r->metadata[r->nmetadata].key = key;
         r->metadata[r->nmetadata++].value = value;
     } while (nn__peek(j) == ',' && j->p++);
     return nn__expect(j, '}', "__metadata__", "a closing brace is expected");
 }
 
+// Of structs whose first member is a name.
 TENSOR__FN int nn__by_name(const void *a, const void *b) {
-    return strcmp(((const nn__named_index_t *)a)->name, ((const nn__named_index_t *)b)->name);
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 TENSOR__FN int nn__by_offset(const void *a, const void *b) {
     const nn__entry_t *x = (const nn__entry_t *)a, *y = (const nn__entry_t *)b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     return x->end < y->end ? -1 : x->end > y->end;
-}
-
-TENSOR__FN int nn__by_key(const void *a, const void *b) {
-    return strcmp(((const nn_metadata_t *)a)->key, ((const nn_metadata_t *)b)->key);
 }
 
 // Parses header[0..n-1] of r. 0 after raising.
@@ -12758,6 +12712,7 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
     } else {
         do {
             char *name = nn__string(&j, "header");
+            nn__entry_t *q;
             if (!name || !nn__expect(&j, ':', name, "a colon is expected")) return 0;
             if (strcmp(name, "__metadata__") == 0) {
                 if (seen_metadata++) return nn__malformed(&j, name, "stands twice");
@@ -12766,14 +12721,9 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
             }
             if (!nn__name_ok(name))
                 return nn__malformed(&j, "header", "a name is empty, too long or has control characters");
-            if (r->count == r->cap) {
-                int64_t cap = r->cap ? 2 * r->cap : 16;
-                nn__entry_t *q =
-                    (nn__entry_t *)nn__grow(r->entry, (uint64_t)r->count, (uint64_t)cap, sizeof *q);
-                if (!q) return 0;
-                r->entry = q;
-                r->cap = cap;
-            }
+            q = (nn__entry_t *)nn__room(r->entry, r->count, &r->cap, 16, sizeof *q);
+            if (!q) return 0;
+            r->entry = q;
             if (!nn__parse_entry(&j, &r->entry[r->count], name)) return 0;
             r->count++;
         } while (nn__peek(&j) == ',' && j.p++);
@@ -12800,7 +12750,7 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
             return nn__malformed(&j, r->sorted[i].name, "two tensors of this name");
         }
     }
-    if (r->nmetadata) qsort(r->metadata, (size_t)r->nmetadata, sizeof *r->metadata, nn__by_key);
+    if (r->nmetadata) qsort(r->metadata, (size_t)r->nmetadata, sizeof *r->metadata, nn__by_name);
     for (i = 1; i < r->nmetadata; i++) {
         if (strcmp(r->metadata[i - 1].key, r->metadata[i].key) == 0) {
             return nn__malformed(&j, "__metadata__", "two entries of one key");
@@ -12874,7 +12824,7 @@ TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *
     if (!r || !key || r->nmetadata == 0) return NULL;
     want.key = key;
     want.value = NULL;
-    found = (nn_metadata_t *)bsearch(&want, r->metadata, (size_t)r->nmetadata, sizeof want, nn__by_key);
+    found = (nn_metadata_t *)bsearch(&want, r->metadata, (size_t)r->nmetadata, sizeof want, nn__by_name);
     return found ? found->value : NULL;
 }
 
@@ -13011,10 +12961,6 @@ TENSOR__FN int nn__by_size(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-TENSOR__FN int nn__out_by_name(const void *a, const void *b) {
-    return strcmp(((const nn__out_t *)a)->name, ((const nn__out_t *)b)->name);
-}
-
 // Checks, sorts and makes the header (length included). -> block to free, NULL after raising
 TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensors, int n,
                                const nn_metadata_t *metadata, int nmeta, nn__sink_t *header) {
@@ -13051,7 +12997,7 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
         out[i].size = nn__dtypes[k].size;
         out[i].bytes = (uint64_t)t->numel * (uint64_t)nn__dtypes[k].size;
     }
-    if (!bad && n > 1) qsort(out, (size_t)n, sizeof *out, nn__out_by_name);
+    if (!bad && n > 1) qsort(out, (size_t)n, sizeof *out, nn__by_name);
     for (i = 1; i < n && !bad; i++) {
         if (strcmp(out[i - 1].name, out[i].name) != 0) continue;
         bad = 1;
