@@ -2328,6 +2328,17 @@ TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, in
 // A block of output pixels: columns x0..x1-1 of rows r0..r1-1, depth * height + row.
 typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 
+// The numbers of one group of an optimizer at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
+// OPTIMIZER calls have it as argument 0, on the host, then x, gradient and three states of each parameter;
+// i[0] 0 sgd, 1 adam, 2 rmsprop.
+typedef struct nn__update_t {
+    double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
+    double minus_step, inverse_root;
+    int decay, momentum_on, first, nesterov, decoupled, lerp_back, amsgrad, centered, maximize;
+} nn__update_t;
+typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
+                              int64_t n);
+
 // Inner loops of one instruction set and element type; what each does stands at its text in >>nn-kernels.
 typedef struct nn__cpu_t {
     void (*fill)(void *y, double a, int64_t n);
@@ -2360,6 +2371,7 @@ typedef struct nn__cpu_t {
     void (*attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double lse, double delta);
     void (*dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t keep,
                     double scale);
+    nn__update_fn optim[3];
     // f32 only: NULL elsewhere; outputs of a tile, taps of a tile, floats of a vector, rows of gather
     void (*direct)(int m, int64_t n, const float *w, const int32_t *off, const float *b, const float *p0,
                    const float *p1, float *y0, float *y1, int64_t ys, int w0, int w1);
@@ -2496,17 +2508,6 @@ typedef struct nn__cpu_t {
 #define NN__KLL_DT(W, x, t, p, q) W##MUL(W##EXP(t), W##ADD(W##SUB(t, x), W##SET(1)))
 // clang-format on
 
-// The numbers of one group of an optimizer at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
-// OPTIMIZER calls have it as argument 0, on the host, then x, gradient and three states of each parameter;
-// i[0] 0 sgd, 1 adam, 2 rmsprop.
-typedef struct nn__update_t {
-    double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
-    double minus_step, inverse_root;
-    int decay, momentum_on, first, nesterov, decoupled, lerp_back, amsgrad, centered, maximize;
-} nn__update_t;
-typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
-                              int64_t n);
-
 typedef enum nn_op_id_t {
     NN__OP_BEFORE_FIRST = TENSOR_OP_NN_FIRST - 1,
 #define TENSOR__X(ID, ...) NN_OP_##ID,
@@ -2566,6 +2567,11 @@ typedef enum nn__loss_t {
 #define NN__R float
 #define NN__S float
 #else
+#define TENSOR__PASS 0   // whose closing lines end these words, too
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC diagnostic push
+#endif
 #if TENSOR_NN__PASS == 6
 #define NN__R double
 #else
@@ -3552,8 +3558,6 @@ TENSOR__FN void NN__K(rmsprop)(const nn__update_t *u, void *px, const void *pg, 
     }
 }
 
-static const nn__update_fn NN__K(optim)[3] = {NN__K(sgd), NN__K(adam), NN__K(rmsprop)};
-
 // ------------------------------------------------------------------------------
 // >>nn-kernel-table                                MARK: table of a pass
 // ------------------------------------------------------------------------------
@@ -3563,6 +3567,7 @@ static const nn__cpu_t NN__K(cpu) = {
     NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
     NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
+    {NN__K(sgd), NN__K(adam), NN__K(rmsprop)},
 #if TENSOR_NN__PASS < 6
     NN__K(direct), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__MR, NN__KT, V_N, NN__GR
 #else
@@ -3575,47 +3580,13 @@ static const nn__cpu_t NN__K(cpu) = {
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
-#if TENSOR_NN__PASS < 6
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
 #undef TENSOR__PASS
-#else
-#undef V_N
-#undef V_F
-#undef V_LOAD
-#undef V_STORE
-#undef V_SET
-#undef V_ZERO
-#undef V_ADD
-#undef V_SUB
-#undef V_MUL
-#undef V_DIV
-#undef V_FMA
-#undef V_NEG
-#undef V_ABS
-#undef V_SQRT
-#undef V_EXP
-#undef V_LOG
-#undef V_LOG1P
-#undef V_SIGMOID
-#undef V_TANH
-#undef V_LT
-#undef V_LE
-#undef V_GT
-#undef V_EQ
-#undef V_SEL
-#undef V_MAX
-#undef V_HSUM
-#undef V_MAXR
-#undef V_AHEAD
-#undef V_PART
-#undef V_PUT_PART
-#undef V_CUT_PART
-#undef V_HMAX
-#endif
+#undef TENSOR_NN__PASS
 #undef NN__K
-#endif   // TENSOR_NN__PASS
+#endif   // kernels
 
 // ------------------------------------------------------------------------------
 // >>nn-impl                                        MARK: implementation
@@ -3649,32 +3620,24 @@ static const nn__cpu_t NN__K(cpu) = {
 
 #define TENSOR_NN__PASS 0
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #ifdef TENSOR__X86_PASSES
 #define TENSOR_NN__PASS 1
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #define TENSOR_NN__PASS 2
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #define TENSOR_NN__PASS 3
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #elif defined(TENSOR__ARM_PASSES)
 #define TENSOR_NN__PASS 4
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #elif defined(TENSOR__WASM_PASSES)
 #define TENSOR_NN__PASS 5
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #endif
 #define TENSOR_NN__PASS 6
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #define TENSOR_NN__PASS 7
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 
 // Raises an error on the calling thread. -> poison; NN__ERROR -> the code; NN__NO -> 0
 #define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
@@ -11484,23 +11447,6 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
 
 // r: 0 sgd, 1 adam, 2 rmsprop
 TENSOR__FN int nn__kind(int rule) { return rule == NN__SGD ? 0 : rule == NN__RMSPROP ? 2 : 1; }
-TENSOR__FN nn__update_fn nn__kernel(int r, int dtype) {
-    if (dtype == TENSOR_F64) return nn__optim_f64[r];
-    if (TENSOR__(reference)()) return nn__optim_reference[r];
-    switch (TENSOR__(isa)()) {
-#ifdef TENSOR__X86_PASSES
-    case 1: return nn__optim_sse2[r];
-    case 2: return nn__optim_avx2[r];
-    case 3: return nn__optim_avx512[r];
-#elif defined(TENSOR__ARM_PASSES)
-    case 1: return nn__optim_neon[r];
-#elif defined(TENSOR__WASM_PASSES)
-    case 1: return nn__optim_wasm[r];
-#endif
-    default: return nn__optim_scalar[r];
-    }
-}
-
 TENSOR__FN void *nn__pointer(const tensor_t *t) {
     size_t size = t->dtype == TENSOR_F64 ? 8 : t->dtype == TENSOR_F32 ? 4 : 2;
     return t->storage && t->storage->data ? (char *)t->storage->data + (size_t)t->offset * size : NULL;
@@ -11512,8 +11458,8 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     const tensor_arg_t *a = c->arg + 1;
     int i;
     for (i = 0; i < c->nout / 5; i++, a += 5)
-        nn__kernel((int)c->p->i[0], a[0].dtype)(u, a[0].data, a[1].data, a[2].data, a[3].data, a[4].data,
-                                                a[0].numel);
+        nn__cpu(a[0].dtype)->optim[c->p->i[0]](u, a[0].data, a[1].data, a[2].data, a[3].data, a[4].data,
+                                               a[0].numel);
     return TENSOR_OK;
 }
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END, 0, NULL,
@@ -11638,7 +11584,7 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         j->s1 = p->state[1] ? nn__pointer(p->state[1]) : NULL;
         j->s2 = p->state[2] ? nn__pointer(p->state[2]) : NULL;
         j->n = p->t->numel;
-        j->fn = nn__kernel(nn__kind(o->rule), dtype);
+        j->fn = nn__cpu(dtype)->optim[nn__kind(o->rule)];
         j->size = dtype == TENSOR_F64 ? 8 : 4;
         j->update = group->update;
         j->done = 0;
