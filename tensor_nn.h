@@ -4278,11 +4278,8 @@ NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5
 TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, const char *op, int rms) {
     tensor__op_t o;
     tensor__row_t shown = *nn__row(NN_OP_LAYER_NORM);
-    tensor_t *in[3], *x = a->x;
+    tensor_t *x = a->x, *in[3] = {x, a->weight, a->bias};
     int64_t lead[TENSOR_MAX_DIMS], n = 1, k, i, first;
-    in[0] = x;
-    in[1] = a->weight;
-    in[2] = a->bias;
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (a->normalized_dims < 1 || a->normalized_dims > x->ndim)
@@ -4321,14 +4318,21 @@ NN__FRONT(layer_norm, tensor_layer_norm, nn__layer_norm_front(&a, "layer_norm", 
 // ---- ops with options made of others
 
 // Opens such an op: begin for a row that is in no table. names: those of the inputs.
-TENSOR__FN int nn__inputs(tensor__op_t *o, tensor__row_t *row, const char *op, const char *names,
-                          int required, tensor_t *const *in, int nin) {
+TENSOR__FN int nn__row_begin(tensor__op_t *o, tensor__row_t *row, const char *op, const char *names,
+                             int required, tensor_t *const *in, int nin) {
     memset((void *)row, 0, sizeof *row);
     row->name = op;
     row->args = names;
     row->nin = (int8_t)nin;
     row->required = (int8_t)required;
     return TENSOR__(begin)(o, row, in, nin);
+}
+// Whether its inputs are usable, those of `floats` (bits) floats of one dtype; raises if not.
+TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tensor_t *const *in, int nin,
+                          unsigned floats) {
+    tensor__op_t o;
+    tensor__row_t row;
+    return nn__row_begin(&o, &row, op, names, required, in, nin) && nn__floats(&o, floats);
 }
 
 // tensor_op_with(a), which is nn__run_<op>(&a); its temporaries go with the scope.
@@ -4343,14 +4347,12 @@ TENSOR__FN int nn__inputs(tensor__op_t *o, tensor__row_t *row, const char *op, c
 
 TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a) {
     static const char op[] = "embedding_bag";
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[4] = {a->index, a->weight, a->offsets, a->per_sample_weights};
     tensor_t *index = a->index, *w = a->weight, *x, *bag, *slot, *keep = NULL, *list[2], *y;
     int64_t n, bags, padding = a->padding_idx == TENSOR_ZERO ? 0 : a->padding_idx, i, b, longest = 0, dims[3];
     int64_t *to;
     tensor_arg_t arg;
-    if (!nn__inputs(&o, &row, op, "index weight offsets per_sample_weights", 2, in, 4) || !nn__floats(&o, 10))
+    if (!nn__inputs(op, "index weight offsets per_sample_weights", 2, in, 4, 10))
         return TENSOR__(poison);
     if (w->ndim != 2 || index->ndim < 1 || index->ndim > 2 || (index->ndim == 2) != !a->offsets)
         return NN__FAIL(TENSOR_ERR_SHAPE,
@@ -4442,14 +4444,12 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
 NN__OPTIONS(embedding_bag, )
 
 TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *const in[4] = {x1, x2, weight, bias};
     tensor_t *y, *w;
     tensor_scope_t scope;
     int64_t dims[3], lead[TENSOR_MAX_DIMS], out;
     int d, fits;
-    if (!nn__inputs(&o, &row, "bilinear", "x1 x2 weight bias", 3, in, 4) || !nn__floats(&o, 15))
+    if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15))
         return TENSOR__(poison);
     fits = x1->ndim == x2->ndim && x1->ndim > 0 && weight->ndim == 3;
     for (d = 0; fits && d < x1->ndim - 1; d++) fits = x1->dims[d] == x2->dims[d];
@@ -4647,35 +4647,28 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
 }
 
 // Whether a parameter of a norm (NULL passes) is a float [C], of x's dtype or f32; raises if not.
-TENSOR__FN int nn__per_channel(const tensor__op_t *o, int k, const tensor_t *x) {
-    const tensor_t *w = o->in[k];
-    char name[16];
-    if (!w) return 1;
-    if (w->dtype != x->dtype && !(nn__is_half(x) && w->dtype == TENSOR_F32))
-        NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", o->row->name,
-                 nn__arg_name(o->row, k, name), w, x);
-    else if (w->ndim != 1 || w->dims[0] != x->dims[1])
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must have the %d channels of x %t", o->row->name,
-                 nn__arg_name(o->row, k, name), w, x->dims[1], x);
-    else
-        return 1;
-    return 0;
+TENSOR__FN int nn__per_channel(const char *op, const char *what, const tensor_t *w, const tensor_t *x) {
+    if (w && w->dtype != x->dtype && !(nn__is_half(x) && w->dtype == TENSOR_F32))
+        return NN__NO(TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, w, x);
+    if (w && (w->ndim != 1 || w->dims[0] != x->dims[1]))
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t must have the %d channels of x %t", op, what, w,
+                      x->dims[1], x);
+    return 1;
 }
 
 // instance: statistics per item. in: x, running_mean, running_var, weight, bias.
 TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int instance, int own,
                                     double momentum, double eps) {
-    tensor__op_t o;
-    tensor__row_t row;
+    static const char *const names[5] = {"x", "running_mean", "running_var", "weight", "bias"};
     tensor_t *x = in[0], *stat[2], *w, *b, *y;
     int64_t dims[TENSOR_MAX_DIMS], n = 1, k;
-    if (!nn__inputs(&o, &row, op, "x running_mean running_var weight bias", 1, in, 5) || !nn__floats(&o, 1))
+    if (!nn__inputs(op, "x running_mean running_var weight bias", 1, in, 5, 1))
         return TENSOR__(poison);
     if (x->ndim < 2 + instance)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [N, C, ...] with at least %i dims", op, x,
                         2 + instance);
     for (k = 1; k < 5; k++)
-        if (!nn__per_channel(&o, (int)k, x)) return TENSOR__(poison);
+        if (!nn__per_channel(op, names[k], in[k], x)) return TENSOR__(poison);
     if (!in[1] != !in[2] || (!own && !in[1]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t needs running_mean and running_var%s", op, x,
                         own ? ", or neither" : "");
@@ -4724,28 +4717,26 @@ TENSOR__FN tensor_t *nn__run_instance_norm(const tensor_instance_norm_args_t *a)
 NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5))
 
 TENSOR__FN tensor_t *nn__run_group_norm(const tensor_group_norm_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *const in[3] = {a->x, a->weight, a->bias};
     tensor_t *x = a->x;
-    if (!nn__inputs(&o, &row, "group_norm", "x weight bias", 1, in, 3) || !nn__floats(&o, 1))
+    if (!nn__inputs("group_norm", "x weight bias", 1, in, 3, 1))
         return TENSOR__(poison);
     if (x->ndim < 2) return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x);
     if (a->groups < 1 || x->dims[1] % a->groups != 0)
         return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: the channels of x %t must be a multiple of groups %d",
                         x, a->groups);
-    if (!nn__per_channel(&o, 1, x) || !nn__per_channel(&o, 2, x)) return TENSOR__(poison);
+    if (!nn__per_channel("group_norm", "weight", a->weight, x) ||
+        !nn__per_channel("group_norm", "bias", a->bias, x))
+        return TENSOR__(poison);
     return nn__narrow(
         nn__plane_norm(nn__wide(x), nn__wide(a->weight), nn__wide(a->bias), a->groups, a->eps, NULL), x);
 }
 NN__OPTIONS(group_norm, NN__OR(eps, 1e-5))
 
 TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_norm_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *x = a->x, *s, *sum = NULL, *list[3];
     int64_t dims[TENSOR_MAX_DIMS], before, after, k;
-    if (!nn__inputs(&o, &row, "local_response_norm", "x", 1, &x, 1) || !nn__floats(&o, 1))
+    if (!nn__inputs("local_response_norm", "x", 1, &x, 1, 1))
         return TENSOR__(poison);
     if (x->ndim < 3 || a->size < 1)
         return NN__FAIL(TENSOR_ERR_SHAPE,
@@ -5427,15 +5418,12 @@ TENSOR__FN const char *nn__image_text(int rank) {
 TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *bias, nn__window_t g,
                                     const int64_t *more, int same) {
     tensor__op_t o;
-    tensor_t *in[3], *y;
+    tensor_t *in[3] = {x, w, bias}, *y;
     tensor_params_t p;
     int transposed = id >= NN_OP_CONV_TRANSPOSE1D, rank = id - (transposed ? NN_OP_CONV_TRANSPOSE1D
                                                                            : NN_OP_CONV1D) + 1;
     int64_t dims[5], groups = g.mode, channels, d, k;
     const char *op = nn__row(id)->name;
-    in[0] = x;
-    in[1] = w;
-    in[2] = bias;
     if (!TENSOR__(begin)(&o, nn__row(id), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (x->ndim != rank + 2 && x->ndim != rank + 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
@@ -5844,27 +5832,18 @@ TENSOR__FN tensor_t *nn__adaptive(int id, int rank, tensor_t *x, int64_t d, int6
     g.out[2] = w;
     return nn__pool_front(id + rank - 1, rank, x, g, 0, places);
 }
-TENSOR_API tensor_t *(tensor_adaptive_avg_pool1d)(tensor_t *x, int64_t l) {
-    return nn__adaptive(NN_OP_AVG_POOL1D, 1, x, 1, 1, l, NULL);
-}
-TENSOR_API tensor_t *(tensor_adaptive_avg_pool2d)(tensor_t *x, int64_t h, int64_t w) {
-    return nn__adaptive(NN_OP_AVG_POOL1D, 2, x, 1, h, w, NULL);
-}
-TENSOR_API tensor_t *(tensor_adaptive_avg_pool3d)(tensor_t *x, int64_t d, int64_t h, int64_t w) {
-    return nn__adaptive(NN_OP_AVG_POOL1D, 3, x, d, h, w, NULL);
-}
-TENSOR_API tensor_pair_t (tensor_adaptive_max_pool1d)(tensor_t *x, int64_t l) {
-    tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, 1, x, 1, 1, l, &places);
-    return nn__indexed(y, places);
-}
-TENSOR_API tensor_pair_t (tensor_adaptive_max_pool2d)(tensor_t *x, int64_t h, int64_t w) {
-    tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, 2, x, 1, h, w, &places);
-    return nn__indexed(y, places);
-}
-TENSOR_API tensor_pair_t (tensor_adaptive_max_pool3d)(tensor_t *x, int64_t d, int64_t h, int64_t w) {
-    tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, 3, x, d, h, w, &places);
-    return nn__indexed(y, places);
-}
+#define NN__X(rank, params, d, h, w)                                                                         \
+    TENSOR_API tensor_t *(tensor_adaptive_avg_pool##rank##d) params {                                        \
+        return nn__adaptive(NN_OP_AVG_POOL1D, rank, x, d, h, w, NULL);                                       \
+    }                                                                                                        \
+    TENSOR_API tensor_pair_t (tensor_adaptive_max_pool##rank##d) params {                                    \
+        tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, rank, x, d, h, w, &places);                    \
+        return nn__indexed(y, places);                                                                       \
+    }
+NN__X(1, (tensor_t *x, int64_t l), 1, 1, l)
+NN__X(2, (tensor_t *x, int64_t h, int64_t w), 1, h, w)
+NN__X(3, (tensor_t *x, int64_t d, int64_t h, int64_t w), d, h, w)
+#undef NN__X
 
 // Functions made of others: what they make on the way goes, only the result stays.
 #define NN__OPEN tensor_scope_t scope_ = TENSOR__(scope)(-1);
@@ -5993,57 +5972,42 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     NN__CLOSE(y == x || !changed ? (tensor_clone)(y) : y);
 }
 
-TENSOR_API tensor_t *(tensor_pixel_shuffle)(tensor_t *x, int64_t factor) {
-    static const int64_t order[6] = {0, 1, 4, 2, 5, 3};
+// [N, C, r, r, H, W] -> [N, C, H, r, W, r] and back.
+TENSOR__FN tensor_t *nn__pixels(int id, tensor_t *x, int64_t r, const char *dims_text) {
+    static const int64_t orders[2][6] = {{0, 1, 4, 2, 5, 3}, {0, 1, 3, 5, 2, 4}};
     NN__OPEN
     tensor__op_t o;
-    int64_t dims[TENSOR_MAX_DIMS], r = factor, lead = 1;
+    int64_t dims[TENSOR_MAX_DIMS], lead = 1, c, h, w;
     tensor_t *y;
-    int n, d;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_PIXEL_SHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
+    int n, d, back = id == NN_OP_PIXEL_UNSHUFFLE;
+    if (!TENSOR__(begin)(&o, nn__row(id), &x, 1)) NN__CLOSE(TENSOR__(poison));
     n = x->ndim;
-    if (n < 3 || r < 1 || r > 0x7FFF || x->dims[n - 3] % (r * r) != 0)
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
-                           "pixel_shuffle: x %t must be [..., C factor^2, H, W] for a factor of %d", x,
-                           factor));
+    if (n < 3 || r < 1 || r > 0x7FFF ||
+        (back ? x->dims[n - 2] % r != 0 || x->dims[n - 1] % r != 0 : x->dims[n - 3] % (r * r) != 0))
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s for a factor of %d", o.row->name, x,
+                           dims_text, r));
     for (d = 0; d < n - 3; d++) lead *= x->dims[d];
+    c = back ? x->dims[n - 3] : x->dims[n - 3] / (r * r);
+    h = back ? x->dims[n - 2] / r : x->dims[n - 2];
+    w = back ? x->dims[n - 1] / r : x->dims[n - 1];
     dims[0] = lead;
-    dims[1] = x->dims[n - 3] / (r * r);
-    dims[2] = dims[3] = r;
-    dims[4] = x->dims[n - 2];
-    dims[5] = x->dims[n - 1];
-    y = (tensor_permute_n)((tensor_reshape_n)(x, dims, 6), order, 6);
+    dims[1] = c;
+    dims[2] = back ? h : r;
+    dims[3] = r;
+    dims[4] = back ? w : h;
+    dims[5] = back ? r : w;
+    y = (tensor_permute_n)((tensor_reshape_n)(x, dims, 6), orders[back], 6);
     memcpy(dims, x->dims, (size_t)n * sizeof dims[0]);
-    dims[n - 3] /= r * r;
-    dims[n - 2] *= r;
-    dims[n - 1] *= r;
+    dims[n - 3] = back ? c * r * r : c;
+    dims[n - 2] = back ? h : h * r;
+    dims[n - 1] = back ? w : w * r;
     NN__CLOSE((tensor_reshape_n)((tensor_contiguous)(y), dims, n));
 }
+TENSOR_API tensor_t *(tensor_pixel_shuffle)(tensor_t *x, int64_t factor) {
+    return nn__pixels(NN_OP_PIXEL_SHUFFLE, x, factor, "[..., C factor^2, H, W]");
+}
 TENSOR_API tensor_t *(tensor_pixel_unshuffle)(tensor_t *x, int64_t factor) {
-    static const int64_t order[6] = {0, 1, 3, 5, 2, 4};
-    NN__OPEN
-    tensor__op_t o;
-    int64_t dims[TENSOR_MAX_DIMS], r = factor, lead = 1;
-    tensor_t *y;
-    int n, d;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_PIXEL_UNSHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
-    n = x->ndim;
-    if (n < 3 || r < 1 || r > 0x7FFF || x->dims[n - 2] % r != 0 || x->dims[n - 1] % r != 0)
-        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
-                           "pixel_unshuffle: x %t must be [..., H factor, W factor] for a factor of %d", x,
-                           factor));
-    for (d = 0; d < n - 3; d++) lead *= x->dims[d];
-    dims[0] = lead;
-    dims[1] = x->dims[n - 3];
-    dims[2] = x->dims[n - 2] / r;
-    dims[4] = x->dims[n - 1] / r;
-    dims[3] = dims[5] = r;
-    y = (tensor_permute_n)((tensor_reshape_n)(x, dims, 6), order, 6);
-    memcpy(dims, x->dims, (size_t)n * sizeof dims[0]);
-    dims[n - 3] *= r * r;
-    dims[n - 2] /= r;
-    dims[n - 1] /= r;
-    NN__CLOSE((tensor_reshape_n)((tensor_contiguous)(y), dims, n));
+    return nn__pixels(NN_OP_PIXEL_UNSHUFFLE, x, factor, "[..., H factor, W factor]");
 }
 TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
     NN__OPEN
@@ -6194,12 +6158,10 @@ TENSOR__FN tensor_t *nn__grid_cubic(tensor_t *t, int tap) {
 TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     NN__OPEN
     tensor__op_t o;
-    tensor_t *in[2], *x = a->x, *grid = a->grid, *flat, *place[3], *low[3], *y = NULL;
+    tensor_t *x = a->x, *grid = a->grid, *in[2] = {x, grid}, *flat, *place[3], *low[3], *y = NULL;
     int64_t dims[TENSOR_MAX_DIMS], three[3], planes, q = 1;
     int nearest = a->mode == TENSOR_NEAREST, cubic = a->mode == TENSOR_BICUBIC;
     int taps = nearest ? 1 : cubic ? 4 : 2, rank, d, corner, corners = 1;
-    in[0] = x;
-    in[1] = grid;
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_GRID_SAMPLE), in, 2) || !nn__floats(&o, 3))
         NN__CLOSE(TENSOR__(poison));
     rank = x->ndim - 2;
@@ -6360,16 +6322,9 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
 
 // Whether the n first tensors (names in args) are usable floats; raises if not.
 TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in, int n) {
-    tensor__row_t row;
-    tensor__op_t o;
     int k;
-    memset((void *)&row, 0, sizeof row);
-    row.name = name;
-    row.args = args;
-    row.nin = row.required = (int8_t)n;
-    if (!TENSOR__(begin)(&o, &row, in, n)) return 0;
     for (k = 0; k < n; k++)
-        if (!nn__floats(&o, 1u << k)) return 0;
+        if (!nn__inputs(name, args, n, in, n, 1u << k)) return 0;
     return 1;
 }
 // A function of x computed in f32 for halves. refused: a condition that makes it an error with this text.
@@ -6490,12 +6445,10 @@ TENSOR_API tensor_t *(tensor_glu)(tensor_t *x, int64_t dim) {
     return (tensor_scope_return)(scope, nn__narrow((tensor_mul)((tensor_narrow)(w, d, 0, half), gate), x));
 }
 TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
-    tensor_t *in[2];
+    tensor_t *in[2] = {x, weight};
     int64_t dims[TENSOR_MAX_DIMS];
     tensor_scope_t scope;
     int k;
-    in[0] = x;
-    in[1] = weight;
     if (!nn__ready("prelu", "x weight", in, 2)) return TENSOR__(poison);
     if (weight->ndim > 1 || (weight->numel != 1 && (x->ndim < 2 || weight->numel != x->dims[1])))
         return NN__FAIL(TENSOR_ERR_SHAPE, "prelu: weight %t must be [1] or have the %d channels of x %t",
@@ -6509,11 +6462,9 @@ TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
     return (tensor_scope_return)(scope, nn__narrow(in[1], x));
 }
 TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_t dim, double eps) {
-    tensor_t *in[2], *shape;
+    tensor_t *in[2] = {a, b}, *shape;
     tensor_scope_t scope;
     int k;
-    in[0] = a;
-    in[1] = b;
     if (!nn__ready("cosine_similarity", "a b", in, 2)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
     shape = (tensor_mul)(a, b);
@@ -6528,10 +6479,8 @@ TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_
     return (tensor_scope_return)(scope, shape);
 }
 TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double p, double eps, int keepdim) {
-    tensor_t *in[2];
+    tensor_t *in[2] = {a, b};
     tensor_scope_t scope;
-    in[0] = a;
-    in[1] = b;
     if (!nn__ready("pairwise_distance", "a b", in, 2)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
     in[0] = (tensor_sub)(nn__wide(a), nn__wide(b));
@@ -7125,8 +7074,6 @@ TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, con
 
 // Layers, directions; in the scope of the caller.
 TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->x, a->h, a->c}, *x, *const *w = a->weights, *state[2], *first[2], *side[2], *out[2];
     int64_t dirs = a->bidirectional ? 2 : 1, gates = nn__net_gates(kind),
             per = (a->no_bias ? 2 : 4) + (a->proj_size > 0);
@@ -7134,7 +7081,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     int single, states = kind == NN__LSTM_NET ? 2 : 1;
     tensor_state_t s = nn__no_state();
     tensor_t **end;
-    if (!nn__inputs(&o, &row, op, "x h c", 1, in, 3) || !nn__floats(&o, 7)) return s;
+    if (!nn__inputs(op, "x h c", 1, in, 3, 7)) return s;
     x = a->x;
     single = x->ndim == 2;
     if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0) {
@@ -7188,7 +7135,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
                                                         x)
                       : single ? (tensor_unsqueeze)(nn__wide(f), 1) : nn__wide(f);
     }
-    end = (tensor_t **)TENSOR__(memory)(o.th, (uint64_t)ends * 2 * sizeof *end);
+    end = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)ends * 2 * sizeof *end);
     if (!end) return s;
     x = nn__wide(x);
     if (single) x = (tensor_unsqueeze)(x, 1);
@@ -7213,7 +7160,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         out[k] = (tensor_stack_n)(end + k * ends, (int)ends, 0);
         out[k] = nn__narrow(single ? (tensor_squeeze)(out[k], 1) : out[k], a->x);
     }
-    TENSOR__(memory_free)(o.th, (void *)end);
+    TENSOR__(memory_free)(nn__self(), (void *)end);
     if ((tensor_is_poison)(x)) return s;
     s.y = nn__narrow(single           ? (tensor_squeeze)(x, 1)
                      : a->batch_first ? (tensor_transpose)(x, 0, 1)
@@ -7267,13 +7214,11 @@ NN__NET(rnn, a.relu ? NN__RELU_NET : NN__TANH_NET)
 // A cell is a net of one layer over one step.
 TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor_t *h, tensor_t *c,
                                    tensor_t *const *w) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *const in[3] = {x, h, c};
     tensor_rnn_args_t a = tensor_rnn_defaults();
     nn__state_scope_t b;
     tensor_state_t s = nn__no_state();
-    if (!nn__inputs(&o, &row, op, "x h c", 1, in, 3)) return s;
+    if (!nn__inputs(op, "x h c", 1, in, 3, 0)) return s;
     if (x->ndim < 1 || x->ndim > 2 || (h && h->ndim != x->ndim) || (c && c->ndim != x->ndim)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [N, I] or [I], h and c alike", op, x);
         return s;
@@ -7459,7 +7404,7 @@ TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
 }
 
 // Whether *w (weight or pos_weight, may be NULL) broadcasts to x; made as large as x. Raises if not.
-TENSOR__FN int nn__loss_weight(const tensor__op_t *o, const char *what, tensor_t **w, const tensor_t *x) {
+TENSOR__FN int nn__loss_weight(const char *op, const char *what, tensor_t **w, const tensor_t *x) {
     int d, k, fits;
     if (!*w) return 1;
     fits = (*w)->ndim <= x->ndim;
@@ -7468,8 +7413,7 @@ TENSOR__FN int nn__loss_weight(const tensor__op_t *o, const char *what, tensor_t
         fits = (*w)->dims[d] == x->dims[k] || (*w)->dims[d] == 1;
     }
     if (!fits)
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t", o->row->name, what, *w,
-                      x);
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t", op, what, *w, x);
     *w = nn__contiguous((tensor_expand_n)(*w, x->dims, x->ndim));
     return 1;
 }
@@ -7478,16 +7422,9 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
                                     tensor_reduction_t reduction) {
     const tensor__row_t *row = nn__row(NN_OP_LOSS_MSE + which);
     tensor__op_t o;
-    tensor_t *in[4];
-    int d, same;
-    in[0] = x;
-    in[1] = t;
-    in[2] = w;
-    in[3] = q;
+    tensor_t *in[4] = {x, t, w, q};
     if (!TENSOR__(begin)(&o, row, in, 4) || !nn__floats(&o, 15)) return TENSOR__(poison);
-    same = x->ndim == t->ndim;
-    for (d = 0; same && d < x->ndim; d++) same = x->dims[d] == t->dims[d];
-    if (!same)
+    if (!nn__same_shape(x, t))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape", row->name, x, t);
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
         (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG))
@@ -7501,7 +7438,8 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
     if (nn__is_half(x))
         return nn__narrow(
             nn__loss_front(which, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction), x);
-    if (!nn__loss_weight(&o, "weight", &in[2], x) || !nn__loss_weight(&o, "pos_weight", &in[3], x))
+    if (!nn__loss_weight(row->name, "weight", &in[2], x) ||
+        !nn__loss_weight(row->name, "pos_weight", &in[3], x))
         return TENSOR__(poison);
     o.params.i[0] = which;
     o.params.i[1] = reduction;
@@ -7685,11 +7623,8 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     const char *op = nll ? "nll_loss" : "cross_entropy";
     tensor__row_t shown = *nn__row(NN_OP_CROSS_ENTROPY);
     tensor__op_t o;
-    tensor_t *in[3], *x = a->input, *t = a->target, *w = a->weight, *y;
+    tensor_t *x = a->input, *t = a->target, *w = a->weight, *in[3] = {x, t, w}, *y;
     int64_t dims[2], dim, d, same;
-    in[0] = x;
-    in[1] = t;
-    in[2] = w;
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) return TENSOR__(poison);
     dim = x->ndim > 1;
@@ -7714,9 +7649,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
         return nn__narrow(nn__cross_entropy_front(&wide, nll), x);
     }
     if (!nll && t->dtype == x->dtype) {
-        same = t->ndim == x->ndim;
-        for (d = 0; same && d < x->ndim; d++) same = t->dims[d] == x->dims[d];
-        if (!same)
+        if (!nn__same_shape(t, x))
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target probabilities %t must have the shape of input %t",
                             op, t, x);
         return nn__cross_entropy_soft(x, t, w, a->label_smoothing, a->reduction);
@@ -7782,27 +7715,27 @@ NN__LOSS(kl_div, a.log_target ? NN__LOSS_KL_DIV_LOG : NN__LOSS_KL_DIV, NULL, NUL
 // Opens one: reduction is TENSOR_MEAN to TENSOR_NONE, inputs of `floats` (bits) are floats of one dtype,
 // those of `signs` may be integers besides and become floats, those of `same` have the shape of input 0.
 // Halves become f32.
-TENSOR__FN int nn__loss_inputs(tensor__op_t *o, tensor__row_t *row, const char *op, const char *names,
+TENSOR__FN int nn__loss_inputs(const char *op, const char *names,
                                tensor_t **in, int nin, int required, unsigned floats, unsigned signs,
                                unsigned same, tensor_reduction_t reduction) {
+    tensor__op_t o;
+    tensor__row_t row;
     char name[16], first[16];
-    int k, d, fits;
-    if (!nn__inputs(o, row, op, names, required, in, nin)) return 0;
+    int k;
+    if (!nn__row_begin(&o, &row, op, names, required, in, nin)) return 0;
     for (k = 1; k < nin; k++)
         if ((signs >> k & 1u) && !nn__is_float(in[k]))
-            o->args[k] = in[k] = (tensor_to)(in[k], (tensor_dtype_t)in[0]->dtype);
-    if (!nn__floats(o, floats | signs)) return 0;
+            o.args[k] = in[k] = (tensor_to)(in[k], (tensor_dtype_t)in[0]->dtype);
+    if (!nn__floats(&o, floats | signs)) return 0;
     for (k = 1; k < nin; k++) {
         if (!(same >> k & 1u)) continue;
-        fits = in[k]->ndim == in[0]->ndim;
-        for (d = 0; fits && d < in[0]->ndim; d++) fits = in[k]->dims[d] == in[0]->dims[d];
-        if (fits) continue;
+        if (nn__same_shape(in[k], in[0])) continue;
         return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t and %s %t must have one shape", op,
-                      nn__arg_name(row, 0, first), in[0], nn__arg_name(row, k, name), in[k]);
+                      nn__arg_name(&row, 0, first), in[0], nn__arg_name(&row, k, name), in[k]);
     }
     if ((int)reduction < 0 || reduction > TENSOR_NONE)
         return NN__NO(TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its own", op, (int)reduction,
-                      nn__arg_name(row, 0, first), in[0]);
+                      nn__arg_name(&row, 0, first), in[0]);
     for (k = 0; k < nin; k++) in[k] = nn__wide(in[k]);
     return 1;
 }
@@ -7820,10 +7753,8 @@ NN__FILL(tensor_ranking_loss, NN__OR(margin, 0))
 #define NN__SHARED(op, args) NN__DEFAULTS(tensor_##op, args) NN__SCOPED(op, args)
 
 TENSOR__FN tensor_t *nn__run_hinge_embedding_loss(const tensor_margin_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[2] = {a->input, a->target}, *x, *t, *y;
-    if (!nn__loss_inputs(&o, &row, "hinge_embedding_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
+    if (!nn__loss_inputs("hinge_embedding_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
         return TENSOR__(poison);
     x = in[0];
     t = in[1];
@@ -7833,10 +7764,8 @@ TENSOR__FN tensor_t *nn__run_hinge_embedding_loss(const tensor_margin_loss_args_
 NN__SHARED(hinge_embedding_loss, tensor_margin_loss)
 
 TENSOR__FN tensor_t *nn__run_soft_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[2] = {a->input, a->target};
-    if (!nn__loss_inputs(&o, &row, "soft_margin_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
+    if (!nn__loss_inputs("soft_margin_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
         return TENSOR__(poison);
     return nn__reduce((tensor_neg)((tensor_logsigmoid)((tensor_mul)(in[0], in[1]))), a->reduction, a->input);
 }
@@ -7844,9 +7773,8 @@ NN__SHARED(soft_margin_loss, tensor_margin_loss)
 
 // Whether input is [N, C] or [C], C > 0, target an index tensor of the dims expected (without C, or all),
 // weight [C] or absent; raises if not.
-TENSOR__FN int nn__classes(const tensor__op_t *o, tensor_t *const *in, int all) {
+TENSOR__FN int nn__classes(const char *op, tensor_t *const *in, int all) {
     const tensor_t *x = in[0], *t = in[1], *w = in[2];
-    const char *op = o->row->name;
     int nd = x->ndim - !all, d, fits = t->ndim == nd;
     if (x->ndim < 1 || x->ndim > 2 || x->dims[x->ndim - 1] == 0)
         NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t must be [N, C] or [C], C > 0", op, x);
@@ -7867,13 +7795,11 @@ TENSOR__FN int nn__classes(const tensor__op_t *o, tensor_t *const *in, int all) 
 }
 
 TENSOR__FN tensor_t *nn__run_multi_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->input, a->target, a->weight}, *x, *t, *y;
     double classes;
-    if (!nn__loss_inputs(&o, &row, "multi_margin_loss", "input target weight", in, 3, 2, 5, 0, 0,
+    if (!nn__loss_inputs("multi_margin_loss", "input target weight", in, 3, 2, 5, 0, 0,
                          a->reduction) ||
-        !nn__classes(&o, in, 0))
+        !nn__classes("multi_margin_loss", in, 0))
         return TENSOR__(poison);
     if (a->p != 1 && a->p != 2)
         return NN__FAIL(TENSOR_ERR_SHAPE, "multi_margin_loss: p %d must be 1 or 2 (input %t)", a->p, in[0]);
@@ -7892,13 +7818,11 @@ TENSOR__FN tensor_t *nn__run_multi_margin_loss(const tensor_margin_loss_args_t *
 NN__SHARED(multi_margin_loss, tensor_margin_loss)
 
 TENSOR__FN tensor_t *nn__run_multilabel_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->input, a->target, NULL}, *x, *t, *real, *y;
     double classes;
-    if (!nn__loss_inputs(&o, &row, "multilabel_margin_loss", "input target", in, 2, 2, 1, 0, 0,
+    if (!nn__loss_inputs("multilabel_margin_loss", "input target", in, 2, 2, 1, 0, 0,
                          a->reduction) ||
-        !nn__classes(&o, in, 1))
+        !nn__classes("multilabel_margin_loss", in, 1))
         return TENSOR__(poison);
     x = in[0];
     classes = (double)x->dims[x->ndim - 1];
@@ -7915,16 +7839,14 @@ TENSOR__FN tensor_t *nn__run_multilabel_margin_loss(const tensor_margin_loss_arg
 NN__SHARED(multilabel_margin_loss, tensor_margin_loss)
 
 TENSOR__FN tensor_t *nn__run_multilabel_soft_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->input, a->target, a->weight}, *x, *y;
-    if (!nn__loss_inputs(&o, &row, "multilabel_soft_margin_loss", "input target weight", in, 3, 2, 5, 2, 2,
+    if (!nn__loss_inputs("multilabel_soft_margin_loss", "input target weight", in, 3, 2, 5, 2, 2,
                          a->reduction))
         return TENSOR__(poison);
     x = in[0];
     if (x->ndim < 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "multilabel_soft_margin_loss: input %t must be [..., C]", x);
-    if (!nn__loss_weight(&o, "weight", &in[2], x)) return TENSOR__(poison);
+    if (!nn__loss_weight("multilabel_soft_margin_loss", "weight", &in[2], x)) return TENSOR__(poison);
     // t log s(x) + (1 - t) log s(-x) = log s(x) - (1 - t) x
     y = (tensor_sub)((tensor_mul)((tensor_rsub_scalar)(in[1], 1), x), (tensor_logsigmoid)(x));
     if (in[2]) y = (tensor_mul)(y, in[2]);
@@ -7933,10 +7855,8 @@ TENSOR__FN tensor_t *nn__run_multilabel_soft_margin_loss(const tensor_margin_los
 NN__SHARED(multilabel_soft_margin_loss, tensor_margin_loss)
 
 TENSOR__FN tensor_t *nn__run_margin_ranking_loss(const tensor_ranking_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->input1, a->input2, a->target}, *y;
-    if (!nn__loss_inputs(&o, &row, "margin_ranking_loss", "input1 input2 target", in, 3, 3, 3, 4, 6,
+    if (!nn__loss_inputs("margin_ranking_loss", "input1 input2 target", in, 3, 3, 3, 4, 6,
                          a->reduction))
         return TENSOR__(poison);
     y = (tensor_mul)(in[2], (tensor_sub)(in[1], in[0]));
@@ -7945,10 +7865,8 @@ TENSOR__FN tensor_t *nn__run_margin_ranking_loss(const tensor_ranking_loss_args_
 NN__SHARED(margin_ranking_loss, tensor_ranking_loss)
 
 TENSOR__FN tensor_t *nn__run_cosine_embedding_loss(const tensor_ranking_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->input1, a->input2, a->target}, *x, *t, *y;
-    if (!nn__loss_inputs(&o, &row, "cosine_embedding_loss", "input1 input2 target", in, 3, 3, 3, 4, 2,
+    if (!nn__loss_inputs("cosine_embedding_loss", "input1 input2 target", in, 3, 3, 3, 4, 2,
                          a->reduction))
         return TENSOR__(poison);
     x = in[0];
@@ -7974,10 +7892,8 @@ TENSOR__FN tensor_t *nn__distance(tensor_t *a, tensor_t *b, double p, double eps
     return (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)(d, p), -1, 0), 1 / p);
 }
 TENSOR__FN tensor_t *nn__run_triplet_margin_loss(const tensor_triplet_margin_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->anchor, a->positive, a->negative}, *away, *y;
-    if (!nn__loss_inputs(&o, &row, "triplet_margin_loss", "anchor positive negative", in, 3, 3, 7, 0, 6,
+    if (!nn__loss_inputs("triplet_margin_loss", "anchor positive negative", in, 3, 3, 7, 0, 6,
                          a->reduction))
         return TENSOR__(poison);
     if (in[0]->ndim < 1 || !(a->p > 0) || !(a->margin > 0))
@@ -7993,11 +7909,9 @@ TENSOR__FN tensor_t *nn__run_triplet_margin_loss(const tensor_triplet_margin_los
 NN__OPTIONS(triplet_margin_loss, NN__OR(margin, 1) NN__OR(p, 2) NN__OR(eps, 1e-6))
 
 TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->input, a->target, a->var}, *x, *v, *y;
     int d, fits, less;
-    if (!nn__loss_inputs(&o, &row, "gaussian_nll_loss", "input target var", in, 3, 3, 5, 2, 2, a->reduction))
+    if (!nn__loss_inputs("gaussian_nll_loss", "input target var", in, 3, 3, 5, 2, 2, a->reduction))
         return TENSOR__(poison);
     x = in[0];
     v = in[2];
@@ -8023,10 +7937,8 @@ TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_ar
 NN__OPTIONS(gaussian_nll_loss, NN__OR(eps, 1e-6))
 
 TENSOR__FN tensor_t *nn__run_poisson_nll_loss(const tensor_poisson_nll_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[2] = {a->input, a->target}, *x, *t, *y;
-    if (!nn__loss_inputs(&o, &row, "poisson_nll_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
+    if (!nn__loss_inputs("poisson_nll_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
         return TENSOR__(poison);
     x = in[0];
     t = in[1];
@@ -8235,11 +8147,10 @@ TENSOR__FN void nn__grad_ctc(tensor__grad_t *g) {
 
 TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[4] = {a->log_probs, a->targets, a->input_lengths, a->target_lengths}, *x, *y;
     int64_t none = 0, k;
     int single;
-    if (!nn__loss_inputs(&o, &row, "ctc_loss", "log_probs targets input_lengths target_lengths", in, 4, 4, 1,
+    if (!nn__loss_inputs("ctc_loss", "log_probs targets input_lengths target_lengths", in, 4, 4, 1,
                          0, 0, a->reduction))
         return TENSOR__(poison);
     x = in[0];
@@ -9617,16 +9528,13 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     static const char op[] = "multihead_attention";
     static const char *const extra[2] = {"bias_k", "bias_v"};
     const nn__layer_t *l = nn__of(m);
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[5] = {a->query, a->key, a->value, a->attn_mask, a->key_padding_mask};
     tensor_t *w = nn__called(m, "in_proj_weight"), *b = nn__called(m, "in_proj_bias"), *q[3], *mask = in[3],
              *y, *list[2];
     int64_t embed = l->i[0], heads = l->i[1], n, t, s, dims[4];
     double scale = 1 / sqrt((double)(embed / heads)), drop = m->training ? l->f[0] : 0;
     int nd, k;
-    if (!nn__inputs(&o, &row, op, "query key value attn_mask key_padding_mask", 3, in, 5) ||
-        !nn__floats(&o, 7))
+    if (!nn__inputs(op, "query key value attn_mask key_padding_mask", 3, in, 5, 7))
         return TENSOR__(poison);
     nd = in[0]->ndim;
     for (k = 0; k < 3; k++) {
@@ -10255,24 +10163,17 @@ TENSOR__FN nn_module_t *nn__adaptive_new(int kind, int rank, int64_t d, int64_t 
     }
     return nn__done(l);
 }
-TENSOR_API nn_module_t *(nn_adaptive_avg_pool1d)(int64_t l) {
-    return nn__adaptive_new(NN__ADAPTIVE_AVG_POOL1D_KIND, 1, 1, 1, l);
-}
-TENSOR_API nn_module_t *(nn_adaptive_avg_pool2d)(int64_t h, int64_t w) {
-    return nn__adaptive_new(NN__ADAPTIVE_AVG_POOL1D_KIND, 2, 1, h, w);
-}
-TENSOR_API nn_module_t *(nn_adaptive_avg_pool3d)(int64_t d, int64_t h, int64_t w) {
-    return nn__adaptive_new(NN__ADAPTIVE_AVG_POOL1D_KIND, 3, d, h, w);
-}
-TENSOR_API nn_module_t *(nn_adaptive_max_pool1d)(int64_t l) {
-    return nn__adaptive_new(NN__ADAPTIVE_MAX_POOL1D_KIND, 1, 1, 1, l);
-}
-TENSOR_API nn_module_t *(nn_adaptive_max_pool2d)(int64_t h, int64_t w) {
-    return nn__adaptive_new(NN__ADAPTIVE_MAX_POOL1D_KIND, 2, 1, h, w);
-}
-TENSOR_API nn_module_t *(nn_adaptive_max_pool3d)(int64_t d, int64_t h, int64_t w) {
-    return nn__adaptive_new(NN__ADAPTIVE_MAX_POOL1D_KIND, 3, d, h, w);
-}
+#define NN__X(layer, kind)                                                                                   \
+    TENSOR_API nn_module_t *(nn_##layer##1d)(int64_t l) { return nn__adaptive_new(kind, 1, 1, 1, l); }       \
+    TENSOR_API nn_module_t *(nn_##layer##2d)(int64_t h, int64_t w) {                                         \
+        return nn__adaptive_new(kind, 2, 1, h, w);                                                           \
+    }                                                                                                        \
+    TENSOR_API nn_module_t *(nn_##layer##3d)(int64_t d, int64_t h, int64_t w) {                              \
+        return nn__adaptive_new(kind, 3, d, h, w);                                                           \
+    }
+NN__X(adaptive_avg_pool, NN__ADAPTIVE_AVG_POOL1D_KIND)
+NN__X(adaptive_max_pool, NN__ADAPTIVE_MAX_POOL1D_KIND)
+#undef NN__X
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     nn__layer_t *l;
