@@ -5832,12 +5832,12 @@ TENSOR__FN tensor_t *nn__adaptive(int id, int rank, tensor_t *x, int64_t d, int6
     g.out[2] = w;
     return nn__pool_front(id + rank - 1, rank, x, g, 0, places);
 }
-#define NN__X(rank, params, d, h, w)                                                                         \
+#define NN__X(rank, params, D, H, W)                                                                         \
     TENSOR_API tensor_t *(tensor_adaptive_avg_pool##rank##d) params {                                        \
-        return nn__adaptive(NN_OP_AVG_POOL1D, rank, x, d, h, w, NULL);                                       \
+        return nn__adaptive(NN_OP_AVG_POOL1D, rank, x, D, H, W, NULL);                                       \
     }                                                                                                        \
     TENSOR_API tensor_pair_t (tensor_adaptive_max_pool##rank##d) params {                                    \
-        tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, rank, x, d, h, w, &places);                    \
+        tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, rank, x, D, H, W, &places);                    \
         return nn__indexed(y, places);                                                                       \
     }
 NN__X(1, (tensor_t *x, int64_t l), 1, 1, l)
@@ -9264,30 +9264,20 @@ TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
     return s ? s->tensor : NULL;
 }
 
-// i: in, out, no_bias
-TENSOR__FN tensor_t *nn__forward_linear(nn_module_t *m, tensor_t *x) {
-    return (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1));
-}
-
 // Convolutions and pools. i: in, out, dims of an image, groups (pools: how a mean counts), same (ceil_mode),
 // padding_mode (divisor), then kernel, stride, padding, dilation, output_padding of depth, height, width,
 // then which of padding (2 = same), dilation, output_padding, groups are worth printing
 enum { NN__I_RANK = 2, NN__I_GROUPS, NN__I_SAME, NN__I_MODE, NN__I_KERNEL = 6, NN__I_STRIDE = 9,
        NN__I_PAD = 12, NN__I_DILATION = 15, NN__I_MORE = 18, NN__I_SHOWN = 21 };
+enum { NN__I_WINDOW = 12 };   // numbers that stand in a window as they do in i
 TENSOR__FN nn__window_t nn__layer_window(const nn__layer_t *l) {
     nn__window_t g = nn__window_unit();
-    memcpy(g.kernel, l->i + NN__I_KERNEL, sizeof g.kernel);
-    memcpy(g.stride, l->i + NN__I_STRIDE, sizeof g.stride);
-    memcpy(g.pad, l->i + NN__I_PAD, sizeof g.pad);
-    memcpy(g.dilation, l->i + NN__I_DILATION, sizeof g.dilation);
+    memcpy(&g, l->i + NN__I_KERNEL, NN__I_WINDOW * sizeof l->i[0]);
     g.mode = l->i[NN__I_GROUPS];
     return g;
 }
 TENSOR__FN void nn__layer_keep(nn__layer_t *l, const nn__window_t *g, int rank) {
-    memcpy(l->i + NN__I_KERNEL, g->kernel, sizeof g->kernel);
-    memcpy(l->i + NN__I_STRIDE, g->stride, sizeof g->stride);
-    memcpy(l->i + NN__I_PAD, g->pad, sizeof g->pad);
-    memcpy(l->i + NN__I_DILATION, g->dilation, sizeof g->dilation);
+    memcpy(l->i + NN__I_KERNEL, g, NN__I_WINDOW * sizeof l->i[0]);
     l->i[NN__I_GROUPS] = g->mode;
     l->i[NN__I_RANK] = rank;
 }
@@ -9360,27 +9350,18 @@ TENSOR__FN tensor_t *nn__forward_conv_transpose(nn_module_t *m, tensor_t *x) {
                           nn__tensor(m, 1), nn__layer_window(l), l->i + NN__I_MORE, 0);
 }
 
-TENSOR__FN tensor_t *nn__forward_max_pool(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    int rank = (int)l->i[NN__I_RANK];
-    return nn__pool_front(NN_OP_MAX_POOL1D + rank - 1, rank, x, nn__layer_window(l), l->i[NN__I_SAME] != 0,
-                          NULL);
-}
-TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
+// Pools have their op for 1 dim at NN__I_MORE, adaptive ones the size of the result where others
+// have kernels.
+TENSOR__FN tensor_t *nn__forward_pool(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     nn__window_t g = nn__layer_window(l);
     int rank = (int)l->i[NN__I_RANK];
     g.divisor = l->i[NN__I_MODE];
-    return nn__pool_front(NN_OP_AVG_POOL1D + rank - 1, rank, x, g, l->i[NN__I_SAME] != 0, NULL);
+    return nn__pool_front((int)l->i[NN__I_MORE] + rank - 1, rank, x, g, l->i[NN__I_SAME] != 0, NULL);
 }
-// The size of the result stands where kernels have theirs.
-TENSOR__FN tensor_t *nn__forward_adaptive_avg(nn_module_t *m, tensor_t *x) {
+TENSOR__FN tensor_t *nn__forward_adaptive(nn_module_t *m, tensor_t *x) {
     const int64_t *i = nn__of(m)->i, *s = i + NN__I_KERNEL;
-    return nn__adaptive(NN_OP_AVG_POOL1D, (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
-}
-TENSOR__FN tensor_t *nn__forward_adaptive_max(nn_module_t *m, tensor_t *x) {
-    const int64_t *i = nn__of(m)->i, *s = i + NN__I_KERNEL;
-    return nn__adaptive(NN_OP_MAX_POOL1D, (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
+    return nn__adaptive((int)i[NN__I_MORE], (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
 }
 
 // i: size (3), mode, align_corners, no size; f: scale factors (3)
@@ -9397,13 +9378,6 @@ TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     a.mode = (tensor_interpolation_t)l->i[3];
     a.align_corners = l->i[4] != 0;
     return (tensor_interpolate_with)(a);
-}
-// i: factor
-TENSOR__FN tensor_t *nn__forward_pixel_shuffle(nn_module_t *m, tensor_t *x) {
-    return (tensor_pixel_shuffle)(x, nn__of(m)->i[0]);
-}
-TENSOR__FN tensor_t *nn__forward_pixel_unshuffle(nn_module_t *m, tensor_t *x) {
-    return (tensor_pixel_unshuffle)(x, nn__of(m)->i[0]);
 }
 // i: mode, how many numbers, the numbers; f: value
 TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
@@ -9784,16 +9758,6 @@ TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     return (tensor_embedding_with)(a);
 }
 
-// f: p
-TENSOR__FN tensor_t *nn__forward_dropout(nn_module_t *m, tensor_t *x) {
-    return (tensor_dropout)(x, nn__of(m)->f[0], m->training);
-}
-
-TENSOR__FN tensor_t *nn__forward_flatten(nn_module_t *m, tensor_t *x) {
-    (void)m;
-    return (tensor_flatten)(x, 1, -1);
-}
-
 TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
     const tensor__internals_t *in = tensor__internals(TENSOR__API_VERSION);
     (void)m;
@@ -9822,14 +9786,16 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-// Activations: name, printed name and numbers, result.
-#define NN_ACTIVATIONS(X)                                                                                    \
+// Layers that are one call, activations above all: name, printed name and numbers, result.
+#define NN_CALLS(X)                                                                                    \
     X(ALPHA_DROPOUT, "AlphaDropout", "p=$0", (tensor_alpha_dropout)(x, l->f[0], m->training))                \
     X(CELU, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0]))                                                   \
+    X(DROPOUT, "Dropout", "p=$0", (tensor_dropout)(x, l->f[0], m->training))                                 \
     X(DROPOUT1D, "Dropout1d", "p=$0", (tensor_dropout1d)(x, l->f[0], m->training))                           \
     X(DROPOUT2D, "Dropout2d", "p=$0", (tensor_dropout2d)(x, l->f[0], m->training))                           \
     X(DROPOUT3D, "Dropout3d", "p=$0", (tensor_dropout3d)(x, l->f[0], m->training))                           \
     X(ELU, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0]))                                                      \
+    X(FLATTEN, "Flatten", "", (tensor_flatten)(x, 1, -1))                                                    \
     X(GELU, "GELU", "", (tensor_gelu)(x))                                                                    \
     X(GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                                        \
     X(GLU, "GLU", "dim=#0", (tensor_glu)(x, l->i[0]))                                                        \
@@ -9838,9 +9804,13 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(HARDSWISH, "Hardswish", "", (tensor_hardswish)(x))                                                     \
     X(HARDTANH, "Hardtanh", "min_val=$0, max_val=$1", (tensor_hardtanh)(x, l->f[0], l->f[1]))                \
     X(LEAKY_RELU, "LeakyReLU", "negative_slope=$0", (tensor_leaky_relu)(x, l->f[0]))                         \
-    X(LOG_SOFTMAX, "LogSoftmax", "dim=#0", (tensor_log_softmax)(x, l->i[0]))                                 \
+    X(LINEAR, "Linear", "in_features=#0, out_features=#1, bias={2True|False}",                               \
+      (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1)))                                                \
     X(LOGSIGMOID, "LogSigmoid", "", (tensor_logsigmoid)(x))                                                  \
+    X(LOG_SOFTMAX, "LogSoftmax", "dim=#0", (tensor_log_softmax)(x, l->i[0]))                                 \
     X(MISH, "Mish", "", (tensor_mish)(x))                                                                    \
+    X(PIXEL_SHUFFLE, "PixelShuffle", "upscale_factor=#0", (tensor_pixel_shuffle)(x, l->i[0]))                \
+    X(PIXEL_UNSHUFFLE, "PixelUnshuffle", "downscale_factor=#0", (tensor_pixel_unshuffle)(x, l->i[0]))        \
     X(PRELU, "PReLU", "num_parameters=#0", (tensor_prelu)(x, nn__tensor(m, 0)))                              \
     X(RELU, "ReLU", "", (tensor_relu)(x))                                                                    \
     X(RELU6, "ReLU6", "", (tensor_relu6)(x))                                                                 \
@@ -9877,31 +9847,28 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 // the order of tensor_pad_t, recurrent nets RNN LSTM GRU and their cells, ENCODER_LAYER to DECODER those of
 // nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A sequential opens its scope by itself.
 #define NN_LAYERS(X)                                                                                         \
-    X(LINEAR, "Linear", nn__forward_linear, "in_features=#0, out_features=#1, bias={2True|False}", 0)        \
     X(CONV1D, "Conv1d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
     X(CONV2D, "Conv2d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
     X(CONV3D, "Conv3d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
     X(CONV_TRANSPOSE1D, "ConvTranspose1d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
     X(CONV_TRANSPOSE2D, "ConvTranspose2d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
     X(CONV_TRANSPOSE3D, "ConvTranspose3d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
-    X(MAX_POOL1D, "MaxPool1d", nn__forward_max_pool,                                                         \
+    X(MAX_POOL1D, "MaxPool1d", nn__forward_pool,                                                         \
       NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
-    X(MAX_POOL2D, "MaxPool2d", nn__forward_max_pool,                                                         \
+    X(MAX_POOL2D, "MaxPool2d", nn__forward_pool,                                                         \
       NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
-    X(MAX_POOL3D, "MaxPool3d", nn__forward_max_pool,                                                         \
+    X(MAX_POOL3D, "MaxPool3d", nn__forward_pool,                                                         \
       NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
-    X(AVG_POOL1D, "AvgPool1d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                       \
-    X(AVG_POOL2D, "AvgPool2d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                       \
-    X(AVG_POOL3D, "AvgPool3d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                       \
-    X(ADAPTIVE_AVG_POOL1D, "AdaptiveAvgPool1d", nn__forward_adaptive_avg, "output_size=*6", 0)               \
-    X(ADAPTIVE_AVG_POOL2D, "AdaptiveAvgPool2d", nn__forward_adaptive_avg, "output_size=*6", 0)               \
-    X(ADAPTIVE_AVG_POOL3D, "AdaptiveAvgPool3d", nn__forward_adaptive_avg, "output_size=*6", 0)               \
-    X(ADAPTIVE_MAX_POOL1D, "AdaptiveMaxPool1d", nn__forward_adaptive_max, "output_size=*6", 0)               \
-    X(ADAPTIVE_MAX_POOL2D, "AdaptiveMaxPool2d", nn__forward_adaptive_max, "output_size=*6", 0)               \
-    X(ADAPTIVE_MAX_POOL3D, "AdaptiveMaxPool3d", nn__forward_adaptive_max, "output_size=*6", 0)               \
+    X(AVG_POOL1D, "AvgPool1d", nn__forward_pool, NN__POOL_TEXT, 0)                                       \
+    X(AVG_POOL2D, "AvgPool2d", nn__forward_pool, NN__POOL_TEXT, 0)                                       \
+    X(AVG_POOL3D, "AvgPool3d", nn__forward_pool, NN__POOL_TEXT, 0)                                       \
+    X(ADAPTIVE_AVG_POOL1D, "AdaptiveAvgPool1d", nn__forward_adaptive, "output_size=*6", 0)               \
+    X(ADAPTIVE_AVG_POOL2D, "AdaptiveAvgPool2d", nn__forward_adaptive, "output_size=*6", 0)               \
+    X(ADAPTIVE_AVG_POOL3D, "AdaptiveAvgPool3d", nn__forward_adaptive, "output_size=*6", 0)               \
+    X(ADAPTIVE_MAX_POOL1D, "AdaptiveMaxPool1d", nn__forward_adaptive, "output_size=*6", 0)               \
+    X(ADAPTIVE_MAX_POOL2D, "AdaptiveMaxPool2d", nn__forward_adaptive, "output_size=*6", 0)               \
+    X(ADAPTIVE_MAX_POOL3D, "AdaptiveMaxPool3d", nn__forward_adaptive, "output_size=*6", 0)               \
     X(UPSAMPLE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                      \
-    X(PIXEL_SHUFFLE, "PixelShuffle", nn__forward_pixel_shuffle, "upscale_factor=#0", 0)                      \
-    X(PIXEL_UNSHUFFLE, "PixelUnshuffle", nn__forward_pixel_unshuffle, "downscale_factor=#0", 0)              \
     X(UNFOLD, "Unfold", nn__forward_columns, NN__COLUMNS_TEXT, 0)                                            \
     X(FOLD, "Fold", nn__forward_columns, "output_size=(#8, #9), " NN__COLUMNS_TEXT, 0)                       \
     X(PAD, "ConstantPad", nn__forward_pad, NN__PAD_TEXT, 0)                                                  \
@@ -9934,8 +9901,6 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(RMS_NORM, "RMSNorm", nn__forward_rms_norm,                                                             \
       "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 0)                                          \
     X(EMBEDDING, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}", 0)                         \
-    X(DROPOUT, "Dropout", nn__forward_dropout, "p=$0", 0)                                                    \
-    X(FLATTEN, "Flatten", nn__forward_flatten, "", 0)                                                        \
     X(IDENTITY, "Identity", nn__forward_identity, "", 0)                                                     \
     X(SEQUENTIAL, "Sequential", nn__forward_sequential, "", 0)
 
@@ -9945,12 +9910,12 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
         (void)l;                                                                                             \
         return result;                                                                                       \
     }
-NN_ACTIVATIONS(NN__X)
+NN_CALLS(NN__X)
 #undef NN__X
 
 enum {
 #define NN__X(ID, name, ...) NN__##ID##_KIND,
-    NN_LAYERS(NN__X) NN_ACTIVATIONS(NN__X)
+    NN_LAYERS(NN__X) NN_CALLS(NN__X)
 #undef NN__X
         NN__KINDS
 };
@@ -9959,7 +9924,7 @@ static const nn__kind_t nn__kinds[NN__KINDS] = {
     NN_LAYERS(NN__X)
 #undef NN__X
 #define NN__X(ID, name, text, result) {name, nn__forward_##ID, text, 0},
-    NN_ACTIVATIONS(NN__X)
+    NN_CALLS(NN__X)
 #undef NN__X
 };
 
@@ -10138,7 +10103,8 @@ TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int most, int rank
     if (!l) return NULL;
     nn__layer_keep(l, &g, rank);
     l->i[NN__I_SAME] = a->ceil_mode != 0;
-    l->i[NN__I_MODE] = a->divisor_override;
+    l->i[NN__I_MODE] = most ? 0 : a->divisor_override;
+    l->i[NN__I_MORE] = most ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D;
     return nn__done(l);
 }
 #define NN__PER_RANK(layer, args, make, ...)                                                                 \
@@ -10157,6 +10123,7 @@ TENSOR__FN nn_module_t *nn__adaptive_new(int kind, int rank, int64_t d, int64_t 
     nn__layer_t *l = nn__make(kind + rank - 1);
     if (l) {
         l->i[NN__I_RANK] = rank;
+        l->i[NN__I_MORE] = kind == NN__ADAPTIVE_MAX_POOL1D_KIND ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D;
         l->i[NN__I_KERNEL] = d;
         l->i[NN__I_KERNEL + 1] = h;
         l->i[NN__I_KERNEL + 2] = w;
@@ -10293,6 +10260,18 @@ TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, doub
     (tensor_scope_end)(scope);
 }
 
+// Zeroes a row of the first parameter.
+TENSOR__FN void nn__zero_row(nn__layer_t *l, int64_t row) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    if (l->base.code == TENSOR_OK) (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, row));
+    (tensor_scope_end)(scope);
+}
+// weight [n] ones and bias [n] zeros, where they are wanted.
+TENSOR__FN void nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) {
+    if (weight) nn__add_parameter(l, "weight", &n, 1, NN__ONES, 0);
+    if (bias) nn__add_parameter(l, "bias", &n, 1, NN__ZEROS, 0);
+}
+
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     nn__layer_t *l;
     int64_t dims[2], padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
@@ -10310,11 +10289,7 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     l->i[3] = a.padding_idx;
     l->i[4] = a.scale_grad_by_freq != 0;
     nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
-    if (a.padding_idx != 0 && l->base.code == TENSOR_OK) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
-        (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, padding));
-        (tensor_scope_end)(scope);
-    }
+    if (a.padding_idx != 0) nn__zero_row(l, padding);
     return nn__done(l);
 }
 NN__FILL_DEFAULTS(nn_embedding_bag, )
@@ -10602,8 +10577,7 @@ TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance
     l->i[4] = a.cumulative != 0;
     l->f[0] = a.eps;
     l->f[1] = a.momentum;
-    if (!a.no_affine) nn__add_parameter(l, "weight", &a.channels, 1, NN__ONES, 0);
-    if (!a.no_affine) nn__add_parameter(l, "bias", &a.channels, 1, NN__ZEROS, 0);
+    nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
     if (a.no_track_running_stats) return nn__done(l);
     nn__add_buffer(l, "running_mean", a.channels, 0, TENSOR_F32);
     nn__add_buffer(l, "running_var", a.channels, 1, TENSOR_F32);
@@ -10636,8 +10610,7 @@ TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     l->i[0] = a.groups;
     l->i[1] = a.channels;
     l->f[0] = a.eps;
-    if (!a.no_affine) nn__add_parameter(l, "weight", &a.channels, 1, NN__ONES, 0);
-    if (!a.no_affine) nn__add_parameter(l, "bias", &a.channels, 1, NN__ZEROS, 0);
+    nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
     return nn__done(l);
 }
 NN__FILL_DEFAULTS(nn_group_norm, NN__OR(eps, 1e-5))
@@ -10681,11 +10654,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     l->f[0] = a.max_norm;
     l->f[1] = a.norm_type;
     nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
-    if (a.padding_idx >= 0 && l->base.code == TENSOR_OK) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
-        (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, a.padding_idx));
-        (tensor_scope_end)(scope);
-    }
+    if (a.padding_idx >= 0) nn__zero_row(l, a.padding_idx);
     return nn__done(l);
 }
 NN__FILL_DEFAULTS(nn_embedding, a->padding_idx = a->surplus_ ? a->padding_idx : -1;)
@@ -11115,8 +11084,7 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
             return NN__ERROR(TENSOR_ERR_AUTOGRAD,
                              "%s: parameter %d %t is no leaf but the result of an operation",
                              nn__rule_names[o->rule], (int64_t)i, t);
-        for (k = 0; k < o->nparams && o->param[k].t != t; k++) {
-        }
+        for (k = 0; k < o->nparams && o->param[k].t != t; k++) {}
         if (k == o->nparams) {
             if (o->nparams == o->cap) {
                 int cap = o->cap ? 2 * o->cap : n > 8 ? n : 8;
@@ -12388,8 +12356,7 @@ TENSOR__FN char *nn__string(nn__json_t *j, const char *about) {
             uint32_t v, low;
             if (j->end - j->p < 2) return nn__no_string(j, about, "unterminated escape");
             if (j->p[1] != 'u') {
-                for (e = escapes; *e && *e != j->p[1]; e += 2) {
-                }
+                for (e = escapes; *e && *e != j->p[1]; e += 2) {}
                 if (!*e) return nn__no_string(j, about, "unknown escape");
                 *to++ = e[1];
                 j->p += 2;
@@ -12463,8 +12430,7 @@ TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) 
             const char *d = nn__string(j, name);
             if (!d) return 0;
             if (have_dtype++) return nn__malformed(j, name, "dtype stands twice");
-            for (k = 0; k < NN__DTYPES && strcmp(nn__dtypes[k].name, d) != 0; k++) {
-            }
+            for (k = 0; k < NN__DTYPES && strcmp(nn__dtypes[k].name, d) != 0; k++) {}
             if (k == NN__DTYPES) return nn__malformed(j, name, "unknown dtype");
             e->dtype = k;
         } else if (strcmp(key, "shape") == 0) {
@@ -12835,8 +12801,7 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
         } else {
             bad = 0;
         }
-        for (k = 0; !bad && nn__dtypes[k].dtype != (int)t->dtype; k++) {
-        }
+        for (k = 0; !bad && nn__dtypes[k].dtype != (int)t->dtype; k++) {}
         if (bad) break;
         out[i].name = names[i];
         out[i].t = t;
@@ -13110,24 +13075,25 @@ TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
 
 // Up to a few names per kind go into the text, the rest is counted.
 typedef struct nn__mismatch_t {
-    tensor__text_t missing, unexpected, differ;
-    int nmissing, nunexpected, ndiffer;
-    char text[3][200];
+    tensor__text_t t;
+    int count;
+    char text[200];
 } nn__mismatch_t;
 
-TENSOR__FN void nn__mismatch_name(tensor__text_t *t, int *count, const char *name) {
+TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name) {
+    tensor__text_t *t = &m->t;
     if (t->length + strlen(name) + 8 < t->room) {
-        if (*count) NN__PUT(t, ", ");
+        if (m->count) NN__PUT(t, ", ");
         NN__PUT(t, "%s", name);
     } else if (t->length + 6 < t->room && (t->length < 3 || strcmp(t->p + t->length - 3, "...") != 0)) {
-        NN__PUT(t, "%s", *count ? ", ..." : "...");
+        NN__PUT(t, "%s", m->count ? ", ..." : "...");
     }
-    *count += 1;
+    m->count++;
 }
 
 // Compares what the file holds with what m needs. Names that begin with skip are not unexpected.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int partial, const char *skip) {
-    nn__mismatch_t m;
+    nn__mismatch_t missing, unexpected, differ;
     unsigned char *known = (unsigned char *)nn__memory((uint64_t)r->count + 1, 1);
     unsigned char *found = (unsigned char *)nn__memory((uint64_t)all->n + 1, 1);
     int64_t i;
@@ -13136,10 +13102,10 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int 
         nn__free(found);
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
-    memset(&m, 0, sizeof m);
-    m.missing = nn__text(m.text[0], sizeof m.text[0]);
-    m.unexpected = nn__text(m.text[1], sizeof m.text[1]);
-    m.differ = nn__text(m.text[2], sizeof m.text[2]);
+    missing.count = unexpected.count = differ.count = 0;
+    missing.t = nn__text(missing.text, sizeof missing.text);
+    unexpected.t = nn__text(unexpected.text, sizeof unexpected.text);
+    differ.t = nn__text(differ.text, sizeof differ.text);
     for (i = 0; i < all->n; i++) {
         nn__entry_t *e = nn__find_entry(r, all->item[i].name);
         tensor_t *t = all->item[i].tensor;
@@ -13149,23 +13115,24 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int 
         found[all->item[i].first] = 1;
         same = e->ndim == t->ndim && nn__dtypes[e->dtype].dtype >= 0;
         for (k = 0; same && k < e->ndim; k++) same = e->dims[k] == t->dims[k];
-        if (!same) nn__mismatch_name(&m.differ, &m.ndiffer, all->item[i].name);
+        if (!same) nn__mismatch_name(&differ, all->item[i].name);
     }
     for (i = 0; i < all->n && !partial; i++) {
         if (all->item[i].first == i && !found[i])
-            nn__mismatch_name(&m.missing, &m.nmissing, all->item[i].name);
+            nn__mismatch_name(&missing, all->item[i].name);
     }
     for (i = 0; i < r->count && !partial; i++) {
         if (!known[i] && (!skip || strncmp(r->entry[i].name, skip, strlen(skip)) != 0)) {
-            nn__mismatch_name(&m.unexpected, &m.nunexpected, r->entry[i].name);
+            nn__mismatch_name(&unexpected, r->entry[i].name);
         }
     }
     nn__free(known);
     nn__free(found);
-    if (m.nmissing == 0 && m.nunexpected == 0 && m.ndiffer == 0) return TENSOR_OK;
+    if (!missing.count && !unexpected.count && !differ.count) return TENSOR_OK;
     return NN__ERROR(TENSOR_ERR_FORMAT,
                      "load: \"%s\": %i missing [%s], %i unexpected [%s], %i of another shape [%s]", r->label,
-                     m.nmissing, m.text[0], m.nunexpected, m.text[1], m.ndiffer, m.text[2]);
+                     missing.count, missing.text, unexpected.count, unexpected.text, differ.count,
+                     differ.text);
 }
 
 // Copies what the file has into the module. The checks were made.
