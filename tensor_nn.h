@@ -76,8 +76,7 @@ TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias
 
 typedef struct tensor_embedding_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *index TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
+    tensor_t *index TENSOR_INIT, *weight TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;        // row without gradient; 0 = none, TENSOR_ZERO = row 0
     double max_norm TENSOR_INIT;            // > 0: rows used are scaled down in weight itself to that norm
@@ -95,9 +94,7 @@ TENSOR_API tensor_embedding_args_t tensor_embedding_defaults(void);
 typedef enum tensor_bag_mode_t { TENSOR_BAG_MEAN, TENSOR_BAG_SUM, TENSOR_BAG_MAX } tensor_bag_mode_t;
 typedef struct tensor_embedding_bag_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *index TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
-    tensor_t *offsets TENSOR_INIT;
+    tensor_t *index TENSOR_INIT, *weight TENSOR_INIT, *offsets TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     tensor_bag_mode_t mode TENSOR_INIT;
     tensor_t *per_sample_weights TENSOR_INIT;   // shape of index, dtype of weight; sums only
@@ -124,8 +121,7 @@ typedef struct tensor_layer_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t normalized_dims TENSOR_INIT;    // how many trailing dims (PyTorch: their sizes); default 1
-    tensor_t *weight TENSOR_INIT;
-    tensor_t *bias TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT, *bias TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_layer_norm_args_t;
@@ -138,10 +134,7 @@ TENSOR_API tensor_layer_norm_args_t tensor_layer_norm_defaults(void);
 
 typedef struct tensor_batch_norm_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *x TENSOR_INIT;
-    tensor_t *running_mean TENSOR_INIT;
-    tensor_t *running_var TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
+    tensor_t *x TENSOR_INIT, *running_mean TENSOR_INIT, *running_var TENSOR_INIT, *weight TENSOR_INIT;
     tensor_t *bias TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int training TENSOR_INIT;               // statistics of x; updates the running ones
@@ -161,10 +154,7 @@ typedef struct tensor_instance_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
-    tensor_t *running_mean TENSOR_INIT;
-    tensor_t *running_var TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
-    tensor_t *bias TENSOR_INIT;
+    tensor_t *running_mean TENSOR_INIT, *running_var TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
     int no_use_input_stats TENSOR_INIT;     // normalise by the running statistics
     double momentum TENSOR_INIT;            // default 0.1
     double eps TENSOR_INIT;                 // default 1e-5
@@ -180,8 +170,7 @@ typedef struct tensor_group_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t groups TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
-    tensor_t *bias TENSOR_INIT;
+    tensor_t *weight TENSOR_INIT, *bias TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_group_norm_args_t;
@@ -227,9 +216,7 @@ TENSOR_API tensor_local_response_norm_args_t tensor_local_response_norm_defaults
 // they are as the first.
 typedef struct tensor_conv_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *x TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
-    tensor_t *bias TENSOR_INIT;
+    tensor_t *x TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default 1
     int64_t padding TENSOR_INIT;            // zeros on both sides, default 0
     int64_t dilation TENSOR_INIT;           // default 1
@@ -253,9 +240,7 @@ TENSOR_API tensor_conv_args_t tensor_conv_defaults(void);
 
 typedef struct tensor_conv_transpose_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *x TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;
-    tensor_t *bias TENSOR_INIT;
+    tensor_t *x TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default 1
     int64_t padding TENSOR_INIT;            // cut from both sides of the result, default 0
     int64_t output_padding TENSOR_INIT;     // added at the far end, below stride or dilation, default 0
@@ -364,8 +349,7 @@ TENSOR_API tensor_t *tensor_lp_pool2d(tensor_t *x, double norm, int64_t kernel, 
 
 typedef struct tensor_max_unpool_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *x TENSOR_INIT;
-    tensor_t *indices TENSOR_INIT;
+    tensor_t *x TENSOR_INIT, *indices TENSOR_INIT;
     int64_t kernel TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default (0) the kernel
     int64_t padding TENSOR_INIT;
@@ -427,8 +411,7 @@ TENSOR_API tensor_interpolate_args_t tensor_interpolate_defaults(void);
 
 typedef struct tensor_grid_sample_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *x TENSOR_INIT;
-    tensor_t *grid TENSOR_INIT;
+    tensor_t *x TENSOR_INIT, *grid TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     tensor_interpolation_t mode TENSOR_INIT;   // TENSOR_BILINEAR (default), _NEAREST; 4-d x: _BICUBIC
     tensor_pad_t padding_mode TENSOR_INIT;     // outside: TENSOR_PAD_ZEROS (default), _BORDER or _REFLECT
@@ -489,9 +472,7 @@ TENSOR_API tensor_t *tensor_pairwise_distance(tensor_t *a, tensor_t *b, double p
 
 typedef struct tensor_scaled_dot_product_attention_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *query TENSOR_INIT;
-    tensor_t *key TENSOR_INIT;
-    tensor_t *value TENSOR_INIT;
+    tensor_t *query TENSOR_INIT, *key TENSOR_INIT, *value TENSOR_INIT;
     tensor_t *attn_mask TENSOR_INIT;        // bool (true = look) or a float to add; broadcasts to [..., T, S]
     const void *surplus_ TENSOR_INIT;
     double dropout_p TENSOR_INIT;           // default 0
@@ -549,42 +530,22 @@ TENSOR_API tensor_t *tensor_gru_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, t
 TENSOR_API tensor_t *tensor_rnn_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh, tensor_t *b_ih,
                                      tensor_t *b_hh, int relu);
 
-// Behind the macros: stamps of a state; the same functions, 0 standing for the default.
+// Behind the macros: stamps of a state and a module, and the names a call has in its results and errors. In C
+// a call with options fills the args struct; in C++ it goes to an overload that does, see >>nn-cpp.
 TENSOR_API tensor_state_t nn__at_state(const char *site, tensor_state_t s);
-TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a);
-TENSOR_API tensor_t *tensor__layer_norm(tensor_layer_norm_args_t a);
-TENSOR_API tensor_t *tensor__embedding_bag(tensor_embedding_bag_args_t a);
-TENSOR_API tensor_state_t tensor__lstm(tensor_rnn_args_t a);
-TENSOR_API tensor_state_t tensor__gru(tensor_rnn_args_t a);
-TENSOR_API tensor_state_t tensor__rnn(tensor_rnn_args_t a);
-TENSOR_API tensor_t *tensor__batch_norm(tensor_batch_norm_args_t a);
-TENSOR_API tensor_t *tensor__instance_norm(tensor_instance_norm_args_t a);
-TENSOR_API tensor_t *tensor__group_norm(tensor_group_norm_args_t a);
-TENSOR_API tensor_t *tensor__rms_norm(tensor_rms_norm_args_t a);
-TENSOR_API tensor_t *tensor__local_response_norm(tensor_local_response_norm_args_t a);
-TENSOR_API tensor_t *tensor__conv1d(tensor_conv_args_t a);
-TENSOR_API tensor_t *tensor__conv2d(tensor_conv_args_t a);
-TENSOR_API tensor_t *tensor__conv3d(tensor_conv_args_t a);
-TENSOR_API tensor_t *tensor__conv_transpose1d(tensor_conv_transpose_args_t a);
-TENSOR_API tensor_t *tensor__conv_transpose2d(tensor_conv_transpose_args_t a);
-TENSOR_API tensor_t *tensor__conv_transpose3d(tensor_conv_transpose_args_t a);
-TENSOR_API tensor_t *tensor__max_pool1d(tensor_max_pool_args_t a);
-TENSOR_API tensor_t *tensor__max_pool2d(tensor_max_pool_args_t a);
-TENSOR_API tensor_t *tensor__max_pool3d(tensor_max_pool_args_t a);
-TENSOR_API tensor_t *tensor__avg_pool1d(tensor_avg_pool_args_t a);
-TENSOR_API tensor_t *tensor__avg_pool2d(tensor_avg_pool_args_t a);
-TENSOR_API tensor_t *tensor__avg_pool3d(tensor_avg_pool_args_t a);
-TENSOR_API tensor_t *tensor__max_unpool1d(tensor_max_unpool_args_t a);
-TENSOR_API tensor_t *tensor__max_unpool2d(tensor_max_unpool_args_t a);
-TENSOR_API tensor_t *tensor__max_unpool3d(tensor_max_unpool_args_t a);
+#define NN__CALL(function, ...) nn__stamp(TENSOR__IN(function), (function)(__VA_ARGS__))
+#ifdef __cplusplus
+#define NN__WITH(function, type, ...) NN__CALL(function, __VA_ARGS__)
+#else
+#define NN__WITH(function, type, ...) function##_with(TENSOR_ARGS(function, type##_args_t, __VA_ARGS__))
+#endif
+#define NN__WITH_OWN(function, ...) NN__WITH(function, function, __VA_ARGS__)
 TENSOR_API tensor_pair_t tensor__max_pool1d_with_indices(tensor_max_pool_args_t a);
 TENSOR_API tensor_pair_t tensor__max_pool2d_with_indices(tensor_max_pool_args_t a);
 TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t a);
-TENSOR_API tensor_t *tensor__im2col(tensor_columns_args_t a);
-TENSOR_API tensor_t *tensor__col2im(tensor_columns_args_t a);
-TENSOR_API tensor_t *tensor__interpolate(tensor_interpolate_args_t a);
-TENSOR_API tensor_t *tensor__grid_sample(tensor_grid_sample_args_t a);
-TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a);
+#define tensor_max_pool1d_with_indices_with tensor__max_pool1d_with_indices
+#define tensor_max_pool2d_with_indices_with tensor__max_pool2d_with_indices
+#define tensor_max_pool3d_with_indices_with tensor__max_pool3d_with_indices
 
 #define tensor_bilinear(...) TENSOR__CALL(tensor_bilinear, __VA_ARGS__)
 #define tensor_lstm_cell(...) nn__at_state(TENSOR__IN(tensor_lstm_cell), (tensor_lstm_cell)(__VA_ARGS__))
@@ -625,79 +586,47 @@ TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_prod
 #define tensor_normalize(...) TENSOR__CALL(tensor_normalize, __VA_ARGS__)
 #define tensor_cosine_similarity(...) TENSOR__CALL(tensor_cosine_similarity, __VA_ARGS__)
 #define tensor_pairwise_distance(...) TENSOR__CALL(tensor_pairwise_distance, __VA_ARGS__)
-#ifndef __cplusplus
-#define tensor_embedding(...) tensor__embedding(TENSOR_ARGS(tensor_embedding, tensor_embedding_args_t,       \
-                                                            __VA_ARGS__))
-#define tensor_layer_norm(...) tensor__layer_norm(TENSOR_ARGS(tensor_layer_norm, tensor_layer_norm_args_t,   \
-                                                              __VA_ARGS__))
-#define tensor_embedding_bag(...) tensor__embedding_bag(TENSOR_ARGS(tensor_embedding_bag,                    \
-                                                                    tensor_embedding_bag_args_t,             \
-                                                                        __VA_ARGS__))
-#define tensor_lstm(...) tensor__lstm(TENSOR_ARGS(tensor_lstm, tensor_rnn_args_t, __VA_ARGS__))
-#define tensor_gru(...) tensor__gru(TENSOR_ARGS(tensor_gru, tensor_rnn_args_t, __VA_ARGS__))
-#define tensor_rnn(...) tensor__rnn(TENSOR_ARGS(tensor_rnn, tensor_rnn_args_t, __VA_ARGS__))
-#define tensor_batch_norm(...) tensor__batch_norm(TENSOR_ARGS(tensor_batch_norm, tensor_batch_norm_args_t,   \
-                                                              __VA_ARGS__))
-#define tensor_instance_norm(...) tensor__instance_norm(TENSOR_ARGS(tensor_instance_norm,                    \
-                                                                    tensor_instance_norm_args_t,             \
-                                                                        __VA_ARGS__))
-#define tensor_group_norm(...) tensor__group_norm(TENSOR_ARGS(tensor_group_norm, tensor_group_norm_args_t,   \
-                                                              __VA_ARGS__))
-#define tensor_rms_norm(...) tensor__rms_norm(TENSOR_ARGS(tensor_rms_norm, tensor_rms_norm_args_t,           \
-                                                          __VA_ARGS__))
-#define tensor_local_response_norm(...)                                                                      \
-    tensor__local_response_norm(TENSOR_ARGS(tensor_local_response_norm, tensor_local_response_norm_args_t,   \
-                                            __VA_ARGS__))
-#define tensor_conv1d(...) tensor__conv1d(TENSOR_ARGS(tensor_conv1d, tensor_conv_args_t, __VA_ARGS__))
-#define tensor_conv2d(...) tensor__conv2d(TENSOR_ARGS(tensor_conv2d, tensor_conv_args_t, __VA_ARGS__))
-#define tensor_conv3d(...) tensor__conv3d(TENSOR_ARGS(tensor_conv3d, tensor_conv_args_t, __VA_ARGS__))
-#define tensor_conv_transpose1d(...)                                                                         \
-    tensor__conv_transpose1d(TENSOR_ARGS(tensor_conv_transpose1d, tensor_conv_transpose_args_t, __VA_ARGS__))
-#define tensor_conv_transpose2d(...)                                                                         \
-    tensor__conv_transpose2d(TENSOR_ARGS(tensor_conv_transpose2d, tensor_conv_transpose_args_t, __VA_ARGS__))
-#define tensor_conv_transpose3d(...)                                                                         \
-    tensor__conv_transpose3d(TENSOR_ARGS(tensor_conv_transpose3d, tensor_conv_transpose_args_t, __VA_ARGS__))
-#define tensor_max_pool1d(...) tensor__max_pool1d(TENSOR_ARGS(tensor_max_pool1d, tensor_max_pool_args_t,     \
-                                                              __VA_ARGS__))
-#define tensor_max_pool2d(...) tensor__max_pool2d(TENSOR_ARGS(tensor_max_pool2d, tensor_max_pool_args_t,     \
-                                                              __VA_ARGS__))
-#define tensor_max_pool3d(...) tensor__max_pool3d(TENSOR_ARGS(tensor_max_pool3d, tensor_max_pool_args_t,     \
-                                                              __VA_ARGS__))
-#define tensor_avg_pool1d(...) tensor__avg_pool1d(TENSOR_ARGS(tensor_avg_pool1d, tensor_avg_pool_args_t,     \
-                                                              __VA_ARGS__))
-#define tensor_avg_pool2d(...) tensor__avg_pool2d(TENSOR_ARGS(tensor_avg_pool2d, tensor_avg_pool_args_t,     \
-                                                              __VA_ARGS__))
-#define tensor_avg_pool3d(...) tensor__avg_pool3d(TENSOR_ARGS(tensor_avg_pool3d, tensor_avg_pool_args_t,     \
-                                                              __VA_ARGS__))
-#define tensor_max_unpool1d(...) tensor__max_unpool1d(TENSOR_ARGS(tensor_max_unpool1d,                       \
-                                                                  tensor_max_unpool_args_t, __VA_ARGS__))
-#define tensor_max_unpool2d(...) tensor__max_unpool2d(TENSOR_ARGS(tensor_max_unpool2d,                       \
-                                                                  tensor_max_unpool_args_t, __VA_ARGS__))
-#define tensor_max_unpool3d(...) tensor__max_unpool3d(TENSOR_ARGS(tensor_max_unpool3d,                       \
-                                                                  tensor_max_unpool_args_t, __VA_ARGS__))
+#define tensor_embedding(...) NN__WITH_OWN(tensor_embedding, __VA_ARGS__)
+#define tensor_layer_norm(...) NN__WITH_OWN(tensor_layer_norm, __VA_ARGS__)
+#define tensor_embedding_bag(...) NN__WITH_OWN(tensor_embedding_bag, __VA_ARGS__)
+#define tensor_lstm(...) NN__WITH(tensor_lstm, tensor_rnn, __VA_ARGS__)
+#define tensor_gru(...) NN__WITH(tensor_gru, tensor_rnn, __VA_ARGS__)
+#define tensor_rnn(...) NN__WITH_OWN(tensor_rnn, __VA_ARGS__)
+#define tensor_batch_norm(...) NN__WITH_OWN(tensor_batch_norm, __VA_ARGS__)
+#define tensor_instance_norm(...) NN__WITH_OWN(tensor_instance_norm, __VA_ARGS__)
+#define tensor_group_norm(...) NN__WITH_OWN(tensor_group_norm, __VA_ARGS__)
+#define tensor_rms_norm(...) NN__WITH_OWN(tensor_rms_norm, __VA_ARGS__)
+#define tensor_local_response_norm(...) NN__WITH_OWN(tensor_local_response_norm, __VA_ARGS__)
+#define tensor_conv1d(...) NN__WITH(tensor_conv1d, tensor_conv, __VA_ARGS__)
+#define tensor_conv2d(...) NN__WITH(tensor_conv2d, tensor_conv, __VA_ARGS__)
+#define tensor_conv3d(...) NN__WITH(tensor_conv3d, tensor_conv, __VA_ARGS__)
+#define tensor_conv_transpose1d(...) NN__WITH(tensor_conv_transpose1d, tensor_conv_transpose, __VA_ARGS__)
+#define tensor_conv_transpose2d(...) NN__WITH(tensor_conv_transpose2d, tensor_conv_transpose, __VA_ARGS__)
+#define tensor_conv_transpose3d(...) NN__WITH(tensor_conv_transpose3d, tensor_conv_transpose, __VA_ARGS__)
+#define tensor_max_pool1d(...) NN__WITH(tensor_max_pool1d, tensor_max_pool, __VA_ARGS__)
+#define tensor_max_pool2d(...) NN__WITH(tensor_max_pool2d, tensor_max_pool, __VA_ARGS__)
+#define tensor_max_pool3d(...) NN__WITH(tensor_max_pool3d, tensor_max_pool, __VA_ARGS__)
+#define tensor_avg_pool1d(...) NN__WITH(tensor_avg_pool1d, tensor_avg_pool, __VA_ARGS__)
+#define tensor_avg_pool2d(...) NN__WITH(tensor_avg_pool2d, tensor_avg_pool, __VA_ARGS__)
+#define tensor_avg_pool3d(...) NN__WITH(tensor_avg_pool3d, tensor_avg_pool, __VA_ARGS__)
+#define tensor_max_unpool1d(...) NN__WITH(tensor_max_unpool1d, tensor_max_unpool, __VA_ARGS__)
+#define tensor_max_unpool2d(...) NN__WITH(tensor_max_unpool2d, tensor_max_unpool, __VA_ARGS__)
+#define tensor_max_unpool3d(...) NN__WITH(tensor_max_unpool3d, tensor_max_unpool, __VA_ARGS__)
 #define tensor_max_pool1d_with_indices(...)                                                                  \
-    tensor__max_pool1d_with_indices(TENSOR_ARGS(tensor_max_pool1d_with_indices, tensor_max_pool_args_t,      \
-                                                __VA_ARGS__))
+    NN__WITH(tensor_max_pool1d_with_indices, tensor_max_pool, __VA_ARGS__)
 #define tensor_max_pool2d_with_indices(...)                                                                  \
-    tensor__max_pool2d_with_indices(TENSOR_ARGS(tensor_max_pool2d_with_indices, tensor_max_pool_args_t,      \
-                                                __VA_ARGS__))
+    NN__WITH(tensor_max_pool2d_with_indices, tensor_max_pool, __VA_ARGS__)
 #define tensor_max_pool3d_with_indices(...)                                                                  \
-    tensor__max_pool3d_with_indices(TENSOR_ARGS(tensor_max_pool3d_with_indices, tensor_max_pool_args_t,      \
-                                                __VA_ARGS__))
-#define tensor_im2col(...) tensor__im2col(TENSOR_ARGS(tensor_im2col, tensor_columns_args_t, __VA_ARGS__))
-#define tensor_interpolate(...) tensor__interpolate(TENSOR_ARGS(tensor_interpolate,                          \
-                                                                tensor_interpolate_args_t, __VA_ARGS__))
-#define tensor_grid_sample(...) tensor__grid_sample(TENSOR_ARGS(tensor_grid_sample,                          \
-                                                                tensor_grid_sample_args_t, __VA_ARGS__))
-#define tensor_col2im(input, output, ...)                                                                    \
-    tensor__col2im(                                                                                          \
-        TENSOR_ARGS(tensor_col2im, tensor_columns_args_t, .x = (input), .height = (output), .kernel =        \
-                    __VA_ARGS__))
-#define tensor_pad(x, ...) tensor_pad_n(x, TENSOR_DIMS(__VA_ARGS__), TENSOR_PAD_CONSTANT, 0)
+    NN__WITH(tensor_max_pool3d_with_indices, tensor_max_pool, __VA_ARGS__)
+#define tensor_im2col(...) NN__WITH(tensor_im2col, tensor_columns, __VA_ARGS__)
+#define tensor_interpolate(...) NN__WITH_OWN(tensor_interpolate, __VA_ARGS__)
+#define tensor_grid_sample(...) NN__WITH_OWN(tensor_grid_sample, __VA_ARGS__)
 #define tensor_scaled_dot_product_attention(...)                                                             \
-    tensor__scaled_dot_product_attention(TENSOR_ARGS(tensor_scaled_dot_product_attention,                    \
-                                                     tensor_scaled_dot_product_attention_args_t,             \
-                                                         __VA_ARGS__))
+    NN__WITH_OWN(tensor_scaled_dot_product_attention, __VA_ARGS__)
+#ifndef __cplusplus
+#define tensor_col2im(input, output, ...)                                                                    \
+    NN__WITH(tensor_col2im, tensor_columns, .x = (input), .height = (output), .kernel = __VA_ARGS__)
+#define tensor_pad(x, ...) tensor_pad_n(x, TENSOR_DIMS(__VA_ARGS__), TENSOR_PAD_CONSTANT, 0)
 #endif
 
 // ------------------------------------------------------------------------------
@@ -716,8 +645,7 @@ typedef enum tensor_reduction_t {
 
 typedef struct tensor_cross_entropy_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // [C], NULL = 1
     const void *surplus_ TENSOR_INIT;
     int64_t ignore_index TENSOR_INIT;       // default -100
@@ -734,8 +662,7 @@ TENSOR_API tensor_cross_entropy_args_t tensor_cross_entropy_defaults(void);
 
 typedef struct tensor_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // [C], NULL = 1
     const void *surplus_ TENSOR_INIT;
     int64_t ignore_index TENSOR_INIT;       // default -100
@@ -750,8 +677,7 @@ TENSOR_API tensor_nll_loss_args_t tensor_nll_loss_defaults(void);
 
 typedef struct tensor_mse_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_mse_loss_args_t;
@@ -763,8 +689,7 @@ TENSOR_API tensor_mse_loss_args_t tensor_mse_loss_defaults(void);
 
 typedef struct tensor_l1_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_l1_loss_args_t;
@@ -776,8 +701,7 @@ TENSOR_API tensor_l1_loss_args_t tensor_l1_loss_defaults(void);
 
 typedef struct tensor_smooth_l1_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double beta TENSOR_INIT;                // default 1
     tensor_reduction_t reduction TENSOR_INIT;
@@ -790,8 +714,7 @@ TENSOR_API tensor_smooth_l1_loss_args_t tensor_smooth_l1_loss_defaults(void);
 
 typedef struct tensor_huber_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double delta TENSOR_INIT;               // default 1
     tensor_reduction_t reduction TENSOR_INIT;
@@ -804,8 +727,7 @@ TENSOR_API tensor_huber_loss_args_t tensor_huber_loss_defaults(void);
 
 typedef struct tensor_binary_cross_entropy_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // broadcasts to input, NULL = 1
     const void *surplus_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
@@ -819,8 +741,7 @@ TENSOR_API tensor_binary_cross_entropy_args_t tensor_binary_cross_entropy_defaul
 
 typedef struct tensor_binary_cross_entropy_with_logits_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // broadcasts to input, NULL = 1
     tensor_t *pos_weight TENSOR_INIT;       // the same, for the positive term
     const void *surplus_ TENSOR_INIT;
@@ -837,8 +758,7 @@ tensor_binary_cross_entropy_with_logits_defaults(void);
 
 typedef struct tensor_kl_div_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int log_target TENSOR_INIT;             // target is log-probabilities, too
     tensor_reduction_t reduction TENSOR_INIT;
@@ -851,8 +771,7 @@ TENSOR_API tensor_kl_div_args_t tensor_kl_div_defaults(void);
 
 typedef struct tensor_margin_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // [C], NULL = 1; of multi_margin and multilabel_soft_margin
     const void *surplus_ TENSOR_INIT;
     double margin TENSOR_INIT;              // default 1; of hinge_embedding and multi_margin
@@ -889,9 +808,7 @@ TENSOR_API tensor_margin_loss_args_t tensor_multilabel_soft_margin_loss_defaults
 
 typedef struct tensor_ranking_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input1 TENSOR_INIT;
-    tensor_t *input2 TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input1 TENSOR_INIT, *input2 TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double margin TENSOR_INIT;              // default 0
     tensor_reduction_t reduction TENSOR_INIT;
@@ -910,9 +827,7 @@ TENSOR_API tensor_ranking_loss_args_t tensor_cosine_embedding_loss_defaults(void
 
 typedef struct tensor_triplet_margin_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *anchor TENSOR_INIT;
-    tensor_t *positive TENSOR_INIT;
-    tensor_t *negative TENSOR_INIT;
+    tensor_t *anchor TENSOR_INIT, *positive TENSOR_INIT, *negative TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     double margin TENSOR_INIT;              // default 1
     double p TENSOR_INIT;                   // which norm, default 2
@@ -928,9 +843,7 @@ TENSOR_API tensor_triplet_margin_loss_args_t tensor_triplet_margin_loss_defaults
 
 typedef struct tensor_gaussian_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
-    tensor_t *var TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT, *var TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int full TENSOR_INIT;                   // with log(2 pi) / 2
     double eps TENSOR_INIT;                 // least variance, default 1e-6
@@ -945,8 +858,7 @@ TENSOR_API tensor_gaussian_nll_loss_args_t tensor_gaussian_nll_loss_defaults(voi
 
 typedef struct tensor_poisson_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *input TENSOR_INIT;
-    tensor_t *target TENSOR_INIT;
+    tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int no_log_input TENSOR_INIT;           // input is the rate itself: input - target log(input + eps)
     int full TENSOR_INIT;                   // with Stirling's formula for log target!
@@ -961,9 +873,7 @@ TENSOR_API tensor_poisson_nll_loss_args_t tensor_poisson_nll_loss_defaults(void)
 
 typedef struct tensor_ctc_loss_args_t {
     const char *site_ TENSOR_INIT;
-    tensor_t *log_probs TENSOR_INIT;
-    tensor_t *targets TENSOR_INIT;
-    tensor_t *input_lengths TENSOR_INIT;
+    tensor_t *log_probs TENSOR_INIT, *targets TENSOR_INIT, *input_lengths TENSOR_INIT;
     tensor_t *target_lengths TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     int64_t blank TENSOR_INIT;              // default 0
@@ -980,81 +890,31 @@ typedef struct tensor_ctc_loss_args_t {
 TENSOR_API tensor_t *tensor_ctc_loss_with(tensor_ctc_loss_args_t a);
 TENSOR_API tensor_ctc_loss_args_t tensor_ctc_loss_defaults(void);
 
-// Behind the macros: the same functions, 0 standing for the default.
-TENSOR_API tensor_t *tensor__cross_entropy(tensor_cross_entropy_args_t a);
-TENSOR_API tensor_t *tensor__nll_loss(tensor_nll_loss_args_t a);
-TENSOR_API tensor_t *tensor__mse_loss(tensor_mse_loss_args_t a);
-TENSOR_API tensor_t *tensor__l1_loss(tensor_l1_loss_args_t a);
-TENSOR_API tensor_t *tensor__smooth_l1_loss(tensor_smooth_l1_loss_args_t a);
-TENSOR_API tensor_t *tensor__huber_loss(tensor_huber_loss_args_t a);
-TENSOR_API tensor_t *tensor__binary_cross_entropy(tensor_binary_cross_entropy_args_t a);
-TENSOR_API tensor_t *
-tensor__binary_cross_entropy_with_logits(tensor_binary_cross_entropy_with_logits_args_t a);
-TENSOR_API tensor_t *tensor__hinge_embedding_loss(tensor_margin_loss_args_t a);
-TENSOR_API tensor_t *tensor__soft_margin_loss(tensor_margin_loss_args_t a);
-TENSOR_API tensor_t *tensor__multi_margin_loss(tensor_margin_loss_args_t a);
-TENSOR_API tensor_t *tensor__multilabel_margin_loss(tensor_margin_loss_args_t a);
-TENSOR_API tensor_t *tensor__multilabel_soft_margin_loss(tensor_margin_loss_args_t a);
-TENSOR_API tensor_t *tensor__margin_ranking_loss(tensor_ranking_loss_args_t a);
-TENSOR_API tensor_t *tensor__cosine_embedding_loss(tensor_ranking_loss_args_t a);
-TENSOR_API tensor_t *tensor__triplet_margin_loss(tensor_triplet_margin_loss_args_t a);
-TENSOR_API tensor_t *tensor__gaussian_nll_loss(tensor_gaussian_nll_loss_args_t a);
-TENSOR_API tensor_t *tensor__poisson_nll_loss(tensor_poisson_nll_loss_args_t a);
-TENSOR_API tensor_t *tensor__ctc_loss(tensor_ctc_loss_args_t a);
-TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a);
-
-#ifndef __cplusplus
-#define tensor_cross_entropy(...) tensor__cross_entropy(TENSOR_ARGS(tensor_cross_entropy,                    \
-                                                                    tensor_cross_entropy_args_t,             \
-                                                                        __VA_ARGS__))
-#define tensor_nll_loss(...) tensor__nll_loss(TENSOR_ARGS(tensor_nll_loss, tensor_nll_loss_args_t,           \
-                                                          __VA_ARGS__))
-#define tensor_mse_loss(...) tensor__mse_loss(TENSOR_ARGS(tensor_mse_loss, tensor_mse_loss_args_t,           \
-                                                          __VA_ARGS__))
-#define tensor_l1_loss(...) tensor__l1_loss(TENSOR_ARGS(tensor_l1_loss, tensor_l1_loss_args_t, __VA_ARGS__))
-#define tensor_smooth_l1_loss(...)                                                                           \
-    tensor__smooth_l1_loss(TENSOR_ARGS(tensor_smooth_l1_loss, tensor_smooth_l1_loss_args_t, __VA_ARGS__))
-#define tensor_huber_loss(...) tensor__huber_loss(TENSOR_ARGS(tensor_huber_loss, tensor_huber_loss_args_t,   \
-                                                              __VA_ARGS__))
-#define tensor_binary_cross_entropy(...)                                                                     \
-    tensor__binary_cross_entropy(TENSOR_ARGS(tensor_binary_cross_entropy,                                    \
-                                             tensor_binary_cross_entropy_args_t, __VA_ARGS__))
+#define tensor_cross_entropy(...) NN__WITH_OWN(tensor_cross_entropy, __VA_ARGS__)
+#define tensor_nll_loss(...) NN__WITH_OWN(tensor_nll_loss, __VA_ARGS__)
+#define tensor_mse_loss(...) NN__WITH_OWN(tensor_mse_loss, __VA_ARGS__)
+#define tensor_l1_loss(...) NN__WITH_OWN(tensor_l1_loss, __VA_ARGS__)
+#define tensor_smooth_l1_loss(...) NN__WITH_OWN(tensor_smooth_l1_loss, __VA_ARGS__)
+#define tensor_huber_loss(...) NN__WITH_OWN(tensor_huber_loss, __VA_ARGS__)
+#define tensor_binary_cross_entropy(...) NN__WITH_OWN(tensor_binary_cross_entropy, __VA_ARGS__)
 #define tensor_binary_cross_entropy_with_logits(...)                                                         \
-    tensor__binary_cross_entropy_with_logits(                                                                \
-        TENSOR_ARGS(tensor_binary_cross_entropy_with_logits,                                                 \
-                    tensor_binary_cross_entropy_with_logits_args_t, __VA_ARGS__))
+    NN__WITH_OWN(tensor_binary_cross_entropy_with_logits, __VA_ARGS__)
 #define tensor_hinge_embedding_loss(...)                                                                     \
-    tensor__hinge_embedding_loss(TENSOR_ARGS(tensor_hinge_embedding_loss, tensor_margin_loss_args_t,         \
-                                             __VA_ARGS__))
-#define tensor_soft_margin_loss(...)                                                                         \
-    tensor__soft_margin_loss(TENSOR_ARGS(tensor_soft_margin_loss, tensor_margin_loss_args_t, __VA_ARGS__))
-#define tensor_multi_margin_loss(...)                                                                        \
-    tensor__multi_margin_loss(TENSOR_ARGS(tensor_multi_margin_loss, tensor_margin_loss_args_t, __VA_ARGS__))
+    NN__WITH(tensor_hinge_embedding_loss, tensor_margin_loss, __VA_ARGS__)
+#define tensor_soft_margin_loss(...) NN__WITH(tensor_soft_margin_loss, tensor_margin_loss, __VA_ARGS__)
+#define tensor_multi_margin_loss(...) NN__WITH(tensor_multi_margin_loss, tensor_margin_loss, __VA_ARGS__)
 #define tensor_multilabel_margin_loss(...)                                                                   \
-    tensor__multilabel_margin_loss(TENSOR_ARGS(tensor_multilabel_margin_loss, tensor_margin_loss_args_t,     \
-                                               __VA_ARGS__))
+    NN__WITH(tensor_multilabel_margin_loss, tensor_margin_loss, __VA_ARGS__)
 #define tensor_multilabel_soft_margin_loss(...)                                                              \
-    tensor__multilabel_soft_margin_loss(TENSOR_ARGS(tensor_multilabel_soft_margin_loss,                      \
-                                                    tensor_margin_loss_args_t, __VA_ARGS__))
-#define tensor_margin_ranking_loss(...)                                                                      \
-    tensor__margin_ranking_loss(TENSOR_ARGS(tensor_margin_ranking_loss, tensor_ranking_loss_args_t,          \
-                                            __VA_ARGS__))
+    NN__WITH(tensor_multilabel_soft_margin_loss, tensor_margin_loss, __VA_ARGS__)
+#define tensor_margin_ranking_loss(...) NN__WITH(tensor_margin_ranking_loss, tensor_ranking_loss, __VA_ARGS__)
 #define tensor_cosine_embedding_loss(...)                                                                    \
-    tensor__cosine_embedding_loss(TENSOR_ARGS(tensor_cosine_embedding_loss, tensor_ranking_loss_args_t,      \
-                                              __VA_ARGS__))
-#define tensor_triplet_margin_loss(...)                                                                      \
-    tensor__triplet_margin_loss(TENSOR_ARGS(tensor_triplet_margin_loss, tensor_triplet_margin_loss_args_t,   \
-                                            __VA_ARGS__))
-#define tensor_gaussian_nll_loss(...)                                                                        \
-    tensor__gaussian_nll_loss(TENSOR_ARGS(tensor_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t,         \
-                                          __VA_ARGS__))
-#define tensor_poisson_nll_loss(...)                                                                         \
-    tensor__poisson_nll_loss(TENSOR_ARGS(tensor_poisson_nll_loss, tensor_poisson_nll_loss_args_t,            \
-                                         __VA_ARGS__))
-#define tensor_ctc_loss(...) tensor__ctc_loss(TENSOR_ARGS(tensor_ctc_loss, tensor_ctc_loss_args_t,           \
-                                                          __VA_ARGS__))
-#define tensor_kl_div(...) tensor__kl_div(TENSOR_ARGS(tensor_kl_div, tensor_kl_div_args_t, __VA_ARGS__))
-#endif
+    NN__WITH(tensor_cosine_embedding_loss, tensor_ranking_loss, __VA_ARGS__)
+#define tensor_triplet_margin_loss(...) NN__WITH_OWN(tensor_triplet_margin_loss, __VA_ARGS__)
+#define tensor_gaussian_nll_loss(...) NN__WITH_OWN(tensor_gaussian_nll_loss, __VA_ARGS__)
+#define tensor_poisson_nll_loss(...) NN__WITH_OWN(tensor_poisson_nll_loss, __VA_ARGS__)
+#define tensor_ctc_loss(...) NN__WITH_OWN(tensor_ctc_loss, __VA_ARGS__)
+#define tensor_kl_div(...) NN__WITH_OWN(tensor_kl_div, __VA_ARGS__)
 
 #if defined(__cplusplus) && defined(__clang__)
 #pragma clang diagnostic pop
@@ -1229,14 +1089,14 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 
 #define nn_parameter(...) TENSOR__CALL(nn_parameter, __VA_ARGS__)
 #define nn_buffer(...) TENSOR__CALL(nn_buffer, __VA_ARGS__)
-#define nn_child(...) nn__stamp(TENSOR__IN(nn_child), (nn_child)(__VA_ARGS__))
+#define nn_child(...) NN__CALL(nn_child, __VA_ARGS__)
 #define nn_forward(...) TENSOR__CALL(nn_forward, __VA_ARGS__)
 #define nn_get(...) TENSOR__CALL(nn_get, __VA_ARGS__)
-#define nn_get_child(...) nn__stamp(TENSOR__IN(nn_get_child), (nn_get_child)(__VA_ARGS__))
-#define nn_clone(...) nn__stamp(TENSOR__IN(nn_clone), (nn_clone)(__VA_ARGS__))
-#define nn_train(...) nn__stamp(TENSOR__IN(nn_train), (nn_train)(__VA_ARGS__))
-#define nn_eval(...) nn__stamp(TENSOR__IN(nn_eval), (nn_eval)(__VA_ARGS__))
-#define nn_requires_grad_(...) nn__stamp(TENSOR__IN(nn_requires_grad_), (nn_requires_grad_)(__VA_ARGS__))
+#define nn_get_child(...) NN__CALL(nn_get_child, __VA_ARGS__)
+#define nn_clone(...) NN__CALL(nn_clone, __VA_ARGS__)
+#define nn_train(...) NN__CALL(nn_train, __VA_ARGS__)
+#define nn_eval(...) NN__CALL(nn_eval, __VA_ARGS__)
+#define nn_requires_grad_(...) NN__CALL(nn_requires_grad_, __VA_ARGS__)
 #define nn_free(...) TENSOR__CALL_KIND(int, nn_free, __VA_ARGS__)
 #define nn_parameters(...) TENSOR__CALL_KIND(int, nn_parameters, __VA_ARGS__)
 #define nn_module_zero_grad(...) TENSOR__CALL_KIND(int, nn_module_zero_grad, __VA_ARGS__)
@@ -1415,9 +1275,7 @@ TENSOR_API nn_multihead_attention_args_t nn_multihead_attention_defaults(void);
 typedef struct nn_attention_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
-    tensor_t *query TENSOR_INIT;
-    tensor_t *key TENSOR_INIT;
-    tensor_t *value TENSOR_INIT;
+    tensor_t *query TENSOR_INIT, *key TENSOR_INIT, *value TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     tensor_t *attn_mask TENSOR_INIT, *key_padding_mask TENSOR_INIT, **weights TENSOR_INIT;
     int is_causal TENSOR_INIT, every_head TENSOR_INIT;
@@ -1457,8 +1315,7 @@ TENSOR_API nn_module_t *nn_transformer_decoder(nn_module_t *layer, int64_t count
 typedef struct nn_transformer_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
-    tensor_t *x TENSOR_INIT;
-    tensor_t *memory TENSOR_INIT;
+    tensor_t *x TENSOR_INIT, *memory TENSOR_INIT;
     const void *surplus_ TENSOR_INIT;
     tensor_t *mask TENSOR_INIT, *key_padding_mask TENSOR_INIT;
     tensor_t *memory_mask TENSOR_INIT, *memory_key_padding_mask TENSOR_INIT;
@@ -1642,182 +1499,114 @@ TENSOR_API nn_module_t *nn_glu(int64_t dim);                              // -1
 //   -> module;  errors SHAPE (num_parameters < 1), OUT_OF_MEMORY
 TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 
-// Behind the macros: the same functions, 0 standing for the default.
-TENSOR_API nn_module_t *nn__linear(nn_linear_args_t a);
-TENSOR_API nn_module_t *nn__conv1d(nn_conv_args_t a);
-TENSOR_API nn_module_t *nn__conv2d(nn_conv_args_t a);
-TENSOR_API nn_module_t *nn__conv3d(nn_conv_args_t a);
-TENSOR_API nn_module_t *nn__conv_transpose1d(nn_conv_transpose_args_t a);
-TENSOR_API nn_module_t *nn__conv_transpose2d(nn_conv_transpose_args_t a);
-TENSOR_API nn_module_t *nn__conv_transpose3d(nn_conv_transpose_args_t a);
-TENSOR_API nn_module_t *nn__max_pool1d(nn_pool_args_t a);
-TENSOR_API nn_module_t *nn__max_pool2d(nn_pool_args_t a);
-TENSOR_API nn_module_t *nn__max_pool3d(nn_pool_args_t a);
-TENSOR_API nn_module_t *nn__avg_pool1d(nn_pool_args_t a);
-TENSOR_API nn_module_t *nn__avg_pool2d(nn_pool_args_t a);
-TENSOR_API nn_module_t *nn__avg_pool3d(nn_pool_args_t a);
-TENSOR_API nn_module_t *nn__upsample(nn_upsample_args_t a);
-TENSOR_API nn_module_t *nn__unfold(nn_columns_args_t a);
-TENSOR_API nn_module_t *nn__fold(nn_columns_args_t a);
-TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a);
-TENSOR_API nn_module_t *nn__multihead_attention(nn_multihead_attention_args_t a);
-TENSOR_API nn_module_t *nn__transformer_encoder_layer(nn_transformer_layer_args_t a);
-TENSOR_API nn_module_t *nn__transformer_decoder_layer(nn_transformer_layer_args_t a);
-TENSOR_API nn_module_t *nn__embedding_bag(nn_embedding_bag_args_t a);
-TENSOR_API nn_module_t *nn__lstm(nn_rnn_args_t a);
-TENSOR_API nn_module_t *nn__gru(nn_rnn_args_t a);
-TENSOR_API nn_module_t *nn__rnn(nn_rnn_args_t a);
-TENSOR_API nn_module_t *nn__lstm_cell(nn_rnn_args_t a);
-TENSOR_API nn_module_t *nn__gru_cell(nn_rnn_args_t a);
-TENSOR_API nn_module_t *nn__rnn_cell(nn_rnn_args_t a);
-TENSOR_API nn_module_t *nn__batch_norm1d(nn_batch_norm_args_t a);
-TENSOR_API nn_module_t *nn__batch_norm2d(nn_batch_norm_args_t a);
-TENSOR_API nn_module_t *nn__batch_norm3d(nn_batch_norm_args_t a);
-TENSOR_API nn_module_t *nn__instance_norm1d(nn_instance_norm_args_t a);
-TENSOR_API nn_module_t *nn__instance_norm2d(nn_instance_norm_args_t a);
-TENSOR_API nn_module_t *nn__instance_norm3d(nn_instance_norm_args_t a);
-TENSOR_API nn_module_t *nn__group_norm(nn_group_norm_args_t a);
-TENSOR_API nn_module_t *nn__rms_norm(nn_rms_norm_args_t a);
-TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a);
-
-#ifndef __cplusplus
-#define nn_linear(in_features, ...) nn__linear(TENSOR_ARGS(nn_linear, nn_linear_args_t, in_features,         \
-                                                           __VA_ARGS__))
-#define nn_conv1d(in_channels, ...) nn__conv1d(TENSOR_ARGS(nn_conv1d, nn_conv_args_t, in_channels,           \
-                                                           __VA_ARGS__))
-#define nn_conv2d(in_channels, ...) nn__conv2d(TENSOR_ARGS(nn_conv2d, nn_conv_args_t, in_channels,           \
-                                                           __VA_ARGS__))
-#define nn_conv3d(in_channels, ...) nn__conv3d(TENSOR_ARGS(nn_conv3d, nn_conv_args_t, in_channels,           \
-                                                           __VA_ARGS__))
+#define nn_linear(in_features, ...) NN__WITH_OWN(nn_linear, in_features, __VA_ARGS__)
+#define nn_conv1d(in_channels, ...) NN__WITH(nn_conv1d, nn_conv, in_channels, __VA_ARGS__)
+#define nn_conv2d(in_channels, ...) NN__WITH(nn_conv2d, nn_conv, in_channels, __VA_ARGS__)
+#define nn_conv3d(in_channels, ...) NN__WITH(nn_conv3d, nn_conv, in_channels, __VA_ARGS__)
 #define nn_conv_transpose1d(in_channels, ...)                                                                \
-    nn__conv_transpose1d(TENSOR_ARGS(nn_conv_transpose1d, nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+    NN__WITH(nn_conv_transpose1d, nn_conv_transpose, in_channels, __VA_ARGS__)
 #define nn_conv_transpose2d(in_channels, ...)                                                                \
-    nn__conv_transpose2d(TENSOR_ARGS(nn_conv_transpose2d, nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
+    NN__WITH(nn_conv_transpose2d, nn_conv_transpose, in_channels, __VA_ARGS__)
 #define nn_conv_transpose3d(in_channels, ...)                                                                \
-    nn__conv_transpose3d(TENSOR_ARGS(nn_conv_transpose3d, nn_conv_transpose_args_t, in_channels, __VA_ARGS__))
-#define nn_max_pool1d(...) nn__max_pool1d(TENSOR_ARGS(nn_max_pool1d, nn_pool_args_t, __VA_ARGS__))
-#define nn_max_pool2d(...) nn__max_pool2d(TENSOR_ARGS(nn_max_pool2d, nn_pool_args_t, __VA_ARGS__))
-#define nn_max_pool3d(...) nn__max_pool3d(TENSOR_ARGS(nn_max_pool3d, nn_pool_args_t, __VA_ARGS__))
-#define nn_avg_pool1d(...) nn__avg_pool1d(TENSOR_ARGS(nn_avg_pool1d, nn_pool_args_t, __VA_ARGS__))
-#define nn_avg_pool2d(...) nn__avg_pool2d(TENSOR_ARGS(nn_avg_pool2d, nn_pool_args_t, __VA_ARGS__))
-#define nn_avg_pool3d(...) nn__avg_pool3d(TENSOR_ARGS(nn_avg_pool3d, nn_pool_args_t, __VA_ARGS__))
-#define nn_upsample(...) nn__upsample(TENSOR_ARGS(nn_upsample, nn_upsample_args_t, __VA_ARGS__))
-#define nn_unfold(...) nn__unfold(TENSOR_ARGS(nn_unfold, nn_columns_args_t, __VA_ARGS__))
-#define nn_fold(output, ...)                                                                                 \
-    nn__fold(TENSOR_ARGS(nn_fold, nn_columns_args_t, .height = (output), .kernel = __VA_ARGS__))
-#define nn_pad(mode, value, ...) nn_pad_n(TENSOR_DIMS(__VA_ARGS__), mode, value)
-#define nn_layer_norm(...) nn__layer_norm(TENSOR_ARGS(nn_layer_norm, nn_layer_norm_args_t, __VA_ARGS__))
-#define nn_multihead_attention(embed, ...)                                                                   \
-    nn__multihead_attention(TENSOR_ARGS(nn_multihead_attention, nn_multihead_attention_args_t, embed,        \
-                                        __VA_ARGS__))
+    NN__WITH(nn_conv_transpose3d, nn_conv_transpose, in_channels, __VA_ARGS__)
+#define nn_max_pool1d(...) NN__WITH(nn_max_pool1d, nn_pool, __VA_ARGS__)
+#define nn_max_pool2d(...) NN__WITH(nn_max_pool2d, nn_pool, __VA_ARGS__)
+#define nn_max_pool3d(...) NN__WITH(nn_max_pool3d, nn_pool, __VA_ARGS__)
+#define nn_avg_pool1d(...) NN__WITH(nn_avg_pool1d, nn_pool, __VA_ARGS__)
+#define nn_avg_pool2d(...) NN__WITH(nn_avg_pool2d, nn_pool, __VA_ARGS__)
+#define nn_avg_pool3d(...) NN__WITH(nn_avg_pool3d, nn_pool, __VA_ARGS__)
+#define nn_upsample(...) NN__WITH_OWN(nn_upsample, __VA_ARGS__)
+#define nn_unfold(...) NN__WITH(nn_unfold, nn_columns, __VA_ARGS__)
+#define nn_layer_norm(...) NN__WITH_OWN(nn_layer_norm, __VA_ARGS__)
+#define nn_multihead_attention(embed, ...) NN__WITH_OWN(nn_multihead_attention, embed, __VA_ARGS__)
 #define nn_multihead_attention_forward(...)                                                                  \
-    nn_multihead_attention_forward_with(TENSOR_ARGS(nn_multihead_attention_forward, nn_attention_args_t,     \
-                                                    __VA_ARGS__))
+    NN__WITH(nn_multihead_attention_forward, nn_attention, __VA_ARGS__)
 #define nn_transformer_encoder_layer(embed, ...)                                                             \
-    nn__transformer_encoder_layer(TENSOR_ARGS(nn_transformer_encoder_layer, nn_transformer_layer_args_t,     \
-                                              embed, __VA_ARGS__))
+    NN__WITH(nn_transformer_encoder_layer, nn_transformer_layer, embed, __VA_ARGS__)
 #define nn_transformer_decoder_layer(embed, ...)                                                             \
-    nn__transformer_decoder_layer(TENSOR_ARGS(nn_transformer_decoder_layer, nn_transformer_layer_args_t,     \
-                                              embed, __VA_ARGS__))
-#define nn_transformer_forward(...)                                                                          \
-    nn_transformer_forward_with(TENSOR_ARGS(nn_transformer_forward, nn_transformer_args_t, __VA_ARGS__))
-#define nn_embedding_bag(count, ...)                                                                         \
-    nn__embedding_bag(TENSOR_ARGS(nn_embedding_bag, nn_embedding_bag_args_t, count, __VA_ARGS__))
-#define nn_lstm(in_features, ...) nn__lstm(TENSOR_ARGS(nn_lstm, nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_gru(in_features, ...) nn__gru(TENSOR_ARGS(nn_gru, nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_rnn(in_features, ...) nn__rnn(TENSOR_ARGS(nn_rnn, nn_rnn_args_t, in_features, __VA_ARGS__))
-#define nn_lstm_cell(in_features, ...) nn__lstm_cell(TENSOR_ARGS(nn_lstm_cell, nn_rnn_args_t, in_features,   \
-                                                                 __VA_ARGS__))
-#define nn_gru_cell(in_features, ...) nn__gru_cell(TENSOR_ARGS(nn_gru_cell, nn_rnn_args_t, in_features,      \
-                                                               __VA_ARGS__))
-#define nn_rnn_cell(in_features, ...) nn__rnn_cell(TENSOR_ARGS(nn_rnn_cell, nn_rnn_args_t, in_features,      \
-                                                               __VA_ARGS__))
-#define nn_batch_norm1d(...) nn__batch_norm1d(TENSOR_ARGS(nn_batch_norm1d, nn_batch_norm_args_t, __VA_ARGS__))
-#define nn_batch_norm2d(...) nn__batch_norm2d(TENSOR_ARGS(nn_batch_norm2d, nn_batch_norm_args_t, __VA_ARGS__))
-#define nn_batch_norm3d(...) nn__batch_norm3d(TENSOR_ARGS(nn_batch_norm3d, nn_batch_norm_args_t, __VA_ARGS__))
-#define nn_instance_norm1d(...) nn__instance_norm1d(TENSOR_ARGS(nn_instance_norm1d,                          \
-                                                                nn_instance_norm_args_t, __VA_ARGS__))
-#define nn_instance_norm2d(...) nn__instance_norm2d(TENSOR_ARGS(nn_instance_norm2d,                          \
-                                                                nn_instance_norm_args_t, __VA_ARGS__))
-#define nn_instance_norm3d(...) nn__instance_norm3d(TENSOR_ARGS(nn_instance_norm3d,                          \
-                                                                nn_instance_norm_args_t, __VA_ARGS__))
-#define nn_group_norm(groups, ...) nn__group_norm(TENSOR_ARGS(nn_group_norm, nn_group_norm_args_t, groups,   \
-                                                              __VA_ARGS__))
-#define nn_rms_norm(...) nn__rms_norm(TENSOR_ARGS(nn_rms_norm, nn_rms_norm_args_t, __VA_ARGS__))
-#define nn_embedding(count, ...) nn__embedding(TENSOR_ARGS(nn_embedding, nn_embedding_args_t, count,         \
-                                                           __VA_ARGS__))
+    NN__WITH(nn_transformer_decoder_layer, nn_transformer_layer, embed, __VA_ARGS__)
+#define nn_transformer_forward(...) NN__WITH(nn_transformer_forward, nn_transformer, __VA_ARGS__)
+#define nn_embedding_bag(count, ...) NN__WITH_OWN(nn_embedding_bag, count, __VA_ARGS__)
+#define nn_lstm(in_features, ...) NN__WITH(nn_lstm, nn_rnn, in_features, __VA_ARGS__)
+#define nn_gru(in_features, ...) NN__WITH(nn_gru, nn_rnn, in_features, __VA_ARGS__)
+#define nn_rnn(in_features, ...) NN__WITH_OWN(nn_rnn, in_features, __VA_ARGS__)
+#define nn_lstm_cell(in_features, ...) NN__WITH(nn_lstm_cell, nn_rnn, in_features, __VA_ARGS__)
+#define nn_gru_cell(in_features, ...) NN__WITH(nn_gru_cell, nn_rnn, in_features, __VA_ARGS__)
+#define nn_rnn_cell(in_features, ...) NN__WITH(nn_rnn_cell, nn_rnn, in_features, __VA_ARGS__)
+#define nn_batch_norm1d(...) NN__WITH(nn_batch_norm1d, nn_batch_norm, __VA_ARGS__)
+#define nn_batch_norm2d(...) NN__WITH(nn_batch_norm2d, nn_batch_norm, __VA_ARGS__)
+#define nn_batch_norm3d(...) NN__WITH(nn_batch_norm3d, nn_batch_norm, __VA_ARGS__)
+#define nn_instance_norm1d(...) NN__WITH(nn_instance_norm1d, nn_instance_norm, __VA_ARGS__)
+#define nn_instance_norm2d(...) NN__WITH(nn_instance_norm2d, nn_instance_norm, __VA_ARGS__)
+#define nn_instance_norm3d(...) NN__WITH(nn_instance_norm3d, nn_instance_norm, __VA_ARGS__)
+#define nn_group_norm(groups, ...) NN__WITH_OWN(nn_group_norm, groups, __VA_ARGS__)
+#define nn_rms_norm(...) NN__WITH_OWN(nn_rms_norm, __VA_ARGS__)
+#define nn_embedding(count, ...) NN__WITH_OWN(nn_embedding, count, __VA_ARGS__)
+#ifndef __cplusplus
+#define nn_fold(output, ...) NN__WITH(nn_fold, nn_columns, .height = (output), .kernel = __VA_ARGS__)
+#define nn_pad(mode, value, ...) nn_pad_n(TENSOR_DIMS(__VA_ARGS__), mode, value)
 #define NN_LIST(...)                                                                                         \
     ((nn_module_t *const[]){__VA_ARGS__}),                                                                   \
         (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *))
 #define nn_sequential(...) nn_sequential_n(NN_LIST(__VA_ARGS__))
 #endif
-#define nn_bilinear(...) nn__stamp(TENSOR__IN(nn_bilinear), (nn_bilinear)(__VA_ARGS__))
+#define nn_bilinear(...) NN__CALL(nn_bilinear, __VA_ARGS__)
 #define nn_bilinear_forward(...) TENSOR__CALL(nn_bilinear_forward, __VA_ARGS__)
 #define nn_lstm_forward(...) TENSOR__CALL(nn_lstm_forward, __VA_ARGS__)
 #define nn_gru_forward(...) TENSOR__CALL(nn_gru_forward, __VA_ARGS__)
 #define nn_rnn_forward(...) TENSOR__CALL(nn_rnn_forward, __VA_ARGS__)
-#define nn_transformer_encoder(...) nn__stamp(TENSOR__IN(nn_transformer_encoder),                            \
-                                              (nn_transformer_encoder)(__VA_ARGS__))
-#define nn_transformer_decoder(...) nn__stamp(TENSOR__IN(nn_transformer_decoder),                            \
-                                              (nn_transformer_decoder)(__VA_ARGS__))
-#define nn_adaptive_avg_pool1d(...) nn__stamp(TENSOR__IN(nn_adaptive_avg_pool1d),                            \
-                                              (nn_adaptive_avg_pool1d)(__VA_ARGS__))
-#define nn_adaptive_avg_pool2d(...) nn__stamp(TENSOR__IN(nn_adaptive_avg_pool2d),                            \
-                                              (nn_adaptive_avg_pool2d)(__VA_ARGS__))
-#define nn_adaptive_avg_pool3d(...) nn__stamp(TENSOR__IN(nn_adaptive_avg_pool3d),                            \
-                                              (nn_adaptive_avg_pool3d)(__VA_ARGS__))
-#define nn_adaptive_max_pool1d(...) nn__stamp(TENSOR__IN(nn_adaptive_max_pool1d),                            \
-                                              (nn_adaptive_max_pool1d)(__VA_ARGS__))
-#define nn_adaptive_max_pool2d(...) nn__stamp(TENSOR__IN(nn_adaptive_max_pool2d),                            \
-                                              (nn_adaptive_max_pool2d)(__VA_ARGS__))
-#define nn_adaptive_max_pool3d(...) nn__stamp(TENSOR__IN(nn_adaptive_max_pool3d),                            \
-                                              (nn_adaptive_max_pool3d)(__VA_ARGS__))
-#define nn_constant_pad2d(...) nn__stamp(TENSOR__IN(nn_constant_pad2d), (nn_constant_pad2d)(__VA_ARGS__))
-#define nn_pad_n(...) nn__stamp(TENSOR__IN(nn_pad_n), (nn_pad_n)(__VA_ARGS__))
-#define nn_pixel_shuffle(...) nn__stamp(TENSOR__IN(nn_pixel_shuffle), (nn_pixel_shuffle)(__VA_ARGS__))
-#define nn_pixel_unshuffle(...) nn__stamp(TENSOR__IN(nn_pixel_unshuffle), (nn_pixel_unshuffle)(__VA_ARGS__))
-#define nn_reflection_pad2d(...) nn__stamp(TENSOR__IN(nn_reflection_pad2d),                                  \
-                                           (nn_reflection_pad2d)(__VA_ARGS__))
-#define nn_replication_pad2d(...) nn__stamp(TENSOR__IN(nn_replication_pad2d),                                \
-                                            (nn_replication_pad2d)(__VA_ARGS__))
-#define nn_zero_pad2d(...) nn__stamp(TENSOR__IN(nn_zero_pad2d), (nn_zero_pad2d)(__VA_ARGS__))
-#define nn_dropout(...) nn__stamp(TENSOR__IN(nn_dropout), (nn_dropout)(__VA_ARGS__))
-#define nn_flatten(...) nn__stamp(TENSOR__IN(nn_flatten), (nn_flatten)(__VA_ARGS__))
-#define nn_identity(...) nn__stamp(TENSOR__IN(nn_identity), (nn_identity)(__VA_ARGS__))
-#define nn_sequential_n(...) nn__stamp(TENSOR__IN(nn_sequential_n), (nn_sequential_n)(__VA_ARGS__))
-#define nn_append(...) nn__stamp(TENSOR__IN(nn_append), (nn_append)(__VA_ARGS__))
-#define nn_relu(...) nn__stamp(TENSOR__IN(nn_relu), (nn_relu)(__VA_ARGS__))
-#define nn_tanh(...) nn__stamp(TENSOR__IN(nn_tanh), (nn_tanh)(__VA_ARGS__))
-#define nn_sigmoid(...) nn__stamp(TENSOR__IN(nn_sigmoid), (nn_sigmoid)(__VA_ARGS__))
-#define nn_gelu(...) nn__stamp(TENSOR__IN(nn_gelu), (nn_gelu)(__VA_ARGS__))
-#define nn_gelu_tanh(...) nn__stamp(TENSOR__IN(nn_gelu_tanh), (nn_gelu_tanh)(__VA_ARGS__))
-#define nn_silu(...) nn__stamp(TENSOR__IN(nn_silu), (nn_silu)(__VA_ARGS__))
-#define nn_leaky_relu(...) nn__stamp(TENSOR__IN(nn_leaky_relu), (nn_leaky_relu)(__VA_ARGS__))
-#define nn_elu(...) nn__stamp(TENSOR__IN(nn_elu), (nn_elu)(__VA_ARGS__))
-#define nn_softplus(...) nn__stamp(TENSOR__IN(nn_softplus), (nn_softplus)(__VA_ARGS__))
-#define nn_dropout1d(...) nn__stamp(TENSOR__IN(nn_dropout1d), (nn_dropout1d)(__VA_ARGS__))
-#define nn_dropout2d(...) nn__stamp(TENSOR__IN(nn_dropout2d), (nn_dropout2d)(__VA_ARGS__))
-#define nn_dropout3d(...) nn__stamp(TENSOR__IN(nn_dropout3d), (nn_dropout3d)(__VA_ARGS__))
-#define nn_alpha_dropout(...) nn__stamp(TENSOR__IN(nn_alpha_dropout), (nn_alpha_dropout)(__VA_ARGS__))
-#define nn_celu(...) nn__stamp(TENSOR__IN(nn_celu), (nn_celu)(__VA_ARGS__))
-#define nn_hardshrink(...) nn__stamp(TENSOR__IN(nn_hardshrink), (nn_hardshrink)(__VA_ARGS__))
-#define nn_hardsigmoid(...) nn__stamp(TENSOR__IN(nn_hardsigmoid), (nn_hardsigmoid)(__VA_ARGS__))
-#define nn_hardswish(...) nn__stamp(TENSOR__IN(nn_hardswish), (nn_hardswish)(__VA_ARGS__))
-#define nn_hardtanh(...) nn__stamp(TENSOR__IN(nn_hardtanh), (nn_hardtanh)(__VA_ARGS__))
-#define nn_logsigmoid(...) nn__stamp(TENSOR__IN(nn_logsigmoid), (nn_logsigmoid)(__VA_ARGS__))
-#define nn_mish(...) nn__stamp(TENSOR__IN(nn_mish), (nn_mish)(__VA_ARGS__))
-#define nn_relu6(...) nn__stamp(TENSOR__IN(nn_relu6), (nn_relu6)(__VA_ARGS__))
-#define nn_rrelu(...) nn__stamp(TENSOR__IN(nn_rrelu), (nn_rrelu)(__VA_ARGS__))
-#define nn_selu(...) nn__stamp(TENSOR__IN(nn_selu), (nn_selu)(__VA_ARGS__))
-#define nn_softshrink(...) nn__stamp(TENSOR__IN(nn_softshrink), (nn_softshrink)(__VA_ARGS__))
-#define nn_softsign(...) nn__stamp(TENSOR__IN(nn_softsign), (nn_softsign)(__VA_ARGS__))
-#define nn_tanhshrink(...) nn__stamp(TENSOR__IN(nn_tanhshrink), (nn_tanhshrink)(__VA_ARGS__))
-#define nn_threshold(...) nn__stamp(TENSOR__IN(nn_threshold), (nn_threshold)(__VA_ARGS__))
-#define nn_softmin(...) nn__stamp(TENSOR__IN(nn_softmin), (nn_softmin)(__VA_ARGS__))
-#define nn_glu(...) nn__stamp(TENSOR__IN(nn_glu), (nn_glu)(__VA_ARGS__))
-#define nn_prelu(...) nn__stamp(TENSOR__IN(nn_prelu), (nn_prelu)(__VA_ARGS__))
-#define nn_softmax(...) nn__stamp(TENSOR__IN(nn_softmax), (nn_softmax)(__VA_ARGS__))
-#define nn_log_softmax(...) nn__stamp(TENSOR__IN(nn_log_softmax), (nn_log_softmax)(__VA_ARGS__))
+#define nn_transformer_encoder(...) NN__CALL(nn_transformer_encoder, __VA_ARGS__)
+#define nn_transformer_decoder(...) NN__CALL(nn_transformer_decoder, __VA_ARGS__)
+#define nn_adaptive_avg_pool1d(...) NN__CALL(nn_adaptive_avg_pool1d, __VA_ARGS__)
+#define nn_adaptive_avg_pool2d(...) NN__CALL(nn_adaptive_avg_pool2d, __VA_ARGS__)
+#define nn_adaptive_avg_pool3d(...) NN__CALL(nn_adaptive_avg_pool3d, __VA_ARGS__)
+#define nn_adaptive_max_pool1d(...) NN__CALL(nn_adaptive_max_pool1d, __VA_ARGS__)
+#define nn_adaptive_max_pool2d(...) NN__CALL(nn_adaptive_max_pool2d, __VA_ARGS__)
+#define nn_adaptive_max_pool3d(...) NN__CALL(nn_adaptive_max_pool3d, __VA_ARGS__)
+#define nn_constant_pad2d(...) NN__CALL(nn_constant_pad2d, __VA_ARGS__)
+#define nn_pad_n(...) NN__CALL(nn_pad_n, __VA_ARGS__)
+#define nn_pixel_shuffle(...) NN__CALL(nn_pixel_shuffle, __VA_ARGS__)
+#define nn_pixel_unshuffle(...) NN__CALL(nn_pixel_unshuffle, __VA_ARGS__)
+#define nn_reflection_pad2d(...) NN__CALL(nn_reflection_pad2d, __VA_ARGS__)
+#define nn_replication_pad2d(...) NN__CALL(nn_replication_pad2d, __VA_ARGS__)
+#define nn_zero_pad2d(...) NN__CALL(nn_zero_pad2d, __VA_ARGS__)
+#define nn_dropout(...) NN__CALL(nn_dropout, __VA_ARGS__)
+#define nn_flatten(...) NN__CALL(nn_flatten, __VA_ARGS__)
+#define nn_identity(...) NN__CALL(nn_identity, __VA_ARGS__)
+#define nn_sequential_n(...) NN__CALL(nn_sequential_n, __VA_ARGS__)
+#define nn_append(...) NN__CALL(nn_append, __VA_ARGS__)
+#define nn_relu(...) NN__CALL(nn_relu, __VA_ARGS__)
+#define nn_tanh(...) NN__CALL(nn_tanh, __VA_ARGS__)
+#define nn_sigmoid(...) NN__CALL(nn_sigmoid, __VA_ARGS__)
+#define nn_gelu(...) NN__CALL(nn_gelu, __VA_ARGS__)
+#define nn_gelu_tanh(...) NN__CALL(nn_gelu_tanh, __VA_ARGS__)
+#define nn_silu(...) NN__CALL(nn_silu, __VA_ARGS__)
+#define nn_leaky_relu(...) NN__CALL(nn_leaky_relu, __VA_ARGS__)
+#define nn_elu(...) NN__CALL(nn_elu, __VA_ARGS__)
+#define nn_softplus(...) NN__CALL(nn_softplus, __VA_ARGS__)
+#define nn_dropout1d(...) NN__CALL(nn_dropout1d, __VA_ARGS__)
+#define nn_dropout2d(...) NN__CALL(nn_dropout2d, __VA_ARGS__)
+#define nn_dropout3d(...) NN__CALL(nn_dropout3d, __VA_ARGS__)
+#define nn_alpha_dropout(...) NN__CALL(nn_alpha_dropout, __VA_ARGS__)
+#define nn_celu(...) NN__CALL(nn_celu, __VA_ARGS__)
+#define nn_hardshrink(...) NN__CALL(nn_hardshrink, __VA_ARGS__)
+#define nn_hardsigmoid(...) NN__CALL(nn_hardsigmoid, __VA_ARGS__)
+#define nn_hardswish(...) NN__CALL(nn_hardswish, __VA_ARGS__)
+#define nn_hardtanh(...) NN__CALL(nn_hardtanh, __VA_ARGS__)
+#define nn_logsigmoid(...) NN__CALL(nn_logsigmoid, __VA_ARGS__)
+#define nn_mish(...) NN__CALL(nn_mish, __VA_ARGS__)
+#define nn_relu6(...) NN__CALL(nn_relu6, __VA_ARGS__)
+#define nn_rrelu(...) NN__CALL(nn_rrelu, __VA_ARGS__)
+#define nn_selu(...) NN__CALL(nn_selu, __VA_ARGS__)
+#define nn_softshrink(...) NN__CALL(nn_softshrink, __VA_ARGS__)
+#define nn_softsign(...) NN__CALL(nn_softsign, __VA_ARGS__)
+#define nn_tanhshrink(...) NN__CALL(nn_tanhshrink, __VA_ARGS__)
+#define nn_threshold(...) NN__CALL(nn_threshold, __VA_ARGS__)
+#define nn_softmin(...) NN__CALL(nn_softmin, __VA_ARGS__)
+#define nn_glu(...) NN__CALL(nn_glu, __VA_ARGS__)
+#define nn_prelu(...) NN__CALL(nn_prelu, __VA_ARGS__)
+#define nn_softmax(...) NN__CALL(nn_softmax, __VA_ARGS__)
+#define nn_log_softmax(...) NN__CALL(nn_log_softmax, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>init                                           MARK: initialisation
@@ -1861,8 +1650,8 @@ typedef struct nn_kaiming_args_t {
     nn_nonlinearity_t nonlinearity TENSOR_INIT;
 } nn_kaiming_args_t;
 //   -> t;  errors as above
-TENSOR_API tensor_t *nn__init_kaiming_uniform_(nn_kaiming_args_t a);
-TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a);
+TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a);
+TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a);
 // gain times a random matrix [size of dim 0, all other dims] with orthonormal rows, or columns where those
 // are fewer (Saxe et al. 2014: Q of a normal matrix, signs of R's diagonal).
 //   gain    PyTorch's default is 1
@@ -1880,12 +1669,8 @@ TENSOR_API tensor_t *nn_init_dirac_(tensor_t *t, int64_t groups);
 //   -> t;  errors as above, SHAPE (not 2-d, sparsity)
 TENSOR_API tensor_t *nn_init_sparse_(tensor_t *t, double sparsity, double std);
 
-#ifndef __cplusplus
-#define nn_init_kaiming_uniform_(...) nn__init_kaiming_uniform_(TENSOR_ARGS(nn_init_kaiming_uniform_,        \
-                                                                            nn_kaiming_args_t, __VA_ARGS__))
-#define nn_init_kaiming_normal_(...) nn__init_kaiming_normal_(TENSOR_ARGS(nn_init_kaiming_normal_,           \
-                                                                          nn_kaiming_args_t, __VA_ARGS__))
-#endif
+#define nn_init_kaiming_uniform_(...) NN__WITH(nn_init_kaiming_uniform_, nn_kaiming, __VA_ARGS__)
+#define nn_init_kaiming_normal_(...) NN__WITH(nn_init_kaiming_normal_, nn_kaiming, __VA_ARGS__)
 #define nn_init_uniform_(...) TENSOR__CALL(nn_init_uniform_, __VA_ARGS__)
 #define nn_init_normal_(...) TENSOR__CALL(nn_init_normal_, __VA_ARGS__)
 #define nn_init_constant_(...) TENSOR__CALL(nn_init_constant_, __VA_ARGS__)
@@ -2003,17 +1788,11 @@ TENSOR_API int nn_clip_grad_value_n(tensor_t *const *list, int n, double limit);
 // noticed.   -> code;  errors OWNER if it was freed already
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 
-// Behind the macros: the same functions, 0 standing for the default.
-TENSOR_API nn_optimizer_t *nn__sgd(nn_sgd_args_t a);
-TENSOR_API nn_optimizer_t *nn__adam(nn_adam_args_t a);
-TENSOR_API nn_optimizer_t *nn__adamw(nn_adamw_args_t a);
-TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a);
-
+#define nn_sgd(...) NN__WITH_OWN(nn_sgd, __VA_ARGS__)
+#define nn_adam(...) NN__WITH_OWN(nn_adam, __VA_ARGS__)
+#define nn_adamw(...) NN__WITH_OWN(nn_adamw, __VA_ARGS__)
+#define nn_rmsprop(...) NN__WITH_OWN(nn_rmsprop, __VA_ARGS__)
 #ifndef __cplusplus
-#define nn_sgd(...) nn__sgd(TENSOR_ARGS(nn_sgd, nn_sgd_args_t, __VA_ARGS__))
-#define nn_adam(...) nn__adam(TENSOR_ARGS(nn_adam, nn_adam_args_t, __VA_ARGS__))
-#define nn_adamw(...) nn__adamw(TENSOR_ARGS(nn_adamw, nn_adamw_args_t, __VA_ARGS__))
-#define nn_rmsprop(...) nn__rmsprop(TENSOR_ARGS(nn_rmsprop, nn_rmsprop_args_t, __VA_ARGS__))
 #define nn_optimizer_group(o, list, n, ...)                                                                  \
     nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_optimizer_group, nn_group_args_t, __VA_ARGS__))
 #endif
@@ -2091,10 +1870,8 @@ typedef struct nn_data_loader_args_t {
     int shuffle TENSOR_INIT, drop_last TENSOR_INIT, num_workers TENSOR_INIT;
     uint64_t seed TENSOR_INIT;
 } nn_data_loader_args_t;
-TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a);
-#ifndef __cplusplus
-#define nn_data_loader(...) nn__data_loader(TENSOR_ARGS(nn_data_loader, nn_data_loader_args_t, __VA_ARGS__))
-#endif
+TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a);
+#define nn_data_loader(...) NN__WITH_OWN(nn_data_loader, __VA_ARGS__)
 
 // The next batch: while (nn_next(loader, &b)) is one epoch; the call after it starts the next one.
 //   b       filled: x [size, ...], y [size, ...] or NULL, new tensors of the current scope
@@ -2187,10 +1964,8 @@ typedef struct nn_load_args_t {
     int partial TENSOR_INIT;                // missing and unexpected names are left alone
 } nn_load_args_t;
 //   -> code;  errors IO, FORMAT, OUT_OF_MEMORY, POISONED
-TENSOR_API int nn__load(nn_load_args_t a);
-#ifndef __cplusplus
-#define nn_load(path, ...) nn__load(TENSOR_ARGS(nn_load, nn_load_args_t, path, __VA_ARGS__))
-#endif
+TENSOR_API int nn_load_with(nn_load_args_t a);
+#define nn_load(path, ...) NN__WITH_OWN(nn_load, path, __VA_ARGS__)
 
 // Saves the module, the optimizer's state and options, the calling thread's generator and a step count.
 //   opt     NULL = none
@@ -2258,294 +2033,200 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // without which a call means nothing stay required.
 // ------------------------------------------------------------------------------
 
-// W = (result, prefix, name, args struct); A.. = (type, name) of the positions.
-#define NN__CPP_R(R, prefix, name, T) inline R prefix##_##name
-#define NN__CPP_A(R, prefix, name, T) T a = T()
-#define NN__CPP_C(R, prefix, name, T) return prefix##__##name(a);
-#define NN__CPP_P(T, p) T p
-#define NN__CPP_S(T, p) a.p = p;
-#define NN__CPP_0(R, prefix, name, T) inline R prefix##_##name(T a) { return prefix##__##name(a); }
-#define NN__CPP_1(W, A)                                                                                      \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_A W) { NN__CPP_S A NN__CPP_C W }
-#define NN__CPP_2(W, A, B)                                                                                   \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_A W) { NN__CPP_S A NN__CPP_S B NN__CPP_C W }
-#define NN__CPP_3(W, A, B, C)                                                                                \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_A W) {                                        \
-        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_C W                                                      \
-    }
-#define NN__CPP_4(W, A, B, C, D)                                                                             \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_A W) {                           \
-        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_C W                                          \
-    }
-#define NN__CPP_5(W, A, B, C, D, E)                                                                          \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_A W) {              \
-        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_C W                              \
-    }
-#define NN__CPP_6(W, A, B, C, D, E, F)                                                                       \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F, NN__CPP_A W) { \
-        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F NN__CPP_C W                  \
-    }
-#define NN__CPP_7(W, A, B, C, D, E, F, G)                                                                    \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,                \
-                NN__CPP_P G, NN__CPP_A W) {                                                                  \
-        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F NN__CPP_S G NN__CPP_C W      \
-    }
-#define NN__CPP_8(W, A, B, C, D, E, F, G, H)                                                                 \
-    NN__CPP_R W(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,                \
-                NN__CPP_P G, NN__CPP_P H, NN__CPP_A W) {                                                     \
-        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F NN__CPP_S G NN__CPP_S H      \
-        NN__CPP_C W                                                                                          \
-    }
+// R, f, T = the result, the function, its args struct; A.. = (type, name) of the positions, members of T. The
+// mark makes 0 stand for the default, as in C. Rejected: decltype of the members for their types (20 ms more
+// for each file that includes this).
+#define NN__CPP_tensor tensor_t *
+#define NN__CPP_i64 int64_t
+#define NN__CPP_int int
+#define NN__CPP_list tensor_t *const *
+#define NN__CPP_text const char *
+#define NN__CPP_dataset nn_dataset_t
+#define NN__CPP_module nn_module_t *
+#define NN__CPP_optimizer nn_optimizer_t *
+#define NN__CPP_loader nn_data_loader_t *
+#define NN__CPP_pair tensor_pair_t
+#define NN__CPP_state tensor_state_t
+#define NN__CPP_ALL(...) __VA_ARGS__
+#define NN__CPP_P(t, p) NN__CPP_##t p
+#define NN__CPP_S(t, p) a.p = p;
+#define NN__CPP_C(f)                                                                                         \
+    if (!a.surplus_) a.surplus_ = TENSOR__NO_SURPLUS;                                                        \
+    return f##_with(a);
+#define NN__CPP(R, f, T, places, set)                                                                        \
+    inline NN__CPP_##R (f)(NN__CPP_ALL places, T a = T()) { set NN__CPP_C(f) }
+#define NN__CPP_0(R, f, T) inline NN__CPP_##R (f)(T a) { NN__CPP_C(f) }
+#define NN__CPP_1(R, f, T, A) NN__CPP(R, f, T, (NN__CPP_P A), NN__CPP_S A)
+#define NN__CPP_2(R, f, T, A, B) NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B), NN__CPP_S A NN__CPP_S B)
+#define NN__CPP_3(R, f, T, A, B, C)                                                                          \
+    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C), NN__CPP_S A NN__CPP_S B NN__CPP_S C)
+#define NN__CPP_4(R, f, T, A, B, C, D)                                                                       \
+    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D), NN__CPP_S A NN__CPP_S B           \
+            NN__CPP_S C NN__CPP_S D)
+#define NN__CPP_5(R, f, T, A, B, C, D, E)                                                                    \
+    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E), NN__CPP_S A          \
+            NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E)
+#define NN__CPP_6(R, f, T, A, B, C, D, E, F)                                                                 \
+    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F),         \
+            NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F)
+#define NN__CPP_7(R, f, T, A, B, C, D, E, F, G)                                                              \
+    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,          \
+            NN__CPP_P G), NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F            \
+            NN__CPP_S G)
+#define NN__CPP_8(R, f, T, A, B, C, D, E, F, G, H)                                                           \
+    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,          \
+            NN__CPP_P G, NN__CPP_P H), NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E           \
+            NN__CPP_S F NN__CPP_S G NN__CPP_S H)
 // NN__CPP_m_n: from m to n positions.
-#define NN__CPP_1_2(W, A, B) NN__CPP_1(W, A) NN__CPP_2(W, A, B)
-#define NN__CPP_1_3(W, A, B, C) NN__CPP_1_2(W, A, B) NN__CPP_3(W, A, B, C)
-#define NN__CPP_1_4(W, A, B, C, D) NN__CPP_1_3(W, A, B, C) NN__CPP_4(W, A, B, C, D)
-#define NN__CPP_1_5(W, A, B, C, D, E) NN__CPP_1_4(W, A, B, C, D) NN__CPP_5(W, A, B, C, D, E)
-#define NN__CPP_2_3(W, A, B, C) NN__CPP_2(W, A, B) NN__CPP_3(W, A, B, C)
-#define NN__CPP_2_4(W, A, B, C, D) NN__CPP_2_3(W, A, B, C) NN__CPP_4(W, A, B, C, D)
-#define NN__CPP_2_5(W, A, B, C, D, E) NN__CPP_2_4(W, A, B, C, D) NN__CPP_5(W, A, B, C, D, E)
-#define NN__CPP_2_6(W, A, B, C, D, E, F) NN__CPP_2_5(W, A, B, C, D, E) NN__CPP_6(W, A, B, C, D, E, F)
-#define NN__CPP_2_7(W, A, B, C, D, E, F, G) NN__CPP_2_6(W, A, B, C, D, E, F) NN__CPP_7(W, A, B, C, D, E, F, G)
-#define NN__CPP_2_8(W, A, B, C, D, E, F, G, H)                                                               \
-    NN__CPP_2_7(W, A, B, C, D, E, F, G) NN__CPP_8(W, A, B, C, D, E, F, G, H)
-#define NN__CPP_3_4(W, A, B, C, D) NN__CPP_3(W, A, B, C) NN__CPP_4(W, A, B, C, D)
-#define NN__CPP_3_5(W, A, B, C, D, E) NN__CPP_3_4(W, A, B, C, D) NN__CPP_5(W, A, B, C, D, E)
-#define NN__CPP_3_6(W, A, B, C, D, E, F) NN__CPP_3_5(W, A, B, C, D, E) NN__CPP_6(W, A, B, C, D, E, F)
-#define NN__CPP_3_7(W, A, B, C, D, E, F, G) NN__CPP_3_6(W, A, B, C, D, E, F) NN__CPP_7(W, A, B, C, D, E, F, G)
-#define NN__CPP_DIMS(face, R, prefix, name, end, T, ...)                                                     \
-    face((R, prefix, name##1d##end, T), __VA_ARGS__)                                                         \
-    face((R, prefix, name##2d##end, T), __VA_ARGS__)                                                         \
-    face((R, prefix, name##3d##end, T), __VA_ARGS__)
-NN__CPP_2((tensor_t *, tensor, embedding, tensor_embedding_args_t), (tensor_t *, index), (tensor_t *, weight))
-NN__CPP_2_3((tensor_t *, tensor, embedding_bag, tensor_embedding_bag_args_t), (tensor_t *, index),
-            (tensor_t *, weight), (tensor_t *, offsets))
-NN__CPP_1_4((tensor_t *, tensor, layer_norm, tensor_layer_norm_args_t), (tensor_t *, x),
-            (int64_t, normalized_dims), (tensor_t *, weight), (tensor_t *, bias))
-NN__CPP_1_5((tensor_t *, tensor, batch_norm, tensor_batch_norm_args_t), (tensor_t *, x),
-            (tensor_t *, running_mean), (tensor_t *, running_var), (tensor_t *, weight), (tensor_t *, bias))
-NN__CPP_1((tensor_t *, tensor, instance_norm, tensor_instance_norm_args_t), (tensor_t *, x))
-NN__CPP_2_4((tensor_t *, tensor, group_norm, tensor_group_norm_args_t), (tensor_t *, x), (int64_t, groups),
-            (tensor_t *, weight), (tensor_t *, bias))
-NN__CPP_1_3((tensor_t *, tensor, rms_norm, tensor_rms_norm_args_t), (tensor_t *, x),
-            (int64_t, normalized_dims), (tensor_t *, weight))
-NN__CPP_2((tensor_t *, tensor, local_response_norm, tensor_local_response_norm_args_t), (tensor_t *, x),
-          (int64_t, size))
-NN__CPP_2((tensor_state_t, tensor, lstm, tensor_rnn_args_t), (tensor_t *, x), (tensor_t *const *, weights))
-NN__CPP_2((tensor_state_t, tensor, gru, tensor_rnn_args_t), (tensor_t *, x), (tensor_t *const *, weights))
-NN__CPP_2((tensor_state_t, tensor, rnn, tensor_rnn_args_t), (tensor_t *, x), (tensor_t *const *, weights))
-NN__CPP_DIMS(NN__CPP_2_7, tensor_t *, tensor, conv, , tensor_conv_args_t, (tensor_t *, x),
-             (tensor_t *, weight), (tensor_t *, bias), (int64_t, stride), (int64_t, padding),
-             (int64_t, dilation), (int64_t, groups))
-NN__CPP_DIMS(NN__CPP_2_8, tensor_t *, tensor, conv_transpose, , tensor_conv_transpose_args_t, (tensor_t *, x),
-             (tensor_t *, weight), (tensor_t *, bias), (int64_t, stride), (int64_t, padding),
-             (int64_t, output_padding), (int64_t, groups), (int64_t, dilation))
-NN__CPP_DIMS(NN__CPP_2_5, tensor_t *, tensor, max_pool, , tensor_max_pool_args_t, (tensor_t *, x),
-             (int64_t, kernel), (int64_t, stride), (int64_t, padding), (int64_t, dilation))
-NN__CPP_DIMS(NN__CPP_2_5, tensor_pair_t, tensor, max_pool, _with_indices, tensor_max_pool_args_t,
-             (tensor_t *, x), (int64_t, kernel), (int64_t, stride), (int64_t, padding), (int64_t, dilation))
-NN__CPP_DIMS(NN__CPP_2_4, tensor_t *, tensor, avg_pool, , tensor_avg_pool_args_t, (tensor_t *, x),
-             (int64_t, kernel), (int64_t, stride), (int64_t, padding))
-NN__CPP_DIMS(NN__CPP_3_5, tensor_t *, tensor, max_unpool, , tensor_max_unpool_args_t, (tensor_t *, x),
-             (tensor_t *, indices), (int64_t, kernel), (int64_t, stride), (int64_t, padding))
-NN__CPP_2_5((tensor_t *, tensor, im2col, tensor_columns_args_t), (tensor_t *, x), (int64_t, kernel),
-            (int64_t, dilation), (int64_t, padding), (int64_t, stride))
-NN__CPP_3_6((tensor_t *, tensor, col2im, tensor_columns_args_t), (tensor_t *, x), (int64_t, height),
-            (int64_t, kernel), (int64_t, dilation), (int64_t, padding), (int64_t, stride))
-NN__CPP_1_2((tensor_t *, tensor, interpolate, tensor_interpolate_args_t), (tensor_t *, x), (int64_t, size))
-NN__CPP_2((tensor_t *, tensor, grid_sample, tensor_grid_sample_args_t), (tensor_t *, x), (tensor_t *, grid))
-NN__CPP_3_4((tensor_t *, tensor, scaled_dot_product_attention, tensor_scaled_dot_product_attention_args_t),
-            (tensor_t *, query), (tensor_t *, key), (tensor_t *, value), (tensor_t *, attn_mask))
-NN__CPP_2_3((tensor_t *, tensor, cross_entropy, tensor_cross_entropy_args_t), (tensor_t *, input),
-            (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_2_3((tensor_t *, tensor, nll_loss, tensor_nll_loss_args_t), (tensor_t *, input), (tensor_t *, target),
-            (tensor_t *, weight))
-NN__CPP_2((tensor_t *, tensor, mse_loss, tensor_mse_loss_args_t), (tensor_t *, input), (tensor_t *, target))
-NN__CPP_2((tensor_t *, tensor, l1_loss, tensor_l1_loss_args_t), (tensor_t *, input), (tensor_t *, target))
-NN__CPP_2((tensor_t *, tensor, smooth_l1_loss, tensor_smooth_l1_loss_args_t), (tensor_t *, input),
-          (tensor_t *, target))
-NN__CPP_2((tensor_t *, tensor, huber_loss, tensor_huber_loss_args_t), (tensor_t *, input),
-          (tensor_t *, target))
-NN__CPP_2((tensor_t *, tensor, kl_div, tensor_kl_div_args_t), (tensor_t *, input), (tensor_t *, target))
-NN__CPP_2((tensor_t *, tensor, poisson_nll_loss, tensor_poisson_nll_loss_args_t), (tensor_t *, input),
-          (tensor_t *, target))
-NN__CPP_2_3((tensor_t *, tensor, binary_cross_entropy, tensor_binary_cross_entropy_args_t),
-            (tensor_t *, input), (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_2_4((tensor_t *, tensor, binary_cross_entropy_with_logits,
-             tensor_binary_cross_entropy_with_logits_args_t),
-            (tensor_t *, input), (tensor_t *, target), (tensor_t *, weight), (tensor_t *, pos_weight))
-NN__CPP_2_3((tensor_t *, tensor, hinge_embedding_loss, tensor_margin_loss_args_t), (tensor_t *, input),
-            (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_2_3((tensor_t *, tensor, soft_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
-            (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_2_3((tensor_t *, tensor, multi_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
-            (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_2_3((tensor_t *, tensor, multilabel_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
-            (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_2_3((tensor_t *, tensor, multilabel_soft_margin_loss, tensor_margin_loss_args_t), (tensor_t *, input),
-            (tensor_t *, target), (tensor_t *, weight))
-NN__CPP_3((tensor_t *, tensor, margin_ranking_loss, tensor_ranking_loss_args_t), (tensor_t *, input1),
-          (tensor_t *, input2), (tensor_t *, target))
-NN__CPP_3((tensor_t *, tensor, cosine_embedding_loss, tensor_ranking_loss_args_t), (tensor_t *, input1),
-          (tensor_t *, input2), (tensor_t *, target))
-NN__CPP_3((tensor_t *, tensor, triplet_margin_loss, tensor_triplet_margin_loss_args_t), (tensor_t *, anchor),
-          (tensor_t *, positive), (tensor_t *, negative))
-NN__CPP_3((tensor_t *, tensor, gaussian_nll_loss, tensor_gaussian_nll_loss_args_t), (tensor_t *, input),
-          (tensor_t *, target), (tensor_t *, var))
-NN__CPP_4((tensor_t *, tensor, ctc_loss, tensor_ctc_loss_args_t), (tensor_t *, log_probs),
-          (tensor_t *, targets), (tensor_t *, input_lengths), (tensor_t *, target_lengths))
+#define NN__CPP_1_2(R, f, T, A, B) NN__CPP_1(R, f, T, A) NN__CPP_2(R, f, T, A, B)
+#define NN__CPP_1_3(R, f, T, A, B, C) NN__CPP_1_2(R, f, T, A, B) NN__CPP_3(R, f, T, A, B, C)
+#define NN__CPP_1_4(R, f, T, A, B, C, D) NN__CPP_1_3(R, f, T, A, B, C) NN__CPP_4(R, f, T, A, B, C, D)
+#define NN__CPP_1_5(R, f, T, A, B, C, D, E) NN__CPP_1_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
+#define NN__CPP_2_3(R, f, T, A, B, C) NN__CPP_2(R, f, T, A, B) NN__CPP_3(R, f, T, A, B, C)
+#define NN__CPP_2_4(R, f, T, A, B, C, D) NN__CPP_2_3(R, f, T, A, B, C) NN__CPP_4(R, f, T, A, B, C, D)
+#define NN__CPP_2_5(R, f, T, A, B, C, D, E) NN__CPP_2_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
+#define NN__CPP_2_6(R, f, T, A, B, C, D, E, F)                                                               \
+    NN__CPP_2_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
+#define NN__CPP_2_7(R, f, T, A, B, C, D, E, F, G)                                                            \
+    NN__CPP_2_6(R, f, T, A, B, C, D, E, F) NN__CPP_7(R, f, T, A, B, C, D, E, F, G)
+#define NN__CPP_2_8(R, f, T, A, B, C, D, E, F, G, H)                                                         \
+    NN__CPP_2_7(R, f, T, A, B, C, D, E, F, G) NN__CPP_8(R, f, T, A, B, C, D, E, F, G, H)
+#define NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_3(R, f, T, A, B, C) NN__CPP_4(R, f, T, A, B, C, D)
+#define NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
+#define NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                               \
+    NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
+#define NN__CPP_3_7(R, f, T, A, B, C, D, E, F, G)                                                            \
+    NN__CPP_3_6(R, f, T, A, B, C, D, E, F) NN__CPP_7(R, f, T, A, B, C, D, E, F, G)
+#define NN__CPP_DIMS(face, R, f, end, T, ...)                                                                \
+    face(R, f##1d##end, T, __VA_ARGS__)                                                                      \
+    face(R, f##2d##end, T, __VA_ARGS__)                                                                      \
+    face(R, f##3d##end, T, __VA_ARGS__)
+NN__CPP_2(tensor, tensor_embedding, tensor_embedding_args_t, (tensor, index), (tensor, weight))
+NN__CPP_2_3(tensor, tensor_embedding_bag, tensor_embedding_bag_args_t, (tensor, index), (tensor, weight),
+            (tensor, offsets))
+NN__CPP_1_4(tensor, tensor_layer_norm, tensor_layer_norm_args_t, (tensor, x), (i64, normalized_dims),
+            (tensor, weight), (tensor, bias))
+NN__CPP_1_5(tensor, tensor_batch_norm, tensor_batch_norm_args_t, (tensor, x), (tensor, running_mean),
+            (tensor, running_var), (tensor, weight), (tensor, bias))
+NN__CPP_1(tensor, tensor_instance_norm, tensor_instance_norm_args_t, (tensor, x))
+NN__CPP_2_4(tensor, tensor_group_norm, tensor_group_norm_args_t, (tensor, x), (i64, groups),
+            (tensor, weight), (tensor, bias))
+NN__CPP_1_3(tensor, tensor_rms_norm, tensor_rms_norm_args_t, (tensor, x), (i64, normalized_dims),
+            (tensor, weight))
+NN__CPP_2(tensor, tensor_local_response_norm, tensor_local_response_norm_args_t, (tensor, x), (i64, size))
+NN__CPP_2(state, tensor_lstm, tensor_rnn_args_t, (tensor, x), (list, weights))
+NN__CPP_2(state, tensor_gru, tensor_rnn_args_t, (tensor, x), (list, weights))
+NN__CPP_2(state, tensor_rnn, tensor_rnn_args_t, (tensor, x), (list, weights))
+NN__CPP_DIMS(NN__CPP_2_7, tensor, tensor_conv, , tensor_conv_args_t, (tensor, x), (tensor, weight),
+             (tensor, bias), (i64, stride), (i64, padding), (i64, dilation), (i64, groups))
+NN__CPP_DIMS(NN__CPP_2_8, tensor, tensor_conv_transpose, , tensor_conv_transpose_args_t, (tensor, x),
+             (tensor, weight), (tensor, bias), (i64, stride), (i64, padding), (i64, output_padding),
+             (i64, groups), (i64, dilation))
+NN__CPP_DIMS(NN__CPP_2_5, tensor, tensor_max_pool, , tensor_max_pool_args_t, (tensor, x), (i64, kernel),
+             (i64, stride), (i64, padding), (i64, dilation))
+NN__CPP_DIMS(NN__CPP_2_5, pair, tensor_max_pool, _with_indices, tensor_max_pool_args_t, (tensor, x),
+             (i64, kernel), (i64, stride), (i64, padding), (i64, dilation))
+NN__CPP_DIMS(NN__CPP_2_4, tensor, tensor_avg_pool, , tensor_avg_pool_args_t, (tensor, x), (i64, kernel),
+             (i64, stride), (i64, padding))
+NN__CPP_DIMS(NN__CPP_3_5, tensor, tensor_max_unpool, , tensor_max_unpool_args_t, (tensor, x),
+             (tensor, indices), (i64, kernel), (i64, stride), (i64, padding))
+NN__CPP_2_5(tensor, tensor_im2col, tensor_columns_args_t, (tensor, x), (i64, kernel), (i64, dilation),
+            (i64, padding), (i64, stride))
+NN__CPP_3_6(tensor, tensor_col2im, tensor_columns_args_t, (tensor, x), (i64, height), (i64, kernel),
+            (i64, dilation), (i64, padding), (i64, stride))
+NN__CPP_1_2(tensor, tensor_interpolate, tensor_interpolate_args_t, (tensor, x), (i64, size))
+NN__CPP_2(tensor, tensor_grid_sample, tensor_grid_sample_args_t, (tensor, x), (tensor, grid))
+NN__CPP_3_4(tensor, tensor_scaled_dot_product_attention, tensor_scaled_dot_product_attention_args_t,
+            (tensor, query), (tensor, key), (tensor, value), (tensor, attn_mask))
+NN__CPP_2_3(tensor, tensor_cross_entropy, tensor_cross_entropy_args_t, (tensor, input), (tensor, target),
+            (tensor, weight))
+NN__CPP_2_3(tensor, tensor_nll_loss, tensor_nll_loss_args_t, (tensor, input), (tensor, target),
+            (tensor, weight))
+NN__CPP_2(tensor, tensor_mse_loss, tensor_mse_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_l1_loss, tensor_l1_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_smooth_l1_loss, tensor_smooth_l1_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_huber_loss, tensor_huber_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_kl_div, tensor_kl_div_args_t, (tensor, input), (tensor, target))
+NN__CPP_2(tensor, tensor_poisson_nll_loss, tensor_poisson_nll_loss_args_t, (tensor, input), (tensor, target))
+NN__CPP_2_3(tensor, tensor_binary_cross_entropy, tensor_binary_cross_entropy_args_t, (tensor, input),
+            (tensor, target), (tensor, weight))
+NN__CPP_2_4(tensor, tensor_binary_cross_entropy_with_logits, tensor_binary_cross_entropy_with_logits_args_t,
+            (tensor, input), (tensor, target), (tensor, weight), (tensor, pos_weight))
+NN__CPP_2_3(tensor, tensor_hinge_embedding_loss, tensor_margin_loss_args_t, (tensor, input),
+            (tensor, target), (tensor, weight))
+NN__CPP_2_3(tensor, tensor_soft_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target),
+            (tensor, weight))
+NN__CPP_2_3(tensor, tensor_multi_margin_loss, tensor_margin_loss_args_t, (tensor, input), (tensor, target),
+            (tensor, weight))
+NN__CPP_2_3(tensor, tensor_multilabel_margin_loss, tensor_margin_loss_args_t, (tensor, input),
+            (tensor, target), (tensor, weight))
+NN__CPP_2_3(tensor, tensor_multilabel_soft_margin_loss, tensor_margin_loss_args_t, (tensor, input),
+            (tensor, target), (tensor, weight))
+NN__CPP_3(tensor, tensor_margin_ranking_loss, tensor_ranking_loss_args_t, (tensor, input1),
+          (tensor, input2), (tensor, target))
+NN__CPP_3(tensor, tensor_cosine_embedding_loss, tensor_ranking_loss_args_t, (tensor, input1),
+          (tensor, input2), (tensor, target))
+NN__CPP_3(tensor, tensor_triplet_margin_loss, tensor_triplet_margin_loss_args_t, (tensor, anchor),
+          (tensor, positive), (tensor, negative))
+NN__CPP_3(tensor, tensor_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t, (tensor, input),
+          (tensor, target), (tensor, var))
+NN__CPP_4(tensor, tensor_ctc_loss, tensor_ctc_loss_args_t, (tensor, log_probs), (tensor, targets),
+          (tensor, input_lengths), (tensor, target_lengths))
 template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
     tensor_dims_pack p(pads...);
     return (tensor_pad_n)(x, p.d, p.n, TENSOR_PAD_CONSTANT, 0);
 }
-#define tensor_hinge_embedding_loss(...) TENSOR__CALL(tensor_hinge_embedding_loss, __VA_ARGS__)
-#define tensor_soft_margin_loss(...) TENSOR__CALL(tensor_soft_margin_loss, __VA_ARGS__)
-#define tensor_multi_margin_loss(...) TENSOR__CALL(tensor_multi_margin_loss, __VA_ARGS__)
-#define tensor_multilabel_margin_loss(...) TENSOR__CALL(tensor_multilabel_margin_loss, __VA_ARGS__)
-#define tensor_multilabel_soft_margin_loss(...) TENSOR__CALL(tensor_multilabel_soft_margin_loss, __VA_ARGS__)
-#define tensor_margin_ranking_loss(...) TENSOR__CALL(tensor_margin_ranking_loss, __VA_ARGS__)
-#define tensor_cosine_embedding_loss(...) TENSOR__CALL(tensor_cosine_embedding_loss, __VA_ARGS__)
-#define tensor_triplet_margin_loss(...) TENSOR__CALL(tensor_triplet_margin_loss, __VA_ARGS__)
-#define tensor_gaussian_nll_loss(...) TENSOR__CALL(tensor_gaussian_nll_loss, __VA_ARGS__)
-#define tensor_poisson_nll_loss(...) TENSOR__CALL(tensor_poisson_nll_loss, __VA_ARGS__)
-#define tensor_ctc_loss(...) TENSOR__CALL(tensor_ctc_loss, __VA_ARGS__)
-#define tensor_embedding_bag(...) TENSOR__CALL(tensor_embedding_bag, __VA_ARGS__)
-#define tensor_batch_norm(...) TENSOR__CALL(tensor_batch_norm, __VA_ARGS__)
-#define tensor_instance_norm(...) TENSOR__CALL(tensor_instance_norm, __VA_ARGS__)
-#define tensor_group_norm(...) TENSOR__CALL(tensor_group_norm, __VA_ARGS__)
-#define tensor_rms_norm(...) TENSOR__CALL(tensor_rms_norm, __VA_ARGS__)
-#define tensor_local_response_norm(...) TENSOR__CALL(tensor_local_response_norm, __VA_ARGS__)
-#define tensor_embedding(...) TENSOR__CALL(tensor_embedding, __VA_ARGS__)
-#define tensor_layer_norm(...) TENSOR__CALL(tensor_layer_norm, __VA_ARGS__)
-#define tensor_conv1d(...) TENSOR__CALL(tensor_conv1d, __VA_ARGS__)
-#define tensor_conv2d(...) TENSOR__CALL(tensor_conv2d, __VA_ARGS__)
-#define tensor_conv3d(...) TENSOR__CALL(tensor_conv3d, __VA_ARGS__)
-#define tensor_conv_transpose1d(...) TENSOR__CALL(tensor_conv_transpose1d, __VA_ARGS__)
-#define tensor_conv_transpose2d(...) TENSOR__CALL(tensor_conv_transpose2d, __VA_ARGS__)
-#define tensor_conv_transpose3d(...) TENSOR__CALL(tensor_conv_transpose3d, __VA_ARGS__)
-#define tensor_max_pool1d(...) TENSOR__CALL(tensor_max_pool1d, __VA_ARGS__)
-#define tensor_max_pool2d(...) TENSOR__CALL(tensor_max_pool2d, __VA_ARGS__)
-#define tensor_max_pool3d(...) TENSOR__CALL(tensor_max_pool3d, __VA_ARGS__)
-#define tensor_avg_pool1d(...) TENSOR__CALL(tensor_avg_pool1d, __VA_ARGS__)
-#define tensor_avg_pool2d(...) TENSOR__CALL(tensor_avg_pool2d, __VA_ARGS__)
-#define tensor_avg_pool3d(...) TENSOR__CALL(tensor_avg_pool3d, __VA_ARGS__)
-#define tensor_max_unpool1d(...) TENSOR__CALL(tensor_max_unpool1d, __VA_ARGS__)
-#define tensor_max_unpool2d(...) TENSOR__CALL(tensor_max_unpool2d, __VA_ARGS__)
-#define tensor_max_unpool3d(...) TENSOR__CALL(tensor_max_unpool3d, __VA_ARGS__)
-#define tensor_im2col(...) TENSOR__CALL(tensor_im2col, __VA_ARGS__)
-#define tensor_col2im(...) TENSOR__CALL(tensor_col2im, __VA_ARGS__)
-#define tensor_interpolate(...) TENSOR__CALL(tensor_interpolate, __VA_ARGS__)
-#define tensor_grid_sample(...) TENSOR__CALL(tensor_grid_sample, __VA_ARGS__)
-#define tensor_pad(...) TENSOR__CALL(tensor_pad, __VA_ARGS__)
-#define tensor_max_pool1d_with_indices(...)                                                                  \
-    TENSOR__CALL_KIND(pair, tensor_max_pool1d_with_indices, __VA_ARGS__)
-#define tensor_max_pool2d_with_indices(...)                                                                  \
-    TENSOR__CALL_KIND(pair, tensor_max_pool2d_with_indices, __VA_ARGS__)
-#define tensor_max_pool3d_with_indices(...)                                                                  \
-    TENSOR__CALL_KIND(pair, tensor_max_pool3d_with_indices, __VA_ARGS__)
-#define tensor_scaled_dot_product_attention(...)                                                             \
-    TENSOR__CALL(tensor_scaled_dot_product_attention, __VA_ARGS__)
-#define tensor_cross_entropy(...) TENSOR__CALL(tensor_cross_entropy, __VA_ARGS__)
-#define tensor_nll_loss(...) TENSOR__CALL(tensor_nll_loss, __VA_ARGS__)
-#define tensor_mse_loss(...) TENSOR__CALL(tensor_mse_loss, __VA_ARGS__)
-#define tensor_l1_loss(...) TENSOR__CALL(tensor_l1_loss, __VA_ARGS__)
-#define tensor_smooth_l1_loss(...) TENSOR__CALL(tensor_smooth_l1_loss, __VA_ARGS__)
-#define tensor_huber_loss(...) TENSOR__CALL(tensor_huber_loss, __VA_ARGS__)
-#define tensor_binary_cross_entropy(...) TENSOR__CALL(tensor_binary_cross_entropy, __VA_ARGS__)
-#define tensor_binary_cross_entropy_with_logits(...)                                                         \
-    TENSOR__CALL(tensor_binary_cross_entropy_with_logits, __VA_ARGS__)
-#define tensor_kl_div(...) TENSOR__CALL(tensor_kl_div, __VA_ARGS__)
-#define tensor_lstm(...) nn__at_state(TENSOR__IN(tensor_lstm), (tensor_lstm)(__VA_ARGS__))
-#define tensor_gru(...) nn__at_state(TENSOR__IN(tensor_gru), (tensor_gru)(__VA_ARGS__))
-#define tensor_rnn(...) nn__at_state(TENSOR__IN(tensor_rnn), (tensor_rnn)(__VA_ARGS__))
+#define tensor_col2im(...) NN__CALL(tensor_col2im, __VA_ARGS__)
+#define tensor_pad(...) NN__CALL(tensor_pad, __VA_ARGS__)
 
-NN__CPP_2((nn_module_t *, nn, linear, nn_linear_args_t), (int64_t, in_features), (int64_t, out_features))
-NN__CPP_DIMS(NN__CPP_3_7, nn_module_t *, nn, conv, , nn_conv_args_t, (int64_t, in_channels),
-             (int64_t, out_channels), (int64_t, kernel), (int64_t, stride), (int64_t, padding),
-             (int64_t, dilation), (int64_t, groups))
-NN__CPP_DIMS(NN__CPP_3_7, nn_module_t *, nn, conv_transpose, , nn_conv_transpose_args_t,
-             (int64_t, in_channels), (int64_t, out_channels), (int64_t, kernel), (int64_t, stride),
-             (int64_t, padding), (int64_t, output_padding), (int64_t, groups))
-NN__CPP_DIMS(NN__CPP_1_3, nn_module_t *, nn, max_pool, , nn_pool_args_t, (int64_t, kernel), (int64_t, stride),
-             (int64_t, padding))
-NN__CPP_DIMS(NN__CPP_1_3, nn_module_t *, nn, avg_pool, , nn_pool_args_t, (int64_t, kernel), (int64_t, stride),
-             (int64_t, padding))
-NN__CPP_0(nn_module_t *, nn, upsample, nn_upsample_args_t)
-NN__CPP_1((nn_module_t *, nn, upsample, nn_upsample_args_t), (int64_t, size))
-NN__CPP_1_4((nn_module_t *, nn, unfold, nn_columns_args_t), (int64_t, kernel), (int64_t, dilation),
-            (int64_t, padding), (int64_t, stride))
-NN__CPP_2_5((nn_module_t *, nn, fold, nn_columns_args_t), (int64_t, height), (int64_t, kernel),
-            (int64_t, dilation), (int64_t, padding), (int64_t, stride))
-NN__CPP_1((nn_module_t *, nn, layer_norm, nn_layer_norm_args_t), (int64_t, size))
-NN__CPP_1((nn_module_t *, nn, rms_norm, nn_rms_norm_args_t), (int64_t, size))
-NN__CPP_DIMS(NN__CPP_1, nn_module_t *, nn, batch_norm, , nn_batch_norm_args_t, (int64_t, channels))
-NN__CPP_DIMS(NN__CPP_1, nn_module_t *, nn, instance_norm, , nn_instance_norm_args_t, (int64_t, channels))
-NN__CPP_2((nn_module_t *, nn, group_norm, nn_group_norm_args_t), (int64_t, groups), (int64_t, channels))
-NN__CPP_2((nn_module_t *, nn, embedding, nn_embedding_args_t), (int64_t, count), (int64_t, size))
-NN__CPP_2((nn_module_t *, nn, embedding_bag, nn_embedding_bag_args_t), (int64_t, count), (int64_t, size))
-NN__CPP_2((nn_module_t *, nn, lstm, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
-NN__CPP_2((nn_module_t *, nn, gru, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
-NN__CPP_2((nn_module_t *, nn, rnn, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
-NN__CPP_2((nn_module_t *, nn, lstm_cell, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
-NN__CPP_2((nn_module_t *, nn, gru_cell, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
-NN__CPP_2((nn_module_t *, nn, rnn_cell, nn_rnn_args_t), (int64_t, in_features), (int64_t, hidden))
-NN__CPP_2((nn_module_t *, nn, multihead_attention, nn_multihead_attention_args_t), (int64_t, embed),
-          (int64_t, heads))
-NN__CPP_2((nn_module_t *, nn, transformer_encoder_layer, nn_transformer_layer_args_t), (int64_t, embed),
-          (int64_t, heads))
-NN__CPP_2((nn_module_t *, nn, transformer_decoder_layer, nn_transformer_layer_args_t), (int64_t, embed),
-          (int64_t, heads))
-#define nn__multihead_attention_forward nn_multihead_attention_forward_with
-#define nn__transformer_forward nn_transformer_forward_with
-NN__CPP_4((tensor_t *, nn, multihead_attention_forward, nn_attention_args_t), (nn_module_t *, module),
-          (tensor_t *, query), (tensor_t *, key), (tensor_t *, value))
-NN__CPP_2_3((tensor_t *, nn, transformer_forward, nn_transformer_args_t), (nn_module_t *, module),
-            (tensor_t *, x), (tensor_t *, memory))
-#undef nn__multihead_attention_forward
-#undef nn__transformer_forward
-NN__CPP_1((tensor_t *, nn, init_kaiming_uniform_, nn_kaiming_args_t), (tensor_t *, t))
-NN__CPP_1((tensor_t *, nn, init_kaiming_normal_, nn_kaiming_args_t), (tensor_t *, t))
-NN__CPP_0(nn_optimizer_t *, nn, sgd, nn_sgd_args_t)
-NN__CPP_1((nn_optimizer_t *, nn, sgd, nn_sgd_args_t), (nn_module_t *, module))
-NN__CPP_0(nn_optimizer_t *, nn, adam, nn_adam_args_t)
-NN__CPP_1((nn_optimizer_t *, nn, adam, nn_adam_args_t), (nn_module_t *, module))
-NN__CPP_0(nn_optimizer_t *, nn, adamw, nn_adamw_args_t)
-NN__CPP_1((nn_optimizer_t *, nn, adamw, nn_adamw_args_t), (nn_module_t *, module))
-NN__CPP_0(nn_optimizer_t *, nn, rmsprop, nn_rmsprop_args_t)
-NN__CPP_1((nn_optimizer_t *, nn, rmsprop, nn_rmsprop_args_t), (nn_module_t *, module))
-NN__CPP_1((nn_data_loader_t *, nn, data_loader, nn_data_loader_args_t), (nn_dataset_t, dataset))
+NN__CPP_2(module, nn_linear, nn_linear_args_t, (i64, in_features), (i64, out_features))
+NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv, , nn_conv_args_t, (i64, in_channels), (i64, out_channels),
+             (i64, kernel), (i64, stride), (i64, padding), (i64, dilation), (i64, groups))
+NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv_transpose, , nn_conv_transpose_args_t, (i64, in_channels),
+             (i64, out_channels), (i64, kernel), (i64, stride), (i64, padding), (i64, output_padding),
+             (i64, groups))
+NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
+NN__CPP_DIMS(NN__CPP_1_3, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
+NN__CPP_0(module, nn_upsample, nn_upsample_args_t)
+NN__CPP_1(module, nn_upsample, nn_upsample_args_t, (i64, size))
+NN__CPP_1_4(module, nn_unfold, nn_columns_args_t, (i64, kernel), (i64, dilation), (i64, padding),
+            (i64, stride))
+NN__CPP_2_5(module, nn_fold, nn_columns_args_t, (i64, height), (i64, kernel), (i64, dilation),
+            (i64, padding), (i64, stride))
+NN__CPP_1(module, nn_layer_norm, nn_layer_norm_args_t, (i64, size))
+NN__CPP_1(module, nn_rms_norm, nn_rms_norm_args_t, (i64, size))
+NN__CPP_DIMS(NN__CPP_1, module, nn_batch_norm, , nn_batch_norm_args_t, (i64, channels))
+NN__CPP_DIMS(NN__CPP_1, module, nn_instance_norm, , nn_instance_norm_args_t, (i64, channels))
+NN__CPP_2(module, nn_group_norm, nn_group_norm_args_t, (i64, groups), (i64, channels))
+NN__CPP_2(module, nn_embedding, nn_embedding_args_t, (i64, count), (i64, size))
+NN__CPP_2(module, nn_embedding_bag, nn_embedding_bag_args_t, (i64, count), (i64, size))
+NN__CPP_2(module, nn_lstm, nn_rnn_args_t, (i64, in_features), (i64, hidden))
+NN__CPP_2(module, nn_gru, nn_rnn_args_t, (i64, in_features), (i64, hidden))
+NN__CPP_2(module, nn_rnn, nn_rnn_args_t, (i64, in_features), (i64, hidden))
+NN__CPP_2(module, nn_lstm_cell, nn_rnn_args_t, (i64, in_features), (i64, hidden))
+NN__CPP_2(module, nn_gru_cell, nn_rnn_args_t, (i64, in_features), (i64, hidden))
+NN__CPP_2(module, nn_rnn_cell, nn_rnn_args_t, (i64, in_features), (i64, hidden))
+NN__CPP_2(module, nn_multihead_attention, nn_multihead_attention_args_t, (i64, embed), (i64, heads))
+NN__CPP_2(module, nn_transformer_encoder_layer, nn_transformer_layer_args_t, (i64, embed), (i64, heads))
+NN__CPP_2(module, nn_transformer_decoder_layer, nn_transformer_layer_args_t, (i64, embed), (i64, heads))
+NN__CPP_4(tensor, nn_multihead_attention_forward, nn_attention_args_t, (module, module), (tensor, query),
+          (tensor, key), (tensor, value))
+NN__CPP_2_3(tensor, nn_transformer_forward, nn_transformer_args_t, (module, module), (tensor, x),
+            (tensor, memory))
+NN__CPP_1(tensor, nn_init_kaiming_uniform_, nn_kaiming_args_t, (tensor, t))
+NN__CPP_1(tensor, nn_init_kaiming_normal_, nn_kaiming_args_t, (tensor, t))
+NN__CPP_0(optimizer, nn_sgd, nn_sgd_args_t)
+NN__CPP_1(optimizer, nn_sgd, nn_sgd_args_t, (module, module))
+NN__CPP_0(optimizer, nn_adam, nn_adam_args_t)
+NN__CPP_1(optimizer, nn_adam, nn_adam_args_t, (module, module))
+NN__CPP_0(optimizer, nn_adamw, nn_adamw_args_t)
+NN__CPP_1(optimizer, nn_adamw, nn_adamw_args_t, (module, module))
+NN__CPP_0(optimizer, nn_rmsprop, nn_rmsprop_args_t)
+NN__CPP_1(optimizer, nn_rmsprop, nn_rmsprop_args_t, (module, module))
+NN__CPP_1(loader, nn_data_loader, nn_data_loader_args_t, (dataset, dataset))
 #ifndef TENSOR_NO_STDIO
-NN__CPP_2((int, nn, load, nn_load_args_t), (const char *, path), (nn_module_t *, module))
-#define nn_load(...) TENSOR__CALL_KIND(int, nn_load, __VA_ARGS__)
+NN__CPP_2(int, nn_load, nn_load_args_t, (text, path), (module, module))
 #endif
-#undef NN__CPP_R
-#undef NN__CPP_A
-#undef NN__CPP_C
-#undef NN__CPP_P
-#undef NN__CPP_S
-#undef NN__CPP_0
-#undef NN__CPP_1
-#undef NN__CPP_2
-#undef NN__CPP_3
-#undef NN__CPP_4
-#undef NN__CPP_5
-#undef NN__CPP_6
-#undef NN__CPP_7
-#undef NN__CPP_8
-#undef NN__CPP_1_2
-#undef NN__CPP_1_3
-#undef NN__CPP_1_4
-#undef NN__CPP_1_5
-#undef NN__CPP_2_3
-#undef NN__CPP_2_4
-#undef NN__CPP_2_5
-#undef NN__CPP_2_6
-#undef NN__CPP_2_7
-#undef NN__CPP_2_8
-#undef NN__CPP_3_4
-#undef NN__CPP_3_5
-#undef NN__CPP_3_6
-#undef NN__CPP_3_7
-#undef NN__CPP_DIMS
 template <class... D> inline nn_module_t *nn_pad(tensor_pad_t mode, double value, D... pads) {
     tensor_dims_pack p(pads...);
     return (nn_pad_n)(p.d, p.n, mode, value);
@@ -2557,6 +2238,10 @@ inline int nn_optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n,
 inline int (nn_zero_grad)(nn_module_t *m) { return nn_module_zero_grad(m); }
 inline int (nn_free)(nn_optimizer_t *o) { return nn_optimizer_free(o); }
 inline int (nn_free)(nn_data_loader_t *l) { return nn_data_loader_free(l); }
+inline tensor_t *nn__stamp(const char *site, tensor_t *t) { return tensor__at(site, t); }
+inline tensor_pair_t nn__stamp(const char *site, tensor_pair_t p) { return tensor__at_pair(site, p); }
+inline tensor_state_t nn__stamp(const char *site, tensor_state_t s) { return nn__at_state(site, s); }
+inline int nn__stamp(const char *site, int code) { return tensor__at_int(site, code); }
 inline nn_optimizer_t *nn__stamp(const char *site, nn_optimizer_t *o) {
     (void)tensor__at_ptr(site, o);
     return o;
@@ -2576,59 +2261,9 @@ struct nn_sequential_pack {
     }
 };
 #define nn_sequential(...) nn__stamp(TENSOR_HERE, nn_sequential_pack{__VA_ARGS__}.m)
-#define nn_linear(...) nn__stamp(TENSOR__IN(nn_linear), (nn_linear)(__VA_ARGS__))
-#define nn_conv1d(...) nn__stamp(TENSOR__IN(nn_conv1d), (nn_conv1d)(__VA_ARGS__))
-#define nn_conv2d(...) nn__stamp(TENSOR__IN(nn_conv2d), (nn_conv2d)(__VA_ARGS__))
-#define nn_conv3d(...) nn__stamp(TENSOR__IN(nn_conv3d), (nn_conv3d)(__VA_ARGS__))
-#define nn_conv_transpose1d(...) nn__stamp(TENSOR__IN(nn_conv_transpose1d),                                  \
-                                           (nn_conv_transpose1d)(__VA_ARGS__))
-#define nn_conv_transpose2d(...) nn__stamp(TENSOR__IN(nn_conv_transpose2d),                                  \
-                                           (nn_conv_transpose2d)(__VA_ARGS__))
-#define nn_conv_transpose3d(...) nn__stamp(TENSOR__IN(nn_conv_transpose3d),                                  \
-                                           (nn_conv_transpose3d)(__VA_ARGS__))
-#define nn_max_pool1d(...) nn__stamp(TENSOR__IN(nn_max_pool1d), (nn_max_pool1d)(__VA_ARGS__))
-#define nn_max_pool2d(...) nn__stamp(TENSOR__IN(nn_max_pool2d), (nn_max_pool2d)(__VA_ARGS__))
-#define nn_max_pool3d(...) nn__stamp(TENSOR__IN(nn_max_pool3d), (nn_max_pool3d)(__VA_ARGS__))
-#define nn_avg_pool1d(...) nn__stamp(TENSOR__IN(nn_avg_pool1d), (nn_avg_pool1d)(__VA_ARGS__))
-#define nn_avg_pool2d(...) nn__stamp(TENSOR__IN(nn_avg_pool2d), (nn_avg_pool2d)(__VA_ARGS__))
-#define nn_avg_pool3d(...) nn__stamp(TENSOR__IN(nn_avg_pool3d), (nn_avg_pool3d)(__VA_ARGS__))
-#define nn_upsample(...) nn__stamp(TENSOR__IN(nn_upsample), (nn_upsample)(__VA_ARGS__))
-#define nn_unfold(...) nn__stamp(TENSOR__IN(nn_unfold), (nn_unfold)(__VA_ARGS__))
-#define nn_fold(...) nn__stamp(TENSOR__IN(nn_fold), (nn_fold)(__VA_ARGS__))
-#define nn_pad(...) nn__stamp(TENSOR__IN(nn_pad), (nn_pad)(__VA_ARGS__))
-#define nn_layer_norm(...) nn__stamp(TENSOR__IN(nn_layer_norm), (nn_layer_norm)(__VA_ARGS__))
-#define nn_multihead_attention(...) nn__stamp(TENSOR__IN(nn_multihead_attention),                            \
-                                              (nn_multihead_attention)(__VA_ARGS__))
-#define nn_multihead_attention_forward(...) TENSOR__CALL(nn_multihead_attention_forward, __VA_ARGS__)
-#define nn_transformer_encoder_layer(...) nn__stamp(TENSOR__IN(nn_transformer_encoder_layer),                \
-                                                    (nn_transformer_encoder_layer)(__VA_ARGS__))
-#define nn_transformer_decoder_layer(...) nn__stamp(TENSOR__IN(nn_transformer_decoder_layer),                \
-                                                    (nn_transformer_decoder_layer)(__VA_ARGS__))
-#define nn_transformer_forward(...) TENSOR__CALL(nn_transformer_forward, __VA_ARGS__)
-#define nn_embedding_bag(...) nn__stamp(TENSOR__IN(nn_embedding_bag), (nn_embedding_bag)(__VA_ARGS__))
-#define nn_lstm(...) nn__stamp(TENSOR__IN(nn_lstm), (nn_lstm)(__VA_ARGS__))
-#define nn_gru(...) nn__stamp(TENSOR__IN(nn_gru), (nn_gru)(__VA_ARGS__))
-#define nn_rnn(...) nn__stamp(TENSOR__IN(nn_rnn), (nn_rnn)(__VA_ARGS__))
-#define nn_lstm_cell(...) nn__stamp(TENSOR__IN(nn_lstm_cell), (nn_lstm_cell)(__VA_ARGS__))
-#define nn_gru_cell(...) nn__stamp(TENSOR__IN(nn_gru_cell), (nn_gru_cell)(__VA_ARGS__))
-#define nn_rnn_cell(...) nn__stamp(TENSOR__IN(nn_rnn_cell), (nn_rnn_cell)(__VA_ARGS__))
-#define nn_batch_norm1d(...) nn__stamp(TENSOR__IN(nn_batch_norm1d), (nn_batch_norm1d)(__VA_ARGS__))
-#define nn_batch_norm2d(...) nn__stamp(TENSOR__IN(nn_batch_norm2d), (nn_batch_norm2d)(__VA_ARGS__))
-#define nn_batch_norm3d(...) nn__stamp(TENSOR__IN(nn_batch_norm3d), (nn_batch_norm3d)(__VA_ARGS__))
-#define nn_instance_norm1d(...) nn__stamp(TENSOR__IN(nn_instance_norm1d), (nn_instance_norm1d)(__VA_ARGS__))
-#define nn_instance_norm2d(...) nn__stamp(TENSOR__IN(nn_instance_norm2d), (nn_instance_norm2d)(__VA_ARGS__))
-#define nn_instance_norm3d(...) nn__stamp(TENSOR__IN(nn_instance_norm3d), (nn_instance_norm3d)(__VA_ARGS__))
-#define nn_group_norm(...) nn__stamp(TENSOR__IN(nn_group_norm), (nn_group_norm)(__VA_ARGS__))
-#define nn_rms_norm(...) nn__stamp(TENSOR__IN(nn_rms_norm), (nn_rms_norm)(__VA_ARGS__))
-#define nn_embedding(...) nn__stamp(TENSOR__IN(nn_embedding), (nn_embedding)(__VA_ARGS__))
-#define nn_init_kaiming_uniform_(...) TENSOR__CALL(nn_init_kaiming_uniform_, __VA_ARGS__)
-#define nn_init_kaiming_normal_(...) TENSOR__CALL(nn_init_kaiming_normal_, __VA_ARGS__)
-#define nn_sgd(...) nn__stamp(TENSOR__IN(nn_sgd), (nn_sgd)(__VA_ARGS__))
-#define nn_adam(...) nn__stamp(TENSOR__IN(nn_adam), (nn_adam)(__VA_ARGS__))
-#define nn_adamw(...) nn__stamp(TENSOR__IN(nn_adamw), (nn_adamw)(__VA_ARGS__))
-#define nn_rmsprop(...) nn__stamp(TENSOR__IN(nn_rmsprop), (nn_rmsprop)(__VA_ARGS__))
-#define nn_data_loader(...) nn__stamp(TENSOR__IN(nn_data_loader), (nn_data_loader)(__VA_ARGS__))
-#define nn_optimizer_group(...) TENSOR__CALL_KIND(int, nn_optimizer_group, __VA_ARGS__)
+#define nn_fold(...) NN__CALL(nn_fold, __VA_ARGS__)
+#define nn_pad(...) NN__CALL(nn_pad, __VA_ARGS__)
+#define nn_optimizer_group(...) NN__CALL(nn_optimizer_group, __VA_ARGS__)
 #endif
 
 #endif   // TENSOR_NN_H_INCLUDED_7C1E
@@ -2693,6 +2328,17 @@ TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, in
 // A block of output pixels: columns x0..x1-1 of rows r0..r1-1, depth * height + row.
 typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 
+// The numbers of one group of an optimizer at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
+// OPTIMIZER calls have it as argument 0, on the host, then x, gradient and three states of each parameter;
+// i[0] 0 sgd, 1 adam, 2 rmsprop.
+typedef struct nn__update_t {
+    double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
+    double minus_step, inverse_root;
+    int decay, momentum_on, first, nesterov, decoupled, lerp_back, amsgrad, centered, maximize;
+} nn__update_t;
+typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
+                              int64_t n);
+
 // Inner loops of one instruction set and element type; what each does stands at its text in >>nn-kernels.
 typedef struct nn__cpu_t {
     void (*fill)(void *y, double a, int64_t n);
@@ -2725,6 +2371,7 @@ typedef struct nn__cpu_t {
     void (*attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double lse, double delta);
     void (*dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t keep,
                     double scale);
+    nn__update_fn optim[3];
     // f32 only: NULL elsewhere; outputs of a tile, taps of a tile, floats of a vector, rows of gather
     void (*direct)(int m, int64_t n, const float *w, const int32_t *off, const float *b, const float *p0,
                    const float *p1, float *y0, float *y1, int64_t ys, int w0, int w1);
@@ -2861,17 +2508,6 @@ typedef struct nn__cpu_t {
 #define NN__KLL_DT(W, x, t, p, q) W##MUL(W##EXP(t), W##ADD(W##SUB(t, x), W##SET(1)))
 // clang-format on
 
-// The numbers of one group of an optimizer at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
-// OPTIMIZER calls have it as argument 0, on the host, then x, gradient and three states of each parameter;
-// i[0] 0 sgd, 1 adam, 2 rmsprop.
-typedef struct nn__update_t {
-    double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
-    double minus_step, inverse_root;
-    int decay, momentum_on, first, nesterov, decoupled, lerp_back, amsgrad, centered, maximize;
-} nn__update_t;
-typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
-                              int64_t n);
-
 typedef enum nn_op_id_t {
     NN__OP_BEFORE_FIRST = TENSOR_OP_NN_FIRST - 1,
 #define TENSOR__X(ID, ...) NN_OP_##ID,
@@ -2931,6 +2567,11 @@ typedef enum nn__loss_t {
 #define NN__R float
 #define NN__S float
 #else
+#define TENSOR__PASS 0   // whose closing lines end these words, too
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC diagnostic push
+#endif
 #if TENSOR_NN__PASS == 6
 #define NN__R double
 #else
@@ -3917,8 +3558,6 @@ TENSOR__FN void NN__K(rmsprop)(const nn__update_t *u, void *px, const void *pg, 
     }
 }
 
-static const nn__update_fn NN__K(optim)[3] = {NN__K(sgd), NN__K(adam), NN__K(rmsprop)};
-
 // ------------------------------------------------------------------------------
 // >>nn-kernel-table                                MARK: table of a pass
 // ------------------------------------------------------------------------------
@@ -3928,6 +3567,7 @@ static const nn__cpu_t NN__K(cpu) = {
     NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
     NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
+    {NN__K(sgd), NN__K(adam), NN__K(rmsprop)},
 #if TENSOR_NN__PASS < 6
     NN__K(direct), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__MR, NN__KT, V_N, NN__GR
 #else
@@ -3940,47 +3580,13 @@ static const nn__cpu_t NN__K(cpu) = {
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
-#if TENSOR_NN__PASS < 6
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
 #undef TENSOR__PASS
-#else
-#undef V_N
-#undef V_F
-#undef V_LOAD
-#undef V_STORE
-#undef V_SET
-#undef V_ZERO
-#undef V_ADD
-#undef V_SUB
-#undef V_MUL
-#undef V_DIV
-#undef V_FMA
-#undef V_NEG
-#undef V_ABS
-#undef V_SQRT
-#undef V_EXP
-#undef V_LOG
-#undef V_LOG1P
-#undef V_SIGMOID
-#undef V_TANH
-#undef V_LT
-#undef V_LE
-#undef V_GT
-#undef V_EQ
-#undef V_SEL
-#undef V_MAX
-#undef V_HSUM
-#undef V_MAXR
-#undef V_AHEAD
-#undef V_PART
-#undef V_PUT_PART
-#undef V_CUT_PART
-#undef V_HMAX
-#endif
+#undef TENSOR_NN__PASS
 #undef NN__K
-#endif   // TENSOR_NN__PASS
+#endif   // kernels
 
 // ------------------------------------------------------------------------------
 // >>nn-impl                                        MARK: implementation
@@ -4014,35 +3620,29 @@ static const nn__cpu_t NN__K(cpu) = {
 
 #define TENSOR_NN__PASS 0
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #ifdef TENSOR__X86_PASSES
 #define TENSOR_NN__PASS 1
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #define TENSOR_NN__PASS 2
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #define TENSOR_NN__PASS 3
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #elif defined(TENSOR__ARM_PASSES)
 #define TENSOR_NN__PASS 4
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #elif defined(TENSOR__WASM_PASSES)
 #define TENSOR_NN__PASS 5
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #endif
 #define TENSOR_NN__PASS 6
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 #define TENSOR_NN__PASS 7
 #include "tensor_nn.h"
-#undef TENSOR_NN__PASS
 
-// Raises an error on the calling thread. -> poison
+// Raises an error on the calling thread. -> poison; NN__ERROR -> the code; NN__NO -> 0
 #define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
+#define NN__ERROR(code, ...) (NN__FAIL(code, __VA_ARGS__), code)
+#define NN__NO(code, ...) (NN__FAIL(code, __VA_ARGS__), 0)
 
 TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
@@ -4161,21 +3761,16 @@ TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) {
     for (k = 0; k < o->nin; k++) {
         tensor_t *x = o->in[k];
         if (!(mask >> k & 1u) || !x) continue;
-        if (!nn__is_float(x)) {
-            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: %s %t is %y, must be a float",
-                                 o->row->name, nn__arg_name(o->row, k, name), x, x);
-            return 0;
-        }
+        if (!nn__is_float(x))
+            return NN__NO(TENSOR_ERR_DTYPE, "%s: %s %t is %y, must be a float", o->row->name,
+                          nn__arg_name(o->row, k, name), x, x);
         if (!first) {
             first = x;
             at = k;
         }
-        if (x->dtype != first->dtype) {
-            (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: %s is %y, %s is %y; use tensor_to",
-                                 o->row->name, nn__arg_name(o->row, k, name), x,
-                                 nn__arg_name(o->row, at, other), first);
-            return 0;
-        }
+        if (x->dtype != first->dtype)
+            return NN__NO(TENSOR_ERR_DTYPE, "%s: %s is %y, %s is %y; use tensor_to", o->row->name,
+                          nn__arg_name(o->row, k, name), x, nn__arg_name(o->row, at, other), first);
     }
     return 1;
 }
@@ -4190,9 +3785,7 @@ TENSOR__FN tensor_t *nn__narrow(tensor_t *y, const tensor_t *like) {
 // (and a site), so that 0 is noticed too; a struct filled by hand has NULL.
 TENSOR__FN int nn__too_many(const char *op, const char *site, const void *surplus) {
     int bad = surplus ? surplus != TENSOR__NO_SURPLUS : site != NULL;
-    if (bad)
-        (void)TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_SHAPE,
-                             "%s: too many positional arguments, options are named", op);
+    if (bad) NN__FAIL(TENSOR_ERR_SHAPE, "%s: too many positional arguments, options are named", op);
     return bad;
 }
 
@@ -4201,13 +3794,31 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
            (a->ndim == 0 || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t)) == 0);
 }
 
-// 0 = the default, TENSOR_ZERO = 0.
-TENSOR__FN int64_t nn__or(int64_t value, int64_t otherwise) {
-    return value == 0 ? otherwise : value == TENSOR_ZERO ? 0 : value;
-}
-TENSOR__FN double nn__or_f(double value, double otherwise) {
-    return value == 0 ? otherwise : value == (double)TENSOR_ZERO ? 0 : value;
-}
+// The defaults of an args struct stand in one list: NN__FILL(args, NN__OR(eps, 1e-5) ...), 0 becoming the
+// default and TENSOR_ZERO 0. It is run over the args of a call whose macro marked them by TENSOR__NO_SURPLUS
+// (args without the mark are taken literally), and over zeros for name_defaults().
+#define NN__OR(member, value) a->member = a->member == 0 ? (value) : a->member == TENSOR_ZERO ? 0 : a->member;
+#define NN__FILL(args, set)                                                                                  \
+    TENSOR__FN void nn__fill_##args(args##_args_t *a) {                                                      \
+        (void)a;                                                                                             \
+        set                                                                                                  \
+    }
+#define NN__DEFAULTS(name, args)                                                                             \
+    TENSOR_API args##_args_t name##_defaults(void) {                                                         \
+        args##_args_t a;                                                                                     \
+        memset((void *)&a, 0, sizeof a);                                                                     \
+        nn__fill_##args(&a);                                                                                 \
+        return a;                                                                                            \
+    }
+#define NN__FILL_DEFAULTS(args, set) NN__FILL(args, set) NN__DEFAULTS(args, args)
+// Begins a function of args a: fills them; 0 after raising.
+#define NN__TAKE(op, args)                                                                                   \
+    (!nn__too_many(op, a.site_, a.surplus_) && (a.surplus_ ? (nn__fill_##args(&a), 1) : 1))
+// tensor_op_with(a), which is `run`.
+#define NN__FRONT(op, args, run)                                                                             \
+    TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
+        return tensor__at(a.site_, NN__TAKE(#op, args) ? run : TENSOR__(poison));                            \
+    }
 
 // t, made on the default device, where x lies.
 TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
@@ -4260,6 +3871,47 @@ TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
     (tensor_autograd_grad)(&y, 1, &g->gy[0], wanted, n, got, TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED);
     for (k = 0; k < n; k++) g->gx[at[k]] = got[k];
 }
+// The same if a graph of the gradient is wanted. -> whether it was
+TENSOR__FN int nn__grad_created(tensor__grad_t *g, nn__composed_fn fn) {
+    if (g->create) nn__grad_composed(g, fn);
+    return g->create != 0;
+}
+// Fused gradients: op `id` over in, with the params of the op it belongs to and n results, which are the
+// gradients of its first n inputs.
+TENSOR__FN int nn__grad_begin(tensor__op_t *o, const tensor__grad_t *g, int id, tensor_t *const *in, int nin,
+                              int n) {
+    if (!TENSOR__(begin)(o, nn__row(id), in, nin)) return 0;
+    o->p = &o->params;
+    o->params = *g->p;
+    o->visible = n;
+    return 1;
+}
+TENSOR__FN void nn__grad_end(tensor__op_t *o, tensor__grad_t *g, int n) {
+    tensor_t *r = TENSOR__(finish)(o);
+    int k;
+    for (k = 0; k < n; k++) {
+        const tensor__meta_t *m = &g->node->in[k];
+        if (!TENSOR__(grad_need)(g, k)) continue;
+        g->gx[k] = r->state == TENSOR__POISON_STATE ? r : nn__shaped(o->out[k], m->dims, m->ndim);
+    }
+}
+// Of layer_norm, batch_norm and group_norm, whose parameters have n elements.
+TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int64_t n) {
+    tensor__op_t o;
+    tensor_t *in[5];
+    if (nn__grad_created(g, fn)) return;
+    in[0] = nn__contiguous(g->gy[0]);
+    in[1] = TENSOR__(grad_in)(g, 0);
+    in[2] = TENSOR__(grad_out)(g, 1);
+    in[3] = TENSOR__(grad_out)(g, 2);
+    in[4] = nn__saved(g, 1);
+    if (!nn__grad_begin(&o, g, id, in, 5, 3)) return;
+    if (!TENSOR__(grad_need)(g, 1) && !TENSOR__(grad_need)(g, 2)) n = 0;
+    TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim);
+    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
+    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
+    nn__grad_end(&o, g, 3);
+}
 
 // ---- linear
 
@@ -4296,14 +3948,13 @@ TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bi
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_LINEAR), in, 3)) return TENSOR__(poison);
     if (!nn__floats(&o, 7)) return TENSOR__(poison);
     if (weight->ndim != 2)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "linear: weight %t must be 2-d [out, in]", weight);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "linear: weight %t must be 2-d [out, in]", weight);
     if (x->ndim < 1 || x->dims[x->ndim - 1] != weight->dims[1])
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "linear: the last dim of x %t must be the %d columns of weight %t", x,
-                              weight->dims[1], weight);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "linear: the last dim of x %t must be the %d columns of weight %t",
+                        x, weight->dims[1], weight);
     if (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "linear: bias %t must have the %d rows of weight %t",
-                              bias, weight->dims[0], weight);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "linear: bias %t must have the %d rows of weight %t", bias,
+                        weight->dims[0], weight);
     if (nn__is_half(x)) return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
     ready[0] = nn__contiguous(x);
     ready[1] = weight;
@@ -4494,33 +4145,25 @@ TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_
     return (tensor_scope_return)(scope, w);
 }
 
-TENSOR_API tensor_embedding_args_t tensor_embedding_defaults(void) {
-    tensor_embedding_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    return a;
-}
-TENSOR_API tensor_t *tensor_embedding_with(tensor_embedding_args_t a) {
+TENSOR__FN tensor_t *nn__embedding_front(tensor_embedding_args_t a) {
     tensor__op_t o;
     tensor_t *const in[2] = {a.index, a.weight};
     tensor_t *y = TENSOR__(poison), *w = a.weight;
     int64_t padding = -1;
-    if (nn__too_many("embedding", a.site_, a.surplus_) ||
-        !TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2) || !nn__floats(&o, 2))
-        return tensor__at(a.site_, y);
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2) || !nn__floats(&o, 2)) return y;
     if (a.padding_idx != 0) {
         padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
         if (w->ndim == 2 && padding < 0) padding += w->dims[0];
     }
     if (w->ndim != 2)
-        y = TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "embedding: weight %t must be 2-d [rows, width]", w);
+        y = NN__FAIL(TENSOR_ERR_SHAPE, "embedding: weight %t must be 2-d [rows, width]", w);
     else if (!nn__is_index(a.index))
-        y = TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", a.index);
+        y = NN__FAIL(TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", a.index);
     else if (a.index->ndim + 1 > TENSOR_MAX_DIMS)
-        y = TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", a.index);
+        y = NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", a.index);
     else if (a.padding_idx != 0 && (padding < 0 || padding >= w->dims[0]))
-        y = TENSOR__(fail)(o.th, TENSOR_ERR_INDEX,
-                           "embedding: padding_idx %d is outside the %d rows of weight %t", a.padding_idx,
-                           w->dims[0], w);
+        y = NN__FAIL(TENSOR_ERR_INDEX, "embedding: padding_idx %d is outside the %d rows of weight %t",
+                     a.padding_idx, w->dims[0], w);
     else {
         tensor_scope_t scope = TENSOR__(scope)(-1);
         y = a.max_norm > 0 ? nn__renormed(a.index, w, a.max_norm, a.norm_type) : w;
@@ -4528,9 +4171,10 @@ TENSOR_API tensor_t *tensor_embedding_with(tensor_embedding_args_t a) {
             y = nn__embedding_lookup(a.index, nn__wide(w), padding, 0, a.scale_grad_by_freq != 0);
         y = (tensor_scope_return)(scope, nn__narrow(y, w));
     }
-    return tensor__at(a.site_, y);
+    return y;
 }
-TENSOR_API tensor_t *tensor__embedding(tensor_embedding_args_t a) { return tensor_embedding_with(a); }
+NN__FILL_DEFAULTS(tensor_embedding, )
+NN__FRONT(embedding, tensor_embedding, nn__embedding_front(a))
 
 // ---- layer norm
 
@@ -4627,66 +4271,28 @@ TENSOR__FN tensor_t *nn__composed_layer_norm(tensor_t *const *in, const tensor_p
 }
 
 TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
-    tensor__op_t o;
-    tensor_t *in[5], *r;
-    int k, parameters = TENSOR__(grad_need)(g, 1) || TENSOR__(grad_need)(g, 2);
-    int64_t n[1];
-    if (g->create) {
-        nn__grad_composed(g, nn__composed_layer_norm);
-        return;
-    }
-    in[0] = nn__contiguous(g->gy[0]);
-    in[1] = TENSOR__(grad_in)(g, 0);
-    in[2] = TENSOR__(grad_out)(g, 1);
-    in[3] = TENSOR__(grad_out)(g, 2);
-    in[4] = nn__saved(g, 1);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM_BACKWARD), in, 5)) return;
-    o.p = &o.params;
-    o.params = *g->p;
-    o.visible = 3;
-    n[0] = parameters ? g->p->i[0] : 0;
-    TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim);
-    TENSOR__(result)(&o, in[0]->dtype, n, 1);
-    TENSOR__(result)(&o, in[0]->dtype, n, 1);
-    r = TENSOR__(finish)(&o);
-    for (k = 0; k < 3; k++)
-        if (TENSOR__(grad_need)(g, k)) {
-            const tensor__meta_t *m = &g->node->in[k];
-            g->gx[k] = r->state == TENSOR__POISON_STATE ? r : nn__shaped(o.out[k], m->dims, m->ndim);
-        }
+    nn__grad_norm(g, NN_OP_LAYER_NORM_BACKWARD, nn__composed_layer_norm, g->p->i[0]);
 }
 
-TENSOR_API tensor_layer_norm_args_t tensor_layer_norm_defaults(void) {
-    tensor_layer_norm_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.normalized_dims = 1;
-    a.eps = 1e-5;
-    return a;
-}
+NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5))
 TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, const char *op, int rms) {
     tensor__op_t o;
     tensor__row_t shown = *nn__row(NN_OP_LAYER_NORM);
-    tensor_t *in[3], *x = a->x;
+    tensor_t *x = a->x, *in[3] = {x, a->weight, a->bias};
     int64_t lead[TENSOR_MAX_DIMS], n = 1, k, i, first;
-    in[0] = x;
-    in[1] = a->weight;
-    in[2] = a->bias;
-    if (nn__too_many(op, a->site_, a->surplus_)) return TENSOR__(poison);
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (a->normalized_dims < 1 || a->normalized_dims > x->ndim)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: normalized_dims %d must be in 1..%i, the dims of x %t", op,
-                              a->normalized_dims, (int)x->ndim, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: normalized_dims %d must be in 1..%i, the dims of x %t", op,
+                        a->normalized_dims, (int)x->ndim, x);
     first = x->ndim - a->normalized_dims;
     for (i = first; i < x->ndim; i++) n *= x->dims[i];
     for (k = 1; k < 3; k++) {
         int same = !in[k] || in[k]->ndim == a->normalized_dims;
         for (i = 0; in[k] && same && i < in[k]->ndim; i++) same = in[k]->dims[i] == x->dims[first + i];
         if (!same)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "%s: %s %t must have the last %d dims of x %t", op,
-                                  k == 1 ? "weight" : "bias", in[k], a->normalized_dims, x);
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must have the last %d dims of x %t", op,
+                            k == 1 ? "weight" : "bias", in[k], a->normalized_dims, x);
     }
     if (nn__is_half(x)) {
         tensor_layer_norm_args_t wide = *a;
@@ -4707,20 +4313,13 @@ TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, con
     TENSOR__(result)(&o, x->dtype, lead, (int)first);
     return TENSOR__(finish)(&o);
 }
-TENSOR_API tensor_t *tensor_layer_norm_with(tensor_layer_norm_args_t a) {
-    return tensor__at(a.site_, nn__layer_norm_front(&a, "layer_norm", 0));
-}
-TENSOR_API tensor_t *tensor__layer_norm(tensor_layer_norm_args_t a) {
-    a.normalized_dims = nn__or(a.normalized_dims, 1);
-    a.eps = nn__or_f(a.eps, 1e-5);
-    return tensor_layer_norm_with(a);
-}
+NN__FRONT(layer_norm, tensor_layer_norm, nn__layer_norm_front(&a, "layer_norm", 0))
 
 // ---- ops with options made of others
 
 // Opens such an op: begin for a row that is in no table. names: those of the inputs.
-TENSOR__FN int nn__inputs(tensor__op_t *o, tensor__row_t *row, const char *op, const char *names,
-                          int required, tensor_t *const *in, int nin) {
+TENSOR__FN int nn__row_begin(tensor__op_t *o, tensor__row_t *row, const char *op, const char *names,
+                             int required, tensor_t *const *in, int nin) {
     memset((void *)row, 0, sizeof *row);
     row->name = op;
     row->args = names;
@@ -4728,53 +4327,47 @@ TENSOR__FN int nn__inputs(tensor__op_t *o, tensor__row_t *row, const char *op, c
     row->required = (int8_t)required;
     return TENSOR__(begin)(o, row, in, nin);
 }
+// Whether its inputs are usable, those of `floats` (bits) floats of one dtype; raises if not.
+TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tensor_t *const *in, int nin,
+                          unsigned floats) {
+    tensor__op_t o;
+    tensor__row_t row;
+    return nn__row_begin(&o, &row, op, names, required, in, nin) && nn__floats(&o, floats);
+}
 
-// The public functions of one: args is its args struct, `set` fills its defaults in, `zero` resolves 0 and
-// TENSOR_ZERO; the body is nn__run_<op>(&a), whose temporaries go with the scope.
-#define NN__OPTIONS_OF(op, args, set, zero)                                                                  \
-    TENSOR_API args tensor_##op##_defaults(void) {                                                           \
-        args a;                                                                                              \
-        memset((void *)&a, 0, sizeof a);                                                                     \
-        set;                                                                                                 \
-        return a;                                                                                            \
-    }                                                                                                        \
-    TENSOR_API tensor_t *tensor_##op##_with(args a) {                                                        \
+// tensor_op_with(a), which is nn__run_<op>(&a); its temporaries go with the scope.
+#define NN__SCOPED(op, args)                                                                                 \
+    TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
-        if (nn__too_many(#op, a.site_, a.surplus_)) return tensor__at(a.site_, TENSOR__(poison));            \
+        if (!NN__TAKE(#op, args)) return tensor__at(a.site_, TENSOR__(poison));                              \
         scope = TENSOR__(scope)(-1);                                                                         \
         return tensor__at(a.site_, (tensor_scope_return)(scope, nn__run_##op(&a)));                          \
-    }                                                                                                        \
-    TENSOR_API tensor_t *tensor__##op(args a) {                                                              \
-        zero;                                                                                                \
-        return tensor_##op##_with(a);                                                                        \
     }
-#define NN__OPTIONS(op, set, zero) NN__OPTIONS_OF(op, tensor_##op##_args_t, set, zero)
+#define NN__OPTIONS(op, set) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op)
 
 TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a) {
     static const char op[] = "embedding_bag";
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[4] = {a->index, a->weight, a->offsets, a->per_sample_weights};
     tensor_t *index = a->index, *w = a->weight, *x, *bag, *slot, *keep = NULL, *list[2], *y;
     int64_t n, bags, padding = a->padding_idx == TENSOR_ZERO ? 0 : a->padding_idx, i, b, longest = 0, dims[3];
     int64_t *to;
     tensor_arg_t arg;
-    if (!nn__inputs(&o, &row, op, "index weight offsets per_sample_weights", 2, in, 4) || !nn__floats(&o, 10))
+    if (!nn__inputs(op, "index weight offsets per_sample_weights", 2, in, 4, 10))
         return TENSOR__(poison);
     if (w->ndim != 2 || index->ndim < 1 || index->ndim > 2 || (index->ndim == 2) != !a->offsets)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: index %t must be [bags, n], or [n] with offsets; weight %t [rows, width]",
-                              op, index, w);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "%s: index %t must be [bags, n], or [n] with offsets; weight %t [rows, width]", op,
+                        index, w);
     if (!nn__is_index(index) || (a->offsets && !nn__is_index(a->offsets)))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE,
-                              "%s: index and offsets must be i32 or i64 (index is %y)", op, index);
+        return NN__FAIL(TENSOR_ERR_DTYPE, "%s: index and offsets must be i32 or i64 (index is %y)", op,
+                        index);
     if (in[3] && (in[3]->ndim != index->ndim || in[3]->numel != index->numel || a->mode != TENSOR_BAG_SUM))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: per_sample_weights %t must have the shape of index %t, mode be the sum",
-                              op, in[3], index);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "%s: per_sample_weights %t must have the shape of index %t, mode be the sum", op,
+                        in[3], index);
     if ((int)a->mode < 0 || a->mode > TENSOR_BAG_MAX || (a->offsets && a->offsets->ndim != 1))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: mode %i of index %t, or dims of offsets", op,
-                              (int)a->mode, index);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: mode %i of index %t, or dims of offsets", op, (int)a->mode,
+                        index);
     n = index->numel;
     bags = a->offsets ? a->offsets->dims[0] - (a->include_last_offset != 0) : index->dims[0];
     if (bags < 0) bags = 0;
@@ -4795,9 +4388,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
                       : b + 1 < a->offsets->dims[0] ? nn__index(&arg, b + 1) : n;
         if (first < 0 || end < first || end > n || (b == 0 && first != 0) ||
             (b == bags - 1 && end != n))
-            return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX,
-                                  "%s: offsets %d..%d of bag %d are not in order in 0..%d", op, first, end, b,
-                                  n);
+            return NN__FAIL(TENSOR_ERR_INDEX, "%s: offsets %d..%d of bag %d are not in order in 0..%d", op,
+                            first, end, b, n);
         for (i = first; i < end; i++) {
             ((int64_t *)(tensor_data_mut)(bag))[i] = b;
             ((int64_t *)(tensor_data_mut)(slot))[i] = i - first;
@@ -4808,9 +4400,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     if (a->padding_idx != 0) {
         if (padding < 0) padding += w->dims[0];
         if (padding < 0 || padding >= w->dims[0])
-            return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX,
-                                  "%s: padding_idx %d is outside the %d rows of weight %t", op,
-                                  a->padding_idx, w->dims[0], w);
+            return NN__FAIL(TENSOR_ERR_INDEX, "%s: padding_idx %d is outside the %d rows of weight %t", op,
+                            a->padding_idx, w->dims[0], w);
         keep = (tensor_ne_scalar)(index, (double)padding);
     }
     x = nn__embedding_lookup(index, nn__wide(w), -1, 0, a->scale_grad_by_freq != 0);
@@ -4850,26 +4441,23 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     }
     return nn__narrow(y, w);
 }
-NN__OPTIONS(embedding_bag, (void)0, (void)0)
+NN__OPTIONS(embedding_bag, )
 
 TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *const in[4] = {x1, x2, weight, bias};
     tensor_t *y, *w;
     tensor_scope_t scope;
     int64_t dims[3], lead[TENSOR_MAX_DIMS], out;
     int d, fits;
-    if (!nn__inputs(&o, &row, "bilinear", "x1 x2 weight bias", 3, in, 4) || !nn__floats(&o, 15))
+    if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15))
         return TENSOR__(poison);
     fits = x1->ndim == x2->ndim && x1->ndim > 0 && weight->ndim == 3;
     for (d = 0; fits && d < x1->ndim - 1; d++) fits = x1->dims[d] == x2->dims[d];
     if (!fits || x1->dims[x1->ndim - 1] != weight->dims[1] || x2->dims[x2->ndim - 1] != weight->dims[2] ||
         (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0])))
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
-            "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], [O, I, J], bias [O]", x1, x2,
-            weight);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], [O, I, J], bias [O]",
+                        x1, x2, weight);
     scope = TENSOR__(scope)(-1);
     out = weight->dims[0];
     memcpy(lead, x1->dims, (size_t)x1->ndim * sizeof lead[0]);
@@ -4901,8 +4489,7 @@ TENSOR__FN tensor_t *nn__run_rms_norm(const tensor_rms_norm_args_t *a) {
         b.eps = (tensor_dtype)(a->x) == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7;
     return nn__layer_norm_front(&b, "rms_norm", 1);
 }
-NN__OPTIONS(rms_norm, a.normalized_dims = 1; a.eps = -1,
-            a.normalized_dims = nn__or(a.normalized_dims, 1); a.eps = nn__or_f(a.eps, -1))
+NN__OPTIONS(rms_norm, NN__OR(normalized_dims, 1) NN__OR(eps, -1))
 
 // ---- batch, group and instance norm: x as [items, channels, plane]. A statistic covers the planes of one
 // channel in all items (batch) or of the channels of a group in one item.
@@ -5025,29 +4612,7 @@ TENSOR__FN tensor_t *nn__composed_plane_norm(tensor_t *const *in, const tensor_p
 }
 
 TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
-    tensor__op_t o;
-    tensor_t *in[5], *r;
-    int64_t n = TENSOR__(grad_need)(g, 1) || TENSOR__(grad_need)(g, 2) ? g->p->i[2] : 0;
-    int k;
-    if (g->create) {
-        nn__grad_composed(g, nn__composed_plane_norm);
-        return;
-    }
-    in[0] = nn__contiguous(g->gy[0]);
-    in[1] = TENSOR__(grad_in)(g, 0);
-    in[2] = TENSOR__(grad_out)(g, 1);
-    in[3] = TENSOR__(grad_out)(g, 2);
-    in[4] = nn__saved(g, 1);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_GROUP_NORM_BACKWARD), in, 5)) return;
-    o.p = &o.params;
-    o.params = *g->p;
-    o.visible = 3;
-    TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim);
-    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
-    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
-    r = TENSOR__(finish)(&o);
-    for (k = 0; k < 3; k++)
-        if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
+    nn__grad_norm(g, NN_OP_GROUP_NORM_BACKWARD, nn__composed_plane_norm, g->p->i[2]);
 }
 
 // x [N, C, ...] f32/f64; groups 0 = batch norm. stat, if not NULL, receives mean and variance.
@@ -5082,38 +4647,31 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
 }
 
 // Whether a parameter of a norm (NULL passes) is a float [C], of x's dtype or f32; raises if not.
-TENSOR__FN int nn__per_channel(const tensor__op_t *o, int k, const tensor_t *x) {
-    const tensor_t *w = o->in[k];
-    char name[16];
-    if (!w) return 1;
-    if (w->dtype != x->dtype && !(nn__is_half(x) && w->dtype == TENSOR_F32))
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", o->row->name,
-                             nn__arg_name(o->row, k, name), w, x);
-    else if (w->ndim != 1 || w->dims[0] != x->dims[1])
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t must have the %d channels of x %t",
-                             o->row->name, nn__arg_name(o->row, k, name), w, x->dims[1], x);
-    else
-        return 1;
-    return 0;
+TENSOR__FN int nn__per_channel(const char *op, const char *what, const tensor_t *w, const tensor_t *x) {
+    if (w && w->dtype != x->dtype && !(nn__is_half(x) && w->dtype == TENSOR_F32))
+        return NN__NO(TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, w, x);
+    if (w && (w->ndim != 1 || w->dims[0] != x->dims[1]))
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t must have the %d channels of x %t", op, what, w,
+                      x->dims[1], x);
+    return 1;
 }
 
 // instance: statistics per item. in: x, running_mean, running_var, weight, bias.
 TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int instance, int own,
                                     double momentum, double eps) {
-    tensor__op_t o;
-    tensor__row_t row;
+    static const char *const names[5] = {"x", "running_mean", "running_var", "weight", "bias"};
     tensor_t *x = in[0], *stat[2], *w, *b, *y;
     int64_t dims[TENSOR_MAX_DIMS], n = 1, k;
-    if (!nn__inputs(&o, &row, op, "x running_mean running_var weight bias", 1, in, 5) || !nn__floats(&o, 1))
+    if (!nn__inputs(op, "x running_mean running_var weight bias", 1, in, 5, 1))
         return TENSOR__(poison);
     if (x->ndim < 2 + instance)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be [N, C, ...] with at least %i dims",
-                              op, x, 2 + instance);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [N, C, ...] with at least %i dims", op, x,
+                        2 + instance);
     for (k = 1; k < 5; k++)
-        if (!nn__per_channel(&o, (int)k, x)) return TENSOR__(poison);
+        if (!nn__per_channel(op, names[k], in[k], x)) return TENSOR__(poison);
     if (!in[1] != !in[2] || (!own && !in[1]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t needs running_mean and running_var%s", op, x,
-                              own ? ", or neither" : "");
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t needs running_mean and running_var%s", op, x,
+                        own ? ", or neither" : "");
     for (k = instance ? 2 : 0; k < x->ndim; k++) n *= k == 1 ? 1 : x->dims[k];
     w = nn__wide(in[3]);
     b = nn__wide(in[4]);
@@ -5127,8 +4685,7 @@ TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int ins
         return nn__narrow((tensor_add)(y, (tensor_reshape_n)(w, dims, x->ndim)), x);
     }
     if (n == 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0",
-                              op, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
     stat[0] = NULL;
     y = nn__plane_norm(nn__wide(x), w, b, instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
     if (in[1] && stat[0] && x->numel) {   // no element says nothing of the statistics
@@ -5151,46 +4708,39 @@ TENSOR__FN tensor_t *nn__run_batch_norm(const tensor_batch_norm_args_t *a) {
     tensor_t *const in[5] = {a->x, a->running_mean, a->running_var, a->weight, a->bias};
     return nn__batch_norm("batch_norm", in, 0, a->training, a->momentum, a->eps);
 }
-NN__OPTIONS(batch_norm, a.momentum = 0.1; a.eps = 1e-5,
-            a.momentum = nn__or_f(a.momentum, 0.1); a.eps = nn__or_f(a.eps, 1e-5))
+NN__OPTIONS(batch_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5))
 
 TENSOR__FN tensor_t *nn__run_instance_norm(const tensor_instance_norm_args_t *a) {
     tensor_t *const in[5] = {a->x, a->running_mean, a->running_var, a->weight, a->bias};
     return nn__batch_norm("instance_norm", in, 1, !a->no_use_input_stats, a->momentum, a->eps);
 }
-NN__OPTIONS(instance_norm, a.momentum = 0.1; a.eps = 1e-5,
-            a.momentum = nn__or_f(a.momentum, 0.1); a.eps = nn__or_f(a.eps, 1e-5))
+NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5))
 
 TENSOR__FN tensor_t *nn__run_group_norm(const tensor_group_norm_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *const in[3] = {a->x, a->weight, a->bias};
     tensor_t *x = a->x;
-    if (!nn__inputs(&o, &row, "group_norm", "x weight bias", 1, in, 3) || !nn__floats(&o, 1))
+    if (!nn__inputs("group_norm", "x weight bias", 1, in, 3, 1))
         return TENSOR__(poison);
-    if (x->ndim < 2)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x);
+    if (x->ndim < 2) return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x);
     if (a->groups < 1 || x->dims[1] % a->groups != 0)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "group_norm: the channels of x %t must be a multiple of groups %d", x,
-                              a->groups);
-    if (!nn__per_channel(&o, 1, x) || !nn__per_channel(&o, 2, x)) return TENSOR__(poison);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: the channels of x %t must be a multiple of groups %d",
+                        x, a->groups);
+    if (!nn__per_channel("group_norm", "weight", a->weight, x) ||
+        !nn__per_channel("group_norm", "bias", a->bias, x))
+        return TENSOR__(poison);
     return nn__narrow(
         nn__plane_norm(nn__wide(x), nn__wide(a->weight), nn__wide(a->bias), a->groups, a->eps, NULL), x);
 }
-NN__OPTIONS(group_norm, a.eps = 1e-5, a.eps = nn__or_f(a.eps, 1e-5))
+NN__OPTIONS(group_norm, NN__OR(eps, 1e-5))
 
 TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_norm_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *x = a->x, *s, *sum = NULL, *list[3];
     int64_t dims[TENSOR_MAX_DIMS], before, after, k;
-    if (!nn__inputs(&o, &row, "local_response_norm", "x", 1, &x, 1) || !nn__floats(&o, 1))
+    if (!nn__inputs("local_response_norm", "x", 1, &x, 1, 1))
         return TENSOR__(poison);
     if (x->ndim < 3 || a->size < 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "local_response_norm: x %t must be [N, C, d...] and size %d at least 1", x,
-                              a->size);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "local_response_norm: x %t must be [N, C, d...] and size %d at least 1", x, a->size);
     x = nn__wide(x);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     before = nn__min(a->size / 2, x->dims[1]);          // farther channels do not exist
@@ -5208,8 +4758,7 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
     s = (tensor_add_scalar)((tensor_mul_scalar)(sum, a->alpha / (double)a->size), a->k);
     return nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, a->beta)), a->x);
 }
-NN__OPTIONS(local_response_norm, a.alpha = 1e-4; a.beta = 0.75; a.k = 1,
-            a.alpha = nn__or_f(a.alpha, 1e-4); a.beta = nn__or_f(a.beta, 0.75); a.k = nn__or_f(a.k, 1))
+NN__OPTIONS(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1))
 
 // ---- convolution without columns: see >>nn-kernel-direct
 
@@ -5819,25 +5368,21 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
                                in[1].dims);
 }
 
-// An option of a call: literal or 0 = default, TENSOR_ZERO = 0.
-TENSOR__FN int64_t nn__given(int literal, int64_t value, int64_t otherwise) {
-    return literal ? value : nn__or(value, otherwise);
-}
+// The options m, m_h, m_w of a window, and m_w of one without m_h: the first with its default, the others -1.
+#define NN__OR_DIMS(m, value) NN__OR(m, value) NN__OR(m##_h, -1) NN__OR(m##_w, -1)
+#define NN__OR_PAIR(m, value) NN__OR(m, value) NN__OR(m##_w, -1)
+#define NN__TRIPLE(m, to) nn__triple(op, #m, rank, a->m, a->m##_h, a->m##_w, to)
+#define NN__PAIR(m, to) nn__triple(op, #m, 2, a->m, -1, a->m##_w, to)
 // One number per dim from the options v (the first), v_h, v_w, right-aligned into to[3]; negative ones are as
 // the first. A 1-d op has no v_h and v_w, a 2-d one no v_h; raises if they are given.
-TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int literal, int64_t otherwise,
-                          int64_t v, int64_t h, int64_t w, int64_t *to) {
-    int64_t first = nn__given(literal, v, otherwise);
-    h = nn__given(literal, h, -1);
-    w = nn__given(literal, w, -1);
-    if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2)) {
-        (void)TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_SHAPE, "%s: it has no %s_%s (got %d)", op, what,
-                             w >= 0 && rank < 2 ? "w" : "h", w >= 0 && rank < 2 ? w : h);
-        return 0;
-    }
-    to[2] = rank > 1 && w >= 0 ? w : first;
-    if (rank > 1) to[1] = rank > 2 && h >= 0 ? h : first;
-    if (rank > 2) to[0] = first;
+TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v, int64_t h, int64_t w,
+                          int64_t *to) {
+    if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2))
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: it has no %s_%s (got %d)", op, what,
+                      w >= 0 && rank < 2 ? "w" : "h", w >= 0 && rank < 2 ? w : h);
+    to[2] = rank > 1 && w >= 0 ? w : v;
+    if (rank > 1) to[1] = rank > 2 && h >= 0 ? h : v;
+    if (rank > 2) to[0] = v;
     return 1;
 }
 // A window of 1 everywhere; the dims an op has are filled in from the right.
@@ -5850,7 +5395,7 @@ TENSOR__FN nn__window_t nn__window_unit(void) {
     return g;
 }
 // Whether they are in range (large ones would overflow the sizes); raises if not.
-TENSOR__FN int nn__window_valid(tensor__thread_t *th, const char *op, int rank, const nn__window_t *g) {
+TENSOR__FN int nn__window_valid(const char *op, int rank, const nn__window_t *g) {
     static const char *const what[4] = {"kernel", "stride", "padding", "dilation"};
     static const char *const dim[3] = {"", "_h", "_w"};
     const int64_t *const list[4] = {g->kernel, g->stride, g->pad, g->dilation};
@@ -5859,9 +5404,8 @@ TENSOR__FN int nn__window_valid(tensor__thread_t *th, const char *op, int rank, 
         for (d = 3 - rank; d < 3; d++) {
             int64_t low = k != 2;
             if (list[k][d] >= low && list[k][d] <= 0x3FFFFFFF) continue;
-            (void)TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s%s %d must be at least %d and below 2^30", op,
-                                 what[k], d == 3 - rank ? "" : dim[d], list[k][d], low);
-            return 0;
+            return NN__NO(TENSOR_ERR_SHAPE, "%s: %s%s %d must be at least %d and below 2^30", op, what[k],
+                          d == 3 - rank ? "" : dim[d], list[k][d], low);
         }
     return 1;
 }
@@ -5874,40 +5418,36 @@ TENSOR__FN const char *nn__image_text(int rank) {
 TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *bias, nn__window_t g,
                                     const int64_t *more, int same) {
     tensor__op_t o;
-    tensor_t *in[3], *y;
+    tensor_t *in[3] = {x, w, bias}, *y;
     tensor_params_t p;
     int transposed = id >= NN_OP_CONV_TRANSPOSE1D, rank = id - (transposed ? NN_OP_CONV_TRANSPOSE1D
                                                                            : NN_OP_CONV1D) + 1;
     int64_t dims[5], groups = g.mode, channels, d, k;
     const char *op = nn__row(id)->name;
-    in[0] = x;
-    in[1] = w;
-    in[2] = bias;
     if (!TENSOR__(begin)(&o, nn__row(id), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (x->ndim != rank + 2 && x->ndim != rank + 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
     if (w->ndim != rank + 2)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: weight %t must have %i dims, %s", op, w, rank + 2,
-                              transposed ? "[C, O / groups, kernel]" : "[O, C / groups, kernel]");
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have %i dims, %s", op, w, rank + 2,
+                        transposed ? "[C, O / groups, kernel]" : "[O, C / groups, kernel]");
     if (groups < 1 || w->dims[0] % groups != 0)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: groups %d must divide the first dim of weight %t",
-                              op, groups, w);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: groups %d must divide the first dim of weight %t", op, groups,
+                        w);
     channels = transposed ? w->dims[0] : w->dims[1] * groups;
     dims[1] = transposed ? w->dims[1] * groups : w->dims[0];
     if (x->dims[x->ndim - rank - 1] != channels)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: x %t must have %d channels for weight %t, groups %d", op, x, channels, w,
-                              groups);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %d channels for weight %t, groups %d", op, x,
+                        channels, w, groups);
     if (bias && (bias->ndim != 1 || bias->dims[0] != dims[1]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: bias %t must have the %d outputs of weight %t", op,
-                              bias, dims[1], w);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d outputs of weight %t", op, bias,
+                        dims[1], w);
     for (d = 0; d < rank; d++) g.kernel[3 - rank + d] = w->dims[2 + d];
-    if (!nn__window_valid(o.th, op, rank, &g)) return TENSOR__(poison);
+    if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
     for (d = 0; d < 3; d++)
         if (same && (g.stride[d] != 1 || g.pad[d] != 0))
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
-                                  g.stride[d], g.pad[d]);
+            return NN__FAIL(TENSOR_ERR_SHAPE,
+                            "%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
+                            g.stride[d], g.pad[d]);
     if (nn__is_half(x))
         return nn__narrow(nn__conv_front(id, nn__wide(x), nn__wide(w), nn__wide(bias), g, more, same), x);
     dims[0] = x->ndim == rank + 2 ? x->dims[0] : 1;
@@ -5915,23 +5455,22 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
         int64_t size = x->dims[x->ndim - 3 + d], span = g.dilation[d] * (g.kernel[d] - 1), out;
         if (transposed) {
             if (more[d] < 0 || (more[d] >= g.stride[d] && more[d] >= g.dilation[d]))
-                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                      "%s: output_padding %d must be below the stride %d or the dilation %d",
-                                      op, more[d], g.stride[d], g.dilation[d]);
+                return NN__FAIL(TENSOR_ERR_SHAPE,
+                                "%s: output_padding %d must be below the stride %d or the dilation %d", op,
+                                more[d], g.stride[d], g.dilation[d]);
             out = size > 0x7FFFFFFF ? -1 : (size - 1) * g.stride[d] - 2 * g.pad[d] + span + more[d] + 1;
             if (size < 1 || out < 0)
-                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t and padding %d leave no output", op,
-                                      x, g.pad[d]);
+                return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and padding %d leave no output", op, x, g.pad[d]);
             g.in[d] = out;
             g.out[d] = size;
         } else {
             k = size + 2 * g.pad[d] - span - 1;
             if (same) g.pad[d] = span / 2;
             else if (k < 0)
-                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                      "%s: kernel of weight %t (%d with dilation) is larger than "
-                                      "x %t with padding %d",
-                                      op, w, span + 1, x, g.pad[d]);
+                return NN__FAIL(TENSOR_ERR_SHAPE,
+                                "%s: kernel of weight %t (%d with dilation) is larger than "
+                                "x %t with padding %d",
+                                op, w, span + 1, x, g.pad[d]);
             g.in[d] = size;
             g.out[d] = out = same ? size : k / g.stride[d] + 1;
         }
@@ -5943,60 +5482,36 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
     return x->ndim == rank + 2 ? y : (tensor_reshape_n)(y, dims + 1, rank + 1);
 }
 
-TENSOR__FN tensor_t *nn__conv_call(const tensor_conv_args_t *a, int rank, int literal) {
+TENSOR__FN tensor_t *nn__conv_call(const tensor_conv_args_t *a, int rank) {
     int id = NN_OP_CONV1D + rank - 1;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    tensor_t *y = TENSOR__(poison);
-    g.mode = nn__given(literal, a->groups, 1);
-    if (!nn__too_many(op, a->site_, a->surplus_) &&
-        nn__triple(op, "stride", rank, literal, 1, a->stride, a->stride_h, a->stride_w, g.stride) &&
-        nn__triple(op, "padding", rank, literal, 0, a->padding, a->padding_h, a->padding_w, g.pad) &&
-        nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
-        y = nn__conv_front(id, a->x, a->weight, a->bias, g, NULL, a->same);
-    return tensor__at(a->site_, y);
+    g.mode = a->groups;
+    if (!NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) || !NN__TRIPLE(dilation, g.dilation))
+        return TENSOR__(poison);
+    return nn__conv_front(id, a->x, a->weight, a->bias, g, NULL, a->same);
 }
-TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t *a, int rank, int literal) {
+TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t *a, int rank) {
     int id = NN_OP_CONV_TRANSPOSE1D + rank - 1;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    tensor_t *y = TENSOR__(poison);
     int64_t more[3] = {0, 0, 0};
-    g.mode = nn__given(literal, a->groups, 1);
-    if (!nn__too_many(op, a->site_, a->surplus_) &&
-        nn__triple(op, "stride", rank, literal, 1, a->stride, a->stride_h, a->stride_w, g.stride) &&
-        nn__triple(op, "padding", rank, literal, 0, a->padding, a->padding_h, a->padding_w, g.pad) &&
-        nn__triple(op, "output_padding", rank, literal, 0, a->output_padding, a->output_padding_h,
-                   a->output_padding_w, more) &&
-        nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
-        y = nn__conv_front(id, a->x, a->weight, a->bias, g, more, 0);
-    return tensor__at(a->site_, y);
+    g.mode = a->groups;
+    if (!NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) || !NN__TRIPLE(output_padding, more) ||
+        !NN__TRIPLE(dilation, g.dilation))
+        return TENSOR__(poison);
+    return nn__conv_front(id, a->x, a->weight, a->bias, g, more, 0);
 }
-TENSOR_API tensor_conv_args_t tensor_conv_defaults(void) {
-    tensor_conv_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.stride = a.dilation = a.groups = 1;
-    a.stride_h = a.stride_w = a.padding_h = a.padding_w = a.dilation_h = a.dilation_w = -1;
-    return a;
-}
-TENSOR_API tensor_conv_transpose_args_t tensor_conv_transpose_defaults(void) {
-    tensor_conv_transpose_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.stride = a.dilation = a.groups = 1;
-    a.stride_h = a.stride_w = a.padding_h = a.padding_w = a.dilation_h = a.dilation_w = -1;
-    a.output_padding_h = a.output_padding_w = -1;
-    return a;
-}
-// The functions of an op for 1, 2 and 3 dims: values taken literally, and what the macro calls.
-#define NN__PER_RANK(op, args)                                                                               \
-    TENSOR_API tensor_t *tensor_##op##1d_with(args a) { return nn__##op##_call(&a, 1, 1); }                  \
-    TENSOR_API tensor_t *tensor_##op##2d_with(args a) { return nn__##op##_call(&a, 2, 1); }                  \
-    TENSOR_API tensor_t *tensor_##op##3d_with(args a) { return nn__##op##_call(&a, 3, 1); }                  \
-    TENSOR_API tensor_t *tensor__##op##1d(args a) { return nn__##op##_call(&a, 1, 0); }                      \
-    TENSOR_API tensor_t *tensor__##op##2d(args a) { return nn__##op##_call(&a, 2, 0); }                      \
-    TENSOR_API tensor_t *tensor__##op##3d(args a) { return nn__##op##_call(&a, 3, 0); }
-NN__PER_RANK(conv, tensor_conv_args_t)
-NN__PER_RANK(conv_transpose, tensor_conv_transpose_args_t)
+#define NN__CONV_SET NN__OR(groups, 1) NN__OR_DIMS(stride, 1) NN__OR_DIMS(padding, 0) NN__OR_DIMS(dilation, 1)
+// The functions of an op for 1, 2 and 3 dims.
+#define NN__PER_RANK(op)                                                                                     \
+    NN__FRONT(op##1d, tensor_##op, nn__##op##_call(&a, 1))                                                   \
+    NN__FRONT(op##2d, tensor_##op, nn__##op##_call(&a, 2))                                                   \
+    NN__FRONT(op##3d, tensor_##op, nn__##op##_call(&a, 3))
+NN__FILL_DEFAULTS(tensor_conv, NN__CONV_SET)
+NN__FILL_DEFAULTS(tensor_conv_transpose, NN__CONV_SET NN__OR_DIMS(output_padding, 0))
+NN__PER_RANK(conv)
+NN__PER_RANK(conv_transpose)
 
 // ---- im2col, col2im: a task has one plane of images [N, C, H, W], or its columns in [N, C taps, pixels]
 
@@ -6056,7 +5571,12 @@ TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
     int other = g->node->row->id == NN_OP_COL2IM ? NN_OP_IM2COL : NN_OP_COL2IM;
     if (TENSOR__(grad_need)(g, 0)) g->gx[0] = nn__columns_op(other, g->gy[0], g->p, in->dims, in->ndim);
 }
-TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a, int literal) {
+#define NN__COLUMNS_WINDOW                                                                                   \
+    (NN__PAIR(kernel, g.kernel) && NN__PAIR(dilation, g.dilation) && NN__PAIR(padding, g.pad) &&             \
+     NN__PAIR(stride, g.stride))
+#define NN__COLUMNS_SET                                                                                      \
+    NN__OR_PAIR(kernel, 0) NN__OR_PAIR(dilation, 1) NN__OR_PAIR(padding, 0) NN__OR_PAIR(stride, 1)
+TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a) {
     tensor__op_t o;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
@@ -6064,19 +5584,15 @@ TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a, i
     tensor_t *x = a->x, *y;
     int64_t dims[4], taps, d, back = id == NN_OP_COL2IM, size[3] = {1, 0, 0};
     int lead;
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__triple(op, "kernel", 2, literal, 0, a->kernel, -1, a->kernel_w, g.kernel) ||
-        !nn__triple(op, "dilation", 2, literal, 1, a->dilation, -1, a->dilation_w, g.dilation) ||
-        !nn__triple(op, "padding", 2, literal, 0, a->padding, -1, a->padding_w, g.pad) ||
-        !nn__triple(op, "stride", 2, literal, 1, a->stride, -1, a->stride_w, g.stride) ||
-        !nn__triple(op, "height", 2, 1, 0, a->height, -1, a->width > 0 ? a->width : -1, size) ||
+    if (!NN__COLUMNS_WINDOW ||
+        !nn__triple(op, "height", 2, a->height, -1, a->width > 0 ? a->width : -1, size) ||
         !TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1) ||
-        !nn__window_valid(o.th, op, 2, &g))
+        !nn__window_valid(op, 2, &g))
         return TENSOR__(poison);
     lead = x->ndim - (back ? 2 : 3);
     if (lead != 0 && lead != 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x,
-                              back ? "[N, C taps, L] or [C taps, L]" : nn__image_text(2));
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x,
+                        back ? "[N, C taps, L] or [C taps, L]" : nn__image_text(2));
     taps = g.kernel[1] * g.kernel[2];
     dims[0] = lead ? x->dims[0] : 1;
     for (d = 1; d < 3; d++) {
@@ -6084,15 +5600,14 @@ TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a, i
         g.out[d] = g.in[d] < 1 || g.in[d] > 0x7FFFFFFF ? -1
                    : g.in[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1;
         if (g.out[d] < 0)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into an image of %d",
-                                  op, g.kernel[d], g.in[d]);
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into an image of %d", op,
+                            g.kernel[d], g.in[d]);
         g.out[d] = g.out[d] / g.stride[d] + 1;
         dims[1 + d] = g.in[d];
     }
     if (back && (x->dims[lead] % taps != 0 || x->dims[lead + 1] != g.out[1] * g.out[2]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: x %t must have a multiple of %d rows and %d columns", op, x, taps,
-                              g.out[1] * g.out[2]);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have a multiple of %d rows and %d columns", op, x,
+                        taps, g.out[1] * g.out[2]);
     dims[1] = back ? x->dims[lead] / taps : x->dims[lead] * taps;
     if (!back) dims[2] = g.out[1] * g.out[2];
     memset(&p, 0, sizeof p);
@@ -6100,25 +5615,9 @@ TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a, i
     y = nn__columns_op(id, lead ? nn__wide(x) : (tensor_unsqueeze)(nn__wide(x), 0), &p, dims, back ? 4 : 3);
     return nn__narrow(lead ? y : (tensor_squeeze)(y, 0), x);
 }
-TENSOR_API tensor_columns_args_t tensor_columns_defaults(void) {
-    tensor_columns_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.stride = a.dilation = 1;
-    a.kernel_w = a.stride_w = a.padding_w = a.dilation_w = -1;
-    return a;
-}
-TENSOR_API tensor_t *tensor_im2col_with(tensor_columns_args_t a) {
-    return tensor__at(a.site_, nn__columns_front(NN_OP_IM2COL, &a, 1));
-}
-TENSOR_API tensor_t *tensor_col2im_with(tensor_columns_args_t a) {
-    return tensor__at(a.site_, nn__columns_front(NN_OP_COL2IM, &a, 1));
-}
-TENSOR_API tensor_t *tensor__im2col(tensor_columns_args_t a) {
-    return tensor__at(a.site_, nn__columns_front(NN_OP_IM2COL, &a, 0));
-}
-TENSOR_API tensor_t *tensor__col2im(tensor_columns_args_t a) {
-    return tensor__at(a.site_, nn__columns_front(NN_OP_COL2IM, &a, 0));
-}
+NN__FILL_DEFAULTS(tensor_columns, NN__COLUMNS_SET)
+NN__FRONT(im2col, tensor_columns, nn__columns_front(NN_OP_IM2COL, &a))
+NN__FRONT(col2im, tensor_columns, nn__columns_front(NN_OP_COL2IM, &a))
 
 // ---- pooling: one plane after another
 
@@ -6239,30 +5738,26 @@ TENSOR__FN tensor_t *nn__pool_front(int id, int rank, tensor_t *x, nn__window_t 
     if (places) *places = TENSOR__(poison);
     if (!TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
     if (x->ndim != rank + 2 && x->ndim != rank + 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
-    if (!nn__window_valid(o.th, op, rank, &g)) return TENSOR__(poison);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
+    if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     for (d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d], pad = g.pad[d], stride = g.stride[d];
         if (size > 0x7FFFFFFF || (size > 0 && (volume *= size) > 0x7FFFFFFF))
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "%s: planes of x %t must have less than 2^31 elements", op, x);
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: planes of x %t must have less than 2^31 elements", op, x);
         g.in[d] = size;
         if (g.mode == NN__ADAPTIVE) {
-            if (size < 1)
-                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: planes of x %t are empty", op, x);
+            if (size < 1) return NN__FAIL(TENSOR_ERR_SHAPE, "%s: planes of x %t are empty", op, x);
             if (g.out[d] < 0) g.out[d] = size;
         } else {
             if (2 * pad > g.kernel[d])
-                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                      "%s: padding %d must be at most half the kernel %d", op, pad,
-                                      g.kernel[d]);
+                return NN__FAIL(TENSOR_ERR_SHAPE, "%s: padding %d must be at most half the kernel %d", op,
+                                pad, g.kernel[d]);
             k = size + 2 * pad - g.dilation[d] * (g.kernel[d] - 1) - 1;
             if (ceil) k += stride - 1;
             if (k < 0 || size == 0)
-                return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                      "%s: kernel %d does not fit into x %t with padding %d", op, g.kernel[d],
-                                      x, pad);
+                return NN__FAIL(TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into x %t with padding %d", op,
+                                g.kernel[d], x, pad);
             g.out[d] = k / stride + 1;
             if (ceil && (g.out[d] - 1) * stride >= size + pad) g.out[d]--;
         }
@@ -6274,35 +5769,29 @@ TENSOR__FN tensor_t *nn__pool_front(int id, int rank, tensor_t *x, nn__window_t 
                           : nn__pool_op(id, x, NULL, &p, dims, places);
 }
 
-// kernel, stride (0 or less: the kernel) and padding of a call, into g.
-TENSOR__FN int nn__pool_window(const char *op, int rank, int literal, const int64_t *kernel,
-                               const int64_t *stride, const int64_t *padding, nn__window_t *g) {
-    int d, given = stride[0] != 0 && (stride[0] != -1 || !literal);
-    if (!nn__triple(op, "kernel", rank, literal, 0, kernel[0], kernel[1], kernel[2], g->kernel) ||
-        !nn__triple(op, "padding", rank, literal, 0, padding[0], padding[1], padding[2], g->pad) ||
-        !nn__triple(op, "stride", rank, literal, 0, stride[0], stride[1], stride[2], g->stride))
-        return 0;
+// The stride of a pool: 0 is the kernel's; in args taken literally (called is NULL) -1, too.
+TENSOR__FN int nn__pool_stride(const char *op, int rank, const void *called, int64_t v, int64_t h, int64_t w,
+                               nn__window_t *g) {
+    const int64_t stride[3] = {v, h, w};
+    int d, given = v != 0 && (v != -1 || called);
+    if (!nn__triple(op, "stride", rank, called && v == TENSOR_ZERO ? 0 : v, h, w, g->stride)) return 0;
     for (d = 3 - rank; d < 3 && !given; d++)
-        if (d == 3 - rank || nn__given(literal, stride[d], -1) < 0) g->stride[d] = g->kernel[d];
+        if (d == 3 - rank || stride[d] < 0) g->stride[d] = g->kernel[d];
     return 1;
 }
-TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, int literal,
-                                      tensor_t **places) {
+#define NN__POOL_WINDOW                                                                                      \
+    (NN__TRIPLE(kernel, g.kernel) && NN__TRIPLE(padding, g.pad) &&                                           \
+     nn__pool_stride(op, rank, a->surplus_, a->stride, a->stride_h, a->stride_w, &g))
+#define NN__POOL_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(padding, 0) NN__OR(stride_h, -1) NN__OR(stride_w, -1)
+TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, tensor_t **places) {
     int id = NN_OP_MAX_POOL1D + rank - 1;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    const int64_t kernel[3] = {a->kernel, a->kernel_h, a->kernel_w};
-    const int64_t stride[3] = {a->stride, a->stride_h, a->stride_w};
-    const int64_t padding[3] = {a->padding, a->padding_h, a->padding_w};
-    if (places) *places = TENSOR__(poison);
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__pool_window(op, rank, literal, kernel, stride, padding, &g) ||
-        !nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
-        return TENSOR__(poison);
+    if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation)) return TENSOR__(poison);
     return nn__pool_front(id, rank, a->x, g, a->ceil_mode, places);
 }
-TENSOR__FN tensor_t *nn__max_pool_call(const tensor_max_pool_args_t *a, int rank, int literal) {
-    return tensor__at(a->site_, nn__max_pool_run(a, rank, literal, NULL));
+TENSOR__FN tensor_t *nn__max_pool_call(const tensor_max_pool_args_t *a, int rank) {
+    return nn__max_pool_run(a, rank, NULL);
 }
 // The places as i64, as PyTorch's.
 TENSOR__FN tensor_pair_t nn__indexed(tensor_t *y, tensor_t *places) {
@@ -6313,50 +5802,26 @@ TENSOR__FN tensor_pair_t nn__indexed(tensor_t *y, tensor_t *places) {
     if ((tensor_is_poison)(r.indices)) r.values = r.indices;
     return r;
 }
-TENSOR__FN tensor_pair_t nn__max_pool_indices(const tensor_max_pool_args_t *a, int rank) {
-    tensor_t *places, *y = nn__max_pool_run(a, rank, 0, &places);
-    return tensor__at_pair(a->site_, nn__indexed(y, places));
-}
-TENSOR_API tensor_pair_t tensor__max_pool1d_with_indices(tensor_max_pool_args_t a) {
-    return nn__max_pool_indices(&a, 1);
-}
-TENSOR_API tensor_pair_t tensor__max_pool2d_with_indices(tensor_max_pool_args_t a) {
-    return nn__max_pool_indices(&a, 2);
-}
-TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t a) {
-    return nn__max_pool_indices(&a, 3);
-}
-TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank, int literal) {
+TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank) {
     int id = NN_OP_AVG_POOL1D + rank - 1;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    const int64_t kernel[3] = {a->kernel, a->kernel_h, a->kernel_w};
-    const int64_t stride[3] = {a->stride, a->stride_h, a->stride_w};
-    const int64_t padding[3] = {a->padding, a->padding_h, a->padding_w};
-    tensor_t *y = TENSOR__(poison);
     g.mode = a->no_count_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
     g.divisor = a->divisor_override;
-    if (!nn__too_many(op, a->site_, a->surplus_) &&
-        nn__pool_window(op, rank, literal, kernel, stride, padding, &g))
-        y = nn__pool_front(id, rank, a->x, g, a->ceil_mode, NULL);
-    return tensor__at(a->site_, y);
+    return NN__POOL_WINDOW ? nn__pool_front(id, rank, a->x, g, a->ceil_mode, NULL) : TENSOR__(poison);
 }
-TENSOR_API tensor_max_pool_args_t tensor_max_pool_defaults(void) {
-    tensor_max_pool_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.dilation = 1;
-    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
-    a.dilation_h = a.dilation_w = -1;
-    return a;
-}
-TENSOR_API tensor_avg_pool_args_t tensor_avg_pool_defaults(void) {
-    tensor_avg_pool_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
-    return a;
-}
-NN__PER_RANK(max_pool, tensor_max_pool_args_t)
-NN__PER_RANK(avg_pool, tensor_avg_pool_args_t)
+NN__FILL_DEFAULTS(tensor_max_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
+NN__FILL_DEFAULTS(tensor_avg_pool, NN__POOL_SET)
+NN__PER_RANK(max_pool)
+NN__PER_RANK(avg_pool)
+#define NN__X(rank)                                                                                          \
+    TENSOR_API tensor_pair_t tensor__max_pool##rank##d_with_indices(tensor_max_pool_args_t a) {              \
+        tensor_t *places = TENSOR__(poison), *y = places;                                                    \
+        if (NN__TAKE("max_pool" #rank "d", tensor_max_pool)) y = nn__max_pool_run(&a, rank, &places);        \
+        return tensor__at_pair(a.site_, nn__indexed(y, places));                                             \
+    }
+NN__X(1) NN__X(2) NN__X(3)
+#undef NN__X
 
 TENSOR__FN tensor_t *nn__adaptive(int id, int rank, tensor_t *x, int64_t d, int64_t h, int64_t w,
                                   tensor_t **places) {
@@ -6367,27 +5832,18 @@ TENSOR__FN tensor_t *nn__adaptive(int id, int rank, tensor_t *x, int64_t d, int6
     g.out[2] = w;
     return nn__pool_front(id + rank - 1, rank, x, g, 0, places);
 }
-TENSOR_API tensor_t *(tensor_adaptive_avg_pool1d)(tensor_t *x, int64_t l) {
-    return nn__adaptive(NN_OP_AVG_POOL1D, 1, x, 1, 1, l, NULL);
-}
-TENSOR_API tensor_t *(tensor_adaptive_avg_pool2d)(tensor_t *x, int64_t h, int64_t w) {
-    return nn__adaptive(NN_OP_AVG_POOL1D, 2, x, 1, h, w, NULL);
-}
-TENSOR_API tensor_t *(tensor_adaptive_avg_pool3d)(tensor_t *x, int64_t d, int64_t h, int64_t w) {
-    return nn__adaptive(NN_OP_AVG_POOL1D, 3, x, d, h, w, NULL);
-}
-TENSOR_API tensor_pair_t (tensor_adaptive_max_pool1d)(tensor_t *x, int64_t l) {
-    tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, 1, x, 1, 1, l, &places);
-    return nn__indexed(y, places);
-}
-TENSOR_API tensor_pair_t (tensor_adaptive_max_pool2d)(tensor_t *x, int64_t h, int64_t w) {
-    tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, 2, x, 1, h, w, &places);
-    return nn__indexed(y, places);
-}
-TENSOR_API tensor_pair_t (tensor_adaptive_max_pool3d)(tensor_t *x, int64_t d, int64_t h, int64_t w) {
-    tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, 3, x, d, h, w, &places);
-    return nn__indexed(y, places);
-}
+#define NN__X(rank, params, D, H, W)                                                                         \
+    TENSOR_API tensor_t *(tensor_adaptive_avg_pool##rank##d) params {                                        \
+        return nn__adaptive(NN_OP_AVG_POOL1D, rank, x, D, H, W, NULL);                                       \
+    }                                                                                                        \
+    TENSOR_API tensor_pair_t (tensor_adaptive_max_pool##rank##d) params {                                    \
+        tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, rank, x, D, H, W, &places);                    \
+        return nn__indexed(y, places);                                                                       \
+    }
+NN__X(1, (tensor_t *x, int64_t l), 1, 1, l)
+NN__X(2, (tensor_t *x, int64_t h, int64_t w), 1, h, w)
+NN__X(3, (tensor_t *x, int64_t d, int64_t h, int64_t w), d, h, w)
+#undef NN__X
 
 // Functions made of others: what they make on the way goes, only the result stays.
 #define NN__OPEN tensor_scope_t scope_ = TENSOR__(scope)(-1);
@@ -6403,7 +5859,7 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     a.kernel = kernel;
     a.stride = stride;
     a.ceil_mode = ceil;
-    y = nn__avg_pool_call(&a, rank, 1);
+    y = nn__avg_pool_call(&a, rank);
     y = (tensor_mul)((tensor_sign)(y), (tensor_relu)((tensor_abs)(y)));
     NN__CLOSE((tensor_pow_scalar)((tensor_mul_scalar)(y, window), 1 / norm));
 }
@@ -6414,29 +5870,22 @@ TENSOR_API tensor_t *(tensor_lp_pool2d)(tensor_t *x, double norm, int64_t kernel
     return nn__lp_pool(x, 2, norm, kernel, stride, ceil);
 }
 
-TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank, int literal) {
+TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank) {
     const char *op = nn__row(NN_OP_MAX_UNPOOL1D + rank - 1)->name;
     tensor__op_t o;
     tensor_t *const in[2] = {a->x, a->indices};
     nn__window_t g = nn__window_unit();
-    const int64_t kernel[3] = {a->kernel, a->kernel_h, a->kernel_w};
-    const int64_t stride[3] = {a->stride, a->stride_h, a->stride_w};
-    const int64_t padding[3] = {a->padding, a->padding_h, a->padding_w};
     int64_t dims[TENSOR_MAX_DIMS], flat[2], from[2];
     tensor_t *x = a->x, *index = a->indices, *y;
     tensor_scope_t scope;
     int d;
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__pool_window(op, rank, literal, kernel, stride, padding, &g) ||
-        !nn__triple(op, "size", rank, literal, 0, a->size, a->size_h, a->size_w, g.in))
-        return tensor__at(a->site_, TENSOR__(poison));
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_MAX_UNPOOL1D + rank - 1), in, 2))
-        return tensor__at(a->site_, TENSOR__(poison));
+    if (!NN__POOL_WINDOW || !NN__TRIPLE(size, g.in) ||
+        !TENSOR__(begin)(&o, nn__row(NN_OP_MAX_UNPOOL1D + rank - 1), in, 2))
+        return TENSOR__(poison);
     if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index))
-        return tensor__at(a->site_, TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                                   "%s: x %t and indices %t must have one shape, %s", op, x,
-                                                   index, nn__image_text(rank)));
-    if (!nn__window_valid(o.th, op, rank, &g)) return tensor__at(a->site_, TENSOR__(poison));
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have one shape, %s", op, x, index,
+                        nn__image_text(rank));
+    if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     flat[0] = 1;
     for (d = 0; d < x->ndim - rank; d++) flat[0] *= dims[d];
@@ -6444,27 +5893,20 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
     from[1] = flat[1] = 1;
     for (d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d];
-        if (nn__given(literal, a->size, 0) <= 0)
+        if (a->size <= 0)
             g.in[d] = size > 0x7FFFFFFF ? 0 : (size - 1) * g.stride[d] - 2 * g.pad[d] + g.kernel[d];
         if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1])
-            return tensor__at(a->site_, TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                                       "%s: an output of %d for x %t is not possible", op,
-                                                       g.in[d], x));
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: an output of %d for x %t is not possible", op, g.in[d], x);
         from[1] *= size;
         flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
     }
     scope = TENSOR__(scope)(-1);
     y = nn__beside((tensor_zeros_n)(flat, 2, (tensor_dtype_t)x->dtype), x);
     y = (tensor_scatter)(y, 1, (tensor_reshape_n)(index, from, 2), (tensor_reshape_n)(x, from, 2));
-    return tensor__at(a->site_, (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim)));
+    return (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim));
 }
-TENSOR_API tensor_max_unpool_args_t tensor_max_unpool_defaults(void) {
-    tensor_max_unpool_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = a.size_h = a.size_w = -1;
-    return a;
-}
-NN__PER_RANK(max_unpool, tensor_max_unpool_args_t)
+NN__FILL_DEFAULTS(tensor_max_unpool, NN__POOL_SET NN__OR_DIMS(size, 0))
+NN__PER_RANK(max_unpool)
 #undef NN__PER_RANK
 
 // ---- padding, shuffles, resampling: made of other ops
@@ -6488,28 +5930,26 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     int d, changed = 0;
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_PAD), &x, 1)) NN__CLOSE(TENSOR__(poison));
     if (n < 0 || n % 2 != 0 || n > 2 * x->ndim || (n > 0 && !pads))
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "pad: %i numbers for x %t, two for each dim from the last one are needed", n,
-                                 x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "pad: %i numbers for x %t, two for each dim from the last one are needed", n, x));
     for (d = x->ndim - 1; d >= 0; d--) {
         int64_t k = 2 * (x->ndim - 1 - d), left = k < n ? pads[k] : 0, right = k < n ? pads[k + 1] : 0;
         int64_t size = x->dims[d], most = mode == TENSOR_PAD_REFLECT ? size - 1 : size, sum;
         if (left < -0x3FFFFFFF || right < -0x3FFFFFFF || left > 0x3FFFFFFF || right > 0x3FFFFFFF ||
             (sum = size + left + right) < 0 || -left > size || -right > size)
-            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "pad: %d and %d do not fit dim %i of x %t", left,
-                                     right, d, x));
+            NN__CLOSE(
+                NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d do not fit dim %i of x %t", left, right, d, x));
         if (mode != TENSOR_PAD_CONSTANT && (left || right)) {
             if ((mode != TENSOR_PAD_REPLICATE && (left > most || right > most)) || size == 0)
-                NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                         "pad: %d and %d must be at most %d for dim %i of x %t", left, right,
-                                         most, d, x));
+                NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d must be at most %d for dim %i of x %t",
+                                   left, right, most, d, x));
             if (mode == TENSOR_PAD_CIRCULAR &&
                 (left < 0 || right < 0)) { // what is cut off does not come back
                 y = (tensor_narrow)(y, d, nn__max(-left, 0), size + nn__min(left, 0) + nn__min(right, 0));
                 left = nn__max(left, 0);
             }
-            y = nn__take(y, d, nn__beside((tensor_arange)((double)-left, (double)(sum - left), 1,
-                                                          TENSOR_I64), x),
+            y = nn__take(y, d,
+                         nn__beside((tensor_arange)((double)-left, (double)(sum - left), 1, TENSOR_I64), x),
                          mode);
         }
         if (mode == TENSOR_PAD_CONSTANT) {
@@ -6520,7 +5960,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
             cut[d] = step;
             changed |= left > 0 || right > 0;
             if (sum > 0 && step > 0x7FFFFFFFFFFF / sum)
-                NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "pad: the result for x %t is too large", x));
+                NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: the result for x %t is too large", x));
             step *= sum;
         }
         dims[d] = sum;
@@ -6532,57 +5972,42 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     NN__CLOSE(y == x || !changed ? (tensor_clone)(y) : y);
 }
 
-TENSOR_API tensor_t *(tensor_pixel_shuffle)(tensor_t *x, int64_t factor) {
-    static const int64_t order[6] = {0, 1, 4, 2, 5, 3};
+// [N, C, r, r, H, W] -> [N, C, H, r, W, r] and back.
+TENSOR__FN tensor_t *nn__pixels(int id, tensor_t *x, int64_t r, const char *dims_text) {
+    static const int64_t orders[2][6] = {{0, 1, 4, 2, 5, 3}, {0, 1, 3, 5, 2, 4}};
     NN__OPEN
     tensor__op_t o;
-    int64_t dims[TENSOR_MAX_DIMS], r = factor, lead = 1;
+    int64_t dims[TENSOR_MAX_DIMS], lead = 1, c, h, w;
     tensor_t *y;
-    int n, d;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_PIXEL_SHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
+    int n, d, back = id == NN_OP_PIXEL_UNSHUFFLE;
+    if (!TENSOR__(begin)(&o, nn__row(id), &x, 1)) NN__CLOSE(TENSOR__(poison));
     n = x->ndim;
-    if (n < 3 || r < 1 || r > 0x7FFF || x->dims[n - 3] % (r * r) != 0)
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "pixel_shuffle: x %t must be [..., C factor^2, H, W] for a factor of %d", x,
-                                 factor));
+    if (n < 3 || r < 1 || r > 0x7FFF ||
+        (back ? x->dims[n - 2] % r != 0 || x->dims[n - 1] % r != 0 : x->dims[n - 3] % (r * r) != 0))
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s for a factor of %d", o.row->name, x,
+                           dims_text, r));
     for (d = 0; d < n - 3; d++) lead *= x->dims[d];
+    c = back ? x->dims[n - 3] : x->dims[n - 3] / (r * r);
+    h = back ? x->dims[n - 2] / r : x->dims[n - 2];
+    w = back ? x->dims[n - 1] / r : x->dims[n - 1];
     dims[0] = lead;
-    dims[1] = x->dims[n - 3] / (r * r);
-    dims[2] = dims[3] = r;
-    dims[4] = x->dims[n - 2];
-    dims[5] = x->dims[n - 1];
-    y = (tensor_permute_n)((tensor_reshape_n)(x, dims, 6), order, 6);
+    dims[1] = c;
+    dims[2] = back ? h : r;
+    dims[3] = r;
+    dims[4] = back ? w : h;
+    dims[5] = back ? r : w;
+    y = (tensor_permute_n)((tensor_reshape_n)(x, dims, 6), orders[back], 6);
     memcpy(dims, x->dims, (size_t)n * sizeof dims[0]);
-    dims[n - 3] /= r * r;
-    dims[n - 2] *= r;
-    dims[n - 1] *= r;
+    dims[n - 3] = back ? c * r * r : c;
+    dims[n - 2] = back ? h : h * r;
+    dims[n - 1] = back ? w : w * r;
     NN__CLOSE((tensor_reshape_n)((tensor_contiguous)(y), dims, n));
 }
+TENSOR_API tensor_t *(tensor_pixel_shuffle)(tensor_t *x, int64_t factor) {
+    return nn__pixels(NN_OP_PIXEL_SHUFFLE, x, factor, "[..., C factor^2, H, W]");
+}
 TENSOR_API tensor_t *(tensor_pixel_unshuffle)(tensor_t *x, int64_t factor) {
-    static const int64_t order[6] = {0, 1, 3, 5, 2, 4};
-    NN__OPEN
-    tensor__op_t o;
-    int64_t dims[TENSOR_MAX_DIMS], r = factor, lead = 1;
-    tensor_t *y;
-    int n, d;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_PIXEL_UNSHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
-    n = x->ndim;
-    if (n < 3 || r < 1 || r > 0x7FFF || x->dims[n - 2] % r != 0 || x->dims[n - 1] % r != 0)
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "pixel_unshuffle: x %t must be [..., H factor, W factor] for a factor of %d",
-                                 x, factor));
-    for (d = 0; d < n - 3; d++) lead *= x->dims[d];
-    dims[0] = lead;
-    dims[1] = x->dims[n - 3];
-    dims[2] = x->dims[n - 2] / r;
-    dims[4] = x->dims[n - 1] / r;
-    dims[3] = dims[5] = r;
-    y = (tensor_permute_n)((tensor_reshape_n)(x, dims, 6), order, 6);
-    memcpy(dims, x->dims, (size_t)n * sizeof dims[0]);
-    dims[n - 3] *= r * r;
-    dims[n - 2] /= r;
-    dims[n - 1] /= r;
-    NN__CLOSE((tensor_reshape_n)((tensor_contiguous)(y), dims, n));
+    return nn__pixels(NN_OP_PIXEL_UNSHUFFLE, x, factor, "[..., H factor, W factor]");
 }
 TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
     NN__OPEN
@@ -6590,9 +6015,9 @@ TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
     int64_t dims[4];
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_CHANNEL_SHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     if (x->ndim < 3 || groups < 1 || x->dims[1] % groups != 0)
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "channel_shuffle: x %t must be [N, C, ...], C a multiple of groups %d", x,
-                                 groups));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "channel_shuffle: x %t must be [N, C, ...], C a multiple of groups %d", x,
+                           groups));
     dims[0] = x->dims[0];
     dims[1] = groups;
     dims[2] = x->dims[1] / groups;
@@ -6644,31 +6069,28 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
     int wanted = mode == TENSOR_LINEAR ? 1 : mode == TENSOR_TRILINEAR ? 3 : mode >= TENSOR_AREA ? 0 : 2;
     int64_t size[3] = {a->size, a->size_h, a->size_w}, out[3] = {0, 0, 0};
     double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w}, scale[3];
-    if (nn__too_many("interpolate", a->site_, a->surplus_) ||
-        !TENSOR__(begin)(&o, nn__row(NN_OP_INTERPOLATE), &x, 1))
-        NN__CLOSE(TENSOR__(poison));
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_INTERPOLATE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     rank = x->ndim - 2;
     if (rank < 1 || rank > 3)
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "interpolate: x %t must be [N, C, L], [N, C, H, W] or [N, C, D, H, W]", x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "interpolate: x %t must be [N, C, L], [N, C, H, W] or [N, C, D, H, W]", x));
     if (mode < 1 || mode > TENSOR_AREA || (mode > TENSOR_NEAREST_EXACT && wanted && wanted != rank))
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
-                                 mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
+                           mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
     if (a->align_corners && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA))
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "interpolate: align_corners has no meaning for mode %s; x %t", names[mode],
-                                     x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: align_corners has no meaning for mode %s; x %t",
+                           names[mode], x));
     if ((a->size > 0) == (a->scale_factor > 0))
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "interpolate: size %d, scale_factor %g: just one of them must be positive "
-                                 "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
-                                 a->size, a->scale_factor, x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "interpolate: size %d, scale_factor %g: just one of them must be positive "
+                           "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
+                           a->size, a->scale_factor, x));
     for (d = 0; d < 3; d++) {
         if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || a->size > 0)) continue;
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
-                                 "finite and positive, sizes go with size",
-                                 ends[d], factor[d], ends[d], size[d], x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
+                           "finite and positive, sizes go with size",
+                           ends[d], factor[d], ends[d], size[d], x));
     }
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) NN__CLOSE(TENSOR__(poison));
     for (d = 0; d < rank; d++) {
@@ -6679,17 +6101,17 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
         if (!(factor[k] > 0)) factor[k] = factor[0];
         out[d] = size[k];
         if (factor[k] > 0 && n * factor[k] >= 2147483648.0)
-            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                     "interpolate: dim %i of x %t times scale_factor %g is too large",
-                                     2 + d, x, factor[k]));
+            NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                               "interpolate: dim %i of x %t times scale_factor %g is too large", 2 + d, x,
+                               factor[k]));
         if (factor[k] > 0) out[d] = (int64_t)floor(n * factor[k]);
         if (x->dims[2 + d] < 1 || out[d] < 1 || out[d] > 0x7FFFFFFF)
-            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                     "interpolate: dim %i of x %t cannot become %d", 2 + d, x, out[d]));
+            NN__CLOSE(
+                NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: dim %i of x %t cannot become %d", 2 + d, x, out[d]));
         scale[d] = a->align_corners && mode > TENSOR_NEAREST_EXACT
-                        ? out[d] > 1 ? (n - 1) / ((double)out[d] - 1) : 0
-                    : factor[k] > 0 && !a->recompute_scale_factor ? 1 / factor[k]
-                                                                  : n / (double)out[d];
+                       ? out[d] > 1 ? (n - 1) / ((double)out[d] - 1) : 0
+                   : factor[k] > 0 && !a->recompute_scale_factor ? 1 / factor[k]
+                                                                 : n / (double)out[d];
     }
     if (mode == TENSOR_AREA) {
         int last = rank - 1;
@@ -6701,15 +6123,8 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
             y = nn__resample(y, 2 + d, out[d], scale[d], mode, a->align_corners);
     NN__CLOSE(y == x ? (tensor_clone)(x) : nn__narrow(y, x));
 }
-TENSOR_API tensor_interpolate_args_t tensor_interpolate_defaults(void) {
-    tensor_interpolate_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    return a;
-}
-TENSOR_API tensor_t *tensor_interpolate_with(tensor_interpolate_args_t a) {
-    return tensor__at(a.site_, nn__interpolate_front(&a));
-}
-TENSOR_API tensor_t *tensor__interpolate(tensor_interpolate_args_t a) { return tensor_interpolate_with(a); }
+NN__FILL_DEFAULTS(tensor_interpolate, )
+NN__FRONT(interpolate, tensor_interpolate, nn__interpolate_front(&a))
 
 // Coordinates -1..1 as places 0..size-1.
 TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
@@ -6743,28 +6158,25 @@ TENSOR__FN tensor_t *nn__grid_cubic(tensor_t *t, int tap) {
 TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     NN__OPEN
     tensor__op_t o;
-    tensor_t *in[2], *x = a->x, *grid = a->grid, *flat, *place[3], *low[3], *y = NULL;
+    tensor_t *x = a->x, *grid = a->grid, *in[2] = {x, grid}, *flat, *place[3], *low[3], *y = NULL;
     int64_t dims[TENSOR_MAX_DIMS], three[3], planes, q = 1;
     int nearest = a->mode == TENSOR_NEAREST, cubic = a->mode == TENSOR_BICUBIC;
     int taps = nearest ? 1 : cubic ? 4 : 2, rank, d, corner, corners = 1;
-    in[0] = x;
-    in[1] = grid;
-    if (nn__too_many("grid_sample", a->site_, a->surplus_) ||
-        !TENSOR__(begin)(&o, nn__row(NN_OP_GRID_SAMPLE), in, 2) || !nn__floats(&o, 3))
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_GRID_SAMPLE), in, 2) || !nn__floats(&o, 3))
         NN__CLOSE(TENSOR__(poison));
     rank = x->ndim - 2;
     if ((rank != 2 && rank != 3) || grid->ndim != x->ndim || grid->dims[rank + 1] != rank ||
         grid->dims[0] != x->dims[0] || (x->numel == 0 && grid->numel != 0))
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "grid_sample: x %t must be [N, C, H, W], grid %t [N, H', W', 2] "
-                                 "(or [N, C, D, H, W], [N, D', H', W', 3])",
-                                 x, grid));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "grid_sample: x %t must be [N, C, H, W], grid %t [N, H', W', 2] "
+                           "(or [N, C, D, H, W], [N, D', H', W', 3])",
+                           x, grid));
     if ((a->mode && a->mode != TENSOR_BILINEAR && !nearest && (!cubic || rank != 2)) ||
         a->padding_mode == TENSOR_PAD_CIRCULAR)
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_UNSUPPORTED,
-                                 "grid_sample: mode must be bilinear, nearest or (for [N, C, H, W]) bicubic, "
-                                 "padding_mode zeros, border or reflection (x %t)",
-                                 x));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                           "grid_sample: mode must be bilinear, nearest or (for [N, C, H, W]) bicubic, "
+                           "padding_mode zeros, border or reflection (x %t)",
+                           x));
     x = nn__wide(x);
     grid = nn__wide(grid);
     planes = x->dims[1];
@@ -6815,15 +6227,8 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     dims[1] = planes;
     NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, rank + 2), a->x));
 }
-TENSOR_API tensor_grid_sample_args_t tensor_grid_sample_defaults(void) {
-    tensor_grid_sample_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    return a;
-}
-TENSOR_API tensor_t *tensor_grid_sample_with(tensor_grid_sample_args_t a) {
-    return tensor__at(a.site_, nn__grid_sample_front(&a));
-}
-TENSOR_API tensor_t *tensor__grid_sample(tensor_grid_sample_args_t a) { return tensor_grid_sample_with(a); }
+NN__FILL_DEFAULTS(tensor_grid_sample, )
+NN__FRONT(grid_sample, tensor_grid_sample, nn__grid_sample_front(&a))
 
 TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
     NN__OPEN
@@ -6835,18 +6240,17 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
         NN__CLOSE(TENSOR__(poison));
     if ((n != 4 && n != 5) || theta->ndim != 3 || theta->dims[1] != rank || theta->dims[2] != rank + 1 ||
         !size || size[0] != theta->dims[0])
-        NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                 "affine_grid: theta %t must be [N, 2, 3] for a size of [N, C, H, W], "
-                                 "[N, 3, 4] for [N, C, D, H, W]",
-                                 theta));
+        NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
+                           "affine_grid: theta %t must be [N, 2, 3] for a size of [N, C, H, W], "
+                           "[N, 3, 4] for [N, C, D, H, W]",
+                           theta));
     for (d = 0; d < rank; d++) {
         all[d] = size[2 + d];
         if (all[d] < 1 || all[d] > 0x7FFFFFFF / points)
-            NN__CLOSE(TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "affine_grid: a size of %d is not possible",
-                                     all[d]));
+            NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "affine_grid: a size of %d is not possible", all[d]));
         points *= all[d];
     }
-    for (d = 0; d < rank; d++) {   // coordinate d from the last dim
+    for (d = 0; d < rank; d++) { // coordinate d from the last dim
         int64_t s = all[rank - 1 - d];
         double ends = s < 2 ? 0 : align_corners ? 1 : 1 - 1 / (double)s;
         double step = s < 2 ? 0 : 2 * ends / ((double)s - 1);
@@ -6908,8 +6312,7 @@ TENSOR__FN void nn__grad_dropout(tensor__grad_t *g) {
 TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_DROPOUT), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
-    if (!(p >= 0 && p <= 1))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "dropout: p %g must be in 0..1 (x %t)", p, x);
+    if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, "dropout: p %g must be in 0..1 (x %t)", p, x);
     if (!training || p == 0) return x;
     if (nn__is_half(x)) return nn__narrow(nn__dropout_op(nn__wide(x), p, NULL), x);
     return nn__dropout_op(x, p, NULL);
@@ -6919,16 +6322,9 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
 
 // Whether the n first tensors (names in args) are usable floats; raises if not.
 TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in, int n) {
-    tensor__row_t row;
-    tensor__op_t o;
     int k;
-    memset((void *)&row, 0, sizeof row);
-    row.name = name;
-    row.args = args;
-    row.nin = row.required = (int8_t)n;
-    if (!TENSOR__(begin)(&o, &row, in, n)) return 0;
     for (k = 0; k < n; k++)
-        if (!nn__floats(&o, 1u << k)) return 0;
+        if (!nn__inputs(name, args, n, in, n, 1u << k)) return 0;
     return 1;
 }
 // A function of x computed in f32 for halves. refused: a condition that makes it an error with this text.
@@ -7049,12 +6445,10 @@ TENSOR_API tensor_t *(tensor_glu)(tensor_t *x, int64_t dim) {
     return (tensor_scope_return)(scope, nn__narrow((tensor_mul)((tensor_narrow)(w, d, 0, half), gate), x));
 }
 TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
-    tensor_t *in[2];
+    tensor_t *in[2] = {x, weight};
     int64_t dims[TENSOR_MAX_DIMS];
     tensor_scope_t scope;
     int k;
-    in[0] = x;
-    in[1] = weight;
     if (!nn__ready("prelu", "x weight", in, 2)) return TENSOR__(poison);
     if (weight->ndim > 1 || (weight->numel != 1 && (x->ndim < 2 || weight->numel != x->dims[1])))
         return NN__FAIL(TENSOR_ERR_SHAPE, "prelu: weight %t must be [1] or have the %d channels of x %t",
@@ -7068,11 +6462,9 @@ TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
     return (tensor_scope_return)(scope, nn__narrow(in[1], x));
 }
 TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_t dim, double eps) {
-    tensor_t *in[2], *shape;
+    tensor_t *in[2] = {a, b}, *shape;
     tensor_scope_t scope;
     int k;
-    in[0] = a;
-    in[1] = b;
     if (!nn__ready("cosine_similarity", "a b", in, 2)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
     shape = (tensor_mul)(a, b);
@@ -7087,10 +6479,8 @@ TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_
     return (tensor_scope_return)(scope, shape);
 }
 TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double p, double eps, int keepdim) {
-    tensor_t *in[2];
+    tensor_t *in[2] = {a, b};
     tensor_scope_t scope;
-    in[0] = a;
-    in[1] = b;
     if (!nn__ready("pairwise_distance", "a b", in, 2)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
     in[0] = (tensor_sub)(nn__wide(a), nn__wide(b));
@@ -7309,65 +6699,48 @@ TENSOR__FN tensor_t *nn__composed_attention(tensor_t *const *in, const tensor_pa
 
 TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
     tensor__op_t o;
-    tensor_t *in[6], *r;
+    tensor_t *in[6];
     int k;
-    if (g->create) {
-        nn__grad_composed(g, nn__composed_attention);
-        return;
-    }
+    if (nn__grad_created(g, nn__composed_attention)) return;
     in[0] = g->gy[0];
     if (in[0]->strides[in[0]->ndim - 1] != 1) in[0] = nn__contiguous(in[0]);
     for (k = 0; k < 3; k++) in[1 + k] = nn__saved(g, k);
     in[4] = TENSOR__(grad_out)(g, 0);
     in[5] = TENSOR__(grad_out)(g, 1);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_ATTENTION_BACKWARD), in, 6)) return;
-    o.p = &o.params;
-    o.params = *g->p;
-    o.visible = 3;
+    if (!nn__grad_begin(&o, g, NN_OP_ATTENTION_BACKWARD, in, 6, 3)) return;
     for (k = 0; k < 3; k++) TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim);
-    r = TENSOR__(finish)(&o);
-    for (k = 0; k < 3; k++)
-        if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
+    nn__grad_end(&o, g, 3);
 }
 
-TENSOR_API tensor_scaled_dot_product_attention_args_t tensor_scaled_dot_product_attention_defaults(void) {
-    tensor_scaled_dot_product_attention_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    return a;
-}
-TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attention_args_t *a) {
+TENSOR__FN tensor_t *
+nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_args_t *a) {
     static const char name[] = "scaled_dot_product_attention";
     tensor__op_t o;
     tensor_t *const in[3] = {a->query, a->key, a->value};
     tensor_t *q = a->query, *k = a->key, *v = a->value, *mask = a->attn_mask;
     int64_t dims[TENSOR_MAX_DIMS], d, same;
     double scale;
-    if (nn__too_many(name, a->site_, a->surplus_)) return TENSOR__(poison);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_ATTENTION), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: query %t, key %t, value %t must have at least 2 dims", name, q, k, v);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t must have at least 2 dims", name, q,
+                        k, v);
     if (q->dims[q->ndim - 1] != k->dims[k->ndim - 1])
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: query %t and key %t must have one last dim", name,
-                              q, k);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t and key %t must have one last dim", name, q, k);
     if (k->dims[k->ndim - 2] != v->dims[v->ndim - 2])
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: key %t and value %t must have one length", name, k,
-                              v);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key %t and value %t must have one length", name, k, v);
     if (mask && a->is_causal)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other",
-                              name, mask);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other", name, mask);
     if (mask && mask->state == TENSOR__LIVE && mask->dtype != TENSOR_BOOL && mask->dtype != q->dtype)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query",
-                              name, mask, q);
+        return NN__FAIL(TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query", name, mask, q);
     if (!(a->dropout_p >= 0 && a->dropout_p <= 1))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
     if (nn__is_half(q)) {
         tensor_scaled_dot_product_attention_args_t wide = *a;
         wide.query = nn__wide(q);
         wide.key = nn__wide(k);
         wide.value = nn__wide(v);
         wide.attn_mask = nn__wide(mask);
-        return nn__narrow(nn__attention_front(&wide), q);
+        return nn__narrow(nn__run_scaled_dot_product_attention(&wide), q);
     }
     if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim && v->ndim == q->ndim &&
         q->ndim < TENSOR_MAX_DIMS) {
@@ -7376,10 +6749,9 @@ TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attenti
         int at = q->ndim - 3;
         int64_t heads = k->dims[at], each = heads ? q->dims[at] / heads : 0;
         if (v->dims[at] != heads || heads * each != q->dims[at])
-            return TENSOR__(fail)(
-                o.th, TENSOR_ERR_SHAPE,
-                "%s: the heads of query %t must be a multiple of those of key %t and value %t", name, q, k,
-                v);
+            return NN__FAIL(TENSOR_ERR_SHAPE,
+                            "%s: the heads of query %t must be a multiple of those of key %t and value %t",
+                            name, q, k, v);
         b.enable_gqa = 0;
         memcpy(dims, q->dims, (size_t)at * sizeof dims[0]);
         dims[at] = heads;
@@ -7405,7 +6777,7 @@ TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attenti
         }
         memcpy(dims, q->dims, (size_t)q->ndim * sizeof dims[0]);
         dims[q->ndim - 1] = v->dims[v->ndim - 1];
-        return (tensor_reshape_n)(nn__attention_front(&b), dims, q->ndim);
+        return (tensor_reshape_n)(nn__run_scaled_dot_product_attention(&b), dims, q->ndim);
     }
     scale = a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(q->dims[q->ndim - 1], 1));
     same = q->ndim == k->ndim && q->ndim == v->ndim;
@@ -7421,13 +6793,7 @@ TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attenti
     TENSOR__(result)(&o, q->dtype, dims, q->ndim - 1);
     return TENSOR__(finish)(&o);
 }
-TENSOR_API tensor_t *tensor_scaled_dot_product_attention_with(tensor_scaled_dot_product_attention_args_t a) {
-    tensor_scope_t scope = TENSOR__(scope)(-1);
-    return tensor__at(a.site_, (tensor_scope_return)(scope, nn__attention_front(&a)));
-}
-TENSOR_API tensor_t *tensor__scaled_dot_product_attention(tensor_scaled_dot_product_attention_args_t a) {
-    return tensor_scaled_dot_product_attention_with(a);
-}
+NN__OPTIONS(scaled_dot_product_attention, )
 
 // ---- recurrent nets: what x adds to the gates is one product over all steps, made before; the kernel goes
 // step by step: a product for what h adds, then the gates of every item
@@ -7622,10 +6988,7 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     in[4] = w = TENSOR__(grad_in)(g, 1);
     in[5] = TENSOR__(grad_in)(g, 2);
     in[7] = nn__saved(g, 4);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_RECURRENT_BACKWARD), in, 8)) return;
-    o.p = &o.params;
-    o.params = *g->p;
-    o.visible = 4;
+    if (!nn__grad_begin(&o, g, NN_OP_RECURRENT_BACKWARD, in, 8, 4)) return;
     for (k = 0; k < 2; k++)
         TENSOR__(result)(&o, y->dtype, k && kind != NN__GRU_NET ? &none : g->node->in[0].dims,
                          k && kind != NN__GRU_NET ? 1 : 3);
@@ -7696,16 +7059,14 @@ TENSOR__FN tensor_state_t nn__no_state(void) {
 // Whether t is [d0, d1] (d1 < 0: [d0]) of x's dtype; raises if not.
 TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, const tensor_t *x, int64_t d0,
                         int64_t d1) {
-    tensor__thread_t *th = TENSOR__(self)();
     if (!t || t->state != TENSOR__LIVE)
-        (void)TENSOR__(fail)(th, TENSOR_ERR_POISONED, "%s: %s is missing, freed or failed earlier", op, what);
+        NN__FAIL(TENSOR_ERR_POISONED, "%s: %s is missing, freed or failed earlier", op, what);
     else if (t->dtype != x->dtype)
-        (void)TENSOR__(fail)(th, TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, t, x);
+        NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, t, x);
     else if (d1 < 0 && (t->ndim != 1 || t->dims[0] != d0))
-        (void)TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d] (x %t)", op, what, t, d0, x);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must be [%d] (x %t)", op, what, t, d0, x);
     else if (d1 >= 0 && (t->ndim != 2 || t->dims[0] != d0 || t->dims[1] != d1))
-        (void)TENSOR__(fail)(th, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d] (x %t)", op, what, t, d0, d1,
-                             x);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d] (x %t)", op, what, t, d0, d1, x);
     else
         return 1;
     return 0;
@@ -7713,8 +7074,6 @@ TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, con
 
 // Layers, directions; in the scope of the caller.
 TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->x, a->h, a->c}, *x, *const *w = a->weights, *state[2], *first[2], *side[2], *out[2];
     int64_t dirs = a->bidirectional ? 2 : 1, gates = nn__net_gates(kind),
             per = (a->no_bias ? 2 : 4) + (a->proj_size > 0);
@@ -7722,31 +7081,27 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     int single, states = kind == NN__LSTM_NET ? 2 : 1;
     tensor_state_t s = nn__no_state();
     tensor_t **end;
-    if (!nn__inputs(&o, &row, op, "x h c", 1, in, 3) || !nn__floats(&o, 7)) return s;
+    if (!nn__inputs(op, "x h c", 1, in, 3, 7)) return s;
     x = a->x;
     single = x->ndim == 2;
     if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0) {
-        (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", op, x,
-                             a->batch_first ? "N, T" : "T, N");
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", op, x,
+                 a->batch_first ? "N, T" : "T, N");
         return s;
     }
     if (a->layers < 1 || a->proj_size < 0 || (a->proj_size > 0 && kind != NN__LSTM_NET) || !w ||
         !(a->dropout >= 0 && a->dropout <= 1)) {
-        (void)TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
+        NN__FAIL(
+            TENSOR_ERR_SHAPE,
             "%s: needs weights%s, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1; x %t",
-                op,
-            w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
+            op, w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
         return s;
     }
     if (!w[1] || w[1]->state != TENSOR__LIVE || w[1]->ndim != 2 || w[1]->dims[0] % gates != 0) {
         if (!w[1] || w[1]->state != TENSOR__LIVE) {
-            (void)TENSOR__(fail)(o.th, TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op,
-                                 w[1] ? "no live tensor" : "NULL");
+            NN__FAIL(TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op, w[1] ? "no live tensor" : "NULL");
         } else {
-            (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", op,
-                                 w[1],
-                                 gates, x);
+            NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", op, w[1], gates, x);
         }
         return s;
     }
@@ -7771,9 +7126,8 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         dims[2] = k ? hidden : size;
         if (f && (f->ndim != x->ndim || f->dims[0] != ends || f->dims[f->ndim - 1] != dims[2] ||
                   (!single && f->dims[1] != n))) {
-            (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op,
-                                 k ? "c" : "h", f, ends, n, dims[2], x,
-                                 single ? ": without the second dim" : "");
+            NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op, k ? "c" : "h", f, ends,
+                     n, dims[2], x, single ? ": without the second dim" : "");
             return s;
         }
         first[k] = !f ? nn__beside((tensor_zeros_n)(dims, 3,
@@ -7781,7 +7135,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
                                                         x)
                       : single ? (tensor_unsqueeze)(nn__wide(f), 1) : nn__wide(f);
     }
-    end = (tensor_t **)TENSOR__(memory)(o.th, (uint64_t)ends * 2 * sizeof *end);
+    end = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)ends * 2 * sizeof *end);
     if (!end) return s;
     x = nn__wide(x);
     if (single) x = (tensor_unsqueeze)(x, 1);
@@ -7806,7 +7160,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         out[k] = (tensor_stack_n)(end + k * ends, (int)ends, 0);
         out[k] = nn__narrow(single ? (tensor_squeeze)(out[k], 1) : out[k], a->x);
     }
-    TENSOR__(memory_free)(o.th, (void *)end);
+    TENSOR__(memory_free)(nn__self(), (void *)end);
     if ((tensor_is_poison)(x)) return s;
     s.y = nn__narrow(single           ? (tensor_squeeze)(x, 1)
                      : a->batch_first ? (tensor_transpose)(x, 0, 1)
@@ -7841,44 +7195,32 @@ TENSOR__FN tensor_state_t nn__state_end(nn__state_scope_t *b, tensor_state_t s, 
     return nn__no_state();
 }
 
+#define NN__RNN_SET NN__OR(layers, 1) NN__OR(proj_size, 0) NN__OR(dropout, 0)
+NN__FILL_DEFAULTS(tensor_rnn, NN__RNN_SET)
 #define NN__NET(op, kind)                                                                                    \
     TENSOR_API tensor_state_t tensor_##op##_with(tensor_rnn_args_t a) {                                      \
         nn__state_scope_t b;                                                                                 \
-        if (nn__too_many(#op, a.site_, a.surplus_)) {                                                        \
+        if (!NN__TAKE(#op, tensor_rnn)) {                                                                    \
             (void)tensor__at(a.site_, TENSOR__(poison));                                                     \
             return nn__no_state();                                                                           \
         }                                                                                                    \
         b = nn__state_begin(kind);                                                                           \
         return nn__state_end(&b, nn__net(#op, kind, &a), a.site_);                                           \
-    }                                                                                                        \
-    TENSOR_API tensor_state_t tensor__##op(tensor_rnn_args_t a) {                                            \
-        a.layers = nn__or(a.layers, 1);                                                                      \
-        a.proj_size = nn__or(a.proj_size, 0);                                                                \
-        a.dropout = nn__or_f(a.dropout, 0);                                                                  \
-        return tensor_##op##_with(a);                                                                        \
     }
 NN__NET(lstm, NN__LSTM_NET)
 NN__NET(gru, NN__GRU_NET)
 NN__NET(rnn, a.relu ? NN__RELU_NET : NN__TANH_NET)
-TENSOR_API tensor_rnn_args_t tensor_rnn_defaults(void) {
-    tensor_rnn_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.layers = 1;
-    return a;
-}
 
 // A cell is a net of one layer over one step.
 TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor_t *h, tensor_t *c,
                                    tensor_t *const *w) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *const in[3] = {x, h, c};
     tensor_rnn_args_t a = tensor_rnn_defaults();
     nn__state_scope_t b;
     tensor_state_t s = nn__no_state();
-    if (!nn__inputs(&o, &row, op, "x h c", 1, in, 3)) return s;
+    if (!nn__inputs(op, "x h c", 1, in, 3, 0)) return s;
     if (x->ndim < 1 || x->ndim > 2 || (h && h->ndim != x->ndim) || (c && c->ndim != x->ndim)) {
-        (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: x %t must be [N, I] or [I], h and c alike", op, x);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [N, I] or [I], h and c alike", op, x);
         return s;
     }
     b = nn__state_begin(kind);
@@ -8047,30 +7389,22 @@ TENSOR__FN tensor_t *nn__composed_loss(tensor_t *const *in, const tensor_params_
 
 TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
     tensor__op_t o;
-    tensor_t *in[5], *r;
+    tensor_t *in[5];
     int64_t none[1] = {0};
     int k;
-    if (g->create) {
-        nn__grad_composed(g, nn__composed_loss);
-        return;
-    }
+    if (nn__grad_created(g, nn__composed_loss)) return;
     in[0] = nn__contiguous(g->gy[0]);
     for (k = 0; k < 4; k++) in[1 + k] = nn__saved(g, k);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_LOSS_BACKWARD), in, 5)) return;
-    o.p = &o.params;
-    o.params = *g->p;
-    o.visible = 2;
+    if (!nn__grad_begin(&o, g, NN_OP_LOSS_BACKWARD, in, 5, 2)) return;
     for (k = 0; k < 2; k++) {
         int need = TENSOR__(grad_need)(g, k);
         TENSOR__(result)(&o, in[1]->dtype, need ? in[1]->dims : none, need ? in[1]->ndim : 1);
     }
-    r = TENSOR__(finish)(&o);
-    for (k = 0; k < 2; k++)
-        if (TENSOR__(grad_need)(g, k)) g->gx[k] = r->state == TENSOR__POISON_STATE ? r : o.out[k];
+    nn__grad_end(&o, g, 2);
 }
 
 // Whether *w (weight or pos_weight, may be NULL) broadcasts to x; made as large as x. Raises if not.
-TENSOR__FN int nn__loss_weight(const tensor__op_t *o, const char *what, tensor_t **w, const tensor_t *x) {
+TENSOR__FN int nn__loss_weight(const char *op, const char *what, tensor_t **w, const tensor_t *x) {
     int d, k, fits;
     if (!*w) return 1;
     fits = (*w)->ndim <= x->ndim;
@@ -8078,47 +7412,34 @@ TENSOR__FN int nn__loss_weight(const tensor__op_t *o, const char *what, tensor_t
         k = x->ndim - (*w)->ndim + d;
         fits = (*w)->dims[d] == x->dims[k] || (*w)->dims[d] == 1;
     }
-    if (!fits) {
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t",
-                             o->row->name, what, *w, x);
-        return 0;
-    }
+    if (!fits)
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t", op, what, *w, x);
     *w = nn__contiguous((tensor_expand_n)(*w, x->dims, x->ndim));
     return 1;
 }
 
-TENSOR__FN tensor_t *nn__loss_front(int which, const char *site, const void *surplus, tensor_t *x,
-                                    tensor_t *t, tensor_t *w, tensor_t *q, double f,
+TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_t *w, tensor_t *q, double f,
                                     tensor_reduction_t reduction) {
     const tensor__row_t *row = nn__row(NN_OP_LOSS_MSE + which);
     tensor__op_t o;
-    tensor_t *in[4];
-    int d, same;
-    in[0] = x;
-    in[1] = t;
-    in[2] = w;
-    in[3] = q;
-    if (nn__too_many(row->name, site, surplus)) return TENSOR__(poison);
+    tensor_t *in[4] = {x, t, w, q};
     if (!TENSOR__(begin)(&o, row, in, 4) || !nn__floats(&o, 15)) return TENSOR__(poison);
-    same = x->ndim == t->ndim;
-    for (d = 0; same && d < x->ndim; d++) same = x->dims[d] == t->dims[d];
-    if (!same)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape",
-                              row->name, x, t);
+    if (!nn__same_shape(x, t))
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape", row->name, x, t);
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
         (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own",
-                              row->name, (int)reduction, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", row->name,
+                        (int)reduction, x);
     if (which == NN__LOSS_SMOOTH_L1 && f == 0)
-        return nn__loss_front(NN__LOSS_L1, NULL, NULL, x, t, w, q, 0, reduction);
+        return nn__loss_front(NN__LOSS_L1, x, t, w, q, 0, reduction);
     if ((which == NN__LOSS_SMOOTH_L1 && !(f > 0)) || (which == NN__LOSS_HUBER && !(f > 0)))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", row->name,
-                              which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", row->name,
+                        which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
     if (nn__is_half(x))
-        return nn__narrow(nn__loss_front(which, NULL, NULL, nn__wide(x), nn__wide(t), nn__wide(w),
-                                         nn__wide(q), f, reduction),
-                          x);
-    if (!nn__loss_weight(&o, "weight", &in[2], x) || !nn__loss_weight(&o, "pos_weight", &in[3], x))
+        return nn__narrow(
+            nn__loss_front(which, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction), x);
+    if (!nn__loss_weight(row->name, "weight", &in[2], x) ||
+        !nn__loss_weight(row->name, "pos_weight", &in[3], x))
         return TENSOR__(poison);
     o.params.i[0] = which;
     o.params.i[1] = reduction;
@@ -8268,19 +7589,14 @@ TENSOR__FN tensor_t *nn__composed_cross_entropy(tensor_t *const *in, const tenso
 TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
     tensor__op_t o;
     tensor_t *in[6];
-    if (g->create) {
-        nn__grad_composed(g, nn__composed_cross_entropy);
-        return;
-    }
+    if (nn__grad_created(g, nn__composed_cross_entropy)) return;
     in[0] = nn__contiguous(g->gy[0]);
     in[1] = TENSOR__(grad_in)(g, 0);
     in[2] = TENSOR__(grad_in)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 1);
     in[4] = TENSOR__(grad_out)(g, 2);
     in[5] = nn__saved(g, 2);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY_BACKWARD), in, 6)) return;
-    o.p = &o.params;
-    o.params = *g->p;
+    if (!nn__grad_begin(&o, g, NN_OP_CROSS_ENTROPY_BACKWARD, in, 6, 1)) return;
     TENSOR__(result)(&o, in[1]->dtype, in[1]->dims, 2);
     g->gx[0] = TENSOR__(finish)(&o);
 }
@@ -8307,30 +7623,24 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     const char *op = nll ? "nll_loss" : "cross_entropy";
     tensor__row_t shown = *nn__row(NN_OP_CROSS_ENTROPY);
     tensor__op_t o;
-    tensor_t *in[3], *x = a->input, *t = a->target, *w = a->weight, *y;
+    tensor_t *x = a->input, *t = a->target, *w = a->weight, *in[3] = {x, t, w}, *y;
     int64_t dims[2], dim, d, same;
-    in[0] = x;
-    in[1] = t;
-    in[2] = w;
-    if (nn__too_many(op, a->site_, a->surplus_)) return TENSOR__(poison);
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) return TENSOR__(poison);
     dim = x->ndim > 1;
     if (x->ndim < 1 || x->dims[dim] == 0)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: input %t must be [N, C], [N, C, d...] or [C], C > 0", op, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t must be [N, C], [N, C, d...] or [C], C > 0", op, x);
     if ((int)a->reduction < 0 || a->reduction > TENSOR_NONE)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", op,
-                              (int)a->reduction, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", op,
+                        (int)a->reduction, x);
     if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: label_smoothing %g (input %t) must be in 0..1", op,
-                              a->label_smoothing, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: label_smoothing %g (input %t) must be in 0..1", op,
+                        a->label_smoothing, x);
     if (w && (w->ndim != 1 || w->dims[0] != x->dims[dim]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t",
-                              op, w, x->dims[dim], x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t", op, w,
+                        x->dims[dim], x);
     if (w && tensor_grad_enabled() && tensor_requires_grad(w))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_UNSUPPORTED,
-                              "%s: weight %t requires grad, which it cannot get", op, w);
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight %t requires grad, which it cannot get", op, w);
     if (nn__is_half(x)) {
         tensor_cross_entropy_args_t wide = *a;
         wide.input = nn__wide(x);
@@ -8339,21 +7649,19 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
         return nn__narrow(nn__cross_entropy_front(&wide, nll), x);
     }
     if (!nll && t->dtype == x->dtype) {
-        same = t->ndim == x->ndim;
-        for (d = 0; same && d < x->ndim; d++) same = t->dims[d] == x->dims[d];
-        if (!same)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "%s: target probabilities %t must have the shape of input %t", op, t, x);
+        if (!nn__same_shape(t, x))
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target probabilities %t must have the shape of input %t",
+                            op, t, x);
         return nn__cross_entropy_soft(x, t, w, a->label_smoothing, a->reduction);
     }
     if (!nn__is_index(t))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64%s", op, t,
-                              nll ? "" : ", or the dtype of input");
+        return NN__FAIL(TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64%s", op, t,
+                        nll ? "" : ", or the dtype of input");
     same = t->ndim == x->ndim - 1;
     for (d = 0; same && d < t->ndim; d++) same = t->dims[d] == x->dims[d == 0 && dim ? 0 : d + 1];
     if (!same)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "%s: target %t must have the dims of input %t without the classes", op, t, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t without the classes",
+                        op, t, x);
     // Classes last: [rows, C].
     dims[1] = x->dims[dim];
     dims[0] = x->numel / dims[1];
@@ -8374,142 +7682,60 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     return a->reduction == TENSOR_NONE ? (tensor_reshape_n)(y, t->dims, t->ndim) : y;
 }
 
-TENSOR_API tensor_cross_entropy_args_t tensor_cross_entropy_defaults(void) {
-    tensor_cross_entropy_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.ignore_index = -100;
-    return a;
-}
-TENSOR_API tensor_t *tensor_cross_entropy_with(tensor_cross_entropy_args_t a) {
-    return tensor__at(a.site_, nn__cross_entropy_front(&a, 0));
-}
-TENSOR_API tensor_t *tensor__cross_entropy(tensor_cross_entropy_args_t a) {
-    a.ignore_index = nn__or(a.ignore_index, -100);
-    return tensor_cross_entropy_with(a);
-}
+NN__FILL_DEFAULTS(tensor_cross_entropy, NN__OR(ignore_index, -100))
+NN__FRONT(cross_entropy, tensor_cross_entropy, nn__cross_entropy_front(&a, 0))
 
-TENSOR_API tensor_nll_loss_args_t tensor_nll_loss_defaults(void) {
-    tensor_nll_loss_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.ignore_index = -100;
-    return a;
-}
-TENSOR_API tensor_t *tensor_nll_loss_with(tensor_nll_loss_args_t a) {
+TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     tensor_cross_entropy_args_t b = tensor_cross_entropy_defaults();
-    b.input = a.input;
-    b.target = a.target;
-    b.weight = a.weight;
-    b.site_ = a.site_;
-    b.surplus_ = a.surplus_;
-    b.ignore_index = a.ignore_index;
-    b.reduction = a.reduction;
-    return tensor__at(a.site_, nn__cross_entropy_front(&b, 1));
+    b.input = a->input;
+    b.target = a->target;
+    b.weight = a->weight;
+    b.ignore_index = a->ignore_index;
+    b.reduction = a->reduction;
+    return nn__cross_entropy_front(&b, 1);
 }
-TENSOR_API tensor_t *tensor__nll_loss(tensor_nll_loss_args_t a) {
-    a.ignore_index = nn__or(a.ignore_index, -100);
-    return tensor_nll_loss_with(a);
-}
+NN__FILL_DEFAULTS(tensor_nll_loss, NN__OR(ignore_index, -100))
+NN__FRONT(nll_loss, tensor_nll_loss, nn__nll_front(&a))
 
-// ---- public functions of the pointwise losses
+// ---- public functions of the pointwise losses: which loss, weights, parameter, its default
 
-#define NN__LOSS_DEFAULTS(name, set)                                                                         \
-    TENSOR_API tensor_##name##_args_t tensor_##name##_defaults(void) {                                       \
-        tensor_##name##_args_t a;                                                                            \
-        memset((void *)&a, 0, sizeof a);                                                                     \
-        set;                                                                                                 \
-        return a;                                                                                            \
-    }
-NN__LOSS_DEFAULTS(mse_loss, (void)0)
-NN__LOSS_DEFAULTS(l1_loss, (void)0)
-NN__LOSS_DEFAULTS(smooth_l1_loss, a.beta = 1)
-NN__LOSS_DEFAULTS(huber_loss, a.delta = 1)
-NN__LOSS_DEFAULTS(binary_cross_entropy, (void)0)
-NN__LOSS_DEFAULTS(binary_cross_entropy_with_logits, (void)0)
-NN__LOSS_DEFAULTS(kl_div, (void)0)
-#undef NN__LOSS_DEFAULTS
-
-// Body of a _with function: which loss, weights, parameter.
-#define NN__LOSS_RUN(which, w, q, f)                                                                         \
-    return tensor__at(a.site_, nn__loss_front(which, a.site_, a.surplus_, a.input, a.target, w, q, f,        \
-                                              a.reduction))
-
-TENSOR_API tensor_t *tensor_mse_loss_with(tensor_mse_loss_args_t a) {
-    NN__LOSS_RUN(NN__LOSS_MSE, NULL, NULL, 0);
-}
-TENSOR_API tensor_t *tensor__mse_loss(tensor_mse_loss_args_t a) { return tensor_mse_loss_with(a); }
-
-TENSOR_API tensor_t *tensor_l1_loss_with(tensor_l1_loss_args_t a) {
-    NN__LOSS_RUN(NN__LOSS_L1, NULL, NULL, 0);
-}
-TENSOR_API tensor_t *tensor__l1_loss(tensor_l1_loss_args_t a) { return tensor_l1_loss_with(a); }
-
-TENSOR_API tensor_t *tensor_smooth_l1_loss_with(tensor_smooth_l1_loss_args_t a) {
-    NN__LOSS_RUN(NN__LOSS_SMOOTH_L1, NULL, NULL, a.beta);
-}
-TENSOR_API tensor_t *tensor__smooth_l1_loss(tensor_smooth_l1_loss_args_t a) {
-    a.beta = nn__or_f(a.beta, 1);
-    return tensor_smooth_l1_loss_with(a);
-}
-
-TENSOR_API tensor_t *tensor_huber_loss_with(tensor_huber_loss_args_t a) {
-    NN__LOSS_RUN(NN__LOSS_HUBER, NULL, NULL, a.delta);
-}
-TENSOR_API tensor_t *tensor__huber_loss(tensor_huber_loss_args_t a) {
-    a.delta = nn__or_f(a.delta, 1);
-    return tensor_huber_loss_with(a);
-}
-
-TENSOR_API tensor_t *tensor_binary_cross_entropy_with(tensor_binary_cross_entropy_args_t a) {
-    NN__LOSS_RUN(NN__LOSS_BCE, a.weight, NULL, 0);
-}
-TENSOR_API tensor_t *tensor__binary_cross_entropy(tensor_binary_cross_entropy_args_t a) {
-    return tensor_binary_cross_entropy_with(a);
-}
-
-TENSOR_API tensor_t *tensor_binary_cross_entropy_with_logits_with(
-    tensor_binary_cross_entropy_with_logits_args_t a) {
-    NN__LOSS_RUN(NN__LOSS_BCE_LOGITS, a.weight, a.pos_weight, 0);
-}
-TENSOR_API tensor_t *tensor__binary_cross_entropy_with_logits(
-    tensor_binary_cross_entropy_with_logits_args_t a) {
-    return tensor_binary_cross_entropy_with_logits_with(a);
-}
-
-TENSOR_API tensor_t *tensor_kl_div_with(tensor_kl_div_args_t a) {
-    NN__LOSS_RUN(a.log_target ? NN__LOSS_KL_DIV_LOG : NN__LOSS_KL_DIV, NULL, NULL, 0);
-}
-TENSOR_API tensor_t *tensor__kl_div(tensor_kl_div_args_t a) { return tensor_kl_div_with(a); }
-#undef NN__LOSS_RUN
+#define NN__LOSS(op, which, w, q, f, set)                                                                    \
+    NN__FILL_DEFAULTS(tensor_##op, set)                                                                      \
+    NN__FRONT(op, tensor_##op, nn__loss_front(which, a.input, a.target, w, q, f, a.reduction))
+NN__LOSS(mse_loss, NN__LOSS_MSE, NULL, NULL, 0, )
+NN__LOSS(l1_loss, NN__LOSS_L1, NULL, NULL, 0, )
+NN__LOSS(smooth_l1_loss, NN__LOSS_SMOOTH_L1, NULL, NULL, a.beta, NN__OR(beta, 1))
+NN__LOSS(huber_loss, NN__LOSS_HUBER, NULL, NULL, a.delta, NN__OR(delta, 1))
+NN__LOSS(binary_cross_entropy, NN__LOSS_BCE, a.weight, NULL, 0, )
+NN__LOSS(binary_cross_entropy_with_logits, NN__LOSS_BCE_LOGITS, a.weight, a.pos_weight, 0, )
+NN__LOSS(kl_div, a.log_target ? NN__LOSS_KL_DIV_LOG : NN__LOSS_KL_DIV, NULL, NULL, 0, )
 
 // ---- losses made of other ops
 
 // Opens one: reduction is TENSOR_MEAN to TENSOR_NONE, inputs of `floats` (bits) are floats of one dtype,
 // those of `signs` may be integers besides and become floats, those of `same` have the shape of input 0.
 // Halves become f32.
-TENSOR__FN int nn__loss_inputs(tensor__op_t *o, tensor__row_t *row, const char *op, const char *names,
+TENSOR__FN int nn__loss_inputs(const char *op, const char *names,
                                tensor_t **in, int nin, int required, unsigned floats, unsigned signs,
                                unsigned same, tensor_reduction_t reduction) {
+    tensor__op_t o;
+    tensor__row_t row;
     char name[16], first[16];
-    int k, d, fits;
-    if (!nn__inputs(o, row, op, names, required, in, nin)) return 0;
+    int k;
+    if (!nn__row_begin(&o, &row, op, names, required, in, nin)) return 0;
     for (k = 1; k < nin; k++)
         if ((signs >> k & 1u) && !nn__is_float(in[k]))
-            o->args[k] = in[k] = (tensor_to)(in[k], (tensor_dtype_t)in[0]->dtype);
-    if (!nn__floats(o, floats | signs)) return 0;
+            o.args[k] = in[k] = (tensor_to)(in[k], (tensor_dtype_t)in[0]->dtype);
+    if (!nn__floats(&o, floats | signs)) return 0;
     for (k = 1; k < nin; k++) {
         if (!(same >> k & 1u)) continue;
-        fits = in[k]->ndim == in[0]->ndim;
-        for (d = 0; fits && d < in[0]->ndim; d++) fits = in[k]->dims[d] == in[0]->dims[d];
-        if (fits) continue;
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: %s %t and %s %t must have one shape", op,
-                             nn__arg_name(row, 0, first), in[0], nn__arg_name(row, k, name), in[k]);
-        return 0;
+        if (nn__same_shape(in[k], in[0])) continue;
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t and %s %t must have one shape", op,
+                      nn__arg_name(&row, 0, first), in[0], nn__arg_name(&row, k, name), in[k]);
     }
-    if ((int)reduction < 0 || reduction > TENSOR_NONE) {
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its own", op,
-                             (int)reduction, nn__arg_name(row, 0, first), in[0]);
-        return 0;
-    }
+    if ((int)reduction < 0 || reduction > TENSOR_NONE)
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its own", op, (int)reduction,
+                      nn__arg_name(&row, 0, first), in[0]);
     for (k = 0; k < nin; k++) in[k] = nn__wide(in[k]);
     return 1;
 }
@@ -8522,51 +7748,46 @@ TENSOR__FN tensor_t *nn__only(tensor_t *x, tensor_t *condition) {
     return (tensor_masked_fill)(x, (tensor_logical_not)(condition), 0);
 }
 
-#define NN__MARGIN_LOSS(op) NN__OPTIONS_OF(op, tensor_margin_loss_args_t, a.margin = 1; a.p = 1, \
-    a.margin = nn__or_f(a.margin, 1); a.p = nn__or(a.p, 1))
+NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR(p, 1))
+NN__FILL(tensor_ranking_loss, NN__OR(margin, 0))
+#define NN__SHARED(op, args) NN__DEFAULTS(tensor_##op, args) NN__SCOPED(op, args)
 
 TENSOR__FN tensor_t *nn__run_hinge_embedding_loss(const tensor_margin_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[2] = {a->input, a->target}, *x, *t, *y;
-    if (!nn__loss_inputs(&o, &row, "hinge_embedding_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
+    if (!nn__loss_inputs("hinge_embedding_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
         return TENSOR__(poison);
     x = in[0];
     t = in[1];
     y = nn__only((tensor_relu)((tensor_rsub_scalar)(x, a->margin)), (tensor_ne_scalar)(t, 1));
     return nn__reduce((tensor_add)(y, nn__only(x, (tensor_ne_scalar)(t, -1))), a->reduction, a->input);
 }
-NN__MARGIN_LOSS(hinge_embedding_loss)
+NN__SHARED(hinge_embedding_loss, tensor_margin_loss)
 
 TENSOR__FN tensor_t *nn__run_soft_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[2] = {a->input, a->target};
-    if (!nn__loss_inputs(&o, &row, "soft_margin_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
+    if (!nn__loss_inputs("soft_margin_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
         return TENSOR__(poison);
     return nn__reduce((tensor_neg)((tensor_logsigmoid)((tensor_mul)(in[0], in[1]))), a->reduction, a->input);
 }
-NN__MARGIN_LOSS(soft_margin_loss)
+NN__SHARED(soft_margin_loss, tensor_margin_loss)
 
 // Whether input is [N, C] or [C], C > 0, target an index tensor of the dims expected (without C, or all),
 // weight [C] or absent; raises if not.
-TENSOR__FN int nn__classes(const tensor__op_t *o, tensor_t *const *in, int all) {
+TENSOR__FN int nn__classes(const char *op, tensor_t *const *in, int all) {
     const tensor_t *x = in[0], *t = in[1], *w = in[2];
-    const char *op = o->row->name;
     int nd = x->ndim - !all, d, fits = t->ndim == nd;
     if (x->ndim < 1 || x->ndim > 2 || x->dims[x->ndim - 1] == 0)
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: input %t must be [N, C] or [C], C > 0", op, x);
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t must be [N, C] or [C], C > 0", op, x);
     else if (!nn__is_index(t))
-        (void)TENSOR__(fail)(o->th, TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64", op, t);
+        NN__FAIL(TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64", op, t);
     else {
         for (d = 0; fits && d < nd; d++) fits = t->dims[d] == x->dims[d];
         if (!fits)
-            (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t%s",
-                                 op, t, x, all ? "" : " without the classes");
+            NN__FAIL(TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t%s", op, t, x,
+                     all ? "" : " without the classes");
         else if (w && (w->ndim != 1 || w->dims[0] != x->dims[x->ndim - 1]))
-            (void)TENSOR__(fail)(o->th, TENSOR_ERR_SHAPE,
-                                 "%s: weight %t must have the %d classes of input %t", op, w,
-                                 x->dims[x->ndim - 1], x);
+            NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t", op, w,
+                     x->dims[x->ndim - 1], x);
         else
             return 1;
     }
@@ -8574,17 +7795,14 @@ TENSOR__FN int nn__classes(const tensor__op_t *o, tensor_t *const *in, int all) 
 }
 
 TENSOR__FN tensor_t *nn__run_multi_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->input, a->target, a->weight}, *x, *t, *y;
     double classes;
-    if (!nn__loss_inputs(&o, &row, "multi_margin_loss", "input target weight", in, 3, 2, 5, 0, 0,
+    if (!nn__loss_inputs("multi_margin_loss", "input target weight", in, 3, 2, 5, 0, 0,
                          a->reduction) ||
-        !nn__classes(&o, in, 0))
+        !nn__classes("multi_margin_loss", in, 0))
         return TENSOR__(poison);
     if (a->p != 1 && a->p != 2)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "multi_margin_loss: p %d must be 1 or 2 (input %t)",
-                              a->p, in[0]);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "multi_margin_loss: p %d must be 1 or 2 (input %t)", a->p, in[0]);
     x = in[0];
     classes = (double)x->dims[x->ndim - 1];
     t = (tensor_unsqueeze)(in[1], -1);
@@ -8597,16 +7815,14 @@ TENSOR__FN tensor_t *nn__run_multi_margin_loss(const tensor_margin_loss_args_t *
     y = (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), classes);
     return nn__reduce(y, a->reduction, a->input);
 }
-NN__MARGIN_LOSS(multi_margin_loss)
+NN__SHARED(multi_margin_loss, tensor_margin_loss)
 
 TENSOR__FN tensor_t *nn__run_multilabel_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->input, a->target, NULL}, *x, *t, *real, *y;
     double classes;
-    if (!nn__loss_inputs(&o, &row, "multilabel_margin_loss", "input target", in, 2, 2, 1, 0, 0,
+    if (!nn__loss_inputs("multilabel_margin_loss", "input target", in, 2, 2, 1, 0, 0,
                          a->reduction) ||
-        !nn__classes(&o, in, 1))
+        !nn__classes("multilabel_margin_loss", in, 1))
         return TENSOR__(poison);
     x = in[0];
     classes = (double)x->dims[x->ndim - 1];
@@ -8620,52 +7836,44 @@ TENSOR__FN tensor_t *nn__run_multilabel_margin_loss(const tensor_margin_loss_arg
     y = (tensor_sum_dim)((tensor_sum_dim)(nn__only(t, y), -1, 0), -1, 0);
     return nn__reduce((tensor_div_scalar)(y, classes), a->reduction, a->input);
 }
-NN__MARGIN_LOSS(multilabel_margin_loss)
+NN__SHARED(multilabel_margin_loss, tensor_margin_loss)
 
 TENSOR__FN tensor_t *nn__run_multilabel_soft_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->input, a->target, a->weight}, *x, *y;
-    if (!nn__loss_inputs(&o, &row, "multilabel_soft_margin_loss", "input target weight", in, 3, 2, 5, 2, 2,
+    if (!nn__loss_inputs("multilabel_soft_margin_loss", "input target weight", in, 3, 2, 5, 2, 2,
                          a->reduction))
         return TENSOR__(poison);
     x = in[0];
     if (x->ndim < 1)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "multilabel_soft_margin_loss: input %t must be [..., C]", x);
-    if (!nn__loss_weight(&o, "weight", &in[2], x)) return TENSOR__(poison);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "multilabel_soft_margin_loss: input %t must be [..., C]", x);
+    if (!nn__loss_weight("multilabel_soft_margin_loss", "weight", &in[2], x)) return TENSOR__(poison);
     // t log s(x) + (1 - t) log s(-x) = log s(x) - (1 - t) x
     y = (tensor_sub)((tensor_mul)((tensor_rsub_scalar)(in[1], 1), x), (tensor_logsigmoid)(x));
     if (in[2]) y = (tensor_mul)(y, in[2]);
     return nn__reduce((tensor_mean_dim)(y, -1, 0), a->reduction, a->input);
 }
-NN__MARGIN_LOSS(multilabel_soft_margin_loss)
+NN__SHARED(multilabel_soft_margin_loss, tensor_margin_loss)
 
 TENSOR__FN tensor_t *nn__run_margin_ranking_loss(const tensor_ranking_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->input1, a->input2, a->target}, *y;
-    if (!nn__loss_inputs(&o, &row, "margin_ranking_loss", "input1 input2 target", in, 3, 3, 3, 4, 6,
+    if (!nn__loss_inputs("margin_ranking_loss", "input1 input2 target", in, 3, 3, 3, 4, 6,
                          a->reduction))
         return TENSOR__(poison);
     y = (tensor_mul)(in[2], (tensor_sub)(in[1], in[0]));
     return nn__reduce((tensor_relu)((tensor_add_scalar)(y, a->margin)), a->reduction, a->input1);
 }
-NN__OPTIONS_OF(margin_ranking_loss, tensor_ranking_loss_args_t, (void)0, a.margin = nn__or_f(a.margin, 0))
+NN__SHARED(margin_ranking_loss, tensor_ranking_loss)
 
 TENSOR__FN tensor_t *nn__run_cosine_embedding_loss(const tensor_ranking_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->input1, a->input2, a->target}, *x, *t, *y;
-    if (!nn__loss_inputs(&o, &row, "cosine_embedding_loss", "input1 input2 target", in, 3, 3, 3, 4, 2,
+    if (!nn__loss_inputs("cosine_embedding_loss", "input1 input2 target", in, 3, 3, 3, 4, 2,
                          a->reduction))
         return TENSOR__(poison);
     x = in[0];
     t = in[2];
     if (x->ndim < 1 || x->ndim > 2 || t->ndim != x->ndim - 1 || (t->ndim && t->dims[0] != x->dims[0]))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "cosine_embedding_loss: input1 %t must be [N, D] or [D], target %t [N] or []",
-                              x, t);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "cosine_embedding_loss: input1 %t must be [N, D] or [D], target %t [N] or []", x, t);
     y = (tensor_add_scalar)((tensor_sum_dim)((tensor_square)(x), -1, 0), 1e-12);
     y = (tensor_mul)(y, (tensor_add_scalar)((tensor_sum_dim)((tensor_square)(in[1]), -1, 0), 1e-12));
     y = (tensor_div)((tensor_sum_dim)((tensor_mul)(x, in[1]), -1, 0), (tensor_sqrt)(y));
@@ -8673,7 +7881,7 @@ TENSOR__FN tensor_t *nn__run_cosine_embedding_loss(const tensor_ranking_loss_arg
     y = nn__only((tensor_relu)((tensor_sub_scalar)(y, a->margin)), (tensor_eq_scalar)(t, -1));
     return nn__reduce((tensor_add)(x, y), a->reduction, a->input1);
 }
-NN__OPTIONS_OF(cosine_embedding_loss, tensor_ranking_loss_args_t, (void)0, a.margin = nn__or_f(a.margin, 0))
+NN__SHARED(cosine_embedding_loss, tensor_ranking_loss)
 
 TENSOR__FN tensor_t *nn__distance(tensor_t *a, tensor_t *b, double p, double eps) {
     tensor_t *d = (tensor_add_scalar)((tensor_sub)(a, b), eps);
@@ -8684,31 +7892,26 @@ TENSOR__FN tensor_t *nn__distance(tensor_t *a, tensor_t *b, double p, double eps
     return (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)(d, p), -1, 0), 1 / p);
 }
 TENSOR__FN tensor_t *nn__run_triplet_margin_loss(const tensor_triplet_margin_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->anchor, a->positive, a->negative}, *away, *y;
-    if (!nn__loss_inputs(&o, &row, "triplet_margin_loss", "anchor positive negative", in, 3, 3, 7, 0, 6,
+    if (!nn__loss_inputs("triplet_margin_loss", "anchor positive negative", in, 3, 3, 7, 0, 6,
                          a->reduction))
         return TENSOR__(poison);
     if (in[0]->ndim < 1 || !(a->p > 0) || !(a->margin > 0))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                              "triplet_margin_loss: anchor %t must be [..., D], p %g and margin %g above 0",
-                              in[0], a->p, a->margin);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "triplet_margin_loss: anchor %t must be [..., D], p %g and margin %g above 0", in[0],
+                        a->p, a->margin);
     y = nn__distance(in[0], in[1], a->p, a->eps);
     away = nn__distance(in[0], in[2], a->p, a->eps);
     if (a->swap) away = (tensor_minimum)(away, nn__distance(in[1], in[2], a->p, a->eps));
     y = (tensor_relu)((tensor_add_scalar)((tensor_sub)(y, away), a->margin));
     return nn__reduce(y, a->reduction, a->anchor);
 }
-NN__OPTIONS(triplet_margin_loss, a.margin = 1; a.p = 2; a.eps = 1e-6,
-            a.margin = nn__or_f(a.margin, 1); a.p = nn__or_f(a.p, 2); a.eps = nn__or_f(a.eps, 1e-6))
+NN__OPTIONS(triplet_margin_loss, NN__OR(margin, 1) NN__OR(p, 2) NN__OR(eps, 1e-6))
 
 TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[3] = {a->input, a->target, a->var}, *x, *v, *y;
     int d, fits, less;
-    if (!nn__loss_inputs(&o, &row, "gaussian_nll_loss", "input target var", in, 3, 3, 5, 2, 2, a->reduction))
+    if (!nn__loss_inputs("gaussian_nll_loss", "input target var", in, 3, 3, 5, 2, 2, a->reduction))
         return TENSOR__(poison);
     x = in[0];
     v = in[2];
@@ -8717,11 +7920,11 @@ TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_ar
     for (d = 0; fits && d < v->ndim; d++)
         fits = v->dims[d] == x->dims[d] || (d == x->ndim - 1 && v->dims[d] == 1);
     if (!fits)
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
-            "gaussian_nll_loss: var %t must have the shape of input %t, a last dim of 1, or none", v, x);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "gaussian_nll_loss: var %t must have the shape of input %t, a last dim of 1, or none",
+                        v, x);
     if ((tensor_item)((tensor_any)((tensor_lt_scalar)((tensor_detach)(v), 0))) != 0)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX, "gaussian_nll_loss: var %t has a negative element", v);
+        return NN__FAIL(TENSOR_ERR_INDEX, "gaussian_nll_loss: var %t has a negative element", v);
     if (less) v = (tensor_unsqueeze)(v, -1);
     // eps + v - v has the value of the bound and the gradient of v.
     v = (tensor_where)((tensor_lt_scalar)(v, a->eps),
@@ -8731,13 +7934,11 @@ TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_ar
     if (a->full) y = (tensor_add_scalar)(y, 0.91893853320467274);
     return nn__reduce(y, a->reduction, a->input);
 }
-NN__OPTIONS(gaussian_nll_loss, a.eps = 1e-6, a.eps = nn__or_f(a.eps, 1e-6))
+NN__OPTIONS(gaussian_nll_loss, NN__OR(eps, 1e-6))
 
 TENSOR__FN tensor_t *nn__run_poisson_nll_loss(const tensor_poisson_nll_loss_args_t *a) {
-    tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[2] = {a->input, a->target}, *x, *t, *y;
-    if (!nn__loss_inputs(&o, &row, "poisson_nll_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
+    if (!nn__loss_inputs("poisson_nll_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
         return TENSOR__(poison);
     x = in[0];
     t = in[1];
@@ -8750,7 +7951,7 @@ TENSOR__FN tensor_t *nn__run_poisson_nll_loss(const tensor_poisson_nll_loss_args
     }
     return nn__reduce(y, a->reduction, a->input);
 }
-NN__OPTIONS(poisson_nll_loss, a.eps = 1e-8, a.eps = nn__or_f(a.eps, 1e-8))
+NN__OPTIONS(poisson_nll_loss, NN__OR(eps, 1e-8))
 
 // ---- ctc: log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states).
 // The kernel makes the gradient along: what backward would need is all there.
@@ -8847,7 +8048,7 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
     for (i = 0; i < a[2].numel; i++) {
         int64_t t = nn__index(&a[2], i), s = nn__index(&a[3], i);
         if (t < 0 || t > most || s < 0 || s > room || (total += c->p->i[1] ? 0 : s) > room) {
-            (void)TENSOR__(fail)(
+            TENSOR__(fail)(
                 c->thread, TENSOR_ERR_INDEX,
                 "ctc_loss: input length %d, target length %d of item %d do not fit %d steps, %d targets", t,
                 s, i, most, room);
@@ -8939,47 +8140,41 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     return a;
 }
 TENSOR__FN void nn__grad_ctc(tensor__grad_t *g) {
-    if (g->create) {
-        nn__grad_composed(g, nn__composed_ctc);
-        return;
-    }
+    if (nn__grad_created(g, nn__composed_ctc)) return;
     if (TENSOR__(grad_need)(g, 0))
         g->gx[0] = (tensor_mul)(TENSOR__(grad_out)(g, 1), (tensor_unsqueeze)(g->gy[0], 1));
 }
 
 TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     tensor__op_t o;
-    tensor__row_t row;
     tensor_t *in[4] = {a->log_probs, a->targets, a->input_lengths, a->target_lengths}, *x, *y;
     int64_t none = 0, k;
     int single;
-    if (!nn__loss_inputs(&o, &row, "ctc_loss", "log_probs targets input_lengths target_lengths", in, 4, 4, 1,
+    if (!nn__loss_inputs("ctc_loss", "log_probs targets input_lengths target_lengths", in, 4, 4, 1,
                          0, 0, a->reduction))
         return TENSOR__(poison);
     x = in[0];
     single = x->ndim == 2;
     if (!nn__is_index(in[1]) || !nn__is_index(in[2]) || !nn__is_index(in[3]))
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_DTYPE,
-            "ctc_loss: targets, input_lengths, target_lengths are %y, %y, %y, must be i32 or i64", in[1],
-            in[2], in[3]);
+        return NN__FAIL(TENSOR_ERR_DTYPE,
+                        "ctc_loss: targets, input_lengths, target_lengths are %y, %y, %y, must be i32 or i64",
+                        in[1], in[2], in[3]);
     if (single) x = (tensor_unsqueeze)(x, 1);
     for (k = 2; single && k < 4; k++)
         if (in[k]->ndim == 0) in[k] = (tensor_unsqueeze)(in[k], 0);
     if (x->ndim != 3 || x->dims[2] == 0 || in[1]->ndim < 1 || in[1]->ndim > 2 - single ||
         (in[1]->ndim == 2 && in[1]->dims[0] != x->dims[1]))
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
-            "ctc_loss: log_probs %t must be [T, N, C] or [T, C], targets %t [N, S] or [sum]", a->log_probs,
-            in[1]);
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "ctc_loss: log_probs %t must be [T, N, C] or [T, C], targets %t [N, S] or [sum]",
+                        a->log_probs, in[1]);
     if (in[2]->ndim != 1 || in[2]->dims[0] != x->dims[1] || in[3]->ndim != 1 || in[3]->dims[0] != x->dims[1])
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
+        return NN__FAIL(
+            TENSOR_ERR_SHAPE,
             "ctc_loss: input_lengths %t and target_lengths %t must have the %d items of log_probs %t",
             a->input_lengths, a->target_lengths, x->dims[1], a->log_probs);
     if (a->blank < 0 || a->blank >= x->dims[2])
-        return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX, "ctc_loss: blank %d is not in 0..%d (log_probs %t)",
-                              a->blank, x->dims[2] - 1, a->log_probs);
+        return NN__FAIL(TENSOR_ERR_INDEX, "ctc_loss: blank %d is not in 0..%d (log_probs %t)", a->blank,
+                        x->dims[2] - 1, a->log_probs);
     in[0] = nn__contiguous(x);
     for (k = 1; k < 4; k++) in[k] = nn__contiguous(in[k]);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_CTC_LOSS), in, 4)) return TENSOR__(poison);
@@ -8996,7 +8191,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     if (single && a->reduction == TENSOR_NONE) y = (tensor_squeeze)(y, 0);
     return nn__reduce(y, a->reduction, a->log_probs);
 }
-NN__OPTIONS(ctc_loss, (void)0, a.blank = nn__or(a.blank, 0))
+NN__OPTIONS(ctc_loss, NN__OR(blank, 0))
 
 // ---- the table
 
@@ -9054,7 +8249,7 @@ typedef struct nn__kind_t nn__kind_t;   // a row of the layer table; NULL for a 
 struct nn__kind_t {
     const char *name;
     nn_forward_fn_t forward;
-    void (*describe)(nn_module_t *m, tensor__text_t *t);
+    const char *text;   // its numbers as printed: see nn__put_numbers
     int composite;   // its forward opens a scope
 };
 
@@ -9073,7 +8268,8 @@ struct nn_module_impl_t {
     const nn__kind_t *kind;
     void (*destroy)(nn_module_t *m);
     nn__slot_t *slot;
-    int nslots, cap;
+    int nslots;
+    int64_t cap;
     int parents, refs;    // refs = parents + 1 while open + calls whose backward hooks wait
     nn__hook_t *hooks;    // in the order of registration
     int64_t last_hook;
@@ -9130,6 +8326,15 @@ TENSOR__FN void *nn__grow(void *p, uint64_t used, uint64_t want, uint64_t size) 
     return q;
 }
 
+// A list of n elements with room for one more: p, or a larger block that replaces it. NULL = out of memory.
+TENSOR__FN void *nn__room(void *p, int64_t n, int64_t *cap, int64_t first, uint64_t size) {
+    int64_t want = *cap ? 2 * *cap : first;
+    if (n < *cap) return p;
+    p = nn__grow(p, (uint64_t)n, (uint64_t)want, size);
+    if (p) *cap = want;
+    return p;
+}
+
 TENSOR__FN char *nn__copy_string(const char *s) {
     size_t n = strlen(s) + 1;
     char *q = (char *)nn__memory(n, 1);
@@ -9141,8 +8346,7 @@ TENSOR__FN char *nn__copy_string(const char *s) {
 TENSOR__FN int nn__poisoned(const char *op, const char *what, const void *p) {
     int code = tensor_error_code();
     if (code != TENSOR_OK) return code;
-    NN__FAIL(TENSOR_ERR_POISONED, "%s: %s %s", op, what, p ? "failed earlier" : "is NULL");
-    return TENSOR_ERR_POISONED;
+    return NN__ERROR(TENSOR_ERR_POISONED, "%s: %s %s", op, what, p ? "failed earlier" : "is NULL");
 }
 
 // Whether m is initialised and not freed. Blocks of freed modules stay until shutdown, so that it can be
@@ -9156,9 +8360,8 @@ TENSOR__FN int nn__unusable(const char *op, const char *what, const nn_module_t 
     int code = tensor_error_code();
     if (code != TENSOR_OK || !m || nn__open_module(m) || (!m->impl && m->code == TENSOR_ERR_OUT_OF_MEMORY))
         return nn__poisoned(op, what, m);
-    NN__FAIL(TENSOR_ERR_POISONED, "%s: %s %s", op, what,
-             m->impl || m->code != TENSOR_OK ? "was freed" : "was never initialised");
-    return TENSOR_ERR_POISONED;
+    return NN__ERROR(TENSOR_ERR_POISONED, "%s: %s %s", op, what,
+                     m->impl || m->code != TENSOR_OK ? "was freed" : "was never initialised");
 }
 
 TENSOR__FN void nn__mark(nn_module_t *m, int code) {
@@ -9167,6 +8370,25 @@ TENSOR__FN void nn__mark(nn_module_t *m, int code) {
 
 TENSOR__FN int nn__usable(const nn_module_t *m) {
     return nn__open_module(m) && m->code == TENSOR_OK;
+}
+
+// Whether p is given, m open, m usable; raises if not.
+TENSOR__FN int nn__there(const char *op, const char *what, const void *p) {
+    if (!p) nn__poisoned(op, what, p);
+    return p != NULL;
+}
+TENSOR__FN int nn__whole(const char *op, const char *what, tensor_t *t) {
+    int good = t && !(tensor_is_poison)(t);
+    if (!good) nn__poisoned(op, what, t);
+    return good;
+}
+TENSOR__FN int nn__opened(const char *op, const char *what, const nn_module_t *m) {
+    if (!nn__open_module(m)) nn__unusable(op, what, m);
+    return nn__open_module(m);
+}
+TENSOR__FN int nn__can_use(const char *op, const char *what, const nn_module_t *m) {
+    if (!nn__usable(m)) nn__unusable(op, what, m);
+    return nn__usable(m);
 }
 
 // Parameters, buffers and parts say where their module was made.
@@ -9251,10 +8473,7 @@ TENSOR__FN void nn__module_shutdown(tensor__owned_t *o) {
 TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t forward,
                                void (*destroy)(nn_module_t *m)) {
     nn_module_impl_t *impl;
-    if (!m) {
-        nn__poisoned("module_init", "the module", m);
-        return;
-    }
+    if (!nn__there("module_init", "the module", m)) return;
     impl = (nn_module_impl_t *)nn__memory(1, sizeof(nn_module_impl_t));
     m->name = name ? name : "Module";
     m->forward = forward;
@@ -9273,15 +8492,11 @@ TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t
 
 TENSOR_API int (nn_free)(nn_module_t *m) {
     nn_module_impl_t *impl = m ? m->impl : NULL;
-    if (m && (impl ? impl->module != m : m->code == TENSOR_ERR_OWNER)) {
-        NN__FAIL(TENSOR_ERR_OWNER, "free: the module was freed already");
-        return TENSOR_ERR_OWNER;
-    }
+    if (m && (impl ? impl->module != m : m->code == TENSOR_ERR_OWNER))
+        return NN__ERROR(TENSOR_ERR_OWNER, "free: the module was freed already");
     if (!impl) return TENSOR_OK;
-    if (impl->parents > 0) {
-        NN__FAIL(TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
-        return TENSOR_ERR_OWNER;
-    }
+    if (impl->parents > 0)
+        return NN__ERROR(TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
     m->impl = NULL;
     m->code = TENSOR_ERR_OWNER;
     nn__close(impl);
@@ -9316,22 +8531,13 @@ TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name
     s = nn__find_slot(impl, name, n);
     if (!s) {
         char *copy = nn__copy_string(name);
-        if (copy && impl->nslots == impl->cap) {
-            int cap = impl->cap ? impl->cap * 2 : 4;
-            nn__slot_t *q =
-                (nn__slot_t *)nn__grow(impl->slot, (uint64_t)impl->nslots, (uint64_t)cap, sizeof(nn__slot_t));
-            if (!q) {
-                nn__free(copy);
-                copy = NULL;
-            } else {
-                impl->slot = q;
-                impl->cap = cap;
-            }
-        }
-        if (!copy) {
+        s = copy ? (nn__slot_t *)nn__room(impl->slot, impl->nslots, &impl->cap, 4, sizeof *s) : NULL;
+        if (!s) {
+            nn__free(copy);
             nn__mark(m, TENSOR_ERR_OUT_OF_MEMORY);
             return NULL;
         }
+        impl->slot = s;
         s = &impl->slot[impl->nslots++];
         s->name = copy;
     }
@@ -9341,10 +8547,7 @@ TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name
 
 TENSOR__FN tensor_t *nn__register(nn_module_t *m, const char *op, const char *name, tensor_t *t, int kind) {
     nn__slot_t *s;
-    if (!nn__open_module(m)) {
-        nn__unusable(op, "the module", m);
-        return TENSOR__(poison);
-    }
+    if (!nn__opened(op, "the module", m)) return TENSOR__(poison);
     if (!t || (tensor_is_poison)(t)) {
         nn__mark(m, nn__poisoned(op, "the tensor", t));
         return TENSOR__(poison);
@@ -9389,10 +8592,7 @@ TENSOR__FN int nn__contains(const nn_module_impl_t *outer, const nn_module_impl_
 
 TENSOR_API nn_module_t *(nn_child)(nn_module_t *m, const char *name, nn_module_t *child) {
     nn__slot_t *s;
-    if (!nn__open_module(m)) {
-        nn__unusable("child", "the module", m);
-        return child;
-    }
+    if (!nn__opened("child", "the module", m)) return child;
     if (!nn__open_module(child)) {
         nn__mark(m, nn__unusable("child", "the child", child));
         return child;
@@ -9516,14 +8716,8 @@ TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x) {
 TENSOR__FN int64_t nn__add_hook(nn_module_t *m, const char *op, nn_forward_pre_hook_t pre,
                                 nn_forward_hook_t post, nn_full_backward_hook_t back, void *user) {
     nn__hook_t *h, **at;
-    if (!nn__open_module(m)) {
-        nn__unusable(op, "the module", m);
-        return 0;
-    }
-    if (!pre && !post && !back) {
-        NN__FAIL(TENSOR_ERR_OWNER, "%s: fn is NULL", op);
-        return 0;
-    }
+    if (!nn__opened(op, "the module", m)) return 0;
+    if (!pre && !post && !back) return NN__NO(TENSOR_ERR_OWNER, "%s: fn is NULL", op);
     h = (nn__hook_t *)nn__memory(1, sizeof *h);
     if (!h) return 0;
     h->id = ++m->impl->last_hook;
@@ -9664,10 +8858,7 @@ TENSOR__FN void *nn__collect(nn_module_t *m, const char *op, nn__items_t *out) {
     int64_t i;
     out->item = NULL;
     out->n = 0;
-    if (!nn__usable(m)) {
-        nn__unusable(op, "the module", m);
-        return NULL;
-    }
+    if (!nn__can_use(op, "the module", m)) return NULL;
     nn__count_items(m->impl, 0, &items, &bytes);
     while (slots < 2 * items) slots *= 2;
     block = (unsigned char *)nn__memory(items * sizeof(nn__item_t) + slots * sizeof(int32_t) + bytes, 1);
@@ -9791,14 +8982,8 @@ TENSOR__FN nn__slot_t *nn__lookup(const nn_module_impl_t *impl, const char *name
 
 TENSOR_API tensor_t *(nn_get)(nn_module_t *m, const char *name) {
     nn__slot_t *s;
-    if (!nn__usable(m)) {
-        nn__unusable("get", "the module", m);
-        return TENSOR__(poison);
-    }
-    if (!name) {
-        nn__poisoned("get", "name", name);
-        return TENSOR__(poison);
-    }
+    if (!nn__can_use("get", "the module", m)) return TENSOR__(poison);
+    if (!nn__there("get", "name", name)) return TENSOR__(poison);
     s = nn__lookup(m->impl, name);
     if (s && s->tensor) return s->tensor;
     return NN__FAIL(TENSOR_ERR_INDEX, "get: %s has no parameter or buffer \"%s\"", m->name, name);
@@ -9806,25 +8991,20 @@ TENSOR_API tensor_t *(nn_get)(nn_module_t *m, const char *name) {
 
 TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
     nn__slot_t *s;
-    if (!nn__usable(m)) {
-        nn__unusable("get_child", "the module", m);
-        return NULL;
-    }
-    if (!name) {
-        nn__poisoned("get_child", "name", name);
-        return NULL;
-    }
+    if (!nn__can_use("get_child", "the module", m)) return NULL;
+    if (!nn__there("get_child", "name", name)) return NULL;
     s = nn__lookup(m->impl, name);
     if (s && s->child && s->child->module) return s->child->module;
     NN__FAIL(TENSOR_ERR_INDEX, "get_child: %s has no module \"%s\"", m->name, name);
     return NULL;
 }
 
+TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t);
 TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int depth) {
     int i, k, children = 0;
     if (!impl->module) return;
     NN__PUT(t, "%s(", impl->module->name);
-    if (impl->kind && impl->kind->describe) impl->kind->describe(impl->module, t);
+    if (impl->kind) nn__put_numbers(impl->module, impl->kind->text, 1, t);
     for (i = 0; i < impl->nslots; i++) {
         if (!impl->slot[i].child) continue;
         children++;
@@ -9857,8 +9037,7 @@ TENSOR_API int nn_print(nn_module_t *m) {
     bad = puts(text) < 0;
     nn__free(text);
     if (!bad) return TENSOR_OK;
-    NN__FAIL(TENSOR_ERR_IO, "print: stdout cannot be written");
-    return TENSOR_ERR_IO;
+    return NN__ERROR(TENSOR_ERR_IO, "print: stdout cannot be written");
 }
 #endif
 
@@ -9879,13 +9058,11 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
     for (i = 0; i < a.n && i < b.n && code == TENSOR_OK; i++) {
         if (strcmp(a.item[i].name, b.item[i].name) == 0 && nn__same_shape(a.item[i].tensor, b.item[i].tensor))
             continue;
-        code = TENSOR_ERR_FORMAT;
-        NN__FAIL(code, "copy_state: \"%s\" %t and \"%s\" %t differ", a.item[i].name, a.item[i].tensor,
-                 b.item[i].name, b.item[i].tensor);
+        code = NN__ERROR(TENSOR_ERR_FORMAT, "copy_state: \"%s\" %t and \"%s\" %t differ", a.item[i].name,
+                         a.item[i].tensor, b.item[i].name, b.item[i].tensor);
     }
     if (code == TENSOR_OK && a.n != b.n) {
-        code = TENSOR_ERR_FORMAT;
-        NN__FAIL(code, "copy_state: modules of %d and %d tensors", a.n, b.n);
+        code = NN__ERROR(TENSOR_ERR_FORMAT, "copy_state: modules of %d and %d tensors", a.n, b.n);
     }
     if (code == TENSOR_OK) {
         scope = TENSOR__(scope)(0);
@@ -9936,11 +9113,9 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
     int64_t i, n = 0;
     int code;
     tensor_scope_t scope;
-    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
-        NN__FAIL(TENSOR_ERR_DTYPE, "to: %s is no float dtype and no device",
-                 tensor_dtype_name((tensor_dtype_t)to));
-        return TENSOR_ERR_DTYPE;
-    }
+    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16)
+        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is no float dtype and no device",
+                         tensor_dtype_name((tensor_dtype_t)to));
     block = nn__collect(m, "to", &a);
     if (!block) return tensor_error_code();
     fresh = (tensor_t **)nn__memory((uint64_t)(2 * a.n + 1), sizeof *fresh);
@@ -10053,10 +9228,7 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
 TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
     nn__clones_t known;
     nn_module_t *c;
-    if (!nn__usable(m)) {
-        nn__unusable("clone", "the module", m);
-        return NULL;
-    }
+    if (!nn__can_use("clone", "the module", m)) return NULL;
     known.pair = NULL;
     known.n = known.cap = 0;
     c = nn__clone(m, &known);
@@ -10074,9 +9246,12 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
 
 typedef struct nn__layer_t {
     nn_module_t base;
-    int64_t i[24];
+    int64_t i[28];
     double f[4];
 } nn__layer_t;
+TENSOR__FN const nn__layer_t *nn__of(const nn_module_t *m) {
+    return (const nn__layer_t *)(const void *)m;
+}
 
 // The tensor of slot k, NULL if the layer has fewer.
 TENSOR__FN tensor_t *nn__tensor(const nn_module_t *m, int k) {
@@ -10089,58 +9264,22 @@ TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
     return s ? s->tensor : NULL;
 }
 
-// i: in, out, no_bias
-TENSOR__FN tensor_t *nn__forward_linear(nn_module_t *m, tensor_t *x) {
-    return (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1));
-}
-
-TENSOR__FN void nn__put_pair(tensor__text_t *t, const char *before, int64_t a, int64_t b) {
-    NN__PUT(t, "%s(%d, %d)", before, a, b);
-}
-
-TENSOR__FN void nn__describe_linear(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "in_features=%d, out_features=%d%s", l->i[0], l->i[1], l->i[2] ? ", bias=False" :
-            ", bias=True");
-}
-
 // Convolutions and pools. i: in, out, dims of an image, groups (pools: how a mean counts), same (ceil_mode),
-// padding_mode (divisor), then kernel, stride, padding, dilation, output_padding of depth, height, width
+// padding_mode (divisor), then kernel, stride, padding, dilation, output_padding of depth, height, width,
+// then which of padding (2 = same), dilation, output_padding, groups are worth printing
 enum { NN__I_RANK = 2, NN__I_GROUPS, NN__I_SAME, NN__I_MODE, NN__I_KERNEL = 6, NN__I_STRIDE = 9,
-       NN__I_PAD = 12, NN__I_DILATION = 15, NN__I_MORE = 18 };
+       NN__I_PAD = 12, NN__I_DILATION = 15, NN__I_MORE = 18, NN__I_SHOWN = 21 };
+enum { NN__I_WINDOW = 12 };   // numbers that stand in a window as they do in i
 TENSOR__FN nn__window_t nn__layer_window(const nn__layer_t *l) {
     nn__window_t g = nn__window_unit();
-    memcpy(g.kernel, l->i + NN__I_KERNEL, sizeof g.kernel);
-    memcpy(g.stride, l->i + NN__I_STRIDE, sizeof g.stride);
-    memcpy(g.pad, l->i + NN__I_PAD, sizeof g.pad);
-    memcpy(g.dilation, l->i + NN__I_DILATION, sizeof g.dilation);
+    memcpy(&g, l->i + NN__I_KERNEL, NN__I_WINDOW * sizeof l->i[0]);
     g.mode = l->i[NN__I_GROUPS];
     return g;
 }
 TENSOR__FN void nn__layer_keep(nn__layer_t *l, const nn__window_t *g, int rank) {
-    memcpy(l->i + NN__I_KERNEL, g->kernel, sizeof g->kernel);
-    memcpy(l->i + NN__I_STRIDE, g->stride, sizeof g->stride);
-    memcpy(l->i + NN__I_PAD, g->pad, sizeof g->pad);
-    memcpy(l->i + NN__I_DILATION, g->dilation, sizeof g->dilation);
+    memcpy(l->i + NN__I_KERNEL, g, NN__I_WINDOW * sizeof l->i[0]);
     l->i[NN__I_GROUPS] = g->mode;
     l->i[NN__I_RANK] = rank;
-}
-TENSOR__FN void nn__put_dims(tensor__text_t *t, const char *before, const int64_t *v, int64_t rank) {
-    int64_t d;
-    NN__PUT(t, "%s(", before);
-    for (d = 3 - rank; d < 3; d++) {
-        NN__PUT(t, "%d%s", v[d], d < 2 ? ", " : rank == 1 ? ",)" : ")");
-    }
-}
-// The numbers of one dim if all are equal.
-TENSOR__FN void nn__put_size(tensor__text_t *t, const char *before, const int64_t *v, int64_t rank) {
-    int64_t d;
-    for (d = 3 - rank; d < 3; d++)
-        if (v[d] != v[2]) {
-            nn__put_dims(t, before, v, rank);
-            return;
-        }
-    NN__PUT(t, "%s%d", before, v[2]);
 }
 TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     int64_t d;
@@ -10149,8 +9288,47 @@ TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     return 1;
 }
 
+// The numbers of a layer in PyTorch's form: s with #k for i[k], $k for f[k], @k for the numbers i[k].. of all
+// dims and *k for one of them where they are equal; ?ktext} is there if i[k] is not 0, {kA|B|C} is the
+// i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and R ask whether there is a weight, bias,
+// running_mean. -> where it ended
+TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t) {
+    const nn__layer_t *l = nn__of(m);
+    for (; *s && *s != '|' && *s != '}'; s++) {
+        char what = *s, one[2] = {0, 0};
+        int64_t rank = l->i[NN__I_RANK], d;
+        const int64_t *v;
+        int k;
+        one[0] = what;
+        if (!strchr("#$@*?{", what)) {
+            if (on) NN__PUT(t, "%s", one);
+            continue;
+        }
+        k = *++s <= '9' ? *s - '0' : *s - 'a' + 10;
+        if (what == '?' || what == '{') {
+            const char *asked = *s == 'B' ? "bias" : *s == 'R' ? "running_mean" : *s == 'W' ? "weight" : NULL;
+            int64_t at = asked ? nn__called(m, asked) != NULL : l->i[k];
+            if (what == '?') s = nn__put_numbers(m, s + 1, on && at != 0, t);
+            else
+                do s = nn__put_numbers(m, s + 1, on && at-- == 0, t);
+                while (*s == '|');
+            continue;
+        }
+        if (!on) continue;
+        v = l->i + k;
+        if (what == '$') NN__PUT(t, "%g", l->f[k]);
+        else if (what == '#') NN__PUT(t, "%d", v[0]);
+        else if (what == '*' && nn__all_are(v, rank, v[2])) NN__PUT(t, "%d", v[2]);
+        else {
+            NN__PUT(t, "(");
+            for (d = 3 - rank; d < 3; d++) NN__PUT(t, "%d%s", v[d], d < 2 ? ", " : rank == 1 ? ",)" : ")");
+        }
+    }
+    return s;
+}
+
 TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     nn__window_t g = nn__layer_window(l);
     int rank = (int)l->i[NN__I_RANK], mode = (int)l->i[NN__I_MODE], same = l->i[NN__I_SAME] != 0, d;
     if (mode != TENSOR_PAD_CONSTANT) {
@@ -10167,75 +9345,28 @@ TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
     return nn__conv_front(NN_OP_CONV1D + rank - 1, x, nn__tensor(m, 0), nn__tensor(m, 1), g, NULL, same);
 }
 TENSOR__FN tensor_t *nn__forward_conv_transpose(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     return nn__conv_front(NN_OP_CONV_TRANSPOSE1D + (int)l->i[NN__I_RANK] - 1, x, nn__tensor(m, 0),
                           nn__tensor(m, 1), nn__layer_window(l), l->i + NN__I_MORE, 0);
 }
-TENSOR__FN void nn__describe_conv(nn_module_t *m, tensor__text_t *t) {
-    static const char *const modes[4] = {"", "reflect", "replicate", "circular"};
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    int64_t rank = l->i[NN__I_RANK];
-    NN__PUT(t, "%d, %d", l->i[0], l->i[1]);
-    nn__put_dims(t, ", kernel_size=", l->i + NN__I_KERNEL, rank);
-    nn__put_dims(t, ", stride=", l->i + NN__I_STRIDE, rank);
-    if (l->i[NN__I_SAME]) NN__PUT(t, ", padding=same");
-    else if (!nn__all_are(l->i + NN__I_PAD, rank, 0)) nn__put_dims(t, ", padding=", l->i + NN__I_PAD, rank);
-    if (!nn__all_are(l->i + NN__I_DILATION, rank, 1))
-        nn__put_dims(t, ", dilation=", l->i + NN__I_DILATION, rank);
-    if (!nn__all_are(l->i + NN__I_MORE, rank, 0))
-        nn__put_dims(t, ", output_padding=", l->i + NN__I_MORE, rank);
-    if (l->i[NN__I_GROUPS] != 1) {
-        NN__PUT(t, ", groups=%d", l->i[NN__I_GROUPS]);
-    }
-    if (!nn__tensor(m, 1)) NN__PUT(t, ", bias=False");
-    if (l->i[NN__I_MODE]) {
-        NN__PUT(t, ", padding_mode=%s", modes[l->i[NN__I_MODE] & 3]);
-    }
-}
 
-TENSOR__FN tensor_t *nn__forward_max_pool(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    int rank = (int)l->i[NN__I_RANK];
-    return nn__pool_front(NN_OP_MAX_POOL1D + rank - 1, rank, x, nn__layer_window(l), l->i[NN__I_SAME] != 0,
-                          NULL);
-}
-TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+// Pools have their op for 1 dim at NN__I_MORE, adaptive ones the size of the result where others
+// have kernels.
+TENSOR__FN tensor_t *nn__forward_pool(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = nn__of(m);
     nn__window_t g = nn__layer_window(l);
     int rank = (int)l->i[NN__I_RANK];
     g.divisor = l->i[NN__I_MODE];
-    return nn__pool_front(NN_OP_AVG_POOL1D + rank - 1, rank, x, g, l->i[NN__I_SAME] != 0, NULL);
+    return nn__pool_front((int)l->i[NN__I_MORE] + rank - 1, rank, x, g, l->i[NN__I_SAME] != 0, NULL);
 }
-TENSOR__FN void nn__describe_avg_pool(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    int64_t rank = l->i[NN__I_RANK];
-    nn__put_size(t, "kernel_size=", l->i + NN__I_KERNEL, rank);
-    nn__put_size(t, ", stride=", l->i + NN__I_STRIDE, rank);
-    nn__put_size(t, ", padding=", l->i + NN__I_PAD, rank);
-}
-TENSOR__FN void nn__describe_max_pool(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__describe_avg_pool(m, t);
-    nn__put_size(t, ", dilation=", l->i + NN__I_DILATION, l->i[NN__I_RANK]);
-    NN__PUT(t, "%s", l->i[NN__I_SAME] ? ", ceil_mode=True" : ", ceil_mode=False");
-}
-// The size of the result stands where kernels have theirs.
-TENSOR__FN tensor_t *nn__forward_adaptive_avg(nn_module_t *m, tensor_t *x) {
-    const int64_t *i = ((const nn__layer_t *)(const void *)m)->i, *s = i + NN__I_KERNEL;
-    return nn__adaptive(NN_OP_AVG_POOL1D, (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
-}
-TENSOR__FN tensor_t *nn__forward_adaptive_max(nn_module_t *m, tensor_t *x) {
-    const int64_t *i = ((const nn__layer_t *)(const void *)m)->i, *s = i + NN__I_KERNEL;
-    return nn__adaptive(NN_OP_MAX_POOL1D, (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
-}
-TENSOR__FN void nn__describe_adaptive(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    nn__put_size(t, "output_size=", l->i + NN__I_KERNEL, l->i[NN__I_RANK]);
+TENSOR__FN tensor_t *nn__forward_adaptive(nn_module_t *m, tensor_t *x) {
+    const int64_t *i = nn__of(m)->i, *s = i + NN__I_KERNEL;
+    return nn__adaptive((int)i[NN__I_MORE], (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
 }
 
-// i: size (3), mode, align_corners; f: scale factors (3)
+// i: size (3), mode, align_corners, no size; f: scale factors (3)
 TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor_interpolate_args_t a = tensor_interpolate_defaults();
     a.x = x;
     a.size = l->i[0];
@@ -10248,43 +9379,14 @@ TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     a.align_corners = l->i[4] != 0;
     return (tensor_interpolate_with)(a);
 }
-TENSOR__FN void nn__describe_upsample(nn_module_t *m, tensor__text_t *t) {
-    static const char *const names[8] = {"nearest", "nearest", "nearest-exact", "linear", "bilinear",
-                                         "bicubic", "trilinear", "area"};
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%s", l->i[0] > 0 ? "size=" : "scale_factor=");
-    if (l->i[0] > 0) NN__PUT(t, "%d", l->i[0]);
-    else NN__PUT(t, "%g", l->f[0]);
-    NN__PUT(t, ", mode='%s'", names[l->i[3] & 7]);
-}
-// i: factor
-TENSOR__FN tensor_t *nn__forward_pixel_shuffle(nn_module_t *m, tensor_t *x) {
-    return (tensor_pixel_shuffle)(x, ((const nn__layer_t *)(const void *)m)->i[0]);
-}
-TENSOR__FN tensor_t *nn__forward_pixel_unshuffle(nn_module_t *m, tensor_t *x) {
-    return (tensor_pixel_unshuffle)(x, ((const nn__layer_t *)(const void *)m)->i[0]);
-}
-TENSOR__FN void nn__describe_pixel_shuffle(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%s%d", m->forward == nn__forward_pixel_shuffle ? "upscale_factor=" : "downscale_factor=",
-            l->i[0]);
-}
 // i: mode, how many numbers, the numbers; f: value
 TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     return (tensor_pad_n)(x, l->i + 2, (int)l->i[1], (tensor_pad_t)l->i[0], l->f[0]);
-}
-TENSOR__FN void nn__describe_pad(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    int64_t k;
-    for (k = 0; k < l->i[1]; k++) {
-        NN__PUT(t, "%s%d", k ? ", " : "(", l->i[2 + k]);
-    }
-    NN__PUT(t, ")");
 }
 // i: kernel, kernel_w, dilation, .. padding, .. stride, .., height, width
 TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
-    const int64_t *i = ((const nn__layer_t *)(const void *)m)->i;
+    const int64_t *i = nn__of(m)->i;
     tensor_columns_args_t a = tensor_columns_defaults();
     a.x = x;
     a.kernel = i[0];
@@ -10299,25 +9401,13 @@ TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
     a.width = i[9];
     return i[8] > 0 ? (tensor_col2im_with)(a) : (tensor_im2col_with)(a);
 }
-TENSOR__FN void nn__describe_columns(nn_module_t *m, tensor__text_t *t) {
-    const int64_t *i = ((const nn__layer_t *)(const void *)m)->i;
-    if (i[8] > 0) {
-        nn__put_pair(t, "output_size=", i[8], i[9] > 0 ? i[9] : i[8]);
-        NN__PUT(t, ", ");
-    }
-    nn__put_pair(t, "kernel_size=", i[0], i[1]);
-    nn__put_pair(t, ", dilation=", i[2], i[3]);
-    nn__put_pair(t, ", padding=", i[4], i[5]);
-    nn__put_pair(t, ", stride=", i[6], i[7]);
-}
 
-// i: size, no_affine, no_bias; f: eps
+// i: size, no_affine, no_bias alone; f: eps
 TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor_layer_norm_args_t a = tensor_layer_norm_defaults();
-    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0])) {
+    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "layer_norm: x %t must end in a dim of %d", x, l->i[0]);
-    }
     a.x = x;
     a.weight = nn__tensor(m, 0);
     a.bias = nn__tensor(m, 1);
@@ -10325,16 +9415,9 @@ TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
     return (tensor_layer_norm_with)(a);
 }
 
-TENSOR__FN void nn__describe_layer_norm(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "(%d,), eps=%g%s", l->i[0], l->f[0], l->i[1] ? ", elementwise_affine=False" :
-            ", elementwise_affine=True");
-    if (!l->i[1] && l->i[2]) NN__PUT(t, ", bias=False");
-}
-
 // i: channels, fewest dims, most dims, instance, cumulative; f: eps, momentum
 TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     const char *op = l->i[3] ? "instance_norm" : "batch_norm";
     tensor_t *in[5], *batches = nn__called(m, "num_batches_tracked"), *y;
     tensor_scope_t scope;
@@ -10360,18 +9443,9 @@ TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
     return y;
 }
 
-TENSOR__FN void nn__describe_batch_norm(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%d, eps=%g, momentum=", l->i[0], l->f[0]);
-    if (l->i[4]) NN__PUT(t, "None");
-    else NN__PUT(t, "%g", l->f[1]);
-    NN__PUT(t, "%s%s", nn__called(m, "weight") ? ", affine=True" : ", affine=False",
-            nn__called(m, "running_mean") ? ", track_running_stats=True" : ", track_running_stats=False");
-}
-
 // i: groups, channels; f: eps
 TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor_group_norm_args_t a = tensor_group_norm_defaults();
     if (x && !(tensor_is_poison)(x) && (x->ndim < 2 || x->dims[1] != l->i[1]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, %d, ...]", x, l->i[1]);
@@ -10383,15 +9457,9 @@ TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
     return (tensor_group_norm_with)(a);
 }
 
-TENSOR__FN void nn__describe_group_norm(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%d, %d, eps=%g%s", l->i[0], l->i[1], l->f[0], nn__tensor(m, 0) ? ", affine=True" :
-            ", affine=False");
-}
-
-// i: size; f: eps, < 0 = that of the dtype
+// i: size, no eps; f: eps, < 0 = that of the dtype
 TENSOR__FN tensor_t *nn__forward_rms_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor_rms_norm_args_t a = tensor_rms_norm_defaults();
     if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "rms_norm: x %t must end in a dim of %d", x, l->i[0]);
@@ -10399,14 +9467,6 @@ TENSOR__FN tensor_t *nn__forward_rms_norm(nn_module_t *m, tensor_t *x) {
     a.weight = nn__tensor(m, 0);
     a.eps = l->f[0];
     return (tensor_rms_norm_with)(a);
-}
-
-TENSOR__FN void nn__describe_rms_norm(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "(%d,), eps=", l->i[0]);
-    if (l->f[0] < 0) NN__PUT(t, "None");
-    else NN__PUT(t, "%g", l->f[0]);
-    NN__PUT(t, "%s", nn__tensor(m, 0) ? ", elementwise_affine=True" : ", elementwise_affine=False");
 }
 
 // The module of that name, NULL if there is none.
@@ -10441,45 +9501,41 @@ static const char *const nn__drops[3] = {"dropout1", "dropout2", "dropout3"};
 TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     static const char op[] = "multihead_attention";
     static const char *const extra[2] = {"bias_k", "bias_v"};
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    tensor__op_t o;
-    tensor__row_t row;
+    const nn__layer_t *l = nn__of(m);
     tensor_t *in[5] = {a->query, a->key, a->value, a->attn_mask, a->key_padding_mask};
     tensor_t *w = nn__called(m, "in_proj_weight"), *b = nn__called(m, "in_proj_bias"), *q[3], *mask = in[3],
              *y, *list[2];
     int64_t embed = l->i[0], heads = l->i[1], n, t, s, dims[4];
     double scale = 1 / sqrt((double)(embed / heads)), drop = m->training ? l->f[0] : 0;
     int nd, k;
-    if (!nn__inputs(&o, &row, op, "query key value attn_mask key_padding_mask", 3, in, 5) ||
-        !nn__floats(&o, 7))
+    if (!nn__inputs(op, "query key value attn_mask key_padding_mask", 3, in, 5, 7))
         return TENSOR__(poison);
     nd = in[0]->ndim;
     for (k = 0; k < 3; k++) {
         if (in[k]->ndim != nd || nd < 2 || nd > 3 || in[k]->dims[nd - 1] != l->i[k == 0 ? 0 : k + 1])
-            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
-                                  "%s: query %t, key %t, value %t must be [T, N, %d], "
-                                  "[S, N, %d], [S, N, %d], or all without N",
-                                  op, in[0], in[1], in[2], embed, l->i[2], l->i[3]);
+            return NN__FAIL(TENSOR_ERR_SHAPE,
+                            "%s: query %t, key %t, value %t must be [T, N, %d], "
+                            "[S, N, %d], [S, N, %d], or all without N",
+                            op, in[0], in[1], in[2], embed, l->i[2], l->i[3]);
     }
     for (k = 0; k < 3; k++) q[k] = nn__batch_first(in[k], nd, (int)l->i[4]);
     n = q[0]->dims[0];
     t = q[0]->dims[1];
     s = q[1]->dims[1];
     if (q[1]->dims[0] != n || q[2]->dims[0] != n || q[2]->dims[1] != s)
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t do not fit together%s",
-                              op, in[0], in[1], in[2], l->i[4] ? " (batch_first)" : "");
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t do not fit together%s", op, in[0],
+                        in[1], in[2], l->i[4] ? " (batch_first)" : "");
     if (in[4] && nd == 2 && in[4]->ndim == 1) in[4] = (tensor_unsqueeze)(in[4], 0);
     if (in[4] && (in[4]->ndim != 2 || in[4]->dims[0] != n || in[4]->dims[1] != s))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: key_padding_mask %t must be [%d, %d]", op, in[4],
-                              n, s);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key_padding_mask %t must be [%d, %d]", op, in[4], n, s);
     if (mask && (mask->ndim < 2 || mask->ndim > 3 || mask->dims[mask->ndim - 2] != t ||
                  mask->dims[mask->ndim - 1] != s || (mask->ndim == 3 && mask->dims[0] != n * heads)))
-        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE, "%s: attn_mask %t must be [%d, %d] or [%d, %d, %d]", op,
-                              mask, t, s, n * heads, t, s);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: attn_mask %t must be [%d, %d] or [%d, %d, %d]", op, mask, t, s,
+                        n * heads, t, s);
     for (k = 3; k < 5; k++)
         if (in[k] && in[k]->dtype != TENSOR_BOOL && in[k]->dtype != in[0]->dtype)
-            return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE, "%s: %s is %y, must be bool or %y as query", op,
-                                  k == 3 ? "attn_mask" : "key_padding_mask", in[k], in[0]);
+            return NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, must be bool or %y as query", op,
+                            k == 3 ? "attn_mask" : "key_padding_mask", in[k], in[0]);
     if (a->is_causal && !mask) {
         dims[0] = t;
         dims[1] = s;
@@ -10588,11 +9644,11 @@ TENSOR__FN tensor_t *nn__layer_attend(nn_module_t *m, const char *name, const ch
     return (nn_forward)(nn__kid(m, drop), nn_multihead_attention_forward_with(a));
 }
 TENSOR__FN tensor_t *nn__transformer_layer(nn_module_t *m, const nn_transformer_args_t *a, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     int k, blocks = l->i[2] ? 3 : 2;
     if (l->i[2] && !a->memory)
         return NN__FAIL(TENSOR_ERR_OWNER, "transformer_decoder_layer: memory is NULL; a decoder needs "
-                        "nn_transformer_forward(m, x, memory)");
+                                          "nn_transformer_forward(m, x, memory)");
     for (k = 0; k < blocks; k++) {
         nn_module_t *norm = nn__kid(m, nn__norms[k]);
         tensor_t *y = l->i[0] ? (nn_forward)(norm, x) : x;
@@ -10636,10 +9692,11 @@ TENSOR__FN tensor_t *nn__forward_transformer(nn_module_t *m, tensor_t *x) {
     return nn__transformer(m, &a);
 }
 
-// i: in, hidden, layers, no_bias, batch_first, bidirectional, proj_size, kind, whether a cell; f: dropout.
+// i: in, hidden, layers, no_bias, batch_first, bidirectional, proj_size, kind, whether a cell; to print:
+// layers not 1, dropout, relu; f: dropout.
 // The slots are the list of weights.
 TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     static const char *const ops[2][4] = {{"rnn", "rnn", "lstm", "gru"},
                                           {"rnn_cell", "rnn_cell", "lstm_cell", "gru_cell"}};
     const char *op = ops[l->i[8]][l->i[7]];
@@ -10676,21 +9733,9 @@ TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
     return nn__forward_state(m, x, NULL, NULL);
 }
 
-TENSOR__FN void nn__describe_recurrent(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%d, %d", l->i[0], l->i[1]);
-    if (l->i[6]) NN__PUT(t, ", proj_size=%d", l->i[6]);
-    if (l->i[2] != 1) NN__PUT(t, ", num_layers=%d", l->i[2]);
-    if (l->i[3]) NN__PUT(t, ", bias=False");
-    if (l->i[4]) NN__PUT(t, ", batch_first=True");
-    if (l->f[0] > 0) NN__PUT(t, ", dropout=%g", l->f[0]);
-    if (l->i[5]) NN__PUT(t, ", bidirectional=True");
-    if (l->i[7] == NN__RELU_NET) NN__PUT(t, ", nonlinearity=relu");
-}
-
 // i: count, size, mode, padding_idx, scale_grad_by_freq
 TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor_embedding_bag_args_t a = tensor_embedding_bag_defaults();
     a.index = x;
     a.weight = nn__tensor(m, 0);
@@ -10700,9 +9745,9 @@ TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
     return (tensor_embedding_bag_with)(a);
 }
 
-// i: count, size, padding row or -1, scale_grad_by_freq; f: max_norm, norm_type
+// i: count, size, padding row or -1, scale_grad_by_freq, has a padding row; f: max_norm, norm_type
 TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     tensor_embedding_args_t a = tensor_embedding_defaults();
     a.index = x;
     a.weight = nn__tensor(m, 0);
@@ -10711,33 +9756,6 @@ TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     a.max_norm = l->f[0];
     a.norm_type = l->f[1];
     return (tensor_embedding_with)(a);
-}
-
-TENSOR__FN void nn__describe_embedding(nn_module_t *m, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%d, %d", l->i[0], l->i[1]);
-    if (l->i[2] < 0) return;
-    NN__PUT(t, ", padding_idx=%d", l->i[2]);
-}
-
-TENSOR__FN void nn__describe_embedding_bag(nn_module_t *m, tensor__text_t *t) {
-    static const char *const modes[3] = {", mode='mean'", ", mode='sum'", ", mode='max'"};
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    NN__PUT(t, "%d, %d%s", l->i[0], l->i[1], modes[l->i[2]]);
-}
-
-// f: p
-TENSOR__FN tensor_t *nn__forward_dropout(nn_module_t *m, tensor_t *x) {
-    return (tensor_dropout)(x, ((const nn__layer_t *)(const void *)m)->f[0], m->training);
-}
-
-TENSOR__FN void nn__describe_dropout(nn_module_t *m, tensor__text_t *t) {
-    NN__PUT(t, "p=%g", ((const nn__layer_t *)(const void *)m)->f[0]);
-}
-
-TENSOR__FN tensor_t *nn__forward_flatten(nn_module_t *m, tensor_t *x) {
-    (void)m;
-    return (tensor_flatten)(x, 1, -1);
 }
 
 TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
@@ -10768,192 +9786,145 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-// Activations: name, printed name, names of the numbers that print after it ("-" without a name), result.
-#define NN_ACTIVATIONS(X)                                                                                    \
-    X(ALPHA_DROPOUT, "AlphaDropout", "p", (tensor_alpha_dropout)(x, l->f[0], m->training))                   \
-    X(CELU, "CELU", "alpha", (tensor_celu)(x, l->f[0]))                                                      \
-    X(DROPOUT1D, "Dropout1d", "p", (tensor_dropout1d)(x, l->f[0], m->training))                              \
-    X(DROPOUT2D, "Dropout2d", "p", (tensor_dropout2d)(x, l->f[0], m->training))                              \
-    X(DROPOUT3D, "Dropout3d", "p", (tensor_dropout3d)(x, l->f[0], m->training))                              \
-    X(ELU, "ELU", "alpha", (tensor_elu)(x, l->f[0]))                                                         \
+// Layers that are one call, activations above all: name, printed name and numbers, result.
+#define NN_CALLS(X)                                                                                    \
+    X(ALPHA_DROPOUT, "AlphaDropout", "p=$0", (tensor_alpha_dropout)(x, l->f[0], m->training))                \
+    X(CELU, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0]))                                                   \
+    X(DROPOUT, "Dropout", "p=$0", (tensor_dropout)(x, l->f[0], m->training))                                 \
+    X(DROPOUT1D, "Dropout1d", "p=$0", (tensor_dropout1d)(x, l->f[0], m->training))                           \
+    X(DROPOUT2D, "Dropout2d", "p=$0", (tensor_dropout2d)(x, l->f[0], m->training))                           \
+    X(DROPOUT3D, "Dropout3d", "p=$0", (tensor_dropout3d)(x, l->f[0], m->training))                           \
+    X(ELU, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0]))                                                      \
+    X(FLATTEN, "Flatten", "", (tensor_flatten)(x, 1, -1))                                                    \
     X(GELU, "GELU", "", (tensor_gelu)(x))                                                                    \
-    X(GELU_TANH, "GELU", "approximate", (tensor_gelu_tanh)(x))                                               \
-    X(GLU, "GLU", "dim", (tensor_glu)(x, l->i[0]))                                                           \
-    X(HARDSHRINK, "Hardshrink", "-", (tensor_hardshrink)(x, l->f[0]))                                        \
+    X(GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                                        \
+    X(GLU, "GLU", "dim=#0", (tensor_glu)(x, l->i[0]))                                                        \
+    X(HARDSHRINK, "Hardshrink", "$0", (tensor_hardshrink)(x, l->f[0]))                                       \
     X(HARDSIGMOID, "Hardsigmoid", "", (tensor_hardsigmoid)(x))                                               \
     X(HARDSWISH, "Hardswish", "", (tensor_hardswish)(x))                                                     \
-    X(HARDTANH, "Hardtanh", "min_val max_val", (tensor_hardtanh)(x, l->f[0], l->f[1]))                       \
-    X(LEAKY_RELU, "LeakyReLU", "negative_slope", (tensor_leaky_relu)(x, l->f[0]))                            \
-    X(LOG_SOFTMAX, "LogSoftmax", "dim", (tensor_log_softmax)(x, l->i[0]))                                    \
+    X(HARDTANH, "Hardtanh", "min_val=$0, max_val=$1", (tensor_hardtanh)(x, l->f[0], l->f[1]))                \
+    X(LEAKY_RELU, "LeakyReLU", "negative_slope=$0", (tensor_leaky_relu)(x, l->f[0]))                         \
+    X(LINEAR, "Linear", "in_features=#0, out_features=#1, bias={2True|False}",                               \
+      (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1)))                                                \
     X(LOGSIGMOID, "LogSigmoid", "", (tensor_logsigmoid)(x))                                                  \
+    X(LOG_SOFTMAX, "LogSoftmax", "dim=#0", (tensor_log_softmax)(x, l->i[0]))                                 \
     X(MISH, "Mish", "", (tensor_mish)(x))                                                                    \
-    X(PRELU, "PReLU", "num_parameters", (tensor_prelu)(x, nn__tensor(m, 0)))                                 \
+    X(PIXEL_SHUFFLE, "PixelShuffle", "upscale_factor=#0", (tensor_pixel_shuffle)(x, l->i[0]))                \
+    X(PIXEL_UNSHUFFLE, "PixelUnshuffle", "downscale_factor=#0", (tensor_pixel_unshuffle)(x, l->i[0]))        \
+    X(PRELU, "PReLU", "num_parameters=#0", (tensor_prelu)(x, nn__tensor(m, 0)))                              \
     X(RELU, "ReLU", "", (tensor_relu)(x))                                                                    \
     X(RELU6, "ReLU6", "", (tensor_relu6)(x))                                                                 \
-    X(RRELU, "RReLU", "lower upper", (tensor_rrelu)(x, l->f[0], l->f[1], m->training))                       \
+    X(RRELU, "RReLU", "lower=$0, upper=$1", (tensor_rrelu)(x, l->f[0], l->f[1], m->training))                \
     X(SELU, "SELU", "", (tensor_selu)(x))                                                                    \
     X(SIGMOID, "Sigmoid", "", (tensor_sigmoid)(x))                                                           \
     X(SILU, "SiLU", "", (tensor_silu)(x))                                                                    \
-    X(SOFTMAX, "Softmax", "dim", (tensor_softmax)(x, l->i[0]))                                               \
-    X(SOFTMIN, "Softmin", "dim", (tensor_softmin)(x, l->i[0]))                                               \
-    X(SOFTPLUS, "Softplus", "beta threshold", (tensor_softplus)(x, l->f[0], l->f[1]))                        \
-    X(SOFTSHRINK, "Softshrink", "-", (tensor_softshrink)(x, l->f[0]))                                        \
+    X(SOFTMAX, "Softmax", "dim=#0", (tensor_softmax)(x, l->i[0]))                                            \
+    X(SOFTMIN, "Softmin", "dim=#0", (tensor_softmin)(x, l->i[0]))                                            \
+    X(SOFTPLUS, "Softplus", "beta=$0, threshold=$1", (tensor_softplus)(x, l->f[0], l->f[1]))                 \
+    X(SOFTSHRINK, "Softshrink", "$0", (tensor_softshrink)(x, l->f[0]))                                       \
     X(SOFTSIGN, "Softsign", "", (tensor_softsign)(x))                                                        \
     X(TANH, "Tanh", "", (tensor_tanh)(x))                                                                    \
     X(TANHSHRINK, "Tanhshrink", "", (tensor_tanhshrink)(x))                                                  \
-    X(THRESHOLD, "Threshold", "threshold value", (tensor_threshold)(x, l->f[0], l->f[1]))
+    X(THRESHOLD, "Threshold", "threshold=$0, value=$1", (tensor_threshold)(x, l->f[0], l->f[1]))
+
+#define NN__CONV_TEXT                                                                                        \
+    "#0, #1, kernel_size=@6, stride=@9{l|, padding=@c|, padding=same}?m, dilation=@f}?n, output_padding=@i}" \
+    "?o, groups=#3}{B, bias=False|}"                                                                         \
+    "{5|, padding_mode=reflect|, padding_mode=replicate|, padding_mode=circular}"
+#define NN__POOL_TEXT "kernel_size=*6, stride=*9, padding=*c"
+#define NN__UPSAMPLE_TEXT                                                                                    \
+    "{5size=#0|scale_factor=$0}, "                                                                           \
+    "mode='{3nearest|nearest|nearest-exact|linear|bilinear|bicubic|trilinear|area}'"
+#define NN__COLUMNS_TEXT "kernel_size=(#0, #1), dilation=(#2, #3), padding=(#4, #5), stride=(#6, #7)"
+#define NN__PAD_TEXT "({8|#2, #3|#2, #3, #4, #5|#2, #3, #4, #5, #6, #7})"
+#define NN__RNN_TEXT                                                                                         \
+    "#0, #1?6, proj_size=#6}?9, num_layers=#2}?3, bias=False}?4, batch_first=True}?a, dropout=$0}"           \
+    "?5, bidirectional=True}?b, nonlinearity=relu}"
+#define NN__BATCH_NORM_TEXT                                                                                  \
+    "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, track_running_stats={RFalse|True}"
+
+// Layers: name, printed name, forward, printed numbers, whether its forward needs a scope opened. Pads are in
+// the order of tensor_pad_t, recurrent nets RNN LSTM GRU and their cells, ENCODER_LAYER to DECODER those of
+// nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A sequential opens its scope by itself.
+#define NN_LAYERS(X)                                                                                         \
+    X(CONV1D, "Conv1d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
+    X(CONV2D, "Conv2d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
+    X(CONV3D, "Conv3d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
+    X(CONV_TRANSPOSE1D, "ConvTranspose1d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
+    X(CONV_TRANSPOSE2D, "ConvTranspose2d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
+    X(CONV_TRANSPOSE3D, "ConvTranspose3d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
+    X(MAX_POOL1D, "MaxPool1d", nn__forward_pool,                                                         \
+      NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
+    X(MAX_POOL2D, "MaxPool2d", nn__forward_pool,                                                         \
+      NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
+    X(MAX_POOL3D, "MaxPool3d", nn__forward_pool,                                                         \
+      NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
+    X(AVG_POOL1D, "AvgPool1d", nn__forward_pool, NN__POOL_TEXT, 0)                                       \
+    X(AVG_POOL2D, "AvgPool2d", nn__forward_pool, NN__POOL_TEXT, 0)                                       \
+    X(AVG_POOL3D, "AvgPool3d", nn__forward_pool, NN__POOL_TEXT, 0)                                       \
+    X(ADAPTIVE_AVG_POOL1D, "AdaptiveAvgPool1d", nn__forward_adaptive, "output_size=*6", 0)               \
+    X(ADAPTIVE_AVG_POOL2D, "AdaptiveAvgPool2d", nn__forward_adaptive, "output_size=*6", 0)               \
+    X(ADAPTIVE_AVG_POOL3D, "AdaptiveAvgPool3d", nn__forward_adaptive, "output_size=*6", 0)               \
+    X(ADAPTIVE_MAX_POOL1D, "AdaptiveMaxPool1d", nn__forward_adaptive, "output_size=*6", 0)               \
+    X(ADAPTIVE_MAX_POOL2D, "AdaptiveMaxPool2d", nn__forward_adaptive, "output_size=*6", 0)               \
+    X(ADAPTIVE_MAX_POOL3D, "AdaptiveMaxPool3d", nn__forward_adaptive, "output_size=*6", 0)               \
+    X(UPSAMPLE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                      \
+    X(UNFOLD, "Unfold", nn__forward_columns, NN__COLUMNS_TEXT, 0)                                            \
+    X(FOLD, "Fold", nn__forward_columns, "output_size=(#8, #9), " NN__COLUMNS_TEXT, 0)                       \
+    X(PAD, "ConstantPad", nn__forward_pad, NN__PAD_TEXT, 0)                                                  \
+    X(REFLECTION_PAD, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT, 0)                                     \
+    X(REPLICATION_PAD, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT, 0)                                   \
+    X(CIRCULAR_PAD, "CircularPad", nn__forward_pad, NN__PAD_TEXT, 0)                                         \
+    X(LAYER_NORM, "LayerNorm", nn__forward_layer_norm,                                                       \
+      "(#0,), eps=$0, elementwise_affine={1True|False}?2, bias=False}", 0)                                   \
+    X(EMBEDDING_BAG, "EmbeddingBag", nn__forward_embedding_bag, "#0, #1, mode='{2mean|sum|max}'", 0)         \
+    X(BILINEAR, "Bilinear", NULL, "", 0)                                                                     \
+    X(RNN, "RNN", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
+    X(LSTM, "LSTM", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                  \
+    X(GRU, "GRU", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
+    X(RNN_CELL, "RNNCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                           \
+    X(LSTM_CELL, "LSTMCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                         \
+    X(GRU_CELL, "GRUCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                           \
+    X(ATTENTION, "MultiheadAttention", nn__forward_attention, "", 1)                                         \
+    X(ENCODER_LAYER, "TransformerEncoderLayer", nn__forward_transformer_layer, "", 1)                        \
+    X(DECODER_LAYER, "TransformerDecoderLayer", nn__forward_transformer_layer, "", 1)                        \
+    X(ENCODER, "TransformerEncoder", nn__forward_transformer, "", 1)                                         \
+    X(DECODER, "TransformerDecoder", nn__forward_transformer, "", 1)                                         \
+    X(MODULE_LIST, "ModuleList", NULL, "", 0)                                                                \
+    X(BATCH_NORM1D, "BatchNorm1d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                           \
+    X(BATCH_NORM2D, "BatchNorm2d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                           \
+    X(BATCH_NORM3D, "BatchNorm3d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                           \
+    X(INSTANCE_NORM1D, "InstanceNorm1d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                     \
+    X(INSTANCE_NORM2D, "InstanceNorm2d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                     \
+    X(INSTANCE_NORM3D, "InstanceNorm3d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                     \
+    X(GROUP_NORM, "GroupNorm", nn__forward_group_norm, "#0, #1, eps=$0, affine={WFalse|True}", 0)            \
+    X(RMS_NORM, "RMSNorm", nn__forward_rms_norm,                                                             \
+      "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 0)                                          \
+    X(EMBEDDING, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}", 0)                         \
+    X(IDENTITY, "Identity", nn__forward_identity, "", 0)                                                     \
+    X(SEQUENTIAL, "Sequential", nn__forward_sequential, "", 0)
+
+#define NN__X(ID, name, text, result)                                                                        \
+    TENSOR__FN tensor_t *nn__forward_##ID(nn_module_t *m, tensor_t *x) {                                     \
+        const nn__layer_t *l = nn__of(m);                                                                    \
+        (void)l;                                                                                             \
+        return result;                                                                                       \
+    }
+NN_CALLS(NN__X)
+#undef NN__X
 
 enum {
-    NN__LINEAR_KIND,
-    NN__CONV1D_KIND,
-    NN__CONV2D_KIND,
-    NN__CONV3D_KIND,
-    NN__CONV_TRANSPOSE1D_KIND,
-    NN__CONV_TRANSPOSE2D_KIND,
-    NN__CONV_TRANSPOSE3D_KIND,
-    NN__MAX_POOL1D_KIND,
-    NN__MAX_POOL2D_KIND,
-    NN__MAX_POOL3D_KIND,
-    NN__AVG_POOL1D_KIND,
-    NN__AVG_POOL2D_KIND,
-    NN__AVG_POOL3D_KIND,
-    NN__ADAPTIVE_AVG_POOL1D_KIND,
-    NN__ADAPTIVE_AVG_POOL2D_KIND,
-    NN__ADAPTIVE_AVG_POOL3D_KIND,
-    NN__ADAPTIVE_MAX_POOL1D_KIND,
-    NN__ADAPTIVE_MAX_POOL2D_KIND,
-    NN__ADAPTIVE_MAX_POOL3D_KIND,
-    NN__UPSAMPLE_KIND,
-    NN__PIXEL_SHUFFLE_KIND,
-    NN__PIXEL_UNSHUFFLE_KIND,
-    NN__UNFOLD_KIND,
-    NN__FOLD_KIND,
-    NN__PAD_KIND,   // in the order of tensor_pad_t
-    NN__PAD_LAST_KIND = NN__PAD_KIND + 3,
-    NN__LAYER_NORM_KIND,
-    NN__EMBEDDING_BAG_KIND,
-    NN__BILINEAR_KIND,
-    NN__RNN_KIND,             // and LSTM, GRU, their cells
-    NN__ATTENTION_KIND = NN__RNN_KIND + 6,
-    NN__ENCODER_LAYER_KIND,   // these four: nn_transformer_forward
-    NN__DECODER_LAYER_KIND,
-    NN__ENCODER_KIND,
-    NN__DECODER_KIND,
-    NN__MODULE_LIST_KIND,
-    NN__BATCH_NORM_KIND,      // 1d, 2d, 3d
-    NN__INSTANCE_NORM_KIND = NN__BATCH_NORM_KIND + 3,
-    NN__GROUP_NORM_KIND = NN__INSTANCE_NORM_KIND + 3,
-    NN__RMS_NORM_KIND,
-    NN__EMBEDDING_KIND,
-    NN__DROPOUT_KIND,
-    NN__FLATTEN_KIND,
-    NN__IDENTITY_KIND,
-    NN__SEQUENTIAL_KIND,
-#define NN__X(ID, name, option, result) NN__##ID##_KIND,
-    NN_ACTIVATIONS(NN__X)
+#define NN__X(ID, name, ...) NN__##ID##_KIND,
+    NN_LAYERS(NN__X) NN_CALLS(NN__X)
 #undef NN__X
         NN__KINDS
 };
-
-#define NN__X(ID, name, option, result)                                                                      \
-    TENSOR__FN tensor_t *nn__forward_##ID(nn_module_t *m, tensor_t *x) {                                     \
-        const nn__layer_t *l = (const nn__layer_t *)(const void *)m;                                         \
-        (void)l;                                                                                             \
-        return result;                                                                                       \
-    }                                                                                                        \
-    TENSOR__FN void nn__describe_##ID(nn_module_t *m, tensor__text_t *t) {                                   \
-        nn__describe_activation(m, option, t);                                                               \
-    }
-
-TENSOR__FN void nn__describe_activation(nn_module_t *m, const char *option, tensor__text_t *t) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
-    int k;
-    for (k = 0; *option; k++) {
-        char c[2] = {0, 0};
-        if (k) NN__PUT(t, ", ");
-        if (*option == '-') option++;
-        else {
-            const char *name = option;
-            for (; *option && *option != ' '; option++) {
-                c[0] = *option;
-                NN__PUT(t, "%s", c);
-            }
-            NN__PUT(t, "=");
-            if (*option) option++;
-            if (strcmp(name, "approximate") == 0) {
-                NN__PUT(t, "'tanh'");
-                continue;
-            }
-            if (strcmp(name, "dim") == 0 || strcmp(name, "num_parameters") == 0) {
-                NN__PUT(t, "%d", l->i[0]);
-                continue;
-            }
-        }
-        NN__PUT(t, "%g", l->f[k]);
-    }
-}
-NN_ACTIVATIONS(NN__X)
-#undef NN__X
-
 static const nn__kind_t nn__kinds[NN__KINDS] = {
-    {"Linear", nn__forward_linear, nn__describe_linear, 0},
-    {"Conv1d", nn__forward_conv, nn__describe_conv, 0},
-    {"Conv2d", nn__forward_conv, nn__describe_conv, 0},
-    {"Conv3d", nn__forward_conv, nn__describe_conv, 0},
-    {"ConvTranspose1d", nn__forward_conv_transpose, nn__describe_conv, 0},
-    {"ConvTranspose2d", nn__forward_conv_transpose, nn__describe_conv, 0},
-    {"ConvTranspose3d", nn__forward_conv_transpose, nn__describe_conv, 0},
-    {"MaxPool1d", nn__forward_max_pool, nn__describe_max_pool, 0},
-    {"MaxPool2d", nn__forward_max_pool, nn__describe_max_pool, 0},
-    {"MaxPool3d", nn__forward_max_pool, nn__describe_max_pool, 0},
-    {"AvgPool1d", nn__forward_avg_pool, nn__describe_avg_pool, 0},
-    {"AvgPool2d", nn__forward_avg_pool, nn__describe_avg_pool, 0},
-    {"AvgPool3d", nn__forward_avg_pool, nn__describe_avg_pool, 0},
-    {"AdaptiveAvgPool1d", nn__forward_adaptive_avg, nn__describe_adaptive, 0},
-    {"AdaptiveAvgPool2d", nn__forward_adaptive_avg, nn__describe_adaptive, 0},
-    {"AdaptiveAvgPool3d", nn__forward_adaptive_avg, nn__describe_adaptive, 0},
-    {"AdaptiveMaxPool1d", nn__forward_adaptive_max, nn__describe_adaptive, 0},
-    {"AdaptiveMaxPool2d", nn__forward_adaptive_max, nn__describe_adaptive, 0},
-    {"AdaptiveMaxPool3d", nn__forward_adaptive_max, nn__describe_adaptive, 0},
-    {"Upsample", nn__forward_upsample, nn__describe_upsample, 0},
-    {"PixelShuffle", nn__forward_pixel_shuffle, nn__describe_pixel_shuffle, 0},
-    {"PixelUnshuffle", nn__forward_pixel_unshuffle, nn__describe_pixel_shuffle, 0},
-    {"Unfold", nn__forward_columns, nn__describe_columns, 0},
-    {"Fold", nn__forward_columns, nn__describe_columns, 0},
-    {"ConstantPad", nn__forward_pad, nn__describe_pad, 0},
-    {"ReflectionPad", nn__forward_pad, nn__describe_pad, 0},
-    {"ReplicationPad", nn__forward_pad, nn__describe_pad, 0},
-    {"CircularPad", nn__forward_pad, nn__describe_pad, 0},
-    {"LayerNorm", nn__forward_layer_norm, nn__describe_layer_norm, 0},
-    {"EmbeddingBag", nn__forward_embedding_bag, nn__describe_embedding_bag, 0},
-    {"Bilinear", NULL, NULL, 0},
-    {"RNN", nn__forward_recurrent, nn__describe_recurrent, 0},
-    {"LSTM", nn__forward_recurrent, nn__describe_recurrent, 0},
-    {"GRU", nn__forward_recurrent, nn__describe_recurrent, 0},
-    {"RNNCell", nn__forward_recurrent, nn__describe_recurrent, 0},
-    {"LSTMCell", nn__forward_recurrent, nn__describe_recurrent, 0},
-    {"GRUCell", nn__forward_recurrent, nn__describe_recurrent, 0},
-    {"MultiheadAttention", nn__forward_attention, NULL, 1},
-    {"TransformerEncoderLayer", nn__forward_transformer_layer, NULL, 1},
-    {"TransformerDecoderLayer", nn__forward_transformer_layer, NULL, 1},
-    {"TransformerEncoder", nn__forward_transformer, NULL, 1},
-    {"TransformerDecoder", nn__forward_transformer, NULL, 1},
-    {"ModuleList", NULL, NULL, 0},
-    {"BatchNorm1d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
-    {"BatchNorm2d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
-    {"BatchNorm3d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
-    {"InstanceNorm1d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
-    {"InstanceNorm2d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
-    {"InstanceNorm3d", nn__forward_batch_norm, nn__describe_batch_norm, 0},
-    {"GroupNorm", nn__forward_group_norm, nn__describe_group_norm, 0},
-    {"RMSNorm", nn__forward_rms_norm, nn__describe_rms_norm, 0},
-    {"Embedding", nn__forward_embedding, nn__describe_embedding, 0},
-    {"Dropout", nn__forward_dropout, nn__describe_dropout, 0},
-    {"Flatten", nn__forward_flatten, NULL, 0},
-    {"Identity", nn__forward_identity, NULL, 0},
-    {"Sequential", nn__forward_sequential, NULL, 0},   // opens its scope by itself
-#define NN__X(ID, name, option, result) {name, nn__forward_##ID, nn__describe_##ID, 0},
-    NN_ACTIVATIONS(NN__X)
+#define NN__X(ID, name, forward, text, composite) {name, forward, text, composite},
+    NN_LAYERS(NN__X)
+#undef NN__X
+#define NN__X(ID, name, text, result) {name, nn__forward_##ID, text, 0},
+    NN_CALLS(NN__X)
 #undef NN__X
 };
 
@@ -10983,7 +9954,7 @@ TENSOR__FN nn__layer_t *nn__make(int kind) {
 }
 
 TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
-    const nn__layer_t *l = (const nn__layer_t *)(const void *)m;
+    const nn__layer_t *l = nn__of(m);
     nn__layer_t *c = nn__make((int)(m->impl->kind - nn__kinds));
     if (!c) return NULL;
     memcpy(c->i, l->i, sizeof c->i);
@@ -10992,19 +9963,18 @@ TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
     return &c->base;
 }
 
-// The finished layer, or NULL if anything in it failed; stamps the place.
-TENSOR__FN nn_module_t *nn__done(nn__layer_t *l, const char *site) {
+// The finished layer, or NULL if anything in it failed.
+TENSOR__FN nn_module_t *nn__done(nn__layer_t *l) {
     nn_module_t *m = l ? &l->base : NULL;
     if (m && m->code != TENSOR_OK) {
         (nn_free)(m);
         m = NULL;
     }
-    return site ? nn__stamp(site, m) : m;
+    return m;
 }
 
-TENSOR__FN nn_module_t *nn__refuse(const char *site, const char *layer, const char *what, int64_t got) {
+TENSOR__FN nn_module_t *nn__refuse(const char *layer, const char *what, int64_t got) {
     NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s (got %d)", layer, what, got);
-    if (site) (void)tensor__at_ptr(site, NULL);
     return NULL;
 }
 
@@ -11030,21 +10000,20 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
     TENSOR__(pop_path)(nn__self());
 }
 
-TENSOR_API nn_linear_args_t nn_linear_defaults(void) {
-    nn_linear_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    return a;
-}
+// nn_layer_with(a), which is `make`.
+#define NN__LAYER(layer, args, make)                                                                         \
+    TENSOR_API nn_module_t *nn_##layer##_with(args##_args_t a) {                                             \
+        return nn__stamp(a.site_, NN__TAKE(#layer, args) ? make : NULL);                                     \
+    }
 
-TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a) {
+TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
     int64_t dims[2];
     double bound;
     nn__layer_t *l;
-    if (nn__too_many("linear", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
-    if (a.in_features < 1) return nn__refuse(a.site_, "linear", "in_features must be > 0", a.in_features);
-    if (a.out_features < 1) return nn__refuse(a.site_, "linear", "out_features must be > 0", a.out_features);
+    if (a.in_features < 1) return nn__refuse("linear", "in_features must be > 0", a.in_features);
+    if (a.out_features < 1) return nn__refuse("linear", "out_features must be > 0", a.out_features);
     l = nn__make(NN__LINEAR_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.in_features;
     l->i[1] = a.out_features;
     l->i[2] = a.no_bias != 0;
@@ -11053,217 +10022,158 @@ TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a) {
     bound = 1 / sqrt((double)a.in_features);
     nn__add_parameter(l, "weight", dims, 2, NN__UNIFORM, bound);
     if (!a.no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, bound);
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
 
-TENSOR_API nn_module_t *nn__linear(nn_linear_args_t a) {
-    return nn_linear_with(a);
-}
+NN__FILL_DEFAULTS(nn_linear, )
+NN__LAYER(linear, nn_linear, nn__make_linear(a))
 
-TENSOR__FN double nn__option_f64(double v, double otherwise) {
-    return v == (double)TENSOR_ZERO ? 0 : v == 0 ? otherwise : v;
-}
-
-TENSOR_API nn_conv_args_t nn_conv_defaults(void) {
-    nn_conv_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.stride = a.dilation = a.groups = 1;
-    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
-    a.dilation_h = a.dilation_w = -1;
-    return a;
-}
-TENSOR_API nn_conv_transpose_args_t nn_conv_transpose_defaults(void) {
-    nn_conv_transpose_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.stride = a.dilation = a.groups = 1;
-    a.kernel_h = a.kernel_w = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
-    a.output_padding_h = a.output_padding_w = a.dilation_h = a.dilation_w = -1;
-    return a;
-}
 // The layer of a checked window; more: output_padding of a transposed one, else NULL.
-TENSOR__FN nn_module_t *nn__conv_layer(int kind, const char *site, int64_t in, int64_t out, nn__window_t g,
-                                       int rank, const int64_t *more, int no_bias, int same, int mode) {
+TENSOR__FN nn_module_t *nn__conv_layer(int kind, int64_t in, int64_t out, nn__window_t g, int rank,
+                                       const int64_t *more, int no_bias, int same, int mode) {
     const char *op = nn__row((more ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + rank - 1)->name;
     int64_t dims[5], d;
     double fan;
     nn__layer_t *l;
-    if (in < 1) return nn__refuse(site, op, "in_channels must be > 0", in);
-    if (out < 1) return nn__refuse(site, op, "out_channels must be > 0", out);
-    if (g.mode < 1) return nn__refuse(site, op, "groups must be > 0", g.mode);
-    if (in % g.mode != 0) return nn__refuse(site, op, "in_channels must be a multiple of groups", in);
-    if (out % g.mode != 0) return nn__refuse(site, op, "out_channels must be a multiple of groups", out);
-    if (!nn__window_valid(nn__self(), op, rank, &g)) return nn__done(NULL, site);
+    if (in < 1) return nn__refuse(op, "in_channels must be > 0", in);
+    if (out < 1) return nn__refuse(op, "out_channels must be > 0", out);
+    if (g.mode < 1) return nn__refuse(op, "groups must be > 0", g.mode);
+    if (in % g.mode != 0) return nn__refuse(op, "in_channels must be a multiple of groups", in);
+    if (out % g.mode != 0) return nn__refuse(op, "out_channels must be a multiple of groups", out);
+    if (!nn__window_valid(op, rank, &g)) return NULL;
     for (d = 0; d < 3; d++)
         if (same && (g.stride[d] != 1 || g.pad[d] != 0))
-            return nn__refuse(site, op, "same needs stride 1 and no padding", g.stride[d]);
+            return nn__refuse(op, "same needs stride 1 and no padding", g.stride[d]);
     l = nn__make(kind);
-    if (!l) return nn__done(l, site);
+    if (!l) return NULL;
     l->i[0] = in;
     l->i[1] = out;
     l->i[NN__I_SAME] = same != 0;
     l->i[NN__I_MODE] = mode;
     nn__layer_keep(l, &g, rank);
     if (more) memcpy(l->i + NN__I_MORE, more, 3 * sizeof more[0]);
+    l->i[NN__I_SHOWN] = same ? 2 : !nn__all_are(g.pad, rank, 0);
+    l->i[NN__I_SHOWN + 1] = !nn__all_are(g.dilation, rank, 1);
+    l->i[NN__I_SHOWN + 2] = more && !nn__all_are(more, rank, 0);
+    l->i[NN__I_SHOWN + 3] = g.mode != 1;
     dims[0] = more ? in : out;
     dims[1] = (more ? out : in) / g.mode;
     fan = (double)dims[1];
     for (d = 0; d < rank; d++) fan *= (double)(dims[2 + d] = g.kernel[3 - rank + d]);
     nn__add_parameter(l, "weight", dims, rank + 2, NN__UNIFORM, 1 / sqrt(fan));
     if (!no_bias) nn__add_parameter(l, "bias", &out, 1, NN__UNIFORM, 1 / sqrt(fan));
-    return nn__done(l, site);
+    return nn__done(l);
 }
-TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank, int literal) {
+TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank) {
     const char *op = nn__row(NN_OP_CONV1D + rank - 1)->name;
     nn__window_t g = nn__window_unit();
-    g.mode = nn__given(literal, a->groups, 1);
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__triple(op, "kernel", rank, literal, 0, a->kernel, a->kernel_h, a->kernel_w, g.kernel) ||
-        !nn__triple(op, "stride", rank, literal, 1, a->stride, a->stride_h, a->stride_w, g.stride) ||
-        !nn__triple(op, "padding", rank, literal, 0, a->padding, a->padding_h, a->padding_w, g.pad) ||
-        !nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
-        return nn__done(NULL, a->site_);
-    return nn__conv_layer(NN__CONV1D_KIND + rank - 1, a->site_, a->in_channels, a->out_channels, g, rank,
-                          NULL, a->no_bias, a->same, (int)a->padding_mode);
+    g.mode = a->groups;
+    if (!NN__TRIPLE(kernel, g.kernel) || !NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) ||
+        !NN__TRIPLE(dilation, g.dilation))
+        return NULL;
+    return nn__conv_layer(NN__CONV1D_KIND + rank - 1, a->in_channels, a->out_channels, g, rank, NULL,
+                          a->no_bias, a->same, (int)a->padding_mode);
 }
-TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a, int rank, int literal) {
+TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a, int rank) {
     const char *op = nn__row(NN_OP_CONV_TRANSPOSE1D + rank - 1)->name;
     nn__window_t g = nn__window_unit();
     int64_t more[3] = {0, 0, 0};
-    g.mode = nn__given(literal, a->groups, 1);
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__triple(op, "kernel", rank, literal, 0, a->kernel, a->kernel_h, a->kernel_w, g.kernel) ||
-        !nn__triple(op, "stride", rank, literal, 1, a->stride, a->stride_h, a->stride_w, g.stride) ||
-        !nn__triple(op, "padding", rank, literal, 0, a->padding, a->padding_h, a->padding_w, g.pad) ||
-        !nn__triple(op, "output_padding", rank, literal, 0, a->output_padding, a->output_padding_h,
-                    a->output_padding_w, more) ||
-        !nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w, g.dilation))
-        return nn__done(NULL, a->site_);
-    return nn__conv_layer(NN__CONV_TRANSPOSE1D_KIND + rank - 1, a->site_, a->in_channels, a->out_channels, g,
-                          rank, more, a->no_bias, 0, 0);
+    g.mode = a->groups;
+    if (!NN__TRIPLE(kernel, g.kernel) || !NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) ||
+        !NN__TRIPLE(output_padding, more) || !NN__TRIPLE(dilation, g.dilation))
+        return NULL;
+    return nn__conv_layer(NN__CONV_TRANSPOSE1D_KIND + rank - 1, a->in_channels, a->out_channels, g, rank,
+                          more, a->no_bias, 0, 0);
 }
-
-TENSOR_API nn_pool_args_t nn_pool_defaults(void) {
-    nn_pool_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.kernel_h = a.kernel_w = a.stride = a.stride_h = a.stride_w = a.padding_h = a.padding_w = -1;
-    a.dilation = 1;
-    a.dilation_h = a.dilation_w = -1;
-    return a;
-}
-TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int rank, int literal, int most) {
+TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int most, int rank) {
     const char *op = nn__row((most ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D) + rank - 1)->name;
     nn__window_t g = nn__window_unit();
-    const int64_t kernel[3] = {a->kernel, a->kernel_h, a->kernel_w};
-    const int64_t stride[3] = {a->stride, a->stride_h, a->stride_w};
-    const int64_t padding[3] = {a->padding, a->padding_h, a->padding_w};
     nn__layer_t *l;
     int d;
     g.mode = a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__pool_window(op, rank, literal, kernel, stride, padding, &g) ||
-        !nn__triple(op, "dilation", rank, literal, 1, a->dilation, a->dilation_h, a->dilation_w,
-                    g.dilation) ||
-        !nn__window_valid(nn__self(), op, rank, &g))
-        return nn__done(NULL, a->site_);
+    if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation) ||
+        !nn__window_valid(op, rank, &g))
+        return NULL;
     for (d = 0; d < 3; d++) {
         if (2 * g.pad[d] > g.kernel[d])
-            return nn__refuse(a->site_, op, "padding must be at most half the kernel", g.pad[d]);
-        if (!most && g.dilation[d] != 1)
-            return nn__refuse(a->site_, op, "it has no dilation", g.dilation[d]);
+            return nn__refuse(op, "padding must be at most half the kernel", g.pad[d]);
+        if (!most && g.dilation[d] != 1) return nn__refuse(op, "it has no dilation", g.dilation[d]);
     }
     l = nn__make((most ? NN__MAX_POOL1D_KIND : NN__AVG_POOL1D_KIND) + rank - 1);
-    if (!l) return nn__done(l, a->site_);
+    if (!l) return NULL;
     nn__layer_keep(l, &g, rank);
     l->i[NN__I_SAME] = a->ceil_mode != 0;
-    l->i[NN__I_MODE] = a->divisor_override;
-    return nn__done(l, a->site_);
+    l->i[NN__I_MODE] = most ? 0 : a->divisor_override;
+    l->i[NN__I_MORE] = most ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D;
+    return nn__done(l);
 }
-TENSOR__FN nn_module_t *nn__max_pool_new(const nn_pool_args_t *a, int rank, int literal) {
-    return nn__pool_new(a, rank, literal, 1);
-}
-TENSOR__FN nn_module_t *nn__avg_pool_new(const nn_pool_args_t *a, int rank, int literal) {
-    return nn__pool_new(a, rank, literal, 0);
-}
-// The constructors for 1, 2 and 3 dims: values taken literally, and what the macro calls.
-#define NN__PER_RANK(layer, args)                                                                            \
-    TENSOR_API nn_module_t *nn_##layer##1d_with(args a) { return nn__##layer##_new(&a, 1, 1); }              \
-    TENSOR_API nn_module_t *nn_##layer##2d_with(args a) { return nn__##layer##_new(&a, 2, 1); }              \
-    TENSOR_API nn_module_t *nn_##layer##3d_with(args a) { return nn__##layer##_new(&a, 3, 1); }              \
-    TENSOR_API nn_module_t *nn__##layer##1d(args a) { return nn__##layer##_new(&a, 1, 0); }                  \
-    TENSOR_API nn_module_t *nn__##layer##2d(args a) { return nn__##layer##_new(&a, 2, 0); }                  \
-    TENSOR_API nn_module_t *nn__##layer##3d(args a) { return nn__##layer##_new(&a, 3, 0); }
-NN__PER_RANK(conv, nn_conv_args_t)
-NN__PER_RANK(conv_transpose, nn_conv_transpose_args_t)
-NN__PER_RANK(max_pool, nn_pool_args_t)
-NN__PER_RANK(avg_pool, nn_pool_args_t)
-#undef NN__PER_RANK
+#define NN__PER_RANK(layer, args, make, ...)                                                                 \
+    NN__LAYER(layer##1d, args, make(__VA_ARGS__, 1))                                                         \
+    NN__LAYER(layer##2d, args, make(__VA_ARGS__, 2))                                                         \
+    NN__LAYER(layer##3d, args, make(__VA_ARGS__, 3))
+NN__FILL_DEFAULTS(nn_conv, NN__CONV_SET NN__OR_DIMS(kernel, 0))
+NN__FILL_DEFAULTS(nn_conv_transpose, NN__CONV_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(output_padding, 0))
+NN__FILL_DEFAULTS(nn_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
+NN__PER_RANK(conv, nn_conv, nn__conv_new, &a)
+NN__PER_RANK(conv_transpose, nn_conv_transpose, nn__conv_transpose_new, &a)
+NN__PER_RANK(max_pool, nn_pool, nn__pool_new, &a, 1)
+NN__PER_RANK(avg_pool, nn_pool, nn__pool_new, &a, 0)
 
 TENSOR__FN nn_module_t *nn__adaptive_new(int kind, int rank, int64_t d, int64_t h, int64_t w) {
     nn__layer_t *l = nn__make(kind + rank - 1);
     if (l) {
         l->i[NN__I_RANK] = rank;
+        l->i[NN__I_MORE] = kind == NN__ADAPTIVE_MAX_POOL1D_KIND ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D;
         l->i[NN__I_KERNEL] = d;
         l->i[NN__I_KERNEL + 1] = h;
         l->i[NN__I_KERNEL + 2] = w;
     }
-    return nn__done(l, NULL);
+    return nn__done(l);
 }
-TENSOR_API nn_module_t *(nn_adaptive_avg_pool1d)(int64_t l) {
-    return nn__adaptive_new(NN__ADAPTIVE_AVG_POOL1D_KIND, 1, 1, 1, l);
-}
-TENSOR_API nn_module_t *(nn_adaptive_avg_pool2d)(int64_t h, int64_t w) {
-    return nn__adaptive_new(NN__ADAPTIVE_AVG_POOL1D_KIND, 2, 1, h, w);
-}
-TENSOR_API nn_module_t *(nn_adaptive_avg_pool3d)(int64_t d, int64_t h, int64_t w) {
-    return nn__adaptive_new(NN__ADAPTIVE_AVG_POOL1D_KIND, 3, d, h, w);
-}
-TENSOR_API nn_module_t *(nn_adaptive_max_pool1d)(int64_t l) {
-    return nn__adaptive_new(NN__ADAPTIVE_MAX_POOL1D_KIND, 1, 1, 1, l);
-}
-TENSOR_API nn_module_t *(nn_adaptive_max_pool2d)(int64_t h, int64_t w) {
-    return nn__adaptive_new(NN__ADAPTIVE_MAX_POOL1D_KIND, 2, 1, h, w);
-}
-TENSOR_API nn_module_t *(nn_adaptive_max_pool3d)(int64_t d, int64_t h, int64_t w) {
-    return nn__adaptive_new(NN__ADAPTIVE_MAX_POOL1D_KIND, 3, d, h, w);
-}
+#define NN__X(layer, kind)                                                                                   \
+    TENSOR_API nn_module_t *(nn_##layer##1d)(int64_t l) { return nn__adaptive_new(kind, 1, 1, 1, l); }       \
+    TENSOR_API nn_module_t *(nn_##layer##2d)(int64_t h, int64_t w) {                                         \
+        return nn__adaptive_new(kind, 2, 1, h, w);                                                           \
+    }                                                                                                        \
+    TENSOR_API nn_module_t *(nn_##layer##3d)(int64_t d, int64_t h, int64_t w) {                              \
+        return nn__adaptive_new(kind, 3, d, h, w);                                                           \
+    }
+NN__X(adaptive_avg_pool, NN__ADAPTIVE_AVG_POOL1D_KIND)
+NN__X(adaptive_max_pool, NN__ADAPTIVE_MAX_POOL1D_KIND)
+#undef NN__X
 
-TENSOR_API nn_upsample_args_t nn_upsample_defaults(void) {
-    nn_upsample_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    return a;
-}
-TENSOR_API nn_module_t *nn_upsample_with(nn_upsample_args_t a) {
+TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     nn__layer_t *l;
-    if (nn__too_many("upsample", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
     if ((a.size > 0) == (a.scale_factor > 0))
-        return nn__refuse(a.site_, "upsample", "one of size and scale_factor must be positive", a.size);
+        return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
     l = nn__make(NN__UPSAMPLE_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.size;
     l->i[1] = a.size_h;
     l->i[2] = a.size_w;
     l->i[3] = a.mode;
     l->i[4] = a.align_corners != 0;
+    l->i[5] = a.size <= 0;
     l->f[0] = a.scale_factor;
     l->f[1] = a.scale_factor_h;
     l->f[2] = a.scale_factor_w;
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-TENSOR_API nn_module_t *nn__upsample(nn_upsample_args_t a) {
-    return nn_upsample_with(a);
-}
+NN__FILL_DEFAULTS(nn_upsample, )
+NN__LAYER(upsample, nn_upsample, nn__make_upsample(a))
 
 TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode, double value) {
     nn__layer_t *l;
     if (n < 0 || n > 6 || n % 2 != 0 || (n > 0 && !pads))
-        return nn__refuse(NULL, "pad", "at most 6 numbers, two for each dim, are needed", n);
+        return nn__refuse("pad", "at most 6 numbers, two for each dim, are needed", n);
     l = nn__make(NN__PAD_KIND + (int)mode);
     if (!l) return NULL;
     l->i[0] = mode;
     l->i[1] = n;
+    l->i[8] = n / 2;
     if (n) memcpy(l->i + 2, pads, (size_t)n * sizeof pads[0]);
     l->f[0] = value;
-    return nn__done(l, NULL);
+    return nn__done(l);
 }
 TENSOR__FN nn_module_t *nn__pad2d(int64_t by, tensor_pad_t mode, double value) {
     const int64_t pads[4] = {by, by, by, by};
@@ -11282,28 +10192,15 @@ TENSOR_API nn_module_t *(nn_replication_pad2d)(int64_t by) {
     return nn__pad2d(by, TENSOR_PAD_REPLICATE, 0);
 }
 
-TENSOR_API nn_columns_args_t nn_columns_defaults(void) {
-    nn_columns_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.dilation = a.stride = 1;
-    a.kernel_w = a.dilation_w = a.padding_w = a.stride_w = -1;
-    return a;
-}
-TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int literal, int fold) {
+TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int fold) {
     const char *op = fold ? "fold" : "unfold";
     nn__window_t g = nn__window_unit();
     nn__layer_t *l;
     int d;
-    if (nn__too_many(op, a->site_, a->surplus_) ||
-        !nn__triple(op, "kernel", 2, literal, 0, a->kernel, -1, a->kernel_w, g.kernel) ||
-        !nn__triple(op, "dilation", 2, literal, 1, a->dilation, -1, a->dilation_w, g.dilation) ||
-        !nn__triple(op, "padding", 2, literal, 0, a->padding, -1, a->padding_w, g.pad) ||
-        !nn__triple(op, "stride", 2, literal, 1, a->stride, -1, a->stride_w, g.stride) ||
-        !nn__window_valid(nn__self(), op, 2, &g))
-        return nn__done(NULL, a->site_);
-    if (fold && a->height < 1) return nn__refuse(a->site_, op, "height must be > 0", a->height);
+    if (!NN__COLUMNS_WINDOW || !nn__window_valid(op, 2, &g)) return NULL;
+    if (fold && a->height < 1) return nn__refuse(op, "height must be > 0", a->height);
     l = nn__make(fold ? NN__FOLD_KIND : NN__UNFOLD_KIND);
-    if (!l) return nn__done(l, a->site_);
+    if (!l) return NULL;
     for (d = 0; d < 2; d++) {
         l->i[d] = g.kernel[1 + d];
         l->i[2 + d] = g.dilation[1 + d];
@@ -11311,40 +10208,29 @@ TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int literal,
         l->i[6 + d] = g.stride[1 + d];
     }
     l->i[8] = fold ? a->height : 0;
-    l->i[9] = fold ? a->width : 0;
-    return nn__done(l, a->site_);
+    l->i[9] = !fold ? 0 : a->width > 0 ? a->width : a->height;
+    return nn__done(l);
 }
-TENSOR_API nn_module_t *nn_unfold_with(nn_columns_args_t a) { return nn__columns_new(&a, 1, 0); }
-TENSOR_API nn_module_t *nn_fold_with(nn_columns_args_t a) { return nn__columns_new(&a, 1, 1); }
-TENSOR_API nn_module_t *nn__unfold(nn_columns_args_t a) { return nn__columns_new(&a, 0, 0); }
-TENSOR_API nn_module_t *nn__fold(nn_columns_args_t a) { return nn__columns_new(&a, 0, 1); }
+NN__FILL_DEFAULTS(nn_columns, NN__COLUMNS_SET)
+NN__LAYER(unfold, nn_columns, nn__columns_new(&a, 0))
+NN__LAYER(fold, nn_columns, nn__columns_new(&a, 1))
 
-TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void) {
-    nn_layer_norm_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.eps = 1e-5;
-    return a;
-}
-
-TENSOR_API nn_module_t *nn_layer_norm_with(nn_layer_norm_args_t a) {
+TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
     nn__layer_t *l;
-    if (nn__too_many("layer_norm", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
-    if (a.size < 1) return nn__refuse(a.site_, "layer_norm", "size must be > 0", a.size);
+    if (a.size < 1) return nn__refuse("layer_norm", "size must be > 0", a.size);
     l = nn__make(NN__LAYER_NORM_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.size;
     l->i[1] = a.no_affine != 0;
-    l->i[2] = a.no_bias != 0;
+    l->i[2] = !a.no_affine && a.no_bias;
     l->f[0] = a.eps;
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
     if (!a.no_affine && !a.no_bias) nn__add_parameter(l, "bias", &a.size, 1, NN__ZEROS, 0);
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
 
-TENSOR_API nn_module_t *nn__layer_norm(nn_layer_norm_args_t a) {
-    a.eps = nn__option_f64(a.eps, 1e-5);
-    return nn_layer_norm_with(a);
-}
+NN__FILL_DEFAULTS(nn_layer_norm, NN__OR(eps, 1e-5))
+NN__LAYER(layer_norm, nn_layer_norm, nn__make_layer_norm(a))
 
 // Begins a typed forward: m must be a layer of kind first..last. -> 0 after raising
 TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last) {
@@ -11355,10 +10241,8 @@ TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int la
             nn__unusable(op, "the module", m);
         return 0;
     }
-    if (m->impl->kind < &nn__kinds[first] || m->impl->kind > &nn__kinds[last]) {
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, m->name);
-        return 0;
-    }
+    if (m->impl->kind < &nn__kinds[first] || m->impl->kind > &nn__kinds[last])
+        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, m->name);
     if (m->impl->key) TENSOR__(push_path)(nn__self(), m->impl->key);
     return 1;
 }
@@ -11368,22 +10252,6 @@ TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tenso
     return y;
 }
 
-// The public functions of a layer: its args struct, what its defaults set, what 0 and TENSOR_ZERO stand for;
-// the body is `make`. Several layers may share NN__LAYER_DEFAULTS.
-#define NN__LAYER_DEFAULTS(name, args, set)                                                                  \
-    TENSOR_API args nn_##name##_defaults(void) {                                                             \
-        args a;                                                                                              \
-        memset((void *)&a, 0, sizeof a);                                                                     \
-        set;                                                                                                 \
-        return a;                                                                                            \
-    }
-#define NN__LAYER(name, args, zero, make)                                                                    \
-    TENSOR_API nn_module_t *nn_##name##_with(args a) { return make; }                                        \
-    TENSOR_API nn_module_t *nn__##name(args a) {                                                             \
-        zero;                                                                                                \
-        return nn_##name##_with(a);                                                                          \
-    }
-
 // Registers a buffer [n] (n < 0: 0-d) of one value.
 TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, double value,
                                tensor_dtype_t dtype) {
@@ -11392,46 +10260,54 @@ TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, doub
     (tensor_scope_end)(scope);
 }
 
+// Zeroes a row of the first parameter.
+TENSOR__FN void nn__zero_row(nn__layer_t *l, int64_t row) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    if (l->base.code == TENSOR_OK) (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, row));
+    (tensor_scope_end)(scope);
+}
+// weight [n] ones and bias [n] zeros, where they are wanted.
+TENSOR__FN void nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) {
+    if (weight) nn__add_parameter(l, "weight", &n, 1, NN__ONES, 0);
+    if (bias) nn__add_parameter(l, "bias", &n, 1, NN__ZEROS, 0);
+}
+
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     nn__layer_t *l;
     int64_t dims[2], padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-    if (a.count < 1) return nn__refuse(a.site_, "embedding_bag", "count must be > 0", a.count);
-    if (a.size < 1) return nn__refuse(a.site_, "embedding_bag", "size must be > 0", a.size);
+    if (a.count < 1) return nn__refuse("embedding_bag", "count must be > 0", a.count);
+    if (a.size < 1) return nn__refuse("embedding_bag", "size must be > 0", a.size);
     if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX)
-        return nn__refuse(a.site_, "embedding_bag", "mode is none of its own", (int64_t)a.mode);
+        return nn__refuse("embedding_bag", "mode is none of its own", (int64_t)a.mode);
     if (padding >= a.count || padding < -a.count)
-        return nn__refuse(a.site_, "embedding_bag", "padding_idx must be below count", padding);
+        return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
     l = nn__make(NN__EMBEDDING_BAG_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = dims[0] = a.count;
     l->i[1] = dims[1] = a.size;
     l->i[2] = a.mode;
     l->i[3] = a.padding_idx;
     l->i[4] = a.scale_grad_by_freq != 0;
     nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
-    if (a.padding_idx != 0 && l->base.code == TENSOR_OK) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
-        (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, padding));
-        (tensor_scope_end)(scope);
-    }
-    return nn__done(l, a.site_);
+    if (a.padding_idx != 0) nn__zero_row(l, padding);
+    return nn__done(l);
 }
-NN__LAYER_DEFAULTS(embedding_bag, nn_embedding_bag_args_t, (void)0)
-NN__LAYER(embedding_bag, nn_embedding_bag_args_t, (void)0, nn__make_embedding_bag(a))
+NN__FILL_DEFAULTS(nn_embedding_bag, )
+NN__LAYER(embedding_bag, nn_embedding_bag, nn__make_embedding_bag(a))
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
     nn__layer_t *l;
     int64_t dims[3];
     if (in1 < 1 || in2 < 1 || out < 1)
-        return nn__refuse(NULL, "bilinear", "in1, in2 and out must be > 0", out);
+        return nn__refuse("bilinear", "in1, in2 and out must be > 0", out);
     l = nn__make(NN__BILINEAR_KIND);
-    if (!l) return nn__done(l, NULL);
+    if (!l) return NULL;
     dims[0] = out;
     dims[1] = in1;
     dims[2] = in2;
     nn__add_parameter(l, "weight", dims, 3, NN__UNIFORM, 1 / sqrt((double)in1));
     if (!no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, 1 / sqrt((double)in1));
-    return nn__done(l, NULL);
+    return nn__done(l);
 }
 TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_t *x2) {
     tensor_t *y;
@@ -11451,18 +10327,18 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
     int64_t size = a.proj_size > 0 ? a.proj_size : a.hidden;
     int d, k, dirs = a.bidirectional ? 2 : 1;
     nn__layer_t *l;
-    if (a.in_features < 1) return nn__refuse(a.site_, op, "in_features must be > 0", a.in_features);
-    if (a.hidden < 1) return nn__refuse(a.site_, op, "hidden must be > 0", a.hidden);
+    if (a.in_features < 1) return nn__refuse(op, "in_features must be > 0", a.in_features);
+    if (a.hidden < 1) return nn__refuse(op, "hidden must be > 0", a.hidden);
     if (a.layers < 1 || a.layers > 65535)
-        return nn__refuse(a.site_, op, "layers must be in 1..65535", a.layers);
+        return nn__refuse(op, "layers must be in 1..65535", a.layers);
     if (a.proj_size < 0 || (a.proj_size > 0 && (kind != NN__LSTM_NET || cell || a.proj_size >= a.hidden)))
-        return nn__refuse(a.site_, op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
+        return nn__refuse(op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
     if (!(a.dropout >= 0 && a.dropout <= 1))
-        return nn__refuse(a.site_, op, "dropout must be in 0..1", (int64_t)a.dropout);
+        return nn__refuse(op, "dropout must be in 0..1", (int64_t)a.dropout);
     if (cell && (a.layers > 1 || dirs > 1))
-        return nn__refuse(a.site_, op, "a cell has one layer and direction", a.layers);
+        return nn__refuse(op, "a cell has one layer and direction", a.layers);
     l = nn__make(NN__RNN_KIND + 3 * cell + (kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0));
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.in_features;
     l->i[1] = a.hidden;
     l->i[2] = a.layers;
@@ -11472,6 +10348,9 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
     l->i[6] = a.proj_size;
     l->i[7] = kind;
     l->i[8] = cell;
+    l->i[9] = a.layers != 1;
+    l->i[10] = a.dropout > 0;
+    l->i[11] = kind == NN__RELU_NET;
     l->f[0] = a.dropout;
     for (layer = 0; layer < a.layers; layer++)
         for (d = 0; d < dirs; d++)
@@ -11490,21 +10369,16 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
                 nn__add_parameter(l, name, dims, k == 2 || k == 3 ? 1 : 2, NN__UNIFORM,
                                   1 / sqrt((double)a.hidden));
             }
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-#define NN__RNN_ZERO                                                                                         \
-    a.layers = nn__or(a.layers, 1);                                                                      \
-    a.proj_size = nn__or(a.proj_size, 0);                                                                \
-    a.dropout = nn__option_f64(a.dropout, 0)
-NN__LAYER_DEFAULTS(rnn, nn_rnn_args_t, a.layers = 1)
-NN__LAYER(lstm, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "lstm", NN__LSTM_NET, 0))
-NN__LAYER(gru, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "gru", NN__GRU_NET, 0))
-NN__LAYER(rnn, nn_rnn_args_t, NN__RNN_ZERO,
-          nn__make_recurrent(a, "rnn", a.relu ? NN__RELU_NET : NN__TANH_NET, 0))
-NN__LAYER(lstm_cell, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "lstm_cell", NN__LSTM_NET, 1))
-NN__LAYER(gru_cell, nn_rnn_args_t, NN__RNN_ZERO, nn__make_recurrent(a, "gru_cell", NN__GRU_NET, 1))
-NN__LAYER(rnn_cell, nn_rnn_args_t, NN__RNN_ZERO,
-          nn__make_recurrent(a, "rnn_cell", a.relu ? NN__RELU_NET : NN__TANH_NET, 1))
+NN__FILL_DEFAULTS(nn_rnn, NN__RNN_SET)
+#define NN__X(layer, kind)                                                                                   \
+    NN__LAYER(layer, nn_rnn, nn__make_recurrent(a, #layer, kind, 0))                                         \
+    NN__LAYER(layer##_cell, nn_rnn, nn__make_recurrent(a, #layer "_cell", kind, 1))
+NN__X(lstm, NN__LSTM_NET)
+NN__X(gru, NN__GRU_NET)
+NN__X(rnn, a.relu ? NN__RELU_NET : NN__TANH_NET)
+#undef NN__X
 
 TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int which, tensor_t *x, tensor_t **h,
                                        tensor_t **c) {
@@ -11531,15 +10405,15 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     double e = (double)a.embed;
     int k;
     nn__layer_t *l;
-    if (a.embed < 1) return nn__refuse(a.site_, "multihead_attention", "embed must be > 0", a.embed);
+    if (a.embed < 1) return nn__refuse("multihead_attention", "embed must be > 0", a.embed);
     if (a.heads < 1 || a.embed % a.heads != 0)
-        return nn__refuse(a.site_, "multihead_attention", "heads must divide embed", a.heads);
+        return nn__refuse("multihead_attention", "heads must divide embed", a.heads);
     if (a.kdim < 0 || a.vdim < 0)
-        return nn__refuse(a.site_, "multihead_attention", "kdim and vdim must be >= 0", a.kdim);
+        return nn__refuse("multihead_attention", "kdim and vdim must be >= 0", a.kdim);
     if (!(a.dropout >= 0 && a.dropout <= 1))
-        return nn__refuse(a.site_, "multihead_attention", "dropout must be in 0..1", (int64_t)a.dropout);
+        return nn__refuse("multihead_attention", "dropout must be in 0..1", (int64_t)a.dropout);
     l = nn__make(NN__ATTENTION_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.embed;
     l->i[1] = a.heads;
     l->i[2] = a.kdim ? a.kdim : a.embed;
@@ -11574,11 +10448,10 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
         nn__add_parameter(l, "bias_k", dims, 3, NN__NORMAL, 1 / sqrt(e));
         nn__add_parameter(l, "bias_v", dims, 3, NN__NORMAL, 1 / sqrt(e));
     }
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-NN__LAYER_DEFAULTS(multihead_attention, nn_multihead_attention_args_t, (void)0)
-NN__LAYER(multihead_attention, nn_multihead_attention_args_t, a.dropout = nn__option_f64(a.dropout, 0),
-          nn__make_attention(a))
+NN__FILL_DEFAULTS(nn_multihead_attention, NN__OR(dropout, 0))
+NN__LAYER(multihead_attention, nn_multihead_attention, nn__make_attention(a))
 
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
     tensor_scope_t scope;
@@ -11605,12 +10478,12 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     int k;
     nn__layer_t *l;
     if (a.embed < 1 || a.heads < 1 || a.embed % a.heads != 0)
-        return nn__refuse(a.site_, op, "heads must divide embed", a.heads);
-    if (a.feedforward < 1) return nn__refuse(a.site_, op, "feedforward must be > 0", a.feedforward);
+        return nn__refuse(op, "heads must divide embed", a.heads);
+    if (a.feedforward < 1) return nn__refuse(op, "feedforward must be > 0", a.feedforward);
     if (!(a.dropout >= 0 && a.dropout <= 1))
-        return nn__refuse(a.site_, op, "dropout must be in 0..1", (int64_t)a.dropout);
+        return nn__refuse(op, "dropout must be in 0..1", (int64_t)a.dropout);
     l = nn__make(decoder ? NN__DECODER_LAYER_KIND : NN__ENCODER_LAYER_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.norm_first != 0;
     l->i[1] = a.gelu != 0;
     l->i[2] = decoder;
@@ -11632,17 +10505,11 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     norm.eps = a.eps;
     for (k = 0; k < 2 + decoder; k++) (nn_child)(&l->base, nn__norms[k], (nn_layer_norm_with)(norm));
     for (k = 0; k < 2 + decoder; k++) (nn_child)(&l->base, nn__drops[k], (nn_dropout)(a.dropout));
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-#define NN__TRANSFORMER_ZERO                                                                                 \
-    a.feedforward = nn__or(a.feedforward, 2048);                                                         \
-    a.dropout = nn__option_f64(a.dropout, 0.1);                                                              \
-    a.eps = nn__option_f64(a.eps, 1e-5)
-NN__LAYER_DEFAULTS(transformer_layer, nn_transformer_layer_args_t, NN__TRANSFORMER_ZERO)
-NN__LAYER(transformer_encoder_layer, nn_transformer_layer_args_t, NN__TRANSFORMER_ZERO,
-          nn__make_transformer_layer(a, 0))
-NN__LAYER(transformer_decoder_layer, nn_transformer_layer_args_t, NN__TRANSFORMER_ZERO,
-          nn__make_transformer_layer(a, 1))
+NN__FILL_DEFAULTS(nn_transformer_layer, NN__OR(feedforward, 2048) NN__OR(dropout, 0.1) NN__OR(eps, 1e-5))
+NN__LAYER(transformer_encoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 0))
+NN__LAYER(transformer_decoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 1))
 
 TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
     static const char op[] = "transformer_forward";
@@ -11653,7 +10520,7 @@ TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
         !nn__enter(op, a.module, NN__ENCODER_LAYER_KIND, NN__DECODER_KIND))
         return tensor__at(a.site_, y);
     scope = TENSOR__(scope)(-1);
-    decoder = ((const nn__layer_t *)(const void *)a.module)->i[2] != 0;
+    decoder = nn__of(a.module)->i[2] != 0;
     if (decoder != (a.memory != NULL))
         NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is for decoders, %s is %s one", op, a.module->name,
                  decoder ? "such" : "not");
@@ -11669,18 +10536,15 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     int64_t k;
     char name[24];
     tensor__text_t t;
-    if (count < 1 || count > 4096) return nn__refuse(NULL, op, "count must be in 1..4096", count);
-    if (!nn__usable(layer)) {
-        nn__unusable(op, "the layer", layer);
-        return NULL;
-    }
+    if (count < 1 || count > 4096) return nn__refuse(op, "count must be in 1..4096", count);
+    if (!nn__can_use(op, "the layer", layer)) return NULL;
     if (layer->impl->kind != &nn__kinds[kind - NN__ENCODER_KIND + NN__ENCODER_LAYER_KIND]) {
         NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
         return NULL;
     }
     l = nn__make(kind);
     list = nn__make(NN__MODULE_LIST_KIND);
-    if (!l || !list) return nn__done(l, NULL);
+    if (!l || !list) return NULL;
     l->i[2] = kind == NN__DECODER_KIND;
     (nn_child)(&l->base, "layers", &list->base);
     for (k = 0; k < count && list->base.code == TENSOR_OK; k++) {
@@ -11690,7 +10554,7 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     }
     if (list->base.code != TENSOR_OK) nn__mark(&l->base, list->base.code);
     if (norm) (nn_child)(&l->base, "norm", norm);
-    return nn__done(l, NULL);
+    return nn__done(l);
 }
 TENSOR_API nn_module_t *(nn_transformer_encoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
     return nn__make_transformer("transformer_encoder", NN__ENCODER_KIND, layer, count, norm);
@@ -11703,9 +10567,9 @@ TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t cou
 TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance, int nd) {
     const char *op = instance ? "instance_norm" : "batch_norm";
     nn__layer_t *l;
-    if (a.channels < 1) return nn__refuse(a.site_, op, "channels must be > 0", a.channels);
-    l = nn__make((instance ? NN__INSTANCE_NORM_KIND : NN__BATCH_NORM_KIND) + nd - 1);
-    if (!l) return nn__done(l, a.site_);
+    if (a.channels < 1) return nn__refuse(op, "channels must be > 0", a.channels);
+    l = nn__make((instance ? NN__INSTANCE_NORM1D_KIND : NN__BATCH_NORM1D_KIND) + nd - 1);
+    if (!l) return NULL;
     l->i[0] = a.channels;
     l->i[1] = instance || nd == 1 ? nd + 1 : nd + 2;
     l->i[2] = nd + 2;
@@ -11713,25 +10577,18 @@ TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance
     l->i[4] = a.cumulative != 0;
     l->f[0] = a.eps;
     l->f[1] = a.momentum;
-    if (!a.no_affine) nn__add_parameter(l, "weight", &a.channels, 1, NN__ONES, 0);
-    if (!a.no_affine) nn__add_parameter(l, "bias", &a.channels, 1, NN__ZEROS, 0);
-    if (a.no_track_running_stats) return nn__done(l, a.site_);
+    nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
+    if (a.no_track_running_stats) return nn__done(l);
     nn__add_buffer(l, "running_mean", a.channels, 0, TENSOR_F32);
     nn__add_buffer(l, "running_var", a.channels, 1, TENSOR_F32);
     nn__add_buffer(l, "num_batches_tracked", -1, 0, TENSOR_I64);
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-#define NN__NORM_ZERO                                                                                        \
-    a.eps = nn__option_f64(a.eps, 1e-5);                                                                     \
-    a.momentum = nn__option_f64(a.momentum, 0.1)
-NN__LAYER_DEFAULTS(batch_norm, nn_batch_norm_args_t, NN__NORM_ZERO)
-NN__LAYER(batch_norm1d, nn_batch_norm_args_t, NN__NORM_ZERO, nn__make_batch_norm(a, 0, 1))
-NN__LAYER(batch_norm2d, nn_batch_norm_args_t, NN__NORM_ZERO, nn__make_batch_norm(a, 0, 2))
-NN__LAYER(batch_norm3d, nn_batch_norm_args_t, NN__NORM_ZERO, nn__make_batch_norm(a, 0, 3))
+NN__FILL_DEFAULTS(nn_batch_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
+NN__PER_RANK(batch_norm, nn_batch_norm, nn__make_batch_norm, a, 0)
 
 TENSOR__FN nn_module_t *nn__make_instance_norm(nn_instance_norm_args_t a, int nd) {
     nn_batch_norm_args_t b = nn_batch_norm_defaults();
-    b.site_ = a.site_;
     b.channels = a.channels;
     b.eps = a.eps;
     b.momentum = a.momentum;
@@ -11739,85 +10596,69 @@ TENSOR__FN nn_module_t *nn__make_instance_norm(nn_instance_norm_args_t a, int nd
     b.no_track_running_stats = !a.track_running_stats;
     return nn__make_batch_norm(b, 1, nd);
 }
-NN__LAYER_DEFAULTS(instance_norm, nn_instance_norm_args_t, NN__NORM_ZERO)
-NN__LAYER(instance_norm1d, nn_instance_norm_args_t, NN__NORM_ZERO, nn__make_instance_norm(a, 1))
-NN__LAYER(instance_norm2d, nn_instance_norm_args_t, NN__NORM_ZERO, nn__make_instance_norm(a, 2))
-NN__LAYER(instance_norm3d, nn_instance_norm_args_t, NN__NORM_ZERO, nn__make_instance_norm(a, 3))
+NN__FILL_DEFAULTS(nn_instance_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
+NN__PER_RANK(instance_norm, nn_instance_norm, nn__make_instance_norm, a)
+#undef NN__PER_RANK
 
 TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     nn__layer_t *l;
-    if (a.groups < 1) return nn__refuse(a.site_, "group_norm", "groups must be > 0", a.groups);
+    if (a.groups < 1) return nn__refuse("group_norm", "groups must be > 0", a.groups);
     if (a.channels < 1 || a.channels % a.groups != 0)
-        return nn__refuse(a.site_, "group_norm", "channels must be a multiple of groups", a.channels);
+        return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
     l = nn__make(NN__GROUP_NORM_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.groups;
     l->i[1] = a.channels;
     l->f[0] = a.eps;
-    if (!a.no_affine) nn__add_parameter(l, "weight", &a.channels, 1, NN__ONES, 0);
-    if (!a.no_affine) nn__add_parameter(l, "bias", &a.channels, 1, NN__ZEROS, 0);
-    return nn__done(l, a.site_);
+    nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
+    return nn__done(l);
 }
-NN__LAYER_DEFAULTS(group_norm, nn_group_norm_args_t, a.eps = 1e-5)
-NN__LAYER(group_norm, nn_group_norm_args_t, a.eps = nn__option_f64(a.eps, 1e-5), nn__make_group_norm(a))
+NN__FILL_DEFAULTS(nn_group_norm, NN__OR(eps, 1e-5))
+NN__LAYER(group_norm, nn_group_norm, nn__make_group_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
     nn__layer_t *l;
-    if (a.size < 1) return nn__refuse(a.site_, "rms_norm", "size must be > 0", a.size);
+    if (a.size < 1) return nn__refuse("rms_norm", "size must be > 0", a.size);
     l = nn__make(NN__RMS_NORM_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = a.size;
+    l->i[1] = a.eps < 0;
     l->f[0] = a.eps;
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
-    return nn__done(l, a.site_);
+    return nn__done(l);
 }
-NN__LAYER_DEFAULTS(rms_norm, nn_rms_norm_args_t, a.eps = -1)
-NN__LAYER(rms_norm, nn_rms_norm_args_t, a.eps = nn__option_f64(a.eps, -1), nn__make_rms_norm(a))
+NN__FILL_DEFAULTS(nn_rms_norm, NN__OR(eps, -1))
+NN__LAYER(rms_norm, nn_rms_norm, nn__make_rms_norm(a))
 
-TENSOR_API nn_embedding_args_t nn_embedding_defaults(void) {
-    nn_embedding_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.padding_idx = -1;
-    return a;
-}
-
-TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a) {
+TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     nn__layer_t *l;
     int64_t dims[2];
-    if (nn__too_many("embedding", a.site_, a.surplus_)) return nn__done(NULL, a.site_);
-    if (a.count < 1) return nn__refuse(a.site_, "embedding", "count must be > 0", a.count);
-    if (a.size < 1) return nn__refuse(a.site_, "embedding", "size must be > 0", a.size);
+    if (a.surplus_) {   // of a call: 0 = none, negative ones from the end
+        if (a.padding_idx != TENSOR_ZERO && a.padding_idx < -a.count)
+            return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
+        a.padding_idx = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx == 0 ? -1
+                        : a.padding_idx < 0 ? a.padding_idx + a.count : a.padding_idx;
+    }
+    if (a.count < 1) return nn__refuse("embedding", "count must be > 0", a.count);
+    if (a.size < 1) return nn__refuse("embedding", "size must be > 0", a.size);
     if (a.padding_idx >= a.count) {
-        return nn__refuse(a.site_, "embedding", "padding_idx must be below count", a.padding_idx);
+        return nn__refuse("embedding", "padding_idx must be below count", a.padding_idx);
     }
     l = nn__make(NN__EMBEDDING_KIND);
-    if (!l) return nn__done(l, a.site_);
+    if (!l) return NULL;
     l->i[0] = dims[0] = a.count;
     l->i[1] = dims[1] = a.size;
     l->i[2] = a.padding_idx < 0 ? -1 : a.padding_idx;
     l->i[3] = a.scale_grad_by_freq != 0;
+    l->i[4] = a.padding_idx >= 0;
     l->f[0] = a.max_norm;
     l->f[1] = a.norm_type;
     nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
-    if (a.padding_idx >= 0 && l->base.code == TENSOR_OK) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
-        (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, a.padding_idx));
-        (tensor_scope_end)(scope);
-    }
-    return nn__done(l, a.site_);
+    if (a.padding_idx >= 0) nn__zero_row(l, a.padding_idx);
+    return nn__done(l);
 }
-
-TENSOR_API nn_module_t *nn__embedding(nn_embedding_args_t a) {
-    if (a.padding_idx == TENSOR_ZERO) a.padding_idx = 0;
-    else if (a.padding_idx == 0) a.padding_idx = -1;
-    else if (a.padding_idx < 0) {
-        if (a.padding_idx < -a.count) {
-            return nn__refuse(a.site_, "embedding", "padding_idx must be at least -count", a.padding_idx);
-        }
-        a.padding_idx += a.count;
-    }
-    return nn_embedding_with(a);
-}
+NN__FILL_DEFAULTS(nn_embedding, a->padding_idx = a->surplus_ ? a->padding_idx : -1;)
+NN__LAYER(embedding, nn_embedding, nn__make_embedding(a))
 
 TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int64_t dim) {
     nn__layer_t *l = nn__make(kind);
@@ -11826,7 +10667,7 @@ TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int6
         l->f[1] = f1;
         l->i[0] = dim;
     }
-    return nn__done(l, NULL);
+    return nn__done(l);
 }
 #define NN__X(ID, name)                                                                                      \
     TENSOR_API nn_module_t *(nn_##name)(double p) {                                                          \
@@ -11873,21 +10714,18 @@ NN__X(THRESHOLD, threshold, (double threshold, double value), threshold, value, 
 #undef NN__X
 TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
     nn__layer_t *l;
-    if (num_parameters < 1) return nn__refuse(NULL, "prelu", "num_parameters must be > 0", num_parameters);
+    if (num_parameters < 1) return nn__refuse("prelu", "num_parameters must be > 0", num_parameters);
     l = nn__make(NN__PRELU_KIND);
-    if (!l) return nn__done(l, NULL);
+    if (!l) return NULL;
     l->i[0] = num_parameters;
     nn__add_parameter(l, "weight", &num_parameters, 1, NN__FILL, init);
-    return nn__done(l, NULL);
+    return nn__done(l);
 }
 
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     char name[24];
     tensor__text_t t;
-    if (!nn__open_module(sequential)) {
-        nn__unusable("append", "the sequential", sequential);
-        return sequential;
-    }
+    if (!nn__opened("append", "the sequential", sequential)) return sequential;
     if (sequential->impl->kind != &nn__kinds[NN__SEQUENTIAL_KIND]) {
         NN__FAIL(TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential", sequential->name);
         return sequential;
@@ -11927,19 +10765,20 @@ TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a) {
 
 enum { NN__INIT_UNIFORM, NN__INIT_NORMAL, NN__INIT_FILL };
 
+// Ends the scope of an init whose last call gave r. -> t, or poison
+TENSOR__FN tensor_t *nn__init_end(tensor_scope_t scope, tensor_t *t, tensor_t *r) {
+    (tensor_scope_end)(scope);
+    return (tensor_is_poison)(r) ? r : t;
+}
 TENSOR__FN tensor_t *nn__init(tensor_t *t, int how, double a, double b) {
     tensor_scope_t scope;
     tensor_t *r;
-    if (!t) {
-        nn__poisoned("init", "the tensor", t);
-        return TENSOR__(poison);
-    }
+    if (!nn__there("init", "the tensor", t)) return TENSOR__(poison);
     scope = TENSOR__(scope)(0);
     if (how == NN__INIT_UNIFORM) r = (tensor_uniform_)(t, a, b);
     else if (how == NN__INIT_NORMAL) r = (tensor_normal_)(t, a, b);
     else r = (tensor_fill_)(t, a);
-    (tensor_scope_end)(scope);
-    return (tensor_is_poison)(r) ? r : t;
+    return nn__init_end(scope, t, r);
 }
 
 TENSOR_API tensor_t *(nn_init_uniform_)(tensor_t *t, double low, double high) {
@@ -11982,18 +10821,14 @@ TENSOR__FN double nn__inverse_normal(double u) {
 
 TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double std, double low, double high) {
     tensor_scope_t scope;
-    tensor_t *u, *r;
+    tensor_t *u;
     double a, b;
     int64_t i;
     float *v;
-    if (!t || (tensor_is_poison)(t)) {
-        nn__poisoned("trunc_normal_", "the tensor", t);
-        return TENSOR__(poison);
-    }
-    if (!(low <= high) || !(std >= 0)) {
+    if (!nn__whole("trunc_normal_", "the tensor", t)) return TENSOR__(poison);
+    if (!(low <= high) || !(std >= 0))
         return NN__FAIL(TENSOR_ERR_SHAPE, "trunc_normal_: needs low <= high and std >= 0 (got %g, %g, %g)",
                         low, high, std);
-    }
     scope = TENSOR__(scope)(0);
     u = (tensor_uniform_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, 1);
     v = (float *)tensor_data_mut(u);
@@ -12003,23 +10838,15 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
         double x = mean + std * nn__inverse_normal(a + (b - a) * ((double)v[i] + 2.9802322387695312e-8));
         v[i] = (float)(x < low ? low : x > high ? high : x);
     }
-    r = (tensor_copy_)(t, u);
-    (tensor_scope_end)(scope);
-    return (tensor_is_poison)(r) ? r : t;
+    return nn__init_end(scope, t, (tensor_copy_)(t, u));
 }
 
 // Fans of t into fan[0] (in), fan[1] (out); 0 after raising.
 TENSOR__FN int nn__fans(tensor_t *t, const char *op, double fan[2]) {
     double area = 1;
     int i;
-    if (!t || (tensor_is_poison)(t)) {
-        nn__poisoned(op, "the tensor", t);
-        return 0;
-    }
-    if (t->ndim < 2) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: t %t must have at least 2 dims", op, t);
-        return 0;
-    }
+    if (!nn__whole(op, "the tensor", t)) return 0;
+    if (t->ndim < 2) return NN__NO(TENSOR_ERR_SHAPE, "%s: t %t must have at least 2 dims", op, t);
     for (i = 2; i < t->ndim; i++) area *= (double)t->dims[i];
     fan[0] = (double)t->dims[1] * area;
     fan[1] = (double)t->dims[0] * area;
@@ -12041,7 +10868,7 @@ TENSOR_API tensor_t *(nn_init_xavier_normal_)(tensor_t *t, double gain) {
     return nn__init(t, NN__INIT_NORMAL, 0, gain * sqrt(2 / (fan[0] + fan[1])));
 }
 
-TENSOR_API tensor_t *nn__init_kaiming_uniform_(nn_kaiming_args_t a) {
+TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
     double fan[2], bound;
     if (nn__too_many("kaiming_uniform_", a.site_, a.surplus_) || !nn__fans(a.t, "kaiming_uniform_", fan))
         return tensor__at(a.site_, TENSOR__(poison));
@@ -12049,7 +10876,7 @@ TENSOR_API tensor_t *nn__init_kaiming_uniform_(nn_kaiming_args_t a) {
     return nn__init(a.t, NN__INIT_UNIFORM, -bound, bound);
 }
 
-TENSOR_API tensor_t *nn__init_kaiming_normal_(nn_kaiming_args_t a) {
+TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a) {
     double fan[2];
     if (nn__too_many("kaiming_normal_", a.site_, a.surplus_) || !nn__fans(a.t, "kaiming_normal_", fan))
         return tensor__at(a.site_, TENSOR__(poison));
@@ -12071,21 +10898,16 @@ TENSOR_API tensor_t *(nn_init_orthogonal_)(tensor_t *t, double gain) {
     f = (tensor_qr)((tensor_to)((tensor_randn_n)(dims, 2), t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32));
     x = (tensor_mul_scalar)((tensor_mul)(f.q, (tensor_sgn)((tensor_diagonal)(f.r, 0, 0, 1))), gain);
     if (wide) x = (tensor_transpose)(x, 0, 1);
-    x = (tensor_copy_)(t, (tensor_reshape_n)(x, t->dims, t->ndim));
-    (tensor_scope_end)(scope);
-    return (tensor_is_poison)(x) ? x : t;
+    return nn__init_end(scope, t, (tensor_copy_)(t, (tensor_reshape_n)(x, t->dims, t->ndim)));
 }
 
 TENSOR_API tensor_t *(nn_init_eye_)(tensor_t *t) {
     tensor_scope_t scope;
-    tensor_t *x;
     double fan[2];
     if (!nn__fans(t, "eye_", fan)) return TENSOR__(poison);
     if (t->ndim != 2) return NN__FAIL(TENSOR_ERR_SHAPE, "eye_: t %t must have 2 dims", t);
     scope = TENSOR__(scope)(0);
-    x = (tensor_copy_)(t, (tensor_eye)(t->dims[0], t->dims[1]));
-    (tensor_scope_end)(scope);
-    return (tensor_is_poison)(x) ? x : t;
+    return nn__init_end(scope, t, (tensor_copy_)(t, (tensor_eye)(t->dims[0], t->dims[1])));
 }
 
 TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
@@ -12096,11 +10918,9 @@ TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
     double fan[2];
     int d;
     if (!nn__fans(t, "dirac_", fan)) return TENSOR__(poison);
-    if (t->ndim < 3 || t->ndim > 5 || groups < 1 || t->dims[0] % groups) {
-        return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "dirac_: t %t must be [out, in, K...], out a multiple of %d groups", t,
-                        groups);
-    }
+    if (t->ndim < 3 || t->ndim > 5 || groups < 1 || t->dims[0] % groups)
+        return NN__FAIL(TENSOR_ERR_SHAPE, "dirac_: t %t must be [out, in, K...], out a multiple of %d groups",
+                        t, groups);
     for (d = 2; d < t->ndim; d++) centre = centre * t->dims[d] + t->dims[d] / 2;
     scope = TENSOR__(scope)(0);
     x = (tensor_zero_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32));
@@ -12110,9 +10930,7 @@ TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
     for (i = 0; v && i < t->dims[0] && area; i++) {
         if (i % out < t->dims[1]) v[(i * t->dims[1] + i % out) * area + centre] = 1;
     }
-    x = (tensor_copy_)(t, x);
-    (tensor_scope_end)(scope);
-    return (tensor_is_poison)(x) ? x : t;
+    return nn__init_end(scope, t, (tensor_copy_)(t, x));
 }
 TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std) {
     tensor_scope_t scope;
@@ -12121,11 +10939,10 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
     int64_t i, j, zeros;
     double fan[2];
     if (!nn__fans(t, "sparse_", fan)) return TENSOR__(poison);
-    if (t->ndim != 2 || !(sparsity >= 0 && sparsity <= 1) || !(std >= 0)) {
+    if (t->ndim != 2 || !(sparsity >= 0 && sparsity <= 1) || !(std >= 0))
         return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "sparse_: t %t must have 2 dims, sparsity %g lie in 0..1, std %g be >= 0",
-                        t, sparsity, std);
-    }
+                        "sparse_: t %t must have 2 dims, sparsity %g lie in 0..1, std %g be >= 0", t,
+                        sparsity, std);
     scope = TENSOR__(scope)(0);
     x = (tensor_normal_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, std);
     v = (float *)tensor_data_mut(x);
@@ -12137,9 +10954,7 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
         for (i = 0; row && i < zeros; i++) v[row[i] * t->dims[1] + j] = 0;
         (tensor_free)(order);
     }
-    x = (tensor_copy_)(t, x);
-    (tensor_scope_end)(scope);
-    return (tensor_is_poison)(x) ? x : t;
+    return nn__init_end(scope, t, (tensor_copy_)(t, x));
 }
 
 // ------------------------------------------------------------------------------
@@ -12241,8 +11056,7 @@ TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
 TENSOR__FN int nn__bad_optimizer(const char *op, const nn_optimizer_t *o) {
     if (!o) return nn__poisoned(op, "the optimizer", o);
     if (!o->dead) return TENSOR_OK;
-    NN__FAIL(TENSOR_ERR_OWNER, "%s: the optimizer was freed", op);
-    return TENSOR_ERR_OWNER;
+    return NN__ERROR(TENSOR_ERR_OWNER, "%s: the optimizer was freed", op);
 }
 
 TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
@@ -12263,17 +11077,14 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
         if (!t || (tensor_is_poison)(t)) return nn__poisoned(nn__rule_names[o->rule], "a parameter", t);
         if (t->dtype != TENSOR_F32 && t->dtype != TENSOR_F64 && t->dtype != TENSOR_F16 &&
             t->dtype != TENSOR_BF16) {
-            NN__FAIL(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
-                     (int64_t)i, t);
-            return TENSOR_ERR_DTYPE;
+            return NN__ERROR(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
+                             (int64_t)i, t);
         }
-        if (!(tensor_is_leaf)(t)) {
-            NN__FAIL(TENSOR_ERR_AUTOGRAD, "%s: parameter %d %t is no leaf but the result of an operation",
-                     nn__rule_names[o->rule], (int64_t)i, t);
-            return TENSOR_ERR_AUTOGRAD;
-        }
-        for (k = 0; k < o->nparams && o->param[k].t != t; k++) {
-        }
+        if (!(tensor_is_leaf)(t))
+            return NN__ERROR(TENSOR_ERR_AUTOGRAD,
+                             "%s: parameter %d %t is no leaf but the result of an operation",
+                             nn__rule_names[o->rule], (int64_t)i, t);
+        for (k = 0; k < o->nparams && o->param[k].t != t; k++) {}
         if (k == o->nparams) {
             if (o->nparams == o->cap) {
                 int cap = o->cap ? 2 * o->cap : n > 8 ? n : 8;
@@ -12314,8 +11125,7 @@ TENSOR__FN int nn__find_group(nn_optimizer_t *o, double ratio, double weight_dec
 }
 
 TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_module_t *m,
-                                         tensor_t *const *list, int count, const char *site,
-                                         const void *surplus) {
+                                         tensor_t *const *list, int count, const char *site, int code) {
     static const struct {
         int option;
         double below;
@@ -12334,19 +11144,15 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
     nn__items_t items;
     void *block = NULL;
     int64_t i;
-    int code = TENSOR_OK;
-    TENSOR__(push_path)(nn__self(), name);
-    if (nn__too_many(name, site, surplus)) code = TENSOR_ERR_SHAPE;
     for (i = 0; i < (int64_t)(sizeof checks / sizeof checks[0]) && code == TENSOR_OK; i++) {
         double v = option[checks[i].option];
         if (v >= 0 && v < checks[i].below) continue;
-        code = TENSOR_ERR_SHAPE;
-        NN__FAIL(code, "%s: %s must be >= 0 and < %g (got %g)", name, checks[i].name, checks[i].below, v);
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: %s must be >= 0 and < %g (got %g)", name, checks[i].name,
+                         checks[i].below, v);
     }
     if (code == TENSOR_OK && option[NN__NESTEROV] != 0 &&
         (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
-        code = TENSOR_ERR_SHAPE;
-        NN__FAIL(code, "%s: nesterov needs a momentum and no dampening", name);
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: nesterov needs a momentum and no dampening", name);
     }
     if (code == TENSOR_OK && !list && !m && count > 0) code = nn__poisoned(name, "the list", list);
     if (code == TENSOR_OK && !list) {
@@ -12360,8 +11166,7 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
         list = all;
     }
     if (code == TENSOR_OK && count < 1) {
-        code = TENSOR_ERR_SHAPE;
-        NN__FAIL(code, "%s: no parameters", name);
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: no parameters", name);
     }
     if (code == TENSOR_OK) {
         o = (nn_optimizer_t *)nn__memory(1, sizeof *o);
@@ -12387,124 +11192,46 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
     return o;
 }
 
-TENSOR_API nn_sgd_args_t nn_sgd_defaults(void) {
-    nn_sgd_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.lr = 1e-3;
-    return a;
-}
-
-TENSOR_API nn_optimizer_t *nn_sgd_with(nn_sgd_args_t a) {
-    double v[NN__OPTIONS] = {0};
-    v[NN__LR] = a.lr;
-    v[NN__DECAY] = a.weight_decay;
-    v[NN__MOMENTUM] = a.momentum;
-    v[NN__DAMPENING] = a.dampening;
-    v[NN__NESTEROV] = a.nesterov != 0;
-    v[NN__MAXIMIZE] = a.maximize != 0;
-    return nn__optimizer(NN__SGD, v, a.module, a.list, a.count, a.site_, a.surplus_);
-}
-
-TENSOR_API nn_optimizer_t *nn__sgd(nn_sgd_args_t a) {
-    a.lr = nn__option_f64(a.lr, 1e-3);
-    a.weight_decay = nn__option_f64(a.weight_decay, 0);
-    a.momentum = nn__option_f64(a.momentum, 0);
-    a.dampening = nn__option_f64(a.dampening, 0);
-    return nn_sgd_with(a);
-}
-
-TENSOR_API nn_adam_args_t nn_adam_defaults(void) {
-    nn_adam_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.lr = 1e-3;
-    a.beta1 = 0.9;
-    a.beta2 = 0.999;
-    a.eps = 1e-8;
-    return a;
-}
-
-TENSOR_API nn_adamw_args_t nn_adamw_defaults(void) {
-    nn_adamw_args_t a = nn_adam_defaults();
-    a.weight_decay = 0.01;
-    return a;
-}
-
-TENSOR__FN nn_optimizer_t *nn__adam_rule(int rule, nn_adam_args_t a) {
-    double v[NN__OPTIONS] = {0};
-    v[NN__LR] = a.lr;
-    v[NN__DECAY] = a.weight_decay;
-    v[NN__BETA1] = a.beta1;
-    v[NN__BETA2] = a.beta2;
-    v[NN__EPS] = a.eps;
+// nn_rule_with(a): `set` puts its options into v.
+#define NN__OPTIMIZER(name, rule, set)                                                                       \
+    TENSOR_API nn_optimizer_t *nn_##name##_with(nn_##name##_args_t a) {                                      \
+        double v[NN__OPTIONS] = {0};                                                                         \
+        int code;                                                                                            \
+        TENSOR__(push_path)(nn__self(), #name);                                                              \
+        code = NN__TAKE(#name, nn_##name) ? TENSOR_OK : TENSOR_ERR_SHAPE;                                    \
+        set                                                                                                  \
+        v[NN__LR] = a.lr;                                                                                    \
+        v[NN__DECAY] = a.weight_decay;                                                                       \
+        v[NN__MAXIMIZE] = a.maximize != 0;                                                                   \
+        return nn__optimizer(rule, v, a.module, a.list, a.count, a.site_, code);                             \
+    }
+#define NN__ADAM_OPTIONS                                                                                     \
+    v[NN__BETA1] = a.beta1;                                                                                  \
+    v[NN__BETA2] = a.beta2;                                                                                  \
+    v[NN__EPS] = a.eps;                                                                                      \
     v[NN__AMSGRAD] = a.amsgrad != 0;
-    v[NN__MAXIMIZE] = a.maximize != 0;
-    return nn__optimizer(rule, v, a.module, a.list, a.count, a.site_, a.surplus_);
-}
-
-TENSOR__FN nn_adam_args_t nn__adam_options(nn_adam_args_t a, nn_adam_args_t d) {
-    a.lr = nn__option_f64(a.lr, d.lr);
-    a.beta1 = nn__option_f64(a.beta1, d.beta1);
-    a.beta2 = nn__option_f64(a.beta2, d.beta2);
-    a.eps = nn__option_f64(a.eps, d.eps);
-    a.weight_decay = nn__option_f64(a.weight_decay, d.weight_decay);
-    return a;
-}
-
-TENSOR_API nn_optimizer_t *nn_adam_with(nn_adam_args_t a) {
-    return nn__adam_rule(NN__ADAM, a);
-}
-
-TENSOR_API nn_optimizer_t *nn__adam(nn_adam_args_t a) {
-    return nn__adam_rule(NN__ADAM, nn__adam_options(a, nn_adam_defaults()));
-}
-
-TENSOR_API nn_optimizer_t *nn_adamw_with(nn_adamw_args_t a) {
-    return nn__adam_rule(NN__ADAMW, a);
-}
-
-TENSOR_API nn_optimizer_t *nn__adamw(nn_adamw_args_t a) {
-    return nn__adam_rule(NN__ADAMW, nn__adam_options(a, nn_adamw_defaults()));
-}
-
-TENSOR_API nn_rmsprop_args_t nn_rmsprop_defaults(void) {
-    nn_rmsprop_args_t a;
-    memset((void *)&a, 0, sizeof a);
-    a.lr = 1e-2;
-    a.alpha = 0.99;
-    a.eps = 1e-8;
-    return a;
-}
-
-TENSOR_API nn_optimizer_t *nn_rmsprop_with(nn_rmsprop_args_t a) {
-    double v[NN__OPTIONS] = {0};
-    v[NN__LR] = a.lr;
-    v[NN__DECAY] = a.weight_decay;
-    v[NN__MOMENTUM] = a.momentum;
-    v[NN__BETA2] = a.alpha;
-    v[NN__EPS] = a.eps;
-    v[NN__CENTERED] = a.centered != 0;
-    v[NN__MAXIMIZE] = a.maximize != 0;
-    return nn__optimizer(NN__RMSPROP, v, a.module, a.list, a.count, a.site_, a.surplus_);
-}
-
-TENSOR_API nn_optimizer_t *nn__rmsprop(nn_rmsprop_args_t a) {
-    a.lr = nn__option_f64(a.lr, 1e-2);
-    a.alpha = nn__option_f64(a.alpha, 0.99);
-    a.eps = nn__option_f64(a.eps, 1e-8);
-    a.weight_decay = nn__option_f64(a.weight_decay, 0);
-    a.momentum = nn__option_f64(a.momentum, 0);
-    return nn_rmsprop_with(a);
-}
+NN__FILL_DEFAULTS(nn_sgd, NN__OR(lr, 1e-3) NN__OR(weight_decay, 0) NN__OR(momentum, 0) NN__OR(dampening, 0))
+NN__FILL_DEFAULTS(nn_adam, NN__OR(lr, 1e-3) NN__OR(beta1, 0.9) NN__OR(beta2, 0.999) NN__OR(eps, 1e-8)
+                               NN__OR(weight_decay, 0))
+NN__FILL_DEFAULTS(nn_adamw, NN__OR(weight_decay, 0.01) nn__fill_nn_adam(a);)
+NN__FILL_DEFAULTS(nn_rmsprop, NN__OR(lr, 1e-2) NN__OR(alpha, 0.99) NN__OR(eps, 1e-8) NN__OR(weight_decay, 0)
+                                  NN__OR(momentum, 0))
+NN__OPTIMIZER(sgd, NN__SGD, v[NN__MOMENTUM] = a.momentum; v[NN__DAMPENING] = a.dampening;
+              v[NN__NESTEROV] = a.nesterov != 0;)
+NN__OPTIMIZER(adam, NN__ADAM, NN__ADAM_OPTIONS)
+NN__OPTIMIZER(adamw, NN__ADAMW, NN__ADAM_OPTIONS)
+NN__OPTIMIZER(rmsprop, NN__RMSPROP, v[NN__MOMENTUM] = a.momentum; v[NN__BETA2] = a.alpha; v[NN__EPS] = a.eps;
+              v[NN__CENTERED] = a.centered != 0;)
 
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
-    double lr, decay;
+    double lr = a.lr, decay = a.weight_decay;
     int code, g;
     code = nn__bad_optimizer("optimizer_group", o);
     if (code == TENSOR_OK && nn__too_many("optimizer_group", a.site_, a.surplus_)) code = TENSOR_ERR_SHAPE;
     if (code == TENSOR_OK && !list && n > 0) code = nn__poisoned("optimizer_group", "the list", list);
     if (code != TENSOR_OK) return tensor__at_int(a.site_, code);
-    lr = nn__option_f64(a.lr, o->option[NN__LR]);
-    decay = nn__option_f64(a.weight_decay, o->option[NN__DECAY]);
+    lr = lr == 0 ? o->option[NN__LR] : lr == TENSOR_ZERO ? 0 : lr;
+    decay = decay == 0 ? o->option[NN__DECAY] : decay == TENSOR_ZERO ? 0 : decay;
     if (!(lr >= 0) || !(decay >= 0) || (o->option[NN__LR] == 0 && lr != 0)) {
         NN__FAIL(
             TENSOR_ERR_SHAPE,
@@ -12589,23 +11316,6 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
 
 // r: 0 sgd, 1 adam, 2 rmsprop
 TENSOR__FN int nn__kind(int rule) { return rule == NN__SGD ? 0 : rule == NN__RMSPROP ? 2 : 1; }
-TENSOR__FN nn__update_fn nn__kernel(int r, int dtype) {
-    if (dtype == TENSOR_F64) return nn__optim_f64[r];
-    if (TENSOR__(reference)()) return nn__optim_reference[r];
-    switch (TENSOR__(isa)()) {
-#ifdef TENSOR__X86_PASSES
-    case 1: return nn__optim_sse2[r];
-    case 2: return nn__optim_avx2[r];
-    case 3: return nn__optim_avx512[r];
-#elif defined(TENSOR__ARM_PASSES)
-    case 1: return nn__optim_neon[r];
-#elif defined(TENSOR__WASM_PASSES)
-    case 1: return nn__optim_wasm[r];
-#endif
-    default: return nn__optim_scalar[r];
-    }
-}
-
 TENSOR__FN void *nn__pointer(const tensor_t *t) {
     size_t size = t->dtype == TENSOR_F64 ? 8 : t->dtype == TENSOR_F32 ? 4 : 2;
     return t->storage && t->storage->data ? (char *)t->storage->data + (size_t)t->offset * size : NULL;
@@ -12617,8 +11327,8 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     const tensor_arg_t *a = c->arg + 1;
     int i;
     for (i = 0; i < c->nout / 5; i++, a += 5)
-        nn__kernel((int)c->p->i[0], a[0].dtype)(u, a[0].data, a[1].data, a[2].data, a[3].data, a[4].data,
-                                                a[0].numel);
+        nn__cpu(a[0].dtype)->optim[c->p->i[0]](u, a[0].data, a[1].data, a[2].data, a[3].data, a[4].data,
+                                               a[0].numel);
     return TENSOR_OK;
 }
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END, 0, NULL,
@@ -12743,7 +11453,7 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         j->s1 = p->state[1] ? nn__pointer(p->state[1]) : NULL;
         j->s2 = p->state[2] ? nn__pointer(p->state[2]) : NULL;
         j->n = p->t->numel;
-        j->fn = nn__kernel(nn__kind(o->rule), dtype);
+        j->fn = nn__cpu(dtype)->optim[nn__kind(o->rule)];
         j->size = dtype == TENSOR_F64 ? 8 : 4;
         j->update = group->update;
         j->done = 0;
@@ -12787,10 +11497,7 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
 TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
     int code = nn__bad_optimizer("set_lr", o);
     if (code != TENSOR_OK) return code;
-    if (!(lr >= 0)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr);
-        return TENSOR_ERR_SHAPE;
-    }
+    if (!(lr >= 0)) return NN__ERROR(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr);
     o->option[NN__LR] = lr;
     return TENSOR_OK;
 }
@@ -12886,10 +11593,7 @@ TENSOR__FN double nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n,
     }
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
-        if (!t || (tensor_is_poison)(t)) {
-            nn__poisoned("clip_grad_norm", "a parameter", t);
-            return (double)NAN;
-        }
+        if (!nn__whole("clip_grad_norm", "a parameter", t)) return (double)NAN;
         if (t->grad) total += nn__squares(t->grad);
     }
     if (tensor_error_code() != TENSOR_OK) return (double)NAN;
@@ -12922,10 +11626,8 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
     tensor_scope_t scope;
     int i, code = tensor_error_code();
     if (code != TENSOR_OK) return code;
-    if (!(limit >= 0)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got %g)", limit);
-        return TENSOR_ERR_SHAPE;
-    }
+    if (!(limit >= 0))
+        return NN__ERROR(TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got %g)", limit);
     scope = TENSOR__(scope)(0);
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
@@ -13010,10 +11712,7 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
         tensor_t *t = which ? y : x;
         tensor_shape_t *shape = which ? &d.y_shape : &d.x_shape;
         if (which && !y) break;
-        if (!t || (tensor_is_poison)(t)) {
-            nn__poisoned("tensor_dataset", which ? "y" : "x", t);
-            return d;
-        }
+        if (!nn__whole("tensor_dataset", which ? "y" : "x", t)) return d;
         if (t->ndim < 1 || (which && y->dims[0] != x->dims[0])) {
             if (t->ndim < 1)
                 NN__FAIL(TENSOR_ERR_SHAPE, "tensor_dataset: %s must have a first dim", which ? "y" : "x");
@@ -13050,8 +11749,7 @@ TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
 TENSOR__FN int nn__bad_loader(const char *op, const nn_data_loader_t *l) {
     if (!l) return nn__poisoned(op, "the loader", l);
     if (!l->dead) return TENSOR_OK;
-    NN__FAIL(TENSOR_ERR_OWNER, "%s: the loader was freed", op);
-    return TENSOR_ERR_OWNER;
+    return NN__ERROR(TENSOR_ERR_OWNER, "%s: the loader was freed", op);
 }
 
 TENSOR__FN void nn__loader_shutdown(tensor__owned_t *o) {
@@ -13073,7 +11771,7 @@ TENSOR__FN tensor_t *nn__held_contiguous(tensor_t *t) {
     return c;
 }
 
-TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a) {
+TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a) {
     nn_data_loader_t *l = NULL;
     const nn_dataset_t *d = &a.dataset;
     int64_t size = a.batch_size == 0 ? 1 : a.batch_size;
@@ -13139,10 +11837,7 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
 TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches) {
     int code = nn__bad_loader("seek", l);
     if (code != TENSOR_OK) return code;
-    if (batches < 0) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
-        return TENSOR_ERR_SHAPE;
-    }
+    if (batches < 0) return NN__ERROR(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
     l->epoch = l->batches > 0 ? batches / l->batches : 0;
     l->position = l->batches > 0 ? batches % l->batches : 0;
     return TENSOR_OK;
@@ -13228,10 +11923,7 @@ TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype
 TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     nn__gather_t g;
     int64_t tasks, i;
-    if (!b) {
-        nn__poisoned("next", "the batch", b);
-        return 0;
-    }
+    if (!nn__there("next", "the batch", b)) return 0;
     b->x = b->y = TENSOR__(poison);
     b->size = b->index = b->epoch = 0;
     if (tensor_error_code() != TENSOR_OK) return 0;
@@ -13330,15 +12022,12 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
     int64_t size = -1;
     memset(s, 0, sizeof *s);
     if (path && nn__file_kind(path, NULL) == NN__NO_FILE) {   // opening a FIFO would wait for its writer
-        NN__FAIL(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
-        return 0;
+        return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
     }
     f = path ? fopen(path, "rb") : NULL;
-    if (!f) {
-        NN__FAIL(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
-                 path ? strerror(errno) : "no path");
-        return 0;
-    }
+    if (!f)
+        return NN__NO(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
+                      path ? strerror(errno) : "no path");
 #if defined(_WIN32)
     if (_fseeki64(f, 0, SEEK_END) == 0) size = _ftelli64(f);
 #else
@@ -13346,8 +12035,7 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
 #endif
     if (size < 0 || size == LONG_MAX || fseek(f, 0, SEEK_SET) != 0) {
         fclose(f);
-        NN__FAIL(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
-        return 0;
+        return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
     }
     s->file = f;
     s->size = (uint64_t)size;
@@ -13434,13 +12122,11 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
     int rank, k;
     tensor_t *t;
     if (!nn__read(s, 0, head, got)) return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
-    if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B) {
+    if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B)
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is gzip-compressed; decompress it first (gunzip)",
                         label);
-    }
-    if (got < 4 || head[0] != 0 || head[1] != 0) {
+    if (got < 4 || head[0] != 0 || head[1] != 0)
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is not an IDX file (first bytes are not 0 0)", label);
-    }
     rank = head[3];
     switch (head[2]) {
     case 0x08: dtype = TENSOR_U8; break;
@@ -13454,28 +12140,24 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
                         (int64_t)head[2]);
     }
     size = tensor_dtype_size(dtype);
-    if (rank < 1 || rank > TENSOR_MAX_DIMS) {
+    if (rank < 1 || rank > TENSOR_MAX_DIMS)
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label,
                         (int64_t)rank);
-    }
-    if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank)) {
+    if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank))
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" ends inside its header", label);
-    }
     for (k = 0; k < rank; k++) {
         const unsigned char *p = head + 4 + 4 * k;
         dims[k] =
             (int64_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3]);
         if (dims[k] == 0) return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has a dim of 0", label);
-        if (numel > ((uint64_t)1 << 60) / (uint64_t)dims[k]) {
+        if (numel > ((uint64_t)1 << 60) / (uint64_t)dims[k])
             return NN__FAIL(TENSOR_ERR_FORMAT, "idx: the sizes in \"%s\" overflow", label);
-        }
         numel *= (uint64_t)dims[k];
     }
     bytes = numel * size;
-    if (bytes != s->size - 4 - 4 * (uint64_t)rank) {
+    if (bytes != s->size - 4 - 4 * (uint64_t)rank)
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" must hold %d bytes of data (got %d)", label,
                         (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
-    }
     t = nn__host_tensor(dims, rank, dtype);
     if ((tensor_is_poison)(t)) return t;
     if (!nn__read(s, 4 + 4 * (uint64_t)rank, t->storage->data, bytes)) {
@@ -13579,10 +12261,7 @@ TENSOR__FN void nn__reader_shutdown(tensor__owned_t *o) {
 }
 
 TENSOR_API int (nn_safetensors_close)(nn_safetensors_t *r) {
-    if (r && r->dead) {
-        NN__FAIL(TENSOR_ERR_OWNER, "safetensors_close: the reader was closed already");
-        return TENSOR_ERR_OWNER;
-    }
+    if (r && r->dead) return NN__ERROR(TENSOR_ERR_OWNER, "safetensors_close: the reader was closed already");
     if (r) nn__reader_close(r);
     return TENSOR_OK;
 }
@@ -13654,86 +12333,52 @@ TENSOR__FN int nn__hex4(const char *p, const char *end, uint32_t *out) {
     return 1;
 }
 
+TENSOR__FN char *nn__no_string(nn__json_t *j, const char *about, const char *what) {
+    nn__malformed(j, about, what);
+    return NULL;
+}
 // A string, decoded in place and terminated. NULL after refusing.
 TENSOR__FN char *nn__string(nn__json_t *j, const char *about) {
     char *start, *to;
-    if (nn__peek(j) != '"') {
-        nn__malformed(j, about, "a string is expected");
-        return NULL;
-    }
+    if (nn__peek(j) != '"') return nn__no_string(j, about, "a string is expected");
     start = to = ++j->p;
     for (;;) {
         unsigned char c;
         int n;
-        if (j->p >= j->end) {
-            nn__malformed(j, about, "unterminated string");
-            return NULL;
-        }
+        if (j->p >= j->end) return nn__no_string(j, about, "unterminated string");
         c = (unsigned char)*j->p;
         if (c == '"') break;
-        if (c < 0x20) {
-            nn__malformed(j, about, "control character in a string");
-            return NULL;
-        }
+        if (c < 0x20) return nn__no_string(j, about, "control character in a string");
         if (c == '\\') {
+            static const unsigned char lead[4] = {0, 0xC0, 0xE0, 0xF0};
             static const char escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
             const char *e = NULL;
             uint32_t v, low;
-            if (j->end - j->p < 2) {
-                nn__malformed(j, about, "unterminated escape");
-                return NULL;
-            }
+            if (j->end - j->p < 2) return nn__no_string(j, about, "unterminated escape");
             if (j->p[1] != 'u') {
-                for (e = escapes; *e && *e != j->p[1]; e += 2) {
-                }
-                if (!*e) {
-                    nn__malformed(j, about, "unknown escape");
-                    return NULL;
-                }
+                for (e = escapes; *e && *e != j->p[1]; e += 2) {}
+                if (!*e) return nn__no_string(j, about, "unknown escape");
                 *to++ = e[1];
                 j->p += 2;
                 continue;
             }
-            if (!nn__hex4(j->p + 2, j->end, &v)) {
-                nn__malformed(j, about, "malformed \\u escape");
-                return NULL;
-            }
+            if (!nn__hex4(j->p + 2, j->end, &v)) return nn__no_string(j, about, "malformed \\u escape");
             j->p += 6;
             if (v >= 0xD800 && v < 0xE000) {
                 if (v >= 0xDC00 || j->end - j->p < 6 || j->p[0] != '\\' || j->p[1] != 'u' ||
-                    !nn__hex4(j->p + 2, j->end, &low) || low < 0xDC00 || low > 0xDFFF) {
-                    nn__malformed(j, about, "unpaired surrogate");
-                    return NULL;
-                }
+                    !nn__hex4(j->p + 2, j->end, &low) || low < 0xDC00 || low > 0xDFFF)
+                    return nn__no_string(j, about, "unpaired surrogate");
                 v = 0x10000 + ((v - 0xD800) << 10) + (low - 0xDC00);
                 j->p += 6;
             }
-            if (v == 0) {
-                nn__malformed(j, about, "NUL in a string");
-                return NULL;
-            }
-            if (v < 0x80) {
-                *to++ = (char)v;
-            } else if (v < 0x800) {
-                *to++ = (char)(0xC0 | v >> 6);
-                *to++ = (char)(0x80 | (v & 0x3F));
-            } else if (v < 0x10000) {
-                *to++ = (char)(0xE0 | v >> 12);
-                *to++ = (char)(0x80 | (v >> 6 & 0x3F));
-                *to++ = (char)(0x80 | (v & 0x3F));
-            } else {
-                *to++ = (char)(0xF0 | v >> 18);
-                *to++ = (char)(0x80 | (v >> 12 & 0x3F));
-                *to++ = (char)(0x80 | (v >> 6 & 0x3F));
-                *to++ = (char)(0x80 | (v & 0x3F));
-            }
+            if (v == 0) return nn__no_string(j, about, "NUL in a string");
+            n = v < 0x80 ? 0 : v < 0x800 ? 1 : v < 0x10000 ? 2 : 3;   // bytes behind the first
+            *to++ = (char)(lead[n] | v >> 6 * n);
+            while (n-- > 0) *to++ = (char)(0x80 | (v >> 6 * n & 0x3F));
             continue;
         }
         n = nn__utf8((const unsigned char *)j->p, (const unsigned char *)j->end);
-        if (n == 0) {
-            nn__malformed(j, about, "a string is not UTF-8");
-            return NULL;
-        }
+        if (n == 0) return nn__no_string(j, about, "a string is not UTF-8");
         while (n-- > 0) *to++ = *j->p++;
     }
     j->p++;
@@ -13785,8 +12430,7 @@ TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) 
             const char *d = nn__string(j, name);
             if (!d) return 0;
             if (have_dtype++) return nn__malformed(j, name, "dtype stands twice");
-            for (k = 0; k < NN__DTYPES && strcmp(nn__dtypes[k].name, d) != 0; k++) {
-            }
+            for (k = 0; k < NN__DTYPES && strcmp(nn__dtypes[k].name, d) != 0; k++) {}
             if (k == NN__DTYPES) return nn__malformed(j, name, "unknown dtype");
             e->dtype = k;
         } else if (strcmp(key, "shape") == 0) {
@@ -13841,35 +12485,28 @@ TENSOR__FN int nn__parse_metadata(nn__json_t *j) {
     }
     do {
         const char *key = nn__string(j, "__metadata__"), *value;
+        nn_metadata_t *q;
         if (!key || !nn__expect(j, ':', "__metadata__", "a colon is expected")) return 0;
         value = nn__string(j, "__metadata__");
         if (!value) return 0;
-        if (r->nmetadata == r->metadata_cap) {
-            int64_t cap = r->metadata_cap ? 2 * r->metadata_cap : 8;
-            nn_metadata_t *q =
-                (nn_metadata_t *)nn__grow(r->metadata, (uint64_t)r->nmetadata, (uint64_t)cap, sizeof *q);
-            if (!q) return 0;
-            r->metadata = q;
-            r->metadata_cap = cap;
-        }
+        q = (nn_metadata_t *)nn__room(r->metadata, r->nmetadata, &r->metadata_cap, 8, sizeof *q);
+        if (!q) return 0;
+        r->metadata = q;
         r->metadata[r->nmetadata].key = key;
         r->metadata[r->nmetadata++].value = value;
     } while (nn__peek(j) == ',' && j->p++);
     return nn__expect(j, '}', "__metadata__", "a closing brace is expected");
 }
 
+// Of structs whose first member is a name.
 TENSOR__FN int nn__by_name(const void *a, const void *b) {
-    return strcmp(((const nn__named_index_t *)a)->name, ((const nn__named_index_t *)b)->name);
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 TENSOR__FN int nn__by_offset(const void *a, const void *b) {
     const nn__entry_t *x = (const nn__entry_t *)a, *y = (const nn__entry_t *)b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     return x->end < y->end ? -1 : x->end > y->end;
-}
-
-TENSOR__FN int nn__by_key(const void *a, const void *b) {
-    return strcmp(((const nn_metadata_t *)a)->key, ((const nn_metadata_t *)b)->key);
 }
 
 // Parses header[0..n-1] of r. 0 after raising.
@@ -13888,6 +12525,7 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
     } else {
         do {
             char *name = nn__string(&j, "header");
+            nn__entry_t *q;
             if (!name || !nn__expect(&j, ':', name, "a colon is expected")) return 0;
             if (strcmp(name, "__metadata__") == 0) {
                 if (seen_metadata++) return nn__malformed(&j, name, "stands twice");
@@ -13896,14 +12534,9 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
             }
             if (!nn__name_ok(name))
                 return nn__malformed(&j, "header", "a name is empty, too long or has control characters");
-            if (r->count == r->cap) {
-                int64_t cap = r->cap ? 2 * r->cap : 16;
-                nn__entry_t *q =
-                    (nn__entry_t *)nn__grow(r->entry, (uint64_t)r->count, (uint64_t)cap, sizeof *q);
-                if (!q) return 0;
-                r->entry = q;
-                r->cap = cap;
-            }
+            q = (nn__entry_t *)nn__room(r->entry, r->count, &r->cap, 16, sizeof *q);
+            if (!q) return 0;
+            r->entry = q;
             if (!nn__parse_entry(&j, &r->entry[r->count], name)) return 0;
             r->count++;
         } while (nn__peek(&j) == ',' && j.p++);
@@ -13930,7 +12563,7 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
             return nn__malformed(&j, r->sorted[i].name, "two tensors of this name");
         }
     }
-    if (r->nmetadata) qsort(r->metadata, (size_t)r->nmetadata, sizeof *r->metadata, nn__by_key);
+    if (r->nmetadata) qsort(r->metadata, (size_t)r->nmetadata, sizeof *r->metadata, nn__by_name);
     for (i = 1; i < r->nmetadata; i++) {
         if (strcmp(r->metadata[i - 1].key, r->metadata[i].key) == 0) {
             return nn__malformed(&j, "__metadata__", "two entries of one key");
@@ -14004,7 +12637,7 @@ TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *
     if (!r || !key || r->nmetadata == 0) return NULL;
     want.key = key;
     want.value = NULL;
-    found = (nn_metadata_t *)bsearch(&want, r->metadata, (size_t)r->nmetadata, sizeof want, nn__by_key);
+    found = (nn_metadata_t *)bsearch(&want, r->metadata, (size_t)r->nmetadata, sizeof want, nn__by_name);
     return found ? found->value : NULL;
 }
 
@@ -14022,10 +12655,9 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
         widen = nn__dtypes[e->dtype].widen;
     uint64_t bytes = e->end - e->begin, k;
     tensor_t *t;
-    if (dtype < 0) {
+    if (dtype < 0)
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s", r->label, e->name,
                         nn__dtypes[e->dtype].name);
-    }
     t = nn__host_tensor(e->dims, e->ndim, (tensor_dtype_t)dtype);
     if ((tensor_is_poison)(t) || bytes == 0) return t;
     if (!nn__read(&r->source, r->data + e->begin, t->storage->data, bytes)) {
@@ -14142,10 +12774,6 @@ TENSOR__FN int nn__by_size(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-TENSOR__FN int nn__out_by_name(const void *a, const void *b) {
-    return strcmp(((const nn__out_t *)a)->name, ((const nn__out_t *)b)->name);
-}
-
 // Checks, sorts and makes the header (length included). -> block to free, NULL after raising
 TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensors, int n,
                                const nn_metadata_t *metadata, int nmeta, nn__sink_t *header) {
@@ -14173,8 +12801,7 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
         } else {
             bad = 0;
         }
-        for (k = 0; !bad && nn__dtypes[k].dtype != (int)t->dtype; k++) {
-        }
+        for (k = 0; !bad && nn__dtypes[k].dtype != (int)t->dtype; k++) {}
         if (bad) break;
         out[i].name = names[i];
         out[i].t = t;
@@ -14182,7 +12809,7 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
         out[i].size = nn__dtypes[k].size;
         out[i].bytes = (uint64_t)t->numel * (uint64_t)nn__dtypes[k].size;
     }
-    if (!bad && n > 1) qsort(out, (size_t)n, sizeof *out, nn__out_by_name);
+    if (!bad && n > 1) qsort(out, (size_t)n, sizeof *out, nn__by_name);
     for (i = 1; i < n && !bad; i++) {
         if (strcmp(out[i - 1].name, out[i].name) != 0) continue;
         bad = 1;
@@ -14283,8 +12910,7 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
 
 #ifndef TENSOR_NO_STDIO
 TENSOR__FN int nn__io_failed(const char *what, const char *path, int error) {
-    NN__FAIL(TENSOR_ERR_IO, "safetensors: %s \"%s\": %s", what, path, strerror(error));
-    return TENSOR_ERR_IO;
+    return NN__ERROR(TENSOR_ERR_IO, "safetensors: %s \"%s\": %s", what, path, strerror(error));
 }
 
 enum { NN__MAX_LINKS = 40 };   // as Linux
@@ -14323,8 +12949,7 @@ TENSOR__FN char *nn__follow(const char *path) {
 // Whether path can be written: it is absent or a regular file, as itself or as what its links lead to.
 TENSOR__FN int nn__writable(const char *path, int *mode) {
     if (nn__file_kind(path, mode) != NN__NO_FILE) return 1;
-    NN__FAIL(TENSOR_ERR_IO, "save: %s is no regular file", path);
-    return 0;
+    return NN__NO(TENSOR_ERR_IO, "save: %s is no regular file", path);
 }
 
 // Creates path.tmp, empty. NULL after raising.
@@ -14450,24 +13075,25 @@ TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
 
 // Up to a few names per kind go into the text, the rest is counted.
 typedef struct nn__mismatch_t {
-    tensor__text_t missing, unexpected, differ;
-    int nmissing, nunexpected, ndiffer;
-    char text[3][200];
+    tensor__text_t t;
+    int count;
+    char text[200];
 } nn__mismatch_t;
 
-TENSOR__FN void nn__mismatch_name(tensor__text_t *t, int *count, const char *name) {
+TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name) {
+    tensor__text_t *t = &m->t;
     if (t->length + strlen(name) + 8 < t->room) {
-        if (*count) NN__PUT(t, ", ");
+        if (m->count) NN__PUT(t, ", ");
         NN__PUT(t, "%s", name);
     } else if (t->length + 6 < t->room && (t->length < 3 || strcmp(t->p + t->length - 3, "...") != 0)) {
-        NN__PUT(t, "%s", *count ? ", ..." : "...");
+        NN__PUT(t, "%s", m->count ? ", ..." : "...");
     }
-    *count += 1;
+    m->count++;
 }
 
 // Compares what the file holds with what m needs. Names that begin with skip are not unexpected.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int partial, const char *skip) {
-    nn__mismatch_t m;
+    nn__mismatch_t missing, unexpected, differ;
     unsigned char *known = (unsigned char *)nn__memory((uint64_t)r->count + 1, 1);
     unsigned char *found = (unsigned char *)nn__memory((uint64_t)all->n + 1, 1);
     int64_t i;
@@ -14476,10 +13102,10 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int 
         nn__free(found);
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
-    memset(&m, 0, sizeof m);
-    m.missing = nn__text(m.text[0], sizeof m.text[0]);
-    m.unexpected = nn__text(m.text[1], sizeof m.text[1]);
-    m.differ = nn__text(m.text[2], sizeof m.text[2]);
+    missing.count = unexpected.count = differ.count = 0;
+    missing.t = nn__text(missing.text, sizeof missing.text);
+    unexpected.t = nn__text(unexpected.text, sizeof unexpected.text);
+    differ.t = nn__text(differ.text, sizeof differ.text);
     for (i = 0; i < all->n; i++) {
         nn__entry_t *e = nn__find_entry(r, all->item[i].name);
         tensor_t *t = all->item[i].tensor;
@@ -14489,23 +13115,24 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int 
         found[all->item[i].first] = 1;
         same = e->ndim == t->ndim && nn__dtypes[e->dtype].dtype >= 0;
         for (k = 0; same && k < e->ndim; k++) same = e->dims[k] == t->dims[k];
-        if (!same) nn__mismatch_name(&m.differ, &m.ndiffer, all->item[i].name);
+        if (!same) nn__mismatch_name(&differ, all->item[i].name);
     }
     for (i = 0; i < all->n && !partial; i++) {
         if (all->item[i].first == i && !found[i])
-            nn__mismatch_name(&m.missing, &m.nmissing, all->item[i].name);
+            nn__mismatch_name(&missing, all->item[i].name);
     }
     for (i = 0; i < r->count && !partial; i++) {
         if (!known[i] && (!skip || strncmp(r->entry[i].name, skip, strlen(skip)) != 0)) {
-            nn__mismatch_name(&m.unexpected, &m.nunexpected, r->entry[i].name);
+            nn__mismatch_name(&unexpected, r->entry[i].name);
         }
     }
     nn__free(known);
     nn__free(found);
-    if (m.nmissing == 0 && m.nunexpected == 0 && m.ndiffer == 0) return TENSOR_OK;
-    NN__FAIL(TENSOR_ERR_FORMAT, "load: \"%s\": %i missing [%s], %i unexpected [%s], %i of another shape [%s]",
-             r->label, m.nmissing, m.text[0], m.nunexpected, m.text[1], m.ndiffer, m.text[2]);
-    return TENSOR_ERR_FORMAT;
+    if (!missing.count && !unexpected.count && !differ.count) return TENSOR_OK;
+    return NN__ERROR(TENSOR_ERR_FORMAT,
+                     "load: \"%s\": %i missing [%s], %i unexpected [%s], %i of another shape [%s]", r->label,
+                     missing.count, missing.text, unexpected.count, unexpected.text, differ.count,
+                     differ.text);
 }
 
 // Copies what the file has into the module. The checks were made.
@@ -14557,7 +13184,7 @@ TENSOR_API int (nn_save)(const char *path, nn_module_t *m) {
     return code;
 }
 
-TENSOR_API int nn__load(nn_load_args_t a) {
+TENSOR_API int nn_load_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
     if (!nn__too_many("load", a.site_, a.surplus_)) {
         nn_safetensors_t *r = nn_safetensors_open(a.path);
@@ -14704,11 +13331,9 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
     tensor_t **state, *steps, *groups, *options;
     int64_t dims[2];
     int i, k, code = TENSOR_OK;
-    if (!rule || strcmp(rule, nn__rule_names[o->rule]) != 0) {
-        NN__FAIL(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s", r->label,
-                 rule ? rule : "no optimizer", nn__rule_names[o->rule]);
-        return TENSOR_ERR_FORMAT;
-    }
+    if (!rule || strcmp(rule, nn__rule_names[o->rule]) != 0)
+        return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
+                         r->label, rule ? rule : "no optimizer", nn__rule_names[o->rule]);
     dims[0] = o->nparams;
     steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1);
     dims[0] = o->ngroups;
@@ -14789,8 +13414,8 @@ TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
     if (code == TENSOR_OK && (!nn__decimal(nn_safetensors_metadata(r, "step"), &count) ||
                               !nn__decimal(nn_safetensors_metadata(r, "generator.seed"), &g.seed) ||
                               !nn__decimal(nn_safetensors_metadata(r, "generator.offset"), &g.offset))) {
-        code = TENSOR_ERR_FORMAT;
-        NN__FAIL(code, "load_checkpoint: \"%s\" has no step or generator; it is no checkpoint", path);
+        code = NN__ERROR(TENSOR_ERR_FORMAT,
+                         "load_checkpoint: \"%s\" has no step or generator; it is no checkpoint", path);
     }
     scope = TENSOR__(scope)(0);
     if (code == TENSOR_OK && opt) code = nn__load_optimizer(r, opt, &all);

@@ -68,6 +68,7 @@ static void wrong(const char *what, int &bad) {
 #define SAME(call, T, behind, set)                                                                           \
     do {                                                                                                     \
         T a = T();                                                                                           \
+        a.surplus_ = TENSOR__NO_SURPLUS;                                                                     \
         set;                                                                                                 \
         if (!same(call, behind(a))) wrong(#call, bad);                                                       \
     } while (0)
@@ -91,20 +92,20 @@ static int positions() {
     tensor_t *zero = tensor_zeros(4), *one = tensor_ones(4), *rows = tensor_rand(5, 3);
     tensor_t *classes = tensor_to(two, TENSOR_I64), *index = tensor_to(i, TENSOR_I64);
     tensor_t *list = tensor_reshape(index, 6), *starts = tensor_arange(0, 6, 3, TENSOR_I64);
-    SAME(tensor_embedding(index, rows), tensor_embedding_args_t, tensor__embedding,
+    SAME(tensor_embedding(index, rows), tensor_embedding_args_t, tensor_embedding_with,
          (a.index = index, a.weight = rows));
-    SAME(tensor_embedding_bag(list, rows, starts), tensor_embedding_bag_args_t, tensor__embedding_bag,
+    SAME(tensor_embedding_bag(list, rows, starts), tensor_embedding_bag_args_t, tensor_embedding_bag_with,
          (a.index = list, a.weight = rows, a.offsets = starts));
-    SAME(tensor_layer_norm(x, 1, c6, d6), tensor_layer_norm_args_t, tensor__layer_norm,
+    SAME(tensor_layer_norm(x, 1, c6, d6), tensor_layer_norm_args_t, tensor_layer_norm_with,
          (a.x = x, a.weight = c6, a.bias = d6));
-    SAME(tensor_layer_norm(x), tensor_layer_norm_args_t, tensor__layer_norm, (a.x = x));
-    SAME(tensor_batch_norm(x, zero, one, c4, d4), tensor_batch_norm_args_t, tensor__batch_norm,
+    SAME(tensor_layer_norm(x), tensor_layer_norm_args_t, tensor_layer_norm_with, (a.x = x));
+    SAME(tensor_batch_norm(x, zero, one, c4, d4), tensor_batch_norm_args_t, tensor_batch_norm_with,
          (a.x = x, a.running_mean = zero, a.running_var = one, a.weight = c4, a.bias = d4));
-    SAME(tensor_instance_norm(x), tensor_instance_norm_args_t, tensor__instance_norm, (a.x = x));
-    SAME(tensor_group_norm(x, 2, c4, d4), tensor_group_norm_args_t, tensor__group_norm,
+    SAME(tensor_instance_norm(x), tensor_instance_norm_args_t, tensor_instance_norm_with, (a.x = x));
+    SAME(tensor_group_norm(x, 2, c4, d4), tensor_group_norm_args_t, tensor_group_norm_with,
          (a.x = x, a.groups = 2, a.weight = c4, a.bias = d4));
-    SAME(tensor_rms_norm(x, 1, c6), tensor_rms_norm_args_t, tensor__rms_norm, (a.x = x, a.weight = c6));
-    SAME(tensor_local_response_norm(x, 3), tensor_local_response_norm_args_t, tensor__local_response_norm,
+    SAME(tensor_rms_norm(x, 1, c6), tensor_rms_norm_args_t, tensor_rms_norm_with, (a.x = x, a.weight = c6));
+    SAME(tensor_local_response_norm(x, 3), tensor_local_response_norm_args_t, tensor_local_response_norm_with,
          (a.x = x, a.size = 3));
     tensor_t *cells[] = {tensor_rand(12, 8), tensor_rand(12, 3), tensor_rand(12), tensor_rand(12)};
     tensor_t *gates[] = {tensor_rand(9, 8), tensor_rand(9, 3), tensor_rand(9), tensor_rand(9)};
@@ -112,33 +113,34 @@ static int positions() {
 #define RNN(op, w)                                                                                           \
     do {                                                                                                     \
         tensor_rnn_args_t a = tensor_rnn_args_t();                                                           \
-        a.x = flat, a.weights = w;                                                                           \
-        if (!same(tensor_##op(flat, w).y, tensor__##op(a).y)) wrong(#op, bad);                               \
+        a.x = flat, a.weights = w, a.surplus_ = TENSOR__NO_SURPLUS;                                          \
+        if (!same(tensor_##op(flat, w).y, tensor_##op##_with(a).y)) wrong(#op, bad);                         \
     } while (0)
     RNN(lstm, cells);
     RNN(gru, gates);
     RNN(rnn, plain);
 #define CONV(d, in, w, b)                                                                                    \
-    SAME(tensor_conv##d(in, w, b, 2, 3, 2, 2), tensor_conv_args_t, tensor__conv##d,                          \
+    SAME(tensor_conv##d(in, w, b, 2, 3, 2, 2), tensor_conv_args_t, tensor_conv##d##_with,                    \
          (a.x = in, a.weight = w, a.bias = b, a.stride = 2, a.padding = 3, a.dilation = 2, a.groups = 2));   \
     SAME(tensor_conv_transpose##d(in, w, b, 2, 1, 1, 2, 3), tensor_conv_transpose_args_t,                    \
-         tensor__conv_transpose##d, (a.x = in, a.weight = w, a.bias = b, a.stride = 2, a.padding = 1,        \
+         tensor_conv_transpose##d##_with, (a.x = in, a.weight = w, a.bias = b, a.stride = 2, a.padding = 1,  \
          a.output_padding = 1, a.groups = 2, a.dilation = 3))
     tensor_t *w1 = tensor_rand(4, 2, 2), *w2 = tensor_rand(4, 2, 2, 2), *w3 = tensor_rand(4, 2, 2, 2, 2);
     CONV(1d, flat, w1, c4);
     CONV(2d, x, w2, c4);
     CONV(3d, cube, w3, c4);
 #define POOL(d, in)                                                                                          \
-    SAME(tensor_max_pool##d(in, 2, 1, 1, 2), tensor_max_pool_args_t, tensor__max_pool##d,                    \
+    SAME(tensor_max_pool##d(in, 2, 1, 1, 2), tensor_max_pool_args_t, tensor_max_pool##d##_with,              \
          (a.x = in, a.kernel = 2, a.stride = 1, a.padding = 1, a.dilation = 2));                             \
     SAME(tensor_max_pool##d##_with_indices(in, 2, 1, 1, 2).indices, tensor_max_pool_args_t,                  \
          indices_of_##d, (a.x = in, a.kernel = 2, a.stride = 1, a.padding = 1, a.dilation = 2));             \
-    SAME(tensor_avg_pool##d(in, 3, 1, 1), tensor_avg_pool_args_t, tensor__avg_pool##d,                       \
+    SAME(tensor_avg_pool##d(in, 3, 1, 1), tensor_avg_pool_args_t, tensor_avg_pool##d##_with,                 \
          (a.x = in, a.kernel = 3, a.stride = 1, a.padding = 1));                                             \
     do {                                                                                                     \
         tensor_pair_t got = tensor_max_pool##d##_with_indices(in, 4, 2, 1);                                  \
         SAME(tensor_max_unpool##d(got.values, got.indices, 4, 2, 1), tensor_max_unpool_args_t,               \
-             tensor__max_unpool##d, (a.x = got.values, a.indices = got.indices, a.kernel = 4, a.stride = 2,  \
+             tensor_max_unpool##d##_with,                                                                    \
+             (a.x = got.values, a.indices = got.indices, a.kernel = 4, a.stride = 2,                         \
              a.padding = 1));                                                                                \
     } while (0)
     POOL(1d, flat);
@@ -146,25 +148,25 @@ static int positions() {
     POOL(2d, even);
     POOL(3d, cube);
     tensor_t *columns = tensor_rand(8, 9), *grid = tensor_rand(2, 3, 3, 2);
-    SAME(tensor_im2col(x, 2, 2, 1, 3), tensor_columns_args_t, tensor__im2col,
+    SAME(tensor_im2col(x, 2, 2, 1, 3), tensor_columns_args_t, tensor_im2col_with,
          (a.x = x, a.kernel = 2, a.dilation = 2, a.padding = 1, a.stride = 3));
-    SAME(tensor_col2im(columns, 5, 2, 2, 1, 2), tensor_columns_args_t, tensor__col2im,
+    SAME(tensor_col2im(columns, 5, 2, 2, 1, 2), tensor_columns_args_t, tensor_col2im_with,
          (a.x = columns, a.height = 5, a.kernel = 2, a.dilation = 2, a.padding = 1, a.stride = 2));
-    SAME(tensor_interpolate(x, 7), tensor_interpolate_args_t, tensor__interpolate, (a.x = x, a.size = 7));
-    SAME(tensor_grid_sample(x, grid), tensor_grid_sample_args_t, tensor__grid_sample,
+    SAME(tensor_interpolate(x, 7), tensor_interpolate_args_t, tensor_interpolate_with, (a.x = x, a.size = 7));
+    SAME(tensor_grid_sample(x, grid), tensor_grid_sample_args_t, tensor_grid_sample_with,
          (a.x = x, a.grid = grid));
     tensor_t *q = tensor_rand(2, 4, 3), *mask = tensor_rand(4, 4);
     SAME(tensor_scaled_dot_product_attention(q, q, q, mask), tensor_scaled_dot_product_attention_args_t,
-         tensor__scaled_dot_product_attention, (a.query = a.key = a.value = q, a.attn_mask = mask));
+         tensor_scaled_dot_product_attention_with, (a.query = a.key = a.value = q, a.attn_mask = mask));
 
     tensor_t *p = tensor_rand(2, 4), *t = tensor_rand(2, 4), *sign = tensor_sub_scalar(tensor_round(p), 0.5);
     tensor_t *pairs = tensor_rand(2), *labels = tensor_clone(classes);
 #define LOSS3(op, T, target_)                                                                                \
-    SAME(tensor_##op(p, target_, c4), T, tensor__##op, (a.input = p, a.target = target_, a.weight = c4))
+    SAME(tensor_##op(p, target_, c4), T, tensor_##op##_with, (a.input = p, a.target = target_, a.weight = c4))
 #define LOSS2(op)                                                                                            \
-    SAME(tensor_##op(p, t), tensor_##op##_args_t, tensor__##op, (a.input = p, a.target = t))
+    SAME(tensor_##op(p, t), tensor_##op##_args_t, tensor_##op##_with, (a.input = p, a.target = t))
 #define RANK(op, target_)                                                                                    \
-    SAME(tensor_##op(p, t, target_), tensor_ranking_loss_args_t, tensor__##op,                               \
+    SAME(tensor_##op(p, t, target_), tensor_ranking_loss_args_t, tensor_##op##_with,                         \
          (a.input1 = p, a.input2 = t, a.target = target_))
     LOSS3(cross_entropy, tensor_cross_entropy_args_t, labels);
     LOSS3(nll_loss, tensor_nll_loss_args_t, labels);
@@ -173,15 +175,15 @@ static int positions() {
     LOSS3(multilabel_soft_margin_loss, tensor_margin_loss_args_t, t);
     SAME(tensor_binary_cross_entropy_with_logits(p, t, c4, d4),
          tensor_binary_cross_entropy_with_logits_args_t,
-         tensor__binary_cross_entropy_with_logits,
+         tensor_binary_cross_entropy_with_logits_with,
          (a.input = p, a.target = t, a.weight = c4, a.pos_weight = d4));
-    SAME(tensor_hinge_embedding_loss(p, sign, none), tensor_margin_loss_args_t, tensor__hinge_embedding_loss,
-         (a.input = p, a.target = sign));
-    SAME(tensor_soft_margin_loss(p, sign, none), tensor_margin_loss_args_t, tensor__soft_margin_loss,
+    SAME(tensor_hinge_embedding_loss(p, sign, none), tensor_margin_loss_args_t,
+         tensor_hinge_embedding_loss_with, (a.input = p, a.target = sign));
+    SAME(tensor_soft_margin_loss(p, sign, none), tensor_margin_loss_args_t, tensor_soft_margin_loss_with,
          (a.input = p, a.target = sign));
     tensor_t *sets = tensor_to(tensor_zeros(2, 4), TENSOR_I64);
     SAME(tensor_multilabel_margin_loss(p, sets, none), tensor_margin_loss_args_t,
-         tensor__multilabel_margin_loss, (a.input = p, a.target = sets));
+         tensor_multilabel_margin_loss_with, (a.input = p, a.target = sets));
     LOSS2(mse_loss);
     LOSS2(l1_loss);
     LOSS2(smooth_l1_loss);
@@ -191,31 +193,31 @@ static int positions() {
     RANK(margin_ranking_loss, sign);
     RANK(cosine_embedding_loss, pairs);
     SAME(tensor_triplet_margin_loss(p, t, sign), tensor_triplet_margin_loss_args_t,
-         tensor__triplet_margin_loss, (a.anchor = p, a.positive = t, a.negative = sign));
-    SAME(tensor_gaussian_nll_loss(p, t, t), tensor_gaussian_nll_loss_args_t, tensor__gaussian_nll_loss,
+         tensor_triplet_margin_loss_with, (a.anchor = p, a.positive = t, a.negative = sign));
+    SAME(tensor_gaussian_nll_loss(p, t, t), tensor_gaussian_nll_loss_args_t, tensor_gaussian_nll_loss_with,
          (a.input = p, a.target = t, a.var = t));
     tensor_t *steps = tensor_log_softmax(tensor_rand(6, 2, 4), 2), *words = tensor_ones_of(TENSOR_I64, 2, 3);
     tensor_t *six = tensor_full_of(TENSOR_I64, 6, 2), *three = tensor_full_of(TENSOR_I64, 3, 2);
-    SAME(tensor_ctc_loss(steps, words, six, three), tensor_ctc_loss_args_t, tensor__ctc_loss,
+    SAME(tensor_ctc_loss(steps, words, six, three), tensor_ctc_loss_args_t, tensor_ctc_loss_with,
          (a.log_probs = steps, a.targets = words, a.input_lengths = six, a.target_lengths = three));
     bad += tensor_ndim(tensor_rearrange(x, "b c h w -> b c", "max")) != 2;
     bad += tensor_size(tensor_index(x, NULL, classes), 1) != 2;
     tensor_index_put_(x, tensor_zeros(1), 1, NULL, classes);
 
 #define CONVS(d)                                                                                             \
-    SAME(nn_conv##d(4, 8, 3, 2, 1, 3, 2), nn_conv_args_t, nn__conv##d, (a.in_channels = 4,                   \
+    SAME(nn_conv##d(4, 8, 3, 2, 1, 3, 2), nn_conv_args_t, nn_conv##d##_with, (a.in_channels = 4,             \
          a.out_channels = 8, a.kernel = 3, a.stride = 2, a.padding = 1, a.dilation = 3, a.groups = 2));      \
-    SAME(nn_conv_transpose##d(4, 8, 3, 2, 1, 1, 2), nn_conv_transpose_args_t, nn__conv_transpose##d,         \
+    SAME(nn_conv_transpose##d(4, 8, 3, 2, 1, 1, 2), nn_conv_transpose_args_t, nn_conv_transpose##d##_with,   \
          (a.in_channels = 4, a.out_channels = 8, a.kernel = 3, a.stride = 2, a.padding = 1,                  \
          a.output_padding = 1, a.groups = 2));                                                               \
-    SAME(nn_max_pool##d(3, 2, 1), nn_pool_args_t, nn__max_pool##d,                                           \
+    SAME(nn_max_pool##d(3, 2, 1), nn_pool_args_t, nn_max_pool##d##_with,                                     \
          (a.kernel = 3, a.stride = 2, a.padding = 1));                                                       \
-    SAME(nn_avg_pool##d(3, 2, 1), nn_pool_args_t, nn__avg_pool##d,                                           \
+    SAME(nn_avg_pool##d(3, 2, 1), nn_pool_args_t, nn_avg_pool##d##_with,                                     \
          (a.kernel = 3, a.stride = 2, a.padding = 1));                                                       \
-    SAME(nn_batch_norm##d(4), nn_batch_norm_args_t, nn__batch_norm##d, (a.channels = 4));                    \
-    SAME(nn_instance_norm##d(4), nn_instance_norm_args_t, nn__instance_norm##d, (a.channels = 4))
+    SAME(nn_batch_norm##d(4), nn_batch_norm_args_t, nn_batch_norm##d##_with, (a.channels = 4));              \
+    SAME(nn_instance_norm##d(4), nn_instance_norm_args_t, nn_instance_norm##d##_with, (a.channels = 4))
 #define TWO(op, T, one_, two_)                                                                               \
-    SAME(nn_##op(6, 2), T, nn__##op, (a.one_ = 6, a.two_ = 2))
+    SAME(nn_##op(6, 2), T, nn_##op##_with, (a.one_ = 6, a.two_ = 2))
     CONVS(1d);
     CONVS(2d);
     CONVS(3d);
@@ -231,13 +233,13 @@ static int positions() {
     TWO(multihead_attention, nn_multihead_attention_args_t, embed, heads);
     TWO(transformer_encoder_layer, nn_transformer_layer_args_t, embed, heads);
     TWO(transformer_decoder_layer, nn_transformer_layer_args_t, embed, heads);
-    SAME(nn_group_norm(2, 6), nn_group_norm_args_t, nn__group_norm, (a.groups = 2, a.channels = 6));
-    SAME(nn_layer_norm(6), nn_layer_norm_args_t, nn__layer_norm, (a.size = 6));
-    SAME(nn_rms_norm(6), nn_rms_norm_args_t, nn__rms_norm, (a.size = 6));
-    SAME(nn_upsample(3), nn_upsample_args_t, nn__upsample, (a.size = 3));
-    SAME(nn_unfold(3, 2, 1, 2), nn_columns_args_t, nn__unfold,
+    SAME(nn_group_norm(2, 6), nn_group_norm_args_t, nn_group_norm_with, (a.groups = 2, a.channels = 6));
+    SAME(nn_layer_norm(6), nn_layer_norm_args_t, nn_layer_norm_with, (a.size = 6));
+    SAME(nn_rms_norm(6), nn_rms_norm_args_t, nn_rms_norm_with, (a.size = 6));
+    SAME(nn_upsample(3), nn_upsample_args_t, nn_upsample_with, (a.size = 3));
+    SAME(nn_unfold(3, 2, 1, 2), nn_columns_args_t, nn_unfold_with,
          (a.kernel = 3, a.dilation = 2, a.padding = 1, a.stride = 2));
-    SAME(nn_fold(9, 3, 2, 1, 2), nn_columns_args_t, nn__fold,
+    SAME(nn_fold(9, 3, 2, 1, 2), nn_columns_args_t, nn_fold_with,
          (a.height = 9, a.kernel = 3, a.dilation = 2, a.padding = 1, a.stride = 2));
     tensor_t *tokens = tensor_rand(3, 6);
     nn_module_t *heads = nn_eval(nn_multihead_attention(6, 2));
