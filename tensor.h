@@ -12252,7 +12252,7 @@ TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait) {
     o.p = &o.params;
     o.params.i[0] = x->device;
     o.params.i[1] = !wait;
-    o.device = (int16_t)(device || wait ? device : TENSOR__PINNED);
+    o.device = (int16_t)(device || wait || !o.th->ctx->backend[1]->aside ? device : TENSOR__PINNED);
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     o.device = 0;
     return tensor__tidy(th_, mark_, tensor__finish(&o));

@@ -4202,7 +4202,11 @@ static int raise(int code, const char *format, const char *a, const char *b = ""
     return code;
 }
 inline int raise_cuda(const char *what) {
-    return raise(TENSOR_ERR_CUDA, "%s: %s", what, cudaGetErrorString(last_error));
+    int e = (int)last_error;                    // 700 .. 719: of kernels, and most end the context
+    bool lost = e == cudaErrorIllegalAddress || e == cudaErrorLaunchTimeout || e == cudaErrorAssert ||
+                (e >= cudaErrorHardwareStackError && e <= cudaErrorLaunchFailure);
+    return raise(TENSOR_ERR_CUDA, lost ? "%s: %s; no call of CUDA works in this process any more" : "%s: %s", what,
+                 cudaGetErrorString(last_error));
 }
 // -> NULL: CUDA refuses (last_error), or there are MAX_STREAMS. Locked by the caller.
 static stream_t *new_stream(int index) {

@@ -12662,6 +12662,45 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like) {
     return code;
 }
 
+// A step that a device records: what each of its runs does here.
+typedef struct nn__again_t {
+    nn_optimizer_t *o;
+    int n, *param, *at;   // whose numbers are in update[at]
+    nn__update_t *update;
+} nn__again_t;
+TENSOR__FN void nn__again(void *user, int run) {
+    nn__again_t *a = (nn__again_t *)user;
+    int i;
+    if (!run) nn__free(a);
+    if (!run || nn__bad_optimizer("step", a->o) != TENSOR_OK) return;
+    for (i = 0; i < a->n; i++) {
+        nn__param_t *p = &a->o->param[a->param[i]];
+        p->step++;
+        if (!i || a->at[i] != a->at[i - 1]) nn__numbers(a->o, p->group, p->step, &a->update[a->at[i]]);
+    }
+}
+// NULL = nothing is recorded, or raised.
+TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates) {
+    uint64_t n = (uint64_t)o->njobs, numbers = (uint64_t)nupdates * sizeof(nn__update_t);
+    nn__again_t *a;
+    int i, device = 0;
+    for (i = 0; i < o->njobs; i++) device = o->job[i].from->device ? o->job[i].from->device : device;
+    if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) return NULL;
+    a = (nn__again_t *)nn__memory(1, sizeof *a + numbers + 2 * n * sizeof(int));
+    if (!a) return NULL;
+    a->o = o;
+    a->update = (nn__update_t *)(void *)(a + 1);
+    a->param = (int *)(void *)(a->update + nupdates);
+    a->at = a->param + n;
+    memcpy(a->update, o->update, (size_t)numbers);
+    for (i = 0; i < o->njobs; i++) {
+        a->param[a->n] = (int)(o->job[i].param - o->param);
+        a->at[a->n++] = o->job[i].update;
+    }
+    TENSOR__(recording)(nn__self(), device, nn__again, a);
+    return a;
+}
+
 // A step some of whose parameters are on devices. -> code
 TENSOR__FN int nn__step_away(nn_optimizer_t *o) {
     int i, code = TENSOR_OK;
@@ -12705,6 +12744,7 @@ TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     int code = tensor_error_code(), i, k, nupdates = 0, away = 0;
     int64_t total = 0, tasks = 0;
+    nn__again_t *again = NULL;
     tensor_scope_t scope;
     if (code != TENSOR_OK) return code;
     code = nn__bad_optimizer("step", o);
@@ -12721,7 +12761,9 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         if (!p->t->grad || p->t->numel == 0) continue;
         for (k = 0; k < NN__MAX_STATE; k++) {
             if (!nn__uses_state(o, k)) continue;
-            if (!p->state[k]) p->state[k] = nn__zeros_held(p->t);
+            if (!p->state[k] && TENSOR__(recording)(nn__self(), p->t->device, NULL, NULL))
+                NN__FAIL(TENSOR_ERR_UNSUPPORTED, "step: take a step before the capture, which makes the states");
+            else if (!p->state[k]) p->state[k] = nn__zeros_held(p->t);
             if (!p->state[k]) break;
             if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) continue;
             if (nn__bring(p->state[k], dtype, p->t->device)) break;    // nn_to since the last step
@@ -12756,7 +12798,11 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     code = i < o->nparams ? tensor_error_code() : TENSOR_OK;
     if (code == TENSOR_OK) {
         if (away) {
-            code = nn__step_away(o);
+            nn__update_t *numbers = o->update;
+            again = nn__step_again(o, nupdates);
+            if (again) o->update = again->update;
+            code = tensor_error_code() ? tensor_error_code() : nn__step_away(o);
+            o->update = numbers;
         } else if (total >= NN__PARALLEL_FROM && TENSOR__(thread_count)() > 1) {
             TENSOR__(parallel)(tasks, nn__step_task, o);
         } else {
@@ -12764,7 +12810,7 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         }
         for (i = 0; i < o->njobs; i++) {
             nn__param_t *p = o->job[i].param;
-            p->step++;
+            p->step += again == NULL;
             if (o->job[i].from != p->t) (tensor_copy_)(p->t, o->job[i].from);
             else p->t->storage->version++;
             p->t->storage->write_op = "step";
