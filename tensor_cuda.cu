@@ -4103,7 +4103,7 @@ inline int optimizer(const place_t &at, int rule, const param_t *params, int cou
 // call (more than a launch costs); destroying streams (arenas and marks name them): they are used again.
 // ------------------------------------------------------------------------------
 
-enum { SLOTS = 256, COUNTED = 2048, BACKWARD_FROM = 1024, MAX_STREAMS = 64, NUMBERS = 64 << 10 };
+enum { SLOTS = 256, COUNTED = 2048, BACKWARD_FROM = 1024, MAX_STREAMS = 256, PER_DEVICE = 32, NUMBERS = 64 << 10 };
 struct stream_t {
     cudaStream_t raw;
     cudaEvent_t event;                          // for other streams to wait for
@@ -4208,15 +4208,19 @@ inline int raise_cuda(const char *what) {
     return raise(TENSOR_ERR_CUDA, lost ? "%s: %s; no call of CUDA works in this process any more" : "%s: %s", what,
                  cudaGetErrorString(last_error));
 }
-// -> NULL: CUDA refuses (last_error), or there are MAX_STREAMS. Locked by the caller.
+// -> NULL: CUDA refuses (last_error), or there are PER_DEVICE (cudaSuccess). Locked by the caller.
 static stream_t *new_stream(int index) {
+    int have = 0;
+    last_error = cudaSuccess;
     for (int k = 0; k < G.nstreams; k++) {
         stream_t *s = G.stream[k];
+        have += s->device == index;
         if (s->device == index && s->idle) {
             s->idle = 0;
             return s;
         }
     }
+    if (have == PER_DEVICE) { return nullptr; }
     stream_t *s = G.nstreams < MAX_STREAMS ? (stream_t *)calloc(1, sizeof *s) : nullptr;
     if (!s) {
         last_error = cudaErrorMemoryAllocation;
@@ -4280,15 +4284,11 @@ static stream_t *current(int index, const char *op) {
         raise(TENSOR_ERR_OWNER, "%s: the thread's current stream was freed%s", op);
         return nullptr;
     }
-    if (g && (g->thread == &T) != (g->on == h->of) && (g->device == index || g->thread == &T)) {
-        if (g->thread == &T) {
-            raise(TENSOR_ERR_UNSUPPORTED, "%s: a graph is captured on another stream%s", op);
-            return nullptr;
-        }
-        if (g->on == h->of) {
-            raise(TENSOR_ERR_UNSUPPORTED, "%s: another thread captures a graph on this stream%s", op);
-            return nullptr;
-        }
+    if (g && (g->thread == &T) != (g->on == h->of)) {
+        if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
+        raise(TENSOR_ERR_UNSUPPORTED, g->thread == &T ? "%s: a graph is captured on another stream%s"
+                                                      : "%s: another thread captures a graph on this stream%s", op);
+        return nullptr;
     }
     return h->of;
 }
@@ -5269,6 +5269,7 @@ static int graph_bad(const tensor_cuda_graph_t *g, const char *op, graph_state_t
     if (!g) { return raise(TENSOR_ERR_POISONED, "%s: the graph is NULL, as its making failed%s", op); }
     if (g->state != wanted) { return raise(TENSOR_ERR_OWNER, "%s: the graph %s", op, are[g->state]); }
     if (wanted == GRAPH_OPEN ? g->thread != &T : other && (other->thread == &T || wanted == GRAPH_NEW)) {
+        if (other->thread == &T) { other->failed = TENSOR_ERR_UNSUPPORTED; }
         return raise(TENSOR_ERR_UNSUPPORTED, "%s: another graph is being captured%s", op);
     }
     return 0;
@@ -5600,8 +5601,8 @@ tensor_cuda_stream_t *tensor_cuda_stream_new(tensor_device_t device) {
         return h;
     }
     if (s) { s->idle = 1; }
-    raise(G.nstreams == MAX_STREAMS ? TENSOR_ERR_UNSUPPORTED : TENSOR_ERR_CUDA, "cuda_stream_new: %s%s",
-          G.nstreams == MAX_STREAMS ? "there are 64 streams already" : cudaGetErrorString(last_error));
+    raise(last_error ? TENSOR_ERR_CUDA : TENSOR_ERR_UNSUPPORTED, "cuda_stream_new: %s%s",
+          last_error ? cudaGetErrorString(last_error) : "the device has 32 streams already");
     return nullptr;
 }
 int tensor_cuda_stream_free(tensor_cuda_stream_t *stream) {

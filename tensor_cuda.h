@@ -82,7 +82,7 @@ TENSOR_API int tensor_cuda_shutdown(void);
 typedef struct tensor_cuda_stream_t tensor_cuda_stream_t;
 typedef struct tensor_cuda_event_t tensor_cuda_event_t;
 
-// A queue of work beside the others of the device; at most 64 at once.
+// A queue of work beside the others of the device; at most 30 at once.
 //   -> stream, NULL on failure;  errors DEVICE (no such device, not started), UNSUPPORTED (too many), CUDA
 TENSOR_API tensor_cuda_stream_t *tensor_cuda_stream_new(tensor_device_t device);
 
