@@ -360,12 +360,12 @@ static void misuse(void) {
         CHECK(nn_zero_grad(opt) == 0 && tensor_backward(l) == 0);
         if (k == 0) {
             CHECK(tensor_cuda_graph_begin(g) == 0 && nn_step(opt) == TENSOR_ERR_UNSUPPORTED);
+            CHECK(tensor_cuda_graph_end(g) == TENSOR_ERR_UNSUPPORTED);
             CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "step: take a step before the capture");
-            tensor_cuda_graph_end(g);
-            tensor_clear_error();
             CHECK(nn_step(opt) == 0);
         } else {
-            CHECK(tensor_cuda_graph_begin(g) == 0 && nn_step(opt) == 0 && tensor_cuda_graph_end(g) == 0);
+            CHECK(tensor_cuda_graph_begin(g) == 0);
+            CHECK_MSG(nn_step(opt) == 0 && tensor_cuda_graph_end(g) == 0, "%s", tensor_error_text());
             CHECK(tensor_cuda_graph_replay(g) == 0);
         }
     }
