@@ -2082,7 +2082,9 @@ typedef struct nn_batch_t { tensor_t *x, *y; int64_t size, index, epoch; } nn_ba
 //   seed        0 = the seed of the calling thread's generator
 //   num_workers > 0: get is called for the samples of a batch on the kernel threads at once (it must allow
 //   that)
-//   -> loader, NULL on failure;  errors SHAPE, UNSUPPORTED, OUT_OF_MEMORY
+//   pin_memory  1: batches lie in pinned memory, for tensor_to_non_blocking
+//   device      where batches go, pinned on their way: the next one travels while one works on this one
+//   -> loader, NULL on failure;  errors SHAPE, DEVICE, UNSUPPORTED, OUT_OF_MEMORY
 typedef struct nn_data_loader_args_t {
     const char *site_ TENSOR_INIT;
     nn_dataset_t dataset TENSOR_INIT;
@@ -2090,6 +2092,7 @@ typedef struct nn_data_loader_args_t {
     int64_t batch_size TENSOR_INIT;
     int shuffle TENSOR_INIT, drop_last TENSOR_INIT, num_workers TENSOR_INIT;
     uint64_t seed TENSOR_INIT;
+    int pin_memory TENSOR_INIT, device TENSOR_INIT;   // 0 = the CPU
 } nn_data_loader_args_t;
 TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a);
 #ifndef __cplusplus
@@ -4866,8 +4869,7 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
     for (d = 0; fits && d < x1->ndim - 1; d++) fits = x1->dims[d] == x2->dims[d];
     if (!fits || x1->dims[x1->ndim - 1] != weight->dims[1] || x2->dims[x2->ndim - 1] != weight->dims[2] ||
         (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0])))
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
             "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], [O, I, J], bias [O]", x1, x2,
             weight);
     scope = TENSOR__(scope)(-1);
@@ -7376,8 +7378,7 @@ TENSOR__FN tensor_t *nn__attention_front(const tensor_scaled_dot_product_attenti
         int at = q->ndim - 3;
         int64_t heads = k->dims[at], each = heads ? q->dims[at] / heads : 0;
         if (v->dims[at] != heads || heads * each != q->dims[at])
-            return TENSOR__(fail)(
-                o.th, TENSOR_ERR_SHAPE,
+            return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
                 "%s: the heads of query %t must be a multiple of those of key %t and value %t", name, q, k,
                 v);
         b.enable_gqa = 0;
@@ -7732,8 +7733,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     }
     if (a->layers < 1 || a->proj_size < 0 || (a->proj_size > 0 && kind != NN__LSTM_NET) || !w ||
         !(a->dropout >= 0 && a->dropout <= 1)) {
-        (void)TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
+        (void)TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
             "%s: needs weights%s, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1; x %t",
                 op,
             w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
@@ -8717,8 +8717,7 @@ TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_ar
     for (d = 0; fits && d < v->ndim; d++)
         fits = v->dims[d] == x->dims[d] || (d == x->ndim - 1 && v->dims[d] == 1);
     if (!fits)
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
             "gaussian_nll_loss: var %t must have the shape of input %t, a last dim of 1, or none", v, x);
     if ((tensor_item)((tensor_any)((tensor_lt_scalar)((tensor_detach)(v), 0))) != 0)
         return TENSOR__(fail)(o.th, TENSOR_ERR_INDEX, "gaussian_nll_loss: var %t has a negative element", v);
@@ -8847,8 +8846,7 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
     for (i = 0; i < a[2].numel; i++) {
         int64_t t = nn__index(&a[2], i), s = nn__index(&a[3], i);
         if (t < 0 || t > most || s < 0 || s > room || (total += c->p->i[1] ? 0 : s) > room) {
-            (void)TENSOR__(fail)(
-                c->thread, TENSOR_ERR_INDEX,
+            (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
                 "ctc_loss: input length %d, target length %d of item %d do not fit %d steps, %d targets", t,
                 s, i, most, room);
             return TENSOR_ERR_INDEX;
@@ -8959,8 +8957,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     x = in[0];
     single = x->ndim == 2;
     if (!nn__is_index(in[1]) || !nn__is_index(in[2]) || !nn__is_index(in[3]))
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_DTYPE,
+        return TENSOR__(fail)(o.th, TENSOR_ERR_DTYPE,
             "ctc_loss: targets, input_lengths, target_lengths are %y, %y, %y, must be i32 or i64", in[1],
             in[2], in[3]);
     if (single) x = (tensor_unsqueeze)(x, 1);
@@ -8968,13 +8965,11 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
         if (in[k]->ndim == 0) in[k] = (tensor_unsqueeze)(in[k], 0);
     if (x->ndim != 3 || x->dims[2] == 0 || in[1]->ndim < 1 || in[1]->ndim > 2 - single ||
         (in[1]->ndim == 2 && in[1]->dims[0] != x->dims[1]))
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
             "ctc_loss: log_probs %t must be [T, N, C] or [T, C], targets %t [N, S] or [sum]", a->log_probs,
             in[1]);
     if (in[2]->ndim != 1 || in[2]->dims[0] != x->dims[1] || in[3]->ndim != 1 || in[3]->dims[0] != x->dims[1])
-        return TENSOR__(fail)(
-            o.th, TENSOR_ERR_SHAPE,
+        return TENSOR__(fail)(o.th, TENSOR_ERR_SHAPE,
             "ctc_loss: input_lengths %t and target_lengths %t must have the %d items of log_probs %t",
             a->input_lengths, a->target_lengths, x->dims[1], a->log_probs);
     if (a->blank < 0 || a->blank >= x->dims[2])
@@ -10804,29 +10799,12 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(THRESHOLD, "Threshold", "threshold value", (tensor_threshold)(x, l->f[0], l->f[1]))
 
 enum {
-    NN__LINEAR_KIND,
-    NN__CONV1D_KIND,
-    NN__CONV2D_KIND,
-    NN__CONV3D_KIND,
-    NN__CONV_TRANSPOSE1D_KIND,
-    NN__CONV_TRANSPOSE2D_KIND,
-    NN__CONV_TRANSPOSE3D_KIND,
-    NN__MAX_POOL1D_KIND,
-    NN__MAX_POOL2D_KIND,
-    NN__MAX_POOL3D_KIND,
-    NN__AVG_POOL1D_KIND,
-    NN__AVG_POOL2D_KIND,
-    NN__AVG_POOL3D_KIND,
-    NN__ADAPTIVE_AVG_POOL1D_KIND,
-    NN__ADAPTIVE_AVG_POOL2D_KIND,
-    NN__ADAPTIVE_AVG_POOL3D_KIND,
-    NN__ADAPTIVE_MAX_POOL1D_KIND,
-    NN__ADAPTIVE_MAX_POOL2D_KIND,
-    NN__ADAPTIVE_MAX_POOL3D_KIND,
-    NN__UPSAMPLE_KIND,
-    NN__PIXEL_SHUFFLE_KIND,
-    NN__PIXEL_UNSHUFFLE_KIND,
-    NN__UNFOLD_KIND,
+    NN__LINEAR_KIND, NN__CONV1D_KIND, NN__CONV2D_KIND, NN__CONV3D_KIND, NN__CONV_TRANSPOSE1D_KIND,
+    NN__CONV_TRANSPOSE2D_KIND, NN__CONV_TRANSPOSE3D_KIND, NN__MAX_POOL1D_KIND, NN__MAX_POOL2D_KIND,
+    NN__MAX_POOL3D_KIND, NN__AVG_POOL1D_KIND, NN__AVG_POOL2D_KIND, NN__AVG_POOL3D_KIND,
+    NN__ADAPTIVE_AVG_POOL1D_KIND, NN__ADAPTIVE_AVG_POOL2D_KIND, NN__ADAPTIVE_AVG_POOL3D_KIND,
+    NN__ADAPTIVE_MAX_POOL1D_KIND, NN__ADAPTIVE_MAX_POOL2D_KIND, NN__ADAPTIVE_MAX_POOL3D_KIND,
+    NN__UPSAMPLE_KIND, NN__PIXEL_SHUFFLE_KIND, NN__PIXEL_UNSHUFFLE_KIND, NN__UNFOLD_KIND,
     NN__FOLD_KIND,
     NN__PAD_KIND,   // in the order of tensor_pad_t
     NN__PAD_LAST_KIND = NN__PAD_KIND + 3,
@@ -10836,18 +10814,12 @@ enum {
     NN__RNN_KIND,             // and LSTM, GRU, their cells
     NN__ATTENTION_KIND = NN__RNN_KIND + 6,
     NN__ENCODER_LAYER_KIND,   // these four: nn_transformer_forward
-    NN__DECODER_LAYER_KIND,
-    NN__ENCODER_KIND,
-    NN__DECODER_KIND,
+    NN__DECODER_LAYER_KIND, NN__ENCODER_KIND, NN__DECODER_KIND,
     NN__MODULE_LIST_KIND,
     NN__BATCH_NORM_KIND,      // 1d, 2d, 3d
     NN__INSTANCE_NORM_KIND = NN__BATCH_NORM_KIND + 3,
     NN__GROUP_NORM_KIND = NN__INSTANCE_NORM_KIND + 3,
-    NN__RMS_NORM_KIND,
-    NN__EMBEDDING_KIND,
-    NN__DROPOUT_KIND,
-    NN__FLATTEN_KIND,
-    NN__IDENTITY_KIND,
+    NN__RMS_NORM_KIND, NN__EMBEDDING_KIND, NN__DROPOUT_KIND, NN__FLATTEN_KIND, NN__IDENTITY_KIND,
     NN__SEQUENTIAL_KIND,
 #define NN__X(ID, name, option, result) NN__##ID##_KIND,
     NN_ACTIVATIONS(NN__X)
@@ -12155,26 +12127,15 @@ enum { NN__MAX_STATE = 3, NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
 
 // What the three states are called in files, by rule.
 static const char *const nn__state_names[NN__RULES][NN__MAX_STATE] = {
-    {"momentum_buffer", NULL, NULL},
-    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
-    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
-    {"square_avg", "momentum_buffer", "grad_avg"},
+    {"momentum_buffer", NULL, NULL}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}, {"square_avg", "momentum_buffer", "grad_avg"},
 };
 static const char *const nn__rule_names[NN__RULES] = {"sgd", "adam", "adamw", "rmsprop"};
 
 // Options of an optimizer, those that rules do not know being 0. Stored in files in this order.
 enum {
-    NN__LR,
-    NN__DECAY,
-    NN__MOMENTUM,
-    NN__DAMPENING,
-    NN__NESTEROV,
-    NN__MAXIMIZE,
-    NN__BETA1,
-    NN__BETA2,
-    NN__EPS,
-    NN__AMSGRAD,
-    NN__CENTERED,
+    NN__LR, NN__DECAY, NN__MOMENTUM, NN__DAMPENING, NN__NESTEROV, NN__MAXIMIZE, NN__BETA1, NN__BETA2,
+    NN__EPS, NN__AMSGRAD, NN__CENTERED,
     NN__OPTIONS
 };
 
@@ -12321,12 +12282,8 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
         double below;
         const char *name;
     } checks[] = {
-        {NN__LR, 1e300, "lr"},
-        {NN__DECAY, 1e300, "weight_decay"},
-        {NN__MOMENTUM, 1e300, "momentum"},
-        {NN__EPS, 1e300, "eps"},
-        {NN__BETA1, 1, "beta1"},
-        {NN__BETA2, 1, "beta2"},
+        {NN__LR, 1e300, "lr"}, {NN__DECAY, 1e300, "weight_decay"}, {NN__MOMENTUM, 1e300, "momentum"},
+        {NN__EPS, 1e300, "eps"}, {NN__BETA1, 1, "beta1"}, {NN__BETA2, 1, "beta2"},
     };
     const char *name = nn__rule_names[rule];
     nn_optimizer_t *o = NULL;
@@ -12506,8 +12463,7 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
     lr = nn__option_f64(a.lr, o->option[NN__LR]);
     decay = nn__option_f64(a.weight_decay, o->option[NN__DECAY]);
     if (!(lr >= 0) || !(decay >= 0) || (o->option[NN__LR] == 0 && lr != 0)) {
-        NN__FAIL(
-            TENSOR_ERR_SHAPE,
+        NN__FAIL(TENSOR_ERR_SHAPE,
             "optimizer_group: lr and weight_decay must be >= 0, and lr 0 if the optimizer's is (got %g, %g)",
             lr, decay);
         return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
@@ -13044,7 +13000,8 @@ struct nn_data_loader_t {
     int64_t order_epoch;
     int *codes;       // what get said for each row of a batch; NULL if the samples are in memory
     uint64_t seed;
-    int workers;
+    int workers, pinned, device;
+    nn_batch_t ahead;   // the next batch, held, on its way to the device; size 0 = none
 };
 
 TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
@@ -13080,8 +13037,14 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
     return d;
 }
 
+TENSOR__FN void nn__drop_ahead(nn_data_loader_t *l) {
+    if (l->ahead.size) TENSOR__(drop)(l->ahead.x);
+    if (l->ahead.size && l->ahead.y) TENSOR__(drop)(l->ahead.y);
+    l->ahead.size = 0;
+}
 TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
     TENSOR__(disown)(&l->owned);
+    nn__drop_ahead(l);
     if (l->set.x) TENSOR__(drop)(l->set.x);
     if (l->set.y) TENSOR__(drop)(l->set.y);
     nn__free(l->order);
@@ -13149,6 +13112,8 @@ TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a) {
         l->batches = d->len / size + (d->len % size != 0 && !a.drop_last);
         l->seed = a.seed ? a.seed : tensor_get_generator().seed;
         l->workers = a.num_workers;
+        l->device = a.device == TENSOR_CPU ? 0 : a.device;
+        l->pinned = a.pin_memory || l->device;
         l->order_epoch = -1;
         l->owned.destroy = nn__loader_shutdown;
         TENSOR__(own)(nn__self(), &l->owned);
@@ -13168,6 +13133,8 @@ TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a) {
             l->codes = (int *)nn__memory((uint64_t)(size < d->len ? size : d->len) + 1, sizeof(int));
             bad |= !l->codes;
         }
+        if (l->pinned) bad |= (tensor_is_poison)((tensor_pin_memory)(nn__host_tensor(NULL, 0, TENSOR_F32)));
+        if (l->device) bad |= (tensor_is_poison)((tensor_to)(nn__host_tensor(NULL, 0, TENSOR_F32), l->device));
         if (bad) {
             nn__loader_close(l);
             nn__free(l);
@@ -13189,6 +13156,7 @@ TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches) {
         NN__FAIL(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
         return TENSOR_ERR_SHAPE;
     }
+    nn__drop_ahead(l);
     l->epoch = l->batches > 0 ? batches / l->batches : 0;
     l->position = l->batches > 0 ? batches % l->batches : 0;
     return TENSOR_OK;
@@ -13263,15 +13231,17 @@ TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
 }
 
 // A batch tensor [rows, sample...].
-TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype_t dtype, int64_t rows) {
+TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype_t dtype, int64_t rows,
+                                      int pinned) {
     int64_t dims[TENSOR_MAX_DIMS];
     int k;
     dims[0] = rows;
     for (k = 0; k < sample->ndim; k++) dims[k + 1] = sample->dims[k];
-    return nn__host_tensor(dims, sample->ndim + 1, dtype);
+    if (!pinned) return nn__host_tensor(dims, sample->ndim + 1, dtype);
+    return TENSOR__(make)(nn__self(), "next", dtype, dims, sample->ndim + 1, TENSOR__PINNED);
 }
 
-TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
+TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
     nn__gather_t g;
     int64_t tasks, i;
     if (!b) {
@@ -13291,8 +13261,8 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     g.l = l;
     g.from = l->position * l->batch;
     g.rows = l->set.len - g.from < l->batch ? l->set.len - g.from : l->batch;
-    b->x = nn__batch_tensor(&l->set.x_shape, l->set.x_dtype, g.rows);
-    b->y = l->set.has_y ? nn__batch_tensor(&l->set.y_shape, l->set.y_dtype, g.rows) : NULL;
+    b->x = nn__batch_tensor(&l->set.x_shape, l->set.x_dtype, g.rows, l->pinned);
+    b->y = l->set.has_y ? nn__batch_tensor(&l->set.y_shape, l->set.y_dtype, g.rows, l->pinned) : NULL;
     if ((tensor_is_poison)(b->x) || (b->y && (tensor_is_poison)(b->y))) {
         b->x = b->y = TENSOR__(poison);
         return 0;
@@ -13321,6 +13291,32 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     b->size = g.rows;
     b->index = l->position++;
     b->epoch = l->epoch;
+    if (!l->device) return 1;
+    TENSOR__(aside)(nn__self(), l->device - TENSOR_CPU, 1);
+    b->x = (tensor_to_non_blocking)(b->x, l->device);
+    if (b->y) b->y = (tensor_to_non_blocking)(b->y, l->device);
+    TENSOR__(aside)(nn__self(), l->device - TENSOR_CPU, 0);
+    return tensor_error_code() == TENSOR_OK;
+}
+TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
+    tensor_scope_t scope;
+    if (!b || !l || l->dead || tensor_error_code() != TENSOR_OK || !l->ahead.size) {
+        if (!nn__gather(l, b)) return 0;
+    } else {
+        *b = l->ahead;
+        b->x = (tensor_detach)(b->x);
+        b->y = b->y ? (tensor_detach)(b->y) : NULL;
+        nn__drop_ahead(l);
+    }
+    if (!l->device || l->position >= l->batches) return 1;
+    scope = TENSOR__(scope)(0);
+    if (nn__gather(l, &l->ahead)) {
+        TENSOR__(hold)(l->ahead.x);
+        TENSOR__(hold)(l->ahead.y);
+    } else {
+        l->ahead.size = 0;
+    }
+    (tensor_scope_end)(scope);
     return 1;
 }
 

@@ -9,6 +9,8 @@ static void elsewhere(void) {
     tensor_t *x = tensor_arange(0, 6, 1, TENSOR_F32);
     CHECK_POISON(tensor_pin_memory(x), TENSOR_ERR_DEVICE, "pin_memory: the CUDA backend is not started");
     CHECK_POISON(tensor_to_non_blocking(x, TENSOR_CUDA), TENSOR_ERR_DEVICE, "to_non_blocking: no CUDA device 0");
+    CHECK(nn_data_loader(nn_tensor_dataset(x, NULL), .pin_memory = 1) == NULL);
+    CHECK_ERROR(TENSOR_ERR_DEVICE, "pin_memory");
 #ifndef TEST_CUDA
     CHECK(device_start() == 0);
     CHECK(tensor_equal(tensor_to_non_blocking(tensor_to_non_blocking(x, TENSOR_CUDA), TENSOR_CPU), x));
@@ -414,6 +416,45 @@ static void pinned(void) {
     cusim_set("random", 0);
 #endif
 }
+// Batches that travel ahead are those of a loader as ever, in order, over epochs, after a seek.
+static void loader(void) {
+    tensor_t *x = tensor_randn(10, 3), *y = tensor_randint(0, 5, 10);
+    nn_data_loader_t *l[2];
+    nn_batch_t b[2];
+    int k, seed, there[2], total = 0;
+    for (seed = 0; seed < 6; seed++) {
+#ifdef TEST_CUDA_SIM
+        cusim_set("seed", seed);
+        cusim_set("random", seed > 1);
+#endif
+        l[0] = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 3, .shuffle = 1, .seed = 4);
+        l[1] = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 3, .shuffle = 1, .seed = 4, .device = TENSOR_CUDA);
+        for (k = 0; k < 11; k++) {
+            tensor_scope_t s = tensor_scope_begin();
+            if (k == 7) CHECK(nn_seek(l[0], 2) == 0 && nn_seek(l[1], 2) == 0);
+            there[0] = nn_next(l[0], &b[0]);
+            there[1] = nn_next(l[1], &b[1]);
+            CHECK(there[0] == there[1] && b[0].size == b[1].size && b[0].index == b[1].index);
+            if (there[0]) {
+                CHECK(tensor_device(b[1].x) == TENSOR_CUDA && tensor_device(b[1].y) == TENSOR_CUDA);
+                tensor_add_scalar_(b[1].x, 1);
+                CHECK(tensor_allclose(tensor_add_scalar(b[0].x, 1), off(b[1].x), 0, 0));
+                CHECK(tensor_equal(b[0].y, off(b[1].y)) && b[0].epoch == b[1].epoch);
+                total++;
+            }
+            tensor_scope_end(s);
+        }
+        CHECK(nn_data_loader_free(l[0]) == 0 && nn_data_loader_free(l[1]) == 0);
+    }
+    CHECK(total == 6 * 9);
+    l[0] = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 4, .pin_memory = 1);
+    CHECK(nn_next(l[0], &b[0]) == 1 && tensor_pin_memory(b[0].x) == b[0].x && b[0].y == NULL);
+    CHECK(nn_data_loader_free(l[0]) == 0);
+#ifdef TEST_CUDA_SIM
+    cusim_set("random", 0);
+#endif
+    CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+}
 static void places(void) {
     tensor_t *x = on(tensor_ones(5)), *fine = on(tensor_from(((int64_t[]){0, 1}), TENSOR_I64, 2));
     tensor_t *bad = on(tensor_from(((int64_t[]){0, 9}), TENSOR_I64, 2));
@@ -533,10 +574,14 @@ int main(void) {
     RUN(backward);
     RUN(handles);
     RUN(threads);
-    RUN(replay);
-    RUN(runs);
-    RUN(misuse);
     RUN(pinned);
+    RUN(loader);
+    RUN(runs);
+#ifdef TEST_FEW                                 // minutes under the thread sanitizer
+    return test_report();
+#endif
+    RUN(replay);
+    RUN(misuse);
     RUN(places);
     RUN(steady);
 #ifdef TEST_CUDA_SIM
