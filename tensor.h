@@ -499,6 +499,15 @@ TENSOR_API tensor_t *tensor_clone(tensor_t *x);
 //   -> new or x;  grad dx = g cast back, on x's device;  errors DTYPE, DEVICE (no such device), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_to(tensor_t *x, int to);
 
+// As tensor_to a device, but the host does not wait: x must be in pinned memory and stay as it is until the
+// device has read it; a result on the CPU (pinned) is there after the stream was waited for.
+//   -> new or x;  grad as tensor_to;  errors DEVICE (no such device), OUT_OF_MEMORY
+TENSOR_API tensor_t *tensor_to_non_blocking(tensor_t *x, int to);
+
+// A copy in memory of the host that a device reads and writes by itself (x itself if it lies there already).
+//   -> new or x;  grad dx = g;  errors DEVICE (x on a device, CUDA is not started), OUT_OF_MEMORY
+TENSOR_API tensor_t *tensor_pin_memory(tensor_t *x);
+
 // x itself if its elements lie in row-major order without gaps, else a copy that does.
 //   -> new or x;  grad dx = g;  errors OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_contiguous(tensor_t *x);
@@ -1741,6 +1750,8 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_normal(...) TENSOR__CALL(tensor_normal, __VA_ARGS__)
 #define tensor_clone(...) TENSOR__CALL(tensor_clone, __VA_ARGS__)
 #define tensor_to(...) TENSOR__CALL(tensor_to, __VA_ARGS__)
+#define tensor_to_non_blocking(...) TENSOR__CALL(tensor_to_non_blocking, __VA_ARGS__)
+#define tensor_pin_memory(...) TENSOR__CALL(tensor_pin_memory, __VA_ARGS__)
 #define tensor_contiguous(...) TENSOR__CALL(tensor_contiguous, __VA_ARGS__)
 #define tensor_flatten(...) TENSOR__CALL(tensor_flatten, __VA_ARGS__)
 #define tensor_transpose(...) TENSOR__CALL(tensor_transpose, __VA_ARGS__)
@@ -2641,6 +2652,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__HOLD(p) tensor__ref(p)
 #define TENSOR__DROP(p) tensor__unref(p)
 
+enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, its memory as of alloc(-1)
 enum { TENSOR__API_VERSION = 1, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0 };
 enum {                                  // tensor_t.flags
@@ -2750,11 +2762,19 @@ typedef struct tensor_backend_t {
     const char *name;                   // "cpu", "cuda"
     int (*count)(void);                 // devices of this kind now
     // Fresh memory of device `index`; block is what release wants. Not raised: the front names op and shape.
+    // Index -1: memory of the host that copies need not wait for.
     int (*alloc)(int index, uint64_t bytes, void **data, void **block);
     void (*release)(void *data, void *block);           // from any thread
-    // Copies bytes between device memory and the host (index -1), in the order of the ops before. The host's
-    // side is read, or there, on return.
-    int (*copy)(void *to, int to_index, const void *from, int from_index, uint64_t bytes);
+    // Copies bytes in the order of the ops before, raised as op's. to_in, from_in: the storage that a side lies
+    // in, NULL = the host's. Without wait the host's side, if it is of alloc(-1), is read or there later.
+    int (*copy)(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
+                uint64_t bytes, int wait, const char *op);
+    // The next may be NULL. Work of the calling thread goes beside its other work (on), or is as before (0).
+    void (*aside)(int index, int on);
+    // 0 = the device does at once what is asked of it. 1 = the calling thread's calls are recorded, to run
+    // later and often: again (may be NULL) is called before each run (run = 1) and when there are no more (0).
+    int (*recording)(int index, void (*again)(void *user, int run), void *user);
+    void (*site)(const char *site);     // where the calling thread's calls since the last site were made
     // One per family, NULL = not supported: the op is an error that says so. An error is raised by the
     // kernel.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
@@ -2843,7 +2863,7 @@ typedef struct tensor__op_t {
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
     uint8_t compute;                    // dtype the formula is computed in (pointwise)
     int immediate;                      // input 1 is absent and stands for imm
-    uint8_t device;                     // of the results, and of the kernel
+    int16_t device;                     // of the results, and of the kernel
     uint8_t moved;                      // bit k: args[k] is a copy on that device, dropped by commit
     // outputs the user sees (1); the others are dropped after the tape saved them
     int visible;
@@ -2921,8 +2941,11 @@ typedef struct tensor__internals_t {
     tensor_t *(*tidy)(tensor__thread_t *th, int64_t mark, tensor_t *y);
     // for the current context; NULL = none. UNSUPPORTED if it was built with another tensor.h
     int (*set_backend)(const tensor_backend_t *backend);
-    int (*move_bytes)(tensor__thread_t *th, void *to, int to_device, const void *from, int from_device,
-                      uint64_t bytes, const char *op);
+    // whether th's work for the device is recorded; again as in tensor_backend_t
+    int (*recording)(tensor__thread_t *th, int device, void (*again)(void *user, int run), void *user);
+    void (*aside)(tensor__thread_t *th, int device, int on);
+    tensor_t *(*make)(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims, int ndim,
+                      int device);
     void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
     int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
 } tensor__internals_t;
@@ -6215,6 +6238,7 @@ struct tensor__thread_t {
     int32_t scope_room;
     uint8_t grad_mode, modes, in_parallel;
     uint8_t device;                 // of tensors made from nothing
+    uint8_t away;                   // calls went to a device whose site is not said yet
     uint64_t seq;                   // of the last node
     uint64_t epoch;                 // resets and ends of user scopes
     tensor_t *headers, *headers_tail;           // dead headers, oldest first
@@ -6578,12 +6602,13 @@ TENSOR__INLINE tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t
     s->device = 0;
     return s;
 }
-// Memory of another device. NULL = out of memory there or here, not raised.
+// Memory of another device, or the host's memory for copies (TENSOR__PINNED). NULL = out of memory there or
+// here, not raised.
 TENSOR__FN TENSOR__NOINLINE tensor__storage_t *tensor__device_storage(tensor__thread_t *th, uint64_t bytes,
                                                                       int device) {
     const tensor_backend_t *b = th->ctx->backend[1];
     void *data = NULL, *block = NULL;
-    if (b->alloc(device - 1, bytes ? bytes : 1, &data, &block)) { return NULL; }
+    if (b->alloc((uint8_t)device - 1, bytes ? bytes : 1, &data, &block)) { return NULL; }
     tensor__storage_t *s = tensor__storage(th, bytes, data);
     if (!s) {
         b->release(data, block);
@@ -6868,7 +6893,8 @@ TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
 TENSOR__FN int tensor__cpu_count(void) { return 1; }
 #define TENSOR__K4 tensor__cpu_kernel, tensor__cpu_kernel, tensor__cpu_kernel, tensor__cpu_kernel
 static const tensor_backend_t tensor__cpu_backend = {
-    TENSOR__API_VERSION, sizeof(tensor_backend_t), "cpu", tensor__cpu_count, NULL, NULL, NULL,
+    TENSOR__API_VERSION, sizeof(tensor_backend_t), "cpu", tensor__cpu_count, NULL, NULL, NULL, NULL,
+    NULL, NULL,
     {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, tensor__cpu_kernel, tensor__cpu_kernel}};
 #undef TENSOR__K4
 
@@ -6899,18 +6925,27 @@ TENSOR__FN const char *tensor__device_name(const tensor__thread_t *th, int index
     const tensor_backend_t *b = th->ctx->backend[index != 0];
     return b ? b->name : "?";
 }
-TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, int to_device, const void *from,
-                                  int from_device,
-                                  uint64_t bytes, const char *op) {
+// Storages as in tensor_backend_t.copy.
+TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, tensor__storage_t *to_in, const void *from,
+                                  tensor__storage_t *from_in, uint64_t bytes, int wait, const char *op) {
     if (!bytes) { return 0; }
-    if (!to_device && !from_device) {
+    if (!(to_in && to_in->device) && !(from_in && from_in->device)) {
         memcpy(to, from, (size_t)bytes);
         return 0;
     }
     const tensor_backend_t *b = th->ctx->backend[1];
-    int code = b ? b->copy(to, to_device - 1, from, from_device - 1, bytes) : TENSOR_ERR_DEVICE;
+    int code = b ? b->copy(to, to_in, from, from_in, bytes, wait, op) : TENSOR_ERR_DEVICE;
     if (code) { tensor__fail(th, code, "%s: copying %d bytes between devices failed", op, (int64_t)bytes); }
     return code;
+}
+TENSOR__FN int tensor__recording(tensor__thread_t *th, int device, void (*again)(void *user, int run),
+                                 void *user) {
+    const tensor_backend_t *b = device ? th->ctx->backend[1] : NULL;
+    return b && b->recording ? b->recording(device - 1, again, user) : 0;
+}
+TENSOR__FN void tensor__aside(tensor__thread_t *th, int device, int on) {
+    const tensor_backend_t *b = th->ctx->backend[1];
+    if (b && b->aside) { b->aside(device - 1, on); }
 }
 // ------------------------------------------------------------------------------
 // >>impl-context                                   MARK: contexts, thread states, shutdown
@@ -8035,7 +8070,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(const tensor__row_t *row, int i,
     }
     return tensor__unusable(row->name, name, t);
 }
-TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device);
+TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait);
 // Inputs lie on several devices: 0-d tensors on the CPU go where the others are, all else is an error. 0 =
 // raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
@@ -8046,7 +8081,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
         TENSOR__REFUSE_AS(0, t->device || t->ndim || o->in != o->args, DEVICE,
                           "%s: tensors on %s and %s; tensor_to(x, device) brings them together", o->row->name,
                           tensor__device_name(o->th, t->device), tensor__device_name(o->th, device));
-        if ((o->args[k] = tensor__to_device(t, device)) == TENSOR__POISON) { return 0; }
+        if ((o->args[k] = tensor__to_device(t, device, 1)) == TENSOR__POISON) { return 0; }
         o->moved |= (uint8_t)(1 << k);
     }
     o->device = (uint8_t)device;
@@ -8167,6 +8202,7 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
         return TENSOR_ERR_UNSUPPORTED;
     }
     int code = kernel(c);
+    if (c->device) { c->thread->away = 1; }
     if (code) { return code; }
     for (int i = c->nin; i < c->nin + c->nout; i++) {
         if (c->arg[i].role == TENSOR_UPDATE) { tensor__bump(c->thread, c->arg[i].storage, row->name); }
@@ -8221,7 +8257,7 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
         c.p = o->p;
         c.rng = o->rng;
         c.compute = o->compute;
-        c.device = o->device;
+        c.device = (uint8_t)o->device;
         c.thread = o->th;
         for (int i = 0; i < o->nin; i++) {
             if (o->in[i]) { tensor__arg(&arg[i], o->in[i], TENSOR_READ); } else { tensor__arg_none(&arg[i]); }
@@ -9698,7 +9734,7 @@ TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, con
     }
     t->op = "from";
     uint64_t bytes = (uint64_t)t->numel * tensor__sizes[t->dtype];
-    if (!tensor__move_bytes(tensor__self(), tensor__ptr(t), t->device, data, 0, bytes, "from")) { return t; }
+    if (!tensor__move_bytes(tensor__self(), tensor__ptr(t), t->storage, data, NULL, bytes, 1, "from")) { return t; }
     (tensor_free)(t);
     return TENSOR__POISON;
 }
@@ -9907,7 +9943,7 @@ TENSOR_API double (tensor_item)(tensor_t *x) {
     double v, raw;
     tensor__thread_t *th = tensor__self();
     if (!tensor__one_element("item", x)) { return (double)NAN; }
-    if (tensor__move_bytes(th, &raw, 0, tensor__ptr(x), x->device, tensor__sizes[x->dtype], "item")) {
+    if (tensor__move_bytes(th, &raw, NULL, tensor__ptr(x), x->storage, tensor__sizes[x->dtype], 1, "item")) {
         return (double)NAN;
     }
     tensor__load_f64(&v, &raw, x->dtype, 1, 1);
@@ -9917,7 +9953,8 @@ TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) {
     int64_t v, raw;
     tensor__thread_t *th = tensor__self();
     if (!tensor__one_element("item_i64", x)) { return 0; }
-    if (tensor__move_bytes(th, &raw, 0, tensor__ptr(x), x->device, tensor__sizes[x->dtype], "item_i64")) {
+    if (tensor__move_bytes(th, &raw, NULL, tensor__ptr(x), x->storage, tensor__sizes[x->dtype], 1,
+                           "item_i64")) {
         return 0;
     }
     tensor__load_i64(&v, &raw, x->dtype, 1, 1);
@@ -9931,12 +9968,12 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
                         x, x, (int64_t)want, (int64_t)bytes, data ? "" : " at NULL");
     if (!want) { return 0; }
     if (x->flags & TENSOR__CONTIGUOUS) {
-        return tensor__move_bytes(th, data, 0, tensor__ptr(x), x->device, want, "copy_out");
+        return tensor__move_bytes(th, data, NULL, tensor__ptr(x), x->storage, want, 1, "copy_out");
     }
     TENSOR__MARK
     tensor_t *c = (tensor_contiguous)((tensor_detach)(x));
     int code = c == TENSOR__POISON ? th->error.code :
-        tensor__move_bytes(th, data, 0, tensor__ptr(c), c->device, want, "copy_out");
+        tensor__move_bytes(th, data, NULL, tensor__ptr(c), c->storage, want, 1, "copy_out");
     tensor__tidy(th_, mark_, NULL);
     return code;
 }
@@ -11436,7 +11473,7 @@ TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf
     (tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)))
 TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
     TENSOR__MARK2(x, src)
-    if (src->device != x->device) { src = tensor__to_device(src, x->device); }
+    if (src->device != x->device) { src = tensor__to_device(src, x->device, 1); }
     tensor_t *const list[2] = {x, src};
     return tensor__tidy(th_, mark_, tensor__update(TENSOR_OP_CLONE, list, 2, 0, 0, NULL, 1));
 }
@@ -11591,21 +11628,39 @@ TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, dou
 // so this kernel runs; the backend of the other side copies.
 TENSOR__FN int tensor__cpu_transfer(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *y = &c->arg[1];
-    return tensor__move_bytes(c->thread, y->data, y->storage->device, x->data, x->storage->device,
-                              (uint64_t)x->numel * tensor__sizes[x->dtype], "to");
+    return tensor__move_bytes(c->thread, y->data, y->storage, x->data, x->storage,
+                              (uint64_t)x->numel * tensor__sizes[x->dtype], !c->p->i[1], "to");
 }
-TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device) {
+TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait) {
     TENSOR__MARK
     tensor_t *dense = (tensor_contiguous)(x);
     TENSOR__BEGIN(o, TENSOR__ROW(TRANSFER), dense)
-    tensor__ints(&o, x->device, 0);
-    o.device = (uint8_t)device;
+    tensor__ints(&o, x->device, !wait);
+    o.device = (int16_t)(device || wait || !o.th->ctx->backend[1]->aside ? device : TENSOR__PINNED);
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     o.device = 0;
     return tensor__tidy(th_, mark_, tensor__finish(&o));
 }
 TENSOR__FN void tensor__grad_transfer(tensor__grad_t *g) {
-    g->gx[0] = tensor__to_device(g->gy[0], (int)g->p->i[0]);
+    g->gx[0] = tensor__to_device(g->gy[0], (int)g->p->i[0], 1);
+}
+TENSOR_API tensor_t *(tensor_to_non_blocking)(tensor_t *x, int to) {
+    TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
+    int device = tensor__device_index(o.th, "to_non_blocking", to);
+    if (device < 0 || device == x->device) { return device < 0 ? TENSOR__POISON : x; }
+    return tensor__to_device(x, device, 0);
+}
+TENSOR_API tensor_t *(tensor_pin_memory)(tensor_t *x) {
+    TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
+    const tensor_backend_t *b = o.th->ctx->backend[1];
+    TENSOR__REFUSE(x->device || !b || !b->aside, DEVICE, "pin_memory: %s", x->device ? "x lies on a device" :
+                   "the CUDA backend is not started");
+    if (x->storage->deleter == b->release) { return x; }
+    o.compute = x->dtype;
+    o.device = TENSOR__PINNED;
+    tensor__result(&o, x->dtype, x->dims, x->ndim);
+    o.device = 0;
+    return tensor__finish(&o);
 }
 // A copy in another dtype: the formula is the identity, conversion is the iterator's.
 TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
@@ -11613,7 +11668,7 @@ TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
     if (to >= TENSOR_CPU) {
         int device = tensor__device_index(o.th, "to", to);
         if (device < 0) { return TENSOR__POISON; }
-        return device == x->device ? x : tensor__to_device(x, device);
+        return device == x->device ? x : tensor__to_device(x, device, 1);
     }
     TENSOR__REFUSE((unsigned)to >= TENSOR_DTYPE_COUNT, DTYPE, "to: %i is no dtype and no device", to);
     if (to == x->dtype) { return x; }
@@ -18455,9 +18510,16 @@ TENSOR__INLINE void tensor__stamp(tensor_t *t, const char *site) {
     if (!t->site) { t->site = site; }
     if (t->node && !t->node->site) { t->node->site = site; }
 }
+// The device hears where its calls were made.
+TENSOR__FN TENSOR__NOINLINE void tensor__tell_site(tensor__thread_t *th, const char *site) {
+    const tensor_backend_t *b = th->ctx->backend[1];
+    th->away = 0;
+    if (b && b->site) { b->site(site); }
+}
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
     if (!site) { return t; }
     tensor__thread_t *th = tensor__self();
+    if (th->away) { tensor__tell_site(th, site); }
     if (TENSOR__LIKELY(th->fresh == t && t && t != TENSOR__POISON)) {
         th->fresh = NULL;
         if (th->error.code && !th->error.reported) { tensor__report(th, NULL); }    // of an earlier call
@@ -18491,6 +18553,7 @@ TENSOR__X(lu_factor) TENSOR__X(lu) TENSOR__X(lstsq)
 TENSOR_API int tensor__at_int(const char *site, int r) {
     if (!site) { return r; }
     tensor__thread_t *th = tensor__self();
+    if (th->away) { tensor__tell_site(th, site); }
     tensor__stamp_error(th, site);
     if (th->freed) { th->freed->freed = site; th->freed = NULL; }
     return r;
@@ -18523,7 +18586,8 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64, tensor__gemm_scratch, tensor__isa,
     tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
     tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
-    tensor__tidy, tensor__set_backend, tensor__move_bytes, tensor__arg, tensor__launch,
+    tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
+    tensor__launch,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

@@ -7,7 +7,7 @@
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver
 //   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>matmul  >>windows  >>losses
-//   >>optimizer  >>backend  >>native  >>entry
+//   >>optimizer  >>streams  >>backend  >>native  >>graphs  >>entry
 #if defined(TENSOR_CUDA_SIM)
 #include "cusim.h"
 #endif
@@ -266,6 +266,7 @@ struct use_t { // a stream other than its own that uses a block; after the free,
     use_t *next;
     block_t *of;
     void *stream, *event;
+    uint64_t read;                          // that stream's last read, a mark as in block_t
 };
 struct block_t {
     uint64_t address, bytes, requested;
@@ -278,6 +279,11 @@ struct block_t {
     int waits;                              // events that a pending block waits for
     state_t state;
     bool ranged;                            // of a reserved range
+    // For >>backend: the last write, its own stream's last read (marks: stream and count of its calls); graphs
+    // that keep it; the graph that listed it last, and where.
+    uint64_t wrote, read;
+    int kept, listed, place;
+    bool released;                          // its tensor is gone, a graph keeps it
 };
 struct lane_t;
 struct arena_t {
@@ -385,8 +391,12 @@ inline block_t *new_block(device_t *d, arena_t *a, uint64_t address, uint64_t by
                           bool ranged) {
     block_t *b = from_slab(d, &d->spare_blocks, &block_t::next);
     if (!b) { return nullptr; }
-    *b = block_t{address, bytes, 0,       nullptr, nullptr, nullptr, nullptr,
-                 nullptr, a,     nullptr, nullptr, 0,       state,   ranged};
+    *b = block_t{};
+    b->address = address;
+    b->bytes = bytes;
+    b->home = a;
+    b->state = state;
+    b->ranged = ranged;
     return b;
 }
 inline void drop_block(device_t *d, block_t *b) {
@@ -976,6 +986,9 @@ inline block_t *attempt(allocator_t *A, device_t *d, void *stream, uint64_t byte
     if (!b) { return nullptr; }
     cut(A, d, b, n);
     b->state = USED;
+    b->wrote = b->read = 0;
+    b->kept = b->listed = 0;
+    b->released = false;
     b->requested = bytes;
     b->tag = tag;
     l->live++;
@@ -1015,21 +1028,23 @@ inline int alloc(allocator_t *A, int device, void *stream, uint64_t bytes, const
     }
 }
 
-// Work queued on `stream`, which is not the block's own, uses it. -> 0 or an error; then the caller has to
-// wait.
-inline int record_stream(allocator_t *A, block_t *b, void *stream) {
+// Work queued on `stream`, which is not the block's own, uses it (reads it: its mark). -> 0 or an error; then
+// the caller has to wait.
+inline int record_stream(allocator_t *A, block_t *b, void *stream, uint64_t read = 0) {
     if (!b) { return 0; }
     lane_t *l = b->home->lane;
     device_t *d = A->device[l->device];
     lock_t hold(&d->lock);
     if (l->stream == stream) { return 0; }
     for (use_t *u = b->uses; u; u = u->next) {
-        if (u->stream == stream) { return 0; }
+        if (u->stream != stream) { continue; }
+        u->read = read ? read : u->read;
+        return 0;
     }
     use_t *u = from_slab(d, &d->spare_uses, &use_t::next);
     if (!u) { return TENSOR_ERR_OUT_OF_MEMORY; }
-    *u = use_t{b->uses, b, stream, nullptr};
-    b->uses = u;
+    *u = use_t{b->uses, b, stream, nullptr, read};
+    __atomic_store_n(&b->uses, u, __ATOMIC_RELEASE);
     trace(A, TRACE_RECORD, b->address, b->bytes, stream, b->tag);
     return 0;
 }
@@ -1390,13 +1405,16 @@ inline int host_segment_alloc(void *, int device, uint64_t bytes, uint64_t *addr
 inline int host_segment_free(void *, int, uint64_t address, uint64_t) {
     return forget(cudaFreeHost((void *)(uintptr_t)address));
 }
+inline int host_stream_sync(void *, int device, void *stream) {     // its own stream is none
+    return stream ? cuda_stream_sync(nullptr, device, stream) : 0;
+}
 [[maybe_unused]] static const driver_t pinned_driver = {nullptr,           host_segment_alloc,
                                                         host_segment_free, nullptr,
                                                         nullptr,           nullptr,
                                                         nullptr,           cuda_memory,
                                                         cuda_event_new,    cuda_event_free,
                                                         cuda_event_record, cuda_event_query,
-                                                        cuda_stream_sync,  nullptr};
+                                                        host_stream_sync,  nullptr};
 
 // ------------------------------------------------------------------------------
 // >>operands                                       MARK: operands, dtypes, launches
@@ -2339,9 +2357,17 @@ __device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) 
     *y = __fmul_rn(r, __uint_as_float(__float_as_uint(e & 1 ? c : s) ^ minus_s));
 }
 enum random_t { UNIFORM, NORMAL };
+// The stream of a call: g, or what lies at `at` when the kernel runs (a graph draws other numbers each time).
+struct rng_t {
+    tensor_generator_t g;
+    const tensor_generator_t *at;
+    rng_t(tensor_generator_t from, const tensor_generator_t *p = nullptr) : g(from), at(p) { }
+    __device__ tensor_generator_t now() const { return at ? *at : g; }
+};
 // Four elements a thread: a + b u, u uniform in [0, 1) or normal; f32, then converted.
 __global__ void __launch_bounds__(THREADS, 4)
-    random_f32(walk_t w, void *y, int dtype, tensor_generator_t g, int kind, float a, float b) {
+    random_f32(walk_t w, void *y, int dtype, rng_t r, int kind, float a, float b) {
+    tensor_generator_t g = r.now();
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < w.n; q += step) {
         uint32_t word[4];
@@ -2368,7 +2394,8 @@ __device__ inline uint64_t philox_pair(tensor_generator_t g, int64_t e) {   // 6
     return e & 1 ? (uint64_t)w[3] << 32 | w[2] : (uint64_t)w[1] << 32 | w[0];
 }
 __global__ void __launch_bounds__(THREADS, 4)
-    random_f64(walk_t w, double *y, tensor_generator_t g, double lo, double hi) {
+    random_f64(walk_t w, double *y, rng_t r, double lo, double hi) {
+    tensor_generator_t g = r.now();
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[1];
@@ -2378,7 +2405,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 __global__ void __launch_bounds__(THREADS, 4)
-    random_integer(walk_t w, void *y, int dtype, tensor_generator_t g, int64_t lo, uint64_t range) {
+    random_integer(walk_t w, void *y, int dtype, rng_t r, int64_t lo, uint64_t range) {
+    tensor_generator_t g = r.now();
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[1];
@@ -2388,7 +2416,8 @@ __global__ void __launch_bounds__(THREADS, 4)
 }
 // y = 1 with probability p[i], else 0.
 __global__ void __launch_bounds__(THREADS, 4)
-    random_bernoulli(walk_t w, void *y, int dtype, const void *p, int from, tensor_generator_t g) {
+    random_bernoulli(walk_t w, void *y, int dtype, const void *p, int from, rng_t r) {
+    tensor_generator_t g = r.now();
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[2];
@@ -2401,7 +2430,8 @@ __global__ void __launch_bounds__(THREADS, 4)
 }
 // y = x scale where the element's 24 bits are below keep, else 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
-drop_out(T *y, const T *x, int64_t n, tensor_generator_t g, uint32_t keep, double scale) {
+drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
+    tensor_generator_t g = r.now();
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < n; q += step) {
         uint32_t word[4];
@@ -2414,8 +2444,7 @@ TCU_UNROLL
         }
     }
 }
-inline int random_real(const place_t &at, const tensor_arg_t &y, tensor_generator_t g, int kind, double a,
-                       double b) {
+inline int random_real(const place_t &at, const tensor_arg_t &y, rng_t g, int kind, double a, double b) {
     walk_t w = walk_of(&y, 1);
     if (!w.n) { return 0; }
     if (y.dtype == TENSOR_F64) { // a + (b - a) u; normal f64 is the CPU's alone: libm's bits differ
@@ -2427,14 +2456,13 @@ inline int random_real(const place_t &at, const tensor_arg_t &y, tensor_generato
     return code_of(tcu_launch(random_f32, grid_for(at, (w.n + 3) / 4, THREADS), THREADS, 0, at.stream, w,
                               y.data, y.dtype, g, kind, (float)a, scale));
 }
-inline int random_integers(const place_t &at, const tensor_arg_t &y, tensor_generator_t g, int64_t lo,
-                           int64_t hi) {
+inline int random_integers(const place_t &at, const tensor_arg_t &y, rng_t g, int64_t lo, int64_t hi) {
     walk_t w = walk_of(&y, 1);
     return !w.n ? 0
                 : code_of(tcu_launch(random_integer, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
                                      y.data, y.dtype, g, lo, (uint64_t)hi - (uint64_t)lo));
 }
-inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &p, tensor_generator_t g) {
+inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &p, rng_t g) {
     tensor_arg_t o[2] = {y, p};
     walk_t w = walk_of(o, 2);
     return !w.n ? 0
@@ -3984,8 +4012,12 @@ template <class C, int RULE> __device__ inline C step_one(const update_t<C> &u, 
     }
     return w_add(x, w_mul(u.minus_lr, g));
 }
-template <class C, int RULE>
-__global__ void __launch_bounds__(THREADS, 4) optimizer_step(params_t t, update_t<C> u) {
+// LIVE: the numbers are those that lie at `live` when the kernel runs, as a graph needs them.
+template <class C, int RULE, bool LIVE>
+__global__ void __launch_bounds__(THREADS, 4)
+optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
+    update_t<C> u = given;
+    if (LIVE) { u = *live; }
     const param_t &q = t.of[blockIdx.y];
     constexpr int V = lanes_of<C>;
     typedef pack_t<C, V> pack;
@@ -4024,14 +4056,20 @@ __global__ void __launch_bounds__(THREADS, 4) optimizer_step(params_t t, update_
         }
     }
 }
-// All tensors of one dtype, with the same states.
+template <class C> inline update_t<C> update_of(const nn__update_t &n, const param_t &q) {
+    return {(C)n.minus_lr, (C)n.weight_decay, (C)n.shrink, (C)n.momentum, (C)n.rest, (C)n.beta1, (C)n.rest1,
+            (C)n.beta2, (C)n.rest2, (C)n.eps, (C)n.minus_step, (C)n.inverse_root, n.decay != 0, n.first != 0,
+            n.nesterov != 0, n.decoupled != 0, n.lerp_back != 0, n.maximize != 0,
+            {q.s[0] != nullptr, q.s[1] != nullptr, q.s[2] != nullptr}};
+}
+template <class C, int RULE> inline auto *step_kernel(bool live) {
+    return live ? optimizer_step<C, RULE, true> : optimizer_step<C, RULE, false>;
+}
+// All tensors of one dtype, with the same states. live: an update_t<C> on the device, or NULL.
 template <class C>
-inline int optimizer(const place_t &at, int rule, const param_t *params, int count, const nn__update_t &n) {
-    update_t<C> u = {(C)n.minus_lr, (C)n.weight_decay, (C)n.shrink, (C)n.momentum, (C)n.rest, (C)n.beta1,
-        (C)n.rest1,
-                     (C)n.beta2, (C)n.rest2, (C)n.eps, (C)n.minus_step, (C)n.inverse_root, n.decay != 0,
-                         n.first != 0,
-                     n.nesterov != 0, n.decoupled != 0, n.lerp_back != 0, n.maximize != 0, {}};
+inline int optimizer(const place_t &at, int rule, const param_t *params, int count, const nn__update_t &n,
+                     const void *live = nullptr) {
+    update_t<C> u = update_of<C>(n, params[0]);
     for (int i = 0; i < count;) {
         params_t t;
         int64_t most = 0;
@@ -4039,46 +4077,112 @@ inline int optimizer(const place_t &at, int rule, const param_t *params, int cou
         memset((void *)&t, 0, sizeof t);
         for (; i < count && had < MANY; i++) {
             if (!params[i].n) { continue; }
-            for (int k = 0; k < 3; k++) { u.state[k] = params[i].s[k] != nullptr; }
             t.of[had++] = params[i];
             most = params[i].n > most ? params[i].n : most;
         }
         if (!had) { break; }
         dim3 grid(grid_for(at, most, THREADS * 4), (unsigned)had);
-        auto *kernel = rule == RULE_SGD    ? optimizer_step<C, RULE_SGD>
-                       : rule == RULE_ADAM ? optimizer_step<C, RULE_ADAM>
-                                           : optimizer_step<C, RULE_RMSPROP>;
-        cudaError_t e = tcu_launch(kernel, grid, THREADS, 0, at.stream, t, u);
+        auto *kernel = rule == RULE_SGD    ? step_kernel<C, RULE_SGD>(live != nullptr)
+                       : rule == RULE_ADAM ? step_kernel<C, RULE_ADAM>(live != nullptr)
+                                           : step_kernel<C, RULE_RMSPROP>(live != nullptr);
+        cudaError_t e = tcu_launch(kernel, grid, THREADS, 0, at.stream, t, u, (const update_t<C> *)live);
         if (e) { return code_of(e); }
     }
     return 0;
 }
 
 // ------------------------------------------------------------------------------
-// >>backend                                        MARK: what tensor.h calls
+// >>streams                                        MARK: streams, what waits for what, graphs' lists
 //
-// One struct of functions, one kernel entry for all families: it looks for a native kernel and, where there
-// is none for the op or its dtypes, runs the CPU's over copies of the storages, so that every op works and
-// the counts say which are slow. State is the process's: one allocator, one stream a device, on which all ops
-// run in order. Rejected: a stream per thread (every storage that two threads share would need events); a
-// null kernel for what is missing (a network with one such op would not run at all).
+// State is the process's: one allocator, streams by number, a current stream per thread and device. A block
+// carries marks (stream and count of its calls) of its last write and of each stream's last read; a call waits
+// for those of other streams that its own has not waited for yet, by one event, and a stream that is not the
+// block's own is recorded, so that memory is free only when both are done with it. Marks are set after the
+// launch: whoever sees one may record an event that covers it. While a graph is captured nothing waits; the
+// blocks its calls use are listed, kept, and waited for and marked at each run instead. Rejected: an event per
+// call (more than a launch costs); destroying streams (arenas and marks name them): they are used again.
 // ------------------------------------------------------------------------------
 
-enum { SLOTS = 64, COUNTED = 2048, BACKWARD_FROM = 1024 };
+enum { SLOTS = 256, COUNTED = 2048, BACKWARD_FROM = 1024, MAX_STREAMS = 256, PER_DEVICE = 32, NUMBERS = 64 << 10 };
+struct stream_t {
+    cudaStream_t raw;
+    cudaEvent_t event;                          // for other streams to wait for
+    int id, device, idle;
+    int noted;                                  // an op that may meet a bad index ran since the last look
+    uint64_t calls, seen[MAX_STREAMS];          // its calls; how many of each other stream's it has waited for
+};
+}  // namespace tcu
+// Handles stay until tensor_cuda_shutdown, so that a use after the end is noticed.
+struct tensor_cuda_stream_t { tensor_cuda_stream_t *next; tcu::stream_t *of; bool dead; };
+struct tensor_cuda_event_t { tensor_cuda_event_t *next; cudaEvent_t at; int device; bool timing, recorded, dead; };
+namespace tcu {
+// A number that each run of a graph has anew, at `at` in its numbers: an offset of the generator (host NULL),
+// or the nn__update_t at host.
+struct live_t { uint32_t at; uint64_t offset, seed; const nn__update_t *host; param_t states; bool wide, own_seed; };
+struct again_t { void (*run)(void *user, int run); void *user; };
+struct listed_t { block_t *block; tensor__storage_t *storage; bool wrote; };
+template <class T> struct list_t {
+    T *at;
+    int n, room;
+    bool add(const T &v) {
+        if (n == room) {
+            T *p = (T *)realloc((void *)at, (size_t)(room * 2 + 16) * sizeof(T));
+            if (!p) { return false; }
+            at = p;
+            room = room * 2 + 16;
+        }
+        at[n++] = v;
+        return true;
+    }
+    void drop() {
+        free((void *)at);
+        at = nullptr;
+        n = room = 0;
+    }
+};
+enum graph_state_t { GRAPH_NEW, GRAPH_OPEN, GRAPH_READY, GRAPH_DEAD };
+}  // namespace tcu
+struct tensor_cuda_graph_t {
+    tensor_cuda_graph_t *next;
+    tcu::graph_state_t state;
+    int device, arena, failed, noted;           // failed: code of the call that could not be captured
+    const void *thread;                         // whose it is while it is captured
+    tcu::stream_t *on;
+    cudaGraphExec_t exec;
+    tcu::block_t *numbers;                      // on the device
+    unsigned char *staged;                      // the same here
+    uint32_t used;
+    tensor_generator_t rng;                     // at the begin
+    uint64_t drawn;                             // calls of the generator in a run
+    tcu::list_t<tcu::live_t> lives;
+    tcu::list_t<tcu::again_t> agains;
+    tcu::list_t<tcu::listed_t> list;
+};
+namespace tcu {
+struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; };
 struct gpu_t {                                  // made when first used
-    int ready, sms;
-    cudaStream_t stream;
-    unsigned long long *errors;                 // SLOTS words on the device: 1 + place of a bad index
-    int noted;                                  // an op that may write them ran since the last look
+    int ready, sms, next, used;                 // slots: the next one, how many since the last look
+    tensor_cuda_stream_t main, side;            // side: copies beside the rest
+    unsigned long long *errors;                 // a word per slot on the device: 1 + place of a bad index
+    slot_t slot[SLOTS];                         // whose word it is
 };
 static struct {
-    allocator_t *allocator;                     // NULL = not started
-    int lock, devices, forbidden, nslots;
+    allocator_t *allocator, *pinned;            // NULL = not started
+    int lock, graph_lock, devices, forbidden, nstreams, generation;
     gpu_t gpu[MAX_DEVICES];
-    const char *slot[SLOTS];                    // which op writes which word
+    stream_t *stream[MAX_STREAMS];
+    tensor_cuda_stream_t *streams;
+    tensor_cuda_event_t *events;
+    tensor_cuda_graph_t *graphs, *capture;      // capture: the one in progress
     const char *name[COUNTED];
     int64_t native[COUNTED], fallback[COUNTED];
 } G;
+static thread_local struct {
+    int generation, nslots;
+    tensor_cuda_stream_t *on[MAX_DEVICES], *before_aside;
+    stream_t *now;                              // of the call that runs
+    slot_t *slot[16];                           // whose site is not known yet
+} T;
 
 // The device of a call, for its length.
 struct current_t {
@@ -4093,9 +4197,48 @@ struct current_t {
     }
     current_t(const current_t &) = delete;
 };
+static int raise(int code, const char *format, const char *a, const char *b = "") {
+    TENSOR__(fail)(TENSOR__(self)(), code, format, a, b);
+    return code;
+}
 inline int raise_cuda(const char *what) {
-    TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_CUDA, "%s: %s", what, cudaGetErrorString(last_error));
-    return TENSOR_ERR_CUDA;
+    int e = (int)last_error;                    // 700 .. 719: of kernels, and most end the context
+    bool lost = e == cudaErrorIllegalAddress || e == cudaErrorLaunchTimeout || e == cudaErrorAssert ||
+                (e >= cudaErrorHardwareStackError && e <= cudaErrorLaunchFailure);
+    return raise(TENSOR_ERR_CUDA, lost ? "%s: %s; no call of CUDA works in this process any more" : "%s: %s", what,
+                 cudaGetErrorString(last_error));
+}
+// -> NULL: CUDA refuses (last_error), or there are PER_DEVICE (cudaSuccess). Locked by the caller.
+static stream_t *new_stream(int index) {
+    int have = 0;
+    last_error = cudaSuccess;
+    for (int k = 0; k < G.nstreams; k++) {
+        stream_t *s = G.stream[k];
+        have += s->device == index;
+        if (s->device == index && s->idle) {
+            s->idle = 0;
+            return s;
+        }
+    }
+    if (have == PER_DEVICE) { return nullptr; }
+    stream_t *s = G.nstreams < MAX_STREAMS ? (stream_t *)calloc(1, sizeof *s) : nullptr;
+    if (!s) {
+        last_error = cudaErrorMemoryAllocation;
+        return nullptr;
+    }
+    on_device_t at(index);
+    if (code_of(cudaStreamCreateWithFlags(&s->raw, cudaStreamNonBlocking))) {
+        free(s);
+        return nullptr;
+    }
+    if (code_of(cudaEventCreateWithFlags(&s->event, cudaEventDisableTiming))) {
+        cudaStreamDestroy(s->raw);
+        free(s);
+        return nullptr;
+    }
+    s->id = G.nstreams;
+    s->device = index;
+    return G.stream[G.nstreams++] = s;
 }
 // -> NULL: no such device, or CUDA refuses; not raised
 static gpu_t *gpu_of(int index) {
@@ -4106,12 +4249,10 @@ static gpu_t *gpu_of(int index) {
     if (g->ready) { return g; }
     on_device_t at(index);
     void *words = nullptr;
-    if (!g->stream && code_of(cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking))) {
-        g->stream = nullptr;
-        return nullptr;
-    }
+    if (!g->main.of && !(g->main.of = new_stream(index))) { return nullptr; }
     if (code_of(cudaMalloc(&words, SLOTS * sizeof *g->errors))) { return nullptr; }
-    if (code_of(cudaMemsetAsync(words, 0, SLOTS * sizeof *g->errors, g->stream))) {
+    if (code_of(cudaMemsetAsync(words, 0, SLOTS * sizeof *g->errors, g->main.of->raw)) ||
+        code_of(cudaStreamSynchronize(g->main.of->raw))) {
         cudaFree(words);
         return nullptr;
     }
@@ -4120,14 +4261,137 @@ static gpu_t *gpu_of(int index) {
     __atomic_store_n(&g->ready, 1, __ATOMIC_RELEASE);
     return g;
 }
+static tensor_cuda_stream_t *current_handle(int index) {
+    if (T.generation != G.generation) {         // the backend was started anew
+        memset((void *)&T, 0, sizeof T);
+        T.generation = G.generation;
+    }
+    return T.on[index] ? T.on[index] : &G.gpu[index].main;
+}
+static tensor_cuda_graph_t *captured_on(const stream_t *s) {
+    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
+    return g && g->on == s ? g : nullptr;
+}
+// The calling thread's stream of a device. -> NULL after raising
+static stream_t *current(int index, const char *op) {
+    if (!gpu_of(index)) {
+        raise_cuda(op);
+        return nullptr;
+    }
+    tensor_cuda_stream_t *h = current_handle(index);
+    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
+    if (h->dead) {
+        raise(TENSOR_ERR_OWNER, "%s: the thread's current stream was freed%s", op);
+        return nullptr;
+    }
+    if (g && (g->thread == &T) != (g->on == h->of)) {
+        if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
+        raise(TENSOR_ERR_UNSUPPORTED, g->thread == &T ? "%s: a graph is captured on another stream%s"
+                                                      : "%s: another thread captures a graph on this stream%s", op);
+        return nullptr;
+    }
+    return h->of;
+}
+static int code_now() {
+    int code = tensor_error_code();
+    return code ? code : (int)TENSOR_ERR_CUDA;
+}
+
+constexpr int MARK_BITS = 48;
+// s waits for all that the stream of the mark was asked until now, unless it has for what the mark says.
+static int order(stream_t *s, uint64_t mark) {
+    int id = (int)(mark >> MARK_BITS);
+    if (!mark || id == s->id) { return 0; }
+    stream_t *o = G.stream[id];
+    uint64_t calls = __atomic_load_n(&o->calls, __ATOMIC_ACQUIRE);
+    if ((mark & ((uint64_t(1) << MARK_BITS) - 1)) <= __atomic_load_n(&s->seen[id], __ATOMIC_RELAXED)) {
+        return 0;
+    }
+    int code = code_of(cudaEventRecord(o->event, o->raw));
+    if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, o->event, 0)); }
+    if (code) { return code; }
+    __atomic_store_n(&s->seen[id], calls, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&o->noted, __ATOMIC_RELAXED)) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELAXED); }
+    return 0;
+}
+// Before a call on s that reads or writes the block.
+static int use_before(stream_t *s, block_t *b, bool writes) {
+    int code = order(s, __atomic_load_n(&b->wrote, __ATOMIC_RELAXED));
+    if (code || !writes) { return code; }
+    uint64_t marks[MAX_STREAMS];
+    int n = 0;
+    marks[n++] = __atomic_load_n(&b->read, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&b->uses, __ATOMIC_ACQUIRE)) {
+        lock_t hold(&G.allocator->device[b->home->lane->device]->lock);
+        for (use_t *u = b->uses; u && n < MAX_STREAMS; u = u->next) { marks[n++] = u->read; }
+    }
+    for (int k = 0; k < n && !code; k++) { code = order(s, marks[k]); }
+    return code;
+}
+// After it; mark from next_mark.
+static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
+    bool own = b->home->lane->stream == (void *)s->raw;
+    if (writes) { __atomic_store_n(&b->wrote, mark, __ATOMIC_RELAXED); }
+    if (own && !writes) { __atomic_store_n(&b->read, mark, __ATOMIC_RELAXED); }
+    if (!own && record_stream(G.allocator, b, (void *)s->raw, writes ? 0 : mark)) {
+        cudaStreamSynchronize(s->raw);          // no memory to note it: done instead
+    }
+}
+static uint64_t next_mark(stream_t *s) {
+    return (uint64_t)s->id << MARK_BITS | __atomic_add_fetch(&s->calls, 1, __ATOMIC_ACQ_REL);
+}
+// A graph's call uses the block: at each run that is waited for, and the memory stays the graph's to use.
+static int list_block(tensor_cuda_graph_t *g, block_t *b, tensor__storage_t *storage, bool writes) {
+    lock_t hold(&G.graph_lock);
+    if (b->listed == g->arena) {
+        g->list.at[b->place].wrote |= writes;
+        return 0;
+    }
+    if (!g->list.add({b, storage, writes})) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    b->listed = g->arena;
+    b->place = g->list.n - 1;
+    b->kept++;
+    return 0;
+}
+// Before and after a call, for each of its tensors.
+static int call_before(stream_t *s, const tensor_call_t *c) {
+    tensor_cuda_graph_t *g = captured_on(s);
+    for (int i = 0; i < c->nin + c->nout; i++) {
+        const tensor_arg_t &a = c->arg[i];
+        if (!a.data || !a.storage || !a.storage->device) { continue; }
+        block_t *b = (block_t *)a.storage->user;
+        int code = g ? list_block(g, b, a.storage, a.role != TENSOR_READ)
+                     : use_before(s, b, a.role != TENSOR_READ);
+        if (code) { return code; }
+    }
+    return 0;
+}
+static void call_after(stream_t *s, const tensor_call_t *c) {
+    if (captured_on(s)) { return; }
+    uint64_t mark = next_mark(s);
+    for (int i = 0; i < c->nin + c->nout; i++) {
+        const tensor_arg_t &a = c->arg[i];
+        if (!a.data || !a.storage || !a.storage->device) { continue; }
+        use_after(s, (block_t *)a.storage->user, a.role != TENSOR_READ, mark);
+    }
+}
+
+// ------------------------------------------------------------------------------
+// >>backend                                        MARK: what tensor.h calls
+//
+// One struct of functions, one kernel entry for all families: it looks for a native kernel and, where there
+// is none for the op or its dtypes, runs the CPU's over copies of the storages, so that every op works and
+// the counts say which are slow. Rejected: a null kernel for what is missing (a network with one such op would
+// not run at all).
+// ------------------------------------------------------------------------------
+
 // Memory for the length of an op: what is queued may still use it, as it serves this stream alone.
 struct scratch_t {
     block_t *block = nullptr;
     void *at = nullptr;
     int code = 0;
     scratch_t(const tensor_call_t *c, uint64_t bytes) {
-        gpu_t *g = gpu_of(c->device - 1);
-        code = alloc(G.allocator, c->device - 1, g->stream, bytes, c->row->name, &block);
+        code = alloc(G.allocator, c->device - 1, (void *)T.now->raw, bytes, c->row->name, &block);
         if (code) {
             TENSOR__(fail)(c->thread, code, "%s: out of device memory for %d bytes of scratch", c->row->name,
                            (int64_t)bytes);
@@ -4138,55 +4402,152 @@ struct scratch_t {
     scratch_t(const scratch_t &) = delete;
 };
 
-// Waits; then an index that an op met is an error.
-static int settle(int index, const char *what) {
-    gpu_t *g = gpu_of(index);
+// Waits; then an index that an op met is an error of that op, where it was called.
+static int in_capture(const stream_t *s, const char *op);
+static int settle(stream_t *s, const char *what) {
+    if (in_capture(s, what)) { return TENSOR_ERR_UNSUPPORTED; }
+    gpu_t *g = &G.gpu[s->device];
     unsigned long long word[SLOTS];
-    if (code_of(cudaStreamSynchronize(g->stream))) { return raise_cuda(what); }
-    if (!__atomic_exchange_n(&g->noted, 0, __ATOMIC_ACQ_REL)) { return 0; }
-    if (code_of(cudaMemcpyAsync(word, g->errors, sizeof word, cudaMemcpyDeviceToHost, g->stream)) ||
-        code_of(cudaStreamSynchronize(g->stream))) {
+    if (code_of(cudaStreamSynchronize(s->raw))) { return raise_cuda(what); }
+    if (!__atomic_exchange_n(&s->noted, 0, __ATOMIC_ACQ_REL)) { return 0; }
+    if (code_of(cudaMemcpyAsync(word, g->errors, sizeof word, cudaMemcpyDeviceToHost, s->raw)) ||
+        code_of(cudaStreamSynchronize(s->raw))) {
         return raise_cuda(what);
     }
-    for (int k = 0; k < G.nslots; k++) {
+    __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED);
+    int bad = 0;
+    for (int k = 0; k < SLOTS; k++) {
         if (!word[k]) { continue; }
-        if (code_of(cudaMemsetAsync(g->errors, 0, sizeof word, g->stream))) { return raise_cuda(what); }
-        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_INDEX, "%s: element %d is out of range",
-                       G.slot[k], (int64_t)(word[k] - 1));
-        return TENSOR_ERR_INDEX;
+        if (code_of(cudaMemsetAsync(g->errors + k, 0, sizeof *word, s->raw))) { return raise_cuda(what); }
+        if (bad++) { continue; }
+        const char *site = __atomic_load_n(&g->slot[k].site, __ATOMIC_ACQUIRE), *base = site ? site : "";
+        for (; site && *site; site++) {
+            if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; }
+        }
+        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_INDEX, "%s%s%s: element %d is out of range",
+                       g->slot[k].op, *base ? " at " : "", base, (int64_t)(word[k] - 1));
     }
-    return 0;
+    return bad ? (int)TENSOR_ERR_INDEX : 0;
+}
+static void backend_site(const char *site) {
+    for (int k = 0; k < T.nslots; k++) { __atomic_store_n(&T.slot[k]->site, site, __ATOMIC_RELEASE); }
+    T.nslots = 0;
 }
 
 static int backend_count() { return G.allocator ? G.devices : 0; }
 static int backend_alloc(int index, uint64_t bytes, void **data, void **block) {
-    gpu_t *g = gpu_of(index);
     block_t *b;
-    int code = g ? alloc(G.allocator, index, g->stream, bytes, nullptr, &b) : TENSOR_ERR_CUDA;
+    stream_t *s = index < 0 ? nullptr : current(index, "alloc");
+    if (index >= 0 && !s) { return code_now(); }
+    int code = alloc(s ? G.allocator : G.pinned, index < 0 ? 0 : index, s ? (void *)s->raw : nullptr, bytes,
+                     nullptr, &b);
     if (code) { return code; }
     *data = (void *)(uintptr_t)b->address;
     *block = b;
     return 0;
 }
-static void backend_release(void *, void *block) { release(G.allocator, (block_t *)block); }
-static int backend_copy(void *to, int to_index, const void *from, int from_index, uint64_t bytes) {
-    int index = to_index >= 0 ? to_index : from_index;
-    gpu_t *g = gpu_of(index);
-    if (!g) { return raise_cuda("copy"); }
-    current_t at(index);
-    if (to_index >= 0 && from_index >= 0 && to_index != from_index) {
-        int code = settle(from_index, "copy");              // the source is ready, and stays until it is read
-        if (code) { return code; }
-        if (code_of(cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, g->stream))) {
-            return raise_cuda("copy");
+static allocator_t *allocator_of(const block_t *b) {
+    return b->home->lane->stream ? G.allocator : G.pinned;      // pinned memory is no stream's
+}
+static void backend_release(void *, void *block) {
+    block_t *b = (block_t *)block;
+    if (b->kept) {                              // by graphs
+        lock_t hold(&G.graph_lock);
+        for (tensor_cuda_graph_t *g = G.graphs; g; g = g->next) {
+            for (int k = 0; k < g->list.n; k++) {
+                listed_t &l = g->list.at[k];
+                if (l.block != b) { continue; }
+                l.storage = nullptr;
+                if (b->home->lane->graph != g->arena) { continue; }
+                l.block = nullptr;              // its own memory stays with it anyway
+                b->kept--;
+                b->listed = 0;
+            }
         }
-        return settle(to_index, "copy");
+        b->released = b->kept != 0;
+        if (b->kept) { return; }
     }
-    enum cudaMemcpyKind kind = from_index < 0 ? cudaMemcpyHostToDevice
-                             : to_index < 0   ? cudaMemcpyDeviceToHost
-                                              : cudaMemcpyDeviceToDevice;
-    if (code_of(cudaMemcpyAsync(to, from, bytes, kind, g->stream))) { return raise_cuda("copy"); }
-    return kind == cudaMemcpyDeviceToDevice ? 0 : settle(index, "copy");
+    release(allocator_of(b), b);
+}
+// A few bytes, by the kernel's arguments: they become a part of the graph.
+struct few_t { unsigned char v[8]; };
+__global__ void __launch_bounds__(32, 1) store_few(unsigned char *to, few_t few, int n) {
+    if ((int)threadIdx.x < n) { to[threadIdx.x] = few.v[threadIdx.x]; }
+}
+static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
+                        uint64_t bytes, int wait, const char *op) {
+    int to_index = to_in ? to_in->device - 1 : -1, from_index = from_in ? from_in->device - 1 : -1;
+    int index = to_index >= 0 ? to_index : from_index;
+    stream_t *s = current(index, op), *other;
+    if (!s) { return code_now(); }
+    tensor_cuda_graph_t *g = captured_on(s);
+    block_t *to_block = to_index >= 0 ? (block_t *)to_in->user : nullptr;
+    block_t *from_block = from_index >= 0 ? (block_t *)from_in->user : nullptr;
+    bool peers = to_block && from_block && to_index != from_index;
+    current_t at(index);
+    if (g && (peers || !to_block || (!from_block && bytes > sizeof(few_t)))) {
+        g->failed = TENSOR_ERR_UNSUPPORTED;
+        return raise(TENSOR_ERR_UNSUPPORTED, !to_block ? "%s: the host reads a tensor's elements%s, which a graph "
+                                                         "cannot do: read them after its run"
+                                                       : "%s: memory of the host%s cannot be read by a graph: copy "
+                                                         "it before the run, into a tensor that the graph reads",
+                     op);
+    }
+    if (peers) {                                // the source is ready, and stays until it is read
+        if (!(other = current(from_index, op))) { return code_now(); }
+        int code = use_before(other, from_block, false) ? raise_cuda(op) : settle(other, op);
+        if (code) { return code; }
+    }
+    if (g) {
+        if ((to_block && list_block(g, to_block, to_in, true)) ||
+            (from_block && list_block(g, from_block, from_in, false))) {
+            return raise(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory%s", op);
+        }
+    } else if ((to_block && use_before(s, to_block, true)) ||
+               (from_block && !peers && use_before(s, from_block, false))) {
+        return raise_cuda(op);
+    }
+    cudaError_t e;
+    if (g && !from_block) {
+        few_t few = {};
+        memcpy(few.v, from, (size_t)bytes);
+        e = tcu_launch(store_few, 1, 32, 0, s->raw, (unsigned char *)to, few, (int)bytes);
+    } else if (peers) {
+        e = cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, s->raw);
+    } else {
+        e = cudaMemcpyAsync(to, from, bytes, !from_block ? cudaMemcpyHostToDevice
+                            : !to_block ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice, s->raw);
+    }
+    if (code_of(e)) { return raise_cuda(op); }
+    if (g) { return 0; }
+    uint64_t mark = next_mark(s);
+    if (to_block) { use_after(s, to_block, true, mark); }
+    if (from_block && !peers) { use_after(s, from_block, false, mark); }
+    if (to_block && from_block && !peers) { return 0; }
+    tensor__storage_t *host = to_block ? from_in : to_in;
+    if (wait || peers) { return settle(s, op); }
+    if (host && host->deleter == backend_release) {     // pinned: it stays until the copy is done
+        return record_stream(G.pinned, (block_t *)host->user, (void *)s->raw) ? settle(s, op) : 0;
+    }
+    return to_block ? 0 : settle(s, op);        // CUDA has read pageable memory when it returns
+}
+static void backend_aside(int index, int on) {
+    gpu_t *g = gpu_of(index);
+    if (!g) { return; }
+    if (on) {
+        tensor_cuda_stream_t *h = current_handle(index);
+        {
+            lock_t hold(&G.lock);
+            if (!g->side.of) { g->side.of = new_stream(index); }
+        }
+        if (!g->side.of || captured_on(h->of)) { return; }
+        // What was copied so far is waited for now, as the next copy need not be.
+        order(h->of, next_mark(g->side.of));
+        T.before_aside = T.on[index];
+        T.on[index] = &g->side;
+    } else if (T.on[index] == &g->side) {
+        T.on[index] = T.before_aside;
+    }
 }
 
 static const char *const dtype_names[] = {"f32", "f64", "i32", "i64", "u8", "bool", "f16", "bf16", "i8",
@@ -4210,7 +4571,7 @@ static void reach(const tensor_arg_t &a, uintptr_t *first, uintptr_t *end) {
     *end = (uintptr_t)a.data + (uintptr_t)((high + 1) * size);
 }
 static bool lies_there(const tensor_arg_t &a) { return a.data && a.storage && a.storage->device && a.numel; }
-static int to_host(tensor_call_t *c, gpu_t *g, tensor_arg_t *arg, twin_t *twin, int *count) {
+static int to_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twin, int *count) {
     int n = c->nin + c->nout;
     for (int i = 0; i < n; i++) {
         arg[i] = c->arg[i];
@@ -4235,8 +4596,7 @@ static int to_host(tensor_call_t *c, gpu_t *g, tensor_arg_t *arg, twin_t *twin, 
         }
         t.host = t.memory + ((t.first - (uintptr_t)t.memory) & 63);
         if (t.load && code_of(cudaMemcpyAsync(t.host, (void *)t.first, t.end - t.first,
-                                              cudaMemcpyDeviceToHost,
-                                              g->stream))) {
+                                              cudaMemcpyDeviceToHost, s->raw))) {
             return raise_cuda(c->row->name);
         }
     }
@@ -4247,10 +4607,10 @@ static int to_host(tensor_call_t *c, gpu_t *g, tensor_arg_t *arg, twin_t *twin, 
             }
         }
     }
-    return settle(c->device - 1, c->row->name);
+    return settle(s, c->row->name);
 }
-static int run_on_host(tensor_call_t *c, gpu_t *g, tensor_arg_t *arg, twin_t *twin, int *count) {
-    int code = to_host(c, g, arg, twin, count);
+static int run_on_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twin, int *count) {
+    int code = to_host(c, s, arg, twin, count);
     if (code) { return code; }
     tensor_call_t here = *c;
     void *scratch = nullptr;
@@ -4272,15 +4632,20 @@ static int run_on_host(tensor_call_t *c, gpu_t *g, tensor_arg_t *arg, twin_t *tw
         uintptr_t first, end;
         reach(c->arg[i], &first, &end);
         const char *from = (const char *)arg[i].data - ((uintptr_t)c->arg[i].data - first);
-        if (code_of(cudaMemcpyAsync((void *)first, from, end - first, cudaMemcpyHostToDevice, g->stream))) {
+        if (code_of(cudaMemcpyAsync((void *)first, from, end - first, cudaMemcpyHostToDevice, s->raw))) {
             code = raise_cuda(c->row->name);
         }
     }
-    if (!code && code_of(cudaStreamSynchronize(g->stream))) { code = raise_cuda(c->row->name); }
+    if (!code && code_of(cudaStreamSynchronize(s->raw))) { code = raise_cuda(c->row->name); }
     return code;
 }
-static int fall_back(tensor_call_t *c, gpu_t *g) {
+static int fall_back(tensor_call_t *c, stream_t *s) {
     int n = c->nin + c->nout, count = 0;
+    tensor_cuda_graph_t *g = captured_on(s);
+    if (g) {
+        g->failed = TENSOR_ERR_UNSUPPORTED;
+        return raise(g->failed, "%s: cuda has no kernel for it%s, and a graph cannot run on the CPU", c->row->name);
+    }
     if (__atomic_load_n(&G.forbidden, __ATOMIC_RELAXED)) {
         char list[96] = "";
         size_t at = 0;
@@ -4300,7 +4665,7 @@ static int fall_back(tensor_call_t *c, gpu_t *g) {
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
     twin_t *twin = (twin_t *)(void *)(arg + n + 1);
-    int code = run_on_host(c, g, arg, twin, &count);
+    int code = run_on_host(c, s, arg, twin, &count);
     for (int k = 0; k < count; k++) { free(twin[k].memory); }
     free(arg);
     return code;
@@ -4314,16 +4679,44 @@ static int fall_back(tensor_call_t *c, gpu_t *g) {
 // ------------------------------------------------------------------------------
 
 enum { NONE = TENSOR_ERR_UNSUPPORTED };
-// From here on an index of this op may be found bad: its word.
+// From here on an index of this op may be found bad: its word. A graph keeps its words.
 static unsigned long long *noting(const tensor_call_t *c) {
     gpu_t *g = gpu_of(c->device - 1);
-    int k = 0;
+    stream_t *s = T.now;
+    tensor_cuda_graph_t *graph = captured_on(s);
+    if (!graph && __atomic_load_n(&g->used, __ATOMIC_RELAXED) >= SLOTS) { settle(s, c->row->name); }
     lock_t hold(&G.lock);
-    while (k < G.nslots && G.slot[k] != c->row->name) { k++; }
-    if (k == SLOTS) { k = SLOTS - 1; }
-    if (k == G.nslots) { G.slot[G.nslots++] = c->row->name; }
-    __atomic_store_n(&g->noted, 1, __ATOMIC_RELEASE);
+    int k = g->next, tries = SLOTS;
+    while (--tries && g->slot[k].graph) { k = (k + 1) % SLOTS; }
+    g->next = (k + 1) % SLOTS;
+    g->used++;
+    g->slot[k] = {c->row->name, nullptr, graph};
+    if (T.nslots == 16) { T.nslots = 0; }
+    T.slot[T.nslots++] = &g->slot[k];
+    if (graph) { graph->noted = 1; } else { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
     return &g->errors[k];
+}
+// Place in a graph's numbers, filled anew before each run. -> NULL: no graph, or (failed) no room
+static void *live_number(const live_t &number, uint32_t bytes) {
+    tensor_cuda_graph_t *g = captured_on(T.now);
+    if (!g) { return nullptr; }
+    live_t n = number;
+    n.at = g->used;
+    if (g->used + bytes > NUMBERS || !g->lives.add(n)) {
+        g->failed = raise(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: no room for more random ops and optimizers%s%s", "");
+        return nullptr;
+    }
+    g->used += (bytes + 15) & ~15u;
+    return (char *)(uintptr_t)g->numbers->address + n.at;
+}
+static rng_t rng_of(const tensor_call_t *c) {
+    tensor_cuda_graph_t *g = captured_on(T.now);
+    if (!g) { return c->rng; }
+    live_t n = {};
+    n.own_seed = c->rng.seed != g->rng.seed;
+    n.seed = c->rng.seed;
+    n.offset = n.own_seed ? c->rng.offset : c->rng.offset - g->rng.offset;
+    return {c->rng, (const tensor_generator_t *)live_number(n, sizeof(tensor_generator_t))};
 }
 static bool is_f32(const tensor_arg_t &a) { return !a.data || (a.dtype == TENSOR_F32 && a.contiguous); }
 static bool is_dense(const tensor_call_t *c) {
@@ -4413,10 +4806,10 @@ static int native_fill(const place_t &at, tensor_call_t *c) {
 static int native_random(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     switch (c->row->id) {
-    case TENSOR_OP_RAND: return random_real(at, y, c->rng, UNIFORM, c->p->f[0], c->p->f[1]);
-    case TENSOR_OP_RANDN: return random_real(at, y, c->rng, NORMAL, c->p->f[0], c->p->f[1]);
-    case TENSOR_OP_RANDINT: return random_integers(at, y, c->rng, c->p->i[0], c->p->i[1]);
-    case TENSOR_OP_BERNOULLI: return bernoulli(at, y, c->arg[0], c->rng);
+    case TENSOR_OP_RAND: return random_real(at, y, rng_of(c), UNIFORM, c->p->f[0], c->p->f[1]);
+    case TENSOR_OP_RANDN: return random_real(at, y, rng_of(c), NORMAL, c->p->f[0], c->p->f[1]);
+    case TENSOR_OP_RANDINT: return random_integers(at, y, rng_of(c), c->p->i[0], c->p->i[1]);
+    case TENSOR_OP_BERNOULLI: return bernoulli(at, y, c->arg[0], rng_of(c));
     default: return NONE;
     }
 }
@@ -4519,10 +4912,10 @@ static int native_dropout(const place_t &at, tensor_call_t *c) {
     if (!x.numel) { return 0; }
     if (x.dtype == TENSOR_F64) {
         return code_of(tcu_launch(drop_out<double>, grid, THREADS, 0, at.stream, (double *)y.data,
-                                  (const double *)x.data, x.numel, c->rng, keep, scale));
+                                  (const double *)x.data, x.numel, rng_of(c), keep, scale));
     }
     return code_of(tcu_launch(drop_out<float>, grid, THREADS, 0, at.stream, (float *)y.data, f32_of(x),
-                              x.numel, c->rng,
+                              x.numel, rng_of(c),
                               keep, scale));
 }
 template <class C> static int plane_norms(const place_t &at, tensor_call_t *c) {
@@ -4777,8 +5170,13 @@ static int native_optimizer(const place_t &at, tensor_call_t *c) {
         const tensor_arg_t *a = &c->arg[1 + 5 * i];
         params[i] = {a[0].data, a[1].data, {a[2].data, a[3].data, a[4].data}, a[0].numel};
     }
-    code = dtype == TENSOR_F32   ? optimizer<float>(at, (int)c->p->i[0], params, count, *u)
-           : dtype == TENSOR_F64 ? optimizer<double>(at, (int)c->p->i[0], params, count, *u) : (int)NONE;
+    live_t n = {};
+    n.host = u;
+    n.states = params[0];
+    n.wide = dtype == TENSOR_F64;
+    const void *live = live_number(n, (uint32_t)sizeof(update_t<double>));
+    code = dtype == TENSOR_F32   ? optimizer<float>(at, (int)c->p->i[0], params, count, *u, live)
+           : dtype == TENSOR_F64 ? optimizer<double>(at, (int)c->p->i[0], params, count, *u, live) : (int)NONE;
     free(params);
     return code;
 }
@@ -4816,6 +5214,201 @@ static int native(const place_t &at, tensor_call_t *c) {
 }
 
 // ------------------------------------------------------------------------------
+// >>graphs                                         MARK: a recorded step that runs again
+//
+// A capture is CUDA's own of one stream; its memory is an arena that only the graph's runs use. What changes
+// from run to run (offsets of the generator, an optimizer's numbers) lies in one small block, filled by one
+// copy before each run; callbacks do the host's part. What was drawn, counted and changed while it was captured
+// has not happened: end takes the generator back. Rejected: patching kernel arguments in the graph's nodes (a
+// call of the driver for each).
+// ------------------------------------------------------------------------------
+
+static int backend_recording(int index, void (*again)(void *user, int run), void *user) {
+    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
+    if (!g || g->thread != &T || g->device != index) { return 0; }
+    if (again && !g->agains.add({again, user})) {
+        g->failed = raise(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: out of memory%s%s", "");
+    }
+    return 1;
+}
+// Nothing of it runs any more. lost: tensor.h's memory is gone already.
+static void graph_drop(tensor_cuda_graph_t *g, bool lost) {
+    gpu_t *gpu = &G.gpu[g->device];
+    on_device_t at(g->device);
+    if (g->exec) {
+        cudaDeviceSynchronize();
+        cudaGraphExecDestroy(g->exec);
+    }
+    for (int k = 0; k < g->agains.n && !lost; k++) { g->agains.at[k].run(g->agains.at[k].user, 0); }
+    {
+        lock_t hold(&G.graph_lock);
+        for (int k = 0; k < g->list.n; k++) {
+            block_t *b = g->list.at[k].block;
+            if (b && --b->kept == 0 && b->released) { release(G.allocator, b); }
+        }
+        g->list.drop();
+    }
+    for (slot_t &slot : gpu->slot) {
+        if (slot.graph == g) { slot.graph = nullptr; }
+    }
+    release(G.allocator, g->numbers);
+    if (g->arena) { graph_release(G.allocator, g->device, g->arena); }
+    g->lives.drop();
+    g->agains.drop();
+    free(g->staged);
+    tensor_cuda_graph_t clean = {};
+    clean.next = g->next;
+    clean.device = g->device;
+    *g = clean;
+}
+// -> 0, or the code after raising
+static int graph_bad(const tensor_cuda_graph_t *g, const char *op, graph_state_t wanted) {
+    static const char *const are[] = {"has nothing captured", "is being captured", "is captured already",
+        "was freed"};
+    tensor_cuda_graph_t *other = G.capture;
+    if (!g) { return raise(TENSOR_ERR_POISONED, "%s: the graph is NULL, as its making failed%s", op); }
+    if (g->state != wanted) { return raise(TENSOR_ERR_OWNER, "%s: the graph %s", op, are[g->state]); }
+    if (wanted == GRAPH_OPEN ? g->thread != &T : other && (other->thread == &T || wanted == GRAPH_NEW)) {
+        if (other->thread == &T) { other->failed = TENSOR_ERR_UNSUPPORTED; }
+        return raise(TENSOR_ERR_UNSUPPORTED, "%s: another graph is being captured%s", op);
+    }
+    return 0;
+}
+static int graph_begin(tensor_cuda_graph_t *g) {
+    stream_t *s = current(g->device, "cuda_graph_begin");
+    if (!s) { return code_now(); }
+    g->arena = capture_begin(G.allocator, g->device, (void *)s->raw);
+    g->staged = (unsigned char *)malloc(NUMBERS);
+    current_t at(g->device);
+    int code = !g->arena || !g->staged ? (int)TENSOR_ERR_OUT_OF_MEMORY
+                                       : alloc(G.allocator, g->device, (void *)s->raw, NUMBERS, "graph", &g->numbers);
+    if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeThreadLocal)); }
+    if (code) {
+        if (g->arena) { capture_end(G.allocator, g->device, g->arena); }
+        graph_drop(g, false);
+        return code == TENSOR_ERR_CUDA ? raise_cuda("cuda_graph_begin")
+                                       : raise(code, "cuda_graph_begin: out of memory%s%s", "");
+    }
+    g->on = s;
+    g->thread = &T;
+    g->rng = tensor_get_generator();
+    g->state = GRAPH_OPEN;
+    __atomic_store_n(&G.capture, g, __ATOMIC_RELEASE);
+    return 0;
+}
+static int graph_end(tensor_cuda_graph_t *g) {
+    cudaGraph_t graph = nullptr;
+    current_t at(g->device);
+    int code = code_of(cudaStreamEndCapture(g->on->raw, &graph)), before = tensor_error_code();
+    __atomic_store_n(&G.capture, (tensor_cuda_graph_t *)nullptr, __ATOMIC_RELEASE);
+    capture_end(G.allocator, g->device, g->arena);
+    if (!code) { code = code_of(cudaGraphInstantiate(&g->exec, graph, 0)); }
+    if (graph) { cudaGraphDestroy(graph); }
+    g->drawn = tensor_get_generator().offset - g->rng.offset;
+    tensor_set_generator(g->rng);
+    if (before || g->failed || code) {
+        code = before ? before : g->failed ? g->failed : raise_cuda("cuda_graph_end");
+        graph_drop(g, false);
+        return code;
+    }
+    g->state = GRAPH_READY;
+    return 0;
+}
+static int graph_replay(tensor_cuda_graph_t *g) {
+    stream_t *s = current(g->device, "cuda_graph_replay");
+    if (!s) { return code_now(); }
+    current_t at(g->device);
+    tensor_generator_t rng = tensor_get_generator();
+    for (int k = 0; k < g->agains.n; k++) { g->agains.at[k].run(g->agains.at[k].user, 1); }
+    if (tensor_error_code()) { return tensor_error_code(); }
+    for (int k = 0; k < g->lives.n; k++) {
+        const live_t &l = g->lives.at[k];
+        void *to = g->staged + l.at;
+        if (!l.host) {
+            tensor_generator_t now = rng;
+            now.seed = l.own_seed ? l.seed : rng.seed;
+            now.offset = l.own_seed ? l.offset : rng.offset + l.offset;
+            memcpy(to, &now, sizeof now);
+        } else if (l.wide) {
+            update_t<double> u = update_of<double>(*l.host, l.states);
+            memcpy(to, (void *)&u, sizeof u);
+        } else {
+            update_t<float> u = update_of<float>(*l.host, l.states);
+            memcpy(to, (void *)&u, sizeof u);
+        }
+    }
+    int code = use_before(s, g->numbers, true);
+    {
+        lock_t hold(&G.graph_lock);
+        for (int k = 0; k < g->list.n && !code; k++) {
+            if (g->list.at[k].block) { code = use_before(s, g->list.at[k].block, g->list.at[k].wrote); }
+        }
+    }
+    if (!code && g->used) {
+        code = code_of(cudaMemcpyAsync((void *)(uintptr_t)g->numbers->address, g->staged, g->used,
+                                       cudaMemcpyHostToDevice, s->raw));
+    }
+    if (!code) { code = code_of(cudaGraphLaunch(g->exec, s->raw)); }
+    if (code) { return raise_cuda("cuda_graph_replay"); }
+    if (g->noted) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
+    uint64_t mark = next_mark(s);
+    use_after(s, g->numbers, true, mark);
+    lock_t hold(&G.graph_lock);
+    for (int k = 0; k < g->list.n; k++) {
+        listed_t &l = g->list.at[k];
+        if (l.block) { use_after(s, l.block, l.wrote, mark); }
+        if (!l.storage || !l.wrote) { continue; }
+        l.storage->version++;
+        l.storage->write_op = "cuda_graph_replay";
+        l.storage->write_site = nullptr;
+    }
+    rng.offset += g->drawn;
+    tensor_set_generator(rng);
+    return 0;
+}
+
+// A handle as a stream that can be used; NULL is the default one of device 0. -> NULL after raising
+static tensor_cuda_stream_t *stream_of(tensor_cuda_stream_t *h, const char *op) {
+    if (!h && !gpu_of(0)) {
+        raise(TENSOR_ERR_DEVICE, "%s: CUDA is not started%s", op);
+        return nullptr;
+    }
+    h = h ? h : &G.gpu[0].main;
+    if (!h->dead) { return h; }
+    raise(TENSOR_ERR_OWNER, "%s: the stream was freed%s", op);
+    return nullptr;
+}
+static int event_bad(const tensor_cuda_event_t *e, const char *op) {
+    if (!e) { return raise(TENSOR_ERR_POISONED, "%s: the event is NULL, as its making failed%s", op); }
+    return e->dead ? raise(TENSOR_ERR_OWNER, "%s: the event was freed%s", op) : 0;
+}
+// Waiting, asking and events are no part of a graph.
+static int in_capture(const stream_t *s, const char *op) {
+    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
+    if (!g || (g->thread != &T && g->on != s)) { return 0; }
+    if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
+    return raise(TENSOR_ERR_UNSUPPORTED, "%s: not while a graph is captured%s", op);
+}
+static int no_device(tensor_device_t device, const char *op) {
+    char number[16];
+    snprintf(number, sizeof number, "%i", (int)device - (int)TENSOR_CUDA);
+    return raise(TENSOR_ERR_DEVICE, "%s: no CUDA device %s is started", op, number);
+}
+template <class T_> static T_ *handle(T_ **list) {
+    T_ *h = (T_ *)calloc(1, sizeof *h);
+    if (!h) { return nullptr; }
+    h->next = *list;
+    return *list = h;
+}
+template <class T_> static void drop_handles(T_ **list) {
+    for (T_ *h = *list, *next; h; h = next) {
+        next = h->next;
+        free(h);
+    }
+    *list = nullptr;
+}
+
+// ------------------------------------------------------------------------------
 // >>entry                                          MARK: the kernel of all families, start, figures
 //
 // The public functions of tensor_cuda.h stand at the end.
@@ -4825,21 +5418,25 @@ static int backend_run(tensor_call_t *c) {
     const tensor__row_t *row = c->row;
     int index = c->device - 1, key = row->id + (row->family == TENSOR_FAMILY_POINTWISE_BACKWARD ?
                                                 BACKWARD_FROM : 0);
-    gpu_t *g = gpu_of(index);
-    if (!g) { return raise_cuda(row->name); }
+    stream_t *s = T.now = current(index, row->name);
+    if (!s) { return code_now(); }
     current_t now(index);
     place_t at;
-    at.stream = g->stream;
-    at.limits.sms = g->sms;
-    at.error = g->errors;
+    at.stream = s->raw;
+    at.limits.sms = G.gpu[index].sms;
+    at.error = G.gpu[index].errors;
     last_error = cudaSuccess;
-    int code = native(at, c);
+    int code = call_before(s, c);
+    if (code) { return code == TENSOR_ERR_CUDA ? raise_cuda(row->name) : raise(code, "%s: out of memory%s", row->name); }
+    code = native(at, c);
     bool here = code == TENSOR_ERR_UNSUPPORTED;
     if (key < COUNTED) {
         G.name[key] = row->name;
         __atomic_fetch_add(here ? &G.fallback[key] : &G.native[key], 1, __ATOMIC_RELAXED);
     }
-    if (here) { return fall_back(c, g); }
+    if (here) { code = fall_back(c, s); }
+    call_after(s, c);
+    if (here) { return code; }
     if (code == TENSOR_ERR_CUDA) { raise_cuda(row->name); }
     if (code == TENSOR_ERR_INDEX) {
         TENSOR__(fail)(c->thread, code, "%s: an index is out of range, as the dim has size 0", row->name);
@@ -4849,7 +5446,7 @@ static int backend_run(tensor_call_t *c) {
 #define TCU_RUN4 backend_run, backend_run, backend_run, backend_run
 static const tensor_backend_t backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
-        backend_copy,
+        backend_copy, backend_aside, backend_recording, backend_site,
     {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}};
 #undef TCU_RUN4
 
@@ -4889,11 +5486,15 @@ static int start(tensor__thread_t *th) {
     const char *no_cache = getenv("TENSOR_CUDA_NO_CACHE");
     options_t options;
     options.no_cache = no_cache && no_cache[0] && strcmp(no_cache, "0") != 0;
-    if (!(G.allocator = allocator_new(&cuda_driver, &options))) {
+    if (!(G.pinned = allocator_new(&pinned_driver, &options)) ||
+        !(G.allocator = allocator_new(&cuda_driver, &options))) {
+        free(G.pinned);
+        G.pinned = nullptr;
         TENSOR__(fail)(th, TENSOR_ERR_OUT_OF_MEMORY, "cuda_init: out of memory");
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
     G.devices = n;
+    G.generation++;
     return 0;
 }
 // What a device has, 0 where there is none.
@@ -4932,37 +5533,275 @@ int tensor_cuda_device_count(void) {
 }
 int tensor_cuda_is_available(void) { return tensor_cuda_device_count() > 0; }
 int tensor_cuda_synchronize(tensor_device_t device) {
-    if (!tcu::allocator_for(device) || !tcu::gpu_of((int)device - TENSOR_CUDA)) {
-        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_DEVICE, "cuda_synchronize: no CUDA device %i is started",
-                       (int)device - (int)TENSOR_CUDA);
-        return TENSOR_ERR_DEVICE;
+    using namespace tcu;
+    int index = (int)device - TENSOR_CUDA, code = 0;
+    if (!allocator_for(device) || !gpu_of(index)) { return no_device(device, "cuda_synchronize"); }
+    current_t at(index);
+    for (int k = 0; k < G.nstreams; k++) {
+        if (G.stream[k]->device != index) { continue; }
+        int e = settle(G.stream[k], "cuda_synchronize");
+        code = code ? code : e;
     }
-    tcu::current_t at((int)device - TENSOR_CUDA);
-    return tcu::settle((int)device - TENSOR_CUDA, "cuda_synchronize");
+    return code;
 }
 int tensor_cuda_shutdown(void) {
     using namespace tcu;
     lock_t hold(&G.lock);
     int64_t used = 0;
-    for (int k = 0; G.allocator && k < MAX_DEVICES; k++) {
+    if (!G.allocator) { return 0; }
+    if (G.capture) { return raise(TENSOR_ERR_OWNER, "cuda_shutdown: a graph is being captured%s%s", ""); }
+    for (tensor_cuda_graph_t *g = G.graphs; g; g = g->next) { graph_drop(g, true); }
+    for (int k = 0; k < MAX_DEVICES; k++) {
         if (G.allocator->device[k]) { used += stats_of(G.allocator, k)->all[ALLOCATED_BYTES].current; }
     }
+    if (G.pinned->device[0]) { used += stats_of(G.pinned, 0)->all[ALLOCATED_BYTES].current; }
     if (used) {
         TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_OWNER,
                        "cuda_shutdown: %d bytes are in use; call tensor_shutdown before", used);
         return TENSOR_ERR_OWNER;
     }
-    if (!G.allocator) { return 0; }
     allocator_free(G.allocator);
-    G.allocator = nullptr;
+    allocator_free(G.pinned);
+    G.allocator = G.pinned = nullptr;
+    drop_handles(&G.streams);
+    for (tensor_cuda_event_t *e = G.events; e; e = e->next) {
+        if (!e->dead) { cudaEventDestroy(e->at); }
+    }
+    drop_handles(&G.events);
+    drop_handles(&G.graphs);
+    for (int k = 0; k < G.nstreams; k++) {
+        on_device_t at(G.stream[k]->device);
+        cudaEventDestroy(G.stream[k]->event);
+        cudaStreamDestroy(G.stream[k]->raw);
+        free(G.stream[k]);
+    }
+    G.nstreams = 0;
     for (gpu_t &g : G.gpu) {
-        if (!g.stream) { continue; }
         on_device_t at((int)(&g - G.gpu));
-        cudaFree(g.errors);
-        cudaStreamDestroy(g.stream);
+        if (g.ready) { cudaFree(g.errors); }
         memset((void *)&g, 0, sizeof g);
     }
     G.devices = 0;
+    G.generation++;
+    return 0;
+}
+
+tensor_cuda_stream_t *tensor_cuda_stream_new(tensor_device_t device) {
+    using namespace tcu;
+    int index = (int)device - TENSOR_CUDA;
+    if (!allocator_for(device) || !gpu_of(index)) {
+        no_device(device, "cuda_stream_new");
+        return nullptr;
+    }
+    lock_t hold(&G.lock);
+    stream_t *s = new_stream(index);
+    tensor_cuda_stream_t *h = s ? handle(&G.streams) : nullptr;
+    if (h) {
+        h->of = s;
+        return h;
+    }
+    if (s) { s->idle = 1; }
+    raise(last_error ? TENSOR_ERR_CUDA : TENSOR_ERR_UNSUPPORTED, "cuda_stream_new: %s%s",
+          last_error ? cudaGetErrorString(last_error) : "the device has 32 streams already");
+    return nullptr;
+}
+int tensor_cuda_stream_free(tensor_cuda_stream_t *stream) {
+    using namespace tcu;
+    if (!stream) { return 0; }
+    if (!stream_of(stream, "cuda_stream_free")) { return TENSOR_ERR_OWNER; }
+    stream_t *s = stream->of;
+    if (stream == &G.gpu[s->device].main || stream == current_handle(s->device)) {
+        return raise(TENSOR_ERR_OWNER, "cuda_stream_free: it is %s", stream == &G.gpu[s->device].main
+                     ? "the device's default stream" : "the thread's current stream");
+    }
+    if (in_capture(s, "cuda_stream_free")) { return TENSOR_ERR_UNSUPPORTED; }
+    lock_t hold(&G.lock);
+    stream->dead = true;
+    s->idle = 1;
+    return 0;
+}
+tensor_cuda_stream_t *tensor_cuda_default_stream(tensor_device_t device) {
+    using namespace tcu;
+    if (allocator_for(device) && gpu_of((int)device - TENSOR_CUDA)) {
+        return &G.gpu[(int)device - TENSOR_CUDA].main;
+    }
+    no_device(device, "cuda_default_stream");
+    return nullptr;
+}
+tensor_cuda_stream_t *tensor_cuda_current_stream(tensor_device_t device) {
+    using namespace tcu;
+    if (allocator_for(device) && gpu_of((int)device - TENSOR_CUDA)) {
+        return current_handle((int)device - TENSOR_CUDA);
+    }
+    no_device(device, "cuda_current_stream");
+    return nullptr;
+}
+tensor_cuda_stream_t *tensor_cuda_set_stream(tensor_cuda_stream_t *stream) {
+    using namespace tcu;
+    tensor_cuda_stream_t *h = stream_of(stream, "cuda_set_stream"), *before;
+    if (!h) { return nullptr; }
+    before = current_handle(h->of->device);
+    T.on[h->of->device] = h;
+    return before;
+}
+int tensor_cuda_stream_synchronize(tensor_cuda_stream_t *stream) {
+    using namespace tcu;
+    tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_synchronize");
+    if (!h) { return code_now(); }
+    current_t at(h->of->device);
+    return settle(h->of, "cuda_stream_synchronize");
+}
+// 1 done, 0 not yet.
+static int asked(cudaError_t e, const char *op) {
+    if (e == cudaErrorNotReady) { cudaGetLastError(); }
+    if (!e || e == cudaErrorNotReady) { return !e; }
+    tcu::code_of(e);
+    tcu::raise_cuda(op);
+    return 0;
+}
+int tensor_cuda_stream_query(tensor_cuda_stream_t *stream) {
+    using namespace tcu;
+    tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_query");
+    if (!h || in_capture(h->of, "cuda_stream_query")) { return 0; }
+    return asked(cudaStreamQuery(h->of->raw), "cuda_stream_query");
+}
+int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event) {
+    using namespace tcu;
+    tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_event");
+    if (!h || event_bad(event, "cuda_stream_wait_event")) { return code_now(); }
+    if (in_capture(h->of, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
+    if (!event->recorded) { return 0; }
+    return code_of(cudaStreamWaitEvent(h->of->raw, event->at, 0)) ? raise_cuda("cuda_stream_wait_event") : 0;
+}
+int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_stream_t *other) {
+    using namespace tcu;
+    tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_stream");
+    tensor_cuda_stream_t *o = h ? stream_of(other, "cuda_stream_wait_stream") : nullptr;
+    if (!o) { return code_now(); }
+    if (in_capture(h->of, "cuda_stream_wait_stream") || in_capture(o->of, "cuda_stream_wait_stream")) {
+        return TENSOR_ERR_UNSUPPORTED;
+    }
+    return order(h->of, next_mark(o->of)) ? raise_cuda("cuda_stream_wait_stream") : 0;
+}
+int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
+    using namespace tcu;
+    tensor_cuda_stream_t *h = stream_of(stream, "record_stream");
+    if (!h) { return code_now(); }
+    if (!x || x->state != TENSOR__LIVE || x->device != h->of->device + 1) {
+        return raise(!x || x->state != TENSOR__LIVE ? TENSOR_ERR_POISONED : TENSOR_ERR_DEVICE, "record_stream: x %s%s",
+                     !x || x->state != TENSOR__LIVE ? "is no tensor, or failed earlier" : "lies on another device");
+    }
+    return record_stream(G.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
+               ? raise(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory%s%s", "") : 0;
+}
+
+tensor_cuda_event_t *tensor_cuda_event_new(tensor_device_t device, int timing) {
+    using namespace tcu;
+    int index = (int)device - TENSOR_CUDA;
+    if (!allocator_for(device) || !gpu_of(index)) {
+        no_device(device, "cuda_event_new");
+        return nullptr;
+    }
+    on_device_t at(index);
+    cudaEvent_t raw = nullptr;
+    tensor_cuda_event_t *e = nullptr;
+    if (!code_of(cudaEventCreateWithFlags(&raw, timing ? cudaEventDefault : cudaEventDisableTiming))) {
+        lock_t hold(&G.lock);
+        e = handle(&G.events);
+    }
+    if (!e) {
+        if (raw) { cudaEventDestroy(raw); }
+        raise_cuda("cuda_event_new");
+        return nullptr;
+    }
+    e->at = raw;
+    e->device = index;
+    e->timing = timing != 0;
+    return e;
+}
+int tensor_cuda_event_free(tensor_cuda_event_t *event) {
+    if (!event) { return 0; }
+    int code = tcu::event_bad(event, "cuda_event_free");
+    if (code) { return code; }
+    event->dead = true;
+    return tcu::code_of(cudaEventDestroy(event->at)) ? tcu::raise_cuda("cuda_event_free") : 0;
+}
+int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *stream) {
+    using namespace tcu;
+    tensor_cuda_stream_t *h = stream_of(stream, "cuda_event_record");
+    if (!h || event_bad(event, "cuda_event_record")) { return code_now(); }
+    if (in_capture(h->of, "cuda_event_record")) { return TENSOR_ERR_UNSUPPORTED; }
+    if (event->device != h->of->device) {
+        return raise(TENSOR_ERR_DEVICE, "cuda_event_record: event and stream are of two devices%s%s", "");
+    }
+    event->recorded = true;
+    return code_of(cudaEventRecord(event->at, h->of->raw)) ? raise_cuda("cuda_event_record") : 0;
+}
+int tensor_cuda_event_query(tensor_cuda_event_t *event) {
+    using namespace tcu;
+    if (event_bad(event, "cuda_event_query") || in_capture(nullptr, "cuda_event_query")) { return 0; }
+    return !event->recorded || asked(cudaEventQuery(event->at), "cuda_event_query");
+}
+int tensor_cuda_event_synchronize(tensor_cuda_event_t *event) {
+    using namespace tcu;
+    int code = event_bad(event, "cuda_event_synchronize");
+    if (!code) { code = in_capture(nullptr, "cuda_event_synchronize"); }
+    if (code || !event->recorded) { return code; }
+    return code_of(cudaEventSynchronize(event->at)) ? raise_cuda("cuda_event_synchronize") : 0;
+}
+double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_event_t *end) {
+    using namespace tcu;
+    float ms = 0;
+    if (event_bad(start, "cuda_event_elapsed_time") || event_bad(end, "cuda_event_elapsed_time") ||
+        in_capture(nullptr, "cuda_event_elapsed_time")) {
+        return NAN;
+    }
+    if (!start->timing || !end->timing || !start->recorded || !end->recorded) {
+        raise(TENSOR_ERR_UNSUPPORTED, "cuda_event_elapsed_time: both events need .timing, and a record%s%s", "");
+        return NAN;
+    }
+    if (code_of(cudaEventSynchronize(end->at)) || code_of(cudaEventElapsedTime(&ms, start->at, end->at))) {
+        raise_cuda("cuda_event_elapsed_time");
+        return NAN;
+    }
+    return ms;
+}
+
+tensor_cuda_graph_t *tensor_cuda_graph_new(tensor_device_t device) {
+    using namespace tcu;
+    if (!allocator_for(device) || !gpu_of((int)device - TENSOR_CUDA)) {
+        no_device(device, "cuda_graph_new");
+        return nullptr;
+    }
+    tensor_cuda_graph_t *g;
+    {
+        lock_t hold(&G.graph_lock);
+        g = handle(&G.graphs);
+    }
+    if (g) { g->device = (int)device - TENSOR_CUDA; } else { raise(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph_new: out of memory%s%s", ""); }
+    return g;
+}
+int tensor_cuda_graph_begin(tensor_cuda_graph_t *g) {
+    int code = tensor_error_code();
+    if (!code) { code = tcu::graph_bad(g, "cuda_graph_begin", tcu::GRAPH_NEW); }
+    return code ? code : tcu::graph_begin(g);
+}
+int tensor_cuda_graph_end(tensor_cuda_graph_t *g) {
+    int code = tcu::graph_bad(g, "cuda_graph_end", tcu::GRAPH_OPEN);
+    return code ? code : tcu::graph_end(g);
+}
+int tensor_cuda_graph_replay(tensor_cuda_graph_t *g) {
+    int code = tensor_error_code();
+    if (!code) { code = tcu::graph_bad(g, "cuda_graph_replay", tcu::GRAPH_READY); }
+    return code ? code : tcu::graph_replay(g);
+}
+int tensor_cuda_graph_free(tensor_cuda_graph_t *g) {
+    using namespace tcu;
+    if (!g) { return 0; }
+    if (g->state == GRAPH_DEAD) { return raise(TENSOR_ERR_OWNER, "cuda_graph_free: the graph was freed%s%s", ""); }
+    if (in_capture(nullptr, "cuda_graph_free")) { return TENSOR_ERR_UNSUPPORTED; }
+    graph_drop(g, false);
+    g->state = GRAPH_DEAD;
     return 0;
 }
 

@@ -1,4 +1,4 @@
-// tensor_cuda.h - v0.1.0 - the CUDA backend of tensor.h: start, memory figures, what runs where
+// tensor_cuda.h - v0.1.0 - the CUDA backend of tensor.h: start, streams, graphs, memory, what runs where
 // Licence: MIT-0 or public domain, at your choice; full text at the end of tensor.h.
 //
 //   nvcc -std=c++17 -O3 -fmad=false -arch=native -c tensor_cuda.cu
@@ -10,7 +10,7 @@
 //   tensor_cuda_shutdown();
 //
 // CONTENTS (search for the tag)
-//   >>cuda-manual  >>cuda-start  >>cuda-memory  >>cuda-ops
+//   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-graphs  >>cuda-memory  >>cuda-ops
 #ifndef TENSOR_CUDA_H_INCLUDED_7C1E
 #define TENSOR_CUDA_H_INCLUDED_7C1E
 
@@ -23,10 +23,13 @@
 // the calling thread's context. A program that links no tensor_cuda.o works as ever; one that does starts
 // where there is no driver, and stays on the CPU.
 //
-// Ops run in order on one stream of each device, whatever the thread. They are asynchronous: tensor_item,
-// tensor_copy_out, tensor_to(x, TENSOR_CPU) and printing wait for the device; tensor_cuda_synchronize too.
-// An index that is out of range touches nothing else, and is an INDEX error at the next of these, not at
-// its op.
+// Ops run in order on the thread's current stream of the device, which is the device's default stream unless
+// tensor_cuda_set_stream says otherwise. They are asynchronous: tensor_item, tensor_copy_out, tensor_to(x,
+// TENSOR_CPU) and printing wait for that stream; tensor_cuda_synchronize for all. An index that is out of range
+// touches nothing else, and is an INDEX error, with op and place of the call, at the next of these.
+//
+// An error of a kernel (CUDA) that is not one of memory stays: no call of CUDA works in the process any more.
+// What is on the CPU goes on.
 //
 // An op that has no kernel of its own for a dtype runs on the CPU, over copies: right, and slow. >>cuda-ops
 // tells which did, and can forbid it.
@@ -66,6 +69,116 @@ TENSOR_API int tensor_cuda_synchronize(tensor_device_t device);
 // Gives everything back to the driver; after tensor_shutdown, for no tensor may live on a device any more.
 //   -> code;  errors OWNER (memory is still in use: nothing is freed)
 TENSOR_API int tensor_cuda_shutdown(void);
+
+// ------------------------------------------------------------------------------
+// >>cuda-streams                                   MARK: streams, events
+//
+// A tensor that another stream made or uses is waited for where it is used, and its memory serves others only
+// when all streams are done with it: streams need no events for what tensors carry, scopes may end at any time,
+// and a backward pass may run on another stream than the forward one. Threads that each set a stream of their
+// own run at once. NULL for a stream means the default one of device 0. Freed streams and events are noticed.
+// ------------------------------------------------------------------------------
+
+typedef struct tensor_cuda_stream_t tensor_cuda_stream_t;
+typedef struct tensor_cuda_event_t tensor_cuda_event_t;
+
+// A queue of work beside the others of the device; at most 30 at once.
+//   -> stream, NULL on failure;  errors DEVICE (no such device, not started), UNSUPPORTED (too many), CUDA
+TENSOR_API tensor_cuda_stream_t *tensor_cuda_stream_new(tensor_device_t device);
+
+// Its work still runs to the end. tensor_cuda_shutdown frees those that are left.
+//   -> code;  errors OWNER (freed before, a default stream, the thread's current one)
+TENSOR_API int tensor_cuda_stream_free(tensor_cuda_stream_t *stream);
+
+// The stream of a device where nothing else was set; the one that the calling thread's ops go to.
+//   -> stream, NULL on failure;  errors DEVICE (no such device, not started)
+TENSOR_API tensor_cuda_stream_t *tensor_cuda_default_stream(tensor_device_t device);
+TENSOR_API tensor_cuda_stream_t *tensor_cuda_current_stream(tensor_device_t device);
+
+// From here on the calling thread's ops of the stream's device go to it.
+//   -> the one before, NULL on failure;  errors OWNER (it was freed)
+TENSOR_API tensor_cuda_stream_t *tensor_cuda_set_stream(tensor_cuda_stream_t *stream);
+
+// Waits until the stream has done all that was asked of it.
+//   -> code;  errors INDEX (an op before met an index out of range), OWNER, UNSUPPORTED (in a capture), CUDA
+TENSOR_API int tensor_cuda_stream_synchronize(tensor_cuda_stream_t *stream);
+
+// Whether it has.
+//   -> 1 or 0;  errors as tensor_cuda_stream_synchronize, without INDEX
+TENSOR_API int tensor_cuda_stream_query(tensor_cuda_stream_t *stream);
+
+// What stream is asked later waits for what event marks / for all that other was asked until now. The host
+// does not wait.
+//   -> code;  errors OWNER, POISONED (event is NULL), UNSUPPORTED (in a capture), CUDA
+TENSOR_API int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event);
+TENSOR_API int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_stream_t *other);
+
+// Work of stream that tensor.h does not see (a kernel of one's own) uses x: its memory stays until that is done.
+//   -> code;  errors DEVICE (x lies elsewhere), OWNER, POISONED
+TENSOR_API int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream);
+
+// A mark in a stream's work.
+//   timing  1 = tensor_cuda_event_elapsed_time can use it
+//   -> event, NULL on failure;  errors DEVICE (no such device, not started), CUDA
+TENSOR_API tensor_cuda_event_t *tensor_cuda_event_new(tensor_device_t device, int timing);
+
+// Frees it before tensor_cuda_shutdown does.   -> code;  errors OWNER (freed before), CUDA
+TENSOR_API int tensor_cuda_event_free(tensor_cuda_event_t *event);
+
+// Sets the mark behind all that the stream was asked until now.
+//   -> code;  errors DEVICE (event and stream of two devices), OWNER, POISONED, UNSUPPORTED (in a capture), CUDA
+TENSOR_API int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *stream);
+
+// Whether the mark was reached (1 where none was set); waits until it is.
+//   -> 1 or 0 / code;  errors OWNER, POISONED, UNSUPPORTED (in a capture), CUDA
+TENSOR_API int tensor_cuda_event_query(tensor_cuda_event_t *event);
+TENSOR_API int tensor_cuda_event_synchronize(tensor_cuda_event_t *event);
+
+// Time between two marks, in milliseconds; waits for end.
+//   -> ms, NaN on failure;  errors OWNER, POISONED, UNSUPPORTED (no timing, no mark, in a capture), CUDA
+TENSOR_API double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_event_t *end);
+
+// ------------------------------------------------------------------------------
+// >>cuda-graphs                                    MARK: a step captured once, run often
+//
+//   tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
+//   tensor_cuda_graph_begin(g);                     // after one step as ever: optimizers have their states
+//   loss = ...; nn_zero_grad(opt); tensor_backward(loss); nn_step(opt);
+//   tensor_keep(loss);
+//   tensor_cuda_graph_end(g);
+//   for (...) { tensor_copy_(x, batch); tensor_cuda_graph_replay(g); ... tensor_item(loss) ... }
+//
+// Between begin and end the thread's calls are written down, not run. A run gives what these calls would give
+// now: it reads the tensors that they read (their memory stays the graph's until it is freed), overwrites those
+// that they made, draws the next random numbers, and takes an optimizer's learning rate and count of steps as
+// they are. In a capture nothing can depend on values: tensor_item, printing, nonzero, clip_grad_norm, an op
+// without a kernel and a copy from the host are UNSUPPORTED errors (numbers of up to 8 bytes become a part of
+// the graph). One graph is captured at a time.
+// ------------------------------------------------------------------------------
+
+typedef struct tensor_cuda_graph_t tensor_cuda_graph_t;
+
+// An empty graph.
+//   -> graph, NULL on failure;  errors DEVICE (no such device, not started), OUT_OF_MEMORY
+TENSOR_API tensor_cuda_graph_t *tensor_cuda_graph_new(tensor_device_t device);
+
+// Starts writing down what the calling thread asks of the graph's device, on its current stream.
+//   -> code;  errors OWNER (captured already, freed), UNSUPPORTED (another capture), POISONED, OUT_OF_MEMORY,
+//      CUDA, and an error of the thread that is there already
+TENSOR_API int tensor_cuda_graph_begin(tensor_cuda_graph_t *g);
+
+// Ends it. After an error since begin the graph is empty again.
+//   -> code;  errors OWNER (not being captured), CUDA, and the error since begin
+TENSOR_API int tensor_cuda_graph_end(tensor_cuda_graph_t *g);
+
+// Runs it once, on the current stream, asynchronously. What other streams wrote to its tensors is waited for.
+//   -> code;  errors OWNER (nothing captured, freed), UNSUPPORTED (in a capture), CUDA, and an error of the
+//      thread that is there already
+TENSOR_API int tensor_cuda_graph_replay(tensor_cuda_graph_t *g);
+
+// Waits for the device and frees it; tensors made in it stay. tensor_cuda_shutdown frees those that are left.
+//   -> code;  errors OWNER (freed before), UNSUPPORTED (in a capture)
+TENSOR_API int tensor_cuda_graph_free(tensor_cuda_graph_t *g);
 
 // ------------------------------------------------------------------------------
 // >>cuda-memory                                    MARK: memory

@@ -1861,7 +1861,9 @@ typedef struct nn_batch_t { tensor_t *x, *y; int64_t size, index, epoch; } nn_ba
 //   seed        0 = the seed of the calling thread's generator
 //   num_workers > 0: get is called for the samples of a batch on the kernel threads at once (it must allow
 //   that)
-//   -> loader, NULL on failure;  errors SHAPE, UNSUPPORTED, OUT_OF_MEMORY
+//   pin_memory  1: batches lie in pinned memory, for tensor_to_non_blocking
+//   device      where batches go, pinned on their way: the next one travels while one works on this one
+//   -> loader, NULL on failure;  errors SHAPE, DEVICE, UNSUPPORTED, OUT_OF_MEMORY
 typedef struct nn_data_loader_args_t {
     const char *site_ TENSOR_INIT;
     nn_dataset_t dataset TENSOR_INIT;
@@ -1869,6 +1871,7 @@ typedef struct nn_data_loader_args_t {
     int64_t batch_size TENSOR_INIT;
     int shuffle TENSOR_INIT, drop_last TENSOR_INIT, num_workers TENSOR_INIT;
     uint64_t seed TENSOR_INIT;
+    int pin_memory TENSOR_INIT, device TENSOR_INIT;   // 0 = the CPU
 } nn_data_loader_args_t;
 TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a);
 #define nn_data_loader(...) NN__WITH_OWN(nn_data_loader, __VA_ARGS__)
@@ -10970,26 +10973,15 @@ enum { NN__MAX_STATE = 3, NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
 
 // What the three states are called in files, by rule.
 static const char *const nn__state_names[NN__RULES][NN__MAX_STATE] = {
-    {"momentum_buffer", NULL, NULL},
-    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
-    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
-    {"square_avg", "momentum_buffer", "grad_avg"},
+    {"momentum_buffer", NULL, NULL}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}, {"square_avg", "momentum_buffer", "grad_avg"},
 };
 static const char *const nn__rule_names[NN__RULES] = {"sgd", "adam", "adamw", "rmsprop"};
 
 // Options of an optimizer, those that rules do not know being 0. Stored in files in this order.
 enum {
-    NN__LR,
-    NN__DECAY,
-    NN__MOMENTUM,
-    NN__DAMPENING,
-    NN__NESTEROV,
-    NN__MAXIMIZE,
-    NN__BETA1,
-    NN__BETA2,
-    NN__EPS,
-    NN__AMSGRAD,
-    NN__CENTERED,
+    NN__LR, NN__DECAY, NN__MOMENTUM, NN__DAMPENING, NN__NESTEROV, NN__MAXIMIZE, NN__BETA1, NN__BETA2,
+    NN__EPS, NN__AMSGRAD, NN__CENTERED,
     NN__OPTIONS
 };
 
@@ -11131,12 +11123,8 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
         double below;
         const char *name;
     } checks[] = {
-        {NN__LR, 1e300, "lr"},
-        {NN__DECAY, 1e300, "weight_decay"},
-        {NN__MOMENTUM, 1e300, "momentum"},
-        {NN__EPS, 1e300, "eps"},
-        {NN__BETA1, 1, "beta1"},
-        {NN__BETA2, 1, "beta2"},
+        {NN__LR, 1e300, "lr"}, {NN__DECAY, 1e300, "weight_decay"}, {NN__MOMENTUM, 1e300, "momentum"},
+        {NN__EPS, 1e300, "eps"}, {NN__BETA1, 1, "beta1"}, {NN__BETA2, 1, "beta2"},
     };
     const char *name = nn__rule_names[rule];
     nn_optimizer_t *o = NULL;
@@ -11233,8 +11221,7 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
     lr = lr == 0 ? o->option[NN__LR] : lr == TENSOR_ZERO ? 0 : lr;
     decay = decay == 0 ? o->option[NN__DECAY] : decay == TENSOR_ZERO ? 0 : decay;
     if (!(lr >= 0) || !(decay >= 0) || (o->option[NN__LR] == 0 && lr != 0)) {
-        NN__FAIL(
-            TENSOR_ERR_SHAPE,
+        NN__FAIL(TENSOR_ERR_SHAPE,
             "optimizer_group: lr and weight_decay must be >= 0, and lr 0 if the optimizer's is (got %g, %g)",
             lr, decay);
         return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
@@ -11372,6 +11359,45 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like) {
     return code;
 }
 
+// A step that a device records: what each of its runs does here.
+typedef struct nn__again_t {
+    nn_optimizer_t *o;
+    int n, *param, *at;   // whose numbers are in update[at]
+    nn__update_t *update;
+} nn__again_t;
+TENSOR__FN void nn__again(void *user, int run) {
+    nn__again_t *a = (nn__again_t *)user;
+    int i;
+    if (!run) nn__free(a);
+    if (!run || nn__bad_optimizer("step", a->o) != TENSOR_OK) return;
+    for (i = 0; i < a->n; i++) {
+        nn__param_t *p = &a->o->param[a->param[i]];
+        p->step++;
+        if (!i || a->at[i] != a->at[i - 1]) nn__numbers(a->o, p->group, p->step, &a->update[a->at[i]]);
+    }
+}
+// NULL = nothing is recorded, or raised.
+TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates) {
+    uint64_t n = (uint64_t)o->njobs, numbers = (uint64_t)nupdates * sizeof(nn__update_t);
+    nn__again_t *a;
+    int i, device = 0;
+    for (i = 0; i < o->njobs; i++) device = o->job[i].from->device ? o->job[i].from->device : device;
+    if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) return NULL;
+    a = (nn__again_t *)nn__memory(1, sizeof *a + numbers + 2 * n * sizeof(int));
+    if (!a) return NULL;
+    a->o = o;
+    a->update = (nn__update_t *)(void *)(a + 1);
+    a->param = (int *)(void *)(a->update + nupdates);
+    a->at = a->param + n;
+    memcpy(a->update, o->update, (size_t)numbers);
+    for (i = 0; i < o->njobs; i++) {
+        a->param[a->n] = (int)(o->job[i].param - o->param);
+        a->at[a->n++] = o->job[i].update;
+    }
+    TENSOR__(recording)(nn__self(), device, nn__again, a);
+    return a;
+}
+
 // A step some of whose parameters are on devices. -> code
 TENSOR__FN int nn__step_away(nn_optimizer_t *o) {
     int i, code = TENSOR_OK;
@@ -11415,6 +11441,7 @@ TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     int code = tensor_error_code(), i, k, nupdates = 0, away = 0;
     int64_t total = 0, tasks = 0;
+    nn__again_t *again = NULL;
     tensor_scope_t scope;
     if (code != TENSOR_OK) return code;
     code = nn__bad_optimizer("step", o);
@@ -11431,7 +11458,9 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         if (!p->t->grad || p->t->numel == 0) continue;
         for (k = 0; k < NN__MAX_STATE; k++) {
             if (!nn__uses_state(o, k)) continue;
-            if (!p->state[k]) p->state[k] = nn__zeros_held(p->t);
+            if (!p->state[k] && TENSOR__(recording)(nn__self(), p->t->device, NULL, NULL))
+                NN__FAIL(TENSOR_ERR_UNSUPPORTED, "step: take a step before the capture, which makes the states");
+            else if (!p->state[k]) p->state[k] = nn__zeros_held(p->t);
             if (!p->state[k]) break;
             if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) continue;
             if (nn__bring(p->state[k], dtype, p->t->device)) break;    // nn_to since the last step
@@ -11466,7 +11495,11 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     code = i < o->nparams ? tensor_error_code() : TENSOR_OK;
     if (code == TENSOR_OK) {
         if (away) {
-            code = nn__step_away(o);
+            nn__update_t *numbers = o->update;
+            again = nn__step_again(o, nupdates);
+            if (again) o->update = again->update;
+            code = tensor_error_code() ? tensor_error_code() : nn__step_away(o);
+            o->update = numbers;
         } else if (total >= NN__PARALLEL_FROM && TENSOR__(thread_count)() > 1) {
             TENSOR__(parallel)(tasks, nn__step_task, o);
         } else {
@@ -11474,7 +11507,7 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         }
         for (i = 0; i < o->njobs; i++) {
             nn__param_t *p = o->job[i].param;
-            p->step++;
+            p->step += again == NULL;
             if (o->job[i].from != p->t) (tensor_copy_)(p->t, o->job[i].from);
             else p->t->storage->version++;
             p->t->storage->write_op = "step";
@@ -11700,7 +11733,8 @@ struct nn_data_loader_t {
     int64_t order_epoch;
     int *codes;       // what get said for each row of a batch; NULL if the samples are in memory
     uint64_t seed;
-    int workers;
+    int workers, pinned, device;
+    nn_batch_t ahead;   // the next batch, held, on its way to the device; size 0 = none
 };
 
 TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
@@ -11733,8 +11767,14 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
     return d;
 }
 
+TENSOR__FN void nn__drop_ahead(nn_data_loader_t *l) {
+    if (l->ahead.size) TENSOR__(drop)(l->ahead.x);
+    if (l->ahead.size && l->ahead.y) TENSOR__(drop)(l->ahead.y);
+    l->ahead.size = 0;
+}
 TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
     TENSOR__(disown)(&l->owned);
+    nn__drop_ahead(l);
     if (l->set.x) TENSOR__(drop)(l->set.x);
     if (l->set.y) TENSOR__(drop)(l->set.y);
     nn__free(l->order);
@@ -11801,6 +11841,8 @@ TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a) {
         l->batches = d->len / size + (d->len % size != 0 && !a.drop_last);
         l->seed = a.seed ? a.seed : tensor_get_generator().seed;
         l->workers = a.num_workers;
+        l->device = a.device == TENSOR_CPU ? 0 : a.device;
+        l->pinned = a.pin_memory || l->device;
         l->order_epoch = -1;
         l->owned.destroy = nn__loader_shutdown;
         TENSOR__(own)(nn__self(), &l->owned);
@@ -11820,6 +11862,8 @@ TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a) {
             l->codes = (int *)nn__memory((uint64_t)(size < d->len ? size : d->len) + 1, sizeof(int));
             bad |= !l->codes;
         }
+        if (l->pinned) bad |= (tensor_is_poison)((tensor_pin_memory)(nn__host_tensor(NULL, 0, TENSOR_F32)));
+        if (l->device) bad |= (tensor_is_poison)((tensor_to)(nn__host_tensor(NULL, 0, TENSOR_F32), l->device));
         if (bad) {
             nn__loader_close(l);
             nn__free(l);
@@ -11838,6 +11882,7 @@ TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches) {
     int code = nn__bad_loader("seek", l);
     if (code != TENSOR_OK) return code;
     if (batches < 0) return NN__ERROR(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
+    nn__drop_ahead(l);
     l->epoch = l->batches > 0 ? batches / l->batches : 0;
     l->position = l->batches > 0 ? batches % l->batches : 0;
     return TENSOR_OK;
@@ -11912,15 +11957,17 @@ TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
 }
 
 // A batch tensor [rows, sample...].
-TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype_t dtype, int64_t rows) {
+TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype_t dtype, int64_t rows,
+                                      int pinned) {
     int64_t dims[TENSOR_MAX_DIMS];
     int k;
     dims[0] = rows;
     for (k = 0; k < sample->ndim; k++) dims[k + 1] = sample->dims[k];
-    return nn__host_tensor(dims, sample->ndim + 1, dtype);
+    if (!pinned) return nn__host_tensor(dims, sample->ndim + 1, dtype);
+    return TENSOR__(make)(nn__self(), "next", dtype, dims, sample->ndim + 1, TENSOR__PINNED);
 }
 
-TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
+TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
     nn__gather_t g;
     int64_t tasks, i;
     if (!nn__there("next", "the batch", b)) return 0;
@@ -11937,8 +11984,8 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     g.l = l;
     g.from = l->position * l->batch;
     g.rows = l->set.len - g.from < l->batch ? l->set.len - g.from : l->batch;
-    b->x = nn__batch_tensor(&l->set.x_shape, l->set.x_dtype, g.rows);
-    b->y = l->set.has_y ? nn__batch_tensor(&l->set.y_shape, l->set.y_dtype, g.rows) : NULL;
+    b->x = nn__batch_tensor(&l->set.x_shape, l->set.x_dtype, g.rows, l->pinned);
+    b->y = l->set.has_y ? nn__batch_tensor(&l->set.y_shape, l->set.y_dtype, g.rows, l->pinned) : NULL;
     if ((tensor_is_poison)(b->x) || (b->y && (tensor_is_poison)(b->y))) {
         b->x = b->y = TENSOR__(poison);
         return 0;
@@ -11967,6 +12014,32 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
     b->size = g.rows;
     b->index = l->position++;
     b->epoch = l->epoch;
+    if (!l->device) return 1;
+    TENSOR__(aside)(nn__self(), l->device - TENSOR_CPU, 1);
+    b->x = (tensor_to_non_blocking)(b->x, l->device);
+    if (b->y) b->y = (tensor_to_non_blocking)(b->y, l->device);
+    TENSOR__(aside)(nn__self(), l->device - TENSOR_CPU, 0);
+    return tensor_error_code() == TENSOR_OK;
+}
+TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
+    tensor_scope_t scope;
+    if (!b || !l || l->dead || tensor_error_code() != TENSOR_OK || !l->ahead.size) {
+        if (!nn__gather(l, b)) return 0;
+    } else {
+        *b = l->ahead;
+        b->x = (tensor_detach)(b->x);
+        b->y = b->y ? (tensor_detach)(b->y) : NULL;
+        nn__drop_ahead(l);
+    }
+    if (!l->device || l->position >= l->batches) return 1;
+    scope = TENSOR__(scope)(0);
+    if (nn__gather(l, &l->ahead)) {
+        TENSOR__(hold)(l->ahead.x);
+        TENSOR__(hold)(l->ahead.y);
+    } else {
+        l->ahead.size = 0;
+    }
+    (tensor_scope_end)(scope);
     return 1;
 }
 

@@ -22,7 +22,7 @@ if [ -z "$CUDA" ]; then
     CUDA=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 fi
 skip() {
-    echo "skipped 13 tests of tensor_cuda.cu: $1"
+    echo "skipped 16 tests of tensor_cuda.cu: $1"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -69,8 +69,15 @@ variant() {
     case $1 in
     plain)
         in_c device -O1 && program device-cuda "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl"
+        in_c streams -O1 && program streams-cuda "$out/streams.o" "$out/kernels-$1.o" "$sim" "$impl"
         in_c ops -O0 && program ops-cuda "$out/ops.o" "$out/kernels-$1.o" "$sim" ;;
-    asan) program device-asan $3 "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl" ;;
+    asan)
+        program device-asan $3 "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl"
+        program streams-asan $3 "$out/streams.o" "$out/kernels-$1.o" "$sim" "$impl" ;;
+    tsan)
+        $CC -std=c99 -DTEST_CUDA -DTEST_CUDA_SIM -DTEST_FEW $3 -pthread -I. -c tests/streams.c -o "$out/few.o" \
+            > "$out/streams-tsan.log" 2>&1 &&
+            program streams-tsan $3 "$out/few.o" "$out/kernels-$1.o" "$sim" "$impl" ;;
     esac
 }
 # What only nvcc can say: no spills, 16-byte accesses in the kernels that live by bandwidth.
@@ -107,12 +114,12 @@ if [ ! -f "$impl" ]; then
     printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_impl.c"
     $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_impl.c" -o "$impl" || exit 1
 fi
-names="selftest-plain alloc-plain kernels-plain device-cuda ops-cuda"
+names="selftest-plain alloc-plain kernels-plain device-cuda streams-cuda ops-cuda"
 variant plain "" -O0 2000000
 if [ -z "$FULL" ]; then
-    echo "skipped 8 tests of tensor_cuda.cu: sanitizers and nvcc take minutes; FULL=1, as in .ci/run, has them"
+    echo "skipped 10 tests of tensor_cuda.cu: sanitizers and nvcc take minutes; FULL=1, as in .ci/run, has them"
 else
-    names="$names device-asan selftest-asan alloc-asan kernels-asan selftest-tsan alloc-tsan kernels-tsan"
+    names="$names device-asan streams-asan streams-tsan selftest-asan alloc-asan kernels-asan selftest-tsan alloc-tsan kernels-tsan"
     variant asan -DCUSIM_ASAN "-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" 60000 &
     if [ "$JOBS" -lt 2 ]; then wait; fi
     variant tsan -DCUSIM_TSAN "-O0 -g1 -fsanitize=thread" 60000 &

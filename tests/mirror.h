@@ -51,7 +51,7 @@ static long mirror_kernels;
 
 static int mirror_count(void) { return 2; }
 static int mirror_take(int index, uint64_t bytes, void **data, void **block) {
-    void *p = index < 2 && !mirror_fail_alloc ? malloc((size_t)bytes) : NULL;
+    void *p = index >= 0 && index < 2 && !mirror_fail_alloc ? malloc((size_t)bytes) : NULL;
     if (!p) return TENSOR_ERR_OUT_OF_MEMORY;
     memset(p, 0xFF, (size_t)bytes);
     mirror_blocks++;
@@ -64,12 +64,16 @@ static void mirror_give(void *data, void *block) {
     mirror_blocks--;
     free(block);
 }
-static void *mirror_near(const void *p, int index) {
-    return (void *)((uintptr_t)p ^ (index < 0 ? 0 : MIRROR_FAR));
+static void *mirror_near(const void *p, int there) {
+    return (void *)((uintptr_t)p ^ (there ? MIRROR_FAR : 0));
 }
-static int mirror_copy(void *to, int to_index, const void *from, int from_index, uint64_t bytes) {
+static int mirror_copy(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
+                       uint64_t bytes, int wait, const char *op) {
+    (void)op;
+    (void)wait;
     if (mirror_fail_copy) return TENSOR_ERR_CUDA;
-    memcpy(mirror_near(to, to_index), mirror_near(from, from_index), (size_t)bytes);
+    memcpy(mirror_near(to, to_in && to_in->device), mirror_near(from, from_in && from_in->device),
+           (size_t)bytes);
     return 0;
 }
 static int mirror_run(tensor_call_t *c) {
@@ -83,7 +87,7 @@ static int mirror_run(tensor_call_t *c) {
         arg[i] = c->arg[i];
         if (!arg[i].data || !arg[i].storage) continue;
         CHECK_MSG(arg[i].storage->device == c->device, "%s: argument %d is elsewhere", c->row->name, i);
-        if (arg[i].storage->device) arg[i].data = mirror_near(arg[i].data, 0);
+        if (arg[i].storage->device) arg[i].data = mirror_near(arg[i].data, 1);
     }
     here.arg = arg;
     here.scratch = NULL;
@@ -100,7 +104,7 @@ static int mirror_run(tensor_call_t *c) {
 }
 static tensor_backend_t mirror = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "mirror", mirror_count, mirror_take, mirror_give,
-        mirror_copy,
+        mirror_copy, NULL, NULL, NULL,
     {mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run,
      mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run,
      mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run}};

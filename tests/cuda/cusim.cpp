@@ -3,7 +3,8 @@
 // Compiled without instrumentation: under the thread sanitizer the scheduler must be invisible, for every access and
 // every lock of its own would order what CUDA leaves unordered. For the same reason nothing here calls libc while
 // a kernel runs, order goes through addresses that no two launches share, and each CUDA thread has an identity of its
-// own. The host side is single-threaded: one host thread may use the emulator.
+// own. Host threads take turns: one is in the emulator at a time, which orders them where CUDA would not; what runs
+// on streams is ordered by CUDA's rules alone.
 #include "cusim.h"
 #undef threadIdx
 #undef __syncthreads
@@ -13,6 +14,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <sched.h>
 #include <string>
 #include <sys/mman.h>
 #include <vector>
@@ -356,6 +358,7 @@ static void run_grid(dim3 grid, dim3 block, size_t bytes, CUstream_st *stream, c
 // --------------------------------------------------------------------------------------------------------- streams
 struct token {
     bool done = false;
+    double ms = 0;                  // when it was done
     CUstream_st *owner = nullptr;
 };
 typedef std::shared_ptr<token> token_p;
@@ -373,16 +376,38 @@ struct memory {
 typedef std::map<char *, memory> memory_map;
 static memory_map device_memory, pinned_memory;
 static std::vector<CUstream_st *> streams;
-static cudaError_t last_error;
+static thread_local cudaError_t last_error;
 static bool sticky;
 static CUstream_st *running;        // whose work runs now: a graph's lane, not the stream that was captured
 static std::map<int, size_t> used;
-static int current_device;
-static cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+static thread_local int current_device;
+static thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 
+// For the length of a call; it may call others.
+static struct { int owner, depth; } api;
+static int next_thread;
+static thread_local int this_thread = __atomic_add_fetch(&next_thread, 1, __ATOMIC_RELAXED);
+struct entry_t {
+    entry_t() {
+        if (__atomic_load_n(&api.owner, __ATOMIC_RELAXED) != this_thread) {
+            int none = 0;
+            while (!__atomic_compare_exchange_n(&api.owner, &none, this_thread, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+                none = 0;
+                sched_yield();
+            }
+            ACQUIRE(&api);
+        }
+        api.depth++;
+    }
+    ~entry_t() {
+        if (--api.depth) { return; }
+        RELEASE(&api);
+        __atomic_store_n(&api.owner, 0, __ATOMIC_RELEASE);
+    }
+};
 static cudaError_t fail(cudaError_t e) { return last_error = e; }
-static cudaError_t status() { return sticky ? last_error : cudaSuccess; }
-static cudaError_t call() { return sticky ? last_error : counts.calls++ == config.fail_call ? fail(cudaErrorUnknown) : cudaSuccess; }
+static cudaError_t status() { return sticky ? fail(cudaErrorLaunchFailure) : cudaSuccess; }
+static cudaError_t call() { return sticky ? fail(cudaErrorLaunchFailure) : counts.calls++ == config.fail_call ? fail(cudaErrorUnknown) : cudaSuccess; }
 // Neighbouring ranges count as one.
 static bool inside(memory_map &m, const void *p, size_t n) {
     char *a = (char *)p, *end = a + n;
@@ -441,6 +466,8 @@ struct CUgraph_st {
     std::vector<int> open;          // per lane: 1 = has work that no other lane waits for
     CUstream_st *origin = nullptr;
     bool broken = false;
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+    int thread = 0;
 };
 struct CUgraphExec_st {
     std::vector<CUgraph_st::node> nodes;
@@ -470,6 +497,9 @@ static void step(CUstream_st *s) {
     BECOME(host);
 #endif
     o.record->done = true;
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    o.record->ms = (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 // Runs what the token needs; in random order what may run.
 static void finish(const token_p &t) {
@@ -525,14 +555,16 @@ static void enqueue_work(CUstream_st *s, work_t work) {
     s->graph->open[s->lane] = 1;
 }
 cudaError_t enqueue(cudaStream_t s, work_t work) {
-    if (sticky) { return last_error; }
+    entry_t hold;
+    if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (!s) { return fail(cudaErrorInvalidResourceHandle); }
     enqueue_work(s, std::move(work));
     return cudaSuccess;
 }
 cudaError_t launch(dim3 grid, dim3 block, size_t bytes, cudaStream_t s, work_t thread) {
+    entry_t hold;
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
-    if (sticky) { return last_error; }
+    if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (!s || !grid.x || !grid.y || !grid.z || grid.x > 0x7FFFFFFFu || grid.y > 65535 || grid.z > 65535 || !threads ||
         threads > MAX_THREADS || block.z > 64 || bytes > 232448) {
         return fail(cudaErrorInvalidConfiguration);
@@ -559,16 +591,21 @@ void reset() {
     last_error = cudaSuccess;
     fault_text[0] = 0;
 }
+// A capture that forbids the calling thread something.
+static bool matters(const CUstream_st *s) {
+    return s->graph && (s->graph->mode == cudaStreamCaptureModeGlobal ||
+                        (s->graph->mode == cudaStreamCaptureModeThreadLocal && s->graph->thread == this_thread));
+}
 static bool capturing() {
     for (CUstream_st *s : streams) {
-        if (s->graph) { return true; }
+        if (matters(s)) { return true; }
     }
     return false;
 }
 // What waits for the device, or asks it, breaks a capture.
 static cudaError_t forbidden() {
     for (CUstream_st *s : streams) {
-        if (s->graph) { s->graph->broken = true; }
+        if (matters(s)) { s->graph->broken = true; }
     }
     return fail(cudaErrorStreamCaptureUnsupported);
 }
@@ -577,7 +614,7 @@ static char *exact(size_t n) {      // not a byte more, so that the address sani
     return posix_memalign(&p, 512, n ? n : 1) ? nullptr : (char *)p;
 }
 static cudaError_t may_allocate(size_t n, int device) {
-    if (sticky) { return last_error; }
+    if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return forbidden(); }
     if (counts.allocs++ == config.fail_alloc || used[device] + n > config.memory) {
         return fail(cudaErrorMemoryAllocation);
@@ -599,10 +636,12 @@ static CUresult driver_error(cudaError_t e) {
          : e == cudaErrorStreamCaptureUnsupported ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_ERROR_LAUNCH_FAILED;
 }
 static CUresult mem_granularity(size_t *g, const CUmemAllocationProp *, CUmemAllocationGranularity_flags) {
+    entry_t hold;
     *g = GRANULARITY;
     return CUDA_SUCCESS;
 }
 static CUresult mem_reserve(CUdeviceptr *at, size_t n, size_t, CUdeviceptr, unsigned long long) {
+    entry_t hold;
     cudaError_t e = may_allocate(0, current_device);
     if (e) { return driver_error(e); }
     if (!n || n % GRANULARITY) { return CUDA_ERROR_INVALID_VALUE; }
@@ -617,6 +656,7 @@ static CUresult mem_reserve(CUdeviceptr *at, size_t n, size_t, CUdeviceptr, unsi
     return CUDA_SUCCESS;
 }
 static CUresult mem_address_free(CUdeviceptr at, size_t n) {
+    entry_t hold;
     auto it = ranges.find((char *)at);
     if (it == ranges.end() || it->second.bytes != n) { return CUDA_ERROR_INVALID_VALUE; }
     for (auto &c : chunks) {
@@ -628,6 +668,7 @@ static CUresult mem_address_free(CUdeviceptr at, size_t n) {
     return CUDA_SUCCESS;
 }
 static CUresult mem_create(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *p, unsigned long long) {
+    entry_t hold;
     if (!n || n % GRANULARITY || p->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
         p->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -640,6 +681,7 @@ static CUresult mem_create(CUmemGenericAllocationHandle *h, size_t n, const CUme
     return CUDA_SUCCESS;
 }
 static CUresult mem_release(CUmemGenericAllocationHandle h) {
+    entry_t hold;
     auto it = chunks.find(h);
     if (it == chunks.end() || it->second.at) { return CUDA_ERROR_INVALID_VALUE; }   // we unmap first, always
     used[it->second.device] -= it->second.bytes;
@@ -648,6 +690,7 @@ static CUresult mem_release(CUmemGenericAllocationHandle h) {
     return CUDA_SUCCESS;
 }
 static CUresult mem_map(CUdeviceptr at, size_t n, size_t offset, CUmemGenericAllocationHandle h, unsigned long long) {
+    entry_t hold;
     auto it = chunks.find(h);
     char *p = (char *)at;
     auto r = ranges.upper_bound(p);
@@ -664,6 +707,7 @@ static CUresult mem_map(CUdeviceptr at, size_t n, size_t offset, CUmemGenericAll
     return CUDA_SUCCESS;
 }
 static CUresult mem_access(CUdeviceptr at, size_t n, const CUmemAccessDesc *d, size_t count) {
+    entry_t hold;
     char *p = (char *)at;
     cudaError_t e = call();
     if (e) { return driver_error(e); }
@@ -680,6 +724,7 @@ static CUresult mem_access(CUdeviceptr at, size_t n, const CUmemAccessDesc *d, s
 }
 // Real drivers do not wait here for work that still uses the memory: such work is a fault.
 static CUresult mem_unmap(CUdeviceptr at, size_t n) {
+    entry_t hold;
     char *p = (char *)at;
     if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return driver_error(forbidden()); }
     for (auto &c : chunks) {
@@ -724,6 +769,7 @@ bool library_call() { return call() == cudaSuccess; }
 extern "C" {
 
 API cudaMalloc(void **p, size_t n) {
+    entry_t hold;
     *p = nullptr;
     TRY(may_allocate(n, current_device));
     size_t pages = (n + PAGE - 1) & ~(size_t)(PAGE - 1);
@@ -739,6 +785,7 @@ API cudaMalloc(void **p, size_t n) {
     return cudaSuccess;
 }
 API cudaFree(void *p) {
+    entry_t hold;
     if (!p) { return cudaSuccess; }
     auto it = device_memory.find((char *)p);
     if (it == device_memory.end() || it->second.chunk) { return fail(cudaErrorInvalidValue); }
@@ -755,6 +802,7 @@ API cudaFree(void *p) {
     return status();
 }
 API cudaMallocHost(void **p, size_t n) {
+    entry_t hold;
     *p = nullptr;
     TRY(may_allocate(0, current_device));
     *p = exact(n);
@@ -764,6 +812,7 @@ API cudaMallocHost(void **p, size_t n) {
 }
 API cudaHostAlloc(void **p, size_t n, unsigned) { return cudaMallocHost(p, n); }
 API cudaFreeHost(void *p) {
+    entry_t hold;
     if (!p) { return cudaSuccess; }
     if (!pinned_memory.erase((char *)p)) { return fail(cudaErrorInvalidValue); }
     finish_all();
@@ -772,24 +821,29 @@ API cudaFreeHost(void *p) {
     return cudaSuccess;
 }
 API cudaMemGetInfo(size_t *free_bytes, size_t *total) {
+    entry_t hold;
     *total = config.memory;
     *free_bytes = config.memory - std::min(config.memory, used[current_device]);
     return status();
 }
 API cudaGetDeviceCount(int *n) {
+    entry_t hold;
     *n = config.devices;
     return config.devices ? cudaSuccess : fail(cudaErrorNoDevice);
 }
 API cudaGetDevice(int *d) {
+    entry_t hold;
     *d = current_device;
     return cudaSuccess;
 }
 API cudaSetDevice(int d) {
+    entry_t hold;
     if (d < 0 || d >= config.devices) { return fail(cudaErrorInvalidDevice); }
     current_device = d;
     return cudaSuccess;
 }
 API cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr a, int) {
+    entry_t hold;
     switch (a) {
     case cudaDevAttrMultiProcessorCount: *v = config.sms; break;
     case cudaDevAttrComputeCapabilityMajor: *v = config.capability / 10; break;
@@ -803,6 +857,7 @@ API cudaDriverGetVersion(int *v) { *v = CUDART_VERSION; return cudaSuccess; }
 API cudaRuntimeGetVersion(int *v) { *v = CUDART_VERSION; return cudaSuccess; }
 
 API cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
+    entry_t hold;
     *s = nullptr;
     TRY(call());
     *s = new CUstream_st;
@@ -811,30 +866,36 @@ API cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
     return cudaSuccess;
 }
 API cudaStreamDestroy(cudaStream_t s) {
+    entry_t hold;
     finish(s->tail);
     delete s;
     counts.live_streams--;
     return cudaSuccess;
 }
 API cudaStreamSynchronize(cudaStream_t s) {
-    if (sticky) { return last_error; }
+    entry_t hold;
+    if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (!s) { return fail(cudaErrorInvalidResourceHandle); }
+    if (s->graph) { s->graph->broken = true; }
     if (s->graph || (capturing() && capture_mode != cudaStreamCaptureModeRelaxed)) { return forbidden(); }
     finish(s->tail);
     return status();
 }
 API cudaStreamQuery(cudaStream_t s) {
-    if (sticky) { return last_error; }
+    entry_t hold;
+    if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (s->graph) { return forbidden(); }
     return s->tail && !s->tail->done ? cudaErrorNotReady : cudaSuccess;
 }
 API cudaDeviceSynchronize(void) {
-    if (sticky) { return last_error; }
+    entry_t hold;
+    if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (capturing()) { return forbidden(); }
     finish_all();
     return status();
 }
 API cudaMemcpyAsync(void *d, const void *s, size_t n, enum cudaMemcpyKind kind, cudaStream_t st) {
+    entry_t hold;
     bool to = on_device(d, n), from = on_device(s, n);
     TRY(call());
     if (!st) { return fail(cudaErrorInvalidResourceHandle); }
@@ -860,21 +921,25 @@ API cudaMemcpyAsync(void *d, const void *s, size_t n, enum cudaMemcpyKind kind, 
     return status();
 }
 API cudaMemcpyPeerAsync(void *d, int to, const void *s, int from, size_t n, cudaStream_t st) {
+    entry_t hold;
     if (to < 0 || from < 0 || to >= config.devices || from >= config.devices) { return fail(cudaErrorInvalidDevice); }
     return cudaMemcpyAsync(d, s, n, cudaMemcpyDeviceToDevice, st);
 }
 API cudaMemsetAsync(void *d, int v, size_t n, cudaStream_t st) {
+    entry_t hold;
     TRY(call());
     if (!st || !on_device(d, n)) { return fail(cudaErrorInvalidValue); }
     enqueue_work(st, [=] { std::memset(d, v, n); });
     return cudaSuccess;
 }
 API cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *user) {
+    entry_t hold;
     TRY(call());
     return enqueue(s, [=] { f(user); });
 }
 
 API cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) {
+    entry_t hold;
     *e = nullptr;
     TRY(call());
     *e = new CUevent_st;
@@ -882,11 +947,13 @@ API cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) {
     return cudaSuccess;
 }
 API cudaEventDestroy(cudaEvent_t e) {
+    entry_t hold;
     delete e;
     counts.live_events--;
     return cudaSuccess;
 }
 API cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+    entry_t hold;
     TRY(call());
     if (!s) { return fail(cudaErrorInvalidResourceHandle); }
     e->graph = s->graph;
@@ -901,6 +968,7 @@ API cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     return cudaSuccess;
 }
 API cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+    entry_t hold;
     TRY(call());
     if (!s) { return fail(cudaErrorInvalidResourceHandle); }
     if (e->graph) {
@@ -925,14 +993,16 @@ API cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
     return cudaSuccess;
 }
 API cudaEventSynchronize(cudaEvent_t e) {
-    if (sticky) { return last_error; }
+    entry_t hold;
+    if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (e->graph) { return fail(cudaErrorCapturedEvent); }
     if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return forbidden(); }
     finish(e->at);
     return status();
 }
 API cudaEventQuery(cudaEvent_t e) {
-    if (sticky) { return last_error; }
+    entry_t hold;
+    if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (e->graph) { return fail(cudaErrorCapturedEvent); }
     if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return forbidden(); }
     if (e->at && !e->at->done && random(2) && runnable(e->at->owner)) {
@@ -945,17 +1015,30 @@ API cudaEventQuery(cudaEvent_t e) {
     return status();
 }
 
-API cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode) {
+API cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+    entry_t hold;
+    if (sticky) { return fail(cudaErrorLaunchFailure); }
+    if (!from->at || !to->at) { return fail(cudaErrorInvalidResourceHandle); }
+    if (!from->at->done || !to->at->done) { return cudaErrorNotReady; }
+    *ms = (float)(to->at->ms - from->at->ms);
+    return cudaSuccess;
+}
+
+API cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode) {
+    entry_t hold;
     TRY(call());
     if (s->graph) { return fail(cudaErrorIllegalState); }
     s->graph = new CUgraph_st;
     s->graph->origin = s;
+    s->graph->mode = mode;
+    s->graph->thread = this_thread;
     s->graph->open = {0};
     s->lane = 0;
     counts.live_graphs++;
     return cudaSuccess;
 }
 API cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out) {
+    entry_t hold;
     CUgraph_st *g = s->graph;
     *out = nullptr;
     if (!g || g->origin != s) { return fail(cudaErrorStreamCaptureUnmatched); }
@@ -971,18 +1054,21 @@ API cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out) {
     cudaError_t e = g->broken ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined;
     delete g;
     counts.live_graphs--;
-    return sticky ? last_error : fail(e);
+    return sticky ? fail(cudaErrorLaunchFailure) : fail(e);
 }
 API cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *st) {
+    entry_t hold;
     *st = !s->graph ? cudaStreamCaptureStatusNone
         : s->graph->broken ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
     return status();
 }
 API cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+    entry_t hold;
     std::swap(*mode, capture_mode);
     return status();
 }
 API cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long) {
+    entry_t hold;
     *x = nullptr;
     TRY(call());
     *x = new CUgraphExec_st;
@@ -992,6 +1078,7 @@ API cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long) 
     return cudaSuccess;
 }
 API cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
+    entry_t hold;
     TRY(call());
     if (!s || s->graph) { return fail(cudaErrorInvalidResourceHandle); }
     if (counts.launches++ == config.fail_launch) {
@@ -1006,12 +1093,14 @@ API cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
     return cudaSuccess;
 }
 API cudaGraphExecDestroy(cudaGraphExec_t x) {
+    entry_t hold;
     for (auto &l : x->lanes) { finish(l->tail); }
     delete x;
     counts.live_graphs--;
     return cudaSuccess;
 }
 API cudaGraphDestroy(cudaGraph_t g) {
+    entry_t hold;
     delete g;
     counts.live_graphs--;
     return cudaSuccess;
@@ -1024,16 +1113,21 @@ void cusim_set(const char *what, long value) {
     if (w == "capability") { config.capability = (int)value; }
     if (w == "protect") { config.protect = value != 0; }
     if (w == "random") { config.order = value ? RANDOM : LATE; }
+    if (w == "eager") { config.order = value ? EAGER : LATE; }
+    if (w == "seed") { seed((uint64_t)value); }
+    if (w == "fail_launch") { config.fail_launch = value < 0 ? -1 : counts.launches + value; }
+    if (w == "reset") { reset(); }
     if (w == "fail_alloc") { config.fail_alloc = value < 0 ? -1 : counts.allocs + value; }
     if (w == "fail_call") { config.fail_call = value < 0 ? -1 : counts.calls + value; }
     if (w == "live") {
         if (counts.live_memory || counts.live_pinned || counts.live_chunks || counts.live_ranges || counts.live_streams ||
-            counts.live_events) {
+            counts.live_events || counts.live_graphs) {
             die("something of the device is still alive");
         }
     }
 }
 API cudaGetLastError(void) {
+    entry_t hold;
     cudaError_t e = last_error;
     if (!sticky) { last_error = cudaSuccess; }
     return e;

@@ -1,0 +1,599 @@
+// streams.c - streams, events, graphs and pinned memory of CUDA (mirror.h: in the emulator, or on a GPU), and what
+// there is of them on other devices.
+#define TENSOR_BACKEND
+#include "mirror.h"
+#include <pthread.h>
+
+// Copies without wait need pinned memory; without CUDA there is none.
+static void elsewhere(void) {
+    tensor_t *x = tensor_arange(0, 6, 1, TENSOR_F32);
+    CHECK_POISON(tensor_pin_memory(x), TENSOR_ERR_DEVICE, "pin_memory: the CUDA backend is not started");
+    CHECK_POISON(tensor_to_non_blocking(x, TENSOR_CUDA), TENSOR_ERR_DEVICE, "to_non_blocking: no CUDA device 0");
+    CHECK(nn_data_loader(nn_tensor_dataset(x, NULL), .pin_memory = 1) == NULL);
+    CHECK_ERROR(TENSOR_ERR_DEVICE, "pin_memory");
+#ifndef TEST_CUDA
+    CHECK(device_start() == 0);
+    CHECK(tensor_equal(tensor_to_non_blocking(tensor_to_non_blocking(x, TENSOR_CUDA), TENSOR_CPU), x));
+    CHECK_POISON(tensor_pin_memory(x), TENSOR_ERR_DEVICE, "pin_memory");
+#endif
+}
+
+#ifdef TEST_CUDA
+static tensor_cuda_stream_t *s1, *s2;
+
+// What one stream makes another one reads, overwrites and frees: values are those of the program's order.
+static void order(void) {
+    int k, seed;
+    for (seed = 0; seed < 12; seed++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *x, *y, *z, *sum;
+#ifdef TEST_CUDA_SIM
+        cusim_set("seed", seed);
+        cusim_set("random", seed > 0);
+#endif
+        tensor_cuda_set_stream(s1);
+        x = on(tensor_arange(0, 500, 1, TENSOR_F32));
+        sum = on(tensor_zeros(500));
+        for (k = 0; k < 6; k++) {
+            tensor_cuda_set_stream(s2);
+            y = tensor_mul_scalar(x, 2);        // reads what s1 wrote
+            tensor_cuda_set_stream(s1);
+            tensor_add_scalar_(x, 1);           // after s2 has read it
+            z = tensor_neg(y);
+            tensor_cuda_set_stream(NULL);
+            tensor_add_(sum, z);
+            tensor_free(y);                     // its memory is s2's again when s1 is done with it
+            tensor_free(z);
+            tensor_cuda_set_stream(s2);
+            tensor_fill_(tensor_empty_like(x), 7);
+            tensor_cuda_set_stream(s1);
+            tensor_fill_(tensor_empty_like(x), 8);
+        }
+        tensor_cuda_set_stream(s2);
+        CHECK_MSG(tensor_item(tensor_narrow(sum, 0, 3, 1)) == -(6 * 3 + 15) * 2, "seed %d", seed);
+        CHECK(tensor_item(tensor_sum(x)) == 500 * 499 / 2 + 6 * 500);
+        tensor_cuda_set_stream(NULL);
+        tensor_scope_end(scope);
+    }
+#ifdef TEST_CUDA_SIM
+    cusim_set("random", 0);
+#endif
+    CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+}
+// Forward on one stream, backward on another: the gradients are those of one stream.
+static void backward(void) {
+    tensor_t *x = tensor_rand(5, 7), *w = tensor_rand(7, 3), *want, *p;
+    p = tensor_detach(w);
+    tensor_requires_grad_(p, 1);
+    tensor_backward(tensor_sum(tensor_tanh(tensor_matmul(x, p))));
+    want = tensor_grad(p);
+    tensor_cuda_set_stream(s1);
+    p = on(tensor_detach(w));
+    tensor_requires_grad_(p, 1);
+    x = tensor_sum(tensor_tanh(tensor_matmul(on(x), p)));
+    tensor_cuda_set_stream(s2);
+    tensor_backward(x);
+    tensor_cuda_set_stream(NULL);
+    CHECK(device_same(want, off(tensor_grad(p))));
+}
+
+static void handles(void) {
+    tensor_cuda_stream_t *s = tensor_cuda_stream_new(TENSOR_CUDA), *many[40], *other = NULL;
+    tensor_cuda_event_t *a = tensor_cuda_event_new(TENSOR_CUDA, 1), *b = tensor_cuda_event_new(TENSOR_CUDA, 1);
+    tensor_cuda_event_t *plain = tensor_cuda_event_new(TENSOR_CUDA, 0);
+    tensor_t *x = on(tensor_ones(64));
+    double ms;
+    int k, n = 0;
+    CHECK(s && a && b && plain && s != tensor_cuda_default_stream(TENSOR_CUDA));
+    CHECK(tensor_cuda_current_stream(TENSOR_CUDA) == tensor_cuda_default_stream(TENSOR_CUDA));
+    CHECK(tensor_cuda_set_stream(s) == tensor_cuda_default_stream(TENSOR_CUDA));
+    CHECK(tensor_cuda_current_stream(TENSOR_CUDA) == s);
+    CHECK(tensor_cuda_event_query(a) == 1 && tensor_cuda_event_synchronize(a) == 0);
+    CHECK(tensor_cuda_stream_wait_event(NULL, a) == 0);         // no mark yet: nothing to wait for
+    CHECK(tensor_cuda_event_record(a, s) == 0);
+    x = tensor_exp(x);
+    CHECK(tensor_cuda_event_record(b, s) == 0 && tensor_cuda_event_record(plain, s) == 0);
+    CHECK(tensor_cuda_stream_wait_event(NULL, b) == 0 && tensor_cuda_stream_wait_stream(NULL, s) == 0);
+    CHECK(tensor_record_stream(x, NULL) == 0 && tensor_record_stream(x, s) == 0);
+    CHECK(tensor_cuda_event_synchronize(b) == 0 && tensor_cuda_event_query(b) == 1);
+    CHECK(tensor_cuda_stream_synchronize(s) == 0 && tensor_cuda_stream_query(s) == 1);
+    ms = tensor_cuda_event_elapsed_time(a, b);
+    CHECK(ms >= 0 && ms < 1e4);
+    CHECK(isnan(tensor_cuda_event_elapsed_time(a, plain)));
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "cuda_event_elapsed_time");
+    // In use, freed, used again.
+    CHECK(tensor_cuda_stream_free(s) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_stream_free: it is the thread's current stream");
+    CHECK(tensor_cuda_stream_free(tensor_cuda_default_stream(TENSOR_CUDA)) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "the device's default stream");
+    CHECK(tensor_cuda_set_stream(NULL) == s && tensor_cuda_stream_free(s) == 0 && tensor_cuda_stream_free(NULL) == 0);
+    CHECK(tensor_cuda_stream_synchronize(s) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_stream_synchronize: the stream was freed");
+    CHECK(tensor_cuda_set_stream(s) == NULL);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_set_stream: the stream was freed");
+    CHECK(tensor_cuda_stream_free(s) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, NULL);
+    CHECK(tensor_cuda_event_free(plain) == 0 && tensor_cuda_event_record(plain, NULL) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_event_record: the event was freed");
+    CHECK(tensor_cuda_event_record(NULL, NULL) == TENSOR_ERR_POISONED);
+    CHECK_ERROR(TENSOR_ERR_POISONED, NULL);
+    CHECK(tensor_cuda_event_free(a) == 0 && tensor_cuda_event_free(b) == 0 && tensor_cuda_event_free(NULL) == 0);
+    CHECK(tensor_cuda_stream_new(TENSOR_CUDA + 16) == NULL);
+    CHECK_ERROR(TENSOR_ERR_DEVICE, "cuda_stream_new: no CUDA device 16 is started");
+    // Freed ones are used again; too many are an error.
+    for (k = 0; k < 200; k++) CHECK(tensor_cuda_stream_free(tensor_cuda_stream_new(TENSOR_CUDA)) == 0);
+    for (k = 0; k < 40; k++) {
+        many[k] = tensor_cuda_stream_new(TENSOR_CUDA);
+        if (!many[k]) break;
+        n++;
+    }
+    CHECK(n > 25 && n < 31);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "cuda_stream_new: the device has 32 streams already");
+    for (k = 0; k < n; k++) tensor_cuda_stream_free(many[k]);
+    if (device_two()) CHECK((other = tensor_cuda_stream_new(TENSOR_CUDA + 1)) != NULL);
+    if (other) {
+        a = tensor_cuda_event_new(TENSOR_CUDA, 0);
+        CHECK(tensor_cuda_event_record(a, other) == TENSOR_ERR_DEVICE);
+        CHECK_ERROR(TENSOR_ERR_DEVICE, "event and stream are of two devices");
+        CHECK(tensor_record_stream(x, other) == TENSOR_ERR_DEVICE);
+        CHECK_ERROR(TENSOR_ERR_DEVICE, "record_stream: x lies on another device");
+        tensor_cuda_set_stream(other);          // of the other device: x's stream is as before
+        x = tensor_add(tensor_to(x, TENSOR_CUDA + 1), tensor_to(tensor_ones(64), TENSOR_CUDA + 1));
+        CHECK_NEAR(tensor_item(tensor_narrow(tensor_to(x, TENSOR_CUDA), 0, 5, 1)), 3.7182818, 1e-5);
+        tensor_cuda_set_stream(tensor_cuda_default_stream(TENSOR_CUDA + 1));
+        CHECK(tensor_cuda_stream_free(other) == 0);
+    }
+}
+
+// ---- threads with a stream of their own ----
+
+static tensor_t *shared_weight;
+typedef struct job_t { double sum; int code; } job_t;
+static void *job(void *arg) {
+    job_t *j = (job_t *)arg;
+    tensor_cuda_stream_t *s = tensor_cuda_stream_new(TENSOR_CUDA);
+    tensor_t *x, *w;
+    int k;
+    tensor_scope_t scope;
+    tensor_cuda_set_stream(s);
+    for (k = 0; k < 5; k++) {
+        scope = tensor_scope_begin();
+        x = on(tensor_full(0.01 * (k + 1), 3, 8));
+        w = tensor_detach(shared_weight);
+        tensor_requires_grad_(w, 1);
+        tensor_backward(tensor_sum(tensor_tanh(tensor_matmul(x, w))));
+        j->sum += tensor_item(tensor_sum(tensor_grad(w)));
+        tensor_scope_end(scope);
+    }
+    tensor_cuda_set_stream(NULL);
+    j->code = tensor_error_code();
+    if (tensor_cuda_stream_free(s)) j->code = TENSOR_ERR_INTERNAL;
+    tensor_thread_end();
+    return NULL;
+}
+static void threads(void) {
+    job_t alone = {0, 0}, together[3];
+    pthread_t id[3];
+    int k;
+    shared_weight = tensor_keep(on(tensor_mul_scalar(tensor_ones(8, 4), 0.3)));
+    pthread_create(&id[0], NULL, job, &alone);
+    pthread_join(id[0], NULL);
+    memset(together, 0, sizeof together);
+    for (k = 0; k < 3; k++) pthread_create(&id[k], NULL, job, &together[k]);
+    for (k = 0; k < 3; k++) pthread_join(id[k], NULL);
+    for (k = 0; k < 3; k++) CHECK(together[k].code == 0 && together[k].sum == alone.sum && alone.sum > 0);
+    tensor_free(shared_weight);
+}
+
+// ---- graphs ----
+
+static nn_module_t *model(int which) {
+    if (which == 0) return nn_sequential(nn_linear(6, 16), nn_gelu(), nn_dropout(0.3), nn_linear(16, 3));
+    if (which == 1)
+        return nn_sequential(nn_flatten(), nn_linear(6, 12), nn_layer_norm(12), nn_relu(),
+                             nn_dropout(0.2), nn_linear(12, 12), nn_dropout(0.5), nn_linear(12, 3));
+    return nn_sequential(nn_linear(6, 8), nn_batch_norm1d(8), nn_tanh(), nn_linear(8, 3));
+}
+static nn_optimizer_t *optimizer(int which, nn_module_t *m) {
+    if (which == 0) return nn_adam(m, .lr = 0.01);
+    if (which == 1) return nn_adamw(m, .lr = 0.02, .weight_decay = 0.1);
+    return nn_sgd(m, .lr = 0.05, .momentum = 0.9);
+}
+static void batch(int step, tensor_t **x, tensor_t **y) {
+    int64_t label[4];
+    int k;
+    for (k = 0; k < 4; k++) label[k] = (step * 7 + k) % 3;
+    *x = on(tensor_sin(tensor_reshape(tensor_arange(step, step + 24, 1, TENSOR_F32), 4, 6)));
+    *y = on(tensor_from(label, TENSOR_I64, 4));
+}
+// One step of training; the loss is kept.
+static tensor_t *train(nn_module_t *m, nn_optimizer_t *opt, tensor_t *x, tensor_t *y) {
+    tensor_t *loss = tensor_cross_entropy(nn_forward(m, x), y);
+    nn_zero_grad(opt);
+    tensor_backward(loss);
+    nn_clip_grad_value(opt, 0.5);
+    nn_step(opt);
+    return tensor_keep(loss);
+}
+// Steps 2 .. 19 as runs of a graph have the bits of steps as ever, with dropout, a schedule of the learning rate
+// and buffers.
+static void replay(void) {
+    int which, captured, step, k, n = 0;
+    for (which = 0; which < 3; which++) {
+        double loss[2][20];
+        tensor_t *p[2][12];
+        uint64_t drawn[2];
+        tensor_scope_t s = tensor_scope_begin();
+        for (captured = 0; captured < 2; captured++) {
+            nn_module_t *m;
+            nn_optimizer_t *opt;
+            tensor_cuda_graph_t *g = NULL;
+            tensor_t *x, *y, *x_now, *y_now, *l = NULL;
+#ifdef TEST_CUDA_SIM
+            cusim_set("seed", which);
+            cusim_set(which == 1 ? "eager" : "random", which != 2);
+#endif
+            tensor_set_default_device(TENSOR_CUDA);
+            tensor_manual_seed(9);
+            m = model(which);
+            opt = optimizer(which, m);
+            batch(0, &x, &y);
+            for (step = 0; step < 20; step++) {
+                batch(step, &x_now, &y_now);
+                tensor_copy_(x, x_now);
+                tensor_copy_(y, y_now);
+                nn_set_lr(opt, 0.01 * (1 + step % 5));
+                if (captured && step >= 2) {
+                    if (step == 2) {
+                        g = tensor_cuda_graph_new(TENSOR_CUDA);
+                        CHECK_MSG(tensor_cuda_graph_begin(g) == 0, "%s", tensor_error_text());
+                        tensor_free(l);
+                        l = train(m, opt, x, y);
+                        CHECK_MSG(tensor_cuda_graph_end(g) == 0, "%s", tensor_error_text());
+                    }
+                    CHECK_MSG(tensor_cuda_graph_replay(g) == 0, "%s", tensor_error_text());
+                } else {
+                    if (l) tensor_free(l);
+                    l = train(m, opt, x, y);
+                }
+                loss[captured][step] = tensor_item(l);
+            }
+            drawn[captured] = tensor_get_generator().offset;
+            n = nn_parameters(m, p[captured], 12);
+            CHECK(n >= 4 && n <= 12);
+            for (k = 0; k < n; k++) p[captured][k] = off(tensor_clone(p[captured][k]));
+            tensor_set_default_device(TENSOR_CPU);
+            tensor_free(l);
+            CHECK(tensor_cuda_graph_free(g) == 0);
+            nn_optimizer_free(opt);
+            nn_free(m);
+            CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+            tensor_clear_error();
+        }
+        CHECK(drawn[0] == drawn[1] && loss[0][0] != loss[0][19]);
+        for (step = 0; step < 20; step++)
+            CHECK_MSG(loss[0][step] == loss[1][step], "model %d: loss of step %d is %.9g, not %.9g", which, step,
+                      loss[1][step], loss[0][step]);
+        for (k = 0; k < n; k++) CHECK_MSG(tensor_equal(p[0][k], p[1][k]), "model %d: parameter %d", which, k);
+        tensor_scope_end(s);
+    }
+#ifdef TEST_CUDA_SIM
+    cusim_set("random", 0);
+#endif
+}
+// What a graph reads is read at each run, also where the tensor is gone; what it made stays; versions count.
+static void runs(void) {
+    tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
+    tensor_t *x = on(tensor_ones(300)), *gone = tensor_keep(on(tensor_full(5, 300))), *y, *w, *z;
+    int k;
+    CHECK(tensor_cuda_graph_begin(g) == 0);
+    y = tensor_add(tensor_mul_scalar(x, 2), gone);
+    tensor_add_(x, tensor_rand_like(x));
+    z = tensor_add(y, tensor_scalar(0.5, TENSOR_F32));          // a number of the host is a part of the graph
+    CHECK_MSG(tensor_cuda_graph_end(g) == 0, "%s", tensor_error_text());
+    tensor_free(gone);
+    for (k = 0; k < 5; k++) tensor_fill_(on(tensor_empty(300)), 77);       // its memory is not handed on
+    CHECK(tensor_cuda_graph_replay(g) == 0 && tensor_item(tensor_narrow(y, 0, 7, 1)) == 7);
+    CHECK(tensor_item(tensor_narrow(z, 0, 7, 1)) == 7.5);
+    tensor_fill_(x, 4);
+    tensor_cuda_set_stream(s1);                                 // on another stream than the fill's and the capture's
+    CHECK(tensor_cuda_graph_replay(g) == 0);
+    tensor_cuda_set_stream(s2);
+    CHECK(tensor_item(tensor_narrow(y, 0, 7, 1)) == 13);
+    tensor_cuda_set_stream(NULL);
+    // x was changed by the run: an eager graph that saved it before notices.
+    w = on(tensor_ones(300));
+    tensor_requires_grad_(w, 1);
+    z = tensor_sum(tensor_mul(w, x));
+    CHECK(tensor_cuda_graph_replay(g) == 0);
+    CHECK(tensor_backward(z) == TENSOR_ERR_AUTOGRAD);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, NULL);
+    CHECK(tensor_cuda_graph_free(g) == 0);
+    CHECK(tensor_item(tensor_narrow(y, 0, 7, 1)) > 4);          // outlives the graph
+}
+static void misuse(void) {
+    tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA), *h = tensor_cuda_graph_new(TENSOR_CUDA);
+    tensor_t *x = on(tensor_ones(4)), *y;
+    tensor_cuda_event_t *e = tensor_cuda_event_new(TENSOR_CUDA, 0);
+    nn_module_t *m;
+    nn_optimizer_t *opt;
+    float data[4] = {1, 2, 3, 4};
+    int64_t used = tensor_cuda_memory_allocated(TENSOR_CUDA);
+    int k;
+    CHECK(tensor_cuda_graph_replay(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_graph_replay: the graph has nothing captured");
+    CHECK(tensor_cuda_graph_end(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_graph_end: the graph has nothing captured");
+    CHECK(tensor_cuda_graph_begin(NULL) == TENSOR_ERR_POISONED);
+    CHECK_ERROR(TENSOR_ERR_POISONED, NULL);
+    // Each of these ends a capture with an error; nothing of it stays, and the graph can be used again.
+#define TRY(text, ...)                                                                                       \
+    {                                                                                                        \
+        tensor_scope_t s = tensor_scope_begin();                                                             \
+        CHECK(tensor_cuda_graph_begin(g) == 0);                                                              \
+        y = tensor_exp(x);                                                                                   \
+        __VA_ARGS__;                                                                                         \
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, text);                                                           \
+        CHECK_MSG(tensor_cuda_graph_end(g) == TENSOR_ERR_UNSUPPORTED, "%s", #__VA_ARGS__);                   \
+        tensor_clear_error();                                                                                \
+        tensor_scope_end(s);                                                                                 \
+        CHECK_MSG(tensor_cuda_memory_allocated(TENSOR_CUDA) == used, "%s", #__VA_ARGS__);                    \
+    }
+    TRY("item: the host reads a tensor's elements", CHECK(isnan(tensor_item(tensor_sum(y)))))
+    TRY("copy_out: the host reads", CHECK(tensor_copy_out(y, data, sizeof data) == TENSOR_ERR_UNSUPPORTED))
+    TRY("to: the host reads", off(y))
+    TRY("to: memory of the host cannot be read by a graph", on(tensor_ones(4)))
+    TRY("cuda has no kernel for it, and a graph cannot run on the CPU", tensor_cholesky(tensor_reshape(y, 2, 2), 0))
+    TRY("nonzero", tensor_nonzero(y))
+    TRY("cuda_synchronize: not while a graph is captured", tensor_cuda_synchronize(TENSOR_CUDA))
+    TRY("cuda_event_record: not while", tensor_cuda_event_record(e, NULL))
+    TRY("cuda_stream_wait_stream: not while", tensor_cuda_stream_wait_stream(NULL, s1))
+    TRY("cuda_stream_query: not while", tensor_cuda_stream_query(s1))
+    TRY("a graph is captured on another stream",
+        tensor_cuda_set_stream(s1); tensor_exp(x); tensor_cuda_set_stream(NULL))
+    TRY("cuda_graph_begin: another graph is being captured", CHECK(tensor_cuda_graph_begin(h)))
+    TRY("cuda_graph_free: not while", CHECK(tensor_cuda_graph_free(h)))
+#undef TRY
+    m = nn_linear(4, 2);
+    CHECK(nn_to(m, TENSOR_CUDA) == 0);
+    opt = nn_adam(m);
+    for (k = 0; k < 2; k++) {
+        tensor_t *l = tensor_sum(nn_forward(m, tensor_reshape(x, 1, 4)));
+        CHECK(nn_zero_grad(opt) == 0 && tensor_backward(l) == 0);
+        if (k == 0) {
+            CHECK(tensor_cuda_graph_begin(g) == 0 && nn_step(opt) == TENSOR_ERR_UNSUPPORTED);
+            CHECK(tensor_cuda_graph_end(g) == TENSOR_ERR_UNSUPPORTED);
+            CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "step: take a step before the capture");
+            CHECK(nn_step(opt) == 0);
+        } else {
+            CHECK(tensor_cuda_graph_begin(g) == 0);
+            CHECK_MSG(nn_step(opt) == 0 && tensor_cuda_graph_end(g) == 0, "%s", tensor_error_text());
+            CHECK(tensor_cuda_graph_replay(g) == 0);
+        }
+    }
+    CHECK(tensor_cuda_graph_begin(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_graph_begin: the graph is captured already");
+    nn_optimizer_free(opt);
+    CHECK(tensor_cuda_graph_replay(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "the optimizer was freed");
+    nn_free(m);
+    CHECK(tensor_cuda_graph_free(g) == 0 && tensor_cuda_graph_free(NULL) == 0);
+    CHECK(tensor_cuda_graph_replay(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_graph_replay: the graph was freed");
+    CHECK(tensor_cuda_graph_free(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, NULL);
+    CHECK(tensor_cuda_graph_free(h) == 0 && tensor_cuda_event_free(e) == 0);
+}
+
+// ---- memory of the host, and what an error says ----
+
+static void pinned(void) {
+    tensor_t *x = tensor_arange(0, 600, 1, TENSOR_F32), *p = tensor_pin_memory(x), *y, *z;
+    int k, seed;
+    CHECK(p != x && tensor_equal(p, x) && tensor_pin_memory(p) == p && tensor_device(p) == TENSOR_CPU);
+    CHECK(tensor_data(p) != NULL && tensor_item(tensor_sum(tensor_add(p, x))) == 600 * 599);
+    CHECK_POISON(tensor_pin_memory(on(x)), TENSOR_ERR_DEVICE, "pin_memory: x lies on a device");
+    for (seed = 0; seed < 8; seed++) {
+        tensor_scope_t s = tensor_scope_begin();
+#ifdef TEST_CUDA_SIM
+        cusim_set("seed", seed);
+        cusim_set("random", seed > 1);
+#endif
+        y = on(tensor_zeros(600));
+        for (k = 0; k < 4; k++) {               // freed at once: its memory waits for the copy
+            z = tensor_pin_memory(tensor_full(k + 1, 600));
+            tensor_add_(y, tensor_to_non_blocking(z, TENSOR_CUDA));
+            tensor_free(z);
+        }
+        tensor_add_(y, tensor_to_non_blocking(x, TENSOR_CUDA));  // pageable: read when it returns
+        z = tensor_to_non_blocking(y, TENSOR_CPU);
+        CHECK(tensor_pin_memory(z) == z);
+        CHECK(tensor_cuda_stream_synchronize(NULL) == 0);
+        CHECK_MSG(((const float *)tensor_data(z))[9] == 19, "seed %d", seed);
+        tensor_scope_end(s);
+    }
+#ifdef TEST_CUDA_SIM
+    cusim_set("random", 0);
+#endif
+}
+// Batches that travel ahead are those of a loader as ever, in order, over epochs, after a seek.
+static void loader(void) {
+    tensor_t *x = tensor_randn(10, 3), *y = tensor_randint(0, 5, 10);
+    nn_data_loader_t *l[2];
+    nn_batch_t b[2];
+    int k, seed, there[2], total = 0;
+    for (seed = 0; seed < 6; seed++) {
+#ifdef TEST_CUDA_SIM
+        cusim_set("seed", seed);
+        cusim_set("random", seed > 1);
+#endif
+        l[0] = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 3, .shuffle = 1, .seed = 4);
+        l[1] = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 3, .shuffle = 1, .seed = 4, .device = TENSOR_CUDA);
+        for (k = 0; k < 11; k++) {
+            tensor_scope_t s = tensor_scope_begin();
+            if (k == 7) CHECK(nn_seek(l[0], 2) == 0 && nn_seek(l[1], 2) == 0);
+            there[0] = nn_next(l[0], &b[0]);
+            there[1] = nn_next(l[1], &b[1]);
+            CHECK(there[0] == there[1] && b[0].size == b[1].size && b[0].index == b[1].index);
+            if (there[0]) {
+                CHECK(tensor_device(b[1].x) == TENSOR_CUDA && tensor_device(b[1].y) == TENSOR_CUDA);
+                tensor_add_scalar_(b[1].x, 1);
+                CHECK(tensor_allclose(tensor_add_scalar(b[0].x, 1), off(b[1].x), 0, 0));
+                CHECK(tensor_equal(b[0].y, off(b[1].y)) && b[0].epoch == b[1].epoch);
+                total++;
+            }
+            tensor_scope_end(s);
+        }
+        CHECK(nn_data_loader_free(l[0]) == 0 && nn_data_loader_free(l[1]) == 0);
+    }
+    CHECK(total == 6 * 9);
+    l[0] = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 4, .pin_memory = 1);
+    CHECK(nn_next(l[0], &b[0]) == 1 && tensor_pin_memory(b[0].x) == b[0].x && b[0].y == NULL);
+    CHECK(nn_data_loader_free(l[0]) == 0);
+#ifdef TEST_CUDA_SIM
+    cusim_set("random", 0);
+#endif
+    CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+}
+static void places(void) {
+    tensor_t *x = on(tensor_ones(5)), *fine = on(tensor_from(((int64_t[]){0, 1}), TENSOR_I64, 2));
+    tensor_t *bad = on(tensor_from(((int64_t[]){0, 9}), TENSOR_I64, 2));
+    char want[80];
+    int k, line = 0;
+    tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
+    for (k = 0; k < 600; k++) tensor_index_select(x, 0, fine);  // more than there are words
+    tensor_index_select(x, 0, bad); line = __LINE__;
+    tensor_index_select(x, 0, fine);
+    CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
+    snprintf(want, sizeof want, "index_select at streams.c:%d: element 1 is out of range", line);
+    CHECK_ERROR(TENSOR_ERR_INDEX, want);
+    // On another stream, found by what waits for it.
+    tensor_cuda_set_stream(s1);
+    x = tensor_index_select(x, 0, bad);
+    tensor_cuda_set_stream(NULL);
+    tensor_item(tensor_sum(x));
+    CHECK_ERROR(TENSOR_ERR_INDEX, "index_select at streams.c");
+    // In a graph: at each run.
+    x = on(tensor_ones(5));
+    CHECK(tensor_cuda_graph_begin(g) == 0);
+    tensor_gather(x, 0, bad); line = __LINE__;
+    CHECK(tensor_cuda_graph_end(g) == 0 && tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+    snprintf(want, sizeof want, "gather at streams.c:%d: element 1 is out of range", line);
+    for (k = 0; k < 2; k++) {
+        CHECK(tensor_cuda_graph_replay(g) == 0 && tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
+        CHECK_ERROR(TENSOR_ERR_INDEX, want);
+    }
+    CHECK(tensor_cuda_graph_free(g) == 0);
+}
+// Training of one shape takes nothing from the driver after its second step, and gives nothing back.
+static void raw_line(void *user, const char *text) {
+    long long n;
+    if (sscanf(text, "num_device_alloc %lld", &n) == 1 || sscanf(text, "num_device_free %lld", &n) == 1)
+        *(int64_t *)user += n;
+}
+static int64_t raw_calls(void) {
+    int64_t n = 0;
+    tensor_cuda_memory_stats(TENSOR_CUDA, raw_line, &n);
+    return n;
+}
+static void steady(void) {
+    int which, step;
+    for (which = 0; which < 3; which++) {
+        nn_module_t *m;
+        nn_optimizer_t *opt;
+        tensor_t *x, *y;
+        int64_t after_two = 0;
+        tensor_cuda_empty_cache(TENSOR_CUDA);
+        tensor_set_default_device(TENSOR_CUDA);
+        m = model(which);
+        opt = optimizer(which, m);
+        for (step = 0; step < 8; step++) {
+            tensor_scope_t s = tensor_scope_begin();
+            batch(step, &x, &y);
+            tensor_free(train(m, opt, x, y));
+            tensor_scope_end(s);
+            if (step == 1) after_two = raw_calls();
+        }
+        CHECK_MSG(after_two > 0 && raw_calls() == after_two, "model %d: %d raw calls after step 2", which,
+                  (int)(raw_calls() - after_two));
+        tensor_set_default_device(TENSOR_CPU);
+        nn_optimizer_free(opt);
+        nn_free(m);
+    }
+}
+#ifdef TEST_CUDA_SIM
+// Each call of CUDA in capture and replay fails once: an error, nothing leaks, and the next capture works.
+static void graph_faults(void) {
+    int k, met = 0;
+    tensor_t *x = on(tensor_ones(1000)), *y;
+    for (k = 0; k < 60; k++) {
+        tensor_scope_t s = tensor_scope_begin();
+        int64_t used = tensor_cuda_memory_allocated(TENSOR_CUDA);
+        tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
+        cusim_set(k % 2 ? "fail_call" : "fail_alloc", k / 2);
+        if (tensor_cuda_graph_begin(g) == 0) {
+            y = tensor_mul(tensor_rand_like(x), x);
+            tensor_sum(y);
+            if (tensor_cuda_graph_end(g) == 0) tensor_cuda_graph_replay(g);
+        }
+        met += !tensor_ok();
+        cusim_set("fail_call", -1);
+        cusim_set("fail_alloc", -1);
+        tensor_clear_error();
+        tensor_scope_end(s);
+        CHECK(tensor_cuda_graph_free(g) == 0);
+        CHECK_MSG(tensor_cuda_memory_allocated(TENSOR_CUDA) == used, "call %d", k);
+    }
+    CHECK_MSG(met > 4, "%d", met);
+}
+// A kernel that CUDA cannot start: the device is lost, the CPU is not, and all is given back.
+static void lost(void) {
+    tensor_t *x = on(tensor_ones(9)), *y = tensor_ones(9);
+    cusim_set("fail_launch", 0);
+    CHECK_POISON(tensor_exp(x), TENSOR_ERR_CUDA, "exp: unspecified launch failure");
+    cusim_set("fail_launch", -1);
+    CHECK_POISON(tensor_exp(x), TENSOR_ERR_CUDA, "exp: unspecified launch failure");
+    CHECK(tensor_cuda_stream_synchronize(s1) == TENSOR_ERR_CUDA);
+    CHECK_ERROR(TENSOR_ERR_CUDA, "no call of CUDA works in this process any more");
+    CHECK(tensor_item(tensor_sum(tensor_exp(y))) > 24);
+}
+#endif
+#endif
+
+int main(void) {
+    RUN(elsewhere);
+#ifdef TEST_CUDA
+#ifdef TEST_CUDA_SIM
+    cusim_set("protect", 1);
+    cusim_set("devices", 2);
+#endif
+    if (device_start()) return test_report();
+    s1 = tensor_cuda_stream_new(TENSOR_CUDA);
+    s2 = tensor_cuda_stream_new(TENSOR_CUDA);
+    RUN(order);
+    RUN(backward);
+    RUN(handles);
+    RUN(threads);
+    RUN(pinned);
+    RUN(loader);
+    RUN(runs);
+#ifdef TEST_FEW                                 // minutes under the thread sanitizer
+    return test_report();
+#endif
+    RUN(replay);
+    RUN(misuse);
+    RUN(places);
+    RUN(steady);
+#ifdef TEST_CUDA_SIM
+    RUN(graph_faults);
+    RUN(lost);
+#endif
+    CHECK(tensor_shutdown() == 0 && tensor_cuda_memory_allocated(TENSOR_CUDA) == 0);
+    CHECK(tensor_cuda_shutdown() == 0);
+#ifdef TEST_CUDA_SIM
+    cusim_set("reset", 0);
+    cusim_set("live", 0);
+#endif
+#endif
+    return test_report();
+}
