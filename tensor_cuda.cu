@@ -1418,9 +1418,8 @@ template <class K, class P> struct plans_t {
         slot_t *set = slot[h % sets], *oldest = set;
         for (int k = 0; k < PLAN_WAYS; k++) {
             *found = set[k].used && !memcmp(&set[k].key, &key, sizeof key);
-            if (*found) { oldest = &set[k]; }
+            if (*found || set[k].used < oldest->used) { oldest = &set[k]; }
             if (*found) { break; }
-            if (set[k].used < oldest->used) { oldest = &set[k]; }
         }
         if (!*found) {
             if (oldest->used && drop) { drop(oldest->plan); }
@@ -3718,8 +3717,7 @@ static uint32_t alignment_of(const void *p) {
     uintptr_t low = (uintptr_t)p & (~(uintptr_t)p + 1);
     return low && low < 256 ? (uint32_t)low : 256;
 }
-// y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x: no matrix is turned for it. -> whether it was
-// done
+// y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, and nothing is turned. -> whether it was done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     bool f64 = q.dtype == TENSOR_F64;
     if (!at.allocator || !at.limits.libraries || class_of(q.dtype) == 2 || !q.k || q.m > INT32_MAX ||
@@ -3727,12 +3725,6 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         return false;
     }
     side_t a(q.n, q.k, q.wc, q.wr), b(q.k, q.m, q.xc, q.xr), d(q.n, q.m, q.yc, q.yr);
-    if (d.turned && d.fits && !q.bias) {        // y lies column by column: its transpose
-        matmul_t t = q;
-        t.m = q.n, t.n = q.m, t.x = q.w, t.w = q.x, t.yr = q.yc, t.yc = q.yr;
-        t.xb = q.wb, t.xr = q.wc, t.xc = q.wr, t.wb = q.xb, t.wr = q.xc, t.wc = q.xr;
-        return matmul_by_library(at, t);
-    }
     if (!a.fits || !b.fits || !d.fits || d.turned || (q.batch > 1 && (q.xb < 0 || q.wb < 0 || q.yb < 0))) {
         return false;
     }
@@ -3745,6 +3737,9 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
                         : q.dtype == TENSOR_F16  ? CUDA_R_16F
                         : q.dtype == TENSOR_BF16 ? CUDA_R_16BF
                                                  : CUDA_R_32F;
+    cublasComputeType_t sums = f64    ? CUBLAS_COMPUTE_64F
+                               : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                      : CUBLAS_COMPUTE_32F;
     cublasLtMatmulDescOpaque_t product;
     cublasLtMatrixLayoutOpaque_t layout[3];     // of A, B, D
     const side_t *side[3] = {&a, &b, &d};
@@ -3758,9 +3753,8 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
 
     std::unique_lock<std::mutex> hold(L.lock);
     if (!library_ready(LIBRARY_CUBLASLT, at.device)) { return false; }
-    cublasStatus_t e = lib.cublasLtMatmulDescInit_internal_(&product, sizeof product,
-        f64    ? CUBLAS_COMPUTE_64F
-        : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, f64 ? CUDA_R_64F : CUDA_R_32F);
+    cublasStatus_t e = lib.cublasLtMatmulDescInit_internal_(&product, sizeof product, sums,
+                                                            f64 ? CUDA_R_64F : CUDA_R_32F);
     auto set = [&](cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes) {
         if (!e) { e = lib.cublasLtMatmulDescSetAttribute_(&product, name, value, bytes); }
     };
@@ -3796,13 +3790,13 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
             if (!e) { e = lib.cublasLtMatmulPreferenceSetAttribute_(&wish, name, value, bytes); }
         };
         uint32_t align[3] = {alignment_of(q.w), alignment_of(q.x), alignment_of(q.y)};
-        uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;     // never in f16 or bf16
+        uint32_t parts = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;    // never summed in f16 or bf16
         want(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
         want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align[0], sizeof align[0]);
         want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align[1], sizeof align[1]);
         want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align[2], sizeof align[2]);
         want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof align[2]);
-        want(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums);
+        want(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &parts, sizeof parts);
         if (!e) {
             e = lib.cublasLtMatmulAlgoGetHeuristic_(L.blas[at.device], &product, &layout[0], &layout[1],
                                                     &layout[2], &layout[2], &wish, 1, &result, &results);
@@ -4173,9 +4167,10 @@ struct image_t {
         }
     }
 };
-static bool conv_plan(const place_t &at, conv_kind_t kind, cudnnDataType_t type, const image_t *t,
-                      const int64_t (*space)[3], const int64_t *alignment, bool bias, bool exact,
-                      conv_plan_t *out) {
+// -> a status of category NOT_SUPPORTED says that cuDNN will never have a plan for it
+static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataType_t type, const image_t *t,
+                               const int64_t (*space)[3], const int64_t *alignment, bool bias, bool exact,
+                               conv_plan_t *out) {
     static const struct {
         cudnnBackendDescriptorType_t op;
         cudnnBackendAttributeName_t alpha, beta, conv, x, w, y;
@@ -4240,7 +4235,10 @@ static bool conv_plan(const place_t &at, conv_kind_t kind, cudnnDataType_t type,
         g.set(op[1], CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
         g.finish(op[1], "operation");
     }
-    return !g.status && plan_of(g, op, bias ? 2 : 1, at.device, exact, at.limits.conv_workspace, out);
+    if (!g.status && plan_of(g, op, bias ? 2 : 1, at.device, exact, at.limits.conv_workspace, out)) {
+        return CUDNN_STATUS_SUCCESS;
+    }
+    return g.status ? g.status : CUDNN_STATUS_NOT_SUPPORTED;
 }
 static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const conv_plan_t &plan, cudaStream_t stream,
                                  int count, const int64_t *id, void *const *data, void *workspace) {
@@ -4271,7 +4269,8 @@ static conv_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype,
                            : dtype == TENSOR_F16  ? CUDNN_DATA_HALF
                            : dtype == TENSOR_BF16 ? CUDNN_DATA_BFLOAT16
                                                   : CUDNN_DATA_FLOAT;
-    int64_t aligned = ((bias ? alignment[3] * 32 : 0) + alignment[2]) * 1024 + alignment[1] * 32 + alignment[0];
+    int64_t aligned = alignment[0] + alignment[1] * 32 + alignment[2] * 1024;
+    if (bias) { aligned += alignment[3] * 32768; }
     conv_key_t key = {{at.device, kind, dtype, tf32, bias, aligned}};
     int64_t *to = key.v + 6;
     for (int d = 0; d < 5; d++) {
@@ -4289,9 +4288,9 @@ static conv_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype,
         on_device_t leave(at.device);
         bool exact = dtype == TENSOR_F32 && !tf32;
         slot->plan.workspace = -1;
-        if (!conv_plan(at, kind, type, t, space, alignment, bias, exact, &slot->plan) && !bias) {
-            memcpy(L.error, L.said, sizeof L.error);
-        }
+        cudnnStatus_t e = conv_plan(at, kind, type, t, space, alignment, bias, exact, &slot->plan);
+        if (e && !bias) { memcpy(L.error, L.said, sizeof L.error); }
+        if (e && CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
 }

@@ -384,8 +384,8 @@ static void real_plans() {
                                         (int64_t)bytes, json) == 0);
     CHECK(lib.cudnnBackendFinalize_(L.properties) == 0);
     place_t at;
-    for (int way = 0; way < 4; way++) {         // f32 as it is, f32 exact, f16, bf16
-        int dtype = way < 2 ? TENSOR_F32 : way == 2 ? TENSOR_F16 : TENSOR_BF16, plans = 0, sums = 0, asked = 0;
+    for (int way = 0; way < 5; way++) {         // f32 as it is, f32 exact, f16, bf16, f64
+        int dtype = way < 2 ? TENSOR_F32 : way == 2 ? TENSOR_F16 : way == 3 ? TENSOR_BF16 : TENSOR_F64, plans = 0, sums = 0, asked = 0;
         int64_t most = 0;
         auto start = std::chrono::steady_clock::now();
         L.no_conv_tf32 = way == 1;
@@ -415,7 +415,7 @@ static void real_plans() {
         double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         CHECK(plans == asked);
         std::printf("%s: %d of %d plans by cuDNN, %d of %d with a bias; workspace up to %.1f MB; %.1f s\n",
-                    way == 1 ? "f32 without TF32" : dtype == TENSOR_F32 ? "f32" : dtype == TENSOR_F16 ? "f16" : "bf16", plans, asked, sums,
+                    way == 1 ? "f32 without TF32" : dtype == TENSOR_F32 ? "f32" : dtype == TENSOR_F16 ? "f16" : dtype == TENSOR_BF16 ? "bf16" : "f64", plans, asked, sums,
                     asked / 3, (double)most / 1e6, seconds);
     }
     L.convs.clear(conv_drop);
