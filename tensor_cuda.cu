@@ -5512,6 +5512,10 @@ static const tensor_backend_t backend = {
     {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1};
 #undef TCU_RUN4
 
+static bool is_set(const char *name) {          // an environment variable, to anything but 0
+    const char *text = getenv(name);
+    return text && text[0] && strcmp(text, "0") != 0;
+}
 static int start(tensor__thread_t *th) {
     int n = 0;
     cudaError_t e = cudaGetDeviceCount(&n);
@@ -5545,9 +5549,9 @@ static int start(tensor__thread_t *th) {
         return TENSOR_ERR_UNSUPPORTED;
     }
 #endif
-    const char *no_cache = getenv("TENSOR_CUDA_NO_CACHE");
     options_t options;
-    options.no_cache = no_cache && no_cache[0] && strcmp(no_cache, "0") != 0;
+    options.no_cache = is_set("TENSOR_CUDA_NO_CACHE");
+    if (is_set("TENSOR_CUDA_NO_LIBRARIES")) { __atomic_store_n(&L.off, 1, __ATOMIC_RELAXED); }
     if (!(G.allocator = allocator_new(&cuda_driver, &options))) {
         TENSOR__(fail)(th, TENSOR_ERR_OUT_OF_MEMORY, "cuda_init: out of memory");
         return TENSOR_ERR_OUT_OF_MEMORY;

@@ -38,7 +38,7 @@
 // the file does without it.
 //
 // The environment variable TENSOR_CUDA_NO_CACHE=1, read by tensor_cuda_init, gives every tensor an allocation
-// of its own, freed at once: for memory checkers.
+// of its own, freed at once: for memory checkers. TENSOR_CUDA_NO_LIBRARIES=1 is tensor_cuda_set_libraries(0).
 // ------------------------------------------------------------------------------
 
 #ifdef __cplusplus

@@ -252,6 +252,11 @@ static void missing() {
     CHECK(without(false) == "cuBLASLt: no algorithm: CUBLAS_STATUS_NOT_SUPPORTED" && fakes.plans == plans);
     CHECK(without(true) == "cuDNN: no engine: CUDNN_STATUS_NOT_SUPPORTED: this fake refuses all");
     fakes.refuse = false;
+    setenv("TENSOR_CUDA_NO_LIBRARIES", "1", 1);
+    again();
+    CHECK(without(true).empty() && without(false).empty());
+    CHECK(tensor_cuda_set_libraries(1) == 0);
+    unsetenv("TENSOR_CUDA_NO_LIBRARIES");
     again();
 }
 // The k-th call from here on fails, for every k: right results, or an error that says so; nothing stays behind.
@@ -346,7 +351,7 @@ static void orders() {
 
 // The real cuDNN makes plans for a device that is only described (h200.json, from one), as it would on it: all
 // convolutions of LeNet, ResNet-18 and ResNet-50, forward and both gradients.
-static void real_plans() {
+[[maybe_unused]] static void real_plans() {
     static const struct { int64_t cin, cout, size, kernel, stride, pad; } net[] = {
         {1, 6, 28, 5, 1, 2}, {6, 16, 14, 5, 1, 0},                                                      // LeNet
         {3, 64, 224, 7, 2, 3}, {64, 64, 56, 3, 1, 1}, {64, 128, 56, 3, 2, 1}, {64, 128, 56, 1, 2, 0},   // ResNet-18
@@ -437,6 +442,10 @@ int main() {
     failing();
     CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0 && fakes.live == 0);
     cusim_set("live", 0);
+#ifdef CUSIM_ASAN
+    std::printf("skipped 1 test: the real cuDNN leaks on its own\n");
+#else
     real_plans();
+#endif
     return check_report();
 }
