@@ -2778,6 +2778,7 @@ typedef struct tensor_backend_t {
     // One per family, NULL = not supported: the op is an error that says so. An error is raised by the
     // kernel.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
+    int halves;                         // MATMUL and CONV take f16 and bf16; else they are given f32
 } tensor_backend_t;
 
 // A row of an op table at run time.
@@ -2948,6 +2949,7 @@ typedef struct tensor__internals_t {
                       int device);
     void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
     int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
+    int (*halves)(const tensor_t *x);                     // whether its device has products of f16 and bf16
 } tensor__internals_t;
 
 #ifdef __cplusplus
@@ -6895,7 +6897,7 @@ TENSOR__FN int tensor__cpu_count(void) { return 1; }
 static const tensor_backend_t tensor__cpu_backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cpu", tensor__cpu_count, NULL, NULL, NULL, NULL,
     NULL, NULL,
-    {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, tensor__cpu_kernel, tensor__cpu_kernel}};
+    {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, tensor__cpu_kernel, tensor__cpu_kernel}, 0};
 #undef TENSOR__K4
 
 TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
@@ -6924,6 +6926,10 @@ TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int de
 TENSOR__FN const char *tensor__device_name(const tensor__thread_t *th, int index) {
     const tensor_backend_t *b = th->ctx->backend[index != 0];
     return b ? b->name : "?";
+}
+TENSOR__FN int tensor__halves(const tensor_t *x) {
+    const tensor_backend_t *b = tensor__self()->ctx->backend[x->device != 0];
+    return b && b->halves;
 }
 // Storages as in tensor_backend_t.copy.
 TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, tensor__storage_t *to_in, const void *from,
@@ -13004,7 +13010,7 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a,
                             b, ka, kb);
     }
-    if (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16) {
+    if ((a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16) && !tensor__halves(a)) {
         tensor_t *y = tensor_matmul(tensor_to(a, TENSOR_F32), tensor_to(b, TENSOR_F32));
         TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)a->dtype));
     }
@@ -18587,7 +18593,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
     tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
     tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
-    tensor__launch,
+    tensor__launch, tensor__halves,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

@@ -5,7 +5,7 @@
 //   g++ -std=c++17 -x c++ -DTENSOR_CUDA_SIM -Itests/cuda -c ...         // for the CPU: tests/cuda/cusim.h
 //
 // CONTENTS (search for the tag)
-//   >>platform  >>allocator  >>driver
+//   >>platform  >>allocator  >>driver  >>libraries
 //   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>matmul  >>windows  >>losses
 //   >>optimizer  >>streams  >>backend  >>native  >>graphs  >>entry
 #if defined(TENSOR_CUDA_SIM)
@@ -21,6 +21,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <mutex>
 #include <thread>
 
 // ------------------------------------------------------------------------------
@@ -81,26 +83,19 @@ static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block
     X(cuMemGetAllocationGranularity) X(cuMemMap) X(cuMemRelease) X(cuMemSetAccess) X(cuMemUnmap)
 #ifdef TCU_HAVE_CUBLASLT
 #define TCU_CUBLASLT_FUNCTIONS(X)                                                                            \
-    X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtMatmul) X(cublasLtMatmulAlgoGetHeuristic)                 \
-    X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute)               \
-    X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)                                     \
-    X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatrixLayoutCreate)                                    \
-    X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutSetAttribute) X(cublasLtGetStatusString)
+    X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetVersion) X(cublasLtMatmul)                             \
+    X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulDescInit_internal) X(cublasLtMatmulDescSetAttribute)   \
+    X(cublasLtMatmulPreferenceInit_internal) X(cublasLtMatmulPreferenceSetAttribute)                         \
+    X(cublasLtMatrixLayoutInit_internal) X(cublasLtMatrixLayoutSetAttribute) X(cublasLtGetStatusString)
 #else
+#define CUBLAS_VER_MAJOR 13
 #define TCU_CUBLASLT_FUNCTIONS(X)
 #endif
 #ifdef TCU_HAVE_CUDNN
 #define TCU_CUDNN_FUNCTIONS(X)                                                                               \
     X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetErrorString) X(cudnnGetLastErrorString)       \
     X(cudnnGetVersion) X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor)                      \
-    X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendFinalize) X(cudnnBackendExecute)   \
-    X(cudnnCreateRNNDescriptor) X(cudnnDestroyRNNDescriptor) X(cudnnSetRNNDescriptor_v8)                     \
-    X(cudnnCreateRNNDataDescriptor) X(cudnnDestroyRNNDataDescriptor) X(cudnnSetRNNDataDescriptor)            \
-    X(cudnnGetRNNTempSpaceSizes) X(cudnnGetRNNWeightSpaceSize) X(cudnnGetRNNWeightParams)                    \
-    X(cudnnRNNForward) X(cudnnRNNBackwardData_v8) X(cudnnRNNBackwardWeights_v8)                              \
-    X(cudnnCreateDropoutDescriptor) X(cudnnDestroyDropoutDescriptor) X(cudnnSetDropoutDescriptor)            \
-    X(cudnnDropoutGetStatesSize) X(cudnnCreateTensorDescriptor) X(cudnnDestroyTensorDescriptor)              \
-    X(cudnnSetTensorNdDescriptor)
+    X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendFinalize) X(cudnnBackendExecute)
 #else
 #define TCU_CUDNN_FUNCTIONS(X)
 #endif
@@ -119,9 +114,12 @@ static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block
 #else
 #define TCU_NVRTC_FUNCTIONS(X)
 #endif
+#define TCU_TEXT(x) TCU_TEXT_(x)
+#define TCU_TEXT_(x) #x
 #define TCU_LIBRARIES(X)                                                                                     \
     X(CUDA, "libcuda.so.1", "the NVIDIA driver", TCU_CUDA_FUNCTIONS)                                         \
-    X(CUBLASLT, "libcublasLt.so.13", "cuBLASLt 13", TCU_CUBLASLT_FUNCTIONS)                                  \
+    X(CUBLASLT, "libcublasLt.so." TCU_TEXT(CUBLAS_VER_MAJOR), "cuBLASLt " TCU_TEXT(CUBLAS_VER_MAJOR),        \
+      TCU_CUBLASLT_FUNCTIONS)                                                                                \
     X(CUDNN, "libcudnn.so.9", "cuDNN 9", TCU_CUDNN_FUNCTIONS)                                                \
     X(NCCL, "libnccl.so.2", "NCCL 2", TCU_NCCL_FUNCTIONS)                                                    \
     X(NVRTC, "libnvrtc.so.13", "NVRTC 13", TCU_NVRTC_FUNCTIONS)
@@ -175,8 +173,6 @@ inline int open_library(library_t which, char *text, size_t room) {
         memcpy(&lib.f##_, &symbol, sizeof symbol);                                                           \
         empty = false;                                                                                       \
     }
-#define TCU_TEXT(f) TCU_TEXT_(f)
-#define TCU_TEXT_(f) #f
 #define TCU_X(id, file, name, functions)                                                                     \
     case LIBRARY_##id: {                                                                                     \
         bool empty = true;                                                                                   \
@@ -1417,6 +1413,186 @@ inline int host_stream_sync(void *, int device, void *stream) {     // its own s
                                                         host_stream_sync,  nullptr};
 
 // ------------------------------------------------------------------------------
+// >>libraries                                      MARK: cuBLASLt and cuDNN
+//
+// Handles, plans and last words of the libraries that products and convolutions go to. One that is missing,
+// of another version, without an algorithm for a shape or that fails a call is no error of an op: the kernel
+// here runs instead, and what was wrong stays for tensor_cuda_library_error. A plan (algorithm, bytes of
+// workspace) is found once for a key of all that it depends on; in a full bucket of the table the one least
+// recently used goes. Workspace is the caching allocator's, for the length of a call: in a capture it is the
+// graph's own. Rejected: an error (a program would stop at its first convolution for want of a file); a
+// workspace per stream (it would hold the largest for ever, and a graph would have to outlive it).
+// ------------------------------------------------------------------------------
+
+enum { PLAN_SETS = 64, PLAN_WAYS = 8 };
+template <int N> struct plan_key_t { int64_t v[N]; };
+template <class K, class P> struct plans_t {
+    struct slot_t { K key; P plan; uint64_t used; } slot[PLAN_SETS][PLAN_WAYS];  // used: 0 = empty
+    uint64_t now;
+    // The slot of a key; *found says whether its plan is there already. Else it is cleared, and to be filled.
+    slot_t *of(const K &key, uint64_t sets, void (*drop)(P &), bool *found) {
+        uint64_t h = 0;
+        for (int64_t v : key.v) { h = (h ^ (uint64_t)v) * 0x9E3779B97F4A7C15u, h ^= h >> 32; }
+        slot_t *set = slot[h % sets], *oldest = set;
+        for (int k = 0; k < PLAN_WAYS; k++) {
+            *found = set[k].used && !memcmp(&set[k].key, &key, sizeof key);
+            if (*found || set[k].used < oldest->used) { oldest = &set[k]; }
+            if (*found) { break; }
+        }
+        if (!*found) {
+            if (oldest->used && drop) { drop(oldest->plan); }
+            oldest->key = key;
+            oldest->plan = P();
+        }
+        oldest->used = ++now;
+        return oldest;
+    }
+    void clear(void (*drop)(P &)) {
+        for (auto &set : slot) {
+            for (slot_t &s : set) {
+                if (s.used && drop) { drop(s.plan); }
+                s.used = 0;
+            }
+        }
+    }
+};
+
+#ifdef TCU_HAVE_CUBLASLT
+struct product_plan_t {
+    cublasLtMatmulAlgo_t algo;
+    int64_t workspace;                          // -1 = cuBLASLt has none
+};
+typedef plan_key_t<18> product_key_t;
+#endif
+#ifdef TCU_HAVE_CUDNN
+struct conv_plan_t {
+    cudnnBackendDescriptor_t plan, config;
+    int64_t workspace;                          // -1 = cuDNN has none
+};
+typedef plan_key_t<48> conv_key_t;
+#endif
+static struct {
+    std::mutex lock;                            // all below but the switches
+    int off, matmul_tf32, no_conv_tf32;
+    int64_t calls;
+    int state[LIBRARY_COUNT];                   // 1 = of use, -1 = not, until the next start
+    char said[512], error[512];                 // said: by cuDNN, perhaps of one engine among others
+#ifdef TCU_HAVE_CUBLASLT
+    cublasLtHandle_t blas[MAX_DEVICES];
+    plans_t<product_key_t, product_plan_t> products;
+#endif
+#ifdef TCU_HAVE_CUDNN
+    cudnnHandle_t dnn[MAX_DEVICES];
+    cudnnBackendDescriptor_t properties; // set by tests: plans are made for this device, without a handle
+    plans_t<conv_key_t, conv_plan_t> convs;
+#endif
+} L;
+
+// Workspace for the length of a call; what is queued may still use it.
+struct workspace_t {
+    allocator_t *from;
+    block_t *block = nullptr;
+    workspace_t(allocator_t *a, int device, cudaStream_t stream, int64_t bytes) : from(a) {
+        failed = alloc(a, device, stream, (uint64_t)bytes, "workspace of a library", &block) != 0;
+        at = block ? (void *)(uintptr_t)block->address : nullptr;
+    }
+    ~workspace_t() { release(from, block); }
+    workspace_t(const workspace_t &) = delete;
+    void *at;
+    bool failed;
+};
+
+#ifdef TCU_HAVE_CUBLASLT
+// With L.lock -> ok
+static bool blas_said(const char *what, cublasStatus_t status) {
+    if (!status) { return true; }
+    cudaGetLastError();                         // of it the next launch knows nothing
+    snprintf(L.error, sizeof L.error, "cuBLASLt: %s: %s", what, lib.cublasLtGetStatusString_(status));
+    return false;
+}
+#endif
+#ifdef TCU_HAVE_CUDNN
+// With L.lock -> ok; else a text, which is the library's error with `last`
+static bool dnn_said(const char *what, cudnnStatus_t status, bool last = false) {
+    char text[300] = "";
+    if (!status) { return true; }
+    cudaGetLastError();
+    lib.cudnnGetLastErrorString_(text, sizeof text);
+    snprintf(L.said, sizeof L.said, "cuDNN: %s: %s: %s", what, lib.cudnnGetErrorString_(status), text);
+    if (last) { memcpy(L.error, L.said, sizeof L.error); }
+    return false;
+}
+static void conv_drop(conv_plan_t &p) {
+    if (p.plan) { lib.cudnnBackendDestroyDescriptor_(p.plan); }
+    if (p.config) { lib.cudnnBackendDestroyDescriptor_(p.config); }
+}
+#endif
+// With L.lock: opens a library and makes its handle for a device -> whether it is of use
+static bool library_ready(library_t which, int device) {
+    long version = -1, major = -1;
+    (void)device;
+    if (!L.state[which]) {
+        L.state[which] = -1;
+        if (open_library(which, L.error, sizeof L.error)) { return false; }
+#ifdef TCU_HAVE_CUBLASLT
+        if (which == LIBRARY_CUBLASLT) {
+            version = (long)lib.cublasLtGetVersion_();
+            major = CUBLAS_VER_MAJOR;
+        }
+#endif
+#ifdef TCU_HAVE_CUDNN
+        if (which == LIBRARY_CUDNN) {
+            version = (long)lib.cudnnGetVersion_();
+            major = CUDNN_MAJOR;
+        }
+#endif
+        if (version / 10000 != major) {
+            snprintf(L.error, sizeof L.error, "%s %ld is needed, but the library says it is %ld.%ld.%ld",
+                     which == LIBRARY_CUDNN ? "cuDNN" : "cuBLASLt", major, version / 10000,
+                     version / 100 % 100,
+                     version % 100);
+            return false;
+        }
+        L.state[which] = 1;
+    }
+    if (L.state[which] < 0) { return false; }
+#ifdef TCU_HAVE_CUBLASLT
+    if (which == LIBRARY_CUBLASLT && !L.blas[device]) {
+        on_device_t leave(device);
+        return blas_said("cublasLtCreate", lib.cublasLtCreate_(&L.blas[device]));
+    }
+#endif
+#ifdef TCU_HAVE_CUDNN
+    if (which == LIBRARY_CUDNN && !L.dnn[device] && !L.properties) {
+        on_device_t leave(device);
+        return dnn_said("cudnnCreate", lib.cudnnCreate_(&L.dnn[device]), true);
+    }
+#endif
+    return true;
+}
+static void libraries_close() {
+    std::lock_guard<std::mutex> hold(L.lock);
+#ifdef TCU_HAVE_CUDNN
+    L.convs.clear(conv_drop);
+#endif
+#ifdef TCU_HAVE_CUBLASLT
+    L.products.clear(nullptr);
+#endif
+    for (int k = 0; k < MAX_DEVICES; k++) {
+#ifdef TCU_HAVE_CUBLASLT
+        if (L.blas[k]) { lib.cublasLtDestroy_(L.blas[k]); }
+        L.blas[k] = nullptr;
+#endif
+#ifdef TCU_HAVE_CUDNN
+        if (L.dnn[k]) { lib.cudnnDestroy_(L.dnn[k]); }
+        L.dnn[k] = nullptr;
+#endif
+    }
+    memset(L.state, 0, sizeof L.state);
+    L.error[0] = 0;
+}
+
+// ------------------------------------------------------------------------------
 // >>operands                                       MARK: operands, dtypes, launches
 //
 // What every kernel below takes: the arguments of a call (tensor_arg_t), a stream, and limits that depend on
@@ -1429,11 +1605,16 @@ struct limits_t {
     int sms = 132, blocks_per_sm = 8;           // grids are no larger than what runs at once
     int64_t reduce_chunk = 16384; // elements that one block sums; part of the result's definition
     int64_t norm_chunk = 256;                   // rows likewise, in gradients of weights of norms
+    bool libraries = true;                      // products and convolutions by them, where they can
+    int64_t product_workspace = 32 << 20, conv_workspace = 256 << 20; // the most bytes an algorithm may want
+    uint64_t plan_sets = PLAN_SETS;
 };
 struct place_t {
     cudaStream_t stream;
     limits_t limits;
     unsigned long long *error; // on the device: 0, or 1 + position of the first bad index seen
+    allocator_t *allocator = nullptr;           // of workspace; NULL = no libraries
+    int device = 0;
 };
 enum { THREADS = 256 };
 typedef __nv_bfloat16 bf16;
@@ -3477,9 +3658,9 @@ inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t
 // ------------------------------------------------------------------------------
 // >>matmul                                         MARK: matrix product
 //
-// Tiles in shared memory, 4 x 4 results a thread: for dtypes that cuBLASLt does not take, for strides it
-// cannot express, and as the twin its results are tested against. f32 sums for f16 and bf16. Rejected: tensor
-// cores here (cuBLASLt has them).
+// cuBLASLt's where it is there; else tiles in shared memory, 4 x 4 results a thread: for dtypes that cuBLASLt
+// does not take, for strides it cannot express, and as the twin its results are tested against. f32 sums for
+// f16 and bf16. Rejected: tensor cores here (cuBLASLt has them).
 // ------------------------------------------------------------------------------
 
 struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] + bias[n] (+ y), `batch` times
@@ -3547,8 +3728,136 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
         }
     }
 }
+#ifdef TCU_HAVE_CUBLASLT
+// An operand of cuBLASLt's, whose matrices lie column by column: rows x columns with these steps, or turned.
+struct side_t {
+    int64_t ld;
+    bool turned, fits;
+    side_t(int64_t rows, int64_t columns, int64_t down, int64_t across) {
+        bool plain = (down == 1 || rows == 1) && (columns == 1 || across >= rows);
+        turned = !plain;
+        ld = turned ? down : columns == 1 ? rows : across;
+        fits = (plain || ((across == 1 || columns == 1) && down >= columns)) && ld <= INT32_MAX;
+    }
+};
+// Up to 256, what cuBLASLt takes for granted unless told.
+static uint32_t alignment_of(const void *p) {
+    uintptr_t low = (uintptr_t)p & (~(uintptr_t)p + 1);
+    return low && low < 256 ? (uint32_t)low : 256;
+}
+// y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, and nothing is turned. -> whether it was done
+static bool matmul_by_library(const place_t &at, const matmul_t &q) {
+    bool f64 = q.dtype == TENSOR_F64;
+    if (!at.allocator || !at.limits.libraries || class_of(q.dtype) == 2 || !q.k || q.m > INT32_MAX ||
+        q.n > INT32_MAX || q.k > INT32_MAX || q.batch > INT32_MAX) {
+        return false;
+    }
+    side_t a(q.n, q.k, q.wc, q.wr), b(q.k, q.m, q.xc, q.xr), d(q.n, q.m, q.yc, q.yr);
+    if (!a.fits || !b.fits || !d.fits || d.turned || (q.batch > 1 && (q.xb < 0 || q.wb < 0 || q.yb < 0))) {
+        return false;
+    }
+    int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&L.matmul_tf32, __ATOMIC_RELAXED);
+    product_key_t key = {{at.device, q.dtype, q.m, q.n, q.k, q.batch, a.ld, b.ld, d.ld, q.wb, q.xb, q.yb,
+                          a.turned + 2 * b.turned, (q.bias ? 1 : 0) + (q.add ? 2 : 0), tf32,
+                          alignment_of(q.w) + 1024ll * alignment_of(q.x), alignment_of(q.y),
+                          q.bias ? alignment_of(q.bias) : 0}};
+    cudaDataType type = f64                      ? CUDA_R_64F
+                        : q.dtype == TENSOR_F16  ? CUDA_R_16F
+                        : q.dtype == TENSOR_BF16 ? CUDA_R_16BF
+                                                 : CUDA_R_32F;
+    cublasComputeType_t sums = f64    ? CUBLAS_COMPUTE_64F
+                               : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                      : CUBLAS_COMPUTE_32F;
+    cublasLtMatmulDescOpaque_t product;
+    cublasLtMatrixLayoutOpaque_t layout[3];     // of A, B, D
+    const side_t *side[3] = {&a, &b, &d};
+    const int64_t rows[3] = {q.n, q.k, q.n}, columns[3] = {q.k, q.m, q.m}, steps[3] = {q.wb, q.xb, q.yb};
+    int32_t op[2] = {a.turned ? CUBLAS_OP_T : CUBLAS_OP_N, b.turned ? CUBLAS_OP_T : CUBLAS_OP_N};
+    int32_t count = (int32_t)q.batch;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    double one = q.alpha, more = q.add;
+    float one32 = (float)one, more32 = (float)more;
+    bool found = false;
+
+    std::unique_lock<std::mutex> hold(L.lock);
+    if (!library_ready(LIBRARY_CUBLASLT, at.device)) { return false; }
+    cublasStatus_t e = lib.cublasLtMatmulDescInit_internal_(&product, sizeof product, sums,
+                                                            f64 ? CUDA_R_64F : CUDA_R_32F);
+    auto set = [&](cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes) {
+        if (!e) { e = lib.cublasLtMatmulDescSetAttribute_(&product, name, value, bytes); }
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, &op[0], sizeof op[0]);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, &op[1], sizeof op[1]);
+    if (q.bias) {
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+        set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &q.bias, sizeof q.bias);
+    }
+    for (int k = 0; k < 3 && !e; k++) {
+        const side_t &s = *side[k];
+        e = lib.cublasLtMatrixLayoutInit_internal_(&layout[k], sizeof layout[k], type,
+                                                   (uint64_t)(s.turned ? columns[k] : rows[k]),
+                                                   (uint64_t)(s.turned ? rows[k] : columns[k]), s.ld);
+        if (e || count == 1) { continue; }
+        e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                  sizeof count);
+        if (e) { break; }
+        e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                  &steps[k], sizeof steps[k]);
+    }
+    if (!blas_said("description of a product", e)) { return false; }
+    auto *slot = L.products.of(key, at.limits.plan_sets, nullptr, &found);
+    if (!found) {
+        cublasLtMatmulPreferenceOpaque_t wish;
+        cublasLtMatmulHeuristicResult_t result;
+        int results = 0;
+        size_t most = (size_t)at.limits.product_workspace;
+        on_device_t leave(at.device);
+        memset((void *)&result, 0, sizeof result);
+        e = lib.cublasLtMatmulPreferenceInit_internal_(&wish, sizeof wish);
+        auto want = [&](cublasLtMatmulPreferenceAttributes_t name, const void *value, size_t bytes) {
+            if (!e) { e = lib.cublasLtMatmulPreferenceSetAttribute_(&wish, name, value, bytes); }
+        };
+        uint32_t align[3] = {alignment_of(q.w), alignment_of(q.x), alignment_of(q.y)};
+        uint32_t parts = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;    // never summed in f16 or bf16
+        want(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
+        want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align[0], sizeof align[0]);
+        want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align[1], sizeof align[1]);
+        want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align[2], sizeof align[2]);
+        want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof align[2]);
+        want(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &parts, sizeof parts);
+        if (!e) {
+            e = lib.cublasLtMatmulAlgoGetHeuristic_(L.blas[at.device], &product, &layout[0], &layout[1],
+                                                    &layout[2], &layout[2], &wish, 1, &result, &results);
+        }
+        if (!e && (!results || result.state)) {
+            e = result.state ? result.state : CUBLAS_STATUS_NOT_SUPPORTED;
+        }
+        slot->plan.algo = result.algo;
+        slot->plan.workspace = e ? -1 : (int64_t)result.workspaceSize;
+        if (e && e != CUBLAS_STATUS_NOT_SUPPORTED) { slot->used = 0; }       // it may do better next time
+        if (!blas_said("no algorithm", e)) { return false; }
+    }
+    product_plan_t plan = slot->plan;
+    hold.unlock();
+    if (plan.workspace < 0) { return false; }
+    workspace_t space(at.allocator, at.device, at.stream, plan.workspace);
+    if (space.failed) { return false; }
+    e = lib.cublasLtMatmul_(L.blas[at.device], &product, f64 ? (void *)&one : &one32, q.w, &layout[0], q.x,
+                            &layout[1], f64 ? (void *)&more : &more32, q.y, &layout[2], q.y, &layout[2],
+                            &plan.algo, space.at, (size_t)plan.workspace, at.stream);
+    if (!e) {
+        __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+        return true;
+    }
+    hold.lock();
+    return blas_said("cublasLtMatmul", e);
+}
+#endif
 inline int matmul(const place_t &at, const matmul_t &q) {
     if (!q.m || !q.n || !q.batch) { return 0; }
+#ifdef TCU_HAVE_CUBLASLT
+    if (matmul_by_library(at, q)) { return 0; }
+#endif
     int64_t gx = (q.n + MM - 1) / MM, gy = (q.m + MM - 1) / MM;
     if (gy > 65535) {
         matmul_t part = q;                      // rows in slices that a grid can count
@@ -3615,8 +3924,9 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
 // ------------------------------------------------------------------------------
 // >>windows                                        MARK: convolution, pools, norms of planes
 //
-// Plain kernels, a thread a result (a block a weight's gradient, or a plane's statistics), sums in a fixed
-// order: they are there so that no network leaves the device. Rejected: implicit GEMM here (cuDNN has it).
+// Convolutions are cuDNN's where it is there. Else plain kernels, a thread a result (a block a weight's
+// gradient, or a plane's statistics), sums in a fixed order, so that no network leaves the device. Rejected:
+// implicit GEMM here (cuDNN has it).
 // ------------------------------------------------------------------------------
 
 struct window_t {                               // nn__window_t's numbers, for the device
@@ -3636,7 +3946,7 @@ template <class C> __device__ inline C multiply_add(C a, C b, C c) {
         return fma(a, b, c);
     }
 }
-template <class C> __global__ void __launch_bounds__(THREADS, 4) conv_forward(conv_t v) {
+template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_forward(conv_t v) {
     const window_t &g = v.g;
     int64_t step = (int64_t)gridDim.x * blockDim.x, taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
     int64_t plane = g.in[0] * g.in[1] * g.in[2], channels = v.og * g.mode;
@@ -3644,9 +3954,9 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) conv_forward(co
         int64_t x = i % g.out[2], y = i / g.out[2] % g.out[1], z = i / g.out[2] / g.out[1] % g.out[0];
         int64_t o = i / g.out[2] / g.out[1] / g.out[0] % channels;
         int64_t image = i / g.out[2] / g.out[1] / g.out[0] / channels;
-        const C *from = (const C *)v.a + (image * v.cg * g.mode + o / v.og * v.cg) * plane;
-        const C *w = (const C *)v.b + o * v.cg * taps;
-        C sum = v.bias ? ((const C *)v.bias)[o] : C(0);
+        const T *from = (const T *)v.a + (image * v.cg * g.mode + o / v.og * v.cg) * plane;
+        const T *w = (const T *)v.b + o * v.cg * taps;
+        C sum = v.bias ? to_class<C>(((const T *)v.bias)[o]) : C(0);
         for (int64_t c = 0; c < v.cg; c++, from += plane) {
             for (int64_t kz = 0; kz < g.kernel[0]; kz++) {
                 int64_t iz = z * g.stride[0] - g.pad[0] + kz * g.dilation[0];
@@ -3657,12 +3967,13 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) conv_forward(co
                         if (iz < 0 || iz >= g.in[0] || iy < 0 || iy >= g.in[1] || ix < 0 || ix >= g.in[2]) {
                             continue;
                         }
-                        sum = multiply_add<C>(from[(iz * g.in[1] + iy) * g.in[2] + ix], *w, sum);
+                        sum = multiply_add<C>(to_class<C>(from[(iz * g.in[1] + iy) * g.in[2] + ix]),
+                                              to_class<C>(*w), sum);
                     }
                 }
             }
         }
-        ((C *)v.y)[i] = sum;
+        ((T *)v.y)[i] = from_class<T>(sum);
     }
 }
 // The window of which place i of dim d is tap k, -1 if there is none.
@@ -3672,7 +3983,7 @@ __device__ inline int64_t window_of(const window_t &g, int d, int64_t i, int64_t
     o /= g.stride[d];
     return o < g.out[d] ? o : -1;
 }
-template <class C> __global__ void __launch_bounds__(THREADS, 4) conv_input(conv_t v) {
+template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_input(conv_t v) {
     const window_t &g = v.g;
     int64_t step = (int64_t)gridDim.x * blockDim.x, taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
     int64_t pixels = g.out[0] * g.out[1] * g.out[2], channels = v.cg * g.mode;
@@ -3681,10 +3992,10 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) conv_input(conv
         int64_t c = i / g.in[2] / g.in[1] / g.in[0] % channels, image =
             i / g.in[2] / g.in[1] / g.in[0] / channels;
         int64_t group = c / v.cg;
-        const C *from = (const C *)v.a + (image * v.og * g.mode + group * v.og) * pixels;
-        C sum = v.bias ? ((const C *)v.bias)[c] : C(0);
+        const T *from = (const T *)v.a + (image * v.og * g.mode + group * v.og) * pixels;
+        C sum = v.bias ? to_class<C>(((const T *)v.bias)[c]) : C(0);
         for (int64_t o = 0; o < v.og; o++, from += pixels) {
-            const C *w = (const C *)v.b + ((group * v.og + o) * v.cg + c % v.cg) * taps;
+            const T *w = (const T *)v.b + ((group * v.og + o) * v.cg + c % v.cg) * taps;
             for (int64_t kz = 0; kz < g.kernel[0]; kz++) {
                 int64_t oz = window_of(g, 0, z, kz);
                 for (int64_t ky = 0; ky < g.kernel[1]; ky++) {
@@ -3692,16 +4003,17 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) conv_input(conv
                     for (int64_t kx = 0; kx < g.kernel[2]; kx++, w++) {
                         int64_t ox = window_of(g, 2, x, kx);
                         if (oz < 0 || oy < 0 || ox < 0) { continue; }
-                        sum = multiply_add<C>(from[(oz * g.out[1] + oy) * g.out[2] + ox], *w, sum);
+                        sum = multiply_add<C>(to_class<C>(from[(oz * g.out[1] + oy) * g.out[2] + ox]),
+                                              to_class<C>(*w), sum);
                     }
                 }
             }
         }
-        ((C *)v.y)[i] = sum;
+        ((T *)v.y)[i] = from_class<T>(sum);
     }
 }
 // A block a weight: a = gradient, b = x.
-template <class C> __global__ void __launch_bounds__(THREADS, 4) conv_weight(conv_t v) {
+template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_weight(conv_t v) {
     TCU_SHARED(C, s, [THREADS]);
     const window_t &g = v.g;
     int64_t pixels = g.out[0] * g.out[1] * g.out[2], plane = g.in[0] * g.in[1] * g.in[2];
@@ -3717,16 +4029,350 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) conv_weight(con
             int64_t iy = at / g.out[2] % g.out[1] * g.stride[1] - g.pad[1] + ky * g.dilation[1];
             int64_t ix = at % g.out[2] * g.stride[2] - g.pad[2] + kx * g.dilation[2];
             if (iz < 0 || iz >= g.in[0] || iy < 0 || iy >= g.in[1] || ix < 0 || ix >= g.in[2]) { continue; }
-            sum = multiply_add<C>(((const C *)v.a)[(image * v.og * g.mode + o) * pixels + at],
-                                  ((const C *)v.b)[(image * v.cg * g.mode + o / v.og * v.cg + c) * plane +
-                                                   (iz * g.in[1] + iy) * g.in[2] + ix],
-                                  sum);
+            T grad = ((const T *)v.a)[(image * v.og * g.mode + o) * pixels + at];
+            T x = ((const T *)v.b)[(image * v.cg * g.mode + o / v.og * v.cg + c) * plane +
+                                   (iz * g.in[1] + iy) * g.in[2] + ix];
+            sum = multiply_add<C>(to_class<C>(grad), to_class<C>(x), sum);
         }
         sum = join_lanes<sum_op<C>>(sum, s, (int)threadIdx.x, THREADS, 1);
-        if (!threadIdx.x) { ((C *)v.y)[i] = sum; }
+        if (!threadIdx.x) { ((T *)v.y)[i] = from_class<T>(sum); }
         __syncthreads();
     }
 }
+
+#ifdef TCU_HAVE_CUDNN
+enum conv_kind_t { CONV_FORWARD, CONV_INPUT, CONV_WEIGHT };
+// y[i] += bias[channel of i], a place of a plane after the other.
+template <class T, class C> __global__ void __launch_bounds__(THREADS, 4)
+add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        y[i] = from_class<T>(to_class<C>(y[i]) + to_class<C>(bias[i / plane % channels]));
+    }
+}
+// Descriptors of a graph while it is made. The first failure stays; what is not taken out goes with it.
+struct dnn_graph_t {
+    enum { MOST = 64 };                         // twice what a convolution takes
+    cudnnBackendDescriptor_t all[MOST];
+    int count = 0;
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+    const char *at = "";
+    dnn_graph_t() { }
+    dnn_graph_t(const dnn_graph_t &) = delete;
+    ~dnn_graph_t() {
+        while (count) { drop(all[count - 1]); }
+    }
+    void check(cudnnStatus_t s, const char *what) {
+        if (status || !s) { return; }
+        status = s;
+        at = what;
+        dnn_said(what, s);
+    }
+    cudnnBackendDescriptor_t make(cudnnBackendDescriptorType_t type) {
+        cudnnBackendDescriptor_t d = nullptr;
+        if (status) { return d; }
+        check(lib.cudnnBackendCreateDescriptor_(type, &d), "cudnnBackendCreateDescriptor");
+        if (d) { all[count++] = d; }
+        return d;
+    }
+    void take(cudnnBackendDescriptor_t d) {     // out of this graph
+        int k = 0;
+        while (k < count && all[k] != d) { k++; }
+        if (k < count) { all[k] = all[--count]; }
+    }
+    void drop(cudnnBackendDescriptor_t d) {
+        take(d);
+        lib.cudnnBackendDestroyDescriptor_(d);
+    }
+    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+             int64_t n, const void *value) {
+        if (!status) {
+            check(lib.cudnnBackendSetAttribute_(d, name, type, n, value), "cudnnBackendSetAttribute");
+        }
+    }
+    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
+        set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+    }
+    void finish(cudnnBackendDescriptor_t d, const char *what) {
+        if (!status) { check(lib.cudnnBackendFinalize_(d), what); }
+    }
+    cudnnBackendDescriptor_t tensor(int64_t id, cudnnDataType_t type, int64_t n, const int64_t *dims,
+                                    const int64_t *strides, int64_t alignment, bool inner = false) {
+        cudnnBackendDescriptor_t d = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+        set(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+        set(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, n, dims);
+        set(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, n, strides);
+        set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+        set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+        if (inner) { set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inner); }
+        finish(d, "tensor");
+        return d;
+    }
+};
+// Whether an engine's sums are the same every time and as exact as the dtype promises.
+static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool exact) {
+    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t n = 0;
+    cudnnBackendDescriptor_t engine = g.make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    bool pleases = !g.status &&
+        dnn_said("an engine", lib.cudnnBackendGetAttribute_(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine)) &&
+        dnn_said("its notes", lib.cudnnBackendGetAttribute_(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                                            CUDNN_TYPE_NUMERICAL_NOTE,
+                                                            CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, note));
+    for (int64_t k = 0; pleases && k < n; k++) {
+        pleases = note[k] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC &&
+                  note[k] != CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS &&
+                  note[k] != CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION &&
+                  !(exact && note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+    }
+    if (engine) { g.drop(engine); }
+    return pleases;
+}
+// The first engine of cuDNN's choice that pleases, fits the workspace and can be made -> whether there is one
+static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
+                    int64_t most, conv_plan_t *out) {
+    enum { CHOICES = 16 };
+    static const cudnnBackendHeurMode_t modes[2] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops);
+    if (!L.properties) {
+        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &L.dnn[device]);
+    }
+    g.finish(whole, "operation graph");
+    snprintf(L.said, sizeof L.said, "cuDNN: no engine is deterministic and as exact as asked");
+    for (cudnnBackendHeurMode_t mode : modes) {
+        cudnnBackendDescriptor_t choice = g.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[CHOICES];
+        int64_t n = 0;
+        g.set(choice, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
+        g.set(choice, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+        if (L.properties) { g.set(choice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, L.properties); }
+        for (auto &c : config) { c = g.make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR); }
+        if (g.status) { return false; }
+        if (!dnn_said("no engine", lib.cudnnBackendFinalize_(choice)) ||
+            !dnn_said("no engine", lib.cudnnBackendGetAttribute_(choice, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &n,
+                                                                 config))) {
+            n = 0;
+        }
+        for (int64_t k = 0; k < n && k < CHOICES && !g.status; k++) {
+            int64_t bytes = 0, one = 0;
+            if (!engine_pleases(g, config[k], exact)) { continue; }
+            cudnnBackendDescriptor_t plan = g.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+            g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config[k]);
+            if (L.properties) {
+                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, L.properties);
+            } else {
+                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &L.dnn[device]);
+            }
+            if (g.status) { break; }
+            if (dnn_said("no plan", lib.cudnnBackendFinalize_(plan)) &&
+                dnn_said("no plan", lib.cudnnBackendGetAttribute_(plan,
+                                                                  CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                                  CUDNN_TYPE_INT64, 1, &one, &bytes)) &&
+                bytes <= most) {
+                g.take(plan);
+                g.take(config[k]);
+                *out = {plan, config[k], bytes};
+                return true;
+            }
+            g.drop(plan);
+        }
+        for (auto &c : config) { g.drop(c); }
+        g.drop(choice);
+    }
+    return false;
+}
+// A tensor of a convolution with 2 or 3 dims of space: a row of pixels is an image of height 1.
+struct image_t {
+    int64_t n, dims[5], strides[5];
+    explicit image_t(const tensor_arg_t &a) : n(a.ndim < 4 ? 4 : a.ndim) {
+        for (int d = 0; d < n; d++) {
+            int from = d < 2 || a.ndim > 3 ? d : d - 1;
+            bool made = a.ndim == 3 && d == 2;
+            dims[d] = made ? 1 : a.dims[from];
+            strides[d] = made ? a.dims[2] * a.strides[2] : a.strides[from];
+        }
+    }
+};
+// -> a status of category NOT_SUPPORTED says that cuDNN will never have a plan for it
+static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataType_t type, const image_t *t,
+                               const int64_t (*space)[3], const int64_t *alignment, bool bias, bool exact,
+                               conv_plan_t *out) {
+    static const struct {
+        cudnnBackendDescriptorType_t op;
+        cudnnBackendAttributeName_t alpha, beta, conv, x, w, y;
+    } names[3] = {
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
+    dnn_graph_t g;
+    int64_t n = t[0].n - 2;
+    cudnnBackendDescriptor_t d[3], op[2];
+    cudnnDataType_t sums = type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    double one = 1, zero = 0;
+    float one32 = 1, zero32 = 0;
+    bool f64 = type == CUDNN_DATA_DOUBLE;
+    for (int k = 0; k < 3; k++) {
+        bool inner = bias && k == 2;
+        d[k] = g.tensor(k + 1, inner ? sums : type, t[k].n, t[k].dims, t[k].strides, alignment[k], inner);
+    }
+    cudnnBackendDescriptor_t conv = g.make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    g.set(conv, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n);
+    g.set(conv, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums);
+    g.set(conv, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    g.set(conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, n, space[0]);
+    g.set(conv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, n, space[1]);
+    g.set(conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, n, space[2]);
+    g.set(conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, n, space[3]);
+    g.finish(conv, "convolution");
+    const auto &name = names[kind];             // t and d: large image, weight, small image
+    int large = kind == CONV_INPUT ? 2 : 0, weight = kind == CONV_WEIGHT ? 2 : 1, small_ = 3 - large - weight;
+    op[0] = g.make(name.op);
+    g.set(op[0], name.alpha, f64 ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, f64 ? (void *)&one : &one32);
+    g.set(op[0], name.beta, f64 ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, f64 ? (void *)&zero : &zero32);
+    g.set(op[0], name.conv, conv);
+    g.set(op[0], name.x, d[large]);
+    g.set(op[0], name.w, d[weight]);
+    g.set(op[0], name.y, d[small_]);
+    g.finish(op[0], "operation");
+    if (bias) {
+        int64_t dims[5] = {1, t[2].dims[1], 1, 1, 1}, strides[5] = {dims[1], 1, 1, 1, 1};
+        cudnnPointwiseMode_t add = CUDNN_POINTWISE_ADD;
+        cudnnBackendDescriptor_t b = g.tensor(4, type, t[2].n, dims, strides, alignment[3]);
+        cudnnBackendDescriptor_t y = g.tensor(5, type, t[2].n, t[2].dims, t[2].strides, alignment[2]);
+        cudnnBackendDescriptor_t how = g.make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+        g.set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &add);
+        g.set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &sums);
+        g.finish(how, "pointwise");
+        op[1] = g.make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+        g.set(op[1], CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+        g.set(op[1], CUDNN_ATTR_OPERATION_POINTWISE_XDESC, d[2]);
+        g.set(op[1], CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+        g.set(op[1], CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+        g.finish(op[1], "operation");
+    }
+    if (!g.status && plan_of(g, op, bias ? 2 : 1, at.device, exact, at.limits.conv_workspace, out)) {
+        return CUDNN_STATUS_SUCCESS;
+    }
+    return g.status ? g.status : CUDNN_STATUS_NOT_SUPPORTED;
+}
+static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const conv_plan_t &plan, cudaStream_t stream,
+                                 int count, const int64_t *id, void *const *data, void *workspace) {
+    cudnnBackendDescriptor_t pack = nullptr;
+    cudnnStatus_t e = lib.cudnnSetStream_(handle, stream);
+    if (e || (e = lib.cudnnBackendCreateDescriptor_(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack)) != 0) {
+        return e;
+    }
+    e = lib.cudnnBackendSetAttribute_(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, id);
+    if (!e) {
+        e = lib.cudnnBackendSetAttribute_(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                                          count, data);
+    }
+    if (!e) {
+        e = lib.cudnnBackendSetAttribute_(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+                                          &workspace);
+    }
+    if (!e) { e = lib.cudnnBackendFinalize_(pack); }
+    if (!e) { e = lib.cudnnBackendExecute_(handle, plan.plan, pack); }
+    lib.cudnnBackendDestroyDescriptor_(pack);
+    return e;
+}
+// With L.lock: a convolution's plan, of both an algorithm and the sum with bias or of the first alone.
+static conv_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
+                                 const int64_t (*space)[3], const int64_t *alignment, bool bias) {
+    bool found = false, tf32 = dtype == TENSOR_F32 && !__atomic_load_n(&L.no_conv_tf32, __ATOMIC_RELAXED);
+    cudnnDataType_t type = dtype == TENSOR_F64    ? CUDNN_DATA_DOUBLE
+                           : dtype == TENSOR_F16  ? CUDNN_DATA_HALF
+                           : dtype == TENSOR_BF16 ? CUDNN_DATA_BFLOAT16
+                                                  : CUDNN_DATA_FLOAT;
+    int64_t aligned = alignment[0] + alignment[1] * 32 + alignment[2] * 1024;
+    if (bias) { aligned += alignment[3] * 32768; }
+    conv_key_t key = {{at.device, kind, dtype, tf32, bias, aligned}};
+    int64_t *to = key.v + 6;
+    for (int d = 0; d < 5; d++) {
+        for (int k = 0; k < 3; k++) {
+            *to++ = d < t[k].n ? t[k].dims[d] : 0;
+            *to++ = d < t[k].n ? t[k].strides[d] : 0;
+        }
+    }
+    for (int k = 0; k < 4; k++) {               // the pads behind follow from the rest
+        for (int d = 0; d < 3 && k != 1; d++) { *to++ = space[k][d]; }
+    }
+    static_assert(6 + 30 + 9 <= sizeof key.v / sizeof *key.v, "a convolution's key");
+    auto *slot = L.convs.of(key, at.limits.plan_sets, conv_drop, &found);
+    if (!found) {
+        on_device_t leave(at.device);
+        bool exact = dtype == TENSOR_F32 && !tf32;
+        slot->plan.workspace = -1;
+        cudnnStatus_t e = conv_plan(at, kind, type, t, space, alignment, bias, exact, &slot->plan);
+        if (e && !bias) { memcpy(L.error, L.said, sizeof L.error); }
+        if (e && CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+    }
+    return slot->plan.workspace < 0 ? nullptr : &slot->plan;
+}
+// y of a forward or transposed convolution with its bias, or a weight's gradient -> whether it was done
+static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_call_t *c, const window_t &g) {
+    const tensor_arg_t &a = c->arg[0], &b = c->arg[1], &y = c->arg[c->nin];
+    const tensor_arg_t *bias = c->nin > 2 && c->arg[2].data ? &c->arg[2] : nullptr;
+    if (!at.allocator || !at.limits.libraries || class_of(a.dtype) == 2 || a.ndim > 5 || !a.numel ||
+        !b.numel) {
+        return false;
+    }
+    // As the kernels have it: the gradient and x for a weight, whose graph wants x first.
+    const tensor_arg_t &first = kind == CONV_WEIGHT ? b : a, &second = kind == CONV_WEIGHT ? a : b;
+    const image_t t[3] = {image_t(first), image_t(second), image_t(y)};
+    int64_t space[4][3] = {}, alignment[4], id[4] = {1, 2, 3, 4}, n = t[0].n - 2;
+    void *data[4] = {first.data, second.data, y.data, bias ? bias->data : nullptr};
+    for (int k = 0; k < 4; k++) {
+        uint32_t low = alignment_of(data[k]);
+        alignment[k] = data[k] && low < 16 ? low : 16;
+    }
+    for (int k = 0; k < n; k++) {
+        int64_t d = k + 3 - n, span = (g.kernel[d] - 1) * g.dilation[d] + 1;
+        int64_t more = (g.out[d] - 1) * g.stride[d] + span - g.in[d] - g.pad[d];
+        int64_t slack = g.in[d] + 2 * g.pad[d] - span;
+        bool even = slack >= 0 && slack / g.stride[d] + 1 == g.out[d];
+        space[0][k] = g.pad[d];
+        space[1][k] = even ? g.pad[d] : more > 0 ? more : 0;        // equal ones suit more engines
+        space[2][k] = g.stride[d];
+        space[3][k] = g.dilation[d];
+    }
+    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
+    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+    conv_plan_t *plan = bias ? conv_planned(at, kind, a.dtype, t, space, alignment, true) : nullptr;
+    bool whole = plan != nullptr;
+    if (!plan && !(plan = conv_planned(at, kind, a.dtype, t, space, alignment, false))) { return false; }
+    workspace_t space_for(at.allocator, at.device, at.stream, plan->workspace);
+    if (space_for.failed) { return false; }
+    if (whole) { id[2] = 5; }
+    cudnnStatus_t e = dnn_execute(L.dnn[at.device], *plan, at.stream, whole ? 4 : 3, id, data, space_for.at);
+    if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
+    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    if (!bias || whole) { return true; }
+    int64_t plane = y.numel / t[2].dims[0] / t[2].dims[1];
+    auto add = [&](auto *p, auto k) {
+        typedef typename pointee_t<decltype(p)>::type T;
+        return tcu_launch(add_to_channels<T, decltype(k)>, grid_for(at, y.numel, THREADS), THREADS, 0,
+                          at.stream, p, (const T *)bias->data, y.numel, t[2].dims[1], plane);
+    };
+    return !code_of(a.dtype == TENSOR_F64    ? add((double *)y.data, 0.0)
+                    : a.dtype == TENSOR_F16  ? add((f16 *)y.data, 0.0f)
+                    : a.dtype == TENSOR_BF16 ? add((bf16 *)y.data, 0.0f)
+                                             : add((float *)y.data, 0.0f));
+}
+#endif
 
 // Window o along dim d, as nn__window_at: places from .. to - 1 in steps of dilation -> how many a mean
 // counts
@@ -4973,7 +5619,7 @@ static window_t window_in(const tensor_call_t *c) {
     memcpy((void *)&g, c->p->i, sizeof g);
     return g;
 }
-template <class C> static int convolve(const place_t &at, tensor_call_t *c) {
+template <class T, class C> static int convolve(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     int id = c->row->id;
     bool weight = id == NN_OP_CONV_WEIGHT, input = !weight && id >= NN_OP_CONV_TRANSPOSE1D;
@@ -4988,15 +5634,25 @@ template <class C> static int convolve(const place_t &at, tensor_call_t *c) {
     v.images = a[0].dims[0];
     v.cg = w.dims[1];
     v.og = w.dims[0] / v.g.mode;
-    if (!v.n) { return 0; }
-    return code_of(tcu_launch(weight ? conv_weight<C> : input ? conv_input<C> : conv_forward<C>,
+    return code_of(tcu_launch(weight ? conv_weight<T, C> : input ? conv_input<T, C> : conv_forward<T, C>,
                               grid_for(at, v.n, weight ? 1 : THREADS), THREADS, 0, at.stream, v));
 }
 static int native_conv(const place_t &at, tensor_call_t *c) {
-    int dtype = c->arg[0].dtype;
-    if (!is_dense(c) || c->row->id == NN_OP_IM2COL || c->row->id == NN_OP_COL2IM) { return NONE; }
-    return dtype == TENSOR_F32 ? convolve<float>(at, c) : dtype == TENSOR_F64 ? convolve<double>(at, c) :
-        (int)NONE;
+    int dtype = c->arg[0].dtype, id = c->row->id;
+    if (id == NN_OP_IM2COL || id == NN_OP_COL2IM) { return NONE; }
+    if (!c->arg[c->nin].numel) { return 0; }
+#ifdef TCU_HAVE_CUDNN
+    conv_kind_t kind = id == NN_OP_CONV_WEIGHT        ? CONV_WEIGHT
+                       : id >= NN_OP_CONV_TRANSPOSE1D ? CONV_INPUT
+                                                      : CONV_FORWARD;
+    if (conv_by_library(at, kind, c, window_in(c))) { return 0; }
+#endif
+    if (!is_dense(c)) { return NONE; }
+    return dtype == TENSOR_F32    ? convolve<float, float>(at, c)
+           : dtype == TENSOR_F64  ? convolve<double, double>(at, c)
+           : dtype == TENSOR_F16  ? convolve<f16, float>(at, c)
+           : dtype == TENSOR_BF16 ? convolve<bf16, float>(at, c)
+                                  : (int)NONE;
 }
 template <class C> static int pool(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
@@ -5424,7 +6080,10 @@ static int backend_run(tensor_call_t *c) {
     place_t at;
     at.stream = s->raw;
     at.limits.sms = G.gpu[index].sms;
+    at.limits.libraries = !__atomic_load_n(&L.off, __ATOMIC_RELAXED);
     at.error = G.gpu[index].errors;
+    at.allocator = G.allocator;
+    at.device = index;
     last_error = cudaSuccess;
     int code = call_before(s, c);
     if (code) { return code == TENSOR_ERR_CUDA ? raise_cuda(row->name) : raise(code, "%s: out of memory%s", row->name); }
@@ -5447,9 +6106,13 @@ static int backend_run(tensor_call_t *c) {
 static const tensor_backend_t backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
         backend_copy, backend_aside, backend_recording, backend_site,
-    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}};
+    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1};
 #undef TCU_RUN4
 
+static bool is_set(const char *name) {          // an environment variable, to anything but 0
+    const char *text = getenv(name);
+    return text && text[0] && strcmp(text, "0") != 0;
+}
 static int start(tensor__thread_t *th) {
     int n = 0;
     cudaError_t e = cudaGetDeviceCount(&n);
@@ -5483,9 +6146,9 @@ static int start(tensor__thread_t *th) {
         return TENSOR_ERR_UNSUPPORTED;
     }
 #endif
-    const char *no_cache = getenv("TENSOR_CUDA_NO_CACHE");
     options_t options;
-    options.no_cache = no_cache && no_cache[0] && strcmp(no_cache, "0") != 0;
+    options.no_cache = is_set("TENSOR_CUDA_NO_CACHE");
+    if (is_set("TENSOR_CUDA_NO_LIBRARIES")) { __atomic_store_n(&L.off, 1, __ATOMIC_RELAXED); }
     if (!(G.pinned = allocator_new(&pinned_driver, &options)) ||
         !(G.allocator = allocator_new(&cuda_driver, &options))) {
         free(G.pinned);
@@ -5560,6 +6223,7 @@ int tensor_cuda_shutdown(void) {
                        "cuda_shutdown: %d bytes are in use; call tensor_shutdown before", used);
         return TENSOR_ERR_OWNER;
     }
+    libraries_close();
     allocator_free(G.allocator);
     allocator_free(G.pinned);
     G.allocator = G.pinned = nullptr;
@@ -5854,6 +6518,20 @@ int64_t tensor_cuda_fallbacks(void) {
 }
 int tensor_cuda_set_fallback(int on) {
     return !__atomic_exchange_n(&tcu::G.forbidden, !on, __ATOMIC_RELAXED);
+}
+int tensor_cuda_set_libraries(int on) { return !__atomic_exchange_n(&tcu::L.off, !on, __ATOMIC_RELAXED); }
+int tensor_cuda_set_matmul_tf32(int on) {
+    return __atomic_exchange_n(&tcu::L.matmul_tf32, on != 0, __ATOMIC_RELAXED);
+}
+int tensor_cuda_set_conv_tf32(int on) {
+    return !__atomic_exchange_n(&tcu::L.no_conv_tf32, !on, __ATOMIC_RELAXED);
+}
+int64_t tensor_cuda_library_calls(void) { return __atomic_load_n(&tcu::L.calls, __ATOMIC_RELAXED); }
+const char *tensor_cuda_library_error(void) {
+    static thread_local char text[sizeof tcu::L.error];
+    std::lock_guard<std::mutex> hold(tcu::L.lock);
+    memcpy(text, tcu::L.error, sizeof text);
+    return text;
 }
 void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t native, int64_t fallback),
                            void *user) {

@@ -10,7 +10,7 @@
 //   tensor_cuda_shutdown();
 //
 // CONTENTS (search for the tag)
-//   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-graphs  >>cuda-memory  >>cuda-ops
+//   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-graphs  >>cuda-memory  >>cuda-ops  >>cuda-libraries
 #ifndef TENSOR_CUDA_H_INCLUDED_7C1E
 #define TENSOR_CUDA_H_INCLUDED_7C1E
 
@@ -34,8 +34,14 @@
 // An op that has no kernel of its own for a dtype runs on the CPU, over copies: right, and slow. >>cuda-ops
 // tells which did, and can forbid it.
 //
+// Matrix products go to cuBLASLt and convolutions to cuDNN, each opened when first needed. Neither has to be
+// there: without it, with another version of it, or where it has nothing for a shape, the kernels of this
+// file do the op, to the same accuracy and slower. That is no error; tensor_cuda_library_error says what was
+// wrong, and beside it (>>cuda-libraries) stand the switches. Built where cublasLt.h or cudnn.h is not found,
+// the file does without it.
+//
 // The environment variable TENSOR_CUDA_NO_CACHE=1, read by tensor_cuda_init, gives every tensor an allocation
-// of its own, freed at once: for memory checkers.
+// of its own, freed at once: for memory checkers. TENSOR_CUDA_NO_LIBRARIES=1 is tensor_cuda_set_libraries(0).
 // ------------------------------------------------------------------------------
 
 #ifdef __cplusplus
@@ -247,6 +253,36 @@ TENSOR_API int tensor_cuda_set_fallback(int on);
 TENSOR_API void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t native,
                                                    int64_t fallback),
                                       void *user);
+
+// ------------------------------------------------------------------------------
+// >>cuda-libraries                                 MARK: cuBLASLt and cuDNN
+//
+// Whether they are used, and how exactly. A switch holds for all threads, from the next op on.
+// ------------------------------------------------------------------------------
+
+// Whether the libraries may be used; 0 = this file's kernels only.
+//   on      1 (default) or 0
+//   -> the value before;  errors none
+TENSOR_API int tensor_cuda_set_libraries(int on);
+
+// Whether f32 products may round their factors to TF32, 10 bits of mantissa
+// (torch.backends.cuda.matmul.allow_tf32).
+//   on      0 (default) or 1
+//   -> the value before;  errors none
+TENSOR_API int tensor_cuda_set_matmul_tf32(int on);
+
+// Whether f32 convolutions may (torch.backends.cudnn.allow_tf32, on there too).
+//   on      1 (default) or 0
+//   -> the value before;  errors none
+TENSOR_API int tensor_cuda_set_conv_tf32(int on);
+
+// Products and convolutions since the start that a library did.
+//   -> count;  errors none
+TENSOR_API int64_t tensor_cuda_library_calls(void);
+
+// Why an op last went without a library: which is missing or of what version, or what it said.
+//   -> borrowed string, until the thread's next call of this; "" = nothing was wrong;  errors none
+TENSOR_API const char *tensor_cuda_library_error(void);
 
 #ifdef __cplusplus
 }

@@ -3958,7 +3958,8 @@ TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bi
     if (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "linear: bias %t must have the %d rows of weight %t", bias,
                         weight->dims[0], weight);
-    if (nn__is_half(x)) return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
+    if (nn__is_half(x) && !TENSOR__(halves)(x))
+        return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
     ready[0] = nn__contiguous(x);
     ready[1] = weight;
     ready[2] = nn__contiguous(bias);
@@ -5451,7 +5452,7 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
             return NN__FAIL(TENSOR_ERR_SHAPE,
                             "%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
                             g.stride[d], g.pad[d]);
-    if (nn__is_half(x))
+    if (nn__is_half(x) && !TENSOR__(halves)(x))
         return nn__narrow(nn__conv_front(id, nn__wide(x), nn__wide(w), nn__wide(bias), g, more, same), x);
     dims[0] = x->ndim == rank + 2 ? x->dims[0] : 1;
     for (d = 3 - rank; d < 3; d++) {

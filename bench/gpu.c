@@ -24,6 +24,7 @@ static tensor_t *layer_norm(job_t *j) { return tensor_layer_norm(j->x, 1); }
 static tensor_t *turn(job_t *j) { return tensor_contiguous(tensor_mT(j->x)); }
 static tensor_t *rows(job_t *j) { return tensor_index_select(j->x, 0, j->index); }
 static tensor_t *matmul(job_t *j) { return tensor_matmul(j->x, j->y); }
+static tensor_t *conv(job_t *j) { return tensor_conv2d(j->x, j->y, .padding = 1); }
 static tensor_t *attention(job_t *j) {
     return tensor_scaled_dot_product_attention(j->x, j->x, j->x, .is_causal = 1);
 }
@@ -116,12 +117,19 @@ int main(int argc, char **argv) {
     row("add of 16 elements", add, tensor_randn(16), tensor_randn(16), NULL, 0, 0);
     row("matmul 2048^3", matmul, tensor_randn(m / 2, m / 2), tensor_randn(m / 2, m / 2), NULL, 0,
         (double)m * (double)m * (double)m / 4);
+    row("matmul 2048^3 in bf16", matmul, tensor_to(tensor_randn(m / 2, m / 2), TENSOR_BF16),
+        tensor_to(tensor_randn(m / 2, m / 2), TENSOR_BF16), NULL, 0, (double)m * (double)m * (double)m / 4);
+    row("conv 3 x 3, 64 channels, 32 images", conv, tensor_randn(32, 64, m / 64, m / 64),
+        tensor_randn(64, 64, 3, 3), NULL, 0, 2.0 * 32 * 64 * 64 * 9 * (double)m * (double)m / 4096);
     row("attention 8 x 1024 x 64", attention, tensor_randn(8, m / 4, 64), NULL, NULL, 0,
         8.0 * (double)m * (double)m / 16 * 64 * 4);
     network("mlp 784-512-512-10, batch 64, adam", 64, 512 / k);
     network("mlp 784-2048-2048-10, batch 1024, adam", 1024 / k, 2048 / k);
     printf("\n%lld calls of the above ran on the CPU for want of a kernel.\n",
            (long long)tensor_cuda_fallbacks());
+    printf("%lld products and convolutions were cuBLASLt's and cuDNN's%s%s.\n",
+           (long long)tensor_cuda_library_calls(), *tensor_cuda_library_error() ? "; " : "",
+           tensor_cuda_library_error());
     if (!tensor_ok()) fprintf(stderr, "%s\n", tensor_error_text());
     return tensor_shutdown() || tensor_cuda_shutdown();
 }

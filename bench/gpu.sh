@@ -50,7 +50,11 @@ fi
     echo "## Tests on the device"
     echo
 } > "$report"
-for t in device ops; do test_on $t; done > "$out/tests.txt"
+for alone in 1 0; do
+    export TENSOR_CUDA_NO_LIBRARIES=$alone
+    if [ "$alone" = 1 ]; then echo "without cuBLASLt and cuDNN:"; else echo "with them:"; fi
+    for t in device ops; do test_on $t; done
+done > "$out/tests.txt"
 # test_on counted in this shell: the loop above is no pipeline.
 sed 's/^/    /' "$out/tests.txt" >> "$report"
 awk '/ native .* fallback$/ {

@@ -1,5 +1,5 @@
 # cuda.sh - tensor_cuda.cu without a GPU: emulator, allocator and kernels, plain and under sanitizers; the tests of
-# ops and devices on it; what nvcc says
+# ops and devices on it, without and with (fake) libraries; what nvcc says
 #
 #   sh tests/cuda.sh            uses $B (build), $CXX (g++), $NVCC (nvcc) and CUDA's headers beside it, or $CUDA/include
 #
@@ -22,7 +22,7 @@ if [ -z "$CUDA" ]; then
     CUDA=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 fi
 skip() {
-    echo "skipped 16 tests of tensor_cuda.cu: $1"
+    echo "skipped 20 tests of tensor_cuda.cu: $1"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -32,6 +32,7 @@ echo 'template <class T> int f() { if constexpr (sizeof(T) > 1) { return 0; } re
 $CXX -std=c++17 -fsyntax-only "$out/probe.cpp" 2>/dev/null || skip "$CXX does not compile C++17"
 
 if [ -n "$NVCC" ] && ! command -v "$NVCC" > /dev/null && [ -x "$CUDA/bin/nvcc" ]; then NVCC=$CUDA/bin/nvcc; fi
+export CUDA                                     # libraries.cpp looks there for a real cuDNN
 inc="-isystem $CUDA/include -I. -Itests/cuda"
 flags="-std=c++17 -Wall -Wextra -Wshadow -Werror -ffp-contract=off -DTENSOR_CUDA_SIM"
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
@@ -66,11 +67,17 @@ variant() {
         $CXX $flags $inc $2 $3 -c tests/cuda/kernels.cpp -o "$out/kernels-$1.o"
     } > "$out/kernels-$1.log" 2>&1 || return
     program "kernels-$1" $3 "$out/kernels-$1.o" "$sim" "$impl"
+    if [ "$1" != tsan ]; then
+        $CXX $flags $inc $2 $3 -c tests/cuda/fakes.cpp -o "$out/fakes-$1.o" || return
+        program "libraries-$1" $flags $inc $2 $3 tests/cuda/libraries.cpp "$sim" "$out/fakes-$1.o" "$impl" -ldl
+    fi
     case $1 in
     plain)
         in_c device -O1 && program device-cuda "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl"
         in_c streams -O1 && program streams-cuda "$out/streams.o" "$out/kernels-$1.o" "$sim" "$impl"
-        in_c ops -O0 && program ops-cuda "$out/ops.o" "$out/kernels-$1.o" "$sim" ;;
+        in_c ops -O0 && program ops-cuda "$out/ops.o" "$out/kernels-$1.o" "$sim"
+        program device-libraries "$out/device.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
+        program ops-libraries "$out/ops.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" ;;
     asan)
         program device-asan $3 "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl"
         program streams-asan $3 "$out/streams.o" "$out/kernels-$1.o" "$sim" "$impl" ;;
@@ -114,12 +121,12 @@ if [ ! -f "$impl" ]; then
     printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_impl.c"
     $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_impl.c" -o "$impl" || exit 1
 fi
-names="selftest-plain alloc-plain kernels-plain device-cuda streams-cuda ops-cuda"
+names="selftest-plain alloc-plain kernels-plain libraries-plain device-cuda device-libraries streams-cuda ops-cuda ops-libraries"
 variant plain "" -O0 2000000
 if [ -z "$FULL" ]; then
-    echo "skipped 10 tests of tensor_cuda.cu: sanitizers and nvcc take minutes; FULL=1, as in .ci/run, has them"
+    echo "skipped 11 tests of tensor_cuda.cu: sanitizers and nvcc take minutes; FULL=1, as in .ci/run, has them"
 else
-    names="$names device-asan streams-asan streams-tsan selftest-asan alloc-asan kernels-asan selftest-tsan alloc-tsan kernels-tsan"
+    names="$names device-asan streams-asan streams-tsan selftest-asan alloc-asan kernels-asan libraries-asan selftest-tsan alloc-tsan kernels-tsan"
     variant asan -DCUSIM_ASAN "-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" 60000 &
     if [ "$JOBS" -lt 2 ]; then wait; fi
     variant tsan -DCUSIM_TSAN "-O0 -g1 -fsanitize=thread" 60000 &

@@ -17,6 +17,7 @@ extern void cusim_set(const char *what, long value);
 #endif
 TEST_FN int device_start(void) {
     int code = tensor_cuda_init();
+    tensor_cuda_set_conv_tf32(0);               // results are compared with the CPU's
     CHECK_MSG(code == 0, "%s", tensor_error_text());
     return code;
 }
@@ -107,7 +108,7 @@ static tensor_backend_t mirror = {
         mirror_copy, NULL, NULL, NULL,
     {mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run,
      mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run,
-     mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run}};
+     mirror_run, mirror_run, mirror_run, mirror_run, mirror_run, mirror_run}, 0};
 
 TEST_FN int device_start(void) { return TENSOR__(set_backend)(&mirror); }
 TEST_FN int device_two(void) { return 1; }

@@ -743,22 +743,25 @@ static CUresult error_text(CUresult e, const char **text) {
     return CUDA_SUCCESS;
 }
 
-static std::map<std::string, std::map<std::string, void *>> libraries = {{"libcuda.so.1", {
-    {"cuMemGetAllocationGranularity", (void *)mem_granularity}, {"cuMemAddressReserve", (void *)mem_reserve},
-    {"cuMemAddressFree", (void *)mem_address_free}, {"cuMemCreate", (void *)mem_create},
-    {"cuMemRelease", (void *)mem_release}, {"cuMemMap", (void *)mem_map}, {"cuMemSetAccess", (void *)mem_access},
-    {"cuMemUnmap", (void *)mem_unmap}, {"cuGetErrorString", (void *)error_text}}}};
+static std::map<std::string, std::map<std::string, void *>> &libraries() {     // fakes add theirs before main
+    static std::map<std::string, std::map<std::string, void *>> all = {{"libcuda.so.1", {
+        {"cuMemGetAllocationGranularity", (void *)mem_granularity}, {"cuMemAddressReserve", (void *)mem_reserve},
+        {"cuMemAddressFree", (void *)mem_address_free}, {"cuMemCreate", (void *)mem_create},
+        {"cuMemRelease", (void *)mem_release}, {"cuMemMap", (void *)mem_map}, {"cuMemSetAccess", (void *)mem_access},
+        {"cuMemUnmap", (void *)mem_unmap}, {"cuGetErrorString", (void *)error_text}}}};
+    return all;
+}
 
 void *library_open(const char *name) {
-    auto it = libraries.find(name);
-    return it == libraries.end() || !std::strcmp(name, config.missing) ? nullptr : &it->second;
+    auto it = libraries().find(name);
+    return it == libraries().end() || !std::strcmp(name, config.missing) ? nullptr : &it->second;
 }
 void *library_symbol(void *library, const char *name) {
     auto *l = (std::map<std::string, void *> *)library;
     auto it = l->find(name);
     return it == l->end() || !std::strcmp(name, config.missing) ? nullptr : it->second;
 }
-void library_fake(const char *library, const char *name, void *function) { libraries[library][name] = function; }
+void library_fake(const char *library, const char *name, void *function) { libraries()[library][name] = function; }
 bool library_call() { return call() == cudaSuccess; }
 
 }  // namespace cusim

@@ -1,0 +1,626 @@
+// fakes.cpp - see fakes.h
+#include "cusim.h"
+#include "fakes.h"
+#include <cublasLt.h>
+#include <cudnn.h>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <vector>
+
+fakes_t fakes;
+
+[[noreturn]] static void illegal(const char *what) {
+    std::printf("fake library: %s\n", what);
+    std::exit(3);
+}
+static void demand(bool good, const char *what) {
+    if (!good) { illegal(what); }
+}
+typedef std::vector<long long> sizes;
+static double tf32_of(double v) {
+    float f = (float)v;
+    unsigned u = __float_as_uint(f);
+    return __uint_as_float((u + 0xFFF + (u >> 13 & 1)) & ~0x1FFFu);
+}
+static size_t bytes_of(cudaDataType t) { return t == CUDA_R_64F ? 8 : t == CUDA_R_32F ? 4 : 2; }
+static double get(const void *p, cudaDataType t, long long i) {
+    switch (t) {
+    case CUDA_R_64F: return ((const double *)p)[i];
+    case CUDA_R_32F: return ((const float *)p)[i];
+    case CUDA_R_16F: return __half2float(((const __half *)p)[i]);
+    case CUDA_R_16BF: return __bfloat162float(((const __nv_bfloat16 *)p)[i]);
+    default: illegal("dtype");
+    }
+}
+static void put(void *p, cudaDataType t, long long i, double v) {
+    switch (t) {
+    case CUDA_R_64F: ((double *)p)[i] = v; break;
+    case CUDA_R_32F: ((float *)p)[i] = (float)v; break;
+    case CUDA_R_16F: ((__half *)p)[i] = __float2half_rn((float)v); break;
+    case CUDA_R_16BF: ((__nv_bfloat16 *)p)[i] = __float2bfloat16_rn((float)v); break;
+    default: illegal("dtype");
+    }
+}
+static void scribble(void *p, size_t n) {
+    for (size_t i = 0; i < n; i++) { ((unsigned char *)p)[i] = 0xA5; }
+}
+
+// ----------------------------------------------------------------------------- cuBLASLt
+struct desc_t { unsigned magic; int compute, scale, turned[2], epilogue; const void *bias; };
+struct layout_t { unsigned magic; int type; unsigned long long rows, columns; long long ld; int batch, more; long long stride; };
+struct wish_t { unsigned magic; unsigned align[4], sums; unsigned long long most; };
+struct algo_t { unsigned magic, align[4]; unsigned long long problem, workspace; };
+enum { DESC = 0xD15C, LAYOUT = 0x1A70, WISH = 0x315A, ALGO = 0xA160, HANDLE = 0x4A4D };
+static_assert(sizeof(desc_t) <= sizeof(cublasLtMatmulDescOpaque_t) && sizeof(layout_t) <= sizeof(cublasLtMatrixLayoutOpaque_t) &&
+              sizeof(wish_t) <= sizeof(cublasLtMatmulPreferenceOpaque_t) && sizeof(algo_t) <= sizeof(cublasLtMatmulAlgo_t), "");
+struct blas_t { unsigned magic; int device; };
+
+static cublasStatus_t ready() { return cusim::library_call() ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED; }
+static cublasStatus_t lt_create(cublasLtHandle_t *h) {
+    if (ready()) { return CUBLAS_STATUS_NOT_INITIALIZED; }
+    blas_t *b = new blas_t{HANDLE, 0};
+    cudaGetDevice(&b->device);
+    *h = (cublasLtHandle_t)b;
+    fakes.live++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t lt_destroy(cublasLtHandle_t h) {
+    demand(((blas_t *)h)->magic == HANDLE, "cublasLtDestroy of no handle");
+    delete (blas_t *)h;
+    fakes.live--;
+    return CUBLAS_STATUS_SUCCESS;
+}
+static size_t lt_version() { return (size_t)fakes.blas_version; }
+static const char *lt_text(cublasStatus_t e) {
+    return e == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS of the fake";
+}
+static cublasStatus_t lt_desc(cublasLtMatmulDesc_t d, size_t n, cublasComputeType_t compute, cudaDataType_t scale) {
+    demand(n == sizeof *d, "size of a description");
+    demand((compute == CUBLAS_COMPUTE_64F) == (scale == CUDA_R_64F), "compute and scale types");
+    std::memset((void *)d, 0, n);
+    *(desc_t *)d = {DESC, compute, scale, {CUBLAS_OP_N, CUBLAS_OP_N}, CUBLASLT_EPILOGUE_DEFAULT, nullptr};
+    return ready();
+}
+static cublasStatus_t lt_desc_set(cublasLtMatmulDesc_t p, cublasLtMatmulDescAttributes_t name, const void *v, size_t n) {
+    desc_t *d = (desc_t *)p;
+    demand(d->magic == DESC, "no description");
+    switch (name) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: demand(n == 4, "size"); std::memcpy(&d->turned[0], v, 4); break;
+    case CUBLASLT_MATMUL_DESC_TRANSB: demand(n == 4, "size"); std::memcpy(&d->turned[1], v, 4); break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: demand(n == 4, "size"); std::memcpy(&d->epilogue, v, 4); break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: demand(n == 8, "size"); std::memcpy(&d->bias, v, 8); break;
+    default: illegal("attribute of a description");
+    }
+    return ready();
+}
+static cublasStatus_t lt_layout(cublasLtMatrixLayout_t p, size_t n, cudaDataType type, uint64_t rows, uint64_t columns, int64_t ld) {
+    demand(n == sizeof *p, "size of a layout");
+    demand(rows && columns && ld >= (int64_t)rows, "leading dimension below the rows");
+    *(layout_t *)p = {LAYOUT, type, rows, columns, ld, 1, 0, 0};
+    return ready();
+}
+static cublasStatus_t lt_layout_set(cublasLtMatrixLayout_t p, cublasLtMatrixLayoutAttribute_t name, const void *v, size_t n) {
+    layout_t *l = (layout_t *)p;
+    demand(l->magic == LAYOUT, "no layout");
+    switch (name) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: demand(n == 4, "size"); std::memcpy(&l->batch, v, 4); break;
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: demand(n == 8, "size"); std::memcpy(&l->stride, v, 8); break;
+    default: illegal("attribute of a layout");
+    }
+    return ready();
+}
+static cublasStatus_t lt_wish(cublasLtMatmulPreference_t p, size_t n) {
+    demand(n == sizeof *p, "size of a preference");
+    *(wish_t *)p = {WISH, {256, 256, 256, 256}, ~0u, 0};
+    return ready();
+}
+static cublasStatus_t lt_wish_set(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t name, const void *v, size_t n) {
+    wish_t *w = (wish_t *)p;
+    int k = name == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES ? 0 : name == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES ? 1
+          : name == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES ? 2 : name == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES ? 3 : -1;
+    demand(w->magic == WISH, "no preference");
+    if (name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) {
+        demand(n == 8, "size"), std::memcpy(&w->most, v, 8);
+    } else if (name == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) {
+        demand(n == 4, "size"), std::memcpy(&w->sums, v, 4);
+    } else {
+        demand(k >= 0 && n == 4, "attribute of a preference"), std::memcpy(&w->align[k], v, 4);
+    }
+    return ready();
+}
+// All that an algorithm depends on, but the addresses.
+static unsigned long long problem_of(const desc_t &d, const layout_t *const *l) {
+    unsigned long long h = 1;
+    auto mix = [&](unsigned long long v) { h = (h ^ v) * 0x9E3779B97F4A7C15u; h ^= h >> 29; };
+    mix((unsigned)d.compute), mix((unsigned)d.turned[0]), mix((unsigned)d.turned[1]), mix((unsigned)d.epilogue);
+    for (int k = 0; k < 4; k++) {
+        mix((unsigned)l[k]->type), mix(l[k]->rows), mix(l[k]->columns), mix((unsigned long long)l[k]->ld);
+        mix((unsigned)l[k]->batch), mix((unsigned long long)l[k]->stride);
+    }
+    return h;
+}
+static void agree(const desc_t &d, const layout_t *const *l) {
+    demand(d.magic == DESC && l[0]->magic == LAYOUT && l[1]->magic == LAYOUT && l[2]->magic == LAYOUT && l[3]->magic == LAYOUT,
+           "no description or layout");
+    bool ta = d.turned[0] == CUBLAS_OP_T, tb = d.turned[1] == CUBLAS_OP_T;
+    unsigned long long n = ta ? l[0]->columns : l[0]->rows, k = ta ? l[0]->rows : l[0]->columns;
+    demand(n == l[3]->rows && k == (tb ? l[1]->columns : l[1]->rows) && (tb ? l[1]->rows : l[1]->columns) == l[3]->columns,
+           "matrices that do not fit each other");
+    for (int i = 0; i < 4; i++) {
+        demand(l[i]->type == l[0]->type && l[i]->batch == l[0]->batch, "types or batches that differ");
+        demand((l[i]->type == CUDA_R_64F) == (d.compute == CUBLAS_COMPUTE_64F), "compute type");
+    }
+    demand(d.compute != CUBLAS_COMPUTE_32F_FAST_TF32 || l[0]->type == CUDA_R_32F, "TF32 for what is not f32");
+    demand(l[3]->batch == 1 || l[3]->stride >= l[3]->ld * (long long)(l[3]->columns - 1) + (long long)l[3]->rows ||
+               l[3]->ld >= l[3]->stride * l[3]->batch, "results that overlap");
+    demand((d.epilogue == CUBLASLT_EPILOGUE_BIAS) == (d.bias != nullptr), "epilogue");
+}
+static cublasStatus_t lt_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                   cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t p, int wanted,
+                                   cublasLtMatmulHeuristicResult_t *results, int *count) {
+    const layout_t *l[4] = {(layout_t *)a, (layout_t *)b, (layout_t *)c, (layout_t *)d};
+    const wish_t *w = (wish_t *)p;
+    demand(((blas_t *)h)->magic == HANDLE && w->magic == WISH && wanted >= 1, "cublasLtMatmulAlgoGetHeuristic");
+    demand(!(w->sums & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE), "sums in the dtype of the result");
+    agree(*(desc_t *)dp, l);
+    *count = 0;
+    if (ready()) { return CUBLAS_STATUS_INTERNAL_ERROR; }
+    fakes.plans++;
+    if (fakes.refuse) { return CUBLAS_STATUS_NOT_SUPPORTED; }
+    std::memset((void *)results, 0, sizeof *results);
+    unsigned long long space = w->most < 1024 ? 0 : 1024;
+    algo_t algo = {ALGO, {w->align[0], w->align[1], w->align[2], w->align[3]}, problem_of(*(desc_t *)dp, l), space};
+    std::memcpy((void *)&results->algo, &algo, sizeof algo);
+    results->workspaceSize = space;
+    *count = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t lt_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, const void *alpha, const void *a, cublasLtMatrixLayout_t la,
+                                const void *b, cublasLtMatrixLayout_t lb, const void *beta, const void *c, cublasLtMatrixLayout_t lc,
+                                void *d, cublasLtMatrixLayout_t ld, const cublasLtMatmulAlgo_t *chosen, void *space, size_t bytes,
+                                cudaStream_t s) {
+    const layout_t *l[4] = {(layout_t *)la, (layout_t *)lb, (layout_t *)lc, (layout_t *)ld};
+    const void *at[4] = {a, b, c, d};
+    const desc_t what = *(desc_t *)dp;
+    const algo_t *algo = (const algo_t *)chosen;
+    int device;
+    cudaGetDevice(&device);
+    demand(((blas_t *)h)->magic == HANDLE && ((blas_t *)h)->device == device && s, "cublasLtMatmul: handle or stream");
+    agree(what, l);
+    demand(algo->magic == ALGO && algo->problem == problem_of(what, l), "an algorithm of another product");
+    demand(bytes >= algo->workspace && (!bytes || ((uintptr_t)space % 256 == 0 && cusim::on_device(space, bytes))), "workspace");
+    for (int k = 0; k < 4; k++) {
+        long long last = l[k]->ld * (long long)(l[k]->columns - 1) + (long long)l[k]->rows + l[k]->stride * (l[k]->batch - 1);
+        demand((uintptr_t)at[k] % algo->align[k] == 0, "less aligned than planned");
+        demand(cusim::on_device(at[k], (size_t)last * bytes_of((cudaDataType)l[k]->type)), "a matrix that is not on the device");
+    }
+    demand(!what.bias || cusim::on_device(what.bias, (size_t)l[3]->rows * bytes_of((cudaDataType)l[3]->type)), "bias");
+    if (ready()) { return CUBLAS_STATUS_EXECUTION_FAILED; }
+    bool f64 = what.scale == CUDA_R_64F, rounds = what.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    double by = f64 ? *(const double *)alpha : *(const float *)alpha, more = f64 ? *(const double *)beta : *(const float *)beta;
+    layout_t A = *l[0], B = *l[1], C = *l[2], D = *l[3];
+    fakes.products++;
+    fakes.rounded += rounds;
+    cudaError_t e = cusim::enqueue(s, [=] {
+        bool ta = what.turned[0] == CUBLAS_OP_T, tb = what.turned[1] == CUBLAS_OP_T;
+        long long n = (long long)D.rows, m = (long long)D.columns, inner = (long long)(ta ? A.rows : A.columns);
+        cudaDataType t = (cudaDataType)D.type;
+        scribble(space, bytes);
+        for (int z = 0; z < D.batch; z++) {
+            for (long long j = 0; j < m; j++) {
+                for (long long i = 0; i < n; i++) {
+                    double sum = 0;
+                    for (long long k = 0; k < inner; k++) {
+                        double x = get(a, t, z * A.stride + (ta ? i * A.ld + k : k * A.ld + i));
+                        double y = get(b, t, z * B.stride + (tb ? k * B.ld + j : j * B.ld + k));
+                        sum += rounds ? tf32_of(x) * tf32_of(y) : x * y;
+                    }
+                    sum *= by;
+                    if (more != 0) { sum += more * get(c, t, z * C.stride + j * C.ld + i); }
+                    put(d, t, z * D.stride + j * D.ld + i, sum + (what.bias ? get(what.bias, t, i) : 0));
+                }
+            }
+        }
+    });
+    return e ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+}
+
+// ----------------------------------------------------------------------------- cuDNN
+// A descriptor lives as long as another has it, as there.
+struct node_t;
+typedef std::shared_ptr<node_t> node_p;
+struct value_t { int type; long long n; std::vector<unsigned char> bytes; std::vector<node_p> nodes; };
+struct node_t {
+    int kind;
+    bool done = false;
+    std::map<int, value_t> set;
+    std::vector<int> notes;                     // of an engine's configuration
+    long long workspace = 0;
+    const value_t *find(int name) const {
+        auto it = set.find(name);
+        return it == set.end() ? nullptr : &it->second;
+    }
+    template <class T> T one(int name) const {
+        const value_t *v = find(name);
+        T x;
+        demand(v && v->n == 1 && v->bytes.size() == sizeof x, "an attribute is missing");
+        std::memcpy(&x, v->bytes.data(), sizeof x);
+        return x;
+    }
+    sizes list(int name) const {
+        const value_t *v = find(name);
+        demand(v && v->type == CUDNN_TYPE_INT64, "a list is missing");
+        sizes x((size_t)v->n);
+        std::memcpy(x.data(), v->bytes.data(), v->bytes.size());
+        return x;
+    }
+    node_p node(int name, size_t k = 0) const {
+        const value_t *v = find(name);
+        demand(v && k < v->nodes.size(), "a descriptor is missing");
+        return v->nodes[k];
+    }
+};
+struct dnn_t { unsigned magic; int device; cudaStream_t stream; };
+static node_p &node_of(cudnnBackendDescriptor_t d) {
+    demand(d != nullptr, "NULL for a descriptor");
+    return *(node_p *)d;
+}
+static const char *dnn_words = "";
+static cudnnStatus_t no(const char *text) {
+    dnn_words = text;
+    return CUDNN_STATUS_NOT_SUPPORTED;
+}
+static cudnnStatus_t dnn_ready() {
+    if (cusim::library_call()) { return CUDNN_STATUS_SUCCESS; }
+    dnn_words = "this call had to fail";
+    return CUDNN_STATUS_INTERNAL_ERROR;
+}
+static cudnnStatus_t dnn_create(cudnnHandle_t *h) {
+    if (dnn_ready()) { return CUDNN_STATUS_NOT_INITIALIZED; }
+    dnn_t *d = new dnn_t{HANDLE, 0, nullptr};
+    cudaGetDevice(&d->device);
+    *h = (cudnnHandle_t)d;
+    fakes.live++;
+    return CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t dnn_destroy(cudnnHandle_t h) {
+    demand(((dnn_t *)h)->magic == HANDLE, "cudnnDestroy of no handle");
+    delete (dnn_t *)h;
+    fakes.live--;
+    return CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t dnn_stream(cudnnHandle_t h, cudaStream_t s) {
+    demand(((dnn_t *)h)->magic == HANDLE && s, "cudnnSetStream");
+    ((dnn_t *)h)->stream = s;
+    return dnn_ready();
+}
+static const char *dnn_text(cudnnStatus_t e) { return e == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED" : "CUDNN_STATUS of the fake"; }
+static void dnn_last(char *text, size_t n) { std::snprintf(text, n, "%s", dnn_words); }
+static size_t dnn_version() { return (size_t)fakes.dnn_version; }
+static cudnnStatus_t be_create(cudnnBackendDescriptorType_t kind, cudnnBackendDescriptor_t *d) {
+    cudnnStatus_t e = dnn_ready();
+    if (e) { return e; }
+    node_p n = std::make_shared<node_t>();
+    n->kind = kind;
+    *d = (cudnnBackendDescriptor_t) new node_p(n);
+    fakes.live++;
+    return CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t be_destroy(cudnnBackendDescriptor_t d) {
+    delete &node_of(d);
+    fakes.live--;
+    return CUDNN_STATUS_SUCCESS;
+}
+static size_t width(cudnnBackendAttributeType_t t) {
+    switch (t) {
+    case CUDNN_TYPE_INT64: case CUDNN_TYPE_DOUBLE: case CUDNN_TYPE_VOID_PTR: case CUDNN_TYPE_HANDLE: return 8;
+    case CUDNN_TYPE_BOOLEAN: return 1;
+    default: return 4;
+    }
+}
+static cudnnStatus_t be_set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
+                            const void *v) {
+    node_t &o = *node_of(d);
+    demand(!o.done, "an attribute of a finished descriptor is set");
+    value_t x = {type, n, {}, {}};
+    if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+        for (int64_t k = 0; k < n; k++) {
+            x.nodes.push_back(node_of(((cudnnBackendDescriptor_t *)v)[k]));
+            demand(x.nodes.back()->done, "a descriptor that is not finished is used");
+        }
+    } else {
+        x.bytes.assign((const unsigned char *)v, (const unsigned char *)v + (size_t)n * width(type));
+    }
+    o.set[name] = x;
+    return dnn_ready();
+}
+
+// A convolution by the names of the operation's kind: x, w and y are the large image, weight and small image.
+struct names_t { int alpha, beta, conv, x, w, y; };
+static const names_t *names_of(int kind) {
+    static const names_t n[3] = {
+        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
+    return kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR       ? &n[0]
+         : kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? &n[1]
+         : kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR ? &n[2] : nullptr;
+}
+static cudaDataType type_of(int t) {
+    return t == CUDNN_DATA_DOUBLE ? CUDA_R_64F : t == CUDNN_DATA_FLOAT ? CUDA_R_32F : t == CUDNN_DATA_HALF ? CUDA_R_16F
+         : t == CUDNN_DATA_BFLOAT16 ? CUDA_R_16BF : (illegal("dtype of a tensor"), CUDA_R_32F);
+}
+struct tensor_t {
+    sizes dims, strides;
+    cudaDataType type;
+    long long id, alignment;
+    explicit tensor_t(const node_t &n)
+        : dims(n.list(CUDNN_ATTR_TENSOR_DIMENSIONS)), strides(n.list(CUDNN_ATTR_TENSOR_STRIDES)),
+          type(type_of(n.one<int>(CUDNN_ATTR_TENSOR_DATA_TYPE))), id(n.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID)),
+          alignment(n.one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT)) { }
+    long long extent() const {
+        long long e = 1;
+        for (size_t d = 0; d < dims.size(); d++) { e += (dims[d] - 1) * strides[d]; }
+        return e;
+    }
+    long long count() const {
+        long long e = 1;
+        for (long long d : dims) { e *= d; }
+        return e;
+    }
+    long long place(long long i) const {        // of element i in row-major order
+        long long p = 0;
+        for (size_t d = dims.size(); d-- > 0; i /= dims[d]) { p += i % dims[d] * strides[d]; }
+        return p;
+    }
+};
+static int result_of(int kind) {
+    const names_t &a = *names_of(kind);
+    return kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ? a.y
+         : kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? a.x : a.w;
+}
+static bool is_virtual(const node_t &n) { return n.find(CUDNN_ATTR_TENSOR_IS_VIRTUAL) != nullptr; }
+static void check_convolution(const node_t &op) {
+    const names_t &a = *names_of(op.kind);
+    const node_t &c = *op.node(a.conv);
+    tensor_t x(*op.node(a.x)), w(*op.node(a.w)), y(*op.node(a.y));
+    sizes pre = c.list(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS), post = c.list(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+    sizes step = c.list(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES), spread = c.list(CUDNN_ATTR_CONVOLUTION_DILATIONS);
+    size_t n = pre.size();
+    demand(c.one<int>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) == CUDNN_CROSS_CORRELATION, "not a cross correlation");
+    demand(c.one<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) == (int64_t)n && (n == 2 || n == 3) && post.size() == n && step.size() == n &&
+               spread.size() == n && x.dims.size() == n + 2 && w.dims.size() == n + 2 && y.dims.size() == n + 2, "dims of a convolution");
+    demand(x.dims[0] == y.dims[0] && w.dims[0] == y.dims[1] && x.dims[1] % w.dims[1] == 0 && w.dims[0] % (x.dims[1] / w.dims[1]) == 0,
+           "channels of a convolution");
+    bool f64 = x.type == CUDA_R_64F;
+    demand(c.one<int>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) == (f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT), "compute type");
+    demand((f64 ? op.one<double>(a.alpha) == 1 && op.one<double>(a.beta) == 0 : op.one<float>(a.alpha) == 1 && op.one<float>(a.beta) == 0),
+           "factors of a convolution");
+    for (size_t k = 0; k < n; k++) {
+        demand(pre[k] >= 0 && post[k] >= 0 && step[k] > 0 && spread[k] > 0, "numbers of a convolution");
+        long long span = (w.dims[k + 2] - 1) * spread[k] + 1;
+        demand(y.dims[k + 2] == (x.dims[k + 2] + pre[k] + post[k] - span) / step[k] + 1, "sizes of a convolution");
+    }
+}
+static cudnnStatus_t be_finish(cudnnBackendDescriptor_t d) {
+    node_t &o = *node_of(d);
+    cudnnStatus_t e = dnn_ready();
+    if (e) { return e; }
+    demand(!o.done, "a descriptor is finished twice");
+    switch (o.kind) {
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR: {
+        tensor_t t(o);
+        demand(t.dims.size() == t.strides.size() && t.alignment > 0 && !(t.alignment & (t.alignment - 1)), "a tensor");
+        for (size_t k = 0; k < t.dims.size(); k++) { demand(t.dims[k] > 0 && t.strides[k] > 0, "sizes of a tensor"); }
+        break;
+    }
+    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: case CUDNN_BACKEND_POINTWISE_DESCRIPTOR: case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: break;
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+        demand(o.node(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)->one<int>(CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_ADD, "pointwise");
+        break;
+    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: {
+        const value_t *ops = o.find(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+        demand(ops && (ops->n == 1 || ops->n == 2) && o.find(CUDNN_ATTR_OPERATIONGRAPH_HANDLE), "a graph");
+        const node_t &op = *ops->nodes[0];
+        demand(names_of(op.kind) && is_virtual(*op.node(result_of(op.kind))) == (ops->n == 2), "operations");
+        break;
+    }
+    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: {
+        node_p graph = o.node(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+        const value_t *ops = graph->find(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+        tensor_t given(*ops->nodes[0]->node(names_of(ops->nodes[0]->kind)->w));      // the result may be inner
+        if (fakes.refuse) { return no("this fake refuses all"); }
+        if (fakes.refuse_sums && ops->n == 2 && bytes_of(given.type) > 2) { return no("no engine adds a bias of this dtype"); }
+        break;
+    }
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
+        const node_t &config = *o.node(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+        demand(o.find(CUDNN_ATTR_EXECUTION_PLAN_HANDLE), "a plan without a handle");
+        fakes.plans++;
+        if (config.workspace < 0) { return no("this engine cannot be made"); }
+        o.workspace = config.workspace;
+        break;
+    }
+    default:
+        if (names_of(o.kind)) {
+            check_convolution(o);
+        } else {
+            illegal("kind of descriptor");
+        }
+    }
+    o.done = true;
+    return CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t be_get(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t room,
+                            int64_t *n, void *v) {
+    node_p o = node_of(d);
+    cudnnStatus_t e = dnn_ready();
+    if (e) { return e; }
+    demand(o->done, "an attribute of what is not finished is asked for");
+    switch (name) {
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS: {
+        // What heuristics offer first is not what may be taken: sums in any order, TF32, half as many bits; one
+        // that cannot be made, one that wants a terabyte.
+        struct choice_t { std::vector<int> notes; long long workspace; };
+        std::vector<choice_t> quick = {{{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 0}, {{CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, 0},
+            {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, -1}, {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 4096}};
+        std::vector<choice_t> slow = {{{}, 1ll << 40}, {{CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 0}, {{}, 512}};
+        auto &list = o->one<int>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A ? quick : slow;
+        demand(room >= (int64_t)list.size() && type == CUDNN_TYPE_BACKEND_DESCRIPTOR, "room for engines");
+        for (size_t k = 0; k < list.size(); k++) {
+            node_t &c = *node_of(((cudnnBackendDescriptor_t *)v)[k]);
+            demand(c.kind == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && !c.done, "room for engines");
+            c.notes = list[k].notes;
+            c.workspace = list[k].workspace;
+            c.set[CUDNN_ATTR_ENGINE_OPERATION_GRAPH] = {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {o->node(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)}};
+            c.done = true;
+        }
+        *n = (int64_t)list.size();
+        break;
+    }
+    case CUDNN_ATTR_ENGINECFG_ENGINE: {
+        node_t &engine = *node_of(*(cudnnBackendDescriptor_t *)v);
+        demand(engine.kind == CUDNN_BACKEND_ENGINE_DESCRIPTOR, "an engine");
+        engine.notes = o->notes;
+        engine.done = true;
+        *n = 1;
+        break;
+    }
+    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
+        demand(room >= (int64_t)o->notes.size(), "room for notes");
+        for (size_t k = 0; k < o->notes.size(); k++) { ((cudnnBackendNumericalNote_t *)v)[k] = (cudnnBackendNumericalNote_t)o->notes[k]; }
+        *n = (int64_t)o->notes.size();
+        break;
+    case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
+        *(int64_t *)v = o->workspace;
+        *n = 1;
+        break;
+    default: illegal("an attribute that nothing asks for");
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t be_execute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
+    dnn_t *handle = (dnn_t *)h;
+    node_p p = node_of(plan), v = node_of(pack);
+    int device;
+    cudaGetDevice(&device);
+    demand(p->done && v->done && handle->magic == HANDLE && handle->device == device && handle->stream &&
+               p->one<void *>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE) == (void *)h, "cudnnBackendExecute: handle, plan or stream");
+    node_p config = p->node(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    node_p graph = config->node(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+    const value_t *ops = graph->find(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    node_p op = ops->nodes[0], add = ops->n == 2 ? ops->nodes[1] : nullptr;
+    const names_t &a = *names_of(op->kind);
+    sizes ids = v->list(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    const value_t *data = v->find(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    char *space = (char *)v->one<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+    demand(data && data->n == (long long)ids.size() && ids.size() == (add ? 4u : 3u), "data of a plan");
+    demand(!p->workspace || ((uintptr_t)space % 256 == 0 && cusim::on_device(space, (size_t)p->workspace)), "workspace");
+    for (int note : config->notes) {
+        demand(note != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC && note != CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, "an engine that may not be taken");
+    }
+    auto at = [&](const tensor_t &t) -> void * {
+        for (size_t k = 0; k < ids.size(); k++) {
+            void *x = ((void *const *)(const void *)data->bytes.data())[k];
+            if (ids[k] != t.id) { continue; }
+            demand((uintptr_t)x % (uintptr_t)t.alignment == 0, "less aligned than planned");
+            demand(cusim::on_device(x, (size_t)t.extent() * bytes_of(t.type)), "a tensor that is not on the device");
+            return x;
+        }
+        illegal("no data for a tensor");
+    };
+    tensor_t t[3] = {tensor_t(*op->node(a.x)), tensor_t(*op->node(a.w)), tensor_t(*op->node(a.y))};
+    int result = op->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ? 2
+               : op->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? 0 : 1;
+    tensor_t y = add ? tensor_t(*add->node(CUDNN_ATTR_OPERATION_POINTWISE_YDESC)) : t[result];
+    demand(!add || (add->node(CUDNN_ATTR_OPERATION_POINTWISE_XDESC) == op->node(result_of(op->kind)) && y.dims == t[result].dims), "sum");
+    void *from[3], *to = at(y), *bias = nullptr;
+    for (int k = 0; k < 3; k++) { from[k] = k == result ? nullptr : at(t[k]); }
+    sizes bias_dims;
+    if (add) {
+        tensor_t b(*add->node(CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
+        demand(b.dims[1] == y.dims[1] && b.count() == y.dims[1], "bias");
+        bias = at(b);
+    }
+    const node_t &c = *op->node(a.conv);
+    sizes pre = c.list(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS), step = c.list(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+    sizes spread = c.list(CUDNN_ATTR_CONVOLUTION_DILATIONS);
+    bool rounds = t[0].type == CUDA_R_32F && config->notes == std::vector<int>{CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
+    long long space_bytes = p->workspace;
+    cudnnStatus_t e = dnn_ready();
+    if (e) { return e; }
+    fakes.convs++;
+    fakes.rounded += rounds;
+    fakes.fused += add != nullptr;
+    tensor_t X = t[0], W = t[1], Y = t[2];
+    void *fx = from[0], *fw = from[1], *fy = from[2];
+    cudaError_t queued = cusim::enqueue(handle->stream, [=] {
+        size_t n = pre.size();
+        std::vector<double> sums((size_t)y.count(), 0.0), x, w, dy;
+        auto load = [&](std::vector<double> &into, const tensor_t &s, const void *p_) {
+            for (long long i = 0; p_ && i < s.count(); i++) {
+                double q = get(p_, s.type, s.place(i));
+                into.push_back(rounds ? tf32_of(q) : q);
+            }
+        };
+        load(x, X, fx), load(w, W, fw), load(dy, Y, fy);
+        scribble(space, (size_t)space_bytes);
+        long long cg = W.dims[1], og = W.dims[0] / (X.dims[1] / cg), taps = 1, out = 1, in = 1;
+        for (size_t k = 0; k < n; k++) { taps *= W.dims[k + 2], out *= Y.dims[k + 2], in *= X.dims[k + 2]; }
+        for (long long image = 0; image < Y.dims[0]; image++) {
+            for (long long o = 0; o < W.dims[0]; o++) {
+                for (long long pixel = 0; pixel < out; pixel++) {
+                    for (long long tap = 0; tap < taps; tap++) {
+                        long long r = pixel, q = tap, place = 0, scale = 1;
+                        bool inside = true;
+                        for (size_t k = n; k-- > 0; r /= Y.dims[k + 2], q /= W.dims[k + 2], scale *= X.dims[k + 2]) {
+                            long long i = r % Y.dims[k + 2] * step[k] - pre[k] + q % W.dims[k + 2] * spread[k];
+                            inside = inside && i >= 0 && i < X.dims[k + 2];
+                            place += i * scale;
+                        }
+                        for (long long ch = 0; ch < cg && inside; ch++) {
+                            size_t ix = (size_t)((image * X.dims[1] + o / og * cg + ch) * in + place);
+                            size_t iw = (size_t)((o * cg + ch) * taps + tap), iy = (size_t)((image * Y.dims[1] + o) * out + pixel);
+                            if (result == 2) { sums[iy] += x[ix] * w[iw]; }
+                            if (result == 0) { sums[ix] += dy[iy] * w[iw]; }
+                            if (result == 1) { sums[iw] += dy[iy] * x[ix]; }
+                        }
+                    }
+                }
+            }
+        }
+        long long plane = 1;
+        for (size_t k = 2; k < y.dims.size(); k++) { plane *= y.dims[k]; }
+        for (long long i = 0; i < y.count(); i++) {
+            put(to, y.type, y.place(i), sums[(size_t)i] + (bias ? get(bias, y.type, i / plane % y.dims[1]) : 0));
+        }
+    });
+    return queued ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
+}
+
+static const bool added = [] {
+    static const struct { const char *name; void *function; } blas[] = {
+        {"cublasLtCreate", (void *)lt_create}, {"cublasLtDestroy", (void *)lt_destroy}, {"cublasLtGetVersion", (void *)lt_version},
+        {"cublasLtGetStatusString", (void *)lt_text}, {"cublasLtMatmul", (void *)lt_matmul},
+        {"cublasLtMatmulAlgoGetHeuristic", (void *)lt_heuristic}, {"cublasLtMatmulDescInit_internal", (void *)lt_desc},
+        {"cublasLtMatmulDescSetAttribute", (void *)lt_desc_set}, {"cublasLtMatmulPreferenceInit_internal", (void *)lt_wish},
+        {"cublasLtMatmulPreferenceSetAttribute", (void *)lt_wish_set}, {"cublasLtMatrixLayoutInit_internal", (void *)lt_layout},
+        {"cublasLtMatrixLayoutSetAttribute", (void *)lt_layout_set}};
+    static const struct { const char *name; void *function; } dnn[] = {
+        {"cudnnCreate", (void *)dnn_create}, {"cudnnDestroy", (void *)dnn_destroy}, {"cudnnSetStream", (void *)dnn_stream},
+        {"cudnnGetErrorString", (void *)dnn_text}, {"cudnnGetLastErrorString", (void *)dnn_last}, {"cudnnGetVersion", (void *)dnn_version},
+        {"cudnnBackendCreateDescriptor", (void *)be_create}, {"cudnnBackendDestroyDescriptor", (void *)be_destroy},
+        {"cudnnBackendSetAttribute", (void *)be_set}, {"cudnnBackendGetAttribute", (void *)be_get},
+        {"cudnnBackendFinalize", (void *)be_finish}, {"cudnnBackendExecute", (void *)be_execute}};
+    for (auto &f : blas) { cusim::library_fake("libcublasLt.so.13", f.name, f.function); }
+    for (auto &f : dnn) { cusim::library_fake("libcudnn.so.9", f.name, f.function); }
+    return true;
+}();

@@ -1,0 +1,17 @@
+// fakes.h - cuBLASLt and cuDNN for the emulator: linked in, they are what tensor_cuda.cu opens
+//
+// They compute in double on the host, in the order of the stream, and end the program where a call is illegal:
+// a descriptor that is not finished, a layout or extent that does not fit the matrices, memory that is not the
+// device's, an alignment, workspace or algorithm that is not what was planned with.
+#pragma once
+struct fakes_t {
+    long blas_version = 130100, dnn_version = 91900;
+    bool refuse = false;                // no algorithm, no engine for anything
+    bool refuse_sums = true;            // no engine for a convolution with its bias in f32 or f64
+    long live = 0;                      // handles and descriptors
+    long products = 0, convs = 0;       // executed
+    long plans = 0;                     // asked for: heuristics of cuBLASLt, plans made of cuDNN
+    long rounded = 0;                   // executed with factors of TF32
+    long fused = 0;                     // convolutions executed with their bias
+};
+extern fakes_t fakes;

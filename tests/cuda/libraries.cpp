@@ -1,0 +1,451 @@
+// libraries.cpp - products and convolutions by cuBLASLt and cuDNN, which are fakes (fakes.h), against the CPU's;
+// libraries that are missing, of another version or fail; and the plans that the real cuDNN, where it is installed,
+// makes without a GPU
+#define TCU_POINTWISE_ROWS(X) X(CLONE, clone) X(ADD, add) X(MUL, mul)
+#include "../../tensor_cuda.cu"
+#include "check.h"
+#include "fakes.h"
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <dlfcn.h>
+#include <vector>
+
+extern "C" void cusim_set(const char *what, long value);
+
+static tensor_t *on(tensor_t *x) { return tensor_to(x, TENSOR_CUDA); }
+static tensor_t *off(tensor_t *x) { return tensor_to(x, TENSOR_CPU); }
+static tensor_t *random_of(int dtype, std::vector<int64_t> dims) {
+    tensor_t *x = tensor_randn_n(dims.data(), (int)dims.size());
+    return tensor_to(x, (tensor_dtype_t)dtype);
+}
+static bool near(tensor_t *far, tensor_t *want, int dtype) {
+    double eps = dtype == TENSOR_F64 ? 1e-12 : dtype == TENSOR_F32 ? 2e-5 : dtype == TENSOR_F16 ? 4e-3 : 3e-2;
+    tensor_t *got = off(far);
+    bool good = tensor_ok() && tensor_dtype(got) == tensor_dtype(want) && tensor_allclose(got, want, eps, eps * 4);
+    if (!good && tensor_ok()) {
+        std::printf("largest difference %g\n", tensor_item(tensor_max(tensor_abs(tensor_sub(tensor_to(got, TENSOR_F64),
+                                                                                          tensor_to(want, TENSOR_F64))))));
+    }
+    if (!tensor_ok()) { std::printf("%s\n", tensor_error_text()); }
+    return good;
+}
+static const int floats[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_F64};
+
+// Each op once by the library and once by the kernels here; `by` = calls of the library it has to take.
+template <class F> static void both_ways(F f, tensor_t *want, int dtype, long by = 1) {
+    int64_t before = tensor_cuda_library_calls();
+    CHECK(near(f(), want, dtype));
+    if (tensor_cuda_library_calls() != before + by) {
+        std::printf("%lld calls of a library, %ld are expected: %s\n", (long long)(tensor_cuda_library_calls() - before), by,
+                    tensor_cuda_library_error());
+    }
+    CHECK(tensor_cuda_library_calls() == before + by);
+    CHECK(tensor_cuda_set_libraries(0) == 1);
+    CHECK(near(f(), want, dtype));
+    CHECK(tensor_cuda_set_libraries(1) == 0 && tensor_cuda_library_calls() == before + by);
+}
+static void products() {
+    static const int64_t sizes[][3] = {{1, 1, 1}, {5, 3, 7}, {1, 8, 4}, {8, 1, 3}, {6, 5, 1}, {64, 16, 32}, {33, 65, 17}};
+    tensor_t *full;
+    for (int dtype : floats) {
+        tensor_scope_t scope = tensor_scope_begin();
+        for (auto &s : sizes) {
+            int64_t m = s[0], n = s[1], k = s[2];
+            tensor_t *a = random_of(dtype, {m, k}), *b = random_of(dtype, {k, n}), *fa = on(a), *fb = on(b);
+            tensor_t *at = random_of(dtype, {k, m}), *bt = random_of(dtype, {n, k}), *fat = on(at), *fbt = on(bt);
+            tensor_t *bias = random_of(dtype, {n}), *far = on(bias);
+            both_ways([&] { return tensor_matmul(fa, fb); }, tensor_matmul(a, b), dtype);
+            both_ways([&] { return tensor_matmul(tensor_mT(fat), fb); }, tensor_matmul(tensor_mT(at), b), dtype);
+            both_ways([&] { return tensor_matmul(fa, tensor_mT(fbt)); }, tensor_matmul(a, tensor_mT(bt)), dtype);
+            both_ways([&] { return tensor_matmul(tensor_mT(fat), tensor_mT(fbt)); }, tensor_matmul(tensor_mT(at), tensor_mT(bt)), dtype);
+            both_ways([&] { return tensor_linear(fa, fbt, far); }, tensor_linear(a, bt, bias), dtype);
+            both_ways([&] { return tensor_linear(fa, fbt, NULL); }, tensor_linear(a, bt, NULL), dtype);
+            both_ways([&] { return tensor_linear(fa, tensor_mT(fb), far); }, tensor_linear(a, tensor_mT(b), bias), dtype);
+        }
+        // Batches: of both, of one, repeated, and more than one stride can name (a call for each of the first dim).
+        tensor_t *a = random_of(dtype, {4, 5, 6}), *b = random_of(dtype, {4, 6, 3}), *fa = on(a), *fb = on(b);
+        both_ways([&] { return tensor_matmul(fa, fb); }, tensor_matmul(a, b), dtype);
+        tensor_t *c = random_of(dtype, {1, 6, 3}), *fc = on(c);
+        both_ways([&] { return tensor_matmul(fa, fc); }, tensor_matmul(a, c), dtype);
+        tensor_t *e = random_of(dtype, {2, 1, 5, 6}), *fe = on(e);
+        both_ways([&] { return tensor_matmul(fe, fb); }, tensor_matmul(e, b), dtype, 2);
+        // Views that begin anywhere, rows with a gap behind them; steps within rows that cuBLASLt cannot name.
+        full = random_of(dtype, {9, 20});
+        tensor_t *ffull = on(full);
+        auto part = [](tensor_t *x) { return tensor_narrow(tensor_narrow(x, 0, 1, 8), 1, 3, 7); };
+        auto step = [](tensor_t *x) { return tensor_at(x, "1:, ::3"); };
+        tensor_t *w = random_of(dtype, {7, 4}), *fw = on(w);
+        both_ways([&] { return tensor_matmul(part(ffull), fw); }, tensor_matmul(part(full), w), dtype);
+        both_ways([&] { return tensor_matmul(tensor_mT(part(ffull)), part(ffull)); }, tensor_matmul(tensor_mT(part(full)), part(full)), dtype);
+        both_ways([&] { return tensor_matmul(step(ffull), fw); }, tensor_matmul(step(full), w), dtype, 0);
+        tensor_scope_end(scope);
+    }
+    // Nothing to sum, and no batch.
+    both_ways([] { return tensor_matmul(on(tensor_zeros(3, 0)), on(tensor_zeros(0, 2))); }, tensor_zeros(3, 2), TENSOR_F32, 0);
+    both_ways([] { return tensor_matmul(on(tensor_zeros(0, 3, 2)), on(tensor_zeros(0, 2, 4))); }, tensor_zeros(0, 3, 4), TENSOR_F32, 0);
+    tensor_t *i = tensor_to(tensor_reshape(tensor_arange(0, 6, 1, TENSOR_F32), 2, 3), TENSOR_I64);
+    both_ways([&] { return tensor_matmul(on(i), on(tensor_mT(i))); }, tensor_matmul(i, tensor_mT(i)), TENSOR_F64, 0);
+}
+
+struct conv_case_t { int rank; int64_t images, cin, cout, size, kernel, stride, pad, dilation, groups, more; };
+static const conv_case_t cases[] = {
+    {2, 2, 3, 4, 7, 3, 1, 1, 1, 1, 0}, {2, 1, 4, 6, 8, 3, 2, 1, 1, 2, 1}, {2, 3, 2, 2, 6, 3, 2, 0, 1, 1, 0}, {2, 2, 4, 4, 9, 3, 1, 2, 2, 4, 0},
+    {2, 2, 5, 3, 5, 1, 1, 0, 1, 1, 0}, {1, 2, 3, 4, 11, 4, 3, 2, 1, 1, 2}, {1, 1, 2, 6, 5, 3, 1, 1, 1, 2, 0}, {3, 1, 2, 3, 5, 3, 2, 1, 1, 1, 1},
+};
+static tensor_t *convolve(const conv_case_t &c, bool transposed, tensor_t *x, tensor_t *w, tensor_t *b) {
+    if (transposed) {
+        tensor_conv_transpose_args_t a;
+        memset((void *)&a, 0, sizeof a);
+        a.x = x, a.weight = w, a.bias = b, a.stride = c.stride, a.padding = c.pad, a.dilation = c.dilation, a.groups = c.groups;
+        a.output_padding = c.more;
+        return c.rank == 1 ? tensor__conv_transpose1d(a) : c.rank == 2 ? tensor__conv_transpose2d(a) : tensor__conv_transpose3d(a);
+    }
+    tensor_conv_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.x = x, a.weight = w, a.bias = b, a.stride = c.stride, a.padding = c.pad, a.dilation = c.dilation, a.groups = c.groups;
+    return c.rank == 1 ? tensor__conv1d(a) : c.rank == 2 ? tensor__conv2d(a) : tensor__conv3d(a);
+}
+static std::vector<int64_t> spaced(int64_t first, int64_t second, int rank, int64_t size) {
+    std::vector<int64_t> d = {first, second};
+    for (int k = 0; k < rank; k++) { d.push_back(size + (size > 4 ? k : 0)); }      // no two alike
+    return d;
+}
+static void convolutions() {
+    tensor_cuda_set_conv_tf32(0);
+    for (int dtype : floats) {
+        for (auto &c : cases) {
+            for (int kind = 0; kind < 4; kind++) {
+                tensor_scope_t scope = tensor_scope_begin();
+                bool transposed = kind & 1, biased = kind & 2;
+                tensor_t *x = random_of(dtype, spaced(c.images, c.cin, c.rank, c.size));
+                tensor_t *w = random_of(dtype, transposed ? spaced(c.cin, c.cout / c.groups, c.rank, c.kernel)
+                                                          : spaced(c.cout, c.cin / c.groups, c.rank, c.kernel));
+                tensor_t *b = biased ? random_of(dtype, {c.cout}) : NULL, *fx = on(x), *fw = on(w), *fb = b ? on(b) : NULL;
+                tensor_t *y = convolve(c, transposed, x, w, b), *gy = tensor_to(tensor_randn_like(y), (tensor_dtype_t)dtype);
+                long fused = fakes.fused;
+                both_ways([&] { return convolve(c, transposed, fx, fw, fb); }, y, dtype);
+                CHECK(fakes.fused - fused == (biased && (dtype == TENSOR_F16 || dtype == TENSOR_BF16)));
+                if (transposed || biased) {
+                    tensor_scope_end(scope);
+                    continue;
+                }
+                // The gradients of input and weight are a convolution each.
+                tensor_requires_grad_(x, 1), tensor_requires_grad_(w, 1), tensor_requires_grad_(fx, 1), tensor_requires_grad_(fw, 1);
+                tensor_t *in[2] = {x, w}, *far[2] = {fx, fw}, *want[2], *got[2];
+                y = convolve(c, false, x, w, NULL);
+                CHECK(tensor_autograd_grad(&y, 1, &gy, in, 2, want, 0) == 0);
+                for (int use = 0; use < 2; use++) {
+                    tensor_cuda_set_libraries(use);
+                    tensor_t *fy = convolve(c, false, fx, fw, NULL), *fg = on(gy);
+                    int64_t before = tensor_cuda_library_calls();
+                    CHECK(tensor_autograd_grad(&fy, 1, &fg, far, 2, got, 0) == 0);
+                    CHECK(tensor_cuda_library_calls() == before + 2 * use);
+                    CHECK(near(got[0], want[0], dtype) && near(got[1], want[1], dtype));
+                }
+                tensor_scope_end(scope);
+            }
+        }
+    }
+    // cuDNN does the sum with a bias in any dtype: the same.
+    fakes.refuse_sums = false;
+    for (int dtype : {TENSOR_F32, TENSOR_F64}) {
+        tensor_t *x = random_of(dtype, {2, 3, 6, 5}), *w = random_of(dtype, {4, 3, 2, 2}), *b = random_of(dtype, {4});
+        const conv_case_t c = {2, 2, 3, 4, 0, 0, 1, 0, 1, 1, 0};
+        tensor_t *fx = on(x), *fw = on(w), *fb = on(b);
+        both_ways([&] { return convolve(c, false, fx, fw, fb); }, convolve(c, false, x, w, b), dtype);
+    }
+    fakes.refuse_sums = true;
+    tensor_cuda_set_conv_tf32(1);
+}
+static void exactness() {
+    tensor_t *a = on(tensor_randn(8, 8)), *x = on(tensor_randn(1, 2, 5, 5)), *w = on(tensor_randn(2, 2, 3, 3));
+    const conv_case_t c = {2, 1, 2, 2, 5, 3, 1, 0, 1, 1, 0};
+    auto rounded = [](tensor_t *y) {
+        static long before;
+        tensor_item(tensor_sum(y));
+        long n = fakes.rounded - before;
+        before = fakes.rounded;
+        return n;
+    };
+    rounded(a);
+    CHECK(rounded(tensor_matmul(a, a)) == 0);                           // PyTorch's defaults: products exact,
+    CHECK(rounded(convolve(c, false, x, w, NULL)) == 1);                // convolutions not
+    CHECK(tensor_cuda_set_matmul_tf32(1) == 0 && tensor_cuda_set_conv_tf32(0) == 1);
+    CHECK(rounded(tensor_matmul(a, a)) == 1);
+    CHECK(rounded(convolve(c, false, x, w, NULL)) == 0);
+    a = tensor_to(a, TENSOR_F64);
+    CHECK(rounded(tensor_matmul(a, a)) == 0);
+    CHECK(tensor_cuda_set_matmul_tf32(0) == 1);
+}
+static int dropped;
+static void plan_table() {
+    typedef tcu::plan_key_t<3> short_t;
+    static tcu::plans_t<short_t, int> table;
+    bool found;
+    auto drop = [](int &) { dropped++; };
+    auto has = [&](int64_t k) { return (void)table.of(short_t{{k, 0, k}}, 1, drop, &found), found; };
+    for (int64_t k = 0; k < tcu::PLAN_WAYS; k++) { CHECK(!has(k)); }
+    CHECK(has(0) && dropped == 0 && has(tcu::PLAN_WAYS - 1));
+    CHECK(!has(100) && dropped == 1 && has(0) && has(100) && !has(1) && dropped == 2);  // the oldest, 1, had gone
+    table.clear(drop);
+    CHECK(dropped == 2 + tcu::PLAN_WAYS && !has(0));
+    // Many shapes: not more plans alive than the table holds; a shape seen is planned once.
+    long live = fakes.live, plans;
+    for (int64_t n = 1; n < 700; n++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        const conv_case_t c = {1, 1, 1, 1, n, 1, 1, 0, 1, 1, 0};
+        convolve(c, false, on(tensor_ones(1, 1, n)), on(tensor_ones(1, 1, 1)), NULL);
+        tensor_scope_end(scope);
+    }
+    CHECK(fakes.live > live + 500 && fakes.live <= live + 2 * tcu::PLAN_SETS * tcu::PLAN_WAYS);
+    tensor_t *a = on(tensor_randn(12, 34));
+    tensor_matmul(a, tensor_mT(a));
+    plans = fakes.plans;
+    for (int k = 0; k < 5; k++) { tensor_matmul(a, tensor_mT(a)); }
+    CHECK(fakes.plans == plans && tensor_ok());
+}
+
+static void again() {                           // ends and starts: libraries are looked for anew
+    CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0);
+    CHECK(fakes.live == 0);
+    memset(tcu::lib.open, 0, sizeof tcu::lib.open);
+    CHECK(tensor_cuda_init() == 0 && !*tensor_cuda_library_error());
+    tensor_manual_seed(3);
+}
+// A product and a convolution come out right without their libraries; -> what the text says
+static std::string without(bool convolution) {
+    tensor_t *a = tensor_randn(4, 4), *x = tensor_randn(1, 2, 5, 5), *w = tensor_randn(3, 2, 3, 3), *b = tensor_randn(3);
+    const conv_case_t c = {2, 1, 2, 3, 5, 3, 1, 1, 1, 1, 0};
+    int64_t before = tensor_cuda_library_calls();
+    for (int k = 0; k < 2; k++) {
+        CHECK(convolution ? near(convolve(c, false, on(x), on(w), on(b)), convolve(c, false, x, w, b), TENSOR_F32)
+                          : near(tensor_matmul(on(a), on(a)), tensor_matmul(a, a), TENSOR_F32));
+    }
+    CHECK(tensor_ok() && tensor_cuda_library_calls() == before);
+    return tensor_cuda_library_error();
+}
+static void missing() {
+    static const struct { const char *name, *text; bool convolution; } gone[] = {
+        {"libcublasLt.so.13", "cuBLASLt 13 is needed, but libcublasLt.so.13 cannot be opened", false},
+        {"cublasLtMatmul", "cuBLASLt 13: libcublasLt.so.13 has no cublasLtMatmul", false},
+        {"libcudnn.so.9", "cuDNN 9 is needed, but libcudnn.so.9 cannot be opened", true},
+        {"cudnnBackendExecute", "cuDNN 9: libcudnn.so.9 has no cudnnBackendExecute", true}};
+    for (auto &g : gone) {
+        again();
+        cusim::config.missing = g.name;
+        std::string text = without(g.convolution);
+        CHECK(text == g.text);
+        if (text != g.text) { std::printf("%s\n", text.c_str()); }
+        cusim::config.missing = "";
+        CHECK(without(g.convolution) == g.text);                // it is not tried again
+    }
+    again();
+    fakes.blas_version = 120804, fakes.dnn_version = 101200;
+    CHECK(without(false) == "cuBLASLt 13 is needed, but the library says it is 12.8.4");
+    CHECK(without(true) == "cuDNN 9 is needed, but the library says it is 10.12.0");
+    fakes.blas_version = 130100, fakes.dnn_version = 91900;
+    again();
+    fakes.refuse = true;
+    CHECK(without(false) == "cuBLASLt: no algorithm: CUBLAS_STATUS_NOT_SUPPORTED");
+    long plans = fakes.plans;
+    CHECK(without(false) == "cuBLASLt: no algorithm: CUBLAS_STATUS_NOT_SUPPORTED" && fakes.plans == plans);
+    CHECK(without(true) == "cuDNN: no engine: CUDNN_STATUS_NOT_SUPPORTED: this fake refuses all");
+    fakes.refuse = false;
+    setenv("TENSOR_CUDA_NO_LIBRARIES", "1", 1);
+    again();
+    CHECK(without(true).empty() && without(false).empty());
+    CHECK(tensor_cuda_set_libraries(1) == 0);
+    unsetenv("TENSOR_CUDA_NO_LIBRARIES");
+    again();
+}
+// The k-th call from here on fails, for every k: right results, or an error that says so; nothing stays behind.
+static void failing() {
+    const conv_case_t c = {2, 2, 2, 3, 6, 3, 1, 1, 1, 1, 0};
+    int met = 0, errors = 0;
+    for (int k = 0; k < 260; k++) {
+        bool alloc = k >= 220;
+        again();
+        tensor_t *x = tensor_randn(2, 2, 6, 6), *w = tensor_randn(3, 2, 3, 3), *b = tensor_randn(3), *v = tensor_randn(5, 6);
+        tensor_t *fx = on(x), *fw = on(w), *fb = on(b), *fv = on(v);
+        tensor_requires_grad_(fw, 1);
+        (alloc ? cusim::config.fail_alloc : cusim::config.fail_call) = alloc ? cusim::counts.allocs + k - 220 : cusim::counts.calls + k;
+        tensor_t *y = tensor_linear(convolve(c, false, fx, fw, fb), fv, NULL);
+        tensor_backward(tensor_sum(y));
+        tensor_t *got = off(y);
+        bool said = *tensor_cuda_library_error() != 0;
+        cusim::config.fail_call = cusim::config.fail_alloc = -1;
+        met += said;
+        if (tensor_ok()) {
+            CHECK(tensor_allclose(got, tensor_linear(convolve(c, false, x, w, b), v, NULL), 1e-2, 1e-2));
+        } else {
+            CHECK(tensor_error_code() == TENSOR_ERR_CUDA || tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY);
+            errors++;
+            tensor_clear_error();
+        }
+        CHECK(near(tensor_matmul(fv, tensor_mT(fv)), tensor_matmul(v, tensor_mT(v)), TENSOR_F32));
+    }
+    CHECK(met > 60 && errors < 60);
+    again();
+}
+// In a capture workspace is the graph's own: other work between two replays does not meet it.
+static void captured() {
+    using namespace tcu;
+    const conv_case_t c = {2, 2, 2, 3, 6, 3, 1, 1, 1, 1, 0};
+    cudaStream_t s = gpu_of(0)->stream;
+    tensor_t *a = tensor_randn(6, 5), *w = tensor_randn(4, 5), *b = tensor_randn(4), *x = tensor_randn(2, 2, 6, 6), *k = tensor_randn(3, 2, 3, 3);
+    tensor_t *fa = on(a), *fw = on(w), *fb = on(b), *fx = on(x), *fk = on(k), *y, *z;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    tensor_cuda_synchronize(TENSOR_CUDA);
+    int number = capture_begin(G.allocator, 0, s);
+    CHECK(number && !cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    y = tensor_linear(fa, fw, fb);              // opened and planned for here, within the capture
+    z = convolve(c, false, fx, fk, NULL);
+    CHECK(!cudaStreamEndCapture(s, &graph));
+    capture_end(G.allocator, 0, number);
+    CHECK(tensor_ok() && !cudaGraphInstantiate(&ready, graph, 0) && !*tensor_cuda_library_error());
+    for (int i = 0; i < 3; i++) {
+        CHECK(!cudaGraphLaunch(ready, s));
+        CHECK(near(y, tensor_linear(a, w, b), TENSOR_F32));
+        CHECK(tensor_allclose(off(z), convolve(c, false, x, k, NULL), 1e-2, 1e-2));
+        CHECK(near(tensor_matmul(fw, tensor_mT(fa)), tensor_matmul(w, tensor_mT(a)), TENSOR_F32));
+        a = tensor_randn(6, 5);
+        tensor_copy_(fa, on(a));
+    }
+    tensor_free(y), tensor_free(z);
+    cudaGraphExecDestroy(ready), cudaGraphDestroy(graph);
+    graph_release(G.allocator, 0, number);
+}
+// Whatever order streams run in, with the host kept from the device's memory: training steps as on the CPU.
+static void orders() {
+    const conv_case_t c = {2, 3, 2, 4, 6, 3, 1, 1, 1, 1, 0};
+    auto train = [&](int device) {
+        tensor_manual_seed(5);
+        tensor_t *x = tensor_to(tensor_randn(3, 2, 6, 6), (tensor_dtype_t)device), *w = tensor_to(tensor_randn(4, 2, 3, 3), (tensor_dtype_t)device);
+        tensor_t *v = tensor_to(tensor_randn(3, 144), (tensor_dtype_t)device), *b = tensor_to(tensor_zeros(3), (tensor_dtype_t)device);
+        double loss = 0;
+        for (int k = 0; k < 4; k++) {
+            tensor_t *p[3] = {tensor_requires_grad_(tensor_detach(w), 1), tensor_requires_grad_(tensor_detach(v), 1), tensor_requires_grad_(tensor_detach(b), 1)};
+            tensor_t *y = tensor_linear(tensor_flatten(convolve(c, false, x, p[0], NULL), 1, -1), p[1], p[2]), *g[3];
+            tensor_t *l = tensor_mean(tensor_mul(y, y)), *one = tensor_ones_like(l);
+            CHECK(tensor_autograd_grad(&l, 1, &one, p, 3, g, 0) == 0);
+            w = tensor_sub(p[0], tensor_mul_scalar(g[0], 0.001)), v = tensor_sub(p[1], tensor_mul_scalar(g[1], 0.001));
+            b = tensor_sub(p[2], tensor_mul_scalar(g[2], 0.001));
+            loss = tensor_item(l);
+        }
+        return loss;
+    };
+    double want = train(TENSOR_CPU);
+    tensor_cuda_set_conv_tf32(0);
+    cusim::config.protect = true;
+    for (auto order : {cusim::EAGER, cusim::LATE, cusim::RANDOM}) {
+        cusim::config.order = order;
+        double got = train(TENSOR_CUDA);
+        CHECK(std::fabs(got - want) < 1e-4 * std::fabs(want));
+    }
+    cusim::config.order = cusim::LATE;
+    cusim::config.protect = false;
+    tensor_cuda_set_conv_tf32(1);
+}
+
+// The real cuDNN makes plans for a device that is only described (h200.json, from one), as it would on it: all
+// convolutions of LeNet, ResNet-18 and ResNet-50, forward and both gradients.
+[[maybe_unused]] static void real_plans() {
+    static const struct { int64_t cin, cout, size, kernel, stride, pad; } net[] = {
+        {1, 6, 28, 5, 1, 2}, {6, 16, 14, 5, 1, 0},                                                      // LeNet
+        {3, 64, 224, 7, 2, 3}, {64, 64, 56, 3, 1, 1}, {64, 128, 56, 3, 2, 1}, {64, 128, 56, 1, 2, 0},   // ResNet-18
+        {128, 128, 28, 3, 1, 1}, {128, 256, 28, 3, 2, 1}, {128, 256, 28, 1, 2, 0}, {256, 256, 14, 3, 1, 1},
+        {256, 512, 14, 3, 2, 1}, {256, 512, 14, 1, 2, 0}, {512, 512, 7, 3, 1, 1},
+        {64, 64, 56, 1, 1, 0}, {64, 256, 56, 1, 1, 0}, {256, 64, 56, 1, 1, 0}, {256, 128, 56, 1, 1, 0}, // ResNet-50
+        {128, 128, 56, 3, 2, 1}, {128, 512, 28, 1, 1, 0}, {256, 512, 56, 1, 2, 0}, {512, 128, 28, 1, 1, 0},
+        {512, 256, 28, 1, 1, 0}, {256, 256, 28, 3, 2, 1}, {256, 1024, 14, 1, 1, 0}, {512, 1024, 28, 1, 2, 0},
+        {1024, 256, 14, 1, 1, 0}, {1024, 512, 14, 1, 1, 0}, {512, 512, 14, 3, 2, 1}, {512, 2048, 7, 1, 1, 0},
+        {1024, 2048, 14, 1, 2, 0}, {2048, 512, 7, 1, 1, 0}};
+    using namespace tcu;
+    std::string folder = std::getenv("CUDA") ? std::getenv("CUDA") : "";
+    void *real = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+    if (!real) { real = dlopen((folder + "/lib64/libcudnn.so.9").c_str(), RTLD_NOW | RTLD_LOCAL); }
+    char json[4096];
+    FILE *file = std::fopen("tests/cuda/h200.json", "rb");
+    size_t bytes = file ? std::fread(json, 1, sizeof json, file) : 0;
+    if (file) { std::fclose(file); }
+    while (bytes && json[bytes - 1] == '\n') { bytes--; }
+    if (!real || !bytes) {
+        std::printf("skipped 1 test: %s\n", real ? "no tests/cuda/h200.json" : "no libcudnn.so.9");
+        return;
+    }
+#define TCU_X(f)                                                                                             \
+    {                                                                                                        \
+        void *symbol = dlsym(real, #f);                                                                      \
+        CHECK(symbol != NULL);                                                                               \
+        memcpy(&lib.f##_, &symbol, sizeof symbol);                                                           \
+    }
+    TCU_CUDNN_FUNCTIONS(TCU_X)
+#undef TCU_X
+    CHECK(lib.cudnnGetVersion_() / 10000 == CUDNN_MAJOR);
+    CHECK(lib.cudnnBackendCreateDescriptor_(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &L.properties) == 0);
+    CHECK(lib.cudnnBackendSetAttribute_(L.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                        (int64_t)bytes, json) == 0);
+    CHECK(lib.cudnnBackendFinalize_(L.properties) == 0);
+    place_t at;
+    for (int way = 0; way < 5; way++) {         // f32 as it is, f32 exact, f16, bf16, f64
+        int dtype = way < 2 ? TENSOR_F32 : way == 2 ? TENSOR_F16 : way == 3 ? TENSOR_BF16 : TENSOR_F64, plans = 0, sums = 0, asked = 0;
+        int64_t most = 0;
+        auto start = std::chrono::steady_clock::now();
+        L.no_conv_tf32 = way == 1;
+        for (auto &c : net) {
+            for (int kind = 0; kind < 4; kind++) {          // 3: forward with a bias
+                const int64_t n = 32, out = (c.size + 2 * c.pad - c.kernel) / c.stride + 1;
+                const int64_t large[4] = {n, c.cin, c.size, c.size}, weight[4] = {c.cout, c.cin, c.kernel, c.kernel};
+                const int64_t few[4] = {n, c.cout, out, out}, *dims[3] = {large, weight, few};
+                const int order[4][3] = {{0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {0, 1, 2}};
+                const int64_t space[4][3] = {{c.pad, c.pad}, {c.pad, c.pad}, {c.stride, c.stride}, {1, 1}};
+                const int64_t alignment[4] = {16, 16, 16, 16};
+                std::vector<image_t> t;
+                for (int k : order[kind]) {
+                    int64_t strides[4] = {dims[k][1] * dims[k][2] * dims[k][3], dims[k][2] * dims[k][3], dims[k][3], 1};
+                    tensor_arg_t a = {};
+                    a.ndim = 4, a.dims = dims[k], a.strides = strides;
+                    t.emplace_back(a);
+                }
+                L.said[0] = 0;
+                conv_plan_t *p = conv_planned(at, (conv_kind_t)(kind % 3), dtype, t.data(), space, alignment, kind == 3);
+                asked += kind < 3;
+                (kind < 3 ? plans : sums) += p != nullptr;
+                if (!p && kind < 3) { std::printf("no plan for %d -> %d, size %d, kernel %d, kind %d: %s\n", (int)c.cin, (int)c.cout, (int)c.size, (int)c.kernel, kind, L.said); }
+                if (p && p->workspace > most) { most = p->workspace; }
+            }
+        }
+        double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        CHECK(plans == asked);
+        std::printf("%s: %d of %d plans by cuDNN, %d of %d with a bias; workspace up to %.1f MB; %.1f s\n",
+                    way == 1 ? "f32 without TF32" : dtype == TENSOR_F32 ? "f32" : dtype == TENSOR_F16 ? "f16" : dtype == TENSOR_BF16 ? "bf16" : "f64", plans, asked, sums,
+                    asked / 3, (double)most / 1e6, seconds);
+    }
+    L.convs.clear(conv_drop);
+    lib.cudnnBackendDestroyDescriptor_(L.properties);
+    L.properties = nullptr;
+}
+
+int main() {
+    CHECK(tensor_cuda_init() == 0);
+    tensor_manual_seed(3);
+    products();
+    convolutions();
+    exactness();
+    plan_table();
+    orders();
+    again();
+    captured();
+    missing();
+    failing();
+    CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0 && fakes.live == 0);
+    cusim_set("live", 0);
+#ifdef CUSIM_ASAN
+    std::printf("skipped 1 test: the real cuDNN leaks on its own\n");
+#else
+    real_plans();
+#endif
+    return check_report();
+}
