@@ -120,7 +120,7 @@ static bool near_to(const values &got, const values &want, double tol) {
     }
     return true;
 }
-static const int floats[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16};
+static const int floats[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_F64};
 
 // ------------------------------------------------------------------------------------------------------------ pointwise
 template <class F> static void pointwise_row(int op, int kind, int arity, F f) {
@@ -383,10 +383,11 @@ static void rows_of_numbers() {
                 CHECK(near_to(D.get(), back, 4 * slack(dtype)));
             }
             if (columns == 7) { continue; }
-            array_t W(dtype, {columns}, &w), B(dtype, {columns}, &b), M(TENSOR_F32, {rows}), R(TENSOR_F32, {rows}), DW(dtype, {columns}), DB(dtype, {columns});
+            int sums = class_of(dtype) ? TENSOR_F64 : TENSOR_F32;
+            array_t W(dtype, {columns}, &w), B(dtype, {columns}, &b), M(sums, {rows}), R(sums, {rows}), DW(dtype, {columns}), DB(dtype, {columns});
             array_t S(TENSOR_U8, {(int64_t)layer_norm_scratch(at, rows, columns)});
-            CHECK(layer_norm(at, Y.o, (float *)M.o.data, (float *)R.o.data, X.o, W.o.data, B.o.data, rows, columns, 1e-5, false) == 0);
-            CHECK(layer_norm_backward(at, D.o, DW.o.data, DB.o.data, G.o, X.o, W.o.data, (float *)M.o.data, (float *)R.o.data, rows, columns, false, S.o.data) == 0);
+            CHECK(layer_norm(at, Y.o, M.o.data, R.o.data, X.o, W.o.data, B.o.data, rows, columns, 1e-5, false) == 0);
+            CHECK(layer_norm_backward(at, D.o, DW.o.data, DB.o.data, G.o, X.o, W.o.data, M.o.data, R.o.data, rows, columns, false, S.o.data) == 0);
             values want, dx, dw((size_t)columns), db((size_t)columns);
             for (int64_t r = 0; r < rows; r++) {
                 size_t o = (size_t)(r * columns);
@@ -417,12 +418,12 @@ static void rows_of_numbers() {
             values cw = some((size_t)columns, 0.5, 2, TENSOR_F32), g = {0.75};
             array_t X(TENSOR_F32, {rows, columns}, &x), T(TENSOR_I64, {rows}, &t), L(TENSOR_F32, {rows}), W(TENSOR_F32, {rows}), S(TENSOR_F32, {rows});
             array_t Y(TENSOR_F32, {1}), K(TENSOR_F32, {1}), CW(TENSOR_F32, {columns}, &cw), G(TENSOR_F32, {1}, &g), D(TENSOR_F32, {rows, columns});
-            labels_t q = {T.o.data, weighted ? (const float *)CW.o.data : nullptr, TENSOR_I64, false, ignored, 0};
+            labels_t<float> q = {T.o.data, weighted ? (const float *)CW.o.data : nullptr, TENSOR_I64, false, ignored, 0};
             cudaMemsetAsync(at.error, 0, 8, at.stream);
             CHECK(cross_entropy(at, (float *)Y.o.data, (float *)L.o.data, (float *)W.o.data, (float *)S.o.data, (float *)K.o.data,
                                 (const float *)X.o.data, q, rows, columns, true) == 0);
             row_shape_t shape(at, rows, columns, 4);
-            CHECK(!tcu_launch(cross_entropy_rows_backward, shape.grid, shape.block, 0, at.stream, (float *)D.o.data, (const float *)G.o.data,
+            CHECK(!tcu_launch(cross_entropy_rows_backward<float>, shape.grid, shape.block, 0, at.stream, (float *)D.o.data, (const float *)G.o.data,
                               false, (const float *)K.o.data, (const float *)X.o.data, (const float *)S.o.data, q, rows, columns));
             double sum = 0, weights = 0;
             for (int64_t r = 0; r < rows; r++) {
@@ -492,7 +493,7 @@ static void indexing() {
                 int64_t rows = 37;
                 values y = some((size_t)(rows * width), -3, 3, dtype), x = some((size_t)(n * width), -3, 3, dtype), i;
                 for (int64_t k = 0; k < n; k++) { i.push_back((double)(dice() % 3 ? dice() % (uint64_t)rows : 5)); }
-                array_t Y2(dtype, {rows, width}, &y), X2(dtype, {n, width}, &x), I2(TENSOR_I64, {n}, &i), S(TENSOR_U8, {(int64_t)scatter_scratch(n)});
+                array_t Y2(dtype, {rows, width}, &y), X2(dtype, {n, width}, &x), I2(TENSOR_I64, {n}, &i), S(TENSOR_U8, {(int64_t)sort_scratch(n)});
                 CHECK(add_rows(at, Y2.o, I2.o, X2.o, n, width, rows, S.o.data) == 0 && take_error() == 0);
                 values want(y.size());
                 for (size_t q = 0; q < y.size(); q++) {
@@ -513,7 +514,7 @@ static void indexing() {
     for (int dim : {0, 1}) {
         values y = some(5 * 6, -1, 1, TENSOR_F32), x = some(4 * 3, -1, 1, TENSOR_F32), i, want = y;
         for (int k = 0; k < 12; k++) { i.push_back((double)(dice() % 3)); }
-        array_t Y2(TENSOR_F32, {5, 6}, &y), X2(TENSOR_F32, {4, 3}, &x), I2(TENSOR_I64, {4, 3}, &i), S(TENSOR_U8, {(int64_t)scatter_scratch(12)});
+        array_t Y2(TENSOR_F32, {5, 6}, &y), X2(TENSOR_F32, {4, 3}, &x), I2(TENSOR_I64, {4, 3}, &i), S(TENSOR_U8, {(int64_t)sort_scratch(12)});
         CHECK(scatter_add(at, Y2.o, dim, I2.o, X2.o, S.o.data) == 0);
         for (size_t k = 0; k < 12; k++) {
             double &to = want[dim ? k / 3 * 6 + (size_t)i[k] : (size_t)i[k] * 6 + k % 3];
