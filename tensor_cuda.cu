@@ -6,7 +6,7 @@
 //
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver
-//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>order  >>matmul  >>windows  >>losses
+//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>order  >>matmul  >>windows  >>losses  >>nets
 //   >>optimizer  >>backend  >>native  >>entry
 #if defined(TENSOR_CUDA_SIM)
 #include "cusim.h"
@@ -4544,6 +4544,236 @@ loss_map_backward(int which, C *gx, C *gt, const C *g, bool each, C scale, const
 }
 
 // ------------------------------------------------------------------------------
+// >>nets                                           MARK: columns of images, recurrent nets, CTC
+//
+// A recurrent net is a product and one kernel a step: what lies between the products is one sweep, as on the
+// CPU. CTC has a block for each item, whose threads share the states of a step. Rejected: one kernel for all
+// steps of a net (cuDNN has it; it needs a grid that waits for itself).
+// ------------------------------------------------------------------------------
+
+// y[plane][tap][pixel] = the pixel's element under the tap, 0 outside.
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+columns_of(window_t g, C *y, const C *x, int64_t n) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        int64_t o[3], k[3], rest = i, at = 0;
+        bool inside = true;
+        for (int d = 2; d >= 0; d--) {
+            o[d] = rest % g.out[d];
+            rest /= g.out[d];
+        }
+        for (int d = 2; d >= 0; d--) {
+            k[d] = rest % g.kernel[d];
+            rest /= g.kernel[d];
+        }
+        for (int d = 0; d < 3; d++) {
+            int64_t p = o[d] * g.stride[d] - g.pad[d] + k[d] * g.dilation[d];
+            inside = inside && p >= 0 && p < g.in[d];
+            at = at * g.in[d] + p;
+        }
+        y[i] = inside ? x[rest * g.in[0] * g.in[1] * g.in[2] + at] : C(0);
+    }
+}
+// The other way: an element sums the columns it is in, tap by tap.
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+images_of(window_t g, C *y, const C *x, int64_t n) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x, pixels = g.out[0] * g.out[1] * g.out[2];
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        int64_t p[3], rest = i;
+        for (int d = 2; d >= 0; d--) {
+            p[d] = rest % g.in[d];
+            rest /= g.in[d];
+        }
+        const C *from = x + rest * g.kernel[0] * g.kernel[1] * g.kernel[2] * pixels;
+        C sum = C(0);
+        for (int64_t kz = 0; kz < g.kernel[0]; kz++) {
+            int64_t oz = window_of(g, 0, p[0], kz);
+            for (int64_t ky = 0; ky < g.kernel[1]; ky++) {
+                int64_t oy = window_of(g, 1, p[1], ky);
+                for (int64_t kx = 0; kx < g.kernel[2]; kx++, from += pixels) {
+                    int64_t ox = window_of(g, 2, p[2], kx);
+                    if (oz >= 0 && oy >= 0 && ox >= 0) { sum += from[(oz * g.out[1] + oy) * g.out[2] + ox]; }
+                }
+            }
+        }
+        y[i] = sum;
+    }
+}
+
+// A step for n items of h features, a thread a feature; gates and states as NN__.._NET says.
+struct recur_t {
+    int kind;
+    int64_t n, h, g;                            // g: h times the gates
+    const void *gi, *hg, *h0, *c0, *dy, *dcy;   // dcy NULL: the states c have no gradient of their own
+    void *gates, *y, *c, *dgi, *dhg, *dh, *dc;  // dhg NULL = dgi
+};
+template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recur_t v) {
+    const int64_t h = v.h, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n * h; i += step) {
+        int64_t item = i / h, k = i - item * h;
+        const C *x = (const C *)v.gi + item * v.g + k, *w = (const C *)v.hg + item * v.g + k;
+        C *kept = (C *)v.gates + item * 4 * h + k, a = x[0] + w[0];
+        if (v.kind == NN__LSTM_NET) {
+            C b = w_sigmoid(x[h] + w[h]), u = w_tanh(x[2 * h] + w[2 * h]), o = w_sigmoid(x[3 * h] + w[3 * h]);
+            a = w_sigmoid(a);
+            kept[0] = a;
+            kept[h] = b;
+            kept[2 * h] = u;
+            kept[3 * h] = o;
+            u = b * ((const C *)v.c0)[i] + a * u;
+            ((C *)v.c)[i] = u;
+            a = o * w_tanh(u);
+        } else if (v.kind == NN__GRU_NET) {
+            C b = w_sigmoid(x[h] + w[h]), u;
+            a = w_sigmoid(a);
+            u = w_tanh(x[2 * h] + a * w[2 * h]);
+            kept[0] = a;
+            kept[h] = b;
+            kept[2 * h] = u;
+            kept[3 * h] = w[2 * h];
+            a = u + b * (((const C *)v.h0)[i] - u);
+        } else {
+            a = v.kind == NN__TANH_NET ? w_tanh(a) : w_max(a, C(0));
+        }
+        ((C *)v.y)[i] = a;
+    }
+}
+// dh and dc, of the step's results but for dy and dcy, become those of h0 and c0 but for what goes through hg.
+template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_backward(recur_t v) {
+    const int64_t h = v.h, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n * h; i += step) {
+        int64_t item = i / h, k = i - item * h;
+        const C *kept = (const C *)v.gates + item * 4 * h + k;
+        C *dx = (C *)v.dgi + item * v.g + k, *dw = (C *)(v.dhg ? v.dhg : v.dgi) + item * v.g + k;
+        C g = ((C *)v.dh)[i] + ((const C *)v.dy)[i], next = C(0);
+        if (v.kind == NN__LSTM_NET) {
+            C a = kept[0], b = kept[h], u = kept[2 * h], o = kept[3 * h], t = w_tanh(((const C *)v.c)[i]);
+            C d = ((C *)v.dc)[i] + (v.dcy ? ((const C *)v.dcy)[i] : C(0)) + g * o * (1 - t * t);
+            dx[3 * h] = g * t * (o * (1 - o));
+            dx[0] = d * u * (a * (1 - a));
+            dx[h] = d * ((const C *)v.c0)[i] * (b * (1 - b));
+            dx[2 * h] = d * a * (1 - u * u);
+            ((C *)v.dc)[i] = d * b;
+        } else if (v.kind == NN__GRU_NET) {
+            C a = kept[0], b = kept[h], u = kept[2 * h], t = g * (((const C *)v.h0)[i] - u) * (b * (1 - b));
+            next = g * b;
+            dx[h] = dw[h] = t;
+            g = g * (1 - b) * (1 - u * u);
+            dx[2 * h] = g;
+            dw[2 * h] = g * a;
+            dx[0] = dw[0] = g * kept[3 * h] * (a * (1 - a));
+        } else {
+            C a = ((const C *)v.y)[i];
+            dx[0] = v.kind == NN__TANH_NET ? g * (1 - a * a) : a > 0 ? g : C(0);
+        }
+        ((C *)v.dh)[i] = next;
+    }
+}
+
+// Log-probabilities [t, n, classes], labels side by side or in rows of `columns`; states of an item: its
+// labels with blanks around them.
+struct ctc_t {
+    const void *x, *labels, *lengths, *sizes;
+    void *loss, *grad;
+    int label_dtype, length_dtype, size_dtype;
+    int64_t t, n, classes, room, blank, columns, rows; // room: labels there are; rows: of alpha that are kept
+    bool want, zero;
+    double *work;                               // (rows + 4) (2 labels + items)
+};
+// An item a block. Sums in f64; those of a label are its first state's, in their order.
+template <class C> __global__ void __launch_bounds__(THREADS, 2)
+ctc_items(ctc_t v, unsigned long long *error) {
+    typedef log_op<double> sum_t;
+    TCU_SHARED(double, part, [THREADS]);
+    const int64_t me = threadIdx.x;
+    const C *x = (const C *)v.x;
+    C *grad = (C *)v.grad;
+    for (int64_t n = blockIdx.x; n < v.n; n += gridDim.x) {
+        int64_t first = n * v.columns, length = load_as<int64_t>(v.lengths, v.length_dtype, n);
+        int64_t size = load_as<int64_t>(v.sizes, v.size_dtype, n);
+        for (int64_t k = 0; k < n && !v.columns; k++) { first += load_as<int64_t>(v.sizes, v.size_dtype, k); }
+        bool fits = first >= 0 && size >= 0 && size <= (v.columns ? v.columns : v.room - first) &&
+                    length >= 0 && length <= v.t;
+        if (!fits) {
+            if (!me) { atomicCAS(error, 0ull, 1ull + (unsigned long long)n); }
+            first = n * v.columns;
+            size = length = 0;
+        }
+        const int64_t states = 2 * size + 1;
+        double *alpha = v.work + (v.rows + 4) * (2 * first + n), *beta = alpha + v.rows * states;
+        int64_t *label = (int64_t *)(beta + 2 * states), *leads = label + states;
+        for (int64_t s = me; s < states; s += THREADS) {
+            label[s] = s % 2 ? checked(load_as<int64_t>(v.labels, v.label_dtype, first + s / 2), v.classes,
+                                       first + s / 2, error) : v.blank;
+        }
+        __syncthreads();
+        for (int64_t s = me; s < states; s += THREADS) {    // the first of its label, which is not the blank
+            leads[s] = label[s] != v.blank;
+            for (int64_t k = 1; k < s && leads[s]; k += 2) { leads[s] = label[k] != label[s]; }
+        }
+        for (int64_t t = 0; t < length; t++) {
+            double *row = alpha + t % v.rows * states;
+            const double *old = alpha + (t + v.rows - 1) % v.rows * states;
+            for (int64_t s = me; s < states; s += THREADS) {
+                double a = s < 2 && !t ? 0 : -(double)INFINITY;
+                if (t) {
+                    a = old[s];
+                    if (s > 0) { a = sum_t::join(a, old[s - 1]); }
+                    if (s > 1 && s % 2 && label[s] != label[s - 2]) { a = sum_t::join(a, old[s - 2]); }
+                }
+                row[s] = a + to_class<double>(x[(t * v.n + n) * v.classes + label[s]]);
+            }
+            __syncthreads();
+        }
+        const double *row = alpha + (length + v.rows - 1) % v.rows * states;
+        double loss = length ? -sum_t::join(row[states - 1], size ? row[states - 2] : -(double)INFINITY)
+                             : size ? (double)INFINITY : 0;
+        if (!me) { ((C *)v.loss)[n] = (C)(v.zero && loss == (double)INFINITY ? 0 : loss); }
+        for (int64_t t = v.t - 1; t >= 0 && v.want; t--) {
+            const int64_t at = (t * v.n + n) * v.classes;
+            if (t >= length || loss == (double)INFINITY) {
+                double none = t < length && !v.zero ? (double)NAN : 0;
+                for (int64_t k = me; k < v.classes; k += THREADS) { grad[at + k] = (C)none; }
+                continue;
+            }
+            double *sum = alpha + t * states, *now = beta + t % 2 * states, blank = sum_t::none();
+            const double *old = beta + (t + 1) % 2 * states;
+            for (int64_t s = me; s < states; s += THREADS) {
+                double b = s >= states - 2 && t == length - 1 ? 0 : -(double)INFINITY;
+                if (t < length - 1) {
+                    b = old[s];
+                    if (s + 1 < states) { b = sum_t::join(b, old[s + 1]); }
+                    if (s + 2 < states && s % 2 && label[s] != label[s + 2]) {
+                        b = sum_t::join(b, old[s + 2]);
+                    }
+                }
+                sum[s] += b;
+                now[s] = b + to_class<double>(x[at + label[s]]);
+                if (label[s] == v.blank) { blank = sum_t::join(blank, sum[s]); }
+            }
+            for (int64_t k = me; k < v.classes; k += THREADS) {
+                grad[at + k] = (C)exp(to_class<double>(x[at + k]));
+            }
+            blank = join_lanes<sum_t>(blank, part, (int)me, THREADS, 1);    // all of this step is there then
+            for (int64_t s = me; s < states; s += THREADS) {
+                if (!leads[s]) { continue; }
+                double all = sum[s];
+                for (int64_t k = s + 2; k < states; k += 2) {
+                    if (label[k] == label[s]) { all = sum_t::join(all, sum[k]); }
+                }
+                int64_t k = at + label[s];
+                grad[k] = (C)(exp(to_class<double>(x[k])) - exp(all + loss));
+            }
+            if (!me) {
+                grad[at + v.blank] = (C)(exp(to_class<double>(x[at + v.blank])) - exp(blank + loss));
+            }
+            __syncthreads();
+        }
+        __syncthreads();
+    }
+}
+
+// ------------------------------------------------------------------------------
 // >>optimizer                                      MARK: multi-tensor optimizers
 //
 // One launch for up to MANY tensors, their pointers in the kernel's arguments; block x of tensor y takes
@@ -5258,9 +5488,20 @@ template <class C> static int convolve(const place_t &at, tensor_call_t *c) {
     return code_of(tcu_launch(weight ? conv_weight<C> : input ? conv_input<C> : conv_forward<C>,
                               grid_for(at, v.n, weight ? 1 : THREADS), THREADS, 0, at.stream, v));
 }
+template <class C> static int image_columns(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
+    auto *kernel = c->row->id == NN_OP_IM2COL ? columns_of<C> : images_of<C>;
+    return !y.numel ? 0
+                    : code_of(tcu_launch(kernel, grid_for(at, y.numel, THREADS), THREADS, 0, at.stream,
+                                         window_in(c), (C *)y.data, (const C *)x.data, y.numel));
+}
 static int native_conv(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype;
-    if (!is_dense(c) || c->row->id == NN_OP_IM2COL || c->row->id == NN_OP_COL2IM) { return NONE; }
+    if (!is_dense(c)) { return NONE; }
+    if (c->row->id == NN_OP_IM2COL || c->row->id == NN_OP_COL2IM) {
+        return dtype == TENSOR_F32   ? image_columns<float>(at, c)
+               : dtype == TENSOR_F64 ? image_columns<double>(at, c) : (int)NONE;
+    }
     return dtype == TENSOR_F32 ? convolve<float>(at, c) : dtype == TENSOR_F64 ? convolve<double>(at, c) :
         (int)NONE;
 }
@@ -5363,11 +5604,27 @@ template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
                          (C *)a[4].data, (C *)a[5].data, (const C *)x.data, q, rows, columns,
                          reduction == TENSOR_MEAN);
 }
+static int ctc(const place_t &where, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    const int64_t *p = c->p->i, *dims = a[0].dims;
+    bool single = a[0].dtype == TENSOR_F32, want = p[2] != 0;
+    int64_t rows = want ? dims[0] + !dims[0] : 2;
+    if ((!single && a[0].dtype != TENSOR_F64) || !dims[2]) { return NONE; }
+    if (!dims[1]) { return 0; }
+    scratch_t scratch(c, (uint64_t)((rows + 4) * (2 * a[1].numel + dims[1])) * sizeof(double));
+    if (scratch.code) { return scratch.code; }
+    ctc_t v = {a[0].data, a[1].data, a[2].data, a[3].data, a[4].data, a[5].data, a[1].dtype, a[2].dtype,
+               a[3].dtype, dims[0], dims[1], dims[2], a[1].numel, p[0], p[1], rows, want, p[3] != 0,
+               (double *)scratch.at};
+    return code_of(tcu_launch(single ? ctc_items<float> : ctc_items<double>, grid_for(where, dims[1], 1),
+                              THREADS, 0, where.stream, v, noting(c)));
+}
 static int native_loss(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     int id = c->row->id;
     bool classes = id == NN_OP_CROSS_ENTROPY || id == NN_OP_CROSS_ENTROPY_BACKWARD;
-    if (!is_dense(c) || id == NN_OP_CTC_LOSS) { return NONE; }
+    if (!is_dense(c)) { return NONE; }
+    if (id == NN_OP_CTC_LOSS) { return ctc(at, c); }
     return a[0].dtype == TENSOR_F32   ? classes ? entropy<float>(at, c) : losses<float>(at, c)
            : a[0].dtype == TENSOR_F64 ? classes ? entropy<double>(at, c) : losses<double>(at, c)
                                       : (int)NONE;
@@ -5432,6 +5689,69 @@ static int native_attention(const place_t &at, tensor_call_t *c) {
     return dtype == TENSOR_F32   ? attention<float>(at, c)
            : dtype == TENSOR_F64 ? attention<double>(at, c) : (int)NONE;
 }
+// Step by step: what h adds to the gates, then the gates; back: the gates, then what goes through h.
+template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    bool back = c->row->id == NN_OP_RECURRENT_BACKWARD, reverse = c->p->i[1] != 0;
+    const tensor_arg_t &all = a[back ? 1 : 5], &w = a[back ? 4 : 1];
+    int64_t steps = all.dims[0], n = all.dims[1], h = all.dims[2], g = w.dims[0], size = n * h;
+    const int64_t state[2] = {n, h}, gates[2] = {n, g}, turned[2] = {h, g}, by[2] = {1, h};
+    if (!steps || !size) { return NONE; }
+    scratch_t scratch(c, back ? 0 : (uint64_t)(n * g) * sizeof(C));
+    int code = scratch.code;
+    for (int k = 10; k < 12 && back && !code; k++) { code = fill(at, a[k], 0, 0); }
+    shaped_t x(all), y(w), wt(w);
+    reshape(x, 2, back ? gates : state);
+    reshape(y, 2, back ? state : gates);
+    if (!back) { reshape(wt, 2, turned, by); }
+    y.arg.data = back ? a[10].data : scratch.at;
+    const C *first = (const C *)a[back ? 5 : 2].data, *c0 = (const C *)a[back ? 7 : 4].data;
+    C *cells = (C *)a[back ? 2 : 6].data, *kept = (C *)a[back ? 3 : 7].data;
+    for (int64_t s = 0; s < steps && !code; s++) {
+        int64_t forward = back ? steps - 1 - s : s, t = reverse ? steps - 1 - forward : forward;
+        int64_t before = reverse ? t + 1 : t - 1;
+        recur_t v;
+        memset((void *)&v, 0, sizeof v);
+        v.kind = (int)c->p->i[0];
+        v.n = n;
+        v.h = h;
+        v.g = g;
+        v.y = (C *)all.data + t * size;
+        v.h0 = forward ? (const C *)all.data + before * size : first;
+        if (v.kind == NN__LSTM_NET) {
+            v.c = cells + t * size;
+            v.c0 = forward ? cells + before * size : c0;
+        }
+        v.gates = kept + t * 4 * size;
+        if (back) {
+            v.dy = (const C *)a[0].data + t * size;
+            v.dcy = a[6].data ? (const C *)a[6].data + t * size : nullptr;
+            v.dgi = (C *)a[8].data + t * n * g;
+            v.dhg = v.kind == NN__GRU_NET ? (C *)a[9].data + t * n * g : nullptr;
+            v.dh = a[10].data;
+            v.dc = a[11].data;
+            code = code_of(tcu_launch(recur_step_backward<C>, grid_for(at, size, THREADS), THREADS, 0,
+                                      at.stream, v));
+            x.arg.data = v.dhg ? v.dhg : v.dgi;
+            if (!code) { code = product(at, y.arg, x.arg, w, nullptr, true); }
+            continue;
+        }
+        x.arg.data = (void *)(uintptr_t)v.h0;
+        code = product(at, y.arg, x.arg, wt.arg, a[3].data);
+        v.gi = (const C *)a[0].data + t * n * g;
+        v.hg = scratch.at;
+        if (!code) {
+            code = code_of(tcu_launch(recur_step<C>, grid_for(at, size, THREADS), THREADS, 0, at.stream, v));
+        }
+    }
+    return code;
+}
+static int native_recurrent(const place_t &at, tensor_call_t *c) {
+    int dtype = c->arg[0].dtype;
+    if (!is_dense(c)) { return NONE; }
+    return dtype == TENSOR_F32   ? recurrent<float>(at, c)
+           : dtype == TENSOR_F64 ? recurrent<double>(at, c) : (int)NONE;
+}
 // arg 0: nn__update_t on the host; then parameter, gradient and three states, again and again.
 static int native_optimizer(const place_t &at, tensor_call_t *c) {
     const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
@@ -5476,6 +5796,7 @@ static int native(const place_t &at, tensor_call_t *c) {
     case TENSOR_FAMILY_ATTENTION: return native_attention(at, c);
     case TENSOR_FAMILY_LOSS: return native_loss(at, c);
     case TENSOR_FAMILY_OPTIMIZER: return native_optimizer(at, c);
+    case TENSOR_FAMILY_RECURRENT: return native_recurrent(at, c);
     default: return NONE;
     }
 }
