@@ -16295,10 +16295,12 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < index->ndim; i++) { dims[i] = index->dims[i]; }
     dims[index->ndim] = classes;
-    tensor_t *zeros = tensor_zeros_n(dims, index->ndim + 1, TENSOR_I64);
+    int device = (int)tensor_device(index);
+    tensor_t *zeros = tensor_to(tensor_zeros_n(dims, index->ndim + 1, TENSOR_I64), device);
     tensor_t *at = tensor_unsqueeze(index, -1);
     if (zeros == TENSOR__POISON || at == TENSOR__POISON) { return TENSOR__POISON; }
-    TENSOR__RETURN(tensor_scatter(zeros, -1, at, tensor_ones_n(at->dims, at->ndim, TENSOR_I64)));
+    tensor_t *ones = tensor_to(tensor_ones_n(at->dims, at->ndim, TENSOR_I64), device);
+    TENSOR__RETURN(tensor_scatter(zeros, -1, at, ones));
 }
 TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
     TENSOR__MARK

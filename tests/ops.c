@@ -715,9 +715,7 @@ static void run_device(const op_t *op) {
                                   dname(dtypes[t]), k);
                 n_device++;
             }
-#ifdef TEST_CUDA
             device_note(dtypes[t]);
-#endif
             tensor_clear_error();
             tensor_scope_end(s);
         }
