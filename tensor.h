@@ -12825,7 +12825,8 @@ TENSOR__FN tensor_t *tensor__prod_others(tensor_t *x, int create) {
     // A table with x_j, or 1 on the diagonal: n^2 memory, but differentiable again.
     int64_t n = x->dims[1], square[3] = {x->dims[0], n, n};
     tensor_t *rows = tensor_expand_n(tensor_unsqueeze(x, 1), square, 3);
-    return tensor_prod_dim(tensor_masked_fill(rows, tensor_to(tensor_eye(n, n), TENSOR_BOOL), 1), 2, 0);
+    tensor_t *own = tensor_to(tensor_to(tensor_eye(n, n), TENSOR_BOOL), (int)tensor_device(x));
+    return tensor_prod_dim(tensor_masked_fill(rows, own, 1), 2, 0);
 }
 // Exact with zeros: the derivative for an element is the product of the others, from running products of both
 // sides.
@@ -14670,7 +14671,7 @@ TENSOR__FN tensor_t *tensor__la_result(tensor__op_t *o, int dtype, int64_t rows,
 
 // The identity, n x m, dtype of x; broadcasts over batches.
 TENSOR__FN tensor_t *tensor__la_eye(tensor_t *x, int64_t n, int64_t m) {
-    return tensor_to(tensor_eye(n, m), (tensor_dtype_t)x->dtype);
+    return tensor_to(tensor_to(tensor_eye(n, m), (tensor_dtype_t)x->dtype), (int)tensor_device(x));
 }
 TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
     TENSOR__MARK
@@ -15358,7 +15359,7 @@ TENSOR__FN void tensor__grad_qr(tensor__grad_t *g) {
 // 1 / (s[j] - s[i]), 0 on the diagonal.
 TENSOR__FN tensor_t *tensor__gaps(tensor_t *s) {
     if (!tensor__live(s)) { return TENSOR__POISON; }
-    tensor_t *eye = tensor_to(tensor_eye(TENSOR__WIDE(s), TENSOR__WIDE(s)), TENSOR_BOOL);
+    tensor_t *eye = tensor_to(tensor__la_eye(s, TENSOR__WIDE(s), TENSOR__WIDE(s)), TENSOR_BOOL);
     tensor_t *e = tensor_sub(tensor_unsqueeze(s, -2), tensor_unsqueeze(s, -1));
     return tensor_masked_fill(tensor_reciprocal(tensor_masked_fill(e, eye, 1)), eye, 0);
 }

@@ -197,6 +197,7 @@ static void mixing(void) {
     X((tensor_manual_seed(3), tensor_multinomial(tensor_repeat_interleave(x, 99, 1), 5)))                    \
     X((tensor_manual_seed(3), tensor_randn_like(tensor_to(x, TENSOR_F64))))                                  \
     X(tensor_linalg_svdvals(x)) X(tensor_linalg_qr(x, NULL).r) X(tensor_linalg_eigvalsh(square(x), 0))       \
+    X(tensor_abs(tensor_linalg_eigh(square(x), 0).eigenvectors)) X(tensor_one_hot(tensor_argmax(x), 24))    \
     X(tensor_linalg_det(square(x))) X(tensor_linalg_solve(square(x), x)) X(tensor_linalg_lu(square(x)).p)    \
     X(tensor_linalg_solve_triangular(tensor_triu(square(x), 0), x, 1, 1, 0))                                 \
     X((tensor_manual_seed(3), tensor_gumbel_softmax(x, 1, 1, 1)))                                            \
@@ -214,7 +215,7 @@ static tensor_t *heads(tensor_t *x, int64_t k) {
     return tensor_select(tensor_permute(tensor_reshape(x, 2, 3, 2, 2), 1, 0, 2, 3), 0, k);
 }
 static void ops(void) {
-    tensor_t *here = tensor_add_scalar(tensor_rand(4, 6), 0.5), *there = on(here), *made[2];
+    tensor_t *here = tensor_add_scalar(tensor_rand(4, 6), 0.5), *there = on(here), *made[2], *twice[2];
     long before = device_calls();
     int k;
 #define X(...)                                                                                               \
@@ -246,6 +247,14 @@ static void ops(void) {
                              tensor_rand(4), tensor_randn(4));
         tensor_set_default_device(TENSOR_CPU);
     }
+    for (k = 0; k < 2; k++) {                   // a gradient of a gradient
+        tensor_t *x = tensor_requires_grad_(tensor_detach(k ? there : here), 1);
+        tensor_t *y = tensor_sum(tensor_prod_dim(x, 1, 0)), *g;
+        tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, TENSOR_CREATE_GRAPH);
+        tensor_backward(tensor_sum(tensor_square(g)));
+        twice[k] = tensor_grad(x);
+    }
+    CHECK_MSG(tensor_ok() && device_same(twice[0], off(twice[1])), "%s", tensor_error_text());
     CHECK(tensor_device(made[1]) == TENSOR_CUDA && device_same(made[0], off(made[1])));
     device_note(TENSOR_F32);
     CHECK(device_calls() > before + 100);
