@@ -1811,80 +1811,7 @@ TENSOR_OPS_COMPARE(TCU_XC) TENSOR_OPS_BITWISE(TCU_XB)
 #undef TCU_X3
 #undef TCU_XC
 #undef TCU_XB
-// Rows of kind DBL: formulas on doubles, for all float dtypes. tensor.h's functions without their recursion,
-// which costs a device a stack.
-__device__ inline bool tensor__isnan_f64(double a) { return a != a; }
-__device__ inline double tensor__logaddexp_f64(double a, double b, double log_base) {
-    if (a == b) { return a + 0.6931471805599453 / log_base; }      // infinities too
-    return w_max(a, b) + log1p(exp(-fabs(a - b) * log_base)) / log_base;
-}
-__device__ inline double tensor__erfinv_f64(double x) {
-    const double near0[9] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
-        0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941};
-    const double near1[9] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844,
-        0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682};
-    double a = fabs(x), w = -log((1 - a) * (1 + a)), y;
-    if (!(a < 1)) { return a == 1 ? copysign((double)INFINITY, x) : (double)NAN; }
-    bool low = w < 5;
-    w = low ? w - 2.5 : sqrt(w) - 3;
-    y = low ? near0[0] : near1[0];
-    for (int i = 1; i < 9; i++) { y = y * w + (low ? near0[i] : near1[i]); }
-    y *= a;
-    for (int i = 0; i < 2; i++) {
-        double t = (a < 0.5 ? a - erf(y) : erfc(y) - (1 - a)) * 0.886226925452758 * exp(y * y);
-        y += t / (1 - y * t);
-    }
-    return copysign(y, x);
-}
-__device__ inline double tensor__lgamma_f64(double x) {
-    if (x != x) { return x; }
-    if (fabs(x) > 1.7976931348623157e308 || (x <= 0 && x == floor(x))) { return (double)INFINITY; }
-    if (x == 1 || x == 2) { return 0; }
-    double p = 1, r, left = 0;
-    bool turned = x < 0.5;
-    if (turned) {
-        left = 1.1447298858494002 - log(fabs(sin(3.141592653589793 * fmod(x, 2.0))));
-        x = 1 - x;
-    }
-    for (; x < 15; x += 1) { p *= x; }
-    r = 1 / (x * x);
-    r = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / x;
-    r = (x - 0.5) * log(x) - x + 0.9189385332046727 + r - log(p);
-    return turned ? left - r : r;
-}
-__device__ inline double tensor__polygamma_f64(double n, double x) {
-    const double b[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
-                         -3617.0 / 510};
-    double sum = 0, s = n + 1, factorial = 1, term, left = 0, sign = fmod(n, 2.0) == 0 ? -1 : 1;
-    if (x != x || (n > 1 && x < -1e5)) { return (double)NAN; }
-    if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
-    if (x <= 0 && x == floor(x)) { return sign * (double)INFINITY; }
-    bool turned = n < 2 && x < 0.5;
-    if (turned) {
-        double angle = 3.141592653589793 * fmod(x, 2.0), sine = sin(angle);
-        left = n == 1 ? 9.869604401089358 / (sine * sine) : 3.141592653589793 * cos(angle) / sine;
-        x = 1 - x;
-    }
-    if (x > 1e300) {
-        sum = n == 0 ? log(x) : 0;
-    } else {
-        for (int k = 2; k <= n; k++) { factorial *= k; }
-        for (; x < 15 + n; x += 1) { sum += n == 0 ? -1 / x : pow(x, -s); }
-        if (n == 0) {
-            sum += log(x) - 0.5 / x;
-            for (int k = 0; k < 8; k++) { sum -= b[k] / ((2 * k + 2) * pow(x, 2.0 * k + 2)); }
-        } else {
-            sum += pow(x, -n) / n + 0.5 * pow(x, -s);                   // zeta(s, x)
-            term = s * pow(x, -s - 1) / 2;
-            for (int k = 0; k < 8; k++) {
-                sum += b[k] * term;
-                term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
-            }
-            sum *= sign * factorial;
-        }
-    }
-    return !turned ? sum : n == 1 ? left - sum : sum - left;
-}
+// Rows of kind DBL: formulas on doubles, for all float dtypes.
 #define F_POLYGAMMA(n, x) (C)tensor__polygamma_f64(n, x)
 #define TCU_DOUBLE(ID, name, arity, f)                                                                             \
     struct op_##name {                                                                                             \
@@ -2519,48 +2446,17 @@ __global__ void __launch_bounds__(THREADS, 4)
         store_as<int64_t>(y, dtype, at[0], u < load_as<double>(p, from, at[1]));
     }
 }
-// Numbers of events at the rates x, as tensor__poisson.
-__device__ inline double log_factorial(double k) {
-    double p = 1;
-    if (k < 10) {
-        for (double i = 2; i <= k; i++) { p *= i; }
-        return log(p);
-    }
-    double r = 1 / (k * k);
-    return (k + 0.5) * log(k) - k + 0.9189385332046727 + (1 - (1 / 30.0 - r / 105) * r) / (12 * k);
-}
 __device__ inline double unit_of(uint32_t high, uint32_t low) {             // in [0, 1)
     return (double)(((uint64_t)high << 32 | low) >> 11) * 1.1102230246251565e-16;
 }
-__device__ inline double poisson(tensor_generator_t g, uint64_t e, double rate) {
-    uint32_t w[4];
-    double root = sqrt(rate), b = 0.931 + 2.53 * root, a = 0.02483 * b - 0.059, k = rate;
-    for (uint64_t turn = 0; turn < 4096; turn++) {
-        philox(g, e << 12 | turn, w);
-        double u = unit_of(w[1], w[0]), v = unit_of(w[3], w[2]);
-        if (rate < 30) {
-            double p = exp(-rate), sum = p;
-            for (k = 0; u >= sum && k < 1000; sum += p) { p *= rate / ++k; }
-            return k;
-        }
-        double edge = 0.5 - fabs(u - 0.5);
-        k = floor((2 * a / edge + b) * (u - 0.5) + rate + 0.43);
-        if (edge >= 0.07 && v <= 0.9277 - 3.6224 / (b - 2)) { break; }
-        if (!(k >= 0) || (edge < 0.013 && v > edge)) { continue; }
-        if (log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (edge * edge) + b)) <=
-            k * log(rate) - rate - log_factorial(k)) {
-            break;
-        }
-    }
-    return k;
-}
+// Numbers of events at the rates x.
 __global__ void __launch_bounds__(THREADS, 2)
     random_poisson(walk_t w, void *y, int dtype, const void *x, int from, tensor_generator_t g) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[2];
         places_of<2>(w, i, at);
-        store_as<double>(y, dtype, at[0], poisson(g, (uint64_t)i, load_as<double>(x, from, at[1])));
+        store_as<double>(y, dtype, at[0], tensor__poisson(g, (uint64_t)i, load_as<double>(x, from, at[1])));
     }
 }
 // y = x scale where the element's 24 bits are below keep, else 0.
@@ -4729,6 +4625,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
         double loss = length ? -sum_t::join(row[states - 1], size ? row[states - 2] : -(double)INFINITY)
                              : size ? (double)INFINITY : 0;
         if (!me) { ((C *)v.loss)[n] = (C)(v.zero && loss == (double)INFINITY ? 0 : loss); }
+        __syncthreads();                                    // the row is written again below
         for (int64_t t = v.t - 1; t >= 0 && v.want; t--) {
             const int64_t at = (t * v.n + n) * v.classes;
             if (t >= length || loss == (double)INFINITY) {
@@ -5300,16 +5197,24 @@ static int native_index(const place_t &where, tensor_call_t *c) {
     place_t at = where;
     if (id == TENSOR_OP_NONZERO || id == TENSOR_OP_AS_STRIDED_BACKWARD) {
         const tensor_arg_t &to = c->arg[1];
-        if (!is_dense(c)) { return NONE; }
-        scratch_t scratch(c, id == TENSOR_OP_NONZERO ? nonzero_scratch(x.numel) : sort_scratch(x.numel));
-        if (scratch.code) { return scratch.code; }
-        if (id == TENSOR_OP_NONZERO) { return nonzero(at, to, x, c->p->i[0] != 0, scratch.at); }
-        shaped_t view(x);
+        bool places = id == TENSOR_OP_NONZERO;
+        if (places && !x.contiguous) { return NONE; }
+        scratch_t scratch(c, places ? nonzero_scratch(x.numel) : sort_scratch(x.numel));
+        scratch_t read(c, places || x.contiguous ? 0 : (uint64_t)x.numel * (uint64_t)size_of(x.dtype));
+        int code = scratch.code ? scratch.code : read.code;
+        if (code) { return code; }
+        if (places) { return nonzero(at, to, x, c->p->i[0] != 0, scratch.at); }
+        shaped_t view(x), g(x);
         for (int k = 0; k < x.ndim; k++) { view.strides[k] = c->p->i[1 + k]; }
-        tensor_arg_t o[2] = {x, view.arg}, from = to;
+        reshape(g, x.ndim, x.dims);
+        if (read.at) {
+            g.arg.data = read.at;
+            code = copy(at, g.arg, x);
+        }
+        tensor_arg_t o[2] = {g.arg, view.arg}, from = to;
         from.data = (char *)to.data + c->p->i[0] * size_of(to.dtype);
-        int code = fill(at, to, 0, 0);
-        return code ? code : add_at(at, from, x, walk_of(o, 2), nullptr, 0, 0, 1, to.numel, scratch.at,
+        if (!code) { code = fill(at, to, 0, 0); }
+        return code ? code : add_at(at, from, g.arg, walk_of(o, 2), nullptr, 0, 0, 1, to.numel, scratch.at,
                                     PUT_ADD);
     }
     if (id == TENSOR_OP_INDEX) {

@@ -72,7 +72,7 @@ variant() {
     plain)
         in_c device -O1 && program device-cuda "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl"
         in_c nn_rows -O0 && program nn_rows-cuda "$out/nn_rows.o" "$out/kernels-$1.o" "$sim" "$impl"
-        in_c ops -O0 && program ops-cuda "$out/ops.o" "$out/kernels-$1.o" "$sim" ;;
+        in_c ops -O0 && program ops-cuda "$out/ops.o" "$out/kernels-$1.o" "$sim" "$nn" ;;
     asan) program device-asan $3 "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl" ;;
     esac
 }
@@ -110,6 +110,9 @@ if [ ! -f "$impl" ]; then
     printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_impl.c"
     $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_impl.c" -o "$impl" || exit 1
 fi
+nn=$out/tensor_nn_impl.o                # ops.c brings tensor.h's own
+printf '#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_nn_impl.c"
+$CC -std=c99 -O0 -pthread -I. -c "$out/tensor_nn_impl.c" -o "$nn" || exit 1
 names="selftest-plain alloc-plain kernels-plain device-cuda nn_rows-cuda ops-cuda"
 variant plain "" -O0 2000000
 if [ -z "$FULL" ]; then

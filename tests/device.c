@@ -244,7 +244,7 @@ static void ops(void) {
         tensor_manual_seed(3);
         if (k) tensor_set_default_device(TENSOR_CUDA);
         made[k] = tensor_cat(0, tensor_to(tensor_randperm(9), TENSOR_F32), tensor_arange(0, 9, 2, TENSOR_F32),
-                             tensor_rand(4), tensor_randn(4));
+                             tensor_rand(4), tensor_randn(4), tensor_to(tensor_randint(2, 9, 4), TENSOR_F32));
         tensor_set_default_device(TENSOR_CPU);
     }
     for (k = 0; k < 2; k++) {                   // a gradient of a gradient
