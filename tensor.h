@@ -3225,6 +3225,127 @@ TENSOR__BOTH TENSOR__FN void tensor__philox(uint64_t seed, uint64_t stream, uint
     out[3] = c3;
 }
 
+// NaN is tested on bits: -ffinite-math-only makes x != x constant false.
+TENSOR__BOTH TENSOR__INLINE int tensor__isnan_f64(double x) {
+    uint64_t u;
+    memcpy(&u, &x, 8);
+    return (u & 0x7FFFFFFFFFFFFFFFu) > 0x7FF0000000000000u;
+}
+// Functions of DBL rows and of draws. None calls itself: a device would need a stack.
+TENSOR__BOTH TENSOR__FN double tensor__logaddexp_f64(double a, double b, double log_base) {
+    if (a == b) { return a + 0.6931471805599453 / log_base; }      // infinities too
+    return (a > b ? a : b) + log1p(exp(-fabs(a - b) * log_base)) / log_base;
+}
+// Giles' polynomials (relative error 1e-7), then two steps of Halley's method on erfc, which has no
+// cancellation near 1.
+TENSOR__BOTH TENSOR__FN double tensor__erfinv_f64(double x) {
+    const double near0[9] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
+        0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941};
+    const double near1[9] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844,
+        0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682};
+    double a = fabs(x), w = -log((1 - a) * (1 + a)), y;
+    if (!(a < 1)) { return a == 1 ? copysign((double)INFINITY, x) : (double)NAN; }
+    const double *c = w < 5 ? near0 : near1;
+    w = w < 5 ? w - 2.5 : sqrt(w) - 3;
+    y = c[0];
+    for (int i = 1; i < 9; i++) { y = y * w + c[i]; }
+    y *= a;
+    for (int i = 0; i < 2; i++) {
+        double t = (a < 0.5 ? a - erf(y) : erfc(y) - (1 - a)) * 0.886226925452758 * exp(y * y);
+        y += t / (1 - y * t);
+    }
+    return copysign(y, x);
+}
+// log |gamma(x)|: Stirling's series from 15 on, recurrence below, reflection left of 1/2. libm's lgamma
+// writes a global variable.
+TENSOR__BOTH TENSOR__FN double tensor__lgamma_f64(double x) {
+    double p = 1, r, left = 0;
+    int turned = x < 0.5;
+    if (tensor__isnan_f64(x)) { return x; }
+    if (fabs(x) > 1.7976931348623157e308 || (x <= 0 && x == floor(x))) { return (double)INFINITY; }
+    if (x == 1 || x == 2) { return 0; }
+    if (turned) {
+        left = 1.1447298858494002 - log(fabs(sin(3.141592653589793 * fmod(x, 2))));
+        x = 1 - x;
+    }
+    for (; x < 15; x += 1) { p *= x; }
+    r = 1 / (x * x);
+    r = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / x;
+    r = (x - 0.5) * log(x) - x + 0.9189385332046727 + r - log(p);
+    return turned ? left - r : r;
+}
+// n-th derivative of digamma: asymptotic series from 15 on, recurrence below, reflection left of 1/2 (n < 2).
+TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
+    const double b[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
+                         -3617.0 / 510};                        // Bernoulli numbers B2, B4, ..
+    double sum = 0, s = n + 1, factorial = fmod(n, 2) == 0 ? -1 : 1, term, angle, left = 0;
+    int turned = n < 2 && x < 0.5;
+    if (tensor__isnan_f64(x) || (n > 1 && x < -1e5)) { return (double)NAN; }
+    if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
+    if (x <= 0 && x == floor(x)) { return factorial * (double)INFINITY; }
+    if (turned) {
+        angle = 3.141592653589793 * fmod(x, 2);
+        term = sin(angle);
+        left = n == 1 ? 9.869604401089358 / (term * term) : 3.141592653589793 * cos(angle) / term;
+        x = 1 - x;
+    }
+    if (x > 1e300) {
+        sum = n == 0 ? log(x) : 0;
+    } else {
+        for (int k = 2; k <= n; k++) { factorial *= k; }
+        for (; x < 15 + n; x += 1) { sum += n == 0 ? -1 / x : pow(x, -s); }
+        if (n == 0) {
+            sum += log(x) - 0.5 / x;
+            for (int k = 0; k < 8; k++) { sum -= b[k] / ((2 * k + 2) * pow(x, 2 * k + 2)); }
+        } else {
+            sum += pow(x, -n) / n + 0.5 * pow(x, -s);           // zeta(s, x)
+            term = s * pow(x, -s - 1) / 2;
+            for (int k = 0; k < 8; k++) {
+                sum += b[k] * term;
+                term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
+            }
+            sum *= factorial;
+        }
+    }
+    return !turned ? sum : n == 1 ? left - sum : sum - left;
+}
+// log(k!) by Stirling's series; the first by multiplication.
+TENSOR__BOTH TENSOR__FN double tensor__log_factorial(double k) {
+    double p = 1;
+    if (k < 10) {
+        for (double i = 2; i <= k; i++) { p *= i; }
+        return log(p);
+    }
+    double r = 1 / (k * k);
+    return (k + 0.5) * log(k) - k + 0.9189385332046727 + (1 - (1 / 30.0 - r / 105) * r) / (12 * k);
+}
+// Poisson number of element e: by inversion of the running sum, from rate 30 on by transformed rejection
+// (Hoermann, "The transformed rejection method for generating Poisson random variables", 1993). An element
+// has 2^12 blocks of the stream of its own.
+TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e, double rate) {
+    uint32_t w[4];
+    double root = sqrt(rate), b = 0.931 + 2.53 * root, a = 0.02483 * b - 0.059, k = rate;
+    for (uint64_t turn = 0; turn < 4096; turn++) {
+        tensor__philox(g.seed, g.offset, e << 12 | turn, w);
+        double u = (double)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 1.1102230246251565e-16;
+        double v = (double)(((uint64_t)w[3] << 32 | w[2]) >> 11) * 1.1102230246251565e-16;
+        if (rate < 30) {
+            double p = exp(-rate), sum = p;
+            for (k = 0; u >= sum && k < 1000; sum += p) { p *= rate / ++k; }
+            return k;
+        }
+        double near_edge = 0.5 - fabs(u - 0.5);
+        k = floor((2 * a / near_edge + b) * (u - 0.5) + rate + 0.43);
+        if (near_edge >= 0.07 && v <= 0.9277 - 3.6224 / (b - 2)) { break; }
+        if (!(k >= 0) || (near_edge < 0.013 && v > near_edge)) { continue; }
+        if (log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (near_edge * near_edge) + b)) <=
+            k * log(rate) - rate - tensor__log_factorial(k)) {
+            break;
+        }
+    }
+    return k;
+}
+
 // What every kernel pass needs once: intrinsics, scalar conversions, the reduction of large angles.
 #if !defined(TENSOR_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
 #define TENSOR__X86_PASSES 1
@@ -9152,12 +9273,6 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 #define F_XOR(a, b) ((a) ^ (b))
 #define F_SEL(m, a, b) ((m) ? (a) : (b))
 
-// NaN is tested on bits: -ffinite-math-only makes x != x constant false.
-TENSOR__INLINE int tensor__isnan_f64(double x) {
-    uint64_t u;
-    memcpy(&u, &x, 8);
-    return (u & 0x7FFFFFFFFFFFFFFFu) > 0x7FF0000000000000u;
-}
 TENSOR__INLINE double tensor__sign_f64(double a) { return a > 0 ? 1.0 : a < 0 ? -1.0 : a; }
 TENSOR__INLINE double tensor__min_f64(double a, double b) {
     return tensor__isnan_f64(a) ? a : tensor__isnan_f64(b) ? b : a < b ? a : b;
@@ -9177,76 +9292,6 @@ TENSOR__INLINE double tensor__round_f64(double a) {
     return tensor__isnan_f64(a) ? a : copysign(f, a);
 }
 
-TENSOR__FN double tensor__logaddexp_f64(double a, double b, double log_base) {
-    if (a == b) { return a + 0.6931471805599453 / log_base; }      // infinities too
-    return tensor__max_f64(a, b) + log1p(exp(-fabs(a - b) * log_base)) / log_base;
-}
-// Giles' polynomials (relative error 1e-7), then two steps of Halley's method on erfc, which has no
-// cancellation near 1.
-TENSOR__FN double tensor__erfinv_f64(double x) {
-    static const double near0[9] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
-        0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941};
-    static const double near1[9] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844,
-        0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682};
-    double a = fabs(x), w = -log((1 - a) * (1 + a)), y;
-    if (!(a < 1)) { return a == 1 ? copysign((double)INFINITY, x) : (double)NAN; }
-    const double *c = w < 5 ? near0 : near1;
-    w = w < 5 ? w - 2.5 : sqrt(w) - 3;
-    y = c[0];
-    for (int i = 1; i < 9; i++) { y = y * w + c[i]; }
-    y *= a;
-    for (int i = 0; i < 2; i++) {
-        double t = (a < 0.5 ? a - erf(y) : erfc(y) - (1 - a)) * 0.886226925452758 * exp(y * y);
-        y += t / (1 - y * t);
-    }
-    return copysign(y, x);
-}
-// log |gamma(x)|: Stirling's series from 15 on, recurrence below, reflection left of 1/2. libm's lgamma
-// writes a global variable.
-TENSOR__FN double tensor__lgamma_f64(double x) {
-    if (tensor__isnan_f64(x)) { return x; }
-    if (fabs(x) > 1.7976931348623157e308 || (x <= 0 && x == floor(x))) { return (double)INFINITY; }
-    if (x < 0.5) {
-        double sine = sin(3.141592653589793 * fmod(x, 2));
-        return 1.1447298858494002 - log(fabs(sine)) - tensor__lgamma_f64(1 - x);
-    }
-    if (x == 1 || x == 2) { return 0; }
-    double p = 1, r;
-    for (; x < 15; x += 1) { p *= x; }
-    r = 1 / (x * x);
-    r = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / x;
-    return (x - 0.5) * log(x) - x + 0.9189385332046727 + r - log(p);
-}
-// n-th derivative of digamma: asymptotic series from 15 on, recurrence below, reflection left of 1/2 (n < 2).
-TENSOR__FN double tensor__polygamma_f64(double n, double x) {
-    static const double b[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
-                                -3617.0 / 510};                 // Bernoulli numbers B2, B4, ..
-    double sum = 0, s = n + 1, factorial = 1, term, sine;
-    if (tensor__isnan_f64(x) || (n > 1 && x < -1e5)) { return (double)NAN; }
-    if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
-    if (x <= 0 && x == floor(x)) { return fmod(n, 2) == 0 ? -(double)INFINITY : (double)INFINITY; }
-    if (n < 2 && x < 0.5) {
-        sine = sin(3.141592653589793 * fmod(x, 2));
-        if (n == 1) { return 9.869604401089358 / (sine * sine) - tensor__polygamma_f64(1, 1 - x); }
-        term = 3.141592653589793 * cos(3.141592653589793 * fmod(x, 2)) / sine;
-        return tensor__polygamma_f64(0, 1 - x) - term;
-    }
-    if (x > 1e300) { return n == 0 ? log(x) : 0; }
-    for (int k = 2; k <= n; k++) { factorial *= k; }
-    for (; x < 15 + n; x += 1) { sum += n == 0 ? -1 / x : pow(x, -s); }
-    if (n == 0) {
-        sum += log(x) - 0.5 / x;
-        for (int k = 0; k < 8; k++) { sum -= b[k] / ((2 * k + 2) * pow(x, 2 * k + 2)); }
-        return sum;
-    }
-    sum += pow(x, -n) / n + 0.5 * pow(x, -s);                   // zeta(s, x)
-    term = s * pow(x, -s - 1) / 2;
-    for (int k = 0; k < 8; k++) {
-        sum += b[k] * term;
-        term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
-    }
-    return (fmod(n, 2) == 0 ? -1 : 1) * factorial * sum;
-}
 #define F_POLYGAMMA(n, x) tensor__polygamma_f64(n, x)
 
 #define TENSOR__FORWARD(name, f)                                                                             \
@@ -12246,7 +12291,8 @@ TENSOR__FN tensor_t *tensor__prod_others(tensor_t *x, int create) {
     // A table with x_j, or 1 on the diagonal: n^2 memory, but differentiable again.
     int64_t n = x->dims[1], square[3] = {x->dims[0], n, n};
     tensor_t *rows = tensor_expand_n(tensor_unsqueeze(x, 1), square, 3);
-    return tensor_prod_dim(tensor_masked_fill(rows, tensor_to(tensor_eye(n, n), TENSOR_BOOL), 1), 2, 0);
+    tensor_t *own = tensor_to(tensor_to(tensor_eye(n, n), TENSOR_BOOL), (int)tensor_device(x));
+    return tensor_prod_dim(tensor_masked_fill(rows, own, 1), 2, 0);
 }
 // Exact with zeros: the derivative for an element is the product of the others, from running products of both
 // sides.
@@ -13955,7 +14001,7 @@ TENSOR__FN tensor_t *tensor__la_result(tensor__op_t *o, int dtype, int64_t rows,
 
 // The identity, n x m, dtype of x; broadcasts over batches.
 TENSOR__FN tensor_t *tensor__la_eye(tensor_t *x, int64_t n, int64_t m) {
-    return tensor_to(tensor_eye(n, m), (tensor_dtype_t)x->dtype);
+    return tensor_to(tensor_to(tensor_eye(n, m), (tensor_dtype_t)x->dtype), (int)tensor_device(x));
 }
 TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
     TENSOR__MARK
@@ -14561,7 +14607,7 @@ TENSOR__FN void tensor__grad_qr(tensor__grad_t *g) {
 // 1 / (s[j] - s[i]), 0 on the diagonal.
 TENSOR__FN tensor_t *tensor__gaps(tensor_t *s) {
     if (!tensor__live(s)) { return TENSOR__POISON; }
-    tensor_t *eye = tensor_to(tensor_eye(TENSOR__WIDE(s), TENSOR__WIDE(s)), TENSOR_BOOL);
+    tensor_t *eye = tensor_to(tensor__la_eye(s, TENSOR__WIDE(s), TENSOR__WIDE(s)), TENSOR_BOOL);
     tensor_t *e = tensor_sub(tensor_unsqueeze(s, -2), tensor_unsqueeze(s, -1));
     return tensor_masked_fill(tensor_reciprocal(tensor_masked_fill(e, eye, 1)), eye, 0);
 }
@@ -15390,10 +15436,12 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < index->ndim; i++) { dims[i] = index->dims[i]; }
     dims[index->ndim] = classes;
-    tensor_t *zeros = tensor_zeros_n(dims, index->ndim + 1, TENSOR_I64);
+    int device = (int)tensor_device(index);
+    tensor_t *zeros = tensor_to(tensor_zeros_n(dims, index->ndim + 1, TENSOR_I64), device);
     tensor_t *at = tensor_unsqueeze(index, -1);
     if (zeros == TENSOR__POISON || at == TENSOR__POISON) { return TENSOR__POISON; }
-    TENSOR__RETURN(tensor_scatter(zeros, -1, at, tensor_ones_n(at->dims, at->ndim, TENSOR_I64)));
+    tensor_t *ones = tensor_to(tensor_ones_n(at->dims, at->ndim, TENSOR_I64), device);
+    TENSOR__RETURN(tensor_scatter(zeros, -1, at, ones));
 }
 TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
     TENSOR__MARK
@@ -16333,41 +16381,6 @@ TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int6
         }
     }
 }
-// log(k!) by Stirling's series; the first by multiplication.
-TENSOR__FN double tensor__log_factorial(double k) {
-    double p = 1;
-    if (k < 10) {
-        for (double i = 2; i <= k; i++) { p *= i; }
-        return log(p);
-    }
-    double r = 1 / (k * k);
-    return (k + 0.5) * log(k) - k + 0.9189385332046727 + (1 - (1 / 30.0 - r / 105) * r) / (12 * k);
-}
-// Poisson number of element e: by inversion of the running sum, from rate 30 on by transformed rejection
-// (Hoermann, "The transformed rejection method for generating Poisson random variables", 1993). An element
-// has 2^12 blocks of the stream of its own.
-TENSOR__FN double tensor__poisson(const tensor_call_t *c, uint64_t e, double rate) {
-    uint32_t w[4];
-    double root = sqrt(rate), b = 0.931 + 2.53 * root, a = 0.02483 * b - 0.059, k = rate;
-    for (uint64_t turn = 0; turn < 4096; turn++) {
-        tensor__philox(c->rng.seed, c->rng.offset, e << 12 | turn, w);
-        double u = tensor__unit(tensor__word64(w, 0)), v = tensor__unit(tensor__word64(w, 1));
-        if (rate < 30) {
-            double p = exp(-rate), sum = p;
-            for (k = 0; u >= sum && k < 1000; sum += p) { p *= rate / ++k; }
-            return k;
-        }
-        double near_edge = 0.5 - fabs(u - 0.5);
-        k = floor((2 * a / near_edge + b) * (u - 0.5) + rate + 0.43);
-        if (near_edge >= 0.07 && v <= 0.9277 - 3.6224 / (b - 2)) { break; }
-        if (!(k >= 0) || (near_edge < 0.013 && v > near_edge)) { continue; }
-        if (log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (near_edge * near_edge) + b)) <=
-            k * log(rate) - rate - tensor__log_factorial(k)) {
-            break;
-        }
-    }
-    return k;
-}
 TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
     tensor__random_t *r = (tensor__random_t *)arg;
     tensor_call_t *c = r->c;
@@ -16388,7 +16401,7 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
         if (!poisson) { tensor__random_block(c, i, m, block); }
         if (c->nin) { tensor__iter_move(&r->it, 0, i, m, p, 0); }
         for (int64_t k = 0; k < m && c->nin; k++) {
-            block[k] = poisson ? tensor__poisson(c, (uint64_t)(i + k), p[k]) : block[k] < p[k];
+            block[k] = poisson ? tensor__poisson(c->rng, (uint64_t)(i + k), p[k]) : block[k] < p[k];
         }
         tensor__iter_move(&r->it, c->nin, i, m, block, 1);
     }

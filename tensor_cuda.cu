@@ -6,8 +6,8 @@
 //
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver  >>libraries
-//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>matmul  >>windows  >>losses
-//   >>optimizer  >>streams  >>backend  >>native  >>graphs  >>entry
+//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>order  >>matmul  >>windows  >>losses
+//   >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>entry
 #if defined(TENSOR_CUDA_SIM)
 #include "cusim.h"
 #endif
@@ -1608,6 +1608,7 @@ struct limits_t {
     bool libraries = true;                      // products and convolutions by them, where they can
     int64_t product_workspace = 32 << 20, conv_workspace = 256 << 20; // the most bytes an algorithm may want
     uint64_t plan_sets = PLAN_SETS;
+    int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
 };
 struct place_t {
     cudaStream_t stream;
@@ -2009,6 +2010,25 @@ TENSOR_OPS_COMPARE(TCU_XC) TENSOR_OPS_BITWISE(TCU_XB)
 #undef TCU_X3
 #undef TCU_XC
 #undef TCU_XB
+// Rows of kind DBL: formulas on doubles, for all float dtypes.
+#define F_POLYGAMMA(n, x) (C)tensor__polygamma_f64(n, x)
+#define TCU_DOUBLE(ID, name, arity, f)                                                                             \
+    struct op_##name {                                                                                             \
+        enum { KIND = TENSOR__FLT, ARITY = arity, OP = TENSOR_OP_##ID };                                           \
+        double p[4];                                                                                               \
+        template <class C> __device__ C operator()(C x, C y, C) const {                                            \
+            double a = (double)x, b = (double)y; (void)b; return (C)(f); }                                         \
+    };
+#define TCU_X1(ID, name, kind, f, ...) TCU_DOUBLE(ID, name, 1, f)
+#define TCU_X2(ID, name, kind, f, ...) TCU_DOUBLE(ID, name, 2, f)
+#undef F_P
+#define F_P(k) p[k]
+TENSOR_OPS_DOUBLE1(TCU_X1) TENSOR_OPS_DOUBLE2(TCU_X2)
+#undef F_P
+#define F_P(k) to_class<C>(p[k])
+#undef TCU_X1
+#undef TCU_X2
+#undef TCU_DOUBLE
 // Rows to compile; builds under sanitizers define fewer, for all share the same two kernels.
 #ifndef TCU_POINTWISE_ROWS
 #define TCU_POINTWISE_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)    \
@@ -2017,6 +2037,7 @@ TENSOR_OPS_COMPARE(TCU_XC) TENSOR_OPS_BITWISE(TCU_XB)
 #else
 #define TCU_BACKWARD_ROWS(X) X(EXP, exp) X(MUL, mul) X(LERP, lerp)
 #endif
+#define TCU_DOUBLE_ROWS(X) TENSOR_OPS_DOUBLE1(X) TENSOR_OPS_DOUBLE2(X)
 // clang-format on
 
 struct row_operand_t {
@@ -2075,8 +2096,7 @@ struct any_set_t {
     int dtype[MAX_OPERANDS], op, arity;
     double param[4];
 };
-template <class C> __device__ inline C apply(int op, const double *p, C a, C b, C c) {
-    switch (op) {
+// Two tables, so that the large formulas of the second take no registers from the first.
 #define TCU_X(ID, name, ...)                                                                                 \
     case TENSOR_OP_##ID:                                                                                     \
         if constexpr (same_type<C, int64_t>::value ? op_##name::KIND != TENSOR__FLT                          \
@@ -2084,12 +2104,17 @@ template <class C> __device__ inline C apply(int op, const double *p, C a, C b, 
             return op_##name{{p[0], p[1], p[2], p[3]}}(a, b, c);                                             \
         }                                                                                                    \
         break;
-        TCU_POINTWISE_ROWS(TCU_X)
-#undef TCU_X
+template <class C, bool DOUBLE> __device__ inline C apply(int op, const double *p, C a, C b, C c) {
+    if constexpr (DOUBLE) {
+        switch (op) { TCU_DOUBLE_ROWS(TCU_X) }
+    } else {
+        switch (op) { TCU_POINTWISE_ROWS(TCU_X) }
     }
     return C(0);
 }
-template <class C> __global__ void __launch_bounds__(THREADS, 4) pointwise_any(any_set_t s) {
+#undef TCU_X
+template <class C, bool DOUBLE = false>
+__global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_any(any_set_t s) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.w.n; i += step) {
         int64_t at[MAX_OPERANDS];
@@ -2102,7 +2127,7 @@ TCU_UNROLL
                                   : to_class<C>(s.value[k + 1]);
             }
         }
-        store_as<C>(s.p[0], s.dtype[0], at[0], apply<C>(s.op, s.param, x[0], x[1], x[2]));
+        store_as<C>(s.p[0], s.dtype[0], at[0], apply<C, DOUBLE>(s.op, s.param, x[0], x[1], x[2]));
     }
 }
 template <class T, class Y, class F, int N>
@@ -2143,6 +2168,7 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
     walk_t w = walk_of(o, arity + 1);
     if (!w.n) { return 0; }
     double none[4] = {0, 0, 0, 0};
+    bool large = false;
     if (!p) { p = none; }
     switch (op) {
 #define TCU_X(ID, name, ...)                                                                                 \
@@ -2170,6 +2196,9 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
         break;
         TCU_POINTWISE_ROWS(TCU_X)
 #undef TCU_X
+#define TCU_X(ID, ...) case TENSOR_OP_##ID: large = true; break;
+        TCU_DOUBLE_ROWS(TCU_X)
+#undef TCU_X
     default: return TENSOR_ERR_UNSUPPORTED;
     }
     any_set_t s;
@@ -2183,8 +2212,9 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
         s.value[k] = number ? *(const double *)o[k].data : 0;
         s.dtype[k] = k <= arity ? o[k].dtype : 0;
     }
-    auto *kernel = class_of(compute) == 0   ? pointwise_any<float>
-                   : class_of(compute) == 1 ? pointwise_any<double>
+    if (large && class_of(compute) == 2) { return TENSOR_ERR_UNSUPPORTED; }
+    auto *kernel = class_of(compute) == 0   ? large ? pointwise_any<float, true> : pointwise_any<float>
+                   : class_of(compute) == 1 ? large ? pointwise_any<double, true> : pointwise_any<double>
                                             : pointwise_any<int64_t>;
     return code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, s));
 }
@@ -2211,21 +2241,25 @@ struct back_set_t {
 #define TCU_X2(ID, name, kind, f, dA, dB, ...) TCU_DERIVE(name, TCU_D(0, dA) TCU_D(1, dB))
 #define TCU_X3(ID, name, kind, f, dA, dB, dC, ...) TCU_DERIVE(name, TCU_D(0, dA) TCU_D(1, dB) TCU_D(2, dC))
 TENSOR_OPS_UNARY(TCU_X1) TENSOR_OPS_COPY(TCU_X1) TENSOR_OPS_BINARY(TCU_X2) TENSOR_OPS_TERNARY(TCU_X3)
+TENSOR_OPS_DOUBLE1(TCU_X1) TENSOR_OPS_DOUBLE2(TCU_X2)
 #undef TCU_X1
 #undef TCU_X2
 #undef TCU_X3
 #undef TCU_DERIVE
 #undef TCU_D
 // clang-format on
-template <class C>
-__device__ inline void derive(int op, const double *p, const C *x, void *const *want, C *out) {
-    switch (op) {
 #define TCU_X(ID, name, ...) case TENSOR_OP_##ID: slope_##name::of<C>(p, x, want, out); break;
-        TCU_BACKWARD_ROWS(TCU_X)
-#undef TCU_X
+template <class C, bool DOUBLE>
+__device__ inline void derive(int op, const double *p, const C *x, void *const *want, C *out) {
+    if constexpr (DOUBLE) {
+        switch (op) { TCU_DOUBLE_ROWS(TCU_X) }
+    } else {
+        switch (op) { TCU_BACKWARD_ROWS(TCU_X) }
     }
 }
-template <class C> __global__ void __launch_bounds__(THREADS, 4) pointwise_backward_any(back_set_t s) {
+#undef TCU_X
+template <class C, bool DOUBLE = false>
+__global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_backward_any(back_set_t s) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.w.n; i += step) {
         int64_t at[5] = {0, 0, 0, 0, 0}, rest = i;
@@ -2240,7 +2274,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) pointwise_backw
         for (int m = 0; m < 5; m++) {
             x[m] = s.in[m] ? load_as<C>(s.in[m], s.dtype[m], at[m]) : (C)s.value[m];
         }
-        derive<C>(s.op, s.param, x, s.out, d);
+        derive<C, DOUBLE>(s.op, s.param, x, s.out, d);
         TCU_UNROLL
         for (int m = 0; m < 3; m++) {
             if (s.out[m]) { store_as<C>(s.out[m], s.to, i, d[m]); }
@@ -2303,12 +2337,15 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
                               const double *p) {
     const tensor_arg_t &g = in[4];
     back_set_t s;
-    bool flat = true, found = false;
+    bool flat = true, found = false, large = false;
     if (!g.numel) { return 0; }
     memset((void *)&s, 0, sizeof s);
     switch (op) {
 #define TCU_X(ID, name, ...) case TENSOR_OP_##ID: found = true; break;
         TCU_BACKWARD_ROWS(TCU_X)
+#undef TCU_X
+#define TCU_X(ID, name, ...) case TENSOR_OP_##ID: found = large = true; break;
+        TCU_DOUBLE_ROWS(TCU_X)
 #undef TCU_X
     }
     if (!found) { return TENSOR_ERR_UNSUPPORTED; }
@@ -2344,7 +2381,9 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
         if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
     }
     if (class_of(g.dtype) == 2) { return TENSOR_ERR_UNSUPPORTED; }
-    auto *kernel = class_of(g.dtype) ? pointwise_backward_any<double> : pointwise_backward_any<float>;
+    auto *kernel = class_of(g.dtype) ? large ? pointwise_backward_any<double, true>
+                                             : pointwise_backward_any<double>
+                   : large ? pointwise_backward_any<float, true> : pointwise_backward_any<float>;
     return code_of(tcu_launch(kernel, grid_for(at, s.w.n, THREADS), THREADS, 0, at.stream, s));
 }
 
@@ -2575,12 +2614,20 @@ __device__ inline uint64_t philox_pair(tensor_generator_t g, int64_t e) {   // 6
     return e & 1 ? (uint64_t)w[3] << 32 | w[2] : (uint64_t)w[1] << 32 | w[0];
 }
 __global__ void __launch_bounds__(THREADS, 4)
-    random_f64(walk_t w, double *y, rng_t r, double lo, double hi) {
+    random_f64(walk_t w, double *y, rng_t r, int kind, double lo, double hi) {
     tensor_generator_t g = r.now();
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[1];
         places_of<1>(w, i, at);
+        if (kind == NORMAL) { // of mean lo, deviation hi; libm's logarithm and sine, to an ulp
+            uint32_t word[4];
+            philox(g, (uint64_t)i >> 2, word);
+            double u = ((double)word[i & 2] + 1) * 2.3283064365386963e-10;
+            double a = 6.283185307179586 * ((double)word[(i & 2) + 1] * 2.3283064365386963e-10);
+            y[at[0]] = lo + hi * sqrt(-2 * log(u)) * (i & 1 ? sin(a) : cos(a));
+            continue;
+        }
         double u = __dmul_rn((double)(philox_pair(g, i) >> 11), 1.1102230246251565e-16);
         y[at[0]] = __dadd_rn(lo, __dmul_rn(__dadd_rn(hi, -lo), u));
     }
@@ -2609,6 +2656,20 @@ __global__ void __launch_bounds__(THREADS, 4)
         store_as<int64_t>(y, dtype, at[0], u < load_as<double>(p, from, at[1]));
     }
 }
+__device__ inline double unit_of(uint32_t high, uint32_t low) {             // in [0, 1)
+    return (double)(((uint64_t)high << 32 | low) >> 11) * 1.1102230246251565e-16;
+}
+// Numbers of events at the rates x.
+__global__ void __launch_bounds__(THREADS, 2)
+    random_poisson(walk_t w, void *y, int dtype, const void *x, int from, rng_t r) {
+    tensor_generator_t g = r.now();
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+        int64_t at[2];
+        places_of<2>(w, i, at);
+        store_as<double>(y, dtype, at[0], tensor__poisson(g, (uint64_t)i, load_as<double>(x, from, at[1])));
+    }
+}
 // y = x scale where the element's 24 bits are below keep, else 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
@@ -2628,10 +2689,9 @@ TCU_UNROLL
 inline int random_real(const place_t &at, const tensor_arg_t &y, rng_t g, int kind, double a, double b) {
     walk_t w = walk_of(&y, 1);
     if (!w.n) { return 0; }
-    if (y.dtype == TENSOR_F64) { // a + (b - a) u; normal f64 is the CPU's alone: libm's bits differ
-        if (kind == NORMAL) { return TENSOR_ERR_UNSUPPORTED; }
+    if (y.dtype == TENSOR_F64) {
         return code_of(tcu_launch(random_f64, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                  (double *)y.data, g, a, b));
+                                  (double *)y.data, g, kind, a, b));
     }
     float scale = (float)(kind == NORMAL ? b : b - a);
     return code_of(tcu_launch(random_f32, grid_for(at, (w.n + 3) / 4, THREADS), THREADS, 0, at.stream, w,
@@ -2643,11 +2703,14 @@ inline int random_integers(const place_t &at, const tensor_arg_t &y, rng_t g, in
                 : code_of(tcu_launch(random_integer, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
                                      y.data, y.dtype, g, lo, (uint64_t)hi - (uint64_t)lo));
 }
-inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &p, rng_t g) {
+// y = 1 with probability p, else 0; or events at rate p.
+inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &p, rng_t g,
+                     bool events = false) {
     tensor_arg_t o[2] = {y, p};
     walk_t w = walk_of(o, 2);
+    auto *kernel = events ? random_poisson : random_bernoulli;
     return !w.n ? 0
-                : code_of(tcu_launch(random_bernoulli, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
+                : code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
                                      y.data, y.dtype, (const void *)p.data, p.dtype, g));
 }
 
@@ -2896,7 +2959,7 @@ inline int reduce(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
 // >>rows                                           MARK: softmax, layer norm, cross entropy
 //
 // Rows that lie side by side: a power of two of threads takes a row, short rows share a block. Each pass over
-// a row reads 16 bytes a thread; the row comes from L2 in the second pass. f32 inside whatever the dtype.
+// a row reads 16 bytes a thread; the row comes from L2 in the second pass. f32 inside, f64 for f64.
 // ------------------------------------------------------------------------------
 
 template <class C> struct max_op {
@@ -2909,6 +2972,7 @@ inline int lanes_for(int64_t columns, int V) {
     while (n < THREADS && n * V < columns) { n *= 2; }
     return n;
 }
+template <class T> using class_t = typename pick_t<same_type<T, double>::value, double, float>::type;
 // f(column, values of the N inputs) for all of a row, in packs where addresses allow.
 template <class T, int N, class F>
 __device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l, F f) {
@@ -2922,14 +2986,14 @@ __device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l
         for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)x[k])[q]; }
         TCU_UNROLL
         for (int i = 0; i < V; i++) {
-            float v[N];
-            for (int k = 0; k < N; k++) { v[k] = to_class<float>(in[k].v[i]); }
+            class_t<T> v[N];
+            for (int k = 0; k < N; k++) { v[k] = to_class<class_t<T>>(in[k].v[i]); }
             f(q * V + i, v);
         }
     }
     for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
-        float v[N];
-        for (int k = 0; k < N; k++) { v[k] = to_class<float>(x[k][i]); }
+        class_t<T> v[N];
+        for (int k = 0; k < N; k++) { v[k] = to_class<class_t<T>>(x[k][i]); }
         f(i, v);
     }
 }
@@ -2946,149 +3010,233 @@ __device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t
         for (int k = 0; k < N; k++) { in[k] = ((const pack_t<T, V> *)x[k])[q]; }
         TCU_UNROLL
         for (int i = 0; i < V; i++) {
-            float v[N];
-            for (int k = 0; k < N; k++) { v[k] = to_class<float>(in[k].v[i]); }
+            class_t<T> v[N];
+            for (int k = 0; k < N; k++) { v[k] = to_class<class_t<T>>(in[k].v[i]); }
             out.v[i] = from_class<T>(f(q * V + i, v));
         }
         ((pack_t<T, V> *)y)[q] = out;
     }
     for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
-        float v[N];
-        for (int k = 0; k < N; k++) { v[k] = to_class<float>(x[k][i]); }
+        class_t<T> v[N];
+        for (int k = 0; k < N; k++) { v[k] = to_class<class_t<T>>(x[k][i]); }
         y[i] = from_class<T>(f(i, v));
     }
 }
 // The joined value for every thread of the row; all threads of the block must come.
-template <class OP> __device__ inline float row_join(float v, float *s, lanes_t l) {
+template <class OP>
+__device__ inline typename OP::acc row_join(typename OP::acc v, typename OP::acc *s, lanes_t l) {
     v = join_lanes<OP>(v, s, l.lane, l.lanes, 1);
     v = s[threadIdx.y * blockDim.x];
     __syncthreads();
     return v;
 }
-template <class T> __global__ void __launch_bounds__(THREADS, 4)
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
-    TCU_SHARED(float, s, [THREADS]);
+    TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
         const T *row[1] = {x + r * columns};
-        float top = -INFINITY, sum = 0;
-        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { top = w_max(top, v[0]); });
-        top = row_join<max_op<float>>(top, s, l);
-        float shift = top == -INFINITY || top == INFINITY ? 0 : top; // rows of -inf give NaN, as they should
+        C top = -INFINITY, sum = 0;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, v[0]); });
+        top = row_join<max_op<C>>(top, s, l);
+        C shift = top == -INFINITY || top == INFINITY ? 0 : top; // rows of -inf give NaN, as they should
         each_in_row<T, 1>(
-            row, n, l, [&](int64_t, const float *v) { sum += expf(v[0] - (top == INFINITY ? top : shift)); });
-        sum = row_join<sum_op<float>>(sum, s, l);
-        float scale = 1 / sum, offset = shift + logf(sum);
-        map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t, const float *v) {
-            return logs ? v[0] - offset : expf(v[0] - (top == INFINITY ? top : shift)) * scale;
+            row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - (top == INFINITY ? top : shift)); });
+        sum = row_join<sum_op<C>>(sum, s, l);
+        C scale = 1 / sum, offset = shift + w_log(sum);
+        map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t, const C *v) {
+            return logs ? v[0] - offset : w_exp(v[0] - (top == INFINITY ? top : shift)) * scale;
         });
     }
 }
 // One number of each row: log of the sum of e^x, the norm, or the variance with divisor columns - correction.
 enum row_value_t { ROW_LOGSUMEXP, ROW_NORM, ROW_VARIANCE };
-template <class T> __global__ void __launch_bounds__(THREADS, 4)
-row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, float correction) {
-    TCU_SHARED(float, s, [THREADS]);
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correction) {
+    TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
         const T *row[1] = {x + r * columns};
-        float top = -INFINITY, sum = 0;
+        C top = -INFINITY, sum = 0;
         if (what == ROW_VARIANCE) {
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += v[0]; });
-            top = row_join<sum_op<float>>(sum, s, l) / (float)columns;      // the mean
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
+            top = row_join<sum_op<C>>(sum, s, l) / (C)columns;      // the mean
             sum = 0;
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += (v[0] - top) * (v[0] - top);
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] - top) * (v[0] - top);
                 });
         } else {        // scaled by the largest, so that nothing overflows
             bool norm = what == ROW_NORM;
             each_in_row<T, 1>(row, n, l,
-                              [&](int64_t, const float *v) { top = w_max(top, norm ? fabsf(v[0]) : v[0]); });
-            top = row_join<max_op<float>>(top, s, l);
-            float by = norm && top > 0 && top < INFINITY ? 1 / top : 1;
+                              [&](int64_t, const C *v) { top = w_max(top, norm ? w_abs(v[0]) : v[0]); });
+            top = row_join<max_op<C>>(top, s, l);
+            C by = norm && top > 0 && top < INFINITY ? 1 / top : 1;
             if (norm && !(by < INFINITY)) { by = 1; }
-            float shift = top == INFINITY || top == -INFINITY ? 0 : top;
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) {
-                sum += norm ? (v[0] * by) * (v[0] * by) : expf(v[0] - shift);
+            C shift = top == INFINITY || top == -INFINITY ? 0 : top;
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) {
+                sum += norm ? (v[0] * by) * (v[0] * by) : w_exp(v[0] - shift);
             });
             if (norm) { top = 1 / by; } else { top = shift; }
         }
-        sum = row_join<sum_op<float>>(sum, s, l);
+        sum = row_join<sum_op<C>>(sum, s, l);
         if (n && !l.lane) {
-            float left = (float)columns - correction;
-            y[r] = from_class<T>(what == ROW_NORM     ? sqrtf(sum) * top
-                                 : what == ROW_VARIANCE ? sum / (left > 0 ? left : 0.0f)
-                                                        : logf(sum) + top);
+            C left = (C)columns - correction;
+            y[r] = from_class<T>(what == ROW_NORM     ? w_sqrt(sum) * top
+                                 : what == ROW_VARIANCE ? sum / (left > 0 ? left : C(0))
+                                                        : w_log(sum) + top);
         }
     }
 }
-// Running sums or products, a row a block; from the end if `back`. Each thread runs over its part twice.
-template <class C> __global__ void __launch_bounds__(THREADS, 4)
-scan_rows(void *y, int to, const void *x, int from, int64_t rows, int64_t columns, bool product, bool back) {
-    TCU_SHARED(C, part, [THREADS]);
+// What runs along a row: how an element becomes a value, values join, and what is stored. None of it reads
+// y, so that a block's threads may be at different places.
+struct scan_set_t {
+    void *y, *between; // between: [rows, columns] of the class, where a scan is in two passes
+    const void *x, *b;
+    int to, from;
+    int64_t rows, columns;
+    bool back;
+};
+template <class C, class OP> struct scan_of : OP {
+    typedef typename OP::acc acc;
+    __device__ static acc load(const scan_set_t &s, int64_t at, int64_t) { return load_as<C>(s.x, s.from, at); }
+    __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) { store_as<C>(s.y, s.to, at, v); }
+};
+template <class C> struct log_op {              // log(e^a + e^b); equal infinities have no difference
+    typedef C acc;
+    __device__ static acc none() { return -infinity<C>(); }
+    __device__ static acc join(acc a, acc b) {
+        C hi = b > a ? b : a, lo = b > a ? a : b;
+        return hi == lo && hi - lo != 0 ? hi : hi + w_log1p(w_exp(lo - hi));
+    }
+};
+template <class C> struct line_t { C a, b; };
+template <class C> struct line_scan {           // y = a + b of the y before, as the lines y -> a + b y
+    typedef line_t<C> acc;
+    __device__ static acc none() { return acc{C(0), C(1)}; }
+    __device__ static acc join(acc p, acc q) { return acc{q.a + q.b * p.a, q.b * p.b}; }
+    __device__ static acc load(const scan_set_t &s, int64_t at, int64_t i) {
+        return acc{load_as<C>(s.x, s.from, at), i ? load_as<C>(s.b, s.from, at) : C(0)};
+    }
+    __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) {
+        store_as<C>(s.y, s.to, at, v.a);
+    }
+};
+template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // forward: products before; back: and behind
+    __device__ static void store(const scan_set_t &s, int64_t at, C before, C) {
+        if (s.back) {
+            store_as<C>(s.y, s.to, at, w_mul(((const C *)s.between)[at], before));
+        } else {
+            ((C *)s.between)[at] = before;
+        }
+    }
+};
+// x[at] as an unsigned number of `bits` bits, in the order of its dtype: NaN is the largest, or 0 if
+// nan_first; -0 is 0. Bits below `first` are the same in all.
+struct order_t {
+    const void *x;
+    int dtype, first, bits;
+    bool falling, nan_first;
+};
+inline order_t order_of(const tensor_arg_t &x, bool falling, bool nan_first) {
+    int c = class_of(x.dtype), bits = c == 0 ? 32 : 8 * size_of(x.dtype);
+    return order_t{x.data, x.dtype, x.dtype == TENSOR_F16 ? 12 : x.dtype == TENSOR_BF16 ? 16 : 0, bits,
+                   falling, nan_first};
+}
+__device__ inline uint64_t key_of(const order_t &o, int64_t at) {
+    uint64_t ones = o.bits < 64 ? (1ull << o.bits) - 1 : ~0ull, u;
+    bool nan = false;
+    if (o.dtype == TENSOR_F64) {
+        double v = ((const double *)o.x)[at] + 0.0;
+        memcpy(&u, &v, sizeof u);
+        nan = v != v;
+        u = u >> 63 ? ~u : u | 1ull << 63;
+    } else if (o.dtype == TENSOR_F32 || o.dtype == TENSOR_F16 || o.dtype == TENSOR_BF16) {
+        float v = load_as<float>(o.x, o.dtype, at) + 0.0f;
+        uint32_t b = __float_as_uint(v);
+        nan = v != v;
+        u = b >> 31 ? ~b : b | 0x80000000u;
+    } else {
+        bool natural = o.dtype == TENSOR_U8 || o.dtype == TENSOR_BOOL;
+        u = (uint64_t)load_as<int64_t>(o.x, o.dtype, at) + (natural ? 0 : 1ull << (o.bits - 1));
+    }
+    return nan ? o.nan_first ? 0 : ones : o.falling ? ~u & ones : u & ones;
+}
+struct place_of_t { uint64_t key; int64_t at; };
+template <bool FALLING> struct best_scan {      // the largest so far and where it is, the last of ties
+    typedef place_of_t acc;
+    __device__ static acc none() { return acc{0, -1}; }
+    __device__ static acc join(acc a, acc b) { return b.at < 0 || (a.at >= 0 && b.key < a.key) ? a : b; }
+    __device__ static acc load(const scan_set_t &s, int64_t at, int64_t i) {
+        return acc{key_of(order_t{s.x, s.from, 0, s.to, FALLING, false}, at), i};
+    }
+    __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) { ((int64_t *)s.y)[at] = v.at; }
+};
+// A row a block; from the end if `back`. Each thread runs over its part twice.
+template <class OP> __global__ void __launch_bounds__(THREADS, 4) scan_rows(scan_set_t s) {
+    typedef typename OP::acc acc;
+    TCU_SHARED(acc, part, [THREADS]);
     const int t = (int)threadIdx.x;
-    const int64_t each = (columns + THREADS - 1) / THREADS, first = t * each;
-    const int64_t end = first + each < columns ? first + each : columns;
-    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
-        C run = C(product ? 1 : 0);
+    const int64_t each = (s.columns + THREADS - 1) / THREADS, first = t * each;
+    const int64_t end = first + each < s.columns ? first + each : s.columns;
+    for (int64_t r = blockIdx.x; r < s.rows; r += gridDim.x) {
+        acc run = OP::none();
         for (int64_t i = first; i < end; i++) {
-            C v = load_as<C>(x, from, r * columns + (back ? columns - 1 - i : i));
-            run = product ? w_mul(run, v) : w_add(run, v);
+            run = OP::join(run, OP::load(s, r * s.columns + (s.back ? s.columns - 1 - i : i), i));
         }
         part[t] = run;
         __syncthreads();
         for (int d = 1; d < THREADS; d *= 2) {
-            C v = t >= d ? part[t - d] : C(product ? 1 : 0);
+            acc v = t >= d ? part[t - d] : OP::none();
             __syncthreads();
-            part[t] = product ? w_mul(v, part[t]) : w_add(v, part[t]);
+            part[t] = OP::join(v, part[t]);
             __syncthreads();
         }
-        run = t ? part[t - 1] : C(product ? 1 : 0);
+        run = t ? part[t - 1] : OP::none();
         for (int64_t i = first; i < end; i++) {
-            int64_t at = r * columns + (back ? columns - 1 - i : i);
-            C v = load_as<C>(x, from, at);
-            run = product ? w_mul(run, v) : w_add(run, v);
-            store_as<C>(y, to, at, run);
+            int64_t at = r * s.columns + (s.back ? s.columns - 1 - i : i);
+            acc next = OP::join(run, OP::load(s, at, i));
+            OP::store(s, at, run, next);
+            run = next;
         }
         __syncthreads();
     }
 }
 // dx = y (dy - sum(y dy)), or for logarithms dy - e^y sum(dy).
-template <class T> __global__ void __launch_bounds__(THREADS, 4)
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t columns, bool logs) {
-    TCU_SHARED(float, s, [THREADS]);
+    TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
         const T *in[2] = {dy + r * columns, y + r * columns};
-        float sum = 0;
-        each_in_row<T, 2>(in, n, l, [&](int64_t, const float *v) { sum += logs ? v[0] : v[0] * v[1]; });
-        sum = row_join<sum_op<float>>(sum, s, l);
-        map_row<T, 2>(dx + r * columns, in, n, l, [&](int64_t, const float *v) {
-            return logs ? v[0] - expf(v[1]) * sum : v[1] * (v[0] - sum);
+        C sum = 0;
+        each_in_row<T, 2>(in, n, l, [&](int64_t, const C *v) { sum += logs ? v[0] : v[0] * v[1]; });
+        sum = row_join<sum_op<C>>(sum, s, l);
+        map_row<T, 2>(dx + r * columns, in, n, l, [&](int64_t, const C *v) {
+            return logs ? v[0] - w_exp(v[1]) * sum : v[1] * (v[0] - sum);
         });
     }
 }
 // y = (x - mean) rstd w + b; w, b may be NULL; rms: the mean counts as 0. mean, rstd: f32 per row, kept for
 // backward.
-template <class T>
+template <class T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, 4)
-    layer_norm_rows(T *y, float *mean, float *rstd, const T *x, const T *w, const T *b, int64_t rows,
-                    int64_t columns, float eps, bool rms) {
-    TCU_SHARED(float, s, [THREADS]);
+    layer_norm_rows(T *y, C *mean, C *rstd, const T *x, const T *w, const T *b, int64_t rows,
+                    int64_t columns, C eps, bool rms) {
+    TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
         const T *row[1] = {x + r * columns};
-        float sum = 0, square = 0;
-        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { sum += v[0]; });
-        float m = rms ? 0 : row_join<sum_op<float>>(sum, s, l) / (float)columns;
-        each_in_row<T, 1>(row, n, l, [&](int64_t, const float *v) { square += (v[0] - m) * (v[0] - m); });
-        float k = 1 / sqrtf(row_join<sum_op<float>>(square, s, l) / (float)columns + eps);
-        map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t i, const float *v) {
-            float h = (v[0] - m) * k;
-            return (w ? h * to_class<float>(w[i]) : h) + (b ? to_class<float>(b[i]) : 0.0f);
+        C sum = 0, square = 0;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
+        C m = rms ? 0 : row_join<sum_op<C>>(sum, s, l) / (C)columns;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
+        C k = 1 / w_sqrt(row_join<sum_op<C>>(square, s, l) / (C)columns + eps);
+        map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t i, const C *v) {
+            C h = (v[0] - m) * k;
+            return (w ? h * to_class<C>(w[i]) : h) + (b ? to_class<C>(b[i]) : C(0));
         });
         if (n && !l.lane) {
             mean[r] = m;
@@ -3096,100 +3244,102 @@ __global__ void __launch_bounds__(THREADS, 4)
         }
     }
 }
-template <class T>
+template <class T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, 4)
-    layer_norm_rows_backward(T *dx, const T *dy, const T *x, const T *w, const float *mean, const float *rstd,
+    layer_norm_rows_backward(T *dx, const T *dy, const T *x, const T *w, const C *mean, const C *rstd,
                              int64_t rows, int64_t columns, bool rms) {
-    TCU_SHARED(float, s, [THREADS]);
+    TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
         const T *in[2] = {dy + r * columns, x + r * columns};
-        float m = n ? mean[r] : 0, k = n ? rstd[r] : 0, a = 0, b = 0;
-        each_in_row<T, 2>(in, n, l, [&](int64_t i, const float *v) {
-            float g = w ? v[0] * to_class<float>(w[i]) : v[0];
+        C m = n ? mean[r] : 0, k = n ? rstd[r] : 0, a = 0, b = 0;
+        each_in_row<T, 2>(in, n, l, [&](int64_t i, const C *v) {
+            C g = w ? v[0] * to_class<C>(w[i]) : v[0];
             a += g;
             b += g * (v[1] - m) * k;
         });
-        a = rms ? 0 : row_join<sum_op<float>>(a, s, l) / (float)columns;
-        b = row_join<sum_op<float>>(b, s, l) / (float)columns;
-        map_row<T, 2>(dx + r * columns, in, n, l, [&](int64_t i, const float *v) {
-            float g = w ? v[0] * to_class<float>(w[i]) : v[0];
+        a = rms ? 0 : row_join<sum_op<C>>(a, s, l) / (C)columns;
+        b = row_join<sum_op<C>>(b, s, l) / (C)columns;
+        map_row<T, 2>(dx + r * columns, in, n, l, [&](int64_t i, const C *v) {
+            C g = w ? v[0] * to_class<C>(w[i]) : v[0];
             return k * (g - a - (v[1] - m) * k * b);
         });
     }
 }
 // Sums over chunks of rows: part[0] of dy xhat, part[1] of dy; [2][chunks][columns]. Threads along columns.
-template <class T> __global__ void __launch_bounds__(THREADS, 4)
-layer_norm_weights(float *part, const T *dy, const T *x, const float *mean, const float *rstd, int64_t rows,
+template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rstd, int64_t rows,
                    int64_t columns, int64_t chunk) {
-    TCU_SHARED(float, s, [2][8][33]);
+    TCU_SHARED(C, s, [2][8][33]);
     int64_t c = blockIdx.x * 32ll + threadIdx.x, first = blockIdx.y * chunk,
             end = first + chunk < rows ? first + chunk : rows;
-    float a = 0, b = 0;
+    C a = 0, b = 0;
     for (int64_t r = first + threadIdx.y; r < end && c < columns; r += 8) {
-        float g = to_class<float>(dy[r * columns + c]);
-        a += g * (to_class<float>(x[r * columns + c]) - mean[r]) * rstd[r];
+        C g = to_class<C>(dy[r * columns + c]);
+        a += g * (to_class<C>(x[r * columns + c]) - mean[r]) * rstd[r];
         b += g;
     }
     s[0][threadIdx.y][threadIdx.x] = a;
     s[1][threadIdx.y][threadIdx.x] = b;
     __syncthreads();
     if (threadIdx.y < 2 && c < columns) {
-        float sum = 0;
+        C sum = 0;
         for (int k = 0; k < 8; k++) { sum += s[threadIdx.y][k][threadIdx.x]; }
         part[(threadIdx.y * (int64_t)gridDim.y + blockIdx.y) * columns + c] = sum;
     }
 }
 // Class weights, smoothing and what is ignored, as tensor_nn.h has them; x are log-probabilities if `logs`. A
 // target out of range is an error and counts as ignored.
-struct labels_t {
+template <class C> struct labels_t {
     const void *target;
-    const float *weight;                        // of classes, NULL = 1
+    const C *weight;                        // of classes, NULL = 1
     int dtype;
     bool logs;
     int64_t ignored;
-    float smooth;
+    C smooth;
 };
-struct label_sums_t { float weights, products; };       // of a row: sum of weight, of weight x
-__device__ inline label_sums_t sum_labels(const float *const *row, int64_t n, const labels_t &q, float *s,
+template <class C> struct label_sums_t { C weights, products; };       // of a row: sum of weight, of weight x
+template <class C>
+__device__ inline label_sums_t<C> sum_labels(const C *const *row, int64_t n, const labels_t<C> &q, C *s,
                                           lanes_t l) {
-    float a = 0, b = 0;
-    if (q.smooth == 0) { return label_sums_t{0, 0}; }       // the same for all threads
-    each_in_row<float, 1>(row, n, l, [&](int64_t i, const float *v) {
-        float w = q.weight ? q.weight[i] : 1.0f;
+    C a = 0, b = 0;
+    if (q.smooth == 0) { return label_sums_t<C>{0, 0}; }       // the same for all threads
+    each_in_row<C, 1>(row, n, l, [&](int64_t i, const C *v) {
+        C w = q.weight ? q.weight[i] : C(1);
         a += w;
         b += w * v[0];
     });
-    a = row_join<sum_op<float>>(a, s, l);
-    return label_sums_t{a, row_join<sum_op<float>>(b, s, l)};
+    a = row_join<sum_op<C>>(a, s, l);
+    return label_sums_t<C>{a, row_join<sum_op<C>>(b, s, l)};
 }
 // Of each row the loss, log sum e^x and the target's weight.
+template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
-    cross_entropy_rows(float *loss, float *weight, float *lse, const float *x, labels_t q, int64_t rows,
+    cross_entropy_rows(C *loss, C *weight, C *lse, const C *x, labels_t<C> q, int64_t rows,
                        int64_t columns, unsigned long long *error) {
-    TCU_SHARED(float, s, [THREADS]);
+    TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0,
                 t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
         bool bad = n && t != q.ignored && (t < 0 || t >= columns), skip = bad || t == q.ignored;
         if (bad && !l.lane) { atomicCAS(error, 0ull, 1ull + (unsigned long long)r); }
-        const float *row[1] = {x + r * columns};
-        float top = -INFINITY, sum = 0, log_sum = 0;
+        const C *row[1] = {x + r * columns};
+        C top = -INFINITY, sum = 0, log_sum = 0;
         if (!q.logs) {
-            each_in_row<float, 1>(row, n, l, [&](int64_t, const float *v) { top = w_max(top, v[0]); });
-            top = row_join<max_op<float>>(top, s, l);
-            float shift = top == -INFINITY || top == INFINITY ? 0 : top;
-            each_in_row<float, 1>(row, n, l, [&](int64_t, const float *v) { sum += expf(v[0] - shift); });
-            log_sum = logf(row_join<sum_op<float>>(sum, s, l)) + shift;
+            each_in_row<C, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, v[0]); });
+            top = row_join<max_op<C>>(top, s, l);
+            C shift = top == -INFINITY || top == INFINITY ? 0 : top;
+            each_in_row<C, 1>(row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - shift); });
+            log_sum = w_log(row_join<sum_op<C>>(sum, s, l)) + shift;
         }
-        label_sums_t all = sum_labels(row, n, q, s, l);
+        label_sums_t<C> all = sum_labels(row, n, q, s, l);
         if (!n || l.lane) { continue; }
-        float w = skip ? 0.0f : q.weight ? q.weight[t] : 1.0f, y = 0;
+        C w = skip ? C(0) : q.weight ? q.weight[t] : C(1), y = 0;
         if (!skip) {
             y = (1 - q.smooth) * w * (log_sum - row[0][t]);
-            if (q.smooth > 0) { y += q.smooth / (float)columns * (log_sum * all.weights - all.products); }
+            if (q.smooth > 0) { y += q.smooth / (C)columns * (log_sum * all.weights - all.products); }
         }
         lse[r] = log_sum;
         loss[r] = y;
@@ -3197,8 +3347,9 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 // divisor = sum of the weights; y = sum of the losses, over the divisor for a mean. One block.
+template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
-    cross_entropy_sum(float *y, float *divisor, const float *loss, const float *weight, int64_t n,
+    cross_entropy_sum(C *y, C *divisor, const C *loss, const C *weight, int64_t n,
                       bool mean) {
     TCU_SHARED(double, s, [THREADS]);
     double a = 0, b = 0;
@@ -3210,79 +3361,82 @@ __global__ void __launch_bounds__(THREADS, 4)
     __syncthreads();
     b = join_lanes<sum_op<double>>(b, s, (int)threadIdx.x, THREADS, 1);
     if (threadIdx.x) { return; }
-    divisor[0] = (float)b;
-    if (y) { y[0] = (float)(mean ? a / b : a); }
+    divisor[0] = (C)b;
+    if (y) { y[0] = (C)(mean ? a / b : a); }
 }
 // dx of g: one number, or one of each row; over divisor[0] if there is one.
+template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
-    cross_entropy_rows_backward(float *dx, const float *g, bool each, const float *divisor, const float *x,
-                                const float *lse, labels_t q, int64_t rows, int64_t columns) {
-    TCU_SHARED(float, s, [THREADS]);
+    cross_entropy_rows_backward(C *dx, const C *g, bool each, const C *divisor, const C *x,
+                                const C *lse, labels_t<C> q, int64_t rows, int64_t columns) {
+    TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0,
                 t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
         bool skip = t == q.ignored || t < 0 || t >= columns;
-        const float *row[1] = {x + r * columns};
-        label_sums_t all = sum_labels(row, n, q, s, l);
+        const C *row[1] = {x + r * columns};
+        label_sums_t<C> all = sum_labels(row, n, q, s, l);
         if (!n) { continue; }
-        float by = g[each ? r : 0] / (divisor ? divisor[0] : 1.0f), shift = lse[r];
-        float w = skip ? 0 : by * (1 - q.smooth) * (q.weight ? q.weight[t] : 1.0f);
-        float flat = by * q.smooth / (float)columns, k = q.logs ? 0.0f : w + flat * all.weights;
-        map_row<float, 1>(dx + r * columns, row, n, l, [&](int64_t i, const float *v) {
-            if (skip) { return 0.0f; }
-            float d = q.logs ? 0.0f : expf(v[0] - shift) * k - flat * (q.weight ? q.weight[i] : 1.0f);
+        C by = g[each ? r : 0] / (divisor ? divisor[0] : C(1)), shift = lse[r];
+        C w = skip ? 0 : by * (1 - q.smooth) * (q.weight ? q.weight[t] : C(1));
+        C flat = by * q.smooth / (C)columns, k = q.logs ? C(0) : w + flat * all.weights;
+        map_row<C, 1>(dx + r * columns, row, n, l, [&](int64_t i, const C *v) {
+            if (skip) { return C(0); }
+            C d = q.logs ? C(0) : w_exp(v[0] - shift) * k - flat * (q.weight ? q.weight[i] : C(1));
             return i == t ? d - w : d;
         });
     }
 }
 // Scores of attention become probabilities, in place; their row t sees the first t + 1 of `columns` if
 // causal.
+template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
-    attention_rows(float *p, float *lse, int64_t rows, int64_t columns, int64_t queries, bool causal,
-                   float scale) {
-    TCU_SHARED(float, s, [THREADS]);
+    attention_rows(C *p, C *lse, int64_t rows, int64_t columns, int64_t queries, bool causal,
+                   C scale) {
+    TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = causal ? r % queries + 1 : columns;
-        const float *row[1] = {p + r * columns};
-        float top = -INFINITY, sum = 0;
-        each_in_row<float, 1>(row, n, l, [&](int64_t i, const float *v) {
+        const C *row[1] = {p + r * columns};
+        C top = -INFINITY, sum = 0;
+        each_in_row<C, 1>(row, n, l, [&](int64_t i, const C *v) {
             if (i < seen) { top = w_max(top, v[0] * scale); }
         });
-        top = row_join<max_op<float>>(top, s, l);
-        float shift = top == -INFINITY ? 0 : top;
-        each_in_row<float, 1>(row, n, l, [&](int64_t i, const float *v) {
-            if (i < seen) { sum += expf(v[0] * scale - shift); }
+        top = row_join<max_op<C>>(top, s, l);
+        C shift = top == -INFINITY ? 0 : top;
+        each_in_row<C, 1>(row, n, l, [&](int64_t i, const C *v) {
+            if (i < seen) { sum += w_exp(v[0] * scale - shift); }
         });
-        sum = row_join<sum_op<float>>(sum, s, l);
-        float by = sum > 0 ? 1 / sum : sum;
-        map_row<float, 1>(p + r * columns, row, n, l, [&](int64_t i, const float *v) {
-            return i < seen ? expf(v[0] * scale - shift) * by : 0.0f;
+        sum = row_join<sum_op<C>>(sum, s, l);
+        C by = sum > 0 ? 1 / sum : sum;
+        map_row<C, 1>(p + r * columns, row, n, l, [&](int64_t i, const C *v) {
+            return i < seen ? w_exp(v[0] * scale - shift) * by : C(0);
         });
-        if (n && !l.lane) { lse[r] = logf(sum) + shift; }
+        if (n && !l.lane) { lse[r] = w_log(sum) + shift; }
     }
 }
 // p: scores, become probabilities; d: their gradients, become those of the scores.
+template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
-    attention_rows_backward(float *p, float *d, const float *lse, int64_t rows, int64_t columns,
+    attention_rows_backward(C *p, C *d, const C *lse, int64_t rows, int64_t columns,
                             int64_t queries,
-                            bool causal, float scale) {
-    TCU_SHARED(float, s, [THREADS]);
+                            bool causal, C scale) {
+    TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = causal ? r % queries + 1 : columns;
-        const float *in[2] = {p + r * columns, d + r * columns}, *one[1] = {p + r * columns};
-        float sum = 0, shift = n ? lse[r] : 0;
-        each_in_row<float, 2>(in, n, l, [&](int64_t i, const float *v) {
-            if (i < seen) { sum += expf(v[0] * scale - shift) * v[1]; }
+        const C *in[2] = {p + r * columns, d + r * columns}, *one[1] = {p + r * columns};
+        C sum = 0, shift = n ? lse[r] : 0;
+        each_in_row<C, 2>(in, n, l, [&](int64_t i, const C *v) {
+            if (i < seen) { sum += w_exp(v[0] * scale - shift) * v[1]; }
         });
-        sum = row_join<sum_op<float>>(sum, s, l);
-        map_row<float, 2>(d + r * columns, in, n, l, [&](int64_t i, const float *v) {
-            return i < seen ? expf(v[0] * scale - shift) * (v[1] - sum) * scale : 0.0f;
+        sum = row_join<sum_op<C>>(sum, s, l);
+        map_row<C, 2>(d + r * columns, in, n, l, [&](int64_t i, const C *v) {
+            return i < seen ? w_exp(v[0] * scale - shift) * (v[1] - sum) * scale : C(0);
         });
-        map_row<float, 1>(p + r * columns, one, n, l, [&](int64_t i, const float *v) {
-            return i < seen ? expf(v[0] * scale - shift) : 0.0f;
+        map_row<C, 1>(p + r * columns, one, n, l, [&](int64_t i, const C *v) {
+            return i < seen ? w_exp(v[0] * scale - shift) : C(0);
         });
     }
 }
@@ -3292,6 +3446,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     case TENSOR_F32: { typedef float T; code } break;                                                        \
     case TENSOR_F16: { typedef f16 T; code } break;                                                          \
     case TENSOR_BF16: { typedef bf16 T; code } break;                                                        \
+    case TENSOR_F64: { typedef double T; code } break;                                                       \
     default: return TENSOR_ERR_UNSUPPORTED;                                                                  \
     }
 struct row_shape_t {
@@ -3320,17 +3475,37 @@ inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(x.dtype, T,
                return code_of(tcu_launch(row_values<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
-                                         (const T *)x.data, rows, columns, what, (float)correction));)
+                                         (const T *)x.data, rows, columns, what, (class_t<T>)correction));)
     return 0;
 }
-inline int scan(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
-                int64_t columns,
-                bool product, bool back) {
+enum scan_t { SCAN_SUM, SCAN_PROD, SCAN_LOG, SCAN_LINE, SCAN_OTHERS, SCAN_MAX, SCAN_MIN };
+template <class OP> inline int scan_with(const place_t &at, const scan_set_t &s) {
+    return code_of(tcu_launch(scan_rows<OP>, grid_for(at, s.rows, 1), THREADS, 0, at.stream, s));
+}
+template <class C> inline int scan_class(const place_t &at, int what, scan_set_t s) {
+    if (what == SCAN_SUM) { return scan_with<scan_of<C, sum_op<C>>>(at, s); }
+    if (what == SCAN_PROD) { return scan_with<scan_of<C, prod_op<C>>>(at, s); }
+    if constexpr (!same_type<C, int64_t>::value) {
+        if (what == SCAN_LOG) { return scan_with<scan_of<C, log_op<C>>>(at, s); }
+        if (what == SCAN_LINE) { return scan_with<line_scan<C>>(at, s); }
+        int code = scan_with<others_scan<C>>(at, s);
+        s.back = true;
+        return code ? code : scan_with<others_scan<C>>(at, s);
+    }
+    return TENSOR_ERR_UNSUPPORTED;
+}
+// Along rows of contiguous x; b: SCAN_LINE's factors; scratch: SCAN_OTHERS', 8 bytes an element.
+inline int scan(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
+                int64_t columns, bool back, const void *b = nullptr, void *scratch = nullptr) {
     if (!rows || !columns) { return 0; }
+    scan_set_t s = {y.data, scratch, x.data, b, y.dtype, x.dtype, rows, columns, back};
+    if (what == SCAN_MAX || what == SCAN_MIN) {
+        s.to = order_of(x, false, false).bits;
+        return what == SCAN_MIN ? scan_with<best_scan<true>>(at, s) : scan_with<best_scan<false>>(at, s);
+    }
     int c = class_of(y.dtype);
-    auto *kernel = c == 0 ? scan_rows<float> : c == 1 ? scan_rows<double> : scan_rows<int64_t>;
-    return code_of(tcu_launch(kernel, grid_for(at, rows, 1), THREADS, 0, at.stream, y.data, (int)y.dtype,
-                              (const void *)x.data, (int)x.dtype, rows, columns, product, back));
+    return c == 0   ? scan_class<float>(at, what, s)
+           : c == 1 ? scan_class<double>(at, what, s) : scan_class<int64_t>(at, what, s);
 }
 inline int softmax_backward(const place_t &at, const tensor_arg_t &dx, const tensor_arg_t &dy,
                             const tensor_arg_t &y,
@@ -3343,64 +3518,60 @@ inline int softmax_backward(const place_t &at, const tensor_arg_t &dx, const ten
                                   (const T *)dy.data, (const T *)y.data, rows, columns, logs));)
     return 0;
 }
-inline int layer_norm(const place_t &at, const tensor_arg_t &y, float *mean, float *rstd,
-                      const tensor_arg_t &x,
-                      const void *w, const void *b, int64_t rows, int64_t columns, double eps, bool rms) {
+inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void *rstd,
+                      const tensor_arg_t &x, const void *w, const void *b, int64_t rows, int64_t columns, double eps, bool rms) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(
         x.dtype, T,
-        return code_of(tcu_launch(layer_norm_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data, mean, rstd,
-                                  (const T *)x.data, (const T *)w, (const T *)b, rows, columns, (float)eps,
-                                      rms));)
+        return code_of(tcu_launch(layer_norm_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
+                                  (class_t<T> *)mean, (class_t<T> *)rstd, (const T *)x.data, (const T *)w,
+                                  (const T *)b, rows, columns, (class_t<T>)eps, rms));)
     return 0;
 }
 inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t columns) {
     return (uint64_t)(2 * ((rows + at.limits.norm_chunk - 1) / at.limits.norm_chunk) * columns) *
-           sizeof(float);
+           sizeof(double);
 }
 // dw, db may be NULL (both or none), of x's dtype as w is.
 inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
                                const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
-                                   const float *mean,
-                               const float *rstd, int64_t rows, int64_t columns, bool rms, void *scratch) {
+                               const void *mean, const void *rstd, int64_t rows, int64_t columns, bool rms, void *scratch) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     int64_t chunk = at.limits.norm_chunk;
     while ((rows + chunk - 1) / chunk > 65535) { chunk *= 2; }
     int64_t chunks = (rows + chunk - 1) / chunk;
-    float *part = (float *)scratch;
     cudaError_t e = cudaSuccess;
     TCU_FLOATS(
-        x.dtype, T,
+        x.dtype, T, typedef class_t<T> C; C *part = (C *)scratch;
         e = tcu_launch(layer_norm_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
-                       (const T *)dy.data, (const T *)x.data, (const T *)w, mean, rstd, rows, columns, rms);
+                       (const T *)dy.data, (const T *)x.data, (const T *)w, (const C *)mean,
+                       (const C *)rstd, rows, columns, rms);
         if (!e && dw) {
             e = tcu_launch(layer_norm_weights<T>, dim3((unsigned)((columns + 31) / 32), (unsigned)chunks),
-                           dim3(32, 8), 0, at.stream, part, (const T *)dy.data, (const T *)x.data, mean, rstd,
-                           rows, columns, chunk);
+                           dim3(32, 8), 0, at.stream, part, (const T *)dy.data, (const T *)x.data,
+                           (const C *)mean, (const C *)rstd, rows, columns, chunk);
+        } for (int k = 0; k < 2 && dw && !e; k++) {
+            e = tcu_launch(reduce_partials<C, sum_op<C>>, grid_for(at, columns, THREADS), THREADS, 0,
+                           at.stream, k ? db : dw, (int)x.dtype, (const C *)part + k * chunks * columns,
+                           columns, chunks, C(1), false);
         })
-    for (int k = 0; k < 2 && dw && !e; k++) {
-        e = tcu_launch(reduce_partials<float, sum_op<float>>, grid_for(at, columns, THREADS), THREADS, 0,
-                       at.stream, k ? db : dw, x.dtype, (const float *)part + k * chunks * columns, columns,
-                       chunks, 1.0f, false);
-    }
     return code_of(e);
 }
-// All f32, contiguous. each: loss of every row (scratch's, where the sum is wanted); y NULL: no sum.
-inline int cross_entropy(const place_t &at, float *y, float *each, float *weight, float *lse, float *divisor,
-                         const float *x, const labels_t &q, int64_t rows, int64_t columns, bool mean) {
-    row_shape_t g(at, rows, columns, 4);
+// All of one class, contiguous. each: loss of every row (scratch's, where the sum is wanted); y NULL: no sum.
+template <class C>
+inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C *divisor, const C *x,
+                         const labels_t<C> &q, int64_t rows, int64_t columns, bool mean) {
+    row_shape_t g(at, rows, columns, 16 / (int)sizeof(C));
     cudaError_t e = cudaSuccess;
     if (rows && columns) {
-        e = tcu_launch(cross_entropy_rows, g.grid, g.block, 0, at.stream, each, weight, lse, x, q, rows,
-                       columns,
-                       at.error);
+        e = tcu_launch(cross_entropy_rows<C>, g.grid, g.block, 0, at.stream, each, weight, lse, x, q, rows,
+                       columns, at.error);
     }
     return code_of(e ? e
-                     : tcu_launch(cross_entropy_sum, 1, THREADS, 0, at.stream, y, divisor,
-                                  (const float *)each,
-                                  (const float *)weight, columns ? rows : 0, mean));
+                     : tcu_launch(cross_entropy_sum<C>, 1, THREADS, 0, at.stream, y, divisor,
+                                  (const C *)each, (const C *)weight, columns ? rows : 0, mean));
 }
 
 // ------------------------------------------------------------------------------
@@ -3428,14 +3599,16 @@ gather_any(walk_t w, T *y, const void *index, int dtype, const T *x, int64_t str
         y[at[0]] = x[at[2] + stride * checked(load_as<int64_t>(index, dtype, at[1]), size, i, error)];
     }
 }
-// Rows of `width` pieces: y[i] = x[index[i]].
+// Rows of `width` pieces: y[i] = x[index[i]], 0 where the index is `padding`.
+enum : int64_t { NO_PADDING = INT64_MIN };
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t width, int64_t rows,
-            unsigned long long *error) {
+             int64_t padding, unsigned long long *error) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
-        int64_t r = i / width, c = i - r * width;
-        y[i] = x[checked(load_as<int64_t>(index, dtype, r), rows, r, error) * width + c];
+        int64_t r = i / width, c = i - r * width, from = load_as<int64_t>(index, dtype, r);
+        T v = x[checked(from, rows, r, error) * width + c];
+        y[i] = from == padding ? T{} : v;
     }
 }
 // Flat places that up to three broadcast indices name; index k runs over size[k], negative ones from its end.
@@ -3453,15 +3626,20 @@ flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long 
         y[at[0]] = place;
     }
 }
-// Where element i of a scatter goes in y, as if y were contiguous; the order of the sources.
+// Where element i of a scatter goes in y, as if y were contiguous; the order of the sources. index NULL: where
+// the walk says. One that is `padding` goes to `places`, behind all.
 __global__ void __launch_bounds__(THREADS, 4)
 scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, int64_t stride, int64_t size,
-             unsigned long long *error) {
+             int64_t padding, int64_t places, unsigned long long *error) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[2];
         places_of<2>(w, i, at);
-        key[i] = (uint64_t)(at[1] + stride * checked(load_as<int64_t>(index, dtype, at[0]), size, i, error));
+        if (index) {
+            int64_t to = load_as<int64_t>(index, dtype, at[0]);
+            at[1] = to == padding ? places : at[1] + stride * checked(to, size, i, error);
+        }
+        key[i] = (uint64_t)at[1];
         order[i] = (int)i;
     }
 }
@@ -3530,21 +3708,61 @@ __global__ void __launch_bounds__(THREADS, 4)
         to[at] = order[i];
     }
 }
-// y[key] += sum over its sources, in their order, of x[source], or = the last of them; rows of `width`
-// elements.
+// Scratch of a sort of n elements. What is sorted lies in key and order.
+struct sortable_t {
+    uint64_t *key, *key2;
+    int *order, *order2, *total;
+    sortable_t(void *scratch, int64_t n) {
+        key = (uint64_t *)scratch;
+        key2 = key + n;
+        order = (int *)(key2 + n);
+        order2 = order + n;
+        total = order2 + n;
+    }
+};
+inline uint64_t sort_scratch(int64_t n) {
+    int64_t blocks = (n + TILE - 1) / TILE;
+    return (uint64_t)n * 24 + (uint64_t)blocks * RADIX * sizeof(int) + 64;
+}
+// By bits first .. end - 1 of the keys; n < 2^31.
+inline cudaError_t radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, int end) {
+    unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
+    cudaError_t e = cudaSuccess;
+    for (int shift = first; !e && shift < end; shift += 4) {
+        e = tcu_launch(radix_count, blocks, THREADS, 0, at.stream, b.total, (const uint64_t *)b.key, n, shift);
+        if (!e) { e = tcu_launch(radix_sum, 1, THREADS, 0, at.stream, b.total, (int)(blocks * RADIX)); }
+        if (!e) {
+            e = tcu_launch(radix_move, blocks, THREADS, 0, at.stream, b.key2, b.order2,
+                           (const uint64_t *)b.key, (const int *)b.order, (const int *)b.total, n, shift);
+        }
+        uint64_t *k = b.key;
+        int *o = b.order;
+        b.key = b.key2;
+        b.key2 = k;
+        b.order = b.order2;
+        b.order2 = o;
+    }
+    return e;
+}
+// y[key] joined with its sources x[source], in their order, or = the last of them; rows of `width` elements.
+// Keys from `places` on go nowhere.
+enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };        // the first three: SCATTER_REDUCE's i[1]
 template <class T, class C>
 __global__ void __launch_bounds__(THREADS, 4)
     add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
-               int64_t width, bool set) {
+               int64_t width, int64_t places, int how) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
         int64_t p = i / width, c = i - p * width;
-        if (p && key[p] == key[p - 1]) { continue; }        // the first of a place does it all
-        int64_t to = (int64_t)key[p] * width + c;
+        if ((p && key[p] == key[p - 1]) || (int64_t)key[p] >= places) { continue; }
+        int64_t to = (int64_t)key[p] * width + c;           // the first of a place does it all
         C sum = load_typed<T, C>(y, dtype, to);
         for (int64_t q = p; q < n && key[q] == key[p]; q++) {
             C v = load_typed<T, C>(x, dtype, order[q] * width + c);
-            sum = set ? v : w_add(sum, v);
+            sum = how == PUT_ADD    ? w_add(sum, v)
+                  : how == PUT_SET  ? v
+                  : how == PUT_PROD ? w_mul(sum, v)
+                                    : v != v || (how == PUT_MAX ? v > sum : v < sum) ? v : sum;
         }
         store_as<C>(y, dtype, to, sum);
     }
@@ -3577,7 +3795,7 @@ inline int gather(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
 // y[i] = x[index[i]] for rows; all contiguous. Embedding and index_select.
 inline int index_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x,
                       const tensor_arg_t &index,
-                      int64_t n, int64_t width, int64_t rows) {
+                      int64_t n, int64_t width, int64_t rows, int64_t padding = NO_PADDING) {
     if (!n || !width) { return 0; }
     if (!rows) { return TENSOR_ERR_INDEX; }
     int64_t bytes = width * size_of(x.dtype);
@@ -3587,41 +3805,25 @@ inline int index_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg
         auto *kernel = select_rows<typename pointee_t<decltype(to)>::type>;
         return code_of(tcu_launch(kernel, grid_for(at, n * bytes / size, THREADS), THREADS, 0, at.stream, to,
                                   (const void *)index.data, index.dtype, (decltype(to))x.data, n,
-                                  bytes / size, rows, at.error));
+                                  bytes / size, rows, padding, at.error));
     });
 }
-inline uint64_t scatter_scratch(int64_t n) {
-    int64_t blocks = (n + TILE - 1) / TILE;
-    return (uint64_t)n * 24 + (uint64_t)blocks * RADIX * sizeof(int) + 64;
-}
-// y (contiguous, rows of width) += x's n rows at the places that `w` gives; index: walked by it. places: rows
-// of y.
+// y (contiguous, rows of width) joined with x's n rows at the places that `w` gives; index: walked by it, or
+// NULL. places: rows of y.
 inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, const walk_t &w,
-                  const tensor_arg_t &index, int64_t stride, int64_t size, int64_t width, int64_t places,
-                  void *scratch, bool set) {
+                  const tensor_arg_t *index, int64_t stride, int64_t size, int64_t width, int64_t places,
+                  void *scratch, int how, int64_t padding = NO_PADDING) {
     int64_t n = w.n;
-    unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
+    int bits = 0;
     if (!n || !width) { return 0; }
     if (n > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
-    if (!size) { return TENSOR_ERR_INDEX; }
-    uint64_t *key = (uint64_t *)scratch, *key2 = key + n;
-    int *order = (int *)(key2 + n), *order2 = order + n, *total = order2 + n;
-    cudaError_t e = tcu_launch(scatter_keys, grid_for(at, n, THREADS), THREADS, 0, at.stream, key, order, w,
-                               (const void *)index.data, index.dtype, stride, size, at.error);
-    for (int shift = 0; !e && shift < 64 && (uint64_t)places >> shift; shift += 4) {
-        e = tcu_launch(radix_count, blocks, THREADS, 0, at.stream, total, (const uint64_t *)key, n, shift);
-        if (!e) { e = tcu_launch(radix_sum, 1, THREADS, 0, at.stream, total, (int)(blocks * RADIX)); }
-        if (!e) {
-            e = tcu_launch(radix_move, blocks, THREADS, 0, at.stream, key2, order2, (const uint64_t *)key,
-                           (const int *)order, (const int *)total, n, shift);
-        }
-        uint64_t *k = key;
-        int *o = order;
-        key = key2;
-        key2 = k;
-        order = order2;
-        order2 = o;
-    }
+    if (index && !size) { return TENSOR_ERR_INDEX; }
+    while (bits < 63 && places >> bits) { bits++; }
+    sortable_t b(scratch, n);
+    cudaError_t e = tcu_launch(scatter_keys, grid_for(at, n, THREADS), THREADS, 0, at.stream, b.key, b.order,
+                               w, (const void *)(index ? index->data : nullptr), index ? index->dtype : 0,
+                               stride, size, padding, places, at.error);
+    if (!e) { e = radix_sort(at, b, n, 0, bits); }
     if (e) { return code_of(e); }
     auto *kernel = y.dtype == TENSOR_F32    ? add_sorted<float, float>
                    : y.dtype == TENSOR_F16  ? add_sorted<f16, float>
@@ -3629,30 +3831,332 @@ inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
                    : y.dtype == TENSOR_F64  ? add_sorted<double, double>
                                             : add_sorted<void, int64_t>;
     return code_of(tcu_launch(kernel, grid_for(at, n * width, THREADS), THREADS, 0, at.stream, y.data,
-                              y.dtype, (const uint64_t *)key, (const int *)order, (const void *)x.data, n,
-                              width, set));
+                              y.dtype, (const uint64_t *)b.key, (const int *)b.order, (const void *)x.data, n,
+                              width, places, how));
 }
-// y[.. index[.. i ..] ..] += x[.. i ..] along dim, or = the last of them; y and x contiguous, index of x's
-// shape.
+// y[.. index[.. i ..] ..] joined with x[.. i ..] along dim; y and x contiguous, index of x's shape.
 inline int scatter_add(const place_t &at, const tensor_arg_t &y, int dim, const tensor_arg_t &index,
-                       const tensor_arg_t &x, void *scratch, bool set = false) {
+                       const tensor_arg_t &x, void *scratch, int how = PUT_ADD) {
     shaped_t still(y);
     for (int d = 0; d < x.ndim; d++) { still.dims[d] = index.dims[d]; }
     still.strides[dim] = 0;
     tensor_arg_t o[2] = {index, still.arg};
-    return add_at(at, y, x, walk_of(o, 2), index, y.strides[dim], y.dims[dim], 1, count_of(y), scratch,
-                  set);
+    return add_at(at, y, x, walk_of(o, 2), &index, y.strides[dim], y.dims[dim], 1, count_of(y), scratch,
+                  how);
 }
-// y[index[i]] += x[i] for rows of width: index_add, and the gradient of embedding.
+// y[index[i]] joined with x[i] for rows of width, but where the index is `padding`: index_add, and the
+// gradient of embedding.
 inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &index,
-                    const tensor_arg_t &x,
-                    int64_t n, int64_t width, int64_t rows, void *scratch, bool set = false) {
+                    const tensor_arg_t &x, int64_t n, int64_t width, int64_t rows, void *scratch,
+                    int how = PUT_ADD, int64_t padding = NO_PADDING) {
     const int64_t one = 1;
     tensor_arg_t i = index;
     i.ndim = 1;
     i.dims = &n;
     i.strides = &one;
-    return add_at(at, y, x, walk_of(&i, 1), i, 1, rows, width, rows, scratch, set);
+    return add_at(at, y, x, walk_of(&i, 1), &i, 1, rows, width, rows, scratch, how, padding);
+}
+
+// ------------------------------------------------------------------------------
+// >>order                                          MARK: sorting, selection, search
+//
+// Rows of x become an order: for each row the places of its elements, sorted by keys in tensor.h's order and
+// stably. Rows that fit a block are sorted in shared memory, with the place as the last digit of the key;
+// longer ones all at once, by the keys and then by their rows. What selects (topk, kthvalue, mode) reads the
+// order. Rejected: a selection digit by digit (a second mechanism, for the few calls with long rows).
+// ------------------------------------------------------------------------------
+
+enum { ROW_SORT = 2048 };
+__global__ void __launch_bounds__(THREADS, 4)
+    sort_rows(order_t o, int *order, int64_t rows, int columns, int width) {    // width: power of 2
+    TCU_SHARED(uint64_t, key, [ROW_SORT]);
+    TCU_SHARED(int, at, [ROW_SORT]);
+    const int t = (int)threadIdx.x, step = (int)blockDim.x;
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        for (int i = t; i < width; i += step) {
+            key[i] = i < columns ? key_of(o, r * columns + i) : ~0ull;
+            at[i] = i;
+        }
+        __syncthreads();
+        for (int k = 2; k <= width; k *= 2) {
+            for (int j = k / 2; j; j /= 2) {
+                for (int q = t; q < width / 2; q += step) {
+                    int low = q / j * 2 * j + q % j, high = low + j;
+                    bool above = key[low] != key[high] ? key[low] > key[high] : at[low] > at[high];
+                    if (above == !(low & k)) {
+                        uint64_t u = key[low];
+                        int v = at[low];
+                        key[low] = key[high];
+                        key[high] = u;
+                        at[low] = at[high];
+                        at[high] = v;
+                    }
+                }
+                __syncthreads();
+            }
+        }
+        for (int i = t; i < columns; i += step) { order[r * columns + i] = (int)(r * columns + at[i]); }
+        __syncthreads();
+    }
+}
+__global__ void __launch_bounds__(THREADS, 4) order_keys(order_t o, uint64_t *key, int *order, int64_t n) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        key[i] = key_of(o, i);
+        order[i] = (int)i;
+    }
+}
+__global__ void __launch_bounds__(THREADS, 4)
+    row_keys(uint64_t *key, const int *order, int64_t n, int64_t columns) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        key[i] = (uint64_t)(order[i] / columns);
+    }
+}
+// The first m places of each row as keys, to sort them by place.
+__global__ void __launch_bounds__(THREADS, 4)
+    head_keys(uint64_t *key, int *to, const int *order, int64_t rows, int64_t columns, int64_t m) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < rows * m; i += step) {
+        to[i] = order[i / m * columns + i % m];
+        key[i] = (uint64_t)to[i];
+    }
+}
+// y[rows, m] = places within the row, of an order whose rows have `columns`.
+__global__ void __launch_bounds__(THREADS, 4)
+    order_places(int64_t *y, const int *order, int64_t rows, int64_t columns, int64_t m, int64_t x_columns) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < rows * m; i += step) {
+        int64_t r = i / m;
+        y[i] = order[r * columns + i % m] - r * x_columns;
+    }
+}
+// The place of the k-th smallest of each row; k = 0: of the median, the first NaN if there is one; -1: of the
+// median of what is not NaN, the first NaN if all are.
+__global__ void __launch_bounds__(THREADS, 4)
+    order_rank(int64_t *y, order_t o, const int *order, int64_t rows, int64_t columns, int64_t k) {
+    const uint64_t nan = o.bits < 64 ? (1ull << o.bits) - 1 : ~0ull;
+    const bool whole = o.dtype != TENSOR_F32 && o.dtype != TENSOR_F64 && o.dtype != TENSOR_F16 &&
+                       o.dtype != TENSOR_BF16;
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t r = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; r < rows; r += step) {
+        const int *row = order + r * columns;
+        int64_t numbers = columns, low = 0, rank = k - 1;   // numbers: how many are not NaN
+        if (k < 1 && !whole) {
+            while (low < numbers) {
+                int64_t mid = (low + numbers) / 2;
+                if (key_of(o, row[mid]) == nan) { numbers = mid; } else { low = mid + 1; }
+            }
+        }
+        if (k < 1) { rank = numbers < (k ? 1 : columns) ? numbers : (numbers - 1) / 2; }
+        y[r] = row[rank] - r * columns;
+    }
+}
+// The last place of the value that is there most often, the smallest such; a row a block.
+__global__ void __launch_bounds__(THREADS, 4)
+    order_mode(int64_t *y, order_t o, const int *order, int64_t rows, int64_t columns) {
+    typedef best_op<int64_t, true> longest;
+    TCU_SHARED(best_t<int64_t>, s, [THREADS]);
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        const int *row = order + r * columns;
+        best_t<int64_t> best = longest::none();
+        for (int64_t i = threadIdx.x; i < columns; i += blockDim.x) {
+            uint64_t key = key_of(o, row[i]);
+            int64_t low = 0, high = i;                      // where its run starts
+            if (i + 1 < columns && key_of(o, row[i + 1]) == key) { continue; }
+            while (low < high) {
+                int64_t mid = (low + high) / 2;
+                if (key_of(o, row[mid]) == key) { high = mid; } else { low = mid + 1; }
+            }
+            best = longest::take(best, i - low + 1, i);
+        }
+        best = join_lanes<longest>(best, s, (int)threadIdx.x, THREADS, 1);
+        if (!threadIdx.x) { y[r] = row[best.at] - r * columns; }
+        __syncthreads();
+    }
+}
+inline int log2_up(int64_t n) {                             // bits that 0 .. n - 1 need
+    int bits = 0;
+    while ((n - 1) >> bits) { bits++; }
+    return bits;
+}
+// order[row][i] = place in x of the row's i-th, in b.order. Scratch: sort_scratch(rows columns).
+inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64_t rows, int64_t columns) {
+    int64_t n = rows * columns;
+    if (columns <= at.limits.sort_row) {
+        int width = 1;
+        while (width < columns) { width *= 2; }
+        unsigned threads = width / 2 > THREADS ? THREADS : width / 2 < 32 ? 32 : width / 2;
+        return code_of(tcu_launch(sort_rows, grid_for(at, rows, 1), threads, 0, at.stream, o, b.order, rows,
+                                  (int)columns, width));
+    }
+    unsigned grid = grid_for(at, n, THREADS);
+    cudaError_t e = tcu_launch(order_keys, grid, THREADS, 0, at.stream, o, b.key, b.order, n);
+    if (!e) { e = radix_sort(at, b, n, o.first, o.bits); }
+    if (!e && rows > 1) {
+        e = tcu_launch(row_keys, grid, THREADS, 0, at.stream, b.key, (const int *)b.order, n, columns);
+        if (!e) { e = radix_sort(at, b, n, 0, log2_up(rows)); }
+    }
+    return code_of(e);
+}
+enum pick_id { PICK_SORT, PICK_TOP, PICK_RANK, PICK_MODE };
+// y[rows, m] = places. falling: from the largest, NaN first. PICK_TOP: the first m, by place unless sorted.
+// k: PICK_RANK's. Scratch: sort_scratch of x's elements, twice for PICK_TOP.
+inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
+                int64_t columns, int64_t m, bool falling, bool sorted, int64_t k, void *scratch) {
+    order_t o = order_of(x, falling, falling);
+    sortable_t b(scratch, rows * columns);
+    int64_t *to = (int64_t *)y.data, n = rows * m;
+    if (!n) { return 0; }
+    if (rows * columns > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
+    int code = sorted_rows(at, o, b, rows, columns);
+    if (code) { return code; }
+    const int *order = b.order;
+    if (what == PICK_RANK) {
+        return code_of(tcu_launch(order_rank, grid_for(at, rows, THREADS), THREADS, 0, at.stream, to, o,
+                                  order, rows, columns, k));
+    }
+    if (what == PICK_MODE) {
+        return code_of(tcu_launch(order_mode, grid_for(at, rows, 1), THREADS, 0, at.stream, to, o, order,
+                                  rows, columns));
+    }
+    unsigned grid = grid_for(at, n, THREADS);
+    int64_t wide = columns;
+    if (what == PICK_TOP && !sorted) {
+        sortable_t h((char *)scratch + (sort_scratch(rows * columns) + 15) / 16 * 16, n);
+        cudaError_t e = tcu_launch(head_keys, grid, THREADS, 0, at.stream, h.key, h.order, order, rows,
+                                   columns, m);
+        if (!e) { e = radix_sort(at, h, n, 0, log2_up(rows * columns)); }
+        if (e) { return code_of(e); }
+        order = h.order;
+        wide = m;
+    }
+    return code_of(tcu_launch(order_places, grid, THREADS, 0, at.stream, to, order, rows, wide, m, columns));
+}
+
+// Where values belong in sorted rows of `columns`; per_row values share a row, all the only one if it is 0.
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+search_rows(int64_t *y, const void *sorted, const void *values, int dtype, int64_t n, int64_t columns,
+            int64_t per_row, bool right) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        int64_t low = 0, high = columns, row = per_row ? i / per_row * columns : 0;
+        C v = load_as<C>(values, dtype, i);
+        while (low < high) {
+            int64_t mid = (low + high) / 2;
+            C at = load_as<C>(sorted, dtype, row + mid);
+            if (right ? at > v : at >= v) { high = mid; } else { low = mid + 1; }
+        }
+        y[i] = low;
+    }
+}
+inline int search(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &sorted,
+                  const tensor_arg_t &values, bool right) {
+    int64_t n = values.numel, per_row = sorted.ndim == 1 ? 0 : values.dims[values.ndim - 1];
+    auto *kernel = class_of(sorted.dtype) == 2 ? search_rows<int64_t> : search_rows<double>;
+    if (!n) { return 0; }
+    return code_of(tcu_launch(kernel, grid_for(at, n, THREADS), THREADS, 0, at.stream, (int64_t *)y.data,
+                              (const void *)sorted.data, (const void *)values.data, (int)sorted.dtype, n,
+                              sorted.dims[sorted.ndim - 1], per_row, right));
+}
+
+// Places of the true bytes: each tile counts its own, the counts are summed, each tile writes. apart: as
+// indices of each dim.
+struct mask_t { const uint8_t *x; int64_t n, dims[TENSOR_MAX_DIMS]; int ndim, apart; };
+__device__ inline int true_in(const mask_t &m, int *count) {
+    int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
+    int n = 0;
+    for (int64_t i = first; i < first + EACH && i < m.n; i++) { n += m.x[i] != 0; }
+    count[threadIdx.x] = n;
+    __syncthreads();
+    return n;
+}
+__global__ void __launch_bounds__(THREADS, 4) true_count(int *total, mask_t m) {
+    TCU_SHARED(int, count, [THREADS]);
+    TCU_SHARED(int, part, [THREADS]);
+    int n = true_in(m, count);
+    block_scan(count, THREADS, part);
+    if (threadIdx.x == THREADS - 1) { total[blockIdx.x] = count[threadIdx.x] + n; }
+}
+__global__ void __launch_bounds__(THREADS, 4) true_places(int64_t *y, const int *total, mask_t m) {
+    TCU_SHARED(int, count, [THREADS]);
+    TCU_SHARED(int, part, [THREADS]);
+    int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
+    true_in(m, count);
+    block_scan(count, THREADS, part);
+    int64_t to = (int64_t)total[blockIdx.x] + count[threadIdx.x];
+    for (int64_t i = first; i < first + EACH && i < m.n; i++) {
+        if (!m.x[i]) { continue; }
+        int64_t rest = i;
+        for (int d = m.ndim - 1; d >= 0 && m.apart; d--) {
+            y[to * m.ndim + d] = rest % m.dims[d];
+            rest /= m.dims[d];
+        }
+        if (!m.apart) { y[to] = i; }
+        to++;
+    }
+}
+inline uint64_t nonzero_scratch(int64_t n) { return (uint64_t)((n + TILE - 1) / TILE) * sizeof(int); }
+// y has room for all: tensor.h has counted them.
+inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, bool apart,
+                   void *scratch) {
+    mask_t m;
+    unsigned blocks = (unsigned)((x.numel + TILE - 1) / TILE);
+    if (!y.numel) { return 0; }
+    if (x.numel > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
+    memset(&m, 0, sizeof m);
+    m.x = (const uint8_t *)x.data;
+    m.n = x.numel;
+    m.ndim = x.ndim;
+    m.apart = apart;
+    for (int d = 0; d < x.ndim; d++) { m.dims[d] = x.dims[d]; }
+    int *total = (int *)scratch;
+    cudaError_t e = tcu_launch(true_count, blocks, THREADS, 0, at.stream, total, m);
+    if (!e) { e = tcu_launch(radix_sum, 1, THREADS, 0, at.stream, total, (int)blocks); }
+    return code_of(e ? e : tcu_launch(true_places, blocks, THREADS, 0, at.stream, (int64_t *)y.data,
+                                      (const int *)total, m));
+}
+// n places drawn from each row of weights by the inverse of its running sum, a row a block; a weight that is
+// no finite number >= 0, or a row without one above 0, is an error.
+__global__ void __launch_bounds__(THREADS, 4)
+    draw_rows(int64_t *y, const double *x, int64_t rows, int64_t columns, int64_t n, rng_t from,
+              unsigned long long *error) {
+    tensor_generator_t g = from.now();
+    TCU_SHARED(double, part, [THREADS]);
+    const int t = (int)threadIdx.x;
+    const int64_t each = (columns + THREADS - 1) / THREADS;
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        const double *row = x + r * columns;
+        double sum = 0;
+        for (int64_t i = t * each; i < (t + 1) * each && i < columns; i++) {
+            if (!(row[i] >= 0 && row[i] < (double)INFINITY)) {
+                atomicCAS(error, 0ull, 1ull + (unsigned long long)(r * columns + i));
+            }
+            sum += row[i];
+        }
+        part[t] = sum;
+        __syncthreads();
+        double total = 0;                                   // the same for all, in one order
+        for (int k = 0; k < THREADS; k++) { total += part[k]; }
+        if (!t && !(total > 0)) { atomicCAS(error, 0ull, 1ull + (unsigned long long)(r * columns)); }
+        for (int64_t j = t; j < n; j += THREADS) {
+            uint32_t w[4];
+            int64_t e = r * n + j, pick = 0;
+            philox(g, (uint64_t)e >> 1, w);
+            double v = unit_of(w[e & 1 ? 3 : 1], w[e & 1 ? 2 : 0]) * total, at = 0;
+            int k = 0;
+            while (k < THREADS - 1 && !(v < at + part[k])) { at += part[k++]; }
+            while (k && !(part[k] > 0)) { at -= part[--k]; }        // v met the end of the sum
+            for (int64_t i = k * each; i < (k + 1) * each && i < columns; i++) {
+                if (!(row[i] > 0)) { continue; }
+                at += row[i];
+                pick = i;
+                if (v < at) { break; }
+            }
+            y[e] = pick;
+        }
+        __syncthreads();
+    }
 }
 
 // ------------------------------------------------------------------------------
@@ -4612,6 +5116,237 @@ loss_map_backward(int which, C *gx, C *gt, const C *g, bool each, C scale, const
 }
 
 // ------------------------------------------------------------------------------
+// >>nets                                           MARK: columns of images, recurrent nets, CTC
+//
+// A recurrent net is a product and one kernel a step: what lies between the products is one sweep, as on the
+// CPU. CTC has a block for each item, whose threads share the states of a step. Rejected: one kernel for all
+// steps of a net (cuDNN has it; it needs a grid that waits for itself).
+// ------------------------------------------------------------------------------
+
+// y[plane][tap][pixel] = the pixel's element under the tap, 0 outside.
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+columns_of(window_t g, C *y, const C *x, int64_t n) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        int64_t o[3], k[3], rest = i, at = 0;
+        bool inside = true;
+        for (int d = 2; d >= 0; d--) {
+            o[d] = rest % g.out[d];
+            rest /= g.out[d];
+        }
+        for (int d = 2; d >= 0; d--) {
+            k[d] = rest % g.kernel[d];
+            rest /= g.kernel[d];
+        }
+        for (int d = 0; d < 3; d++) {
+            int64_t p = o[d] * g.stride[d] - g.pad[d] + k[d] * g.dilation[d];
+            inside = inside && p >= 0 && p < g.in[d];
+            at = at * g.in[d] + p;
+        }
+        y[i] = inside ? x[rest * g.in[0] * g.in[1] * g.in[2] + at] : C(0);
+    }
+}
+// The other way: an element sums the columns it is in, tap by tap.
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+images_of(window_t g, C *y, const C *x, int64_t n) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x, pixels = g.out[0] * g.out[1] * g.out[2];
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        int64_t p[3], rest = i;
+        for (int d = 2; d >= 0; d--) {
+            p[d] = rest % g.in[d];
+            rest /= g.in[d];
+        }
+        const C *from = x + rest * g.kernel[0] * g.kernel[1] * g.kernel[2] * pixels;
+        C sum = C(0);
+        for (int64_t kz = 0; kz < g.kernel[0]; kz++) {
+            int64_t oz = window_of(g, 0, p[0], kz);
+            for (int64_t ky = 0; ky < g.kernel[1]; ky++) {
+                int64_t oy = window_of(g, 1, p[1], ky);
+                for (int64_t kx = 0; kx < g.kernel[2]; kx++, from += pixels) {
+                    int64_t ox = window_of(g, 2, p[2], kx);
+                    if (oz >= 0 && oy >= 0 && ox >= 0) { sum += from[(oz * g.out[1] + oy) * g.out[2] + ox]; }
+                }
+            }
+        }
+        y[i] = sum;
+    }
+}
+
+// A step for n items of h features, a thread a feature; gates and states as NN__.._NET says.
+struct recur_t {
+    int kind;
+    int64_t n, h, g;                            // g: h times the gates
+    const void *gi, *hg, *h0, *c0, *dy, *dcy;   // dcy NULL: the states c have no gradient of their own
+    void *gates, *y, *c, *dgi, *dhg, *dh, *dc;  // dhg NULL = dgi
+};
+template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recur_t v) {
+    const int64_t h = v.h, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n * h; i += step) {
+        int64_t item = i / h, k = i - item * h;
+        const C *x = (const C *)v.gi + item * v.g + k, *w = (const C *)v.hg + item * v.g + k;
+        C *kept = (C *)v.gates + item * 4 * h + k, a = x[0] + w[0];
+        if (v.kind == NN__LSTM_NET) {
+            C b = w_sigmoid(x[h] + w[h]), u = w_tanh(x[2 * h] + w[2 * h]), o = w_sigmoid(x[3 * h] + w[3 * h]);
+            a = w_sigmoid(a);
+            kept[0] = a;
+            kept[h] = b;
+            kept[2 * h] = u;
+            kept[3 * h] = o;
+            u = b * ((const C *)v.c0)[i] + a * u;
+            ((C *)v.c)[i] = u;
+            a = o * w_tanh(u);
+        } else if (v.kind == NN__GRU_NET) {
+            C b = w_sigmoid(x[h] + w[h]), u;
+            a = w_sigmoid(a);
+            u = w_tanh(x[2 * h] + a * w[2 * h]);
+            kept[0] = a;
+            kept[h] = b;
+            kept[2 * h] = u;
+            kept[3 * h] = w[2 * h];
+            a = u + b * (((const C *)v.h0)[i] - u);
+        } else {
+            a = v.kind == NN__TANH_NET ? w_tanh(a) : w_max(a, C(0));
+        }
+        ((C *)v.y)[i] = a;
+    }
+}
+// dh and dc, of the step's results but for dy and dcy, become those of h0 and c0 but for what goes through hg.
+template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_backward(recur_t v) {
+    const int64_t h = v.h, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n * h; i += step) {
+        int64_t item = i / h, k = i - item * h;
+        const C *kept = (const C *)v.gates + item * 4 * h + k;
+        C *dx = (C *)v.dgi + item * v.g + k, *dw = (C *)(v.dhg ? v.dhg : v.dgi) + item * v.g + k;
+        C g = ((C *)v.dh)[i] + ((const C *)v.dy)[i], next = C(0);
+        if (v.kind == NN__LSTM_NET) {
+            C a = kept[0], b = kept[h], u = kept[2 * h], o = kept[3 * h], t = w_tanh(((const C *)v.c)[i]);
+            C d = ((C *)v.dc)[i] + (v.dcy ? ((const C *)v.dcy)[i] : C(0)) + g * o * (1 - t * t);
+            dx[3 * h] = g * t * (o * (1 - o));
+            dx[0] = d * u * (a * (1 - a));
+            dx[h] = d * ((const C *)v.c0)[i] * (b * (1 - b));
+            dx[2 * h] = d * a * (1 - u * u);
+            ((C *)v.dc)[i] = d * b;
+        } else if (v.kind == NN__GRU_NET) {
+            C a = kept[0], b = kept[h], u = kept[2 * h], t = g * (((const C *)v.h0)[i] - u) * (b * (1 - b));
+            next = g * b;
+            dx[h] = dw[h] = t;
+            g = g * (1 - b) * (1 - u * u);
+            dx[2 * h] = g;
+            dw[2 * h] = g * a;
+            dx[0] = dw[0] = g * kept[3 * h] * (a * (1 - a));
+        } else {
+            C a = ((const C *)v.y)[i];
+            dx[0] = v.kind == NN__TANH_NET ? g * (1 - a * a) : a > 0 ? g : C(0);
+        }
+        ((C *)v.dh)[i] = next;
+    }
+}
+
+// Log-probabilities [t, n, classes], labels side by side or in rows of `columns`; states of an item: its
+// labels with blanks around them.
+struct ctc_t {
+    const void *x, *labels, *lengths, *sizes;
+    void *loss, *grad;
+    int label_dtype, length_dtype, size_dtype;
+    int64_t t, n, classes, room, blank, columns, rows; // room: labels there are; rows: of alpha that are kept
+    bool want, zero;
+    double *work;                               // (rows + 4) (2 labels + items)
+};
+// An item a block. Sums in f64; those of a label are its first state's, in their order.
+template <class C> __global__ void __launch_bounds__(THREADS, 2)
+ctc_items(ctc_t v, unsigned long long *error) {
+    typedef log_op<double> sum_t;
+    TCU_SHARED(double, part, [THREADS]);
+    const int64_t me = threadIdx.x;
+    const C *x = (const C *)v.x;
+    C *grad = (C *)v.grad;
+    for (int64_t n = blockIdx.x; n < v.n; n += gridDim.x) {
+        int64_t first = n * v.columns, length = load_as<int64_t>(v.lengths, v.length_dtype, n);
+        int64_t size = load_as<int64_t>(v.sizes, v.size_dtype, n);
+        for (int64_t k = 0; k < n && !v.columns; k++) { first += load_as<int64_t>(v.sizes, v.size_dtype, k); }
+        bool fits = first >= 0 && size >= 0 && size <= (v.columns ? v.columns : v.room - first) &&
+                    length >= 0 && length <= v.t;
+        if (!fits) {
+            if (!me) { atomicCAS(error, 0ull, 1ull + (unsigned long long)n); }
+            first = n * v.columns;
+            size = length = 0;
+        }
+        const int64_t states = 2 * size + 1;
+        double *alpha = v.work + (v.rows + 4) * (2 * first + n), *beta = alpha + v.rows * states;
+        int64_t *label = (int64_t *)(beta + 2 * states), *leads = label + states;
+        for (int64_t s = me; s < states; s += THREADS) {
+            label[s] = s % 2 ? checked(load_as<int64_t>(v.labels, v.label_dtype, first + s / 2), v.classes,
+                                       first + s / 2, error) : v.blank;
+        }
+        __syncthreads();
+        for (int64_t s = me; s < states; s += THREADS) {    // the first of its label, which is not the blank
+            leads[s] = label[s] != v.blank;
+            for (int64_t k = 1; k < s && leads[s]; k += 2) { leads[s] = label[k] != label[s]; }
+        }
+        for (int64_t t = 0; t < length; t++) {
+            double *row = alpha + t % v.rows * states;
+            const double *old = alpha + (t + v.rows - 1) % v.rows * states;
+            for (int64_t s = me; s < states; s += THREADS) {
+                double a = s < 2 && !t ? 0 : -(double)INFINITY;
+                if (t) {
+                    a = old[s];
+                    if (s > 0) { a = sum_t::join(a, old[s - 1]); }
+                    if (s > 1 && s % 2 && label[s] != label[s - 2]) { a = sum_t::join(a, old[s - 2]); }
+                }
+                row[s] = a + to_class<double>(x[(t * v.n + n) * v.classes + label[s]]);
+            }
+            __syncthreads();
+        }
+        const double *row = alpha + (length + v.rows - 1) % v.rows * states;
+        double loss = length ? -sum_t::join(row[states - 1], size ? row[states - 2] : -(double)INFINITY)
+                             : size ? (double)INFINITY : 0;
+        if (!me) { ((C *)v.loss)[n] = (C)(v.zero && loss == (double)INFINITY ? 0 : loss); }
+        __syncthreads();                                    // the row is written again below
+        for (int64_t t = v.t - 1; t >= 0 && v.want; t--) {
+            const int64_t at = (t * v.n + n) * v.classes;
+            if (t >= length || loss == (double)INFINITY) {
+                double none = t < length && !v.zero ? (double)NAN : 0;
+                for (int64_t k = me; k < v.classes; k += THREADS) { grad[at + k] = (C)none; }
+                continue;
+            }
+            double *sum = alpha + t * states, *now = beta + t % 2 * states, blank = sum_t::none();
+            const double *old = beta + (t + 1) % 2 * states;
+            for (int64_t s = me; s < states; s += THREADS) {
+                double b = s >= states - 2 && t == length - 1 ? 0 : -(double)INFINITY;
+                if (t < length - 1) {
+                    b = old[s];
+                    if (s + 1 < states) { b = sum_t::join(b, old[s + 1]); }
+                    if (s + 2 < states && s % 2 && label[s] != label[s + 2]) {
+                        b = sum_t::join(b, old[s + 2]);
+                    }
+                }
+                sum[s] += b;
+                now[s] = b + to_class<double>(x[at + label[s]]);
+                if (label[s] == v.blank) { blank = sum_t::join(blank, sum[s]); }
+            }
+            for (int64_t k = me; k < v.classes; k += THREADS) {
+                grad[at + k] = (C)exp(to_class<double>(x[at + k]));
+            }
+            blank = join_lanes<sum_t>(blank, part, (int)me, THREADS, 1);    // all of this step is there then
+            for (int64_t s = me; s < states; s += THREADS) {
+                if (!leads[s]) { continue; }
+                double all = sum[s];
+                for (int64_t k = s + 2; k < states; k += 2) {
+                    if (label[k] == label[s]) { all = sum_t::join(all, sum[k]); }
+                }
+                int64_t k = at + label[s];
+                grad[k] = (C)(exp(to_class<double>(x[k])) - exp(all + loss));
+            }
+            if (!me) {
+                grad[at + v.blank] = (C)(exp(to_class<double>(x[at + v.blank])) - exp(blank + loss));
+            }
+            __syncthreads();
+        }
+        __syncthreads();
+    }
+}
+
+// ------------------------------------------------------------------------------
 // >>optimizer                                      MARK: multi-tensor optimizers
 //
 // One launch for up to MANY tensors, their pointers in the kernel's arguments; block x of tensor y takes
@@ -5405,6 +6140,18 @@ static int native_reduce(const place_t &at, tensor_call_t *c, int op, uint32_t m
     scratch_t scratch(c, bytes);
     return scratch.code ? scratch.code : reduce(at, y, x, mask, op, scratch.at);
 }
+static int native_order(const place_t &at, tensor_call_t *c, int64_t rows, int64_t columns) {
+    const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
+    const int64_t *p = c->p->i;
+    int id = c->row->id;
+    int what = id == TENSOR_OP_SORT ? PICK_SORT : id == TENSOR_OP_TOPK ? PICK_TOP
+             : id == TENSOR_OP_MODE ? PICK_MODE : PICK_RANK;
+    bool falling = what == PICK_SORT ? p[0] != 0 : what == PICK_TOP && p[1];
+    uint64_t bytes = sort_scratch(x.numel) + 16;
+    scratch_t scratch(c, what == PICK_TOP && !p[2] ? 2 * bytes : bytes);
+    if (scratch.code) { return scratch.code; }
+    return pick(at, what, y, x, rows, columns, y.numel / rows, falling, p[2] != 0, p[0], scratch.at);
+}
 static int native_rows(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[c->nin];
     int64_t columns = x.ndim ? x.dims[x.ndim - 1] : 1, rows = columns ? x.numel / columns : y.numel;
@@ -5416,11 +6163,24 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
         if (!columns || !x.ndim) { return NONE; }
         return native_reduce(at, c, c->row->id == TENSOR_OP_ARGMAX ? REDUCE_ARGMAX : REDUCE_ARGMIN,
                              1u << (x.ndim - 1));
-    case TENSOR_OP_CUMSUM: return scan(at, y, x, rows, columns, false, c->p->i[0] != 0);
-    case TENSOR_OP_CUMPROD: return scan(at, y, x, rows, columns, true, false);
+    case TENSOR_OP_CUMSUM: return scan(at, SCAN_SUM, y, x, rows, columns, c->p->i[0] != 0);
+    case TENSOR_OP_CUMPROD: return scan(at, SCAN_PROD, y, x, rows, columns, false);
+    case TENSOR_OP_LOGCUMSUMEXP: return scan(at, SCAN_LOG, y, x, rows, columns, false);
+    case TENSOR_OP_CUMMAX: return scan(at, SCAN_MAX, y, x, rows, columns, false);
+    case TENSOR_OP_CUMMIN: return scan(at, SCAN_MIN, y, x, rows, columns, false);
+    case TENSOR_OP_LINEAR_SCAN:
+        return scan(at, SCAN_LINE, y, x, rows, columns, c->p->i[0] != 0, c->arg[1].data);
+    case TENSOR_OP_PROD_OTHERS: {
+        scratch_t scratch(c, (uint64_t)x.numel * 8);
+        return scratch.code ? scratch.code
+                            : scan(at, SCAN_OTHERS, y, x, rows, columns, false, nullptr, scratch.at);
+    }
+    case TENSOR_OP_SORT: case TENSOR_OP_TOPK: case TENSOR_OP_KTHVALUE: case TENSOR_OP_MODE:
+        return native_order(at, c, rows, columns);
+    case TENSOR_OP_SEARCHSORTED: return search(at, y, x, c->arg[1], c->p->i[0] != 0);
     default: break;
     }
-    if (!same || class_of(x.dtype)) { return NONE; }
+    if (!same || class_of(x.dtype) == 2) { return NONE; }
     switch (c->row->id) {
     case TENSOR_OP_SOFTMAX: return softmax(at, y, x, rows, columns, false);
     case TENSOR_OP_LOG_SOFTMAX: return softmax(at, y, x, rows, columns, true);
@@ -5456,6 +6216,14 @@ static int native_random(const place_t &at, tensor_call_t *c) {
     case TENSOR_OP_RANDN: return random_real(at, y, rng_of(c), NORMAL, c->p->f[0], c->p->f[1]);
     case TENSOR_OP_RANDINT: return random_integers(at, y, rng_of(c), c->p->i[0], c->p->i[1]);
     case TENSOR_OP_BERNOULLI: return bernoulli(at, y, c->arg[0], rng_of(c));
+    case TENSOR_OP_MULTINOMIAL: {
+        const tensor_arg_t &x = c->arg[0];
+        int64_t columns = x.dims[x.ndim - 1], rows = columns ? x.numel / columns : 0;
+        if (!rows || !y.numel) { return y.numel ? (int)NONE : 0; }
+        return code_of(tcu_launch(draw_rows, grid_for(at, rows, 1), THREADS, 0, at.stream, (int64_t *)y.data,
+                                  (const double *)x.data, rows, columns, c->p->i[0], rng_of(c), noting(c)));
+    }
+    case TENSOR_OP_POISSON: return bernoulli(at, y, c->arg[0], rng_of(c), true);
     default: return NONE;
     }
 }
@@ -5463,9 +6231,33 @@ static int native_random(const place_t &at, tensor_call_t *c) {
 static int native_index(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &index = c->arg[1], &src = c->arg[2], &y = c->arg[c->nin];
     int id = c->row->id, d = c->p ? (int)c->p->i[0] : 0;
-    bool set = id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_SCATTER;
     bool lines = id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_INDEX_ADD;
+    bool parts = id == TENSOR_OP_SCATTER || id == TENSOR_OP_SCATTER_ADD || id == TENSOR_OP_SCATTER_REDUCE;
+    int how = id == TENSOR_OP_SCATTER_REDUCE                              ? (int)c->p->i[1]
+            : id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_SCATTER ? PUT_SET : PUT_ADD;
     place_t at = where;
+    if (id == TENSOR_OP_NONZERO || id == TENSOR_OP_AS_STRIDED_BACKWARD) {
+        const tensor_arg_t &to = c->arg[1];
+        bool places = id == TENSOR_OP_NONZERO;
+        if (places && !x.contiguous) { return NONE; }
+        scratch_t scratch(c, places ? nonzero_scratch(x.numel) : sort_scratch(x.numel));
+        scratch_t read(c, places || x.contiguous ? 0 : (uint64_t)x.numel * (uint64_t)size_of(x.dtype));
+        int code = scratch.code ? scratch.code : read.code;
+        if (code) { return code; }
+        if (places) { return nonzero(at, to, x, c->p->i[0] != 0, scratch.at); }
+        shaped_t view(x), g(x);
+        for (int k = 0; k < x.ndim; k++) { view.strides[k] = c->p->i[1 + k]; }
+        reshape(g, x.ndim, x.dims);
+        if (read.at) {
+            g.arg.data = read.at;
+            code = copy(at, g.arg, x);
+        }
+        tensor_arg_t o[2] = {g.arg, view.arg}, from = to;
+        from.data = (char *)to.data + c->p->i[0] * size_of(to.dtype);
+        if (!code) { code = fill(at, to, 0, 0); }
+        return code ? code : add_at(at, from, g.arg, walk_of(o, 2), nullptr, 0, 0, 1, to.numel, scratch.at,
+                                    PUT_ADD);
+    }
     if (id == TENSOR_OP_INDEX) {
         any_set_t s;
         sizes_t size;
@@ -5486,9 +6278,8 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         return code_of(tcu_launch(flat_places, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
                                   (int64_t *)y.data, s, size, at.error));
     }
-    if ((id != TENSOR_OP_GATHER && id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_SCATTER_ADD && !set &&
-         !lines) ||
-        !is_dense(c) || d >= x.ndim) {
+    if ((id != TENSOR_OP_GATHER && id != TENSOR_OP_INDEX_SELECT && !parts && !lines) || !is_dense(c) ||
+        d >= x.ndim) {
         return NONE;
     }
     int64_t outer = 1, inner = 1, n = x.dims[d];
@@ -5505,20 +6296,28 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         reshape(y3, 3, to);
         return gather(at, y3.arg, x3.arg, 1, i3.arg);
     }
-    for (int k = 0; k < index.ndim && !lines; k++) {
-        if (index.dims[k] != src.dims[k]) { return NONE; }      // src read in part
+    bool whole = lines && outer == 1, part = false;
+    shaped_t s3(src), used(src);
+    for (int k = 0; k < index.ndim && parts; k++) {             // src may be larger than index
+        part = part || index.dims[k] != src.dims[k];
+        used.dims[k] = index.dims[k];
     }
-    bool whole = lines && outer == 1;
-    scratch_t scratch(c, scatter_scratch(lines && !whole ? outer * index.numel * inner : index.numel));
-    int code = scratch.code;
+    scratch_t scratch(c, sort_scratch(lines && !whole ? outer * index.numel * inner : index.numel));
+    scratch_t read(c, part ? (uint64_t)index.numel * (uint64_t)size_of(src.dtype) : 0);
+    int code = scratch.code ? scratch.code : read.code;
     if (!code && y.data != x.data) { code = copy(at, y, x); }
     if (code || !index.numel) { return code; }
-    if (whole) { return add_rows(at, y, index, src, index.numel, inner, n, scratch.at, set); }
-    if (!lines) { return scatter_add(at, y, d, index, src, scratch.at, set); }
-    shaped_t s3(src);
+    if (part) {
+        used.arg.numel = index.numel;
+        reshape(s3, index.ndim, index.dims);
+        s3.arg.data = read.at;
+        if ((code = copy(at, s3.arg, used.arg)) != 0) { return code; }
+    }
+    if (whole) { return add_rows(at, y, index, src, index.numel, inner, n, scratch.at, how); }
+    if (!lines) { return scatter_add(at, y, d, index, s3.arg, scratch.at, how); }
     reshape(s3, 3, to);
     reshape(y3, 3, from);
-    return scatter_add(at, y3.arg, 1, i3.arg, s3.arg, scratch.at, set);
+    return scatter_add(at, y3.arg, 1, i3.arg, s3.arg, scratch.at, how);
 }
 static int native_linear(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &w = c->arg[1], &bias = c->arg[2], &y = c->arg[3];
@@ -5537,17 +6336,17 @@ static int native_embedding(const place_t &where, tensor_call_t *c) {
     if (!is_dense(c)) { return NONE; }
     if (c->row->id == NN_OP_EMBEDDING) {
         const tensor_arg_t &index = c->arg[0], &w = c->arg[1];
-        if (c->p->i[1] && c->p->i[0] >= 0) { return NONE; }
         at.error = noting(c);
-        return index_rows(at, c->arg[2], w, index, index.numel, w.dims[1], w.dims[0]);
+        return index_rows(at, c->arg[2], w, index, index.numel, w.dims[1], w.dims[0],
+                          c->p->i[1] ? c->p->i[0] : (int64_t)NO_PADDING);
     }
     const tensor_arg_t &g = c->arg[0], &index = c->arg[1], &y = c->arg[2];
-    if (c->p->i[0] >= 0 || c->p->i[2]) { return NONE; }
-    scratch_t scratch(c, scatter_scratch(index.numel));
+    scratch_t scratch(c, sort_scratch(index.numel));
     int code = scratch.code ? scratch.code : fill(at, y, 0, 0);
     if (code) { return code; }
     at.error = noting(c);
-    return add_rows(at, y, index, g, index.numel, y.dims[1], y.dims[0], scratch.at);
+    return add_rows(at, y, index, g, index.numel, y.dims[1], y.dims[0], scratch.at, PUT_ADD,
+                    c->p->i[0]);
 }
 static int native_dropout(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
@@ -5596,20 +6395,17 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
     case NN_OP_BATCH_NORM: case NN_OP_GROUP_NORM: case NN_OP_GROUP_NORM_BACKWARD:
         return single ? plane_norms<float>(at, c) : twice ? plane_norms<double>(at, c) : (int)NONE;
     case NN_OP_LAYER_NORM:
-        if (!single || !a[0].numel) { return single ? 0 : (int)NONE; }
-        return layer_norm(at, a[3], (float *)a[4].data, (float *)a[5].data, a[0], a[1].data, a[2].data,
-                          a[4].numel,
+        if ((!single && !twice) || !a[0].numel) { return single ? 0 : (int)NONE; }
+        return layer_norm(at, a[3], a[4].data, a[5].data, a[0], a[1].data, a[2].data, a[4].numel,
                           c->p->i[0], c->p->f[0], c->p->i[1] != 0);
     case NN_OP_LAYER_NORM_BACKWARD: {
         int64_t rows = a[2].numel, columns = c->p->i[0];
-        if (!single || !a[0].numel) { return NONE; }
+        if ((!single && !twice) || !a[0].numel) { return NONE; }
         scratch_t scratch(c, a[6].numel ? layer_norm_scratch(at, rows, columns) : 0);
         if (scratch.code) { return scratch.code; }
-        return layer_norm_backward(at, a[5], a[6].numel ? a[6].data : nullptr, a[6].numel ? a[7].data :
-                                   nullptr, a[0],
-                                   a[1], a[4].data, f32_of(a[2]), f32_of(a[3]), rows, columns,
-                                       c->p->i[1] != 0,
-                                   scratch.at);
+        return layer_norm_backward(at, a[5], a[6].numel ? a[6].data : nullptr,
+                                   a[6].numel ? a[7].data : nullptr, a[0], a[1], a[4].data, a[2].data,
+                                   a[3].data, rows, columns, c->p->i[1] != 0, scratch.at);
     }
     default: return NONE;
     }
@@ -5637,9 +6433,21 @@ template <class T, class C> static int convolve(const place_t &at, tensor_call_t
     return code_of(tcu_launch(weight ? conv_weight<T, C> : input ? conv_input<T, C> : conv_forward<T, C>,
                               grid_for(at, v.n, weight ? 1 : THREADS), THREADS, 0, at.stream, v));
 }
+template <class C> static int image_columns(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
+    auto *kernel = c->row->id == NN_OP_IM2COL ? columns_of<C> : images_of<C>;
+    return !y.numel ? 0
+                    : code_of(tcu_launch(kernel, grid_for(at, y.numel, THREADS), THREADS, 0, at.stream,
+                                         window_in(c), (C *)y.data, (const C *)x.data, y.numel));
+}
 static int native_conv(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype, id = c->row->id;
-    if (id == NN_OP_IM2COL || id == NN_OP_COL2IM) { return NONE; }
+    if (id == NN_OP_IM2COL || id == NN_OP_COL2IM) {
+        return !is_dense(c)             ? (int)NONE
+             : dtype == TENSOR_F32 ? image_columns<float>(at, c)
+             : dtype == TENSOR_F64 ? image_columns<double>(at, c)
+                                   : (int)NONE;
+    }
     if (!c->arg[c->nin].numel) { return 0; }
 #ifdef TCU_HAVE_CUDNN
     conv_kind_t kind = id == NN_OP_CONV_WEIGHT        ? CONV_WEIGHT
@@ -5686,7 +6494,7 @@ static int native_pool(const place_t &where, tensor_call_t *c) {
     reshape(dy2, 2, from);
     reshape(place2, 2, from);
     reshape(dx2, 2, to);
-    scratch_t scratch(c, scatter_scratch(dy.numel));
+    scratch_t scratch(c, sort_scratch(dy.numel));
     int code = scratch.code ? scratch.code : fill(at, dx, 0, 0);
     at.error = noting(c);
     return code ? code : scatter_add(at, dx2.arg, 1, place2.arg, dy2.arg, scratch.at);
@@ -5727,39 +6535,56 @@ template <class C> static int losses(const place_t &where, tensor_call_t *c) {
     flat.arg.data = each.at;
     return reduce(at, a[4], flat.arg, 1, REDUCE_SUM, more.at, scale);
 }
-static int native_loss(const place_t &where, tensor_call_t *c) {
+template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
-    int id = c->row->id;
-    if (!is_dense(c) || id == NN_OP_CTC_LOSS) { return NONE; }
-    if (id != NN_OP_CROSS_ENTROPY && id != NN_OP_CROSS_ENTROPY_BACKWARD) {
-        return a[0].dtype == TENSOR_F32 ? losses<float>(where, c)
-             : a[0].dtype == TENSOR_F64 ? losses<double>(where, c) : (int)NONE;
-    }
-    bool back = id == NN_OP_CROSS_ENTROPY_BACKWARD;
+    bool back = c->row->id == NN_OP_CROSS_ENTROPY_BACKWARD;
     const tensor_arg_t &x = a[back], &target = a[1 + back], &weight = a[back ? 5 : 2];
     int64_t rows = x.dims[0], columns = x.dims[1];
     int reduction = (int)c->p->i[0];
-    labels_t q = {target.data, f32_of(weight), target.dtype, c->p->i[2] != 0, c->p->i[1], (float)c->p->f[0]};
-    if (x.dtype != TENSOR_F32 || !is_f32(weight) || !columns) { return NONE; }
+    labels_t<C> q = {target.data, (const C *)weight.data, target.dtype, c->p->i[2] != 0, c->p->i[1],
+                     (C)c->p->f[0]};
+    if ((weight.data && weight.dtype != x.dtype) || !columns) { return NONE; }
     place_t at = where;
     if (back) {
-        row_shape_t g(at, rows, columns, 4);
+        row_shape_t g(at, rows, columns, 16 / (int)sizeof(C));
         if (!rows) { return 0; }
-        return code_of(tcu_launch(cross_entropy_rows_backward, g.grid, g.block, 0, at.stream,
-                                  (float *)a[6].data,
-                                  f32_of(a[0]), reduction == TENSOR_NONE,
-                                  reduction == TENSOR_MEAN ? f32_of(a[4]) : nullptr, f32_of(x), f32_of(a[3]),
-                                      q, rows,
-                                  columns));
+        return code_of(tcu_launch(cross_entropy_rows_backward<C>, g.grid, g.block, 0, at.stream,
+                                  (C *)a[6].data, (const C *)a[0].data, reduction == TENSOR_NONE,
+                                  (const C *)(reduction == TENSOR_MEAN ? a[4].data : nullptr),
+                                  (const C *)x.data, (const C *)a[3].data, q, rows, columns));
     }
-    scratch_t scratch(c, (uint64_t)rows * 2 * sizeof(float));
+    scratch_t scratch(c, (uint64_t)rows * 2 * sizeof(C));
     if (scratch.code) { return scratch.code; }
-    float *each = reduction == TENSOR_NONE ? (float *)a[3].data : (float *)scratch.at;
+    C *y = (C *)a[3].data, *each = reduction == TENSOR_NONE ? y : (C *)scratch.at;
     at.error = noting(c);
-    return cross_entropy(at, reduction == TENSOR_NONE ? nullptr : (float *)a[3].data, each,
-                         (float *)scratch.at + rows,
-                         (float *)a[4].data, (float *)a[5].data, f32_of(x), q, rows, columns,
-                             reduction == TENSOR_MEAN);
+    return cross_entropy(at, reduction == TENSOR_NONE ? nullptr : y, each, (C *)scratch.at + rows,
+                         (C *)a[4].data, (C *)a[5].data, (const C *)x.data, q, rows, columns,
+                         reduction == TENSOR_MEAN);
+}
+static int ctc(const place_t &where, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    const int64_t *p = c->p->i, *dims = a[0].dims;
+    bool single = a[0].dtype == TENSOR_F32, want = p[2] != 0;
+    int64_t rows = want ? dims[0] + !dims[0] : 2;
+    if ((!single && a[0].dtype != TENSOR_F64) || !dims[2]) { return NONE; }
+    if (!dims[1]) { return 0; }
+    scratch_t scratch(c, (uint64_t)((rows + 4) * (2 * a[1].numel + dims[1])) * sizeof(double));
+    if (scratch.code) { return scratch.code; }
+    ctc_t v = {a[0].data, a[1].data, a[2].data, a[3].data, a[4].data, a[5].data, a[1].dtype, a[2].dtype,
+               a[3].dtype, dims[0], dims[1], dims[2], a[1].numel, p[0], p[1], rows, want, p[3] != 0,
+               (double *)scratch.at};
+    return code_of(tcu_launch(single ? ctc_items<float> : ctc_items<double>, grid_for(where, dims[1], 1),
+                              THREADS, 0, where.stream, v, noting(c)));
+}
+static int native_loss(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    int id = c->row->id;
+    bool classes = id == NN_OP_CROSS_ENTROPY || id == NN_OP_CROSS_ENTROPY_BACKWARD;
+    if (!is_dense(c)) { return NONE; }
+    if (id == NN_OP_CTC_LOSS) { return ctc(at, c); }
+    return a[0].dtype == TENSOR_F32   ? classes ? entropy<float>(at, c) : losses<float>(at, c)
+           : a[0].dtype == TENSOR_F64 ? classes ? entropy<double>(at, c) : losses<double>(at, c)
+                                      : (int)NONE;
 }
 static void turn(shaped_t &o) {
     int d = o.arg.ndim;
@@ -5770,13 +6595,13 @@ static void turn(shaped_t &o) {
     o.strides[d - 2] = step;
 }
 // The scores of all heads lie in scratch: [.., queries, keys].
-static int native_attention(const place_t &at, tensor_call_t *c) {
+template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->i[0] != 0;
     const tensor_arg_t &q = a[back], &k = a[1 + back], &v = a[2 + back];
-    float scale = (float)c->p->f[0];
+    C scale = (C)c->p->f[0];
     for (int i = 0; i < c->nin + c->nout; i++) {
-        if (a[i].data && a[i].dtype != TENSOR_F32) { return NONE; }
+        if (a[i].data && a[i].dtype != q.dtype) { return NONE; }
     }
     int n = q.ndim;
     int64_t queries = q.dims[n - 2], keys = k.dims[n - 2], dims[TENSOR_MAX_DIMS], rows = queries;
@@ -5788,7 +6613,7 @@ static int native_attention(const place_t &at, tensor_call_t *c) {
     if (!rows || !keys || !q.dims[n - 1] || !v.dims[n - 1]) { return NONE; }
     dims[n - 2] = queries;
     dims[n - 1] = keys;
-    uint64_t bytes = (uint64_t)(rows * keys) * sizeof(float);
+    uint64_t bytes = (uint64_t)(rows * keys) * sizeof(C);
     scratch_t scores(c, bytes), more(c, back ? bytes : 0);
     if (scores.code || more.code) { return scores.code ? scores.code : more.code; }
     shaped_t p(q), d(q), kt(k), vt(v);
@@ -5798,23 +6623,91 @@ static int native_attention(const place_t &at, tensor_call_t *c) {
     turn(vt);
     p.arg.data = scores.at;
     d.arg.data = more.at;
-    row_shape_t g(at, rows, keys, 4);
+    row_shape_t g(at, rows, keys, 16 / (int)sizeof(C));
     int code = product(at, p.arg, q, kt.arg);
     if (code) { return code; }
     if (!back) {
-        code = code_of(tcu_launch(attention_rows, g.grid, g.block, 0, at.stream, (float *)scores.at,
-                                  (float *)a[4].data, rows, keys, queries, causal, scale));
+        code = code_of(tcu_launch(attention_rows<C>, g.grid, g.block, 0, at.stream, (C *)scores.at,
+                                  (C *)a[4].data, rows, keys, queries, causal, scale));
         return code ? code : product(at, a[3], p.arg, v);
     }
     const tensor_arg_t &dy = a[0];
     if ((code = product(at, d.arg, dy, vt.arg)) != 0) { return code; }
-    code = code_of(tcu_launch(attention_rows_backward, g.grid, g.block, 0, at.stream, (float *)scores.at,
-                              (float *)more.at, f32_of(a[5]), rows, keys, queries, causal, scale));
+    code = code_of(tcu_launch(attention_rows_backward<C>, g.grid, g.block, 0, at.stream, (C *)scores.at,
+                              (C *)more.at, (const C *)a[5].data, rows, keys, queries, causal, scale));
     if (!code) { code = product(at, a[6], d.arg, k); }
     turn(p);
     turn(d);
     if (!code) { code = product(at, a[7], d.arg, q); }
     return code ? code : product(at, a[8], p.arg, dy);
+}
+static int native_attention(const place_t &at, tensor_call_t *c) {
+    int dtype = c->arg[0].dtype;
+    return dtype == TENSOR_F32   ? attention<float>(at, c)
+           : dtype == TENSOR_F64 ? attention<double>(at, c) : (int)NONE;
+}
+// Step by step: what h adds to the gates, then the gates; back: the gates, then what goes through h.
+template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t *a = c->arg;
+    bool back = c->row->id == NN_OP_RECURRENT_BACKWARD, reverse = c->p->i[1] != 0;
+    const tensor_arg_t &all = a[back ? 1 : 5], &w = a[back ? 4 : 1];
+    int64_t steps = all.dims[0], n = all.dims[1], h = all.dims[2], g = w.dims[0], size = n * h;
+    const int64_t state[2] = {n, h}, gates[2] = {n, g}, turned[2] = {h, g}, by[2] = {1, h};
+    if (!steps || !size) { return NONE; }
+    scratch_t scratch(c, back ? 0 : (uint64_t)(n * g) * sizeof(C));
+    int code = scratch.code;
+    for (int k = 10; k < 12 && back && !code; k++) { code = fill(at, a[k], 0, 0); }
+    shaped_t x(all), y(w), wt(w);
+    reshape(x, 2, back ? gates : state);
+    reshape(y, 2, back ? state : gates);
+    if (!back) { reshape(wt, 2, turned, by); }
+    y.arg.data = back ? a[10].data : scratch.at;
+    const C *first = (const C *)a[back ? 5 : 2].data, *c0 = (const C *)a[back ? 7 : 4].data;
+    C *cells = (C *)a[back ? 2 : 6].data, *kept = (C *)a[back ? 3 : 7].data;
+    for (int64_t s = 0; s < steps && !code; s++) {
+        int64_t forward = back ? steps - 1 - s : s, t = reverse ? steps - 1 - forward : forward;
+        int64_t before = reverse ? t + 1 : t - 1;
+        recur_t v;
+        memset((void *)&v, 0, sizeof v);
+        v.kind = (int)c->p->i[0];
+        v.n = n;
+        v.h = h;
+        v.g = g;
+        v.y = (C *)all.data + t * size;
+        v.h0 = forward ? (const C *)all.data + before * size : first;
+        if (v.kind == NN__LSTM_NET) {
+            v.c = cells + t * size;
+            v.c0 = forward ? cells + before * size : c0;
+        }
+        v.gates = kept + t * 4 * size;
+        if (back) {
+            v.dy = (const C *)a[0].data + t * size;
+            v.dcy = a[6].data ? (const C *)a[6].data + t * size : nullptr;
+            v.dgi = (C *)a[8].data + t * n * g;
+            v.dhg = v.kind == NN__GRU_NET ? (C *)a[9].data + t * n * g : nullptr;
+            v.dh = a[10].data;
+            v.dc = a[11].data;
+            code = code_of(tcu_launch(recur_step_backward<C>, grid_for(at, size, THREADS), THREADS, 0,
+                                      at.stream, v));
+            x.arg.data = v.dhg ? v.dhg : v.dgi;
+            if (!code) { code = product(at, y.arg, x.arg, w, nullptr, true); }
+            continue;
+        }
+        x.arg.data = (void *)(uintptr_t)v.h0;
+        code = product(at, y.arg, x.arg, wt.arg, a[3].data);
+        v.gi = (const C *)a[0].data + t * n * g;
+        v.hg = scratch.at;
+        if (!code) {
+            code = code_of(tcu_launch(recur_step<C>, grid_for(at, size, THREADS), THREADS, 0, at.stream, v));
+        }
+    }
+    return code;
+}
+static int native_recurrent(const place_t &at, tensor_call_t *c) {
+    int dtype = c->arg[0].dtype;
+    if (!is_dense(c)) { return NONE; }
+    return dtype == TENSOR_F32   ? recurrent<float>(at, c)
+           : dtype == TENSOR_F64 ? recurrent<double>(at, c) : (int)NONE;
 }
 // arg 0: nn__update_t on the host; then parameter, gradient and three states, again and again.
 static int native_optimizer(const place_t &at, tensor_call_t *c) {
@@ -5865,6 +6758,7 @@ static int native(const place_t &at, tensor_call_t *c) {
     case TENSOR_FAMILY_ATTENTION: return native_attention(at, c);
     case TENSOR_FAMILY_LOSS: return native_loss(at, c);
     case TENSOR_FAMILY_OPTIMIZER: return native_optimizer(at, c);
+    case TENSOR_FAMILY_RECURRENT: return native_recurrent(at, c);
     default: return NONE;
     }
 }

@@ -3,6 +3,8 @@
 #
 #   sh tests/cuda.sh            uses $B (build), $CXX (g++), $NVCC (nvcc) and CUDA's headers beside it, or $CUDA/include
 #
+# What ran by kernels of its own, and what by the CPU's, must be as tests/cuda/rows.txt has it, from which docs/ops.md
+# is made: a row that gained or lost a kernel is entered with  cp $B/cuda/rows.txt tests/cuda/  and  make docs.
 # FULL=1 adds the sanitizers and nvcc. Needs CUDA's headers and g++ on Linux; without them it prints "skipped N tests:
 # why". The last line is "N passed, N failed". NVCC= skips the check of registers and of the width of accesses. See
 # tests/cuda/cusim.h.
@@ -22,7 +24,7 @@ if [ -z "$CUDA" ]; then
     CUDA=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 fi
 skip() {
-    echo "skipped 20 tests of tensor_cuda.cu: $1"
+    echo "skipped 22 tests of tensor_cuda.cu: $1"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -75,9 +77,10 @@ variant() {
     plain)
         in_c device -O1 && program device-cuda "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl"
         in_c streams -O1 && program streams-cuda "$out/streams.o" "$out/kernels-$1.o" "$sim" "$impl"
-        in_c ops -O0 && program ops-cuda "$out/ops.o" "$out/kernels-$1.o" "$sim"
+        in_c nn_rows -O0 && program nn_rows-cuda "$out/nn_rows.o" "$out/kernels-$1.o" "$sim" "$impl"
+        in_c ops -O0 && program ops-cuda "$out/ops.o" "$out/kernels-$1.o" "$sim" "$nn"
         program device-libraries "$out/device.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
-        program ops-libraries "$out/ops.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" ;;
+        program ops-libraries "$out/ops.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$nn" ;;
     asan)
         program device-asan $3 "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl"
         program streams-asan $3 "$out/streams.o" "$out/kernels-$1.o" "$sim" "$impl" ;;
@@ -121,7 +124,10 @@ if [ ! -f "$impl" ]; then
     printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_impl.c"
     $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_impl.c" -o "$impl" || exit 1
 fi
-names="selftest-plain alloc-plain kernels-plain libraries-plain device-cuda device-libraries streams-cuda ops-cuda ops-libraries"
+nn=$out/tensor_nn_impl.o                # ops.c brings tensor.h's own
+printf '#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_nn_impl.c"
+$CC -std=c99 -O0 -pthread -I. -c "$out/tensor_nn_impl.c" -o "$nn" || exit 1
+names="selftest-plain alloc-plain kernels-plain libraries-plain device-cuda device-libraries streams-cuda nn_rows-cuda ops-cuda ops-libraries"
 variant plain "" -O0 2000000
 if [ -z "$FULL" ]; then
     echo "skipped 11 tests of tensor_cuda.cu: sanitizers and nvcc take minutes; FULL=1, as in .ci/run, has them"
@@ -159,6 +165,32 @@ for t in $names; do
     passed=$((passed + p))
     failed=$((failed + f))
 done
+cat "$out"/device-cuda.log "$out"/nn_rows-cuda.log "$out"/ops-cuda.log 2>/dev/null | sed -n 's/^row //p' | awk -F': ' '{
+        n = split($2, word, " ")
+        for (i = 1; i <= n; i++) {
+            cpu = sub(/^CPU:/, "", word[i])
+            ran[$1 " " word[i]] += cpu ? 1000000 : 1
+        }
+        rows[$1] = 1
+    }
+    END {
+        n = split("f32 f64 f16 bf16 i32 i64 u8 i8 i16 bool", dtype, " ")
+        for (row in rows) {
+            own = cpu = ""
+            for (i = 1; i <= n; i++) {
+                times = ran[row " " dtype[i]]
+                if (times >= 1000000) { cpu = cpu " " dtype[i] } else if (times) { own = own " " dtype[i] }
+            }
+            print row ":" (own ? " native" own : "") (own && cpu ? "," : "") (cpu ? " over the CPU" cpu : "")
+        }
+    }' | LC_ALL=C sort > "$out/rows.txt"
+if cmp -s "$out/rows.txt" tests/cuda/rows.txt; then
+    passed=$((passed + 1))
+else
+    echo "tests/cuda/rows.txt is not what ran:"
+    diff tests/cuda/rows.txt "$out/rows.txt" | head -n 20
+    failed=$((failed + 1))
+fi
 grep -h 'ns an operation' "$out"/alloc-plain.log
 awk '/ native .* fallback$/ {
         native += $(NF - 3); away += $(NF - 1); rows++; if ($(NF - 3) && !$(NF - 1)) { all++ } else if ($(NF - 3)) { some++ }

@@ -191,20 +191,34 @@ static void mixing(void) {
     X((tensor_manual_seed(3), tensor_exponential_(tensor_empty_like(x), 2)))                                 \
     X((tensor_manual_seed(3), tensor_random_(tensor_empty_like(x), 2, 9)))                                   \
     X((tensor_manual_seed(3), tensor_normal(x, tensor_abs(x))))                                              \
+    X((tensor_manual_seed(3), tensor_bernoulli(tensor_sigmoid(x))))                                          \
+    X((tensor_manual_seed(3), tensor_poisson(tensor_mul_scalar(tensor_exp(x), 9))))                          \
+    X((tensor_manual_seed(3), tensor_poisson(tensor_to(x, TENSOR_F64))))                                     \
+    X((tensor_manual_seed(3), tensor_multinomial(x, 40)))                                                    \
+    X((tensor_manual_seed(3), tensor_multinomial(tensor_repeat_interleave(x, 99, 1), 5)))                    \
+    X((tensor_manual_seed(3), tensor_randn_like(tensor_to(x, TENSOR_F64))))                                  \
+    X(tensor_linalg_svdvals(x)) X(tensor_linalg_qr(x, NULL).r) X(tensor_linalg_eigvalsh(square(x), 0))       \
+    X(tensor_abs(tensor_linalg_eigh(square(x), 0).eigenvectors)) X(tensor_one_hot(tensor_argmax(x), 24))    \
+    X(tensor_linalg_det(square(x))) X(tensor_linalg_solve(square(x), x)) X(tensor_linalg_lu(square(x)).p)    \
+    X(tensor_linalg_solve_triangular(tensor_triu(square(x), 0), x, 1, 1, 0))                                 \
     X((tensor_manual_seed(3), tensor_gumbel_softmax(x, 1, 1, 1)))                                            \
     X(tensor_embedding(tensor_argmax_dim(x, 1, 0), tensor_detach(tensor_mul_scalar(x, 1)), .max_norm = 0.5))
 
-static tensor_t *positive(tensor_t *x) {
+static tensor_t *square(tensor_t *x) {
     tensor_t *eye = tensor_to(tensor_eye(4, 4), (int)tensor_device(x));
-    return tensor_cholesky(tensor_add(tensor_matmul(x, tensor_mT(x)), eye), 0);
+    return tensor_add(tensor_matmul(x, tensor_mT(x)), eye);
+}
+static tensor_t *positive(tensor_t *x) {
+    return tensor_cholesky(square(x), 0);
 }
 static tensor_t *image(tensor_t *x) { return tensor_reshape(tensor_sin(x), 2, 3, 2, 2); }
 static tensor_t *heads(tensor_t *x, int64_t k) {
     return tensor_select(tensor_permute(tensor_reshape(x, 2, 3, 2, 2), 1, 0, 2, 3), 0, k);
 }
 static void ops(void) {
-    tensor_t *here = tensor_add_scalar(tensor_rand(4, 6), 0.5), *there = on(here);
+    tensor_t *here = tensor_add_scalar(tensor_rand(4, 6), 0.5), *there = on(here), *made[2], *twice[2];
     long before = device_calls();
+    int k;
 #define X(...)                                                                                               \
     {                                                                                                        \
         tensor_t *x = tensor_detach(here), *a, *b, *y, *z;                                                   \
@@ -223,10 +237,29 @@ static void ops(void) {
         CHECK_MSG(!a || (b && device_same(a, off(b))), "gradient of %s", #__VA_ARGS__);                  \
         CHECK_MSG(tensor_ok(), "%s: %s", #__VA_ARGS__, tensor_error_text());                                 \
         tensor_clear_error();                                                                                \
+        device_note(TENSOR_F32);                                                                             \
     }
     OPS(X)
 #undef X
+    for (k = 0; k < 2; k++) {                   // what has no input is made on the default device
+        tensor_manual_seed(3);
+        if (k) tensor_set_default_device(TENSOR_CUDA);
+        made[k] = tensor_cat(0, tensor_to(tensor_randperm(9), TENSOR_F32), tensor_arange(0, 9, 2, TENSOR_F32),
+                             tensor_rand(4), tensor_randn(4), tensor_to(tensor_randint(2, 9, 4), TENSOR_F32));
+        tensor_set_default_device(TENSOR_CPU);
+    }
+    for (k = 0; k < 2; k++) {                   // a gradient of a gradient
+        tensor_t *x = tensor_requires_grad_(tensor_detach(k ? there : here), 1);
+        tensor_t *y = tensor_sum(tensor_prod_dim(x, 1, 0)), *g;
+        tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, TENSOR_CREATE_GRAPH);
+        tensor_backward(tensor_sum(tensor_square(g)));
+        twice[k] = tensor_grad(x);
+    }
+    CHECK_MSG(tensor_ok() && device_same(twice[0], off(twice[1])), "%s", tensor_error_text());
+    CHECK(tensor_device(made[1]) == TENSOR_CUDA && device_same(made[0], off(made[1])));
+    device_note(TENSOR_F32);
     CHECK(device_calls() > before + 100);
+    device_print();
 }
 
 static nn_module_t *net(void) {

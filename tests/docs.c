@@ -313,6 +313,26 @@ static void dtypes(const char *op, text_t *out, int *graph) {
     free(list.at);
 }
 
+// By its own kernels, by the CPU's, or by the one for some dtypes: as the tests on the device found.
+static void on_cuda(const row_t *row, text_t *out) {
+    static const char *const no_kernel[] = {"VIEW", "COMPOSED", "CUSTOM", "TRANSFER"};
+    static char *ran;
+    char head[64], line[256];
+    const char *p, *cpu;
+    if (!row || listed(no_kernel, COUNT(no_kernel), row->family)) {
+        say(out, row ? "yes" : "composed");
+        return;
+    }
+    if (!ran) ran = slurp("tests/cuda/rows.txt");
+    snprintf(head, sizeof head, "%.50s: ", row->name);
+    for (p = ran; p && strncmp(p, head, strlen(head)) != 0; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {}
+    CHECK_MSG(p != NULL, "docs: tests/cuda/rows.txt has no %s", row->name);
+    if (!p) return;
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(p, "\n"), p);
+    cpu = strstr(line, " over the CPU");
+    say(out, !cpu ? "native" : cpu == line + strlen(head) - 1 ? "over the CPU" : "native;");
+    if (cpu && cpu != line + strlen(head) - 1) say(out, cpu);
+}
 // One declaration: "TENSOR_API tensor_t *tensor_abs(tensor_t *x);"
 static void declaration(const char *text, const char *chapter, const char *own, const char *comment,
                         const char *all, int nn) {
@@ -386,8 +406,9 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     say(&t, "` | ");
     say(&t, types.at);
     say(&t, gradient ? " | yes | " : " | - | ");
-    say(&t, row ? "yes" : "composed");
-    say(&t, " | yes | ");
+    say(&t, row ? "yes | " : "composed | ");
+    on_cuda(row, &t);
+    say(&t, " | ");
     torch = other(torch_names, COUNT(torch_names), base);
     if (torch)
         say(&t, torch);
@@ -517,8 +538,9 @@ static void make(void) {
         "header. Dtypes are those of\nthe data (indices and masks apart) that a call took "
         "when this was written: floats (f32 f64 f16 bf16), integers\n(i32 i64 u8 i8 i16), numbers (both), "
         "bool, all. F is `torch.nn.functional`. On CUDA every op "
-        "runs,\nby a kernel of its own or, where a dtype has none, by the CPU's over copies: "
-        "`tensor_cuda_op_counts` says which did.\n");
+        "runs,\nby kernels of its own (native) or, where there are none, by the CPU's over copies: as the "
+        "tests on the device found\nfor f32 f64 f16 i64 (tests/cuda/rows.txt; f16 stands for bf16, i64 for "
+        "the other integers). In a program\n`tensor_cuda_op_counts` says which did.\n");
     put(&page, body.at, body.length);
     free(body.at);
 }

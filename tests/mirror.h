@@ -34,6 +34,46 @@ TEST_FN long device_calls(void) {
     tensor_cuda_op_counts(device_add, n);
     return (long)(n[0] + n[1]);
 }
+// What each row ran on since the last note, and in the cases of which dtypes.
+enum { DEVICE_ROWS = 800 };
+static struct { char name[56]; int64_t native, fallback; int native_of, fallback_of; } device_rows[DEVICE_ROWS];
+static int device_row, device_dtype, device_rows_there;
+TEST_FN void device_line(void *user, const char *op, int64_t native, int64_t fallback) {
+    int k = device_row++;                       // rows come in one order; new ones stand between
+    (void)user;
+    if (k >= DEVICE_ROWS || device_rows_there >= DEVICE_ROWS) return;
+    if (k == device_rows_there || strcmp(device_rows[k].name, op)) {
+        memmove(&device_rows[k + 1], &device_rows[k], (size_t)(device_rows_there - k) * sizeof device_rows[0]);
+        memset(&device_rows[k], 0, sizeof device_rows[0]);
+        snprintf(device_rows[k].name, sizeof device_rows[k].name, "%s", op);
+        device_rows_there++;
+    }
+    if (native > device_rows[k].native) device_rows[k].native_of |= 1 << device_dtype;
+    if (fallback > device_rows[k].fallback) device_rows[k].fallback_of |= 1 << device_dtype;
+    device_rows[k].native = native;
+    device_rows[k].fallback = fallback;
+}
+TEST_FN void device_note(int dtype) {
+    device_row = 0;
+    device_dtype = dtype;
+    tensor_cuda_op_counts(device_line, NULL);
+    CHECK(device_rows_there < DEVICE_ROWS);
+}
+// Lines for each row: its calls; where it ran, for tests/cuda/rows.txt.
+TEST_FN void device_print(void) {
+    static const char *const names[] = {"f32", "f64", "i32", "i64", "u8", "bool", "f16", "bf16", "i8", "i16"};
+    int k, d;
+    for (k = 0; k < device_rows_there; k++) {
+        printf("%-28s %6lld native %6lld fallback\n", device_rows[k].name, (long long)device_rows[k].native,
+               (long long)device_rows[k].fallback);
+        printf("row %s:", device_rows[k].name);
+        for (d = 0; d < 10; d++) {
+            if (device_rows[k].fallback_of >> d & 1) printf(" CPU:%s", names[d]);
+            else if (device_rows[k].native_of >> d & 1) printf(" %s", names[d]);
+        }
+        printf("\n");
+    }
+}
 // CUDA's own formulas: the CPU's to a few units of the last place, integers and layouts alike.
 TEST_FN int device_same(tensor_t *a, tensor_t *b) {
     int half = tensor_dtype(a) == TENSOR_F16 || tensor_dtype(a) == TENSOR_BF16;
@@ -113,6 +153,8 @@ static tensor_backend_t mirror = {
 TEST_FN int device_start(void) { return TENSOR__(set_backend)(&mirror); }
 TEST_FN int device_two(void) { return 1; }
 TEST_FN long device_calls(void) { return mirror_kernels; }
+TEST_FN void device_note(int dtype) { (void)dtype; }
+TEST_FN void device_print(void) {}
 TEST_FN int device_same(tensor_t *a, tensor_t *b) { return tensor_equal(a, b); }
 #endif
 

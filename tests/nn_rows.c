@@ -324,6 +324,64 @@ static const struct row_t {
 };
 typedef char every_row_has_its_case[sizeof rows / sizeof *rows == NN_OP_COUNT ? 1 : -1];
 
+// -> how many
+static int inputs(const case_t *one, int v, tensor_t **in) {
+    const char *word;
+    int n = 0;
+    for (word = one->inputs[v]; word; word = strchr(word, ' ')) {
+        word += *word == ' ';
+        in[n] = input(word, n, v % LAYOUTS);
+        n++;
+    }
+    return n;
+}
+#ifdef TEST_CUDA
+// Results and gradients of a case on the device are the CPU's, in f64 and f32.
+static void on_cuda(int r, int v, tensor_dtype_t dtype) {
+    const case_t *one = rows[r].one;
+    tensor_t *given[INPUTS], *in[INPUTS], *wanted[INPUTS], *grads[2][INPUTS], *y[2], *g;
+    tensor_scope_t s = tensor_scope_begin();
+    int n = inputs(one, v, given), m, k, d;
+    double tol = dtype == TENSOR_F64 ? 1e-9 : 2e-4;
+    for (d = 0; d < 2; d++) {
+        for (k = m = 0; k < n; k++) {
+            tensor_t *x = tensor_detach(given[k]);
+            if (tensor_dtype(x) == TENSOR_F64) x = tensor_to(x, dtype);
+            in[k] = d ? on(x) : x;
+            if (tensor_requires_grad(given[k])) wanted[m++] = tensor_requires_grad_(in[k], 1);
+        }
+        tensor_manual_seed(5);
+        y[d] = one->fn(in, n, &v);
+        if (!tensor_requires_grad(y[d])) m = 0;
+        g = tensor_to(tensor_sin(tensor_arange(1, (double)tensor_numel(y[d]) + 1, 1, TENSOR_F64)), dtype);
+        g = tensor_reshape_n(g, y[d]->dims, y[d]->ndim);
+        if (d) g = on(g);
+        if (m) tensor_autograd_grad(&y[d], 1, &g, wanted, m, grads[d], TENSOR_ALLOW_UNUSED);
+    }
+    CHECK_MSG(tensor_ok(), "%s, case %d: %s", rows[r].name, v, tensor_error_text());
+    CHECK_MSG(tensor_device(y[1]) == TENSOR_CUDA && tensor_allclose(y[0], off(y[1]), tol, tol),
+              "%s, case %d: the device has another result", rows[r].name, v);
+    for (k = 0; k < m; k++)
+        CHECK_MSG(!grads[0][k] == !grads[1][k] &&
+                      (!grads[0][k] || tensor_allclose(grads[0][k], off(grads[1][k]), tol, tol)),
+                  "%s, case %d: the device has another gradient %d", rows[r].name, v, k);
+    device_note(dtype);
+    tensor_clear_error();
+    tensor_scope_end(s);
+}
+static void cuda(void) {
+    int r, v;
+    device_start();
+    for (r = 0; r < NN_OP_COUNT; r++)
+        for (v = 0; rows[r].one->inputs[v]; v++) on_cuda(r, v, TENSOR_F64), on_cuda(r, v, TENSOR_F32);
+}
+int main(void) {
+    RUN(cuda);
+    device_print();
+    CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0);
+    return test_report();
+}
+#else
 // [r][k]: how many cases of row r ran row k in their gradcheck, in their gradgradcheck.
 static int first_of[NN_OP_COUNT][NN_OP_COUNT], second_of[NN_OP_COUNT][NN_OP_COUNT];
 static int n_first, n_second, launched[NN_OP_COUNT];
@@ -354,15 +412,11 @@ static void rows_in(tensor_t *y, int *seen) {
 static void check(int r, int v) {
     const case_t *one = rows[r].one;
     tensor_t *in[INPUTS], *there[INPUTS], *wanted[INPUTS], *grads[INPUTS], *fused[INPUTS], *y, *g;
-    int seen[NN_OP_COUNT] = {0}, second[NN_OP_COUNT] = {0}, n = 0, m = 0, k, composed;
-    const char *word;
+    int seen[NN_OP_COUNT] = {0}, second[NN_OP_COUNT] = {0}, n, m = 0, k, composed;
     tensor_scope_t s = tensor_scope_begin();
-    for (word = one->inputs[v]; word; word = strchr(word, ' ')) {
-        word += *word == ' ';
-        in[n] = input(word, n, v % LAYOUTS);
-        if (tensor_requires_grad(in[n])) wanted[m++] = in[n];
-        n++;
-    }
+    n = inputs(one, v, in);
+    for (k = 0; k < n; k++)
+        if (tensor_requires_grad(in[k])) wanted[m++] = in[k];
     CHECK_MSG(!tensor_gradcheck(one->fn, &v, in, n, 1e-6, 1e-5, 1e-3), "%s, case %d: %s", rows[r].name, v,
               tensor_error_text());
     n_first++;
@@ -438,3 +492,4 @@ int main(void) {
            n_second);
     return test_report();
 }
+#endif

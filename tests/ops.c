@@ -715,6 +715,7 @@ static void run_device(const op_t *op) {
                                   dname(dtypes[t]), k);
                 n_device++;
             }
+            device_note(dtypes[t]);
             tensor_clear_error();
             tensor_scope_end(s);
         }
@@ -2510,10 +2511,6 @@ static void devices(void) {
 }
 #ifdef TEST_CUDA
 static void special_transfer_only(void) { special_transfer(); }
-static void device_line(void *user, const char *op, int64_t native, int64_t fallback) {
-    (void)user;
-    printf("%-28s %6lld native %6lld fallback\n", op, (long long)native, (long long)fallback);
-}
 #endif
 static void visit_grad_values(const op_t *op) {
     if (!op->special) run_grad_values(op);
@@ -3325,7 +3322,7 @@ int main(void) {
     RUN(special_transfer_only);
     RUN(devices);
     printf("%ld device cases\n", n_device);
-    tensor_cuda_op_counts(device_line, NULL);
+    device_print();
     CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0);
     return test_report();
 #endif

@@ -120,7 +120,7 @@ static bool near_to(const values &got, const values &want, double tol) {
     }
     return true;
 }
-static const int floats[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16};
+static const int floats[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_F64};
 
 // ------------------------------------------------------------------------------------------------------------ pointwise
 template <class F> static void pointwise_row(int op, int kind, int arity, F f) {
@@ -383,10 +383,11 @@ static void rows_of_numbers() {
                 CHECK(near_to(D.get(), back, 4 * slack(dtype)));
             }
             if (columns == 7) { continue; }
-            array_t W(dtype, {columns}, &w), B(dtype, {columns}, &b), M(TENSOR_F32, {rows}), R(TENSOR_F32, {rows}), DW(dtype, {columns}), DB(dtype, {columns});
+            int sums = class_of(dtype) ? TENSOR_F64 : TENSOR_F32;
+            array_t W(dtype, {columns}, &w), B(dtype, {columns}, &b), M(sums, {rows}), R(sums, {rows}), DW(dtype, {columns}), DB(dtype, {columns});
             array_t S(TENSOR_U8, {(int64_t)layer_norm_scratch(at, rows, columns)});
-            CHECK(layer_norm(at, Y.o, (float *)M.o.data, (float *)R.o.data, X.o, W.o.data, B.o.data, rows, columns, 1e-5, false) == 0);
-            CHECK(layer_norm_backward(at, D.o, DW.o.data, DB.o.data, G.o, X.o, W.o.data, (float *)M.o.data, (float *)R.o.data, rows, columns, false, S.o.data) == 0);
+            CHECK(layer_norm(at, Y.o, M.o.data, R.o.data, X.o, W.o.data, B.o.data, rows, columns, 1e-5, false) == 0);
+            CHECK(layer_norm_backward(at, D.o, DW.o.data, DB.o.data, G.o, X.o, W.o.data, M.o.data, R.o.data, rows, columns, false, S.o.data) == 0);
             values want, dx, dw((size_t)columns), db((size_t)columns);
             for (int64_t r = 0; r < rows; r++) {
                 size_t o = (size_t)(r * columns);
@@ -417,12 +418,12 @@ static void rows_of_numbers() {
             values cw = some((size_t)columns, 0.5, 2, TENSOR_F32), g = {0.75};
             array_t X(TENSOR_F32, {rows, columns}, &x), T(TENSOR_I64, {rows}, &t), L(TENSOR_F32, {rows}), W(TENSOR_F32, {rows}), S(TENSOR_F32, {rows});
             array_t Y(TENSOR_F32, {1}), K(TENSOR_F32, {1}), CW(TENSOR_F32, {columns}, &cw), G(TENSOR_F32, {1}, &g), D(TENSOR_F32, {rows, columns});
-            labels_t q = {T.o.data, weighted ? (const float *)CW.o.data : nullptr, TENSOR_I64, false, ignored, 0};
+            labels_t<float> q = {T.o.data, weighted ? (const float *)CW.o.data : nullptr, TENSOR_I64, false, ignored, 0};
             cudaMemsetAsync(at.error, 0, 8, at.stream);
             CHECK(cross_entropy(at, (float *)Y.o.data, (float *)L.o.data, (float *)W.o.data, (float *)S.o.data, (float *)K.o.data,
                                 (const float *)X.o.data, q, rows, columns, true) == 0);
             row_shape_t shape(at, rows, columns, 4);
-            CHECK(!tcu_launch(cross_entropy_rows_backward, shape.grid, shape.block, 0, at.stream, (float *)D.o.data, (const float *)G.o.data,
+            CHECK(!tcu_launch(cross_entropy_rows_backward<float>, shape.grid, shape.block, 0, at.stream, (float *)D.o.data, (const float *)G.o.data,
                               false, (const float *)K.o.data, (const float *)X.o.data, (const float *)S.o.data, q, rows, columns));
             double sum = 0, weights = 0;
             for (int64_t r = 0; r < rows; r++) {
@@ -492,7 +493,7 @@ static void indexing() {
                 int64_t rows = 37;
                 values y = some((size_t)(rows * width), -3, 3, dtype), x = some((size_t)(n * width), -3, 3, dtype), i;
                 for (int64_t k = 0; k < n; k++) { i.push_back((double)(dice() % 3 ? dice() % (uint64_t)rows : 5)); }
-                array_t Y2(dtype, {rows, width}, &y), X2(dtype, {n, width}, &x), I2(TENSOR_I64, {n}, &i), S(TENSOR_U8, {(int64_t)scatter_scratch(n)});
+                array_t Y2(dtype, {rows, width}, &y), X2(dtype, {n, width}, &x), I2(TENSOR_I64, {n}, &i), S(TENSOR_U8, {(int64_t)sort_scratch(n)});
                 CHECK(add_rows(at, Y2.o, I2.o, X2.o, n, width, rows, S.o.data) == 0 && take_error() == 0);
                 values want(y.size());
                 for (size_t q = 0; q < y.size(); q++) {
@@ -513,7 +514,7 @@ static void indexing() {
     for (int dim : {0, 1}) {
         values y = some(5 * 6, -1, 1, TENSOR_F32), x = some(4 * 3, -1, 1, TENSOR_F32), i, want = y;
         for (int k = 0; k < 12; k++) { i.push_back((double)(dice() % 3)); }
-        array_t Y2(TENSOR_F32, {5, 6}, &y), X2(TENSOR_F32, {4, 3}, &x), I2(TENSOR_I64, {4, 3}, &i), S(TENSOR_U8, {(int64_t)scatter_scratch(12)});
+        array_t Y2(TENSOR_F32, {5, 6}, &y), X2(TENSOR_F32, {4, 3}, &x), I2(TENSOR_I64, {4, 3}, &i), S(TENSOR_U8, {(int64_t)sort_scratch(12)});
         CHECK(scatter_add(at, Y2.o, dim, I2.o, X2.o, S.o.data) == 0);
         for (size_t k = 0; k < 12; k++) {
             double &to = want[dim ? k / 3 * 6 + (size_t)i[k] : (size_t)i[k] * 6 + k % 3];
@@ -521,6 +522,257 @@ static void indexing() {
         }
         CHECK(near_to(Y2.get(), want, 0));
     }
+}
+
+// ------------------------------------------------------------------------------------------------ orders, scans, searches
+// A tensor of tensor.h's CPU with an array's values.
+static tensor_t *here(const array_t &a) {
+    return (tensor_from_n)(a.host.data(), (tensor_dtype_t)a.o.dtype, a.o.dims, a.o.ndim);
+}
+static values numbers_of(tensor_t *t) {
+    t = (tensor_contiguous)(t);
+    return of_tensor(t, (int)tensor_dtype(t), tensor_numel(t));
+}
+// Few values, so that there are ties; some NaN, infinities and both zeros.
+static values tied(size_t n, int dtype) {
+    static const double odd[] = {NAN, INFINITY, -INFINITY, -0.0, 0, NAN};
+    values v(n);
+    bool whole = class_of(dtype) == 2, natural = dtype == TENSOR_U8 || dtype == TENSOR_BOOL;
+    for (double &x : v) {
+        x = (double)(dice() % 7) - (natural ? 0 : 3);
+        if (!whole && dice() % 5 == 0) { x = odd[dice() % 6]; }
+        if (whole && !natural && dice() % 7 == 0) { x *= dtype == TENSOR_I64 ? 1e15 : 30; }
+    }
+    return v;
+}
+static void orders() {
+    struct shape_t { int64_t rows, columns; };
+    std::vector<shape_t> shapes = {{3, 19}, {1, 1}, {4, 2}};
+    if (!SMALL_RUN) { for (shape_t s : {shape_t{1, 700}, shape_t{5, 130}, shape_t{2, 2049}}) { shapes.push_back(s); } }
+    for (int dtype : {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_F64, TENSOR_I64, TENSOR_I32, TENSOR_I16, TENSOR_I8, TENSOR_U8, TENSOR_BOOL}) {
+        if (SMALL_RUN && dtype != TENSOR_F16 && dtype != TENSOR_I64) { continue; }
+        for (shape_t sh : shapes) {
+            if (sh.columns > 100 && dtype != TENSOR_F32 && dtype != TENSOR_I64) { continue; }
+            tensor_scope_t scope = tensor_scope_begin();
+            int64_t n = sh.rows * sh.columns, m = (sh.columns + 1) / 2;
+            values v = tied((size_t)n, dtype);
+            array_t X(dtype, {sh.rows, sh.columns}, &v), Y(TENSOR_I64, {sh.rows, sh.columns}), H(TENSOR_I64, {sh.rows, m}), K(TENSOR_I64, {sh.rows});
+            array_t S(TENSOR_U8, {(int64_t)(2 * sort_scratch(n) + 32)});
+            tensor_t *x = here(X);
+            for (int64_t row : {(int64_t)ROW_SORT, (int64_t)1}) {         // in a block, and by radix passes
+                at.limits.sort_row = row;
+                for (bool falling : {false, true}) {
+                    CHECK(pick(at, PICK_SORT, Y.o, X.o, sh.rows, sh.columns, sh.columns, falling, true, 0, S.o.data) == 0);
+                    CHECK(near_to(Y.get(), numbers_of((tensor_argsort)(x, 1, falling)), 0));
+                    for (bool sorted : {false, true}) {
+                        CHECK(pick(at, PICK_TOP, H.o, X.o, sh.rows, sh.columns, m, falling, sorted, 0, S.o.data) == 0);
+                        CHECK(near_to(H.get(), numbers_of((tensor_topk)(x, m, 1, falling, sorted).indices), 0));
+                    }
+                }
+                for (int64_t k : {(int64_t)-1, (int64_t)0, (int64_t)1, m, sh.columns}) {
+                    tensor_pair_t want = k < 0    ? (tensor_nanmedian_dim)(x, 1, 0)
+                                         : k == 0 ? (tensor_median_dim)(x, 1, 0) : (tensor_kthvalue)(x, k, 1, 0);
+                    CHECK(pick(at, PICK_RANK, K.o, X.o, sh.rows, sh.columns, 1, false, true, k, S.o.data) == 0);
+                    CHECK(near_to(K.get(), numbers_of(want.indices), 0));
+                }
+                CHECK(pick(at, PICK_MODE, K.o, X.o, sh.rows, sh.columns, 1, false, true, 0, S.o.data) == 0);
+                CHECK(near_to(K.get(), numbers_of((tensor_mode)(x, 1, 0).indices), 0));
+            }
+            CHECK(scan(at, SCAN_MAX, Y.o, X.o, sh.rows, sh.columns, false) == 0);
+            CHECK(near_to(Y.get(), numbers_of((tensor_cummax)(x, 1).indices), 0));
+            CHECK(scan(at, SCAN_MIN, Y.o, X.o, sh.rows, sh.columns, false) == 0);
+            CHECK(near_to(Y.get(), numbers_of((tensor_cummin)(x, 1).indices), 0));
+            for (bool right : {false, true}) {          // one sorted row for all; a row for each row
+                tensor_t *sorted = (tensor_sort)(x, 1, 0).values, *first = (tensor_contiguous)((tensor_select)(sorted, 0, 0));
+                values all = numbers_of(sorted), one = numbers_of(first);
+                array_t A(dtype, {sh.rows, sh.columns}, &all), O(dtype, {sh.columns}, &one);
+                CHECK(search(at, Y.o, A.o, X.o, right) == 0);
+                CHECK(near_to(Y.get(), numbers_of((tensor_searchsorted)(sorted, x, right)), 0));
+                CHECK(search(at, Y.o, O.o, X.o, right) == 0);
+                CHECK(near_to(Y.get(), numbers_of((tensor_searchsorted)(first, x, right)), 0));
+            }
+            tensor_t *mask = (tensor_gt_scalar)(x, 0), *flat = (tensor_reshape_n)(mask, &n, 1);
+            values where = numbers_of((tensor_nonzero)(mask)), places = numbers_of((tensor_nonzero)(flat)), truth = numbers_of(mask);
+            int64_t count = (int64_t)places.size();
+            array_t M(TENSOR_BOOL, {sh.rows, sh.columns}, &truth), P(TENSOR_I64, {count}), W(TENSOR_I64, {count, 2}), T(TENSOR_U8, {(int64_t)nonzero_scratch(n)});
+            CHECK(nonzero(at, P.o, M.o, false, T.o.data) == 0 && near_to(P.get(), places, 0));
+            CHECK(nonzero(at, W.o, M.o, true, T.o.data) == 0 && near_to(W.get(), where, 0));
+            tensor_scope_end(scope);
+        }
+    }
+}
+static void scans() {
+    for (int dtype : {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_I64}) {
+        for (int64_t columns : {1, 3, 40, SMALL_RUN ? 41 : 1000}) {
+            if (SMALL_RUN && dtype != TENSOR_F32) { continue; }
+            tensor_scope_t scope = tensor_scope_begin();
+            const int64_t rows = 3;
+            size_t n = (size_t)(rows * columns);
+            bool whole = class_of(dtype) == 2;
+            values x = whole ? some(n, -4, 4, dtype) : some(n, 0.9, 1.1, dtype), b = some(n, -0.9, 0.9, dtype), line, others(n);
+            array_t X(dtype, {rows, columns}, &x), B(dtype, {rows, columns}, &b), Y(dtype, {rows, columns}), S(TENSOR_F64, {rows * columns});
+            double tol = 30 * slack(dtype);
+            tensor_t *t = here(X);
+            CHECK(scan(at, SCAN_SUM, Y.o, X.o, rows, columns, false) == 0 && near_to(Y.get(), numbers_of((tensor_cumsum)(t, 1)), tol));
+            CHECK(scan(at, SCAN_PROD, Y.o, X.o, rows, columns, false) == 0 && near_to(Y.get(), numbers_of((tensor_cumprod)(t, 1)), tol));
+            CHECK(scan(at, SCAN_LOG, Y.o, X.o, rows, columns, false) == (whole ? TENSOR_ERR_UNSUPPORTED : 0));
+            if (whole) {
+                tensor_scope_end(scope);
+                continue;
+            }
+            CHECK(near_to(Y.get(), numbers_of((tensor_logcumsumexp)(t, 1)), tol));
+            for (bool turned : {false, true}) {
+                values sum(n);
+                line.assign(n, 0);
+                for (int64_t r = 0; r < rows; r++) {
+                    double run = 0, total = 0;
+                    for (int64_t i = 0; i < columns; i++) {
+                        size_t k = (size_t)(r * columns + (turned ? columns - 1 - i : i));
+                        line[k] = run = i ? x[k] + b[k] * run : x[k];
+                        sum[k] = total += x[k];
+                        others[k] = 1;
+                        for (int64_t j = 0; j < columns; j++) { others[k] *= (size_t)(r * columns + j) == k ? 1 : x[(size_t)(r * columns + j)]; }
+                    }
+                }
+                CHECK(scan(at, SCAN_LINE, Y.o, X.o, rows, columns, turned, B.o.data) == 0 && near_to(Y.get(), line, tol));
+                CHECK(scan(at, SCAN_SUM, Y.o, X.o, rows, columns, turned) == 0 && near_to(Y.get(), sum, tol));
+            }
+            CHECK(scan(at, SCAN_OTHERS, Y.o, X.o, rows, columns, false, nullptr, S.o.data) == 0 && near_to(Y.get(), others, tol));
+            tensor_scope_end(scope);
+        }
+    }
+}
+// What joins sources at their places, and what is left out.
+static void joins() {
+    for (int dtype : {TENSOR_F32, TENSOR_F64, TENSOR_I64}) {
+        if (SMALL_RUN && dtype != TENSOR_F32) { continue; }
+        for (int how = PUT_PROD; how <= PUT_SET; how++) {
+            const int64_t n = 50, rows = 9, width = 2, none = 4;
+            values y = tied((size_t)(rows * width), dtype), x = tied((size_t)(n * width), dtype), i, want;
+            if (how == PUT_ADD || how == PUT_PROD) { y = some(y.size(), -2, 2, dtype), x = some(x.size(), -2, 2, dtype); }
+            for (int64_t k = 0; k < n; k++) { i.push_back((double)(dice() % (uint64_t)rows)); }
+            array_t Y(dtype, {rows, width}, &y), X(dtype, {n, width}, &x), I(TENSOR_I64, {n}, &i), S(TENSOR_U8, {(int64_t)sort_scratch(n)});
+            CHECK(add_rows(at, Y.o, I.o, X.o, n, width, rows, S.o.data, how, none) == 0 && take_error() == 0);
+            want = y;
+            for (int64_t k = 0; k < n * width; k++) {
+                double &to = want[(size_t)((int64_t)i[(size_t)(k / width)] * width + k % width)], v = x[(size_t)k];
+                if (i[(size_t)(k / width)] == none) { continue; }
+                to = how == PUT_ADD ? rounded(dtype, to + v) : how == PUT_PROD ? rounded(dtype, to * v) : how == PUT_SET ? v
+                   : v != v || (how == PUT_MAX ? v > to : v < to) ? v : to;
+            }
+            CHECK(near_to(Y.get(), want, slack(dtype)));
+            values p = {4, 1}, rowsof = some(5 * 3, 1, 9, dtype);
+            array_t W(dtype, {5, 3}, &rowsof), P(TENSOR_I64, {2}, &p), Z(dtype, {2, 3});
+            CHECK(index_rows(at, Z.o, W.o, P.o, 2, 3, 5, none) == 0);
+            CHECK(near_to(Z.get(), {0, 0, 0, rowsof[3], rowsof[4], rowsof[5]}, 0));
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------- whole ops, as tensor.h calls
+static tensor_t *net(tensor_t *const *in, int kind) {
+    tensor_rnn_args_t a;
+    a.x = in[0];
+    a.weights = in + 1;
+    a.h = in[5];
+    a.c = kind == 4 ? in[6] : nullptr;
+    a.relu = kind == 0;
+    tensor_state_t s = kind == 4 ? tensor_lstm_with(a) : kind == 3 ? tensor_gru_with(a) : tensor_rnn_with(a);
+    return s.c ? (tensor_add)((tensor_sum)(s.c), s.y) : s.y;
+}
+static void whole_ops() {
+    typedef tensor_t *tensors[8];
+    struct case_t { std::function<tensor_t *(tensors &)> f; std::vector<std::vector<int64_t>> dims; };
+    std::vector<case_t> cases;
+    for (int kind : {0, 1, 3, 4}) {
+        int64_t g = 2 * (kind ? kind : 1);
+        cases.push_back({[kind](tensors &in) { return net(in, kind); }, {{3, 2, 3}, {g, 3}, {g, 2}, {g}, {g}, {1, 2, 2}, {1, 2, 2}}});
+    }
+    for (int zero : {0, 1}) {
+        cases.push_back({[zero](tensors &in) {
+            const int64_t label[] = {1, 2, 2, 1, 1, 1, 3}, length[] = {5, 4, 5, 3}, size[] = {3, 0, 1, 3}, n = 7, items = 4;
+            int device = (int)tensor_device(in[0]);
+            tensor_ctc_loss_args_t a;
+            a.log_probs = (tensor_log_softmax)(in[0], 2);
+            a.targets = (tensor_to)((tensor_from_n)(label, TENSOR_I64, &n, 1), device);
+            a.input_lengths = (tensor_to)((tensor_from_n)(length, TENSOR_I64, &items, 1), device);
+            a.target_lengths = (tensor_to)((tensor_from_n)(size, TENSOR_I64, &items, 1), device);
+            a.zero_infinity = zero;
+            a.reduction = TENSOR_NONE;
+            return (tensor_clamp)(tensor_ctc_loss_with(a), 0, 1e6);
+        }, {{5, 4, 4}}});
+    }
+    cases.push_back({[](tensors &in) {
+        tensor_columns_args_t a;
+        a.x = in[0];
+        a.kernel = 2;
+        a.padding = 1;
+        tensor_t *y = tensor_im2col_with(a);
+        a.x = (tensor_square)(y);
+        a.height = 4, a.width = 5;
+        return tensor_col2im_with(a);
+    }, {{2, 2, 4, 5}}});
+    cases.push_back({[](tensors &in) { return (tensor_mul)((tensor_lgamma)((tensor_abs)(in[0])), (tensor_polygamma)(1, (tensor_abs)(in[0]))); }, {{31}}});
+    cases.push_back({[](tensors &in) { return (tensor_logaddexp)((tensor_erfinv)((tensor_tanh)(in[0])), (tensor_hypot)(in[0], in[1])); }, {{2, 9}, {9}}});
+    cases.push_back({[](tensors &in) { return (tensor_xlogy)((tensor_sinc)(in[0]), (tensor_exp)(in[0])); }, {{13}}});
+    cases.push_back({[](tensors &in) { return (tensor_as_strided)(in[0], std::vector<int64_t>{3, 4}.data(), std::vector<int64_t>{2, 1}.data(), 2, 1); }, {{12}}});
+    cases.push_back({[](tensors &in) {
+        tensor_scaled_dot_product_attention_args_t a = tensor_scaled_dot_product_attention_defaults();
+        a.query = in[0], a.key = in[1], a.value = in[2];
+        return tensor_scaled_dot_product_attention_with(a);
+    }, {{2, 3, 4}, {2, 5, 4}, {2, 5, 3}}});
+    CHECK(tensor_cuda_init() == 0);
+    int64_t before = tensor_cuda_fallbacks();
+    for (int dtype : {TENSOR_F64, TENSOR_F32}) {
+        for (size_t k = 0; k < cases.size(); k++) {
+            tensor_scope_t scope = tensor_scope_begin();
+            tensors in[2] = {}, grad[2] = {};
+            tensor_t *y[2];
+            int n = (int)cases[k].dims.size();
+            for (int i = 0; i < n; i++) {
+                std::vector<int64_t> &d = cases[k].dims[(size_t)i];
+                int64_t m = 1;
+                for (int64_t e : d) { m *= e; }
+                values v = some((size_t)m, 0.2, 1.4, dtype);
+                in[0][i] = (tensor_requires_grad_)((tensor_to)((tensor_from_n)(v.data(), TENSOR_F64, d.data(), (int)d.size()), (tensor_dtype_t)dtype), 1);
+                in[1][i] = (tensor_requires_grad_)((tensor_to)((tensor_detach)(in[0][i]), TENSOR_CUDA), 1);
+            }
+            for (int d = 0; d < 2; d++) {
+                y[d] = cases[k].f(in[d]);
+                tensor_t *g = (tensor_cos)((tensor_detach)(y[d]));
+                tensor_autograd_grad(&y[d], 1, &g, in[d], n, grad[d], TENSOR_ALLOW_UNUSED);
+            }
+            double tol = dtype == TENSOR_F64 ? 1e-9 : 1e-3;
+            bool good = near_to(numbers_of((tensor_to)(y[1], TENSOR_CPU)), numbers_of(y[0]), tol);
+            for (int i = 0; i < n; i++) {
+                good = good && !grad[0][i] == !grad[1][i];
+                if (grad[0][i] && good) { good = near_to(numbers_of((tensor_to)(grad[1][i], TENSOR_CPU)), numbers_of(grad[0][i]), tol); }
+            }
+            if (!good || !tensor_ok()) { std::printf("case %zu, dtype %d: %s\n", k, dtype, tensor_error_text()); }
+            CHECK(good && tensor_ok());
+            tensor_clear_error();
+            tensor_scope_end(scope);
+        }
+    }
+    CHECK(tensor_cuda_fallbacks() == before);
+    for (int turn = 0; turn < 2; turn++) {              // draws: the CPU's
+        tensor_scope_t scope = tensor_scope_begin();
+        const int64_t dims[2] = {3, 40};
+        values rate = some(120, 0, turn ? 200 : 20, TENSOR_F64);
+        tensor_t *x = (tensor_from_n)(rate.data(), TENSOR_F64, dims, 2), *there = (tensor_to)(x, TENSOR_CUDA), *draw[2][3];
+        for (int d = 0; d < 2; d++) {
+            (tensor_manual_seed)(turn + 3);
+            draw[d][0] = (tensor_poisson)(d ? there : x);
+            draw[d][1] = (tensor_randn_like)(d ? there : x);
+            draw[d][2] = (tensor_multinomial)(d ? there : x, 30);
+        }
+        for (int k = 0; k < 3; k++) { CHECK(near_to(numbers_of((tensor_to)(draw[1][k], TENSOR_CPU)), numbers_of(draw[0][k]), 1e-12)); }
+        (tensor_multinomial)((tensor_neg)(there), 3);
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
+        tensor_clear_error();
+        tensor_scope_end(scope);
+    }
+    CHECK(tensor_cuda_fallbacks() == before);
 }
 
 // ----------------------------------------------------------------------------------------------------- matmul, optimizers
@@ -618,12 +870,17 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
     reductions();
     rows_of_numbers();
     indexing();
+    orders();
+    scans();
+    joins();
     products();
     optimizers();
     failures();
+    whole_ops();
     cudaFree(error);
     cudaStreamDestroy(at.stream);
-    CHECK(cusim::counts.live_memory == 0);
     tensor_shutdown();
+    CHECK(tensor_cuda_shutdown() == 0);
+    CHECK(cusim::counts.live_memory == 0);
     return check_report();
 }
