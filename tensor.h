@@ -5345,39 +5345,42 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__STOREW(p, v) V_STORE(p, v)
 #endif
 
+/* t lives on after its last use: else gcc 12 sums into t's register and moves the sum back, five times a step */
+#undef TENSOR__USED
+#if TENSOR__PASS == 3
+#define TENSOR__USED(t) __asm__ volatile("" :: "v"(t))
+#else
+#define TENSOR__USED(t) ((void)(t))
+#endif
 /* row i of A, u steps ahead: four bases and a scaled stride cover 12 rows without 12 pointers */
 #undef TENSOR__AT
 #define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : a9) + (i % 3) * as) + (u)))
 #undef TENSOR__FMAROW
 #define TENSOR__FMAROW(i, u) if (mr > i) { \
-        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i); }
+        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i); \
+        TENSOR__USED(t); }
 #undef TENSOR__STEP
 #define TENSOR__STEP(u) do { \
         V_F p = nv > 1 ? V_LOAD(b) : TENSOR__LOADW(b), q = p; \
-        if (nv > 1) q = TENSOR__LOADW(b + V_N); \
+        if (nv > 1) q = V_LOAD(b + V_N); \
         TENSOR__ROWS(TENSOR__FMAROW, u) \
         b += bs; if (col) a += as; } while (0)
 #undef TENSOR__SUMS
 #define TENSOR__SUMS(i, u) V_F x##i = V_ZERO(), y##i = V_ZERO();
-#undef TENSOR__TOUCH
-#define TENSOR__TOUCH(i, u) if (mr > i) { \
-        __builtin_prefetch(o, 1); \
-        if (nv > 1) __builtin_prefetch(o + V_N, 1); \
-        o += cs; }
 #undef TENSOR__BIAS
 #define TENSOR__BIAS(i, u) if (mr > i) { x##i = V_ADD(x##i, p); if (nv > 1) y##i = V_ADD(y##i, q); }
 #undef TENSOR__OUT
 #define TENSOR__OUT(i, u) if (mr > i) { \
-        if (nv > 1) { V_STORE(o, x##i); TENSOR__STOREW(o + V_N, y##i); } \
+        if (nv > 1) { V_STORE(o, x##i); V_STORE(o + V_N, y##i); } \
         else TENSOR__STOREW(o, x##i); \
         o += cs; }
 #undef TENSOR__ADDC
 #define TENSOR__ADDC(i, u) if (mr > i) { \
         x##i = V_ADD(nv > 1 ? V_LOAD(o) : TENSOR__LOADW(o), x##i); \
-        if (nv > 1) y##i = V_ADD(TENSOR__LOADW(o + V_N), y##i); \
+        if (nv > 1) y##i = V_ADD(V_LOAD(o + V_N), y##i); \
         o += cs; }
 
-/* mr, nv and col are constants where this is expanded */
+/* mr, nv and col are constants where this is expanded. No prefetch: it takes the room that loads of B need. */
 TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, int64_t k, const float *a,
                                          int64_t as, const float *b, int64_t bs, float *c, int64_t cs,
                                          const float *bias, int add, int w) {
@@ -5388,10 +5391,6 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
 #endif
     TENSOR__ROWS(TENSOR__SUMS, 0)
     (void)a3; (void)a6; (void)a9; (void)w;
-    if (k > 32) { TENSOR__ROWS(TENSOR__TOUCH, 0) }
-    o = c;
-    /* or the compiler keeps 24 addresses from the touch to the stores, on the stack */
-    TENSOR__HIDE(o);
     for (; k >= 2; k -= 2) {
         TENSOR__STEP(0);
         if (col) TENSOR__STEP(0);
@@ -5400,7 +5399,7 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
     if (k > 0) TENSOR__STEP(0);
     if (bias) {
         V_F p = nv > 1 ? V_LOAD(bias) : TENSOR__LOADW(bias), q = p;
-        if (nv > 1) q = TENSOR__LOADW(bias + V_N);
+        if (nv > 1) q = V_LOAD(bias + V_N);
         TENSOR__ROWS(TENSOR__BIAS, 0)
     }
     if (add) {
@@ -5537,17 +5536,17 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
 
 #if TENSOR__PASS != 3
 /* one tile whose last vector has w < V_N valid columns, where stores have no masks */
-TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int nv, int64_t k, const float *a,
+TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int64_t k, const float *a,
                                        int64_t as, const float *b, float *c, int64_t cs,
                                        const float *bias, int add, int w) {
-    float tile[TENSOR__MR * TENSOR__NR], bs[TENSOR__NR];
-    int i, j, n = (nv - 1) * V_N + w;
-    for (j = 0; j < nv * V_N; j++) bs[j] = bias && j < n ? bias[j] : 0;
+    float tile[TENSOR__MR * V_N], bs[V_N];
+    int i, j;
+    for (j = 0; j < V_N; j++) bs[j] = bias && j < w ? bias[j] : 0;
     for (i = 0; i < mr; i++)
-        for (j = 0; j < nv * V_N; j++) tile[i * TENSOR__NR + j] = add && j < n ? c[i * cs + j] : 0;
-    fn(k, a, as, b, TENSOR__NR, tile, TENSOR__NR, bias ? bs : NULL, add, V_N);
+        for (j = 0; j < V_N; j++) tile[i * V_N + j] = add && j < w ? c[i * cs + j] : 0;
+    fn(k, a, as, b, TENSOR__NR, tile, V_N, bias ? bs : NULL, add, V_N);
     for (i = 0; i < mr; i++)
-        for (j = 0; j < n; j++) c[i * cs + j] = tile[i * TENSOR__NR + j];
+        for (j = 0; j < w; j++) c[i * cs + j] = tile[i * V_N + j];
 }
 #endif
 
@@ -5556,11 +5555,11 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                                        const float *b, float *c, const int64_t *r,
                                                        float *scratch) {
     /* B in place: L1 holds all of it, or at most two panels of rows would reuse a packed one */
-    int b_here = g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 8192);
+    int b_here = g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 32768);
     /* A in place, unless 12 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
     int a_here = g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
                              : g->ars == 1 && (g->m * k <= 8192 || g->n <= TENSOR__NR);
-    int col = g->acs != 1, mr0, mr;
+    int col = g->acs != 1, mr0, mr, w;
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(k);
     int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, high, ic, jc, p, i, j, kb, nb, packed;
     float *ap = scratch, *bp = scratch + tensor__gemm_panel_floats(g);
@@ -5608,14 +5607,14 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                                g->ars, g->acs, ap + (aa - ap), lda, size);
                     }
                 }
-                for (j = 0; j < nb; j += TENSOR__NR) {
-                    int w = (int)TENSOR__MIN(nb - j, (int64_t)TENSOR__NR), nv = w > V_N ? 2 : 1;
-                    const float *bj = b_here ? bb + j : bp + j * kb;
+                for (j = 0; j < nb; j += w) {
+                    int nv = 1 + (nb - j >= TENSOR__NR);
+                    const float *bj = b_here ? bb + j : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
                     int64_t bs = b_here ? g->brs : TENSOR__NR;
-                    w -= (nv - 1) * V_N;
+                    w = (int)TENSOR__MIN(nb - j, (int64_t)nv * V_N);
 #if TENSOR__PASS != 3
                     if (w < V_N) {
-                        TENSOR__K(gemm_ragged)(fn[nv - 1], mr, nv, kb, aa, as, b_here ? bp : bj, cc + j,
+                        TENSOR__K(gemm_ragged)(fn[0], mr, kb, aa, as, b_here ? bp + j % TENSOR__NR : bj, cc + j,
                                                g->crs, bias ? bias + j : NULL, add, w);
                         continue;
                     }
@@ -5785,7 +5784,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
     float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
-    int m = (int)g->m, n = (int)g->n, col = g->acs != 1, mr0 = m, high = 0, i, j, mr;
+    int m = (int)g->m, n = (int)g->n, col = g->acs != 1, mr0 = m, high = 0, i, j, w, mr;
     if (m > TENSOR__MR) {
         int np = (m + TENSOR__MR - 1) / TENSOR__MR;
         mr0 = m / np;
@@ -5795,10 +5794,11 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g) {
         const tensor__gemm_tile_fn *fn;
         mr = mr0 + (i < high);
         fn = TENSOR__K(gemm_tiles)[mr - 1][col];
-        for (j = 0; j < n; j += TENSOR__NR) {
-            int w = TENSOR__MIN(n - j, TENSOR__NR), two = w > V_N;
+        for (j = 0; j < n; j += w) {
+            int two = n - j >= TENSOR__NR;
+            w = TENSOR__MIN(n - j, two ? TENSOR__NR : V_N);
             fn[two](g->k, a, col ? g->acs : g->ars, b + j, g->brs, c + j, g->crs, bias ? bias + j : bias,
-                    g->accumulate, w - two * V_N);
+                    g->accumulate, w);
         }
     }
 }
@@ -8722,7 +8722,7 @@ typedef struct tensor__isa_t {
  * threads. */
 enum {
     TENSOR__GEMM_KC = 512,      /* longest chunk of k: a panel of A (12 x 512 f32) is 24 KB of L1 */
-    TENSOR__GEMM_NC = 256,      /* columns of packed B: 512 x 256 f32 = 512 KB of a 1 MB L2 */
+    TENSOR__GEMM_NC = 128,      /* columns of packed B: 512 x 128 f32 = 256 KB of a 1 MB L2 */
     TENSOR__GEMM_MC = 1024,     /* rows of packed A */
     TENSOR__GEMM_PANELS = 16,   /* panels of A packed at a time */
     TENSOR__GEMM_KS = 32,       /* chunk of k where B is read in place and only once: 32 streams of rows */
@@ -8978,8 +8978,7 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
 /* one tile: c[mr][.] (+)= a b; as = stride of a's rows (or of k, by variant), bs of b's rows, cs of c's;
  * w = valid columns of the last vector */
 typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,
-                                     float *c,
-                                     int64_t cs, const float *bias, int add, int w);
+                                     float *c, int64_t cs, const float *bias, int add, int w);
 
 // Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined).
 TENSOR__INLINE int64_t tensor__i64_from(double v) {
