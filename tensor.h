@@ -5358,7 +5358,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #undef TENSOR__FMAROW
 #define TENSOR__FMAROW(i, u) if (mr > i) { \
         V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i); \
-        TENSOR__USED(t); }
+        if (nv > 1) TENSOR__USED(t); }
 #undef TENSOR__STEP
 #define TENSOR__STEP(u) do { \
         V_F p = nv > 1 ? V_LOAD(b) : TENSOR__LOADW(b), q = p; \
@@ -5554,14 +5554,14 @@ TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int64_t 
 TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const float *a,
                                                        const float *b, float *c, const int64_t *r,
                                                        float *scratch) {
-    /* B in place: L1 holds all of it, or at most two panels of rows would reuse a packed one */
+    /* B in place: an eighth of L2 holds all of it, or at most two panels of rows would reuse a packed one */
     int b_here = g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 32768);
     /* A in place, unless 12 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
     int a_here = g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
                              : g->ars == 1 && (g->m * k <= 8192 || g->n <= TENSOR__NR);
-    int col = g->acs != 1, mr0, mr, w;
+    int col = g->acs != 1, high, mr0, mr, w;
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(k);
-    int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, high, ic, jc, p, i, j, kb, nb, packed;
+    int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
     float *ap = scratch, *bp = scratch + tensor__gemm_panel_floats(g);
     for (ic = r[0]; ic < r[1]; ic += TENSOR__GEMM_MC)
       for (p = 0; p < k; p += kc)
@@ -5572,14 +5572,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
             kb = TENSOR__MIN(k - p, kc);
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
             rows = TENSOR__MIN(r[1] - ic, (int64_t)TENSOR__GEMM_MC);
-            /* panels of equal height: 13 rows are 7 + 6, not 12 + 1; before row `high` they have mr0 + 1 */
-            mr0 = (int)rows;
-            high = 0;
-            if (rows > TENSOR__MR) {
-                int np = ((int)rows + TENSOR__MR - 1) / TENSOR__MR;
-                mr0 = (int)rows / np;
-                high = ((int)rows - mr0 * np) * (mr0 + 1);
-            }
+            mr0 = tensor__gemm_height((int)rows, TENSOR__MR, &high);
             if (!b_here) TENSOR__K(gemm_pack_b)(kb, nb, bb, g->brs, g->bcs, bp);
 #if TENSOR__PASS != 3
             else if (nb % V_N) {
@@ -5651,6 +5644,19 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
         (void)x1; (void)x2; (void)x3; (void)y1; (void)y2; (void)y3; \
         TENSOR__DOTS(TENSOR__DOT) } while (0)
 
+/* Four columns of a whole tile at once: quad i of z[j] gets the quads of s<i><j>, folded as V_HSUM folds them,
+ * and a transpose inside the quads puts the rest of that tree side by side. */
+#undef TENSOR__HALVES
+#undef TENSOR__FOLDS
+#if TENSOR__PASS == 3
+#define TENSOR__HALVES(a, b, lo, hi) V_ADD(_mm512_maskz_shuffle_f32x4(0xFFFF, a, b, lo), \
+                                           _mm512_maskz_shuffle_f32x4(0xFFFF, a, b, hi))
+#define TENSOR__FOLDS(j) TENSOR__HALVES(TENSOR__HALVES(s0##j, s1##j, 0x44, 0xEE), \
+                                        TENSOR__HALVES(s2##j, s3##j, 0x44, 0xEE), 0x88, 0xDD)
+#elif TENSOR__PASS == 2
+#define TENSOR__FOLDS(j) V_ADD(_mm256_permute2f128_ps(s0##j, s1##j, 0x20), \
+                               _mm256_permute2f128_ps(s0##j, s1##j, 0x31))
+#endif
 TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, const float *a, int64_t as,
                                         const float *b, int64_t bs, float *c, int64_t cs, const float *bias,
                                         int add) {
@@ -5674,6 +5680,22 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
         TENSOR__DOTSTEP(V_LOAD);
 #endif
     }
+#ifdef TENSOR__FOLDS
+    if (dm == TENSOR__DM && dn == 4) {
+        V_F z[4];
+        float t[V_N];
+        int i;
+        z[0] = TENSOR__FOLDS(0); z[1] = TENSOR__FOLDS(1); z[2] = TENSOR__FOLDS(2); z[3] = TENSOR__FOLDS(3);
+        TENSOR__K(quads)(z);
+        V_STORE(t, V_ADD(V_ADD(z[0], z[2]), V_ADD(z[1], z[3])));
+        for (i = 0; i < dm; i++, c += cs) {
+            __m128 v = _mm_loadu_ps(t + 4 * i);
+            if (bias) v = _mm_add_ps(v, _mm_loadu_ps(bias));
+            _mm_storeu_ps(c, add ? _mm_add_ps(_mm_loadu_ps(c), v) : v);
+        }
+        return;
+    }
+#endif
     TENSOR__DOTS(TENSOR__DOTC)
 }
 
@@ -5722,7 +5744,7 @@ TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, co
 }
 
 TENSOR__FN int TENSOR__K(gemm_is_dot)(const tensor__gemm_t *g) {
-    return g->acs == 1 && g->brs == 1 && g->bcs != 1 && 20 * g->m <= g->k && g->m <= 40;
+    return g->acs == 1 && g->brs == 1 && g->bcs != 1 && 8 * g->m <= g->k && g->m <= 64;
 }
 
 TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
@@ -5780,24 +5802,19 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
 
 /* The layers of a tiny net: A and B in place, one chunk of k, whole vectors or masks. The same tiles as
  * gemm_block, so the same bits, without what only larger sizes need. */
-TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g) {
+TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
     float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
-    int m = (int)g->m, n = (int)g->n, col = g->acs != 1, mr0 = m, high = 0, i, j, w, mr;
-    if (m > TENSOR__MR) {
-        int np = (m + TENSOR__MR - 1) / TENSOR__MR;
-        mr0 = m / np;
-        high = (m - mr0 * np) * (mr0 + 1);
-    }
-    for (i = 0; i < m; i += mr, a += mr * g->ars, c += mr * g->crs) {
+    int m = (int)g->m, n = (int)g->n, col = acs != 1, high, mr0 = tensor__gemm_height(m, TENSOR__MR, &high), i, j, w, mr;
+    for (i = 0; i < m; i += mr, a += mr * ars, c += mr * g->crs) {
         const tensor__gemm_tile_fn *fn;
         mr = mr0 + (i < high);
         fn = TENSOR__K(gemm_tiles)[mr - 1][col];
         for (j = 0; j < n; j += w) {
             int two = n - j >= TENSOR__NR;
             w = TENSOR__MIN(n - j, two ? TENSOR__NR : V_N);
-            fn[two](g->k, a, col ? g->acs : g->ars, b + j, g->brs, c + j, g->crs, bias ? bias + j : bias,
+            fn[two](g->k, a, col ? acs : ars, b + j, brs, c + j, g->crs, bias ? bias + j : bias,
                     g->accumulate, w);
         }
     }
@@ -5805,19 +5822,22 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g) {
 
 TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     tensor__gemm_job_t job;
-    tensor__gemm_t g = *call;
-    if (g.m <= 0 || g.n <= 0 || g.batch <= 0) return;
-    if (g.k <= 0) { tensor__gemm_empty(&g, 4); return; }
+    tensor__gemm_t g;
+    int64_t ars = call->ars, acs = call->acs, brs = call->brs, bcs = call->bcs;
+    if (call->m <= 0 || call->n <= 0 || call->batch <= 0) return;
+    if (call->k <= 0) { tensor__gemm_empty(call, 4); return; }
     /* a stride nobody walks is free: make it say contiguous */
-    if (g.k == 1) g.acs = 1;
-    else if (g.m == 1 && g.acs != 1) g.ars = 1;
-    if (g.n == 1) g.bcs = 1;
-    else if (g.k == 1 && g.bcs != 1) g.brs = 1;
-    if (g.batch == 1 && g.bcs == 1 && (g.acs == 1 || g.ars == 1) && g.m <= 64 && g.n <= 64 && g.k <= 128
-        && (TENSOR__PASS == 3 || g.n % V_N == 0)) {
-        TENSOR__K(gemm_tiny)(&g);
+    if (call->k == 1) acs = 1;
+    else if (call->m == 1 && acs != 1) ars = 1;
+    if (call->n == 1) bcs = 1;
+    else if (call->k == 1 && bcs != 1) brs = 1;
+    if (call->batch == 1 && bcs == 1 && (acs == 1 || ars == 1) && call->m <= 64 && call->n <= 64
+        && call->k <= 128 && (TENSOR__PASS == 3 || call->n % V_N == 0)) {
+        TENSOR__K(gemm_tiny)(call, ars, acs, brs);
         return;
     }
+    g = *call;
+    g.ars = ars; g.acs = acs; g.brs = brs; g.bcs = bcs;
     job.g = &g;
     job.workers = tensor__thread_count();
     job.parts = tensor__gemm_splits(&g);
@@ -8746,9 +8766,17 @@ enum {
  * and are added in order, in double. */
 TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF, least = TENSOR__GEMM_SPLIT;
-    if (g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) return 0;
-    if (g->k >= 4096 && g->m <= 64 && g->n <= 64 && g->m > 4) return parts > least ? parts : least;
+    if (g->k < 4096 || g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) return 0;     /* most end here */
+    if (g->m <= 64 && g->n <= 64 && g->m > 4) return parts > least ? parts : least;
     return parts > least ? parts : 0;
+}
+
+/* Panels of rows are of equal height: 13 rows are 7 + 6, not 12 + 1. -> the height, before row `high` one more */
+TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
+    int panels = (rows + mr - 1) / mr, h = mr;
+    while (h * panels > rows) h--;      /* some steps at most; a division takes longer than a tiny product */
+    *high = (rows - h * panels) * (h + 1);
+    return h;
 }
 
 /* chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128 */
@@ -13529,8 +13557,7 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 // layouts).
 // ------------------------------------------------------------------------------
 
-typedef struct tensor__matmul_t { tensor__gemm_t g; int64_t *offsets; uint64_t offset_bytes;
-    } tensor__matmul_t;
+typedef struct tensor__matmul_t { tensor__gemm_t g; uint64_t offset_bytes; } tensor__matmul_t;
 
 TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     int64_t n = 1;
@@ -13540,7 +13567,6 @@ TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
 // The call as GEMM, batch offsets not filled yet.
 TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t *m) {
     const tensor_arg_t *a = &c->arg[0], *b = &c->arg[1], *y = &c->arg[2];
-    memset(m, 0, sizeof *m);
     m->g.m = a->dims[a->ndim - 2];
     m->g.k = a->dims[a->ndim - 1];
     m->g.n = b->dims[b->ndim - 1];
@@ -13552,6 +13578,10 @@ TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t
     m->g.bcs = b->strides[b->ndim - 1];
     m->g.c = y->data;
     m->g.crs = m->g.n;
+    m->g.aoff = m->g.boff = m->g.coff = NULL;
+    m->g.bias = m->g.scratch = NULL;
+    m->g.accumulate = 0;
+    m->g.scratch_bytes = 0;
     m->g.batch = tensor__batch_of(y);
     m->offset_bytes = m->g.batch == 1 ? 0 : ((uint64_t)m->g.batch * 24 + 63) & ~(uint64_t)63;
 }
@@ -13624,10 +13654,8 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     }
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
     if (a->dtype == TENSOR_F32) {
-        m.g.scratch_bytes = tensor__gemm_scratch_f32(&m.g, tensor__thread_count());
         tensor__gemm_f32(&m.g);
     } else if (a->dtype == TENSOR_F64) {
-        m.g.scratch_bytes = tensor__gemm_scratch_f64(&m.g, tensor__thread_count());
         tensor__gemm_f64(&m.g);
     } else {
         tensor__gemm_i64(&m.g, a->dtype);
@@ -13672,15 +13700,15 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     }
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
-    if (!tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2) || !tensor__broadcast(dims, &ndim, b->dims,
-            b->ndim - 2)) {
+    if ((a->ndim > 2 && !tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2)) ||
+        (b->ndim > 2 && !tensor__broadcast(dims, &ndim, b->dims, b->ndim - 2))) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE,
                             "matmul: the batch dims of a %t and b %t do not broadcast", a, b);
     }
     dims[ndim] = a->dims[a->ndim - 2];
     dims[ndim + 1] = b->dims[b->ndim - 1];
     tensor__result(&o, a->dtype, dims, ndim + 2);
-    TENSOR__RETURN(tensor__finish(&o));
+    return tensor__named(th_, tensor__finish(&o), __func__);
 }
 TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
     if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_matmul(g->gy[0], tensor_mT(tensor__grad_in(g, 1))); }
