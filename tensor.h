@@ -5314,9 +5314,9 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #undef TENSOR__ROWS
 #undef TENSOR__DM
 #if TENSOR__PASS == 3
-#define TENSOR__MR 12       /* 24 sums + 2 of B + 1 of A of 32 registers */
+#define TENSOR__MR 14       /* 28 sums + 2 of B + 1 of A of 32 registers */
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u) X(8, u) X(9, u) \
-                           X(10, u) X(11, u)
+                           X(10, u) X(11, u) X(12, u) X(13, u)
 #define TENSOR__DM 4
 #elif TENSOR__PASS == 2
 #define TENSOR__MR 6        /* 12 + 2 + 1 of 16 */
@@ -5352,9 +5352,9 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #else
 #define TENSOR__USED(t) ((void)(t))
 #endif
-/* row i of A, u steps ahead: four bases and a scaled stride cover 12 rows without 12 pointers */
+/* row i of A, u steps ahead: five bases and a scaled stride cover 14 rows without 14 pointers */
 #undef TENSOR__AT
-#define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : a9) + (i % 3) * as) + (u)))
+#define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12) + (i % 3) * as) + (u)))
 #undef TENSOR__FMAROW
 #define TENSOR__FMAROW(i, u) if (mr > i) { \
         V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i); \
@@ -5384,17 +5384,17 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, int64_t k, const float *a,
                                          int64_t as, const float *b, int64_t bs, float *c, int64_t cs,
                                          const float *bias, int add, int w) {
-    const float *a3 = a + 3 * as, *a6 = a + 6 * as, *a9 = a + 9 * as;
+    const float *a3 = a + 3 * as, *a6 = a + 6 * as, *a9 = a + 9 * as, *a12 = a + 12 * as;
     float *o = c;
 #if TENSOR__PASS == 3
     __mmask16 mask = (__mmask16)((1u << w) - 1);
 #endif
     TENSOR__ROWS(TENSOR__SUMS, 0)
-    (void)a3; (void)a6; (void)a9; (void)w;
+    (void)a3; (void)a6; (void)a9; (void)a12; (void)w;
     for (; k >= 2; k -= 2) {
         TENSOR__STEP(0);
         if (col) TENSOR__STEP(0);
-        else { TENSOR__STEP(1); a += 2; a3 += 2; a6 += 2; a9 += 2; }
+        else { TENSOR__STEP(1); a += 2; a3 += 2; a6 += 2; a9 += 2; a12 += 2; }
     }
     if (k > 0) TENSOR__STEP(0);
     if (bias) {
@@ -5556,7 +5556,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                                        float *scratch) {
     /* B in place: an eighth of L2 holds all of it, or at most two panels of rows would reuse a packed one */
     int b_here = g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 32768);
-    /* A in place, unless 12 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
+    /* A in place, unless 14 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
     int a_here = g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
                              : g->ars == 1 && (g->m * k <= 8192 || g->n <= TENSOR__NR);
     int col = g->acs != 1, high, mr0, mr, w;
@@ -5852,6 +5852,28 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     else tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
 }
 
+/* c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; a row that is not there gets the
+ * last one's sum. Vectors of the compiler: multiply and add need no names, and two lanes exist without SIMD. */
+#undef TENSOR__L64
+#define TENSOR__L64 (V_N > 4 ? V_N / 2 : 2)
+typedef double TENSOR__K(doubles) __attribute__((vector_size(8 * TENSOR__L64), aligned(8), may_alias));
+TENSOR__FN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs,
+                                         const double *b, double *c) {
+    TENSOR__K(doubles) c0 = { 0, 0 }, c1 = c0, c2 = c0, c3 = c0, d0 = c0, d1 = c0, d2 = c0, d3 = c0;
+    TENSOR__K(doubles) *o = (TENSOR__K(doubles) *)(void *)c;
+    const double *a1 = rows > 1 ? a + ars : a, *a2 = rows > 2 ? a1 + ars : a1, *a3 = rows > 3 ? a2 + ars : a2;
+    for (; k > 0; k--, a += acs, a1 += acs, a2 += acs, a3 += acs, b += 2 * TENSOR__L64) {
+        TENSOR__K(doubles) x = *(const TENSOR__K(doubles) *)(const void *)b;
+        TENSOR__K(doubles) y = *(const TENSOR__K(doubles) *)(const void *)(b + TENSOR__L64);
+        c0 += *a * x; d0 += *a * y;
+        c1 += *a1 * x; d1 += *a1 * y;
+        c2 += *a2 * x; d2 += *a2 * y;
+        c3 += *a3 * x; d3 += *a3 * y;
+    }
+    o[0] = c0; o[1] = d0; o[2] = c1; o[3] = d1;
+    o[4] = c2; o[5] = d2; o[6] = c3; o[7] = d3;
+}
+
 // ------------------------------------------------------------------------------
 // >>kernel-random                                  MARK: random numbers, conversions
 //
@@ -6008,8 +6030,8 @@ static const tensor__isa_t TENSOR__K(isa) = {
     TENSOR__K(leaf_sum), TENSOR__K(leaf_max), TENSOR__K(leaf_min), TENSOR__K(add_row),
     TENSOR__K(row_softmax), TENSOR__K(row_log_softmax), TENSOR__K(row_logsumexp),
     TENSOR__K(row_softmax_backward), TENSOR__K(row_log_softmax_backward), TENSOR__K(row_dot),
-    TENSOR__K(gemm_f32), TENSOR__K(random), TENSOR__K(load), TENSOR__K(store), TENSOR__K(find),
-    TENSOR__K(transpose),
+    TENSOR__K(gemm_f32), TENSOR__K(gemm_tile_f64), TENSOR__K(random), TENSOR__K(load), TENSOR__K(store),
+    TENSOR__K(find), TENSOR__K(transpose),
 };
 #endif   // core kernels
 
@@ -8726,6 +8748,8 @@ typedef struct tensor__isa_t {
     void (*row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
     float (*row_dot)(const float *x, const float *y, int64_t n);
     void (*gemm_f32)(const tensor__gemm_t *g);
+    void (*gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
+                          double *c);
     void (*random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a, float b, float *out);
     int64_t (*load)(float *d, const void *p, int dtype, int64_t n);
     int64_t (*store)(void *p, int dtype, const float *s, int64_t n);
@@ -8741,7 +8765,7 @@ typedef struct tensor__isa_t {
  * is chosen (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the
  * threads. */
 enum {
-    TENSOR__GEMM_KC = 512,      /* longest chunk of k: a panel of A (12 x 512 f32) is 24 KB of L1 */
+    TENSOR__GEMM_KC = 512,      /* longest chunk of k: a panel of A (14 x 512 f32) is 28 KB of L1 */
     TENSOR__GEMM_NC = 128,      /* columns of packed B: 512 x 128 f32 = 256 KB of a 1 MB L2 */
     TENSOR__GEMM_MC = 1024,     /* rows of packed A */
     TENSOR__GEMM_PANELS = 16,   /* panels of A packed at a time */
@@ -8864,50 +8888,32 @@ TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int thre
     return cut;
 }
 
-/* f64: one text for every machine. Tiles of 4 x 4 in eight vectors of two, B packed, A read in place. */
-typedef double tensor__d2 __attribute__((vector_size(16), aligned(8), may_alias));
-
-enum { TENSOR__GEMM_KC64 = 256, TENSOR__GEMM_NC64 = 64 };
+/* f64: tiles of 4 rows and two vectors, B packed, A read in place; products and sums that no FMA joins, so a
+ * result is the same whatever the instruction set. */
+enum { TENSOR__GEMM_KC64 = 256, TENSOR__GEMM_NC64 = 128, TENSOR__GEMM_NR64 = 16 };
 
 TENSOR__FN size_t tensor__gemm_scratch_f64(const tensor__gemm_t *g, int threads) {
     uint64_t kb = (uint64_t)TENSOR__MIN(g->k > 0 ? g->k : 0, (int64_t)TENSOR__GEMM_KC64);
-    return (size_t)((kb * TENSOR__GEMM_NC64 + kb * 4) * 8 * (uint64_t)(threads > 0 ? threads : 1) + 64);
+    return (size_t)(kb * TENSOR__GEMM_NC64 * 8 * (uint64_t)(threads > 0 ? threads : 1) + 64);
 }
 
-/* c[4][4] = sum of a[p][4] b[p][4] */
-TENSOR__FN void tensor__gemm_tile_f64(int64_t k, const double *a, const double *b, double *c) {
-    tensor__d2 c0 = { 0, 0 }, c1 = c0, c2 = c0, c3 = c0, d0 = c0, d1 = c0, d2 = c0, d3 = c0;
-    tensor__d2 *o = (tensor__d2 *)(void *)c;
-    for (; k > 0; k--, a += 4, b += 4) {
-        tensor__d2 x = *(const tensor__d2 *)(const void *)b, y = *(const tensor__d2 *)(const void *)(b + 2);
-        tensor__d2 s = { a[0], a[0] }, t = { a[1], a[1] }, u = { a[2], a[2] }, v = { a[3], a[3] };
-        c0 += s * x; d0 += s * y;
-        c1 += t * x; d1 += t * y;
-        c2 += u * x; d2 += u * y;
-        c3 += v * x; d3 += v * y;
-    }
-    o[0] = c0; o[1] = d0; o[2] = c1; o[3] = d1;
-    o[4] = c2; o[5] = d2; o[6] = c3; o[7] = d3;
-}
-
-/* dst[k][4] from `w` (1..4) lines of src, lanes past w zero; s1 is the stride along the lines' number */
-TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, const double *src, int64_t s1, int64_t sk,
+/* dst[k][nr] from `w` columns of src, lanes past w zero */
+TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, int nr, const double *src, int64_t rs, int64_t cs,
                                       double *dst) {
     int64_t p, i;
-    if (w == 4)
-        for (p = 0; p < k; p++, src += sk, dst += 4) {
-            dst[0] = src[0]; dst[1] = src[s1]; dst[2] = src[2 * s1]; dst[3] = src[3 * s1];
-        }
+    if (cs == 1 && w == nr)
+        for (p = 0; p < k; p++) memcpy(dst + p * nr, src + p * rs, (size_t)nr * 8);
     else
-        for (p = 0; p < k; p++, src += sk, dst += 4)
-            for (i = 0; i < 4; i++) dst[i] = i < w ? src[i * s1] : 0.0;
+        for (i = 0; i < nr; i++)
+            for (p = 0; p < k; p++) dst[p * nr + i] = i < w ? src[p * rs + i * cs] : 0.0;
 }
 
 typedef struct {
     const tensor__gemm_t *g;
     tensor__gemm_cut_t cut;
-    int workers;
+    int workers, nr;            /* nr: columns of a tile, with tile of f64 alone */
     int64_t parts;              /* of a split sum */
+    void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b, double *c);
 } tensor__gemm_job_t;
 
 /* rows and columns of rectangle t of the grid, cut at multiples of mr and nr */
@@ -8923,34 +8929,31 @@ TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int 
     r[3] = TENSOR__MIN(nrs * (tj + 1) / job->cut.gn * nr, g->n);
 }
 
-TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_t *g, int64_t item, const int64_t *r,
-                                       double *scratch) {
+TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t item, const int64_t *r,
+                                       double *bp) {
+    const tensor__gemm_t *g = job->g;
     const double *a = (const double *)g->a + (g->aoff ? g->aoff[item] : 0);
     const double *b = (const double *)g->b + (g->boff ? g->boff[item] : 0);
-    double *c = (double *)g->c + (g->coff ? g->coff[item] : 0), tile[16];
-    int64_t p, q, jc, i, j, x, y, kb, nb, mw, nw;
+    double *c = (double *)g->c + (g->coff ? g->coff[item] : 0), tile[4 * TENSOR__GEMM_NR64];
+    int64_t p, q, jc, i, j, x, y, kb, nb, mw, nw, nr = job->nr;
     for (jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC64)
         for (p = 0; p < g->k; p += TENSOR__GEMM_KC64) {
-            double *bp = scratch, *ap = scratch + TENSOR__GEMM_NC64 * TENSOR__MIN(g->k,
-                                                                                  (int64_t)TENSOR__GEMM_KC64);
             int add = g->accumulate || p > 0;
             const double *bias = p == 0 ? (const double *)g->bias : NULL;
             kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
-            for (q = 0; q < nb; q += 4)
-                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, (int64_t)4), b + p * g->brs + (jc + q) * g->bcs,
-                                      g->bcs,
-                                      g->brs, bp + q * kb);
+            for (q = 0; q < nb; q += nr)
+                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr, b + p * g->brs + (jc + q) * g->bcs,
+                                      g->brs, g->bcs, bp + q * kb);
             for (i = r[0]; i < r[1]; i += 4) {
                 mw = TENSOR__MIN(r[1] - i, (int64_t)4);
-                tensor__gemm_pack_f64(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, ap);
-                for (j = 0; j < nb; j += 4) {
-                    nw = TENSOR__MIN(nb - j, (int64_t)4);
-                    tensor__gemm_tile_f64(kb, ap, bp + j * kb, tile);
+                for (j = 0; j < nb; j += nr) {
+                    nw = TENSOR__MIN(nb - j, nr);
+                    job->tile(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, bp + j * kb, tile);
                     for (x = 0; x < mw; x++) {
                         double *o = c + (i + x) * g->crs + jc + j;
                         for (y = 0; y < nw; y++) {
-                            double v = tile[4 * x + y];
+                            double v = tile[nr * x + y];
                             if (bias) v += bias[jc + j + y];
                             o[y] = add ? o[y] + v : v;
                         }
@@ -8968,8 +8971,8 @@ TENSOR__FN void tensor__gemm_task_f64(void *arg, int64_t task, int worker) {
     t = task * job->cut.per;
     t1 = TENSOR__MIN(t + job->cut.per, n);
     for (; t < t1; t++) {
-        tensor__gemm_rect(job, t % per, 4, 4, r);
-        tensor__gemm_block_f64(job->g, t / per, r, s);
+        tensor__gemm_rect(job, t % per, 4, job->nr, r);
+        tensor__gemm_block_f64(job, t / per, r, s);
     }
 }
 
@@ -8990,17 +8993,6 @@ TENSOR__FN void tensor__gemm_empty(const tensor__gemm_t *g, size_t es) {
                 for (j = 0; j < g->n; j++) c[j] = (g->accumulate ? c[j] : 0.0) + (b ? b[j] : 0.0);
             }
         }
-}
-
-TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
-    tensor__gemm_job_t job;
-    if (g->m <= 0 || g->n <= 0 || g->batch <= 0) return;
-    if (g->k <= 0) { tensor__gemm_empty(g, 8); return; }
-    job.g = g;
-    job.workers = tensor__thread_count();
-    job.cut = tensor__gemm_cut(g, job.workers, 4, 4);
-    if (job.cut.tasks == 1) tensor__gemm_task_f64(&job, 0, 0);
-    else tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
 }
 
 /* one tile: c[mr][.] (+)= a b; as = stride of a's rows (or of k, by variant), bs of b's rows, cs of c's;
@@ -13595,6 +13587,22 @@ TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
     tensor__thread_t *th = tensor__self();
     if (th->ctx->reference) { tensor__gemm_ref_f32(g); return; }
     TENSOR__ISA(th)->gemm_f32(g);
+}
+TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
+    const tensor__isa_t *isa = TENSOR__ISA(tensor__self());
+    tensor__gemm_job_t job;
+    if (g->m <= 0 || g->n <= 0 || g->batch <= 0) { return; }
+    if (g->k <= 0) { tensor__gemm_empty(g, 8); return; }
+    job.g = g;
+    job.tile = isa->gemm_tile_f64;
+    job.nr = isa->lanes > 4 ? isa->lanes : 4;
+    job.workers = tensor__thread_count();
+    job.cut = tensor__gemm_cut(g, job.workers, 4, job.nr);
+    if (job.cut.tasks == 1) {
+        tensor__gemm_task_f64(&job, 0, 0);
+    } else {
+        tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
+    }
 }
 TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     tensor__matmul_t m;
