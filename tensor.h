@@ -5354,7 +5354,8 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #endif
 /* row i of A, u steps ahead: five bases and a scaled stride cover 14 rows without 14 pointers */
 #undef TENSOR__AT
-#define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12) + (i % 3) * as) + (u)))
+#define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12) +       \
+                             (i % 3) * as) + (u)))
 #undef TENSOR__FMAROW
 #define TENSOR__FMAROW(i, u) if (mr > i) { \
         V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i); \
@@ -5363,6 +5364,13 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__STEP(u) do { \
         V_F p = nv > 1 ? V_LOAD(b) : TENSOR__LOADW(b), q = p; \
         if (nv > 1) q = V_LOAD(b + V_N); \
+        if (pack) { \
+            __builtin_prefetch(b + 16 * bs); \
+            __builtin_prefetch(b + 16 * bs + V_N); \
+            V_STORE(d, p); \
+            V_STORE(d + V_N, q); \
+            d += TENSOR__NR; \
+        } \
         TENSOR__ROWS(TENSOR__FMAROW, u) \
         b += bs; if (col) a += as; } while (0)
 #undef TENSOR__SUMS
@@ -5380,17 +5388,18 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
         if (nv > 1) y##i = V_ADD(V_LOAD(o + V_N), y##i); \
         o += cs; }
 
-/* mr, nv and col are constants where this is expanded. No prefetch: it takes the room that loads of B need. */
-TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, int64_t k, const float *a,
-                                         int64_t as, const float *b, int64_t bs, float *c, int64_t cs,
-                                         const float *bias, int add, int w) {
+/* mr, nv, col and pack are constants where this is expanded. pack: B, read in place, goes to d as a panel. No
+ * other prefetch: it takes the room that loads of B need. */
+TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, const int pack, int64_t k,
+                                         const float *a, int64_t as, const float *b, int64_t bs, float *c,
+                                         int64_t cs, const float *bias, int add, int w, float *d) {
     const float *a3 = a + 3 * as, *a6 = a + 6 * as, *a9 = a + 9 * as, *a12 = a + 12 * as;
     float *o = c;
 #if TENSOR__PASS == 3
     __mmask16 mask = (__mmask16)((1u << w) - 1);
 #endif
     TENSOR__ROWS(TENSOR__SUMS, 0)
-    (void)a3; (void)a6; (void)a9; (void)a12; (void)w;
+    (void)a3; (void)a6; (void)a9; (void)a12; (void)w; (void)d;
     for (; k >= 2; k -= 2) {
         TENSOR__STEP(0);
         if (col) TENSOR__STEP(0);
@@ -5414,11 +5423,21 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
 #define TENSOR__TILE(name, mr, nv, col) \
     TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, \
                                     float *c, int64_t cs, const float *bias, int add, int w) { \
-        TENSOR__K(gemm_tile)(mr, nv, col, k, a, as, b, bs, c, cs, bias, add, w); }
+        TENSOR__K(gemm_tile)(mr, nv, col, 0, k, a, as, b, bs, c, cs, bias, add, w, NULL); }
 #undef TENSOR__TILES
 #define TENSOR__TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_r2_##i, i + 1, 2, 0) \
                             TENSOR__TILE(gemm_c1_##i, i + 1, 1, 1) TENSOR__TILE(gemm_c2_##i, i + 1, 2, 1)
 TENSOR__ROWS(TENSOR__TILES, 0)
+
+/* the first panel of rows packs B as it goes: what B waits for is hidden behind sums */
+TENSOR__FN void TENSOR__K(gemm_first)(int col, int64_t k, const float *a, int64_t as, const float *b,
+                                      int64_t bs,
+                                      float *c, int64_t cs, const float *bias, int add, float *d) {
+    if (col)
+        TENSOR__K(gemm_tile)(TENSOR__MR, 2, 1, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d);
+    else
+        TENSOR__K(gemm_tile)(TENSOR__MR, 2, 0, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d);
+}
 
 /* [rows - 1][columns of A contiguous][vectors - 1] */
 #undef TENSOR__ENTRY
@@ -5559,7 +5578,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
     /* A in place, unless 14 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
     int a_here = g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
                              : g->ars == 1 && (g->m * k <= 8192 || g->n <= TENSOR__NR);
-    int col = g->acs != 1, high, mr0, mr, w;
+    int col = g->acs != 1, high, mr0, mr, w, first = 0;
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(k);
     int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
     float *ap = scratch, *bp = scratch + tensor__gemm_panel_floats(g);
@@ -5572,43 +5591,50 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
             kb = TENSOR__MIN(k - p, kc);
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
             rows = TENSOR__MIN(r[1] - ic, (int64_t)TENSOR__GEMM_MC);
-            mr0 = tensor__gemm_height((int)rows, TENSOR__MR, &high);
-            if (!b_here) TENSOR__K(gemm_pack_b)(kb, nb, bb, g->brs, g->bcs, bp);
-#if TENSOR__PASS != 3
-            else if (nb % V_N) {
-                j = nb / TENSOR__NR * TENSOR__NR;
-                TENSOR__K(gemm_pack_b)(kb, nb - j, bb + j, g->brs, 1, bp);
-            }
-#endif
+            /* whole panels of B are packed by the first rows; of B in place only what no mask can read */
+            first = !b_here && g->bcs == 1 && rows >= TENSOR__MR ? TENSOR__MR : 0;
+            j = b_here || first ? nb / TENSOR__NR * TENSOR__NR : 0;
+            if (j < nb && (!b_here || (TENSOR__PASS != 3 && nb % V_N)))
+                TENSOR__K(gemm_pack_b)(kb, nb - j, bb + j * g->bcs, g->brs, g->bcs,
+                                       b_here ? bp : bp + j * kb);
+            mr0 = tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
             /* the first block of B packs the panels of A, a few ahead of their use; the others find them */
             for (i = 0, packed = jc == r[2] ? 0 : rows; i < rows; i += mr) {
                 const tensor__gemm_tile_fn *fn;
                 int64_t as = col ? g->acs : g->ars;
                 float *cc = c + (ic + i) * g->crs + jc;
-                mr = mr0 + (i < high);
+                mr = i < first ? first : mr0 + (i - first < high);
                 fn = TENSOR__K(gemm_tiles)[mr - 1][col];
                 if (a_here) aa = a + (ic + i) * g->ars + p * g->acs;
                 else {
                     as = col ? (int64_t)TENSOR__MR : lda;
                     aa = i ? aa + size : ap;
                     if (i == packed) {
-                        int n;
-                        for (n = 0; n < TENSOR__GEMM_PANELS && packed < rows; n++)
-                            packed += mr0 + (packed < high);
-                        TENSOR__K(gemm_pack_a)(kb, packed - i, high - i, mr0,
-                                               a + (ic + i) * g->ars + p * g->acs,
+                        int n = i < first ? TENSOR__GEMM_PANELS : 0;
+                        if (i < first) packed = first;
+                        for (; n < TENSOR__GEMM_PANELS && packed < rows; n++)
+                            packed += mr0 + (packed - first < high);
+                        TENSOR__K(gemm_pack_a)(kb, packed - i, i < first ? 0 : first + high - i,
+                                               i < first ? first : mr0, a + (ic + i) * g->ars + p * g->acs,
                                                g->ars, g->acs, ap + (aa - ap), lda, size);
                     }
                 }
                 for (j = 0; j < nb; j += w) {
                     int nv = 1 + (nb - j >= TENSOR__NR);
-                    const float *bj = b_here ? bb + j : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
+                    const float *bj = b_here ? bb + j
+                                             : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
                     int64_t bs = b_here ? g->brs : TENSOR__NR;
                     w = (int)TENSOR__MIN(nb - j, (int64_t)nv * V_N);
+                    if (i < first && nv > 1) {
+                        TENSOR__K(gemm_first)(col, kb, aa, as, bb + j, g->brs, cc + j, g->crs,
+                                              bias ? bias + j : NULL, add, bp + j * kb);
+                        continue;
+                    }
 #if TENSOR__PASS != 3
                     if (w < V_N) {
-                        TENSOR__K(gemm_ragged)(fn[0], mr, kb, aa, as, b_here ? bp + j % TENSOR__NR : bj, cc + j,
-                                               g->crs, bias ? bias + j : NULL, add, w);
+                        if (b_here) bj = bp + j % TENSOR__NR;
+                        TENSOR__K(gemm_ragged)(fn[0], mr, kb, aa, as, bj, cc + j, g->crs,
+                                               bias ? bias + j : NULL, add, w);
                         continue;
                     }
 #endif
@@ -5644,7 +5670,8 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
         (void)x1; (void)x2; (void)x3; (void)y1; (void)y2; (void)y3; \
         TENSOR__DOTS(TENSOR__DOT) } while (0)
 
-/* Four columns of a whole tile at once: quad i of z[j] gets the quads of s<i><j>, folded as V_HSUM folds them,
+/* Four columns of a whole tile at once: quad i of z[j] gets the quads of s<i><j>,
+    folded as V_HSUM folds them,
  * and a transpose inside the quads puts the rest of that tree side by side. */
 #undef TENSOR__HALVES
 #undef TENSOR__FOLDS
@@ -5806,7 +5833,8 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
     float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
-    int m = (int)g->m, n = (int)g->n, col = acs != 1, high, mr0 = tensor__gemm_height(m, TENSOR__MR, &high), i, j, w, mr;
+    int m = (int)g->m, n = (int)g->n, col = acs != 1, high, mr0 = tensor__gemm_height(m, TENSOR__MR, &high),
+        i, j, w, mr;
     for (i = 0; i < m; i += mr, a += mr * ars, c += mr * g->crs) {
         const tensor__gemm_tile_fn *fn;
         mr = mr0 + (i < high);
@@ -5852,7 +5880,8 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     else tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
 }
 
-/* c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; a row that is not there gets the
+/* c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors];
+a row that is not there gets the
  * last one's sum. Vectors of the compiler: multiply and add need no names, and two lanes exist without SIMD. */
 #undef TENSOR__L64
 #define TENSOR__L64 (V_N > 4 ? V_N / 2 : 2)
@@ -8795,7 +8824,8 @@ TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     return parts > least ? parts : 0;
 }
 
-/* Panels of rows are of equal height: 13 rows are 7 + 6, not 12 + 1. -> the height, before row `high` one more */
+/* Panels of rows are of equal height: 13 rows are 7 + 6, not 12 + 1. -> the height,
+    before row `high` one more */
 TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
     int panels = (rows + mr - 1) / mr, h = mr;
     while (h * panels > rows) h--;      /* some steps at most; a division takes longer than a tiny product */
@@ -8913,7 +8943,8 @@ typedef struct {
     tensor__gemm_cut_t cut;
     int workers, nr;            /* nr: columns of a tile, with tile of f64 alone */
     int64_t parts;              /* of a split sum */
-    void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b, double *c);
+    void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
+                 double *c);
 } tensor__gemm_job_t;
 
 /* rows and columns of rectangle t of the grid, cut at multiples of mr and nr */
@@ -8943,7 +8974,8 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t it
             kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
             for (q = 0; q < nb; q += nr)
-                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr, b + p * g->brs + (jc + q) * g->bcs,
+                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr, b + p * g->brs +
+                                      (jc + q) * g->bcs,
                                       g->brs, g->bcs, bp + q * kb);
             for (i = r[0]; i < r[1]; i += 4) {
                 mw = TENSOR__MIN(r[1] - i, (int64_t)4);
