@@ -5260,9 +5260,9 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #undef TENSOR__ROWS
 #undef TENSOR__DM
 #if TENSOR__PASS == 3
-#define TENSOR__MR 12       /* 24 sums + 2 of B + 1 of A of 32 registers */
+#define TENSOR__MR 14       /* 28 sums + 2 of B + 1 of A of 32 registers */
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u) X(8, u) X(9, u) \
-                           X(10, u) X(11, u)
+                           X(10, u) X(11, u) X(12, u) X(13, u)
 #define TENSOR__DM 4
 #elif TENSOR__PASS == 2
 #define TENSOR__MR 6        /* 12 + 2 + 1 of 16 */
@@ -5291,62 +5291,70 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__STOREW(p, v) V_STORE(p, v)
 #endif
 
-/* row i of A, u steps ahead: four bases and a scaled stride cover 12 rows without 12 pointers */
+/* t lives on after its last use: else gcc 12 sums into t's register and moves the sum back, five times a step */
+#undef TENSOR__USED
+#if TENSOR__PASS == 3
+#define TENSOR__USED(t) __asm__ volatile("" :: "v"(t))
+#else
+#define TENSOR__USED(t) ((void)(t))
+#endif
+/* row i of A, u steps ahead: five bases and a scaled stride cover 14 rows without 14 pointers */
 #undef TENSOR__AT
-#define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : a9) + (i % 3) * as) + (u)))
+#define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12) +       \
+                             (i % 3) * as) + (u)))
 #undef TENSOR__FMAROW
 #define TENSOR__FMAROW(i, u) if (mr > i) { \
-        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i); }
+        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i); \
+        if (nv > 1) TENSOR__USED(t); }
 #undef TENSOR__STEP
 #define TENSOR__STEP(u) do { \
         V_F p = nv > 1 ? V_LOAD(b) : TENSOR__LOADW(b), q = p; \
-        if (nv > 1) q = TENSOR__LOADW(b + V_N); \
+        if (nv > 1) q = V_LOAD(b + V_N); \
+        if (pack) { \
+            __builtin_prefetch(b + 16 * bs); \
+            __builtin_prefetch(b + 16 * bs + V_N); \
+            V_STORE(d, p); \
+            V_STORE(d + V_N, q); \
+            d += TENSOR__NR; \
+        } \
         TENSOR__ROWS(TENSOR__FMAROW, u) \
         b += bs; if (col) a += as; } while (0)
 #undef TENSOR__SUMS
 #define TENSOR__SUMS(i, u) V_F x##i = V_ZERO(), y##i = V_ZERO();
-#undef TENSOR__TOUCH
-#define TENSOR__TOUCH(i, u) if (mr > i) { \
-        __builtin_prefetch(o, 1); \
-        if (nv > 1) __builtin_prefetch(o + V_N, 1); \
-        o += cs; }
 #undef TENSOR__BIAS
 #define TENSOR__BIAS(i, u) if (mr > i) { x##i = V_ADD(x##i, p); if (nv > 1) y##i = V_ADD(y##i, q); }
 #undef TENSOR__OUT
 #define TENSOR__OUT(i, u) if (mr > i) { \
-        if (nv > 1) { V_STORE(o, x##i); TENSOR__STOREW(o + V_N, y##i); } \
+        if (nv > 1) { V_STORE(o, x##i); V_STORE(o + V_N, y##i); } \
         else TENSOR__STOREW(o, x##i); \
         o += cs; }
 #undef TENSOR__ADDC
 #define TENSOR__ADDC(i, u) if (mr > i) { \
         x##i = V_ADD(nv > 1 ? V_LOAD(o) : TENSOR__LOADW(o), x##i); \
-        if (nv > 1) y##i = V_ADD(TENSOR__LOADW(o + V_N), y##i); \
+        if (nv > 1) y##i = V_ADD(V_LOAD(o + V_N), y##i); \
         o += cs; }
 
-/* mr, nv and col are constants where this is expanded */
-TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, int64_t k, const float *a,
-                                         int64_t as, const float *b, int64_t bs, float *c, int64_t cs,
-                                         const float *bias, int add, int w) {
-    const float *a3 = a + 3 * as, *a6 = a + 6 * as, *a9 = a + 9 * as;
+/* mr, nv, col and pack are constants where this is expanded. pack: B, read in place, goes to d as a panel. No
+ * other prefetch: it takes the room that loads of B need. */
+TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, const int pack, int64_t k,
+                                         const float *a, int64_t as, const float *b, int64_t bs, float *c,
+                                         int64_t cs, const float *bias, int add, int w, float *d) {
+    const float *a3 = a + 3 * as, *a6 = a + 6 * as, *a9 = a + 9 * as, *a12 = a + 12 * as;
     float *o = c;
 #if TENSOR__PASS == 3
     __mmask16 mask = (__mmask16)((1u << w) - 1);
 #endif
     TENSOR__ROWS(TENSOR__SUMS, 0)
-    (void)a3; (void)a6; (void)a9; (void)w;
-    if (k > 32) { TENSOR__ROWS(TENSOR__TOUCH, 0) }
-    o = c;
-    /* or the compiler keeps 24 addresses from the touch to the stores, on the stack */
-    TENSOR__HIDE(o);
+    (void)a3; (void)a6; (void)a9; (void)a12; (void)w; (void)d;
     for (; k >= 2; k -= 2) {
         TENSOR__STEP(0);
         if (col) TENSOR__STEP(0);
-        else { TENSOR__STEP(1); a += 2; a3 += 2; a6 += 2; a9 += 2; }
+        else { TENSOR__STEP(1); a += 2; a3 += 2; a6 += 2; a9 += 2; a12 += 2; }
     }
     if (k > 0) TENSOR__STEP(0);
     if (bias) {
         V_F p = nv > 1 ? V_LOAD(bias) : TENSOR__LOADW(bias), q = p;
-        if (nv > 1) q = TENSOR__LOADW(bias + V_N);
+        if (nv > 1) q = V_LOAD(bias + V_N);
         TENSOR__ROWS(TENSOR__BIAS, 0)
     }
     if (add) {
@@ -5361,11 +5369,21 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
 #define TENSOR__TILE(name, mr, nv, col) \
     TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, \
                                     float *c, int64_t cs, const float *bias, int add, int w) { \
-        TENSOR__K(gemm_tile)(mr, nv, col, k, a, as, b, bs, c, cs, bias, add, w); }
+        TENSOR__K(gemm_tile)(mr, nv, col, 0, k, a, as, b, bs, c, cs, bias, add, w, NULL); }
 #undef TENSOR__TILES
 #define TENSOR__TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_r2_##i, i + 1, 2, 0) \
                             TENSOR__TILE(gemm_c1_##i, i + 1, 1, 1) TENSOR__TILE(gemm_c2_##i, i + 1, 2, 1)
 TENSOR__ROWS(TENSOR__TILES, 0)
+
+/* the first panel of rows packs B as it goes: what B waits for is hidden behind sums */
+TENSOR__FN void TENSOR__K(gemm_first)(int col, int64_t k, const float *a, int64_t as, const float *b,
+                                      int64_t bs,
+                                      float *c, int64_t cs, const float *bias, int add, float *d) {
+    if (col)
+        TENSOR__K(gemm_tile)(TENSOR__MR, 2, 1, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d);
+    else
+        TENSOR__K(gemm_tile)(TENSOR__MR, 2, 0, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d);
+}
 
 /* [rows - 1][columns of A contiguous][vectors - 1] */
 #undef TENSOR__ENTRY
@@ -5483,17 +5501,17 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
 
 #if TENSOR__PASS != 3
 /* one tile whose last vector has w < V_N valid columns, where stores have no masks */
-TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int nv, int64_t k, const float *a,
+TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int64_t k, const float *a,
                                        int64_t as, const float *b, float *c, int64_t cs,
                                        const float *bias, int add, int w) {
-    float tile[TENSOR__MR * TENSOR__NR], bs[TENSOR__NR];
-    int i, j, n = (nv - 1) * V_N + w;
-    for (j = 0; j < nv * V_N; j++) bs[j] = bias && j < n ? bias[j] : 0;
+    float tile[TENSOR__MR * V_N], bs[V_N];
+    int i, j;
+    for (j = 0; j < V_N; j++) bs[j] = bias && j < w ? bias[j] : 0;
     for (i = 0; i < mr; i++)
-        for (j = 0; j < nv * V_N; j++) tile[i * TENSOR__NR + j] = add && j < n ? c[i * cs + j] : 0;
-    fn(k, a, as, b, TENSOR__NR, tile, TENSOR__NR, bias ? bs : NULL, add, V_N);
+        for (j = 0; j < V_N; j++) tile[i * V_N + j] = add && j < w ? c[i * cs + j] : 0;
+    fn(k, a, as, b, TENSOR__NR, tile, V_N, bias ? bs : NULL, add, V_N);
     for (i = 0; i < mr; i++)
-        for (j = 0; j < n; j++) c[i * cs + j] = tile[i * TENSOR__NR + j];
+        for (j = 0; j < w; j++) c[i * cs + j] = tile[i * V_N + j];
 }
 #endif
 
@@ -5501,14 +5519,14 @@ TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int nv, 
 TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const float *a,
                                                        const float *b, float *c, const int64_t *r,
                                                        float *scratch) {
-    /* B in place: L1 holds all of it, or at most two panels of rows would reuse a packed one */
-    int b_here = g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 8192);
-    /* A in place, unless 12 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
+    /* B in place: an eighth of L2 holds all of it, or at most two panels of rows would reuse a packed one */
+    int b_here = g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 32768);
+    /* A in place, unless 14 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
     int a_here = g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
                              : g->ars == 1 && (g->m * k <= 8192 || g->n <= TENSOR__NR);
-    int col = g->acs != 1, mr0, mr;
+    int col = g->acs != 1, high, mr0, mr, w, first = 0;
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(k);
-    int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, high, ic, jc, p, i, j, kb, nb, packed;
+    int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
     float *ap = scratch, *bp = scratch + tensor__gemm_panel_floats(g);
     for (ic = r[0]; ic < r[1]; ic += TENSOR__GEMM_MC)
       for (p = 0; p < k; p += kc)
@@ -5519,50 +5537,50 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
             kb = TENSOR__MIN(k - p, kc);
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
             rows = TENSOR__MIN(r[1] - ic, (int64_t)TENSOR__GEMM_MC);
-            /* panels of equal height: 13 rows are 7 + 6, not 12 + 1; before row `high` they have mr0 + 1 */
-            mr0 = (int)rows;
-            high = 0;
-            if (rows > TENSOR__MR) {
-                int np = ((int)rows + TENSOR__MR - 1) / TENSOR__MR;
-                mr0 = (int)rows / np;
-                high = ((int)rows - mr0 * np) * (mr0 + 1);
-            }
-            if (!b_here) TENSOR__K(gemm_pack_b)(kb, nb, bb, g->brs, g->bcs, bp);
-#if TENSOR__PASS != 3
-            else if (nb % V_N) {
-                j = nb / TENSOR__NR * TENSOR__NR;
-                TENSOR__K(gemm_pack_b)(kb, nb - j, bb + j, g->brs, 1, bp);
-            }
-#endif
+            /* whole panels of B are packed by the first rows; of B in place only what no mask can read */
+            first = !b_here && g->bcs == 1 && rows >= TENSOR__MR ? TENSOR__MR : 0;
+            j = b_here || first ? nb / TENSOR__NR * TENSOR__NR : 0;
+            if (j < nb && (!b_here || (TENSOR__PASS != 3 && nb % V_N)))
+                TENSOR__K(gemm_pack_b)(kb, nb - j, bb + j * g->bcs, g->brs, g->bcs,
+                                       b_here ? bp : bp + j * kb);
+            mr0 = tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
             /* the first block of B packs the panels of A, a few ahead of their use; the others find them */
             for (i = 0, packed = jc == r[2] ? 0 : rows; i < rows; i += mr) {
                 const tensor__gemm_tile_fn *fn;
                 int64_t as = col ? g->acs : g->ars;
                 float *cc = c + (ic + i) * g->crs + jc;
-                mr = mr0 + (i < high);
+                mr = i < first ? first : mr0 + (i - first < high);
                 fn = TENSOR__K(gemm_tiles)[mr - 1][col];
                 if (a_here) aa = a + (ic + i) * g->ars + p * g->acs;
                 else {
                     as = col ? (int64_t)TENSOR__MR : lda;
                     aa = i ? aa + size : ap;
                     if (i == packed) {
-                        int n;
-                        for (n = 0; n < TENSOR__GEMM_PANELS && packed < rows; n++)
-                            packed += mr0 + (packed < high);
-                        TENSOR__K(gemm_pack_a)(kb, packed - i, high - i, mr0,
-                                               a + (ic + i) * g->ars + p * g->acs,
+                        int n = i < first ? TENSOR__GEMM_PANELS : 0;
+                        if (i < first) packed = first;
+                        for (; n < TENSOR__GEMM_PANELS && packed < rows; n++)
+                            packed += mr0 + (packed - first < high);
+                        TENSOR__K(gemm_pack_a)(kb, packed - i, i < first ? 0 : first + high - i,
+                                               i < first ? first : mr0, a + (ic + i) * g->ars + p * g->acs,
                                                g->ars, g->acs, ap + (aa - ap), lda, size);
                     }
                 }
-                for (j = 0; j < nb; j += TENSOR__NR) {
-                    int w = (int)TENSOR__MIN(nb - j, (int64_t)TENSOR__NR), nv = w > V_N ? 2 : 1;
-                    const float *bj = b_here ? bb + j : bp + j * kb;
+                for (j = 0; j < nb; j += w) {
+                    int nv = 1 + (nb - j >= TENSOR__NR);
+                    const float *bj = b_here ? bb + j
+                                             : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
                     int64_t bs = b_here ? g->brs : TENSOR__NR;
-                    w -= (nv - 1) * V_N;
+                    w = (int)TENSOR__MIN(nb - j, (int64_t)nv * V_N);
+                    if (i < first && nv > 1) {
+                        TENSOR__K(gemm_first)(col, kb, aa, as, bb + j, g->brs, cc + j, g->crs,
+                                              bias ? bias + j : NULL, add, bp + j * kb);
+                        continue;
+                    }
 #if TENSOR__PASS != 3
                     if (w < V_N) {
-                        TENSOR__K(gemm_ragged)(fn[nv - 1], mr, nv, kb, aa, as, b_here ? bp : bj, cc + j,
-                                               g->crs, bias ? bias + j : NULL, add, w);
+                        if (b_here) bj = bp + j % TENSOR__NR;
+                        TENSOR__K(gemm_ragged)(fn[0], mr, kb, aa, as, bj, cc + j, g->crs,
+                                               bias ? bias + j : NULL, add, w);
                         continue;
                     }
 #endif
@@ -5598,6 +5616,20 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
         (void)x1; (void)x2; (void)x3; (void)y1; (void)y2; (void)y3; \
         TENSOR__DOTS(TENSOR__DOT) } while (0)
 
+/* Four columns of a whole tile at once: quad i of z[j] gets the quads of s<i><j>,
+    folded as V_HSUM folds them,
+ * and a transpose inside the quads puts the rest of that tree side by side. */
+#undef TENSOR__HALVES
+#undef TENSOR__FOLDS
+#if TENSOR__PASS == 3
+#define TENSOR__HALVES(a, b, lo, hi) V_ADD(_mm512_maskz_shuffle_f32x4(0xFFFF, a, b, lo), \
+                                           _mm512_maskz_shuffle_f32x4(0xFFFF, a, b, hi))
+#define TENSOR__FOLDS(j) TENSOR__HALVES(TENSOR__HALVES(s0##j, s1##j, 0x44, 0xEE), \
+                                        TENSOR__HALVES(s2##j, s3##j, 0x44, 0xEE), 0x88, 0xDD)
+#elif TENSOR__PASS == 2
+#define TENSOR__FOLDS(j) V_ADD(_mm256_permute2f128_ps(s0##j, s1##j, 0x20), \
+                               _mm256_permute2f128_ps(s0##j, s1##j, 0x31))
+#endif
 TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, const float *a, int64_t as,
                                         const float *b, int64_t bs, float *c, int64_t cs, const float *bias,
                                         int add) {
@@ -5621,6 +5653,22 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
         TENSOR__DOTSTEP(V_LOAD);
 #endif
     }
+#ifdef TENSOR__FOLDS
+    if (dm == TENSOR__DM && dn == 4) {
+        V_F z[4];
+        float t[V_N];
+        int i;
+        z[0] = TENSOR__FOLDS(0); z[1] = TENSOR__FOLDS(1); z[2] = TENSOR__FOLDS(2); z[3] = TENSOR__FOLDS(3);
+        TENSOR__K(quads)(z);
+        V_STORE(t, V_ADD(V_ADD(z[0], z[2]), V_ADD(z[1], z[3])));
+        for (i = 0; i < dm; i++, c += cs) {
+            __m128 v = _mm_loadu_ps(t + 4 * i);
+            if (bias) v = _mm_add_ps(v, _mm_loadu_ps(bias));
+            _mm_storeu_ps(c, add ? _mm_add_ps(_mm_loadu_ps(c), v) : v);
+        }
+        return;
+    }
+#endif
     TENSOR__DOTS(TENSOR__DOTC)
 }
 
@@ -5669,7 +5717,7 @@ TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, co
 }
 
 TENSOR__FN int TENSOR__K(gemm_is_dot)(const tensor__gemm_t *g) {
-    return g->acs == 1 && g->brs == 1 && g->bcs != 1 && 20 * g->m <= g->k && g->m <= 40;
+    return g->acs == 1 && g->brs == 1 && g->bcs != 1 && 8 * g->m <= g->k && g->m <= 64;
 }
 
 TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
@@ -5727,43 +5775,43 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
 
 /* The layers of a tiny net: A and B in place, one chunk of k, whole vectors or masks. The same tiles as
  * gemm_block, so the same bits, without what only larger sizes need. */
-TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g) {
+TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
     float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
-    int m = (int)g->m, n = (int)g->n, col = g->acs != 1, mr0 = m, high = 0, i, j, mr;
-    if (m > TENSOR__MR) {
-        int np = (m + TENSOR__MR - 1) / TENSOR__MR;
-        mr0 = m / np;
-        high = (m - mr0 * np) * (mr0 + 1);
-    }
-    for (i = 0; i < m; i += mr, a += mr * g->ars, c += mr * g->crs) {
+    int m = (int)g->m, n = (int)g->n, col = acs != 1, high, mr0 = tensor__gemm_height(m, TENSOR__MR, &high),
+        i, j, w, mr;
+    for (i = 0; i < m; i += mr, a += mr * ars, c += mr * g->crs) {
         const tensor__gemm_tile_fn *fn;
         mr = mr0 + (i < high);
         fn = TENSOR__K(gemm_tiles)[mr - 1][col];
-        for (j = 0; j < n; j += TENSOR__NR) {
-            int w = TENSOR__MIN(n - j, TENSOR__NR), two = w > V_N;
-            fn[two](g->k, a, col ? g->acs : g->ars, b + j, g->brs, c + j, g->crs, bias ? bias + j : bias,
-                    g->accumulate, w - two * V_N);
+        for (j = 0; j < n; j += w) {
+            int two = n - j >= TENSOR__NR;
+            w = TENSOR__MIN(n - j, two ? TENSOR__NR : V_N);
+            fn[two](g->k, a, col ? acs : ars, b + j, brs, c + j, g->crs, bias ? bias + j : bias,
+                    g->accumulate, w);
         }
     }
 }
 
 TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     tensor__gemm_job_t job;
-    tensor__gemm_t g = *call;
-    if (g.m <= 0 || g.n <= 0 || g.batch <= 0) return;
-    if (g.k <= 0) { tensor__gemm_empty(&g, 4); return; }
+    tensor__gemm_t g;
+    int64_t ars = call->ars, acs = call->acs, brs = call->brs, bcs = call->bcs;
+    if (call->m <= 0 || call->n <= 0 || call->batch <= 0) return;
+    if (call->k <= 0) { tensor__gemm_empty(call, 4); return; }
     /* a stride nobody walks is free: make it say contiguous */
-    if (g.k == 1) g.acs = 1;
-    else if (g.m == 1 && g.acs != 1) g.ars = 1;
-    if (g.n == 1) g.bcs = 1;
-    else if (g.k == 1 && g.bcs != 1) g.brs = 1;
-    if (g.batch == 1 && g.bcs == 1 && (g.acs == 1 || g.ars == 1) && g.m <= 64 && g.n <= 64 && g.k <= 128
-        && (TENSOR__PASS == 3 || g.n % V_N == 0)) {
-        TENSOR__K(gemm_tiny)(&g);
+    if (call->k == 1) acs = 1;
+    else if (call->m == 1 && acs != 1) ars = 1;
+    if (call->n == 1) bcs = 1;
+    else if (call->k == 1 && bcs != 1) brs = 1;
+    if (call->batch == 1 && bcs == 1 && (acs == 1 || ars == 1) && call->m <= 64 && call->n <= 64
+        && call->k <= 128 && (TENSOR__PASS == 3 || call->n % V_N == 0)) {
+        TENSOR__K(gemm_tiny)(call, ars, acs, brs);
         return;
     }
+    g = *call;
+    g.ars = ars; g.acs = acs; g.brs = brs; g.bcs = bcs;
     job.g = &g;
     job.workers = tensor__thread_count();
     job.parts = tensor__gemm_splits(&g);
@@ -5776,6 +5824,29 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     job.cut = tensor__gemm_cut(&g, job.workers, TENSOR__MR, TENSOR__NR);
     if (job.cut.tasks == 1) TENSOR__K(gemm_task)(&job, 0, 0);
     else tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
+}
+
+/* c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors];
+a row that is not there gets the
+ * last one's sum. Vectors of the compiler: multiply and add need no names, and two lanes exist without SIMD. */
+#undef TENSOR__L64
+#define TENSOR__L64 (V_N > 4 ? V_N / 2 : 2)
+typedef double TENSOR__K(doubles) __attribute__((vector_size(8 * TENSOR__L64), aligned(8), may_alias));
+TENSOR__FN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs,
+                                         const double *b, double *c) {
+    TENSOR__K(doubles) c0 = { 0, 0 }, c1 = c0, c2 = c0, c3 = c0, d0 = c0, d1 = c0, d2 = c0, d3 = c0;
+    TENSOR__K(doubles) *o = (TENSOR__K(doubles) *)(void *)c;
+    const double *a1 = rows > 1 ? a + ars : a, *a2 = rows > 2 ? a1 + ars : a1, *a3 = rows > 3 ? a2 + ars : a2;
+    for (; k > 0; k--, a += acs, a1 += acs, a2 += acs, a3 += acs, b += 2 * TENSOR__L64) {
+        TENSOR__K(doubles) x = *(const TENSOR__K(doubles) *)(const void *)b;
+        TENSOR__K(doubles) y = *(const TENSOR__K(doubles) *)(const void *)(b + TENSOR__L64);
+        c0 += *a * x; d0 += *a * y;
+        c1 += *a1 * x; d1 += *a1 * y;
+        c2 += *a2 * x; d2 += *a2 * y;
+        c3 += *a3 * x; d3 += *a3 * y;
+    }
+    o[0] = c0; o[1] = d0; o[2] = c1; o[3] = d1;
+    o[4] = c2; o[5] = d2; o[6] = c3; o[7] = d3;
 }
 
 // ------------------------------------------------------------------------------
@@ -5934,8 +6005,8 @@ static const tensor__isa_t TENSOR__K(isa) = {
     TENSOR__K(leaf_sum), TENSOR__K(leaf_max), TENSOR__K(leaf_min), TENSOR__K(add_row),
     TENSOR__K(row_softmax), TENSOR__K(row_log_softmax), TENSOR__K(row_logsumexp),
     TENSOR__K(row_softmax_backward), TENSOR__K(row_log_softmax_backward), TENSOR__K(row_dot),
-    TENSOR__K(gemm_f32), TENSOR__K(random), TENSOR__K(load), TENSOR__K(store), TENSOR__K(find),
-    TENSOR__K(transpose),
+    TENSOR__K(gemm_f32), TENSOR__K(gemm_tile_f64), TENSOR__K(random), TENSOR__K(load), TENSOR__K(store),
+    TENSOR__K(find), TENSOR__K(transpose),
 };
 #endif   // core kernels
 
@@ -8631,6 +8702,8 @@ typedef struct tensor__isa_t {
     void (*row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
     float (*row_dot)(const float *x, const float *y, int64_t n);
     void (*gemm_f32)(const tensor__gemm_t *g);
+    void (*gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
+                          double *c);
     void (*random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a, float b, float *out);
     int64_t (*load)(float *d, const void *p, int dtype, int64_t n);
     int64_t (*store)(void *p, int dtype, const float *s, int64_t n);
@@ -8646,8 +8719,8 @@ typedef struct tensor__isa_t {
  * is chosen (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the
  * threads. */
 enum {
-    TENSOR__GEMM_KC = 512,      /* longest chunk of k: a panel of A (12 x 512 f32) is 24 KB of L1 */
-    TENSOR__GEMM_NC = 256,      /* columns of packed B: 512 x 256 f32 = 512 KB of a 1 MB L2 */
+    TENSOR__GEMM_KC = 512,      /* longest chunk of k: a panel of A (14 x 512 f32) is 28 KB of L1 */
+    TENSOR__GEMM_NC = 128,      /* columns of packed B: 512 x 128 f32 = 256 KB of a 1 MB L2 */
     TENSOR__GEMM_MC = 1024,     /* rows of packed A */
     TENSOR__GEMM_PANELS = 16,   /* panels of A packed at a time */
     TENSOR__GEMM_KS = 32,       /* chunk of k where B is read in place and only once: 32 streams of rows */
@@ -8671,9 +8744,18 @@ enum {
  * and are added in order, in double. */
 TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF, least = TENSOR__GEMM_SPLIT;
-    if (g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) return 0;
-    if (g->k >= 4096 && g->m <= 64 && g->n <= 64 && g->m > 4) return parts > least ? parts : least;
+    if (g->k < 4096 || g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) return 0;     /* most end here */
+    if (g->m <= 64 && g->n <= 64 && g->m > 4) return parts > least ? parts : least;
     return parts > least ? parts : 0;
+}
+
+/* Panels of rows are of equal height: 13 rows are 7 + 6, not 12 + 1. -> the height,
+    before row `high` one more */
+TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
+    int panels = (rows + mr - 1) / mr, h = mr;
+    while (h * panels > rows) h--;      /* some steps at most; a division takes longer than a tiny product */
+    *high = (rows - h * panels) * (h + 1);
+    return h;
 }
 
 /* chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128 */
@@ -8761,50 +8843,33 @@ TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int thre
     return cut;
 }
 
-/* f64: one text for every machine. Tiles of 4 x 4 in eight vectors of two, B packed, A read in place. */
-typedef double tensor__d2 __attribute__((vector_size(16), aligned(8), may_alias));
-
-enum { TENSOR__GEMM_KC64 = 256, TENSOR__GEMM_NC64 = 64 };
+/* f64: tiles of 4 rows and two vectors, B packed, A read in place; products and sums that no FMA joins, so a
+ * result is the same whatever the instruction set. */
+enum { TENSOR__GEMM_KC64 = 256, TENSOR__GEMM_NC64 = 128, TENSOR__GEMM_NR64 = 16 };
 
 TENSOR__FN size_t tensor__gemm_scratch_f64(const tensor__gemm_t *g, int threads) {
     uint64_t kb = (uint64_t)TENSOR__MIN(g->k > 0 ? g->k : 0, (int64_t)TENSOR__GEMM_KC64);
-    return (size_t)((kb * TENSOR__GEMM_NC64 + kb * 4) * 8 * (uint64_t)(threads > 0 ? threads : 1) + 64);
+    return (size_t)(kb * TENSOR__GEMM_NC64 * 8 * (uint64_t)(threads > 0 ? threads : 1) + 64);
 }
 
-/* c[4][4] = sum of a[p][4] b[p][4] */
-TENSOR__FN void tensor__gemm_tile_f64(int64_t k, const double *a, const double *b, double *c) {
-    tensor__d2 c0 = { 0, 0 }, c1 = c0, c2 = c0, c3 = c0, d0 = c0, d1 = c0, d2 = c0, d3 = c0;
-    tensor__d2 *o = (tensor__d2 *)(void *)c;
-    for (; k > 0; k--, a += 4, b += 4) {
-        tensor__d2 x = *(const tensor__d2 *)(const void *)b, y = *(const tensor__d2 *)(const void *)(b + 2);
-        tensor__d2 s = { a[0], a[0] }, t = { a[1], a[1] }, u = { a[2], a[2] }, v = { a[3], a[3] };
-        c0 += s * x; d0 += s * y;
-        c1 += t * x; d1 += t * y;
-        c2 += u * x; d2 += u * y;
-        c3 += v * x; d3 += v * y;
-    }
-    o[0] = c0; o[1] = d0; o[2] = c1; o[3] = d1;
-    o[4] = c2; o[5] = d2; o[6] = c3; o[7] = d3;
-}
-
-/* dst[k][4] from `w` (1..4) lines of src, lanes past w zero; s1 is the stride along the lines' number */
-TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, const double *src, int64_t s1, int64_t sk,
+/* dst[k][nr] from `w` columns of src, lanes past w zero */
+TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, int nr, const double *src, int64_t rs, int64_t cs,
                                       double *dst) {
     int64_t p, i;
-    if (w == 4)
-        for (p = 0; p < k; p++, src += sk, dst += 4) {
-            dst[0] = src[0]; dst[1] = src[s1]; dst[2] = src[2 * s1]; dst[3] = src[3 * s1];
-        }
+    if (cs == 1 && w == nr)
+        for (p = 0; p < k; p++) memcpy(dst + p * nr, src + p * rs, (size_t)nr * 8);
     else
-        for (p = 0; p < k; p++, src += sk, dst += 4)
-            for (i = 0; i < 4; i++) dst[i] = i < w ? src[i * s1] : 0.0;
+        for (i = 0; i < nr; i++)
+            for (p = 0; p < k; p++) dst[p * nr + i] = i < w ? src[p * rs + i * cs] : 0.0;
 }
 
 typedef struct {
     const tensor__gemm_t *g;
     tensor__gemm_cut_t cut;
-    int workers;
+    int workers, nr;            /* nr: columns of a tile, with tile of f64 alone */
     int64_t parts;              /* of a split sum */
+    void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
+                 double *c);
 } tensor__gemm_job_t;
 
 /* rows and columns of rectangle t of the grid, cut at multiples of mr and nr */
@@ -8820,33 +8885,31 @@ TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int 
     r[3] = TENSOR__MIN(nrs * (tj + 1) / job->cut.gn * nr, g->n);
 }
 
-TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_t *g, int64_t item, const int64_t *r,
-                                       double *scratch) {
+TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t item, const int64_t *r,
+                                       double *bp) {
+    const tensor__gemm_t *g = job->g;
     const double *a = (const double *)g->a + (g->aoff ? g->aoff[item] : 0);
     const double *b = (const double *)g->b + (g->boff ? g->boff[item] : 0);
-    double *c = (double *)g->c + (g->coff ? g->coff[item] : 0), tile[16];
-    int64_t p, q, jc, i, j, x, y, kb, nb, mw, nw;
+    double *c = (double *)g->c + (g->coff ? g->coff[item] : 0), tile[4 * TENSOR__GEMM_NR64];
+    int64_t p, q, jc, i, j, x, y, kb, nb, mw, nw, nr = job->nr;
     for (jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC64)
         for (p = 0; p < g->k; p += TENSOR__GEMM_KC64) {
-            double *bp = scratch, *ap = scratch + TENSOR__GEMM_NC64 * TENSOR__MIN(g->k,
-                                                                                  (int64_t)TENSOR__GEMM_KC64);
             int add = g->accumulate || p > 0;
             const double *bias = p == 0 ? (const double *)g->bias : NULL;
             kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
-            for (q = 0; q < nb; q += 4)
-                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, (int64_t)4), b + p * g->brs + (jc + q) * g->bcs,
-                                      g->bcs, g->brs, bp + q * kb);
+            for (q = 0; q < nb; q += nr)
+                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr, b + p * g->brs + (jc + q) * g->bcs,
+                                      g->brs, g->bcs, bp + q * kb);
             for (i = r[0]; i < r[1]; i += 4) {
                 mw = TENSOR__MIN(r[1] - i, (int64_t)4);
-                tensor__gemm_pack_f64(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, ap);
-                for (j = 0; j < nb; j += 4) {
-                    nw = TENSOR__MIN(nb - j, (int64_t)4);
-                    tensor__gemm_tile_f64(kb, ap, bp + j * kb, tile);
+                for (j = 0; j < nb; j += nr) {
+                    nw = TENSOR__MIN(nb - j, nr);
+                    job->tile(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, bp + j * kb, tile);
                     for (x = 0; x < mw; x++) {
                         double *o = c + (i + x) * g->crs + jc + j;
                         for (y = 0; y < nw; y++) {
-                            double v = tile[4 * x + y];
+                            double v = tile[nr * x + y];
                             if (bias) v += bias[jc + j + y];
                             o[y] = add ? o[y] + v : v;
                         }
@@ -8864,8 +8927,8 @@ TENSOR__FN void tensor__gemm_task_f64(void *arg, int64_t task, int worker) {
     t = task * job->cut.per;
     t1 = TENSOR__MIN(t + job->cut.per, n);
     for (; t < t1; t++) {
-        tensor__gemm_rect(job, t % per, 4, 4, r);
-        tensor__gemm_block_f64(job->g, t / per, r, s);
+        tensor__gemm_rect(job, t % per, 4, job->nr, r);
+        tensor__gemm_block_f64(job, t / per, r, s);
     }
 }
 
@@ -8886,17 +8949,6 @@ TENSOR__FN void tensor__gemm_empty(const tensor__gemm_t *g, size_t es) {
                 for (j = 0; j < g->n; j++) c[j] = (g->accumulate ? c[j] : 0.0) + (b ? b[j] : 0.0);
             }
         }
-}
-
-TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
-    tensor__gemm_job_t job;
-    if (g->m <= 0 || g->n <= 0 || g->batch <= 0) return;
-    if (g->k <= 0) { tensor__gemm_empty(g, 8); return; }
-    job.g = g;
-    job.workers = tensor__thread_count();
-    job.cut = tensor__gemm_cut(g, job.workers, 4, 4);
-    if (job.cut.tasks == 1) tensor__gemm_task_f64(&job, 0, 0);
-    else tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
 }
 
 /* one tile: c[mr][.] (+)= a b; as = stride of a's rows (or of k, by variant), bs of b's rows, cs of c's;
@@ -12929,8 +12981,7 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 // layouts).
 // ------------------------------------------------------------------------------
 
-typedef struct tensor__matmul_t { tensor__gemm_t g; int64_t *offsets; uint64_t offset_bytes;
-    } tensor__matmul_t;
+typedef struct tensor__matmul_t { tensor__gemm_t g; uint64_t offset_bytes; } tensor__matmul_t;
 
 TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     int64_t n = 1;
@@ -12940,7 +12991,6 @@ TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
 // The call as GEMM, batch offsets not filled yet.
 TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t *m) {
     const tensor_arg_t *a = &c->arg[0], *b = &c->arg[1], *y = &c->arg[2];
-    memset(m, 0, sizeof *m);
     m->g.m = a->dims[a->ndim - 2];
     m->g.k = a->dims[a->ndim - 1];
     m->g.n = b->dims[b->ndim - 1];
@@ -12952,6 +13002,10 @@ TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t
     m->g.bcs = b->strides[b->ndim - 1];
     m->g.c = y->data;
     m->g.crs = m->g.n;
+    m->g.aoff = m->g.boff = m->g.coff = NULL;
+    m->g.bias = m->g.scratch = NULL;
+    m->g.accumulate = 0;
+    m->g.scratch_bytes = 0;
     m->g.batch = tensor__batch_of(y);
     m->offset_bytes = m->g.batch == 1 ? 0 : ((uint64_t)m->g.batch * 24 + 63) & ~(uint64_t)63;
 }
@@ -12965,6 +13019,22 @@ TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
     tensor__thread_t *th = tensor__self();
     if (th->ctx->reference) { tensor__gemm_ref_f32(g); return; }
     TENSOR__ISA(th)->gemm_f32(g);
+}
+TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
+    const tensor__isa_t *isa = TENSOR__ISA(tensor__self());
+    tensor__gemm_job_t job;
+    if (g->m <= 0 || g->n <= 0 || g->batch <= 0) { return; }
+    if (g->k <= 0) { tensor__gemm_empty(g, 8); return; }
+    job.g = g;
+    job.tile = isa->gemm_tile_f64;
+    job.nr = isa->lanes > 4 ? isa->lanes : 4;
+    job.workers = tensor__thread_count();
+    job.cut = tensor__gemm_cut(g, job.workers, 4, job.nr);
+    if (job.cut.tasks == 1) {
+        tensor__gemm_task_f64(&job, 0, 0);
+    } else {
+        tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
+    }
 }
 TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     tensor__matmul_t m;
@@ -13024,10 +13094,8 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     }
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
     if (a->dtype == TENSOR_F32) {
-        m.g.scratch_bytes = tensor__gemm_scratch_f32(&m.g, tensor__thread_count());
         tensor__gemm_f32(&m.g);
     } else if (a->dtype == TENSOR_F64) {
-        m.g.scratch_bytes = tensor__gemm_scratch_f64(&m.g, tensor__thread_count());
         tensor__gemm_f64(&m.g);
     } else {
         tensor__gemm_i64(&m.g, a->dtype);
@@ -13072,15 +13140,15 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     }
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
-    if (!tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2) || !tensor__broadcast(dims, &ndim, b->dims,
-            b->ndim - 2)) {
+    if ((a->ndim > 2 && !tensor__broadcast(dims, &ndim, a->dims, a->ndim - 2)) ||
+        (b->ndim > 2 && !tensor__broadcast(dims, &ndim, b->dims, b->ndim - 2))) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE,
                             "matmul: the batch dims of a %t and b %t do not broadcast", a, b);
     }
     dims[ndim] = a->dims[a->ndim - 2];
     dims[ndim + 1] = b->dims[b->ndim - 1];
     tensor__result(&o, a->dtype, dims, ndim + 2);
-    TENSOR__RETURN(tensor__finish(&o));
+    return tensor__named(th_, tensor__finish(&o), __func__);
 }
 TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
     if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_matmul(g->gy[0], tensor_mT(tensor__grad_in(g, 1))); }

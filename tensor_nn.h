@@ -3920,8 +3920,9 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int
 
 TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
     const tensor_arg_t *x = &c->arg[0], *w = &c->arg[1];
-    int64_t k = w->dims[1];
-    *g = nn__product(k ? x->numel / k : c->arg[3].numel / nn__max(w->dims[0], 1), w->dims[0], k);
+    int64_t m = 1;
+    for (int d = 0; d + 1 < x->ndim; d++) m *= x->dims[d];
+    *g = nn__product(m, w->dims[0], w->dims[1]);
     g->a = x->data;
     g->b = w->data;
     g->brs = w->strides[1];
@@ -3938,7 +3939,6 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     tensor__gemm_t g;
     nn__linear_product(c, &g);
     g.scratch = c->scratch;
-    g.scratch_bytes = (size_t)TENSOR__(gemm_scratch)(&g);
     nn__gemm(&g, c->arg[0].dtype);
     return TENSOR_OK;
 }
