@@ -3169,7 +3169,7 @@ TENSOR__FN void NN__K(direct)(int m, int64_t n, const float *w, const int32_t *o
 #undef NN__KT
 #define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 4 : 2)
 #undef NN__DOT
-#define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
+#define NN__DOT(i, k) if (i < many && k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
 #undef NN__FOUR
 #define NN__FOUR(X, k) X(0, k) X(1, k) X(2, k) X(3, k)
 #undef NN__SUM
@@ -3178,14 +3178,15 @@ TENSOR__FN void NN__K(direct)(int m, int64_t n, const float *w, const int32_t *o
 #define NN__FOLD(i, k) if (i < m && k < NN__KT && k < taps) to[i * ts + k] += V_HSUM(s##i##k);
 #undef NN__LINE
 #define NN__LINE(load) { \
-        V_F g0 = load(g + r), g1 = load(g + r + g_1), g2 = load(g + r + g_2), g3 = load(g + r + g_3); \
+        V_F g0 = load(g + r), g1 = many > 1 ? load(g + r + g_1) : g0; \
+        V_F g2 = many > 1 ? load(g + r + g_2) : g0, g3 = many > 1 ? load(g + r + g_3) : g0; \
         V_F x0 = load(x + r + off[0]), x1 = load(x + r + o1), x2 = load(x + r + o2), x3 = load(x + r + o3); \
         NN__FOUR(NN__DOT, 0) NN__FOUR(NN__DOT, 1) NN__FOUR(NN__DOT, 2) NN__FOUR(NN__DOT, 3) \
-        (void)x1, (void)x2, (void)x3; }
-TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs,
-                                     int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
-                                     int64_t x_image, int64_t images, int64_t rows, int64_t width, float *to,
-                                     int64_t ts) {
+        (void)g1, (void)g2, (void)g3, (void)x1, (void)x2, (void)x3; }
+TENSOR__INLINE void NN__K(direct_sums)(const int many, int m, int taps, const int32_t *off, const float *grad,
+                                       int64_t gs, int64_t g_row, int64_t g_image, const float *image,
+                                       int64_t x_row, int64_t x_image, int64_t images, int64_t rows,
+                                       int64_t width, float *to, int64_t ts) {
     int64_t g_1 = m > 1 ? gs : 0, g_2 = m > 2 ? 2 * gs : 0, g_3 = m > 3 ? 3 * gs : 0, i, k, r;
     int left = (int)(width % V_N);
     int32_t o1 = off[taps > 1 ? 1 : 0], o2 = off[taps > 2 ? 2 : 0], o3 = off[taps > 3 ? 3 : 0];
@@ -3201,6 +3202,17 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
     }
     NN__FOUR(NN__FOLD, 0) NN__FOUR(NN__FOLD, 1) NN__FOUR(NN__FOLD, 2) NN__FOUR(NN__FOLD, 3)
     (void)o1, (void)o2, (void)o3;
+}
+TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs,
+                                     int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
+                                     int64_t x_image, int64_t images, int64_t rows, int64_t width, float *to,
+                                     int64_t ts) {
+#undef NN__WEIGHT
+#define NN__WEIGHT(many) \
+    NN__K(direct_sums)(many, m, taps, off, grad, gs, g_row, g_image, image, x_row, x_image, images, rows, \
+                       width, to, ts)
+    if (m > 1) NN__WEIGHT(4);
+    else NN__WEIGHT(1);
 }
 
 // y[c ys + r] = x[r xs + c]
@@ -5446,15 +5458,20 @@ TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t b = task % v->blocks, q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, t, o;
     int64_t oy = b * v->rows, rows = nn__min(v->rows, v->oh - oy), mr = v->mr, lanes = v->k->lanes;
-    int64_t per = nn__ceil(v->ow, lanes), tiles = v->tiles, plane = v->oh * v->ow;
+    int64_t per = nn__ceil(v->ow, lanes), tiles = v->tiles, plane = v->oh * v->ow, r0 = 0, x0 = 0, r2, x2;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *y = v->y + (i * v->groups + q) * v->co * plane + oy * v->ow;
     const float *w = v->packed + q * tiles * v->n * mr, *start = v->start + q * tiles * mr;
     nn__direct_pad(v, v->x + (i * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines, block);
-    for (t = 0; t < rows * per; t += 2) {
-        int64_t u = t + 1 < rows * per ? t + 1 : t, r0 = t / per, x0 = t % per * lanes;
-        int64_t r1 = u / per, x1 = u % per * lanes, at0 = r0 * v->ow + x0, at1 = r1 * v->ow + x1;
-        int w0 = (int)nn__min(v->ow - x0, lanes), w1 = u > t ? (int)nn__min(v->ow - x1, lanes) : 0;
+    for (t = 0; t < rows * per; t += 2, r0 = r2, x0 = x2) {
+        int one = t + 1 == rows * per, w0 = (int)nn__min(v->ow - x0, lanes), w1;
+        int64_t next = x0 + lanes < v->ow, r1 = one || next ? r0 : r0 + 1, at0 = r0 * v->ow + x0, at1;
+        int64_t x1 = one ? x0 : next ? x0 + lanes : 0;
+        next = x1 + lanes < v->ow;      // by steps: a division takes as long as a few taps
+        r2 = next ? r1 : r1 + 1;
+        x2 = next ? x1 + lanes : 0;
+        at1 = r1 * v->ow + x1;
+        w1 = one ? 0 : (int)nn__min(v->ow - x1, lanes);
         for (o = 0; o < tiles; o++)
             v->k->direct((int)nn__min(v->co - o * mr, mr), v->n, w + o * v->n * mr, v->off, start + o * mr,
                          block + r0 * v->sh * v->pitch + x0, block + r1 * v->sh * v->pitch + x1,
