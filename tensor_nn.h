@@ -227,7 +227,9 @@ typedef struct tensor_conv_args_t {
     int same TENSOR_INIT;                   // padding = 'same' (stride 1): output as large as the input
 } tensor_conv_args_t;
 // Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or
-// PyTorch's positions tensor_conv2d(x, w, b, 2, 1).
+// PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU 3x3 ones of stride 1 between many channels go
+// Winograd's way: within 4 times the error of direct sums, and one infinity makes the 4x4 outputs around it
+// NaN.
 //   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, f32/f64/f16/bf16
 //   weight  [O, C / groups, K...], dtype of x
 //   bias    [O], dtype of x; NULL = none
@@ -2328,6 +2330,10 @@ TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, in
     return g->mode == NN__COUNT_PAD ? all : *to - *from;
 }
 
+// Forms of winograd's tiles: image 6 -> 6, gradient of the output 4 -> 6, kernel 3 -> 6, output 6 -> 4, and
+// gradient of the kernel 6 -> 3.
+enum { NN__TILE_IMAGE, NN__TILE_GRAD, NN__TILE_KERNEL, NN__TILE_OUT, NN__TILE_SUMS };
+
 // A block of output pixels: columns x0..x1-1 of rows r0..r1-1, depth * height + row.
 typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 
@@ -2384,6 +2390,8 @@ typedef struct nn__cpu_t {
     void (*turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys);
     void (*gather)(int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off,
                    const float *b, const float *start, float *c, int64_t cs);
+    void (*winograd)(int form, int64_t n, const float *x, int64_t x_tile, int64_t x_row, int64_t x_column,
+                     float *y, int64_t y_tile, int64_t y_row, int64_t y_column, const float *start);
     int mr, kt, lanes, gr;
 } nn__cpu_t;
 
@@ -2805,7 +2813,7 @@ TENSOR__FN void NN__K(direct)(int m, int64_t n, const float *w, const int32_t *o
 #undef NN__KT
 #define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 4 : 2)
 #undef NN__DOT
-#define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
+#define NN__DOT(i, k) if (i < many && k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
 #undef NN__FOUR
 #define NN__FOUR(X, k) X(0, k) X(1, k) X(2, k) X(3, k)
 #undef NN__SUM
@@ -2814,14 +2822,15 @@ TENSOR__FN void NN__K(direct)(int m, int64_t n, const float *w, const int32_t *o
 #define NN__FOLD(i, k) if (i < m && k < NN__KT && k < taps) to[i * ts + k] += V_HSUM(s##i##k);
 #undef NN__LINE
 #define NN__LINE(load) { \
-        V_F g0 = load(g + r), g1 = load(g + r + g_1), g2 = load(g + r + g_2), g3 = load(g + r + g_3); \
+        V_F g0 = load(g + r), g1 = many > 1 ? load(g + r + g_1) : g0; \
+        V_F g2 = many > 1 ? load(g + r + g_2) : g0, g3 = many > 1 ? load(g + r + g_3) : g0; \
         V_F x0 = load(x + r + off[0]), x1 = load(x + r + o1), x2 = load(x + r + o2), x3 = load(x + r + o3); \
         NN__FOUR(NN__DOT, 0) NN__FOUR(NN__DOT, 1) NN__FOUR(NN__DOT, 2) NN__FOUR(NN__DOT, 3) \
-        (void)x1, (void)x2, (void)x3; }
-TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs,
-                                     int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
-                                     int64_t x_image, int64_t images, int64_t rows, int64_t width, float *to,
-                                     int64_t ts) {
+        (void)g1, (void)g2, (void)g3, (void)x1, (void)x2, (void)x3; }
+TENSOR__INLINE void NN__K(direct_sums)(const int many, int m, int taps, const int32_t *off, const float *grad,
+                                       int64_t gs, int64_t g_row, int64_t g_image, const float *image,
+                                       int64_t x_row, int64_t x_image, int64_t images, int64_t rows,
+                                       int64_t width, float *to, int64_t ts) {
     int64_t g_1 = m > 1 ? gs : 0, g_2 = m > 2 ? 2 * gs : 0, g_3 = m > 3 ? 3 * gs : 0, i, k, r;
     int left = (int)(width % V_N);
     int32_t o1 = off[taps > 1 ? 1 : 0], o2 = off[taps > 2 ? 2 : 0], o3 = off[taps > 3 ? 3 : 0];
@@ -2838,10 +2847,47 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
     NN__FOUR(NN__FOLD, 0) NN__FOUR(NN__FOLD, 1) NN__FOUR(NN__FOLD, 2) NN__FOUR(NN__FOLD, 3)
     (void)o1, (void)o2, (void)o3;
 }
+TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs,
+                                     int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
+                                     int64_t x_image, int64_t images, int64_t rows, int64_t width, float *to,
+                                     int64_t ts) {
+#undef NN__WEIGHT
+#define NN__WEIGHT(many) \
+    NN__K(direct_sums)(many, m, taps, off, grad, gs, g_row, g_image, image, x_row, x_image, images, rows, \
+                       width, to, ts)
+    if (m > 1) NN__WEIGHT(4);
+    else NN__WEIGHT(1);
+}
 
 // y[c ys + r] = x[r xs + c]
 TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys) {
     int64_t r = 0, c, i;
+#if TENSOR_NN__PASS == 3
+#undef NN__HALVES
+#define NN__HALVES(a, b, way) _mm512_maskz_shuffle_f32x4(0xFFFF, a, b, way)
+    // Whole lines of both sides: rows are often 4096 bytes apart, where a cache holds few of them.
+    for (; r < rows; r += 16)
+        for (c = 0; c < columns; c += 16) {
+            V_F v[16];
+            int64_t left = rows - r, wide = columns - c;
+            for (i = 0; i < 16; i++) {
+                const float *p = x + (r + i) * xs + c;
+                if (i < left) V_AHEAD(p, 64);
+                v[i] = i < left ? NN__LOAD(p, wide, 0) : V_ZERO();
+            }
+            for (i = 0; i < 16; i += 4) TENSOR__QUADS(v + i);
+            for (i = 0; i < 4; i++) {
+                V_F a = NN__HALVES(v[i], v[i + 4], 0x44), b = NN__HALVES(v[i], v[i + 4], 0xEE);
+                V_F e = NN__HALVES(v[i + 8], v[i + 12], 0x44), f = NN__HALVES(v[i + 8], v[i + 12], 0xEE);
+                v[i] = NN__HALVES(a, e, 0x88);
+                v[i + 4] = NN__HALVES(a, e, 0xDD);
+                v[i + 8] = NN__HALVES(b, f, 0x88);
+                v[i + 12] = NN__HALVES(b, f, 0xDD);
+            }
+            for (i = 0; i < 16 && i < wide; i++) NN__K(put)(y + (c + i) * ys + r, left, v[i]);
+        }
+    return;
+#endif
 #if TENSOR_NN__PASS > 0
     for (; r + 4 <= rows; r += 4, x += 4 * xs, y += 4) {
         for (c = 0; c + 4 <= columns; c += 4) {
@@ -2903,7 +2949,11 @@ TENSOR__INLINE void NN__K(gather_tile)(const int rows, const int nv, int64_t n, 
     for (; n > 0; n--, b += 2 * V_N, off++) {
         const float *p = a + *off;
         u = V_LOAD(b);
-        if (nv > 1) v = V_LOAD(b + V_N);
+        V_AHEAD(b, 128 * V_N);
+        if (nv > 1) {
+            v = V_LOAD(b + V_N);
+            V_AHEAD(b, 129 * V_N);
+        }
         NN__GATHER_ROWS(NN__GATHER_STEP)
     }
     NN__GATHER_ROWS(NN__GATHER_OUT)
@@ -2918,6 +2968,97 @@ TENSOR__FN void NN__K(gather)(int rows, int two, int64_t n, const float *a, int6
     NN__GATHER_ROWS(NN__GATHER_CASE)
     default: return;
     }
+}
+
+// Winograd's F(4x4, 3x3) from the points 0, +-5/8, +-3/2 and infinity: the output is OUT of the products of
+// KERNEL and IMAGE, 36 for 144. Its error is within 4 x that of direct sums (tests/conv.c); that of the usual
+// points 0, +-1, +-2 is over 6 x. An infinity makes all of its tile NaN.
+TENSOR__INLINE void NN__K(winograd_line)(const int form, V_F x0, V_F x1, V_F x2, V_F x3, V_F x4, V_F x5,
+                                         V_F *y) {
+    const float a = 0.625f, b = 1.5f, a2 = a * a, b2 = b * b;
+    const float fa = 1 / (2 * a2 * (a2 - b2)), fb = 1 / (2 * b2 * (b2 - a2));
+    V_F p, q, r, u;
+    if (form == NN__TILE_OUT || form == NN__TILE_SUMS) {
+        const int out = form == NN__TILE_OUT;
+        const float ca = out ? 1 : fa, cb = out ? 1 : fb;
+        p = V_ADD(x1, x2);
+        q = V_SUB(x1, x2);
+        r = V_ADD(x3, x4);
+        u = V_SUB(x3, x4);
+        y[0] = out ? V_ADD(V_ADD(p, r), x0)
+                   : V_FMA(V_SET(1 / (a2 * b2)), x0, V_FMA(V_SET(ca), p, V_MUL(V_SET(cb), r)));
+        y[1] = V_FMA(V_SET(a * ca), q, V_MUL(V_SET(b * cb), u));
+        y[2] = V_FMA(V_SET(a2 * ca), p, out ? V_MUL(V_SET(b2), r) : V_FMA(V_SET(b2 * cb), r, x5));
+        y[3] = V_FMA(V_SET(a * a2), q, V_FMA(V_SET(b * b2), u, x5));
+        return;
+    }
+    if (form == NN__TILE_IMAGE) {
+        p = V_FMA(V_SET(-b2), x2, x4);
+        q = V_MUL(V_SET(a), V_FMA(V_SET(-b2), x1, x3));
+        r = V_FMA(V_SET(-a2), x2, x4);
+        u = V_MUL(V_SET(b), V_FMA(V_SET(-a2), x1, x3));
+        y[0] = V_FMA(V_SET(a2 * b2), x0, V_FMA(V_SET(-a2 - b2), x2, x4));
+        y[5] = V_FMA(V_SET(a2 * b2), x1, V_FMA(V_SET(-a2 - b2), x3, x5));
+    } else {
+        p = V_FMA(V_SET(a2), x2, x0);
+        r = V_FMA(V_SET(b2), x2, x0);
+        q = V_MUL(V_SET(a), V_FMA(V_SET(a2), x3, x1));
+        u = V_MUL(V_SET(b), V_FMA(V_SET(b2), x3, x1));
+        y[0] = x0;
+        y[5] = x3;
+        if (form == NN__TILE_KERNEL) {      // x3 = 0
+            p = V_MUL(V_SET(fa), p);
+            q = V_MUL(V_SET(fa), q);
+            r = V_MUL(V_SET(fb), r);
+            u = V_MUL(V_SET(fb), u);
+            y[0] = V_MUL(V_SET(1 / (a2 * b2)), x0);
+            y[5] = x2;
+        }
+    }
+    y[1] = V_ADD(p, q);
+    y[2] = V_SUB(p, q);
+    y[3] = V_ADD(r, u);
+    y[4] = V_SUB(r, u);
+}
+#undef NN__TILE_IN
+#define NN__TILE_IN(k) k < from ? V_LOAD(x + i * x_row + k * x_column) : V_ZERO()
+#undef NN__TILE_LINE
+#define NN__TILE_LINE(k) k < from ? t[k * to + i] : V_ZERO()
+#undef NN__SIX
+#define NN__SIX(X) X(0), X(1), X(2), X(3), X(4), X(5)
+#undef NN__TILE_KEEP
+#define NN__TILE_KEEP(k) (void)(k < to ? (t[i * to + k] = d[k], 0) : 0)
+#undef NN__TILE_PUT
+#define NN__TILE_PUT(k) (void)(k < to ? (V_STORE(y + k * y_row + i * y_column, V_ADD(d[k], add)), 0) : 0)
+// n tiles of a vector of channels, from x from to x to; start (may be NULL) is added.
+TENSOR__INLINE void NN__K(winograd_tiles)(const int form, const int from, const int to, int64_t n,
+                                          const float *x, int64_t x_tile, int64_t x_row, int64_t x_column,
+                                          float *y, int64_t y_tile, int64_t y_row, int64_t y_column,
+                                          const float *start) {
+    V_F d[6], t[36], add = start ? V_LOAD(start) : V_ZERO();
+    int i;
+    for (; n > 0; n--, x += x_tile, y += y_tile) {
+        for (i = 0; i < from; i++) {
+            NN__K(winograd_line)(form, NN__SIX(NN__TILE_IN), d);
+            NN__SIX(NN__TILE_KEEP);
+        }
+        for (i = 0; i < to; i++) {
+            NN__K(winograd_line)(form, NN__SIX(NN__TILE_LINE), d);
+            NN__SIX(NN__TILE_PUT);
+        }
+    }
+}
+#undef NN__TILES
+#define NN__TILES(form, from, to) \
+    NN__K(winograd_tiles)(form, from, to, n, x, x_tile, x_row, x_column, y, y_tile, y_row, y_column, start)
+TENSOR__FN void NN__K(winograd)(int form, int64_t n, const float *x, int64_t x_tile, int64_t x_row,
+                                int64_t x_column, float *y, int64_t y_tile, int64_t y_row, int64_t y_column,
+                                const float *start) {
+    if (form == NN__TILE_IMAGE) NN__TILES(NN__TILE_IMAGE, 6, 6);
+    else if (form == NN__TILE_GRAD) NN__TILES(NN__TILE_GRAD, 4, 6);
+    else if (form == NN__TILE_KERNEL) NN__TILES(NN__TILE_KERNEL, 3, 6);
+    else if (form == NN__TILE_OUT) NN__TILES(NN__TILE_OUT, 6, 4);
+    else NN__TILES(NN__TILE_SUMS, 6, 3);
 }
 #endif
 
@@ -3572,9 +3713,10 @@ static const nn__cpu_t NN__K(cpu) = {
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
     {NN__K(sgd), NN__K(adam), NN__K(rmsprop)},
 #if TENSOR_NN__PASS < 6
-    NN__K(direct), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__MR, NN__KT, V_N, NN__GR
+    NN__K(direct), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__K(winograd),
+    NN__MR, NN__KT, V_N, NN__GR
 #else
-    NULL, NULL, NULL, NULL, 0, 0, 0, 0
+    NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0
 #endif
 };
 
@@ -4782,13 +4924,22 @@ typedef struct nn__direct_t {
     int32_t *off;                     // [n]; of gathered sums [per][rows][ow]
     char *work;
     uint64_t weights, offsets, worker, bytes;   // of the packed weights, off, a worker's block, everything
+    // By Winograd's tiles: of an image; floats of one of the 36 planes of image, output and kernel tiles
+    int64_t tx, ty, image_plane, out_plane, kernel_plane, chain;
+    float *in, *out, *sum;            // in [36][tiles][pitch], out [36][tiles of co][tiles][mr]; gw
+    int64_t group, first, count;      // the rows of tiles at work
+    int winograd;
 } nn__direct_t;
 
 enum {
     NN__DIRECT_BYTES = 262144,        // of padded images
     NN__GATHER_BYTES = 131072,        // of gathered outputs
     NN__GATHER_TAPS = 192,            // steps of one chain: their weights stay in L1
-    NN__GATHER_PIXELS = 128
+    NN__GATHER_PIXELS = 128,
+    // steps of one chain: the error of long ones is over 4 x that of the direct form
+    NN__WINOGRAD_CHAIN = 64,          // steps of the longest chain; longer ones cost exactness
+    NN__WINOGRAD_BLOCK = 48,          // tiles at work
+    NN__WINOGRAD_TILES = 8            // of a row that are turned at a time
 };
 
 // Sizes; 0 = the columns serve better.
@@ -4860,15 +5011,20 @@ TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t b = task % v->blocks, q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, t, o;
     int64_t oy = b * v->rows, rows = nn__min(v->rows, v->oh - oy), mr = v->mr, lanes = v->k->lanes;
-    int64_t per = nn__ceil(v->ow, lanes), tiles = v->tiles, plane = v->oh * v->ow;
+    int64_t per = nn__ceil(v->ow, lanes), tiles = v->tiles, plane = v->oh * v->ow, r0 = 0, x0 = 0, r2, x2;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *y = v->y + (i * v->groups + q) * v->co * plane + oy * v->ow;
     const float *w = v->packed + q * tiles * v->n * mr, *start = v->start + q * tiles * mr;
     nn__direct_pad(v, v->x + (i * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines, block);
-    for (t = 0; t < rows * per; t += 2) {
-        int64_t u = t + 1 < rows * per ? t + 1 : t, r0 = t / per, x0 = t % per * lanes;
-        int64_t r1 = u / per, x1 = u % per * lanes, at0 = r0 * v->ow + x0, at1 = r1 * v->ow + x1;
-        int w0 = (int)nn__min(v->ow - x0, lanes), w1 = u > t ? (int)nn__min(v->ow - x1, lanes) : 0;
+    for (t = 0; t < rows * per; t += 2, r0 = r2, x0 = x2) {
+        int one = t + 1 == rows * per, w0 = (int)nn__min(v->ow - x0, lanes), w1;
+        int64_t next = x0 + lanes < v->ow, r1 = one || next ? r0 : r0 + 1, at0 = r0 * v->ow + x0, at1;
+        int64_t x1 = one ? x0 : next ? x0 + lanes : 0;
+        next = x1 + lanes < v->ow;      // by steps: a division takes as long as a few taps
+        r2 = next ? r1 : r1 + 1;
+        x2 = next ? x1 + lanes : 0;
+        at1 = r1 * v->ow + x1;
+        w1 = one ? 0 : (int)nn__min(v->ow - x1, lanes);
         for (o = 0; o < tiles; o++)
             v->k->direct((int)nn__min(v->co - o * mr, mr), v->n, w + o * v->n * mr, v->off, start + o * mr,
                          block + r0 * v->sh * v->pitch + x0, block + r1 * v->sh * v->pitch + x1,
@@ -4907,9 +5063,164 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
                        plane);
     }
 }
+// ---- 3x3 of stride 1 between many channels, by Winograd: a block of rows of tiles is transformed,
+// multiplied plane by plane (channels in vectors), and transformed back.
+
+TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
+    int64_t lanes = v->k->lanes, all, tiles;
+    if (lanes < 2 || v->kh != 3 || v->kw != 3 || v->dh != 1 || v->dw != 1 || v->sh != 1 ||
+        v->sw != 1) return 0;
+    if (v->ci < 32 || v->co < 32 || v->ci % lanes || v->co % lanes) return 0;
+    v->tx = nn__ceil(v->ow, 4);
+    v->ty = nn__ceil(v->oh, 4);
+    all = v->images * v->ty;
+    // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs.
+    if (all * v->tx < 32 || v->oh * v->ow < 8 * v->tx * v->ty) return 0;
+    v->chain = v->sums && all * v->tx < 1024 ? NN__WINOGRAD_CHAIN / 2 : NN__WINOGRAD_CHAIN;
+    v->mr = 2 * lanes;
+    v->tiles = nn__ceil(v->co, v->mr);
+    v->pitch = v->ci + 16;
+    v->blocks = nn__ceil(all, nn__ceil(NN__WINOGRAD_BLOCK, v->tx));
+    v->rows = nn__ceil(all, v->blocks);
+    v->blocks = nn__ceil(all, v->rows);
+    tiles = v->rows * v->tx;
+    // Planes that lie a multiple of 4096 bytes apart would share their places in the caches.
+    v->image_plane = nn__ceil(tiles * v->pitch, 1024) * 1024 + 48;
+    v->out_plane = nn__ceil(tiles * v->tiles * v->mr, 1024) * 1024 + 48;
+    v->kernel_plane = nn__ceil(v->ci * v->tiles * v->mr, 1024) * 1024 + 48;
+    v->offsets = nn__line((uint64_t)NN__WINOGRAD_CHAIN * 4);
+    v->worker = (uint64_t)((4 * NN__WINOGRAD_TILES + 2) * 6 * v->mr) * 4;
+    v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane + v->kernel_plane)) * 4 + v->offsets +
+               nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) +
+                   v->worker * (uint64_t)TENSOR__(thread_count)();
+    v->winograd = 1;
+    return 1;
+}
+// Some columns of tiles of one vector of channels: of the image, or of the output's gradient.
+TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
+    const nn__direct_t *v = (const nn__direct_t *)arg;
+    int64_t lanes = v->k->lanes, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), c = task / parts * lanes;
+    int64_t t0 = task % parts * NN__WINOGRAD_TILES, n = nn__min(NN__WINOGRAD_TILES, v->tx - t0), i, r;
+    int grad = c >= v->ci;
+    int64_t side = grad ? 4 : 6, h = grad ? v->oh : v->h, w = grad ? v->ow : v->w, line, lo, hi;
+    int64_t x0 = 4 * t0 - (grad ? 0 : v->pw), columns = 4 * n + side - 4;
+    float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker), *to;
+    if (grad) c -= v->ci;
+    line = columns * lanes;
+    lo = nn__min(nn__max(-x0, 0), columns);
+    hi = nn__min(nn__max(w - x0, lo), columns);
+    for (r = 0; r < v->count; r++) {
+        int64_t image = (v->first + r) / v->ty, row = (v->first + r) % v->ty, tile = r * v->tx + t0;
+        const float *x = (grad ? v->y : v->x) +
+                         ((image * v->groups + v->group) * (grad ? v->co : v->ci) + c) * h * w;
+        i = r > 0 && row > 0 ? side - 4 : 0;     // lines of the row above
+        if (i) memmove(block, block + 4 * line, (size_t)(i * line) * 4);
+        for (to = block + i * line; i < side; i++, to += line) {
+            int64_t y = 4 * row - (grad ? 0 : v->ph) + i;
+            if (y < 0 || y >= h) {
+                memset(to, 0, (size_t)line * 4);
+                continue;
+            }
+            memset(to, 0, (size_t)(lo * lanes) * 4);
+            v->k->turn(lanes, hi - lo, x + y * w + x0 + lo, h * w, to + lo * lanes, lanes);
+            memset(to + hi * lanes, 0, (size_t)((columns - hi) * lanes) * 4);
+        }
+        if (grad)
+            v->k->winograd(NN__TILE_GRAD, n, block, 4 * lanes, line, lanes,
+                           v->out + (c / v->mr * v->rows * v->tx + tile) * v->mr + c % v->mr, v->mr,
+                           6 * v->out_plane, v->out_plane, NULL);
+        else
+            v->k->winograd(NN__TILE_IMAGE, n, block, 4 * lanes, line, lanes, v->in + tile * v->pitch + c,
+                           v->pitch, 6 * v->image_plane, v->image_plane, NULL);
+    }
+}
+// One plane, one vector pair of outputs: over channels for the outputs, over tiles for the kernel's gradient.
+TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
+    const nn__direct_t *v = (const nn__direct_t *)arg;
+    int64_t e = task / v->tiles, o = task % v->tiles, tiles = v->count * v->tx, k, u;
+    int64_t steps = v->sums ? tiles : v->ci, many = v->sums ? v->ci : tiles;
+    int64_t parts = nn__ceil(steps, v->chain), runs = nn__ceil(many, v->k->gr);
+    const float *in = v->in + e * v->image_plane;
+    float *kernel = v->packed + e * v->kernel_plane + o * v->ci * v->mr;
+    float *out = v->out + e * v->out_plane + o * v->rows * v->tx * v->mr;
+    const float *b = v->sums ? out : kernel, *zero = v->start + v->tiles * v->mr;
+    float *c = v->sums ? kernel : out;
+    for (k = 0; k < parts; k++)
+        for (u = 0; u < runs; u++) {
+            int64_t from = steps * k / parts, to = steps * (k + 1) / parts;
+            int64_t r0 = many * u / runs, r1 = many * (u + 1) / runs;
+            v->k->gather((int)(r1 - r0), v->co - o * v->mr > v->k->lanes, to - from,
+                         in + (v->sums ? from * v->pitch + r0 : r0 * v->pitch + from), v->sums ? 1 : v->pitch,
+                         v->off, b + from * v->mr, k > 0 || (v->sums && v->first > 0) ? NULL : zero,
+                         c + r0 * v->mr, v->mr);
+        }
+    (void)worker;
+}
+// A row of tiles of one vector pair of outputs.
+TENSOR__FN void nn__winograd_out(void *arg, int64_t task, int worker) {
+    const nn__direct_t *v = (const nn__direct_t *)arg;
+    int64_t o = task % v->tiles, r = task / v->tiles, m = nn__min(v->co - o * v->mr, v->mr), j, t, n, i;
+    int64_t image = (v->first + r) / v->ty, y0 = (v->first + r) % v->ty * 4, plane = v->oh * v->ow;
+    float *y = v->y + ((image * v->groups + v->group) * v->co + o * v->mr) * plane + y0 * v->ow;
+    float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
+    for (t = 0; t < v->tx; t += n) {
+        n = nn__min(NN__WINOGRAD_TILES, v->tx - t);
+        for (j = 0; j < m; j += v->k->lanes)
+            v->k->winograd(NN__TILE_OUT, n, v->out + ((o * v->rows + r) * v->tx + t) * v->mr + j, v->mr,
+                           6 * v->out_plane, v->out_plane, block + j, 4 * v->mr, 4 * n * v->mr, v->mr,
+                           v->start + o * v->mr + j);
+        for (i = 0; i < nn__min(4, v->oh - y0); i++)
+            v->k->turn(nn__min(4 * n, v->ow - 4 * t), m, block + 4 * i * n * v->mr, v->mr,
+                       y + i * v->ow + 4 * t, plane);
+    }
+}
+// Kernels of one channel to a vector pair of outputs; the gradient's back.
+TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
+    const nn__direct_t *v = (const nn__direct_t *)arg;
+    int64_t o = task / v->ci, c = task % v->ci, m = nn__min(v->co - o * v->mr, v->mr), mr = v->mr, j;
+    int64_t at = v->flipped ? ((v->group * v->ci + c) * v->co + o * mr) * 9
+                            : ((v->group * v->co + o * mr) * v->ci + c) * 9;
+    int64_t e = v->kernel_plane, step = v->flipped ? -mr : mr;
+    float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker), *u = v->packed + task * mr;
+    if (!v->sums) v->k->turn(m, 9, v->weight + at, v->flipped ? 9 : 9 * v->ci, block, mr);
+    for (j = 0; j < m; j += v->k->lanes)
+        if (v->sums) v->k->winograd(NN__TILE_SUMS, 1, u + j, 0, 6 * e, e, block + j, 0, 3 * mr, mr, NULL);
+        else
+            v->k->winograd(NN__TILE_KERNEL, 1, block + j + (v->flipped ? 8 * mr : 0), 0, 3 * step, step, u +
+                           j,
+                           0, 6 * e, e, NULL);
+    if (v->sums) v->k->turn(9, m, block, mr, v->sum + at, 9 * v->ci);
+}
+TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
+    int64_t all = v->images * v->ty, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), i;
+    v->in = (float *)scratch;
+    v->out = v->in + 36 * v->image_plane;
+    v->packed = v->out + 36 * v->out_plane;
+    v->off = (int32_t *)(void *)(v->packed + 36 * v->kernel_plane);
+    v->start = v->packed + 36 * v->kernel_plane + v->offsets / 4;
+    v->work = (char *)v->start + nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4);
+    for (i = 0; i < NN__WINOGRAD_CHAIN; i++) v->off[i] = (int32_t)(v->sums ? i * v->pitch : i);
+    for (v->group = 0; v->group < v->groups; v->group++) {
+        for (i = 0; i < (v->tiles + 1) * v->mr; i++)
+            v->start[i] = v->bias && i < v->co ? v->bias[v->group * v->co + i] : 0;
+        if (!v->sums) nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
+        for (v->first = 0; v->first < all; v->first += v->count) {
+            v->count = nn__min(v->rows, all - v->first);
+            nn__run(parts * ((v->ci + (v->sums ? v->co : 0)) / v->k->lanes), nn__winograd_in, v);
+            nn__run(36 * v->tiles, nn__winograd_product, v);
+            if (!v->sums) nn__run(v->count * v->tiles, nn__winograd_out, v);
+        }
+        if (v->sums) nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
+    }
+}
+
 TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     int64_t mr = v->mr, tiles = v->tiles, q, t, k, j, taps = v->kh * v->kw;
     float *p = (float *)scratch;
+    if (v->winograd) {
+        nn__winograd_run(v, scratch);
+        return;
+    }
     v->packed = p;
     v->start = p + v->groups * tiles * mr * v->n;
     v->off = (int32_t *)(void *)((char *)scratch + v->weights);
@@ -5081,7 +5392,8 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     if (TENSOR__(gemm_scratch)(&g) > v->gemm) v->gemm = nn__line(TENSOR__(gemm_scratch)(&g));
     v->worker = v->columns + v->gemm;
 }
-// 1 = without columns, and d says how; v->chunks as it wants.
+// 1 = without columns, and d says how; v->chunks as it wants: no pieces of the weights' gradient for
+// Winograd.
 TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct_t *d) {
     const nn__window_t *g = &v->g;
     memset(d, 0, sizeof *d);
@@ -5111,6 +5423,10 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
     d->ow = d->flipped ? g->in[2] : g->out[2];
     d->ph = d->flipped ? d->dh * (d->kh - 1) - g->pad[1] : g->pad[1];
     d->pw = d->flipped ? d->dw * (d->kw - 1) - g->pad[2] : g->pad[2];
+    if (nn__winograd_plan(d)) {
+        v->chunks = 0;
+        return 1;
+    }
     if (!nn__direct_plan(d)) return 0;
     if (d->gather) v->chunks = nn__min(v->chunks, nn__ceil(8, d->tiles * d->groups));   // tiles are tasks too
     return 1;
@@ -5320,6 +5636,11 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     }
     v.pieces = (char *)c->scratch + v.worker * (uint64_t)TENSOR__(thread_count)();
     if (nn__conv_direct(c, &v, &d)) {
+        if (d.winograd) {
+            d.sum = (float *)v.w->data;
+            nn__winograd_run(&d, c->scratch);
+            return TENSOR_OK;
+        }
         d.off = (int32_t *)c->scratch;
         d.work = (char *)c->scratch + d.offsets;
         if (d.gather) nn__gather_pixels(&d, d.off);

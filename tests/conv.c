@@ -475,17 +475,70 @@ static void threads(void) {
     CHECK(test_same_bits(grads[0][0], grads[1][0]) && test_same_bits(grads[0][1], grads[1][1]));
 }
 
+// Winograd's error in the root mean square against that of direct sums, which fewer than 32 outputs (or
+// inputs) have: of the gradients and the output.
+static void winograd(void) {
+    static const int64_t shape[3][4] = {{2, 64, 64, 32}, {8, 128, 128, 8}, {3, 48, 32, 30}};
+    int k, t, j, i;
+    for (k = 0; k < 3; k++) {
+        const int64_t *s = shape[k];
+        tensor_t *exact[3] = {NULL, NULL, NULL}, *x, *w, *g;
+        double error[2][3];
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_manual_seed((uint64_t)k);
+        x = tensor_randn(s[0], s[1], s[3], s[3]);
+        w = tensor_randn(s[2], s[1], 3, 3);
+        g = tensor_randn(s[0], s[2], s[3], s[3]);
+        for (t = 0; t < 3; t++) {   // f64; Winograd; pieces of 16 outputs
+            tensor_t *got[3] = {NULL, NULL, NULL}, *in[2], *gy = tensor_to(g, t ? TENSOR_F32 : TENSOR_F64);
+            in[0] = tensor_requires_grad_(tensor_detach(tensor_to(x, t ? TENSOR_F32 : TENSOR_F64)), 1);
+            in[1] = tensor_requires_grad_(tensor_detach(tensor_to(w, t ? TENSOR_F32 : TENSOR_F64)), 1);
+            if (t < 2) {
+                got[2] = tensor_conv2d(in[0], in[1], .padding = 1);
+                tensor_autograd_grad(&got[2], 1, &gy, in, 2, got, 0);
+            } else {
+                tensor_t *list[8], *part[2], *piece, *gw[8], *gx[8];
+                for (i = 0; i < s[2] / 16; i++) {
+                    in[1] = tensor_requires_grad_(tensor_detach(tensor_narrow(w, 0, 16 * i, 16)), 1);
+                    list[i] = tensor_conv2d(in[0], in[1], .padding = 1);
+                    piece = tensor_narrow(gy, 1, 16 * i, 16);
+                    tensor_autograd_grad(&list[i], 1, &piece, in, 2, part, 0);
+                    gw[i] = part[1];
+                }
+                for (i = 0; i < s[1] / 16; i++)   // the image's gradient is a convolution, too
+                    gx[i] = tensor_conv_transpose2d(gy, tensor_narrow(w, 1, 16 * i, 16), .padding = 1);
+                got[0] = tensor_cat_n(gx, (int)(s[1] / 16), 1);
+                got[1] = tensor_cat_n(gw, (int)(s[2] / 16), 0);
+                got[2] = tensor_cat_n(list, (int)(s[2] / 16), 1);
+            }
+            for (j = 0; j < 3; j++) {
+                tensor_t *d;
+                if (!t) exact[j] = got[j];
+                if (!t) continue;
+                d = tensor_sub(tensor_to(got[j], TENSOR_F64), exact[j]);
+                error[t - 1][j] = sqrt(tensor_item(tensor_mean(tensor_square(d))));
+            }
+        }
+        // The kernel's direct gradient is exacter than one chain of sums by some 2 to 4 times.
+        for (j = 0; j < 3; j++)
+            CHECK_MSG(error[0][j] <= (j == 1 ? 5 : 4) * error[1][j], "%d, result %d: %g, direct %g", k, j,
+                      error[0][j], error[1][j]);
+        tensor_scope_end(scope);
+    }
+}
+
 // Convolutions with a bias and their gradients against f64, for every form of loop and its edges: outputs in
 // vectors (several images in a block, several blocks of rows, part of a tile, steps), pixels in vectors,
-// columns.
+// columns, Winograd's tiles (groups, part of a tile, a padding of 2).
 static void forms(void) {
     // images, channels, outputs, groups, kernel, height, width, stride, padding, dilation
-    static const int64_t shape[10][10] = {
+    static const int64_t shape[12][10] = {
         {9, 16, 40, 1, 3, 9, 10, 1, 1, 1},  {2, 3, 32, 1, 7, 40, 37, 2, 3, 1},
         {3, 10, 48, 2, 5, 12, 11, 1, 2, 1}, {2, 16, 32, 1, 3, 40, 100, 1, 1, 1},
         {5, 8, 16, 1, 3, 15, 16, 2, 2, 2},  {17, 30, 64, 1, 3, 4, 5, 1, 1, 1},
         {2, 6, 6, 6, 3, 30, 30, 1, 1, 1},   {3, 4, 8, 4, 5, 14, 17, 1, 2, 1},
-        {2, 1, 16, 1, 5, 28, 28, 1, 2, 1},  {2, 64, 1, 1, 3, 28, 28, 1, 1, 1}};
+        {2, 1, 16, 1, 5, 28, 28, 1, 2, 1},  {2, 64, 1, 1, 3, 28, 28, 1, 1, 1},
+        {3, 64, 96, 2, 3, 13, 43, 1, 0, 1}, {9, 48, 32, 1, 3, 7, 8, 1, 2, 1}};
     int k, t, j;
     for (k = 0; k < (int)(sizeof shape / sizeof shape[0]); k++) {
         const int64_t *s = shape[k];
@@ -754,6 +807,7 @@ int main(void) {
     RUN(special_values);
     RUN(threads);
     RUN(forms);
+    RUN(winograd);
     RUN(pool_forms);
     RUN(modules);
     RUN(errors);
