@@ -2765,14 +2765,16 @@ typedef struct tensor_backend_t {
     // Index -1: memory of the host that copies need not wait for.
     int (*alloc)(int index, uint64_t bytes, void **data, void **block);
     void (*release)(void *data, void *block);           // from any thread
-    // Copies bytes in the order of the ops before, raised as op's. to_in, from_in: the storage that a side lies
-    // in, NULL = the host's. Without wait the host's side, if it is of alloc(-1), is read or there later.
+    // Copies bytes in the order of the ops before, raised as op's. to_in, from_in: the storage that a side
+    // lies in, NULL = the host's. Without wait the host's side, if it is of alloc(-1), is read or there
+    // later.
     int (*copy)(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
                 uint64_t bytes, int wait, const char *op);
     // The next may be NULL. Work of the calling thread goes beside its other work (on), or is as before (0).
     void (*aside)(int index, int on);
     // 0 = the device does at once what is asked of it. 1 = the calling thread's calls are recorded, to run
-    // later and often: again (may be NULL) is called before each run (run = 1) and when there are no more (0).
+    // later and often: again (may be NULL) is called before each run (run = 1) and when there are no more
+    // (0).
     int (*recording)(int index, void (*again)(void *user, int run), void *user);
     void (*site)(const char *site);     // where the calling thread's calls since the last site were made
     // One per family, NULL = not supported: the op is an error that says so. An error is raised by the
@@ -5291,7 +5293,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__STOREW(p, v) V_STORE(p, v)
 #endif
 
-/* t lives on after its last use: else gcc 12 sums into t's register and moves the sum back, five times a step */
+/* t lives on after its last use: else gcc 12 sums into t's register and moves the sum back at each step */
 #undef TENSOR__USED
 #if TENSOR__PASS == 3
 #define TENSOR__USED(t) __asm__ volatile("" :: "v"(t))
@@ -5826,9 +5828,9 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     else tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
 }
 
-/* c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors];
-a row that is not there gets the
- * last one's sum. Vectors of the compiler: multiply and add need no names, and two lanes exist without SIMD. */
+/* c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; a row that is not there gets
+ * the last one's sum. Vectors of the compiler: multiply and add need no names, and two lanes exist without
+ * SIMD. */
 #undef TENSOR__L64
 #define TENSOR__L64 (V_N > 4 ? V_N / 2 : 2)
 typedef double TENSOR__K(doubles) __attribute__((vector_size(8 * TENSOR__L64), aligned(8), may_alias));
@@ -8899,7 +8901,8 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t it
             kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
             for (q = 0; q < nb; q += nr)
-                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr, b + p * g->brs + (jc + q) * g->bcs,
+                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr, b + p * g->brs +
+                                      (jc + q) * g->bcs,
                                       g->brs, g->bcs, bp + q * kb);
             for (i = r[0]; i < r[1]; i += 4) {
                 mw = TENSOR__MIN(r[1] - i, (int64_t)4);
@@ -9837,7 +9840,9 @@ TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, con
     }
     t->op = "from";
     uint64_t bytes = (uint64_t)t->numel * tensor__sizes[t->dtype];
-    if (!tensor__move_bytes(tensor__self(), tensor__ptr(t), t->storage, data, NULL, bytes, 1, "from")) { return t; }
+    if (!tensor__move_bytes(tensor__self(), tensor__ptr(t), t->storage, data, NULL, bytes, 1, "from")) {
+        return t;
+    }
     (tensor_free)(t);
     return TENSOR__POISON;
 }

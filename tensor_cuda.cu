@@ -6,7 +6,8 @@
 //
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver  >>libraries
-//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>order  >>matmul  >>windows  >>losses
+//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>order  >>matmul  >>windows
+//   >>losses
 //   >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>entry
 #if defined(TENSOR_CUDA_SIM)
 #include "cusim.h"
@@ -275,8 +276,8 @@ struct block_t {
     int waits;                              // events that a pending block waits for
     state_t state;
     bool ranged;                            // of a reserved range
-    // For >>backend: the last write, its own stream's last read (marks: stream and count of its calls); graphs
-    // that keep it; the graph that listed it last, and where.
+    // For >>backend: the last write, its own stream's last read (marks: stream and count of its calls);
+    // graphs that keep it; the graph that listed it last, and where.
     uint64_t wrote, read;
     int kept, listed, place;
     bool released;                          // its tensor is gone, a graph keeps it
@@ -3099,8 +3100,12 @@ struct scan_set_t {
 };
 template <class C, class OP> struct scan_of : OP {
     typedef typename OP::acc acc;
-    __device__ static acc load(const scan_set_t &s, int64_t at, int64_t) { return load_as<C>(s.x, s.from, at); }
-    __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) { store_as<C>(s.y, s.to, at, v); }
+    __device__ static acc load(const scan_set_t &s, int64_t at, int64_t) {
+        return load_as<C>(s.x, s.from, at);
+    }
+    __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) {
+        store_as<C>(s.y, s.to, at, v);
+    }
 };
 template <class C> struct log_op {              // log(e^a + e^b); equal infinities have no difference
     typedef C acc;
@@ -3122,7 +3127,8 @@ template <class C> struct line_scan {           // y = a + b of the y before, as
         store_as<C>(s.y, s.to, at, v.a);
     }
 };
-template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // forward: products before; back: and behind
+// forward: products before; back: and behind
+template <class C> struct others_scan : scan_of<C, prod_op<C>> {
     __device__ static void store(const scan_set_t &s, int64_t at, C before, C) {
         if (s.back) {
             store_as<C>(s.y, s.to, at, w_mul(((const C *)s.between)[at], before));
@@ -3519,7 +3525,8 @@ inline int softmax_backward(const place_t &at, const tensor_arg_t &dx, const ten
     return 0;
 }
 inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void *rstd,
-                      const tensor_arg_t &x, const void *w, const void *b, int64_t rows, int64_t columns, double eps, bool rms) {
+                      const tensor_arg_t &x, const void *w, const void *b, int64_t rows, int64_t columns,
+                          double eps, bool rms) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(
@@ -3536,7 +3543,8 @@ inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t colu
 // dw, db may be NULL (both or none), of x's dtype as w is.
 inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
                                const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
-                               const void *mean, const void *rstd, int64_t rows, int64_t columns, bool rms, void *scratch) {
+                               const void *mean, const void *rstd, int64_t rows, int64_t columns, bool rms,
+                                   void *scratch) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     int64_t chunk = at.limits.norm_chunk;
@@ -3626,8 +3634,8 @@ flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long 
         y[at[0]] = place;
     }
 }
-// Where element i of a scatter goes in y, as if y were contiguous; the order of the sources. index NULL: where
-// the walk says. One that is `padding` goes to `places`, behind all.
+// Where element i of a scatter goes in y, as if y were contiguous; the order of the sources. index NULL:
+// where the walk says. One that is `padding` goes to `places`, behind all.
 __global__ void __launch_bounds__(THREADS, 4)
 scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, int64_t stride, int64_t size,
              int64_t padding, int64_t places, unsigned long long *error) {
@@ -3729,7 +3737,8 @@ inline cudaError_t radix_sort(const place_t &at, sortable_t &b, int64_t n, int f
     unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
     cudaError_t e = cudaSuccess;
     for (int shift = first; !e && shift < end; shift += 4) {
-        e = tcu_launch(radix_count, blocks, THREADS, 0, at.stream, b.total, (const uint64_t *)b.key, n, shift);
+        e = tcu_launch(radix_count, blocks, THREADS, 0, at.stream, b.total, (const uint64_t *)b.key, n,
+                       shift);
         if (!e) { e = tcu_launch(radix_sum, 1, THREADS, 0, at.stream, b.total, (int)(blocks * RADIX)); }
         if (!e) {
             e = tcu_launch(radix_move, blocks, THREADS, 0, at.stream, b.key2, b.order2,
@@ -5210,7 +5219,8 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recu
         ((C *)v.y)[i] = a;
     }
 }
-// dh and dc, of the step's results but for dy and dcy, become those of h0 and c0 but for what goes through hg.
+// dh and dc, of the step's results but for dy and dcy, become those of h0 and c0 but for what goes through
+// hg.
 template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_backward(recur_t v) {
     const int64_t h = v.h, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n * h; i += step) {
@@ -5476,30 +5486,35 @@ inline int optimizer(const place_t &at, int rule, const param_t *params, int cou
 // >>streams                                        MARK: streams, what waits for what, graphs' lists
 //
 // State is the process's: one allocator, streams by number, a current stream per thread and device. A block
-// carries marks (stream and count of its calls) of its last write and of each stream's last read; a call waits
-// for those of other streams that its own has not waited for yet, by one event, and a stream that is not the
-// block's own is recorded, so that memory is free only when both are done with it. Marks are set after the
-// launch: whoever sees one may record an event that covers it. While a graph is captured nothing waits; the
-// blocks its calls use are listed, kept, and waited for and marked at each run instead. Rejected: an event per
-// call (more than a launch costs); destroying streams (arenas and marks name them): they are used again.
+// carries marks (stream and count of its calls) of its last write and of each stream's last read; a call
+// waits for those of other streams that its own has not waited for yet, by one event, and a stream that is
+// not the block's own is recorded, so that memory is free only when both are done with it. Marks are set
+// after the launch: whoever sees one may record an event that covers it. While a graph is captured nothing
+// waits; the blocks its calls use are listed, kept, and waited for and marked at each run instead. Rejected:
+// an event per call (more than a launch costs); destroying streams (arenas and marks name them): they are
+// used again.
 // ------------------------------------------------------------------------------
 
-enum { SLOTS = 256, COUNTED = 2048, BACKWARD_FROM = 1024, MAX_STREAMS = 256, PER_DEVICE = 32, NUMBERS = 64 << 10 };
+enum { SLOTS = 256, COUNTED = 2048, BACKWARD_FROM = 1024, MAX_STREAMS = 256, PER_DEVICE = 32, NUMBERS =
+    64 << 10 };
 struct stream_t {
     cudaStream_t raw;
     cudaEvent_t event;                          // for other streams to wait for
     int id, device, idle;
     int noted;                                  // an op that may meet a bad index ran since the last look
-    uint64_t calls, seen[MAX_STREAMS];          // its calls; how many of each other stream's it has waited for
+    // its calls; how many of each other stream's it has waited for
+    uint64_t calls, seen[MAX_STREAMS];
 };
 }  // namespace tcu
 // Handles stay until tensor_cuda_shutdown, so that a use after the end is noticed.
 struct tensor_cuda_stream_t { tensor_cuda_stream_t *next; tcu::stream_t *of; bool dead; };
-struct tensor_cuda_event_t { tensor_cuda_event_t *next; cudaEvent_t at; int device; bool timing, recorded, dead; };
+struct tensor_cuda_event_t { tensor_cuda_event_t *next; cudaEvent_t at; int device;
+    bool timing, recorded, dead; };
 namespace tcu {
 // A number that each run of a graph has anew, at `at` in its numbers: an offset of the generator (host NULL),
 // or the nn__update_t at host.
-struct live_t { uint32_t at; uint64_t offset, seed; const nn__update_t *host; param_t states; bool wide, own_seed; };
+struct live_t { uint32_t at; uint64_t offset, seed; const nn__update_t *host; param_t states;
+    bool wide, own_seed; };
 struct again_t { void (*run)(void *user, int run); void *user; };
 struct listed_t { block_t *block; tensor__storage_t *storage; bool wrote; };
 template <class T> struct list_t {
@@ -5586,7 +5601,8 @@ inline int raise_cuda(const char *what) {
     int e = (int)last_error;                    // 700 .. 719: of kernels, and most end the context
     bool lost = e == cudaErrorIllegalAddress || e == cudaErrorLaunchTimeout || e == cudaErrorAssert ||
                 (e >= cudaErrorHardwareStackError && e <= cudaErrorLaunchFailure);
-    return raise(TENSOR_ERR_CUDA, lost ? "%s: %s; no call of CUDA works in this process any more" : "%s: %s", what,
+    return raise(TENSOR_ERR_CUDA, lost ? "%s: %s; no call of CUDA works in this process any more" : "%s: %s",
+                 what,
                  cudaGetErrorString(last_error));
 }
 // -> NULL: CUDA refuses (last_error), or there are PER_DEVICE (cudaSuccess). Locked by the caller.
@@ -5667,8 +5683,9 @@ static stream_t *current(int index, const char *op) {
     }
     if (g && (g->thread == &T) != (g->on == h->of)) {
         if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
-        raise(TENSOR_ERR_UNSUPPORTED, g->thread == &T ? "%s: a graph is captured on another stream%s"
-                                                      : "%s: another thread captures a graph on this stream%s", op);
+        raise(TENSOR_ERR_UNSUPPORTED, g->thread == &T
+              ? "%s: a graph is captured on another stream%s"
+              : "%s: another thread captures a graph on this stream%s", op);
         return nullptr;
     }
     return h->of;
@@ -5762,8 +5779,8 @@ static void call_after(stream_t *s, const tensor_call_t *c) {
 //
 // One struct of functions, one kernel entry for all families: it looks for a native kernel and, where there
 // is none for the op or its dtypes, runs the CPU's over copies of the storages, so that every op works and
-// the counts say which are slow. Rejected: a null kernel for what is missing (a network with one such op would
-// not run at all).
+// the counts say which are slow. Rejected: a null kernel for what is missing (a network with one such op
+// would not run at all).
 // ------------------------------------------------------------------------------
 
 // Memory for the length of an op: what is queued may still use it, as it serves this stream alone.
@@ -5868,11 +5885,11 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     current_t at(index);
     if (g && (peers || !to_block || (!from_block && bytes > sizeof(few_t)))) {
         g->failed = TENSOR_ERR_UNSUPPORTED;
-        return raise(TENSOR_ERR_UNSUPPORTED, !to_block ? "%s: the host reads a tensor's elements%s, which a graph "
-                                                         "cannot do: read them after its run"
-                                                       : "%s: memory of the host%s cannot be read by a graph: copy "
-                                                         "it before the run, into a tensor that the graph reads",
-                     op);
+        return raise(TENSOR_ERR_UNSUPPORTED, !to_block
+                     ? "%s: the host reads a tensor's elements%s, which a graph cannot do: read them "
+                       "after its run"
+                     : "%s: memory of the host%s cannot be read by a graph: copy it before the run, into a "
+                       "tensor that the graph reads", op);
     }
     if (peers) {                                // the source is ready, and stays until it is read
         if (!(other = current(from_index, op))) { return code_now(); }
@@ -6025,7 +6042,8 @@ static int fall_back(tensor_call_t *c, stream_t *s) {
     tensor_cuda_graph_t *g = captured_on(s);
     if (g) {
         g->failed = TENSOR_ERR_UNSUPPORTED;
-        return raise(g->failed, "%s: cuda has no kernel for it%s, and a graph cannot run on the CPU", c->row->name);
+        return raise(g->failed, "%s: cuda has no kernel for it%s, and a graph cannot run on the CPU",
+                     c->row->name);
     }
     if (__atomic_load_n(&G.forbidden, __ATOMIC_RELAXED)) {
         char list[96] = "";
@@ -6084,7 +6102,8 @@ static void *live_number(const live_t &number, uint32_t bytes) {
     live_t n = number;
     n.at = g->used;
     if (g->used + bytes > NUMBERS || !g->lives.add(n)) {
-        g->failed = raise(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: no room for more random ops and optimizers%s%s", "");
+        g->failed = raise(TENSOR_ERR_OUT_OF_MEMORY,
+                          "cuda_graph: no room for more random ops and optimizers%s%s", "");
         return nullptr;
     }
     g->used += (bytes + 15) & ~15u;
@@ -6725,7 +6744,8 @@ static int native_optimizer(const place_t &at, tensor_call_t *c) {
     n.wide = dtype == TENSOR_F64;
     const void *live = live_number(n, (uint32_t)sizeof(update_t<double>));
     code = dtype == TENSOR_F32   ? optimizer<float>(at, (int)c->p->i[0], params, count, *u, live)
-           : dtype == TENSOR_F64 ? optimizer<double>(at, (int)c->p->i[0], params, count, *u, live) : (int)NONE;
+           : dtype == TENSOR_F64 ? optimizer<double>(at, (int)c->p->i[0], params, count, *u, live) :
+               (int)NONE;
     free(params);
     return code;
 }
@@ -6768,9 +6788,9 @@ static int native(const place_t &at, tensor_call_t *c) {
 //
 // A capture is CUDA's own of one stream; its memory is an arena that only the graph's runs use. What changes
 // from run to run (offsets of the generator, an optimizer's numbers) lies in one small block, filled by one
-// copy before each run; callbacks do the host's part. What was drawn, counted and changed while it was captured
-// has not happened: end takes the generator back. Rejected: patching kernel arguments in the graph's nodes (a
-// call of the driver for each).
+// copy before each run; callbacks do the host's part. What was drawn, counted and changed while it was
+// captured has not happened: end takes the generator back. Rejected: patching kernel arguments in the graph's
+// nodes (a call of the driver for each).
 // ------------------------------------------------------------------------------
 
 static int backend_recording(int index, void (*again)(void *user, int run), void *user) {
@@ -6831,7 +6851,8 @@ static int graph_begin(tensor_cuda_graph_t *g) {
     g->staged = (unsigned char *)malloc(NUMBERS);
     current_t at(g->device);
     int code = !g->arena || !g->staged ? (int)TENSOR_ERR_OUT_OF_MEMORY
-                                       : alloc(G.allocator, g->device, (void *)s->raw, NUMBERS, "graph", &g->numbers);
+                                       : alloc(G.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
+                                               &g->numbers);
     if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeThreadLocal)); }
     if (code) {
         if (g->arena) { capture_end(G.allocator, g->device, g->arena); }
@@ -6980,7 +7001,10 @@ static int backend_run(tensor_call_t *c) {
     at.device = index;
     last_error = cudaSuccess;
     int code = call_before(s, c);
-    if (code) { return code == TENSOR_ERR_CUDA ? raise_cuda(row->name) : raise(code, "%s: out of memory%s", row->name); }
+    if (code) {
+        return code == TENSOR_ERR_CUDA ? raise_cuda(row->name) : raise(code, "%s: out of memory%s",
+                                                                       row->name);
+    }
     code = native(at, c);
     bool here = code == TENSOR_ERR_UNSUPPORTED;
     if (key < COUNTED) {
@@ -7246,8 +7270,10 @@ int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "record_stream");
     if (!h) { return code_now(); }
     if (!x || x->state != TENSOR__LIVE || x->device != h->of->device + 1) {
-        return raise(!x || x->state != TENSOR__LIVE ? TENSOR_ERR_POISONED : TENSOR_ERR_DEVICE, "record_stream: x %s%s",
-                     !x || x->state != TENSOR__LIVE ? "is no tensor, or failed earlier" : "lies on another device");
+        return raise(!x || x->state != TENSOR__LIVE ? TENSOR_ERR_POISONED : TENSOR_ERR_DEVICE,
+                     "record_stream: x %s%s",
+                     !x || x->state != TENSOR__LIVE ? "is no tensor, or failed earlier" :
+                         "lies on another device");
     }
     return record_stream(G.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
                ? raise(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory%s%s", "") : 0;
@@ -7315,7 +7341,8 @@ double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_ev
         return NAN;
     }
     if (!start->timing || !end->timing || !start->recorded || !end->recorded) {
-        raise(TENSOR_ERR_UNSUPPORTED, "cuda_event_elapsed_time: both events need .timing, and a record%s%s", "");
+        raise(TENSOR_ERR_UNSUPPORTED, "cuda_event_elapsed_time: both events need .timing, and a record%s%s",
+              "");
         return NAN;
     }
     if (code_of(cudaEventSynchronize(end->at)) || code_of(cudaEventElapsedTime(&ms, start->at, end->at))) {
@@ -7336,7 +7363,10 @@ tensor_cuda_graph_t *tensor_cuda_graph_new(tensor_device_t device) {
         lock_t hold(&G.graph_lock);
         g = handle(&G.graphs);
     }
-    if (g) { g->device = (int)device - TENSOR_CUDA; } else { raise(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph_new: out of memory%s%s", ""); }
+    if (g) {
+        g->device = (int)device - TENSOR_CUDA;
+        } else { raise(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph_new: out of memory%s%s", "");
+    }
     return g;
 }
 int tensor_cuda_graph_begin(tensor_cuda_graph_t *g) {
@@ -7356,7 +7386,9 @@ int tensor_cuda_graph_replay(tensor_cuda_graph_t *g) {
 int tensor_cuda_graph_free(tensor_cuda_graph_t *g) {
     using namespace tcu;
     if (!g) { return 0; }
-    if (g->state == GRAPH_DEAD) { return raise(TENSOR_ERR_OWNER, "cuda_graph_free: the graph was freed%s%s", ""); }
+    if (g->state == GRAPH_DEAD) {
+        return raise(TENSOR_ERR_OWNER, "cuda_graph_free: the graph was freed%s%s", "");
+    }
     if (in_capture(nullptr, "cuda_graph_free")) { return TENSOR_ERR_UNSUPPORTED; }
     graph_drop(g, false);
     g->state = GRAPH_DEAD;

@@ -113,6 +113,8 @@ static const char *const without[][3] = {
     {"empty_strided", "its elements are whatever memory held", "all"},
     {"from", "its elements are the caller's", "all"},
     {"wrap", "its elements are the caller's", "all"},
+    {"to_non_blocking", "a device's other way of `to`", "all"},
+    {"pin_memory", "memory of a device's kind", "all"},
     {"rand", "random", "f32"},
     {"randn", "random", "f32"},
     {"randint", "random", "i64"},
@@ -325,7 +327,8 @@ static void on_cuda(const row_t *row, text_t *out) {
     }
     if (!ran) ran = slurp("tests/cuda/rows.txt");
     snprintf(head, sizeof head, "%.50s: ", row->name);
-    for (p = ran; p && strncmp(p, head, strlen(head)) != 0; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {}
+    for (p = ran; p && strncmp(p, head, strlen(head)) != 0; p = strchr(p, '\n') ? strchr(p, '\n') + 1 :
+         NULL) {}
     CHECK_MSG(p != NULL, "docs: tests/cuda/rows.txt has no %s", row->name);
     if (!p) return;
     snprintf(line, sizeof line, "%.*s", (int)strcspn(p, "\n"), p);
