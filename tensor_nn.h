@@ -3730,6 +3730,12 @@ TENSOR__FN char *nn__at(const tensor_arg_t *a, int64_t i) {
     return a->data ? (char *)a->data + i * (int64_t)nn__es(a->dtype) : NULL;
 }
 
+// Where the first element of t lies, NULL if it has none.
+TENSOR__FN void *nn__pointer(const tensor_t *t) {
+    size_t at = (size_t)t->offset * tensor_dtype_size((tensor_dtype_t)t->dtype);
+    return t->storage && t->storage->data ? (char *)t->storage->data + at : NULL;
+}
+
 // ---- fronts: checks
 
 TENSOR__FN int nn__is_float(const tensor_t *x) {
@@ -3823,6 +3829,10 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
 // t, made on the default device, where x lies.
 TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
     return x->state == TENSOR__LIVE ? (tensor_to)(t, TENSOR_CPU + (int)x->device) : t;
+}
+// One of a value, of x's dtype.
+TENSOR__FN tensor_t *nn__like(const int64_t *dims, int ndim, double value, const tensor_t *x) {
+    return nn__beside((tensor_full_n)(dims, ndim, value, (tensor_dtype_t)x->dtype), x);
 }
 // A tensor that the host fills, whatever the default device.
 TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
@@ -4135,9 +4145,8 @@ TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_
     int64_t rows = w->dims[0];
     if (p == 0 || p == 2) norm = (tensor_norm_dim)(w, 1, 0);
     else norm = (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)((tensor_abs)(w), p), 1, 0), 1 / p);
-    used = nn__beside((tensor_zeros_n)(&rows, 1, (tensor_dtype_t)w->dtype), w);
-    used = (tensor_index_add)(used, 0, flat,
-                              nn__beside((tensor_ones_n)(&flat->numel, 1, (tensor_dtype_t)w->dtype), w));
+    used = nn__like(&rows, 1, 0, w);
+    used = (tensor_index_add)(used, 0, flat, nn__like(&flat->numel, 1, 1, w));
     used = (tensor_logical_and)((tensor_gt_scalar)(used, 0), (tensor_gt_scalar)(norm, max_norm));
     norm = (tensor_mul_scalar)((tensor_reciprocal)((tensor_add_scalar)(norm, 1e-7)), max_norm);
     norm = (tensor_masked_fill)(norm, (tensor_logical_not)(used), 1);
@@ -4410,7 +4419,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     dims[1] = w->dims[1];
     if (a->mode == TENSOR_BAG_MAX) {
         // Rows side by side, -inf (row n) where a bag has ended.
-        y = nn__beside((tensor_full_n)(dims + 1, 1, -INFINITY, (tensor_dtype_t)x->dtype), x);
+        y = nn__like(dims + 1, 1, -INFINITY, x);
         list[0] =
             keep ? (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), -INFINITY) : x;
         list[1] = (tensor_unsqueeze)(y, 0);
@@ -4431,12 +4440,11 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     if (in[3]) x = (tensor_mul)(x, (tensor_unsqueeze)((tensor_flatten)(nn__wide(in[3]), 0, -1), 1));
     if (keep) x = (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), 0);
     bag = nn__beside(bag, index);
-    y = nn__beside((tensor_zeros_n)(dims, 2, (tensor_dtype_t)x->dtype), x);
+    y = nn__like(dims, 2, 0, x);
     y = (tensor_index_add)(y, 0, bag, x);
     if (a->mode == TENSOR_BAG_MEAN) {
-        x = keep ? (tensor_to)(keep, (tensor_dtype_t)y->dtype)
-                 : nn__beside((tensor_ones_n)(&n, 1, (tensor_dtype_t)y->dtype), y);
-        x = (tensor_index_add)(nn__beside((tensor_zeros_n)(dims, 1, (tensor_dtype_t)y->dtype), y), 0, bag, x);
+        x = keep ? (tensor_to)(keep, (tensor_dtype_t)y->dtype) : nn__like(&n, 1, 1, y);
+        x = (tensor_index_add)(nn__like(dims, 1, 0, y), 0, bag, x);
         y = (tensor_div)(y, (tensor_unsqueeze)((tensor_maximum_scalar)(x, 1), 1));
     }
     return nn__narrow(y, w);
@@ -4746,10 +4754,10 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
     before = nn__min(a->size / 2, x->dims[1]);          // farther channels do not exist
     after = nn__min((a->size - 1) / 2, x->dims[1]);
     dims[1] = before;
-    list[0] = nn__beside((tensor_zeros_n)(dims, x->ndim, (tensor_dtype_t)x->dtype), x);
+    list[0] = nn__like(dims, x->ndim, 0, x);
     list[1] = (tensor_square)(x);
     dims[1] = after;
-    list[2] = nn__beside((tensor_zeros_n)(dims, x->ndim, (tensor_dtype_t)x->dtype), x);
+    list[2] = nn__like(dims, x->ndim, 0, x);
     s = (tensor_cat_n)(list, 3, 1);
     for (k = 0; k <= before + after; k++) {
         tensor_t *part = (tensor_narrow)(s, 1, k, x->dims[1]);
@@ -5901,7 +5909,7 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
         flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
     }
     scope = TENSOR__(scope)(-1);
-    y = nn__beside((tensor_zeros_n)(flat, 2, (tensor_dtype_t)x->dtype), x);
+    y = nn__like(flat, 2, 0, x);
     y = (tensor_scatter)(y, 1, (tensor_reshape_n)(index, from, 2), (tensor_reshape_n)(x, from, 2));
     return (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim));
 }
@@ -5966,7 +5974,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
         dims[d] = sum;
     }
     if (changed && y->state == TENSOR__LIVE) {
-        tensor_t *all = nn__beside((tensor_full_n)(dims, x->ndim, value, (tensor_dtype_t)x->dtype), x);
+        tensor_t *all = nn__like(dims, x->ndim, value, x);
         y = (tensor_as_strided_scatter)(all, y, y->dims, cut, y->ndim, at);
     }
     NN__CLOSE(y == x || !changed ? (tensor_clone)(y) : y);
@@ -6357,7 +6365,7 @@ TENSOR__FN tensor_t *nn__gumbel(tensor_t *x, double tau, int hard, int64_t dim) 
     if (!hard) return y;
     best = (tensor_argmax_dim)(y, dim, 1);
     if ((tensor_is_poison)(best)) return best;
-    u = nn__beside((tensor_ones_n)(best->dims, best->ndim, (tensor_dtype_t)y->dtype), y);
+    u = nn__like(best->dims, best->ndim, 1, y);
     u = (tensor_scatter)((tensor_zeros_like)(y), dim, best, u);
     return (tensor_add)((tensor_sub)(u, (tensor_detach)(y)), y);
 }
@@ -6378,7 +6386,7 @@ TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
     tensor_t *ones;
     int k;
     for (k = 0; k < x->ndim; k++) dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1;
-    ones = nn__beside((tensor_ones_n)(dims, x->ndim, (tensor_dtype_t)x->dtype), x);
+    ones = nn__like(dims, x->ndim, 1, x);
     return (tensor_mul)(x, (tensor_dropout)(ones, p, 1));
 }
 // Mean 0 and variance 1 stay: dropped elements become -1.758 = selu(-infinity), then a x + b.
@@ -7810,8 +7818,7 @@ TENSOR__FN tensor_t *nn__run_multi_margin_loss(const tensor_margin_loss_args_t *
     if (a->p == 2) y = (tensor_square)(y);
     if (in[2]) y = (tensor_mul)(y, (tensor_gather)((tensor_expand_n)(in[2], x->dims, x->ndim), -1, t));
     // The class itself gives margin^p: no term.
-    y = (tensor_scatter)(y, -1, t,
-                         nn__beside((tensor_zeros_n)(t->dims, t->ndim, (tensor_dtype_t)x->dtype), x));
+    y = (tensor_scatter)(y, -1, t, nn__like(t->dims, t->ndim, 0, x));
     y = (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), classes);
     return nn__reduce(y, a->reduction, a->input);
 }
@@ -8108,7 +8115,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     label = nn__beside(label, x);
     skip = nn__beside(skip, x);
     end = nn__beside(end, x);
-    q = nn__beside((tensor_zeros_n)(dims, 1, (tensor_dtype_t)x->dtype), x);
+    q = nn__like(dims, 1, 0, x);
     for (t = 0; t < x->dims[0]; t++) {
         tensor_t *row = (tensor_select)(x, 0, t), *on = (tensor_gt_scalar)(in[2], (double)t), *b, *list[3];
         if (t == 0) {
@@ -9095,9 +9102,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
 }
 // t at its new place, of the current scope; NULL after raising.
 TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
-    int floats = t->dtype == TENSOR_F32 || t->dtype == TENSOR_F64 || t->dtype == TENSOR_F16 ||
-        t->dtype == TENSOR_BF16;
-    if (to < TENSOR_CPU && !floats) return t;
+    if (to < TENSOR_CPU && !nn__is_float(t)) return t;
     if (t->node || t->base) {
         NN__FAIL(TENSOR_ERR_AUTOGRAD, "to: \"%s\" %t %s", name, t, t->base ? "is a view" : "has a history");
         return NULL;
@@ -9489,7 +9494,7 @@ TENSOR__FN tensor_t *nn__longer_mask(tensor_t *mask) {
     memcpy(dims, mask->dims, (size_t)mask->ndim * sizeof dims[0]);
     dims[mask->ndim - 1] = 1;
     list[0] = mask;
-    list[1] = nn__beside((tensor_zeros_n)(dims, mask->ndim, (tensor_dtype_t)mask->dtype), mask);
+    list[1] = nn__like(dims, mask->ndim, 0, mask);
     return (tensor_cat_n)(list, 2, -1);
 }
 
@@ -11075,11 +11080,9 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
     for (i = 0; i < n; i++) {
         tensor_t *t = list[i];
         if (!t || (tensor_is_poison)(t)) return nn__poisoned(nn__rule_names[o->rule], "a parameter", t);
-        if (t->dtype != TENSOR_F32 && t->dtype != TENSOR_F64 && t->dtype != TENSOR_F16 &&
-            t->dtype != TENSOR_BF16) {
+        if (!nn__is_float(t))
             return NN__ERROR(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
                              (int64_t)i, t);
-        }
         if (!(tensor_is_leaf)(t))
             return NN__ERROR(TENSOR_ERR_AUTOGRAD,
                              "%s: parameter %d %t is no leaf but the result of an operation",
@@ -11316,11 +11319,6 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
 
 // r: 0 sgd, 1 adam, 2 rmsprop
 TENSOR__FN int nn__kind(int rule) { return rule == NN__SGD ? 0 : rule == NN__RMSPROP ? 2 : 1; }
-TENSOR__FN void *nn__pointer(const tensor_t *t) {
-    size_t size = t->dtype == TENSOR_F64 ? 8 : t->dtype == TENSOR_F32 ? 4 : 2;
-    return t->storage && t->storage->data ? (char *)t->storage->data + (size_t)t->offset * size : NULL;
-}
-
 // Where a device's parameters meet their update: OPTIMIZER's one row, which no tape sees.
 TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
@@ -11892,12 +11890,8 @@ TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
     nn__gather_t *g = (nn__gather_t *)arg;
     const nn_dataset_t *d = &g->l->set;
     int64_t i = task * g->per_task, end = i + g->per_task < g->rows ? i + g->per_task : g->rows;
-    const char *sx =
-        d->x ? (const char *)d->x->storage->data + (size_t)d->x->offset * tensor_dtype_size(d->x_dtype)
-             : NULL;
-    const char *sy =
-        d->y ? (const char *)d->y->storage->data + (size_t)d->y->offset * tensor_dtype_size(d->y_dtype)
-             : NULL;
+    const char *sx = d->x ? (const char *)nn__pointer(d->x) : NULL;
+    const char *sy = d->y ? (const char *)nn__pointer(d->y) : NULL;
     (void)worker;
     for (; i < end; i++) {
         int64_t at = g->l->order ? g->l->order[g->from + i] : g->from + i;
@@ -12874,9 +12868,7 @@ TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_
                          (size_t)out[i].size);
             }
             if ((tensor_is_poison)(c)) s->failed = TENSOR_ERR_OUT_OF_MEMORY;
-            else
-                nn__write(s, (const char *)c->storage->data + (size_t)c->offset * (size_t)out[i].size,
-                          out[i].bytes);
+            else nn__write(s, nn__pointer(c), out[i].bytes);
         }
         (tensor_scope_end)(scope);
     }
