@@ -7420,8 +7420,7 @@ TENSOR__FN int nn__loss_weight(const char *op, const char *what, tensor_t **w, c
         k = x->ndim - (*w)->ndim + d;
         fits = (*w)->dims[d] == x->dims[k] || (*w)->dims[d] == 1;
     }
-    if (!fits)
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t", op, what, *w, x);
+    if (!fits) return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t", op, what, *w, x);
     *w = nn__contiguous((tensor_expand_n)(*w, x->dims, x->ndim));
     return 1;
 }
@@ -9958,6 +9957,17 @@ TENSOR__FN nn__layer_t *nn__make(int kind) {
     return l;
 }
 
+// One of these numbers; NN__MAKE takes the i in sight.
+TENSOR__FN nn__layer_t *nn__make_of(int kind, const int64_t *i, size_t size, double f0, double f1) {
+    nn__layer_t *l = nn__make(kind);
+    if (!l) return l;
+    memcpy(l->i, i, size);
+    l->f[0] = f0;
+    l->f[1] = f1;
+    return l;
+}
+#define NN__MAKE(kind, f0, f1) nn__make_of(kind, i, sizeof i, f0, f1)
+
 TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
     const nn__layer_t *l = nn__of(m);
     nn__layer_t *c = nn__make((int)(m->impl->kind - nn__kinds));
@@ -10015,13 +10025,11 @@ TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
     int64_t dims[2];
     double bound;
     nn__layer_t *l;
+    const int64_t i[] = {a.in_features, a.out_features, a.no_bias != 0};
     if (a.in_features < 1) return nn__refuse("linear", "in_features must be > 0", a.in_features);
     if (a.out_features < 1) return nn__refuse("linear", "out_features must be > 0", a.out_features);
-    l = nn__make(NN__LINEAR_KIND);
+    l = NN__MAKE(NN__LINEAR_KIND, 0, 0);
     if (!l) return NULL;
-    l->i[0] = a.in_features;
-    l->i[1] = a.out_features;
-    l->i[2] = a.no_bias != 0;
     dims[0] = a.out_features;
     dims[1] = a.in_features;
     bound = 1 / sqrt((double)a.in_features);
@@ -10149,18 +10157,11 @@ NN__X(adaptive_max_pool, NN__ADAPTIVE_MAX_POOL1D_KIND)
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     nn__layer_t *l;
+    const int64_t i[] = {a.size, a.size_h, a.size_w, a.mode, a.align_corners != 0, a.size <= 0};
     if ((a.size > 0) == (a.scale_factor > 0))
         return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
-    l = nn__make(NN__UPSAMPLE_KIND);
+    l = NN__MAKE(NN__UPSAMPLE_KIND, a.scale_factor, a.scale_factor_h);
     if (!l) return NULL;
-    l->i[0] = a.size;
-    l->i[1] = a.size_h;
-    l->i[2] = a.size_w;
-    l->i[3] = a.mode;
-    l->i[4] = a.align_corners != 0;
-    l->i[5] = a.size <= 0;
-    l->f[0] = a.scale_factor;
-    l->f[1] = a.scale_factor_h;
     l->f[2] = a.scale_factor_w;
     return nn__done(l);
 }
@@ -10222,13 +10223,10 @@ NN__LAYER(fold, nn_columns, nn__columns_new(&a, 1))
 
 TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
     nn__layer_t *l;
+    const int64_t i[] = {a.size, a.no_affine != 0, !a.no_affine && a.no_bias};
     if (a.size < 1) return nn__refuse("layer_norm", "size must be > 0", a.size);
-    l = nn__make(NN__LAYER_NORM_KIND);
+    l = NN__MAKE(NN__LAYER_NORM_KIND, a.eps, 0);
     if (!l) return NULL;
-    l->i[0] = a.size;
-    l->i[1] = a.no_affine != 0;
-    l->i[2] = !a.no_affine && a.no_bias;
-    l->f[0] = a.eps;
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
     if (!a.no_affine && !a.no_bias) nn__add_parameter(l, "bias", &a.size, 1, NN__ZEROS, 0);
     return nn__done(l);
@@ -10279,20 +10277,16 @@ TENSOR__FN void nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) 
 
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     nn__layer_t *l;
-    int64_t dims[2], padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
+    int64_t dims[2] = {a.count, a.size}, padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
+    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0};
     if (a.count < 1) return nn__refuse("embedding_bag", "count must be > 0", a.count);
     if (a.size < 1) return nn__refuse("embedding_bag", "size must be > 0", a.size);
     if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX)
         return nn__refuse("embedding_bag", "mode is none of its own", (int64_t)a.mode);
     if (padding >= a.count || padding < -a.count)
         return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
-    l = nn__make(NN__EMBEDDING_BAG_KIND);
+    l = NN__MAKE(NN__EMBEDDING_BAG_KIND, 0, 0);
     if (!l) return NULL;
-    l->i[0] = dims[0] = a.count;
-    l->i[1] = dims[1] = a.size;
-    l->i[2] = a.mode;
-    l->i[3] = a.padding_idx;
-    l->i[4] = a.scale_grad_by_freq != 0;
     nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
     if (a.padding_idx != 0) nn__zero_row(l, padding);
     return nn__done(l);
@@ -10303,8 +10297,7 @@ NN__LAYER(embedding_bag, nn_embedding_bag, nn__make_embedding_bag(a))
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
     nn__layer_t *l;
     int64_t dims[3];
-    if (in1 < 1 || in2 < 1 || out < 1)
-        return nn__refuse("bilinear", "in1, in2 and out must be > 0", out);
+    if (in1 < 1 || in2 < 1 || out < 1) return nn__refuse("bilinear", "in1, in2 and out must be > 0", out);
     l = nn__make(NN__BILINEAR_KIND);
     if (!l) return NULL;
     dims[0] = out;
@@ -10332,31 +10325,20 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
     int64_t size = a.proj_size > 0 ? a.proj_size : a.hidden;
     int d, k, dirs = a.bidirectional ? 2 : 1;
     nn__layer_t *l;
+    const int64_t i[] = {a.in_features, a.hidden, a.layers, a.no_bias != 0, a.batch_first != 0, dirs == 2,
+                         a.proj_size, kind, cell, a.layers != 1, a.dropout > 0, kind == NN__RELU_NET};
     if (a.in_features < 1) return nn__refuse(op, "in_features must be > 0", a.in_features);
     if (a.hidden < 1) return nn__refuse(op, "hidden must be > 0", a.hidden);
-    if (a.layers < 1 || a.layers > 65535)
-        return nn__refuse(op, "layers must be in 1..65535", a.layers);
+    if (a.layers < 1 || a.layers > 65535) return nn__refuse(op, "layers must be in 1..65535", a.layers);
     if (a.proj_size < 0 || (a.proj_size > 0 && (kind != NN__LSTM_NET || cell || a.proj_size >= a.hidden)))
         return nn__refuse(op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
     if (!(a.dropout >= 0 && a.dropout <= 1))
         return nn__refuse(op, "dropout must be in 0..1", (int64_t)a.dropout);
     if (cell && (a.layers > 1 || dirs > 1))
         return nn__refuse(op, "a cell has one layer and direction", a.layers);
-    l = nn__make(NN__RNN_KIND + 3 * cell + (kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0));
+    l = NN__MAKE(NN__RNN_KIND + 3 * cell + (kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0), a.dropout,
+                 0);
     if (!l) return NULL;
-    l->i[0] = a.in_features;
-    l->i[1] = a.hidden;
-    l->i[2] = a.layers;
-    l->i[3] = a.no_bias != 0;
-    l->i[4] = a.batch_first != 0;
-    l->i[5] = dirs == 2;
-    l->i[6] = a.proj_size;
-    l->i[7] = kind;
-    l->i[8] = cell;
-    l->i[9] = a.layers != 1;
-    l->i[10] = a.dropout > 0;
-    l->i[11] = kind == NN__RELU_NET;
-    l->f[0] = a.dropout;
     for (layer = 0; layer < a.layers; layer++)
         for (d = 0; d < dirs; d++)
             for (k = 0; k < 5; k++) {
@@ -10410,6 +10392,8 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     double e = (double)a.embed;
     int k;
     nn__layer_t *l;
+    const int64_t i[] = {a.embed, a.heads, a.kdim ? a.kdim : a.embed, a.vdim ? a.vdim : a.embed,
+                         a.batch_first != 0, a.add_zero_attn != 0};
     if (a.embed < 1) return nn__refuse("multihead_attention", "embed must be > 0", a.embed);
     if (a.heads < 1 || a.embed % a.heads != 0)
         return nn__refuse("multihead_attention", "heads must divide embed", a.heads);
@@ -10417,15 +10401,8 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
         return nn__refuse("multihead_attention", "kdim and vdim must be >= 0", a.kdim);
     if (!(a.dropout >= 0 && a.dropout <= 1))
         return nn__refuse("multihead_attention", "dropout must be in 0..1", (int64_t)a.dropout);
-    l = nn__make(NN__ATTENTION_KIND);
+    l = NN__MAKE(NN__ATTENTION_KIND, a.dropout, 0);
     if (!l) return NULL;
-    l->i[0] = a.embed;
-    l->i[1] = a.heads;
-    l->i[2] = a.kdim ? a.kdim : a.embed;
-    l->i[3] = a.vdim ? a.vdim : a.embed;
-    l->i[4] = a.batch_first != 0;
-    l->i[5] = a.add_zero_attn != 0;
-    l->f[0] = a.dropout;
     dims[0] = nn__times(3, a.embed);
     dims[1] = a.embed;
     if (l->i[2] == a.embed && l->i[3] == a.embed) {
@@ -10482,16 +10459,14 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     nn_layer_norm_args_t norm = nn_layer_norm_defaults();
     int k;
     nn__layer_t *l;
+    const int64_t i[] = {a.norm_first != 0, a.gelu != 0, decoder};
     if (a.embed < 1 || a.heads < 1 || a.embed % a.heads != 0)
         return nn__refuse(op, "heads must divide embed", a.heads);
     if (a.feedforward < 1) return nn__refuse(op, "feedforward must be > 0", a.feedforward);
     if (!(a.dropout >= 0 && a.dropout <= 1))
         return nn__refuse(op, "dropout must be in 0..1", (int64_t)a.dropout);
-    l = nn__make(decoder ? NN__DECODER_LAYER_KIND : NN__ENCODER_LAYER_KIND);
+    l = NN__MAKE(decoder ? NN__DECODER_LAYER_KIND : NN__ENCODER_LAYER_KIND, 0, 0);
     if (!l) return NULL;
-    l->i[0] = a.norm_first != 0;
-    l->i[1] = a.gelu != 0;
-    l->i[2] = decoder;
     attention.embed = a.embed;
     attention.heads = a.heads;
     attention.dropout = a.dropout;
@@ -10572,16 +10547,11 @@ TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t cou
 TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance, int nd) {
     const char *op = instance ? "instance_norm" : "batch_norm";
     nn__layer_t *l;
+    const int64_t i[] = {a.channels, instance || nd == 1 ? nd + 1 : nd + 2, nd + 2, instance,
+                         a.cumulative != 0};
     if (a.channels < 1) return nn__refuse(op, "channels must be > 0", a.channels);
-    l = nn__make((instance ? NN__INSTANCE_NORM1D_KIND : NN__BATCH_NORM1D_KIND) + nd - 1);
+    l = NN__MAKE((instance ? NN__INSTANCE_NORM1D_KIND : NN__BATCH_NORM1D_KIND) + nd - 1, a.eps, a.momentum);
     if (!l) return NULL;
-    l->i[0] = a.channels;
-    l->i[1] = instance || nd == 1 ? nd + 1 : nd + 2;
-    l->i[2] = nd + 2;
-    l->i[3] = instance;
-    l->i[4] = a.cumulative != 0;
-    l->f[0] = a.eps;
-    l->f[1] = a.momentum;
     nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
     if (a.no_track_running_stats) return nn__done(l);
     nn__add_buffer(l, "running_mean", a.channels, 0, TENSOR_F32);
@@ -10607,14 +10577,12 @@ NN__PER_RANK(instance_norm, nn_instance_norm, nn__make_instance_norm, a)
 
 TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     nn__layer_t *l;
+    const int64_t i[] = {a.groups, a.channels};
     if (a.groups < 1) return nn__refuse("group_norm", "groups must be > 0", a.groups);
     if (a.channels < 1 || a.channels % a.groups != 0)
         return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
-    l = nn__make(NN__GROUP_NORM_KIND);
+    l = NN__MAKE(NN__GROUP_NORM_KIND, a.eps, 0);
     if (!l) return NULL;
-    l->i[0] = a.groups;
-    l->i[1] = a.channels;
-    l->f[0] = a.eps;
     nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
     return nn__done(l);
 }
@@ -10623,12 +10591,10 @@ NN__LAYER(group_norm, nn_group_norm, nn__make_group_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
     nn__layer_t *l;
+    const int64_t i[] = {a.size, a.eps < 0};
     if (a.size < 1) return nn__refuse("rms_norm", "size must be > 0", a.size);
-    l = nn__make(NN__RMS_NORM_KIND);
+    l = NN__MAKE(NN__RMS_NORM_KIND, a.eps, 0);
     if (!l) return NULL;
-    l->i[0] = a.size;
-    l->i[1] = a.eps < 0;
-    l->f[0] = a.eps;
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
     return nn__done(l);
 }
