@@ -3825,6 +3825,7 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         return tensor__at(a.site_, NN__TAKE(#op, args) ? run : TENSOR__(poison));                            \
     }
+#define NN__OWN_FRONT(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__FRONT(op, tensor_##op, run)
 
 // t, made on the default device, where x lies.
 TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
@@ -4182,8 +4183,7 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_embedding_args_t a) {
     }
     return y;
 }
-NN__FILL_DEFAULTS(tensor_embedding, )
-NN__FRONT(embedding, tensor_embedding, nn__embedding_front(a))
+NN__OWN_FRONT(embedding, , nn__embedding_front(a))
 
 // ---- layer norm
 
@@ -6131,8 +6131,7 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
             y = nn__resample(y, 2 + d, out[d], scale[d], mode, a->align_corners);
     NN__CLOSE(y == x ? (tensor_clone)(x) : nn__narrow(y, x));
 }
-NN__FILL_DEFAULTS(tensor_interpolate, )
-NN__FRONT(interpolate, tensor_interpolate, nn__interpolate_front(&a))
+NN__OWN_FRONT(interpolate, , nn__interpolate_front(&a))
 
 // Coordinates -1..1 as places 0..size-1.
 TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
@@ -6235,8 +6234,7 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     dims[1] = planes;
     NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, rank + 2), a->x));
 }
-NN__FILL_DEFAULTS(tensor_grid_sample, )
-NN__FRONT(grid_sample, tensor_grid_sample, nn__grid_sample_front(&a))
+NN__OWN_FRONT(grid_sample, , nn__grid_sample_front(&a))
 
 TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
     NN__OPEN
@@ -7689,8 +7687,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     return a->reduction == TENSOR_NONE ? (tensor_reshape_n)(y, t->dims, t->ndim) : y;
 }
 
-NN__FILL_DEFAULTS(tensor_cross_entropy, NN__OR(ignore_index, -100))
-NN__FRONT(cross_entropy, tensor_cross_entropy, nn__cross_entropy_front(&a, 0))
+NN__OWN_FRONT(cross_entropy, NN__OR(ignore_index, -100), nn__cross_entropy_front(&a, 0))
 
 TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     tensor_cross_entropy_args_t b = tensor_cross_entropy_defaults();
@@ -7701,14 +7698,12 @@ TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     b.reduction = a->reduction;
     return nn__cross_entropy_front(&b, 1);
 }
-NN__FILL_DEFAULTS(tensor_nll_loss, NN__OR(ignore_index, -100))
-NN__FRONT(nll_loss, tensor_nll_loss, nn__nll_front(&a))
+NN__OWN_FRONT(nll_loss, NN__OR(ignore_index, -100), nn__nll_front(&a))
 
 // ---- public functions of the pointwise losses: which loss, weights, parameter, its default
 
 #define NN__LOSS(op, which, w, q, f, set)                                                                    \
-    NN__FILL_DEFAULTS(tensor_##op, set)                                                                      \
-    NN__FRONT(op, tensor_##op, nn__loss_front(which, a.input, a.target, w, q, f, a.reduction))
+    NN__OWN_FRONT(op, set, nn__loss_front(which, a.input, a.target, w, q, f, a.reduction))
 NN__LOSS(mse_loss, NN__LOSS_MSE, NULL, NULL, 0, )
 NN__LOSS(l1_loss, NN__LOSS_L1, NULL, NULL, 0, )
 NN__LOSS(smooth_l1_loss, NN__LOSS_SMOOTH_L1, NULL, NULL, a.beta, NN__OR(beta, 1))
@@ -10020,6 +10015,7 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
     TENSOR_API nn_module_t *nn_##layer##_with(args##_args_t a) {                                             \
         return nn__stamp(a.site_, NN__TAKE(#layer, args) ? make : NULL);                                     \
     }
+#define NN__OWN_LAYER(layer, set, make) NN__FILL_DEFAULTS(nn_##layer, set) NN__LAYER(layer, nn_##layer, make)
 
 TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
     int64_t dims[2];
@@ -10038,8 +10034,7 @@ TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
     return nn__done(l);
 }
 
-NN__FILL_DEFAULTS(nn_linear, )
-NN__LAYER(linear, nn_linear, nn__make_linear(a))
+NN__OWN_LAYER(linear, , nn__make_linear(a))
 
 // The layer of a checked window; more: output_padding of a transposed one, else NULL.
 TENSOR__FN nn_module_t *nn__conv_layer(int kind, int64_t in, int64_t out, nn__window_t g, int rank,
@@ -10165,8 +10160,7 @@ TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     l->f[2] = a.scale_factor_w;
     return nn__done(l);
 }
-NN__FILL_DEFAULTS(nn_upsample, )
-NN__LAYER(upsample, nn_upsample, nn__make_upsample(a))
+NN__OWN_LAYER(upsample, , nn__make_upsample(a))
 
 TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode, double value) {
     nn__layer_t *l;
@@ -10232,8 +10226,7 @@ TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
     return nn__done(l);
 }
 
-NN__FILL_DEFAULTS(nn_layer_norm, NN__OR(eps, 1e-5))
-NN__LAYER(layer_norm, nn_layer_norm, nn__make_layer_norm(a))
+NN__OWN_LAYER(layer_norm, NN__OR(eps, 1e-5), nn__make_layer_norm(a))
 
 // Begins a typed forward: m must be a layer of kind first..last. -> 0 after raising
 TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last) {
@@ -10291,8 +10284,7 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     if (a.padding_idx != 0) nn__zero_row(l, padding);
     return nn__done(l);
 }
-NN__FILL_DEFAULTS(nn_embedding_bag, )
-NN__LAYER(embedding_bag, nn_embedding_bag, nn__make_embedding_bag(a))
+NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
     nn__layer_t *l;
@@ -10336,8 +10328,8 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
         return nn__refuse(op, "dropout must be in 0..1", (int64_t)a.dropout);
     if (cell && (a.layers > 1 || dirs > 1))
         return nn__refuse(op, "a cell has one layer and direction", a.layers);
-    l = NN__MAKE(NN__RNN_KIND + 3 * cell + (kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0), a.dropout,
-                 0);
+    k = kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0;
+    l = NN__MAKE(NN__RNN_KIND + 3 * cell + k, a.dropout, 0);
     if (!l) return NULL;
     for (layer = 0; layer < a.layers; layer++)
         for (d = 0; d < dirs; d++)
@@ -10432,8 +10424,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     }
     return nn__done(l);
 }
-NN__FILL_DEFAULTS(nn_multihead_attention, NN__OR(dropout, 0))
-NN__LAYER(multihead_attention, nn_multihead_attention, nn__make_attention(a))
+NN__OWN_LAYER(multihead_attention, NN__OR(dropout, 0), nn__make_attention(a))
 
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
     tensor_scope_t scope;
@@ -10586,8 +10577,7 @@ TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
     return nn__done(l);
 }
-NN__FILL_DEFAULTS(nn_group_norm, NN__OR(eps, 1e-5))
-NN__LAYER(group_norm, nn_group_norm, nn__make_group_norm(a))
+NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
     nn__layer_t *l;
@@ -10598,8 +10588,7 @@ TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
     return nn__done(l);
 }
-NN__FILL_DEFAULTS(nn_rms_norm, NN__OR(eps, -1))
-NN__LAYER(rms_norm, nn_rms_norm, nn__make_rms_norm(a))
+NN__OWN_LAYER(rms_norm, NN__OR(eps, -1), nn__make_rms_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     nn__layer_t *l;
@@ -10628,8 +10617,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.padding_idx >= 0) nn__zero_row(l, a.padding_idx);
     return nn__done(l);
 }
-NN__FILL_DEFAULTS(nn_embedding, a->padding_idx = a->surplus_ ? a->padding_idx : -1;)
-NN__LAYER(embedding, nn_embedding, nn__make_embedding(a))
+NN__OWN_LAYER(embedding, a->padding_idx = a->surplus_ ? a->padding_idx : -1;, nn__make_embedding(a))
 
 TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int64_t dim) {
     nn__layer_t *l = nn__make(kind);
@@ -12003,6 +11991,15 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
 }
 #endif
 
+TENSOR__FN nn__source_t nn__from_memory(const void *data, size_t size) {
+    static const unsigned char none = 0;
+    nn__source_t s;
+    memset(&s, 0, sizeof s);
+    s.data = data ? (const unsigned char *)data : &none;
+    s.size = data ? size : 0;
+    return s;
+}
+
 // n bytes from at; 0 (nothing raised) if the source does not have them.
 TENSOR__FN int nn__read(nn__source_t *s, uint64_t at, void *to, uint64_t n) {
     if (at > s->size || n > s->size - at) return 0;
@@ -12129,11 +12126,7 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
 }
 
 TENSOR_API tensor_t *(nn_parse_idx)(const void *data, size_t size) {
-    static const unsigned char none = 0;
-    nn__source_t s;
-    memset(&s, 0, sizeof s);
-    s.data = data ? (const unsigned char *)data : &none;
-    s.size = data ? size : 0;
+    nn__source_t s = nn__from_memory(data, size);
     return nn__idx(&s, "memory");
 }
 
@@ -12532,12 +12525,32 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
     return 1;
 }
 
+// Reads the header of r's source. 0 after raising.
+TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
+    const char *label = r->label;
+    unsigned char head[8];
+    uint64_t n = 0, size = r->source.size;
+    int k;
+    if (size < 8) return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": shorter than 8 bytes", label);
+    if (!nn__read(&r->source, 0, head, 8))
+        return NN__NO(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
+    for (k = 7; k >= 0; k--) n = n << 8 | head[k];
+    if (n > size - 8)
+        return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": the header's length exceeds the file", label);
+    if (n > NN_SAFETENSORS_MAX_HEADER)
+        return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": a header of %d bytes is over the limit", label,
+                      (int64_t)n);
+    r->header = (char *)nn__memory(n + 1, 1);
+    if (!r->header) return 0;
+    if (!nn__read(&r->source, 8, r->header, n))
+        return NN__NO(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
+    r->data = 8 + n;
+    return nn__parse_header(r, n);
+}
+
 // Takes over the source, also when it fails.
 TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     nn_safetensors_t *r = (nn_safetensors_t *)nn__memory(1, sizeof *r);
-    unsigned char head[8];
-    uint64_t n = 0;
-    int k, ok = 0;
     if (!r) {
         nn__close_source(s);
         return NULL;
@@ -12546,41 +12559,14 @@ TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     r->owned.destroy = nn__reader_shutdown;
     TENSOR__(own)(nn__self(), &r->owned);
     r->label = nn__copy_string(label);
-    if (r->label) {
-        if (s->size < 8) {
-            NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": shorter than 8 bytes", label);
-        } else if (!nn__read(&r->source, 0, head, 8)) {
-            NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
-        } else {
-            for (k = 7; k >= 0; k--) n = n << 8 | head[k];
-            if (n > s->size - 8) {
-                NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": the header's length exceeds the file",
-                         label);
-            } else if (n > NN_SAFETENSORS_MAX_HEADER) {
-                NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": a header of %d bytes is over the limit",
-                         label, (int64_t)n);
-            } else if ((r->header = (char *)nn__memory(n + 1, 1)) != NULL) {
-                if (!nn__read(&r->source, 8, r->header, n)) {
-                    NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
-                } else {
-                    r->data = 8 + n;
-                    ok = nn__parse_header(r, n);
-                }
-            }
-        }
-    }
-    if (ok) return r;
+    if (r->label && nn__read_header(r)) return r;
     nn__reader_close(r);
     nn__free(r);
     return NULL;
 }
 
 TENSOR_API nn_safetensors_t *nn_safetensors_parse(const void *data, size_t size) {
-    static const unsigned char none = 0;
-    nn__source_t s;
-    memset(&s, 0, sizeof s);
-    s.data = data ? (const unsigned char *)data : &none;
-    s.size = data ? size : 0;
+    nn__source_t s = nn__from_memory(data, size);
     return nn__reader(&s, "memory");
 }
 
