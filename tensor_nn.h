@@ -2050,11 +2050,9 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 #define NN__CPP_ALL(...) __VA_ARGS__
 #define NN__CPP_P(t, p) NN__CPP_##t p
 #define NN__CPP_S(t, p) a.p = p;
-#define NN__CPP_C(f)                                                                                         \
-    if (!a.surplus_) a.surplus_ = TENSOR__NO_SURPLUS;                                                        \
-    return f##_with(a);
 #define NN__CPP(R, f, T, places, set)                                                                        \
     inline NN__CPP_##R (f)(NN__CPP_ALL places, T a = T()) { set NN__CPP_C(f) }
+#define NN__CPP_C(f) a.surplus_ = TENSOR__NO_SURPLUS; return f##_with(a);
 #define NN__CPP_0(R, f, T) inline NN__CPP_##R (f)(T a) { NN__CPP_C(f) }
 #define NN__CPP_1(R, f, T, A) NN__CPP(R, f, T, (NN__CPP_P A), NN__CPP_S A)
 #define NN__CPP_2(R, f, T, A, B) NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B), NN__CPP_S A NN__CPP_S B)
