@@ -2055,11 +2055,9 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 #define NN__CPP_ALL(...) __VA_ARGS__
 #define NN__CPP_P(t, p) NN__CPP_##t p
 #define NN__CPP_S(t, p) a.p = p;
-#define NN__CPP_C(f)                                                                                         \
-    if (!a.surplus_) a.surplus_ = TENSOR__NO_SURPLUS;                                                        \
-    return f##_with(a);
 #define NN__CPP(R, f, T, places, set)                                                                        \
     inline NN__CPP_##R (f)(NN__CPP_ALL places, T a = T()) { set NN__CPP_C(f) }
+#define NN__CPP_C(f) a.surplus_ = TENSOR__NO_SURPLUS; return f##_with(a);
 #define NN__CPP_0(R, f, T) inline NN__CPP_##R (f)(T a) { NN__CPP_C(f) }
 #define NN__CPP_1(R, f, T, A) NN__CPP(R, f, T, (NN__CPP_P A), NN__CPP_S A)
 #define NN__CPP_2(R, f, T, A, B) NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B), NN__CPP_S A NN__CPP_S B)
@@ -3875,6 +3873,12 @@ TENSOR__FN char *nn__at(const tensor_arg_t *a, int64_t i) {
     return a->data ? (char *)a->data + i * (int64_t)nn__es(a->dtype) : NULL;
 }
 
+// Where the first element of t lies, NULL if it has none.
+TENSOR__FN void *nn__pointer(const tensor_t *t) {
+    size_t at = (size_t)t->offset * tensor_dtype_size((tensor_dtype_t)t->dtype);
+    return t->storage && t->storage->data ? (char *)t->storage->data + at : NULL;
+}
+
 // ---- fronts: checks
 
 TENSOR__FN int nn__is_float(const tensor_t *x) {
@@ -3964,10 +3968,15 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         return tensor__at(a.site_, NN__TAKE(#op, args) ? run : TENSOR__(poison));                            \
     }
+#define NN__OWN_FRONT(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__FRONT(op, tensor_##op, run)
 
 // t, made on the default device, where x lies.
 TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
     return x->state == TENSOR__LIVE ? (tensor_to)(t, TENSOR_CPU + (int)x->device) : t;
+}
+// One of a value, of x's dtype.
+TENSOR__FN tensor_t *nn__like(const int64_t *dims, int ndim, double value, const tensor_t *x) {
+    return nn__beside((tensor_full_n)(dims, ndim, value, (tensor_dtype_t)x->dtype), x);
 }
 // A tensor that the host fills, whatever the default device.
 TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
@@ -4281,9 +4290,8 @@ TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_
     int64_t rows = w->dims[0];
     if (p == 0 || p == 2) norm = (tensor_norm_dim)(w, 1, 0);
     else norm = (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)((tensor_abs)(w), p), 1, 0), 1 / p);
-    used = nn__beside((tensor_zeros_n)(&rows, 1, (tensor_dtype_t)w->dtype), w);
-    used = (tensor_index_add)(used, 0, flat,
-                              nn__beside((tensor_ones_n)(&flat->numel, 1, (tensor_dtype_t)w->dtype), w));
+    used = nn__like(&rows, 1, 0, w);
+    used = (tensor_index_add)(used, 0, flat, nn__like(&flat->numel, 1, 1, w));
     used = (tensor_logical_and)((tensor_gt_scalar)(used, 0), (tensor_gt_scalar)(norm, max_norm));
     norm = (tensor_mul_scalar)((tensor_reciprocal)((tensor_add_scalar)(norm, 1e-7)), max_norm);
     norm = (tensor_masked_fill)(norm, (tensor_logical_not)(used), 1);
@@ -4319,8 +4327,7 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_embedding_args_t a) {
     }
     return y;
 }
-NN__FILL_DEFAULTS(tensor_embedding, )
-NN__FRONT(embedding, tensor_embedding, nn__embedding_front(a))
+NN__OWN_FRONT(embedding, , nn__embedding_front(a))
 
 // ---- layer norm
 
@@ -4556,7 +4563,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     dims[1] = w->dims[1];
     if (a->mode == TENSOR_BAG_MAX) {
         // Rows side by side, -inf (row n) where a bag has ended.
-        y = nn__beside((tensor_full_n)(dims + 1, 1, -INFINITY, (tensor_dtype_t)x->dtype), x);
+        y = nn__like(dims + 1, 1, -INFINITY, x);
         list[0] =
             keep ? (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), -INFINITY) : x;
         list[1] = (tensor_unsqueeze)(y, 0);
@@ -4577,12 +4584,11 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     if (in[3]) x = (tensor_mul)(x, (tensor_unsqueeze)((tensor_flatten)(nn__wide(in[3]), 0, -1), 1));
     if (keep) x = (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), 0);
     bag = nn__beside(bag, index);
-    y = nn__beside((tensor_zeros_n)(dims, 2, (tensor_dtype_t)x->dtype), x);
+    y = nn__like(dims, 2, 0, x);
     y = (tensor_index_add)(y, 0, bag, x);
     if (a->mode == TENSOR_BAG_MEAN) {
-        x = keep ? (tensor_to)(keep, (tensor_dtype_t)y->dtype)
-                 : nn__beside((tensor_ones_n)(&n, 1, (tensor_dtype_t)y->dtype), y);
-        x = (tensor_index_add)(nn__beside((tensor_zeros_n)(dims, 1, (tensor_dtype_t)y->dtype), y), 0, bag, x);
+        x = keep ? (tensor_to)(keep, (tensor_dtype_t)y->dtype) : nn__like(&n, 1, 1, y);
+        x = (tensor_index_add)(nn__like(dims, 1, 0, y), 0, bag, x);
         y = (tensor_div)(y, (tensor_unsqueeze)((tensor_maximum_scalar)(x, 1), 1));
     }
     return nn__narrow(y, w);
@@ -4892,10 +4898,10 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
     before = nn__min(a->size / 2, x->dims[1]);          // farther channels do not exist
     after = nn__min((a->size - 1) / 2, x->dims[1]);
     dims[1] = before;
-    list[0] = nn__beside((tensor_zeros_n)(dims, x->ndim, (tensor_dtype_t)x->dtype), x);
+    list[0] = nn__like(dims, x->ndim, 0, x);
     list[1] = (tensor_square)(x);
     dims[1] = after;
-    list[2] = nn__beside((tensor_zeros_n)(dims, x->ndim, (tensor_dtype_t)x->dtype), x);
+    list[2] = nn__like(dims, x->ndim, 0, x);
     s = (tensor_cat_n)(list, 3, 1);
     for (k = 0; k <= before + after; k++) {
         tensor_t *part = (tensor_narrow)(s, 1, k, x->dims[1]);
@@ -6226,7 +6232,7 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
         flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
     }
     scope = TENSOR__(scope)(-1);
-    y = nn__beside((tensor_zeros_n)(flat, 2, (tensor_dtype_t)x->dtype), x);
+    y = nn__like(flat, 2, 0, x);
     y = (tensor_scatter)(y, 1, (tensor_reshape_n)(index, from, 2), (tensor_reshape_n)(x, from, 2));
     return (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim));
 }
@@ -6291,7 +6297,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
         dims[d] = sum;
     }
     if (changed && y->state == TENSOR__LIVE) {
-        tensor_t *all = nn__beside((tensor_full_n)(dims, x->ndim, value, (tensor_dtype_t)x->dtype), x);
+        tensor_t *all = nn__like(dims, x->ndim, value, x);
         y = (tensor_as_strided_scatter)(all, y, y->dims, cut, y->ndim, at);
     }
     NN__CLOSE(y == x || !changed ? (tensor_clone)(y) : y);
@@ -6448,8 +6454,7 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
             y = nn__resample(y, 2 + d, out[d], scale[d], mode, a->align_corners);
     NN__CLOSE(y == x ? (tensor_clone)(x) : nn__narrow(y, x));
 }
-NN__FILL_DEFAULTS(tensor_interpolate, )
-NN__FRONT(interpolate, tensor_interpolate, nn__interpolate_front(&a))
+NN__OWN_FRONT(interpolate, , nn__interpolate_front(&a))
 
 // Coordinates -1..1 as places 0..size-1.
 TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
@@ -6552,8 +6557,7 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     dims[1] = planes;
     NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, rank + 2), a->x));
 }
-NN__FILL_DEFAULTS(tensor_grid_sample, )
-NN__FRONT(grid_sample, tensor_grid_sample, nn__grid_sample_front(&a))
+NN__OWN_FRONT(grid_sample, , nn__grid_sample_front(&a))
 
 TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
     NN__OPEN
@@ -6682,7 +6686,7 @@ TENSOR__FN tensor_t *nn__gumbel(tensor_t *x, double tau, int hard, int64_t dim) 
     if (!hard) return y;
     best = (tensor_argmax_dim)(y, dim, 1);
     if ((tensor_is_poison)(best)) return best;
-    u = nn__beside((tensor_ones_n)(best->dims, best->ndim, (tensor_dtype_t)y->dtype), y);
+    u = nn__like(best->dims, best->ndim, 1, y);
     u = (tensor_scatter)((tensor_zeros_like)(y), dim, best, u);
     return (tensor_add)((tensor_sub)(u, (tensor_detach)(y)), y);
 }
@@ -6703,7 +6707,7 @@ TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
     tensor_t *ones;
     int k;
     for (k = 0; k < x->ndim; k++) dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1;
-    ones = nn__beside((tensor_ones_n)(dims, x->ndim, (tensor_dtype_t)x->dtype), x);
+    ones = nn__like(dims, x->ndim, 1, x);
     return (tensor_mul)(x, (tensor_dropout)(ones, p, 1));
 }
 // Mean 0 and variance 1 stay: dropped elements become -1.758 = selu(-infinity), then a x + b.
@@ -7737,8 +7741,7 @@ TENSOR__FN int nn__loss_weight(const char *op, const char *what, tensor_t **w, c
         k = x->ndim - (*w)->ndim + d;
         fits = (*w)->dims[d] == x->dims[k] || (*w)->dims[d] == 1;
     }
-    if (!fits)
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t", op, what, *w, x);
+    if (!fits) return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t", op, what, *w, x);
     *w = nn__contiguous((tensor_expand_n)(*w, x->dims, x->ndim));
     return 1;
 }
@@ -8007,8 +8010,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     return a->reduction == TENSOR_NONE ? (tensor_reshape_n)(y, t->dims, t->ndim) : y;
 }
 
-NN__FILL_DEFAULTS(tensor_cross_entropy, NN__OR(ignore_index, -100))
-NN__FRONT(cross_entropy, tensor_cross_entropy, nn__cross_entropy_front(&a, 0))
+NN__OWN_FRONT(cross_entropy, NN__OR(ignore_index, -100), nn__cross_entropy_front(&a, 0))
 
 TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     tensor_cross_entropy_args_t b = tensor_cross_entropy_defaults();
@@ -8019,14 +8021,12 @@ TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     b.reduction = a->reduction;
     return nn__cross_entropy_front(&b, 1);
 }
-NN__FILL_DEFAULTS(tensor_nll_loss, NN__OR(ignore_index, -100))
-NN__FRONT(nll_loss, tensor_nll_loss, nn__nll_front(&a))
+NN__OWN_FRONT(nll_loss, NN__OR(ignore_index, -100), nn__nll_front(&a))
 
 // ---- public functions of the pointwise losses: which loss, weights, parameter, its default
 
 #define NN__LOSS(op, which, w, q, f, set)                                                                    \
-    NN__FILL_DEFAULTS(tensor_##op, set)                                                                      \
-    NN__FRONT(op, tensor_##op, nn__loss_front(which, a.input, a.target, w, q, f, a.reduction))
+    NN__OWN_FRONT(op, set, nn__loss_front(which, a.input, a.target, w, q, f, a.reduction))
 NN__LOSS(mse_loss, NN__LOSS_MSE, NULL, NULL, 0, )
 NN__LOSS(l1_loss, NN__LOSS_L1, NULL, NULL, 0, )
 NN__LOSS(smooth_l1_loss, NN__LOSS_SMOOTH_L1, NULL, NULL, a.beta, NN__OR(beta, 1))
@@ -8135,8 +8135,7 @@ TENSOR__FN tensor_t *nn__run_multi_margin_loss(const tensor_margin_loss_args_t *
     if (a->p == 2) y = (tensor_square)(y);
     if (in[2]) y = (tensor_mul)(y, (tensor_gather)((tensor_expand_n)(in[2], x->dims, x->ndim), -1, t));
     // The class itself gives margin^p: no term.
-    y = (tensor_scatter)(y, -1, t,
-                         nn__beside((tensor_zeros_n)(t->dims, t->ndim, (tensor_dtype_t)x->dtype), x));
+    y = (tensor_scatter)(y, -1, t, nn__like(t->dims, t->ndim, 0, x));
     y = (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), classes);
     return nn__reduce(y, a->reduction, a->input);
 }
@@ -8433,7 +8432,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     label = nn__beside(label, x);
     skip = nn__beside(skip, x);
     end = nn__beside(end, x);
-    q = nn__beside((tensor_zeros_n)(dims, 1, (tensor_dtype_t)x->dtype), x);
+    q = nn__like(dims, 1, 0, x);
     for (t = 0; t < x->dims[0]; t++) {
         tensor_t *row = (tensor_select)(x, 0, t), *on = (tensor_gt_scalar)(in[2], (double)t), *b, *list[3];
         if (t == 0) {
@@ -9420,9 +9419,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
 }
 // t at its new place, of the current scope; NULL after raising.
 TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
-    int floats = t->dtype == TENSOR_F32 || t->dtype == TENSOR_F64 || t->dtype == TENSOR_F16 ||
-        t->dtype == TENSOR_BF16;
-    if (to < TENSOR_CPU && !floats) return t;
+    if (to < TENSOR_CPU && !nn__is_float(t)) return t;
     if (t->node || t->base) {
         NN__FAIL(TENSOR_ERR_AUTOGRAD, "to: \"%s\" %t %s", name, t, t->base ? "is a view" : "has a history");
         return NULL;
@@ -9814,7 +9811,7 @@ TENSOR__FN tensor_t *nn__longer_mask(tensor_t *mask) {
     memcpy(dims, mask->dims, (size_t)mask->ndim * sizeof dims[0]);
     dims[mask->ndim - 1] = 1;
     list[0] = mask;
-    list[1] = nn__beside((tensor_zeros_n)(dims, mask->ndim, (tensor_dtype_t)mask->dtype), mask);
+    list[1] = nn__like(dims, mask->ndim, 0, mask);
     return (tensor_cat_n)(list, 2, -1);
 }
 
@@ -10278,6 +10275,17 @@ TENSOR__FN nn__layer_t *nn__make(int kind) {
     return l;
 }
 
+// One of these numbers; NN__MAKE takes the i in sight.
+TENSOR__FN nn__layer_t *nn__make_of(int kind, const int64_t *i, size_t size, double f0, double f1) {
+    nn__layer_t *l = nn__make(kind);
+    if (!l) return l;
+    memcpy(l->i, i, size);
+    l->f[0] = f0;
+    l->f[1] = f1;
+    return l;
+}
+#define NN__MAKE(kind, f0, f1) nn__make_of(kind, i, sizeof i, f0, f1)
+
 TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
     const nn__layer_t *l = nn__of(m);
     nn__layer_t *c = nn__make((int)(m->impl->kind - nn__kinds));
@@ -10330,18 +10338,17 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
     TENSOR_API nn_module_t *nn_##layer##_with(args##_args_t a) {                                             \
         return nn__stamp(a.site_, NN__TAKE(#layer, args) ? make : NULL);                                     \
     }
+#define NN__OWN_LAYER(layer, set, make) NN__FILL_DEFAULTS(nn_##layer, set) NN__LAYER(layer, nn_##layer, make)
 
 TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
     int64_t dims[2];
     double bound;
     nn__layer_t *l;
+    const int64_t i[] = {a.in_features, a.out_features, a.no_bias != 0};
     if (a.in_features < 1) return nn__refuse("linear", "in_features must be > 0", a.in_features);
     if (a.out_features < 1) return nn__refuse("linear", "out_features must be > 0", a.out_features);
-    l = nn__make(NN__LINEAR_KIND);
+    l = NN__MAKE(NN__LINEAR_KIND, 0, 0);
     if (!l) return NULL;
-    l->i[0] = a.in_features;
-    l->i[1] = a.out_features;
-    l->i[2] = a.no_bias != 0;
     dims[0] = a.out_features;
     dims[1] = a.in_features;
     bound = 1 / sqrt((double)a.in_features);
@@ -10350,8 +10357,7 @@ TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
     return nn__done(l);
 }
 
-NN__FILL_DEFAULTS(nn_linear, )
-NN__LAYER(linear, nn_linear, nn__make_linear(a))
+NN__OWN_LAYER(linear, , nn__make_linear(a))
 
 // The layer of a checked window; more: output_padding of a transposed one, else NULL.
 TENSOR__FN nn_module_t *nn__conv_layer(int kind, int64_t in, int64_t out, nn__window_t g, int rank,
@@ -10469,23 +10475,15 @@ NN__X(adaptive_max_pool, NN__ADAPTIVE_MAX_POOL1D_KIND)
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     nn__layer_t *l;
+    const int64_t i[] = {a.size, a.size_h, a.size_w, a.mode, a.align_corners != 0, a.size <= 0};
     if ((a.size > 0) == (a.scale_factor > 0))
         return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
-    l = nn__make(NN__UPSAMPLE_KIND);
+    l = NN__MAKE(NN__UPSAMPLE_KIND, a.scale_factor, a.scale_factor_h);
     if (!l) return NULL;
-    l->i[0] = a.size;
-    l->i[1] = a.size_h;
-    l->i[2] = a.size_w;
-    l->i[3] = a.mode;
-    l->i[4] = a.align_corners != 0;
-    l->i[5] = a.size <= 0;
-    l->f[0] = a.scale_factor;
-    l->f[1] = a.scale_factor_h;
     l->f[2] = a.scale_factor_w;
     return nn__done(l);
 }
-NN__FILL_DEFAULTS(nn_upsample, )
-NN__LAYER(upsample, nn_upsample, nn__make_upsample(a))
+NN__OWN_LAYER(upsample, , nn__make_upsample(a))
 
 TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode, double value) {
     nn__layer_t *l;
@@ -10542,20 +10540,16 @@ NN__LAYER(fold, nn_columns, nn__columns_new(&a, 1))
 
 TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
     nn__layer_t *l;
+    const int64_t i[] = {a.size, a.no_affine != 0, !a.no_affine && a.no_bias};
     if (a.size < 1) return nn__refuse("layer_norm", "size must be > 0", a.size);
-    l = nn__make(NN__LAYER_NORM_KIND);
+    l = NN__MAKE(NN__LAYER_NORM_KIND, a.eps, 0);
     if (!l) return NULL;
-    l->i[0] = a.size;
-    l->i[1] = a.no_affine != 0;
-    l->i[2] = !a.no_affine && a.no_bias;
-    l->f[0] = a.eps;
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
     if (!a.no_affine && !a.no_bias) nn__add_parameter(l, "bias", &a.size, 1, NN__ZEROS, 0);
     return nn__done(l);
 }
 
-NN__FILL_DEFAULTS(nn_layer_norm, NN__OR(eps, 1e-5))
-NN__LAYER(layer_norm, nn_layer_norm, nn__make_layer_norm(a))
+NN__OWN_LAYER(layer_norm, NN__OR(eps, 1e-5), nn__make_layer_norm(a))
 
 // Begins a typed forward: m must be a layer of kind first..last. -> 0 after raising
 TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last) {
@@ -10599,32 +10593,26 @@ TENSOR__FN void nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) 
 
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     nn__layer_t *l;
-    int64_t dims[2], padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
+    int64_t dims[2] = {a.count, a.size}, padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
+    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0};
     if (a.count < 1) return nn__refuse("embedding_bag", "count must be > 0", a.count);
     if (a.size < 1) return nn__refuse("embedding_bag", "size must be > 0", a.size);
     if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX)
         return nn__refuse("embedding_bag", "mode is none of its own", (int64_t)a.mode);
     if (padding >= a.count || padding < -a.count)
         return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
-    l = nn__make(NN__EMBEDDING_BAG_KIND);
+    l = NN__MAKE(NN__EMBEDDING_BAG_KIND, 0, 0);
     if (!l) return NULL;
-    l->i[0] = dims[0] = a.count;
-    l->i[1] = dims[1] = a.size;
-    l->i[2] = a.mode;
-    l->i[3] = a.padding_idx;
-    l->i[4] = a.scale_grad_by_freq != 0;
     nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
     if (a.padding_idx != 0) nn__zero_row(l, padding);
     return nn__done(l);
 }
-NN__FILL_DEFAULTS(nn_embedding_bag, )
-NN__LAYER(embedding_bag, nn_embedding_bag, nn__make_embedding_bag(a))
+NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
     nn__layer_t *l;
     int64_t dims[3];
-    if (in1 < 1 || in2 < 1 || out < 1)
-        return nn__refuse("bilinear", "in1, in2 and out must be > 0", out);
+    if (in1 < 1 || in2 < 1 || out < 1) return nn__refuse("bilinear", "in1, in2 and out must be > 0", out);
     l = nn__make(NN__BILINEAR_KIND);
     if (!l) return NULL;
     dims[0] = out;
@@ -10652,31 +10640,20 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
     int64_t size = a.proj_size > 0 ? a.proj_size : a.hidden;
     int d, k, dirs = a.bidirectional ? 2 : 1;
     nn__layer_t *l;
+    const int64_t i[] = {a.in_features, a.hidden, a.layers, a.no_bias != 0, a.batch_first != 0, dirs == 2,
+                         a.proj_size, kind, cell, a.layers != 1, a.dropout > 0, kind == NN__RELU_NET};
     if (a.in_features < 1) return nn__refuse(op, "in_features must be > 0", a.in_features);
     if (a.hidden < 1) return nn__refuse(op, "hidden must be > 0", a.hidden);
-    if (a.layers < 1 || a.layers > 65535)
-        return nn__refuse(op, "layers must be in 1..65535", a.layers);
+    if (a.layers < 1 || a.layers > 65535) return nn__refuse(op, "layers must be in 1..65535", a.layers);
     if (a.proj_size < 0 || (a.proj_size > 0 && (kind != NN__LSTM_NET || cell || a.proj_size >= a.hidden)))
         return nn__refuse(op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
     if (!(a.dropout >= 0 && a.dropout <= 1))
         return nn__refuse(op, "dropout must be in 0..1", (int64_t)a.dropout);
     if (cell && (a.layers > 1 || dirs > 1))
         return nn__refuse(op, "a cell has one layer and direction", a.layers);
-    l = nn__make(NN__RNN_KIND + 3 * cell + (kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0));
+    k = kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0;
+    l = NN__MAKE(NN__RNN_KIND + 3 * cell + k, a.dropout, 0);
     if (!l) return NULL;
-    l->i[0] = a.in_features;
-    l->i[1] = a.hidden;
-    l->i[2] = a.layers;
-    l->i[3] = a.no_bias != 0;
-    l->i[4] = a.batch_first != 0;
-    l->i[5] = dirs == 2;
-    l->i[6] = a.proj_size;
-    l->i[7] = kind;
-    l->i[8] = cell;
-    l->i[9] = a.layers != 1;
-    l->i[10] = a.dropout > 0;
-    l->i[11] = kind == NN__RELU_NET;
-    l->f[0] = a.dropout;
     for (layer = 0; layer < a.layers; layer++)
         for (d = 0; d < dirs; d++)
             for (k = 0; k < 5; k++) {
@@ -10730,6 +10707,8 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     double e = (double)a.embed;
     int k;
     nn__layer_t *l;
+    const int64_t i[] = {a.embed, a.heads, a.kdim ? a.kdim : a.embed, a.vdim ? a.vdim : a.embed,
+                         a.batch_first != 0, a.add_zero_attn != 0};
     if (a.embed < 1) return nn__refuse("multihead_attention", "embed must be > 0", a.embed);
     if (a.heads < 1 || a.embed % a.heads != 0)
         return nn__refuse("multihead_attention", "heads must divide embed", a.heads);
@@ -10737,15 +10716,8 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
         return nn__refuse("multihead_attention", "kdim and vdim must be >= 0", a.kdim);
     if (!(a.dropout >= 0 && a.dropout <= 1))
         return nn__refuse("multihead_attention", "dropout must be in 0..1", (int64_t)a.dropout);
-    l = nn__make(NN__ATTENTION_KIND);
+    l = NN__MAKE(NN__ATTENTION_KIND, a.dropout, 0);
     if (!l) return NULL;
-    l->i[0] = a.embed;
-    l->i[1] = a.heads;
-    l->i[2] = a.kdim ? a.kdim : a.embed;
-    l->i[3] = a.vdim ? a.vdim : a.embed;
-    l->i[4] = a.batch_first != 0;
-    l->i[5] = a.add_zero_attn != 0;
-    l->f[0] = a.dropout;
     dims[0] = nn__times(3, a.embed);
     dims[1] = a.embed;
     if (l->i[2] == a.embed && l->i[3] == a.embed) {
@@ -10775,8 +10747,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     }
     return nn__done(l);
 }
-NN__FILL_DEFAULTS(nn_multihead_attention, NN__OR(dropout, 0))
-NN__LAYER(multihead_attention, nn_multihead_attention, nn__make_attention(a))
+NN__OWN_LAYER(multihead_attention, NN__OR(dropout, 0), nn__make_attention(a))
 
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
     tensor_scope_t scope;
@@ -10802,16 +10773,14 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     nn_layer_norm_args_t norm = nn_layer_norm_defaults();
     int k;
     nn__layer_t *l;
+    const int64_t i[] = {a.norm_first != 0, a.gelu != 0, decoder};
     if (a.embed < 1 || a.heads < 1 || a.embed % a.heads != 0)
         return nn__refuse(op, "heads must divide embed", a.heads);
     if (a.feedforward < 1) return nn__refuse(op, "feedforward must be > 0", a.feedforward);
     if (!(a.dropout >= 0 && a.dropout <= 1))
         return nn__refuse(op, "dropout must be in 0..1", (int64_t)a.dropout);
-    l = nn__make(decoder ? NN__DECODER_LAYER_KIND : NN__ENCODER_LAYER_KIND);
+    l = NN__MAKE(decoder ? NN__DECODER_LAYER_KIND : NN__ENCODER_LAYER_KIND, 0, 0);
     if (!l) return NULL;
-    l->i[0] = a.norm_first != 0;
-    l->i[1] = a.gelu != 0;
-    l->i[2] = decoder;
     attention.embed = a.embed;
     attention.heads = a.heads;
     attention.dropout = a.dropout;
@@ -10892,16 +10861,11 @@ TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t cou
 TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance, int nd) {
     const char *op = instance ? "instance_norm" : "batch_norm";
     nn__layer_t *l;
+    const int64_t i[] = {a.channels, instance || nd == 1 ? nd + 1 : nd + 2, nd + 2, instance,
+                         a.cumulative != 0};
     if (a.channels < 1) return nn__refuse(op, "channels must be > 0", a.channels);
-    l = nn__make((instance ? NN__INSTANCE_NORM1D_KIND : NN__BATCH_NORM1D_KIND) + nd - 1);
+    l = NN__MAKE((instance ? NN__INSTANCE_NORM1D_KIND : NN__BATCH_NORM1D_KIND) + nd - 1, a.eps, a.momentum);
     if (!l) return NULL;
-    l->i[0] = a.channels;
-    l->i[1] = instance || nd == 1 ? nd + 1 : nd + 2;
-    l->i[2] = nd + 2;
-    l->i[3] = instance;
-    l->i[4] = a.cumulative != 0;
-    l->f[0] = a.eps;
-    l->f[1] = a.momentum;
     nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
     if (a.no_track_running_stats) return nn__done(l);
     nn__add_buffer(l, "running_mean", a.channels, 0, TENSOR_F32);
@@ -10927,33 +10891,27 @@ NN__PER_RANK(instance_norm, nn_instance_norm, nn__make_instance_norm, a)
 
 TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     nn__layer_t *l;
+    const int64_t i[] = {a.groups, a.channels};
     if (a.groups < 1) return nn__refuse("group_norm", "groups must be > 0", a.groups);
     if (a.channels < 1 || a.channels % a.groups != 0)
         return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
-    l = nn__make(NN__GROUP_NORM_KIND);
+    l = NN__MAKE(NN__GROUP_NORM_KIND, a.eps, 0);
     if (!l) return NULL;
-    l->i[0] = a.groups;
-    l->i[1] = a.channels;
-    l->f[0] = a.eps;
     nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
     return nn__done(l);
 }
-NN__FILL_DEFAULTS(nn_group_norm, NN__OR(eps, 1e-5))
-NN__LAYER(group_norm, nn_group_norm, nn__make_group_norm(a))
+NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
     nn__layer_t *l;
+    const int64_t i[] = {a.size, a.eps < 0};
     if (a.size < 1) return nn__refuse("rms_norm", "size must be > 0", a.size);
-    l = nn__make(NN__RMS_NORM_KIND);
+    l = NN__MAKE(NN__RMS_NORM_KIND, a.eps, 0);
     if (!l) return NULL;
-    l->i[0] = a.size;
-    l->i[1] = a.eps < 0;
-    l->f[0] = a.eps;
     if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
     return nn__done(l);
 }
-NN__FILL_DEFAULTS(nn_rms_norm, NN__OR(eps, -1))
-NN__LAYER(rms_norm, nn_rms_norm, nn__make_rms_norm(a))
+NN__OWN_LAYER(rms_norm, NN__OR(eps, -1), nn__make_rms_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     nn__layer_t *l;
@@ -10982,8 +10940,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.padding_idx >= 0) nn__zero_row(l, a.padding_idx);
     return nn__done(l);
 }
-NN__FILL_DEFAULTS(nn_embedding, a->padding_idx = a->surplus_ ? a->padding_idx : -1;)
-NN__LAYER(embedding, nn_embedding, nn__make_embedding(a))
+NN__OWN_LAYER(embedding, a->padding_idx = a->surplus_ ? a->padding_idx : -1;, nn__make_embedding(a))
 
 TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int64_t dim) {
     nn__layer_t *l = nn__make(kind);
@@ -11389,11 +11346,9 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
     for (i = 0; i < n; i++) {
         tensor_t *t = list[i];
         if (!t || (tensor_is_poison)(t)) return nn__poisoned(nn__rule_names[o->rule], "a parameter", t);
-        if (t->dtype != TENSOR_F32 && t->dtype != TENSOR_F64 && t->dtype != TENSOR_F16 &&
-            t->dtype != TENSOR_BF16) {
+        if (!nn__is_float(t))
             return NN__ERROR(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
                              (int64_t)i, t);
-        }
         if (!(tensor_is_leaf)(t))
             return NN__ERROR(TENSOR_ERR_AUTOGRAD,
                              "%s: parameter %d %t is no leaf but the result of an operation",
@@ -11625,11 +11580,6 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
 
 // r: 0 sgd, 1 adam, 2 rmsprop
 TENSOR__FN int nn__kind(int rule) { return rule == NN__SGD ? 0 : rule == NN__RMSPROP ? 2 : 1; }
-TENSOR__FN void *nn__pointer(const tensor_t *t) {
-    size_t size = t->dtype == TENSOR_F64 ? 8 : t->dtype == TENSOR_F32 ? 4 : 2;
-    return t->storage && t->storage->data ? (char *)t->storage->data + (size_t)t->offset * size : NULL;
-}
-
 // Where a device's parameters meet their update: OPTIMIZER's one row, which no tape sees.
 TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
@@ -12261,12 +12211,8 @@ TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
     nn__gather_t *g = (nn__gather_t *)arg;
     const nn_dataset_t *d = &g->l->set;
     int64_t i = task * g->per_task, end = i + g->per_task < g->rows ? i + g->per_task : g->rows;
-    const char *sx =
-        d->x ? (const char *)d->x->storage->data + (size_t)d->x->offset * tensor_dtype_size(d->x_dtype)
-             : NULL;
-    const char *sy =
-        d->y ? (const char *)d->y->storage->data + (size_t)d->y->offset * tensor_dtype_size(d->y_dtype)
-             : NULL;
+    const char *sx = d->x ? (const char *)nn__pointer(d->x) : NULL;
+    const char *sy = d->y ? (const char *)nn__pointer(d->y) : NULL;
     (void)worker;
     for (; i < end; i++) {
         int64_t at = g->l->order ? g->l->order[g->from + i] : g->from + i;
@@ -12440,6 +12386,15 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
 }
 #endif
 
+TENSOR__FN nn__source_t nn__from_memory(const void *data, size_t size) {
+    static const unsigned char none = 0;
+    nn__source_t s;
+    memset(&s, 0, sizeof s);
+    s.data = data ? (const unsigned char *)data : &none;
+    s.size = data ? size : 0;
+    return s;
+}
+
 // n bytes from at; 0 (nothing raised) if the source does not have them.
 TENSOR__FN int nn__read(nn__source_t *s, uint64_t at, void *to, uint64_t n) {
     if (at > s->size || n > s->size - at) return 0;
@@ -12566,11 +12521,7 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
 }
 
 TENSOR_API tensor_t *(nn_parse_idx)(const void *data, size_t size) {
-    static const unsigned char none = 0;
-    nn__source_t s;
-    memset(&s, 0, sizeof s);
-    s.data = data ? (const unsigned char *)data : &none;
-    s.size = data ? size : 0;
+    nn__source_t s = nn__from_memory(data, size);
     return nn__idx(&s, "memory");
 }
 
@@ -12969,12 +12920,32 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
     return 1;
 }
 
+// Reads the header of r's source. 0 after raising.
+TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
+    const char *label = r->label;
+    unsigned char head[8];
+    uint64_t n = 0, size = r->source.size;
+    int k;
+    if (size < 8) return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": shorter than 8 bytes", label);
+    if (!nn__read(&r->source, 0, head, 8))
+        return NN__NO(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
+    for (k = 7; k >= 0; k--) n = n << 8 | head[k];
+    if (n > size - 8)
+        return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": the header's length exceeds the file", label);
+    if (n > NN_SAFETENSORS_MAX_HEADER)
+        return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": a header of %d bytes is over the limit", label,
+                      (int64_t)n);
+    r->header = (char *)nn__memory(n + 1, 1);
+    if (!r->header) return 0;
+    if (!nn__read(&r->source, 8, r->header, n))
+        return NN__NO(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
+    r->data = 8 + n;
+    return nn__parse_header(r, n);
+}
+
 // Takes over the source, also when it fails.
 TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     nn_safetensors_t *r = (nn_safetensors_t *)nn__memory(1, sizeof *r);
-    unsigned char head[8];
-    uint64_t n = 0;
-    int k, ok = 0;
     if (!r) {
         nn__close_source(s);
         return NULL;
@@ -12983,41 +12954,14 @@ TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     r->owned.destroy = nn__reader_shutdown;
     TENSOR__(own)(nn__self(), &r->owned);
     r->label = nn__copy_string(label);
-    if (r->label) {
-        if (s->size < 8) {
-            NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": shorter than 8 bytes", label);
-        } else if (!nn__read(&r->source, 0, head, 8)) {
-            NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
-        } else {
-            for (k = 7; k >= 0; k--) n = n << 8 | head[k];
-            if (n > s->size - 8) {
-                NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": the header's length exceeds the file",
-                         label);
-            } else if (n > NN_SAFETENSORS_MAX_HEADER) {
-                NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": a header of %d bytes is over the limit",
-                         label, (int64_t)n);
-            } else if ((r->header = (char *)nn__memory(n + 1, 1)) != NULL) {
-                if (!nn__read(&r->source, 8, r->header, n)) {
-                    NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
-                } else {
-                    r->data = 8 + n;
-                    ok = nn__parse_header(r, n);
-                }
-            }
-        }
-    }
-    if (ok) return r;
+    if (r->label && nn__read_header(r)) return r;
     nn__reader_close(r);
     nn__free(r);
     return NULL;
 }
 
 TENSOR_API nn_safetensors_t *nn_safetensors_parse(const void *data, size_t size) {
-    static const unsigned char none = 0;
-    nn__source_t s;
-    memset(&s, 0, sizeof s);
-    s.data = data ? (const unsigned char *)data : &none;
-    s.size = data ? size : 0;
+    nn__source_t s = nn__from_memory(data, size);
     return nn__reader(&s, "memory");
 }
 
@@ -13271,9 +13215,7 @@ TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_
                          (size_t)out[i].size);
             }
             if ((tensor_is_poison)(c)) s->failed = TENSOR_ERR_OUT_OF_MEMORY;
-            else
-                nn__write(s, (const char *)c->storage->data + (size_t)c->offset * (size_t)out[i].size,
-                          out[i].bytes);
+            else nn__write(s, nn__pointer(c), out[i].bytes);
         }
         (tensor_scope_end)(scope);
     }
