@@ -5345,7 +5345,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__STOREW(p, v) V_STORE(p, v)
 #endif
 
-/* t lives on after its last use: else gcc 12 sums into t's register and moves the sum back, five times a step */
+/* t lives on after its last use: else gcc 12 sums into t's register and moves the sum back */
 #undef TENSOR__USED
 #if TENSOR__PASS == 3
 #define TENSOR__USED(t) __asm__ volatile("" :: "v"(t))
@@ -5880,9 +5880,9 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     else tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
 }
 
-/* c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors];
-a row that is not there gets the
- * last one's sum. Vectors of the compiler: multiply and add need no names, and two lanes exist without SIMD. */
+/* c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; a row that is not there gets
+ * the last one's sum. Vectors of the compiler: multiply and add need no names, and two lanes exist without
+ * SIMD. */
 #undef TENSOR__L64
 #define TENSOR__L64 (V_N > 4 ? V_N / 2 : 2)
 typedef double TENSOR__K(doubles) __attribute__((vector_size(8 * TENSOR__L64), aligned(8), may_alias));
