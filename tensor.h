@@ -5305,8 +5305,9 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 // A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for
 // every height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns
 // contiguous (TN), so A is read in place or copied line by line, never transposed. B is read in place when
-// it has contiguous rows and is small or hardly reused; else packed into panels [k][NR], by 4-column
-// transposes when its columns run along k (NT). The order is: block of B (L2), panel of A (L1), tile.
+// it has contiguous rows and is small or hardly reused; else packed into panels [k][NR]: by the first rows of
+// A as they sum (NN, TN), or before, by 4-column transposes, when its columns run along k (NT). The order is:
+// block of B (L2), panel of A (L1), tile. Of f64 only the tile stands here.
 // ------------------------------------------------------------------------------
 
 #undef TENSOR__MR
