@@ -5579,7 +5579,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
     /* A in place, unless 14 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
     int a_here = g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
                              : g->ars == 1 && (g->m * k <= 8192 || g->n <= TENSOR__NR);
-    int col = g->acs != 1, high, mr0, mr, w, first = 0;
+    int col = g->acs != 1, high, mr0, mr, w, first = 0, row, touch = k <= 256 && g->m * g->n > 65536;
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(k);
     int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
     float *ap = scratch, *bp = scratch + tensor__gemm_panel_floats(g);
@@ -5626,6 +5626,11 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                              : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
                     int64_t bs = b_here ? g->brs : TENSOR__NR;
                     w = (int)TENSOR__MIN(nb - j, (int64_t)nv * V_N);
+                    /* short sums into a C that no L2 holds would wait for it */
+                    for (row = 0; touch && row < mr; row++) {
+                        __builtin_prefetch(cc + j + row * g->crs, 1);
+                        if (nv > 1) __builtin_prefetch(cc + j + row * g->crs + V_N, 1);
+                    }
                     if (i < first && nv > 1) {
                         TENSOR__K(gemm_first)(col, kb, aa, as, bb + j, g->brs, cc + j, g->crs,
                                               bias ? bias + j : NULL, add, bp + j * kb);
