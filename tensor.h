@@ -5777,7 +5777,9 @@ TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, co
 }
 
 TENSOR__FN int TENSOR__K(gemm_is_dot)(const tensor__gemm_t *g) {
-    return g->acs == 1 && g->brs == 1 && g->bcs != 1 && 8 * g->m <= g->k && g->m <= 64;
+    /* more rows where 32 registers hold a tile of 4 x 4; with fewer, packing B pays sooner */
+    int most = TENSOR__PASS == 3 ? 64 : 40, each = TENSOR__PASS == 3 ? 8 : 20;
+    return g->acs == 1 && g->brs == 1 && g->bcs != 1 && each * g->m <= g->k && g->m <= most;
 }
 
 TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
