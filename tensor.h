@@ -5253,8 +5253,9 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 // A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for
 // every height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns
 // contiguous (TN), so A is read in place or copied line by line, never transposed. B is read in place when
-// it has contiguous rows and is small or hardly reused; else packed into panels [k][NR], by 4-column
-// transposes when its columns run along k (NT). The order is: block of B (L2), panel of A (L1), tile.
+// it has contiguous rows and is small or hardly reused; else packed into panels [k][NR]: by the first rows of
+// A as they sum (NN, TN), or before, by 4-column transposes, when its columns run along k (NT). The order is:
+// block of B (L2), panel of A (L1), tile. Of f64 only the tile stands here.
 // ------------------------------------------------------------------------------
 
 #undef TENSOR__MR
@@ -5293,7 +5294,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__STOREW(p, v) V_STORE(p, v)
 #endif
 
-/* t lives on after its last use: else gcc 12 sums into t's register and moves the sum back at each step */
+/* t lives on after its last use: else gcc 12 sums into t's register and moves the sum back */
 #undef TENSOR__USED
 #if TENSOR__PASS == 3
 #define TENSOR__USED(t) __asm__ volatile("" :: "v"(t))
@@ -5526,7 +5527,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
     /* A in place, unless 14 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
     int a_here = g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
                              : g->ars == 1 && (g->m * k <= 8192 || g->n <= TENSOR__NR);
-    int col = g->acs != 1, high, mr0, mr, w, first = 0;
+    int col = g->acs != 1, high, mr0, mr, w, first = 0, row, touch = k <= 256 && g->m * g->n > 65536;
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(k);
     int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
     float *ap = scratch, *bp = scratch + tensor__gemm_panel_floats(g);
@@ -5573,6 +5574,11 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                              : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
                     int64_t bs = b_here ? g->brs : TENSOR__NR;
                     w = (int)TENSOR__MIN(nb - j, (int64_t)nv * V_N);
+                    /* short sums into a C that no L2 holds would wait for it */
+                    for (row = 0; touch && row < mr; row++) {
+                        __builtin_prefetch(cc + j + row * g->crs, 1);
+                        if (nv > 1) __builtin_prefetch(cc + j + row * g->crs + V_N, 1);
+                    }
                     if (i < first && nv > 1) {
                         TENSOR__K(gemm_first)(col, kb, aa, as, bb + j, g->brs, cc + j, g->crs,
                                               bias ? bias + j : NULL, add, bp + j * kb);
@@ -5719,7 +5725,9 @@ TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, co
 }
 
 TENSOR__FN int TENSOR__K(gemm_is_dot)(const tensor__gemm_t *g) {
-    return g->acs == 1 && g->brs == 1 && g->bcs != 1 && 8 * g->m <= g->k && g->m <= 64;
+    /* more rows where 32 registers hold a tile of 4 x 4; with fewer, packing B pays sooner */
+    int most = TENSOR__PASS == 3 ? 64 : 40, each = TENSOR__PASS == 3 ? 8 : 20;
+    return g->acs == 1 && g->brs == 1 && g->bcs != 1 && each * g->m <= g->k && g->m <= most;
 }
 
 TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {

@@ -975,17 +975,14 @@ static void positions(void) {
             tensor_scope_t scope = tensor_scope_begin();
             const int64_t *n = sizes[k / 4];
             int64_t da[2] = {n[0], n[2]}, db[2] = {n[2], n[1]}, dy[2] = {n[0], n[1]};
-            tensor_t *a = tensor_randn(n[0], n[2]), *b = tensor_randn(n[2], n[1]), *ra = tensor_at(a, "0:1"),
-                *y;
-            tensor_t *cb = tensor_at(b, ":, 0:1");
-            ra = tensor_contiguous(tensor_expand_n(ra, da, 2));
-            cb = tensor_contiguous(tensor_expand_n(cb, db, 2));
+            tensor_t *a = tensor_randn(n[0], n[2]), *b = tensor_randn(n[2], n[1]), *y;
+            tensor_t *ra = tensor_contiguous(tensor_expand_n(tensor_at(a, "0:1"), da, 2));
+            tensor_t *cb = tensor_contiguous(tensor_expand_n(tensor_at(b, ":, 0:1"), db, 2));
             if (k & 1) ra = tensor_mT(tensor_contiguous(tensor_mT(ra)));
             if (k & 2) cb = tensor_mT(tensor_contiguous(tensor_mT(cb)));
             y = tensor_matmul(ra, cb);
             CHECK_MSG(tensor_equal(y, tensor_expand_n(tensor_at(y, "0:1, 0:1"), dy, 2)), "%s: case %d",
-                      isas[i],
-                      k);
+                      isas[i], k);
             a = tensor_to(a, TENSOR_F64);
             b = tensor_to(b, TENSOR_F64);
             if (k & 1) a = tensor_mT(tensor_contiguous(tensor_mT(a)));
@@ -993,8 +990,8 @@ static void positions(void) {
             y = tensor_matmul(a, b);
             h = test_hash(h, y);
             CHECK(fabs(tensor_item(tensor_at(y, "-1, -1")) -
-                       tensor_item(tensor_sum(tensor_mul(tensor_at(a, "-1"),
-                                                         tensor_at(b, ":, -1"))))) < 1e-9);
+                       tensor_item(tensor_sum(tensor_mul(tensor_at(a, "-1"), tensor_at(b, ":, -1")))))
+                  < 1e-9);
             tensor_scope_end(scope);
         }
         if (!first) first = h;
