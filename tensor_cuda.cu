@@ -1503,6 +1503,13 @@ struct workspace_t {
     bool failed;
 };
 
+// A library may load a kernel at its first call, which a capture would forbid.
+struct relaxed_t {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    relaxed_t() { cudaThreadExchangeStreamCaptureMode(&mode); }
+    ~relaxed_t() { cudaThreadExchangeStreamCaptureMode(&mode); }
+    relaxed_t(const relaxed_t &) = delete;
+};
 #ifdef TCU_HAVE_CUBLASLT
 // With L.lock -> ok
 static bool blas_said(const char *what, cublasStatus_t status) {
@@ -4355,6 +4362,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     if (plan.workspace < 0) { return false; }
     workspace_t space(at.allocator, at.device, at.stream, plan.workspace);
     if (space.failed) { return false; }
+    relaxed_t leave;
     e = lib.cublasLtMatmul_(L.blas[at.device], &product, f64 ? (void *)&one : &one32, q.w, &layout[0], q.x,
                             &layout[1], f64 ? (void *)&more : &more32, q.y, &layout[2], q.y, &layout[2],
                             &plan.algo, space.at, (size_t)plan.workspace, at.stream);
@@ -4784,6 +4792,7 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
 static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const conv_plan_t &plan, cudaStream_t stream,
                                  int count, const int64_t *id, void *const *data, void *workspace) {
     cudnnBackendDescriptor_t pack = nullptr;
+    relaxed_t leave;
     cudnnStatus_t e = lib.cudnnSetStream_(handle, stream);
     if (e || (e = lib.cudnnBackendCreateDescriptor_(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack)) != 0) {
         return e;

@@ -147,6 +147,13 @@ static void convolutions() {
             }
         }
     }
+    // The same sizes by another stride, dilation or padding: another plan.
+    static const conv_case_t alike[] = {{2, 1, 1, 1, 4, 1, 2, 0, 1, 1, 0}, {2, 1, 1, 1, 4, 1, 3, 0, 1, 1, 0}, {2, 1, 1, 1, 6, 2, 3, 0, 1, 1, 0},
+        {2, 1, 1, 1, 6, 2, 3, 0, 2, 1, 0}, {2, 1, 1, 1, 2, 1, 4, 0, 1, 1, 0}, {2, 1, 1, 1, 2, 1, 4, 1, 1, 1, 0}};
+    for (auto &c : alike) {
+        tensor_t *x = random_of(TENSOR_F32, {1, 1, c.size, c.size}), *w = random_of(TENSOR_F32, {1, 1, c.kernel, c.kernel}), *fx = on(x), *fw = on(w);
+        both_ways([&] { return convolve(c, false, fx, fw, NULL); }, convolve(c, false, x, w, NULL), TENSOR_F32);
+    }
     // cuDNN does the sum with a bias in any dtype: the same.
     fakes.refuse_sums = false;
     for (int dtype : {TENSOR_F32, TENSOR_F64}) {
