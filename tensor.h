@@ -2808,14 +2808,16 @@ typedef struct tensor_backend_t {
     // Index -1: memory of the host that copies need not wait for.
     int (*alloc)(int index, uint64_t bytes, void **data, void **block);
     void (*release)(void *data, void *block);           // from any thread
-    // Copies bytes in the order of the ops before, raised as op's. to_in, from_in: the storage that a side lies
-    // in, NULL = the host's. Without wait the host's side, if it is of alloc(-1), is read or there later.
+    // Copies bytes in the order of the ops before, raised as op's. to_in, from_in: the storage that a side
+    // lies in, NULL = the host's. Without wait the host's side, if it is of alloc(-1), is read or there
+    // later.
     int (*copy)(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
                 uint64_t bytes, int wait, const char *op);
     // The next may be NULL. Work of the calling thread goes beside its other work (on), or is as before (0).
     void (*aside)(int index, int on);
     // 0 = the device does at once what is asked of it. 1 = the calling thread's calls are recorded, to run
-    // later and often: again (may be NULL) is called before each run (run = 1) and when there are no more (0).
+    // later and often: again (may be NULL) is called before each run (run = 1) and when there are no more
+    // (0).
     int (*recording)(int index, void (*again)(void *user, int run), void *user);
     void (*site)(const char *site);     // where the calling thread's calls since the last site were made
     // One per family, NULL = not supported: the op is an error that says so. An error is raised by the
@@ -10006,7 +10008,9 @@ TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, con
     }
     t->op = "from";
     uint64_t bytes = (uint64_t)t->numel * tensor__sizes[t->dtype];
-    if (!tensor__move_bytes(tensor__self(), tensor__ptr(t), t->storage, data, NULL, bytes, 1, "from")) { return t; }
+    if (!tensor__move_bytes(tensor__self(), tensor__ptr(t), t->storage, data, NULL, bytes, 1, "from")) {
+        return t;
+    }
     (tensor_free)(t);
     return TENSOR__POISON;
 }

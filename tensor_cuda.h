@@ -25,8 +25,8 @@
 //
 // Ops run in order on the thread's current stream of the device, which is the device's default stream unless
 // tensor_cuda_set_stream says otherwise. They are asynchronous: tensor_item, tensor_copy_out, tensor_to(x,
-// TENSOR_CPU) and printing wait for that stream; tensor_cuda_synchronize for all. An index that is out of range
-// touches nothing else, and is an INDEX error, with op and place of the call, at the next of these.
+// TENSOR_CPU) and printing wait for that stream; tensor_cuda_synchronize for all. An index that is out of
+// range touches nothing else, and is an INDEX error, with op and place of the call, at the next of these.
 //
 // An error of a kernel (CUDA) that is not one of memory stays: no call of CUDA works in the process any more.
 // What is on the CPU goes on.
@@ -74,9 +74,10 @@ TENSOR_API int tensor_cuda_shutdown(void);
 // >>cuda-streams                                   MARK: streams, events
 //
 // A tensor that another stream made or uses is waited for where it is used, and its memory serves others only
-// when all streams are done with it: streams need no events for what tensors carry, scopes may end at any time,
-// and a backward pass may run on another stream than the forward one. Threads that each set a stream of their
-// own run at once. NULL for a stream means the default one of device 0. Freed streams and events are noticed.
+// when all streams are done with it: streams need no events for what tensors carry, scopes may end at any
+// time, and a backward pass may run on another stream than the forward one. Threads that each set a stream of
+// their own run at once. NULL for a stream means the default one of device 0. Freed streams and events are
+// noticed.
 // ------------------------------------------------------------------------------
 
 typedef struct tensor_cuda_stream_t tensor_cuda_stream_t;
@@ -113,7 +114,8 @@ TENSOR_API int tensor_cuda_stream_query(tensor_cuda_stream_t *stream);
 TENSOR_API int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event);
 TENSOR_API int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_stream_t *other);
 
-// Work of stream that tensor.h does not see (a kernel of one's own) uses x: its memory stays until that is done.
+// Work of stream that tensor.h does not see (a kernel of one's own) uses x: its memory stays until that is
+// done.
 //   -> code;  errors DEVICE (x lies elsewhere), OWNER, POISONED
 TENSOR_API int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream);
 
@@ -126,7 +128,8 @@ TENSOR_API tensor_cuda_event_t *tensor_cuda_event_new(tensor_device_t device, in
 TENSOR_API int tensor_cuda_event_free(tensor_cuda_event_t *event);
 
 // Sets the mark behind all that the stream was asked until now.
-//   -> code;  errors DEVICE (event and stream of two devices), OWNER, POISONED, UNSUPPORTED (in a capture), CUDA
+//   -> code;  errors DEVICE (event and stream of two devices), OWNER, POISONED, UNSUPPORTED (in a capture),
+//   CUDA
 TENSOR_API int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *stream);
 
 // Whether the mark was reached (1 where none was set); waits until it is.
@@ -149,11 +152,11 @@ TENSOR_API double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, ten
 //   for (...) { tensor_copy_(x, batch); tensor_cuda_graph_replay(g); ... tensor_item(loss) ... }
 //
 // Between begin and end the thread's calls are written down, not run. A run gives what these calls would give
-// now: it reads the tensors that they read (their memory stays the graph's until it is freed), overwrites those
-// that they made, draws the next random numbers, and takes an optimizer's learning rate and count of steps as
-// they are. In a capture nothing can depend on values: tensor_item, printing, nonzero, clip_grad_norm, an op
-// without a kernel and a copy from the host are UNSUPPORTED errors (numbers of up to 8 bytes become a part of
-// the graph). One graph is captured at a time.
+// now: it reads the tensors that they read (their memory stays the graph's until it is freed), overwrites
+// those that they made, draws the next random numbers, and takes an optimizer's learning rate and count of
+// steps as they are. In a capture nothing can depend on values: tensor_item, printing, nonzero,
+// clip_grad_norm, an op without a kernel and a copy from the host are UNSUPPORTED errors (numbers of up to 8
+// bytes become a part of the graph). One graph is captured at a time.
 // ------------------------------------------------------------------------------
 
 typedef struct tensor_cuda_graph_t tensor_cuda_graph_t;

@@ -12718,7 +12718,8 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         for (k = 0; k < NN__MAX_STATE; k++) {
             if (!nn__uses_state(o, k)) continue;
             if (!p->state[k] && TENSOR__(recording)(nn__self(), p->t->device, NULL, NULL))
-                NN__FAIL(TENSOR_ERR_UNSUPPORTED, "step: take a step before the capture, which makes the states");
+                NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                         "step: take a step before the capture, which makes the states");
             else if (!p->state[k]) p->state[k] = nn__zeros_held(p->t);
             if (!p->state[k]) break;
             if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) continue;
@@ -13134,7 +13135,8 @@ TENSOR_API nn_data_loader_t *nn__data_loader(nn_data_loader_args_t a) {
             bad |= !l->codes;
         }
         if (l->pinned) bad |= (tensor_is_poison)((tensor_pin_memory)(nn__host_tensor(NULL, 0, TENSOR_F32)));
-        if (l->device) bad |= (tensor_is_poison)((tensor_to)(nn__host_tensor(NULL, 0, TENSOR_F32), l->device));
+        if (l->device) bad |= (tensor_is_poison)((tensor_to)(nn__host_tensor(NULL, 0, TENSOR_F32),
+                                                             l->device));
         if (bad) {
             nn__loader_close(l);
             nn__free(l);

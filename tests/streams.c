@@ -1,5 +1,5 @@
-// streams.c - streams, events, graphs and pinned memory of CUDA (mirror.h: in the emulator, or on a GPU), and what
-// there is of them on other devices.
+// streams.c - streams, events, graphs and pinned memory of CUDA (mirror.h: in the emulator, or on a GPU), and
+// what there is of them on other devices.
 #define TENSOR_BACKEND
 #include "mirror.h"
 #include <pthread.h>
@@ -8,7 +8,8 @@
 static void elsewhere(void) {
     tensor_t *x = tensor_arange(0, 6, 1, TENSOR_F32);
     CHECK_POISON(tensor_pin_memory(x), TENSOR_ERR_DEVICE, "pin_memory: the CUDA backend is not started");
-    CHECK_POISON(tensor_to_non_blocking(x, TENSOR_CUDA), TENSOR_ERR_DEVICE, "to_non_blocking: no CUDA device 0");
+    CHECK_POISON(tensor_to_non_blocking(x, TENSOR_CUDA), TENSOR_ERR_DEVICE,
+                 "to_non_blocking: no CUDA device 0");
     CHECK(nn_data_loader(nn_tensor_dataset(x, NULL), .pin_memory = 1) == NULL);
     CHECK_ERROR(TENSOR_ERR_DEVICE, "pin_memory");
 #ifndef TEST_CUDA
@@ -79,7 +80,8 @@ static void backward(void) {
 
 static void handles(void) {
     tensor_cuda_stream_t *s = tensor_cuda_stream_new(TENSOR_CUDA), *many[40], *other = NULL;
-    tensor_cuda_event_t *a = tensor_cuda_event_new(TENSOR_CUDA, 1), *b = tensor_cuda_event_new(TENSOR_CUDA, 1);
+    tensor_cuda_event_t *a = tensor_cuda_event_new(TENSOR_CUDA, 1), *b = tensor_cuda_event_new(TENSOR_CUDA,
+            1);
     tensor_cuda_event_t *plain = tensor_cuda_event_new(TENSOR_CUDA, 0);
     tensor_t *x = on(tensor_ones(64));
     double ms;
@@ -106,7 +108,8 @@ static void handles(void) {
     CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_stream_free: it is the thread's current stream");
     CHECK(tensor_cuda_stream_free(tensor_cuda_default_stream(TENSOR_CUDA)) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "the device's default stream");
-    CHECK(tensor_cuda_set_stream(NULL) == s && tensor_cuda_stream_free(s) == 0 && tensor_cuda_stream_free(NULL) == 0);
+    CHECK(tensor_cuda_set_stream(NULL) == s && tensor_cuda_stream_free(s) == 0 &&
+          tensor_cuda_stream_free(NULL) == 0);
     CHECK(tensor_cuda_stream_synchronize(s) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_stream_synchronize: the stream was freed");
     CHECK(tensor_cuda_set_stream(s) == NULL);
@@ -117,7 +120,8 @@ static void handles(void) {
     CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_event_record: the event was freed");
     CHECK(tensor_cuda_event_record(NULL, NULL) == TENSOR_ERR_POISONED);
     CHECK_ERROR(TENSOR_ERR_POISONED, NULL);
-    CHECK(tensor_cuda_event_free(a) == 0 && tensor_cuda_event_free(b) == 0 && tensor_cuda_event_free(NULL) == 0);
+    CHECK(tensor_cuda_event_free(a) == 0 && tensor_cuda_event_free(b) == 0 &&
+          tensor_cuda_event_free(NULL) == 0);
     CHECK(tensor_cuda_stream_new(TENSOR_CUDA + 16) == NULL);
     CHECK_ERROR(TENSOR_ERR_DEVICE, "cuda_stream_new: no CUDA device 16 is started");
     // Freed ones are used again; too many are an error.
@@ -215,8 +219,8 @@ static tensor_t *train(nn_module_t *m, nn_optimizer_t *opt, tensor_t *x, tensor_
     nn_step(opt);
     return tensor_keep(loss);
 }
-// Steps 2 .. 19 as runs of a graph have the bits of steps as ever, with dropout, a schedule of the learning rate
-// and buffers.
+// Steps 2 .. 19 as runs of a graph have the bits of steps as ever, with dropout, a schedule of the learning
+// rate and buffers.
 static void replay(void) {
     int which, captured, step, k, n = 0;
     for (which = 0; which < 3; which++) {
@@ -272,7 +276,8 @@ static void replay(void) {
         }
         CHECK(drawn[0] == drawn[1] && loss[0][0] != loss[0][19]);
         for (step = 0; step < 20; step++)
-            CHECK_MSG(loss[0][step] == loss[1][step], "model %d: loss of step %d is %.9g, not %.9g", which, step,
+            CHECK_MSG(loss[0][step] == loss[1][step], "model %d: loss of step %d is %.9g, not %.9g", which,
+                      step,
                       loss[1][step], loss[0][step]);
         for (k = 0; k < n; k++) CHECK_MSG(tensor_equal(p[0][k], p[1][k]), "model %d: parameter %d", which, k);
         tensor_scope_end(s);
@@ -296,7 +301,8 @@ static void runs(void) {
     CHECK(tensor_cuda_graph_replay(g) == 0 && tensor_item(tensor_narrow(y, 0, 7, 1)) == 7);
     CHECK(tensor_item(tensor_narrow(z, 0, 7, 1)) == 7.5);
     tensor_fill_(x, 4);
-    tensor_cuda_set_stream(s1);                                 // on another stream than the fill's and the capture's
+    // on another stream than the fill's and the capture's
+    tensor_cuda_set_stream(s1);
     CHECK(tensor_cuda_graph_replay(g) == 0);
     tensor_cuda_set_stream(s2);
     CHECK(tensor_item(tensor_narrow(y, 0, 7, 1)) == 13);
@@ -343,7 +349,8 @@ static void misuse(void) {
     TRY("copy_out: the host reads", CHECK(tensor_copy_out(y, data, sizeof data) == TENSOR_ERR_UNSUPPORTED))
     TRY("to: the host reads", off(y))
     TRY("to: memory of the host cannot be read by a graph", on(tensor_ones(4)))
-    TRY("cuda has no kernel for it, and a graph cannot run on the CPU", tensor_cholesky(tensor_reshape(y, 2, 2), 0))
+    TRY("cuda has no kernel for it, and a graph cannot run on the CPU",
+        tensor_cholesky(tensor_reshape(y, 2, 2), 0))
     TRY("nonzero", tensor_nonzero(y))
     TRY("cuda_synchronize: not while a graph is captured", tensor_cuda_synchronize(TENSOR_CUDA))
     TRY("cuda_event_record: not while", tensor_cuda_event_record(e, NULL))
@@ -428,7 +435,8 @@ static void loader(void) {
         cusim_set("random", seed > 1);
 #endif
         l[0] = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 3, .shuffle = 1, .seed = 4);
-        l[1] = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 3, .shuffle = 1, .seed = 4, .device = TENSOR_CUDA);
+        l[1] = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 3, .shuffle = 1, .seed = 4, .device =
+                              TENSOR_CUDA);
         for (k = 0; k < 11; k++) {
             tensor_scope_t s = tensor_scope_begin();
             if (k == 7) CHECK(nn_seek(l[0], 2) == 0 && nn_seek(l[1], 2) == 0);
