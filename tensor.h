@@ -501,7 +501,7 @@ TENSOR_API tensor_t *tensor_to(tensor_t *x, int to);
 
 // As tensor_to a device, but the host does not wait: x must be in pinned memory and stay as it is until the
 // device has read it; a result on the CPU (pinned) is there after the stream was waited for.
-//   -> new or x;  grad as tensor_to;  errors DEVICE (no such device), OUT_OF_MEMORY
+//   -> new or x;  grad dx = g, on x's device;  errors DEVICE (no such device), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_to_non_blocking(tensor_t *x, int to);
 
 // A copy in memory of the host that a device reads and writes by itself (x itself if it lies there already).
