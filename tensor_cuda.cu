@@ -4294,8 +4294,9 @@ static stream_t *current(int index, const char *op) {
     }
     if (g && (g->thread == &T) != (g->on == h->of)) {
         if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
-        raised(TENSOR_ERR_UNSUPPORTED, "%s: %s", op, g->thread == &T ? "a graph is captured on another stream" :
-               "another thread captures a graph on this stream");
+        raised(TENSOR_ERR_UNSUPPORTED, "%s: %s", op,
+               g->thread == &T ? "a graph is captured on another stream"
+                               : "another thread captures a graph on this stream");
         return nullptr;
     }
     return h->of;
@@ -4499,8 +4500,8 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     if (g && (peers || !to_block || (!from_block && bytes > sizeof(few_t)))) {
         g->failed = TENSOR_ERR_UNSUPPORTED;
         return raised(g->failed, !to_block ?
-                      "%s: the host reads a tensor's elements%s, which a graph cannot do: read them after its run" :
-                      "%s: memory of the host%s cannot be read by a graph: copy it before, to a tensor it reads", op);
+                      "%s: the host reads a tensor's elements%s: in a capture they are not there yet" :
+                      "%s: memory of the host%s cannot be read by a graph: copy it before its run", op);
     }
     if (peers) {                                // the source is ready, and stays until it is read
         if (!(other = current(from_index, op))) { return code_now(); }

@@ -101,15 +101,17 @@ static void network(const char *name, int64_t batch, int64_t width, double eager
     }
     tensor_set_default_device(TENSOR_CPU);
     printf("| %s | %.0f us a step | | %.2f times the CPU |\n", name, t[1] * 1e6, t[0] / t[1]);
-    printf("| the same, replayed as a graph | %.0f us a step | | %.2f times our steps without |\n", graph * 1e6,
-           t[1] / graph);
-    if (eager > 0) printf("| | | | %.2f times PyTorch's eager step (%.0f us) |\n", eager / graph * 1e-6, eager);
+    printf("| the same, replayed as a graph | %.0f us a step | | %.2f times our steps without |\n",
+           graph * 1e6, t[1] / graph);
+    if (eager > 0)
+        printf("| | | | %.2f times PyTorch's eager step (%.0f us) |\n", eager / graph * 1e-6, eager);
 }
 
 // The paper's figure 2: the first steps ask the driver for memory, the later ones do not.
 static void raw_line(void *user, const char *text) {
     long long n;
-    if (sscanf(text, "num_device_alloc %lld", &n) == 1 || sscanf(text, "num_device_free %lld", &n) == 1)
+    if (sscanf(text, "num_device_alloc %lld", &n) == 1 ||
+        sscanf(text, "num_device_free %lld", &n) == 1)
         *(long long *)user += n;
 }
 static void warm_up(int64_t k) {
@@ -123,7 +125,8 @@ static void warm_up(int64_t k) {
     j.net = nn_sequential(nn_linear(784, width), nn_relu(), nn_linear(width, width), nn_relu(),
                           nn_linear(width, 10));
     j.opt = nn_adam(j.net);
-    printf("\n| step of training | time | calls of the driver for memory | reserved |\n| --- | --- | --- | --- |\n");
+    printf("\n| step of training | time | calls of the driver for memory | reserved |\n");
+    printf("| --- | --- | --- | --- |\n");
     for (step = 1; step <= 6; step++, before = now) {
         double t = bench_now();
         run(&j, 1);

@@ -191,7 +191,7 @@ static void threads(void) {
 
 // ---- graphs ----
 
-#ifdef TEST_FEW                                 // under sanitizers, which are slow and have few pointwise kernels
+#ifdef TEST_FEW                 // under sanitizers, which are slow and have few pointwise kernels
 enum { MODELS = 1, STEPS = 5 };
 #else
 enum { MODELS = 3, STEPS = 20 };
