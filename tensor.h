@@ -7134,14 +7134,12 @@ TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, tensor__storag
     if (code) { tensor__fail(th, code, "%s: copying %d bytes between devices failed", op, (int64_t)bytes); }
     return code;
 }
-TENSOR__FN int tensor__recording(tensor__thread_t *th, int device, void (*again)(void *user, int run),
-                                 void *user) {
+TENSOR__FN int tensor__recording(tensor__thread_t *th, int device, void (*again)(void *, int), void *user) {
     const tensor_backend_t *b = device ? th->ctx->backend[1] : NULL;
     return b && b->recording ? b->recording(device - 1, again, user) : 0;
 }
-TENSOR__FN void tensor__aside(tensor__thread_t *th, int device, int on) {
-    const tensor_backend_t *b = th->ctx->backend[1];
-    if (b && b->aside) { b->aside(device - 1, on); }
+TENSOR__FN void tensor__aside(tensor__thread_t *th, int device, int on) {     // where pin_memory succeeded
+    th->ctx->backend[1]->aside(device - 1, on);
 }
 // ------------------------------------------------------------------------------
 // >>impl-context                                   MARK: contexts, thread states, shutdown

@@ -4316,7 +4316,7 @@ static int order(stream_t *s, uint64_t mark) {
     if ((mark & ((uint64_t(1) << MARK_BITS) - 1)) <= __atomic_load_n(&s->seen[id], __ATOMIC_RELAXED)) {
         return 0;
     }
-    int code = code_of(cudaEventRecord(o->event, o->raw));
+    int code = captured_on(o) ? 0 : code_of(cudaEventRecord(o->event, o->raw));     // else: as of the begin
     if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, o->event, 0)); }
     if (code) { return code; }
     __atomic_store_n(&s->seen[id], calls, __ATOMIC_RELAXED);
@@ -5296,6 +5296,7 @@ static int graph_begin(tensor_cuda_graph_t *g) {
     int code = !g->arena || !g->staged ? (int)TENSOR_ERR_OUT_OF_MEMORY
                                        : alloc(G.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
                                                &g->numbers);
+    if (!code) { code = code_of(cudaEventRecord(s->event, s->raw)); }       // what other threads wait for
     if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeThreadLocal)); }
     if (code) {
         if (g->arena) { capture_end(G.allocator, g->device, g->arena); }

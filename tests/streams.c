@@ -298,12 +298,19 @@ static void replay(void) {
 static void runs(void) {
     tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
     tensor_t *x = on(tensor_ones(300)), *gone = tensor_keep(on(tensor_full(5, 300))), *y, *w, *z;
+    job_t other = {0, 0};
+    pthread_t id;
     int k;
+    shared_weight = tensor_keep(on(tensor_mul_scalar(tensor_ones(8, 4), 0.3)));
     CHECK(tensor_cuda_graph_begin(g) == 0);
+    pthread_create(&id, NULL, job, &other);                     // goes on with what was made on this stream before
+    pthread_join(id, NULL);
+    CHECK(other.code == 0 && other.sum > 0);
     y = tensor_add(tensor_mul_scalar(x, 2), gone);
     tensor_add_(x, tensor_rand_like(x));
     z = tensor_add(y, tensor_scalar(0.5, TENSOR_F32));          // a number of the host is a part of the graph
     CHECK_MSG(tensor_cuda_graph_end(g) == 0, "%s", tensor_error_text());
+    tensor_free(shared_weight);
     tensor_free(gone);
     for (k = 0; k < 5; k++) tensor_fill_(on(tensor_empty(300)), 77);       // its memory is not handed on
     CHECK(tensor_cuda_graph_replay(g) == 0 && tensor_item(tensor_narrow(y, 0, 7, 1)) == 7);
