@@ -501,7 +501,7 @@ TENSOR_API tensor_t *tensor_to(tensor_t *x, int to);
 
 // As tensor_to a device, but the host does not wait: x must be in pinned memory and stay as it is until the
 // device has read it; a result on the CPU (pinned) is there after the stream was waited for.
-//   -> new or x;  grad as tensor_to;  errors DEVICE (no such device), OUT_OF_MEMORY
+//   -> new or x;  grad dx = g, on x's device;  errors DEVICE (no such device), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_to_non_blocking(tensor_t *x, int to);
 
 // A copy in memory of the host that a device reads and writes by itself (x itself if it lies there already).
@@ -7146,14 +7146,12 @@ TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, tensor__storag
     if (code) { tensor__fail(th, code, "%s: copying %d bytes between devices failed", op, (int64_t)bytes); }
     return code;
 }
-TENSOR__FN int tensor__recording(tensor__thread_t *th, int device, void (*again)(void *user, int run),
-                                 void *user) {
+TENSOR__FN int tensor__recording(tensor__thread_t *th, int device, void (*again)(void *, int), void *user) {
     const tensor_backend_t *b = device ? th->ctx->backend[1] : NULL;
     return b && b->recording ? b->recording(device - 1, again, user) : 0;
 }
-TENSOR__FN void tensor__aside(tensor__thread_t *th, int device, int on) {
-    const tensor_backend_t *b = th->ctx->backend[1];
-    if (b && b->aside) { b->aside(device - 1, on); }
+TENSOR__FN void tensor__aside(tensor__thread_t *th, int device, int on) {     // where pin_memory succeeded
+    th->ctx->backend[1]->aside(device - 1, on);
 }
 // ------------------------------------------------------------------------------
 // >>impl-context                                   MARK: contexts, thread states, shutdown

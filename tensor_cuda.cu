@@ -5602,7 +5602,7 @@ struct current_t {
     }
     current_t(const current_t &) = delete;
 };
-static int raise(int code, const char *format, const char *a, const char *b = "") {
+static int raised(int code, const char *format, const char *a, const char *b = "") {
     TENSOR__(fail)(TENSOR__(self)(), code, format, a, b);
     return code;
 }
@@ -5610,8 +5610,8 @@ inline int raise_cuda(const char *what) {
     int e = (int)last_error;                    // 700 .. 719: of kernels, and most end the context
     bool lost = e == cudaErrorIllegalAddress || e == cudaErrorLaunchTimeout || e == cudaErrorAssert ||
                 (e >= cudaErrorHardwareStackError && e <= cudaErrorLaunchFailure);
-    return raise(TENSOR_ERR_CUDA, lost ? "%s: %s; no call of CUDA works in this process any more" : "%s: %s",
-                 what,
+    return raised(TENSOR_ERR_CUDA, lost ? "%s: %s; no call of CUDA works in this process any more" :
+                  "%s: %s", what,
                  cudaGetErrorString(last_error));
 }
 // -> NULL: CUDA refuses (last_error), or there are PER_DEVICE (cudaSuccess). Locked by the caller.
@@ -5644,7 +5644,9 @@ static stream_t *new_stream(int index) {
     }
     s->id = G.nstreams;
     s->device = index;
-    return G.stream[G.nstreams++] = s;
+    G.stream[s->id] = s;
+    __atomic_store_n(&G.nstreams, s->id + 1, __ATOMIC_RELEASE);
+    return s;
 }
 // -> NULL: no such device, or CUDA refuses; not raised
 static gpu_t *gpu_of(int index) {
@@ -5687,14 +5689,14 @@ static stream_t *current(int index, const char *op) {
     tensor_cuda_stream_t *h = current_handle(index);
     tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
     if (h->dead) {
-        raise(TENSOR_ERR_OWNER, "%s: the thread's current stream was freed%s", op);
+        raised(TENSOR_ERR_OWNER, "%s: the thread's current stream was freed%s", op);
         return nullptr;
     }
     if (g && (g->thread == &T) != (g->on == h->of)) {
         if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
-        raise(TENSOR_ERR_UNSUPPORTED, g->thread == &T
-              ? "%s: a graph is captured on another stream%s"
-              : "%s: another thread captures a graph on this stream%s", op);
+        raised(TENSOR_ERR_UNSUPPORTED, "%s: %s", op,
+               g->thread == &T ? "a graph is captured on another stream"
+                               : "another thread captures a graph on this stream");
         return nullptr;
     }
     return h->of;
@@ -5714,7 +5716,7 @@ static int order(stream_t *s, uint64_t mark) {
     if ((mark & ((uint64_t(1) << MARK_BITS) - 1)) <= __atomic_load_n(&s->seen[id], __ATOMIC_RELAXED)) {
         return 0;
     }
-    int code = code_of(cudaEventRecord(o->event, o->raw));
+    int code = captured_on(o) ? 0 : code_of(cudaEventRecord(o->event, o->raw));     // else: as of the begin
     if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, o->event, 0)); }
     if (code) { return code; }
     __atomic_store_n(&s->seen[id], calls, __ATOMIC_RELAXED);
@@ -5827,7 +5829,8 @@ static int settle(stream_t *s, const char *what) {
         if (!word[k]) { continue; }
         if (code_of(cudaMemsetAsync(g->errors + k, 0, sizeof *word, s->raw))) { return raise_cuda(what); }
         if (bad++) { continue; }
-        const char *site = __atomic_load_n(&g->slot[k].site, __ATOMIC_ACQUIRE), *base = site ? site : "";
+        lock_t hold(&G.lock);
+        const char *site = g->slot[k].site, *base = site ? site : "";
         for (; site && *site; site++) {
             if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; }
         }
@@ -5837,7 +5840,9 @@ static int settle(stream_t *s, const char *what) {
     return bad ? (int)TENSOR_ERR_INDEX : 0;
 }
 static void backend_site(const char *site) {
-    for (int k = 0; k < T.nslots; k++) { __atomic_store_n(&T.slot[k]->site, site, __ATOMIC_RELEASE); }
+    if (!T.nslots) { return; }
+    lock_t hold(&G.lock);
+    for (int k = 0; k < T.nslots; k++) { T.slot[k]->site = site; }
     T.nslots = 0;
 }
 
@@ -5894,11 +5899,9 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     current_t at(index);
     if (g && (peers || !to_block || (!from_block && bytes > sizeof(few_t)))) {
         g->failed = TENSOR_ERR_UNSUPPORTED;
-        return raise(TENSOR_ERR_UNSUPPORTED, !to_block
-                     ? "%s: the host reads a tensor's elements%s, which a graph cannot do: read them "
-                       "after its run"
-                     : "%s: memory of the host%s cannot be read by a graph: copy it before the run, into a "
-                       "tensor that the graph reads", op);
+        return raised(g->failed, !to_block ?
+                      "%s: the host reads a tensor's elements%s: in a capture they are not there yet" :
+                      "%s: memory of the host%s cannot be read by a graph: copy it before its run", op);
     }
     if (peers) {                                // the source is ready, and stays until it is read
         if (!(other = current(from_index, op))) { return code_now(); }
@@ -5908,7 +5911,7 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     if (g) {
         if ((to_block && list_block(g, to_block, to_in, true)) ||
             (from_block && list_block(g, from_block, from_in, false))) {
-            return raise(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory%s", op);
+            return raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory%s", op);
         }
     } else if ((to_block && use_before(s, to_block, true)) ||
                (from_block && !peers && use_before(s, from_block, false))) {
@@ -6051,8 +6054,8 @@ static int fall_back(tensor_call_t *c, stream_t *s) {
     tensor_cuda_graph_t *g = captured_on(s);
     if (g) {
         g->failed = TENSOR_ERR_UNSUPPORTED;
-        return raise(g->failed, "%s: cuda has no kernel for it%s, and a graph cannot run on the CPU",
-                     c->row->name);
+        return raised(g->failed, "%s: cuda has no kernel for it%s, and a graph cannot run on the CPU",
+                      c->row->name);
     }
     if (__atomic_load_n(&G.forbidden, __ATOMIC_RELAXED)) {
         char list[96] = "";
@@ -6097,7 +6100,7 @@ static unsigned long long *noting(const tensor_call_t *c) {
     int k = g->next, tries = SLOTS;
     while (--tries && g->slot[k].graph) { k = (k + 1) % SLOTS; }
     g->next = (k + 1) % SLOTS;
-    g->used++;
+    __atomic_add_fetch(&g->used, 1, __ATOMIC_RELAXED);
     g->slot[k] = {c->row->name, nullptr, graph};
     if (T.nslots == 16) { T.nslots = 0; }
     T.slot[T.nslots++] = &g->slot[k];
@@ -6111,8 +6114,8 @@ static void *live_number(const live_t &number, uint32_t bytes) {
     live_t n = number;
     n.at = g->used;
     if (g->used + bytes > NUMBERS || !g->lives.add(n)) {
-        g->failed = raise(TENSOR_ERR_OUT_OF_MEMORY,
-                          "cuda_graph: no room for more random ops and optimizers%s%s", "");
+        g->failed = raised(TENSOR_ERR_OUT_OF_MEMORY,
+                           "cuda_graph: no room for more random ops and optimizers%s%s", "");
         return nullptr;
     }
     g->used += (bytes + 15) & ~15u;
@@ -6806,7 +6809,7 @@ static int backend_recording(int index, void (*again)(void *user, int run), void
     tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
     if (!g || g->thread != &T || g->device != index) { return 0; }
     if (again && !g->agains.add({again, user})) {
-        g->failed = raise(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: out of memory%s%s", "");
+        g->failed = raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: out of memory%s%s", "");
     }
     return 1;
 }
@@ -6845,11 +6848,11 @@ static int graph_bad(const tensor_cuda_graph_t *g, const char *op, graph_state_t
     static const char *const are[] = {"has nothing captured", "is being captured", "is captured already",
         "was freed"};
     tensor_cuda_graph_t *other = G.capture;
-    if (!g) { return raise(TENSOR_ERR_POISONED, "%s: the graph is NULL, as its making failed%s", op); }
-    if (g->state != wanted) { return raise(TENSOR_ERR_OWNER, "%s: the graph %s", op, are[g->state]); }
+    if (!g) { return raised(TENSOR_ERR_POISONED, "%s: the graph is NULL, as its making failed%s", op); }
+    if (g->state != wanted) { return raised(TENSOR_ERR_OWNER, "%s: the graph %s", op, are[g->state]); }
     if (wanted == GRAPH_OPEN ? g->thread != &T : other && (other->thread == &T || wanted == GRAPH_NEW)) {
         if (other->thread == &T) { other->failed = TENSOR_ERR_UNSUPPORTED; }
-        return raise(TENSOR_ERR_UNSUPPORTED, "%s: another graph is being captured%s", op);
+        return raised(TENSOR_ERR_UNSUPPORTED, "%s: another graph is being captured%s", op);
     }
     return 0;
 }
@@ -6862,12 +6865,13 @@ static int graph_begin(tensor_cuda_graph_t *g) {
     int code = !g->arena || !g->staged ? (int)TENSOR_ERR_OUT_OF_MEMORY
                                        : alloc(G.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
                                                &g->numbers);
+    if (!code) { code = code_of(cudaEventRecord(s->event, s->raw)); }       // what other threads wait for
     if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeThreadLocal)); }
     if (code) {
         if (g->arena) { capture_end(G.allocator, g->device, g->arena); }
         graph_drop(g, false);
         return code == TENSOR_ERR_CUDA ? raise_cuda("cuda_graph_begin")
-                                       : raise(code, "cuda_graph_begin: out of memory%s%s", "");
+                                       : raised(code, "cuda_graph_begin: out of memory%s%s", "");
     }
     g->on = s;
     g->thread = &T;
@@ -6950,29 +6954,32 @@ static int graph_replay(tensor_cuda_graph_t *g) {
 // A handle as a stream that can be used; NULL is the default one of device 0. -> NULL after raising
 static tensor_cuda_stream_t *stream_of(tensor_cuda_stream_t *h, const char *op) {
     if (!h && !gpu_of(0)) {
-        raise(TENSOR_ERR_DEVICE, "%s: CUDA is not started%s", op);
+        raised(TENSOR_ERR_DEVICE, "%s: CUDA is not started%s", op);
         return nullptr;
     }
     h = h ? h : &G.gpu[0].main;
     if (!h->dead) { return h; }
-    raise(TENSOR_ERR_OWNER, "%s: the stream was freed%s", op);
+    raised(TENSOR_ERR_OWNER, "%s: the stream was freed%s", op);
     return nullptr;
 }
 static int event_bad(const tensor_cuda_event_t *e, const char *op) {
-    if (!e) { return raise(TENSOR_ERR_POISONED, "%s: the event is NULL, as its making failed%s", op); }
-    return e->dead ? raise(TENSOR_ERR_OWNER, "%s: the event was freed%s", op) : 0;
+    if (!e) { return raised(TENSOR_ERR_POISONED, "%s: the event is NULL, as its making failed%s", op); }
+    return e->dead ? raised(TENSOR_ERR_OWNER, "%s: the event was freed%s", op) : 0;
 }
 // Waiting, asking and events are no part of a graph.
 static int in_capture(const stream_t *s, const char *op) {
     tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
     if (!g || (g->thread != &T && g->on != s)) { return 0; }
     if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
-    return raise(TENSOR_ERR_UNSUPPORTED, "%s: not while a graph is captured%s", op);
+    return raised(TENSOR_ERR_UNSUPPORTED, "%s: not while a graph is captured%s", op);
 }
-static int no_device(tensor_device_t device, const char *op) {
+// -> NULL after raising
+static gpu_t *gpu_for(tensor_device_t device, const char *op) {
     char number[16];
+    gpu_t *g = (int)device >= (int)TENSOR_CUDA ? gpu_of((int)device - TENSOR_CUDA) : nullptr;
     snprintf(number, sizeof number, "%i", (int)device - (int)TENSOR_CUDA);
-    return raise(TENSOR_ERR_DEVICE, "%s: no CUDA device %s is started", op, number);
+    if (!g) { raised(TENSOR_ERR_DEVICE, "%s: no CUDA device %s is started", op, number); }
+    return g;
 }
 template <class T_> static T_ *handle(T_ **list) {
     T_ *h = (T_ *)calloc(1, sizeof *h);
@@ -7011,13 +7018,13 @@ static int backend_run(tensor_call_t *c) {
     last_error = cudaSuccess;
     int code = call_before(s, c);
     if (code) {
-        return code == TENSOR_ERR_CUDA ? raise_cuda(row->name) : raise(code, "%s: out of memory%s",
-                                                                       row->name);
+        return code == TENSOR_ERR_CUDA ? raise_cuda(row->name) : raised(code, "%s: out of memory%s",
+                                                                        row->name);
     }
     code = native(at, c);
     bool here = code == TENSOR_ERR_UNSUPPORTED;
     if (key < COUNTED) {
-        G.name[key] = row->name;
+        __atomic_store_n(&G.name[key], row->name, __ATOMIC_RELAXED);
         __atomic_fetch_add(here ? &G.fallback[key] : &G.native[key], 1, __ATOMIC_RELAXED);
     }
     if (here) { code = fall_back(c, s); }
@@ -7101,6 +7108,7 @@ static allocator_t *allocator_for(tensor_device_t device) {
 }
 
 }  // namespace tcu
+using namespace tcu;
 
 extern "C" {
 
@@ -7123,11 +7131,10 @@ int tensor_cuda_device_count(void) {
 }
 int tensor_cuda_is_available(void) { return tensor_cuda_device_count() > 0; }
 int tensor_cuda_synchronize(tensor_device_t device) {
-    using namespace tcu;
     int index = (int)device - TENSOR_CUDA, code = 0;
-    if (!allocator_for(device) || !gpu_of(index)) { return no_device(device, "cuda_synchronize"); }
+    if (!gpu_for(device, "cuda_synchronize")) { return TENSOR_ERR_DEVICE; }
     current_t at(index);
-    for (int k = 0; k < G.nstreams; k++) {
+    for (int k = 0, n = __atomic_load_n(&G.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
         if (G.stream[k]->device != index) { continue; }
         int e = settle(G.stream[k], "cuda_synchronize");
         code = code ? code : e;
@@ -7135,11 +7142,10 @@ int tensor_cuda_synchronize(tensor_device_t device) {
     return code;
 }
 int tensor_cuda_shutdown(void) {
-    using namespace tcu;
     lock_t hold(&G.lock);
     int64_t used = 0;
     if (!G.allocator) { return 0; }
-    if (G.capture) { return raise(TENSOR_ERR_OWNER, "cuda_shutdown: a graph is being captured%s%s", ""); }
+    if (G.capture) { return raised(TENSOR_ERR_OWNER, "cuda_shutdown: a graph is being captured%s%s", ""); }
     for (tensor_cuda_graph_t *g = G.graphs; g; g = g->next) { graph_drop(g, true); }
     for (int k = 0; k < MAX_DEVICES; k++) {
         if (G.allocator->device[k]) { used += stats_of(G.allocator, k)->all[ALLOCATED_BYTES].current; }
@@ -7178,31 +7184,25 @@ int tensor_cuda_shutdown(void) {
 }
 
 tensor_cuda_stream_t *tensor_cuda_stream_new(tensor_device_t device) {
-    using namespace tcu;
-    int index = (int)device - TENSOR_CUDA;
-    if (!allocator_for(device) || !gpu_of(index)) {
-        no_device(device, "cuda_stream_new");
-        return nullptr;
-    }
+    if (!gpu_for(device, "cuda_stream_new")) { return nullptr; }
     lock_t hold(&G.lock);
-    stream_t *s = new_stream(index);
+    stream_t *s = new_stream((int)device - TENSOR_CUDA);
     tensor_cuda_stream_t *h = s ? handle(&G.streams) : nullptr;
     if (h) {
         h->of = s;
         return h;
     }
     if (s) { s->idle = 1; }
-    raise(last_error ? TENSOR_ERR_CUDA : TENSOR_ERR_UNSUPPORTED, "cuda_stream_new: %s%s",
+    raised(last_error ? TENSOR_ERR_CUDA : TENSOR_ERR_UNSUPPORTED, "cuda_stream_new: %s%s",
           last_error ? cudaGetErrorString(last_error) : "the device has 32 streams already");
     return nullptr;
 }
 int tensor_cuda_stream_free(tensor_cuda_stream_t *stream) {
-    using namespace tcu;
     if (!stream) { return 0; }
     if (!stream_of(stream, "cuda_stream_free")) { return TENSOR_ERR_OWNER; }
     stream_t *s = stream->of;
     if (stream == &G.gpu[s->device].main || stream == current_handle(s->device)) {
-        return raise(TENSOR_ERR_OWNER, "cuda_stream_free: it is %s", stream == &G.gpu[s->device].main
+        return raised(TENSOR_ERR_OWNER, "cuda_stream_free: it is %s", stream == &G.gpu[s->device].main
                      ? "the device's default stream" : "the thread's current stream");
     }
     if (in_capture(s, "cuda_stream_free")) { return TENSOR_ERR_UNSUPPORTED; }
@@ -7212,23 +7212,13 @@ int tensor_cuda_stream_free(tensor_cuda_stream_t *stream) {
     return 0;
 }
 tensor_cuda_stream_t *tensor_cuda_default_stream(tensor_device_t device) {
-    using namespace tcu;
-    if (allocator_for(device) && gpu_of((int)device - TENSOR_CUDA)) {
-        return &G.gpu[(int)device - TENSOR_CUDA].main;
-    }
-    no_device(device, "cuda_default_stream");
-    return nullptr;
+    gpu_t *g = gpu_for(device, "cuda_default_stream");
+    return g ? &g->main : nullptr;
 }
 tensor_cuda_stream_t *tensor_cuda_current_stream(tensor_device_t device) {
-    using namespace tcu;
-    if (allocator_for(device) && gpu_of((int)device - TENSOR_CUDA)) {
-        return current_handle((int)device - TENSOR_CUDA);
-    }
-    no_device(device, "cuda_current_stream");
-    return nullptr;
+    return gpu_for(device, "cuda_current_stream") ? current_handle((int)device - TENSOR_CUDA) : nullptr;
 }
 tensor_cuda_stream_t *tensor_cuda_set_stream(tensor_cuda_stream_t *stream) {
-    using namespace tcu;
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_set_stream"), *before;
     if (!h) { return nullptr; }
     before = current_handle(h->of->device);
@@ -7236,7 +7226,6 @@ tensor_cuda_stream_t *tensor_cuda_set_stream(tensor_cuda_stream_t *stream) {
     return before;
 }
 int tensor_cuda_stream_synchronize(tensor_cuda_stream_t *stream) {
-    using namespace tcu;
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_synchronize");
     if (!h) { return code_now(); }
     current_t at(h->of->device);
@@ -7251,13 +7240,11 @@ static int asked(cudaError_t e, const char *op) {
     return 0;
 }
 int tensor_cuda_stream_query(tensor_cuda_stream_t *stream) {
-    using namespace tcu;
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_query");
     if (!h || in_capture(h->of, "cuda_stream_query")) { return 0; }
     return asked(cudaStreamQuery(h->of->raw), "cuda_stream_query");
 }
 int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event) {
-    using namespace tcu;
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_event");
     if (!h || event_bad(event, "cuda_stream_wait_event")) { return code_now(); }
     if (in_capture(h->of, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
@@ -7265,7 +7252,6 @@ int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_even
     return code_of(cudaStreamWaitEvent(h->of->raw, event->at, 0)) ? raise_cuda("cuda_stream_wait_event") : 0;
 }
 int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_stream_t *other) {
-    using namespace tcu;
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_stream");
     tensor_cuda_stream_t *o = h ? stream_of(other, "cuda_stream_wait_stream") : nullptr;
     if (!o) { return code_now(); }
@@ -7275,26 +7261,21 @@ int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_str
     return order(h->of, next_mark(o->of)) ? raise_cuda("cuda_stream_wait_stream") : 0;
 }
 int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
-    using namespace tcu;
     tensor_cuda_stream_t *h = stream_of(stream, "record_stream");
     if (!h) { return code_now(); }
     if (!x || x->state != TENSOR__LIVE || x->device != h->of->device + 1) {
-        return raise(!x || x->state != TENSOR__LIVE ? TENSOR_ERR_POISONED : TENSOR_ERR_DEVICE,
-                     "record_stream: x %s%s",
+        return raised(!x || x->state != TENSOR__LIVE ? TENSOR_ERR_POISONED : TENSOR_ERR_DEVICE,
+                      "record_stream: x %s%s",
                      !x || x->state != TENSOR__LIVE ? "is no tensor, or failed earlier" :
                          "lies on another device");
     }
     return record_stream(G.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
-               ? raise(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory%s%s", "") : 0;
+               ? raised(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory%s%s", "") : 0;
 }
 
 tensor_cuda_event_t *tensor_cuda_event_new(tensor_device_t device, int timing) {
-    using namespace tcu;
     int index = (int)device - TENSOR_CUDA;
-    if (!allocator_for(device) || !gpu_of(index)) {
-        no_device(device, "cuda_event_new");
-        return nullptr;
-    }
+    if (!gpu_for(device, "cuda_event_new")) { return nullptr; }
     on_device_t at(index);
     cudaEvent_t raw = nullptr;
     tensor_cuda_event_t *e = nullptr;
@@ -7320,38 +7301,34 @@ int tensor_cuda_event_free(tensor_cuda_event_t *event) {
     return tcu::code_of(cudaEventDestroy(event->at)) ? tcu::raise_cuda("cuda_event_free") : 0;
 }
 int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *stream) {
-    using namespace tcu;
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_event_record");
     if (!h || event_bad(event, "cuda_event_record")) { return code_now(); }
     if (in_capture(h->of, "cuda_event_record")) { return TENSOR_ERR_UNSUPPORTED; }
     if (event->device != h->of->device) {
-        return raise(TENSOR_ERR_DEVICE, "cuda_event_record: event and stream are of two devices%s%s", "");
+        return raised(TENSOR_ERR_DEVICE, "cuda_event_record: event and stream are of two devices%s%s", "");
     }
     event->recorded = true;
     return code_of(cudaEventRecord(event->at, h->of->raw)) ? raise_cuda("cuda_event_record") : 0;
 }
 int tensor_cuda_event_query(tensor_cuda_event_t *event) {
-    using namespace tcu;
     if (event_bad(event, "cuda_event_query") || in_capture(nullptr, "cuda_event_query")) { return 0; }
     return !event->recorded || asked(cudaEventQuery(event->at), "cuda_event_query");
 }
 int tensor_cuda_event_synchronize(tensor_cuda_event_t *event) {
-    using namespace tcu;
     int code = event_bad(event, "cuda_event_synchronize");
     if (!code) { code = in_capture(nullptr, "cuda_event_synchronize"); }
     if (code || !event->recorded) { return code; }
     return code_of(cudaEventSynchronize(event->at)) ? raise_cuda("cuda_event_synchronize") : 0;
 }
 double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_event_t *end) {
-    using namespace tcu;
     float ms = 0;
     if (event_bad(start, "cuda_event_elapsed_time") || event_bad(end, "cuda_event_elapsed_time") ||
         in_capture(nullptr, "cuda_event_elapsed_time")) {
         return NAN;
     }
     if (!start->timing || !end->timing || !start->recorded || !end->recorded) {
-        raise(TENSOR_ERR_UNSUPPORTED, "cuda_event_elapsed_time: both events need .timing, and a record%s%s",
-              "");
+        raised(TENSOR_ERR_UNSUPPORTED, "cuda_event_elapsed_time: both events need .timing, and a record%s%s",
+               "");
         return NAN;
     }
     if (code_of(cudaEventSynchronize(end->at)) || code_of(cudaEventElapsedTime(&ms, start->at, end->at))) {
@@ -7362,20 +7339,11 @@ double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_ev
 }
 
 tensor_cuda_graph_t *tensor_cuda_graph_new(tensor_device_t device) {
-    using namespace tcu;
-    if (!allocator_for(device) || !gpu_of((int)device - TENSOR_CUDA)) {
-        no_device(device, "cuda_graph_new");
-        return nullptr;
-    }
-    tensor_cuda_graph_t *g;
-    {
-        lock_t hold(&G.graph_lock);
-        g = handle(&G.graphs);
-    }
-    if (g) {
-        g->device = (int)device - TENSOR_CUDA;
-        } else { raise(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph_new: out of memory%s%s", "");
-    }
+    if (!gpu_for(device, "cuda_graph_new")) { return nullptr; }
+    lock_t hold(&G.graph_lock);
+    tensor_cuda_graph_t *g = handle(&G.graphs);
+    if (!g) { raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph_new: out of memory%s%s", ""); }
+    if (g) { g->device = (int)device - TENSOR_CUDA; }
     return g;
 }
 int tensor_cuda_graph_begin(tensor_cuda_graph_t *g) {
@@ -7393,10 +7361,9 @@ int tensor_cuda_graph_replay(tensor_cuda_graph_t *g) {
     return code ? code : tcu::graph_replay(g);
 }
 int tensor_cuda_graph_free(tensor_cuda_graph_t *g) {
-    using namespace tcu;
     if (!g) { return 0; }
     if (g->state == GRAPH_DEAD) {
-        return raise(TENSOR_ERR_OWNER, "cuda_graph_free: the graph was freed%s%s", "");
+        return raised(TENSOR_ERR_OWNER, "cuda_graph_free: the graph was freed%s%s", "");
     }
     if (in_capture(nullptr, "cuda_graph_free")) { return TENSOR_ERR_UNSUPPORTED; }
     graph_drop(g, false);
@@ -7470,7 +7437,6 @@ const char *tensor_cuda_library_error(void) {
 }
 void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t native, int64_t fallback),
                            void *user) {
-    using namespace tcu;
     char text[64];
     for (int k = 0; k < COUNTED; k++) {
         if (!G.name[k]) { continue; }

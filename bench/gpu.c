@@ -12,6 +12,7 @@ typedef struct job_t {
     nn_module_t *net;
     nn_optimizer_t *opt;
     int device;
+    tensor_cuda_graph_t *graph;
 } job_t;
 
 static tensor_t *copy(job_t *j) { return tensor_clone(j->x); }
@@ -45,8 +46,13 @@ static void run(void *arg, long repeats) {
     }
     if (j->device) tensor_cuda_synchronize(TENSOR_CUDA);
 }
+static void replay(void *arg, long repeats) {
+    job_t *j = (job_t *)arg;
+    while (repeats-- > 0) (void)tensor_cuda_graph_replay(j->graph);
+    tensor_cuda_synchronize(TENSOR_CUDA);
+}
 static job_t job(tensor_t *(*call)(job_t *j), int device, tensor_t *x, tensor_t *y, tensor_t *index) {
-    job_t j = {call, x, y, index, NULL, NULL, device};
+    job_t j = {call, x, y, index, NULL, NULL, device, NULL};
     int where = device ? TENSOR_CUDA : TENSOR_CPU;
     j.x = tensor_to(x, where);
     if (y) j.y = tensor_to(y, where);
@@ -71,8 +77,9 @@ static void row(const char *name, tensor_t *(*call)(job_t *j), tensor_t *x, tens
                c / t);
     else printf("| %s | %.2f us | | %.2f times the CPU |\n", name, t * 1e6, c / t);
 }
-static void network(const char *name, int64_t batch, int64_t width) {
-    double t[2];
+// eager: microseconds of PyTorch's eager step of the same, 0 = not known.
+static void network(const char *name, int64_t batch, int64_t width, double eager) {
+    double t[2], graph = 0;
     int d;
     for (d = 0; d < 2; d++) {
         job_t j = job(train, d, tensor_randn(batch, 784), NULL, tensor_randint(0, 10, batch));
@@ -81,11 +88,58 @@ static void network(const char *name, int64_t batch, int64_t width) {
                               nn_linear(width, 10));
         j.opt = nn_adam(j.net);
         t[d] = bench_median(run, &j);
+        if (d) {
+            j.graph = tensor_cuda_graph_new(TENSOR_CUDA);
+            if (tensor_cuda_graph_begin(j.graph) == 0) {
+                (void)train(&j);
+                tensor_cuda_graph_end(j.graph);
+                graph = bench_median(replay, &j);
+            }
+            tensor_cuda_graph_free(j.graph);
+        }
         nn_optimizer_free(j.opt);
         nn_free(j.net);
     }
     tensor_set_default_device(TENSOR_CPU);
     printf("| %s | %.0f us a step | | %.2f times the CPU |\n", name, t[1] * 1e6, t[0] / t[1]);
+    printf("| the same, replayed as a graph | %.0f us a step | | %.2f times our steps without |\n",
+           graph * 1e6, t[1] / graph);
+    if (eager > 0)
+        printf("| | | | %.2f times PyTorch's eager step (%.0f us) |\n", eager / graph * 1e-6, eager);
+}
+
+// The paper's figure 2: the first steps ask the driver for memory, the later ones do not.
+static void raw_line(void *user, const char *text) {
+    long long n;
+    if (sscanf(text, "num_device_alloc %lld", &n) == 1 ||
+        sscanf(text, "num_device_free %lld", &n) == 1)
+        *(long long *)user += n;
+}
+static void warm_up(int64_t k) {
+    int64_t batch = 1024 / k, width = 2048 / k;
+    job_t j = job(train, 1, tensor_randn(batch, 784), NULL, tensor_randint(0, 10, batch));
+    int step;
+    long long before = 0, now;
+    tensor_cuda_empty_cache(TENSOR_CUDA);
+    tensor_cuda_memory_stats(TENSOR_CUDA, raw_line, &before);
+    tensor_set_default_device(TENSOR_CUDA);
+    j.net = nn_sequential(nn_linear(784, width), nn_relu(), nn_linear(width, width), nn_relu(),
+                          nn_linear(width, 10));
+    j.opt = nn_adam(j.net);
+    printf("\n| step of training | time | calls of the driver for memory | reserved |\n");
+    printf("| --- | --- | --- | --- |\n");
+    for (step = 1; step <= 6; step++, before = now) {
+        double t = bench_now();
+        run(&j, 1);
+        t = bench_now() - t;
+        now = 0;
+        tensor_cuda_memory_stats(TENSOR_CUDA, raw_line, &now);
+        printf("| %d | %.0f us | %lld | %.0f MiB |\n", step, t * 1e6, now - before,
+               (double)tensor_cuda_memory_reserved(TENSOR_CUDA) / 1048576);
+    }
+    nn_optimizer_free(j.opt);
+    nn_free(j.net);
+    tensor_set_default_device(TENSOR_CPU);
 }
 
 int main(int argc, char **argv) {
@@ -93,6 +147,7 @@ int main(int argc, char **argv) {
     (void)bench_row;
     tensor_t *x, *y, *at;
     double bytes;
+    const char *eager = getenv("TORCH_US");         // from gpu.sh
     if (tensor_cuda_init()) {
         fprintf(stderr, "%s\n", tensor_error_text());
         return 1;
@@ -123,8 +178,9 @@ int main(int argc, char **argv) {
         tensor_randn(64, 64, 3, 3), NULL, 0, 2.0 * 32 * 64 * 64 * 9 * (double)m * (double)m / 4096);
     row("attention 8 x 1024 x 64", attention, tensor_randn(8, m / 4, 64), NULL, NULL, 0,
         8.0 * (double)m * (double)m / 16 * 64 * 4);
-    network("mlp 784-512-512-10, batch 64, adam", 64, 512 / k);
-    network("mlp 784-2048-2048-10, batch 1024, adam", 1024 / k, 2048 / k);
+    network("mlp 784-512-512-10, batch 64, adam", 64, 512 / k, eager ? atof(eager) : 0);
+    network("mlp 784-2048-2048-10, batch 1024, adam", 1024 / k, 2048 / k, 0);
+    warm_up(k);
     printf("\n%lld calls of the above ran on the CPU for want of a kernel.\n",
            (long long)tensor_cuda_fallbacks());
     printf("%lld products and convolutions were cuBLASLt's and cuDNN's%s%s.\n",

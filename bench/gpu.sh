@@ -32,6 +32,7 @@ test_on() {
     [ "${f:-1}" -eq 0 ] || tail -n 40 "$out/$1.log"
 }
 program device "-c tests/device.c" "$out/device.o" "$B/tensor_impl.o" || exit 1
+program streams "-c tests/streams.c" "$out/streams.o" "$B/tensor_impl.o" || exit 1
 program ops "-c tests/ops.c" "$out/ops.o" || exit 1
 program gpu "-c bench/gpu.c" "$out/gpu.o" "$B/tensor_impl.o" || exit 1
 if [ -n "$BUILD_ONLY" ]; then
@@ -53,7 +54,7 @@ fi
 for alone in 1 0; do
     export TENSOR_CUDA_NO_LIBRARIES=$alone
     if [ "$alone" = 1 ]; then echo "without cuBLASLt and cuDNN:"; else echo "with them:"; fi
-    for t in device ops; do test_on $t; done
+    for t in device streams ops; do test_on $t; done
 done > "$out/tests.txt"
 # test_on counted in this shell: the loop above is no pipeline.
 sed 's/^/    /' "$out/tests.txt" >> "$report"
@@ -62,6 +63,29 @@ awk '/ native .* fallback$/ {
     }
     END { printf "\nOp test: %d calls native, %d on the CPU; of %d ops %d native, %d for some dtypes.\n", native, away, rows,
                  all, some }' "$out/ops.log" >> "$report"
+# PyTorch's eager step of the first network, where it is there with CUDA.
+TORCH_US=$(python3 2> /dev/null << 'END'
+import time, torch
+assert torch.cuda.is_available()
+net = torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(),
+                          torch.nn.Linear(512, 10)).cuda()
+opt = torch.optim.Adam(net.parameters())
+x, y = torch.randn(64, 784, device="cuda"), torch.randint(0, 10, (64,), device="cuda")
+def steps(n):
+    torch.cuda.synchronize()
+    t = time.perf_counter()
+    for _ in range(n):
+        loss = torch.nn.functional.cross_entropy(net(x), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - t) / n
+steps(50)
+print(sorted(steps(200) for _ in range(5))[2] * 1e6)
+END
+)
+export TORCH_US
 {
     echo
     echo "## Speed"

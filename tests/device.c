@@ -394,7 +394,23 @@ static tensor_t *loss_of(int which, nn_module_t *m) {
     return tensor_cross_entropy(tensor_flatten(nn_forward(m, tensor_at(x, ":, :-1")), 0, 1),
                                 tensor_flatten(tensor_at(x, ":, 1:"), 0, 1));
 }
-// Five steps, a clipped gradient among them, on both sides: losses and parameters agree.
+#ifdef TEST_CUDA
+static void raw_line(void *user, const char *text) {
+    long long n;
+    if (sscanf(text, "num_device_alloc %lld", &n) == 1 || sscanf(text, "num_device_free %lld", &n) == 1)
+        *(long long *)user += n;
+}
+#endif
+// Calls of CUDA for memory, so far.
+static long long raw_calls(void) {
+    long long n = 0;
+#ifdef TEST_CUDA
+    tensor_cuda_memory_stats(TENSOR_CUDA, raw_line, &n);
+#endif
+    return n;
+}
+// Five steps, a clipped gradient among them, on both sides: losses and parameters agree. After the second one
+// the driver is not asked for memory, nor given any.
 static void training(void) {
     int which, o, d, k, step;
 #ifdef TEST_CUDA_SIM
@@ -405,7 +421,11 @@ static void training(void) {
             double loss[2][5];
             tensor_t *p[2][24];
             int n = 0;
+            long long raw = 0;
             tensor_scope_t s = tensor_scope_begin();
+#ifdef TEST_CUDA
+            tensor_cuda_empty_cache(TENSOR_CUDA);
+#endif
             for (d = 0; d < 2; d++) {
                 nn_module_t *m;
                 nn_optimizer_t *opt;
@@ -414,12 +434,15 @@ static void training(void) {
                 m = model(which);
                 opt = optimizer(o, m);
                 for (step = 0; step < 5; step++) {
-                    tensor_t *l = loss_of(which, m);
+                    tensor_t *l;
+                    if (step == 2) raw = raw_calls();
+                    l = loss_of(which, m);
                     loss[d][step] = tensor_item(l);
                     CHECK(nn_zero_grad(opt) == 0 && tensor_backward(l) == 0);
                     if (step == 2) CHECK(nn_clip_grad_norm(opt, 0.1) > 0);
                     CHECK_MSG(nn_step(opt) == 0, "%s", tensor_error_text());
                 }
+                CHECK_MSG(raw_calls() == raw, "model %d: %lld raw calls", which, raw_calls() - raw);
                 n = nn_parameters(m, p[d], 24);
                 CHECK(n > 3 && n <= 24);
                 for (k = 0; k < n; k++) {

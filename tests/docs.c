@@ -40,6 +40,7 @@ static const char *const rows[][2] = {
     {"normal_", "randn"},     {"ones", "fill"},       {"select", "slice"},
     {"split", "slice"},       {"chunk", "slice"},     {"squeeze", "reshape"},
     {"std", "var"},           {"to", "clone"},        {"contiguous", "clone"},
+    {"to_non_blocking", "clone"},                     {"pin_memory", "clone"},
     {"transpose", "permute"}, {"uniform_", "rand"},   {"unsqueeze", "reshape"},
     {"view", "reshape"},      {"zeros", "fill"},      {"adaptive_avg_pool2d", "avg_pool2d"},
 };
@@ -62,6 +63,8 @@ static const char *const torch_names[][2] = {
     {"round_decimals", "torch.round"},
     {"rpow_scalar", "torch.pow"},
     {"contiguous", "Tensor.contiguous"},
+    {"to_non_blocking", "Tensor.to"},
+    {"pin_memory", "Tensor.pin_memory"},
     {"elu", "F.elu"},
     {"embedding", "F.embedding"},
     {"expand", "Tensor.expand"},
@@ -135,6 +138,8 @@ static const char *const without[][3] = {
     {"log_normal_", "random", "floats"},
     {"random_", "random", "all"},
     {"gumbel_softmax", "random", "floats"},
+    {"to_non_blocking", "needs a device: tests/streams.c", "all"},
+    {"pin_memory", "needs a device: tests/streams.c", "all"},
 };
 
 // Chapters without ops, and functions of op chapters that are none.

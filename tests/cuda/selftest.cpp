@@ -236,6 +236,7 @@ static int do_between_blocks(int) {
 
 // ------------------------------------------------------------------------------------------ streams, right and wrong
 enum { NO_EVENT = 1, PINNED_REWRITTEN, READ_EARLY, BLOCK_REUSED, HOST_READS, SYNC_IN_CAPTURE, USE_AFTER_FREE };
+enum { NO_FORK_EVENT = 1, ALLOC_IN_CAPTURE, WAIT_IN_CAPTURE, PAGEABLE_IN_CAPTURE, STALE_POINTER, NO_JOIN };
 static int do_streams(int bug) {
     const int n = 2048;
     std::vector<float> h(n, 1.0f);
@@ -288,19 +289,26 @@ static int do_graph(int bug) {
     cudaGraphExec_t x;
     cudaEventCreateWithFlags(&e, cudaEventDisableTiming);
     cudaEventCreateWithFlags(&f, cudaEventDisableTiming);
-    cudaStreamBeginCapture(s1, cudaStreamCaptureModeGlobal);
+    cudaStreamBeginCapture(s1, bug == WAIT_IN_CAPTURE ? cudaStreamCaptureModeThreadLocal : cudaStreamCaptureModeGlobal);
     cudaMemcpyAsync(a, in, n * 4, cudaMemcpyHostToDevice, s1);
-    if (!bug) { tcu_launch(add, 2, 128, 0, s1, y, a, a, n); }
+    if (bug != NO_FORK_EVENT) { tcu_launch(add, 2, 128, 0, s1, y, a, a, n); }
     cudaEventRecord(e, s1);
-    if (bug) { tcu_launch(add, 2, 128, 0, s1, y, a, a, n); }        // not before the fork
+    if (bug == NO_FORK_EVENT) { tcu_launch(add, 2, 128, 0, s1, y, a, a, n); }       // not before the fork
+    if (bug == ALLOC_IN_CAPTURE) { cudaFree(device(n)); }
+    if (bug == WAIT_IN_CAPTURE) { cudaStreamSynchronize(s2); }
+    if (bug == PAGEABLE_IN_CAPTURE) {
+        float v = 1;
+        cudaMemcpyAsync(a, &v, 4, cudaMemcpyHostToDevice, s1);
+    }
     cudaStreamWaitEvent(s2, e, 0);
     tcu_launch(add, 2, 128, 0, s2, z, y, y, n);
     cudaEventRecord(f, s2);
-    cudaStreamWaitEvent(s1, f, 0);
+    if (bug != NO_JOIN) { cudaStreamWaitEvent(s1, f, 0); }
     cudaMemcpyAsync(out, z, n * 4, cudaMemcpyDeviceToHost, s1);
     if (cudaStreamEndCapture(s1, &g) || cudaGraphInstantiate(&x, g, 0)) { return 1; }
     cudaGraphDestroy(g);
     int bad = 0;
+    if (bug == STALE_POINTER) { cudaFree(y); }
     for (int turn = 1; turn < 4; turn++) {
         for (int i = 0; i < n; i++) { in[i] = (float)turn; }
         cudaGraphLaunch(x, s1);
@@ -308,7 +316,9 @@ static int do_graph(int bug) {
         for (int i = 0; i < n; i++) { bad |= out[i] != (float)(4 * turn); }
     }
     cudaGraphExecDestroy(x);
-    for (float *p : {a, y, z}) { cudaFree(p); }
+    for (float *p : {a, y, z}) {
+        if (bug != STALE_POINTER || p != y) { cudaFree(p); }
+    }
     cudaFreeHost(in);
     cudaFreeHost(out);
     cudaEventDestroy(e);
@@ -346,7 +356,13 @@ static const struct {
     {"wait inside a capture", do_streams, SYNC_IN_CAPTURE, ALL, LATE},
     {"use after free", do_streams, USE_AFTER_FREE, ASAN, LATE},
     {"use after free, memory protected", do_streams, USE_AFTER_FREE, ALL, PROTECT},
-    {"no event inside a graph", do_graph, 1, TSAN, RANDOM},
+    {"no event inside a graph", do_graph, NO_FORK_EVENT, TSAN, RANDOM},
+    {"allocation inside a capture", do_graph, ALLOC_IN_CAPTURE, ALL, LATE},
+    {"wait for another stream inside a capture", do_graph, WAIT_IN_CAPTURE, ALL, LATE},
+    {"memory that is not pinned in a capture", do_graph, PAGEABLE_IN_CAPTURE, ALL, LATE},
+    {"fork that is not joined", do_graph, NO_JOIN, ALL, LATE},
+    {"graph runs over freed memory", do_graph, STALE_POINTER, ASAN, LATE},
+    {"graph runs over freed memory, protected", do_graph, STALE_POINTER, ALL, PROTECT},
 };
 static const struct { const char *name; int (*run)(int bug); } right[] = {
     {"sum", do_sum}, {"matmul", do_matmul}, {"softmax", do_softmax}, {"scatter with atomics", do_scatter},
