@@ -4151,15 +4151,17 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
  * the relative error of the function, coefficients as rounded.  NaN gives NaN: clamps put x second, where
  * minps keeps it. The hot ones are inlined into kernels, the others called.
  */
+/* Steps of Horner's rule: fused where there is FMA, rounded twice everywhere, in double. */
 #define TENSOR__C(p, x, c) p = V_FMA(p, x, V_SET(c))
-/* steps of Horner's rule, the same in every pass */
-#define TENSOR__HORNER2(p, x, a, b) TENSOR__C(p, x, a); TENSOR__C(p, x, b)
-#define TENSOR__HORNER3(p, x, a, b, c) TENSOR__HORNER2(p, x, a, b); TENSOR__C(p, x, c)
-#define TENSOR__HORNER4(p, x, a, b, c, d) TENSOR__HORNER2(p, x, a, b); TENSOR__HORNER2(p, x, c, d)
-#define TENSOR__HORNER5(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER4(p, x, __VA_ARGS__)
-#define TENSOR__HORNER6(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER5(p, x, __VA_ARGS__)
-#define TENSOR__HORNER7(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER6(p, x, __VA_ARGS__)
-#define TENSOR__HORNER8(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER7(p, x, __VA_ARGS__)
+#define TENSOR__C_TWICE(p, x, c) p = V_ADD(V_MUL(p, x), V_SET(c))
+#define TENSOR__C_DOUBLE(p, x, c) p = D_FMA(p, x, D_SET(c))
+#define TENSOR__HORNER2(C, p, x, a, b) C(p, x, a); C(p, x, b)
+#define TENSOR__HORNER3(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER2(C, p, x, __VA_ARGS__)
+#define TENSOR__HORNER4(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER3(C, p, x, __VA_ARGS__)
+#define TENSOR__HORNER5(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER4(C, p, x, __VA_ARGS__)
+#define TENSOR__HORNER6(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER5(C, p, x, __VA_ARGS__)
+#define TENSOR__HORNER7(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER6(C, p, x, __VA_ARGS__)
+#define TENSOR__HORNER8(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER7(C, p, x, __VA_ARGS__)
 #define TENSOR__INF V_OF(VI_SET(0x7F800000))
 #define TENSOR__NAN V_OF(VI_SET(0x7FC00000))
 /* ln 2: 16 bits, so that n ln2 is exact for |n| < 256 without FMA, and the rest. */
@@ -4201,7 +4203,7 @@ TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t) {
     h = V_FNMA(k, V_SET(TENSOR__LN2_HI), h);
     l = V_FNMA(k, V_SET(TENSOR__LN2_LO), l);
     r = V_ADD(h, l);
-    TENSOR__HORNER5(q, r, 0.00139354682f, 0.00833356474f, 0.0416664593f, 0.166666657f, 0.5f);
+    TENSOR__HORNER5(TENSOR__C, q, r, 0.00139354682f, 0.00833356474f, 0.0416664593f, 0.166666657f, 0.5f);
     *n = k;
     *t = V_FMA(V_MUL(r, r), q, l);
     return h;
@@ -4241,7 +4243,8 @@ TENSOR__INLINE V_F TENSOR__K(exp)(V_F x) {
 /* 2^r = 1 + r P(r), |r| <= 1/2 (and a little more), degree 7, 2^-32.5. */
 TENSOR__INLINE V_F TENSOR__K(exp2_core)(V_F r) {
     V_F p = V_SET(1.43209054e-5f);
-    TENSOR__HORNER5(p, r, 0.000154521971f, 0.00133379665f, 0.00961808674f, 0.0555040501f, 0.240226507f);
+    TENSOR__HORNER5(TENSOR__C, p, r, 0.000154521971f, 0.00133379665f, 0.00961808674f, 0.0555040501f,
+                    0.240226507f);
     return TENSOR__K(exp_sum)(V_MUL(r, V_SET(0.693147182f)), V_MUL(V_MUL(r, r), p));
 }
 
@@ -4258,7 +4261,7 @@ TENSOR__FN V_F TENSOR__K(expm1)(V_F x) {
     V_F y = V_MINR(V_SET(89.0f), V_MAXR(V_SET(-20.0f), x)), k = TENSOR__RINT_S(V_MUL(y, V_SET(1.44269504f)));
     V_F h = V_FNMA(k, V_SET(TENSOR__LN2_HI), y), l = V_MUL(k, V_SET(-TENSOR__LN2_LO)), r = V_ADD(h, l);
     V_F q = V_SET(0.000197644273f), s = V_LDEXP1(V_SET(1.0f), V_SUB(k, V_SET(1.0f))), a, b, c;
-    TENSOR__HORNER5(q, r, 0.00139323866f, 0.00833354332f, 0.0416664928f, 0.166666657f, 0.5f);
+    TENSOR__HORNER5(TENSOR__C, q, r, 0.00139323866f, 0.00833354332f, 0.0416664928f, 0.166666657f, 0.5f);
     l = V_FMA(V_MUL(r, r), q, l);
     a = V_SUB(s, V_SET(0.5f));
     b = V_MUL(s, h);
@@ -4280,7 +4283,7 @@ TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e) {
 /* log(1+f) = f - f^2/2 + f^3 P(f): returns f^3 P.  f in [-.293, .4143], degree 11, 2^-30.3. */
 TENSOR__INLINE V_F TENSOR__K(log_core)(V_F f) {
     V_F p = V_SET(0.0675075427f);
-    TENSOR__HORNER8(p, f, -0.116716243f, 0.118837453f, -0.124060415f, 0.142203152f, -0.166679949f,
+    TENSOR__HORNER8(TENSOR__C, p, f, -0.116716243f, 0.118837453f, -0.124060415f, 0.142203152f, -0.166679949f,
                     0.20002073f, -0.250000089f, 0.333333135f);
     return V_MUL(V_MUL(V_MUL(f, f), f), p);
 }
@@ -4416,7 +4419,7 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x) {
 /* |x| < .625: x + x^3 P(x^2), degree 11, 2^-27.8; else 1 - 2/(e^2|x| + 1), which is 1 from 9.02 on. */
 TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x) {
     V_F a = V_ABS(x), s = V_MUL(x, x), one = V_SET(1.0f), p = V_SET(-0.00571549917f), n, t, r;
-    TENSOR__HORNER4(p, s, 0.0206491034f, -0.0537430048f, 0.133314848f, -0.333332837f);
+    TENSOR__HORNER4(TENSOR__C, p, s, 0.0206491034f, -0.0537430048f, 0.133314848f, -0.333332837f);
     p = V_FMA(V_MUL(a, s), p, a);
     r = TENSOR__K(exp_core)(V_MINR(V_SET(20.0f), V_ADD(a, a)), V_ZERO(), &n, &t);
     t = V_ADD(V_LDEXP1(V_ADD(one, V_ADD(r, t)), n), one);
@@ -4428,8 +4431,8 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x) {
 /* erf(x) = x + x P(x^2), |x| < .92: returns x P.  Degree 13, 2^-29.9. */
 TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x) {
     V_F s = V_MUL(x, x), p = V_SET(8.38126871e-5f);
-    TENSOR__HORNER6(p, s, -0.000814474828f, 0.00520107616f, -0.0268592779f, 0.112836868f, -0.376126319f,
-                    0.128379166f);
+    TENSOR__HORNER6(TENSOR__C, p, s, -0.000814474828f, 0.00520107616f, -0.0268592779f, 0.112836868f,
+                    -0.376126319f, 0.128379166f);
     return V_MUL(x, p);
 }
 
@@ -4466,7 +4469,8 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
    rounding. */
 TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f), n, r;
-    TENSOR__HORNER5(p, t, -0.00321497209f, 0.0228900481f, -0.105262011f, -0.635718167f, -1.12851441f);
+    TENSOR__HORNER5(TENSOR__C, p, t, -0.00321497209f, 0.0228900481f, -0.105262011f, -0.635718167f,
+                    -1.12851441f);
     r = TENSOR__K(exp_core)(V_MUL(p, t), V_ZERO(), &n, &t);
     t = V_SUB(V_SET(1.0f), V_LDEXP1(V_ADD(V_SET(1.0f), V_ADD(r, t)), n));
     return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.92f)), V_ADD(a, TENSOR__K(erf_core)(a)), t), x);
@@ -4488,8 +4492,8 @@ TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s) {
 #define TENSOR__ERFCX_0 1.07400692f
 TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q) {
     V_F p = V_SET(-0.000315149344f);
-    TENSOR__HORNER8(p, q, -0.000470321713f, 0.00307131954f, -0.00123989f, -0.0268374793f, 0.11953342f,
-                    -0.31046623f, 0.590227842f, -0.88339448f);
+    TENSOR__HORNER8(TENSOR__C, p, q, -0.000470321713f, 0.00307131954f, -0.00123989f, -0.0268374793f,
+                    0.11953342f, -0.31046623f, 0.590227842f, -0.88339448f);
     return p;
 }
 
@@ -4620,10 +4624,10 @@ TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l) {
    quadrants: odd ones swap, bit 1 negates. */
 TENSOR__INLINE V_F TENSOR__K(sincos)(V_I q, V_F h, V_F l) {
     V_F s = V_MUL(h, h), half = V_SET(0.5f), p = V_SET(-0.000195168323f), c = V_SET(2.44306702e-5f), t;
-    TENSOR__HORNER2(p, s, 0.00833218265f, -0.166666552f);
+    TENSOR__HORNER2(TENSOR__C, p, s, 0.00833218265f, -0.166666552f);
     t = V_FNMA(V_MUL(s, l), half, l);
     p = V_ADD(h, V_FMA(V_MUL(h, s), p, t));
-    TENSOR__HORNER2(c, s, -0.00138873013f, 0.0416666456f);
+    TENSOR__HORNER2(TENSOR__C, c, s, -0.00138873013f, 0.0416666456f);
     c = V_FNMA(V_MUL(s, s), c, V_MUL(h, l));
     c = V_SUB(V_SET(1.0f), V_FMA(s, half, c));
     p = V_SEL(VI_EQ(VI_AND(q, VI_SET(1)), VI_SET(0)), p, c);
@@ -4648,8 +4652,8 @@ TENSOR__FN V_F TENSOR__K(tan)(V_F x) {
     V_I q = TENSOR__K(trig_reduce)(x, &h, &l);
     V_M odd = VI_EQ(VI_AND(q, VI_SET(1)), VI_SET(1));
     s = V_MUL(h, h);
-    TENSOR__HORNER7(p, s, -0.000771383871f, 0.00515999505f, 0.0082489932f, 0.0220069196f, 0.0539514273f,
-                    0.133334324f, 0.333333313f);
+    TENSOR__HORNER7(TENSOR__C, p, s, -0.000771383871f, 0.00515999505f, 0.0082489932f, 0.0220069196f,
+                    0.0539514273f, 0.133334324f, 0.333333313f);
     p = V_FMA(V_MUL(h, s), p, V_FMA(s, l, l));
     r = F_OF_D(D_DIV(D_SET(-1.0), D_ADD(D_OF_F(h), D_OF_F(p))));
     p = V_SEL(odd, r, V_ADD(h, p));
@@ -4664,8 +4668,8 @@ TENSOR__INLINE V_F TENSOR__K(atan_core)(V_F y, V_F x, V_M neg) {
     V_F z = V_DIV(lo, hi), s, p = V_SET(-0.00182261865f), b, c;
     z = V_SEL(V_EQ(lo, V_ZERO()), V_ZERO(), V_SEL(V_EQ(lo, TENSOR__INF), V_SET(1.0f), z));
     s = V_MUL(z, z);
-    TENSOR__HORNER8(p, s, 0.0110442899f, -0.0314190388f, 0.0581987798f, -0.0841743946f, 0.109569125f,
-                    -0.142651245f, 0.199986279f, -0.333333015f);
+    TENSOR__HORNER8(TENSOR__C, p, s, 0.0110442899f, -0.0314190388f, 0.0581987798f, -0.0841743946f,
+                    0.109569125f, -0.142651245f, 0.199986279f, -0.333333015f);
     p = V_FMA(V_MUL(z, s), p, z);
     b = V_SEL(steep, V_SET(1.57079637f), V_SEL(neg, V_SET(3.14159274f), V_ZERO()));
     c = V_SEL(steep, V_SET(-4.37113883e-8f), V_SEL(neg, V_SET(-8.74227766e-8f), V_ZERO()));
@@ -4688,7 +4692,7 @@ TENSOR__FN V_F TENSOR__K(atan2)(V_F y, V_F x) {
 TENSOR__INLINE V_F TENSOR__K(asin_root)(V_F a, V_M big, V_F *root, V_F *head, V_F *rest) {
     V_F half = V_SET(0.5f), s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a)), z = V_SQRT(s);
     V_F p = V_SET(0.0422117822f), r = V_OF(VI_AND(V_BITS(z), VI_SET(-0x1000)));
-    TENSOR__HORNER4(p, s, 0.0241520964f, 0.0454760417f, 0.0749525204f, 0.166667536f);
+    TENSOR__HORNER4(TENSOR__C, p, s, 0.0241520964f, 0.0454760417f, 0.0749525204f, 0.166667536f);
     *rest = V_SEL(V_GT(z, V_ZERO()), V_DIV(V_FNMA(r, r, s), V_ADD(z, r)), s);
     *root = z;
     *head = r;
@@ -4735,7 +4739,7 @@ TENSOR__INLINE V_F TENSOR__K(quarter_exp)(V_F x, V_F *l, V_F *q) {
 /* |x| < 1: x + x^3 P(x^2), degree 9, 2^-31.5. */
 TENSOR__FN V_F TENSOR__K(sinh)(V_F x) {
     V_F l, q, h = TENSOR__K(quarter_exp)(x, &l, &q), s = V_MUL(x, x), p = V_SET(2.78392554e-6f);
-    TENSOR__HORNER3(p, s, 0.000198426351f, 0.00833331142f, 0.166666672f);
+    TENSOR__HORNER3(TENSOR__C, p, s, 0.000198426351f, 0.00833331142f, 0.166666672f);
     p = V_FMA(V_MUL(x, s), p, x);
     h = V_ADD(h, V_SUB(l, q));
     h = V_COPYSIGN(V_ADD(h, h), x);
@@ -4761,11 +4765,8 @@ TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b) {
     s = D_DIV(fd, D_ADD(fd, D_SET(2.0)));
     u = D_MUL(s, s);
     p = D_SET(0.28291348085407586);
-    p = D_FMA(p, u, D_SET(0.31990477667040884));
-    p = D_FMA(p, u, D_SET(0.41220927437557725));
-    p = D_FMA(p, u, D_SET(0.57707794215565733));
-    p = D_FMA(p, u, D_SET(0.96179669411397639));
-    p = D_FMA(p, u, D_SET(2.8853900817778499));
+    TENSOR__HORNER5(TENSOR__C_DOUBLE, p, u, 0.31990477667040884, 0.41220927437557725, 0.57707794215565733,
+                    0.96179669411397639, 2.8853900817778499);
     y = D_MUL(D_OF_F(b), D_FMA(p, s, D_OF_F(e)));
     t = V_MINR(V_SET(129.0f), V_MAXR(V_SET(-152.0f), F_OF_D(y)));
     n = TENSOR__RINT_S(t);
@@ -5651,12 +5652,8 @@ TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
     V_M odd;
     // ln(1 + t) = t - t^2 / 2 + t^3 p(t), relative error 2^-24.9
     p = V_SET(0.08700430393218994f);
-    p = V_ADD(V_MUL(p, t), V_SET(-0.14267486333847046f));
-    p = V_ADD(V_MUL(p, t), V_SET(0.14914768934249878f));
-    p = V_ADD(V_MUL(p, t), V_SET(-0.1657758504152298f));
-    p = V_ADD(V_MUL(p, t), V_SET(0.19963063299655914f));
-    p = V_ADD(V_MUL(p, t), V_SET(-0.2500133812427521f));
-    p = V_ADD(V_MUL(p, t), V_SET(0.3333390951156616f));
+    TENSOR__HORNER6(TENSOR__C_TWICE, p, t, -0.14267486333847046f, 0.14914768934249878f, -0.1657758504152298f,
+                    0.19963063299655914f, -0.2500133812427521f, 0.3333390951156616f);
     a = V_MUL(t, t);
     p = V_ADD(V_SUB(t, V_MUL(V_SET(0.5f), a)), V_MUL(V_MUL(a, t), p));
     p = V_ADD(V_MUL(V_FROM_I(VI_SUB(e, VI_SET(32))), V_SET(0.6931471805599453f)), p);
@@ -5666,16 +5663,10 @@ TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
     a = V_MUL(V_FROM_I(VI_SUB(w2, VI_SHL(e, 30))), V_SET(1.4629180792671596e-9f));
     t = V_MUL(a, a);
     s = V_SET(2.7557319e-6f);
-    s = V_ADD(V_MUL(s, t), V_SET(-1.98412698e-4f));
-    s = V_ADD(V_MUL(s, t), V_SET(8.33333333e-3f));
-    s = V_ADD(V_MUL(s, t), V_SET(-1.66666667e-1f));
+    TENSOR__HORNER3(TENSOR__C_TWICE, s, t, -1.98412698e-4f, 8.33333333e-3f, -1.66666667e-1f);
     s = V_ADD(a, V_MUL(V_MUL(a, t), s));
     c = V_SET(-2.75573192e-7f);
-    c = V_ADD(V_MUL(c, t), V_SET(2.48015873e-5f));
-    c = V_ADD(V_MUL(c, t), V_SET(-1.38888889e-3f));
-    c = V_ADD(V_MUL(c, t), V_SET(4.16666667e-2f));
-    c = V_ADD(V_MUL(c, t), V_SET(-0.5f));
-    c = V_ADD(V_MUL(c, t), V_SET(1.0f));
+    TENSOR__HORNER5(TENSOR__C_TWICE, c, t, 2.48015873e-5f, -1.38888889e-3f, 4.16666667e-2f, -0.5f, 1.0f);
     odd = VI_EQ(VI_AND(e, VI_SET(1)), VI_SET(1));
     minus_s = VI_SHL(VI_AND(e, VI_SET(2)), 30);
     minus_c = VI_SHL(VI_AND(VI_ADD(e, VI_SET(1)), VI_SET(2)), 30);
