@@ -4013,6 +4013,8 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
 #else
 #define V_AHEAD(p, n) ((void)0)
 #endif
+/* The whole vectors of a row of n; i is left at its end, or where less than a vector begins. */
+#define TENSOR__WHOLE for (; i + V_N <= n; i += V_N)
 /* Ends of rows, 0 < n < V_N: the first n floats at p with fill in the lanes beyond; the first n lanes stored;
    the lanes from n on made 0. */
 #if TENSOR__PASS == 3
@@ -4979,7 +4981,7 @@ static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
             c = step(c, V_LOAD(x + i + 2 * V_N));                                                            \
             d = step(d, V_LOAD(x + i + 3 * V_N));                                                            \
         }                                                                                                    \
-        for (; i + V_N <= n; i += V_N) { a = step(a, V_LOAD(x + i)); }                                       \
+        TENSOR__WHOLE { a = step(a, V_LOAD(x + i)); }                                                        \
         if (i < n) { b = step(b, V_PART(x + i, n - i, init)); }                                              \
         return fold(step(step(a, b), step(c, d)));                                                           \
     }
@@ -4993,7 +4995,7 @@ TENSOR__REDUCE_LEAF(leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 // acc[i] += x[i]: one row of a sum over leading dims.
 TENSOR__FN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
     int64_t i = 0;
-    for (; i + V_N <= n; i += V_N) { V_STORE(acc + i, V_ADD(V_LOAD(acc + i), V_LOAD(x + i))); }
+    TENSOR__WHOLE { V_STORE(acc + i, V_ADD(V_LOAD(acc + i), V_LOAD(x + i))); }
     for (; i < n; i++) { acc[i] += x[i]; }
 }
 
@@ -5040,7 +5042,7 @@ TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
         c = V_FMA(V_LOAD(x + i + 2 * V_N), V_LOAD(y + i + 2 * V_N), c);
         d = V_FMA(V_LOAD(x + i + 3 * V_N), V_LOAD(y + i + 3 * V_N), d);
     }
-    for (; i + V_N <= n; i += V_N) { a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a); }
+    TENSOR__WHOLE { a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a); }
     if (i < n) { b = V_FMA(V_PART(x + i, n - i, 0), V_PART(y + i, n - i, 0), b); }
     return V_HSUM(V_ADD(V_ADD(a, b), V_ADD(c, d)));
 }
@@ -5048,7 +5050,7 @@ TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
 TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float a, float b) {
     V_F va = V_SET(a), vb = V_SET(b);
     int64_t i = 0;
-    for (; i + V_N <= n; i += V_N) { V_STORE(z + i, V_ADD(V_MUL(V_LOAD(x + i), va), vb)); }
+    TENSOR__WHOLE { V_STORE(z + i, V_ADD(V_MUL(V_LOAD(x + i), va), vb)); }
     if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
 TENSOR__FN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
@@ -5070,7 +5072,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) 
     float s = TENSOR__K(row_log)(TENSOR__K(row_exp)(x, y, n, m));
     V_F vm = V_SET(m), vs = V_SET(s);
     int64_t i = 0;
-    for (; i + V_N <= n; i += V_N) { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), vm), vs)); }
+    TENSOR__WHOLE { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), vm), vs)); }
     if (i < n) { V_PUT_PART(y + i, n - i, V_SUB(V_SUB(V_PART(x + i, n - i, 0), vm), vs)); }
 }
 // dx = y (g - sum(g y))
@@ -5078,7 +5080,7 @@ TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, 
     float s = TENSOR__K(row_dot)(g, y, n);
     V_F vs = V_SET(s);
     int64_t i = 0;
-    for (; i + V_N <= n; i += V_N) { V_STORE(dx + i, V_MUL(V_LOAD(y + i), V_SUB(V_LOAD(g + i), vs))); }
+    TENSOR__WHOLE { V_STORE(dx + i, V_MUL(V_LOAD(y + i), V_SUB(V_LOAD(g + i), vs))); }
     if (i < n) {
         V_PUT_PART(dx + i, n - i, V_MUL(V_PART(y + i, n - i, 0), V_SUB(V_PART(g + i, n - i, 0), vs)));
     }
@@ -5088,9 +5090,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
     float s = TENSOR__K(leaf_sum)(g, n);
     V_F vs = V_SET(s);
     int64_t i = 0;
-    for (; i + V_N <= n; i += V_N) {
-        V_STORE(dx + i, V_SUB(V_LOAD(g + i), V_MUL(V_EXP(V_LOAD(y + i)), vs)));
-    }
+    TENSOR__WHOLE { V_STORE(dx + i, V_SUB(V_LOAD(g + i), V_MUL(V_EXP(V_LOAD(y + i)), vs))); }
     if (i < n) {
         V_F v = V_EXP(V_PART(y + i, n - i, 0));
         V_PUT_PART(dx + i, n - i, V_SUB(V_PART(g + i, n - i, 0), V_MUL(v, vs)));
@@ -5707,15 +5707,13 @@ TENSOR__FN int64_t TENSOR__K(load)(float *d, const void *p, int dtype, int64_t n
     const uint16_t *h = (const uint16_t *)p;
     int64_t i = 0;
     switch (dtype) {
-    case TENSOR_U8: for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_FROM_I(VI_LOAD_U8(b + i))); } break;
+    case TENSOR_U8: TENSOR__WHOLE { V_STORE(d + i, V_FROM_I(VI_LOAD_U8(b + i))); } break;
     case TENSOR_BOOL:
-        for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_MINR(V_FROM_I(VI_LOAD_U8(b + i)), V_SET(1.0f))); }
+        TENSOR__WHOLE { V_STORE(d + i, V_MINR(V_FROM_I(VI_LOAD_U8(b + i)), V_SET(1.0f))); }
         break;
-    case TENSOR_I32:
-        for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_FROM_I(VI_LOAD((const int32_t *)p + i))); }
-        break;
-    case TENSOR_F16: for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_LOAD_F16(h + i)); } break;
-    case TENSOR_BF16: for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_LOAD_BF16(h + i)); } break;
+    case TENSOR_I32: TENSOR__WHOLE { V_STORE(d + i, V_FROM_I(VI_LOAD((const int32_t *)p + i))); } break;
+    case TENSOR_F16: TENSOR__WHOLE { V_STORE(d + i, V_LOAD_F16(h + i)); } break;
+    case TENSOR_BF16: TENSOR__WHOLE { V_STORE(d + i, V_LOAD_BF16(h + i)); } break;
     default: break;
     }
     return i;
@@ -5725,13 +5723,13 @@ TENSOR__FN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int64_t 
     int64_t i = 0;
     switch (dtype) {
     case TENSOR_BOOL:
-        for (; i + V_N <= n; i += V_N) {
+        TENSOR__WHOLE {
             V_F one = V_SEL(V_NE(V_LOAD(s + i), V_ZERO()), V_SET(1.0f), V_ZERO());
             VI_STORE_U8((uint8_t *)p + i, VI_TRUNC(one));
         }
         break;
-    case TENSOR_F16: for (; i + V_N <= n; i += V_N) { V_STORE_F16(h + i, V_LOAD(s + i)); } break;
-    case TENSOR_BF16: for (; i + V_N <= n; i += V_N) { V_STORE_BF16(h + i, V_LOAD(s + i)); } break;
+    case TENSOR_F16: TENSOR__WHOLE { V_STORE_F16(h + i, V_LOAD(s + i)); } break;
+    case TENSOR_BF16: TENSOR__WHOLE { V_STORE_BF16(h + i, V_LOAD(s + i)); } break;
     default: break;
     }
     return i;
@@ -5741,7 +5739,7 @@ TENSOR__FN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int64_t 
 TENSOR__FN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
     int nan = tensor__isnan_f32(v);
     int64_t i = 0;
-    for (; i + V_N <= n; i += V_N) {
+    TENSOR__WHOLE {
         V_F u = V_LOAD(x + i);
         if (nan ? M_ANY(V_ISNAN(u)) : M_ANY(V_EQ(u, V_SET(v)))) { break; }
     }
