@@ -7878,6 +7878,9 @@ TENSOR__FN int tensor__numel_of(const int64_t *dims, int ndim, int64_t *numel) {
     return 1;
 }
 
+// The last two sizes of a tensor or an argument.
+#define TENSOR__HIGH(x) (x)->dims[(x)->ndim - 2]
+#define TENSOR__WIDE(x) (x)->dims[(x)->ndim - 1]
 TENSOR__INLINE int tensor__same_dims(const int64_t *a, int na, const int64_t *b, int nb) {
     int same = na == nb;
     for (int d = 0; same && d < na; d++) { same = a[d] == b[d]; }
@@ -9793,7 +9796,7 @@ TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0];
     tensor_arg_t *y = &c->arg[1];
     int size = tensor__sizes[x->dtype], lower = c->row->id == TENSOR_OP_TRIL;
-    int64_t rows = x->dims[x->ndim - 2], cols = x->dims[x->ndim - 1], k = c->p->i[0];
+    int64_t rows = TENSOR__HIGH(x), cols = TENSOR__WIDE(x), k = c->p->i[0];
     int64_t lines = cols ? x->numel / cols : 0;
     for (int64_t r = 0; r < lines; r++) {
         int64_t edge = r % rows + k + (lower ? 1 : 0);      // columns before it are kept (lower) or zeroed
@@ -11334,7 +11337,7 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
         if (!TENSOR__USABLE(#name, "a", a)) { return TENSOR__POISON; }                                       \
         int weak = tensor__weak(a->dtype, b);           /* an integer wraps to it, as add_scalar's */        \
         tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? (tensor_dtype_t)weak : TENSOR_I64);     \
-        TENSOR__RETURN(op(tensor_to(number, (tensor_dtype_t)weak), a));                                      \
+        TENSOR__RETURN(op(tensor_to(number, weak), a));                                                      \
     }
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 #undef TENSOR__X
@@ -11481,7 +11484,7 @@ TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
     tensor_t *scale = tensor_scalar(pow(10, fabs((double)decimals)), dtype), *y = tensor_to(x, dtype);
     y = decimals < 0 ? tensor_mul(tensor_round(tensor_div(y, scale)), scale) :
         tensor_div(tensor_round(tensor_mul(y, scale)), scale);
-    TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)x->dtype));
+    TENSOR__RETURN(tensor_to(y, x->dtype));
 }
 TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     TENSOR__MARK1(x)
@@ -11514,7 +11517,7 @@ TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     tensor_t *no = tensor_to(tensor_scalar(0, TENSOR_BOOL), (int)tensor_device(x));
     tensor_t *zero = tensor_sum(tensor_where(no, x, tensor_scalar(0, dtype)));
-    return tensor_add(y, tensor_to(zero, (tensor_dtype_t)y->dtype));
+    return tensor_add(y, tensor_to(zero, y->dtype));
 }
 TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rounding_mode) {
     TENSOR__MARK
@@ -11541,7 +11544,7 @@ TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(tensor__live(values) && x->dtype != values->dtype, DTYPE,
                    "heaviside: x %t is %y and values %t is %y", x, x, values, values);
-    tensor_t *step = tensor_to(tensor_gt_scalar(x, 0), (tensor_dtype_t)x->dtype);
+    tensor_t *step = tensor_to(tensor_gt_scalar(x, 0), x->dtype);
     TENSOR__RETURN(tensor_where(tensor_eq_scalar(x, 0), tensor_detach(values), step));
 }
 TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
@@ -11551,7 +11554,7 @@ TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
     }
     // 2^b in f32 even where the result is f16, which has no 2^20
     tensor_t *power = tensor_exp2(tensor_to(b, a->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32));
-    TENSOR__RETURN(tensor_to(tensor_mul(a, power), (tensor_dtype_t)a->dtype));
+    TENSOR__RETURN(tensor_to(tensor_mul(a, power), a->dtype));
 }
 TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
     TENSOR__MARK1(a)
@@ -12153,7 +12156,7 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *y = tensor__kept(g, tensor__grad_out(g, 0));
     // NaN is a maximum too: its places are those that are NaN.
     tensor_t *hit = tensor_logical_or(tensor_eq(x, y), tensor_logical_and(tensor_isnan(x), tensor_isnan(y)));
-    hit = tensor_to(hit, (tensor_dtype_t)g->gy[0]->dtype);
+    hit = tensor_to(hit, g->gy[0]->dtype);
     if (hit == TENSOR__POISON) { return; }
     tensor_t *count = tensor__reduce(TENSOR_OP_SUM, hit, (uint32_t)g->p->i[0], 1);
     g->gx[0] = tensor_mul(hit, tensor_div(tensor__kept(g, g->gy[0]), count));
@@ -12349,7 +12352,7 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c) {
     tensor__rowcall_t r;
     int id = c->row->id;
     r.c = c;
-    r.n = x->ndim ? x->dims[x->ndim - 1] : 1;
+    r.n = x->ndim ? TENSOR__WIDE(x) : 1;
     r.rows = r.n ? x->numel / r.n : c->arg[c->nin].numel;
     r.isa = TENSOR__ISA(c->thread);
     r.klass = tensor__is_float(x->dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
@@ -12512,7 +12515,7 @@ TENSOR__FN void tensor__grad_cumsum(tensor__grad_t *g) {
 TENSOR__FN void tensor__grad_var(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0);
     if (!tensor__live(x)) { return; }
-    double n = (double)x->dims[x->ndim - 1] - (double)g->p->i[0];
+    double n = (double)TENSOR__WIDE(x) - (double)g->p->i[0];
     tensor_t *d = tensor_sub(x, tensor_mean_dim(x, -1, 1));
     g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), tensor_mul_scalar(d, 2.0 / n));
 }
@@ -12590,7 +12593,7 @@ TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *
     int half = x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64;
     tensor_t *w = half ? tensor_to(x, TENSOR_F32) : x, *y;
     if (p == 0) {
-        y = tensor_to(tensor_sum_dims(tensor_ne_scalar(w, 0), dims, n, keepdim), (tensor_dtype_t)w->dtype);
+        y = tensor_to(tensor_sum_dims(tensor_ne_scalar(w, 0), dims, n, keepdim), w->dtype);
         y = tensor__constant_of(y, w);
     } else if (p == 1) {
         y = tensor_sum_dims(tensor_abs(w), dims, n, keepdim);
@@ -12605,7 +12608,7 @@ TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *
         y = tensor_masked_fill(tensor_pow_scalar(tensor_masked_fill(y, none, 1), 1 / p), none,
                                p > 0 ? 0 : (double)INFINITY);
     }
-    TENSOR__RETURN(half ? tensor_to(y, (tensor_dtype_t)x->dtype) : y);
+    TENSOR__RETURN(half ? tensor_to(y, x->dtype) : y);
 }
 TENSOR__MADE(norm_p, (tensor_t *x, double p), (tensor_norm_p_dims)(x, p, NULL, 0, 0))
 TENSOR__MADE(count_nonzero_dims, (tensor_t *x, const int64_t *dims, int n),
@@ -12654,7 +12657,7 @@ TENSOR_API tensor_t *(tensor_aminmax_dim)(tensor_t *x, int64_t dim, int keepdim,
 // x moved along the last dim by one place, value where none is left: x_(k-1), or x_(k+1) if back.
 TENSOR__FN tensor_t *tensor__shift(tensor_t *x, int back, double value) {
     if (!tensor__live(x) || x->numel == 0) { return x; }
-    int64_t n = x->dims[x->ndim - 1];
+    int64_t n = TENSOR__WIDE(x);
     tensor_t *edge = tensor_full_like(tensor_narrow(x, -1, 0, 1), value),
         *rest = tensor_narrow(x, -1, back, n - 1);
     tensor_t *pair[2] = {back ? rest : edge, back ? edge : rest};
@@ -12723,18 +12726,17 @@ TENSOR__MADE(cumulative_trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t
 TENSOR__MADE(dist, (tensor_t *a, tensor_t *b, double p), (tensor_norm_p)(tensor_sub(a, b), p))
 TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
     TENSOR__MARK2(a, b)
-    TENSOR__REFUSE(a->ndim < 2 || b->ndim < 2 || a->dims[a->ndim - 1] != b->dims[b->ndim - 1] || !(p >= 0),
-                   SHAPE, "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a, b,
-                   p);
+    TENSOR__REFUSE(a->ndim < 2 || b->ndim < 2 || TENSOR__WIDE(a) != TENSOR__WIDE(b) || !(p >= 0), SHAPE,
+                   "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a, b, p);
     const int64_t k = -1;
-    if (p == 2 && (a->dims[a->ndim - 2] > 25 || b->dims[b->ndim - 2] > 25)) {
+    if (p == 2 && (TENSOR__HIGH(a) > 25 || TENSOR__HIGH(b) > 25)) {
         tensor_t *aa = tensor_sum_dim(tensor_square(a), -1, 1), *bb = tensor_sum_dim(tensor_square(b), -1, 1);
         tensor_t *d = tensor_sub(tensor_add(aa, tensor_mT(bb)),
                                  tensor_mul_scalar(tensor_matmul(a, tensor_mT(b)), 2));
         tensor_t *none = tensor_le_scalar(d, 0);        // distance 0 has gradient 0
         TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(d, none, 1)), none, 0));
     }
-    if (p == (double)INFINITY && a->dims[a->ndim - 1] == 0) { p = 1; }       // no coordinate: 0, no error
+    if (p == (double)INFINITY && TENSOR__WIDE(a) == 0) { p = 1; }       // no coordinate: 0, no error
     TENSOR__RETURN(tensor_norm_p_dims(tensor_sub(tensor_unsqueeze(a, -2), tensor_unsqueeze(b, -3)), p, &k, 1,
                                       0));
 }
@@ -12770,7 +12772,7 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
                        given[i], i ? "float" : "integer", x->dims[1]);
         TENSOR__REFUSE(tensor_item_i64(tensor_any(tensor_lt_scalar(given[i], 0))), INDEX,
                        "cov: %s must not be negative", i ? "aweights" : "fweights");
-        tensor_t *v = tensor_to(given[i], (tensor_dtype_t)x->dtype);
+        tensor_t *v = tensor_to(given[i], x->dtype);
         w = w ? tensor_mul(w, v) : v;
     }
     tensor_t *total = w ? tensor_sum(w) : tensor_scalar((double)x->dims[1], (tensor_dtype_t)x->dtype),
@@ -12993,7 +12995,7 @@ TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(te
                                                                   a->dtype == TENSOR_BF16)) {
         tensor_t *f = tensor__add_product(op, product, tensor_to(x, TENSOR_F32), tensor_to(a, TENSOR_F32),
                                           tensor_to(b, TENSOR_F32), beta, alpha);
-        TENSOR__RETURN(tensor_to(f, (tensor_dtype_t)a->dtype));      // rounded once
+        TENSOR__RETURN(tensor_to(f, a->dtype));      // rounded once
     }
     tensor_t *y = product(a, b);
     if (y != TENSOR__POISON && tensor__live(x) && !tensor__fills(x, y)) {
@@ -13029,14 +13031,14 @@ TENSOR_API tensor_t *(tensor_linalg_vecdot)(tensor_t *a, tensor_t *b, int64_t di
     TENSOR__MARK
     tensor_t *y = tensor_mul(a, b);     // a sum of integers keeps their dtype here
     tensor_t *s = tensor_sum_dim(y, dim, 0);
-    TENSOR__RETURN(s == TENSOR__POISON ? s : tensor_to(s, (tensor_dtype_t)y->dtype));
+    TENSOR__RETURN(s == TENSOR__POISON ? s : tensor_to(s, y->dtype));
 }
 
 // The diagonal of the last two dims, moved to one last dim: every (n + 1)-th element of the rows end to end.
 TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
     TENSOR__MARK
     if (!tensor__live(x)) { return TENSOR__POISON; }
-    int64_t m = x->dims[x->ndim - 2], n = x->dims[x->ndim - 1], k = m < n ? m : n, dims[TENSOR_MAX_DIMS];
+    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n ? m : n, dims[TENSOR_MAX_DIMS];
     for (int d = 0; d < x->ndim - 2; d++) { dims[d] = x->dims[d]; }
     dims[x->ndim - 2] = k * n;
     x = tensor_reshape_n(tensor_narrow(x, -2, 0, k), dims, x->ndim - 1);
@@ -13183,7 +13185,7 @@ TENSOR_API tensor_t *(tensor_inner)(tensor_t *a, tensor_t *b) {
     int64_t last = -1;
     if (tensor__live(a) && tensor__live(b)) {
         if (!a->ndim || !b->ndim) { return (tensor_mul)(a, b); }
-        TENSOR__REFUSE(a->dims[a->ndim - 1] != b->dims[b->ndim - 1], SHAPE,
+        TENSOR__REFUSE(TENSOR__WIDE(a) != TENSOR__WIDE(b), SHAPE,
                        "inner: the last dims of a %t and b %t do not agree", a, b);
     }
     return tensor__named(tensor__self(), (tensor_tensordot_dims)(a, b, &last, &last, 1), __func__);
@@ -13720,7 +13722,7 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
         tensor__store_i64((char *)y[1].data + item * k * 4, y[1].dtype, 1, swaps, k);
         break;
     case TENSOR_OP_LINALG_SOLVE: case TENSOR_OP_LINALG_SOLVE_TRIANGULAR: {
-        int64_t r = y->dims[y->ndim - 1];
+        int64_t r = TENSOR__WIDE(y);
         tensor__la_load(b, x + 1, item, 0);
         if (c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR) {
             tensor__la_triangular(a, n, b, r, (int)c->p->i[0], (int)c->p->i[1]);
@@ -13737,7 +13739,7 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
         break;
     }
     case TENSOR_OP_LINALG_QR: {         // Golub & Van Loan 5.2
-        int64_t cols = y->dims[y->ndim - 1];
+        int64_t cols = TENSOR__WIDE(y);
         double *tau = w, *v = w + k;
         for (int64_t j = 0; j < k; j++) {
             tau[j] = tensor__la_house(a + j * n + j, n, m - j);
@@ -13788,8 +13790,8 @@ TENSOR__FN uint64_t tensor__la_describe(const tensor_call_t *c, tensor__la_t *l)
     const tensor_arg_t *x = &c->arg[0];
     int swaps = c->row->id == TENSOR_OP_LINALG_SWAPS;
     uint64_t room, bytes;
-    l->n = x->dims[x->ndim - 1];
-    l->m = swaps ? c->p->i[0] : x->dims[x->ndim - 2];
+    l->n = TENSOR__WIDE(x);
+    l->m = swaps ? c->p->i[0] : TENSOR__HIGH(x);
     l->k = l->m < l->n ? l->m : l->n;
     l->items = 1;
     for (int d = 0; d < x->ndim - (swaps ? 1 : 2); d++) { l->items *= x->dims[d]; }
@@ -13846,7 +13848,7 @@ TENSOR__FN int tensor__la_usable(const char *op, const char *arg, tensor_t *x, i
     if (!TENSOR__USABLE(op, arg, x)) { return 0; }
     TENSOR__REFUSE_AS(0, x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64, DTYPE,
                       "%s: %s %t is %y, f32 or f64 is needed", op, arg, x, x);
-    TENSOR__REFUSE_AS(0, x->ndim < 2 || (square && x->dims[x->ndim - 1] != x->dims[x->ndim - 2]), SHAPE,
+    TENSOR__REFUSE_AS(0, x->ndim < 2 || (square && TENSOR__WIDE(x) != TENSOR__HIGH(x)), SHAPE,
                       "%s: %s %t must be %s", op, arg, x, square ? "a square matrix or a batch of them" :
                       "a matrix or a batch of them");
     return 1;
@@ -13870,12 +13872,10 @@ TENSOR__FN tensor_t *tensor__la_result(tensor__op_t *o, int dtype, int64_t rows,
     if (cols >= 0) { dims[n++] = cols; }
     return tensor__result(o, dtype, dims, n);
 }
-#define TENSOR__HIGH(x) (x)->dims[(x)->ndim - 2]
-#define TENSOR__WIDE(x) (x)->dims[(x)->ndim - 1]
 
 // The identity, n x m, dtype of x; broadcasts over batches.
 TENSOR__FN tensor_t *tensor__la_eye(tensor_t *x, int64_t n, int64_t m) {
-    return tensor_to(tensor_eye(n, m), (tensor_dtype_t)x->dtype);
+    return tensor_to(tensor_eye(n, m), x->dtype);
 }
 TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
     TENSOR__MARK
@@ -14001,7 +14001,7 @@ TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
 TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) {
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(LINALG_SWAPS), pivots)
-    if (pivots->dtype != TENSOR_I32 || !pivots->ndim || pivots->dims[pivots->ndim - 1] > m) {
+    if (pivots->dtype != TENSOR_I32 || !pivots->ndim || TENSOR__WIDE(pivots) > m) {
         return tensor__fail(o.th, pivots->dtype != TENSOR_I32 ? TENSOR_ERR_DTYPE : TENSOR_ERR_SHAPE,
                             "%s: pivots %t must be i32, at most %d along the last dim", op, pivots, m);
     }
@@ -14030,7 +14030,7 @@ TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
     int64_t m = TENSOR__HIGH(lu);
     tensor_t *p = tensor__swaps("lu_unpack", pivots, m);
     if (p != TENSOR__POISON) {
-        p = m ? tensor_mT(tensor_to(tensor_one_hot(p, m), (tensor_dtype_t)lu->dtype)) :
+        p = m ? tensor_mT(tensor_to(tensor_one_hot(p, m), lu->dtype)) :
             tensor_matmul(tensor_detach(lu), tensor_mT(tensor_detach(lu)));      // [..., 0, 0]
     }
     tensor_t *list[3] = {p, tensor__lu_lower(lu), tensor__lu_upper(lu)};
@@ -14266,7 +14266,7 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
         return TENSOR__POISON;
     }
     tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
-    if (y != TENSOR__POISON && ord < 0 && !y->dims[y->ndim - 1]) {
+    if (y != TENSOR__POISON && ord < 0 && !TENSOR__WIDE(y)) {
         y = tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from for norm %g", op, x,
                          ord);
     }
@@ -14274,7 +14274,7 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
     if (ord == 2) {
         y = tensor_norm_dim(y, -1, 0);
     } else if (ord == 0) {
-        y = tensor_to(tensor_sum_dim(tensor_ne_scalar(y, 0), -1, 0), (tensor_dtype_t)x->dtype);
+        y = tensor_to(tensor_sum_dim(tensor_ne_scalar(y, 0), -1, 0), x->dtype);
     } else if (ord == (double)INFINITY) {
         y = tensor_amax_dim(tensor_abs(y), -1, 0);
     } else if (ord == -(double)INFINITY) {
@@ -14534,8 +14534,6 @@ TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
     y = tensor_sub(y, tensor_matmul(tensor_matmul(x, p), kp));
     g->gx[0] = tensor_add(y, tensor_matmul(tensor_matmul(pt, p), tensor_sub(gt, tensor_matmul(k, x))));
 }
-#undef TENSOR__HIGH
-#undef TENSOR__WIDE
 
 // ------------------------------------------------------------------------------
 // >>impl-index                                     MARK: joining, indexing
@@ -15495,7 +15493,7 @@ TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     double last = (double)n - 1;
     tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
         tensor_arange(last, -1, -1, TENSOR_I64);
-    if (tensor__is_float(x->dtype)) { e = tensor_to(e, (tensor_dtype_t)x->dtype); } // integers become i64
+    if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); } // integers become i64
     TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, 1), e));
 }
 
@@ -15877,7 +15875,7 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0];
     tensor__order_t r;
     r.c = c;
-    r.n = x->dims[x->ndim - 1];
+    r.n = TENSOR__WIDE(x);
     r.m = c->arg[1].dims[x->ndim - 1];
     if (!x->numel) { return 0; }
     r.rows = x->numel / r.n;
@@ -16000,7 +15998,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
     if (how == 0 || how == 3) {
         tensor_t *above = tensor_gather(x, last, tensor_to(tensor_ceil(rank), TENSOR_I64));
         tensor_t *weight = how == 3 ? tensor_full_like(rank, 0.5) : tensor_sub(rank, below);
-        y = tensor_lerp(y, above, tensor_to(weight, (tensor_dtype_t)x->dtype));
+        y = tensor_lerp(y, above, tensor_to(weight, x->dtype));
     }
     // The dim of q goes in front, where dim was stays a 1 if kept.
     y = tensor_movedim(keepdim ? tensor_movedim(tensor_unsqueeze(y, last), last, d) : y, -1, 0);
@@ -16108,8 +16106,8 @@ TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
     tensor__search_t r;
     const tensor_arg_t *s = &c->arg[0], *v = &c->arg[1];
     r.c = c;
-    r.n = s->dims[s->ndim - 1];
-    r.per_row = v->ndim ? v->dims[v->ndim - 1] : 1;
+    r.n = TENSOR__WIDE(s);
+    r.per_row = v->ndim ? TENSOR__WIDE(v) : 1;
     tensor__parallel((v->numel + TENSOR__LEAF - 1) / TENSOR__LEAF, tensor__search_task, &r);
     return 0;
 }
@@ -16182,7 +16180,7 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
     f = tensor_masked_select(f, tensor_logical_and(tensor_ge_scalar(f, low), tensor_le_scalar(f, high)));
     f = tensor_mul_scalar(tensor_div_scalar(tensor_sub_scalar(f, low), high - low), (double)bins);
     f = tensor_to(tensor_clamp(f, 0, (double)(bins - 1)), TENSOR_I64);
-    TENSOR__RETURN(tensor_to((tensor_bincount)(f, NULL, bins), (tensor_dtype_t)x->dtype));
+    TENSOR__RETURN(tensor_to((tensor_bincount)(f, NULL, bins), x->dtype));
 }
 
 // ------------------------------------------------------------------------------
@@ -16328,7 +16326,7 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c) {
 // MULTINOMIAL: rows of weights (double, contiguous) to i[0] indices each, by inverse of the running sum.
 TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     const tensor_arg_t *w = &c->arg[0];
-    int64_t k = w->dims[w->ndim - 1], n = c->p->i[0], rows = k ? w->numel / k : 0;
+    int64_t k = TENSOR__WIDE(w), n = c->p->i[0], rows = k ? w->numel / k : 0;
     const double *at = (const double *)w->data;
     for (int64_t r = 0; r < rows; r++) {
         double sum = 0;
@@ -16391,7 +16389,7 @@ TENSOR__X(RAND, rand_like) TENSOR__X(RANDN, randn_like)
 #undef TENSOR__X
 TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t high) {
     TENSOR__MARK1(x)
-    tensor_t *y = tensor_to(tensor_randint_n(low, high, x->dims, x->ndim), (tensor_dtype_t)x->dtype);
+    tensor_t *y = tensor_to(tensor_randint_n(low, high, x->dims, x->ndim), x->dtype);
     TENSOR__RETURN(tensor_to(y, (int)tensor_device(x)));
 }
 TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
@@ -16444,7 +16442,7 @@ TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     TENSOR__REFUSE(!weights->ndim || n < 0, SHAPE, "multinomial: weights %t need a dim to draw %d from",
                    weights, n);
     if (!tensor__needs_float("multinomial", weights)) { return TENSOR__POISON; }
-    TENSOR__REFUSE(n && !weights->dims[weights->ndim - 1], INDEX,
+    TENSOR__REFUSE(n && !TENSOR__WIDE(weights), INDEX,
                    "multinomial: rows of weights %t have nothing to draw from", weights);
     o.args[0] = tensor_contiguous(tensor_to(tensor_detach(weights), TENSOR_F64));
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
