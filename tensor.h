@@ -6380,7 +6380,7 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, u
 // Class of a size, and the bytes its blocks have: 64, 128, 192, 256, 320, 384, 448, 512, 640, ...
 TENSOR__INLINE int tensor__class_of(uint64_t bytes) {
     if (bytes <= 64) { return 0; }
-    uint64_t s = ((bytes + 63) & ~(uint64_t)63) - 1;
+    uint64_t s = (bytes - 1) | 63;
 #if defined(__GNUC__) || defined(__clang__)
     int e = 63 - __builtin_clzll((unsigned long long)s);
 #else
@@ -6390,7 +6390,8 @@ TENSOR__INLINE int tensor__class_of(uint64_t bytes) {
     return (e - 6) * 4 + (int)((s >> (e - 2)) & 3) + 1;
 }
 TENSOR__INLINE uint64_t tensor__class_bytes(int k) {
-    return k == 0 ? 64 : (uint64_t)(4 + ((k - 1) & 3) + 1) << ((k - 1) / 4 + 4);
+    unsigned at = (unsigned)k + 3;
+    return (uint64_t)(5 + (at & 3)) << (at / 4 + 3);
 }
 
 TENSOR__FN void tensor__drain(tensor__thread_t *th);
@@ -8330,21 +8331,21 @@ TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tens
     n->saved = (tensor__saved_t *)(void *)(n->out + nout);
     return n;
 }
-// An edge to what made t, or to t as a leaf; *seq becomes that of its node if it is larger.
-TENSOR__INLINE void tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_t *seq) {
+// An edge to what made t, or to t as a leaf, NULL = to nothing; seq, or that of its node if it is larger.
+TENSOR__INLINE uint64_t tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_t seq) {
     e->node = NULL;
     e->leaf = NULL;
     e->output = 0;
-    if (!t) { return; }
-    if (t->node) {
+    if (t && t->node) {
         TENSOR__HOLD(&t->node->refs);
         e->node = t->node;
         e->output = t->output;
-        if (t->node->seq > *seq) { *seq = t->node->seq; }
-    } else if (t->flags & TENSOR__REQUIRES_GRAD) {
+        if (t->node->seq > seq) { seq = t->node->seq; }
+    } else if (t && (t->flags & TENSOR__REQUIRES_GRAD)) {
         TENSOR__HOLD(&t->refs);
         e->leaf = t;
     }
+    return seq;
 }
 // The node of an op whose data is there. NULL = out of memory, raised.
 TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
@@ -8383,7 +8384,7 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
         n->in[i].ndim = t ? t->ndim : 0;
         n->in[i].dtype = t ? t->dtype : 0;
         n->in[i].dims = t ? tensor__pool_dims(&pool, t->dims, t->ndim) : tensor__no_dims;
-        tensor__edge_set(&n->edge[i], wants ? t : NULL, &seq);
+        seq = tensor__edge_set(&n->edge[i], wants ? t : NULL, seq);
         if (i < 5 && (saves >> i & 1)) {
             tensor__saved_t *v = &n->saved[s++];
             v->source = (int8_t)i;
@@ -11036,9 +11037,24 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
 static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];
 // What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
 // once.
+TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, int source,
+                                       const int64_t *dims) {
+    TENSOR__HOLD(&t->storage->refs);
+    v->storage = t->storage;
+    v->offset = t->offset;
+    v->dims = dims;
+    v->strides = dims + t->ndim;
+    v->numel = t->numel;
+    v->version = t->storage->version;
+    v->ndim = t->ndim;
+    v->dtype = TENSOR_F32;
+    v->is_immediate = 0;
+    v->contiguous = 1;
+    v->source = (int8_t)source;
+}
 TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                     const double *scalar, tensor_t *y) {
-    int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0, s = 0;
+    int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0;
     if (tensor__needs_grad(a)) { reads = tensor__reads[row->id][0]; }
     if (b && tensor__needs_grad(b)) { reads |= tensor__reads[row->id][1]; }
     tensor_t *bad = (a->flags & TENSOR__INFERENCE) && (reads & TENSOR__SA) ? a :
@@ -11051,42 +11067,33 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
     tensor__node_t *n = tensor__node_new(th, row, nin, 1, nsaved, 2 * (size_t)nd * sizeof(int64_t));
     if (!n) { return 0; }
     n->p = NULL;
-    int64_t *dims = (int64_t *)(void *)(n->saved + nsaved), *strides = dims + nd;
+    tensor__saved_t *v = n->saved;
+    int64_t *dims = (int64_t *)(void *)(v + nsaved);
     for (int d = 0; d < nd; d++) {
         dims[d] = y->dims[d];
-        strides[d] = y->strides[d];
+        dims[nd + d] = y->strides[d];
+        TENSOR__HIDE(d);
     }
-    uint64_t seq = th->seq;
-    for (int i = 0; i <= nin; i++) {            // the last is the output's
-        tensor__meta_t *m = &n->in[i];
-        tensor_t *t = i == 0 ? a : i < nin ? b : NULL;
+    for (tensor__meta_t *m = n->in; m <= n->out; m++) {
         m->dims = dims;
         m->ndim = (uint8_t)nd;
         m->dtype = TENSOR_F32;
-        if (i < nin) { tensor__edge_set(&n->edge[i], t, &seq); }
     }
-    for (int k = 0; k < 3; k++) {
-        if (!(reads & (k < 2 ? 1 << k : TENSOR__SY))) { continue; }
-        tensor_t *t = k == 0 ? a : k == 1 ? b : y;
-        tensor__saved_t *v = &n->saved[s++];
-        v->source = (int8_t)(k < 2 ? k : -1);
-        v->is_immediate = t == NULL;
-        v->storage = NULL;
-        if (!t) {
+    uint64_t seq = tensor__edge_set(&n->edge[0], a, th->seq);
+    if (nin == 2) { seq = tensor__edge_set(&n->edge[1], b, seq); }
+    if (reads & TENSOR__SA) { tensor__plain_save(v++, a, 0, dims); }
+    if (reads & TENSOR__SB) {
+        if (b) {
+            tensor__plain_save(v, b, 1, dims);
+        } else {
+            v->storage = NULL;
             v->immediate = *scalar;
-            continue;
+            v->is_immediate = 1;
+            v->source = 1;
         }
-        TENSOR__HOLD(&t->storage->refs);
-        v->storage = t->storage;
-        v->offset = t->offset;
-        v->dims = dims;
-        v->strides = strides;
-        v->numel = t->numel;
-        v->version = t->storage->version;
-        v->ndim = (uint8_t)nd;
-        v->dtype = TENSOR_F32;
-        v->contiguous = 1;
+        v++;
     }
+    if (reads & TENSOR__SY) { tensor__plain_save(v, y, -1, dims); }
     th->seq = n->seq = seq + 1;
     if ((th->modes & TENSOR__PACKING) && !tensor__pack(th, n)) {
         tensor__node_drop(th, n);
