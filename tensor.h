@@ -4161,6 +4161,8 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
 #else
 #define V_AHEAD(p, n) ((void)0)
 #endif
+/* The whole vectors of a row of n; i is left at its end, or where less than a vector begins. */
+#define TENSOR__WHOLE for (; i + V_N <= n; i += V_N)
 /* Ends of rows, 0 < n < V_N: the first n floats at p with fill in the lanes beyond; the first n lanes stored;
    the lanes from n on made 0. */
 #if TENSOR__PASS == 3
@@ -4299,15 +4301,17 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
  * the relative error of the function, coefficients as rounded.  NaN gives NaN: clamps put x second, where
  * minps keeps it. The hot ones are inlined into kernels, the others called.
  */
+/* Steps of Horner's rule: fused where there is FMA, rounded twice everywhere, in double. */
 #define TENSOR__C(p, x, c) p = V_FMA(p, x, V_SET(c))
-/* steps of Horner's rule, the same in every pass */
-#define TENSOR__HORNER2(p, x, a, b) TENSOR__C(p, x, a); TENSOR__C(p, x, b)
-#define TENSOR__HORNER3(p, x, a, b, c) TENSOR__HORNER2(p, x, a, b); TENSOR__C(p, x, c)
-#define TENSOR__HORNER4(p, x, a, b, c, d) TENSOR__HORNER2(p, x, a, b); TENSOR__HORNER2(p, x, c, d)
-#define TENSOR__HORNER5(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER4(p, x, __VA_ARGS__)
-#define TENSOR__HORNER6(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER5(p, x, __VA_ARGS__)
-#define TENSOR__HORNER7(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER6(p, x, __VA_ARGS__)
-#define TENSOR__HORNER8(p, x, a, ...) TENSOR__C(p, x, a); TENSOR__HORNER7(p, x, __VA_ARGS__)
+#define TENSOR__C_TWICE(p, x, c) p = V_ADD(V_MUL(p, x), V_SET(c))
+#define TENSOR__C_DOUBLE(p, x, c) p = D_FMA(p, x, D_SET(c))
+#define TENSOR__HORNER2(C, p, x, a, b) C(p, x, a); C(p, x, b)
+#define TENSOR__HORNER3(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER2(C, p, x, __VA_ARGS__)
+#define TENSOR__HORNER4(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER3(C, p, x, __VA_ARGS__)
+#define TENSOR__HORNER5(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER4(C, p, x, __VA_ARGS__)
+#define TENSOR__HORNER6(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER5(C, p, x, __VA_ARGS__)
+#define TENSOR__HORNER7(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER6(C, p, x, __VA_ARGS__)
+#define TENSOR__HORNER8(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER7(C, p, x, __VA_ARGS__)
 #define TENSOR__INF V_OF(VI_SET(0x7F800000))
 #define TENSOR__NAN V_OF(VI_SET(0x7FC00000))
 /* ln 2: 16 bits, so that n ln2 is exact for |n| < 256 without FMA, and the rest. */
@@ -4349,7 +4353,7 @@ TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t) {
     h = V_FNMA(k, V_SET(TENSOR__LN2_HI), h);
     l = V_FNMA(k, V_SET(TENSOR__LN2_LO), l);
     r = V_ADD(h, l);
-    TENSOR__HORNER5(q, r, 0.00139354682f, 0.00833356474f, 0.0416664593f, 0.166666657f, 0.5f);
+    TENSOR__HORNER5(TENSOR__C, q, r, 0.00139354682f, 0.00833356474f, 0.0416664593f, 0.166666657f, 0.5f);
     *n = k;
     *t = V_FMA(V_MUL(r, r), q, l);
     return h;
@@ -4389,7 +4393,8 @@ TENSOR__INLINE V_F TENSOR__K(exp)(V_F x) {
 /* 2^r = 1 + r P(r), |r| <= 1/2 (and a little more), degree 7, 2^-32.5. */
 TENSOR__INLINE V_F TENSOR__K(exp2_core)(V_F r) {
     V_F p = V_SET(1.43209054e-5f);
-    TENSOR__HORNER5(p, r, 0.000154521971f, 0.00133379665f, 0.00961808674f, 0.0555040501f, 0.240226507f);
+    TENSOR__HORNER5(TENSOR__C, p, r, 0.000154521971f, 0.00133379665f, 0.00961808674f, 0.0555040501f,
+                    0.240226507f);
     return TENSOR__K(exp_sum)(V_MUL(r, V_SET(0.693147182f)), V_MUL(V_MUL(r, r), p));
 }
 
@@ -4406,7 +4411,7 @@ TENSOR__FN V_F TENSOR__K(expm1)(V_F x) {
     V_F y = V_MINR(V_SET(89.0f), V_MAXR(V_SET(-20.0f), x)), k = TENSOR__RINT_S(V_MUL(y, V_SET(1.44269504f)));
     V_F h = V_FNMA(k, V_SET(TENSOR__LN2_HI), y), l = V_MUL(k, V_SET(-TENSOR__LN2_LO)), r = V_ADD(h, l);
     V_F q = V_SET(0.000197644273f), s = V_LDEXP1(V_SET(1.0f), V_SUB(k, V_SET(1.0f))), a, b, c;
-    TENSOR__HORNER5(q, r, 0.00139323866f, 0.00833354332f, 0.0416664928f, 0.166666657f, 0.5f);
+    TENSOR__HORNER5(TENSOR__C, q, r, 0.00139323866f, 0.00833354332f, 0.0416664928f, 0.166666657f, 0.5f);
     l = V_FMA(V_MUL(r, r), q, l);
     a = V_SUB(s, V_SET(0.5f));
     b = V_MUL(s, h);
@@ -4428,7 +4433,7 @@ TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e) {
 /* log(1+f) = f - f^2/2 + f^3 P(f): returns f^3 P.  f in [-.293, .4143], degree 11, 2^-30.3. */
 TENSOR__INLINE V_F TENSOR__K(log_core)(V_F f) {
     V_F p = V_SET(0.0675075427f);
-    TENSOR__HORNER8(p, f, -0.116716243f, 0.118837453f, -0.124060415f, 0.142203152f, -0.166679949f,
+    TENSOR__HORNER8(TENSOR__C, p, f, -0.116716243f, 0.118837453f, -0.124060415f, 0.142203152f, -0.166679949f,
                     0.20002073f, -0.250000089f, 0.333333135f);
     return V_MUL(V_MUL(V_MUL(f, f), f), p);
 }
@@ -4564,7 +4569,7 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x) {
 /* |x| < .625: x + x^3 P(x^2), degree 11, 2^-27.8; else 1 - 2/(e^2|x| + 1), which is 1 from 9.02 on. */
 TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x) {
     V_F a = V_ABS(x), s = V_MUL(x, x), one = V_SET(1.0f), p = V_SET(-0.00571549917f), n, t, r;
-    TENSOR__HORNER4(p, s, 0.0206491034f, -0.0537430048f, 0.133314848f, -0.333332837f);
+    TENSOR__HORNER4(TENSOR__C, p, s, 0.0206491034f, -0.0537430048f, 0.133314848f, -0.333332837f);
     p = V_FMA(V_MUL(a, s), p, a);
     r = TENSOR__K(exp_core)(V_MINR(V_SET(20.0f), V_ADD(a, a)), V_ZERO(), &n, &t);
     t = V_ADD(V_LDEXP1(V_ADD(one, V_ADD(r, t)), n), one);
@@ -4576,8 +4581,8 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x) {
 /* erf(x) = x + x P(x^2), |x| < .92: returns x P.  Degree 13, 2^-29.9. */
 TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x) {
     V_F s = V_MUL(x, x), p = V_SET(8.38126871e-5f);
-    TENSOR__HORNER6(p, s, -0.000814474828f, 0.00520107616f, -0.0268592779f, 0.112836868f, -0.376126319f,
-                    0.128379166f);
+    TENSOR__HORNER6(TENSOR__C, p, s, -0.000814474828f, 0.00520107616f, -0.0268592779f, 0.112836868f,
+                    -0.376126319f, 0.128379166f);
     return V_MUL(x, p);
 }
 
@@ -4614,7 +4619,8 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
    rounding. */
 TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f), n, r;
-    TENSOR__HORNER5(p, t, -0.00321497209f, 0.0228900481f, -0.105262011f, -0.635718167f, -1.12851441f);
+    TENSOR__HORNER5(TENSOR__C, p, t, -0.00321497209f, 0.0228900481f, -0.105262011f, -0.635718167f,
+                    -1.12851441f);
     r = TENSOR__K(exp_core)(V_MUL(p, t), V_ZERO(), &n, &t);
     t = V_SUB(V_SET(1.0f), V_LDEXP1(V_ADD(V_SET(1.0f), V_ADD(r, t)), n));
     return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.92f)), V_ADD(a, TENSOR__K(erf_core)(a)), t), x);
@@ -4636,8 +4642,8 @@ TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s) {
 #define TENSOR__ERFCX_0 1.07400692f
 TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q) {
     V_F p = V_SET(-0.000315149344f);
-    TENSOR__HORNER8(p, q, -0.000470321713f, 0.00307131954f, -0.00123989f, -0.0268374793f, 0.11953342f,
-                    -0.31046623f, 0.590227842f, -0.88339448f);
+    TENSOR__HORNER8(TENSOR__C, p, q, -0.000470321713f, 0.00307131954f, -0.00123989f, -0.0268374793f,
+                    0.11953342f, -0.31046623f, 0.590227842f, -0.88339448f);
     return p;
 }
 
@@ -4768,10 +4774,10 @@ TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l) {
    quadrants: odd ones swap, bit 1 negates. */
 TENSOR__INLINE V_F TENSOR__K(sincos)(V_I q, V_F h, V_F l) {
     V_F s = V_MUL(h, h), half = V_SET(0.5f), p = V_SET(-0.000195168323f), c = V_SET(2.44306702e-5f), t;
-    TENSOR__HORNER2(p, s, 0.00833218265f, -0.166666552f);
+    TENSOR__HORNER2(TENSOR__C, p, s, 0.00833218265f, -0.166666552f);
     t = V_FNMA(V_MUL(s, l), half, l);
     p = V_ADD(h, V_FMA(V_MUL(h, s), p, t));
-    TENSOR__HORNER2(c, s, -0.00138873013f, 0.0416666456f);
+    TENSOR__HORNER2(TENSOR__C, c, s, -0.00138873013f, 0.0416666456f);
     c = V_FNMA(V_MUL(s, s), c, V_MUL(h, l));
     c = V_SUB(V_SET(1.0f), V_FMA(s, half, c));
     p = V_SEL(VI_EQ(VI_AND(q, VI_SET(1)), VI_SET(0)), p, c);
@@ -4796,8 +4802,8 @@ TENSOR__FN V_F TENSOR__K(tan)(V_F x) {
     V_I q = TENSOR__K(trig_reduce)(x, &h, &l);
     V_M odd = VI_EQ(VI_AND(q, VI_SET(1)), VI_SET(1));
     s = V_MUL(h, h);
-    TENSOR__HORNER7(p, s, -0.000771383871f, 0.00515999505f, 0.0082489932f, 0.0220069196f, 0.0539514273f,
-                    0.133334324f, 0.333333313f);
+    TENSOR__HORNER7(TENSOR__C, p, s, -0.000771383871f, 0.00515999505f, 0.0082489932f, 0.0220069196f,
+                    0.0539514273f, 0.133334324f, 0.333333313f);
     p = V_FMA(V_MUL(h, s), p, V_FMA(s, l, l));
     r = F_OF_D(D_DIV(D_SET(-1.0), D_ADD(D_OF_F(h), D_OF_F(p))));
     p = V_SEL(odd, r, V_ADD(h, p));
@@ -4812,8 +4818,8 @@ TENSOR__INLINE V_F TENSOR__K(atan_core)(V_F y, V_F x, V_M neg) {
     V_F z = V_DIV(lo, hi), s, p = V_SET(-0.00182261865f), b, c;
     z = V_SEL(V_EQ(lo, V_ZERO()), V_ZERO(), V_SEL(V_EQ(lo, TENSOR__INF), V_SET(1.0f), z));
     s = V_MUL(z, z);
-    TENSOR__HORNER8(p, s, 0.0110442899f, -0.0314190388f, 0.0581987798f, -0.0841743946f, 0.109569125f,
-                    -0.142651245f, 0.199986279f, -0.333333015f);
+    TENSOR__HORNER8(TENSOR__C, p, s, 0.0110442899f, -0.0314190388f, 0.0581987798f, -0.0841743946f,
+                    0.109569125f, -0.142651245f, 0.199986279f, -0.333333015f);
     p = V_FMA(V_MUL(z, s), p, z);
     b = V_SEL(steep, V_SET(1.57079637f), V_SEL(neg, V_SET(3.14159274f), V_ZERO()));
     c = V_SEL(steep, V_SET(-4.37113883e-8f), V_SEL(neg, V_SET(-8.74227766e-8f), V_ZERO()));
@@ -4836,7 +4842,7 @@ TENSOR__FN V_F TENSOR__K(atan2)(V_F y, V_F x) {
 TENSOR__INLINE V_F TENSOR__K(asin_root)(V_F a, V_M big, V_F *root, V_F *head, V_F *rest) {
     V_F half = V_SET(0.5f), s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a)), z = V_SQRT(s);
     V_F p = V_SET(0.0422117822f), r = V_OF(VI_AND(V_BITS(z), VI_SET(-0x1000)));
-    TENSOR__HORNER4(p, s, 0.0241520964f, 0.0454760417f, 0.0749525204f, 0.166667536f);
+    TENSOR__HORNER4(TENSOR__C, p, s, 0.0241520964f, 0.0454760417f, 0.0749525204f, 0.166667536f);
     *rest = V_SEL(V_GT(z, V_ZERO()), V_DIV(V_FNMA(r, r, s), V_ADD(z, r)), s);
     *root = z;
     *head = r;
@@ -4883,7 +4889,7 @@ TENSOR__INLINE V_F TENSOR__K(quarter_exp)(V_F x, V_F *l, V_F *q) {
 /* |x| < 1: x + x^3 P(x^2), degree 9, 2^-31.5. */
 TENSOR__FN V_F TENSOR__K(sinh)(V_F x) {
     V_F l, q, h = TENSOR__K(quarter_exp)(x, &l, &q), s = V_MUL(x, x), p = V_SET(2.78392554e-6f);
-    TENSOR__HORNER3(p, s, 0.000198426351f, 0.00833331142f, 0.166666672f);
+    TENSOR__HORNER3(TENSOR__C, p, s, 0.000198426351f, 0.00833331142f, 0.166666672f);
     p = V_FMA(V_MUL(x, s), p, x);
     h = V_ADD(h, V_SUB(l, q));
     h = V_COPYSIGN(V_ADD(h, h), x);
@@ -4909,11 +4915,8 @@ TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b) {
     s = D_DIV(fd, D_ADD(fd, D_SET(2.0)));
     u = D_MUL(s, s);
     p = D_SET(0.28291348085407586);
-    p = D_FMA(p, u, D_SET(0.31990477667040884));
-    p = D_FMA(p, u, D_SET(0.41220927437557725));
-    p = D_FMA(p, u, D_SET(0.57707794215565733));
-    p = D_FMA(p, u, D_SET(0.96179669411397639));
-    p = D_FMA(p, u, D_SET(2.8853900817778499));
+    TENSOR__HORNER5(TENSOR__C_DOUBLE, p, u, 0.31990477667040884, 0.41220927437557725, 0.57707794215565733,
+                    0.96179669411397639, 2.8853900817778499);
     y = D_MUL(D_OF_F(b), D_FMA(p, s, D_OF_F(e)));
     t = V_MINR(V_SET(129.0f), V_MAXR(V_SET(-152.0f), F_OF_D(y)));
     n = TENSOR__RINT_S(t);
@@ -5126,7 +5129,7 @@ static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
             c = step(c, V_LOAD(x + i + 2 * V_N));                                                            \
             d = step(d, V_LOAD(x + i + 3 * V_N));                                                            \
         }                                                                                                    \
-        for (; i + V_N <= n; i += V_N) { a = step(a, V_LOAD(x + i)); }                                       \
+        TENSOR__WHOLE { a = step(a, V_LOAD(x + i)); }                                                        \
         if (i < n) { b = step(b, V_PART(x + i, n - i, init)); }                                              \
         return fold(step(step(a, b), step(c, d)));                                                           \
     }
@@ -5140,7 +5143,7 @@ TENSOR__REDUCE_LEAF(leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 // acc[i] += x[i]: one row of a sum over leading dims.
 TENSOR__FN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
     int64_t i = 0;
-    for (; i + V_N <= n; i += V_N) { V_STORE(acc + i, V_ADD(V_LOAD(acc + i), V_LOAD(x + i))); }
+    TENSOR__WHOLE { V_STORE(acc + i, V_ADD(V_LOAD(acc + i), V_LOAD(x + i))); }
     for (; i < n; i++) { acc[i] += x[i]; }
 }
 
@@ -5187,7 +5190,7 @@ TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
         c = V_FMA(V_LOAD(x + i + 2 * V_N), V_LOAD(y + i + 2 * V_N), c);
         d = V_FMA(V_LOAD(x + i + 3 * V_N), V_LOAD(y + i + 3 * V_N), d);
     }
-    for (; i + V_N <= n; i += V_N) { a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a); }
+    TENSOR__WHOLE { a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a); }
     if (i < n) { b = V_FMA(V_PART(x + i, n - i, 0), V_PART(y + i, n - i, 0), b); }
     return V_HSUM(V_ADD(V_ADD(a, b), V_ADD(c, d)));
 }
@@ -5195,7 +5198,7 @@ TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
 TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float a, float b) {
     V_F va = V_SET(a), vb = V_SET(b);
     int64_t i = 0;
-    for (; i + V_N <= n; i += V_N) { V_STORE(z + i, V_ADD(V_MUL(V_LOAD(x + i), va), vb)); }
+    TENSOR__WHOLE { V_STORE(z + i, V_ADD(V_MUL(V_LOAD(x + i), va), vb)); }
     if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
 TENSOR__FN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
@@ -5217,7 +5220,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) 
     float s = TENSOR__K(row_log)(TENSOR__K(row_exp)(x, y, n, m));
     V_F vm = V_SET(m), vs = V_SET(s);
     int64_t i = 0;
-    for (; i + V_N <= n; i += V_N) { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), vm), vs)); }
+    TENSOR__WHOLE { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), vm), vs)); }
     if (i < n) { V_PUT_PART(y + i, n - i, V_SUB(V_SUB(V_PART(x + i, n - i, 0), vm), vs)); }
 }
 // dx = y (g - sum(g y))
@@ -5225,7 +5228,7 @@ TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, 
     float s = TENSOR__K(row_dot)(g, y, n);
     V_F vs = V_SET(s);
     int64_t i = 0;
-    for (; i + V_N <= n; i += V_N) { V_STORE(dx + i, V_MUL(V_LOAD(y + i), V_SUB(V_LOAD(g + i), vs))); }
+    TENSOR__WHOLE { V_STORE(dx + i, V_MUL(V_LOAD(y + i), V_SUB(V_LOAD(g + i), vs))); }
     if (i < n) {
         V_PUT_PART(dx + i, n - i, V_MUL(V_PART(y + i, n - i, 0), V_SUB(V_PART(g + i, n - i, 0), vs)));
     }
@@ -5235,9 +5238,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
     float s = TENSOR__K(leaf_sum)(g, n);
     V_F vs = V_SET(s);
     int64_t i = 0;
-    for (; i + V_N <= n; i += V_N) {
-        V_STORE(dx + i, V_SUB(V_LOAD(g + i), V_MUL(V_EXP(V_LOAD(y + i)), vs)));
-    }
+    TENSOR__WHOLE { V_STORE(dx + i, V_SUB(V_LOAD(g + i), V_MUL(V_EXP(V_LOAD(y + i)), vs))); }
     if (i < n) {
         V_F v = V_EXP(V_PART(y + i, n - i, 0));
         V_PUT_PART(dx + i, n - i, V_SUB(V_PART(g + i, n - i, 0), V_MUL(v, vs)));
@@ -5878,12 +5879,8 @@ TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
     V_M odd;
     // ln(1 + t) = t - t^2 / 2 + t^3 p(t), relative error 2^-24.9
     p = V_SET(0.08700430393218994f);
-    p = V_ADD(V_MUL(p, t), V_SET(-0.14267486333847046f));
-    p = V_ADD(V_MUL(p, t), V_SET(0.14914768934249878f));
-    p = V_ADD(V_MUL(p, t), V_SET(-0.1657758504152298f));
-    p = V_ADD(V_MUL(p, t), V_SET(0.19963063299655914f));
-    p = V_ADD(V_MUL(p, t), V_SET(-0.2500133812427521f));
-    p = V_ADD(V_MUL(p, t), V_SET(0.3333390951156616f));
+    TENSOR__HORNER6(TENSOR__C_TWICE, p, t, -0.14267486333847046f, 0.14914768934249878f, -0.1657758504152298f,
+                    0.19963063299655914f, -0.2500133812427521f, 0.3333390951156616f);
     a = V_MUL(t, t);
     p = V_ADD(V_SUB(t, V_MUL(V_SET(0.5f), a)), V_MUL(V_MUL(a, t), p));
     p = V_ADD(V_MUL(V_FROM_I(VI_SUB(e, VI_SET(32))), V_SET(0.6931471805599453f)), p);
@@ -5893,16 +5890,10 @@ TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
     a = V_MUL(V_FROM_I(VI_SUB(w2, VI_SHL(e, 30))), V_SET(1.4629180792671596e-9f));
     t = V_MUL(a, a);
     s = V_SET(2.7557319e-6f);
-    s = V_ADD(V_MUL(s, t), V_SET(-1.98412698e-4f));
-    s = V_ADD(V_MUL(s, t), V_SET(8.33333333e-3f));
-    s = V_ADD(V_MUL(s, t), V_SET(-1.66666667e-1f));
+    TENSOR__HORNER3(TENSOR__C_TWICE, s, t, -1.98412698e-4f, 8.33333333e-3f, -1.66666667e-1f);
     s = V_ADD(a, V_MUL(V_MUL(a, t), s));
     c = V_SET(-2.75573192e-7f);
-    c = V_ADD(V_MUL(c, t), V_SET(2.48015873e-5f));
-    c = V_ADD(V_MUL(c, t), V_SET(-1.38888889e-3f));
-    c = V_ADD(V_MUL(c, t), V_SET(4.16666667e-2f));
-    c = V_ADD(V_MUL(c, t), V_SET(-0.5f));
-    c = V_ADD(V_MUL(c, t), V_SET(1.0f));
+    TENSOR__HORNER5(TENSOR__C_TWICE, c, t, 2.48015873e-5f, -1.38888889e-3f, 4.16666667e-2f, -0.5f, 1.0f);
     odd = VI_EQ(VI_AND(e, VI_SET(1)), VI_SET(1));
     minus_s = VI_SHL(VI_AND(e, VI_SET(2)), 30);
     minus_c = VI_SHL(VI_AND(VI_ADD(e, VI_SET(1)), VI_SET(2)), 30);
@@ -5943,15 +5934,13 @@ TENSOR__FN int64_t TENSOR__K(load)(float *d, const void *p, int dtype, int64_t n
     const uint16_t *h = (const uint16_t *)p;
     int64_t i = 0;
     switch (dtype) {
-    case TENSOR_U8: for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_FROM_I(VI_LOAD_U8(b + i))); } break;
+    case TENSOR_U8: TENSOR__WHOLE { V_STORE(d + i, V_FROM_I(VI_LOAD_U8(b + i))); } break;
     case TENSOR_BOOL:
-        for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_MINR(V_FROM_I(VI_LOAD_U8(b + i)), V_SET(1.0f))); }
+        TENSOR__WHOLE { V_STORE(d + i, V_MINR(V_FROM_I(VI_LOAD_U8(b + i)), V_SET(1.0f))); }
         break;
-    case TENSOR_I32:
-        for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_FROM_I(VI_LOAD((const int32_t *)p + i))); }
-        break;
-    case TENSOR_F16: for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_LOAD_F16(h + i)); } break;
-    case TENSOR_BF16: for (; i + V_N <= n; i += V_N) { V_STORE(d + i, V_LOAD_BF16(h + i)); } break;
+    case TENSOR_I32: TENSOR__WHOLE { V_STORE(d + i, V_FROM_I(VI_LOAD((const int32_t *)p + i))); } break;
+    case TENSOR_F16: TENSOR__WHOLE { V_STORE(d + i, V_LOAD_F16(h + i)); } break;
+    case TENSOR_BF16: TENSOR__WHOLE { V_STORE(d + i, V_LOAD_BF16(h + i)); } break;
     default: break;
     }
     return i;
@@ -5961,13 +5950,13 @@ TENSOR__FN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int64_t 
     int64_t i = 0;
     switch (dtype) {
     case TENSOR_BOOL:
-        for (; i + V_N <= n; i += V_N) {
+        TENSOR__WHOLE {
             V_F one = V_SEL(V_NE(V_LOAD(s + i), V_ZERO()), V_SET(1.0f), V_ZERO());
             VI_STORE_U8((uint8_t *)p + i, VI_TRUNC(one));
         }
         break;
-    case TENSOR_F16: for (; i + V_N <= n; i += V_N) { V_STORE_F16(h + i, V_LOAD(s + i)); } break;
-    case TENSOR_BF16: for (; i + V_N <= n; i += V_N) { V_STORE_BF16(h + i, V_LOAD(s + i)); } break;
+    case TENSOR_F16: TENSOR__WHOLE { V_STORE_F16(h + i, V_LOAD(s + i)); } break;
+    case TENSOR_BF16: TENSOR__WHOLE { V_STORE_BF16(h + i, V_LOAD(s + i)); } break;
     default: break;
     }
     return i;
@@ -5977,7 +5966,7 @@ TENSOR__FN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int64_t 
 TENSOR__FN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
     int nan = tensor__isnan_f32(v);
     int64_t i = 0;
-    for (; i + V_N <= n; i += V_N) {
+    TENSOR__WHOLE {
         V_F u = V_LOAD(x + i);
         if (nan ? M_ANY(V_ISNAN(u)) : M_ANY(V_EQ(u, V_SET(v)))) { break; }
     }
@@ -8131,6 +8120,9 @@ TENSOR__FN int tensor__numel_of(const int64_t *dims, int ndim, int64_t *numel) {
     return 1;
 }
 
+// The last two sizes of a tensor or an argument.
+#define TENSOR__HIGH(x) (x)->dims[(x)->ndim - 2]
+#define TENSOR__WIDE(x) (x)->dims[(x)->ndim - 1]
 TENSOR__INLINE int tensor__same_dims(const int64_t *a, int na, const int64_t *b, int nb) {
     int same = na == nb;
     for (int d = 0; same && d < na; d++) { same = a[d] == b[d]; }
@@ -8581,21 +8573,21 @@ TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tens
     n->saved = (tensor__saved_t *)(void *)(n->out + nout);
     return n;
 }
-// An edge to what made t, or to t as a leaf; *seq becomes that of its node if it is larger.
-TENSOR__INLINE void tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_t *seq) {
+// An edge to what made t, or to t as a leaf, NULL = to nothing; seq, or that of its node if it is larger.
+TENSOR__INLINE uint64_t tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_t seq) {
     e->node = NULL;
     e->leaf = NULL;
     e->output = 0;
-    if (!t) { return; }
-    if (t->node) {
+    if (t && t->node) {
         TENSOR__HOLD(&t->node->refs);
         e->node = t->node;
         e->output = t->output;
-        if (t->node->seq > *seq) { *seq = t->node->seq; }
-    } else if (t->flags & TENSOR__REQUIRES_GRAD) {
+        if (t->node->seq > seq) { seq = t->node->seq; }
+    } else if (t && (t->flags & TENSOR__REQUIRES_GRAD)) {
         TENSOR__HOLD(&t->refs);
         e->leaf = t;
     }
+    return seq;
 }
 // The node of an op whose data is there. NULL = out of memory, raised.
 TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
@@ -8634,7 +8626,7 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
         n->in[i].ndim = t ? t->ndim : 0;
         n->in[i].dtype = t ? t->dtype : 0;
         n->in[i].dims = t ? tensor__pool_dims(&pool, t->dims, t->ndim) : tensor__no_dims;
-        tensor__edge_set(&n->edge[i], wants ? t : NULL, &seq);
+        seq = tensor__edge_set(&n->edge[i], wants ? t : NULL, seq);
         if (i < 5 && (saves >> i & 1)) {
             tensor__saved_t *v = &n->saved[s++];
             v->source = (int8_t)i;
@@ -9955,7 +9947,7 @@ TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0];
     tensor_arg_t *y = &c->arg[1];
     int size = tensor__sizes[x->dtype], lower = c->row->id == TENSOR_OP_TRIL;
-    int64_t rows = x->dims[x->ndim - 2], cols = x->dims[x->ndim - 1], k = c->p->i[0];
+    int64_t rows = TENSOR__HIGH(x), cols = TENSOR__WIDE(x), k = c->p->i[0];
     int64_t lines = cols ? x->numel / cols : 0;
     for (int64_t r = 0; r < lines; r++) {
         int64_t edge = r % rows + k + (lower ? 1 : 0);      // columns before it are kept (lower) or zeroed
@@ -11238,9 +11230,8 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
         m->ndim = (uint8_t)nd;
         m->dtype = TENSOR_F32;
     }
-    uint64_t seq = th->seq;
-    tensor__edge_set(&n->edge[0], a, &seq);
-    if (nin == 2) { tensor__edge_set(&n->edge[1], b, &seq); }
+    uint64_t seq = tensor__edge_set(&n->edge[0], a, th->seq);
+    if (nin == 2) { seq = tensor__edge_set(&n->edge[1], b, seq); }
     if (reads & TENSOR__SA) { tensor__plain_save(v++, a, 0, dims); }
     if (reads & TENSOR__SB) {
         if (b) {
@@ -11504,7 +11495,7 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
         if (!TENSOR__USABLE(#name, "a", a)) { return TENSOR__POISON; }                                       \
         int weak = tensor__weak(a->dtype, b);           /* an integer wraps to it, as add_scalar's */        \
         tensor_t *number = tensor_scalar(b, tensor__is_float(weak) ? (tensor_dtype_t)weak : TENSOR_I64);     \
-        TENSOR__RETURN(op(tensor_to(number, (tensor_dtype_t)weak), a));                                      \
+        TENSOR__RETURN(op(tensor_to(number, weak), a));                                                      \
     }
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 #undef TENSOR__X
@@ -11651,7 +11642,7 @@ TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
     tensor_t *scale = tensor_scalar(pow(10, fabs((double)decimals)), dtype), *y = tensor_to(x, dtype);
     y = decimals < 0 ? tensor_mul(tensor_round(tensor_div(y, scale)), scale) :
         tensor_div(tensor_round(tensor_mul(y, scale)), scale);
-    TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)x->dtype));
+    TENSOR__RETURN(tensor_to(y, x->dtype));
 }
 TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     TENSOR__MARK1(x)
@@ -11684,7 +11675,7 @@ TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     tensor_t *no = tensor_to(tensor_scalar(0, TENSOR_BOOL), (int)tensor_device(x));
     tensor_t *zero = tensor_sum(tensor_where(no, x, tensor_scalar(0, dtype)));
-    return tensor_add(y, tensor_to(zero, (tensor_dtype_t)y->dtype));
+    return tensor_add(y, tensor_to(zero, y->dtype));
 }
 TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rounding_mode) {
     TENSOR__MARK
@@ -11711,7 +11702,7 @@ TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(tensor__live(values) && x->dtype != values->dtype, DTYPE,
                    "heaviside: x %t is %y and values %t is %y", x, x, values, values);
-    tensor_t *step = tensor_to(tensor_gt_scalar(x, 0), (tensor_dtype_t)x->dtype);
+    tensor_t *step = tensor_to(tensor_gt_scalar(x, 0), x->dtype);
     TENSOR__RETURN(tensor_where(tensor_eq_scalar(x, 0), tensor_detach(values), step));
 }
 TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
@@ -11721,7 +11712,7 @@ TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
     }
     // 2^b in f32 even where the result is f16, which has no 2^20
     tensor_t *power = tensor_exp2(tensor_to(b, a->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32));
-    TENSOR__RETURN(tensor_to(tensor_mul(a, power), (tensor_dtype_t)a->dtype));
+    TENSOR__RETURN(tensor_to(tensor_mul(a, power), a->dtype));
 }
 TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
     TENSOR__MARK1(a)
@@ -12341,7 +12332,7 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *y = tensor__kept(g, tensor__grad_out(g, 0));
     // NaN is a maximum too: its places are those that are NaN.
     tensor_t *hit = tensor_logical_or(tensor_eq(x, y), tensor_logical_and(tensor_isnan(x), tensor_isnan(y)));
-    hit = tensor_to(hit, (tensor_dtype_t)g->gy[0]->dtype);
+    hit = tensor_to(hit, g->gy[0]->dtype);
     if (hit == TENSOR__POISON) { return; }
     tensor_t *count = tensor__reduce(TENSOR_OP_SUM, hit, (uint32_t)g->p->i[0], 1);
     g->gx[0] = tensor_mul(hit, tensor_div(tensor__kept(g, g->gy[0]), count));
@@ -12538,7 +12529,7 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c) {
     tensor__rowcall_t r;
     int id = c->row->id;
     r.c = c;
-    r.n = x->ndim ? x->dims[x->ndim - 1] : 1;
+    r.n = x->ndim ? TENSOR__WIDE(x) : 1;
     r.rows = r.n ? x->numel / r.n : c->arg[c->nin].numel;
     r.isa = TENSOR__ISA(c->thread);
     r.klass = tensor__is_float(x->dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
@@ -12701,7 +12692,7 @@ TENSOR__FN void tensor__grad_cumsum(tensor__grad_t *g) {
 TENSOR__FN void tensor__grad_var(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0);
     if (!tensor__live(x)) { return; }
-    double n = (double)x->dims[x->ndim - 1] - (double)g->p->i[0];
+    double n = (double)TENSOR__WIDE(x) - (double)g->p->i[0];
     tensor_t *d = tensor_sub(x, tensor_mean_dim(x, -1, 1));
     g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), tensor_mul_scalar(d, 2.0 / n));
 }
@@ -12779,7 +12770,7 @@ TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *
     int half = x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64;
     tensor_t *w = half ? tensor_to(x, TENSOR_F32) : x, *y;
     if (p == 0) {
-        y = tensor_to(tensor_sum_dims(tensor_ne_scalar(w, 0), dims, n, keepdim), (tensor_dtype_t)w->dtype);
+        y = tensor_to(tensor_sum_dims(tensor_ne_scalar(w, 0), dims, n, keepdim), w->dtype);
         y = tensor__constant_of(y, w);
     } else if (p == 1) {
         y = tensor_sum_dims(tensor_abs(w), dims, n, keepdim);
@@ -12794,7 +12785,7 @@ TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *
         y = tensor_masked_fill(tensor_pow_scalar(tensor_masked_fill(y, none, 1), 1 / p), none,
                                p > 0 ? 0 : (double)INFINITY);
     }
-    TENSOR__RETURN(half ? tensor_to(y, (tensor_dtype_t)x->dtype) : y);
+    TENSOR__RETURN(half ? tensor_to(y, x->dtype) : y);
 }
 TENSOR__MADE(norm_p, (tensor_t *x, double p), (tensor_norm_p_dims)(x, p, NULL, 0, 0))
 TENSOR__MADE(count_nonzero_dims, (tensor_t *x, const int64_t *dims, int n),
@@ -12843,7 +12834,7 @@ TENSOR_API tensor_t *(tensor_aminmax_dim)(tensor_t *x, int64_t dim, int keepdim,
 // x moved along the last dim by one place, value where none is left: x_(k-1), or x_(k+1) if back.
 TENSOR__FN tensor_t *tensor__shift(tensor_t *x, int back, double value) {
     if (!tensor__live(x) || x->numel == 0) { return x; }
-    int64_t n = x->dims[x->ndim - 1];
+    int64_t n = TENSOR__WIDE(x);
     tensor_t *edge = tensor_full_like(tensor_narrow(x, -1, 0, 1), value),
         *rest = tensor_narrow(x, -1, back, n - 1);
     tensor_t *pair[2] = {back ? rest : edge, back ? edge : rest};
@@ -12912,18 +12903,17 @@ TENSOR__MADE(cumulative_trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t
 TENSOR__MADE(dist, (tensor_t *a, tensor_t *b, double p), (tensor_norm_p)(tensor_sub(a, b), p))
 TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
     TENSOR__MARK2(a, b)
-    TENSOR__REFUSE(a->ndim < 2 || b->ndim < 2 || a->dims[a->ndim - 1] != b->dims[b->ndim - 1] || !(p >= 0),
-                   SHAPE, "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a, b,
-                   p);
+    TENSOR__REFUSE(a->ndim < 2 || b->ndim < 2 || TENSOR__WIDE(a) != TENSOR__WIDE(b) || !(p >= 0), SHAPE,
+                   "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a, b, p);
     const int64_t k = -1;
-    if (p == 2 && (a->dims[a->ndim - 2] > 25 || b->dims[b->ndim - 2] > 25)) {
+    if (p == 2 && (TENSOR__HIGH(a) > 25 || TENSOR__HIGH(b) > 25)) {
         tensor_t *aa = tensor_sum_dim(tensor_square(a), -1, 1), *bb = tensor_sum_dim(tensor_square(b), -1, 1);
         tensor_t *d = tensor_sub(tensor_add(aa, tensor_mT(bb)),
                                  tensor_mul_scalar(tensor_matmul(a, tensor_mT(b)), 2));
         tensor_t *none = tensor_le_scalar(d, 0);        // distance 0 has gradient 0
         TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(d, none, 1)), none, 0));
     }
-    if (p == (double)INFINITY && a->dims[a->ndim - 1] == 0) { p = 1; }       // no coordinate: 0, no error
+    if (p == (double)INFINITY && TENSOR__WIDE(a) == 0) { p = 1; }       // no coordinate: 0, no error
     TENSOR__RETURN(tensor_norm_p_dims(tensor_sub(tensor_unsqueeze(a, -2), tensor_unsqueeze(b, -3)), p, &k, 1,
                                       0));
 }
@@ -12959,7 +12949,7 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
                        given[i], i ? "float" : "integer", x->dims[1]);
         TENSOR__REFUSE(tensor_item_i64(tensor_any(tensor_lt_scalar(given[i], 0))), INDEX,
                        "cov: %s must not be negative", i ? "aweights" : "fweights");
-        tensor_t *v = tensor_to(given[i], (tensor_dtype_t)x->dtype);
+        tensor_t *v = tensor_to(given[i], x->dtype);
         w = w ? tensor_mul(w, v) : v;
     }
     tensor_t *total = w ? tensor_sum(w) : tensor_scalar((double)x->dims[1], (tensor_dtype_t)x->dtype),
@@ -13198,7 +13188,7 @@ TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(te
                                                                   a->dtype == TENSOR_BF16)) {
         tensor_t *f = tensor__add_product(op, product, tensor_to(x, TENSOR_F32), tensor_to(a, TENSOR_F32),
                                           tensor_to(b, TENSOR_F32), beta, alpha);
-        TENSOR__RETURN(tensor_to(f, (tensor_dtype_t)a->dtype));      // rounded once
+        TENSOR__RETURN(tensor_to(f, a->dtype));      // rounded once
     }
     tensor_t *y = product(a, b);
     if (y != TENSOR__POISON && tensor__live(x) && !tensor__fills(x, y)) {
@@ -13234,14 +13224,14 @@ TENSOR_API tensor_t *(tensor_linalg_vecdot)(tensor_t *a, tensor_t *b, int64_t di
     TENSOR__MARK
     tensor_t *y = tensor_mul(a, b);     // a sum of integers keeps their dtype here
     tensor_t *s = tensor_sum_dim(y, dim, 0);
-    TENSOR__RETURN(s == TENSOR__POISON ? s : tensor_to(s, (tensor_dtype_t)y->dtype));
+    TENSOR__RETURN(s == TENSOR__POISON ? s : tensor_to(s, y->dtype));
 }
 
 // The diagonal of the last two dims, moved to one last dim: every (n + 1)-th element of the rows end to end.
 TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
     TENSOR__MARK
     if (!tensor__live(x)) { return TENSOR__POISON; }
-    int64_t m = x->dims[x->ndim - 2], n = x->dims[x->ndim - 1], k = m < n ? m : n, dims[TENSOR_MAX_DIMS];
+    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n ? m : n, dims[TENSOR_MAX_DIMS];
     for (int d = 0; d < x->ndim - 2; d++) { dims[d] = x->dims[d]; }
     dims[x->ndim - 2] = k * n;
     x = tensor_reshape_n(tensor_narrow(x, -2, 0, k), dims, x->ndim - 1);
@@ -13388,7 +13378,7 @@ TENSOR_API tensor_t *(tensor_inner)(tensor_t *a, tensor_t *b) {
     int64_t last = -1;
     if (tensor__live(a) && tensor__live(b)) {
         if (!a->ndim || !b->ndim) { return (tensor_mul)(a, b); }
-        TENSOR__REFUSE(a->dims[a->ndim - 1] != b->dims[b->ndim - 1], SHAPE,
+        TENSOR__REFUSE(TENSOR__WIDE(a) != TENSOR__WIDE(b), SHAPE,
                        "inner: the last dims of a %t and b %t do not agree", a, b);
     }
     return tensor__named(tensor__self(), (tensor_tensordot_dims)(a, b, &last, &last, 1), __func__);
@@ -13925,7 +13915,7 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
         tensor__store_i64((char *)y[1].data + item * k * 4, y[1].dtype, 1, swaps, k);
         break;
     case TENSOR_OP_LINALG_SOLVE: case TENSOR_OP_LINALG_SOLVE_TRIANGULAR: {
-        int64_t r = y->dims[y->ndim - 1];
+        int64_t r = TENSOR__WIDE(y);
         tensor__la_load(b, x + 1, item, 0);
         if (c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR) {
             tensor__la_triangular(a, n, b, r, (int)c->p->i[0], (int)c->p->i[1]);
@@ -13942,7 +13932,7 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
         break;
     }
     case TENSOR_OP_LINALG_QR: {         // Golub & Van Loan 5.2
-        int64_t cols = y->dims[y->ndim - 1];
+        int64_t cols = TENSOR__WIDE(y);
         double *tau = w, *v = w + k;
         for (int64_t j = 0; j < k; j++) {
             tau[j] = tensor__la_house(a + j * n + j, n, m - j);
@@ -13993,8 +13983,8 @@ TENSOR__FN uint64_t tensor__la_describe(const tensor_call_t *c, tensor__la_t *l)
     const tensor_arg_t *x = &c->arg[0];
     int swaps = c->row->id == TENSOR_OP_LINALG_SWAPS;
     uint64_t room, bytes;
-    l->n = x->dims[x->ndim - 1];
-    l->m = swaps ? c->p->i[0] : x->dims[x->ndim - 2];
+    l->n = TENSOR__WIDE(x);
+    l->m = swaps ? c->p->i[0] : TENSOR__HIGH(x);
     l->k = l->m < l->n ? l->m : l->n;
     l->items = 1;
     for (int d = 0; d < x->ndim - (swaps ? 1 : 2); d++) { l->items *= x->dims[d]; }
@@ -14051,7 +14041,7 @@ TENSOR__FN int tensor__la_usable(const char *op, const char *arg, tensor_t *x, i
     if (!TENSOR__USABLE(op, arg, x)) { return 0; }
     TENSOR__REFUSE_AS(0, x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64, DTYPE,
                       "%s: %s %t is %y, f32 or f64 is needed", op, arg, x, x);
-    TENSOR__REFUSE_AS(0, x->ndim < 2 || (square && x->dims[x->ndim - 1] != x->dims[x->ndim - 2]), SHAPE,
+    TENSOR__REFUSE_AS(0, x->ndim < 2 || (square && TENSOR__WIDE(x) != TENSOR__HIGH(x)), SHAPE,
                       "%s: %s %t must be %s", op, arg, x, square ? "a square matrix or a batch of them" :
                       "a matrix or a batch of them");
     return 1;
@@ -14075,8 +14065,6 @@ TENSOR__FN tensor_t *tensor__la_result(tensor__op_t *o, int dtype, int64_t rows,
     if (cols >= 0) { dims[n++] = cols; }
     return tensor__result(o, dtype, dims, n);
 }
-#define TENSOR__HIGH(x) (x)->dims[(x)->ndim - 2]
-#define TENSOR__WIDE(x) (x)->dims[(x)->ndim - 1]
 
 // The identity, n x m, dtype of x; broadcasts over batches.
 TENSOR__FN tensor_t *tensor__la_eye(tensor_t *x, int64_t n, int64_t m) {
@@ -14206,7 +14194,7 @@ TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
 TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) {
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(LINALG_SWAPS), pivots)
-    if (pivots->dtype != TENSOR_I32 || !pivots->ndim || pivots->dims[pivots->ndim - 1] > m) {
+    if (pivots->dtype != TENSOR_I32 || !pivots->ndim || TENSOR__WIDE(pivots) > m) {
         return tensor__fail(o.th, pivots->dtype != TENSOR_I32 ? TENSOR_ERR_DTYPE : TENSOR_ERR_SHAPE,
                             "%s: pivots %t must be i32, at most %d along the last dim", op, pivots, m);
     }
@@ -14235,7 +14223,7 @@ TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
     int64_t m = TENSOR__HIGH(lu);
     tensor_t *p = tensor__swaps("lu_unpack", pivots, m);
     if (p != TENSOR__POISON) {
-        p = m ? tensor_mT(tensor_to(tensor_one_hot(p, m), (tensor_dtype_t)lu->dtype)) :
+        p = m ? tensor_mT(tensor_to(tensor_one_hot(p, m), lu->dtype)) :
             tensor_matmul(tensor_detach(lu), tensor_mT(tensor_detach(lu)));      // [..., 0, 0]
     }
     tensor_t *list[3] = {p, tensor__lu_lower(lu), tensor__lu_upper(lu)};
@@ -14471,7 +14459,7 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
         return TENSOR__POISON;
     }
     tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
-    if (y != TENSOR__POISON && ord < 0 && !y->dims[y->ndim - 1]) {
+    if (y != TENSOR__POISON && ord < 0 && !TENSOR__WIDE(y)) {
         y = tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from for norm %g", op, x,
                          ord);
     }
@@ -14479,7 +14467,7 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
     if (ord == 2) {
         y = tensor_norm_dim(y, -1, 0);
     } else if (ord == 0) {
-        y = tensor_to(tensor_sum_dim(tensor_ne_scalar(y, 0), -1, 0), (tensor_dtype_t)x->dtype);
+        y = tensor_to(tensor_sum_dim(tensor_ne_scalar(y, 0), -1, 0), x->dtype);
     } else if (ord == (double)INFINITY) {
         y = tensor_amax_dim(tensor_abs(y), -1, 0);
     } else if (ord == -(double)INFINITY) {
@@ -14739,8 +14727,6 @@ TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
     y = tensor_sub(y, tensor_matmul(tensor_matmul(x, p), kp));
     g->gx[0] = tensor_add(y, tensor_matmul(tensor_matmul(pt, p), tensor_sub(gt, tensor_matmul(k, x))));
 }
-#undef TENSOR__HIGH
-#undef TENSOR__WIDE
 
 // ------------------------------------------------------------------------------
 // >>impl-index                                     MARK: joining, indexing
@@ -15702,7 +15688,7 @@ TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     double last = (double)n - 1;
     tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
         tensor_arange(last, -1, -1, TENSOR_I64);
-    if (tensor__is_float(x->dtype)) { e = tensor_to(e, (tensor_dtype_t)x->dtype); } // integers become i64
+    if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); } // integers become i64
     TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, 1), e));
 }
 
@@ -16084,7 +16070,7 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0];
     tensor__order_t r;
     r.c = c;
-    r.n = x->dims[x->ndim - 1];
+    r.n = TENSOR__WIDE(x);
     r.m = c->arg[1].dims[x->ndim - 1];
     if (!x->numel) { return 0; }
     r.rows = x->numel / r.n;
@@ -16207,7 +16193,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
     if (how == 0 || how == 3) {
         tensor_t *above = tensor_gather(x, last, tensor_to(tensor_ceil(rank), TENSOR_I64));
         tensor_t *weight = how == 3 ? tensor_full_like(rank, 0.5) : tensor_sub(rank, below);
-        y = tensor_lerp(y, above, tensor_to(weight, (tensor_dtype_t)x->dtype));
+        y = tensor_lerp(y, above, tensor_to(weight, x->dtype));
     }
     // The dim of q goes in front, where dim was stays a 1 if kept.
     y = tensor_movedim(keepdim ? tensor_movedim(tensor_unsqueeze(y, last), last, d) : y, -1, 0);
@@ -16315,8 +16301,8 @@ TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
     tensor__search_t r;
     const tensor_arg_t *s = &c->arg[0], *v = &c->arg[1];
     r.c = c;
-    r.n = s->dims[s->ndim - 1];
-    r.per_row = v->ndim ? v->dims[v->ndim - 1] : 1;
+    r.n = TENSOR__WIDE(s);
+    r.per_row = v->ndim ? TENSOR__WIDE(v) : 1;
     tensor__parallel((v->numel + TENSOR__LEAF - 1) / TENSOR__LEAF, tensor__search_task, &r);
     return 0;
 }
@@ -16389,7 +16375,7 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
     f = tensor_masked_select(f, tensor_logical_and(tensor_ge_scalar(f, low), tensor_le_scalar(f, high)));
     f = tensor_mul_scalar(tensor_div_scalar(tensor_sub_scalar(f, low), high - low), (double)bins);
     f = tensor_to(tensor_clamp(f, 0, (double)(bins - 1)), TENSOR_I64);
-    TENSOR__RETURN(tensor_to((tensor_bincount)(f, NULL, bins), (tensor_dtype_t)x->dtype));
+    TENSOR__RETURN(tensor_to((tensor_bincount)(f, NULL, bins), x->dtype));
 }
 
 // ------------------------------------------------------------------------------
@@ -16500,7 +16486,7 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c) {
 // MULTINOMIAL: rows of weights (double, contiguous) to i[0] indices each, by inverse of the running sum.
 TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     const tensor_arg_t *w = &c->arg[0];
-    int64_t k = w->dims[w->ndim - 1], n = c->p->i[0], rows = k ? w->numel / k : 0;
+    int64_t k = TENSOR__WIDE(w), n = c->p->i[0], rows = k ? w->numel / k : 0;
     const double *at = (const double *)w->data;
     for (int64_t r = 0; r < rows; r++) {
         double sum = 0;
@@ -16563,7 +16549,7 @@ TENSOR__X(RAND, rand_like) TENSOR__X(RANDN, randn_like)
 #undef TENSOR__X
 TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t high) {
     TENSOR__MARK1(x)
-    tensor_t *y = tensor_to(tensor_randint_n(low, high, x->dims, x->ndim), (tensor_dtype_t)x->dtype);
+    tensor_t *y = tensor_to(tensor_randint_n(low, high, x->dims, x->ndim), x->dtype);
     TENSOR__RETURN(tensor_to(y, (int)tensor_device(x)));
 }
 TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
@@ -16616,7 +16602,7 @@ TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     TENSOR__REFUSE(!weights->ndim || n < 0, SHAPE, "multinomial: weights %t need a dim to draw %d from",
                    weights, n);
     if (!tensor__needs_float("multinomial", weights)) { return TENSOR__POISON; }
-    TENSOR__REFUSE(n && !weights->dims[weights->ndim - 1], INDEX,
+    TENSOR__REFUSE(n && !TENSOR__WIDE(weights), INDEX,
                    "multinomial: rows of weights %t have nothing to draw from", weights);
     o.args[0] = tensor_contiguous(tensor_to(tensor_detach(weights), TENSOR_F64));
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
