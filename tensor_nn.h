@@ -2388,8 +2388,8 @@ typedef struct nn__cpu_t {
     void (*turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys);
     void (*gather)(int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off,
                    const float *b, const float *start, float *c, int64_t cs);
-    void (*winograd)(int form, int64_t n, const float *x, int64_t x_tile, int64_t x_row, int64_t x_column,
-                     float *y, int64_t y_tile, int64_t y_row, int64_t y_column, const float *start);
+    void (*winograd)(int form, int64_t n, const float *x, int64_t xt, int64_t xr, int64_t xc, float *y,
+                     int64_t yt, int64_t yr, int64_t yc, const float *start);
     int mr, kt, lanes, gr;
 } nn__cpu_t;
 
@@ -2947,11 +2947,7 @@ TENSOR__INLINE void NN__K(gather_tile)(const int rows, const int nv, int64_t n, 
     for (; n > 0; n--, b += 2 * V_N, off++) {
         const float *p = a + *off;
         u = V_LOAD(b);
-        V_AHEAD(b, 128 * V_N);
-        if (nv > 1) {
-            v = V_LOAD(b + V_N);
-            V_AHEAD(b, 129 * V_N);
-        }
+        if (nv > 1) v = V_LOAD(b + V_N);
         NN__GATHER_ROWS(NN__GATHER_STEP)
     }
     NN__GATHER_ROWS(NN__GATHER_OUT)
@@ -2974,17 +2970,13 @@ TENSOR__FN void NN__K(gather)(int rows, int two, int64_t n, const float *a, int6
 TENSOR__INLINE void NN__K(winograd_line)(const int form, V_F x0, V_F x1, V_F x2, V_F x3, V_F x4, V_F x5,
                                          V_F *y) {
     const float a = 0.625f, b = 1.5f, a2 = a * a, b2 = b * b;
-    const float fa = 1 / (2 * a2 * (a2 - b2)), fb = 1 / (2 * b2 * (b2 - a2));
+    const float fa = 1 / (2 * a2 * (a2 - b2)), fb = 1 / (2 * b2 * (b2 - a2)), fc = 1 / (a2 * b2);
     V_F p, q, r, u;
     if (form == NN__TILE_OUT || form == NN__TILE_SUMS) {
         const int out = form == NN__TILE_OUT;
         const float ca = out ? 1 : fa, cb = out ? 1 : fb;
-        p = V_ADD(x1, x2);
-        q = V_SUB(x1, x2);
-        r = V_ADD(x3, x4);
-        u = V_SUB(x3, x4);
-        y[0] = out ? V_ADD(V_ADD(p, r), x0)
-                   : V_FMA(V_SET(1 / (a2 * b2)), x0, V_FMA(V_SET(ca), p, V_MUL(V_SET(cb), r)));
+        p = V_ADD(x1, x2), q = V_SUB(x1, x2), r = V_ADD(x3, x4), u = V_SUB(x3, x4);
+        y[0] = out ? V_ADD(V_ADD(p, r), x0) : V_FMA(V_SET(fc), x0, V_FMA(V_SET(ca), p, V_MUL(V_SET(cb), r)));
         y[1] = V_FMA(V_SET(a * ca), q, V_MUL(V_SET(b * cb), u));
         y[2] = V_FMA(V_SET(a2 * ca), p, out ? V_MUL(V_SET(b2), r) : V_FMA(V_SET(b2 * cb), r, x5));
         y[3] = V_FMA(V_SET(a * a2), q, V_FMA(V_SET(b * b2), u, x5));
@@ -2997,45 +2989,31 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, V_F x0, V_F x1, V_F x2,
         u = V_MUL(V_SET(b), V_FMA(V_SET(-a2), x1, x3));
         y[0] = V_FMA(V_SET(a2 * b2), x0, V_FMA(V_SET(-a2 - b2), x2, x4));
         y[5] = V_FMA(V_SET(a2 * b2), x1, V_FMA(V_SET(-a2 - b2), x3, x5));
-    } else {
-        p = V_FMA(V_SET(a2), x2, x0);
-        r = V_FMA(V_SET(b2), x2, x0);
-        q = V_MUL(V_SET(a), V_FMA(V_SET(a2), x3, x1));
-        u = V_MUL(V_SET(b), V_FMA(V_SET(b2), x3, x1));
-        y[0] = x0;
-        y[5] = x3;
-        if (form == NN__TILE_KERNEL) {      // x3 = 0
-            p = V_MUL(V_SET(fa), p);
-            q = V_MUL(V_SET(fa), q);
-            r = V_MUL(V_SET(fb), r);
-            u = V_MUL(V_SET(fb), u);
-            y[0] = V_MUL(V_SET(1 / (a2 * b2)), x0);
-            y[5] = x2;
-        }
+    } else {                          // of KERNEL x3 is 0
+        const int kernel = form == NN__TILE_KERNEL;
+        const float ca = kernel ? fa : 1, cb = kernel ? fb : 1;
+        p = V_MUL(V_SET(ca), V_FMA(V_SET(a2), x2, x0));
+        q = V_MUL(V_SET(a * ca), V_FMA(V_SET(a2), x3, x1));
+        r = V_MUL(V_SET(cb), V_FMA(V_SET(b2), x2, x0));
+        u = V_MUL(V_SET(b * cb), V_FMA(V_SET(b2), x3, x1));
+        y[0] = kernel ? V_MUL(V_SET(fc), x0) : x0;
+        y[5] = kernel ? x2 : x3;
     }
-    y[1] = V_ADD(p, q);
-    y[2] = V_SUB(p, q);
-    y[3] = V_ADD(r, u);
-    y[4] = V_SUB(r, u);
+    y[1] = V_ADD(p, q), y[2] = V_SUB(p, q), y[3] = V_ADD(r, u), y[4] = V_SUB(r, u);
 }
-#undef NN__TILE_IN
-#define NN__TILE_IN(k) k < from ? V_LOAD(x + i * x_row + k * x_column) : V_ZERO()
-#undef NN__TILE_LINE
+#define NN__TILE_IN(k) k < from ? V_LOAD(x + i * xr + k * xc) : V_ZERO()
 #define NN__TILE_LINE(k) k < from ? t[k * to + i] : V_ZERO()
-#undef NN__SIX
-#define NN__SIX(X) X(0), X(1), X(2), X(3), X(4), X(5)
-#undef NN__TILE_KEEP
 #define NN__TILE_KEEP(k) (void)(k < to ? (t[i * to + k] = d[k], 0) : 0)
-#undef NN__TILE_PUT
-#define NN__TILE_PUT(k) (void)(k < to ? (V_STORE(y + k * y_row + i * y_column, V_ADD(d[k], add)), 0) : 0)
-// n tiles of a vector of channels, from x from to x to; start (may be NULL) is added.
+#define NN__TILE_PUT(k) (void)(k < to ? (V_STORE(y + k * yr + i * yc, V_ADD(d[k], add)), 0) : 0)
+#define NN__SIX(X) X(0), X(1), X(2), X(3), X(4), X(5)
+// n tiles of a vector of channels, from x from to x to, of the strides tile, row, column; start (may be NULL)
+// is added.
 TENSOR__INLINE void NN__K(winograd_tiles)(const int form, const int from, const int to, int64_t n,
-                                          const float *x, int64_t x_tile, int64_t x_row, int64_t x_column,
-                                          float *y, int64_t y_tile, int64_t y_row, int64_t y_column,
-                                          const float *start) {
+                                          const float *x, int64_t xt, int64_t xr, int64_t xc, float *y,
+                                          int64_t yt, int64_t yr, int64_t yc, const float *start) {
     V_F d[6], t[36], add = start ? V_LOAD(start) : V_ZERO();
     int i;
-    for (; n > 0; n--, x += x_tile, y += y_tile) {
+    for (; n > 0; n--, x += xt, y += yt) {
         for (i = 0; i < from; i++) {
             NN__K(winograd_line)(form, NN__SIX(NN__TILE_IN), d);
             NN__SIX(NN__TILE_KEEP);
@@ -3046,17 +3024,18 @@ TENSOR__INLINE void NN__K(winograd_tiles)(const int form, const int from, const 
         }
     }
 }
-#undef NN__TILES
 #define NN__TILES(form, from, to) \
-    NN__K(winograd_tiles)(form, from, to, n, x, x_tile, x_row, x_column, y, y_tile, y_row, y_column, start)
-TENSOR__FN void NN__K(winograd)(int form, int64_t n, const float *x, int64_t x_tile, int64_t x_row,
-                                int64_t x_column, float *y, int64_t y_tile, int64_t y_row, int64_t y_column,
-                                const float *start) {
-    if (form == NN__TILE_IMAGE) NN__TILES(NN__TILE_IMAGE, 6, 6);
-    else if (form == NN__TILE_GRAD) NN__TILES(NN__TILE_GRAD, 4, 6);
-    else if (form == NN__TILE_KERNEL) NN__TILES(NN__TILE_KERNEL, 3, 6);
-    else if (form == NN__TILE_OUT) NN__TILES(NN__TILE_OUT, 6, 4);
-    else NN__TILES(NN__TILE_SUMS, 6, 3);
+    case form: NN__K(winograd_tiles)(form, from, to, n, x, xt, xr, xc, y, yt, yr, yc, start); return;
+TENSOR__FN void NN__K(winograd)(int form, int64_t n, const float *x, int64_t xt, int64_t xr, int64_t xc,
+                                float *y, int64_t yt, int64_t yr, int64_t yc, const float *start) {
+    switch (form) {
+    NN__TILES(NN__TILE_IMAGE, 6, 6)
+    NN__TILES(NN__TILE_GRAD, 4, 6)
+    NN__TILES(NN__TILE_KERNEL, 3, 6)
+    NN__TILES(NN__TILE_OUT, 6, 4)
+    NN__TILES(NN__TILE_SUMS, 6, 3)
+    default: return;
+    }
 }
 #endif
 
@@ -12203,7 +12182,7 @@ TENSOR__FN void nn__shuffle(nn_data_loader_t *l) {
 typedef struct nn__gather_t {
     const nn_data_loader_t *l;
     char *x, *y;
-    size_t x_row, y_row;   // bytes
+    size_t x_row, yr;   // bytes
     int64_t from, rows, per_task;
 } nn__gather_t;
 
@@ -12216,10 +12195,10 @@ TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
     (void)worker;
     for (; i < end; i++) {
         int64_t at = g->l->order ? g->l->order[g->from + i] : g->from + i;
-        char *x = g->x + (size_t)i * g->x_row, *y = g->y ? g->y + (size_t)i * g->y_row : NULL;
+        char *x = g->x + (size_t)i * g->x_row, *y = g->y ? g->y + (size_t)i * g->yr : NULL;
         if (d->x) {
             if (g->x_row) memcpy(x, sx + (size_t)at * g->x_row, g->x_row);
-            if (y && g->y_row) memcpy(y, sy + (size_t)at * g->y_row, g->y_row);
+            if (y && g->yr) memcpy(y, sy + (size_t)at * g->yr, g->yr);
         } else {
             g->l->codes[i] = d->get(d->user, at, x, y);
         }
@@ -12261,10 +12240,10 @@ TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
         return 0;
     }
     g.x_row = (size_t)(b->x->numel / g.rows) * tensor_dtype_size(l->set.x_dtype);
-    g.y_row = b->y ? (size_t)(b->y->numel / g.rows) * tensor_dtype_size(l->set.y_dtype) : 0;
+    g.yr = b->y ? (size_t)(b->y->numel / g.rows) * tensor_dtype_size(l->set.y_dtype) : 0;
     g.x = (char *)b->x->storage->data;
     g.y = b->y ? (char *)b->y->storage->data : NULL;
-    g.per_task = 1 + (int64_t)(65536 / (g.x_row + g.y_row + 1));
+    g.per_task = 1 + (int64_t)(65536 / (g.x_row + g.yr + 1));
     if (!l->set.x) g.per_task = 1;
     tasks = (g.rows + g.per_task - 1) / g.per_task;
     if (tasks > 1 && (l->set.x || l->workers > 0)) {
