@@ -35,14 +35,19 @@ TEST_FN long device_calls(void) {
 }
 // What each row ran on since the last note, and in the cases of which dtypes.
 enum { DEVICE_ROWS = 800 };
-static struct { char name[56]; int64_t native, fallback; int native_of, fallback_of; } device_rows[DEVICE_ROWS];
+static struct {
+    char name[56];
+    int64_t native, fallback;
+    int native_of, fallback_of;                 // bits of dtypes
+} device_rows[DEVICE_ROWS];
 static int device_row, device_dtype, device_rows_there;
 TEST_FN void device_line(void *user, const char *op, int64_t native, int64_t fallback) {
     int k = device_row++;                       // rows come in one order; new ones stand between
     (void)user;
     if (k >= DEVICE_ROWS || device_rows_there >= DEVICE_ROWS) return;
     if (k == device_rows_there || strcmp(device_rows[k].name, op)) {
-        memmove(&device_rows[k + 1], &device_rows[k], (size_t)(device_rows_there - k) * sizeof device_rows[0]);
+        memmove(&device_rows[k + 1], &device_rows[k],
+                (size_t)(device_rows_there - k) * sizeof device_rows[0]);
         memset(&device_rows[k], 0, sizeof device_rows[0]);
         snprintf(device_rows[k].name, sizeof device_rows[k].name, "%s", op);
         device_rows_there++;
