@@ -26,7 +26,7 @@
 // Ops run in order on one stream of each device, whatever the thread. They are asynchronous: tensor_item,
 // tensor_copy_out, tensor_to(x, TENSOR_CPU) and printing wait for the device; tensor_cuda_synchronize too.
 // An index that is out of range touches nothing else, and is an INDEX error at the next of these, not at
-// its op.
+// its op; so are an integer divided by 0 and a weight that nothing can be drawn by.
 //
 // An op that has no kernel of its own for a dtype runs on the CPU, over copies: right, and slow. >>cuda-ops
 // tells which did, and can forbid it.
