@@ -3267,7 +3267,7 @@ TENSOR__BOTH TENSOR__FN double tensor__lgamma_f64(double x) {
     if (fabs(x) > 1.7976931348623157e308 || (x <= 0 && x == floor(x))) { return (double)INFINITY; }
     if (x == 1 || x == 2) { return 0; }
     if (turned) {
-        left = 1.1447298858494002 - log(fabs(sin(3.141592653589793 * fmod(x, 2))));
+        left = 1.1447298858494002 - log(fabs(sin(3.141592653589793 * fmod(x, 2.0))));
         x = 1 - x;
     }
     for (; x < 15; x += 1) { p *= x; }
@@ -3280,13 +3280,13 @@ TENSOR__BOTH TENSOR__FN double tensor__lgamma_f64(double x) {
 TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
     const double b[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
                          -3617.0 / 510};                        // Bernoulli numbers B2, B4, ..
-    double sum = 0, s = n + 1, factorial = fmod(n, 2) == 0 ? -1 : 1, term, angle, left = 0;
+    double sum = 0, s = n + 1, factorial = fmod(n, 2.0) == 0 ? -1 : 1, term, angle, left = 0;
     int turned = n < 2 && x < 0.5;
     if (tensor__isnan_f64(x) || (n > 1 && x < -1e5)) { return (double)NAN; }
     if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
     if (x <= 0 && x == floor(x)) { return factorial * (double)INFINITY; }
     if (turned) {
-        angle = 3.141592653589793 * fmod(x, 2);
+        angle = 3.141592653589793 * fmod(x, 2.0);
         term = sin(angle);
         left = n == 1 ? 9.869604401089358 / (term * term) : 3.141592653589793 * cos(angle) / term;
         x = 1 - x;
@@ -3298,7 +3298,7 @@ TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
         for (; x < 15 + n; x += 1) { sum += n == 0 ? -1 / x : pow(x, -s); }
         if (n == 0) {
             sum += log(x) - 0.5 / x;
-            for (int k = 0; k < 8; k++) { sum -= b[k] / ((2 * k + 2) * pow(x, 2 * k + 2)); }
+            for (int k = 0; k < 8; k++) { sum -= b[k] / ((2 * k + 2) * pow(x, 2.0 * k + 2)); }
         } else {
             sum += pow(x, -n) / n + 0.5 * pow(x, -s);           // zeta(s, x)
             term = s * pow(x, -s - 1) / 2;

@@ -7,8 +7,7 @@
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver  >>libraries
 //   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>order  >>matmul  >>windows
-//   >>losses
-//   >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>entry
+//   >>losses  >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>entry
 #if defined(TENSOR_CUDA_SIM)
 #include "cusim.h"
 #endif
@@ -2103,6 +2102,7 @@ struct any_set_t {
     double value[MAX_OPERANDS];
     int dtype[MAX_OPERANDS], op, arity;
     double param[4];
+    unsigned long long *zero;                   // NULL, or the word that a divisor of 0 is noted in
 };
 // Two tables, so that the large formulas of the second take no registers from the first.
 #define TCU_X(ID, name, ...)                                                                                 \
@@ -2134,6 +2134,9 @@ TCU_UNROLL
                 x[k] = s.p[k + 1] ? load_as<C>(s.p[k + 1], s.dtype[k + 1], at[k + 1])
                                   : to_class<C>(s.value[k + 1]);
             }
+        }
+        if constexpr (same_type<C, int64_t>::value) {
+            if (s.zero && !x[1]) { atomicCAS(s.zero, 0ull, 1ull + (unsigned long long)i); }
         }
         store_as<C>(s.p[0], s.dtype[0], at[0], apply<C, DOUBLE>(s.op, s.param, x[0], x[1], x[2]));
     }
@@ -2172,7 +2175,7 @@ inline bool fits_rows(const walk_t &w, const tensor_arg_t *o, int count, bool tr
 }
 // o[0] = op of the others, which broadcast to it; computed in the class of `compute`, a dtype.
 inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity, int compute,
-                     const double *p) {
+                     const double *p, unsigned long long *zero = nullptr) {
     walk_t w = walk_of(o, arity + 1);
     if (!w.n) { return 0; }
     double none[4] = {0, 0, 0, 0};
@@ -2213,6 +2216,7 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
     s.w = w;
     s.op = op;
     s.arity = arity;
+    s.zero = zero;
     memcpy(s.param, p, sizeof s.param);
     for (int k = 0; k < MAX_OPERANDS; k++) {
         bool number = k <= arity && is_immediate(o[k]);
@@ -3107,12 +3111,9 @@ struct scan_set_t {
 };
 template <class C, class OP> struct scan_of : OP {
     typedef typename OP::acc acc;
-    __device__ static acc load(const scan_set_t &s, int64_t at, int64_t) {
-        return load_as<C>(s.x, s.from, at);
-    }
-    __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) {
-        store_as<C>(s.y, s.to, at, v);
-    }
+    typedef const scan_set_t &set;
+    __device__ static acc load(set s, int64_t at, int64_t) { return load_as<C>(s.x, s.from, at); }
+    __device__ static void store(set s, int64_t at, acc, acc v) { store_as<C>(s.y, s.to, at, v); }
 };
 template <class C> struct log_op {              // log(e^a + e^b); equal infinities have no difference
     typedef C acc;
@@ -3134,8 +3135,7 @@ template <class C> struct line_scan {           // y = a + b of the y before, as
         store_as<C>(s.y, s.to, at, v.a);
     }
 };
-// forward: products before; back: and behind
-template <class C> struct others_scan : scan_of<C, prod_op<C>> {
+template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // of those before, back: times behind
     __device__ static void store(const scan_set_t &s, int64_t at, C before, C) {
         if (s.back) {
             store_as<C>(s.y, s.to, at, w_mul(((const C *)s.between)[at], before));
@@ -3472,8 +3472,7 @@ struct row_shape_t {
 };
 // All operands contiguous, rows x columns.
 inline int softmax(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
-                   int64_t columns,
-                   bool logs) {
+                   int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(x.dtype, T,
@@ -3482,8 +3481,7 @@ inline int softmax(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     return 0;
 }
 inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
-                     int64_t columns,
-                     int what, double correction) {
+                     int64_t columns, int what, double correction) {
     if (!rows) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(x.dtype, T,
@@ -3521,8 +3519,7 @@ inline int scan(const place_t &at, int what, const tensor_arg_t &y, const tensor
            : c == 1 ? scan_class<double>(at, what, s) : scan_class<int64_t>(at, what, s);
 }
 inline int softmax_backward(const place_t &at, const tensor_arg_t &dx, const tensor_arg_t &dy,
-                            const tensor_arg_t &y,
-                            int64_t rows, int64_t columns, bool logs) {
+                            const tensor_arg_t &y, int64_t rows, int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(y.dtype));
     TCU_FLOATS(
@@ -3533,7 +3530,7 @@ inline int softmax_backward(const place_t &at, const tensor_arg_t &dx, const ten
 }
 inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void *rstd,
                       const tensor_arg_t &x, const void *w, const void *b, int64_t rows, int64_t columns,
-                          double eps, bool rms) {
+                      double eps, bool rms) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(
@@ -3551,7 +3548,7 @@ inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t colu
 inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
                                const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
                                const void *mean, const void *rstd, int64_t rows, int64_t columns, bool rms,
-                                   void *scratch) {
+                               void *scratch) {
     if (!rows || !columns) { return 0; }
     row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
     int64_t chunk = at.limits.norm_chunk;
@@ -3723,6 +3720,11 @@ __global__ void __launch_bounds__(THREADS, 4)
         to[at] = order[i];
     }
 }
+inline int log2_up(int64_t n) {                             // bits that 0 .. n - 1 need
+    int bits = 0;
+    while ((n - 1) >> bits) { bits++; }
+    return bits;
+}
 // Scratch of a sort of n elements. What is sorted lies in key and order.
 struct sortable_t {
     uint64_t *key, *key2;
@@ -3744,12 +3746,12 @@ inline cudaError_t radix_sort(const place_t &at, sortable_t &b, int64_t n, int f
     unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
     cudaError_t e = cudaSuccess;
     for (int shift = first; !e && shift < end; shift += 4) {
-        e = tcu_launch(radix_count, blocks, THREADS, 0, at.stream, b.total, (const uint64_t *)b.key, n,
-                       shift);
+        const uint64_t *key = b.key;
+        e = tcu_launch(radix_count, blocks, THREADS, 0, at.stream, b.total, key, n, shift);
         if (!e) { e = tcu_launch(radix_sum, 1, THREADS, 0, at.stream, b.total, (int)(blocks * RADIX)); }
         if (!e) {
-            e = tcu_launch(radix_move, blocks, THREADS, 0, at.stream, b.key2, b.order2,
-                           (const uint64_t *)b.key, (const int *)b.order, (const int *)b.total, n, shift);
+            e = tcu_launch(radix_move, blocks, THREADS, 0, at.stream, b.key2, b.order2, key,
+                           (const int *)b.order, (const int *)b.total, n, shift);
         }
         uint64_t *k = b.key;
         int *o = b.order;
@@ -3830,16 +3832,14 @@ inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
                   const tensor_arg_t *index, int64_t stride, int64_t size, int64_t width, int64_t places,
                   void *scratch, int how, int64_t padding = NO_PADDING) {
     int64_t n = w.n;
-    int bits = 0;
     if (!n || !width) { return 0; }
     if (n > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
     if (index && !size) { return TENSOR_ERR_INDEX; }
-    while (bits < 63 && places >> bits) { bits++; }
     sortable_t b(scratch, n);
     cudaError_t e = tcu_launch(scatter_keys, grid_for(at, n, THREADS), THREADS, 0, at.stream, b.key, b.order,
                                w, (const void *)(index ? index->data : nullptr), index ? index->dtype : 0,
                                stride, size, padding, places, at.error);
-    if (!e) { e = radix_sort(at, b, n, 0, bits); }
+    if (!e) { e = radix_sort(at, b, n, 0, log2_up(places + 1)); }
     if (e) { return code_of(e); }
     auto *kernel = y.dtype == TENSOR_F32    ? add_sorted<float, float>
                    : y.dtype == TENSOR_F16  ? add_sorted<f16, float>
@@ -3991,11 +3991,6 @@ __global__ void __launch_bounds__(THREADS, 4)
         __syncthreads();
     }
 }
-inline int log2_up(int64_t n) {                             // bits that 0 .. n - 1 need
-    int bits = 0;
-    while ((n - 1) >> bits) { bits++; }
-    return bits;
-}
 // order[row][i] = place in x of the row's i-th, in b.order. Scratch: sort_scratch(rows columns).
 inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64_t rows, int64_t columns) {
     int64_t n = rows * columns;
@@ -4116,15 +4111,10 @@ inline uint64_t nonzero_scratch(int64_t n) { return (uint64_t)((n + TILE - 1) / 
 // y has room for all: tensor.h has counted them.
 inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, bool apart,
                    void *scratch) {
-    mask_t m;
+    mask_t m = {(const uint8_t *)x.data, x.numel, {}, x.ndim, apart};
     unsigned blocks = (unsigned)((x.numel + TILE - 1) / TILE);
     if (!y.numel) { return 0; }
     if (x.numel > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
-    memset(&m, 0, sizeof m);
-    m.x = (const uint8_t *)x.data;
-    m.n = x.numel;
-    m.ndim = x.ndim;
-    m.apart = apart;
     for (int d = 0; d < x.ndim; d++) { m.dims[d] = x.dims[d]; }
     int *total = (int *)scratch;
     cudaError_t e = tcu_launch(true_count, blocks, THREADS, 0, at.stream, total, m);
@@ -5228,8 +5218,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recu
         ((C *)v.y)[i] = a;
     }
 }
-// dh and dc, of the step's results but for dy and dcy, become those of h0 and c0 but for what goes through
-// hg.
+// dh and dc, of the step's results but for dy and dcy, become those of h0 and c0 but for what hg carries.
 template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_backward(recur_t v) {
     const int64_t h = v.h, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n * h; i += step) {
@@ -6090,8 +6079,9 @@ static int fall_back(tensor_call_t *c, stream_t *s) {
 // ------------------------------------------------------------------------------
 
 enum { NONE = TENSOR_ERR_UNSUPPORTED };
-// From here on an index of this op may be found bad: its word. A graph keeps its words.
-static unsigned long long *noting(const tensor_call_t *c) {
+// From here on an index of this op may be found bad: its word. A graph keeps its words. what: static text for
+// the error, NULL: the op's name.
+static unsigned long long *noting(const tensor_call_t *c, const char *what = nullptr) {
     gpu_t *g = gpu_of(c->device - 1);
     stream_t *s = T.now;
     tensor_cuda_graph_t *graph = captured_on(s);
@@ -6101,7 +6091,7 @@ static unsigned long long *noting(const tensor_call_t *c) {
     while (--tries && g->slot[k].graph) { k = (k + 1) % SLOTS; }
     g->next = (k + 1) % SLOTS;
     __atomic_add_fetch(&g->used, 1, __ATOMIC_RELAXED);
-    g->slot[k] = {c->row->name, nullptr, graph};
+    g->slot[k] = {what ? what : c->row->name, nullptr, graph};
     if (T.nslots == 16) { T.nslots = 0; }
     T.slot[T.nslots++] = &g->slot[k];
     if (graph) { graph->noted = 1; } else { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
@@ -6157,12 +6147,16 @@ static int native_pointwise(const place_t &at, tensor_call_t *c) {
     if (c->nin > 3) { return NONE; }
     for (int k = 0; k < c->nin; k++) { o[k + 1] = c->arg[k]; }
     if (id == TENSOR_OP_CLONE && !is_immediate(o[1])) { return copy(at, y, o[1]); }
-    if (class_of(c->compute) == 2 &&
-        (id == TENSOR_OP_FLOOR_DIVIDE || id == TENSOR_OP_FMOD || id == TENSOR_OP_REMAINDER) &&
-        !(is_immediate(o[2]) && *(const double *)o[2].data != 0)) {
-        return NONE;                            // a divisor of 0 is an error before anything is written
+    const char *by_zero = class_of(c->compute) != 2    ? nullptr
+                        : id == TENSOR_OP_FLOOR_DIVIDE ? "floor_divide by zero"
+                        : id == TENSOR_OP_FMOD         ? "fmod by zero"
+                        : id == TENSOR_OP_REMAINDER    ? "remainder by zero" : nullptr;
+    if (by_zero && is_immediate(o[2])) {
+        if (*(const double *)o[2].data == 0) { return NONE; }       // the CPU's error, at once
+        by_zero = nullptr;
     }
-    return pointwise(at, id, o, c->nin, c->compute, c->p ? c->p->f : nullptr);
+    return pointwise(at, id, o, c->nin, c->compute, c->p ? c->p->f : nullptr,
+                     by_zero ? noting(c, by_zero) : nullptr);
 }
 static int native_reduce(const place_t &at, tensor_call_t *c, int op, uint32_t mask) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];

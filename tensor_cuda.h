@@ -26,7 +26,8 @@
 // Ops run in order on the thread's current stream of the device, which is the device's default stream unless
 // tensor_cuda_set_stream says otherwise. They are asynchronous: tensor_item, tensor_copy_out, tensor_to(x,
 // TENSOR_CPU) and printing wait for that stream; tensor_cuda_synchronize for all. An index that is out of
-// range touches nothing else, and is an INDEX error, with op and place of the call, at the next of these.
+// range touches nothing else, and is an INDEX error, with op and place of the call, at the next of these; so
+// are an integer divided by 0 and a weight that nothing can be drawn by.
 //
 // An error of a kernel (CUDA) that is not one of memory stays: no call of CUDA works in the process any more.
 // What is on the CPU goes on.

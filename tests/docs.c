@@ -332,8 +332,10 @@ static void on_cuda(const row_t *row, text_t *out) {
     }
     if (!ran) ran = slurp("tests/cuda/rows.txt");
     snprintf(head, sizeof head, "%.50s: ", row->name);
-    for (p = ran; p && strncmp(p, head, strlen(head)) != 0; p = strchr(p, '\n') ? strchr(p, '\n') + 1 :
-         NULL) {}
+    for (p = ran; p && strncmp(p, head, strlen(head)) != 0;) {
+        p = strchr(p, '\n');
+        if (p) p++;
+    }
     CHECK_MSG(p != NULL, "docs: tests/cuda/rows.txt has no %s", row->name);
     if (!p) return;
     snprintf(line, sizeof line, "%.*s", (int)strcspn(p, "\n"), p);

@@ -36,8 +36,11 @@ TEST_FN long device_calls(void) {
 }
 // What each row ran on since the last note, and in the cases of which dtypes.
 enum { DEVICE_ROWS = 800 };
-static struct { char name[56]; int64_t native, fallback; int native_of, fallback_of;
-    } device_rows[DEVICE_ROWS];
+static struct {
+    char name[56];
+    int64_t native, fallback;
+    int native_of, fallback_of;                 // bits of dtypes
+} device_rows[DEVICE_ROWS];
 static int device_row, device_dtype, device_rows_there;
 TEST_FN void device_line(void *user, const char *op, int64_t native, int64_t fallback) {
     int k = device_row++;                       // rows come in one order; new ones stand between
