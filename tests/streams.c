@@ -2,7 +2,9 @@
 // what there is of them on other devices.
 #define TENSOR_BACKEND
 #include "mirror.h"
+#ifdef TEST_CUDA
 #include <pthread.h>
+#endif
 
 // Copies without wait need pinned memory; without CUDA there is none.
 static void elsewhere(void) {
