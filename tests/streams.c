@@ -2,7 +2,9 @@
 // what there is of them on other devices.
 #define TENSOR_BACKEND
 #include "mirror.h"
+#ifdef TEST_CUDA
 #include <pthread.h>
+#endif
 
 // Copies without wait need pinned memory; without CUDA there is none.
 static void elsewhere(void) {
@@ -303,7 +305,7 @@ static void runs(void) {
     int k;
     shared_weight = tensor_keep(on(tensor_mul_scalar(tensor_ones(8, 4), 0.3)));
     CHECK(tensor_cuda_graph_begin(g) == 0);
-    pthread_create(&id, NULL, job, &other);                     // goes on with what was made on this stream before
+    pthread_create(&id, NULL, job, &other);     // goes on with what was made on this stream before
     pthread_join(id, NULL);
     CHECK(other.code == 0 && other.sum > 0);
     y = tensor_add(tensor_mul_scalar(x, 2), gone);
