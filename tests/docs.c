@@ -116,8 +116,6 @@ static const char *const without[][3] = {
     {"empty_strided", "its elements are whatever memory held", "all"},
     {"from", "its elements are the caller's", "all"},
     {"wrap", "its elements are the caller's", "all"},
-    {"to_non_blocking", "a device's other way of `to`", "all"},
-    {"pin_memory", "memory of a device's kind", "all"},
     {"rand", "random", "f32"},
     {"randn", "random", "f32"},
     {"randint", "random", "i64"},
