@@ -228,8 +228,8 @@ typedef struct tensor_conv_args_t {
 } tensor_conv_args_t;
 // Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or
 // PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU 3x3 ones of stride 1 between many channels go
-// Winograd's way: within 4 times the root mean square error of direct sums, and one infinity makes the 4x4
-// outputs around it NaN.
+// Winograd's way: up to some 4 times the root mean square error of direct sums, and one infinity makes the
+// 4x4 outputs around it NaN.
 //   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, f32/f64/f16/bf16
 //   weight  [O, C / groups, K...], dtype of x
 //   bias    [O], dtype of x; NULL = none
@@ -4922,7 +4922,7 @@ enum {
     NN__GATHER_TAPS = 192,            // steps of one chain: their weights stay in L1
     NN__GATHER_PIXELS = 128,
     // steps of one chain: the error of long ones is over 4 x that of the direct form
-    NN__WINOGRAD_CHAIN = 64,          // steps of the longest chain, a kernel's gradient's 16: exactness
+    NN__WINOGRAD_CHAIN = 64,          // steps of the longest chain; longer ones cost exactness
     NN__WINOGRAD_BLOCK = 48,          // tiles at work
     NN__WINOGRAD_TILES = 8            // of a row that are turned at a time
 };
@@ -5061,7 +5061,8 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     all = v->images * v->ty;
     // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs.
     if (all * v->tx < 32 || v->oh * v->ow < 8 * v->tx * v->ty) return 0;
-    v->chain = v->sums ? NN__WINOGRAD_CHAIN / 4 : NN__WINOGRAD_CHAIN;
+    // A kernel's gradient sums over tiles: chains of about the root of their number keep most digits.
+    v->chain = v->sums ? nn__min(24, nn__max(8, all * v->tx / 12)) : NN__WINOGRAD_CHAIN;
     v->mr = 2 * lanes;
     v->tiles = nn__ceil(v->co, v->mr);
     v->pitch = v->ci + 16;

@@ -686,6 +686,7 @@ static void joins() {
 // ------------------------------------------------------------------------------------------- whole ops, as tensor.h calls
 static tensor_t *net(tensor_t *const *in, int kind) {
     tensor_rnn_args_t a;
+    a.surplus_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
     a.x = in[0];
     a.weights = in + 1;
     a.h = in[5];
@@ -707,6 +708,7 @@ static void whole_ops() {
             const int64_t label[] = {1, 2, 2, 1, 1, 1, 3}, length[] = {5, 4, 5, 3}, size[] = {3, 0, 1, 3}, n = 7, items = 4;
             int device = (int)tensor_device(in[0]);
             tensor_ctc_loss_args_t a;
+            a.surplus_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
             a.log_probs = (tensor_log_softmax)(in[0], 2);
             a.targets = (tensor_to)((tensor_from_n)(label, TENSOR_I64, &n, 1), device);
             a.input_lengths = (tensor_to)((tensor_from_n)(length, TENSOR_I64, &items, 1), device);
@@ -718,6 +720,7 @@ static void whole_ops() {
     }
     cases.push_back({[](tensors &in) {
         tensor_columns_args_t a;
+        a.surplus_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
         a.x = in[0];
         a.kernel = 2;
         a.padding = 1;

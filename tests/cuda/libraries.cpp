@@ -96,15 +96,17 @@ static const conv_case_t cases[] = {
 static tensor_t *convolve(const conv_case_t &c, bool transposed, tensor_t *x, tensor_t *w, tensor_t *b) {
     if (transposed) {
         tensor_conv_transpose_args_t a;
+        a.surplus_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
         memset((void *)&a, 0, sizeof a);
         a.x = x, a.weight = w, a.bias = b, a.stride = c.stride, a.padding = c.pad, a.dilation = c.dilation, a.groups = c.groups;
         a.output_padding = c.more;
-        return c.rank == 1 ? tensor__conv_transpose1d(a) : c.rank == 2 ? tensor__conv_transpose2d(a) : tensor__conv_transpose3d(a);
+        return c.rank == 1 ? tensor_conv_transpose1d_with(a) : c.rank == 2 ? tensor_conv_transpose2d_with(a) : tensor_conv_transpose3d_with(a);
     }
     tensor_conv_args_t a;
+    a.surplus_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
     memset((void *)&a, 0, sizeof a);
     a.x = x, a.weight = w, a.bias = b, a.stride = c.stride, a.padding = c.pad, a.dilation = c.dilation, a.groups = c.groups;
-    return c.rank == 1 ? tensor__conv1d(a) : c.rank == 2 ? tensor__conv2d(a) : tensor__conv3d(a);
+    return c.rank == 1 ? tensor_conv1d_with(a) : c.rank == 2 ? tensor_conv2d_with(a) : tensor_conv3d_with(a);
 }
 static std::vector<int64_t> spaced(int64_t first, int64_t second, int rank, int64_t size) {
     std::vector<int64_t> d = {first, second};
@@ -297,23 +299,16 @@ static void failing() {
 }
 // In a capture workspace is the graph's own: other work between two replays does not meet it.
 static void captured() {
-    using namespace tcu;
     const conv_case_t c = {2, 2, 2, 3, 6, 3, 1, 1, 1, 1, 0};
-    cudaStream_t s = gpu_of(0)->stream;
     tensor_t *a = tensor_randn(6, 5), *w = tensor_randn(4, 5), *b = tensor_randn(4), *x = tensor_randn(2, 2, 6, 6), *k = tensor_randn(3, 2, 3, 3);
     tensor_t *fa = on(a), *fw = on(w), *fb = on(b), *fx = on(x), *fk = on(k), *y, *z;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t ready = nullptr;
-    tensor_cuda_synchronize(TENSOR_CUDA);
-    int number = capture_begin(G.allocator, 0, s);
-    CHECK(number && !cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
+    CHECK(!tensor_cuda_graph_begin(g));
     y = tensor_linear(fa, fw, fb);              // opened and planned for here, within the capture
     z = convolve(c, false, fx, fk, NULL);
-    CHECK(!cudaStreamEndCapture(s, &graph));
-    capture_end(G.allocator, 0, number);
-    CHECK(tensor_ok() && !cudaGraphInstantiate(&ready, graph, 0) && !*tensor_cuda_library_error());
+    CHECK(!tensor_cuda_graph_end(g) && tensor_ok() && !*tensor_cuda_library_error());
     for (int i = 0; i < 3; i++) {
-        CHECK(!cudaGraphLaunch(ready, s));
+        CHECK(!tensor_cuda_graph_replay(g));
         CHECK(near(y, tensor_linear(a, w, b), TENSOR_F32));
         CHECK(tensor_allclose(off(z), convolve(c, false, x, k, NULL), 1e-2, 1e-2));
         CHECK(near(tensor_matmul(fw, tensor_mT(fa)), tensor_matmul(w, tensor_mT(a)), TENSOR_F32));
@@ -321,8 +316,7 @@ static void captured() {
         tensor_copy_(fa, on(a));
     }
     tensor_free(y), tensor_free(z);
-    cudaGraphExecDestroy(ready), cudaGraphDestroy(graph);
-    graph_release(G.allocator, 0, number);
+    CHECK(!tensor_cuda_graph_free(g));
 }
 // Whatever order streams run in, with the host kept from the device's memory: training steps as on the CPU.
 static void orders() {
