@@ -5062,7 +5062,7 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs.
     if (all * v->tx < 32 || v->oh * v->ow < 8 * v->tx * v->ty) return 0;
     // A kernel's gradient sums over tiles: chains of about the root of their number keep most digits.
-    v->chain = v->sums ? nn__min(24, nn__max(8, all * v->tx / 12)) : NN__WINOGRAD_CHAIN;
+    v->chain = v->sums ? nn__min(24, nn__max(8, all * v->tx / 12)) : (int64_t)NN__WINOGRAD_CHAIN;
     v->mr = 2 * lanes;
     v->tiles = nn__ceil(v->co, v->mr);
     v->pitch = v->ci + 16;
