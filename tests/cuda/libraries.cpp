@@ -97,14 +97,12 @@ static tensor_t *convolve(const conv_case_t &c, bool transposed, tensor_t *x, te
     if (transposed) {
         tensor_conv_transpose_args_t a;
         a.surplus_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
-        memset((void *)&a, 0, sizeof a);
         a.x = x, a.weight = w, a.bias = b, a.stride = c.stride, a.padding = c.pad, a.dilation = c.dilation, a.groups = c.groups;
         a.output_padding = c.more;
         return c.rank == 1 ? tensor_conv_transpose1d_with(a) : c.rank == 2 ? tensor_conv_transpose2d_with(a) : tensor_conv_transpose3d_with(a);
     }
     tensor_conv_args_t a;
     a.surplus_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
-    memset((void *)&a, 0, sizeof a);
     a.x = x, a.weight = w, a.bias = b, a.stride = c.stride, a.padding = c.pad, a.dilation = c.dilation, a.groups = c.groups;
     return c.rank == 1 ? tensor_conv1d_with(a) : c.rank == 2 ? tensor_conv2d_with(a) : tensor_conv3d_with(a);
 }
