@@ -69,8 +69,9 @@
 //            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512|neon|wasm forces an instruction set,
 //            TENSOR_REFERENCE=1 the plain double-precision formulas.
 // READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
-//            CPU kernel and gradient; "(tensor_softmax)(" for its front; OP_SOFTMAX for who else asks for it.
-// COMPILE    The implementation takes some seconds at -O2: give it a file of its own and never pass
+//            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for a front, "X(EXP, exp)"
+//            for those of one list; OP_SOFTMAX for who else asks for it.
+// COMPILE    The implementation takes most of a minute at -O2: give it a file of its own and never pass
 //            -DTENSOR_IMPLEMENTATION for all files. -ffast-math is refused (define TENSOR_ALLOW_FAST_MATH to
 //            get memory safety and tolerances only).
 // ------------------------------------------------------------------------------
@@ -2897,7 +2898,7 @@ typedef struct tensor__gemm_t {
     const int64_t *aoff, *boff, *coff; int64_t batch;   // offsets per item; NULL when batch == 1
     const void *bias;                                   // NULL = none
     int accumulate;                                     // C +=
-    void *scratch; size_t scratch_bytes;
+    void *scratch;
 } tensor__gemm_t;
 
 // A text that grows in memory of fixed size; length counts on when the room is full.
@@ -2968,10 +2969,11 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 //
 // One row per op, alphabetical inside its group. Pointwise rows hold their formula and its derivatives in the
 // vocabulary below; the others name functions. To add an op: a row here, its public prototype with docs
-// above, its call-site macro in >>sites, a name in the list of fronts in >>impl-pointwise (another op: a
-// front of its own with checks and shape, kernel, gradient); its cases in tests/ops.c, its call in
-// tests/calls.h and its line in tests/fixtures/generate.py; then make docs. All but tests/ulp.c and
-// tests/promotion.h complain when they are forgotten.
+// above, its call-site macro in >>sites, a name in the list of fronts in >>impl-pointwise, and in the second
+// one for x_ in place (another op: a front of its own with checks and shape, kernel, gradient); its cases in
+// tests/ops.c, its call in tests/calls.h, its line in tests/fixtures/generate.py and what tests/cuda.sh finds
+// in tests/cuda/rows.txt; then make docs. All but tests/ulp.c and tests/promotion.h complain when they are
+// forgotten.
 //
 // Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what
 // the derivatives read, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps integers; DBL
@@ -8681,7 +8683,8 @@ TENSOR__FN int tensor__record(tensor__op_t *o) {
 // Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order;
 // contiguous arguments of that type are used where they lie. Bodies see contiguous memory and whole vectors
 // only. Rejected: bodies for every mix of strides and dtypes, or a contiguous copy of whole arguments
-// (memory traffic, and peaks of memory).
+// (memory traffic, and peaks of memory). After it: how a matrix product is cut for threads and caches, its
+// reference and f64, which are the same for all instruction sets.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 9, TENSOR__GRAIN = 16384 };
@@ -8775,10 +8778,8 @@ TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
 TENSOR__FN uint64_t tensor__gemm_worker_floats(const tensor__gemm_t *g) {
     uint64_t nb = (uint64_t)TENSOR__MIN(g->n, (int64_t)TENSOR__GEMM_NC);
     nb = (nb + TENSOR__GEMM_NR - 1) / TENSOR__GEMM_NR * TENSOR__GEMM_NR;
-    return ((uint64_t)tensor__gemm_panel_floats(g) + (uint64_t)TENSOR__MIN(g->k,
-                                                                           (int64_t)TENSOR__GEMM_KC) * nb
-                                                                               + 15)
-        / 16 * 16;
+    uint64_t steps = (uint64_t)TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC);
+    return ((uint64_t)tensor__gemm_panel_floats(g) + steps * nb + 15) / 16 * 16;
 }
 
 TENSOR__FN size_t tensor__gemm_scratch_f32(const tensor__gemm_t *g, int threads) {
@@ -8899,9 +8900,8 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t it
             kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
             for (q = 0; q < nb; q += nr)
-                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr, b + p * g->brs +
-                                      (jc + q) * g->bcs,
-                                      g->brs, g->bcs, bp + q * kb);
+                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr,
+                                      b + p * g->brs + (jc + q) * g->bcs, g->brs, g->bcs, bp + q * kb);
             for (i = r[0]; i < r[1]; i += 4) {
                 mw = TENSOR__MIN(r[1] - i, (int64_t)4);
                 for (j = 0; j < nb; j += nr) {
@@ -11658,8 +11658,8 @@ TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf,
         dtype == TENSOR_F16 ? 65504 : 3.3895313892515355e38;
     tensor_t *y = tensor_where(tensor_isnan(x), tensor_scalar(nan, dtype), x);
     y = tensor_where(tensor_isposinf(x), tensor_scalar(tensor__isnan_f64(posinf) ? top : posinf, dtype), y);
-    TENSOR__RETURN(tensor_where(tensor_isneginf(x), tensor_scalar(tensor__isnan_f64(neginf) ? -top : neginf,
-                                                                  dtype), y));
+    double least = tensor__isnan_f64(neginf) ? -top : neginf;
+    TENSOR__RETURN(tensor_where(tensor_isneginf(x), tensor_scalar(least, dtype), y));
 }
 TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
     TENSOR__MARK1(x)
@@ -13006,7 +13006,6 @@ TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t
     m->g.aoff = m->g.boff = m->g.coff = NULL;
     m->g.bias = m->g.scratch = NULL;
     m->g.accumulate = 0;
-    m->g.scratch_bytes = 0;
     m->g.batch = tensor__batch_of(y);
     m->offset_bytes = m->g.batch == 1 ? 0 : ((uint64_t)m->g.batch * 24 + 63) & ~(uint64_t)63;
 }
@@ -13160,8 +13159,7 @@ TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, i
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
     if (a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0])) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t must have %i and %i dims%s", op, a, b,
-                            na, nb,
-                            na == 3 ? " and equal batch" : "");
+                            na, nb, na == 3 ? " and equal batch" : "");
     }
     return tensor_matmul(a, b);
 }
@@ -13184,8 +13182,8 @@ TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
 TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(tensor_t *a, tensor_t *b),
                                          tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) {
     TENSOR__MARK
-    if (tensor__live(x) && tensor__live(a) && tensor__live(b) && (a->dtype == TENSOR_F16 ||
-                                                                  a->dtype == TENSOR_BF16)) {
+    if (tensor__live(x) && tensor__live(a) && tensor__live(b) &&
+        (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16)) {
         tensor_t *f = tensor__add_product(op, product, tensor_to(x, TENSOR_F32), tensor_to(a, TENSOR_F32),
                                           tensor_to(b, TENSOR_F32), beta, alpha);
         TENSOR__RETURN(tensor_to(f, a->dtype));      // rounded once
@@ -14551,8 +14549,9 @@ TENSOR_API tensor_t *(tensor_linalg_cond)(tensor_t *x, const char *p) {
     const char *op = "linalg_cond";
     double ord = p ? tensor__ord(p) : 2;
     if (!tensor__la_usable(op, "x", x, ord != 2 && ord != -2)) { return TENSOR__POISON; }
-    if (!TENSOR__HIGH(x) || !TENSOR__WIDE(x)) { TENSOR__RETURN((tensor_zeros_n)(x->dims, x->ndim - 2,
-                                                                             (tensor_dtype_t)x->dtype)); }
+    if (!TENSOR__HIGH(x) || !TENSOR__WIDE(x)) {
+        TENSOR__RETURN((tensor_zeros_n)(x->dims, x->ndim - 2, (tensor_dtype_t)x->dtype));
+    }
     if (ord == 2 || ord == -2) {
         tensor_t *s = tensor_linalg_svdvals(x);
         if (s == TENSOR__POISON) { TENSOR__RETURN(s); }
@@ -16312,8 +16311,8 @@ TENSOR_API tensor_t *(tensor_searchsorted)(tensor_t *sorted, tensor_t *values, i
     TENSOR__REFUSE(sorted->dtype != values->dtype, DTYPE,
                    "searchsorted: values %t must be %y as sorted (got %y)", values, sorted, values);
     int n = sorted->ndim;
-    TENSOR__REFUSE(n < 1 || (n > 1 && (n != values->ndim || memcmp(sorted->dims, values->dims,
-                                                                   (size_t)(n - 1) * 8))), SHAPE,
+    TENSOR__REFUSE(n < 1 || (n > 1 && (n != values->ndim ||
+                                       memcmp(sorted->dims, values->dims, (size_t)(n - 1) * 8))), SHAPE,
                    "searchsorted: sorted %t must be 1-d or have the leading dims of values %t", sorted,
                    values);
     o.args[0] = tensor_contiguous(sorted);

@@ -70,11 +70,11 @@ TENSOR_API int tensor_cuda_device_count(void);
 
 // Waits until the device has done all that was asked of it.
 //   -> code;  errors DEVICE (no such device, not started), INDEX (an op before met an index out of range),
-//      CUDA
+//      UNSUPPORTED (in a capture), CUDA
 TENSOR_API int tensor_cuda_synchronize(tensor_device_t device);
 
 // Gives everything back to the driver; after tensor_shutdown, for no tensor may live on a device any more.
-//   -> code;  errors OWNER (memory is still in use: nothing is freed)
+//   -> code;  errors OWNER (memory is still in use: only graphs are freed; a graph is being captured)
 TENSOR_API int tensor_cuda_shutdown(void);
 
 // ------------------------------------------------------------------------------
@@ -83,8 +83,8 @@ TENSOR_API int tensor_cuda_shutdown(void);
 // A tensor that another stream made or uses is waited for where it is used, and its memory serves others only
 // when all streams are done with it: streams need no events for what tensors carry, scopes may end at any
 // time, and a backward pass may run on another stream than the forward one. Threads that each set a stream of
-// their own run at once. NULL for a stream means the default one of device 0. Freed streams and events are
-// noticed.
+// their own run at once. NULL for a stream means the default one of device 0 (a DEVICE error where it
+// is not started). Freed streams and events are noticed.
 // ------------------------------------------------------------------------------
 
 typedef struct tensor_cuda_stream_t tensor_cuda_stream_t;
@@ -95,7 +95,8 @@ typedef struct tensor_cuda_event_t tensor_cuda_event_t;
 TENSOR_API tensor_cuda_stream_t *tensor_cuda_stream_new(tensor_device_t device);
 
 // Its work still runs to the end. tensor_cuda_shutdown frees those that are left.
-//   -> code;  errors OWNER (freed before, a default stream, the thread's current one)
+//   -> code;  errors OWNER (freed before, a default stream, the thread's current one), UNSUPPORTED (in a
+//      capture)
 TENSOR_API int tensor_cuda_stream_free(tensor_cuda_stream_t *stream);
 
 // The stream of a device where nothing else was set; the one that the calling thread's ops go to.
@@ -182,6 +183,7 @@ TENSOR_API int tensor_cuda_graph_begin(tensor_cuda_graph_t *g);
 TENSOR_API int tensor_cuda_graph_end(tensor_cuda_graph_t *g);
 
 // Runs it once, on the current stream, asynchronously. What other streams wrote to its tensors is waited for.
+// Not after tensor_shutdown, which frees what it works on.
 //   -> code;  errors OWNER (nothing captured, freed), UNSUPPORTED (in a capture), CUDA, and an error of the
 //      thread that is there already
 TENSOR_API int tensor_cuda_graph_replay(tensor_cuda_graph_t *g);
@@ -232,7 +234,7 @@ TENSOR_API void tensor_cuda_memory_stats(tensor_device_t device, void (*line)(vo
 TENSOR_API void tensor_cuda_memory_snapshot(tensor_device_t device,
                                             void (*line)(void *user, const char *text), void *user);
 
-// What the last allocation that failed has to say: sizes, what is in use, what is free.
+// What the calling thread's last allocation that failed has to say: sizes, what is in use, what is free.
 //   -> borrowed string, "" = none failed;  errors none
 TENSOR_API const char *tensor_cuda_memory_report(void);
 
@@ -242,7 +244,7 @@ TENSOR_API const char *tensor_cuda_memory_report(void);
 // Which ops had a kernel of the device's, and which ran on the CPU over copies.
 // ------------------------------------------------------------------------------
 
-// Calls since the start that ran on the CPU.
+// Calls since the program's start that ran on the CPU.
 //   -> count;  errors none
 TENSOR_API int64_t tensor_cuda_fallbacks(void);
 
@@ -251,7 +253,7 @@ TENSOR_API int64_t tensor_cuda_fallbacks(void);
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_fallback(int on);
 
-// Calls since the start by op; those of a gradient's fused kernel apart, as "exp backward".
+// Calls since the program's start by op; those of a gradient's fused kernel apart, as "exp backward".
 //   line    called with user, the op's name, calls on the device, calls on the CPU
 //   -> nothing;  errors none
 TENSOR_API void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t native,

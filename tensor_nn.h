@@ -2341,7 +2341,7 @@ typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 typedef struct nn__update_t {
     double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
     double minus_step, inverse_root;
-    int decay, momentum_on, first, nesterov, decoupled, lerp_back, amsgrad, centered, maximize;
+    int decay, first, nesterov, decoupled, lerp_back, maximize;
 } nn__update_t;
 typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
                               int64_t n);
@@ -2763,10 +2763,11 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
 // >>nn-kernel-direct                               MARK: convolution without columns
 //
 // f32. Images are copied once with their padding; then the input that output pixel p reads for the k-th
-// (channel, ky, kx) stands at p + off[k]. Two forms: pixels in vectors (few outputs, stride 1 along the
-// width, where a vector of pixels is one load), and outputs in vectors (any stride and width; the result is
-// turned after it, the incoming gradient before it). Rejected: columns for everything; copying each input
-// kernel-area times and packing it again costs as much as the product where channels or pixels are few.
+// (channel, ky, kx) stands at p + off[k]. Three forms: pixels in vectors (few outputs, stride 1 along the
+// width, where a vector of pixels is one load), outputs in vectors (any stride and width; the result is
+// turned after it, the incoming gradient before it), and Winograd's tiles for 3x3 between many channels.
+// Rejected: columns for everything; copying each input kernel-area times and packing it again costs as much
+// as the product where channels or pixels are few.
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 6
@@ -4921,8 +4922,7 @@ enum {
     NN__GATHER_BYTES = 131072,        // of gathered outputs
     NN__GATHER_TAPS = 192,            // steps of one chain: their weights stay in L1
     NN__GATHER_PIXELS = 128,
-    // steps of one chain: the error of long ones is over 4 x that of the direct form
-    NN__WINOGRAD_CHAIN = 64,          // steps of the longest chain; longer ones cost exactness
+    NN__WINOGRAD_CHAIN = 64,          // steps of one chain: longer ones, over 4 x the direct form's error
     NN__WINOGRAD_BLOCK = 48,          // tiles at work
     NN__WINOGRAD_TILES = 8            // of a row that are turned at a time
 };
@@ -5172,9 +5172,8 @@ TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
     for (j = 0; j < m; j += v->k->lanes)
         if (v->sums) v->k->winograd(NN__TILE_SUMS, 1, u + j, 0, 6 * e, e, block + j, 0, 3 * mr, mr, NULL);
         else
-            v->k->winograd(NN__TILE_KERNEL, 1, block + j + (v->flipped ? 8 * mr : 0), 0, 3 * step, step, u +
-                           j,
-                           0, 6 * e, e, NULL);
+            v->k->winograd(NN__TILE_KERNEL, 1, block + j + (v->flipped ? 8 * mr : 0), 0, 3 * step, step,
+                           u + j, 0, 6 * e, e, NULL);
     if (v->sums) v->k->turn(9, m, block, mr, v->sum + at, 9 * v->ci);
 }
 TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
@@ -5477,7 +5476,7 @@ TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, 
         }
 }
 
-// Addresses of a task: plane 0 of image i and group q, of x and of y; group q of w.
+// Plane 0 of image i and group q, of x and of y.
 TENSOR__FN char *nn__conv_x(const nn__conv_t *v, int64_t i, int64_t q) {
     return nn__at(v->x, (i * v->groups + q) * v->cg * v->plane);
 }
@@ -5510,7 +5509,6 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
             v->k->fill(y + o * v->pixels * (int64_t)v->es, nn__value(bias->data, v->dtype, q * v->og + o), n);
     }
     g.scratch = columns + v->columns;
-    g.scratch_bytes = (size_t)v->gemm;
     nn__gemm(&g, v->dtype);
 }
 TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
@@ -5555,7 +5553,6 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
             g.accumulate = bias->data != NULL;
         }
         g.scratch = columns + v->columns;
-        g.scratch_bytes = (size_t)v->gemm;
         nn__gemm(&g, v->dtype);
         if (!v->direct) v->k->col2im(columns, x, &v->g, nc, &b);
     }
@@ -5606,7 +5603,6 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             g.c = to;
             g.accumulate = i > first || k > 0;
             g.scratch = columns + v->columns;
-            g.scratch_bytes = (size_t)v->gemm;
             nn__gemm(&g, v->dtype);
         }
 }
@@ -5731,8 +5727,8 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
     tensor__op_t o;
     tensor_t *in[3] = {x, w, bias}, *y;
     tensor_params_t p;
-    int transposed = id >= NN_OP_CONV_TRANSPOSE1D, rank = id - (transposed ? NN_OP_CONV_TRANSPOSE1D
-                                                                           : NN_OP_CONV1D) + 1;
+    int transposed = id >= NN_OP_CONV_TRANSPOSE1D;
+    int rank = id - (transposed ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + 1;
     int64_t dims[5], groups = g.mode, channels, d, k;
     const char *op = nn__row(id)->name;
     if (!TENSOR__(begin)(&o, nn__row(id), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
@@ -6880,7 +6876,6 @@ TENSOR__FN void nn__attention_product(const nn__attention_t *v, tensor__gemm_t *
         g->bcs = b->strides[b->ndim - 1 - bt];
     }
     g->scratch = scratch;
-    g->scratch_bytes = (size_t)v->gemm;
     nn__gemm(g, v->dtype);
 }
 
@@ -7195,7 +7190,6 @@ TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
     int64_t s, size = v->n * v->h;
     v->k = nn__cpu(v->dtype);
     g.scratch = v->hg + nn__line((uint64_t)(v->n * v->g) * nn__es(v->dtype));
-    g.scratch_bytes = (size_t)TENSOR__(gemm_scratch)(&g);
     for (s = 0; s < v->t && size > 0; s++) {
         int64_t forward = v->dgi ? v->t - 1 - s : s;
         v->at = v->reverse ? v->t - 1 - forward : forward;
@@ -7400,8 +7394,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     }
     if (a->layers < 1 || a->proj_size < 0 || (a->proj_size > 0 && kind != NN__LSTM_NET) || !w ||
         !(a->dropout >= 0 && a->dropout <= 1)) {
-        NN__FAIL(
-            TENSOR_ERR_SHAPE,
+        NN__FAIL(TENSOR_ERR_SHAPE,
             "%s: needs weights%s, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1; x %t",
             op, w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
         return s;
@@ -8352,8 +8345,7 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
     for (i = 0; i < a[2].numel; i++) {
         int64_t t = nn__index(&a[2], i), s = nn__index(&a[3], i);
         if (t < 0 || t > most || s < 0 || s > room || (total += c->p->i[1] ? 0 : s) > room) {
-            TENSOR__(fail)(
-                c->thread, TENSOR_ERR_INDEX,
+            TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
                 "ctc_loss: input length %d, target length %d of item %d do not fit %d steps, %d targets", t,
                 s, i, most, room);
             return TENSOR_ERR_INDEX;
@@ -8472,8 +8464,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
                         "ctc_loss: log_probs %t must be [T, N, C] or [T, C], targets %t [N, S] or [sum]",
                         a->log_probs, in[1]);
     if (in[2]->ndim != 1 || in[2]->dims[0] != x->dims[1] || in[3]->ndim != 1 || in[3]->dims[0] != x->dims[1])
-        return NN__FAIL(
-            TENSOR_ERR_SHAPE,
+        return NN__FAIL(TENSOR_ERR_SHAPE,
             "ctc_loss: input_lengths %t and target_lengths %t must have the %d items of log_probs %t",
             a->input_lengths, a->target_lengths, x->dims[1], a->log_probs);
     if (a->blank < 0 || a->blank >= x->dims[2])
@@ -9681,7 +9672,7 @@ TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     a.align_corners = l->i[4] != 0;
     return (tensor_interpolate_with)(a);
 }
-// i: mode, how many numbers, the numbers; f: value
+// i: mode, how many numbers, the numbers, [8] dims; f: value
 TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     return (tensor_pad_n)(x, l->i + 2, (int)l->i[1], (tensor_pad_t)l->i[0], l->f[0]);
@@ -10145,9 +10136,10 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 #define NN__BATCH_NORM_TEXT                                                                                  \
     "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, track_running_stats={RFalse|True}"
 
-// Layers: name, printed name, forward, printed numbers, whether its forward needs a scope opened. Pads are in
-// the order of tensor_pad_t, recurrent nets RNN LSTM GRU and their cells, ENCODER_LAYER to DECODER those of
-// nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A sequential opens its scope by itself.
+// Layers: name, printed name, forward, printed numbers (see nn__put_numbers), whether its forward needs a
+// scope opened. Pads are in the order of tensor_pad_t, recurrent nets RNN LSTM GRU and their cells,
+// ENCODER_LAYER to DECODER those of nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A
+// sequential opens its scope by itself.
 #define NN_LAYERS(X)                                                                                         \
     X(CONV1D, "Conv1d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
     X(CONV2D, "Conv2d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
@@ -10292,7 +10284,7 @@ TENSOR__FN nn_module_t *nn__refuse(const char *layer, const char *what, int64_t 
 }
 
 // Registers a fresh f32 parameter: uniform in +-bound, normal, all ones, all zeros or all bound.
-enum { NN__UNIFORM, NN__NORMAL, NN__ONES, NN__ZEROS, NN__FILL };
+enum { NN__UNIFORM, NN__NORMAL, NN__ONES, NN__ZEROS, NN__CONSTANT };
 TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_t *dims, int ndim, int how,
                                   double bound) {
     tensor_scope_t scope;
@@ -10303,7 +10295,7 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
     t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
     // No call after a failure before the constructor gave the error its place: a call reports it without one.
     if (!(tensor_is_poison)(t)) {
-        if (how == NN__ONES || how == NN__FILL) t = (tensor_fill_)(t, how == NN__FILL ? bound : 1);
+        if (how == NN__ONES || how == NN__CONSTANT) t = (tensor_fill_)(t, how == NN__CONSTANT ? bound : 1);
         else if (how == NN__ZEROS || bound == 0) t = (tensor_zero_)(t);
         else if (how == NN__NORMAL) t = (tensor_normal_)(t, 0, bound);
         else t = (tensor_uniform_)(t, -bound, bound);
@@ -10469,6 +10461,8 @@ TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode
     nn__layer_t *l;
     if (n < 0 || n > 6 || n % 2 != 0 || (n > 0 && !pads))
         return nn__refuse("pad", "at most 6 numbers, two for each dim, are needed", n);
+    if ((int)mode < 0 || mode > TENSOR_PAD_CIRCULAR)
+        return nn__refuse("pad", "mode is none of tensor_pad_t", (int64_t)mode);
     l = nn__make(NN__PAD_KIND + (int)mode);
     if (!l) return NULL;
     l->i[0] = mode;
@@ -10980,7 +10974,7 @@ TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
     l = nn__make(NN__PRELU_KIND);
     if (!l) return NULL;
     l->i[0] = num_parameters;
-    nn__add_parameter(l, "weight", &num_parameters, 1, NN__FILL, init);
+    nn__add_parameter(l, "weight", &num_parameters, 1, NN__CONSTANT, init);
     return nn__done(l);
 }
 
@@ -11510,7 +11504,6 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
     u->decay = decay != 0;
     u->maximize = v[NN__MAXIMIZE] != 0;
     u->momentum = v[NN__MOMENTUM];
-    u->momentum_on = v[NN__MOMENTUM] != 0;
     u->rest = 1 - v[NN__DAMPENING];
     u->first = t == 1;
     u->nesterov = v[NN__NESTEROV] != 0;
@@ -11520,8 +11513,6 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
     u->rest2 = 1 - u->beta2;
     u->lerp_back = u->rest1 >= 0.5;
     u->eps = v[NN__EPS];
-    u->amsgrad = v[NN__AMSGRAD] != 0;
-    u->centered = v[NN__CENTERED] != 0;
     if (o->rule == NN__ADAM || o->rule == NN__ADAMW) {
         u->minus_step = -lr / (1 - pow(u->beta1, (double)t));
         u->inverse_root = 1 / sqrt(1 - pow(u->beta2, (double)t));
@@ -11689,7 +11680,8 @@ TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
     return TENSOR_OK;
 }
 
-// All that can fail comes before the first change: a step happens to every parameter or to none.
+// All that can fail comes before the first change: a step happens to every parameter or to none (on a device
+// a launch that fails leaves earlier groups changed).
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     int code = tensor_error_code(), i, k, nupdates = 0, away = 0;
     int64_t total = 0, tasks = 0;

@@ -412,7 +412,7 @@ static void misuse(void) {
 // ---- memory of the host, and what an error says ----
 
 static void pinned(void) {
-    tensor_t *x = tensor_arange(0, 600, 1, TENSOR_F32), *p = tensor_pin_memory(x), *y, *z;
+    tensor_t *x0 = tensor_arange(0, 600, 1, TENSOR_F32), *x = x0, *p = tensor_pin_memory(x), *y, *z;
     int k, seed;
     CHECK(p != x && tensor_equal(p, x) && tensor_pin_memory(p) == p && tensor_device(p) == TENSOR_CPU);
     CHECK(tensor_data(p) != NULL && tensor_item(tensor_sum(tensor_add(p, x))) == 600 * 599);
@@ -434,6 +434,20 @@ static void pinned(void) {
         CHECK(tensor_pin_memory(z) == z);
         CHECK(tensor_cuda_stream_synchronize(NULL) == 0);
         CHECK_MSG(((const float *)tensor_data(z))[9] == 19, "seed %d", seed);
+        {                                       // freed in a capture, while its copy may be under way
+            tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
+            z = tensor_pin_memory(tensor_full(7, 600));
+            x = tensor_to_non_blocking(z, TENSOR_CUDA);
+            CHECK(tensor_cuda_graph_begin(g) == 0);
+            tensor_free(z);
+            z = tensor_pin_memory(tensor_full(1, 600));
+            y = tensor_keep(tensor_add(x, y));
+            CHECK(tensor_cuda_graph_end(g) == 0 && tensor_cuda_graph_replay(g) == 0);
+            CHECK_MSG(tensor_item(tensor_select(y, 0, 9)) == 26, "seed %d", seed);
+            CHECK(((const float *)tensor_data(z))[9] == 1 && tensor_cuda_graph_free(g) == 0);
+            tensor_free(y);
+            x = x0;
+        }
         tensor_scope_end(s);
     }
 #ifdef TEST_CUDA_SIM

@@ -335,12 +335,12 @@ static void like_pytorch() {
         std::vector<block_t *> many;
         while ((a = get(A, S1, 1000 * MB))) { many.push_back(a); }
         CHECK(many.size() >= 15 && A->device[0]->stats.num_ooms == 1 && A->device[0]->stats.num_alloc_retries > 0);
-        CHECK(strstr(A->report, "Tried to allocate 1000.00 MiB on device 0") && strstr(A->report, "15.") &&
-              strstr(A->report, "GiB test"));
+        CHECK(strstr(report_text, "Tried to allocate 1000.00 MiB on device 0") && strstr(report_text, "15.") &&
+              strstr(report_text, "GiB test"));
         release(A, many.back());
         CHECK((many.back() = get(A, S2, 1000 * MB)) != nullptr);        // another stream's cache was given up for it
         for (block_t *m : many) { release(A, m); }
-        CHECK(!get(A, S1, u64(1) << 60) && strstr(A->report, "more than any device"));
+        CHECK(!get(A, S1, u64(1) << 60) && strstr(report_text, "more than any device"));
         CHECK(!get(A, S1, ~u64(0)));
         // a fraction of the device
         empty_cache(A, 0);
@@ -556,7 +556,7 @@ static void gpt(allocator_t *A, int mode, int steps, step_t *r, std::vector<u64>
         r->operations++;
         block_t *b = get(A, S1, bytes);
         if (!b) {
-            std::printf("%s\n", A->report);
+            std::printf("%s\n", report_text);
             std::exit(1);
         }
         return b;
@@ -935,12 +935,12 @@ static void libraries() {
     CHECK(open_library(LIBRARY_CUBLASLT, text, sizeof text) == TENSOR_ERR_CUDA && strstr(text, "libcublasLt.so.13"));
     CHECK(open_library(LIBRARY_CUDNN, text, sizeof text) == TENSOR_ERR_CUDA && strstr(text, "libcudnn.so.9"));
     CHECK(open_library(LIBRARY_NCCL, text, sizeof text) == TENSOR_ERR_CUDA && strstr(text, "libnccl.so.2"));
-#ifdef TCU_HAVE_NVRTC
+#ifdef TCU_HAVE_NCCL
     static int dummy;
-#define TCU_X(f) cusim::library_fake("libnvrtc.so.13", #f, &dummy);
-    TCU_NVRTC_FUNCTIONS(TCU_X)
+#define TCU_X(f) cusim::library_fake("libnccl.so.2", #f, &dummy);
+    TCU_NCCL_FUNCTIONS(TCU_X)
 #undef TCU_X
-    CHECK(open_library(LIBRARY_NVRTC, text, sizeof text) == 0 && (void *)lib.nvrtcGetCUBIN_ == (void *)&dummy);
+    CHECK(open_library(LIBRARY_NCCL, text, sizeof text) == 0 && (void *)lib.ncclAllReduce_ == (void *)&dummy);
 #endif
 }
 
