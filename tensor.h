@@ -65,7 +65,9 @@
 //            correct rounding. No complex numbers, no FFT.
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
 //            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_NO_SIMD, TENSOR_ASSERT(x), TENSOR_SELF (this file's
-//            name when renamed). Everywhere: TENSOR_STATIC (all in one file), TENSOR_NO_CALL_SITES.
+//            name when renamed), TENSOR_USE_OPENBLAS (larger products of f32 and f64 by cblas.h's functions,
+//            with OpenBLAS's threads, bits and errors of long sums; link -lopenblas). Everywhere:
+//            TENSOR_STATIC (all in one file), TENSOR_NO_CALL_SITES.
 //            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512|neon|wasm forces an instruction set,
 //            TENSOR_REFERENCE=1 the plain double-precision formulas.
 // READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
@@ -6217,6 +6219,9 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #define TENSOR__IN(function) ((const char *)0)
 
 #include <stdlib.h>
+#ifdef TENSOR_USE_OPENBLAS
+#include <cblas.h>
+#endif
 #ifndef TENSOR_NO_STDIO
 #include <stdio.h>
 #endif
@@ -13015,9 +13020,49 @@ TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g) {
     uint64_t single = tensor__gemm_scratch_f32(g, threads), twice = tensor__gemm_scratch_f64(g, threads);
     return single > twice ? single : twice;
 }
+#ifdef TENSOR_USE_OPENBLAS
+// How BLAS is told of a matrix of `across` columns in row-major order; ld 0 = it cannot be.
+TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64_t rs, int64_t cs, int *ld) {
+    int plain = cs == 1 && rs >= across, turned = rs == 1 && cs >= down;
+    int64_t step = plain ? rs : turned ? cs : 0;
+    *ld = step <= INT32_MAX ? (int)step : 0;
+    return plain ? CblasNoTrans : CblasTrans;
+}
+// Whether the product was OpenBLAS's: not small ones, nor such as it has no words for.
+TENSOR__FN int tensor__gemm_blas(const tensor__gemm_t *g, int size) {
+    int lda, ldb;
+    CBLAS_TRANSPOSE ta = tensor__blas_side(g->m, g->k, g->ars, g->acs, &lda);
+    CBLAS_TRANSPOSE tb = tensor__blas_side(g->k, g->n, g->brs, g->bcs, &ldb);
+    int64_t most = INT32_MAX;
+    if (!lda || !ldb || (g->bias && g->accumulate) || g->m > most || g->n > most || g->k > most ||
+        g->crs > most || g->crs < g->n || (double)g->m * (double)g->n * (double)g->k < 64.0 * 64 * 64) {
+        return 0;
+    }
+    int m = (int)g->m, n = (int)g->n, k = (int)g->k, ldc = (int)g->crs, add = g->accumulate || g->bias;
+    for (int64_t item = 0; item < g->batch; item++) {
+        const char *a = (const char *)g->a + (g->aoff ? g->aoff[item] : 0) * size;
+        const char *b = (const char *)g->b + (g->boff ? g->boff[item] : 0) * size;
+        char *c = (char *)g->c + (g->coff ? g->coff[item] : 0) * size;
+        for (int64_t i = 0; g->bias && i < g->m; i++) {
+            memcpy(c + i * g->crs * size, g->bias, (size_t)(g->n * size));
+        }
+        if (size == 4) {
+            cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, 1, (const float *)(const void *)a, lda,
+                        (const float *)(const void *)b, ldb, add ? 1.0f : 0.0f, (float *)(void *)c, ldc);
+        } else {
+            cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, 1, (const double *)(const void *)a, lda,
+                        (const double *)(const void *)b, ldb, add ? 1.0 : 0.0, (double *)(void *)c, ldc);
+        }
+    }
+    return 1;
+}
+#else
+#define tensor__gemm_blas(g, size) 0
+#endif
 TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
     tensor__thread_t *th = tensor__self();
     if (th->ctx->reference) { tensor__gemm_ref_f32(g); return; }
+    if (tensor__gemm_blas(g, 4)) { return; }
     TENSOR__ISA(th)->gemm_f32(g);
 }
 TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
@@ -13025,6 +13070,7 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     tensor__gemm_job_t job;
     if (g->m <= 0 || g->n <= 0 || g->batch <= 0) { return; }
     if (g->k <= 0) { tensor__gemm_empty(g, 8); return; }
+    if (tensor__gemm_blas(g, 8)) { return; }
     job.g = g;
     job.tile = isa->gemm_tile_f64;
     job.nr = isa->lanes > 4 ? isa->lanes : 4;

@@ -106,6 +106,19 @@ for pair in $COMPILERS; do
     done
 done
 
+# Products by OpenBLAS, where it is.
+c=${COMPILERS%%:*}
+echo '#include <cblas.h>
+int main(void) { return cblas_sdot(0, 0, 1, 0, 1) != 0; }' > $M/cblas.c
+if $c $M/cblas.c -lopenblas -o $M/cblas 2>/dev/null; then
+    for t in conv sequence; do
+        job 1 "TENSOR_USE_OPENBLAS $t" "$c -std=c99 $warn -O1 -DTENSOR_USE_OPENBLAS -c $M/impl.c -o $M/blas-$t-impl.o &&
+            $c -std=c99 -O1 -I. -pthread tests/$t.c $M/blas-$t-impl.o -lopenblas -lm -o $M/blas-$t && OPENBLAS_NUM_THREADS=1 $M/blas-$t"
+    done
+else
+    echo "skipped 2 tests of TENSOR_USE_OPENBLAS: no cblas.h with -lopenblas"
+fi
+
 # What must not compile silently.
 unit surplus.c '#include "tensor_nn.h"' 'nn_module_t *f(void);' \
     'nn_module_t *f(void) { return nn_linear(2, 3, 4); }'
