@@ -40,7 +40,7 @@ one='
     } >"$to.report"
     cat "$to.report"'
 # The longest first, so that no core waits for the last one.
-for first in bits.sh compile.sh cuda.sh arm.sh ops .; do
+for first in cuda.sh bits.sh compile.sh arm.sh ops .; do
     for t in "$@"; do
         case $first:$(basename "$t") in
             .:bits.sh | .:compile.sh | .:cuda.sh | .:arm.sh | .:ops) ;;
