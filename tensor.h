@@ -5350,7 +5350,7 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
     const float *a3 = a + 3 * as, *a6 = a + 6 * as, *a9 = a + 9 * as, *a12 = a + 12 * as;
     float *o = c;
 #if TENSOR__PASS == 3
-    __mmask16 mask = (__mmask16)((1u << w) - 1);
+    __mmask16 mask = (__mmask16)(nv > 1 ? 0 : (1u << w) - 1);
 #endif
     TENSOR__ROWS(TENSOR__SUMS, 0)
     (void)a3; (void)a6; (void)a9; (void)a12; (void)w; (void)d;
