@@ -2638,32 +2638,25 @@ __global__ void __launch_bounds__(THREADS, 4)
         store_as<int64_t>(y, dtype, at[0], (int64_t)((uint64_t)lo + __umul64hi(philox_pair(g, i), range)));
     }
 }
-// y = 1 with probability p[i], else 0.
-__global__ void __launch_bounds__(THREADS, 4)
-    random_bernoulli(walk_t w, void *y, int dtype, const void *p, int from, rng_t r) {
-    tensor_generator_t g = r.now();
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
-        int64_t at[2];
-        uint32_t word[4];
-        places_of<2>(w, i, at);
-        philox(g, (uint64_t)i >> 2, word);
-        double u = (double)word[i & 3] * 2.3283064365386963e-10;
-        store_as<int64_t>(y, dtype, at[0], u < load_as<double>(p, from, at[1]));
-    }
-}
 __device__ inline double unit_of(uint32_t high, uint32_t low) {             // in [0, 1)
     return (double)(((uint64_t)high << 32 | low) >> 11) * 1.1102230246251565e-16;
 }
-// Numbers of events at the rates x.
-__global__ void __launch_bounds__(THREADS, 2)
-    random_poisson(walk_t w, void *y, int dtype, const void *x, int from, rng_t r) {
+// y = 1 with probability p[i], else 0; or numbers of events at the rates p.
+template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
+    random_counts(walk_t w, void *y, int dtype, const void *p, int from, rng_t r) {
     tensor_generator_t g = r.now();
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
         int64_t at[2];
         places_of<2>(w, i, at);
-        store_as<double>(y, dtype, at[0], tensor__poisson(g, (uint64_t)i, load_as<double>(x, from, at[1])));
+        double v = load_as<double>(p, from, at[1]);
+        if constexpr (EVENTS) {
+            store_as<double>(y, dtype, at[0], tensor__poisson(g, (uint64_t)i, v));
+        } else {
+            uint32_t word[4];
+            philox(g, (uint64_t)i >> 2, word);
+            store_as<int64_t>(y, dtype, at[0], (double)word[i & 3] * 2.3283064365386963e-10 < v);
+        }
     }
 }
 // y = x scale where the element's 24 bits are below keep, else 0.
@@ -2704,7 +2697,7 @@ inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_
                      bool events = false) {
     tensor_arg_t o[2] = {y, p};
     walk_t w = walk_of(o, 2);
-    auto *kernel = events ? random_poisson : random_bernoulli;
+    auto *kernel = events ? random_counts<true> : random_counts<false>;
     return !w.n ? 0
                 : code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
                                      y.data, y.dtype, (const void *)p.data, p.dtype, g));
@@ -5540,7 +5533,7 @@ struct tensor_cuda_graph_t {
     tcu::list_t<tcu::listed_t> list;
 };
 namespace tcu {
-struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; };
+struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; };     // told: op says what is wrong
 struct gpu_t {                                  // made when first used
     int ready, sms, next, used;                 // slots: the next one, how many since the last look
     tensor_cuda_stream_t main, side;            // side: copies beside the rest
@@ -5814,8 +5807,9 @@ static int settle(stream_t *s, const char *what) {
         for (; site && *site; site++) {
             if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; }
         }
-        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_INDEX, "%s%s%s: element %d is out of range",
-                       g->slot[k].op, *base ? " at " : "", base, (int64_t)(word[k] - 1));
+        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_INDEX, "%s%s%s: element %d%s", g->slot[k].op,
+                       *base ? " at " : "", base, (int64_t)(word[k] - 1),
+                       g->slot[k].told ? "" : " is out of range");
     }
     return bad ? (int)TENSOR_ERR_INDEX : 0;
 }
@@ -6082,7 +6076,7 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     while (--tries && g->slot[k].graph) { k = (k + 1) % SLOTS; }
     g->next = (k + 1) % SLOTS;
     __atomic_add_fetch(&g->used, 1, __ATOMIC_RELAXED);
-    g->slot[k] = {what ? what : c->row->name, nullptr, graph};
+    g->slot[k] = {what ? what : c->row->name, nullptr, graph, what != nullptr};
     if (T.nslots == 16) { T.nslots = 0; }
     T.slot[T.nslots++] = &g->slot[k];
     if (graph) { graph->noted = 1; } else { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }

@@ -10147,21 +10147,21 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(CONV_TRANSPOSE1D, "ConvTranspose1d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
     X(CONV_TRANSPOSE2D, "ConvTranspose2d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
     X(CONV_TRANSPOSE3D, "ConvTranspose3d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
-    X(MAX_POOL1D, "MaxPool1d", nn__forward_pool,                                                         \
+    X(MAX_POOL1D, "MaxPool1d", nn__forward_pool,                                                             \
       NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
-    X(MAX_POOL2D, "MaxPool2d", nn__forward_pool,                                                         \
+    X(MAX_POOL2D, "MaxPool2d", nn__forward_pool,                                                             \
       NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
-    X(MAX_POOL3D, "MaxPool3d", nn__forward_pool,                                                         \
+    X(MAX_POOL3D, "MaxPool3d", nn__forward_pool,                                                             \
       NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
-    X(AVG_POOL1D, "AvgPool1d", nn__forward_pool, NN__POOL_TEXT, 0)                                       \
-    X(AVG_POOL2D, "AvgPool2d", nn__forward_pool, NN__POOL_TEXT, 0)                                       \
-    X(AVG_POOL3D, "AvgPool3d", nn__forward_pool, NN__POOL_TEXT, 0)                                       \
-    X(ADAPTIVE_AVG_POOL1D, "AdaptiveAvgPool1d", nn__forward_adaptive, "output_size=*6", 0)               \
-    X(ADAPTIVE_AVG_POOL2D, "AdaptiveAvgPool2d", nn__forward_adaptive, "output_size=*6", 0)               \
-    X(ADAPTIVE_AVG_POOL3D, "AdaptiveAvgPool3d", nn__forward_adaptive, "output_size=*6", 0)               \
-    X(ADAPTIVE_MAX_POOL1D, "AdaptiveMaxPool1d", nn__forward_adaptive, "output_size=*6", 0)               \
-    X(ADAPTIVE_MAX_POOL2D, "AdaptiveMaxPool2d", nn__forward_adaptive, "output_size=*6", 0)               \
-    X(ADAPTIVE_MAX_POOL3D, "AdaptiveMaxPool3d", nn__forward_adaptive, "output_size=*6", 0)               \
+    X(AVG_POOL1D, "AvgPool1d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
+    X(AVG_POOL2D, "AvgPool2d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
+    X(AVG_POOL3D, "AvgPool3d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
+    X(ADAPTIVE_AVG_POOL1D, "AdaptiveAvgPool1d", nn__forward_adaptive, "output_size=*6", 0)                   \
+    X(ADAPTIVE_AVG_POOL2D, "AdaptiveAvgPool2d", nn__forward_adaptive, "output_size=*6", 0)                   \
+    X(ADAPTIVE_AVG_POOL3D, "AdaptiveAvgPool3d", nn__forward_adaptive, "output_size=*6", 0)                   \
+    X(ADAPTIVE_MAX_POOL1D, "AdaptiveMaxPool1d", nn__forward_adaptive, "output_size=*6", 0)                   \
+    X(ADAPTIVE_MAX_POOL2D, "AdaptiveMaxPool2d", nn__forward_adaptive, "output_size=*6", 0)                   \
+    X(ADAPTIVE_MAX_POOL3D, "AdaptiveMaxPool3d", nn__forward_adaptive, "output_size=*6", 0)                   \
     X(UPSAMPLE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                      \
     X(UNFOLD, "Unfold", nn__forward_columns, NN__COLUMNS_TEXT, 0)                                            \
     X(FOLD, "Fold", nn__forward_columns, "output_size=(#8, #9), " NN__COLUMNS_TEXT, 0)                       \
