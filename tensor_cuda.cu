@@ -5533,7 +5533,7 @@ struct tensor_cuda_graph_t {
     tcu::list_t<tcu::listed_t> list;
 };
 namespace tcu {
-struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; };     // told: op says what is wrong
+struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; };   // op says what is wrong
 struct gpu_t {                                  // made when first used
     int ready, sms, next, used;                 // slots: the next one, how many since the last look
     tensor_cuda_stream_t main, side;            // side: copies beside the rest
