@@ -1,7 +1,7 @@
 # run.sh program|script.sh ... - runs each, shows its counts of cases and what failing ones printed, adds up the
 # last lines. As many run side by side as there are cores; scripts, which compile, begin first and share the cores.
 # Each must end with a line "N passed, N failed"; one that does not (a crash, a time-out) counts as one failure.
-# Ends with that line itself; the exit status is 0 only if nothing failed and something ran.
+# Ends with what failed once more and that line itself; the exit status is 0 only if nothing failed and something ran.
 limit=${TEST_TIMEOUT:-900}
 cores=${JOBS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}
 out=${B:-build}/tests.out
@@ -36,7 +36,10 @@ one='
         printf "%-34s %7d passed %4d failed %4d s\n" "$name" "$p" "$f" "$seconds"
         # What a program says of the size of its work, without failures: "428 ops, 55025 cases, .."
         grep -E "^([0-9]+ .*(cases|ops)|skipped)" "$to.out" | grep -v differ | sed "s/^/    /"
-        if [ "$f" -ne 0 ]; then tail -n 60 "$to.out" | sed "s/^/    /"; fi
+        if [ "$f" -ne 0 ]; then
+            tail -n 60 "$to.out" | sed "s/^/    /"
+            tail -n 12 "$to.out" | sed "s/^/failed: $name: /" >"$to.failed"
+        fi
     } >"$to.report"
     cat "$to.report"'
 # The longest first, so that no core waits for the last one.
@@ -56,6 +59,7 @@ for t in "$@"; do
     passed=$((passed + p))
     failed=$((failed + f))
 done
+cat "$out"/*.failed 2>/dev/null
 rm -rf "$out"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
