@@ -14566,7 +14566,11 @@ TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char
         if (!tensor__needs_float(op, x)) { TENSOR__RETURN(TENSOR__POISON); }
         y = tensor_sum_dim(tensor_abs(y), p == 1 || p == -1 ? -2 : -1, 0);
     }
-    if (!nuc) { y = p > 0 ? tensor_amax_dim(y, -1, 0) : tensor_amin_dim(y, -1, 0); }
+    if (!nuc && p > 0 && y->ndim && !y->dims[y->ndim - 1]) {
+        y = tensor_sum_dim(y, -1, 0);               // the largest of no norms is 0, of no numbers an error
+    } else if (!nuc) {
+        y = p > 0 ? tensor_amax_dim(y, -1, 0) : tensor_amin_dim(y, -1, 0);
+    }
     TENSOR__RETURN(tensor_reshape_n(y, kept, nk));
 }
 TENSOR__FRONT(linalg_matrix_norm, (tensor_t *x, const char *ord, int64_t dim0, int64_t dim1, int keepdim),

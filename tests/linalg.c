@@ -517,6 +517,10 @@ static void values(void) {
         IS(tensor_linalg_cond(none, NULL), 0, 0, 0);
         IS(tensor_linalg_matrix_norm(flat, "nuc", -2, -1, 0), 0, 0);
         IS(tensor_linalg_matrix_norm(flat, "1", -2, -1, 0), 0, 0);
+        IS(tensor_linalg_matrix_norm(tall, "1", -2, -1, 0), 0, 0);
+        IS(tensor_linalg_matrix_norm(flat, "inf", -2, -1, 0), 0, 0);
+        IS(tensor_linalg_matrix_norm(tall, "2", -2, -1, 0), 0, 0);
+        CHECK_POISON(tensor_linalg_matrix_norm(tall, "-2", -2, -1, 0), TENSOR_ERR_SHAPE, "no element");
         IS(tensor_linalg_vector_norm(R(0), 2, NULL, 0, 0), 0, 0);
         IS(tensor_linalg_vector_norm(tensor_scalar(-3, TENSOR_F64), 1, NULL, 0, 0), 0, 3);
     }
