@@ -994,7 +994,7 @@ TENSOR_API tensor_t *tensor_norm_p(tensor_t *x, double p);
 TENSOR_API tensor_t *tensor_norm_p_dims(tensor_t *x, double p, const int64_t *dims, int n, int keepdim);
 
 // Two results: the first is returned, the second stored (poison on failure).
-//   mean, largest   receives the second, owned like the first
+//   mean, largest   receives the second, owned like the first; NULL = not wanted
 //   -> variance (deviation, minimum), new;  grad as the single functions;  errors as above
 TENSOR_API tensor_t *tensor_var_mean(tensor_t *x, int64_t correction, tensor_t **mean);
 TENSOR_API tensor_t *tensor_var_mean_dims(tensor_t *x, const int64_t *dims, int n, int64_t correction,
@@ -1484,7 +1484,7 @@ TENSOR_API tensor_t *tensor_randint_like(tensor_t *x, int64_t low, int64_t high)
 TENSOR_API tensor_t *tensor_normal(tensor_t *mean, tensor_t *std);
 // A random order of 0..n-1.                     -> new i64 [n];  grad none;  errors SHAPE
 TENSOR_API tensor_t *tensor_randperm(int64_t n);
-// 1 with probability p (elementwise), else 0.   -> new, shape and dtype of p;  grad zero;  errors DTYPE
+// 1 with probability p (elementwise), else 0.   -> new, shape and dtype of p;  grad none;  errors DTYPE, INDEX
 TENSOR_API tensor_t *tensor_bernoulli(tensor_t *p);
 // Poisson numbers at rates 0..1e15 (elementwise).   -> new, shape and dtype of rates;  grad none;  errors
 // DTYPE, INDEX
@@ -3041,7 +3041,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 
 #define TENSOR_OPS_BINARY(X) \
     X(ADD, add, NUM, F_ADD(F_A, F_B), F_G, F_G, 0, -3, 3, "a + b") \
-    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), TENSOR__SA | TENSOR__SB, 0.2, 3, "angle of the point (b, a)") \
+    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), TENSOR__SA | TENSOR__SB, 0.2, 3, "angle of the point (b, a)") \
     X(DIV, div, FLT, F_DIV(F_A, F_B), F_DIV(F_G, F_B), F_NEG(F_DIV(F_MUL(F_G, F_DIV(F_A, F_B)), F_B)), TENSOR__SA | TENSOR__SB, 0.3, 3, "a / b") \
     X(FLOOR_DIVIDE, floor_divide, NUM, F_FLOORDIV(F_A, F_B), F_C(0), F_C(0), 0, 0.3, 3, "floor(a / b)") \
     X(FMOD, fmod, NUM, F_FMOD(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_TRUNC(F_DIV(F_A, F_B)))), TENSOR__SA | TENSOR__SB, 0.3, 3, "remainder with the sign of a") \
@@ -10686,7 +10686,7 @@ TENSOR_API int (tensor_tensor_split)(tensor_t *x, int n, int64_t dim, tensor_t *
     }
     for (int64_t i = 0, start = 0; i < n; i++) {        // the first few are one larger
         int64_t size = x->dims[d] / n + (i < x->dims[d] % n);
-        out[i] = tensor__one_of(tensor__slice(x, d, start, 1, size));
+        out[i] = tensor__slice(x, d, start, 1, size);
         start += size;
     }
     return n;
@@ -10697,7 +10697,7 @@ TENSOR_API int (tensor_tensor_split_at)(tensor_t *x, const int64_t *indices, int
     if (d < 0 || !tensor__dims_given("tensor_split", indices, n)) { return 0; }
     for (int i = 0; i <= n; i++) {
         int64_t end = i < n ? indices[i] : INT64_MAX;
-        out[i] = tensor__one_of((tensor_slice)(x, d, i ? indices[i - 1] : 0, end, 1));
+        out[i] = (tensor_slice)(x, d, i ? indices[i - 1] : 0, end, 1);
     }
     return n + 1;
 }
@@ -11442,6 +11442,10 @@ TENSOR__X(ISFINITE, isfinite) TENSOR__X(CLONE, clone) TENSOR__X(HARDSIGMOID, har
 TENSOR__X(HARDSWISH, hardswish) TENSOR__X(MISH, mish) TENSOR__X(ACOSH, acosh) TENSOR__X(ASINH, asinh)
 TENSOR__X(ATANH, atanh) TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc)
 #undef TENSOR__X
+// A fraction turns integers to f32; an infinite bound is none.
+TENSOR__FN int tensor__clamped(int dtype, double lo, double hi) {
+    return lo - floor(lo) > 0 ? tensor__weak(dtype, lo) : hi - floor(hi) > 0 ? tensor__weak(dtype, hi) : dtype;
+}
 // A bound beyond the far end of an integer dtype would be a result that it cannot hold.
 TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
     if (dtype == TENSOR_BOOL) { return 1; }             // the result is i64
@@ -11453,8 +11457,11 @@ TENSOR_API tensor_t *(tensor_bitwise_not)(tensor_t *x) {
     return tensor__unary(TENSOR_OP_BITWISE_NOT, x, 0, 0);
 }
 TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
-    if (tensor__live(x) && !tensor__clampable(x->dtype, lo, hi)) { return TENSOR__POISON; }
-    return tensor__unary_p(TENSOR_OP_CLAMP, x, lo, hi);
+    TENSOR__BEGIN(o, TENSOR__ROW(CLAMP), x)
+    int dtype = tensor__clamped(x->dtype, lo, hi);
+    if (!tensor__clampable(dtype, lo, hi)) { return TENSOR__POISON; }
+    tensor__reals(&o, lo, hi);
+    return tensor__pointwise_finish(&o, dtype);
 }
 TENSOR_API tensor_t *(tensor_hardtanh)(tensor_t *x, double lo, double hi) {
     TENSOR__REFUSE(lo > hi, SHAPE, "hardtanh: lo %g is above hi %g", lo, hi);
@@ -11550,8 +11557,10 @@ TENSOR__X(SIN, sin) TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TRUN
 #define TENSOR__X(ID, name, params, f0, f1)                                                                  \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
         double f[2] = {f0, f1};                                                                              \
-        if (TENSOR_OP_##ID == TENSOR_OP_CLAMP && tensor__live(x) && !tensor__clampable(x->dtype, f0, f1)) {  \
-            return TENSOR__POISON;                                                                           \
+        if (TENSOR_OP_##ID == TENSOR_OP_CLAMP && tensor__live(x)) {                                          \
+            TENSOR__REFUSE(tensor__clamped(x->dtype, f0, f1) != x->dtype, DTYPE,                             \
+                           #name ": a result of f32 cannot be stored in x %t %y", x, x);                     \
+            if (!tensor__clampable(x->dtype, f0, f1)) { return TENSOR__POISON; }                             \
         }                                                                                                    \
         return tensor__update(TENSOR_OP_##ID, &x, 1, 0, 0, f, 0);                                            \
     }
@@ -11584,6 +11593,7 @@ TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf
 TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
     TENSOR__MARK2(x, src)
     if (src->device != x->device) { src = tensor__to_device(src, x->device, 1); }
+    if (!tensor__is_float(x->dtype)) { src = tensor_detach(src); }
     tensor_t *const list[2] = {x, src};
     return tensor__tidy(th_, mark_, tensor__update(TENSOR_OP_CLONE, list, 2, 0, 0, NULL, 1));
 }
@@ -11597,7 +11607,7 @@ TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
     o.out[o.nout++] = x;
     return tensor__finish(&o);
 }
-TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { (void)g; }       // nothing of x is left
+TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { g->gx[0] = tensor_zeros_like(g->gy[0]); }
 TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); }
 TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double value) {
     TENSOR__MARK
@@ -11965,8 +11975,10 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     tensor_t *gy = g->gy[0];
     int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0;
     for (int k = 0; k < count; k++) {
-        if (!d->d[k] || !tensor__needs(g, k)) { continue; }
-        if (d->passes >> k & 1) {
+        if (!tensor__needs(g, k)) { continue; }
+        if (!d->d[k]) {
+            g->gx[k] = tensor_zeros_like(gy);           // what copy_ overwrote
+        } else if (d->passes >> k & 1) {
             g->gx[k] = gy;
             passed = 1;
         } else if (g->create) {
@@ -12812,7 +12824,7 @@ TENSOR__MADE(nanmean, (tensor_t *x), (tensor_nanmean_dims)(x, NULL, 0, 0))
 #define TENSOR__RETURN_TWO(first, second, to)                                                                \
     tensor_t *list[2] = {first, second};                                                                     \
     tensor__tidy_n(th_, mark_, list, 2, __func__);                                                           \
-    *(to) = list[1];                                                                                         \
+    if (to) { *(to) = list[1]; }                                                                             \
     return list[0]
 #define TENSOR__X(name)                                                                                      \
     TENSOR_API tensor_t *(tensor_##name##_mean_dims)(tensor_t *x, const int64_t *dims, int n,                \
@@ -12878,6 +12890,7 @@ TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(!x->ndim || n < 0, SHAPE, "diff: x %t must have a dim and n be >= 0 (got %d)", x, n);
     TENSOR__DIM(d, "diff", dim, x)
+    if (n == 0) { x = tensor_clone(x); }
     for (tensor_t *from = x; n > 0 && x != TENSOR__POISON && x->dims[d]; n--) {
         int64_t m = x->dims[d] - 1;
         tensor_t *a = tensor_narrow(x, d, 1, m), *b = tensor_narrow(x, d, 0, m);
@@ -17632,6 +17645,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__deliver_leaf(tensor__thread_t *th, tenso
         }
         return 1;
     }
+    if (!(leaf->flags & TENSOR__REQUIRES_GRAD)) { return 1; }           // frozen since
     if (leaf->flags & TENSOR__HOOKED) {
         tensor__hooked_t *h = tensor__pass_hooked(th, p, leaf);
         return h && tensor__accumulate(th, &h->sum, g, p->create);

@@ -428,6 +428,42 @@ static void multi_views(void) {
             HERE); // a view of such a view
     tensor_free(w);
 }
+// What an in-place write leaves of a gradient, and where: PyTorch.
+static void overwritten(void) {
+    tensor_t *w = LEAF(1, 2), *z = tensor_clone(w), *i, *part[3], *x, *y;
+    tensor_zero_(z);
+    CHECK(tensor_requires_grad(z) && tensor_backward(tensor_sum(z)) == 0);
+    EXPECT(tensor_grad(w), 0, 0);
+    x = LEAF(3, 4);
+    w = LEAF(1, 2);
+    z = tensor_clone(w);
+    tensor_copy_(z, x);
+    CHECK(tensor_backward(tensor_sum(tensor_mul_scalar(z, 5))) == 0);
+    EXPECT(tensor_grad(w), 0, 0);
+    EXPECT(tensor_grad(x), 5, 5);
+    i = tensor_zeros_of(TENSOR_I64, 2);
+    CHECK(tensor_copy_(i, x) == i && !tensor_requires_grad(i));
+    EXPECT(i, 3, 4);
+    w = LEAF(2, 3); // frozen after the forward pass
+    x = LEAF(4, 5);
+    z = tensor_sum(tensor_mul(w, x));
+    tensor_requires_grad_(w, 0);
+    CHECK(tensor_backward(z) == 0 && !tensor_grad(w));
+    EXPECT(tensor_grad(x), 2, 3);
+    x = LEAF(1, 2, 3); // unlike split's, pieces of tensor_split may be changed
+    y = tensor_mul_scalar(x, 1);
+    CHECK(tensor_tensor_split(y, 2, 0, part, 3) == 2);
+    tensor_mul_scalar_(part[0], 3);
+    CHECK(tensor_tensor_split_at(y, (int64_t[]){2}, 1, 0, part) == 2);
+    tensor_mul_scalar_(part[1], 7);
+    CHECK(tensor_backward(tensor_sum(y)) == 0);
+    EXPECT(tensor_grad(x), 3, 3, 7);
+    x = LEAF(0, 0);
+    w = LEAF(0, 2);
+    CHECK(tensor_backward(tensor_sum(tensor_atan2(x, w))) == 0);
+    EXPECT(tensor_grad(x), 0, 0.5);
+    EXPECT(tensor_grad(w), 0, 0);
+}
 // Views of views, the base changed after a view was taken, views used before and after: against PyTorch.
 static void views_in_place(void) {
     tensor_t *x = tensor_requires_grad_(tensor_arange(1, 7, 1, TENSOR_F32), 1), *b, *v, *w, *z, *e;
@@ -1457,6 +1493,7 @@ int main(void) {
     RUN(switches);
     RUN(inference);
     RUN(multi_views);
+    RUN(overwritten);
     RUN(views_in_place);
     RUN(random_changes);
     RUN(custom);

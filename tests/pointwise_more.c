@@ -250,6 +250,15 @@ static void dtypes_of_numbers(void) {
     CHECK_POISON(tensor_clamp_max(u, -1), TENSOR_ERR_DTYPE, "clamp_max: -1 is outside the range of u8");
     CHECK_POISON(tensor_clamp_min_(u, 256), TENSOR_ERR_DTYPE, "clamp_min_: 256 is outside the range of u8");
     IS(0, tensor_clamp(u, -5, 300), 1, 2, 200);
+    i = tensor_to(X(0, 1, 5, -3), TENSOR_I64); // a fraction turns integers to floats, as in PyTorch
+    IS(0, tensor_clamp_max(i, -2.5), -2.5, -2.5, -2.5, -3);
+    IS(0, tensor_clamp_min(i, 0.5), 0.5, 1, 5, 0.5);
+    IS(0, tensor_clamp(i, 0.5, 2.5), 0.5, 1, 2.5, 0.5);
+    CHECK(tensor_dtype(tensor_clamp_min(i, 0.5)) == TENSOR_F32);
+    CHECK(tensor_dtype(tensor_clamp_min(i, 1)) == TENSOR_I64);
+    CHECK_POISON(tensor_clamp_(i, 0.5, 2), TENSOR_ERR_DTYPE, "clamp_: a result of f32 cannot be stored in x [4]");
+    tensor_fill_(tensor_diff(i, 0, 0), 9);
+    IS(0, i, 0, 1, 5, -3);
     IS(0, tensor_full_of(TENSOR_U8, 255.9, 2), 255, 255);
     IS(0, tensor_full_of(TENSOR_I64, -0x1p63, 1), -0x1p63);
     IS(0, tensor_full_of(TENSOR_BOOL, 256, 2), 1, 1);

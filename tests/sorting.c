@@ -338,6 +338,7 @@ static void reductions(void) {
     IS(second, TENSOR_F32, "1x3x1", 0.5, 5.5, 0.25);
     IS(tensor_std_mean(c, 0, &second), TENSOR_F32, "", 3.63337159);
     IS(second, TENSOR_F32, "", 2.08333325);
+    IS(tensor_aminmax(c, NULL), TENSOR_F32, "", -6);
     IS(tensor_aminmax(c, &second), TENSOR_F32, "", -6);
     IS(second, TENSOR_F32, "", 8);
     IS(tensor_aminmax_dim(i, 1, 1, &second), TENSOR_I64, "2x1", 1, 2);
