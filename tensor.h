@@ -1484,7 +1484,7 @@ TENSOR_API tensor_t *tensor_randint_like(tensor_t *x, int64_t low, int64_t high)
 TENSOR_API tensor_t *tensor_normal(tensor_t *mean, tensor_t *std);
 // A random order of 0..n-1.                     -> new i64 [n];  grad none;  errors SHAPE
 TENSOR_API tensor_t *tensor_randperm(int64_t n);
-// 1 with probability p (elementwise), else 0.   -> new, shape and dtype of p;  grad none;  errors DTYPE, INDEX
+// 1 with probability p (elementwise), else 0.  -> new, shape and dtype of p;  grad none;  errors DTYPE, INDEX
 TENSOR_API tensor_t *tensor_bernoulli(tensor_t *p);
 // Poisson numbers at rates 0..1e15 (elementwise).   -> new, shape and dtype of rates;  grad none;  errors
 // DTYPE, INDEX
@@ -2197,6 +2197,9 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_check_n(...) TENSOR__CALL_KIND(int, tensor_check_n, __VA_ARGS__)
 #define tensor_set_default_dtype(...) TENSOR__CALL_KIND(int, tensor_set_default_dtype, __VA_ARGS__)
 #define tensor_set_num_threads(...) TENSOR__CALL_KIND(int, tensor_set_num_threads, __VA_ARGS__)
+#define tensor_set_allocator(...) TENSOR__CALL_KIND(int, tensor_set_allocator, __VA_ARGS__)
+#define tensor_set_parallel_for(...) TENSOR__CALL_KIND(int, tensor_set_parallel_for, __VA_ARGS__)
+#define tensor_raise(...) TENSOR__CALL_KIND(int, tensor_raise, __VA_ARGS__)
 #define tensor_set_cpu(...) TENSOR__CALL_KIND(int, tensor_set_cpu, __VA_ARGS__)
 #define tensor_chunk(...) TENSOR__CALL_KIND(int, tensor_chunk, __VA_ARGS__)
 #define tensor_meshgrid(...) TENSOR__CALL_KIND(int, tensor_meshgrid, __VA_ARGS__)
@@ -11444,7 +11447,8 @@ TENSOR__X(ATANH, atanh) TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENS
 #undef TENSOR__X
 // A fraction turns integers to f32; an infinite bound is none.
 TENSOR__FN int tensor__clamped(int dtype, double lo, double hi) {
-    return lo - floor(lo) > 0 ? tensor__weak(dtype, lo) : hi - floor(hi) > 0 ? tensor__weak(dtype, hi) : dtype;
+    double v = lo - floor(lo) > 0 ? lo : hi;
+    return v - floor(v) > 0 ? tensor__weak(dtype, v) : dtype;
 }
 // A bound beyond the far end of an integer dtype would be a result that it cannot hold.
 TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {

@@ -1103,6 +1103,8 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 #define nn_parameters(...) TENSOR__CALL_KIND(int, nn_parameters, __VA_ARGS__)
 #define nn_module_zero_grad(...) TENSOR__CALL_KIND(int, nn_module_zero_grad, __VA_ARGS__)
 #define nn_copy_state(...) TENSOR__CALL_KIND(int, nn_copy_state, __VA_ARGS__)
+#define nn_num_parameters(...) TENSOR__CALL_KIND(i64, nn_num_parameters, __VA_ARGS__)
+#define nn_register_forward_hook(...) TENSOR__CALL_KIND(i64, nn_register_forward_hook, __VA_ARGS__)
 #define nn_to(...) TENSOR__CALL_KIND(int, nn_to, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
@@ -1990,6 +1992,11 @@ TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer
 #define nn_load_memory(...) TENSOR__CALL_KIND(int, nn_load_memory, __VA_ARGS__)
 #define nn_safetensors_write(...) TENSOR__CALL_KIND(int, nn_safetensors_write, __VA_ARGS__)
 #define nn_save(...) TENSOR__CALL_KIND(int, nn_save, __VA_ARGS__)
+#define nn_seek(...) TENSOR__CALL_KIND(int, nn_seek, __VA_ARGS__)
+#define nn_safetensors_open(...)                                                                             \
+    ((nn_safetensors_t *)(intptr_t)TENSOR__CALL_KIND(ptr, nn_safetensors_open, __VA_ARGS__))
+#define nn_safetensors_parse(...)                                                                            \
+    ((nn_safetensors_t *)(intptr_t)TENSOR__CALL_KIND(ptr, nn_safetensors_parse, __VA_ARGS__))
 #define nn_save_checkpoint(...) TENSOR__CALL_KIND(int, nn_save_checkpoint, __VA_ARGS__)
 #define nn_load_checkpoint(...) TENSOR__CALL_KIND(int, nn_load_checkpoint, __VA_ARGS__)
 
@@ -9027,7 +9034,7 @@ TENSOR__FN int64_t nn__add_hook(nn_module_t *m, const char *op, nn_forward_pre_h
 TENSOR_API int64_t nn_register_forward_pre_hook(nn_module_t *m, nn_forward_pre_hook_t fn, void *user) {
     return nn__add_hook(m, "register_forward_pre_hook", fn, NULL, NULL, user);
 }
-TENSOR_API int64_t nn_register_forward_hook(nn_module_t *m, nn_forward_hook_t fn, void *user) {
+TENSOR_API int64_t (nn_register_forward_hook)(nn_module_t *m, nn_forward_hook_t fn, void *user) {
     return nn__add_hook(m, "register_forward_hook", NULL, fn, NULL, user);
 }
 TENSOR_API int64_t nn_register_full_backward_hook(nn_module_t *m, nn_full_backward_hook_t fn, void *user) {
@@ -9226,7 +9233,7 @@ TENSOR_API int (nn_parameters)(nn_module_t *m, tensor_t **out, int max) {
     return n;
 }
 
-TENSOR_API int64_t nn_num_parameters(nn_module_t *m) {
+TENSOR_API int64_t (nn_num_parameters)(nn_module_t *m) {
     nn__items_t all;
     void *block = nn__collect(m, "num_parameters", &all);
     int64_t i, n = 0;
@@ -12124,7 +12131,7 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
     return l ? l->batches : 0;
 }
 
-TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches) {
+TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
     int code = nn__bad_loader("seek", l);
     if (code != TENSOR_OK) return code;
     if (batches < 0) return NN__ERROR(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
@@ -12932,7 +12939,7 @@ TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     return NULL;
 }
 
-TENSOR_API nn_safetensors_t *nn_safetensors_parse(const void *data, size_t size) {
+TENSOR_API nn_safetensors_t *(nn_safetensors_parse)(const void *data, size_t size) {
     nn__source_t s = nn__from_memory(data, size);
     return nn__reader(&s, "memory");
 }
@@ -12999,7 +13006,7 @@ TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name)
 }
 
 #ifndef TENSOR_NO_STDIO
-TENSOR_API nn_safetensors_t *nn_safetensors_open(const char *path) {
+TENSOR_API nn_safetensors_t *(nn_safetensors_open)(const char *path) {
     nn__source_t s;
     if (!nn__open(&s, "safetensors", path)) return NULL;
     return nn__reader(&s, path);
@@ -13478,7 +13485,7 @@ TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, int partial) {
 }
 
 TENSOR_API int (nn_load_memory)(const void *data, size_t size, nn_module_t *m, int partial) {
-    nn_safetensors_t *r = nn_safetensors_parse(data, size);
+    nn_safetensors_t *r = (nn_safetensors_parse)(data, size);
     int code = nn__load_from(r, m, partial);
     nn_safetensors_close(r);
     return code;
@@ -13498,7 +13505,7 @@ TENSOR_API int (nn_save)(const char *path, nn_module_t *m) {
 TENSOR_API int nn_load_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
     if (!nn__too_many("load", a.site_, a.surplus_)) {
-        nn_safetensors_t *r = nn_safetensors_open(a.path);
+        nn_safetensors_t *r = (nn_safetensors_open)(a.path);
         code = nn__load_from(r, a.module, a.partial);
         nn_safetensors_close(r);
     }
@@ -13718,7 +13725,7 @@ TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
     void *block;
     int code;
     if (tensor_error_code() != TENSOR_OK) return tensor_error_code();
-    r = nn_safetensors_open(path);
+    r = (nn_safetensors_open)(path);
     if (!r) return tensor_error_code();
     block = nn__collect(m, "load_checkpoint", &all);
     code = block ? nn__check_state(r, &all, 0, "optimizer/") : tensor_error_code();
