@@ -5433,11 +5433,8 @@ template <class C> inline update_t<C> update_of(const nn__update_t &n, const par
 template <class C, int RULE> inline auto *step_kernel(bool live) {
     return live ? optimizer_step<C, RULE, true> : optimizer_step<C, RULE, false>;
 }
-// All tensors of one dtype, with the same states. live: an update_t<C> on the device, or NULL.
-template <class C>
-inline int optimizer(const place_t &at, int rule, const param_t *params, int count, const nn__update_t &n,
-                     const void *live = nullptr) {
-    update_t<C> u = update_of<C>(n, params[0]);
+// f(table, its length, the most elements of one) for all that are not empty, MANY at a time.
+template <class F> inline int by_many(const param_t *params, int count, F f) {
     for (int i = 0; i < count;) {
         params_t t;
         int64_t most = 0;
@@ -5448,15 +5445,90 @@ inline int optimizer(const place_t &at, int rule, const param_t *params, int cou
             t.of[had++] = params[i];
             most = params[i].n > most ? params[i].n : most;
         }
-        if (!had) { break; }
-        dim3 grid(grid_for(at, most, THREADS * 4), (unsigned)had);
-        auto *kernel = rule == RULE_SGD    ? step_kernel<C, RULE_SGD>(live != nullptr)
-                       : rule == RULE_ADAM ? step_kernel<C, RULE_ADAM>(live != nullptr)
-                                           : step_kernel<C, RULE_RMSPROP>(live != nullptr);
-        cudaError_t e = tcu_launch(kernel, grid, THREADS, 0, at.stream, t, u, (const update_t<C> *)live);
+        cudaError_t e = had ? f(t, (unsigned)had, most) : cudaSuccess;
         if (e) { return code_of(e); }
     }
     return 0;
+}
+// All tensors of one dtype, with the same states. live: an update_t<C> on the device, or NULL.
+template <class C>
+inline int optimizer(const place_t &at, int rule, const param_t *params, int count, const nn__update_t &n,
+                     const void *live = nullptr) {
+    update_t<C> u = update_of<C>(n, params[0]);
+    auto *kernel = rule == RULE_SGD    ? step_kernel<C, RULE_SGD>(live != nullptr)
+                   : rule == RULE_ADAM ? step_kernel<C, RULE_ADAM>(live != nullptr)
+                                       : step_kernel<C, RULE_RMSPROP>(live != nullptr);
+    return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
+        return tcu_launch(kernel, dim3(grid_for(at, most, THREADS * 4), had), THREADS, 0, at.stream, t, u,
+                          (const update_t<C> *)live);
+    });
+}
+// Block x of a tensor has the squares of every parts_of(n)-th piece, in double: the same for any device.
+__host__ __device__ inline int64_t parts_of(int64_t n) {
+    int64_t parts = (n + THREADS * 16 - 1) / (THREADS * 16);
+    return parts < 256 ? parts : 256;
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4) grad_squares(params_t t) {
+    TCU_SHARED(double, part, [THREADS]);
+    const param_t &q = t.of[blockIdx.y];
+    constexpr int V = lanes_of<C>;
+    const int64_t parts = parts_of(q.n), packs = aligned16(q.p) ? q.n / V : 0;
+    if (blockIdx.x >= parts) { return; }
+    double sum = 0;
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < packs; i += parts * THREADS) {
+        pack_t<C, V> x = ((const pack_t<C, V> *)q.p)[i];
+        TCU_UNROLL
+        for (int l = 0; l < V; l++) { sum = w_add(sum, w_mul((double)x.v[l], (double)x.v[l])); }
+    }
+    for (int64_t i = packs * V + blockIdx.x * THREADS + threadIdx.x; i < q.n; i += parts * THREADS) {
+        double x = (double)((const C *)q.p)[i];
+        sum = w_add(sum, w_mul(x, x));
+    }
+    sum = block_sum(sum, part);
+    if (!threadIdx.x) { ((double *)q.g)[blockIdx.x] = sum; }
+}
+__global__ void __launch_bounds__(THREADS, 4) sum_parts(double *y, const double *parts, int64_t n) {
+    TCU_SHARED(double, part, [THREADS]);
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < n; i += THREADS) { sum = w_add(sum, parts[i]); }
+    sum = block_sum(sum, part);
+    if (!threadIdx.x) { *y = sum; }
+}
+template <class C>
+__global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const double *factor, float *found) {
+    const param_t &q = t.of[blockIdx.y];
+    constexpr int V = lanes_of<C>;
+    const C f = (C)*factor;
+    const int64_t packs = aligned16(q.p) ? q.n / V : 0, step = (int64_t)gridDim.x * blockDim.x;
+    const int64_t first = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    bool bad = false;
+    if (!found && f == C(1)) { return; }
+    for (int64_t i = first; i < packs; i += step) {
+        pack_t<C, V> x = ((const pack_t<C, V> *)q.p)[i];
+        TCU_UNROLL
+        for (int l = 0; l < V; l++) {
+            bad = bad || !(x.v[l] - x.v[l] == 0);
+            x.v[l] = w_mul(x.v[l], f);
+        }
+        ((pack_t<C, V> *)q.p)[i] = x;
+    }
+    for (int64_t i = packs * V + first; i < q.n; i += step) {
+        C x = ((const C *)q.p)[i];
+        bad = bad || !(x - x == 0);
+        ((C *)q.p)[i] = w_mul(x, f);
+    }
+    if (found && bad) { atomicExch(found, 1.0f); }
+}
+// Of gradients of one dtype: partial sums of squares to parts (g of each is its place there), or times
+// *factor.
+template <class C> inline int grads(const place_t &at, const param_t *params, int count, const double *factor,
+                                    float *found) {
+    return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
+        return factor ? tcu_launch(grad_scale<C>, dim3(grid_for(at, most, THREADS * 4), had), THREADS, 0,
+                                   at.stream, t, factor, found)
+                      : tcu_launch(grad_squares<C>, dim3((unsigned)parts_of(most), had), THREADS, 0,
+                                   at.stream, t);
+    });
 }
 
 // ------------------------------------------------------------------------------
@@ -6719,10 +6791,36 @@ static int native_recurrent(const place_t &at, tensor_call_t *c) {
     return dtype == TENSOR_F32   ? recurrent<float>(at, c)
            : dtype == TENSOR_F64 ? recurrent<double>(at, c) : (int)NONE;
 }
+// nn__cpu_squares and nn__cpu_scale.
+static int native_grads(const place_t &at, tensor_call_t *c) {
+    const bool scale = c->p->i[0] == 4;
+    const int count = c->nout - 2;
+    double *head = (double *)c->arg[0].data;
+    int64_t parts = 0;
+    int n[2] = {0, 0}, code = 0;
+    for (int i = 0; i < count; i++) { parts += parts_of(c->arg[2 + i].numel); }
+    scratch_t scratch(c, scale ? 0 : (uint64_t)parts * sizeof(double));
+    param_t *params = (param_t *)malloc((size_t)(count + 1) * 2 * sizeof *params);
+    parts = 0;
+    for (int i = 0; i < count && params; i++) {
+        const tensor_arg_t &a = c->arg[2 + i];
+        const int wide = a.dtype == TENSOR_F64;
+        params[wide * count + n[wide]++] = {a.data, (double *)scratch.at + parts, {}, a.numel};
+        parts += parts_of(a.numel);
+    }
+    code = scratch.code ? scratch.code : params ? 0 : (int)NONE;
+    const double *factor = scale ? head : nullptr;
+    if (!code) { code = grads<float>(at, params, n[0], factor, (float *)c->arg[1].data); }
+    if (!code) { code = grads<double>(at, params + count, n[1], factor, (float *)c->arg[1].data); }
+    free(params);
+    if (code || scale) { return code; }
+    return code_of(tcu_launch(sum_parts, 1, THREADS, 0, at.stream, head, (const double *)scratch.at, parts));
+}
 // arg 0: nn__update_t on the host; then parameter, gradient and three states, again and again.
 static int native_optimizer(const place_t &at, tensor_call_t *c) {
     const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
     int count = c->nout / 5, dtype = c->arg[1].dtype, code;
+    if (c->p->i[0] > RULE_RMSPROP) { return native_grads(at, c); }
     param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
     if (!params) { return NONE; }
     for (int i = 0; i < count; i++) {

@@ -162,9 +162,9 @@ TENSOR_API double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, ten
 // Between begin and end the thread's calls are written down, not run. A run gives what these calls would give
 // now: it reads the tensors that they read (their memory stays the graph's until it is freed), overwrites
 // those that they made, draws the next random numbers, and takes an optimizer's learning rate and count of
-// steps as they are. In a capture nothing can depend on values: tensor_item, printing, nonzero,
-// clip_grad_norm, an op without a kernel and a copy from the host are UNSUPPORTED errors (numbers of up to 8
-// bytes become a part of the graph). One graph is captured at a time.
+// steps as they are. In a capture nothing can depend on values: tensor_item, printing, nonzero, an op without
+// a kernel and a copy from the host are UNSUPPORTED errors (numbers of up to 8 bytes become a part of the
+// graph). One graph is captured at a time.
 // ------------------------------------------------------------------------------
 
 typedef struct tensor_cuda_graph_t tensor_cuda_graph_t;

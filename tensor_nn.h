@@ -1775,13 +1775,12 @@ TENSOR_API int nn_set_lr(nn_optimizer_t *o, double lr);
 TENSOR_API double nn_get_lr(nn_optimizer_t *o);
 
 // Scales all gradients by min(1, max_norm / (norm + 1e-6)), norm being the 2-norm of all of them together
-// (summed in double in a fixed order). The norm comes back as a double because the usual next step is to
-// print or test it.
-//   -> norm before scaling (may be infinite or NaN: then gradients become NaN, as in PyTorch), NaN on failure
+// (summed in double in a fixed order). On a device nothing waits: tensor_item of the norm does.
+//   -> 0-d f64, the norm before scaling (may be infinite or NaN: then gradients become NaN, as in PyTorch)
 //   errors  POISONED, SHAPE (max_norm negative or NaN)
-TENSOR_API double nn_clip_grad_norm(nn_optimizer_t *o, double max_norm);
+TENSOR_API tensor_t *nn_clip_grad_norm(nn_optimizer_t *o, double max_norm);
 // The same for a list of parameters.   -> norm;  errors as above
-TENSOR_API double nn_clip_grad_norm_n(tensor_t *const *list, int n, double max_norm);
+TENSOR_API tensor_t *nn_clip_grad_norm_n(tensor_t *const *list, int n, double max_norm);
 // Clamps every gradient element to -limit..limit.   -> code;  errors POISONED, SHAPE
 TENSOR_API int nn_clip_grad_value(nn_optimizer_t *o, double limit);
 TENSOR_API int nn_clip_grad_value_n(tensor_t *const *list, int n, double limit);
@@ -1802,8 +1801,8 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 #define nn_optimizer_free(...) TENSOR__CALL_KIND(int, nn_optimizer_free, __VA_ARGS__)
 #define nn_zero_grad(...) TENSOR__CALL_KIND(int, nn_zero_grad, __VA_ARGS__)
 #define nn_set_lr(...) TENSOR__CALL_KIND(int, nn_set_lr, __VA_ARGS__)
-#define nn_clip_grad_norm(...) TENSOR__CALL_KIND(f64, nn_clip_grad_norm, __VA_ARGS__)
-#define nn_clip_grad_norm_n(...) TENSOR__CALL_KIND(f64, nn_clip_grad_norm_n, __VA_ARGS__)
+#define nn_clip_grad_norm(...) TENSOR__CALL(nn_clip_grad_norm, __VA_ARGS__)
+#define nn_clip_grad_norm_n(...) TENSOR__CALL(nn_clip_grad_norm_n, __VA_ARGS__)
 #define nn_clip_grad_value(...) TENSOR__CALL_KIND(int, nn_clip_grad_value, __VA_ARGS__)
 #define nn_clip_grad_value_n(...) TENSOR__CALL_KIND(int, nn_clip_grad_value_n, __VA_ARGS__)
 
@@ -2337,7 +2336,7 @@ typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 
 // The numbers of one group of an optimizer at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
 // OPTIMIZER calls have it as argument 0, on the host, then x, gradient and three states of each parameter;
-// i[0] 0 sgd, 1 adam, 2 rmsprop.
+// i[0] 0 sgd, 1 adam, 2 rmsprop; 3, 4: see nn__cpu_squares, nn__cpu_scale.
 typedef struct nn__update_t {
     double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
     double minus_step, inverse_root;
@@ -11817,85 +11816,160 @@ TENSOR__FN void nn__squares_task(void *arg, int64_t task, int worker) {
     s->sum[task] = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-// Sum of squares of g; NaN after raising.
-TENSOR__FN double nn__squares(tensor_t *g) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
-    nn__squares_t s;
-    double few[16], total = 0, *sums = few;
-    int64_t chunks, i;
-    tensor_t *c;
-    if (g->device) {
-        total = (tensor_item)((tensor_sum)((tensor_square)((tensor_to)(g, TENSOR_F64))));
-        (tensor_scope_end)(scope);
-        return total;
+// Gradients f32 or f64, contiguous, from arg 2 on; arg 0: f64, their sum of squares.
+TENSOR__FN int nn__cpu_squares(tensor_call_t *c) {
+    double few[16], total = 0;
+    int64_t i;
+    int k;
+    for (k = 2; k < c->nout; k++) {
+        const tensor_arg_t *a = &c->arg[k];
+        int64_t chunks = (a->numel + NN__CHUNK - 1) / NN__CHUNK;
+        nn__squares_t s;
+        s.f32 = a->dtype == TENSOR_F32 ? (const float *)a->data : NULL;
+        s.f64 = a->dtype == TENSOR_F64 ? (const double *)a->data : NULL;
+        s.n = a->numel;
+        s.sum = chunks > 16 ? (double *)nn__memory((uint64_t)chunks, sizeof(double)) : few;
+        if (!s.sum) return TENSOR_ERR_OUT_OF_MEMORY;
+        if (s.n >= NN__PARALLEL_FROM) {
+            TENSOR__(parallel)(chunks, nn__squares_task, &s);
+        } else {
+            for (i = 0; i < chunks; i++) nn__squares_task(&s, i, 0);
+        }
+        for (i = 0; i < chunks; i++) total += s.sum[i];
+        if (s.sum != few) nn__free(s.sum);
     }
-    c = (tensor_contiguous)(g->dtype == TENSOR_F64 ? g : (tensor_to)(g, TENSOR_F32));
-    if ((tensor_is_poison)(c)) {
-        (tensor_scope_end)(scope);
-        return (double)NAN;
-    }
-    s.f32 = c->dtype == TENSOR_F32 ? (const float *)nn__pointer(c) : NULL;
-    s.f64 = c->dtype == TENSOR_F64 ? (const double *)nn__pointer(c) : NULL;
-    s.n = c->numel;
-    chunks = (c->numel + NN__CHUNK - 1) / NN__CHUNK;
-    if (chunks > 16) sums = (double *)nn__memory((uint64_t)chunks, sizeof(double));
-    if (!sums) {
-        (tensor_scope_end)(scope);
-        return (double)NAN;
-    }
-    s.sum = sums;
-    if (s.n >= NN__PARALLEL_FROM) {
-        TENSOR__(parallel)(chunks, nn__squares_task, &s);
-    } else {
-        for (i = 0; i < chunks; i++) nn__squares_task(&s, i, 0);
-    }
-    for (i = 0; i < chunks; i++) total += sums[i];
-    if (sums != few) nn__free(sums);
-    (tensor_scope_end)(scope);
-    return total;
+    *(double *)c->arg[0].data = total;
+    return TENSOR_OK;
 }
+// The same gradients times arg 0; arg 1, if there: f32, made 1 where one of them is infinite or NaN.
+TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
+    double factor = *(const double *)c->arg[0].data;
+    float f = (float)factor;
+    int64_t i;
+    int k, bad = 0;
+    for (k = 2; k < c->nout; k++) {
+        const tensor_arg_t *a = &c->arg[k];
+        float *x = (float *)a->data;
+        double *y = (double *)a->data;
+        for (i = 0; a->dtype == TENSOR_F32 && i < a->numel; i++) {
+            bad |= !(x[i] - x[i] == 0);
+            x[i] *= f;
+        }
+        for (i = 0; a->dtype == TENSOR_F64 && i < a->numel; i++) {
+            bad |= !(y[i] - y[i] == 0);
+            y[i] *= factor;
+        }
+    }
+    if (bad && c->arg[1].data) *(float *)c->arg[1].data = 1;
+    return TENSOR_OK;
+}
+static const tensor__row_t nn__grads_row[2] = {
+    {"grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END + 1, 0, NULL, nn__cpu_squares, NULL, 0, 0,
+     "", NULL},
+    {"grad_scale", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END + 2, 0, NULL, nn__cpu_scale, NULL, 0, 0,
+     "", NULL}};
 
 // Either o or list.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
     return o ? o->param[i].t : list[i];
 }
 
-TENSOR__FN double nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
-    double total = 0, norm, factor;
-    tensor_scope_t scope;
-    int i;
-    if (tensor_error_code() != TENSOR_OK) return (double)NAN;
-    if (!(max_norm >= 0)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
-        return (double)NAN;
+// One call for all gradients on a device. scale: they change. -> code
+TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, int device, int scale,
+                              tensor_t *head, tensor_t *found, const char *op) {
+    tensor_arg_t *a = (tensor_arg_t *)nn__memory((uint64_t)n + 2, sizeof *a + sizeof(tensor_t *));
+    tensor_t *g, **copy = a ? (tensor_t **)(void *)(a + n + 2) : NULL;
+    tensor_params_t p;
+    tensor_call_t c;
+    int i, code;
+    if (!a || (tensor_is_poison)(head) || (found && (tensor_is_poison)(found))) {
+        nn__free(a);
+        return tensor_error_code();
     }
-    for (i = 0; i < n; i++) {
-        tensor_t *t = nn__listed(o, list, i);
-        if (!nn__whole("clip_grad_norm", "a parameter", t)) return (double)NAN;
-        if (t->grad) total += nn__squares(t->grad);
+    memset(&p, 0, sizeof p);
+    memset(&c, 0, sizeof c);
+    p.i[0] = scale ? 4 : 3;
+    c.row = &nn__grads_row[scale];
+    c.arg = a;
+    c.nout = 2;
+    c.p = &p;
+    c.device = (uint8_t)device;
+    c.thread = TENSOR__(self)();
+    nn__step_arg(&a[0], head, scale ? TENSOR_READ : TENSOR_WRITE);
+    nn__step_arg(&a[1], found, TENSOR_UPDATE);
+    for (i = 0; i < n && tensor_error_code() == TENSOR_OK; i++) {
+        g = nn__listed(o, list, i)->grad;
+        if (!g || g->device != device || g->numel == 0) continue;
+        copy[i] = nn__step_operand(g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
+        nn__step_arg(&a[c.nout++], copy[i], scale ? TENSOR_UPDATE : TENSOR_READ);
     }
-    if (tensor_error_code() != TENSOR_OK) return (double)NAN;
-    norm = sqrt(total);
-    factor = max_norm / (norm + 1e-6);
-    if (factor >= 1) return norm;
-    scope = TENSOR__(scope)(0);
-    for (i = 0; i < n; i++) {
-        tensor_t *t = nn__listed(o, list, i);
-        if (t->grad) (tensor_mul_scalar_)(t->grad, factor);
+    code = tensor_error_code() ? tensor_error_code() : TENSOR__(launch)(&c);
+    for (i = 0; i < n && code == TENSOR_OK && scale; i++) {
+        g = nn__listed(o, list, i)->grad;
+        if (!copy[i]) continue;
+        if (copy[i] != g) (tensor_copy_)(g, copy[i]);
+        else g->storage->version++;
+        g->storage->write_op = op;
+        g->storage->write_site = NULL;
+        code = tensor_error_code();
     }
-    (tensor_scope_end)(scope);
-    return tensor_error_code() == TENSOR_OK ? norm : (double)NAN;
+    nn__free(a);
+    return code;
 }
 
-TENSOR_API double (nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
-    if (nn__bad_optimizer("clip_grad_norm", o) != TENSOR_OK) return (double)NAN;
+// The norm and what it makes of the gradients stay on their devices; only the CPU's are left alone where
+// nothing is to be clipped.
+TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
+    tensor_t *total = NULL, *part, *norm, *factor;
+    unsigned devices = 0;
+    double host;
+    tensor_scope_t scope;
+    int i, d, code;
+    if (tensor_error_code() != TENSOR_OK) return TENSOR__(poison);
+    if (!(max_norm >= 0)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
+        return TENSOR__(poison);
+    }
+    for (i = 0; i < n; i++) {
+        tensor_t *t = nn__listed(o, list, i);
+        if (!nn__whole("clip_grad_norm", "a parameter", t)) return TENSOR__(poison);
+        if (t->grad) devices |= 1u << t->grad->device;
+    }
+    scope = TENSOR__(scope)(0);
+    for (d = 0; devices >> d; d++) {
+        if (!(devices >> d & 1)) continue;
+        part = TENSOR__(make)(nn__self(), "clip_grad_norm", TENSOR_F64, NULL, 0, d);
+        nn__grads_call(o, list, n, d, 0, part, NULL, "");
+        total = total ? (tensor_add)(total, nn__beside(part, total)) : part;
+    }
+    norm = total ? (tensor_sqrt)(total) : (tensor_zeros_n)(NULL, 0, TENSOR_F64);
+    part = nn__host_tensor(NULL, 0, TENSOR_F64);
+    if (!(tensor_is_poison)(part)) *(double *)nn__pointer(part) = max_norm;
+    factor = (tensor_clamp)((tensor_div)(part, (tensor_add_scalar)(norm, 1e-6)), -(double)INFINITY, 1);
+    code = tensor_error_code();
+    for (d = 1; devices >> d && code == TENSOR_OK; d++) {
+        if (devices >> d & 1)
+            code = nn__grads_call(o, list, n, d, 1, (tensor_to)(factor, TENSOR_CPU + d), NULL, "clip_grad_norm");
+    }
+    if ((devices & 1) && code == TENSOR_OK && (host = (tensor_item)(factor)) != 1) {
+        for (i = 0; i < n; i++) {
+            tensor_t *t = nn__listed(o, list, i);
+            if (t->grad && !t->grad->device) (tensor_mul_scalar_)(t->grad, host);
+        }
+        code = tensor_error_code();
+    }
+    return (tensor_scope_return)(scope, code == TENSOR_OK ? norm : TENSOR__(poison));
+}
+
+TENSOR_API tensor_t *(nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
+    if (nn__bad_optimizer("clip_grad_norm", o) != TENSOR_OK) return TENSOR__(poison);
     return nn__clip_norm(o, NULL, o->nparams, max_norm);
 }
 
-TENSOR_API double (nn_clip_grad_norm_n)(tensor_t *const *list, int n, double max_norm) {
+TENSOR_API tensor_t *(nn_clip_grad_norm_n)(tensor_t *const *list, int n, double max_norm) {
     if (!list && n > 0) {
         nn__poisoned("clip_grad_norm", "the list", list);
-        return (double)NAN;
+        return TENSOR__(poison);
     }
     return nn__clip_norm(NULL, list, n, max_norm);
 }

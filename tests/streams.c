@@ -196,7 +196,7 @@ static void threads(void) {
 #ifdef TEST_FEW                 // under sanitizers, which are slow and have few pointwise kernels
 enum { MODELS = 1, STEPS = 5 };
 #else
-enum { MODELS = 3, STEPS = 20 };
+enum { MODELS = 4, STEPS = 20 };
 #endif
 static nn_module_t *model(int which) {
 #ifdef TEST_FEW
@@ -206,11 +206,14 @@ static nn_module_t *model(int which) {
     if (which == 1)
         return nn_sequential(nn_flatten(), nn_linear(6, 12), nn_layer_norm(12), nn_relu(),
                              nn_dropout(0.2), nn_linear(12, 12), nn_dropout(0.5), nn_linear(12, 3));
+    if (which == 3)
+        return nn_sequential(nn_embedding(11, 8), nn_transformer_encoder_layer(8, 2, .feedforward = 16,
+                             .batch_first = 1, .norm_first = 1, .gelu = 1), nn_flatten(), nn_linear(48, 3));
     return nn_sequential(nn_linear(6, 8), nn_batch_norm1d(8), nn_tanh(), nn_linear(8, 3));
 }
 static nn_optimizer_t *optimizer(int which, nn_module_t *m) {
     if (which == 0) return nn_adam(m, .lr = 0.01);
-    if (which == 1) return nn_adamw(m, .lr = 0.02, .weight_decay = 0.1);
+    if (which == 1 || which == 3) return nn_adamw(m, .lr = 0.02, .weight_decay = 0.1);
     return nn_sgd(m, .lr = 0.05, .momentum = 0.9);
 }
 static void batch(int step, tensor_t **x, tensor_t **y) {
@@ -221,11 +224,14 @@ static void batch(int step, tensor_t **x, tensor_t **y) {
     *y = on(tensor_from(label, TENSOR_I64, 4));
 }
 // One step of training; the loss is kept.
-static tensor_t *train(nn_module_t *m, nn_optimizer_t *opt, tensor_t *x, tensor_t *y) {
-    tensor_t *loss = tensor_cross_entropy(nn_forward(m, x), y);
+static tensor_t *train(int which, nn_module_t *m, nn_optimizer_t *opt, tensor_t *x, tensor_t *y) {
+    tensor_t *loss;
+    if (which == 3) x = tensor_to(tensor_add_scalar(tensor_mul_scalar(x, 5), 5), TENSOR_I64);       // tokens
+    loss = tensor_cross_entropy(nn_forward(m, x), y);
     nn_zero_grad(opt);
     tensor_backward(loss);
-    if (MODELS > 1) nn_clip_grad_value(opt, 0.5);
+    if (which == 2) nn_clip_grad_value(opt, 0.5);
+    else nn_clip_grad_norm(opt, 0.5);
     nn_step(opt);
     return tensor_keep(loss);
 }
@@ -235,7 +241,7 @@ static void replay(void) {
     int which, captured, step, k, n = 0;
     for (which = 0; which < MODELS; which++) {
         double loss[2][STEPS];
-        tensor_t *p[2][12];
+        tensor_t *p[2][16];
         uint64_t drawn[2];
         tensor_scope_t s = tensor_scope_begin();
         for (captured = 0; captured < 2; captured++) {
@@ -262,19 +268,19 @@ static void replay(void) {
                         g = tensor_cuda_graph_new(TENSOR_CUDA);
                         CHECK_MSG(tensor_cuda_graph_begin(g) == 0, "%s", tensor_error_text());
                         tensor_free(l);
-                        l = train(m, opt, x, y);
+                        l = train(which, m, opt, x, y);
                         CHECK_MSG(tensor_cuda_graph_end(g) == 0, "%s", tensor_error_text());
                     }
                     CHECK_MSG(tensor_cuda_graph_replay(g) == 0, "%s", tensor_error_text());
                 } else {
                     if (l) tensor_free(l);
-                    l = train(m, opt, x, y);
+                    l = train(which, m, opt, x, y);
                 }
                 loss[captured][step] = tensor_item(l);
             }
             drawn[captured] = tensor_get_generator().offset;
-            n = nn_parameters(m, p[captured], 12);
-            CHECK(n >= 4 && n <= 12);
+            n = nn_parameters(m, p[captured], 16);
+            CHECK(n >= 4 && n <= 16);
             for (k = 0; k < n; k++) p[captured][k] = off(tensor_clone(p[captured][k]));
             tensor_set_default_device(TENSOR_CPU);
             tensor_free(l);
@@ -553,7 +559,7 @@ static void steady(void) {
         for (step = 0; step < 8; step++) {
             tensor_scope_t s = tensor_scope_begin();
             batch(step, &x, &y);
-            tensor_free(train(m, opt, x, y));
+            tensor_free(train(which, m, opt, x, y));
             tensor_scope_end(s);
             if (step == 1) after_two = raw_calls();
         }
