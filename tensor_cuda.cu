@@ -5348,7 +5348,8 @@ enum rule_t { RULE_SGD, RULE_ADAM, RULE_RMSPROP };
 template <class C> struct update_t {                    // nn__update_t in the class of the parameters
     C minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps, minus_step,
         inverse_root;
-    bool decay, first, nesterov, decoupled, lerp_back, maximize, state[3];
+    bool decay, first, nesterov, decoupled, lerp_back, maximize, state[3], skip;
+    double whole[4];                                    // -lr, both betas, step
 };
 template <class C, int RULE> __device__ inline C step_one(const update_t<C> &u, C x, C g, C *s) {
     if (u.maximize) { g = -g; }
@@ -5386,6 +5387,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
     update_t<C> u = given;
     if (LIVE) { u = *live; }
+    if (LIVE && u.skip) { return; }
     const param_t &q = t.of[blockIdx.y];
     constexpr int V = lanes_of<C>;
     typedef pack_t<C, V> pack;
@@ -5428,7 +5430,22 @@ template <class C> inline update_t<C> update_of(const nn__update_t &n, const par
     return {(C)n.minus_lr, (C)n.weight_decay, (C)n.shrink, (C)n.momentum, (C)n.rest, (C)n.beta1, (C)n.rest1,
             (C)n.beta2, (C)n.rest2, (C)n.eps, (C)n.minus_step, (C)n.inverse_root, n.decay != 0, n.first != 0,
             n.nesterov != 0, n.decoupled != 0, n.lerp_back != 0, n.maximize != 0,
-            {q.s[0] != nullptr, q.s[1] != nullptr, q.s[2] != nullptr}};
+            {q.s[0] != nullptr, q.s[1] != nullptr, q.s[2] != nullptr}, false,
+            {n.minus_lr, n.beta1, n.beta2, n.step}};
+}
+// The numbers of a step that a scaler may leave out, or has before (skip: nn_optimizer_t's).
+template <class C> __global__ void __launch_bounds__(32, 1)
+step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const float *skip) {
+    update_t<C> u = live ? *live : given;
+    if (threadIdx.x) { return; }
+    u.skip = skip[0] != 0;
+    if (skip[1] > 0) {                                  // nn__at_step
+        double t = u.whole[3] - (double)skip[1];
+        u.first = t == 1;
+        u.minus_step = (C)(u.whole[0] / (1 - pow(u.whole[1], t)));
+        u.inverse_root = (C)(1 / sqrt(1 - pow(u.whole[2], t)));
+    }
+    *to = u;
 }
 template <class C, int RULE> inline auto *step_kernel(bool live) {
     return live ? optimizer_step<C, RULE, true> : optimizer_step<C, RULE, false>;
@@ -6816,25 +6833,36 @@ static int native_grads(const place_t &at, tensor_call_t *c) {
     if (code || scale) { return code; }
     return code_of(tcu_launch(sum_parts, 1, THREADS, 0, at.stream, head, (const double *)scratch.at, parts));
 }
-// arg 0: nn__update_t on the host; then parameter, gradient and three states, again and again.
-static int native_optimizer(const place_t &at, tensor_call_t *c) {
+// arg 0: nn__update_t on the host; 1: skip; then parameter, gradient and three states, again and again.
+template <class C> static int step_in(const place_t &at, tensor_call_t *c, const param_t *params, int count) {
     const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
-    int count = c->nout / 5, dtype = c->arg[1].dtype, code;
-    if (c->p->i[0] > RULE_RMSPROP) { return native_grads(at, c); }
-    param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
-    if (!params) { return NONE; }
-    for (int i = 0; i < count; i++) {
-        const tensor_arg_t *a = &c->arg[1 + 5 * i];
-        params[i] = {a[0].data, a[1].data, {a[2].data, a[3].data, a[4].data}, a[0].numel};
-    }
+    const float *skip = f32_of(c->arg[1]);
     live_t n = {};
     n.host = u;
     n.states = params[0];
-    n.wide = dtype == TENSOR_F64;
+    n.wide = sizeof(C) == 8;
     const void *live = live_number(n, (uint32_t)sizeof(update_t<double>));
-    code = dtype == TENSOR_F32   ? optimizer<float>(at, (int)c->p->i[0], params, count, *u, live)
-           : dtype == TENSOR_F64 ? optimizer<double>(at, (int)c->p->i[0], params, count, *u, live) :
-               (int)NONE;
+    scratch_t scratch(c, skip ? sizeof(update_t<C>) : 0);
+    if (scratch.code) { return scratch.code; }
+    if (skip) {
+        cudaError_t e = tcu_launch(step_numbers<C>, 1, 32, 0, at.stream, (update_t<C> *)scratch.at,
+                                   update_of<C>(*u, params[0]), (const update_t<C> *)live, skip);
+        if (e) { return code_of(e); }
+        live = scratch.at;
+    }
+    return optimizer<C>(at, (int)c->p->i[0], params, count, *u, live);
+}
+static int native_optimizer(const place_t &at, tensor_call_t *c) {
+    if (c->p->i[0] > RULE_RMSPROP) { return native_grads(at, c); }
+    int count = c->nout / 5, dtype = c->arg[2].dtype, code;
+    param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
+    if (!params) { return NONE; }
+    for (int i = 0; i < count; i++) {
+        const tensor_arg_t *a = &c->arg[2 + 5 * i];
+        params[i] = {a[0].data, a[1].data, {a[2].data, a[3].data, a[4].data}, a[0].numel};
+    }
+    code = dtype == TENSOR_F32   ? step_in<float>(at, c, params, count)
+           : dtype == TENSOR_F64 ? step_in<double>(at, c, params, count) : (int)NONE;
     free(params);
     return code;
 }
