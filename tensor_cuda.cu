@@ -5568,6 +5568,8 @@ struct stream_t {
     cudaEvent_t event;                          // for other streams to wait for
     int id, device, idle;
     int noted;                                  // an op that may meet a bad index ran since the last look
+    // the arena of the last graph it was captured for; which of its
+    int part_of, part;
     // its calls; how many of each other stream's it has waited for
     uint64_t calls, seen[MAX_STREAMS];
 };
@@ -5575,14 +5577,17 @@ struct stream_t {
 // Handles stay until tensor_cuda_shutdown, so that a use after the end is noticed.
 struct tensor_cuda_stream_t { tensor_cuda_stream_t *next; tcu::stream_t *of; bool dead; };
 struct tensor_cuda_event_t { tensor_cuda_event_t *next; cudaEvent_t at; int device;
-    bool timing, recorded, dead; };
+    // graph: the arena of that in whose capture it was recorded, 0
+    int graph; bool timing, recorded, dead; };
 namespace tcu {
 // A number that each run of a graph has anew, at `at` in its numbers: an offset of the generator (host NULL),
 // or the nn__update_t at host.
 struct live_t { uint32_t at; uint64_t offset, seed; const nn__update_t *host; param_t states;
     bool wide, own_seed; };
 struct again_t { void (*run)(void *user, int run); void *user; };
-struct listed_t { block_t *block; tensor__storage_t *storage; bool wrote; };
+// writer, readers: in a capture, the stream of its last write, 1 << part of those that have read it since.
+struct listed_t { block_t *block; tensor__storage_t *storage; bool wrote; struct stream_t *writer;
+    uint64_t readers; };
 template <class T> struct list_t {
     T *at;
     int n, room;
@@ -5620,6 +5625,7 @@ struct tensor_cuda_graph_t {
     tcu::list_t<tcu::live_t> lives;
     tcu::list_t<tcu::again_t> agains;
     tcu::list_t<tcu::listed_t> list;
+    tcu::list_t<tcu::stream_t *> streams;       // captured: `on`, and those that waited for it
 };
 namespace tcu {
 struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; };   // op says what is wrong
@@ -5736,7 +5742,7 @@ static tensor_cuda_stream_t *current_handle(int index) {
 }
 static tensor_cuda_graph_t *captured_on(const stream_t *s) {
     tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
-    return g && g->on == s ? g : nullptr;
+    return g && __atomic_load_n(&s->part_of, __ATOMIC_ACQUIRE) == g->arena ? g : nullptr;
 }
 // The calling thread's stream of a device. -> NULL after raising
 static stream_t *current(int index, const char *op) {
@@ -5750,7 +5756,7 @@ static stream_t *current(int index, const char *op) {
         raised(TENSOR_ERR_OWNER, "%s: the thread's current stream was freed%s", op);
         return nullptr;
     }
-    if (g && (g->thread == &T) != (g->on == h->of)) {
+    if (g && (g->thread == &T) != (captured_on(h->of) != nullptr)) {
         if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
         raised(TENSOR_ERR_UNSUPPORTED, "%s: %s", op,
                g->thread == &T ? "a graph is captured on another stream"
@@ -5811,18 +5817,49 @@ static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
 static uint64_t next_mark(stream_t *s) {
     return (uint64_t)s->id << MARK_BITS | __atomic_add_fetch(&s->calls, 1, __ATOMIC_ACQ_REL);
 }
-// A graph's call uses the block: at each run that is waited for, and the memory stays the graph's to use.
-static int list_block(tensor_cuda_graph_t *g, block_t *b, tensor__storage_t *storage, bool writes) {
-    lock_t hold(&G.graph_lock);
-    if (b->listed == g->arena) {
-        g->list.at[b->place].wrote |= writes;
-        return 0;
+// s is a part of the capture from here on; other threads wait for what it was asked before. -> code
+static int graph_join(tensor_cuda_graph_t *g, stream_t *s) {
+    if (captured_on(s)) { return 0; }
+    if (!g->streams.add(s) || capture_join(G.allocator, g->device, (void *)s->raw, g->arena)) {
+        return TENSOR_ERR_OUT_OF_MEMORY;
     }
-    if (!g->list.add({b, storage, writes})) { return TENSOR_ERR_OUT_OF_MEMORY; }
-    b->listed = g->arena;
-    b->place = g->list.n - 1;
-    b->kept++;
-    return 0;
+    lock_t hold(&G.capture_lock);
+    s->part = g->streams.n - 1;
+    int code = code_of(cudaEventRecord(s->event, s->raw));
+    if (!code) { __atomic_store_n(&s->part_of, g->arena, __ATOMIC_RELEASE); }
+    return code;
+}
+// In a capture: what s is asked later waits for what o was asked until now. -> code
+static int graph_edge(stream_t *s, stream_t *o) {
+    cudaEvent_t e;
+    if (code_of(cudaEventCreateWithFlags(&e, cudaEventDisableTiming))) { return TENSOR_ERR_CUDA; }
+    int code = code_of(cudaEventRecord(e, o->raw));
+    if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, e, 0)); }
+    cudaEventDestroy(e);
+    return code;
+}
+// A graph's call on s uses the block: at each run that is waited for, and the memory stays the graph's to
+// use.
+static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__storage_t *storage,
+                      bool writes) {
+    lock_t hold(&G.graph_lock);
+    if (b->listed != g->arena) {
+        if (!g->list.add({b, storage, writes, nullptr, 0})) { return TENSOR_ERR_OUT_OF_MEMORY; }
+        b->listed = g->arena;
+        b->place = g->list.n - 1;
+        b->kept++;
+    }
+    listed_t &l = g->list.at[b->place];
+    l.wrote |= writes;
+    int code = l.writer && l.writer != s ? graph_edge(s, l.writer) : 0;
+    for (int k = 0; writes && !code && l.readers >> k; k++) {
+        if (l.readers >> k & 1 && k != s->part) { code = graph_edge(s, g->streams.at[k]); }
+    }
+    l.readers = writes ? 0 : l.readers | uint64_t(1) << s->part;
+    l.writer = writes ? s : l.writer;
+    // Its own memory serves others of the capture only where one stream has used it.
+    if (b->home->lane->graph == g->arena && !code) { code = record_stream(G.allocator, b, (void *)s->raw); }
+    return code;
 }
 // Before and after a call, for each of its tensors.
 static int call_before(stream_t *s, const tensor_call_t *c) {
@@ -5831,7 +5868,7 @@ static int call_before(stream_t *s, const tensor_call_t *c) {
         const tensor_arg_t &a = c->arg[i];
         if (!a.data || !a.storage || !a.storage->device) { continue; }
         block_t *b = (block_t *)a.storage->user;
-        int code = g ? list_block(g, b, a.storage, a.role != TENSOR_READ)
+        int code = g ? list_block(g, s, b, a.storage, a.role != TENSOR_READ)
                      : use_before(s, b, a.role != TENSOR_READ);
         if (code) { return code; }
     }
@@ -5972,9 +6009,10 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
         if (code) { return code; }
     }
     if (g) {
-        if ((to_block && list_block(g, to_block, to_in, true)) ||
-            (from_block && list_block(g, from_block, from_in, false))) {
-            return raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory%s", op);
+        int code = to_block ? list_block(g, s, to_block, to_in, true) : 0;
+        if (!code && from_block) { code = list_block(g, s, from_block, from_in, false); }
+        if (code) {
+            return code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory%s", op);
         }
     } else if ((to_block && use_before(s, to_block, true)) ||
                (from_block && !peers && use_before(s, from_block, false))) {
@@ -6950,6 +6988,7 @@ static void graph_drop(tensor_cuda_graph_t *g, bool held) {
     if (g->arena) { graph_release(G.allocator, g->device, g->arena); }
     g->lives.drop();
     g->agains.drop();
+    g->streams.drop();
     free(g->staged);
     tensor_cuda_graph_t clean = {};
     clean.next = g->next;
@@ -6986,6 +7025,7 @@ static int graph_begin(tensor_cuda_graph_t *g) {
     // Pinned memory freed in between must not be waited for on a stream that is being captured.
     if (!code) { code = capture_join(G.pinned, 0, (void *)s->raw, g->arena); }
     g->on = s;
+    if (!code && !g->streams.add(s)) { code = TENSOR_ERR_OUT_OF_MEMORY; }
     g->thread = &T;
     g->rng = tensor_get_generator();
     g->shutdowns = tensor__shutdowns();
@@ -6996,6 +7036,8 @@ static int graph_begin(tensor_cuda_graph_t *g) {
         if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeThreadLocal)); }
         if (!code) {
             g->state = GRAPH_OPEN;
+            s->part = 0;
+            __atomic_store_n(&s->part_of, g->arena, __ATOMIC_RELEASE);
             __atomic_store_n(&G.capture, g, __ATOMIC_RELEASE);
         }
     }
@@ -7012,6 +7054,7 @@ static int graph_end(tensor_cuda_graph_t *g) {
     cudaGraph_t graph = nullptr;
     current_t at(g->device);
     int code = code_of(cudaStreamEndCapture(g->on->raw, &graph)), before = tensor_error_code();
+    bool unjoined = code && last_error == cudaErrorStreamCaptureUnjoined;
     __atomic_store_n(&G.capture, (tensor_cuda_graph_t *)nullptr, __ATOMIC_RELEASE);
     capture_over(g);
     if (!code) { code = code_of(cudaGraphInstantiate(&g->exec, graph, 0)); }
@@ -7019,7 +7062,8 @@ static int graph_end(tensor_cuda_graph_t *g) {
     g->drawn = tensor_get_generator().offset - g->rng.offset;
     tensor_set_generator(g->rng);
     if (before || g->failed || code) {
-        code = before ? before : g->failed ? g->failed : raise_cuda("cuda_graph_end");
+        code = before ? before : g->failed ? g->failed : !unjoined ? raise_cuda("cuda_graph_end") : raised(
+            TENSOR_ERR_UNSUPPORTED, "cuda_graph_end: work of another stream%s was not waited for%s", "");
         graph_drop(g, false);
         return code;
     }
@@ -7094,10 +7138,15 @@ static int event_bad(const tensor_cuda_event_t *e, const char *op) {
     if (!e) { return raised(TENSOR_ERR_POISONED, "%s: the event is NULL, as its making failed%s", op); }
     return e->dead ? raised(TENSOR_ERR_OWNER, "%s: the event was freed%s", op) : 0;
 }
-// Waiting, asking and events are no part of a graph.
+// The graph that the calling thread captures.
+static tensor_cuda_graph_t *my_capture() {
+    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
+    return g && g->thread == &T ? g : nullptr;
+}
+// Asking, and waiting but for streams of the capture, are no part of a graph.
 static int in_capture(const stream_t *s, const char *op) {
     tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
-    if (!g || (g->thread != &T && g->on != s)) { return 0; }
+    if (!g || (g->thread != &T && !(s && captured_on(s)))) { return 0; }
     if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
     return raised(TENSOR_ERR_UNSUPPORTED, "%s: not while a graph is captured%s", op);
 }
@@ -7372,17 +7421,35 @@ int tensor_cuda_stream_query(tensor_cuda_stream_t *stream) {
     if (!h || in_capture(h->of, "cuda_stream_query")) { return 0; }
     return asked(cudaStreamQuery(h->of->raw), "cuda_stream_query");
 }
+static int of_graph(const tensor_cuda_event_t *e, const char *op) {
+    return e->graph ? raised(TENSOR_ERR_UNSUPPORTED, "%s: the event was recorded in a capture%s", op) : 0;
+}
+// A stream could not join: the capture is lost.
+static int joining(const char *op, tensor_cuda_graph_t *g, int code) {
+    return g->failed = code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory%s", op);
+}
 int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_event");
     if (!h || event_bad(event, "cuda_stream_wait_event")) { return code_now(); }
-    if (in_capture(h->of, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
+    tensor_cuda_graph_t *g = my_capture();
+    bool forks = g && event->graph == g->arena && g->device == h->of->device;
+    if (!forks && in_capture(h->of, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
     if (!event->recorded) { return 0; }
+    if (!forks && of_graph(event, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
+    int code = forks ? graph_join(g, h->of) : 0;
+    if (code) { return joining("cuda_stream_wait_event", g, code); }
     return code_of(cudaStreamWaitEvent(h->of->raw, event->at, 0)) ? raise_cuda("cuda_stream_wait_event") : 0;
 }
 int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_stream_t *other) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_stream");
     tensor_cuda_stream_t *o = h ? stream_of(other, "cuda_stream_wait_stream") : nullptr;
     if (!o) { return code_now(); }
+    tensor_cuda_graph_t *g = my_capture();
+    if (g && captured_on(o->of) && g->device == h->of->device) {
+        int code = graph_join(g, h->of);
+        if (!code && h != o) { code = graph_edge(h->of, o->of); }
+        return code ? joining("cuda_stream_wait_stream", g, code) : 0;
+    }
     if (in_capture(h->of, "cuda_stream_wait_stream") || in_capture(o->of, "cuda_stream_wait_stream")) {
         return TENSOR_ERR_UNSUPPORTED;
     }
@@ -7431,27 +7498,36 @@ int tensor_cuda_event_free(tensor_cuda_event_t *event) {
 int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_event_record");
     if (!h || event_bad(event, "cuda_event_record")) { return code_now(); }
-    if (in_capture(h->of, "cuda_event_record")) { return TENSOR_ERR_UNSUPPORTED; }
+    tensor_cuda_graph_t *g = my_capture();
+    if (!(g && captured_on(h->of)) && in_capture(h->of, "cuda_event_record")) {
+        return TENSOR_ERR_UNSUPPORTED;
+    }
     if (event->device != h->of->device) {
         return raised(TENSOR_ERR_DEVICE, "cuda_event_record: event and stream are of two devices%s%s", "");
     }
     event->recorded = true;
+    event->graph = g ? g->arena : 0;
     return code_of(cudaEventRecord(event->at, h->of->raw)) ? raise_cuda("cuda_event_record") : 0;
 }
 int tensor_cuda_event_query(tensor_cuda_event_t *event) {
-    if (event_bad(event, "cuda_event_query") || in_capture(nullptr, "cuda_event_query")) { return 0; }
+    if (event_bad(event, "cuda_event_query") || in_capture(nullptr, "cuda_event_query") ||
+        of_graph(event, "cuda_event_query")) {
+        return 0;
+    }
     return !event->recorded || asked(cudaEventQuery(event->at), "cuda_event_query");
 }
 int tensor_cuda_event_synchronize(tensor_cuda_event_t *event) {
     int code = event_bad(event, "cuda_event_synchronize");
     if (!code) { code = in_capture(nullptr, "cuda_event_synchronize"); }
+    if (!code) { code = of_graph(event, "cuda_event_synchronize"); }
     if (code || !event->recorded) { return code; }
     return code_of(cudaEventSynchronize(event->at)) ? raise_cuda("cuda_event_synchronize") : 0;
 }
 double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_event_t *end) {
     float ms = 0;
     if (event_bad(start, "cuda_event_elapsed_time") || event_bad(end, "cuda_event_elapsed_time") ||
-        in_capture(nullptr, "cuda_event_elapsed_time")) {
+        in_capture(nullptr, "cuda_event_elapsed_time") || of_graph(start, "cuda_event_elapsed_time") ||
+        of_graph(end, "cuda_event_elapsed_time")) {
         return NAN;
     }
     if (!start->timing || !end->timing || !start->recorded || !end->recorded) {

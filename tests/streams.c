@@ -350,6 +350,75 @@ static void runs(void) {
     CHECK(tensor_cuda_graph_free(g) == 0);
     CHECK(tensor_item(tensor_narrow(y, 0, 7, 1)) > 4);          // outlives the graph
 }
+// Streams that wait for the captured one are captured too: their work lies beside its own at each run, in the
+// order of events and of what it reads; memory freed on one of them serves no other.
+static void forks(void) {
+    tensor_cuda_event_t *e = tensor_cuda_event_new(TENSOR_CUDA, 0), *joined =
+        tensor_cuda_event_new(TENSOR_CUDA, 0);
+    tensor_t *x = tensor_keep(on(tensor_zeros(700))), *a, *b, *c = NULL, *y, *z;
+    int seed, k, run;
+    for (seed = 0; seed < 12; seed++) {
+        tensor_scope_t s = tensor_scope_begin();
+        tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
+#ifdef TEST_CUDA_SIM
+        cusim_set("seed", seed);
+        cusim_set("random", seed > 0);
+#endif
+        tensor_cuda_set_stream(s2);
+        tensor_fill_(x, 1);                     // of another stream, before the capture
+        tensor_cuda_set_stream(NULL);
+        CHECK(tensor_cuda_graph_begin(g) == 0);
+        y = tensor_add_scalar(x, 1);
+        CHECK(tensor_cuda_event_record(e, NULL) == 0 && tensor_cuda_stream_wait_event(s1, e) == 0);
+        CHECK(tensor_cuda_stream_wait_stream(s2, s1) == 0);
+        for (k = 0; k < 4; k++) {
+            tensor_cuda_set_stream(s1);
+            // made here, read on two others, freed while they may still read
+            a = tensor_mul_scalar(y, 3);
+            tensor_cuda_set_stream(s2);
+            b = tensor_add_scalar(a, 1);        // without an event
+            tensor_cuda_set_stream(NULL);
+            z = tensor_add_scalar(a, 2);
+            tensor_free(a);
+            tensor_cuda_set_stream(s1);
+            tensor_fill_(tensor_empty_like(x), 77);
+            tensor_add_scalar_(y, 1);           // after both have read a, and a was made
+            tensor_cuda_set_stream(NULL);
+            c = tensor_add(b, z);
+            tensor_free(b);
+            tensor_free(z);
+            tensor_fill_(tensor_empty_like(x), 78);
+            tensor_cuda_set_stream(s2);
+            tensor_fill_(tensor_empty_like(x), 79);
+            tensor_mul_scalar_(c, 2);
+            tensor_cuda_set_stream(NULL);
+        }
+        CHECK(tensor_cuda_event_record(joined, s1) == 0 && tensor_cuda_stream_wait_event(NULL, joined) == 0);
+        CHECK(tensor_cuda_stream_wait_stream(NULL, s2) == 0);
+        CHECK_MSG(tensor_cuda_graph_end(g) == 0, "%s", tensor_error_text());
+        tensor_cuda_set_stream(s1);             // an ordinary stream again
+        CHECK(tensor_item(tensor_select(tensor_exp(tensor_mul_scalar(x, 0)), 0, 3)) == 1);
+        tensor_cuda_set_stream(NULL);
+        CHECK(tensor_cuda_event_query(joined) == 0);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "cuda_event_query: the event was recorded in a capture");
+        for (run = 0; run < 3; run++) {
+            tensor_fill_(x, run);
+            CHECK(tensor_cuda_graph_replay(g) == 0);
+            CHECK_MSG(tensor_item(tensor_min(c)) == 2 * (6 * (run + 4) + 3) &&
+                      tensor_item(tensor_max(c)) == 2 *
+                      (6 * (run + 4) + 3), "seed %d, run %d: %g", seed, run, tensor_item(tensor_max(c)));
+        }
+        CHECK(tensor_cuda_graph_free(g) == 0);
+        tensor_scope_end(s);
+    }
+#ifdef TEST_CUDA_SIM
+    cusim_set("random", 0);
+#endif
+    CHECK(tensor_cuda_event_record(joined, s1) == 0 && tensor_cuda_event_synchronize(joined) == 0);
+    CHECK(tensor_cuda_event_free(e) == 0 && tensor_cuda_event_free(joined) == 0);
+    tensor_free(x);
+    CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+}
 static void misuse(void) {
     tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA), *h = tensor_cuda_graph_new(TENSOR_CUDA);
     tensor_t *x = on(tensor_ones(4)), *y;
@@ -373,7 +442,8 @@ static void misuse(void) {
         y = tensor_exp(x);                                                                                   \
         __VA_ARGS__;                                                                                         \
         CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, text);                                                           \
-        CHECK_MSG(tensor_cuda_graph_end(g) == TENSOR_ERR_UNSUPPORTED, "%s", #__VA_ARGS__);                   \
+        k = tensor_cuda_graph_end(g);               /* OWNER: it was ended above */                          \
+        CHECK_MSG(k == TENSOR_ERR_UNSUPPORTED || k == TENSOR_ERR_OWNER, "%s", #__VA_ARGS__);                 \
         tensor_clear_error();                                                                                \
         tensor_scope_end(s);                                                                                 \
         CHECK_MSG(tensor_cuda_memory_allocated(TENSOR_CUDA) == used, "%s", #__VA_ARGS__);                    \
@@ -390,7 +460,11 @@ static void misuse(void) {
     TRY("the host reads a tensor's elements", tensor_nonzero(y))
 #endif
     TRY("cuda_synchronize: not while a graph is captured", tensor_cuda_synchronize(TENSOR_CUDA))
-    TRY("cuda_event_record: not while", tensor_cuda_event_record(e, NULL))
+    TRY("cuda_event_record: not while", tensor_cuda_event_record(e, s1))
+    TRY("cuda_stream_wait_event: not while", tensor_cuda_stream_wait_event(NULL, e))
+    TRY("cuda_graph_end: work of another stream was not waited for", tensor_cuda_stream_wait_stream(s1, NULL);
+        tensor_cuda_set_stream(s1); tensor_exp(x); tensor_cuda_set_stream(NULL);
+        CHECK(tensor_ok() && tensor_cuda_graph_end(g) == TENSOR_ERR_UNSUPPORTED && !tensor_ok()))
     TRY("cuda_stream_wait_stream: not while", tensor_cuda_stream_wait_stream(NULL, s1))
     TRY("cuda_stream_query: not while", tensor_cuda_stream_query(s1))
     TRY("a graph is captured on another stream",
@@ -637,6 +711,7 @@ int main(void) {
     RUN(loader);
     RUN(runs);
     RUN(replay);
+    RUN(forks);
     RUN(misuse);
     RUN(places);
     RUN(steady);
