@@ -740,7 +740,7 @@ inline void pend(allocator_t *A, device_t *d, block_t *b) {
 inline void poll(allocator_t *A, device_t *d, bool wait) {
     for (queue_t *q = d->queues; q; q = q->next) {
         if (q->head && wait) { A->driver.stream_sync(A->driver.user, d->index, q->stream); }
-        while (q->head && (wait || A->driver.event_query(A->driver.user, d->index, q->head->event) != 1)) {
+        while (q->head && (wait || !A->driver.event_query(A->driver.user, d->index, q->head->event))) {
             use_t *u = q->head;
             block_t *b = u->of;
             if (!(q->head = u->next)) { q->tail = &q->head; }
@@ -1599,6 +1599,7 @@ struct limits_t {
     bool libraries = true;                      // products and convolutions by them, where they can
     int64_t product_workspace = 32 << 20, conv_workspace = 256 << 20; // the most bytes an algorithm may want
     uint64_t plan_sets = PLAN_SETS;
+    int64_t scan_part = 16384;                  // elements of a long row that a block scans; likewise
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
 };
 struct place_t {
@@ -3085,6 +3086,10 @@ struct scan_set_t {
     int to, from;
     int64_t rows, columns;
     bool back;
+    // a row is `parts` parts of this length; more than one: their totals, which a first launch (`sums`) finds
+    int64_t part, parts;
+    void *totals;
+    bool sums;
 };
 template <class C, class OP> struct scan_of : OP {
     typedef typename OP::acc acc;
@@ -3162,27 +3167,49 @@ template <bool FALLING> struct best_scan {      // the largest so far and where 
     }
     __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) { ((int64_t *)s.y)[at] = v.at; }
 };
-// A row a block; from the end if `back`. Each thread runs over its part twice.
+// Joins of the threads' values from thread 0 on, in order; all threads must come.
+template <class OP, class A> __device__ inline void scan_block(A *part, A mine) {
+    const int t = (int)threadIdx.x;
+    part[t] = mine;
+    __syncthreads();
+    for (int d = 1; d < THREADS; d *= 2) {
+        A v = t >= d ? part[t - d] : OP::none();
+        __syncthreads();
+        part[t] = OP::join(v, part[t]);
+        __syncthreads();
+    }
+}
+// A part of a row a block; from the end if `back`. Each thread runs over its piece twice.
 template <class OP> __global__ void __launch_bounds__(THREADS, 4) scan_rows(scan_set_t s) {
     typedef typename OP::acc acc;
     TCU_SHARED(acc, part, [THREADS]);
     const int t = (int)threadIdx.x;
-    const int64_t each = (s.columns + THREADS - 1) / THREADS, first = t * each;
-    const int64_t end = first + each < s.columns ? first + each : s.columns;
-    for (int64_t r = blockIdx.x; r < s.rows; r += gridDim.x) {
-        acc run = OP::none();
+    for (int64_t u = blockIdx.x; u < s.rows * s.parts; u += gridDim.x) {
+        const int64_t r = u / s.parts, p = u % s.parts, from = p * s.part;
+        const int64_t to = from + s.part < s.columns ? from + s.part : s.columns;
+        const int64_t each = (to - from + THREADS - 1) / THREADS, first = from + t * each;
+        const int64_t end = first + each < to ? first + each : to;
+        acc carry = OP::none(), run = OP::none();
+        if (p && !s.sums) {                             // the parts before
+            const acc *total = (const acc *)s.totals + r * s.parts;
+            const int64_t few = (p + THREADS - 1) / THREADS;
+            for (int64_t i = t * few; i < (t + 1) * few && i < p; i++) { run = OP::join(run, total[i]); }
+            scan_block<OP>(part, run);
+            carry = part[THREADS - 1];
+            __syncthreads();
+            run = OP::none();
+        }
         for (int64_t i = first; i < end; i++) {
             run = OP::join(run, OP::load(s, r * s.columns + (s.back ? s.columns - 1 - i : i), i));
         }
-        part[t] = run;
-        __syncthreads();
-        for (int d = 1; d < THREADS; d *= 2) {
-            acc v = t >= d ? part[t - d] : OP::none();
+        scan_block<OP>(part, run);
+        if (s.sums) {
+            if (!t) { ((acc *)s.totals)[u] = part[THREADS - 1]; }
             __syncthreads();
-            part[t] = OP::join(v, part[t]);
-            __syncthreads();
+            continue;
         }
         run = t ? part[t - 1] : OP::none();
+        if (p) { run = OP::join(carry, run); }
         for (int64_t i = first; i < end; i++) {
             int64_t at = r * s.columns + (s.back ? s.columns - 1 - i : i);
             acc next = OP::join(run, OP::load(s, at, i));
@@ -3467,8 +3494,24 @@ inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_
     return 0;
 }
 enum scan_t { SCAN_SUM, SCAN_PROD, SCAN_LOG, SCAN_LINE, SCAN_OTHERS, SCAN_MAX, SCAN_MIN };
-template <class OP> inline int scan_with(const place_t &at, const scan_set_t &s) {
-    return code_of(tcu_launch(scan_rows<OP>, grid_for(at, s.rows, 1), THREADS, 0, at.stream, s));
+// Few long rows are cut, at the same places on any device. -> length of a part
+inline int64_t scan_part(const place_t &at, int64_t rows, int64_t columns) {
+    int64_t part = at.limits.scan_part, least = (columns + 1023) / 1024;
+    return rows >= 256 || columns <= 2 * part ? columns : part > least ? part : least;
+}
+inline uint64_t scan_scratch(const place_t &at, int64_t rows, int64_t columns) {    // its totals
+    int64_t parts = (columns + scan_part(at, rows, columns) - 1) / scan_part(at, rows, columns);
+    return parts > 1 ? (uint64_t)(rows * parts) * 16 : 0;
+}
+template <class OP> inline int scan_with(const place_t &at, scan_set_t s) {
+    static_assert(sizeof(typename OP::acc) <= 16, "scan_scratch");
+    s.part = s.totals ? scan_part(at, s.rows, s.columns) : s.columns;
+    s.parts = (s.columns + s.part - 1) / s.part;
+    s.sums = s.parts > 1;
+    unsigned grid = grid_for(at, s.rows * s.parts, 1);
+    int code = s.sums ? code_of(tcu_launch(scan_rows<OP>, grid, THREADS, 0, at.stream, s)) : 0;
+    s.sums = false;
+    return code ? code : code_of(tcu_launch(scan_rows<OP>, grid, THREADS, 0, at.stream, s));
 }
 template <class C> inline int scan_class(const place_t &at, int what, scan_set_t s) {
     if (what == SCAN_SUM) { return scan_with<scan_of<C, sum_op<C>>>(at, s); }
@@ -3482,11 +3525,12 @@ template <class C> inline int scan_class(const place_t &at, int what, scan_set_t
     }
     return TENSOR_ERR_UNSUPPORTED;
 }
-// Along rows of contiguous x; b: SCAN_LINE's factors; scratch: SCAN_OTHERS', 8 bytes an element.
+// Along rows of contiguous x; totals: scan_scratch; b: SCAN_LINE's factors; scratch: SCAN_OTHERS', 8 bytes an
+// element.
 inline int scan(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
-                int64_t columns, bool back, const void *b = nullptr, void *scratch = nullptr) {
+                int64_t columns, bool back, void *totals, const void *b = nullptr, void *scratch = nullptr) {
     if (!rows || !columns) { return 0; }
-    scan_set_t s = {y.data, scratch, x.data, b, y.dtype, x.dtype, rows, columns, back};
+    scan_set_t s = {y.data, scratch, x.data, b, y.dtype, x.dtype, rows, columns, back, 0, 0, totals, false};
     if (what == SCAN_MAX || what == SCAN_MIN) {
         s.to = order_of(x, false, false).bits;
         return what == SCAN_MIN ? scan_with<best_scan<true>>(at, s) : scan_with<best_scan<false>>(at, s);
@@ -5922,7 +5966,11 @@ static int settle(stream_t *s, const char *what) {
         code_of(cudaStreamSynchronize(s->raw))) {
         return raise_cuda(what);
     }
-    __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED);
+    bool others = false;                        // whose ops may still write their words
+    for (int k = 0, n = __atomic_load_n(&G.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
+        others |= G.stream[k]->device == s->device && __atomic_load_n(&G.stream[k]->noted, __ATOMIC_ACQUIRE);
+    }
+    if (!others) { __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED); }
     int bad = 0;
     for (int k = 0; k < SLOTS; k++) {
         if (!word[k]) { continue; }
@@ -6197,7 +6245,11 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     gpu_t *g = gpu_of(c->device - 1);
     stream_t *s = T.now;
     tensor_cuda_graph_t *graph = captured_on(s);
-    if (!graph && __atomic_load_n(&g->used, __ATOMIC_RELAXED) >= SLOTS) { settle(s, c->row->name); }
+    for (int k = 0; !graph && k < G.nstreams && __atomic_load_n(&g->used, __ATOMIC_RELAXED) >= SLOTS; k++) {
+        if (G.stream[k]->device == s->device && !captured_on(G.stream[k])) {
+            settle(G.stream[k], c->row->name);
+        }
+    }
     lock_t hold(&G.lock);
     int k = g->next, tries = SLOTS;
     while (--tries && g->slot[k].graph) { k = (k + 1) % SLOTS; }
@@ -6300,17 +6352,20 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
         if (!columns || !x.ndim) { return NONE; }
         return native_reduce(at, c, c->row->id == TENSOR_OP_ARGMAX ? REDUCE_ARGMAX : REDUCE_ARGMIN,
                              1u << (x.ndim - 1));
-    case TENSOR_OP_CUMSUM: return scan(at, SCAN_SUM, y, x, rows, columns, c->p->i[0] != 0);
-    case TENSOR_OP_CUMPROD: return scan(at, SCAN_PROD, y, x, rows, columns, false);
-    case TENSOR_OP_LOGCUMSUMEXP: return scan(at, SCAN_LOG, y, x, rows, columns, false);
-    case TENSOR_OP_CUMMAX: return scan(at, SCAN_MAX, y, x, rows, columns, false);
-    case TENSOR_OP_CUMMIN: return scan(at, SCAN_MIN, y, x, rows, columns, false);
-    case TENSOR_OP_LINEAR_SCAN:
-        return scan(at, SCAN_LINE, y, x, rows, columns, c->p->i[0] != 0, c->arg[1].data);
-    case TENSOR_OP_PROD_OTHERS: {
-        scratch_t scratch(c, (uint64_t)x.numel * 8);
-        return scratch.code ? scratch.code
-                            : scan(at, SCAN_OTHERS, y, x, rows, columns, false, nullptr, scratch.at);
+    case TENSOR_OP_CUMSUM: case TENSOR_OP_CUMPROD: case TENSOR_OP_LOGCUMSUMEXP: case TENSOR_OP_CUMMAX:
+    case TENSOR_OP_CUMMIN: case TENSOR_OP_LINEAR_SCAN: case TENSOR_OP_PROD_OTHERS: {
+        const int id = c->row->id, what = id == TENSOR_OP_CUMSUM         ? SCAN_SUM
+                                          : id == TENSOR_OP_CUMPROD      ? SCAN_PROD
+                                          : id == TENSOR_OP_LOGCUMSUMEXP ? SCAN_LOG
+                                          : id == TENSOR_OP_CUMMAX       ? SCAN_MAX
+                                          : id == TENSOR_OP_CUMMIN       ? SCAN_MIN
+                                          : id == TENSOR_OP_LINEAR_SCAN  ? SCAN_LINE : SCAN_OTHERS;
+        const bool turned = (what == SCAN_SUM || what == SCAN_LINE) && c->p->i[0] != 0;
+        const uint64_t bytes = scan_scratch(at, rows, columns);
+        scratch_t totals(c, bytes), scratch(c, what == SCAN_OTHERS ? (uint64_t)x.numel * 8 : 0);
+        if (totals.code || scratch.code) { return TENSOR_ERR_OUT_OF_MEMORY; }
+        return scan(at, what, y, x, rows, columns, turned, totals.at,
+                    what == SCAN_LINE ? c->arg[1].data : nullptr, scratch.at);
     }
     case TENSOR_OP_SORT: case TENSOR_OP_TOPK: case TENSOR_OP_KTHVALUE: case TENSOR_OP_MODE:
         return native_order(at, c, rows, columns);

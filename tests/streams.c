@@ -457,7 +457,7 @@ static void misuse(void) {
 #ifdef TEST_FEW                                 // without the kernel of its first step
     TRY("nonzero: ne: cuda has no kernel for it", tensor_nonzero(y))
 #else
-    TRY("the host reads a tensor's elements", tensor_nonzero(y))
+    TRY("nonzero: the host reads a tensor's elements", tensor_nonzero(y))
 #endif
     TRY("cuda_synchronize: not while a graph is captured", tensor_cuda_synchronize(TENSOR_CUDA))
     TRY("cuda_event_record: not while", tensor_cuda_event_record(e, s1))
@@ -598,6 +598,17 @@ static void places(void) {
     tensor_index_select(x, 0, bad); line = __LINE__;
     tensor_index_select(x, 0, fine);
     CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
+    snprintf(want, sizeof want, "index_select at streams.c:%d: element 1 is out of range", line);
+    CHECK_ERROR(TENSOR_ERR_INDEX, want);
+    // What is asked of other streams, and waited for, in between does not take its place.
+    tensor_cuda_set_stream(s1);
+    tensor_index_select(x, 0, bad); line = __LINE__;
+    tensor_cuda_set_stream(NULL);
+    for (k = 0; k < 400 && tensor_ok(); k++) {
+        tensor_index_select(x, 0, fine);
+        if (k % 100 == 99) tensor_cuda_stream_synchronize(NULL);
+    }
+    tensor_cuda_stream_synchronize(s1);
     snprintf(want, sizeof want, "index_select at streams.c:%d: element 1 is out of range", line);
     CHECK_ERROR(TENSOR_ERR_INDEX, want);
     // On another stream, found by what waits for it.
