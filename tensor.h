@@ -10063,17 +10063,17 @@ TENSOR_API double (tensor_item)(tensor_t *x) {
     tensor__load_f64(&v, &raw, x->dtype, 1, 1);
     return v;
 }
-TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) {
+TENSOR__FN int64_t tensor__item_i64(tensor_t *x, const char *op) {
     int64_t v, raw;
     tensor__thread_t *th = tensor__self();
-    if (!tensor__one_element("item_i64", x)) { return 0; }
-    if (tensor__move_bytes(th, &raw, NULL, tensor__ptr(x), x->storage, tensor__sizes[x->dtype], 1,
-                           "item_i64")) {
+    if (!tensor__one_element(op, x)) { return 0; }
+    if (tensor__move_bytes(th, &raw, NULL, tensor__ptr(x), x->storage, tensor__sizes[x->dtype], 1, op)) {
         return 0;
     }
     tensor__load_i64(&v, &raw, x->dtype, 1, 1);
     return v;
 }
+TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) { return tensor__item_i64(x, "item_i64"); }
 TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("copy_out", "x", x)) { return th->error.code; }
@@ -15406,7 +15406,7 @@ TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, in
     tensor__op_t o;
     tensor_t *m = tensor_contiguous(tensor_expand_n(mask, dims, ndim));
     tensor_t *sum = tensor_sum(m);
-    int64_t count[2] = {tensor_item_i64(sum), ndim};
+    int64_t count[2] = {tensor__item_i64(sum, apart ? "nonzero" : "mask"), ndim};
     if (!tensor__live(sum) || !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) { return TENSOR__POISON; }
     tensor__ints(&o, apart, 0);
     tensor__result(&o, TENSOR_I64, count, apart ? 2 : 1);

@@ -740,7 +740,7 @@ inline void pend(allocator_t *A, device_t *d, block_t *b) {
 inline void poll(allocator_t *A, device_t *d, bool wait) {
     for (queue_t *q = d->queues; q; q = q->next) {
         if (q->head && wait) { A->driver.stream_sync(A->driver.user, d->index, q->stream); }
-        while (q->head && (wait || A->driver.event_query(A->driver.user, d->index, q->head->event) != 1)) {
+        while (q->head && (wait || !A->driver.event_query(A->driver.user, d->index, q->head->event))) {
             use_t *u = q->head;
             block_t *b = u->of;
             if (!(q->head = u->next)) { q->tail = &q->head; }
@@ -1599,6 +1599,7 @@ struct limits_t {
     bool libraries = true;                      // products and convolutions by them, where they can
     int64_t product_workspace = 32 << 20, conv_workspace = 256 << 20; // the most bytes an algorithm may want
     uint64_t plan_sets = PLAN_SETS;
+    int64_t scan_part = 16384;                  // elements of a long row that a block scans; likewise
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
 };
 struct place_t {
@@ -3085,6 +3086,10 @@ struct scan_set_t {
     int to, from;
     int64_t rows, columns;
     bool back;
+    // a row is `parts` parts of this length; more than one: their totals, which a first launch (`sums`) finds
+    int64_t part, parts;
+    void *totals;
+    bool sums;
 };
 template <class C, class OP> struct scan_of : OP {
     typedef typename OP::acc acc;
@@ -3162,27 +3167,49 @@ template <bool FALLING> struct best_scan {      // the largest so far and where 
     }
     __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) { ((int64_t *)s.y)[at] = v.at; }
 };
-// A row a block; from the end if `back`. Each thread runs over its part twice.
+// Joins of the threads' values from thread 0 on, in order; all threads must come.
+template <class OP, class A> __device__ inline void scan_block(A *part, A mine) {
+    const int t = (int)threadIdx.x;
+    part[t] = mine;
+    __syncthreads();
+    for (int d = 1; d < THREADS; d *= 2) {
+        A v = t >= d ? part[t - d] : OP::none();
+        __syncthreads();
+        part[t] = OP::join(v, part[t]);
+        __syncthreads();
+    }
+}
+// A part of a row a block; from the end if `back`. Each thread runs over its piece twice.
 template <class OP> __global__ void __launch_bounds__(THREADS, 4) scan_rows(scan_set_t s) {
     typedef typename OP::acc acc;
     TCU_SHARED(acc, part, [THREADS]);
     const int t = (int)threadIdx.x;
-    const int64_t each = (s.columns + THREADS - 1) / THREADS, first = t * each;
-    const int64_t end = first + each < s.columns ? first + each : s.columns;
-    for (int64_t r = blockIdx.x; r < s.rows; r += gridDim.x) {
-        acc run = OP::none();
+    for (int64_t u = blockIdx.x; u < s.rows * s.parts; u += gridDim.x) {
+        const int64_t r = u / s.parts, p = u % s.parts, from = p * s.part;
+        const int64_t to = from + s.part < s.columns ? from + s.part : s.columns;
+        const int64_t each = (to - from + THREADS - 1) / THREADS, first = from + t * each;
+        const int64_t end = first + each < to ? first + each : to;
+        acc carry = OP::none(), run = OP::none();
+        if (p && !s.sums) {                             // the parts before
+            const acc *total = (const acc *)s.totals + r * s.parts;
+            const int64_t few = (p + THREADS - 1) / THREADS;
+            for (int64_t i = t * few; i < (t + 1) * few && i < p; i++) { run = OP::join(run, total[i]); }
+            scan_block<OP>(part, run);
+            carry = part[THREADS - 1];
+            __syncthreads();
+            run = OP::none();
+        }
         for (int64_t i = first; i < end; i++) {
             run = OP::join(run, OP::load(s, r * s.columns + (s.back ? s.columns - 1 - i : i), i));
         }
-        part[t] = run;
-        __syncthreads();
-        for (int d = 1; d < THREADS; d *= 2) {
-            acc v = t >= d ? part[t - d] : OP::none();
+        scan_block<OP>(part, run);
+        if (s.sums) {
+            if (!t) { ((acc *)s.totals)[u] = part[THREADS - 1]; }
             __syncthreads();
-            part[t] = OP::join(v, part[t]);
-            __syncthreads();
+            continue;
         }
         run = t ? part[t - 1] : OP::none();
+        if (p) { run = OP::join(carry, run); }
         for (int64_t i = first; i < end; i++) {
             int64_t at = r * s.columns + (s.back ? s.columns - 1 - i : i);
             acc next = OP::join(run, OP::load(s, at, i));
@@ -3467,8 +3494,24 @@ inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_
     return 0;
 }
 enum scan_t { SCAN_SUM, SCAN_PROD, SCAN_LOG, SCAN_LINE, SCAN_OTHERS, SCAN_MAX, SCAN_MIN };
-template <class OP> inline int scan_with(const place_t &at, const scan_set_t &s) {
-    return code_of(tcu_launch(scan_rows<OP>, grid_for(at, s.rows, 1), THREADS, 0, at.stream, s));
+// Few long rows are cut, at the same places on any device. -> length of a part
+inline int64_t scan_part(const place_t &at, int64_t rows, int64_t columns) {
+    int64_t part = at.limits.scan_part, least = (columns + 1023) / 1024;
+    return rows >= 256 || columns <= 2 * part ? columns : part > least ? part : least;
+}
+inline uint64_t scan_scratch(const place_t &at, int64_t rows, int64_t columns) {    // its totals
+    int64_t parts = (columns + scan_part(at, rows, columns) - 1) / scan_part(at, rows, columns);
+    return parts > 1 ? (uint64_t)(rows * parts) * 16 : 0;
+}
+template <class OP> inline int scan_with(const place_t &at, scan_set_t s) {
+    static_assert(sizeof(typename OP::acc) <= 16, "scan_scratch");
+    s.part = s.totals ? scan_part(at, s.rows, s.columns) : s.columns;
+    s.parts = (s.columns + s.part - 1) / s.part;
+    s.sums = s.parts > 1;
+    unsigned grid = grid_for(at, s.rows * s.parts, 1);
+    int code = s.sums ? code_of(tcu_launch(scan_rows<OP>, grid, THREADS, 0, at.stream, s)) : 0;
+    s.sums = false;
+    return code ? code : code_of(tcu_launch(scan_rows<OP>, grid, THREADS, 0, at.stream, s));
 }
 template <class C> inline int scan_class(const place_t &at, int what, scan_set_t s) {
     if (what == SCAN_SUM) { return scan_with<scan_of<C, sum_op<C>>>(at, s); }
@@ -3482,11 +3525,12 @@ template <class C> inline int scan_class(const place_t &at, int what, scan_set_t
     }
     return TENSOR_ERR_UNSUPPORTED;
 }
-// Along rows of contiguous x; b: SCAN_LINE's factors; scratch: SCAN_OTHERS', 8 bytes an element.
+// Along rows of contiguous x; totals: scan_scratch; b: SCAN_LINE's factors; scratch: SCAN_OTHERS', 8 bytes an
+// element.
 inline int scan(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
-                int64_t columns, bool back, const void *b = nullptr, void *scratch = nullptr) {
+                int64_t columns, bool back, void *totals, const void *b = nullptr, void *scratch = nullptr) {
     if (!rows || !columns) { return 0; }
-    scan_set_t s = {y.data, scratch, x.data, b, y.dtype, x.dtype, rows, columns, back};
+    scan_set_t s = {y.data, scratch, x.data, b, y.dtype, x.dtype, rows, columns, back, 0, 0, totals, false};
     if (what == SCAN_MAX || what == SCAN_MIN) {
         s.to = order_of(x, false, false).bits;
         return what == SCAN_MIN ? scan_with<best_scan<true>>(at, s) : scan_with<best_scan<false>>(at, s);
@@ -5348,7 +5392,8 @@ enum rule_t { RULE_SGD, RULE_ADAM, RULE_RMSPROP };
 template <class C> struct update_t {                    // nn__update_t in the class of the parameters
     C minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps, minus_step,
         inverse_root;
-    bool decay, first, nesterov, decoupled, lerp_back, maximize, state[3];
+    bool decay, first, nesterov, decoupled, lerp_back, maximize, state[3], skip;
+    double whole[4];                                    // -lr, both betas, step
 };
 template <class C, int RULE> __device__ inline C step_one(const update_t<C> &u, C x, C g, C *s) {
     if (u.maximize) { g = -g; }
@@ -5386,6 +5431,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
     update_t<C> u = given;
     if (LIVE) { u = *live; }
+    if (LIVE && u.skip) { return; }
     const param_t &q = t.of[blockIdx.y];
     constexpr int V = lanes_of<C>;
     typedef pack_t<C, V> pack;
@@ -5428,16 +5474,28 @@ template <class C> inline update_t<C> update_of(const nn__update_t &n, const par
     return {(C)n.minus_lr, (C)n.weight_decay, (C)n.shrink, (C)n.momentum, (C)n.rest, (C)n.beta1, (C)n.rest1,
             (C)n.beta2, (C)n.rest2, (C)n.eps, (C)n.minus_step, (C)n.inverse_root, n.decay != 0, n.first != 0,
             n.nesterov != 0, n.decoupled != 0, n.lerp_back != 0, n.maximize != 0,
-            {q.s[0] != nullptr, q.s[1] != nullptr, q.s[2] != nullptr}};
+            {q.s[0] != nullptr, q.s[1] != nullptr, q.s[2] != nullptr}, false,
+            {n.minus_lr, n.beta1, n.beta2, n.step}};
+}
+// The numbers of a step that a scaler may leave out, or has before (skip: nn_optimizer_t's).
+template <class C> __global__ void __launch_bounds__(32, 1)
+step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const float *skip) {
+    update_t<C> u = live ? *live : given;
+    if (threadIdx.x) { return; }
+    u.skip = skip[0] != 0;
+    if (skip[1] > 0) {                                  // nn__at_step
+        double t = u.whole[3] - (double)skip[1];
+        u.first = t == 1;
+        u.minus_step = (C)(u.whole[0] / (1 - pow(u.whole[1], t)));
+        u.inverse_root = (C)(1 / sqrt(1 - pow(u.whole[2], t)));
+    }
+    *to = u;
 }
 template <class C, int RULE> inline auto *step_kernel(bool live) {
     return live ? optimizer_step<C, RULE, true> : optimizer_step<C, RULE, false>;
 }
-// All tensors of one dtype, with the same states. live: an update_t<C> on the device, or NULL.
-template <class C>
-inline int optimizer(const place_t &at, int rule, const param_t *params, int count, const nn__update_t &n,
-                     const void *live = nullptr) {
-    update_t<C> u = update_of<C>(n, params[0]);
+// f(table, its length, the most elements of one) for all that are not empty, MANY at a time.
+template <class F> inline int by_many(const param_t *params, int count, F f) {
     for (int i = 0; i < count;) {
         params_t t;
         int64_t most = 0;
@@ -5448,15 +5506,90 @@ inline int optimizer(const place_t &at, int rule, const param_t *params, int cou
             t.of[had++] = params[i];
             most = params[i].n > most ? params[i].n : most;
         }
-        if (!had) { break; }
-        dim3 grid(grid_for(at, most, THREADS * 4), (unsigned)had);
-        auto *kernel = rule == RULE_SGD    ? step_kernel<C, RULE_SGD>(live != nullptr)
-                       : rule == RULE_ADAM ? step_kernel<C, RULE_ADAM>(live != nullptr)
-                                           : step_kernel<C, RULE_RMSPROP>(live != nullptr);
-        cudaError_t e = tcu_launch(kernel, grid, THREADS, 0, at.stream, t, u, (const update_t<C> *)live);
+        cudaError_t e = had ? f(t, (unsigned)had, most) : cudaSuccess;
         if (e) { return code_of(e); }
     }
     return 0;
+}
+// All tensors of one dtype, with the same states. live: an update_t<C> on the device, or NULL.
+template <class C>
+inline int optimizer(const place_t &at, int rule, const param_t *params, int count, const nn__update_t &n,
+                     const void *live = nullptr) {
+    update_t<C> u = update_of<C>(n, params[0]);
+    auto *kernel = rule == RULE_SGD    ? step_kernel<C, RULE_SGD>(live != nullptr)
+                   : rule == RULE_ADAM ? step_kernel<C, RULE_ADAM>(live != nullptr)
+                                       : step_kernel<C, RULE_RMSPROP>(live != nullptr);
+    return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
+        return tcu_launch(kernel, dim3(grid_for(at, most, THREADS * 4), had), THREADS, 0, at.stream, t, u,
+                          (const update_t<C> *)live);
+    });
+}
+// Block x of a tensor has the squares of every parts_of(n)-th piece, in double: the same for any device.
+__host__ __device__ inline int64_t parts_of(int64_t n) {
+    int64_t parts = (n + THREADS * 16 - 1) / (THREADS * 16);
+    return parts < 256 ? parts : 256;
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4) grad_squares(params_t t) {
+    TCU_SHARED(double, part, [THREADS]);
+    const param_t &q = t.of[blockIdx.y];
+    constexpr int V = lanes_of<C>;
+    const int64_t parts = parts_of(q.n), packs = aligned16(q.p) ? q.n / V : 0;
+    if (blockIdx.x >= parts) { return; }
+    double sum = 0;
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < packs; i += parts * THREADS) {
+        pack_t<C, V> x = ((const pack_t<C, V> *)q.p)[i];
+        TCU_UNROLL
+        for (int l = 0; l < V; l++) { sum = w_add(sum, w_mul((double)x.v[l], (double)x.v[l])); }
+    }
+    for (int64_t i = packs * V + blockIdx.x * THREADS + threadIdx.x; i < q.n; i += parts * THREADS) {
+        double x = (double)((const C *)q.p)[i];
+        sum = w_add(sum, w_mul(x, x));
+    }
+    sum = block_sum(sum, part);
+    if (!threadIdx.x) { ((double *)q.g)[blockIdx.x] = sum; }
+}
+__global__ void __launch_bounds__(THREADS, 4) sum_parts(double *y, const double *parts, int64_t n) {
+    TCU_SHARED(double, part, [THREADS]);
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < n; i += THREADS) { sum = w_add(sum, parts[i]); }
+    sum = block_sum(sum, part);
+    if (!threadIdx.x) { *y = sum; }
+}
+template <class C>
+__global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const double *factor, float *found) {
+    const param_t &q = t.of[blockIdx.y];
+    constexpr int V = lanes_of<C>;
+    const C f = (C)*factor;
+    const int64_t packs = aligned16(q.p) ? q.n / V : 0, step = (int64_t)gridDim.x * blockDim.x;
+    const int64_t first = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    bool bad = false;
+    if (!found && f == C(1)) { return; }
+    for (int64_t i = first; i < packs; i += step) {
+        pack_t<C, V> x = ((const pack_t<C, V> *)q.p)[i];
+        TCU_UNROLL
+        for (int l = 0; l < V; l++) {
+            bad = bad || !(x.v[l] - x.v[l] == 0);
+            x.v[l] = w_mul(x.v[l], f);
+        }
+        ((pack_t<C, V> *)q.p)[i] = x;
+    }
+    for (int64_t i = packs * V + first; i < q.n; i += step) {
+        C x = ((const C *)q.p)[i];
+        bad = bad || !(x - x == 0);
+        ((C *)q.p)[i] = w_mul(x, f);
+    }
+    if (found && bad) { atomicExch(found, 1.0f); }
+}
+// Of gradients of one dtype: partial sums of squares to parts (g of each is its place there), or times
+// *factor.
+template <class C> inline int grads(const place_t &at, const param_t *params, int count, const double *factor,
+                                    float *found) {
+    return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
+        return factor ? tcu_launch(grad_scale<C>, dim3(grid_for(at, most, THREADS * 4), had), THREADS, 0,
+                                   at.stream, t, factor, found)
+                      : tcu_launch(grad_squares<C>, dim3((unsigned)parts_of(most), had), THREADS, 0,
+                                   at.stream, t);
+    });
 }
 
 // ------------------------------------------------------------------------------
@@ -5479,6 +5612,8 @@ struct stream_t {
     cudaEvent_t event;                          // for other streams to wait for
     int id, device, idle;
     int noted;                                  // an op that may meet a bad index ran since the last look
+    // the arena of the last graph it was captured for; which of its
+    int part_of, part;
     // its calls; how many of each other stream's it has waited for
     uint64_t calls, seen[MAX_STREAMS];
 };
@@ -5486,14 +5621,17 @@ struct stream_t {
 // Handles stay until tensor_cuda_shutdown, so that a use after the end is noticed.
 struct tensor_cuda_stream_t { tensor_cuda_stream_t *next; tcu::stream_t *of; bool dead; };
 struct tensor_cuda_event_t { tensor_cuda_event_t *next; cudaEvent_t at; int device;
-    bool timing, recorded, dead; };
+    // graph: the arena of that in whose capture it was recorded, 0
+    int graph; bool timing, recorded, dead; };
 namespace tcu {
 // A number that each run of a graph has anew, at `at` in its numbers: an offset of the generator (host NULL),
 // or the nn__update_t at host.
 struct live_t { uint32_t at; uint64_t offset, seed; const nn__update_t *host; param_t states;
     bool wide, own_seed; };
 struct again_t { void (*run)(void *user, int run); void *user; };
-struct listed_t { block_t *block; tensor__storage_t *storage; bool wrote; };
+// writer, readers: in a capture, the stream of its last write, 1 << part of those that have read it since.
+struct listed_t { block_t *block; tensor__storage_t *storage; bool wrote; struct stream_t *writer;
+    uint64_t readers; };
 template <class T> struct list_t {
     T *at;
     int n, room;
@@ -5531,6 +5669,7 @@ struct tensor_cuda_graph_t {
     tcu::list_t<tcu::live_t> lives;
     tcu::list_t<tcu::again_t> agains;
     tcu::list_t<tcu::listed_t> list;
+    tcu::list_t<tcu::stream_t *> streams;       // captured: `on`, and those that waited for it
 };
 namespace tcu {
 struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; };   // op says what is wrong
@@ -5647,7 +5786,7 @@ static tensor_cuda_stream_t *current_handle(int index) {
 }
 static tensor_cuda_graph_t *captured_on(const stream_t *s) {
     tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
-    return g && g->on == s ? g : nullptr;
+    return g && __atomic_load_n(&s->part_of, __ATOMIC_ACQUIRE) == g->arena ? g : nullptr;
 }
 // The calling thread's stream of a device. -> NULL after raising
 static stream_t *current(int index, const char *op) {
@@ -5661,7 +5800,7 @@ static stream_t *current(int index, const char *op) {
         raised(TENSOR_ERR_OWNER, "%s: the thread's current stream was freed%s", op);
         return nullptr;
     }
-    if (g && (g->thread == &T) != (g->on == h->of)) {
+    if (g && (g->thread == &T) != (captured_on(h->of) != nullptr)) {
         if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
         raised(TENSOR_ERR_UNSUPPORTED, "%s: %s", op,
                g->thread == &T ? "a graph is captured on another stream"
@@ -5722,18 +5861,49 @@ static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
 static uint64_t next_mark(stream_t *s) {
     return (uint64_t)s->id << MARK_BITS | __atomic_add_fetch(&s->calls, 1, __ATOMIC_ACQ_REL);
 }
-// A graph's call uses the block: at each run that is waited for, and the memory stays the graph's to use.
-static int list_block(tensor_cuda_graph_t *g, block_t *b, tensor__storage_t *storage, bool writes) {
-    lock_t hold(&G.graph_lock);
-    if (b->listed == g->arena) {
-        g->list.at[b->place].wrote |= writes;
-        return 0;
+// s is a part of the capture from here on; other threads wait for what it was asked before. -> code
+static int graph_join(tensor_cuda_graph_t *g, stream_t *s) {
+    if (captured_on(s)) { return 0; }
+    if (!g->streams.add(s) || capture_join(G.allocator, g->device, (void *)s->raw, g->arena)) {
+        return TENSOR_ERR_OUT_OF_MEMORY;
     }
-    if (!g->list.add({b, storage, writes})) { return TENSOR_ERR_OUT_OF_MEMORY; }
-    b->listed = g->arena;
-    b->place = g->list.n - 1;
-    b->kept++;
-    return 0;
+    lock_t hold(&G.capture_lock);
+    s->part = g->streams.n - 1;
+    int code = code_of(cudaEventRecord(s->event, s->raw));
+    if (!code) { __atomic_store_n(&s->part_of, g->arena, __ATOMIC_RELEASE); }
+    return code;
+}
+// In a capture: what s is asked later waits for what o was asked until now. -> code
+static int graph_edge(stream_t *s, stream_t *o) {
+    cudaEvent_t e;
+    if (code_of(cudaEventCreateWithFlags(&e, cudaEventDisableTiming))) { return TENSOR_ERR_CUDA; }
+    int code = code_of(cudaEventRecord(e, o->raw));
+    if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, e, 0)); }
+    cudaEventDestroy(e);
+    return code;
+}
+// A graph's call on s uses the block: at each run that is waited for, and the memory stays the graph's to
+// use.
+static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__storage_t *storage,
+                      bool writes) {
+    lock_t hold(&G.graph_lock);
+    if (b->listed != g->arena) {
+        if (!g->list.add({b, storage, writes, nullptr, 0})) { return TENSOR_ERR_OUT_OF_MEMORY; }
+        b->listed = g->arena;
+        b->place = g->list.n - 1;
+        b->kept++;
+    }
+    listed_t &l = g->list.at[b->place];
+    l.wrote |= writes;
+    int code = l.writer && l.writer != s ? graph_edge(s, l.writer) : 0;
+    for (int k = 0; writes && !code && l.readers >> k; k++) {
+        if (l.readers >> k & 1 && k != s->part) { code = graph_edge(s, g->streams.at[k]); }
+    }
+    l.readers = writes ? 0 : l.readers | uint64_t(1) << s->part;
+    l.writer = writes ? s : l.writer;
+    // Its own memory serves others of the capture only where one stream has used it.
+    if (b->home->lane->graph == g->arena && !code) { code = record_stream(G.allocator, b, (void *)s->raw); }
+    return code;
 }
 // Before and after a call, for each of its tensors.
 static int call_before(stream_t *s, const tensor_call_t *c) {
@@ -5742,7 +5912,7 @@ static int call_before(stream_t *s, const tensor_call_t *c) {
         const tensor_arg_t &a = c->arg[i];
         if (!a.data || !a.storage || !a.storage->device) { continue; }
         block_t *b = (block_t *)a.storage->user;
-        int code = g ? list_block(g, b, a.storage, a.role != TENSOR_READ)
+        int code = g ? list_block(g, s, b, a.storage, a.role != TENSOR_READ)
                      : use_before(s, b, a.role != TENSOR_READ);
         if (code) { return code; }
     }
@@ -5796,7 +5966,11 @@ static int settle(stream_t *s, const char *what) {
         code_of(cudaStreamSynchronize(s->raw))) {
         return raise_cuda(what);
     }
-    __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED);
+    bool others = false;                        // whose ops may still write their words
+    for (int k = 0, n = __atomic_load_n(&G.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
+        others |= G.stream[k]->device == s->device && __atomic_load_n(&G.stream[k]->noted, __ATOMIC_ACQUIRE);
+    }
+    if (!others) { __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED); }
     int bad = 0;
     for (int k = 0; k < SLOTS; k++) {
         if (!word[k]) { continue; }
@@ -5883,9 +6057,10 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
         if (code) { return code; }
     }
     if (g) {
-        if ((to_block && list_block(g, to_block, to_in, true)) ||
-            (from_block && list_block(g, from_block, from_in, false))) {
-            return raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory%s", op);
+        int code = to_block ? list_block(g, s, to_block, to_in, true) : 0;
+        if (!code && from_block) { code = list_block(g, s, from_block, from_in, false); }
+        if (code) {
+            return code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory%s", op);
         }
     } else if ((to_block && use_before(s, to_block, true)) ||
                (from_block && !peers && use_before(s, from_block, false))) {
@@ -6070,7 +6245,11 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     gpu_t *g = gpu_of(c->device - 1);
     stream_t *s = T.now;
     tensor_cuda_graph_t *graph = captured_on(s);
-    if (!graph && __atomic_load_n(&g->used, __ATOMIC_RELAXED) >= SLOTS) { settle(s, c->row->name); }
+    for (int k = 0; !graph && k < G.nstreams && __atomic_load_n(&g->used, __ATOMIC_RELAXED) >= SLOTS; k++) {
+        if (G.stream[k]->device == s->device && !captured_on(G.stream[k])) {
+            settle(G.stream[k], c->row->name);
+        }
+    }
     lock_t hold(&G.lock);
     int k = g->next, tries = SLOTS;
     while (--tries && g->slot[k].graph) { k = (k + 1) % SLOTS; }
@@ -6173,17 +6352,20 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
         if (!columns || !x.ndim) { return NONE; }
         return native_reduce(at, c, c->row->id == TENSOR_OP_ARGMAX ? REDUCE_ARGMAX : REDUCE_ARGMIN,
                              1u << (x.ndim - 1));
-    case TENSOR_OP_CUMSUM: return scan(at, SCAN_SUM, y, x, rows, columns, c->p->i[0] != 0);
-    case TENSOR_OP_CUMPROD: return scan(at, SCAN_PROD, y, x, rows, columns, false);
-    case TENSOR_OP_LOGCUMSUMEXP: return scan(at, SCAN_LOG, y, x, rows, columns, false);
-    case TENSOR_OP_CUMMAX: return scan(at, SCAN_MAX, y, x, rows, columns, false);
-    case TENSOR_OP_CUMMIN: return scan(at, SCAN_MIN, y, x, rows, columns, false);
-    case TENSOR_OP_LINEAR_SCAN:
-        return scan(at, SCAN_LINE, y, x, rows, columns, c->p->i[0] != 0, c->arg[1].data);
-    case TENSOR_OP_PROD_OTHERS: {
-        scratch_t scratch(c, (uint64_t)x.numel * 8);
-        return scratch.code ? scratch.code
-                            : scan(at, SCAN_OTHERS, y, x, rows, columns, false, nullptr, scratch.at);
+    case TENSOR_OP_CUMSUM: case TENSOR_OP_CUMPROD: case TENSOR_OP_LOGCUMSUMEXP: case TENSOR_OP_CUMMAX:
+    case TENSOR_OP_CUMMIN: case TENSOR_OP_LINEAR_SCAN: case TENSOR_OP_PROD_OTHERS: {
+        const int id = c->row->id, what = id == TENSOR_OP_CUMSUM         ? SCAN_SUM
+                                          : id == TENSOR_OP_CUMPROD      ? SCAN_PROD
+                                          : id == TENSOR_OP_LOGCUMSUMEXP ? SCAN_LOG
+                                          : id == TENSOR_OP_CUMMAX       ? SCAN_MAX
+                                          : id == TENSOR_OP_CUMMIN       ? SCAN_MIN
+                                          : id == TENSOR_OP_LINEAR_SCAN  ? SCAN_LINE : SCAN_OTHERS;
+        const bool turned = (what == SCAN_SUM || what == SCAN_LINE) && c->p->i[0] != 0;
+        const uint64_t bytes = scan_scratch(at, rows, columns);
+        scratch_t totals(c, bytes), scratch(c, what == SCAN_OTHERS ? (uint64_t)x.numel * 8 : 0);
+        if (totals.code || scratch.code) { return TENSOR_ERR_OUT_OF_MEMORY; }
+        return scan(at, what, y, x, rows, columns, turned, totals.at,
+                    what == SCAN_LINE ? c->arg[1].data : nullptr, scratch.at);
     }
     case TENSOR_OP_SORT: case TENSOR_OP_TOPK: case TENSOR_OP_KTHVALUE: case TENSOR_OP_MODE:
         return native_order(at, c, rows, columns);
@@ -6719,24 +6901,61 @@ static int native_recurrent(const place_t &at, tensor_call_t *c) {
     return dtype == TENSOR_F32   ? recurrent<float>(at, c)
            : dtype == TENSOR_F64 ? recurrent<double>(at, c) : (int)NONE;
 }
-// arg 0: nn__update_t on the host; then parameter, gradient and three states, again and again.
-static int native_optimizer(const place_t &at, tensor_call_t *c) {
-    const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
-    int count = c->nout / 5, dtype = c->arg[1].dtype, code;
-    param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
-    if (!params) { return NONE; }
-    for (int i = 0; i < count; i++) {
-        const tensor_arg_t *a = &c->arg[1 + 5 * i];
-        params[i] = {a[0].data, a[1].data, {a[2].data, a[3].data, a[4].data}, a[0].numel};
+// nn__cpu_squares and nn__cpu_scale.
+static int native_grads(const place_t &at, tensor_call_t *c) {
+    const bool scale = c->p->i[0] == 4;
+    const int count = c->nout - 2;
+    double *head = (double *)c->arg[0].data;
+    int64_t parts = 0;
+    int n[2] = {0, 0}, code = 0;
+    for (int i = 0; i < count; i++) { parts += parts_of(c->arg[2 + i].numel); }
+    scratch_t scratch(c, scale ? 0 : (uint64_t)parts * sizeof(double));
+    param_t *params = (param_t *)malloc((size_t)(count + 1) * 2 * sizeof *params);
+    parts = 0;
+    for (int i = 0; i < count && params; i++) {
+        const tensor_arg_t &a = c->arg[2 + i];
+        const int wide = a.dtype == TENSOR_F64;
+        params[wide * count + n[wide]++] = {a.data, (double *)scratch.at + parts, {}, a.numel};
+        parts += parts_of(a.numel);
     }
+    code = scratch.code ? scratch.code : params ? 0 : (int)NONE;
+    const double *factor = scale ? head : nullptr;
+    if (!code) { code = grads<float>(at, params, n[0], factor, (float *)c->arg[1].data); }
+    if (!code) { code = grads<double>(at, params + count, n[1], factor, (float *)c->arg[1].data); }
+    free(params);
+    if (code || scale) { return code; }
+    return code_of(tcu_launch(sum_parts, 1, THREADS, 0, at.stream, head, (const double *)scratch.at, parts));
+}
+// arg 0: nn__update_t on the host; 1: skip; then parameter, gradient and three states, again and again.
+template <class C> static int step_in(const place_t &at, tensor_call_t *c, const param_t *params, int count) {
+    const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
+    const float *skip = f32_of(c->arg[1]);
     live_t n = {};
     n.host = u;
     n.states = params[0];
-    n.wide = dtype == TENSOR_F64;
+    n.wide = sizeof(C) == 8;
     const void *live = live_number(n, (uint32_t)sizeof(update_t<double>));
-    code = dtype == TENSOR_F32   ? optimizer<float>(at, (int)c->p->i[0], params, count, *u, live)
-           : dtype == TENSOR_F64 ? optimizer<double>(at, (int)c->p->i[0], params, count, *u, live) :
-               (int)NONE;
+    scratch_t scratch(c, skip ? sizeof(update_t<C>) : 0);
+    if (scratch.code) { return scratch.code; }
+    if (skip) {
+        cudaError_t e = tcu_launch(step_numbers<C>, 1, 32, 0, at.stream, (update_t<C> *)scratch.at,
+                                   update_of<C>(*u, params[0]), (const update_t<C> *)live, skip);
+        if (e) { return code_of(e); }
+        live = scratch.at;
+    }
+    return optimizer<C>(at, (int)c->p->i[0], params, count, *u, live);
+}
+static int native_optimizer(const place_t &at, tensor_call_t *c) {
+    if (c->p->i[0] > RULE_RMSPROP) { return native_grads(at, c); }
+    int count = c->nout / 5, dtype = c->arg[2].dtype, code;
+    param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
+    if (!params) { return NONE; }
+    for (int i = 0; i < count; i++) {
+        const tensor_arg_t *a = &c->arg[2 + 5 * i];
+        params[i] = {a[0].data, a[1].data, {a[2].data, a[3].data, a[4].data}, a[0].numel};
+    }
+    code = dtype == TENSOR_F32   ? step_in<float>(at, c, params, count)
+           : dtype == TENSOR_F64 ? step_in<double>(at, c, params, count) : (int)NONE;
     free(params);
     return code;
 }
@@ -6824,6 +7043,7 @@ static void graph_drop(tensor_cuda_graph_t *g, bool held) {
     if (g->arena) { graph_release(G.allocator, g->device, g->arena); }
     g->lives.drop();
     g->agains.drop();
+    g->streams.drop();
     free(g->staged);
     tensor_cuda_graph_t clean = {};
     clean.next = g->next;
@@ -6860,6 +7080,7 @@ static int graph_begin(tensor_cuda_graph_t *g) {
     // Pinned memory freed in between must not be waited for on a stream that is being captured.
     if (!code) { code = capture_join(G.pinned, 0, (void *)s->raw, g->arena); }
     g->on = s;
+    if (!code && !g->streams.add(s)) { code = TENSOR_ERR_OUT_OF_MEMORY; }
     g->thread = &T;
     g->rng = tensor_get_generator();
     g->shutdowns = tensor__shutdowns();
@@ -6870,6 +7091,8 @@ static int graph_begin(tensor_cuda_graph_t *g) {
         if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeThreadLocal)); }
         if (!code) {
             g->state = GRAPH_OPEN;
+            s->part = 0;
+            __atomic_store_n(&s->part_of, g->arena, __ATOMIC_RELEASE);
             __atomic_store_n(&G.capture, g, __ATOMIC_RELEASE);
         }
     }
@@ -6886,6 +7109,7 @@ static int graph_end(tensor_cuda_graph_t *g) {
     cudaGraph_t graph = nullptr;
     current_t at(g->device);
     int code = code_of(cudaStreamEndCapture(g->on->raw, &graph)), before = tensor_error_code();
+    bool unjoined = code && last_error == cudaErrorStreamCaptureUnjoined;
     __atomic_store_n(&G.capture, (tensor_cuda_graph_t *)nullptr, __ATOMIC_RELEASE);
     capture_over(g);
     if (!code) { code = code_of(cudaGraphInstantiate(&g->exec, graph, 0)); }
@@ -6893,7 +7117,8 @@ static int graph_end(tensor_cuda_graph_t *g) {
     g->drawn = tensor_get_generator().offset - g->rng.offset;
     tensor_set_generator(g->rng);
     if (before || g->failed || code) {
-        code = before ? before : g->failed ? g->failed : raise_cuda("cuda_graph_end");
+        code = before ? before : g->failed ? g->failed : !unjoined ? raise_cuda("cuda_graph_end") : raised(
+            TENSOR_ERR_UNSUPPORTED, "cuda_graph_end: work of another stream%s was not waited for%s", "");
         graph_drop(g, false);
         return code;
     }
@@ -6968,10 +7193,15 @@ static int event_bad(const tensor_cuda_event_t *e, const char *op) {
     if (!e) { return raised(TENSOR_ERR_POISONED, "%s: the event is NULL, as its making failed%s", op); }
     return e->dead ? raised(TENSOR_ERR_OWNER, "%s: the event was freed%s", op) : 0;
 }
-// Waiting, asking and events are no part of a graph.
+// The graph that the calling thread captures.
+static tensor_cuda_graph_t *my_capture() {
+    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
+    return g && g->thread == &T ? g : nullptr;
+}
+// Asking, and waiting but for streams of the capture, are no part of a graph.
 static int in_capture(const stream_t *s, const char *op) {
     tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
-    if (!g || (g->thread != &T && g->on != s)) { return 0; }
+    if (!g || (g->thread != &T && !(s && captured_on(s)))) { return 0; }
     if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
     return raised(TENSOR_ERR_UNSUPPORTED, "%s: not while a graph is captured%s", op);
 }
@@ -7246,17 +7476,35 @@ int tensor_cuda_stream_query(tensor_cuda_stream_t *stream) {
     if (!h || in_capture(h->of, "cuda_stream_query")) { return 0; }
     return asked(cudaStreamQuery(h->of->raw), "cuda_stream_query");
 }
+static int of_graph(const tensor_cuda_event_t *e, const char *op) {
+    return e->graph ? raised(TENSOR_ERR_UNSUPPORTED, "%s: the event was recorded in a capture%s", op) : 0;
+}
+// A stream could not join: the capture is lost.
+static int joining(const char *op, tensor_cuda_graph_t *g, int code) {
+    return g->failed = code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory%s", op);
+}
 int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_event");
     if (!h || event_bad(event, "cuda_stream_wait_event")) { return code_now(); }
-    if (in_capture(h->of, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
+    tensor_cuda_graph_t *g = my_capture();
+    bool forks = g && event->graph == g->arena && g->device == h->of->device;
+    if (!forks && in_capture(h->of, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
     if (!event->recorded) { return 0; }
+    if (!forks && of_graph(event, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
+    int code = forks ? graph_join(g, h->of) : 0;
+    if (code) { return joining("cuda_stream_wait_event", g, code); }
     return code_of(cudaStreamWaitEvent(h->of->raw, event->at, 0)) ? raise_cuda("cuda_stream_wait_event") : 0;
 }
 int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_stream_t *other) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_stream");
     tensor_cuda_stream_t *o = h ? stream_of(other, "cuda_stream_wait_stream") : nullptr;
     if (!o) { return code_now(); }
+    tensor_cuda_graph_t *g = my_capture();
+    if (g && captured_on(o->of) && g->device == h->of->device) {
+        int code = graph_join(g, h->of);
+        if (!code && h != o) { code = graph_edge(h->of, o->of); }
+        return code ? joining("cuda_stream_wait_stream", g, code) : 0;
+    }
     if (in_capture(h->of, "cuda_stream_wait_stream") || in_capture(o->of, "cuda_stream_wait_stream")) {
         return TENSOR_ERR_UNSUPPORTED;
     }
@@ -7305,27 +7553,36 @@ int tensor_cuda_event_free(tensor_cuda_event_t *event) {
 int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_event_record");
     if (!h || event_bad(event, "cuda_event_record")) { return code_now(); }
-    if (in_capture(h->of, "cuda_event_record")) { return TENSOR_ERR_UNSUPPORTED; }
+    tensor_cuda_graph_t *g = my_capture();
+    if (!(g && captured_on(h->of)) && in_capture(h->of, "cuda_event_record")) {
+        return TENSOR_ERR_UNSUPPORTED;
+    }
     if (event->device != h->of->device) {
         return raised(TENSOR_ERR_DEVICE, "cuda_event_record: event and stream are of two devices%s%s", "");
     }
     event->recorded = true;
+    event->graph = g ? g->arena : 0;
     return code_of(cudaEventRecord(event->at, h->of->raw)) ? raise_cuda("cuda_event_record") : 0;
 }
 int tensor_cuda_event_query(tensor_cuda_event_t *event) {
-    if (event_bad(event, "cuda_event_query") || in_capture(nullptr, "cuda_event_query")) { return 0; }
+    if (event_bad(event, "cuda_event_query") || in_capture(nullptr, "cuda_event_query") ||
+        of_graph(event, "cuda_event_query")) {
+        return 0;
+    }
     return !event->recorded || asked(cudaEventQuery(event->at), "cuda_event_query");
 }
 int tensor_cuda_event_synchronize(tensor_cuda_event_t *event) {
     int code = event_bad(event, "cuda_event_synchronize");
     if (!code) { code = in_capture(nullptr, "cuda_event_synchronize"); }
+    if (!code) { code = of_graph(event, "cuda_event_synchronize"); }
     if (code || !event->recorded) { return code; }
     return code_of(cudaEventSynchronize(event->at)) ? raise_cuda("cuda_event_synchronize") : 0;
 }
 double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_event_t *end) {
     float ms = 0;
     if (event_bad(start, "cuda_event_elapsed_time") || event_bad(end, "cuda_event_elapsed_time") ||
-        in_capture(nullptr, "cuda_event_elapsed_time")) {
+        in_capture(nullptr, "cuda_event_elapsed_time") || of_graph(start, "cuda_event_elapsed_time") ||
+        of_graph(end, "cuda_event_elapsed_time")) {
         return NAN;
     }
     if (!start->timing || !end->timing || !start->recorded || !end->recorded) {

@@ -118,7 +118,8 @@ TENSOR_API int tensor_cuda_stream_query(tensor_cuda_stream_t *stream);
 
 // What stream is asked later waits for what event marks / for all that other was asked until now. The host
 // does not wait.
-//   -> code;  errors OWNER, POISONED (event is NULL), UNSUPPORTED (in a capture), CUDA
+//   -> code;  errors OWNER, POISONED (event is NULL), UNSUPPORTED (in a capture, but for what belongs to it:
+//      >>cuda-graphs), CUDA
 TENSOR_API int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event);
 TENSOR_API int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_stream_t *other);
 
@@ -136,12 +137,12 @@ TENSOR_API tensor_cuda_event_t *tensor_cuda_event_new(tensor_device_t device, in
 TENSOR_API int tensor_cuda_event_free(tensor_cuda_event_t *event);
 
 // Sets the mark behind all that the stream was asked until now.
-//   -> code;  errors DEVICE (event and stream of two devices), OWNER, POISONED, UNSUPPORTED (in a capture),
-//   CUDA
+//   -> code;  errors DEVICE (event and stream of two devices), OWNER, POISONED, UNSUPPORTED (in a capture, of
+//      a stream without part in it), CUDA
 TENSOR_API int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *stream);
 
 // Whether the mark was reached (1 where none was set); waits until it is.
-//   -> 1 or 0 / code;  errors OWNER, POISONED, UNSUPPORTED (in a capture), CUDA
+//   -> 1 or 0 / code;  errors OWNER, POISONED, UNSUPPORTED (in a capture, or recorded in one), CUDA
 TENSOR_API int tensor_cuda_event_query(tensor_cuda_event_t *event);
 TENSOR_API int tensor_cuda_event_synchronize(tensor_cuda_event_t *event);
 
@@ -162,9 +163,14 @@ TENSOR_API double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, ten
 // Between begin and end the thread's calls are written down, not run. A run gives what these calls would give
 // now: it reads the tensors that they read (their memory stays the graph's until it is freed), overwrites
 // those that they made, draws the next random numbers, and takes an optimizer's learning rate and count of
-// steps as they are. In a capture nothing can depend on values: tensor_item, printing, nonzero,
-// clip_grad_norm, an op without a kernel and a copy from the host are UNSUPPORTED errors (numbers of up to 8
-// bytes become a part of the graph). One graph is captured at a time.
+// steps as they are. In a capture nothing can depend on values: tensor_item, printing, nonzero, an op without
+// a kernel and a copy from the host are UNSUPPORTED errors (numbers of up to 8 bytes become a part of the
+// graph). One graph is captured at a time.
+//
+// Another stream of the device has part in the capture from when it waits for one that has (stream_wait_event
+// for an event recorded in the capture, stream_wait_stream): its work runs beside the rest at each run. What
+// tensors carry from one to the other is waited for as ever; the first stream has to wait for all before the
+// end. Until then such a stream is the capturing thread's alone.
 // ------------------------------------------------------------------------------
 
 typedef struct tensor_cuda_graph_t tensor_cuda_graph_t;
@@ -179,7 +185,8 @@ TENSOR_API tensor_cuda_graph_t *tensor_cuda_graph_new(tensor_device_t device);
 TENSOR_API int tensor_cuda_graph_begin(tensor_cuda_graph_t *g);
 
 // Ends it. After an error since begin the graph is empty again.
-//   -> code;  errors OWNER (not being captured), CUDA, and the error since begin
+//   -> code;  errors OWNER (not being captured), UNSUPPORTED (work of another stream was not waited for),
+//      CUDA, and the error since begin
 TENSOR_API int tensor_cuda_graph_end(tensor_cuda_graph_t *g);
 
 // Runs it once, on the current stream, asynchronously. What other streams wrote to its tensors is waited for.

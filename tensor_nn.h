@@ -1777,16 +1777,33 @@ TENSOR_API int nn_set_lr(nn_optimizer_t *o, double lr);
 TENSOR_API double nn_get_lr(nn_optimizer_t *o);
 
 // Scales all gradients by min(1, max_norm / (norm + 1e-6)), norm being the 2-norm of all of them together
-// (summed in double in a fixed order). The norm comes back as a double because the usual next step is to
-// print or test it.
-//   -> norm before scaling (may be infinite or NaN: then gradients become NaN, as in PyTorch), NaN on failure
+// (summed in double in a fixed order). On a device nothing waits: tensor_item of the norm does.
+//   -> 0-d f64, the norm before scaling (may be infinite or NaN: then gradients become NaN, as in PyTorch)
 //   errors  POISONED, SHAPE (max_norm negative or NaN)
-TENSOR_API double nn_clip_grad_norm(nn_optimizer_t *o, double max_norm);
+TENSOR_API tensor_t *nn_clip_grad_norm(nn_optimizer_t *o, double max_norm);
 // The same for a list of parameters.   -> norm;  errors as above
-TENSOR_API double nn_clip_grad_norm_n(tensor_t *const *list, int n, double max_norm);
+TENSOR_API tensor_t *nn_clip_grad_norm_n(tensor_t *const *list, int n, double max_norm);
 // Clamps every gradient element to -limit..limit.   -> code;  errors POISONED, SHAPE
 TENSOR_API int nn_clip_grad_value(nn_optimizer_t *o, double limit);
 TENSOR_API int nn_clip_grad_value_n(tensor_t *const *list, int n, double limit);
+
+// Scaling of the loss against gradients of f16 that underflow (torch.amp.GradScaler): f32 [6] on the default
+// device, kept (tensor_free it, or tensor_shutdown does): scale, growth factor 2, backoff factor 0.5, growth
+// interval, steps since the scale changed, whether a gradient was infinite or NaN since the last update.
+//   init_scale       PyTorch's default is 65536
+//   growth_interval  steps without such a gradient after which the scale grows; PyTorch's is 2000
+//   -> scaler;  errors SHAPE (not positive), OUT_OF_MEMORY
+TENSOR_API tensor_t *nn_grad_scaler(double init_scale, int64_t growth_interval);
+// loss times the scale.   -> as loss;  errors POISONED, SHAPE (not a scaler), DEVICE, OUT_OF_MEMORY
+TENSOR_API tensor_t *nn_scaler_scale(tensor_t *scaler, tensor_t *loss);
+// Divides the gradients by the scale: only needed to clip them before the step. Then the step, as nn_step,
+// left out where one was infinite or NaN. Nothing waits for a device; steps left out do not count.
+//   -> code;  errors as nn_step, SHAPE, DEVICE (scaler and gradients), UNSUPPORTED (unscaled since the last
+//      step or nn_zero_grad; first in a capture)
+TENSOR_API int nn_scaler_unscale(tensor_t *scaler, nn_optimizer_t *o);
+TENSOR_API int nn_scaler_step(tensor_t *scaler, nn_optimizer_t *o);
+// Lets the scale fall or grow, once after the steps of all optimizers.   -> code;  errors POISONED, SHAPE
+TENSOR_API int nn_scaler_update(tensor_t *scaler);
 
 // Frees it before tensor_shutdown does; NULL does nothing. Some bytes stay until then, so that later use is
 // noticed.   -> code;  errors OWNER if it was freed already
@@ -1804,8 +1821,13 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 #define nn_optimizer_free(...) TENSOR__CALL_KIND(int, nn_optimizer_free, __VA_ARGS__)
 #define nn_zero_grad(...) TENSOR__CALL_KIND(int, nn_zero_grad, __VA_ARGS__)
 #define nn_set_lr(...) TENSOR__CALL_KIND(int, nn_set_lr, __VA_ARGS__)
-#define nn_clip_grad_norm(...) TENSOR__CALL_KIND(f64, nn_clip_grad_norm, __VA_ARGS__)
-#define nn_clip_grad_norm_n(...) TENSOR__CALL_KIND(f64, nn_clip_grad_norm_n, __VA_ARGS__)
+#define nn_clip_grad_norm(...) TENSOR__CALL(nn_clip_grad_norm, __VA_ARGS__)
+#define nn_clip_grad_norm_n(...) TENSOR__CALL(nn_clip_grad_norm_n, __VA_ARGS__)
+#define nn_grad_scaler(...) TENSOR__CALL(nn_grad_scaler, __VA_ARGS__)
+#define nn_scaler_scale(...) TENSOR__CALL(nn_scaler_scale, __VA_ARGS__)
+#define nn_scaler_unscale(...) TENSOR__CALL_KIND(int, nn_scaler_unscale, __VA_ARGS__)
+#define nn_scaler_step(...) TENSOR__CALL_KIND(int, nn_scaler_step, __VA_ARGS__)
+#define nn_scaler_update(...) TENSOR__CALL_KIND(int, nn_scaler_update, __VA_ARGS__)
 #define nn_clip_grad_value(...) TENSOR__CALL_KIND(int, nn_clip_grad_value, __VA_ARGS__)
 #define nn_clip_grad_value_n(...) TENSOR__CALL_KIND(int, nn_clip_grad_value_n, __VA_ARGS__)
 
@@ -2343,11 +2365,12 @@ enum { NN__TILE_IMAGE, NN__TILE_GRAD, NN__TILE_KERNEL, NN__TILE_OUT, NN__TILE_SU
 typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 
 // The numbers of one group of an optimizer at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
-// OPTIMIZER calls have it as argument 0, on the host, then x, gradient and three states of each parameter;
-// i[0] 0 sgd, 1 adam, 2 rmsprop.
+// OPTIMIZER calls have it as argument 0, on the host, then nn_optimizer_t's skip if step needs it, then x,
+// gradient and three states of each parameter; i[0] 0 sgd, 1 adam, 2 rmsprop; 3, 4: see nn__cpu_squares,
+// nn__cpu_scale.
 typedef struct nn__update_t {
     double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
-    double minus_step, inverse_root;
+    double minus_step, inverse_root, step;
     int decay, first, nesterov, decoupled, lerp_back, maximize;
 } nn__update_t;
 typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
@@ -11258,15 +11281,10 @@ typedef struct nn__group_t {
     int update;
 } nn__group_t;
 
-// One parameter in one step.
+// One parameter in one step: it and its gradient, or copies of them.
 typedef struct nn__job_t {
     nn__param_t *param;
-    tensor_t *from, *grad;   // whose elements x and g are: the parameter and its gradient or copies of them
-    void *x, *s0, *s1, *s2;
-    const void *g;
-    int64_t n, task;
-    nn__update_fn fn;
-    size_t size;
+    tensor_t *from, *grad;
     int update, done;
 } nn__job_t;
 
@@ -11280,12 +11298,18 @@ struct nn_optimizer_t {
     nn__job_t *job;   // cap each: scratch of a step
     nn__update_t *update;
     int njobs;
+    // held, f32 [2], with a scaler: whether the gradients have an inf or NaN; steps left out for that, which
+    // param.step counts too if `owes`
+    tensor_t *skip;
+    int owes;
+    int unscaled;            // its gradients are
     const char *site;
 };
 
 TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
     int i, k;
     TENSOR__(disown)(&o->owned);
+    if (o->skip) TENSOR__(drop)(o->skip);
     for (i = 0; i < o->nparams; i++) {
         TENSOR__(drop)(o->param[i].t);
         for (k = 0; k < NN__MAX_STATE; k++) {
@@ -11501,6 +11525,13 @@ TENSOR__FN int nn__uses_state(const nn_optimizer_t *o, int k) {
     return k < 2 || v[NN__AMSGRAD] != 0;
 }
 
+// What depends on the step.
+TENSOR__FN void nn__at_step(nn__update_t *u, double t) {
+    u->step = t;
+    u->first = t == 1;
+    u->minus_step = u->minus_lr / (1 - pow(u->beta1, t));
+    u->inverse_root = 1 / sqrt(1 - pow(u->beta2, t));
+}
 // The numbers of group g at step t (1 = first).
 TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__update_t *u) {
     const double *v = o->option;
@@ -11512,7 +11543,6 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
     u->maximize = v[NN__MAXIMIZE] != 0;
     u->momentum = v[NN__MOMENTUM];
     u->rest = 1 - v[NN__DAMPENING];
-    u->first = t == 1;
     u->nesterov = v[NN__NESTEROV] != 0;
     u->beta1 = v[NN__BETA1];
     u->beta2 = v[NN__BETA2];
@@ -11520,52 +11550,47 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
     u->rest2 = 1 - u->beta2;
     u->lerp_back = u->rest1 >= 0.5;
     u->eps = v[NN__EPS];
-    if (o->rule == NN__ADAM || o->rule == NN__ADAMW) {
-        u->minus_step = -lr / (1 - pow(u->beta1, (double)t));
-        u->inverse_root = 1 / sqrt(1 - pow(u->beta2, (double)t));
-        if (o->rule == NN__ADAMW) {
-            u->shrink = 1 - lr * decay;
-            u->decoupled = u->decay;
-            u->decay = 0;
-        }
+    u->decoupled = o->rule == NN__ADAMW && u->decay;
+    if (o->rule == NN__ADAMW) {
+        u->shrink = 1 - lr * decay;
+        u->decay = 0;
     }
-}
-
-TENSOR__FN void nn__run_job(const nn_optimizer_t *o, const nn__job_t *j, int64_t from, int64_t n) {
-    size_t at = (size_t)from * j->size;
-    j->fn(&o->update[j->update], (char *)j->x + at, (const char *)j->g + at,
-          j->s0 ? (char *)j->s0 + at : NULL, j->s1 ? (char *)j->s1 + at : NULL,
-          j->s2 ? (char *)j->s2 + at : NULL, n);
-}
-
-// task counts chunks over all jobs; j->task is the first of job j.
-TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
-    const nn_optimizer_t *o = (const nn_optimizer_t *)arg;
-    int lo = 0, hi = o->njobs - 1;
-    const nn__job_t *j;
-    int64_t from, n;
-    (void)worker;
-    while (lo < hi) {
-        int mid = (lo + hi + 1) / 2;
-        if (o->job[mid].task <= task) lo = mid;
-        else hi = mid - 1;
-    }
-    j = &o->job[lo];
-    from = (task - j->task) * NN__CHUNK;
-    n = nn__min(j->n - from, NN__CHUNK);
-    nn__run_job(o, j, from, n);
+    nn__at_step(u, (double)t);
 }
 
 // r: 0 sgd, 1 adam, 2 rmsprop
 TENSOR__FN int nn__kind(int rule) { return rule == NN__SGD ? 0 : rule == NN__RMSPROP ? 2 : 1; }
-// Where a device's parameters meet their update: OPTIMIZER's one row, which no tape sees.
+
+typedef struct nn__stepping_t { const tensor_call_t *c; nn__update_t u; } nn__stepping_t;
+// task counts chunks over all parameters.
+TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
+    const nn__stepping_t *s = (const nn__stepping_t *)arg;
+    const tensor_arg_t *a = s->c->arg + 2;
+    char *at[5];
+    size_t from;
+    int k;
+    (void)worker;
+    for (; task >= nn__ceil(a->numel, NN__CHUNK); a += 5) task -= nn__ceil(a->numel, NN__CHUNK);
+    from = (size_t)task * NN__CHUNK * (a->dtype == TENSOR_F64 ? 8 : 4);
+    for (k = 0; k < 5; k++) at[k] = a[k].data ? (char *)a[k].data + from : NULL;
+    nn__cpu(a->dtype)->optim[s->c->p->i[0]](&s->u, at[0], at[1], at[2], at[3], at[4],
+                                            nn__min(a->numel - task * NN__CHUNK, NN__CHUNK));
+}
+// Where parameters meet their update: OPTIMIZER's first row, which no tape sees.
 TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
-    const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
-    const tensor_arg_t *a = c->arg + 1;
-    int i;
-    for (i = 0; i < c->nout / 5; i++, a += 5)
-        nn__cpu(a[0].dtype)->optim[c->p->i[0]](u, a[0].data, a[1].data, a[2].data, a[3].data, a[4].data,
-                                               a[0].numel);
+    const float *skip = (const float *)c->arg[1].data;
+    int64_t tasks = 0, total = 0, i;
+    nn__stepping_t s;
+    s.c = c;
+    s.u = *(const nn__update_t *)c->arg[0].data;
+    if (skip && skip[0] != 0) return TENSOR_OK;
+    if (skip && skip[1] > 0) nn__at_step(&s.u, s.u.step - (double)skip[1]);
+    for (i = 2; i < c->nin + c->nout; i += 5) {
+        tasks += nn__ceil(c->arg[i].numel, NN__CHUNK);
+        total += c->arg[i].numel;
+    }
+    if (total >= NN__PARALLEL_FROM) TENSOR__(parallel)(tasks, nn__step_task, &s);
+    else for (i = 0; i < tasks; i++) nn__step_task(&s, i, 0);
     return TENSOR_OK;
 }
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END, 0, NULL,
@@ -11574,45 +11599,45 @@ TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) TENSOR__(arg)(a, t, role);
     else memset(a, 0, sizeof *a);
 }
-// All jobs of the device, update and dtype of `like`. -> code
-TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like) {
+// A call of these rows with the arguments a. -> code
+TENSOR__FN int nn__optimizer_call(const tensor__row_t *row, int kind, tensor_arg_t *a, int nin, int nout,
+                                  int device) {
     tensor_params_t p;
     tensor_call_t c;
-    tensor_arg_t *a;
-    int i, k, code;
-    a = (tensor_arg_t *)nn__memory((uint64_t)o->njobs * 5 + 1, sizeof *a);
-    if (!a) return tensor_error_code();
     memset(&p, 0, sizeof p);
     memset(&c, 0, sizeof c);
-    p.i[0] = nn__kind(o->rule);
-    c.row = &nn__step_row;
+    p.i[0] = kind;
+    c.row = row;
     c.arg = a;
-    c.nin = 1;
+    c.nin = nin;
+    c.nout = nout;
     c.p = &p;
-    c.device = like->from->device;
+    c.device = (uint8_t)device;
     c.thread = TENSOR__(self)();
-    nn__step_arg(a, NULL, TENSOR_READ);
+    return TENSOR__(launch)(&c);
+}
+// All jobs of the device, update and dtype of `like`; a: room for their arguments. -> code
+TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_t *a, tensor_t *skip) {
+    int i, k, n = 2;
+    nn__step_arg(&a[0], NULL, TENSOR_READ);
     a[0].data = &o->update[like->update];
+    nn__step_arg(&a[1], skip, TENSOR_READ);
     for (i = 0; i < o->njobs; i++) {
         nn__job_t *j = &o->job[i];
         if (j->from->device != like->from->device || j->update != like->update ||
-            j->size != like->size) continue;
+            j->from->dtype != like->from->dtype) continue;
         j->done = 1;
-        nn__step_arg(&a[1 + c.nout], j->from, TENSOR_UPDATE);
-        nn__step_arg(&a[2 + c.nout], j->grad, TENSOR_READ);
-        for (k = 0; k < NN__MAX_STATE; k++) nn__step_arg(&a[3 + k + c.nout], j->param->state[k],
-                                                         TENSOR_UPDATE);
-        c.nout += 5;
+        nn__step_arg(&a[n++], j->from, TENSOR_UPDATE);
+        nn__step_arg(&a[n++], j->grad, TENSOR_READ);
+        for (k = 0; k < NN__MAX_STATE; k++) nn__step_arg(&a[n++], j->param->state[k], TENSOR_UPDATE);
     }
-    code = TENSOR__(launch)(&c);
-    nn__free(a);
-    return code;
+    return nn__optimizer_call(&nn__step_row, nn__kind(o->rule), a, 2, n - 2, like->from->device);
 }
 
 // A step that a device records: what each of its runs does here.
 typedef struct nn__again_t {
     nn_optimizer_t *o;
-    int n, *param, *at;   // whose numbers are in update[at]
+    int n, owes, *param, *at;   // whose numbers are in update[at]
     nn__update_t *update;
 } nn__again_t;
 TENSOR__FN void nn__again(void *user, int run) {
@@ -11623,11 +11648,12 @@ TENSOR__FN void nn__again(void *user, int run) {
     for (i = 0; i < a->n; i++) {
         nn__param_t *p = &a->o->param[a->param[i]];
         p->step++;
+        a->o->owes |= a->owes;
         if (!i || a->at[i] != a->at[i - 1]) nn__numbers(a->o, p->group, p->step, &a->update[a->at[i]]);
     }
 }
 // NULL = nothing is recorded, or raised.
-TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates) {
+TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes) {
     uint64_t n = (uint64_t)o->njobs, numbers = (uint64_t)nupdates * sizeof(nn__update_t);
     nn__again_t *a;
     int i, device = 0;
@@ -11636,6 +11662,7 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates) {
     a = (nn__again_t *)nn__memory(1, sizeof *a + numbers + 2 * n * sizeof(int));
     if (!a) return NULL;
     a->o = o;
+    a->owes = owes;
     a->update = (nn__update_t *)(void *)(a + 1);
     a->param = (int *)(void *)(a->update + nupdates);
     a->at = a->param + n;
@@ -11646,17 +11673,6 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates) {
     }
     TENSOR__(recording)(nn__self(), device, nn__again, a);
     return a;
-}
-
-// A step some of whose parameters are on devices. -> code
-TENSOR__FN int nn__step_away(nn_optimizer_t *o) {
-    int i, code = TENSOR_OK;
-    for (i = 0; i < o->njobs && code == TENSOR_OK; i++) {
-        const nn__job_t *j = &o->job[i];
-        if (!j->from->device) nn__run_job(o, j, 0, j->n);
-        else if (!j->done) code = nn__step_on(o, j);
-    }
-    return code;
 }
 
 // A held tensor of zeros where like lies, f64 for f64 and else f32; NULL after raising.
@@ -11687,16 +11703,32 @@ TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
     return TENSOR_OK;
 }
 
+// Takes back what was counted of steps that were left out; a capture goes on with them. -> code
+TENSOR__FN int nn__settle(nn_optimizer_t *o) {
+    tensor_t *gone;
+    int64_t n;
+    int i;
+    if (!o->owes || TENSOR__(recording)(nn__self(), o->skip->device, NULL, NULL)) return TENSOR_OK;
+    gone = (tensor_select)(o->skip, 0, 1);
+    n = (int64_t)(tensor_item)(gone);
+    if (tensor_error_code() != TENSOR_OK) return tensor_error_code();
+    for (i = 0; i < o->nparams; i++) o->param[i].step = nn__max(o->param[i].step - n, 0);
+    o->owes = 0;
+    (tensor_zero_)(gone);
+    return tensor_error_code();
+}
+
 // All that can fail comes before the first change: a step happens to every parameter or to none (on a device
 // a launch that fails leaves earlier groups changed).
-TENSOR_API int (nn_step)(nn_optimizer_t *o) {
-    int code = tensor_error_code(), i, k, nupdates = 0, away = 0;
-    int64_t total = 0, tasks = 0;
+TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
+    int code = tensor_error_code(), i, k, nupdates = 0;
+    nn__update_t *numbers = o ? o->update : NULL;
     nn__again_t *again = NULL;
     tensor_scope_t scope;
+    tensor_arg_t *a;
     if (code != TENSOR_OK) return code;
     code = nn__bad_optimizer("step", o);
-    if (code != TENSOR_OK) return code;
+    if (code != TENSOR_OK || (!skip && (code = nn__settle(o)) != TENSOR_OK)) return code;
     for (i = 0; i < o->ngroups; i++) o->group[i].step = -1;
     scope = TENSOR__(scope)(0);
     o->njobs = 0;
@@ -11728,47 +11760,30 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
             nn__numbers(o, p->group, p->step + 1, &o->update[nupdates++]);
         }
         j->grad = g;
-        j->x = nn__pointer(j->from);
-        j->g = nn__pointer(g);
-        j->s0 = p->state[0] ? nn__pointer(p->state[0]) : NULL;
-        j->s1 = p->state[1] ? nn__pointer(p->state[1]) : NULL;
-        j->s2 = p->state[2] ? nn__pointer(p->state[2]) : NULL;
-        j->n = p->t->numel;
-        j->fn = nn__cpu(dtype)->optim[nn__kind(o->rule)];
-        j->size = dtype == TENSOR_F64 ? 8 : 4;
         j->update = group->update;
         j->done = 0;
-        j->task = tasks;
-        if (p->t->device) away = 1;
-        tasks += (j->n + NN__CHUNK - 1) / NN__CHUNK;
-        total += j->n;
         o->njobs++;
     }
     code = i < o->nparams ? tensor_error_code() : TENSOR_OK;
-    if (code == TENSOR_OK) {
-        if (away) {
-            nn__update_t *numbers = o->update;
-            again = nn__step_again(o, nupdates);
-            if (again) o->update = again->update;
-            code = tensor_error_code() ? tensor_error_code() : nn__step_away(o);
-            o->update = numbers;
-        } else if (total >= NN__PARALLEL_FROM && TENSOR__(thread_count)() > 1) {
-            TENSOR__(parallel)(tasks, nn__step_task, o);
-        } else {
-            for (i = 0; i < o->njobs; i++) nn__run_job(o, &o->job[i], 0, o->job[i].n);
-        }
-        for (i = 0; i < o->njobs; i++) {
-            nn__param_t *p = o->job[i].param;
-            p->step += again == NULL;
-            if (o->job[i].from != p->t) (tensor_copy_)(p->t, o->job[i].from);
-            else p->t->storage->version++;
-            p->t->storage->write_op = "step";
-            p->t->storage->write_site = NULL;
-        }
+    a = code ? NULL : (tensor_arg_t *)nn__memory((uint64_t)o->njobs * 5 + 2, sizeof *a);
+    if (a) again = nn__step_again(o, nupdates, skip != NULL);
+    if (again) o->update = again->update;
+    code = tensor_error_code();
+    for (i = 0; i < o->njobs && code == TENSOR_OK; i++) {
+        if (!o->job[i].done) code = nn__step_on(o, &o->job[i], a, skip);
     }
+    o->update = numbers;
+    for (i = 0; i < o->njobs && a; i++) {
+        nn__param_t *p = o->job[i].param;
+        p->step += again == NULL;
+        if (o->job[i].from != p->t) (tensor_copy_)(p->t, o->job[i].from);
+    }
+    if (skip && !again) o->owes = 1;
+    nn__free(a);
     (tensor_scope_end)(scope);
     return code;
 }
+TENSOR_API int (nn_step)(nn_optimizer_t *o) { return nn__step(o, NULL); }
 
 TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
     int i, code = nn__bad_optimizer("zero_grad", o);
@@ -11776,6 +11791,7 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
     for (i = 0; i < o->nparams; i++) {
         if (o->param[i].t->grad) (tensor_set_grad)(o->param[i].t, NULL);
     }
+    o->unscaled = 0;
     return TENSOR_OK;
 }
 
@@ -11824,85 +11840,148 @@ TENSOR__FN void nn__squares_task(void *arg, int64_t task, int worker) {
     s->sum[task] = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-// Sum of squares of g; NaN after raising.
-TENSOR__FN double nn__squares(tensor_t *g) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
-    nn__squares_t s;
-    double few[16], total = 0, *sums = few;
-    int64_t chunks, i;
-    tensor_t *c;
-    if (g->device) {
-        total = (tensor_item)((tensor_sum)((tensor_square)((tensor_to)(g, TENSOR_F64))));
-        (tensor_scope_end)(scope);
-        return total;
+// Gradients f32 or f64, contiguous, from arg 2 on; arg 0: f64, their sum of squares.
+TENSOR__FN int nn__cpu_squares(tensor_call_t *c) {
+    double few[16], total = 0;
+    int64_t i;
+    int k;
+    for (k = 2; k < c->nout; k++) {
+        const tensor_arg_t *a = &c->arg[k];
+        int64_t chunks = (a->numel + NN__CHUNK - 1) / NN__CHUNK;
+        nn__squares_t s;
+        s.f32 = a->dtype == TENSOR_F32 ? (const float *)a->data : NULL;
+        s.f64 = a->dtype == TENSOR_F64 ? (const double *)a->data : NULL;
+        s.n = a->numel;
+        s.sum = chunks > 16 ? (double *)nn__memory((uint64_t)chunks, sizeof(double)) : few;
+        if (!s.sum) return TENSOR_ERR_OUT_OF_MEMORY;
+        if (s.n >= NN__PARALLEL_FROM) {
+            TENSOR__(parallel)(chunks, nn__squares_task, &s);
+        } else {
+            for (i = 0; i < chunks; i++) nn__squares_task(&s, i, 0);
+        }
+        for (i = 0; i < chunks; i++) total += s.sum[i];
+        if (s.sum != few) nn__free(s.sum);
     }
-    c = (tensor_contiguous)(g->dtype == TENSOR_F64 ? g : (tensor_to)(g, TENSOR_F32));
-    if ((tensor_is_poison)(c)) {
-        (tensor_scope_end)(scope);
-        return (double)NAN;
-    }
-    s.f32 = c->dtype == TENSOR_F32 ? (const float *)nn__pointer(c) : NULL;
-    s.f64 = c->dtype == TENSOR_F64 ? (const double *)nn__pointer(c) : NULL;
-    s.n = c->numel;
-    chunks = (c->numel + NN__CHUNK - 1) / NN__CHUNK;
-    if (chunks > 16) sums = (double *)nn__memory((uint64_t)chunks, sizeof(double));
-    if (!sums) {
-        (tensor_scope_end)(scope);
-        return (double)NAN;
-    }
-    s.sum = sums;
-    if (s.n >= NN__PARALLEL_FROM) {
-        TENSOR__(parallel)(chunks, nn__squares_task, &s);
-    } else {
-        for (i = 0; i < chunks; i++) nn__squares_task(&s, i, 0);
-    }
-    for (i = 0; i < chunks; i++) total += sums[i];
-    if (sums != few) nn__free(sums);
-    (tensor_scope_end)(scope);
-    return total;
+    *(double *)c->arg[0].data = total;
+    return TENSOR_OK;
 }
+// The same gradients times arg 0; arg 1, if there: f32, made 1 where one of them is infinite or NaN.
+TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
+    double factor = *(const double *)c->arg[0].data;
+    float f = (float)factor;
+    int64_t i;
+    int k, bad = 0;
+    for (k = 2; k < c->nout; k++) {
+        const tensor_arg_t *a = &c->arg[k];
+        float *x = (float *)a->data;
+        double *y = (double *)a->data;
+        for (i = 0; a->dtype == TENSOR_F32 && i < a->numel; i++) {
+            bad |= !(x[i] - x[i] == 0);
+            x[i] *= f;
+        }
+        for (i = 0; a->dtype == TENSOR_F64 && i < a->numel; i++) {
+            bad |= !(y[i] - y[i] == 0);
+            y[i] *= factor;
+        }
+    }
+    if (bad && c->arg[1].data) *(float *)c->arg[1].data = 1;
+    return TENSOR_OK;
+}
+static const tensor__row_t nn__grads_row[2] = {
+    {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END + 1, 0, NULL, nn__cpu_squares, NULL, 0,
+     0, "", NULL},
+    {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END + 2, 0, NULL, nn__cpu_scale, NULL, 0, 0,
+     "", NULL}};
 
 // Either o or list.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
     return o ? o->param[i].t : list[i];
 }
 
-TENSOR__FN double nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
-    double total = 0, norm, factor;
-    tensor_scope_t scope;
-    int i;
-    if (tensor_error_code() != TENSOR_OK) return (double)NAN;
-    if (!(max_norm >= 0)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
-        return (double)NAN;
+// One call for all gradients on a device. scale: they change. -> code
+TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, int device, int scale,
+                              tensor_t *head, tensor_t *found) {
+    tensor_arg_t *a = (tensor_arg_t *)nn__memory((uint64_t)n + 2, sizeof *a + sizeof(tensor_t *));
+    tensor_t *g, **copy = a ? (tensor_t **)(void *)(a + n + 2) : NULL;
+    int i, m = 2, code;
+    if (!a || (tensor_is_poison)(head) || (found && (tensor_is_poison)(found))) {
+        nn__free(a);
+        return tensor_error_code();
     }
-    for (i = 0; i < n; i++) {
-        tensor_t *t = nn__listed(o, list, i);
-        if (!nn__whole("clip_grad_norm", "a parameter", t)) return (double)NAN;
-        if (t->grad) total += nn__squares(t->grad);
+    nn__step_arg(&a[0], head, scale ? TENSOR_READ : TENSOR_WRITE);
+    nn__step_arg(&a[1], found, TENSOR_UPDATE);
+    for (i = 0; i < n && tensor_error_code() == TENSOR_OK; i++) {
+        g = nn__listed(o, list, i)->grad;
+        if (g && found && g->device != device)
+            NN__FAIL(TENSOR_ERR_DEVICE, "scaler_unscale: gradient %d is not where the scaler is", (int64_t)i);
+        if (!g || g->device != device || g->numel == 0) continue;
+        copy[i] = nn__step_operand(g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
+        nn__step_arg(&a[m++], copy[i], scale ? TENSOR_UPDATE : TENSOR_READ);
     }
-    if (tensor_error_code() != TENSOR_OK) return (double)NAN;
-    norm = sqrt(total);
-    factor = max_norm / (norm + 1e-6);
-    if (factor >= 1) return norm;
-    scope = TENSOR__(scope)(0);
-    for (i = 0; i < n; i++) {
-        tensor_t *t = nn__listed(o, list, i);
-        if (t->grad) (tensor_mul_scalar_)(t->grad, factor);
+    code = tensor_error_code();
+    if (code == TENSOR_OK) code = nn__optimizer_call(&nn__grads_row[scale], 3 + scale, a, 0, m, device);
+    for (i = 0; i < n && code == TENSOR_OK && scale; i++) {
+        g = nn__listed(o, list, i)->grad;
+        if (copy[i] && copy[i] != g) (tensor_copy_)(g, copy[i]);
+        code = tensor_error_code();
     }
-    (tensor_scope_end)(scope);
-    return tensor_error_code() == TENSOR_OK ? norm : (double)NAN;
+    nn__free(a);
+    return code;
 }
 
-TENSOR_API double (nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
-    if (nn__bad_optimizer("clip_grad_norm", o) != TENSOR_OK) return (double)NAN;
+// The norm and what it makes of the gradients stay on their devices; only the CPU's are left alone where
+// nothing is to be clipped.
+TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
+    tensor_t *total = NULL, *part, *norm, *factor;
+    unsigned devices = 0;
+    double host;
+    tensor_scope_t scope;
+    int i, d, code;
+    if (tensor_error_code() != TENSOR_OK) return TENSOR__(poison);
+    if (!(max_norm >= 0)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
+        return TENSOR__(poison);
+    }
+    for (i = 0; i < n; i++) {
+        tensor_t *t = nn__listed(o, list, i);
+        if (!nn__whole("clip_grad_norm", "a parameter", t)) return TENSOR__(poison);
+        if (t->grad) devices |= 1u << t->grad->device;
+    }
+    scope = TENSOR__(scope)(0);
+    for (d = 0; devices >> d; d++) {
+        if (!(devices >> d & 1)) continue;
+        part = TENSOR__(make)(nn__self(), "clip_grad_norm", TENSOR_F64, NULL, 0, d);
+        nn__grads_call(o, list, n, d, 0, part, NULL);
+        total = total ? (tensor_add)(total, nn__beside(part, total)) : part;
+    }
+    norm = total ? (tensor_sqrt)(total) : (tensor_zeros_n)(NULL, 0, TENSOR_F64);
+    part = nn__host_tensor(NULL, 0, TENSOR_F64);
+    if (!(tensor_is_poison)(part)) *(double *)nn__pointer(part) = max_norm;
+    factor = (tensor_clamp)((tensor_div)(part, (tensor_add_scalar)(norm, 1e-6)), -(double)INFINITY, 1);
+    code = tensor_error_code();
+    for (d = 1; devices >> d && code == TENSOR_OK; d++) {
+        if (devices >> d & 1)
+            code = nn__grads_call(o, list, n, d, 1, (tensor_to)(factor, TENSOR_CPU + d), NULL);
+    }
+    if ((devices & 1) && code == TENSOR_OK && (host = (tensor_item)(factor)) != 1) {
+        for (i = 0; i < n; i++) {
+            tensor_t *t = nn__listed(o, list, i);
+            if (t->grad && !t->grad->device) (tensor_mul_scalar_)(t->grad, host);
+        }
+        code = tensor_error_code();
+    }
+    return (tensor_scope_return)(scope, code == TENSOR_OK ? norm : TENSOR__(poison));
+}
+
+TENSOR_API tensor_t *(nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
+    if (nn__bad_optimizer("clip_grad_norm", o) != TENSOR_OK) return TENSOR__(poison);
     return nn__clip_norm(o, NULL, o->nparams, max_norm);
 }
 
-TENSOR_API double (nn_clip_grad_norm_n)(tensor_t *const *list, int n, double max_norm) {
+TENSOR_API tensor_t *(nn_clip_grad_norm_n)(tensor_t *const *list, int n, double max_norm) {
     if (!list && n > 0) {
         nn__poisoned("clip_grad_norm", "the list", list);
-        return (double)NAN;
+        return TENSOR__(poison);
     }
     return nn__clip_norm(NULL, list, n, max_norm);
 }
@@ -11932,6 +12011,83 @@ TENSOR_API int (nn_clip_grad_value)(nn_optimizer_t *o, double limit) {
 TENSOR_API int (nn_clip_grad_value_n)(tensor_t *const *list, int n, double limit) {
     if (!list && n > 0) return nn__poisoned("clip_grad_value", "the list", list);
     return nn__clip_value(NULL, list, n, limit);
+}
+
+// A scaler's numbers.
+enum { NN__SCALE, NN__GROWTH, NN__BACKOFF, NN__INTERVAL, NN__GROWN, NN__FOUND, NN__SCALER };
+TENSOR__FN tensor_t *nn__scaler(tensor_t *s, int i) {
+    if (!nn__whole("grad_scaler", "the scaler", s)) return TENSOR__(poison);
+    if (s->ndim == 1 && s->dims[0] == NN__SCALER && s->dtype == TENSOR_F32) return (tensor_select)(s, 0, i);
+    NN__FAIL(TENSOR_ERR_SHAPE, "grad_scaler: %t is no scaler", s);
+    return TENSOR__(poison);
+}
+TENSOR_API tensor_t *(nn_grad_scaler)(double init_scale, int64_t growth_interval) {
+    double v[NN__SCALER] = {init_scale, 2, 0.5, (double)growth_interval, 0, 0};
+    int64_t n = NN__SCALER;
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *s = (tensor_to)((tensor_from_n)(v, TENSOR_F64, &n, 1), TENSOR_F32);
+    if (!(init_scale > 0) || growth_interval < 1) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "grad_scaler: the scale and the interval must be > 0 (got %g, %d)",
+                 init_scale, growth_interval);
+        s = TENSOR__(poison);
+    }
+    return (tensor_keep)((tensor_scope_return)(scope, s));
+}
+TENSOR_API tensor_t *(nn_scaler_scale)(tensor_t *scaler, tensor_t *loss) {
+    return (tensor_mul)(loss, (tensor_clone)(nn__scaler(scaler, NN__SCALE)));   // an update may come before
+}
+TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
+    int code = nn__bad_optimizer("scaler_unscale", o);
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *factor = (tensor_reciprocal)((tensor_to)(nn__scaler(scaler, NN__SCALE), TENSOR_F64));
+    tensor_t *worst = nn__scaler(scaler, NN__FOUND), *found;
+    if (code == TENSOR_OK) code = tensor_error_code();
+    if (code == TENSOR_OK && o->unscaled)
+        code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: the gradients were unscaled already");
+    if (code == TENSOR_OK && !o->skip) {
+        if (TENSOR__(recording)(nn__self(), scaler->device, NULL, NULL))
+            NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: take a step before the capture");
+        else o->skip = nn__zeros_held((tensor_narrow)(scaler, 0, 0, 2));
+        code = tensor_error_code();
+    }
+    if (code == TENSOR_OK) {
+        found = (tensor_zero_)((tensor_select)(o->skip, 0, 0));
+        factor = (tensor_to)((tensor_to)(factor, TENSOR_F32), TENSOR_F64);
+        nn__grads_call(o, NULL, o->nparams, scaler->device, 1, factor, found);
+        (tensor_copy_)(worst, (tensor_maximum)(worst, found));
+        o->unscaled = 1;
+        code = tensor_error_code();
+    }
+    (tensor_scope_end)(scope);
+    return code;
+}
+TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
+    int code = nn__bad_optimizer("scaler_step", o);
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    if (code == TENSOR_OK && !o->unscaled) code = (nn_scaler_unscale)(scaler, o);
+    if (code == TENSOR_OK) {
+        (tensor_add_)((tensor_select)(o->skip, 0, 1), (tensor_select)(o->skip, 0, 0));
+        code = nn__step(o, o->skip);
+        o->unscaled = 0;
+    }
+    (tensor_scope_end)(scope);
+    return code;
+}
+TENSOR_API int (nn_scaler_update)(tensor_t *scaler) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *v[NN__SCALER], *bad, *grown, *due, *up;
+    int i;
+    for (i = 0; i < NN__SCALER; i++) v[i] = nn__scaler(scaler, i);
+    bad = (tensor_gt_scalar)(v[NN__FOUND], 0);
+    grown = (tensor_add_scalar)(v[NN__GROWN], 1);
+    due = (tensor_eq)(grown, v[NN__INTERVAL]);
+    up = (tensor_mul)(v[NN__SCALE], v[NN__GROWTH]);
+    up = (tensor_where)((tensor_logical_and)(due, (tensor_isfinite)(up)), up, v[NN__SCALE]);
+    (tensor_copy_)(v[NN__SCALE], (tensor_where)(bad, (tensor_mul)(v[NN__SCALE], v[NN__BACKOFF]), up));
+    (tensor_copy_)(v[NN__GROWN], (tensor_masked_fill)(grown, (tensor_logical_or)(bad, due), 0));
+    (tensor_zero_)(v[NN__FOUND]);
+    (tensor_scope_end)(scope);
+    return tensor_error_code();
 }
 
 // ------------------------------------------------------------------------------
@@ -13600,6 +13756,7 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
         } else if (code == TENSOR_OK) {
             steps = (int64_t *)extra[0]->storage->data;
             groups = (double *)extra[1]->storage->data;
+            code = nn__settle(opt);
             for (i = 0; i < opt->nparams; i++) steps[i] = opt->param[i].step;
             for (i = 0; i < opt->ngroups; i++) {
                 groups[2 * i] = opt->group[i].ratio;
@@ -13699,6 +13856,7 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
     }
     if (code == TENSOR_OK) {
         memcpy(o->option, options->storage->data, sizeof o->option);
+        code = nn__settle(o);
         for (i = 0; i < o->ngroups; i++) {
             o->group[i].ratio = ((const double *)groups->storage->data)[2 * i];
             o->group[i].weight_decay = ((const double *)groups->storage->data)[2 * i + 1];

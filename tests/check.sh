@@ -20,9 +20,9 @@ result() {
 budget() {
     case $1 in
         tensor.h) echo 18800 ;;
-        tensor_nn.h) echo 14000 ;;
+        tensor_nn.h) echo 14100 ;;
         tensor_cuda.h) echo 500 ;;
-        tensor_cuda.cu) echo 7500 ;;
+        tensor_cuda.cu) echo 7800 ;;
         Makefile | examples/*) echo 149 ;;
     esac
 }

@@ -439,7 +439,7 @@ static void training(void) {
                     l = loss_of(which, m);
                     loss[d][step] = tensor_item(l);
                     CHECK(nn_zero_grad(opt) == 0 && tensor_backward(l) == 0);
-                    if (step == 2) CHECK(nn_clip_grad_norm(opt, 0.1) > 0);
+                    if (step == 2) CHECK(tensor_item(nn_clip_grad_norm(opt, 0.1)) > 0);
                     CHECK_MSG(nn_step(opt) == 0, "%s", tensor_error_text());
                 }
                 CHECK_MSG(raw_calls() == raw, "model %d: %lld raw calls", which, raw_calls() - raw);
@@ -586,7 +586,7 @@ static void failures(void) {
     if (tensor_ok()) CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
     CHECK_ERROR(TENSOR_ERR_INDEX, "index_select");
     CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0 && tensor_size(y, 0) != 1);
-    y = tensor_remainder(index, tensor_sub(index, index));
+    y = tensor_remainder(index, index);
     CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX && tensor_size(y, 0) == 3);
     CHECK_ERROR(TENSOR_ERR_INDEX, "remainder by zero at device.c:589: element 0 at");
     // Without the CPU's help an op that has no kernel says so.
@@ -692,6 +692,69 @@ static void memory(void) {
 }
 #endif
 
+// torch.amp.GradScaler(init_scale=1024, growth_interval=2): infinite gradients in steps 0 and 5 of one
+// optimizer, in step 3 of the other; what PyTorch 2.15 has.
+static void scaling(void) {
+    static const double scales[8] = {512, 512, 1024, 512, 512, 256, 256, 512};
+    static const double want[2][2] = {{0.474453628, -1.44379556}, {-0.702071369, 1.03890967}};
+    float first[2] = {1, -2}, *x;
+    tensor_t *p, *q, *scaler, *other, *g;
+    nn_optimizer_t *o, *o2;
+    int d, which, k;
+    for (which = 0; which < 4; which++) {
+        d = which / 2;
+        tensor_set_default_device(d ? TENSOR_CUDA : TENSOR_CPU);
+        p = tensor_requires_grad_(tensor_from(first, TENSOR_F32, 2), 1);
+        q = tensor_requires_grad_(tensor_full(0.5, 1), 1);
+        o = which % 2 ? nn_sgd(.list = &p, .count = 1, .lr = 0.1, .momentum = 0.9)
+                      : nn_adam(.list = &p, .count = 1, .lr = 0.1);
+        o2 = nn_sgd(.list = &q, .count = 1, .lr = 0.1);
+        scaler = nn_grad_scaler(1024, 2);
+        for (k = 0; k < 8; k++) {
+            float data[2];
+            data[0] = 0.3f * (float)(k + 1);
+            data[1] = k == 0 || k == 5 ? INFINITY : 1;
+            nn_zero_grad(o);
+            nn_zero_grad(o2);
+            g = tensor_sum(tensor_square(tensor_mul(p, tensor_from(data, TENSOR_F32, 2))));
+            CHECK(tensor_backward(nn_scaler_scale(scaler, g)) == 0);
+            CHECK(tensor_backward(nn_scaler_scale(scaler, tensor_sum(tensor_mul_scalar(q, k == 3 ? 1e36 :
+                    2)))) ==
+                  0);
+            if (k % 2) {
+                CHECK(nn_scaler_unscale(scaler, o) == 0);
+                CHECK(nn_scaler_unscale(scaler, o) == TENSOR_ERR_UNSUPPORTED);
+                CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: the gradients were unscaled already");
+                nn_clip_grad_norm(o, 1.5);
+            }
+            CHECK_MSG(nn_scaler_step(scaler, o) == 0 && nn_scaler_step(scaler, o2) == 0, "%s",
+                      tensor_error_text());
+            CHECK(nn_scaler_update(scaler) == 0 && tensor_item(tensor_select(scaler, 0, 0)) == scales[k]);
+        }
+        g = off(p);
+        x = (float *)tensor_data(g);
+        CHECK_NEAR(x[0], want[which % 2][0], 2e-7);
+        CHECK_NEAR(x[1], want[which % 2][1], 3e-7);
+        CHECK_NEAR(tensor_item(q), -0.899999976, 1e-7);
+        // A step without the scaler goes on where its own count would be: as one that never left a step out.
+        CHECK(nn_step(o) == 0 && nn_step(o2) == 0);
+        tensor_set_default_device(TENSOR_CPU);
+        if (d) {
+            other = nn_grad_scaler(2, 1);
+            CHECK(nn_zero_grad(o) == 0 && tensor_backward(tensor_sum(p)) == 0);
+            CHECK(nn_scaler_step(other, o) == TENSOR_ERR_DEVICE);
+            CHECK_ERROR(TENSOR_ERR_DEVICE, "scaler_unscale: gradient 0 is not where the scaler is");
+            tensor_free(other);
+        }
+        nn_optimizer_free(o);
+        nn_optimizer_free(o2);
+        tensor_free(scaler);
+    }
+    CHECK_POISON(nn_grad_scaler(0, 1), TENSOR_ERR_SHAPE,
+                 "grad_scaler: the scale and the interval must be > 0");
+    CHECK_POISON(nn_scaler_scale(q, q), TENSOR_ERR_SHAPE, "is no scaler");
+}
+
 int main(void) {
 #ifdef TEST_CUDA_SIM
     cusim_set("protect", 1);                // the host touches nothing of the device's
@@ -714,6 +777,7 @@ int main(void) {
     RUN(training);
     RUN(steps);
     RUN(host_side);
+    RUN(scaling);
     RUN(failures);
 #ifndef TEST_CUDA
     tensor_keep(on(tensor_ones(3)));        // shutdown gives device memory back too

@@ -196,7 +196,7 @@ static void threads(void) {
 #ifdef TEST_FEW                 // under sanitizers, which are slow and have few pointwise kernels
 enum { MODELS = 1, STEPS = 5 };
 #else
-enum { MODELS = 3, STEPS = 20 };
+enum { MODELS = 4, STEPS = 20 };
 #endif
 static nn_module_t *model(int which) {
 #ifdef TEST_FEW
@@ -206,11 +206,14 @@ static nn_module_t *model(int which) {
     if (which == 1)
         return nn_sequential(nn_flatten(), nn_linear(6, 12), nn_layer_norm(12), nn_relu(),
                              nn_dropout(0.2), nn_linear(12, 12), nn_dropout(0.5), nn_linear(12, 3));
+    if (which == 3)
+        return nn_sequential(nn_embedding(11, 8), nn_transformer_encoder_layer(8, 2, .feedforward = 16,
+                             .batch_first = 1, .norm_first = 1, .gelu = 1), nn_flatten(), nn_linear(48, 3));
     return nn_sequential(nn_linear(6, 8), nn_batch_norm1d(8), nn_tanh(), nn_linear(8, 3));
 }
 static nn_optimizer_t *optimizer(int which, nn_module_t *m) {
     if (which == 0) return nn_adam(m, .lr = 0.01);
-    if (which == 1) return nn_adamw(m, .lr = 0.02, .weight_decay = 0.1);
+    if (which == 1 || which == 3) return nn_adamw(m, .lr = 0.02, .weight_decay = 0.1);
     return nn_sgd(m, .lr = 0.05, .momentum = 0.9);
 }
 static void batch(int step, tensor_t **x, tensor_t **y) {
@@ -221,21 +224,27 @@ static void batch(int step, tensor_t **x, tensor_t **y) {
     *y = on(tensor_from(label, TENSOR_I64, 4));
 }
 // One step of training; the loss is kept.
-static tensor_t *train(nn_module_t *m, nn_optimizer_t *opt, tensor_t *x, tensor_t *y) {
-    tensor_t *loss = tensor_cross_entropy(nn_forward(m, x), y);
+static tensor_t *scaler;
+static tensor_t *train(int which, nn_module_t *m, nn_optimizer_t *opt, tensor_t *x, tensor_t *y) {
+    tensor_t *loss;
+    if (which == 3) x = tensor_to(tensor_add_scalar(tensor_mul_scalar(x, 5), 5), TENSOR_I64);       // tokens
+    loss = tensor_cross_entropy(nn_forward(m, x), y);
     nn_zero_grad(opt);
-    tensor_backward(loss);
-    if (MODELS > 1) nn_clip_grad_value(opt, 0.5);
-    nn_step(opt);
+    tensor_backward(scaler ? nn_scaler_scale(scaler, loss) : loss);
+    if (scaler) nn_scaler_unscale(scaler, opt);
+    if (which == 2) nn_clip_grad_value(opt, 0.5);
+    else nn_clip_grad_norm(opt, 0.5);
+    if (!scaler) nn_step(opt);
+    else if (nn_scaler_step(scaler, opt) == 0) nn_scaler_update(scaler);
     return tensor_keep(loss);
 }
 // Steps from 2 on as runs of a graph have the bits of steps as ever, with dropout, a schedule of the learning
-// rate and buffers.
+// rate, buffers, clipping, and a scaler that leaves steps out.
 static void replay(void) {
     int which, captured, step, k, n = 0;
     for (which = 0; which < MODELS; which++) {
-        double loss[2][STEPS];
-        tensor_t *p[2][12];
+        double loss[2][STEPS], scale[2];
+        tensor_t *p[2][16];
         uint64_t drawn[2];
         tensor_scope_t s = tensor_scope_begin();
         for (captured = 0; captured < 2; captured++) {
@@ -252,8 +261,10 @@ static void replay(void) {
             m = model(which);
             opt = optimizer(which, m);
             batch(0, &x, &y);
+            scaler = which == 1 ? nn_grad_scaler(4, 5) : NULL;
             for (step = 0; step < STEPS; step++) {
                 batch(step, &x_now, &y_now);
+                if (scaler && (step == 1 || step == 4)) tensor_fill_(tensor_select(x_now, 0, 1), INFINITY);
                 tensor_copy_(x, x_now);
                 tensor_copy_(y, y_now);
                 nn_set_lr(opt, 0.01 * (1 + step % 5));
@@ -262,19 +273,22 @@ static void replay(void) {
                         g = tensor_cuda_graph_new(TENSOR_CUDA);
                         CHECK_MSG(tensor_cuda_graph_begin(g) == 0, "%s", tensor_error_text());
                         tensor_free(l);
-                        l = train(m, opt, x, y);
+                        l = train(which, m, opt, x, y);
                         CHECK_MSG(tensor_cuda_graph_end(g) == 0, "%s", tensor_error_text());
                     }
                     CHECK_MSG(tensor_cuda_graph_replay(g) == 0, "%s", tensor_error_text());
                 } else {
                     if (l) tensor_free(l);
-                    l = train(m, opt, x, y);
+                    l = train(which, m, opt, x, y);
                 }
                 loss[captured][step] = tensor_item(l);
             }
+            scale[captured] = scaler ? tensor_item(tensor_select(scaler, 0, 0)) : 0;
+            if (scaler) tensor_free(scaler);
+            scaler = NULL;
             drawn[captured] = tensor_get_generator().offset;
-            n = nn_parameters(m, p[captured], 12);
-            CHECK(n >= 4 && n <= 12);
+            n = nn_parameters(m, p[captured], 16);
+            CHECK(n >= 4 && n <= 16);
             for (k = 0; k < n; k++) p[captured][k] = off(tensor_clone(p[captured][k]));
             tensor_set_default_device(TENSOR_CPU);
             tensor_free(l);
@@ -284,9 +298,11 @@ static void replay(void) {
             CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
             tensor_clear_error();
         }
+        CHECK(scale[0] == scale[1] && (which != 1 || scale[0] == 8));      // 4 / 2 / 2 * 2 * 2 * 2
         CHECK(drawn[0] == drawn[1] && loss[0][0] != loss[0][STEPS - 1]);
         for (step = 0; step < STEPS; step++)
-            CHECK_MSG(loss[0][step] == loss[1][step], "model %d: loss of step %d is %.9g, not %.9g", which,
+            CHECK_MSG(loss[0][step] == loss[1][step] || (isnan(loss[0][step]) && isnan(loss[1][step])),
+                      "model %d: loss of step %d is %.9g, not %.9g", which,
                       step,
                       loss[1][step], loss[0][step]);
         for (k = 0; k < n; k++) CHECK_MSG(tensor_equal(p[0][k], p[1][k]), "model %d: parameter %d", which, k);
@@ -334,6 +350,75 @@ static void runs(void) {
     CHECK(tensor_cuda_graph_free(g) == 0);
     CHECK(tensor_item(tensor_narrow(y, 0, 7, 1)) > 4);          // outlives the graph
 }
+// Streams that wait for the captured one are captured too: their work lies beside its own at each run, in the
+// order of events and of what it reads; memory freed on one of them serves no other.
+static void forks(void) {
+    tensor_cuda_event_t *e = tensor_cuda_event_new(TENSOR_CUDA, 0), *joined =
+        tensor_cuda_event_new(TENSOR_CUDA, 0);
+    tensor_t *x = tensor_keep(on(tensor_zeros(700))), *a, *b, *c = NULL, *y, *z;
+    int seed, k, run;
+    for (seed = 0; seed < 12; seed++) {
+        tensor_scope_t s = tensor_scope_begin();
+        tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
+#ifdef TEST_CUDA_SIM
+        cusim_set("seed", seed);
+        cusim_set("random", seed > 0);
+#endif
+        tensor_cuda_set_stream(s2);
+        tensor_fill_(x, 1);                     // of another stream, before the capture
+        tensor_cuda_set_stream(NULL);
+        CHECK(tensor_cuda_graph_begin(g) == 0);
+        y = tensor_add_scalar(x, 1);
+        CHECK(tensor_cuda_event_record(e, NULL) == 0 && tensor_cuda_stream_wait_event(s1, e) == 0);
+        CHECK(tensor_cuda_stream_wait_stream(s2, s1) == 0);
+        for (k = 0; k < 4; k++) {
+            tensor_cuda_set_stream(s1);
+            // made here, read on two others, freed while they may still read
+            a = tensor_mul_scalar(y, 3);
+            tensor_cuda_set_stream(s2);
+            b = tensor_add_scalar(a, 1);        // without an event
+            tensor_cuda_set_stream(NULL);
+            z = tensor_add_scalar(a, 2);
+            tensor_free(a);
+            tensor_cuda_set_stream(s1);
+            tensor_fill_(tensor_empty_like(x), 77);
+            tensor_add_scalar_(y, 1);           // after both have read a, and a was made
+            tensor_cuda_set_stream(NULL);
+            c = tensor_add(b, z);
+            tensor_free(b);
+            tensor_free(z);
+            tensor_fill_(tensor_empty_like(x), 78);
+            tensor_cuda_set_stream(s2);
+            tensor_fill_(tensor_empty_like(x), 79);
+            tensor_mul_scalar_(c, 2);
+            tensor_cuda_set_stream(NULL);
+        }
+        CHECK(tensor_cuda_event_record(joined, s1) == 0 && tensor_cuda_stream_wait_event(NULL, joined) == 0);
+        CHECK(tensor_cuda_stream_wait_stream(NULL, s2) == 0);
+        CHECK_MSG(tensor_cuda_graph_end(g) == 0, "%s", tensor_error_text());
+        tensor_cuda_set_stream(s1);             // an ordinary stream again
+        CHECK(tensor_item(tensor_select(tensor_exp(tensor_mul_scalar(x, 0)), 0, 3)) == 1);
+        tensor_cuda_set_stream(NULL);
+        CHECK(tensor_cuda_event_query(joined) == 0);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "cuda_event_query: the event was recorded in a capture");
+        for (run = 0; run < 3; run++) {
+            tensor_fill_(x, run);
+            CHECK(tensor_cuda_graph_replay(g) == 0);
+            CHECK_MSG(tensor_item(tensor_min(c)) == 2 * (6 * (run + 4) + 3) &&
+                      tensor_item(tensor_max(c)) == 2 *
+                      (6 * (run + 4) + 3), "seed %d, run %d: %g", seed, run, tensor_item(tensor_max(c)));
+        }
+        CHECK(tensor_cuda_graph_free(g) == 0);
+        tensor_scope_end(s);
+    }
+#ifdef TEST_CUDA_SIM
+    cusim_set("random", 0);
+#endif
+    CHECK(tensor_cuda_event_record(joined, s1) == 0 && tensor_cuda_event_synchronize(joined) == 0);
+    CHECK(tensor_cuda_event_free(e) == 0 && tensor_cuda_event_free(joined) == 0);
+    tensor_free(x);
+    CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+}
 static void misuse(void) {
     tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA), *h = tensor_cuda_graph_new(TENSOR_CUDA);
     tensor_t *x = on(tensor_ones(4)), *y;
@@ -357,7 +442,8 @@ static void misuse(void) {
         y = tensor_exp(x);                                                                                   \
         __VA_ARGS__;                                                                                         \
         CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, text);                                                           \
-        CHECK_MSG(tensor_cuda_graph_end(g) == TENSOR_ERR_UNSUPPORTED, "%s", #__VA_ARGS__);                   \
+        k = tensor_cuda_graph_end(g);               /* OWNER: it was ended above */                          \
+        CHECK_MSG(k == TENSOR_ERR_UNSUPPORTED || k == TENSOR_ERR_OWNER, "%s", #__VA_ARGS__);                 \
         tensor_clear_error();                                                                                \
         tensor_scope_end(s);                                                                                 \
         CHECK_MSG(tensor_cuda_memory_allocated(TENSOR_CUDA) == used, "%s", #__VA_ARGS__);                    \
@@ -371,10 +457,14 @@ static void misuse(void) {
 #ifdef TEST_FEW                                 // without the kernel of its first step
     TRY("nonzero: ne: cuda has no kernel for it", tensor_nonzero(y))
 #else
-    TRY("the host reads a tensor's elements", tensor_nonzero(y))
+    TRY("nonzero: the host reads a tensor's elements", tensor_nonzero(y))
 #endif
     TRY("cuda_synchronize: not while a graph is captured", tensor_cuda_synchronize(TENSOR_CUDA))
-    TRY("cuda_event_record: not while", tensor_cuda_event_record(e, NULL))
+    TRY("cuda_event_record: not while", tensor_cuda_event_record(e, s1))
+    TRY("cuda_stream_wait_event: not while", tensor_cuda_stream_wait_event(NULL, e))
+    TRY("cuda_graph_end: work of another stream was not waited for", tensor_cuda_stream_wait_stream(s1, NULL);
+        tensor_cuda_set_stream(s1); tensor_exp(x); tensor_cuda_set_stream(NULL);
+        CHECK(tensor_ok() && tensor_cuda_graph_end(g) == TENSOR_ERR_UNSUPPORTED && !tensor_ok()))
     TRY("cuda_stream_wait_stream: not while", tensor_cuda_stream_wait_stream(NULL, s1))
     TRY("cuda_stream_query: not while", tensor_cuda_stream_query(s1))
     TRY("a graph is captured on another stream",
@@ -510,6 +600,17 @@ static void places(void) {
     CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
     snprintf(want, sizeof want, "index_select at streams.c:%d: element 1 is out of range", line);
     CHECK_ERROR(TENSOR_ERR_INDEX, want);
+    // What is asked of other streams, and waited for, in between does not take its place.
+    tensor_cuda_set_stream(s1);
+    tensor_index_select(x, 0, bad); line = __LINE__;
+    tensor_cuda_set_stream(NULL);
+    for (k = 0; k < 400 && tensor_ok(); k++) {
+        tensor_index_select(x, 0, fine);
+        if (k % 100 == 99) tensor_cuda_stream_synchronize(NULL);
+    }
+    tensor_cuda_stream_synchronize(s1);
+    snprintf(want, sizeof want, "index_select at streams.c:%d: element 1 is out of range", line);
+    CHECK_ERROR(TENSOR_ERR_INDEX, want);
     // On another stream, found by what waits for it.
     tensor_cuda_set_stream(s1);
     x = tensor_index_select(x, 0, bad);
@@ -553,7 +654,7 @@ static void steady(void) {
         for (step = 0; step < 8; step++) {
             tensor_scope_t s = tensor_scope_begin();
             batch(step, &x, &y);
-            tensor_free(train(m, opt, x, y));
+            tensor_free(train(which, m, opt, x, y));
             tensor_scope_end(s);
             if (step == 1) after_two = raw_calls();
         }
@@ -621,6 +722,7 @@ int main(void) {
     RUN(loader);
     RUN(runs);
     RUN(replay);
+    RUN(forks);
     RUN(misuse);
     RUN(places);
     RUN(steady);

@@ -28,7 +28,7 @@ struct fake_t {
     std::multimap<u64, extent_t> uses;                      // of memory that is free again
     u64 raw = 0, calls = 0, live_events = 0, next_event = 0;
     long fail_at = -1;
-    bool capturing = false;
+    bool capturing = false, lost = false;       // lost: events answer with an error
     int wrong = 0;
     bool fails() { return (long)calls++ == fail_at; }
     bool done(void *s, u64 at) { return streams[s].second >= at; }
@@ -124,6 +124,7 @@ static int f_event_record(void *u, int, void *e, void *s) {
 static int f_event_query(void *u, int, void *e) {
     fake_t *f = F(u);
     if (f->capturing || !f->events.count(e)) { f->wrong++; }
+    if (f->lost) { return -1; }
     return f->done(f->events[e].first, f->events[e].second) ? 0 : 1;
 }
 static int f_stream_sync(void *u, int, void *s) {
@@ -297,6 +298,11 @@ static void like_pytorch() {
         b = get(A, S1, 1024);
         CHECK(b->address != at);                            // "allocation re-used too soon"
         release(A, b);
+        f.lost = true;
+        b = get(A, S1, 1024);                               // an event that fails says nothing
+        CHECK(b->address != at);
+        release(A, b);
+        f.lost = false;
         f.streams[S2].second++;
         a = get(A, S1, 512);                                // polls; then the whole is joined again
         b = get(A, S1, 512);

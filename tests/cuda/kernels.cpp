@@ -60,6 +60,10 @@ struct array_t {
         for (int64_t i = 0; i < n; i++) { store_as<double>(host.data(), dtype, place(i), (*v)[(size_t)i % v->size()]); }
         cudaMemcpyAsync(base, host.data(), bytes, cudaMemcpyHostToDevice, at.stream);
     }
+    void set(const values &v) {
+        for (int64_t i = 0; i < o.numel; i++) { store_as<double>(host.data(), o.dtype, place(i), v[(size_t)i]); }
+        cudaMemcpyAsync(base, host.data(), host.size(), cudaMemcpyHostToDevice, at.stream);
+    }
     array_t(const array_t &) = delete;
     ~array_t() { cudaFree(base); }
     int64_t place(int64_t i) const {
@@ -592,9 +596,9 @@ static void orders() {
                 CHECK(pick(at, PICK_MODE, K.o, X.o, sh.rows, sh.columns, 1, false, true, 0, S.o.data) == 0);
                 CHECK(near_to(K.get(), numbers_of((tensor_mode)(x, 1, 0).indices), 0));
             }
-            CHECK(scan(at, SCAN_MAX, Y.o, X.o, sh.rows, sh.columns, false) == 0);
+            CHECK(scan(at, SCAN_MAX, Y.o, X.o, sh.rows, sh.columns, false, nullptr) == 0);
             CHECK(near_to(Y.get(), numbers_of((tensor_cummax)(x, 1).indices), 0));
-            CHECK(scan(at, SCAN_MIN, Y.o, X.o, sh.rows, sh.columns, false) == 0);
+            CHECK(scan(at, SCAN_MIN, Y.o, X.o, sh.rows, sh.columns, false, nullptr) == 0);
             CHECK(near_to(Y.get(), numbers_of((tensor_cummin)(x, 1).indices), 0));
             for (bool right : {false, true}) {          // one sorted row for all; a row for each row
                 tensor_t *sorted = (tensor_sort)(x, 1, 0).values, *first = (tensor_contiguous)((tensor_select)(sorted, 0, 0));
@@ -617,19 +621,23 @@ static void orders() {
 }
 static void scans() {
     for (int dtype : {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_I64}) {
-        for (int64_t columns : {1, 3, 40, SMALL_RUN ? 41 : 1000}) {
-            if (SMALL_RUN && dtype != TENSOR_F32) { continue; }
+        for (int64_t columns : {1, 3, 40, -40, SMALL_RUN ? -41 : 1000, -1000}) {          // < 0: in parts
+            if (SMALL_RUN && (dtype != TENSOR_F32 || columns == -1000)) { continue; }
+            at.limits.scan_part = columns < 0 ? 16 : 16384;
+            columns = columns < 0 ? -columns : columns;
             tensor_scope_t scope = tensor_scope_begin();
             const int64_t rows = 3;
             size_t n = (size_t)(rows * columns);
             bool whole = class_of(dtype) == 2;
             values x = whole ? some(n, -4, 4, dtype) : some(n, 0.9, 1.1, dtype), b = some(n, -0.9, 0.9, dtype), line, others(n);
-            array_t X(dtype, {rows, columns}, &x), B(dtype, {rows, columns}, &b), Y(dtype, {rows, columns}), S(TENSOR_F64, {rows * columns});
+            array_t X(dtype, {rows, columns}, &x), B(dtype, {rows, columns}, &b), Y(dtype, {rows, columns}), S(TENSOR_F64, {rows * columns}), W(TENSOR_F64, {2 * rows * 64});
+            void *T = scan_scratch(at, rows, columns) ? W.o.data : nullptr;
+            CHECK((T != nullptr) == (at.limits.scan_part == 16));
             double tol = 30 * slack(dtype);
             tensor_t *t = here(X);
-            CHECK(scan(at, SCAN_SUM, Y.o, X.o, rows, columns, false) == 0 && near_to(Y.get(), numbers_of((tensor_cumsum)(t, 1)), tol));
-            CHECK(scan(at, SCAN_PROD, Y.o, X.o, rows, columns, false) == 0 && near_to(Y.get(), numbers_of((tensor_cumprod)(t, 1)), tol));
-            CHECK(scan(at, SCAN_LOG, Y.o, X.o, rows, columns, false) == (whole ? TENSOR_ERR_UNSUPPORTED : 0));
+            CHECK(scan(at, SCAN_SUM, Y.o, X.o, rows, columns, false, T) == 0 && near_to(Y.get(), numbers_of((tensor_cumsum)(t, 1)), tol));
+            CHECK(scan(at, SCAN_PROD, Y.o, X.o, rows, columns, false, T) == 0 && near_to(Y.get(), numbers_of((tensor_cumprod)(t, 1)), tol));
+            CHECK(scan(at, SCAN_LOG, Y.o, X.o, rows, columns, false, T) == (whole ? TENSOR_ERR_UNSUPPORTED : 0));
             if (whole) {
                 tensor_scope_end(scope);
                 continue;
@@ -648,13 +656,14 @@ static void scans() {
                         for (int64_t j = 0; j < columns; j++) { others[k] *= (size_t)(r * columns + j) == k ? 1 : x[(size_t)(r * columns + j)]; }
                     }
                 }
-                CHECK(scan(at, SCAN_LINE, Y.o, X.o, rows, columns, turned, B.o.data) == 0 && near_to(Y.get(), line, tol));
-                CHECK(scan(at, SCAN_SUM, Y.o, X.o, rows, columns, turned) == 0 && near_to(Y.get(), sum, tol));
+                CHECK(scan(at, SCAN_LINE, Y.o, X.o, rows, columns, turned, T, B.o.data) == 0 && near_to(Y.get(), line, tol));
+                CHECK(scan(at, SCAN_SUM, Y.o, X.o, rows, columns, turned, T) == 0 && near_to(Y.get(), sum, tol));
             }
-            CHECK(scan(at, SCAN_OTHERS, Y.o, X.o, rows, columns, false, nullptr, S.o.data) == 0 && near_to(Y.get(), others, tol));
+            CHECK(scan(at, SCAN_OTHERS, Y.o, X.o, rows, columns, false, T, nullptr, S.o.data) == 0 && near_to(Y.get(), others, tol));
             tensor_scope_end(scope);
         }
     }
+    at.limits.scan_part = 16384;
 }
 // What joins sources at their places, and what is left out.
 static void joins() {
@@ -820,6 +829,42 @@ static void products() {
         }
     }
 }
+// Sums of squares and scaling of more tensors than a launch takes, of several parts, empty and unaligned ones.
+template <class C> static void gradients_of(int dtype) {
+    std::vector<std::unique_ptr<array_t>> all;
+    std::vector<param_t> params;
+    std::vector<values> start;
+    array_t Parts(TENSOR_F64, {4096}), Sum(TENSOR_F64, {1}), Found(TENSOR_F32, {1});
+    values by = {0.5}, none = {0};
+    array_t Factor(TENSOR_F64, {1}, &by);
+    double want = 0;
+    int64_t parts = 0;
+    for (int i = 0; i < (SMALL_RUN ? 4 : MANY + 5); i++) {
+        int64_t n = i == 1 ? 0 : i == 3 ? THREADS * 16 * (SMALL_RUN ? 1 : 3) + 5 : 1 + i * 7;
+        start.push_back(some((size_t)(n ? n : 1), -1, 1, dtype));
+        if (n) { for (double v : start.back()) { want += v * v; } }
+        all.push_back(std::make_unique<array_t>(dtype, std::vector<int64_t>{n}, &start.back(), std::vector<int64_t>{}, i % 3 == 2));
+        params.push_back({all.back()->o.data, (double *)Parts.o.data + parts, {}, n});
+        parts += parts_of(n);
+    }
+    int count = (int)params.size();
+    CHECK(grads<C>(at, params.data(), count, nullptr, nullptr) == 0);
+    CHECK(tcu_launch(sum_parts, 1, THREADS, 0, at.stream, (double *)Sum.o.data, (const double *)Parts.o.data, parts) == 0);
+    CHECK(near_to(Sum.get(), values{want}, 1e-12));
+    for (bool bad : {false, true}) {
+        bool good = true;
+        Found.set(none);
+        if (bad) { start[2][1] = std::nan(""); all[2]->set(start[2]); }
+        CHECK(grads<C>(at, params.data(), count, (const double *)Factor.o.data, bad ? (float *)Found.o.data : nullptr) == 0);
+        for (int i = 0; i < count; i++) {
+            if (!params[(size_t)i].n) { continue; }
+            for (double &v : start[(size_t)i]) { v *= 0.5; }
+            values got = all[(size_t)i]->get();
+            for (size_t k = 0; k < got.size(); k++) { good = good && (got[k] == start[(size_t)i][k] || (bad && i == 2 && k == 1 && std::isnan(got[k]))); }
+        }
+        CHECK(good && Found.get()[0] == (bad ? 1 : 0));
+    }
+}
 // More tensors than a launch takes, empty and unaligned ones: the rules themselves are compared with the CPU's
 // bits in tests/device.c.
 static void optimizers() {
@@ -892,6 +937,8 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
     joins();
     products();
     optimizers();
+    gradients_of<float>(TENSOR_F32);
+    gradients_of<double>(TENSOR_F64);
     failures();
     whole_ops();
     cudaFree(error);
