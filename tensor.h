@@ -2783,7 +2783,7 @@ typedef struct tensor_backend_t {
     // One per family, NULL = not supported: the op is an error that says so. An error is raised by the
     // kernel.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
-    int halves;                         // MATMUL and CONV take f16 and bf16; else they are given f32
+    int halves;                         // MATMUL, CONV and ATTENTION take f16 and bf16, not only f32
 } tensor_backend_t;
 
 // A row of an op table at run time.
@@ -2954,7 +2954,7 @@ typedef struct tensor__internals_t {
                       int device);
     void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
     int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
-    int (*halves)(const tensor_t *x);                     // whether its device has products of f16 and bf16
+    int (*halves)(const tensor_t *x);                     // backend's halves
 } tensor__internals_t;
 
 #ifdef __cplusplus

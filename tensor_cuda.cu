@@ -7,7 +7,7 @@
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver  >>libraries
 //   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>order  >>matmul  >>windows
-//   >>losses  >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>entry
+//   >>cudnn  >>losses  >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>entry
 #if defined(TENSOR_CUDA_SIM)
 #include "cusim.h"
 #endif
@@ -1449,11 +1449,11 @@ struct product_plan_t {
 typedef plan_key_t<18> product_key_t;
 #endif
 #ifdef TCU_HAVE_CUDNN
-struct conv_plan_t {
+struct dnn_plan_t {
     cudnnBackendDescriptor_t plan, config;
     int64_t workspace;                          // -1 = cuDNN has none
 };
-typedef plan_key_t<48> conv_key_t;
+typedef plan_key_t<48> dnn_key_t;
 #endif
 static struct {
     std::mutex lock;                            // all below but the switches
@@ -1468,7 +1468,7 @@ static struct {
 #ifdef TCU_HAVE_CUDNN
     cudnnHandle_t dnn[MAX_DEVICES];
     cudnnBackendDescriptor_t properties; // set by tests: plans are made for this device, without a handle
-    plans_t<conv_key_t, conv_plan_t> convs;
+    plans_t<dnn_key_t, dnn_plan_t> graphs;
 #endif
 } L;
 
@@ -1513,7 +1513,7 @@ static bool dnn_said(const char *what, cudnnStatus_t status, bool last = false) 
     if (last) { memcpy(L.error, L.said, sizeof L.error); }
     return false;
 }
-static void conv_drop(conv_plan_t &p) {
+static void dnn_drop(dnn_plan_t &p) {
     if (p.plan) { lib.cudnnBackendDestroyDescriptor_(p.plan); }
     if (p.config) { lib.cudnnBackendDestroyDescriptor_(p.config); }
 }
@@ -1564,7 +1564,7 @@ static bool library_ready(library_t which, int device) {
 static void libraries_close() {
     std::lock_guard<std::mutex> hold(L.lock);
 #ifdef TCU_HAVE_CUDNN
-    L.convs.clear(conv_drop);
+    L.graphs.clear(dnn_drop);
 #endif
 #ifdef TCU_HAVE_CUBLASLT
     L.products.clear(nullptr);
@@ -1598,6 +1598,7 @@ struct limits_t {
     int64_t norm_chunk = 256;                   // rows likewise, in gradients of weights of norms
     bool libraries = true;                      // products and convolutions by them, where they can
     int64_t product_workspace = 32 << 20, conv_workspace = 256 << 20; // the most bytes an algorithm may want
+    int64_t attention_workspace = 256 << 20;    // more than this: its gradient a part of the batch at a time
     uint64_t plan_sets = PLAN_SETS;
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
 };
@@ -4542,7 +4543,8 @@ add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane)
 }
 // Descriptors of a graph while it is made. The first failure stays; what is not taken out goes with it.
 struct dnn_graph_t {
-    enum { MOST = 64 };                         // twice what a convolution takes
+    enum { MOST = 192 };                        // twice what attention takes
+    enum { GIVEN, INNER, VALUE };               // a tensor of the caller's, of the graph's alone, a number
     cudnnBackendDescriptor_t all[MOST];
     int count = 0;
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
@@ -4587,18 +4589,26 @@ struct dnn_graph_t {
         if (!status) { check(lib.cudnnBackendFinalize_(d), what); }
     }
     cudnnBackendDescriptor_t tensor(int64_t id, cudnnDataType_t type, int64_t n, const int64_t *dims,
-                                    const int64_t *strides, int64_t alignment, bool inner = false) {
+                                    const int64_t *strides, int64_t alignment, int kind = GIVEN) {
         cudnnBackendDescriptor_t d = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+        bool yes = true;
         set(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
         set(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, n, dims);
         set(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, n, strides);
         set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
         set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-        if (inner) { set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inner); }
+        if (kind == INNER) { set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes); }
+        if (kind == VALUE) { set(d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes); }
         finish(d, "tensor");
         return d;
     }
 };
+static cudnnDataType_t dnn_type(int dtype) {
+    return dtype == TENSOR_F64    ? CUDNN_DATA_DOUBLE
+           : dtype == TENSOR_F16  ? CUDNN_DATA_HALF
+           : dtype == TENSOR_BF16 ? CUDNN_DATA_BFLOAT16
+                                  : CUDNN_DATA_FLOAT;
+}
 // Whether an engine's sums are the same every time and as exact as the dtype promises.
 static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool exact) {
     cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
@@ -4621,7 +4631,7 @@ static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool
 }
 // The first engine of cuDNN's choice that pleases, fits the workspace and can be made -> whether there is one
 static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
-                    int64_t most, conv_plan_t *out) {
+                    int64_t most, dnn_plan_t *out) {
     enum { CHOICES = 16 };
     static const cudnnBackendHeurMode_t modes[2] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -4688,7 +4698,7 @@ struct image_t {
 // -> a status of category NOT_SUPPORTED says that cuDNN will never have a plan for it
 static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataType_t type, const image_t *t,
                                const int64_t (*space)[3], const int64_t *alignment, bool bias, bool exact,
-                               conv_plan_t *out) {
+                               dnn_plan_t *out) {
     static const struct {
         cudnnBackendDescriptorType_t op;
         cudnnBackendAttributeName_t alpha, beta, conv, x, w, y;
@@ -4716,7 +4726,8 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
     bool f64 = type == CUDNN_DATA_DOUBLE;
     for (int k = 0; k < 3; k++) {
         bool inner = bias && k == 2;
-        d[k] = g.tensor(k + 1, inner ? sums : type, t[k].n, t[k].dims, t[k].strides, alignment[k], inner);
+        d[k] = g.tensor(k + 1, inner ? sums : type, t[k].n, t[k].dims, t[k].strides, alignment[k],
+                        inner ? g.INNER : g.GIVEN);
     }
     cudnnBackendDescriptor_t conv = g.make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     g.set(conv, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n);
@@ -4758,7 +4769,7 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
     }
     return g.status ? g.status : CUDNN_STATUS_NOT_SUPPORTED;
 }
-static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const conv_plan_t &plan, cudaStream_t stream,
+static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const dnn_plan_t &plan, cudaStream_t stream,
                                  int count, const int64_t *id, void *const *data, void *workspace) {
     cudnnBackendDescriptor_t pack = nullptr;
     relaxed_t leave;
@@ -4781,16 +4792,13 @@ static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const conv_plan_t &plan, 
     return e;
 }
 // With L.lock: a convolution's plan, of both an algorithm and the sum with bias or of the first alone.
-static conv_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
+static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
                                  const int64_t (*space)[3], const int64_t *alignment, bool bias) {
     bool found = false, tf32 = dtype == TENSOR_F32 && !__atomic_load_n(&L.no_conv_tf32, __ATOMIC_RELAXED);
-    cudnnDataType_t type = dtype == TENSOR_F64    ? CUDNN_DATA_DOUBLE
-                           : dtype == TENSOR_F16  ? CUDNN_DATA_HALF
-                           : dtype == TENSOR_BF16 ? CUDNN_DATA_BFLOAT16
-                                                  : CUDNN_DATA_FLOAT;
+    cudnnDataType_t type = dnn_type(dtype);
     int64_t aligned = alignment[0] + alignment[1] * 32 + alignment[2] * 1024;
     if (bias) { aligned += alignment[3] * 32768; }
-    conv_key_t key = {{at.device, kind, dtype, tf32, bias, aligned}};
+    dnn_key_t key = {{at.device, kind, dtype, tf32, bias, aligned}};
     int64_t *to = key.v + 6;
     for (int d = 0; d < 5; d++) {
         for (int k = 0; k < 3; k++) {
@@ -4802,7 +4810,7 @@ static conv_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype,
         for (int d = 0; d < 3 && k != 1; d++) { *to++ = space[k][d]; }
     }
     static_assert(6 + 30 + 9 <= sizeof key.v / sizeof *key.v, "a convolution's key");
-    auto *slot = L.convs.of(key, at.limits.plan_sets, conv_drop, &found);
+    auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (!found) {
         on_device_t leave(at.device);
         bool exact = dtype == TENSOR_F32 && !tf32;
@@ -4842,7 +4850,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
     }
     std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
     if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
-    conv_plan_t *plan = bias ? conv_planned(at, kind, a.dtype, t, space, alignment, true) : nullptr;
+    dnn_plan_t *plan = bias ? conv_planned(at, kind, a.dtype, t, space, alignment, true) : nullptr;
     bool whole = plan != nullptr;
     if (!plan && !(plan = conv_planned(at, kind, a.dtype, t, space, alignment, false))) { return false; }
     workspace_t space_for(at.allocator, at.device, at.stream, plan->workspace);
@@ -5032,6 +5040,263 @@ plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *m
         }
     }
 }
+
+// ------------------------------------------------------------------------------
+// >>cudnn                                          MARK: attention by cuDNN
+//
+// Attention of f16 and bf16 as one graph each for forward and backward, which cuDNN makes one kernel: scores
+// never lie in memory but in backward, where those of a part of the batch make dq a sum in a fixed order.
+// Rejected: dq in f32 that blocks add to as they come (no scores, but other bits at each run); cuDNN's f32
+// (there is no backward).
+// ------------------------------------------------------------------------------
+
+#ifdef TCU_HAVE_CUDNN
+enum { ATTENTION_FORWARD = 3, ATTENTION_BACKWARD };         // after conv_kind_t, in keys of plans
+
+// [.., rows, columns] as [batch, heads, rows, columns], or with the last two turned.
+struct heads_t {
+    int64_t dims[4], strides[4];
+    bool fits;                                  // strides can say so
+    explicit heads_t(const tensor_arg_t &a, bool turned = false) {
+        int n = a.ndim - 2, row = 2 + turned, column = 3 - turned;
+        dims[row] = a.dims[n];
+        dims[column] = a.dims[n + 1];
+        strides[row] = a.strides[n];
+        strides[column] = a.strides[n + 1];
+        dims[0] = dims[1] = 1;
+        fits = a.strides[n + 1] == 1 || a.dims[n + 1] == 1;
+        for (int d = n - 1; d >= 0; d--) {
+            int to = d < n - 1 ? 0 : 1;
+            if (a.dims[d] == 1) { continue; }
+            if (dims[to] == 1) { strides[to] = a.strides[d]; }
+            fits = fits && a.strides[d] == dims[to] * strides[to];
+            dims[to] *= a.dims[d];
+        }
+        for (int d = 0; d < 4; d++) {           // no one steps there
+            if (dims[d] == 1) { strides[d] = d == column ? 1 : a.numel; }
+            fits = fits && strides[d] > 0;
+        }
+    }
+};
+// A graph of many operations over [batch, heads, rows, columns], in f32 between them.
+struct flow_t : dnn_graph_t {
+    typedef cudnnBackendDescriptor_t desc_t;
+    enum { MOST_OPS = 24 };
+    desc_t op[MOST_OPS];
+    int ops = 0;
+    int64_t inside = 100;
+    desc_t inner(const int64_t *dims, cudnnDataType_t type = CUDNN_DATA_FLOAT, bool turned = false) {
+        int64_t strides[4] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], turned ? 1 : dims[3],
+                              turned ? dims[2] : 1};
+        return tensor(inside++, type, 4, dims, strides, 16, INNER);
+    }
+    desc_t number(int64_t id) {
+        static const int64_t ones[4] = {1, 1, 1, 1};
+        return tensor(id, CUDNN_DATA_FLOAT, 4, ones, ones, 4, VALUE);
+    }
+    void add(desc_t o) {
+        finish(o, "operation");
+        op[ops++] = o;
+    }
+    desc_t point(cudnnPointwiseMode_t mode, desc_t x, desc_t b, desc_t y,
+                 cudnnDataType_t type = CUDNN_DATA_FLOAT, int64_t axis = -1, desc_t t = nullptr) {
+        desc_t how = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+        set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+        set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+        if (axis >= 0) { set(how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis); }
+        finish(how, "pointwise");
+        desc_t o = make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+        set(o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+        set(o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+        if (b) { set(o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b); }
+        if (t) { set(o, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t); }
+        set(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+        add(o);
+        return y;
+    }
+    desc_t product(desc_t a, desc_t b, desc_t y) {
+        cudnnDataType_t sums = CUDNN_DATA_FLOAT;
+        desc_t how = make(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+        set(how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums);
+        finish(how, "product");
+        desc_t o = make(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+        set(o, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
+        set(o, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
+        set(o, CUDNN_ATTR_OPERATION_MATMUL_CDESC, y);
+        set(o, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
+        add(o);
+        return y;
+    }
+    desc_t reduce(cudnnReduceTensorOp_t mode, desc_t x, desc_t y) {
+        cudnnDataType_t sums = CUDNN_DATA_FLOAT;
+        desc_t how = make(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+        set(how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &mode);
+        set(how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums);
+        finish(how, "reduction");
+        desc_t o = make(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+        set(o, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
+        set(o, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
+        set(o, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
+        add(o);
+        return y;
+    }
+    desc_t reshape(desc_t x, desc_t y) {
+        desc_t o = make(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+        set(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
+        set(o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
+        add(o);
+        return y;
+    }
+};
+// Tensors of attention: their ids, and places in lists.
+enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_Y, SDPA_LSE, SDPA_G, SDPA_DQ, SDPA_DK, SDPA_DV, SDPA_DELTA, SDPA_SCALE,
+       SDPA_ONE, SDPA_NONE, SDPA_COUNT };
+// The graph over t, whose K and V (forward: K) are turned, as cuDNN's patterns want them.
+static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t type, const heads_t *t,
+                            const int64_t *alignment) {
+    typedef cudnnBackendDescriptor_t desc_t;
+    desc_t d[SDPA_COUNT] = {};
+    const int64_t *q = t[SDPA_Q].dims, rows = q[2], keys = t[SDPA_K].dims[3];
+    const int64_t wide[4] = {q[0], q[1], rows, keys}, thin[4] = {q[0], q[1], rows, 1};
+    const int64_t turned[4] = {q[0], q[1], keys, rows};
+    auto reals = [&]() { return g.inner(wide); };
+    for (int k = 0; k <= (back ? SDPA_DELTA : SDPA_LSE); k++) {
+        bool f32 = k == SDPA_LSE || k == SDPA_DELTA;
+        d[k] = g.tensor(k + 1, f32 ? CUDNN_DATA_FLOAT : type, 4, t[k].dims, t[k].strides, alignment[k]);
+    }
+    desc_t scale = g.number(SDPA_SCALE + 1), x;
+    auto masked = [&](desc_t scores) {
+        if (!causal) { return scores; }
+        desc_t row = g.inner(wide, CUDNN_DATA_INT32), column = g.inner(wide, CUDNN_DATA_INT32);
+        desc_t seen = g.inner(wide, CUDNN_DATA_BOOLEAN);
+        g.point(CUDNN_POINTWISE_GEN_INDEX, scores, nullptr, row, CUDNN_DATA_FLOAT, 2);
+        g.point(CUDNN_POINTWISE_GEN_INDEX, scores, nullptr, column, CUDNN_DATA_FLOAT, 3);
+        g.point(CUDNN_POINTWISE_CMP_GE, row, column, seen, CUDNN_DATA_BOOLEAN);
+        return g.point(CUDNN_POINTWISE_BINARY_SELECT, scores, g.number(SDPA_NONE + 1), reals(),
+                       CUDNN_DATA_FLOAT, -1, seen);
+    };
+    if (!back) {
+        x = g.product(d[SDPA_Q], d[SDPA_K], reals());
+        x = masked(g.point(CUDNN_POINTWISE_MUL, x, scale, reals()));
+        desc_t top = g.reduce(CUDNN_REDUCE_TENSOR_MAX, x, g.inner(thin));
+        x = g.point(CUDNN_POINTWISE_SUB, x, top, reals());
+        x = g.point(CUDNN_POINTWISE_EXP, x, nullptr, reals());
+        desc_t sum = g.reduce(CUDNN_REDUCE_TENSOR_ADD, x, g.inner(thin));
+        desc_t logarithm = g.point(CUDNN_POINTWISE_LOG, sum, nullptr, g.inner(thin));
+        g.point(CUDNN_POINTWISE_ADD, top, logarithm, d[SDPA_LSE]);
+        x = g.point(CUDNN_POINTWISE_DIV, x, sum, g.inner(wide, type));
+        g.product(x, d[SDPA_V], d[SDPA_Y]);
+        return;
+    }
+    x = g.point(CUDNN_POINTWISE_MUL, d[SDPA_G], d[SDPA_Y], g.inner(t[SDPA_Y].dims));
+    x = g.reduce(CUDNN_REDUCE_TENSOR_ADD, x, g.inner(thin));
+    g.point(CUDNN_POINTWISE_MUL, x, g.number(SDPA_ONE + 1), d[SDPA_DELTA]);     // the pattern wants it
+    x = g.product(d[SDPA_Q], d[SDPA_K], reals());
+    x = g.point(CUDNN_POINTWISE_MUL, x, scale, reals());
+    x = masked(g.point(CUDNN_POINTWISE_SUB, x, d[SDPA_LSE], reals()));
+    desc_t p = g.point(CUDNN_POINTWISE_EXP, x, nullptr, reals());
+    g.product(g.reshape(p, g.inner(turned, type, true)), d[SDPA_G], d[SDPA_DV]);
+    x = g.product(d[SDPA_G], d[SDPA_V], reals());
+    x = g.point(CUDNN_POINTWISE_SUB, x, d[SDPA_DELTA], reals());
+    x = g.point(CUDNN_POINTWISE_MUL, x, p, reals());
+    x = g.point(CUDNN_POINTWISE_MUL, x, scale, g.inner(wide, type));
+    g.product(g.reshape(x, g.inner(turned, type, true)), d[SDPA_Q], d[SDPA_DK]);
+    const int64_t *k = t[SDPA_K].dims, *step = t[SDPA_K].strides;
+    const int64_t dims[4] = {k[0], k[1], k[3], k[2]}, strides[4] = {step[0], step[1], step[3], step[2]};
+    desc_t key = g.tensor(g.inside++, type, 4, dims, strides, 16, g.INNER);
+    g.product(x, g.reshape(d[SDPA_K], key), d[SDPA_DQ]);
+}
+// With L.lock
+static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, int dtype, const heads_t *t,
+                                     const int64_t *alignment) {
+    bool found = false;
+    int64_t aligned = 0;
+    for (int k = 0; k < SDPA_DELTA; k++) { aligned = aligned * 32 + (back || k < SDPA_G ? alignment[k] : 0); }
+    dnn_key_t key = {{at.device, back ? ATTENTION_BACKWARD : ATTENTION_FORWARD, dtype, causal, aligned}};
+    for (int d = 0; d < 4; d++) {               // results lie in order
+        int64_t *to = key.v + 5 + 7 * d;
+        to[0] = t[SDPA_Q].dims[d];
+        to[1] = t[SDPA_K].dims[d];
+        to[2] = t[SDPA_Y].dims[d];
+        to[3] = t[SDPA_Q].strides[d];
+        to[4] = t[SDPA_K].strides[d];
+        to[5] = t[SDPA_V].strides[d];
+        to[6] = back ? t[SDPA_G].strides[d] : 0;
+    }
+    static_assert(5 + 28 <= sizeof key.v / sizeof *key.v, "a key of attention");
+    auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+    if (!found) {
+        on_device_t leave(at.device);
+        flow_t g;
+        slot->plan.workspace = -1;
+        attention_graph(g, back, causal, dnn_type(dtype), t, alignment);
+        if (g.status || !plan_of(g, g.op, g.ops, at.device, false, INT64_MAX, &slot->plan)) {
+            memcpy(L.error, L.said, sizeof L.error);
+        }
+        if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+    }
+    return slot->plan.workspace < 0 ? nullptr : &slot->plan;
+}
+// -> whether it was done
+static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
+    bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->i[0] != 0;
+    const tensor_arg_t *a = c->arg, *q = a + back, *y = q + 3, *gy = back ? a : y;
+    const tensor_arg_t *of[SDPA_DELTA] = {q, q + 1, q + 2, y, q + 4, gy, back ? a + 6 : y, back ? a + 7 : y,
+                                          back ? a + 8 : y};
+    int last = back ? SDPA_DELTA : SDPA_G, count = 0;
+    heads_t sums(*y);
+    int64_t all = sums.dims[0], heads = sums.dims[1], rows = sums.dims[2];
+    sums.dims[3] = sums.strides[3] = sums.strides[2] = 1;
+    sums.strides[1] = rows;
+    sums.strides[0] = rows * heads;
+    heads_t t[SDPA_DELTA + 1] = {heads_t(*of[0]), heads_t(*of[1], true), heads_t(*of[2], back), heads_t(*y),
+                                 sums, heads_t(*gy), heads_t(*of[6]), heads_t(*of[7]), heads_t(*of[8]), sums};
+    int64_t tiles = (rows + 63) / 64 * ((t[SDPA_K].dims[3] + 63) / 64), id[SDPA_COUNT],
+        alignment[SDPA_DELTA + 1];
+    int64_t part = at.limits.attention_workspace / (heads * tiles * 64 * 64 * 2);
+    float numbers[3] = {(float)c->p->f[0], 1, -INFINITY};
+    void *data[SDPA_COUNT];
+    if (!at.allocator || !at.limits.libraries) { return false; }
+    for (int k = 0; k < last; k++) {
+        bool made = k == SDPA_Y || k == SDPA_LSE || k > SDPA_G;
+        if (made ? !of[k]->contiguous : !t[k].fits) { return false; }
+    }
+    part = !back || part > all ? all : part < 1 ? 1 : part;
+    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
+    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+    for (int64_t from = 0; from < all; from += part) {
+        part = part < all - from ? part : all - from;
+        uint64_t delta = back ? ((uint64_t)(part * heads * rows) * sizeof(float) + 255) / 256 * 256 : 0;
+        for (int k = 0; k <= SDPA_DELTA; k++) {
+            t[k].dims[0] = part;
+            alignment[k] = 16;
+            if (k >= last) { continue; }
+            data[k] = (char *)of[k]->data + from * t[k].strides[0] * size_of(of[k]->dtype);
+            if (alignment_of(data[k]) < 16) { alignment[k] = alignment_of(data[k]); }
+        }
+        dnn_plan_t *plan = attention_planned(at, back, causal, q->dtype, t, alignment);
+        if (!plan) { return false; }
+        workspace_t space(at.allocator, at.device, at.stream, (int64_t)delta + plan->workspace);
+        if (space.failed) { return false; }
+        data[SDPA_DELTA] = space.at;
+        count = 0;
+        for (int k = 0; k < SDPA_COUNT; k++) {
+            bool number = k >= SDPA_SCALE;
+            if (number ? (k == SDPA_ONE && !back) || (k == SDPA_NONE && !causal) : k > last ||
+                (!back && k == last)) {
+                continue;
+            }
+            id[count] = k + 1;
+            data[count++] = number ? &numbers[k - SDPA_SCALE] : data[k];
+        }
+        cudnnStatus_t e = dnn_execute(L.dnn[at.device], *plan, at.stream, count, id, data,
+                                      (char *)space.at + delta);
+        if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
+    }
+    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    return true;
+}
+#endif
 
 // ------------------------------------------------------------------------------
 // >>losses                                         MARK: losses of elements
@@ -6651,8 +6916,48 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     if (!code) { code = product(at, a[7], d.arg, q); }
     return code ? code : product(at, a[8], p.arg, dy);
 }
+// Of f16 and bf16 without cuDNN: over copies in f32.
+static int attention_of_halves(const place_t &at, tensor_call_t *c) {
+    tensor_arg_t wide[9];
+    int64_t strides[9][TENSOR_MAX_DIMS];
+    uint64_t bytes = 0, size[9];
+    tensor_call_t call = *c;
+    int n = c->nin + c->nout;
+    for (int k = 0; k < n; k++) {
+        bytes += size[k] = c->arg[k].dtype == TENSOR_F32 ? 0 : ((uint64_t)c->arg[k].numel * 4 +
+                                                                255) / 256 * 256;
+    }
+    scratch_t scratch(c, bytes);
+    int code = scratch.code;
+    char *at_byte = (char *)scratch.at;
+    for (int k = 0; k < n && !code; k++) {
+        wide[k] = c->arg[k];
+        if (!size[k]) { continue; }
+        wide[k].data = at_byte;
+        wide[k].dtype = TENSOR_F32;
+        wide[k].strides = strides[k];
+        wide[k].contiguous = 1;
+        at_byte += size[k];
+        for (int d = wide[k].ndim - 1; d >= 0; d--) {
+            strides[k][d] = d == wide[k].ndim - 1 ? 1 : strides[k][d + 1] * wide[k].dims[d + 1];
+        }
+        if (k < c->nin) { code = copy(at, wide[k], c->arg[k]); }
+    }
+    call.arg = wide;
+    if (!code) { code = attention<float>(at, &call); }
+    for (int k = c->nin; k < n && !code; k++) {
+        if (size[k]) { code = copy(at, c->arg[k], wide[k]); }
+    }
+    return code;
+}
 static int native_attention(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype;
+    if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) {
+#ifdef TCU_HAVE_CUDNN
+        if (attention_by_library(at, c)) { return 0; }
+#endif
+        return attention_of_halves(at, c);
+    }
     return dtype == TENSOR_F32   ? attention<float>(at, c)
            : dtype == TENSOR_F64 ? attention<double>(at, c) : (int)NONE;
 }
@@ -7003,6 +7308,7 @@ template <class T_> static void drop_handles(T_ **list) {
 // The public functions of tensor_cuda.h stand at the end.
 // ------------------------------------------------------------------------------
 
+static limits_t limits;
 static int backend_run(tensor_call_t *c) {
     const tensor__row_t *row = c->row;
     int index = c->device - 1, key = row->id + (row->family == TENSOR_FAMILY_POINTWISE_BACKWARD ?
@@ -7012,6 +7318,7 @@ static int backend_run(tensor_call_t *c) {
     current_t now(index);
     place_t at;
     at.stream = s->raw;
+    at.limits = limits;
     at.limits.sms = G.gpu[index].sms;
     at.limits.libraries = !__atomic_load_n(&L.off, __ATOMIC_RELAXED);
     at.error = G.gpu[index].errors;

@@ -6998,7 +6998,8 @@ TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *
     return (tensor_matmul)(s, v);
 }
 TENSOR__FN tensor_t *nn__composed_attention(tensor_t *const *in, const tensor_params_t *p) {
-    return nn__attention_composed(in[0], in[1], in[2], NULL, (int)p->i[0], p->f[0], 0, NULL);
+    return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), NULL,
+                                             (int)p->i[0], p->f[0], 0, NULL), in[0]);
 }
 
 TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
@@ -7038,7 +7039,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
         return NN__FAIL(TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query", name, mask, q);
     if (!(a->dropout_p >= 0 && a->dropout_p <= 1))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
-    if (nn__is_half(q)) {
+    if (nn__is_half(q) && (mask || a->dropout_p > 0 || !q->numel || !v->numel || !TENSOR__(halves)(q))) {
         tensor_scaled_dot_product_attention_args_t wide = *a;
         wide.query = nn__wide(q);
         wide.key = nn__wide(k);
@@ -7087,14 +7088,15 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     same = q->ndim == k->ndim && q->ndim == v->ndim;
     for (d = 0; same && d + 2 < q->ndim; d++) same = q->dims[d] == k->dims[d] && q->dims[d] == v->dims[d];
     if (mask || a->dropout_p > 0 || !same || k->dims[k->ndim - 2] == 0)
-        return nn__attention_composed(q, k, v, mask, a->is_causal, scale, a->dropout_p, NULL);
+        return nn__narrow(nn__attention_composed(nn__wide(q), nn__wide(k), nn__wide(v), mask, a->is_causal,
+                                                 scale, a->dropout_p, NULL), q);
     o.p = &o.params;
     o.params.i[0] = a->is_causal != 0;
     o.params.f[0] = scale;
     memcpy(dims, q->dims, (size_t)q->ndim * sizeof dims[0]);
     dims[q->ndim - 1] = v->dims[v->ndim - 1];
     TENSOR__(result)(&o, q->dtype, dims, q->ndim);
-    TENSOR__(result)(&o, q->dtype, dims, q->ndim - 1);
+    TENSOR__(result)(&o, nn__is_half(q) ? TENSOR_F32 : q->dtype, dims, q->ndim - 1);
     return TENSOR__(finish)(&o);
 }
 NN__OPTIONS(scaled_dot_product_attention, )

@@ -165,6 +165,66 @@ static void convolutions() {
     fakes.refuse_sums = true;
     tensor_cuda_set_conv_tf32(1);
 }
+static tensor_t *attention_of(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask, bool causal) {
+    tensor_scaled_dot_product_attention_args_t a;
+    a.surplus_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
+    a.query = q, a.key = k, a.value = v, a.attn_mask = mask, a.is_causal = causal;
+    return tensor_scaled_dot_product_attention_with(a);
+}
+// Queries, keys and values of one tensor [B, T, 3, H, E], as GPT-2 has them, and of three; back too.
+static void attentions() {
+    static const struct { int64_t b, h, t, s, e, v; bool causal, packed; int64_t part; } shapes[] = {
+        {2, 3, 5, 5, 8, 8, true, true, 0}, {2, 3, 5, 5, 8, 8, false, true, 0}, {1, 2, 70, 65, 16, 8, true, false, 0},
+        {3, 1, 4, 9, 8, 24, false, false, 0}, {5, 2, 3, 3, 8, 8, true, true, 2}, {5, 2, 3, 3, 8, 8, true, false, 1},
+        {2, 2, 3, 3, 12, 8, true, false, -1}};
+    for (int dtype : {TENSOR_F16, TENSOR_BF16}) {
+        for (auto &c : shapes) {
+            tensor_scope_t scope = tensor_scope_begin();
+            tensor_t *in[3], *far[3], *want[3], *got[3], *leaf[3], *spread[3];
+            auto attend = [&](tensor_t *const *x) { return attention_of(x[0], x[1], x[2], NULL, c.causal); };
+            for (int k = 0; k < 3; k++) {
+                int64_t rows = k ? c.s : c.t, width = k == 2 ? c.v : c.e;
+                leaf[k] = random_of(dtype, c.packed ? std::vector<int64_t>{c.b, rows, c.h, width} : std::vector<int64_t>{c.b, c.h, rows, width});
+                far[k] = tensor_requires_grad_(on(leaf[k]), 1), tensor_requires_grad_(leaf[k], 1);
+                in[k] = c.packed ? tensor_transpose(leaf[k], 1, 2) : leaf[k];
+                spread[k] = c.packed ? tensor_transpose(far[k], 1, 2) : far[k];
+            }
+            long before = fakes.attentions;
+            tcu::limits.attention_workspace = c.part > 0 ? c.part * c.h * 64 * 64 * 2 : 256 << 20;
+            tensor_t *y = attend(in), *gy = tensor_to(tensor_randn_like(y), (tensor_dtype_t)dtype), *gfar = on(gy);
+            if (c.packed) { gfar = tensor_transpose(tensor_contiguous(tensor_transpose(gfar, 1, 2)), 1, 2); }
+            CHECK(tensor_autograd_grad(&y, 1, &gy, leaf, 3, want, 0) == 0);
+            both_ways([&] { return attend(spread); }, y, dtype, c.part < 0 ? 2 : 1);     // by cuBLASLt
+
+            for (int use = 0; use < 2; use++) {
+                tensor_cuda_set_libraries(use);
+                tensor_t *fy = attend(spread);
+                int64_t calls = tensor_cuda_library_calls();
+                CHECK(tensor_autograd_grad(&fy, 1, &gfar, far, 3, got, 0) == 0);
+                CHECK(tensor_cuda_library_calls() == calls + (c.part < 0 ? 5 : 1) * use);
+                for (int k = 0; k < 3; k++) { CHECK(near(got[k], want[k], dtype)); }
+            }
+            CHECK(fakes.attentions - before == (c.part < 0 ? 0 : 2 + (c.part ? (c.b + c.part - 1) / c.part : 1)));
+            tensor_scope_end(scope);
+        }
+        // What has no batch, a mask, nothing in it; a gradient of the gradient.
+        tensor_t *x = random_of(dtype, {6, 8}), *fx = on(x), *mask = tensor_randn(6, 6), *fmask = on(mask);
+        both_ways([&] { return attention_of(fx, fx, fx, NULL, false); }, attention_of(x, x, x, NULL, false), dtype);
+        mask = tensor_to(mask, (tensor_dtype_t)dtype), fmask = on(mask);
+        both_ways([&] { return attention_of(fx, fx, fx, fmask, false); }, attention_of(x, x, x, mask, false), dtype, 2);
+        x = tensor_zeros_of((tensor_dtype_t)dtype, 0, 3, 8), fx = on(x);
+        both_ways([&] { return attention_of(fx, fx, fx, NULL, false); }, x, dtype, 0);
+        auto second = [&](tensor_t *p) {
+            tensor_t *y = tensor_sum(attention_of(p, p, p, NULL, true)), *g;
+            CHECK(tensor_autograd_grad(&y, 1, NULL, &p, 1, &g, TENSOR_CREATE_GRAPH) == 0);
+            y = tensor_sum(tensor_mul(g, g));
+            CHECK(tensor_autograd_grad(&y, 1, NULL, &p, 1, &g, 0) == 0);
+            return g;
+        };
+        x = tensor_requires_grad_(random_of(dtype, {2, 3, 8}), 1), fx = tensor_requires_grad_(on(tensor_detach(x)), 1);
+        CHECK(near(second(fx), second(x), TENSOR_BF16));
+    }
+}
 static void exactness() {
     tensor_t *a = on(tensor_randn(8, 8)), *x = on(tensor_randn(1, 2, 5, 5)), *w = on(tensor_randn(2, 2, 3, 3));
     const conv_case_t c = {2, 1, 2, 2, 5, 3, 1, 0, 1, 1, 0};
@@ -363,6 +423,9 @@ static void orders() {
         {1024, 2048, 14, 1, 2, 0}, {2048, 512, 7, 1, 1, 0}};
     using namespace tcu;
     std::string folder = std::getenv("CUDA") ? std::getenv("CUDA") : "";
+    // Kernels that cuDNN compiles it loads by a driver, without one by a stand-in (cuda.sh) of this name.
+    const char *name = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) ? NULL : std::getenv("DRIVER");
+    void *driver = name ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : NULL;
     void *real = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
     if (!real) { real = dlopen((folder + "/lib64/libcudnn.so.9").c_str(), RTLD_NOW | RTLD_LOCAL); }
     char json[4096];
@@ -409,7 +472,7 @@ static void orders() {
                     t.emplace_back(a);
                 }
                 L.said[0] = 0;
-                conv_plan_t *p = conv_planned(at, (conv_kind_t)(kind % 3), dtype, t.data(), space, alignment, kind == 3);
+                dnn_plan_t *p = conv_planned(at, (conv_kind_t)(kind % 3), dtype, t.data(), space, alignment, kind == 3);
                 asked += kind < 3;
                 (kind < 3 ? plans : sums) += p != nullptr;
                 if (!p && kind < 3) { std::printf("no plan for %d -> %d, size %d, kernel %d, kind %d: %s\n", (int)c.cin, (int)c.cout, (int)c.size, (int)c.kernel, kind, L.said); }
@@ -422,7 +485,29 @@ static void orders() {
                     way == 1 ? "f32 without TF32" : dtype == TENSOR_F32 ? "f32" : dtype == TENSOR_F16 ? "f16" : dtype == TENSOR_BF16 ? "bf16" : "f64", plans, asked, sums,
                     asked / 3, (double)most / 1e6, seconds);
     }
-    L.convs.clear(conv_drop);
+    for (int way = 0; way < 4 && (!name || driver); way++) {        // GPT-2's attention, forward and back
+        bool back = way & 1, causal = way & 2;
+        int dtype = causal ? TENSOR_BF16 : TENSOR_F16;
+        const int64_t apart[4] = {1024 * 2304, 64, 2304, 1}, together[4] = {12 * 1024 * 64, 1024 * 64, 64, 1}, dims[4] = {8, 12, 1024, 64};
+        const int64_t alignment[SDPA_DELTA + 1] = {16, 16, 16, 16, 16, 16, 16, 16, 16, 16};
+        std::vector<heads_t> t;
+        for (int k = 0; k <= SDPA_DELTA; k++) {
+            tensor_arg_t a = {};
+            a.ndim = 4, a.dims = dims, a.strides = k < SDPA_Y ? apart : together, a.numel = 8 * 12 * 1024 * 64;
+            t.emplace_back(a, k == SDPA_K || (k == SDPA_V && back));
+            if (k == SDPA_LSE || k == SDPA_DELTA) {
+                t[k].dims[3] = t[k].strides[2] = 1, t[k].strides[1] = 1024, t[k].strides[0] = 12 * 1024;
+            }
+        }
+        auto start = std::chrono::steady_clock::now();
+        dnn_plan_t *p = attention_planned(at, back, causal, dtype, t.data(), alignment);
+        CHECK(p != NULL);
+        std::printf("attention %s%s, %s: %s; workspace %.1f MB; %.1f s\n", causal ? "bf16 causal" : "f16", back ? " backward" : "",
+                    "8 x 12 x 1024 x 64", p ? "a plan by cuDNN" : L.said, p ? (double)p->workspace / 1e6 : 0,
+                    std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    if (name && !driver) { std::printf("skipped 4 tests: no stand-in for libcuda.so.1\n"); }
+    L.graphs.clear(dnn_drop);
     lib.cudnnBackendDestroyDescriptor_(L.properties);
     L.properties = nullptr;
 }
@@ -432,6 +517,7 @@ int main() {
     tensor_manual_seed(3);
     products();
     convolutions();
+    attentions();
     exactness();
     plan_table();
     orders();
