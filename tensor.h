@@ -640,7 +640,9 @@ TENSOR_API tensor_t *tensor_unfold_dim(tensor_t *x, int64_t dim, int64_t size, i
 //   out     receives n views, always filled
 //   -> code;  errors SHAPE
 TENSOR_API int tensor_broadcast_tensors(tensor_t *const *list, int n, tensor_t **out);
-// [N, C, spatial..] with the channels innermost in memory (x itself if it lies so) / whether it lies so.
+// [N, C, spatial..] with the channels innermost in memory (x itself if it lies so) / whether it lies so. On
+// CUDA convolutions, pools, batch norm and pointwise ops go on so with images of 2 or 3 dims (a weight is
+// copied at each call if it lies otherwise); on the CPU and from all other ops results are row-major.
 //   -> new or x;  grad dx = g;  errors SHAPE
 TENSOR_API tensor_t *tensor_channels_last(tensor_t *x);
 TENSOR_API int tensor_is_channels_last(tensor_t *x);
@@ -2784,6 +2786,9 @@ typedef struct tensor_backend_t {
     // kernel.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
     int halves;                         // MATMUL, CONV and ATTENTION take f16 and bf16, not only f32
+    // CONV, POOL, batch norm and pointwise ops take and make images with channels innermost; else they are
+    // given row-major ones.
+    int channels_last;
 } tensor_backend_t;
 
 // A row of an op table at run time.
@@ -2955,6 +2960,9 @@ typedef struct tensor__internals_t {
     void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
     int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
     int (*halves)(const tensor_t *x);                     // backend's halves
+    // whether x is an image with channels innermost that the backend's kernels take; lays fresh t out as x
+    int (*lasts)(const tensor_t *x);
+    void (*follow)(tensor_t *t, const tensor_t *x);
 } tensor__internals_t;
 
 #ifdef __cplusplus
@@ -7095,7 +7103,8 @@ TENSOR__FN int tensor__cpu_count(void) { return 1; }
 static const tensor_backend_t tensor__cpu_backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cpu", tensor__cpu_count, NULL, NULL, NULL, NULL,
     NULL, NULL,
-    {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, tensor__cpu_kernel, tensor__cpu_kernel}, 0};
+    {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, tensor__cpu_kernel, tensor__cpu_kernel}, 0,
+        0};
 #undef TENSOR__K4
 
 TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
@@ -8346,6 +8355,35 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
     tensor_t *t = tensor__make(o->th, o->row->name, dtype, dims, ndim, o->device);
     o->out[o->nout++] = t;
     return t;
+}
+// Images with channels innermost: one that is dense row by row too, for the size of its dims, is none.
+TENSOR__FN int tensor__last_dims(const int64_t *dims, const int64_t *strides, int ndim) {
+    int64_t expect = 1;
+    for (int k = 0; k < ndim; k++) {
+        int d = k == 0 ? 1 : k == ndim - 1 ? 0 : ndim - k;
+        if (dims[d] != 1 && strides[d] != expect) { return 0; }
+        expect *= dims[d];
+    }
+    return expect > 0;
+}
+TENSOR__FN int tensor__lasts(const tensor_t *x) {
+    if (!x->device || (x->flags & TENSOR__CONTIGUOUS) || x->ndim < 4 || x->ndim > 5) { return 0; }
+    const tensor_backend_t *b = tensor__self()->ctx->backend[1];
+    return b && b->channels_last && tensor__last_dims(x->dims, x->strides, x->ndim);
+}
+// t is fresh; as row-major it may be dense either way.
+TENSOR__FN void tensor__make_last(tensor_t *t) {
+    int64_t step = 1;
+    if (t->dims[1] == 1 || t->numel == t->dims[0] * t->dims[1]) { return; }
+    for (int k = 0; k < t->ndim; k++) {
+        int d = k == 0 ? 1 : k == t->ndim - 1 ? 0 : t->ndim - k;
+        t->strides[d] = step;
+        step *= t->dims[d];
+    }
+    t->flags &= (uint8_t)~TENSOR__CONTIGUOUS;
+}
+TENSOR__FN void tensor__follow(tensor_t *t, const tensor_t *x) {
+    if (x && t != TENSOR__POISON && t->ndim == x->ndim && tensor__lasts(x)) { tensor__make_last(t); }
 }
 // Opens the call o of a row, with its inputs; poison comes back if they are not usable.
 #define TENSOR__BEGIN0(o, row)                                                                               \
@@ -10991,14 +11029,7 @@ TENSOR_API tensor_t *(tensor_channels_last)(tensor_t *x) {
     TENSOR__RETURN((tensor_movedim)((tensor_contiguous)((tensor_movedim)(x, 1, -1)), -1, 1));
 }
 TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
-    int64_t expect = 1;
-    if (!tensor__live(x) || x->ndim < 3) { return 0; }
-    for (int k = 0; k < x->ndim; k++) {
-        int d = k == 0 ? 1 : k == x->ndim - 1 ? 0 : x->ndim - k;
-        if (x->dims[d] != 1 && x->strides[d] != expect && x->numel) { return 0; }
-        expect *= x->dims[d];
-    }
-    return 1;
+    return tensor__live(x) && x->ndim >= 3 && (!x->numel || tensor__last_dims(x->dims, x->strides, x->ndim));
 }
 // A copy of x, and v, a view of that copy, replaced by src.
 TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, tensor_t *src) {
@@ -11128,6 +11159,13 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     return promoted;
 }
 
+// The result has channels innermost if an input has them so; a copy is row-major.
+TENSOR__INLINE tensor_t *tensor__finish_images(tensor__op_t *o) {
+    if (o->device && o->row->id != TENSOR_OP_CLONE) {
+        for (int i = 0; i < o->nin; i++) { tensor__follow(o->out[0], o->in[i]); }
+    }
+    return tensor__finish(o);
+}
 TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     int dtype = tensor__pointwise_dtype(o, promoted);
     if (dtype < 0) { return TENSOR__POISON; }
@@ -11139,7 +11177,7 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     }
     if (TENSOR__LIKELY(same)) {
         tensor__result(o, dtype, a->dims, a->ndim);
-        return tensor__finish(o);
+        return tensor__finish_images(o);
     }
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
@@ -11152,7 +11190,7 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
         }
     }
     tensor__result(o, dtype, dims, ndim);
-    return tensor__finish(o);
+    return tensor__finish_images(o);
 }
 
 // body with the value v everywhere in input `slot`: in pieces, since bodies read memory.
@@ -11783,7 +11821,7 @@ TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
     TENSOR__REFUSE((unsigned)to >= TENSOR_DTYPE_COUNT, DTYPE, "to: %i is no dtype and no device", to);
     if (to == x->dtype) { return x; }
     o.compute = x->dtype;
-    tensor__result(&o, to, x->dims, x->ndim);
+    tensor__follow(tensor__result(&o, to, x->dims, x->ndim), x);
     return tensor__finish(&o);
 }
 TENSOR__FRONT(contiguous, (tensor_t *x),
@@ -12007,10 +12045,17 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
         a->contiguous = v->contiguous;
     }
     tensor__arg(&arg[4], gy, TENSOR_READ);
+    int last = tensor__lasts(gy);
+    for (int i = 0; i < 4 && !last; i++) {          // or the gradient of row-major means would spread
+        const tensor_arg_t *a = &arg[i];
+        last = gy->device && a->data && !a->contiguous && a->ndim == gy->ndim && a->ndim > 3 && a->ndim < 6 &&
+            tensor__self()->ctx->backend[1]->channels_last && tensor__last_dims(a->dims, a->strides, a->ndim);
+    }
     for (int k = 0; k < count; k++) {
         if (!(wanted >> k & 1)) { continue; }
         tensor_t *t = tensor__make(th, n->row->name, n->out[0].dtype, gy->dims, gy->ndim, gy->device);
         if (t == TENSOR__POISON) { return; }
+        if (last) { tensor__make_last(t); }
         tensor__arg(&arg[5 + k], t, TENSOR_WRITE);
         g->gx[k] = t;
     }
@@ -18716,7 +18761,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
     tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
     tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
-    tensor__launch, tensor__halves,
+    tensor__launch, tensor__halves, tensor__lasts, tensor__follow,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

@@ -4686,12 +4686,19 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
 // A tensor of a convolution with 2 or 3 dims of space: a row of pixels is an image of height 1.
 struct image_t {
     int64_t n, dims[5], strides[5];
-    explicit image_t(const tensor_arg_t &a) : n(a.ndim < 4 ? 4 : a.ndim) {
+    // last: channels are innermost, also where sizes of 1 leave that open
+    explicit image_t(const tensor_arg_t &a, bool last = false) : n(a.ndim < 4 ? 4 : a.ndim) {
         for (int d = 0; d < n; d++) {
             int from = d < 2 || a.ndim > 3 ? d : d - 1;
             bool made = a.ndim == 3 && d == 2;
             dims[d] = made ? 1 : a.dims[from];
             strides[d] = made ? a.dims[2] * a.strides[2] : a.strides[from];
+        }
+        int64_t step = 1;
+        for (int k = 0; k < n && last; k++) {
+            int64_t d = k == 0 ? 1 : k == n - 1 ? 0 : n - k;
+            strides[d] = step;
+            step *= dims[d];
         }
     }
 };
@@ -4831,7 +4838,8 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
     }
     // As the kernels have it: the gradient and x for a weight, whose graph wants x first.
     const tensor_arg_t &first = kind == CONV_WEIGHT ? b : a, &second = kind == CONV_WEIGHT ? a : b;
-    const image_t t[3] = {image_t(first), image_t(second), image_t(y)};
+    const bool last = !a.contiguous || !b.contiguous || !y.contiguous;
+    const image_t t[3] = {image_t(first, last), image_t(second, last), image_t(y, last)};
     int64_t space[4][3] = {}, alignment[4], id[4] = {1, 2, 3, 4}, n = t[0].n - 2;
     void *data[4] = {first.data, second.data, y.data, bias ? bias->data : nullptr};
     for (int k = 0; k < 4; k++) {
@@ -4860,7 +4868,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
     if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
     __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
     if (!bias || whole) { return true; }
-    int64_t plane = y.numel / t[2].dims[0] / t[2].dims[1];
+    int64_t plane = last ? 1 : y.numel / t[2].dims[0] / t[2].dims[1];
     auto add = [&](auto *p, auto k) {
         typedef typename pointee_t<decltype(p)>::type T;
         return tcu_launch(add_to_channels<T, decltype(k)>, grid_for(at, y.numel, THREADS), THREADS, 0,
@@ -6390,6 +6398,41 @@ static void reshape(shaped_t &o, int n, const int64_t *dims, const int64_t *stri
     o.arg.numel = step;
 }
 
+// What a kernel takes but for its dtype (wide: f16 and bf16 as f32) or layout, by copies.
+static int over_copies(const place_t &at, const tensor_call_t *c, bool wide,
+                       int (*run)(const place_t &, tensor_call_t *)) {
+    enum { ARGS = TENSOR__MAX_IN + TENSOR__MAX_OUT };
+    tensor_arg_t to[ARGS];
+    int64_t strides[ARGS][TENSOR_MAX_DIMS];
+    uint64_t bytes = 0, size[ARGS];
+    tensor_call_t call = *c;
+    int n = c->nin + c->nout;
+    for (int k = 0; k < n; k++) {
+        to[k] = c->arg[k];
+        bool half = wide && (to[k].dtype == TENSOR_F16 || to[k].dtype == TENSOR_BF16);
+        if (half) { to[k].dtype = TENSOR_F32; }
+        size[k] = !to[k].data || (!half && to[k].contiguous) ? 0 : (uint64_t)(to[k].numel * size_of(to[k].dtype));
+        bytes += size[k] = (size[k] + 255) / 256 * 256;
+    }
+    scratch_t scratch(c, bytes);
+    int code = scratch.code;
+    char *free_at = (char *)scratch.at;
+    for (int k = 0; k < n && !code; k++) {
+        if (!size[k]) { continue; }
+        to[k].data = free_at;
+        to[k].strides = strides[k];
+        to[k].contiguous = 1;
+        free_at += size[k];
+        for (int64_t d = to[k].ndim - 1, step = 1; d >= 0; step *= to[k].dims[d--]) { strides[k][d] = step; }
+        if (k < c->nin) { code = copy(at, to[k], c->arg[k]); }
+    }
+    call.arg = to;
+    if (!code) { code = run(at, &call); }
+    for (int k = c->nin; k < n && !code; k++) {
+        if (size[k]) { code = copy(at, c->arg[k], to[k]); }
+    }
+    return code;
+}
 static int native_pointwise(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     int id = c->row->id;
@@ -6665,7 +6708,7 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
         single = single && is_f32(a[k]);
         twice = twice && (!a[k].data || a[k].dtype == TENSOR_F64);
     }
-    if (!is_dense(c)) { return NONE; }
+    if (!is_dense(c)) { return over_copies(at, c, false, native_norm); }
     switch (c->row->id) {
     case NN_OP_BATCH_NORM: case NN_OP_GROUP_NORM: case NN_OP_GROUP_NORM_BACKWARD:
         return single ? plane_norms<float>(at, c) : twice ? plane_norms<double>(at, c) : (int)NONE;
@@ -6730,7 +6773,7 @@ static int native_conv(const place_t &at, tensor_call_t *c) {
                                                       : CONV_FORWARD;
     if (conv_by_library(at, kind, c, window_in(c))) { return 0; }
 #endif
-    if (!is_dense(c)) { return NONE; }
+    if (!is_dense(c)) { return over_copies(at, c, false, native_conv); }
     return dtype == TENSOR_F32    ? convolve<float, float>(at, c)
            : dtype == TENSOR_F64  ? convolve<double, double>(at, c)
            : dtype == TENSOR_F16  ? convolve<f16, float>(at, c)
@@ -6754,7 +6797,7 @@ template <class C> static int pool(const place_t &at, tensor_call_t *c) {
 }
 static int native_pool(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
-    if (!is_dense(c)) { return NONE; }
+    if (!is_dense(c)) { return over_copies(where, c, false, native_pool); }
     if (c->row->id != NN_OP_MAX_POOL_BACKWARD) {
         return a[0].dtype == TENSOR_F32 ? pool<float>(where, c)
              : a[0].dtype == TENSOR_F64 ? pool<double>(where, c) : (int)NONE;
@@ -6916,47 +6959,13 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     if (!code) { code = product(at, a[7], d.arg, q); }
     return code ? code : product(at, a[8], p.arg, dy);
 }
-// Of f16 and bf16 without cuDNN: over copies in f32.
-static int attention_of_halves(const place_t &at, tensor_call_t *c) {
-    tensor_arg_t wide[9];
-    int64_t strides[9][TENSOR_MAX_DIMS];
-    uint64_t bytes = 0, size[9];
-    tensor_call_t call = *c;
-    int n = c->nin + c->nout;
-    for (int k = 0; k < n; k++) {
-        bytes += size[k] = c->arg[k].dtype == TENSOR_F32 ? 0 : ((uint64_t)c->arg[k].numel * 4 +
-                                                                255) / 256 * 256;
-    }
-    scratch_t scratch(c, bytes);
-    int code = scratch.code;
-    char *at_byte = (char *)scratch.at;
-    for (int k = 0; k < n && !code; k++) {
-        wide[k] = c->arg[k];
-        if (!size[k]) { continue; }
-        wide[k].data = at_byte;
-        wide[k].dtype = TENSOR_F32;
-        wide[k].strides = strides[k];
-        wide[k].contiguous = 1;
-        at_byte += size[k];
-        for (int d = wide[k].ndim - 1; d >= 0; d--) {
-            strides[k][d] = d == wide[k].ndim - 1 ? 1 : strides[k][d + 1] * wide[k].dims[d + 1];
-        }
-        if (k < c->nin) { code = copy(at, wide[k], c->arg[k]); }
-    }
-    call.arg = wide;
-    if (!code) { code = attention<float>(at, &call); }
-    for (int k = c->nin; k < n && !code; k++) {
-        if (size[k]) { code = copy(at, c->arg[k], wide[k]); }
-    }
-    return code;
-}
 static int native_attention(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype;
     if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) {
 #ifdef TCU_HAVE_CUDNN
         if (attention_by_library(at, c)) { return 0; }
 #endif
-        return attention_of_halves(at, c);
+        return over_copies(at, c, true, native_attention);
     }
     return dtype == TENSOR_F32   ? attention<float>(at, c)
            : dtype == TENSOR_F64 ? attention<double>(at, c) : (int)NONE;
@@ -7349,7 +7358,7 @@ static int backend_run(tensor_call_t *c) {
 static const tensor_backend_t backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
         backend_copy, backend_aside, backend_recording, backend_site,
-    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1};
+    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1};
 #undef TCU_RUN4
 
 static bool is_set(const char *name) {          // an environment variable, to anything but 0

@@ -35,8 +35,8 @@
 // An op that has no kernel of its own for a dtype runs on the CPU, over copies: right, and slow. >>cuda-ops
 // tells which did, and can forbid it.
 //
-// Matrix products go to cuBLASLt and convolutions to cuDNN, each opened when first needed. Neither has to be
-// there: without it, with another version of it, or where it has nothing for a shape, the kernels of this
+// Matrix products go to cuBLASLt, convolutions and attention of f16 and bf16 to cuDNN, each opened when first
+// needed. Neither has to be there: without it, with another version of it, or where it has nothing for a shape, the kernels of this
 // file do the op, to the same accuracy and slower. That is no error; tensor_cuda_library_error says what was
 // wrong, and beside it (>>cuda-libraries) stand the switches. Built where cublasLt.h or cudnn.h is not found,
 // the file does without it.
@@ -282,7 +282,7 @@ TENSOR_API int tensor_cuda_set_matmul_tf32(int on);
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_conv_tf32(int on);
 
-// Products and convolutions since the start that a library did.
+// Products, convolutions and attentions since the start that a library did.
 //   -> count;  errors none
 TENSOR_API int64_t tensor_cuda_library_calls(void);
 

@@ -3968,6 +3968,8 @@ TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype
     return t;
 }
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
+// Channels stay innermost where the device takes them so.
+TENSOR__FN tensor_t *nn__image(tensor_t *x) { return TENSOR__(lasts)(x) ? x : nn__contiguous(x); }
 // x in these dims. A view only where they differ: a gradient that is a view cannot become a leaf's own.
 TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
     int d, same = x->ndim == ndim;
@@ -4034,14 +4036,14 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int
     tensor__op_t o;
     tensor_t *in[5];
     if (nn__grad_created(g, fn)) return;
-    in[0] = nn__contiguous(g->gy[0]);
     in[1] = TENSOR__(grad_in)(g, 0);
+    in[0] = TENSOR__(lasts)(in[1]) ? (tensor_channels_last)(g->gy[0]) : nn__contiguous(g->gy[0]);
     in[2] = TENSOR__(grad_out)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 2);
     in[4] = nn__saved(g, 1);
     if (!nn__grad_begin(&o, g, id, in, 5, 3)) return;
     if (!TENSOR__(grad_need)(g, 1) && !TENSOR__(grad_need)(g, 2)) n = 0;
-    TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim);
+    TENSOR__(follow)(TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim), in[0]);
     TENSOR__(result)(&o, in[0]->dtype, &n, 1);
     TENSOR__(result)(&o, in[0]->dtype, &n, 1);
     nn__grad_end(&o, g, 3);
@@ -4754,7 +4756,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     tensor_t *in[3], *y;
     // A plane of one element: channels before items make planes of all items.
     int64_t turned = !groups && x->ndim == 2, channels = x->dims[1], rows, k;
-    in[0] = nn__contiguous(turned ? (tensor_mT)(x) : x);
+    in[0] = groups ? nn__contiguous(x) : nn__image(turned ? (tensor_mT)(x) : x);
     in[1] = nn__contiguous(w);
     in[2] = nn__contiguous(b);
     if (!TENSOR__(begin)(&o, nn__row(groups ? NN_OP_GROUP_NORM : NN_OP_BATCH_NORM), in, 3))
@@ -4768,7 +4770,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     o.params.f[0] = eps;
     o.visible = 4;
     rows = groups ? groups * x->dims[0] : channels;
-    TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim);
+    TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim), in[0]);
     for (k = 0; k < 3; k++) TENSOR__(result)(&o, x->dtype, &rows, 1);
     y = TENSOR__(finish)(&o);
     if (y->state != TENSOR__POISON_STATE && stat) {
@@ -5642,11 +5644,14 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
 TENSOR__FN tensor_t *nn__conv_op(int id, tensor_t *a, tensor_t *b, tensor_t *bias, const tensor_params_t *p,
                                  const int64_t *dims) {
     tensor__op_t o;
-    tensor_t *const in[3] = {nn__contiguous(a), nn__contiguous(b), nn__contiguous(bias)};
+    tensor_t *like = TENSOR__(lasts)(a) ? a : TENSOR__(lasts)(b) ? b : NULL, *in[3];
+    in[0] = like ? (tensor_channels_last)(a) : nn__contiguous(a);
+    in[1] = like ? (tensor_channels_last)(b) : nn__contiguous(b);
+    in[2] = nn__contiguous(bias);
     if (!TENSOR__(begin)(&o, nn__row(id), in, id == NN_OP_CONV_WEIGHT ? 2 : 3)) return TENSOR__(poison);
     o.p = &o.params;
     o.params = *p;
-    TENSOR__(result)(&o, in[0]->dtype, dims, in[0]->ndim);
+    TENSOR__(follow)(TENSOR__(result)(&o, in[0]->dtype, dims, in[0]->ndim), like);
     return TENSOR__(finish)(&o);
 }
 // Of a convolution and a transposed one (which has the roles of x and y exchanged).
@@ -5996,14 +6001,14 @@ TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
 TENSOR__FN tensor_t *nn__pool_op(int id, tensor_t *x, tensor_t *place, const tensor_params_t *p,
                                  const int64_t *dims, tensor_t **places) {
     tensor__op_t o;
-    tensor_t *const in[2] = {nn__contiguous(x), place};
-    tensor_t *y;
+    tensor_t *const in[2] = {nn__image(x), place};
+    tensor_t *y, *like = place && TENSOR__(lasts)(place) ? place : in[0];
     if (!TENSOR__(begin)(&o, nn__row(id), in, place ? 2 : 1)) return TENSOR__(poison);
     o.p = &o.params;
     o.params = *p;
-    TENSOR__(result)(&o, x->dtype, dims, x->ndim);
+    TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, dims, x->ndim), like);
     if (nn__row(id)->nout == 2) {
-        TENSOR__(result)(&o, TENSOR_I32, dims, x->ndim);
+        TENSOR__(follow)(TENSOR__(result)(&o, TENSOR_I32, dims, x->ndim), like);
         if (places) o.visible = 2;
     }
     y = TENSOR__(finish)(&o);

@@ -245,6 +245,72 @@ static void exactness() {
     CHECK(rounded(tensor_matmul(a, a)) == 0);
     CHECK(tensor_cuda_set_matmul_tf32(0) == 1);
 }
+// A residual block and what stands round it, channels innermost or not: one result, and what was copied.
+static struct { int64_t clones, convs; } counted;
+static void images() {
+    static tensor_t *w[6];
+    const int64_t dims[6][4] = {{8, 3, 3, 3}, {8, 8, 1, 1}, {8, 8, 3, 3}, {8, 8, 3, 3}, {5, 8, 0, 0}, {8, 0, 0, 0}};
+    for (int dtype : {TENSOR_F32, TENSOR_BF16}) {
+        tensor_scope_t scope = tensor_scope_begin();
+        for (int k = 0; k < 6; k++) { w[k] = random_of(dtype, std::vector<int64_t>(dims[k], dims[k] + (k < 4 ? 4 : k == 4 ? 2 : 1))); }
+        tensor_t *image = random_of(dtype, {2, 3, 10, 12}), *want[7] = {};
+        tensor_cuda_set_conv_tf32(0);
+        // 0 the CPU's; 1 row-major; then channels innermost: 2 in image, 3 in weights too, 4 without libraries
+        for (int way = 0; way < 5; way++) {
+            auto to = [&](tensor_t *x, bool last) { return tensor_requires_grad_(tensor_detach(way == 0 ? x : last ? tensor_channels_last(on(x)) : on(x)), 1); };
+            tensor_t *leaf[7], *got[7];
+            for (int k = 0; k < 6; k++) { leaf[k] = to(w[k], way > 2 && k < 4); }
+            leaf[6] = to(image, way > 1);
+            if (way == 4) { tensor_cuda_set_libraries(0); }
+            auto conv = [&](tensor_t *x, int k, int64_t stride) {
+                return convolve({2, 0, 0, 0, 0, 0, stride, dims[k][3] / 2, 1, 1, 0}, false, x, leaf[k], NULL);
+            };
+            auto norm = [&](tensor_t *x) {
+                tensor_batch_norm_args_t a;
+                a.surplus_ = TENSOR__NO_SURPLUS;
+                a.x = x, a.weight = leaf[5], a.training = 1;
+                return tensor_batch_norm_with(a);
+            };
+            auto pool = [&](tensor_t *x) {
+                tensor_max_pool_args_t a;
+                a.surplus_ = TENSOR__NO_SURPLUS;
+                a.x = x, a.kernel = 3, a.stride = 2, a.padding = 1;
+                return tensor_max_pool2d_with(a);
+            };
+            auto count = [](void *user, const char *op, int64_t native, int64_t fallback) {
+                auto *c = (decltype(counted) *)user;
+                if (!std::strcmp(op, "clone")) { c->clones = native + fallback; }
+                if (!std::strcmp(op, "conv2d")) { c->convs = native + fallback; }
+            };
+            tensor_cuda_op_counts(count, &counted);
+            int64_t clones = counted.clones, libraries = tensor_cuda_library_calls();
+            tensor_t *x = pool(tensor_relu(norm(conv(leaf[6], 0, 1)))), *y = x;
+            bool last = way > 1;
+            CHECK(way == 0 || tensor_is_channels_last(x) == last);
+            y = tensor_relu(norm(conv(y, 1, 1)));
+            y = norm(conv(y, 2, 1));
+            y = tensor_relu(tensor_add(y, x));
+            CHECK(way == 0 || tensor_is_channels_last(y) == last);
+            y = conv(y, 3, 2);
+            CHECK(way == 0 || tensor_is_channels_last(y) == last);
+            y = tensor_linear(tensor_flatten(tensor_adaptive_avg_pool2d(y, 1, 1), 1, -1), leaf[4], NULL);
+            y = tensor_mean(tensor_mul(y, y));
+            tensor_t *g = tensor_ones_like(y);
+            CHECK(tensor_autograd_grad(&y, 1, &g, leaf, 7, got, 0) == 0);
+            tensor_cuda_op_counts(count, &counted);
+            for (int k = 0; k < 7; k++) {
+                if (way == 0) { want[k] = got[k]; } else { CHECK(near(got[k], want[k], dtype)); }
+            }
+            if (way) {
+                std::printf("images %s, way %d: %lld copies, %lld calls of libraries\n", dtype == TENSOR_F32 ? "f32" : "bf16", way,
+                            (long long)(counted.clones - clones), (long long)(tensor_cuda_library_calls() - libraries));
+            }
+            if (way == 4) { tensor_cuda_set_libraries(1); }
+        }
+        tensor_cuda_set_conv_tf32(1);
+        tensor_scope_end(scope);
+    }
+}
 static int dropped;
 static void plan_table() {
     typedef tcu::plan_key_t<3> short_t;
@@ -424,8 +490,8 @@ static void orders() {
     using namespace tcu;
     std::string folder = std::getenv("CUDA") ? std::getenv("CUDA") : "";
     // Kernels that cuDNN compiles it loads by a driver, without one by a stand-in (cuda.sh) of this name.
-    const char *name = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) ? NULL : std::getenv("DRIVER");
-    void *driver = name ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!driver && std::getenv("DRIVER")) { driver = dlopen(std::getenv("DRIVER"), RTLD_NOW | RTLD_LOCAL); }
     void *real = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
     if (!real) { real = dlopen((folder + "/lib64/libcudnn.so.9").c_str(), RTLD_NOW | RTLD_LOCAL); }
     char json[4096];
@@ -485,7 +551,7 @@ static void orders() {
                     way == 1 ? "f32 without TF32" : dtype == TENSOR_F32 ? "f32" : dtype == TENSOR_F16 ? "f16" : dtype == TENSOR_BF16 ? "bf16" : "f64", plans, asked, sums,
                     asked / 3, (double)most / 1e6, seconds);
     }
-    for (int way = 0; way < 4 && (!name || driver); way++) {        // GPT-2's attention, forward and back
+    for (int way = 0; way < 4 && driver; way++) {        // GPT-2's attention, forward and back
         bool back = way & 1, causal = way & 2;
         int dtype = causal ? TENSOR_BF16 : TENSOR_F16;
         const int64_t apart[4] = {1024 * 2304, 64, 2304, 1}, together[4] = {12 * 1024 * 64, 1024 * 64, 64, 1}, dims[4] = {8, 12, 1024, 64};
@@ -506,7 +572,7 @@ static void orders() {
                     "8 x 12 x 1024 x 64", p ? "a plan by cuDNN" : L.said, p ? (double)p->workspace / 1e6 : 0,
                     std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
-    if (name && !driver) { std::printf("skipped 4 tests: no stand-in for libcuda.so.1\n"); }
+    if (!driver) { std::printf("skipped 4 tests: no stand-in for libcuda.so.1\n"); }
     L.graphs.clear(dnn_drop);
     lib.cudnnBackendDestroyDescriptor_(L.properties);
     L.properties = nullptr;
@@ -518,6 +584,7 @@ int main() {
     products();
     convolutions();
     attentions();
+    images();
     exactness();
     plan_table();
     orders();
