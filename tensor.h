@@ -2785,7 +2785,7 @@ typedef struct tensor_backend_t {
     // One per family, NULL = not supported: the op is an error that says so. An error is raised by the
     // kernel.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
-    int halves;                         // MATMUL, CONV and ATTENTION take f16 and bf16, not only f32
+    int halves;                         // MATMUL, CONV, ATTENTION and batch norm take f16 and bf16
     // CONV, POOL, batch norm and pointwise ops take and make images with channels innermost; else they are
     // given row-major ones.
     int channels_last;

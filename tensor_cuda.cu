@@ -5050,16 +5050,18 @@ plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *m
 }
 
 // ------------------------------------------------------------------------------
-// >>cudnn                                          MARK: attention by cuDNN
+// >>cudnn                                          MARK: attention and batch norm by cuDNN
 //
 // Attention of f16 and bf16 as one graph each for forward and backward, which cuDNN makes one kernel: scores
 // never lie in memory but in backward, where those of a part of the batch make dq a sum in a fixed order.
+// Batch norm of f16 and bf16, and of f32 with channels innermost, which the kernels here would copy.
 // Rejected: dq in f32 that blocks add to as they come (no scores, but other bits at each run); cuDNN's f32
 // (there is no backward).
 // ------------------------------------------------------------------------------
 
 #ifdef TCU_HAVE_CUDNN
-enum { ATTENTION_FORWARD = 3, ATTENTION_BACKWARD };         // after conv_kind_t, in keys of plans
+// after conv_kind_t, in keys of plans
+enum { ATTENTION_FORWARD = 3, ATTENTION_BACKWARD, NORM_FORWARD, NORM_BACKWARD };
 
 // [.., rows, columns] as [batch, heads, rows, columns], or with the last two turned.
 struct heads_t {
@@ -5303,6 +5305,108 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
     }
     __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
     return true;
+}
+
+// Batch norm: ids of its tensors, forward and back.
+enum { NORM_X = 1, NORM_SCALE, NORM_MEAN, NORM_INVERSE, NORM_Y, NORM_BIAS, NORM_EPS, NORM_DY, NORM_DSCALE,
+       NORM_DBIAS };
+// With L.lock
+static dnn_plan_t *norm_planned(const place_t &at, bool back, int dtype, const image_t &x,
+                                const int64_t *alignment) {
+    bool found = false;
+    dnn_key_t key = {{at.device, back ? NORM_BACKWARD : NORM_FORWARD, dtype, alignment[0], alignment[1],
+                      alignment[2]}};
+    for (int d = 0; d < x.n; d++) {
+        key.v[6 + 2 * d] = x.dims[d];
+        key.v[7 + 2 * d] = x.strides[d];
+    }
+    auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+    if (found) { return slot->plan.workspace < 0 ? nullptr : &slot->plan; }
+    on_device_t leave(at.device);
+    flow_t g;
+    cudnnBackendNormMode_t mode = CUDNN_BATCH_NORM;
+    cudnnBackendNormFwdPhase_t phase = CUDNN_NORM_FWD_TRAINING;
+    int64_t dims[5] = {1, x.dims[1], 1, 1, 1}, strides[5] = {dims[1], 1, dims[1], dims[1], dims[1]};
+    const int64_t ones[5] = {1, 1, 1, 1, 1};
+    auto image = [&](int id, int place) {
+        return g.tensor(id, dnn_type(dtype), x.n, x.dims, x.strides, alignment[place]);
+    };
+    auto row = [&](int id) { return g.tensor(id, CUDNN_DATA_FLOAT, x.n, dims, strides, 16); };
+    cudnnBackendDescriptor_t op = g.make(back ? CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR
+                                              : CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR);
+    slot->plan.workspace = -1;
+    if (back) {
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_TYPE_NORM_MODE, 1, &mode);
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, image(NORM_X, 0));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, image(NORM_DY, 1));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, row(NORM_SCALE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, row(NORM_MEAN));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, row(NORM_INVERSE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, row(NORM_DSCALE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, row(NORM_DBIAS));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, image(NORM_Y, 2));
+    } else {
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_MODE, CUDNN_TYPE_NORM_MODE, 1, &mode);
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, CUDNN_TYPE_NORM_FWD_PHASE, 1, &phase);
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, image(NORM_X, 0));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, row(NORM_SCALE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, row(NORM_BIAS));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC,
+              g.tensor(NORM_EPS, CUDNN_DATA_FLOAT, x.n, ones, ones, 4, g.VALUE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, row(NORM_MEAN));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, row(NORM_INVERSE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, image(NORM_Y, 2));
+    }
+    g.add(op);
+    if (g.status || !plan_of(g, g.op, g.ops, at.device, false, at.limits.conv_workspace, &slot->plan)) {
+        memcpy(L.error, L.said, sizeof L.error);
+    }
+    if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+    return slot->plan.workspace < 0 ? nullptr : &slot->plan;
+}
+__global__ void __launch_bounds__(THREADS, 4)
+variance_of(float *variance, const float *inverse, int64_t n, float eps) {
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        float v = 1 / (inverse[i] * inverse[i]) - eps;
+        variance[i] = v < 0 ? 0 : v;
+    }
+}
+// -> whether it was done
+static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
+    bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
+    const tensor_arg_t *a = c->arg, &x = a[back], &scale = a[back ? 4 : 1], &other = a[back ? 6 : 2];
+    const tensor_arg_t &dy = a[0], &y = a[back ? 5 : 3];
+    float eps = (float)c->p->f[0];
+    if (!at.allocator || !at.limits.libraries || x.dtype == TENSOR_F64 || x.ndim < 4 || x.ndim > 5 ||
+        !x.numel ||
+        x.contiguous != y.contiguous || x.contiguous != dy.contiguous || !scale.data || !other.data ||
+        !other.numel) {
+        return false;
+    }
+    const image_t image(x, !x.contiguous);
+    const int64_t alignment[3] = {alignment_of(x.data), alignment_of(dy.data), alignment_of(y.data)};
+    const int64_t ids[2][8] = {{NORM_X, NORM_SCALE, NORM_BIAS, NORM_Y, NORM_MEAN, NORM_INVERSE, NORM_EPS},
+                               {NORM_DY, NORM_X, NORM_MEAN, NORM_INVERSE, NORM_SCALE, NORM_Y, NORM_DSCALE,
+                                NORM_DBIAS}};
+    void *data[8];
+    for (int k = 0; k < 8; k++) {
+        data[k] = !back && k == 6 ? &eps : !back && k > 6 ? nullptr : a[k].data;
+        bool row = back ? k > 1 && k != 5 : k != 0 && k != 3 && k < 6;
+        if (row && alignment_of(data[k]) < 16) { return false; }
+    }
+    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
+    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+    dnn_plan_t *plan = norm_planned(at, back, x.dtype, image, alignment);
+    if (!plan) { return false; }
+    workspace_t space(at.allocator, at.device, at.stream, plan->workspace);
+    if (space.failed) { return false; }
+    cudnnStatus_t e = dnn_execute(L.dnn[at.device], *plan, at.stream, back ? 8 : 7, ids[back], data,
+                                  space.at);
+    if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
+    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    return back || !code_of(tcu_launch(variance_of, grid_for(at, a[6].numel, THREADS), THREADS, 0, at.stream,
+                                       (float *)a[6].data, (const float *)a[5].data, a[6].numel, eps));
 }
 #endif
 
@@ -6411,7 +6515,8 @@ static int over_copies(const place_t &at, const tensor_call_t *c, bool wide,
         to[k] = c->arg[k];
         bool half = wide && (to[k].dtype == TENSOR_F16 || to[k].dtype == TENSOR_BF16);
         if (half) { to[k].dtype = TENSOR_F32; }
-        size[k] = !to[k].data || (!half && to[k].contiguous) ? 0 : (uint64_t)(to[k].numel * size_of(to[k].dtype));
+        size[k] = !to[k].data || (!half && to[k].contiguous) ? 0 :
+            (uint64_t)(to[k].numel * size_of(to[k].dtype));
         bytes += size[k] = (size[k] + 255) / 256 * 256;
     }
     scratch_t scratch(c, bytes);
@@ -6703,12 +6808,16 @@ template <class C> static int plane_norms(const place_t &at, tensor_call_t *c) {
 }
 static int native_norm(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
-    bool single = true, twice = true;
+    bool single = true, twice = true, half = a[0].dtype == TENSOR_F16 || a[0].dtype == TENSOR_BF16;
+#ifdef TCU_HAVE_CUDNN
+    bool batch = c->row->id == NN_OP_BATCH_NORM || (c->row->id == NN_OP_GROUP_NORM_BACKWARD && !c->p->i[0]);
+    if (batch && (half || !is_dense(c)) && norm_by_library(at, c)) { return 0; }
+#endif
     for (int k = 0; k < c->nin + c->nout; k++) {
         single = single && is_f32(a[k]);
         twice = twice && (!a[k].data || a[k].dtype == TENSOR_F64);
     }
-    if (!is_dense(c)) { return over_copies(at, c, false, native_norm); }
+    if (half || !is_dense(c)) { return over_copies(at, c, true, native_norm); }
     switch (c->row->id) {
     case NN_OP_BATCH_NORM: case NN_OP_GROUP_NORM: case NN_OP_GROUP_NORM_BACKWARD:
         return single ? plane_norms<float>(at, c) : twice ? plane_norms<double>(at, c) : (int)NONE;

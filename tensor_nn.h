@@ -4044,8 +4044,8 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int
     if (!nn__grad_begin(&o, g, id, in, 5, 3)) return;
     if (!TENSOR__(grad_need)(g, 1) && !TENSOR__(grad_need)(g, 2)) n = 0;
     TENSOR__(follow)(TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim), in[0]);
-    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
-    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
+    TENSOR__(result)(&o, in[2]->dtype, &n, 1);
+    TENSOR__(result)(&o, in[2]->dtype, &n, 1);
     nn__grad_end(&o, g, 3);
 }
 
@@ -4736,20 +4736,20 @@ TENSOR__FN tensor_t *nn__composed_plane_norm(tensor_t *const *in, const tensor_p
     dims[2] = p->i[3];
     over[0] = p->i[0] ? 1 : 0;
     over[1] = 2;
-    d = (tensor_reshape_n)(x, dims, 3);
+    d = (tensor_reshape_n)(nn__wide(x), dims, 3);
     d = (tensor_sub)(d, (tensor_mean_dims)(d, over, 2, 1));
     y = (tensor_add_scalar)((tensor_mean_dims)((tensor_square)(d), over, 2, 1), p->f[0]);
     y = (tensor_reshape_n)((tensor_mul)(d, (tensor_rsqrt)(y)), p->i + 1, 3);
     if (in[1]) y = (tensor_mul)(y, (tensor_unsqueeze)(in[1], 1));
     if (in[2]) y = (tensor_add)(y, (tensor_unsqueeze)(in[2], 1));
-    return (tensor_reshape_n)(y, x->dims, x->ndim);
+    return nn__narrow((tensor_reshape_n)(y, x->dims, x->ndim), x);
 }
 
 TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
     nn__grad_norm(g, NN_OP_GROUP_NORM_BACKWARD, nn__composed_plane_norm, g->p->i[2]);
 }
 
-// x [N, C, ...] f32/f64; groups 0 = batch norm. stat, if not NULL, receives mean and variance.
+// x [N, C, ...], groups 0 = batch norm, which may be of f16 and bf16 (w and b f32) where the device is. stat, if not NULL, receives mean and variance.
 TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64_t groups, double eps,
                                     tensor_t **stat) {
     tensor__op_t o;
@@ -4771,7 +4771,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     o.visible = 4;
     rows = groups ? groups * x->dims[0] : channels;
     TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim), in[0]);
-    for (k = 0; k < 3; k++) TENSOR__(result)(&o, x->dtype, &rows, 1);
+    for (k = 0; k < 3; k++) TENSOR__(result)(&o, nn__is_half(x) ? TENSOR_F32 : x->dtype, &rows, 1);
     y = TENSOR__(finish)(&o);
     if (y->state != TENSOR__POISON_STATE && stat) {
         stat[0] = o.out[1];
@@ -4821,7 +4821,8 @@ TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int ins
     if (n == 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
     stat[0] = NULL;
-    y = nn__plane_norm(nn__wide(x), w, b, instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
+    y = nn__plane_norm(!instance && x->numel && TENSOR__(halves)(x) ? x : nn__wide(x), w, b,
+                       instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
     if (in[1] && stat[0] && x->numel) {   // no element says nothing of the statistics
         tensor_scope_t scope = TENSOR__(scope)(0);
         double share[2];

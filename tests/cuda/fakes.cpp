@@ -575,6 +575,109 @@ static cudnnStatus_t execute_flow(dnn_t *handle, const node_t &plan, node_p grap
     });
     return queued ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
 }
+// ----------------------------------------------------------------------------- batch norm
+static bool is_norm(const node_t &op) {
+    return op.kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR || op.kind == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
+}
+enum { OF_X, OF_Y, OF_SCALE, OF_MEAN, OF_INVERSE, OF_BIAS, OF_EPS, OF_DY, OF_DSCALE, OF_DBIAS, OF_COUNT };
+// Tensors of a norm; y is dx, back.
+static std::vector<node_p> tensors_of(const node_t &op) {
+    std::vector<node_p> t(OF_COUNT);
+    if (op.kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR) {
+        t[OF_X] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC), t[OF_Y] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_YDESC);
+        t[OF_SCALE] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC), t[OF_BIAS] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC);
+        t[OF_MEAN] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC), t[OF_EPS] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC);
+        t[OF_INVERSE] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC);
+    } else {
+        t[OF_X] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC), t[OF_Y] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC);
+        t[OF_DY] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC), t[OF_SCALE] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC);
+        t[OF_MEAN] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC), t[OF_DSCALE] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC);
+        t[OF_INVERSE] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC), t[OF_DBIAS] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC);
+    }
+    return t;
+}
+static void check_norm(const node_t &op) {
+    bool forward = op.kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR;
+    demand(op.one<int>(forward ? CUDNN_ATTR_OPERATION_NORM_FWD_MODE : CUDNN_ATTR_OPERATION_NORM_BWD_MODE) == CUDNN_BATCH_NORM, "mode of a norm");
+    demand(!forward || op.one<int>(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE) == CUDNN_NORM_FWD_TRAINING, "phase of a norm");
+    std::vector<node_p> t = tensors_of(op);
+    tensor_t x(*t[OF_X]);
+    for (int k = 0; k < OF_COUNT; k++) {
+        if (!t[k]) { continue; }
+        tensor_t s(*t[k]);
+        bool image = k == OF_X || k == OF_Y || k == OF_DY;
+        demand(!is_virtual(*t[k]) && s.dims.size() == x.dims.size(), "a tensor of a norm");
+        demand(image ? s.dims == x.dims && s.strides == x.strides && s.type == x.type
+                     : s.type == CUDA_R_32F && s.count() == (k == OF_EPS ? 1 : x.dims[1]) && (k == OF_EPS || s.dims[1] == x.dims[1]), "sizes of a norm");
+        demand((t[k]->find(CUDNN_ATTR_TENSOR_IS_BY_VALUE) != nullptr) == (k == OF_EPS), "a number of a norm");
+    }
+}
+static cudnnStatus_t execute_norm(dnn_t *handle, const node_t &plan, node_p op, const node_t &pack, char *space) {
+    sizes ids = pack.list(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    const value_t *data = pack.find(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    std::vector<node_p> t = tensors_of(*op);
+    std::vector<void *> at(OF_COUNT);
+    size_t bytes = (size_t)plan.workspace, wanted = 0;
+    float eps = 0;
+    demand(data && data->n == (long long)ids.size(), "data of a plan");
+    for (size_t k = 0; k < OF_COUNT; k++) {
+        if (!t[k]) { continue; }
+        tensor_t s(*t[k]);
+        wanted++;
+        for (size_t i = 0; i < ids.size(); i++) {
+            if (ids[i] == s.id) { at[k] = ((void *const *)(const void *)data->bytes.data())[i]; }
+        }
+        demand(at[k], "no data for a tensor");
+        if (k == OF_EPS) {
+            demand(!cusim::on_device(at[k], 4), "a number of the host's");
+            eps = *(const float *)at[k];
+            continue;
+        }
+        demand((uintptr_t)at[k] % (uintptr_t)s.alignment == 0, "less aligned than planned");
+        demand(cusim::on_device(at[k], (size_t)s.extent() * bytes_of(s.type)), "a tensor that is not on the device");
+    }
+    demand(wanted == ids.size(), "data for what is no tensor of the graph");
+    cudnnStatus_t e = dnn_ready();
+    if (e) { return e; }
+    fakes.norms++;
+    cudaError_t queued = cusim::enqueue(handle->stream, [=] {
+        tensor_t x(*t[OF_X]);
+        long long channels = x.dims[1], plane = 1, n = x.count() / channels;
+        for (size_t d = 2; d < x.dims.size(); d++) { plane *= x.dims[d]; }
+        auto element = [&](int which, long long c, long long i) {       // i-th of channel c
+            return get(at[(size_t)which], x.type, x.place((i / plane * channels + c) * plane + i % plane));
+        };
+        auto row = [&](int which, long long c) { return (double)((const float *)at[(size_t)which])[c]; };
+        auto set = [&](int which, long long c, double v) { ((float *)at[(size_t)which])[c] = (float)v; };
+        scribble(space, bytes);
+        for (long long c = 0; c < channels; c++) {
+            double sum = 0, more = 0;
+            if (!t[OF_DY]) {
+                for (long long i = 0; i < n; i++) { sum += element(OF_X, c, i); }
+                sum /= (double)n;
+                for (long long i = 0; i < n; i++) { more += (element(OF_X, c, i) - sum) * (element(OF_X, c, i) - sum); }
+                more = 1 / std::sqrt(more / (double)n + eps);
+                set(OF_MEAN, c, sum), set(OF_INVERSE, c, more);
+                for (long long i = 0; i < n; i++) {
+                    put(at[OF_Y], x.type, x.place((i / plane * channels + c) * plane + i % plane),
+                        (element(OF_X, c, i) - sum) * more * row(OF_SCALE, c) + row(OF_BIAS, c));
+                }
+                continue;
+            }
+            double mean = row(OF_MEAN, c), inverse = row(OF_INVERSE, c);
+            for (long long i = 0; i < n; i++) {
+                sum += element(OF_DY, c, i);
+                more += element(OF_DY, c, i) * (element(OF_X, c, i) - mean) * inverse;
+            }
+            set(OF_DBIAS, c, sum), set(OF_DSCALE, c, more);
+            for (long long i = 0; i < n; i++) {
+                double v = element(OF_DY, c, i) - sum / (double)n - (element(OF_X, c, i) - mean) * inverse * more / (double)n;
+                put(at[OF_Y], x.type, x.place((i / plane * channels + c) * plane + i % plane), v * inverse * row(OF_SCALE, c));
+            }
+        }
+    });
+    return queued ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
+}
 static cudnnStatus_t be_finish(cudnnBackendDescriptor_t d) {
     node_t &o = *node_of(d);
     cudnnStatus_t e = dnn_ready();
@@ -591,10 +694,15 @@ static cudnnStatus_t be_finish(cudnnBackendDescriptor_t d) {
     case CUDNN_BACKEND_MATMUL_DESCRIPTOR: case CUDNN_BACKEND_REDUCTION_DESCRIPTOR: break;
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR: case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR: break;
+    case CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR: case CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR: check_norm(o); break;
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: {
         const value_t *ops = o.find(CUDNN_ATTR_OPERATIONGRAPH_OPS);
         demand(ops && ops->n && o.find(CUDNN_ATTR_OPERATIONGRAPH_HANDLE), "a graph");
         const node_t &op = *ops->nodes[0];
+        if (is_norm(op)) {
+            demand(ops->n == 1, "a norm's graph");
+            break;
+        }
         if (!names_of(op.kind)) {
             check_flow(*ops);
             break;
@@ -607,6 +715,7 @@ static cudnnStatus_t be_finish(cudnnBackendDescriptor_t d) {
         node_p graph = o.node(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
         const value_t *ops = graph->find(CUDNN_ATTR_OPERATIONGRAPH_OPS);
         if (fakes.refuse) { return no("this fake refuses all"); }
+        if (is_norm(*ops->nodes[0])) { break; }
         if (!names_of(ops->nodes[0]->kind)) {
             for (const node_p &op : ops->nodes) {       // products along rows of 8
                 tensor_t x(*step_of(*op).x);
@@ -700,6 +809,7 @@ static cudnnStatus_t be_execute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, 
     for (int note : config->notes) {
         demand(note != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC && note != CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, "an engine that may not be taken");
     }
+    if (is_norm(*ops->nodes[0])) { return execute_norm(handle, *p, ops->nodes[0], *v, space); }
     if (!names_of(ops->nodes[0]->kind)) { return execute_flow(handle, *p, graph, *v, space); }
     node_p op = ops->nodes[0], add = ops->n == 2 ? ops->nodes[1] : nullptr;
     const names_t &a = *names_of(op->kind);

@@ -258,7 +258,9 @@ static void images() {
         // 0 the CPU's; 1 row-major; then channels innermost: 2 in image, 3 in weights too, 4 without libraries
         for (int way = 0; way < 5; way++) {
             auto to = [&](tensor_t *x, bool last) { return tensor_requires_grad_(tensor_detach(way == 0 ? x : last ? tensor_channels_last(on(x)) : on(x)), 1); };
-            tensor_t *leaf[7], *got[7];
+            tensor_t *leaf[7], *got[7], *mean = tensor_zeros(8), *variance = tensor_ones(8);
+            long norms = fakes.norms;
+            mean = tensor_to(way ? on(mean) : mean, (tensor_dtype_t)dtype), variance = tensor_to(way ? on(variance) : variance, (tensor_dtype_t)dtype);
             for (int k = 0; k < 6; k++) { leaf[k] = to(w[k], way > 2 && k < 4); }
             leaf[6] = to(image, way > 1);
             if (way == 4) { tensor_cuda_set_libraries(0); }
@@ -268,7 +270,7 @@ static void images() {
             auto norm = [&](tensor_t *x) {
                 tensor_batch_norm_args_t a;
                 a.surplus_ = TENSOR__NO_SURPLUS;
-                a.x = x, a.weight = leaf[5], a.training = 1;
+                a.x = x, a.weight = a.bias = leaf[5], a.training = 1, a.running_mean = mean, a.running_var = variance;
                 return tensor_batch_norm_with(a);
             };
             auto pool = [&](tensor_t *x) {
@@ -298,6 +300,13 @@ static void images() {
             tensor_t *g = tensor_ones_like(y);
             CHECK(tensor_autograd_grad(&y, 1, &g, leaf, 7, got, 0) == 0);
             tensor_cuda_op_counts(count, &counted);
+            static tensor_t *statistics[2];
+            if (way == 0) {
+                statistics[0] = mean, statistics[1] = variance;
+            } else {
+                CHECK(near(mean, statistics[0], dtype) && near(variance, statistics[1], dtype));
+                CHECK(fakes.norms - norms == (way < 4 && (last || dtype == TENSOR_BF16) ? 6 : 0));
+            }
             for (int k = 0; k < 7; k++) {
                 if (way == 0) { want[k] = got[k]; } else { CHECK(near(got[k], want[k], dtype)); }
             }
@@ -572,7 +581,19 @@ static void orders() {
                     "8 x 12 x 1024 x 64", p ? "a plan by cuDNN" : L.said, p ? (double)p->workspace / 1e6 : 0,
                     std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
-    if (!driver) { std::printf("skipped 4 tests: no stand-in for libcuda.so.1\n"); }
+    for (int way = 0; way < 4 && driver; way++) {        // batch norm of ResNet-50, channels innermost
+        bool back = way & 1;
+        int dtype = way & 2 ? TENSOR_BF16 : TENSOR_F32;
+        const int64_t dims[4] = {32, 64, 56, 56}, strides[4] = {64 * 56 * 56, 56 * 56, 56, 1}, alignment[3] = {16, 16, 16};
+        tensor_arg_t a = {};
+        a.ndim = 4, a.dims = dims, a.strides = strides;
+        auto start = std::chrono::steady_clock::now();
+        dnn_plan_t *p = norm_planned(at, back, dtype, image_t(a, true), alignment);
+        CHECK(p != NULL);
+        std::printf("batch norm %s%s: %s; workspace %.1f MB; %.1f s\n", dtype == TENSOR_F32 ? "f32" : "bf16", back ? " backward" : "", p ? "a plan by cuDNN" : L.said,
+                    p ? (double)p->workspace / 1e6 : 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    if (!driver) { std::printf("skipped 8 tests: no stand-in for libcuda.so.1\n"); }
     L.graphs.clear(dnn_drop);
     lib.cudnnBackendDestroyDescriptor_(L.properties);
     L.properties = nullptr;
