@@ -640,9 +640,8 @@ TENSOR_API tensor_t *tensor_unfold_dim(tensor_t *x, int64_t dim, int64_t size, i
 //   out     receives n views, always filled
 //   -> code;  errors SHAPE
 TENSOR_API int tensor_broadcast_tensors(tensor_t *const *list, int n, tensor_t **out);
-// [N, C, spatial..] with the channels innermost in memory (x itself if it lies so) / whether it lies so. On
-// CUDA convolutions, pools, batch norm and pointwise ops go on so with images of 2 or 3 dims (a weight is
-// copied at each call if it lies otherwise); on the CPU and from all other ops results are row-major.
+// [N, C, spatial..] with the channels innermost in memory (x itself if it lies so) / whether it lies so.
+// CUDA's convolutions, pools, batch norm and pointwise ops keep that; other results are row-major.
 //   -> new or x;  grad dx = g;  errors SHAPE
 TENSOR_API tensor_t *tensor_channels_last(tensor_t *x);
 TENSOR_API int tensor_is_channels_last(tensor_t *x);
@@ -2786,9 +2785,7 @@ typedef struct tensor_backend_t {
     // kernel.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
     int halves;                         // MATMUL, CONV, ATTENTION and batch norm take f16 and bf16
-    // CONV, POOL, batch norm and pointwise ops take and make images with channels innermost; else they are
-    // given row-major ones.
-    int channels_last;
+    int channels_last;                  // images of CONV, POOL, batch norm, pointwise may lie so
 } tensor_backend_t;
 
 // A row of an op table at run time.
@@ -2960,9 +2957,8 @@ typedef struct tensor__internals_t {
     void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
     int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
     int (*halves)(const tensor_t *x);                     // backend's halves
-    // whether x is an image with channels innermost that the backend's kernels take; lays fresh t out as x
-    int (*lasts)(const tensor_t *x);
-    void (*follow)(tensor_t *t, const tensor_t *x);
+    int (*lasts)(const tensor_t *x);                      // x has channels innermost and may keep that
+    void (*follow)(tensor_t *t, const tensor_t *x);       // then fresh t has, too
 } tensor__internals_t;
 
 #ifdef __cplusplus
@@ -7102,9 +7098,8 @@ TENSOR__FN int tensor__cpu_count(void) { return 1; }
 #define TENSOR__K4 tensor__cpu_kernel, tensor__cpu_kernel, tensor__cpu_kernel, tensor__cpu_kernel
 static const tensor_backend_t tensor__cpu_backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cpu", tensor__cpu_count, NULL, NULL, NULL, NULL,
-    NULL, NULL,
-    {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, tensor__cpu_kernel, tensor__cpu_kernel}, 0,
-        0};
+    NULL, NULL, {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, tensor__cpu_kernel,
+    tensor__cpu_kernel}, 0, 0};
 #undef TENSOR__K4
 
 TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
@@ -8356,35 +8351,6 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
     o->out[o->nout++] = t;
     return t;
 }
-// Images with channels innermost: one that is dense row by row too, for the size of its dims, is none.
-TENSOR__FN int tensor__last_dims(const int64_t *dims, const int64_t *strides, int ndim) {
-    int64_t expect = 1;
-    for (int k = 0; k < ndim; k++) {
-        int d = k == 0 ? 1 : k == ndim - 1 ? 0 : ndim - k;
-        if (dims[d] != 1 && strides[d] != expect) { return 0; }
-        expect *= dims[d];
-    }
-    return expect > 0;
-}
-TENSOR__FN int tensor__lasts(const tensor_t *x) {
-    if (!x->device || (x->flags & TENSOR__CONTIGUOUS) || x->ndim < 4 || x->ndim > 5) { return 0; }
-    const tensor_backend_t *b = tensor__self()->ctx->backend[1];
-    return b && b->channels_last && tensor__last_dims(x->dims, x->strides, x->ndim);
-}
-// t is fresh; as row-major it may be dense either way.
-TENSOR__FN void tensor__make_last(tensor_t *t) {
-    int64_t step = 1;
-    if (t->dims[1] == 1 || t->numel == t->dims[0] * t->dims[1]) { return; }
-    for (int k = 0; k < t->ndim; k++) {
-        int d = k == 0 ? 1 : k == t->ndim - 1 ? 0 : t->ndim - k;
-        t->strides[d] = step;
-        step *= t->dims[d];
-    }
-    t->flags &= (uint8_t)~TENSOR__CONTIGUOUS;
-}
-TENSOR__FN void tensor__follow(tensor_t *t, const tensor_t *x) {
-    if (x && t != TENSOR__POISON && t->ndim == x->ndim && tensor__lasts(x)) { tensor__make_last(t); }
-}
 // Opens the call o of a row, with its inputs; poison comes back if they are not usable.
 #define TENSOR__BEGIN0(o, row)                                                                               \
     tensor__op_t o;                                                                                          \
@@ -8427,6 +8393,36 @@ TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->role = TENSOR_READ;
     a->contiguous = 1;
     a->dtype = 0;
+}
+// Strides of dims with channels innermost, into to or NULL. -> whether is has them, where a dim is not 1
+TENSOR__FN int tensor__last(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
+    int64_t step = 1, same = 1;
+    for (int k = 0; k < ndim; k++) {
+        int d = k == 0 ? 1 : k == ndim - 1 ? 0 : ndim - k;
+        same = same && (dims[d] == 1 || is[d] == step);
+        if (to) { to[d] = step; }
+        step *= dims[d];
+    }
+    return (int)same;
+}
+// Whether a, of a device, is an image that lies so and that its kernels take; not if it is row-major, too.
+TENSOR__FN int tensor__last_arg(const tensor_arg_t *a) {
+    const tensor_backend_t *b = tensor__self()->ctx->backend[1];
+    return !a->contiguous && a->ndim > 3 && a->ndim < 6 && a->numel && b && b->channels_last &&
+        tensor__last(a->dims, a->ndim, a->strides, NULL);
+}
+TENSOR__FN int tensor__lasts(const tensor_t *x) {
+    tensor_arg_t a;
+    tensor__arg(&a, x, TENSOR_READ);
+    return x->device && tensor__last_arg(&a);
+}
+TENSOR__FN void tensor__make_last(tensor_t *t) {    // a fresh one
+    if (t->dims[1] == 1 || t->numel == t->dims[0] * t->dims[1]) { return; }
+    tensor__last(t->dims, t->ndim, t->strides, t->strides);
+    t->flags &= (uint8_t)~TENSOR__CONTIGUOUS;
+}
+TENSOR__FN void tensor__follow(tensor_t *t, const tensor_t *x) {
+    if (x && t != TENSOR__POISON && t->ndim == x->ndim && tensor__lasts(x)) { tensor__make_last(t); }
 }
 TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, const char *op) {
     s->version++;
@@ -11029,7 +11025,7 @@ TENSOR_API tensor_t *(tensor_channels_last)(tensor_t *x) {
     TENSOR__RETURN((tensor_movedim)((tensor_contiguous)((tensor_movedim)(x, 1, -1)), -1, 1));
 }
 TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
-    return tensor__live(x) && x->ndim >= 3 && (!x->numel || tensor__last_dims(x->dims, x->strides, x->ndim));
+    return tensor__live(x) && x->ndim >= 3 && (tensor__last(x->dims, x->ndim, x->strides, NULL) || !x->numel);
 }
 // A copy of x, and v, a view of that copy, replaced by src.
 TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, tensor_t *src) {
@@ -11161,8 +11157,8 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
 
 // The result has channels innermost if an input has them so; a copy is row-major.
 TENSOR__INLINE tensor_t *tensor__finish_images(tensor__op_t *o) {
-    if (o->device && o->row->id != TENSOR_OP_CLONE) {
-        for (int i = 0; i < o->nin; i++) { tensor__follow(o->out[0], o->in[i]); }
+    for (int i = 0; i < o->nin && o->device && o->row->id != TENSOR_OP_CLONE; i++) {
+        tensor__follow(o->out[0], o->in[i]);
     }
     return tensor__finish(o);
 }
@@ -12001,7 +11997,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     tensor__thread_t *th = g->th;
     const tensor__formulas_t *d = &tensor__formulas[n->row->id];
     tensor_t *gy = g->gy[0];
-    int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0;
+    int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0, last = 0;
     for (int k = 0; k < count; k++) {
         if (!d->d[k] || !tensor__needs(g, k)) { continue; }
         if (d->passes >> k & 1) {
@@ -12045,11 +12041,8 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
         a->contiguous = v->contiguous;
     }
     tensor__arg(&arg[4], gy, TENSOR_READ);
-    int last = tensor__lasts(gy);
-    for (int i = 0; i < 4 && !last; i++) {          // or the gradient of row-major means would spread
-        const tensor_arg_t *a = &arg[i];
-        last = gy->device && a->data && !a->contiguous && a->ndim == gy->ndim && a->ndim > 3 && a->ndim < 6 &&
-            tensor__self()->ctx->backend[1]->channels_last && tensor__last_dims(a->dims, a->strides, a->ndim);
+    for (int i = 0; i < 5 && gy->device && !last; i++) {    // one row-major gradient does not spread
+        last = arg[i].data && arg[i].ndim == gy->ndim && tensor__last_arg(&arg[i]);
     }
     for (int k = 0; k < count; k++) {
         if (!(wanted >> k & 1)) { continue; }

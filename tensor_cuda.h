@@ -39,8 +39,8 @@
 // channels innermost go to cuDNN; each is opened when first needed. Neither has to be there: without it, with
 // another version of it, or where it has nothing for a shape, the kernels of this file do the op, to the same
 // accuracy and slower. That is no error; tensor_cuda_library_error says what was wrong, and beside it
-// (>>cuda-libraries) stand the switches. Built where cublasLt.h or cudnn.h is not found, the file does without
-// it.
+// (>>cuda-libraries) stand the switches. Built where cublasLt.h or cudnn.h is not found, the file does
+// without it.
 //
 // The environment variable TENSOR_CUDA_NO_CACHE=1, read by tensor_cuda_init, gives every tensor an allocation
 // of its own, freed at once: for memory checkers. TENSOR_CUDA_NO_LIBRARIES=1 is tensor_cuda_set_libraries(0).

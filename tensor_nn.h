@@ -4749,7 +4749,8 @@ TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
     nn__grad_norm(g, NN_OP_GROUP_NORM_BACKWARD, nn__composed_plane_norm, g->p->i[2]);
 }
 
-// x [N, C, ...], groups 0 = batch norm, which may be of f16 and bf16 (w and b f32) where the device is. stat, if not NULL, receives mean and variance.
+// x [N, C, ...], groups 0 = batch norm, which may be of f16 and bf16 (w and b f32) where the device's
+// is. stat, if not NULL, receives mean and variance.
 TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64_t groups, double eps,
                                     tensor_t **stat) {
     tensor__op_t o;
@@ -4771,7 +4772,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     o.visible = 4;
     rows = groups ? groups * x->dims[0] : channels;
     TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim), in[0]);
-    for (k = 0; k < 3; k++) TENSOR__(result)(&o, nn__is_half(x) ? TENSOR_F32 : x->dtype, &rows, 1);
+    for (k = 0; k < 3; k++) TENSOR__(result)(&o, nn__is_half(x) ? (int)TENSOR_F32 : x->dtype, &rows, 1);
     y = TENSOR__(finish)(&o);
     if (y->state != TENSOR__POISON_STATE && stat) {
         stat[0] = o.out[1];
@@ -7102,7 +7103,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     memcpy(dims, q->dims, (size_t)q->ndim * sizeof dims[0]);
     dims[q->ndim - 1] = v->dims[v->ndim - 1];
     TENSOR__(result)(&o, q->dtype, dims, q->ndim);
-    TENSOR__(result)(&o, nn__is_half(q) ? TENSOR_F32 : q->dtype, dims, q->ndim - 1);
+    TENSOR__(result)(&o, nn__is_half(q) ? (int)TENSOR_F32 : q->dtype, dims, q->ndim - 1);
     return TENSOR__(finish)(&o);
 }
 NN__OPTIONS(scaled_dot_product_attention, )
