@@ -641,6 +641,7 @@ TENSOR_API tensor_t *tensor_unfold_dim(tensor_t *x, int64_t dim, int64_t size, i
 //   -> code;  errors SHAPE
 TENSOR_API int tensor_broadcast_tensors(tensor_t *const *list, int n, tensor_t **out);
 // [N, C, spatial..] with the channels innermost in memory (x itself if it lies so) / whether it lies so.
+// CUDA's convolutions, pools, batch norm and pointwise ops keep that; other results are row-major.
 //   -> new or x;  grad dx = g;  errors SHAPE
 TENSOR_API tensor_t *tensor_channels_last(tensor_t *x);
 TENSOR_API int tensor_is_channels_last(tensor_t *x);
@@ -2786,7 +2787,8 @@ typedef struct tensor_backend_t {
     // One per family, NULL = not supported: the op is an error that says so. An error is raised by the
     // kernel.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
-    int halves;                         // MATMUL and CONV take f16 and bf16; else they are given f32
+    int halves;                         // MATMUL, CONV, ATTENTION and batch norm take f16 and bf16
+    int channels_last;                  // images of CONV, POOL, batch norm, pointwise may lie so
 } tensor_backend_t;
 
 // A row of an op table at run time.
@@ -2957,7 +2959,9 @@ typedef struct tensor__internals_t {
                       int device);
     void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
     int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
-    int (*halves)(const tensor_t *x);                     // whether its device has products of f16 and bf16
+    int (*halves)(const tensor_t *x);                     // backend's halves
+    int (*lasts)(const tensor_t *x);                      // x has channels innermost and may keep that
+    void (*follow)(tensor_t *t, const tensor_t *x);       // then fresh t has, too
 } tensor__internals_t;
 
 #ifdef __cplusplus
@@ -7097,8 +7101,8 @@ TENSOR__FN int tensor__cpu_count(void) { return 1; }
 #define TENSOR__K4 tensor__cpu_kernel, tensor__cpu_kernel, tensor__cpu_kernel, tensor__cpu_kernel
 static const tensor_backend_t tensor__cpu_backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cpu", tensor__cpu_count, NULL, NULL, NULL, NULL,
-    NULL, NULL,
-    {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, tensor__cpu_kernel, tensor__cpu_kernel}, 0};
+    NULL, NULL, {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, tensor__cpu_kernel,
+    tensor__cpu_kernel}, 0, 0};
 #undef TENSOR__K4
 
 TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
@@ -8392,6 +8396,36 @@ TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->role = TENSOR_READ;
     a->contiguous = 1;
     a->dtype = 0;
+}
+// Strides of dims with channels innermost, into to or NULL. -> whether is has them, where a dim is not 1
+TENSOR__FN int tensor__last(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
+    int64_t step = 1, same = 1;
+    for (int k = 0; k < ndim; k++) {
+        int d = k == 0 ? 1 : k == ndim - 1 ? 0 : ndim - k;
+        same = same && (dims[d] == 1 || is[d] == step);
+        if (to) { to[d] = step; }
+        step *= dims[d];
+    }
+    return (int)same;
+}
+// Whether a, of a device, is an image that lies so and that its kernels take; not if it is row-major, too.
+TENSOR__FN int tensor__last_arg(const tensor_arg_t *a) {
+    const tensor_backend_t *b = tensor__self()->ctx->backend[1];
+    return !a->contiguous && a->ndim > 3 && a->ndim < 6 && a->numel && b && b->channels_last &&
+        tensor__last(a->dims, a->ndim, a->strides, NULL);
+}
+TENSOR__FN int tensor__lasts(const tensor_t *x) {
+    tensor_arg_t a;
+    tensor__arg(&a, x, TENSOR_READ);
+    return x->device && tensor__last_arg(&a);
+}
+TENSOR__FN void tensor__make_last(tensor_t *t) {    // a fresh one
+    if (t->dims[1] == 1 || t->numel == t->dims[0] * t->dims[1]) { return; }
+    tensor__last(t->dims, t->ndim, t->strides, t->strides);
+    t->flags &= (uint8_t)~TENSOR__CONTIGUOUS;
+}
+TENSOR__FN void tensor__follow(tensor_t *t, const tensor_t *x) {
+    if (x && t != TENSOR__POISON && t->ndim == x->ndim && tensor__lasts(x)) { tensor__make_last(t); }
 }
 TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, const char *op) {
     s->version++;
@@ -10994,14 +11028,7 @@ TENSOR_API tensor_t *(tensor_channels_last)(tensor_t *x) {
     TENSOR__RETURN((tensor_movedim)((tensor_contiguous)((tensor_movedim)(x, 1, -1)), -1, 1));
 }
 TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
-    int64_t expect = 1;
-    if (!tensor__live(x) || x->ndim < 3) { return 0; }
-    for (int k = 0; k < x->ndim; k++) {
-        int d = k == 0 ? 1 : k == x->ndim - 1 ? 0 : x->ndim - k;
-        if (x->dims[d] != 1 && x->strides[d] != expect && x->numel) { return 0; }
-        expect *= x->dims[d];
-    }
-    return 1;
+    return tensor__live(x) && x->ndim >= 3 && (tensor__last(x->dims, x->ndim, x->strides, NULL) || !x->numel);
 }
 // A copy of x, and v, a view of that copy, replaced by src.
 TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, tensor_t *src) {
@@ -11131,6 +11158,13 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     return promoted;
 }
 
+// The result has channels innermost if an input has them so; a copy is row-major.
+TENSOR__INLINE tensor_t *tensor__finish_images(tensor__op_t *o) {
+    for (int i = 0; i < o->nin && o->device && o->row->id != TENSOR_OP_CLONE; i++) {
+        tensor__follow(o->out[0], o->in[i]);
+    }
+    return tensor__finish(o);
+}
 TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     int dtype = tensor__pointwise_dtype(o, promoted);
     if (dtype < 0) { return TENSOR__POISON; }
@@ -11142,7 +11176,7 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     }
     if (TENSOR__LIKELY(same)) {
         tensor__result(o, dtype, a->dims, a->ndim);
-        return tensor__finish(o);
+        return tensor__finish_images(o);
     }
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
@@ -11155,7 +11189,7 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
         }
     }
     tensor__result(o, dtype, dims, ndim);
-    return tensor__finish(o);
+    return tensor__finish_images(o);
 }
 
 // body with the value v everywhere in input `slot`: in pieces, since bodies read memory.
@@ -11797,7 +11831,7 @@ TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
     TENSOR__REFUSE((unsigned)to >= TENSOR_DTYPE_COUNT, DTYPE, "to: %i is no dtype and no device", to);
     if (to == x->dtype) { return x; }
     o.compute = x->dtype;
-    tensor__result(&o, to, x->dims, x->ndim);
+    tensor__follow(tensor__result(&o, to, x->dims, x->ndim), x);
     return tensor__finish(&o);
 }
 TENSOR__FRONT(contiguous, (tensor_t *x),
@@ -11977,7 +12011,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     tensor__thread_t *th = g->th;
     const tensor__formulas_t *d = &tensor__formulas[n->row->id];
     tensor_t *gy = g->gy[0];
-    int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0;
+    int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0, last = 0;
     for (int k = 0; k < count; k++) {
         if (!tensor__needs(g, k)) { continue; }
         if (!d->d[k]) {
@@ -12023,10 +12057,14 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
         a->contiguous = v->contiguous;
     }
     tensor__arg(&arg[4], gy, TENSOR_READ);
+    for (int i = 0; i < 5 && gy->device && !last; i++) {    // one row-major gradient does not spread
+        last = arg[i].data && arg[i].ndim == gy->ndim && tensor__last_arg(&arg[i]);
+    }
     for (int k = 0; k < count; k++) {
         if (!(wanted >> k & 1)) { continue; }
         tensor_t *t = tensor__make(th, n->row->name, n->out[0].dtype, gy->dims, gy->ndim, gy->device);
         if (t == TENSOR__POISON) { return; }
+        if (last) { tensor__make_last(t); }
         tensor__arg(&arg[5 + k], t, TENSOR_WRITE);
         g->gx[k] = t;
     }
@@ -18738,7 +18776,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
     tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
     tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
-    tensor__launch, tensor__halves,
+    tensor__launch, tensor__halves, tensor__lasts, tensor__follow,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

@@ -7,7 +7,7 @@
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver  >>libraries
 //   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>order  >>matmul  >>windows
-//   >>losses  >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>entry
+//   >>cudnn  >>losses  >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>entry
 #if defined(TENSOR_CUDA_SIM)
 #include "cusim.h"
 #endif
@@ -1449,11 +1449,11 @@ struct product_plan_t {
 typedef plan_key_t<18> product_key_t;
 #endif
 #ifdef TCU_HAVE_CUDNN
-struct conv_plan_t {
+struct dnn_plan_t {
     cudnnBackendDescriptor_t plan, config;
     int64_t workspace;                          // -1 = cuDNN has none
 };
-typedef plan_key_t<48> conv_key_t;
+typedef plan_key_t<48> dnn_key_t;
 #endif
 static struct {
     std::mutex lock;                            // all below but the switches
@@ -1468,7 +1468,7 @@ static struct {
 #ifdef TCU_HAVE_CUDNN
     cudnnHandle_t dnn[MAX_DEVICES];
     cudnnBackendDescriptor_t properties; // set by tests: plans are made for this device, without a handle
-    plans_t<conv_key_t, conv_plan_t> convs;
+    plans_t<dnn_key_t, dnn_plan_t> graphs;
 #endif
 } L;
 
@@ -1513,7 +1513,7 @@ static bool dnn_said(const char *what, cudnnStatus_t status, bool last = false) 
     if (last) { memcpy(L.error, L.said, sizeof L.error); }
     return false;
 }
-static void conv_drop(conv_plan_t &p) {
+static void dnn_drop(dnn_plan_t &p) {
     if (p.plan) { lib.cudnnBackendDestroyDescriptor_(p.plan); }
     if (p.config) { lib.cudnnBackendDestroyDescriptor_(p.config); }
 }
@@ -1564,7 +1564,7 @@ static bool library_ready(library_t which, int device) {
 static void libraries_close() {
     std::lock_guard<std::mutex> hold(L.lock);
 #ifdef TCU_HAVE_CUDNN
-    L.convs.clear(conv_drop);
+    L.graphs.clear(dnn_drop);
 #endif
 #ifdef TCU_HAVE_CUBLASLT
     L.products.clear(nullptr);
@@ -1598,6 +1598,7 @@ struct limits_t {
     int64_t norm_chunk = 256;                   // rows likewise, in gradients of weights of norms
     bool libraries = true;                      // products and convolutions by them, where they can
     int64_t product_workspace = 32 << 20, conv_workspace = 256 << 20; // the most bytes an algorithm may want
+    int64_t attention_workspace = 256 << 20;    // more than this: its gradient a part of the batch at a time
     uint64_t plan_sets = PLAN_SETS;
     int64_t scan_part = 16384;                  // elements of a long row that a block scans; likewise
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
@@ -4586,7 +4587,8 @@ add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane)
 }
 // Descriptors of a graph while it is made. The first failure stays; what is not taken out goes with it.
 struct dnn_graph_t {
-    enum { MOST = 64 };                         // twice what a convolution takes
+    enum { MOST = 192 };                        // twice what attention takes
+    enum { GIVEN, INNER, VALUE };               // a tensor of the caller's, of the graph's alone, a number
     cudnnBackendDescriptor_t all[MOST];
     int count = 0;
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
@@ -4631,18 +4633,26 @@ struct dnn_graph_t {
         if (!status) { check(lib.cudnnBackendFinalize_(d), what); }
     }
     cudnnBackendDescriptor_t tensor(int64_t id, cudnnDataType_t type, int64_t n, const int64_t *dims,
-                                    const int64_t *strides, int64_t alignment, bool inner = false) {
+                                    const int64_t *strides, int64_t alignment, int kind = GIVEN) {
         cudnnBackendDescriptor_t d = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+        bool yes = true;
         set(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
         set(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, n, dims);
         set(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, n, strides);
         set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
         set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-        if (inner) { set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inner); }
+        if (kind == INNER) { set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes); }
+        if (kind == VALUE) { set(d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes); }
         finish(d, "tensor");
         return d;
     }
 };
+static cudnnDataType_t dnn_type(int dtype) {
+    return dtype == TENSOR_F64    ? CUDNN_DATA_DOUBLE
+           : dtype == TENSOR_F16  ? CUDNN_DATA_HALF
+           : dtype == TENSOR_BF16 ? CUDNN_DATA_BFLOAT16
+                                  : CUDNN_DATA_FLOAT;
+}
 // Whether an engine's sums are the same every time and as exact as the dtype promises.
 static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool exact) {
     cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
@@ -4665,7 +4675,7 @@ static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool
 }
 // The first engine of cuDNN's choice that pleases, fits the workspace and can be made -> whether there is one
 static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
-                    int64_t most, conv_plan_t *out) {
+                    int64_t most, dnn_plan_t *out) {
     enum { CHOICES = 16 };
     static const cudnnBackendHeurMode_t modes[2] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -4720,19 +4730,26 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
 // A tensor of a convolution with 2 or 3 dims of space: a row of pixels is an image of height 1.
 struct image_t {
     int64_t n, dims[5], strides[5];
-    explicit image_t(const tensor_arg_t &a) : n(a.ndim < 4 ? 4 : a.ndim) {
+    // last: channels are innermost, also where sizes of 1 leave that open
+    explicit image_t(const tensor_arg_t &a, bool last = false) : n(a.ndim < 4 ? 4 : a.ndim) {
         for (int d = 0; d < n; d++) {
             int from = d < 2 || a.ndim > 3 ? d : d - 1;
             bool made = a.ndim == 3 && d == 2;
             dims[d] = made ? 1 : a.dims[from];
             strides[d] = made ? a.dims[2] * a.strides[2] : a.strides[from];
         }
+        int64_t step = 1;
+        for (int k = 0; k < n && last; k++) {
+            int64_t d = k == 0 ? 1 : k == n - 1 ? 0 : n - k;
+            strides[d] = step;
+            step *= dims[d];
+        }
     }
 };
 // -> a status of category NOT_SUPPORTED says that cuDNN will never have a plan for it
 static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataType_t type, const image_t *t,
                                const int64_t (*space)[3], const int64_t *alignment, bool bias, bool exact,
-                               conv_plan_t *out) {
+                               dnn_plan_t *out) {
     static const struct {
         cudnnBackendDescriptorType_t op;
         cudnnBackendAttributeName_t alpha, beta, conv, x, w, y;
@@ -4760,7 +4777,8 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
     bool f64 = type == CUDNN_DATA_DOUBLE;
     for (int k = 0; k < 3; k++) {
         bool inner = bias && k == 2;
-        d[k] = g.tensor(k + 1, inner ? sums : type, t[k].n, t[k].dims, t[k].strides, alignment[k], inner);
+        d[k] = g.tensor(k + 1, inner ? sums : type, t[k].n, t[k].dims, t[k].strides, alignment[k],
+                        inner ? g.INNER : g.GIVEN);
     }
     cudnnBackendDescriptor_t conv = g.make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     g.set(conv, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n);
@@ -4802,7 +4820,7 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
     }
     return g.status ? g.status : CUDNN_STATUS_NOT_SUPPORTED;
 }
-static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const conv_plan_t &plan, cudaStream_t stream,
+static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const dnn_plan_t &plan, cudaStream_t stream,
                                  int count, const int64_t *id, void *const *data, void *workspace) {
     cudnnBackendDescriptor_t pack = nullptr;
     relaxed_t leave;
@@ -4825,16 +4843,13 @@ static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const conv_plan_t &plan, 
     return e;
 }
 // With L.lock: a convolution's plan, of both an algorithm and the sum with bias or of the first alone.
-static conv_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
+static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
                                  const int64_t (*space)[3], const int64_t *alignment, bool bias) {
     bool found = false, tf32 = dtype == TENSOR_F32 && !__atomic_load_n(&L.no_conv_tf32, __ATOMIC_RELAXED);
-    cudnnDataType_t type = dtype == TENSOR_F64    ? CUDNN_DATA_DOUBLE
-                           : dtype == TENSOR_F16  ? CUDNN_DATA_HALF
-                           : dtype == TENSOR_BF16 ? CUDNN_DATA_BFLOAT16
-                                                  : CUDNN_DATA_FLOAT;
+    cudnnDataType_t type = dnn_type(dtype);
     int64_t aligned = alignment[0] + alignment[1] * 32 + alignment[2] * 1024;
     if (bias) { aligned += alignment[3] * 32768; }
-    conv_key_t key = {{at.device, kind, dtype, tf32, bias, aligned}};
+    dnn_key_t key = {{at.device, kind, dtype, tf32, bias, aligned}};
     int64_t *to = key.v + 6;
     for (int d = 0; d < 5; d++) {
         for (int k = 0; k < 3; k++) {
@@ -4846,7 +4861,7 @@ static conv_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype,
         for (int d = 0; d < 3 && k != 1; d++) { *to++ = space[k][d]; }
     }
     static_assert(6 + 30 + 9 <= sizeof key.v / sizeof *key.v, "a convolution's key");
-    auto *slot = L.convs.of(key, at.limits.plan_sets, conv_drop, &found);
+    auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (!found) {
         on_device_t leave(at.device);
         bool exact = dtype == TENSOR_F32 && !tf32;
@@ -4867,7 +4882,8 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
     }
     // As the kernels have it: the gradient and x for a weight, whose graph wants x first.
     const tensor_arg_t &first = kind == CONV_WEIGHT ? b : a, &second = kind == CONV_WEIGHT ? a : b;
-    const image_t t[3] = {image_t(first), image_t(second), image_t(y)};
+    const bool last = !a.contiguous || !b.contiguous || !y.contiguous;
+    const image_t t[3] = {image_t(first, last), image_t(second, last), image_t(y, last)};
     int64_t space[4][3] = {}, alignment[4], id[4] = {1, 2, 3, 4}, n = t[0].n - 2;
     void *data[4] = {first.data, second.data, y.data, bias ? bias->data : nullptr};
     for (int k = 0; k < 4; k++) {
@@ -4886,7 +4902,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
     }
     std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
     if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
-    conv_plan_t *plan = bias ? conv_planned(at, kind, a.dtype, t, space, alignment, true) : nullptr;
+    dnn_plan_t *plan = bias ? conv_planned(at, kind, a.dtype, t, space, alignment, true) : nullptr;
     bool whole = plan != nullptr;
     if (!plan && !(plan = conv_planned(at, kind, a.dtype, t, space, alignment, false))) { return false; }
     workspace_t space_for(at.allocator, at.device, at.stream, plan->workspace);
@@ -4896,7 +4912,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
     if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
     __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
     if (!bias || whole) { return true; }
-    int64_t plane = y.numel / t[2].dims[0] / t[2].dims[1];
+    int64_t plane = last ? 1 : y.numel / t[2].dims[0] / t[2].dims[1];
     auto add = [&](auto *p, auto k) {
         typedef typename pointee_t<decltype(p)>::type T;
         return tcu_launch(add_to_channels<T, decltype(k)>, grid_for(at, y.numel, THREADS), THREADS, 0,
@@ -5076,6 +5092,367 @@ plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *m
         }
     }
 }
+
+// ------------------------------------------------------------------------------
+// >>cudnn                                          MARK: attention and batch norm by cuDNN
+//
+// Attention of f16 and bf16 as one graph each for forward and backward, which cuDNN makes one kernel: scores
+// never lie in memory but in backward, where those of a part of the batch make dq a sum in a fixed order.
+// Batch norm of f16 and bf16, and of f32 with channels innermost, which the kernels here would copy.
+// Rejected: dq in f32 that blocks add to as they come (no scores, but other bits at each run); cuDNN's f32
+// (there is no backward).
+// ------------------------------------------------------------------------------
+
+#ifdef TCU_HAVE_CUDNN
+// after conv_kind_t, in keys of plans
+enum { ATTENTION_FORWARD = 3, ATTENTION_BACKWARD, NORM_FORWARD, NORM_BACKWARD };
+
+// [.., rows, columns] as [batch, heads, rows, columns], or with the last two turned.
+struct heads_t {
+    int64_t dims[4], strides[4];
+    bool fits;                                  // strides can say so
+    explicit heads_t(const tensor_arg_t &a, bool turned = false) {
+        int n = a.ndim - 2, row = 2 + turned, column = 3 - turned;
+        dims[row] = a.dims[n];
+        dims[column] = a.dims[n + 1];
+        strides[row] = a.strides[n];
+        strides[column] = a.strides[n + 1];
+        dims[0] = dims[1] = 1;
+        fits = a.strides[n + 1] == 1 || a.dims[n + 1] == 1;
+        for (int d = n - 1; d >= 0; d--) {
+            int to = d < n - 1 ? 0 : 1;
+            if (a.dims[d] == 1) { continue; }
+            if (dims[to] == 1) { strides[to] = a.strides[d]; }
+            fits = fits && a.strides[d] == dims[to] * strides[to];
+            dims[to] *= a.dims[d];
+        }
+        for (int d = 0; d < 4; d++) {           // no one steps there
+            if (dims[d] == 1) { strides[d] = d == column ? 1 : a.numel; }
+            fits = fits && strides[d] > 0;
+        }
+    }
+};
+// A graph of many operations over [batch, heads, rows, columns], in f32 between them.
+struct flow_t : dnn_graph_t {
+    typedef cudnnBackendDescriptor_t desc_t;
+    enum { MOST_OPS = 24 };
+    desc_t op[MOST_OPS];
+    int ops = 0;
+    int64_t inside = 100;
+    desc_t inner(const int64_t *dims, cudnnDataType_t type = CUDNN_DATA_FLOAT, bool turned = false) {
+        int64_t strides[4] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], turned ? 1 : dims[3],
+                              turned ? dims[2] : 1};
+        return tensor(inside++, type, 4, dims, strides, 16, INNER);
+    }
+    desc_t number(int64_t id) {
+        static const int64_t ones[4] = {1, 1, 1, 1};
+        return tensor(id, CUDNN_DATA_FLOAT, 4, ones, ones, 4, VALUE);
+    }
+    void add(desc_t o) {
+        finish(o, "operation");
+        op[ops++] = o;
+    }
+    desc_t point(cudnnPointwiseMode_t mode, desc_t x, desc_t b, desc_t y,
+                 cudnnDataType_t type = CUDNN_DATA_FLOAT, int64_t axis = -1, desc_t t = nullptr) {
+        desc_t how = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+        set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+        set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+        if (axis >= 0) { set(how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis); }
+        finish(how, "pointwise");
+        desc_t o = make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+        set(o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+        set(o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+        if (b) { set(o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b); }
+        if (t) { set(o, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t); }
+        set(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+        add(o);
+        return y;
+    }
+    desc_t product(desc_t a, desc_t b, desc_t y) {
+        cudnnDataType_t sums = CUDNN_DATA_FLOAT;
+        desc_t how = make(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+        set(how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums);
+        finish(how, "product");
+        desc_t o = make(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+        set(o, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
+        set(o, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
+        set(o, CUDNN_ATTR_OPERATION_MATMUL_CDESC, y);
+        set(o, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
+        add(o);
+        return y;
+    }
+    desc_t reduce(cudnnReduceTensorOp_t mode, desc_t x, desc_t y) {
+        cudnnDataType_t sums = CUDNN_DATA_FLOAT;
+        desc_t how = make(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+        set(how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &mode);
+        set(how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums);
+        finish(how, "reduction");
+        desc_t o = make(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+        set(o, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
+        set(o, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
+        set(o, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
+        add(o);
+        return y;
+    }
+    desc_t reshape(desc_t x, desc_t y) {
+        desc_t o = make(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+        set(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
+        set(o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
+        add(o);
+        return y;
+    }
+};
+// Tensors of attention: their ids, and places in lists.
+enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_Y, SDPA_LSE, SDPA_G, SDPA_DQ, SDPA_DK, SDPA_DV, SDPA_DELTA, SDPA_SCALE,
+       SDPA_ONE, SDPA_NONE, SDPA_COUNT };
+// The graph over t, whose K and V (forward: K) are turned, as cuDNN's patterns want them.
+static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t type, const heads_t *t,
+                            const int64_t *alignment) {
+    typedef cudnnBackendDescriptor_t desc_t;
+    desc_t d[SDPA_COUNT] = {};
+    const int64_t *q = t[SDPA_Q].dims, rows = q[2], keys = t[SDPA_K].dims[3];
+    const int64_t wide[4] = {q[0], q[1], rows, keys}, thin[4] = {q[0], q[1], rows, 1};
+    const int64_t turned[4] = {q[0], q[1], keys, rows};
+    auto reals = [&]() { return g.inner(wide); };
+    for (int k = 0; k <= (back ? SDPA_DELTA : SDPA_LSE); k++) {
+        bool f32 = k == SDPA_LSE || k == SDPA_DELTA;
+        d[k] = g.tensor(k + 1, f32 ? CUDNN_DATA_FLOAT : type, 4, t[k].dims, t[k].strides, alignment[k]);
+    }
+    desc_t scale = g.number(SDPA_SCALE + 1), x;
+    auto masked = [&](desc_t scores) {
+        if (!causal) { return scores; }
+        desc_t row = g.inner(wide, CUDNN_DATA_INT32), column = g.inner(wide, CUDNN_DATA_INT32);
+        desc_t seen = g.inner(wide, CUDNN_DATA_BOOLEAN);
+        g.point(CUDNN_POINTWISE_GEN_INDEX, scores, nullptr, row, CUDNN_DATA_FLOAT, 2);
+        g.point(CUDNN_POINTWISE_GEN_INDEX, scores, nullptr, column, CUDNN_DATA_FLOAT, 3);
+        g.point(CUDNN_POINTWISE_CMP_GE, row, column, seen, CUDNN_DATA_BOOLEAN);
+        return g.point(CUDNN_POINTWISE_BINARY_SELECT, scores, g.number(SDPA_NONE + 1), reals(),
+                       CUDNN_DATA_FLOAT, -1, seen);
+    };
+    if (!back) {
+        x = g.product(d[SDPA_Q], d[SDPA_K], reals());
+        x = masked(g.point(CUDNN_POINTWISE_MUL, x, scale, reals()));
+        desc_t top = g.reduce(CUDNN_REDUCE_TENSOR_MAX, x, g.inner(thin));
+        x = g.point(CUDNN_POINTWISE_SUB, x, top, reals());
+        x = g.point(CUDNN_POINTWISE_EXP, x, nullptr, reals());
+        desc_t sum = g.reduce(CUDNN_REDUCE_TENSOR_ADD, x, g.inner(thin));
+        desc_t logarithm = g.point(CUDNN_POINTWISE_LOG, sum, nullptr, g.inner(thin));
+        g.point(CUDNN_POINTWISE_ADD, top, logarithm, d[SDPA_LSE]);
+        x = g.point(CUDNN_POINTWISE_DIV, x, sum, g.inner(wide, type));
+        g.product(x, d[SDPA_V], d[SDPA_Y]);
+        return;
+    }
+    x = g.point(CUDNN_POINTWISE_MUL, d[SDPA_G], d[SDPA_Y], g.inner(t[SDPA_Y].dims));
+    x = g.reduce(CUDNN_REDUCE_TENSOR_ADD, x, g.inner(thin));
+    g.point(CUDNN_POINTWISE_MUL, x, g.number(SDPA_ONE + 1), d[SDPA_DELTA]);     // the pattern wants it
+    x = g.product(d[SDPA_Q], d[SDPA_K], reals());
+    x = g.point(CUDNN_POINTWISE_MUL, x, scale, reals());
+    x = masked(g.point(CUDNN_POINTWISE_SUB, x, d[SDPA_LSE], reals()));
+    desc_t p = g.point(CUDNN_POINTWISE_EXP, x, nullptr, reals());
+    g.product(g.reshape(p, g.inner(turned, type, true)), d[SDPA_G], d[SDPA_DV]);
+    x = g.product(d[SDPA_G], d[SDPA_V], reals());
+    x = g.point(CUDNN_POINTWISE_SUB, x, d[SDPA_DELTA], reals());
+    x = g.point(CUDNN_POINTWISE_MUL, x, p, reals());
+    x = g.point(CUDNN_POINTWISE_MUL, x, scale, g.inner(wide, type));
+    g.product(g.reshape(x, g.inner(turned, type, true)), d[SDPA_Q], d[SDPA_DK]);
+    const int64_t *k = t[SDPA_K].dims, *step = t[SDPA_K].strides;
+    const int64_t dims[4] = {k[0], k[1], k[3], k[2]}, strides[4] = {step[0], step[1], step[3], step[2]};
+    desc_t key = g.tensor(g.inside++, type, 4, dims, strides, 16, g.INNER);
+    g.product(x, g.reshape(d[SDPA_K], key), d[SDPA_DQ]);
+}
+// With L.lock
+static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, int dtype, const heads_t *t,
+                                     const int64_t *alignment) {
+    bool found = false;
+    int64_t aligned = 0;
+    for (int k = 0; k < SDPA_DELTA; k++) { aligned = aligned * 32 + (back || k < SDPA_G ? alignment[k] : 0); }
+    dnn_key_t key = {{at.device, back ? ATTENTION_BACKWARD : ATTENTION_FORWARD, dtype, causal, aligned}};
+    for (int d = 0; d < 4; d++) {               // results lie in order
+        int64_t *to = key.v + 5 + 7 * d;
+        to[0] = t[SDPA_Q].dims[d];
+        to[1] = t[SDPA_K].dims[d];
+        to[2] = t[SDPA_Y].dims[d];
+        to[3] = t[SDPA_Q].strides[d];
+        to[4] = t[SDPA_K].strides[d];
+        to[5] = t[SDPA_V].strides[d];
+        to[6] = back ? t[SDPA_G].strides[d] : 0;
+    }
+    static_assert(5 + 28 <= sizeof key.v / sizeof *key.v, "a key of attention");
+    auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+    if (!found) {
+        on_device_t leave(at.device);
+        flow_t g;
+        slot->plan.workspace = -1;
+        attention_graph(g, back, causal, dnn_type(dtype), t, alignment);
+        if (g.status || !plan_of(g, g.op, g.ops, at.device, false, INT64_MAX, &slot->plan)) {
+            memcpy(L.error, L.said, sizeof L.error);
+        }
+        if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+    }
+    return slot->plan.workspace < 0 ? nullptr : &slot->plan;
+}
+// -> whether it was done
+static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
+    bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->i[0] != 0;
+    const tensor_arg_t *a = c->arg, *q = a + back, *y = q + 3, *gy = back ? a : y;
+    const tensor_arg_t *of[SDPA_DELTA] = {q, q + 1, q + 2, y, q + 4, gy, back ? a + 6 : y, back ? a + 7 : y,
+                                          back ? a + 8 : y};
+    int last = back ? SDPA_DELTA : SDPA_G, count = 0;
+    heads_t sums(*y);
+    int64_t all = sums.dims[0], heads = sums.dims[1], rows = sums.dims[2];
+    sums.dims[3] = sums.strides[3] = sums.strides[2] = 1;
+    sums.strides[1] = rows;
+    sums.strides[0] = rows * heads;
+    heads_t t[SDPA_DELTA + 1] = {heads_t(*of[0]), heads_t(*of[1], true), heads_t(*of[2], back), heads_t(*y),
+                                 sums, heads_t(*gy), heads_t(*of[6]), heads_t(*of[7]), heads_t(*of[8]), sums};
+    int64_t tiles = (rows + 63) / 64 * ((t[SDPA_K].dims[3] + 63) / 64), id[SDPA_COUNT],
+        alignment[SDPA_DELTA + 1];
+    int64_t part = at.limits.attention_workspace / (heads * tiles * 64 * 64 * 2);
+    float numbers[3] = {(float)c->p->f[0], 1, -INFINITY};
+    void *data[SDPA_COUNT];
+    if (!at.allocator || !at.limits.libraries) { return false; }
+    for (int k = 0; k < last; k++) {
+        bool made = k == SDPA_Y || k == SDPA_LSE || k > SDPA_G;
+        if (made ? !of[k]->contiguous : !t[k].fits) { return false; }
+    }
+    part = !back || part > all ? all : part < 1 ? 1 : part;
+    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
+    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+    for (int64_t from = 0; from < all; from += part) {
+        part = part < all - from ? part : all - from;
+        uint64_t delta = back ? ((uint64_t)(part * heads * rows) * sizeof(float) + 255) / 256 * 256 : 0;
+        for (int k = 0; k <= SDPA_DELTA; k++) {
+            t[k].dims[0] = part;
+            alignment[k] = 16;
+            if (k >= last) { continue; }
+            data[k] = (char *)of[k]->data + from * t[k].strides[0] * size_of(of[k]->dtype);
+            if (alignment_of(data[k]) < 16) { alignment[k] = alignment_of(data[k]); }
+        }
+        dnn_plan_t *plan = attention_planned(at, back, causal, q->dtype, t, alignment);
+        if (!plan) { return false; }
+        workspace_t space(at.allocator, at.device, at.stream, (int64_t)delta + plan->workspace);
+        if (space.failed) { return false; }
+        data[SDPA_DELTA] = space.at;
+        count = 0;
+        for (int k = 0; k < SDPA_COUNT; k++) {
+            bool number = k >= SDPA_SCALE;
+            if (number ? (k == SDPA_ONE && !back) || (k == SDPA_NONE && !causal) : k > last ||
+                (!back && k == last)) {
+                continue;
+            }
+            id[count] = k + 1;
+            data[count++] = number ? &numbers[k - SDPA_SCALE] : data[k];
+        }
+        cudnnStatus_t e = dnn_execute(L.dnn[at.device], *plan, at.stream, count, id, data,
+                                      (char *)space.at + delta);
+        if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
+    }
+    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    return true;
+}
+
+// Batch norm: ids of its tensors, forward and back.
+enum { NORM_X = 1, NORM_SCALE, NORM_MEAN, NORM_INVERSE, NORM_Y, NORM_BIAS, NORM_EPS, NORM_DY, NORM_DSCALE,
+       NORM_DBIAS };
+// With L.lock
+static dnn_plan_t *norm_planned(const place_t &at, bool back, int dtype, const image_t &x,
+                                const int64_t *alignment) {
+    bool found = false;
+    dnn_key_t key = {{at.device, back ? NORM_BACKWARD : NORM_FORWARD, dtype, alignment[0], alignment[1],
+                      alignment[2]}};
+    for (int d = 0; d < x.n; d++) {
+        key.v[6 + 2 * d] = x.dims[d];
+        key.v[7 + 2 * d] = x.strides[d];
+    }
+    auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+    if (found) { return slot->plan.workspace < 0 ? nullptr : &slot->plan; }
+    on_device_t leave(at.device);
+    flow_t g;
+    cudnnBackendNormMode_t mode = CUDNN_BATCH_NORM;
+    cudnnBackendNormFwdPhase_t phase = CUDNN_NORM_FWD_TRAINING;
+    int64_t dims[5] = {1, x.dims[1], 1, 1, 1}, strides[5] = {dims[1], 1, dims[1], dims[1], dims[1]};
+    const int64_t ones[5] = {1, 1, 1, 1, 1};
+    auto image = [&](int id, int place) {
+        return g.tensor(id, dnn_type(dtype), x.n, x.dims, x.strides, alignment[place]);
+    };
+    auto row = [&](int id) { return g.tensor(id, CUDNN_DATA_FLOAT, x.n, dims, strides, 16); };
+    cudnnBackendDescriptor_t op = g.make(back ? CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR
+                                              : CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR);
+    slot->plan.workspace = -1;
+    if (back) {
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_TYPE_NORM_MODE, 1, &mode);
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, image(NORM_X, 0));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, image(NORM_DY, 1));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, row(NORM_SCALE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, row(NORM_MEAN));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, row(NORM_INVERSE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, row(NORM_DSCALE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, row(NORM_DBIAS));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, image(NORM_Y, 2));
+    } else {
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_MODE, CUDNN_TYPE_NORM_MODE, 1, &mode);
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, CUDNN_TYPE_NORM_FWD_PHASE, 1, &phase);
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, image(NORM_X, 0));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, row(NORM_SCALE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, row(NORM_BIAS));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC,
+              g.tensor(NORM_EPS, CUDNN_DATA_FLOAT, x.n, ones, ones, 4, g.VALUE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, row(NORM_MEAN));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, row(NORM_INVERSE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, image(NORM_Y, 2));
+    }
+    g.add(op);
+    if (g.status || !plan_of(g, g.op, g.ops, at.device, false, at.limits.conv_workspace, &slot->plan)) {
+        memcpy(L.error, L.said, sizeof L.error);
+    }
+    if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+    return slot->plan.workspace < 0 ? nullptr : &slot->plan;
+}
+__global__ void __launch_bounds__(THREADS, 4)
+variance_of(float *variance, const float *inverse, int64_t n, float eps) {
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        float v = 1 / (inverse[i] * inverse[i]) - eps;
+        variance[i] = v < 0 ? 0 : v;
+    }
+}
+// -> whether it was done
+static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
+    bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
+    const tensor_arg_t *a = c->arg, &x = a[back], &scale = a[back ? 4 : 1], &other = a[back ? 6 : 2];
+    const tensor_arg_t &dy = a[0], &y = a[back ? 5 : 3];
+    float eps = (float)c->p->f[0];
+    if (!at.allocator || !at.limits.libraries || x.dtype == TENSOR_F64 || x.ndim < 4 || x.ndim > 5 ||
+        !x.numel ||
+        x.contiguous != y.contiguous || x.contiguous != dy.contiguous || !scale.data || !other.data ||
+        !other.numel) {
+        return false;
+    }
+    const image_t image(x, !x.contiguous);
+    const int64_t alignment[3] = {alignment_of(x.data), alignment_of(dy.data), alignment_of(y.data)};
+    const int64_t ids[2][8] = {{NORM_X, NORM_SCALE, NORM_BIAS, NORM_Y, NORM_MEAN, NORM_INVERSE, NORM_EPS},
+                               {NORM_DY, NORM_X, NORM_MEAN, NORM_INVERSE, NORM_SCALE, NORM_Y, NORM_DSCALE,
+                                NORM_DBIAS}};
+    void *data[8];
+    for (int k = 0; k < 8; k++) {
+        data[k] = !back && k == 6 ? &eps : !back && k > 6 ? nullptr : a[k].data;
+        bool row = back ? k > 1 && k != 5 : k != 0 && k != 3 && k < 6;
+        if (row && alignment_of(data[k]) < 16) { return false; }
+    }
+    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
+    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+    dnn_plan_t *plan = norm_planned(at, back, x.dtype, image, alignment);
+    if (!plan) { return false; }
+    workspace_t space(at.allocator, at.device, at.stream, plan->workspace);
+    if (space.failed) { return false; }
+    cudnnStatus_t e = dnn_execute(L.dnn[at.device], *plan, at.stream, back ? 8 : 7, ids[back], data,
+                                  space.at);
+    if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
+    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    return back || !code_of(tcu_launch(variance_of, grid_for(at, a[6].numel, THREADS), THREADS, 0, at.stream,
+                                       (float *)a[6].data, (const float *)a[5].data, a[6].numel, eps));
+}
+#endif
 
 // ------------------------------------------------------------------------------
 // >>losses                                         MARK: losses of elements
@@ -6304,6 +6681,42 @@ static void reshape(shaped_t &o, int n, const int64_t *dims, const int64_t *stri
     o.arg.numel = step;
 }
 
+// What a kernel takes but for its dtype (wide: f16 and bf16 as f32) or layout, by copies.
+static int over_copies(const place_t &at, const tensor_call_t *c, bool wide,
+                       int (*run)(const place_t &, tensor_call_t *)) {
+    enum { ARGS = TENSOR__MAX_IN + TENSOR__MAX_OUT };
+    tensor_arg_t to[ARGS];
+    int64_t strides[ARGS][TENSOR_MAX_DIMS];
+    uint64_t bytes = 0, size[ARGS];
+    tensor_call_t call = *c;
+    int n = c->nin + c->nout;
+    for (int k = 0; k < n; k++) {
+        to[k] = c->arg[k];
+        bool half = wide && (to[k].dtype == TENSOR_F16 || to[k].dtype == TENSOR_BF16);
+        if (half) { to[k].dtype = TENSOR_F32; }
+        size[k] = !to[k].data || (!half && to[k].contiguous) ? 0 :
+            (uint64_t)(to[k].numel * size_of(to[k].dtype));
+        bytes += size[k] = (size[k] + 255) / 256 * 256;
+    }
+    scratch_t scratch(c, bytes);
+    int code = scratch.code;
+    char *free_at = (char *)scratch.at;
+    for (int k = 0; k < n && !code; k++) {
+        if (!size[k]) { continue; }
+        to[k].data = free_at;
+        to[k].strides = strides[k];
+        to[k].contiguous = 1;
+        free_at += size[k];
+        for (int64_t d = to[k].ndim - 1, step = 1; d >= 0; step *= to[k].dims[d--]) { strides[k][d] = step; }
+        if (k < c->nin) { code = copy(at, to[k], c->arg[k]); }
+    }
+    call.arg = to;
+    if (!code) { code = run(at, &call); }
+    for (int k = c->nin; k < n && !code; k++) {
+        if (size[k]) { code = copy(at, c->arg[k], to[k]); }
+    }
+    return code;
+}
 static int native_pointwise(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     int id = c->row->id;
@@ -6577,12 +6990,16 @@ template <class C> static int plane_norms(const place_t &at, tensor_call_t *c) {
 }
 static int native_norm(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
-    bool single = true, twice = true;
+    bool single = true, twice = true, half = a[0].dtype == TENSOR_F16 || a[0].dtype == TENSOR_BF16;
+#ifdef TCU_HAVE_CUDNN
+    bool batch = c->row->id == NN_OP_BATCH_NORM || (c->row->id == NN_OP_GROUP_NORM_BACKWARD && !c->p->i[0]);
+    if (batch && (half || !is_dense(c)) && norm_by_library(at, c)) { return 0; }
+#endif
     for (int k = 0; k < c->nin + c->nout; k++) {
         single = single && is_f32(a[k]);
         twice = twice && (!a[k].data || a[k].dtype == TENSOR_F64);
     }
-    if (!is_dense(c)) { return NONE; }
+    if (half || !is_dense(c)) { return over_copies(at, c, true, native_norm); }
     switch (c->row->id) {
     case NN_OP_BATCH_NORM: case NN_OP_GROUP_NORM: case NN_OP_GROUP_NORM_BACKWARD:
         return single ? plane_norms<float>(at, c) : twice ? plane_norms<double>(at, c) : (int)NONE;
@@ -6647,7 +7064,7 @@ static int native_conv(const place_t &at, tensor_call_t *c) {
                                                       : CONV_FORWARD;
     if (conv_by_library(at, kind, c, window_in(c))) { return 0; }
 #endif
-    if (!is_dense(c)) { return NONE; }
+    if (!is_dense(c)) { return over_copies(at, c, false, native_conv); }
     return dtype == TENSOR_F32    ? convolve<float, float>(at, c)
            : dtype == TENSOR_F64  ? convolve<double, double>(at, c)
            : dtype == TENSOR_F16  ? convolve<f16, float>(at, c)
@@ -6671,7 +7088,7 @@ template <class C> static int pool(const place_t &at, tensor_call_t *c) {
 }
 static int native_pool(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
-    if (!is_dense(c)) { return NONE; }
+    if (!is_dense(c)) { return over_copies(where, c, false, native_pool); }
     if (c->row->id != NN_OP_MAX_POOL_BACKWARD) {
         return a[0].dtype == TENSOR_F32 ? pool<float>(where, c)
              : a[0].dtype == TENSOR_F64 ? pool<double>(where, c) : (int)NONE;
@@ -6835,6 +7252,12 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
 }
 static int native_attention(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype;
+    if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) {
+#ifdef TCU_HAVE_CUDNN
+        if (attention_by_library(at, c)) { return 0; }
+#endif
+        return over_copies(at, c, true, native_attention);
+    }
     return dtype == TENSOR_F32   ? attention<float>(at, c)
            : dtype == TENSOR_F64 ? attention<double>(at, c) : (int)NONE;
 }
@@ -7233,6 +7656,7 @@ template <class T_> static void drop_handles(T_ **list) {
 // The public functions of tensor_cuda.h stand at the end.
 // ------------------------------------------------------------------------------
 
+static limits_t limits;
 static int backend_run(tensor_call_t *c) {
     const tensor__row_t *row = c->row;
     int index = c->device - 1, key = row->id + (row->family == TENSOR_FAMILY_POINTWISE_BACKWARD ?
@@ -7242,6 +7666,7 @@ static int backend_run(tensor_call_t *c) {
     current_t now(index);
     place_t at;
     at.stream = s->raw;
+    at.limits = limits;
     at.limits.sms = G.gpu[index].sms;
     at.limits.libraries = !__atomic_load_n(&L.off, __ATOMIC_RELAXED);
     at.error = G.gpu[index].errors;
@@ -7272,7 +7697,7 @@ static int backend_run(tensor_call_t *c) {
 static const tensor_backend_t backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
         backend_copy, backend_aside, backend_recording, backend_site,
-    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1};
+    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1};
 #undef TCU_RUN4
 
 static bool is_set(const char *name) {          // an environment variable, to anything but 0

@@ -35,11 +35,12 @@
 // An op that has no kernel of its own for a dtype runs on the CPU, over copies: right, and slow. >>cuda-ops
 // tells which did, and can forbid it.
 //
-// Matrix products go to cuBLASLt and convolutions to cuDNN, each opened when first needed. Neither has to be
-// there: without it, with another version of it, or where it has nothing for a shape, the kernels of this
-// file do the op, to the same accuracy and slower. That is no error; tensor_cuda_library_error says what was
-// wrong, and beside it (>>cuda-libraries) stand the switches. Built where cublasLt.h or cudnn.h is not found,
-// the file does without it.
+// Matrix products go to cuBLASLt; convolutions, attention and batch norm of f16 and bf16, and batch norm with
+// channels innermost go to cuDNN; each is opened when first needed. Neither has to be there: without it, with
+// another version of it, or where it has nothing for a shape, the kernels of this file do the op, to the same
+// accuracy and slower. That is no error; tensor_cuda_library_error says what was wrong, and beside it
+// (>>cuda-libraries) stand the switches. Built where cublasLt.h or cudnn.h is not found, the file does
+// without it.
 //
 // The environment variable TENSOR_CUDA_NO_CACHE=1, read by tensor_cuda_init, gives every tensor an allocation
 // of its own, freed at once: for memory checkers. TENSOR_CUDA_NO_LIBRARIES=1 is tensor_cuda_set_libraries(0).
@@ -289,7 +290,7 @@ TENSOR_API int tensor_cuda_set_matmul_tf32(int on);
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_conv_tf32(int on);
 
-// Products and convolutions since the start that a library did.
+// Calls of ops since the start that a library did.
 //   -> count;  errors none
 TENSOR_API int64_t tensor_cuda_library_calls(void);
 

@@ -3998,6 +3998,8 @@ TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype
     return t;
 }
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
+// Channels stay innermost where the device takes them so.
+TENSOR__FN tensor_t *nn__image(tensor_t *x) { return TENSOR__(lasts)(x) ? x : nn__contiguous(x); }
 // x in these dims. A view only where they differ: a gradient that is a view cannot become a leaf's own.
 TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
     int d, same = x->ndim == ndim;
@@ -4064,16 +4066,16 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int
     tensor__op_t o;
     tensor_t *in[5];
     if (nn__grad_created(g, fn)) return;
-    in[0] = nn__contiguous(g->gy[0]);
     in[1] = TENSOR__(grad_in)(g, 0);
+    in[0] = TENSOR__(lasts)(in[1]) ? (tensor_channels_last)(g->gy[0]) : nn__contiguous(g->gy[0]);
     in[2] = TENSOR__(grad_out)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 2);
     in[4] = nn__saved(g, 1);
     if (!nn__grad_begin(&o, g, id, in, 5, 3)) return;
     if (!TENSOR__(grad_need)(g, 1) && !TENSOR__(grad_need)(g, 2)) n = 0;
-    TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim);
-    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
-    TENSOR__(result)(&o, in[0]->dtype, &n, 1);
+    TENSOR__(follow)(TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim), in[0]);
+    TENSOR__(result)(&o, in[2]->dtype, &n, 1);
+    TENSOR__(result)(&o, in[2]->dtype, &n, 1);
     nn__grad_end(&o, g, 3);
 }
 
@@ -4764,27 +4766,28 @@ TENSOR__FN tensor_t *nn__composed_plane_norm(tensor_t *const *in, const tensor_p
     dims[2] = p->i[3];
     over[0] = p->i[0] ? 1 : 0;
     over[1] = 2;
-    d = (tensor_reshape_n)(x, dims, 3);
+    d = (tensor_reshape_n)(nn__wide(x), dims, 3);
     d = (tensor_sub)(d, (tensor_mean_dims)(d, over, 2, 1));
     y = (tensor_add_scalar)((tensor_mean_dims)((tensor_square)(d), over, 2, 1), p->f[0]);
     y = (tensor_reshape_n)((tensor_mul)(d, (tensor_rsqrt)(y)), p->i + 1, 3);
     if (in[1]) y = (tensor_mul)(y, (tensor_unsqueeze)(in[1], 1));
     if (in[2]) y = (tensor_add)(y, (tensor_unsqueeze)(in[2], 1));
-    return (tensor_reshape_n)(y, x->dims, x->ndim);
+    return nn__narrow((tensor_reshape_n)(y, x->dims, x->ndim), x);
 }
 
 TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
     nn__grad_norm(g, NN_OP_GROUP_NORM_BACKWARD, nn__composed_plane_norm, g->p->i[2]);
 }
 
-// x [N, C, ...] f32/f64; groups 0 = batch norm. stat, if not NULL, receives mean and variance.
+// x [N, C, ...], groups 0 = batch norm, which may be of f16 and bf16 (w and b f32) where the device's
+// is. stat, if not NULL, receives mean and variance.
 TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64_t groups, double eps,
                                     tensor_t **stat) {
     tensor__op_t o;
     tensor_t *in[3], *y;
     // A plane of one element: channels before items make planes of all items.
     int64_t turned = !groups && x->ndim == 2, channels = x->dims[1], rows, k;
-    in[0] = nn__contiguous(turned ? (tensor_mT)(x) : x);
+    in[0] = groups ? nn__contiguous(x) : nn__image(turned ? (tensor_mT)(x) : x);
     in[1] = nn__contiguous(w);
     in[2] = nn__contiguous(b);
     if (!TENSOR__(begin)(&o, nn__row(groups ? NN_OP_GROUP_NORM : NN_OP_BATCH_NORM), in, 3))
@@ -4798,8 +4801,8 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     o.params.f[0] = eps;
     o.visible = 4;
     rows = groups ? groups * x->dims[0] : channels;
-    TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim);
-    for (k = 0; k < 3; k++) TENSOR__(result)(&o, x->dtype, &rows, 1);
+    TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim), in[0]);
+    for (k = 0; k < 3; k++) TENSOR__(result)(&o, nn__is_half(x) ? (int)TENSOR_F32 : x->dtype, &rows, 1);
     y = TENSOR__(finish)(&o);
     if (y->state != TENSOR__POISON_STATE && stat) {
         stat[0] = o.out[1];
@@ -4849,7 +4852,8 @@ TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int ins
     if (n == 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
     stat[0] = NULL;
-    y = nn__plane_norm(nn__wide(x), w, b, instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
+    y = nn__plane_norm(!instance && x->numel && TENSOR__(halves)(x) ? x : nn__wide(x), w, b,
+                       instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
     if (in[1] && stat[0] && x->numel) {   // no element says nothing of the statistics
         tensor_scope_t scope = TENSOR__(scope)(0);
         double share[2];
@@ -5672,11 +5676,14 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
 TENSOR__FN tensor_t *nn__conv_op(int id, tensor_t *a, tensor_t *b, tensor_t *bias, const tensor_params_t *p,
                                  const int64_t *dims) {
     tensor__op_t o;
-    tensor_t *const in[3] = {nn__contiguous(a), nn__contiguous(b), nn__contiguous(bias)};
+    tensor_t *like = TENSOR__(lasts)(a) ? a : TENSOR__(lasts)(b) ? b : NULL, *in[3];
+    in[0] = like ? (tensor_channels_last)(a) : nn__contiguous(a);
+    in[1] = like ? (tensor_channels_last)(b) : nn__contiguous(b);
+    in[2] = nn__contiguous(bias);
     if (!TENSOR__(begin)(&o, nn__row(id), in, id == NN_OP_CONV_WEIGHT ? 2 : 3)) return TENSOR__(poison);
     o.p = &o.params;
     o.params = *p;
-    TENSOR__(result)(&o, in[0]->dtype, dims, in[0]->ndim);
+    TENSOR__(follow)(TENSOR__(result)(&o, in[0]->dtype, dims, in[0]->ndim), like);
     return TENSOR__(finish)(&o);
 }
 // Of a convolution and a transposed one (which has the roles of x and y exchanged).
@@ -6026,14 +6033,14 @@ TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
 TENSOR__FN tensor_t *nn__pool_op(int id, tensor_t *x, tensor_t *place, const tensor_params_t *p,
                                  const int64_t *dims, tensor_t **places) {
     tensor__op_t o;
-    tensor_t *const in[2] = {nn__contiguous(x), place};
-    tensor_t *y;
+    tensor_t *const in[2] = {nn__image(x), place};
+    tensor_t *y, *like = place && TENSOR__(lasts)(place) ? place : in[0];
     if (!TENSOR__(begin)(&o, nn__row(id), in, place ? 2 : 1)) return TENSOR__(poison);
     o.p = &o.params;
     o.params = *p;
-    TENSOR__(result)(&o, x->dtype, dims, x->ndim);
+    TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, dims, x->ndim), like);
     if (nn__row(id)->nout == 2) {
-        TENSOR__(result)(&o, TENSOR_I32, dims, x->ndim);
+        TENSOR__(follow)(TENSOR__(result)(&o, TENSOR_I32, dims, x->ndim), like);
         if (places) o.visible = 2;
     }
     y = TENSOR__(finish)(&o);
@@ -7028,7 +7035,8 @@ TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *
     return (tensor_matmul)(s, v);
 }
 TENSOR__FN tensor_t *nn__composed_attention(tensor_t *const *in, const tensor_params_t *p) {
-    return nn__attention_composed(in[0], in[1], in[2], NULL, (int)p->i[0], p->f[0], 0, NULL);
+    return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), NULL,
+                                             (int)p->i[0], p->f[0], 0, NULL), in[0]);
 }
 
 TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
@@ -7068,7 +7076,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
         return NN__FAIL(TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query", name, mask, q);
     if (!(a->dropout_p >= 0 && a->dropout_p <= 1))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
-    if (nn__is_half(q)) {
+    if (nn__is_half(q) && (mask || a->dropout_p > 0 || !q->numel || !v->numel || !TENSOR__(halves)(q))) {
         tensor_scaled_dot_product_attention_args_t wide = *a;
         wide.query = nn__wide(q);
         wide.key = nn__wide(k);
@@ -7117,14 +7125,15 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     same = q->ndim == k->ndim && q->ndim == v->ndim;
     for (d = 0; same && d + 2 < q->ndim; d++) same = q->dims[d] == k->dims[d] && q->dims[d] == v->dims[d];
     if (mask || a->dropout_p > 0 || !same || k->dims[k->ndim - 2] == 0)
-        return nn__attention_composed(q, k, v, mask, a->is_causal, scale, a->dropout_p, NULL);
+        return nn__narrow(nn__attention_composed(nn__wide(q), nn__wide(k), nn__wide(v), mask, a->is_causal,
+                                                 scale, a->dropout_p, NULL), q);
     o.p = &o.params;
     o.params.i[0] = a->is_causal != 0;
     o.params.f[0] = scale;
     memcpy(dims, q->dims, (size_t)q->ndim * sizeof dims[0]);
     dims[q->ndim - 1] = v->dims[v->ndim - 1];
     TENSOR__(result)(&o, q->dtype, dims, q->ndim);
-    TENSOR__(result)(&o, q->dtype, dims, q->ndim - 1);
+    TENSOR__(result)(&o, nn__is_half(q) ? (int)TENSOR_F32 : q->dtype, dims, q->ndim - 1);
     return TENSOR__(finish)(&o);
 }
 NN__OPTIONS(scaled_dot_product_attention, )

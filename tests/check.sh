@@ -22,7 +22,7 @@ budget() {
         tensor.h) echo 18800 ;;
         tensor_nn.h) echo 14100 ;;
         tensor_cuda.h) echo 500 ;;
-        tensor_cuda.cu) echo 7800 ;;
+        tensor_cuda.cu) echo 8100 ;;
         Makefile | examples/*) echo 149 ;;
     esac
 }

@@ -127,6 +127,16 @@ nn=$out/tensor_nn_impl.o                # ops.c brings tensor.h's own
 printf '#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_nn_impl.c"
 $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_nn_impl.c" -o "$nn" || exit 1
 names="selftest-plain alloc-plain kernels-plain libraries-plain device-cuda device-libraries streams-cuda nn_rows-cuda ops-cuda ops-libraries"
+# A driver with the name of the real one in which a kernel can be loaded and nothing else: cuDNN makes plans with it.
+DRIVER=$PWD/$out/libcuda.so.1
+case $out in /*) DRIVER=$out/libcuda.so.1 ;; esac
+export DRIVER
+nm -D --defined-only "$CUDA/lib64/stubs/libcuda.so" 2> /dev/null | awk '$2 == "T" {
+        loads = $3 ~ /^cuLibrary(LoadData|GetKernel|Unload)$/
+        print "int " $3 "(void **p) { " ($3 ~ /LoadData|GetKernel/ && loads ? "*p = (void *)4096;" : "(void)p;") \
+              " return " (loads ? 0 : 34) "; }"
+    }' > "$out/driver.c"
+$CC -shared -fPIC -w -Wl,-soname,libcuda.so.1 "$out/driver.c" -o "$DRIVER" 2> /dev/null
 variant plain "" -O0 2000000
 if [ -z "$FULL" ]; then
     echo "skipped 11 tests of tensor_cuda.cu: sanitizers and nvcc take minutes; FULL=1, as in .ci/run, has them"

@@ -3,6 +3,7 @@
 #include "fakes.h"
 #include <cublasLt.h>
 #include <cudnn.h>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -356,7 +357,8 @@ static const names_t *names_of(int kind) {
 }
 static cudaDataType type_of(int t) {
     return t == CUDNN_DATA_DOUBLE ? CUDA_R_64F : t == CUDNN_DATA_FLOAT ? CUDA_R_32F : t == CUDNN_DATA_HALF ? CUDA_R_16F
-         : t == CUDNN_DATA_BFLOAT16 ? CUDA_R_16BF : (illegal("dtype of a tensor"), CUDA_R_32F);
+         : t == CUDNN_DATA_BFLOAT16 ? CUDA_R_16BF : t == CUDNN_DATA_INT32 ? CUDA_R_32I : t == CUDNN_DATA_BOOLEAN ? CUDA_R_8I
+         : (illegal("dtype of a tensor"), CUDA_R_32F);
 }
 struct tensor_t {
     sizes dims, strides;
@@ -410,6 +412,272 @@ static void check_convolution(const node_t &op) {
         demand(y.dims[k + 2] == (x.dims[k + 2] + pre[k] + post[k] - span) / step[k] + 1, "sizes of a convolution");
     }
 }
+// ----------------------------------------------------------------------------- graphs of attention
+// Operations in order, each on all of its tensors, in double; what is inside has its dtype's precision.
+struct step_t { node_p x, b, t, y; };           // b: the second factor, t: what selects
+static step_t step_of(const node_t &op) {
+    auto maybe = [&](int name) { return op.find(name) ? op.node(name) : nullptr; };
+    switch (op.kind) {
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+        return {op.node(CUDNN_ATTR_OPERATION_POINTWISE_XDESC), maybe(CUDNN_ATTR_OPERATION_POINTWISE_BDESC),
+                maybe(CUDNN_ATTR_OPERATION_POINTWISE_TDESC), op.node(CUDNN_ATTR_OPERATION_POINTWISE_YDESC)};
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+        return {op.node(CUDNN_ATTR_OPERATION_MATMUL_ADESC), op.node(CUDNN_ATTR_OPERATION_MATMUL_BDESC), nullptr,
+                op.node(CUDNN_ATTR_OPERATION_MATMUL_CDESC)};
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+        return {op.node(CUDNN_ATTR_OPERATION_REDUCTION_XDESC), nullptr, nullptr, op.node(CUDNN_ATTR_OPERATION_REDUCTION_YDESC)};
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+        return {op.node(CUDNN_ATTR_OPERATION_RESHAPE_XDESC), nullptr, nullptr, op.node(CUDNN_ATTR_OPERATION_RESHAPE_YDESC)};
+    default: illegal("operation of a graph");
+    }
+}
+static bool is_half(const tensor_t &t) { return t.type == CUDA_R_16F || t.type == CUDA_R_16BF; }
+static int mode_of(const node_t &op) { return op.node(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)->one<int>(CUDNN_ATTR_POINTWISE_MODE); }
+static void check_flow(const value_t &ops) {
+    std::map<const node_t *, int> made, used;   // by which operation, how often
+    std::map<long long, const node_t *> ids;
+    for (const node_p &op : ops.nodes) {
+        step_t s = step_of(*op);
+        tensor_t x(*s.x), y(*s.y);
+        for (const node_p &in : {s.x, s.b, s.t}) {
+            if (!in) { continue; }
+            demand(!is_virtual(*in) || made.count(in.get()), "what no operation before made is used");
+            used[in.get()]++;
+        }
+        for (const node_p &t : {s.x, s.b, s.t, s.y}) {
+            if (t) { demand(ids.emplace(tensor_t(*t).id, t.get()).first->second == t.get(), "one id for two tensors"); }
+        }
+        demand(made.emplace(s.y.get(), 1).second && !s.y->find(CUDNN_ATTR_TENSOR_IS_BY_VALUE), "a tensor is made twice");
+        size_t n = y.dims.size();
+        demand(x.dims.size() == n && (!s.b || tensor_t(*s.b).dims.size() == n), "ranks that differ");
+        if (op->kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) {
+            tensor_t b(*s.b);
+            demand(is_half(x) && b.type == x.type, "factors of a product that are not both f16 or bf16");
+            demand(op->node(CUDNN_ATTR_OPERATION_MATMUL_DESC)->one<int>(CUDNN_ATTR_MATMUL_COMP_TYPE) == CUDNN_DATA_FLOAT, "compute type");
+            demand(x.dims[n - 2] == y.dims[n - 2] && x.dims[n - 1] == b.dims[n - 2] && b.dims[n - 1] == y.dims[n - 1], "sizes of a product");
+            for (size_t d = 0; d + 2 < n; d++) { demand(x.dims[d] == y.dims[d] && b.dims[d] == y.dims[d], "batches of a product"); }
+        } else if (op->kind == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR) {
+            demand(x.count() == y.count() && x.extent() == y.extent(), "sizes of a view");
+        } else if (op->kind == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR) {
+            for (size_t d = 0; d < n; d++) { demand(y.dims[d] == x.dims[d] || y.dims[d] == 1, "sizes of a sum"); }
+        } else {
+            for (const node_p &in : {s.x, s.b, s.t}) {
+                for (size_t d = 0; in && d < n; d++) {
+                    tensor_t a(*in);
+                    demand(a.dims[d] == y.dims[d] || a.dims[d] == 1, "sizes of a pointwise operation");
+                }
+            }
+            demand((mode_of(*op) == CUDNN_POINTWISE_BINARY_SELECT) == (s.t != nullptr), "what selects");
+        }
+    }
+    for (auto &m : made) { demand(!is_virtual(*m.first) || used[m.first], "what nothing uses is made"); }
+}
+static void run_flow(const value_t &ops, const std::map<long long, void *> &at) {
+    std::map<const node_t *, std::vector<double>> value;
+    auto load = [&](const node_p &p) -> const std::vector<double> & {
+        auto it = value.find(p.get());
+        if (it != value.end()) { return it->second; }
+        tensor_t t(*p);
+        std::vector<double> &v = value[p.get()];
+        for (long long i = 0; i < t.count(); i++) { v.push_back(get(at.at(t.id), t.type, t.place(i))); }
+        return v;
+    };
+    for (const node_p &op : ops.nodes) {
+        step_t s = step_of(*op);
+        tensor_t x(*s.x), y(*s.y);
+        size_t n = y.dims.size();
+        long long rows = y.dims[n - 2], columns = y.dims[n - 1];
+        std::vector<double> out((size_t)y.count());
+        const std::vector<double> &a = load(s.x), none, &b = s.b ? load(s.b) : none, &c = s.t ? load(s.t) : none;
+        auto place = [&](const node_p &p, long long i, const tensor_t &over) {        // of element i of over in p, which repeats
+            tensor_t t(*p);
+            long long to = 0, step = 1;
+            for (size_t d = n; d-- > 0; i /= over.dims[d]) {
+                to += t.dims[d] == 1 ? 0 : i % over.dims[d] * step;
+                step *= t.dims[d];
+            }
+            return (size_t)to;
+        };
+        if (op->kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) {
+            long long inner = x.dims[n - 1];
+            for (long long i = 0; i < y.count(); i++) {
+                long long z = i / columns / rows, r = i / columns % rows, q = i % columns;
+                for (long long k = 0; k < inner; k++) {
+                    out[(size_t)i] += a[(size_t)((z * rows + r) * inner + k)] * b[(size_t)((z * inner + k) * columns + q)];
+                }
+            }
+        } else if (op->kind == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR) {
+            std::vector<double> memory((size_t)x.extent());
+            for (long long i = 0; i < x.count(); i++) { memory[(size_t)x.place(i)] = a[(size_t)i]; }
+            for (long long i = 0; i < y.count(); i++) { out[(size_t)i] = memory[(size_t)y.place(i)]; }
+        } else if (op->kind == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR) {
+            bool most = op->node(CUDNN_ATTR_OPERATION_REDUCTION_DESC)->one<int>(CUDNN_ATTR_REDUCTION_OPERATOR) == CUDNN_REDUCE_TENSOR_MAX;
+            for (double &v : out) { v = most ? -INFINITY : 0; }
+            for (long long i = 0; i < x.count(); i++) {
+                double &v = out[place(s.y, i, x)];
+                v = most ? (a[(size_t)i] > v ? a[(size_t)i] : v) : v + a[(size_t)i];
+            }
+        } else {
+            int mode = mode_of(*op);
+            for (long long i = 0; i < y.count(); i++) {
+                double u = a[place(s.x, i, y)], w = s.b ? b[place(s.b, i, y)] : 0;
+                long long axis = mode == CUDNN_POINTWISE_GEN_INDEX
+                    ? op->node(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)->one<int64_t>(CUDNN_ATTR_POINTWISE_AXIS) : 0, rest = i;
+                for (long long d = (long long)n - 1; d > axis; d--) { rest /= y.dims[(size_t)d]; }
+                out[(size_t)i] = mode == CUDNN_POINTWISE_ADD ? u + w : mode == CUDNN_POINTWISE_SUB ? u - w
+                    : mode == CUDNN_POINTWISE_MUL ? u * w : mode == CUDNN_POINTWISE_DIV ? u / w
+                    : mode == CUDNN_POINTWISE_EXP ? std::exp(u) : mode == CUDNN_POINTWISE_LOG ? std::log(u)
+                    : mode == CUDNN_POINTWISE_GEN_INDEX ? (double)(rest % y.dims[(size_t)axis])
+                    : mode == CUDNN_POINTWISE_CMP_GE ? u >= w
+                    : mode == CUDNN_POINTWISE_BINARY_SELECT ? (c[place(s.t, i, y)] != 0 ? u : w) : (illegal("pointwise"), 0.0);
+            }
+        }
+        for (size_t i = 0; i < out.size(); i++) {
+            double room = 0;
+            if (is_half(y)) { put(&room, y.type, 0, out[i]), out[i] = get(&room, y.type, 0); }
+            if (!is_virtual(*s.y)) { put(at.at(y.id), y.type, y.place((long long)i), out[i]); }
+        }
+        value[s.y.get()] = out;
+    }
+}
+static cudnnStatus_t execute_flow(dnn_t *handle, const node_t &plan, node_p graph, const node_t &pack, char *space) {
+    sizes ids = pack.list(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    const value_t *data = pack.find(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS), &ops = *graph->find(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    std::map<long long, void *> at, want;
+    auto numbers = std::make_shared<std::map<long long, float>>();
+    demand(data && data->n == (long long)ids.size(), "data of a plan");
+    for (size_t k = 0; k < ids.size(); k++) { demand(at.emplace(ids[k], ((void *const *)(const void *)data->bytes.data())[k]).second, "ids"); }
+    for (const node_p &op : ops.nodes) {
+        step_t s = step_of(*op);
+        for (const node_p &p : {s.x, s.b, s.t, s.y}) {
+            if (!p || is_virtual(*p)) { continue; }
+            tensor_t t(*p);
+            demand(at.count(t.id), "no data for a tensor");
+            void *x = want[t.id] = at[t.id];
+            if (p->find(CUDNN_ATTR_TENSOR_IS_BY_VALUE)) {
+                demand(t.count() == 1 && t.type == CUDA_R_32F && !cusim::on_device(x, 4), "a number of the host's");
+                want[t.id] = &((*numbers)[t.id] = *(const float *)x);
+                continue;
+            }
+            demand((uintptr_t)x % (uintptr_t)t.alignment == 0, "less aligned than planned");
+            demand(cusim::on_device(x, (size_t)t.extent() * bytes_of(t.type)), "a tensor that is not on the device");
+        }
+    }
+    demand(want.size() == ids.size(), "data for what is no tensor of the graph");
+    cudnnStatus_t e = dnn_ready();
+    if (e) { return e; }
+    fakes.attentions++;
+    size_t bytes = (size_t)plan.workspace;
+    cudaError_t queued = cusim::enqueue(handle->stream, [=] {
+        scribble(space, bytes);
+        (void)numbers;                          // want points there
+        run_flow(*graph->find(CUDNN_ATTR_OPERATIONGRAPH_OPS), want);
+    });
+    return queued ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
+}
+// ----------------------------------------------------------------------------- batch norm
+static bool is_norm(const node_t &op) {
+    return op.kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR || op.kind == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
+}
+enum { OF_X, OF_Y, OF_SCALE, OF_MEAN, OF_INVERSE, OF_BIAS, OF_EPS, OF_DY, OF_DSCALE, OF_DBIAS, OF_COUNT };
+// Tensors of a norm; y is dx, back.
+static std::vector<node_p> tensors_of(const node_t &op) {
+    std::vector<node_p> t(OF_COUNT);
+    if (op.kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR) {
+        t[OF_X] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC), t[OF_Y] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_YDESC);
+        t[OF_SCALE] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC), t[OF_BIAS] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC);
+        t[OF_MEAN] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC), t[OF_EPS] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC);
+        t[OF_INVERSE] = op.node(CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC);
+    } else {
+        t[OF_X] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC), t[OF_Y] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC);
+        t[OF_DY] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC), t[OF_SCALE] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC);
+        t[OF_MEAN] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC), t[OF_DSCALE] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC);
+        t[OF_INVERSE] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC), t[OF_DBIAS] = op.node(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC);
+    }
+    return t;
+}
+static void check_norm(const node_t &op) {
+    bool forward = op.kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR;
+    demand(op.one<int>(forward ? CUDNN_ATTR_OPERATION_NORM_FWD_MODE : CUDNN_ATTR_OPERATION_NORM_BWD_MODE) == CUDNN_BATCH_NORM, "mode of a norm");
+    demand(!forward || op.one<int>(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE) == CUDNN_NORM_FWD_TRAINING, "phase of a norm");
+    std::vector<node_p> t = tensors_of(op);
+    tensor_t x(*t[OF_X]);
+    for (int k = 0; k < OF_COUNT; k++) {
+        if (!t[k]) { continue; }
+        tensor_t s(*t[k]);
+        bool image = k == OF_X || k == OF_Y || k == OF_DY;
+        demand(!is_virtual(*t[k]) && s.dims.size() == x.dims.size(), "a tensor of a norm");
+        demand(image ? s.dims == x.dims && s.strides == x.strides && s.type == x.type
+                     : s.type == CUDA_R_32F && s.count() == (k == OF_EPS ? 1 : x.dims[1]) && (k == OF_EPS || s.dims[1] == x.dims[1]), "sizes of a norm");
+        demand((t[k]->find(CUDNN_ATTR_TENSOR_IS_BY_VALUE) != nullptr) == (k == OF_EPS), "a number of a norm");
+    }
+}
+static cudnnStatus_t execute_norm(dnn_t *handle, const node_t &plan, node_p op, const node_t &pack, char *space) {
+    sizes ids = pack.list(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    const value_t *data = pack.find(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    std::vector<node_p> t = tensors_of(*op);
+    std::vector<void *> at(OF_COUNT);
+    size_t bytes = (size_t)plan.workspace, wanted = 0;
+    float eps = 0;
+    demand(data && data->n == (long long)ids.size(), "data of a plan");
+    for (size_t k = 0; k < OF_COUNT; k++) {
+        if (!t[k]) { continue; }
+        tensor_t s(*t[k]);
+        wanted++;
+        for (size_t i = 0; i < ids.size(); i++) {
+            if (ids[i] == s.id) { at[k] = ((void *const *)(const void *)data->bytes.data())[i]; }
+        }
+        demand(at[k], "no data for a tensor");
+        if (k == OF_EPS) {
+            demand(!cusim::on_device(at[k], 4), "a number of the host's");
+            eps = *(const float *)at[k];
+            continue;
+        }
+        demand((uintptr_t)at[k] % (uintptr_t)s.alignment == 0, "less aligned than planned");
+        demand(cusim::on_device(at[k], (size_t)s.extent() * bytes_of(s.type)), "a tensor that is not on the device");
+    }
+    demand(wanted == ids.size(), "data for what is no tensor of the graph");
+    cudnnStatus_t e = dnn_ready();
+    if (e) { return e; }
+    fakes.norms++;
+    cudaError_t queued = cusim::enqueue(handle->stream, [=] {
+        tensor_t x(*t[OF_X]);
+        long long channels = x.dims[1], plane = 1, n = x.count() / channels;
+        for (size_t d = 2; d < x.dims.size(); d++) { plane *= x.dims[d]; }
+        auto element = [&](int which, long long c, long long i) {       // i-th of channel c
+            return get(at[(size_t)which], x.type, x.place((i / plane * channels + c) * plane + i % plane));
+        };
+        auto row = [&](int which, long long c) { return (double)((const float *)at[(size_t)which])[c]; };
+        auto set = [&](int which, long long c, double v) { ((float *)at[(size_t)which])[c] = (float)v; };
+        scribble(space, bytes);
+        for (long long c = 0; c < channels; c++) {
+            double sum = 0, more = 0;
+            if (!t[OF_DY]) {
+                for (long long i = 0; i < n; i++) { sum += element(OF_X, c, i); }
+                sum /= (double)n;
+                for (long long i = 0; i < n; i++) { more += (element(OF_X, c, i) - sum) * (element(OF_X, c, i) - sum); }
+                more = 1 / std::sqrt(more / (double)n + eps);
+                set(OF_MEAN, c, sum), set(OF_INVERSE, c, more);
+                for (long long i = 0; i < n; i++) {
+                    put(at[OF_Y], x.type, x.place((i / plane * channels + c) * plane + i % plane),
+                        (element(OF_X, c, i) - sum) * more * row(OF_SCALE, c) + row(OF_BIAS, c));
+                }
+                continue;
+            }
+            double mean = row(OF_MEAN, c), inverse = row(OF_INVERSE, c);
+            for (long long i = 0; i < n; i++) {
+                sum += element(OF_DY, c, i);
+                more += element(OF_DY, c, i) * (element(OF_X, c, i) - mean) * inverse;
+            }
+            set(OF_DBIAS, c, sum), set(OF_DSCALE, c, more);
+            for (long long i = 0; i < n; i++) {
+                double v = element(OF_DY, c, i) - sum / (double)n - (element(OF_X, c, i) - mean) * inverse * more / (double)n;
+                put(at[OF_Y], x.type, x.place((i / plane * channels + c) * plane + i % plane), v * inverse * row(OF_SCALE, c));
+            }
+        }
+    });
+    return queued ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
+}
 static cudnnStatus_t be_finish(cudnnBackendDescriptor_t d) {
     node_t &o = *node_of(d);
     cudnnStatus_t e = dnn_ready();
@@ -422,22 +690,41 @@ static cudnnStatus_t be_finish(cudnnBackendDescriptor_t d) {
         for (size_t k = 0; k < t.dims.size(); k++) { demand(t.dims[k] > 0 && t.strides[k] > 0, "sizes of a tensor"); }
         break;
     }
-    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: case CUDNN_BACKEND_POINTWISE_DESCRIPTOR: case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: break;
-    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
-        demand(o.node(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)->one<int>(CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_ADD, "pointwise");
-        break;
+    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: case CUDNN_BACKEND_POINTWISE_DESCRIPTOR: case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
+    case CUDNN_BACKEND_MATMUL_DESCRIPTOR: case CUDNN_BACKEND_REDUCTION_DESCRIPTOR: break;
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR: case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR: break;
+    case CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR: case CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR: check_norm(o); break;
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: {
         const value_t *ops = o.find(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-        demand(ops && (ops->n == 1 || ops->n == 2) && o.find(CUDNN_ATTR_OPERATIONGRAPH_HANDLE), "a graph");
+        demand(ops && ops->n && o.find(CUDNN_ATTR_OPERATIONGRAPH_HANDLE), "a graph");
         const node_t &op = *ops->nodes[0];
+        if (is_norm(op)) {
+            demand(ops->n == 1, "a norm's graph");
+            break;
+        }
+        if (!names_of(op.kind)) {
+            check_flow(*ops);
+            break;
+        }
+        demand(ops->n == 1 || (ops->n == 2 && mode_of(*ops->nodes[1]) == CUDNN_POINTWISE_ADD), "a convolution's graph");
         demand(names_of(op.kind) && is_virtual(*op.node(result_of(op.kind))) == (ops->n == 2), "operations");
         break;
     }
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: {
         node_p graph = o.node(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
         const value_t *ops = graph->find(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-        tensor_t given(*ops->nodes[0]->node(names_of(ops->nodes[0]->kind)->w));      // the result may be inner
         if (fakes.refuse) { return no("this fake refuses all"); }
+        if (is_norm(*ops->nodes[0])) { break; }
+        if (!names_of(ops->nodes[0]->kind)) {
+            for (const node_p &op : ops->nodes) {       // products along rows of 8
+                tensor_t x(*step_of(*op).x);
+                bool product = op->kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR && !is_virtual(*step_of(*op).x);
+                if (product && x.dims[3] % 8) { return no("a head's size that is no multiple of 8"); }
+            }
+            break;
+        }
+        tensor_t given(*ops->nodes[0]->node(names_of(ops->nodes[0]->kind)->w));      // the result may be inner
         if (fakes.refuse_sums && ops->n == 2 && bytes_of(given.type) > 2) { return no("no engine adds a bias of this dtype"); }
         break;
     }
@@ -517,16 +804,18 @@ static cudnnStatus_t be_execute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, 
     node_p config = p->node(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
     node_p graph = config->node(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
     const value_t *ops = graph->find(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-    node_p op = ops->nodes[0], add = ops->n == 2 ? ops->nodes[1] : nullptr;
-    const names_t &a = *names_of(op->kind);
-    sizes ids = v->list(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
-    const value_t *data = v->find(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
     char *space = (char *)v->one<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-    demand(data && data->n == (long long)ids.size() && ids.size() == (add ? 4u : 3u), "data of a plan");
     demand(!p->workspace || ((uintptr_t)space % 256 == 0 && cusim::on_device(space, (size_t)p->workspace)), "workspace");
     for (int note : config->notes) {
         demand(note != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC && note != CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, "an engine that may not be taken");
     }
+    if (is_norm(*ops->nodes[0])) { return execute_norm(handle, *p, ops->nodes[0], *v, space); }
+    if (!names_of(ops->nodes[0]->kind)) { return execute_flow(handle, *p, graph, *v, space); }
+    node_p op = ops->nodes[0], add = ops->n == 2 ? ops->nodes[1] : nullptr;
+    const names_t &a = *names_of(op->kind);
+    sizes ids = v->list(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    const value_t *data = v->find(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    demand(data && data->n == (long long)ids.size() && ids.size() == (add ? 4u : 3u), "data of a plan");
     auto at = [&](const tensor_t &t) -> void * {
         for (size_t k = 0; k < ids.size(); k++) {
             void *x = ((void *const *)(const void *)data->bytes.data())[k];

@@ -10,6 +10,7 @@ struct fakes_t {
     bool refuse_sums = true;            // no engine for a convolution with its bias in f32 or f64
     long live = 0;                      // handles and descriptors
     long products = 0, convs = 0;       // executed
+    long attentions = 0, norms = 0;     // executed graphs of them
     long plans = 0;                     // asked for: heuristics of cuBLASLt, plans made of cuDNN
     long rounded = 0;                   // executed with factors of TF32
     long fused = 0;                     // convolutions executed with their bias

@@ -1,4 +1,4 @@
-// libraries.cpp - products and convolutions by cuBLASLt and cuDNN, which are fakes (fakes.h), against the CPU's;
+// libraries.cpp - products, convolutions, attention and batch norm by cuBLASLt and cuDNN, which are fakes (fakes.h), against the CPU's;
 // libraries that are missing, of another version or fail; and the plans that the real cuDNN, where it is installed,
 // makes without a GPU
 #define TCU_POINTWISE_ROWS(X) X(CLONE, clone) X(ADD, add) X(MUL, mul)
@@ -165,6 +165,66 @@ static void convolutions() {
     fakes.refuse_sums = true;
     tensor_cuda_set_conv_tf32(1);
 }
+static tensor_t *attention_of(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask, bool causal) {
+    tensor_scaled_dot_product_attention_args_t a;
+    a.surplus_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
+    a.query = q, a.key = k, a.value = v, a.attn_mask = mask, a.is_causal = causal;
+    return tensor_scaled_dot_product_attention_with(a);
+}
+// Queries, keys and values of one tensor [B, T, 3, H, E], as GPT-2 has them, and of three; back too.
+static void attentions() {
+    static const struct { int64_t b, h, t, s, e, v; bool causal, packed; int64_t part; } shapes[] = {
+        {2, 3, 5, 5, 8, 8, true, true, 0}, {2, 3, 5, 5, 8, 8, false, true, 0}, {1, 2, 70, 65, 16, 8, true, false, 0},
+        {3, 1, 4, 9, 8, 24, false, false, 0}, {5, 2, 3, 3, 8, 8, true, true, 2}, {5, 2, 3, 3, 8, 8, true, false, 1},
+        {2, 2, 3, 3, 12, 8, true, false, -1}};
+    for (int dtype : {TENSOR_F16, TENSOR_BF16}) {
+        for (auto &c : shapes) {
+            tensor_scope_t scope = tensor_scope_begin();
+            tensor_t *in[3], *far[3], *want[3], *got[3], *leaf[3], *spread[3];
+            auto attend = [&](tensor_t *const *x) { return attention_of(x[0], x[1], x[2], NULL, c.causal); };
+            for (int k = 0; k < 3; k++) {
+                int64_t rows = k ? c.s : c.t, width = k == 2 ? c.v : c.e;
+                leaf[k] = random_of(dtype, c.packed ? std::vector<int64_t>{c.b, rows, c.h, width} : std::vector<int64_t>{c.b, c.h, rows, width});
+                far[k] = tensor_requires_grad_(on(leaf[k]), 1), tensor_requires_grad_(leaf[k], 1);
+                in[k] = c.packed ? tensor_transpose(leaf[k], 1, 2) : leaf[k];
+                spread[k] = c.packed ? tensor_transpose(far[k], 1, 2) : far[k];
+            }
+            long before = fakes.attentions;
+            tcu::limits.attention_workspace = c.part > 0 ? c.part * c.h * 64 * 64 * 2 : 256 << 20;
+            tensor_t *y = attend(in), *gy = tensor_to(tensor_randn_like(y), (tensor_dtype_t)dtype), *gfar = on(gy);
+            if (c.packed) { gfar = tensor_transpose(tensor_contiguous(tensor_transpose(gfar, 1, 2)), 1, 2); }
+            CHECK(tensor_autograd_grad(&y, 1, &gy, leaf, 3, want, 0) == 0);
+            both_ways([&] { return attend(spread); }, y, dtype, c.part < 0 ? 2 : 1);     // by cuBLASLt
+
+            for (int use = 0; use < 2; use++) {
+                tensor_cuda_set_libraries(use);
+                tensor_t *fy = attend(spread);
+                int64_t calls = tensor_cuda_library_calls();
+                CHECK(tensor_autograd_grad(&fy, 1, &gfar, far, 3, got, 0) == 0);
+                CHECK(tensor_cuda_library_calls() == calls + (c.part < 0 ? 5 : 1) * use);
+                for (int k = 0; k < 3; k++) { CHECK(near(got[k], want[k], dtype)); }
+            }
+            CHECK(fakes.attentions - before == (c.part < 0 ? 0 : 2 + (c.part ? (c.b + c.part - 1) / c.part : 1)));
+            tensor_scope_end(scope);
+        }
+        // What has no batch, a mask, nothing in it; a gradient of the gradient.
+        tensor_t *x = random_of(dtype, {6, 8}), *fx = on(x), *mask = tensor_randn(6, 6), *fmask = on(mask);
+        both_ways([&] { return attention_of(fx, fx, fx, NULL, false); }, attention_of(x, x, x, NULL, false), dtype);
+        mask = tensor_to(mask, (tensor_dtype_t)dtype), fmask = on(mask);
+        both_ways([&] { return attention_of(fx, fx, fx, fmask, false); }, attention_of(x, x, x, mask, false), dtype, 2);
+        x = tensor_zeros_of((tensor_dtype_t)dtype, 0, 3, 8), fx = on(x);
+        both_ways([&] { return attention_of(fx, fx, fx, NULL, false); }, x, dtype, 0);
+        auto second = [&](tensor_t *p) {
+            tensor_t *y = tensor_sum(attention_of(p, p, p, NULL, true)), *g;
+            CHECK(tensor_autograd_grad(&y, 1, NULL, &p, 1, &g, TENSOR_CREATE_GRAPH) == 0);
+            y = tensor_sum(tensor_mul(g, g));
+            CHECK(tensor_autograd_grad(&y, 1, NULL, &p, 1, &g, 0) == 0);
+            return g;
+        };
+        x = tensor_requires_grad_(random_of(dtype, {2, 3, 8}), 1), fx = tensor_requires_grad_(on(tensor_detach(x)), 1);
+        CHECK(near(second(fx), second(x), TENSOR_BF16));
+    }
+}
 static void exactness() {
     tensor_t *a = on(tensor_randn(8, 8)), *x = on(tensor_randn(1, 2, 5, 5)), *w = on(tensor_randn(2, 2, 3, 3));
     const conv_case_t c = {2, 1, 2, 2, 5, 3, 1, 0, 1, 1, 0};
@@ -184,6 +244,81 @@ static void exactness() {
     a = tensor_to(a, TENSOR_F64);
     CHECK(rounded(tensor_matmul(a, a)) == 0);
     CHECK(tensor_cuda_set_matmul_tf32(0) == 1);
+}
+// A residual block and what stands round it, channels innermost or not: one result, and what was copied.
+static struct { int64_t clones, convs; } counted;
+static void images() {
+    static tensor_t *w[6];
+    const int64_t dims[6][4] = {{8, 3, 3, 3}, {8, 8, 1, 1}, {8, 8, 3, 3}, {8, 8, 3, 3}, {5, 8, 0, 0}, {8, 0, 0, 0}};
+    for (int dtype : {TENSOR_F32, TENSOR_BF16}) {
+        tensor_scope_t scope = tensor_scope_begin();
+        for (int k = 0; k < 6; k++) { w[k] = random_of(dtype, std::vector<int64_t>(dims[k], dims[k] + (k < 4 ? 4 : k == 4 ? 2 : 1))); }
+        tensor_t *image = random_of(dtype, {2, 3, 10, 12}), *want[7] = {};
+        tensor_cuda_set_conv_tf32(0);
+        // 0 the CPU's; 1 row-major; then channels innermost: 2 in image, 3 in weights too, 4 without libraries
+        for (int way = 0; way < 5; way++) {
+            auto to = [&](tensor_t *x, bool last) { return tensor_requires_grad_(tensor_detach(way == 0 ? x : last ? tensor_channels_last(on(x)) : on(x)), 1); };
+            tensor_t *leaf[7], *got[7], *mean = tensor_zeros(8), *variance = tensor_ones(8);
+            long norms = fakes.norms;
+            mean = tensor_to(way ? on(mean) : mean, (tensor_dtype_t)dtype), variance = tensor_to(way ? on(variance) : variance, (tensor_dtype_t)dtype);
+            for (int k = 0; k < 6; k++) { leaf[k] = to(w[k], way > 2 && k < 4); }
+            leaf[6] = to(image, way > 1);
+            if (way == 4) { tensor_cuda_set_libraries(0); }
+            auto conv = [&](tensor_t *x, int k, int64_t stride) {
+                return convolve({2, 0, 0, 0, 0, 0, stride, dims[k][3] / 2, 1, 1, 0}, false, x, leaf[k], NULL);
+            };
+            auto norm = [&](tensor_t *x) {
+                tensor_batch_norm_args_t a;
+                a.surplus_ = TENSOR__NO_SURPLUS;
+                a.x = x, a.weight = a.bias = leaf[5], a.training = 1, a.running_mean = mean, a.running_var = variance;
+                return tensor_batch_norm_with(a);
+            };
+            auto pool = [&](tensor_t *x) {
+                tensor_max_pool_args_t a;
+                a.surplus_ = TENSOR__NO_SURPLUS;
+                a.x = x, a.kernel = 3, a.stride = 2, a.padding = 1;
+                return tensor_max_pool2d_with(a);
+            };
+            auto count = [](void *user, const char *op, int64_t native, int64_t fallback) {
+                auto *c = (decltype(counted) *)user;
+                if (!std::strcmp(op, "clone")) { c->clones = native + fallback; }
+                if (!std::strcmp(op, "conv2d")) { c->convs = native + fallback; }
+            };
+            tensor_cuda_op_counts(count, &counted);
+            int64_t clones = counted.clones, libraries = tensor_cuda_library_calls();
+            tensor_t *x = pool(tensor_relu(norm(conv(leaf[6], 0, 1)))), *y = x;
+            bool last = way > 1;
+            CHECK(way == 0 || tensor_is_channels_last(x) == last);
+            y = tensor_relu(norm(conv(y, 1, 1)));
+            y = norm(conv(y, 2, 1));
+            y = tensor_relu(tensor_add(y, x));
+            CHECK(way == 0 || tensor_is_channels_last(y) == last);
+            y = conv(y, 3, 2);
+            CHECK(way == 0 || tensor_is_channels_last(y) == last);
+            y = tensor_linear(tensor_flatten(tensor_adaptive_avg_pool2d(y, 1, 1), 1, -1), leaf[4], NULL);
+            y = tensor_mean(tensor_mul(y, y));
+            tensor_t *g = tensor_ones_like(y);
+            CHECK(tensor_autograd_grad(&y, 1, &g, leaf, 7, got, 0) == 0);
+            tensor_cuda_op_counts(count, &counted);
+            static tensor_t *statistics[2];
+            if (way == 0) {
+                statistics[0] = mean, statistics[1] = variance;
+            } else {
+                CHECK(near(mean, statistics[0], dtype) && near(variance, statistics[1], dtype));
+                CHECK(fakes.norms - norms == (way < 4 && (last || dtype == TENSOR_BF16) ? 6 : 0));
+            }
+            for (int k = 0; k < 7; k++) {
+                if (way == 0) { want[k] = got[k]; } else { CHECK(near(got[k], want[k], dtype)); }
+            }
+            if (way) {
+                std::printf("images %s, way %d: %lld copies, %lld calls of libraries\n", dtype == TENSOR_F32 ? "f32" : "bf16", way,
+                            (long long)(counted.clones - clones), (long long)(tensor_cuda_library_calls() - libraries));
+            }
+            if (way == 4) { tensor_cuda_set_libraries(1); }
+        }
+        tensor_cuda_set_conv_tf32(1);
+        tensor_scope_end(scope);
+    }
 }
 static int dropped;
 static void plan_table() {
@@ -295,6 +430,33 @@ static void failing() {
     CHECK(met > 60 && errors < 60);
     again();
 }
+static void failing_graphs() {                  // likewise attention and batch norm, forward and back
+    int met = 0;
+    for (int k = 0; k < 1100; k += 17) {
+        again();
+        tensor_t *q = random_of(TENSOR_F16, {2, 2, 4, 8}), *w = tensor_randn(2), *far[2] = {on(q), on(w)}, *near_[2] = {q, w}, *g[2][2];
+        for (int way = 0; way < 2; way++) {
+            tensor_t **in = way ? far : near_;
+            tensor_requires_grad_(in[0], 1), tensor_requires_grad_(in[1], 1);
+            if (way) { cusim::config.fail_call = cusim::counts.calls + k; }
+            tensor_batch_norm_args_t a;
+            a.surplus_ = TENSOR__NO_SURPLUS;
+            a.x = attention_of(in[0], in[0], in[0], NULL, true), a.weight = a.bias = in[1], a.training = 1;
+            tensor_t *y = tensor_batch_norm_with(a);
+            y = tensor_sum(tensor_mul(y, y));
+            tensor_t *one = tensor_ones_like(y);
+            if (tensor_ok() && tensor_autograd_grad(&y, 1, &one, in, 2, g[way], 0) == 0 && way) {
+                CHECK(near(g[1][0], g[0][0], TENSOR_BF16) && near(g[1][1], g[0][1], TENSOR_BF16));
+            }
+            met += *tensor_cuda_library_error() != 0;
+            cusim::config.fail_call = -1;
+        }
+        CHECK(tensor_ok() || tensor_error_code() == TENSOR_ERR_CUDA || tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY);
+        tensor_clear_error();
+    }
+    CHECK(met > 20);
+    again();
+}
 // In a capture workspace is the graph's own: other work between two replays does not meet it.
 static void captured() {
     const conv_case_t c = {2, 2, 2, 3, 6, 3, 1, 1, 1, 1, 0};
@@ -363,6 +525,9 @@ static void orders() {
         {1024, 2048, 14, 1, 2, 0}, {2048, 512, 7, 1, 1, 0}};
     using namespace tcu;
     std::string folder = std::getenv("CUDA") ? std::getenv("CUDA") : "";
+    // Kernels that cuDNN compiles it loads by a driver, without one by a stand-in (cuda.sh) of this name.
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!driver && std::getenv("DRIVER")) { driver = dlopen(std::getenv("DRIVER"), RTLD_NOW | RTLD_LOCAL); }
     void *real = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
     if (!real) { real = dlopen((folder + "/lib64/libcudnn.so.9").c_str(), RTLD_NOW | RTLD_LOCAL); }
     char json[4096];
@@ -409,7 +574,7 @@ static void orders() {
                     t.emplace_back(a);
                 }
                 L.said[0] = 0;
-                conv_plan_t *p = conv_planned(at, (conv_kind_t)(kind % 3), dtype, t.data(), space, alignment, kind == 3);
+                dnn_plan_t *p = conv_planned(at, (conv_kind_t)(kind % 3), dtype, t.data(), space, alignment, kind == 3);
                 asked += kind < 3;
                 (kind < 3 ? plans : sums) += p != nullptr;
                 if (!p && kind < 3) { std::printf("no plan for %d -> %d, size %d, kernel %d, kind %d: %s\n", (int)c.cin, (int)c.cout, (int)c.size, (int)c.kernel, kind, L.said); }
@@ -422,7 +587,41 @@ static void orders() {
                     way == 1 ? "f32 without TF32" : dtype == TENSOR_F32 ? "f32" : dtype == TENSOR_F16 ? "f16" : dtype == TENSOR_BF16 ? "bf16" : "f64", plans, asked, sums,
                     asked / 3, (double)most / 1e6, seconds);
     }
-    L.convs.clear(conv_drop);
+    for (int way = 0; way < 4 && driver; way++) {        // GPT-2's attention, forward and back
+        bool back = way & 1, causal = way & 2;
+        int dtype = causal ? TENSOR_BF16 : TENSOR_F16;
+        const int64_t apart[4] = {1024 * 2304, 64, 2304, 1}, together[4] = {12 * 1024 * 64, 1024 * 64, 64, 1}, dims[4] = {8, 12, 1024, 64};
+        const int64_t alignment[SDPA_DELTA + 1] = {16, 16, 16, 16, 16, 16, 16, 16, 16, 16};
+        std::vector<heads_t> t;
+        for (int k = 0; k <= SDPA_DELTA; k++) {
+            tensor_arg_t a = {};
+            a.ndim = 4, a.dims = dims, a.strides = k < SDPA_Y ? apart : together, a.numel = 8 * 12 * 1024 * 64;
+            t.emplace_back(a, k == SDPA_K || (k == SDPA_V && back));
+            if (k == SDPA_LSE || k == SDPA_DELTA) {
+                t[k].dims[3] = t[k].strides[2] = 1, t[k].strides[1] = 1024, t[k].strides[0] = 12 * 1024;
+            }
+        }
+        auto start = std::chrono::steady_clock::now();
+        dnn_plan_t *p = attention_planned(at, back, causal, dtype, t.data(), alignment);
+        CHECK(p != NULL);
+        std::printf("attention %s%s, %s: %s; workspace %.1f MB; %.1f s\n", causal ? "bf16 causal" : "f16", back ? " backward" : "",
+                    "8 x 12 x 1024 x 64", p ? "a plan by cuDNN" : L.said, p ? (double)p->workspace / 1e6 : 0,
+                    std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    for (int way = 0; way < 2 && driver; way++) {       // batch norm of ResNet-50, channels innermost
+        bool back = way != 0;
+        int dtype = back ? TENSOR_BF16 : TENSOR_F32;
+        const int64_t dims[4] = {32, 64, 56, 56}, strides[4] = {64 * 56 * 56, 56 * 56, 56, 1}, alignment[3] = {16, 16, 16};
+        tensor_arg_t a = {};
+        a.ndim = 4, a.dims = dims, a.strides = strides;
+        auto start = std::chrono::steady_clock::now();
+        dnn_plan_t *p = norm_planned(at, back, dtype, image_t(a, true), alignment);
+        CHECK(p != NULL);
+        std::printf("batch norm %s%s: %s; workspace %.1f MB; %.1f s\n", dtype == TENSOR_F32 ? "f32" : "bf16", back ? " backward" : "", p ? "a plan by cuDNN" : L.said,
+                    p ? (double)p->workspace / 1e6 : 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    if (!driver) { std::printf("skipped 6 tests: no stand-in for libcuda.so.1\n"); }
+    L.graphs.clear(dnn_drop);
     lib.cudnnBackendDestroyDescriptor_(L.properties);
     L.properties = nullptr;
 }
@@ -432,6 +631,8 @@ int main() {
     tensor_manual_seed(3);
     products();
     convolutions();
+    attentions();
+    images();
     exactness();
     plan_table();
     orders();
@@ -439,6 +640,7 @@ int main() {
     captured();
     missing();
     failing();
+    failing_graphs();
     CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0 && fakes.live == 0);
     cusim_set("live", 0);
 #ifdef CUSIM_ASAN
