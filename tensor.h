@@ -5489,7 +5489,10 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
         for (i = 0; i < rows; i += h, dst += size) {
             h = mr + (i < high);
             for (q = 0, d = dst; q < h; q++, a += ars, d += ld) {
-                for (p = 0; p + V_N <= k; p += V_N) V_STORE(d + p, V_LOAD(a + p));
+                for (p = 0; p + V_N <= k; p += V_N) {
+                    __builtin_prefetch(a + p + ars);    /* the next row is another page */
+                    V_STORE(d + p, V_LOAD(a + p));
+                }
                 for (; p < k; p++) d[p] = a[p];
             }
         }
@@ -5766,9 +5769,9 @@ TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
 TENSOR__FN void TENSOR__K(gemm_share)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     const tensor__gemm_t *g = job->g;
-    int64_t i = job->r[0] + task * 4 * TENSOR__MR, lda = tensor__gemm_chunk(g->k) + 16;
+    int64_t i = job->r[0] + task * 8 * TENSOR__MR, lda = tensor__gemm_chunk(g->k) + 16;
     (void)worker;
-    TENSOR__K(gemm_pack_a)(job->r[5] - job->r[4], TENSOR__MIN(job->r[1] - i, (int64_t)4 * TENSOR__MR), 0,
+    TENSOR__K(gemm_pack_a)(job->r[5] - job->r[4], TENSOR__MIN(job->r[1] - i, (int64_t)8 * TENSOR__MR), 0,
                            TENSOR__MR, (const float *)g->a + i * g->ars + job->r[4] * g->acs, g->ars, g->acs,
                            tensor__gemm_floats(g) + (i - job->r[0]) * lda, lda, lda * TENSOR__MR);
 }
@@ -5789,7 +5792,7 @@ TENSOR__FN void TENSOR__K(gemm_blocks)(tensor__gemm_job_t *job) {
         for (p = 0; p < g->k; p += kc) {
             job->r[0] = ic; job->r[1] = TENSOR__MIN(ic + mc, g->m);
             job->r[4] = p; job->r[5] = TENSOR__MIN(p + kc, g->k);
-            tensor__parallel((job->r[1] - ic + 4 * TENSOR__MR - 1) / (4 * TENSOR__MR), TENSOR__K(gemm_share),
+            tensor__parallel((job->r[1] - ic + 8 * TENSOR__MR - 1) / (8 * TENSOR__MR), TENSOR__K(gemm_share),
                              job);
             tensor__parallel(job->cut.tasks, TENSOR__K(gemm_shared), job);
         }
