@@ -5542,7 +5542,8 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                                        const float *b, float *c, const int64_t *r,
                                                        const float *ready, float *scratch) {
     int b_here = TENSOR__K(gemm_b_here)(g), a_here = TENSOR__K(gemm_a_here)(g);
-    int col = g->acs != 1, high, mr0, mr, w, first = 0, row, touch = g->k <= TENSOR__GEMM_KC && g->m * g->n > 65536;
+    int col = g->acs != 1, high, mr0, mr, w, first = 0, row;
+    int touch = g->k <= TENSOR__GEMM_KC && g->m * g->n > 65536;
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(g->k);
     int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
     float *bp = scratch + tensor__gemm_panel_floats(g);
