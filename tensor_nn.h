@@ -5317,7 +5317,8 @@ typedef struct nn__conv_t {
     int64_t chunks;                   // parts of the images of the weight gradient
     int dtype, direct;                // direct: the image is its own columns (1 x 1)
     size_t es;
-    uint64_t columns, gemm, turned, worker;   // bytes: columns of a worker, its GEMM, a gradient on its side, all
+    uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, all of it
+    uint64_t turned;                  // of a weight's gradient on its side, behind the GEMM; 0 = upright
     const nn__direct_t *sums;         // the weight gradient without columns, or NULL
     char *pieces;                     // of the weight gradient, chunks of them
 } nn__conv_t;

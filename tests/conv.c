@@ -452,8 +452,8 @@ static void special_values(void) {
     CHECK(tensor_backward(tensor_sum(r.values)) == 0);
 }
 
-// A convolution is linear in either factor: <gw, v> = <conv(x, v), gy>, <gx, u> = <conv(u, w), gy>. More channels
-// out than a vector has lanes, fewer than terms of a sum: the gradient of the weight is formed on its side.
+// A convolution is linear in either factor: <gw, v> = <conv(x, v), gy>, <gx, u> = <conv(u, w), gy>. More
+// channels out than lanes of a vector, fewer than terms of a sum: the weight's gradient lies on its side.
 static void wide(void) {
     static const int64_t cases[][4] = {{48, 40, 1, 1}, {96, 80, 1, 2}, {5, 40, 3, 1}, {33, 32, 1, 1}};
     for (int k = 0; k < 8; k++) {
