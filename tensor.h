@@ -5392,8 +5392,8 @@ TENSOR__ROWS(TENSOR__TILES, 0)
 
 /* the first panel of rows packs B as it goes: what B waits for is hidden behind sums */
 TENSOR__FN void TENSOR__K(gemm_first)(int col, int64_t k, const float *a, int64_t as, const float *b,
-                                      int64_t bs,
-                                      float *c, int64_t cs, const float *bias, int add, float *d) {
+                                      int64_t bs, float *c, int64_t cs, const float *bias, int add,
+                                      float *d) {
     if (col)
         TENSOR__K(gemm_tile)(TENSOR__MR, 2, 1, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d);
     else
@@ -5496,7 +5496,8 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
         for (i = 0; i < rows; i += h, dst += size) {
             h = mr + (i < high);
             for (q = 0, d = dst; q < h; q++, a += ars, d += ld) {
-                for (p = 0; p + V_N <= k; p += V_N) V_STORE(d + p, V_LOAD(a + p));
+                for (p = 0; p + V_N <= k; __builtin_prefetch(a + p + ars), p += V_N)
+                    V_STORE(d + p, V_LOAD(a + p));
                 for (; p < k; p++) d[p] = a[p];
             }
         }
@@ -5530,46 +5531,55 @@ TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int64_t 
 }
 #endif
 
-/* rectangle r of one item. Strides arrive normalised: see gemm_f32. */
-TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, int64_t k, const float *a,
+/* B in place: an eighth of L2 holds all of it, or at most two panels of rows would reuse a packed one */
+TENSOR__FN int TENSOR__K(gemm_b_here)(const tensor__gemm_t *g) {
+    return g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 32768);
+}
+/* A in place, unless 14 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
+TENSOR__FN int TENSOR__K(gemm_a_here)(const tensor__gemm_t *g) {
+    return g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
+                       : g->ars == 1 && (g->m * g->k <= 8192 || g->n <= TENSOR__NR);
+}
+
+/* rectangle r of one item. Strides arrive normalised: see gemm_f32. ready: panels of A, MR high, that
+ * gemm_share packed of one block of rows and one chunk of k; NULL: A is packed here. */
+TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, const float *a,
                                                        const float *b, float *c, const int64_t *r,
-                                                       float *scratch) {
-    /* B in place: an eighth of L2 holds all of it, or at most two panels of rows would reuse a packed one */
-    int b_here = g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 32768);
-    /* A in place, unless 14 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
-    int a_here = g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
-                             : g->ars == 1 && (g->m * k <= 8192 || g->n <= TENSOR__NR);
-    int col = g->acs != 1, high, mr0, mr, w, first = 0, row, touch = k <= 256 && g->m * g->n > 65536;
-    int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(k);
+                                                       const float *ready, float *scratch) {
+    int b_here = TENSOR__K(gemm_b_here)(g), a_here = TENSOR__K(gemm_a_here)(g);
+    int64_t mc = ready ? r[1] - r[0] : (int64_t)TENSOR__GEMM_MC;
+    int col = g->acs != 1, high, mr0, mr, w, first = 0, row;
+    int touch = g->k <= TENSOR__GEMM_KC && g->m * g->n > 65536;
+    int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(g->k);
     int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
-    float *ap = scratch, *bp = scratch + tensor__gemm_panel_floats(g);
-    for (ic = r[0]; ic < r[1]; ic += TENSOR__GEMM_MC)
-      for (p = 0; p < k; p += kc)
+    float *bp = scratch + tensor__gemm_panel_floats(g);
+    for (ic = r[0]; ic < r[1]; ic += mc)
+      for (p = r[4]; p < r[5]; p += kc)
         for (jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC) {
             int add = g->accumulate || p > 0;
             const float *bias = p == 0 && g->bias ? (const float *)g->bias + jc : NULL;
-            const float *bb = b + p * g->brs + jc * g->bcs, *aa = ap;
-            kb = TENSOR__MIN(k - p, kc);
+            const float *bb = b + p * g->brs + jc * g->bcs, *aa = ready ? ready : scratch;
+            kb = TENSOR__MIN(g->k - p, kc);
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
-            rows = TENSOR__MIN(r[1] - ic, (int64_t)TENSOR__GEMM_MC);
+            rows = TENSOR__MIN(r[1] - ic, mc);
             /* whole panels of B are packed by the first rows; of B in place only what no mask can read */
             first = !b_here && g->bcs == 1 && rows >= TENSOR__MR ? TENSOR__MR : 0;
             j = b_here || first ? nb / TENSOR__NR * TENSOR__NR : 0;
             if (j < nb && (!b_here || (TENSOR__PASS != 3 && nb % V_N)))
                 TENSOR__K(gemm_pack_b)(kb, nb - j, bb + j * g->bcs, g->brs, g->bcs,
                                        b_here ? bp : bp + j * kb);
-            mr0 = tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
+            mr0 = ready ? (high = 0, TENSOR__MR) : tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
             /* the first block of B packs the panels of A, a few ahead of their use; the others find them */
-            for (i = 0, packed = jc == r[2] ? 0 : rows; i < rows; i += mr) {
+            for (i = 0, packed = ready || jc > r[2] ? rows : 0; i < rows; i += mr) {
                 const tensor__gemm_tile_fn *fn;
                 int64_t as = col ? g->acs : g->ars;
                 float *cc = c + (ic + i) * g->crs + jc;
-                mr = i < first ? first : mr0 + (i - first < high);
+                mr = i < first ? first : (int)TENSOR__MIN(mr0 + (i - first < high), rows - i);
                 fn = TENSOR__K(gemm_tiles)[mr - 1][col];
                 if (a_here) aa = a + (ic + i) * g->ars + p * g->acs;
                 else {
                     as = col ? (int64_t)TENSOR__MR : lda;
-                    aa = i ? aa + size : ap;
+                    if (i) aa += size;
                     if (i == packed) {
                         int n = i < first ? TENSOR__GEMM_PANELS : 0;
                         if (i < first) packed = first;
@@ -5577,7 +5587,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                             packed += mr0 + (packed - first < high);
                         TENSOR__K(gemm_pack_a)(kb, packed - i, i < first ? 0 : first + high - i,
                                                i < first ? first : mr0, a + (ic + i) * g->ars + p * g->acs,
-                                               g->ars, g->acs, ap + (aa - ap), lda, size);
+                                               g->ars, g->acs, scratch + (aa - scratch), lda, size);
                     }
                 }
                 for (j = 0; j < nb; j += w) {
@@ -5636,9 +5646,8 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
         (void)x1; (void)x2; (void)x3; (void)y1; (void)y2; (void)y3; \
         TENSOR__DOTS(TENSOR__DOT) } while (0)
 
-/* Four columns of a whole tile at once: quad i of z[j] gets the quads of s<i><j>,
-    folded as V_HSUM folds them,
- * and a transpose inside the quads puts the rest of that tree side by side. */
+/* Four columns of a whole tile at once: quad i of z[j] gets the quads of s<i><j>, folded as V_HSUM folds
+ * them, and a transpose inside the quads puts the rest of that tree side by side. */
 #undef TENSOR__HALVES
 #undef TENSOR__FOLDS
 #if TENSOR__PASS == 3
@@ -5745,10 +5754,9 @@ TENSOR__FN int TENSOR__K(gemm_is_dot)(const tensor__gemm_t *g) {
 TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     const tensor__gemm_t *g = job->g;
-    int64_t per = job->cut.gm * job->cut.gn, t = task * job->cut.per, n = g->batch * per, r[4];
-    int64_t t1 = TENSOR__MIN(t + job->cut.per, n);
-    float *s = (float *)(void *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63)
-        + (int64_t)tensor__gemm_worker_floats(g) * worker;
+    int64_t per = job->cut.gm * job->cut.gn, t = task * job->cut.per, n = g->batch * per, r[6];
+    int64_t t1 = TENSOR__MIN(t + job->cut.per, n), lda = tensor__gemm_chunk(g->k) + 16;
+    float *s = tensor__gemm_room(g, worker), *ready = job->shared ? tensor__gemm_room(g, 0) : NULL;
     for (; t < t1; t++) {
         int64_t item = per == 1 ? t : t / per;
         const float *a = (const float *)g->a + (g->aoff ? g->aoff[item] : 0);
@@ -5756,34 +5764,41 @@ TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
         float *c = (float *)g->c + (g->coff ? g->coff[item] : 0);
         tensor__gemm_rect(job, t - item * per, TENSOR__MR, TENSOR__NR, r);
         if (TENSOR__K(gemm_is_dot)(g)) TENSOR__K(gemm_dots)(g, a, b, c, r);
-        else TENSOR__K(gemm_block)(g, g->k, a, b, c, r, s);
+        else TENSOR__K(gemm_block)(g, a, b, c, r, ready ? ready + (r[0] - job->r[0]) * lda : NULL, s);
     }
+}
+
+/* 8 panels of the A that all threads read: packed once, by all of them, into the panels of worker 0 */
+TENSOR__FN void TENSOR__K(gemm_share)(void *arg, int64_t task, int worker) {
+    const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
+    const tensor__gemm_t *g = job->g;
+    int64_t at = task * 8 * TENSOR__MR, i = job->r[0] + at, lda = tensor__gemm_chunk(g->k) + 16;
+    int64_t rows = TENSOR__MIN(job->r[1] - i, (int64_t)8 * TENSOR__MR);
+    const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0) + i * g->ars + job->r[4] * g->acs;
+    (void)worker;
+    TENSOR__K(gemm_pack_a)(job->r[5] - job->r[4], rows, 0, TENSOR__MR, a, g->ars, g->acs,
+                           tensor__gemm_room(g, 0) + at * lda, lda, lda * TENSOR__MR);
 }
 
 /* part `task` of a split sum, into its own m x n of scratch */
 TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     tensor__gemm_t g = *job->g;
-    int64_t k0 = g.k * task / job->parts, r[4];
-    float *s = (float *)(void *)(((uintptr_t)g.scratch + 63) & ~(uintptr_t)63);
-    float *parts = s + (int64_t)tensor__gemm_worker_floats(&g) * job->workers;
+    int64_t k0 = g.k * task / job->parts, r[6];
+    float *s = tensor__gemm_room(&g, worker), *part = tensor__gemm_room(&g, job->workers) + task * g.m * g.n;
     const float *a = (const float *)g.a + k0 * g.acs, *b = (const float *)g.b + k0 * g.brs;
-    s += (int64_t)tensor__gemm_worker_floats(&g) * worker;
     g.k = g.k * (task + 1) / job->parts - k0;
     g.bias = NULL; g.accumulate = 0; g.crs = g.n;
-    r[0] = r[2] = 0; r[1] = g.m; r[3] = g.n;
-    parts += task * g.m * g.n;
-    if (TENSOR__K(gemm_is_dot)(&g)) TENSOR__K(gemm_dots)(&g, a, b, parts, r);
-    else TENSOR__K(gemm_block)(&g, g.k, a, b, parts, r, s);
+    r[0] = r[2] = r[4] = 0; r[1] = g.m; r[3] = g.n; r[5] = g.k;
+    if (TENSOR__K(gemm_is_dot)(&g)) TENSOR__K(gemm_dots)(&g, a, b, part, r);
+    else TENSOR__K(gemm_block)(&g, a, b, part, r, NULL, s);
 }
 
 TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
     const tensor__gemm_t *g = job->g;
-    const float *parts = (const float *)(const void *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63)
-        + (int64_t)tensor__gemm_worker_floats(g) * job->workers, *bias = (const float *)g->bias;
+    const float *parts = tensor__gemm_room(g, job->workers), *bias = (const float *)g->bias;
     int64_t i, j, t;
-    if (job->workers > 1) tensor__parallel(job->parts, TENSOR__K(gemm_part), job);
-    else for (t = 0; t < job->parts; t++) TENSOR__K(gemm_part)(job, t, 0);
+    tensor__parallel(job->parts, TENSOR__K(gemm_part), job);
     for (i = 0; i < g->m; i++)
         for (j = 0; j < g->n; j++) {
             float *c = (float *)g->c + (g->coff ? g->coff[0] : 0) + i * g->crs + j, v;
@@ -5819,7 +5834,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
 TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     tensor__gemm_job_t job;
     tensor__gemm_t g;
-    int64_t ars = call->ars, acs = call->acs, brs = call->brs, bcs = call->bcs;
+    int64_t ars = call->ars, acs = call->acs, brs = call->brs, bcs = call->bcs, i, p, mc, kc;
     if (call->m <= 0 || call->n <= 0 || call->batch <= 0) return;
     if (call->k <= 0) { tensor__gemm_empty(call, 4); return; }
     /* a stride nobody walks is free: make it say contiguous */
@@ -5844,8 +5859,20 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         return;
     }
     job.cut = tensor__gemm_cut(&g, job.workers, TENSOR__MR, TENSOR__NR);
-    if (job.cut.tasks == 1) TENSOR__K(gemm_task)(&job, 0, 0);
-    else tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
+    /* threads that would each pack A pack it together, a block at a time */
+    job.shared = job.cut.tasks > 1 && g.batch == 1 && !TENSOR__K(gemm_is_dot)(&g)
+        && !TENSOR__K(gemm_a_here)(&g) && !TENSOR__K(gemm_b_here)(&g);
+    kc = job.shared ? tensor__gemm_chunk(g.k) : g.k;
+    mc = (g.m - 1) / TENSOR__GEMM_MC + 1;       /* equal blocks of whole panels */
+    mc = job.shared ? ((g.m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g.m;
+    for (i = 0; i < g.m; i += mc)
+        for (p = 0; p < g.k; p += kc) {
+            job.r[0] = i; job.r[1] = TENSOR__MIN(i + mc, g.m);
+            job.r[4] = p; job.r[5] = TENSOR__MIN(p + kc, g.k);
+            if (job.shared)
+                tensor__parallel((job.r[1] - i - 1) / (8 * TENSOR__MR) + 1, TENSOR__K(gemm_share), &job);
+            tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
+        }
 }
 
 /* c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; a row that is not there gets
@@ -8805,9 +8832,8 @@ TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
 
 /* chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128 */
 TENSOR__FN int64_t tensor__gemm_chunk(int64_t k) {
-    int64_t parts;
     if (k <= TENSOR__GEMM_KC) return k;
-    parts = (k + TENSOR__GEMM_KC - 1) / TENSOR__GEMM_KC;
+    int64_t parts = (k + TENSOR__GEMM_KC - 1) / TENSOR__GEMM_KC;
     return ((k + parts - 1) / parts + 15) / 16 * 16;
 }
 
@@ -8824,10 +8850,13 @@ TENSOR__FN uint64_t tensor__gemm_worker_floats(const tensor__gemm_t *g) {
     return ((uint64_t)tensor__gemm_panel_floats(g) + steps * nb + 15) / 16 * 16;
 }
 
+TENSOR__FN float *tensor__gemm_room(const tensor__gemm_t *g, int worker) {
+    float *s = (float *)(void *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63);
+    return s + (int64_t)tensor__gemm_worker_floats(g) * worker;
+}
 TENSOR__FN size_t tensor__gemm_scratch_f32(const tensor__gemm_t *g, int threads) {
-    uint64_t bytes;
     if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->batch <= 0) return 0;
-    bytes = tensor__gemm_worker_floats(g) * 4 * (uint64_t)(threads > 0 ? threads : 1) + 64;
+    uint64_t bytes = tensor__gemm_worker_floats(g) * 4 * (uint64_t)(threads > 0 ? threads : 1) + 64;
     bytes += (uint64_t)g->m * (uint64_t)g->n * 4 * (uint64_t)tensor__gemm_splits(g);
     return (size_t)bytes;
 }
@@ -8872,12 +8901,11 @@ TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int thre
     /* somebody else may use a core: let the other take more */
     if (work > 8e6 * (double)want) want *= 4;
     for (gm = 1; gm <= want && gm <= mrs; gm++) {
-        gn = (want + gm - 1) / gm;
-        if (gn > nrs) gn = nrs;
+        gn = TENSOR__MIN((want + gm - 1) / gm, nrs);
         rows = (mrs + gm - 1) / gm * mr;
         cols = (nrs + gn - 1) / gn * nr;
-        /* per element, in multiply-adds of one lane group: 32 for an element of B to pack, 8 for one of A */
-        cost = (double)rows * (double)cols + 32.0 * 0.3 * (double)cols + 32.0 * 0.15 * (double)rows;
+        /* in multiply-adds: 64 to read and pack an element of B, 16 to read one of A */
+        cost = (double)rows * (double)cols + 64.0 * (double)cols + 16.0 * (double)rows;
         cost *= (double)((gm * gn * g->batch + threads - 1) / threads);
         if (best == 0 || cost < best) { best = cost; cut.gm = gm; cut.gn = gn; }
     }
@@ -8911,19 +8939,22 @@ typedef struct {
     tensor__gemm_cut_t cut;
     int workers, nr;            /* nr: columns of a tile, with tile of f64 alone */
     int64_t parts;              /* of a split sum */
+    int64_t r[6];               /* rows, columns (unused) and steps of k that are at hand */
+    int shared;                 /* panels of A are ready, see gemm_share; not of f64 */
     void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
                  double *c);
 } tensor__gemm_job_t;
 
-/* rows and columns of rectangle t of the grid, cut at multiples of mr and nr */
+/* rows, columns and steps of k of rectangle t of the grid, cut at multiples of mr and nr */
 TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int mr, int nr, int64_t *r) {
     const tensor__gemm_t *g = job->g;
     int64_t mrs, nrs, ti, tj;
-    if (job->cut.gm * job->cut.gn == 1) { r[0] = r[2] = 0; r[1] = g->m; r[3] = g->n; return; }
-    mrs = (g->m + mr - 1) / mr; nrs = (g->n + nr - 1) / nr;
+    memcpy(r, job->r, sizeof job->r);
+    if (job->cut.gm * job->cut.gn == 1) { r[2] = 0; r[3] = g->n; return; }
+    mrs = (r[1] - r[0] + mr - 1) / mr; nrs = (g->n + nr - 1) / nr;
     ti = t / job->cut.gn; tj = t % job->cut.gn;
-    r[0] = mrs * ti / job->cut.gm * mr;
-    r[1] = TENSOR__MIN(mrs * (ti + 1) / job->cut.gm * mr, g->m);
+    r[1] = TENSOR__MIN(r[0] + mrs * (ti + 1) / job->cut.gm * mr, r[1]);
+    r[0] += mrs * ti / job->cut.gm * mr;
     r[2] = nrs * tj / job->cut.gn * nr;
     r[3] = TENSOR__MIN(nrs * (tj + 1) / job->cut.gn * nr, g->n);
 }
@@ -8964,7 +8995,7 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t it
 
 TENSOR__FN void tensor__gemm_task_f64(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
-    int64_t per = job->cut.gm * job->cut.gn, t, t1, r[4], n = job->g->batch * per;
+    int64_t per = job->cut.gm * job->cut.gn, t, t1, r[6], n = job->g->batch * per;
     double *s = (double *)(void *)(((uintptr_t)job->g->scratch + 63) & ~(uintptr_t)63)
         + (int64_t)(tensor__gemm_scratch_f64(job->g, 1) - 64) / 8 * worker;
     t = task * job->cut.per;
@@ -13130,12 +13161,9 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     job.tile = isa->gemm_tile_f64;
     job.nr = isa->lanes > 4 ? isa->lanes : 4;
     job.workers = tensor__thread_count();
+    job.r[0] = job.r[4] = 0; job.r[1] = g->m; job.r[5] = g->k;
     job.cut = tensor__gemm_cut(g, job.workers, 4, job.nr);
-    if (job.cut.tasks == 1) {
-        tensor__gemm_task_f64(&job, 0, 0);
-    } else {
-        tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
-    }
+    tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
 }
 TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     tensor__matmul_t m;

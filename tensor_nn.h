@@ -5351,7 +5351,8 @@ typedef struct nn__conv_t {
     int64_t chunks;                   // parts of the images of the weight gradient
     int dtype, direct;                // direct: the image is its own columns (1 x 1)
     size_t es;
-    uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, both
+    uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, all of it
+    uint64_t turned;                  // of a weight's gradient on its side, behind the GEMM; 0 = upright
     const nn__direct_t *sums;         // the weight gradient without columns, or NULL
     char *pieces;                     // of the weight gradient, chunks of them
 } nn__conv_t;
@@ -5392,7 +5393,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     all = v->g.out[0] * v->g.out[1];
     v->parts = nn__ceil(nn__max(v->g.out[2], 1), nn__max(512, 262144 / nn__max(1, m * (int64_t)v->es)));
     v->wide = nn__ceil(v->g.out[2], v->parts);
-    v->rows = 262144 / nn__max(1, m * v->wide * (int64_t)v->es);
+    v->rows = (v->direct ? 524288 : 262144) / nn__max(1, m * v->wide * (int64_t)v->es);
     v->rows = nn__min(nn__max(v->rows, nn__ceil(64, nn__max(v->wide, 1))), nn__max(all, 1));
     if (v->parts > 1) v->rows = 1;
     v->blocks = nn__max(1, nn__ceil(all, v->rows));
@@ -5402,14 +5403,16 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     if ((double)v->w->numel * (double)v->es * (double)v->chunks > 33554432.0) v->chunks = 1;
     g = nn__product(v->og, v->rows * v->wide, v->kk);
     if (input) g = nn__product(m, v->rows * v->wide, v->og);
-    if (weight) g = nn__product(v->og, v->kk, v->rows * v->wide);
+    // The gradient of the weight on its side is cheaper: what is packed is the smaller of the two factors.
+    v->turned = weight && v->og >= 32 && v->og < v->kk ? nn__line((uint64_t)(v->og * v->kk) * v->es) : 0;
+    if (weight) g = nn__product(v->turned ? v->kk : v->og, v->turned ? v->og : v->kk, v->rows * v->wide);
     v->columns = v->direct ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
     v->gemm = nn__line(TENSOR__(gemm_scratch)(&g));
     // The last block or step may be narrow, and a GEMM over a small result may want more.
     g.m = nn__min(g.m, 64);
     g.n = nn__min(g.n, 64);
     if (TENSOR__(gemm_scratch)(&g) > v->gemm) v->gemm = nn__line(TENSOR__(gemm_scratch)(&g));
-    v->worker = v->columns + v->gemm;
+    v->worker = v->columns + v->gemm + v->turned;
 }
 // 1 = without columns, and d says how; v->chunks as it wants: no pieces of the weights' gradient for
 // Winograd.
@@ -5567,7 +5570,7 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker;
     char *x = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
     const tensor_arg_t *bias = &v->c->arg[2];
-    for (k = 0; k < nc; k++)
+    for (k = 0; k < nc && (!v->direct || bias->data); k++)
         v->k->fill(x + k * v->plane * (int64_t)v->es,
                    bias->data ? nn__value(bias->data, v->dtype, q * v->cg + c0 + k) : 0, v->plane);
     for (k = 0; v->pixels && k < v->blocks; k++) {
@@ -5611,6 +5614,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     int64_t q = task / v->chunks / tiles, part = task % v->chunks, i, k, n, at;
     int64_t first = v->images * part / v->chunks, last = v->images * (part + 1) / v->chunks;
     char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker, *to = (char *)v->w->data;
+    char *turned = columns + v->columns + v->gemm;
     if (v->chunks > 1) to = v->pieces + (uint64_t)part * (uint64_t)v->w->numel * v->es;
     to += q * v->og * v->kk * (int64_t)v->es;
     if (v->sums) {
@@ -5635,10 +5639,27 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             } else
                 nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, &b);
             g.c = to;
+            if (v->turned) {
+                tensor__gemm_t t = nn__product(v->kk, v->og, n);
+                t.a = g.b;
+                t.ars = g.bcs;
+                t.b = g.a;
+                t.brs = 1;
+                t.bcs = g.ars;
+                t.c = turned;
+                g = t;
+            }
             g.accumulate = i > first || k > 0;
             g.scratch = columns + v->columns;
             nn__gemm(&g, v->dtype);
         }
+    for (k = 0; v->turned && k < v->kk; k += 16)
+        for (at = 0; at < v->og; at++)
+            for (i = k; i < nn__min(k + 16, v->kk); i++) {
+                int64_t from = i * v->og + at, here = at * v->kk + i;
+                if (v->es == 4) ((float *)(void *)to)[here] = ((const float *)(const void *)turned)[from];
+                else ((double *)(void *)to)[here] = ((const double *)(const void *)turned)[from];
+            }
 }
 TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     nn__conv_t v;

@@ -452,6 +452,34 @@ static void special_values(void) {
     CHECK(tensor_backward(tensor_sum(r.values)) == 0);
 }
 
+// A convolution is linear in either factor: <gw, v> = <conv(x, v), gy>, <gx, u> = <conv(u, w), gy>. More
+// channels out than lanes of a vector, fewer than terms of a sum: the weight's gradient lies on its side.
+static void wide(void) {
+    static const int64_t cases[][4] = {{48, 40, 1, 1}, {96, 80, 1, 2}, {5, 40, 3, 1}, {33, 32, 1, 1}};
+    for (int k = 0; k < 8; k++) {
+        const int64_t *c = cases[k / 2];
+        tensor_dtype_t type = k & 1 ? TENSOR_F32 : TENSOR_F64;
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *x = tensor_to(tensor_randn(3, c[0], 23, 21), type), *u = tensor_randn_like(x);
+        tensor_t *w = tensor_to(tensor_randn(c[1], c[0] / c[3], c[2], c[2]), type), *v = tensor_randn_like(w);
+        tensor_t *y, *gy, *in[2], *g[2];
+        double left[2], right[2];
+        in[0] = tensor_requires_grad_(x, 1);
+        in[1] = tensor_requires_grad_(w, 1);
+        y = tensor_conv2d(x, w, .groups = c[3]);
+        gy = tensor_randn_like(y);
+        tensor_autograd_grad(&y, 1, &gy, in, 2, g, 0);
+        left[0] = tensor_item(tensor_sum(tensor_mul(g[0], u)));
+        left[1] = tensor_item(tensor_sum(tensor_mul(g[1], v)));
+        right[0] = tensor_item(tensor_sum(tensor_mul(tensor_conv2d(u, w, .groups = c[3]), gy)));
+        right[1] = tensor_item(tensor_sum(tensor_mul(tensor_conv2d(x, v, .groups = c[3]), gy)));
+        for (int i = 0; i < 2; i++)
+            CHECK_MSG(fabs(left[i] - right[i]) < (k & 1 ? 0.05 : 1e-8), "case %d, %d: %.10g, %.10g", k, i,
+                      left[i], right[i]);
+        tensor_scope_end(scope);
+    }
+}
+
 static void threads(void) {
     static tensor_t *one[APPLIED];
     tensor_t *x = tensor_to(tensor_repeat(f(1, 2, 4, 6, 8), 8, 1, 1, 1), TENSOR_F32), *y;
@@ -813,6 +841,7 @@ int main(void) {
     RUN(layouts);
     RUN(special_values);
     RUN(threads);
+    RUN(wide);
     RUN(forms);
     RUN(winograd);
     RUN(pool_forms);

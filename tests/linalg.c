@@ -961,6 +961,34 @@ static void memory(void) {
     CHECK_MSG(k > 20 && !failed, "%ld allocations", k);
 }
 
+// Large products, whose A the threads pack together or read in place: more rows than a block has, several
+// chunks of k, A by rows and by columns.
+static void threads(void) {
+    static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "neon"};
+    for (int i = 0; i < 5; i++) {
+        if (tensor_set_cpu(isas[i])) {
+            tensor_clear_error();
+            continue;
+        }
+        for (int k = 0; k < 6; k++) {
+            tensor_scope_t scope = tensor_scope_begin();
+            tensor_t *a = k & 1 ? tensor_randn(1024, 1037) : tensor_randn(1037, 1024);
+            tensor_t *b = k & 2 ? tensor_randn(133, 1024) : tensor_randn(1024, 133);
+            tensor_t *one, *many;
+            if (k & 1) a = tensor_mT(a);
+            if (k & 2) b = tensor_mT(b);
+            if (k & 4) a = tensor_narrow(a, 1, 3, 1000), b = tensor_narrow(b, 0, 3, 1000);
+            one = tensor_matmul(a, b);
+            tensor_set_num_threads(3);
+            many = tensor_matmul(a, b);
+            tensor_set_num_threads(1);
+            CHECK_MSG(tensor_equal(one, many), "%s: case %d", isas[i], k);
+            tensor_scope_end(scope);
+        }
+    }
+    tensor_set_cpu(NULL);
+}
+
 // Equal rows and columns give equal elements, wherever they stand in a tile and whichever tile; products of
 // f64 are the same on every machine.
 static void positions(void) {
@@ -1008,6 +1036,7 @@ int main(void) {
     RUN(einsum);
     RUN(products);
     RUN(positions);
+    RUN(threads);
     RUN(values);
     RUN(properties);
     RUN(gradients);
