@@ -2784,16 +2784,12 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
 #define NN__MR 4            /* 8 sums + 2 + 1 of 16 */
 #define NN__ROWS(X) X(0) X(1) X(2) X(3)
 #endif
-#undef NN__ZERO
 #define NN__ZERO(i) V_F a##i = V_SET(b[i]), b##i = a##i;
-#undef NN__STEP
 #define NN__STEP(i) if (mr > i) { V_F u = V_SET(w[i]); a##i = V_FMA(u, x, a##i); b##i = V_FMA(u, z, b##i); }
-#undef NN__OUT
 #define NN__OUT(i) if (mr > i && m > i) { \
         NN__K(put)(y0 + i * ys, w0, a##i); \
         if (w1) NN__K(put)(y1 + i * ys, w1, b##i); }
 // Pixel x of an output reads p[sw x]: sw is 1, or 2 where even. What is read beyond a line is not stored.
-#undef NN__AT
 #define NN__AT(p) (even ? NN__EVEN(V_LOAD(p), V_LOAD((p) + V_N)) : V_LOAD(p))
 // m outputs at two places of w0 and w1 pixels (w1 may be 0). w [n][MR], b [MR].
 TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int64_t n, const float *w,
@@ -2807,24 +2803,21 @@ TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int6
     NN__ROWS(NN__OUT)
 }
 // One output of 3 x 3 taps (or any 9 of whose offsets each three are equally far apart).
-#undef NN__THREE
-#define NN__THREE(l, k, start) \
-    V_FMA(NN__AT(l + 2 * d), w##k##2, V_FMA(NN__AT(l + d), w##k##1, V_FMA(NN__AT(l), w##k##0, start)))
-#undef NN__WEIGHTS
-#define NN__WEIGHTS(k) \
-    V_F w##k##0 = V_SET(w[3 * k * NN__MR]), w##k##1 = V_SET(w[(3 * k + 1) * NN__MR]), \
-        w##k##2 = V_SET(w[(3 * k + 2) * NN__MR]);
+#define NN__NINE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define NN__WEIGHT(k) V_F w##k = V_SET(w[k * NN__MR]);
+#define NN__THREE(l, a, b, c, start) \
+    V_FMA(NN__AT(l + 2 * d), c, V_FMA(NN__AT(l + d), b, V_FMA(NN__AT(l), a, start)))
 TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int32_t *off, float b,
                                        const float *p, int64_t ps, float *y, int64_t rows, int64_t ow) {
     int64_t d = off[1] - off[0], x;
     V_F start = V_SET(b), zero = V_ZERO();
-    NN__WEIGHTS(0) NN__WEIGHTS(1) NN__WEIGHTS(2)
+    NN__NINE(NN__WEIGHT)
     for (; rows > 0; rows--, p += ps, y += ow) {
         const float *l0 = p + off[0], *l1 = p + off[3], *l2 = p + off[6];
         for (x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even) {
+            V_F u = V_ADD(NN__THREE(l0, w0, w1, w2, start), NN__THREE(l1, w3, w4, w5, zero));
             V_AHEAD(y + x, 128);
-            NN__K(put)(y + x, ow - x, V_ADD(V_ADD(NN__THREE(l0, 0, start), NN__THREE(l1, 1, zero)),
-                                            NN__THREE(l2, 2, zero)));
+            NN__K(put)(y + x, ow - x, V_ADD(u, NN__THREE(l2, w6, w7, w8, zero)));
         }
     }
 }
@@ -2832,25 +2825,23 @@ TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int
 TENSOR__FN void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32_t *off, const float *b,
                               const float *p, int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows,
                               int64_t ow) {
-    int64_t r0 = 0, x0 = 0, r2, x2, o;
+    int64_t r = 0, x = 0, r1, x1, w1, o;
     if (co == 1 && n == 9) {
         if (sw == 1) NN__K(direct_nine)(0, w, off, *b, p, ps, y, rows, ow);
         else NN__K(direct_nine)(1, w, off, *b, p, ps, y, rows, ow);
         return;
     }
-    for (; r0 < rows; r0 = r2, x0 = x2) {
-        int next = x0 + V_N < ow, one = !next && r0 + 1 == rows;
-        int64_t r1 = one || next ? r0 : r0 + 1, x1 = one ? x0 : next ? x0 + V_N : 0, w1 = one ? 0 : ow - x1;
-        const float *p0 = p + r0 * ps + x0 * sw, *p1 = p + r1 * ps + x1 * sw;
-        next = x1 + V_N < ow;
-        r2 = next ? r1 : r1 + 1;
-        x2 = next ? x1 + V_N : 0;
+    for (; r < rows; r = x1 + V_N < ow ? r1 : r1 + 1, x = r == r1 ? x1 + V_N : 0) {
+        const float *p0 = p + r * ps + x * sw, *p1;
+        x1 = x + V_N < ow ? x + V_N : 0;
+        r1 = x1 ? r : r + 1;
+        w1 = r1 < rows ? ow - x1 : 0;
+        p1 = w1 ? p + r1 * ps + x1 * sw : p0;
         for (o = 0; o < co; o += NN__MR) {
             const float *wo = w + o * n, *bo = b + o;
-            float *y0 = y + o * ys + r0 * ow + x0, *y1 = y + o * ys + r1 * ow + x1;
+            float *y0 = y + o * ys + r * ow + x, *y1 = y + o * ys + r1 * ow + x1;
             int m = co - o < NN__MR ? (int)(co - o) : NN__MR;
-#undef NN__TILE
-#define NN__TILE(mr, even) NN__K(direct_tile)(mr, even, m, n, wo, off, bo, p0, p1, y0, y1, ys, ow - x0, w1)
+#define NN__TILE(mr, even) NN__K(direct_tile)(mr, even, m, n, wo, off, bo, p0, p1, y0, y1, ys, ow - x, w1)
             if (sw != 1) NN__TILE(1, 1);
             else if (m > 4) NN__TILE(NN__MR, 0);
             else if (m > 1) NN__TILE(4, 0);
@@ -2866,8 +2857,8 @@ TENSOR__FN void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
     for (; lines > 0; lines--, first++, to += pitch) {
         const float *from;
         for (i = 0; i < pitch; i += V_N) V_STORE(to + i, V_ZERO());
-        if (first < 0 || first >= h * uh || first % uh) continue;
-        from = x + first / uh * w;
+        if (first < 0 || first >= h * uh || (uh > 1 && first % uh)) continue;
+        from = x + (uh > 1 ? first / uh : first) * w;      // a division takes as long as a line
         for (i = 0; uw == 1 && i < w; i += V_N) NN__K(put)(to + pw + i, w - i, NN__LOAD(from + i, w - i, 0));
         for (i = 0; uw != 1 && i < w; i++) to[pw + i * uw] = from[i];
     }
@@ -2876,49 +2867,32 @@ TENSOR__FN void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
 // Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x
 // width pixels. Tiles of 4 outputs and KT taps, or of one and 9, keep their sums in vectors until the last
 // image.
-#undef NN__KT
 #define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 4 : 2)
-#undef NN__DOT
 #define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
-#undef NN__FOUR
 #define NN__FOUR(X, k) X(0, k) X(1, k) X(2, k) X(3, k)
-#undef NN__SUM
 #define NN__SUM(i, k) V_F s##i##k = V_ZERO();
-#undef NN__FOLD
 #define NN__FOLD(i, k) if (i < m && k < NN__KT && k < taps) to[i * ts + k] += V_HSUM(s##i##k);
-#undef NN__LINE
 #define NN__LINE(load) { \
         V_F g0 = load(g + r), g1 = load(g + r + g_1), g2 = load(g + r + g_2), g3 = load(g + r + g_3); \
         V_F x0 = load(x + r + off[0]), x1 = load(x + r + o1), x2 = load(x + r + o2), x3 = load(x + r + o3); \
         NN__FOUR(NN__DOT, 0) NN__FOUR(NN__DOT, 1) NN__FOUR(NN__DOT, 2) NN__FOUR(NN__DOT, 3) \
         (void)x1, (void)x2, (void)x3; }
-#undef NN__NINE
-#define NN__NINE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
-#undef NN__TAP
 #define NN__TAP(k) V_F s##k = V_ZERO(); int64_t o##k = off[k < taps ? k : 0];
-#undef NN__MEET
-#define NN__MEET(k) s##k = V_FMA(u, NN__AT(q + o##k), s##k);
-#undef NN__MEET_PART
-#define NN__MEET_PART(k) s##k = V_FMA(u, V_SEL(keep, NN__AT(q + o##k), V_ZERO()), s##k);
-#undef NN__KEEP
+#define NN__MEET(k) s##k = V_FMA(u, V_SEL(r + V_N <= width ? all : keep, NN__AT(q + o##k), V_ZERO()), s##k);
 #define NN__KEEP(k) if (k < taps) to[k] += V_HSUM(s##k);
 TENSOR__INLINE void NN__K(nine_sums)(const int even, int taps, const int32_t *off, const float *grad,
                                      int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
                                      int64_t x_image, int64_t images, int64_t rows, int64_t width,
                                          float *to) {
     int64_t i, k, r, left = width % V_N;
-    V_M keep = V_NE(NN__K(cut)(V_SET(1), left ? left : V_N), V_ZERO());
+    V_M all = V_EQ(V_ZERO(), V_ZERO()), keep = V_NE(NN__K(cut)(V_SET(1), left ? left : V_N), V_ZERO());
     NN__NINE(NN__TAP)
     for (i = 0; i < images; i++)
         for (k = 0; k < rows; k++) {
             const float *g = grad + i * g_image + k * g_row, *q = image + i * x_image + k * x_row;
-            for (r = 0; r + V_N <= width; r += V_N, q += V_N << even) {
-                V_F u = V_LOAD(g + r);
+            for (r = 0; r < width; r += V_N, q += V_N << even) {
+                V_F u = NN__LOAD(g + r, width - r, 0);
                 NN__NINE(NN__MEET)
-            }
-            if (left) {
-                V_F u = V_PART(g + r, left, 0);
-                NN__NINE(NN__MEET_PART)
             }
         }
     NN__NINE(NN__KEEP)
@@ -2931,10 +2905,9 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
     int left = (int)(width % V_N);
     int32_t o1 = off[taps > 1 ? 1 : 0], o2 = off[taps > 2 ? 2 : 0], o3 = off[taps > 3 ? 3 : 0];
     NN__FOUR(NN__SUM, 0) NN__FOUR(NN__SUM, 1) NN__FOUR(NN__SUM, 2) NN__FOUR(NN__SUM, 3)
-#undef NN__ONE
+    if (m == 1) {
 #define NN__ONE(even) \
     NN__K(nine_sums)(even, taps, off, grad, g_row, g_image, image, x_row, x_image, images, rows, width, to)
-    if (m == 1) {
         if (sw == 1) NN__ONE(0);
         else NN__ONE(1);
         return;
@@ -2956,7 +2929,6 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
 TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys) {
     int64_t r = 0, c, i;
 #if TENSOR_NN__PASS == 3
-#undef NN__HALVES
 #define NN__HALVES(a, b, way) _mm512_maskz_shuffle_f32x4(0xFFFF, a, b, way)
     // Whole lines of both sides: rows are often 4096 bytes apart, where a cache holds few of them.
     for (; r < rows; r += 16)
@@ -3023,14 +2995,11 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #define NN__GR 4            /* 8 + 2 + 1, and products: no FMA */
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3)
 #endif
-#undef NN__GATHER_ZERO
 #define NN__GATHER_ZERO(i) V_F x##i = u, y##i = v;
-#undef NN__GATHER_STEP
 #define NN__GATHER_STEP(i) if (rows > i) { \
         V_F t = V_SET((i < 3 ? p : i < 6 ? p + 3 * as : i < 9 ? p + 6 * as : p + 9 * as)[i % 3 * as]); \
         x##i = V_FMA(t, u, x##i); \
         if (nv > 1) y##i = V_FMA(t, v, y##i); }
-#undef NN__GATHER_OUT
 #define NN__GATHER_OUT(i) if (rows > i) { \
         V_STORE(c + i * cs, start ? x##i : V_ADD(V_LOAD(c + i * cs), x##i)); \
         if (nv > 1) V_STORE(c + i * cs + V_N, start ? y##i : V_ADD(V_LOAD(c + i * cs + V_N), y##i)); }
@@ -3047,7 +3016,6 @@ TENSOR__INLINE void NN__K(gather_tile)(const int rows, const int nv, int64_t n, 
     }
     NN__GATHER_ROWS(NN__GATHER_OUT)
 }
-#undef NN__GATHER_CASE
 #define NN__GATHER_CASE(i) \
     case 2 * i: NN__K(gather_tile)(i + 1, 1, n, a, as, off, b, start, c, cs); return; \
     case 2 * i + 1: NN__K(gather_tile)(i + 1, 2, n, a, as, off, b, start, c, cs); return;
