@@ -2949,7 +2949,10 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
                 v[i + 8] = NN__HALVES(b, f, 0x88);
                 v[i + 12] = NN__HALVES(b, f, 0xDD);
             }
-            for (i = 0; i < 16 && i < wide; i++) NN__K(put)(y + (c + i) * ys + r, left, v[i]);
+            for (i = 0; i < 16 && i < wide; i++) {
+                V_AHEAD(y + (c + i) * ys + r, 16);
+                NN__K(put)(y + (c + i) * ys + r, left, v[i]);
+            }
         }
     return;
 #endif
