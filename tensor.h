@@ -9541,9 +9541,8 @@ static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__PASS 3
 #include TENSOR_SELF
 #undef TENSOR__PASS
-static const tensor__isa_t *const tensor__isas[4] = {&tensor__isa_scalar, &tensor__isa_sse2,
-    &tensor__isa_avx2,
-                                                     &tensor__isa_avx512};
+static const tensor__isa_t *const tensor__isas[4] = {
+    &tensor__isa_scalar, &tensor__isa_sse2, &tensor__isa_avx2, &tensor__isa_avx512};
 static const char *const tensor__isa_names[4] = {"scalar", "sse2", "avx2", "avx512"};
 #elif defined(TENSOR__ARM_PASSES)
 #define TENSOR__PASS 4

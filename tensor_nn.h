@@ -2918,7 +2918,6 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
             for (r = 0; r + V_N <= width; r += V_N) NN__LINE(V_LOAD)
 #define NN__TAIL(p) V_PART(p, left, 0.0f)
             if (left) NN__LINE(NN__TAIL)
-#undef NN__TAIL
         }
     }
     NN__FOUR(NN__FOLD, 0) NN__FOUR(NN__FOLD, 1) NN__FOUR(NN__FOLD, 2) NN__FOUR(NN__FOLD, 3)
@@ -4964,8 +4963,7 @@ typedef struct nn__direct_t {
     const float *x, *weight, *bias;   // weight [groups co, ci, kh, kw]; flipped: [groups ci, co, kh, kw]
     float *y;
     int64_t images, groups, ci, co;   // channels of a group, in and out
-    int64_t h, w, oh, ow, kh, kw, dh, dw, ph, pw, sh, sw;
-    int64_t uh, uw;                   // the input's lines and columns are so far apart, zeros between them
+    int64_t h, w, oh, ow, kh, kw, dh, dw, ph, pw, sh, sw, uh, uw;   // x: uh, uw apart, zeros between
     int64_t n, rows, blocks, lines, pitch;   // n = ci kh kw; lines of the padded block, floats of one
     int64_t mr, tiles;                // outputs of a tile of weights, tiles of a group
     int64_t per, image;               // images of a block, floats of one of them
