@@ -4312,10 +4312,9 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
  * the relative error of the function, coefficients as rounded.  NaN gives NaN: clamps put x second, where
  * minps keeps it. The hot ones are inlined into kernels, the others called.
  */
-/* Steps of Horner's rule: fused where there is FMA, rounded twice everywhere, in double. */
+/* Steps of Horner's rule: fused where there is FMA, rounded twice everywhere. */
 #define TENSOR__C(p, x, c) p = V_FMA(p, x, V_SET(c))
 #define TENSOR__C_TWICE(p, x, c) p = V_ADD(V_MUL(p, x), V_SET(c))
-#define TENSOR__C_DOUBLE(p, x, c) p = D_FMA(p, x, D_SET(c))
 #define TENSOR__HORNER2(C, p, x, a, b) C(p, x, a); C(p, x, b)
 #define TENSOR__HORNER3(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER2(C, p, x, __VA_ARGS__)
 #define TENSOR__HORNER4(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER3(C, p, x, __VA_ARGS__)
@@ -4370,16 +4369,11 @@ TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t) {
     return h;
 }
 
-/* 1 + r + t with the first sum's rounding error: .53 ulp, where more roundings follow. */
-TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t) {
-    V_F one = V_SET(1.0f), s = V_ADD(one, r);
-    return V_ADD(s, V_ADD(V_SUB(r, V_SUB(s, one)), t));
-}
-
 /* Beyond the clamps the result is 0 or infinite; subnormal results are rounded once more, not flushed. */
 #if TENSOR__PASS == 3
-/* e^x = 2^(k/16) e^r, |r| <= .0217, degree 3, 2^-29.2; 2^(j/16) as two floats; scalef takes floor(k/16). */
-TENSOR__INLINE V_F TENSOR__K(exp)(V_F x) {
+/* 2^n e^r, n in sixteenths, |r| <= .0217, degree 3, 2^-29.2; 2^(j/16) as two floats; scalef takes floor(n).
+   k is n + 786432. */
+TENSOR__INLINE V_F TENSOR__K(exp_part)(V_F k, V_F n, V_F r) {
     static const float t[32] = {
         1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f, 1.3542556f,
         1.4142135f, 1.4768262f, 1.5422108f, 1.6104903f, 1.6817929f, 1.7562522f, 1.8340081f, 1.9152066f,
@@ -4387,33 +4381,42 @@ TENSOR__INLINE V_F TENSOR__K(exp)(V_F x) {
         -1.0123349e-8f, 2.4203235e-8f, -4.500899e-8f, 8.070905e-9f, 9.836217e-9f, -2.4755327e-8f,
         -9.23577e-9f, -1.1239278e-8f, 9.845328e-9f
     };
-    V_F big = V_SET(786432.0f), y = V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x));
-    V_F k = V_FMA(y, V_SET(1.44269504f), big), h = V_LOOKUP(t, V_BITS(k)), l = V_LOOKUP(t + 16, V_BITS(k)), r;
-    k = V_SUB(k, big);
-    r = V_FNMA(k, V_SET(TENSOR__LN2_LO), V_FNMA(k, V_SET(TENSOR__LN2_HI), y));
+    V_F h = V_LOOKUP(t, V_BITS(k)), l = V_LOOKUP(t + 16, V_BITS(k));
     r = V_FMA(V_FMA(r, V_SET(0.16667030f), V_SET(0.50001642f)), V_MUL(r, r), r);
-    return V_LDEXP(V_ADD(h, V_FMA(h, r, l)), k);
+    return V_LDEXP(V_ADD(h, V_FMA(h, r, l)), n);
+}
+TENSOR__INLINE V_F TENSOR__K(exp)(V_F x) {
+    V_F big = V_SET(786432.0f), y = V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x));
+    V_F k = V_FMA(y, V_SET(1.44269504f), big), n = V_SUB(k, big);
+    return TENSOR__K(exp_part)(k, n, V_FNMA(n, V_SET(TENSOR__LN2_LO), V_FNMA(n, V_SET(TENSOR__LN2_HI), y)));
+}
+/* 2^(x-l), -152 <= x <= 130, |l| <= 2^-16. */
+TENSOR__INLINE V_F TENSOR__K(exp2_sum)(V_F x, V_F l) {
+    V_F big = V_SET(786432.0f), k = V_ADD(x, big), n = V_SUB(k, big), r = V_SUB(V_SUB(x, n), l);
+    return TENSOR__K(exp_part)(k, n, V_MUL(r, V_SET(0.693147182f)));
 }
 #else
 TENSOR__INLINE V_F TENSOR__K(exp)(V_F x) {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x)), V_ZERO(), &n, &t);
     return V_LDEXP(V_ADD(V_SET(1.0f), V_ADD(r, t)), n);
 }
-#endif
-
-/* 2^r = 1 + r P(r), |r| <= 1/2 (and a little more), degree 7, 2^-32.5. */
-TENSOR__INLINE V_F TENSOR__K(exp2_core)(V_F r) {
-    V_F p = V_SET(1.43209054e-5f);
-    TENSOR__HORNER5(TENSOR__C, p, r, 0.000154521971f, 0.00133379665f, 0.00961808674f, 0.0555040501f,
-                    0.240226507f);
-    return TENSOR__K(exp_sum)(V_MUL(r, V_SET(0.693147182f)), V_MUL(V_MUL(r, r), p));
+/* 1 + r + t with the first sum's rounding error: .53 ulp, where more roundings follow. */
+TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t) {
+    V_F one = V_SET(1.0f), s = V_ADD(one, r);
+    return V_ADD(s, V_ADD(V_SUB(r, V_SUB(s, one)), t));
 }
 
+/* 2^r = 1 + r P(r), |r| <= 1/2 (and a little more), degree 7, 2^-32.5. */
+TENSOR__INLINE V_F TENSOR__K(exp2_sum)(V_F x, V_F l) {
+    V_F n = TENSOR__RINT_S(x), r = V_SUB(V_SUB(x, n), l), p = V_SET(1.43209054e-5f);
+    TENSOR__HORNER5(TENSOR__C, p, r, 0.000154521971f, 0.00133379665f, 0.00961808674f, 0.0555040501f,
+                    0.240226507f);
+    return V_LDEXP(TENSOR__K(exp_sum)(V_MUL(r, V_SET(0.693147182f)), V_MUL(V_MUL(r, r), p)), n);
+}
+#endif
+
 TENSOR__INLINE V_F TENSOR__K(exp2)(V_F x) {
-    V_F n;
-    x = V_MINR(V_SET(130.0f), V_MAXR(V_SET(-152.0f), x));
-    n = TENSOR__RINT_S(x);
-    return V_LDEXP(TENSOR__K(exp2_core)(V_SUB(x, n)), n);
+    return TENSOR__K(exp2_sum)(V_MINR(V_SET(130.0f), V_MAXR(V_SET(-152.0f), x)), V_ZERO());
 }
 
 /* (2^n - 1) + 2^n r is where digits go: it is summed with its rounding error.  All at half scale, since
@@ -4638,13 +4641,14 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
 }
 #endif
 
-/* a^2 - s for s = a^2 rounded: exact. */
-TENSOR__INLINE V_F TENSOR__K(square_error)(V_F a, V_F s) {
+/* p - a b for p = a b, or nearly: exact. */
+TENSOR__INLINE V_F TENSOR__K(rest)(V_F a, V_F b, V_F p) {
 #if TENSOR__PASS >= 2 && TENSOR__PASS <= 4
-    return V_FMA(a, a, V_NEG(s));
+    return V_FNMA(a, b, p);
 #else
-    V_F h = V_OF(VI_AND(V_BITS(a), VI_SET(-0x1000))), l = V_SUB(a, h);
-    return V_ADD(V_ADD(V_SUB(V_MUL(h, h), s), V_MUL(V_ADD(h, h), l)), V_MUL(l, l));
+    V_F g = V_OF(VI_AND(V_BITS(a), VI_SET(-0x1000))), h = V_OF(VI_AND(V_BITS(b), VI_SET(-0x1000)));
+    V_F k = V_SUB(a, g), l = V_SUB(b, h);
+    return V_SUB(V_SUB(V_SUB(V_SUB(p, V_MUL(g, h)), V_MUL(g, l)), V_MUL(k, h)), V_MUL(k, l));
 #endif
 }
 
@@ -4664,7 +4668,7 @@ TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x) {
     V_F a = V_MINR(V_SET(10.25f), V_ABS(x)), s = V_MUL(a, a), n, r, t, h = V_SET(0.5f);
     V_D ad = D_OF_F(a), d = D_DIV(D_SET(1.0), D_ADD(ad, D_SET(3.0))), q = D_MUL(D_SUB(ad, D_SET(3.0)), d);
     d = D_MUL(d, D_FMA(q, D_OF_F(TENSOR__K(erfcx_core)(F_OF_D(q))), D_SET(TENSOR__ERFCX_0)));
-    r = TENSOR__K(exp_core)(V_NEG(s), V_NEG(TENSOR__K(square_error)(a, s)), &n, &t);
+    r = TENSOR__K(exp_core)(V_NEG(s), TENSOR__K(rest)(a, a, s), &n, &t);
     r = V_LDEXP(F_OF_D(D_FMA(D_ADD(D_OF_F(r), D_OF_F(t)), d, d)), n);
     r = V_SEL(V_LT(x, V_ZERO()), V_SUB(V_SET(2.0f), r), r);
     t = V_SUB(h, V_ADD(V_SUB(x, h), TENSOR__K(erf_core)(x)));
@@ -4716,7 +4720,7 @@ TENSOR__FAR(gelu)(V_F x) {
     u = V_SUB(one, q);
     l = F_OF_D(D_SUB(D_MUL(D_OF_F(a), D_SET(0.70710678118654752)), D_OF_F(z)));
     l = V_MUL(V_ADD(V_SUB(z, V_SUB(w, c)), l), V_MUL(V_MUL(u, u), V_SET(-0.282f)));
-    l = V_FMA(TENSOR__K(square_error)(a, s), h, l);
+    l = V_FNMA(TENSOR__K(rest)(a, a, s), h, l);
     r = TENSOR__K(exp_core)(V_MUL(s, h), l, &n, &t);
     g = V_FMA(V_ADD(r, t), g, g);
     return V_SUB(V_MAXR(V_SET(-0.0f), x), V_LDEXP(g, V_SUB(n, one)));
@@ -4913,34 +4917,39 @@ TENSOR__FN V_F TENSOR__K(cosh)(V_F x) {
     return V_ADD(h, h);
 }
 
-/*
- * a^b = 2^(b log2|a|), the logarithm in double: s = f/(2+f), |s| <= .1716, s P(s^2), degree 11, 2^-43.5,
- * so that b log2|a| <= 151 is good to 2^-36.  IEEE 754 cases as C99 F.9.4.4.
- */
+/* a^b = 2^(b log2|a|), the logarithm to 2^-36: s + l = f/(2+f), |s| <= .1716, s P(s^2), degree 9, 2^-37.5;
+   w carries what the last two steps and the products round off.  IEEE 754 cases as C99 F.9.4.4. */
 TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b) {
-    V_F x = V_ABS(a), one = V_SET(1.0f), zero = V_ZERO(), half = V_SET(0.5f), e, f, n, r, t;
-    V_D fd, s, u, p, y;
+    V_F x = V_ABS(a), one = V_SET(1.0f), two = V_SET(2.0f), zero = V_ZERO(), inf = TENSOR__INF, e, w, u, v,
+        t, r;
+    V_F f = TENSOR__K(log_split)(x, &e), c0 = V_SET(2.88539f), c1 = V_SET(0.9617967f), d = V_ADD(f, two);
+    V_F q = V_DIV(one, d), s = V_MUL(f, q), l = V_SUB(f, V_SUB(d, two));
     V_M whole, odd, edge;
-    f = TENSOR__K(log_split)(x, &e);
-    fd = D_OF_F(f);
-    s = D_DIV(fd, D_ADD(fd, D_SET(2.0)));
-    u = D_MUL(s, s);
-    p = D_SET(0.28291348085407586);
-    TENSOR__HORNER5(TENSOR__C_DOUBLE, p, u, 0.31990477667040884, 0.41220927437557725, 0.57707794215565733,
-                    0.96179669411397639, 2.8853900817778499);
-    y = D_MUL(D_OF_F(b), D_FMA(p, s, D_OF_F(e)));
-    t = V_MINR(V_SET(129.0f), V_MAXR(V_SET(-152.0f), F_OF_D(y)));
-    n = TENSOR__RINT_S(t);
-    r = F_OF_D(D_SUB(y, D_OF_F(n)));
-    r = V_LDEXP(TENSOR__K(exp2_core)(V_MINR(one, V_MAXR(V_NEG(one), r))), n);
+    l = V_MUL(q, V_FNMA(s, l, TENSOR__K(rest)(s, d, f)));
+    u = V_MUL(s, s);
+    t = V_FNMA(V_ADD(s, s), l, TENSOR__K(rest)(s, s, u));
+    w = V_MUL(V_FMA(V_FMA(V_SET(0.340239f), u, V_SET(0.41170532f)), u, V_SET(0.5770829f)), u);
+    q = V_ADD(c1, w);
+    w = V_ADD(V_SUB(V_SUB(q, c1), w), V_SET(2.1944713e-8f));
+    v = V_MUL(u, q);
+    w = V_FMA(u, w, V_FMA(t, q, TENSOR__K(rest)(u, q, v)));
+    q = V_ADD(c0, v);
+    w = V_ADD(V_SUB(V_SUB(q, c0), v), V_SUB(w, V_SET(3.851926e-8f)));
+    v = V_MUL(s, q);
+    w = V_FMA(s, w, V_FNMA(l, q, TENSOR__K(rest)(s, q, v)));
+    q = V_ADD(e, v);
+    w = V_ADD(w, V_SUB(V_SUB(q, e), v));
+    v = V_MUL(b, q);
+    t = V_MINR(V_SET(129.0f), V_MAXR(V_SET(-152.0f), v));
+    r = TENSOR__K(exp2_sum)(t, V_SEL(V_EQ(t, v), V_FMA(b, w, TENSOR__K(rest)(b, q, v)), zero));
+    if (TENSOR__LIKELY(M_ALL(M_AND(M_AND(V_GT(a, zero), V_LT(a, inf)), V_LT(V_ABS(b), inf))))) { return r; }
     /* |a| = 0 or inf: 0 or inf, by the sign of b */
-    edge = V_EQ(x, TENSOR__INF);
-    t = V_SEL(M_XOR(edge, V_LT(b, zero)), TENSOR__INF, zero);
-    r = V_SEL(M_OR(edge, V_EQ(x, zero)), t, r);
-    r = V_SEL(M_AND(V_EQ(x, one), V_EQ(V_ABS(b), TENSOR__INF)), one, r);
+    edge = V_EQ(x, inf);
+    r = V_SEL(M_OR(edge, V_EQ(x, zero)), V_SEL(M_XOR(edge, V_LT(b, zero)), inf, zero), r);
+    r = V_SEL(M_AND(V_EQ(x, one), V_EQ(V_ABS(b), inf)), one, r);
     /* a < 0: b odd negates, b fractional has no result unless |a| is 0 or inf */
     whole = V_EQ(V_TRUNC(b), b);
-    t = V_MUL(b, half);
+    t = V_MUL(b, V_SET(0.5f));
     odd = M_AND(whole, V_NE(V_TRUNC(t), t));
     r = V_SEL(odd, V_COPYSIGN(r, a), r);
     r = V_SEL(M_AND(M_AND(V_LT(a, zero), M_NOT(whole)), M_NOT(edge)), TENSOR__NAN, r);
@@ -9600,9 +9609,8 @@ static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__PASS 3
 #include TENSOR_SELF
 #undef TENSOR__PASS
-static const tensor__isa_t *const tensor__isas[4] = {&tensor__isa_scalar, &tensor__isa_sse2,
-    &tensor__isa_avx2,
-                                                     &tensor__isa_avx512};
+static const tensor__isa_t *const tensor__isas[4] = {
+    &tensor__isa_scalar, &tensor__isa_sse2, &tensor__isa_avx2, &tensor__isa_avx512};
 static const char *const tensor__isa_names[4] = {"scalar", "sse2", "avx2", "avx512"};
 #elif defined(TENSOR__ARM_PASSES)
 #define TENSOR__PASS 4

@@ -2410,11 +2410,13 @@ typedef struct nn__cpu_t {
                     double scale);
     nn__update_fn optim[3];
     // f32 only: NULL elsewhere; outputs of a tile, taps of a tile, floats of a vector, rows of gather
-    void (*direct)(int m, int64_t n, const float *w, const int32_t *off, const float *b, const float *p0,
-                   const float *p1, float *y0, float *y1, int64_t ys, int w0, int w1);
+    void (*direct)(int64_t co, int64_t n, const float *w, const int32_t *off, const float *b, const float *p,
+                   int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows, int64_t ow);
+    void (*pad)(const float *x, int64_t h, int64_t w, int64_t uh, int64_t uw, int64_t first, int64_t lines,
+                int64_t pw, float *to, int64_t pitch);
     void (*direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs, int64_t g_row,
                           int64_t g_image, const float *image, int64_t x_row, int64_t x_image, int64_t images,
-                          int64_t rows, int64_t width, float *to, int64_t ts);
+                          int64_t rows, int64_t width, int64_t sw, float *to, int64_t ts);
     void (*turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys);
     void (*gather)(int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off,
                    const float *b, const float *start, float *c, int64_t cs);
@@ -2652,7 +2654,9 @@ typedef enum nn__loss_t {
 TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a ? a : b; }
 #endif
 // Lanes 0, 2, 4.. of two vectors.
-#if TENSOR_NN__PASS == 1
+#if TENSOR_NN__PASS == 0
+#define NN__EVEN(a, b) (a)
+#elif TENSOR_NN__PASS == 1
 #define NN__EVEN(a, b) _mm_shuffle_ps(a, b, 0x88)
 #elif TENSOR_NN__PASS == 2
 #define NN__EVEN(a, b)                                                                                       \
@@ -2810,89 +2814,150 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
 #define NN__MR 4            /* 8 sums + 2 + 1 of 16 */
 #define NN__ROWS(X) X(0) X(1) X(2) X(3)
 #endif
-#undef NN__ZERO
 #define NN__ZERO(i) V_F a##i = V_SET(b[i]), b##i = a##i;
-#undef NN__STEP
 #define NN__STEP(i) if (mr > i) { V_F u = V_SET(w[i]); a##i = V_FMA(u, x, a##i); b##i = V_FMA(u, z, b##i); }
-#undef NN__OUT
 #define NN__OUT(i) if (mr > i && m > i) { \
         NN__K(put)(y0 + i * ys, w0, a##i); \
         if (w1) NN__K(put)(y1 + i * ys, w1, b##i); }
+// Pixel x of an output reads p[sw x]: sw is 1, or 2 where even. What is read beyond a line is not stored.
+#define NN__AT(p) (even ? NN__EVEN(V_LOAD(p), V_LOAD((p) + V_N)) : V_LOAD(p))
 // m outputs at two places of w0 and w1 pixels (w1 may be 0). w [n][MR], b [MR].
-TENSOR__INLINE void NN__K(direct_tile)(const int mr, int m, int64_t n, const float *w, const int32_t *off,
-                                       const float *b, const float *p0, const float *p1, float *y0, float *y1,
-                                       int64_t ys, int w0, int w1) {
+TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int64_t n, const float *w,
+                                       const int32_t *off, const float *b, const float *p0, const float *p1,
+                                       float *y0, float *y1, int64_t ys, int64_t w0, int64_t w1) {
     NN__ROWS(NN__ZERO)
     for (; n > 0; n--, w += NN__MR, off++) {
-        V_F x = V_LOAD(p0 + *off), z = V_LOAD(p1 + *off);
+        V_F x = NN__AT(p0 + *off), z = NN__AT(p1 + *off);
         NN__ROWS(NN__STEP)
     }
     NN__ROWS(NN__OUT)
 }
-TENSOR__FN void NN__K(direct)(int m, int64_t n, const float *w, const int32_t *off, const float *b,
-                              const float *p0, const float *p1, float *y0, float *y1, int64_t ys, int w0,
-                              int w1) {
-    if (m > 4) NN__K(direct_tile)(NN__MR, m, n, w, off, b, p0, p1, y0, y1, ys, w0, w1);
-    else if (m > 1) NN__K(direct_tile)(4, m, n, w, off, b, p0, p1, y0, y1, ys, w0, w1);
-    else NN__K(direct_tile)(1, m, n, w, off, b, p0, p1, y0, y1, ys, w0, w1);
+// One output of 3 x 3 taps (or any 9 of whose offsets each three are equally far apart).
+#define NN__NINE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define NN__WEIGHT(k) V_F w##k = V_SET(w[k * NN__MR]);
+#define NN__THREE(l, a, b, c, start) \
+    V_FMA(NN__AT(l + 2 * d), c, V_FMA(NN__AT(l + d), b, V_FMA(NN__AT(l), a, start)))
+TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int32_t *off, float b,
+                                       const float *p, int64_t ps, float *y, int64_t rows, int64_t ow) {
+    int64_t d = off[1] - off[0], x;
+    V_F start = V_SET(b), zero = V_ZERO();
+    NN__NINE(NN__WEIGHT)
+    for (; rows > 0; rows--, p += ps, y += ow) {
+        const float *l0 = p + off[0], *l1 = p + off[3], *l2 = p + off[6];
+        for (x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even) {
+            V_F u = V_ADD(NN__THREE(l0, w0, w1, w2, start), NN__THREE(l1, w3, w4, w5, zero));
+            V_AHEAD(y + x, 128);
+            NN__K(put)(y + x, ow - x, V_ADD(u, NN__THREE(l2, w6, w7, w8, zero)));
+        }
+    }
+}
+// Rows of ow pixels of co outputs: p steps by ps from row to row, y by ow, and by ys from output to output.
+TENSOR__FN void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32_t *off, const float *b,
+                              const float *p, int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows,
+                              int64_t ow) {
+    int64_t r = 0, x = 0, r1, x1, w1, o;
+    if (co == 1 && n == 9) {
+        if (sw == 1) NN__K(direct_nine)(0, w, off, *b, p, ps, y, rows, ow);
+        else NN__K(direct_nine)(1, w, off, *b, p, ps, y, rows, ow);
+        return;
+    }
+    for (; r < rows; r = x1 + V_N < ow ? r1 : r1 + 1, x = r == r1 ? x1 + V_N : 0) {
+        const float *p0 = p + r * ps + x * sw, *p1;
+        x1 = x + V_N < ow ? x + V_N : 0;
+        r1 = x1 ? r : r + 1;
+        w1 = r1 < rows ? ow - x1 : 0;
+        p1 = w1 ? p + r1 * ps + x1 * sw : p0;
+        for (o = 0; o < co; o += NN__MR) {
+            const float *wo = w + o * n, *bo = b + o;
+            float *y0 = y + o * ys + r * ow + x, *y1 = y + o * ys + r1 * ow + x1;
+            int m = co - o < NN__MR ? (int)(co - o) : NN__MR;
+#define NN__TILE(mr, even) NN__K(direct_tile)(mr, even, m, n, wo, off, bo, p0, p1, y0, y1, ys, ow - x, w1)
+            if (sw != 1) NN__TILE(1, 1);
+            else if (m > 4) NN__TILE(NN__MR, 0);
+            else if (m > 1) NN__TILE(4, 0);
+            else NN__TILE(1, 0);
+        }
+    }
+}
+// Lines first .. first + lines of a plane [h][w] whose elements are uh lines and uw columns apart, with
+// zeros between and around them, pw to the left. Up to a vector is written past the end.
+TENSOR__FN void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int64_t uw, int64_t first,
+                           int64_t lines, int64_t pw, float *to, int64_t pitch) {
+    int64_t i;
+    for (; lines > 0; lines--, first++, to += pitch) {
+        const float *from;
+        for (i = 0; i < pitch; i += V_N) V_STORE(to + i, V_ZERO());
+        if (first < 0 || first >= h * uh || (uh > 1 && first % uh)) continue;
+        from = x + (uh > 1 ? first / uh : first) * w;      // a division takes as long as a line
+        for (i = 0; uw == 1 && i < w; i += V_N) NN__K(put)(to + pw + i, w - i, NN__LOAD(from + i, w - i, 0));
+        for (i = 0; uw != 1 && i < w; i++) to[pw + i * uw] = from[i];
+    }
 }
 
 // Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x
-// width pixels. Tiles of 4 outputs and KT taps keep their sums in vectors until the last image.
-#undef NN__KT
+// width pixels. Tiles of 4 outputs and KT taps, or of one and 9, keep their sums in vectors until the last
+// image.
 #define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 4 : 2)
-#undef NN__DOT
-#define NN__DOT(i, k) if (i < many && k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
-#undef NN__FOUR
+#define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
 #define NN__FOUR(X, k) X(0, k) X(1, k) X(2, k) X(3, k)
-#undef NN__SUM
 #define NN__SUM(i, k) V_F s##i##k = V_ZERO();
-#undef NN__FOLD
 #define NN__FOLD(i, k) if (i < m && k < NN__KT && k < taps) to[i * ts + k] += V_HSUM(s##i##k);
-#undef NN__LINE
 #define NN__LINE(load) { \
-        V_F g0 = load(g + r), g1 = many > 1 ? load(g + r + g_1) : g0; \
-        V_F g2 = many > 1 ? load(g + r + g_2) : g0, g3 = many > 1 ? load(g + r + g_3) : g0; \
+        V_F g0 = load(g + r), g1 = load(g + r + g_1), g2 = load(g + r + g_2), g3 = load(g + r + g_3); \
         V_F x0 = load(x + r + off[0]), x1 = load(x + r + o1), x2 = load(x + r + o2), x3 = load(x + r + o3); \
         NN__FOUR(NN__DOT, 0) NN__FOUR(NN__DOT, 1) NN__FOUR(NN__DOT, 2) NN__FOUR(NN__DOT, 3) \
-        (void)g1, (void)g2, (void)g3, (void)x1, (void)x2, (void)x3; }
-TENSOR__INLINE void NN__K(direct_sums)(const int many, int m, int taps, const int32_t *off, const float *grad,
-                                       int64_t gs, int64_t g_row, int64_t g_image, const float *image,
-                                       int64_t x_row, int64_t x_image, int64_t images, int64_t rows,
-                                       int64_t width, float *to, int64_t ts) {
-    int64_t g_1 = m > 1 ? gs : 0, g_2 = m > 2 ? 2 * gs : 0, g_3 = m > 3 ? 3 * gs : 0, i, k, r;
+        (void)x1, (void)x2, (void)x3; }
+#define NN__TAP(k) V_F s##k = V_ZERO(); int64_t o##k = off[k < taps ? k : 0];
+#define NN__MEET(k) s##k = V_FMA(u, V_SEL(r + V_N <= width ? all : keep, NN__AT(q + o##k), V_ZERO()), s##k);
+#define NN__KEEP(k) if (k < taps) to[k] += V_HSUM(s##k);
+TENSOR__INLINE void NN__K(nine_sums)(const int even, int taps, const int32_t *off, const float *grad,
+                                     int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
+                                     int64_t x_image, int64_t images, int64_t rows, int64_t width,
+                                         float *to) {
+    int64_t i, k, r, left = width % V_N;
+    V_M all = V_EQ(V_ZERO(), V_ZERO()), keep = V_NE(NN__K(cut)(V_SET(1), left ? left : V_N), V_ZERO());
+    NN__NINE(NN__TAP)
+    for (i = 0; i < images; i++)
+        for (k = 0; k < rows; k++) {
+            const float *g = grad + i * g_image + k * g_row, *q = image + i * x_image + k * x_row;
+            for (r = 0; r < width; r += V_N, q += V_N << even) {
+                V_F u = NN__LOAD(g + r, width - r, 0);
+                NN__NINE(NN__MEET)
+            }
+        }
+    NN__NINE(NN__KEEP)
+}
+TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs,
+                                     int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
+                                     int64_t x_image, int64_t images, int64_t rows, int64_t width, int64_t sw,
+                                     float *to, int64_t ts) {
+    int64_t g_1 = gs, g_2 = m > 2 ? 2 * gs : 0, g_3 = m > 3 ? 3 * gs : 0, i, k, r;
     int left = (int)(width % V_N);
     int32_t o1 = off[taps > 1 ? 1 : 0], o2 = off[taps > 2 ? 2 : 0], o3 = off[taps > 3 ? 3 : 0];
     NN__FOUR(NN__SUM, 0) NN__FOUR(NN__SUM, 1) NN__FOUR(NN__SUM, 2) NN__FOUR(NN__SUM, 3)
+    if (m == 1) {
+#define NN__ONE(even) \
+    NN__K(nine_sums)(even, taps, off, grad, g_row, g_image, image, x_row, x_image, images, rows, width, to)
+        if (sw == 1) NN__ONE(0);
+        else NN__ONE(1);
+        return;
+    }
     for (i = 0; i < images; i++) {
         const float *g = grad + i * g_image, *x = image + i * x_image;
         for (k = 0; k < rows; k++, g += g_row, x += x_row) {
             for (r = 0; r + V_N <= width; r += V_N) NN__LINE(V_LOAD)
 #define NN__TAIL(p) V_PART(p, left, 0.0f)
             if (left) NN__LINE(NN__TAIL)
-#undef NN__TAIL
         }
     }
     NN__FOUR(NN__FOLD, 0) NN__FOUR(NN__FOLD, 1) NN__FOUR(NN__FOLD, 2) NN__FOUR(NN__FOLD, 3)
     (void)o1, (void)o2, (void)o3;
-}
-TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs,
-                                     int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
-                                     int64_t x_image, int64_t images, int64_t rows, int64_t width, float *to,
-                                     int64_t ts) {
-#undef NN__WEIGHT
-#define NN__WEIGHT(many) \
-    NN__K(direct_sums)(many, m, taps, off, grad, gs, g_row, g_image, image, x_row, x_image, images, rows, \
-                       width, to, ts)
-    if (m > 1) NN__WEIGHT(4);
-    else NN__WEIGHT(1);
 }
 
 // y[c ys + r] = x[r xs + c]
 TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys) {
     int64_t r = 0, c, i;
 #if TENSOR_NN__PASS == 3
-#undef NN__HALVES
 #define NN__HALVES(a, b, way) _mm512_maskz_shuffle_f32x4(0xFFFF, a, b, way)
     // Whole lines of both sides: rows are often 4096 bytes apart, where a cache holds few of them.
     for (; r < rows; r += 16)
@@ -2913,7 +2978,10 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
                 v[i + 8] = NN__HALVES(b, f, 0x88);
                 v[i + 12] = NN__HALVES(b, f, 0xDD);
             }
-            for (i = 0; i < 16 && i < wide; i++) NN__K(put)(y + (c + i) * ys + r, left, v[i]);
+            for (i = 0; i < 16 && i < wide; i++) {
+                V_AHEAD(y + (c + i) * ys + r, 16);
+                NN__K(put)(y + (c + i) * ys + r, left, v[i]);
+            }
         }
     return;
 #endif
@@ -2959,14 +3027,11 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #define NN__GR 4            /* 8 + 2 + 1, and products: no FMA */
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3)
 #endif
-#undef NN__GATHER_ZERO
 #define NN__GATHER_ZERO(i) V_F x##i = u, y##i = v;
-#undef NN__GATHER_STEP
 #define NN__GATHER_STEP(i) if (rows > i) { \
         V_F t = V_SET((i < 3 ? p : i < 6 ? p + 3 * as : i < 9 ? p + 6 * as : p + 9 * as)[i % 3 * as]); \
         x##i = V_FMA(t, u, x##i); \
         if (nv > 1) y##i = V_FMA(t, v, y##i); }
-#undef NN__GATHER_OUT
 #define NN__GATHER_OUT(i) if (rows > i) { \
         V_STORE(c + i * cs, start ? x##i : V_ADD(V_LOAD(c + i * cs), x##i)); \
         if (nv > 1) V_STORE(c + i * cs + V_N, start ? y##i : V_ADD(V_LOAD(c + i * cs + V_N), y##i)); }
@@ -2983,7 +3048,6 @@ TENSOR__INLINE void NN__K(gather_tile)(const int rows, const int nv, int64_t n, 
     }
     NN__GATHER_ROWS(NN__GATHER_OUT)
 }
-#undef NN__GATHER_CASE
 #define NN__GATHER_CASE(i) \
     case 2 * i: NN__K(gather_tile)(i + 1, 1, n, a, as, off, b, start, c, cs); return; \
     case 2 * i + 1: NN__K(gather_tile)(i + 1, 2, n, a, as, off, b, start, c, cs); return;
@@ -3721,10 +3785,10 @@ static const nn__cpu_t NN__K(cpu) = {
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
     {NN__K(sgd), NN__K(adam), NN__K(rmsprop)},
 #if TENSOR_NN__PASS < 6
-    NN__K(direct), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__K(winograd),
+    NN__K(direct), NN__K(pad), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__K(winograd),
     NN__MR, NN__KT, V_N, NN__GR
 #else
-    NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0
+    NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0
 #endif
 };
 
@@ -4933,7 +4997,7 @@ typedef struct nn__direct_t {
     const float *x, *weight, *bias;   // weight [groups co, ci, kh, kw]; flipped: [groups ci, co, kh, kw]
     float *y;
     int64_t images, groups, ci, co;   // channels of a group, in and out
-    int64_t h, w, oh, ow, kh, kw, dh, dw, ph, pw, sh, sw;
+    int64_t h, w, oh, ow, kh, kw, dh, dw, ph, pw, sh, sw, uh, uw;   // x: uh, uw apart, zeros between
     int64_t n, rows, blocks, lines, pitch;   // n = ci kh kw; lines of the padded block, floats of one
     int64_t mr, tiles;                // outputs of a tile of weights, tiles of a group
     int64_t per, image;               // images of a block, floats of one of them
@@ -4969,6 +5033,7 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     fill = v->ow * 100 / (nn__ceil(v->ow, lanes) * lanes);
     if (v->co == 1 && v->n > 64) fill = 0;   // two long chains of sums
     if (v->sw != 1 || (v->sums && v->ow < 24)) fill = 0;
+    if (v->co == 1 && v->ci == 1 && v->sw < 3) fill = 100;     // columns would be products with a vector
     // Vectors of outputs if they are full and many steps pay for the turning; where one vector takes all
     // outputs, pixels are as good.
     v->gather = lanes > 1 && v->co * 4 >= nn__ceil(v->co, lanes) * lanes * 3 && v->n >= 64 &&
@@ -4976,7 +5041,7 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     if (!v->gather && fill < 60) return 0;   // mostly empty vectors
     v->mr = v->gather ? 2 * lanes : v->k->mr;
     v->tiles = nn__ceil(v->co, v->mr);
-    v->pitch = nn__max(v->pw + v->w, (v->ow - 1) * v->sw + (v->kw - 1) * v->dw + 1);
+    v->pitch = nn__max(v->pw + v->w * v->uw, (v->ow - 1) * v->sw + (v->kw - 1) * v->dw + 1);
     line = v->ci * v->pitch * 4;
     v->rows = (NN__DIRECT_BYTES / nn__max(line, 1) - (v->kh - 1) * v->dh - 1) / v->sh + 1;
     if (v->gather) v->rows = nn__min(v->rows, NN__GATHER_BYTES / (v->ow * v->mr * 4));
@@ -5006,17 +5071,9 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
 // Lines first .. first + lines of the padded planes.
 TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, int64_t first, int64_t lines,
                                float *to) {
-    int64_t c, r;
-    for (c = 0; c < v->ci; c++)
-        for (r = first; r < first + lines; r++, to += v->pitch) {
-            if (r < v->ph || r >= v->ph + v->h) {
-                memset(to, 0, (size_t)v->pitch * 4);
-                continue;
-            }
-            memset(to, 0, (size_t)v->pw * 4);
-            memcpy(to + v->pw, x + (c * v->h + r - v->ph) * v->w, (size_t)v->w * 4);
-            memset(to + v->pw + v->w, 0, (size_t)(v->pitch - v->pw - v->w) * 4);
-        }
+    int64_t c;
+    for (c = 0; c < v->ci; c++, to += lines * v->pitch)
+        v->k->pad(x + c * v->h * v->w, v->h, v->w, v->uh, v->uw, first - v->ph, lines, v->pw, to, v->pitch);
     memset(to, 0, 64 * 4);              // what the last vectors read past the end
 }
 TENSOR__FN void nn__direct_offsets(const nn__direct_t *v, int64_t lines, int32_t *off) {
@@ -5028,27 +5085,14 @@ TENSOR__FN void nn__direct_offsets(const nn__direct_t *v, int64_t lines, int32_t
 }
 TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
-    int64_t b = task % v->blocks, q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, t, o;
-    int64_t oy = b * v->rows, rows = nn__min(v->rows, v->oh - oy), mr = v->mr, lanes = v->k->lanes;
-    int64_t per = nn__ceil(v->ow, lanes), tiles = v->tiles, plane = v->oh * v->ow, r0 = 0, x0 = 0, r2, x2;
+    int64_t b = task % v->blocks, q = task / v->blocks % v->groups, i = task / v->blocks / v->groups;
+    int64_t oy = b * v->rows, plane = v->oh * v->ow;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
-    float *y = v->y + (i * v->groups + q) * v->co * plane + oy * v->ow;
-    const float *w = v->packed + q * tiles * v->n * mr, *start = v->start + q * tiles * mr;
     nn__direct_pad(v, v->x + (i * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines, block);
-    for (t = 0; t < rows * per; t += 2, r0 = r2, x0 = x2) {
-        int one = t + 1 == rows * per, w0 = (int)nn__min(v->ow - x0, lanes), w1;
-        int64_t next = x0 + lanes < v->ow, r1 = one || next ? r0 : r0 + 1, at0 = r0 * v->ow + x0, at1;
-        int64_t x1 = one ? x0 : next ? x0 + lanes : 0;
-        next = x1 + lanes < v->ow;      // by steps: a division takes as long as a few taps
-        r2 = next ? r1 : r1 + 1;
-        x2 = next ? x1 + lanes : 0;
-        at1 = r1 * v->ow + x1;
-        w1 = one ? 0 : (int)nn__min(v->ow - x1, lanes);
-        for (o = 0; o < tiles; o++)
-            v->k->direct((int)nn__min(v->co - o * mr, mr), v->n, w + o * v->n * mr, v->off, start + o * mr,
-                         block + r0 * v->sh * v->pitch + x0, block + r1 * v->sh * v->pitch + x1,
-                         y + o * mr * plane + at0, y + o * mr * plane + at1, plane, w0, w1);
-    }
+    v->k->direct(v->co, v->n, v->packed + q * v->tiles * v->n * v->mr, v->off, v->start +
+                 q * v->tiles * v->mr,
+                 block, v->sh * v->pitch, v->sw, v->y + (i * v->groups + q) * v->co * plane + oy * v->ow,
+                 plane, nn__min(v->rows, v->oh - oy), v->ow);
 }
 // Some images, one group, one block of rows: every chunk of weights meets all of their pixels.
 TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
@@ -5268,13 +5312,13 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
 // gy [images][groups co][oh][ow], to [co][n].
 TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t first,
                                   int64_t n, float *block, float *to) {
-    int64_t plane = v->oh * v->ow, o, k;
+    int64_t plane = v->oh * v->ow, o, k, taps = v->co == 1 ? 9 : v->k->kt;
     for (o = 0; o < v->co; o += 4)
-        for (k = 0; k < v->n; k += v->k->kt)
-            v->k->direct_weight((int)nn__min(4, v->co - o), (int)nn__min(v->k->kt, v->n - k), v->off + k,
+        for (k = 0; k < v->n; k += taps)
+            v->k->direct_weight((int)nn__min(4, v->co - o), (int)nn__min(taps, v->n - k), v->off + k,
                                 gy + ((first * v->groups + q) * v->co + o) * plane, plane, v->ow,
                                 v->groups * v->co * plane, block, v->sh * v->pitch, v->image, n, v->oh,
-                                v->ow, to + o * v->n + k, v->n);
+                                v->ow, v->sw, to + o * v->n + k, v->n);
 }
 // The same of tile o and the rows from oy on, where a step is a pixel and vectors have outputs: sums [n][mr].
 TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
@@ -5421,7 +5465,7 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
     memset(d, 0, sizeof *d);
     d->sums = c->row->id == NN_OP_CONV_WEIGHT;
     d->flipped = v->x == &c->arg[3];
-    if (v->dtype != TENSOR_F32 || (d->flipped && (g->stride[1] != 1 || g->stride[2] != 1))) return 0;
+    if (v->dtype != TENSOR_F32) return 0;
     if (g->kernel[0] != 1 || g->in[0] != 1 || g->out[0] != 1 || g->pad[0] != 0) return 0;
     if (!v->x->numel || !v->y->numel || !v->w->numel) return 0;
     d->k = nn__cpu(v->dtype);
@@ -5431,12 +5475,16 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
     d->kw = g->kernel[2];
     d->dh = g->dilation[1];
     d->dw = g->dilation[2];
-    d->sh = g->stride[1];
-    d->sw = g->stride[2];
+    d->sh = d->flipped ? 1 : g->stride[1];
+    d->sw = d->flipped ? 1 : g->stride[2];
+    d->uh = d->flipped ? g->stride[1] : 1;
+    d->uw = d->flipped ? g->stride[2] : 1;
     d->weight = (const float *)v->w->data;
     d->bias = d->sums ? NULL : (const float *)c->arg[2].data;
     d->ci = d->flipped ? v->og : v->cg;
     d->co = d->flipped ? v->cg : v->og;
+    // Of many channels the zeros between would cost more than the columns do.
+    if (d->uh * d->uw > (d->ci == 1 && d->co == 1 ? 4 : 1)) return 0;
     d->x = (const float *)(d->flipped ? v->y : v->x)->data;
     d->y = (float *)(d->flipped ? v->x : v->y)->data;
     d->h = d->flipped ? g->out[1] : g->in[1];

@@ -280,6 +280,31 @@ static void in_place_values(void) {
     SAME(tensor_addcdiv_(y, w, w, 2), tensor_addcdiv(x, w, w, 2));
     SAME(tensor_pow_scalar_(y, 2), tensor_square(x));
 }
+// a^b within a unit in the last place, from 2^-149 to 2^127, of bases near 1 and of any size.
+static void powers(void) {
+    enum { N = 6000 };
+    static const char *const isas[4] = {"scalar", "sse2", "avx2", "avx512"};
+    static float a[N], b[N];
+    const float *y;
+    double worst = 0;
+    int i, k, e;
+    for (k = 0; k < N; k++) {
+        a[k] = (float)(k % 3 ? exp2(127 * sin(1.7 * k)) : 1 + 0.3 * sin(1.7 * k));
+        b[k] = (float)((138 * cos(0.9 * k) - 11) / log2((double)a[k]));
+    }
+    for (i = 0; i < COUNT(isas); i++) {
+        if (tensor_set_cpu(isas[i]) != 0) tensor_clear_error();
+        y = (const float *)tensor_data(
+            tensor_pow(tensor_from(a, TENSOR_F32, N), tensor_from(b, TENSOR_F32, N)));
+        for (k = 0; k < N; k++) {
+            double want = pow((double)a[k], (double)b[k]);
+            frexp(want, &e);
+            worst = fmax(worst, ldexp(fabs(y[k] - want), 24 - (e > -125 ? e : -125)));
+        }
+    }
+    CHECK_MSG(worst <= 1, "pow is %g units off", worst);
+    tensor_set_cpu(NULL);
+}
 // The exponents that are products, quotients and roots keep the special cases of C99 F.9.4.4; and the bits
 // of an element do not tell who its neighbours are, although vectors of one kind go a shorter way.
 #define F(...) tensor_to(X(__VA_ARGS__), TENSOR_F32)
@@ -677,6 +702,7 @@ int main(void) {
     RUN(binary_values);
     RUN(dtypes_of_numbers);
     RUN(in_place_values);
+    RUN(powers);
     RUN(neighbours);
     RUN(gradients);
     RUN(activation_values);
