@@ -82,6 +82,7 @@ typedef struct tensor_embedding_args_t {
     double max_norm TENSOR_INIT;            // > 0: rows used are scaled down in weight itself to that norm
     double norm_type TENSOR_INIT;           // which norm, 0 = 2
     int scale_grad_by_freq TENSOR_INIT;     // gradients of a row are divided by how often index names it
+    int sparse TENSOR_INIT;                 // a step costs the rows used, not the table: see nn_sparse_adam
 } tensor_embedding_args_t;
 // Rows of weight named by index: tensor_embedding(index, weight, .padding_idx = TENSOR_ZERO).
 //   index   any shape, i32/i64, values 0..rows-1
@@ -100,7 +101,7 @@ typedef struct tensor_embedding_bag_args_t {
     tensor_t *per_sample_weights TENSOR_INIT;   // shape of index, dtype of weight; sums only
     int64_t padding_idx TENSOR_INIT;        // row that does not count; 0 = none, TENSOR_ZERO = row 0
     int include_last_offset TENSOR_INIT;    // offsets ends with the number of indices
-    int scale_grad_by_freq TENSOR_INIT;
+    int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;     // as tensor_embedding
 } tensor_embedding_bag_args_t;
 // Mean, sum or maximum of the rows of each bag of indices; 0 for an empty bag.
 //   index    [bags, n] i32/i64 without offsets, or [n]: bag k begins at offsets[k]
@@ -1334,7 +1335,7 @@ typedef struct nn_embedding_bag_args_t {
     const void *surplus_ TENSOR_INIT;
     tensor_bag_mode_t mode TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;        // as tensor_embedding_bag
-    int scale_grad_by_freq TENSOR_INIT;
+    int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;
 } nn_embedding_bag_args_t;
 TENSOR_API nn_module_t *nn_embedding_bag_with(nn_embedding_bag_args_t a);
 TENSOR_API nn_embedding_bag_args_t nn_embedding_bag_defaults(void);
@@ -1443,7 +1444,7 @@ typedef struct nn_embedding_args_t {
     const void *surplus_ TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;
     double max_norm TENSOR_INIT, norm_type TENSOR_INIT;   // as tensor_embedding
-    int scale_grad_by_freq TENSOR_INIT;
+    int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;
 } nn_embedding_args_t;
 TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a);
 TENSOR_API nn_embedding_args_t nn_embedding_defaults(void);
@@ -1734,6 +1735,21 @@ TENSOR_API nn_adam_args_t nn_adam_defaults(void);
 TENSOR_API nn_optimizer_t *nn_adamw_with(nn_adamw_args_t a);
 TENSOR_API nn_adamw_args_t nn_adamw_defaults(void);
 
+// Adam for tables whose embeddings are .sparse: only the rows used since the last step change, their m and v
+// too. nn_sgd takes such gradients as well, the others refuse them; here all must be such, on the CPU.
+// tensor_grad() of a table gives its gradient the whole table's shape for good.
+typedef struct nn_sparse_adam_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_module_t *module TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_t *const *list TENSOR_INIT;      // instead of module
+    int count TENSOR_INIT;                  // tensors in list
+    double lr TENSOR_INIT, beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;   // as nn_adam
+    int maximize TENSOR_INIT;
+} nn_sparse_adam_args_t;
+TENSOR_API nn_optimizer_t *nn_sparse_adam_with(nn_sparse_adam_args_t a);
+TENSOR_API nn_sparse_adam_args_t nn_sparse_adam_defaults(void);
+
 // v = alpha v + (1 - alpha) g^2, x -= lr g / (sqrt(v) + eps); centered subtracts the squared mean of g from
 // v.
 typedef struct nn_rmsprop_args_t {
@@ -1761,7 +1777,7 @@ typedef struct nn_group_args_t {
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a);
 
 // Updates all parameters that have a gradient. Does nothing while an error is pending.
-//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY
+//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or none)
 TENSOR_API int nn_step(nn_optimizer_t *o);
 
 // Drops the gradients of its parameters, so that the next backward starts from nothing.
@@ -1794,6 +1810,7 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 #define nn_adam(...) NN__WITH_OWN(nn_adam, __VA_ARGS__)
 #define nn_adamw(...) NN__WITH_OWN(nn_adamw, __VA_ARGS__)
 #define nn_rmsprop(...) NN__WITH_OWN(nn_rmsprop, __VA_ARGS__)
+#define nn_sparse_adam(...) NN__WITH_OWN(nn_sparse_adam, __VA_ARGS__)
 #ifndef __cplusplus
 #define nn_optimizer_group(o, list, n, ...)                                                                  \
     nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_optimizer_group, nn_group_args_t, __VA_ARGS__))
@@ -2226,6 +2243,8 @@ NN__CPP_0(optimizer, nn_adamw, nn_adamw_args_t)
 NN__CPP_1(optimizer, nn_adamw, nn_adamw_args_t, (module, module))
 NN__CPP_0(optimizer, nn_rmsprop, nn_rmsprop_args_t)
 NN__CPP_1(optimizer, nn_rmsprop, nn_rmsprop_args_t, (module, module))
+NN__CPP_0(optimizer, nn_sparse_adam, nn_sparse_adam_args_t)
+NN__CPP_1(optimizer, nn_sparse_adam, nn_sparse_adam_args_t, (module, module))
 NN__CPP_1(loader, nn_data_loader, nn_data_loader_args_t, (dataset, dataset))
 #ifndef TENSOR_NO_STDIO
 NN__CPP_2(int, nn_load, nn_load_args_t, (text, path), (module, module))
@@ -4214,7 +4233,7 @@ TENSOR__FN int nn__cpu_embedding_back(tensor_call_t *c) {
 
 // padding: a row or -1; zero: rows of that index are 0.
 TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int64_t padding, int zero,
-                                          int by_frequency) {
+                                          int by_frequency, int sparse) {
     tensor__op_t o;
     tensor_t *const in[2] = {nn__contiguous(index), nn__contiguous(weight)};
     int64_t dims[TENSOR_MAX_DIMS];
@@ -4223,6 +4242,7 @@ TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int
     o.params.i[0] = padding;
     o.params.i[1] = zero;
     o.params.i[2] = by_frequency;
+    o.params.i[3] = sparse;
     memcpy(dims, index->dims, (size_t)index->ndim * sizeof dims[0]);
     dims[index->ndim] = weight->dims[1];
     TENSOR__(result)(&o, weight->dtype, dims, index->ndim + 1);
@@ -4244,9 +4264,40 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
     return TENSOR__(finish)(&o);
 }
 
+// Gradient by rows of a table: values [n, width] of the rows that index [n] names, those of a row added up
+// where it stands first or last.
+TENSOR__FN tensor_t *nn__by_rows(tensor_t *values, tensor_t *index, int64_t rows) {
+    int64_t n = index->numel, size = rows + 1;
+    tensor_t *at = (tensor_add_scalar)(index, 1), *y;
+    tensor_t *place = nn__beside((tensor_arange)(0, (double)n, 1, TENSOR_I64), index);
+    tensor_t *one = nn__beside((tensor_empty_n)(&size, 1, TENSOR_I64), index);      // one place of each row
+    one = (tensor_index_select)((tensor_index_copy_)(one, 0, at, place), 0, at);
+    y = nn__embedding_gradient(values, one, -1, n, values->dims[1]);
+    one = (tensor_masked_fill)(index, (tensor_ne)(one, place), -1);
+    if ((tensor_is_poison)(y) || (tensor_is_poison)(one)) return TENSOR__(poison);
+    one->flags |= TENSOR__ROWS;
+    y->flags |= TENSOR__ROWS;
+    y->grad = TENSOR__(hold)(one);
+    return y;
+}
+// The gradient of t as it is stored, by rows none of which is there twice; NULL = none, poison = raised.
+TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
+    tensor_t *g = t->grad, *y;
+    tensor_scope_t scope;
+    if (!g || !(g->flags & TENSOR__ROWS) || (g->grad->flags & TENSOR__ROWS)) return g;
+    scope = TENSOR__(scope)(0);
+    y = nn__by_rows(g, g->grad, t->dims[0]);
+    if (!(tensor_is_poison)(y)) {
+        t->grad = TENSOR__(hold)(y);
+        TENSOR__(drop)(g);
+    }
+    (tensor_scope_end)(scope);
+    return y;
+}
+
 TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
     const tensor__meta_t *w = &g->node->in[1];
-    tensor_t *index, *gy = g->gy[0];
+    tensor_t *index, *gy = g->gy[0], *leaf = g->node->edge[1].leaf;
     if (!TENSOR__(grad_need)(g, 1)) return;
     index = TENSOR__(grad_in)(g, 0);
     if (g->p->i[2]) {
@@ -4256,11 +4307,24 @@ TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
         n = (tensor_reshape_n)((tensor_index_select)(n, 0, flat), index->dims, index->ndim);
         gy = (tensor_div)(gy, (tensor_unsqueeze)(n, -1));
     }
+    // Others than a leaf's plain gradient have the shape of what they are the gradient of.
+    if (g->p->i[3] && leaf && !(leaf->flags & TENSOR__HOOKED) && !g->create && !g->pass && !leaf->device) {
+        const int64_t dims[2] = {index->numel, w->dims[1]};
+        index = (tensor_to)((tensor_flatten)(index, 0, -1), TENSOR_I64);
+        gy = (tensor_reshape_n)(gy, dims, 2);
+        if (g->p->i[0] >= 0) {
+            tensor_t *none = (tensor_eq_scalar)(index, (double)g->p->i[0]);
+            index = (tensor_masked_fill)(index, none, -1);
+            gy = (tensor_masked_fill)(gy, (tensor_unsqueeze)(none, 1), 0);
+        }
+        g->gx[1] = nn__by_rows(gy, index, w->dims[0]);
+        return;
+    }
     g->gx[1] = nn__embedding_gradient(gy, index, g->p->i[0], w->dims[0], w->dims[1]);
 }
 TENSOR__FN void nn__grad_embedding_back(tensor__grad_t *g) {
     if (TENSOR__(grad_need)(g, 0))
-        g->gx[0] = nn__embedding_lookup(TENSOR__(grad_in)(g, 1), g->gy[0], g->p->i[0], 1, 0);
+        g->gx[0] = nn__embedding_lookup(TENSOR__(grad_in)(g, 1), g->gy[0], g->p->i[0], 1, 0, 0);
 }
 
 // Scales the rows of weight that index names down to max_norm. -> weight
@@ -4302,7 +4366,8 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_embedding_args_t a) {
         tensor_scope_t scope = TENSOR__(scope)(-1);
         y = a.max_norm > 0 ? nn__renormed(a.index, w, a.max_norm, a.norm_type) : w;
         if (!(tensor_is_poison)(y))
-            y = nn__embedding_lookup(a.index, nn__wide(w), padding, 0, a.scale_grad_by_freq != 0);
+            y = nn__embedding_lookup(a.index, nn__wide(w), padding, 0, a.scale_grad_by_freq != 0,
+                                     a.sparse != 0);
         y = (tensor_scope_return)(scope, nn__narrow(y, w));
     }
     return y;
@@ -4537,7 +4602,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
                             a->padding_idx, w->dims[0], w);
         keep = (tensor_ne_scalar)(index, (double)padding);
     }
-    x = nn__embedding_lookup(index, nn__wide(w), -1, 0, a->scale_grad_by_freq != 0);
+    x = nn__embedding_lookup(index, nn__wide(w), -1, 0, a->scale_grad_by_freq != 0, a->sparse != 0);
     if ((tensor_is_poison)(x)) return x;
     dims[0] = bags;
     dims[1] = w->dims[1];
@@ -9422,7 +9487,7 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
         fresh[2 * i] = fresh[2 * i + 1] = NULL;
         if (a.item[i].first != i) continue;
         fresh[2 * i] = nn__moved(t, a.item[i].name, to);
-        if (fresh[2 * i] && t->grad) fresh[2 * i + 1] = nn__moved(t->grad, a.item[i].name, to);
+        if (fresh[2 * i] && (tensor_grad)(t)) fresh[2 * i + 1] = nn__moved(t->grad, a.item[i].name, to);
         if (!fresh[2 * i] || (t->grad && !fresh[2 * i + 1])) break;
         n = i + 1;
     }
@@ -10026,7 +10091,7 @@ TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
     return nn__forward_state(m, x, NULL, NULL);
 }
 
-// i: count, size, mode, padding_idx, scale_grad_by_freq
+// i: count, size, mode, padding_idx, scale_grad_by_freq, sparse
 TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     tensor_embedding_bag_args_t a = tensor_embedding_bag_defaults();
@@ -10035,10 +10100,11 @@ TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
     a.mode = (tensor_bag_mode_t)l->i[2];
     a.padding_idx = l->i[3];
     a.scale_grad_by_freq = l->i[4] != 0;
+    a.sparse = l->i[5] != 0;
     return (tensor_embedding_bag_with)(a);
 }
 
-// i: count, size, padding row or -1, scale_grad_by_freq, has a padding row; f: max_norm, norm_type
+// i: count, size, padding row or -1, scale_grad_by_freq, has a padding row, sparse; f: max_norm, norm_type
 TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     tensor_embedding_args_t a = tensor_embedding_defaults();
@@ -10046,6 +10112,7 @@ TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     a.weight = nn__tensor(m, 0);
     if (l->i[2] >= 0) a.padding_idx = l->i[2] == 0 ? TENSOR_ZERO : l->i[2];
     a.scale_grad_by_freq = l->i[3] != 0;
+    a.sparse = l->i[5] != 0;
     a.max_norm = l->f[0];
     a.norm_type = l->f[1];
     return (tensor_embedding_with)(a);
@@ -10568,7 +10635,7 @@ TENSOR__FN void nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) 
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     nn__layer_t *l;
     int64_t dims[2] = {a.count, a.size}, padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0};
+    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0, a.sparse != 0};
     if (a.count < 1) return nn__refuse("embedding_bag", "count must be > 0", a.count);
     if (a.size < 1) return nn__refuse("embedding_bag", "size must be > 0", a.size);
     if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX)
@@ -10908,6 +10975,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     l->i[2] = a.padding_idx < 0 ? -1 : a.padding_idx;
     l->i[3] = a.scale_grad_by_freq != 0;
     l->i[4] = a.padding_idx >= 0;
+    l->i[5] = a.sparse != 0;
     l->f[0] = a.max_norm;
     l->f[1] = a.norm_type;
     nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
@@ -11221,15 +11289,16 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
 // through the gate (the small net of the manual would spend its time there).
 // ------------------------------------------------------------------------------
 
-enum { NN__SGD, NN__ADAM, NN__ADAMW, NN__RMSPROP, NN__RULES };
+enum { NN__SGD, NN__ADAM, NN__ADAMW, NN__RMSPROP, NN__SPARSE_ADAM, NN__RULES };
 enum { NN__MAX_STATE = 3, NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
 
 // What the three states are called in files, by rule.
 static const char *const nn__state_names[NN__RULES][NN__MAX_STATE] = {
     {"momentum_buffer", NULL, NULL}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
     {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}, {"square_avg", "momentum_buffer", "grad_avg"},
+    {"exp_avg", "exp_avg_sq", NULL},
 };
-static const char *const nn__rule_names[NN__RULES] = {"sgd", "adam", "adamw", "rmsprop"};
+static const char *const nn__rule_names[NN__RULES] = {"sgd", "adam", "adamw", "rmsprop", "sparse_adam"};
 
 // Options of an optimizer, those that rules do not know being 0. Stored in files in this order.
 enum {
@@ -11257,7 +11326,8 @@ typedef struct nn__job_t {
     tensor_t *from, *grad;   // whose elements x and g are: the parameter and its gradient or copies of them
     void *x, *s0, *s1, *s2;
     const void *g;
-    int64_t n, task;
+    const int64_t *rows;     // NULL, or which row of x and the states each row of g is for
+    int64_t n, task, width;
     nn__update_fn fn;
     size_t size;
     int update, done;
@@ -11440,27 +11510,29 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
         code = NN__TAKE(#name, nn_##name) ? TENSOR_OK : TENSOR_ERR_SHAPE;                                    \
         set                                                                                                  \
         v[NN__LR] = a.lr;                                                                                    \
-        v[NN__DECAY] = a.weight_decay;                                                                       \
         v[NN__MAXIMIZE] = a.maximize != 0;                                                                   \
         return nn__optimizer(rule, v, a.module, a.list, a.count, a.site_, code);                             \
     }
 #define NN__ADAM_OPTIONS                                                                                     \
     v[NN__BETA1] = a.beta1;                                                                                  \
     v[NN__BETA2] = a.beta2;                                                                                  \
-    v[NN__EPS] = a.eps;                                                                                      \
-    v[NN__AMSGRAD] = a.amsgrad != 0;
+    v[NN__EPS] = a.eps;
 NN__FILL_DEFAULTS(nn_sgd, NN__OR(lr, 1e-3) NN__OR(weight_decay, 0) NN__OR(momentum, 0) NN__OR(dampening, 0))
 NN__FILL_DEFAULTS(nn_adam, NN__OR(lr, 1e-3) NN__OR(beta1, 0.9) NN__OR(beta2, 0.999) NN__OR(eps, 1e-8)
                                NN__OR(weight_decay, 0))
+NN__FILL_DEFAULTS(nn_sparse_adam, NN__OR(lr, 1e-3) NN__OR(beta1, 0.9) NN__OR(beta2, 0.999) NN__OR(eps, 1e-8))
 NN__FILL_DEFAULTS(nn_adamw, NN__OR(weight_decay, 0.01) nn__fill_nn_adam(a);)
 NN__FILL_DEFAULTS(nn_rmsprop, NN__OR(lr, 1e-2) NN__OR(alpha, 0.99) NN__OR(eps, 1e-8) NN__OR(weight_decay, 0)
                                   NN__OR(momentum, 0))
 NN__OPTIMIZER(sgd, NN__SGD, v[NN__MOMENTUM] = a.momentum; v[NN__DAMPENING] = a.dampening;
-              v[NN__NESTEROV] = a.nesterov != 0;)
-NN__OPTIMIZER(adam, NN__ADAM, NN__ADAM_OPTIONS)
-NN__OPTIMIZER(adamw, NN__ADAMW, NN__ADAM_OPTIONS)
+              v[NN__NESTEROV] = a.nesterov != 0; v[NN__DECAY] = a.weight_decay;)
+NN__OPTIMIZER(adam, NN__ADAM, NN__ADAM_OPTIONS v[NN__DECAY] = a.weight_decay;
+              v[NN__AMSGRAD] = a.amsgrad != 0;)
+NN__OPTIMIZER(adamw, NN__ADAMW, NN__ADAM_OPTIONS v[NN__DECAY] = a.weight_decay;
+              v[NN__AMSGRAD] = a.amsgrad != 0;)
+NN__OPTIMIZER(sparse_adam, NN__SPARSE_ADAM, NN__ADAM_OPTIONS)
 NN__OPTIMIZER(rmsprop, NN__RMSPROP, v[NN__MOMENTUM] = a.momentum; v[NN__BETA2] = a.alpha; v[NN__EPS] = a.eps;
-              v[NN__CENTERED] = a.centered != 0;)
+              v[NN__CENTERED] = a.centered != 0; v[NN__DECAY] = a.weight_decay;)
 
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
     double lr = a.lr, decay = a.weight_decay;
@@ -11513,6 +11585,10 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
     u->rest2 = 1 - u->beta2;
     u->lerp_back = u->rest1 >= 0.5;
     u->eps = v[NN__EPS];
+    if (o->rule == NN__SPARSE_ADAM) {   // as PyTorch's: eps is not divided by the root
+        u->minus_step = -lr * sqrt(1 - pow(u->beta2, (double)t)) / (1 - pow(u->beta1, (double)t));
+        u->inverse_root = 1;
+    }
     if (o->rule == NN__ADAM || o->rule == NN__ADAMW) {
         u->minus_step = -lr / (1 - pow(u->beta1, (double)t));
         u->inverse_root = 1 / sqrt(1 - pow(u->beta2, (double)t));
@@ -11525,10 +11601,21 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
 }
 
 TENSOR__FN void nn__run_job(const nn_optimizer_t *o, const nn__job_t *j, int64_t from, int64_t n) {
-    size_t at = (size_t)from * j->size;
-    j->fn(&o->update[j->update], (char *)j->x + at, (const char *)j->g + at,
-          j->s0 ? (char *)j->s0 + at : NULL, j->s1 ? (char *)j->s1 + at : NULL,
-          j->s2 ? (char *)j->s2 + at : NULL, n);
+    int64_t end = from + n, row, col;
+    for (; from < end; from += n) {
+        size_t at = (size_t)from * j->size, to = at;
+        n = end - from;
+        if (j->rows) {
+            row = from / j->width;
+            col = from % j->width;
+            n = nn__min(n, j->width - col);
+            if (j->rows[row] < 0) continue;
+            to = (size_t)(j->rows[row] * j->width + col) * j->size;
+        }
+        j->fn(&o->update[j->update], (char *)j->x + to, (const char *)j->g + at,
+              j->s0 ? (char *)j->s0 + to : NULL, j->s1 ? (char *)j->s1 + to : NULL,
+              j->s2 ? (char *)j->s2 + to : NULL, n);
+    }
 }
 
 // task counts chunks over all jobs; j->task is the first of job j.
@@ -11680,6 +11767,21 @@ TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
     return TENSOR_OK;
 }
 
+// The gradient that the optimizer takes for p, by rows where its rule can; poison = raised.
+TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p) {
+    tensor_t *g = p->t->grad;
+    int rows = (g->flags & TENSOR__ROWS) != 0;
+    if (o->rule == NN__SPARSE_ADAM ? !rows : rows && o->rule != NN__SGD)
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, rows ?
+                        "%s: the gradient of %t is by rows (.sparse); sgd and sparse_adam take such" :
+                        "%s: the gradient of %t is not by rows: not of .sparse embeddings on the CPU alone, "
+                        "or tensor_grad() was called", nn__rule_names[o->rule], p->t);
+    if (rows && o->group[p->group].weight_decay != 0)
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight_decay and the gradient of %t by rows (.sparse)",
+                        nn__rule_names[o->rule], p->t);
+    return rows && o->option[NN__MOMENTUM] != 0 ? (tensor_grad)(p->t) : nn__stored_grad(p->t);
+}
+
 // All that can fail comes before the first change: a step happens to every parameter or to none (on a device
 // a launch that fails leaves earlier groups changed).
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
@@ -11713,7 +11815,8 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         if (k < NN__MAX_STATE) break;
         j->param = p;
         j->from = nn__step_operand(p->t, dtype);
-        g = nn__step_operand(p->t->grad, dtype);
+        g = nn__step_grad(o, p);
+        if (!(tensor_is_poison)(g)) g = nn__step_operand(g, dtype);
         if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) break;
         if (p->step + 1 != group->step) {
             group->step = p->step + 1;
@@ -11726,7 +11829,9 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
         j->s0 = p->state[0] ? nn__pointer(p->state[0]) : NULL;
         j->s1 = p->state[1] ? nn__pointer(p->state[1]) : NULL;
         j->s2 = p->state[2] ? nn__pointer(p->state[2]) : NULL;
-        j->n = p->t->numel;
+        j->rows = g->flags & TENSOR__ROWS ? (const int64_t *)nn__pointer(g->grad) : NULL;
+        j->width = j->rows ? g->dims[1] : 0;
+        j->n = g->numel;
         j->fn = nn__cpu(dtype)->optim[nn__kind(o->rule)];
         j->size = dtype == TENSOR_F64 ? 8 : 4;
         j->update = group->update;
@@ -11872,7 +11977,7 @@ TENSOR__FN double nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n,
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
         if (!nn__whole("clip_grad_norm", "a parameter", t)) return (double)NAN;
-        if (t->grad) total += nn__squares(t->grad);
+        if (t->grad && !(tensor_is_poison)(nn__stored_grad(t))) total += nn__squares(t->grad);
     }
     if (tensor_error_code() != TENSOR_OK) return (double)NAN;
     norm = sqrt(total);
@@ -11910,7 +12015,7 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
         if (!t || (tensor_is_poison)(t)) nn__poisoned("clip_grad_value", "a parameter", t);
-        else if (t->grad) (tensor_clamp_)(t->grad, -limit, limit);
+        else if (t->grad && !(tensor_is_poison)(nn__stored_grad(t))) (tensor_clamp_)(t->grad, -limit, limit);
     }
     (tensor_scope_end)(scope);
     return tensor_error_code();
