@@ -2398,6 +2398,7 @@ typedef struct nn__cpu_t {
     void (*dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t keep,
                     double scale);
     nn__update_fn optim[3];
+    double (*squares)(const void *x, int64_t n);
     // f32 only: NULL elsewhere; outputs of a tile, taps of a tile, floats of a vector, rows of gather
     void (*direct)(int m, int64_t n, const float *w, const int32_t *off, const float *b, const float *p0,
                    const float *p1, float *y0, float *y1, int64_t ys, int w0, int w1);
@@ -3699,6 +3700,24 @@ TENSOR__FN void NN__K(rmsprop)(const nn__update_t *u, void *px, const void *pg, 
     }
 }
 
+// Sum of squares in double, in 8 lanes whatever the instruction set: the norms of clipping.
+TENSOR__FN double NN__K(squares)(const void *px, int64_t n) {
+    const NN__R *x = (const NN__R *)px;
+    double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int64_t i, k;
+    for (i = 0; i + 8 <= n; i += 8) {
+        for (k = 0; k < 8; k++) {
+            double v = (double)x[i + k], q = v * v;
+            lane[k] += q;
+        }
+    }
+    for (k = 0; i < n; i++, k++) {
+        double v = (double)x[i], q = v * v;
+        lane[k] += q;
+    }
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
 // ------------------------------------------------------------------------------
 // >>nn-kernel-table                                MARK: table of a pass
 // ------------------------------------------------------------------------------
@@ -3708,7 +3727,7 @@ static const nn__cpu_t NN__K(cpu) = {
     NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
     NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
-    {NN__K(sgd), NN__K(adam), NN__K(rmsprop)},
+    {NN__K(sgd), NN__K(adam), NN__K(rmsprop)}, NN__K(squares),
 #if TENSOR_NN__PASS < 6
     NN__K(direct), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__K(winograd),
     NN__MR, NN__KT, V_N, NN__GR
@@ -11894,32 +11913,18 @@ TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
 // ------------------------------------------------------------------------------
 
 typedef struct nn__squares_t {
-    const float *f32;
-    const double *f64;
+    const nn__cpu_t *k;
+    const char *x;
+    size_t size;
     int64_t n;
     double *sum;
 } nn__squares_t;
 
-// Sum of squares of one chunk in 8 lanes of double.
 TENSOR__FN void nn__squares_task(void *arg, int64_t task, int worker) {
     const nn__squares_t *s = (const nn__squares_t *)arg;
-    int64_t from = task * NN__CHUNK, to = from + NN__CHUNK < s->n ? from + NN__CHUNK : s->n, i;
-    double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    int k;
+    int64_t from = task * NN__CHUNK;
     (void)worker;
-    for (i = from; i + 8 <= to; i += 8) {
-        for (k = 0; k < 8; k++) {
-            double v = s->f32 ? (double)s->f32[i + k] : s->f64[i + k];
-            double q = v * v;
-            lane[k] += q;
-        }
-    }
-    for (k = 0; i < to; i++, k++) {
-        double v = s->f32 ? (double)s->f32[i] : s->f64[i];
-        double q = v * v;
-        lane[k] += q;
-    }
-    s->sum[task] = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+    s->sum[task] = s->k->squares(s->x + (size_t)from * s->size, nn__min(s->n - from, NN__CHUNK));
 }
 
 // Sum of squares of g; NaN after raising.
@@ -11939,8 +11944,9 @@ TENSOR__FN double nn__squares(tensor_t *g) {
         (tensor_scope_end)(scope);
         return (double)NAN;
     }
-    s.f32 = c->dtype == TENSOR_F32 ? (const float *)nn__pointer(c) : NULL;
-    s.f64 = c->dtype == TENSOR_F64 ? (const double *)nn__pointer(c) : NULL;
+    s.k = nn__cpu(c->dtype);
+    s.x = (const char *)nn__pointer(c);
+    s.size = nn__es(c->dtype);
     s.n = c->numel;
     chunks = (c->numel + NN__CHUNK - 1) / NN__CHUNK;
     if (chunks > 16) sums = (double *)nn__memory((uint64_t)chunks, sizeof(double));

@@ -20,7 +20,7 @@ result() {
 budget() {
     case $1 in
         tensor.h) echo 18800 ;;
-        tensor_nn.h) echo 14000 ;;
+        tensor_nn.h) echo 14200 ;;
         tensor_cuda.h) echo 500 ;;
         tensor_cuda.cu) echo 7500 ;;
         Makefile | examples/*) echo 149 ;;
