@@ -2669,6 +2669,8 @@ enum {                                  // tensor_t.flags
     TENSOR__NO_GRAD_VIEW = 8,           // view made under no_grad: an in-place change cannot be recorded
     TENSOR__MULTI_VIEW = 16,            // one of several views of one call (split): the same
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
+    TENSOR__ROWS = 64,                  // gradient [n, width] by rows; which: its grad (i64, -1 = none), on
+                                        // which the flag means that no row is there twice
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
 enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4 };  // tensor__thread_t.modes
@@ -7844,6 +7846,14 @@ TENSOR__FN tensor_t *tensor__hold(tensor_t *t) {
 TENSOR__FN void tensor__drop(tensor_t *t) {
     if (t != TENSOR__POISON && TENSOR__DROP(&t->refs)) { tensor__header_destroy(tensor__self(), t); }
 }
+// A library reference: t (NULL = none) instead of what was there, from which it may be made. 0 = t is poison.
+TENSOR__FN int tensor__replace(tensor_t **at, tensor_t *t) {
+    tensor_t *old = *at;
+    if (t == TENSOR__POISON) { return 0; }
+    *at = tensor__hold(t);
+    if (old) { tensor__drop(old); }
+    return 1;
+}
 
 // Pops to a mark.
 TENSOR__FN void tensor__pop(tensor__thread_t *th, int64_t mark) {
@@ -10990,9 +11000,8 @@ TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
     TENSOR__RETURN((tensor_cat_n)(parts, 2, d));
 }
 TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_t *sizes, int n) {
-    if (!TENSOR__USABLE("unflatten", "x", x) || !tensor__dims_given("unflatten", sizes, n)) {
-        return TENSOR__POISON;
-    }
+    if (!TENSOR__USABLE("unflatten", "x", x) ||
+        !tensor__dims_given("unflatten", sizes, n)) { return TENSOR__POISON; }
     int d = tensor__slice_dim("unflatten", dim, x), m = 0;
     int64_t dims[TENSOR_MAX_DIMS], known = 1, infer = -1;
     if (d < 0) { return TENSOR__POISON; }
@@ -13305,11 +13314,8 @@ TENSOR_API tensor_t *(tensor_bmm)(tensor_t *a, tensor_t *b) { return tensor__pro
 TENSOR_API tensor_t *(tensor_mv)(tensor_t *a, tensor_t *b) { return tensor__product("mv", a, b, 2, 1); }
 TENSOR_API tensor_t *(tensor_dot)(tensor_t *a, tensor_t *b) { return tensor__product("dot", a, b, 1, 1); }
 TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
-    TENSOR__MARK
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__USABLE("outer", "a", a) || !TENSOR__USABLE("outer", "b", b)) {
-        return TENSOR__POISON;
-    }
+    TENSOR__MARK2(a, b)
+    tensor__thread_t *th = th_;
     if (a->ndim != 1 || b->ndim != 1) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "outer: a %t and b %t must be 1-d", a, b);
     }
@@ -13482,9 +13488,8 @@ TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int
                                              const int64_t *dims_b, int n) {
     TENSOR__MARK
     if (!TENSOR__USABLE("tensordot", "a", a) || !TENSOR__USABLE("tensordot", "b", b) ||
-        !tensor__dims_given("tensordot", dims_a, n) || !tensor__dims_given("tensordot", dims_b, n)) {
-        return TENSOR__POISON;
-    }
+        !tensor__dims_given("tensordot", dims_a, n) ||
+        !tensor__dims_given("tensordot", dims_b, n)) { return TENSOR__POISON; }
     tensor__labelled_t l = {a, a->ndim, {0}}, r = {b, b->ndim, {0}};
     uint64_t keep = ~(uint64_t)0;
     for (int d = 0; d < a->ndim; d++) { l.label[d] = (int8_t)d; }
@@ -14590,9 +14595,8 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
                                          int keepdim) {
     TENSOR__MARK
     tensor_shape_t kept;
-    if (!TENSOR__USABLE(op, "x", x) || !tensor__needs_float(op, x) || !tensor__dims_given(op, dims, n)) {
-        return TENSOR__POISON;
-    }
+    if (!TENSOR__USABLE(op, "x", x) || !tensor__needs_float(op, x) ||
+        !tensor__dims_given(op, dims, n)) { return TENSOR__POISON; }
     tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
     if (y != TENSOR__POISON && ord < 0 && !TENSOR__WIDE(y)) {
         y = tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from for norm %g", op, x,
@@ -15158,17 +15162,15 @@ TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64
 TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value,
                                            int update) {
     TENSOR__MARK
-    if (!TENSOR__USABLE("scatter", "x", x) || !TENSOR__USABLE("scatter", "index", index)) {
-        return TENSOR__POISON;
-    }
-    if (!tensor__holds("scatter", x->dtype, value)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("scatter", "x", x) || !TENSOR__USABLE("scatter", "index", index) ||
+        !tensor__holds("scatter", x->dtype, value)) { return TENSOR__POISON; }
     TENSOR__RETURN(tensor__index_op(TENSOR_OP_SCATTER, x, dim, index,
                                     tensor__spread(value, x, index->dims, index->ndim), 0, update));
 }
 TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value, int update) {
     TENSOR__MARK
-    if (!TENSOR__USABLE("index_fill", "x", x)) { return TENSOR__POISON; }
-    if (!tensor__holds("index_fill", x->dtype, value)) { return TENSOR__POISON; }
+    if (!TENSOR__USABLE("index_fill", "x", x) ||
+        !tensor__holds("index_fill", x->dtype, value)) { return TENSOR__POISON; }
     int64_t dims[TENSOR_MAX_DIMS], one = 1, *size = x->ndim ? x->dims : &one;
     TENSOR__DIM(d, "index_fill", dim, x)
     tensor_t *at = tensor__flat(tensor__places(&index, &size[d], 1));
@@ -15443,9 +15445,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, in
 TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *repeats, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE("repeat_interleave", "x", x) ||
-        !TENSOR__USABLE("repeat_interleave", "repeats", repeats)) {
-        return TENSOR__POISON;
-    }
+        !TENSOR__USABLE("repeat_interleave", "repeats", repeats)) { return TENSOR__POISON; }
     TENSOR__DIM(d, "repeat_interleave", dim, x)
     if (!x->ndim) { x = tensor__flat(x); }
     TENSOR__REFUSE(repeats->ndim != 1 || repeats->dims[0] != x->dims[d] || tensor__is_float(repeats->dtype),
@@ -15628,8 +15628,7 @@ TENSOR__MADE(index_put_n, (tensor_t *x, tensor_t *const *list, int n, tensor_t *
 TENSOR__MADE(index_put_n_, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
     tensor__index_put(x, list, n, values, accumulate, 1))
 TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE("one_hot", "index", index)) { return TENSOR__POISON; }
+    TENSOR__MARK1(index)
     if (classes == -1 && index->numel && !tensor__is_float(index->dtype)) {
         tensor_t *most = tensor_max(index);
         classes = tensor_item_i64(most);
@@ -15650,9 +15649,8 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
 }
 TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
     TENSOR__MARK
-    if (!TENSOR__USABLE("repeat", "x", x) || !tensor__dims_given("repeat", repeats, n)) {
-        return TENSOR__POISON;
-    }
+    if (!TENSOR__USABLE("repeat", "x", x) ||
+        !tensor__dims_given("repeat", repeats, n)) { return TENSOR__POISON; }
     TENSOR__REFUSE(n < x->ndim || n > TENSOR_MAX_DIMS, SHAPE,
                    "repeat: x %t needs at least %i repeats, got %i", x, (int)x->ndim, n);
     int64_t dims[TENSOR_MAX_DIMS], final[TENSOR_MAX_DIMS];
@@ -16485,9 +16483,8 @@ TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
 }
 TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t minlength) {
     TENSOR__MARK
-    if (!TENSOR__USABLE("bincount", "x", x) || (weights && !TENSOR__USABLE("bincount", "weights", weights))) {
-        return TENSOR__POISON;
-    }
+    if (!TENSOR__USABLE("bincount", "x", x) ||
+        (weights && !TENSOR__USABLE("bincount", "weights", weights))) { return TENSOR__POISON; }
     TENSOR__REFUSE(tensor__category(x->dtype) != 1, DTYPE,
                    "bincount: x %t must be of an integer dtype (got %y)", x, x);
     TENSOR__REFUSE(x->ndim != 1 || minlength < 0 ||
@@ -16867,7 +16864,20 @@ TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
     x->rebased++;
     return x;
 }
-TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) { return tensor__live(x) ? x->grad : NULL; }
+// g, a gradient of leaf x, in the shape of x.
+TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
+    if (!g || !(g->flags & TENSOR__ROWS)) { return g; }
+    TENSOR__MARK
+    return tensor__tidy(th_, mark_, tensor_index_add_(tensor_zeros_like(x), 0, tensor_relu(g->grad), g));
+}
+TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) {
+    if (tensor__live(x) && x->grad && (x->grad->flags & TENSOR__ROWS)) {
+        tensor__spin(&x->lock);
+        tensor__replace(&x->grad, tensor__whole(x, x->grad));
+        tensor__unspin(&x->lock);
+    }
+    return tensor__live(x) ? x->grad : NULL;
+}
 TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("set_grad", "x", x)) { return th->error.code; }
@@ -16877,12 +16887,8 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
         TENSOR__REFUSE_CODE(!tensor__same_shape(grad, x), SHAPE,
                             "set_grad: grad %t has not the shape of x %t", grad, x);
         TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, x is %y", grad, x);
-        tensor__hold(grad);
     }
-    tensor_t *old = x->grad;
-    x->grad = grad;
-    if (old) { tensor__drop(old); }
-    return 0;
+    return !tensor__replace(&x->grad, grad);
 }
 TENSOR_API tensor_t *(tensor_retain_grad)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
@@ -16978,8 +16984,7 @@ TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32
                          "backward: a hook gave %t %y for a gradient %t %y", r, r, old, old);
             return 0;
         }
-        *g = tensor__hold(r);
-        tensor__drop(old);
+        tensor__replace(g, r);
     }
 }
 
@@ -17659,11 +17664,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__accumulate_more(tensor__thread_t *th, te
     if (!create && tensor__exclusive(th, old, 1 + (old->slot >= 0)) && old->dtype == g->dtype && !old->node) {
         return tensor__add_into(th, old, g);
     }
-    tensor_t *t = (tensor_add)(old, g);
-    if (t == TENSOR__POISON) { return 0; }
-    *sum = tensor__hold(t);
-    tensor__drop(old);
-    return 1;
+    return tensor__replace(sum, (tensor_add)(old, g));
 }
 // *sum += g; *sum is a library reference: the first has that of the pass' scope, if it is in it. 0 = failed,
 // raised.
@@ -17678,27 +17679,31 @@ TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tens
     }
     return 1;
 }
+// a + b, of which one is by rows: both by rows, one behind the other, else in the shape of the leaf.
+TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) {
+    tensor_t *const list[4] = {a, b, a->grad, b->grad};
+    int rows = a->flags & b->flags & TENSOR__ROWS;
+    if (!rows) { return (tensor_add)(tensor__whole(leaf, a), tensor__whole(leaf, b)); }
+    tensor_t *y = tensor_cat_n(list, 2, 0);
+    if (y == TENSOR__POISON) { return y; }
+    y->flags |= TENSOR__ROWS;
+    return tensor__replace(&y->grad, tensor_cat_n(list + 2, 2, 0)) ? y : TENSOR__POISON;
+}
 // leaf.grad += g. A gradient nobody else sees is taken as it is.
 TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
-    int ok = 1;
     tensor__spin(&leaf->lock);
-    if (!leaf->grad) {
-        if (create || !tensor__exclusive(th, g, 1)) { g = (tensor_clone)(g); }
-        ok = g != TENSOR__POISON;
-        if (ok) {
-            leaf->grad = tensor__hold(g);
-            if (!g->site) { g->site = leaf->site; }
-        }
-    } else if (create || leaf->grad->node) {
-        tensor_t *old = leaf->grad, *t = (tensor_add)(old, g);
-        ok = t != TENSOR__POISON;
-        if (ok) {
-            leaf->grad = tensor__hold(t);
-            tensor__drop(old);
-        }
+    tensor_t *old = leaf->grad;
+    if (!old) {
+        if (create || (!tensor__exclusive(th, g, 1) && !(g->flags & TENSOR__ROWS))) { g = (tensor_clone)(g); }
+        if (g != TENSOR__POISON && !g->site) { g->site = leaf->site; }
+    } else if ((old->flags | g->flags) & TENSOR__ROWS) {
+        g = tensor__rows_add(leaf, old, g);
+    } else if (create || old->node) {
+        g = (tensor_add)(old, g);
     } else {
-        ok = tensor__add_into(th, leaf->grad, g);
+        g = tensor__add_into(th, old, g) ? old : TENSOR__POISON;
     }
+    int ok = tensor__replace(&leaf->grad, g);
     tensor__unspin(&leaf->lock);
     return ok;
 }
@@ -17707,6 +17712,7 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
 // raised.
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(const tensor__node_t *from, int i, const tensor__meta_t *m,
                                                   tensor_t *g) {
+    if (g->flags & TENSOR__ROWS) { return g; }
     int lead = g->ndim - m->ndim, fits = lead >= 0;
     for (int d = 0; fits && d < m->ndim; d++) { fits = m->dims[d] == 1 || m->dims[d] == g->dims[lead + d]; }
     TENSOR__REFUSE(!fits, SHAPE, "backward: %s gave a gradient %t for input %i, which is %n", !from ?

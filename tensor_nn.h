@@ -82,6 +82,7 @@ typedef struct tensor_embedding_args_t {
     double max_norm TENSOR_INIT;            // > 0: rows used are scaled down in weight itself to that norm
     double norm_type TENSOR_INIT;           // which norm, 0 = 2
     int scale_grad_by_freq TENSOR_INIT;     // gradients of a row are divided by how often index names it
+    int sparse TENSOR_INIT;                 // a step costs the rows used, not the table: see nn_sparse_adam
 } tensor_embedding_args_t;
 // Rows of weight named by index: tensor_embedding(index, weight, .padding_idx = TENSOR_ZERO).
 //   index   any shape, i32/i64, values 0..rows-1
@@ -100,7 +101,7 @@ typedef struct tensor_embedding_bag_args_t {
     tensor_t *per_sample_weights TENSOR_INIT;   // shape of index, dtype of weight; sums only
     int64_t padding_idx TENSOR_INIT;        // row that does not count; 0 = none, TENSOR_ZERO = row 0
     int include_last_offset TENSOR_INIT;    // offsets ends with the number of indices
-    int scale_grad_by_freq TENSOR_INIT;
+    int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;     // as tensor_embedding
 } tensor_embedding_bag_args_t;
 // Mean, sum or maximum of the rows of each bag of indices; 0 for an empty bag.
 //   index    [bags, n] i32/i64 without offsets, or [n]: bag k begins at offsets[k]
@@ -1336,7 +1337,7 @@ typedef struct nn_embedding_bag_args_t {
     const void *surplus_ TENSOR_INIT;
     tensor_bag_mode_t mode TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;        // as tensor_embedding_bag
-    int scale_grad_by_freq TENSOR_INIT;
+    int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;
 } nn_embedding_bag_args_t;
 TENSOR_API nn_module_t *nn_embedding_bag_with(nn_embedding_bag_args_t a);
 TENSOR_API nn_embedding_bag_args_t nn_embedding_bag_defaults(void);
@@ -1445,7 +1446,7 @@ typedef struct nn_embedding_args_t {
     const void *surplus_ TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;
     double max_norm TENSOR_INIT, norm_type TENSOR_INIT;   // as tensor_embedding
-    int scale_grad_by_freq TENSOR_INIT;
+    int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;
 } nn_embedding_args_t;
 TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a);
 TENSOR_API nn_embedding_args_t nn_embedding_defaults(void);
@@ -1736,6 +1737,21 @@ TENSOR_API nn_adam_args_t nn_adam_defaults(void);
 TENSOR_API nn_optimizer_t *nn_adamw_with(nn_adamw_args_t a);
 TENSOR_API nn_adamw_args_t nn_adamw_defaults(void);
 
+// Adam for tables whose embeddings are .sparse: only the rows used since the last step change, their m and v
+// too. nn_sgd takes such gradients as well, the others refuse them; here all must be such, on the CPU.
+// tensor_grad() of a table gives its gradient the whole table's shape for good.
+typedef struct nn_sparse_adam_args_t {
+    const char *site_ TENSOR_INIT;
+    nn_module_t *module TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    tensor_t *const *list TENSOR_INIT;      // instead of module
+    int count TENSOR_INIT;                  // tensors in list
+    double lr TENSOR_INIT, beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;   // as nn_adam
+    int maximize TENSOR_INIT;
+} nn_sparse_adam_args_t;
+TENSOR_API nn_optimizer_t *nn_sparse_adam_with(nn_sparse_adam_args_t a);
+TENSOR_API nn_sparse_adam_args_t nn_sparse_adam_defaults(void);
+
 // v = alpha v + (1 - alpha) g^2, x -= lr g / (sqrt(v) + eps); centered subtracts the squared mean of g from
 // v.
 typedef struct nn_rmsprop_args_t {
@@ -1763,7 +1779,7 @@ typedef struct nn_group_args_t {
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a);
 
 // Updates all parameters that have a gradient. Does nothing while an error is pending.
-//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY
+//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or none)
 TENSOR_API int nn_step(nn_optimizer_t *o);
 
 // Drops the gradients of its parameters, so that the next backward starts from nothing.
@@ -1813,6 +1829,7 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 #define nn_adam(...) NN__WITH_OWN(nn_adam, __VA_ARGS__)
 #define nn_adamw(...) NN__WITH_OWN(nn_adamw, __VA_ARGS__)
 #define nn_rmsprop(...) NN__WITH_OWN(nn_rmsprop, __VA_ARGS__)
+#define nn_sparse_adam(...) NN__WITH_OWN(nn_sparse_adam, __VA_ARGS__)
 #ifndef __cplusplus
 #define nn_optimizer_group(o, list, n, ...)                                                                  \
     nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_optimizer_group, nn_group_args_t, __VA_ARGS__))
@@ -2255,6 +2272,8 @@ NN__CPP_0(optimizer, nn_adamw, nn_adamw_args_t)
 NN__CPP_1(optimizer, nn_adamw, nn_adamw_args_t, (module, module))
 NN__CPP_0(optimizer, nn_rmsprop, nn_rmsprop_args_t)
 NN__CPP_1(optimizer, nn_rmsprop, nn_rmsprop_args_t, (module, module))
+NN__CPP_0(optimizer, nn_sparse_adam, nn_sparse_adam_args_t)
+NN__CPP_1(optimizer, nn_sparse_adam, nn_sparse_adam_args_t, (module, module))
 NN__CPP_1(loader, nn_data_loader, nn_data_loader_args_t, (dataset, dataset))
 #ifndef TENSOR_NO_STDIO
 NN__CPP_2(int, nn_load, nn_load_args_t, (text, path), (module, module))
@@ -2371,7 +2390,7 @@ typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 typedef struct nn__update_t {
     double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
     double minus_step, inverse_root, step;
-    int decay, first, nesterov, decoupled, lerp_back, maximize;
+    int decay, first, nesterov, decoupled, lerp_back, maximize, by_rows;
 } nn__update_t;
 typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
                               int64_t n);
@@ -2409,6 +2428,7 @@ typedef struct nn__cpu_t {
     void (*dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t keep,
                     double scale);
     nn__update_fn optim[3];
+    double (*squares)(const void *x, int64_t n);
     // f32 only: NULL elsewhere; outputs of a tile, taps of a tile, floats of a vector, rows of gather
     void (*direct)(int64_t co, int64_t n, const float *w, const int32_t *off, const float *b, const float *p,
                    int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows, int64_t ow);
@@ -3774,6 +3794,24 @@ TENSOR__FN void NN__K(rmsprop)(const nn__update_t *u, void *px, const void *pg, 
     }
 }
 
+// Sum of squares in double, in 8 lanes whatever the instruction set: the norms of clipping.
+TENSOR__FN double NN__K(squares)(const void *px, int64_t n) {
+    const NN__R *x = (const NN__R *)px;
+    double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int64_t i, k;
+    for (i = 0; i + 8 <= n; i += 8) {
+        for (k = 0; k < 8; k++) {
+            double v = (double)x[i + k], q = v * v;
+            lane[k] += q;
+        }
+    }
+    for (k = 0; i < n; i++, k++) {
+        double v = (double)x[i], q = v * v;
+        lane[k] += q;
+    }
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
 // ------------------------------------------------------------------------------
 // >>nn-kernel-table                                MARK: table of a pass
 // ------------------------------------------------------------------------------
@@ -3783,7 +3821,7 @@ static const nn__cpu_t NN__K(cpu) = {
     NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
     NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
-    {NN__K(sgd), NN__K(adam), NN__K(rmsprop)},
+    {NN__K(sgd), NN__K(adam), NN__K(rmsprop)}, NN__K(squares),
 #if TENSOR_NN__PASS < 6
     NN__K(direct), NN__K(pad), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__K(winograd),
     NN__MR, NN__KT, V_N, NN__GR
@@ -4310,7 +4348,7 @@ TENSOR__FN int nn__cpu_embedding_back(tensor_call_t *c) {
 
 // padding: a row or -1; zero: rows of that index are 0.
 TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int64_t padding, int zero,
-                                          int by_frequency) {
+                                          int by_frequency, int sparse) {
     tensor__op_t o;
     tensor_t *const in[2] = {nn__contiguous(index), nn__contiguous(weight)};
     int64_t dims[TENSOR_MAX_DIMS];
@@ -4319,6 +4357,7 @@ TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int
     o.params.i[0] = padding;
     o.params.i[1] = zero;
     o.params.i[2] = by_frequency;
+    o.params.i[3] = sparse;
     memcpy(dims, index->dims, (size_t)index->ndim * sizeof dims[0]);
     dims[index->ndim] = weight->dims[1];
     TENSOR__(result)(&o, weight->dtype, dims, index->ndim + 1);
@@ -4340,9 +4379,40 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
     return TENSOR__(finish)(&o);
 }
 
+// Gradient by rows of a table: values [n, width] of the rows that index [n] names, those of a row added up
+// where it stands first or last.
+TENSOR__FN tensor_t *nn__by_rows(tensor_t *values, tensor_t *index, int64_t rows) {
+    int64_t n = index->numel, size = rows + 1;
+    tensor_t *at = (tensor_add_scalar)(index, 1), *y;
+    tensor_t *place = nn__beside((tensor_arange)(0, (double)n, 1, TENSOR_I64), index);
+    tensor_t *one = nn__beside((tensor_empty_n)(&size, 1, TENSOR_I64), index);      // one place of each row
+    one = (tensor_index_select)((tensor_index_copy_)(one, 0, at, place), 0, at);
+    y = nn__embedding_gradient(values, one, -1, n, values->dims[1]);
+    one = (tensor_masked_fill)(index, (tensor_ne)(one, place), -1);
+    if ((tensor_is_poison)(y) || (tensor_is_poison)(one)) return TENSOR__(poison);
+    one->flags |= TENSOR__ROWS;
+    y->flags |= TENSOR__ROWS;
+    y->grad = TENSOR__(hold)(one);
+    return y;
+}
+// The gradient of t as it is stored, by rows none of which is there twice; NULL = none, poison = raised.
+TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
+    tensor_t *g = t->grad, *y;
+    tensor_scope_t scope;
+    if (!g || !(g->flags & TENSOR__ROWS) || (g->grad->flags & TENSOR__ROWS)) return g;
+    scope = TENSOR__(scope)(0);
+    y = nn__by_rows(g, g->grad, t->dims[0]);
+    if (!(tensor_is_poison)(y)) {
+        t->grad = TENSOR__(hold)(y);
+        TENSOR__(drop)(g);
+    }
+    (tensor_scope_end)(scope);
+    return y;
+}
+
 TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
     const tensor__meta_t *w = &g->node->in[1];
-    tensor_t *index, *gy = g->gy[0];
+    tensor_t *index, *gy = g->gy[0], *leaf = g->node->edge[1].leaf;
     if (!TENSOR__(grad_need)(g, 1)) return;
     index = TENSOR__(grad_in)(g, 0);
     if (g->p->i[2]) {
@@ -4352,11 +4422,24 @@ TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
         n = (tensor_reshape_n)((tensor_index_select)(n, 0, flat), index->dims, index->ndim);
         gy = (tensor_div)(gy, (tensor_unsqueeze)(n, -1));
     }
+    // Others than a leaf's plain gradient have the shape of what they are the gradient of.
+    if (g->p->i[3] && leaf && !(leaf->flags & TENSOR__HOOKED) && !g->create && !g->pass && !leaf->device) {
+        const int64_t dims[2] = {index->numel, w->dims[1]};
+        index = (tensor_to)((tensor_flatten)(index, 0, -1), TENSOR_I64);
+        gy = (tensor_reshape_n)(gy, dims, 2);
+        if (g->p->i[0] >= 0) {
+            tensor_t *none = (tensor_eq_scalar)(index, (double)g->p->i[0]);
+            index = (tensor_masked_fill)(index, none, -1);
+            gy = (tensor_masked_fill)(gy, (tensor_unsqueeze)(none, 1), 0);
+        }
+        g->gx[1] = nn__by_rows(gy, index, w->dims[0]);
+        return;
+    }
     g->gx[1] = nn__embedding_gradient(gy, index, g->p->i[0], w->dims[0], w->dims[1]);
 }
 TENSOR__FN void nn__grad_embedding_back(tensor__grad_t *g) {
     if (TENSOR__(grad_need)(g, 0))
-        g->gx[0] = nn__embedding_lookup(TENSOR__(grad_in)(g, 1), g->gy[0], g->p->i[0], 1, 0);
+        g->gx[0] = nn__embedding_lookup(TENSOR__(grad_in)(g, 1), g->gy[0], g->p->i[0], 1, 0, 0);
 }
 
 // Scales the rows of weight that index names down to max_norm. -> weight
@@ -4398,7 +4481,8 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_embedding_args_t a) {
         tensor_scope_t scope = TENSOR__(scope)(-1);
         y = a.max_norm > 0 ? nn__renormed(a.index, w, a.max_norm, a.norm_type) : w;
         if (!(tensor_is_poison)(y))
-            y = nn__embedding_lookup(a.index, nn__wide(w), padding, 0, a.scale_grad_by_freq != 0);
+            y = nn__embedding_lookup(a.index, nn__wide(w), padding, 0, a.scale_grad_by_freq != 0,
+                                     a.sparse != 0);
         y = (tensor_scope_return)(scope, nn__narrow(y, w));
     }
     return y;
@@ -4633,7 +4717,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
                             a->padding_idx, w->dims[0], w);
         keep = (tensor_ne_scalar)(index, (double)padding);
     }
-    x = nn__embedding_lookup(index, nn__wide(w), -1, 0, a->scale_grad_by_freq != 0);
+    x = nn__embedding_lookup(index, nn__wide(w), -1, 0, a->scale_grad_by_freq != 0, a->sparse != 0);
     if ((tensor_is_poison)(x)) return x;
     dims[0] = bags;
     dims[1] = w->dims[1];
@@ -9530,7 +9614,7 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
         fresh[2 * i] = fresh[2 * i + 1] = NULL;
         if (a.item[i].first != i) continue;
         fresh[2 * i] = nn__moved(t, a.item[i].name, to);
-        if (fresh[2 * i] && t->grad) fresh[2 * i + 1] = nn__moved(t->grad, a.item[i].name, to);
+        if (fresh[2 * i] && (tensor_grad)(t)) fresh[2 * i + 1] = nn__moved(t->grad, a.item[i].name, to);
         if (!fresh[2 * i] || (t->grad && !fresh[2 * i + 1])) break;
         n = i + 1;
     }
@@ -10134,7 +10218,7 @@ TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
     return nn__forward_state(m, x, NULL, NULL);
 }
 
-// i: count, size, mode, padding_idx, scale_grad_by_freq
+// i: count, size, mode, padding_idx, scale_grad_by_freq, sparse
 TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     tensor_embedding_bag_args_t a = tensor_embedding_bag_defaults();
@@ -10143,10 +10227,11 @@ TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
     a.mode = (tensor_bag_mode_t)l->i[2];
     a.padding_idx = l->i[3];
     a.scale_grad_by_freq = l->i[4] != 0;
+    a.sparse = l->i[5] != 0;
     return (tensor_embedding_bag_with)(a);
 }
 
-// i: count, size, padding row or -1, scale_grad_by_freq, has a padding row; f: max_norm, norm_type
+// i: count, size, padding row or -1, scale_grad_by_freq, has a padding row, sparse; f: max_norm, norm_type
 TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     tensor_embedding_args_t a = tensor_embedding_defaults();
@@ -10154,6 +10239,7 @@ TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     a.weight = nn__tensor(m, 0);
     if (l->i[2] >= 0) a.padding_idx = l->i[2] == 0 ? TENSOR_ZERO : l->i[2];
     a.scale_grad_by_freq = l->i[3] != 0;
+    a.sparse = l->i[5] != 0;
     a.max_norm = l->f[0];
     a.norm_type = l->f[1];
     return (tensor_embedding_with)(a);
@@ -10676,7 +10762,7 @@ TENSOR__FN void nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) 
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     nn__layer_t *l;
     int64_t dims[2] = {a.count, a.size}, padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0};
+    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0, a.sparse != 0};
     if (a.count < 1) return nn__refuse("embedding_bag", "count must be > 0", a.count);
     if (a.size < 1) return nn__refuse("embedding_bag", "size must be > 0", a.size);
     if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX)
@@ -11016,6 +11102,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     l->i[2] = a.padding_idx < 0 ? -1 : a.padding_idx;
     l->i[3] = a.scale_grad_by_freq != 0;
     l->i[4] = a.padding_idx >= 0;
+    l->i[5] = a.sparse != 0;
     l->f[0] = a.max_norm;
     l->f[1] = a.norm_type;
     nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
@@ -11329,15 +11416,16 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
 // through the gate (the small net of the manual would spend its time there).
 // ------------------------------------------------------------------------------
 
-enum { NN__SGD, NN__ADAM, NN__ADAMW, NN__RMSPROP, NN__RULES };
+enum { NN__SGD, NN__ADAM, NN__ADAMW, NN__RMSPROP, NN__SPARSE_ADAM, NN__RULES };
 enum { NN__MAX_STATE = 3, NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
 
 // What the three states are called in files, by rule.
 static const char *const nn__state_names[NN__RULES][NN__MAX_STATE] = {
     {"momentum_buffer", NULL, NULL}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
     {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}, {"square_avg", "momentum_buffer", "grad_avg"},
+    {"exp_avg", "exp_avg_sq", NULL},
 };
-static const char *const nn__rule_names[NN__RULES] = {"sgd", "adam", "adamw", "rmsprop"};
+static const char *const nn__rule_names[NN__RULES] = {"sgd", "adam", "adamw", "rmsprop", "sparse_adam"};
 
 // Options of an optimizer, those that rules do not know being 0. Stored in files in this order.
 enum {
@@ -11362,7 +11450,7 @@ typedef struct nn__group_t {
 // One parameter in one step: it and its gradient, or copies of them.
 typedef struct nn__job_t {
     nn__param_t *param;
-    tensor_t *from, *grad;
+    tensor_t *from, *grad, *rows;       // rows: NULL, or i64: which row of the parameter each row of grad is for
     int update, done;
 } nn__job_t;
 
@@ -11549,27 +11637,29 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
         code = NN__TAKE(#name, nn_##name) ? TENSOR_OK : TENSOR_ERR_SHAPE;                                    \
         set                                                                                                  \
         v[NN__LR] = a.lr;                                                                                    \
-        v[NN__DECAY] = a.weight_decay;                                                                       \
         v[NN__MAXIMIZE] = a.maximize != 0;                                                                   \
         return nn__optimizer(rule, v, a.module, a.list, a.count, a.site_, code);                             \
     }
 #define NN__ADAM_OPTIONS                                                                                     \
     v[NN__BETA1] = a.beta1;                                                                                  \
     v[NN__BETA2] = a.beta2;                                                                                  \
-    v[NN__EPS] = a.eps;                                                                                      \
-    v[NN__AMSGRAD] = a.amsgrad != 0;
+    v[NN__EPS] = a.eps;
 NN__FILL_DEFAULTS(nn_sgd, NN__OR(lr, 1e-3) NN__OR(weight_decay, 0) NN__OR(momentum, 0) NN__OR(dampening, 0))
 NN__FILL_DEFAULTS(nn_adam, NN__OR(lr, 1e-3) NN__OR(beta1, 0.9) NN__OR(beta2, 0.999) NN__OR(eps, 1e-8)
                                NN__OR(weight_decay, 0))
+NN__FILL_DEFAULTS(nn_sparse_adam, NN__OR(lr, 1e-3) NN__OR(beta1, 0.9) NN__OR(beta2, 0.999) NN__OR(eps, 1e-8))
 NN__FILL_DEFAULTS(nn_adamw, NN__OR(weight_decay, 0.01) nn__fill_nn_adam(a);)
 NN__FILL_DEFAULTS(nn_rmsprop, NN__OR(lr, 1e-2) NN__OR(alpha, 0.99) NN__OR(eps, 1e-8) NN__OR(weight_decay, 0)
                                   NN__OR(momentum, 0))
 NN__OPTIMIZER(sgd, NN__SGD, v[NN__MOMENTUM] = a.momentum; v[NN__DAMPENING] = a.dampening;
-              v[NN__NESTEROV] = a.nesterov != 0;)
-NN__OPTIMIZER(adam, NN__ADAM, NN__ADAM_OPTIONS)
-NN__OPTIMIZER(adamw, NN__ADAMW, NN__ADAM_OPTIONS)
+              v[NN__NESTEROV] = a.nesterov != 0; v[NN__DECAY] = a.weight_decay;)
+NN__OPTIMIZER(adam, NN__ADAM, NN__ADAM_OPTIONS v[NN__DECAY] = a.weight_decay;
+              v[NN__AMSGRAD] = a.amsgrad != 0;)
+NN__OPTIMIZER(adamw, NN__ADAMW, NN__ADAM_OPTIONS v[NN__DECAY] = a.weight_decay;
+              v[NN__AMSGRAD] = a.amsgrad != 0;)
+NN__OPTIMIZER(sparse_adam, NN__SPARSE_ADAM, NN__ADAM_OPTIONS)
 NN__OPTIMIZER(rmsprop, NN__RMSPROP, v[NN__MOMENTUM] = a.momentum; v[NN__BETA2] = a.alpha; v[NN__EPS] = a.eps;
-              v[NN__CENTERED] = a.centered != 0;)
+              v[NN__CENTERED] = a.centered != 0; v[NN__DECAY] = a.weight_decay;)
 
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
     double lr = a.lr, decay = a.weight_decay;
@@ -11609,6 +11699,10 @@ TENSOR__FN void nn__at_step(nn__update_t *u, double t) {
     u->first = t == 1;
     u->minus_step = u->minus_lr / (1 - pow(u->beta1, t));
     u->inverse_root = 1 / sqrt(1 - pow(u->beta2, t));
+    if (u->by_rows) {                   // SparseAdam, as PyTorch's: eps is not divided by the root
+        u->minus_step *= sqrt(1 - pow(u->beta2, t));
+        u->inverse_root = 1;
+    }
 }
 // The numbers of group g at step t (1 = first).
 TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__update_t *u) {
@@ -11628,6 +11722,7 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
     u->rest2 = 1 - u->beta2;
     u->lerp_back = u->rest1 >= 0.5;
     u->eps = v[NN__EPS];
+    u->by_rows = o->rule == NN__SPARSE_ADAM;
     u->decoupled = o->rule == NN__ADAMW && u->decay;
     if (o->rule == NN__ADAMW) {
         u->shrink = 1 - lr * decay;
@@ -11644,15 +11739,28 @@ typedef struct nn__stepping_t { const tensor_call_t *c; nn__update_t u; } nn__st
 TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
     const nn__stepping_t *s = (const nn__stepping_t *)arg;
     const tensor_arg_t *a = s->c->arg + 2;
+    const int64_t *rows;        // NULL, or which row of x and its states each row of g is for; < 0 = none
     char *at[5];
-    size_t from;
+    int64_t from, end, n, width, to;
+    size_t size;
     int k;
     (void)worker;
-    for (; task >= nn__ceil(a->numel, NN__CHUNK); a += 5) task -= nn__ceil(a->numel, NN__CHUNK);
-    from = (size_t)task * NN__CHUNK * (a->dtype == TENSOR_F64 ? 8 : 4);
-    for (k = 0; k < 5; k++) at[k] = a[k].data ? (char *)a[k].data + from : NULL;
-    nn__cpu(a->dtype)->optim[s->c->p->i[0]](&s->u, at[0], at[1], at[2], at[3], at[4],
-                                            nn__min(a->numel - task * NN__CHUNK, NN__CHUNK));
+    for (; task >= nn__ceil(a[1].numel, NN__CHUNK); a += 5) task -= nn__ceil(a[1].numel, NN__CHUNK);
+    rows = a[4].dtype == TENSOR_I64 ? (const int64_t *)a[4].data : NULL;
+    width = rows ? a[1].dims[1] : a[1].numel;
+    size = a->dtype == TENSOR_F64 ? 8 : 4;
+    from = task * NN__CHUNK;
+    for (end = nn__min(a[1].numel, from + NN__CHUNK); from < end; from += n) {
+        n = nn__min(end - from, width - from % width);
+        to = rows ? rows[from / width] * width + from % width : from;
+        if (to < 0) continue;
+        for (k = 0; k < 5; k++) {
+            at[k] = (char *)a[k].data;
+            if (at[k]) at[k] += (size_t)(k == 1 ? from : to) * size;
+        }
+        if (rows) at[4] = NULL;
+        nn__cpu(a->dtype)->optim[s->c->p->i[0]](&s->u, at[0], at[1], at[2], at[3], at[4], n);
+    }
 }
 // Where parameters meet their update: OPTIMIZER's first row, which no tape sees.
 TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
@@ -11664,8 +11772,8 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     if (skip && skip[0] != 0) return TENSOR_OK;
     if (skip && skip[1] > 0) nn__at_step(&s.u, s.u.step - (double)skip[1]);
     for (i = 2; i < c->nin + c->nout; i += 5) {
-        tasks += nn__ceil(c->arg[i].numel, NN__CHUNK);
-        total += c->arg[i].numel;
+        tasks += nn__ceil(c->arg[i + 1].numel, NN__CHUNK);
+        total += c->arg[i + 1].numel;
     }
     if (total >= NN__PARALLEL_FROM) TENSOR__(parallel)(tasks, nn__step_task, &s);
     else for (i = 0; i < tasks; i++) nn__step_task(&s, i, 0);
@@ -11708,6 +11816,8 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_
         nn__step_arg(&a[n++], j->from, TENSOR_UPDATE);
         nn__step_arg(&a[n++], j->grad, TENSOR_READ);
         for (k = 0; k < NN__MAX_STATE; k++) nn__step_arg(&a[n++], j->param->state[k], TENSOR_UPDATE);
+        // Rules that take rows have no third state: which rows they are is in its place.
+        if (j->rows) nn__step_arg(&a[n - 1], j->rows, TENSOR_READ);
     }
     return nn__optimizer_call(&nn__step_row, nn__kind(o->rule), a, 2, n - 2, like->from->device);
 }
@@ -11796,6 +11906,21 @@ TENSOR__FN int nn__settle(nn_optimizer_t *o) {
     return tensor_error_code();
 }
 
+// The gradient that the optimizer takes for p, by rows where its rule can; poison = raised.
+TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p) {
+    tensor_t *g = p->t->grad;
+    int rows = (g->flags & TENSOR__ROWS) != 0;
+    if (o->rule == NN__SPARSE_ADAM ? !rows : rows && o->rule != NN__SGD)
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, rows ?
+                        "%s: the gradient of %t is by rows (.sparse); sgd and sparse_adam take such" :
+                        "%s: the gradient of %t is not by rows: not of .sparse embeddings on the CPU alone, "
+                        "or tensor_grad() was called", nn__rule_names[o->rule], p->t);
+    if (rows && o->group[p->group].weight_decay != 0)
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight_decay and the gradient of %t by rows (.sparse)",
+                        nn__rule_names[o->rule], p->t);
+    return rows && o->option[NN__MOMENTUM] != 0 ? (tensor_grad)(p->t) : nn__stored_grad(p->t);
+}
+
 // All that can fail comes before the first change: a step happens to every parameter or to none (on a device
 // a launch that fails leaves earlier groups changed).
 TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
@@ -11830,7 +11955,9 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
         if (k < NN__MAX_STATE) break;
         j->param = p;
         j->from = nn__step_operand(p->t, dtype);
-        g = nn__step_operand(p->t->grad, dtype);
+        g = nn__step_grad(o, p);
+        j->rows = g->flags & TENSOR__ROWS ? g->grad : NULL;
+        if (!(tensor_is_poison)(g)) g = nn__step_operand(g, dtype);
         if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) break;
         if (p->step + 1 != group->step) {
             group->step = p->step + 1;
@@ -11890,32 +12017,18 @@ TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
 // ------------------------------------------------------------------------------
 
 typedef struct nn__squares_t {
-    const float *f32;
-    const double *f64;
+    const nn__cpu_t *k;
+    const char *x;
+    size_t size;
     int64_t n;
     double *sum;
 } nn__squares_t;
 
-// Sum of squares of one chunk in 8 lanes of double.
 TENSOR__FN void nn__squares_task(void *arg, int64_t task, int worker) {
     const nn__squares_t *s = (const nn__squares_t *)arg;
-    int64_t from = task * NN__CHUNK, to = from + NN__CHUNK < s->n ? from + NN__CHUNK : s->n, i;
-    double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    int k;
+    int64_t from = task * NN__CHUNK;
     (void)worker;
-    for (i = from; i + 8 <= to; i += 8) {
-        for (k = 0; k < 8; k++) {
-            double v = s->f32 ? (double)s->f32[i + k] : s->f64[i + k];
-            double q = v * v;
-            lane[k] += q;
-        }
-    }
-    for (k = 0; i < to; i++, k++) {
-        double v = s->f32 ? (double)s->f32[i] : s->f64[i];
-        double q = v * v;
-        lane[k] += q;
-    }
-    s->sum[task] = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+    s->sum[task] = s->k->squares(s->x + (size_t)from * s->size, nn__min(s->n - from, NN__CHUNK));
 }
 
 // Gradients f32 or f64, contiguous, from arg 2 on; arg 0: f64, their sum of squares.
@@ -11927,8 +12040,9 @@ TENSOR__FN int nn__cpu_squares(tensor_call_t *c) {
         const tensor_arg_t *a = &c->arg[k];
         int64_t chunks = (a->numel + NN__CHUNK - 1) / NN__CHUNK;
         nn__squares_t s;
-        s.f32 = a->dtype == TENSOR_F32 ? (const float *)a->data : NULL;
-        s.f64 = a->dtype == TENSOR_F64 ? (const double *)a->data : NULL;
+        s.k = nn__cpu(a->dtype);
+        s.x = (const char *)a->data;
+        s.size = nn__es(a->dtype);
         s.n = a->numel;
         s.sum = chunks > 16 ? (double *)nn__memory((uint64_t)chunks, sizeof(double)) : few;
         if (!s.sum) return TENSOR_ERR_OUT_OF_MEMORY;
@@ -11989,7 +12103,7 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
     nn__step_arg(&a[0], head, scale ? TENSOR_READ : TENSOR_WRITE);
     nn__step_arg(&a[1], found, TENSOR_UPDATE);
     for (i = 0; i < n && tensor_error_code() == TENSOR_OK; i++) {
-        g = nn__listed(o, list, i)->grad;
+        g = nn__stored_grad(nn__listed(o, list, i));
         if (g && found && g->device != device)
             NN__FAIL(TENSOR_ERR_DEVICE, "scaler_unscale: gradient %d is not where the scaler is", (int64_t)i);
         if (!g || g->device != device || g->numel == 0) continue;
@@ -12074,7 +12188,7 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
     for (i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
         if (!t || (tensor_is_poison)(t)) nn__poisoned("clip_grad_value", "a parameter", t);
-        else if (t->grad) (tensor_clamp_)(t->grad, -limit, limit);
+        else if (t->grad && !(tensor_is_poison)(nn__stored_grad(t))) (tensor_clamp_)(t->grad, -limit, limit);
     }
     (tensor_scope_end)(scope);
     return tensor_error_code();

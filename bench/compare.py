@@ -90,13 +90,14 @@ SPEED = [
     ("gpt_baby_train", "GPT 6 x 384, context 256, batch 8, train", 1.4, 1.4),
     ("lstm_train", "LSTM 2 x 200, 10000 words, 35 x 20, train", 1.8, 1.8),
     ("ncf_train", "NCF, batch 2048, train, Adam", 4, 4),
+    ("ncf_sparse_train", "the same, gradients of the tables by rows, SparseAdam", None, None),
     ("resnet18_train", "ResNet-18, 32x32, batch 32, train", 1.1, 1.1),
     ("lstm_step", "LSTM 2 x 200, one step", 2, None), ("gpt_tiny_token", "GPT 4 x 128, one token after 63", 2, None),
     ("gpt_baby_token", "GPT 6 x 384, one token after 255", 2, None),
     ("resnet18_infer", "ResNet-18, 224x224, inference", 1.1, None),
 ]
-NETS = ("ncf_train", "lstm_train", "resnet18_train", "gpt_baby_train", "lstm_step", "gpt_tiny_token", "gpt_baby_token",
-        "resnet18_infer")
+NETS = ("ncf_train", "ncf_sparse_train", "lstm_train", "resnet18_train", "gpt_baby_train", "lstm_step",
+        "gpt_tiny_token", "gpt_baby_token", "resnet18_infer")
 SLOW = ("resnet18_train", "gpt_baby_train", "resnet18_infer")       # not in --quick
 TIMES = {"us", "ms", "ns"}
 

@@ -117,7 +117,7 @@ static nn_module_t *resnet18(int classes, int large) {
 
 typedef struct job_t {
     nn_module_t *net;
-    nn_optimizer_t *opt;
+    nn_optimizer_t *opt, *more;                 // more: NULL, or of the tables
     tensor_t *x, *y, *h, *c;
     double clip;
     int binary;
@@ -130,9 +130,11 @@ static void train(void *arg, long repeats) {
         if (j->binary) loss = tensor_binary_cross_entropy_with_logits(y, j->y);
         else loss = tensor_cross_entropy(tensor_ndim(y) > 2 ? tensor_flatten(y, 0, 1) : y, j->y);
         nn_zero_grad(j->opt);
+        if (j->more) nn_zero_grad(j->more);
         tensor_backward(loss);
         if (j->clip > 0) nn_clip_grad_norm(j->opt, j->clip);
         nn_step(j->opt);
+        if (j->more) nn_step(j->more);
     }
     tensor_scope_end(scope);
 }
@@ -192,24 +194,38 @@ int main(int argc, char **argv) {
     tensor_set_num_threads(argc > 1 ? atoi(argv[1]) : 1);
     only = argc > 2 ? argv[2] : NULL;
     tensor_scope_t scope = tensor_scope_begin();
-    if (wanted("ncf_train")) {
-        static ncf_t f;
+    for (int sparse = 0; sparse < 2; sparse++) {
+        static ncf_t nets[2];
+        ncf_t *f = &nets[sparse];
+        tensor_t *tables[4], *rest[8];
+        if (!wanted(sparse ? "ncf_sparse_train" : "ncf_train")) continue;
         memset(&j, 0, sizeof j);
-        nn_module_init(&f.base, "Ncf", ncf_forward, NULL);
+        nn_module_init(&f->base, "Ncf", ncf_forward, NULL);
         for (int i = 0; i < 2; i++) {
-            f.gmf[i] = nn_child(&f.base, i ? "gmf_item" : "gmf_user", nn_embedding(i ? 3706 : 6040, 64));
-            f.mlp[i] = nn_child(&f.base, i ? "mlp_item" : "mlp_user", nn_embedding(i ? 3706 : 6040, 64));
+            int64_t n = i ? 3706 : 6040;
+            f->gmf[i] = nn_child(&f->base, i ? "gmf_item" : "gmf_user", nn_embedding(n, 64, .sparse =
+                    sparse));
+            f->mlp[i] = nn_child(&f->base, i ? "mlp_item" : "mlp_user", nn_embedding(n, 64, .sparse =
+                    sparse));
+            tables[2 * i] = nn_get(f->gmf[i], "weight");
+            tables[2 * i + 1] = nn_get(f->mlp[i], "weight");
         }
-        f.net = nn_child(&f.base, "net", nn_sequential(nn_linear(128, 64), nn_relu(), nn_linear(64, 32),
-                                                       nn_relu(),
-                                                       nn_linear(32, 16)));
-        f.out = nn_child(&f.base, "out", nn_linear(80, 1));
-        j.net = &f.base;
-        j.opt = nn_adam(j.net);
+        f->net = nn_child(&f->base, "net", nn_sequential(nn_linear(128, 64), nn_relu(), nn_linear(64, 32),
+                                                         nn_relu(),
+                                                         nn_linear(32, 16)));
+        f->out = nn_child(&f->base, "out", nn_linear(80, 1));
+        j.net = &f->base;
+        for (int i = 0; i < 8; i++) {
+            static const char *const names[6] = {"0.weight", "0.bias", "2.weight", "2.bias", "4.weight",
+                                                 "4.bias"};
+            rest[i] = i < 6 ? nn_get(f->net, names[i]) : nn_get(f->out, i == 6 ? "weight" : "bias");
+        }
+        j.opt = sparse ? nn_adam(.list = rest, .count = 8) : nn_adam(j.net);
+        if (sparse) j.more = nn_sparse_adam(.list = tables, .count = 4);
         j.x = tensor_stack(0, tensor_randint(0, 6040, 2048), tensor_randint(0, 3706, 2048));
         j.y = tensor_round(tensor_rand(2048));
         j.binary = 1;
-        row("ncf_train", &j, train);
+        row(sparse ? "ncf_sparse_train" : "ncf_train", &j, train);
     }
     if (wanted("lstm_train")) {
         static lm_t lm;

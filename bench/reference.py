@@ -284,10 +284,10 @@ class Lm(nn.Module):
 
 
 class Ncf(nn.Module):
-    def __init__(self):
+    def __init__(self, sparse):
         super().__init__()
-        self.gmf = nn.ModuleList([nn.Embedding(6040, 64), nn.Embedding(3706, 64)])
-        self.mlp = nn.ModuleList([nn.Embedding(6040, 64), nn.Embedding(3706, 64)])
+        self.gmf = nn.ModuleList([nn.Embedding(n, 64, sparse=sparse) for n in (6040, 3706)])
+        self.mlp = nn.ModuleList([nn.Embedding(n, 64, sparse=sparse) for n in (6040, 3706)])
         self.net = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 16))
         self.out = nn.Linear(80, 1)
 
@@ -361,15 +361,17 @@ def nets(threads, name):
     """The rows of nets.c."""
     torch.set_num_threads(threads)
 
-    def train(net, opt, x, y, loss_of=F.cross_entropy, clip=0.0):
+    def train(net, opts, x, y, loss_of=F.cross_entropy, clip=0.0):
         def step():
             z = net(x)
             loss = loss_of(z.flatten(0, 1) if z.dim() > 2 else z, y)
-            opt.zero_grad()
+            for opt in opts:
+                opt.zero_grad()
             loss.backward()
             if clip:
                 nn.utils.clip_grad_norm_(net.parameters(), clip)
-            opt.step()
+            for opt in opts:
+                opt.step()
         row(name, 1e6 * median(step), "us")
 
     def infer(net, *x):
@@ -378,22 +380,27 @@ def nets(threads, name):
             ways = [net, torch.jit.freeze(torch.jit.trace(net, x))]
             row(name, 1e6 * min(median(lambda: f(*x)) for f in ways), "us")
 
-    if name == "ncf_train":
-        net = Ncf()
+    if name in ("ncf_train", "ncf_sparse_train"):
+        net = Ncf(name == "ncf_sparse_train")
         x = torch.stack((torch.randint(0, 6040, (2048,)), torch.randint(0, 3706, (2048,))))
-        train(net, torch.optim.Adam(net.parameters()), x, torch.rand(2048).round(), F.binary_cross_entropy_with_logits)
+        tables = list(net.gmf.parameters()) + list(net.mlp.parameters())
+        rest = list(net.net.parameters()) + list(net.out.parameters())
+        opts = [torch.optim.Adam(net.parameters())]
+        if name == "ncf_sparse_train":
+            opts = [torch.optim.Adam(rest), torch.optim.SparseAdam(tables)]
+        train(net, opts, x, torch.rand(2048).round(), F.binary_cross_entropy_with_logits)
     elif name == "lstm_train":
         net = Lm()
         x, y = torch.randint(0, 10000, (35, 20)), torch.randint(0, 10000, (700,))
-        train(net, torch.optim.SGD(net.parameters(), 1), x, y, clip=5.0)
+        train(net, [torch.optim.SGD(net.parameters(), 1)], x, y, clip=5.0)
     elif name == "resnet18_train":
         net = resnet18(10, False)
         x, y = torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,))
-        train(net, torch.optim.SGD(net.parameters(), 0.1, 0.9), x, y)
+        train(net, [torch.optim.SGD(net.parameters(), 0.1, 0.9)], x, y)
     elif name == "gpt_baby_train":
         net = Gpt(65, 6, 6, 384, 256, True)
         x, y = torch.randint(0, 65, (8, 256)), torch.randint(0, 65, (2048,))
-        train(net, torch.optim.AdamW(net.parameters()), x, y)
+        train(net, [torch.optim.AdamW(net.parameters())], x, y)
     elif name == "lstm_step":
         infer(Step(), torch.randn(1, 1, 200), torch.zeros(2, 1, 200), torch.zeros(2, 1, 200))
     elif name == "gpt_tiny_token":

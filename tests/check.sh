@@ -20,7 +20,7 @@ result() {
 budget() {
     case $1 in
         tensor.h) echo 18800 ;;
-        tensor_nn.h) echo 14100 ;;
+        tensor_nn.h) echo 14200 ;;
         tensor_cuda.h) echo 500 ;;
         tensor_cuda.cu) echo 8100 ;;
         Makefile | examples/*) echo 149 ;;

@@ -249,7 +249,8 @@ static int positions() {
     SAME(nn_transformer_forward(decoder, tokens, tokens), nn_transformer_args_t, nn_transformer_forward_with,
          (a.module = decoder, a.x = a.memory = tokens));
     bad += nn_init_kaiming_uniform_(rows) != rows || nn_init_kaiming_normal_(rows) != rows;
-    bad += nn_sgd(heads) == nullptr || nn_adam(heads) == nullptr || nn_adamw(heads) == nullptr;
+    bad += nn_sgd(heads) == nullptr || nn_adam(heads) == nullptr || nn_adamw(heads) == nullptr ||
+           nn_sparse_adam(heads) == nullptr;
     bad += nn_rmsprop(heads) == nullptr || nn_data_loader(nn_tensor_dataset(rows, none)) == nullptr;
     if (heads == nullptr) bad += nn_load("", heads);
 #if __cplusplus >= 202002L

@@ -533,6 +533,122 @@ static void optimizers_follow_pytorch(void) {
     }
 }
 
+// Tables whose embeddings are .sparse, against PyTorch 2.15: SparseAdam that maximizes, SGD with momentum,
+// SGD.
+static const double by_rows[3][21] = {
+    {-0.799999838929031, 0.450000856239555, 0.0499384873170776, -0.606611666747689, 1.01077652754586,
+        0.263945071862465, -0.25, -0.75, 0.5, -0.0699860618324247, -0.481595496779519, 0.833550400284611,
+        0.111026799774005, -0.255560661715132, -0.574319928870015, 0.575144546682583, -0.0316354001159606,
+        -0.57642200965323, 0.821050723908964, 0.321869976325291, -0.20547099010157},
+    {-0.0257479235791362, 0.636240332762712, -0.00189412714774645, 0.587828100735163, 0.047579099787884,
+        -0.0866155442885486, -0.25, -0.75, 0.5, 0.207696276054163, -0.370314810813261, 0.115175465672491,
+        0.442354607291334, -0.422005560991955, -1.09740573575337, 0.00227002424122092, 0.0214307595515406,
+        0.0208881533631852, 0.478865568304632, 0.00643643637508835, -0.309770539990683},
+    {-0.611175431692688, 0.526114533872371, -0.000363066109391809, -0.125174816061012, 0.434378079021021,
+        0.116881575900548, -0.25, -0.75, 0.5, 0.0474052186847717, -0.466004684184508, 0.598512380236739,
+        0.238676021402913, -0.266956291719089, -0.738198227901281, 0.380820106207985, 0.00728958750439866,
+        -0.372942944333077, 0.660921796937373, 0.17780544622005, -0.261966532311407},
+};
+static tensor_t *first_table(void) {
+    double v[21];
+    for (int i = 0; i < 21; i++) v[i] = ((i * 5) % 7 - 3) * 0.25;
+    return tensor_reshape(tensor_from(v, TENSOR_F64, 21), 7, 3);
+}
+static tensor_t *two_lookups(tensor_t *w, int t, int sparse) {
+    int64_t i[6] = {1, t * 3 % 7, 2, 4, 1, t * t % 7};
+    int32_t k[2] = {t * 5 % 7, 1};
+    tensor_t *c = tensor_cos(tensor_add_scalar(tensor_arange(0, 18, 1, TENSOR_F64), t)), *a, *b;
+    a = tensor_embedding(tensor_from(i, TENSOR_I64, 2, 3), w, .padding_idx = 2, .sparse = sparse);
+    b = tensor_embedding(tensor_from(k, TENSOR_I32, 2), w, .padding_idx = 2, .sparse = sparse);
+    return tensor_add(tensor_sum(tensor_mul(a, tensor_reshape(c, 2, 3, 3))), tensor_sum(tensor_square(b)));
+}
+static void steps_by_rows(void) {
+    for (int k = 0; k < 3; k++) {
+        tensor_t *w = tensor_requires_grad_(first_table(), 1), *dense = tensor_requires_grad_(first_table(),
+                1);
+        nn_optimizer_t *twin = k == 1 ? nn_sgd(.list = &dense, .count = 1, .lr = 0.1, .momentum = 0.9,
+                                               .nesterov = 1)
+                                      : nn_sgd(.list = &dense, .count = 1, .lr = 0.1);
+        nn_optimizer_t *o = k == 0 ? nn_sparse_adam(.list = &w, .count = 1, .lr = 0.05, .beta1 = 0.8,
+                                                    .beta2 = 0.95, .eps = 1e-6, .maximize = 1)
+                            : k == 1 ? nn_sgd(.list = &w, .count = 1, .lr = 0.1, .momentum = 0.9,
+                                              .nesterov = 1)
+                                     : nn_sgd(.list = &w, .count = 1, .lr = 0.1);
+        double got[21], worst = 0;
+        for (int t = 0; t < 6; t++) {
+            nn_zero_grad(o);
+            nn_zero_grad(twin);
+            tensor_backward(two_lookups(w, t, 1));
+            tensor_backward(two_lookups(dense, t, 0));
+            CHECK_NEAR(tensor_item(nn_clip_grad_norm(o, 2)), tensor_item(nn_clip_grad_norm(twin, 2)),
+                       k ? 1e-12 : 10);
+            CHECK(nn_step(o) == 0 && nn_step(twin) == 0);
+        }
+        tensor_copy_out(tensor_detach(w), got, sizeof got);
+        for (int i = 0; i < 21; i++) worst = fmax(worst, fabs(got[i] - by_rows[k][i]));
+        CHECK_MSG(worst <= 1e-13, "case %d: off by %g", k, worst);
+        CHECK(k == 0 || tensor_allclose(tensor_detach(w), tensor_detach(dense), 1e-13, 1e-14));
+        nn_optimizer_free(o);
+        nn_optimizer_free(twin);
+    }
+    CHECK_OK();
+}
+// What is not by rows: gradients that are looked at, asked for, hooked, added to others.
+static tensor_t *same(tensor_t *g, void *user) {
+    (void)user;
+    CHECK(tensor_size(g, 0) == 7);
+    return NULL;
+}
+static void gradients_by_rows(void) {
+    tensor_t *w = tensor_requires_grad_(first_table(), 1), *dense = tensor_requires_grad_(first_table(), 1),
+        *g, *got;
+    nn_module_t *e = nn_embedding(5, 2, .sparse = 1), *bag = nn_embedding_bag(5, 2, .sparse = 1);
+    nn_optimizer_t *o = nn_sparse_adam(.list = &w, .count = 1), *other;
+    for (int t = 0; t < 3; t++) {
+        tensor_backward(two_lookups(w, t, 1));
+        tensor_backward(two_lookups(dense, t, 0));
+        if (t == 1) CHECK(nn_clip_grad_value(o, 0.5) == 0 && nn_clip_grad_value_n(&dense, 1, 0.5) == 0);
+    }
+    CHECK(tensor_allclose(tensor_grad(w), tensor_grad(dense), 1e-13, 1e-14));
+    tensor_backward(two_lookups(w, 4, 1));
+    tensor_backward(two_lookups(dense, 4, 0));
+    CHECK(tensor_allclose(tensor_grad(w), tensor_grad(dense), 1e-13, 1e-14));
+    CHECK(nn_step(o) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "is not by rows");
+    nn_zero_grad(o);
+    tensor_set_grad(dense, NULL);
+    tensor_backward(tensor_add(two_lookups(w, 5, 1), tensor_sum(tensor_sin(w))));
+    tensor_backward(tensor_add(two_lookups(dense, 5, 0), tensor_sum(tensor_sin(dense))));
+    CHECK(tensor_allclose(tensor_grad(w), tensor_grad(dense), 1e-13, 1e-14));
+    nn_zero_grad(o);
+    g = two_lookups(w, 1, 1);
+    CHECK(tensor_autograd_grad(&g, 1, NULL, &w, 1, &got, TENSOR_CREATE_GRAPH) == 0 &&
+          tensor_size(got, 0) == 7);
+    other = nn_sgd(bag, .lr = 1);
+    tensor_backward(tensor_sum(nn_forward(bag, tensor_zeros_of(TENSOR_I64, 1, 3))));
+    g = tensor_clone(tensor_detach(nn_get(bag, "weight")));
+    CHECK(nn_step(other) == 0);
+    CHECK_NEAR(tensor_item(tensor_sum(tensor_sub(g, tensor_detach(nn_get(bag, "weight"))))), 2, 1e-6);
+    nn_optimizer_free(other);
+    tensor_register_hook(w, same, NULL);
+    tensor_backward(two_lookups(w, 1, 1));
+    CHECK(tensor_size(tensor_grad(w), 0) == 7);
+    // who refuses them
+    for (int k = 0; k < 4; k++) {
+        other = k == 0 ? nn_adam(e) : k == 1 ? nn_adamw(e) : k == 2 ? nn_rmsprop(e) :
+            nn_sgd(e, .weight_decay = 1);
+        tensor_backward(tensor_sum(nn_forward(e, tensor_arange(0, 3, 1, TENSOR_I64))));
+        CHECK(nn_step(other) == TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "by rows (.sparse)");
+        nn_optimizer_free(other);
+    }
+    CHECK(nn_to(e, TENSOR_F64) == 0 && tensor_size(tensor_grad(nn_get(e, "weight")), 0) == 5);
+    nn_optimizer_free(o);
+    nn_free(e);
+    nn_free(bag);
+    CHECK_OK();
+}
+
 // maximize climbs where the others descend: the same way as with the gradient's sign changed.
 static void maximizing(void) {
     for (int k = 0; k < 4; k++) {
@@ -1395,6 +1511,8 @@ int main(void) {
     RUN(activations);
     RUN(optimizers_follow_pytorch);
     RUN(maximizing);
+    RUN(steps_by_rows);
+    RUN(gradients_by_rows);
     RUN(same_bits_everywhere);
     RUN(same_bits_for_threads);
     RUN(groups_and_rates);
