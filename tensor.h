@@ -16587,9 +16587,9 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
     tensor__random_t *r = (tensor__random_t *)arg;
     tensor_call_t *c = r->c;
     (void)worker;
-    int64_t end = tensor__least((task + 1) * TENSOR__GRAIN, r->n);
-    for (int64_t i = task * TENSOR__GRAIN; i < end; i += TENSOR__BLOCK) {
-        int64_t m = tensor__least(end - i, TENSOR__BLOCK);
+    int64_t end = tensor__least((task + 1) * TENSOR__GRAIN, r->n), step = r->direct ? r->n : TENSOR__BLOCK;
+    for (int64_t i = task * TENSOR__GRAIN; i < end; i += step) {
+        int64_t m = tensor__least(end - i, step);
         double block[TENSOR__BLOCK], p[TENSOR__BLOCK];
         if (r->it.klass == TENSOR__C_F32) {
             float *f = r->direct ? (float *)c->arg[c->nin].data + i : (float *)(void *)block;
@@ -16616,7 +16616,7 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c) {
     int klass = c->row->id == TENSOR_OP_RANDINT ? TENSOR__C_I64
               : c->nin || y->dtype == TENSOR_F64 ? TENSOR__C_F64 : TENSOR__C_F32;
     tensor__iter_init(&r.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, klass);
-    r.direct = y->dtype == TENSOR_F32 && y->contiguous;
+    r.direct = r.it.klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous;
     tensor__parallel((r.n + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__random_task, &r);
     return 0;
 }
