@@ -185,7 +185,7 @@ static void while_building(int persistent) {
 static void while_building_once(void) { while_building(0); }
 static void while_building_for_good(void) { while_building(1); }
 
-// Gradients by rows: two lookups and two passes, so that they are joined, then a step, or a look at the whole.
+// Gradients by rows: two lookups and two passes, so that they are joined, then a step or a look at the whole.
 static int rows_step(world_t *w, int look) {
     tensor_scope_t scope = tensor_scope_begin();
     nn_zero_grad(w->opt);
