@@ -1528,7 +1528,7 @@ TENSOR_API int tensor_is_inference(tensor_t *x);
 TENSOR_API const char *tensor_grad_fn_name(tensor_t *x);
 // Takes x, which is no view, out of its graph.   -> x;  errors AUTOGRAD (a view: use tensor_detach)
 TENSOR_API tensor_t *tensor_detach_(tensor_t *x);
-// The accumulated gradient.   -> borrowed (owned by x); NULL if there is none;  errors none
+// The accumulated gradient.   -> borrowed (owned by x), NULL = none;  errors OUT_OF_MEMORY (.sparse)
 TENSOR_API tensor_t *tensor_grad(tensor_t *x);
 // Sets the gradient (NULL drops it).   -> code;  errors SHAPE, DTYPE
 TENSOR_API int tensor_set_grad(tensor_t *x, tensor_t *grad);
@@ -16871,12 +16871,13 @@ TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
     return tensor__tidy(th_, mark_, tensor_index_add_(tensor_zeros_like(x), 0, tensor_relu(g->grad), g));
 }
 TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) {
+    int ok = 1;
     if (tensor__live(x) && x->grad && (x->grad->flags & TENSOR__ROWS)) {
         tensor__spin(&x->lock);
-        tensor__replace(&x->grad, tensor__whole(x, x->grad));
+        ok = tensor__replace(&x->grad, tensor__whole(x, x->grad));
         tensor__unspin(&x->lock);
     }
-    return tensor__live(x) ? x->grad : NULL;
+    return !ok ? TENSOR__POISON : tensor__live(x) ? x->grad : NULL;
 }
 TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     tensor__thread_t *th = tensor__self();

@@ -9610,12 +9610,13 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
     }
     scope = TENSOR__(scope)(0);
     for (i = 0; i < a.n; i++) {
-        tensor_t *t = a.item[i].tensor;
+        tensor_t *t = a.item[i].tensor, *g;
         fresh[2 * i] = fresh[2 * i + 1] = NULL;
         if (a.item[i].first != i) continue;
         fresh[2 * i] = nn__moved(t, a.item[i].name, to);
-        if (fresh[2 * i] && (tensor_grad)(t)) fresh[2 * i + 1] = nn__moved(t->grad, a.item[i].name, to);
-        if (!fresh[2 * i] || (t->grad && !fresh[2 * i + 1])) break;
+        g = (tensor_grad)(t);
+        if (fresh[2 * i] && g && !(tensor_is_poison)(g)) fresh[2 * i + 1] = nn__moved(g, a.item[i].name, to);
+        if (!fresh[2 * i] || (g && !fresh[2 * i + 1])) break;
         n = i + 1;
     }
     code = i < a.n ? tensor_error_code() : TENSOR_OK;

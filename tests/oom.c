@@ -185,8 +185,50 @@ static void while_building(int persistent) {
 static void while_building_once(void) { while_building(0); }
 static void while_building_for_good(void) { while_building(1); }
 
+// Gradients by rows: two lookups and two passes, so that they are joined, then a step or a look at the whole.
+static int rows_step(world_t *w, int look) {
+    tensor_scope_t scope = tensor_scope_begin();
+    nn_zero_grad(w->opt);
+    for (int i = 0; i < 2; i++) {
+        tensor_t *y = tensor_add(nn_forward(w->net, w->x), nn_forward(w->net, w->y));
+        tensor_backward(tensor_sum(tensor_square(y)));
+    }
+    if (look) tensor_grad(nn_get(w->net, "weight"));
+    nn_clip_grad_norm(w->opt, 1.0);
+    nn_step(w->opt);
+    tensor_scope_end(scope);
+    return tensor_error_code();
+}
+static void by_rows(void) {
+    for (int look = 0; look < 2; look++) {
+        long calls = 1, k;
+        for (k = -1; k < calls; k++) {
+            heap_t h = {0, -1, 0, 0, 0, 0};
+            world_t w;
+            if (!world_open(&w, &h)) return;
+            w.net = nn_embedding(300, 40, .sparse = 1);
+            w.opt = look ? nn_sgd(w.net) : nn_sparse_adam(w.net);
+            w.x = tensor_keep(tensor_randint(0, 300, 70));
+            w.y = tensor_keep(tensor_randint(0, 300, 70));
+            CHECK(tensor_error_code() == 0);
+            calls = k < 0 ? -h.calls : calls;
+            h.fail_at = k < 0 ? -1 : h.calls + k;
+            int code = rows_step(&w, look);
+            if (k < 0) calls += h.calls;
+            h.fail_at = -1;
+            CHECK_MSG(code == 0 || code == TENSOR_ERR_OUT_OF_MEMORY, "k = %ld: %s", k, tensor_error_text());
+            tensor_clear_error();
+            CHECK_MSG(rows_step(&w, look) == 0, "k = %ld: the next step fails: %s", k, tensor_error_text());
+            tensor_clear_error();
+            world_close(&w);
+            balanced(&h, k);
+        }
+    }
+}
+
 int main(void) {
     RUN(without_failure);
+    RUN(by_rows);
     RUN(in_a_step_once);
     RUN(in_a_step_for_good);
     RUN(while_building_once);
