@@ -5804,7 +5804,7 @@ template <class C, int RULE> __device__ inline C step_one(const update_t<C> &u, 
 }
 // LIVE: the numbers are those that lie at `live` when the kernel runs, as a graph needs them.
 template <class C, int RULE, bool LIVE>
-__global__ void __launch_bounds__(THREADS, 4)
+__global__ void __launch_bounds__(THREADS, sizeof(C) == 8 ? 3 : 4)      // f64's numbers fill the registers
 optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
     update_t<C> u = given;
     if (LIVE) { u = *live; }

@@ -600,6 +600,7 @@ static void places(void) {
     CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
     snprintf(want, sizeof want, "index_select at streams.c:%d: element 1 is out of range", line);
     CHECK_ERROR(TENSOR_ERR_INDEX, want);
+#ifndef TEST_FEW                 // that wait reads all words, of 8 bytes each, while s1 may write its own
     // What is asked of other streams, and waited for, in between does not take its place.
     tensor_cuda_set_stream(s1);
     tensor_index_select(x, 0, bad); line = __LINE__;
@@ -611,6 +612,7 @@ static void places(void) {
     tensor_cuda_stream_synchronize(s1);
     snprintf(want, sizeof want, "index_select at streams.c:%d: element 1 is out of range", line);
     CHECK_ERROR(TENSOR_ERR_INDEX, want);
+#endif
     // On another stream, found by what waits for it.
     tensor_cuda_set_stream(s1);
     x = tensor_index_select(x, 0, bad);

@@ -3,7 +3,8 @@
 #define TCU_POINTWISE_ROWS(X)                                                                                \
     X(CLONE, clone) X(EXP, exp) X(ABS, abs) X(NEG, neg) X(ROUND, round) X(ADD, add) X(MUL, mul)              \
     X(FLOOR_DIVIDE, floor_divide) X(REMAINDER, remainder) X(POW, pow) X(LERP, lerp) X(LT, lt)                \
-    X(LOGICAL_AND, logical_and) X(BITWISE_LEFT_SHIFT, bitwise_left_shift) X(BITWISE_NOT, bitwise_not)
+    X(LOGICAL_AND, logical_and) X(BITWISE_LEFT_SHIFT, bitwise_left_shift) X(BITWISE_NOT, bitwise_not)              \
+    X(SQRT, sqrt) X(DIV, div) X(CLAMP, clamp)
 #endif
 #include "../../tensor_cuda.cu"
 #include "check.h"
