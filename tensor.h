@@ -6699,7 +6699,7 @@ TENSOR__INLINE void tensor__block_free(tensor__thread_t *th, void *p, int klass)
         do { (item)->next = old_; } while (!TENSOR__PTR_CAS(head, &old_, item));                             \
     } while (0)
 
-TENSOR__FN void tensor__header_bury(tensor__thread_t *th, tensor_t *t) {
+TENSOR__INLINE void tensor__header_bury(tensor__thread_t *th, tensor_t *t) {
     t->next = NULL;
     t->epoch = th->epoch;
     if (th->headers) { th->headers_tail->next = t; } else { th->headers = t; }
