@@ -73,7 +73,7 @@
 // READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
 //            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for a front, "X(EXP, exp)"
 //            for those of one list; OP_SOFTMAX for who else asks for it.
-// COMPILE    The implementation takes most of a minute at -O2: give it a file of its own and never pass
+// COMPILE    The implementation takes half a minute and more at -O2: give it a file of its own and never pass
 //            -DTENSOR_IMPLEMENTATION for all files. -ffast-math is refused (define TENSOR_ALLOW_FAST_MATH to
 //            get memory safety and tolerances only).
 // ------------------------------------------------------------------------------
@@ -2591,6 +2591,17 @@ class tensor_ref : public tensor_val {
 #error "tensor.h: -ffast-math breaks NaN rules and equal bits; TENSOR_ALLOW_FAST_MATH builds all the same"
 #endif
 
+// From COLD to END gcc tries less: what no step of a training spends its time in is half of the code, and
+// takes half the time to compile so.
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
+#define TENSOR__COLD _Pragma("GCC push_options")                                                             \
+    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
+#define TENSOR__END _Pragma("GCC pop_options")
+#else
+#define TENSOR__COLD
+#define TENSOR__END
+#endif
+
 #define TENSOR__FN static TENSOR__UNUSED
 #ifndef TENSOR__BOTH
 #define TENSOR__BOTH                    // what a device compiles as well: tensor_cuda.cu says how
@@ -3537,6 +3548,11 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#if TENSOR__PASS < 2 && (defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES)) && \
+    defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
+/* few machines run these, and all test programs compile them */
+#pragma GCC optimize("O1,strict-aliasing,align-loops,align-functions")
+#endif
 #pragma GCC optimize("fp-contract=off")
 #if TENSOR__PASS == 0
 /* gcc 12 joins the loads of two rows of B in a GEMM tile and reads past the last one */
@@ -6248,6 +6264,10 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_TRUNC
 #undef V_ZERO
 #endif   // !TENSOR__PASS_OPEN
+#ifndef TENSOR__PASS_OPEN
+#undef TENSOR__PASS
+#undef TENSOR__PASS_WORDS
+#endif
 #endif   // TENSOR__PASS
 
 // ------------------------------------------------------------------------------
@@ -6724,7 +6744,7 @@ TENSOR__INLINE void tensor__block_free(tensor__thread_t *th, void *p, int klass)
         do { (item)->next = old_; } while (!TENSOR__PTR_CAS(head, &old_, item));                             \
     } while (0)
 
-TENSOR__FN void tensor__header_bury(tensor__thread_t *th, tensor_t *t) {
+TENSOR__INLINE void tensor__header_bury(tensor__thread_t *th, tensor_t *t) {
     t->next = NULL;
     t->epoch = th->epoch;
     if (th->headers) { th->headers_tail->next = t; } else { th->headers = t; }
@@ -7246,9 +7266,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
     TENSOR__LOCK(&ctx->mutex);
     tensor__thread_t **at = &ctx->idle, *th = NULL;
     while (*at && (*at)->owner != me) { at = &(*at)->next_idle; }
-    if (!*at) {
-        for (at = &ctx->idle; *at && (*at)->owner; at = &(*at)->next_idle) { }
-    }
+    if (!*at) { for (at = &ctx->idle; *at && (*at)->owner; at = &(*at)->next_idle) { } }
     if (*at) {
         th = *at;
         *at = th->next_idle;
@@ -8076,9 +8094,7 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
     if (!TENSOR__USABLE("set", "value", value)) { return th->error.code; }
     tensor_t *old = *handle;
     if (old == value) { return 0; }
-    if (old && old->state == TENSOR__DEAD) {
-        tensor__unusable("set", "*handle", old); return th->error.code;
-    }
+    if (old && old->state == TENSOR__DEAD) { tensor__unusable("set", "*handle", old); return th->error.code; }
     if (!old || old->state != TENSOR__LIVE || TENSOR__ATOMIC_LOAD(&old->keeps) > 0) {
         (tensor_keep)(value);
         *handle = value;
@@ -8524,17 +8540,13 @@ TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
         if (!(o->update ? tensor__record_update(o) : tensor__record(o))) { return tensor__abandon(o); }
     }
     for (int i = o->visible; i < o->nout; i++) { (tensor_free)(o->out[i]); }
-    for (int k = 0; o->moved >> k; k++) {
-        if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
-    }
+    for (int k = 0; o->moved >> k; k++) { if (o->moved >> k & 1) { (tensor_free)(o->args[k]); } }
     o->th->fresh = o->out[0];
     return o->out[0];
 }
 
 TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
-    for (int i = 0; i < o->nout; i++) {
-        if (o->out[i] == TENSOR__POISON) { return tensor__abandon(o); }
-    }
+    for (int i = 0; i < o->nout; i++) { if (o->out[i] == TENSOR__POISON) { return tensor__abandon(o); } }
     if (o->row->cpu) {
         tensor_arg_t arg[TENSOR__MAX_IN + TENSOR__MAX_OUT];
         tensor_call_t c;
@@ -9358,6 +9370,7 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 // reference formulas written a second time by hand (they drift apart from the vector ones).
 // ------------------------------------------------------------------------------
 
+TENSOR__COLD
 #define F_A (((const double *)in[0])[i])
 #define F_B (((const double *)in[1])[i])
 #define F_C_ (((const double *)in[2])[i])
@@ -9499,8 +9512,6 @@ static const tensor__body_t tensor__backward_f64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
-#undef TENSOR__PASS_WORDS
-#undef TENSOR__PASS
 // int64_t with wrap-around, for NUM, CMP and LOG rows.
 #define F_A (((const int64_t *)in[0])[i])
 #define F_B (((const int64_t *)in[1])[i])
@@ -9602,36 +9613,29 @@ static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
-#undef TENSOR__PASS_WORDS
-#undef TENSOR__PASS
 
+TENSOR__END
 // The passes per instruction set.
 #define TENSOR__PASS 0
 #include TENSOR_SELF
-#undef TENSOR__PASS
 #ifdef TENSOR__X86_PASSES
 #define TENSOR__PASS 1
 #include TENSOR_SELF
-#undef TENSOR__PASS
 #define TENSOR__PASS 2
 #include TENSOR_SELF
-#undef TENSOR__PASS
 #define TENSOR__PASS 3
 #include TENSOR_SELF
-#undef TENSOR__PASS
-static const tensor__isa_t *const tensor__isas[4] = {
-    &tensor__isa_scalar, &tensor__isa_sse2, &tensor__isa_avx2, &tensor__isa_avx512};
+static const tensor__isa_t *const tensor__isas[4] = {&tensor__isa_scalar, &tensor__isa_sse2,
+                                                     &tensor__isa_avx2, &tensor__isa_avx512};
 static const char *const tensor__isa_names[4] = {"scalar", "sse2", "avx2", "avx512"};
 #elif defined(TENSOR__ARM_PASSES)
 #define TENSOR__PASS 4
 #include TENSOR_SELF
-#undef TENSOR__PASS
 static const tensor__isa_t *const tensor__isas[2] = {&tensor__isa_scalar, &tensor__isa_neon};
 static const char *const tensor__isa_names[2] = {"scalar", "neon"};
 #elif defined(TENSOR__WASM_PASSES)
 #define TENSOR__PASS 5
 #include TENSOR_SELF
-#undef TENSOR__PASS
 static const tensor__isa_t *const tensor__isas[2] = {&tensor__isa_scalar, &tensor__isa_wasm};
 static const char *const tensor__isa_names[2] = {"scalar", "wasm"};
 #else
@@ -9640,9 +9644,7 @@ static const char *const tensor__isa_names[1] = {"scalar"};
 #endif
 
 TENSOR__FN int tensor__isa_find(const char *name) {
-    for (int i = 0; i <= tensor__cpu_best(); i++) {
-        if (!strcmp(name, tensor__isa_names[i])) { return i; }
-    }
+    for (int i = 0; i <= tensor__cpu_best(); i++) { if (!strcmp(name, tensor__isa_names[i])) { return i; } }
     return -1;
 }
 // The environment is read once per context, at its first kernel.
@@ -10969,9 +10971,7 @@ TENSOR_API tensor_t *(tensor_flip_n)(tensor_t *x, const int64_t *dims, int n) {
     uint32_t mask = 0;
     if (!tensor__dim_mask("flip", x, dims, n, &mask)) { return TENSOR__POISON; }
     tensor__stepped_t w = tensor__stepped_init(x);
-    for (int d = 0; d < x->ndim; d++) {
-        if (mask >> d & 1) { w.mul[d] = -1; w.begin[d] = x->dims[d] - 1; }
-    }
+    for (int d = 0; d < x->ndim; d++) { if (mask >> d & 1) { w.mul[d] = -1; w.begin[d] = x->dims[d] - 1; } }
     TENSOR__RETURN((tensor_clone)(tensor__stepped("flip", x, &w)));
 }
 TENSOR__FN tensor_t *tensor__flip_at(const char *op, tensor_t *x, int64_t dim) {
@@ -11390,9 +11390,7 @@ TENSOR__FN tensor_t *tensor__unary(int id, tensor_t *x, double f0, double f1) {
         NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
     TENSOR__BEGIN(o, tensor__row(id), x)
-    if (f0 != 0 || f1 != 0) {
-        tensor__reals(&o, f0, f1);
-    }
+    if (f0 != 0 || f1 != 0) { tensor__reals(&o, f0, f1); }
     return tensor__pointwise_finish(&o, x->dtype);
 }
 // As above for ops whose formula reads F_P: the parameters are there even if they are 0.
@@ -11495,9 +11493,7 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
         o.original = (tensor_scope_return)(s, (tensor_clone)(x));
         if (o.original == TENSOR__POISON) { return TENSOR__POISON; }
     }
-    if (f) {
-        tensor__reals(&o, f[0], f[1]);
-    }
+    if (f) { tensor__reals(&o, f[0], f[1]); }
     o.update = 1;
     o.out[0] = x;
     o.nout = 1;
@@ -11695,6 +11691,7 @@ TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
 }
 TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { g->gx[0] = tensor_zeros_like(g->gy[0]); }
 TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); }
+TENSOR__COLD
 TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double value) {
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(WHERE), x)
@@ -11977,8 +11974,7 @@ static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
-#undef TENSOR__PASS_WORDS
-#undef TENSOR__PASS
+TENSOR__END
 
 TENSOR__FN void tensor__reads_fill(void) {
     for (int id = 0; id < TENSOR_OP_POINTWISE_COUNT; id++) {
@@ -13300,6 +13296,7 @@ TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
     if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_matmul(g->gy[0], tensor_mT(tensor__grad_in(g, 1))); }
     if (tensor__grad_need(g, 1)) { g->gx[1] = tensor_matmul(tensor_mT(tensor__grad_in(g, 0)), g->gy[0]); }
 }
+TENSOR__COLD
 TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
@@ -13752,6 +13749,7 @@ typedef struct tensor__la_t {
     int64_t *info;                      // what went wrong with an item, 0 = nothing
     double *work;
 } tensor__la_t;
+TENSOR__END
 
 // Four chains: the sum does not wait for each addition.
 TENSOR__FN double tensor__la_dot(const double *x, const double *y, int64_t n) {
@@ -14177,6 +14175,7 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
 
 // ---- torch.linalg: fronts ----
 
+TENSOR__COLD
 TENSOR__FN int tensor__la_usable(const char *op, const char *arg, tensor_t *x, int square) {
     if (!TENSOR__USABLE(op, arg, x)) { return 0; }
     TENSOR__REFUSE_AS(0, x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64, DTYPE,
@@ -14387,9 +14386,7 @@ TENSOR__FN tensor_t *tensor__row_index(tensor_t *order, tensor_t *x) {
 TENSOR_API tensor_t *(tensor_linalg_lu_solve)(tensor_t *lu, tensor_t *pivots, tensor_t *b) {
     TENSOR__MARK
     const char *op = "linalg_lu_solve";
-    if (!tensor__la_usable(op, "lu", lu, 1) || !tensor__la_usable(op, "b", b, 0)) {
-        return TENSOR__POISON;
-    }
+    if (!tensor__la_usable(op, "lu", lu, 1) || !tensor__la_usable(op, "b", b, 0)) { return TENSOR__POISON; }
     if (!tensor__la_pair(op, &lu, &b)) { TENSOR__RETURN(TENSOR__POISON); }
     tensor_t *order = tensor__swaps(op, pivots, TENSOR__HIGH(lu));
     if (order == TENSOR__POISON) { TENSOR__RETURN(order); }
@@ -14871,6 +14868,7 @@ TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
     y = tensor_sub(y, tensor_matmul(tensor_matmul(x, p), kp));
     g->gx[0] = tensor_add(y, tensor_matmul(tensor_matmul(pt, p), tensor_sub(gt, tensor_matmul(k, x))));
 }
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-index                                     MARK: joining, indexing
@@ -15080,6 +15078,7 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
     }
     return 0;
 }
+TENSOR__COLD
 // -> [broadcast shape] i64
 TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes, int n) {
     tensor__op_t o;
@@ -16096,9 +16095,7 @@ TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__entry_t *e, tensor__entry
     }
     int64_t count[8][256];
     memset(count, 0, sizeof count);
-    for (int64_t i = 0; i < n; i++) {
-        for (int b = 0; b < 8; b++) { count[b][e[i].key >> 8 * b & 255]++; }
-    }
+    for (int64_t i = 0; i < n; i++) { for (int b = 0; b < 8; b++) { count[b][e[i].key >> 8 * b & 255]++; } }
     for (int b = 0; b < 8; b++) {
         if (count[b][e[0].key >> 8 * b & 255] == n) { continue; }
         int64_t at = 0;
@@ -16410,6 +16407,7 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
     }
 TENSOR__X(unique, 1) TENSOR__X(unique_consecutive, 0)
 #undef TENSOR__X
+TENSOR__END
 
 // SEARCHSORTED: sorted rows, values; i[0] = right. As PyTorch: NaN goes last, NaN in sorted is never below.
 typedef struct tensor__search_t { const tensor_call_t *c; int64_t n, per_row; } tensor__search_t;
@@ -16435,6 +16433,7 @@ TENSOR__FN void tensor__search_task(void *arg, int64_t task, int worker) {
         ((int64_t *)r->c->arg[2].data)[k] = lo;
     }
 }
+TENSOR__COLD
 TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
     tensor__search_t r;
     const tensor_arg_t *s = &c->arg[0], *v = &c->arg[1];
@@ -16823,6 +16822,7 @@ TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
     if (!tensor__fillable(th_, "random_", x, 1)) { return TENSOR__POISON; }
     TENSOR__RETURN(tensor_copy_(x, tensor_randint_n(low, high, x->dims, x->ndim)));
 }
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-autograd                                  MARK: leaves, saved values, custom functions
@@ -17267,9 +17267,7 @@ TENSOR__FN void tensor__scope_hand(tensor__thread_t *th, tensor_scope_t s, tenso
 }
 // Which input a result is that forward changed in place, -1 = it is none.
 TENSOR__FN int tensor__dirty_input(const tensor_function_ctx_t *c, const tensor_t *y) {
-    for (int i = 0; i < c->n && i < 32; i++) {
-        if ((c->dirty >> i & 1) && c->inputs[i] == y) { return i; }
-    }
+    for (int i = 0; i < c->n && i < 32; i++) { if ((c->dirty >> i & 1) && c->inputs[i] == y) { return i; } }
     return -1;
 }
 // Runs forward; its results are in c->out. 0 = failed, raised.
@@ -17974,6 +17972,7 @@ TENSOR_API int (tensor_backward)(tensor_t *loss) {
 TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
     return tensor__run(tensor__self(), &y, 1, &grad, NULL, 0, NULL, flags, "backward");
 }
+TENSOR__COLD
 TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                       tensor_t *const *inputs, int ni, tensor_t **gradients, int flags) {
     tensor__thread_t *th = tensor__self();
@@ -18051,9 +18050,7 @@ TENSOR__FN tensor_t *tensor__as_leaf(tensor_t *x, int requires_grad) {
 // 0 = out of memory, raised.
 TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t *r,
                                     tensor__node_t *const *list, tensor__map_t *held) {
-    for (int i = 0; i < r->n; i++) {
-        if (!tensor__map_put(th, held, r->inputs[i]->storage)) { return 0; }
-    }
+    for (int i = 0; i < r->n; i++) { if (!tensor__map_put(th, held, r->inputs[i]->storage)) { return 0; } }
     for (int64_t k = 0; k < r->count; k++) {
         for (int i = 0; i < list[k]->nin; i++) {
             const tensor_t *leaf = list[k]->edge[i].leaf;
@@ -18687,6 +18684,7 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     return 0;
 }
 #endif
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-table                                     MARK: rows, stamps, internals

@@ -3838,7 +3838,6 @@ static const nn__cpu_t NN__K(cpu) = {
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
-#undef TENSOR__PASS
 #undef TENSOR_NN__PASS
 #undef NN__K
 #endif   // kernels
@@ -3889,10 +3888,12 @@ static const nn__cpu_t NN__K(cpu) = {
 #define TENSOR_NN__PASS 5
 #include "tensor_nn.h"
 #endif
+TENSOR__COLD
 #define TENSOR_NN__PASS 6
 #include "tensor_nn.h"
 #define TENSOR_NN__PASS 7
 #include "tensor_nn.h"
+TENSOR__END
 
 // Raises an error on the calling thread. -> poison; NN__ERROR -> the code; NN__NO -> 0
 #define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
@@ -4489,6 +4490,8 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_embedding_args_t a) {
 }
 NN__OWN_FRONT(embedding, , nn__embedding_front(a))
 
+TENSOR__COLD
+
 // ---- layer norm
 
 typedef struct nn__norm_t {
@@ -5073,6 +5076,7 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
     return nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, a->beta)), a->x);
 }
 NN__OPTIONS(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1))
+TENSOR__END
 
 // ---- convolution without columns: see >>nn-kernel-direct
 
@@ -5825,6 +5829,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
+TENSOR__COLD
 // The convolutions as recorded ops: out has `dims`, as many as a. bias as in the public ones.
 TENSOR__FN tensor_t *nn__conv_op(int id, tensor_t *a, tensor_t *b, tensor_t *bias, const tensor_params_t *p,
                                  const int64_t *dims) {
@@ -8692,6 +8697,7 @@ static const tensor__row_t nn__rows[NN_OP_COUNT] = {
 #undef NOGRAD
 };
 TENSOR__FN const tensor__row_t *nn__row(int id) { return &nn__rows[id - TENSOR_OP_NN_FIRST]; }
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-modules                                   MARK: modules
@@ -9721,6 +9727,8 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
     nn__free((void *)(uintptr_t)known.pair);
     return c;
 }
+
+TENSOR__COLD
 
 // ------------------------------------------------------------------------------
 // >>impl-layers                                    MARK: layers
@@ -14197,6 +14205,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     fflush(stderr);
 }
 #endif
+TENSOR__END
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
