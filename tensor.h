@@ -3548,9 +3548,9 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
-#if TENSOR__PASS < 2 && (defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES)) && \
+#if TENSOR__PASS < 1 && (defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES)) && \
     defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
-/* few machines run these, and all test programs compile them */
+/* no machine runs these unless told to, and all programs compile them */
 #pragma GCC optimize("O1,strict-aliasing,align-loops,align-functions")
 #endif
 #pragma GCC optimize("fp-contract=off")

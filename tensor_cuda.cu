@@ -1702,6 +1702,10 @@ template <class T, class C> __device__ inline C load_typed(const void *p, int dt
 // N values that one or more 16-byte accesses move.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack_t { T v[N]; };
 template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
+// The first of the elements that an op refuses stays in its word, as ~place; 0 = none.
+__device__ inline void fault(unsigned long long *word, int64_t place) {
+    atomicMax(word, ~(unsigned long long)place);
+}
 template <class T> __host__ __device__ inline bool aligned16(const T *p) { return ((uintptr_t)p & 15) == 0; }
 
 // A number on the host, in place of a tensor.
@@ -2122,7 +2126,7 @@ TCU_UNROLL
             }
         }
         if constexpr (same_type<C, int64_t>::value) {
-            if (s.zero && !x[1]) { atomicCAS(s.zero, 0ull, 1ull + (unsigned long long)i); }
+            if (s.zero && !x[1]) { fault(s.zero, i); }
         }
         store_as<C>(s.p[0], s.dtype[0], at[0], apply<C, DOUBLE>(s.op, s.param, x[0], x[1], x[2]));
     }
@@ -3342,7 +3346,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0,
                 t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
         bool bad = n && t != q.ignored && (t < 0 || t >= columns), skip = bad || t == q.ignored;
-        if (bad && !l.lane) { atomicCAS(error, 0ull, 1ull + (unsigned long long)r); }
+        if (bad && !l.lane) { fault(error, r); }
         const C *row[1] = {x + r * columns};
         C top = -INFINITY, sum = 0, log_sum = 0;
         if (!q.logs) {
@@ -3618,7 +3622,7 @@ inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C 
 
 __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, unsigned long long *error) {
     if (i >= 0 && i < size) { return i; }
-    atomicCAS(error, 0ull, 1ull + (unsigned long long)position);
+    fault(error, position);
     return i < 0 ? 0 : size - 1;
 }
 // y[.. i ..] = x[.. index[.. i ..] ..]; x is walked with stride 0 along dim, whose own stride and size stand
@@ -4158,7 +4162,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         double sum = 0;
         for (int64_t i = t * each; i < (t + 1) * each && i < columns; i++) {
             if (!(row[i] >= 0 && row[i] < (double)INFINITY)) {
-                atomicCAS(error, 0ull, 1ull + (unsigned long long)(r * columns + i));
+                fault(error, r * columns + i);
             }
             sum += row[i];
         }
@@ -4166,7 +4170,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         __syncthreads();
         double total = 0;                                   // the same for all, in one order
         for (int k = 0; k < THREADS; k++) { total += part[k]; }
-        if (!t && !(total > 0)) { atomicCAS(error, 0ull, 1ull + (unsigned long long)(r * columns)); }
+        if (!t && !(total > 0)) { fault(error, r * columns); }
         for (int64_t j = t; j < n; j += THREADS) {
             uint32_t w[4];
             int64_t e = r * n + j, pick = 0;
@@ -5491,7 +5495,7 @@ loss_map(int which, C *y, const C *x, const C *t, const C *w, const C *pos, C p,
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
         C a = x[i], b = t[i], q = pos ? pos[i] : C(1), v = C(0);
         if (which == NN__LOSS_BCE && !(a >= 0 && a <= 1)) {
-            atomicCAS(error, 0ull, 1ull + (unsigned long long)i);
+            fault(error, i);
         }
         switch (which) {
 #define TCU_X(ID, f, dx, dt) case NN__LOSS_##ID: v = f(V_, a, b, p, q); break;
@@ -5675,7 +5679,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
         bool fits = first >= 0 && size >= 0 && size <= (v.columns ? v.columns : v.room - first) &&
                     length >= 0 && length <= v.t;
         if (!fits) {
-            if (!me) { atomicCAS(error, 0ull, 1ull + (unsigned long long)n); }
+            if (!me) { fault(error, n); }
             first = n * v.columns;
             size = length = 0;
         }
@@ -6053,7 +6057,7 @@ struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; };
 struct gpu_t {                                  // made when first used
     int ready, sms, next, used;                 // slots: the next one, how many since the last look
     tensor_cuda_stream_t main, side;            // side: copies beside the rest
-    unsigned long long *errors;                 // a word per slot on the device: 1 + place of a bad index
+    unsigned long long *errors;                 // a word per slot on the device: see fault()
     slot_t slot[SLOTS];                         // whose word it is
 };
 static struct {
@@ -6359,7 +6363,7 @@ static int settle(stream_t *s, const char *what) {
             if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; }
         }
         TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_INDEX, "%s%s%s: element %d%s", g->slot[k].op,
-                       *base ? " at " : "", base, (int64_t)(word[k] - 1),
+                       *base ? " at " : "", base, (int64_t)~word[k],
                        g->slot[k].told ? "" : " is out of range");
     }
     return bad ? (int)TENSOR_ERR_INDEX : 0;

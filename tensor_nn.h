@@ -4100,6 +4100,12 @@ TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype
     if (device != TENSOR_CPU) (void)(tensor_set_default_device)(device);
     return t;
 }
+// Memory until the scope ends, from the cache; NULL after raising.
+TENSOR__FN void *nn__lent(uint64_t n, size_t size) {
+    int64_t bytes = (int64_t)(n * size);
+    tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
+    return (tensor_is_poison)(t) ? NULL : nn__pointer(t);
+}
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
 // Channels stay innermost where the device takes them so.
 TENSOR__FN tensor_t *nn__image(tensor_t *x) { return TENSOR__(lasts)(x) ? x : nn__contiguous(x); }
@@ -11459,7 +11465,7 @@ typedef struct nn__group_t {
 // One parameter in one step: it and its gradient, or copies of them.
 typedef struct nn__job_t {
     nn__param_t *param;
-    tensor_t *from, *grad, *rows;       // rows: NULL, or i64: which row of the parameter each row of grad is for
+    tensor_t *from, *grad, *rows;       // rows: NULL, or i64, the row of the parameter for each row of grad
     int update, done;
 } nn__job_t;
 
@@ -11979,7 +11985,7 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
         o->njobs++;
     }
     code = i < o->nparams ? tensor_error_code() : TENSOR_OK;
-    a = code ? NULL : (tensor_arg_t *)nn__memory((uint64_t)o->njobs * 5 + 2, sizeof *a);
+    a = code ? NULL : (tensor_arg_t *)nn__lent((uint64_t)o->njobs * 5 + 2, sizeof *a);
     if (a) again = nn__step_again(o, nupdates, skip != NULL);
     if (again) o->update = again->update;
     code = tensor_error_code();
@@ -11993,7 +11999,6 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
         if (o->job[i].from != p->t) (tensor_copy_)(p->t, o->job[i].from);
     }
     if (skip && !again) o->owes = 1;
-    nn__free(a);
     (tensor_scope_end)(scope);
     return code;
 }
@@ -12042,26 +12047,22 @@ TENSOR__FN void nn__squares_task(void *arg, int64_t task, int worker) {
 
 // Gradients f32 or f64, contiguous, from arg 2 on; arg 0: f64, their sum of squares.
 TENSOR__FN int nn__cpu_squares(tensor_call_t *c) {
-    double few[16], total = 0;
-    int64_t i;
+    double sum[64], total = 0;
+    int64_t i, chunks;
     int k;
     for (k = 2; k < c->nout; k++) {
         const tensor_arg_t *a = &c->arg[k];
-        int64_t chunks = (a->numel + NN__CHUNK - 1) / NN__CHUNK;
         nn__squares_t s;
         s.k = nn__cpu(a->dtype);
-        s.x = (const char *)a->data;
         s.size = nn__es(a->dtype);
-        s.n = a->numel;
-        s.sum = chunks > 16 ? (double *)nn__memory((uint64_t)chunks, sizeof(double)) : few;
-        if (!s.sum) return TENSOR_ERR_OUT_OF_MEMORY;
-        if (s.n >= NN__PARALLEL_FROM) {
-            TENSOR__(parallel)(chunks, nn__squares_task, &s);
-        } else {
-            for (i = 0; i < chunks; i++) nn__squares_task(&s, i, 0);
+        s.sum = sum;
+        s.x = (const char *)a->data;
+        for (s.n = a->numel; s.n > 0; s.n -= 64 * NN__CHUNK, s.x += 64 * NN__CHUNK * s.size) {
+            chunks = nn__min(nn__ceil(s.n, NN__CHUNK), 64);
+            if (s.n >= NN__PARALLEL_FROM) TENSOR__(parallel)(chunks, nn__squares_task, &s);
+            else for (i = 0; i < chunks; i++) nn__squares_task(&s, i, 0);
+            for (i = 0; i < chunks; i++) total += sum[i];
         }
-        for (i = 0; i < chunks; i++) total += s.sum[i];
-        if (s.sum != few) nn__free(s.sum);
     }
     *(double *)c->arg[0].data = total;
     return TENSOR_OK;
@@ -12102,16 +12103,14 @@ TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i)
 // One call for all gradients on a device. scale: they change. -> code
 TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, int device, int scale,
                               tensor_t *head, tensor_t *found) {
-    tensor_arg_t *a = (tensor_arg_t *)nn__memory((uint64_t)n + 2, sizeof *a + sizeof(tensor_t *));
+    tensor_arg_t *a = (tensor_arg_t *)nn__lent((uint64_t)n + 2, sizeof *a + sizeof(tensor_t *));
     tensor_t *g, **copy = a ? (tensor_t **)(void *)(a + n + 2) : NULL;
     int i, m = 2, code;
-    if (!a || (tensor_is_poison)(head) || (found && (tensor_is_poison)(found))) {
-        nn__free(a);
-        return tensor_error_code();
-    }
+    if (!a || (tensor_is_poison)(head) || (found && (tensor_is_poison)(found))) return tensor_error_code();
     nn__step_arg(&a[0], head, scale ? TENSOR_READ : TENSOR_WRITE);
     nn__step_arg(&a[1], found, TENSOR_UPDATE);
     for (i = 0; i < n && tensor_error_code() == TENSOR_OK; i++) {
+        copy[i] = NULL;
         g = nn__stored_grad(nn__listed(o, list, i));
         if (g && found && g->device != device)
             NN__FAIL(TENSOR_ERR_DEVICE, "scaler_unscale: gradient %d is not where the scaler is", (int64_t)i);
@@ -12126,7 +12125,6 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
         if (copy[i] && copy[i] != g) (tensor_copy_)(g, copy[i]);
         code = tensor_error_code();
     }
-    nn__free(a);
     return code;
 }
 
