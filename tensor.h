@@ -2200,7 +2200,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_set_num_threads(...) TENSOR__CALL_KIND(int, tensor_set_num_threads, __VA_ARGS__)
 #define tensor_set_allocator(...) TENSOR__CALL_KIND(int, tensor_set_allocator, __VA_ARGS__)
 #define tensor_set_parallel_for(...) TENSOR__CALL_KIND(int, tensor_set_parallel_for, __VA_ARGS__)
-#define tensor_raise(...) TENSOR__CALL_KIND(int, tensor_raise, __VA_ARGS__)
+#define tensor_raise(...) tensor__at_int(TENSOR_HERE, (tensor_raise)(__VA_ARGS__))
 #define tensor_set_cpu(...) TENSOR__CALL_KIND(int, tensor_set_cpu, __VA_ARGS__)
 #define tensor_chunk(...) TENSOR__CALL_KIND(int, tensor_chunk, __VA_ARGS__)
 #define tensor_meshgrid(...) TENSOR__CALL_KIND(int, tensor_meshgrid, __VA_ARGS__)
@@ -2591,8 +2591,8 @@ class tensor_ref : public tensor_val {
 #error "tensor.h: -ffast-math breaks NaN rules and equal bits; TENSOR_ALLOW_FAST_MATH builds all the same"
 #endif
 
-// From COLD to END gcc tries less: what no step of a training spends its time in is half of the code, and
-// takes half the time to compile so.
+// From COLD to END gcc tries less, whatever level is asked for: fronts and the bodies of f64 and integers are
+// half of the code, and take half the time to compile so.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
@@ -5521,7 +5521,7 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
     int q, h;
     if (acs == 1)
         for (i = 0; i < rows; i += h, dst += size) {
-            h = mr + (i < high);
+            h = (int)TENSOR__MIN(mr + (i < high), rows - i);
             for (q = 0, d = dst; q < h; q++, a += ars, d += ld) {
                 for (p = 0; p + V_N <= k; __builtin_prefetch(a + p + ars), p += V_N)
                     V_STORE(d + p, V_LOAD(a + p));
@@ -5531,7 +5531,7 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
     else
         for (p = 0; p < k; p++, a += acs, dst += TENSOR__MR)
             for (i = 0, d = dst; i < rows; i += h, d += size) {
-                h = mr + (i < high);
+                h = (int)TENSOR__MIN(mr + (i < high), rows - i);
 #if TENSOR__PASS == 3
                 if (ars == 1) {
                     __mmask16 mask = (__mmask16)((1u << h) - 1);
@@ -6406,7 +6406,7 @@ TENSOR__FN int tensor__cas_u64(uint64_t *p, uint64_t *expected, uint64_t v) {
 #define TENSOR__PAUSE() _mm_pause()
 #endif
 
-// A lock for a few instructions.
+// A lock; who waits for it spins.
 TENSOR__FN void tensor__spin(tensor__count_t *lock) {
     while (TENSOR__ATOMIC_ADD(lock, 1) != 0) {
         (void)TENSOR__ATOMIC_ADD(lock, -1);
@@ -16868,16 +16868,19 @@ TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
 TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
     if (!g || !(g->flags & TENSOR__ROWS)) { return g; }
     TENSOR__MARK
-    return tensor__tidy(th_, mark_, tensor_index_add_(tensor_zeros_like(x), 0, tensor_relu(g->grad), g));
+    uint8_t modes = th_->modes;
+    th_->modes = (uint8_t)(modes & ~TENSOR__INFERRING);         // it stays, whatever mode asks for it
+    tensor_t *y = tensor_index_add_(tensor_zeros_like(x), 0, tensor_relu(g->grad), g);
+    th_->modes = modes;
+    return tensor__tidy(th_, mark_, y);
 }
 TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) {
-    int ok = 1;
-    if (tensor__live(x) && x->grad && (x->grad->flags & TENSOR__ROWS)) {
-        tensor__spin(&x->lock);
-        ok = tensor__replace(&x->grad, tensor__whole(x, x->grad));
-        tensor__unspin(&x->lock);
-    }
-    return !ok ? TENSOR__POISON : tensor__live(x) ? x->grad : NULL;
+    if (!tensor__live(x)) { return NULL; }
+    tensor__spin(&x->lock);             // threads that read a gradient by rows may meet here
+    int rows = x->grad && (x->grad->flags & TENSOR__ROWS);
+    tensor_t *g = !rows || tensor__replace(&x->grad, tensor__whole(x, x->grad)) ? x->grad : TENSOR__POISON;
+    tensor__unspin(&x->lock);
+    return g;
 }
 TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     tensor__thread_t *th = tensor__self();

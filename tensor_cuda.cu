@@ -1606,7 +1606,7 @@ struct limits_t {
 struct place_t {
     cudaStream_t stream;
     limits_t limits;
-    unsigned long long *error; // on the device: 0, or 1 + position of the first bad index seen
+    unsigned long long *error; // on the device: see fault()
     allocator_t *allocator = nullptr;           // of workspace; NULL = no libraries
     int device = 0;
 };

@@ -11453,7 +11453,7 @@ typedef struct nn__param_t {
     tensor_t *t;                      // held
     tensor_t *state[NN__MAX_STATE];   // held; NULL until the first step
     int64_t step;
-    int group;
+    int group, owes;                  // owes: steps since the last nn__settle counted it
 } nn__param_t;
 typedef struct nn__group_t {
     double ratio;   // learning rate = ratio * option LR
@@ -11480,7 +11480,7 @@ struct nn_optimizer_t {
     nn__update_t *update;
     int njobs;
     // held, f32 [2], with a scaler: whether the gradients have an inf or NaN; steps left out for that, which
-    // param.step counts too if `owes`
+    // the step of the parameters that owe counts too; owes: some do
     tensor_t *skip;
     int owes;
     int unscaled;            // its gradients are
@@ -11827,7 +11827,7 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_
         nn__job_t *j = &o->job[i];
         if (j->from->device != like->from->device || j->update != like->update ||
             j->from->dtype != like->from->dtype) continue;
-        j->done = 1;
+        j->done = (int)(like - o->job) + 1;
         nn__step_arg(&a[n++], j->from, TENSOR_UPDATE);
         nn__step_arg(&a[n++], j->grad, TENSOR_READ);
         for (k = 0; k < NN__MAX_STATE; k++) nn__step_arg(&a[n++], j->param->state[k], TENSOR_UPDATE);
@@ -11851,6 +11851,7 @@ TENSOR__FN void nn__again(void *user, int run) {
     for (i = 0; i < a->n; i++) {
         nn__param_t *p = &a->o->param[a->param[i]];
         p->step++;
+        p->owes |= a->owes;
         a->o->owes |= a->owes;
         if (!i || a->at[i] != a->at[i - 1]) nn__numbers(a->o, p->group, p->step, &a->update[a->at[i]]);
     }
@@ -11906,19 +11907,38 @@ TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
     return TENSOR_OK;
 }
 
-// Takes back what was counted of steps that were left out; a capture goes on with them. -> code
+// Takes back what was counted of steps that were left out. -> code
 TENSOR__FN int nn__settle(nn_optimizer_t *o) {
+    tensor_scope_t scope;
     tensor_t *gone;
     int64_t n;
-    int i;
-    if (!o->owes || TENSOR__(recording)(nn__self(), o->skip->device, NULL, NULL)) return TENSOR_OK;
+    int i, code;
+    if (!o->owes) return TENSOR_OK;
+    if (TENSOR__(recording)(nn__self(), o->skip->device, NULL, NULL))
+        return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: steps with the scaler came before the capture; take a "
+                         "step as it is captured first");
+    scope = TENSOR__(scope)(0);
     gone = (tensor_select)(o->skip, 0, 1);
     n = (int64_t)(tensor_item)(gone);
-    if (tensor_error_code() != TENSOR_OK) return tensor_error_code();
-    for (i = 0; i < o->nparams; i++) o->param[i].step = nn__max(o->param[i].step - n, 0);
-    o->owes = 0;
     (tensor_zero_)(gone);
-    return tensor_error_code();
+    code = tensor_error_code();
+    for (i = 0; i < o->nparams && code == TENSOR_OK; i++) {
+        nn__param_t *p = &o->param[i];
+        if (p->owes) p->step = nn__max(p->step - n, 0);
+        p->owes = 0;
+    }
+    if (code == TENSOR_OK) o->owes = 0;
+    (tensor_scope_end)(scope);
+    return code;
+}
+// Whether a step must settle first: one without the scaler, or of other parameters than those that owe.
+TENSOR__FN int nn__unsettled(const nn_optimizer_t *o, const tensor_t *skip) {
+    int i;
+    for (i = 0; i < o->nparams && o->owes && skip; i++) {
+        const nn__param_t *p = &o->param[i];
+        if ((p->t->grad && p->t->numel) != (p->owes != 0)) return 1;
+    }
+    return o->owes && !skip;
 }
 
 // The gradient that the optimizer takes for p, by rows where its rule can; poison = raised.
@@ -11946,7 +11966,8 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     tensor_arg_t *a;
     if (code != TENSOR_OK) return code;
     code = nn__bad_optimizer("step", o);
-    if (code != TENSOR_OK || (!skip && (code = nn__settle(o)) != TENSOR_OK)) return code;
+    if (code == TENSOR_OK && nn__unsettled(o, skip)) code = nn__settle(o);
+    if (code != TENSOR_OK) return code;
     for (i = 0; i < o->ngroups; i++) o->group[i].step = -1;
     scope = TENSOR__(scope)(0);
     o->njobs = 0;
@@ -11990,15 +12011,22 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     if (again) o->update = again->update;
     code = tensor_error_code();
     for (i = 0; i < o->njobs && code == TENSOR_OK; i++) {
-        if (!o->job[i].done) code = nn__step_on(o, &o->job[i], a, skip);
+        if (o->job[i].done) continue;
+        code = nn__step_on(o, &o->job[i], a, skip);
+        for (k = i; k < o->njobs && code != TENSOR_OK; k++) {
+            if (o->job[k].done == i + 1) o->job[k].done = 0;
+        }
     }
     o->update = numbers;
-    for (i = 0; i < o->njobs && a; i++) {
+    for (i = 0; i < o->njobs; i++) {
         nn__param_t *p = o->job[i].param;
-        p->step += again == NULL;
+        if (!o->job[i].done) continue;
         if (o->job[i].from != p->t) (tensor_copy_)(p->t, o->job[i].from);
+        p->step += again == NULL;
+        if (skip && !again) p->owes = o->owes = 1;
     }
-    if (skip && !again) o->owes = 1;
+    if (skip && code == TENSOR_OK)
+        (tensor_add_)((tensor_select)(skip, 0, 1), (tensor_select)(skip, 0, 0));
     (tensor_scope_end)(scope);
     return code;
 }
@@ -12249,12 +12277,16 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         else o->skip = nn__zeros_held((tensor_narrow)(scaler, 0, 0, 2));
         code = tensor_error_code();
     }
+    if (code == TENSOR_OK && o->skip->device != scaler->device) {      // nn_to since
+        code = nn__settle(o);
+        if (code == TENSOR_OK) code = nn__bring(o->skip, TENSOR_F32, scaler->device);
+    }
     if (code == TENSOR_OK) {
         found = (tensor_zero_)((tensor_select)(o->skip, 0, 0));
         factor = (tensor_to)((tensor_to)(factor, TENSOR_F32), TENSOR_F64);
-        nn__grads_call(o, NULL, o->nparams, scaler->device, 1, factor, found);
+        code = nn__grads_call(o, NULL, o->nparams, scaler->device, 1, factor, found);
         (tensor_copy_)(worst, (tensor_maximum)(worst, found));
-        o->unscaled = 1;
+        o->unscaled = code == TENSOR_OK;
         code = tensor_error_code();
     }
     (tensor_scope_end)(scope);
@@ -12265,9 +12297,8 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     if (code == TENSOR_OK && !o->unscaled) code = (nn_scaler_unscale)(scaler, o);
     if (code == TENSOR_OK) {
-        (tensor_add_)((tensor_select)(o->skip, 0, 1), (tensor_select)(o->skip, 0, 0));
         code = nn__step(o, o->skip);
-        o->unscaled = 0;
+        if (code == TENSOR_OK) o->unscaled = 0;
     }
     (tensor_scope_end)(scope);
     return code;
@@ -14048,6 +14079,7 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
         int64_t v = ((const int64_t *)steps->storage->data)[i];
         if (v < 0 || v > (int64_t)1 << 53) code = TENSOR_ERR_FORMAT;
     }
+    if (code == TENSOR_OK) code = nn__settle(o);
     if (code == TENSOR_ERR_FORMAT) {
         NN__FAIL(code,
                  "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer can have",
@@ -14055,7 +14087,6 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
     }
     if (code == TENSOR_OK) {
         memcpy(o->option, options->storage->data, sizeof o->option);
-        code = nn__settle(o);
         for (i = 0; i < o->ngroups; i++) {
             o->group[i].ratio = ((const double *)groups->storage->data)[2 * i];
             o->group[i].weight_decay = ((const double *)groups->storage->data)[2 * i + 1];

@@ -596,6 +596,12 @@ static void custom(void) {
     FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD, "changed in place by add at autograd.c:", "autograd.c:");
 }
 
+static void raised(void) {
+    CHECK(tensor_raise(TENSOR_ERR_SHAPE, "mine: no") == TENSOR_ERR_SHAPE);
+    CHECK(!strncmp(tensor_error_text(), "mine: no at autograd.c:", 23));
+    tensor_clear_error();
+}
+
 // ---- size ----
 
 enum { LONG = 1000000 };
@@ -863,6 +869,7 @@ int main(void) {
     RUN(non_leaves);
     RUN(modes);
     RUN(custom);
+    RUN(raised);
     RUN(long_chain);
     RUN(through_time);
     RUN(scopes);

@@ -4,7 +4,7 @@
 #include "test.h"
 #include <sys/mman.h>
 
-enum { PAGE = 65536 };
+enum { PAGE = 1 << 23 };         // of bytes: several small ones
 static char *page;
 
 // [rows, columns] of ones whose last element is the last of the page.
@@ -37,6 +37,17 @@ static void products(void) {
             }
 }
 
+// Large ones of two threads, which pack A together.
+static void shared(void) {
+    tensor_scope_t scope = tensor_scope_begin();
+    CHECK(tensor_set_num_threads(2) == 0);
+    CHECK(tensor_item(tensor_sum(tensor_matmul(at_end(1024, 1024), tensor_ones(1024, 256)))) == 0x1p28);
+    CHECK(tensor_item(tensor_sum(tensor_matmul(tensor_mT(at_end(1024, 1030)), tensor_ones(1024, 256)))) ==
+          1030.0 * 1024 * 256);
+    CHECK(tensor_set_num_threads(1) == 0);
+    tensor_scope_end(scope);
+}
+
 static void rows(void) {
     int64_t n;
     for (n = 1; n < 70; n++) {
@@ -66,6 +77,7 @@ int main(void) {
             continue;
         }
         RUN(products);
+        RUN(shared);
         RUN(rows);
     }
     return test_report();

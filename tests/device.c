@@ -746,11 +746,32 @@ static void scaling(void) {
             CHECK(nn_zero_grad(o) == 0 && tensor_backward(tensor_sum(p)) == 0);
             CHECK(nn_scaler_step(other, o) == TENSOR_ERR_DEVICE);
             CHECK_ERROR(TENSOR_ERR_DEVICE, "scaler_unscale: gradient 0 is not where the scaler is");
+            CHECK(nn_scaler_step(other, o) == TENSOR_ERR_DEVICE); // still not unscaled
+            tensor_clear_error();
             tensor_free(other);
         }
         nn_optimizer_free(o);
         nn_optimizer_free(o2);
         tensor_free(scaler);
+    }
+    for (d = 0; d < 2; d++) { // a parameter that comes after a step was left out takes its first step
+        tensor_t *both[2];
+        tensor_set_default_device(d ? TENSOR_CUDA : TENSOR_CPU);
+        both[0] = p = tensor_requires_grad_(tensor_ones(1), 1);
+        both[1] = q = tensor_requires_grad_(tensor_ones(1), 1);
+        o = nn_adam(.list = both, .count = 2, .lr = 0.1);
+        scaler = nn_grad_scaler(4, 100);
+        for (k = 0; k < 2; k++) {
+            nn_zero_grad(o);
+            g = tensor_sum(k ? tensor_mul(p, q) : tensor_mul_scalar(p, 3e38));
+            CHECK(tensor_backward(nn_scaler_scale(scaler, g)) == 0);
+            CHECK(nn_scaler_step(scaler, o) == 0 && nn_scaler_update(scaler) == 0);
+            CHECK_NEAR(tensor_item(p), k ? 0.9 : 1, 1e-6);
+            CHECK_NEAR(tensor_item(q), k ? 0.9 : 1, 1e-6);
+        }
+        nn_optimizer_free(o);
+        tensor_free(scaler);
+        tensor_set_default_device(TENSOR_CPU);
     }
     CHECK_POISON(nn_grad_scaler(0, 1), TENSOR_ERR_SHAPE,
                  "grad_scaler: the scale and the interval must be > 0");
