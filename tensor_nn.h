@@ -11915,8 +11915,8 @@ TENSOR__FN int nn__settle(nn_optimizer_t *o) {
     int i, code;
     if (!o->owes) return TENSOR_OK;
     if (TENSOR__(recording)(nn__self(), o->skip->device, NULL, NULL))
-        return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: steps with the scaler came before the capture; take a "
-                         "step as it is captured first");
+        return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: steps with the scaler came before the capture; take "
+                         "a step as it is captured first");
     scope = TENSOR__(scope)(0);
     gone = (tensor_select)(o->skip, 0, 1);
     n = (int64_t)(tensor_item)(gone);
