@@ -16586,7 +16586,8 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
     tensor__random_t *r = (tensor__random_t *)arg;
     tensor_call_t *c = r->c;
     (void)worker;
-    int64_t end = tensor__least((task + 1) * TENSOR__GRAIN, r->n), step = r->direct ? r->n : TENSOR__BLOCK;
+    int64_t end = tensor__least((task + 1) * TENSOR__GRAIN, r->n);
+    int64_t step = r->direct ? r->n : (int64_t)TENSOR__BLOCK;
     for (int64_t i = task * TENSOR__GRAIN; i < end; i += step) {
         int64_t m = tensor__least(end - i, step);
         double block[TENSOR__BLOCK], p[TENSOR__BLOCK];
