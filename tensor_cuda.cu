@@ -2333,7 +2333,8 @@ template <class T> inline int launch_backward_flat(const place_t &at, const back
     default: return TENSOR_ERR_UNSUPPORTED;
     }
 }
-// in: a b c y g (data NULL = absent), out: their gradients of g's shape, contiguous (data NULL = not wanted).
+// in: a b c y g (data NULL = absent), out: their gradients of g's shape, all contiguous or all with channels innermost
+// (data NULL = not wanted). Walked in the order of the results' memory.
 inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in, const tensor_arg_t *out,
                               int count,
                               const double *p) {
@@ -2355,7 +2356,12 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
     s.w.ndim = g.ndim;
     s.op = op;
     if (p) { memcpy(s.param, p, sizeof s.param); }
-    for (int d = 0; d < g.ndim; d++) { s.w.dims[d] = g.dims[d]; }
+    int order[TENSOR_MAX_DIMS], last = 0;
+    for (int k = 0; k < count; k++) { last |= out[k].data && !out[k].contiguous; }
+    for (int d = 0; d < g.ndim; d++) {
+        order[d] = !last || d == 0 ? d : d == g.ndim - 1 ? 1 : d + 1;
+        s.w.dims[d] = g.dims[order[d]];
+    }
     for (int k = 0; k < 5; k++) {
         if (!in[k].data) { continue; }
         if (is_immediate(in[k])) {
@@ -2364,16 +2370,22 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
         }
         s.in[k] = in[k].data;
         s.dtype[k] = in[k].dtype;
-        flat = flat && in[k].dtype == g.dtype && in[k].contiguous && in[k].numel == g.numel &&
-            aligned16(in[k].data);
-        for (int d = 0; d < g.ndim; d++) {
-            int e = d - (g.ndim - in[k].ndim);
+        flat = flat && in[k].dtype == g.dtype && in[k].numel == g.numel && aligned16(in[k].data);
+        int64_t dense = 1;
+        for (int d = g.ndim - 1; d >= 0; d--) {
+            int e = order[d] - (g.ndim - in[k].ndim);
             s.stride[k][d] = e < 0 || in[k].dims[e] == 1 ? 0 : in[k].strides[e];
+            flat = flat && (s.w.dims[d] == 1 || s.stride[k][d] == dense);
+            dense *= s.w.dims[d];
         }
     }
     for (int k = 0; k < count; k++) {
         if (!out[k].data) { continue; }
-        if (!out[k].contiguous) { return TENSOR_ERR_UNSUPPORTED; }
+        int64_t dense = 1;
+        for (int d = g.ndim - 1; d >= 0; d--) {
+            if (s.w.dims[d] != 1 && out[k].strides[order[d]] != dense) { return TENSOR_ERR_UNSUPPORTED; }
+            dense *= s.w.dims[d];
+        }
         s.out[k] = out[k].data;
         s.to = out[k].dtype;
         flat = flat && out[k].dtype == g.dtype && aligned16(out[k].data);

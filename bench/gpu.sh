@@ -1,97 +1,216 @@
-# gpu.sh - on a machine with a GPU: builds tensor_cuda.cu for it, runs the tests of ops and devices on it, and measures;
-# writes bench/results/gpu-DATE.md. The last line is "N passed, N failed".
+# gpu.sh - on a machine with a GPU: builds tensor_cuda.cu for it, measures, runs the tests of ops and devices on it and
+# compute-sanitizer over a part; writes bench/results/gpu-DATE.md and the plot beside it. The last line is
+# "N passed, N failed".
 #
-#   sh bench/gpu.sh        uses $B (build, with tensor_impl.o), $CC, $NVCC (nvcc), $ARCH (native)
+#   sh bench/gpu.sh        uses $B (build, with tensor_impl.o), $CC, $NVCC (nvcc), $ARCH (native), $PYTHON (python3)
+#
+# The report is written anew after every part, so a run that is cut short leaves what it has. LIMIT (570) seconds in
+# all: what would begin later is named as left out. BUILD_ONLY=1 stops before anything runs; TRIAL=64 divides sizes by it.
+# it with CUDA, is the reference; cuBLASLt's own products are one in any case.
 B=${B:-build}
 CC=${CC:-cc}
 NVCC=${NVCC:-nvcc}
 ARCH=${ARCH:-native}
+PYTHON=${PYTHON:-python3}
+LIMIT=${LIMIT:-570}
 out=$B/gpu
+plot=bench/results/gpu-$(date +%F).svg
 report=bench/results/gpu-$(date +%F).md
+begin=$(date +%s)
 passed=0
 failed=0
 mkdir -p "$out" bench/results
+rm -f "$out"/*.rows "$out"/*.log "$out/parts"
 
-$NVCC -std=c++17 -O3 -fmad=false -arch="$ARCH" -I. -c tensor_cuda.cu -o "$out/tensor_cuda.o" || exit 1
 # program NAME FLAGS OBJECTS: compiled as C, linked by nvcc, which knows where CUDA's runtime is.
 program() {
     $CC -std=c99 -O2 -DTEST_CUDA -pthread -I. -Itests -Ibench $2 -o "$out/$1.o" || return 1
     shift 2
+    while [ ! -f "$out/built" ] && [ ! -f "$out/broken" ]; do sleep 1; done
     $NVCC -Xcompiler -pthread "$@" "$out/tensor_cuda.o" -lm -o "${1%.o}"
 }
-# test NAME: its count, added up.
-test_on() {
-    "$out/$1" > "$out/$1.log" 2>&1
-    last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$out/$1.log" | tail -n 1)
-    echo "$1: ${last:-ended without a count}"
-    p=${last%% *}
-    f=${last#*, }
-    f=${f%% *}
-    passed=$((passed + ${p:-0}))
-    failed=$((failed + ${f:-1}))
-    [ "${f:-1}" -eq 0 ] || tail -n 40 "$out/$1.log"
-}
-program device "-c tests/device.c" "$out/device.o" "$B/tensor_impl.o" || exit 1
-program streams "-c tests/streams.c" "$out/streams.o" "$B/tensor_impl.o" || exit 1
-program ops "-c tests/ops.c" "$out/ops.o" || exit 1
-program gpu "-c bench/gpu.c" "$out/gpu.o" "$B/tensor_impl.o" || exit 1
+rm -f "$out/built" "$out/broken"
+if [ "$out/tensor_cuda.o" -nt tensor_cuda.cu ] && [ "$out/tensor_cuda.o" -nt tensor.h ]; then
+    : > "$out/built"
+else
+    {
+        $NVCC -std=c++17 -O3 -fmad=false -arch="$ARCH" -I. -c tensor_cuda.cu -o "$out/tensor_cuda.new" &&
+            mv "$out/tensor_cuda.new" "$out/tensor_cuda.o" && : > "$out/built" || : > "$out/broken"
+    } &
+fi
+program device "-c tests/device.c" "$out/device.o" "$B/tensor_impl.o" &
+program streams "-c tests/streams.c" "$out/streams.o" "$B/tensor_impl.o" &
+program ops "-c tests/ops.c" "$out/ops.o" &
+program gpu "-c bench/gpu.c" "$out/gpu.o" "$B/tensor_impl.o" &
+$NVCC -std=c++17 -O2 -arch="$ARCH" bench/blaslt.cu -lcublasLt -o "$out/blaslt" 2> "$out/blaslt.log" ||
+    echo "no cuBLASLt of its own: $(head -n 1 "$out/blaslt.log")"
+wait
+[ -f "$out/built" ] && [ -x "$out/device" ] && [ -x "$out/streams" ] && [ -x "$out/ops" ] && [ -x "$out/gpu" ] || exit 1
 if [ -n "$BUILD_ONLY" ]; then
     echo "built for $ARCH"
     exit 0
 fi
-{
+
+count() {
+    passed=$((passed + ${1:-0}))
+    failed=$((failed + ${2:-0}))
+}
+# part SECONDS LOG COMMAND..: within what is left of the time; its output is in LOG. 1 = not begun, or cut.
+part() {
+    seconds=$1
+    log=$2
+    shift 2
+    left=$((LIMIT - $(date +%s) + begin))
+    if [ "$left" -lt 5 ]; then
+        echo "left out: $*" >> "$out/parts"
+        return 1
+    fi
+    if [ "$left" -lt "$seconds" ]; then seconds=$left; fi
+    echo "  $*"
+    timeout "$seconds" "$@" > "$log" 2>&1 < /dev/null
+    status=$?
+    if [ "$status" -eq 124 ]; then echo "cut after $seconds s: $*" >> "$out/parts"; fi
+    return $status
+}
+# measure ROW ARGUMENTS..: rows and checks of bench/gpu.c.
+measure() {
+    part 60 "$out/$1.log" "$out/gpu" "$@" $TRIAL
+    grep -E '^[a-z0-9_]+ +[0-9.e+-]+ [A-Za-z/]+$' "$out/$1.log" >> "$out/ours.rows"
+    p=$(grep -c '^check .* passed$' "$out/$1.log")
+    f=$(grep -c '^check .* failed$' "$out/$1.log")
+    if grep -qE '^[0-9]+ passed, [0-9]+ failed$' "$out/$1.log"; then :; else
+        f=$((f + 1))
+        echo "$1 ended without a count: $(tail -n 1 "$out/$1.log")" >> "$out/parts"
+    fi
+    count "$p" "$f"
+    grep '^check .* failed$' "$out/$1.log" >> "$out/parts"
+}
+# test_on NAME: its count, added up.
+test_on() {
+    part 150 "$out/$1.log" "$out/$1"
+    last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$out/$1.log" 2> /dev/null | tail -n 1)
+    echo "$1: ${last:-ended without a count}" >> "$out/tests.log"
+    p=${last%% *}
+    f=${last#*, }
+    f=${f%% *}
+    count "${p:-0}" "${f:-1}"
+    [ "${f:-1}" -eq 0 ] || tail -n 40 "$out/$1.log" >> "$out/tests.log"
+}
+write() {
     name=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2> /dev/null | head -n 1)
-    echo "# On a GPU, $(date +%F)"
-    echo
-    echo "${name:-unknown device}; $($NVCC --version | tail -n 2 | head -n 1); $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
-    echo
-    echo "\`make gpu\`. Each row stands beside a reference of the same run: a copy on the device, or the CPU kernels on all"
-    echo "processors."
-    echo
-    echo "## Tests on the device"
-    echo
-} > "$report"
-for alone in 1 0; do
+    {
+        echo "# On a GPU, $(date +%F)"
+        echo
+        echo "${name:-unknown device}; $($NVCC --version | tail -n 2 | head -n 1)"
+        echo
+        echo "\`make gpu\`, $(($(date +%s) - begin)) s. Ratio: how many times as fast as the reference of the same run"
+        echo "(memory: ours / the reference's). \"graph\" is the same step captured once and replayed; its reference is"
+        echo "PyTorch's step as it is. $(cat "$out/torch.txt" 2> /dev/null)"
+        echo
+        echo "| row | ours | reference | ratio | goal | |"
+        echo "|---|---:|---:|---:|---|---|"
+        awk '
+            function better(value, old, unit) { return unit == "us" || unit == "MB" || unit == "ms" ? value < old : value > old }
+            BEGIN {
+                goal["mlp_graph eager"] = 5; goal["ncf_graph eager"] = 5; goal["lstm eager"] = 1.1
+                goal["resnet50 eager"] = 1.05; goal["gpt2 compiled"] = 1.05
+                goal["matmul_2048_bf16 cuBLASLt"] = goal["matmul_4096_bf16 cuBLASLt"] = 0.97
+                goal["matmul_2048_f32 cuBLASLt"] = 0.97
+                goal["add copy"] = goal["gelu copy"] = goal["tanh copy"] = 0.85
+            }
+            function line(row, value, unit, other, label,    r, g, met) {
+                r = unit == "us" || unit == "ms" ? other / value : value / other
+                g = unit == "MB" ? (label == "eager" ? 1 : 0) : goal[row " " label]
+                met = g ? (unit == "MB" ? r <= g : r >= g) : ""
+                printf "| %s | %.4g %s | %.4g %s | %.2f | %s | %s |\n", row, value, unit, other, label, r,
+                       g ? (unit == "MB" ? "<= " : ">= ") g : "", g ? (met ? "reached" : "falls short") : ""
+            }
+            FILENAME ~ /ours/ { if (!($1 in value)) { order[++n] = $1 } value[$1] = $2; unit[$1] = $3; next }
+            { key = $1 " " $4; if (!(key in ref)) { labels[$1] = labels[$1] " " $4; ref[key] = $2 } }
+            END {
+                for (i = 1; i <= n; i++) {
+                    row = order[i]
+                    many = split(labels[row], label, " ")
+                    if (unit[row] == "GB/s" && row != "copy") { line(row, value[row], unit[row], value["copy"], "copy") }
+                    for (k = 1; k <= many; k++) {
+                        line(row, value[row], unit[row], ref[row " " label[k]], label[k])
+                    }
+                    if (!many && (unit[row] != "GB/s" || row == "copy")) {
+                        printf "| %s | %.4g %s | | | | |\n", row, value[row], unit[row]
+                    }
+                }
+            }' "$out/ours.rows" $(ls "$out"/reference*.rows 2> /dev/null)
+        if [ -f "$plot" ]; then
+            echo
+            echo "When the host asked for the layers of ResNet-50, and when the device ran them:"
+            echo
+            echo "![host and device]($(basename "$plot"))"
+        fi
+        echo
+        echo "## Tests on the device"
+        echo
+        sed 's/^/    /' "$out/tests.log" 2> /dev/null
+        awk '/ native .* fallback$/ {
+                native += $(NF - 3); away += $(NF - 1); rows++
+                if ($(NF - 3) && !$(NF - 1)) { all++ } else if ($(NF - 3)) { some++ }
+            }
+            END { if (rows) { printf "\nOp test: %d calls native, %d on the CPU; of %d ops %d native, %d for some dtypes.\n",
+                                     native, away, rows, all, some } }' "$out/ops.log" 2> /dev/null
+        if [ -f "$out/parts" ]; then
+            echo
+            sed 's/^/    /' "$out/parts"
+        fi
+        echo
+        echo "$passed passed, $failed failed"
+    } > "$report"
+}
+
+touch "$out/ours.rows"
+if $PYTHON -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
+    torch=1
+    $PYTHON -c 'import torch; print(f"PyTorch {torch.__version__}.")' > "$out/torch.txt"
+else
+    torch=
+    echo "No PyTorch with CUDA here: no reference but a copy and cuBLASLt." > "$out/torch.txt"
+fi
+if [ -x "$out/blaslt" ]; then part 20 "$out/reference-blaslt.rows" "$out/blaslt"; fi
+for row in ops mlp ncf lstm resnet50 gpt2; do
+    measure $row
+    if [ -n "$torch" ]; then
+        part 60 "$out/reference-$row.log" $PYTHON bench/reference.py cuda $row
+        grep -E ' (eager|compiled)$' "$out/reference-$row.log" > "$out/reference-$row.rows"
+    fi
+    write
+done
+measure warm_up
+measure queue "$plot"
+write
+for alone in 0 1; do
     export TENSOR_CUDA_NO_LIBRARIES=$alone
-    if [ "$alone" = 1 ]; then echo "without cuBLASLt and cuDNN:"; else echo "with them:"; fi
-    for t in device streams ops; do test_on $t; done
-done > "$out/tests.txt"
-# test_on counted in this shell: the loop above is no pipeline.
-sed 's/^/    /' "$out/tests.txt" >> "$report"
-awk '/ native .* fallback$/ {
-        native += $(NF - 3); away += $(NF - 1); rows++; if ($(NF - 3) && !$(NF - 1)) { all++ } else if ($(NF - 3)) { some++ }
-    }
-    END { printf "\nOp test: %d calls native, %d on the CPU; of %d ops %d native, %d for some dtypes.\n", native, away, rows,
-                 all, some }' "$out/ops.log" >> "$report"
-# PyTorch's eager step of the first network, where it is there with CUDA.
-TORCH_US=$(python3 2> /dev/null << 'END'
-import time, torch
-assert torch.cuda.is_available()
-net = torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(),
-                          torch.nn.Linear(512, 10)).cuda()
-opt = torch.optim.Adam(net.parameters())
-x, y = torch.randn(64, 784, device="cuda"), torch.randint(0, 10, (64,), device="cuda")
-def steps(n):
-    torch.cuda.synchronize()
-    t = time.perf_counter()
-    for _ in range(n):
-        loss = torch.nn.functional.cross_entropy(net(x), y)
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - t) / n
-steps(50)
-print(sorted(steps(200) for _ in range(5))[2] * 1e6)
-END
-)
-export TORCH_US
-{
-    echo
-    echo "## Speed"
-    echo
-    "$out/gpu"
-} >> "$report" 2>&1 || failed=$((failed + 1))
+    if [ "$alone" = 1 ]; then echo "without cuBLASLt and cuDNN:"; else echo "with cuBLASLt and cuDNN:"; fi >> "$out/tests.log"
+    for t in device streams ops; do
+        test_on $t
+        write
+    done
+done
+unset TENSOR_CUDA_NO_LIBRARIES
+sanitizer=$(command -v compute-sanitizer || echo "$(dirname "$(command -v "$NVCC")")/compute-sanitizer")
+if [ -x "$sanitizer" ]; then
+    for tool in memcheck racecheck; do
+        for row in ops mlp lstm resnet50 gpt2; do
+            part 60 "$out/$tool-$row.log" "$sanitizer" --tool $tool --error-exitcode 9 "$out/gpu" $row 32
+            case $? in
+            0) count 1 0 && echo "$tool of $row: nothing" >> "$out/tests.log" ;;
+            9) count 0 1 && { echo "$tool of $row:" && grep '=====' "$out/$tool-$row.log" | head -n 20; } >> "$out/tests.log" ;;
+            *) echo "$tool of $row did not end well: $(tail -n 1 "$out/$tool-$row.log" 2> /dev/null)" >> "$out/tests.log" ;;
+            esac
+            write
+        done
+    done
+else
+    echo "left out: compute-sanitizer, which is not here" >> "$out/parts"
+fi
+write
 cat "$report"
 echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

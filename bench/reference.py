@@ -1,6 +1,8 @@
-"""reference.py rows... - the rows of micro.c, ops.c, models.c, nets.c and gpt_step.c in PyTorch, in the same form.
+"""reference.py rows... - the rows of micro.c, ops.c, models.c, nets.c, gpt_step.c and gpu.c in PyTorch, in the same
+form.
 
 usage: reference.py micro | ops THREADS | models THREADS | nets THREADS ROW | gpt THREADS VOCABULARY | start
+       reference.py cuda ROW: on the GPU; a fourth word says how, eager or compiled
 
 Where PyTorch has several ways (its own convolutions and oneDNN's, an output given and a new one, eager and traced),
 each is measured and the best one printed.
@@ -413,8 +415,134 @@ def nets(threads, name):
         row(name + "_rss", next(int(line.split()[1]) for line in f if line.startswith("VmHWM")) / 1024, "MB")
 
 
+class Bottleneck(nn.Module):
+    def __init__(self, i, mid, stride):
+        super().__init__()
+        o = 4 * mid
+        self.net = nn.Sequential(nn.Conv2d(i, mid, 1, bias=False), nn.BatchNorm2d(mid), nn.ReLU(),
+                                 nn.Conv2d(mid, mid, 3, stride, 1, bias=False), nn.BatchNorm2d(mid), nn.ReLU(),
+                                 nn.Conv2d(mid, o, 1, bias=False), nn.BatchNorm2d(o))
+        self.shortcut = nn.Identity()
+        if i != o:
+            self.shortcut = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o))
+
+    def forward(self, x):
+        return F.relu(self.net(x) + self.shortcut(x))
+
+
+def resnet50():
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    i = 64
+    for stage, count in enumerate((3, 4, 6, 3)):
+        for n in range(count):
+            layers.append(Bottleneck(i, 64 << stage, 2 if stage and not n else 1))
+            i = 256 << stage
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+
+
+def cuda(name):
+    """The rows of gpu.c. Products of f32 without TF32 and convolutions with it, PyTorch's and our defaults."""
+    torch.set_default_device("cuda")
+    torch.manual_seed(1)
+    half = torch.bfloat16
+
+    def seconds(f):
+        def waited():
+            f()
+            torch.cuda.synchronize()
+        once = median(waited)
+        several = max(1, min(1000, int(0.02 / once)))       # the queue filled, as gpu.c does
+
+        def many():
+            for _ in range(several):
+                f()
+            torch.cuda.synchronize()
+        return median(many) / several
+
+    def op(label, f, work, unit):
+        with torch.no_grad():
+            t = seconds(f)
+        value = 1e6 * t if unit == "us" else work / t * (1e-9 if unit == "GB/s" else 1e-12)
+        row(label, value, unit + " eager")
+
+    if name == "ops":
+        m, half_m = 4096, 2048
+        size, flop = 4.0 * m * m, 2.0 * half_m ** 3
+        x, y, at = torch.randn(m, m), torch.randn(m, m), torch.randint(0, m, (m,))
+        a, b, q = torch.randn(half_m, half_m), torch.randn(half_m, half_m), torch.randn(8, 16, m // 4, 64)
+        image, weight = torch.randn(32, 64, 65, 65), torch.randn(64, 64, 3, 3)
+        s1, s2 = torch.randn(16), torch.randn(16)
+        op("copy", lambda: x.clone(), 2 * size, "GB/s")
+        op("add", lambda: x + y, 3 * size, "GB/s")
+        op("gelu", lambda: F.gelu(x), 2 * size, "GB/s")
+        op("tanh", lambda: torch.tanh(x), 2 * size, "GB/s")
+        op("sum", lambda: x.sum(), size, "GB/s")
+        op("sum_columns", lambda: x.sum(0), size, "GB/s")
+        op("softmax", lambda: torch.softmax(x, 1), 2 * size, "GB/s")
+        op("layer_norm", lambda: F.layer_norm(x, (m,)), 2 * size, "GB/s")
+        op("transpose", lambda: x.t().contiguous(), 2 * size, "GB/s")
+        op("index_select", lambda: x.index_select(0, at), 2 * size, "GB/s")
+        op("add_16", lambda: s1 + s2, 0, "us")
+        op("matmul_2048_f32", lambda: a @ b, flop, "TF/s")
+        ah, bh, xh, yh, qh = a.to(half), b.to(half), x.to(half), y.to(half), q.to(half)
+        op("matmul_2048_bf16", lambda: ah @ bh, flop, "TF/s")
+        op("matmul_4096_bf16", lambda: xh @ yh, 8 * flop, "TF/s")
+        op("conv_64_3x3", lambda: F.conv2d(image, weight, None, 1, 1), 2.0 * 64 * 64 * 9 * 32 * 65 * 65, "TF/s")
+        work = 2.0 * 8 * 16 * (m / 4) ** 2 * 64
+        op("attention_f32", lambda: F.scaled_dot_product_attention(q, q, q, is_causal=True), work, "TF/s")
+        op("attention_bf16", lambda: F.scaled_dot_product_attention(qh, qh, qh, is_causal=True), work, "TF/s")
+        return
+
+    opt, clip, loss_of = None, 0.0, F.cross_entropy
+    if name == "mlp":
+        net = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+        opt = torch.optim.Adam(net.parameters())
+        x, y = torch.randn(64, 784), torch.randint(0, 10, (64,))
+    elif name == "ncf":
+        net = Ncf(False).eval()
+        x = torch.stack((torch.randint(0, 6040, (1024,)), torch.randint(0, 3706, (1024,))))
+    elif name == "lstm":
+        net, clip = Lm(), 5.0
+        opt = torch.optim.SGD(net.parameters(), 1)
+        x, y = torch.randint(0, 10000, (35, 20)), torch.randint(0, 10000, (700,))
+    elif name == "resnet50":
+        net = resnet50().to(half).to(memory_format=torch.channels_last)
+        opt = torch.optim.SGD(net.parameters(), 0.1, 0.9)
+        x = torch.randn(64, 3, 224, 224).to(half).to(memory_format=torch.channels_last)
+        y = torch.randint(0, 1000, (64,))
+    elif name == "gpt2":
+        net = Gpt(50257, 12, 12, 768, 1024, True).to(half)
+        opt = torch.optim.AdamW(net.parameters())
+        x, y = torch.randint(0, 50257, (8, 1024)), torch.randint(0, 50257, (8192,))
+
+    def measure(how, f):
+        def step():
+            if opt is None:
+                with torch.no_grad():
+                    f(x)
+                return
+            z = f(x)
+            loss = loss_of(z.flatten(0, 1) if z.dim() > 2 else z, y)
+            opt.zero_grad()
+            loss.backward()
+            if clip:
+                nn.utils.clip_grad_norm_(net.parameters(), clip)
+            opt.step()
+        step()
+        torch.cuda.reset_peak_memory_stats()
+        t = 1e6 * seconds(step)
+        row(name, t, "us " + how)
+        row(name + "_graph", t, "us " + how)
+        row(name + "_memory", torch.cuda.max_memory_allocated() / 1048576, "MB " + how)
+
+    measure("eager", net)
+    measure("compiled", torch.compile(net))
+
+
 if sys.argv[1] == "micro":
     micro()
+elif sys.argv[1] == "cuda":
+    cuda(sys.argv[2])
 elif sys.argv[1] == "models":
     models(int(sys.argv[2]))
 elif sys.argv[1] == "ops":

@@ -24,7 +24,7 @@ if [ -z "$CUDA" ]; then
     CUDA=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 fi
 skip() {
-    echo "skipped 22 tests of tensor_cuda.cu: $1"
+    echo "skipped 23 tests of tensor_cuda.cu: $1"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -80,7 +80,11 @@ variant() {
         in_c nn_rows -O0 && program nn_rows-cuda "$out/nn_rows.o" "$out/kernels-$1.o" "$sim" "$impl"
         in_c ops -O0 && program ops-cuda "$out/ops.o" "$out/kernels-$1.o" "$sim" "$nn"
         program device-libraries "$out/device.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
-        program ops-libraries "$out/ops.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$nn" ;;
+        program ops-libraries "$out/ops.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$nn"
+        arg="all 64"                                    # what `make gpu` runs, small: nothing leaves the device
+        $CC -std=c99 -Wall -Wextra -O1 -I. -Ibench -c bench/gpu.c -o "$out/gpu.o" &&
+            program gpu-cuda "$out/gpu.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
+        arg= ;;
     asan) program device-asan $3 "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl" ;;
     esac
     if [ "$1" != plain ]; then
@@ -126,7 +130,7 @@ fi
 nn=$out/tensor_nn_impl.o                # ops.c brings tensor.h's own
 printf '#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_nn_impl.c"
 $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_nn_impl.c" -o "$nn" || exit 1
-names="selftest-plain alloc-plain kernels-plain libraries-plain device-cuda device-libraries streams-cuda nn_rows-cuda ops-cuda ops-libraries"
+names="selftest-plain alloc-plain kernels-plain libraries-plain device-cuda device-libraries streams-cuda nn_rows-cuda ops-cuda ops-libraries gpu-cuda"
 # A driver with the name of the real one in which a kernel can be loaded and nothing else: cuDNN makes plans with it.
 DRIVER=$PWD/$out/libcuda.so.1
 case $out in /*) DRIVER=$out/libcuda.so.1 ;; esac
