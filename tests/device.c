@@ -778,6 +778,31 @@ static void scaling(void) {
     CHECK_POISON(nn_scaler_scale(q, q), TENSOR_ERR_SHAPE, "is no scaler");
 }
 
+#ifdef TEST_CUDA
+// Gradients of images with channels innermost stay on the device, whatever way the gradient of the result lies.
+static void last_gradients(void) {
+    static const int dtypes[3] = {TENSOR_F32, TENSOR_BF16, TENSOR_F16};
+    int turns, i, was = tensor_cuda_set_fallback(0);
+    for (turns = 0; turns < 12; turns++) {
+        int dtype = dtypes[turns % 3], g_last = turns / 3 & 1, x_last = turns < 6;
+        tensor_t *h = tensor_to(tensor_randn(2, 8, 3, 5), dtype), *v = tensor_to(tensor_randn(2, 8, 3, 5), dtype);
+        tensor_t *w = tensor_to(tensor_randn(1, 8, 1, 1), dtype), *got[2][2];
+        for (i = 0; i < 2; i++) {
+            tensor_t *x = i ? on(h) : h, *g = i ? on(v) : v, *y;
+            tensor_t *leaf = tensor_requires_grad_(x_last ? tensor_channels_last(x) : tensor_clone(x), 1);
+            tensor_t *scale = tensor_requires_grad_(tensor_clone(i ? on(w) : w), 1);
+            y = tensor_mul(tensor_relu(leaf), scale);
+            CHECK(tensor_backward_with(y, g_last ? tensor_channels_last(g) : g, 0) == 0);
+            got[i][0] = off(tensor_grad(leaf));
+            got[i][1] = off(tensor_grad(scale));
+        }
+        CHECK(tensor_allclose(got[1][0], got[0][0], 0, 0));
+        CHECK(tensor_allclose(got[1][1], got[0][1], dtype == TENSOR_F32 ? 1e-5 : 2e-2, 1e-2));
+    }
+    CHECK(tensor_cuda_set_fallback(was) == 0);
+}
+#endif
+
 int main(void) {
 #ifdef TEST_CUDA_SIM
     cusim_set("protect", 1);                // the host touches nothing of the device's
@@ -802,6 +827,9 @@ int main(void) {
     RUN(host_side);
     RUN(scaling);
     RUN(failures);
+#ifdef TEST_CUDA
+    RUN(last_gradients);
+#endif
 #ifndef TEST_CUDA
     tensor_keep(on(tensor_ones(3)));        // shutdown gives device memory back too
     CHECK(tensor_shutdown() == 0 && mirror_blocks == 0);
