@@ -779,13 +779,15 @@ static void scaling(void) {
 }
 
 #ifdef TEST_CUDA
-// Gradients of images with channels innermost stay on the device, whatever way the gradient of the result lies.
+// Gradients of images with channels innermost stay on the device, whatever way the gradient of the result
+// lies.
 static void last_gradients(void) {
     static const int dtypes[3] = {TENSOR_F32, TENSOR_BF16, TENSOR_F16};
     int turns, i, was = tensor_cuda_set_fallback(0);
     for (turns = 0; turns < 12; turns++) {
         int dtype = dtypes[turns % 3], g_last = turns / 3 & 1, x_last = turns < 6;
-        tensor_t *h = tensor_to(tensor_randn(2, 8, 3, 5), dtype), *v = tensor_to(tensor_randn(2, 8, 3, 5), dtype);
+        tensor_t *h = tensor_to(tensor_randn(2, 8, 3, 5), dtype), *v = tensor_to(tensor_randn(2, 8, 3, 5),
+                dtype);
         tensor_t *w = tensor_to(tensor_randn(1, 8, 1, 1), dtype), *got[2][2];
         for (i = 0; i < 2; i++) {
             tensor_t *x = i ? on(h) : h, *g = i ? on(v) : v, *y;
