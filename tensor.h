@@ -1561,7 +1561,8 @@ TENSOR_API int64_t tensor_register_post_accumulate_grad_hook(tensor_t *x, tensor
 // Removes a hook.   -> 1, 0 if it is gone already;  errors none
 TENSOR_API int tensor_remove_hook(int64_t handle);
 
-// Adds d loss / d leaf into the grad of every leaf that requires it; frees the graph's saved values.
+// Adds d loss / d leaf into the grad of every leaf that requires it; frees the graph's saved values. One that
+// fails leaves what it has added so far, as PyTorch's does.
 //   loss    one element
 //   -> code;  errors AUTOGRAD (loss does not require grad, not one element, second pass, changed saved value)
 TENSOR_API int tensor_backward(tensor_t *loss);

@@ -1824,30 +1824,16 @@ TENSOR_API nn_radam_args_t nn_radam_defaults(void);
 #define NN__ADAM_STATES NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_avg_sq, ALWAYS)
 #define NN__ADAM_OPTIONS NN__NUMBER(BETA1, beta1, 0.9) NN__NUMBER(BETA2, beta2, 0.999) NN__NUMBER(EPS, eps, 1e-8)
 #define NN__OPTIMIZERS(X) \
-    X(sgd, sgd, 1, 1e-3, NN__STATE(momentum_buffer, MOMENTUM), \
-      NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(MOMENTUM, momentum, 0) NN__NUMBER(DAMPENING, dampening, 0) \
-      NN__FLAG(NESTEROV, nesterov)) \
-    X(adam, adam, 0, 1e-3, NN__ADAM_STATES NN__STATE(max_exp_avg_sq, AMSGRAD), \
-      NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__FLAG(AMSGRAD, amsgrad)) \
-    X(adamw, adam, 0, 1e-3, NN__ADAM_STATES NN__STATE(max_exp_avg_sq, AMSGRAD), \
-      NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0.01) NN__FLAG(AMSGRAD, amsgrad) NN__ALWAYS_ON(DECOUPLED)) \
+    X(sgd, sgd, 1, 1e-3, NN__STATE(momentum_buffer, MOMENTUM), NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(MOMENTUM, momentum, 0) NN__NUMBER(DAMPENING, dampening, 0) NN__FLAG(NESTEROV, nesterov)) \
+    X(adam, adam, 0, 1e-3, NN__ADAM_STATES NN__STATE(max_exp_avg_sq, AMSGRAD), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__FLAG(AMSGRAD, amsgrad)) \
+    X(adamw, adam, 0, 1e-3, NN__ADAM_STATES NN__STATE(max_exp_avg_sq, AMSGRAD), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0.01) NN__FLAG(AMSGRAD, amsgrad) NN__ALWAYS_ON(DECOUPLED)) \
     X(sparse_adam, adam, 2, 1e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS) \
-    X(rmsprop, rmsprop, 0, 1e-2, \
-      NN__STATE(square_avg, ALWAYS) NN__STATE(momentum_buffer, MOMENTUM) NN__STATE(grad_avg, CENTERED), \
-      NN__NUMBER(BETA2, alpha, 0.99) NN__NUMBER(EPS, eps, 1e-8) NN__NUMBER(DECAY, weight_decay, 0) \
-      NN__NUMBER(MOMENTUM, momentum, 0) NN__FLAG(CENTERED, centered)) \
-    X(adagrad, adagrad, 1, 1e-2, NN__STATE(sum, ALWAYS), \
-      NN__NUMBER(DRAG, lr_decay, 0) NN__NUMBER(DECAY, weight_decay, 0) \
-      NN__NUMBER(INITIAL, initial_accumulator_value, 0) NN__NUMBER(EPS, eps, 1e-10)) \
-    X(adadelta, adadelta, 0, 1, NN__STATE(square_avg, ALWAYS) NN__STATE(acc_delta, ALWAYS), \
-      NN__NUMBER(RHO, rho, 0.9) NN__NUMBER(EPS, eps, 1e-6) NN__NUMBER(DECAY, weight_decay, 0)) \
-    X(adamax, adamax, 0, 2e-3, NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_inf, ALWAYS), \
-      NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0)) \
-    X(nadam, nadam, 0, 2e-3, NN__ADAM_STATES, \
-      NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(DRAG, momentum_decay, 4e-3) \
-      NN__FLAG(DECOUPLED, decoupled_weight_decay)) \
-    X(radam, radam, 0, 1e-3, NN__ADAM_STATES, \
-      NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__FLAG(DECOUPLED, decoupled_weight_decay))
+    X(rmsprop, rmsprop, 0, 1e-2, NN__STATE(square_avg, ALWAYS) NN__STATE(momentum_buffer, MOMENTUM) NN__STATE(grad_avg, CENTERED), NN__NUMBER(BETA2, alpha, 0.99) NN__NUMBER(EPS, eps, 1e-8) NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(MOMENTUM, momentum, 0) NN__FLAG(CENTERED, centered)) \
+    X(adagrad, adagrad, 1, 1e-2, NN__STATE(sum, ALWAYS), NN__NUMBER(DRAG, lr_decay, 0) NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(INITIAL, initial_accumulator_value, 0) NN__NUMBER(EPS, eps, 1e-10)) \
+    X(adadelta, adadelta, 0, 1, NN__STATE(square_avg, ALWAYS) NN__STATE(acc_delta, ALWAYS), NN__NUMBER(RHO, rho, 0.9) NN__NUMBER(EPS, eps, 1e-6) NN__NUMBER(DECAY, weight_decay, 0)) \
+    X(adamax, adamax, 0, 2e-3, NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_inf, ALWAYS), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0)) \
+    X(nadam, nadam, 0, 2e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(DRAG, momentum_decay, 4e-3) NN__FLAG(DECOUPLED, decoupled_weight_decay)) \
+    X(radam, radam, 0, 1e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__FLAG(DECOUPLED, decoupled_weight_decay))
 // clang-format on
 
 // Gives some parameters a learning rate or weight decay of their own (0 = the optimizer's, TENSOR_ZERO =
@@ -2543,61 +2529,54 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
     X(sgd, 1, nn__at_sgd) X(adam, 3, nn__at_adam) X(rmsprop, 3, nn__at_sgd) X(adagrad, 1, nn__at_adagrad)    \
     X(adadelta, 2, nn__at_sgd) X(adamax, 2, nn__at_adam) X(nadam, 2, nn__at_nadam)                         \
     X(radam, 2, nn__at_radam)
+// clang-format off
 #define NN__MEAN(s, beta) V_ADD(V_MUL(s, NN__N(beta)), V_MUL(V_MUL(NN__N(rest2), g), g))
-#define NN__STEP_M                                                                                           \
-    s0 = NN__U(lerp_back) ? V_SUB(g, V_MUL(V_SUB(g, s0), NN__N(beta1)))                                      \
-                          : V_ADD(s0, V_MUL(V_SUB(g, s0), NN__N(rest1)));
-#define NN__STEP_sgd                                                                                         \
-    if (NN__HAS(0)) {                                                                                        \
-        s0 = NN__U(early) ? g : V_ADD(V_MUL(s0, NN__N(momentum)), V_MUL(NN__N(rest), g));                    \
-        g = NN__U(nesterov) ? V_ADD(g, V_MUL(NN__N(momentum), s0)) : s0;                                     \
-    }                                                                                                        \
+#define NN__STEP_M \
+    s0 = NN__U(lerp_back) ? V_SUB(g, V_MUL(V_SUB(g, s0), NN__N(beta1))) : V_ADD(s0, V_MUL(V_SUB(g, s0), NN__N(rest1)));
+#define NN__STEP_sgd \
+    if (NN__HAS(0)) { \
+        s0 = NN__U(early) ? g : V_ADD(V_MUL(s0, NN__N(momentum)), V_MUL(NN__N(rest), g)); \
+        g = NN__U(nesterov) ? V_ADD(g, V_MUL(NN__N(momentum), s0)) : s0; \
+    } \
     x = V_ADD(x, V_MUL(NN__N(lr), g));
-#define NN__STEP_adam                                                                                        \
-    NN__STEP_M                                                                                               \
-    s1 = NN__MEAN(s1, beta2);                                                                                \
-    g = s1;                                                                                                  \
-    if (NN__HAS(2)) g = s2 = V_MAX(s2, s1);                                                                  \
+#define NN__STEP_adam \
+    NN__STEP_M \
+    g = s1 = NN__MEAN(s1, beta2); \
+    if (NN__HAS(2)) g = s2 = V_MAX(s2, s1); \
     x = V_ADD(x, V_DIV(V_MUL(NN__N(step), s0), V_ADD(V_MUL(V_SQRT(g), NN__N(root)), NN__N(eps))));
-#define NN__STEP_rmsprop                                                                                     \
-    {                                                                                                        \
-        NN__T v = s0 = NN__MEAN(s0, beta2);                                                                  \
-        if (NN__HAS(2)) {                                                                                    \
-            s2 = V_ADD(s2, V_MUL(V_SUB(g, s2), NN__N(rest2)));                                               \
-            v = V_SUB(v, V_MUL(s2, s2));                                                                     \
-        }                                                                                                    \
-        g = V_DIV(g, V_ADD(V_SQRT(v), NN__N(eps)));                                                          \
-        if (NN__HAS(1)) g = s1 = V_ADD(V_MUL(s1, NN__N(momentum)), g);                                       \
-        x = V_ADD(x, V_MUL(NN__N(lr), g));                                                                   \
-    }
-#define NN__STEP_adagrad                                                                                     \
-    s0 = V_ADD(s0, V_MUL(g, g));                                                                             \
+#define NN__STEP_rmsprop { \
+    NN__T v = s0 = NN__MEAN(s0, beta2); \
+    if (NN__HAS(2)) { \
+        s2 = V_ADD(s2, V_MUL(V_SUB(g, s2), NN__N(rest2))); \
+        v = V_SUB(v, V_MUL(s2, s2)); \
+    } \
+    g = V_DIV(g, V_ADD(V_SQRT(v), NN__N(eps))); \
+    if (NN__HAS(1)) g = s1 = V_ADD(V_MUL(s1, NN__N(momentum)), g); \
+    x = V_ADD(x, V_MUL(NN__N(lr), g)); }
+#define NN__STEP_adagrad \
+    s0 = V_ADD(s0, V_MUL(g, g)); \
     x = V_ADD(x, V_DIV(V_MUL(NN__N(step), g), V_ADD(V_SQRT(s0), NN__N(eps))));
-#define NN__STEP_adadelta                                                                                    \
-    s0 = NN__MEAN(s0, beta2);                                                                                \
-    g = V_MUL(V_DIV(V_SQRT(V_ADD(s1, NN__N(eps))), V_SQRT(V_ADD(s0, NN__N(eps)))), g);                       \
-    s1 = NN__MEAN(s1, beta2);                                                                                \
+#define NN__STEP_adadelta \
+    s0 = NN__MEAN(s0, beta2); \
+    g = V_MUL(V_DIV(V_SQRT(V_ADD(s1, NN__N(eps))), V_SQRT(V_ADD(s0, NN__N(eps)))), g); \
+    s1 = NN__MEAN(s1, beta2); \
     x = V_ADD(x, V_MUL(NN__N(lr), g));
-#define NN__STEP_adamax                                                                                      \
-    NN__STEP_M                                                                                               \
-    s1 = V_MAX(V_MUL(s1, NN__N(beta2)), V_ADD(V_ABS(g), NN__N(eps)));                                        \
+#define NN__STEP_adamax \
+    NN__STEP_M \
+    s1 = V_MAX(V_MUL(s1, NN__N(beta2)), V_ADD(V_ABS(g), NN__N(eps))); \
     x = V_ADD(x, V_DIV(V_MUL(NN__N(step), s0), s1));
-#define NN__STEP_nadam                                                                                       \
-    {                                                                                                        \
-        NN__T by;                                                                                            \
-        NN__STEP_M                                                                                           \
-        s1 = NN__MEAN(s1, beta2);                                                                            \
-        by = V_ADD(V_SQRT(V_DIV(s1, NN__N(bias))), NN__N(eps));                                              \
-        x = V_ADD(x, V_DIV(V_MUL(NN__N(other), g), by));                                                     \
-        x = V_ADD(x, V_DIV(V_MUL(NN__N(step), s0), by));                                                     \
-    }
-#define NN__STEP_radam                                                                                       \
-    NN__STEP_M                                                                                               \
-    s1 = NN__MEAN(s1, beta2);                                                                                \
-    g = V_MUL(V_DIV(s0, NN__N(bias)), NN__N(lr));                                                            \
-    if (!NN__U(early))                                                                                       \
-        g = V_MUL(V_MUL(g, V_DIV(NN__N(root), V_ADD(V_SQRT(s1), NN__N(eps)))), NN__N(other));                \
+#define NN__STEP_nadam { \
+    NN__STEP_M \
+    s1 = NN__MEAN(s1, beta2); \
+    NN__T by = V_ADD(V_SQRT(V_DIV(s1, NN__N(bias))), NN__N(eps)); \
+    x = V_ADD(V_ADD(x, V_DIV(V_MUL(NN__N(other), g), by)), V_DIV(V_MUL(NN__N(step), s0), by)); }
+#define NN__STEP_radam \
+    NN__STEP_M \
+    s1 = NN__MEAN(s1, beta2); \
+    g = V_MUL(V_DIV(s0, NN__N(bias)), NN__N(lr)); \
+    if (!NN__U(early)) g = V_MUL(V_MUL(g, V_DIV(NN__N(root), V_ADD(V_SQRT(s1), NN__N(eps)))), NN__N(other)); \
     x = V_ADD(x, g);
+// clang-format on
 enum {
 #define NN__STEP_ID(name, states, at) NN__STEP_ID_##name,
     NN__STEPS(NN__STEP_ID)
@@ -3937,8 +3916,7 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 #define NN__N(x) v_##x
 #define NN__U(x) u.x
 #define NN__HAS(k) has##k
-#define NN__SPLAT(x) const V_F v_##x = V_SET(u.x);
-#define NN__UNUSED(x) (void)v_##x;
+#define NN__SPLAT(x) const V_F v_##x = V_SET(u.x); (void)v_##x;
 #define NN__STEP_KERNEL(name, states, at)                                                                    \
     TENSOR__FN void NN__K(step_##name)(const nn__update_t *given, void *px, const void *pg, void *p0,        \
                                        void *p1, void *p2, int64_t n) {                                      \
@@ -3949,7 +3927,6 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
         NN__NUMBERS(NN__SPLAT)                                                                               \
         const V_F sign = V_SET(-1);                                                                          \
         int64_t i;                                                                                           \
-        NN__NUMBERS(NN__UNUSED)                                                                              \
         for (i = 0; i < n; i += V_N) {                                                                       \
             int64_t left = n - i;                                                                            \
             V_F x = NN__LOAD(qx + i, left, 0), g = NN__LOAD(qg + i, left, 0), s0 = g, s1 = g, s2 = g;        \
@@ -11826,10 +11803,9 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
 
 // An option in its range. -> code
 TENSOR__FN int nn__option(const char *op, const char *name, int option, double v, double *to) {
-    double below = option == NN__BETA1 || option == NN__BETA2 ? 1 : 1e300;
+    double below = option == NN__BETA1 || option == NN__BETA2 || option == NN__RHO ? 1 : 1e300;
     *to = v;
-    if (option == NN__RHO ? v >= 0 && v <= 1 : v >= 0 && v < below) return TENSOR_OK;
-    if (option == NN__RHO) return NN__ERROR(TENSOR_ERR_SHAPE, "%s: %s must be in 0..1 (got %g)", op, name, v);
+    if ((v >= 0 && v < below) || (v == 1 && option == NN__RHO) || option == NN__DAMPENING) return TENSOR_OK;
     return NN__ERROR(TENSOR_ERR_SHAPE, "%s: %s must be >= 0 and < %g (got %g)", op, name, below, v);
 }
 // nn_name_with and nn_name_defaults of each row.
@@ -12322,6 +12298,7 @@ TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int
     unsigned devices = 0;
     tensor_scope_t scope;
     int i, d, code;
+    if (!o && !list && n > 0) nn__poisoned("clip_grad_norm", "the list", list);
     if (tensor_error_code() != TENSOR_OK) return TENSOR__(poison);
     if (!(max_norm >= 0)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
@@ -12357,10 +12334,6 @@ TENSOR_API tensor_t *(nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
 }
 
 TENSOR_API tensor_t *(nn_clip_grad_norm_n)(tensor_t *const *list, int n, double max_norm) {
-    if (!list && n > 0) {
-        nn__poisoned("clip_grad_norm", "the list", list);
-        return TENSOR__(poison);
-    }
     return nn__clip_norm(NULL, list, n, max_norm);
 }
 

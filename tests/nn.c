@@ -777,7 +777,7 @@ static void groups_and_rates(void) {
     CHECK(nn_rmsprop(.list = p, .count = 3, .alpha = 1) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "rmsprop: alpha must be >= 0 and < 1");
     CHECK(nn_adadelta(.list = p, .count = 3, .rho = 1.5) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "adadelta: rho must be in 0..1");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "adadelta: rho must be >= 0 and < 1");
     CHECK(nn_adagrad(.list = p, .count = 3, .lr_decay = -1) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "lr_decay");
 }
