@@ -16895,7 +16895,8 @@ TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
 TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) {
     if (!tensor__live(x)) { return NULL; }
     tensor__spin(&x->lock);             // threads that read a gradient by rows may meet here
-    tensor_t *g = !tensor__rows_of(x->grad) || tensor__replace(&x->grad, tensor__whole(x, x->grad)) ? x->grad : TENSOR__POISON;
+    int done = !tensor__rows_of(x->grad) || tensor__replace(&x->grad, tensor__whole(x, x->grad));
+    tensor_t *g = done ? x->grad : TENSOR__POISON;
     tensor__unspin(&x->lock);
     return g;
 }
@@ -17703,7 +17704,8 @@ TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tens
 // a + b, of which one is by rows: both by rows, one behind the other, else in the shape of the leaf.
 TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) {
     tensor_t *const list[4] = {a, b, a->grad, b->grad};
-    if (!tensor__rows_of(a) || !tensor__rows_of(b)) { return (tensor_add)(tensor__whole(leaf, a), tensor__whole(leaf, b)); }
+    int rows = tensor__rows_of(a) && tensor__rows_of(b);
+    if (!rows) { return (tensor_add)(tensor__whole(leaf, a), tensor__whole(leaf, b)); }
     tensor_t *y = tensor_cat_n(list, 2, 0);
     if (y == TENSOR__POISON) { return y; }
     y->flags |= TENSOR__ROWS;

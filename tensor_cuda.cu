@@ -5770,7 +5770,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
 enum { MANY = 24 };
 struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL where the rule has none
 struct params_t { param_t of[MANY]; };
-template <class C> struct update_t {                    // nn__update_t, its numbers in the class of the parameters
+template <class C> struct update_t {            // nn__update_t, its numbers in the class of the parameters
 #define TCU_MEMBER(x) C x;
     NN__NUMBERS(TCU_MEMBER)
 #undef TCU_MEMBER
@@ -5877,7 +5877,8 @@ step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const 
 template <class C> using step_kernel_t = void (*)(params_t, update_t<C>, const update_t<C> *);
 template <class C> inline step_kernel_t<C> step_kernel(int formula, bool live) {
     static const step_kernel_t<C> all[][2] = {
-#define TCU_KERNELS(name, states, at) {optimizer_step<C, step_##name, false>, optimizer_step<C, step_##name, true>},
+#define TCU_KERNELS(name, states, at)                                                                        \
+    {optimizer_step<C, step_##name, false>, optimizer_step<C, step_##name, true>},
         NN__STEPS(TCU_KERNELS)
 #undef TCU_KERNELS
     };

@@ -12089,7 +12089,7 @@ TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p
     int rows = tensor__rows_of(p->t->grad) != NULL;
     if (rows ? !o->rule->rows : o->rule->rows == 2)
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, rows ?
-                        "%s: the gradient of %t is by rows (.sparse); sgd, adagrad and sparse_adam take such" :
+                        "%s: the gradient of %t is by rows (.sparse); sgd, adagrad, sparse_adam take such" :
                         "%s: the gradient of %t is not by rows: not of .sparse embeddings on the CPU alone, "
                         "or tensor_grad() was called", o->rule->name, p->t);
     if (rows && o->group[p->group].weight_decay != 0)
@@ -12283,7 +12283,8 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
         nn__step_arg(&a[m++], copy[i], scale ? TENSOR_UPDATE : TENSOR_READ);
     }
     code = tensor_error_code();
-    if (code == TENSOR_OK) code = nn__optimizer_call(&nn__grads_row[scale], NN__SUM_SQUARES + scale, a, 0, m, device);
+    if (code == TENSOR_OK)
+        code = nn__optimizer_call(&nn__grads_row[scale], NN__SUM_SQUARES + scale, a, 0, m, device);
     for (i = 0; i < n && code == TENSOR_OK && scale; i++) {
         g = nn__listed(o, list, i)->grad;
         if (copy[i] && copy[i] != g) (tensor_copy_)(g, copy[i]);

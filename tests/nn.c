@@ -883,7 +883,8 @@ static void scaling_by_threads(void) {
             CHECK(tensor_item(tensor_select(scaler, 0, 5)) == 0);
             nn_zero_grad(o);
             tensor_set_grad(w, tensor_mul_scalar(g, 1));
-            tensor_fill_(tensor_at(tensor_grad(w), "1099, 1000"), threads == 1 ? (double)INFINITY : (double)NAN);
+            tensor_fill_(tensor_at(tensor_grad(w), "1099, 1000"),
+                         threads == 1 ? (double)INFINITY : (double)NAN);
             CHECK(nn_scaler_unscale(scaler, o) == 0);
             CHECK(tensor_item(tensor_select(scaler, 0, 5)) == 1);
             nn_scaler_update(scaler);
