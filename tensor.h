@@ -1561,7 +1561,8 @@ TENSOR_API int64_t tensor_register_post_accumulate_grad_hook(tensor_t *x, tensor
 // Removes a hook.   -> 1, 0 if it is gone already;  errors none
 TENSOR_API int tensor_remove_hook(int64_t handle);
 
-// Adds d loss / d leaf into the grad of every leaf that requires it; frees the graph's saved values.
+// Adds d loss / d leaf into the grad of every leaf that requires it; frees the graph's saved values. One that
+// fails leaves what it has added so far, as PyTorch's does.
 //   loss    one element
 //   -> code;  errors AUTOGRAD (loss does not require grad, not one element, second pass, changed saved value)
 TENSOR_API int tensor_backward(tensor_t *loss);
@@ -2732,6 +2733,10 @@ struct tensor_t {
     tensor__count_t lock;               // guards grad during accumulation
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
 };
+// Which rows a gradient by rows has; NULL: it has the shape of its leaf, or there is none.
+TENSOR__INLINE tensor_t *tensor__rows_of(const tensor_t *g) {
+    return g && (g->flags & TENSOR__ROWS) ? g->grad : NULL;
+}
 
 // One argument of a call. Backends read nothing but these.
 typedef struct tensor_arg_t {
@@ -16879,7 +16884,7 @@ TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
 }
 // g, a gradient of leaf x, in the shape of x.
 TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
-    if (!g || !(g->flags & TENSOR__ROWS)) { return g; }
+    if (!tensor__rows_of(g)) { return g; }
     TENSOR__MARK
     uint8_t modes = th_->modes;
     th_->modes = (uint8_t)(modes & ~TENSOR__INFERRING);         // it stays, whatever mode asks for it
@@ -16890,8 +16895,8 @@ TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
 TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) {
     if (!tensor__live(x)) { return NULL; }
     tensor__spin(&x->lock);             // threads that read a gradient by rows may meet here
-    int rows = x->grad && (x->grad->flags & TENSOR__ROWS);
-    tensor_t *g = !rows || tensor__replace(&x->grad, tensor__whole(x, x->grad)) ? x->grad : TENSOR__POISON;
+    int done = !tensor__rows_of(x->grad) || tensor__replace(&x->grad, tensor__whole(x, x->grad));
+    tensor_t *g = done ? x->grad : TENSOR__POISON;
     tensor__unspin(&x->lock);
     return g;
 }
@@ -17699,7 +17704,7 @@ TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tens
 // a + b, of which one is by rows: both by rows, one behind the other, else in the shape of the leaf.
 TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) {
     tensor_t *const list[4] = {a, b, a->grad, b->grad};
-    int rows = a->flags & b->flags & TENSOR__ROWS;
+    int rows = tensor__rows_of(a) && tensor__rows_of(b);
     if (!rows) { return (tensor_add)(tensor__whole(leaf, a), tensor__whole(leaf, b)); }
     tensor_t *y = tensor_cat_n(list, 2, 0);
     if (y == TENSOR__POISON) { return y; }
@@ -17711,9 +17716,9 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
     tensor__spin(&leaf->lock);
     tensor_t *old = leaf->grad;
     if (!old) {
-        if (create || (!tensor__exclusive(th, g, 1) && !(g->flags & TENSOR__ROWS))) { g = (tensor_clone)(g); }
+        if (create || (!tensor__exclusive(th, g, 1) && !tensor__rows_of(g))) { g = (tensor_clone)(g); }
         if (g != TENSOR__POISON && !g->site) { g->site = leaf->site; }
-    } else if ((old->flags | g->flags) & TENSOR__ROWS) {
+    } else if (tensor__rows_of(old) || tensor__rows_of(g)) {
         g = tensor__rows_add(leaf, old, g);
     } else if (create || old->node) {
         g = (tensor_add)(old, g);
@@ -17729,7 +17734,7 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
 // raised.
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(const tensor__node_t *from, int i, const tensor__meta_t *m,
                                                   tensor_t *g) {
-    if (g->flags & TENSOR__ROWS) { return g; }
+    if (tensor__rows_of(g)) { return g; }
     int lead = g->ndim - m->ndim, fits = lead >= 0;
     for (int d = 0; fits && d < m->ndim; d++) { fits = m->dims[d] == 1 || m->dims[d] == g->dims[lead + d]; }
     TENSOR__REFUSE(!fits, SHAPE, "backward: %s gave a gradient %t for input %i, which is %n", !from ?

@@ -5486,6 +5486,7 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
 #define V_NEG(x) (-(x))
 #define V_ABS(x) w_abs(x)
 #define V_MAX(x, y) w_max(x, y)
+#define V_SQRT(x) w_sqrt(x)
 #define V_LT(x, y) ((x) < (y))
 #define V_LE(x, y) ((x) <= (y))
 #define V_GT(x, y) ((x) > (y))
@@ -5781,45 +5782,44 @@ ctc_items(ctc_t v, unsigned long long *error) {
 enum { MANY = 24 };
 struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL where the rule has none
 struct params_t { param_t of[MANY]; };
-enum rule_t { RULE_SGD, RULE_ADAM, RULE_RMSPROP };
-template <class C> struct update_t {                    // nn__update_t in the class of the parameters
-    C minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps, minus_step,
-        inverse_root;
-    bool decay, first, nesterov, decoupled, lerp_back, maximize, state[3], skip;
-    double whole[4];                                    // -lr, both betas, step
+template <class C> struct update_t {            // nn__update_t, its numbers in the class of the parameters
+#define TCU_MEMBER(x) C x;
+    NN__NUMBERS(TCU_MEMBER)
+#undef TCU_MEMBER
+    bool state[3], skip;
+    nn__update_t of;
 };
-template <class C, int RULE> __device__ inline C step_one(const update_t<C> &u, C x, C g, C *s) {
-    if (u.maximize) { g = -g; }
-    if (RULE == RULE_ADAM && u.decoupled) {
-        x = w_mul(x, u.shrink);
-    } else if (u.decay) {
-        g = w_add(g, w_mul(u.weight_decay, x));
-    }
-    if (RULE == RULE_SGD) {
-        if (u.state[0]) {
-            s[0] = u.first ? g : w_add(w_mul(s[0], u.momentum), w_mul(u.rest, g));
-            g = u.nesterov ? w_add(g, w_mul(u.momentum, s[0])) : s[0];
-        }
-    } else if (RULE == RULE_ADAM) {
-        s[0] = u.lerp_back ? w_sub(g, w_mul(w_sub(g, s[0]), u.beta1)) :
-            w_add(s[0], w_mul(w_sub(g, s[0]), u.rest1));
-        s[1] = w_add(w_mul(s[1], u.beta2), w_mul(w_mul(u.rest2, g), g));
-        if (u.state[2]) { s[2] = w_max(s[2], s[1]); }
-        C v = u.state[2] ? s[2] : s[1];
-        return w_add(x, w_div(w_mul(u.minus_step, s[0]), w_add(w_mul(w_sqrt(v), u.inverse_root), u.eps)));
-    } else {
-        C v = s[0] = w_add(w_mul(s[0], u.beta2), w_mul(w_mul(u.rest2, g), g));
-        if (u.state[2]) {
-            s[2] = w_add(s[2], w_mul(w_sub(g, s[2]), u.rest2));
-            v = w_sub(v, w_mul(s[2], s[2]));
-        }
-        g = w_div(g, w_add(w_sqrt(v), u.eps));
-        if (u.state[1]) { g = s[1] = w_add(w_mul(s[1], u.momentum), g); }
-    }
-    return w_add(x, w_mul(u.minus_lr, g));
-}
+// One struct for each formula of NN__STEPS: its states, and what it makes of one element.
+#undef NN__T
+#undef NN__N
+#undef NN__U
+#undef NN__HAS
+#define NN__T C
+#define NN__N(x) u.x
+#define NN__U(x) u.of.x
+#define NN__HAS(k) u.state[k]
+#define TCU_STEP(name, states, at)                                                                           \
+    struct step_##name {                                                                                     \
+        static constexpr int STATES = states;                                                                \
+        template <class C> __device__ static C one(const update_t<C> &u, C x, C g, C *s) {                   \
+            C s0 = s[0], s1 = s[1], s2 = s[2];                                                               \
+            if (u.of.maximize) { g = -g; }                                                                   \
+            if (u.of.decoupled) {                                                                            \
+                x = w_mul(x, u.shrink);                                                                      \
+            } else if (u.of.decay) {                                                                         \
+                g = w_add(g, w_mul(u.weight_decay, x));                                                      \
+            }                                                                                                \
+            NN__STEP_##name                                                                                  \
+            s[0] = s0;                                                                                       \
+            s[1] = s1;                                                                                       \
+            s[2] = s2;                                                                                       \
+            return x;                                                                                        \
+        }                                                                                                    \
+    };
+NN__STEPS(TCU_STEP)
+#undef TCU_STEP
 // LIVE: the numbers are those that lie at `live` when the kernel runs, as a graph needs them.
-template <class C, int RULE, bool LIVE>
+template <class C, class STEP, bool LIVE>
 __global__ void __launch_bounds__(THREADS, sizeof(C) == 8 ? 3 : 4)      // f64's numbers fill the registers
 optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
     update_t<C> u = given;
@@ -5830,62 +5830,71 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
     typedef pack_t<C, V> pack;
     bool wide = aligned16(q.p) && aligned16(q.g);
     TCU_UNROLL
-    for (int k = 0; k < 3; k++) { wide = wide && aligned16(q.s[k]); }
+    for (int k = 0; k < STEP::STATES; k++) { wide = wide && aligned16(q.s[k]); }
     int64_t packs = wide ? q.n / V : 0, j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = j; i < packs; i += step) {
         pack x = ((pack *)q.p)[i], g = ((const pack *)q.g)[i], s[3] = {};
         TCU_UNROLL
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < STEP::STATES; k++) {
             if (u.state[k]) { s[k] = ((const pack *)q.s[k])[i]; }
         }
         TCU_UNROLL
         for (int l = 0; l < V; l++) {
             C state[3] = {s[0].v[l], s[1].v[l], s[2].v[l]};
-            x.v[l] = step_one<C, RULE>(u, x.v[l], g.v[l], state);
+            x.v[l] = STEP::template one<C>(u, x.v[l], g.v[l], state);
             TCU_UNROLL
             for (int k = 0; k < 3; k++) { s[k].v[l] = state[k]; }
         }
         ((pack *)q.p)[i] = x;
         TCU_UNROLL
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < STEP::STATES; k++) {
             if (u.state[k]) { ((pack *)q.s[k])[i] = s[k]; }
         }
     }
     for (int64_t i = packs * V + j; i < q.n; i += step) {
         C state[3] = {};
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < STEP::STATES; k++) {
             if (u.state[k]) { state[k] = ((const C *)q.s[k])[i]; }
         }
-        ((C *)q.p)[i] = step_one<C, RULE>(u, ((const C *)q.p)[i], ((const C *)q.g)[i], state);
-        for (int k = 0; k < 3; k++) {
+        ((C *)q.p)[i] = STEP::template one<C>(u, ((const C *)q.p)[i], ((const C *)q.g)[i], state);
+        for (int k = 0; k < STEP::STATES; k++) {
             if (u.state[k]) { ((C *)q.s[k])[i] = state[k]; }
         }
     }
 }
+template <class C> __host__ __device__ inline void set_numbers(update_t<C> *to) {
+#define TCU_SET(x) to->x = (C)to->of.x;
+    NN__NUMBERS(TCU_SET)
+#undef TCU_SET
+}
 template <class C> inline update_t<C> update_of(const nn__update_t &n, const param_t &q) {
-    return {(C)n.minus_lr, (C)n.weight_decay, (C)n.shrink, (C)n.momentum, (C)n.rest, (C)n.beta1, (C)n.rest1,
-            (C)n.beta2, (C)n.rest2, (C)n.eps, (C)n.minus_step, (C)n.inverse_root, n.decay != 0, n.first != 0,
-            n.nesterov != 0, n.decoupled != 0, n.lerp_back != 0, n.maximize != 0,
-            {q.s[0] != nullptr, q.s[1] != nullptr, q.s[2] != nullptr}, false,
-            {n.minus_lr, n.beta1, n.beta2, n.step}};
+    update_t<C> u = {};
+    u.of = n;
+    for (int k = 0; k < 3; k++) { u.state[k] = q.s[k] != nullptr; }
+    set_numbers(&u);
+    return u;
 }
 // The numbers of a step that a scaler may leave out, or has before (skip: nn_optimizer_t's).
 template <class C> __global__ void __launch_bounds__(32, 1)
 step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const float *skip) {
-    update_t<C> u = live ? *live : given;
     if (threadIdx.x) { return; }
-    u.skip = skip[0] != 0;
-    if (skip[1] > 0) {                                  // nn__at_step
-        double t = u.whole[3] - (double)skip[1];
-        u.first = t == 1;
-        u.minus_step = (C)(u.whole[0] / (1 - pow(u.whole[1], t)));
-        u.inverse_root = (C)(1 / sqrt(1 - pow(u.whole[2], t)));
+    *to = live ? *live : given;
+    to->skip = skip[0] != 0;
+    if (skip[1] > 0) {
+        nn__at_step(&to->of, to->of.at - (double)skip[1]);
+        set_numbers(to);
     }
-    *to = u;
 }
-template <class C, int RULE> inline auto *step_kernel(bool live) {
-    return live ? optimizer_step<C, RULE, true> : optimizer_step<C, RULE, false>;
+template <class C> using step_kernel_t = void (*)(params_t, update_t<C>, const update_t<C> *);
+template <class C> inline step_kernel_t<C> step_kernel(int formula, bool live) {
+    static const step_kernel_t<C> all[][2] = {
+#define TCU_KERNELS(name, states, at)                                                                        \
+    {optimizer_step<C, step_##name, false>, optimizer_step<C, step_##name, true>},
+        NN__STEPS(TCU_KERNELS)
+#undef TCU_KERNELS
+    };
+    return all[formula][live];
 }
 // f(table, its length, the most elements of one) for all that are not empty, MANY at a time.
 template <class F> inline int by_many(const param_t *params, int count, F f) {
@@ -5906,12 +5915,10 @@ template <class F> inline int by_many(const param_t *params, int count, F f) {
 }
 // All tensors of one dtype, with the same states. live: an update_t<C> on the device, or NULL.
 template <class C>
-inline int optimizer(const place_t &at, int rule, const param_t *params, int count, const nn__update_t &n,
+inline int optimizer(const place_t &at, const param_t *params, int count, const nn__update_t &n,
                      const void *live = nullptr) {
     update_t<C> u = update_of<C>(n, params[0]);
-    auto *kernel = rule == RULE_SGD    ? step_kernel<C, RULE_SGD>(live != nullptr)
-                   : rule == RULE_ADAM ? step_kernel<C, RULE_ADAM>(live != nullptr)
-                                       : step_kernel<C, RULE_RMSPROP>(live != nullptr);
+    step_kernel_t<C> kernel = step_kernel<C>(n.formula, live != nullptr);
     return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
         return tcu_launch(kernel, dim3(grid_for(at, most, THREADS * 4), had), THREADS, 0, at.stream, t, u,
                           (const update_t<C> *)live);
@@ -7342,7 +7349,7 @@ static int native_recurrent(const place_t &at, tensor_call_t *c) {
 }
 // nn__cpu_squares and nn__cpu_scale.
 static int native_grads(const place_t &at, tensor_call_t *c) {
-    const bool scale = c->p->i[0] == 4;
+    const bool scale = c->p->i[0] == NN__SCALE_GRADS;
     const int count = c->nout - 2;
     double *head = (double *)c->arg[0].data;
     int64_t parts = 0;
@@ -7382,10 +7389,10 @@ template <class C> static int step_in(const place_t &at, tensor_call_t *c, const
         if (e) { return code_of(e); }
         live = scratch.at;
     }
-    return optimizer<C>(at, (int)c->p->i[0], params, count, *u, live);
+    return optimizer<C>(at, params, count, *u, live);
 }
 static int native_optimizer(const place_t &at, tensor_call_t *c) {
-    if (c->p->i[0] > RULE_RMSPROP) { return native_grads(at, c); }
+    if (c->p->i[0] >= NN__SUM_SQUARES) { return native_grads(at, c); }
     int count = c->nout / 5, dtype = c->arg[2].dtype, code;
     param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
     if (!params) { return NONE; }

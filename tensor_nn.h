@@ -1703,31 +1703,32 @@ TENSOR_API tensor_t *nn_init_sparse_(tensor_t *t, double sparsity, double std);
 
 typedef struct nn_optimizer_t nn_optimizer_t;
 
+// What all take: a module, or a list of tensors instead and how many they are; the learning rate.
+#define NN__OPTIMIZER_ARGS                                                                                   \
+    const char *site_ TENSOR_INIT;                                                                           \
+    nn_module_t *module TENSOR_INIT;                                                                         \
+    const void *surplus_ TENSOR_INIT;                                                                        \
+    tensor_t *const *list TENSOR_INIT;                                                                       \
+    int count TENSOR_INIT;                                                                                   \
+    double lr TENSOR_INIT;
+
 // Momentum b = momentum b + (1 - dampening) g (first step: b = g), x -= lr b; nesterov: x -= lr (g + momentum
 // b). weight_decay adds weight_decay x to g.
 typedef struct nn_sgd_args_t {
-    const char *site_ TENSOR_INIT;
-    nn_module_t *module TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
-    tensor_t *const *list TENSOR_INIT;      // instead of module
-    int count TENSOR_INIT;                  // tensors in list
-    double lr TENSOR_INIT;                  // 1e-3
+    NN__OPTIMIZER_ARGS                      // lr 1e-3
     double momentum TENSOR_INIT, dampening TENSOR_INIT, weight_decay TENSOR_INIT;
     int nesterov TENSOR_INIT, maximize TENSOR_INIT;
 } nn_sgd_args_t;
 TENSOR_API nn_optimizer_t *nn_sgd_with(nn_sgd_args_t a);
 TENSOR_API nn_sgd_args_t nn_sgd_defaults(void);
+#define nn_sgd(...) NN__WITH_OWN(nn_sgd, __VA_ARGS__)
 
 // m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, x -= lr m^ / (sqrt(v^) + eps), m^ and v^
 // without bias. Adam adds weight_decay x to g; AdamW shrinks x by 1 - lr weight_decay. amsgrad divides by the
 // largest v so far.
 typedef struct nn_adam_args_t {
-    const char *site_ TENSOR_INIT;
-    nn_module_t *module TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
-    tensor_t *const *list TENSOR_INIT;      // instead of module
-    int count TENSOR_INIT;                  // tensors in list
-    double lr TENSOR_INIT, beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;   // 1e-3 0.9 0.999 1e-8
+    NN__OPTIMIZER_ARGS                      // lr 1e-3
+    double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;           // 0.9 0.999 1e-8
     double weight_decay TENSOR_INIT;        // Adam 0, AdamW 0.01
     int amsgrad TENSOR_INIT, maximize TENSOR_INIT;
 } nn_adam_args_t;
@@ -1736,36 +1737,104 @@ TENSOR_API nn_optimizer_t *nn_adam_with(nn_adam_args_t a);
 TENSOR_API nn_adam_args_t nn_adam_defaults(void);
 TENSOR_API nn_optimizer_t *nn_adamw_with(nn_adamw_args_t a);
 TENSOR_API nn_adamw_args_t nn_adamw_defaults(void);
+#define nn_adam(...) NN__WITH_OWN(nn_adam, __VA_ARGS__)
+#define nn_adamw(...) NN__WITH_OWN(nn_adamw, __VA_ARGS__)
 
 // Adam for tables whose embeddings are .sparse: only the rows used since the last step change, their m and v
-// too. nn_sgd takes such gradients as well, the others refuse them; here all must be such, on the CPU.
-// tensor_grad() of a table gives its gradient the whole table's shape for good.
+// too. nn_sgd and nn_adagrad take such gradients as well, the others refuse them; here all must be such, on
+// the CPU. tensor_grad() of a table gives its gradient the whole table's shape for good.
 typedef struct nn_sparse_adam_args_t {
-    const char *site_ TENSOR_INIT;
-    nn_module_t *module TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
-    tensor_t *const *list TENSOR_INIT;      // instead of module
-    int count TENSOR_INIT;                  // tensors in list
-    double lr TENSOR_INIT, beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;   // as nn_adam
+    NN__OPTIMIZER_ARGS                      // lr 1e-3
+    double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;           // as nn_adam
     int maximize TENSOR_INIT;
 } nn_sparse_adam_args_t;
 TENSOR_API nn_optimizer_t *nn_sparse_adam_with(nn_sparse_adam_args_t a);
 TENSOR_API nn_sparse_adam_args_t nn_sparse_adam_defaults(void);
+#define nn_sparse_adam(...) NN__WITH_OWN(nn_sparse_adam, __VA_ARGS__)
 
 // v = alpha v + (1 - alpha) g^2, x -= lr g / (sqrt(v) + eps); centered subtracts the squared mean of g from
 // v.
 typedef struct nn_rmsprop_args_t {
-    const char *site_ TENSOR_INIT;
-    nn_module_t *module TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
-    tensor_t *const *list TENSOR_INIT;      // instead of module
-    int count TENSOR_INIT;                  // tensors in list
-    double lr TENSOR_INIT, alpha TENSOR_INIT, eps TENSOR_INIT;                      // 1e-2 0.99 1e-8
+    NN__OPTIMIZER_ARGS                      // lr 1e-2
+    double alpha TENSOR_INIT, eps TENSOR_INIT;                              // 0.99 1e-8
     double weight_decay TENSOR_INIT, momentum TENSOR_INIT;
     int centered TENSOR_INIT, maximize TENSOR_INIT;
 } nn_rmsprop_args_t;
 TENSOR_API nn_optimizer_t *nn_rmsprop_with(nn_rmsprop_args_t a);
 TENSOR_API nn_rmsprop_args_t nn_rmsprop_defaults(void);
+#define nn_rmsprop(...) NN__WITH_OWN(nn_rmsprop, __VA_ARGS__)
+
+// s += g^2, x -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps) in step t; s is initial_accumulator_value at
+// first.
+typedef struct nn_adagrad_args_t {
+    NN__OPTIMIZER_ARGS                      // lr 1e-2
+    double lr_decay TENSOR_INIT, weight_decay TENSOR_INIT, initial_accumulator_value TENSOR_INIT;
+    double eps TENSOR_INIT;                 // 1e-10
+    int maximize TENSOR_INIT;
+} nn_adagrad_args_t;
+TENSOR_API nn_optimizer_t *nn_adagrad_with(nn_adagrad_args_t a);
+TENSOR_API nn_adagrad_args_t nn_adagrad_defaults(void);
+#define nn_adagrad(...) NN__WITH_OWN(nn_adagrad, __VA_ARGS__)
+
+// v = rho v + (1 - rho) g^2, d = sqrt(a + eps) / sqrt(v + eps) g, a = rho a + (1 - rho) d^2, x -= lr d.
+typedef struct nn_adadelta_args_t {
+    NN__OPTIMIZER_ARGS                      // lr 1
+    double rho TENSOR_INIT, eps TENSOR_INIT, weight_decay TENSOR_INIT;      // 0.9 1e-6 0
+    int maximize TENSOR_INIT;
+} nn_adadelta_args_t;
+TENSOR_API nn_optimizer_t *nn_adadelta_with(nn_adadelta_args_t a);
+TENSOR_API nn_adadelta_args_t nn_adadelta_defaults(void);
+#define nn_adadelta(...) NN__WITH_OWN(nn_adadelta, __VA_ARGS__)
+
+// m as Adam's, u = max(beta2 u, |g| + eps), x -= lr m^ / u.
+typedef struct nn_adamax_args_t {
+    NN__OPTIMIZER_ARGS                      // lr 2e-3
+    double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT, weight_decay TENSOR_INIT; // as nn_adam
+    int maximize TENSOR_INIT;
+} nn_adamax_args_t;
+TENSOR_API nn_optimizer_t *nn_adamax_with(nn_adamax_args_t a);
+TENSOR_API nn_adamax_args_t nn_adamax_defaults(void);
+#define nn_adamax(...) NN__WITH_OWN(nn_adamax, __VA_ARGS__)
+
+// Adam with Nesterov's momentum, which rises by momentum_decay; decoupled_weight_decay: AdamW's.
+typedef struct nn_nadam_args_t {
+    NN__OPTIMIZER_ARGS                      // lr 2e-3
+    double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT, weight_decay TENSOR_INIT; // as nn_adam
+    double momentum_decay TENSOR_INIT;      // 4e-3
+    int decoupled_weight_decay TENSOR_INIT, maximize TENSOR_INIT;
+} nn_nadam_args_t;
+TENSOR_API nn_optimizer_t *nn_nadam_with(nn_nadam_args_t a);
+TENSOR_API nn_nadam_args_t nn_nadam_defaults(void);
+#define nn_nadam(...) NN__WITH_OWN(nn_nadam, __VA_ARGS__)
+
+// Adam that makes plain steps of m^ until v is of enough steps, and scales by how many from then on.
+typedef struct nn_radam_args_t {
+    NN__OPTIMIZER_ARGS                      // lr 1e-3
+    double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT, weight_decay TENSOR_INIT; // as nn_adam
+    int decoupled_weight_decay TENSOR_INIT, maximize TENSOR_INIT;
+} nn_radam_args_t;
+TENSOR_API nn_optimizer_t *nn_radam_with(nn_radam_args_t a);
+TENSOR_API nn_radam_args_t nn_radam_defaults(void);
+#define nn_radam(...) NN__WITH_OWN(nn_radam, __VA_ARGS__)
+
+// All of them: name, formula (see NN__STEPS), gradients by rows (0 none, 1 too, 2 only), default of lr; what
+// its states are called in files, and the option that has them made; the options, each with its place in
+// files and its default. A new one is this row, the text above and, if it has its own, a formula.
+// clang-format off
+#define NN__ADAM_STATES NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_avg_sq, ALWAYS)
+#define NN__ADAM_OPTIONS NN__NUMBER(BETA1, beta1, 0.9) NN__NUMBER(BETA2, beta2, 0.999) NN__NUMBER(EPS, eps, 1e-8)
+#define NN__OPTIMIZERS(X) \
+    X(sgd, sgd, 1, 1e-3, NN__STATE(momentum_buffer, MOMENTUM), NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(MOMENTUM, momentum, 0) NN__NUMBER(DAMPENING, dampening, 0) NN__FLAG(NESTEROV, nesterov)) \
+    X(adam, adam, 0, 1e-3, NN__ADAM_STATES NN__STATE(max_exp_avg_sq, AMSGRAD), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__FLAG(AMSGRAD, amsgrad)) \
+    X(adamw, adam, 0, 1e-3, NN__ADAM_STATES NN__STATE(max_exp_avg_sq, AMSGRAD), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0.01) NN__FLAG(AMSGRAD, amsgrad) NN__ALWAYS_ON(DECOUPLED)) \
+    X(sparse_adam, adam, 2, 1e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS) \
+    X(rmsprop, rmsprop, 0, 1e-2, NN__STATE(square_avg, ALWAYS) NN__STATE(momentum_buffer, MOMENTUM) NN__STATE(grad_avg, CENTERED), NN__NUMBER(BETA2, alpha, 0.99) NN__NUMBER(EPS, eps, 1e-8) NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(MOMENTUM, momentum, 0) NN__FLAG(CENTERED, centered)) \
+    X(adagrad, adagrad, 1, 1e-2, NN__STATE(sum, ALWAYS), NN__NUMBER(DRAG, lr_decay, 0) NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(INITIAL, initial_accumulator_value, 0) NN__NUMBER(EPS, eps, 1e-10)) \
+    X(adadelta, adadelta, 0, 1, NN__STATE(square_avg, ALWAYS) NN__STATE(acc_delta, ALWAYS), NN__NUMBER(RHO, rho, 0.9) NN__NUMBER(EPS, eps, 1e-6) NN__NUMBER(DECAY, weight_decay, 0)) \
+    X(adamax, adamax, 0, 2e-3, NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_inf, ALWAYS), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0)) \
+    X(nadam, nadam, 0, 2e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(DRAG, momentum_decay, 4e-3) NN__FLAG(DECOUPLED, decoupled_weight_decay)) \
+    X(radam, radam, 0, 1e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__FLAG(DECOUPLED, decoupled_weight_decay))
+// clang-format on
 
 // Gives some parameters a learning rate or weight decay of their own (0 = the optimizer's, TENSOR_ZERO =
 // none): nn_optimizer_group(opt, biases, n, .weight_decay = TENSOR_ZERO). They move there from the group they
@@ -1825,11 +1894,6 @@ TENSOR_API int nn_scaler_update(tensor_t *scaler);
 // noticed.   -> code;  errors OWNER if it was freed already
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 
-#define nn_sgd(...) NN__WITH_OWN(nn_sgd, __VA_ARGS__)
-#define nn_adam(...) NN__WITH_OWN(nn_adam, __VA_ARGS__)
-#define nn_adamw(...) NN__WITH_OWN(nn_adamw, __VA_ARGS__)
-#define nn_rmsprop(...) NN__WITH_OWN(nn_rmsprop, __VA_ARGS__)
-#define nn_sparse_adam(...) NN__WITH_OWN(nn_sparse_adam, __VA_ARGS__)
 #ifndef __cplusplus
 #define nn_optimizer_group(o, list, n, ...)                                                                  \
     nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_optimizer_group, nn_group_args_t, __VA_ARGS__))
@@ -1852,7 +1916,8 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 // >>schedule                                       MARK: learning-rate schedules
 //
 // Plain functions of the step: nn_set_lr(opt, nn_lr_cosine_warmup(step, ...)). They have no state to save, so
-// a resumed run continues exactly. Rejected: scheduler objects that must be stepped in the right order.
+// a resumed run continues exactly; one after the other (SequentialLR) is step < n ? this(step) : that(step -
+// n). Rejected: scheduler objects that must be stepped in the right order.
 // All: step counts from 0;  -> learning rate;  errors none
 // ------------------------------------------------------------------------------
 
@@ -1867,6 +1932,34 @@ TENSOR_API double nn_lr_step(int64_t step, int64_t every, double lr, double gamm
 TENSOR_API double nn_lr_exponential(int64_t step, double lr, double gamma);
 // A straight line from lr * start to lr * end over total steps, then lr * end.
 TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double start, double end);
+// lr * factor for total steps, then lr.
+TENSOR_API double nn_lr_constant(int64_t step, int64_t total, double lr, double factor);
+// lr * gamma^(how many of n milestones are <= step).
+TENSOR_API double nn_lr_multi_step(int64_t step, const int64_t *milestones, int n, double lr, double gamma);
+// lr * (1 - step / total)^power, then 0.
+TENSOR_API double nn_lr_polynomial(int64_t step, int64_t total, double lr, double power);
+// Half a cosine from lr_max to lr_min over first steps, again over mult times as many, and so on.
+TENSOR_API double nn_lr_cosine_restarts(int64_t step, int64_t first, int64_t mult, double lr_max,
+                                        double lr_min);
+// A cosine from lr_max / div up to lr_max over part of total, one down to lr_max / div / final_div over the
+// rest. PyTorch's: part 0.3, div 25, final_div 1e4.
+TENSOR_API double nn_lr_one_cycle(int64_t step, int64_t total, double lr_max, double part, double div_,
+                                  double final_div);
+// From lr_min up to lr_max in up steps, back in down steps, and again; the height times gamma^step (1:
+// "triangular"; "triangular2" is an lr_max that halves its height every up + down steps).
+TENSOR_API double nn_lr_cyclic(int64_t step, int64_t up, int64_t down, double lr_min, double lr_max,
+                               double gamma);
+// ReduceLROnPlateau's options (0 = PyTorch's default, TENSOR_ZERO = 0), then its state, all 0 at first.
+typedef struct nn_plateau_t {
+    double factor, threshold, min_lr;       // 0.1 1e-4 0
+    int64_t patience, cooldown;             // 10 0
+    int maximize, absolute;                 // mode "max", threshold_mode "abs"
+    double best;
+    int64_t seen, bad, resting;
+} nn_plateau_t;
+// The learning rate after one more value of what is watched: nn_set_lr(opt, nn_lr_plateau(&p, loss,
+// nn_get_lr(opt))) lets it fall by factor when that has not become better for patience calls.
+TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr);
 
 // ------------------------------------------------------------------------------
 // >>data                                           MARK: datasets, loaders
@@ -2264,16 +2357,10 @@ NN__CPP_2_3(tensor, nn_transformer_forward, nn_transformer_args_t, (module, modu
             (tensor, memory))
 NN__CPP_1(tensor, nn_init_kaiming_uniform_, nn_kaiming_args_t, (tensor, t))
 NN__CPP_1(tensor, nn_init_kaiming_normal_, nn_kaiming_args_t, (tensor, t))
-NN__CPP_0(optimizer, nn_sgd, nn_sgd_args_t)
-NN__CPP_1(optimizer, nn_sgd, nn_sgd_args_t, (module, module))
-NN__CPP_0(optimizer, nn_adam, nn_adam_args_t)
-NN__CPP_1(optimizer, nn_adam, nn_adam_args_t, (module, module))
-NN__CPP_0(optimizer, nn_adamw, nn_adamw_args_t)
-NN__CPP_1(optimizer, nn_adamw, nn_adamw_args_t, (module, module))
-NN__CPP_0(optimizer, nn_rmsprop, nn_rmsprop_args_t)
-NN__CPP_1(optimizer, nn_rmsprop, nn_rmsprop_args_t, (module, module))
-NN__CPP_0(optimizer, nn_sparse_adam, nn_sparse_adam_args_t)
-NN__CPP_1(optimizer, nn_sparse_adam, nn_sparse_adam_args_t, (module, module))
+#define NN__CPP_OPTIMIZER(name, step, rows, lr, states, options)                                             \
+    NN__CPP_0(optimizer, nn_##name, nn_##name##_args_t)                                                      \
+    NN__CPP_1(optimizer, nn_##name, nn_##name##_args_t, (module, module))
+NN__OPTIMIZERS(NN__CPP_OPTIMIZER)
 NN__CPP_1(loader, nn_data_loader, nn_data_loader_args_t, (dataset, dataset))
 #ifndef TENSOR_NO_STDIO
 NN__CPP_2(int, nn_load, nn_load_args_t, (text, path), (module, module))
@@ -2383,15 +2470,127 @@ enum { NN__TILE_IMAGE, NN__TILE_GRAD, NN__TILE_KERNEL, NN__TILE_OUT, NN__TILE_SU
 // A block of output pixels: columns x0..x1-1 of rows r0..r1-1, depth * height + row.
 typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 
-// The numbers of one group of an optimizer at one step. rest is 1 - dampening, rest1 and rest2 are 1 - beta.
+// The numbers of one group of an optimizer at one step: lr is -lr; rest 1 - dampening, rest1 and rest2 are
+// 1 - beta; drag is lr_decay or momentum_decay; the last four are the formula's own, which nn__at_step gives.
+#define NN__NUMBERS(X)                                                                                       \
+    X(lr) X(weight_decay) X(shrink) X(momentum) X(rest) X(beta1) X(rest1) X(beta2) X(rest2) X(eps) X(drag)   \
+    X(step) X(other) X(root) X(bias)
 // OPTIMIZER calls have it as argument 0, on the host, then nn_optimizer_t's skip if step needs it, then x,
-// gradient and three states of each parameter; i[0] 0 sgd, 1 adam, 2 rmsprop; 3, 4: see nn__cpu_squares,
-// nn__cpu_scale.
+// gradient and three states of each parameter; i[0] is the formula, or NN__SUM_SQUARES, NN__SCALE_GRADS.
 typedef struct nn__update_t {
-    double minus_lr, weight_decay, shrink, momentum, rest, beta1, rest1, beta2, rest2, eps;
-    double minus_step, inverse_root, step;
-    int decay, first, nesterov, decoupled, lerp_back, maximize, by_rows;
+#define NN__MEMBER(x) double x;
+    NN__NUMBERS(NN__MEMBER)
+    double at;                          // the step, from 1
+    // early: sgd's first step, radam's without v; lerp_back: PyTorch's lerp from its end
+    int formula, decay, early, nesterov, decoupled, lerp_back, maximize, by_rows;
 } nn__update_t;
+
+#ifdef __CUDACC__
+#define NN__BOTH __host__ __device__ inline
+#else
+#define NN__BOTH TENSOR__INLINE
+#endif
+NN__BOTH void nn__at_sgd(nn__update_t *u, double t) { u->early = t == 1; }
+NN__BOTH void nn__at_adam(nn__update_t *u, double t) {
+    double root = sqrt(1 - pow(u->beta2, t));
+    u->step = u->lr / (1 - pow(u->beta1, t));
+    u->root = 1 / root;
+    if (u->by_rows) {                   // SparseAdam, as PyTorch's: eps is not divided by the root
+        u->step *= root;
+        u->root = 1;
+    }
+}
+NN__BOTH void nn__at_adagrad(nn__update_t *u, double t) { u->step = u->lr / (1 + (t - 1) * u->drag); }
+NN__BOTH double nn__nadam_mu(const nn__update_t *u, double t) {
+    return u->beta1 * (1 - 0.5 * pow(0.96, t * u->drag));
+}
+// The product of all mu so far is no state: it is soon nothing beside 1.
+NN__BOTH void nn__at_nadam(nn__update_t *u, double t) {
+    double mu = nn__nadam_mu(u, t), next = nn__nadam_mu(u, t + 1), all = 1, i;
+    for (i = 1; i <= t && all > 1e-17; i++) all *= nn__nadam_mu(u, i);
+    u->other = u->lr * (1 - mu) / (1 - all);
+    u->step = u->lr * next / (1 - all * next);
+    u->bias = 1 - pow(u->beta2, t);
+}
+NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
+    double power = pow(u->beta2, t), most = 2 / u->rest2 - 1, rho = most - 2 * t * power / (1 - power);
+    u->early = rho <= 5;
+    u->bias = 1 - pow(u->beta1, t);
+    u->root = sqrt(1 - power);
+    u->other = u->early ? 0 : sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho));
+}
+
+// The formulas: name, how many states at most, what of their numbers depends on the step. NN__STEP_name is
+// what becomes of parameter x, gradient g and states s0, s1, s2 in the words of the kernels, NN__N being a
+// number, NN__U a flag, NN__HAS whether a state is there; maximize and weight decay come before. Only + - * /
+// sqrt and max, so every instruction set and every tail give the same bits; roundings are in the order of
+// PyTorch's single-tensor rules.
+#define NN__STEPS(X)                                                                                         \
+    X(sgd, 1, nn__at_sgd) X(adam, 3, nn__at_adam) X(rmsprop, 3, nn__at_sgd) X(adagrad, 1, nn__at_adagrad)    \
+    X(adadelta, 2, nn__at_sgd) X(adamax, 2, nn__at_adam) X(nadam, 2, nn__at_nadam)                         \
+    X(radam, 2, nn__at_radam)
+// clang-format off
+#define NN__MEAN(s, beta) V_ADD(V_MUL(s, NN__N(beta)), V_MUL(V_MUL(NN__N(rest2), g), g))
+#define NN__STEP_M \
+    s0 = NN__U(lerp_back) ? V_SUB(g, V_MUL(V_SUB(g, s0), NN__N(beta1))) : V_ADD(s0, V_MUL(V_SUB(g, s0), NN__N(rest1)));
+#define NN__STEP_sgd \
+    if (NN__HAS(0)) { \
+        s0 = NN__U(early) ? g : V_ADD(V_MUL(s0, NN__N(momentum)), V_MUL(NN__N(rest), g)); \
+        g = NN__U(nesterov) ? V_ADD(g, V_MUL(NN__N(momentum), s0)) : s0; \
+    } \
+    x = V_ADD(x, V_MUL(NN__N(lr), g));
+#define NN__STEP_adam \
+    NN__STEP_M \
+    g = s1 = NN__MEAN(s1, beta2); \
+    if (NN__HAS(2)) g = s2 = V_MAX(s2, s1); \
+    x = V_ADD(x, V_DIV(V_MUL(NN__N(step), s0), V_ADD(V_MUL(V_SQRT(g), NN__N(root)), NN__N(eps))));
+#define NN__STEP_rmsprop { \
+    NN__T v = s0 = NN__MEAN(s0, beta2); \
+    if (NN__HAS(2)) { \
+        s2 = V_ADD(s2, V_MUL(V_SUB(g, s2), NN__N(rest2))); \
+        v = V_SUB(v, V_MUL(s2, s2)); \
+    } \
+    g = V_DIV(g, V_ADD(V_SQRT(v), NN__N(eps))); \
+    if (NN__HAS(1)) g = s1 = V_ADD(V_MUL(s1, NN__N(momentum)), g); \
+    x = V_ADD(x, V_MUL(NN__N(lr), g)); }
+#define NN__STEP_adagrad \
+    s0 = V_ADD(s0, V_MUL(g, g)); \
+    x = V_ADD(x, V_DIV(V_MUL(NN__N(step), g), V_ADD(V_SQRT(s0), NN__N(eps))));
+#define NN__STEP_adadelta \
+    s0 = NN__MEAN(s0, beta2); \
+    g = V_MUL(V_DIV(V_SQRT(V_ADD(s1, NN__N(eps))), V_SQRT(V_ADD(s0, NN__N(eps)))), g); \
+    s1 = NN__MEAN(s1, beta2); \
+    x = V_ADD(x, V_MUL(NN__N(lr), g));
+#define NN__STEP_adamax \
+    NN__STEP_M \
+    s1 = V_MAX(V_MUL(s1, NN__N(beta2)), V_ADD(V_ABS(g), NN__N(eps))); \
+    x = V_ADD(x, V_DIV(V_MUL(NN__N(step), s0), s1));
+#define NN__STEP_nadam { \
+    NN__STEP_M \
+    s1 = NN__MEAN(s1, beta2); \
+    NN__T by = V_ADD(V_SQRT(V_DIV(s1, NN__N(bias))), NN__N(eps)); \
+    x = V_ADD(V_ADD(x, V_DIV(V_MUL(NN__N(other), g), by)), V_DIV(V_MUL(NN__N(step), s0), by)); }
+#define NN__STEP_radam \
+    NN__STEP_M \
+    s1 = NN__MEAN(s1, beta2); \
+    g = V_MUL(V_DIV(s0, NN__N(bias)), NN__N(lr)); \
+    if (!NN__U(early)) g = V_MUL(V_MUL(g, V_DIV(NN__N(root), V_ADD(V_SQRT(s1), NN__N(eps)))), NN__N(other)); \
+    x = V_ADD(x, g);
+// clang-format on
+enum {
+#define NN__STEP_ID(name, states, at) NN__STEP_ID_##name,
+    NN__STEPS(NN__STEP_ID)
+    NN__SUM_SQUARES, NN__SCALE_GRADS
+};
+// What depends on the step, t being the first if 1.
+NN__BOTH void nn__at_step(nn__update_t *u, double t) {
+    u->at = t;
+    switch (u->formula) {
+#define NN__STEP_AT(name, states, at) case NN__STEP_ID_##name: at(u, t); break;
+    NN__STEPS(NN__STEP_AT)
+    default: break;
+    }
+}
 typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
                               int64_t n);
 
@@ -2427,8 +2626,9 @@ typedef struct nn__cpu_t {
     void (*attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double lse, double delta);
     void (*dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t keep,
                     double scale);
-    nn__update_fn optim[3];
+    nn__update_fn optim[NN__SUM_SQUARES];
     double (*squares)(const void *x, int64_t n);
+    int (*rescale)(void *x, double f, int64_t n);
     // f32 only: NULL elsewhere; outputs of a tile, taps of a tile, floats of a vector, rows of gather
     void (*direct)(int64_t co, int64_t n, const float *w, const int32_t *off, const float *b, const float *p,
                    int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows, int64_t ow);
@@ -3707,91 +3907,56 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 // ------------------------------------------------------------------------------
 // >>nn-kernel-optim                                MARK: optimizer kernels
 //
-// A rule over n contiguous elements. Only + - * / sqrt and max, so every instruction set and every tail
-// give the same bits; roundings are in the order of PyTorch's single-tensor rules. s0, s1, s2 are the
-// states in the order of nn__state_names, NULL where unused. Rejected: FMA (the bits would depend on the
-// ISA), one op after the other (five sweeps over parameters that do not fit a cache).
+// A formula of NN__STEPS over n contiguous elements; s0, s1, s2 are the states in the order of the row, NULL
+// where unused. Rejected: FMA (the bits would depend on the ISA), one op after the other (five sweeps over
+// parameters that do not fit a cache).
 // ------------------------------------------------------------------------------
 
-TENSOR__FN void NN__K(sgd)(const nn__update_t *u, void *px, const void *pg, void *p0, void *p1, void *p2,
-                           int64_t n) {
-    NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0;
-    const NN__R *qg = (const NN__R *)pg;
-    const V_F lr = V_SET(u->minus_lr), decay = V_SET(u->weight_decay), momentum = V_SET(u->momentum);
-    const V_F rest = V_SET(u->rest), sign = V_SET(-1);
-    int64_t i;
-    (void)p1;
-    (void)p2;
-    for (i = 0; i < n; i += V_N) {
-        int64_t left = n - i;
-        V_F x = NN__LOAD(qx + i, left, 0), g = NN__LOAD(qg + i, left, 0);
-        if (u->maximize) g = V_MUL(g, sign);
-        if (u->decay) g = V_ADD(g, V_MUL(decay, x));
-        if (q0) {
-            V_F b = g;
-            if (!u->first) b = V_ADD(V_MUL(NN__LOAD(q0 + i, left, 0), momentum), V_MUL(rest, g));
-            NN__K(put)(q0 + i, left, b);
-            g = u->nesterov ? V_ADD(g, V_MUL(momentum, b)) : b;
-        }
-        NN__K(put)(qx + i, left, V_ADD(x, V_MUL(lr, g)));
+#define NN__T V_F
+#define NN__N(x) v_##x
+#define NN__U(x) u.x
+#define NN__HAS(k) has##k
+#define NN__SPLAT(x) const V_F v_##x = V_SET(u.x); (void)v_##x;
+#define NN__STEP_KERNEL(name, states, at)                                                                    \
+    TENSOR__FN void NN__K(step_##name)(const nn__update_t *given, void *px, const void *pg, void *p0,        \
+                                       void *p1, void *p2, int64_t n) {                                      \
+        const nn__update_t u = *given;                                                                       \
+        NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0, *q1 = (NN__R *)p1, *q2 = (NN__R *)p2;                    \
+        const NN__R *qg = (const NN__R *)pg;                                                                 \
+        const int has0 = q0 != NULL, has1 = states > 1 && q1, has2 = states > 2 && q2;                       \
+        NN__NUMBERS(NN__SPLAT)                                                                               \
+        const V_F sign = V_SET(-1);                                                                          \
+        int64_t i;                                                                                           \
+        for (i = 0; i < n; i += V_N) {                                                                       \
+            int64_t left = n - i;                                                                            \
+            V_F x = NN__LOAD(qx + i, left, 0), g = NN__LOAD(qg + i, left, 0), s0 = g, s1 = g, s2 = g;        \
+            if (has0) s0 = NN__LOAD(q0 + i, left, 0);                                                        \
+            if (has1) s1 = NN__LOAD(q1 + i, left, 0);                                                        \
+            if (has2) s2 = NN__LOAD(q2 + i, left, 0);                                                        \
+            if (u.maximize) g = V_MUL(g, sign);                                                              \
+            if (u.decoupled) x = V_MUL(x, v_shrink);                                                         \
+            else if (u.decay) g = V_ADD(g, V_MUL(v_weight_decay, x));                                        \
+            NN__STEP_##name                                                                                  \
+            if (has0) NN__K(put)(q0 + i, left, s0);                                                          \
+            if (has1) NN__K(put)(q1 + i, left, s1);                                                          \
+            if (has2) NN__K(put)(q2 + i, left, s2);                                                          \
+            NN__K(put)(qx + i, left, x);                                                                     \
+        }                                                                                                    \
     }
-}
+NN__STEPS(NN__STEP_KERNEL)
 
-TENSOR__FN void NN__K(adam)(const nn__update_t *u, void *px, const void *pg, void *p0, void *p1, void *p2,
-                            int64_t n) {
-    NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0, *q1 = (NN__R *)p1, *q2 = (NN__R *)p2;
-    const NN__R *qg = (const NN__R *)pg;
-    const V_F decay = V_SET(u->weight_decay), shrink = V_SET(u->shrink), beta1 = V_SET(u->beta1);
-    const V_F rest1 = V_SET(u->rest1), beta2 = V_SET(u->beta2), rest2 = V_SET(u->rest2), eps = V_SET(u->eps);
-    const V_F step = V_SET(u->minus_step), inverse_root = V_SET(u->inverse_root), sign = V_SET(-1);
+// x[i] *= f. -> whether one of x was infinite or NaN
+TENSOR__FN int NN__K(rescale)(void *px, double f, int64_t n) {
+    NN__R *p = (NN__R *)px;
+    V_F bad = V_ZERO();
+    const V_F by = V_SET(f);
     int64_t i;
     for (i = 0; i < n; i += V_N) {
-        int64_t left = n - i;
-        V_F x = NN__LOAD(qx + i, left, 0), g = NN__LOAD(qg + i, left, 0);
-        V_F m = NN__LOAD(q0 + i, left, 0), v = NN__LOAD(q1 + i, left, 0);
-        if (u->maximize) g = V_MUL(g, sign);
-        if (u->decoupled) x = V_MUL(x, shrink);
-        else if (u->decay) g = V_ADD(g, V_MUL(decay, x));
-        m = u->lerp_back ? V_SUB(g, V_MUL(V_SUB(g, m), beta1)) : V_ADD(m, V_MUL(V_SUB(g, m), rest1));
-        v = V_ADD(V_MUL(v, beta2), V_MUL(V_MUL(rest2, g), g));
-        NN__K(put)(q0 + i, left, m);
-        NN__K(put)(q1 + i, left, v);
-        if (q2) {
-            v = V_MAX(NN__LOAD(q2 + i, left, 0), v);
-            NN__K(put)(q2 + i, left, v);
-        }
-        v = V_ADD(V_MUL(V_SQRT(v), inverse_root), eps);
-        NN__K(put)(qx + i, left, V_ADD(x, V_DIV(V_MUL(step, m), v)));
+        V_F x = NN__LOAD(p + i, n - i, 0);
+        bad = V_ADD(bad, V_SUB(x, x));
+        NN__K(put)(p + i, n - i, V_MUL(x, by));
     }
-}
-
-TENSOR__FN void NN__K(rmsprop)(const nn__update_t *u, void *px, const void *pg, void *p0, void *p1, void *p2,
-                               int64_t n) {
-    NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0, *q1 = (NN__R *)p1, *q2 = (NN__R *)p2;
-    const NN__R *qg = (const NN__R *)pg;
-    const V_F lr = V_SET(u->minus_lr), decay = V_SET(u->weight_decay), momentum = V_SET(u->momentum);
-    const V_F alpha = V_SET(u->beta2), rest = V_SET(u->rest2), eps = V_SET(u->eps), sign = V_SET(-1);
-    int64_t i;
-    for (i = 0; i < n; i += V_N) {
-        int64_t left = n - i;
-        V_F x = NN__LOAD(qx + i, left, 0), g = NN__LOAD(qg + i, left, 0), v = NN__LOAD(q0 + i, left, 0);
-        if (u->maximize) g = V_MUL(g, sign);
-        if (u->decay) g = V_ADD(g, V_MUL(decay, x));
-        v = V_ADD(V_MUL(v, alpha), V_MUL(V_MUL(rest, g), g));
-        NN__K(put)(q0 + i, left, v);
-        if (q2) {
-            V_F mean = NN__LOAD(q2 + i, left, 0);
-            mean = V_ADD(mean, V_MUL(V_SUB(g, mean), rest));
-            NN__K(put)(q2 + i, left, mean);
-            v = V_SUB(v, V_MUL(mean, mean));
-        }
-        g = V_DIV(g, V_ADD(V_SQRT(v), eps));
-        if (q1) {
-            g = V_ADD(V_MUL(NN__LOAD(q1 + i, left, 0), momentum), g);
-            NN__K(put)(q1 + i, left, g);
-        }
-        NN__K(put)(qx + i, left, V_ADD(x, V_MUL(lr, g)));
-    }
+    return !(V_HSUM(bad) == 0);
 }
 
 // Sum of squares in double, in 8 lanes whatever the instruction set: the norms of clipping.
@@ -3821,7 +3986,8 @@ static const nn__cpu_t NN__K(cpu) = {
     NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
     NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
-    {NN__K(sgd), NN__K(adam), NN__K(rmsprop)}, NN__K(squares),
+#define NN__STEP_NAME(name, states, at) NN__K(step_##name),
+    {NN__STEPS(NN__STEP_NAME)}, NN__K(squares), NN__K(rescale),
 #if TENSOR_NN__PASS < 6
     NN__K(direct), NN__K(pad), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__K(winograd),
     NN__MR, NN__KT, V_N, NN__GR
@@ -4406,7 +4572,7 @@ TENSOR__FN tensor_t *nn__by_rows(tensor_t *values, tensor_t *index, int64_t rows
 TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
     tensor_t *g = t->grad, *y;
     tensor_scope_t scope;
-    if (!g || !(g->flags & TENSOR__ROWS) || (g->grad->flags & TENSOR__ROWS)) return g;
+    if (!tensor__rows_of(g) || (g->grad->flags & TENSOR__ROWS)) return g;
     scope = TENSOR__(scope)(0);
     y = nn__by_rows(g, g->grad, t->dims[0]);
     if (!(tensor_is_poison)(y)) {
@@ -11431,23 +11597,28 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
 // through the gate (the small net of the manual would spend its time there).
 // ------------------------------------------------------------------------------
 
-enum { NN__SGD, NN__ADAM, NN__ADAMW, NN__RMSPROP, NN__SPARSE_ADAM, NN__RULES };
 enum { NN__MAX_STATE = 3, NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
 
-// What the three states are called in files, by rule.
-static const char *const nn__state_names[NN__RULES][NN__MAX_STATE] = {
-    {"momentum_buffer", NULL, NULL}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
-    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}, {"square_avg", "momentum_buffer", "grad_avg"},
-    {"exp_avg", "exp_avg_sq", NULL},
-};
-static const char *const nn__rule_names[NN__RULES] = {"sgd", "adam", "adamw", "rmsprop", "sparse_adam"};
-
-// Options of an optimizer, those that rules do not know being 0. Stored in files in this order.
+// Options of an optimizer, those that rules do not know being 0. Stored in files in this order; files of
+// before have the first ones.
 enum {
     NN__LR, NN__DECAY, NN__MOMENTUM, NN__DAMPENING, NN__NESTEROV, NN__MAXIMIZE, NN__BETA1, NN__BETA2,
-    NN__EPS, NN__AMSGRAD, NN__CENTERED,
-    NN__OPTIONS
+    NN__EPS, NN__AMSGRAD, NN__CENTERED, NN__DECOUPLED, NN__DRAG, NN__INITIAL, NN__RHO,
+    NN__OPTIONS, NN__OLD_OPTIONS = NN__DECOUPLED, NN__ALWAYS = NN__OPTIONS
 };
+
+typedef struct nn__rule_t {
+    const char *name;
+    int formula, rows;                  // rows: 0 no gradient by rows, 1 such too, 2 only
+    struct {
+        const char *name;
+        int needs;                      // the option without which there is none
+    } state[NN__MAX_STATE + 1];         // ends with a NULL
+} nn__rule_t;
+#define NN__STATE(name, option) {#name, NN__##option},
+#define NN__RULE(name, step, rows, lr, states, options)                                                      \
+    static const nn__rule_t nn__rule_##name = {#name, NN__STEP_ID_##step, rows, {states {NULL, 0}}};
+NN__OPTIMIZERS(NN__RULE)
 
 typedef struct nn__param_t {
     tensor_t *t;                      // held
@@ -11472,7 +11643,8 @@ typedef struct nn__job_t {
 struct nn_optimizer_t {
     tensor__owned_t owned;   // first: the context's list
     int dead;                // freed; the struct stays until shutdown: a later use is noticed
-    int rule, nparams, ngroups, cap;
+    int nparams, ngroups, cap;
+    const nn__rule_t *rule;
     double option[NN__OPTIONS];
     nn__param_t *param;
     nn__group_t *group;
@@ -11531,14 +11703,14 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
     int i, k;
     for (i = 0; i < n; i++) {
         tensor_t *t = list[i];
-        if (!t || (tensor_is_poison)(t)) return nn__poisoned(nn__rule_names[o->rule], "a parameter", t);
+        if (!t || (tensor_is_poison)(t)) return nn__poisoned(o->rule->name, "a parameter", t);
         if (!nn__is_float(t))
-            return NN__ERROR(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", nn__rule_names[o->rule],
+            return NN__ERROR(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", o->rule->name,
                              (int64_t)i, t);
         if (!(tensor_is_leaf)(t))
             return NN__ERROR(TENSOR_ERR_AUTOGRAD,
                              "%s: parameter %d %t is no leaf but the result of an operation",
-                             nn__rule_names[o->rule], (int64_t)i, t);
+                             o->rule->name, (int64_t)i, t);
         for (k = 0; k < o->nparams && o->param[k].t != t; k++) {}
         if (k == o->nparams) {
             if (o->nparams == o->cap) {
@@ -11579,28 +11751,14 @@ TENSOR__FN int nn__find_group(nn_optimizer_t *o, double ratio, double weight_dec
     return o->ngroups++;
 }
 
-TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_module_t *m,
+TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *option, nn_module_t *m,
                                          tensor_t *const *list, int count, const char *site, int code) {
-    static const struct {
-        int option;
-        double below;
-        const char *name;
-    } checks[] = {
-        {NN__LR, 1e300, "lr"}, {NN__DECAY, 1e300, "weight_decay"}, {NN__MOMENTUM, 1e300, "momentum"},
-        {NN__EPS, 1e300, "eps"}, {NN__BETA1, 1, "beta1"}, {NN__BETA2, 1, "beta2"},
-    };
-    const char *name = nn__rule_names[rule];
+    const char *name = rule->name;
     nn_optimizer_t *o = NULL;
     tensor_t **all = NULL;
     nn__items_t items;
     void *block = NULL;
     int64_t i;
-    for (i = 0; i < (int64_t)(sizeof checks / sizeof checks[0]) && code == TENSOR_OK; i++) {
-        double v = option[checks[i].option];
-        if (v >= 0 && v < checks[i].below) continue;
-        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: %s must be >= 0 and < %g (got %g)", name, checks[i].name,
-                         checks[i].below, v);
-    }
     if (code == TENSOR_OK && option[NN__NESTEROV] != 0 &&
         (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
         code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: nesterov needs a momentum and no dampening", name);
@@ -11643,38 +11801,40 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(int rule, const double *option, nn_modu
     return o;
 }
 
-// nn_rule_with(a): `set` puts its options into v.
-#define NN__OPTIMIZER(name, rule, set)                                                                       \
+// An option in its range. -> code
+TENSOR__FN int nn__option(const char *op, const char *name, int option, double v, double *to) {
+    double below = option == NN__BETA1 || option == NN__BETA2 || option == NN__RHO ? 1 : 1e300;
+    *to = v;
+    if ((v >= 0 && v < below) || (v == 1 && option == NN__RHO) || option == NN__DAMPENING) return TENSOR_OK;
+    return NN__ERROR(TENSOR_ERR_SHAPE, "%s: %s must be >= 0 and < %g (got %g)", op, name, below, v);
+}
+// nn_name_with and nn_name_defaults of each row.
+#define NN__NUMBER(option, member, value) NN__OR(member, value)
+#define NN__FLAG(option, member)
+#define NN__ALWAYS_ON(option)
+#define NN__OPTIMIZER_DEFAULTS(name, step, rows, value, states, options)                                     \
+    NN__FILL_DEFAULTS(nn_##name, NN__OR(lr, value) options)
+NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
+#undef NN__NUMBER
+#undef NN__FLAG
+#undef NN__ALWAYS_ON
+#define NN__NUMBER(option, member, value)                                                                    \
+    if (code == TENSOR_OK) code = nn__option(op, #member, NN__##option, a.member, &v[NN__##option]);
+#define NN__FLAG(option, member) v[NN__##option] = a.member != 0;
+#define NN__ALWAYS_ON(option) v[NN__##option] = 1;
+#define NN__OPTIMIZER(name, step, rows, value, states, options)                                              \
     TENSOR_API nn_optimizer_t *nn_##name##_with(nn_##name##_args_t a) {                                      \
+        const char *op = #name;                                                                              \
         double v[NN__OPTIONS] = {0};                                                                         \
         int code;                                                                                            \
-        TENSOR__(push_path)(nn__self(), #name);                                                              \
-        code = NN__TAKE(#name, nn_##name) ? TENSOR_OK : TENSOR_ERR_SHAPE;                                    \
-        set                                                                                                  \
-        v[NN__LR] = a.lr;                                                                                    \
-        v[NN__MAXIMIZE] = a.maximize != 0;                                                                   \
-        return nn__optimizer(rule, v, a.module, a.list, a.count, a.site_, code);                             \
+        TENSOR__(push_path)(nn__self(), op);                                                                 \
+        code = NN__TAKE(op, nn_##name) ? TENSOR_OK : TENSOR_ERR_SHAPE;                                       \
+        NN__NUMBER(LR, lr, value)                                                                            \
+        NN__FLAG(MAXIMIZE, maximize)                                                                         \
+        options                                                                                              \
+        return nn__optimizer(&nn__rule_##name, v, a.module, a.list, a.count, a.site_, code);                 \
     }
-#define NN__ADAM_OPTIONS                                                                                     \
-    v[NN__BETA1] = a.beta1;                                                                                  \
-    v[NN__BETA2] = a.beta2;                                                                                  \
-    v[NN__EPS] = a.eps;
-NN__FILL_DEFAULTS(nn_sgd, NN__OR(lr, 1e-3) NN__OR(weight_decay, 0) NN__OR(momentum, 0) NN__OR(dampening, 0))
-NN__FILL_DEFAULTS(nn_adam, NN__OR(lr, 1e-3) NN__OR(beta1, 0.9) NN__OR(beta2, 0.999) NN__OR(eps, 1e-8)
-                               NN__OR(weight_decay, 0))
-NN__FILL_DEFAULTS(nn_sparse_adam, NN__OR(lr, 1e-3) NN__OR(beta1, 0.9) NN__OR(beta2, 0.999) NN__OR(eps, 1e-8))
-NN__FILL_DEFAULTS(nn_adamw, NN__OR(weight_decay, 0.01) nn__fill_nn_adam(a);)
-NN__FILL_DEFAULTS(nn_rmsprop, NN__OR(lr, 1e-2) NN__OR(alpha, 0.99) NN__OR(eps, 1e-8) NN__OR(weight_decay, 0)
-                                  NN__OR(momentum, 0))
-NN__OPTIMIZER(sgd, NN__SGD, v[NN__MOMENTUM] = a.momentum; v[NN__DAMPENING] = a.dampening;
-              v[NN__NESTEROV] = a.nesterov != 0; v[NN__DECAY] = a.weight_decay;)
-NN__OPTIMIZER(adam, NN__ADAM, NN__ADAM_OPTIONS v[NN__DECAY] = a.weight_decay;
-              v[NN__AMSGRAD] = a.amsgrad != 0;)
-NN__OPTIMIZER(adamw, NN__ADAMW, NN__ADAM_OPTIONS v[NN__DECAY] = a.weight_decay;
-              v[NN__AMSGRAD] = a.amsgrad != 0;)
-NN__OPTIMIZER(sparse_adam, NN__SPARSE_ADAM, NN__ADAM_OPTIONS)
-NN__OPTIMIZER(rmsprop, NN__RMSPROP, v[NN__MOMENTUM] = a.momentum; v[NN__BETA2] = a.alpha; v[NN__EPS] = a.eps;
-              v[NN__CENTERED] = a.centered != 0; v[NN__DECAY] = a.weight_decay;)
+NN__OPTIMIZERS(NN__OPTIMIZER)
 
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
     double lr = a.lr, decay = a.weight_decay;
@@ -11702,52 +11862,35 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
 
 // Which states this optimizer's options use.
 TENSOR__FN int nn__uses_state(const nn_optimizer_t *o, int k) {
-    const double *v = o->option;
-    if (o->rule == NN__SGD) return k == 0 && v[NN__MOMENTUM] != 0;
-    if (o->rule == NN__RMSPROP) return k == 0 || (k == 1 ? v[NN__MOMENTUM] != 0 : v[NN__CENTERED] != 0);
-    return k < 2 || v[NN__AMSGRAD] != 0;
+    int needs = o->rule->state[k].needs;
+    return o->rule->state[k].name && (needs == NN__ALWAYS || o->option[needs] != 0);
 }
 
-// What depends on the step.
-TENSOR__FN void nn__at_step(nn__update_t *u, double t) {
-    u->step = t;
-    u->first = t == 1;
-    u->minus_step = u->minus_lr / (1 - pow(u->beta1, t));
-    u->inverse_root = 1 / sqrt(1 - pow(u->beta2, t));
-    if (u->by_rows) {                   // SparseAdam, as PyTorch's: eps is not divided by the root
-        u->minus_step *= sqrt(1 - pow(u->beta2, t));
-        u->inverse_root = 1;
-    }
-}
 // The numbers of group g at step t (1 = first).
 TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__update_t *u) {
     const double *v = o->option;
     double lr = v[NN__LR] * o->group[g].ratio, decay = o->group[g].weight_decay;
     memset(u, 0, sizeof *u);
-    u->minus_lr = -lr;
+    u->formula = o->rule->formula;
+    u->by_rows = o->rule->rows == 2;
+    u->lr = -lr;
     u->weight_decay = decay;
-    u->decay = decay != 0;
+    u->shrink = 1 - lr * decay;
+    u->decoupled = v[NN__DECOUPLED] != 0 && decay != 0;
+    u->decay = v[NN__DECOUPLED] == 0 && decay != 0;
     u->maximize = v[NN__MAXIMIZE] != 0;
     u->momentum = v[NN__MOMENTUM];
     u->rest = 1 - v[NN__DAMPENING];
     u->nesterov = v[NN__NESTEROV] != 0;
     u->beta1 = v[NN__BETA1];
-    u->beta2 = v[NN__BETA2];
+    u->beta2 = v[NN__BETA2] + v[NN__RHO];   // of which a rule has one
     u->rest1 = 1 - u->beta1;
     u->rest2 = 1 - u->beta2;
     u->lerp_back = u->rest1 >= 0.5;
     u->eps = v[NN__EPS];
-    u->by_rows = o->rule == NN__SPARSE_ADAM;
-    u->decoupled = o->rule == NN__ADAMW && u->decay;
-    if (o->rule == NN__ADAMW) {
-        u->shrink = 1 - lr * decay;
-        u->decay = 0;
-    }
+    u->drag = v[NN__DRAG];
     nn__at_step(u, (double)t);
 }
-
-// r: 0 sgd, 1 adam, 2 rmsprop
-TENSOR__FN int nn__kind(int rule) { return rule == NN__SGD ? 0 : rule == NN__RMSPROP ? 2 : 1; }
 
 typedef struct nn__stepping_t { const tensor_call_t *c; nn__update_t u; } nn__stepping_t;
 // task counts chunks over all parameters.
@@ -11785,7 +11928,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     s.c = c;
     s.u = *(const nn__update_t *)c->arg[0].data;
     if (skip && skip[0] != 0) return TENSOR_OK;
-    if (skip && skip[1] > 0) nn__at_step(&s.u, s.u.step - (double)skip[1]);
+    if (skip && skip[1] > 0) nn__at_step(&s.u, s.u.at - (double)skip[1]);
     for (i = 2; i < c->nin + c->nout; i += 5) {
         tasks += nn__ceil(c->arg[i + 1].numel, NN__CHUNK);
         total += c->arg[i + 1].numel;
@@ -11834,7 +11977,7 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_
         // Rules that take rows have no third state: which rows they are is in its place.
         if (j->rows) nn__step_arg(&a[n - 1], j->rows, TENSOR_READ);
     }
-    return nn__optimizer_call(&nn__step_row, nn__kind(o->rule), a, 2, n - 2, like->from->device);
+    return nn__optimizer_call(&nn__step_row, o->rule->formula, a, 2, n - 2, like->from->device);
 }
 
 // A step that a device records: what each of its runs does here.
@@ -11879,11 +12022,11 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
     return a;
 }
 
-// A held tensor of zeros where like lies, f64 for f64 and else f32; NULL after raising.
-TENSOR__FN tensor_t *nn__zeros_held(const tensor_t *like) {
+// A held tensor full of v where like lies, f64 for f64 and else f32; NULL after raising.
+TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, double v) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *t =
-        (tensor_zeros_n)(like->dims, like->ndim, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
+        (tensor_full_n)(like->dims, like->ndim, v, like->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
     t = nn__beside(t, like);
     t = (tensor_is_poison)(t) ? NULL : TENSOR__(hold)(t);
     (tensor_scope_end)(scope);
@@ -11943,16 +12086,15 @@ TENSOR__FN int nn__unsettled(const nn_optimizer_t *o, const tensor_t *skip) {
 
 // The gradient that the optimizer takes for p, by rows where its rule can; poison = raised.
 TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p) {
-    tensor_t *g = p->t->grad;
-    int rows = (g->flags & TENSOR__ROWS) != 0;
-    if (o->rule == NN__SPARSE_ADAM ? !rows : rows && o->rule != NN__SGD)
+    int rows = tensor__rows_of(p->t->grad) != NULL;
+    if (rows ? !o->rule->rows : o->rule->rows == 2)
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, rows ?
-                        "%s: the gradient of %t is by rows (.sparse); sgd and sparse_adam take such" :
+                        "%s: the gradient of %t is by rows (.sparse); sgd, adagrad, sparse_adam take such" :
                         "%s: the gradient of %t is not by rows: not of .sparse embeddings on the CPU alone, "
-                        "or tensor_grad() was called", nn__rule_names[o->rule], p->t);
+                        "or tensor_grad() was called", o->rule->name, p->t);
     if (rows && o->group[p->group].weight_decay != 0)
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight_decay and the gradient of %t by rows (.sparse)",
-                        nn__rule_names[o->rule], p->t);
+                        o->rule->name, p->t);
     return rows && o->option[NN__MOMENTUM] != 0 ? (tensor_grad)(p->t) : nn__stored_grad(p->t);
 }
 
@@ -11983,7 +12125,7 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
             if (!p->state[k] && TENSOR__(recording)(nn__self(), p->t->device, NULL, NULL))
                 NN__FAIL(TENSOR_ERR_UNSUPPORTED,
                          "step: take a step before the capture, which makes the states");
-            else if (!p->state[k]) p->state[k] = nn__zeros_held(p->t);
+            else if (!p->state[k]) p->state[k] = nn__full_held(p->t, o->option[NN__INITIAL]);
             if (!p->state[k]) break;
             if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) continue;
             if (nn__bring(p->state[k], dtype, p->t->device)) break;    // nn_to since the last step
@@ -11992,7 +12134,7 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
         j->param = p;
         j->from = nn__step_operand(p->t, dtype);
         g = nn__step_grad(o, p);
-        j->rows = g->flags & TENSOR__ROWS ? g->grad : NULL;
+        j->rows = tensor__rows_of(g);
         if (!(tensor_is_poison)(g)) g = nn__step_operand(g, dtype);
         if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) break;
         if (p->step + 1 != group->step) {
@@ -12058,63 +12200,57 @@ TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
 // Clipping
 // ------------------------------------------------------------------------------
 
-typedef struct nn__squares_t {
+typedef struct nn__grads_t {
     const nn__cpu_t *k;
-    const char *x;
+    char *x;
     size_t size;
     int64_t n;
+    const double *factor;
     double *sum;
-} nn__squares_t;
+} nn__grads_t;
 
-TENSOR__FN void nn__squares_task(void *arg, int64_t task, int worker) {
-    const nn__squares_t *s = (const nn__squares_t *)arg;
-    int64_t from = task * NN__CHUNK;
+TENSOR__FN void nn__grads_task(void *arg, int64_t task, int worker) {
+    const nn__grads_t *s = (const nn__grads_t *)arg;
+    int64_t from = task * NN__CHUNK, n = nn__min(s->n - from, NN__CHUNK);
+    char *x = s->x + (size_t)from * s->size;
+    double f = !s->factor ? 0 : s->size == 4 ? (double)(float)*s->factor : *s->factor;
     (void)worker;
-    s->sum[task] = s->k->squares(s->x + (size_t)from * s->size, nn__min(s->n - from, NN__CHUNK));
+    s->sum[task] = s->factor ? s->k->rescale(x, f, n) : s->k->squares(x, n);
 }
-
-// Gradients f32 or f64, contiguous, from arg 2 on; arg 0: f64, their sum of squares.
-TENSOR__FN int nn__cpu_squares(tensor_call_t *c) {
+// Over gradients f32 or f64, contiguous, from arg 2 on. factor NULL: -> the sum of their squares; else they
+// are multiplied -> > 0 if one was infinite or NaN
+TENSOR__FN double nn__over_grads(const tensor_call_t *c, const double *factor) {
     double sum[64], total = 0;
     int64_t i, chunks;
     int k;
     for (k = 2; k < c->nout; k++) {
         const tensor_arg_t *a = &c->arg[k];
-        nn__squares_t s;
+        nn__grads_t s;
         s.k = nn__cpu(a->dtype);
         s.size = nn__es(a->dtype);
+        s.factor = factor;
         s.sum = sum;
-        s.x = (const char *)a->data;
+        s.x = (char *)a->data;
         for (s.n = a->numel; s.n > 0; s.n -= 64 * NN__CHUNK, s.x += 64 * NN__CHUNK * s.size) {
             chunks = nn__min(nn__ceil(s.n, NN__CHUNK), 64);
-            if (s.n >= NN__PARALLEL_FROM) TENSOR__(parallel)(chunks, nn__squares_task, &s);
-            else for (i = 0; i < chunks; i++) nn__squares_task(&s, i, 0);
+            if (s.n >= NN__PARALLEL_FROM) TENSOR__(parallel)(chunks, nn__grads_task, &s);
+            else for (i = 0; i < chunks; i++) nn__grads_task(&s, i, 0);
             for (i = 0; i < chunks; i++) total += sum[i];
         }
     }
-    *(double *)c->arg[0].data = total;
+    return total;
+}
+// arg 0: f64, the sum of squares.
+TENSOR__FN int nn__cpu_squares(tensor_call_t *c) {
+    *(double *)c->arg[0].data = nn__over_grads(c, NULL);
     return TENSOR_OK;
 }
-// The same gradients times arg 0; arg 1, if there: f32, made 1 where one of them is infinite or NaN.
+// The gradients times arg 0; arg 1, if there: f32, made 1 where one of them is infinite or NaN.
 TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
-    double factor = *(const double *)c->arg[0].data;
-    float f = (float)factor;
-    int64_t i;
-    int k, bad = 0;
-    for (k = 2; k < c->nout; k++) {
-        const tensor_arg_t *a = &c->arg[k];
-        float *x = (float *)a->data;
-        double *y = (double *)a->data;
-        for (i = 0; a->dtype == TENSOR_F32 && i < a->numel; i++) {
-            bad |= !(x[i] - x[i] == 0);
-            x[i] *= f;
-        }
-        for (i = 0; a->dtype == TENSOR_F64 && i < a->numel; i++) {
-            bad |= !(y[i] - y[i] == 0);
-            y[i] *= factor;
-        }
-    }
-    if (bad && c->arg[1].data) *(float *)c->arg[1].data = 1;
+    const double *factor = (const double *)c->arg[0].data;
+    float *found = (float *)c->arg[1].data;
+    if (!found && *factor == 1) return TENSOR_OK;
+    if (nn__over_grads(c, factor) > 0 && found) *found = 1;
     return TENSOR_OK;
 }
 static const tensor__row_t nn__grads_row[2] = {
@@ -12147,7 +12283,8 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
         nn__step_arg(&a[m++], copy[i], scale ? TENSOR_UPDATE : TENSOR_READ);
     }
     code = tensor_error_code();
-    if (code == TENSOR_OK) code = nn__optimizer_call(&nn__grads_row[scale], 3 + scale, a, 0, m, device);
+    if (code == TENSOR_OK)
+        code = nn__optimizer_call(&nn__grads_row[scale], NN__SUM_SQUARES + scale, a, 0, m, device);
     for (i = 0; i < n && code == TENSOR_OK && scale; i++) {
         g = nn__listed(o, list, i)->grad;
         if (copy[i] && copy[i] != g) (tensor_copy_)(g, copy[i]);
@@ -12156,14 +12293,13 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
     return code;
 }
 
-// The norm and what it makes of the gradients stay on their devices; only the CPU's are left alone where
-// nothing is to be clipped.
+// The norm and what it makes of the gradients stay on their devices.
 TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
     tensor_t *total = NULL, *part, *norm, *factor;
     unsigned devices = 0;
-    double host;
     tensor_scope_t scope;
     int i, d, code;
+    if (!o && !list && n > 0) nn__poisoned("clip_grad_norm", "the list", list);
     if (tensor_error_code() != TENSOR_OK) return TENSOR__(poison);
     if (!(max_norm >= 0)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
@@ -12186,16 +12322,9 @@ TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int
     if (!(tensor_is_poison)(part)) *(double *)nn__pointer(part) = max_norm;
     factor = (tensor_clamp)((tensor_div)(part, (tensor_add_scalar)(norm, 1e-6)), -(double)INFINITY, 1);
     code = tensor_error_code();
-    for (d = 1; devices >> d && code == TENSOR_OK; d++) {
+    for (d = 0; devices >> d && code == TENSOR_OK; d++) {
         if (devices >> d & 1)
             code = nn__grads_call(o, list, n, d, 1, (tensor_to)(factor, TENSOR_CPU + d), NULL);
-    }
-    if ((devices & 1) && code == TENSOR_OK && (host = (tensor_item)(factor)) != 1) {
-        for (i = 0; i < n; i++) {
-            tensor_t *t = nn__listed(o, list, i);
-            if (t->grad && !t->grad->device) (tensor_mul_scalar_)(t->grad, host);
-        }
-        code = tensor_error_code();
     }
     return (tensor_scope_return)(scope, code == TENSOR_OK ? norm : TENSOR__(poison));
 }
@@ -12206,10 +12335,6 @@ TENSOR_API tensor_t *(nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
 }
 
 TENSOR_API tensor_t *(nn_clip_grad_norm_n)(tensor_t *const *list, int n, double max_norm) {
-    if (!list && n > 0) {
-        nn__poisoned("clip_grad_norm", "the list", list);
-        return TENSOR__(poison);
-    }
     return nn__clip_norm(NULL, list, n, max_norm);
 }
 
@@ -12274,7 +12399,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     if (code == TENSOR_OK && !o->skip) {
         if (TENSOR__(recording)(nn__self(), scaler->device, NULL, NULL))
             NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: take a step before the capture");
-        else o->skip = nn__zeros_held((tensor_narrow)(scaler, 0, 0, 2));
+        else o->skip = nn__full_held((tensor_narrow)(scaler, 0, 0, 2), 0);
         code = tensor_error_code();
     }
     if (code == TENSOR_OK && o->skip->device != scaler->device) {      // nn_to since
@@ -12327,11 +12452,12 @@ TENSOR_API int (nn_scaler_update)(tensor_t *scaler) {
 // drifts, and a resumed run must store it).
 // ------------------------------------------------------------------------------
 
+TENSOR__FN double nn__half_cosine(double step, double total, double from, double to) {
+    return to + 0.5 * (from - to) * (1 + cos(3.14159265358979323846 * step / total));
+}
 TENSOR_API double nn_lr_cosine(int64_t step, int64_t total, double lr_max, double lr_min) {
     if (step >= total) return lr_min;
-    if (step <= 0) return lr_max;
-    return lr_min +
-           0.5 * (lr_max - lr_min) * (1 + cos(3.14159265358979323846 * (double)step / (double)total));
+    return step <= 0 ? lr_max : nn__half_cosine((double)step, (double)total, lr_max, lr_min);
 }
 
 TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
@@ -12352,6 +12478,71 @@ TENSOR_API double nn_lr_exponential(int64_t step, double lr, double gamma_) {
 TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double start, double end) {
     double t = step <= 0 ? 0 : step >= total ? 1 : (double)step / (double)total;
     return lr * (start + (end - start) * t);
+}
+
+TENSOR_API double nn_lr_constant(int64_t step, int64_t total, double lr, double factor) {
+    return step < total ? lr * factor : lr;
+}
+
+TENSOR_API double nn_lr_multi_step(int64_t step, const int64_t *milestones, int n, double lr, double gamma_) {
+    int i, passed = 0;
+    for (i = 0; i < n; i++) passed += milestones[i] <= step;
+    return lr * pow(gamma_, passed);
+}
+
+TENSOR_API double nn_lr_polynomial(int64_t step, int64_t total, double lr, double power) {
+    return lr * pow(nn_lr_linear(step, total, 1, 1, 0), power);
+}
+
+TENSOR_API double nn_lr_cosine_restarts(int64_t step, int64_t first, int64_t mult, double lr_max,
+                                        double lr_min) {
+    if (first < 1) return lr_min;
+    if (mult <= 1) step %= first;
+    while (step >= first) {
+        step -= first;
+        first = first > INT64_MAX / mult ? INT64_MAX : first * mult;
+    }
+    return nn_lr_cosine(step, first, lr_max, lr_min);
+}
+
+TENSOR_API double nn_lr_one_cycle(int64_t step, int64_t total, double lr_max, double part, double div_,
+                                  double final_div) {
+    double top = part * (double)total - 1, end = (double)total - 1, t = (double)nn__max(step, 0);
+    if (t >= end) return lr_max / div_ / final_div;
+    if (t > top) return nn__half_cosine(t - top, end - top, lr_max, lr_max / div_ / final_div);
+    return top > 0 ? nn__half_cosine(t, top, lr_max / div_, lr_max) : lr_max;
+}
+
+TENSOR_API double nn_lr_cyclic(int64_t step, int64_t up, int64_t down, double lr_min, double lr_max,
+                               double gamma_) {
+    int64_t at = up + down > 0 ? nn__max(step, 0) % (up + down) : 0;
+    double height = at <= up ? (double)at / (double)nn__max(up, 1) : (double)(up + down - at) / (double)down;
+    return lr_min + (lr_max - lr_min) * height * pow(gamma_, (double)step);
+}
+
+TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
+    nn_plateau_t q = *p, *a = &q;
+    double sign = p->maximize ? -1 : 1, best = p->seen ? sign * p->best : (double)INFINITY, fresh;
+    NN__OR(factor, 0.1)
+    NN__OR(threshold, 1e-4)
+    NN__OR(patience, 10)
+    NN__OR(cooldown, 0)
+    NN__OR(min_lr, 0)
+    p->bad++;
+    if (sign * value < (q.absolute ? best - q.threshold : best * (1 - sign * q.threshold))) {
+        p->seen = 1;
+        p->best = value;
+        p->bad = 0;
+    }
+    if (p->resting > 0) {
+        p->resting--;
+        p->bad = 0;
+    }
+    if (p->bad <= q.patience) return lr;
+    p->resting = q.cooldown;
+    p->bad = 0;
+    fresh = lr * q.factor > q.min_lr ? lr * q.factor : q.min_lr;
+    return lr - fresh > 1e-8 ? fresh : lr;      // PyTorch's eps
 }
 
 // ------------------------------------------------------------------------------
@@ -13910,7 +14101,7 @@ TENSOR_API int nn_load_with(nn_load_args_t a) {
 TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn__items_t *all) {
     tensor__text_t t;
     char number[24];
-    const char *name = number, *state = nn__state_names[o->rule][k];
+    const char *name = number, *state = o->rule->state[k].name;
     int64_t a;
     size_t size;
     t = nn__text(number, sizeof number);
@@ -13961,7 +14152,7 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
         double *groups;
         tensor_t *extra[3];
         metadata[nmeta].key = "optimizer";
-        metadata[nmeta++].value = nn__rule_names[opt->rule];
+        metadata[nmeta++].value = opt->rule->name;
         for (i = 0; i < opt->nparams && code == TENSOR_OK; i++) {
             for (k = 0; k < NN__MAX_STATE && code == TENSOR_OK; k++) {
                 if (!opt->param[i].state[k]) continue;
@@ -14033,25 +14224,28 @@ TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dty
 // Reads everything the optimizer needs, then puts it in place.
 TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const nn__items_t *all) {
     const char *rule = nn_safetensors_metadata(r, "optimizer");
+    nn__entry_t *entry;
     tensor_t **state, *steps, *groups, *options;
     int64_t dims[2];
     int i, k, code = TENSOR_OK;
-    if (!rule || strcmp(rule, nn__rule_names[o->rule]) != 0)
+    if (!rule || strcmp(rule, o->rule->name) != 0)
         return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
-                         r->label, rule ? rule : "no optimizer", nn__rule_names[o->rule]);
+                         r->label, rule ? rule : "no optimizer", o->rule->name);
     dims[0] = o->nparams;
     steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1);
     dims[0] = o->ngroups;
     dims[1] = 2;
     groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2);
+    entry = nn__find_entry(r, "optimizer/options");
     dims[0] = NN__OPTIONS;
+    if (entry && entry->ndim == 1 && entry->dims[0] == NN__OLD_OPTIONS) dims[0] = NN__OLD_OPTIONS;
     options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1);
     if ((tensor_is_poison)(steps) || (tensor_is_poison)(groups) || (tensor_is_poison)(options))
         return tensor_error_code();
     state = (tensor_t **)nn__memory((uint64_t)o->nparams * NN__MAX_STATE + 1, sizeof(tensor_t *));
     if (!state) return TENSOR_ERR_OUT_OF_MEMORY;
     for (i = 0; i < o->nparams && code == TENSOR_OK; i++) {
-        for (k = 0; k < NN__MAX_STATE && code == TENSOR_OK && nn__state_names[o->rule][k]; k++) {
+        for (k = 0; k < NN__MAX_STATE && code == TENSOR_OK && o->rule->state[k].name; k++) {
             const tensor_t *p = o->param[i].t;
             char *name = nn__state_name(o, i, k, all);
             tensor_t *t = NULL;
@@ -14067,7 +14261,7 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
             nn__free(name);
         }
     }
-    for (i = 0; i < NN__OPTIONS && code == TENSOR_OK; i++) {
+    for (i = 0; i < options->numel && code == TENSOR_OK; i++) {
         double v = ((const double *)options->storage->data)[i];
         if (v - v != 0 || (i == NN__LR && v < 0)) code = TENSOR_ERR_FORMAT;
     }
@@ -14086,7 +14280,7 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
                  r->label);
     }
     if (code == TENSOR_OK) {
-        memcpy(o->option, options->storage->data, sizeof o->option);
+        memcpy(o->option, options->storage->data, (size_t)options->numel * sizeof(double));
         for (i = 0; i < o->ngroups; i++) {
             o->group[i].ratio = ((const double *)groups->storage->data)[2 * i];
             o->group[i].weight_decay = ((const double *)groups->storage->data)[2 * i + 1];

@@ -4,6 +4,7 @@
 static const char *const fixture_files[] = {
     "pointwise", "reduce", "linalg", "index", "nn",   "pointwise2", "sort",
     "linalg2",   "index2", "norm",   "conv",  "rest", "nn2",        "small",
+    "optim",
 };
 enum {
     MAX_IN = 32,
@@ -130,6 +131,61 @@ static int attention(arguments_t *a) {
                                        .key_padding_mask = a->in[4], .weights = &weights,
                                        .is_causal = (int)a->i[3], .every_head = (int)a->i[5]);
     return results(a, y, weights, NULL);
+}
+// w after a step for each row of gradients; f: the options in the order of the case, none = PyTorch's.
+static tensor_t *steps(arguments_t *a) {
+    tensor_t *w = tensor_requires_grad_(tensor_clone(a->in[0]), 1);
+    nn_optimizer_t *o = NULL;
+    double v[8];
+    int k, up = (int)a->i[0], flag = (int)a->i[1];
+    for (k = 0; k < 8; k++) v[k] = a->nf ? zero_f(a->f[k]) : 0;
+#define WHOSE .list = &w, .count = 1, .lr = v[0], .weight_decay = v[1], .maximize = up
+#define BETAS .beta1 = v[2], .beta2 = v[3], .eps = v[4]
+    if (strcmp(a->s, "sgd") == 0)
+        o = nn_sgd(WHOSE, .momentum = v[2], .dampening = v[3], .nesterov = flag);
+    if (strcmp(a->s, "adam") == 0) o = nn_adam(WHOSE, BETAS, .amsgrad = flag);
+    if (strcmp(a->s, "adamw") == 0) o = nn_adamw(WHOSE, BETAS, .amsgrad = flag);
+    if (strcmp(a->s, "rmsprop") == 0)
+        o = nn_rmsprop(WHOSE, .alpha = v[2], .eps = v[3], .momentum = v[4], .centered = flag);
+    if (strcmp(a->s, "adagrad") == 0)
+        o = nn_adagrad(WHOSE, .lr_decay = v[2], .initial_accumulator_value = v[3], .eps = v[4]);
+    if (strcmp(a->s, "adadelta") == 0) o = nn_adadelta(WHOSE, .rho = v[2], .eps = v[3]);
+    if (strcmp(a->s, "adamax") == 0) o = nn_adamax(WHOSE, BETAS);
+    if (strcmp(a->s, "nadam") == 0)
+        o = nn_nadam(WHOSE, BETAS, .momentum_decay = v[5], .decoupled_weight_decay = flag);
+    if (strcmp(a->s, "radam") == 0) o = nn_radam(WHOSE, BETAS, .decoupled_weight_decay = flag);
+#undef WHOSE
+#undef BETAS
+    for (k = 0; o && k < tensor_size(a->in[1], 0); k++) {
+        tensor_set_grad(w, tensor_clone(tensor_select(a->in[1], 0, k)));
+        nn_step(o);
+    }
+    nn_optimizer_free(o);
+    return tensor_clone(tensor_detach(w));
+}
+// The learning rates of steps 0 .. i[0] - 1; plateau: after each value of the input.
+static tensor_t *rates(arguments_t *a) {
+    const int64_t *i = a->i;
+    const double *f = a->f;
+    double v[128], lr = f[0];
+    nn_plateau_t p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    int64_t k, n = a->nin ? tensor_numel(a->in[0]) : i[0];
+    p.factor = f[1], p.threshold = zero_f(f[2]), p.min_lr = f[3];
+    p.patience = zero_i(i[1]), p.cooldown = i[2], p.maximize = (int)i[3], p.absolute = (int)i[4];
+    for (k = 0; k < n && k < 128; k++) {
+        if (a->nin) lr = nn_lr_plateau(&p, tensor_item(tensor_select(a->in[0], 0, k)), lr);
+        v[k] = a->nin ? lr : strcmp(a->s, "cosine") == 0 ? nn_lr_cosine(k, i[1], f[0], f[1])
+               : strcmp(a->s, "step") == 0 ? nn_lr_step(k, i[1], f[0], f[1])
+               : strcmp(a->s, "exponential") == 0 ? nn_lr_exponential(k, f[0], f[1])
+               : strcmp(a->s, "linear") == 0 ? nn_lr_linear(k, i[1], f[0], f[1], f[2])
+               : strcmp(a->s, "constant") == 0 ? nn_lr_constant(k, i[1], f[0], f[1])
+               : strcmp(a->s, "multi step") == 0 ? nn_lr_multi_step(k, i + 1, a->ni - 1, f[0], f[1])
+               : strcmp(a->s, "polynomial") == 0 ? nn_lr_polynomial(k, i[1], f[0], f[1])
+               : strcmp(a->s, "restarts") == 0 ? nn_lr_cosine_restarts(k, i[1], i[2], f[0], f[1])
+               : strcmp(a->s, "one cycle") == 0 ? nn_lr_one_cycle(k, i[1], f[0], f[1], f[2], f[3])
+               : strcmp(a->s, "cyclic") == 0 ? nn_lr_cyclic(k, i[1], i[2], f[0], f[1], f[2]) : -1;
+    }
+    return tensor_from_n(v, TENSOR_F64, &n, 1);
 }
 // "pattern|reduce"; h, c, w are the first sizes.
 static tensor_t *rearrange(arguments_t *a) {
@@ -464,7 +520,7 @@ static tensor_t *truth(int yes) {
     X(multilabel_margin_loss, tensor_multilabel_margin_loss(A, B, RED(0))) N(nn_multihead_attention, attention(a)) \
     N(rnn, state(a, tensor_rnn_with(recurrent(a)))) X(rnn_cell, tensor_rnn_cell(A, B, C, D, a->in[4], a->in[5], (int)I(0)))
 #define OPS_ALL(X, P, N) OPS(X, P, N) OPS_POINTWISE2(X, P, N) OPS_SORT(X, P, N) OPS_LINALG2(X, P, N) OPS_INDEX2(X, P, N) \
-    OPS_NORM(X, P, N) OPS_CONV(X, P, N) OPS_REST(X, P, N) OPS_NN2(X, P, N)
+    OPS_NORM(X, P, N) OPS_CONV(X, P, N) OPS_REST(X, P, N) OPS_NN2(X, P, N) X(learning_rate, rates(a)) X(optimizer, steps(a))
 // clang-format on
 
 #define ONE(name, call)                                                                                      \

@@ -375,6 +375,11 @@ static nn_optimizer_t *optimizer(int which, nn_module_t *m) {
     case 2: return nn_adamw(m, .lr = 0.01, .weight_decay = 0.1);
     case 3: return nn_sgd(m, .lr = 0.1);
     case 4: return nn_rmsprop(m, .lr = 0.01, .momentum = 0.5, .centered = 1);
+    case 6: return nn_adagrad(m, .lr_decay = 0.1, .initial_accumulator_value = 0.1, .weight_decay = 0.1);
+    case 7: return nn_adadelta(m, .weight_decay = 0.1);
+    case 8: return nn_adamax(m, .maximize = 1);
+    case 9: return nn_nadam(m, .weight_decay = 0.1, .decoupled_weight_decay = 1);
+    case 10: return nn_radam(m, .beta2 = 0.9);
     default: return nn_adam(m, .lr = 0.02, .amsgrad = 1, .maximize = 1, .weight_decay = 0.1);
     }
 }
@@ -472,7 +477,7 @@ static void steps(void) {
     static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_BF16};
     int o, t, d, k, step;
     for (t = 0; t < 3; t++)
-        for (o = 0; o < 6; o++) {
+        for (o = 0; o < 11; o++) {
             tensor_t *p[2][2];
             tensor_scope_t s = tensor_scope_begin();
             for (d = 0; d < 2; d++) {
@@ -482,7 +487,7 @@ static void steps(void) {
                 m = nn_linear(37, 5);
                 CHECK(nn_to(m, dtypes[t]) == 0);
                 opt = optimizer(o, m);
-                for (step = 0; step < 4; step++) {
+                for (step = 0; step < 8; step++) {
                     if (step == 1 && d) CHECK(nn_to(m, TENSOR_CUDA) == 0);
                     CHECK(nn_parameters(m, p[d], 2) == 2);
                     for (k = 0; k < 2; k++) {
