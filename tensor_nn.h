@@ -5922,9 +5922,10 @@ TENSOR__FN const char *nn__image_text(int rank) {
                                                          : "[N, C, D, H, W] or [C, D, H, W]";
 }
 
-// x, weight, bias checked and convolved (transposed); g holds stride, padding and dilation, mode the groups.
+// x, weight, bias checked and convolved (transposed); g holds stride, padding and dilation, mode the groups,
+// in the output_padding of a transposed one.
 TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *bias, nn__window_t g,
-                                    const int64_t *more, int same) {
+                                    int same) {
     tensor__op_t o;
     tensor_t *in[3] = {x, w, bias}, *y;
     tensor_params_t p;
@@ -5957,16 +5958,16 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
                             "%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
                             g.stride[d], g.pad[d]);
     if (nn__is_half(x) && !TENSOR__(halves)(x))
-        return nn__narrow(nn__conv_front(id, nn__wide(x), nn__wide(w), nn__wide(bias), g, more, same), x);
+        return nn__narrow(nn__conv_front(id, nn__wide(x), nn__wide(w), nn__wide(bias), g, same), x);
     dims[0] = x->ndim == rank + 2 ? x->dims[0] : 1;
     for (d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d], span = g.dilation[d] * (g.kernel[d] - 1), out;
         if (transposed) {
-            if (more[d] < 0 || (more[d] >= g.stride[d] && more[d] >= g.dilation[d]))
+            if (g.in[d] < 0 || (g.in[d] >= g.stride[d] && g.in[d] >= g.dilation[d]))
                 return NN__FAIL(TENSOR_ERR_SHAPE,
                                 "%s: output_padding %d must be below the stride %d or the dilation %d", op,
-                                more[d], g.stride[d], g.dilation[d]);
-            out = size > 0x7FFFFFFF ? -1 : (size - 1) * g.stride[d] - 2 * g.pad[d] + span + more[d] + 1;
+                                g.in[d], g.stride[d], g.dilation[d]);
+            out = size > 0x7FFFFFFF ? -1 : (size - 1) * g.stride[d] - 2 * g.pad[d] + span + g.in[d] + 1;
             if (size < 1 || out < 0)
                 return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and padding %d leave no output", op, x, g.pad[d]);
             g.in[d] = out;
@@ -5990,25 +5991,22 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
     return x->ndim == rank + 2 ? y : (tensor_reshape_n)(y, dims + 1, rank + 1);
 }
 
+// What all of them read from their options into g.
+#define NN__CONV_WINDOW                                                                                      \
+    (g.mode = a->groups,                                                                                     \
+     NN__TRIPLE(stride, g.stride) && NN__TRIPLE(padding, g.pad) && NN__TRIPLE(dilation, g.dilation))
 TENSOR__FN tensor_t *nn__conv_call(const tensor_conv_args_t *a, int rank) {
     int id = NN_OP_CONV1D + rank - 1;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    g.mode = a->groups;
-    if (!NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) || !NN__TRIPLE(dilation, g.dilation))
-        return TENSOR__(poison);
-    return nn__conv_front(id, a->x, a->weight, a->bias, g, NULL, a->same);
+    return NN__CONV_WINDOW ? nn__conv_front(id, a->x, a->weight, a->bias, g, a->same) : TENSOR__(poison);
 }
 TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t *a, int rank) {
     int id = NN_OP_CONV_TRANSPOSE1D + rank - 1;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    int64_t more[3] = {0, 0, 0};
-    g.mode = a->groups;
-    if (!NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) || !NN__TRIPLE(output_padding, more) ||
-        !NN__TRIPLE(dilation, g.dilation))
-        return TENSOR__(poison);
-    return nn__conv_front(id, a->x, a->weight, a->bias, g, more, 0);
+    if (!NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) return TENSOR__(poison);
+    return nn__conv_front(id, a->x, a->weight, a->bias, g, 0);
 }
 #define NN__CONV_SET NN__OR(groups, 1) NN__OR_DIMS(stride, 1) NN__OR_DIMS(padding, 0) NN__OR_DIMS(dilation, 1)
 // The functions of an op for 1, 2 and 3 dims.
@@ -6081,21 +6079,19 @@ TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
 }
 #define NN__COLUMNS_WINDOW                                                                                   \
     (NN__PAIR(kernel, g.kernel) && NN__PAIR(dilation, g.dilation) && NN__PAIR(padding, g.pad) &&             \
-     NN__PAIR(stride, g.stride))
+     NN__PAIR(stride, g.stride) &&                                                                           \
+     nn__triple(op, "height", 2, a->height, -1, a->width > 0 ? a->width : -1, g.in))
 #define NN__COLUMNS_SET                                                                                      \
     NN__OR_PAIR(kernel, 0) NN__OR_PAIR(dilation, 1) NN__OR_PAIR(padding, 0) NN__OR_PAIR(stride, 1)
-TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a) {
+// g.in: the size of the images folded into.
+TENSOR__FN tensor_t *nn__columns_front(int id, tensor_t *x, nn__window_t g) {
     tensor__op_t o;
     const char *op = nn__row(id)->name;
-    nn__window_t g = nn__window_unit();
     tensor_params_t p;
-    tensor_t *x = a->x, *y;
-    int64_t dims[4], taps, d, back = id == NN_OP_COL2IM, size[3] = {1, 0, 0};
+    tensor_t *y;
+    int64_t dims[4], taps, d, back = id == NN_OP_COL2IM;
     int lead;
-    if (!NN__COLUMNS_WINDOW ||
-        !nn__triple(op, "height", 2, a->height, -1, a->width > 0 ? a->width : -1, size) ||
-        !TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1) ||
-        !nn__window_valid(op, 2, &g))
+    if (!TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1) || !nn__window_valid(op, 2, &g))
         return TENSOR__(poison);
     lead = x->ndim - (back ? 2 : 3);
     if (lead != 0 && lead != 1)
@@ -6104,7 +6100,7 @@ TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a) {
     taps = g.kernel[1] * g.kernel[2];
     dims[0] = lead ? x->dims[0] : 1;
     for (d = 1; d < 3; d++) {
-        g.in[d] = back ? size[d] : x->dims[lead + d];
+        if (!back) g.in[d] = x->dims[lead + d];
         g.out[d] = g.in[d] < 1 || g.in[d] > 0x7FFFFFFF ? -1
                    : g.in[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1;
         if (g.out[d] < 0)
@@ -6123,9 +6119,14 @@ TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a) {
     y = nn__columns_op(id, lead ? nn__wide(x) : (tensor_unsqueeze)(nn__wide(x), 0), &p, dims, back ? 4 : 3);
     return nn__narrow(lead ? y : (tensor_squeeze)(y, 0), x);
 }
+TENSOR__FN tensor_t *nn__columns_call(int id, const tensor_columns_args_t *a) {
+    const char *op = nn__row(id)->name;
+    nn__window_t g = nn__window_unit();
+    return NN__COLUMNS_WINDOW ? nn__columns_front(id, a->x, g) : TENSOR__(poison);
+}
 NN__FILL_DEFAULTS(tensor_columns, NN__COLUMNS_SET)
-NN__FRONT(im2col, tensor_columns, nn__columns_front(NN_OP_IM2COL, &a))
-NN__FRONT(col2im, tensor_columns, nn__columns_front(NN_OP_COL2IM, &a))
+NN__FRONT(im2col, tensor_columns, nn__columns_call(NN_OP_IM2COL, &a))
+NN__FRONT(col2im, tensor_columns, nn__columns_call(NN_OP_COL2IM, &a))
 
 // ---- pooling: one plane after another
 
@@ -6331,21 +6332,22 @@ NN__PER_RANK(avg_pool)
 NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
 
-TENSOR__FN tensor_t *nn__adaptive(int id, int rank, tensor_t *x, int64_t d, int64_t h, int64_t w,
-                                  tensor_t **places) {
+// The window of an adaptive pool with results of d x h x w.
+TENSOR__FN nn__window_t nn__adaptive(int64_t d, int64_t h, int64_t w) {
     nn__window_t g = nn__window_unit();
     g.mode = NN__ADAPTIVE;
-    if (rank > 2) g.out[0] = d;
-    if (rank > 1) g.out[1] = h;
+    g.out[0] = d;
+    g.out[1] = h;
     g.out[2] = w;
-    return nn__pool_front(id + rank - 1, rank, x, g, 0, places);
+    return g;
 }
-#define NN__X(rank, params, D, H, W)                                                                         \
+#define NN__X(rank, params, d0, d1, d2)                                                                      \
     TENSOR_API tensor_t *(tensor_adaptive_avg_pool##rank##d) params {                                        \
-        return nn__adaptive(NN_OP_AVG_POOL1D, rank, x, D, H, W, NULL);                                       \
+        return nn__pool_front(NN_OP_AVG_POOL##rank##D, rank, x, nn__adaptive(d0, d1, d2), 0, NULL);          \
     }                                                                                                        \
     TENSOR_API tensor_pair_t (tensor_adaptive_max_pool##rank##d) params {                                    \
-        tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, rank, x, D, H, W, &places);                    \
+        tensor_t *places, *y;                                                                                \
+        y = nn__pool_front(NN_OP_MAX_POOL##rank##D, rank, x, nn__adaptive(d0, d1, d2), 0, &places);          \
         return nn__indexed(y, places);                                                                       \
     }
 NN__X(1, (tensor_t *x, int64_t l), 1, 1, l)
@@ -6622,8 +6624,9 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
                                                                  : n / (double)out[d];
     }
     if (mode == TENSOR_AREA) {
-        int last = rank - 1;
-        NN__CLOSE(nn__adaptive(NN_OP_AVG_POOL1D, rank, x, out[0], out[rank > 2], out[last], NULL));
+        nn__window_t g = nn__adaptive(1, 1, 1);
+        memcpy(g.out + 3 - rank, out, (size_t)rank * sizeof out[0]);
+        NN__CLOSE(nn__pool_front(NN_OP_AVG_POOL1D + rank - 1, rank, x, g, 0, NULL));
     }
     y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
     for (d = 0; d < rank && y->state == TENSOR__LIVE; d++)
@@ -9746,7 +9749,7 @@ TENSOR__COLD
 
 typedef struct nn__layer_t {
     nn_module_t base;
-    int64_t i[28];
+    int64_t i[30];
     double f[4];
 } nn__layer_t;
 TENSOR__FN const nn__layer_t *nn__of(const nn_module_t *m) {
@@ -9764,22 +9767,14 @@ TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
     return s ? s->tensor : NULL;
 }
 
-// Convolutions and pools. i: in, out, dims of an image, groups (pools: how a mean counts), same (ceil_mode),
-// padding_mode (divisor), then kernel, stride, padding, dilation, output_padding of depth, height, width,
-// then which of padding (2 = same), dilation, output_padding, groups are worth printing
-enum { NN__I_RANK = 2, NN__I_GROUPS, NN__I_SAME, NN__I_MODE, NN__I_KERNEL = 6, NN__I_STRIDE = 9,
-       NN__I_PAD = 12, NN__I_DILATION = 15, NN__I_MORE = 18, NN__I_SHOWN = 21 };
-enum { NN__I_WINDOW = 12 };   // numbers that stand in a window as they do in i
+// Convolutions, pools, unfold and fold. i: in, out, dims of an image, same (ceil_mode), padding_mode, which
+// of padding (2 = same), dilation, output_padding, groups are worth printing, the window as the front of the
+// op takes it, the op
+enum { NN__I_RANK = 2, NN__I_SAME, NN__I_MODE, NN__I_WINDOW = 9, NN__I_OP = 29 };
 TENSOR__FN nn__window_t nn__layer_window(const nn__layer_t *l) {
-    nn__window_t g = nn__window_unit();
-    memcpy(&g, l->i + NN__I_KERNEL, NN__I_WINDOW * sizeof l->i[0]);
-    g.mode = l->i[NN__I_GROUPS];
+    nn__window_t g;
+    memcpy(&g, l->i + NN__I_WINDOW, sizeof g);
     return g;
-}
-TENSOR__FN void nn__layer_keep(nn__layer_t *l, const nn__window_t *g, int rank) {
-    memcpy(l->i + NN__I_KERNEL, g, NN__I_WINDOW * sizeof l->i[0]);
-    l->i[NN__I_GROUPS] = g->mode;
-    l->i[NN__I_RANK] = rank;
 }
 TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     int64_t d;
@@ -9842,26 +9837,16 @@ TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
         x = (tensor_pad_n)(x, pads, 2 * rank, (tensor_pad_t)mode, 0);
         same = 0;
     }
-    return nn__conv_front(NN_OP_CONV1D + rank - 1, x, nn__tensor(m, 0), nn__tensor(m, 1), g, NULL, same);
+    return nn__conv_front((int)l->i[NN__I_OP], x, nn__tensor(m, 0), nn__tensor(m, 1), g, same);
 }
-TENSOR__FN tensor_t *nn__forward_conv_transpose(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    return nn__conv_front(NN_OP_CONV_TRANSPOSE1D + (int)l->i[NN__I_RANK] - 1, x, nn__tensor(m, 0),
-                          nn__tensor(m, 1), nn__layer_window(l), l->i + NN__I_MORE, 0);
-}
-
-// Pools have their op for 1 dim at NN__I_MORE, adaptive ones the size of the result where others
-// have kernels.
 TENSOR__FN tensor_t *nn__forward_pool(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    nn__window_t g = nn__layer_window(l);
-    int rank = (int)l->i[NN__I_RANK];
-    g.divisor = l->i[NN__I_MODE];
-    return nn__pool_front((int)l->i[NN__I_MORE] + rank - 1, rank, x, g, l->i[NN__I_SAME] != 0, NULL);
+    return nn__pool_front((int)l->i[NN__I_OP], (int)l->i[NN__I_RANK], x, nn__layer_window(l),
+                          l->i[NN__I_SAME] != 0, NULL);
 }
-TENSOR__FN tensor_t *nn__forward_adaptive(nn_module_t *m, tensor_t *x) {
-    const int64_t *i = nn__of(m)->i, *s = i + NN__I_KERNEL;
-    return nn__adaptive((int)i[NN__I_MORE], (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
+TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = nn__of(m);
+    return nn__columns_front((int)l->i[NN__I_OP], x, nn__layer_window(l));
 }
 
 // i: size (3), mode, align_corners, no size; f: scale factors (3)
@@ -9883,23 +9868,6 @@ TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
 TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     return (tensor_pad_n)(x, l->i + 2, (int)l->i[1], (tensor_pad_t)l->i[0], l->f[0]);
-}
-// i: kernel, kernel_w, dilation, .. padding, .. stride, .., height, width
-TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
-    const int64_t *i = nn__of(m)->i;
-    tensor_columns_args_t a = tensor_columns_defaults();
-    a.x = x;
-    a.kernel = i[0];
-    a.kernel_w = i[1];
-    a.dilation = i[2];
-    a.dilation_w = i[3];
-    a.padding = i[4];
-    a.padding_w = i[5];
-    a.stride = i[6];
-    a.stride_w = i[7];
-    a.height = i[8];
-    a.width = i[9];
-    return i[8] > 0 ? (tensor_col2im_with)(a) : (tensor_im2col_with)(a);
 }
 
 // i: size, no_affine, no_bias alone; f: eps
@@ -10330,14 +10298,15 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(THRESHOLD, "Threshold", "threshold=$0, value=$1", (tensor_threshold)(x, l->f[0], l->f[1]))
 
 #define NN__CONV_TEXT                                                                                        \
-    "#0, #1, kernel_size=@6, stride=@9{l|, padding=@c|, padding=same}?m, dilation=@f}?n, output_padding=@i}" \
-    "?o, groups=#3}{B, bias=False|}"                                                                         \
-    "{5|, padding_mode=reflect|, padding_mode=replicate|, padding_mode=circular}"
-#define NN__POOL_TEXT "kernel_size=*6, stride=*9, padding=*c"
+    "#0, #1, kernel_size=@9, stride=@c{5|, padding=@f|, padding=same}?6, dilation=@i}?7, output_padding=@l}" \
+    "?8, groups=#r}{B, bias=False|}"                                                                         \
+    "{4|, padding_mode=reflect|, padding_mode=replicate|, padding_mode=circular}"
+#define NN__POOL_TEXT "kernel_size=*9, stride=*c, padding=*f"
+#define NN__MAX_POOL_TEXT NN__POOL_TEXT ", dilation=*i, ceil_mode={3False|True}"
 #define NN__UPSAMPLE_TEXT                                                                                    \
     "{5size=#0|scale_factor=$0}, "                                                                           \
     "mode='{3nearest|nearest|nearest-exact|linear|bilinear|bicubic|trilinear|area}'"
-#define NN__COLUMNS_TEXT "kernel_size=(#0, #1), dilation=(#2, #3), padding=(#4, #5), stride=(#6, #7)"
+#define NN__COLUMNS_TEXT "kernel_size=@9, dilation=@i, padding=@f, stride=@c"
 #define NN__PAD_TEXT "({8|#2, #3|#2, #3, #4, #5|#2, #3, #4, #5, #6, #7})"
 #define NN__RNN_TEXT                                                                                         \
     "#0, #1?6, proj_size=#6}?9, num_layers=#2}?3, bias=False}?4, batch_first=True}?a, dropout=$0}"           \
@@ -10349,31 +10318,20 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 // scope opened. Pads are in the order of tensor_pad_t, recurrent nets RNN LSTM GRU and their cells,
 // ENCODER_LAYER to DECODER those of nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A
 // sequential opens its scope by itself.
+#define NN__RANKS(X, ID, name, forward, text)                                                                \
+    X(ID##1D, name "1d", forward, text, 0)                                                                   \
+    X(ID##2D, name "2d", forward, text, 0)                                                                   \
+    X(ID##3D, name "3d", forward, text, 0)
 #define NN_LAYERS(X)                                                                                         \
-    X(CONV1D, "Conv1d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
-    X(CONV2D, "Conv2d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
-    X(CONV3D, "Conv3d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
-    X(CONV_TRANSPOSE1D, "ConvTranspose1d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
-    X(CONV_TRANSPOSE2D, "ConvTranspose2d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
-    X(CONV_TRANSPOSE3D, "ConvTranspose3d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
-    X(MAX_POOL1D, "MaxPool1d", nn__forward_pool,                                                             \
-      NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
-    X(MAX_POOL2D, "MaxPool2d", nn__forward_pool,                                                             \
-      NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
-    X(MAX_POOL3D, "MaxPool3d", nn__forward_pool,                                                             \
-      NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
-    X(AVG_POOL1D, "AvgPool1d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
-    X(AVG_POOL2D, "AvgPool2d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
-    X(AVG_POOL3D, "AvgPool3d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
-    X(ADAPTIVE_AVG_POOL1D, "AdaptiveAvgPool1d", nn__forward_adaptive, "output_size=*6", 0)                   \
-    X(ADAPTIVE_AVG_POOL2D, "AdaptiveAvgPool2d", nn__forward_adaptive, "output_size=*6", 0)                   \
-    X(ADAPTIVE_AVG_POOL3D, "AdaptiveAvgPool3d", nn__forward_adaptive, "output_size=*6", 0)                   \
-    X(ADAPTIVE_MAX_POOL1D, "AdaptiveMaxPool1d", nn__forward_adaptive, "output_size=*6", 0)                   \
-    X(ADAPTIVE_MAX_POOL2D, "AdaptiveMaxPool2d", nn__forward_adaptive, "output_size=*6", 0)                   \
-    X(ADAPTIVE_MAX_POOL3D, "AdaptiveMaxPool3d", nn__forward_adaptive, "output_size=*6", 0)                   \
+    NN__RANKS(X, CONV, "Conv", nn__forward_conv, NN__CONV_TEXT)                                              \
+    NN__RANKS(X, CONV_TRANSPOSE, "ConvTranspose", nn__forward_conv, NN__CONV_TEXT)                           \
+    NN__RANKS(X, MAX_POOL, "MaxPool", nn__forward_pool, NN__MAX_POOL_TEXT)                                   \
+    NN__RANKS(X, AVG_POOL, "AvgPool", nn__forward_pool, NN__POOL_TEXT)                                       \
+    NN__RANKS(X, ADAPTIVE_AVG_POOL, "AdaptiveAvgPool", nn__forward_pool, "output_size=*o")                   \
+    NN__RANKS(X, ADAPTIVE_MAX_POOL, "AdaptiveMaxPool", nn__forward_pool, "output_size=*o")                   \
     X(UPSAMPLE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                      \
     X(UNFOLD, "Unfold", nn__forward_columns, NN__COLUMNS_TEXT, 0)                                            \
-    X(FOLD, "Fold", nn__forward_columns, "output_size=(#8, #9), " NN__COLUMNS_TEXT, 0)                       \
+    X(FOLD, "Fold", nn__forward_columns, "output_size=@l, " NN__COLUMNS_TEXT, 0)                             \
     X(PAD, "ConstantPad", nn__forward_pad, NN__PAD_TEXT, 0)                                                  \
     X(REFLECTION_PAD, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT, 0)                                     \
     X(REPLICATION_PAD, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT, 0)                                   \
@@ -10394,12 +10352,8 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(ENCODER, "TransformerEncoder", nn__forward_transformer, "", 1)                                         \
     X(DECODER, "TransformerDecoder", nn__forward_transformer, "", 1)                                         \
     X(MODULE_LIST, "ModuleList", NULL, "", 0)                                                                \
-    X(BATCH_NORM1D, "BatchNorm1d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                           \
-    X(BATCH_NORM2D, "BatchNorm2d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                           \
-    X(BATCH_NORM3D, "BatchNorm3d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                           \
-    X(INSTANCE_NORM1D, "InstanceNorm1d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                     \
-    X(INSTANCE_NORM2D, "InstanceNorm2d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                     \
-    X(INSTANCE_NORM3D, "InstanceNorm3d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                     \
+    NN__RANKS(X, BATCH_NORM, "BatchNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                       \
+    NN__RANKS(X, INSTANCE_NORM, "InstanceNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                 \
     X(GROUP_NORM, "GroupNorm", nn__forward_group_norm, "#0, #1, eps=$0, affine={WFalse|True}", 0)            \
     X(RMS_NORM, "RMSNorm", nn__forward_rms_norm,                                                             \
       "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 0)                                          \
@@ -10466,6 +10420,16 @@ TENSOR__FN nn__layer_t *nn__make_of(int kind, const int64_t *i, size_t size, dou
     return l;
 }
 #define NN__MAKE(kind, f0, f1) nn__make_of(kind, i, sizeof i, f0, f1)
+// One of a window and the op of it; NN__MAKE_WINDOW takes the i and g in sight.
+TENSOR__FN nn__layer_t *nn__make_window(int kind, const int64_t *i, size_t size, int op,
+                                        const nn__window_t *g) {
+    nn__layer_t *l = nn__make_of(kind, i, size, 0, 0);
+    if (!l) return l;
+    memcpy(l->i + NN__I_WINDOW, g, sizeof *g);
+    l->i[NN__I_OP] = op;
+    return l;
+}
+#define NN__MAKE_WINDOW(kind, op) nn__make_window(kind, i, sizeof i, op, &g)
 
 TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
     const nn__layer_t *l = nn__of(m);
@@ -10498,7 +10462,7 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
                                   double bound) {
     tensor_scope_t scope;
     tensor_t *t;
-    if (l->base.code != TENSOR_OK) return;
+    if (!l || l->base.code != TENSOR_OK) return;
     TENSOR__(push_path)(nn__self(), l->base.name);
     scope = TENSOR__(scope)(0);
     t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
@@ -10540,10 +10504,13 @@ TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
 
 NN__OWN_LAYER(linear, , nn__make_linear(a))
 
-// The layer of a checked window; more: output_padding of a transposed one, else NULL.
-TENSOR__FN nn_module_t *nn__conv_layer(int kind, int64_t in, int64_t out, nn__window_t g, int rank,
-                                       const int64_t *more, int no_bias, int same, int mode) {
-    const char *op = nn__row((more ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + rank - 1)->name;
+TENSOR__FN nn_module_t *nn__conv_layer(int id, int64_t in, int64_t out, nn__window_t g, int rank,
+                                       int no_bias, int same, int mode) {
+    const char *op = nn__row(id)->name;
+    int transposed = id >= NN_OP_CONV_TRANSPOSE1D;
+    const int64_t i[] = {in, out, rank, same != 0, mode, same ? 2 : !nn__all_are(g.pad, rank, 0),
+                         !nn__all_are(g.dilation, rank, 1), transposed && !nn__all_are(g.in, rank, 0),
+                         g.mode != 1};
     int64_t dims[5], d;
     double fan;
     nn__layer_t *l;
@@ -10556,20 +10523,9 @@ TENSOR__FN nn_module_t *nn__conv_layer(int kind, int64_t in, int64_t out, nn__wi
     for (d = 0; d < 3; d++)
         if (same && (g.stride[d] != 1 || g.pad[d] != 0))
             return nn__refuse(op, "same needs stride 1 and no padding", g.stride[d]);
-    l = nn__make(kind);
-    if (!l) return NULL;
-    l->i[0] = in;
-    l->i[1] = out;
-    l->i[NN__I_SAME] = same != 0;
-    l->i[NN__I_MODE] = mode;
-    nn__layer_keep(l, &g, rank);
-    if (more) memcpy(l->i + NN__I_MORE, more, 3 * sizeof more[0]);
-    l->i[NN__I_SHOWN] = same ? 2 : !nn__all_are(g.pad, rank, 0);
-    l->i[NN__I_SHOWN + 1] = !nn__all_are(g.dilation, rank, 1);
-    l->i[NN__I_SHOWN + 2] = more && !nn__all_are(more, rank, 0);
-    l->i[NN__I_SHOWN + 3] = g.mode != 1;
-    dims[0] = more ? in : out;
-    dims[1] = (more ? out : in) / g.mode;
+    l = NN__MAKE_WINDOW((transposed ? NN__CONV_TRANSPOSE1D_KIND : NN__CONV1D_KIND) + rank - 1, id);
+    dims[0] = transposed ? in : out;
+    dims[1] = (transposed ? out : in) / g.mode;
     fan = (double)dims[1];
     for (d = 0; d < rank; d++) fan *= (double)(dims[2 + d] = g.kernel[3 - rank + d]);
     nn__add_parameter(l, "weight", dims, rank + 2, NN__UNIFORM, 1 / sqrt(fan));
@@ -10577,32 +10533,27 @@ TENSOR__FN nn_module_t *nn__conv_layer(int kind, int64_t in, int64_t out, nn__wi
     return nn__done(l);
 }
 TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank) {
-    const char *op = nn__row(NN_OP_CONV1D + rank - 1)->name;
+    int id = NN_OP_CONV1D + rank - 1;
+    const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    g.mode = a->groups;
-    if (!NN__TRIPLE(kernel, g.kernel) || !NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) ||
-        !NN__TRIPLE(dilation, g.dilation))
-        return NULL;
-    return nn__conv_layer(NN__CONV1D_KIND + rank - 1, a->in_channels, a->out_channels, g, rank, NULL,
-                          a->no_bias, a->same, (int)a->padding_mode);
+    if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW) return NULL;
+    return nn__conv_layer(id, a->in_channels, a->out_channels, g, rank, a->no_bias, a->same,
+                          (int)a->padding_mode);
 }
 TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a, int rank) {
-    const char *op = nn__row(NN_OP_CONV_TRANSPOSE1D + rank - 1)->name;
+    int id = NN_OP_CONV_TRANSPOSE1D + rank - 1;
+    const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    int64_t more[3] = {0, 0, 0};
-    g.mode = a->groups;
-    if (!NN__TRIPLE(kernel, g.kernel) || !NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) ||
-        !NN__TRIPLE(output_padding, more) || !NN__TRIPLE(dilation, g.dilation))
-        return NULL;
-    return nn__conv_layer(NN__CONV_TRANSPOSE1D_KIND + rank - 1, a->in_channels, a->out_channels, g, rank,
-                          more, a->no_bias, 0, 0);
+    if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) return NULL;
+    return nn__conv_layer(id, a->in_channels, a->out_channels, g, rank, a->no_bias, 0, 0);
 }
 TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int most, int rank) {
-    const char *op = nn__row((most ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D) + rank - 1)->name;
+    int id = (most ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D) + rank - 1, d;
+    const char *op = nn__row(id)->name;
+    const int64_t i[] = {0, 0, rank, a->ceil_mode != 0};
     nn__window_t g = nn__window_unit();
-    nn__layer_t *l;
-    int d;
     g.mode = a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
+    g.divisor = most ? 0 : a->divisor_override;
     if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation) ||
         !nn__window_valid(op, rank, &g))
         return NULL;
@@ -10611,13 +10562,7 @@ TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int most, int rank
             return nn__refuse(op, "padding must be at most half the kernel", g.pad[d]);
         if (!most && g.dilation[d] != 1) return nn__refuse(op, "it has no dilation", g.dilation[d]);
     }
-    l = nn__make((most ? NN__MAX_POOL1D_KIND : NN__AVG_POOL1D_KIND) + rank - 1);
-    if (!l) return NULL;
-    nn__layer_keep(l, &g, rank);
-    l->i[NN__I_SAME] = a->ceil_mode != 0;
-    l->i[NN__I_MODE] = most ? 0 : a->divisor_override;
-    l->i[NN__I_MORE] = most ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D;
-    return nn__done(l);
+    return nn__done(NN__MAKE_WINDOW((most ? NN__MAX_POOL1D_KIND : NN__AVG_POOL1D_KIND) + rank - 1, id));
 }
 #define NN__PER_RANK(layer, args, make, ...)                                                                 \
     NN__LAYER(layer##1d, args, make(__VA_ARGS__, 1))                                                         \
@@ -10631,27 +10576,21 @@ NN__PER_RANK(conv_transpose, nn_conv_transpose, nn__conv_transpose_new, &a)
 NN__PER_RANK(max_pool, nn_pool, nn__pool_new, &a, 1)
 NN__PER_RANK(avg_pool, nn_pool, nn__pool_new, &a, 0)
 
-TENSOR__FN nn_module_t *nn__adaptive_new(int kind, int rank, int64_t d, int64_t h, int64_t w) {
-    nn__layer_t *l = nn__make(kind + rank - 1);
-    if (l) {
-        l->i[NN__I_RANK] = rank;
-        l->i[NN__I_MORE] = kind == NN__ADAPTIVE_MAX_POOL1D_KIND ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D;
-        l->i[NN__I_KERNEL] = d;
-        l->i[NN__I_KERNEL + 1] = h;
-        l->i[NN__I_KERNEL + 2] = w;
-    }
-    return nn__done(l);
+TENSOR__FN nn_module_t *nn__adaptive_new(int kind, int id, int rank, nn__window_t g) {
+    const int64_t i[] = {0, 0, rank};
+    return nn__done(NN__MAKE_WINDOW(kind, id));
 }
-#define NN__X(layer, kind)                                                                                   \
-    TENSOR_API nn_module_t *(nn_##layer##1d)(int64_t l) { return nn__adaptive_new(kind, 1, 1, 1, l); }       \
-    TENSOR_API nn_module_t *(nn_##layer##2d)(int64_t h, int64_t w) {                                         \
-        return nn__adaptive_new(kind, 2, 1, h, w);                                                           \
-    }                                                                                                        \
-    TENSOR_API nn_module_t *(nn_##layer##3d)(int64_t d, int64_t h, int64_t w) {                              \
-        return nn__adaptive_new(kind, 3, d, h, w);                                                           \
+#define NN__X(layer, ID, rank, params, d0, d1, d2)                                                           \
+    TENSOR_API nn_module_t *(nn_adaptive_##layer##rank##d) params {                                          \
+        nn__window_t g = nn__adaptive(d0, d1, d2);                                                           \
+        return nn__adaptive_new(NN__ADAPTIVE_##ID##rank##D_KIND, NN_OP_##ID##rank##D, rank, g);              \
     }
-NN__X(adaptive_avg_pool, NN__ADAPTIVE_AVG_POOL1D_KIND)
-NN__X(adaptive_max_pool, NN__ADAPTIVE_MAX_POOL1D_KIND)
+NN__X(avg_pool, AVG_POOL, 1, (int64_t l), 1, 1, l)
+NN__X(avg_pool, AVG_POOL, 2, (int64_t h, int64_t w), 1, h, w)
+NN__X(avg_pool, AVG_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
+NN__X(max_pool, MAX_POOL, 1, (int64_t l), 1, 1, l)
+NN__X(max_pool, MAX_POOL, 2, (int64_t h, int64_t w), 1, h, w)
+NN__X(max_pool, MAX_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
 #undef NN__X
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
@@ -10700,22 +10639,12 @@ TENSOR_API nn_module_t *(nn_replication_pad2d)(int64_t by) {
 
 TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int fold) {
     const char *op = fold ? "fold" : "unfold";
+    const int64_t i[] = {0, 0, 2};
     nn__window_t g = nn__window_unit();
-    nn__layer_t *l;
-    int d;
     if (!NN__COLUMNS_WINDOW || !nn__window_valid(op, 2, &g)) return NULL;
     if (fold && a->height < 1) return nn__refuse(op, "height must be > 0", a->height);
-    l = nn__make(fold ? NN__FOLD_KIND : NN__UNFOLD_KIND);
-    if (!l) return NULL;
-    for (d = 0; d < 2; d++) {
-        l->i[d] = g.kernel[1 + d];
-        l->i[2 + d] = g.dilation[1 + d];
-        l->i[4 + d] = g.pad[1 + d];
-        l->i[6 + d] = g.stride[1 + d];
-    }
-    l->i[8] = fold ? a->height : 0;
-    l->i[9] = !fold ? 0 : a->width > 0 ? a->width : a->height;
-    return nn__done(l);
+    if (fold) return nn__done(NN__MAKE_WINDOW(NN__FOLD_KIND, NN_OP_COL2IM));
+    return nn__done(NN__MAKE_WINDOW(NN__UNFOLD_KIND, NN_OP_IM2COL));
 }
 NN__FILL_DEFAULTS(nn_columns, NN__COLUMNS_SET)
 NN__LAYER(unfold, nn_columns, nn__columns_new(&a, 0))
