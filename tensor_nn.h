@@ -4465,36 +4465,31 @@ TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_
     return (tensor_scope_return)(scope, w);
 }
 
-TENSOR__FN tensor_t *nn__embedding_front(tensor_embedding_args_t a) {
+TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t row, double max_norm,
+                                         double norm_type, int by_frequency, int sparse) {
     tensor__op_t o;
-    tensor_t *const in[2] = {a.index, a.weight};
-    tensor_t *y = TENSOR__(poison), *w = a.weight;
-    int64_t padding = -1;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2) || !nn__floats(&o, 2)) return y;
-    if (a.padding_idx != 0) {
-        padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-        if (w->ndim == 2 && padding < 0) padding += w->dims[0];
-    }
-    if (w->ndim != 2)
-        y = NN__FAIL(TENSOR_ERR_SHAPE, "embedding: weight %t must be 2-d [rows, width]", w);
-    else if (!nn__is_index(a.index))
-        y = NN__FAIL(TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", a.index);
-    else if (a.index->ndim + 1 > TENSOR_MAX_DIMS)
-        y = NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", a.index);
-    else if (a.padding_idx != 0 && (padding < 0 || padding >= w->dims[0]))
-        y = NN__FAIL(TENSOR_ERR_INDEX, "embedding: padding_idx %d is outside the %d rows of weight %t",
-                     a.padding_idx, w->dims[0], w);
-    else {
-        tensor_scope_t scope = TENSOR__(scope)(-1);
-        y = a.max_norm > 0 ? nn__renormed(a.index, w, a.max_norm, a.norm_type) : w;
-        if (!(tensor_is_poison)(y))
-            y = nn__embedding_lookup(a.index, nn__wide(w), padding, 0, a.scale_grad_by_freq != 0,
-                                     a.sparse != 0);
-        y = (tensor_scope_return)(scope, nn__narrow(y, w));
-    }
-    return y;
+    tensor_t *const in[2] = {index, w};
+    tensor_t *y;
+    tensor_scope_t scope;
+    int64_t padding = row == TENSOR_ZERO ? 0 : row == 0 ? -1 : row;
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2) || !nn__floats(&o, 2)) return TENSOR__(poison);
+    if (w->ndim != 2) return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: weight %t must be 2-d [rows, width]", w);
+    if (!nn__is_index(index))
+        return NN__FAIL(TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", index);
+    if (index->ndim + 1 > TENSOR_MAX_DIMS)
+        return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", index);
+    if (row != 0 && padding < 0) padding += w->dims[0];
+    if (row != 0 && (padding < 0 || padding >= w->dims[0]))
+        return NN__FAIL(TENSOR_ERR_INDEX, "embedding: padding_idx %d is outside the %d rows of weight %t",
+                        row, w->dims[0], w);
+    scope = TENSOR__(scope)(-1);
+    y = max_norm > 0 ? nn__renormed(index, w, max_norm, norm_type) : w;
+    if (!(tensor_is_poison)(y))
+        y = nn__embedding_lookup(index, nn__wide(w), padding, 0, by_frequency != 0, sparse != 0);
+    return (tensor_scope_return)(scope, nn__narrow(y, w));
 }
-NN__OWN_FRONT(embedding, , nn__embedding_front(a))
+NN__OWN_FRONT(embedding, , nn__embedding_front(a.index, a.weight, a.padding_idx, a.max_norm, a.norm_type,
+                                               a.scale_grad_by_freq, a.sparse))
 
 TENSOR__COLD
 
@@ -4597,45 +4592,45 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
 }
 
 NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5))
-TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, const char *op, int rms) {
+// rms: no mean, and eps < 0 is that of the dtype it is computed in.
+TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b, int64_t nd, double eps,
+                                          int rms) {
+    const char *op = rms ? "rms_norm" : "layer_norm";
     tensor__op_t o;
     tensor__row_t shown = *nn__row(NN_OP_LAYER_NORM);
-    tensor_t *x = a->x, *in[3] = {x, a->weight, a->bias};
+    tensor_t *in[3] = {x, w, b};
     int64_t lead[TENSOR_MAX_DIMS], n = 1, k, i, first;
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
-    if (a->normalized_dims < 1 || a->normalized_dims > x->ndim)
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: normalized_dims %d must be in 1..%i, the dims of x %t", op,
-                        a->normalized_dims, (int)x->ndim, x);
-    first = x->ndim - a->normalized_dims;
+    if (nd < 1 || nd > x->ndim)
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: normalized_dims %d must be in 1..%i, the dims of x %t", op, nd,
+                        (int)x->ndim, x);
+    first = x->ndim - nd;
     for (i = first; i < x->ndim; i++) n *= x->dims[i];
     for (k = 1; k < 3; k++) {
-        int same = !in[k] || in[k]->ndim == a->normalized_dims;
+        int same = !in[k] || in[k]->ndim == nd;
         for (i = 0; in[k] && same && i < in[k]->ndim; i++) same = in[k]->dims[i] == x->dims[first + i];
         if (!same)
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must have the last %d dims of x %t", op,
-                            k == 1 ? "weight" : "bias", in[k], a->normalized_dims, x);
+                            k == 1 ? "weight" : "bias", in[k], nd, x);
     }
-    if (nn__is_half(x)) {
-        tensor_layer_norm_args_t wide = *a;
-        wide.x = nn__wide(x);
-        wide.weight = nn__wide(a->weight);
-        wide.bias = nn__wide(a->bias);
-        return nn__narrow(nn__layer_norm_front(&wide, op, rms), x);
-    }
+    if (nn__is_half(x))
+        return nn__narrow(nn__layer_norm_front(nn__wide(x), nn__wide(w), nn__wide(b), nd, eps, rms), x);
+    if (rms && eps < 0) eps = x->dtype == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7;
     for (k = 0; k < 3; k++) in[k] = nn__contiguous(in[k]);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM), in, 3)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = n;
     o.params.i[1] = rms;
-    o.params.f[0] = a->eps;
+    o.params.f[0] = eps;
     memcpy(lead, x->dims, (size_t)first * sizeof lead[0]);
     TENSOR__(result)(&o, x->dtype, x->dims, x->ndim);
     TENSOR__(result)(&o, x->dtype, lead, (int)first);
     TENSOR__(result)(&o, x->dtype, lead, (int)first);
     return TENSOR__(finish)(&o);
 }
-NN__FRONT(layer_norm, tensor_layer_norm, nn__layer_norm_front(&a, "layer_norm", 0))
+NN__FRONT(layer_norm, tensor_layer_norm,
+          nn__layer_norm_front(a.x, a.weight, a.bias, a.normalized_dims, a.eps, 0))
 
 // ---- ops with options made of others
 
@@ -4657,15 +4652,17 @@ TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tenso
     return nn__row_begin(&o, &row, op, names, required, in, nin) && nn__floats(&o, floats);
 }
 
-// tensor_op_with(a), which is nn__run_<op>(&a); its temporaries go with the scope.
-#define NN__SCOPED(op, args)                                                                                 \
+// tensor_op_with(a), which is `run`; its temporaries go with the scope.
+#define NN__SCOPED(op, args, run)                                                                            \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
         if (!NN__TAKE(#op, args)) return tensor__at(a.site_, TENSOR__(poison));                              \
         scope = TENSOR__(scope)(-1);                                                                         \
-        return tensor__at(a.site_, (tensor_scope_return)(scope, nn__run_##op(&a)));                          \
+        return tensor__at(a.site_, (tensor_scope_return)(scope, run));                                       \
     }
-#define NN__OPTIONS(op, set) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op)
+#define NN__OPTIONS(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op, run)
+NN__OPTIONS(rms_norm, NN__OR(normalized_dims, 1) NN__OR(eps, -1),
+            nn__layer_norm_front(a.x, a.weight, NULL, a.normalized_dims, a.eps, 1))
 
 TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a) {
     static const char op[] = "embedding_bag";
@@ -4762,7 +4759,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     }
     return nn__narrow(y, w);
 }
-NN__OPTIONS(embedding_bag, )
+NN__OPTIONS(embedding_bag, , nn__run_embedding_bag(&a))
 
 TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
     tensor_t *const in[4] = {x1, x2, weight, bias};
@@ -4798,19 +4795,6 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
     if (bias) y = (tensor_add)(y, nn__wide(bias));
     return (tensor_scope_return)(scope, nn__narrow(y, x1));
 }
-
-TENSOR__FN tensor_t *nn__run_rms_norm(const tensor_rms_norm_args_t *a) {
-    tensor_layer_norm_args_t b = tensor_layer_norm_defaults();
-    b.x = a->x;
-    b.normalized_dims = a->normalized_dims;
-    b.weight = a->weight;
-    b.eps = a->eps;
-    // f16 and bf16: that of f32, in which they are computed
-    if (a->eps < 0)
-        b.eps = (tensor_dtype)(a->x) == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7;
-    return nn__layer_norm_front(&b, "rms_norm", 1);
-}
-NN__OPTIONS(rms_norm, NN__OR(normalized_dims, 1) NN__OR(eps, -1))
 
 // ---- batch, group and instance norm: x as [items, channels, plane]. A statistic covers the planes of one
 // channel in all items (batch) or of the channels of a group in one item.
@@ -4978,11 +4962,13 @@ TENSOR__FN int nn__per_channel(const char *op, const char *what, const tensor_t 
     return 1;
 }
 
-// instance: statistics per item. in: x, running_mean, running_var, weight, bias.
-TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int instance, int own,
-                                    double momentum, double eps) {
+// instance: statistics per item. own: those of x, not the running ones.
+TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, tensor_t *w, tensor_t *b,
+                                    int instance, int own, double momentum, double eps) {
     static const char *const names[5] = {"x", "running_mean", "running_var", "weight", "bias"};
-    tensor_t *x = in[0], *stat[2], *w, *b, *y;
+    const char *op = instance ? "instance_norm" : "batch_norm";
+    tensor_t *const in[5] = {x, mean, var, w, b};
+    tensor_t *stat[2], *y;
     int64_t dims[TENSOR_MAX_DIMS], n = 1, k;
     if (!nn__inputs(op, "x running_mean running_var weight bias", 1, in, 5, 1))
         return TENSOR__(poison);
@@ -4991,16 +4977,16 @@ TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int ins
                         2 + instance);
     for (k = 1; k < 5; k++)
         if (!nn__per_channel(op, names[k], in[k], x)) return TENSOR__(poison);
-    if (!in[1] != !in[2] || (!own && !in[1]))
+    if (!mean != !var || (!own && !mean))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t needs running_mean and running_var%s", op, x,
                         own ? ", or neither" : "");
     for (k = instance ? 2 : 0; k < x->ndim; k++) n *= k == 1 ? 1 : x->dims[k];
-    w = nn__wide(in[3]);
-    b = nn__wide(in[4]);
+    w = nn__wide(w);
+    b = nn__wide(b);
     if (!own) {   // y = x k + (b - mean k)
-        y = (tensor_rsqrt)((tensor_add_scalar)(nn__wide(in[2]), eps));
+        y = (tensor_rsqrt)((tensor_add_scalar)(nn__wide(var), eps));
         if (w) y = (tensor_mul)(y, w);
-        w = (tensor_neg)((tensor_mul)(nn__wide(in[1]), y));
+        w = (tensor_neg)((tensor_mul)(nn__wide(mean), y));
         if (b) w = (tensor_add)(w, b);
         for (k = 0; k < x->ndim; k++) dims[k] = k == 1 ? x->dims[1] : 1;
         y = (tensor_mul)(nn__wide(x), (tensor_reshape_n)(y, dims, x->ndim));
@@ -5011,11 +4997,9 @@ TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int ins
     stat[0] = NULL;
     y = nn__plane_norm(!instance && x->numel && TENSOR__(halves)(x) ? x : nn__wide(x), w, b,
                        instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
-    if (in[1] && stat[0] && x->numel) {   // no element says nothing of the statistics
+    if (mean && stat[0] && x->numel) {   // no element says nothing of the statistics
         tensor_scope_t scope = TENSOR__(scope)(0);
-        double share[2];
-        share[0] = momentum;
-        share[1] = momentum * (double)n / (double)(n - 1);
+        const double share[2] = {momentum, momentum * (double)n / (double)(n - 1)};
         for (k = 0; k < 2; k++) {
             tensor_t *s = stat[k], *r = in[1 + k];
             if (instance) s = (tensor_mean_dim)((tensor_reshape_n)(s, x->dims, 2), 0, 0);
@@ -5027,47 +5011,41 @@ TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int ins
     }
     return nn__narrow(y, x);
 }
-TENSOR__FN tensor_t *nn__run_batch_norm(const tensor_batch_norm_args_t *a) {
-    tensor_t *const in[5] = {a->x, a->running_mean, a->running_var, a->weight, a->bias};
-    return nn__batch_norm("batch_norm", in, 0, a->training, a->momentum, a->eps);
-}
-NN__OPTIONS(batch_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5))
+NN__OPTIONS(batch_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
+            nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 0, a.training, a.momentum,
+                           a.eps))
+NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
+            nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 1, !a.no_use_input_stats,
+                           a.momentum, a.eps))
 
-TENSOR__FN tensor_t *nn__run_instance_norm(const tensor_instance_norm_args_t *a) {
-    tensor_t *const in[5] = {a->x, a->running_mean, a->running_var, a->weight, a->bias};
-    return nn__batch_norm("instance_norm", in, 1, !a->no_use_input_stats, a->momentum, a->eps);
-}
-NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5))
-
-TENSOR__FN tensor_t *nn__run_group_norm(const tensor_group_norm_args_t *a) {
-    tensor_t *const in[3] = {a->x, a->weight, a->bias};
-    tensor_t *x = a->x;
+TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, tensor_t *b, double eps) {
+    tensor_t *const in[3] = {x, w, b};
     if (!nn__inputs("group_norm", "x weight bias", 1, in, 3, 1))
         return TENSOR__(poison);
     if (x->ndim < 2) return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x);
-    if (a->groups < 1 || x->dims[1] % a->groups != 0)
+    if (groups < 1 || x->dims[1] % groups != 0)
         return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: the channels of x %t must be a multiple of groups %d",
-                        x, a->groups);
-    if (!nn__per_channel("group_norm", "weight", a->weight, x) ||
-        !nn__per_channel("group_norm", "bias", a->bias, x))
+                        x, groups);
+    if (!nn__per_channel("group_norm", "weight", w, x) || !nn__per_channel("group_norm", "bias", b, x))
         return TENSOR__(poison);
-    return nn__narrow(
-        nn__plane_norm(nn__wide(x), nn__wide(a->weight), nn__wide(a->bias), a->groups, a->eps, NULL), x);
+    return nn__narrow(nn__plane_norm(nn__wide(x), nn__wide(w), nn__wide(b), groups, eps, NULL), x);
 }
-NN__OPTIONS(group_norm, NN__OR(eps, 1e-5))
+NN__OPTIONS(group_norm, NN__OR(eps, 1e-5), nn__group_norm(a.x, a.groups, a.weight, a.bias, a.eps))
 
-TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_norm_args_t *a) {
-    tensor_t *x = a->x, *s, *sum = NULL, *list[3];
+TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double alpha, double beta,
+                                             double k0) {
+    tensor_t *const given = x;
+    tensor_t *s, *sum = NULL, *list[3];
     int64_t dims[TENSOR_MAX_DIMS], before, after, k;
     if (!nn__inputs("local_response_norm", "x", 1, &x, 1, 1))
         return TENSOR__(poison);
-    if (x->ndim < 3 || a->size < 1)
+    if (x->ndim < 3 || size < 1)
         return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "local_response_norm: x %t must be [N, C, d...] and size %d at least 1", x, a->size);
+                        "local_response_norm: x %t must be [N, C, d...] and size %d at least 1", x, size);
     x = nn__wide(x);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
-    before = nn__min(a->size / 2, x->dims[1]);          // farther channels do not exist
-    after = nn__min((a->size - 1) / 2, x->dims[1]);
+    before = nn__min(size / 2, x->dims[1]);          // farther channels do not exist
+    after = nn__min((size - 1) / 2, x->dims[1]);
     dims[1] = before;
     list[0] = nn__like(dims, x->ndim, 0, x);
     list[1] = (tensor_square)(x);
@@ -5078,10 +5056,11 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
         tensor_t *part = (tensor_narrow)(s, 1, k, x->dims[1]);
         sum = sum ? (tensor_add)(sum, part) : part;
     }
-    s = (tensor_add_scalar)((tensor_mul_scalar)(sum, a->alpha / (double)a->size), a->k);
-    return nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, a->beta)), a->x);
+    s = (tensor_add_scalar)((tensor_mul_scalar)(sum, alpha / (double)size), k0);
+    return nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, beta)), given);
 }
-NN__OPTIONS(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1))
+NN__OPTIONS(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
+            nn__local_response_norm(a.x, a.size, a.alpha, a.beta, a.k))
 TENSOR__END
 
 // ---- convolution without columns: see >>nn-kernel-direct
@@ -6568,17 +6547,22 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     }
     return y;
 }
-TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
+// sizes and factors: of the first dim, the height of three, the last; 0 = as the first.
+TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
+                                           int align, int recompute) {
     static const char *const names[8] = {"", "nearest", "nearest_exact", "linear", "bilinear", "bicubic",
                                          "trilinear", "area"};
     static const char *const ends[3] = {"", "_h", "_w"};
     NN__OPEN
     tensor__op_t o;
-    tensor_t *x = a->x, *y;
-    int mode = a->mode ? (int)a->mode : (int)TENSOR_NEAREST, rank, d;
+    tensor_t *y;
     int wanted = mode == TENSOR_LINEAR ? 1 : mode == TENSOR_TRILINEAR ? 3 : mode >= TENSOR_AREA ? 0 : 2;
-    int64_t size[3] = {a->size, a->size_h, a->size_w}, out[3] = {0, 0, 0};
-    double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w}, scale[3];
+    int rank, d;
+    int64_t size[3], out[3] = {0, 0, 0};
+    double factor[3], scale[3];
+    memcpy(size, sizes, sizeof size);
+    memcpy(factor, factors, sizeof factor);
+    if (mode == 0) mode = TENSOR_NEAREST;
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_INTERPOLATE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     rank = x->ndim - 2;
     if (rank < 1 || rank > 3)
@@ -6587,16 +6571,16 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
     if (mode < 1 || mode > TENSOR_AREA || (mode > TENSOR_NEAREST_EXACT && wanted && wanted != rank))
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
                            mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
-    if (a->align_corners && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA))
+    if (align && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA))
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: align_corners has no meaning for mode %s; x %t",
                            names[mode], x));
-    if ((a->size > 0) == (a->scale_factor > 0))
+    if ((sizes[0] > 0) == (factors[0] > 0))
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "interpolate: size %d, scale_factor %g: just one of them must be positive "
                            "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
-                           a->size, a->scale_factor, x));
+                           sizes[0], factors[0], x));
     for (d = 0; d < 3; d++) {
-        if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || a->size > 0)) continue;
+        if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || sizes[0] > 0)) continue;
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
                            "finite and positive, sizes go with size",
@@ -6618,9 +6602,9 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
         if (x->dims[2 + d] < 1 || out[d] < 1 || out[d] > 0x7FFFFFFF)
             NN__CLOSE(
                 NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: dim %i of x %t cannot become %d", 2 + d, x, out[d]));
-        scale[d] = a->align_corners && mode > TENSOR_NEAREST_EXACT
+        scale[d] = align && mode > TENSOR_NEAREST_EXACT
                        ? out[d] > 1 ? (n - 1) / ((double)out[d] - 1) : 0
-                   : factor[k] > 0 && !a->recompute_scale_factor ? 1 / factor[k]
+                   : factor[k] > 0 && !recompute ? 1 / factor[k]
                                                                  : n / (double)out[d];
     }
     if (mode == TENSOR_AREA) {
@@ -6631,10 +6615,16 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
     y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
     for (d = 0; d < rank && y->state == TENSOR__LIVE; d++)
         if (out[d] != x->dims[2 + d] || scale[d] != 1)
-            y = nn__resample(y, 2 + d, out[d], scale[d], mode, a->align_corners);
+            y = nn__resample(y, 2 + d, out[d], scale[d], mode, align);
     NN__CLOSE(y == x ? (tensor_clone)(x) : nn__narrow(y, x));
 }
-NN__OWN_FRONT(interpolate, , nn__interpolate_front(&a))
+TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
+    const int64_t size[3] = {a->size, a->size_h, a->size_w};
+    const double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w};
+    return nn__interpolate_front(a->x, size, factor, (int)a->mode, a->align_corners,
+                                 a->recompute_scale_factor);
+}
+NN__OWN_FRONT(interpolate, , nn__interpolate_call(&a))
 
 // Coordinates -1..1 as places 0..size-1.
 TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
@@ -7303,7 +7293,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     TENSOR__(result)(&o, nn__is_half(q) ? (int)TENSOR_F32 : q->dtype, dims, q->ndim - 1);
     return TENSOR__(finish)(&o);
 }
-NN__OPTIONS(scaled_dot_product_attention, )
+NN__OPTIONS(scaled_dot_product_attention, , nn__run_scaled_dot_product_attention(&a))
 
 // ---- recurrent nets: what x adds to the gates is one product over all steps, made before; the kernel goes
 // step by step: a product for what h adds, then the gates of every item
@@ -8252,28 +8242,15 @@ TENSOR__FN tensor_t *nn__only(tensor_t *x, tensor_t *condition) {
     return (tensor_masked_fill)(x, (tensor_logical_not)(condition), 0);
 }
 
-NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR(p, 1))
-NN__FILL(tensor_ranking_loss, NN__OR(margin, 0))
-#define NN__SHARED(op, args) NN__DEFAULTS(tensor_##op, args) NN__SCOPED(op, args)
-
-TENSOR__FN tensor_t *nn__run_hinge_embedding_loss(const tensor_margin_loss_args_t *a) {
-    tensor_t *in[2] = {a->input, a->target}, *x, *t, *y;
-    if (!nn__loss_inputs("hinge_embedding_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
-        return TENSOR__(poison);
-    x = in[0];
-    t = in[1];
-    y = nn__only((tensor_relu)((tensor_rsub_scalar)(x, a->margin)), (tensor_ne_scalar)(t, 1));
-    return nn__reduce((tensor_add)(y, nn__only(x, (tensor_ne_scalar)(t, -1))), a->reduction, a->input);
+TENSOR__FN tensor_t *nn__hinge_embedding_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
+    tensor_t *y = (tensor_relu)((tensor_rsub_scalar)(in[0], a->margin));
+    y = nn__only(y, (tensor_ne_scalar)(in[1], 1));
+    return (tensor_add)(y, nn__only(in[0], (tensor_ne_scalar)(in[1], -1)));
 }
-NN__SHARED(hinge_embedding_loss, tensor_margin_loss)
-
-TENSOR__FN tensor_t *nn__run_soft_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor_t *in[2] = {a->input, a->target};
-    if (!nn__loss_inputs("soft_margin_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
-        return TENSOR__(poison);
-    return nn__reduce((tensor_neg)((tensor_logsigmoid)((tensor_mul)(in[0], in[1]))), a->reduction, a->input);
+TENSOR__FN tensor_t *nn__soft_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
+    (void)a;
+    return (tensor_neg)((tensor_logsigmoid)((tensor_mul)(in[0], in[1])));
 }
-NN__SHARED(soft_margin_loss, tensor_margin_loss)
 
 // Whether input is [N, C] or [C], C > 0, target an index tensor of the dims expected (without C, or all),
 // weight [C] or absent; raises if not.
@@ -8298,37 +8275,24 @@ TENSOR__FN int nn__classes(const char *op, tensor_t *const *in, int all) {
     return 0;
 }
 
-TENSOR__FN tensor_t *nn__run_multi_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor_t *in[3] = {a->input, a->target, a->weight}, *x, *t, *y;
-    double classes;
-    if (!nn__loss_inputs("multi_margin_loss", "input target weight", in, 3, 2, 5, 0, 0,
-                         a->reduction) ||
-        !nn__classes("multi_margin_loss", in, 0))
-        return TENSOR__(poison);
+TENSOR__FN tensor_t *nn__multi_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
+    tensor_t *x = in[0], *t, *y;
+    if (!nn__classes("multi_margin_loss", in, 0)) return TENSOR__(poison);
     if (a->p != 1 && a->p != 2)
-        return NN__FAIL(TENSOR_ERR_SHAPE, "multi_margin_loss: p %d must be 1 or 2 (input %t)", a->p, in[0]);
-    x = in[0];
-    classes = (double)x->dims[x->ndim - 1];
+        return NN__FAIL(TENSOR_ERR_SHAPE, "multi_margin_loss: p %d must be 1 or 2 (input %t)", a->p, x);
     t = (tensor_unsqueeze)(in[1], -1);
     y = (tensor_relu)((tensor_add_scalar)((tensor_sub)(x, (tensor_gather)(x, -1, t)), a->margin));
     if (a->p == 2) y = (tensor_square)(y);
     if (in[2]) y = (tensor_mul)(y, (tensor_gather)((tensor_expand_n)(in[2], x->dims, x->ndim), -1, t));
     // The class itself gives margin^p: no term.
     y = (tensor_scatter)(y, -1, t, nn__like(t->dims, t->ndim, 0, x));
-    y = (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), classes);
-    return nn__reduce(y, a->reduction, a->input);
+    return (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), (double)x->dims[x->ndim - 1]);
 }
-NN__SHARED(multi_margin_loss, tensor_margin_loss)
-
-TENSOR__FN tensor_t *nn__run_multilabel_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor_t *in[3] = {a->input, a->target, NULL}, *x, *t, *real, *y;
-    double classes;
-    if (!nn__loss_inputs("multilabel_margin_loss", "input target", in, 2, 2, 1, 0, 0,
-                         a->reduction) ||
-        !nn__classes("multilabel_margin_loss", in, 1))
-        return TENSOR__(poison);
-    x = in[0];
-    classes = (double)x->dims[x->ndim - 1];
+TENSOR__FN tensor_t *nn__multilabel_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
+    tensor_t *const both[3] = {in[0], in[1], NULL};
+    tensor_t *x = in[0], *t, *real, *y;
+    (void)a;
+    if (!nn__classes("multilabel_margin_loss", both, 1)) return TENSOR__(poison);
     real = (tensor_eq_scalar)((tensor_cumsum)((tensor_eq_scalar)(in[1], -1), -1), 0);   // before the first -1
     t = nn__only(in[1], real);
     y = (tensor_zeros_like)(x);
@@ -8337,43 +8301,26 @@ TENSOR__FN tensor_t *nn__run_multilabel_margin_loss(const tensor_margin_loss_arg
     t = (tensor_relu)((tensor_add_scalar)((tensor_sub)((tensor_unsqueeze)(x, -2), t), 1));
     y = (tensor_logical_and)((tensor_unsqueeze)(y, -2), (tensor_unsqueeze)(real, -1));
     y = (tensor_sum_dim)((tensor_sum_dim)(nn__only(t, y), -1, 0), -1, 0);
-    return nn__reduce((tensor_div_scalar)(y, classes), a->reduction, a->input);
+    return (tensor_div_scalar)(y, (double)x->dims[x->ndim - 1]);
 }
-NN__SHARED(multilabel_margin_loss, tensor_margin_loss)
 
-TENSOR__FN tensor_t *nn__run_multilabel_soft_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor_t *in[3] = {a->input, a->target, a->weight}, *x, *y;
-    if (!nn__loss_inputs("multilabel_soft_margin_loss", "input target weight", in, 3, 2, 5, 2, 2,
-                         a->reduction))
-        return TENSOR__(poison);
-    x = in[0];
+TENSOR__FN tensor_t *nn__multilabel_soft_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
+    tensor_t *x = in[0], *y;
+    (void)a;
     if (x->ndim < 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "multilabel_soft_margin_loss: input %t must be [..., C]", x);
     if (!nn__loss_weight("multilabel_soft_margin_loss", "weight", &in[2], x)) return TENSOR__(poison);
     // t log s(x) + (1 - t) log s(-x) = log s(x) - (1 - t) x
     y = (tensor_sub)((tensor_mul)((tensor_rsub_scalar)(in[1], 1), x), (tensor_logsigmoid)(x));
     if (in[2]) y = (tensor_mul)(y, in[2]);
-    return nn__reduce((tensor_mean_dim)(y, -1, 0), a->reduction, a->input);
+    return (tensor_mean_dim)(y, -1, 0);
 }
-NN__SHARED(multilabel_soft_margin_loss, tensor_margin_loss)
-
-TENSOR__FN tensor_t *nn__run_margin_ranking_loss(const tensor_ranking_loss_args_t *a) {
-    tensor_t *in[3] = {a->input1, a->input2, a->target}, *y;
-    if (!nn__loss_inputs("margin_ranking_loss", "input1 input2 target", in, 3, 3, 3, 4, 6,
-                         a->reduction))
-        return TENSOR__(poison);
-    y = (tensor_mul)(in[2], (tensor_sub)(in[1], in[0]));
-    return nn__reduce((tensor_relu)((tensor_add_scalar)(y, a->margin)), a->reduction, a->input1);
+TENSOR__FN tensor_t *nn__margin_ranking_loss(const tensor_ranking_loss_args_t *a, tensor_t **in) {
+    tensor_t *y = (tensor_mul)(in[2], (tensor_sub)(in[1], in[0]));
+    return (tensor_relu)((tensor_add_scalar)(y, a->margin));
 }
-NN__SHARED(margin_ranking_loss, tensor_ranking_loss)
-
-TENSOR__FN tensor_t *nn__run_cosine_embedding_loss(const tensor_ranking_loss_args_t *a) {
-    tensor_t *in[3] = {a->input1, a->input2, a->target}, *x, *t, *y;
-    if (!nn__loss_inputs("cosine_embedding_loss", "input1 input2 target", in, 3, 3, 3, 4, 2,
-                         a->reduction))
-        return TENSOR__(poison);
-    x = in[0];
-    t = in[2];
+TENSOR__FN tensor_t *nn__cosine_embedding_loss(const tensor_ranking_loss_args_t *a, tensor_t **in) {
+    tensor_t *x = in[0], *t = in[2], *y;
     if (x->ndim < 1 || x->ndim > 2 || t->ndim != x->ndim - 1 || (t->ndim && t->dims[0] != x->dims[0]))
         return NN__FAIL(TENSOR_ERR_SHAPE,
                         "cosine_embedding_loss: input1 %t must be [N, D] or [D], target %t [N] or []", x, t);
@@ -8382,9 +8329,8 @@ TENSOR__FN tensor_t *nn__run_cosine_embedding_loss(const tensor_ranking_loss_arg
     y = (tensor_div)((tensor_sum_dim)((tensor_mul)(x, in[1]), -1, 0), (tensor_sqrt)(y));
     x = nn__only((tensor_rsub_scalar)(y, 1), (tensor_eq_scalar)(t, 1));
     y = nn__only((tensor_relu)((tensor_sub_scalar)(y, a->margin)), (tensor_eq_scalar)(t, -1));
-    return nn__reduce((tensor_add)(x, y), a->reduction, a->input1);
+    return (tensor_add)(x, y);
 }
-NN__SHARED(cosine_embedding_loss, tensor_ranking_loss)
 
 TENSOR__FN tensor_t *nn__distance(tensor_t *a, tensor_t *b, double p, double eps) {
     tensor_t *d = (tensor_add_scalar)((tensor_sub)(a, b), eps);
@@ -8394,11 +8340,8 @@ TENSOR__FN tensor_t *nn__distance(tensor_t *a, tensor_t *b, double p, double eps
     if (p == 1) return (tensor_sum_dim)(d, -1, 0);
     return (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)(d, p), -1, 0), 1 / p);
 }
-TENSOR__FN tensor_t *nn__run_triplet_margin_loss(const tensor_triplet_margin_loss_args_t *a) {
-    tensor_t *in[3] = {a->anchor, a->positive, a->negative}, *away, *y;
-    if (!nn__loss_inputs("triplet_margin_loss", "anchor positive negative", in, 3, 3, 7, 0, 6,
-                         a->reduction))
-        return TENSOR__(poison);
+TENSOR__FN tensor_t *nn__triplet_margin_loss(const tensor_triplet_margin_loss_args_t *a, tensor_t **in) {
+    tensor_t *away, *y;
     if (in[0]->ndim < 1 || !(a->p > 0) || !(a->margin > 0))
         return NN__FAIL(TENSOR_ERR_SHAPE,
                         "triplet_margin_loss: anchor %t must be [..., D], p %g and margin %g above 0", in[0],
@@ -8406,20 +8349,11 @@ TENSOR__FN tensor_t *nn__run_triplet_margin_loss(const tensor_triplet_margin_los
     y = nn__distance(in[0], in[1], a->p, a->eps);
     away = nn__distance(in[0], in[2], a->p, a->eps);
     if (a->swap) away = (tensor_minimum)(away, nn__distance(in[1], in[2], a->p, a->eps));
-    y = (tensor_relu)((tensor_add_scalar)((tensor_sub)(y, away), a->margin));
-    return nn__reduce(y, a->reduction, a->anchor);
+    return (tensor_relu)((tensor_add_scalar)((tensor_sub)(y, away), a->margin));
 }
-NN__OPTIONS(triplet_margin_loss, NN__OR(margin, 1) NN__OR(p, 2) NN__OR(eps, 1e-6))
-
-TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_args_t *a) {
-    tensor_t *in[3] = {a->input, a->target, a->var}, *x, *v, *y;
-    int d, fits, less;
-    if (!nn__loss_inputs("gaussian_nll_loss", "input target var", in, 3, 3, 5, 2, 2, a->reduction))
-        return TENSOR__(poison);
-    x = in[0];
-    v = in[2];
-    less = v->ndim + 1 == x->ndim;
-    fits = v->ndim == x->ndim || less;
+TENSOR__FN tensor_t *nn__gaussian_nll_loss(const tensor_gaussian_nll_loss_args_t *a, tensor_t **in) {
+    tensor_t *x = in[0], *v = in[2], *y;
+    int d, less = v->ndim + 1 == x->ndim, fits = v->ndim == x->ndim || less;
     for (d = 0; fits && d < v->ndim; d++)
         fits = v->dims[d] == x->dims[d] || (d == x->ndim - 1 && v->dims[d] == 1);
     if (!fits)
@@ -8434,17 +8368,10 @@ TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_ar
                        (tensor_add_scalar)((tensor_sub)(v, (tensor_detach)(v)), a->eps), v);
     y = (tensor_div)((tensor_square)((tensor_sub)(x, in[1])), v);
     y = (tensor_mul_scalar)((tensor_add)((tensor_log)(v), y), 0.5);
-    if (a->full) y = (tensor_add_scalar)(y, 0.91893853320467274);
-    return nn__reduce(y, a->reduction, a->input);
+    return a->full ? (tensor_add_scalar)(y, 0.91893853320467274) : y;
 }
-NN__OPTIONS(gaussian_nll_loss, NN__OR(eps, 1e-6))
-
-TENSOR__FN tensor_t *nn__run_poisson_nll_loss(const tensor_poisson_nll_loss_args_t *a) {
-    tensor_t *in[2] = {a->input, a->target}, *x, *t, *y;
-    if (!nn__loss_inputs("poisson_nll_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
-        return TENSOR__(poison);
-    x = in[0];
-    t = in[1];
+TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *a, tensor_t **in) {
+    tensor_t *x = in[0], *t = in[1], *y;
     if (a->no_log_input) y = (tensor_sub)(x, (tensor_mul)(t, (tensor_log)((tensor_add_scalar)(x, a->eps))));
     else y = (tensor_sub)((tensor_exp)(x), (tensor_mul)(t, x));
     if (a->full) {   // t log t - t + log(2 pi t) / 2 above 1
@@ -8452,9 +8379,42 @@ TENSOR__FN tensor_t *nn__run_poisson_nll_loss(const tensor_poisson_nll_loss_args
         tensor_t *s = (tensor_sub)((tensor_mul)((tensor_add_scalar)(t, 0.5), log_t), t);
         y = (tensor_add)(y, (tensor_masked_fill)((tensor_add_scalar)(s, 0.91893853320467274), low, 0));
     }
-    return nn__reduce(y, a->reduction, a->input);
+    return y;
 }
-NN__OPTIONS(poisson_nll_loss, NN__OR(eps, 1e-8))
+
+// tensor_op_with(a), which is nn__op(&a, in) reduced; the inputs behind `same` are those of nn__loss_inputs.
+#define NN__LOSS_OF(op, args, names, required, floats, signs, same, ...)                                     \
+    TENSOR__FN tensor_t *nn__run_##op(const args##_args_t *a) {                                              \
+        tensor_t *in[] = {__VA_ARGS__}, *const like = in[0];                                                 \
+        if (!nn__loss_inputs(#op, names, in, (int)(sizeof in / sizeof in[0]), required, floats, signs, same, \
+                             a->reduction))                                                                  \
+            return TENSOR__(poison);                                                                         \
+        return nn__reduce(nn__##op(a, in), a->reduction, like);                                              \
+    }                                                                                                        \
+    NN__SCOPED(op, args, nn__run_##op(&a))
+NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR(p, 1))
+NN__FILL(tensor_ranking_loss, NN__OR(margin, 0))
+NN__FILL_DEFAULTS(tensor_triplet_margin_loss, NN__OR(margin, 1) NN__OR(p, 2) NN__OR(eps, 1e-6))
+NN__FILL_DEFAULTS(tensor_gaussian_nll_loss, NN__OR(eps, 1e-6))
+NN__FILL_DEFAULTS(tensor_poisson_nll_loss, NN__OR(eps, 1e-8))
+#define NN__X(op, args, ...) NN__DEFAULTS(tensor_##op, args) NN__LOSS_OF(op, args, __VA_ARGS__)
+NN__X(hinge_embedding_loss, tensor_margin_loss, "input target", 2, 1, 2, 2, a->input, a->target)
+NN__X(soft_margin_loss, tensor_margin_loss, "input target", 2, 1, 2, 2, a->input, a->target)
+NN__X(multi_margin_loss, tensor_margin_loss, "input target weight", 2, 5, 0, 0, a->input, a->target,
+      a->weight)
+NN__X(multilabel_margin_loss, tensor_margin_loss, "input target", 2, 1, 0, 0, a->input, a->target)
+NN__X(multilabel_soft_margin_loss, tensor_margin_loss, "input target weight", 2, 5, 2, 2, a->input, a->target,
+      a->weight)
+NN__X(margin_ranking_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 4, 6, a->input1, a->input2,
+      a->target)
+NN__X(cosine_embedding_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 4, 2, a->input1, a->input2,
+      a->target)
+#undef NN__X
+NN__LOSS_OF(triplet_margin_loss, tensor_triplet_margin_loss, "anchor positive negative", 3, 7, 0, 6,
+            a->anchor, a->positive, a->negative)
+NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 5, 2, 2, a->input, a->target,
+            a->var)
+NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 1, 2, 2, a->input, a->target)
 
 // ---- ctc: log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states).
 // The kernel makes the gradient along: what backward would need is all there.
@@ -8692,7 +8652,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     if (single && a->reduction == TENSOR_NONE) y = (tensor_squeeze)(y, 0);
     return nn__reduce(y, a->reduction, a->log_probs);
 }
-NN__OPTIONS(ctc_loss, NN__OR(blank, 0))
+NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 
 // ---- the table
 
@@ -9852,17 +9812,7 @@ TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
 // i: size (3), mode, align_corners, no size; f: scale factors (3)
 TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    tensor_interpolate_args_t a = tensor_interpolate_defaults();
-    a.x = x;
-    a.size = l->i[0];
-    a.size_h = l->i[1];
-    a.size_w = l->i[2];
-    a.scale_factor = l->f[0];
-    a.scale_factor_h = l->f[1];
-    a.scale_factor_w = l->f[2];
-    a.mode = (tensor_interpolation_t)l->i[3];
-    a.align_corners = l->i[4] != 0;
-    return (tensor_interpolate_with)(a);
+    return nn__interpolate_front(x, l->i, l->f, (int)l->i[3], l->i[4] != 0, 0);
 }
 // i: mode, how many numbers, the numbers, [8] dims; f: value
 TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
@@ -9870,42 +9820,34 @@ TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
     return (tensor_pad_n)(x, l->i + 2, (int)l->i[1], (tensor_pad_t)l->i[0], l->f[0]);
 }
 
-// i: size, no_affine, no_bias alone; f: eps
+// i: size, no_affine (rms: no eps), no_bias alone, rms; f: eps
 TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    tensor_layer_norm_args_t a = tensor_layer_norm_defaults();
     if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0]))
-        return NN__FAIL(TENSOR_ERR_SHAPE, "layer_norm: x %t must end in a dim of %d", x, l->i[0]);
-    a.x = x;
-    a.weight = nn__tensor(m, 0);
-    a.bias = nn__tensor(m, 1);
-    a.eps = l->f[0];
-    return (tensor_layer_norm_with)(a);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d",
+                        l->i[3] ? "rms_norm" : "layer_norm", x, l->i[0]);
+    return nn__layer_norm_front(x, nn__tensor(m, 0), nn__tensor(m, 1), 1, l->f[0], l->i[3] != 0);
 }
 
 // i: channels, fewest dims, most dims, instance, cumulative; f: eps, momentum
 TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    const char *op = l->i[3] ? "instance_norm" : "batch_norm";
-    tensor_t *in[5], *batches = nn__called(m, "num_batches_tracked"), *y;
+    tensor_t *mean = nn__called(m, "running_mean"), *batches = nn__called(m, "num_batches_tracked"), *y;
     tensor_scope_t scope;
     double momentum = l->f[1];
-    int own, single = 0;
+    int single = 0;
     if (x && !(tensor_is_poison)(x)) {
         single = l->i[3] && x->ndim == l->i[1];
         if (x->ndim < l->i[1] || x->ndim > l->i[2] || x->dims[!single] != l->i[0])
-            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %d%s dims and %d channels", op, x, l->i[2],
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %d%s dims and %d channels",
+                            l->i[3] ? "instance_norm" : "batch_norm", x, l->i[2],
                             l->i[1] == l->i[2] ? "" : " (or one less)", l->i[0]);
     }
-    in[1] = nn__called(m, "running_mean");
-    in[2] = nn__called(m, "running_var");
-    in[3] = nn__called(m, "weight");
-    in[4] = nn__called(m, "bias");
-    own = m->training || !in[1];
     if (m->training && batches && l->i[4]) momentum = 1 / (double)((tensor_item_i64)(batches) + 1);
     scope = TENSOR__(scope)(-1);
-    in[0] = single ? (tensor_unsqueeze)(x, 0) : x;
-    y = nn__batch_norm(op, in, l->i[3] != 0, own, momentum, l->f[0]);
+    y = nn__batch_norm(single ? (tensor_unsqueeze)(x, 0) : x, mean, nn__called(m, "running_var"),
+                       nn__called(m, "weight"), nn__called(m, "bias"), l->i[3] != 0, m->training || !mean,
+                       momentum, l->f[0]);
     y = (tensor_scope_return)(scope, single ? (tensor_squeeze)(y, 0) : y);
     if (m->training && batches && !l->i[3] && !(tensor_is_poison)(y)) (tensor_add_scalar_)(batches, 1);
     return y;
@@ -9914,27 +9856,9 @@ TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
 // i: groups, channels; f: eps
 TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    tensor_group_norm_args_t a = tensor_group_norm_defaults();
     if (x && !(tensor_is_poison)(x) && (x->ndim < 2 || x->dims[1] != l->i[1]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, %d, ...]", x, l->i[1]);
-    a.x = x;
-    a.groups = l->i[0];
-    a.weight = nn__tensor(m, 0);
-    a.bias = nn__tensor(m, 1);
-    a.eps = l->f[0];
-    return (tensor_group_norm_with)(a);
-}
-
-// i: size, no eps; f: eps, < 0 = that of the dtype
-TENSOR__FN tensor_t *nn__forward_rms_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    tensor_rms_norm_args_t a = tensor_rms_norm_defaults();
-    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0]))
-        return NN__FAIL(TENSOR_ERR_SHAPE, "rms_norm: x %t must end in a dim of %d", x, l->i[0]);
-    a.x = x;
-    a.weight = nn__tensor(m, 0);
-    a.eps = l->f[0];
-    return (tensor_rms_norm_with)(a);
+    return nn__group_norm(x, l->i[0], nn__tensor(m, 0), nn__tensor(m, 1), l->f[0]);
 }
 
 // The module of that name, NULL if there is none.
@@ -10217,15 +10141,8 @@ TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
 // i: count, size, padding row or -1, scale_grad_by_freq, has a padding row, sparse; f: max_norm, norm_type
 TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    tensor_embedding_args_t a = tensor_embedding_defaults();
-    a.index = x;
-    a.weight = nn__tensor(m, 0);
-    if (l->i[2] >= 0) a.padding_idx = l->i[2] == 0 ? TENSOR_ZERO : l->i[2];
-    a.scale_grad_by_freq = l->i[3] != 0;
-    a.sparse = l->i[5] != 0;
-    a.max_norm = l->f[0];
-    a.norm_type = l->f[1];
-    return (tensor_embedding_with)(a);
+    return nn__embedding_front(x, nn__tensor(m, 0), !l->i[4] ? 0 : l->i[2] == 0 ? TENSOR_ZERO : l->i[2],
+                               l->f[0], l->f[1], l->i[3] != 0, l->i[5] != 0);
 }
 
 TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
@@ -10256,46 +10173,61 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-// Layers that are one call, activations above all: name, printed name and numbers, result.
-#define NN_CALLS(X)                                                                                    \
+// Layers that are one call, activations above all: X(name, printed name and numbers, result), and where it is
+// made of such numbers Y(name, function, its parameters, f[0], f[1], i[0]).
+#define NN__NONE(...)
+#define NN_CALLS(X, Y)                                                                                       \
     X(ALPHA_DROPOUT, "AlphaDropout", "p=$0", (tensor_alpha_dropout)(x, l->f[0], m->training))                \
-    X(CELU, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0]))                                                   \
+    X(CELU, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0])) Y(CELU, celu, (double alpha), alpha, 0, 0)        \
     X(DROPOUT, "Dropout", "p=$0", (tensor_dropout)(x, l->f[0], m->training))                                 \
     X(DROPOUT1D, "Dropout1d", "p=$0", (tensor_dropout1d)(x, l->f[0], m->training))                           \
     X(DROPOUT2D, "Dropout2d", "p=$0", (tensor_dropout2d)(x, l->f[0], m->training))                           \
     X(DROPOUT3D, "Dropout3d", "p=$0", (tensor_dropout3d)(x, l->f[0], m->training))                           \
-    X(ELU, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0]))                                                      \
-    X(FLATTEN, "Flatten", "", (tensor_flatten)(x, 1, -1))                                                    \
-    X(GELU, "GELU", "", (tensor_gelu)(x))                                                                    \
+    X(ELU, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0])) Y(ELU, elu, (double alpha), alpha, 0, 0)             \
+    X(FLATTEN, "Flatten", "", (tensor_flatten)(x, 1, -1)) Y(FLATTEN, flatten, (void), 0, 0, 0)               \
+    X(GELU, "GELU", "", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)                                     \
     X(GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                                        \
-    X(GLU, "GLU", "dim=#0", (tensor_glu)(x, l->i[0]))                                                        \
+        Y(GELU_TANH, gelu_tanh, (void), 0, 0, 0)                                                             \
+    X(GLU, "GLU", "dim=#0", (tensor_glu)(x, l->i[0])) Y(GLU, glu, (int64_t dim), 0, 0, dim)                  \
     X(HARDSHRINK, "Hardshrink", "$0", (tensor_hardshrink)(x, l->f[0]))                                       \
-    X(HARDSIGMOID, "Hardsigmoid", "", (tensor_hardsigmoid)(x))                                               \
-    X(HARDSWISH, "Hardswish", "", (tensor_hardswish)(x))                                                     \
+        Y(HARDSHRINK, hardshrink, (double lambd), lambd, 0, 0)                                               \
+    X(HARDSIGMOID, "Hardsigmoid", "", (tensor_hardsigmoid)(x)) Y(HARDSIGMOID, hardsigmoid, (void), 0, 0, 0)  \
+    X(HARDSWISH, "Hardswish", "", (tensor_hardswish)(x)) Y(HARDSWISH, hardswish, (void), 0, 0, 0)            \
     X(HARDTANH, "Hardtanh", "min_val=$0, max_val=$1", (tensor_hardtanh)(x, l->f[0], l->f[1]))                \
+        Y(HARDTANH, hardtanh, (double lo, double hi), lo, hi, 0)                                             \
     X(LEAKY_RELU, "LeakyReLU", "negative_slope=$0", (tensor_leaky_relu)(x, l->f[0]))                         \
+        Y(LEAKY_RELU, leaky_relu, (double slope), slope, 0, 0)                                               \
     X(LINEAR, "Linear", "in_features=#0, out_features=#1, bias={2True|False}",                               \
       (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1)))                                                \
-    X(LOGSIGMOID, "LogSigmoid", "", (tensor_logsigmoid)(x))                                                  \
+    X(LOGSIGMOID, "LogSigmoid", "", (tensor_logsigmoid)(x)) Y(LOGSIGMOID, logsigmoid, (void), 0, 0, 0)       \
     X(LOG_SOFTMAX, "LogSoftmax", "dim=#0", (tensor_log_softmax)(x, l->i[0]))                                 \
-    X(MISH, "Mish", "", (tensor_mish)(x))                                                                    \
+        Y(LOG_SOFTMAX, log_softmax, (int64_t dim), 0, 0, dim)                                                \
+    X(MISH, "Mish", "", (tensor_mish)(x)) Y(MISH, mish, (void), 0, 0, 0)                                     \
     X(PIXEL_SHUFFLE, "PixelShuffle", "upscale_factor=#0", (tensor_pixel_shuffle)(x, l->i[0]))                \
+        Y(PIXEL_SHUFFLE, pixel_shuffle, (int64_t factor), 0, 0, factor)                                      \
     X(PIXEL_UNSHUFFLE, "PixelUnshuffle", "downscale_factor=#0", (tensor_pixel_unshuffle)(x, l->i[0]))        \
+        Y(PIXEL_UNSHUFFLE, pixel_unshuffle, (int64_t factor), 0, 0, factor)                                  \
     X(PRELU, "PReLU", "num_parameters=#0", (tensor_prelu)(x, nn__tensor(m, 0)))                              \
-    X(RELU, "ReLU", "", (tensor_relu)(x))                                                                    \
-    X(RELU6, "ReLU6", "", (tensor_relu6)(x))                                                                 \
+    X(RELU, "ReLU", "", (tensor_relu)(x)) Y(RELU, relu, (void), 0, 0, 0)                                     \
+    X(RELU6, "ReLU6", "", (tensor_relu6)(x)) Y(RELU6, relu6, (void), 0, 0, 0)                                \
     X(RRELU, "RReLU", "lower=$0, upper=$1", (tensor_rrelu)(x, l->f[0], l->f[1], m->training))                \
-    X(SELU, "SELU", "", (tensor_selu)(x))                                                                    \
-    X(SIGMOID, "Sigmoid", "", (tensor_sigmoid)(x))                                                           \
-    X(SILU, "SiLU", "", (tensor_silu)(x))                                                                    \
+        Y(RRELU, rrelu, (double lower, double upper), lower, upper, 0)                                       \
+    X(SELU, "SELU", "", (tensor_selu)(x)) Y(SELU, selu, (void), 0, 0, 0)                                     \
+    X(SIGMOID, "Sigmoid", "", (tensor_sigmoid)(x)) Y(SIGMOID, sigmoid, (void), 0, 0, 0)                      \
+    X(SILU, "SiLU", "", (tensor_silu)(x)) Y(SILU, silu, (void), 0, 0, 0)                                     \
     X(SOFTMAX, "Softmax", "dim=#0", (tensor_softmax)(x, l->i[0]))                                            \
+        Y(SOFTMAX, softmax, (int64_t dim), 0, 0, dim)                                                        \
     X(SOFTMIN, "Softmin", "dim=#0", (tensor_softmin)(x, l->i[0]))                                            \
+        Y(SOFTMIN, softmin, (int64_t dim), 0, 0, dim)                                                        \
     X(SOFTPLUS, "Softplus", "beta=$0, threshold=$1", (tensor_softplus)(x, l->f[0], l->f[1]))                 \
+        Y(SOFTPLUS, softplus, (double beta, double threshold), beta, threshold, 0)                           \
     X(SOFTSHRINK, "Softshrink", "$0", (tensor_softshrink)(x, l->f[0]))                                       \
-    X(SOFTSIGN, "Softsign", "", (tensor_softsign)(x))                                                        \
-    X(TANH, "Tanh", "", (tensor_tanh)(x))                                                                    \
-    X(TANHSHRINK, "Tanhshrink", "", (tensor_tanhshrink)(x))                                                  \
-    X(THRESHOLD, "Threshold", "threshold=$0, value=$1", (tensor_threshold)(x, l->f[0], l->f[1]))
+        Y(SOFTSHRINK, softshrink, (double lambd), lambd, 0, 0)                                               \
+    X(SOFTSIGN, "Softsign", "", (tensor_softsign)(x)) Y(SOFTSIGN, softsign, (void), 0, 0, 0)                 \
+    X(TANH, "Tanh", "", (tensor_tanh)(x)) Y(TANH, tanh, (void), 0, 0, 0)                                     \
+    X(TANHSHRINK, "Tanhshrink", "", (tensor_tanhshrink)(x)) Y(TANHSHRINK, tanhshrink, (void), 0, 0, 0)       \
+    X(THRESHOLD, "Threshold", "threshold=$0, value=$1", (tensor_threshold)(x, l->f[0], l->f[1]))             \
+        Y(THRESHOLD, threshold, (double threshold, double value), threshold, value, 0)
 
 #define NN__CONV_TEXT                                                                                        \
     "#0, #1, kernel_size=@9, stride=@c{5|, padding=@f|, padding=same}?6, dilation=@i}?7, output_padding=@l}" \
@@ -10354,9 +10286,9 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(MODULE_LIST, "ModuleList", NULL, "", 0)                                                                \
     NN__RANKS(X, BATCH_NORM, "BatchNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                       \
     NN__RANKS(X, INSTANCE_NORM, "InstanceNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                 \
-    X(GROUP_NORM, "GroupNorm", nn__forward_group_norm, "#0, #1, eps=$0, affine={WFalse|True}", 0)            \
-    X(RMS_NORM, "RMSNorm", nn__forward_rms_norm,                                                             \
-      "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 0)                                          \
+    X(GROUP_NORM, "GroupNorm", nn__forward_group_norm, "#0, #1, eps=$0, affine={WFalse|True}", 1)            \
+    X(RMS_NORM, "RMSNorm", nn__forward_layer_norm,                                                           \
+      "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 1)                                          \
     X(EMBEDDING, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}", 0)                         \
     X(IDENTITY, "Identity", nn__forward_identity, "", 0)                                                     \
     X(SEQUENTIAL, "Sequential", nn__forward_sequential, "", 0)
@@ -10367,12 +10299,12 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
         (void)l;                                                                                             \
         return result;                                                                                       \
     }
-NN_CALLS(NN__X)
+NN_CALLS(NN__X, NN__NONE)
 #undef NN__X
 
 enum {
 #define NN__X(ID, name, ...) NN__##ID##_KIND,
-    NN_LAYERS(NN__X) NN_CALLS(NN__X)
+    NN_LAYERS(NN__X) NN_CALLS(NN__X, NN__NONE)
 #undef NN__X
         NN__KINDS
 };
@@ -10381,7 +10313,7 @@ static const nn__kind_t nn__kinds[NN__KINDS] = {
     NN_LAYERS(NN__X)
 #undef NN__X
 #define NN__X(ID, name, text, result) {name, nn__forward_##ID, text, 0},
-    NN_CALLS(NN__X)
+    NN_CALLS(NN__X, NN__NONE)
 #undef NN__X
 };
 
@@ -10476,6 +10408,13 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
     (nn_parameter)(&l->base, name, t);
     (tensor_scope_end)(scope);
     TENSOR__(pop_path)(nn__self());
+}
+
+// l with weight [n] ones and bias [n] zeros, where they are wanted.
+TENSOR__FN nn__layer_t *nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) {
+    if (weight) nn__add_parameter(l, "weight", &n, 1, NN__ONES, 0);
+    if (bias) nn__add_parameter(l, "bias", &n, 1, NN__ZEROS, 0);
+    return l;
 }
 
 // nn_layer_with(a), which is `make`.
@@ -10651,16 +10590,11 @@ NN__LAYER(unfold, nn_columns, nn__columns_new(&a, 0))
 NN__LAYER(fold, nn_columns, nn__columns_new(&a, 1))
 
 TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
-    nn__layer_t *l;
     const int64_t i[] = {a.size, a.no_affine != 0, !a.no_affine && a.no_bias};
     if (a.size < 1) return nn__refuse("layer_norm", "size must be > 0", a.size);
-    l = NN__MAKE(NN__LAYER_NORM_KIND, a.eps, 0);
-    if (!l) return NULL;
-    if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
-    if (!a.no_affine && !a.no_bias) nn__add_parameter(l, "bias", &a.size, 1, NN__ZEROS, 0);
-    return nn__done(l);
+    return nn__done(nn__add_affine(NN__MAKE(NN__LAYER_NORM_KIND, a.eps, 0), a.size, !a.no_affine,
+                                   !a.no_affine && !a.no_bias));
 }
-
 NN__OWN_LAYER(layer_norm, NN__OR(eps, 1e-5), nn__make_layer_norm(a))
 
 // Begins a typed forward: m must be a layer of kind first..last. -> 0 after raising
@@ -10687,25 +10621,21 @@ TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tenso
 TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, double value,
                                tensor_dtype_t dtype) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    if (l->base.code == TENSOR_OK) (nn_buffer)(&l->base, name, (tensor_full_n)(&n, n >= 0, value, dtype));
+    if (l && l->base.code == TENSOR_OK)
+        (nn_buffer)(&l->base, name, (tensor_full_n)(&n, n >= 0, value, dtype));
     (tensor_scope_end)(scope);
 }
 
 // Zeroes a row of the first parameter.
 TENSOR__FN void nn__zero_row(nn__layer_t *l, int64_t row) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    if (l->base.code == TENSOR_OK) (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, row));
+    if (l && l->base.code == TENSOR_OK) (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, row));
     (tensor_scope_end)(scope);
-}
-// weight [n] ones and bias [n] zeros, where they are wanted.
-TENSOR__FN void nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) {
-    if (weight) nn__add_parameter(l, "weight", &n, 1, NN__ONES, 0);
-    if (bias) nn__add_parameter(l, "bias", &n, 1, NN__ZEROS, 0);
 }
 
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     nn__layer_t *l;
-    int64_t dims[2] = {a.count, a.size}, padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
+    int64_t padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
     const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0, a.sparse != 0};
     if (a.count < 1) return nn__refuse("embedding_bag", "count must be > 0", a.count);
     if (a.size < 1) return nn__refuse("embedding_bag", "size must be > 0", a.size);
@@ -10714,8 +10644,7 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     if (padding >= a.count || padding < -a.count)
         return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
     l = NN__MAKE(NN__EMBEDDING_BAG_KIND, 0, 0);
-    if (!l) return NULL;
-    nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
+    nn__add_parameter(l, "weight", i, 2, NN__NORMAL, 1);
     if (a.padding_idx != 0) nn__zero_row(l, padding);
     return nn__done(l);
 }
@@ -10723,13 +10652,9 @@ NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
     nn__layer_t *l;
-    int64_t dims[3];
+    const int64_t dims[3] = {out, in1, in2};
     if (in1 < 1 || in2 < 1 || out < 1) return nn__refuse("bilinear", "in1, in2 and out must be > 0", out);
     l = nn__make(NN__BILINEAR_KIND);
-    if (!l) return NULL;
-    dims[0] = out;
-    dims[1] = in1;
-    dims[2] = in2;
     nn__add_parameter(l, "weight", dims, 3, NN__UNIFORM, 1 / sqrt((double)in1));
     if (!no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, 1 / sqrt((double)in1));
     return nn__done(l);
@@ -10765,7 +10690,6 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
         return nn__refuse(op, "a cell has one layer and direction", a.layers);
     k = kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0;
     l = NN__MAKE(NN__RNN_KIND + 3 * cell + k, a.dropout, 0);
-    if (!l) return NULL;
     for (layer = 0; layer < a.layers; layer++)
         for (d = 0; d < dirs; d++)
             for (k = 0; k < 5; k++) {
@@ -10977,7 +10901,6 @@ TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance
                          a.cumulative != 0};
     if (a.channels < 1) return nn__refuse(op, "channels must be > 0", a.channels);
     l = NN__MAKE((instance ? NN__INSTANCE_NORM1D_KIND : NN__BATCH_NORM1D_KIND) + nd - 1, a.eps, a.momentum);
-    if (!l) return NULL;
     nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
     if (a.no_track_running_stats) return nn__done(l);
     nn__add_buffer(l, "running_mean", a.channels, 0, TENSOR_F32);
@@ -11002,32 +10925,24 @@ NN__PER_RANK(instance_norm, nn_instance_norm, nn__make_instance_norm, a)
 #undef NN__PER_RANK
 
 TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
-    nn__layer_t *l;
     const int64_t i[] = {a.groups, a.channels};
     if (a.groups < 1) return nn__refuse("group_norm", "groups must be > 0", a.groups);
     if (a.channels < 1 || a.channels % a.groups != 0)
         return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
-    l = NN__MAKE(NN__GROUP_NORM_KIND, a.eps, 0);
-    if (!l) return NULL;
-    nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
-    return nn__done(l);
+    return nn__done(nn__add_affine(NN__MAKE(NN__GROUP_NORM_KIND, a.eps, 0), a.channels, !a.no_affine,
+                                   !a.no_affine));
 }
 NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
-    nn__layer_t *l;
-    const int64_t i[] = {a.size, a.eps < 0};
+    const int64_t i[] = {a.size, a.eps < 0, 0, 1};
     if (a.size < 1) return nn__refuse("rms_norm", "size must be > 0", a.size);
-    l = NN__MAKE(NN__RMS_NORM_KIND, a.eps, 0);
-    if (!l) return NULL;
-    if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
-    return nn__done(l);
+    return nn__done(nn__add_affine(NN__MAKE(NN__RMS_NORM_KIND, a.eps, 0), a.size, !a.no_affine, 0));
 }
 NN__OWN_LAYER(rms_norm, NN__OR(eps, -1), nn__make_rms_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     nn__layer_t *l;
-    int64_t dims[2];
     if (a.surplus_) {   // of a call: 0 = none, negative ones from the end
         if (a.padding_idx != TENSOR_ZERO && a.padding_idx < -a.count)
             return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
@@ -11036,33 +10951,20 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     }
     if (a.count < 1) return nn__refuse("embedding", "count must be > 0", a.count);
     if (a.size < 1) return nn__refuse("embedding", "size must be > 0", a.size);
-    if (a.padding_idx >= a.count) {
+    if (a.padding_idx >= a.count)
         return nn__refuse("embedding", "padding_idx must be below count", a.padding_idx);
-    }
-    l = nn__make(NN__EMBEDDING_KIND);
-    if (!l) return NULL;
-    l->i[0] = dims[0] = a.count;
-    l->i[1] = dims[1] = a.size;
-    l->i[2] = a.padding_idx < 0 ? -1 : a.padding_idx;
-    l->i[3] = a.scale_grad_by_freq != 0;
-    l->i[4] = a.padding_idx >= 0;
-    l->i[5] = a.sparse != 0;
-    l->f[0] = a.max_norm;
-    l->f[1] = a.norm_type;
-    nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
+    const int64_t i[] = {a.count, a.size, a.padding_idx < 0 ? -1 : a.padding_idx, a.scale_grad_by_freq != 0,
+                         a.padding_idx >= 0, a.sparse != 0};
+    l = NN__MAKE(NN__EMBEDDING_KIND, a.max_norm, a.norm_type);
+    nn__add_parameter(l, "weight", i, 2, NN__NORMAL, 1);
     if (a.padding_idx >= 0) nn__zero_row(l, a.padding_idx);
     return nn__done(l);
 }
 NN__OWN_LAYER(embedding, a->padding_idx = a->surplus_ ? a->padding_idx : -1;, nn__make_embedding(a))
 
 TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int64_t dim) {
-    nn__layer_t *l = nn__make(kind);
-    if (l) {
-        l->f[0] = f0;
-        l->f[1] = f1;
-        l->i[0] = dim;
-    }
-    return nn__done(l);
+    const int64_t i[] = {dim};
+    return nn__done(NN__MAKE(kind, f0, f1));
 }
 #define NN__X(ID, name)                                                                                      \
     TENSOR_API nn_module_t *(nn_##name)(double p) {                                                          \
@@ -11075,44 +10977,14 @@ NN__X(ALPHA_DROPOUT, alpha_dropout)
 #undef NN__X
 #define NN__X(ID, name, params, f0, f1, dim)                                                                 \
     TENSOR_API nn_module_t *(nn_##name) params { return nn__make_activation(NN__##ID##_KIND, f0, f1, dim); }
-NN__X(FLATTEN, flatten, (void), 0, 0, 0)
+NN_CALLS(NN__NONE, NN__X)
 NN__X(IDENTITY, identity, (void), 0, 0, 0)
-NN__X(CELU, celu, (double alpha), alpha, 0, 0)
-NN__X(ELU, elu, (double alpha), alpha, 0, 0)
-NN__X(GELU, gelu, (void), 0, 0, 0)
-NN__X(GELU_TANH, gelu_tanh, (void), 0, 0, 0)
-NN__X(GLU, glu, (int64_t dim), 0, 0, dim)
-NN__X(HARDSHRINK, hardshrink, (double lambd), lambd, 0, 0)
-NN__X(HARDSIGMOID, hardsigmoid, (void), 0, 0, 0)
-NN__X(HARDSWISH, hardswish, (void), 0, 0, 0)
-NN__X(HARDTANH, hardtanh, (double lo, double hi), lo, hi, 0)
-NN__X(LEAKY_RELU, leaky_relu, (double slope), slope, 0, 0)
-NN__X(LOG_SOFTMAX, log_softmax, (int64_t dim), 0, 0, dim)
-NN__X(LOGSIGMOID, logsigmoid, (void), 0, 0, 0)
-NN__X(MISH, mish, (void), 0, 0, 0)
-NN__X(PIXEL_SHUFFLE, pixel_shuffle, (int64_t factor), 0, 0, factor)
-NN__X(PIXEL_UNSHUFFLE, pixel_unshuffle, (int64_t factor), 0, 0, factor)
-NN__X(RELU, relu, (void), 0, 0, 0)
-NN__X(RELU6, relu6, (void), 0, 0, 0)
-NN__X(RRELU, rrelu, (double lower, double upper), lower, upper, 0)
-NN__X(SELU, selu, (void), 0, 0, 0)
-NN__X(SIGMOID, sigmoid, (void), 0, 0, 0)
-NN__X(SILU, silu, (void), 0, 0, 0)
-NN__X(SOFTMAX, softmax, (int64_t dim), 0, 0, dim)
-NN__X(SOFTMIN, softmin, (int64_t dim), 0, 0, dim)
-NN__X(SOFTPLUS, softplus, (double beta, double threshold), beta, threshold, 0)
-NN__X(SOFTSHRINK, softshrink, (double lambd), lambd, 0, 0)
-NN__X(SOFTSIGN, softsign, (void), 0, 0, 0)
-NN__X(TANH, tanh, (void), 0, 0, 0)
-NN__X(TANHSHRINK, tanhshrink, (void), 0, 0, 0)
-NN__X(THRESHOLD, threshold, (double threshold, double value), threshold, value, 0)
 #undef NN__X
 TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
+    const int64_t i[] = {num_parameters};
     nn__layer_t *l;
     if (num_parameters < 1) return nn__refuse("prelu", "num_parameters must be > 0", num_parameters);
-    l = nn__make(NN__PRELU_KIND);
-    if (!l) return NULL;
-    l->i[0] = num_parameters;
+    l = NN__MAKE(NN__PRELU_KIND, 0, 0);
     nn__add_parameter(l, "weight", &num_parameters, 1, NN__CONSTANT, init);
     return nn__done(l);
 }
