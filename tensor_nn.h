@@ -349,6 +349,7 @@ TENSOR_API tensor_pair_t tensor_adaptive_max_pool3d(tensor_t *x, int64_t d, int6
 //   -> new as tensor_avg_pool2d;  grad through it;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_lp_pool1d(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil);
 TENSOR_API tensor_t *tensor_lp_pool2d(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil);
+TENSOR_API tensor_t *tensor_lp_pool3d(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil);
 
 typedef struct tensor_max_unpool_args_t {
     const char *site_ TENSOR_INIT;
@@ -562,6 +563,7 @@ TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t 
 #define tensor_channel_shuffle(...) TENSOR__CALL(tensor_channel_shuffle, __VA_ARGS__)
 #define tensor_lp_pool1d(...) TENSOR__CALL(tensor_lp_pool1d, __VA_ARGS__)
 #define tensor_lp_pool2d(...) TENSOR__CALL(tensor_lp_pool2d, __VA_ARGS__)
+#define tensor_lp_pool3d(...) TENSOR__CALL(tensor_lp_pool3d, __VA_ARGS__)
 #define tensor_pad_n(...) TENSOR__CALL(tensor_pad_n, __VA_ARGS__)
 #define tensor_pixel_shuffle(...) TENSOR__CALL(tensor_pixel_shuffle, __VA_ARGS__)
 #define tensor_pixel_unshuffle(...) TENSOR__CALL(tensor_pixel_unshuffle, __VA_ARGS__)
@@ -1192,6 +1194,20 @@ TENSOR_API nn_module_t *nn_avg_pool1d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_avg_pool2d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_avg_pool3d_with(nn_pool_args_t a);
 TENSOR_API nn_pool_args_t nn_pool_defaults(void);
+// The way back of a max pool of that window: nn_max_unpool_forward(m, p.values, p.indices, NULL).
+//   -> module;  errors as above
+TENSOR_API nn_module_t *nn_max_unpool1d_with(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn_max_unpool2d_with(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn_max_unpool3d_with(nn_pool_args_t a);
+//   size     of the result's last dims (1, 2 or 3 numbers), NULL = the smallest the pool's input can have had
+//   -> new, as tensor_max_unpool1d, 2d, 3d;  errors SHAPE, INDEX, DTYPE, UNSUPPORTED (another kind of module)
+TENSOR_API tensor_t *nn_max_unpool_forward(nn_module_t *m, tensor_t *x, tensor_t *indices,
+                                           const int64_t *size);
+
+// tensor_lp_pool1d, 2d, 3d.   -> module;  errors as above
+TENSOR_API nn_module_t *nn_lp_pool1d(double norm, int64_t kernel, int64_t stride, int ceil);
+TENSOR_API nn_module_t *nn_lp_pool2d(double norm, int64_t kernel, int64_t stride, int ceil);
+TENSOR_API nn_module_t *nn_lp_pool3d(double norm, int64_t kernel, int64_t stride, int ceil);
 
 // Pools with the size of the result given, -1 = that of x.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_adaptive_avg_pool1d(int64_t l);
@@ -1219,13 +1235,16 @@ TENSOR_API nn_upsample_args_t nn_upsample_defaults(void);
 TENSOR_API nn_module_t *nn_pixel_shuffle(int64_t factor);
 TENSOR_API nn_module_t *nn_pixel_unshuffle(int64_t factor);
 
-// tensor_pad_n of n numbers (at most 6); the others pad both ends of the last two dims by `by`.
+// tensor_pad_n of n numbers (at most 6); the others pad both ends of the last one, two or three dims by `by`.
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_pad_n(const int64_t *pads, int n, tensor_pad_t mode, double value);
 TENSOR_API nn_module_t *nn_zero_pad2d(int64_t by);
 TENSOR_API nn_module_t *nn_constant_pad2d(int64_t by, double value);
 TENSOR_API nn_module_t *nn_reflection_pad2d(int64_t by);
 TENSOR_API nn_module_t *nn_replication_pad2d(int64_t by);
+TENSOR_API nn_module_t *nn_circular_pad1d(int64_t by);
+TENSOR_API nn_module_t *nn_circular_pad2d(int64_t by);
+TENSOR_API nn_module_t *nn_circular_pad3d(int64_t by);
 
 // tensor_im2col; tensor_col2im into images of height x width: nn_fold(height, kernel, .padding = 1).
 //   -> module;  errors as above
@@ -1435,6 +1454,16 @@ typedef struct nn_rms_norm_args_t {
 TENSOR_API nn_module_t *nn_rms_norm_with(nn_rms_norm_args_t a);
 TENSOR_API nn_rms_norm_args_t nn_rms_norm_defaults(void);
 
+// tensor_local_response_norm.   -> module;  errors as above
+typedef struct nn_local_response_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t size TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double alpha TENSOR_INIT, beta TENSOR_INIT, k TENSOR_INIT;      // 1e-4, 0.75, 1
+} nn_local_response_norm_args_t;
+TENSOR_API nn_module_t *nn_local_response_norm_with(nn_local_response_norm_args_t a);
+TENSOR_API nn_local_response_norm_args_t nn_local_response_norm_defaults(void);
+
 // Rows of a table.  weight [count, size], standard normal
 //   padding_idx  row that starts as zeros and gets no gradient; row 0 is TENSOR_ZERO; in
 //                nn_embedding_with -1 = none
@@ -1520,6 +1549,9 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 #define nn_avg_pool1d(...) NN__WITH(nn_avg_pool1d, nn_pool, __VA_ARGS__)
 #define nn_avg_pool2d(...) NN__WITH(nn_avg_pool2d, nn_pool, __VA_ARGS__)
 #define nn_avg_pool3d(...) NN__WITH(nn_avg_pool3d, nn_pool, __VA_ARGS__)
+#define nn_max_unpool1d(...) NN__WITH(nn_max_unpool1d, nn_pool, __VA_ARGS__)
+#define nn_max_unpool2d(...) NN__WITH(nn_max_unpool2d, nn_pool, __VA_ARGS__)
+#define nn_max_unpool3d(...) NN__WITH(nn_max_unpool3d, nn_pool, __VA_ARGS__)
 #define nn_upsample(...) NN__WITH_OWN(nn_upsample, __VA_ARGS__)
 #define nn_unfold(...) NN__WITH(nn_unfold, nn_columns, __VA_ARGS__)
 #define nn_layer_norm(...) NN__WITH_OWN(nn_layer_norm, __VA_ARGS__)
@@ -1546,6 +1578,7 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 #define nn_instance_norm3d(...) NN__WITH(nn_instance_norm3d, nn_instance_norm, __VA_ARGS__)
 #define nn_group_norm(groups, ...) NN__WITH_OWN(nn_group_norm, groups, __VA_ARGS__)
 #define nn_rms_norm(...) NN__WITH_OWN(nn_rms_norm, __VA_ARGS__)
+#define nn_local_response_norm(...) NN__WITH_OWN(nn_local_response_norm, __VA_ARGS__)
 #define nn_embedding(count, ...) NN__WITH_OWN(nn_embedding, count, __VA_ARGS__)
 #ifndef __cplusplus
 #define nn_fold(output, ...) NN__WITH(nn_fold, nn_columns, .height = (output), .kernel = __VA_ARGS__)
@@ -1557,6 +1590,10 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 #endif
 #define nn_bilinear(...) NN__CALL(nn_bilinear, __VA_ARGS__)
 #define nn_bilinear_forward(...) TENSOR__CALL(nn_bilinear_forward, __VA_ARGS__)
+#define nn_max_unpool_forward(...) TENSOR__CALL(nn_max_unpool_forward, __VA_ARGS__)
+#define nn_lp_pool1d(...) NN__CALL(nn_lp_pool1d, __VA_ARGS__)
+#define nn_lp_pool2d(...) NN__CALL(nn_lp_pool2d, __VA_ARGS__)
+#define nn_lp_pool3d(...) NN__CALL(nn_lp_pool3d, __VA_ARGS__)
 #define nn_lstm_forward(...) TENSOR__CALL(nn_lstm_forward, __VA_ARGS__)
 #define nn_gru_forward(...) TENSOR__CALL(nn_gru_forward, __VA_ARGS__)
 #define nn_rnn_forward(...) TENSOR__CALL(nn_rnn_forward, __VA_ARGS__)
@@ -1568,6 +1605,9 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 #define nn_adaptive_max_pool1d(...) NN__CALL(nn_adaptive_max_pool1d, __VA_ARGS__)
 #define nn_adaptive_max_pool2d(...) NN__CALL(nn_adaptive_max_pool2d, __VA_ARGS__)
 #define nn_adaptive_max_pool3d(...) NN__CALL(nn_adaptive_max_pool3d, __VA_ARGS__)
+#define nn_circular_pad1d(...) NN__CALL(nn_circular_pad1d, __VA_ARGS__)
+#define nn_circular_pad2d(...) NN__CALL(nn_circular_pad2d, __VA_ARGS__)
+#define nn_circular_pad3d(...) NN__CALL(nn_circular_pad3d, __VA_ARGS__)
 #define nn_constant_pad2d(...) NN__CALL(nn_constant_pad2d, __VA_ARGS__)
 #define nn_pad_n(...) NN__CALL(nn_pad_n, __VA_ARGS__)
 #define nn_pixel_shuffle(...) NN__CALL(nn_pixel_shuffle, __VA_ARGS__)
@@ -2236,6 +2276,8 @@ NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv_transpose, , nn_conv_transpose_args_t,
              (i64, groups))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
+NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_unpool, , nn_pool_args_t, (i64, kernel), (i64, stride),
+             (i64, padding))
 NN__CPP_0(module, nn_upsample, nn_upsample_args_t)
 NN__CPP_1(module, nn_upsample, nn_upsample_args_t, (i64, size))
 NN__CPP_1_4(module, nn_unfold, nn_columns_args_t, (i64, kernel), (i64, dilation), (i64, padding),
@@ -2244,6 +2286,7 @@ NN__CPP_2_5(module, nn_fold, nn_columns_args_t, (i64, height), (i64, kernel), (i
             (i64, padding), (i64, stride))
 NN__CPP_1(module, nn_layer_norm, nn_layer_norm_args_t, (i64, size))
 NN__CPP_1(module, nn_rms_norm, nn_rms_norm_args_t, (i64, size))
+NN__CPP_1(module, nn_local_response_norm, nn_local_response_norm_args_t, (i64, size))
 NN__CPP_DIMS(NN__CPP_1, module, nn_batch_norm, , nn_batch_norm_args_t, (i64, channels))
 NN__CPP_DIMS(NN__CPP_1, module, nn_instance_norm, , nn_instance_norm_args_t, (i64, channels))
 NN__CPP_2(module, nn_group_norm, nn_group_norm_args_t, (i64, groups), (i64, channels))
@@ -4115,6 +4158,11 @@ TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
     for (d = 0; same && d < ndim; d++) same = x->dims[d] == dims[d];
     return same ? x : (tensor_reshape_n)(x, dims, ndim);
 }
+// x as [d0, d1, d2, d3], of which the n first count.
+TENSOR__FN tensor_t *nn__as(tensor_t *x, int n, int64_t d0, int64_t d1, int64_t d2, int64_t d3) {
+    const int64_t dims[4] = {d0, d1, d2, d3};
+    return (tensor_reshape_n)(x, dims, n);
+}
 
 // Saved input k inside a gradient, NULL if the op was called without it.
 TENSOR__FN tensor_t *nn__saved(tensor__grad_t *g, int k) {
@@ -4375,13 +4423,11 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
                                             int64_t width) {
     tensor__op_t o;
     tensor_t *const in[2] = {nn__contiguous(gy), nn__contiguous(index)};
-    int64_t dims[2];
+    const int64_t dims[2] = {rows, width};
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING_BACKWARD), in, 2)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = padding;
     o.params.i[1] = 1;
-    dims[0] = rows;
-    dims[1] = width;
     TENSOR__(result)(&o, gy->dtype, dims, 2);
     return TENSOR__(finish)(&o);
 }
@@ -4574,16 +4620,13 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
 }
 
 TENSOR__FN tensor_t *nn__composed_layer_norm(tensor_t *const *in, const tensor_params_t *p) {
-    tensor_t *x = in[0], *d, *y;
-    int64_t dims[2];
-    dims[0] = x->numel / nn__max(p->i[0], 1);
-    dims[1] = p->i[0];
-    d = (tensor_reshape_n)(x, dims, 2);
+    const int64_t n = p->i[0];
+    tensor_t *x = in[0], *d = nn__as(x, 2, x->numel / nn__max(n, 1), n, 0, 0), *y;
     if (!p->i[1]) d = (tensor_sub)(d, (tensor_mean_dim)(d, -1, 1));
     y = (tensor_add_scalar)((tensor_mean_dim)((tensor_square)(d), -1, 1), p->f[0]);
     y = (tensor_mul)(d, (tensor_rsqrt)(y));
-    if (in[1]) y = (tensor_mul)(y, (tensor_reshape_n)(in[1], dims + 1, 1));
-    if (in[2]) y = (tensor_add)(y, (tensor_reshape_n)(in[2], dims + 1, 1));
+    if (in[1]) y = (tensor_mul)(y, (tensor_reshape_n)(in[1], &n, 1));
+    if (in[2]) y = (tensor_add)(y, (tensor_reshape_n)(in[2], &n, 1));
     return (tensor_reshape_n)(y, x->dims, x->ndim);
 }
 
@@ -4765,7 +4808,7 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
     tensor_t *const in[4] = {x1, x2, weight, bias};
     tensor_t *y, *w;
     tensor_scope_t scope;
-    int64_t dims[3], lead[TENSOR_MAX_DIMS], out;
+    int64_t lead[TENSOR_MAX_DIMS], out, n1, n2;
     int d, fits;
     if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15))
         return TENSOR__(poison);
@@ -4778,20 +4821,14 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
                         x1, x2, weight);
     scope = TENSOR__(scope)(-1);
     out = weight->dims[0];
+    n1 = weight->dims[1];
+    n2 = weight->dims[2];
     memcpy(lead, x1->dims, (size_t)x1->ndim * sizeof lead[0]);
     lead[x1->ndim - 1] = out;
-    dims[0] = weight->dims[1];
-    dims[1] = out * weight->dims[2];
-    w = (tensor_reshape_n)((tensor_transpose)(nn__wide(weight), 0, 1), dims, 2);
-    dims[0] = x1->numel / nn__max(weight->dims[1], 1);
-    dims[1] = weight->dims[1];
-    y = (tensor_matmul)((tensor_reshape_n)(nn__wide(x1), dims, 2), w);
-    dims[1] = out;
-    dims[2] = weight->dims[2];
-    y = (tensor_reshape_n)(y, dims, 3);
-    dims[1] = dims[2];
-    dims[2] = 1;
-    y = (tensor_reshape_n)((tensor_matmul)(y, (tensor_reshape_n)(nn__wide(x2), dims, 3)), lead, x1->ndim);
+    w = nn__as((tensor_transpose)(nn__wide(weight), 0, 1), 2, n1, out * n2, 0, 0);
+    y = (tensor_matmul)(nn__as(nn__wide(x1), 2, x1->numel / nn__max(n1, 1), n1, 0, 0), w);
+    y = nn__as(y, 3, y->dims[0], out, n2, 0);
+    y = (tensor_reshape_n)((tensor_matmul)(y, nn__as(nn__wide(x2), 3, y->dims[0], n2, 1, 0)), lead, x1->ndim);
     if (bias) y = (tensor_add)(y, nn__wide(bias));
     return (tensor_scope_return)(scope, nn__narrow(y, x1));
 }
@@ -4900,14 +4937,9 @@ TENSOR__FN int nn__cpu_plane_norm_back(tensor_call_t *c) {
 }
 
 TENSOR__FN tensor_t *nn__composed_plane_norm(tensor_t *const *in, const tensor_params_t *p) {
+    const int64_t groups = nn__max(p->i[0], 1), over[2] = {p->i[0] ? 1 : 0, 2};
     tensor_t *x = in[0], *d, *y;
-    int64_t dims[3], over[2];
-    dims[0] = p->i[0] ? p->i[0] * p->i[1] : p->i[1];
-    dims[1] = p->i[0] ? p->i[2] / p->i[0] : p->i[2];
-    dims[2] = p->i[3];
-    over[0] = p->i[0] ? 1 : 0;
-    over[1] = 2;
-    d = (tensor_reshape_n)(nn__wide(x), dims, 3);
+    d = nn__as(nn__wide(x), 3, groups * p->i[1], p->i[2] / groups, p->i[3], 0);
     d = (tensor_sub)(d, (tensor_mean_dims)(d, over, 2, 1));
     y = (tensor_add_scalar)((tensor_mean_dims)((tensor_square)(d), over, 2, 1), p->f[0]);
     y = (tensor_reshape_n)((tensor_mul)(d, (tensor_rsqrt)(y)), p->i + 1, 3);
@@ -6343,7 +6375,7 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     NN__OPEN
     tensor_avg_pool_args_t a = tensor_avg_pool_defaults();
     tensor_t *y;
-    double window = rank > 1 ? (double)kernel * (double)kernel : (double)kernel;
+    double side = (double)kernel, window = rank == 1 ? side : rank == 2 ? side * side : side * side * side;
     a.x = (tensor_pow_scalar)(x, norm);
     a.kernel = kernel;
     a.stride = stride;
@@ -6352,25 +6384,24 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     y = (tensor_mul)((tensor_sign)(y), (tensor_relu)((tensor_abs)(y)));
     NN__CLOSE((tensor_pow_scalar)((tensor_mul_scalar)(y, window), 1 / norm));
 }
-TENSOR_API tensor_t *(tensor_lp_pool1d)(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil) {
-    return nn__lp_pool(x, 1, norm, kernel, stride, ceil);
-}
-TENSOR_API tensor_t *(tensor_lp_pool2d)(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil) {
-    return nn__lp_pool(x, 2, norm, kernel, stride, ceil);
-}
+#define NN__X(rank)                                                                                          \
+    TENSOR_API tensor_t *(tensor_lp_pool##rank##d)(tensor_t *x, double norm, int64_t kernel, int64_t stride, \
+                                                   int ceil) {                                               \
+        return nn__lp_pool(x, rank, norm, kernel, stride, ceil);                                             \
+    }
+NN__X(1) NN__X(2) NN__X(3)
+#undef NN__X
 
-TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank) {
-    const char *op = nn__row(NN_OP_MAX_UNPOOL1D + rank - 1)->name;
+// g.in: the size of the result if g.mode is not 0.
+TENSOR__FN tensor_t *nn__max_unpool_front(int id, tensor_t *x, tensor_t *index, nn__window_t g) {
+    const char *op = nn__row(id)->name;
     tensor__op_t o;
-    tensor_t *const in[2] = {a->x, a->indices};
-    nn__window_t g = nn__window_unit();
+    tensor_t *const in[2] = {x, index};
     int64_t dims[TENSOR_MAX_DIMS], flat[2], from[2];
-    tensor_t *x = a->x, *index = a->indices, *y;
+    tensor_t *y;
     tensor_scope_t scope;
-    int d;
-    if (!NN__POOL_WINDOW || !NN__TRIPLE(size, g.in) ||
-        !TENSOR__(begin)(&o, nn__row(NN_OP_MAX_UNPOOL1D + rank - 1), in, 2))
-        return TENSOR__(poison);
+    int d, rank = id - NN_OP_MAX_UNPOOL1D + 1;
+    if (!TENSOR__(begin)(&o, nn__row(id), in, 2)) return TENSOR__(poison);
     if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have one shape, %s", op, x, index,
                         nn__image_text(rank));
@@ -6382,7 +6413,7 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
     from[1] = flat[1] = 1;
     for (d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d];
-        if (a->size <= 0)
+        if (!g.mode)
             g.in[d] = size > 0x7FFFFFFF ? 0 : (size - 1) * g.stride[d] - 2 * g.pad[d] + g.kernel[d];
         if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1])
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: an output of %d for x %t is not possible", op, g.in[d], x);
@@ -6393,6 +6424,14 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
     y = nn__like(flat, 2, 0, x);
     y = (tensor_scatter)(y, 1, (tensor_reshape_n)(index, from, 2), (tensor_reshape_n)(x, from, 2));
     return (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim));
+}
+TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank) {
+    int id = NN_OP_MAX_UNPOOL1D + rank - 1;
+    const char *op = nn__row(id)->name;
+    nn__window_t g = nn__window_unit();
+    g.mode = a->size > 0;
+    if (!NN__POOL_WINDOW || !NN__TRIPLE(size, g.in)) return TENSOR__(poison);
+    return nn__max_unpool_front(id, a->x, a->indices, g);
 }
 NN__FILL_DEFAULTS(tensor_max_unpool, NN__POOL_SET NN__OR_DIMS(size, 0))
 NN__PER_RANK(max_unpool)
@@ -6501,17 +6540,13 @@ TENSOR_API tensor_t *(tensor_pixel_unshuffle)(tensor_t *x, int64_t factor) {
 TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
     NN__OPEN
     tensor__op_t o;
-    int64_t dims[4];
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_CHANNEL_SHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     if (x->ndim < 3 || groups < 1 || x->dims[1] % groups != 0)
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "channel_shuffle: x %t must be [N, C, ...], C a multiple of groups %d", x,
                            groups));
-    dims[0] = x->dims[0];
-    dims[1] = groups;
-    dims[2] = x->dims[1] / groups;
-    dims[3] = x->numel / nn__max(x->dims[0] * x->dims[1], 1);
-    x = (tensor_contiguous)((tensor_transpose)((tensor_reshape_n)(x, dims, 4), 1, 2));
+    x = nn__as(x, 4, x->dims[0], groups, x->dims[1] / groups, x->numel / nn__max(x->dims[0] * x->dims[1], 1));
+    x = (tensor_contiguous)((tensor_transpose)(x, 1, 2));
     NN__CLOSE((tensor_reshape_n)(x, o.in[0]->dims, o.in[0]->ndim));
 }
 
@@ -7172,10 +7207,8 @@ TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
 TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask, int causal,
                                             double scale, double dropout, tensor_t **weights) {
     tensor_t *s = (tensor_mul_scalar)((tensor_matmul)(q, (tensor_mT)(k)), scale), *dead;
-    int64_t dims[2];
     if (causal) {
-        dims[0] = q->dims[q->ndim - 2];
-        dims[1] = k->dims[k->ndim - 2];
+        const int64_t dims[2] = {q->dims[q->ndim - 2], k->dims[k->ndim - 2]};
         mask = (tensor_tril)(nn__beside((tensor_ones_n)(dims, 2, TENSOR_BOOL), q), 0);
     }
     if (mask && mask->dtype == TENSOR_BOOL)
@@ -8121,7 +8154,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     tensor__row_t shown = *nn__row(NN_OP_CROSS_ENTROPY);
     tensor__op_t o;
     tensor_t *x = a->input, *t = a->target, *w = a->weight, *in[3] = {x, t, w}, *y;
-    int64_t dims[2], dim, d, same;
+    int64_t dim, d, same;
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) return TENSOR__(poison);
     dim = x->ndim > 1;
@@ -8160,8 +8193,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t without the classes",
                         op, t, x);
     // Classes last: [rows, C].
-    dims[1] = x->dims[dim];
-    dims[0] = x->numel / dims[1];
+    const int64_t dims[2] = {x->numel / x->dims[dim], x->dims[dim]};
     if (x->ndim > 2) x = nn__contiguous((tensor_movedim)(x, 1, -1));
     in[0] = nn__contiguous(nn__shaped(x, dims, 2));
     in[1] = nn__contiguous(nn__shaped(t, dims, 1));
@@ -8539,7 +8571,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     tensor_t *x = in[0], *a = NULL, *label, *skip, *end, *q,
              *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
     tensor_arg_t arg[4];
-    int64_t dims[2], i, s, t, first = 0, states = 1;
+    int64_t i, s, t, first = 0, states = 1;
     for (i = 1; i < 4; i++) {
         tensor_t *here = (tensor_to)(in[i], TENSOR_CPU);
         if ((tensor_is_poison)(here)) return here;
@@ -8547,8 +8579,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
         arg[i].dtype = here->dtype;
     }
     for (i = 0; i < x->dims[1]; i++) states = nn__max(states, 2 * nn__index(&arg[3], i) + 1);
-    dims[0] = x->dims[1];
-    dims[1] = states;
+    const int64_t dims[2] = {x->dims[1], states};
     label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->i[0]);
     skip = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
     end = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
@@ -9809,6 +9840,12 @@ TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
     return nn__columns_front((int)l->i[NN__I_OP], x, nn__layer_window(l));
 }
 
+// i: kernel, stride, dims of an image, ceil; f: norm
+TENSOR__FN tensor_t *nn__forward_lp_pool(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = nn__of(m);
+    return nn__lp_pool(x, (int)l->i[2], l->f[0], l->i[0], l->i[1], l->i[3] != 0);
+}
+
 // i: size (3), mode, align_corners, no size; f: scale factors (3)
 TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
@@ -9861,6 +9898,12 @@ TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
     return nn__group_norm(x, l->i[0], nn__tensor(m, 0), nn__tensor(m, 1), l->f[0]);
 }
 
+// i: size; f: alpha, beta, k
+TENSOR__FN tensor_t *nn__forward_local_response_norm(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = nn__of(m);
+    return nn__local_response_norm(x, l->i[0], l->f[0], l->f[1], l->f[2]);
+}
+
 // The module of that name, NULL if there is none.
 TENSOR__FN nn_module_t *nn__kid(const nn_module_t *m, const char *name) {
     const nn__slot_t *s = nn__lookup(m->impl, name);
@@ -9897,7 +9940,7 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     tensor_t *in[5] = {a->query, a->key, a->value, a->attn_mask, a->key_padding_mask};
     tensor_t *w = nn__called(m, "in_proj_weight"), *b = nn__called(m, "in_proj_bias"), *q[3], *mask = in[3],
              *y, *list[2];
-    int64_t embed = l->i[0], heads = l->i[1], n, t, s, dims[4];
+    int64_t embed = l->i[0], heads = l->i[1], n, t, s, dims[3];
     double scale = 1 / sqrt((double)(embed / heads)), drop = m->training ? l->f[0] : 0;
     int nd, k;
     if (!nn__inputs(op, "query key value attn_mask key_padding_mask", 3, in, 5, 7))
@@ -9929,9 +9972,8 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
             return NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, must be bool or %y as query", op,
                             k == 3 ? "attn_mask" : "key_padding_mask", in[k], in[0]);
     if (a->is_causal && !mask) {
-        dims[0] = t;
-        dims[1] = s;
-        mask = (tensor_tril)(nn__beside((tensor_ones_n)(dims, 2, TENSOR_BOOL), in[0]), 0);
+        const int64_t square[2] = {t, s};
+        mask = (tensor_tril)(nn__beside((tensor_ones_n)(square, 2, TENSOR_BOOL), in[0]), 0);
         mask = (tensor_logical_not)(mask);
     }
     if (w && in[0] == in[1] && in[1] == in[2]) {
@@ -9966,18 +10008,9 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     }
     for (k = 0; k < 3; k++) {
         if ((tensor_is_poison)(q[k])) return q[k];
-        dims[0] = n;
-        dims[1] = q[k]->dims[1];
-        dims[2] = heads;
-        dims[3] = embed / heads;
-        q[k] = (tensor_transpose)((tensor_reshape_n)(q[k], dims, 4), 1, 2);
+        q[k] = (tensor_transpose)(nn__as(q[k], 4, n, q[k]->dims[1], heads, embed / heads), 1, 2);
     }
-    s = q[1]->dims[2];
-    dims[0] = n;
-    dims[1] = heads;
-    dims[2] = t;
-    dims[3] = s;
-    if (mask && mask->ndim == 3) mask = (tensor_reshape_n)(mask, dims, 4);
+    if (mask && mask->ndim == 3) mask = nn__as(mask, 4, n, heads, t, q[1]->dims[2]);
     if (in[4]) {
         tensor_t *pad = (tensor_unsqueeze)((tensor_unsqueeze)(in[4], 1), 1);
         if (!mask) mask = pad;
@@ -10010,9 +10043,7 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
         c.dropout_p = drop;
         y = (tensor_scaled_dot_product_attention_with)(c);
     }
-    dims[1] = t;
-    dims[2] = embed;
-    y = (nn_forward)(nn__kid(m, "out_proj"), (tensor_reshape_n)((tensor_transpose)(y, 1, 2), dims, 3));
+    y = (nn_forward)(nn__kid(m, "out_proj"), nn__as((tensor_transpose)(y, 1, 2), 3, n, t, embed, 0));
     return (tensor_is_poison)(y) ? y : nn__batch_first(y, nd, (int)l->i[4]);
 }
 TENSOR__FN tensor_t *nn__forward_attention(nn_module_t *m, tensor_t *x) {
@@ -10261,6 +10292,9 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     NN__RANKS(X, AVG_POOL, "AvgPool", nn__forward_pool, NN__POOL_TEXT)                                       \
     NN__RANKS(X, ADAPTIVE_AVG_POOL, "AdaptiveAvgPool", nn__forward_pool, "output_size=*o")                   \
     NN__RANKS(X, ADAPTIVE_MAX_POOL, "AdaptiveMaxPool", nn__forward_pool, "output_size=*o")                   \
+    NN__RANKS(X, MAX_UNPOOL, "MaxUnpool", NULL, NN__POOL_TEXT)                                               \
+    NN__RANKS(X, LP_POOL, "LPPool", nn__forward_lp_pool,                                                     \
+              "norm_type=$0, kernel_size=#0, stride=#1, ceil_mode={3False|True}")                            \
     X(UPSAMPLE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                      \
     X(UNFOLD, "Unfold", nn__forward_columns, NN__COLUMNS_TEXT, 0)                                            \
     X(FOLD, "Fold", nn__forward_columns, "output_size=@l, " NN__COLUMNS_TEXT, 0)                             \
@@ -10289,6 +10323,8 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(GROUP_NORM, "GroupNorm", nn__forward_group_norm, "#0, #1, eps=$0, affine={WFalse|True}", 1)            \
     X(RMS_NORM, "RMSNorm", nn__forward_layer_norm,                                                           \
       "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 1)                                          \
+    X(LOCAL_RESPONSE_NORM, "LocalResponseNorm", nn__forward_local_response_norm,                             \
+      "#0, alpha=$0, beta=$1, k=$2", 1)                                                                      \
     X(EMBEDDING, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}", 0)                         \
     X(IDENTITY, "Identity", nn__forward_identity, "", 0)                                                     \
     X(SEQUENTIAL, "Sequential", nn__forward_sequential, "", 0)
@@ -10486,22 +10522,24 @@ TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a
     if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) return NULL;
     return nn__conv_layer(id, a->in_channels, a->out_channels, g, rank, a->no_bias, 0, 0);
 }
-TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int most, int rank) {
-    int id = (most ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D) + rank - 1, d;
+// kind, op: those of 1 dim.
+TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int kind, int op1, int rank) {
+    int id = op1 + rank - 1, mean = op1 == NN_OP_AVG_POOL1D, d;
     const char *op = nn__row(id)->name;
     const int64_t i[] = {0, 0, rank, a->ceil_mode != 0};
     nn__window_t g = nn__window_unit();
-    g.mode = a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
-    g.divisor = most ? 0 : a->divisor_override;
+    g.mode = mean && a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
+    g.divisor = mean ? a->divisor_override : 0;
     if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation) ||
         !nn__window_valid(op, rank, &g))
         return NULL;
     for (d = 0; d < 3; d++) {
         if (2 * g.pad[d] > g.kernel[d])
             return nn__refuse(op, "padding must be at most half the kernel", g.pad[d]);
-        if (!most && g.dilation[d] != 1) return nn__refuse(op, "it has no dilation", g.dilation[d]);
+        if (op1 != NN_OP_MAX_POOL1D && g.dilation[d] != 1)
+            return nn__refuse(op, "it has no dilation", g.dilation[d]);
     }
-    return nn__done(NN__MAKE_WINDOW((most ? NN__MAX_POOL1D_KIND : NN__AVG_POOL1D_KIND) + rank - 1, id));
+    return nn__done(NN__MAKE_WINDOW(kind + rank - 1, id));
 }
 #define NN__PER_RANK(layer, args, make, ...)                                                                 \
     NN__LAYER(layer##1d, args, make(__VA_ARGS__, 1))                                                         \
@@ -10512,8 +10550,9 @@ NN__FILL_DEFAULTS(nn_conv_transpose, NN__CONV_SET NN__OR_DIMS(kernel, 0) NN__OR_
 NN__FILL_DEFAULTS(nn_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
 NN__PER_RANK(conv, nn_conv, nn__conv_new, &a)
 NN__PER_RANK(conv_transpose, nn_conv_transpose, nn__conv_transpose_new, &a)
-NN__PER_RANK(max_pool, nn_pool, nn__pool_new, &a, 1)
-NN__PER_RANK(avg_pool, nn_pool, nn__pool_new, &a, 0)
+NN__PER_RANK(max_pool, nn_pool, nn__pool_new, &a, NN__MAX_POOL1D_KIND, NN_OP_MAX_POOL1D)
+NN__PER_RANK(avg_pool, nn_pool, nn__pool_new, &a, NN__AVG_POOL1D_KIND, NN_OP_AVG_POOL1D)
+NN__PER_RANK(max_unpool, nn_pool, nn__pool_new, &a, NN__MAX_UNPOOL1D_KIND, NN_OP_MAX_UNPOOL1D)
 
 TENSOR__FN nn_module_t *nn__adaptive_new(int kind, int id, int rank, nn__window_t g) {
     const int64_t i[] = {0, 0, rank};
@@ -10530,6 +10569,16 @@ NN__X(avg_pool, AVG_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
 NN__X(max_pool, MAX_POOL, 1, (int64_t l), 1, 1, l)
 NN__X(max_pool, MAX_POOL, 2, (int64_t h, int64_t w), 1, h, w)
 NN__X(max_pool, MAX_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
+#undef NN__X
+
+#define NN__X(rank)                                                                                          \
+    TENSOR_API nn_module_t *(nn_lp_pool##rank##d)(double norm, int64_t kernel, int64_t stride, int ceil) {   \
+        const int64_t i[] = {kernel, stride ? stride : kernel, rank, ceil != 0};                             \
+        if (kernel < 1) return nn__refuse("lp_pool" #rank "d", "kernel must be > 0", kernel);                \
+        if (stride < 0) return nn__refuse("lp_pool" #rank "d", "stride must be >= 0", stride);               \
+        return nn__done(NN__MAKE(NN__LP_POOL##rank##D_KIND, norm, 0));                                       \
+    }
+NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
@@ -10559,22 +10608,19 @@ TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode
     l->f[0] = value;
     return nn__done(l);
 }
-TENSOR__FN nn_module_t *nn__pad2d(int64_t by, tensor_pad_t mode, double value) {
-    const int64_t pads[4] = {by, by, by, by};
-    return (nn_pad_n)(pads, 4, mode, value);
-}
-TENSOR_API nn_module_t *(nn_zero_pad2d)(int64_t by) {
-    return nn__pad2d(by, TENSOR_PAD_CONSTANT, 0);
-}
-TENSOR_API nn_module_t *(nn_constant_pad2d)(int64_t by, double value) {
-    return nn__pad2d(by, TENSOR_PAD_CONSTANT, value);
-}
-TENSOR_API nn_module_t *(nn_reflection_pad2d)(int64_t by) {
-    return nn__pad2d(by, TENSOR_PAD_REFLECT, 0);
-}
-TENSOR_API nn_module_t *(nn_replication_pad2d)(int64_t by) {
-    return nn__pad2d(by, TENSOR_PAD_REPLICATE, 0);
-}
+#define NN__X(name, rank, params, mode, value)                                                               \
+    TENSOR_API nn_module_t *(nn_##name##_pad##rank##d) params {                                              \
+        const int64_t pads[6] = {by, by, by, by, by, by};                                                    \
+        return (nn_pad_n)(pads, 2 * rank, mode, value);                                                      \
+    }
+NN__X(zero, 2, (int64_t by), TENSOR_PAD_CONSTANT, 0)
+NN__X(constant, 2, (int64_t by, double value), TENSOR_PAD_CONSTANT, value)
+NN__X(reflection, 2, (int64_t by), TENSOR_PAD_REFLECT, 0)
+NN__X(replication, 2, (int64_t by), TENSOR_PAD_REPLICATE, 0)
+NN__X(circular, 1, (int64_t by), TENSOR_PAD_CIRCULAR, 0)
+NN__X(circular, 2, (int64_t by), TENSOR_PAD_CIRCULAR, 0)
+NN__X(circular, 3, (int64_t by), TENSOR_PAD_CIRCULAR, 0)
+#undef NN__X
 
 TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int fold) {
     const char *op = fold ? "fold" : "unfold";
@@ -10663,6 +10709,19 @@ TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_
     tensor_t *y;
     if (!nn__enter("bilinear_forward", m, NN__BILINEAR_KIND, NN__BILINEAR_KIND)) return TENSOR__(poison);
     y = (tensor_bilinear)(x1, x2, nn__tensor(m, 0), nn__tensor(m, 1));
+    if (m->impl->key) TENSOR__(pop_path)(nn__self());
+    return y;
+}
+
+TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor_t *indices,
+                                             const int64_t *size) {
+    tensor_t *y = TENSOR__(poison);
+    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL1D_KIND, NN__MAX_UNPOOL3D_KIND)) return y;
+    nn__window_t g = nn__layer_window(nn__of(m));
+    size_t rank = (size_t)nn__of(m)->i[NN__I_RANK];
+    g.mode = size != NULL;
+    if (size) memcpy(g.in + 3 - rank, size, rank * sizeof size[0]);
+    y = nn__max_unpool_front((int)nn__of(m)->i[NN__I_OP], x, indices, g);
     if (m->impl->key) TENSOR__(pop_path)(nn__self());
     return y;
 }
@@ -10940,6 +10999,17 @@ TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
     return nn__done(nn__add_affine(NN__MAKE(NN__RMS_NORM_KIND, a.eps, 0), a.size, !a.no_affine, 0));
 }
 NN__OWN_LAYER(rms_norm, NN__OR(eps, -1), nn__make_rms_norm(a))
+
+TENSOR__FN nn_module_t *nn__make_local_response_norm(nn_local_response_norm_args_t a) {
+    const int64_t i[] = {a.size};
+    nn__layer_t *l;
+    if (a.size < 1) return nn__refuse("local_response_norm", "size must be > 0", a.size);
+    l = NN__MAKE(NN__LOCAL_RESPONSE_NORM_KIND, a.alpha, a.beta);
+    if (l) l->f[2] = a.k;
+    return nn__done(l);
+}
+NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
+              nn__make_local_response_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     nn__layer_t *l;
