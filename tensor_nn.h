@@ -3938,10 +3938,11 @@ TENSOR__COLD
 #include "tensor_nn.h"
 TENSOR__END
 
-// Raises an error on the calling thread. -> poison; NN__ERROR -> the code; NN__NO -> 0
+// Raises an error on the calling thread. -> poison; NN__GIVE -> value; NN__ERROR -> the code; NN__NO -> 0
 #define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
-#define NN__ERROR(code, ...) (NN__FAIL(code, __VA_ARGS__), code)
-#define NN__NO(code, ...) (NN__FAIL(code, __VA_ARGS__), 0)
+#define NN__GIVE(value, ...) (NN__FAIL(__VA_ARGS__), value)
+#define NN__ERROR(code, ...) NN__GIVE(code, code, __VA_ARGS__)
+#define NN__NO(code, ...) NN__GIVE(0, code, __VA_ARGS__)
 
 TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
@@ -7616,26 +7617,20 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     if (!nn__inputs(op, "x h c", 1, in, 3, 7)) return s;
     x = a->x;
     single = x->ndim == 2;
-    if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", op, x,
-                 a->batch_first ? "N, T" : "T, N");
-        return s;
-    }
+    if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0)
+        return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", op, x,
+                        a->batch_first ? "N, T" : "T, N");
     if (a->layers < 1 || a->proj_size < 0 || (a->proj_size > 0 && kind != NN__LSTM_NET) || !w ||
-        !(a->dropout >= 0 && a->dropout <= 1)) {
-        NN__FAIL(TENSOR_ERR_SHAPE,
+        !(a->dropout >= 0 && a->dropout <= 1))
+        return NN__GIVE(s, TENSOR_ERR_SHAPE,
             "%s: needs weights%s, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1; x %t",
             op, w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
-        return s;
-    }
-    if (!w[1] || w[1]->state != TENSOR__LIVE || w[1]->ndim != 2 || w[1]->dims[0] % gates != 0) {
-        if (!w[1] || w[1]->state != TENSOR__LIVE) {
-            NN__FAIL(TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op, w[1] ? "no live tensor" : "NULL");
-        } else {
-            NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", op, w[1], gates, x);
-        }
-        return s;
-    }
+    if (!w[1] || w[1]->state != TENSOR__LIVE)
+        return NN__GIVE(s, TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op,
+                        w[1] ? "no live tensor" : "NULL");
+    if (w[1]->ndim != 2 || w[1]->dims[0] % gates != 0)
+        return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", op, w[1], gates,
+                        x);
     hidden = w[1]->dims[0] / gates;
     size = a->proj_size > 0 ? a->proj_size : hidden;
     features = x->dims[x->ndim - 1];
@@ -7656,11 +7651,9 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         dims[1] = n;
         dims[2] = k ? hidden : size;
         if (f && (f->ndim != x->ndim || f->dims[0] != ends || f->dims[f->ndim - 1] != dims[2] ||
-                  (!single && f->dims[1] != n))) {
-            NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op, k ? "c" : "h", f, ends,
-                     n, dims[2], x, single ? ": without the second dim" : "");
-            return s;
-        }
+                  (!single && f->dims[1] != n)))
+            return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op, k ? "c" : "h",
+                            f, ends, n, dims[2], x, single ? ": without the second dim" : "");
         first[k] = !f ? nn__beside((tensor_zeros_n)(dims, 3,
                                                     nn__is_half(x) ? TENSOR_F32 : (tensor_dtype_t)x->dtype),
                                                         x)
@@ -7750,10 +7743,8 @@ TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor
     nn__state_scope_t b;
     tensor_state_t s = nn__no_state();
     if (!nn__inputs(op, "x h c", 1, in, 3, 0)) return s;
-    if (x->ndim < 1 || x->ndim > 2 || (h && h->ndim != x->ndim) || (c && c->ndim != x->ndim)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [N, I] or [I], h and c alike", op, x);
-        return s;
-    }
+    if (x->ndim < 1 || x->ndim > 2 || (h && h->ndim != x->ndim) || (c && c->ndim != x->ndim))
+        return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: x %t must be [N, I] or [I], h and c alike", op, x);
     b = nn__state_begin(kind);
     a.x = (tensor_unsqueeze)(x, 0);
     a.h = h ? (tensor_unsqueeze)(h, 0) : h;
@@ -8798,10 +8789,9 @@ TENSOR__FN tensor__text_t nn__text(char *p, size_t room) {
 // Zeroed; NULL after raising OUT_OF_MEMORY.
 TENSOR__FN void *nn__memory(uint64_t count, uint64_t size) {
     tensor__thread_t *th = nn__self();
-    if (size != 0 && count > ((uint64_t)1 << 62) / size) {
-        NN__FAIL(TENSOR_ERR_OUT_OF_MEMORY, "nn: %d elements do not fit memory", (int64_t)(count >> 1));
-        return NULL;
-    }
+    if (size != 0 && count > ((uint64_t)1 << 62) / size)
+        return NN__GIVE((void *)NULL, TENSOR_ERR_OUT_OF_MEMORY, "nn: %d elements do not fit memory",
+                        (int64_t)(count >> 1));
     return TENSOR__(memory)(th, count != 0 && size != 0 ? count * size : 1);
 }
 
@@ -9488,8 +9478,8 @@ TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
     if (!nn__there("get_child", "name", name)) return NULL;
     s = nn__lookup(m->impl, name);
     if (s && s->child && s->child->module) return s->child->module;
-    NN__FAIL(TENSOR_ERR_INDEX, "get_child: %s has no module \"%s\"", m->name, name);
-    return NULL;
+    return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_INDEX, "get_child: %s has no module \"%s\"", m->name,
+                    name);
 }
 
 TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t);
@@ -9589,10 +9579,9 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
 // t at its new place, of the current scope; NULL after raising.
 TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
     if (to < TENSOR_CPU && !nn__is_float(t)) return t;
-    if (t->node || t->base) {
-        NN__FAIL(TENSOR_ERR_AUTOGRAD, "to: \"%s\" %t %s", name, t, t->base ? "is a view" : "has a history");
-        return NULL;
-    }
+    if (t->node || t->base)
+        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_AUTOGRAD, "to: \"%s\" %t %s", name, t,
+                        t->base ? "is a view" : "has a history");
     t = (tensor_to)(t, to);
     if (!(tensor_is_poison)(t) && !(t->flags & TENSOR__CONTIGUOUS)) t = (tensor_contiguous)(t);
     return (tensor_is_poison)(t) ? NULL : t;
@@ -9676,10 +9665,9 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
     nn_module_t *c = (nn_module_t *)nn__cloned(known, m);
     int i, own = m->impl->kind != NULL;
     if (c) return c;
-    if (!own && !m->clone) {
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "clone: module %s has no clone function; set base.clone", m->name);
-        return NULL;
-    }
+    if (!own && !m->clone)
+        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED,
+                        "clone: module %s has no clone function; set base.clone", m->name);
     c = own ? nn__clone_layer(m) : m->clone(m);
     if (!nn__usable(c)) {
         nn__unusable("clone", "the copy", c);
@@ -9942,7 +9930,7 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
              *y, *list[2];
     int64_t embed = l->i[0], heads = l->i[1], n, t, s, dims[3];
     double scale = 1 / sqrt((double)(embed / heads)), drop = m->training ? l->f[0] : 0;
-    int nd, k;
+    int nd, k, zeros;
     if (!nn__inputs(op, "query key value attn_mask key_padding_mask", 3, in, 5, 7))
         return TENSOR__(poison);
     nd = in[0]->ndim;
@@ -9988,19 +9976,12 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     dims[0] = n;
     dims[1] = 1;
     dims[2] = embed;
-    if (nn__called(m, extra[0])) {
+    for (zeros = 0; zeros < 2; zeros++) {       // one more key and value: bias_k and bias_v, then zeros
+        if (zeros ? !l->i[5] : !nn__called(m, extra[0])) continue;
         for (k = 0; k < 2; k++) {
             list[0] = q[1 + k];
-            list[1] = (tensor_expand_n)(nn__called(m, extra[k]), dims, 3);
-            q[1 + k] = (tensor_cat_n)(list, 2, 1);
-        }
-        mask = nn__longer_mask(mask);
-        in[4] = nn__longer_mask(in[4]);
-    }
-    if (l->i[5]) {
-        for (k = 0; k < 2; k++) {
-            list[0] = q[1 + k];
-            list[1] = nn__beside((tensor_zeros_n)(dims, 3, (tensor_dtype_t)in[0]->dtype), in[0]);
+            list[1] = zeros ? nn__like(dims, 3, 0, in[0])
+                            : (tensor_expand_n)(nn__called(m, extra[k]), dims, 3);
             q[1 + k] = (tensor_cat_n)(list, 2, 1);
         }
         mask = nn__longer_mask(mask);
@@ -10018,10 +9999,9 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
             mask = (tensor_logical_or)(mask, pad);
         else {
             for (k = 0; k < 2; k++) {
-                tensor_t **f = k ? &mask : &pad, *zeros;
-                if ((*f)->dtype != TENSOR_BOOL) continue;
-                zeros = (tensor_zeros_n)((*f)->dims, (*f)->ndim, (tensor_dtype_t)in[0]->dtype);
-                *f = (tensor_masked_fill)(nn__beside(zeros, *f), *f, -INFINITY);
+                tensor_t **f = k ? &mask : &pad;
+                if ((*f)->dtype == TENSOR_BOOL)
+                    *f = (tensor_masked_fill)(nn__like((*f)->dims, (*f)->ndim, 0, in[0]), *f, -INFINITY);
             }
             mask = (tensor_add)(mask, pad);
         }
@@ -10420,8 +10400,7 @@ TENSOR__FN nn_module_t *nn__done(nn__layer_t *l) {
 }
 
 TENSOR__FN nn_module_t *nn__refuse(const char *layer, const char *what, int64_t got) {
-    NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s (got %d)", layer, what, got);
-    return NULL;
+    return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %d)", layer, what, got);
 }
 
 // Registers a fresh f32 parameter: uniform in +-bound, normal, all ones, all zeros or all bound.
@@ -10927,10 +10906,8 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     tensor__text_t t;
     if (count < 1 || count > 4096) return nn__refuse(op, "count must be in 1..4096", count);
     if (!nn__can_use(op, "the layer", layer)) return NULL;
-    if (layer->impl->kind != &nn__kinds[kind - NN__ENCODER_KIND + NN__ENCODER_LAYER_KIND]) {
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
-        return NULL;
-    }
+    if (layer->impl->kind != &nn__kinds[kind - NN__ENCODER_KIND + NN__ENCODER_LAYER_KIND])
+        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
     l = nn__make(kind);
     list = nn__make(NN__MODULE_LIST_KIND);
     if (!l || !list) return NULL;
@@ -11063,10 +11040,9 @@ TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     char name[24];
     tensor__text_t t;
     if (!nn__opened("append", "the sequential", sequential)) return sequential;
-    if (sequential->impl->kind != &nn__kinds[NN__SEQUENTIAL_KIND]) {
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential", sequential->name);
-        return sequential;
-    }
+    if (sequential->impl->kind != &nn__kinds[NN__SEQUENTIAL_KIND])
+        return NN__GIVE(sequential, TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential",
+                        sequential->name);
     t = nn__text(name, sizeof name);
     NN__PUT(&t, "%i", sequential->impl->nslots);
     (nn_child)(sequential, name, m);
@@ -11118,25 +11094,14 @@ TENSOR__FN tensor_t *nn__init(tensor_t *t, int how, double a, double b) {
     return nn__init_end(scope, t, r);
 }
 
-TENSOR_API tensor_t *(nn_init_uniform_)(tensor_t *t, double low, double high) {
-    return nn__init(t, NN__INIT_UNIFORM, low, high);
-}
-
-TENSOR_API tensor_t *(nn_init_normal_)(tensor_t *t, double mean, double std) {
-    return nn__init(t, NN__INIT_NORMAL, mean, std);
-}
-
-TENSOR_API tensor_t *(nn_init_constant_)(tensor_t *t, double value) {
-    return nn__init(t, NN__INIT_FILL, value, 0);
-}
-
-TENSOR_API tensor_t *(nn_init_zeros_)(tensor_t *t) {
-    return nn__init(t, NN__INIT_FILL, 0, 0);
-}
-
-TENSOR_API tensor_t *(nn_init_ones_)(tensor_t *t) {
-    return nn__init(t, NN__INIT_FILL, 1, 0);
-}
+#define NN__X(name, params, how, a, b)                                                                       \
+    TENSOR_API tensor_t *(nn_init_##name##_) params { return nn__init(t, how, a, b); }
+NN__X(uniform, (tensor_t *t, double low, double high), NN__INIT_UNIFORM, low, high)
+NN__X(normal, (tensor_t *t, double mean, double std), NN__INIT_NORMAL, mean, std)
+NN__X(constant, (tensor_t *t, double value), NN__INIT_FILL, value, 0)
+NN__X(zeros, (tensor_t *t), NN__INIT_FILL, 0, 0)
+NN__X(ones, (tensor_t *t), NN__INIT_FILL, 1, 0)
+#undef NN__X
 
 // Inverse of the standard normal distribution function by bisection-safe Newton steps on erfc; |error| <
 // 1e-14.
