@@ -6150,60 +6150,45 @@ typedef struct nn__pool_t {
     int back;
 } nn__pool_t;
 
-TENSOR__FN void nn__pool_plan(nn__pool_t *v, const tensor_params_t *p, const tensor_arg_t *x,
-                              const tensor_arg_t *y, const tensor_arg_t *place, int back) {
-    v->k = nn__cpu(x->dtype);
-    v->g = nn__window(p);
-    v->x = x;
-    v->y = y;
-    v->place = place;
-    v->back = back;
-    v->in = nn__volume(v->g.in);
-    v->out = nn__volume(v->g.out);
-    v->planes = v->out ? y->numel / v->out : 0;
-    v->per = nn__per(v->planes, v->in + v->out * 4);
-}
-TENSOR__FN void nn__max_pool_task(void *arg, int64_t task, int worker) {
+TENSOR__FN void nn__pool_task(void *arg, int64_t task, int worker) {
     const nn__pool_t *v = (const nn__pool_t *)arg;
     int64_t i = task * v->per, end = nn__min(i + v->per, v->planes);
     (void)worker;
     for (; i < end; i++) {
-        int32_t *place = (int32_t *)v->place->data + i * v->out;
-        if (!v->back) {
-            v->k->max_pool(nn__at(v->x, i * v->in), nn__at(v->y, i * v->out), place, &v->g);
-            continue;
-        }
-        v->k->fill(nn__at(v->x, i * v->in), 0, v->in);
-        v->k->max_unpool(nn__at(v->y, i * v->out), place, nn__at(v->x, i * v->in), v->out);
+        char *x = nn__at(v->x, i * v->in), *y = nn__at(v->y, i * v->out);
+        int32_t *place = v->place ? (int32_t *)v->place->data + i * v->out : NULL;
+        if (v->back) v->k->fill(x, 0, v->in);
+        if (!v->place) v->k->avg_pool(x, y, &v->g, v->back);
+        else if (v->back) v->k->max_unpool(y, place, x, v->out);
+        else v->k->max_pool(x, y, place, &v->g);
     }
 }
-TENSOR__FN void nn__avg_pool_task(void *arg, int64_t task, int worker) {
-    const nn__pool_t *v = (const nn__pool_t *)arg;
-    int64_t i = task * v->per, end = nn__min(i + v->per, v->planes);
-    (void)worker;
-    for (; i < end; i++) {
-        if (v->back) v->k->fill(nn__at(v->x, i * v->in), 0, v->in);
-        v->k->avg_pool(nn__at(v->x, i * v->in), nn__at(v->y, i * v->out), &v->g, v->back);
-    }
+// place: NULL for the mean. back: y to x.
+TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const tensor_arg_t *y,
+                        const tensor_arg_t *place, int back) {
+    nn__pool_t v;
+    v.k = nn__cpu(x->dtype);
+    v.g = nn__window(c->p);
+    v.x = x;
+    v.y = y;
+    v.place = place;
+    v.back = back;
+    v.in = nn__volume(v.g.in);
+    v.out = nn__volume(v.g.out);
+    v.planes = v.out ? y->numel / v.out : 0;
+    v.per = nn__per(v.planes, v.in + v.out * 4);
+    nn__run(nn__ceil(v.planes, v.per), nn__pool_task, &v);
+    return TENSOR_OK;
 }
 TENSOR__FN int nn__cpu_max_pool(tensor_call_t *c) {
-    nn__pool_t v;
-    nn__pool_plan(&v, c->p, &c->arg[0], &c->arg[1], &c->arg[2], 0);
-    nn__run(nn__ceil(v.planes, v.per), nn__max_pool_task, &v);
-    return TENSOR_OK;
+    return nn__pool(c, &c->arg[0], &c->arg[1], &c->arg[2], 0);
 }
 TENSOR__FN int nn__cpu_max_unpool(tensor_call_t *c) {
-    nn__pool_t v;
-    nn__pool_plan(&v, c->p, &c->arg[2], &c->arg[0], &c->arg[1], 1);
-    nn__run(nn__ceil(v.planes, v.per), nn__max_pool_task, &v);
-    return TENSOR_OK;
+    return nn__pool(c, &c->arg[2], &c->arg[0], &c->arg[1], 1);
 }
 TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
-    nn__pool_t v;
     int back = c->row->id == NN_OP_AVG_POOL_BACKWARD;
-    nn__pool_plan(&v, c->p, &c->arg[back], &c->arg[1 - back], NULL, back);
-    nn__run(nn__ceil(v.planes, v.per), nn__avg_pool_task, &v);
-    return TENSOR_OK;
+    return nn__pool(c, &c->arg[back], &c->arg[1 - back], NULL, back);
 }
 
 // A pooling op of x (and places, for the gradient of max), giving `dims`, as many as x's. places: out, NULL.
