@@ -349,6 +349,7 @@ TENSOR_API tensor_pair_t tensor_adaptive_max_pool3d(tensor_t *x, int64_t d, int6
 //   -> new as tensor_avg_pool2d;  grad through it;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_lp_pool1d(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil);
 TENSOR_API tensor_t *tensor_lp_pool2d(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil);
+TENSOR_API tensor_t *tensor_lp_pool3d(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil);
 
 typedef struct tensor_max_unpool_args_t {
     const char *site_ TENSOR_INIT;
@@ -562,6 +563,7 @@ TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t 
 #define tensor_channel_shuffle(...) TENSOR__CALL(tensor_channel_shuffle, __VA_ARGS__)
 #define tensor_lp_pool1d(...) TENSOR__CALL(tensor_lp_pool1d, __VA_ARGS__)
 #define tensor_lp_pool2d(...) TENSOR__CALL(tensor_lp_pool2d, __VA_ARGS__)
+#define tensor_lp_pool3d(...) TENSOR__CALL(tensor_lp_pool3d, __VA_ARGS__)
 #define tensor_pad_n(...) TENSOR__CALL(tensor_pad_n, __VA_ARGS__)
 #define tensor_pixel_shuffle(...) TENSOR__CALL(tensor_pixel_shuffle, __VA_ARGS__)
 #define tensor_pixel_unshuffle(...) TENSOR__CALL(tensor_pixel_unshuffle, __VA_ARGS__)
@@ -1192,6 +1194,20 @@ TENSOR_API nn_module_t *nn_avg_pool1d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_avg_pool2d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_avg_pool3d_with(nn_pool_args_t a);
 TENSOR_API nn_pool_args_t nn_pool_defaults(void);
+// The way back of a max pool of that window: nn_max_unpool_forward(m, p.values, p.indices, NULL).
+//   -> module;  errors as above
+TENSOR_API nn_module_t *nn_max_unpool1d_with(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn_max_unpool2d_with(nn_pool_args_t a);
+TENSOR_API nn_module_t *nn_max_unpool3d_with(nn_pool_args_t a);
+//   size     of the result's last dims (1, 2 or 3 numbers), NULL = the smallest the pool's input can have had
+//   -> new, as tensor_max_unpool1d, 2d, 3d;  errors SHAPE, INDEX, DTYPE, UNSUPPORTED (another kind of module)
+TENSOR_API tensor_t *nn_max_unpool_forward(nn_module_t *m, tensor_t *x, tensor_t *indices,
+                                           const int64_t *size);
+
+// tensor_lp_pool1d, 2d, 3d.   -> module;  errors as above
+TENSOR_API nn_module_t *nn_lp_pool1d(double norm, int64_t kernel, int64_t stride, int ceil);
+TENSOR_API nn_module_t *nn_lp_pool2d(double norm, int64_t kernel, int64_t stride, int ceil);
+TENSOR_API nn_module_t *nn_lp_pool3d(double norm, int64_t kernel, int64_t stride, int ceil);
 
 // Pools with the size of the result given, -1 = that of x.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_adaptive_avg_pool1d(int64_t l);
@@ -1219,13 +1235,16 @@ TENSOR_API nn_upsample_args_t nn_upsample_defaults(void);
 TENSOR_API nn_module_t *nn_pixel_shuffle(int64_t factor);
 TENSOR_API nn_module_t *nn_pixel_unshuffle(int64_t factor);
 
-// tensor_pad_n of n numbers (at most 6); the others pad both ends of the last two dims by `by`.
+// tensor_pad_n of n numbers (at most 6); the others pad both ends of the last one, two or three dims by `by`.
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_pad_n(const int64_t *pads, int n, tensor_pad_t mode, double value);
 TENSOR_API nn_module_t *nn_zero_pad2d(int64_t by);
 TENSOR_API nn_module_t *nn_constant_pad2d(int64_t by, double value);
 TENSOR_API nn_module_t *nn_reflection_pad2d(int64_t by);
 TENSOR_API nn_module_t *nn_replication_pad2d(int64_t by);
+TENSOR_API nn_module_t *nn_circular_pad1d(int64_t by);
+TENSOR_API nn_module_t *nn_circular_pad2d(int64_t by);
+TENSOR_API nn_module_t *nn_circular_pad3d(int64_t by);
 
 // tensor_im2col; tensor_col2im into images of height x width: nn_fold(height, kernel, .padding = 1).
 //   -> module;  errors as above
@@ -1435,6 +1454,16 @@ typedef struct nn_rms_norm_args_t {
 TENSOR_API nn_module_t *nn_rms_norm_with(nn_rms_norm_args_t a);
 TENSOR_API nn_rms_norm_args_t nn_rms_norm_defaults(void);
 
+// tensor_local_response_norm.   -> module;  errors as above
+typedef struct nn_local_response_norm_args_t {
+    const char *site_ TENSOR_INIT;
+    int64_t size TENSOR_INIT;
+    const void *surplus_ TENSOR_INIT;
+    double alpha TENSOR_INIT, beta TENSOR_INIT, k TENSOR_INIT;      // 1e-4, 0.75, 1
+} nn_local_response_norm_args_t;
+TENSOR_API nn_module_t *nn_local_response_norm_with(nn_local_response_norm_args_t a);
+TENSOR_API nn_local_response_norm_args_t nn_local_response_norm_defaults(void);
+
 // Rows of a table.  weight [count, size], standard normal
 //   padding_idx  row that starts as zeros and gets no gradient; row 0 is TENSOR_ZERO; in
 //                nn_embedding_with -1 = none
@@ -1520,6 +1549,9 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 #define nn_avg_pool1d(...) NN__WITH(nn_avg_pool1d, nn_pool, __VA_ARGS__)
 #define nn_avg_pool2d(...) NN__WITH(nn_avg_pool2d, nn_pool, __VA_ARGS__)
 #define nn_avg_pool3d(...) NN__WITH(nn_avg_pool3d, nn_pool, __VA_ARGS__)
+#define nn_max_unpool1d(...) NN__WITH(nn_max_unpool1d, nn_pool, __VA_ARGS__)
+#define nn_max_unpool2d(...) NN__WITH(nn_max_unpool2d, nn_pool, __VA_ARGS__)
+#define nn_max_unpool3d(...) NN__WITH(nn_max_unpool3d, nn_pool, __VA_ARGS__)
 #define nn_upsample(...) NN__WITH_OWN(nn_upsample, __VA_ARGS__)
 #define nn_unfold(...) NN__WITH(nn_unfold, nn_columns, __VA_ARGS__)
 #define nn_layer_norm(...) NN__WITH_OWN(nn_layer_norm, __VA_ARGS__)
@@ -1546,6 +1578,7 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 #define nn_instance_norm3d(...) NN__WITH(nn_instance_norm3d, nn_instance_norm, __VA_ARGS__)
 #define nn_group_norm(groups, ...) NN__WITH_OWN(nn_group_norm, groups, __VA_ARGS__)
 #define nn_rms_norm(...) NN__WITH_OWN(nn_rms_norm, __VA_ARGS__)
+#define nn_local_response_norm(...) NN__WITH_OWN(nn_local_response_norm, __VA_ARGS__)
 #define nn_embedding(count, ...) NN__WITH_OWN(nn_embedding, count, __VA_ARGS__)
 #ifndef __cplusplus
 #define nn_fold(output, ...) NN__WITH(nn_fold, nn_columns, .height = (output), .kernel = __VA_ARGS__)
@@ -1557,6 +1590,10 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 #endif
 #define nn_bilinear(...) NN__CALL(nn_bilinear, __VA_ARGS__)
 #define nn_bilinear_forward(...) TENSOR__CALL(nn_bilinear_forward, __VA_ARGS__)
+#define nn_max_unpool_forward(...) TENSOR__CALL(nn_max_unpool_forward, __VA_ARGS__)
+#define nn_lp_pool1d(...) NN__CALL(nn_lp_pool1d, __VA_ARGS__)
+#define nn_lp_pool2d(...) NN__CALL(nn_lp_pool2d, __VA_ARGS__)
+#define nn_lp_pool3d(...) NN__CALL(nn_lp_pool3d, __VA_ARGS__)
 #define nn_lstm_forward(...) TENSOR__CALL(nn_lstm_forward, __VA_ARGS__)
 #define nn_gru_forward(...) TENSOR__CALL(nn_gru_forward, __VA_ARGS__)
 #define nn_rnn_forward(...) TENSOR__CALL(nn_rnn_forward, __VA_ARGS__)
@@ -1568,6 +1605,9 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 #define nn_adaptive_max_pool1d(...) NN__CALL(nn_adaptive_max_pool1d, __VA_ARGS__)
 #define nn_adaptive_max_pool2d(...) NN__CALL(nn_adaptive_max_pool2d, __VA_ARGS__)
 #define nn_adaptive_max_pool3d(...) NN__CALL(nn_adaptive_max_pool3d, __VA_ARGS__)
+#define nn_circular_pad1d(...) NN__CALL(nn_circular_pad1d, __VA_ARGS__)
+#define nn_circular_pad2d(...) NN__CALL(nn_circular_pad2d, __VA_ARGS__)
+#define nn_circular_pad3d(...) NN__CALL(nn_circular_pad3d, __VA_ARGS__)
 #define nn_constant_pad2d(...) NN__CALL(nn_constant_pad2d, __VA_ARGS__)
 #define nn_pad_n(...) NN__CALL(nn_pad_n, __VA_ARGS__)
 #define nn_pixel_shuffle(...) NN__CALL(nn_pixel_shuffle, __VA_ARGS__)
@@ -2329,6 +2369,8 @@ NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv_transpose, , nn_conv_transpose_args_t,
              (i64, groups))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
+NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_unpool, , nn_pool_args_t, (i64, kernel), (i64, stride),
+             (i64, padding))
 NN__CPP_0(module, nn_upsample, nn_upsample_args_t)
 NN__CPP_1(module, nn_upsample, nn_upsample_args_t, (i64, size))
 NN__CPP_1_4(module, nn_unfold, nn_columns_args_t, (i64, kernel), (i64, dilation), (i64, padding),
@@ -2337,6 +2379,7 @@ NN__CPP_2_5(module, nn_fold, nn_columns_args_t, (i64, height), (i64, kernel), (i
             (i64, padding), (i64, stride))
 NN__CPP_1(module, nn_layer_norm, nn_layer_norm_args_t, (i64, size))
 NN__CPP_1(module, nn_rms_norm, nn_rms_norm_args_t, (i64, size))
+NN__CPP_1(module, nn_local_response_norm, nn_local_response_norm_args_t, (i64, size))
 NN__CPP_DIMS(NN__CPP_1, module, nn_batch_norm, , nn_batch_norm_args_t, (i64, channels))
 NN__CPP_DIMS(NN__CPP_1, module, nn_instance_norm, , nn_instance_norm_args_t, (i64, channels))
 NN__CPP_2(module, nn_group_norm, nn_group_norm_args_t, (i64, groups), (i64, channels))
@@ -4061,10 +4104,11 @@ TENSOR__COLD
 #include "tensor_nn.h"
 TENSOR__END
 
-// Raises an error on the calling thread. -> poison; NN__ERROR -> the code; NN__NO -> 0
+// Raises an error on the calling thread. -> poison; NN__GIVE -> value; NN__ERROR -> the code; NN__NO -> 0
 #define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
-#define NN__ERROR(code, ...) (NN__FAIL(code, __VA_ARGS__), code)
-#define NN__NO(code, ...) (NN__FAIL(code, __VA_ARGS__), 0)
+#define NN__GIVE(value, ...) (NN__FAIL(__VA_ARGS__), value)
+#define NN__ERROR(code, ...) NN__GIVE(code, code, __VA_ARGS__)
+#define NN__NO(code, ...) NN__GIVE(0, code, __VA_ARGS__)
 
 TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
@@ -4280,6 +4324,11 @@ TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
     int d, same = x->ndim == ndim;
     for (d = 0; same && d < ndim; d++) same = x->dims[d] == dims[d];
     return same ? x : (tensor_reshape_n)(x, dims, ndim);
+}
+// x as [d0, d1, d2, d3], of which the n first count.
+TENSOR__FN tensor_t *nn__as(tensor_t *x, int n, int64_t d0, int64_t d1, int64_t d2, int64_t d3) {
+    const int64_t dims[4] = {d0, d1, d2, d3};
+    return (tensor_reshape_n)(x, dims, n);
 }
 
 // Saved input k inside a gradient, NULL if the op was called without it.
@@ -4541,13 +4590,11 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
                                             int64_t width) {
     tensor__op_t o;
     tensor_t *const in[2] = {nn__contiguous(gy), nn__contiguous(index)};
-    int64_t dims[2];
+    const int64_t dims[2] = {rows, width};
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING_BACKWARD), in, 2)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = padding;
     o.params.i[1] = 1;
-    dims[0] = rows;
-    dims[1] = width;
     TENSOR__(result)(&o, gy->dtype, dims, 2);
     return TENSOR__(finish)(&o);
 }
@@ -4631,36 +4678,31 @@ TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_
     return (tensor_scope_return)(scope, w);
 }
 
-TENSOR__FN tensor_t *nn__embedding_front(tensor_embedding_args_t a) {
+TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t row, double max_norm,
+                                         double norm_type, int by_frequency, int sparse) {
     tensor__op_t o;
-    tensor_t *const in[2] = {a.index, a.weight};
-    tensor_t *y = TENSOR__(poison), *w = a.weight;
-    int64_t padding = -1;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2) || !nn__floats(&o, 2)) return y;
-    if (a.padding_idx != 0) {
-        padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-        if (w->ndim == 2 && padding < 0) padding += w->dims[0];
-    }
-    if (w->ndim != 2)
-        y = NN__FAIL(TENSOR_ERR_SHAPE, "embedding: weight %t must be 2-d [rows, width]", w);
-    else if (!nn__is_index(a.index))
-        y = NN__FAIL(TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", a.index);
-    else if (a.index->ndim + 1 > TENSOR_MAX_DIMS)
-        y = NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", a.index);
-    else if (a.padding_idx != 0 && (padding < 0 || padding >= w->dims[0]))
-        y = NN__FAIL(TENSOR_ERR_INDEX, "embedding: padding_idx %d is outside the %d rows of weight %t",
-                     a.padding_idx, w->dims[0], w);
-    else {
-        tensor_scope_t scope = TENSOR__(scope)(-1);
-        y = a.max_norm > 0 ? nn__renormed(a.index, w, a.max_norm, a.norm_type) : w;
-        if (!(tensor_is_poison)(y))
-            y = nn__embedding_lookup(a.index, nn__wide(w), padding, 0, a.scale_grad_by_freq != 0,
-                                     a.sparse != 0);
-        y = (tensor_scope_return)(scope, nn__narrow(y, w));
-    }
-    return y;
+    tensor_t *const in[2] = {index, w};
+    tensor_t *y;
+    tensor_scope_t scope;
+    int64_t padding = row == TENSOR_ZERO ? 0 : row == 0 ? -1 : row;
+    if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2) || !nn__floats(&o, 2)) return TENSOR__(poison);
+    if (w->ndim != 2) return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: weight %t must be 2-d [rows, width]", w);
+    if (!nn__is_index(index))
+        return NN__FAIL(TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", index);
+    if (index->ndim + 1 > TENSOR_MAX_DIMS)
+        return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", index);
+    if (row != 0 && padding < 0) padding += w->dims[0];
+    if (row != 0 && (padding < 0 || padding >= w->dims[0]))
+        return NN__FAIL(TENSOR_ERR_INDEX, "embedding: padding_idx %d is outside the %d rows of weight %t",
+                        row, w->dims[0], w);
+    scope = TENSOR__(scope)(-1);
+    y = max_norm > 0 ? nn__renormed(index, w, max_norm, norm_type) : w;
+    if (!(tensor_is_poison)(y))
+        y = nn__embedding_lookup(index, nn__wide(w), padding, 0, by_frequency != 0, sparse != 0);
+    return (tensor_scope_return)(scope, nn__narrow(y, w));
 }
-NN__OWN_FRONT(embedding, , nn__embedding_front(a))
+NN__OWN_FRONT(embedding, , nn__embedding_front(a.index, a.weight, a.padding_idx, a.max_norm, a.norm_type,
+                                               a.scale_grad_by_freq, a.sparse))
 
 TENSOR__COLD
 
@@ -4745,16 +4787,13 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
 }
 
 TENSOR__FN tensor_t *nn__composed_layer_norm(tensor_t *const *in, const tensor_params_t *p) {
-    tensor_t *x = in[0], *d, *y;
-    int64_t dims[2];
-    dims[0] = x->numel / nn__max(p->i[0], 1);
-    dims[1] = p->i[0];
-    d = (tensor_reshape_n)(x, dims, 2);
+    const int64_t n = p->i[0];
+    tensor_t *x = in[0], *d = nn__as(x, 2, x->numel / nn__max(n, 1), n, 0, 0), *y;
     if (!p->i[1]) d = (tensor_sub)(d, (tensor_mean_dim)(d, -1, 1));
     y = (tensor_add_scalar)((tensor_mean_dim)((tensor_square)(d), -1, 1), p->f[0]);
     y = (tensor_mul)(d, (tensor_rsqrt)(y));
-    if (in[1]) y = (tensor_mul)(y, (tensor_reshape_n)(in[1], dims + 1, 1));
-    if (in[2]) y = (tensor_add)(y, (tensor_reshape_n)(in[2], dims + 1, 1));
+    if (in[1]) y = (tensor_mul)(y, (tensor_reshape_n)(in[1], &n, 1));
+    if (in[2]) y = (tensor_add)(y, (tensor_reshape_n)(in[2], &n, 1));
     return (tensor_reshape_n)(y, x->dims, x->ndim);
 }
 
@@ -4763,45 +4802,45 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
 }
 
 NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5))
-TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, const char *op, int rms) {
+// rms: no mean, and eps < 0 is that of the dtype it is computed in.
+TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b, int64_t nd, double eps,
+                                          int rms) {
+    const char *op = rms ? "rms_norm" : "layer_norm";
     tensor__op_t o;
     tensor__row_t shown = *nn__row(NN_OP_LAYER_NORM);
-    tensor_t *x = a->x, *in[3] = {x, a->weight, a->bias};
+    tensor_t *in[3] = {x, w, b};
     int64_t lead[TENSOR_MAX_DIMS], n = 1, k, i, first;
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
-    if (a->normalized_dims < 1 || a->normalized_dims > x->ndim)
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: normalized_dims %d must be in 1..%i, the dims of x %t", op,
-                        a->normalized_dims, (int)x->ndim, x);
-    first = x->ndim - a->normalized_dims;
+    if (nd < 1 || nd > x->ndim)
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: normalized_dims %d must be in 1..%i, the dims of x %t", op, nd,
+                        (int)x->ndim, x);
+    first = x->ndim - nd;
     for (i = first; i < x->ndim; i++) n *= x->dims[i];
     for (k = 1; k < 3; k++) {
-        int same = !in[k] || in[k]->ndim == a->normalized_dims;
+        int same = !in[k] || in[k]->ndim == nd;
         for (i = 0; in[k] && same && i < in[k]->ndim; i++) same = in[k]->dims[i] == x->dims[first + i];
         if (!same)
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must have the last %d dims of x %t", op,
-                            k == 1 ? "weight" : "bias", in[k], a->normalized_dims, x);
+                            k == 1 ? "weight" : "bias", in[k], nd, x);
     }
-    if (nn__is_half(x)) {
-        tensor_layer_norm_args_t wide = *a;
-        wide.x = nn__wide(x);
-        wide.weight = nn__wide(a->weight);
-        wide.bias = nn__wide(a->bias);
-        return nn__narrow(nn__layer_norm_front(&wide, op, rms), x);
-    }
+    if (nn__is_half(x))
+        return nn__narrow(nn__layer_norm_front(nn__wide(x), nn__wide(w), nn__wide(b), nd, eps, rms), x);
+    if (rms && eps < 0) eps = x->dtype == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7;
     for (k = 0; k < 3; k++) in[k] = nn__contiguous(in[k]);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM), in, 3)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = n;
     o.params.i[1] = rms;
-    o.params.f[0] = a->eps;
+    o.params.f[0] = eps;
     memcpy(lead, x->dims, (size_t)first * sizeof lead[0]);
     TENSOR__(result)(&o, x->dtype, x->dims, x->ndim);
     TENSOR__(result)(&o, x->dtype, lead, (int)first);
     TENSOR__(result)(&o, x->dtype, lead, (int)first);
     return TENSOR__(finish)(&o);
 }
-NN__FRONT(layer_norm, tensor_layer_norm, nn__layer_norm_front(&a, "layer_norm", 0))
+NN__FRONT(layer_norm, tensor_layer_norm,
+          nn__layer_norm_front(a.x, a.weight, a.bias, a.normalized_dims, a.eps, 0))
 
 // ---- ops with options made of others
 
@@ -4823,15 +4862,17 @@ TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tenso
     return nn__row_begin(&o, &row, op, names, required, in, nin) && nn__floats(&o, floats);
 }
 
-// tensor_op_with(a), which is nn__run_<op>(&a); its temporaries go with the scope.
-#define NN__SCOPED(op, args)                                                                                 \
+// tensor_op_with(a), which is `run`; its temporaries go with the scope.
+#define NN__SCOPED(op, args, run)                                                                            \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
         if (!NN__TAKE(#op, args)) return tensor__at(a.site_, TENSOR__(poison));                              \
         scope = TENSOR__(scope)(-1);                                                                         \
-        return tensor__at(a.site_, (tensor_scope_return)(scope, nn__run_##op(&a)));                          \
+        return tensor__at(a.site_, (tensor_scope_return)(scope, run));                                       \
     }
-#define NN__OPTIONS(op, set) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op)
+#define NN__OPTIONS(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op, run)
+NN__OPTIONS(rms_norm, NN__OR(normalized_dims, 1) NN__OR(eps, -1),
+            nn__layer_norm_front(a.x, a.weight, NULL, a.normalized_dims, a.eps, 1))
 
 TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a) {
     static const char op[] = "embedding_bag";
@@ -4928,13 +4969,13 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     }
     return nn__narrow(y, w);
 }
-NN__OPTIONS(embedding_bag, )
+NN__OPTIONS(embedding_bag, , nn__run_embedding_bag(&a))
 
 TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
     tensor_t *const in[4] = {x1, x2, weight, bias};
     tensor_t *y, *w;
     tensor_scope_t scope;
-    int64_t dims[3], lead[TENSOR_MAX_DIMS], out;
+    int64_t lead[TENSOR_MAX_DIMS], out, n1, n2;
     int d, fits;
     if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15))
         return TENSOR__(poison);
@@ -4947,36 +4988,17 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
                         x1, x2, weight);
     scope = TENSOR__(scope)(-1);
     out = weight->dims[0];
+    n1 = weight->dims[1];
+    n2 = weight->dims[2];
     memcpy(lead, x1->dims, (size_t)x1->ndim * sizeof lead[0]);
     lead[x1->ndim - 1] = out;
-    dims[0] = weight->dims[1];
-    dims[1] = out * weight->dims[2];
-    w = (tensor_reshape_n)((tensor_transpose)(nn__wide(weight), 0, 1), dims, 2);
-    dims[0] = x1->numel / nn__max(weight->dims[1], 1);
-    dims[1] = weight->dims[1];
-    y = (tensor_matmul)((tensor_reshape_n)(nn__wide(x1), dims, 2), w);
-    dims[1] = out;
-    dims[2] = weight->dims[2];
-    y = (tensor_reshape_n)(y, dims, 3);
-    dims[1] = dims[2];
-    dims[2] = 1;
-    y = (tensor_reshape_n)((tensor_matmul)(y, (tensor_reshape_n)(nn__wide(x2), dims, 3)), lead, x1->ndim);
+    w = nn__as((tensor_transpose)(nn__wide(weight), 0, 1), 2, n1, out * n2, 0, 0);
+    y = (tensor_matmul)(nn__as(nn__wide(x1), 2, x1->numel / nn__max(n1, 1), n1, 0, 0), w);
+    y = nn__as(y, 3, y->dims[0], out, n2, 0);
+    y = (tensor_reshape_n)((tensor_matmul)(y, nn__as(nn__wide(x2), 3, y->dims[0], n2, 1, 0)), lead, x1->ndim);
     if (bias) y = (tensor_add)(y, nn__wide(bias));
     return (tensor_scope_return)(scope, nn__narrow(y, x1));
 }
-
-TENSOR__FN tensor_t *nn__run_rms_norm(const tensor_rms_norm_args_t *a) {
-    tensor_layer_norm_args_t b = tensor_layer_norm_defaults();
-    b.x = a->x;
-    b.normalized_dims = a->normalized_dims;
-    b.weight = a->weight;
-    b.eps = a->eps;
-    // f16 and bf16: that of f32, in which they are computed
-    if (a->eps < 0)
-        b.eps = (tensor_dtype)(a->x) == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7;
-    return nn__layer_norm_front(&b, "rms_norm", 1);
-}
-NN__OPTIONS(rms_norm, NN__OR(normalized_dims, 1) NN__OR(eps, -1))
 
 // ---- batch, group and instance norm: x as [items, channels, plane]. A statistic covers the planes of one
 // channel in all items (batch) or of the channels of a group in one item.
@@ -5082,14 +5104,9 @@ TENSOR__FN int nn__cpu_plane_norm_back(tensor_call_t *c) {
 }
 
 TENSOR__FN tensor_t *nn__composed_plane_norm(tensor_t *const *in, const tensor_params_t *p) {
+    const int64_t groups = nn__max(p->i[0], 1), over[2] = {p->i[0] ? 1 : 0, 2};
     tensor_t *x = in[0], *d, *y;
-    int64_t dims[3], over[2];
-    dims[0] = p->i[0] ? p->i[0] * p->i[1] : p->i[1];
-    dims[1] = p->i[0] ? p->i[2] / p->i[0] : p->i[2];
-    dims[2] = p->i[3];
-    over[0] = p->i[0] ? 1 : 0;
-    over[1] = 2;
-    d = (tensor_reshape_n)(nn__wide(x), dims, 3);
+    d = nn__as(nn__wide(x), 3, groups * p->i[1], p->i[2] / groups, p->i[3], 0);
     d = (tensor_sub)(d, (tensor_mean_dims)(d, over, 2, 1));
     y = (tensor_add_scalar)((tensor_mean_dims)((tensor_square)(d), over, 2, 1), p->f[0]);
     y = (tensor_reshape_n)((tensor_mul)(d, (tensor_rsqrt)(y)), p->i + 1, 3);
@@ -5144,11 +5161,13 @@ TENSOR__FN int nn__per_channel(const char *op, const char *what, const tensor_t 
     return 1;
 }
 
-// instance: statistics per item. in: x, running_mean, running_var, weight, bias.
-TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int instance, int own,
-                                    double momentum, double eps) {
+// instance: statistics per item. own: those of x, not the running ones.
+TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, tensor_t *w, tensor_t *b,
+                                    int instance, int own, double momentum, double eps) {
     static const char *const names[5] = {"x", "running_mean", "running_var", "weight", "bias"};
-    tensor_t *x = in[0], *stat[2], *w, *b, *y;
+    const char *op = instance ? "instance_norm" : "batch_norm";
+    tensor_t *const in[5] = {x, mean, var, w, b};
+    tensor_t *stat[2], *y;
     int64_t dims[TENSOR_MAX_DIMS], n = 1, k;
     if (!nn__inputs(op, "x running_mean running_var weight bias", 1, in, 5, 1))
         return TENSOR__(poison);
@@ -5157,16 +5176,16 @@ TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int ins
                         2 + instance);
     for (k = 1; k < 5; k++)
         if (!nn__per_channel(op, names[k], in[k], x)) return TENSOR__(poison);
-    if (!in[1] != !in[2] || (!own && !in[1]))
+    if (!mean != !var || (!own && !mean))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t needs running_mean and running_var%s", op, x,
                         own ? ", or neither" : "");
     for (k = instance ? 2 : 0; k < x->ndim; k++) n *= k == 1 ? 1 : x->dims[k];
-    w = nn__wide(in[3]);
-    b = nn__wide(in[4]);
+    w = nn__wide(w);
+    b = nn__wide(b);
     if (!own) {   // y = x k + (b - mean k)
-        y = (tensor_rsqrt)((tensor_add_scalar)(nn__wide(in[2]), eps));
+        y = (tensor_rsqrt)((tensor_add_scalar)(nn__wide(var), eps));
         if (w) y = (tensor_mul)(y, w);
-        w = (tensor_neg)((tensor_mul)(nn__wide(in[1]), y));
+        w = (tensor_neg)((tensor_mul)(nn__wide(mean), y));
         if (b) w = (tensor_add)(w, b);
         for (k = 0; k < x->ndim; k++) dims[k] = k == 1 ? x->dims[1] : 1;
         y = (tensor_mul)(nn__wide(x), (tensor_reshape_n)(y, dims, x->ndim));
@@ -5177,11 +5196,9 @@ TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int ins
     stat[0] = NULL;
     y = nn__plane_norm(!instance && x->numel && TENSOR__(halves)(x) ? x : nn__wide(x), w, b,
                        instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
-    if (in[1] && stat[0] && x->numel) {   // no element says nothing of the statistics
+    if (mean && stat[0] && x->numel) {   // no element says nothing of the statistics
         tensor_scope_t scope = TENSOR__(scope)(0);
-        double share[2];
-        share[0] = momentum;
-        share[1] = momentum * (double)n / (double)(n - 1);
+        const double share[2] = {momentum, momentum * (double)n / (double)(n - 1)};
         for (k = 0; k < 2; k++) {
             tensor_t *s = stat[k], *r = in[1 + k];
             if (instance) s = (tensor_mean_dim)((tensor_reshape_n)(s, x->dims, 2), 0, 0);
@@ -5193,47 +5210,41 @@ TENSOR__FN tensor_t *nn__batch_norm(const char *op, tensor_t *const *in, int ins
     }
     return nn__narrow(y, x);
 }
-TENSOR__FN tensor_t *nn__run_batch_norm(const tensor_batch_norm_args_t *a) {
-    tensor_t *const in[5] = {a->x, a->running_mean, a->running_var, a->weight, a->bias};
-    return nn__batch_norm("batch_norm", in, 0, a->training, a->momentum, a->eps);
-}
-NN__OPTIONS(batch_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5))
+NN__OPTIONS(batch_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
+            nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 0, a.training, a.momentum,
+                           a.eps))
+NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
+            nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 1, !a.no_use_input_stats,
+                           a.momentum, a.eps))
 
-TENSOR__FN tensor_t *nn__run_instance_norm(const tensor_instance_norm_args_t *a) {
-    tensor_t *const in[5] = {a->x, a->running_mean, a->running_var, a->weight, a->bias};
-    return nn__batch_norm("instance_norm", in, 1, !a->no_use_input_stats, a->momentum, a->eps);
-}
-NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5))
-
-TENSOR__FN tensor_t *nn__run_group_norm(const tensor_group_norm_args_t *a) {
-    tensor_t *const in[3] = {a->x, a->weight, a->bias};
-    tensor_t *x = a->x;
+TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, tensor_t *b, double eps) {
+    tensor_t *const in[3] = {x, w, b};
     if (!nn__inputs("group_norm", "x weight bias", 1, in, 3, 1))
         return TENSOR__(poison);
     if (x->ndim < 2) return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x);
-    if (a->groups < 1 || x->dims[1] % a->groups != 0)
+    if (groups < 1 || x->dims[1] % groups != 0)
         return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: the channels of x %t must be a multiple of groups %d",
-                        x, a->groups);
-    if (!nn__per_channel("group_norm", "weight", a->weight, x) ||
-        !nn__per_channel("group_norm", "bias", a->bias, x))
+                        x, groups);
+    if (!nn__per_channel("group_norm", "weight", w, x) || !nn__per_channel("group_norm", "bias", b, x))
         return TENSOR__(poison);
-    return nn__narrow(
-        nn__plane_norm(nn__wide(x), nn__wide(a->weight), nn__wide(a->bias), a->groups, a->eps, NULL), x);
+    return nn__narrow(nn__plane_norm(nn__wide(x), nn__wide(w), nn__wide(b), groups, eps, NULL), x);
 }
-NN__OPTIONS(group_norm, NN__OR(eps, 1e-5))
+NN__OPTIONS(group_norm, NN__OR(eps, 1e-5), nn__group_norm(a.x, a.groups, a.weight, a.bias, a.eps))
 
-TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_norm_args_t *a) {
-    tensor_t *x = a->x, *s, *sum = NULL, *list[3];
+TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double alpha, double beta,
+                                             double k0) {
+    tensor_t *const given = x;
+    tensor_t *s, *sum = NULL, *list[3];
     int64_t dims[TENSOR_MAX_DIMS], before, after, k;
     if (!nn__inputs("local_response_norm", "x", 1, &x, 1, 1))
         return TENSOR__(poison);
-    if (x->ndim < 3 || a->size < 1)
+    if (x->ndim < 3 || size < 1)
         return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "local_response_norm: x %t must be [N, C, d...] and size %d at least 1", x, a->size);
+                        "local_response_norm: x %t must be [N, C, d...] and size %d at least 1", x, size);
     x = nn__wide(x);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
-    before = nn__min(a->size / 2, x->dims[1]);          // farther channels do not exist
-    after = nn__min((a->size - 1) / 2, x->dims[1]);
+    before = nn__min(size / 2, x->dims[1]);          // farther channels do not exist
+    after = nn__min((size - 1) / 2, x->dims[1]);
     dims[1] = before;
     list[0] = nn__like(dims, x->ndim, 0, x);
     list[1] = (tensor_square)(x);
@@ -5244,10 +5255,11 @@ TENSOR__FN tensor_t *nn__run_local_response_norm(const tensor_local_response_nor
         tensor_t *part = (tensor_narrow)(s, 1, k, x->dims[1]);
         sum = sum ? (tensor_add)(sum, part) : part;
     }
-    s = (tensor_add_scalar)((tensor_mul_scalar)(sum, a->alpha / (double)a->size), a->k);
-    return nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, a->beta)), a->x);
+    s = (tensor_add_scalar)((tensor_mul_scalar)(sum, alpha / (double)size), k0);
+    return nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, beta)), given);
 }
-NN__OPTIONS(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1))
+NN__OPTIONS(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
+            nn__local_response_norm(a.x, a.size, a.alpha, a.beta, a.k))
 TENSOR__END
 
 // ---- convolution without columns: see >>nn-kernel-direct
@@ -6088,9 +6100,10 @@ TENSOR__FN const char *nn__image_text(int rank) {
                                                          : "[N, C, D, H, W] or [C, D, H, W]";
 }
 
-// x, weight, bias checked and convolved (transposed); g holds stride, padding and dilation, mode the groups.
+// x, weight, bias checked and convolved (transposed); g holds stride, padding and dilation, mode the groups,
+// in the output_padding of a transposed one.
 TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *bias, nn__window_t g,
-                                    const int64_t *more, int same) {
+                                    int same) {
     tensor__op_t o;
     tensor_t *in[3] = {x, w, bias}, *y;
     tensor_params_t p;
@@ -6123,16 +6136,16 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
                             "%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
                             g.stride[d], g.pad[d]);
     if (nn__is_half(x) && !TENSOR__(halves)(x))
-        return nn__narrow(nn__conv_front(id, nn__wide(x), nn__wide(w), nn__wide(bias), g, more, same), x);
+        return nn__narrow(nn__conv_front(id, nn__wide(x), nn__wide(w), nn__wide(bias), g, same), x);
     dims[0] = x->ndim == rank + 2 ? x->dims[0] : 1;
     for (d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d], span = g.dilation[d] * (g.kernel[d] - 1), out;
         if (transposed) {
-            if (more[d] < 0 || (more[d] >= g.stride[d] && more[d] >= g.dilation[d]))
+            if (g.in[d] < 0 || (g.in[d] >= g.stride[d] && g.in[d] >= g.dilation[d]))
                 return NN__FAIL(TENSOR_ERR_SHAPE,
                                 "%s: output_padding %d must be below the stride %d or the dilation %d", op,
-                                more[d], g.stride[d], g.dilation[d]);
-            out = size > 0x7FFFFFFF ? -1 : (size - 1) * g.stride[d] - 2 * g.pad[d] + span + more[d] + 1;
+                                g.in[d], g.stride[d], g.dilation[d]);
+            out = size > 0x7FFFFFFF ? -1 : (size - 1) * g.stride[d] - 2 * g.pad[d] + span + g.in[d] + 1;
             if (size < 1 || out < 0)
                 return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and padding %d leave no output", op, x, g.pad[d]);
             g.in[d] = out;
@@ -6156,25 +6169,22 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
     return x->ndim == rank + 2 ? y : (tensor_reshape_n)(y, dims + 1, rank + 1);
 }
 
+// What all of them read from their options into g.
+#define NN__CONV_WINDOW                                                                                      \
+    (g.mode = a->groups,                                                                                     \
+     NN__TRIPLE(stride, g.stride) && NN__TRIPLE(padding, g.pad) && NN__TRIPLE(dilation, g.dilation))
 TENSOR__FN tensor_t *nn__conv_call(const tensor_conv_args_t *a, int rank) {
     int id = NN_OP_CONV1D + rank - 1;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    g.mode = a->groups;
-    if (!NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) || !NN__TRIPLE(dilation, g.dilation))
-        return TENSOR__(poison);
-    return nn__conv_front(id, a->x, a->weight, a->bias, g, NULL, a->same);
+    return NN__CONV_WINDOW ? nn__conv_front(id, a->x, a->weight, a->bias, g, a->same) : TENSOR__(poison);
 }
 TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t *a, int rank) {
     int id = NN_OP_CONV_TRANSPOSE1D + rank - 1;
     const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    int64_t more[3] = {0, 0, 0};
-    g.mode = a->groups;
-    if (!NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) || !NN__TRIPLE(output_padding, more) ||
-        !NN__TRIPLE(dilation, g.dilation))
-        return TENSOR__(poison);
-    return nn__conv_front(id, a->x, a->weight, a->bias, g, more, 0);
+    if (!NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) return TENSOR__(poison);
+    return nn__conv_front(id, a->x, a->weight, a->bias, g, 0);
 }
 #define NN__CONV_SET NN__OR(groups, 1) NN__OR_DIMS(stride, 1) NN__OR_DIMS(padding, 0) NN__OR_DIMS(dilation, 1)
 // The functions of an op for 1, 2 and 3 dims.
@@ -6247,21 +6257,19 @@ TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
 }
 #define NN__COLUMNS_WINDOW                                                                                   \
     (NN__PAIR(kernel, g.kernel) && NN__PAIR(dilation, g.dilation) && NN__PAIR(padding, g.pad) &&             \
-     NN__PAIR(stride, g.stride))
+     NN__PAIR(stride, g.stride) &&                                                                           \
+     nn__triple(op, "height", 2, a->height, -1, a->width > 0 ? a->width : -1, g.in))
 #define NN__COLUMNS_SET                                                                                      \
     NN__OR_PAIR(kernel, 0) NN__OR_PAIR(dilation, 1) NN__OR_PAIR(padding, 0) NN__OR_PAIR(stride, 1)
-TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a) {
+// g.in: the size of the images folded into.
+TENSOR__FN tensor_t *nn__columns_front(int id, tensor_t *x, nn__window_t g) {
     tensor__op_t o;
     const char *op = nn__row(id)->name;
-    nn__window_t g = nn__window_unit();
     tensor_params_t p;
-    tensor_t *x = a->x, *y;
-    int64_t dims[4], taps, d, back = id == NN_OP_COL2IM, size[3] = {1, 0, 0};
+    tensor_t *y;
+    int64_t dims[4], taps, d, back = id == NN_OP_COL2IM;
     int lead;
-    if (!NN__COLUMNS_WINDOW ||
-        !nn__triple(op, "height", 2, a->height, -1, a->width > 0 ? a->width : -1, size) ||
-        !TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1) ||
-        !nn__window_valid(op, 2, &g))
+    if (!TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1) || !nn__window_valid(op, 2, &g))
         return TENSOR__(poison);
     lead = x->ndim - (back ? 2 : 3);
     if (lead != 0 && lead != 1)
@@ -6270,7 +6278,7 @@ TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a) {
     taps = g.kernel[1] * g.kernel[2];
     dims[0] = lead ? x->dims[0] : 1;
     for (d = 1; d < 3; d++) {
-        g.in[d] = back ? size[d] : x->dims[lead + d];
+        if (!back) g.in[d] = x->dims[lead + d];
         g.out[d] = g.in[d] < 1 || g.in[d] > 0x7FFFFFFF ? -1
                    : g.in[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1;
         if (g.out[d] < 0)
@@ -6289,9 +6297,14 @@ TENSOR__FN tensor_t *nn__columns_front(int id, const tensor_columns_args_t *a) {
     y = nn__columns_op(id, lead ? nn__wide(x) : (tensor_unsqueeze)(nn__wide(x), 0), &p, dims, back ? 4 : 3);
     return nn__narrow(lead ? y : (tensor_squeeze)(y, 0), x);
 }
+TENSOR__FN tensor_t *nn__columns_call(int id, const tensor_columns_args_t *a) {
+    const char *op = nn__row(id)->name;
+    nn__window_t g = nn__window_unit();
+    return NN__COLUMNS_WINDOW ? nn__columns_front(id, a->x, g) : TENSOR__(poison);
+}
 NN__FILL_DEFAULTS(tensor_columns, NN__COLUMNS_SET)
-NN__FRONT(im2col, tensor_columns, nn__columns_front(NN_OP_IM2COL, &a))
-NN__FRONT(col2im, tensor_columns, nn__columns_front(NN_OP_COL2IM, &a))
+NN__FRONT(im2col, tensor_columns, nn__columns_call(NN_OP_IM2COL, &a))
+NN__FRONT(col2im, tensor_columns, nn__columns_call(NN_OP_COL2IM, &a))
 
 // ---- pooling: one plane after another
 
@@ -6303,60 +6316,45 @@ typedef struct nn__pool_t {
     int back;
 } nn__pool_t;
 
-TENSOR__FN void nn__pool_plan(nn__pool_t *v, const tensor_params_t *p, const tensor_arg_t *x,
-                              const tensor_arg_t *y, const tensor_arg_t *place, int back) {
-    v->k = nn__cpu(x->dtype);
-    v->g = nn__window(p);
-    v->x = x;
-    v->y = y;
-    v->place = place;
-    v->back = back;
-    v->in = nn__volume(v->g.in);
-    v->out = nn__volume(v->g.out);
-    v->planes = v->out ? y->numel / v->out : 0;
-    v->per = nn__per(v->planes, v->in + v->out * 4);
-}
-TENSOR__FN void nn__max_pool_task(void *arg, int64_t task, int worker) {
+TENSOR__FN void nn__pool_task(void *arg, int64_t task, int worker) {
     const nn__pool_t *v = (const nn__pool_t *)arg;
     int64_t i = task * v->per, end = nn__min(i + v->per, v->planes);
     (void)worker;
     for (; i < end; i++) {
-        int32_t *place = (int32_t *)v->place->data + i * v->out;
-        if (!v->back) {
-            v->k->max_pool(nn__at(v->x, i * v->in), nn__at(v->y, i * v->out), place, &v->g);
-            continue;
-        }
-        v->k->fill(nn__at(v->x, i * v->in), 0, v->in);
-        v->k->max_unpool(nn__at(v->y, i * v->out), place, nn__at(v->x, i * v->in), v->out);
+        char *x = nn__at(v->x, i * v->in), *y = nn__at(v->y, i * v->out);
+        int32_t *place = v->place ? (int32_t *)v->place->data + i * v->out : NULL;
+        if (v->back) v->k->fill(x, 0, v->in);
+        if (!v->place) v->k->avg_pool(x, y, &v->g, v->back);
+        else if (v->back) v->k->max_unpool(y, place, x, v->out);
+        else v->k->max_pool(x, y, place, &v->g);
     }
 }
-TENSOR__FN void nn__avg_pool_task(void *arg, int64_t task, int worker) {
-    const nn__pool_t *v = (const nn__pool_t *)arg;
-    int64_t i = task * v->per, end = nn__min(i + v->per, v->planes);
-    (void)worker;
-    for (; i < end; i++) {
-        if (v->back) v->k->fill(nn__at(v->x, i * v->in), 0, v->in);
-        v->k->avg_pool(nn__at(v->x, i * v->in), nn__at(v->y, i * v->out), &v->g, v->back);
-    }
+// place: NULL for the mean. back: y to x.
+TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const tensor_arg_t *y,
+                        const tensor_arg_t *place, int back) {
+    nn__pool_t v;
+    v.k = nn__cpu(x->dtype);
+    v.g = nn__window(c->p);
+    v.x = x;
+    v.y = y;
+    v.place = place;
+    v.back = back;
+    v.in = nn__volume(v.g.in);
+    v.out = nn__volume(v.g.out);
+    v.planes = v.out ? y->numel / v.out : 0;
+    v.per = nn__per(v.planes, v.in + v.out * 4);
+    nn__run(nn__ceil(v.planes, v.per), nn__pool_task, &v);
+    return TENSOR_OK;
 }
 TENSOR__FN int nn__cpu_max_pool(tensor_call_t *c) {
-    nn__pool_t v;
-    nn__pool_plan(&v, c->p, &c->arg[0], &c->arg[1], &c->arg[2], 0);
-    nn__run(nn__ceil(v.planes, v.per), nn__max_pool_task, &v);
-    return TENSOR_OK;
+    return nn__pool(c, &c->arg[0], &c->arg[1], &c->arg[2], 0);
 }
 TENSOR__FN int nn__cpu_max_unpool(tensor_call_t *c) {
-    nn__pool_t v;
-    nn__pool_plan(&v, c->p, &c->arg[2], &c->arg[0], &c->arg[1], 1);
-    nn__run(nn__ceil(v.planes, v.per), nn__max_pool_task, &v);
-    return TENSOR_OK;
+    return nn__pool(c, &c->arg[2], &c->arg[0], &c->arg[1], 1);
 }
 TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
-    nn__pool_t v;
     int back = c->row->id == NN_OP_AVG_POOL_BACKWARD;
-    nn__pool_plan(&v, c->p, &c->arg[back], &c->arg[1 - back], NULL, back);
-    nn__run(nn__ceil(v.planes, v.per), nn__avg_pool_task, &v);
-    return TENSOR_OK;
+    return nn__pool(c, &c->arg[back], &c->arg[1 - back], NULL, back);
 }
 
 // A pooling op of x (and places, for the gradient of max), giving `dims`, as many as x's. places: out, NULL.
@@ -6497,21 +6495,22 @@ NN__PER_RANK(avg_pool)
 NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
 
-TENSOR__FN tensor_t *nn__adaptive(int id, int rank, tensor_t *x, int64_t d, int64_t h, int64_t w,
-                                  tensor_t **places) {
+// The window of an adaptive pool with results of d x h x w.
+TENSOR__FN nn__window_t nn__adaptive(int64_t d, int64_t h, int64_t w) {
     nn__window_t g = nn__window_unit();
     g.mode = NN__ADAPTIVE;
-    if (rank > 2) g.out[0] = d;
-    if (rank > 1) g.out[1] = h;
+    g.out[0] = d;
+    g.out[1] = h;
     g.out[2] = w;
-    return nn__pool_front(id + rank - 1, rank, x, g, 0, places);
+    return g;
 }
-#define NN__X(rank, params, D, H, W)                                                                         \
+#define NN__X(rank, params, d0, d1, d2)                                                                      \
     TENSOR_API tensor_t *(tensor_adaptive_avg_pool##rank##d) params {                                        \
-        return nn__adaptive(NN_OP_AVG_POOL1D, rank, x, D, H, W, NULL);                                       \
+        return nn__pool_front(NN_OP_AVG_POOL##rank##D, rank, x, nn__adaptive(d0, d1, d2), 0, NULL);          \
     }                                                                                                        \
     TENSOR_API tensor_pair_t (tensor_adaptive_max_pool##rank##d) params {                                    \
-        tensor_t *places, *y = nn__adaptive(NN_OP_MAX_POOL1D, rank, x, D, H, W, &places);                    \
+        tensor_t *places, *y;                                                                                \
+        y = nn__pool_front(NN_OP_MAX_POOL##rank##D, rank, x, nn__adaptive(d0, d1, d2), 0, &places);          \
         return nn__indexed(y, places);                                                                       \
     }
 NN__X(1, (tensor_t *x, int64_t l), 1, 1, l)
@@ -6528,7 +6527,7 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     NN__OPEN
     tensor_avg_pool_args_t a = tensor_avg_pool_defaults();
     tensor_t *y;
-    double window = rank > 1 ? (double)kernel * (double)kernel : (double)kernel;
+    double side = (double)kernel, window = rank == 1 ? side : rank == 2 ? side * side : side * side * side;
     a.x = (tensor_pow_scalar)(x, norm);
     a.kernel = kernel;
     a.stride = stride;
@@ -6537,25 +6536,24 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     y = (tensor_mul)((tensor_sign)(y), (tensor_relu)((tensor_abs)(y)));
     NN__CLOSE((tensor_pow_scalar)((tensor_mul_scalar)(y, window), 1 / norm));
 }
-TENSOR_API tensor_t *(tensor_lp_pool1d)(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil) {
-    return nn__lp_pool(x, 1, norm, kernel, stride, ceil);
-}
-TENSOR_API tensor_t *(tensor_lp_pool2d)(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil) {
-    return nn__lp_pool(x, 2, norm, kernel, stride, ceil);
-}
+#define NN__X(rank)                                                                                          \
+    TENSOR_API tensor_t *(tensor_lp_pool##rank##d)(tensor_t *x, double norm, int64_t kernel, int64_t stride, \
+                                                   int ceil) {                                               \
+        return nn__lp_pool(x, rank, norm, kernel, stride, ceil);                                             \
+    }
+NN__X(1) NN__X(2) NN__X(3)
+#undef NN__X
 
-TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank) {
-    const char *op = nn__row(NN_OP_MAX_UNPOOL1D + rank - 1)->name;
+// g.in: the size of the result if g.mode is not 0.
+TENSOR__FN tensor_t *nn__max_unpool_front(int id, tensor_t *x, tensor_t *index, nn__window_t g) {
+    const char *op = nn__row(id)->name;
     tensor__op_t o;
-    tensor_t *const in[2] = {a->x, a->indices};
-    nn__window_t g = nn__window_unit();
+    tensor_t *const in[2] = {x, index};
     int64_t dims[TENSOR_MAX_DIMS], flat[2], from[2];
-    tensor_t *x = a->x, *index = a->indices, *y;
+    tensor_t *y;
     tensor_scope_t scope;
-    int d;
-    if (!NN__POOL_WINDOW || !NN__TRIPLE(size, g.in) ||
-        !TENSOR__(begin)(&o, nn__row(NN_OP_MAX_UNPOOL1D + rank - 1), in, 2))
-        return TENSOR__(poison);
+    int d, rank = id - NN_OP_MAX_UNPOOL1D + 1;
+    if (!TENSOR__(begin)(&o, nn__row(id), in, 2)) return TENSOR__(poison);
     if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have one shape, %s", op, x, index,
                         nn__image_text(rank));
@@ -6567,7 +6565,7 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
     from[1] = flat[1] = 1;
     for (d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d];
-        if (a->size <= 0)
+        if (!g.mode)
             g.in[d] = size > 0x7FFFFFFF ? 0 : (size - 1) * g.stride[d] - 2 * g.pad[d] + g.kernel[d];
         if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1])
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: an output of %d for x %t is not possible", op, g.in[d], x);
@@ -6578,6 +6576,14 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
     y = nn__like(flat, 2, 0, x);
     y = (tensor_scatter)(y, 1, (tensor_reshape_n)(index, from, 2), (tensor_reshape_n)(x, from, 2));
     return (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim));
+}
+TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank) {
+    int id = NN_OP_MAX_UNPOOL1D + rank - 1;
+    const char *op = nn__row(id)->name;
+    nn__window_t g = nn__window_unit();
+    g.mode = a->size > 0;
+    if (!NN__POOL_WINDOW || !NN__TRIPLE(size, g.in)) return TENSOR__(poison);
+    return nn__max_unpool_front(id, a->x, a->indices, g);
 }
 NN__FILL_DEFAULTS(tensor_max_unpool, NN__POOL_SET NN__OR_DIMS(size, 0))
 NN__PER_RANK(max_unpool)
@@ -6686,17 +6692,13 @@ TENSOR_API tensor_t *(tensor_pixel_unshuffle)(tensor_t *x, int64_t factor) {
 TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
     NN__OPEN
     tensor__op_t o;
-    int64_t dims[4];
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_CHANNEL_SHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     if (x->ndim < 3 || groups < 1 || x->dims[1] % groups != 0)
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "channel_shuffle: x %t must be [N, C, ...], C a multiple of groups %d", x,
                            groups));
-    dims[0] = x->dims[0];
-    dims[1] = groups;
-    dims[2] = x->dims[1] / groups;
-    dims[3] = x->numel / nn__max(x->dims[0] * x->dims[1], 1);
-    x = (tensor_contiguous)((tensor_transpose)((tensor_reshape_n)(x, dims, 4), 1, 2));
+    x = nn__as(x, 4, x->dims[0], groups, x->dims[1] / groups, x->numel / nn__max(x->dims[0] * x->dims[1], 1));
+    x = (tensor_contiguous)((tensor_transpose)(x, 1, 2));
     NN__CLOSE((tensor_reshape_n)(x, o.in[0]->dims, o.in[0]->ndim));
 }
 
@@ -6732,17 +6734,22 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     }
     return y;
 }
-TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
+// sizes and factors: of the first dim, the height of three, the last; 0 = as the first.
+TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
+                                           int align, int recompute) {
     static const char *const names[8] = {"", "nearest", "nearest_exact", "linear", "bilinear", "bicubic",
                                          "trilinear", "area"};
     static const char *const ends[3] = {"", "_h", "_w"};
     NN__OPEN
     tensor__op_t o;
-    tensor_t *x = a->x, *y;
-    int mode = a->mode ? (int)a->mode : (int)TENSOR_NEAREST, rank, d;
+    tensor_t *y;
     int wanted = mode == TENSOR_LINEAR ? 1 : mode == TENSOR_TRILINEAR ? 3 : mode >= TENSOR_AREA ? 0 : 2;
-    int64_t size[3] = {a->size, a->size_h, a->size_w}, out[3] = {0, 0, 0};
-    double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w}, scale[3];
+    int rank, d;
+    int64_t size[3], out[3] = {0, 0, 0};
+    double factor[3], scale[3];
+    memcpy(size, sizes, sizeof size);
+    memcpy(factor, factors, sizeof factor);
+    if (mode == 0) mode = TENSOR_NEAREST;
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_INTERPOLATE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     rank = x->ndim - 2;
     if (rank < 1 || rank > 3)
@@ -6751,16 +6758,16 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
     if (mode < 1 || mode > TENSOR_AREA || (mode > TENSOR_NEAREST_EXACT && wanted && wanted != rank))
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
                            mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
-    if (a->align_corners && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA))
+    if (align && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA))
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: align_corners has no meaning for mode %s; x %t",
                            names[mode], x));
-    if ((a->size > 0) == (a->scale_factor > 0))
+    if ((sizes[0] > 0) == (factors[0] > 0))
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "interpolate: size %d, scale_factor %g: just one of them must be positive "
                            "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
-                           a->size, a->scale_factor, x));
+                           sizes[0], factors[0], x));
     for (d = 0; d < 3; d++) {
-        if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || a->size > 0)) continue;
+        if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || sizes[0] > 0)) continue;
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
                            "finite and positive, sizes go with size",
@@ -6782,22 +6789,29 @@ TENSOR__FN tensor_t *nn__interpolate_front(const tensor_interpolate_args_t *a) {
         if (x->dims[2 + d] < 1 || out[d] < 1 || out[d] > 0x7FFFFFFF)
             NN__CLOSE(
                 NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: dim %i of x %t cannot become %d", 2 + d, x, out[d]));
-        scale[d] = a->align_corners && mode > TENSOR_NEAREST_EXACT
+        scale[d] = align && mode > TENSOR_NEAREST_EXACT
                        ? out[d] > 1 ? (n - 1) / ((double)out[d] - 1) : 0
-                   : factor[k] > 0 && !a->recompute_scale_factor ? 1 / factor[k]
+                   : factor[k] > 0 && !recompute ? 1 / factor[k]
                                                                  : n / (double)out[d];
     }
     if (mode == TENSOR_AREA) {
-        int last = rank - 1;
-        NN__CLOSE(nn__adaptive(NN_OP_AVG_POOL1D, rank, x, out[0], out[rank > 2], out[last], NULL));
+        nn__window_t g = nn__adaptive(1, 1, 1);
+        memcpy(g.out + 3 - rank, out, (size_t)rank * sizeof out[0]);
+        NN__CLOSE(nn__pool_front(NN_OP_AVG_POOL1D + rank - 1, rank, x, g, 0, NULL));
     }
     y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
     for (d = 0; d < rank && y->state == TENSOR__LIVE; d++)
         if (out[d] != x->dims[2 + d] || scale[d] != 1)
-            y = nn__resample(y, 2 + d, out[d], scale[d], mode, a->align_corners);
+            y = nn__resample(y, 2 + d, out[d], scale[d], mode, align);
     NN__CLOSE(y == x ? (tensor_clone)(x) : nn__narrow(y, x));
 }
-NN__OWN_FRONT(interpolate, , nn__interpolate_front(&a))
+TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
+    const int64_t size[3] = {a->size, a->size_h, a->size_w};
+    const double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w};
+    return nn__interpolate_front(a->x, size, factor, (int)a->mode, a->align_corners,
+                                 a->recompute_scale_factor);
+}
+NN__OWN_FRONT(interpolate, , nn__interpolate_call(&a))
 
 // Coordinates -1..1 as places 0..size-1.
 TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
@@ -7345,10 +7359,8 @@ TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
 TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask, int causal,
                                             double scale, double dropout, tensor_t **weights) {
     tensor_t *s = (tensor_mul_scalar)((tensor_matmul)(q, (tensor_mT)(k)), scale), *dead;
-    int64_t dims[2];
     if (causal) {
-        dims[0] = q->dims[q->ndim - 2];
-        dims[1] = k->dims[k->ndim - 2];
+        const int64_t dims[2] = {q->dims[q->ndim - 2], k->dims[k->ndim - 2]};
         mask = (tensor_tril)(nn__beside((tensor_ones_n)(dims, 2, TENSOR_BOOL), q), 0);
     }
     if (mask && mask->dtype == TENSOR_BOOL)
@@ -7466,7 +7478,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     TENSOR__(result)(&o, nn__is_half(q) ? (int)TENSOR_F32 : q->dtype, dims, q->ndim - 1);
     return TENSOR__(finish)(&o);
 }
-NN__OPTIONS(scaled_dot_product_attention, )
+NN__OPTIONS(scaled_dot_product_attention, , nn__run_scaled_dot_product_attention(&a))
 
 // ---- recurrent nets: what x adds to the gates is one product over all steps, made before; the kernel goes
 // step by step: a product for what h adds, then the gates of every item
@@ -7756,26 +7768,20 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     if (!nn__inputs(op, "x h c", 1, in, 3, 7)) return s;
     x = a->x;
     single = x->ndim == 2;
-    if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", op, x,
-                 a->batch_first ? "N, T" : "T, N");
-        return s;
-    }
+    if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0)
+        return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", op, x,
+                        a->batch_first ? "N, T" : "T, N");
     if (a->layers < 1 || a->proj_size < 0 || (a->proj_size > 0 && kind != NN__LSTM_NET) || !w ||
-        !(a->dropout >= 0 && a->dropout <= 1)) {
-        NN__FAIL(TENSOR_ERR_SHAPE,
+        !(a->dropout >= 0 && a->dropout <= 1))
+        return NN__GIVE(s, TENSOR_ERR_SHAPE,
             "%s: needs weights%s, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1; x %t",
             op, w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
-        return s;
-    }
-    if (!w[1] || w[1]->state != TENSOR__LIVE || w[1]->ndim != 2 || w[1]->dims[0] % gates != 0) {
-        if (!w[1] || w[1]->state != TENSOR__LIVE) {
-            NN__FAIL(TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op, w[1] ? "no live tensor" : "NULL");
-        } else {
-            NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", op, w[1], gates, x);
-        }
-        return s;
-    }
+    if (!w[1] || w[1]->state != TENSOR__LIVE)
+        return NN__GIVE(s, TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op,
+                        w[1] ? "no live tensor" : "NULL");
+    if (w[1]->ndim != 2 || w[1]->dims[0] % gates != 0)
+        return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", op, w[1], gates,
+                        x);
     hidden = w[1]->dims[0] / gates;
     size = a->proj_size > 0 ? a->proj_size : hidden;
     features = x->dims[x->ndim - 1];
@@ -7796,11 +7802,9 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         dims[1] = n;
         dims[2] = k ? hidden : size;
         if (f && (f->ndim != x->ndim || f->dims[0] != ends || f->dims[f->ndim - 1] != dims[2] ||
-                  (!single && f->dims[1] != n))) {
-            NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op, k ? "c" : "h", f, ends,
-                     n, dims[2], x, single ? ": without the second dim" : "");
-            return s;
-        }
+                  (!single && f->dims[1] != n)))
+            return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op, k ? "c" : "h",
+                            f, ends, n, dims[2], x, single ? ": without the second dim" : "");
         first[k] = !f ? nn__beside((tensor_zeros_n)(dims, 3,
                                                     nn__is_half(x) ? TENSOR_F32 : (tensor_dtype_t)x->dtype),
                                                         x)
@@ -7890,10 +7894,8 @@ TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor
     nn__state_scope_t b;
     tensor_state_t s = nn__no_state();
     if (!nn__inputs(op, "x h c", 1, in, 3, 0)) return s;
-    if (x->ndim < 1 || x->ndim > 2 || (h && h->ndim != x->ndim) || (c && c->ndim != x->ndim)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [N, I] or [I], h and c alike", op, x);
-        return s;
-    }
+    if (x->ndim < 1 || x->ndim > 2 || (h && h->ndim != x->ndim) || (c && c->ndim != x->ndim))
+        return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: x %t must be [N, I] or [I], h and c alike", op, x);
     b = nn__state_begin(kind);
     a.x = (tensor_unsqueeze)(x, 0);
     a.h = h ? (tensor_unsqueeze)(h, 0) : h;
@@ -8294,7 +8296,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     tensor__row_t shown = *nn__row(NN_OP_CROSS_ENTROPY);
     tensor__op_t o;
     tensor_t *x = a->input, *t = a->target, *w = a->weight, *in[3] = {x, t, w}, *y;
-    int64_t dims[2], dim, d, same;
+    int64_t dim, d, same;
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) return TENSOR__(poison);
     dim = x->ndim > 1;
@@ -8333,8 +8335,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t without the classes",
                         op, t, x);
     // Classes last: [rows, C].
-    dims[1] = x->dims[dim];
-    dims[0] = x->numel / dims[1];
+    const int64_t dims[2] = {x->numel / x->dims[dim], x->dims[dim]};
     if (x->ndim > 2) x = nn__contiguous((tensor_movedim)(x, 1, -1));
     in[0] = nn__contiguous(nn__shaped(x, dims, 2));
     in[1] = nn__contiguous(nn__shaped(t, dims, 1));
@@ -8415,28 +8416,15 @@ TENSOR__FN tensor_t *nn__only(tensor_t *x, tensor_t *condition) {
     return (tensor_masked_fill)(x, (tensor_logical_not)(condition), 0);
 }
 
-NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR(p, 1))
-NN__FILL(tensor_ranking_loss, NN__OR(margin, 0))
-#define NN__SHARED(op, args) NN__DEFAULTS(tensor_##op, args) NN__SCOPED(op, args)
-
-TENSOR__FN tensor_t *nn__run_hinge_embedding_loss(const tensor_margin_loss_args_t *a) {
-    tensor_t *in[2] = {a->input, a->target}, *x, *t, *y;
-    if (!nn__loss_inputs("hinge_embedding_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
-        return TENSOR__(poison);
-    x = in[0];
-    t = in[1];
-    y = nn__only((tensor_relu)((tensor_rsub_scalar)(x, a->margin)), (tensor_ne_scalar)(t, 1));
-    return nn__reduce((tensor_add)(y, nn__only(x, (tensor_ne_scalar)(t, -1))), a->reduction, a->input);
+TENSOR__FN tensor_t *nn__hinge_embedding_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
+    tensor_t *y = (tensor_relu)((tensor_rsub_scalar)(in[0], a->margin));
+    y = nn__only(y, (tensor_ne_scalar)(in[1], 1));
+    return (tensor_add)(y, nn__only(in[0], (tensor_ne_scalar)(in[1], -1)));
 }
-NN__SHARED(hinge_embedding_loss, tensor_margin_loss)
-
-TENSOR__FN tensor_t *nn__run_soft_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor_t *in[2] = {a->input, a->target};
-    if (!nn__loss_inputs("soft_margin_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
-        return TENSOR__(poison);
-    return nn__reduce((tensor_neg)((tensor_logsigmoid)((tensor_mul)(in[0], in[1]))), a->reduction, a->input);
+TENSOR__FN tensor_t *nn__soft_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
+    (void)a;
+    return (tensor_neg)((tensor_logsigmoid)((tensor_mul)(in[0], in[1])));
 }
-NN__SHARED(soft_margin_loss, tensor_margin_loss)
 
 // Whether input is [N, C] or [C], C > 0, target an index tensor of the dims expected (without C, or all),
 // weight [C] or absent; raises if not.
@@ -8461,37 +8449,24 @@ TENSOR__FN int nn__classes(const char *op, tensor_t *const *in, int all) {
     return 0;
 }
 
-TENSOR__FN tensor_t *nn__run_multi_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor_t *in[3] = {a->input, a->target, a->weight}, *x, *t, *y;
-    double classes;
-    if (!nn__loss_inputs("multi_margin_loss", "input target weight", in, 3, 2, 5, 0, 0,
-                         a->reduction) ||
-        !nn__classes("multi_margin_loss", in, 0))
-        return TENSOR__(poison);
+TENSOR__FN tensor_t *nn__multi_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
+    tensor_t *x = in[0], *t, *y;
+    if (!nn__classes("multi_margin_loss", in, 0)) return TENSOR__(poison);
     if (a->p != 1 && a->p != 2)
-        return NN__FAIL(TENSOR_ERR_SHAPE, "multi_margin_loss: p %d must be 1 or 2 (input %t)", a->p, in[0]);
-    x = in[0];
-    classes = (double)x->dims[x->ndim - 1];
+        return NN__FAIL(TENSOR_ERR_SHAPE, "multi_margin_loss: p %d must be 1 or 2 (input %t)", a->p, x);
     t = (tensor_unsqueeze)(in[1], -1);
     y = (tensor_relu)((tensor_add_scalar)((tensor_sub)(x, (tensor_gather)(x, -1, t)), a->margin));
     if (a->p == 2) y = (tensor_square)(y);
     if (in[2]) y = (tensor_mul)(y, (tensor_gather)((tensor_expand_n)(in[2], x->dims, x->ndim), -1, t));
     // The class itself gives margin^p: no term.
     y = (tensor_scatter)(y, -1, t, nn__like(t->dims, t->ndim, 0, x));
-    y = (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), classes);
-    return nn__reduce(y, a->reduction, a->input);
+    return (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), (double)x->dims[x->ndim - 1]);
 }
-NN__SHARED(multi_margin_loss, tensor_margin_loss)
-
-TENSOR__FN tensor_t *nn__run_multilabel_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor_t *in[3] = {a->input, a->target, NULL}, *x, *t, *real, *y;
-    double classes;
-    if (!nn__loss_inputs("multilabel_margin_loss", "input target", in, 2, 2, 1, 0, 0,
-                         a->reduction) ||
-        !nn__classes("multilabel_margin_loss", in, 1))
-        return TENSOR__(poison);
-    x = in[0];
-    classes = (double)x->dims[x->ndim - 1];
+TENSOR__FN tensor_t *nn__multilabel_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
+    tensor_t *const both[3] = {in[0], in[1], NULL};
+    tensor_t *x = in[0], *t, *real, *y;
+    (void)a;
+    if (!nn__classes("multilabel_margin_loss", both, 1)) return TENSOR__(poison);
     real = (tensor_eq_scalar)((tensor_cumsum)((tensor_eq_scalar)(in[1], -1), -1), 0);   // before the first -1
     t = nn__only(in[1], real);
     y = (tensor_zeros_like)(x);
@@ -8500,43 +8475,26 @@ TENSOR__FN tensor_t *nn__run_multilabel_margin_loss(const tensor_margin_loss_arg
     t = (tensor_relu)((tensor_add_scalar)((tensor_sub)((tensor_unsqueeze)(x, -2), t), 1));
     y = (tensor_logical_and)((tensor_unsqueeze)(y, -2), (tensor_unsqueeze)(real, -1));
     y = (tensor_sum_dim)((tensor_sum_dim)(nn__only(t, y), -1, 0), -1, 0);
-    return nn__reduce((tensor_div_scalar)(y, classes), a->reduction, a->input);
+    return (tensor_div_scalar)(y, (double)x->dims[x->ndim - 1]);
 }
-NN__SHARED(multilabel_margin_loss, tensor_margin_loss)
 
-TENSOR__FN tensor_t *nn__run_multilabel_soft_margin_loss(const tensor_margin_loss_args_t *a) {
-    tensor_t *in[3] = {a->input, a->target, a->weight}, *x, *y;
-    if (!nn__loss_inputs("multilabel_soft_margin_loss", "input target weight", in, 3, 2, 5, 2, 2,
-                         a->reduction))
-        return TENSOR__(poison);
-    x = in[0];
+TENSOR__FN tensor_t *nn__multilabel_soft_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
+    tensor_t *x = in[0], *y;
+    (void)a;
     if (x->ndim < 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "multilabel_soft_margin_loss: input %t must be [..., C]", x);
     if (!nn__loss_weight("multilabel_soft_margin_loss", "weight", &in[2], x)) return TENSOR__(poison);
     // t log s(x) + (1 - t) log s(-x) = log s(x) - (1 - t) x
     y = (tensor_sub)((tensor_mul)((tensor_rsub_scalar)(in[1], 1), x), (tensor_logsigmoid)(x));
     if (in[2]) y = (tensor_mul)(y, in[2]);
-    return nn__reduce((tensor_mean_dim)(y, -1, 0), a->reduction, a->input);
+    return (tensor_mean_dim)(y, -1, 0);
 }
-NN__SHARED(multilabel_soft_margin_loss, tensor_margin_loss)
-
-TENSOR__FN tensor_t *nn__run_margin_ranking_loss(const tensor_ranking_loss_args_t *a) {
-    tensor_t *in[3] = {a->input1, a->input2, a->target}, *y;
-    if (!nn__loss_inputs("margin_ranking_loss", "input1 input2 target", in, 3, 3, 3, 4, 6,
-                         a->reduction))
-        return TENSOR__(poison);
-    y = (tensor_mul)(in[2], (tensor_sub)(in[1], in[0]));
-    return nn__reduce((tensor_relu)((tensor_add_scalar)(y, a->margin)), a->reduction, a->input1);
+TENSOR__FN tensor_t *nn__margin_ranking_loss(const tensor_ranking_loss_args_t *a, tensor_t **in) {
+    tensor_t *y = (tensor_mul)(in[2], (tensor_sub)(in[1], in[0]));
+    return (tensor_relu)((tensor_add_scalar)(y, a->margin));
 }
-NN__SHARED(margin_ranking_loss, tensor_ranking_loss)
-
-TENSOR__FN tensor_t *nn__run_cosine_embedding_loss(const tensor_ranking_loss_args_t *a) {
-    tensor_t *in[3] = {a->input1, a->input2, a->target}, *x, *t, *y;
-    if (!nn__loss_inputs("cosine_embedding_loss", "input1 input2 target", in, 3, 3, 3, 4, 2,
-                         a->reduction))
-        return TENSOR__(poison);
-    x = in[0];
-    t = in[2];
+TENSOR__FN tensor_t *nn__cosine_embedding_loss(const tensor_ranking_loss_args_t *a, tensor_t **in) {
+    tensor_t *x = in[0], *t = in[2], *y;
     if (x->ndim < 1 || x->ndim > 2 || t->ndim != x->ndim - 1 || (t->ndim && t->dims[0] != x->dims[0]))
         return NN__FAIL(TENSOR_ERR_SHAPE,
                         "cosine_embedding_loss: input1 %t must be [N, D] or [D], target %t [N] or []", x, t);
@@ -8545,9 +8503,8 @@ TENSOR__FN tensor_t *nn__run_cosine_embedding_loss(const tensor_ranking_loss_arg
     y = (tensor_div)((tensor_sum_dim)((tensor_mul)(x, in[1]), -1, 0), (tensor_sqrt)(y));
     x = nn__only((tensor_rsub_scalar)(y, 1), (tensor_eq_scalar)(t, 1));
     y = nn__only((tensor_relu)((tensor_sub_scalar)(y, a->margin)), (tensor_eq_scalar)(t, -1));
-    return nn__reduce((tensor_add)(x, y), a->reduction, a->input1);
+    return (tensor_add)(x, y);
 }
-NN__SHARED(cosine_embedding_loss, tensor_ranking_loss)
 
 TENSOR__FN tensor_t *nn__distance(tensor_t *a, tensor_t *b, double p, double eps) {
     tensor_t *d = (tensor_add_scalar)((tensor_sub)(a, b), eps);
@@ -8557,11 +8514,8 @@ TENSOR__FN tensor_t *nn__distance(tensor_t *a, tensor_t *b, double p, double eps
     if (p == 1) return (tensor_sum_dim)(d, -1, 0);
     return (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)(d, p), -1, 0), 1 / p);
 }
-TENSOR__FN tensor_t *nn__run_triplet_margin_loss(const tensor_triplet_margin_loss_args_t *a) {
-    tensor_t *in[3] = {a->anchor, a->positive, a->negative}, *away, *y;
-    if (!nn__loss_inputs("triplet_margin_loss", "anchor positive negative", in, 3, 3, 7, 0, 6,
-                         a->reduction))
-        return TENSOR__(poison);
+TENSOR__FN tensor_t *nn__triplet_margin_loss(const tensor_triplet_margin_loss_args_t *a, tensor_t **in) {
+    tensor_t *away, *y;
     if (in[0]->ndim < 1 || !(a->p > 0) || !(a->margin > 0))
         return NN__FAIL(TENSOR_ERR_SHAPE,
                         "triplet_margin_loss: anchor %t must be [..., D], p %g and margin %g above 0", in[0],
@@ -8569,20 +8523,11 @@ TENSOR__FN tensor_t *nn__run_triplet_margin_loss(const tensor_triplet_margin_los
     y = nn__distance(in[0], in[1], a->p, a->eps);
     away = nn__distance(in[0], in[2], a->p, a->eps);
     if (a->swap) away = (tensor_minimum)(away, nn__distance(in[1], in[2], a->p, a->eps));
-    y = (tensor_relu)((tensor_add_scalar)((tensor_sub)(y, away), a->margin));
-    return nn__reduce(y, a->reduction, a->anchor);
+    return (tensor_relu)((tensor_add_scalar)((tensor_sub)(y, away), a->margin));
 }
-NN__OPTIONS(triplet_margin_loss, NN__OR(margin, 1) NN__OR(p, 2) NN__OR(eps, 1e-6))
-
-TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_args_t *a) {
-    tensor_t *in[3] = {a->input, a->target, a->var}, *x, *v, *y;
-    int d, fits, less;
-    if (!nn__loss_inputs("gaussian_nll_loss", "input target var", in, 3, 3, 5, 2, 2, a->reduction))
-        return TENSOR__(poison);
-    x = in[0];
-    v = in[2];
-    less = v->ndim + 1 == x->ndim;
-    fits = v->ndim == x->ndim || less;
+TENSOR__FN tensor_t *nn__gaussian_nll_loss(const tensor_gaussian_nll_loss_args_t *a, tensor_t **in) {
+    tensor_t *x = in[0], *v = in[2], *y;
+    int d, less = v->ndim + 1 == x->ndim, fits = v->ndim == x->ndim || less;
     for (d = 0; fits && d < v->ndim; d++)
         fits = v->dims[d] == x->dims[d] || (d == x->ndim - 1 && v->dims[d] == 1);
     if (!fits)
@@ -8597,17 +8542,10 @@ TENSOR__FN tensor_t *nn__run_gaussian_nll_loss(const tensor_gaussian_nll_loss_ar
                        (tensor_add_scalar)((tensor_sub)(v, (tensor_detach)(v)), a->eps), v);
     y = (tensor_div)((tensor_square)((tensor_sub)(x, in[1])), v);
     y = (tensor_mul_scalar)((tensor_add)((tensor_log)(v), y), 0.5);
-    if (a->full) y = (tensor_add_scalar)(y, 0.91893853320467274);
-    return nn__reduce(y, a->reduction, a->input);
+    return a->full ? (tensor_add_scalar)(y, 0.91893853320467274) : y;
 }
-NN__OPTIONS(gaussian_nll_loss, NN__OR(eps, 1e-6))
-
-TENSOR__FN tensor_t *nn__run_poisson_nll_loss(const tensor_poisson_nll_loss_args_t *a) {
-    tensor_t *in[2] = {a->input, a->target}, *x, *t, *y;
-    if (!nn__loss_inputs("poisson_nll_loss", "input target", in, 2, 2, 1, 2, 2, a->reduction))
-        return TENSOR__(poison);
-    x = in[0];
-    t = in[1];
+TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *a, tensor_t **in) {
+    tensor_t *x = in[0], *t = in[1], *y;
     if (a->no_log_input) y = (tensor_sub)(x, (tensor_mul)(t, (tensor_log)((tensor_add_scalar)(x, a->eps))));
     else y = (tensor_sub)((tensor_exp)(x), (tensor_mul)(t, x));
     if (a->full) {   // t log t - t + log(2 pi t) / 2 above 1
@@ -8615,9 +8553,42 @@ TENSOR__FN tensor_t *nn__run_poisson_nll_loss(const tensor_poisson_nll_loss_args
         tensor_t *s = (tensor_sub)((tensor_mul)((tensor_add_scalar)(t, 0.5), log_t), t);
         y = (tensor_add)(y, (tensor_masked_fill)((tensor_add_scalar)(s, 0.91893853320467274), low, 0));
     }
-    return nn__reduce(y, a->reduction, a->input);
+    return y;
 }
-NN__OPTIONS(poisson_nll_loss, NN__OR(eps, 1e-8))
+
+// tensor_op_with(a), which is nn__op(&a, in) reduced; the inputs behind `same` are those of nn__loss_inputs.
+#define NN__LOSS_OF(op, args, names, required, floats, signs, same, ...)                                     \
+    TENSOR__FN tensor_t *nn__run_##op(const args##_args_t *a) {                                              \
+        tensor_t *in[] = {__VA_ARGS__}, *const like = in[0];                                                 \
+        if (!nn__loss_inputs(#op, names, in, (int)(sizeof in / sizeof in[0]), required, floats, signs, same, \
+                             a->reduction))                                                                  \
+            return TENSOR__(poison);                                                                         \
+        return nn__reduce(nn__##op(a, in), a->reduction, like);                                              \
+    }                                                                                                        \
+    NN__SCOPED(op, args, nn__run_##op(&a))
+NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR(p, 1))
+NN__FILL(tensor_ranking_loss, NN__OR(margin, 0))
+NN__FILL_DEFAULTS(tensor_triplet_margin_loss, NN__OR(margin, 1) NN__OR(p, 2) NN__OR(eps, 1e-6))
+NN__FILL_DEFAULTS(tensor_gaussian_nll_loss, NN__OR(eps, 1e-6))
+NN__FILL_DEFAULTS(tensor_poisson_nll_loss, NN__OR(eps, 1e-8))
+#define NN__X(op, args, ...) NN__DEFAULTS(tensor_##op, args) NN__LOSS_OF(op, args, __VA_ARGS__)
+NN__X(hinge_embedding_loss, tensor_margin_loss, "input target", 2, 1, 2, 2, a->input, a->target)
+NN__X(soft_margin_loss, tensor_margin_loss, "input target", 2, 1, 2, 2, a->input, a->target)
+NN__X(multi_margin_loss, tensor_margin_loss, "input target weight", 2, 5, 0, 0, a->input, a->target,
+      a->weight)
+NN__X(multilabel_margin_loss, tensor_margin_loss, "input target", 2, 1, 0, 0, a->input, a->target)
+NN__X(multilabel_soft_margin_loss, tensor_margin_loss, "input target weight", 2, 5, 2, 2, a->input, a->target,
+      a->weight)
+NN__X(margin_ranking_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 4, 6, a->input1, a->input2,
+      a->target)
+NN__X(cosine_embedding_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 4, 2, a->input1, a->input2,
+      a->target)
+#undef NN__X
+NN__LOSS_OF(triplet_margin_loss, tensor_triplet_margin_loss, "anchor positive negative", 3, 7, 0, 6,
+            a->anchor, a->positive, a->negative)
+NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 5, 2, 2, a->input, a->target,
+            a->var)
+NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 1, 2, 2, a->input, a->target)
 
 // ---- ctc: log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states).
 // The kernel makes the gradient along: what backward would need is all there.
@@ -8742,7 +8713,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     tensor_t *x = in[0], *a = NULL, *label, *skip, *end, *q,
              *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
     tensor_arg_t arg[4];
-    int64_t dims[2], i, s, t, first = 0, states = 1;
+    int64_t i, s, t, first = 0, states = 1;
     for (i = 1; i < 4; i++) {
         tensor_t *here = (tensor_to)(in[i], TENSOR_CPU);
         if ((tensor_is_poison)(here)) return here;
@@ -8750,8 +8721,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
         arg[i].dtype = here->dtype;
     }
     for (i = 0; i < x->dims[1]; i++) states = nn__max(states, 2 * nn__index(&arg[3], i) + 1);
-    dims[0] = x->dims[1];
-    dims[1] = states;
+    const int64_t dims[2] = {x->dims[1], states};
     label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->i[0]);
     skip = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
     end = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
@@ -8855,7 +8825,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     if (single && a->reduction == TENSOR_NONE) y = (tensor_squeeze)(y, 0);
     return nn__reduce(y, a->reduction, a->log_probs);
 }
-NN__OPTIONS(ctc_loss, NN__OR(blank, 0))
+NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 
 // ---- the table
 
@@ -8970,10 +8940,9 @@ TENSOR__FN tensor__text_t nn__text(char *p, size_t room) {
 // Zeroed; NULL after raising OUT_OF_MEMORY.
 TENSOR__FN void *nn__memory(uint64_t count, uint64_t size) {
     tensor__thread_t *th = nn__self();
-    if (size != 0 && count > ((uint64_t)1 << 62) / size) {
-        NN__FAIL(TENSOR_ERR_OUT_OF_MEMORY, "nn: %d elements do not fit memory", (int64_t)(count >> 1));
-        return NULL;
-    }
+    if (size != 0 && count > ((uint64_t)1 << 62) / size)
+        return NN__GIVE((void *)NULL, TENSOR_ERR_OUT_OF_MEMORY, "nn: %d elements do not fit memory",
+                        (int64_t)(count >> 1));
     return TENSOR__(memory)(th, count != 0 && size != 0 ? count * size : 1);
 }
 
@@ -9660,8 +9629,8 @@ TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
     if (!nn__there("get_child", "name", name)) return NULL;
     s = nn__lookup(m->impl, name);
     if (s && s->child && s->child->module) return s->child->module;
-    NN__FAIL(TENSOR_ERR_INDEX, "get_child: %s has no module \"%s\"", m->name, name);
-    return NULL;
+    return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_INDEX, "get_child: %s has no module \"%s\"", m->name,
+                    name);
 }
 
 TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t);
@@ -9761,10 +9730,9 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
 // t at its new place, of the current scope; NULL after raising.
 TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
     if (to < TENSOR_CPU && !nn__is_float(t)) return t;
-    if (t->node || t->base) {
-        NN__FAIL(TENSOR_ERR_AUTOGRAD, "to: \"%s\" %t %s", name, t, t->base ? "is a view" : "has a history");
-        return NULL;
-    }
+    if (t->node || t->base)
+        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_AUTOGRAD, "to: \"%s\" %t %s", name, t,
+                        t->base ? "is a view" : "has a history");
     t = (tensor_to)(t, to);
     if (!(tensor_is_poison)(t) && !(t->flags & TENSOR__CONTIGUOUS)) t = (tensor_contiguous)(t);
     return (tensor_is_poison)(t) ? NULL : t;
@@ -9848,10 +9816,9 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
     nn_module_t *c = (nn_module_t *)nn__cloned(known, m);
     int i, own = m->impl->kind != NULL;
     if (c) return c;
-    if (!own && !m->clone) {
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "clone: module %s has no clone function; set base.clone", m->name);
-        return NULL;
-    }
+    if (!own && !m->clone)
+        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED,
+                        "clone: module %s has no clone function; set base.clone", m->name);
     c = own ? nn__clone_layer(m) : m->clone(m);
     if (!nn__usable(c)) {
         nn__unusable("clone", "the copy", c);
@@ -9912,7 +9879,7 @@ TENSOR__COLD
 
 typedef struct nn__layer_t {
     nn_module_t base;
-    int64_t i[28];
+    int64_t i[30];
     double f[4];
 } nn__layer_t;
 TENSOR__FN const nn__layer_t *nn__of(const nn_module_t *m) {
@@ -9930,22 +9897,14 @@ TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
     return s ? s->tensor : NULL;
 }
 
-// Convolutions and pools. i: in, out, dims of an image, groups (pools: how a mean counts), same (ceil_mode),
-// padding_mode (divisor), then kernel, stride, padding, dilation, output_padding of depth, height, width,
-// then which of padding (2 = same), dilation, output_padding, groups are worth printing
-enum { NN__I_RANK = 2, NN__I_GROUPS, NN__I_SAME, NN__I_MODE, NN__I_KERNEL = 6, NN__I_STRIDE = 9,
-       NN__I_PAD = 12, NN__I_DILATION = 15, NN__I_MORE = 18, NN__I_SHOWN = 21 };
-enum { NN__I_WINDOW = 12 };   // numbers that stand in a window as they do in i
+// Convolutions, pools, unfold and fold. i: in, out, dims of an image, same (ceil_mode), padding_mode, which
+// of padding (2 = same), dilation, output_padding, groups are worth printing, the window as the front of the
+// op takes it, the op
+enum { NN__I_RANK = 2, NN__I_SAME, NN__I_MODE, NN__I_WINDOW = 9, NN__I_OP = 29 };
 TENSOR__FN nn__window_t nn__layer_window(const nn__layer_t *l) {
-    nn__window_t g = nn__window_unit();
-    memcpy(&g, l->i + NN__I_KERNEL, NN__I_WINDOW * sizeof l->i[0]);
-    g.mode = l->i[NN__I_GROUPS];
+    nn__window_t g;
+    memcpy(&g, l->i + NN__I_WINDOW, sizeof g);
     return g;
-}
-TENSOR__FN void nn__layer_keep(nn__layer_t *l, const nn__window_t *g, int rank) {
-    memcpy(l->i + NN__I_KERNEL, g, NN__I_WINDOW * sizeof l->i[0]);
-    l->i[NN__I_GROUPS] = g->mode;
-    l->i[NN__I_RANK] = rank;
 }
 TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     int64_t d;
@@ -10008,102 +9967,63 @@ TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
         x = (tensor_pad_n)(x, pads, 2 * rank, (tensor_pad_t)mode, 0);
         same = 0;
     }
-    return nn__conv_front(NN_OP_CONV1D + rank - 1, x, nn__tensor(m, 0), nn__tensor(m, 1), g, NULL, same);
+    return nn__conv_front((int)l->i[NN__I_OP], x, nn__tensor(m, 0), nn__tensor(m, 1), g, same);
 }
-TENSOR__FN tensor_t *nn__forward_conv_transpose(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    return nn__conv_front(NN_OP_CONV_TRANSPOSE1D + (int)l->i[NN__I_RANK] - 1, x, nn__tensor(m, 0),
-                          nn__tensor(m, 1), nn__layer_window(l), l->i + NN__I_MORE, 0);
-}
-
-// Pools have their op for 1 dim at NN__I_MORE, adaptive ones the size of the result where others
-// have kernels.
 TENSOR__FN tensor_t *nn__forward_pool(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    nn__window_t g = nn__layer_window(l);
-    int rank = (int)l->i[NN__I_RANK];
-    g.divisor = l->i[NN__I_MODE];
-    return nn__pool_front((int)l->i[NN__I_MORE] + rank - 1, rank, x, g, l->i[NN__I_SAME] != 0, NULL);
+    return nn__pool_front((int)l->i[NN__I_OP], (int)l->i[NN__I_RANK], x, nn__layer_window(l),
+                          l->i[NN__I_SAME] != 0, NULL);
 }
-TENSOR__FN tensor_t *nn__forward_adaptive(nn_module_t *m, tensor_t *x) {
-    const int64_t *i = nn__of(m)->i, *s = i + NN__I_KERNEL;
-    return nn__adaptive((int)i[NN__I_MORE], (int)i[NN__I_RANK], x, s[0], s[1], s[2], NULL);
+TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = nn__of(m);
+    return nn__columns_front((int)l->i[NN__I_OP], x, nn__layer_window(l));
+}
+
+// i: kernel, stride, dims of an image, ceil; f: norm
+TENSOR__FN tensor_t *nn__forward_lp_pool(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = nn__of(m);
+    return nn__lp_pool(x, (int)l->i[2], l->f[0], l->i[0], l->i[1], l->i[3] != 0);
 }
 
 // i: size (3), mode, align_corners, no size; f: scale factors (3)
 TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    tensor_interpolate_args_t a = tensor_interpolate_defaults();
-    a.x = x;
-    a.size = l->i[0];
-    a.size_h = l->i[1];
-    a.size_w = l->i[2];
-    a.scale_factor = l->f[0];
-    a.scale_factor_h = l->f[1];
-    a.scale_factor_w = l->f[2];
-    a.mode = (tensor_interpolation_t)l->i[3];
-    a.align_corners = l->i[4] != 0;
-    return (tensor_interpolate_with)(a);
+    return nn__interpolate_front(x, l->i, l->f, (int)l->i[3], l->i[4] != 0, 0);
 }
 // i: mode, how many numbers, the numbers, [8] dims; f: value
 TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     return (tensor_pad_n)(x, l->i + 2, (int)l->i[1], (tensor_pad_t)l->i[0], l->f[0]);
 }
-// i: kernel, kernel_w, dilation, .. padding, .. stride, .., height, width
-TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
-    const int64_t *i = nn__of(m)->i;
-    tensor_columns_args_t a = tensor_columns_defaults();
-    a.x = x;
-    a.kernel = i[0];
-    a.kernel_w = i[1];
-    a.dilation = i[2];
-    a.dilation_w = i[3];
-    a.padding = i[4];
-    a.padding_w = i[5];
-    a.stride = i[6];
-    a.stride_w = i[7];
-    a.height = i[8];
-    a.width = i[9];
-    return i[8] > 0 ? (tensor_col2im_with)(a) : (tensor_im2col_with)(a);
-}
 
-// i: size, no_affine, no_bias alone; f: eps
+// i: size, no_affine (rms: no eps), no_bias alone, rms; f: eps
 TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    tensor_layer_norm_args_t a = tensor_layer_norm_defaults();
     if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0]))
-        return NN__FAIL(TENSOR_ERR_SHAPE, "layer_norm: x %t must end in a dim of %d", x, l->i[0]);
-    a.x = x;
-    a.weight = nn__tensor(m, 0);
-    a.bias = nn__tensor(m, 1);
-    a.eps = l->f[0];
-    return (tensor_layer_norm_with)(a);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d",
+                        l->i[3] ? "rms_norm" : "layer_norm", x, l->i[0]);
+    return nn__layer_norm_front(x, nn__tensor(m, 0), nn__tensor(m, 1), 1, l->f[0], l->i[3] != 0);
 }
 
 // i: channels, fewest dims, most dims, instance, cumulative; f: eps, momentum
 TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    const char *op = l->i[3] ? "instance_norm" : "batch_norm";
-    tensor_t *in[5], *batches = nn__called(m, "num_batches_tracked"), *y;
+    tensor_t *mean = nn__called(m, "running_mean"), *batches = nn__called(m, "num_batches_tracked"), *y;
     tensor_scope_t scope;
     double momentum = l->f[1];
-    int own, single = 0;
+    int single = 0;
     if (x && !(tensor_is_poison)(x)) {
         single = l->i[3] && x->ndim == l->i[1];
         if (x->ndim < l->i[1] || x->ndim > l->i[2] || x->dims[!single] != l->i[0])
-            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %d%s dims and %d channels", op, x, l->i[2],
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %d%s dims and %d channels",
+                            l->i[3] ? "instance_norm" : "batch_norm", x, l->i[2],
                             l->i[1] == l->i[2] ? "" : " (or one less)", l->i[0]);
     }
-    in[1] = nn__called(m, "running_mean");
-    in[2] = nn__called(m, "running_var");
-    in[3] = nn__called(m, "weight");
-    in[4] = nn__called(m, "bias");
-    own = m->training || !in[1];
     if (m->training && batches && l->i[4]) momentum = 1 / (double)((tensor_item_i64)(batches) + 1);
     scope = TENSOR__(scope)(-1);
-    in[0] = single ? (tensor_unsqueeze)(x, 0) : x;
-    y = nn__batch_norm(op, in, l->i[3] != 0, own, momentum, l->f[0]);
+    y = nn__batch_norm(single ? (tensor_unsqueeze)(x, 0) : x, mean, nn__called(m, "running_var"),
+                       nn__called(m, "weight"), nn__called(m, "bias"), l->i[3] != 0, m->training || !mean,
+                       momentum, l->f[0]);
     y = (tensor_scope_return)(scope, single ? (tensor_squeeze)(y, 0) : y);
     if (m->training && batches && !l->i[3] && !(tensor_is_poison)(y)) (tensor_add_scalar_)(batches, 1);
     return y;
@@ -10112,27 +10032,15 @@ TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
 // i: groups, channels; f: eps
 TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    tensor_group_norm_args_t a = tensor_group_norm_defaults();
     if (x && !(tensor_is_poison)(x) && (x->ndim < 2 || x->dims[1] != l->i[1]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, %d, ...]", x, l->i[1]);
-    a.x = x;
-    a.groups = l->i[0];
-    a.weight = nn__tensor(m, 0);
-    a.bias = nn__tensor(m, 1);
-    a.eps = l->f[0];
-    return (tensor_group_norm_with)(a);
+    return nn__group_norm(x, l->i[0], nn__tensor(m, 0), nn__tensor(m, 1), l->f[0]);
 }
 
-// i: size, no eps; f: eps, < 0 = that of the dtype
-TENSOR__FN tensor_t *nn__forward_rms_norm(nn_module_t *m, tensor_t *x) {
+// i: size; f: alpha, beta, k
+TENSOR__FN tensor_t *nn__forward_local_response_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    tensor_rms_norm_args_t a = tensor_rms_norm_defaults();
-    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0]))
-        return NN__FAIL(TENSOR_ERR_SHAPE, "rms_norm: x %t must end in a dim of %d", x, l->i[0]);
-    a.x = x;
-    a.weight = nn__tensor(m, 0);
-    a.eps = l->f[0];
-    return (tensor_rms_norm_with)(a);
+    return nn__local_response_norm(x, l->i[0], l->f[0], l->f[1], l->f[2]);
 }
 
 // The module of that name, NULL if there is none.
@@ -10171,9 +10079,9 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     tensor_t *in[5] = {a->query, a->key, a->value, a->attn_mask, a->key_padding_mask};
     tensor_t *w = nn__called(m, "in_proj_weight"), *b = nn__called(m, "in_proj_bias"), *q[3], *mask = in[3],
              *y, *list[2];
-    int64_t embed = l->i[0], heads = l->i[1], n, t, s, dims[4];
+    int64_t embed = l->i[0], heads = l->i[1], n, t, s, dims[3];
     double scale = 1 / sqrt((double)(embed / heads)), drop = m->training ? l->f[0] : 0;
-    int nd, k;
+    int nd, k, zeros;
     if (!nn__inputs(op, "query key value attn_mask key_padding_mask", 3, in, 5, 7))
         return TENSOR__(poison);
     nd = in[0]->ndim;
@@ -10203,9 +10111,8 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
             return NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, must be bool or %y as query", op,
                             k == 3 ? "attn_mask" : "key_padding_mask", in[k], in[0]);
     if (a->is_causal && !mask) {
-        dims[0] = t;
-        dims[1] = s;
-        mask = (tensor_tril)(nn__beside((tensor_ones_n)(dims, 2, TENSOR_BOOL), in[0]), 0);
+        const int64_t square[2] = {t, s};
+        mask = (tensor_tril)(nn__beside((tensor_ones_n)(square, 2, TENSOR_BOOL), in[0]), 0);
         mask = (tensor_logical_not)(mask);
     }
     if (w && in[0] == in[1] && in[1] == in[2]) {
@@ -10220,19 +10127,12 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     dims[0] = n;
     dims[1] = 1;
     dims[2] = embed;
-    if (nn__called(m, extra[0])) {
+    for (zeros = 0; zeros < 2; zeros++) {       // one more key and value: bias_k and bias_v, then zeros
+        if (zeros ? !l->i[5] : !nn__called(m, extra[0])) continue;
         for (k = 0; k < 2; k++) {
             list[0] = q[1 + k];
-            list[1] = (tensor_expand_n)(nn__called(m, extra[k]), dims, 3);
-            q[1 + k] = (tensor_cat_n)(list, 2, 1);
-        }
-        mask = nn__longer_mask(mask);
-        in[4] = nn__longer_mask(in[4]);
-    }
-    if (l->i[5]) {
-        for (k = 0; k < 2; k++) {
-            list[0] = q[1 + k];
-            list[1] = nn__beside((tensor_zeros_n)(dims, 3, (tensor_dtype_t)in[0]->dtype), in[0]);
+            list[1] = zeros ? nn__like(dims, 3, 0, in[0])
+                            : (tensor_expand_n)(nn__called(m, extra[k]), dims, 3);
             q[1 + k] = (tensor_cat_n)(list, 2, 1);
         }
         mask = nn__longer_mask(mask);
@@ -10240,18 +10140,9 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     }
     for (k = 0; k < 3; k++) {
         if ((tensor_is_poison)(q[k])) return q[k];
-        dims[0] = n;
-        dims[1] = q[k]->dims[1];
-        dims[2] = heads;
-        dims[3] = embed / heads;
-        q[k] = (tensor_transpose)((tensor_reshape_n)(q[k], dims, 4), 1, 2);
+        q[k] = (tensor_transpose)(nn__as(q[k], 4, n, q[k]->dims[1], heads, embed / heads), 1, 2);
     }
-    s = q[1]->dims[2];
-    dims[0] = n;
-    dims[1] = heads;
-    dims[2] = t;
-    dims[3] = s;
-    if (mask && mask->ndim == 3) mask = (tensor_reshape_n)(mask, dims, 4);
+    if (mask && mask->ndim == 3) mask = nn__as(mask, 4, n, heads, t, q[1]->dims[2]);
     if (in[4]) {
         tensor_t *pad = (tensor_unsqueeze)((tensor_unsqueeze)(in[4], 1), 1);
         if (!mask) mask = pad;
@@ -10259,10 +10150,9 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
             mask = (tensor_logical_or)(mask, pad);
         else {
             for (k = 0; k < 2; k++) {
-                tensor_t **f = k ? &mask : &pad, *zeros;
-                if ((*f)->dtype != TENSOR_BOOL) continue;
-                zeros = (tensor_zeros_n)((*f)->dims, (*f)->ndim, (tensor_dtype_t)in[0]->dtype);
-                *f = (tensor_masked_fill)(nn__beside(zeros, *f), *f, -INFINITY);
+                tensor_t **f = k ? &mask : &pad;
+                if ((*f)->dtype == TENSOR_BOOL)
+                    *f = (tensor_masked_fill)(nn__like((*f)->dims, (*f)->ndim, 0, in[0]), *f, -INFINITY);
             }
             mask = (tensor_add)(mask, pad);
         }
@@ -10284,9 +10174,7 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
         c.dropout_p = drop;
         y = (tensor_scaled_dot_product_attention_with)(c);
     }
-    dims[1] = t;
-    dims[2] = embed;
-    y = (nn_forward)(nn__kid(m, "out_proj"), (tensor_reshape_n)((tensor_transpose)(y, 1, 2), dims, 3));
+    y = (nn_forward)(nn__kid(m, "out_proj"), nn__as((tensor_transpose)(y, 1, 2), 3, n, t, embed, 0));
     return (tensor_is_poison)(y) ? y : nn__batch_first(y, nd, (int)l->i[4]);
 }
 TENSOR__FN tensor_t *nn__forward_attention(nn_module_t *m, tensor_t *x) {
@@ -10415,15 +10303,8 @@ TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
 // i: count, size, padding row or -1, scale_grad_by_freq, has a padding row, sparse; f: max_norm, norm_type
 TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    tensor_embedding_args_t a = tensor_embedding_defaults();
-    a.index = x;
-    a.weight = nn__tensor(m, 0);
-    if (l->i[2] >= 0) a.padding_idx = l->i[2] == 0 ? TENSOR_ZERO : l->i[2];
-    a.scale_grad_by_freq = l->i[3] != 0;
-    a.sparse = l->i[5] != 0;
-    a.max_norm = l->f[0];
-    a.norm_type = l->f[1];
-    return (tensor_embedding_with)(a);
+    return nn__embedding_front(x, nn__tensor(m, 0), !l->i[4] ? 0 : l->i[2] == 0 ? TENSOR_ZERO : l->i[2],
+                               l->f[0], l->f[1], l->i[3] != 0, l->i[5] != 0);
 }
 
 TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
@@ -10454,56 +10335,72 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-// Layers that are one call, activations above all: name, printed name and numbers, result.
-#define NN_CALLS(X)                                                                                    \
+// Layers that are one call, activations above all: X(name, printed name and numbers, result), and where it is
+// made of such numbers Y(name, function, its parameters, f[0], f[1], i[0]).
+#define NN__NONE(...)
+#define NN_CALLS(X, Y)                                                                                       \
     X(ALPHA_DROPOUT, "AlphaDropout", "p=$0", (tensor_alpha_dropout)(x, l->f[0], m->training))                \
-    X(CELU, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0]))                                                   \
+    X(CELU, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0])) Y(CELU, celu, (double alpha), alpha, 0, 0)        \
     X(DROPOUT, "Dropout", "p=$0", (tensor_dropout)(x, l->f[0], m->training))                                 \
     X(DROPOUT1D, "Dropout1d", "p=$0", (tensor_dropout1d)(x, l->f[0], m->training))                           \
     X(DROPOUT2D, "Dropout2d", "p=$0", (tensor_dropout2d)(x, l->f[0], m->training))                           \
     X(DROPOUT3D, "Dropout3d", "p=$0", (tensor_dropout3d)(x, l->f[0], m->training))                           \
-    X(ELU, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0]))                                                      \
-    X(FLATTEN, "Flatten", "", (tensor_flatten)(x, 1, -1))                                                    \
-    X(GELU, "GELU", "", (tensor_gelu)(x))                                                                    \
+    X(ELU, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0])) Y(ELU, elu, (double alpha), alpha, 0, 0)             \
+    X(FLATTEN, "Flatten", "", (tensor_flatten)(x, 1, -1)) Y(FLATTEN, flatten, (void), 0, 0, 0)               \
+    X(GELU, "GELU", "", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)                                     \
     X(GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                                        \
-    X(GLU, "GLU", "dim=#0", (tensor_glu)(x, l->i[0]))                                                        \
+        Y(GELU_TANH, gelu_tanh, (void), 0, 0, 0)                                                             \
+    X(GLU, "GLU", "dim=#0", (tensor_glu)(x, l->i[0])) Y(GLU, glu, (int64_t dim), 0, 0, dim)                  \
     X(HARDSHRINK, "Hardshrink", "$0", (tensor_hardshrink)(x, l->f[0]))                                       \
-    X(HARDSIGMOID, "Hardsigmoid", "", (tensor_hardsigmoid)(x))                                               \
-    X(HARDSWISH, "Hardswish", "", (tensor_hardswish)(x))                                                     \
+        Y(HARDSHRINK, hardshrink, (double lambd), lambd, 0, 0)                                               \
+    X(HARDSIGMOID, "Hardsigmoid", "", (tensor_hardsigmoid)(x)) Y(HARDSIGMOID, hardsigmoid, (void), 0, 0, 0)  \
+    X(HARDSWISH, "Hardswish", "", (tensor_hardswish)(x)) Y(HARDSWISH, hardswish, (void), 0, 0, 0)            \
     X(HARDTANH, "Hardtanh", "min_val=$0, max_val=$1", (tensor_hardtanh)(x, l->f[0], l->f[1]))                \
+        Y(HARDTANH, hardtanh, (double lo, double hi), lo, hi, 0)                                             \
     X(LEAKY_RELU, "LeakyReLU", "negative_slope=$0", (tensor_leaky_relu)(x, l->f[0]))                         \
+        Y(LEAKY_RELU, leaky_relu, (double slope), slope, 0, 0)                                               \
     X(LINEAR, "Linear", "in_features=#0, out_features=#1, bias={2True|False}",                               \
       (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1)))                                                \
-    X(LOGSIGMOID, "LogSigmoid", "", (tensor_logsigmoid)(x))                                                  \
+    X(LOGSIGMOID, "LogSigmoid", "", (tensor_logsigmoid)(x)) Y(LOGSIGMOID, logsigmoid, (void), 0, 0, 0)       \
     X(LOG_SOFTMAX, "LogSoftmax", "dim=#0", (tensor_log_softmax)(x, l->i[0]))                                 \
-    X(MISH, "Mish", "", (tensor_mish)(x))                                                                    \
+        Y(LOG_SOFTMAX, log_softmax, (int64_t dim), 0, 0, dim)                                                \
+    X(MISH, "Mish", "", (tensor_mish)(x)) Y(MISH, mish, (void), 0, 0, 0)                                     \
     X(PIXEL_SHUFFLE, "PixelShuffle", "upscale_factor=#0", (tensor_pixel_shuffle)(x, l->i[0]))                \
+        Y(PIXEL_SHUFFLE, pixel_shuffle, (int64_t factor), 0, 0, factor)                                      \
     X(PIXEL_UNSHUFFLE, "PixelUnshuffle", "downscale_factor=#0", (tensor_pixel_unshuffle)(x, l->i[0]))        \
+        Y(PIXEL_UNSHUFFLE, pixel_unshuffle, (int64_t factor), 0, 0, factor)                                  \
     X(PRELU, "PReLU", "num_parameters=#0", (tensor_prelu)(x, nn__tensor(m, 0)))                              \
-    X(RELU, "ReLU", "", (tensor_relu)(x))                                                                    \
-    X(RELU6, "ReLU6", "", (tensor_relu6)(x))                                                                 \
+    X(RELU, "ReLU", "", (tensor_relu)(x)) Y(RELU, relu, (void), 0, 0, 0)                                     \
+    X(RELU6, "ReLU6", "", (tensor_relu6)(x)) Y(RELU6, relu6, (void), 0, 0, 0)                                \
     X(RRELU, "RReLU", "lower=$0, upper=$1", (tensor_rrelu)(x, l->f[0], l->f[1], m->training))                \
-    X(SELU, "SELU", "", (tensor_selu)(x))                                                                    \
-    X(SIGMOID, "Sigmoid", "", (tensor_sigmoid)(x))                                                           \
-    X(SILU, "SiLU", "", (tensor_silu)(x))                                                                    \
+        Y(RRELU, rrelu, (double lower, double upper), lower, upper, 0)                                       \
+    X(SELU, "SELU", "", (tensor_selu)(x)) Y(SELU, selu, (void), 0, 0, 0)                                     \
+    X(SIGMOID, "Sigmoid", "", (tensor_sigmoid)(x)) Y(SIGMOID, sigmoid, (void), 0, 0, 0)                      \
+    X(SILU, "SiLU", "", (tensor_silu)(x)) Y(SILU, silu, (void), 0, 0, 0)                                     \
     X(SOFTMAX, "Softmax", "dim=#0", (tensor_softmax)(x, l->i[0]))                                            \
+        Y(SOFTMAX, softmax, (int64_t dim), 0, 0, dim)                                                        \
     X(SOFTMIN, "Softmin", "dim=#0", (tensor_softmin)(x, l->i[0]))                                            \
+        Y(SOFTMIN, softmin, (int64_t dim), 0, 0, dim)                                                        \
     X(SOFTPLUS, "Softplus", "beta=$0, threshold=$1", (tensor_softplus)(x, l->f[0], l->f[1]))                 \
+        Y(SOFTPLUS, softplus, (double beta, double threshold), beta, threshold, 0)                           \
     X(SOFTSHRINK, "Softshrink", "$0", (tensor_softshrink)(x, l->f[0]))                                       \
-    X(SOFTSIGN, "Softsign", "", (tensor_softsign)(x))                                                        \
-    X(TANH, "Tanh", "", (tensor_tanh)(x))                                                                    \
-    X(TANHSHRINK, "Tanhshrink", "", (tensor_tanhshrink)(x))                                                  \
-    X(THRESHOLD, "Threshold", "threshold=$0, value=$1", (tensor_threshold)(x, l->f[0], l->f[1]))
+        Y(SOFTSHRINK, softshrink, (double lambd), lambd, 0, 0)                                               \
+    X(SOFTSIGN, "Softsign", "", (tensor_softsign)(x)) Y(SOFTSIGN, softsign, (void), 0, 0, 0)                 \
+    X(TANH, "Tanh", "", (tensor_tanh)(x)) Y(TANH, tanh, (void), 0, 0, 0)                                     \
+    X(TANHSHRINK, "Tanhshrink", "", (tensor_tanhshrink)(x)) Y(TANHSHRINK, tanhshrink, (void), 0, 0, 0)       \
+    X(THRESHOLD, "Threshold", "threshold=$0, value=$1", (tensor_threshold)(x, l->f[0], l->f[1]))             \
+        Y(THRESHOLD, threshold, (double threshold, double value), threshold, value, 0)
 
 #define NN__CONV_TEXT                                                                                        \
-    "#0, #1, kernel_size=@6, stride=@9{l|, padding=@c|, padding=same}?m, dilation=@f}?n, output_padding=@i}" \
-    "?o, groups=#3}{B, bias=False|}"                                                                         \
-    "{5|, padding_mode=reflect|, padding_mode=replicate|, padding_mode=circular}"
-#define NN__POOL_TEXT "kernel_size=*6, stride=*9, padding=*c"
+    "#0, #1, kernel_size=@9, stride=@c{5|, padding=@f|, padding=same}?6, dilation=@i}?7, output_padding=@l}" \
+    "?8, groups=#r}{B, bias=False|}"                                                                         \
+    "{4|, padding_mode=reflect|, padding_mode=replicate|, padding_mode=circular}"
+#define NN__POOL_TEXT "kernel_size=*9, stride=*c, padding=*f"
+#define NN__MAX_POOL_TEXT NN__POOL_TEXT ", dilation=*i, ceil_mode={3False|True}"
 #define NN__UPSAMPLE_TEXT                                                                                    \
     "{5size=#0|scale_factor=$0}, "                                                                           \
     "mode='{3nearest|nearest|nearest-exact|linear|bilinear|bicubic|trilinear|area}'"
-#define NN__COLUMNS_TEXT "kernel_size=(#0, #1), dilation=(#2, #3), padding=(#4, #5), stride=(#6, #7)"
+#define NN__COLUMNS_TEXT "kernel_size=@9, dilation=@i, padding=@f, stride=@c"
 #define NN__PAD_TEXT "({8|#2, #3|#2, #3, #4, #5|#2, #3, #4, #5, #6, #7})"
 #define NN__RNN_TEXT                                                                                         \
     "#0, #1?6, proj_size=#6}?9, num_layers=#2}?3, bias=False}?4, batch_first=True}?a, dropout=$0}"           \
@@ -10515,31 +10412,23 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 // scope opened. Pads are in the order of tensor_pad_t, recurrent nets RNN LSTM GRU and their cells,
 // ENCODER_LAYER to DECODER those of nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A
 // sequential opens its scope by itself.
+#define NN__RANKS(X, ID, name, forward, text)                                                                \
+    X(ID##1D, name "1d", forward, text, 0)                                                                   \
+    X(ID##2D, name "2d", forward, text, 0)                                                                   \
+    X(ID##3D, name "3d", forward, text, 0)
 #define NN_LAYERS(X)                                                                                         \
-    X(CONV1D, "Conv1d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
-    X(CONV2D, "Conv2d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
-    X(CONV3D, "Conv3d", nn__forward_conv, NN__CONV_TEXT, 0)                                                  \
-    X(CONV_TRANSPOSE1D, "ConvTranspose1d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
-    X(CONV_TRANSPOSE2D, "ConvTranspose2d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
-    X(CONV_TRANSPOSE3D, "ConvTranspose3d", nn__forward_conv_transpose, NN__CONV_TEXT, 0)                     \
-    X(MAX_POOL1D, "MaxPool1d", nn__forward_pool,                                                             \
-      NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
-    X(MAX_POOL2D, "MaxPool2d", nn__forward_pool,                                                             \
-      NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
-    X(MAX_POOL3D, "MaxPool3d", nn__forward_pool,                                                             \
-      NN__POOL_TEXT ", dilation=*f, ceil_mode={4False|True}", 0)                                             \
-    X(AVG_POOL1D, "AvgPool1d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
-    X(AVG_POOL2D, "AvgPool2d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
-    X(AVG_POOL3D, "AvgPool3d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
-    X(ADAPTIVE_AVG_POOL1D, "AdaptiveAvgPool1d", nn__forward_adaptive, "output_size=*6", 0)                   \
-    X(ADAPTIVE_AVG_POOL2D, "AdaptiveAvgPool2d", nn__forward_adaptive, "output_size=*6", 0)                   \
-    X(ADAPTIVE_AVG_POOL3D, "AdaptiveAvgPool3d", nn__forward_adaptive, "output_size=*6", 0)                   \
-    X(ADAPTIVE_MAX_POOL1D, "AdaptiveMaxPool1d", nn__forward_adaptive, "output_size=*6", 0)                   \
-    X(ADAPTIVE_MAX_POOL2D, "AdaptiveMaxPool2d", nn__forward_adaptive, "output_size=*6", 0)                   \
-    X(ADAPTIVE_MAX_POOL3D, "AdaptiveMaxPool3d", nn__forward_adaptive, "output_size=*6", 0)                   \
+    NN__RANKS(X, CONV, "Conv", nn__forward_conv, NN__CONV_TEXT)                                              \
+    NN__RANKS(X, CONV_TRANSPOSE, "ConvTranspose", nn__forward_conv, NN__CONV_TEXT)                           \
+    NN__RANKS(X, MAX_POOL, "MaxPool", nn__forward_pool, NN__MAX_POOL_TEXT)                                   \
+    NN__RANKS(X, AVG_POOL, "AvgPool", nn__forward_pool, NN__POOL_TEXT)                                       \
+    NN__RANKS(X, ADAPTIVE_AVG_POOL, "AdaptiveAvgPool", nn__forward_pool, "output_size=*o")                   \
+    NN__RANKS(X, ADAPTIVE_MAX_POOL, "AdaptiveMaxPool", nn__forward_pool, "output_size=*o")                   \
+    NN__RANKS(X, MAX_UNPOOL, "MaxUnpool", NULL, NN__POOL_TEXT)                                               \
+    NN__RANKS(X, LP_POOL, "LPPool", nn__forward_lp_pool,                                                     \
+              "norm_type=$0, kernel_size=#0, stride=#1, ceil_mode={3False|True}")                            \
     X(UPSAMPLE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                      \
     X(UNFOLD, "Unfold", nn__forward_columns, NN__COLUMNS_TEXT, 0)                                            \
-    X(FOLD, "Fold", nn__forward_columns, "output_size=(#8, #9), " NN__COLUMNS_TEXT, 0)                       \
+    X(FOLD, "Fold", nn__forward_columns, "output_size=@l, " NN__COLUMNS_TEXT, 0)                             \
     X(PAD, "ConstantPad", nn__forward_pad, NN__PAD_TEXT, 0)                                                  \
     X(REFLECTION_PAD, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT, 0)                                     \
     X(REPLICATION_PAD, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT, 0)                                   \
@@ -10560,15 +10449,13 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(ENCODER, "TransformerEncoder", nn__forward_transformer, "", 1)                                         \
     X(DECODER, "TransformerDecoder", nn__forward_transformer, "", 1)                                         \
     X(MODULE_LIST, "ModuleList", NULL, "", 0)                                                                \
-    X(BATCH_NORM1D, "BatchNorm1d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                           \
-    X(BATCH_NORM2D, "BatchNorm2d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                           \
-    X(BATCH_NORM3D, "BatchNorm3d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                           \
-    X(INSTANCE_NORM1D, "InstanceNorm1d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                     \
-    X(INSTANCE_NORM2D, "InstanceNorm2d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                     \
-    X(INSTANCE_NORM3D, "InstanceNorm3d", nn__forward_batch_norm, NN__BATCH_NORM_TEXT, 0)                     \
-    X(GROUP_NORM, "GroupNorm", nn__forward_group_norm, "#0, #1, eps=$0, affine={WFalse|True}", 0)            \
-    X(RMS_NORM, "RMSNorm", nn__forward_rms_norm,                                                             \
-      "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 0)                                          \
+    NN__RANKS(X, BATCH_NORM, "BatchNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                       \
+    NN__RANKS(X, INSTANCE_NORM, "InstanceNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                 \
+    X(GROUP_NORM, "GroupNorm", nn__forward_group_norm, "#0, #1, eps=$0, affine={WFalse|True}", 1)            \
+    X(RMS_NORM, "RMSNorm", nn__forward_layer_norm,                                                           \
+      "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 1)                                          \
+    X(LOCAL_RESPONSE_NORM, "LocalResponseNorm", nn__forward_local_response_norm,                             \
+      "#0, alpha=$0, beta=$1, k=$2", 1)                                                                      \
     X(EMBEDDING, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}", 0)                         \
     X(IDENTITY, "Identity", nn__forward_identity, "", 0)                                                     \
     X(SEQUENTIAL, "Sequential", nn__forward_sequential, "", 0)
@@ -10579,12 +10466,12 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
         (void)l;                                                                                             \
         return result;                                                                                       \
     }
-NN_CALLS(NN__X)
+NN_CALLS(NN__X, NN__NONE)
 #undef NN__X
 
 enum {
 #define NN__X(ID, name, ...) NN__##ID##_KIND,
-    NN_LAYERS(NN__X) NN_CALLS(NN__X)
+    NN_LAYERS(NN__X) NN_CALLS(NN__X, NN__NONE)
 #undef NN__X
         NN__KINDS
 };
@@ -10593,7 +10480,7 @@ static const nn__kind_t nn__kinds[NN__KINDS] = {
     NN_LAYERS(NN__X)
 #undef NN__X
 #define NN__X(ID, name, text, result) {name, nn__forward_##ID, text, 0},
-    NN_CALLS(NN__X)
+    NN_CALLS(NN__X, NN__NONE)
 #undef NN__X
 };
 
@@ -10632,6 +10519,16 @@ TENSOR__FN nn__layer_t *nn__make_of(int kind, const int64_t *i, size_t size, dou
     return l;
 }
 #define NN__MAKE(kind, f0, f1) nn__make_of(kind, i, sizeof i, f0, f1)
+// One of a window and the op of it; NN__MAKE_WINDOW takes the i and g in sight.
+TENSOR__FN nn__layer_t *nn__make_window(int kind, const int64_t *i, size_t size, int op,
+                                        const nn__window_t *g) {
+    nn__layer_t *l = nn__make_of(kind, i, size, 0, 0);
+    if (!l) return l;
+    memcpy(l->i + NN__I_WINDOW, g, sizeof *g);
+    l->i[NN__I_OP] = op;
+    return l;
+}
+#define NN__MAKE_WINDOW(kind, op) nn__make_window(kind, i, sizeof i, op, &g)
 
 TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
     const nn__layer_t *l = nn__of(m);
@@ -10654,8 +10551,7 @@ TENSOR__FN nn_module_t *nn__done(nn__layer_t *l) {
 }
 
 TENSOR__FN nn_module_t *nn__refuse(const char *layer, const char *what, int64_t got) {
-    NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s (got %d)", layer, what, got);
-    return NULL;
+    return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %d)", layer, what, got);
 }
 
 // Registers a fresh f32 parameter: uniform in +-bound, normal, all ones, all zeros or all bound.
@@ -10664,7 +10560,7 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
                                   double bound) {
     tensor_scope_t scope;
     tensor_t *t;
-    if (l->base.code != TENSOR_OK) return;
+    if (!l || l->base.code != TENSOR_OK) return;
     TENSOR__(push_path)(nn__self(), l->base.name);
     scope = TENSOR__(scope)(0);
     t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
@@ -10678,6 +10574,13 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
     (nn_parameter)(&l->base, name, t);
     (tensor_scope_end)(scope);
     TENSOR__(pop_path)(nn__self());
+}
+
+// l with weight [n] ones and bias [n] zeros, where they are wanted.
+TENSOR__FN nn__layer_t *nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) {
+    if (weight) nn__add_parameter(l, "weight", &n, 1, NN__ONES, 0);
+    if (bias) nn__add_parameter(l, "bias", &n, 1, NN__ZEROS, 0);
+    return l;
 }
 
 // nn_layer_with(a), which is `make`.
@@ -10706,10 +10609,13 @@ TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
 
 NN__OWN_LAYER(linear, , nn__make_linear(a))
 
-// The layer of a checked window; more: output_padding of a transposed one, else NULL.
-TENSOR__FN nn_module_t *nn__conv_layer(int kind, int64_t in, int64_t out, nn__window_t g, int rank,
-                                       const int64_t *more, int no_bias, int same, int mode) {
-    const char *op = nn__row((more ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + rank - 1)->name;
+TENSOR__FN nn_module_t *nn__conv_layer(int id, int64_t in, int64_t out, nn__window_t g, int rank,
+                                       int no_bias, int same, int mode) {
+    const char *op = nn__row(id)->name;
+    int transposed = id >= NN_OP_CONV_TRANSPOSE1D;
+    const int64_t i[] = {in, out, rank, same != 0, mode, same ? 2 : !nn__all_are(g.pad, rank, 0),
+                         !nn__all_are(g.dilation, rank, 1), transposed && !nn__all_are(g.in, rank, 0),
+                         g.mode != 1};
     int64_t dims[5], d;
     double fan;
     nn__layer_t *l;
@@ -10722,20 +10628,9 @@ TENSOR__FN nn_module_t *nn__conv_layer(int kind, int64_t in, int64_t out, nn__wi
     for (d = 0; d < 3; d++)
         if (same && (g.stride[d] != 1 || g.pad[d] != 0))
             return nn__refuse(op, "same needs stride 1 and no padding", g.stride[d]);
-    l = nn__make(kind);
-    if (!l) return NULL;
-    l->i[0] = in;
-    l->i[1] = out;
-    l->i[NN__I_SAME] = same != 0;
-    l->i[NN__I_MODE] = mode;
-    nn__layer_keep(l, &g, rank);
-    if (more) memcpy(l->i + NN__I_MORE, more, 3 * sizeof more[0]);
-    l->i[NN__I_SHOWN] = same ? 2 : !nn__all_are(g.pad, rank, 0);
-    l->i[NN__I_SHOWN + 1] = !nn__all_are(g.dilation, rank, 1);
-    l->i[NN__I_SHOWN + 2] = more && !nn__all_are(more, rank, 0);
-    l->i[NN__I_SHOWN + 3] = g.mode != 1;
-    dims[0] = more ? in : out;
-    dims[1] = (more ? out : in) / g.mode;
+    l = NN__MAKE_WINDOW((transposed ? NN__CONV_TRANSPOSE1D_KIND : NN__CONV1D_KIND) + rank - 1, id);
+    dims[0] = transposed ? in : out;
+    dims[1] = (transposed ? out : in) / g.mode;
     fan = (double)dims[1];
     for (d = 0; d < rank; d++) fan *= (double)(dims[2 + d] = g.kernel[3 - rank + d]);
     nn__add_parameter(l, "weight", dims, rank + 2, NN__UNIFORM, 1 / sqrt(fan));
@@ -10743,47 +10638,38 @@ TENSOR__FN nn_module_t *nn__conv_layer(int kind, int64_t in, int64_t out, nn__wi
     return nn__done(l);
 }
 TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank) {
-    const char *op = nn__row(NN_OP_CONV1D + rank - 1)->name;
+    int id = NN_OP_CONV1D + rank - 1;
+    const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    g.mode = a->groups;
-    if (!NN__TRIPLE(kernel, g.kernel) || !NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) ||
-        !NN__TRIPLE(dilation, g.dilation))
-        return NULL;
-    return nn__conv_layer(NN__CONV1D_KIND + rank - 1, a->in_channels, a->out_channels, g, rank, NULL,
-                          a->no_bias, a->same, (int)a->padding_mode);
+    if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW) return NULL;
+    return nn__conv_layer(id, a->in_channels, a->out_channels, g, rank, a->no_bias, a->same,
+                          (int)a->padding_mode);
 }
 TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a, int rank) {
-    const char *op = nn__row(NN_OP_CONV_TRANSPOSE1D + rank - 1)->name;
+    int id = NN_OP_CONV_TRANSPOSE1D + rank - 1;
+    const char *op = nn__row(id)->name;
     nn__window_t g = nn__window_unit();
-    int64_t more[3] = {0, 0, 0};
-    g.mode = a->groups;
-    if (!NN__TRIPLE(kernel, g.kernel) || !NN__TRIPLE(stride, g.stride) || !NN__TRIPLE(padding, g.pad) ||
-        !NN__TRIPLE(output_padding, more) || !NN__TRIPLE(dilation, g.dilation))
-        return NULL;
-    return nn__conv_layer(NN__CONV_TRANSPOSE1D_KIND + rank - 1, a->in_channels, a->out_channels, g, rank,
-                          more, a->no_bias, 0, 0);
+    if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) return NULL;
+    return nn__conv_layer(id, a->in_channels, a->out_channels, g, rank, a->no_bias, 0, 0);
 }
-TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int most, int rank) {
-    const char *op = nn__row((most ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D) + rank - 1)->name;
+// kind, op: those of 1 dim.
+TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int kind, int op1, int rank) {
+    int id = op1 + rank - 1, mean = op1 == NN_OP_AVG_POOL1D, d;
+    const char *op = nn__row(id)->name;
+    const int64_t i[] = {0, 0, rank, a->ceil_mode != 0};
     nn__window_t g = nn__window_unit();
-    nn__layer_t *l;
-    int d;
-    g.mode = a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
+    g.mode = mean && a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
+    g.divisor = mean ? a->divisor_override : 0;
     if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation) ||
         !nn__window_valid(op, rank, &g))
         return NULL;
     for (d = 0; d < 3; d++) {
         if (2 * g.pad[d] > g.kernel[d])
             return nn__refuse(op, "padding must be at most half the kernel", g.pad[d]);
-        if (!most && g.dilation[d] != 1) return nn__refuse(op, "it has no dilation", g.dilation[d]);
+        if (op1 != NN_OP_MAX_POOL1D && g.dilation[d] != 1)
+            return nn__refuse(op, "it has no dilation", g.dilation[d]);
     }
-    l = nn__make((most ? NN__MAX_POOL1D_KIND : NN__AVG_POOL1D_KIND) + rank - 1);
-    if (!l) return NULL;
-    nn__layer_keep(l, &g, rank);
-    l->i[NN__I_SAME] = a->ceil_mode != 0;
-    l->i[NN__I_MODE] = most ? 0 : a->divisor_override;
-    l->i[NN__I_MORE] = most ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D;
-    return nn__done(l);
+    return nn__done(NN__MAKE_WINDOW(kind + rank - 1, id));
 }
 #define NN__PER_RANK(layer, args, make, ...)                                                                 \
     NN__LAYER(layer##1d, args, make(__VA_ARGS__, 1))                                                         \
@@ -10794,30 +10680,35 @@ NN__FILL_DEFAULTS(nn_conv_transpose, NN__CONV_SET NN__OR_DIMS(kernel, 0) NN__OR_
 NN__FILL_DEFAULTS(nn_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
 NN__PER_RANK(conv, nn_conv, nn__conv_new, &a)
 NN__PER_RANK(conv_transpose, nn_conv_transpose, nn__conv_transpose_new, &a)
-NN__PER_RANK(max_pool, nn_pool, nn__pool_new, &a, 1)
-NN__PER_RANK(avg_pool, nn_pool, nn__pool_new, &a, 0)
+NN__PER_RANK(max_pool, nn_pool, nn__pool_new, &a, NN__MAX_POOL1D_KIND, NN_OP_MAX_POOL1D)
+NN__PER_RANK(avg_pool, nn_pool, nn__pool_new, &a, NN__AVG_POOL1D_KIND, NN_OP_AVG_POOL1D)
+NN__PER_RANK(max_unpool, nn_pool, nn__pool_new, &a, NN__MAX_UNPOOL1D_KIND, NN_OP_MAX_UNPOOL1D)
 
-TENSOR__FN nn_module_t *nn__adaptive_new(int kind, int rank, int64_t d, int64_t h, int64_t w) {
-    nn__layer_t *l = nn__make(kind + rank - 1);
-    if (l) {
-        l->i[NN__I_RANK] = rank;
-        l->i[NN__I_MORE] = kind == NN__ADAPTIVE_MAX_POOL1D_KIND ? NN_OP_MAX_POOL1D : NN_OP_AVG_POOL1D;
-        l->i[NN__I_KERNEL] = d;
-        l->i[NN__I_KERNEL + 1] = h;
-        l->i[NN__I_KERNEL + 2] = w;
-    }
-    return nn__done(l);
+TENSOR__FN nn_module_t *nn__adaptive_new(int kind, int id, int rank, nn__window_t g) {
+    const int64_t i[] = {0, 0, rank};
+    return nn__done(NN__MAKE_WINDOW(kind, id));
 }
-#define NN__X(layer, kind)                                                                                   \
-    TENSOR_API nn_module_t *(nn_##layer##1d)(int64_t l) { return nn__adaptive_new(kind, 1, 1, 1, l); }       \
-    TENSOR_API nn_module_t *(nn_##layer##2d)(int64_t h, int64_t w) {                                         \
-        return nn__adaptive_new(kind, 2, 1, h, w);                                                           \
-    }                                                                                                        \
-    TENSOR_API nn_module_t *(nn_##layer##3d)(int64_t d, int64_t h, int64_t w) {                              \
-        return nn__adaptive_new(kind, 3, d, h, w);                                                           \
+#define NN__X(layer, ID, rank, params, d0, d1, d2)                                                           \
+    TENSOR_API nn_module_t *(nn_adaptive_##layer##rank##d) params {                                          \
+        nn__window_t g = nn__adaptive(d0, d1, d2);                                                           \
+        return nn__adaptive_new(NN__ADAPTIVE_##ID##rank##D_KIND, NN_OP_##ID##rank##D, rank, g);              \
     }
-NN__X(adaptive_avg_pool, NN__ADAPTIVE_AVG_POOL1D_KIND)
-NN__X(adaptive_max_pool, NN__ADAPTIVE_MAX_POOL1D_KIND)
+NN__X(avg_pool, AVG_POOL, 1, (int64_t l), 1, 1, l)
+NN__X(avg_pool, AVG_POOL, 2, (int64_t h, int64_t w), 1, h, w)
+NN__X(avg_pool, AVG_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
+NN__X(max_pool, MAX_POOL, 1, (int64_t l), 1, 1, l)
+NN__X(max_pool, MAX_POOL, 2, (int64_t h, int64_t w), 1, h, w)
+NN__X(max_pool, MAX_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
+#undef NN__X
+
+#define NN__X(rank)                                                                                          \
+    TENSOR_API nn_module_t *(nn_lp_pool##rank##d)(double norm, int64_t kernel, int64_t stride, int ceil) {   \
+        const int64_t i[] = {kernel, stride ? stride : kernel, rank, ceil != 0};                             \
+        if (kernel < 1) return nn__refuse("lp_pool" #rank "d", "kernel must be > 0", kernel);                \
+        if (stride < 0) return nn__refuse("lp_pool" #rank "d", "stride must be >= 0", stride);               \
+        return nn__done(NN__MAKE(NN__LP_POOL##rank##D_KIND, norm, 0));                                       \
+    }
+NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
@@ -10847,57 +10738,39 @@ TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode
     l->f[0] = value;
     return nn__done(l);
 }
-TENSOR__FN nn_module_t *nn__pad2d(int64_t by, tensor_pad_t mode, double value) {
-    const int64_t pads[4] = {by, by, by, by};
-    return (nn_pad_n)(pads, 4, mode, value);
-}
-TENSOR_API nn_module_t *(nn_zero_pad2d)(int64_t by) {
-    return nn__pad2d(by, TENSOR_PAD_CONSTANT, 0);
-}
-TENSOR_API nn_module_t *(nn_constant_pad2d)(int64_t by, double value) {
-    return nn__pad2d(by, TENSOR_PAD_CONSTANT, value);
-}
-TENSOR_API nn_module_t *(nn_reflection_pad2d)(int64_t by) {
-    return nn__pad2d(by, TENSOR_PAD_REFLECT, 0);
-}
-TENSOR_API nn_module_t *(nn_replication_pad2d)(int64_t by) {
-    return nn__pad2d(by, TENSOR_PAD_REPLICATE, 0);
-}
+#define NN__X(name, rank, params, mode, value)                                                               \
+    TENSOR_API nn_module_t *(nn_##name##_pad##rank##d) params {                                              \
+        const int64_t pads[6] = {by, by, by, by, by, by};                                                    \
+        return (nn_pad_n)(pads, 2 * rank, mode, value);                                                      \
+    }
+NN__X(zero, 2, (int64_t by), TENSOR_PAD_CONSTANT, 0)
+NN__X(constant, 2, (int64_t by, double value), TENSOR_PAD_CONSTANT, value)
+NN__X(reflection, 2, (int64_t by), TENSOR_PAD_REFLECT, 0)
+NN__X(replication, 2, (int64_t by), TENSOR_PAD_REPLICATE, 0)
+NN__X(circular, 1, (int64_t by), TENSOR_PAD_CIRCULAR, 0)
+NN__X(circular, 2, (int64_t by), TENSOR_PAD_CIRCULAR, 0)
+NN__X(circular, 3, (int64_t by), TENSOR_PAD_CIRCULAR, 0)
+#undef NN__X
 
 TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int fold) {
     const char *op = fold ? "fold" : "unfold";
+    const int64_t i[] = {0, 0, 2};
     nn__window_t g = nn__window_unit();
-    nn__layer_t *l;
-    int d;
     if (!NN__COLUMNS_WINDOW || !nn__window_valid(op, 2, &g)) return NULL;
     if (fold && a->height < 1) return nn__refuse(op, "height must be > 0", a->height);
-    l = nn__make(fold ? NN__FOLD_KIND : NN__UNFOLD_KIND);
-    if (!l) return NULL;
-    for (d = 0; d < 2; d++) {
-        l->i[d] = g.kernel[1 + d];
-        l->i[2 + d] = g.dilation[1 + d];
-        l->i[4 + d] = g.pad[1 + d];
-        l->i[6 + d] = g.stride[1 + d];
-    }
-    l->i[8] = fold ? a->height : 0;
-    l->i[9] = !fold ? 0 : a->width > 0 ? a->width : a->height;
-    return nn__done(l);
+    if (fold) return nn__done(NN__MAKE_WINDOW(NN__FOLD_KIND, NN_OP_COL2IM));
+    return nn__done(NN__MAKE_WINDOW(NN__UNFOLD_KIND, NN_OP_IM2COL));
 }
 NN__FILL_DEFAULTS(nn_columns, NN__COLUMNS_SET)
 NN__LAYER(unfold, nn_columns, nn__columns_new(&a, 0))
 NN__LAYER(fold, nn_columns, nn__columns_new(&a, 1))
 
 TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
-    nn__layer_t *l;
     const int64_t i[] = {a.size, a.no_affine != 0, !a.no_affine && a.no_bias};
     if (a.size < 1) return nn__refuse("layer_norm", "size must be > 0", a.size);
-    l = NN__MAKE(NN__LAYER_NORM_KIND, a.eps, 0);
-    if (!l) return NULL;
-    if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
-    if (!a.no_affine && !a.no_bias) nn__add_parameter(l, "bias", &a.size, 1, NN__ZEROS, 0);
-    return nn__done(l);
+    return nn__done(nn__add_affine(NN__MAKE(NN__LAYER_NORM_KIND, a.eps, 0), a.size, !a.no_affine,
+                                   !a.no_affine && !a.no_bias));
 }
-
 NN__OWN_LAYER(layer_norm, NN__OR(eps, 1e-5), nn__make_layer_norm(a))
 
 // Begins a typed forward: m must be a layer of kind first..last. -> 0 after raising
@@ -10924,25 +10797,21 @@ TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tenso
 TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, double value,
                                tensor_dtype_t dtype) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    if (l->base.code == TENSOR_OK) (nn_buffer)(&l->base, name, (tensor_full_n)(&n, n >= 0, value, dtype));
+    if (l && l->base.code == TENSOR_OK)
+        (nn_buffer)(&l->base, name, (tensor_full_n)(&n, n >= 0, value, dtype));
     (tensor_scope_end)(scope);
 }
 
 // Zeroes a row of the first parameter.
 TENSOR__FN void nn__zero_row(nn__layer_t *l, int64_t row) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    if (l->base.code == TENSOR_OK) (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, row));
+    if (l && l->base.code == TENSOR_OK) (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, row));
     (tensor_scope_end)(scope);
-}
-// weight [n] ones and bias [n] zeros, where they are wanted.
-TENSOR__FN void nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) {
-    if (weight) nn__add_parameter(l, "weight", &n, 1, NN__ONES, 0);
-    if (bias) nn__add_parameter(l, "bias", &n, 1, NN__ZEROS, 0);
 }
 
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     nn__layer_t *l;
-    int64_t dims[2] = {a.count, a.size}, padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
+    int64_t padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
     const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0, a.sparse != 0};
     if (a.count < 1) return nn__refuse("embedding_bag", "count must be > 0", a.count);
     if (a.size < 1) return nn__refuse("embedding_bag", "size must be > 0", a.size);
@@ -10951,8 +10820,7 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     if (padding >= a.count || padding < -a.count)
         return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
     l = NN__MAKE(NN__EMBEDDING_BAG_KIND, 0, 0);
-    if (!l) return NULL;
-    nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
+    nn__add_parameter(l, "weight", i, 2, NN__NORMAL, 1);
     if (a.padding_idx != 0) nn__zero_row(l, padding);
     return nn__done(l);
 }
@@ -10960,13 +10828,9 @@ NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
     nn__layer_t *l;
-    int64_t dims[3];
+    const int64_t dims[3] = {out, in1, in2};
     if (in1 < 1 || in2 < 1 || out < 1) return nn__refuse("bilinear", "in1, in2 and out must be > 0", out);
     l = nn__make(NN__BILINEAR_KIND);
-    if (!l) return NULL;
-    dims[0] = out;
-    dims[1] = in1;
-    dims[2] = in2;
     nn__add_parameter(l, "weight", dims, 3, NN__UNIFORM, 1 / sqrt((double)in1));
     if (!no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, 1 / sqrt((double)in1));
     return nn__done(l);
@@ -10975,6 +10839,19 @@ TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_
     tensor_t *y;
     if (!nn__enter("bilinear_forward", m, NN__BILINEAR_KIND, NN__BILINEAR_KIND)) return TENSOR__(poison);
     y = (tensor_bilinear)(x1, x2, nn__tensor(m, 0), nn__tensor(m, 1));
+    if (m->impl->key) TENSOR__(pop_path)(nn__self());
+    return y;
+}
+
+TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor_t *indices,
+                                             const int64_t *size) {
+    tensor_t *y = TENSOR__(poison);
+    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL1D_KIND, NN__MAX_UNPOOL3D_KIND)) return y;
+    nn__window_t g = nn__layer_window(nn__of(m));
+    size_t rank = (size_t)nn__of(m)->i[NN__I_RANK];
+    g.mode = size != NULL;
+    if (size) memcpy(g.in + 3 - rank, size, rank * sizeof size[0]);
+    y = nn__max_unpool_front((int)nn__of(m)->i[NN__I_OP], x, indices, g);
     if (m->impl->key) TENSOR__(pop_path)(nn__self());
     return y;
 }
@@ -11002,7 +10879,6 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
         return nn__refuse(op, "a cell has one layer and direction", a.layers);
     k = kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0;
     l = NN__MAKE(NN__RNN_KIND + 3 * cell + k, a.dropout, 0);
-    if (!l) return NULL;
     for (layer = 0; layer < a.layers; layer++)
         for (d = 0; d < dirs; d++)
             for (k = 0; k < 5; k++) {
@@ -11181,10 +11057,8 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     tensor__text_t t;
     if (count < 1 || count > 4096) return nn__refuse(op, "count must be in 1..4096", count);
     if (!nn__can_use(op, "the layer", layer)) return NULL;
-    if (layer->impl->kind != &nn__kinds[kind - NN__ENCODER_KIND + NN__ENCODER_LAYER_KIND]) {
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
-        return NULL;
-    }
+    if (layer->impl->kind != &nn__kinds[kind - NN__ENCODER_KIND + NN__ENCODER_LAYER_KIND])
+        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
     l = nn__make(kind);
     list = nn__make(NN__MODULE_LIST_KIND);
     if (!l || !list) return NULL;
@@ -11214,7 +11088,6 @@ TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance
                          a.cumulative != 0};
     if (a.channels < 1) return nn__refuse(op, "channels must be > 0", a.channels);
     l = NN__MAKE((instance ? NN__INSTANCE_NORM1D_KIND : NN__BATCH_NORM1D_KIND) + nd - 1, a.eps, a.momentum);
-    if (!l) return NULL;
     nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
     if (a.no_track_running_stats) return nn__done(l);
     nn__add_buffer(l, "running_mean", a.channels, 0, TENSOR_F32);
@@ -11239,32 +11112,35 @@ NN__PER_RANK(instance_norm, nn_instance_norm, nn__make_instance_norm, a)
 #undef NN__PER_RANK
 
 TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
-    nn__layer_t *l;
     const int64_t i[] = {a.groups, a.channels};
     if (a.groups < 1) return nn__refuse("group_norm", "groups must be > 0", a.groups);
     if (a.channels < 1 || a.channels % a.groups != 0)
         return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
-    l = NN__MAKE(NN__GROUP_NORM_KIND, a.eps, 0);
-    if (!l) return NULL;
-    nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
-    return nn__done(l);
+    return nn__done(nn__add_affine(NN__MAKE(NN__GROUP_NORM_KIND, a.eps, 0), a.channels, !a.no_affine,
+                                   !a.no_affine));
 }
 NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
-    nn__layer_t *l;
-    const int64_t i[] = {a.size, a.eps < 0};
+    const int64_t i[] = {a.size, a.eps < 0, 0, 1};
     if (a.size < 1) return nn__refuse("rms_norm", "size must be > 0", a.size);
-    l = NN__MAKE(NN__RMS_NORM_KIND, a.eps, 0);
-    if (!l) return NULL;
-    if (!a.no_affine) nn__add_parameter(l, "weight", &a.size, 1, NN__ONES, 0);
-    return nn__done(l);
+    return nn__done(nn__add_affine(NN__MAKE(NN__RMS_NORM_KIND, a.eps, 0), a.size, !a.no_affine, 0));
 }
 NN__OWN_LAYER(rms_norm, NN__OR(eps, -1), nn__make_rms_norm(a))
 
+TENSOR__FN nn_module_t *nn__make_local_response_norm(nn_local_response_norm_args_t a) {
+    const int64_t i[] = {a.size};
+    nn__layer_t *l;
+    if (a.size < 1) return nn__refuse("local_response_norm", "size must be > 0", a.size);
+    l = NN__MAKE(NN__LOCAL_RESPONSE_NORM_KIND, a.alpha, a.beta);
+    if (l) l->f[2] = a.k;
+    return nn__done(l);
+}
+NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
+              nn__make_local_response_norm(a))
+
 TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     nn__layer_t *l;
-    int64_t dims[2];
     if (a.surplus_) {   // of a call: 0 = none, negative ones from the end
         if (a.padding_idx != TENSOR_ZERO && a.padding_idx < -a.count)
             return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
@@ -11273,33 +11149,20 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     }
     if (a.count < 1) return nn__refuse("embedding", "count must be > 0", a.count);
     if (a.size < 1) return nn__refuse("embedding", "size must be > 0", a.size);
-    if (a.padding_idx >= a.count) {
+    if (a.padding_idx >= a.count)
         return nn__refuse("embedding", "padding_idx must be below count", a.padding_idx);
-    }
-    l = nn__make(NN__EMBEDDING_KIND);
-    if (!l) return NULL;
-    l->i[0] = dims[0] = a.count;
-    l->i[1] = dims[1] = a.size;
-    l->i[2] = a.padding_idx < 0 ? -1 : a.padding_idx;
-    l->i[3] = a.scale_grad_by_freq != 0;
-    l->i[4] = a.padding_idx >= 0;
-    l->i[5] = a.sparse != 0;
-    l->f[0] = a.max_norm;
-    l->f[1] = a.norm_type;
-    nn__add_parameter(l, "weight", dims, 2, NN__NORMAL, 1);
+    const int64_t i[] = {a.count, a.size, a.padding_idx < 0 ? -1 : a.padding_idx, a.scale_grad_by_freq != 0,
+                         a.padding_idx >= 0, a.sparse != 0};
+    l = NN__MAKE(NN__EMBEDDING_KIND, a.max_norm, a.norm_type);
+    nn__add_parameter(l, "weight", i, 2, NN__NORMAL, 1);
     if (a.padding_idx >= 0) nn__zero_row(l, a.padding_idx);
     return nn__done(l);
 }
 NN__OWN_LAYER(embedding, a->padding_idx = a->surplus_ ? a->padding_idx : -1;, nn__make_embedding(a))
 
 TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int64_t dim) {
-    nn__layer_t *l = nn__make(kind);
-    if (l) {
-        l->f[0] = f0;
-        l->f[1] = f1;
-        l->i[0] = dim;
-    }
-    return nn__done(l);
+    const int64_t i[] = {dim};
+    return nn__done(NN__MAKE(kind, f0, f1));
 }
 #define NN__X(ID, name)                                                                                      \
     TENSOR_API nn_module_t *(nn_##name)(double p) {                                                          \
@@ -11312,44 +11175,14 @@ NN__X(ALPHA_DROPOUT, alpha_dropout)
 #undef NN__X
 #define NN__X(ID, name, params, f0, f1, dim)                                                                 \
     TENSOR_API nn_module_t *(nn_##name) params { return nn__make_activation(NN__##ID##_KIND, f0, f1, dim); }
-NN__X(FLATTEN, flatten, (void), 0, 0, 0)
+NN_CALLS(NN__NONE, NN__X)
 NN__X(IDENTITY, identity, (void), 0, 0, 0)
-NN__X(CELU, celu, (double alpha), alpha, 0, 0)
-NN__X(ELU, elu, (double alpha), alpha, 0, 0)
-NN__X(GELU, gelu, (void), 0, 0, 0)
-NN__X(GELU_TANH, gelu_tanh, (void), 0, 0, 0)
-NN__X(GLU, glu, (int64_t dim), 0, 0, dim)
-NN__X(HARDSHRINK, hardshrink, (double lambd), lambd, 0, 0)
-NN__X(HARDSIGMOID, hardsigmoid, (void), 0, 0, 0)
-NN__X(HARDSWISH, hardswish, (void), 0, 0, 0)
-NN__X(HARDTANH, hardtanh, (double lo, double hi), lo, hi, 0)
-NN__X(LEAKY_RELU, leaky_relu, (double slope), slope, 0, 0)
-NN__X(LOG_SOFTMAX, log_softmax, (int64_t dim), 0, 0, dim)
-NN__X(LOGSIGMOID, logsigmoid, (void), 0, 0, 0)
-NN__X(MISH, mish, (void), 0, 0, 0)
-NN__X(PIXEL_SHUFFLE, pixel_shuffle, (int64_t factor), 0, 0, factor)
-NN__X(PIXEL_UNSHUFFLE, pixel_unshuffle, (int64_t factor), 0, 0, factor)
-NN__X(RELU, relu, (void), 0, 0, 0)
-NN__X(RELU6, relu6, (void), 0, 0, 0)
-NN__X(RRELU, rrelu, (double lower, double upper), lower, upper, 0)
-NN__X(SELU, selu, (void), 0, 0, 0)
-NN__X(SIGMOID, sigmoid, (void), 0, 0, 0)
-NN__X(SILU, silu, (void), 0, 0, 0)
-NN__X(SOFTMAX, softmax, (int64_t dim), 0, 0, dim)
-NN__X(SOFTMIN, softmin, (int64_t dim), 0, 0, dim)
-NN__X(SOFTPLUS, softplus, (double beta, double threshold), beta, threshold, 0)
-NN__X(SOFTSHRINK, softshrink, (double lambd), lambd, 0, 0)
-NN__X(SOFTSIGN, softsign, (void), 0, 0, 0)
-NN__X(TANH, tanh, (void), 0, 0, 0)
-NN__X(TANHSHRINK, tanhshrink, (void), 0, 0, 0)
-NN__X(THRESHOLD, threshold, (double threshold, double value), threshold, value, 0)
 #undef NN__X
 TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
+    const int64_t i[] = {num_parameters};
     nn__layer_t *l;
     if (num_parameters < 1) return nn__refuse("prelu", "num_parameters must be > 0", num_parameters);
-    l = nn__make(NN__PRELU_KIND);
-    if (!l) return NULL;
-    l->i[0] = num_parameters;
+    l = NN__MAKE(NN__PRELU_KIND, 0, 0);
     nn__add_parameter(l, "weight", &num_parameters, 1, NN__CONSTANT, init);
     return nn__done(l);
 }
@@ -11358,10 +11191,9 @@ TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     char name[24];
     tensor__text_t t;
     if (!nn__opened("append", "the sequential", sequential)) return sequential;
-    if (sequential->impl->kind != &nn__kinds[NN__SEQUENTIAL_KIND]) {
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential", sequential->name);
-        return sequential;
-    }
+    if (sequential->impl->kind != &nn__kinds[NN__SEQUENTIAL_KIND])
+        return NN__GIVE(sequential, TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential",
+                        sequential->name);
     t = nn__text(name, sizeof name);
     NN__PUT(&t, "%i", sequential->impl->nslots);
     (nn_child)(sequential, name, m);
@@ -11413,25 +11245,14 @@ TENSOR__FN tensor_t *nn__init(tensor_t *t, int how, double a, double b) {
     return nn__init_end(scope, t, r);
 }
 
-TENSOR_API tensor_t *(nn_init_uniform_)(tensor_t *t, double low, double high) {
-    return nn__init(t, NN__INIT_UNIFORM, low, high);
-}
-
-TENSOR_API tensor_t *(nn_init_normal_)(tensor_t *t, double mean, double std) {
-    return nn__init(t, NN__INIT_NORMAL, mean, std);
-}
-
-TENSOR_API tensor_t *(nn_init_constant_)(tensor_t *t, double value) {
-    return nn__init(t, NN__INIT_FILL, value, 0);
-}
-
-TENSOR_API tensor_t *(nn_init_zeros_)(tensor_t *t) {
-    return nn__init(t, NN__INIT_FILL, 0, 0);
-}
-
-TENSOR_API tensor_t *(nn_init_ones_)(tensor_t *t) {
-    return nn__init(t, NN__INIT_FILL, 1, 0);
-}
+#define NN__X(name, params, how, a, b)                                                                       \
+    TENSOR_API tensor_t *(nn_init_##name##_) params { return nn__init(t, how, a, b); }
+NN__X(uniform, (tensor_t *t, double low, double high), NN__INIT_UNIFORM, low, high)
+NN__X(normal, (tensor_t *t, double mean, double std), NN__INIT_NORMAL, mean, std)
+NN__X(constant, (tensor_t *t, double value), NN__INIT_FILL, value, 0)
+NN__X(zeros, (tensor_t *t), NN__INIT_FILL, 0, 0)
+NN__X(ones, (tensor_t *t), NN__INIT_FILL, 1, 0)
+#undef NN__X
 
 // Inverse of the standard normal distribution function by bisection-safe Newton steps on erfc; |error| <
 // 1e-14.

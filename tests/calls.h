@@ -509,7 +509,8 @@ static tensor_t *truth(int yes) {
         .align_corners = (int)I(2))) \
     N(gru, state(a, tensor_gru_with(recurrent(a)))) X(gru_cell, tensor_gru_cell(A, B, C, D, a->in[4], a->in[5])) \
     X(im2col, tensor_im2col(A, I(0), COLUMNS)) X(lp_pool1d, tensor_lp_pool1d(A, F(0), I(0), I(1), (int)I(2))) \
-    X(lp_pool2d, tensor_lp_pool2d(A, F(0), I(0), I(1), (int)I(2))) N(lstm, state(a, tensor_lstm_with(recurrent(a)))) \
+    X(lp_pool2d, tensor_lp_pool2d(A, F(0), I(0), I(1), (int)I(2))) X(lp_pool3d, tensor_lp_pool3d(A, F(0), I(0), I(1), (int)I(2))) \
+    N(lstm, state(a, tensor_lstm_with(recurrent(a)))) \
     N(lstm_cell, cell(a, tensor_lstm_cell(A, B, C, D, a->in[4], a->in[5], a->in[6]))) \
     P(max_pool1d_with_indices, tensor_max_pool1d_with_indices(A, I(0), MAX_POOL)) \
     P(max_pool2d_with_indices, tensor_max_pool2d_with_indices(A, I(0), MAX_POOL)) \

@@ -214,6 +214,8 @@ static int positions() {
          (a.kernel = 3, a.stride = 2, a.padding = 1));                                                       \
     SAME(nn_avg_pool##d(3, 2, 1), nn_pool_args_t, nn_avg_pool##d##_with,                                     \
          (a.kernel = 3, a.stride = 2, a.padding = 1));                                                       \
+    SAME(nn_max_unpool##d(3, 2, 1), nn_pool_args_t, nn_max_unpool##d##_with,                                 \
+         (a.kernel = 3, a.stride = 2, a.padding = 1));                                                       \
     SAME(nn_batch_norm##d(4), nn_batch_norm_args_t, nn_batch_norm##d##_with, (a.channels = 4));              \
     SAME(nn_instance_norm##d(4), nn_instance_norm_args_t, nn_instance_norm##d##_with, (a.channels = 4))
 #define TWO(op, T, one_, two_)                                                                               \
@@ -236,6 +238,7 @@ static int positions() {
     SAME(nn_group_norm(2, 6), nn_group_norm_args_t, nn_group_norm_with, (a.groups = 2, a.channels = 6));
     SAME(nn_layer_norm(6), nn_layer_norm_args_t, nn_layer_norm_with, (a.size = 6));
     SAME(nn_rms_norm(6), nn_rms_norm_args_t, nn_rms_norm_with, (a.size = 6));
+    SAME(nn_local_response_norm(6), nn_local_response_norm_args_t, nn_local_response_norm_with, (a.size = 6));
     SAME(nn_upsample(3), nn_upsample_args_t, nn_upsample_with, (a.size = 3));
     SAME(nn_unfold(3, 2, 1, 2), nn_columns_args_t, nn_unfold_with,
          (a.kernel = 3, a.dilation = 2, a.padding = 1, a.stride = 2));

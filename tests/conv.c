@@ -113,6 +113,7 @@ static void values(void) {
        "2x3x2x4x33", 940827.720682);
     IS(tensor_lp_pool1d(tensor_abs(f(1, 2, 3, 11)), 3, 3, 2, 1), "2x3x5", 35.7974173716);
     IS(tensor_lp_pool2d(f(1, 2, 3, 8, 11), 2, 3, 0, 0), "2x3x2x3", 76.1985975772);
+    IS(tensor_lp_pool3d(tensor_abs(f(1, 2, 5, 8, 7)), 3, 2, 3, 1), "2x2x3x3", 54.5490458589);
     IS(unpool(f(1, 2, 3, 9, 8)), "2x3x9x8", 73.1838211706);
     IS(unpool1(f(1, 3, 8)), "3x8", 6.63885677416);
     IS(tensor_pad(f(1, 2, 3, 4), 1, 2, 0, 3), "2x6x7", -1.91595456313);
@@ -690,6 +691,82 @@ static void modules(void) {
     nn_free(m);
 }
 
+// What such a layer gives, and its copy.
+static tensor_t *same_twice(nn_module_t *m, tensor_t *x) {
+    nn_module_t *c = nn_clone(m);
+    tensor_t *y = nn_forward(m, x);
+    CHECK(test_same_bits(y, nn_forward(c, x)));
+    nn_free(c);
+    nn_free(m);
+    return y;
+}
+static void function_modules(void) {
+    static const char want[] =
+        "Sequential(\n"
+        "  (0): CircularPad((2, 2, 2, 2))\n"
+        "  (1): LPPool2d(norm_type=3, kernel_size=2, stride=2, ceil_mode=True)\n"
+        "  (2): LocalResponseNorm(5, alpha=0.5, beta=0.75, k=1)\n"
+        "  (3): MaxUnpool2d(kernel_size=(2, 3), stride=(2, 3), padding=(0, 1))\n"
+        ")";
+    nn_module_t *m = nn_sequential(nn_circular_pad2d(2), nn_lp_pool2d(3, 2, 0, 1),
+                                   nn_local_response_norm(5, .alpha = 0.5),
+                                   nn_max_unpool2d(2, .kernel_w = 3, .padding = TENSOR_ZERO, .padding_w = 1));
+    const int64_t sizes[3] = {5, 7, 6};
+    tensor_t *x = tensor_to(tensor_abs(f(1, 2, 3, 5, 7)), TENSOR_F32), *line = tensor_select(x, 0, 0);
+    tensor_t *cube = tensor_unsqueeze(x, 0), *y;
+    tensor_pair_t p;
+    char text[1000];
+    nn_to_string(m, text, sizeof text);
+    CHECK_TEXT(text, want);
+    CHECK_POISON(nn_forward(m, x), TENSOR_ERR_POISONED, "module MaxUnpool2d has no forward");
+    nn_free(m);
+    CHECK(test_same_bits(same_twice(nn_circular_pad1d(2), x),
+                         tensor_pad_n(x, TENSOR_DIMS(2, 2), TENSOR_PAD_CIRCULAR, 0)));
+    CHECK(test_same_bits(same_twice(nn_circular_pad2d(1), x),
+                         tensor_pad_n(x, TENSOR_DIMS(1, 1, 1, 1), TENSOR_PAD_CIRCULAR, 0)));
+    CHECK(test_same_bits(same_twice(nn_circular_pad3d(1), cube),
+                         tensor_pad_n(cube, TENSOR_DIMS(1, 1, 1, 1, 1, 1), TENSOR_PAD_CIRCULAR, 0)));
+    CHECK(test_same_bits(same_twice(nn_lp_pool1d(1.5, 3, 2, 1), line), tensor_lp_pool1d(line, 1.5, 3, 2, 1)));
+    CHECK(test_same_bits(same_twice(nn_lp_pool2d(3, 2, 0, 0), x), tensor_lp_pool2d(x, 3, 2, 0, 0)));
+    CHECK(test_same_bits(same_twice(nn_lp_pool3d(2, 2, 1, 0), cube), tensor_lp_pool3d(cube, 2, 2, 1, 0)));
+    CHECK(test_same_bits(same_twice(nn_local_response_norm(3, .beta = 0.5, .k = TENSOR_ZERO), x),
+                         tensor_local_response_norm(x, 3, .beta = 0.5, .k = TENSOR_ZERO)));
+    m = nn_max_unpool1d(2);
+    p = tensor_max_pool1d_with_indices(line, 2);
+    y = nn_max_unpool_forward(m, p.values, p.indices, NULL);
+    CHECK(test_same_bits(y, tensor_max_unpool1d(p.values, p.indices, 2)));
+    y = nn_max_unpool_forward(m, p.values, p.indices, sizes + 1);
+    CHECK(test_same_bits(y, tensor_max_unpool1d(p.values, p.indices, 2, .size = 7)));
+    nn_free(m);
+    m = nn_max_unpool2d(2, 1);
+    p = tensor_max_pool2d_with_indices(x, 2, 1);
+    y = nn_max_unpool_forward(m, p.values, p.indices, NULL);
+    CHECK(test_same_bits(y, tensor_max_unpool2d(p.values, p.indices, 2, 1)));
+    y = nn_max_unpool_forward(m, p.values, p.indices, sizes);
+    CHECK(test_same_bits(y, tensor_max_unpool2d(p.values, p.indices, 2, 1, .size = 5, .size_w = 7)));
+    CHECK_POISON(nn_max_unpool_forward(m, line, p.indices, NULL), TENSOR_ERR_SHAPE,
+                 "max_unpool2d: x [3,5,7] and indices [2,3,4,6] must have one shape");
+    nn_free(m);
+    m = nn_max_unpool3d(2, 2);
+    p = tensor_max_pool3d_with_indices(tensor_abs(f(2, 1, 1, 5, 7, 6)), 2);
+    y = nn_max_unpool_forward(m, p.values, p.indices, sizes);
+    CHECK(test_same_bits(y, tensor_max_unpool3d(p.values, p.indices, 2, .size = 5, .size_h = 7,
+                                                .size_w = 6)));
+    nn_free(m);
+    m = nn_relu();
+    CHECK_POISON(nn_max_unpool_forward(m, line, p.indices, NULL), TENSOR_ERR_UNSUPPORTED,
+                 "max_unpool_forward: not of a ReLU");
+    nn_free(m);
+    CHECK(!nn_max_unpool2d(2, 2, 2));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "max_unpool2d: padding must be at most half");
+    CHECK(!nn_max_unpool1d(2, .dilation = 2));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "max_unpool1d: it has no dilation");
+    CHECK(!nn_lp_pool1d(2, 0, 0, 0));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "lp_pool1d: kernel must be > 0 (got 0)");
+    CHECK(!nn_local_response_norm(0));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "size must be > 0 (got 0)");
+}
+
 // ---- errors
 
 static void errors(void) {
@@ -848,6 +925,7 @@ int main(void) {
     RUN(winograd);
     RUN(pool_forms);
     RUN(modules);
+    RUN(function_modules);
     RUN(errors);
     RUN(edges);
     return test_report();

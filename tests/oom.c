@@ -226,8 +226,53 @@ static void by_rows(void) {
     }
 }
 
+// A layer is made whole or not at all.
+static nn_module_t *layer(int which) {
+    switch (which) {
+    case 0: return nn_layer_norm(4);
+    case 1: return nn_rms_norm(4);
+    case 2: return nn_group_norm(2, 4);
+    case 3: return nn_batch_norm2d(4);
+    case 4: return nn_instance_norm1d(4, .affine = 1, .track_running_stats = 1);
+    case 5: return nn_embedding(5, 3, .padding_idx = 2);
+    case 6: return nn_embedding_bag(5, 3, .padding_idx = TENSOR_ZERO);
+    case 7: return nn_bilinear(2, 3, 4, 0);
+    case 8: return nn_lstm(2, 3, .layers = 2, .proj_size = 2, .bidirectional = 1);
+    case 9: return nn_conv_transpose3d(2, 2, 2);
+    case 10: return nn_adaptive_max_pool2d(2, 2);
+    case 11: return nn_fold(4, 2);
+    case 12: return nn_prelu(3, 0.25);
+    case 13: return nn_max_unpool2d(2);
+    case 14: return nn_lp_pool2d(2, 2, 0, 0);
+    case 15: return nn_local_response_norm(3);
+    case 16: return nn_circular_pad3d(1);
+    default: return nn_celu(1);
+    }
+}
+static void layers(void) {
+    for (int which = 0; which < 18; which++) {
+        int done = 0;
+        for (long k = 0; !done; k++) {
+            heap_t h = {0, -1, 0, 0, 0, 0};
+            world_t w;
+            nn_module_t *m;
+            if (!world_open(&w, &h)) return;
+            h.fail_at = h.calls + k;
+            m = layer(which);
+            done = h.calls <= h.fail_at;
+            h.fail_at = -1;
+            CHECK_MSG(m ? m->code == 0 && tensor_ok() : tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY,
+                      "layer %d, k = %ld: %s", which, k, tensor_error_text());
+            CHECK_MSG(m || !done, "layer %d", which);
+            world_close(&w);
+            balanced(&h, k);
+        }
+    }
+}
+
 int main(void) {
     RUN(without_failure);
+    RUN(layers);
     RUN(by_rows);
     RUN(in_a_step_once);
     RUN(in_a_step_for_good);
