@@ -2975,6 +2975,8 @@ typedef struct tensor__internals_t {
     int (*halves)(const tensor_t *x);                     // backend's halves
     int (*lasts)(const tensor_t *x);                      // x has channels innermost and may keep that
     void (*follow)(tensor_t *t, const tensor_t *x);       // then fresh t has, too
+    const tensor__row_t *(*row)(int id);                  // of tensor.h
+    const tensor__row_t *(*backward_row)(int id);         // the derivative of a pointwise one
 } tensor__internals_t;
 
 #ifdef __cplusplus
@@ -18837,7 +18839,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
     tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
     tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
-    tensor__launch, tensor__halves, tensor__lasts, tensor__follow,
+    tensor__launch, tensor__halves, tensor__lasts, tensor__follow, tensor__row, tensor__backward_row,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;
