@@ -5702,7 +5702,8 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
         __mmask16 mask = (__mmask16)((1u << k) - 1);
         TENSOR__DOTSTEP(TENSOR__LOADW);
 #elif TENSOR__PASS == 2
-        __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)k), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+        __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)k),
+                                          _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
         TENSOR__DOTSTEP(TENSOR__LOADK);
 #else
         float t[8 * V_N];

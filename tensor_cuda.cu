@@ -4274,7 +4274,8 @@ static uint32_t alignment_of(const void *p) {
 }
 #endif
 #ifdef TCU_HAVE_CUBLASLT
-static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE == CUBLASLT_EPILOGUE_GELU, "");
+static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE == CUBLASLT_EPILOGUE_GELU,
+              "the epilogues of matmul_t");
 // An operand of cuBLASLt's, whose matrices lie column by column: rows x columns with these steps, or turned.
 struct side_t {
     int64_t ld;
@@ -4304,7 +4305,8 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     product_key_t key = {{at.device, q.dtype, q.m, q.n, q.k, q.batch, a.ld, b.ld, d.ld, q.wb, q.xb, q.yb,
                           a.turned + 2 * b.turned, epilogue + (q.add ? 1024 : 0), tf32,
                           alignment_of(q.w) + 1024ll * alignment_of(q.x), alignment_of(q.y),
-                          (q.bias ? alignment_of(q.bias) : 0) + 1024ll * (q.before ? alignment_of(q.before) : 0)}};
+                          (q.bias ? alignment_of(q.bias) : 0) +
+                              1024ll * (q.before ? alignment_of(q.before) : 0)}};
     cudaDataType type = f64                      ? CUDA_R_64F
                         : q.dtype == TENSOR_F16  ? CUDA_R_16F
                         : q.dtype == TENSOR_BF16 ? CUDA_R_16BF
@@ -6940,7 +6942,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
 }
 static int native_linear(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &w = c->arg[1], &bias = c->arg[2], &y = c->arg[3];
-    const tensor_arg_t &before = c->arg[2 + c->nout];       // the activation's x, where a gradient wants it: else y
+    const tensor_arg_t &before = c->arg[2 + c->nout];   // the activation's x if a gradient wants it, else y
     bool relu = c->row->id == NN_OP_LINEAR_RELU, plain = c->row->id == NN_OP_LINEAR;
     if (!x.contiguous || !y.contiguous || (bias.data && !bias.contiguous)) { return NONE; }
     int64_t k = w.dims[1], n = w.dims[0], rows = n ? y.numel / n : 0;

@@ -3964,7 +3964,7 @@ TENSOR__FN void nn__gemm(const tensor__gemm_t *g, int dtype) {
 
 // c[m, n] (+)= a b for one item, strides in elements.
 TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
-    tensor__gemm_t g;                   // each member by itself: a memset of it takes longer than a tiny product
+    tensor__gemm_t g;                   // member by member: a memset takes as long as a tiny product
     g.a = g.b = g.bias = NULL;
     g.c = g.scratch = NULL;
     g.aoff = g.boff = g.coff = NULL;

@@ -221,7 +221,8 @@ static void argument_names(void) {
 // A layer with its activation in one op: the bits of both ops, and of their gradients.
 static tensor_t *activated(int one, int gelu, tensor_t *const *in) {
     tensor_t *y;
-    if (one) return gelu ? tensor_linear_gelu_tanh(in[0], in[1], in[2]) : tensor_linear_relu(in[0], in[1], in[2]);
+    if (one && gelu) return tensor_linear_gelu_tanh(in[0], in[1], in[2]);
+    if (one) return tensor_linear_relu(in[0], in[1], in[2]);
     y = tensor_linear(in[0], in[1], in[2]);
     return gelu ? tensor_gelu_tanh(y) : tensor_relu(y);
 }
@@ -255,7 +256,7 @@ static void linear_activations(void) {
             in[2] = biased ? tensor_randn(s[2]) : NULL;
             gy = tensor_to(tensor_randn(s[0], s[2]), dtypes[d]);
             if (turned && s[0] == 3) tensor_fill_(tensor_at(in[0], "1"), NAN);
-            for (i = 0; i < 3; i++) in[i] = in[i] ? tensor_requires_grad_(tensor_to(in[i], dtypes[d]), 1) : NULL;
+            for (i = 0; i < 2 + biased; i++) in[i] = tensor_requires_grad_(tensor_to(in[i], dtypes[d]), 1);
             for (i = 0; i < 3; i++) plain[i] = in[i] ? tensor_detach(in[i]) : NULL;
             CHECK_MSG(same_data(activated(0, gelu, plain), activated(1, gelu, plain)), "%d %d", v, d);
             for (one = 0; one < 2; one++) {
