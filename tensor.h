@@ -2980,6 +2980,8 @@ typedef struct tensor__internals_t {
     int (*halves)(const tensor_t *x);                     // backend's halves
     int (*lasts)(const tensor_t *x);                      // x has channels innermost and may keep that
     void (*follow)(tensor_t *t, const tensor_t *x);       // then fresh t has, too
+    const tensor__row_t *(*row)(int id);                  // of tensor.h
+    const tensor__row_t *(*backward_row)(int id);         // the derivative of a pointwise one
 } tensor__internals_t;
 
 #ifdef __cplusplus
@@ -5688,6 +5690,8 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
 #define TENSOR__FOLDS(j) TENSOR__HALVES(TENSOR__HALVES(s0##j, s1##j, 0x44, 0xEE), \
                                         TENSOR__HALVES(s2##j, s3##j, 0x44, 0xEE), 0x88, 0xDD)
 #elif TENSOR__PASS == 2
+#undef TENSOR__LOADK
+#define TENSOR__LOADK(p) _mm256_maskload_ps(p, mask)
 #define TENSOR__FOLDS(j) V_ADD(_mm256_permute2f128_ps(s0##j, s1##j, 0x20), \
                                _mm256_permute2f128_ps(s0##j, s1##j, 0x31))
 #endif
@@ -5702,6 +5706,10 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
 #if TENSOR__PASS == 3
         __mmask16 mask = (__mmask16)((1u << k) - 1);
         TENSOR__DOTSTEP(TENSOR__LOADW);
+#elif TENSOR__PASS == 2
+        __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)k),
+                                          _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+        TENSOR__DOTSTEP(TENSOR__LOADK);
 #else
         float t[8 * V_N];
         int i, p;
@@ -5729,6 +5737,29 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
         }
         return;
     }
+#if TENSOR__PASS == 3
+    if (dm == 1 && dn == 4) {           /* the same tree, a quad for each column */
+        V_F z = TENSOR__HALVES(TENSOR__HALVES(s00, s01, 0x44, 0xEE),
+                               TENSOR__HALVES(s02, s03, 0x44, 0xEE), 0x88, 0xDD);
+        __m128 v;
+        z = V_ADD(z, _mm512_maskz_permute_ps(0xFFFF, z, 0x4E));
+        z = V_ADD(z, _mm512_maskz_permute_ps(0xFFFF, z, 0xB1));
+        v = _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, z));
+#else
+    if (dm == 1 && dn == 4) {
+        V_F z = V_ADD(_mm256_permute2f128_ps(s00, s01, 0x20), _mm256_permute2f128_ps(s00, s01, 0x31));
+        V_F u = V_ADD(_mm256_permute2f128_ps(s02, s03, 0x20), _mm256_permute2f128_ps(s02, s03, 0x31));
+        __m128 v;
+        z = V_ADD(z, _mm256_permute_ps(z, 0x4E));
+        u = V_ADD(u, _mm256_permute_ps(u, 0x4E));
+        z = _mm256_shuffle_ps(z, u, 0x44);      /* columns 0 0 2 2, then 1 1 3 3 */
+        z = V_ADD(z, _mm256_permute_ps(z, 0xB1));
+        v = _mm_blend_ps(_mm256_castps256_ps128(z), _mm256_extractf128_ps(z, 1), 10);
+#endif
+        if (bias) v = _mm_add_ps(v, _mm_loadu_ps(bias));
+        _mm_storeu_ps(c, add ? _mm_add_ps(_mm_loadu_ps(c), v) : v);
+        return;
+    }
 #endif
     TENSOR__DOTS(TENSOR__DOTC)
 }
@@ -5745,6 +5776,18 @@ TENSOR__DOTROWS(gemm_dot2, 2)
 #if TENSOR__DM == 4
 TENSOR__DOTROWS(gemm_dot4, 4)
 #endif
+
+/* One row, the answer of a small net: the same dots, without what more rows or longer sums need. */
+TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t bcs) {
+    const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
+    const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
+    float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
+    int64_t j = 0, n = g->n;
+    for (; j + 4 <= n; j += 4, b += 4 * bcs)
+        TENSOR__K(gemm_dot)(1, 4, g->k, a, 0, b, bcs, c + j, 0, bias ? bias + j : NULL, 0);
+    for (; j < n; j++, b += bcs) TENSOR__K(gemm_dot)(1, 1, g->k, a, 0, b, bcs, c + j, 0,
+                                                     bias ? bias + j : NULL, 0);
+}
 
 TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, const float *b, float *c,
                                      const int64_t *r) {
@@ -5877,6 +5920,11 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     if (call->batch == 1 && bcs == 1 && (acs == 1 || ars == 1) && call->m <= 64 && call->n <= 64
         && call->k <= 128 && (TENSOR__PASS == 3 || call->n % V_N == 0)) {
         TENSOR__K(gemm_tiny)(call, ars, acs, brs);
+        return;
+    }
+    if (call->m == 1 && call->batch == 1 && acs == 1 && brs == 1 && call->k <= TENSOR__GEMM_KD
+        && call->n * call->k <= 65536 && !call->accumulate && V_N > 1) {
+        TENSOR__K(gemm_row)(call, bcs);
         return;
     }
     g = *call;
@@ -18842,7 +18890,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
     tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
     tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
-    tensor__launch, tensor__halves, tensor__lasts, tensor__follow,
+    tensor__launch, tensor__halves, tensor__lasts, tensor__follow, tensor__row, tensor__backward_row,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

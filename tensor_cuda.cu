@@ -4219,8 +4219,10 @@ struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] 
     int64_t yb, yr, yc, xb, xr, xc, wb, wr, wc; // strides of batch, rows, columns; 0 repeats
     double alpha;
     bool add;
+    int activation;                             // cuBLASLt's epilogue for it; 0 = none
+    void *before;                               // what it is of, as y; may be NULL
 };
-enum { MM = 64, KK = 16 };
+enum { MM = 64, KK = 16, RELU_EPILOGUE = 2, GELU_EPILOGUE = 32 };
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul_tiles(matmul_t q) {
     TCU_SHARED(C, a, [KK][MM + 4]);
     TCU_SHARED(C, b, [KK][MM + 4]);
@@ -4284,6 +4286,8 @@ static uint32_t alignment_of(const void *p) {
 }
 #endif
 #ifdef TCU_HAVE_CUBLASLT
+static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE == CUBLASLT_EPILOGUE_GELU,
+              "the epilogues of matmul_t");
 // An operand of cuBLASLt's, whose matrices lie column by column: rows x columns with these steps, or turned.
 struct side_t {
     int64_t ld;
@@ -4298,6 +4302,7 @@ struct side_t {
 // y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, and nothing is turned. -> whether it was done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     bool f64 = q.dtype == TENSOR_F64;
+    if (q.activation && (f64 || (q.before && (q.n % 8 || alignment_of(q.before) < 16)))) { return false; }
     if (!at.allocator || !at.limits.libraries || class_of(q.dtype) == 2 || !q.k || q.m > INT32_MAX ||
         q.n > INT32_MAX || q.k > INT32_MAX || q.batch > INT32_MAX) {
         return false;
@@ -4306,11 +4311,14 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     if (!a.fits || !b.fits || !d.fits || d.turned || (q.batch > 1 && (q.xb < 0 || q.wb < 0 || q.yb < 0))) {
         return false;
     }
+    int32_t epilogue = (q.bias ? CUBLASLT_EPILOGUE_BIAS : 0) | q.activation |
+        (q.before ? CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU : 0);
     int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&L.matmul_tf32, __ATOMIC_RELAXED);
     product_key_t key = {{at.device, q.dtype, q.m, q.n, q.k, q.batch, a.ld, b.ld, d.ld, q.wb, q.xb, q.yb,
-                          a.turned + 2 * b.turned, (q.bias ? 1 : 0) + (q.add ? 2 : 0), tf32,
+                          a.turned + 2 * b.turned, epilogue + (q.add ? 1024 : 0), tf32,
                           alignment_of(q.w) + 1024ll * alignment_of(q.x), alignment_of(q.y),
-                          q.bias ? alignment_of(q.bias) : 0}};
+                          (q.bias ? alignment_of(q.bias) : 0) +
+                              1024ll * (q.before ? alignment_of(q.before) : 0)}};
     cudaDataType type = f64                      ? CUDA_R_64F
                         : q.dtype == TENSOR_F16  ? CUDA_R_16F
                         : q.dtype == TENSOR_BF16 ? CUDA_R_16BF
@@ -4324,7 +4332,6 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     const int64_t rows[3] = {q.n, q.k, q.n}, columns[3] = {q.k, q.m, q.m}, steps[3] = {q.wb, q.xb, q.yb};
     int32_t op[2] = {a.turned ? CUBLAS_OP_T : CUBLAS_OP_N, b.turned ? CUBLAS_OP_T : CUBLAS_OP_N};
     int32_t count = (int32_t)q.batch;
-    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     double one = q.alpha, more = q.add;
     float one32 = (float)one, more32 = (float)more;
     bool found = false;
@@ -4338,9 +4345,11 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     };
     set(CUBLASLT_MATMUL_DESC_TRANSA, &op[0], sizeof op[0]);
     set(CUBLASLT_MATMUL_DESC_TRANSB, &op[1], sizeof op[1]);
-    if (q.bias) {
-        set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-        set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &q.bias, sizeof q.bias);
+    if (epilogue) { set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue); }
+    if (q.bias) { set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &q.bias, sizeof q.bias); }
+    if (q.before) {
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &q.before, sizeof q.before);
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &d.ld, sizeof d.ld);
     }
     for (int k = 0; k < 3 && !e; k++) {
         const side_t &s = *side[k];
@@ -4409,6 +4418,7 @@ inline int matmul(const place_t &at, const matmul_t &q) {
 #ifdef TCU_HAVE_CUBLASLT
     if (matmul_by_library(at, q)) { return 0; }
 #endif
+    if (q.activation) { return TENSOR_ERR_UNSUPPORTED; }
     int64_t gx = (q.n + MM - 1) / MM, gy = (q.m + MM - 1) / MM;
     if (gy > 65535) {
         matmul_t part = q;                      // rows in slices that a grid can count
@@ -4431,9 +4441,9 @@ inline int matmul(const place_t &at, const matmul_t &q) {
 }
 
 // y = a b (+ bias of columns) (+ y) for matrices in the last two dims, batches broadcast; strides of any
-// kind.
+// kind. With an activation, for one matrix: UNSUPPORTED, nothing done, if it takes more than one call.
 inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &a, const tensor_arg_t &b,
-                   const void *bias = nullptr, bool add = false) {
+                   const void *bias = nullptr, bool add = false, int activation = 0, void *before = nullptr) {
     matmul_t q;
     tensor_arg_t batch[3] = {y, a, b};
     memset((void *)&q, 0, sizeof q);
@@ -4450,6 +4460,8 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     q.bias = bias;
     q.alpha = 1;
     q.add = add;
+    q.activation = activation;
+    q.before = before;
     for (tensor_arg_t &o : batch) { o.ndim = (uint8_t)(o.ndim - 2); }
     walk_t w = walk_of(batch, 3);
     int last = w.ndim - 1;
@@ -6949,15 +6961,24 @@ static int native_index(const place_t &where, tensor_call_t *c) {
 }
 static int native_linear(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &w = c->arg[1], &bias = c->arg[2], &y = c->arg[3];
+    const tensor_arg_t &before = c->arg[2 + c->nout];   // the activation's x if a gradient wants it, else y
+    bool relu = c->row->id == NN_OP_LINEAR_RELU, plain = c->row->id == NN_OP_LINEAR;
     if (!x.contiguous || !y.contiguous || (bias.data && !bias.contiguous)) { return NONE; }
     int64_t k = w.dims[1], n = w.dims[0], rows = n ? y.numel / n : 0;
     const int64_t from[2] = {rows, k}, to[2] = {rows, n}, turned[2] = {k, n}, by[2] =
         {w.strides[1], w.strides[0]};
-    shaped_t x2(x), y2(y), w2(w);
+    shaped_t x2(x), y2(y), u2(before), w2(w);
     reshape(x2, 2, from);
     reshape(y2, 2, to);
+    reshape(u2, 2, to);
     reshape(w2, 2, turned, by);
-    return product(at, y2.arg, x2.arg, w2.arg, bias.data);
+    if (plain) { return product(at, y2.arg, x2.arg, w2.arg, bias.data); }
+    int code = product(at, y2.arg, x2.arg, w2.arg, bias.data, false, relu ? RELU_EPILOGUE : GELU_EPILOGUE,
+                       c->nout > 1 ? before.data : nullptr);
+    if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
+    const tensor_arg_t o[2] = {y2.arg, u2.arg};
+    code = product(at, u2.arg, x2.arg, w2.arg, bias.data);
+    return code ? code : pointwise(at, relu ? TENSOR_OP_RELU : TENSOR_OP_GELU_TANH, o, 1, y.dtype, nullptr);
 }
 static int native_embedding(const place_t &where, tensor_call_t *c) {
     place_t at = where;
@@ -7421,8 +7442,8 @@ static int native(const place_t &at, tensor_call_t *c) {
         return NONE;
     case TENSOR_FAMILY_ROWS: return native_rows(at, c);
     case TENSOR_FAMILY_MATMUL:
-        return c->row->id == NN_OP_LINEAR ? native_linear(at, c) : product(at, c->arg[2], c->arg[0],
-                                                                           c->arg[1]);
+        return c->row->id == TENSOR_OP_MATMUL ? product(at, c->arg[2], c->arg[0], c->arg[1])
+                                              : native_linear(at, c);
     case TENSOR_FAMILY_INDEX: return native_index(at, c);
     case TENSOR_FAMILY_RANDOM: return native_random(at, c);
     case TENSOR_FAMILY_FILL: return native_fill(at, c);

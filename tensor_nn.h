@@ -73,6 +73,11 @@ extern "C" {
 //   bias    [out], dtype of x; NULL = none
 //   -> new [..., out];  grad dx = g w, dw = gT x, db = sum of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias);
+// tensor_relu, tensor_gelu_tanh of it, in one op: the same numbers, one tensor less (on CUDA cuBLASLt's
+// epilogue, whose rounding is its own). nn_sequential takes them where a nn_linear meets the layer.
+//   -> new [..., out];  grad as both;  errors SHAPE, DTYPE
+TENSOR_API tensor_t *tensor_linear_relu(tensor_t *x, tensor_t *weight, tensor_t *bias);
+TENSOR_API tensor_t *tensor_linear_gelu_tanh(tensor_t *x, tensor_t *weight, tensor_t *bias); // as relu's
 
 typedef struct tensor_embedding_args_t {
     const char *site_ TENSOR_INIT;
@@ -556,6 +561,8 @@ TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t 
 #define tensor_gru_cell(...) TENSOR__CALL(tensor_gru_cell, __VA_ARGS__)
 #define tensor_rnn_cell(...) TENSOR__CALL(tensor_rnn_cell, __VA_ARGS__)
 #define tensor_linear(...) TENSOR__CALL(tensor_linear, __VA_ARGS__)
+#define tensor_linear_relu(...) TENSOR__CALL(tensor_linear_relu, __VA_ARGS__)
+#define tensor_linear_gelu_tanh(...) TENSOR__CALL(tensor_linear_gelu_tanh, __VA_ARGS__)
 #define tensor_adaptive_avg_pool1d(...) TENSOR__CALL(tensor_adaptive_avg_pool1d, __VA_ARGS__)
 #define tensor_adaptive_avg_pool2d(...) TENSOR__CALL(tensor_adaptive_avg_pool2d, __VA_ARGS__)
 #define tensor_adaptive_avg_pool3d(...) TENSOR__CALL(tensor_adaptive_avg_pool3d, __VA_ARGS__)
@@ -2733,6 +2740,8 @@ typedef struct nn__cpu_t {
     X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised rows, weight, bias; mean, 1 / deviation") \
     X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, "grad x mean rstd weight", "dx, dweight, dbias from g, x, mean, 1 / deviation, weight") \
     X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, "x weight bias", "x wT + bias") \
+    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY1, "x weight bias", "gelu_tanh of x wT + bias; that, for the gradient") \
+    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY, "x weight bias", "relu of x wT + bias") \
     X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, "grad input target weight pos_weight", "dinput, dtarget from g, input, target, weight, pos_weight") \
     X(MAX_POOL1D, max_pool1d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "x", "largest of windows; its place in the plane, i32") \
     X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "x", "largest of windows; its place in the plane, i32") \
@@ -4165,8 +4174,11 @@ TENSOR__FN void nn__gemm(const tensor__gemm_t *g, int dtype) {
 
 // c[m, n] (+)= a b for one item, strides in elements.
 TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
-    tensor__gemm_t g;
-    memset(&g, 0, sizeof g);
+    tensor__gemm_t g;                   // member by member: a memset takes as long as a tiny product
+    g.a = g.b = g.bias = NULL;
+    g.c = g.scratch = NULL;
+    g.aoff = g.boff = g.coff = NULL;
+    g.accumulate = 0;
     g.m = m;
     g.n = n;
     g.k = k;
@@ -4403,8 +4415,15 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int
     nn__grad_end(&o, g, 3);
 }
 
-// ---- linear
+// ---- linear, and with its activation: that op's own kernel in place, so its bits
 
+// -> the pointwise op, -1 = none
+TENSOR__FN int nn__activation(int id) {
+    return id == NN_OP_LINEAR_RELU ? TENSOR_OP_RELU : id == NN_OP_LINEAR_GELU_TANH ? TENSOR_OP_GELU_TANH : -1;
+}
+TENSOR__FN tensor_t *nn__activate(int id, tensor_t *x) {
+    return id == NN_OP_LINEAR_RELU ? (tensor_relu)(x) : (tensor_gelu_tanh)(x);
+}
 TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
     const tensor_arg_t *x = &c->arg[0], *w = &c->arg[1];
     int64_t m = 1;
@@ -4414,7 +4433,7 @@ TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
     g->b = w->data;
     g->brs = w->strides[1];
     g->bcs = w->strides[0];
-    g->c = c->arg[3].data;
+    g->c = c->arg[c->nin + c->nout - 1].data;
     g->bias = c->arg[2].data;
 }
 TENSOR__FN uint64_t nn__scratch_linear(const tensor_call_t *c) {
@@ -4424,47 +4443,108 @@ TENSOR__FN uint64_t nn__scratch_linear(const tensor_call_t *c) {
 }
 TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     tensor__gemm_t g;
+    tensor_call_t a = *c;
+    tensor_arg_t arg[2];
+    int id = nn__activation(c->row->id);
     nn__linear_product(c, &g);
     g.scratch = c->scratch;
     nn__gemm(&g, c->arg[0].dtype);
-    return TENSOR_OK;
+    if (id < 0) return TENSOR_OK;
+    arg[0] = c->arg[c->nin + c->nout - 1];
+    arg[1] = c->arg[c->nin];
+    a.row = TENSOR__(row)(id);
+    a.arg = arg;
+    a.nin = a.nout = 1;
+    a.compute = arg[0].dtype;
+    return a.row->cpu(&a);
 }
 
-TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
+TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t *bias) {
     tensor__op_t o;
     tensor_t *const in[3] = {x, weight, bias};
     tensor_t *ready[3];
     int64_t dims[TENSOR_MAX_DIMS];
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_LINEAR), in, 3)) return TENSOR__(poison);
+    int k;
+    if (!TENSOR__(begin)(&o, nn__row(id), in, 3)) return TENSOR__(poison);
     if (!nn__floats(&o, 7)) return TENSOR__(poison);
     if (weight->ndim != 2)
-        return NN__FAIL(TENSOR_ERR_SHAPE, "linear: weight %t must be 2-d [out, in]", weight);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must be 2-d [out, in]", o.row->name, weight);
     if (x->ndim < 1 || x->dims[x->ndim - 1] != weight->dims[1])
-        return NN__FAIL(TENSOR_ERR_SHAPE, "linear: the last dim of x %t must be the %d columns of weight %t",
-                        x, weight->dims[1], weight);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: the last dim of x %t must be the %d columns of weight %t",
+                        o.row->name, x, weight->dims[1], weight);
     if (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0]))
-        return NN__FAIL(TENSOR_ERR_SHAPE, "linear: bias %t must have the %d rows of weight %t", bias,
-                        weight->dims[0], weight);
-    if (nn__is_half(x) && !TENSOR__(halves)(x))
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d rows of weight %t", o.row->name,
+                        bias, weight->dims[0], weight);
+    if (nn__is_half(x) && !TENSOR__(halves)(x)) {
+        if (id != NN_OP_LINEAR) return nn__activate(id, (tensor_linear)(x, weight, bias));
         return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
+    }
     ready[0] = nn__contiguous(x);
     ready[1] = weight;
     ready[2] = nn__contiguous(bias);
-    if (ready[0] != x || ready[2] != bias) return (tensor_linear)(ready[0], ready[1], ready[2]);
+    if (ready[0] != x || ready[2] != bias) return nn__linear(id, ready[0], ready[1], ready[2]);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     dims[x->ndim - 1] = weight->dims[0];
     TENSOR__(result)(&o, x->dtype, dims, x->ndim);
+    for (k = 0; id == NN_OP_LINEAR_GELU_TANH && o.nout == 1 && o.th->grad_mode && k < 3; k++) {
+        if (in[k] && (tensor_requires_grad)(in[k])) TENSOR__(result)(&o, x->dtype, dims, x->ndim);
+    }
     return TENSOR__(finish)(&o);
 }
+TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
+    return nn__linear(NN_OP_LINEAR, x, weight, bias);
+}
+TENSOR_API tensor_t *(tensor_linear_relu)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
+    return nn__linear(NN_OP_LINEAR_RELU, x, weight, bias);
+}
+TENSOR_API tensor_t *(tensor_linear_gelu_tanh)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
+    return nn__linear(NN_OP_LINEAR_GELU_TANH, x, weight, bias);
+}
 
+// The gradient before the activation: by the kernel of that op's gradient, from relu's y or gelu's x; with a
+// graph of it by the op itself, at relu's y, where it has the slope it has at relu's x.
+TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
+    int id = g->node->row->id, k;
+    tensor_t *gy = g->gy[0], *at, *y, *got;
+    tensor_arg_t arg[6];
+    tensor_call_t c;
+    if (nn__activation(id) < 0 || !gy) return gy;
+    at = TENSOR__(grad_out)(g, id == NN_OP_LINEAR_GELU_TANH);
+    if (at->state == TENSOR__POISON_STATE) return at;
+    if (g->create) {
+        at = (tensor_view_n)(at, at->dims, at->ndim);
+        y = nn__activate(id, at);
+        (tensor_autograd_grad)(&y, 1, &gy, &at, 1, &got, TENSOR_CREATE_GRAPH);
+        return got;
+    }
+    y = gy->refs == 1 && gy->storage->refs == 1 && (gy->flags & TENSOR__CONTIGUOUS)     // nobody else's
+            ? gy
+            : TENSOR__(make)(g->th, g->node->row->name, gy->dtype, gy->dims, gy->ndim, gy->device);
+    if (y->state == TENSOR__POISON_STATE) return y;
+    memset((void *)arg, 0, sizeof arg);
+    memset((void *)&c, 0, sizeof c);
+    for (k = 0; k < 5; k++) arg[k].role = TENSOR_READ;
+    TENSOR__(arg)(&arg[id == NN_OP_LINEAR_RELU ? 3 : 0], at, TENSOR_READ);
+    TENSOR__(arg)(&arg[4], gy, TENSOR_READ);
+    TENSOR__(arg)(&arg[5], y, TENSOR_WRITE);
+    c.row = TENSOR__(backward_row)(nn__activation(id));
+    c.arg = arg;
+    c.nin = 5;
+    c.nout = 1;
+    c.thread = g->th;
+    c.compute = gy->dtype;
+    c.device = gy->device;
+    return TENSOR__(launch)(&c) ? TENSOR__(poison) : y;
+}
 TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
-    tensor_t *w = TENSOR__(grad_in)(g, 1), *flat;
+    tensor_t *w = TENSOR__(grad_in)(g, 1), *flat = nn__grad_activation(g);
     const tensor__meta_t *x = &g->node->in[0];
     int64_t dims[2], d;
+    if (g->node->nout > 1 && g->gy[1]) flat = flat ? (tensor_add)(flat, g->gy[1]) : g->gy[1];
     dims[0] = 1;
     for (d = 0; d + 1 < x->ndim; d++) dims[0] *= x->dims[d];
     dims[1] = w->dims[0];
-    flat = (tensor_reshape_n)(g->gy[0], dims, 2);
+    flat = (tensor_reshape_n)(flat, dims, 2);
     if (TENSOR__(grad_need)(g, 0)) g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, w), x->dims, x->ndim);
     dims[1] = w->dims[1];
     if (TENSOR__(grad_need)(g, 1))
@@ -10313,18 +10393,40 @@ TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
     return x ? x : in->fail(in->self(), TENSOR_ERR_POISONED, "identity: x is NULL");
 }
 
+// What a child and the one after it come to in one op with the same bits, where no hook looks between them;
+// -1 = each runs by itself.
+TENSOR__FN tensor_t *nn__forward_LINEAR(nn_module_t *m, tensor_t *x);
+TENSOR__FN tensor_t *nn__forward_RELU(nn_module_t *m, tensor_t *x);
+TENSOR__FN tensor_t *nn__forward_GELU_TANH(nn_module_t *m, tensor_t *x);
+TENSOR__FN int nn__as_one(const nn__slot_t *s, const tensor_t *x) {
+    const nn_module_impl_t *a = s[0].child, *b = s[1].child;
+    if (!a || !b || a->hooks || b->hooks || !x || x->device || !nn__usable(a->module) ||
+        !nn__usable(b->module) || a->module->forward != nn__forward_LINEAR)
+        return -1;
+    return b->module->forward == nn__forward_RELU        ? (int)NN_OP_LINEAR_RELU
+           : b->module->forward == nn__forward_GELU_TANH ? (int)NN_OP_LINEAR_GELU_TANH
+                                                         : -1;
+}
 // What lies between two children is freed as soon as nobody needs it: the tape saves what it wants by itself,
 // so without recording that is at once. The pointer may be in the user's hands only by tensor_keep (keeps >
 // 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
-    int recording = tensor_grad_enabled(), i;
+    int recording = tensor_grad_enabled(), i, one;
     tensor_t *y = x;
     for (i = 0; i < m->impl->nslots; i++) {
         tensor_t *before = y;
         nn_module_impl_t *c = m->impl->slot[i].child;
         if (!c) continue;
-        y = (nn_forward)(c->module, before);
+        one = i + 1 < m->impl->nslots ? nn__as_one(m->impl->slot + i, before) : -1;
+        if (one >= 0) {
+            TENSOR__(push_path)(scope.thread, c->key ? c->key : m->impl->slot[i].name);
+            y = nn__linear(one, before, nn__tensor(c->module, 0), nn__tensor(c->module, 1));
+            TENSOR__(pop_path)(scope.thread);
+            i++;
+        } else {
+            y = (nn_forward)(c->module, before);
+        }
         if ((tensor_is_poison)(y)) break;
         if (!recording && before != x && before != y && before->keeps == 0 && before->home == scope.thread &&
             before->slot >= scope.mark) {

@@ -993,7 +993,8 @@ static void threads(void) {
 // f64 are the same on every machine.
 static void positions(void) {
     static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "neon"};
-    static const int64_t sizes[][3] = {{1, 5, 40}, {5, 6, 700}, {7, 9, 513}, {13, 37, 65}, {14, 150, 300},
+    static const int64_t sizes[][3] = {{1, 5, 40}, {1, 6, 3}, {1, 11, 13}, {1, 64, 64}, {5, 6, 700},
+        {7, 9, 513}, {13, 37, 65}, {14, 150, 300},
         {16, 16, 16}, {20, 21, 400}, {25, 130, 129}, {64, 70, 520}};
     uint64_t first = 0;
     for (int i = 0; i < 5; i++) {
@@ -1007,7 +1008,7 @@ static void positions(void) {
             tensor_scope_t scope = tensor_scope_begin();
             const int64_t *n = sizes[k / 4];
             int64_t da[2] = {n[0], n[2]}, db[2] = {n[2], n[1]}, dy[2] = {n[0], n[1]};
-            tensor_t *a = tensor_randn(n[0], n[2]), *b = tensor_randn(n[2], n[1]), *y;
+            tensor_t *a = tensor_randn(n[0], n[2]), *b = tensor_randn(n[2], n[1]), *y, *single;
             tensor_t *ra = tensor_contiguous(tensor_expand_n(tensor_at(a, "0:1"), da, 2));
             tensor_t *cb = tensor_contiguous(tensor_expand_n(tensor_at(b, ":, 0:1"), db, 2));
             if (k & 1) ra = tensor_mT(tensor_contiguous(tensor_mT(ra)));
@@ -1015,12 +1016,16 @@ static void positions(void) {
             y = tensor_matmul(ra, cb);
             CHECK_MSG(tensor_equal(y, tensor_expand_n(tensor_at(y, "0:1, 0:1"), dy, 2)), "%s: case %d",
                       isas[i], k);
+            single = tensor_matmul(k & 1 ? tensor_mT(tensor_contiguous(tensor_mT(a))) : a,
+                                   k & 2 ? tensor_mT(tensor_contiguous(tensor_mT(b))) : b);
             a = tensor_to(a, TENSOR_F64);
             b = tensor_to(b, TENSOR_F64);
             if (k & 1) a = tensor_mT(tensor_contiguous(tensor_mT(a)));
             if (k & 2) b = tensor_mT(tensor_contiguous(tensor_mT(b)));
             y = tensor_matmul(a, b);
             h = test_hash(h, y);
+            CHECK_MSG(tensor_allclose(tensor_to(single, TENSOR_F64), y, 1e-4, 1e-4), "%s: case %d of f32",
+                      isas[i], k);
             CHECK(fabs(tensor_item(tensor_at(y, "-1, -1")) -
                        tensor_item(tensor_sum(tensor_mul(tensor_at(a, "-1"), tensor_at(b, ":, -1")))))
                   < 1e-9);

@@ -218,6 +218,88 @@ static void argument_names(void) {
     CHECK_POISON(tensor_linear(i, x, NULL), TENSOR_ERR_DTYPE, "linear: x [2,3] is i64, must be a float");
 }
 
+// A layer with its activation in one op: the bits of both ops, and of their gradients.
+static tensor_t *activated(int one, int gelu, tensor_t *const *in) {
+    tensor_t *y;
+    if (one && gelu) return tensor_linear_gelu_tanh(in[0], in[1], in[2]);
+    if (one) return tensor_linear_relu(in[0], in[1], in[2]);
+    y = tensor_linear(in[0], in[1], in[2]);
+    return gelu ? tensor_gelu_tanh(y) : tensor_relu(y);
+}
+static int same_data(tensor_t *a, tensor_t *b) {
+    size_t size = (size_t)tensor_numel(a) * tensor_dtype_size(tensor_dtype(a));
+    a = tensor_contiguous(a), b = tensor_contiguous(b);
+    return tensor_ok() && tensor_dtype(a) == tensor_dtype(b) && tensor_numel(a) == tensor_numel(b) &&
+        (size == 0 || memcmp(tensor_data(a), tensor_data(b), size) == 0);
+}
+static int looked;
+static tensor_t *looks(nn_module_t *m, tensor_t *x, tensor_t *y, void *user) {
+    (void)m, (void)x, (void)user;
+    looked++;
+    return y;
+}
+static void linear_activations(void) {
+    static const int64_t sizes[][3] = {{1, 8, 64}, {1, 64, 64}, {32, 64, 4}, {3, 5, 7}, {0, 4, 3}, {2, 0, 3},
+                                       {4, 3, 0}, {40, 33, 1000}, {2, 5000, 3}};
+    static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16};
+    unsigned k;
+    int v, d, one, i;
+    for (v = 0; v < 16 * (int)(sizeof sizes / sizeof *sizes); v++)
+        for (d = 0; d < 4; d++) {
+            const int64_t *s = sizes[v / 16];
+            int gelu = v & 1, biased = v >> 1 & 1, turned = v >> 2 & 1, graph = v >> 3 & 1;
+            tensor_scope_t scope = tensor_scope_begin();
+            tensor_t *in[3], *plain[3], *y[2], *g[2][3], *gy, *second[2][3], *sum;
+            tensor_manual_seed((uint64_t)v);
+            in[0] = turned ? tensor_mT(tensor_randn(s[1], s[0])) : tensor_randn(s[0], s[1]);
+            in[1] = turned ? tensor_mT(tensor_randn(s[1], s[2])) : tensor_randn(s[2], s[1]);
+            in[2] = biased ? tensor_randn(s[2]) : NULL;
+            gy = tensor_to(tensor_randn(s[0], s[2]), dtypes[d]);
+            if (turned && s[0] == 3) tensor_fill_(tensor_at(in[0], "1"), NAN);
+            for (i = 0; i < 2 + biased; i++) in[i] = tensor_requires_grad_(tensor_to(in[i], dtypes[d]), 1);
+            for (i = 0; i < 3; i++) plain[i] = in[i] ? tensor_detach(in[i]) : NULL;
+            CHECK_MSG(same_data(activated(0, gelu, plain), activated(1, gelu, plain)), "%d %d", v, d);
+            for (one = 0; one < 2; one++) {
+                y[one] = activated(one, gelu, in);
+                CHECK(tensor_autograd_grad(&y[one], 1, &gy, in, 2 + biased, g[one],
+                                           graph ? TENSOR_CREATE_GRAPH : 0) == 0);
+                if (!graph) continue;
+                sum = tensor_add(tensor_sum(tensor_sin(g[one][0])), tensor_sum(tensor_sin(g[one][1])));
+                CHECK(tensor_autograd_grad(&sum, 1, NULL, in, 2, second[one], TENSOR_ALLOW_UNUSED) == 0);
+            }
+            CHECK_MSG(same_data(y[0], y[1]), "%d %d", v, d);
+            for (i = 0; i < 2 + biased; i++) CHECK_MSG(same_data(g[0][i], g[1][i]), "%d %d %d", v, d, i);
+            for (i = 0; graph && i < 2; i++)
+                CHECK_MSG(same_data(second[0][i], second[1][i]), "second %d %d %d", v, d, i);
+            CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+            tensor_scope_end(scope);
+        }
+    for (k = 0; k < 2; k++) {           // a sequence runs it where no hook looks between the two
+        nn_module_t *first = nn_linear(6, 16), *act = k ? nn_gelu_tanh() : nn_relu();
+        nn_module_t *m = nn_sequential(first, act, nn_linear(16, 3), nn_tanh());
+        nn_module_t *pair = nn_sequential(first, act);
+        tensor_t *x = tensor_randn(5, 6), *y[2], *g[2], *w = nn_get(first, "weight"), *half[2];
+        int64_t hook;
+        y[0] = nn_forward(m, x);
+        half[0] = nn_forward(pair, x);
+        CHECK_TEXT(tensor_grad_fn_name(half[0]), k ? "linear_gelu_tanh" : "linear_relu");
+        hook = nn_register_forward_hook(k ? act : first, looks, NULL);
+        half[1] = nn_forward(pair, x);
+        CHECK_TEXT(tensor_grad_fn_name(half[1]), k ? "gelu_tanh" : "relu");
+        y[1] = nn_forward(m, x);
+        CHECK(looked == 2 * (int)k + 2 && same_data(y[0], y[1]) && same_data(half[0], half[1]));
+        for (i = 0; i < 2; i++) {
+            y[i] = tensor_sum(y[i]);
+            CHECK(tensor_autograd_grad(&y[i], 1, NULL, &w, 1, &g[i], 0) == 0);
+        }
+        CHECK(same_data(g[0], g[1]));
+        CHECK(nn_remove_hook(k ? act : first, hook));
+        CHECK_POISON(nn_forward(m, tensor_ones(2, 5)), TENSOR_ERR_SHAPE, "in 0");
+        nn_free(m);
+        nn_free(pair);
+    }
+}
+
 // A constructor that finds no memory says which and where.
 static void constructors_out_of_memory(void) {
     tensor_set_memory_limit(1);
@@ -1590,6 +1672,7 @@ int main(void) {
     RUN(freed_objects);
     RUN(null_arguments);
     RUN(argument_names);
+    RUN(linear_activations);
     RUN(constructors_out_of_memory);
     RUN(paths);
     RUN(sharing);

@@ -83,6 +83,10 @@ static int digit(const char *digits, int v) {
 
 ROW(LINEAR, tensor_linear(in[0], in[1], B(2)), "3x4 2x4 2", "3x4 2x4 2", "2x3x2 3x2", "4 3x4 3", "1x1 1x1 1",
     "5x3 4x3")
+ROW(LINEAR_GELU_TANH, tensor_linear_gelu_tanh(in[0], in[1], B(2)), "3x4 2x4 2", "3x4 2x4 2", "2x3x2 3x2",
+    "4 3x4 3", "1x1 1x1 1", "5x3 4x3")
+ROW(LINEAR_RELU, tensor_linear_relu(in[0], in[1], B(2)), "3x4 2x4 2", "3x4 2x4 2", "2x3x2 3x2", "4 3x4 3",
+    "1x1 1x1 1", "5x3 4x3")
 
 // x weight bias; the last one has no batch
 ROW(CONV1D,

@@ -49,11 +49,11 @@ static void scribble(void *p, size_t n) {
 }
 
 // ----------------------------------------------------------------------------- cuBLASLt
-struct desc_t { unsigned magic; int compute, scale, turned[2], epilogue; const void *bias; };
+struct desc_t { unsigned magic; int compute, scale, turned[2], epilogue; const void *bias; void *aux; long long aux_ld; };
 struct layout_t { unsigned magic; int type; unsigned long long rows, columns; long long ld; int batch, more; long long stride; };
 struct wish_t { unsigned magic; unsigned align[4], sums; unsigned long long most; };
 struct algo_t { unsigned magic, align[4]; unsigned long long problem, workspace; };
-enum { DESC = 0xD15C, LAYOUT = 0x1A70, WISH = 0x315A, ALGO = 0xA160, HANDLE = 0x4A4D };
+enum { AUX = 128, DESC = 0xD15C, LAYOUT = 0x1A70, WISH = 0x315A, ALGO = 0xA160, HANDLE = 0x4A4D };
 static_assert(sizeof(desc_t) <= sizeof(cublasLtMatmulDescOpaque_t) && sizeof(layout_t) <= sizeof(cublasLtMatrixLayoutOpaque_t) &&
               sizeof(wish_t) <= sizeof(cublasLtMatmulPreferenceOpaque_t) && sizeof(algo_t) <= sizeof(cublasLtMatmulAlgo_t), "");
 struct blas_t { unsigned magic; int device; };
@@ -81,7 +81,7 @@ static cublasStatus_t lt_desc(cublasLtMatmulDesc_t d, size_t n, cublasComputeTyp
     demand(n == sizeof *d, "size of a description");
     demand((compute == CUBLAS_COMPUTE_64F) == (scale == CUDA_R_64F), "compute and scale types");
     std::memset((void *)d, 0, n);
-    *(desc_t *)d = {DESC, compute, scale, {CUBLAS_OP_N, CUBLAS_OP_N}, CUBLASLT_EPILOGUE_DEFAULT, nullptr};
+    *(desc_t *)d = {DESC, compute, scale, {CUBLAS_OP_N, CUBLAS_OP_N}, CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0};
     return ready();
 }
 static cublasStatus_t lt_desc_set(cublasLtMatmulDesc_t p, cublasLtMatmulDescAttributes_t name, const void *v, size_t n) {
@@ -92,6 +92,8 @@ static cublasStatus_t lt_desc_set(cublasLtMatmulDesc_t p, cublasLtMatmulDescAttr
     case CUBLASLT_MATMUL_DESC_TRANSB: demand(n == 4, "size"); std::memcpy(&d->turned[1], v, 4); break;
     case CUBLASLT_MATMUL_DESC_EPILOGUE: demand(n == 4, "size"); std::memcpy(&d->epilogue, v, 4); break;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: demand(n == 8, "size"); std::memcpy(&d->bias, v, 8); break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: demand(n == 8, "size"); std::memcpy(&d->aux, v, 8); break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: demand(n == 8, "size"); std::memcpy(&d->aux_ld, v, 8); break;
     default: illegal("attribute of a description");
     }
     return ready();
@@ -136,6 +138,7 @@ static unsigned long long problem_of(const desc_t &d, const layout_t *const *l) 
     unsigned long long h = 1;
     auto mix = [&](unsigned long long v) { h = (h ^ v) * 0x9E3779B97F4A7C15u; h ^= h >> 29; };
     mix((unsigned)d.compute), mix((unsigned)d.turned[0]), mix((unsigned)d.turned[1]), mix((unsigned)d.epilogue);
+    mix((unsigned long long)d.aux_ld), mix((uintptr_t)d.aux % 16);
     for (int k = 0; k < 4; k++) {
         mix((unsigned)l[k]->type), mix(l[k]->rows), mix(l[k]->columns), mix((unsigned long long)l[k]->ld);
         mix((unsigned)l[k]->batch), mix((unsigned long long)l[k]->stride);
@@ -156,7 +159,14 @@ static void agree(const desc_t &d, const layout_t *const *l) {
     demand(d.compute != CUBLAS_COMPUTE_32F_FAST_TF32 || l[0]->type == CUDA_R_32F, "TF32 for what is not f32");
     demand(l[3]->batch == 1 || l[3]->stride >= l[3]->ld * (long long)(l[3]->columns - 1) + (long long)l[3]->rows ||
                l[3]->ld >= l[3]->stride * l[3]->batch, "results that overlap");
-    demand((d.epilogue == CUBLASLT_EPILOGUE_BIAS) == (d.bias != nullptr), "epilogue");
+    // The epilogues are bits: an activation, its bias, a matrix beside. cublasLt.h's rules for that one: a mask of
+    // bits, rows of 128, or gelu's x, rows of 8.
+    int bits = d.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 0 : d.epilogue, act = bits & ~(CUBLASLT_EPILOGUE_BIAS | AUX);
+    demand(act == 0 || act == CUBLASLT_EPILOGUE_RELU || act == CUBLASLT_EPILOGUE_GELU, "epilogue");
+    demand(!(bits & CUBLASLT_EPILOGUE_BIAS) == !d.bias && !(bits & AUX) == !d.aux && (act || !d.aux), "epilogue");
+    demand(!act || d.compute != CUBLAS_COMPUTE_64F, "an activation of f64");
+    demand(!d.aux || (d.aux_ld >= (long long)l[3]->rows && d.aux_ld % (act == CUBLASLT_EPILOGUE_RELU ? 128 : 8) == 0 &&
+                      (uintptr_t)d.aux % 16 == 0 && l[3]->batch == 1), "matrix beside the result");
 }
 static cublasStatus_t lt_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                    cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t p, int wanted,
@@ -197,6 +207,9 @@ static cublasStatus_t lt_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, con
         demand((uintptr_t)at[k] % algo->align[k] == 0, "less aligned than planned");
         demand(cusim::on_device(at[k], (size_t)last * bytes_of((cudaDataType)l[k]->type)), "a matrix that is not on the device");
     }
+    demand(!what.aux || cusim::on_device(what.aux, (size_t)what.aux_ld * l[3]->columns *
+                                                       (what.epilogue & CUBLASLT_EPILOGUE_GELU ? bytes_of((cudaDataType)l[3]->type) : 1) /
+                                                       (what.epilogue & CUBLASLT_EPILOGUE_GELU ? 1 : 8)), "the matrix beside");
     demand(!what.bias || cusim::on_device(what.bias, (size_t)l[3]->rows * bytes_of((cudaDataType)l[3]->type)), "bias");
     if (ready()) { return CUBLAS_STATUS_EXECUTION_FAILED; }
     bool f64 = what.scale == CUDA_R_64F, rounds = what.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -204,10 +217,12 @@ static cublasStatus_t lt_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, con
     layout_t A = *l[0], B = *l[1], C = *l[2], D = *l[3];
     fakes.products++;
     fakes.rounded += rounds;
+    fakes.activated += (what.epilogue & (CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_GELU)) != 0;
     cudaError_t e = cusim::enqueue(s, [=] {
         bool ta = what.turned[0] == CUBLAS_OP_T, tb = what.turned[1] == CUBLAS_OP_T;
         long long n = (long long)D.rows, m = (long long)D.columns, inner = (long long)(ta ? A.rows : A.columns);
         cudaDataType t = (cudaDataType)D.type;
+        bool relu = what.epilogue & CUBLASLT_EPILOGUE_RELU, gelu = what.epilogue & CUBLASLT_EPILOGUE_GELU;
         scribble(space, bytes);
         for (int z = 0; z < D.batch; z++) {
             for (long long j = 0; j < m; j++) {
@@ -220,7 +235,15 @@ static cublasStatus_t lt_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, con
                     }
                     sum *= by;
                     if (more != 0) { sum += more * get(c, t, z * C.stride + j * C.ld + i); }
-                    put(d, t, z * D.stride + j * D.ld + i, sum + (what.bias ? get(what.bias, t, i) : 0));
+                    sum += what.bias ? get(what.bias, t, i) : 0;
+                    if (what.aux && gelu) { put(what.aux, t, j * what.aux_ld + i, sum); }
+                    if (what.aux && relu) {
+                        unsigned char *mask = (unsigned char *)what.aux + (j * what.aux_ld + i) / 8;
+                        *mask = (unsigned char)((*mask & ~(1 << i % 8)) | (sum > 0) << i % 8);
+                    }
+                    if (relu) { sum = std::fmax(sum, 0); }
+                    if (gelu) { sum = 0.5 * sum * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum))); }
+                    put(d, t, z * D.stride + j * D.ld + i, sum);
                 }
             }
         }

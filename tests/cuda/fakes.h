@@ -14,5 +14,6 @@ struct fakes_t {
     long plans = 0;                     // asked for: heuristics of cuBLASLt, plans made of cuDNN
     long rounded = 0;                   // executed with factors of TF32
     long fused = 0;                     // convolutions executed with their bias
+    long activated = 0;                 // products executed with an activation
 };
 extern fakes_t fakes;

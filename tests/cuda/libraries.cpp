@@ -1,7 +1,7 @@
 // libraries.cpp - products, convolutions, attention and batch norm by cuBLASLt and cuDNN, which are fakes (fakes.h), against the CPU's;
 // libraries that are missing, of another version or fail; and the plans that the real cuDNN, where it is installed,
 // makes without a GPU
-#define TCU_POINTWISE_ROWS(X) X(CLONE, clone) X(ADD, add) X(MUL, mul)
+#define TCU_POINTWISE_ROWS(X) X(CLONE, clone) X(ADD, add) X(MUL, mul) X(RELU, relu) X(GELU_TANH, gelu_tanh)
 #include "../../tensor_cuda.cu"
 #include "check.h"
 #include "fakes.h"
@@ -86,6 +86,42 @@ static void products() {
     both_ways([] { return tensor_matmul(on(tensor_zeros(0, 3, 2)), on(tensor_zeros(0, 2, 4))); }, tensor_zeros(0, 3, 4), TENSOR_F32, 0);
     tensor_t *i = tensor_to(tensor_reshape(tensor_arange(0, 6, 1, TENSOR_F32), 2, 3), TENSOR_I64);
     both_ways([&] { return tensor_matmul(on(i), on(tensor_mT(i))); }, tensor_matmul(i, tensor_mT(i)), TENSOR_F64, 0);
+}
+
+// Linear with its activation: one call of the library, without it or for what it has no epilogue for (f64; gelu's x
+// beside, in rows that are no multiple of 8) the product and the activation. Gradients are the CPU's.
+static void activations() {
+    static const int64_t sizes[][3] = {{5, 3, 7}, {1, 8, 4}, {64, 16, 32}, {33, 65, 17}, {6, 24, 1}};
+    for (int dtype : floats) {
+        for (int kind = 0; kind < 4; kind++) {
+            for (auto &s : sizes) {
+                tensor_scope_t scope = tensor_scope_begin();
+                bool gelu = kind & 1, f64 = dtype == TENSOR_F64;
+                tensor_t *x = random_of(dtype, {s[0], s[2]}), *w = random_of(dtype, {s[1], s[2]}), *fx = on(x), *fw = on(w);
+                tensor_t *b = kind & 2 ? random_of(dtype, {s[1]}) : NULL, *fb = b ? on(b) : NULL, *want, *got;
+                tensor_t *gy = tensor_to(tensor_mul_scalar(tensor_randn(s[0], s[1]), 0.1), (tensor_dtype_t)dtype), *fg = on(gy);
+                auto layer = [&](tensor_t *at, tensor_t *of, tensor_t *with) {
+                    return gelu ? tensor_linear_gelu_tanh(at, of, with) : tensor_linear_relu(at, of, with);
+                };
+                long before = fakes.activated;
+                both_ways([&] { return layer(fx, fw, fb); }, layer(x, w, b), dtype);
+                CHECK(fakes.activated - before == !f64);
+                tensor_requires_grad_(w, 1), tensor_requires_grad_(fw, 1);
+                before = fakes.activated;
+                both_ways([&] { return layer(fx, fw, fb); }, layer(x, w, b), dtype);
+                CHECK(fakes.activated - before == (!f64 && (!gelu || s[1] % 8 == 0)));
+                for (int use = 0; use < 2; use++) {
+                    tensor_cuda_set_libraries(use);
+                    tensor_t *y = layer(x, w, b), *fy = layer(fx, fw, fb);
+                    CHECK(tensor_autograd_grad(&y, 1, &gy, &w, 1, &want, 0) == 0);
+                    CHECK(tensor_autograd_grad(&fy, 1, &fg, &fw, 1, &got, 0) == 0 && near(got, want, dtype));
+                }
+                tensor_scope_end(scope);
+            }
+        }
+    }
+    both_ways([] { return tensor_linear_relu(on(tensor_ones(3, 0)), on(tensor_ones(2, 0)), on(tensor_neg(tensor_ones(2)))); },
+              tensor_zeros(3, 2), TENSOR_F32, 0);
 }
 
 struct conv_case_t { int rank; int64_t images, cin, cout, size, kernel, stride, pad, dilation, groups, more; };
@@ -630,6 +666,7 @@ int main() {
     CHECK(tensor_cuda_init() == 0);
     tensor_manual_seed(3);
     products();
+    activations();
     convolutions();
     attentions();
     images();
