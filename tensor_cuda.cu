@@ -88,7 +88,12 @@ static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block
 #define TCU_CUDNN_FUNCTIONS(X)                                                                               \
     X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetErrorString) X(cudnnGetLastErrorString)       \
     X(cudnnGetVersion) X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor)                      \
-    X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendFinalize) X(cudnnBackendExecute)
+    X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendFinalize) X(cudnnBackendExecute)   \
+    X(cudnnCreateRNNDescriptor) X(cudnnDestroyRNNDescriptor) X(cudnnSetRNNDescriptor_v8)                     \
+    X(cudnnCreateRNNDataDescriptor) X(cudnnDestroyRNNDataDescriptor) X(cudnnSetRNNDataDescriptor)            \
+    X(cudnnCreateTensorDescriptor) X(cudnnDestroyTensorDescriptor) X(cudnnSetTensorNdDescriptor)             \
+    X(cudnnGetRNNWeightSpaceSize) X(cudnnGetRNNTempSpaceSizes) X(cudnnGetRNNWeightParams)                    \
+    X(cudnnRNNForward) X(cudnnRNNBackwardData_v8) X(cudnnRNNBackwardWeights_v8)
 #else
 #define TCU_CUDNN_FUNCTIONS(X)
 #endif
@@ -5456,6 +5461,183 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
     return back || !code_of(tcu_launch(variance_of, grid_for(at, a[6].numel, THREADS), THREADS, 0, at.stream,
                                        (float *)a[6].data, (const float *)a[5].data, a[6].numel, eps));
 }
+
+// A whole recurrent net (NN_OP_NET), described for one call: that costs less than a plan's key. Sizes in
+// bytes.
+struct net_t {
+    cudnnRNNDescriptor_t net = nullptr;
+    cudnnRNNDataDescriptor_t x = nullptr, y = nullptr;
+    cudnnTensorDescriptor_t h = nullptr, part[2] = {};      // part: what cudnnGetRNNWeightParams fills
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+    size_t weights = 0, work = 0, kept = 0;
+    const int64_t *p, ends, gates, features;                // ends: layers times directions
+    int64_t size;                                           // of an element
+    // With L.lock
+    net_t(int device, int dtype, const int64_t *dims, const int64_t *p_)
+        : p(p_), ends(p[1] * p[2]), gates(nn_gates(p[0])), features(dims[2]), size(size_of(dtype)) {
+        const int64_t steps = dims[p[4] != 0], items = dims[!p[4]], most = INT32_MAX;
+        cudnnDataType_t type = dnn_type(dtype);
+        bool half = size == 2, tf32 = !__atomic_load_n(&L.no_conv_tf32, __ATOMIC_RELAXED);
+        int *length = nullptr;
+        const int state[3] = {(int)ends, (int)items, (int)p[5]}, step[3] = {state[1] * state[2], state[2], 1};
+        if (steps > most || items > most || features > most || p[5] * p[2] > most || items * p[5] > most ||
+            !(length = (int *)malloc((size_t)items * sizeof *length))) {
+            status = CUDNN_STATUS_NOT_SUPPORTED;
+            return;
+        }
+        for (int64_t k = 0; k < items; k++) { length[k] = (int)steps; }
+        check(lib.cudnnCreateRNNDescriptor_(&net));
+        for (auto *d : {&x, &y}) {
+            bool mine = d == &y;
+            if (!status) { check(lib.cudnnCreateRNNDataDescriptor_(d)); }
+            if (!status) {
+                check(lib.cudnnSetRNNDataDescriptor_(*d, type, p[4] ?
+                                                     CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED
+                                                                    : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
+                                                     (int)steps, (int)items,
+                                                     (int)(mine ? p[5] * p[2] : features), length, nullptr));
+            }
+        }
+        free(length);
+        for (auto *d : {&h, &part[0], &part[1]}) {
+            if (!status) { check(lib.cudnnCreateTensorDescriptor_(d)); }
+        }
+        if (!status) { check(lib.cudnnSetTensorNdDescriptor_(h, type, 3, state, step)); }
+        if (!status) {
+            static const cudnnRNNMode_t modes[] = {CUDNN_RNN_TANH, CUDNN_RNN_RELU, CUDNN_LSTM, CUDNN_GRU};
+            check(lib.cudnnSetRNNDescriptor_v8_(
+                net, CUDNN_RNN_ALGO_STANDARD, modes[p[0]], p[3] ? CUDNN_RNN_NO_BIAS : CUDNN_RNN_DOUBLE_BIAS,
+                p[2] == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, type,
+                CUDNN_DATA_FLOAT, half ? CUDNN_TENSOR_OP_MATH : tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH,
+                (int)features, (int)p[5], (int)p[5], (int)p[1], nullptr, CUDNN_RNN_PADDED_IO_ENABLED));
+        }
+        if (L.properties) { return; }                       // the rest wants a device
+        cudnnHandle_t handle = L.dnn[device];
+        if (!status) { check(lib.cudnnGetRNNWeightSpaceSize_(handle, net, &weights)); }
+        if (!status) { check(lib.cudnnGetRNNTempSpaceSizes_(handle, net, mode(), x, &work, &kept)); }
+    }
+    ~net_t() {
+        if (net) { lib.cudnnDestroyRNNDescriptor_(net); }
+        for (auto *d : {x, y}) {
+            if (d) { lib.cudnnDestroyRNNDataDescriptor_(d); }
+        }
+        for (auto *d : {h, part[0], part[1]}) {
+            if (d) { lib.cudnnDestroyTensorDescriptor_(d); }
+        }
+    }
+    net_t(const net_t &) = delete;
+    static int64_t nn_gates(int64_t kind) { return kind == NN__LSTM_NET ? 4 : kind == NN__GRU_NET ? 3 : 1; }
+    cudnnForwardMode_t mode() const { return p[6] ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE; }
+    bool check(cudnnStatus_t s) {
+        if (!status) { status = s; }
+        return dnn_said("a recurrent net", s, true);
+    }
+    // f(place with us, place in cuDNN's space, bytes) of each matrix, then of each bias -> whether cuDNN told
+    template <class F> bool parts(cudnnHandle_t handle, void *space, F f) {
+        int64_t ours = 0;
+        for (int bias = 0; bias < (p[3] ? 1 : 2) && !status; bias++) {
+            for (int64_t k = 0; k < ends * 2 * gates && !status; k++) {
+                int64_t end = k / (2 * gates), id = k % (2 * gates);
+                void *at[2] = {};
+                if (!check(lib.cudnnGetRNNWeightParams_(handle, net, (int)end, weights, space, (int)id,
+                                                        part[0],
+                                                        &at[0], part[1], &at[1]))) {
+                    break;
+                }
+                int64_t from = id >= gates ? p[5] : end < p[2] ? features : p[5] * p[2];
+                int64_t bytes = p[5] * (bias ? 1 : from) * size;
+                f(ours, (char *)at[bias] - (char *)space, bytes);
+                ours += bytes;
+            }
+        }
+        return !status;
+    }
+    // Copies weights into cuDNN's space, or out of it, in as few pieces as there are.
+    void move(cudnnHandle_t handle, char *ours, char *space, bool out, cudaStream_t stream) {
+        int64_t a = 0, b = 0, n = 0;
+        auto flush = [&] {
+            cudaError_t e = !n ? cudaSuccess : cudaMemcpyAsync(out ? ours + a : space + b, out ? space + b :
+                                                               ours + a,
+                                                               (size_t)n, cudaMemcpyDeviceToDevice, stream);
+            if (code_of(e)) { status = CUDNN_STATUS_INTERNAL_ERROR; }
+        };
+        parts(handle, space, [&](int64_t from, int64_t to, int64_t bytes) {
+            if (from != a + n || to != b + n) {
+                flush();
+                a = from, b = to, n = 0;
+            }
+            n += bytes;
+        });
+        flush();
+    }
+};
+static int64_t backend_net(int index, int dtype, const int64_t *dims, const tensor_params_t *p) {
+    if (__atomic_load_n(&L.off, __ATOMIC_RELAXED) || dtype == TENSOR_F64) { return -1; }
+    on_device_t leave(index);
+    std::lock_guard<std::mutex> hold(L.lock);
+    if (!library_ready(LIBRARY_CUDNN, index)) { return -1; }
+    net_t net(index, dtype, dims, p->i);
+    return net.status ? -1 : (int64_t)net.kept;
+}
+// -> whether it was done
+static bool net_by_library(const place_t &at, const tensor_call_t *c) {
+    const bool back = c->row->id == NN_OP_NET_BACKWARD;
+    const tensor_arg_t *a = c->arg, &x = a[back], &w = a[1 + back], &y = a[back ? 3 : 4];
+    const tensor_arg_t &states = a[back ? 7 : 5], &kept = a[back ? 4 : 6];
+    const void *h0 = a[back ? 5 : 2].data, *c0 = a[back ? 6 : 3].data;
+    if (!at.allocator || !at.limits.libraries) { return false; }
+    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
+    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+    cudnnHandle_t handle = L.dnn[at.device];
+    relaxed_t leave;
+    net_t net(at.device, x.dtype, x.dims, c->p->i);
+    const size_t ours = (size_t)(w.numel * net.size);
+    bool same = net.weights == ours;
+    if (net.status || (size_t)kept.numel < net.kept || !net.check(lib.cudnnSetStream_(handle, at.stream)) ||
+        !net.parts(handle, w.data, [&](int64_t from, int64_t to, int64_t) { same = same && from == to; })) {
+        return false;
+    }
+    auto lines = [](size_t n) { return (n + 255) / 256 * 256; };
+    size_t more = same ? 0 : lines(net.weights);
+    workspace_t room(at.allocator, at.device, at.stream,
+                     (int64_t)(lines(net.work) + more + (back ? lines(net.kept) + more : 0)));
+    if (room.failed) { return false; }
+    char *work = (char *)room.at, *space = same ? (char *)w.data : work + lines(net.work);
+    char *state = (char *)states.data, *cells = state && net.p[0] == NN__LSTM_NET
+        ? state + states.numel / 2 * net.size : nullptr;
+    if (!same) { net.move(handle, (char *)w.data, space, false, at.stream); }
+    if (!back) {
+        if (!net.status) {
+            net.check(lib.cudnnRNNForward_(handle, net.net, net.mode(), nullptr, net.x, x.data, net.y,
+                                           y.data, net.h,
+                                           h0, state, net.h, c0, cells, net.weights, space, net.work, work,
+                                           net.kept, net.kept ? kept.data : nullptr));
+        }
+    } else {                                    // what was kept changes: backward may come again
+        char *copy = work + lines(net.work) + more, *dw = same ? (char *)a[9].data : copy + lines(net.kept);
+        cudaError_t e = cudaMemcpyAsync(copy, kept.data, net.kept, cudaMemcpyDeviceToDevice, at.stream);
+        if (!e) { e = cudaMemsetAsync(dw, 0, net.weights, at.stream); }
+        if (code_of(e)) { return false; }
+        auto given = [&](int k) { return a[k].numel ? a[k].data : nullptr; };
+        if (!net.status) {
+            net.check(lib.cudnnRNNBackwardData_v8_(handle, net.net, nullptr, net.y, y.data, a[0].data, net.x,
+                                                   a[8].data, net.h, h0, state, given(10), net.h, c0, cells,
+                                                   given(11), net.weights, space, net.work, work, net.kept,
+                                                   copy));
+        }
+        if (!net.status) {
+            net.check(lib.cudnnRNNBackwardWeights_v8_(handle, net.net, CUDNN_WGRAD_MODE_ADD, nullptr, net.x,
+                                                      x.data, net.h, h0, net.y, y.data, net.weights, dw,
+                                                      net.work, work, net.kept, copy));
+        }
+        if (!net.status && !same) { net.move(handle, (char *)a[9].data, dw, true, at.stream); }
+    }
+    if (net.status) { return false; }
+    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    return true;
+}
+#else
+static int64_t backend_net(int, int, const int64_t *, const tensor_params_t *) { return -1; }
 #endif
 
 // ------------------------------------------------------------------------------
@@ -7324,6 +7506,12 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
 }
 static int native_recurrent(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype;
+    if (c->row->id >= NN_OP_END) {
+#ifdef TCU_HAVE_CUDNN
+        if (is_dense(c) && net_by_library(at, c)) { return 0; }
+#endif
+        return NONE;
+    }
     if (!is_dense(c)) { return NONE; }
     return dtype == TENSOR_F32   ? recurrent<float>(at, c)
            : dtype == TENSOR_F64 ? recurrent<double>(at, c) : (int)NONE;
@@ -7683,12 +7871,12 @@ static int backend_run(tensor_call_t *c) {
                                                                         row->name);
     }
     code = native(at, c);
-    bool here = code == TENSOR_ERR_UNSUPPORTED;
-    if (key < COUNTED) {
+    bool here = code == TENSOR_ERR_UNSUPPORTED, net = row->id >= NN_OP_END;      // a net is the front's then
+    if (key < COUNTED && !net) {
         __atomic_store_n(&G.name[key], row->name, __ATOMIC_RELAXED);
         __atomic_fetch_add(here ? &G.fallback[key] : &G.native[key], 1, __ATOMIC_RELAXED);
     }
-    if (here) { code = fall_back(c, s); }
+    if (here && !net) { code = fall_back(c, s); }
     call_after(s, c);
     if (here) { return code; }
     if (code == TENSOR_ERR_CUDA) { raise_cuda(row->name); }
@@ -7701,7 +7889,7 @@ static int backend_run(tensor_call_t *c) {
 static const tensor_backend_t backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
         backend_copy, backend_aside, backend_recording, backend_site,
-    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1};
+    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1, backend_net};
 #undef TCU_RUN4
 
 static bool is_set(const char *name) {          // an environment variable, to anything but 0

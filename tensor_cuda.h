@@ -285,7 +285,7 @@ TENSOR_API int tensor_cuda_set_libraries(int on);
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_matmul_tf32(int on);
 
-// Whether f32 convolutions may (torch.backends.cudnn.allow_tf32, on there too).
+// Whether f32 convolutions and cuDNN's recurrent nets may (torch.backends.cudnn.allow_tf32, on there too).
 //   on      1 (default) or 0
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_conv_tf32(int on);

@@ -225,6 +225,79 @@ static void attentions() {
         CHECK(near(second(fx), second(x), TENSOR_BF16));
     }
 }
+// Whole recurrent nets, forward and back: kinds, layers, directions, no bias, items first, states given; weights
+// that lie as cuDNN has them and that do not.
+static void nets() {
+    static const struct { int kind, layers, both, bare, first, states; int64_t t, n, i, h, proj; double drop; } shapes[] = {
+        {2, 1, 0, 0, 0, 1, 3, 2, 3, 4, 0, 0}, {2, 2, 1, 0, 1, 1, 3, 2, 3, 2, 0, 0}, {2, 2, 0, 1, 0, 0, 4, 1, 2, 3, 0, 0}, {3, 1, 0, 0, 0, 0, 3, 2, 3, 4, 0, 0},
+        {3, 2, 1, 0, 1, 1, 2, 3, 4, 3, 0, 0}, {0, 2, 1, 0, 0, 1, 3, 2, 3, 4, 0, 0}, {1, 1, 1, 1, 1, 0, 2, 2, 5, 3, 0, 0}, {3, 3, 0, 0, 0, 1, 3, 0, 2, 3, 0, 0},
+        {2, 2, 0, 0, 0, 1, 3, 2, 3, 4, 0, 1.0}, {2, 1, 0, 0, 0, 0, 3, 2, 3, 4, 2, 0}};
+    tensor_cuda_set_conv_tf32(0);
+    for (int dtype : floats) {
+        for (auto &c : shapes) {
+            tensor_scope_t scope = tensor_scope_begin();
+            std::vector<tensor_t *> in;
+            const int64_t gates = c.kind == 2 ? 4 : c.kind == 3 ? 3 : 1, dirs = c.both ? 2 : 1, ends = c.layers * dirs, out = c.proj ? c.proj : c.h;
+            bool one = c.n == 0;                    // [T, I]: no items
+            auto some = [&](std::vector<int64_t> d) { in.push_back(tensor_to(tensor_mul_scalar(tensor_randn_n(d.data(), (int)d.size()), 0.5), (tensor_dtype_t)dtype)); };
+            some(one ? std::vector<int64_t>{c.t, c.i} : c.first ? std::vector<int64_t>{c.n, c.t, c.i} : std::vector<int64_t>{c.t, c.n, c.i});
+            for (int64_t e = 0; e < ends; e++) {
+                some({gates * c.h, e < dirs ? c.i : out * dirs}), some({gates * c.h, out});
+                if (!c.bare) { some({gates * c.h}), some({gates * c.h}); }
+                if (c.proj) { some({c.proj, c.h}); }
+            }
+            size_t last = in.size();
+            for (int k = 0; k < (c.states ? c.kind == 2 ? 2 : 1 : 0); k++) { some(one ? std::vector<int64_t>{ends, c.h} : std::vector<int64_t>{ends, c.n, c.h}); }
+            std::vector<tensor_t *> far, want(in.size()), got(in.size());
+            for (tensor_t *&x : in) { x = tensor_requires_grad_(x, 1), far.push_back(tensor_requires_grad_(on(tensor_detach(x)), 1)); }
+            auto run = [&](std::vector<tensor_t *> &x, int what) {
+                tensor_rnn_args_t a;
+                a.surplus_ = TENSOR__NO_SURPLUS;
+                a.x = x[0], a.weights = x.data() + 1, a.layers = c.layers, a.bidirectional = c.both, a.no_bias = c.bare, a.batch_first = c.first;
+                a.relu = c.kind == 1, a.proj_size = c.proj, a.dropout = c.drop, a.training = 1;
+                a.h = c.states ? x[last] : NULL, a.c = c.states && c.kind == 2 ? x[last + 1] : NULL;
+                tensor_state_t s = c.kind == 2 ? tensor_lstm_with(a) : c.kind == 3 ? tensor_gru_with(a) : tensor_rnn_with(a);
+                tensor_t *list[3] = {tensor_flatten(s.y, 0, -1), tensor_flatten(s.h, 0, -1), s.c ? tensor_flatten(s.c, 0, -1) : NULL};
+                return what ? s.y : tensor_cat_n(list, s.c ? 3 : 2, 0);
+            };
+            bool takes = dtype != TENSOR_F64 && !c.proj;
+            for (int what = 0; what < 2; what++) {              // with the states' gradients, and of y alone
+                tensor_t *y = run(in, what), *gy = tensor_to(tensor_randn_like(y), (tensor_dtype_t)dtype), *gfar = on(gy);
+                CHECK(tensor_autograd_grad(&y, 1, &gy, in.data(), (int)in.size(), want.data(), TENSOR_ALLOW_UNUSED) == 0);
+                for (int way = 0; way < 3; way++) {             // 0 without libraries, 2 with gaps between weights
+                    tensor_cuda_set_libraries(way > 0);
+                    fakes.net_gap = way == 2 ? 256 : 0;
+                    long nets = fakes.nets;
+                    tensor_t *fy = run(far, what);
+                    CHECK(near(fy, y, dtype));
+                    for (int k = 0; k < 2; k++) {               // twice by the same graph
+                        CHECK(tensor_autograd_grad(&fy, 1, &gfar, far.data(), (int)far.size(), got.data(), TENSOR_ALLOW_UNUSED | (k ? 0 : TENSOR_RETAIN_GRAPH)) == 0);
+                        for (size_t i = 0; i < in.size(); i++) { CHECK(!want[i] == !got[i] && (!want[i] || near(got[i], want[i], dtype == TENSOR_F16 ? (int)TENSOR_BF16 : dtype))); }
+                    }
+                    tensor_item(tensor_sum(fy));
+                    CHECK(fakes.nets - nets == (way && takes ? (c.drop > 0 ? 2 : 1) * 5 : 0));
+                }
+                fakes.net_gap = 0;
+            }
+            if (dtype == TENSOR_F32 && !c.proj) {               // a gradient of the gradient; nothing kept without one
+                auto second = [&](std::vector<tensor_t *> &x) {
+                    tensor_t *y = tensor_sum(tensor_square(run(x, 0))), *g;
+                    CHECK(tensor_autograd_grad(&y, 1, NULL, &x[1], 1, &g, TENSOR_CREATE_GRAPH) == 0);
+                    y = tensor_sum(tensor_mul(g, g));
+                    CHECK(tensor_autograd_grad(&y, 1, NULL, &x[1], 1, &g, 0) == 0);
+                    return g;
+                };
+                tensor_t *g = second(in), *f = second(far);
+                CHECK(tensor_allclose(off(f), g, 1e-3, 1e-3));
+                tensor_scope_t quiet = tensor_scope_begin_no_grad();
+                CHECK(near(run(far, 0), run(in, 0), dtype));
+                tensor_scope_end(quiet);
+            }
+            tensor_scope_end(scope);
+        }
+    }
+    tensor_cuda_set_conv_tf32(1);
+}
 static void exactness() {
     tensor_t *a = on(tensor_randn(8, 8)), *x = on(tensor_randn(1, 2, 5, 5)), *w = on(tensor_randn(2, 2, 3, 3));
     const conv_case_t c = {2, 1, 2, 2, 5, 3, 1, 0, 1, 1, 0};
@@ -457,6 +530,42 @@ static void failing_graphs() {                  // likewise attention and batch 
     CHECK(met > 20);
     again();
 }
+static tensor_t *lstm_of(tensor_t *const *in, int layers) {
+    tensor_rnn_args_t a;
+    a.surplus_ = TENSOR__NO_SURPLUS;
+    a.x = in[0], a.weights = in + 1, a.layers = layers, a.no_bias = 1;
+    return tensor_lstm_with(a).y;
+}
+static void failing_nets() {                    // likewise a recurrent net, whose way back the kernels here go when it fails
+    int met = 0, whole = 0;
+    for (int k = 0; k < 420; k += 5) {
+        again();
+        tensor_cuda_set_conv_tf32(0);
+        fakes.net_gap = k & 1 ? 256 : 0;
+        tensor_t *in[2][3], *g[2][3];
+        for (int j = 0; j < 3; j++) {
+            in[0][j] = tensor_requires_grad_(j ? tensor_randn(8, j == 1 ? 3 : 2) : tensor_randn(3, 2, 3), 1);
+            in[1][j] = tensor_requires_grad_(on(tensor_detach(in[0][j])), 1);
+        }
+        for (int way = 0; way < 2; way++) {
+            if (way) { cusim::config.fail_call = cusim::counts.calls + k; }
+            tensor_t *y = tensor_sum(tensor_square(lstm_of(in[way], 1)));
+            if (tensor_ok() && tensor_autograd_grad(&y, 1, NULL, in[way], 3, g[way], 0) == 0 && way) {
+                for (int j = 0; j < 3; j++) { CHECK(near(g[1][j], g[0][j], TENSOR_F32)); }
+                whole += *tensor_cuda_library_error() != 0;
+            }
+            met += *tensor_cuda_library_error() != 0;
+            cusim::config.fail_call = -1;
+        }
+        CHECK(tensor_ok() || tensor_error_code() == TENSOR_ERR_CUDA || tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY);
+        tensor_clear_error();
+    }
+    std::printf("recurrent net: %d failures of cuDNN met, %d of them without an error\n", met, whole);
+    CHECK(met > 10 && whole == met);
+    fakes.net_gap = 0;
+    tensor_cuda_set_conv_tf32(1);
+    again();
+}
 // In a capture workspace is the graph's own: other work between two replays does not meet it.
 static void captured() {
     const conv_case_t c = {2, 2, 2, 3, 6, 3, 1, 1, 1, 1, 0};
@@ -466,7 +575,20 @@ static void captured() {
     CHECK(!tensor_cuda_graph_begin(g));
     y = tensor_linear(fa, fw, fb);              // opened and planned for here, within the capture
     z = convolve(c, false, fx, fk, NULL);
+    tensor_cuda_set_conv_tf32(0);
+    tensor_t *net[3] = {tensor_randn(3, 2, 5), tensor_randn(8, 5), tensor_randn(8, 2)}, *far[3] = {on(net[0]), on(net[1]), on(net[2])};
+    tensor_cuda_graph_t *h = tensor_cuda_graph_new(TENSOR_CUDA);
     CHECK(!tensor_cuda_graph_end(g) && tensor_ok() && !*tensor_cuda_library_error());
+    CHECK(!tensor_cuda_graph_begin(h));
+    long nets_before = fakes.nets;
+    tensor_t *steps = lstm_of(far, 1);
+    CHECK(!tensor_cuda_graph_end(h) && tensor_ok() && !*tensor_cuda_library_error() && fakes.nets == nets_before + 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK(!tensor_cuda_graph_replay(h) && near(steps, lstm_of(net, 1), TENSOR_F32));
+        tensor_copy_(far[0], on(net[0] = tensor_randn(3, 2, 5)));
+    }
+    tensor_free(steps);
+    CHECK(!tensor_cuda_graph_free(h));
     for (int i = 0; i < 3; i++) {
         CHECK(!tensor_cuda_graph_replay(g));
         CHECK(near(y, tensor_linear(a, w, b), TENSOR_F32));
@@ -477,6 +599,7 @@ static void captured() {
     }
     tensor_free(y), tensor_free(z);
     CHECK(!tensor_cuda_graph_free(g));
+    tensor_cuda_set_conv_tf32(1);
 }
 // Whatever order streams run in, with the host kept from the device's memory: training steps as on the CPU.
 static void orders() {
@@ -620,6 +743,13 @@ static void orders() {
         std::printf("batch norm %s%s: %s; workspace %.1f MB; %.1f s\n", dtype == TENSOR_F32 ? "f32" : "bf16", back ? " backward" : "", p ? "a plan by cuDNN" : L.said,
                     p ? (double)p->workspace / 1e6 : 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
+    for (int dtype : {TENSOR_F32, TENSOR_F16, TENSOR_BF16}) {    // LSTM and GRU: no plans, but its words for a net are taken
+        for (int kind = 0; kind < 4; kind++) {
+            const int64_t dims[3] = {35, 20, 650}, p[7] = {kind, 2, 1 + kind % 2, kind == 1, kind == 2, 650, 1};
+            net_t one(0, dtype, dims, p);
+            CHECK(one.status == CUDNN_STATUS_SUCCESS);
+        }
+    }
     if (!driver) { std::printf("skipped 6 tests: no stand-in for libcuda.so.1\n"); }
     L.graphs.clear(dnn_drop);
     lib.cudnnBackendDestroyDescriptor_(L.properties);
@@ -632,6 +762,7 @@ int main() {
     products();
     convolutions();
     attentions();
+    nets();
     images();
     exactness();
     plan_table();
@@ -641,6 +772,7 @@ int main() {
     missing();
     failing();
     failing_graphs();
+    failing_nets();
     CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0 && fakes.live == 0);
     cusim_set("live", 0);
 #ifdef CUSIM_ASAN
