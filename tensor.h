@@ -2800,7 +2800,7 @@ typedef struct tensor_backend_t {
     // One per family, NULL = not supported: the op is an error that says so. An error is raised by the
     // kernel.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
-    int halves;                         // MATMUL, CONV, ATTENTION and batch norm take f16 and bf16
+    int halves;                         // MATMUL, CONV, ATTENTION, batch and layer norm take f16, bf16
     int channels_last;                  // images of CONV, POOL, batch norm, pointwise may lie so
     // Whether RECURRENT takes a whole net over x of dims: what it keeps for backward in bytes, or < 0. May be
     // NULL.

@@ -2578,9 +2578,10 @@ typedef enum nn_op_id_t {
     NN_OP_END
 } nn_op_id_t;
 enum { NN_OP_COUNT = (int)NN_OP_END - (int)TENSOR_OP_NN_FIRST };
-// Whole recurrent nets, which only a device's library runs: rows beside the table, as no test of every row on
-// the CPU could. A kernel that declines (UNSUPPORTED, no error raised) leaves the net to RECURRENT.
-enum { NN_OP_NET = (int)NN_OP_END, NN_OP_NET_BACKWARD };
+// Whole recurrent nets, and attention with a mask, which only a device's library runs: rows beside the table,
+// as no test of every row on the CPU could. A kernel that declines (UNSUPPORTED, no error raised) leaves them
+// to other rows.
+enum { NN_OP_NET = (int)NN_OP_END, NN_OP_NET_BACKWARD, NN_OP_BIASED, NN_OP_BIASED_BACKWARD };
 
 typedef enum nn__loss_t {
 #define TENSOR__X(ID, f, dx, dt) NN__LOSS_##ID,
@@ -4593,13 +4594,13 @@ TENSOR__FN tensor_t *nn__composed_layer_norm(tensor_t *const *in, const tensor_p
     int64_t dims[2];
     dims[0] = x->numel / nn__max(p->i[0], 1);
     dims[1] = p->i[0];
-    d = (tensor_reshape_n)(x, dims, 2);
+    d = (tensor_reshape_n)(nn__wide(x), dims, 2);
     if (!p->i[1]) d = (tensor_sub)(d, (tensor_mean_dim)(d, -1, 1));
     y = (tensor_add_scalar)((tensor_mean_dim)((tensor_square)(d), -1, 1), p->f[0]);
     y = (tensor_mul)(d, (tensor_rsqrt)(y));
     if (in[1]) y = (tensor_mul)(y, (tensor_reshape_n)(in[1], dims + 1, 1));
     if (in[2]) y = (tensor_add)(y, (tensor_reshape_n)(in[2], dims + 1, 1));
-    return (tensor_reshape_n)(y, x->dims, x->ndim);
+    return nn__narrow((tensor_reshape_n)(y, x->dims, x->ndim), x);
 }
 
 TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
@@ -4626,14 +4627,14 @@ TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, con
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must have the last %d dims of x %t", op,
                             k == 1 ? "weight" : "bias", in[k], a->normalized_dims, x);
     }
-    if (nn__is_half(x)) {
+    if (nn__is_half(x) && !TENSOR__(halves)(x)) {
         tensor_layer_norm_args_t wide = *a;
         wide.x = nn__wide(x);
         wide.weight = nn__wide(a->weight);
         wide.bias = nn__wide(a->bias);
         return nn__narrow(nn__layer_norm_front(&wide, op, rms), x);
     }
-    for (k = 0; k < 3; k++) in[k] = nn__contiguous(in[k]);
+    for (k = 0; k < 3; k++) in[k] = nn__contiguous(k ? nn__wide(in[k]) : x);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM), in, 3)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = n;
@@ -4641,8 +4642,8 @@ TENSOR__FN tensor_t *nn__layer_norm_front(const tensor_layer_norm_args_t *a, con
     o.params.f[0] = a->eps;
     memcpy(lead, x->dims, (size_t)first * sizeof lead[0]);
     TENSOR__(result)(&o, x->dtype, x->dims, x->ndim);
-    TENSOR__(result)(&o, x->dtype, lead, (int)first);
-    TENSOR__(result)(&o, x->dtype, lead, (int)first);
+    for (k = 0; k < 2; k++)
+        TENSOR__(result)(&o, nn__is_half(x) ? (int)TENSOR_F32 : x->dtype, lead, (int)first);
     return TENSOR__(finish)(&o);
 }
 NN__FRONT(layer_norm, tensor_layer_norm, nn__layer_norm_front(&a, "layer_norm", 0))
@@ -7228,6 +7229,91 @@ TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
     nn__grad_end(&o, g, 3);
 }
 
+TENSOR__FN double nn__attention_scale(const tensor_scaled_dot_product_attention_args_t *a) {
+    const tensor_t *q = a->query;
+    return a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(q->dims[q->ndim - 1], 1));
+}
+// Attention of f16 and bf16 with a mask that is added to scores, by a device's library.
+TENSOR__FN int nn__declined(tensor_call_t *c) {
+    (void)c;
+    return TENSOR_ERR_UNSUPPORTED;
+}
+TENSOR__FN tensor_t *nn__composed_biased(tensor_t *const *in, const tensor_params_t *p) {
+    return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]),
+                                             nn__wide(in[3]),
+                                             0, p->f[0], 0, NULL), in[0]);
+}
+TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
+static const tensor__row_t nn__biased_rows[2] = {
+    {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, NN_OP_BIASED,
+     TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
+     nn__declined, NULL, -2, 2, "softmax(q kT scale + bias) v; logsumexp", "query key value bias"},
+    {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
+     nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias"}};
+TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
+    tensor__op_t o;
+    tensor_t *in[7];
+    int k;
+    in[0] = g->gy[0];
+    if (in[0]->strides[in[0]->ndim - 1] != 1) in[0] = nn__contiguous(in[0]);
+    for (k = 0; k < 3; k++) in[1 + k] = nn__saved(g, k);
+    in[4] = TENSOR__(grad_out)(g, 0);
+    in[5] = TENSOR__(grad_out)(g, 1);
+    in[6] = nn__saved(g, 3);
+    if (!g->create && TENSOR__(begin)(&o, &nn__biased_rows[1], in, 7)) {
+        o.p = &o.params;
+        o.params = *g->p;
+        o.visible = 3;
+        for (k = 0; k < 3; k++) TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim);
+        if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
+            for (k = 0; k < 3; k++)
+                if (TENSOR__(grad_need)(g, k)) g->gx[k] = o.out[k];
+            return;
+        }
+    }
+    nn__grad_composed(g, nn__composed_biased);
+}
+// NULL = the library has no plan, or the mask wants a gradient. Rows that look at nothing are zeros.
+TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask,
+                                          double scale) {
+    tensor__op_t o;
+    tensor_t *in[4], *dead, *y;
+    int64_t dims[4];
+    int n = q->ndim, d;
+    if (!q->device || !TENSOR__(halves)(q) || n < 3 || n > 4 || k->ndim != n || v->ndim != n ||
+        mask->state != TENSOR__LIVE || mask->device != q->device || mask->ndim > n || mask->ndim < 2 ||
+        (nn__self()->grad_mode && (tensor_requires_grad)(mask)) || !q->numel || !v->numel || !mask->numel)
+        return NULL;
+    for (d = 0; d < n; d++) {
+        int at = mask->ndim - n + d;
+        int64_t given = at < 0 ? 1 : mask->dims[at], full = d < n - 1 ? q->dims[d] : k->dims[n - 2];
+        if ((given != 1 && given != full) ||
+            (d < n - 2 && (k->dims[d] != full || v->dims[d] != full)))
+            return NULL;
+        dims[d] = d < n - 2 ? given : full;
+    }
+    y = mask;
+    if (mask->dtype == TENSOR_BOOL) {
+        y = nn__beside((tensor_zeros_n)(mask->dims, mask->ndim, (tensor_dtype_t)q->dtype), q);
+        y = (tensor_masked_fill)(y, (tensor_logical_not)(mask), -INFINITY);
+    }
+    dead = (tensor_eq_scalar)((tensor_amax_dim)(y, -1, 1), -INFINITY);
+    in[0] = q;
+    in[1] = k;
+    in[2] = v;
+    in[3] = nn__contiguous((tensor_expand_n)((tensor_masked_fill)(y, dead, 0), dims, n));
+    if (!TENSOR__(begin)(&o, &nn__biased_rows[0], in, 4)) return NULL;
+    o.p = &o.params;
+    o.params.i[0] = 0;
+    o.params.f[0] = scale;
+    memcpy(dims, q->dims, (size_t)n * sizeof dims[0]);
+    dims[n - 1] = v->dims[n - 1];
+    TENSOR__(result)(&o, q->dtype, dims, n);
+    TENSOR__(result)(&o, TENSOR_F32, dims, n - 1);
+    y = TENSOR__(finish)(&o);
+    return y->state == TENSOR__POISON_STATE ? NULL : (tensor_masked_fill)(y, dead, 0);
+}
+
 TENSOR__FN tensor_t *
 nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_args_t *a) {
     static const char name[] = "scaled_dot_product_attention";
@@ -7252,6 +7338,9 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
     if (nn__is_half(q) && (mask || a->dropout_p > 0 || !q->numel || !v->numel || !TENSOR__(halves)(q))) {
         tensor_scaled_dot_product_attention_args_t wide = *a;
+        tensor_t *y = mask && a->dropout_p <= 0 ? nn__attention_biased(q, k, v, mask,
+                                                                       nn__attention_scale(a)) : NULL;
+        if (y) return y;
         wide.query = nn__wide(q);
         wide.key = nn__wide(k);
         wide.value = nn__wide(v);
@@ -7295,7 +7384,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
         dims[q->ndim - 1] = v->dims[v->ndim - 1];
         return (tensor_reshape_n)(nn__run_scaled_dot_product_attention(&b), dims, q->ndim);
     }
-    scale = a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(q->dims[q->ndim - 1], 1));
+    scale = nn__attention_scale(a);
     same = q->ndim == k->ndim && q->ndim == v->ndim;
     for (d = 0; same && d + 2 < q->ndim; d++) same = q->dims[d] == k->dims[d] && q->dims[d] == v->dims[d];
     if (mask || a->dropout_p > 0 || !same || k->dims[k->ndim - 2] == 0)
@@ -7592,10 +7681,6 @@ TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, con
 // of their biases; states are h, then c (LSTM)
 
 TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own);
-TENSOR__FN int nn__cpu_net(tensor_call_t *c) {
-    (void)c;
-    return TENSOR_ERR_UNSUPPORTED;
-}
 // y and states in one row.
 TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t *p) {
     tensor_rnn_args_t a = tensor_rnn_defaults();
@@ -7631,9 +7716,9 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
 TENSOR__FN void nn__grad_net(tensor__grad_t *g);
 static const tensor__row_t nn__net_rows[2] = {
     {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, NN_OP_NET,
-     TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__cpu_net,
+     TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
      NULL, -2, 2, "y, states; what backward needs", "x weights h0 c0"},
-    {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, NN_OP_NET_BACKWARD, 0, NULL, nn__cpu_net,
+    {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, NN_OP_NET_BACKWARD, 0, NULL, nn__declined,
      NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates"}};
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__op_t o;

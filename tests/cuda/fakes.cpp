@@ -20,6 +20,7 @@ static void demand(bool good, const char *what) {
     if (!good) { illegal(what); }
 }
 typedef std::vector<long long> sizes;
+typedef std::vector<double> row_t;
 static double tf32_of(double v) {
     float f = (float)v;
     unsigned u = __float_as_uint(f);
@@ -598,7 +599,8 @@ static std::vector<node_p> tensors_of(const node_t &op) {
 }
 static void check_norm(const node_t &op) {
     bool forward = op.kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR;
-    demand(op.one<int>(forward ? CUDNN_ATTR_OPERATION_NORM_FWD_MODE : CUDNN_ATTR_OPERATION_NORM_BWD_MODE) == CUDNN_BATCH_NORM, "mode of a norm");
+    int mode = op.one<int>(forward ? CUDNN_ATTR_OPERATION_NORM_FWD_MODE : CUDNN_ATTR_OPERATION_NORM_BWD_MODE);
+    demand(mode == CUDNN_BATCH_NORM || mode == CUDNN_LAYER_NORM, "mode of a norm");
     demand(!forward || op.one<int>(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE) == CUDNN_NORM_FWD_TRAINING, "phase of a norm");
     std::vector<node_p> t = tensors_of(op);
     tensor_t x(*t[OF_X]);
@@ -606,9 +608,11 @@ static void check_norm(const node_t &op) {
         if (!t[k]) { continue; }
         tensor_t s(*t[k]);
         bool image = k == OF_X || k == OF_Y || k == OF_DY;
+        bool rows = mode == CUDNN_LAYER_NORM && (k == OF_MEAN || k == OF_INVERSE);
         demand(!is_virtual(*t[k]) && s.dims.size() == x.dims.size(), "a tensor of a norm");
         demand(image ? s.dims == x.dims && s.strides == x.strides && s.type == x.type
-                     : s.type == CUDA_R_32F && s.count() == (k == OF_EPS ? 1 : x.dims[1]) && (k == OF_EPS || s.dims[1] == x.dims[1]), "sizes of a norm");
+                     : s.type == CUDA_R_32F && s.count() == (k == OF_EPS ? 1 : x.dims[rows ? 0 : 1]) && (k == OF_EPS || s.dims[rows ? 0 : 1] == x.dims[rows ? 0 : 1]), "sizes of a norm");
+        demand(mode == CUDNN_BATCH_NORM || !image || (s.strides[0] == s.dims[1] && s.strides[1] == 1), "rows of a layer norm");
         demand((t[k]->find(CUDNN_ATTR_TENSOR_IS_BY_VALUE) != nullptr) == (k == OF_EPS), "a number of a norm");
     }
 }
@@ -640,6 +644,7 @@ static cudnnStatus_t execute_norm(dnn_t *handle, const node_t &plan, node_p op, 
     cudnnStatus_t e = dnn_ready();
     if (e) { return e; }
     fakes.norms++;
+    bool layer = op->one<int>(t[OF_DY] ? CUDNN_ATTR_OPERATION_NORM_BWD_MODE : CUDNN_ATTR_OPERATION_NORM_FWD_MODE) == CUDNN_LAYER_NORM;
     cudaError_t queued = cusim::enqueue(handle->stream, [=] {
         tensor_t x(*t[OF_X]);
         long long channels = x.dims[1], plane = 1, n = x.count() / channels;
@@ -650,7 +655,30 @@ static cudnnStatus_t execute_norm(dnn_t *handle, const node_t &plan, node_p op, 
         auto row = [&](int which, long long c) { return (double)((const float *)at[(size_t)which])[c]; };
         auto set = [&](int which, long long c, double v) { ((float *)at[(size_t)which])[c] = (float)v; };
         scribble(space, bytes);
-        for (long long c = 0; c < channels; c++) {
+        row_t dscale((size_t)channels), dbias((size_t)channels);
+        for (long long r = 0; r < n && layer; r++) {
+            double a = 0, b = 0;
+            auto put_row = [&](auto v) {
+                for (long long c = 0; c < channels; c++) { put(at[OF_Y], x.type, x.place(r * channels + c), v(c)); }
+            };
+            if (!t[OF_DY]) {
+                for (long long c = 0; c < channels; c++) { a += element(OF_X, c, r) / (double)channels; }
+                for (long long c = 0; c < channels; c++) { b += (element(OF_X, c, r) - a) * (element(OF_X, c, r) - a) / (double)channels; }
+                b = 1 / std::sqrt(b + eps);
+                set(OF_MEAN, r, a), set(OF_INVERSE, r, b);
+                put_row([&](long long c) { return (element(OF_X, c, r) - a) * b * row(OF_SCALE, c) + row(OF_BIAS, c); });
+                continue;
+            }
+            double mean = row(OF_MEAN, r), inverse = row(OF_INVERSE, r);
+            for (long long c = 0; c < channels; c++) {
+                double g = element(OF_DY, c, r), h = (element(OF_X, c, r) - mean) * inverse;
+                a += g * row(OF_SCALE, c) / (double)channels, b += g * row(OF_SCALE, c) * h / (double)channels;
+                dscale[(size_t)c] += g * h, dbias[(size_t)c] += g;
+            }
+            put_row([&](long long c) { return inverse * (element(OF_DY, c, r) * row(OF_SCALE, c) - a - (element(OF_X, c, r) - mean) * inverse * b); });
+        }
+        for (long long c = 0; c < channels && layer && t[OF_DY]; c++) { set(OF_DSCALE, c, dscale[(size_t)c]), set(OF_DBIAS, c, dbias[(size_t)c]); }
+        for (long long c = 0; c < channels && !layer; c++) {
             double sum = 0, more = 0;
             if (!t[OF_DY]) {
                 for (long long i = 0; i < n; i++) { sum += element(OF_X, c, i); }
@@ -982,7 +1010,6 @@ static cudnnStatus_t rnn_part(cudnnHandle_t h, cudnnRNNDescriptor_t d, int32_t e
     *b = n.bias ? (char *)space + n.place(1, end, id) : nullptr;
     return dnn_ready();
 }
-typedef std::vector<double> row_t;
 static row_t rnn_read(const rnn_t &n, const void *p, long long count) {
     row_t v((size_t)count);
     for (long long i = 0; p && i < count; i++) { v[(size_t)i] = get(p, type_of(n.type), i); }
