@@ -5105,17 +5105,19 @@ plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *m
 }
 
 // ------------------------------------------------------------------------------
-// >>cudnn                                          MARK: attention and batch norm by cuDNN
+// >>cudnn                                          MARK: attention, norms, recurrent nets by cuDNN
 //
 // Attention of f16 and bf16 as one graph each for forward and backward, which cuDNN makes one kernel: scores
 // never lie in memory but in backward, where those of a part of the batch make dq a sum in a fixed order.
-// Batch norm of f16 and bf16, and of f32 with channels innermost, which the kernels here would copy.
+// Batch norm of f16 and bf16, and of f32 with channels innermost, which the kernels here would copy; layer norm
+// of f16, bf16 and large f32. Whole recurrent nets by cudnnRNN. Attention with a mask and whole nets have no
+// kernels here: what cuDNN refuses goes to other rows.
 // Rejected: dq in f32 that blocks add to as they come (no scores, but other bits at each run); cuDNN's f32
 // (there is no backward).
 // ------------------------------------------------------------------------------
 
 #ifdef TCU_HAVE_CUDNN
-// after conv_kind_t, in keys of plans
+// after conv_kind_t, in keys of plans; then the last two of layer norm
 enum { ATTENTION_FORWARD = 3, ATTENTION_BACKWARD, NORM_FORWARD, NORM_BACKWARD };
 
 // [.., rows, columns] as [batch, heads, rows, columns], or with the last two turned.

@@ -4139,7 +4139,7 @@ typedef tensor_t *(*nn__composed_fn)(tensor_t *const *in, const tensor_params_t 
 TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
     tensor_t *in[TENSOR__MAX_IN], *wanted[TENSOR__MAX_IN], *got[TENSOR__MAX_IN], *y;
     int k, n = 0, at[TENSOR__MAX_IN];
-    uint8_t mode = nn__self()->grad_mode;
+    int mode;
     for (k = 0; k < g->node->nin; k++) {
         in[k] = nn__saved(g, k);
         if (!in[k] || !TENSOR__(grad_need)(g, k)) continue;
@@ -4150,11 +4150,11 @@ TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
         at[n++] = k;
     }
     if (n == 0) return;
-    nn__self()->grad_mode = 1;
+    mode = (tensor_set_grad_enabled)(1);
     y = fn(in, g->p);
     (tensor_autograd_grad)(&y, 1, &g->gy[0], wanted, n, got,
                            (g->create ? TENSOR_CREATE_GRAPH : 0) | TENSOR_ALLOW_UNUSED);
-    nn__self()->grad_mode = mode;
+    (void)(tensor_set_grad_enabled)(mode);
     for (k = 0; k < n; k++) g->gx[at[k]] = got[k];
 }
 // The same if a graph of the gradient is wanted. -> whether it was
@@ -7282,7 +7282,7 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
     int n = q->ndim, d;
     if (!q->device || !TENSOR__(halves)(q) || n < 3 || n > 4 || k->ndim != n || v->ndim != n ||
         mask->state != TENSOR__LIVE || mask->device != q->device || mask->ndim > n || mask->ndim < 2 ||
-        (nn__self()->grad_mode && (tensor_requires_grad)(mask)) || !q->numel || !v->numel || !mask->numel)
+        ((tensor_grad_enabled)() && (tensor_requires_grad)(mask)) || !q->numel || !v->numel || !mask->numel)
         return NULL;
     for (d = 0; d < n; d++) {
         int at = mask->ndim - n + d;
@@ -7778,7 +7778,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     p.i[3] = a->no_bias != 0;
     p.i[4] = a->batch_first && !single;
     p.i[5] = hidden;
-    p.i[6] = nn__self()->grad_mode;
+    p.i[6] = (tensor_grad_enabled)();
     x = nn__narrow(x, a->x);
     if (p.i[4]) x = (tensor_transpose)(x, 0, 1);
     reserve = (tensor_is_poison)(x) ? -1 : TENSOR__(net)(x, &p);

@@ -20,9 +20,9 @@ result() {
 budget() {
     case $1 in
         tensor.h) echo 18900 ;;
-        tensor_nn.h) echo 14300 ;;
+        tensor_nn.h) echo 14560 ;;
         tensor_cuda.h) echo 500 ;;
-        tensor_cuda.cu) echo 8200 ;;
+        tensor_cuda.cu) echo 8440 ;;
         Makefile | examples/*) echo 149 ;;
     esac
 }
