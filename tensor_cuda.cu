@@ -5109,9 +5109,9 @@ plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *m
 //
 // Attention of f16 and bf16 as one graph each for forward and backward, which cuDNN makes one kernel: scores
 // never lie in memory but in backward, where those of a part of the batch make dq a sum in a fixed order.
-// Batch norm of f16 and bf16, and of f32 with channels innermost, which the kernels here would copy; layer norm
-// of f16, bf16 and large f32. Whole recurrent nets by cudnnRNN. Attention with a mask and whole nets have no
-// kernels here: what cuDNN refuses goes to other rows.
+// Batch norm of f16 and bf16, and of f32 with channels innermost, which the kernels here would copy; layer
+// norm of f16, bf16 and large f32. Recurrent nets by cudnnRNN. They and attention with a mask are no rows of
+// the kernels here: what cuDNN refuses goes to other rows.
 // Rejected: dq in f32 that blocks add to as they come (no scores, but other bits at each run); cuDNN's f32
 // (there is no backward).
 // ------------------------------------------------------------------------------
@@ -5533,14 +5533,13 @@ struct net_t {
         for (int64_t k = 0; k < items; k++) { length[k] = (int)steps; }
         check(lib.cudnnCreateRNNDescriptor_(&net));
         for (auto *d : {&x, &y}) {
-            bool mine = d == &y;
+            const int64_t width = d == &y ? p[5] * p[2] : features;
+            cudnnRNNDataLayout_t layout = p[4] ? CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED
+                                               : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
             if (!status) { check(lib.cudnnCreateRNNDataDescriptor_(d)); }
             if (!status) {
-                check(lib.cudnnSetRNNDataDescriptor_(*d, type, p[4] ?
-                                                     CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED
-                                                                    : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
-                                                     (int)steps, (int)items,
-                                                     (int)(mine ? p[5] * p[2] : features), length, nullptr));
+                check(lib.cudnnSetRNNDataDescriptor_(*d, type, layout, (int)steps, (int)items, (int)width,
+                                                     length, nullptr));
             }
         }
         free(length);
